@@ -1,0 +1,197 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strconv"
+
+	"github.com/nbd-wtf/go-nostr"
+)
+
+// ID is an event id: the SHA-256 of the event's canonical serialization.
+type ID [32]byte
+
+// PubKey is an author's x-only secp256k1 public key.
+type PubKey [32]byte
+
+// Sig is a BIP-340 signature.
+type Sig [64]byte
+
+func (id ID) String() string     { return hex.EncodeToString(id[:]) }
+func (pk PubKey) String() string { return hex.EncodeToString(pk[:]) }
+func (s Sig) String() string     { return hex.EncodeToString(s[:]) }
+
+// Event is a nostr event (NIP-01) whose fields have the right shape. Whether
+// its id and signature are right is for [Event.CheckID] and package schnorr.
+type Event struct {
+	ID        ID
+	PubKey    PubKey
+	CreatedAt int64 // unix seconds, not negative
+	Kind      Kind
+	Tags      nostr.Tags
+	Content   string
+	Sig       Sig
+
+	// JSON is the event as it is stored and sent: one JSON object with the
+	// seven fields of NIP-01, each once, and no others.
+	JSON []byte
+}
+
+// ErrID says that an event's id is not the hash of its content.
+var ErrID = errors.New("event id does not match the content")
+
+// CheckID returns [ErrID] unless the id is the hash of the rest of the event.
+func (e *Event) CheckID() error {
+	var stack [2048]byte
+	if ID(sha256.Sum256(e.AppendCanonical(stack[:0]))) != e.ID {
+		return ErrID
+	}
+	return nil
+}
+
+// AppendCanonical appends the serialization whose SHA-256 is the event's id
+// (NIP-01): [0,pubkey,created_at,kind,tags,content] without white space.
+func (e *Event) AppendCanonical(b []byte) []byte {
+	b = append(b, `[0,"`...)
+	b = hex.AppendEncode(b, e.PubKey[:])
+	b = append(b, `",`...)
+	b = strconv.AppendInt(b, e.CreatedAt, 10)
+	b = append(b, ',')
+	b = strconv.AppendUint(b, uint64(e.Kind), 10)
+	b = append(b, ',')
+	b = appendTags(b, e.Tags)
+	b = append(b, ',')
+	b = AppendString(b, e.Content)
+	return append(b, ']')
+}
+
+// AppendJSON appends the event as a JSON object, its fields in the order of
+// NIP-01.
+func (e *Event) AppendJSON(b []byte) []byte {
+	b = append(b, `{"id":"`...)
+	b = hex.AppendEncode(b, e.ID[:])
+	b = append(b, `","pubkey":"`...)
+	b = hex.AppendEncode(b, e.PubKey[:])
+	b = append(b, `","created_at":`...)
+	b = strconv.AppendInt(b, e.CreatedAt, 10)
+	b = append(b, `,"kind":`...)
+	b = strconv.AppendUint(b, uint64(e.Kind), 10)
+	b = append(b, `,"tags":`...)
+	b = appendTags(b, e.Tags)
+	b = append(b, `,"content":`...)
+	b = AppendString(b, e.Content)
+	b = append(b, `,"sig":"`...)
+	b = hex.AppendEncode(b, e.Sig[:])
+	return append(b, `"}`...)
+}
+
+func appendTags(b []byte, tags nostr.Tags) []byte {
+	b = append(b, '[')
+	for i, tag := range tags {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '[')
+		for j, s := range tag {
+			if j > 0 {
+				b = append(b, ',')
+			}
+			b = AppendString(b, s)
+		}
+		b = append(b, ']')
+	}
+	return append(b, ']')
+}
+
+// AppendString appends s as a JSON string with the escapes that NIP-01
+// prescribes for ids: the short ones where JSON has them, \u00xx for the other
+// control characters, everything else as it is.
+func AppendString(b []byte, s string) []byte {
+	const digits = "0123456789abcdef"
+	b = append(b, '"')
+	start := 0
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c >= 0x20 && c != '"' && c != '\\' {
+			continue
+		}
+		b = append(b, s[start:i]...)
+		start = i + 1
+		switch c {
+		case '"', '\\':
+			b = append(b, '\\', c)
+		case '\n':
+			b = append(b, '\\', 'n')
+		case '\r':
+			b = append(b, '\\', 'r')
+		case '\t':
+			b = append(b, '\\', 't')
+		case '\b':
+			b = append(b, '\\', 'b')
+		case '\f':
+			b = append(b, '\\', 'f')
+		default:
+			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+		}
+	}
+	b = append(b, s[start:]...)
+	return append(b, '"')
+}
+
+// D returns the value of the first d tag, "" if there is none: for NIP-01 a
+// missing and an empty d name the same address.
+func (e *Event) D() string {
+	for _, tag := range e.Tags {
+		if len(tag) > 0 && tag[0] == "d" {
+			if len(tag) > 1 {
+				return tag[1]
+			}
+			return ""
+		}
+	}
+	return ""
+}
+
+// Address returns the event's address, and false for a kind that has none.
+func (e *Event) Address() (Address, bool) {
+	switch e.Kind.Class() {
+	case Replaceable:
+		return Address{Kind: e.Kind, PubKey: e.PubKey}, true
+	case Addressable:
+		return Address{Kind: e.Kind, PubKey: e.PubKey, D: e.D()}, true
+	}
+	return Address{}, false
+}
+
+// Expiration returns the time after which the event must not be served
+// (NIP-40), and false if it has none. A value that is not a whole number of
+// seconds is no expiration.
+func (e *Event) Expiration() (int64, bool) {
+	for _, tag := range e.Tags {
+		if len(tag) > 1 && tag[0] == "expiration" {
+			at, err := strconv.ParseInt(tag[1], 10, 64)
+			return at, err == nil
+		}
+	}
+	return 0, false
+}
+
+// Protected reports whether only the author may publish the event (NIP-70).
+func (e *Event) Protected() bool {
+	for _, tag := range e.Tags {
+		if len(tag) > 0 && tag[0] == "-" {
+			return true
+		}
+	}
+	return false
+}
+
+// Before reports whether e comes before f in the order of NIP-01 answers:
+// newest first, ties by lowest id.
+func (e *Event) Before(f *Event) bool {
+	if e.CreatedAt != f.CreatedAt {
+		return e.CreatedAt > f.CreatedAt
+	}
+	return string(e.ID[:]) < string(f.ID[:])
+}

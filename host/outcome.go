@@ -1,0 +1,24 @@
+package host
+
+// Outcome is what writing one event did. It is final only when its transaction
+// has been committed.
+type Outcome struct {
+	Code    Code     // Stored, Duplicate or Rejected (deleted by its author)
+	Reason  string   // with prefix, for Duplicate and Rejected
+	Seq     int64    // position in the order of commits; 0 unless Stored
+	Removed []*Event // events that this one replaced or deleted
+}
+
+// Published is an event for those who listen now.
+type Published struct {
+	Event *Event
+	Seq   int64 // as in Outcome; 0 for an ephemeral event
+}
+
+// Selection is the answer to a query by reference: what matched, in the order
+// in which it is to be sent. The text is fetched piece by piece, so that a long
+// answer is never whole in memory.
+type Selection struct {
+	Rows []int64 // newest first, ties by lowest id, each event once
+	Seq  int64   // every event with a Seq up to this was visible to the query
+}

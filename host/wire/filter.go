@@ -1,0 +1,219 @@
+package wire
+
+import (
+	"math"
+	"strconv"
+	"unicode/utf8"
+
+	"talon/host"
+)
+
+// ParseFilter reads a filter (NIP-01). It keeps nothing of data.
+//
+// An element that is not of NIP-01 is refused as "unsupported: …" rather than
+// ignored: the answer would be to another question.
+func ParseFilter(data []byte, lim *Limits) (host.Filter, error) {
+	if !utf8.Valid(data) {
+		return host.Filter{}, invalid("not valid UTF-8")
+	}
+	s := scanner{text: shared(data)}
+	f, err := s.filter(lim)
+	if err != nil {
+		return host.Filter{}, err
+	}
+	return f, s.end()
+}
+
+// filter reads a filter object.
+func (s *scanner) filter(lim *Limits) (host.Filter, error) {
+	f := host.Filter{Limit: -1}
+	if !s.take('{') {
+		return f, invalid("a filter must be a JSON object")
+	}
+	b := filterReader{scanner: s, filter: &f, left: lim.Values, most: lim.Values}
+	for first := true; ; {
+		more, err := s.next(&first, '}')
+		if err != nil {
+			return f, err
+		}
+		if !more {
+			return f, nil
+		}
+		name, err := s.key()
+		if err != nil {
+			return f, err
+		}
+		if err := b.element(name); err != nil {
+			return f, err
+		}
+	}
+}
+
+type filterReader struct {
+	*scanner
+	filter *host.Filter
+	left   int // values that the filter may still hold
+	most   int
+}
+
+func (r *filterReader) element(name string) (err error) {
+	f := r.filter
+	twice := false
+	switch name {
+	case "ids":
+		twice = f.IDs != nil
+		f.IDs, err = hexes[host.ID](r, name)
+	case "authors":
+		twice = f.Authors != nil
+		f.Authors, err = hexes[host.PubKey](r, name)
+	case "kinds":
+		twice = f.Kinds != nil
+		f.Kinds, err = r.kinds()
+	case "since":
+		twice = f.Since != nil
+		f.Since, err = r.timestamp(name)
+	case "until":
+		twice = f.Until != nil
+		f.Until, err = r.timestamp(name)
+	case "limit":
+		twice = f.Limit >= 0
+		f.Limit, err = r.limit()
+	default:
+		if len(name) != 2 || name[0] != '#' || !letter(name[1]) {
+			return &Error{Reason: "unsupported: filter contains the unknown element " + strconv.Quote(excerpt(name))}
+		}
+		for _, t := range f.Tags {
+			twice = twice || t.Name == name[1]
+		}
+		t := host.TagFilter{Name: name[1]}
+		t.Values, err = r.strings(name)
+		f.Tags = append(f.Tags, t)
+	}
+	if err == nil && twice {
+		err = invalid("the filter element %s stands twice", name)
+	}
+	return err
+}
+
+func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+
+// list reads a list and calls value at the start of each element.
+func (r *filterReader) list(name string, value func() error) error {
+	if !r.take('[') {
+		return invalid("%s must be a list", name)
+	}
+	for first := true; ; {
+		more, err := r.next(&first, ']')
+		if err != nil || !more {
+			return err
+		}
+		if r.left--; r.left < 0 {
+			return invalid("a filter may hold at most %d values", r.most)
+		}
+		if err := value(); err != nil {
+			return err
+		}
+	}
+}
+
+func hexes[T ~[32]byte](r *filterReader, name string) ([]T, error) {
+	list := []T{}
+	var seen once[T]
+	err := r.list(name, func() error {
+		if r.space() != '"' {
+			return invalid("%s must be a list of strings", name)
+		}
+		text, err := r.str()
+		if err != nil {
+			return err
+		}
+		var v T
+		if !host.ParseHex(v[:], text) {
+			return invalid("%s must hold values of 64 lower-case hex characters, not %s", name, strconv.Quote(excerpt(text)))
+		}
+		if seen.add(v, list) {
+			list = append(list, v)
+		}
+		return nil
+	})
+	return list, err
+}
+
+func (r *filterReader) strings(name string) ([]string, error) {
+	list := []string{}
+	var seen once[string]
+	err := r.list(name, func() error {
+		if r.space() != '"' {
+			return invalid("%s must be a list of strings", name)
+		}
+		v, err := r.str()
+		if err == nil && seen.add(v, list) {
+			list = append(list, v)
+		}
+		return err
+	})
+	return list, err
+}
+
+// kinds reads the list of kinds. One above 65535 is no event's kind: it stands
+// for no condition that could be met, and is left out.
+func (r *filterReader) kinds() ([]host.Kind, error) {
+	list := []host.Kind{}
+	var seen once[host.Kind]
+	err := r.list("kinds", func() error {
+		n, err := r.integer("each of kinds")
+		if err != nil {
+			return err
+		}
+		if n < 0 {
+			return invalid("kinds must not be negative")
+		}
+		if k := host.Kind(n); n <= math.MaxUint16 && seen.add(k, list) {
+			list = append(list, k)
+		}
+		return nil
+	})
+	return list, err
+}
+
+func (r *filterReader) timestamp(name string) (*int64, error) {
+	n, err := r.integer(name)
+	return &n, err
+}
+
+func (r *filterReader) limit() (int, error) {
+	n, err := r.integer("limit")
+	if err == nil && n < 0 {
+		err = invalid("limit must not be negative")
+	}
+	return int(min(n, math.MaxInt32)), err
+}
+
+// once tells which values of a list are new. Short lists are searched, long ones
+// get a map.
+type once[T comparable] struct {
+	seen map[T]struct{}
+}
+
+func (o *once[T]) add(v T, list []T) bool {
+	const short = 16
+	if len(list) < short {
+		for _, w := range list {
+			if w == v {
+				return false
+			}
+		}
+		return true
+	}
+	if o.seen == nil {
+		o.seen = make(map[T]struct{}, 4*short)
+		for _, w := range list {
+			o.seen[w] = struct{}{}
+		}
+	}
+	if _, ok := o.seen[v]; ok {
+		return false
+	}
+	o.seen[v] = struct{}{}
+	return true
+}

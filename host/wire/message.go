@@ -1,0 +1,200 @@
+package wire
+
+import (
+	"encoding/hex"
+	"strconv"
+	"unicode/utf8"
+
+	"talon/host"
+)
+
+// Verb is the first element of a client's message.
+type Verb uint8
+
+const (
+	Unknown Verb = iota
+	Event
+	Req
+	Count
+	Close
+	Auth
+	NegOpen
+	NegMsg
+	NegClose
+)
+
+// Verbs is the number of verbs: every Verb is below it.
+const Verbs = int(NegClose) + 1
+
+var verbNames = [Verbs]string{"unknown", "EVENT", "REQ", "COUNT", "CLOSE", "AUTH", "NEG-OPEN", "NEG-MSG", "NEG-CLOSE"}
+
+func (v Verb) String() string { return verbNames[v] }
+
+func verb(name string) Verb {
+	for v := Event; int(v) < Verbs; v++ {
+		if verbNames[v] == name {
+			return v
+		}
+	}
+	return Unknown
+}
+
+// Message is what a client sent. Which fields are set depends on the verb.
+type Message struct {
+	Verb    Verb
+	SubID   string        // Req, Count, Close, NegOpen, NegMsg, NegClose
+	Event   *host.Event   // Event, Auth
+	EventID string        // Event, Auth: the id as it was sent, also when the event was not understood
+	Filters []host.Filter // Req, Count: one or more; NegOpen: one
+	Neg     []byte        // NegOpen, NegMsg: the negentropy message, binary
+}
+
+// ParseMessage reads a client's message. It keeps nothing of data. With an error
+// it returns what was understood before it, so that the answer can name the
+// subscription or the event.
+func ParseMessage(data []byte, lim *Limits) (Message, error) {
+	if !utf8.Valid(data) {
+		return Message{}, invalid("not valid UTF-8")
+	}
+	s := scanner{text: shared(data)}
+	var m Message
+	if !s.take('[') {
+		return m, invalid("a message must be a JSON array")
+	}
+	if s.space() != '"' {
+		return m, invalid("the first element of a message must be its verb")
+	}
+	name, err := s.str()
+	if err != nil {
+		return m, err
+	}
+	if m.Verb = verb(name); m.Verb == Unknown {
+		return m, invalid("unknown verb %s", strconv.Quote(excerpt(name)))
+	}
+	if err := s.body(&m, lim); err != nil {
+		return m, err
+	}
+	if !s.take(']') {
+		if s.space() == ',' {
+			return m, invalid("%s has too many elements", m.Verb)
+		}
+		return m, s.malformed()
+	}
+	return m, s.end()
+}
+
+// body reads the elements after the verb.
+func (s *scanner) body(m *Message, lim *Limits) error {
+	if m.Verb == Event || m.Verb == Auth {
+		if !s.take(',') {
+			return invalid("%s needs an event", m.Verb)
+		}
+		s.space()
+		start := s.at
+		e, err := s.event()
+		if err != nil {
+			m.EventID = eventID(s.text[start:])
+			return err
+		}
+		m.Event, m.EventID = e, e.ID.String()
+		return nil
+	}
+	if err := s.subID(m, lim); err != nil {
+		return err
+	}
+	switch m.Verb {
+	case Req, Count:
+		return s.filters(m, lim)
+	case NegOpen:
+		if !s.take(',') {
+			return invalid("NEG-OPEN needs a filter")
+		}
+		f, err := s.filter(lim)
+		if err != nil {
+			return err
+		}
+		m.Filters = []host.Filter{f}
+		return s.neg(m)
+	case NegMsg:
+		return s.neg(m)
+	}
+	return nil
+}
+
+func (s *scanner) subID(m *Message, lim *Limits) error {
+	if !s.take(',') || s.space() != '"' {
+		return invalid("%s needs a subscription id, a string", m.Verb)
+	}
+	id, err := s.str()
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		return invalid("a subscription id must not be empty")
+	}
+	if n := utf8.RuneCountInString(id); n > lim.SubID {
+		return invalid("a subscription id may have at most %d characters, not %d", lim.SubID, n)
+	}
+	m.SubID = id
+	return nil
+}
+
+func (s *scanner) filters(m *Message, lim *Limits) error {
+	for s.take(',') {
+		if len(m.Filters) == lim.Filters {
+			return invalid("at most %d filters in one %s", lim.Filters, m.Verb)
+		}
+		f, err := s.filter(lim)
+		if err != nil {
+			return err
+		}
+		m.Filters = append(m.Filters, f)
+	}
+	if len(m.Filters) == 0 {
+		return invalid("%s needs a filter", m.Verb)
+	}
+	return nil
+}
+
+func (s *scanner) neg(m *Message) error {
+	if !s.take(',') || s.space() != '"' {
+		return invalid("%s needs a negentropy message, a hex string", m.Verb)
+	}
+	text, err := s.str()
+	if err != nil {
+		return err
+	}
+	if m.Neg, err = hex.DecodeString(text); err != nil {
+		return invalid("the negentropy message is not hex")
+	}
+	return nil
+}
+
+// eventID looks for the id of an event that was not understood, so that the
+// client can be told which one it was. It returns "" if the text does not say.
+func eventID(text string) string {
+	const most = 128
+	s := scanner{text: text}
+	if !s.take('{') {
+		return ""
+	}
+	for first := true; ; {
+		more, err := s.next(&first, '}')
+		if err != nil || !more {
+			return ""
+		}
+		name, err := s.key()
+		if err != nil {
+			return ""
+		}
+		if name == "id" && s.space() == '"' {
+			if id, err := s.str(); err == nil && len(id) <= most {
+				return id
+			}
+			return ""
+		}
+		if s.skip() != nil {
+			return ""
+		}
+	}
+}
