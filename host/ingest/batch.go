@@ -1,0 +1,147 @@
+package ingest
+
+import (
+	"fmt"
+
+	"talon/host"
+)
+
+// batch is one commit in the making, and the answers that wait for it.
+type batch struct {
+	p        *Pipeline
+	revision uint64 // that the commit will have
+	tx       Tx     // nil until something is to be written
+	err      error  // the commit cannot be made, or was not
+
+	bytes     int
+	answers   []answer
+	published []host.Published
+	removed   []*host.Event
+}
+
+type answer struct {
+	entry   *entry
+	verdict host.Verdict
+	err     error
+	written bool
+}
+
+func (p *Pipeline) newBatch() *batch {
+	return &batch{p: p, revision: p.revision.Load() + 1}
+}
+
+// open begins the transaction if it is not open yet.
+func (b *batch) open() bool {
+	if b.tx == nil && b.err == nil {
+		b.tx, b.err = b.p.cfg.Store.Begin()
+	}
+	return b.err == nil
+}
+
+// apply carries out the entry's decision within the batch.
+func (b *batch) apply(e *entry) {
+	event := e.item.Event
+	b.bytes += len(event.JSON)
+	switch {
+	case e.err != nil:
+		b.answers = append(b.answers, answer{entry: e, err: e.err})
+	case e.verdict != nil:
+		b.answers = append(b.answers, answer{entry: e, verdict: *e.verdict})
+	case event.Kind.Class() == host.Ephemeral:
+		b.published = append(b.published, host.Published{Event: event})
+		b.answers = append(b.answers, answer{entry: e, verdict: host.Verdict{Code: host.Relayed}})
+	default:
+		b.put(e)
+	}
+}
+
+func (b *batch) put(e *entry) {
+	a := answer{entry: e, written: true}
+	if b.open() {
+		var out host.Outcome
+		if out, b.err = b.tx.Put(e.item.Event, b.p.cfg.Now().Unix()); b.err == nil {
+			a.verdict = host.Verdict{Code: out.Code, Reason: out.Reason}
+			b.changed(out.Removed)
+			if out.Code == host.Stored {
+				b.p.history.add(b.revision, e.item.Event)
+				b.published = append(b.published, host.Published{Event: e.item.Event, Seq: out.Seq})
+			}
+		}
+	}
+	b.answers = append(b.answers, a)
+}
+
+func (b *batch) changed(removed []*host.Event) {
+	b.removed = append(b.removed, removed...)
+	for _, e := range removed {
+		b.p.history.add(b.revision, e)
+	}
+}
+
+func (b *batch) sweep(now int64) int {
+	if !b.open() {
+		return 0
+	}
+	var removed []*host.Event
+	removed, b.err = b.tx.Sweep(now, sweepBatch)
+	b.changed(removed)
+	return len(removed)
+}
+
+// finish commits and publishes. If the commit fails it only sets b.err: nothing
+// has been told to anybody, and the items may be tried again.
+//
+// A crash before the commit loses only what nobody was told of; a crash after it
+// leaves events stored whose senders will send them again.
+func (b *batch) finish() {
+	if b.tx != nil {
+		b.err = b.tx.Commit()
+		b.tx = nil
+		if b.err != nil {
+			b.p.history.forget(b.revision)
+			return
+		}
+		// From here on the events can be read, so from here on decisions that
+		// were made before are measured against this commit.
+		b.p.revision.Store(b.revision)
+		for _, e := range b.removed {
+			b.p.recent.remove(e.ID)
+		}
+		for _, pub := range b.published {
+			if pub.Seq != 0 {
+				b.p.recent.add(pub.Event.ID)
+			}
+		}
+	}
+	if b.p.cfg.Publisher != nil && len(b.published) > 0 {
+		b.p.cfg.Publisher.Publish(b.published)
+	}
+}
+
+// answer tells every sender what became of its item. After a failure those whose
+// events were to be written hear of it.
+func (b *batch) answer() {
+	b.p.metrics.batch.Observe(float64(len(b.answers)))
+	for _, a := range b.answers {
+		if a.written && b.err != nil {
+			a.verdict, a.err = host.Verdict{}, b.err
+		}
+		b.p.metrics.answered(a)
+		if a.err != nil {
+			b.p.cfg.Log.Error("store event", "event", a.entry.item.Event.ID, "kind", a.entry.item.Event.Kind, "err", a.err)
+		}
+		a.entry.item.Done(a.verdict, a.err)
+	}
+}
+
+// abandon rolls back after a failure.
+func (b *batch) abandon() {
+	if b.tx == nil {
+		return
+	}
+	b.p.history.forget(b.revision)
+	if err := b.tx.Rollback(); err != nil {
+		b.err = fmt.Errorf("%w (and roll back: %w)", b.err, err)
+	}
+	b.tx = nil
+}

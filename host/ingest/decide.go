@@ -1,0 +1,82 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"talon/host"
+)
+
+// decideAll is a worker: it verifies and decides items until there are no more.
+func (p *Pipeline) decideAll(ctx context.Context) {
+	for e := range p.work {
+		p.decide(ctx, e)
+		e.decided <- struct{}{}
+	}
+}
+
+// decide fills in the entry's decision. It is called again for an entry whose
+// facts have changed.
+func (p *Pipeline) decide(ctx context.Context, e *entry) {
+	e.verdict, e.err, e.facts = nil, nil, nil
+	now := p.cfg.Now()
+	if !e.verified {
+		if e.verdict = p.verify(e.item, now.Unix()); e.verdict != nil {
+			return
+		}
+		e.verified = true
+	}
+	facts := recorder{facts: p.cfg.Facts}
+	// The revision is read before any fact: a commit in between makes the
+	// decision look older than it is, never newer.
+	e.revision = p.revision.Load()
+	ruling, err := p.cfg.Policy.Admit(ctx, e.item, &facts, now.Unix())
+	p.metrics.decision.Observe(p.cfg.Now().Sub(now).Seconds())
+	e.facts = facts.read
+	if err != nil {
+		e.err = err
+		return
+	}
+	e.verdict = verdictOf(ruling)
+}
+
+// verdictOf returns nil for a ruling that the event is to be written.
+func verdictOf(r host.Ruling) *host.Verdict {
+	switch r.Action {
+	case host.Accept:
+		return nil
+	case host.ShadowReject:
+		return &host.Verdict{Code: host.ShadowRejected}
+	case host.RequireAuth:
+		return &host.Verdict{Code: host.AuthRequired, Reason: r.Reason}
+	case host.Hold:
+		return &host.Verdict{Code: host.Rejected, Reason: "blocked: this relay does not hold events back"}
+	}
+	return &host.Verdict{Code: host.Rejected, Reason: r.Reason}
+}
+
+// verify applies what no policy may bend: the protocol's rules, the id, the
+// signature. It returns nil if the event passes.
+func (p *Pipeline) verify(it *host.Item, now int64) *host.Verdict {
+	if v := rule(it, now); v != nil {
+		return v
+	}
+	if p.recent.has(it.Event.ID) {
+		// The id is only what the sender claims. If it is not the hash of this
+		// event, the event is not the one that is stored.
+		if it.Event.CheckID() == nil {
+			return &host.Verdict{Code: host.Duplicate, Reason: "duplicate: already have this event"}
+		}
+	}
+	start := time.Now()
+	err := p.cfg.Verify(it.Event)
+	p.metrics.verify.Observe(time.Since(start).Seconds())
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, host.ErrID):
+		return &host.Verdict{Code: host.Rejected, Reason: "invalid: " + host.ErrID.Error()}
+	}
+	return &host.Verdict{Code: host.Rejected, Reason: "invalid: event signature is not valid"}
+}

@@ -1,0 +1,20 @@
+// Package ingest is the one way in: every event, whatever door it came through,
+// passes Submit → verify → policy → one writer → commit → answer.
+//
+// It owns the order of events, the batches of the writer, and the promise that a
+// decision is true at the moment it takes effect. DESIGN.md in this folder says
+// why it has this shape.
+//
+// Invariants:
+//
+//  1. Items take effect in the order in which Submit returned (Pipeline.write).
+//  2. An item is answered exactly once, and OK true only after its commit
+//     (batch.finish).
+//  3. A decision whose facts have changed before its turn is taken again
+//     (history.stale), with everything before it committed and nothing after it.
+//  4. The writer never calls a policy; it waits for a worker that does.
+//  5. What follows from a commit is data: the events to publish, in commit order.
+//
+// It never parses JSON from outside, never looks at a socket, and never retries a
+// write that failed: the item is answered with the error and the sender decides.
+package ingest

@@ -1,0 +1,257 @@
+package ingest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host"
+)
+
+// memory is a store in memory that fails on request.
+type memory struct {
+	mu        sync.Mutex
+	events    map[host.ID]*host.Event
+	seq       int64
+	commits   int
+	putFails  func(*host.Event) error
+	preFails  int // commits that fail before anything is persisted
+	postFails int // commits that persist and fail all the same
+	gate      chan struct{}
+}
+
+func newMemory() *memory { return &memory{events: map[host.ID]*host.Event{}} }
+
+type memoryTx struct {
+	m       *memory
+	added   []*host.Event
+	removed []*host.Event
+}
+
+func (m *memory) Begin() (Tx, error) { return &memoryTx{m: m}, nil }
+
+func (m *memory) NextExpiry() (int64, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var first int64
+	for _, e := range m.events {
+		if at, ok := e.Expiration(); ok && (first == 0 || at < first) {
+			first = at
+		}
+	}
+	return first, first != 0
+}
+
+func (tx *memoryTx) Put(e *host.Event, now int64) (host.Outcome, error) {
+	if f := tx.m.putFails; f != nil {
+		if err := f(e); err != nil {
+			return host.Outcome{}, err
+		}
+	}
+	tx.m.mu.Lock()
+	defer tx.m.mu.Unlock()
+	if tx.m.events[e.ID] != nil {
+		return host.Outcome{Code: host.Duplicate, Reason: "duplicate: already have this event"}, nil
+	}
+	for _, other := range tx.added {
+		if other.ID == e.ID {
+			return host.Outcome{Code: host.Duplicate, Reason: "duplicate: already have this event"}, nil
+		}
+	}
+	out := host.Outcome{Code: host.Stored}
+	if e.Kind == host.KindDeletion {
+		for _, tag := range e.Tags {
+			var id host.ID
+			if host.ParseHex(id[:], tag[1]) && tx.m.events[id] != nil {
+				out.Removed = append(out.Removed, tx.m.events[id])
+			}
+		}
+	}
+	tx.m.seq++
+	out.Seq = tx.m.seq
+	tx.added = append(tx.added, e)
+	tx.removed = append(tx.removed, out.Removed...)
+	return out, nil
+}
+
+func (tx *memoryTx) Sweep(now int64, limit int) ([]*host.Event, error) {
+	tx.m.mu.Lock()
+	defer tx.m.mu.Unlock()
+	for _, e := range tx.m.events {
+		if at, ok := e.Expiration(); ok && at <= now && len(tx.removed) < limit {
+			tx.removed = append(tx.removed, e)
+		}
+	}
+	return tx.removed, nil
+}
+
+var errDisk = errors.New("disk is full")
+
+func (tx *memoryTx) Commit() error {
+	if tx.m.gate != nil {
+		<-tx.m.gate
+	}
+	tx.m.mu.Lock()
+	defer tx.m.mu.Unlock()
+	tx.m.commits++
+	if tx.m.preFails > 0 {
+		tx.m.preFails--
+		return errDisk
+	}
+	for _, e := range tx.added {
+		tx.m.events[e.ID] = e
+	}
+	for _, e := range tx.removed {
+		delete(tx.m.events, e.ID)
+	}
+	if tx.m.postFails > 0 {
+		tx.m.postFails--
+		return errDisk
+	}
+	return nil
+}
+
+func (tx *memoryTx) Rollback() error { return nil }
+
+func (m *memory) Get(_ context.Context, id host.ID) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.events[id]; e != nil {
+		return e.JSON, nil
+	}
+	return nil, nil
+}
+
+func (m *memory) Query(_ context.Context, f host.Filter) ([][]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found [][]byte
+	for _, e := range m.events {
+		if f.Matches(e) {
+			found = append(found, e.JSON)
+		}
+	}
+	return found, nil
+}
+
+func (m *memory) Referenced(ctx context.Context, s string) (bool, error) {
+	for _, name := range []byte(host.ReferenceTags) {
+		if found, _ := m.Query(ctx, host.Filter{Tags: []host.TagFilter{{Name: name, Values: []string{s}}}}); len(found) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// policyFunc is a policy as a function.
+type policyFunc func(ctx context.Context, it *host.Item, facts host.Facts) host.Ruling
+
+func (f policyFunc) Admit(ctx context.Context, it *host.Item, facts host.Facts, _ int64) (host.Ruling, error) {
+	return f(ctx, it, facts), nil
+}
+
+func acceptAll(context.Context, *host.Item, host.Facts) host.Ruling {
+	return host.Ruling{Action: host.Accept}
+}
+
+// needsParent accepts an event without e tags, and one whose first e tag names a
+// stored event.
+func needsParent(ctx context.Context, it *host.Item, facts host.Facts) host.Ruling {
+	for _, tag := range it.Event.Tags {
+		if tag[0] != "e" {
+			continue
+		}
+		var id host.ID
+		host.ParseHex(id[:], tag[1])
+		if found, _ := facts.Get(ctx, id); found == nil {
+			return host.Ruling{Action: host.Reject, Reason: "blocked: orphan"}
+		}
+	}
+	return host.Ruling{Action: host.Accept}
+}
+
+type published struct {
+	mu     sync.Mutex
+	events []host.Published
+}
+
+func (p *published) Publish(events []host.Published) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events = append(p.events, events...)
+}
+
+type rig struct {
+	*Pipeline
+	store *memory
+	out   *published
+	stop  func()
+}
+
+// start runs a pipeline for the test.
+func start(t testing.TB, policy policyFunc, change func(*Config)) *rig {
+	t.Helper()
+	r := &rig{store: newMemory(), out: &published{}}
+	cfg := Config{
+		Verify: func(*host.Event) error { return nil },
+		Policy: policy, Store: r.store, Facts: r.store, Publisher: r.out,
+		Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Workers: 4, Queue: 512, Batch: 64,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	r.Pipeline = New(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := r.Run(ctx); err != nil {
+			t.Errorf("run: %v", err)
+		}
+	}()
+	r.stop = func() { cancel(); <-done }
+	t.Cleanup(r.stop)
+	return r
+}
+
+type reply struct {
+	verdict host.Verdict
+	err     error
+}
+
+// submit queues events from one source and returns their answers in the order
+// in which they came.
+func (r *rig) submit(t testing.TB, src *host.Source, events ...*host.Event) []reply {
+	t.Helper()
+	replies := make(chan reply, len(events))
+	for _, e := range events {
+		err := r.Submit(context.Background(), &host.Item{Event: e, Source: src, Done: func(v host.Verdict, err error) { replies <- reply{v, err} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := make([]reply, len(events))
+	for i := range list {
+		list[i] = <-replies
+	}
+	return list
+}
+
+// event makes event n, with the tags given.
+func event(n int, tags ...nostr.Tag) *host.Event {
+	e := &host.Event{Kind: 1, CreatedAt: 1000, Tags: tags}
+	binary.BigEndian.PutUint64(e.ID[:], uint64(n))
+	e.JSON = e.AppendJSON(nil)
+	return e
+}
+
+func replyTo(n, parent int) *host.Event {
+	return event(n, nostr.Tag{"e", event(parent).ID.String()})
+}

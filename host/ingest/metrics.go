@@ -1,0 +1,58 @@
+package ingest
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type metrics struct {
+	events    *prometheus.CounterVec
+	verify    prometheus.Histogram
+	decision  prometheus.Histogram
+	batch     prometheus.Histogram
+	redecided prometheus.Counter
+	blocked   prometheus.Counter
+	expired   prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	fast := prometheus.ExponentialBuckets(5e-6, 2.5, 12)
+	return &metrics{
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "talon_events_total", Help: "Events answered, by class of kind, origin and outcome.",
+		}, []string{"class", "origin", "outcome"}),
+		verify: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "talon_verify_seconds", Help: "Time to check an event's id and signature.", Buckets: fast,
+		}),
+		decision: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "talon_decision_seconds", Help: "Time of verification and policy together, of one worker.", Buckets: fast,
+		}),
+		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "talon_commit_items", Help: "Items answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
+		}),
+		redecided: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "talon_redecided_total", Help: "Decisions taken again because a fact had changed.",
+		}),
+		blocked: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "talon_ingest_blocked_total", Help: "Submissions that had to wait because the queue was full.",
+		}),
+		expired: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "talon_expired_total", Help: "Events removed because they had expired (NIP-40).",
+		}),
+	}
+}
+
+func (m *metrics) answered(a answer) {
+	outcome := a.verdict.Code.String()
+	if a.err != nil {
+		outcome = "error"
+	}
+	it := a.entry.item
+	m.events.WithLabelValues(it.Event.Kind.Class().String(), it.Source.Origin.String(), outcome).Inc()
+}
+
+// Collectors returns the pipeline's metrics.
+func (p *Pipeline) Collectors() []prometheus.Collector {
+	m := p.metrics
+	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "talon_ingest_queue", Help: "Items that wait for the writer.",
+	}, func() float64 { return float64(len(p.queue)) })
+	return []prometheus.Collector{m.events, m.verify, m.decision, m.batch, m.redecided, m.blocked, m.expired, depth}
+}

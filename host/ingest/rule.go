@@ -1,0 +1,58 @@
+package ingest
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"talon/host"
+)
+
+// Kinds of reposts (NIP-18).
+const (
+	kindRepost        host.Kind = 6
+	kindGenericRepost host.Kind = 16
+)
+
+// rule applies the rules of the protocol that need nothing but the event and its
+// source. It returns nil if the event passes.
+func rule(it *host.Item, now int64) *host.Verdict {
+	e := it.Event
+	refuse := func(reason string) *host.Verdict {
+		return &host.Verdict{Code: host.Rejected, Reason: reason}
+	}
+	if e.Kind == host.KindAuth {
+		return refuse("invalid: an authentication event belongs in an AUTH message (NIP-42)")
+	}
+	if at, ok := e.Expiration(); ok && at <= now {
+		return refuse("invalid: event has expired (NIP-40)")
+	}
+	if e.Protected() {
+		switch {
+		case it.Source.Origin == host.FromImport || slices.Contains(it.Authed, e.PubKey):
+		case it.Source.Origin != host.FromClient:
+			return refuse("blocked: a protected event is taken from its author only (NIP-70)")
+		case len(it.Authed) == 0:
+			return &host.Verdict{Code: host.AuthRequired, Reason: "auth-required: a protected event is taken from its author only (NIP-70)"}
+		default:
+			return refuse("restricted: a protected event is taken from its author only (NIP-70)")
+		}
+	}
+	if (e.Kind == kindRepost || e.Kind == kindGenericRepost) && embedsProtected(e.Content) {
+		return refuse("blocked: a repost must not contain a protected event (NIP-70)")
+	}
+	return nil
+}
+
+// embedsProtected reports whether the content of a repost is an event with a "-"
+// tag.
+func embedsProtected(content string) bool {
+	if !bytes.Contains([]byte(content), []byte(`"-"`)) {
+		return false
+	}
+	var embedded struct{ Tags [][]string }
+	if json.Unmarshal([]byte(content), &embedded) != nil {
+		return false
+	}
+	return slices.ContainsFunc(embedded.Tags, func(tag []string) bool { return len(tag) > 0 && tag[0] == "-" })
+}
