@@ -135,24 +135,22 @@ func TestFailures(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				// The first event holds the writer, so that the others share a batch.
+				// The writer waits for the first decision; so all share a batch.
 				gate := make(chan struct{})
-				r := start(t, acceptAll, nil)
-				r.store.gate = gate
-				first := make(chan reply, 1)
-				if err := r.Submit(t.Context(), &host.Item{Event: event(99), Source: &host.Source{}, Done: func(v host.Verdict, err error) { first <- reply{v, err} }}); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
+				r := start(t, func(_ context.Context, it *host.Item, _ host.Facts) host.Ruling {
+					if it.Event.ID == event(0).ID {
+						<-gate
+					}
+					return host.Ruling{Action: host.Accept}
+				}, nil)
+				tt.fail(r.store)
 				got := make(chan reply, 5)
 				for i := range 5 {
 					if err := r.Submit(t.Context(), &host.Item{Event: event(i), Source: &host.Source{}, Done: func(v host.Verdict, err error) { got <- reply{v, err} }}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				gate <- struct{}{}
-				<-first
-				tt.fail(r.store)
+				synctest.Wait()
 				close(gate)
 				for i := range 5 {
 					want := tt.event[i]
@@ -173,6 +171,7 @@ func TestFailures(t *testing.T) {
 					}
 				}
 				// The pipeline goes on.
+				synctest.Wait()
 				r.store.putFails = nil
 				r.submit(t, &host.Source{}, event(50))
 				r.stop()
