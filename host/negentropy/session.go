@@ -1,0 +1,158 @@
+package negentropy
+
+import "talon/host"
+
+const (
+	// MinFrame is the smallest frame limit of the protocol, in bytes.
+	MinFrame = 4096
+
+	// MaxFrame is the longest message that is ever written, in bytes, and what a
+	// frame limit of 0 means.
+	MaxFrame = 4 << 20
+
+	// headroom is more than the bounds around a list of ids, its last id and the
+	// fingerprint of the rest can need together.
+	headroom = 200
+
+	// buckets is the number of ranges into which one is split.
+	buckets = 16
+
+	// listBelow is the number of items from which a range is split rather than
+	// listed.
+	listBelow = 2 * buckets
+)
+
+// session is what both sides do in the same way: byte for byte what the
+// reference implementation does, but for the case that answer names.
+type session struct {
+	set  *Set
+	full int // a message longer than this takes no further range
+}
+
+func newSession(set *Set, frameLimit int) (session, error) {
+	if frameLimit == 0 {
+		frameLimit = MaxFrame
+	}
+	if frameLimit < MinFrame || frameLimit > MaxFrame {
+		return session{}, errFrameLimit
+	}
+	return session{set: set, full: frameLimit - headroom}, nil
+}
+
+// answer reads the ranges of a message and returns the whole answer. A list of
+// ids is answered with our own, or given to compare if that is not nil: lo and
+// hi delimit our items in the range, ids are theirs.
+//
+// Ranges that the frame has no room for are answered with one fingerprint of
+// all the rest, to which the peer comes back in its next message; they are not
+// read further.
+func (s *session) answer(ranges []byte, compare func(lo, hi int, ids []byte) error) ([]byte, error) {
+	r, w := reader{b: ranges}, newWriter()
+	var (
+		last    bound // upper end of the range before
+		lo      int   // index of last
+		written int   // index of the last bound in w
+		skipped bool  // last has not been written
+	)
+	for len(r.b) > 0 {
+		b, mode, err := r.rangeHead()
+		if err != nil {
+			return nil, err
+		}
+		if b.compare(&last) < 0 {
+			return nil, ErrOrder
+		}
+		hi := s.set.find(lo, &b)
+
+		switch mode {
+		case modeSkip:
+			skipped = true
+
+		case modeFingerprint:
+			theirs, err := r.fingerprint()
+			if err != nil {
+				return nil, err
+			}
+			if theirs == s.set.fingerprint(lo, hi) {
+				skipped = true
+				break
+			}
+			start := len(w.b)
+			if skipped {
+				w.skip(&last)
+			}
+			s.split(&w, lo, hi, &b)
+			if len(w.b) > s.full {
+				w.b = w.b[:start]
+				// The reference leaves this range out of the fingerprint, which
+				// makes it differ from the peer's and so be split again; but
+				// not if the peer holds nothing here. Then our items would
+				// seem to be in agreement: only the true fingerprint will do.
+				if theirs == emptyFingerprint {
+					return s.appendRest(&w, written), nil
+				}
+				return s.appendRest(&w, hi), nil
+			}
+			skipped, written = false, hi
+
+		case modeIDList:
+			ids, err := r.idList()
+			if err != nil {
+				return nil, err
+			}
+			if compare != nil {
+				if err := compare(lo, hi, ids); err != nil {
+					return nil, err
+				}
+				skipped = true
+				break
+			}
+			end, stop := b, hi
+			if room := (s.full-len(w.b))/len(host.ID{}) + 1; room < hi-lo {
+				stop = lo + room
+				end = s.set.boundAt(stop)
+			}
+			if skipped {
+				w.skip(&last)
+			}
+			w.idList(&end, s.set, lo, stop)
+			if len(w.b) > s.full {
+				return s.appendRest(&w, stop), nil
+			}
+			skipped, written = false, hi
+
+		default:
+			return nil, ErrMode
+		}
+		last, lo = b, hi
+	}
+	return w.b, nil
+}
+
+// appendRest ends a message with the fingerprint of the items from lo on.
+func (s *session) appendRest(w *writer, lo int) []byte {
+	w.fingerprint(&bound{time: infinity}, s.set.fingerprint(lo, s.set.Len()))
+	return w.b
+}
+
+// split writes the items [lo, hi), up to the bound, as a list or as fingerprints
+// of equal parts.
+func (s *session) split(w *writer, lo, hi int, upper *bound) {
+	if hi-lo < listBelow {
+		w.idList(upper, s.set, lo, hi)
+		return
+	}
+	size, larger := (hi-lo)/buckets, (hi-lo)%buckets
+	for i := range buckets {
+		next := lo + size
+		if i < larger {
+			next++
+		}
+		b := *upper
+		if next < hi {
+			b = s.set.boundBetween(next)
+		}
+		w.fingerprint(&b, s.set.fingerprint(lo, next))
+		lo = next
+	}
+}
