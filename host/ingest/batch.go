@@ -8,7 +8,7 @@ import (
 
 // batch is one commit in the making, and the answers that wait for it.
 type batch struct {
-	p        *Pipeline
+	w        *writer
 	revision uint64 // that the commit will have
 	tx       Tx     // nil until something is to be written
 	err      error  // the commit cannot be made, or was not
@@ -26,14 +26,14 @@ type answer struct {
 	written bool
 }
 
-func (p *Pipeline) newBatch() *batch {
-	return &batch{p: p, revision: p.revision.Load() + 1}
+func (w *writer) newBatch() *batch {
+	return &batch{w: w, revision: w.revision.Load() + 1}
 }
 
 // open begins the transaction if it is not open yet.
 func (b *batch) open() bool {
 	if b.tx == nil && b.err == nil {
-		b.tx, b.err = b.p.cfg.Store.Begin()
+		b.tx, b.err = b.w.cfg.Store.Begin()
 	}
 	return b.err == nil
 }
@@ -59,11 +59,11 @@ func (b *batch) put(e *entry) {
 	a := answer{entry: e, written: true}
 	if b.open() {
 		var out host.Outcome
-		if out, b.err = b.tx.Put(e.item.Event, b.p.cfg.Now().Unix()); b.err == nil {
+		if out, b.err = b.tx.Put(e.item.Event, b.w.cfg.Now().Unix()); b.err == nil {
 			a.verdict = host.Verdict{Code: out.Code, Reason: out.Reason}
 			b.changed(out.Removed)
 			if out.Code == host.Stored {
-				b.p.history.add(b.revision, e.item.Event)
+				b.w.history.add(b.revision, e.item.Event)
 				b.published = append(b.published, host.Published{Event: e.item.Event, Seq: out.Seq})
 			}
 		}
@@ -74,7 +74,7 @@ func (b *batch) put(e *entry) {
 func (b *batch) changed(removed []*host.Event) {
 	b.removed = append(b.removed, removed...)
 	for _, e := range removed {
-		b.p.history.add(b.revision, e)
+		b.w.history.add(b.revision, e)
 	}
 }
 
@@ -98,37 +98,37 @@ func (b *batch) finish() {
 		b.err = b.tx.Commit()
 		b.tx = nil
 		if b.err != nil {
-			b.p.history.forget(b.revision)
+			b.w.history.forget(b.revision)
 			return
 		}
 		// From here on the events can be read, so from here on decisions that
 		// were made before are measured against this commit.
-		b.p.revision.Store(b.revision)
+		b.w.revision.Store(b.revision)
 		for _, e := range b.removed {
-			b.p.recent.remove(e.ID)
+			b.w.recent.remove(e.ID)
 		}
 		for _, pub := range b.published {
 			if pub.Seq != 0 {
-				b.p.recent.add(pub.Event.ID)
+				b.w.recent.add(pub.Event.ID)
 			}
 		}
 	}
-	if b.p.cfg.Publisher != nil && len(b.published) > 0 {
-		b.p.cfg.Publisher.Publish(b.published)
+	if b.w.publisher != nil && len(b.published) > 0 {
+		b.w.publisher.Publish(b.published)
 	}
 }
 
 // answer tells every sender what became of its item. After a failure those whose
 // events were to be written hear of it.
 func (b *batch) answer() {
-	b.p.metrics.batch.Observe(float64(len(b.answers)))
+	b.w.metrics.batch.Observe(float64(len(b.answers)))
 	for _, a := range b.answers {
 		if a.written && b.err != nil {
 			a.verdict, a.err = host.Verdict{}, b.err
 		}
-		b.p.metrics.answered(a)
+		b.w.metrics.answered(a)
 		if a.err != nil {
-			b.p.cfg.Log.Error("store event", "event", a.entry.item.Event.ID, "kind", a.entry.item.Event.Kind, "err", a.err)
+			b.w.cfg.Log.Error("store event", "event", a.entry.item.Event.ID, "kind", a.entry.item.Event.Kind, "err", a.err)
 		}
 		a.entry.item.Done(a.verdict, a.err)
 	}
@@ -139,7 +139,7 @@ func (b *batch) abandon() {
 	if b.tx == nil {
 		return
 	}
-	b.p.history.forget(b.revision)
+	b.w.history.forget(b.revision)
 	if err := b.tx.Rollback(); err != nil {
 		b.err = fmt.Errorf("%w (and roll back: %w)", b.err, err)
 	}

@@ -7,9 +7,9 @@
 //
 // Invariants:
 //
-//  1. Items take effect in the order in which Submit returned (Pipeline.write).
+//  1. Items take effect in the order in which Submit returned (writer.write).
 //  2. An item is answered exactly once, and OK true only after its commit
-//     (batch.finish).
+//     (batch.answer).
 //  3. A decision whose facts have changed before its turn is taken again
 //     (history.stale), with everything before it committed and nothing after it.
 //  4. The writer never calls a policy; it waits for a worker that does.

@@ -200,7 +200,7 @@ func start(t testing.TB, policy policyFunc, change func(*Config)) *rig {
 	r := &rig{store: newMemory(), out: &published{}}
 	cfg := Config{
 		Verify: func(*host.Event) error { return nil },
-		Policy: policy, Store: r.store, Facts: r.store, Publisher: r.out,
+		Policy: policy, Store: r.store, Facts: r.store,
 		Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Workers: 4, Queue: 512, Batch: 64,
 	}
@@ -212,7 +212,7 @@ func start(t testing.TB, policy policyFunc, change func(*Config)) *rig {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := r.Run(ctx); err != nil {
+		if err := r.Run(ctx, r.out); err != nil {
 			t.Errorf("run: %v", err)
 		}
 	}()

@@ -50,13 +50,12 @@ type Publisher interface {
 // Config holds what a pipeline needs. All fields are required unless it says
 // otherwise.
 type Config struct {
-	Verify    func(*host.Event) error // id and signature; called by several workers at once
-	Policy    Policy
-	Store     Store
-	Facts     host.Facts // committed state
-	Publisher Publisher  // may be nil
-	Log       *slog.Logger
-	Now       func() time.Time
+	Verify func(*host.Event) error // id and signature; called by several workers at once
+	Policy Policy
+	Store  Store
+	Facts  host.Facts // committed state
+	Log    *slog.Logger
+	Now    func() time.Time
 
 	Workers int // goroutines that verify and ask the policy
 	Queue   int // items that may wait before Submit blocks
@@ -76,7 +75,6 @@ type Pipeline struct {
 
 	revision atomic.Uint64 // number of the last commit that was made
 	recent   *recent
-	history  history // owned by the writer
 }
 
 // entry is an item on its way. It belongs to a worker until decided holds a
@@ -128,9 +126,10 @@ func (p *Pipeline) Submit(ctx context.Context, it *host.Item) error {
 	return nil
 }
 
-// Run decides and writes until ctx ends. Then it refuses new items, finishes
-// those that are queued, and returns.
-func (p *Pipeline) Run(ctx context.Context) error {
+// Run decides and writes until ctx ends, and tells the publisher, which may be
+// nil, what was stored. Then it refuses new items, finishes those that are queued,
+// and returns.
+func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
 	var g errgroup.Group
 	for range p.cfg.Workers {
 		g.Go(func() error {
@@ -148,7 +147,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		return nil
 	})
 	g.Go(func() error {
-		p.write()
+		w := writer{Pipeline: p, publisher: publisher}
+		w.write()
 		close(p.work)
 		return nil
 	})

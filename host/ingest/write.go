@@ -10,9 +10,17 @@ const (
 	sweepBatch = 500 // expired events removed in one commit
 )
 
-// write is the writer. It takes items in the order of Submit and returns when the
+// writer decides the order of effects and makes the commits. One goroutine owns
+// it.
+type writer struct {
+	*Pipeline
+	publisher Publisher // may be nil
+	history   history
+}
+
+// write takes items in the order of Submit and returns when the
 // queue is closed and empty.
-func (p *Pipeline) write() {
+func (w *writer) write() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	var pending []*entry // taken from the queue, not answered yet
@@ -20,28 +28,28 @@ func (p *Pipeline) write() {
 	for {
 		if len(pending) == 0 {
 			select {
-			case e, ok := <-p.queue:
+			case e, ok := <-w.queue:
 				if !ok {
 					return
 				}
 				pending = append(pending, e)
 			case <-tick.C:
-				p.sweep()
+				w.sweep()
 				continue
 			}
 		}
 		select {
 		case <-tick.C:
-			p.sweep()
+			w.sweep()
 		default:
 		}
-		most := p.cfg.Batch
+		most := w.cfg.Batch
 		if solo > 0 {
 			solo--
 			most = 1
 		}
 		var failed int
-		pending, failed = p.round(pending, most)
+		pending, failed = w.round(pending, most)
 		solo = max(solo, failed)
 	}
 }
@@ -50,12 +58,12 @@ func (p *Pipeline) write() {
 // It returns the items that are still pending. If the commit failed although it
 // held several items, these are among them, and failed is their number: one of
 // them may be what the store cannot take, and the others must not suffer for it.
-func (p *Pipeline) round(pending []*entry, most int) (rest []*entry, failed int) {
-	b := p.newBatch()
+func (w *writer) round(pending []*entry, most int) (rest []*entry, failed int) {
+	b := w.newBatch()
 	n := 0
 	for ; n < most && b.bytes < batchBytes && b.err == nil; n++ {
 		if n == len(pending) {
-			e := p.poll()
+			e := w.poll()
 			if e == nil {
 				break
 			}
@@ -63,12 +71,12 @@ func (p *Pipeline) round(pending []*entry, most int) (rest []*entry, failed int)
 		}
 		e := pending[n]
 		e.wait()
-		if p.history.stale(e.facts, e.revision) {
+		if w.history.stale(e.facts, e.revision) {
 			if b.finish(); b.err != nil {
 				break
 			}
 			b.answer()
-			return p.redecide(pending[n:]), 0
+			return w.redecide(pending[n:]), 0
 		}
 		b.apply(e)
 	}
@@ -108,9 +116,9 @@ func (e *entry) wait() {
 // on one event is decided again in one go.
 //
 // REQUIRES: what came before the first item is committed.
-func (p *Pipeline) redecide(pending []*entry) []*entry {
-	for len(pending) < p.cfg.Batch {
-		e := p.poll()
+func (w *writer) redecide(pending []*entry) []*entry {
+	for len(pending) < w.cfg.Batch {
+		e := w.poll()
 		if e == nil {
 			break
 		}
@@ -125,36 +133,36 @@ func (p *Pipeline) redecide(pending []*entry) []*entry {
 				continue
 			}
 		}
-		if p.history.stale(e.facts, e.revision) {
-			p.metrics.redecided.Inc()
+		if w.history.stale(e.facts, e.revision) {
+			w.metrics.redecided.Inc()
 			e.ready = false
-			p.work <- e
+			w.work <- e
 		}
 	}
 	return pending
 }
 
 // sweep removes events that have expired (NIP-40).
-func (p *Pipeline) sweep() {
-	now := p.cfg.Now().Unix()
+func (w *writer) sweep() {
+	now := w.cfg.Now().Unix()
 	for {
-		at, ok := p.cfg.Store.NextExpiry()
+		at, ok := w.cfg.Store.NextExpiry()
 		if !ok || at > now {
 			return
 		}
-		b := p.newBatch()
+		b := w.newBatch()
 		n := b.sweep(now)
 		if b.err == nil {
 			b.finish()
 		}
 		if b.err != nil {
 			b.abandon()
-			p.cfg.Log.Error("remove expired events", "err", b.err)
+			w.cfg.Log.Error("remove expired events", "err", b.err)
 			return
 		}
 		if n == 0 {
 			return
 		}
-		p.metrics.expired.Add(float64(n))
+		w.metrics.expired.Add(float64(n))
 	}
 }
