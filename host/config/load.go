@@ -1,0 +1,178 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"github.com/spf13/pflag"
+)
+
+// DefaultFile is read if it exists and no other file was asked for.
+const DefaultFile = "talon.toml"
+
+// Loader reads a configuration in two steps: it adds flags to a command, and
+// after these have been parsed it reads the file and the environment.
+type Loader struct {
+	config  *Config
+	options []*option
+	flags   *pflag.FlagSet
+	file    string
+}
+
+// Flags adds the options of the scope to the flags, each with its default.
+func Flags(flags *pflag.FlagSet, scope Scope) *Loader {
+	c := &Config{}
+	l := &Loader{config: c, options: c.options(), flags: flags}
+	flags.StringVar(&l.file, "config", "", "TOML `file` with these options by name, and [module.NAME] tables; "+DefaultFile+" if that exists [TALON_CONFIG]")
+	for _, o := range l.options {
+		if err := o.value.set(o.preset); err != nil {
+			panic("default of option " + o.name + ": want " + err.Error())
+		}
+		if o.scope&scope != 0 {
+			flags.Var(flag{o}, o.name, o.help)
+		}
+	}
+	return l
+}
+
+// Load returns the configuration. The flags must have been parsed.
+//
+// Errors name the option, the place where it was set, the value and what is
+// allowed.
+func (l *Loader) Load(lookupEnv func(string) (string, bool)) (*Config, error) {
+	given := map[string]string{}
+	l.flags.Visit(func(f *pflag.Flag) { given[f.Name] = f.Value.String() })
+	if err := l.readFile(lookupEnv); err != nil {
+		return nil, err
+	}
+	for _, o := range l.options {
+		if text, ok := lookupEnv(env(o.name)); ok {
+			if err := o.apply(text, "environment variable "+env(o.name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, o := range l.options {
+		if text, ok := given[o.name]; ok {
+			if err := o.apply(text, "flag --"+o.name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return l.config, l.config.check()
+}
+
+// check looks at what no option can say alone.
+func (c *Config) check() error {
+	if c.DefaultLimit > c.MaxLimit {
+		return fmt.Errorf("the value %d of option default-limit is wrong: want at most max-limit, which is %d", c.DefaultLimit, c.MaxLimit)
+	}
+	if c.SendQueue < 2*c.Message {
+		return fmt.Errorf("the value %s of option send-queue is wrong: want at least twice max-message, which is %s", formatSize(c.SendQueue), formatSize(c.Message))
+	}
+	return nil
+}
+
+func (l *Loader) readFile(lookupEnv func(string) (string, bool)) error {
+	path, must := l.file, true
+	if path == "" {
+		path, must = lookupEnv("TALON_CONFIG")
+	}
+	if path == "" {
+		path, must = DefaultFile, false
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !must {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the configuration: %w", err)
+	}
+	l.config.File = path
+	return l.parse(path, string(data))
+}
+
+// parse applies the text of a file.
+func (l *Loader) parse(path, data string) error {
+	var keys map[string]any
+	if _, err := toml.Decode(data, &keys); err != nil {
+		var parse toml.ParseError
+		if errors.As(err, &parse) {
+			return fmt.Errorf("%s:%d: %s", path, parse.Position.Line, parse.Message)
+		}
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	l.config.Modules = map[string]map[string]any{}
+	if modules, ok := keys["module"]; ok {
+		delete(keys, "module")
+		if err := l.modules(path, modules); err != nil {
+			return err
+		}
+	}
+	for key, v := range keys {
+		i := slices.IndexFunc(l.options, func(o *option) bool { return o.name == key })
+		if i < 0 {
+			return fmt.Errorf("%s: there is no option %q%s", path, key, l.nearest(key))
+		}
+		text, ok := plain(v)
+		if !ok {
+			return fmt.Errorf("%s: option %s must be a string, a number or a list of strings", path, key)
+		}
+		if err := l.options[i].apply(text, path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Loader) modules(path string, v any) error {
+	tables, ok := v.(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s: module must be tables, such as [module.lists]", path)
+	}
+	for name, v := range tables {
+		table, ok := v.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s: module.%s must be a table, such as [module.%s]", path, name, name)
+		}
+		l.config.Modules[name] = table
+	}
+	return nil
+}
+
+// plain turns a value of the file into the text of a flag.
+func plain(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case int64, bool:
+		return fmt.Sprint(v), true
+	case []any:
+		var items []string
+		for _, item := range v {
+			s, ok := item.(string)
+			if !ok {
+				return "", false
+			}
+			items = append(items, s)
+		}
+		return strings.Join(items, ","), true
+	}
+	return "", false
+}
+
+// nearest suggests an option for a key that is none.
+func (l *Loader) nearest(key string) string {
+	key = strings.ReplaceAll(key, "_", "-")
+	for _, o := range l.options {
+		if o.name == key || len(key) > 2 && (strings.Contains(o.name, key) || strings.Contains(key, o.name)) {
+			return fmt.Sprintf("; is %s meant?", o.name)
+		}
+	}
+	return ""
+}

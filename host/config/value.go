@@ -1,0 +1,227 @@
+package config
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"talon/sdk/nip19"
+)
+
+// Prefixes is a list of networks.
+type Prefixes []netip.Prefix
+
+func required(s string) error {
+	if s == "" {
+		return errors.New("something, not nothing")
+	}
+	return nil
+}
+
+func text(p *string, check func(string) error) value {
+	return value{
+		set: func(s string) error {
+			if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
+				return errors.New("text without control characters")
+			}
+			if check != nil {
+				if err := check(s); err != nil {
+					return err
+				}
+			}
+			*p = s
+			return nil
+		},
+		get: func() string { return *p }, kind: "string",
+	}
+}
+
+func enum(p *string, allowed ...string) value {
+	return text(p, func(s string) error {
+		if slices.Contains(allowed, s) {
+			return nil
+		}
+		return errors.New(strings.Join(allowed, " or "))
+	})
+}
+
+func integer[T int | int64](p *T, least, most int64) value {
+	return value{
+		set: func(s string) error {
+			n, err := strconv.ParseInt(s, 10, 64)
+			if err != nil || n < least || n > most {
+				return fmt.Errorf("a whole number from %d to %d", least, most)
+			}
+			*p = T(n)
+			return nil
+		},
+		get: func() string { return strconv.FormatInt(int64(*p), 10) }, kind: "number",
+	}
+}
+
+var units = []struct {
+	suffix string
+	bytes  int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1}}
+
+func size(p *int64, least, most int64) value {
+	wrong := fmt.Errorf("a number of bytes from %s to %s, such as 512KiB or 2MB", formatSize(least), formatSize(most))
+	return value{
+		set: func(s string) error {
+			for _, unit := range units {
+				digits, ok := strings.CutSuffix(s, unit.suffix)
+				if !ok {
+					continue
+				}
+				n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+				if err != nil || n < 0 || n > most/unit.bytes || n*unit.bytes < least {
+					return wrong
+				}
+				*p = n * unit.bytes
+				return nil
+			}
+			return wrong
+		},
+		get: func() string { return formatSize(*p) }, kind: "bytes",
+	}
+}
+
+func formatSize(n int64) string {
+	for i := 2; i >= 0; i-- {
+		if unit := units[i]; n >= unit.bytes && n%unit.bytes == 0 {
+			return strconv.FormatInt(n/unit.bytes, 10) + unit.suffix
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func duration(p *time.Duration, least, most time.Duration) value {
+	return value{
+		set: func(s string) error {
+			d, err := time.ParseDuration(s)
+			if err != nil || d < least || d > most {
+				return fmt.Errorf("a time from %v to %v, such as 500ms, 30s or 2m", least, most)
+			}
+			*p = d
+			return nil
+		},
+		get: func() string { return p.String() }, kind: "duration",
+	}
+}
+
+func address(p *string) value {
+	return text(p, func(s string) error {
+		if s == "" {
+			return nil
+		}
+		_, port, err := net.SplitHostPort(s)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if err != nil {
+			return errors.New("host:port, such as 127.0.0.1:7334 or [::]:7334")
+		}
+		return nil
+	})
+}
+
+var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+
+func domain(p *string) value {
+	wrong := errors.New("host or host:port without scheme or path, such as relay.example.com")
+	return value{
+		set: func(s string) error {
+			s = strings.ToLower(s)
+			name := s
+			if h, port, err := net.SplitHostPort(s); err == nil {
+				if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+					return wrong
+				}
+				name = h
+			}
+			if _, err := netip.ParseAddr(strings.Trim(name, "[]")); s != "" && err != nil && !hostName.MatchString(name) {
+				return wrong
+			}
+			*p = s
+			return nil
+		},
+		get: func() string { return *p }, kind: "string",
+	}
+}
+
+func pubkey(p *string) value {
+	return value{
+		set: func(s string) error {
+			if s == "" {
+				*p = ""
+				return nil
+			}
+			key, err := nip19.ParsePubKey(s)
+			if err != nil {
+				return errors.New("an npub or 64 lower-case hex characters")
+			}
+			*p = hex.EncodeToString(key[:])
+			return nil
+		},
+		get: func() string { return *p }, kind: "string",
+	}
+}
+
+var moduleName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+
+func names(p *[]string) value {
+	return value{
+		set: func(s string) error {
+			var list []string
+			for name := range strings.SplitSeq(s, ",") {
+				name = strings.TrimSpace(name)
+				if !moduleName.MatchString(name) || slices.Contains(list, name) {
+					return errors.New("different names of modules with commas between them, such as lists,open")
+				}
+				list = append(list, name)
+			}
+			*p = list
+			return nil
+		},
+		get: func() string { return strings.Join(*p, ",") }, kind: "names",
+	}
+}
+
+func prefixes(p *Prefixes) value {
+	return value{
+		set: func(s string) error {
+			list := Prefixes{}
+			for item := range strings.SplitSeq(s, ",") {
+				if item = strings.TrimSpace(item); item == "" {
+					continue
+				}
+				prefix, err := netip.ParsePrefix(item)
+				if err != nil {
+					addr, err := netip.ParseAddr(item)
+					if err != nil {
+						return errors.New("addresses or networks with commas between them, such as 127.0.0.1,10.0.0.0/8")
+					}
+					prefix = netip.PrefixFrom(addr, addr.BitLen())
+				}
+				list = append(list, prefix.Masked())
+			}
+			*p = list
+			return nil
+		},
+		get: func() string {
+			var list []string
+			for _, prefix := range *p {
+				list = append(list, prefix.String())
+			}
+			return strings.Join(list, ",")
+		},
+		kind: "networks",
+	}
+}
