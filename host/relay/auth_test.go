@@ -1,0 +1,113 @@
+package relay
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host"
+)
+
+func (c *client) authEvent(w *world, author byte) *host.Event {
+	return event(author, host.KindAuth, time.Now().Unix(), "",
+		nostr.Tag{"relay", "ws" + strings.TrimPrefix(w.server.URL, "http")},
+		nostr.Tag{"challenge", c.auth})
+}
+
+func TestAuth(t *testing.T) {
+	now := time.Now().Unix()
+	tests := []struct {
+		name   string
+		change func(*host.Event)
+		want   string
+	}{
+		{"right", func(*host.Event) {}, `true,""`},
+		{"wrong kind", func(e *host.Event) { e.Kind = 22243 }, `false,"invalid: …"`},
+		{"old", func(e *host.Event) { e.CreatedAt = now - 700 }, `false,"invalid: created_at …"`},
+		{"early", func(e *host.Event) { e.CreatedAt = now + 700 }, `false,"invalid: created_at …"`},
+		{"a little early", func(e *host.Event) { e.CreatedAt = now + 500 }, `true,""`},
+		{"absurd date", func(e *host.Event) { e.CreatedAt = 1<<63 - 1 }, `false,"invalid: created_at …"`},
+		{"no tags", func(e *host.Event) { e.Tags = nil }, `false,"invalid: the challenge tag is missing"`},
+		{"no relay", func(e *host.Event) { e.Tags = e.Tags[1:] }, `false,"invalid: the relay tag is missing"`},
+		{"no value", func(e *host.Event) { e.Tags[1] = nostr.Tag{"challenge"} }, `false,"invalid: the challenge tag is missing"`},
+		{"another challenge", func(e *host.Event) { e.Tags[1][1] = strings.Repeat("00", 32) }, `false,"invalid: the challenge …"`},
+		{"another relay", func(e *host.Event) { e.Tags[0][1] = "wss://evil.example" }, `false,"invalid: the relay tag names …"`},
+		{"not a URL", func(e *host.Event) { e.Tags[0][1] = "\x00" }, `false,"invalid: the relay tag names …"`},
+		{"changed after signing", nil, `false,"invalid: …"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.dial()
+			e := c.authEvent(w, 1)
+			if tt.change != nil {
+				tt.change(e)
+				e.ID = sha256.Sum256(e.AppendCanonical(nil))
+			} else {
+				e.ID[0] ^= 1
+			}
+			c.send(fmt.Sprintf(`["AUTH",%s]`, e.AppendJSON(nil)))
+			c.expect(okMessage(e, tt.want))
+		})
+	}
+}
+
+func TestAuthKeysAreBounded(t *testing.T) {
+	w := newWorld(t, limit(func(l *Limits) { l.AuthedKeys = 2 }))
+	c := w.dial()
+	for i, want := range []string{`true,""`, `true,""`, `false,"restricted: …"`} {
+		e := c.authEvent(w, byte(i))
+		c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
+		c.expect(okMessage(e, want))
+	}
+	e := c.authEvent(w, 1) // known already
+	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
+	c.expect(okMessage(e, `true,""`))
+}
+
+func TestSiteOf(t *testing.T) {
+	tests := []struct {
+		url, want string
+		ok        bool
+	}{
+		{"wss://Relay.Example.com", "relay.example.com", true},
+		{"wss://relay.example.com/", "relay.example.com", true},
+		{"wss://relay.example.com:443/", "relay.example.com", true},
+		{"ws://relay.example.com:80", "relay.example.com", true},
+		{"WS://relay.example.com.:7334", "relay.example.com:7334", true},
+		{"ws://127.0.0.1:7334/", "127.0.0.1:7334", true},
+		{"ws://[::1]:7334", "[::1]:7334", true},
+		{"ws://[::1]", "[::1]", true},
+		{"wss://relay.example.com/other", "", false},
+		{"wss://relay.example.com?x=1", "", false},
+		{"wss://user@relay.example.com", "", false},
+		{"https://relay.example.com", "", false},
+		{"relay.example.com", "", false},
+		{"wss://", "", false},
+		{"", "", false},
+		{"wss:opaque", "", false},
+	}
+	for _, tt := range tests {
+		got, ok := siteOf(tt.url)
+		if ok != tt.ok || ok && got != tt.want {
+			t.Errorf("siteOf(%q) = %q, %v, want %q, %v", tt.url, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+// The configured name counts, not what the client calls us.
+func TestAuthDomain(t *testing.T) {
+	w := newWorld(t, func(c *Config, _ *world) { c.Domain = "Relay.Example.com:443" })
+	c := w.dial()
+	e := c.authEvent(w, 1) // names the address of the socket
+	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
+	c.expect(okMessage(e, `false,"invalid: the relay tag names …"`))
+	e = event(1, host.KindAuth, time.Now().Unix(), "",
+		nostr.Tag{"relay", "wss://relay.example.com/"}, nostr.Tag{"challenge", c.auth})
+	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
+	c.expect(okMessage(e, `true,""`))
+}

@@ -1,0 +1,264 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"talon/host"
+)
+
+// lingerTime bounds how long a closed connection is kept so that the client can
+// read why.
+const lingerTime = time.Second
+
+// conn is one websocket connection.
+type conn struct {
+	relay     *Relay
+	net       net.Conn
+	source    *host.Source
+	slot      addrKey
+	site      string // the host[:port] that AUTH must name
+	challenge [32]byte
+	deflate   bool
+	cancel    context.CancelFunc
+
+	// Times are in unix nanoseconds.
+	seen    atomic.Int64 // of the last input
+	partial atomic.Int64 // when a message began that is not complete; 0 if none
+	busy    atomic.Bool  // handling a message
+
+	// The connection's goroutine owns the fields below.
+	in     input
+	spent  allowance
+	warned bool // has been told that it is over its rate
+	bad    int  // messages in a row that were not understood
+	authed []host.PubKey
+	subs   map[string]*subscription
+	values int // of the filters of subs
+
+	// touched belongs to the goroutine that publishes: the last batch that queued
+	// something here.
+	touched uint64
+
+	mu        sync.Mutex // guards the fields below
+	room      sync.Cond  // something was written, answered or ended
+	out       outbox
+	heldBytes int // of live events that wait for their subscription's stored answer
+	inFlight  int // EVENTs submitted and not answered
+	inBytes   int
+	ended     *ending // why the connection closes; nil while it is open
+	pinged    bool    // since the last input
+	timedOut  bool    // a write was
+	neg       map[string]*negSession
+}
+
+// serve reads and handles messages until the connection ends.
+func (c *conn) serve(ctx context.Context) {
+	defer c.relay.left(c)
+	err := c.loop(ctx)
+	c.cancel()
+	c.finish(err)
+}
+
+func (c *conn) loop(ctx context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.relay.panicked("read", p)
+			err = errPanicked
+		}
+	}()
+	c.greet()
+	for {
+		msg, err := c.in.next(ctx)
+		if err != nil {
+			return err
+		}
+		c.busy.Store(true)
+		err = c.handle(ctx, msg)
+		c.seen.Store(c.relay.cfg.Now().UnixNano())
+		c.busy.Store(false)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// end closes the connection; the first reason counts.
+func (c *conn) end(e *ending) {
+	c.mu.Lock()
+	c.endLocked(e)
+	c.mu.Unlock()
+}
+
+// endLocked wakes the connection's goroutine, which does the rest in finish.
+// REQUIRES: c.mu.
+func (c *conn) endLocked(e *ending) {
+	if c.ended != nil {
+		return
+	}
+	c.ended = e
+	if e.discard {
+		c.relay.metrics.queueBytes.Sub(float64(c.out.queued))
+		c.out.drop()
+		_ = c.net.SetWriteDeadline(time.Now().Add(lingerTime)) // a closed socket is as good
+	}
+	c.out.sealed = c.out.sealed || e.discard
+	c.room.Broadcast()
+	c.cancel()
+	_ = c.net.SetReadDeadline(time.Unix(1, 0))
+}
+
+// finish says goodbye, if there is someone to hear it, and closes.
+func (c *conn) finish(err error) {
+	c.unsubscribeAll()
+	c.closeSessions()
+
+	c.mu.Lock()
+	if c.ended == nil {
+		c.ended = &ending{cut: cutPeer}
+		errors.As(err, &c.ended)
+	}
+	e := c.ended
+	open := !c.out.broken && e.code != 0
+	if open {
+		drain := c.relay.cfg.Limits.DrainTime
+		c.waitLocked(drain, func() bool {
+			return c.inFlight == 0 || c.out.broken || e.discard || e.cut == cutPeer
+		})
+		c.out.sealed = true
+		body := ws.NewCloseFrameBody(e.code, e.reason)
+		c.out.items = append(c.out.items, outgoing{op: ws.OpClose, body: body})
+		n := len(body) + perItem
+		c.out.queued += n
+		c.relay.metrics.queueBytes.Add(float64(n))
+		c.kick()
+		c.waitLocked(drain, func() bool { return !c.out.flushing })
+		open = !c.out.broken
+	}
+	c.out.sealed = true
+	c.mu.Unlock()
+
+	if open && e.cut != cutPeer {
+		c.linger()
+	}
+	_ = c.net.Close() // nothing is left to lose
+	c.relay.metrics.cut[e.cut].Inc()
+	c.relay.cfg.Log.Debug("connection closed", "source", c.source.Addr, "err", e)
+	c.mu.Lock()
+	c.relay.metrics.queueBytes.Sub(float64(c.out.queued))
+	c.out.drop()
+	c.out.broken = true
+	c.mu.Unlock()
+	c.in.release()
+}
+
+// linger reads and forgets for a moment: closing a socket with unread input would
+// reset it, and the client might never see the close frame.
+func (c *conn) linger() {
+	if half, ok := c.net.(interface{ CloseWrite() error }); ok && half.CloseWrite() != nil {
+		return
+	}
+	if c.net.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+		return
+	}
+	waste := readBuffers.Get().(*readBuffer)
+	defer readBuffers.Put(waste)
+	for {
+		if _, err := c.net.Read(waste[:]); err != nil {
+			return
+		}
+	}
+}
+
+// pong answers a ping.
+func (c *conn) pong(payload []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.push(outgoing{op: ws.OpPong, body: append([]byte(nil), payload...)}) {
+		c.kick()
+	}
+	return c.openLocked()
+}
+
+// openLocked returns errEnded if the connection is closing. REQUIRES: c.mu.
+func (c *conn) openLocked() error {
+	if c.ended != nil {
+		return errEnded
+	}
+	return nil
+}
+
+// settle waits until every EVENT of this connection has been answered.
+func (c *conn) settle() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.inFlight > 0 && c.ended == nil {
+		c.room.Wait()
+	}
+	return c.openLocked()
+}
+
+// waitRoom waits until the queue has come down to most bytes.
+func (c *conn) waitRoom(most int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.out.bytes() > most && c.ended == nil {
+		c.room.Wait()
+	}
+	return c.openLocked()
+}
+
+// sweep looks after a connection that may be silent: pings, and limits on time.
+func (c *conn) sweep(now time.Time) {
+	l := &c.relay.cfg.Limits
+	c.expireSessions(now)
+	if began := c.partial.Load(); began != 0 && !c.busy.Load() && now.Sub(time.Unix(0, began)) > l.MessageTime {
+		c.end(errDawdling)
+		return
+	}
+	silence := now.Sub(time.Unix(0, c.seen.Load()))
+	if silence < l.PingInterval || c.busy.Load() {
+		c.mu.Lock()
+		c.pinged = false
+		c.mu.Unlock()
+		return
+	}
+	if silence > l.PingInterval+l.PongTime {
+		c.end(errIdle)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.pinged && c.push(outgoing{op: ws.OpPing}) {
+		c.pinged = true
+		c.kick()
+	}
+}
+
+// recovered is the last line of defence of a goroutine other than the reader.
+func (c *conn) recovered(where string) {
+	if p := recover(); p != nil {
+		c.relay.panicked(where, p)
+		c.mu.Lock()
+		c.out.flushing = false
+		c.out.broken = true
+		c.endLocked(errPanicked)
+		c.mu.Unlock()
+	}
+}
+
+func (r *Relay) panicked(where string, p any) {
+	r.metrics.panics.Inc()
+	r.cfg.Log.Error("panic in a connection", "where", where, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+}
+
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

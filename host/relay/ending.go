@@ -1,0 +1,73 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gobwas/ws"
+)
+
+// cut says why a connection ended; it is a label.
+type cut uint8
+
+const (
+	cutPeer     cut = iota // the client left
+	cutProtocol            // not the websocket protocol
+	cutSize                // a message over the limit
+	cutGarbage             // nothing but messages that are not understood
+	cutSlow                // does not read what it asked for
+	cutIdle                // does not answer pings, or does not finish a message
+	cutShutdown
+	cutPanic
+	cuts
+)
+
+func (c cut) String() string {
+	return [cuts]string{"peer", "protocol", "size", "garbage", "slow", "idle", "shutdown", "panic"}[c]
+}
+
+// ending is why and how a connection is closed from our side.
+type ending struct {
+	cut    cut
+	code   ws.StatusCode // of the close frame; 0 sends none
+	reason string
+
+	// discard drops what is queued: the client is not reading it.
+	discard bool
+}
+
+func (e *ending) Error() string { return fmt.Sprintf("%s: %s", e.cut, e.reason) }
+
+var (
+	errBinary   = &ending{cut: cutProtocol, code: ws.StatusUnsupportedData, reason: "binary messages are not supported"}
+	errUTF8     = &ending{cut: cutProtocol, code: ws.StatusInvalidFramePayloadData, reason: "a text message must be valid UTF-8"}
+	errInflate  = &ending{cut: cutProtocol, code: ws.StatusInvalidFramePayloadData, reason: "the compressed data is damaged"}
+	errGarbage  = &ending{cut: cutGarbage, code: ws.StatusPolicyViolation, reason: "too many messages that are not understood"}
+	errSlow     = &ending{cut: cutSlow, code: ws.StatusPolicyViolation, reason: "you do not read what you subscribed to fast enough", discard: true}
+	errIdle     = &ending{cut: cutIdle, code: ws.StatusPolicyViolation, reason: "no answer to a ping", discard: true}
+	errDawdling = &ending{cut: cutIdle, code: ws.StatusPolicyViolation, reason: "a message was not finished in time"}
+	errShutdown = &ending{cut: cutShutdown, code: ws.StatusGoingAway, reason: "the relay is shutting down"}
+	errPanicked = &ending{cut: cutPanic, code: ws.StatusInternalServerError, reason: "internal error"}
+)
+
+// errEnded says that the connection is closing; [conn.end] has the reason.
+var errEnded = errors.New("connection is closing")
+
+func tooBig(limit int) error {
+	return &ending{
+		cut: cutSize, code: ws.StatusMessageTooBig,
+		reason: fmt.Sprintf("a message may have at most %d bytes", limit),
+	}
+}
+
+func protocolError(err error) error {
+	return &ending{cut: cutProtocol, code: ws.StatusProtocolError, reason: err.Error()}
+}
+
+// peerClosed answers the client's close frame with its own code (RFC 6455, 5.5.1).
+func peerClosed(code ws.StatusCode) error {
+	if code == 0 {
+		code = ws.StatusNormalClosure
+	}
+	return &ending{cut: cutPeer, code: code}
+}

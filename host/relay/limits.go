@@ -1,0 +1,173 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"talon/host/negentropy"
+	"talon/host/wire"
+)
+
+// Limits bounds what clients may take. Every number must be positive; start from
+// [DefaultLimits].
+type Limits struct {
+	Wire wire.Limits
+
+	Connections        int // in all
+	ConnectionsPerAddr int // for an IPv4 address or an IPv6 /64; loopback is exempt
+
+	MessageBytes      int     // of one message, also after decompression
+	MessagesPerSecond float64 // of one connection; reading pauses above it. A query counts for several
+	MessageBurst      int     // how many may come at once
+	BadMessages       int     // in a row that were not understood, until cut-off
+	QueueBytes        int     // waiting to be sent to one connection
+	EventsInFlight    int     // of one connection, submitted and not answered
+	EventBytes        int     // of their messages
+
+	Subscriptions      int // of one connection
+	SubscriptionsTotal int
+	Values             int // of all filters of one connection's subscriptions
+	DefaultLimit       int // of a filter that gives none
+	MaxLimit           int // larger ones are clamped
+
+	AuthedKeys int // of one connection
+
+	NegSessions      int // of one connection
+	NegSessionsTotal int
+	NegRecords       int // events of one session
+	NegRecordsTotal  int // of all snapshots in memory
+	NegFrameBytes    int // of our messages, before hex
+	NegIdle          time.Duration
+
+	QueryTime    time.Duration // of one read of the store
+	MessageTime  time.Duration // from a message's first byte to its last
+	WriteTime    time.Duration // in which a client must take 64 KiB
+	PingInterval time.Duration // of silence, before a ping
+	PongTime     time.Duration // after the ping, until cut-off
+	DrainTime    time.Duration // of shutdown
+
+	// CompressFrom is the size of a message from which it is compressed; 0 is
+	// never. Without a window that is kept between messages, an event below 4 KiB
+	// shrinks by a fifth and costs ten times as much to send (BenchmarkDeflate).
+	CompressFrom int
+}
+
+// DefaultLimits are the limits of a relay that is told nothing else.
+var DefaultLimits = Limits{
+	Wire: wire.DefaultLimits,
+
+	Connections:        10_000,
+	ConnectionsPerAddr: 100,
+
+	MessageBytes:      512 << 10,
+	MessagesPerSecond: 10_000,
+	MessageBurst:      20_000,
+	BadMessages:       64,
+	QueueBytes:        4 << 20,
+	EventsInFlight:    256,
+	EventBytes:        4 << 20,
+
+	Subscriptions:      64,
+	SubscriptionsTotal: 200_000,
+	Values:             20_000,
+	DefaultLimit:       500,
+	MaxLimit:           5_000,
+
+	AuthedKeys: 16,
+
+	NegSessions:      4,
+	NegSessionsTotal: 256,
+	NegRecords:       1_000_000,
+	NegRecordsTotal:  4_000_000,
+	NegFrameBytes:    64 << 10,
+	NegIdle:          time.Minute,
+
+	QueryTime:    10 * time.Second,
+	MessageTime:  30 * time.Second,
+	WriteTime:    20 * time.Second,
+	PingInterval: time.Minute,
+	PongTime:     30 * time.Second,
+	DrainTime:    5 * time.Second,
+
+	CompressFrom: 4 << 10,
+}
+
+var errLimits = errors.New("every limit must be positive")
+
+func (l *Limits) check() error {
+	counts := []int{
+		l.Wire.SubID, l.Wire.Filters, l.Wire.Values,
+		l.Connections, l.ConnectionsPerAddr, l.MessageBytes, l.MessageBurst, l.BadMessages, l.QueueBytes,
+		l.EventsInFlight, l.EventBytes, l.Subscriptions, l.SubscriptionsTotal, l.Values, l.DefaultLimit, l.MaxLimit,
+		l.AuthedKeys, l.NegSessions, l.NegSessionsTotal, l.NegRecords, l.NegRecordsTotal, l.NegFrameBytes,
+	}
+	times := []time.Duration{
+		l.NegIdle, l.QueryTime, l.MessageTime, l.WriteTime, l.PingInterval, l.PongTime, l.DrainTime,
+	}
+	for _, n := range counts {
+		if n <= 0 {
+			return errLimits
+		}
+	}
+	for _, d := range times {
+		if d <= 0 {
+			return errLimits
+		}
+	}
+	if l.MessagesPerSecond <= 0 || l.CompressFrom < 0 {
+		return errLimits
+	}
+	if least := queueAhead + fetchBytes + 3*l.MessageBytes; l.QueueBytes < least {
+		return fmt.Errorf("the queue must hold at least %d bytes: a part of a stored answer, and three messages", least)
+	}
+	if l.NegFrameBytes < negentropy.MinFrame || l.NegFrameBytes > negentropy.MaxFrame {
+		return errors.New("the negentropy frame limit must be from 4096 bytes to 4 MiB")
+	}
+	return nil
+}
+
+// allowance is a token bucket of messages. It belongs to one goroutine.
+type allowance struct {
+	tokens float64
+	at     time.Time
+}
+
+const (
+	// queryCost is how many messages a query counts for: it is answered by the
+	// store.
+	queryCost = 8
+
+	// recordsPerMessage is how many records, read for an answer, count as one
+	// message more.
+	recordsPerMessage = 256
+)
+
+// cost is what a message takes of the allowance: one for each 4 KiB begun, more for
+// a query, or for a signature that is checked here.
+func cost(verb wire.Verb, size int) int {
+	n := 1 + size>>12
+	switch verb {
+	case wire.Req, wire.Count, wire.NegOpen, wire.Auth:
+		n += queryCost - 1
+	}
+	return n
+}
+
+// spend takes a cost, and returns how long to wait before going on.
+func (a *allowance) spend(l *Limits, cost int, now time.Time) time.Duration {
+	if a.at.IsZero() {
+		a.tokens = float64(l.MessageBurst)
+	} else {
+		a.tokens = min(float64(l.MessageBurst), a.tokens+now.Sub(a.at).Seconds()*l.MessagesPerSecond)
+	}
+	a.at = now
+	a.tokens -= float64(cost)
+	if a.tokens >= 0 {
+		return 0
+	}
+	return time.Duration(-a.tokens / l.MessagesPerSecond * float64(time.Second))
+}
+
+// charge takes what an answer turned out to cost: the next message waits for it.
+func (a *allowance) charge(records int64) { a.tokens -= float64(records / recordsPerMessage) }

@@ -1,0 +1,267 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/gobwas/ws"
+)
+
+// outgoing is one thing in a queue: a message, a control frame, or frames that are
+// ready to be written.
+type outgoing struct {
+	// prefix, if not nil, stands before body, and "]" after it. Body is shared: it
+	// may be the text of an event that many connections send.
+	prefix []byte
+	body   []byte
+	op     ws.OpCode
+
+	frames *buffer // ready to be written; nothing else is set
+}
+
+// perItem is what an item costs beside its text.
+const perItem = 64
+
+func (o *outgoing) size() int {
+	if o.frames != nil {
+		return cap(o.frames.b) + perItem
+	}
+	return len(o.prefix) + len(o.body) + perItem
+}
+
+// outbox is what a connection has to send. The connection's mutex guards it.
+type outbox struct {
+	items    []outgoing
+	taken    int // of items, by the flusher
+	queued   int // bytes not taken
+	writing  int // bytes taken and not written
+	flushing bool
+	sealed   bool // takes nothing more
+	broken   bool // the network failed: nothing more can be written
+}
+
+func (o *outbox) bytes() int { return o.queued + o.writing }
+
+func (o *outbox) empty() bool { return o.taken == len(o.items) }
+
+// drop forgets what has not been taken.
+func (o *outbox) drop() {
+	o.items, o.taken, o.queued = nil, 0, 0
+}
+
+// take returns the next items, about writeSize bytes of them.
+func (o *outbox) take() []outgoing {
+	from := o.taken
+	for o.taken < len(o.items) && o.writing < writeSize {
+		n := o.items[o.taken].size()
+		o.queued -= n
+		o.writing += n
+		o.taken++
+	}
+	return o.items[from:o.taken]
+}
+
+// wrote says that the items that were taken last are done with.
+func (o *outbox) wrote(batch []outgoing) {
+	clear(batch)
+	o.writing = 0
+	if o.taken > 0 && o.taken == len(o.items) {
+		o.taken = 0
+		if o.items = o.items[:0]; cap(o.items) > 8 {
+			o.items = nil
+		}
+	}
+}
+
+// push queues an item, and reports whether it was taken. It never waits: a queue
+// that is full ends the connection. REQUIRES: c.mu.
+func (c *conn) push(o outgoing) bool {
+	if c.out.sealed {
+		return false
+	}
+	n := o.size()
+	if c.out.bytes()+c.heldBytes+n > c.relay.cfg.Limits.QueueBytes {
+		c.endLocked(errSlow)
+		return false
+	}
+	c.out.items = append(c.out.items, o)
+	c.out.queued += n
+	c.relay.metrics.queueBytes.Add(float64(n))
+	return true
+}
+
+// kick starts the flusher if there is something to write. REQUIRES: c.mu.
+func (c *conn) kick() {
+	if !c.out.flushing && !c.out.empty() && !c.out.broken {
+		c.out.flushing = true
+		go c.flush()
+	}
+}
+
+// send queues a text message and starts to write it.
+func (c *conn) send(kind outKind, text []byte) {
+	c.mu.Lock()
+	if c.push(outgoing{op: ws.OpText, body: text}) {
+		c.relay.metrics.out[kind].Inc()
+		c.kick()
+	}
+	c.mu.Unlock()
+}
+
+// flush writes until the queue is empty. It is a goroutine of its own, which
+// exists only while there is something to write.
+func (c *conn) flush() {
+	defer c.recovered("write")
+	scratch := getBuffer()
+	defer scratch.free()
+	for {
+		c.mu.Lock()
+		batch := c.out.take()
+		if len(batch) == 0 || c.out.broken {
+			c.out.flushing = false
+			c.room.Broadcast()
+			c.mu.Unlock()
+			return
+		}
+		size := c.out.writing
+		c.mu.Unlock()
+
+		err := c.write(scratch, batch)
+
+		c.mu.Lock()
+		c.out.wrote(batch)
+		if err != nil {
+			c.breakLocked()
+		}
+		c.room.Broadcast()
+		c.mu.Unlock()
+		c.relay.metrics.queueBytes.Sub(float64(size))
+	}
+}
+
+// breakLocked gives up the network. REQUIRES: c.mu.
+func (c *conn) breakLocked() {
+	c.relay.metrics.queueBytes.Sub(float64(c.out.queued))
+	c.out.drop()
+	c.out.broken, c.out.sealed = true, true
+	c.endLocked(&ending{cut: c.brokenBy()})
+}
+
+// brokenBy tells a client that left from one that took nothing. REQUIRES: c.mu.
+func (c *conn) brokenBy() cut {
+	if c.timedOut {
+		return cutSlow
+	}
+	return cutPeer
+}
+
+// write writes the items as few pieces, each within the write time.
+func (c *conn) write(scratch *buffer, batch []outgoing) error {
+	for i := range batch {
+		o := &batch[i]
+		switch {
+		case o.frames != nil:
+			if err := c.writeAll(scratch); err != nil {
+				return err
+			}
+			err := c.writeAll(o.frames)
+			o.frames.free()
+			if err != nil {
+				return err
+			}
+		case o.prefix != nil:
+			c.appendText(scratch, o.prefix, o.body, closingBracket)
+		case o.op == ws.OpText:
+			c.appendText(scratch, o.body)
+		default:
+			appendHeader(scratch, o.op, 0, len(o.body))
+			scratch.b = append(scratch.b, o.body...)
+		}
+	}
+	return c.writeAll(scratch)
+}
+
+func (c *conn) writeAll(b *buffer) error {
+	p := b.b
+	b.b = b.b[:0]
+	for len(p) > 0 {
+		c.mu.Lock()
+		wait := c.relay.cfg.Limits.WriteTime
+		if c.ended != nil && c.ended.discard {
+			wait = lingerTime
+		}
+		err := c.net.SetWriteDeadline(time.Now().Add(wait))
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		n, err := c.net.Write(p[:min(len(p), writeSize)])
+		c.relay.metrics.bytesOut.Add(float64(n))
+		if err != nil {
+			if isTimeout(err) {
+				c.mu.Lock()
+				c.timedOut = true
+				c.mu.Unlock()
+			}
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+var closingBracket = []byte{']'}
+
+// appendText appends the frame of a text message made of parts.
+func (c *conn) appendText(b *buffer, parts ...[]byte) {
+	n := 0
+	for _, p := range parts {
+		n += len(p)
+	}
+	if c.deflate && n >= c.relay.cfg.Limits.CompressFrom {
+		packed := getBuffer()
+		appendDeflated(packed, parts...)
+		fits := len(packed.b) < n
+		if fits {
+			appendHeader(b, ws.OpText, ws.Rsv(true, false, false), len(packed.b))
+			b.b = append(b.b, packed.b...)
+		}
+		packed.free()
+		if fits {
+			return
+		}
+	}
+	appendHeader(b, ws.OpText, 0, n)
+	for _, p := range parts {
+		b.b = append(b.b, p...)
+	}
+}
+
+// appendHeader appends the header of a frame that is not masked (RFC 6455, 5.2).
+func appendHeader(b *buffer, op ws.OpCode, rsv byte, n int) {
+	first := 0x80 | rsv<<4 | byte(op)
+	switch {
+	case n < 126:
+		b.b = append(b.b, first, byte(n))
+	case n <= 0xffff:
+		b.b = append(b.b, first, 126, byte(n>>8), byte(n))
+	default:
+		b.b = append(b.b, first, 127,
+			byte(n>>56), byte(n>>48), byte(n>>40), byte(n>>32), byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+	}
+}
+
+// waitLocked waits on the connection's condition until ready, but not after the
+// time is over. REQUIRES: c.mu.
+func (c *conn) waitLocked(most time.Duration, ready func() bool) {
+	late := false
+	timer := time.AfterFunc(most, func() {
+		c.mu.Lock()
+		late = true
+		c.room.Broadcast()
+		c.mu.Unlock()
+	})
+	defer timer.Stop()
+	for !ready() && !late {
+		c.room.Wait()
+	}
+}

@@ -1,0 +1,198 @@
+package relay
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Relay serves nostr clients.
+type Relay struct {
+	cfg       Config
+	deps      Deps
+	info      []byte // NIP-11, as JSON
+	metrics   *metrics
+	index     *index
+	snapshots *snapshots
+
+	mu       sync.Mutex // guards the fields below
+	conns    map[*conn]struct{}
+	slots    int // connections admitted, in the handshake or open
+	byAddr   map[addrKey]int
+	closing  bool
+	sessions int           // negentropy, of all connections
+	gone     chan struct{} // closed when the last connection of a closing relay has left
+
+	publishing sync.Mutex // guards the fields below
+	stamp      uint64     // counts events
+	batch      uint64     // counts calls of Publish
+	touched    []*conn
+	keys       []byte
+}
+
+// New returns a relay that serves once its handler is called. It needs Run for
+// pings and time limits.
+func New(cfg Config, deps Deps) (*Relay, error) {
+	cfg.complete()
+	if err := cfg.Limits.check(); err != nil {
+		return nil, err
+	}
+	if deps.Ingest == nil || deps.Store == nil || deps.Verify == nil {
+		return nil, errDeps
+	}
+	info, err := cfg.document()
+	if err != nil {
+		return nil, err
+	}
+	r := &Relay{
+		cfg:     cfg,
+		deps:    deps,
+		info:    info,
+		metrics: newMetrics(),
+		index:   newIndex(),
+		conns:   make(map[*conn]struct{}),
+		byAddr:  make(map[addrKey]int),
+		gone:    make(chan struct{}),
+	}
+	r.snapshots = newSnapshots(r)
+	return r, nil
+}
+
+// sweepEvery is how often silent connections are looked at.
+const sweepEvery = 5 * time.Second
+
+// Run looks after connections until the context ends. Then it closes them: each
+// has Limits.DrainTime to get the answers that are under way, and is told 1001.
+// The pipeline must still run at that time.
+func (r *Relay) Run(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			r.sweep(r.cfg.Now())
+		case <-ctx.Done():
+			r.shutdown()
+			return nil
+		}
+	}
+}
+
+func (r *Relay) sweep(now time.Time) {
+	for _, c := range r.all() {
+		c.sweep(now)
+	}
+	r.snapshots.sweep(now)
+}
+
+func (r *Relay) all() []*conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]*conn, 0, len(r.conns))
+	for c := range r.conns {
+		list = append(list, c)
+	}
+	return list
+}
+
+func (r *Relay) shutdown() {
+	r.mu.Lock()
+	r.closing = true
+	if r.slots == 0 {
+		close(r.gone)
+	}
+	r.mu.Unlock()
+	for _, c := range r.all() {
+		c.end(errShutdown)
+	}
+	timer := time.NewTimer(2*r.cfg.Limits.DrainTime + 2*lingerTime)
+	defer timer.Stop()
+	select {
+	case <-r.gone:
+	case <-timer.C:
+		// Each connection has its own limits on time; this is for the one that
+		// waits for a store that does not come back.
+		for _, c := range r.all() {
+			_ = c.net.Close()
+		}
+	}
+}
+
+// refusal says why a connection was not admitted; it is a label.
+type refusal uint8
+
+const (
+	tooMany        refusal = iota // in all
+	tooManyPerAddr                // from one address
+	shuttingDown
+	badHandshake
+	refusals
+	admitted = refusals
+)
+
+func (f refusal) String() string {
+	return [refusals]string{"total", "address", "shutdown", "handshake"}[f]
+}
+
+func (f refusal) text() string {
+	return [refusals]string{
+		"rate-limited: the relay has too many connections",
+		"rate-limited: too many connections from your address",
+		"the relay is shutting down",
+		"bad websocket handshake",
+	}[f]
+}
+
+func (f refusal) status() int {
+	if f == tooManyPerAddr {
+		return http.StatusTooManyRequests
+	}
+	return http.StatusServiceUnavailable
+}
+
+// admit takes a slot for the connection.
+func (r *Relay) admit(c *conn) refusal {
+	l := &r.cfg.Limits
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closing:
+		return shuttingDown
+	case r.slots >= l.Connections:
+		return tooMany
+	case c.slot != addrKey{} && r.byAddr[c.slot] >= l.ConnectionsPerAddr:
+		return tooManyPerAddr
+	}
+	r.slots++
+	if c.slot != (addrKey{}) {
+		r.byAddr[c.slot]++
+	}
+	return admitted
+}
+
+// release gives the slot back.
+func (r *Relay) release(c *conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, c)
+	r.slots--
+	if c.slot != (addrKey{}) {
+		if r.byAddr[c.slot]--; r.byAddr[c.slot] == 0 {
+			delete(r.byAddr, c.slot)
+		}
+	}
+	if r.closing && r.slots == 0 {
+		close(r.gone)
+	}
+}
+
+// left ends what serve began.
+func (r *Relay) left(c *conn) {
+	if p := recover(); p != nil {
+		r.panicked("close", p)
+		_ = c.net.Close()
+	}
+	r.metrics.open.Dec()
+	r.release(c)
+}

@@ -1,0 +1,179 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"talon/host"
+	"talon/host/wire"
+)
+
+// handle does what one message asks for. An error ends the connection.
+func (c *conn) handle(ctx context.Context, text []byte) error {
+	l := &c.relay.cfg.Limits
+	// A client that asks without reading the answers waits here, not in memory.
+	if err := c.waitRoom(l.QueueBytes / 2); err != nil {
+		return err
+	}
+	m, bad := wire.ParseMessage(text, &l.Wire)
+	c.relay.metrics.in[m.Verb].Inc()
+	if err := c.throttle(ctx, cost(m.Verb, len(text))); err != nil {
+		return err
+	}
+	if bad == nil && m.Verb == wire.Event {
+		c.bad = 0
+		return c.event(ctx, m.Event, len(text))
+	}
+	if err := c.settle(); err != nil {
+		return err
+	}
+	if bad != nil {
+		return c.malformed(&m, bad)
+	}
+	c.bad = 0
+	switch m.Verb {
+	case wire.Req:
+		return c.req(ctx, m.SubID, m.Filters)
+	case wire.Count:
+		c.count(ctx, m.SubID, m.Filters)
+	case wire.Close:
+		c.unsubscribe(m.SubID)
+	case wire.Auth:
+		c.auth(m.Event)
+	case wire.NegOpen:
+		c.negOpen(ctx, m.SubID, m.Filters[0], m.Neg)
+	case wire.NegMsg:
+		c.negMsg(m.SubID, m.Neg)
+	case wire.NegClose:
+		c.closeSession(m.SubID)
+	}
+	return nil
+}
+
+// throttle takes a cost from the connection's allowance, and waits if that is used
+// up.
+func (c *conn) throttle(ctx context.Context, cost int) error {
+	wait := c.spent.spend(&c.relay.cfg.Limits, cost, c.relay.cfg.Now())
+	if wait <= 0 {
+		return nil
+	}
+	c.relay.metrics.throttled.Inc()
+	if !c.warned {
+		c.warned = true
+		c.send(outNotice, wire.AppendNotice(nil, "rate-limited: you send faster than this relay answers, it reads more slowly now"))
+	}
+	if pause(ctx, wait) != nil {
+		return errEnded
+	}
+	return nil
+}
+
+// malformed answers a message that was not understood, in the place where the
+// client looks for the answer.
+func (c *conn) malformed(m *wire.Message, err error) error {
+	c.relay.metrics.malformed.Inc()
+	reason := "error: the message could not be read"
+	if werr := (*wire.Error)(nil); errors.As(err, &werr) {
+		reason = werr.Reason
+	}
+	switch {
+	case (m.Verb == wire.Event || m.Verb == wire.Auth) && m.EventID != "":
+		c.send(outOK, wire.AppendOK(nil, m.EventID, false, reason))
+	case (m.Verb == wire.Req || m.Verb == wire.Count) && m.SubID != "":
+		c.refuse(m.SubID, reason)
+	case (m.Verb == wire.NegOpen || m.Verb == wire.NegMsg) && m.SubID != "":
+		c.negErr(m.SubID, reason)
+	default:
+		c.send(outNotice, wire.AppendNotice(nil, reason))
+	}
+	if c.bad++; c.bad >= c.relay.cfg.Limits.BadMessages {
+		return errGarbage
+	}
+	return nil
+}
+
+// event submits an event that came in a message of size bytes, which live as long
+// as it. It waits while too much of this connection is in flight, or the pipeline
+// is full.
+func (c *conn) event(ctx context.Context, e *host.Event, size int) error {
+	l := &c.relay.cfg.Limits
+	c.mu.Lock()
+	for c.ended == nil && c.inFlight > 0 && (c.inFlight >= l.EventsInFlight || c.inBytes+size > l.EventBytes) {
+		c.room.Wait()
+	}
+	if err := c.openLocked(); err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	c.inFlight++
+	c.inBytes += size
+	c.mu.Unlock()
+	c.relay.metrics.inFlight.Inc()
+
+	err := c.relay.deps.Ingest.Submit(ctx, &host.Item{
+		Event:  e,
+		Source: c.source,
+		Authed: c.authed,
+		Done:   func(v host.Verdict, err error) { c.answer(e, size, v, err) },
+	})
+	if err != nil {
+		c.answer(e, size, host.Verdict{Code: host.Busy, Reason: "error: the relay is shutting down"}, nil)
+	}
+	return nil
+}
+
+// answer sends the OK of an event that was in flight. It runs in the pipeline,
+// which has logged the error if there is one, and does not wait.
+func (c *conn) answer(e *host.Event, size int, v host.Verdict, err error) {
+	m := c.relay.metrics
+	m.inFlight.Dec()
+	if err != nil {
+		v = host.Verdict{Code: host.Busy, Reason: "error: the event could not be stored"}
+		m.okError.Inc()
+	} else {
+		m.ok[v.Code].Inc()
+	}
+	if v.Code == host.ShadowRejected {
+		v.Reason = ""
+	}
+	text := wire.AppendOK(make([]byte, 0, 84+len(v.Reason)), e.ID.String(), v.OK(), v.Reason)
+	c.send(outOK, text)
+
+	c.mu.Lock()
+	c.inFlight--
+	c.inBytes -= size
+	c.room.Broadcast()
+	c.mu.Unlock()
+}
+
+// pause waits, or returns the context's error.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// storeFailed returns what the client is told of an error of the store.
+func (c *conn) storeFailed(ctx context.Context, what string, err error) string {
+	switch {
+	case c.relayEnded():
+		return "error: the connection is closing"
+	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
+		c.relay.metrics.slowQueries.Inc()
+		return "error: this took too long, ask for less"
+	}
+	c.relay.cfg.Log.Error(what, "source", c.source.Addr, "err", err)
+	return "error: the store could not be read"
+}
+
+func (c *conn) relayEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended != nil
+}

@@ -1,0 +1,281 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"talon/host"
+	"talon/host/wire"
+)
+
+// phase is where a subscription is in its life.
+type phase uint8
+
+const (
+	loading phase = iota // its stored answer is on the way: live events are held back
+	live
+	dead // nothing may be sent
+)
+
+// subscription is a REQ that has not ended.
+type subscription struct {
+	conn    *conn
+	id      string
+	prefix  []byte // what stands before an event
+	watches []watch
+	values  int
+
+	stamp uint64 // belongs to the publisher: the last event looked at
+
+	// The connection's mutex guards the fields below.
+	phase phase
+	seq   int64            // live events up to this are in the stored answer
+	held  []host.Published // while loading
+}
+
+// req starts a subscription: stored events, EOSE, then live ones.
+func (c *conn) req(ctx context.Context, id string, filters []host.Filter) error {
+	began := time.Now()
+	s, refused := c.subscribe(id, filters)
+	if refused != "" {
+		c.refuse(id, refused)
+		return nil
+	}
+	stored := c.stored(filters)
+	var sel host.Selection
+	if len(stored) > 0 {
+		var err error
+		if sel, err = c.selectRows(ctx, stored); err != nil {
+			c.refuse(id, c.storeFailed(ctx, "select events", err))
+			return nil
+		}
+		c.spent.charge(int64(len(sel.Rows)))
+		c.mu.Lock()
+		s.seq = sel.Seq
+		c.mu.Unlock()
+		if err := c.sendRows(ctx, s, sel.Rows); err != nil {
+			if errors.Is(err, errEnded) {
+				return err
+			}
+			c.refuse(id, c.storeFailed(ctx, "fetch events", err))
+			return nil
+		}
+	}
+	c.goLive(s)
+	c.relay.metrics.reqTime.Observe(time.Since(began).Seconds())
+	return nil
+}
+
+// stored returns the filters that ask for stored events, with their limits.
+func (c *conn) stored(filters []host.Filter) []host.Filter {
+	l := &c.relay.cfg.Limits
+	ask := make([]host.Filter, 0, len(filters))
+	for _, f := range filters {
+		if f.Limit == 0 || f.Empty() {
+			continue
+		}
+		if f.Limit < 0 {
+			f.Limit = l.DefaultLimit
+		}
+		f.Limit = min(f.Limit, l.MaxLimit)
+		ask = append(ask, f)
+	}
+	return ask
+}
+
+func (c *conn) now() int64 { return c.relay.cfg.Now().Unix() }
+
+func (c *conn) selectRows(ctx context.Context, filters []host.Filter) (host.Selection, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.relay.cfg.Limits.QueryTime)
+	defer cancel()
+	return c.relay.deps.Store.Select(ctx, filters, c.now())
+}
+
+// How much of a stored answer is read at once, and how much of it may lie in the
+// queue before the next part is read.
+const (
+	fetchRows  = 256
+	fetchBytes = 2 * writeSize
+	queueAhead = 4 * writeSize
+)
+
+// errPart ends a Fetch that has read enough for now.
+var errPart = errors.New("part is full")
+
+// sendRows sends stored events. Between two parts it waits for the client, and
+// holds nothing of the store meanwhile.
+func (c *conn) sendRows(ctx context.Context, s *subscription, rows []int64) error {
+	for len(rows) > 0 {
+		if err := c.waitRoom(queueAhead); err != nil {
+			return err
+		}
+		done, err := c.sendPart(ctx, s, rows[:min(len(rows), fetchRows)])
+		if err != nil {
+			return err
+		}
+		rows = rows[done:]
+	}
+	return nil
+}
+
+// sendPart queues the events of the first rows, about fetchBytes of them, and
+// returns how many rows it is done with.
+func (c *conn) sendPart(ctx context.Context, s *subscription, rows []int64) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.relay.cfg.Limits.QueryTime)
+	defer cancel()
+	done, sent, size := 0, 0, 0
+	frames := getBuffer()
+	err := c.relay.deps.Store.Fetch(ctx, rows, func(row int64, json []byte) error {
+		at := slices.Index(rows[done:], row)
+		if at < 0 {
+			return nil
+		}
+		before := len(frames.b)
+		c.appendText(frames, s.prefix, json, closingBracket)
+		done += at + 1
+		sent++
+		size += len(frames.b) - before
+		if len(frames.b) >= writeSize {
+			if !c.queueFrames(frames) {
+				frames = nil
+				return errEnded
+			}
+			frames = getBuffer()
+		}
+		if size >= fetchBytes {
+			return errPart
+		}
+		return nil
+	})
+	if frames != nil {
+		if len(frames.b) == 0 {
+			frames.free()
+		} else if !c.queueFrames(frames) {
+			return 0, errEnded
+		}
+	}
+	c.relay.metrics.stored.Add(float64(sent))
+	c.relay.metrics.out[outEvent].Add(float64(sent))
+	switch {
+	case errors.Is(err, errPart):
+		return done, nil
+	case err != nil:
+		return 0, err
+	}
+	return len(rows), nil
+}
+
+func (c *conn) queueFrames(frames *buffer) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.push(outgoing{frames: frames}) {
+		return false
+	}
+	c.kick()
+	return true
+}
+
+// goLive sends what was published while the subscription was loading, and EOSE.
+func (c *conn) goLive(s *subscription) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.freeHeld(s)
+	for i := range s.held {
+		c.deliverLocked(s, &s.held[i])
+	}
+	s.held = nil
+	s.phase = live
+	if c.push(outgoing{op: ws.OpText, body: wire.AppendEOSE(nil, s.id)}) {
+		c.relay.metrics.out[outEOSE].Inc()
+		c.kick()
+	}
+}
+
+// freeHeld takes what the subscription holds back out of the account. REQUIRES:
+// c.mu.
+func (c *conn) freeHeld(s *subscription) {
+	for i := range s.held {
+		c.heldBytes -= len(s.held[i].Event.JSON) + perItem
+	}
+}
+
+// subscribe registers a subscription, in place of one with the same id, or says why
+// not.
+func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, string) {
+	l := &c.relay.cfg.Limits
+	id = strings.Clone(id) // the message is not kept
+	old := c.subs[id]
+	if old == nil && len(c.subs) >= l.Subscriptions {
+		return nil, "rate-limited: too many subscriptions on this connection, close one first"
+	}
+	s := &subscription{
+		conn:   c,
+		id:     id,
+		prefix: wire.AppendEventPrefix(nil, id),
+	}
+	values := c.values
+	if old != nil {
+		values -= old.values
+	}
+	for i := range filters {
+		s.values += filterValues(&filters[i])
+	}
+	if values+s.values > l.Values {
+		return nil, "rate-limited: the subscriptions of this connection hold too many values, close one first"
+	}
+	if !c.relay.index.add(s, old, filters, l.SubscriptionsTotal) {
+		return nil, "rate-limited: the relay has too many subscriptions, try again later"
+	}
+	if c.subs == nil {
+		c.subs = make(map[string]*subscription)
+	}
+	c.subs[id] = s
+	c.values = values + s.values
+	if old == nil {
+		c.relay.metrics.subs.Inc()
+	}
+	return s, ""
+}
+
+func filterValues(f *host.Filter) int {
+	n := 1 + len(f.IDs) + len(f.Authors) + len(f.Kinds)
+	for i := range f.Tags {
+		n += len(f.Tags[i].Values)
+	}
+	return n
+}
+
+// unsubscribe ends a subscription, if there is one with this id: when it returns,
+// nothing more is queued for it.
+func (c *conn) unsubscribe(id string) {
+	s := c.subs[id]
+	if s == nil {
+		return
+	}
+	delete(c.subs, id)
+	c.values -= s.values
+	c.mu.Lock()
+	s.phase = dead
+	c.freeHeld(s)
+	s.held = nil
+	c.mu.Unlock()
+	c.relay.index.remove(s)
+	c.relay.metrics.subs.Dec()
+}
+
+func (c *conn) unsubscribeAll() {
+	for id := range c.subs {
+		c.unsubscribe(id)
+	}
+}
+
+// refuse sends CLOSED, and ends what lived under the id.
+func (c *conn) refuse(id, reason string) {
+	c.unsubscribe(id)
+	c.send(outClosed, wire.AppendClosed(nil, id, reason))
+}

@@ -1,0 +1,344 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host"
+)
+
+func TestReq(t *testing.T) {
+	a := event(1, 1, 1000, "a", nostr.Tag{"t", "x"})
+	b := event(2, 1, 1001, "b", nostr.Tag{"T", "x"})
+	c := event(2, 7, 1002, "c")
+	expired := event(1, 1, 1003, "old", nostr.Tag{"expiration", "1000000"})
+	all := []*host.Event{a, b, c, expired}
+	tests := []struct {
+		name    string
+		filters string
+		want    []*host.Event
+	}{
+		{"all, newest first", `{}`, []*host.Event{c, b, a}},
+		{"by kind", `{"kinds":[1]}`, []*host.Event{b, a}},
+		{"by author", fmt.Sprintf(`{"authors":["%s"]}`, b.PubKey), []*host.Event{c, b}},
+		{"by id", fmt.Sprintf(`{"ids":["%s"]}`, a.ID), []*host.Event{a}},
+		{"lower-case tag", `{"#t":["x"]}`, []*host.Event{a}},
+		{"upper-case tag", `{"#T":["x"]}`, []*host.Event{b}},
+		{"limit", `{"limit":2}`, []*host.Event{c, b}},
+		{"limit 0", `{"limit":0}`, nil},
+		{"each event once", `{"kinds":[1]},{"authors":["` + b.PubKey.String() + `"]},{"limit":0}`, []*host.Event{c, b, a}},
+		{"nothing can match", `{"kinds":[]}`, nil},
+		{"since and until", `{"since":1001,"until":1001}`, []*host.Event{b}},
+	}
+	w := newWorld(t)
+	w.publish(all...)
+	cl := w.dial()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cl.t = t
+			cl.send(`["REQ","s",` + tt.filters + `]`)
+			for _, e := range tt.want {
+				cl.expect(subMessage("s", e))
+			}
+			cl.expect(`["EOSE","s"]`)
+		})
+	}
+}
+
+func TestLimits(t *testing.T) {
+	w := newWorld(t, limit(func(l *Limits) { l.DefaultLimit, l.MaxLimit = 3, 5 }))
+	for i := range 10 {
+		w.publish(event(1, 1, int64(i), ""))
+	}
+	c := w.dial()
+	for filter, want := range map[string]int{`{}`: 3, `{"limit":4}`: 4, `{"limit":100000000000}`: 5} {
+		c.send(`["REQ","s",` + filter + `]`)
+		for i := range want {
+			c.expect(subMessage("s", event(1, 1, int64(9-i), "")))
+		}
+		c.expect(`["EOSE","s"]`)
+	}
+}
+
+// A long answer comes in parts; what is deleted meanwhile is left out.
+func TestLongAnswer(t *testing.T) {
+	w := newWorld(t)
+	const n = 2000
+	for i := range n {
+		w.store.put(event(1, 1, int64(i), strings.Repeat("x", i%3*2000)))
+	}
+	once := sync.OnceFunc(func() { w.store.drop(1); w.store.drop(1000) })
+	w.store.fetching = once
+	c := w.dial()
+	c.send(`["REQ","s",{"limit":5000}]`)
+	for i := n - 1; i > 0; i-- {
+		if i != 999 {
+			c.expect(subMessage("s", w.store.events[i]))
+		}
+	}
+	c.expect(`["EOSE","s"]`)
+}
+
+// Whatever is published while the stored answer is on its way arrives once.
+func TestNoGapNoDuplicate(t *testing.T) {
+	w := newWorld(t)
+	before := event(1, 1, 1000, "before")
+	during := event(1, 1, 1001, "after the query has read")
+	late := event(1, 1, 1002, "published late: the query has seen it")
+	fleeting := event(1, 20001, 1003, "ephemeral")
+	w.store.put(before)
+	seq := w.store.put(late)
+	w.store.selecting = sync.OnceFunc(func() {
+		w.relay.Publish([]host.Published{{Event: late, Seq: seq}})
+		w.relay.Publish([]host.Published{{Event: during, Seq: w.store.put(during)}, {Event: fleeting}})
+	})
+	c := w.dial()
+	c.send(`["REQ","s",{}]`)
+	c.expect(subMessage("s", late), subMessage("s", before))
+	c.expect(subMessage("s", during), subMessage("s", fleeting), `["EOSE","s"]`)
+	w.relay.Publish([]host.Published{{Event: late, Seq: seq}}) // later still
+	after := event(1, 1, 900, "after")
+	w.publish(after)
+	c.expect(subMessage("s", after))
+}
+
+// Readers that subscribe in the middle of a stream of events see every one of
+// them once, whenever they come.
+func TestNoGapUnderLoad(t *testing.T) {
+	w := newWorld(t)
+	const n = 400
+	var readers sync.WaitGroup
+	start := make(chan int, 4)
+	for r := range 4 {
+		c := w.dial()
+		readers.Go(func() {
+			from := <-start
+			c.send(fmt.Sprintf(`["REQ","r%d",{"limit":5000}]`, r))
+			seen := map[string]bool{}
+			for len(seen) < n {
+				text := c.recv()
+				if strings.HasPrefix(text, `["EOSE"`) {
+					continue
+				}
+				if seen[text] {
+					t.Errorf("reader from %d: twice: %s", from, text)
+					return
+				}
+				seen[text] = true
+			}
+		})
+	}
+	for i := range n {
+		if i%100 == 50 {
+			start <- i
+		}
+		w.publish(event(1, 1, int64(i), "x"))
+	}
+	readers.Wait()
+}
+
+func TestReplaceAndClose(t *testing.T) {
+	w := newWorld(t)
+	c := w.dial()
+	one, two := event(1, 1, 1000, "one"), event(1, 2, 1001, "two")
+	c.send(`["REQ","s",{"kinds":[1]}]`)
+	c.expect(`["EOSE","s"]`)
+	c.send(`["REQ","s",{"kinds":[2]}]`)
+	c.expect(`["EOSE","s"]`)
+	w.publish(one, two)
+	c.expect(subMessage("s", two))
+
+	c.send(`["CLOSE","s"]`)
+	c.send(`["CLOSE","never opened"]`)
+	c.send(`["REQ","t",{"limit":0}]`)
+	c.expect(`["EOSE","t"]`)
+	three := event(1, 2, 1002, "three")
+	w.publish(three)
+	c.expect(subMessage("t", three))
+
+	// CLOSED means that nothing lives under the id.
+	c.send(`["REQ","t",{"kinds":["x"]}]`)
+	c.expect(`["CLOSED","t","invalid: …"]`)
+	w.publish(event(1, 2, 1003, "four"))
+	c.send(`["REQ","u",{"limit":0}]`)
+	c.expect(`["EOSE","u"]`)
+	if n := w.relay.index.subs; n != 1 {
+		t.Errorf("%d subscriptions are left", n)
+	}
+}
+
+// One event, several filters and several subscriptions: once for each
+// subscription.
+func TestLiveOnce(t *testing.T) {
+	w := newWorld(t)
+	c := w.dial()
+	e := event(1, 1, 1000, "hi", nostr.Tag{"t", "x"}, nostr.Tag{"t", "x"}, nostr.Tag{"t", "y"})
+	c.send(`["REQ","a",{"limit":0,"#t":["x","y"]},{"limit":0},{"limit":0,"kinds":[1]}]`)
+	c.send(fmt.Sprintf(`["REQ","b",{"limit":0,"ids":["%s"]}]`, e.ID))
+	c.expect(`["EOSE","a"]`, `["EOSE","b"]`)
+	w.publish(e)
+	got := map[string]int{c.recv(): 1}
+	got[c.recv()]++
+	if got[subMessage("a", e)] != 1 || got[subMessage("b", e)] != 1 {
+		t.Errorf("got %v", got)
+	}
+	w.relay.Publish([]host.Published{{Event: event(1, host.KindAuth, 1000, "never sent")}})
+	c.send(`["REQ","c",{"limit":0}]`)
+	c.expect(`["EOSE","c"]`)
+}
+
+func TestSubscriptionCaps(t *testing.T) {
+	w := newWorld(t, limit(func(l *Limits) { l.Subscriptions, l.SubscriptionsTotal, l.Values = 2, 3, 10 }))
+	c, d := w.dial(), w.dial()
+	c.send(`["REQ","a",{}]`)
+	c.expect(`["EOSE","a"]`)
+	c.send(`["REQ","v",{"kinds":[1,2,3,4,5,6,7,8,9]}]`)
+	c.expect(`["CLOSED","v","rate-limited: …"]`)
+	c.send(`["REQ","b",{}]`)
+	c.expect(`["EOSE","b"]`)
+	c.send(`["REQ","c",{}]`)
+	c.expect(`["CLOSED","c","rate-limited: …"]`)
+	c.send(`["REQ","b",{"kinds":[1]}]`) // replaces
+	c.expect(`["EOSE","b"]`)
+	d.send(`["REQ","a",{}]`)
+	d.expect(`["EOSE","a"]`)
+	d.send(`["REQ","b",{}]`)
+	d.expect(`["CLOSED","b","rate-limited: …"]`)
+	c.send(`["CLOSE","a"]`)
+	c.send(`["REQ","x",{"limit":0}]`)
+	c.expect(`["EOSE","x"]`)
+}
+
+// Ten thousand subscriptions from one connection: the cap holds, and each is
+// answered.
+func TestManySubscriptions(t *testing.T) {
+	w := newWorld(t, limit(func(l *Limits) { l.MessagesPerSecond = 1e9 }))
+	c := w.dial()
+	const n = 10_000
+	go func() {
+		for i := range n {
+			if _, err := c.net.Write(frame(ws.OpText, true, 0, fmt.Sprintf(`["REQ","s%d",{"limit":0}]`, i))); err != nil {
+				return
+			}
+		}
+	}()
+	for i := range n {
+		if i < DefaultLimits.Subscriptions {
+			c.expect(fmt.Sprintf(`["EOSE","s%d"]`, i))
+		} else {
+			c.expect(fmt.Sprintf(`["CLOSED","s%d","rate-limited: …"]`, i))
+		}
+	}
+}
+
+// A subscriber that reads nothing is cut off when its queue is full, and nobody
+// waits for it.
+func TestSlowReader(t *testing.T) {
+	w := newWorld(t, limit(func(l *Limits) { l.MessageBytes, l.QueueBytes = 100<<10, 1<<20 }))
+	slow, fast := w.dial(), w.dial()
+	for _, c := range []*client{slow, fast} {
+		c.send(`["REQ","s",{"limit":0}]`)
+		c.expect(`["EOSE","s"]`)
+	}
+	text := strings.Repeat("x", 50_000)
+	for i := 0; i < 1000 && len(w.relay.all()) == 2; i++ {
+		e := event(1, 1, int64(i), text)
+		w.publish(e)
+		fast.expect(subMessage("s", e))
+	}
+	wait(t, func() bool { return w.slots() == 1 })
+	if n := value(t, w.relay, "talon_relay_connections_closed_total", "slow"); n != 1 {
+		t.Errorf("%v connections were cut off as slow", n)
+	}
+}
+
+// A client that asks for stored events and does not read them stops the reading of
+// its own answer, and nothing else.
+func TestStoredAnswerWaits(t *testing.T) {
+	w := newWorld(t, limit(func(l *Limits) { l.WriteTime = 200 * time.Millisecond }))
+	for i := range 5000 {
+		w.store.put(event(1, 1, int64(i), strings.Repeat("x", 4000)))
+	}
+	c := w.dial()
+	c.send(`["REQ","s",{"limit":5000}]`)
+	wait(t, func() bool {
+		for _, c := range w.relay.all() {
+			c.mu.Lock()
+			n := c.out.bytes()
+			c.mu.Unlock()
+			if most := queueAhead + fetchBytes + 2*writeSize; n > most {
+				t.Fatalf("%d bytes are queued, want at most %d", n, most)
+			}
+		}
+		return w.slots() == 0
+	})
+}
+
+// Replacing a subscription in the middle of a stream loses and repeats nothing.
+func TestReplaceUnderLoad(t *testing.T) {
+	w := newWorld(t)
+	c := w.dial()
+	const n, replacements = 500, 200
+	c.send(`["REQ","s",{"limit":0}]`)
+	c.expect(`["EOSE","s"]`)
+	go func() {
+		for i := range n {
+			w.publish(event(1, 1, int64(i), ""))
+		}
+	}()
+	go func() {
+		for i := range replacements {
+			f := frame(ws.OpText, true, 0, fmt.Sprintf(`["REQ","s",{"limit":0,"kinds":[1,%d]}]`, 2+i))
+			if _, err := c.net.Write(f); err != nil {
+				return
+			}
+		}
+	}()
+	seen, ends := map[string]int{}, 0
+	for len(seen) < n || ends < replacements {
+		text := c.recv()
+		if text == `["EOSE","s"]` {
+			ends++
+			continue
+		}
+		if seen[text]++; seen[text] > 1 {
+			t.Fatalf("twice: %s", text)
+		}
+	}
+}
+
+// A query that takes too long is given up.
+func TestSlowQuery(t *testing.T) {
+	w := newWorld(t, limit(func(l *Limits) { l.QueryTime = 20 * time.Millisecond }))
+	w.relay.deps.Store = hanging{w.store}
+	c := w.dial()
+	c.send(`["REQ","a",{}]`)
+	c.expect(`["CLOSED","a","error: this took too long, ask for less"]`)
+	c.send(`["COUNT","b",{}]`)
+	c.expect(`["CLOSED","b","error: this took too long, ask for less"]`)
+	c.send(`["NEG-OPEN","n",{},"61"]`)
+	c.expect(`["NEG-ERR","n","error: this took too long, ask for less"]`)
+	if n := count(w.relay.metrics.slowQueries); n != 3 {
+		t.Errorf("%v slow queries were counted", n)
+	}
+}
+
+// hanging is a store that answers only when it is told to stop.
+type hanging struct{ *fakeStore }
+
+func (hanging) Select(ctx context.Context, _ []host.Filter, _ int64) (host.Selection, error) {
+	<-ctx.Done()
+	return host.Selection{}, ctx.Err()
+}
+
+func (hanging) Count(ctx context.Context, _ []host.Filter, _ int64) (int64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}

@@ -1,0 +1,210 @@
+package relay
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+func TestInfo(t *testing.T) {
+	w := newWorld(t, func(c *Config, _ *world) {
+		c.Info = Info{
+			Name: "name", Description: "what \"it\" is", PubKey: "ab", Contact: "mailto:x", Icon: "https://i", Software: "https://s", Version: "1",
+			Limitation: map[string]any{"max_event_tags": 7, "auth_required": true},
+			Extra:      map[string]any{"supported_grasps": []string{"GRASP-01"}},
+		}
+	})
+	for _, accept := range []string{
+		"application/nostr+json", "text/html, application/nostr+json;q=0.9", "Application/Nostr+JSON",
+	} {
+		req, _ := http.NewRequest(http.MethodGet, w.server.URL+"/", nil)
+		req.Header.Set("Accept", accept)
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		var doc struct {
+			Name, Description, PubKey, Contact, Icon, Software, Version string
+			NIPs                                                        []int          `json:"supported_nips"`
+			Grasps                                                      []string       `json:"supported_grasps"`
+			Limitation                                                  map[string]any `json:"limitation"`
+		}
+		if err := json.Unmarshal(text, &doc); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if doc.Name != "name" || doc.PubKey != "ab" || doc.Version != "1" || len(doc.Grasps) != 1 ||
+			!slices.Equal(doc.NIPs, []int{1, 9, 11, 40, 42, 45, 70, 77}) {
+			t.Errorf("got %s", text)
+		}
+		for name, want := range map[string]any{
+			"max_message_length": 524288.0, "max_subscriptions": 64.0, "max_filters": 20.0, "max_limit": 5000.0,
+			"default_limit": 500.0, "max_subid_length": 64.0, "max_event_tags": 7.0, "min_pow_difficulty": 0.0,
+			"auth_required": true, "payment_required": false, "restricted_writes": false,
+			"max_negentropy_records": 1e6, "max_filter_values": 2000.0,
+		} {
+			if doc.Limitation[name] != want {
+				t.Errorf("%s is %v, want %v", name, doc.Limitation[name], want)
+			}
+		}
+		if answer.Header.Get("Content-Type") != infoType {
+			t.Errorf("Content-Type is %q", answer.Header.Get("Content-Type"))
+		}
+		checkCORS(t, answer.Header)
+	}
+}
+
+func checkCORS(t *testing.T, h http.Header) {
+	t.Helper()
+	for _, name := range []string{"Origin", "Headers", "Methods"} {
+		if v := h.Get("Access-Control-Allow-" + name); v == "" || name == "Origin" && v != "*" {
+			t.Errorf("Access-Control-Allow-%s is %q", name, v)
+		}
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "next") })
+	w := newWorld(t, func(c *Config, _ *world) { c.Next = next })
+	tests := []struct {
+		name, method string
+		header       http.Header
+		status       int
+		body         string
+	}{
+		{"falls through", "GET", nil, 200, "next"},
+		{"other method", "POST", http.Header{"Accept": {infoType}}, 200, "next"},
+		{"preflight", "OPTIONS", http.Header{"Origin": {"https://x"}}, 204, ""},
+		{"info without a body", "HEAD", http.Header{"Accept": {infoType}}, 200, ""},
+		{"websocket without a key", "GET", http.Header{"Upgrade": {"websocket"}, "Connection": {"Upgrade"}, "Sec-Websocket-Version": {"13"}}, 400, "…"},
+		{"websocket of another version", "GET", http.Header{
+			"Upgrade": {"websocket"}, "Connection": {"Upgrade"}, "Sec-Websocket-Version": {"12"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="},
+		}, 426, "…"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			req, _ := http.NewRequest(tt.method, w.server.URL+"/", nil)
+			req.Header = tt.header
+			answer, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			body, _ := io.ReadAll(answer.Body)
+			if answer.StatusCode != tt.status || !like(string(body), tt.body) {
+				t.Errorf("got %d %s", answer.StatusCode, body)
+			}
+			checkCORS(t, answer.Header)
+		})
+	}
+	wait(t, func() bool { return w.slots() == 0 }) // the answer comes before the slot is given back
+}
+
+// What a client sends right behind its request is not lost.
+func TestEarlyMessage(t *testing.T) {
+	w := newWorld(t)
+	c := w.connect(http.Header{"X-Early": {"1"}})
+	c.net.Close()
+	early := w.dialRaw("GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n" +
+		string(frame(1, true, 0, `["REQ","a",{}]`)))
+	early.expect(`["AUTH","…"]`, `["EOSE","a"]`)
+}
+
+func TestConnectionCaps(t *testing.T) {
+	w := newWorld(t, limit(func(l *Limits) { l.Connections, l.ConnectionsPerAddr = 4, 2 }),
+		func(c *Config, _ *world) { c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	from := func(addr string, want int) *client {
+		t.Helper()
+		c, answer := w.request(http.Header{"X-Forwarded-For": {addr}})
+		if answer.StatusCode != want {
+			t.Errorf("from %s: %s, want %d", addr, answer.Status, want)
+		}
+		return c
+	}
+	one := from("192.0.2.1", 101)
+	from("192.0.2.1", 101)
+	from("192.0.2.1", 429)
+	from("2001:db8::1", 101)
+	from("2001:db8::2:3:4:5", 101)
+	from("2001:db8::6", 503)
+	one.net.Close()
+	wait(t, func() bool { return w.slots() == 3 })
+	from("2001:db8::6", 429)
+	from("192.0.2.1", 101)
+	if n := value(t, w.relay, "talon_relay_connections_rejected_total", "address"); n != 2 {
+		t.Errorf("%v rejected for their address", n)
+	}
+}
+
+func (w *world) slots() int {
+	w.relay.mu.Lock()
+	defer w.relay.mu.Unlock()
+	return w.relay.slots
+}
+
+func TestClientAddr(t *testing.T) {
+	tests := []struct {
+		name, remote string
+		forwarded    []string
+		want         string
+	}{
+		{"direct", "192.0.2.1:5", nil, "192.0.2.1"},
+		{"a header that nobody vouches for", "192.0.2.1:5", []string{"198.51.100.1"}, "192.0.2.1"},
+		{"behind a proxy", "10.0.0.1:5", []string{"198.51.100.1"}, "198.51.100.1"},
+		{"behind two", "10.0.0.1:5", []string{"203.0.113.9, 198.51.100.1, 10.0.0.2"}, "198.51.100.1"},
+		{"in two headers", "10.0.0.1:5", []string{"203.0.113.9", "198.51.100.1"}, "198.51.100.1"},
+		{"with a port", "10.0.0.1:5", []string{"[2001:db8::1]:99"}, "2001:db8::1"},
+		{"nonsense", "10.0.0.1:5", []string{"203.0.113.9, nonsense"}, "10.0.0.1"},
+		{"nobody but proxies", "10.0.0.1:5", []string{"10.0.0.2"}, "10.0.0.2"},
+		{"no header", "10.0.0.1:5", nil, "10.0.0.1"},
+		{"IPv4 in IPv6", "[::ffff:10.0.0.1]:5", []string{"::ffff:198.51.100.1"}, "198.51.100.1"},
+		{"not an address", "pipe", nil, "invalid IP"},
+	}
+	r := &Relay{cfg: Config{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			req := httptest.NewRequest(http.MethodGet, "/", nil)
+			req.RemoteAddr = tt.remote
+			req.Header["X-Forwarded-For"] = tt.forwarded
+			if got := r.clientAddr(req).String(); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestKeyOf(t *testing.T) {
+	for addr, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1/32", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "::ffff:192.0.2.1": "192.0.2.1/32",
+		"fe80::1%eth0": "fe80::/64", "127.0.0.1": "invalid Prefix", "::1": "invalid Prefix",
+	} {
+		if got := netip.Prefix(keyOf(netip.MustParseAddr(addr))).String(); got != want {
+			t.Errorf("%s: got %s, want %s", addr, got, want)
+		}
+	}
+}
+
+func TestNewRefusesBadLimits(t *testing.T) {
+	for name, set := range map[string]func(*Limits){
+		"zero":        func(l *Limits) { l.Subscriptions = 0 },
+		"no time":     func(l *Limits) { l.NegIdle = 0 },
+		"small queue": func(l *Limits) { l.QueueBytes = l.MessageBytes },
+		"small frame": func(l *Limits) { l.NegFrameBytes = 100 },
+		"no rate":     func(l *Limits) { l.MessagesPerSecond = 0 },
+	} {
+		l := DefaultLimits
+		set(&l)
+		if _, err := New(Config{Limits: l}, Deps{}); err == nil || err == errDeps {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if _, err := New(Config{Limits: DefaultLimits}, Deps{}); err != errDeps {
+		t.Errorf("without dependencies: got %v", err)
+	}
+}
