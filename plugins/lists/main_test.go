@@ -1,0 +1,124 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"talon/sdk/policy"
+	"talon/sdk/policy/policytest"
+)
+
+const (
+	npub = "npub1zutzeysacnf9rru6zqwmxd54mud0k44tst6l70ja5mhv8jjumytsd2x7nu"
+	hexa = "17162c921dc4d2518f9a101db33695df1afb56ab82f5ff3e5da6eec3ca5cd917"
+)
+
+func listed(t *testing.T) policy.PubKey {
+	t.Helper()
+	key, err := policy.ParsePubKey(npub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func TestLists(t *testing.T) {
+	author := listed(t)
+	bitcoin := [][]string{{"p", "x"}, {"t", "bitcoin"}}
+	tests := []struct {
+		name   string
+		config map[string]any
+		event  policytest.Event
+		action policy.Action
+		rule   string
+	}{
+		{"no lists", nil, policytest.Event{Kind: 1, Content: "hello", Tags: bitcoin}, policy.ActionPass, ""},
+
+		{"denied npub", map[string]any{"deny_authors": []any{npub}}, policytest.Event{PubKey: author}, policy.ActionReject, "deny-author"},
+		{"denied hex", map[string]any{"deny_authors": []any{hexa}}, policytest.Event{PubKey: author}, policy.ActionReject, "deny-author"},
+		{"other author", map[string]any{"deny_authors": []any{npub}}, policytest.Event{}, policy.ActionPass, ""},
+		{"denied kind", map[string]any{"deny_kinds": []any{"4", "30000-39999"}}, policytest.Event{Kind: 4}, policy.ActionReject, "deny-kind"},
+		{"kind as a number", map[string]any{"deny_kinds": []any{int64(4)}}, policytest.Event{Kind: 4}, policy.ActionReject, "deny-kind"},
+		{"start of a range", map[string]any{"deny_kinds": []any{"30000-39999"}}, policytest.Event{Kind: 30000}, policy.ActionReject, "deny-kind"},
+		{"end of a range", map[string]any{"deny_kinds": []any{"30000-39999"}}, policytest.Event{Kind: 39999}, policy.ActionReject, "deny-kind"},
+		{"after a range", map[string]any{"deny_kinds": []any{"30000-39999"}}, policytest.Event{Kind: 40000}, policy.ActionPass, ""},
+		{"last kind", map[string]any{"deny_kinds": []any{"65535"}}, policytest.Event{Kind: 65535}, policy.ActionReject, "deny-kind"},
+		{"denied tag", map[string]any{"deny_tags": []any{"t:bitcoin"}}, policytest.Event{Tags: bitcoin}, policy.ActionReject, "deny-tag"},
+		{"other value", map[string]any{"deny_tags": []any{"t:nostr"}}, policytest.Event{Tags: bitcoin}, policy.ActionPass, ""},
+		{"any value", map[string]any{"deny_tags": []any{"t:nostr", "t"}}, policytest.Event{Tags: bitcoin}, policy.ActionReject, "deny-tag"},
+		{"value with colons", map[string]any{"deny_tags": []any{"a:30023:x:y"}}, policytest.Event{Tags: [][]string{{"a", "30023:x:y"}}}, policy.ActionReject, "deny-tag"},
+		{"tag without a value", map[string]any{"deny_tags": []any{"-"}}, policytest.Event{Tags: [][]string{{"-"}}}, policy.ActionReject, "deny-tag"},
+		{"denied word", map[string]any{"deny_words": []any{"Viagra"}}, policytest.Event{Content: "buy vIAGRa!"}, policy.ActionReject, "deny-word"},
+		{"no such word", map[string]any{"deny_words": []any{"viagra"}}, policytest.Event{Content: "buy viagr a"}, policy.ActionPass, ""},
+
+		{"only this author", map[string]any{"only_authors": []any{npub}}, policytest.Event{PubKey: author}, policy.ActionPass, ""},
+		{"only other authors", map[string]any{"only_authors": []any{npub}}, policytest.Event{}, policy.ActionReject, "only-authors"},
+		{"only other kinds", map[string]any{"only_kinds": []any{"0", "1"}}, policytest.Event{Kind: 2}, policy.ActionReject, "only-kinds"},
+		{"only other tags", map[string]any{"only_tags": []any{"t:nostr"}}, policytest.Event{Tags: bitcoin}, policy.ActionReject, "only-tags"},
+		{"only other words", map[string]any{"only_words": []any{"nostr"}}, policytest.Event{Content: "bitcoin"}, policy.ActionReject, "only-words"},
+
+		{"accepted author", map[string]any{"accept_authors": []any{npub}}, policytest.Event{PubKey: author}, policy.ActionAccept, "accept-author"},
+		{"accepted kind", map[string]any{"accept_kinds": []any{"0"}}, policytest.Event{Kind: 0}, policy.ActionAccept, "accept-kind"},
+		{"accepted tag", map[string]any{"accept_tags": []any{"t:bitcoin"}}, policytest.Event{Tags: bitcoin}, policy.ActionAccept, "accept-tag"},
+		{"accepted word", map[string]any{"accept_words": []any{"gm"}}, policytest.Event{Content: "GM"}, policy.ActionAccept, "accept-word"},
+		{"not accepted passes", map[string]any{"accept_authors": []any{npub}}, policytest.Event{}, policy.ActionPass, ""},
+
+		{"deny beats accept", map[string]any{"deny_words": []any{"spam"}, "accept_authors": []any{npub}},
+			policytest.Event{PubKey: author, Content: "spam"}, policy.ActionReject, "deny-word"},
+		{"deny beats only", map[string]any{"deny_kinds": []any{"1"}, "only_kinds": []any{"1"}},
+			policytest.Event{Kind: 1}, policy.ActionReject, "deny-kind"},
+		{"only beats accept", map[string]any{"only_kinds": []any{"0"}, "accept_authors": []any{npub}},
+			policytest.Event{Kind: 1, PubKey: author}, policy.ActionReject, "only-kinds"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			h := policytest.New(t, manifest, new(lists), test.config)
+			v := h.Admit(test.event)
+			if v.Action != test.action || v.Rule != test.rule {
+				t.Errorf("%v by %q, want %v by %q", v.Action, v.Rule, test.action, test.rule)
+			}
+			if v.Action == policy.ActionReject && !strings.HasPrefix(v.Reason(), "blocked: ") {
+				t.Errorf("reason %q", v.Reason())
+			}
+		})
+	}
+}
+
+func TestWrongValues(t *testing.T) {
+	for _, test := range []struct {
+		key   string
+		value any
+		want  string
+	}{
+		{"deny_authors", []any{"npub1nope"}, `config deny_authors has "npub1nope": want an npub`},
+		{"only_authors", []any{strings.Replace(npub, "zutz", "zuty", 1)}, "checksum"},
+		{"deny_kinds", []any{"65536"}, `config deny_kinds has "65536": want a kind from 0 to 65535`},
+		{"accept_kinds", []any{"9-1"}, `"9-1"`},
+		{"only_kinds", []any{"-5"}, `"-5"`},
+		{"deny_tags", []any{":x"}, `config deny_tags has ":x"`},
+		{"deny_words", []any{"fine", ""}, `config deny_words has ""`},
+		{"deny_words", "spam", `config deny_words = "spam": want a list of strings`},
+		{"deny_word", []any{"spam"}, "one of the keys deny_authors, "},
+	} {
+		_, err := policytest.Configure(t, manifest, new(lists), map[string]any{test.key: test.value})
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s = %v: %v, want %q in it", test.key, test.value, err, test.want)
+		}
+	}
+}
+
+func TestConfigureReplacesTheListsBefore(t *testing.T) {
+	p := new(lists)
+	policytest.New(t, manifest, p, map[string]any{"deny_kinds": []any{"1"}})
+	policytest.New(t, manifest, p, nil).Want(policytest.Event{Kind: 1}, policy.ActionPass, "")
+}
+
+func TestDecisionAllocatesNothing(t *testing.T) {
+	h := policytest.New(t, manifest, new(lists), map[string]any{
+		"deny_authors": []any{npub}, "deny_kinds": []any{"4"}, "deny_tags": []any{"t:spam"},
+		"deny_words": []any{"spam", "Größe"}, "accept_authors": []any{npub},
+	})
+	h.WantNoAllocations(policytest.Event{
+		Kind: 1, Content: strings.Repeat("Übergröße and nothing else ", 40), Tags: [][]string{{"t", "x"}, {"p", hexa}},
+	})
+}

@@ -1,0 +1,257 @@
+package abi
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"reflect"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+func key32(b byte) [32]byte { return [32]byte(bytes.Repeat([]byte{b}, 32)) }
+
+func sampleEvent() *Event[[]string] {
+	id, pubkey := key32(0xaa), key32(0xbb)
+	return &Event[[]string]{
+		ID: id[:], PubKey: pubkey[:], Sig: bytes.Repeat([]byte{0xcc}, 64), CreatedAt: 1_700_000_000, Kind: 30023,
+		Tags: [][]string{{"d", ""}, {}, {"t", "größe", "x"}, {"-"}, {"long", string(bytes.Repeat([]byte("y"), 300))}}, Content: "hello",
+	}
+}
+
+// TestEncodersFollowTheSchema reads what the encoders write with another
+// implementation of protobuf and the schema of talon.proto. That implementation
+// must also write the same bytes.
+func TestEncodersFollowTheSchema(t *testing.T) {
+	since, zero := int64(-5), int64(0)
+	long := string(bytes.Repeat([]byte("y"), 300))
+	for _, test := range []struct {
+		message string
+		encoded []byte
+		want    string
+	}{
+		{"Event", AppendEvent(nil, sampleEvent()),
+			`id:aaaaaaaa pubkey:bbbbbbbb created_at:1700000000 kind:30023 tags:{items:"d" items:""} tags:{} ` +
+				`tags:{items:"t" items:"größe" items:"x"} tags:{items:"-"} tags:{items:"long" items:"` + long + `"} content:"hello" sig:cccccccc`},
+		{"Event", AppendEvent(nil, &Event[[]string]{}), ``},
+		{"Event", AppendEvent(nil, &Event[[]string]{CreatedAt: -1, Kind: 65535}), `created_at:-1 kind:65535`},
+		{"EventList", AppendEventOf(AppendEventOf(nil, &Event[[]string]{Kind: 1}), &Event[[]string]{Content: "x"}),
+			`events:{kind:1} events:{content:"x"}`},
+		{"AdmitRequest", AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{
+			Event: Event[[]string]{Kind: 1, Content: "x"}, Origin: OriginSync, Address: []byte("::1"), Relay: "wss://r",
+			Authed: [][32]byte{key32(1), key32(2)}, Now: 77,
+		}), `event:{kind:1 content:"x"} source:{origin:ORIGIN_SYNC address:"::1" relay:"wss://r" authed:01010101 authed:02020202} now:77`},
+		{"AdmitRequest", AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{}), `event:{} source:{}`},
+		{"Verdict", AppendVerdict(nil, ActionPass, "", "", ""), ``},
+		{"Verdict", AppendVerdict(nil, ActionReject, "spam", "blocked", "no spam"), `action:ACTION_REJECT rule:"spam" reason:"blocked: no spam"`},
+		{"Verdict", AppendVerdict(nil, ActionRequireAuth, "", "", "auth-required: x"), `action:ACTION_REQUIRE_AUTH reason:"auth-required: x"`},
+		{"Failure", AppendFailure(nil, "config x = 7"), `message:"config x = 7"`},
+		{"Config", AppendConfig(nil, []Setting{
+			{Key: "s", Strings: []string{"a", ""}}, {Key: "i", Ints: []int64{-1, 0, math.MaxInt64}},
+			{Key: "b", Bools: []bool{true, false}}, {Key: "f", Floats: []float64{0.5, -1}}, {Key: "none"},
+		}), `settings:{key:"s" strings:"a" strings:""} settings:{key:"i" ints:-1 ints:0 ints:9223372036854775807} ` +
+			`settings:{key:"b" bools:true bools:false} settings:{key:"f" floats:0.5 floats:-1} settings:{key:"none"}`},
+		{"Filter", AppendFilter(nil, &Filter{
+			IDs: [][32]byte{key32(1)}, Authors: [][32]byte{key32(2), key32(3)}, Kinds: []uint32{0, 1, 30023},
+			Tags: []TagFilter{{"t", []string{"x", ""}}, {"e", nil}}, Since: &since, Until: &zero, Limit: 9,
+		}), `ids:01010101 authors:02020202 authors:03030303 kinds:0 kinds:1 kinds:30023 ` +
+			`tags:{name:"t" values:"x" values:""} tags:{name:"e"} since:-5 until:0 limit:9`},
+		{"Filter", AppendFilter(nil, &Filter{}), ``},
+	} {
+		m := message(t, test.message)
+		if err := proto.Unmarshal(test.encoded, m); err != nil {
+			t.Errorf("%s: %v", test.message, err)
+			continue
+		}
+		if got := show(m); got != test.want {
+			t.Errorf("%s:\n%s\nwant\n%s", test.message, got, test.want)
+		}
+		again, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		if err != nil || !bytes.Equal(again, test.encoded) {
+			t.Errorf("%s: %x, %v; another implementation writes %x", test.message, test.encoded, err, again)
+		}
+	}
+}
+
+func TestEventViewReadsInPlace(t *testing.T) {
+	want := sampleEvent()
+	var v EventView
+	if err := v.Decode(AppendEvent(nil, want)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(v.ID(), want.ID) || !bytes.Equal(v.PubKey(), want.PubKey) || !bytes.Equal(v.Sig(), want.Sig) ||
+		v.CreatedAt() != want.CreatedAt || v.Kind() != want.Kind || v.Content() != want.Content {
+		t.Errorf("%+v, want %+v", v, want)
+	}
+	var tags [][]string
+	size := 0
+	for it := v.Tags(); it.Next(); {
+		tag := it.Tag()
+		items := []string{}
+		for i := range tag.Len() {
+			items = append(items, tag.Item(i))
+		}
+		tags = append(tags, items)
+		size += tag.Size()
+		if len(items) > 1 && (tag.Name() != items[0] || tag.Value() != items[1]) {
+			t.Errorf("tag %q: name %q, value %q", items, tag.Name(), tag.Value())
+		}
+		if tag.Item(tag.Len()) != "" || tag.Item(-1) != "" {
+			t.Errorf("tag %q has items outside of it", items)
+		}
+	}
+	if !reflect.DeepEqual(tags, want.Tags) {
+		t.Errorf("tags %q, want %q", tags, want.Tags)
+	}
+	if size > v.TagBytes() || 2*len(tags) > v.TagBytes() {
+		t.Errorf("%d bytes in %d tags, but %d encoded", size, len(tags), v.TagBytes())
+	}
+}
+
+// TestFieldsMayBeUnknownAndOutOfOrder reads an event as a newer host might write
+// it.
+func TestFieldsMayBeUnknownAndOutOfOrder(t *testing.T) {
+	tag := func(name string) []byte { return AppendEvent(nil, &Event[[]string]{Tags: [][]string{{name}}}) }
+	encoded := slices.Concat(
+		tag("a"), AppendEvent(nil, &Event[[]string]{Content: "x"}),
+		protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1<<40),
+		tag("b"),
+		protowire.AppendFixed32(protowire.AppendTag(nil, 100, protowire.Fixed32Type), 7),
+		protowire.AppendFixed64(protowire.AppendTag(nil, 1<<29-1, protowire.Fixed64Type), 7),
+		protowire.AppendBytes(protowire.AppendTag(nil, 2000, protowire.BytesType), make([]byte, 200)),
+		protowire.AppendBytes(protowire.AppendTag(nil, 4, protowire.BytesType), nil), // a known number, another type
+		AppendEvent(nil, &Event[[]string]{Kind: 7}), tag("c"),
+	)
+	var v EventView
+	if err := v.Decode(encoded); err != nil {
+		t.Fatal(err)
+	}
+	names := ""
+	for it := v.Tags(); it.Next(); {
+		names += it.Tag().Name()
+	}
+	if names != "abc" || v.Content() != "x" || v.Kind() != 7 {
+		t.Errorf("tags %q, content %q, kind %d; want abc, x, 7", names, v.Content(), v.Kind())
+	}
+}
+
+func TestRequestView(t *testing.T) {
+	encoded := AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{
+		Event: *sampleEvent(), Origin: OriginClient, Address: []byte("192.0.2.7"), Relay: "wss://r",
+		Authed: [][32]byte{key32(1), key32(2)}, Now: 77,
+	})
+	var v AdmitRequestView
+	if err := v.Decode(encoded); err != nil {
+		t.Fatal(err)
+	}
+	if v.Event.Content() != "hello" || v.Now != 77 || v.Source.Origin() != OriginClient || v.Source.Address() != "192.0.2.7" ||
+		v.Source.Relay() != "wss://r" || !bytes.Equal(v.Source.Authed(1), bytes.Repeat([]byte{2}, 32)) || v.Source.Authed(2) != nil {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestReadingAllocatesNothing(t *testing.T) {
+	request := AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{Event: *sampleEvent(), Authed: [][32]byte{key32(1)}})
+	var v AdmitRequestView
+	verdict := AppendVerdict(nil, ActionReject, "spam", "blocked", "no")
+	var vv VerdictView
+	if n := testing.AllocsPerRun(100, func() {
+		v.Decode(request)
+		for it := v.Event.Tags(); it.Next(); {
+			_ = it.Tag().Value()
+		}
+		_ = v.Source.Authed(0)
+		vv.Decode(verdict)
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+	event, b := sampleEvent(), make([]byte, 0, 4096)
+	if n := testing.AllocsPerRun(100, func() { AppendEventOf(b, event) }); n != 0 {
+		t.Errorf("writing an event: %v allocations, want 0", n)
+	}
+}
+
+func TestConfigRoundTrip(t *testing.T) {
+	want := []Setting{
+		{Key: "s", Strings: []string{"a", ""}}, {Key: "i", Ints: []int64{-1, math.MinInt64}},
+		{Key: "b", Bools: []bool{true, false}}, {Key: "f", Floats: []float64{math.Inf(1), -0.5}},
+	}
+	got, err := DecodeConfig(AppendConfig(nil, want))
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	unpacked := slices.Concat([]byte{0x18, 5, 0x20, 1, 0x29}, binary.LittleEndian.AppendUint64(nil, math.Float64bits(2)))
+	got, err = DecodeConfig(protowire.AppendBytes([]byte{0x0a}, unpacked))
+	if want := []Setting{{Ints: []int64{5}, Bools: []bool{true}, Floats: []float64{2}}}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("unpacked: %+v, %v; want %+v", got, err, want)
+	}
+}
+
+func TestFilterRoundTrip(t *testing.T) {
+	since := int64(5)
+	want := Filter{
+		IDs: [][32]byte{key32(1)}, Authors: [][32]byte{key32(2)}, Kinds: []uint32{0, 65535},
+		Tags: []TagFilter{{"t", []string{"x"}}}, Since: &since, Limit: 9,
+	}
+	got, err := DecodeFilter(AppendFilter(nil, &want), 100)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+}
+
+func TestFilterIsBounded(t *testing.T) {
+	kinds := make([]uint32, 101)
+	for name, f := range map[string]Filter{
+		"ids":    {IDs: make([][32]byte, 101)},
+		"kinds":  {Kinds: kinds},
+		"tags":   {Tags: make([]TagFilter, 101)},
+		"values": {Tags: []TagFilter{{"t", make([]string, 60)}, {"e", make([]string, 60)}}},
+		"mixed":  {IDs: make([][32]byte, 60), Kinds: kinds[:60]},
+	} {
+		if _, err := DecodeFilter(AppendFilter(nil, &f), 100); err == nil {
+			t.Errorf("%s: more than 100 values were read", name)
+		}
+	}
+	if _, err := DecodeFilter(AppendFilter(nil, &Filter{IDs: make([][32]byte, 50), Kinds: kinds[:50]}), 100); err != nil {
+		t.Errorf("100 values: %v", err)
+	}
+}
+
+func TestMalformed(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"key only":           {0x0a},
+		"length too long":    {0x0a, 0x05, 1},
+		"huge length":        {0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01},
+		"endless varint":     bytes.Repeat([]byte{0xff}, 20),
+		"value too large":    {0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02},
+		"field zero":         {0x02, 0x00},
+		"group":              {0x0b},
+		"short fixed64":      {0x09, 1, 2, 3},
+		"field number 1<<29": protowire.AppendVarint(nil, 1<<32),
+	} {
+		var event EventView
+		var request AdmitRequestView
+		var verdict VerdictView
+		if event.Decode(b) == nil || request.Decode(b) == nil || verdict.Decode(b) == nil {
+			t.Errorf("%s is accepted", name)
+		}
+		if _, err := DecodeConfig(b); err == nil {
+			t.Errorf("%s is accepted as a Config", name)
+		}
+		if _, err := DecodeFilter(b, 10); err == nil {
+			t.Errorf("%s is accepted as a Filter", name)
+		}
+		if _, err := DecodeFailure(b); err == nil {
+			t.Errorf("%s is accepted as a Failure", name)
+		}
+	}
+}
+
+func TestPack(t *testing.T) {
+	if addr, length := Unpack(uint64(Pack(0xfffffff0, 0x80000001))); addr != 0xfffffff0 || length != 0x80000001 {
+		t.Errorf("%x %x", addr, length)
+	}
+}

@@ -1,0 +1,125 @@
+package abi
+
+import (
+	"math"
+	"unicode/utf8"
+)
+
+// Setting is the message Setting.
+type Setting struct {
+	Key     string
+	Strings []string
+	Ints    []int64
+	Bools   []bool
+	Floats  []float64
+}
+
+// AppendConfig appends a Config.
+func AppendConfig(b []byte, settings []Setting) []byte {
+	var one []byte
+	for i := range settings {
+		one = appendSetting(one[:0], &settings[i])
+		b = appendField(b, 1, one)
+	}
+	return b
+}
+
+func appendSetting(b []byte, s *Setting) []byte {
+	b = appendNonEmpty(b, 1, s.Key)
+	for _, v := range s.Strings {
+		b = appendField(b, 2, v)
+	}
+	var packed []byte
+	for _, v := range s.Ints {
+		packed = appendVarint(packed, uint64(v))
+	}
+	b = appendNonEmpty(b, 3, packed)
+	packed = packed[:0]
+	for _, v := range s.Bools {
+		bit := byte(0)
+		if v {
+			bit = 1
+		}
+		packed = append(packed, bit)
+	}
+	b = appendNonEmpty(b, 4, packed)
+	packed = packed[:0]
+	for _, v := range s.Floats {
+		for n, i := math.Float64bits(v), 0; i < 8; i++ {
+			packed = append(packed, byte(n>>(8*i)))
+		}
+	}
+	return appendNonEmpty(b, 5, packed)
+}
+
+// DecodeConfig reads a Config. The strings are copies.
+func DecodeConfig(b []byte) ([]Setting, error) {
+	var settings []Setting
+	r := reader{rest: b}
+	for r.next() {
+		if !r.is(1, wireBytes) {
+			continue
+		}
+		s, err := decodeSetting(r.data)
+		if err != nil {
+			return nil, err
+		}
+		settings = append(settings, s)
+	}
+	return settings, r.err()
+}
+
+func decodeSetting(b []byte) (Setting, error) {
+	var s Setting
+	r := reader{rest: b}
+	for r.next() {
+		switch {
+		case r.is(1, wireBytes):
+			if !utf8.Valid(r.data) {
+				return s, ErrMalformed
+			}
+			s.Key = string(r.data)
+		case r.is(2, wireBytes):
+			if !utf8.Valid(r.data) {
+				return s, ErrMalformed
+			}
+			s.Strings = append(s.Strings, string(r.data))
+		case r.is(3, wireVarint):
+			s.Ints = append(s.Ints, int64(r.num))
+		case r.is(3, wireBytes):
+			if !eachVarint(r.data, func(v uint64) { s.Ints = append(s.Ints, int64(v)) }) {
+				return s, ErrMalformed
+			}
+		case r.is(4, wireVarint):
+			s.Bools = append(s.Bools, r.num != 0)
+		case r.is(4, wireBytes):
+			if !eachVarint(r.data, func(v uint64) { s.Bools = append(s.Bools, v != 0) }) {
+				return s, ErrMalformed
+			}
+		case r.is(5, wireFixed64):
+			s.Floats = append(s.Floats, math.Float64frombits(r.num))
+		case r.is(5, wireBytes):
+			if len(r.data)%8 != 0 {
+				return s, ErrMalformed
+			}
+			for p := (reader{rest: r.data}); len(p.rest) > 0; {
+				p.fixed(8)
+				s.Floats = append(s.Floats, math.Float64frombits(p.num))
+			}
+		}
+	}
+	return s, r.err()
+}
+
+// eachVarint calls f for each varint of a packed field.
+func eachVarint(b []byte, f func(uint64)) bool {
+	for len(b) > 0 {
+		v, n := readVarint(b)
+		if n == 0 {
+			return false
+		}
+		f(v)
+		b = b[n:]
+	}
+	return true
+}

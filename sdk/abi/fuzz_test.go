@@ -1,0 +1,92 @@
+package abi
+
+import (
+	"reflect"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// wellFormed says what another implementation thinks of the outer fields.
+func wellFormed(b []byte) bool {
+	for len(b) > 0 {
+		number, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || number > protowire.MaxValidNumber || typ == protowire.StartGroupType || typ == protowire.EndGroupType {
+			return false
+		}
+		m := protowire.ConsumeFieldValue(number, typ, b[n:])
+		if m < 0 {
+			return false
+		}
+		b = b[n+m:]
+	}
+	return true
+}
+
+func seed(f *testing.F) {
+	f.Add(AppendEvent(nil, sampleEvent()))
+	f.Add(AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{Event: *sampleEvent(), Authed: [][32]byte{key32(1)}}))
+	f.Add(AppendVerdict(nil, ActionReject, "spam", "blocked", "no"))
+	f.Add(AppendConfig(nil, []Setting{{Key: "i", Ints: []int64{1, -1}, Floats: []float64{1}, Bools: []bool{true}, Strings: []string{"x"}}}))
+	f.Add(AppendFilter(nil, &Filter{IDs: [][32]byte{key32(1)}, Kinds: []uint32{1}, Tags: []TagFilter{{"t", []string{"x"}}}, Limit: 1}))
+	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f})
+}
+
+func FuzzViews(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var event EventView
+		if ok := event.Decode(b) == nil; ok != wellFormed(b) {
+			t.Errorf("%x: decoded %v, well-formed %v", b, ok, !ok)
+		}
+		var any EventView
+		if errAny := any.decodeAny(b); (errAny == nil) != wellFormed(b) || errAny == nil && !reflect.DeepEqual(any, event) {
+			t.Errorf("%x: %+v one way, %+v the other", b, event, any)
+		}
+		for it := event.Tags(); it.Next(); {
+			tag := it.Tag()
+			if tag.Item(tag.Len()) != "" || tag.Size() > len(b) {
+				t.Errorf("%x: a tag reaches outside", b)
+			}
+		}
+		var request AdmitRequestView
+		if request.Decode(b) == nil {
+			request.Source.Origin()
+			for i := 0; request.Source.Authed(i) != nil; i++ {
+				if i > len(b) {
+					t.Fatal("endless keys")
+				}
+			}
+		}
+		n := 0
+		for list := ReadEventList(b); list.Next(&event); n++ {
+			if n > len(b) {
+				t.Fatal("endless events")
+			}
+		}
+	})
+}
+
+func FuzzDecoders(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var verdict VerdictView
+		if verdict.Decode(b) == nil && !wellFormed(b) {
+			t.Errorf("%x is accepted as a verdict", b)
+		}
+		if settings, err := DecodeConfig(b); err == nil {
+			if _, err := DecodeConfig(AppendConfig(nil, settings)); err != nil {
+				t.Errorf("%x: what was read cannot be read again: %v", b, err)
+			}
+		}
+		if filter, err := DecodeFilter(b, 20); err == nil {
+			if n := len(filter.IDs) + len(filter.Authors) + len(filter.Kinds) + len(filter.Tags); n > 20 {
+				t.Errorf("%x: %d values", b, n)
+			}
+			if _, err := DecodeFilter(AppendFilter(nil, &filter), 20); err != nil {
+				t.Errorf("%x: what was read cannot be read again: %v", b, err)
+			}
+		}
+		DecodeFailure(b)
+	})
+}

@@ -1,0 +1,234 @@
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrNone says that a module has no manifest.
+var ErrNone = errors.New("the module has no manifest")
+
+var errData = errors.New("the data section is malformed")
+
+// key starts a manifest. In the bytes of a module it counts only as the first
+// key of an object.
+const key = `"talon_manifest"`
+
+const (
+	maxCandidates = 16      // objects that are looked at
+	maxSegments   = 1 << 20 // a Go module has some ten thousand
+)
+
+// FromModule finds and parses the manifest in the data segments of a WebAssembly
+// module. Exactly one must be there. Linkers split data as they like, so
+// segments of the first memory are put together by address first.
+func FromModule(wasm []byte) (*Manifest, error) {
+	segments, err := dataSegments(wasm)
+	if err != nil {
+		return nil, err
+	}
+	var found *Manifest
+	var firstErr error
+	candidates := 0
+	for _, run := range join(segments) {
+		for rest := run; ; {
+			at := bytes.Index(rest, []byte(key))
+			if at < 0 {
+				break
+			}
+			before := bytes.TrimRight(rest[:at], " \t\r\n")
+			after := bytes.TrimLeft(rest[at+len(key):], " \t\r\n")
+			text := rest[max(len(before)-1, 0):]
+			rest = rest[at+len(key):]
+			if !bytes.HasSuffix(before, []byte("{")) || !bytes.HasPrefix(after, []byte(":")) {
+				continue
+			}
+			if candidates++; candidates > maxCandidates {
+				return nil, errors.New("the module has too many manifests")
+			}
+			m, err := Parse(text)
+			switch {
+			case err != nil:
+				firstErr = cmp.Or(firstErr, err)
+			case found != nil:
+				return nil, fmt.Errorf("the module has two manifests, %q and %q", found.Name, m.Name)
+			default:
+				found = m
+			}
+		}
+	}
+	switch {
+	case firstErr != nil:
+		return nil, firstErr
+	case found == nil:
+		return nil, ErrNone
+	}
+	return found, nil
+}
+
+// segment is a piece of initialized data. A passive one has no address.
+type segment struct {
+	addr    uint64
+	data    []byte
+	passive bool
+}
+
+// join puts segments whose addresses follow each other together.
+func join(segments []segment) [][]byte {
+	var runs [][]byte
+	active := segments[:0:0]
+	for _, s := range segments {
+		if s.passive {
+			runs = append(runs, s.data)
+		} else if len(s.data) > 0 {
+			active = append(active, s)
+		}
+	}
+	slices.SortStableFunc(active, func(a, b segment) int { return cmp.Compare(a.addr, b.addr) })
+	for i := 0; i < len(active); {
+		run, end := active[i].data, active[i].addr+uint64(len(active[i].data))
+		next := i + 1
+		for next < len(active) && active[next].addr == end {
+			end += uint64(len(active[next].data))
+			next++
+		}
+		if next > i+1 {
+			run = make([]byte, 0, end-active[i].addr)
+			for _, s := range active[i:next] {
+				run = append(run, s.data...)
+			}
+		}
+		runs = append(runs, run)
+		i = next
+	}
+	return runs
+}
+
+// dataSegments returns the data segments of the first memory.
+func dataSegments(wasm []byte) ([]segment, error) {
+	if !bytes.HasPrefix(wasm, []byte("\x00asm\x01\x00\x00\x00")) {
+		return nil, errors.New("the file is not a WebAssembly module")
+	}
+	r := binaryReader{rest: wasm[8:]}
+	var segments []segment
+	for len(r.rest) > 0 && !r.bad {
+		id := r.byte()
+		body := r.bytes(r.u32())
+		if id == 11 && !r.bad {
+			var err error
+			if segments, err = parseData(body, segments); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if r.bad {
+		return nil, errors.New("the module is truncated")
+	}
+	return segments, nil
+}
+
+func parseData(body []byte, segments []segment) ([]segment, error) {
+	r := binaryReader{rest: body}
+	count := r.u32()
+	for i := uint32(0); i < count && !r.bad; i++ {
+		flag := r.u32()
+		memory := uint32(0)
+		if flag == 2 {
+			memory = r.u32()
+		}
+		s := segment{passive: flag == 1}
+		known := true
+		switch flag {
+		case 0, 2:
+			s.addr, known = r.offset()
+		case 1:
+		default:
+			return nil, errData
+		}
+		s.data = r.bytes(r.u32())
+		if memory == 0 && known && len(s.data) > 0 {
+			if len(segments) == maxSegments {
+				return nil, errors.New("the module has too many data segments")
+			}
+			segments = append(segments, s)
+		}
+	}
+	if r.bad {
+		return nil, errData
+	}
+	return segments, nil
+}
+
+// binaryReader reads the WebAssembly binary format. bad is set for good when
+// the bytes end early.
+type binaryReader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *binaryReader) byte() byte {
+	if len(r.rest) == 0 {
+		r.bad = true
+		return 0
+	}
+	c := r.rest[0]
+	r.rest = r.rest[1:]
+	return c
+}
+
+func (r *binaryReader) bytes(n uint32) []byte {
+	if uint64(n) > uint64(len(r.rest)) {
+		r.bad, r.rest = true, nil
+		return nil
+	}
+	b := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *binaryReader) u32() uint32 {
+	var v uint64
+	for shift := 0; shift < 35; shift += 7 {
+		c := r.byte()
+		v |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			if v > 1<<32-1 {
+				break
+			}
+			return uint32(v)
+		}
+	}
+	r.bad = true
+	return 0
+}
+
+// offset reads a constant expression. It reports false for one whose value is
+// known only when the module runs.
+func (r *binaryReader) offset() (uint64, bool) {
+	switch op := r.byte(); op {
+	case 0x41: // i32.const
+		var v int64
+		shift := 0
+		for ; shift < 35; shift += 7 {
+			c := r.byte()
+			v |= int64(c&0x7f) << shift
+			if c < 0x80 {
+				if c&0x40 != 0 {
+					v |= -1 << (shift + 7)
+				}
+				break
+			}
+		}
+		r.bad = r.bad || shift >= 35 || r.byte() != 0x0b
+		return uint64(uint32(v)), true
+	case 0x23: // global.get
+		r.u32()
+		r.bad = r.bad || r.byte() != 0x0b
+		return 0, false
+	}
+	r.bad = true
+	return 0, false
+}

@@ -1,0 +1,179 @@
+package abi
+
+import (
+	"errors"
+	"math/bits"
+)
+
+// ErrMalformed says that bytes are not the message they were read as.
+var ErrMalformed = errors.New("malformed message")
+
+// Wire types of protobuf. Groups (3 and 4) do not exist in proto3.
+const (
+	wireVarint  = 0
+	wireFixed64 = 1
+	wireBytes   = 2
+	wireFixed32 = 5
+)
+
+func sizeVarint(v uint64) int {
+	return (bits.Len64(v|1) + 6) / 7
+}
+
+// sizeBytes is the size of a field of n bytes, its one-byte key included.
+func sizeBytes(n int) int {
+	return 1 + sizeVarint(uint64(n)) + n
+}
+
+func appendVarint(b []byte, v uint64) []byte {
+	for v >= 0x80 {
+		b = append(b, byte(v)|0x80)
+		v >>= 7
+	}
+	return append(b, byte(v))
+}
+
+func appendKey(b []byte, field, wire byte) []byte {
+	return append(b, field<<3|wire)
+}
+
+// appendUint appends a varint field, nothing for zero.
+func appendUint(b []byte, field byte, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return appendVarint(appendKey(b, field, wireVarint), v)
+}
+
+// appendField appends a bytes or string field, even if it is empty.
+func appendField[T ~string | ~[]byte](b []byte, field byte, v T) []byte {
+	b = appendVarint(appendKey(b, field, wireBytes), uint64(len(v)))
+	return append(b, v...)
+}
+
+// appendNonEmpty appends a bytes or string field, nothing for an empty one.
+func appendNonEmpty[T ~string | ~[]byte](b []byte, field byte, v T) []byte {
+	if len(v) == 0 {
+		return b
+	}
+	return appendField(b, field, v)
+}
+
+// reader walks the fields of a message. After next has returned true, key holds
+// the field's number and wire type, num the value of a varint or fixed field and
+// data that of any other. bad is set when the walk ended before the bytes did.
+type reader struct {
+	rest []byte
+	data []byte
+	num  uint64
+	key  uint64
+	bad  bool
+}
+
+func key(field uint32, wire uint8) uint64 { return uint64(field)<<3 | uint64(wire) }
+
+// maxKey is that of the highest field number.
+const maxKey = 1<<32 - 1
+
+func (r *reader) next() bool {
+	b := r.rest
+	if len(b) == 0 || r.bad {
+		return false
+	}
+	pos := 1
+	k := uint64(b[0])
+	if k >= 0x80 {
+		if k, pos = readVarint(b); pos == 0 || k > maxKey {
+			return r.fail()
+		}
+	}
+	if k < 8 {
+		return r.fail()
+	}
+	r.key = k
+	switch k & 7 {
+	case wireBytes, wireVarint:
+	case wireFixed64:
+		r.rest = b[pos:]
+		return r.fixed(8)
+	case wireFixed32:
+		r.rest = b[pos:]
+		return r.fixed(4)
+	default:
+		return r.fail()
+	}
+	// The value, or the length. A guest pays for each call, so one or two bytes
+	// are read without.
+	var v uint64
+	switch {
+	case pos < len(b) && b[pos] < 0x80:
+		v = uint64(b[pos])
+		pos++
+	case pos+1 < len(b) && b[pos+1] < 0x80:
+		v = uint64(b[pos]&0x7f) | uint64(b[pos+1])<<7
+		pos += 2
+	default:
+		var n int
+		if v, n = readVarint(b[pos:]); n == 0 {
+			return r.fail()
+		}
+		pos += n
+	}
+	if k&7 == wireVarint {
+		r.num, r.rest = v, b[pos:]
+		return true
+	}
+	if v > uint64(len(b)-pos) {
+		return r.fail()
+	}
+	end := pos + int(v)
+	r.data, r.rest = b[pos:end:end], b[end:]
+	return true
+}
+
+func (r *reader) fail() bool {
+	r.bad = true
+	return false
+}
+
+func (r *reader) fixed(size int) bool {
+	if len(r.rest) < size {
+		return r.fail()
+	}
+	r.num = 0
+	for i := size - 1; i >= 0; i-- {
+		r.num = r.num<<8 | uint64(r.rest[i])
+	}
+	r.rest = r.rest[size:]
+	return true
+}
+
+// is reports whether the current field has this number and wire type. A known
+// number with another wire type is treated as an unknown field.
+func (r *reader) is(field uint32, wire uint8) bool {
+	return r.key == key(field, wire)
+}
+
+func (r *reader) err() error {
+	if r.bad {
+		return ErrMalformed
+	}
+	return nil
+}
+
+// readVarint returns the varint at the start of b and its length, 0 if there is
+// none of at most ten bytes.
+func readVarint(b []byte) (uint64, int) {
+	var v uint64
+	for i := 0; i < len(b) && i < 10; i++ {
+		c := b[i]
+		if i == 9 && c > 1 {
+			break
+		}
+		v |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			return v, i + 1
+		}
+	}
+	return 0, 0
+}

@@ -1,0 +1,124 @@
+package policy
+
+import "talon/sdk/abi"
+
+// Filter selects stored events (NIP-01). An empty list is no condition.
+type Filter struct {
+	IDs     []ID
+	Authors []PubKey
+	Kinds   []int
+	Tags    []TagFilter
+	Since   int64 // inclusive; 0 is no condition
+	Until   int64 // inclusive; 0 is no condition
+	Limit   int   // 0: as many as the host allows
+}
+
+// TagFilter asks for a tag whose name is a single letter, with one of the
+// values.
+type TagFilter struct {
+	Name   string
+	Values []string
+}
+
+// Get returns the stored event with this id, and whether there is one. It needs
+// the capability "store.get".
+//
+// Where the host cannot answer, Get reports false, and the host replaces the
+// verdict by one that asks the client to try again.
+func (in Input) Get(id ID) (Event, bool) {
+	c := in.c
+	n := c.ask(func(out []byte) int32 { return c.host.storeGet(&id, out) })
+	if n < 0 || c.got.Decode(c.answer[:n]) != nil {
+		return Event{}, false
+	}
+	return Event{&c.got}, true
+}
+
+// Query returns the stored events that match, newest first. It needs the
+// capability "store.query". Where the host cannot answer, there are none, and
+// the host replaces the verdict as for Get.
+func (in Input) Query(f Filter) Events {
+	c := in.c
+	c.filter = f.append(c.filter[:0])
+	n := c.ask(func(out []byte) int32 { return c.host.storeQuery(c.filter, out) })
+	return Events{list: abi.ReadEventList(c.answer[:max(n, 0)]), view: &c.got}
+}
+
+// Referenced reports whether a stored event names the id (64 hex digits) or
+// address (kind:pubkey:d) in an e, E, q, a or A tag. It needs the capability
+// "store.referenced".
+func (in Input) Referenced(idOrAddress string) bool {
+	return in.c.host.storeReferenced(idOrAddress) == 1
+}
+
+// Log writes a line to the operator's log. It needs the capability "log". Lines
+// beyond the host's limit are dropped.
+func (in Input) Log(level Level, text string) {
+	in.c.host.log(int32(level), text)
+}
+
+// Level is the weight of a line in the log.
+type Level int32
+
+const (
+	Debug Level = abi.LevelDebug
+	Info  Level = abi.LevelInfo
+	Warn  Level = abi.LevelWarn
+	Error Level = abi.LevelError
+)
+
+// Events are the answer to a query:
+//
+//	for found := in.Query(f); found.Next(); {
+//		event := found.Event()
+//	}
+type Events struct {
+	list abi.EventListView
+	view *abi.EventView
+}
+
+// Next moves to the next event, and reports whether there is one.
+func (e *Events) Next() bool { return e.list.Next(e.view) }
+
+// Event returns the event that Next moved to.
+func (e *Events) Event() Event { return Event{e.view} }
+
+// ask calls a host function that writes to the answer buffer, again with a
+// larger buffer if the answer did not fit. It returns the answer's length, or a
+// negative result.
+func (c *call) ask(f func(out []byte) int32) int32 {
+	if c.answer == nil {
+		c.answer = make([]byte, firstAnswer)
+	}
+	n := f(c.answer)
+	if int(n) > len(c.answer) {
+		c.answer = make([]byte, int(n))
+		if n = f(c.answer); int(n) > len(c.answer) {
+			return abi.Unavailable
+		}
+	}
+	return n
+}
+
+func (f *Filter) append(b []byte) []byte {
+	wire := abi.Filter{Limit: uint32(max(f.Limit, 0))}
+	for _, id := range f.IDs {
+		wire.IDs = append(wire.IDs, id)
+	}
+	for _, pk := range f.Authors {
+		wire.Authors = append(wire.Authors, pk)
+	}
+	for _, kind := range f.Kinds {
+		wire.Kinds = append(wire.Kinds, uint32(kind))
+	}
+	for _, t := range f.Tags {
+		wire.Tags = append(wire.Tags, abi.TagFilter(t))
+	}
+	if f.Since != 0 {
+		wire.Since = &f.Since
+	}
+	if f.Until != 0 {
+		wire.Until = &f.Until
+	}
+	return abi.AppendFilter(b, &wire)
+}
