@@ -64,7 +64,7 @@ var keepers = map[string]string{
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config",
 	"unsafe":                              "host/wire host/negentropy sdk/abi sdk/policy",
-	"os/exec":                             "",
+	"os/exec":                             "host/plugin/plugintest",
 }
 
 func TestImports(t *testing.T) {

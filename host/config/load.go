@@ -34,7 +34,9 @@ func Flags(flags *pflag.FlagSet, scope Scope) *Loader {
 			panic("default of option " + o.name + ": want " + err.Error())
 		}
 		if o.scope&scope != 0 {
-			flags.Var(flag{o}, o.name, o.help)
+			flags.Var(flag{o}, o.name, o.usage())
+			// The usage says it, also where pflag would think it not worth saying.
+			flags.Lookup(o.name).DefValue = ""
 		}
 	}
 	return l

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -28,7 +29,7 @@ func opt(name string, scope Scope, preset string, v value, help string) *option 
 	if preset == besideProgram {
 		preset = pluginFolder()
 	}
-	return &option{name: name, scope: scope, preset: preset, value: v, help: help + " [" + env(name) + "]"}
+	return &option{name: name, scope: scope, preset: preset, value: v, help: help}
 }
 
 // besideProgram stands for the folder "plugins" next to the running program.
@@ -57,6 +58,15 @@ func (o *option) apply(text, place string) error {
 	}
 	o.changed = true
 	return nil
+}
+
+// usage is the option's help with its environment variable and its default.
+func (o *option) usage() string {
+	shown := o.preset
+	if shown == "" || o.value.kind == "string" {
+		shown = strconv.Quote(shown)
+	}
+	return o.help + " [" + env(o.name) + "] (default " + shown + ")"
 }
 
 // flag makes an option a flag (pflag.Value).
