@@ -21,16 +21,22 @@ func (p *Pipeline) decideAll(ctx context.Context) {
 func (p *Pipeline) decide(ctx context.Context, e *entry) {
 	e.verdict, e.err, e.facts = nil, nil, nil
 	now := p.cfg.Now()
+	// The revision is read before any fact: a commit in between makes the
+	// decision look older than it is, never newer.
+	e.revision = p.revision.Load()
 	if !e.verified {
+		if p.known(e.item.Event) {
+			// What is stored may be deleted before the turn of this copy.
+			e.verdict = &host.Verdict{Code: host.Duplicate, Reason: "duplicate: already have this event"}
+			e.facts = []host.Filter{{IDs: []host.ID{e.item.Event.ID}}}
+			return
+		}
 		if e.verdict = p.verify(e.item, now.Unix()); e.verdict != nil {
 			return
 		}
 		e.verified = true
 	}
 	facts := recorder{facts: p.cfg.Facts}
-	// The revision is read before any fact: a commit in between makes the
-	// decision look older than it is, never newer.
-	e.revision = p.revision.Load()
 	ruling, err := p.cfg.Policy.Admit(ctx, e.item, &facts, now.Unix())
 	p.metrics.decision.Observe(p.cfg.Now().Sub(now).Seconds())
 	e.facts = facts.read
@@ -56,18 +62,18 @@ func verdictOf(r host.Ruling) *host.Verdict {
 	return &host.Verdict{Code: host.Rejected, Reason: r.Reason}
 }
 
+// known reports whether this very event was stored lately. The id is only what the
+// sender claims: if it is not the hash of this event, the event is not the one that
+// is stored.
+func (p *Pipeline) known(e *host.Event) bool {
+	return p.recent.has(e.ID) && e.CheckID() == nil
+}
+
 // verify applies what no policy may bend: the protocol's rules, the id, the
 // signature. It returns nil if the event passes.
 func (p *Pipeline) verify(it *host.Item, now int64) *host.Verdict {
 	if v := rule(it, now); v != nil {
 		return v
-	}
-	if p.recent.has(it.Event.ID) {
-		// The id is only what the sender claims. If it is not the hash of this
-		// event, the event is not the one that is stored.
-		if it.Event.CheckID() == nil {
-			return &host.Verdict{Code: host.Duplicate, Reason: "duplicate: already have this event"}
-		}
 	}
 	start := time.Now()
 	err := p.cfg.Verify(it.Event)

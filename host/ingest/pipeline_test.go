@@ -2,7 +2,9 @@ package ingest
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -343,6 +345,41 @@ func TestRecentIDsAreNotBelieved(t *testing.T) {
 	r.submit(t, &host.Source{}, e, e)
 	if verified != 2 {
 		t.Errorf("a made-up id was believed: %d verifications", verified)
+	}
+}
+
+// A copy that was queued behind the deletion of the event is not a duplicate.
+func TestDuplicateOfDeleted(t *testing.T) {
+	r := start(t, acceptAll, nil)
+	e := event(0)
+	e.ID = sha256.Sum256(e.AppendCanonical(nil))
+	e.JSON = e.AppendJSON(nil)
+	r.submit(t, &host.Source{}, e)
+	hold := event(7)
+	gate := make(chan struct{})
+	r.store.putFails = func(x *host.Event) error {
+		if x.ID == hold.ID {
+			<-gate // until the copy has been decided
+		}
+		return nil
+	}
+	deletion := event(1, nostr.Tag{"e", e.ID.String()})
+	deletion.Kind = host.KindDeletion
+	answers := make(chan reply, 3)
+	for _, x := range []*host.Event{hold, deletion, e} {
+		err := r.Submit(t.Context(), &host.Item{Event: x, Source: &host.Source{}, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for testutil.CollectAndCount(r.metrics.decision) == 0 || len(r.work) > 0 {
+		runtime.Gosched()
+	}
+	close(gate)
+	<-answers
+	<-answers
+	if got := <-answers; got.verdict.Code == host.Duplicate {
+		t.Errorf("a copy of a deleted event is called a duplicate")
 	}
 }
 
