@@ -3,12 +3,10 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/tetratelabs/wazero"
 	"golang.org/x/sync/errgroup"
 
 	"talon/host"
@@ -18,7 +16,6 @@ import (
 // goroutines at once.
 type Chain struct {
 	modules  []*Module
-	cache    wazero.CompilationCache
 	metrics  *metrics
 	requests sync.Pool // of *request
 }
@@ -49,15 +46,7 @@ func open(ctx context.Context, o Options, clock func() time.Time) (_ *Chain, err
 			c.Close(context.WithoutCancel(ctx))
 		}
 	}()
-	if o.CacheDir != "" {
-		if err := os.MkdirAll(o.CacheDir, 0o700); err != nil {
-			return nil, fmt.Errorf("make the folder of compiled policies: %w", err)
-		}
-		if c.cache, err = wazero.NewCompilationCacheWithDir(o.CacheDir); err != nil {
-			return nil, fmt.Errorf("open the folder of compiled policies: %w", err)
-		}
-	}
-	l := &loader{options: &o, cache: c.cache, metrics: c.metrics, clock: clock}
+	l := &loader{options: &o, metrics: c.metrics, clock: clock}
 	var group errgroup.Group
 	for i, name := range o.Chain {
 		group.Go(func() error {
@@ -73,6 +62,15 @@ func open(ctx context.Context, o Options, clock func() time.Time) (_ *Chain, err
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
+	}
+	if o.CacheDir != "" {
+		inUse := make([]string, len(c.modules))
+		for i, m := range c.modules {
+			inUse[i] = m.code.dir
+		}
+		if err := pruneCode(o.CacheDir, inUse); err != nil {
+			o.Log.Warn("old compiled policies are not removed", "err", err)
+		}
 	}
 	return c, nil
 }
@@ -115,9 +113,6 @@ func (c *Chain) Close(ctx context.Context) error {
 		if m != nil {
 			first = cmpErr(first, m.close(ctx))
 		}
-	}
-	if c.cache != nil {
-		first = cmpErr(first, c.cache.Close(ctx))
 	}
 	return first
 }

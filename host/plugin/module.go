@@ -28,6 +28,7 @@ type Module struct {
 	output   int    // bytes of one verdict
 	config   []byte // the encoded Config
 
+	code     *code // nil: none is kept
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
 	pool     *pool
@@ -45,7 +46,6 @@ type Module struct {
 // loader is what modules have in common.
 type loader struct {
 	options *Options
-	cache   wazero.CompilationCache // nil: none
 	metrics *metrics
 	clock   func() time.Time
 }
@@ -124,17 +124,26 @@ func (l *loader) load(ctx context.Context, name string, wasm []byte) (_ *Module,
 	config := wazero.NewRuntimeConfig().
 		WithMemoryLimitPages(uint32(max(min(memory/page, 65535), 1))).
 		WithDebugInfoEnabled(false)
-	if l.cache != nil {
-		config = config.WithCompilationCache(l.cache)
+	if o.CacheDir != "" {
+		if m.code, err = openCode(o.CacheDir, metered); err != nil {
+			return nil, err
+		}
+		config = config.WithCompilationCache(m.code.cache)
 	}
 	m.runtime = wazero.NewRuntimeWithConfig(ctx, config)
 	defer func() {
 		if err != nil {
-			m.runtime.Close(context.Background())
+			m.release(context.WithoutCancel(ctx))
 		}
 	}()
 	if m.compiled, err = m.runtime.CompileModule(ctx, metered); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
+	}
+	if m.code != nil {
+		// A full disk costs the next start its time, not this one its module.
+		if err := m.code.seal(); err != nil {
+			o.Log.Warn("compiled policy is not kept", "module", name, "err", err)
+		}
 	}
 	if err := auditModule(m.compiled, man); err != nil {
 		return nil, err
@@ -265,9 +274,18 @@ func (m *Module) fail(err error) (host.Ruling, error) {
 // close waits for the calls under way, then closes instances, code and runtime.
 func (m *Module) close(ctx context.Context) error {
 	quiet := m.pool.drain(ctx)
-	err := m.runtime.Close(context.WithoutCancel(ctx))
+	err := m.release(context.WithoutCancel(ctx))
 	if !quiet {
 		err = cmpErr(err, fmt.Errorf("close policy %s: %w", m.name, ctx.Err()))
+	}
+	return err
+}
+
+// release closes everything, in use or not.
+func (m *Module) release(ctx context.Context) error {
+	err := m.runtime.Close(ctx)
+	if m.code != nil {
+		err = cmpErr(err, m.code.close(ctx))
 	}
 	return err
 }
