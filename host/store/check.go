@@ -1,0 +1,270 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"math"
+	"strconv"
+
+	"talon/host"
+	"talon/host/wire"
+)
+
+// Check compares everything that is stored with everything else: the file's own
+// integrity, each event's text with its row, its id and signature through
+// verify, index rows with events in both directions, addresses, expiries,
+// tombstones and totals. It calls report for each problem and returns how many
+// events it looked at. An error means that it could not go on.
+//
+// It works on one snapshot, and so keeps the log of a process that writes at the
+// same time from starting over.
+func (s *Store) Check(ctx context.Context, verify func(*host.Event) error, report func(problem string)) (checked int64, err error) {
+	r, err := s.acquire(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("check events: %w", err)
+	}
+	defer s.release(r)
+	err = r.snapshot(math.MinInt64, func(v *snapshot) error {
+		c := &checker{snapshot: v, verify: verify, report: report}
+		err := c.run(ctx)
+		checked = c.events
+		return err
+	})
+	if err != nil {
+		return checked, fmt.Errorf("check events: %w", err)
+	}
+	return checked, nil
+}
+
+type checker struct {
+	*snapshot
+	verify func(*host.Event) error
+	report func(string)
+
+	// What the events call for, and so how many rows there must be.
+	events, bytes, postings, addresses, expiries int64
+
+	rows []posting
+}
+
+func (c *checker) problem(format string, args ...any) { c.report(fmt.Sprintf(format, args...)) }
+
+func (c *checker) run(ctx context.Context) error {
+	err := c.each(ctx, `PRAGMA integrity_check`, nil, func(row []driver.Value) error {
+		if row[0] != "ok" {
+			c.problem("database file: %v", row[0])
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.checkEvents(ctx); err != nil {
+		return err
+	}
+	for _, check := range []func(context.Context) error{c.checkTotals, c.checkPostings, c.checkAddresses, c.checkExpiries} {
+		if err := check(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkEvents goes through the events in pieces: what it asks for each of them
+// would otherwise run inside one long statement.
+func (c *checker) checkEvents(ctx context.Context) error {
+	type stored struct {
+		seq                           int64
+		id, pubkey, at, kind, rawText driver.Value
+	}
+	last := int64(math.MinInt64)
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		var part []stored
+		const sql = `SELECT seq, id, pubkey, created_at, kind, json FROM event WHERE seq > ? ORDER BY seq LIMIT ?`
+		err := c.each(context.Background(), sql, list(last, int64(fetchRows)), func(row []driver.Value) error {
+			part = append(part, stored{row[0].(int64), row[1], row[2], row[3], row[4], row[5]})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if len(part) == 0 {
+			return nil
+		}
+		for _, p := range part {
+			last = p.seq
+			c.events++
+			text, _ := p.rawText.([]byte)
+			c.bytes += int64(len(text))
+			e, err := wire.ParseEvent(text)
+			if err != nil {
+				c.problem("event %d (id %x): its text cannot be read: %v", p.seq, p.id, err)
+				continue
+			}
+			if id, _ := p.id.([]byte); !bytes.Equal(id, e.ID[:]) {
+				c.problem("event %d: its row says id %x, its text %s", p.seq, p.id, e.ID)
+			}
+			if pubkey, _ := p.pubkey.([]byte); !bytes.Equal(pubkey, e.PubKey[:]) || p.at != e.CreatedAt || p.kind != int64(e.Kind) {
+				c.problem("event %d (%s): its row does not agree with its text", p.seq, e.ID)
+			}
+			if err := c.verify(e); err != nil {
+				c.problem("event %d (%s): %v", p.seq, e.ID, err)
+			}
+			if err := c.checkEvent(p.seq, e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// checkEvent looks for what must be there because the event is, and for what
+// must not.
+func (c *checker) checkEvent(seq int64, e *host.Event) error {
+	if seq > c.seq {
+		c.problem("event %d (%s): the highest number given is %d", seq, e.ID, c.seq)
+	}
+	exists := func(sql string, args ...driver.Value) (bool, error) {
+		row, err := c.first(sql, args...)
+		return row != nil, err
+	}
+	c.rows = c.keys.postings(c.rows[:0], e, seq)
+	c.postings += int64(len(c.rows))
+	for _, r := range c.rows {
+		ok, err := exists(`SELECT 1 FROM posting WHERE key = ? AND kind = ? AND place = ?`, r.key, r.kind, r.place)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			c.problem("event %d (%s): not in the index under key %x", seq, e.ID, r.key)
+		}
+	}
+	if at, ok := e.Expiration(); ok {
+		c.expiries++
+		ok, err := exists(`SELECT 1 FROM expiry WHERE at = ? AND event = ?`, at, seq)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			c.problem("event %d (%s): its expiry at %d is not noted", seq, e.ID, at)
+		}
+	}
+	if err := c.checkVersion(seq, e); err != nil {
+		return err
+	}
+	if e.Kind == host.KindDeletion {
+		return nil
+	}
+	deleted, err := exists(`SELECT 1 FROM deleted_id WHERE id = ? AND pubkey = ?`, e.ID[:], e.PubKey[:])
+	if deleted {
+		c.problem("event %d (%s): stored, but deleted by its author", seq, e.ID)
+	}
+	return err
+}
+
+// checkVersion checks an event that has an address.
+func (c *checker) checkVersion(seq int64, e *host.Event) error {
+	a, ok := e.Address()
+	if !ok {
+		return nil
+	}
+	c.addresses++
+	key := c.keys.address(a)
+	row, err := c.first(`SELECT event, created_at, id FROM address WHERE key = ?`, key)
+	if err != nil {
+		return err
+	}
+	switch {
+	case row == nil:
+		c.problem("event %d (%s): its address %s is not noted", seq, e.ID, a)
+	case row[0] != seq:
+		c.problem("event %d (%s): stored beside event %v, which has its address %s", seq, e.ID, row[0], a)
+	default:
+		if id, _ := row[2].([]byte); row[1] != e.CreatedAt || !bytes.Equal(id, e.ID[:]) {
+			c.problem("event %d (%s): what is noted for its address %s does not agree with it", seq, e.ID, a)
+		}
+	}
+	row, err = c.first(`SELECT until FROM deleted_address WHERE key = ?`, key)
+	if err != nil {
+		return err
+	}
+	if row != nil {
+		if until, _ := row[0].(int64); e.CreatedAt <= until {
+			c.problem("event %d (%s): stored, but its author deleted its address %s up to %d", seq, e.ID, a, until)
+		}
+	}
+	return nil
+}
+
+func (c *checker) checkTotals(context.Context) error {
+	t, err := c.total()
+	if err != nil {
+		return err
+	}
+	if t.Events != c.events || t.Bytes != c.bytes {
+		c.problem("totals: %d events of %d bytes noted, %d of %d stored", t.Events, t.Bytes, c.events, c.bytes)
+	}
+	return nil
+}
+
+// Every row that an event calls for has been looked up. So if there are as many
+// rows as events call for, there are no others.
+
+func (c *checker) checkPostings(ctx context.Context) error {
+	n, err := c.number(ctx, `SELECT count(*) FROM posting`)
+	if err != nil || n == c.postings {
+		return err
+	}
+	c.problem("index: %d rows, the events call for %d", n, c.postings)
+	events := make(map[int64]struct{})
+	const sql = `SELECT DISTINCT hex(substr(place, -8)) FROM posting`
+	err = c.each(ctx, sql, nil, func(row []driver.Value) error {
+		text, _ := row[0].(string)
+		seq, _ := strconv.ParseUint(text, 16, 64)
+		events[int64(seq)] = struct{}{}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for seq := range events {
+		row, err := c.first(`SELECT 1 FROM event WHERE seq = ?`, seq)
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			c.problem("index: rows are for event %d, which is not there", seq)
+		}
+	}
+	return nil
+}
+
+func (c *checker) checkAddresses(ctx context.Context) error {
+	n, err := c.number(ctx, `SELECT count(*) FROM address`)
+	if err != nil || n == c.addresses {
+		return err
+	}
+	c.problem("addresses: %d rows, the events call for %d", n, c.addresses)
+	return c.stray(ctx, "addresses", `SELECT event FROM address WHERE event NOT IN (SELECT seq FROM event) LIMIT 100`)
+}
+
+func (c *checker) checkExpiries(ctx context.Context) error {
+	n, err := c.number(ctx, `SELECT count(*) FROM expiry`)
+	if err != nil || n == c.expiries {
+		return err
+	}
+	c.problem("expiries: %d rows, the events call for %d", n, c.expiries)
+	return c.stray(ctx, "expiries", `SELECT event FROM expiry WHERE event NOT IN (SELECT seq FROM event) LIMIT 100`)
+}
+
+// stray names rows that belong to no event.
+func (c *checker) stray(ctx context.Context, what, sql string) error {
+	return c.each(ctx, sql, nil, func(row []driver.Value) error {
+		c.problem("%s: a row is for event %v, which does not call for it", what, row[0])
+		return nil
+	})
+}

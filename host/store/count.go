@@ -1,0 +1,67 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"talon/host"
+)
+
+// Count returns how many events match any of the filters. Limits are ignored.
+func (s *Store) Count(ctx context.Context, filters []host.Filter, now int64) (total int64, err error) {
+	err = s.view(ctx, opCount, now, func(v *snapshot) (err error) {
+		total, err = v.count(ctx, filters)
+		return err
+	})
+	return total, err
+}
+
+func (v *snapshot) count(ctx context.Context, filters []host.Filter) (total int64, err error) {
+	if len(filters) == 1 && len(v.expired) == 0 && !empty(&filters[0]) {
+		p, err := v.plan(&filters[0])
+		if err != nil {
+			return 0, err
+		}
+		// Index rows are events only where each event has one.
+		if p.once && p.rest == needPlace && p.filter.IDs == nil {
+			return v.countSpans(ctx, p)
+		}
+	}
+	err = v.every(ctx, filters, needPlace, func(*match) error {
+		total++
+		return nil
+	})
+	return total, err
+}
+
+func (v *snapshot) countSpans(ctx context.Context, p *plan) (total int64, err error) {
+	var cursors []*cursor
+	err = v.open(ctx, p, 1, func(c *cursor, _ string) error {
+		cursors = append(cursors, c)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range cursors {
+		args := []driver.Value{c.key, c.kind, above(p.newest), under(p.oldest)}
+		n, err := v.number(ctx, spanCount, args...)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// Authors calls yield with the author of each event that matches any of the
+// filters, once for each event: what NIP-45's HyperLogLog is made of. Limits are
+// ignored. yield must not wait.
+func (s *Store) Authors(ctx context.Context, filters []host.Filter, now int64, yield func(host.PubKey)) error {
+	return s.view(ctx, opAuthors, now, func(v *snapshot) error {
+		return v.every(ctx, filters, needMeta, func(m *match) error {
+			yield(m.pubkey)
+			return nil
+		})
+	})
+}

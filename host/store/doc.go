@@ -1,0 +1,30 @@
+// Package store keeps events in SQLite and answers filters from indexes.
+//
+// It owns the database: its schema and migrations, one writing connection with
+// group commit ([Store.Begin]), a pool of reading ones, and the rules of NIP-01,
+// NIP-09 and NIP-40 about what replaces, deletes and outlives what.
+//
+// Invariants:
+//
+//  1. What a [Tx] committed survives the end of the process and loss of power,
+//     as far as fsync is honoured. A Tx that failed left nothing behind.
+//  2. An event's row number is its Seq. Seqs grow in the order of commits and are
+//     never used twice, not even after a restart.
+//  3. Of an address (NIP-01) at most one version is stored: the newest, of equally
+//     new ones that with the lowest id.
+//  4. What its author deleted is not stored and is refused when it comes again.
+//     Deletion events themselves cannot be deleted.
+//  5. An event that has expired by the caller's now is in no answer to a filter,
+//     swept or not.
+//  6. An index row exists exactly for what its event says; [Store.Check] compares.
+//  7. No statement leaves the choice of an index to SQLite: plans do not depend
+//     on statistics, so there are none to keep up to date.
+//
+// Tag values, authors and addresses appear in the indexes as keyed 128-bit hashes:
+// a key is short however long the value is, and without the database's own secret
+// nobody can look for two values with one key.
+//
+// The package never judges whether an event is wanted, never checks ids or
+// signatures but in Check, through a function it is given, and never waits for a
+// caller while it holds a snapshot.
+package store

@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"io"
+
+	"talon/host"
+)
+
+const (
+	fetchRows  = 256
+	fetchBytes = 1 << 20
+)
+
+// Fetch calls yield with the JSON of each row that still exists, in the given
+// order. yield may wait: no reader is held meanwhile. Its error ends Fetch and is
+// returned as it is. About a megabyte of text is in memory at a time.
+func (s *Store) Fetch(ctx context.Context, rows []int64, yield func(row int64, json []byte) error) error {
+	type text struct {
+		row  int64
+		json []byte
+	}
+	var texts []text
+	for len(rows) > 0 {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("fetch events: %w", context.Cause(ctx))
+		}
+		part := rows[:min(len(rows), fetchRows)]
+		next := len(part)
+		size := 0
+		texts = texts[:0]
+		err := s.use(ctx, opFetch, func(r *reader) error {
+			return r.each(context.Background(), eventText, list(jsonInts(part)), func(row []driver.Value) error {
+				json, _ := row[1].([]byte)
+				texts = append(texts, text{row[0].(int64), json})
+				if size += len(json); size >= fetchBytes {
+					next = int(row[2].(int64)) + 1
+					return io.EOF
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
+		for i, t := range texts {
+			texts[i] = text{}
+			if err := yield(t.row, t.json); err != nil {
+				return err
+			}
+		}
+		rows = rows[next:]
+	}
+	return nil
+}
+
+// Get returns the JSON of the event, nil if it is not stored. Whether it has
+// expired is not looked at.
+func (s *Store) Get(ctx context.Context, id host.ID) (json []byte, err error) {
+	err = s.use(ctx, opGet, func(r *reader) error {
+		row, err := r.first(`SELECT json FROM event WHERE id = ?`, id[:])
+		if row != nil {
+			json, _ = row[0].([]byte)
+		}
+		return err
+	})
+	return json, err
+}
+
+// Missing returns those of ids that are not stored.
+func (s *Store) Missing(ctx context.Context, ids []host.ID) (missing []host.ID, err error) {
+	err = s.use(ctx, opMissing, func(r *reader) error {
+		for i := range ids {
+			if i%fetchRows == 0 && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			row, err := r.first(`SELECT 1 FROM event WHERE id = ?`, ids[i][:])
+			if err != nil {
+				return err
+			}
+			if row == nil {
+				missing = append(missing, ids[i])
+			}
+		}
+		return nil
+	})
+	return missing, err
+}
+
+// Referenced reports whether a stored event names the id or address in one of
+// its [host.ReferenceTags].
+func (s *Store) Referenced(ctx context.Context, idOrAddress string) (found bool, err error) {
+	err = s.use(ctx, opReferenced, func(r *reader) error {
+		for _, name := range []byte(host.ReferenceTags) {
+			row, err := r.first(`SELECT 1 FROM posting WHERE key = ? LIMIT 1`, s.keys.key(name, idOrAddress))
+			if err != nil {
+				return err
+			}
+			if row != nil {
+				found = true
+				break
+			}
+		}
+		return nil
+	})
+	return found, err
+}

@@ -1,0 +1,45 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// ErrInUse says that another process serves or changes the same database.
+var ErrInUse = errors.New("database is in use")
+
+// lock takes the lock that keeps a second process from writing to the database
+// at path. SQLite's own locks would let it: they are held for moments, while the
+// writer remembers what it has given out. The kernel drops the lock when the
+// process ends, however that comes.
+func lock(path string) (*os.File, error) {
+	name := path + ".lock"
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, explain(name, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		holder, _ := io.ReadAll(io.LimitReader(f, 32))
+		f.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %s: %w", name, err)
+		}
+		who := ""
+		if pid := strings.TrimSpace(string(holder)); pid != "" {
+			who = " by process " + pid
+		}
+		return nil, fmt.Errorf("%s: %w%s: stop it first, or use another data directory", path, ErrInUse, who)
+	}
+	if err := f.Truncate(0); err == nil {
+		_, err = f.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, explain(name, err)
+	}
+	return f, nil
+}

@@ -1,0 +1,343 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	sqlite3 "github.com/mattn/go-sqlite3"
+)
+
+// FileName is the database's name where only a directory is given.
+const FileName = "talon.db"
+
+// Options tune a store. The zero value means the defaults.
+type Options struct {
+	Readers     int   // reading connections; default 4
+	WriterCache int64 // bytes of pages that the writer keeps; default 64 MiB
+	ReaderCache int64 // bytes of pages that each reader keeps; default 4 MiB
+	Map         int64 // bytes of the file that readers map; default 1 GiB, negative for none
+	Log         *slog.Logger
+
+	tune *tuning
+}
+
+func (o Options) filled() Options {
+	def := func(v *int64, d int64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	if o.Readers <= 0 {
+		o.Readers = 4
+	}
+	def(&o.WriterCache, 64<<20)
+	def(&o.ReaderCache, 4<<20)
+	def(&o.Map, 1<<30)
+	o.Map = max(o.Map, 0)
+	if o.tune == nil {
+		o.tune = &defaultTuning
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Store is an open database. Its methods may be called by many goroutines.
+type Store struct {
+	path    string
+	log     *slog.Logger
+	keys    keyring
+	metrics *metrics
+	lock    *os.File // nil if read-only
+
+	writing sync.Mutex // held by the open Tx; guards writer
+	writer  *writer    // nil if read-only
+
+	readers    chan *reader
+	opened     int           // readers that exist; Open and Close change it
+	checkpoint *checkpointer // nil if read-only
+	closed     chan struct{}
+
+	total  atomic.Pointer[Total] // as of the last commit; never nil
+	expiry atomic.Int64          // earliest in table expiry, noExpiry if it is empty
+}
+
+// Total is what the database holds.
+type Total struct {
+	Seq    int64 // the highest ever given
+	Events int64
+	Bytes  int64 // of their JSON
+}
+
+const noExpiry = math.MaxInt64
+
+// Open opens the database at path for reading and writing, creating it or
+// bringing it to the present schema first. If path does not end in ".db" it is a
+// directory that holds the file, and is created too. Errors name what is wrong
+// with which file; see [ErrInUse], [ErrNewer], [ErrForeign].
+func Open(ctx context.Context, path string, opts Options) (*Store, error) {
+	opts = opts.filled()
+	file, err := locate(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return nil, explain(filepath.Dir(file), err)
+	}
+	s := &Store{path: file, log: opts.Log, closed: make(chan struct{})}
+	s.metrics = newMetrics(s)
+	if s.lock, err = lock(file); err != nil {
+		return nil, err
+	}
+	if err := s.openWriter(opts); err != nil {
+		return nil, errors.Join(explain(file, err), s.Close())
+	}
+	if err := s.openReaders(ctx, opts, "rw"); err != nil {
+		return nil, errors.Join(explain(file, err), s.Close())
+	}
+	return s, nil
+}
+
+// OpenReadOnly opens an existing database without the right to change it, also
+// beside a process that has it open for writing. Begin fails.
+func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error) {
+	opts = opts.filled()
+	file, err := locate(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(file); err != nil {
+		return nil, explain(file, err)
+	}
+	s := &Store{path: file, log: opts.Log, closed: make(chan struct{})}
+	s.metrics = newMetrics(s)
+	// A log that a crash left must be replayed, for which SQLite needs to write
+	// beside the file, even if nothing changes in it.
+	err = s.openReaders(ctx, opts, "rw")
+	if c := code(err); c == sqlite3.ErrCantOpen || c == sqlite3.ErrReadonly || c == sqlite3.ErrPerm {
+		err = errors.Join(s.closeReaders())
+		if err == nil {
+			err = s.openReaders(ctx, opts, "ro")
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(explain(file, err), s.Close())
+	}
+	return s, nil
+}
+
+// Path returns the database file.
+func (s *Store) Path() string { return s.path }
+
+// locate returns the file that path means.
+func locate(path string) (string, error) {
+	if path == "" {
+		return "", errors.New("no path to a database given")
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if filepath.Ext(abs) != ".db" {
+		return filepath.Join(abs, FileName), nil
+	}
+	if info, err := os.Stat(abs); err == nil && info.IsDir() {
+		return filepath.Join(abs, FileName), nil
+	}
+	return abs, nil
+}
+
+func (s *Store) openWriter(opts Options) error {
+	c, err := dial(s.path, "rwc", "busy_timeout = 2000")
+	if err != nil {
+		return err
+	}
+	s.writer = &writer{conn: c, tune: opts.tune}
+	v, err := c.version()
+	if err != nil {
+		return err
+	}
+	if v > Version {
+		return fmt.Errorf("%w: it has schema %d, this program knows %d: run the newer version", ErrNewer, v, Version)
+	}
+	mode, err := c.first(`PRAGMA journal_mode = WAL`)
+	if err != nil {
+		return err
+	}
+	if mode == nil || mode[0] != "wal" {
+		return errors.New("the file system does not allow write-ahead logging: put the data directory on a local disk")
+	}
+	for _, p := range []string{
+		"synchronous = FULL",
+		"wal_autocheckpoint = 0",
+		"temp_store = MEMORY",
+		fmt.Sprintf("cache_size = %d", -opts.WriterCache>>10),
+	} {
+		if err := c.script("PRAGMA " + p); err != nil {
+			return err
+		}
+	}
+	if err := c.migrate(v, steps); err != nil {
+		return err
+	}
+	if err := s.load(c); err != nil {
+		return err
+	}
+	s.writer.seq = s.total.Load().Seq
+	s.checkpoint, err = startCheckpointer(s.path, s.log, s.metrics)
+	return err
+}
+
+func (s *Store) openReaders(ctx context.Context, opts Options, mode string) error {
+	s.readers = make(chan *reader, opts.Readers)
+	for range opts.Readers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		c, err := dial(s.path, mode, "query_only = 1", "busy_timeout = 5000", "temp_store = MEMORY",
+			fmt.Sprintf("cache_size = %d", -opts.ReaderCache>>10),
+			fmt.Sprintf("mmap_size = %d", opts.Map))
+		if err != nil {
+			return err
+		}
+		s.readers <- &reader{conn: c, keys: &s.keys, tune: opts.tune}
+		s.opened++
+		if s.total.Load() != nil {
+			continue
+		}
+		v, err := c.version()
+		switch {
+		case err != nil:
+			return err
+		case v > Version:
+			return fmt.Errorf("%w: it has schema %d, this program knows %d: run the newer version", ErrNewer, v, Version)
+		case v < Version:
+			return fmt.Errorf("database has schema %d, this program needs %d: let `talon serve` bring it up to date", v, Version)
+		}
+		if err := s.load(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load reads what is kept in memory.
+func (s *Store) load(c *conn) error {
+	row, err := c.first(`SELECT value FROM meta WHERE name = 'secret'`)
+	if err != nil {
+		return err
+	}
+	var secret []byte
+	if row != nil {
+		secret, _ = row[0].([]byte)
+	}
+	if len(secret) != secretSize {
+		return errors.New("database has no secret: it is damaged, restore a backup or import an export")
+	}
+	copy(s.keys.secret[:], secret)
+	t, err := c.total()
+	if err != nil {
+		return err
+	}
+	s.total.Store(&t)
+	at, err := c.nextExpiry()
+	s.expiry.Store(at)
+	return err
+}
+
+func (c *conn) total() (Total, error) {
+	row, err := c.first(`SELECT max(seq, ifnull((SELECT max(seq) FROM event), 0)), events, bytes FROM total`)
+	if err != nil {
+		return Total{}, err
+	}
+	if row == nil {
+		return Total{}, errors.New("table total is empty: the database is damaged, restore a backup or import an export")
+	}
+	return Total{Seq: row[0].(int64), Events: row[1].(int64), Bytes: row[2].(int64)}, nil
+}
+
+func (c *conn) nextExpiry() (int64, error) {
+	row, err := c.first(`SELECT min(at) FROM expiry`)
+	if err != nil {
+		return 0, err
+	}
+	if at, ok := row[0].(int64); ok {
+		return at, nil
+	}
+	return noExpiry, nil
+}
+
+// NextExpiry returns the earliest time at which a stored event expires, and
+// false if none does. It does not touch the disk.
+func (s *Store) NextExpiry() (int64, bool) {
+	at := s.expiry.Load()
+	return at, at != noExpiry
+}
+
+// Close waits for the open transaction and for readers, writes the log back into
+// the database and releases it. The store must not be used afterwards.
+func (s *Store) Close() error {
+	var errs []error
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	select {
+	case <-s.closed:
+		return nil
+	default:
+		close(s.closed)
+	}
+	// The writer goes last: it is the one that can write the log back.
+	errs = append(errs, s.closeReaders())
+	if s.checkpoint != nil {
+		errs = append(errs, s.checkpoint.stop())
+	}
+	if s.writer != nil {
+		errs = append(errs, s.writer.conn.close())
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// explain turns an error about a file into one that says what to do.
+func explain(path string, err error) error {
+	remedy := ""
+	switch c := code(err); {
+	case errors.Is(err, ErrForeign):
+		remedy = "choose another data directory"
+	case c == sqlite3.ErrNotADB:
+		return fmt.Errorf("%s: %w: choose another data directory, or restore a backup", path, ErrForeign)
+	case c == sqlite3.ErrCorrupt:
+		remedy = "restore a backup, or export what can be read"
+	case c == sqlite3.ErrBusy || c == sqlite3.ErrLocked:
+		remedy = "another program has it locked: close it"
+	case c == sqlite3.ErrFull:
+		remedy = "make room on the disk"
+	case errors.Is(err, fs.ErrPermission), c == sqlite3.ErrCantOpen, c == sqlite3.ErrReadonly, c == sqlite3.ErrPerm:
+		remedy = "give the user that runs talon the right to read and write it and its directory"
+	case errors.Is(err, fs.ErrNotExist):
+		remedy = "is the data directory right?"
+	}
+	msg := err
+	if !strings.Contains(err.Error(), path) {
+		msg = fmt.Errorf("%s: %w", path, err)
+	}
+	if remedy == "" {
+		return fmt.Errorf("open database %w", msg)
+	}
+	return fmt.Errorf("open database %w: %s", msg, remedy)
+}

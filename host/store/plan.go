@@ -1,0 +1,167 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"database/sql/driver"
+	"math"
+	"slices"
+
+	"talon/host"
+)
+
+// need is what must be known of an event beside its place.
+type need uint8
+
+const (
+	needPlace need = iota // nothing
+	needMeta              // id and author
+	needEvent             // the event itself
+)
+
+// plan is how one filter is answered: from which rows of table posting, and what
+// is left to look at in the events found there. A filter with ids uses none.
+type plan struct {
+	filter *host.Filter
+	keys   [][]byte // each once
+	kinds  []int64  // each once; nil for any
+	byTag  bool     // the keys are those of a tag
+	once   bool     // no event is found under two of the keys
+	oldest int64
+	newest int64
+	rest   need // conditions that keys and kinds do not cover
+	author map[host.PubKey]struct{}
+}
+
+// empty reports whether nothing can match: no event is older than the epoch.
+func empty(f *host.Filter) bool { return f.Empty() || f.Until != nil && *f.Until < 0 }
+
+// plan chooses the keys. REQUIRES: f is not empty.
+func (v *snapshot) plan(f *host.Filter) (*plan, error) {
+	p := &plan{filter: f, kinds: sortedKinds(f.Kinds), once: true, newest: math.MaxInt64}
+	if f.Since != nil {
+		p.oldest = *f.Since
+	}
+	if f.Until != nil {
+		p.newest = *f.Until
+	}
+	switch {
+	case f.IDs != nil:
+		if f.Authors != nil || f.Kinds != nil || f.Tags != nil {
+			p.rest = needEvent
+		}
+	case len(f.Tags) > 0:
+		return p, v.choose(p)
+	case f.Authors != nil:
+		p.keys = v.authorKeys(f.Authors)
+	case f.Kinds != nil:
+		p.keys = [][]byte{keyKind}
+	default:
+		p.keys, p.kinds = [][]byte{keyTime}, []int64{0}
+	}
+	return p, nil
+}
+
+// choose takes the tag with the fewest events, or the authors if they have fewer.
+func (v *snapshot) choose(p *plan) error {
+	f := p.filter
+	options := make([][][]byte, 0, len(f.Tags)+1)
+	for i := range f.Tags {
+		keys := make([][]byte, len(f.Tags[i].Values))
+		for j, value := range f.Tags[i].Values {
+			keys[j] = v.keys.key(f.Tags[i].Name, value)
+		}
+		options = append(options, uniqueKeys(keys))
+	}
+	if f.Authors != nil {
+		options = append(options, v.authorKeys(f.Authors))
+	}
+	best, err := v.fewest(p, options)
+	if err != nil {
+		return err
+	}
+	p.keys = options[best]
+	p.byTag = best < len(f.Tags)
+	p.once = !p.byTag || len(p.keys) == 1
+	switch {
+	case !p.byTag || len(f.Tags) > 1:
+		p.rest = needEvent
+	case f.Authors != nil:
+		p.rest = needMeta
+		p.author = make(map[host.PubKey]struct{}, len(f.Authors))
+		for _, a := range f.Authors {
+			p.author[a] = struct{}{}
+		}
+	}
+	return nil
+}
+
+func (v *snapshot) authorKeys(authors []host.PubKey) [][]byte {
+	keys := make([][]byte, len(authors))
+	for i, a := range authors {
+		keys[i] = v.keys.author(a)
+	}
+	return uniqueKeys(keys)
+}
+
+// fewest returns which of several sets of keys has the fewest candidates.
+func (v *snapshot) fewest(p *plan, options [][][]byte) (best int, err error) {
+	if len(options) == 1 {
+		return 0, nil
+	}
+	for _, most := range v.tune.probes {
+		fewest := int64(math.MaxInt64)
+		for i := range options {
+			p.keys = options[i]
+			sql, args := p.gather(countCandidates, most)
+			n, err := v.number(context.Background(), sql, args...)
+			if err != nil {
+				return 0, err
+			}
+			if n < fewest {
+				best, fewest = i, n
+			}
+		}
+		if fewest < int64(most) {
+			break
+		}
+	}
+	return best, nil
+}
+
+// gather completes a statement about the candidates of all keys and kinds, at
+// most limit of them, in no order. Where the filter names no kinds, those that
+// are too old or too new count as well: else it could read for long without
+// finding anything.
+func (p *plan) gather(sql byKinds, limit int) (string, []driver.Value) {
+	keys := jsonHex(p.keys)
+	if p.kinds == nil {
+		return sql.any, list(keys, int64(limit))
+	}
+	return sql.some, list(keys, jsonInts(p.kinds), above(p.newest), under(p.oldest), int64(limit))
+}
+
+// width is the length of the places under the plan's keys.
+func (p *plan) width() int {
+	if p.byTag {
+		return shortPlace
+	}
+	return longPlace
+}
+
+func sortedKinds(kinds []host.Kind) []int64 {
+	if kinds == nil {
+		return nil
+	}
+	out := make([]int64, len(kinds))
+	for i, k := range kinds {
+		out[i] = int64(k)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func uniqueKeys(keys [][]byte) [][]byte {
+	slices.SortFunc(keys, bytes.Compare)
+	return slices.CompactFunc(keys, bytes.Equal)
+}

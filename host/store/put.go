@@ -1,0 +1,164 @@
+package store
+
+import (
+	"bytes"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"talon/host"
+)
+
+// Reasons of Put, as clients see them.
+const (
+	reasonHave    = "duplicate: already have this event"
+	reasonNewer   = "duplicate: a newer version is already here"
+	reasonDeleted = "blocked: deleted by its author"
+	reasonExpired = "invalid: event has expired"
+)
+
+// ErrEphemeral says that Put was given an event that is not to be kept.
+var ErrEphemeral = errors.New("ephemeral events are not stored")
+
+// Put stores the event, or says why it does not: it is here already, or a newer
+// version is, or its author deleted it, or it has expired by now. What it
+// replaces or deletes is in the outcome. The outcome holds once Commit succeeds.
+//
+// The event's id and signature must have been checked.
+func (tx *Tx) Put(e *host.Event, now int64) (host.Outcome, error) {
+	if err := tx.ready(); err != nil {
+		return host.Outcome{}, fmt.Errorf("put event: %w", err)
+	}
+	if e.Kind.Class() == host.Ephemeral {
+		return host.Outcome{}, fmt.Errorf("put event: %w", ErrEphemeral)
+	}
+	began := time.Now()
+	out, err := tx.put(e, now)
+	if err != nil {
+		tx.failed = err
+		tx.s.metrics.putErrors.Inc()
+		return host.Outcome{}, fmt.Errorf("put event %s: %w", e.ID, err)
+	}
+	tx.s.metrics.put[out.Code].Observe(time.Since(began).Seconds())
+	return out, nil
+}
+
+func (tx *Tx) put(e *host.Event, now int64) (host.Outcome, error) {
+	at, expires := e.Expiration()
+	if expires && at <= now {
+		return host.Outcome{Code: host.Rejected, Reason: reasonExpired}, nil
+	}
+	if a, ok := e.Address(); ok {
+		return tx.putVersion(e, tx.s.keys.address(a))
+	}
+	out, err := tx.insert(e)
+	if err == nil && e.Kind == host.KindDeletion && out.Code == host.Stored {
+		out.Removed, err = tx.delete(e)
+	}
+	return out, err
+}
+
+// putVersion stores an event that has an address, if it is the newest there.
+func (tx *Tx) putVersion(e *host.Event, key []byte) (host.Outcome, error) {
+	row, err := tx.w.conn.first(`
+		SELECT a.event, a.created_at, a.id, d.until
+		FROM (SELECT 1) LEFT JOIN address a ON a.key = ?1 LEFT JOIN deleted_address d ON d.key = ?1`, key)
+	if err != nil {
+		return host.Outcome{}, err
+	}
+	current, taken := row[0].(int64)
+	if taken {
+		id, _ := row[2].([]byte)
+		if bytes.Equal(id, e.ID[:]) {
+			return host.Outcome{Code: host.Duplicate, Reason: reasonHave}, nil
+		}
+		createdAt, _ := row[1].(int64)
+		if createdAt > e.CreatedAt || createdAt == e.CreatedAt && string(id) < string(e.ID[:]) {
+			return host.Outcome{Code: host.Duplicate, Reason: reasonNewer}, nil
+		}
+	}
+	if until, ok := row[3].(int64); ok && e.CreatedAt <= until {
+		return host.Outcome{Code: host.Rejected, Reason: reasonDeleted}, nil
+	}
+	out, err := tx.insert(e)
+	if err != nil || out.Code != host.Stored {
+		return out, err
+	}
+	if taken {
+		old, err := tx.remove(current)
+		if err != nil {
+			return host.Outcome{}, err
+		}
+		if old != nil {
+			out.Removed = []*host.Event{old}
+		}
+	}
+	return out, tx.w.conn.exec(`INSERT OR REPLACE INTO address VALUES (?, ?, ?, ?)`, key, out.Seq, e.CreatedAt, e.ID[:])
+}
+
+// insert adds the event and its index rows, unless it is here or was deleted.
+func (tx *Tx) insert(e *host.Event) (host.Outcome, error) {
+	c := tx.w.conn
+	tx.w.seq++
+	seq := tx.w.seq
+	n, err := c.change(`
+		INSERT OR IGNORE INTO event SELECT ?1, ?2, ?3, ?4, ?5, ?6
+		WHERE ?5 = 5 OR NOT EXISTS (SELECT 1 FROM deleted_id WHERE id = ?2 AND pubkey = ?3)`,
+		seq, e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), e.JSON)
+	if err != nil {
+		return host.Outcome{}, err
+	}
+	if n == 0 {
+		tx.w.seq--
+		row, err := c.first(`SELECT 1 FROM event WHERE id = ?`, e.ID[:])
+		if err != nil {
+			return host.Outcome{}, err
+		}
+		if row != nil {
+			return host.Outcome{Code: host.Duplicate, Reason: reasonHave}, nil
+		}
+		return host.Outcome{Code: host.Rejected, Reason: reasonDeleted}, nil
+	}
+	if at, ok := e.Expiration(); ok {
+		if err := c.exec(`INSERT INTO expiry VALUES (?, ?)`, at, seq); err != nil {
+			return host.Outcome{}, err
+		}
+		tx.dated = true
+	}
+	if err := tx.insertPostings(e, seq); err != nil {
+		return host.Outcome{}, err
+	}
+	tx.work++
+	tx.total.Events++
+	tx.total.Bytes += int64(len(e.JSON))
+	return host.Outcome{Code: host.Stored, Seq: seq}, nil
+}
+
+// postingRows is the most index rows that one statement inserts.
+const postingRows = 12
+
+// insertPostings[n] inserts n rows into posting.
+var insertPostings = func() (sql [postingRows + 1]string) {
+	for n := 1; n <= postingRows; n++ {
+		sql[n] = "INSERT INTO posting VALUES (?, ?, ?)" + strings.Repeat(", (?, ?, ?)", n-1)
+	}
+	return sql
+}()
+
+func (tx *Tx) insertPostings(e *host.Event, seq int64) error {
+	tx.w.rows = tx.s.keys.postings(tx.w.rows[:0], e, seq)
+	var args [3 * postingRows]driver.Value
+	for rows := tx.w.rows; len(rows) > 0; {
+		n := min(len(rows), postingRows)
+		for i, r := range rows[:n] {
+			args[3*i], args[3*i+1], args[3*i+2] = r.key, r.kind, r.place
+		}
+		if err := tx.w.conn.exec(insertPostings[n], args[:3*n]...); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}

@@ -1,0 +1,37 @@
+package store
+
+// tuning says how much is read at a time. Answers do not depend on it, so tests
+// take the smallest numbers and meet every border.
+type tuning struct {
+	// probes are how far candidates are counted to choose between several keys:
+	// further only if there are more of all of them.
+	probes [2]int
+
+	// gatherSpans are merged at once. For more it is tried whether all candidates
+	// are few enough to be sorted: gatherLeast and gatherKey for each key, about
+	// what the merge of its spans costs, or gatherFull where whole events are read.
+	gatherSpans, gatherLeast, gatherKey, gatherFull int
+
+	// Places that one statement reads: chunkFull at most where whole events are
+	// read for them. Between chunks the context is looked at.
+	chunkLeast, chunkMost, chunkFull int
+
+	// Pages of the log, 4 KiB each. From walStart on it is copied, beside the
+	// writer while more than walFinish are left, which is a large commit or two.
+	// Once it is longer than walMost the writer waits for readers that need it.
+	walStart, walFinish, walMost int64
+}
+
+var defaultTuning = tuning{
+	probes:      [2]int{1000, 20_000},
+	gatherSpans: 8,
+	gatherLeast: 1000,
+	gatherKey:   40,
+	gatherFull:  200,
+	chunkLeast:  4,
+	chunkMost:   4096,
+	chunkFull:   128,
+	walStart:    8_000,
+	walFinish:   4_000,
+	walMost:     64_000,
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"talon/host"
+)
+
+// writer is what changes the database. Who has Store.writing owns it.
+type writer struct {
+	conn *conn
+	seq  int64     // the last given; goes on growing when a transaction is rolled back
+	rows []posting // reused by each event
+	tune *tuning
+
+	patience int64 // length of the log from which on the writer waits for readers
+}
+
+// ErrReadOnly says that the store was opened with OpenReadOnly.
+var ErrReadOnly = errors.New("store is read-only")
+
+var errDone = errors.New("transaction has ended")
+
+// Tx is the one open transaction. Nothing of it is visible to readers before
+// Commit. It is for one goroutine, and ends with Commit or Rollback.
+//
+// After an error of Put or Sweep the transaction is broken: only Rollback is
+// left. The store stays usable.
+type Tx struct {
+	s      *Store
+	w      *writer
+	total  Total
+	work   int   // events put or removed
+	dated  bool  // table expiry changed
+	failed error // the first error of a Put or Sweep
+	done   bool
+}
+
+// Begin starts a transaction. It waits until the one before has ended.
+func (s *Store) Begin() (*Tx, error) {
+	if s.writer == nil {
+		return nil, fmt.Errorf("begin transaction: %w", ErrReadOnly)
+	}
+	s.writing.Lock()
+	select {
+	case <-s.closed:
+		s.writing.Unlock()
+		return nil, fmt.Errorf("begin transaction: %w", ErrClosed)
+	default:
+	}
+	// Here rather than after a commit, whose events wait to be answered.
+	if err := s.writer.trim(s.checkpoint); err != nil {
+		s.metrics.failures.Inc()
+		s.log.Warn("copy log into database", "err", err)
+	}
+	if err := s.writer.conn.exec(`BEGIN IMMEDIATE`); err != nil {
+		s.writing.Unlock()
+		return nil, fmt.Errorf("begin transaction: %w", err)
+	}
+	return &Tx{s: s, w: s.writer, total: *s.total.Load()}, nil
+}
+
+// Commit makes the transaction durable and visible. After an error nothing of it
+// is stored, unless the disk failed in the very moment of writing: then it may
+// show up after a restart, as a whole.
+func (tx *Tx) Commit() error {
+	if tx.done {
+		return fmt.Errorf("commit: %w", errDone)
+	}
+	if tx.failed != nil {
+		return errors.Join(fmt.Errorf("commit after a failure: %w", tx.failed), tx.Rollback())
+	}
+	began := time.Now()
+	expiry, err := tx.seal()
+	if err == nil {
+		err = tx.w.conn.exec(`COMMIT`)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("commit: %w", err), tx.Rollback())
+	}
+	tx.s.total.Store(&tx.total)
+	tx.s.expiry.Store(expiry)
+	tx.s.metrics.commit.Observe(time.Since(began).Seconds())
+	tx.s.metrics.batch.Observe(float64(tx.work))
+	tx.end()
+	return nil
+}
+
+// seal writes what sums the transaction up, and returns when the first event
+// expires.
+func (tx *Tx) seal() (expiry int64, err error) {
+	if tx.work > 0 {
+		tx.total.Seq = tx.w.seq
+		t := tx.total
+		if err := tx.w.conn.exec(`UPDATE total SET seq = ?, events = ?, bytes = ?`, t.Seq, t.Events, t.Bytes); err != nil {
+			return 0, err
+		}
+	}
+	if tx.dated {
+		return tx.w.conn.nextExpiry()
+	}
+	return tx.s.expiry.Load(), nil
+}
+
+// Rollback undoes the transaction. After Commit it does nothing.
+func (tx *Tx) Rollback() error {
+	if tx.done {
+		return nil
+	}
+	defer tx.end()
+	if err := tx.w.conn.abandon(); err != nil {
+		return fmt.Errorf("roll back: %w", err)
+	}
+	return nil
+}
+
+func (tx *Tx) end() {
+	tx.done = true
+	tx.s.writing.Unlock()
+}
+
+// ready returns why the transaction cannot go on.
+func (tx *Tx) ready() error {
+	if tx.done {
+		return errDone
+	}
+	return tx.failed
+}
+
+// Sweep removes events that have expired by now (NIP-40), at most limit, and
+// returns them.
+func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
+	if err := tx.ready(); err != nil {
+		return nil, fmt.Errorf("sweep: %w", err)
+	}
+	removed, err = tx.sweep(now, limit)
+	if err != nil {
+		tx.failed = err
+		return nil, fmt.Errorf("sweep: %w", err)
+	}
+	return removed, nil
+}
