@@ -1,0 +1,45 @@
+// Talon is a nostr relay whose every choice is a WebAssembly module.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process at once.
+	context.AfterFunc(ctx, stop)
+	// A file that may not grow is a write that fails, like one on a full disk, not
+	// the end of the process.
+	signal.Ignore(syscall.SIGXFSZ)
+	if err := root().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "talon: "+err.Error())
+		os.Exit(1)
+	}
+}
+
+// root is the command without a subcommand: it only helps.
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "talon",
+		Short:         "A nostr relay whose every choice is a WebAssembly module",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return errors.New("no command was given")
+		},
+	}
+	cmd.CompletionOptions.HiddenDefaultCmd = true
+	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), checkCommand(), versionCommand())
+	return cmd
+}
