@@ -39,8 +39,9 @@ func OpenStoreReadOnly(ctx context.Context, cfg *config.Config, log *slog.Logger
 	return store.OpenReadOnly(ctx, cfg.Data, storeOptions(cfg, log))
 }
 
-// storeOptions gives half of the cache to the writer, which touches pages all over
-// the indexes, and the rest to the readers.
+// storeOptions gives half of the cache to the texts of events, which most answers
+// are made of, a quarter to the writer, which touches pages all over the indexes, and
+// the rest to the readers.
 func storeOptions(cfg *config.Config, log *slog.Logger) store.Options {
 	readers := cfg.Readers
 	if readers == 0 {
@@ -48,8 +49,9 @@ func storeOptions(cfg *config.Config, log *slog.Logger) store.Options {
 	}
 	return store.Options{
 		Readers:     readers,
-		WriterCache: cfg.Cache / 2,
-		ReaderCache: cfg.Cache / 2 / int64(readers),
+		Texts:       cfg.Cache / 2,
+		WriterCache: cfg.Cache / 4,
+		ReaderCache: cfg.Cache / 4 / int64(readers),
 		Log:         log,
 	}
 }

@@ -83,6 +83,10 @@ func (tx *Tx) deleteAddress(a host.Address, until int64) (*host.Event, error) {
 // remove takes an event and all its index rows away and returns it, nil if it is
 // not here.
 func (tx *Tx) remove(seq int64) (*host.Event, error) {
+	// What is to be removed may be of this transaction.
+	if err := tx.index(); err != nil {
+		return nil, err
+	}
 	c := tx.w.conn
 	row, err := c.first(`SELECT json FROM event WHERE seq = ?`, seq)
 	if err != nil || row == nil {
@@ -134,5 +138,6 @@ func (tx *Tx) drop(seq int64, size int) error {
 	tx.work++
 	tx.total.Events--
 	tx.total.Bytes -= int64(size)
+	tx.gone = append(tx.gone, seq)
 	return tx.w.conn.exec(`DELETE FROM event WHERE seq = ?`, seq)
 }

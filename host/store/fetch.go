@@ -14,46 +14,70 @@ const (
 	fetchBytes = 1 << 20
 )
 
+// text is the JSON of a row.
+type text struct {
+	seq  int64
+	json []byte
+}
+
 // Fetch calls yield with the JSON of each row that still exists, in the given
-// order. yield may wait: no reader is held meanwhile. Its error ends Fetch and is
-// returned as it is. About a megabyte of text is in memory at a time.
+// order. yield may wait, but must not change the text: no reader is held
+// meanwhile. Its error ends Fetch and is returned as it is. About a megabyte of
+// text is in memory at a time, beside what is remembered anyway.
 func (s *Store) Fetch(ctx context.Context, rows []int64, yield func(row int64, json []byte) error) error {
-	type text struct {
-		row  int64
-		json []byte
-	}
 	var texts []text
 	for len(rows) > 0 {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("fetch events: %w", context.Cause(ctx))
 		}
-		part := rows[:min(len(rows), fetchRows)]
-		next := len(part)
-		size := 0
-		texts = texts[:0]
-		err := s.use(ctx, opFetch, func(r *reader) error {
-			return r.each(context.Background(), eventText, list(jsonInts(part)), func(row []driver.Value) error {
-				json, _ := row[1].([]byte)
-				texts = append(texts, text{row[0].(int64), json})
-				if size += len(json); size >= fetchBytes {
-					next = int(row[2].(int64)) + 1
-					return io.EOF
-				}
-				return nil
-			})
-		})
-		if err != nil {
+		var err error
+		if texts, err = s.part(ctx, rows[:min(len(rows), fetchRows)], texts[:0]); err != nil {
 			return err
 		}
 		for i, t := range texts {
 			texts[i] = text{}
-			if err := yield(t.row, t.json); err != nil {
+			if t.json == nil {
+				continue
+			}
+			if err := yield(t.seq, t.json); err != nil {
 				return err
 			}
 		}
-		rows = rows[next:]
+		rows = rows[len(texts):]
 	}
 	return nil
+}
+
+// part appends the texts of the first rows to texts, nil for those that have
+// gone. It stops early when it has read enough.
+func (s *Store) part(ctx context.Context, rows []int64, texts []text) ([]text, error) {
+	var unknown []int64
+	var at []int // of the unknown, in texts
+	for i, seq := range rows {
+		t := text{seq, s.texts.get(seq)}
+		if t.json == nil {
+			unknown, at = append(unknown, seq), append(at, i)
+		}
+		texts = append(texts, t)
+	}
+	if len(unknown) == 0 {
+		return texts, nil
+	}
+	size := 0
+	err := s.use(ctx, opFetch, func(r *reader) error {
+		return r.each(context.Background(), eventText, list(jsonInts(unknown)), func(row []driver.Value) error {
+			json, _ := row[1].([]byte)
+			i := at[row[2].(int64)]
+			texts[i].json = json
+			s.texts.add(texts[i].seq, json)
+			if size += len(json); size >= fetchBytes {
+				texts = texts[:i+1]
+				return io.EOF
+			}
+			return nil
+		})
+	})
+	return texts, err
 }
 
 // Get returns the JSON of the event, nil if it is not stored. Whether it has

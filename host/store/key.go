@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 
 	"talon/host"
@@ -47,6 +49,10 @@ type posting struct {
 	key   []byte
 	kind  int64
 	place []byte
+}
+
+func (p posting) compare(q posting) int {
+	return cmp.Or(bytes.Compare(p.key, q.key), cmp.Compare(p.kind, q.kind), bytes.Compare(p.place, q.place))
 }
 
 // postings appends the rows that an event has, each once: time, kind, author,

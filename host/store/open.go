@@ -25,6 +25,7 @@ type Options struct {
 	WriterCache int64 // bytes of pages that the writer keeps; default 64 MiB
 	ReaderCache int64 // bytes of pages that each reader keeps; default 4 MiB
 	Map         int64 // bytes of the file that readers map; default 1 GiB, negative for none
+	Texts       int64 // bytes of events' JSON that are remembered; default 32 MiB, negative for none
 	Log         *slog.Logger
 
 	tune *tuning
@@ -42,6 +43,7 @@ func (o Options) filled() Options {
 	def(&o.WriterCache, 64<<20)
 	def(&o.ReaderCache, 4<<20)
 	def(&o.Map, 1<<30)
+	def(&o.Texts, 32<<20)
 	o.Map = max(o.Map, 0)
 	if o.tune == nil {
 		o.tune = &defaultTuning
@@ -68,6 +70,7 @@ type Store struct {
 	checkpoint *checkpointer // nil if read-only
 	closed     chan struct{}
 
+	texts  *textCache
 	total  atomic.Pointer[Total] // as of the last commit; never nil
 	expiry atomic.Int64          // earliest in table expiry, noExpiry if it is empty
 }
@@ -94,7 +97,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, explain(filepath.Dir(file), err)
 	}
-	s := &Store{path: file, log: opts.Log, closed: make(chan struct{})}
+	s := &Store{path: file, log: opts.Log, closed: make(chan struct{}), texts: newTexts(opts.Texts)}
 	s.metrics = newMetrics(s)
 	if s.lock, err = lock(file); err != nil {
 		return nil, err
@@ -119,7 +122,7 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 	if _, err := os.Stat(file); err != nil {
 		return nil, explain(file, err)
 	}
-	s := &Store{path: file, log: opts.Log, closed: make(chan struct{})}
+	s := &Store{path: file, log: opts.Log, closed: make(chan struct{}), texts: newTexts(opts.Texts)}
 	s.metrics = newMetrics(s)
 	// A log that a crash left must be replayed, for which SQLite needs to write
 	// beside the file, even if nothing changes in it.

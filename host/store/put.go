@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,12 +128,11 @@ func (tx *Tx) insert(e *host.Event) (host.Outcome, error) {
 		}
 		tx.dated = true
 	}
-	if err := tx.insertPostings(e, seq); err != nil {
-		return host.Outcome{}, err
-	}
+	tx.w.pending = tx.s.keys.postings(tx.w.pending, e, seq)
 	tx.work++
 	tx.total.Events++
 	tx.total.Bytes += int64(len(e.JSON))
+	tx.fresh = append(tx.fresh, text{seq, e.JSON})
 	return host.Outcome{Code: host.Stored, Seq: seq}, nil
 }
 
@@ -147,10 +147,14 @@ var insertPostings = func() (sql [postingRows + 1]string) {
 	return sql
 }()
 
-func (tx *Tx) insertPostings(e *host.Event, seq int64) error {
-	tx.w.rows = tx.s.keys.postings(tx.w.rows[:0], e, seq)
+// index writes the index rows of the events put since the last time, in their
+// order in the table: neighbours then share the way down to their page.
+func (tx *Tx) index() error {
+	rows := tx.w.pending
+	tx.w.pending = rows[:0]
+	slices.SortFunc(rows, posting.compare)
 	var args [3 * postingRows]driver.Value
-	for rows := tx.w.rows; len(rows) > 0; {
+	for len(rows) > 0 {
 		n := min(len(rows), postingRows)
 		for i, r := range rows[:n] {
 			args[3*i], args[3*i+1], args[3*i+2] = r.key, r.kind, r.place

@@ -203,6 +203,24 @@ func TestFailure(t *testing.T) {
 		t.Error("a broken transaction can be committed")
 	}
 	check(t, s)
+
+	// The index is written by the commit.
+	tx, err = s.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tags []nostr.Tag
+	for n := range 250 {
+		tags = append(tags, nostr.Tag{"t", fmt.Sprint(n)})
+	}
+	if _, err := tx.Put(fake(1, 1, 1, 1, tags...), 0); err != nil {
+		t.Fatal(err)
+	}
+	limit(pages)
+	if err := tx.Commit(); code(err) != 13 {
+		t.Errorf("commit: got %v, want that the database is full", err)
+	}
+	check(t, s)
 	if got := selected(t, s, 0, host.Filter{Limit: 10}); !slices.Equal(got, texts(before)) {
 		t.Errorf("got %q", got)
 	}

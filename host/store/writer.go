@@ -10,10 +10,11 @@ import (
 
 // writer is what changes the database. Who has Store.writing owns it.
 type writer struct {
-	conn *conn
-	seq  int64     // the last given; goes on growing when a transaction is rolled back
-	rows []posting // reused by each event
-	tune *tuning
+	conn    *conn
+	seq     int64     // the last given; goes on growing when a transaction is rolled back
+	rows    []posting // reused by each event that is removed
+	pending []posting // of the open transaction, not written yet
+	tune    *tuning
 
 	patience int64 // length of the log from which on the writer waits for readers
 }
@@ -36,6 +37,9 @@ type Tx struct {
 	dated  bool  // table expiry changed
 	failed error // the first error of a Put or Sweep
 	done   bool
+
+	fresh []text  // what Commit makes visible
+	gone  []int64 // rows that it removes
 }
 
 // Begin starts a transaction. It waits until the one before has ended.
@@ -82,6 +86,12 @@ func (tx *Tx) Commit() error {
 	}
 	tx.s.total.Store(&tx.total)
 	tx.s.expiry.Store(expiry)
+	for _, t := range tx.fresh {
+		tx.s.texts.add(t.seq, t.json)
+	}
+	for _, seq := range tx.gone {
+		tx.s.texts.remove(seq)
+	}
 	tx.s.metrics.commit.Observe(time.Since(began).Seconds())
 	tx.s.metrics.batch.Observe(float64(tx.work))
 	tx.end()
@@ -91,6 +101,9 @@ func (tx *Tx) Commit() error {
 // seal writes what sums the transaction up, and returns when the first event
 // expires.
 func (tx *Tx) seal() (expiry int64, err error) {
+	if err := tx.index(); err != nil {
+		return 0, err
+	}
 	if tx.work > 0 {
 		tx.total.Seq = tx.w.seq
 		t := tx.total
@@ -117,6 +130,7 @@ func (tx *Tx) Rollback() error {
 }
 
 func (tx *Tx) end() {
+	tx.w.pending = tx.w.pending[:0]
 	tx.done = true
 	tx.s.writing.Unlock()
 }

@@ -22,11 +22,26 @@ func ParseEvent(data []byte) (*host.Event, error) {
 		return nil, invalid("not valid UTF-8")
 	}
 	s := scanner{text: shared(data)}
-	e, err := s.event()
+	e, err := s.ownEvent()
 	if err != nil {
 		return nil, err
 	}
 	return e, s.end()
+}
+
+// slack is how much text that is not of the event may stay in memory with it.
+const slack = 512
+
+// ownEvent reads an event that does not keep much more in memory than itself. Its
+// strings are parts of the text that was read: in a message that is mostly white
+// space or foreign fields a small event would hold on to all of it for as long as
+// it is remembered anywhere.
+func (s *scanner) ownEvent() (*host.Event, error) {
+	e, err := s.event()
+	if err != nil || len(s.text)-len(e.JSON) <= slack {
+		return e, err
+	}
+	return ParseEvent(e.JSON)
 }
 
 // shared copies data into a string.

@@ -91,7 +91,7 @@ func (s *scanner) body(m *Message, lim *Limits) error {
 		}
 		s.space()
 		start := s.at
-		e, err := s.event()
+		e, err := s.ownEvent()
 		if err != nil {
 			m.EventID = eventID(s.text[start:])
 			return err
