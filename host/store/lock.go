@@ -34,7 +34,7 @@ func lock(path string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("%s: %w%s: stop it first, or use another data directory", path, ErrInUse, who)
 	}
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
 	}
 	if err != nil {
