@@ -19,6 +19,6 @@ type Published struct {
 // in which it is to be sent. The text is fetched piece by piece, so that a long
 // answer is never whole in memory.
 type Selection struct {
-	Rows []int64 // newest first, ties by lowest id, each event once
+	Rows []int64 // the Seqs of the events: newest first, ties by lowest id, each once
 	Seq  int64   // every event with a Seq up to this was visible to the query
 }

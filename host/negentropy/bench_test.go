@@ -48,6 +48,28 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
+// BenchmarkWith adds ten items to a set, by where they come.
+func BenchmarkWith(b *testing.B) {
+	set := setOf(benchList()...)
+	for _, bb := range []struct {
+		name string
+		at   uint64
+	}{{"newest", 1_700_000_000 + benchItems}, {"middle", 1_700_000_000 + benchItems/2}, {"oldest", 1}} {
+		b.Run(bb.name, func(b *testing.B) {
+			var add []Item
+			for i := range 10 {
+				add = append(add, item(i, bb.at))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if set.With(add...).Len() != set.Len()+len(add) {
+					b.Fatal("wrong set")
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkSetMemory reports what the heap grows by for a set, beside what the
 // set says of itself.
 func BenchmarkSetMemory(b *testing.B) {

@@ -28,7 +28,7 @@ func (b *Builder) Add(it Item) {
 	if b.items.n&chunkMask == 0 {
 		var c chunk
 		if b.items.n > 0 {
-			c = chunk{make([]uint64, 0, chunkLen), make([]host.ID, 0, chunkLen)}
+			c = chunk{times: make([]uint64, 0, chunkLen), ids: make([]host.ID, 0, chunkLen)}
 		}
 		b.items.chunks = append(b.items.chunks, c)
 	}
@@ -57,7 +57,8 @@ func (b *Builder) Build() *Set {
 	*b = Builder{}
 	list.dropRepeated()
 	list.trim()
-	return &Set{items: list, sums: list.prefixSums()}
+	list.sumUp(0)
+	return &Set{items: list}
 }
 
 func (s *items) reverse(lo, hi int) {
@@ -124,14 +125,19 @@ func (s *items) trim() {
 	}
 }
 
-func (s *items) prefixSums() []sum {
-	sums := make([]sum, 1, 1+s.n/sumEvery)
+// sumUp makes the sums of the chunks from the k-th on. REQUIRES: those before it
+// have theirs.
+func (s *items) sumUp(k int) {
 	var total sum
-	for _, c := range s.chunks {
+	if k > 0 {
+		total = s.chunks[k-1].sums[chunkLen/sumEvery]
+	}
+	for ; k < len(s.chunks); k++ {
+		c := &s.chunks[k]
+		c.sums = append(make([]sum, 0, 1+len(c.ids)/sumEvery), total)
 		for ids := c.ids; len(ids) >= sumEvery; ids = ids[sumEvery:] {
 			total.addAll(ids[:sumEvery])
-			sums = append(sums, total)
+			c.sums = append(c.sums, total)
 		}
 	}
-	return sums
 }

@@ -17,12 +17,14 @@
 // immutable value shared by every session over the same filter. A sum at every
 // 64th item is half a byte an item; one at every item would be 32.
 //
-// Items lie in chunks of 1,024, ids apart from times: a set grows without being
-// copied, and a binary search reads times alone.
+// Items lie in chunks of 1,024, ids apart from times, and each chunk has its sums: a
+// set grows without being copied, a set that has a few items more shares the chunks
+// before them ([Set.With]), and a binary search reads times alone.
 //
 // Invariants:
 //
-//  1. A [Set] never changes. It may be shared between goroutines.
+//  1. A [Set] never changes, nor does memory that it shares with another. It may be
+//     shared between goroutines.
 //  2. The answer to a message depends on the set, the frame limit and the message
 //     alone; a [Server] keeps nothing between messages.
 //     It is the reference implementation's, byte for byte, but for one case in

@@ -210,8 +210,9 @@ func TestBytesPerItem(t *testing.T) {
 		b.Add(Item{CreatedAt: uint64(i)})
 		b.items.chunks[i>>chunkBits].ids[i&chunkMask][0] = byte(i) // cheaper than a hash
 	}
-	// Items, sums, chunk headers, the set itself.
-	want := 40*n + 32*(n/64+1) + 48*((n+1023)/1024) + int(unsafe.Sizeof(Set{}))
+	// Items, sums, one more sum for each chunk, chunk headers, the set itself.
+	const chunks = (n + 1023) / 1024
+	want := 40*n + 32*(n/64+chunks) + 72*chunks + int(unsafe.Sizeof(Set{}))
 	if got := b.Build().Bytes(); got != want {
 		t.Errorf("a set of %d items holds %d bytes, want %d", n, got, want)
 	}

@@ -251,8 +251,9 @@ func BenchmarkDeflate(b *testing.B) {
 
 // BenchmarkNegentropy is the processor time, all rounds together, of sessions over a
 // million events of which the client lacks one in a hundred: one that reads the
-// snapshot, one that shares it, and one that shares it and has it checked. The
-// store's part is left out, and the client sends what it was seen to send before.
+// snapshot, one that shares it, one that shares it and has it checked, and one after
+// ten more events. The store's part is left out, and the client sends what it was
+// seen to send before.
 func BenchmarkNegentropy(b *testing.B) {
 	const n = 1_000_000
 	store := &manyItems{items: make([]negentropy.Item, n)}
@@ -268,7 +269,7 @@ func BenchmarkNegentropy(b *testing.B) {
 	var sent []string
 	for b.Loop() {
 		var later atomic.Int64
-		w := newWorld(b, func(c *Config, _ *world) {
+		w := newWorld(b, limit(func(l *Limits) { l.NegRecords = 2 * n }), func(c *Config, _ *world) {
 			c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 		})
 		w.relay.deps.Store = store
@@ -279,9 +280,15 @@ func BenchmarkNegentropy(b *testing.B) {
 			w.relay.sweep(time.Now().Add(time.Hour)) // forget the snapshot
 			have = nil
 		}
-		for _, name := range []string{"first", "shared", "checked"} {
-			if name == "checked" {
+		for _, name := range []string{"first", "shared", "checked", "extended"} {
+			switch name {
+			case "checked":
 				later.Add(int64(2 * snapshotTrust))
+			case "extended":
+				for i := range 10 {
+					e := event(1, 1, int64(1_600_000_000+n+i), "")
+					w.relay.Publish([]host.Published{{Event: e, Seq: store.put(e)}})
+				}
 			}
 			c := w.dial()
 			began := cpu()
@@ -291,6 +298,9 @@ func BenchmarkNegentropy(b *testing.B) {
 			}
 			b.ReportMetric(float64((cpu() - began).Milliseconds()), name+"-cpu-ms")
 			c.net.Close()
+		}
+		if extended := count(w.relay.metrics.negExtended); extended != 1 {
+			b.Fatalf("%v snapshots were extended", extended)
 		}
 		w.stop()
 	}
@@ -306,7 +316,7 @@ func (s *manyItems) Scan(_ context.Context, _ host.Filter, most int, _ int64, yi
 	for i := range s.items {
 		yield(int64(s.items[i].CreatedAt), s.items[i].ID)
 	}
-	return 0, len(s.items), nil
+	return int64(len(s.events)), len(s.items), nil
 }
 
 func (s *manyItems) Count(context.Context, []host.Filter, int64) (int64, error) {

@@ -10,24 +10,55 @@ import (
 	"talon/host/negentropy"
 )
 
-// build reads the snapshot from the store.
-func (ss *snapshots) build(ctx context.Context, s *snapshot) (err error) {
+// build makes the snapshot, from the store or from its base, and returns how many
+// records were read or copied for it.
+func (ss *snapshots) build(ctx context.Context, s *snapshot) (cost int, err error) {
+	base := s.base
 	defer func() {
 		if s.set == nil {
 			if err == nil {
-				err = errors.New("read snapshot: no set") // a panic is on its way
+				err = errors.New("make snapshot: no set") // a panic is on its way
 			}
 			s.err = err
 			ss.forget(s)
 		}
+		s.base, s.since = nil, nil
 		close(s.ready)
+		if base != nil {
+			ss.release(base)
+		}
 	}()
 	select {
 	case ss.builds <- struct{}{}:
 		defer func() { <-ss.builds }()
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
+	if base != nil {
+		return ss.extend(s)
+	}
+	return ss.read(ctx, s)
+}
+
+// extend makes the snapshot of its base.
+func (ss *snapshots) extend(s *snapshot) (cost int, err error) {
+	more := make([]negentropy.Item, len(s.since))
+	for i := range s.since {
+		more[i] = s.since[i].item
+	}
+	set := s.base.set.With(more...)
+	if set.Len() > ss.relay.cfg.Limits.NegRecords {
+		return 0, errTooManyRecords
+	}
+	if !ss.complete(s, set) {
+		return 0, errSnapshotsFull
+	}
+	ss.relay.metrics.negExtended.Inc()
+	return set.Len() - set.Shared(s.base.set), nil
+}
+
+// read makes the snapshot of what the store has.
+func (ss *snapshots) read(ctx context.Context, s *snapshot) (cost int, err error) {
 	began := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -37,11 +68,11 @@ func (ss *snapshots) build(ctx context.Context, s *snapshot) (err error) {
 	if s.filter.Limit >= 0 {
 		ask = min(ask, s.filter.Limit)
 	}
-	now := ss.relay.cfg.Now()
+	s.checked = ss.relay.cfg.Now()
 	var b negentropy.Builder
 	if !s.filter.Empty() && ask > 0 {
-		s.seq, _, err = ss.relay.deps.Store.Scan(ctx, s.filter, ask, now.Unix(), func(createdAt int64, id host.ID) {
-			if b.Len()%snapshotStep == 0 && ctx.Err() == nil && !ss.reserve(s, snapshotStep) {
+		s.seq, _, err = ss.relay.deps.Store.Scan(ctx, s.filter, ask, s.checked.Unix(), func(createdAt int64, id host.ID) {
+			if b.Len()%snapshotStep == 0 && ctx.Err() == nil && !ss.reserve(s.line, snapshotStep) {
 				cancel(errSnapshotsFull)
 			}
 			if ctx.Err() == nil {
@@ -54,42 +85,14 @@ func (ss *snapshots) build(ctx context.Context, s *snapshot) (err error) {
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("scan events: %w", err)
+		return 0, fmt.Errorf("scan events: %w", err)
 	case b.Len() > most:
-		return errTooManyRecords
+		return 0, errTooManyRecords
 	}
 	set := b.Build()
-	ss.mu.Lock()
-	s.set, s.checked = set, now
-	ss.mu.Unlock()
+	if !ss.complete(s, set) {
+		return 0, errSnapshotsFull
+	}
 	ss.relay.metrics.negBuild.Observe(time.Since(began).Seconds())
-	return nil
-}
-
-// reserve accounts for n more records of a snapshot. Those that nobody uses make
-// room.
-func (ss *snapshots) reserve(s *snapshot, n int) bool {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	most := ss.relay.cfg.Limits.NegRecordsTotal
-	for _, idle := range ss.byFilter {
-		if ss.records+n <= most {
-			break
-		}
-		if idle.users == 0 {
-			ss.forgetLocked(idle)
-		}
-	}
-	if ss.records+n > most {
-		return false
-	}
-	s.records += n
-	ss.account(n)
-	return true
-}
-
-// account adds to the records in all. REQUIRES: ss.mu.
-func (ss *snapshots) account(n int) {
-	ss.records += n
-	ss.relay.metrics.negRecords.Add(float64(n))
+	return set.Len(), nil
 }

@@ -17,7 +17,8 @@
 //     while they wait.
 //  4. A subscription gets every event that matches and is visible to its query or
 //     published after it, once: what is published while the query runs is held
-//     back and compared with the query's sequence number.
+//     back, and compared with the query's sequence number and, for filters that ask
+//     for nothing stored, with its rows.
 //  5. Nothing lives on under a subscription id after CLOSED has been sent for it.
 //  6. An idle connection holds no buffer. What one connection may hold is bounded
 //     by [Limits], whatever it sends.

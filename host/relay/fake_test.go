@@ -32,6 +32,8 @@ type fakeStore struct {
 
 	selecting func() // called by Select after it has read, before it returns
 	fetching  func()
+	counting  func() // called by Count before it has read
+	scanning  func() // called by Scan
 	err       error
 	selects   int
 	scans     int
@@ -127,6 +129,9 @@ func (s *fakeStore) Fetch(ctx context.Context, rows []int64, yield func(int64, [
 }
 
 func (s *fakeStore) Count(ctx context.Context, filters []host.Filter, now int64) (int64, error) {
+	if s.counting != nil {
+		s.counting()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts++
@@ -143,6 +148,9 @@ func (s *fakeStore) Authors(ctx context.Context, filters []host.Filter, now int6
 }
 
 func (s *fakeStore) Scan(ctx context.Context, f host.Filter, most int, now int64, yield func(int64, host.ID)) (int64, int, error) {
+	if s.scanning != nil {
+		s.scanning()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.scans++

@@ -18,12 +18,15 @@ type index struct {
 	mu      sync.RWMutex // guards all below, and the postings of every watch
 	buckets map[string]*bucket
 	subs    int
+
+	looked uint64 // belongs to match: counts events
 }
 
 // bucket holds the filters that are registered under one key, in no order.
 type bucket struct {
-	key  string
-	list []*posting
+	key    string
+	list   []*posting
+	looked uint64 // belongs to match
 }
 
 // posting is the place of a filter in a bucket.
@@ -40,6 +43,7 @@ type watch struct {
 	by       condition // known to hold for an event that was found by key
 	tag      int       // of filter.Tags, if by is byTag
 	postings []posting
+	looked   uint64 // belongs to match
 }
 
 // condition is a part of a filter, and the first byte of its keys.
@@ -225,15 +229,25 @@ func (x *index) removeLocked(s *subscription) {
 	}
 }
 
-// match calls found with each filter that has a key in common with the event, some
-// of them more than once. It returns the scratch memory for keys. REQUIRES: x.mu
-// for reading.
+// match calls found once with each filter that has a key in common with the event.
+// It returns the scratch memory for keys. Each bucket and each filter is looked at
+// once, however often the event's tags and the filter's values meet: otherwise an
+// event of a thousand tags could cost a million comparisons.
+//
+// REQUIRES: x.mu for reading, and one call at a time.
 func (x *index) match(e *host.Event, scratch []byte, found func(*watch)) []byte {
+	x.looked++
 	look := func(key []byte) {
 		scratch = key[:0]
-		if b := x.buckets[string(key)]; b != nil {
-			for _, p := range b.list {
-				found(p.watch)
+		b := x.buckets[string(key)]
+		if b == nil || b.looked == x.looked {
+			return
+		}
+		b.looked = x.looked
+		for _, p := range b.list {
+			if w := p.watch; w.looked != x.looked {
+				w.looked = x.looked
+				found(w)
 			}
 		}
 	}

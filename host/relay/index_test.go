@@ -139,3 +139,23 @@ func TestIndexAvoidsCrowds(t *testing.T) {
 		t.Errorf("%d candidates for an event that no filter matches", found)
 	}
 }
+
+// However often an event's tags meet a filter's values, the filter is looked at
+// once.
+func TestIndexLooksOnce(t *testing.T) {
+	x := newIndex()
+	var values []string
+	var tags []nostr.Tag
+	for i := range 1000 {
+		values = append(values, fmt.Sprint(i))
+		tags = append(tags, nostr.Tag{"t", fmt.Sprint(i)}, nostr.Tag{"t", "0"})
+	}
+	x.add(&subscription{}, nil, []host.Filter{{Tags: []host.TagFilter{{Name: 't', Values: values}}}}, 1)
+	for range 2 {
+		found := 0
+		x.match(event(1, 1, 1, "", tags...), nil, func(*watch) { found++ })
+		if found != 1 {
+			t.Errorf("the filter was found %d times", found)
+		}
+	}
+}

@@ -63,6 +63,7 @@ type metrics struct {
 	negRounds   prometheus.Counter
 	negRecords  prometheus.Gauge
 	negReused   prometheus.Counter
+	negExtended prometheus.Counter
 	negBuild    prometheus.Observer
 }
 
@@ -126,6 +127,7 @@ func newMetrics() *metrics {
 	m.negRounds = m.counter("negentropy_rounds_total", "Negentropy messages that were answered.")
 	m.negRecords = m.gauge("negentropy_records", "Records in snapshots.")
 	m.negReused = m.counter("negentropy_snapshots_reused_total", "Sessions that shared a snapshot.")
+	m.negExtended = m.counter("negentropy_snapshots_extended_total", "Snapshots to which was added what had been published since.")
 	build := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    metricPrefix + "negentropy_snapshot_seconds",
 		Help:    "Time to read a snapshot from the store.",

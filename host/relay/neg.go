@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gobwas/ws"
+
 	"talon/host"
 	"talon/host/negentropy"
 	"talon/host/wire"
@@ -16,7 +18,7 @@ import (
 type negSession struct {
 	server *negentropy.Server
 	snap   *snapshot
-	used   time.Time
+	used   time.Time // when the last message came; guarded by the connection's mutex
 }
 
 // negOpen starts a session, in place of one with the same id, and answers its
@@ -31,14 +33,9 @@ func (c *conn) negOpen(ctx context.Context, id string, f host.Filter, msg []byte
 		c.negErr(id, "blocked: too many negentropy sessions on this connection, close one first")
 		return
 	}
-	if !c.relay.takeSession() {
-		c.negErr(id, "blocked: the relay has too many negentropy sessions, try again later")
-		return
-	}
-	s, reason := c.newSession(ctx, f)
-	if reason != "" {
-		c.relay.freeSession()
-		c.negErr(id, reason)
+	s, refused := c.newSession(ctx, f)
+	if refused != "" {
+		c.negErr(id, refused)
 		return
 	}
 	c.mu.Lock()
@@ -52,11 +49,25 @@ func (c *conn) negOpen(ctx context.Context, id string, f host.Filter, msg []byte
 }
 
 // newSession prepares a session, or says why not.
-func (c *conn) newSession(ctx context.Context, f host.Filter) (*negSession, string) {
+func (c *conn) newSession(ctx context.Context, f host.Filter) (s *negSession, refused string) {
+	if !c.relay.takeSession() {
+		return nil, "blocked: the relay has too many negentropy sessions, try again later"
+	}
+	var snap *snapshot
+	defer func() {
+		if s != nil {
+			return
+		}
+		// Also after a panic.
+		c.relay.freeSession()
+		if snap != nil {
+			c.relay.snapshots.release(snap)
+		}
+	}()
 	l := &c.relay.cfg.Limits
 	ctx, cancel := context.WithTimeout(ctx, negBuildFactor*l.QueryTime)
 	defer cancel()
-	snap, fresh, err := c.relay.snapshots.acquire(ctx, f)
+	snap, cost, err := c.relay.snapshots.acquire(ctx, f)
 	switch {
 	case errors.Is(err, errTooManyRecords):
 		c.spent.charge(int64(l.NegRecords))
@@ -66,16 +77,13 @@ func (c *conn) newSession(ctx context.Context, f host.Filter) (*negSession, stri
 	case err != nil:
 		return nil, c.storeFailed(ctx, "read negentropy snapshot", err)
 	}
-	if fresh {
-		c.spent.charge(int64(snap.set.Len()))
-	}
+	c.spent.charge(int64(cost))
 	server, err := negentropy.NewServer(snap.set, l.NegFrameBytes)
 	if err != nil {
-		c.relay.snapshots.release(snap)
 		c.relay.cfg.Log.Error("open negentropy session", "err", err)
 		return nil, "error: the session could not be opened"
 	}
-	return &negSession{server: server, snap: snap}, ""
+	return &negSession{server: server, snap: snap, used: c.relay.cfg.Now()}, ""
 }
 
 // negBuildFactor is how many times longer than a query a snapshot may take: it may
@@ -86,6 +94,9 @@ const negBuildFactor = 3
 func (c *conn) negMsg(id string, msg []byte) {
 	c.mu.Lock()
 	s := c.neg[id]
+	if s != nil {
+		s.used = c.relay.cfg.Now()
+	}
 	c.mu.Unlock()
 	if s == nil {
 		c.negErr(id, "closed: there is no such session")
@@ -96,9 +107,6 @@ func (c *conn) negMsg(id string, msg []byte) {
 
 func (c *conn) reconcile(id string, s *negSession, msg []byte) {
 	reply, err := s.server.Reconcile(msg)
-	c.mu.Lock()
-	s.used = c.relay.cfg.Now()
-	c.mu.Unlock()
 	switch {
 	case errors.Is(err, negentropy.ErrMessage):
 		c.negErr(id, "invalid: "+err.Error())
@@ -125,37 +133,49 @@ func (c *conn) closeSession(id string) {
 	delete(c.neg, id)
 	c.mu.Unlock()
 	if s != nil {
-		c.relay.snapshots.release(s.snap)
-		c.relay.freeSession()
+		c.endSession(s)
 	}
 }
 
 func (c *conn) closeSessions() {
-	for _, id := range c.sessionsBefore(time.Time{}) {
-		c.closeSession(id)
-	}
-}
-
-// expireSessions ends those that have been silent for too long.
-func (c *conn) expireSessions(now time.Time) {
-	for _, id := range c.sessionsBefore(now.Add(-c.relay.cfg.Limits.NegIdle)) {
-		c.negErr(id, "closed: the session was idle for too long")
-	}
-}
-
-// sessionsBefore returns the sessions that were last used before a time, or all if
-// it is zero.
-func (c *conn) sessionsBefore(t time.Time) []string {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	var ids []string
+	all := c.neg
+	c.neg = nil
+	c.mu.Unlock()
+	for _, s := range all {
+		c.endSession(s)
+	}
+}
+
+// endSession gives back what a session holds that is in no map any more.
+func (c *conn) endSession(s *negSession) {
+	c.relay.snapshots.release(s.snap)
+	c.relay.freeSession()
+}
+
+// expireSessions ends those that have been silent for too long. It runs beside the
+// connection's goroutine, which may open another session under the same id at any
+// moment: the session goes and the client is told in one step.
+func (c *conn) expireSessions(now time.Time) {
+	var idle []*negSession
+	c.mu.Lock()
 	for id, s := range c.neg {
-		// A session that was never used is being opened.
-		if t.IsZero() || !s.used.IsZero() && s.used.Before(t) {
-			ids = append(ids, id)
+		if now.Sub(s.used) <= c.relay.cfg.Limits.NegIdle {
+			continue
+		}
+		delete(c.neg, id)
+		idle = append(idle, s)
+		c.relay.metrics.negRefused.Inc()
+		text := wire.AppendNegErr(nil, id, "closed: the session was idle for too long")
+		if c.push(outgoing{op: ws.OpText, body: text}) {
+			c.relay.metrics.out[outNegErr].Inc()
+			c.kick()
 		}
 	}
-	return ids
+	c.mu.Unlock()
+	for _, s := range idle {
+		c.endSession(s)
+	}
 }
 
 func (r *Relay) takeSession() bool {

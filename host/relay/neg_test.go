@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"context"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -10,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
+	"github.com/gobwas/ws"
 
 	"talon/host"
 	"talon/host/negentropy"
@@ -102,63 +101,6 @@ func TestNegentropy(t *testing.T) {
 	}
 }
 
-// A snapshot is used again only while it is exact.
-func TestNegentropyIsExact(t *testing.T) {
-	start := time.Unix(1_700_000_000, 0)
-	var passed atomic.Int64
-	clock := func() time.Time { return start.Add(time.Duration(passed.Load())) }
-	w := newWorld(t, func(c *Config, _ *world) { c.Now = clock })
-	c := w.dial()
-	first := event(1, 1, 1000, "first")
-	expires := event(1, 1, 1001, "expires", nostr.Tag{"expiration", fmt.Sprint(start.Unix() + 5)})
-	w.publish(first, expires)
-	steps := []struct {
-		name   string
-		change func()
-		want   []host.ID
-		scans  int // so far
-	}{
-		{"first session", func() {}, []host.ID{first.ID, expires.ID}, 1},
-		{"nothing has changed", func() {}, []host.ID{first.ID, expires.ID}, 1},
-		{"something else was published", func() { w.publish(event(1, 2, 1000, "")) }, []host.ID{first.ID, expires.ID}, 1},
-		{"later", func() { passed.Add(int64(3 * time.Second)) }, []host.ID{first.ID, expires.ID}, 1},
-		{"an event has expired", func() { passed.Add(int64(3 * time.Second)) }, []host.ID{first.ID}, 2},
-		{"a matching event was published", func() { w.publish(event(2, 1, 900, "new")) }, []host.ID{event(2, 1, 900, "new").ID, first.ID}, 3},
-		{"one was deleted", func() { w.store.drop(1); w.publish(event(1, 5, 1100, "")) }, []host.ID{event(2, 1, 900, "new").ID}, 4},
-		{"committed by another process", func() { w.store.put(event(3, 1, 800, "")) }, []host.ID{event(3, 1, 800, "").ID, event(2, 1, 900, "new").ID}, 5},
-	}
-	for _, s := range steps {
-		t.Run(s.name, func(t *testing.T) {
-			c.t = t
-			s.change()
-			if got := c.sync("n", `{"kinds":[1]}`); !slices.Equal(got, s.want) {
-				t.Errorf("got %v, want %v", got, s.want)
-			}
-			if w.store.scans != s.scans {
-				t.Errorf("%d scans, want %d", w.store.scans, s.scans)
-			}
-		})
-	}
-}
-
-// An event that was committed and not yet published is waited for, not scanned
-// for.
-func TestNegentropyWaitsForPublication(t *testing.T) {
-	w := newWorld(t)
-	w.publish(event(1, 1, 1000, ""))
-	c := w.dial()
-	c.sync("n", `{}`)
-	e := event(1, 2, 1001, "")
-	seq := w.store.put(e)
-	go w.relay.Publish([]host.Published{{Event: e, Seq: seq}})
-	if got := c.sync("n", `{"kinds":[1]}`); len(got) != 1 {
-		t.Errorf("got %v", got)
-	}
-	if got := c.sync("n", `{}`); len(got) != 2 {
-		t.Errorf("got %v", got)
-	}
-}
-
 func TestNegentropyCaps(t *testing.T) {
 	w := newWorld(t, limit(func(l *Limits) {
 		l.NegSessions, l.NegSessionsTotal, l.NegRecords, l.NegRecordsTotal = 2, 3, 10, 2*snapshotStep
@@ -227,6 +169,84 @@ func TestNegentropyIdle(t *testing.T) {
 	c.expect(`["NEG-ERR","n","closed: …"]`)
 }
 
+// A session that is opened again while the old one expires is not taken for it.
+func TestNegentropyReopenedWhileIdle(t *testing.T) {
+	var clock atomic.Int64
+	clock.Store(1_700_000_000)
+	now := func() time.Time { return time.Unix(clock.Load(), 0) }
+	const sessions = 64
+	w := newWorld(t, limit(func(l *Limits) { l.NegSessions = sessions }), func(c *Config, _ *world) { c.Now = now })
+	c := w.dial()
+	all := func(format string) (messages []byte) {
+		for i := range sessions {
+			messages = append(messages, frame(ws.OpText, true, 0, fmt.Sprintf(format, i))...)
+		}
+		return messages
+	}
+	for range 30 {
+		c.write(all(`["NEG-OPEN","n%d",{},"61"]`))
+		for i := range sessions {
+			c.expect(fmt.Sprintf(`["NEG-MSG","n%d","61"]`, i))
+		}
+		clock.Add(int64(DefaultLimits.NegIdle/time.Second) + 1)
+		swept := make(chan struct{})
+		go func() {
+			for _, c := range w.relay.all() {
+				c.expireSessions(now())
+			}
+			close(swept)
+		}()
+		c.write(all(`["NEG-OPEN","n%d",{},"61"]`))
+		<-swept
+		c.write(all(`["NEG-MSG","n%d","61"]`))
+		c.send(`["COUNT","done",{}]`)
+		last := map[string]string{}
+		for text := c.recv(); !strings.HasPrefix(text, `["COUNT"`); text = c.recv() {
+			last[strings.Split(text, `"`)[3]] = text
+		}
+		for i := range sessions {
+			id := fmt.Sprint("n", i)
+			if want := fmt.Sprintf(`["NEG-MSG","%s","61"]`, id); last[id] != want {
+				t.Fatalf("the new session: %s", last[id])
+			}
+		}
+	}
+}
+
+// A panic in the middle of opening a session leaves nothing behind.
+func TestNegentropyPanic(t *testing.T) {
+	for _, where := range []string{"scan", "count"} {
+		t.Run(where, func(t *testing.T) {
+			w := newWorld(t)
+			w.publish(event(1, 1, 1000, ""))
+			broken := func() { panic("of the store") }
+			if where == "count" {
+				w.dial().sync("n", `{}`)
+				w.publish(event(1, 0, 1000, ""))
+				w.store.counting = broken
+			} else {
+				w.store.scanning = broken
+			}
+			c := w.dial()
+			c.send(`["NEG-OPEN","m",{},"61"]`)
+			if code, _ := c.closed(); code != 1011 {
+				t.Errorf("closed with %d", code)
+			}
+			for _, c := range w.relay.all() {
+				c.end(errShutdown)
+			}
+			wait(t, func() bool { return w.slots() == 0 })
+			w.relay.sweep(time.Now().Add(time.Hour))
+			w.relay.mu.Lock()
+			sessions := w.relay.sessions
+			w.relay.mu.Unlock()
+			if ss := w.relay.snapshots; sessions != 0 || ss.records != 0 || len(ss.byFilter) != 0 || len(ss.builds) != 0 {
+				t.Errorf("%d sessions, %d records, %d snapshots and %d builds are left", sessions, ss.records, len(ss.byFilter), len(ss.builds))
+			}
+		})
+	}
+}
+
 // A session that fails is closed.
 func TestNegentropyBadMessageCloses(t *testing.T) {
 	w := newWorld(t)
@@ -236,90 +256,4 @@ func TestNegentropyBadMessageCloses(t *testing.T) {
 	c.expect(`["NEG-ERR","n","invalid: …"]`)
 	c.send(`["NEG-MSG","n","61"]`)
 	c.expect(`["NEG-ERR","n","closed: …"]`)
-}
-
-func TestCanonical(t *testing.T) {
-	same := [][2]string{
-		{`{"kinds":[1,2],"#t":["a","b"],"#e":["x"]}`, `{"#e":["x"],"#t":["b","a"],"kinds":[2,1]}`},
-		{`{}`, `{ }`},
-	}
-	for _, s := range same {
-		f := parseFilters(t, "["+s[0]+","+s[1]+"]")
-		if canonical(&f[0]) != canonical(&f[1]) {
-			t.Errorf("%s and %s have different keys", s[0], s[1])
-		}
-	}
-	different := parseFilters(t, `[{}, {"kinds":[]}, {"kinds":[1]}, {"#t":["1"]}, {"#T":["1"]}, {"#t":["a","b"]}, {"#t":["ab"]},
-		{"since":1}, {"until":1}, {"authors":[]}, {"ids":[]}, {"kinds":[1],"since":1}]`)
-	keys := map[string]int{}
-	for i := range different {
-		key := canonical(&different[i])
-		if j, ok := keys[key]; ok {
-			t.Errorf("filters %d and %d have the same key", i, j)
-		}
-		keys[key] = i
-	}
-}
-
-// Snapshots that nobody uses are few, and go after a while.
-func TestIdleSnapshots(t *testing.T) {
-	w := newWorld(t)
-	w.store.put(event(1, 1, 1000, ""))
-	c := w.dial()
-	for i := range 3 * snapshotsIdle {
-		c.sync("n", fmt.Sprintf(`{"kinds":[1,%d]}`, 2+i))
-		c.send(`["NEG-CLOSE","n"]`)
-	}
-	c.send(`["COUNT","done",{}]`)
-	c.expect(`["COUNT","done",{"count":1}]`)
-	ss := w.relay.snapshots
-	if n := len(ss.byFilter); n != snapshotsIdle {
-		t.Errorf("%d snapshots are kept", n)
-	}
-	w.relay.sweep(time.Now().Add(2 * snapshotKeep))
-	if n := len(ss.byFilter); n != 0 || ss.records != 0 {
-		t.Errorf("%d snapshots and %d records are left", n, ss.records)
-	}
-}
-
-// A build that ends because its client leaves does not fail those who wait for it.
-func TestBuilderLeaves(t *testing.T) {
-	w := newWorld(t)
-	w.store.put(event(1, 1, 1000, ""))
-	scan := &interrupted{fakeStore: w.store, began: make(chan struct{})}
-	w.relay.deps.Store = scan
-	first, second := w.dial(), w.dial()
-	first.send(`["NEG-OPEN","n",{},"61"]`)
-	<-scan.began
-	second.send(`["NEG-OPEN","n",{},"61"]`)
-	wait(t, func() bool {
-		w.relay.snapshots.mu.Lock()
-		defer w.relay.snapshots.mu.Unlock()
-		for _, s := range w.relay.snapshots.byFilter {
-			return s.users == 2
-		}
-		return false
-	})
-	for _, c := range w.relay.all() {
-		if c.net.RemoteAddr().String() == first.net.LocalAddr().String() {
-			c.end(errShutdown)
-		}
-	}
-	second.expect(`["NEG-MSG","n","61"]`)
-}
-
-// interrupted is a store whose first scan lasts until it is told to stop.
-type interrupted struct {
-	*fakeStore
-	began chan struct{}
-	again atomic.Bool
-}
-
-func (s *interrupted) Scan(ctx context.Context, f host.Filter, most int, now int64, yield func(int64, host.ID)) (int64, int, error) {
-	if s.again.Swap(true) {
-		return s.fakeStore.Scan(ctx, f, most, now, yield)
-	}
-	close(s.began)
-	<-ctx.Done()
-	return 0, 0, ctx.Err()
 }

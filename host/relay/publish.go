@@ -10,10 +10,12 @@ func (r *Relay) Publish(events []host.Published) {
 	r.snapshots.published(events)
 
 	r.batch++
+	last := int64(0)
 	touched := r.touched[:0]
 	r.index.mu.RLock()
 	for i := range events {
 		p := &events[i]
+		last = max(last, p.Seq)
 		if p.Event.Kind == host.KindAuth {
 			continue // NIP-42: never broadcast
 		}
@@ -32,6 +34,7 @@ func (r *Relay) Publish(events []host.Published) {
 		})
 	}
 	r.index.mu.RUnlock()
+	r.handed.Store(max(last, r.handed.Load()))
 
 	// Each connection is woken once, so that what a batch has for it goes out in
 	// one piece.
@@ -66,7 +69,7 @@ func (c *conn) deliver(s *subscription, p *host.Published) bool {
 
 // deliverLocked queues an event unless the stored answer has it. REQUIRES: c.mu.
 func (c *conn) deliverLocked(s *subscription, p *host.Published) bool {
-	if p.Seq != 0 && p.Seq <= s.seq {
+	if s.answered.has(p) {
 		return false
 	}
 	if !c.push(outgoing{prefix: s.prefix, body: p.Event.JSON}) {

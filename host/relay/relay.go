@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,8 @@ type Relay struct {
 	closing  bool
 	sessions int           // negentropy, of all connections
 	gone     chan struct{} // closed when the last connection of a closing relay has left
+
+	handed atomic.Int64 // every event with a Seq up to this has gone through Publish
 
 	publishing sync.Mutex // guards the fields below
 	stamp      uint64     // counts events

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -23,7 +22,7 @@ const (
 	// that is published is compared with all snapshots.
 	snapshotsIdle = 16
 
-	// snapshotBuilds is how many are read from the store at the same time.
+	// snapshotBuilds is how many are made at the same time.
 	snapshotBuilds = 2
 
 	// snapshotCatchUp is how long a snapshot waits for the publication of what is
@@ -32,6 +31,10 @@ const (
 
 	// snapshotStep is how many records are accounted for at once.
 	snapshotStep = 4096
+
+	// A snapshot remembers what is published until the next session, but not more
+	// than snapshotStep events, or one for so many of its records.
+	recordsPerNews = 16
 )
 
 var (
@@ -44,15 +47,16 @@ var (
 //
 // A snapshot is used again if it is still exact: a client that was told OK for an
 // event finds it, and one that has gone is not offered. What is new is known from
-// Publish, up to the sequence number that the store has reached; what has gone is
-// known from the store's count.
+// Publish, up to the sequence number that the store has reached, and makes a
+// successor of the snapshot without reading the store; what has gone is known from
+// the store's count, and makes it worthless.
 type snapshots struct {
 	relay  *Relay
 	builds chan struct{} // a place for each build
 
-	mu       sync.Mutex // guards the fields below, and all snapshots but their sets
+	mu       sync.Mutex // guards the fields below, and what snapshots and lineages say it does
 	byFilter map[string]*snapshot
-	records  int           // in all snapshots that are cached, used or being built
+	records  int           // accounted for
 	seq      int64         // published up to here
 	advanced chan struct{} // closed when seq rises; nil if nobody waits
 }
@@ -62,18 +66,33 @@ type snapshot struct {
 	filter host.Filter
 	watch  watch // the filter, for what is published
 	key    string
-	ready  chan struct{} // closed when the fields below are set
-	set    *negentropy.Set
-	seq    int64 // every event up to this was visible
-	err    error
+	line   *lineage
 
-	users   int       // sessions, and those that wait for ready
-	cached  bool      // in byFilter
-	records int       // accounted for
-	checked time.Time // when it was last known to be exact
-	matched int64     // the last published event that matches
-	doubt   bool      // something published since may have removed an event
-	left    time.Time // when the last user left
+	// A successor is made of base and of what was published since. They belong to
+	// build, which forgets them.
+	base  *snapshot
+	since []news
+
+	ready chan struct{} // closed when the fields below are set
+	set   *negentropy.Set
+	seq   int64 // every event up to this was visible
+	err   error
+
+	// snapshots.mu guards the fields below.
+	users    int  // sessions, calls of acquire, and a successor that is being built
+	cached   bool // in byFilter
+	news     []news
+	overrun  bool      // there was more news than is kept
+	checked  time.Time // when it was last known to be exact
+	doubts   int       // counts what was published that may have removed an event
+	settled  int       // doubts at the time of checked
+	lastUser time.Time // when the last user left
+}
+
+// news is a matching event that was published after its snapshot was begun.
+type news struct {
+	seq  int64
+	item negentropy.Item
 }
 
 func newSnapshots(r *Relay) *snapshots {
@@ -96,10 +115,10 @@ func (ss *snapshots) published(events []host.Published) {
 		ss.seq = max(ss.seq, p.Seq)
 		for _, s := range ss.byFilter {
 			if s.watch.matches(p.Event) {
-				s.matched = p.Seq
+				s.note(p)
 			}
 			if p.Event.Kind == host.KindDeletion || p.Event.Kind.Class() != host.Regular {
-				s.doubt = true
+				s.doubts++
 			}
 		}
 	}
@@ -109,206 +128,133 @@ func (ss *snapshots) published(events []host.Published) {
 	}
 }
 
+// note remembers a matching event for the snapshot's successor. REQUIRES:
+// snapshots.mu.
+func (s *snapshot) note(p *host.Published) {
+	switch {
+	case s.overrun:
+	case len(s.news) >= max(snapshotStep, s.line.records/recordsPerNews):
+		s.overrun, s.news = true, nil
+	default:
+		s.news = append(s.news, news{p.Seq, negentropy.Item{CreatedAt: uint64(p.Event.CreatedAt), ID: p.Event.ID}})
+	}
+}
+
+// unseen returns the news that was not visible to the snapshot's own read.
+// REQUIRES: snapshots.mu, and the snapshot is ready.
+func (s *snapshot) unseen() []news {
+	for i := range s.news {
+		if s.news[i].seq > s.seq {
+			return s.news[i:]
+		}
+	}
+	return nil
+}
+
 // acquire returns an exact snapshot of the filter, to be given back by release, and
-// whether it was read from the store for this call. Its error is
+// how many records were read or copied for this call. Its error is
 // errTooManyRecords, errSnapshotsFull, or the store's.
-func (ss *snapshots) acquire(ctx context.Context, f host.Filter) (s *snapshot, fresh bool, err error) {
+func (ss *snapshots) acquire(ctx context.Context, f host.Filter) (s *snapshot, cost int, err error) {
+	f = sorted(f)
 	if f.Limit >= 0 {
 		// The newest of something: one more event moves both ends.
-		s := &snapshot{filter: f, ready: make(chan struct{}), users: 1}
-		return ss.finish(s, true, ss.build(ctx, s))
+		return ss.try(ctx, newSnapshot(f, ""), true, 0)
 	}
 	key := canonical(&f)
-	for {
-		seq, err := ss.committed(ctx)
-		if err != nil {
-			return nil, false, err
-		}
-		s, mine := ss.join(key, f)
-		if mine {
-			return ss.finish(s, true, ss.build(ctx, s))
-		}
-		select {
-		case <-s.ready:
-		case <-ctx.Done():
-			ss.release(s)
-			return nil, false, ctx.Err()
-		}
-		if errors.Is(s.err, context.Canceled) && ctx.Err() == nil {
-			ss.release(s) // the client that was building it has left
-			continue
-		}
-		if s.err != nil {
-			return ss.finish(s, false, s.err)
-		}
-		exact, err := ss.exact(ctx, s, seq)
-		if err != nil {
-			return ss.finish(s, false, err)
-		}
-		if exact {
-			ss.relay.metrics.negReused.Inc()
-			return s, false, nil
-		}
-		ss.forget(s)
-		ss.release(s)
+	seq, err := ss.committed(ctx)
+	for s == nil && err == nil {
+		next, mine := ss.join(key, f, seq)
+		s, cost, err = ss.try(ctx, next, mine, seq)
+	}
+	return s, cost, err
+}
+
+func newSnapshot(f host.Filter, key string) *snapshot {
+	return &snapshot{
+		filter: f, watch: watch{filter: f}, key: key,
+		line:  new(lineage),
+		ready: make(chan struct{}),
+		users: 1,
 	}
 }
 
 // join returns the filter's snapshot with one more user, and whether it is new and
-// the caller's to build.
-func (ss *snapshots) join(key string, f host.Filter) (s *snapshot, mine bool) {
+// the caller's to build: the first one, or the successor of one that is known to
+// lack something up to seq.
+func (ss *snapshots) join(key string, f host.Filter, seq int64) (s *snapshot, mine bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	s = ss.byFilter[key]
-	if s == nil {
-		f = sorted(f)
-		s = &snapshot{filter: f, watch: watch{filter: f}, key: key, cached: true, ready: make(chan struct{})}
-		ss.byFilter[key] = s
-		mine = true
+	if s != nil && s.overrun && s.set != nil {
+		ss.forgetLocked(s)
+		s = nil
 	}
+	switch {
+	case s == nil:
+		s = newSnapshot(f, key)
+	case s.set != nil && (ss.seq >= seq || s.seq >= seq) && len(s.unseen()) > 0:
+		s = ss.succeed(s)
+	default:
+		s.users++
+		return s, false
+	}
+	s.cached = true
+	ss.byFilter[key] = s
+	return s, true
+}
+
+// succeed returns what will be the snapshot's successor, which uses it until it is
+// built. REQUIRES: ss.mu.
+func (ss *snapshots) succeed(s *snapshot) *snapshot {
+	next := newSnapshot(s.filter, s.key)
+	next.base, next.since, next.line = s, s.unseen(), s.line
+	next.seq = max(s.seq, ss.seq)
+	next.checked, next.doubts, next.settled = s.checked, s.doubts, s.settled
+	s.news, s.cached = nil, false
 	s.users++
-	return s, mine
+	return next
 }
 
-// finish returns the snapshot, or gives it back if there is an error.
-func (ss *snapshots) finish(s *snapshot, fresh bool, err error) (*snapshot, bool, error) {
+// try returns the snapshot, of which the caller is a user, when it is ready and
+// exact up to seq, and what that took. Otherwise it gives it back; without an error
+// another one may do.
+func (ss *snapshots) try(ctx context.Context, s *snapshot, mine bool, seq int64) (_ *snapshot, cost int, err error) {
+	good := false
+	defer func() {
+		if !good {
+			ss.release(s) // also after a panic
+		}
+	}()
+	read := mine && s.base == nil // from the store, which is exact
+	if mine {
+		cost, err = ss.build(ctx, s)
+	} else {
+		err = ss.await(ctx, s)
+		if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+			return nil, 0, nil // the client that was building it has left
+		}
+	}
 	if err != nil {
-		ss.release(s)
-		return nil, false, err
+		return nil, 0, err
 	}
-	return s, fresh, nil
-}
-
-// committed returns the sequence number that the store has reached.
-func (ss *snapshots) committed(ctx context.Context) (int64, error) {
-	nothing := []host.Filter{{IDs: []host.ID{{}}, Limit: 1}}
-	sel, err := ss.relay.deps.Store.Select(ctx, nothing, ss.relay.cfg.Now().Unix())
-	if err != nil {
-		return 0, fmt.Errorf("read sequence: %w", err)
-	}
-	return sel.Seq, nil
-}
-
-// exact reports whether the snapshot is what the filter would select now, with
-// every event up to seq.
-func (ss *snapshots) exact(ctx context.Context, s *snapshot, seq int64) (bool, error) {
-	if !ss.caughtUp(ctx, s, seq) {
-		return false, ctx.Err()
-	}
-	now := ss.relay.cfg.Now()
-	ss.mu.Lock()
-	stale := s.matched > s.seq
-	trusted := !s.doubt && now.Sub(s.checked) < snapshotTrust
-	s.doubt = false
-	ss.mu.Unlock()
-	if stale || trusted {
-		return !stale, nil
-	}
-	n := int64(0)
-	if !s.filter.Empty() {
-		var err error
-		n, err = ss.relay.deps.Store.Count(ctx, []host.Filter{s.filter}, now.Unix())
-		if err != nil {
-			return false, fmt.Errorf("count events: %w", err)
+	if !read {
+		if exact, err := ss.exact(ctx, s, seq); !exact || err != nil {
+			return nil, 0, err
 		}
 	}
-	if n != int64(s.set.Len()) {
-		return false, nil
+	good = true
+	if !mine {
+		ss.relay.metrics.negReused.Inc()
 	}
-	ss.mu.Lock()
-	s.checked = now
-	ss.mu.Unlock()
-	return true, nil
+	return s, cost, nil
 }
 
-// caughtUp waits until what the store has committed up to seq is known here, by
-// the snapshot itself or from Publish. It reports false if that takes too long:
-// another process may write the store.
-func (ss *snapshots) caughtUp(ctx context.Context, s *snapshot, seq int64) bool {
-	if s.seq >= seq {
-		return true
-	}
-	timer := time.NewTimer(snapshotCatchUp)
-	defer timer.Stop()
-	for {
-		ss.mu.Lock()
-		if ss.seq >= seq {
-			ss.mu.Unlock()
-			return true
-		}
-		if ss.advanced == nil {
-			ss.advanced = make(chan struct{})
-		}
-		advanced := ss.advanced
-		ss.mu.Unlock()
-		select {
-		case <-advanced:
-		case <-timer.C:
-			return false
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-// release gives a snapshot back.
-func (ss *snapshots) release(s *snapshot) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	s.users--
-	s.left = ss.relay.cfg.Now()
-	ss.dropLocked(s)
-	ss.forgetOldest()
-}
-
-// forgetOldest keeps the number of unused snapshots down. REQUIRES: ss.mu.
-func (ss *snapshots) forgetOldest() {
-	var oldest *snapshot
-	idle := 0
-	for _, s := range ss.byFilter {
-		if s.users > 0 {
-			continue
-		}
-		idle++
-		if oldest == nil || s.left.Before(oldest.left) {
-			oldest = s
-		}
-	}
-	if idle > snapshotsIdle {
-		ss.forgetLocked(oldest)
-	}
-}
-
-// forget takes the snapshot out of the cache; those who use it keep it.
-func (ss *snapshots) forget(s *snapshot) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	ss.forgetLocked(s)
-}
-
-func (ss *snapshots) forgetLocked(s *snapshot) {
-	if s.cached {
-		s.cached = false
-		delete(ss.byFilter, s.key)
-	}
-	ss.dropLocked(s)
-}
-
-// dropLocked ends the account of a snapshot that nobody can reach. REQUIRES: ss.mu.
-func (ss *snapshots) dropLocked(s *snapshot) {
-	if s.users == 0 && !s.cached {
-		ss.account(-s.records)
-		s.records = 0
-	}
-}
-
-// sweep forgets snapshots that have not been used for a while.
-func (ss *snapshots) sweep(now time.Time) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	for _, s := range ss.byFilter {
-		if s.users == 0 && now.Sub(s.left) > snapshotKeep {
-			ss.forgetLocked(s)
-		}
+// await waits until the snapshot is ready.
+func (ss *snapshots) await(ctx context.Context, s *snapshot) error {
+	select {
+	case <-s.ready:
+		return s.err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

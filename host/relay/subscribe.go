@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,8 +33,11 @@ type subscription struct {
 
 	// The connection's mutex guards the fields below.
 	phase phase
-	seq   int64            // live events up to this are in the stored answer
 	held  []host.Published // while loading
+
+	// answered belongs to the connection's goroutine while the subscription is
+	// loading; then the mutex guards it.
+	answered answered
 }
 
 // req starts a subscription: stored events, EOSE, then live ones.
@@ -55,9 +57,7 @@ func (c *conn) req(ctx context.Context, id string, filters []host.Filter) error 
 			return nil
 		}
 		c.spent.charge(int64(len(sel.Rows)))
-		c.mu.Lock()
-		s.seq = sel.Seq
-		c.mu.Unlock()
+		s.answered.by(&sel, s.watches)
 		if err := c.sendRows(ctx, s, sel.Rows); err != nil {
 			if errors.Is(err, errEnded) {
 				return err
@@ -71,115 +71,6 @@ func (c *conn) req(ctx context.Context, id string, filters []host.Filter) error 
 	return nil
 }
 
-// stored returns the filters that ask for stored events, with their limits.
-func (c *conn) stored(filters []host.Filter) []host.Filter {
-	l := &c.relay.cfg.Limits
-	ask := make([]host.Filter, 0, len(filters))
-	for _, f := range filters {
-		if f.Limit == 0 || f.Empty() {
-			continue
-		}
-		if f.Limit < 0 {
-			f.Limit = l.DefaultLimit
-		}
-		f.Limit = min(f.Limit, l.MaxLimit)
-		ask = append(ask, f)
-	}
-	return ask
-}
-
-func (c *conn) now() int64 { return c.relay.cfg.Now().Unix() }
-
-func (c *conn) selectRows(ctx context.Context, filters []host.Filter) (host.Selection, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.relay.cfg.Limits.QueryTime)
-	defer cancel()
-	return c.relay.deps.Store.Select(ctx, filters, c.now())
-}
-
-// How much of a stored answer is read at once, and how much of it may lie in the
-// queue before the next part is read.
-const (
-	fetchRows  = 256
-	fetchBytes = 2 * writeSize
-	queueAhead = 4 * writeSize
-)
-
-// errPart ends a Fetch that has read enough for now.
-var errPart = errors.New("part is full")
-
-// sendRows sends stored events. Between two parts it waits for the client, and
-// holds nothing of the store meanwhile.
-func (c *conn) sendRows(ctx context.Context, s *subscription, rows []int64) error {
-	for len(rows) > 0 {
-		if err := c.waitRoom(queueAhead); err != nil {
-			return err
-		}
-		done, err := c.sendPart(ctx, s, rows[:min(len(rows), fetchRows)])
-		if err != nil {
-			return err
-		}
-		rows = rows[done:]
-	}
-	return nil
-}
-
-// sendPart queues the events of the first rows, about fetchBytes of them, and
-// returns how many rows it is done with.
-func (c *conn) sendPart(ctx context.Context, s *subscription, rows []int64) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.relay.cfg.Limits.QueryTime)
-	defer cancel()
-	done, sent, size := 0, 0, 0
-	frames := getBuffer()
-	err := c.relay.deps.Store.Fetch(ctx, rows, func(row int64, json []byte) error {
-		at := slices.Index(rows[done:], row)
-		if at < 0 {
-			return nil
-		}
-		before := len(frames.b)
-		c.appendText(frames, s.prefix, json, closingBracket)
-		done += at + 1
-		sent++
-		size += len(frames.b) - before
-		if len(frames.b) >= writeSize {
-			if !c.queueFrames(frames) {
-				frames = nil
-				return errEnded
-			}
-			frames = getBuffer()
-		}
-		if size >= fetchBytes {
-			return errPart
-		}
-		return nil
-	})
-	if frames != nil {
-		if len(frames.b) == 0 {
-			frames.free()
-		} else if !c.queueFrames(frames) {
-			return 0, errEnded
-		}
-	}
-	c.relay.metrics.stored.Add(float64(sent))
-	c.relay.metrics.out[outEvent].Add(float64(sent))
-	switch {
-	case errors.Is(err, errPart):
-		return done, nil
-	case err != nil:
-		return 0, err
-	}
-	return len(rows), nil
-}
-
-func (c *conn) queueFrames(frames *buffer) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.push(outgoing{frames: frames}) {
-		return false
-	}
-	c.kick()
-	return true
-}
-
 // goLive sends what was published while the subscription was loading, and EOSE.
 func (c *conn) goLive(s *subscription) {
 	c.mu.Lock()
@@ -190,6 +81,7 @@ func (c *conn) goLive(s *subscription) {
 	}
 	s.held = nil
 	s.phase = live
+	s.answered.settle(c.relay.handed.Load())
 	if c.push(outgoing{op: ws.OpText, body: wire.AppendEOSE(nil, s.id)}) {
 		c.relay.metrics.out[outEOSE].Inc()
 		c.kick()
@@ -228,6 +120,7 @@ func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, strin
 	if values+s.values > l.Values {
 		return nil, "rate-limited: the subscriptions of this connection hold too many values, close one first"
 	}
+	s.answered.done = c.relay.handed.Load()
 	if !c.relay.index.add(s, old, filters, l.SubscriptionsTotal) {
 		return nil, "rate-limited: the relay has too many subscriptions, try again later"
 	}

@@ -109,6 +109,85 @@ func TestNoGapNoDuplicate(t *testing.T) {
 	c.expect(subMessage("s", after))
 }
 
+// A filter with limit 0 beside others gets what is published after it was
+// registered, also if the query of the others has seen it; nothing arrives twice.
+func TestNoGapBesideStored(t *testing.T) {
+	w := newWorld(t)
+	old := event(1, 1, 1000, "old")
+	both := event(1, 1, 1001, "both filters want it, and it is in the answer")
+	cut := event(1, 1, 900, "both filters want it, and the limit of one has cut it off")
+	only := event(2, 1, 1002, "only the filter with limit 0 wants it")
+	late := event(2, 1, 1003, "and is published after EOSE")
+	lateBoth := event(1, 1, 1004, "so is this, which is in the answer")
+	other := event(1, 2, 800, "only the other filter wants it, and has cut it off")
+	w.publish(old)
+	seqs := map[*host.Event]int64{}
+	put := func(events ...*host.Event) {
+		for _, e := range events {
+			seqs[e] = w.store.put(e)
+		}
+	}
+	publish := func(e *host.Event) { w.relay.Publish([]host.Published{{Event: e, Seq: seqs[e]}}) }
+	put(both, cut, only, other)
+	var seq int64
+	w.store.selecting = sync.OnceFunc(func() {
+		for _, e := range []*host.Event{both, cut, only, other} {
+			publish(e)
+		}
+		seq = w.store.put(event(3, 1, 1, "seen by no query"))
+	})
+	c := w.dial()
+	c.send(`["REQ","s",{"authors":["` + old.PubKey.String() + `"],"limit":2},{"kinds":[1],"limit":0}]`)
+	c.expect(subMessage("s", both), subMessage("s", old))
+	c.expect(subMessage("s", cut), subMessage("s", only), `["EOSE","s"]`)
+	w.relay.Publish([]host.Published{{Event: w.store.events[seq-1], Seq: seq}})
+	c.expect(subMessage("s", w.store.events[seq-1]))
+
+	put(late, lateBoth)
+	c.send(`["REQ","s",{"authors":["` + old.PubKey.String() + `"],"limit":1},{"kinds":[1],"limit":0}]`)
+	c.expect(subMessage("s", lateBoth), `["EOSE","s"]`)
+	publish(late)
+	publish(lateBoth)
+	last := event(3, 1, 5, "last")
+	w.publish(last)
+	c.expect(subMessage("s", late), subMessage("s", last))
+}
+
+// What a subscription remembers of its answer is bounded, and goes.
+func TestAnswered(t *testing.T) {
+	watches := []watch{{filter: host.Filter{Limit: 500}}, {filter: host.Filter{Kinds: []host.Kind{1}, Limit: 0}}}
+	sel := host.Selection{Seq: 10_000}
+	for row := int64(9_999); row > 0; row -= 2 {
+		sel.Rows = append(sel.Rows, row)
+	}
+	has := func(a *answered, seq int64, kind host.Kind) bool {
+		return a.has(&host.Published{Event: &host.Event{Kind: kind}, Seq: seq})
+	}
+	a := answered{done: 100}
+	a.by(&sel, watches)
+	for _, tt := range []struct {
+		seq  int64
+		kind host.Kind
+		want bool
+	}{{0, 1, false}, {99, 1, true}, {100, 1, true}, {101, 1, true}, {102, 1, false}, {102, 2, true}, {10_000, 1, false}, {10_001, 1, false}, {10_002, 2, false}} {
+		if got := has(&a, tt.seq, tt.kind); got != tt.want {
+			t.Errorf("loading: event %d of kind %d: %v", tt.seq, tt.kind, got)
+		}
+	}
+	a.settle(200)
+	if len(a.rows) != rowsKept || has(&a, 10_000, 1) || !has(&a, 9_999, 1) || !has(&a, 200, 1) || !has(&a, 4_000, 1) {
+		t.Errorf("live: %d rows", len(a.rows))
+	}
+	a.settle(9_990)
+	if len(a.rows) != 5 || has(&a, 9_992, 1) || !has(&a, 9_993, 1) || !has(&a, 9_990, 1) {
+		t.Errorf("later: %d rows", len(a.rows))
+	}
+	a.settle(10_000)
+	if a.rows != nil || a.news != nil || !has(&a, 10_000, 1) || has(&a, 10_001, 1) {
+		t.Error("something is kept when all is past")
+	}
+}
+
 // Readers that subscribe in the middle of a stream of events see every one of
 // them once, whenever they come.
 func TestNoGapUnderLoad(t *testing.T) {
@@ -169,6 +248,8 @@ func TestReplaceAndClose(t *testing.T) {
 	w.publish(event(1, 2, 1003, "four"))
 	c.send(`["REQ","u",{"limit":0}]`)
 	c.expect(`["EOSE","u"]`)
+	w.relay.index.mu.RLock()
+	defer w.relay.index.mu.RUnlock()
 	if n := w.relay.index.subs; n != 1 {
 		t.Errorf("%d subscriptions are left", n)
 	}

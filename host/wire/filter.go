@@ -8,7 +8,9 @@ import (
 	"talon/host"
 )
 
-// ParseFilter reads a filter (NIP-01). It keeps nothing of data.
+// ParseFilter reads a filter (NIP-01). It keeps nothing of data. Tags, and the values
+// of each, are in the order of the document: the HyperLogLog of NIP-45 follows from
+// the first value of the first.
 //
 // An element that is not of NIP-01 is refused as "unsupported: …" rather than
 // ignored: the answer would be to another question.
