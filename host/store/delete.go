@@ -138,6 +138,5 @@ func (tx *Tx) drop(seq int64, size int) error {
 	tx.work++
 	tx.total.Events--
 	tx.total.Bytes -= int64(size)
-	tx.gone = append(tx.gone, seq)
 	return tx.w.conn.exec(`DELETE FROM event WHERE seq = ?`, seq)
 }

@@ -3,8 +3,11 @@ package store
 import "sync"
 
 // textCache keeps the JSON of events that were written or read lately, so that what
-// many ask for is read once. Row numbers are never used twice, and rows come from
-// an index in the first place: a text that outlives its row is never asked for.
+// many ask for is read once. Row numbers are never used twice.
+//
+// A text may outlive its row. Only a caller whose Select saw the row asks for it,
+// and gets the answer as it was then: without it, a REQ that meets the replacement
+// of an event could find neither the old version nor the new one.
 type textCache struct {
 	shards [textShards]textShard
 }
@@ -72,16 +75,4 @@ func (s *textShard) add(seq int64, json []byte) {
 	}
 	s.young[seq] = json
 	s.size += cost
-}
-
-// remove forgets a text whose row is gone.
-func (t *textCache) remove(seq int64) {
-	s := t.shard(seq)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if json := s.young[seq]; json != nil {
-		s.size -= int64(len(json)) + textCost
-		delete(s.young, seq)
-	}
-	delete(s.old, seq)
 }

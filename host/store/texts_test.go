@@ -26,10 +26,6 @@ func TestTexts(t *testing.T) {
 	if size > most {
 		t.Errorf("%d bytes are remembered, more than %d", size, most)
 	}
-	c.remove(9_999)
-	if c.get(9_999) != nil {
-		t.Error("a removed text is still there")
-	}
 	c.add(1, make([]byte, most))
 	if c.get(1) != nil || c.get(9_998) == nil {
 		t.Error("one giant pushed out the others")

@@ -38,8 +38,7 @@ type Tx struct {
 	failed error // the first error of a Put or Sweep
 	done   bool
 
-	fresh []text  // what Commit makes visible
-	gone  []int64 // rows that it removes
+	fresh []text // what Commit makes visible
 }
 
 // Begin starts a transaction. It waits until the one before has ended.
@@ -88,9 +87,6 @@ func (tx *Tx) Commit() error {
 	tx.s.expiry.Store(expiry)
 	for _, t := range tx.fresh {
 		tx.s.texts.add(t.seq, t.json)
-	}
-	for _, seq := range tx.gone {
-		tx.s.texts.remove(seq)
 	}
 	tx.s.metrics.commit.Observe(time.Since(began).Seconds())
 	tx.s.metrics.batch.Observe(float64(tx.work))
