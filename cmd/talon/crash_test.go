@@ -1,0 +1,185 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nbd-wtf/go-nostr"
+)
+
+// TestCrash kills the server under load, again and again. What it answered OK true
+// is there afterwards, what was deleted is not, and the database is sound.
+//
+// TALON_CRASH_ROUNDS sets how often.
+func TestCrash(t *testing.T) {
+	rounds := 5
+	if text := os.Getenv("TALON_CRASH_ROUNDS"); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("TALON_CRASH_ROUNDS: %v", err)
+		}
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	data := newData(t)
+	known := &promises{stored: map[string]bool{}, doubtful: map[string]bool{}, deleted: map[string]bool{}}
+	for round := range rounds {
+		s := startAs(t, exec.Command("talon", serveArgs(t, data)...), data)
+		known.verify(t, s)
+		crash(t, s, known, round, 1+random.IntN(1500))
+		mustCheck(t, data)
+		if t.Failed() {
+			return
+		}
+	}
+	s := start(t, data)
+	known.verify(t, s)
+	t.Logf("%d events stored, %d deleted", len(known.stored), len(known.deleted))
+}
+
+// promises are the events about which the server gave its word.
+type promises struct {
+	mu       sync.Mutex      // guards the fields below
+	stored   map[string]bool // must be there
+	doubtful map[string]bool // may be there: a deletion that names it was sent
+	deleted  map[string]bool // must not be there
+}
+
+func (p *promises) answered(e *nostr.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.doubtful[e.ID] {
+		p.stored[e.ID] = true
+	}
+	if e.Kind == 5 {
+		p.deleted[e.Tags[0][1]] = true
+	}
+}
+
+// sent takes back the promise about what a deletion names, also one that is yet to
+// come: the deletion may be carried out and not answered.
+func (p *promises) sent(e *nostr.Event) {
+	if e.Kind == 5 {
+		p.mu.Lock()
+		delete(p.stored, e.Tags[0][1])
+		p.doubtful[e.Tags[0][1]] = true
+		p.mu.Unlock()
+	}
+}
+
+// verify asks the server for everything.
+func (p *promises) verify(t *testing.T, s *process) {
+	t.Helper()
+	c := connect(t, s)
+	there := func(set map[string]bool) (n int) {
+		list := make([]string, 0, len(set))
+		for id := range set {
+			list = append(list, id)
+		}
+		for len(list) > 0 {
+			part := list[:min(len(list), 400)]
+			list = list[len(part):]
+			text, err := json.Marshal(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(c.query(t, `{"ids":`+string(text)+`}`))
+		}
+		return n
+	}
+	if n := there(p.stored); n != len(p.stored) {
+		t.Fatalf("%d of %d events that were answered OK true are there", n, len(p.stored))
+	}
+	if n := there(p.deleted); n != 0 {
+		t.Fatalf("%d of %d deleted events are there", n, len(p.deleted))
+	}
+}
+
+// crash publishes on 8 connections and kills the server when so many events have
+// been answered.
+func crash(t *testing.T, s *process, known *promises, round, after int) {
+	const connections, each, window = 8, 400, 64
+	loads := make([][]*nostr.Event, connections)
+	for i := range loads {
+		loads[i] = crashLoad(t, fmt.Sprintf("publisher %d", i), round, each)
+	}
+	var answered atomic.Int64
+	enough := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, events := range loads {
+		c := connect(t, s)
+		flying := make(chan struct{}, window)
+		wg.Go(func() {
+			for _, e := range events {
+				flying <- struct{}{}
+				known.sent(e)
+				if c.write(message(e)) != nil {
+					return
+				}
+			}
+		})
+		wg.Go(func() {
+			// Lets the writer find out that the connection is gone. One that waits for
+			// room writes once more, in vain.
+			defer func() {
+				c.close()
+				for len(flying) > 0 {
+					<-flying
+				}
+			}()
+			for _, e := range events {
+				text, err := c.next("OK")
+				if err != nil {
+					return
+				}
+				if a, err := parseOK(text); err != nil || a.id != e.ID || !a.ok {
+					t.Errorf("got %s (%v) for %s", text, err, e)
+					return
+				}
+				known.answered(e)
+				<-flying
+				if answered.Add(1) == int64(after) {
+					close(enough)
+				}
+			}
+		})
+	}
+	select {
+	case <-enough:
+	case <-time.After(2 * patience):
+		t.Errorf("%d events were answered after %v, want %d", answered.Load(), 2*patience, after)
+	}
+	s.kill()
+	wg.Wait()
+	if strings.Contains(s.text(), `"level":"ERROR"`) {
+		t.Errorf("the server logged an error:\n%s", s.text())
+	}
+}
+
+// crashLoad signs events of several kinds, some of which delete others.
+func crashLoad(t *testing.T, name string, round, n int) []*nostr.Event {
+	var events []*nostr.Event
+	for i := range n {
+		e := nostr.Event{Kind: 1, Content: fmt.Sprintf("%d/%d %s", round, i, strings.Repeat("x", i)), Tags: nostr.Tags{{"t", "crash"}, {"r", strconv.Itoa(i)}}}
+		switch {
+		case i%10 == 5:
+			e.Kind, e.Tags = 30023, nostr.Tags{{"d", fmt.Sprintf("%d/%d", round, i)}}
+		case i%10 == 9:
+			e.Kind, e.Tags = 5, nostr.Tags{{"e", events[i-3].ID}}
+		case i%10 == 7:
+			e.Tags = append(e.Tags, nostr.Tag{"expiration", "99999999999"})
+		}
+		events = append(events, signAs(t, name, e))
+	}
+	return events
+}

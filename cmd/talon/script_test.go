@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bufio"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/mattn/go-sqlite3"
+	"github.com/nbd-wtf/go-nostr"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestScripts runs testdata/script: one behaviour or attack a file. Beside the
+// standard commands and talon they have
+//
+//	sign TEMPLATE FILE    signs events: each line is a name and the fields of its event;
+//	                      $1 stands for the id of the first line, and so on;
+//	                      "raw" instead of a name copies the rest of the line
+//	serve [ARG...]        starts talon serve and waits until it serves; sets $URL
+//	stop                  sends it SIGTERM; it must exit with 0
+//	publish FILE          sends its events; stdout has the answers
+//	sql FILE STATEMENT    changes a database behind Talon's back
+//	info                  fetches the relay information document (NIP-11)
+//	occupy                listens on an address, and sets $OCCUPIED to it
+//
+// and the variables $TALON_PLUGINS, $ALICE, $ALICE_NPUB and $BOB.
+func TestScripts(t *testing.T) {
+	plugins, machineCode := modules(t), compiled(t)
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Deadline:            time.Now().Add(4 * patience), // a command that should have failed may serve instead
+		Setup: func(env *testscript.Env) error {
+			env.Values[running{}] = new(running)
+			env.Setenv("TALON_PLUGINS", plugins)
+			env.Setenv("ALICE", pubkey("alice"))
+			env.Setenv("ALICE_NPUB", aliceNpub)
+			env.Setenv("BOB", pubkey("bob"))
+			// "data" is the default of --data, "other" another folder.
+			for _, name := range []string{"data", "other"} {
+				if err := linkCompiled(filepath.Join(env.WorkDir, name), machineCode); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Geteuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"sign": scriptSign, "serve": scriptServe, "stop": scriptStop, "publish": scriptPublish,
+			"sql": scriptSQL, "info": scriptInfo, "occupy": scriptOccupy,
+		},
+	})
+}
+
+// aliceNpub is pubkey("alice") as NIP-19 writes it.
+const aliceNpub = "npub1xnyq0w834zswvmqld7y803ntdjqlqzw473xjtkuzu2gqndyd8ghqsadjyq"
+
+func scriptArgs(ts *testscript.TestScript, neg bool, args []string, n int, usage string) {
+	if neg || n >= 0 && len(args) != n {
+		ts.Fatalf("usage: %s", usage)
+	}
+}
+
+func scriptSign(ts *testscript.TestScript, neg bool, args []string) {
+	scriptArgs(ts, neg, args, 2, "sign TEMPLATE FILE")
+	var out strings.Builder
+	var replace []string
+	for i, line := range strings.Split(strings.TrimSuffix(ts.ReadFile(args[0]), "\n"), "\n") {
+		name, rest, _ := strings.Cut(line, " ")
+		if name == "raw" {
+			fmt.Fprintln(&out, rest)
+			replace = append(replace, fmt.Sprintf("$%d", i+1), "")
+			continue
+		}
+		rest = strings.NewReplacer(append(replace, "$ALICE", pubkey("alice"), "$BOB", pubkey("bob"))...).Replace(rest)
+		e := nostr.Event{Kind: 1, CreatedAt: 1700000000}
+		ts.Check(json.Unmarshal([]byte(rest), &e))
+		ts.Check(e.Sign(key(name)))
+		fmt.Fprintln(&out, e.String())
+		replace = append(replace, fmt.Sprintf("$%d", i+1), e.ID)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(out.String()), 0o644))
+}
+
+func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
+	scriptArgs(ts, neg, args, -1, "serve [ARG...]")
+	cmd := exec.Command("talon", append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...)...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = environ()
+	for _, name := range []string{"TALON_PLUGINS", "TALON_CONFIG", "TALON_DESCRIPTION"} {
+		if v := ts.Getenv(name); v != "" {
+			cmd.Env = append(cmd.Env, name+"="+v)
+		}
+	}
+	s, err := launch(cmd)
+	ts.Check(err)
+	ts.Defer(s.kill)
+	ts.Setenv("URL", s.url)
+	ts.Value(running{}).(*running).server = s
+}
+
+// running is the server of a script, kept under its own type.
+type running struct{ server *process }
+
+func scriptStop(ts *testscript.TestScript, neg bool, args []string) {
+	scriptArgs(ts, neg, args, 0, "stop")
+	s := ts.Value(running{}).(*running).server
+	if s == nil {
+		ts.Fatalf("no server was started")
+	}
+	if err := s.stop(); err != nil {
+		ts.Fatalf("the server did not stop in order: %v\n%s", err, s.text())
+	}
+}
+
+func scriptPublish(ts *testscript.TestScript, neg bool, args []string) {
+	scriptArgs(ts, neg, args, 1, "publish FILE")
+	c, err := open(ts.Getenv("URL"))
+	ts.Check(err)
+	defer c.close()
+	lines := bufio.NewScanner(strings.NewReader(ts.ReadFile(args[0])))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		ts.Check(c.write([]byte(`["EVENT",` + lines.Text() + `]`)))
+		answer, err := c.next("OK", "NOTICE")
+		ts.Check(err)
+		fmt.Fprintln(ts.Stdout(), answer)
+	}
+}
+
+func scriptSQL(ts *testscript.TestScript, neg bool, args []string) {
+	scriptArgs(ts, neg, args, 2, "sql FILE STATEMENT")
+	db, err := sql.Open("sqlite3", ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer db.Close()
+	_, err = db.Exec(args[1])
+	ts.Check(err)
+}
+
+func scriptInfo(ts *testscript.TestScript, neg bool, args []string) {
+	scriptArgs(ts, neg, args, 0, "info")
+	resp, err := fetchInfo(ts.Getenv("URL"))
+	ts.Check(err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	fmt.Fprintln(ts.Stdout(), string(text))
+}
+
+// fetchInfo asks for the relay information document (NIP-11).
+func fetchInfo(url string) (*http.Response, error) {
+	req, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(url, "ws"), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json, application/nostr+json;q=0.9")
+	return http.DefaultClient.Do(req)
+}
+
+func scriptOccupy(ts *testscript.TestScript, neg bool, args []string) {
+	scriptArgs(ts, neg, args, 0, "occupy")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { _ = l.Close() })
+	ts.Setenv("OCCUPIED", l.Addr().String())
+}
