@@ -96,6 +96,7 @@ func (c *conn) sendPart(ctx context.Context, s *subscription, rows []int64) (int
 			return 0, errEnded
 		}
 	}
+	c.flushHere()
 	c.relay.metrics.stored.Add(float64(sent))
 	c.relay.metrics.out[outEvent].Add(float64(sent))
 	switch {
@@ -110,11 +111,7 @@ func (c *conn) sendPart(ctx context.Context, s *subscription, rows []int64) (int
 func (c *conn) queueFrames(frames *buffer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.push(outgoing{frames: frames}) {
-		return false
-	}
-	c.kick()
-	return true
+	return c.push(outgoing{frames: frames})
 }
 
 // answered tells which events that are published the stored answer has dealt with.

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"math"
 	"time"
 
 	"github.com/gobwas/ws"
@@ -93,7 +94,24 @@ func (c *conn) push(o outgoing) bool {
 func (c *conn) kick() {
 	if !c.out.flushing && !c.out.empty() && !c.out.broken {
 		c.out.flushing = true
-		go c.flush()
+		go c.flush(math.MaxInt)
+	}
+}
+
+// flushHere writes what is queued in the connection's own goroutine, which has
+// nothing better to do until the client has taken its answer: a hand-over to
+// another goroutine for each piece costs more than the write. What is queued
+// meanwhile is left to another goroutine.
+func (c *conn) flushHere() {
+	c.mu.Lock()
+	most := c.out.queued
+	mine := !c.out.flushing && !c.out.empty() && !c.out.broken
+	if mine {
+		c.out.flushing = true
+	}
+	c.mu.Unlock()
+	if mine {
+		c.flush(most)
 	}
 }
 
@@ -107,14 +125,20 @@ func (c *conn) send(kind outKind, text []byte) {
 	c.mu.Unlock()
 }
 
-// flush writes until the queue is empty. It is a goroutine of its own, which
-// exists only while there is something to write.
-func (c *conn) flush() {
+// flush writes until the queue is empty, or at least so many bytes have been
+// written. It is a goroutine of its own, which exists only while there is something
+// to write, unless flushHere calls it.
+func (c *conn) flush(most int) {
 	defer c.recovered("write")
 	scratch := getBuffer()
 	defer scratch.free()
 	for {
 		c.mu.Lock()
+		if most <= 0 && !c.out.empty() && !c.out.broken {
+			go c.flush(math.MaxInt)
+			c.mu.Unlock()
+			return
+		}
 		batch := c.out.take()
 		if len(batch) == 0 || c.out.broken {
 			c.out.flushing = false
@@ -126,6 +150,7 @@ func (c *conn) flush() {
 		c.mu.Unlock()
 
 		err := c.write(scratch, batch)
+		most -= size
 
 		c.mu.Lock()
 		c.out.wrote(batch)
