@@ -46,7 +46,8 @@ func Reject(prefix, text string) Verdict {
 // ShadowReject refuses the event, and tells the client that it was stored.
 func ShadowReject() Verdict { return Verdict{Action: ActionShadowReject} }
 
-// Hold keeps the event in purgatory: it is not served until it is released.
+// Hold keeps the event in purgatory: it is not served until it is released. A host
+// without a purgatory refuses the event.
 func Hold(text string) Verdict {
 	return Verdict{Action: ActionHold, Prefix: "purgatory", Text: text}
 }
