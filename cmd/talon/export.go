@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,8 +57,8 @@ func export(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, filter str
 
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<20)
 	progress := newProgress(cmd.ErrOrStderr())
-	if sameTerminal(cmd.OutOrStdout()) {
-		progress = newProgress(io.Discard)
+	if terminal(cmd.OutOrStdout()) {
+		progress = newProgress(io.Discard) // it would stand between the events
 	}
 	n := 0
 	err = each(cmd.Context(), db, f, func(json []byte) error {
@@ -91,15 +90,4 @@ func each(ctx context.Context, db *store.Store, f *host.Filter, yield func(json 
 		return err
 	}
 	return db.Fetch(ctx, found.Rows, func(_ int64, json []byte) error { return yield(json) })
-}
-
-// sameTerminal reports whether w is a terminal, where a progress line would stand
-// between the events.
-func sameTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -121,7 +121,9 @@ func (b *batch) finish() {
 // answer tells every sender what became of its item. After a failure those whose
 // events were to be written hear of it.
 func (b *batch) answer() {
-	b.w.metrics.batch.Observe(float64(len(b.answers)))
+	if len(b.answers) > 0 {
+		b.w.metrics.batch.Observe(float64(len(b.answers)))
+	}
 	for _, a := range b.answers {
 		if a.written && b.err != nil {
 			a.verdict, a.err = host.Verdict{}, b.err
