@@ -107,7 +107,7 @@ func (c *Config) options() []*option {
 		opt("neg-frame", Serving, "64KiB", size(&c.NegFrame, 4<<10, 4<<20), "`bytes` of one negentropy message of ours"),
 		opt("neg-idle", Serving, "1m", duration(&c.NegIdle, time.Second, time.Hour), "`time` after which a silent negentropy session ends"),
 
-		opt("cache", Always, "128MiB", size(&c.Cache, 1<<20, 1<<40), "`bytes` of events and database pages that are kept in memory"),
+		opt("cache", Always, "256MiB", size(&c.Cache, 1<<20, 1<<40), "`bytes` of events and database pages that are kept in memory"),
 		opt("readers", Always, "0", integer(&c.Readers, 0, 256), "`queries` that read the database at once; 0 means two per processor"),
 	}
 }
