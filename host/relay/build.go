@@ -68,10 +68,11 @@ func (ss *snapshots) read(ctx context.Context, s *snapshot) (cost int, err error
 	if s.filter.Limit >= 0 {
 		ask = min(ask, s.filter.Limit)
 	}
-	s.checked = ss.relay.cfg.Now()
+	// Read first: what leaves from here on is noticed.
+	s.left = ss.relay.deps.Store.Left()
 	var b negentropy.Builder
 	if !s.filter.Empty() && ask > 0 {
-		s.seq, _, err = ss.relay.deps.Store.Scan(ctx, s.filter, ask, s.checked.Unix(), func(createdAt int64, id host.ID) {
+		s.seq, _, err = ss.relay.deps.Store.Scan(ctx, s.filter, ask, ss.relay.cfg.Now().Unix(), func(createdAt int64, id host.ID) {
 			if b.Len()%snapshotStep == 0 && ctx.Err() == nil && !ss.reserve(s.line, snapshotStep) {
 				cancel(errSnapshotsFull)
 			}

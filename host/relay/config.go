@@ -37,6 +37,15 @@ type Store interface {
 	// Authors calls yield with the author of each event that matches.
 	Authors(ctx context.Context, filters []host.Filter, now int64, yield func(host.PubKey)) error
 
+	// Left counts the events that have left the store since it was opened: replaced,
+	// deleted, or removed after they had expired. It has risen when the commit that
+	// removes them is reported. It does not touch the disk.
+	Left() int64
+
+	// NextExpiry is the earliest time at which a stored event expires, past or to
+	// come, and false if none does. It does not touch the disk.
+	NextExpiry() (at int64, ok bool)
+
 	// Scan calls yield for each event that matches, for at most max of them, and
 	// returns how many it were. Every event with a sequence number up to seq was
 	// visible to it.

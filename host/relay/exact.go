@@ -27,12 +27,14 @@ func (ss *snapshots) exact(ctx context.Context, s *snapshot, seq int64) (bool, e
 		return false, ctx.Err()
 	}
 	now := ss.relay.cfg.Now()
+	store := ss.relay.deps.Store
+	left := store.Left()
+	expiry, dated := store.NextExpiry()
 	ss.mu.Lock()
 	stale := s.seq < seq && s.lacks(seq)
-	doubts := s.doubts
-	trusted := doubts == s.settled && now.Sub(s.checked) < snapshotTrust
+	kept := left == s.left && !(dated && expiry <= now.Unix())
 	ss.mu.Unlock()
-	if stale || trusted {
+	if stale || kept {
 		return !stale, nil
 	}
 	whole, err := ss.whole(ctx, s, now)
@@ -44,7 +46,7 @@ func (ss *snapshots) exact(ctx context.Context, s *snapshot, seq int64) (bool, e
 		return false, nil
 	}
 	ss.mu.Lock()
-	s.checked, s.settled = now, doubts
+	s.left = left
 	ss.mu.Unlock()
 	return true, nil
 }

@@ -56,6 +56,23 @@ func (s *fakeStore) drop(row int64) {
 	s.gone[row] = true
 }
 
+func (s *fakeStore) Left() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(len(s.gone))
+}
+
+func (s *fakeStore) NextExpiry() (first int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, e := range s.events {
+		if at, dated := e.Expiration(); dated && !s.gone[int64(i+1)] && (!ok || at < first) {
+			first, ok = at, true
+		}
+	}
+	return first, ok
+}
+
 // rows returns the rows that match, newest first. REQUIRES: s.mu.
 func (s *fakeStore) rows(f *host.Filter, now int64) []int64 {
 	var rows []int64

@@ -222,7 +222,7 @@ func TestNegentropyPanic(t *testing.T) {
 			broken := func() { panic("of the store") }
 			if where == "count" {
 				w.dial().sync("n", `{}`)
-				w.publish(event(1, 0, 1000, ""))
+				w.store.drop(99) // something else has gone
 				w.store.counting = broken
 			} else {
 				w.store.scanning = broken

@@ -11,10 +11,6 @@ import (
 )
 
 const (
-	// snapshotTrust is how long a snapshot is taken for exact without asking:
-	// events leave the store without being published, by expiration for one.
-	snapshotTrust = time.Second
-
 	// snapshotKeep is how long a snapshot outlives its last session.
 	snapshotKeep = 30 * time.Second
 
@@ -48,8 +44,9 @@ var (
 // A snapshot is used again if it is still exact: a client that was told OK for an
 // event finds it, and one that has gone is not offered. What is new is known from
 // Publish, up to the sequence number that the store has reached, and makes a
-// successor of the snapshot without reading the store; what has gone is known from
-// the store's count, and makes it worthless.
+// successor of the snapshot without reading the store. Whether anything has gone is
+// known from the store; if so, the number of what matches tells whether it was any of
+// the snapshot's, which makes it worthless.
 type snapshots struct {
 	relay  *Relay
 	builds chan struct{} // a place for each build
@@ -83,9 +80,7 @@ type snapshot struct {
 	cached   bool // in byFilter
 	news     []news
 	overrun  bool      // there was more news than is kept
-	checked  time.Time // when it was last known to be exact
-	doubts   int       // counts what was published that may have removed an event
-	settled  int       // doubts at the time of checked
+	left     int64     // how many events had left the store when it was last known to be exact
 	lastUser time.Time // when the last user left
 }
 
@@ -116,9 +111,6 @@ func (ss *snapshots) published(events []host.Published) {
 		for _, s := range ss.byFilter {
 			if s.watch.matches(p.Event) {
 				s.note(p)
-			}
-			if p.Event.Kind == host.KindDeletion || p.Event.Kind.Class() != host.Regular {
-				s.doubts++
 			}
 		}
 	}
@@ -209,7 +201,7 @@ func (ss *snapshots) succeed(s *snapshot) *snapshot {
 	next := newSnapshot(s.filter, s.key)
 	next.base, next.since, next.line = s, s.unseen(), s.line
 	next.seq = max(s.seq, ss.seq)
-	next.checked, next.doubts, next.settled = s.checked, s.doubts, s.settled
+	next.left = s.left
 	s.news, s.cached = nil, false
 	s.users++
 	return next

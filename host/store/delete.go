@@ -136,6 +136,7 @@ func (tx *Tx) removeDamaged(seq int64, size int, cause error) error {
 
 func (tx *Tx) drop(seq int64, size int) error {
 	tx.work++
+	tx.left++
 	tx.total.Events--
 	tx.total.Bytes -= int64(size)
 	return tx.w.conn.exec(`DELETE FROM event WHERE seq = ?`, seq)

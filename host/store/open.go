@@ -73,6 +73,7 @@ type Store struct {
 	texts  *textCache
 	total  atomic.Pointer[Total] // as of the last commit; never nil
 	expiry atomic.Int64          // earliest in table expiry, noExpiry if it is empty
+	left   atomic.Int64          // events removed since Open
 }
 
 // Total is what the database holds.
@@ -286,6 +287,10 @@ func (s *Store) NextExpiry() (int64, bool) {
 	at := s.expiry.Load()
 	return at, at != noExpiry
 }
+
+// Left counts the events that have been removed since Open: replaced, deleted or
+// swept. It has risen when the Commit that removes them returns.
+func (s *Store) Left() int64 { return s.left.Load() }
 
 // Close waits for the open transaction and for readers, writes the log back into
 // the database and releases it. The store must not be used afterwards.

@@ -34,6 +34,7 @@ type Tx struct {
 	w      *writer
 	total  Total
 	work   int   // events put or removed
+	left   int64 // events removed
 	dated  bool  // table expiry changed
 	failed error // the first error of a Put or Sweep
 	done   bool
@@ -85,6 +86,7 @@ func (tx *Tx) Commit() error {
 	}
 	tx.s.total.Store(&tx.total)
 	tx.s.expiry.Store(expiry)
+	tx.s.left.Add(tx.left)
 	for _, t := range tx.fresh {
 		tx.s.texts.add(t.seq, t.json)
 	}
