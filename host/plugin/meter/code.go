@@ -26,6 +26,11 @@ const (
 	bulkBlocks = 4 // a bulk instruction counts as this many blocks
 )
 
+// localsPerFuel charges a call for the stack that it takes: the engine clears and
+// keeps a place for each local, and a recursion of large frames would fill memory
+// long before it has spent its fuel on instructions.
+const localsPerFuel = 4
+
 // point is a place in a body that changes.
 type point struct {
 	pos  int // offset in the module

@@ -53,6 +53,8 @@ func TestDispatch(t *testing.T) {
 		tail = 4 + 5 + 3                             // the code after label 2, up to its jump
 		back = dispatchCost + chargeCost
 		top  = 3 // the code after label 0
+
+		frame = 4 / localsPerFuel // of the function's locals
 	)
 	forms := map[string]struct {
 		back int32
@@ -103,8 +105,8 @@ func TestDispatch(t *testing.T) {
 				if err != nil || got[0] != tt.want {
 					t.Errorf("returns %d, error %v; want %d", got, err, tt.want)
 				}
-				if tt.fuel != 0 && spent != tt.fuel {
-					t.Errorf("spends %d, want %d", spent, tt.fuel)
+				if tt.fuel != 0 && spent != tt.fuel+frame {
+					t.Errorf("spends %d, want %d", spent, tt.fuel+frame)
 				}
 			})
 		}

@@ -112,6 +112,9 @@ var spends = map[string]struct {
 	"code after a branch": {
 		function(i32Type, nil, w.Block(w.Void), w.Br(0), w.I32Const(1), w.MemoryGrow, w.Drop, w.End, w.I32Const(4)), 0, 4, entry + 4 + growCost,
 	},
+	"locals by the fourth": {
+		function(i32Type, i32s(39), w.LocalGet(0)), 9, 9, entry + 1 + 40/localsPerFuel,
+	},
 	"names and other custom sections": {
 		func() *w.Module {
 			m := function(i32Type, nil, w.LocalGet(0))
