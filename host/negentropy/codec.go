@@ -112,6 +112,10 @@ func (r *reader) bound() (bound, error) {
 	if size > uint64(len(b.id)) {
 		return b, ErrPrefix
 	}
+	if size > 0 && b.time == infinity {
+		// Nothing lies beyond infinity: an answer could not go on from there.
+		return b, ErrPrefix
+	}
 	prefix, err := r.take(int(size))
 	if err != nil {
 		return b, fmt.Errorf("read prefix: %w", err)

@@ -13,7 +13,7 @@ var (
 	ErrTruncated = fmt.Errorf("%w: cut short", ErrMessage)
 	ErrVarint    = fmt.Errorf("%w: varint too long or too large", ErrMessage)
 	ErrTimestamp = fmt.Errorf("%w: timestamp out of range", ErrMessage)
-	ErrPrefix    = fmt.Errorf("%w: id prefix longer than 32 bytes", ErrMessage)
+	ErrPrefix    = fmt.Errorf("%w: id prefix longer than 32 bytes, or behind infinity", ErrMessage)
 	ErrOrder     = fmt.Errorf("%w: bounds not ascending", ErrMessage)
 	ErrMode      = fmt.Errorf("%w: unknown mode", ErrMessage)
 	ErrVersion   = fmt.Errorf("%w: unsupported protocol version", ErrMessage)
