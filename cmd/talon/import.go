@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -128,7 +129,7 @@ func (im *importer) read(ctx context.Context, name string, r io.Reader) error {
 			return nil
 		}
 		line := lines.Bytes()
-		if len(strings.TrimSpace(string(line))) == 0 {
+		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		if err := im.submit(ctx, fmt.Sprintf("%s:%d", name, n), line); err != nil {

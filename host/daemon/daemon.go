@@ -49,10 +49,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("set up the relay: %w", err)
 	}
-	for _, list := range [][]collector{core.Collectors(), front.Collectors()} {
-		if err := registry.Register(list...); err != nil {
-			return err
-		}
+	if err := registry.Register(append(core.Collectors(), front.Collectors()...)...); err != nil {
+		return err
 	}
 
 	listeners, err := d.listen(ctx)

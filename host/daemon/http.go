@@ -4,12 +4,8 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"talon/host/metrics"
 )
-
-type collector = prometheus.Collector
 
 // mux serves what is neither a websocket nor NIP-11 on the relay's own address.
 func (d *Daemon) mux(registry *metrics.Registry) http.Handler {

@@ -273,6 +273,7 @@ func TestRules(t *testing.T) {
 		{"protected, from a relay", &host.Event{PubKey: author, Tags: nostr.Tags{{"-"}}}, sync, nil, "blocked:"},
 		{"protected, from a file", &host.Event{PubKey: author, Tags: nostr.Tags{{"-"}}}, file, nil, ""},
 		{"repost of a protected event", repost(`{"tags":[["e","x"],["-"]]}`), client, nil, "blocked:"},
+		{"repost of a protected event, escaped", repost(`{"tags":[["\u002d"]]}`), client, nil, "blocked:"},
 		{"repost", repost(`{"tags":[["e","-"]]}`), client, nil, ""},
 		{"repost without content", repost(``), client, nil, ""},
 	}

@@ -94,7 +94,7 @@ func TestParseMessageErrors(t *testing.T) {
 
 func TestReplies(t *testing.T) {
 	tests := []struct{ got, want string }{
-		{string(AppendEvent(nil, `a"b`, []byte(`{}`))), `["EVENT","a\"b",{}]`},
+		{string(AppendEventPrefix(nil, `a"b`)) + `{}]`, `["EVENT","a\"b",{}]`},
 		{string(AppendOK(nil, "id", false, "invalid: \n")), `["OK","id",false,"invalid: \n"]`},
 		{string(AppendEOSE(nil, "s")), `["EOSE","s"]`},
 		{string(AppendClosed(nil, "s", "error: x")), `["CLOSED","s","error: x"]`},

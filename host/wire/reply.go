@@ -16,13 +16,6 @@ func AppendEventPrefix(b []byte, subID string) []byte {
 	return append(b, ',')
 }
 
-// AppendEvent appends ["EVENT",subID,event]; json is the event as it is stored.
-func AppendEvent(b []byte, subID string, json []byte) []byte {
-	b = AppendEventPrefix(b, subID)
-	b = append(b, json...)
-	return append(b, ']')
-}
-
 // AppendOK appends ["OK",id,ok,reason].
 func AppendOK(b []byte, id string, ok bool, reason string) []byte {
 	b = append(b, `["OK",`...)
