@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"strconv"
 
 	"github.com/nbd-wtf/go-nostr"
@@ -21,6 +22,12 @@ type Sig [64]byte
 func (id ID) String() string     { return hex.EncodeToString(id[:]) }
 func (pk PubKey) String() string { return hex.EncodeToString(pk[:]) }
 func (s Sig) String() string     { return hex.EncodeToString(s[:]) }
+
+// LogValue makes log lines of every format show the digits.
+func (id ID) LogValue() slog.Value { return slog.StringValue(id.String()) }
+
+// LogValue is like that of an ID.
+func (pk PubKey) LogValue() slog.Value { return slog.StringValue(pk.String()) }
 
 // Event is a nostr event (NIP-01) whose fields have the right shape. Whether
 // its id and signature are right is for [Event.CheckID] and package schnorr.

@@ -17,6 +17,23 @@ type Facts interface {
 	Referenced(ctx context.Context, idOrAddress string) (bool, error)
 }
 
+// HeldFacts is what may be read of purgatory, recorded in the same way. Announcements
+// whose repository has gone are among it as long as they can be revived.
+type HeldFacts interface {
+	// Held returns the JSON of the held event with this id, nil if there is none.
+	Held(ctx context.Context, id ID) ([]byte, error)
+
+	// HeldBy returns the JSON of held events that match, newest first, ties by lowest
+	// id. A negative limit is none.
+	HeldBy(ctx context.Context, f Filter) ([][]byte, error)
+}
+
+// RepoFacts is what is known of repositories: what is stored, and what waits.
+type RepoFacts interface {
+	Facts
+	HeldFacts
+}
+
 // ReferenceTags are the tags by which one event names another, or an address
 // (NIP-01, NIP-10, NIP-18, NIP-22).
 const ReferenceTags = "aAeEq"

@@ -3,10 +3,11 @@ package host
 // Outcome is what writing one event did. It is final only when its transaction
 // has been committed.
 type Outcome struct {
-	Code    Code     // Stored, Duplicate or Rejected (deleted by its author)
-	Reason  string   // with prefix, for Duplicate and Rejected
-	Seq     int64    // position in the order of commits; 0 unless Stored
-	Removed []*Event // events that this one replaced or deleted
+	Code    Code         // Stored, Held, Duplicate or Rejected (deleted by its author)
+	Reason  string       // with prefix; empty for Stored
+	Seq     int64        // position in the order of commits; 0 unless Stored
+	Removed []*Event     // events that this one replaced or deleted
+	Held    []HeldChange // what it did in purgatory
 }
 
 // Published is an event for those who listen now.

@@ -1,0 +1,15 @@
+package host
+
+// Service is how a relay is reached from outside.
+type Service struct {
+	Domain string // host, with a port where it is not the usual one: relay.example.com or localhost:7334
+	PRs    bool   // /prs/ takes pull requests for repositories elsewhere (GRASP-06)
+}
+
+// Description is what a plugin says about the relay, for NIP-11 and for people. It
+// changes with the plugin and its settings.
+type Description struct {
+	Grasps   []string // what it implements, such as GRASP-01; sorted, each once
+	Criteria string   // which repositories are accepted here, on one line; empty if it says nothing
+	Curation string   // by what rule the operator chooses among them, on one line; empty if there is no choice
+}
