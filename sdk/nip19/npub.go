@@ -1,7 +1,8 @@
-// Package nip19 decodes public keys as people write them: npub (NIP-19) or 64
-// hex digits. It is small enough for a guest.
+// Package nip19 decodes public keys as people write them, npub (NIP-19) or 64 hex
+// digits, event ids (note, nevent), addresses (naddr) and secret keys (nsec). It
+// encodes keys. It is small enough for a guest.
 //
-// It never accepts what a checksum refutes, and has no secret keys.
+// It never accepts what a checksum refutes, and no error quotes a secret key.
 package nip19
 
 import (
@@ -55,6 +56,9 @@ func DecodeNpub(s string) ([32]byte, error) {
 		return key, errShape
 	}
 	lower := strings.ToLower(s)
+	if len(lower) != len(s) { // letters beyond ASCII may shrink
+		return key, errShape
+	}
 	if s != lower && s != strings.ToUpper(s) || lower[:5] != prefix+"1" {
 		return key, errShape
 	}
