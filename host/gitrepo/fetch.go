@@ -1,0 +1,434 @@
+package gitrepo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	maxFetchIDs  = 10_000 // objects that one fetch asks for
+	maxFetchRefs = 1_000  // refs that one fetch asks for, of a server that refuses objects
+	maxNotThere  = 2      // objects that one fetch leaves out, one after the other
+	maxSiblings  = 8      // repositories of the identifier that what is here is looked up in
+)
+
+// Fetch brings objects, with all that they refer to, from a git server: those of ids
+// that it has, which are returned. It changes no ref: until one reaches the objects,
+// Collect may drop them once they are old.
+//
+// The URL is one of http that the caller answers for: what it connects to, where that
+// redirects, how many bytes come and how long it takes (the context) are in the
+// caller's hands. Git follows no redirect, and knows no proxy and no password.
+//
+// Objects come into a quarantine beside the repositories. What is there at the end is
+// whole, checked (git fsck), and all of its objects are there. Only then it is moved
+// to the shared store of the identifier, under the repository's lock.
+// REQUIRES: the caller does not hold the lock.
+//
+// A server that has none of the objects is no error. After an error, what is returned
+// has come all the same.
+func (r *Repo) Fetch(ctx context.Context, url string, ids ...string) (found []string, err error) {
+	if r.root == nil {
+		return nil, errFolder
+	}
+	if !strings.HasPrefix(url, "http://") || strings.ContainsAny(url, " \n\r\t\x00") {
+		return nil, errors.New("fetch objects: not an http URL")
+	}
+	format, err := r.Format(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("fetch objects: %w", err)
+	}
+	digits := 40
+	if format == SHA256 {
+		digits = 64
+	}
+	for _, id := range ids {
+		if !IsID(id) || IsZero(id) {
+			return nil, fmt.Errorf("fetch objects: %.80q is not the id of an object", id)
+		}
+	}
+	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	// Nothing here can have an id of the other format.
+	ids = slices.DeleteFunc(ids, func(id string) bool { return len(id) != digits })
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	if len(ids) > maxFetchIDs {
+		ids = ids[:maxFetchIDs]
+	}
+	q, err := r.fetchRoom(ctx, format, url)
+	if err != nil {
+		return nil, fmt.Errorf("fetch objects: %w", err)
+	}
+	defer q.remove()
+	fetching := q.fetch(ctx, ids)
+	if found, err = q.whole(ctx, ids); err == nil && len(found) > 0 {
+		err = q.land(ctx)
+	}
+	if err != nil {
+		found = nil
+	}
+	if err = errors.Join(fetching, err); err != nil {
+		return found, fmt.Errorf("fetch objects: %w", err)
+	}
+	return found, nil
+}
+
+// Store is the path of where the repository's objects are kept: repositories with the
+// same store share them.
+func (r *Repo) Store() string {
+	if s, borrows, err := r.shared(); borrows && err == nil {
+		return s.dir
+	}
+	return r.dir
+}
+
+// fetchRoom is the quarantine of one fetch: a repository beside the others that borrows from one of them. Its
+// refs are those that exist there, so that git asks for no more than what is new.
+type fetchRoom struct {
+	repo *Repo
+	dir  string
+	env  []string
+}
+
+// source is the name of the server in the quarantine's configuration. It stands there
+// and not in the arguments because those can be read by every user of the machine.
+const source = "source"
+
+func (r *Repo) fetchRoom(ctx context.Context, format Format, url string) (_ *fetchRoom, err error) {
+	s, err := r.root.skeleton(ctx, format)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(filepath.Join(r.root.dir, trashDir), "fetch-")
+	if err != nil {
+		return nil, err
+	}
+	q := &fetchRoom{repo: r, dir: dir, env: r.git.fetchEnv(url)}
+	defer func() {
+		if err != nil {
+			q.remove()
+		}
+	}()
+	if err := s.write(dir); err != nil {
+		return nil, err
+	}
+	borrow := filepath.Join(r.dir, "objects") + "\n"
+	store, borrows, err := r.shared()
+	if err != nil {
+		return nil, err
+	}
+	if borrows {
+		borrow += filepath.Join(store.dir, "objects") + "\n"
+	}
+	if err := writeFile(filepath.Join(dir, "objects", "info", "alternates"), borrow); err != nil {
+		return nil, err
+	}
+	tips, err := q.tips(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	refs := "# pack-refs with: sorted \n"
+	for _, id := range tips {
+		refs += id + " refs/known/" + id + "\n"
+	}
+	return q, writeFile(filepath.Join(dir, "packed-refs"), refs)
+}
+
+// tips are the objects that refs name, here and in some repositories of the same
+// identifier: what they reach is here.
+func (q *fetchRoom) tips(ctx context.Context, store *store) ([]string, error) {
+	from := []*Repo{q.repo}
+	if store != nil {
+		members, err := store.members()
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range members {
+			if m.dir != q.repo.dir && len(from) <= maxSiblings {
+				from = append(from, m)
+			}
+		}
+	}
+	var tips []string
+	for i, repo := range from {
+		refs, err := repo.Refs(ctx)
+		if i > 0 && errors.Is(err, ErrNotFound) {
+			continue // it has gone meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, ref := range refs.List {
+			tips = append(tips, ref.ID)
+		}
+	}
+	tips = slices.Compact(slices.Sorted(slices.Values(tips)))
+	there, err := q.repo.Has(ctx, tips...)
+	if err != nil {
+		return nil, err
+	}
+	known := tips[:0]
+	for i, id := range tips {
+		if there[i] {
+			known = append(known, id)
+		}
+	}
+	return known, nil
+}
+
+// remove takes the quarantine away, with all that did not land.
+func (q *fetchRoom) remove() { _ = os.RemoveAll(q.dir) }
+
+// has reports whether an object is among sorted ones. A server may name a million.
+func has(ids []string, id string) bool {
+	_, found := slices.BinarySearch(ids, id)
+	return found
+}
+
+// fetch brings what the server has of the objects. What it lacks is no error.
+func (q *fetchRoom) fetch(ctx context.Context, ids []string) error {
+	rest := ids
+	for range maxNotThere {
+		err := q.ask(ctx, rest)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		absent, refused := readRefusal(err)
+		if refused {
+			return q.fetchRefs(ctx, ids)
+		}
+		if absent == "" {
+			return err
+		}
+		left := slices.DeleteFunc(slices.Clone(rest), func(id string) bool { return id == absent })
+		if len(left) == len(rest) {
+			return err // it complains about what nobody asked for
+		}
+		if rest = left; len(rest) == 0 {
+			return nil
+		}
+	}
+	// It lacks many. Those that its refs name it has.
+	refs, err := q.listRefs(ctx)
+	if err != nil {
+		return err
+	}
+	var named []string
+	for _, ref := range refs {
+		if has(rest, ref.ID) {
+			named = append(named, ref.ID)
+		}
+	}
+	return q.ask(ctx, slices.Compact(slices.Sorted(slices.Values(named))))
+}
+
+// fetchRefs brings branches, tags and pull requests of a server that does not take
+// the ids of objects: first those that name one of them, and only if something is
+// still missing the others, in which it may be.
+func (q *fetchRoom) fetchRefs(ctx context.Context, ids []string) error {
+	refs, err := q.listRefs(ctx)
+	if err != nil {
+		return err
+	}
+	var named, others []string
+	for _, ref := range refs {
+		if has(ids, ref.ID) {
+			named = append(named, ref.Name)
+		} else if strings.HasPrefix(ref.Name, "refs/heads/") {
+			others = append(others, ref.Name)
+		}
+	}
+	if err := q.ask(ctx, named[:min(len(named), maxFetchRefs)]); err != nil {
+		return err
+	}
+	found, err := q.whole(ctx, ids)
+	if err != nil || len(found) == len(ids) {
+		return err
+	}
+	return q.ask(ctx, others[:min(len(others), maxFetchRefs)])
+}
+
+// listRefs returns what the server says that its branches, tags and pull requests
+// are.
+func (q *fetchRoom) listRefs(ctx context.Context) (list []Ref, err error) {
+	out, err := q.git(ctx, "", "ls-remote", "--quiet", "--refs", "--end-of-options", source)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(out)) {
+		id, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if IsID(id) && IsPushable(name) {
+			list = append(list, Ref{Name: name, ID: id})
+		}
+	}
+	return list, nil
+}
+
+// ask fetches objects or refs, by their names.
+func (q *fetchRoom) ask(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	_, err := q.git(ctx, strings.Join(names, "\n")+"\n", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance",
+		"--no-recurse-submodules", "--no-show-forced-updates", "--refmap=", "--stdin", "--end-of-options", source)
+	return err
+}
+
+// whole returns those of the objects that are here with all that they refer to.
+func (q *fetchRoom) whole(ctx context.Context, ids []string) ([]string, error) {
+	out, err := q.git(ctx, strings.Join(ids, "\n")+"\n", "cat-file", "--batch-check=%(objectname)")
+	if err != nil {
+		return nil, err
+	}
+	var there []string
+	for line := range strings.Lines(string(out)) {
+		if id := strings.TrimSuffix(line, "\n"); IsID(id) && has(ids, id) {
+			there = append(there, id)
+		}
+	}
+	if len(there) == 0 {
+		return nil, nil
+	}
+	connected := func(ids []string) (bool, error) {
+		_, err := q.git(ctx, strings.Join(ids, "\n")+"\n", "rev-list", "--objects", "--stdin", "--not", "--all", "--quiet")
+		if err != nil && ctx.Err() == nil && (exitCode(err) == 1 || exitCode(err) == 128) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	all, err := connected(there)
+	if all || err != nil {
+		return there, err
+	}
+	const most = 32 // one by one
+	var list []string
+	for _, id := range there[:min(len(there), most)] {
+		whole, err := connected([]string{id})
+		if err != nil {
+			return nil, err
+		}
+		if whole {
+			list = append(list, id)
+		}
+	}
+	return list, nil
+}
+
+// land moves the packs to where they belong.
+func (q *fetchRoom) land(ctx context.Context) error {
+	unlock, err := q.repo.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := q.repo.mustExist(); err != nil {
+		return err
+	}
+	if err := movePacks(filepath.Join(q.dir, "objects", "pack"), filepath.Join(q.repo.dir, "objects", "pack")); err != nil {
+		return err
+	}
+	return q.repo.Share(ctx)
+}
+
+// git runs git in the quarantine and returns its output.
+func (q *fetchRoom) git(ctx context.Context, in string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p, err := q.repo.git.start(ctx, q.dir, q.env, append([]string{"--git-dir=."}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	// It starts no other process before its input, which names what is fetched.
+	limitMemory(p.cmd.Process.Pid, 4*q.repo.git.options.AllocBytes)
+	go func() {
+		// A process that ends before it has read all says why itself.
+		_, _ = io.WriteString(p.In, in)
+		_ = p.In.Close()
+	}()
+	var out bytes.Buffer
+	n, err := io.Copy(&out, io.LimitReader(p.Out, maxOutput+1))
+	if err == nil && n > maxOutput {
+		err = errors.New("the output is too long")
+	}
+	if err != nil {
+		cancel(err)
+	}
+	return out.Bytes(), p.Wait()
+}
+
+// readRefusal says what a server does not give: one object, or any by its id.
+func readRefusal(err error) (absent string, refused bool) {
+	failure := new(Failure)
+	if !errors.As(err, &failure) {
+		return "", false
+	}
+	const notOurs, unadvertised = "upload-pack: not our ref ", "does not allow request for unadvertised object"
+	if strings.Contains(failure.Stderr, unadvertised) {
+		return "", true
+	}
+	if _, after, ok := strings.Cut(failure.Stderr, notOurs); ok {
+		id, _, _ := strings.Cut(after, " ")
+		if IsID(id) {
+			return id, false
+		}
+	}
+	return "", false
+}
+
+// fetchConfig is what git is told in addition when it fetches.
+func fetchConfig(url string, fsck [][2]string) [][2]string {
+	list := [][2]string{
+		{"remote." + source + ".url", url},
+		{"remote." + source + ".tagOpt", "--no-tags"},
+		{"protocol.http.allow", "always"},
+		{"protocol.version", "2"},
+		{"http.followRedirects", "false"},
+		{"http.proxy", ""},
+		{"http.extraHeader", ""},
+		{"credential.helper", ""},
+		{"transfer.bundleURI", "false"},
+		{"transfer.credentialsInUrl", "die"},
+		{"fetch.uriProtocols", ""},
+		{"fetch.fsckObjects", "true"},
+		{"fetch.recurseSubmodules", "false"},
+		{"fetch.writeCommitGraph", "false"},
+		{"pack.threads", "1"},
+	}
+	return append(list, fsck...)
+}
+
+// fetchEnv is the environment of a git that fetches, beyond what every git has.
+func (g *Git) fetchEnv(url string) []string {
+	var fsck [][2]string
+	for _, kind := range harmless {
+		fsck = append(fsck, [2]string{"fetch.fsck." + kind, "ignore"})
+	}
+	n := 0
+	for _, pair := range g.env {
+		if count, ok := strings.CutPrefix(pair, "GIT_CONFIG_COUNT="); ok {
+			_, _ = fmt.Sscan(count, &n)
+		}
+	}
+	var env []string
+	for _, pair := range fetchConfig(url, fsck) {
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, pair[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, pair[1]))
+		n++
+	}
+	return append(env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", n))
+}
+
+// harmless are faults of old histories that hurt nobody. What attacks a checkout (.git
+// in a tree, .gitmodules that run programs) stays an error.
+var harmless = []string{
+	"badDate", "badDateOverflow", "badEmail", "badFilemode", "badName", "badTagName", "badTimezone",
+	"gitmodulesParse", "missingEmail", "missingNameBeforeEmail", "missingSpaceBeforeDate",
+	"missingSpaceBeforeEmail", "missingTaggerEntry", "multipleAuthors", "zeroPaddedDate", "zeroPaddedFilemode",
+}

@@ -1,0 +1,161 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Options are what an operator may choose for every repository.
+type Options struct {
+	// MaxInput is the largest pack, in bytes, that a push or fetch may bring.
+	MaxInput int64
+
+	// Fsck has git check the form of every object that a push brings. Without it a
+	// pack only has to be whole and its refs connected, as with git http-backend.
+	// It costs a push a quarter more time (BenchmarkTransfer of githttp), and refuses
+	// histories that maintainers have signed; git clients refuse themselves to check
+	// out what attacks them.
+	Fsck bool
+
+	// AllocBytes is the largest piece of memory that a git process may ask for at
+	// once. It ends packs that inflate to more than they look like. A process that
+	// works on a push may have four times as much in all, on Linux.
+	AllocBytes int64
+}
+
+// DefaultOptions are the options of a server that is told nothing else.
+var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20}
+
+// Git is the git program and the environment that it runs in. It is immutable.
+type Git struct {
+	program string
+	options Options
+	config  [][2]string
+	env     []string
+}
+
+// Find looks for the program in PATH, or at a path, and asks for its version.
+func Find(ctx context.Context, program string, options Options) (*Git, error) {
+	if options.MaxInput <= 0 || options.AllocBytes <= 0 {
+		return nil, errors.New("set up git: the sizes of packs and of memory must be positive")
+	}
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil, fmt.Errorf("find git: %w; install git 2.39 or later", err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, fmt.Errorf("find git: %w", err)
+	}
+	g := &Git{program: path, options: options, config: config(options)}
+	g.env = environment(g.config, options)
+	out, err := g.run(ctx, "/", nil, "version")
+	if err != nil {
+		return nil, fmt.Errorf("ask git for its version: %w", err)
+	}
+	version := strings.TrimSpace(strings.TrimPrefix(string(out), "git version "))
+	if !recent(version) {
+		return nil, fmt.Errorf("%s is version %.40q; install git 2.39 or later", path, version)
+	}
+	return g, nil
+}
+
+// Program is the path of the git program. It does not depend on the working folder.
+func (g *Git) Program() string { return g.program }
+
+// recent reports whether a version such as 2.39.5 or 2.45.1.windows.1 is new enough.
+func recent(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	a, err := strconv.Atoi(major)
+	if err != nil {
+		return false
+	}
+	b, err := strconv.Atoi(minor)
+	return err == nil && (a > 2 || a == 2 && b >= 39)
+}
+
+// config is what git is told about every repository, in its own words. Init writes
+// it to the repository as well, for whoever runs git there by hand.
+func config(o Options) [][2]string {
+	list := [][2]string{
+		// GRASP-01. The first one also clears the other two, so it is the first.
+		{"uploadpack.allowAnySHA1InWant", "false"},
+		{"uploadpack.allowTipSHA1InWant", "true"},
+		{"uploadpack.allowReachableSHA1InWant", "true"},
+		{"uploadpack.allowFilter", "true"},
+		// It walks all trees for a blob that the client chooses.
+		{"uploadpackfilter.sparse:oid.allow", "false"},
+
+		{"receive.maxInputSize", strconv.FormatInt(o.MaxInput, 10)},
+		{"receive.fsckObjects", strconv.FormatBool(o.Fsck)},
+		// Packs stay packs: they are streamed to disk whatever is in them, and can
+		// be shared by a link.
+		{"transfer.unpackLimit", "1"},
+		{"receive.unpackLimit", "1"},
+		{"fetch.unpackLimit", "1"},
+		{"receive.advertisePushOptions", "false"},
+		{"receive.updateServerInfo", "false"},
+		{"receive.denyDeleteCurrent", "ignore"}, // the authoriser decides
+		{"receive.denyDeletes", "false"},
+		{"receive.denyNonFastForwards", "false"},
+		{"receive.shallowUpdate", "false"},
+		{"receive.autogc", "false"},
+
+		// Maintenance is the host's; see Collect.
+		{"gc.auto", "0"},
+		{"maintenance.auto", "false"},
+		{"core.logAllRefUpdates", "false"},
+
+		// A ref that was answered is on disk.
+		{"core.fsync", "objects,derived-metadata,reference"},
+
+		// Larger objects are streamed, and not held in memory.
+		{"core.bigFileThreshold", "64m"},
+		{"pack.windowMemory", "128m"},
+	}
+	if o.Fsck {
+		for _, kind := range harmless {
+			list = append(list, [2]string{"receive.fsck." + kind, "ignore"})
+		}
+	}
+	return list
+}
+
+// imposed is what no repository's own configuration may change, because it names
+// programs or trust.
+var imposed = [][2]string{
+	{"core.hooksPath", os.DevNull},
+	{"core.alternateRefsCommand", "true"},
+	{"core.fsmonitor", "false"},
+	{"safe.directory", "*"},
+	{"protocol.allow", "never"},
+	{"uploadpack.advertiseBundleURIs", "false"},
+}
+
+func environment(config [][2]string, o Options) []string {
+	env := []string{
+		"PATH=" + os.Getenv("PATH"),
+		"LC_ALL=C",
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=" + os.DevNull,
+		"GIT_ATTR_NOSYSTEM=1",
+		"GIT_NO_REPLACE_OBJECTS=1",
+		"GIT_TERMINAL_PROMPT=0",
+		"GIT_ASKPASS=false",
+		"GIT_ALLOC_LIMIT=" + strconv.FormatInt(o.AllocBytes, 10),
+	}
+	n := 0
+	for _, list := range [][][2]string{config, imposed} {
+		for _, pair := range list {
+			env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, pair[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, pair[1]))
+			n++
+		}
+	}
+	return append(env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", n))
+}

@@ -1,0 +1,303 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"talon/host"
+)
+
+// incoming begins the names of quarantines below the objects of a repository: those of
+// git's own receive-pack, and in a Folder those of an [Incoming].
+const incoming = "tmp_objdir-"
+
+// staleAfter is the age at which nothing works on a quarantine any more.
+const staleAfter = 24 * time.Hour
+
+// Refused is why a push cannot be: its fault, or that of somebody who was faster.
+type Refused struct {
+	Reason string
+	Refs   map[string]string // reasons of single refs
+}
+
+func (r *Refused) Error() string { return r.Reason }
+
+// Incoming is a push on its way. What it brings is in a quarantine, which nobody sees
+// and which needs no lock: a bare repository of its own that borrows from the one that
+// is pushed to. That one may even go meanwhile. Its user calls Index if the push has a
+// pack with objects, Check, and then, under the lock, Land; Remove is the last of all.
+// It belongs to one goroutine.
+type Incoming struct {
+	repo    *Repo
+	format  Format
+	updates []host.RefUpdate
+	dir     string // of the quarantine; empty before Index
+	drops   uint64 // of the root, when Check began
+
+	synced func() error // waits until the pack is durable; nil without one
+}
+
+// Receive begins a push of these updates, of which no two are of the same ref. It does
+// not need the lock.
+func (r *Repo) Receive(ctx context.Context, updates []host.RefUpdate) (*Incoming, error) {
+	if err := r.mustExist(); err != nil {
+		return nil, err
+	}
+	format, err := r.Format(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range updates {
+		if len(u.New) != idLength(format) {
+			return nil, &Refused{Reason: "this repository names its objects by " + format.String()}
+		}
+	}
+	return &Incoming{repo: r, format: format, updates: updates}, nil
+}
+
+// Format is the hash that the push names its objects by.
+func (q *Incoming) Format() Format { return q.format }
+
+// Index starts git index-pack, which reads the pack from In. Its user reads Out to the
+// end and then calls Indexed. What git says meanwhile goes to progress, if there is one,
+// which must not block.
+func (q *Incoming) Index(ctx context.Context, progress io.Writer) (*Process, error) {
+	if err := q.make(); err != nil {
+		return nil, fmt.Errorf("make a quarantine: %w", err)
+	}
+	options := q.repo.git.options
+	// Its bytes are made durable while the next git works; see Indexed.
+	args := []string{"-c", "core.fsync=none", "--git-dir=.", "index-pack", "--stdin", "--fix-thin", fmt.Sprintf("--max-input-size=%d", options.MaxInput)}
+	if options.Fsck {
+		args = append(args, "--strict="+strings.Join(harmless, "=ignore,")+"=ignore")
+	}
+	if progress != nil {
+		args = append(args, "--show-resolving-progress")
+	}
+	p, err := q.repo.git.startWith(ctx, q.dir, nil, progress, args...)
+	if err != nil {
+		return nil, err
+	}
+	// It starts no other process.
+	limitMemory(p.cmd.Process.Pid, 4*options.AllocBytes)
+	return p, nil
+}
+
+// Indexed waits for the end of index-pack. A *Refused says what is wrong with the pack,
+// or that there is no room for it.
+func (q *Incoming) Indexed(p *Process) error {
+	err := p.Wait()
+	if err == nil {
+		q.sync()
+	}
+	if err == nil || p.ctx.Err() != nil {
+		return err
+	}
+	reason := complaint(err, q.dir+"/")
+	if reason == "" {
+		reason = "the pack is damaged, or the server cannot store it"
+	}
+	return &Refused{Reason: reason}
+}
+
+// sync begins to make the pack durable.
+func (q *Incoming) sync() {
+	done := make(chan error, 1)
+	go func() { done <- syncTree(filepath.Join(q.dir, "objects", "pack")) }()
+	q.synced = sync.OnceValue(func() error { return <-done })
+}
+
+// complaint is what git said at its end, without the path of a folder.
+func complaint(err error, dir string) string {
+	failure := new(Failure)
+	if !errors.As(err, &failure) {
+		return ""
+	}
+	const fatal = "fatal: "
+	at := strings.LastIndex(failure.Stderr, fatal)
+	if at < 0 {
+		return ""
+	}
+	return strings.ReplaceAll(failure.Stderr[at+len(fatal):], dir, "")
+}
+
+// make makes the quarantine. In a Root it is among what a start throws away.
+func (q *Incoming) make() (err error) {
+	r := q.repo
+	objects := filepath.Join(r.dir, "objects")
+	borrow := objects + "\n"
+	if r.root != nil {
+		store, borrows, err := r.shared()
+		if err != nil {
+			return err
+		}
+		if borrows { // also when the repository goes
+			borrow += filepath.Join(store.dir, "objects") + "\n"
+		}
+		q.dir, err = os.MkdirTemp(filepath.Join(r.root.dir, trashDir), "push-")
+		if err != nil {
+			return err
+		}
+	} else {
+		if strings.Contains(objects, "\n") {
+			return errors.New("git cannot borrow from a path with a line break")
+		}
+		old := olderThan(time.Now().Add(-staleAfter))
+		err := removeAll(objects, func(d fs.DirEntry) bool { return strings.HasPrefix(d.Name(), incoming) && old(d) })
+		if err != nil {
+			return err
+		}
+		if q.dir, err = os.MkdirTemp(objects, incoming); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		if err != nil {
+			q.Remove()
+		}
+	}()
+	config := "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+	if q.format != SHA1 {
+		config = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = " + q.format.String() + "\n"
+	}
+	return errors.Join(
+		os.MkdirAll(filepath.Join(q.dir, "objects", "pack"), 0o755),
+		os.Mkdir(filepath.Join(q.dir, "refs"), 0o755),
+		os.WriteFile(filepath.Join(q.dir, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644),
+		os.WriteFile(filepath.Join(q.dir, "config"), []byte(config), 0o644),
+		writeFile(filepath.Join(q.dir, "objects", "info", "alternates"), borrow),
+	)
+}
+
+// Remove takes the quarantine away, with all that did not land. No process of it may
+// run.
+func (q *Incoming) Remove() {
+	if q.dir != "" {
+		_ = os.RemoveAll(q.dir)
+	}
+}
+
+// Check makes sure that all that the refs are to be is here, with what that refers to;
+// what refs have now is. A *Refused says that something is missing. It needs no lock: as
+// long as nothing is dropped, see [Root.Collect], what it found stays true.
+func (q *Incoming) Check(ctx context.Context) error {
+	if err := q.reach(ctx); err != nil || q.synced == nil {
+		return err
+	}
+	if err := q.synced(); err != nil {
+		return fmt.Errorf("make a pack durable: %w", err)
+	}
+	return nil
+}
+
+func (q *Incoming) reach(ctx context.Context) error {
+	q.drops = q.repo.drops()
+	refs, err := q.repo.tips(ctx)
+	if err != nil && !(errors.Is(err, ErrNotFound) && q.dir != "") {
+		return err
+	}
+	known := slices.Compact(slices.Sorted(maps.Values(refs)))
+	var ids []string
+	for _, u := range q.updates {
+		if _, is := slices.BinarySearch(known, u.New); !is && !IsZero(u.New) {
+			ids = append(ids, u.New)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	err = q.walk(ctx, ids, known)
+	if exitCode(err) == 128 && len(known) > 0 {
+		// It may be a broken ref that git did not like.
+		if known, err = q.sound(ctx, known); err == nil {
+			err = q.walk(ctx, ids, known)
+		}
+	}
+	if code := exitCode(err); code == 1 || code == 128 {
+		return &Refused{Reason: "missing necessary objects"}
+	}
+	if err != nil {
+		return fmt.Errorf("walk the objects of a push: %w", err)
+	}
+	return nil
+}
+
+// sound returns those of the objects that are there.
+func (q *Incoming) sound(ctx context.Context, ids []string) ([]string, error) {
+	there, err := q.repo.Has(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	sound := ids[:0]
+	for i, id := range ids {
+		if there[i] {
+			sound = append(sound, id)
+		}
+	}
+	return sound, nil
+}
+
+// walk visits all that objects refer to, but for what known ones reach.
+func (q *Incoming) walk(ctx context.Context, ids, known []string) error {
+	var in strings.Builder
+	for _, id := range ids {
+		in.WriteString(id + "\n")
+	}
+	for _, id := range known {
+		in.WriteString("^" + id + "\n")
+	}
+	dir := q.dir
+	if dir == "" {
+		dir = q.repo.dir
+	}
+	p, err := q.repo.git.start(ctx, dir, nil, "--git-dir=.", "rev-list", "--objects", "--stdin", "--quiet")
+	if err != nil {
+		return err
+	}
+	limitMemory(p.cmd.Process.Pid, 4*q.repo.git.options.AllocBytes)
+	go func() {
+		// A process that ends before it has read all says why itself.
+		_, _ = io.WriteString(p.In, in.String())
+		_ = p.In.Close()
+	}()
+	_, _ = io.Copy(io.Discard, p.Out)
+	return p.Wait()
+}
+
+// tips returns all refs by name, and what they point to.
+func (r *Repo) tips(ctx context.Context) (map[string]string, error) {
+	tips := make(map[string]string)
+	list, _, err := r.refFiles(ctx)
+	if errors.Is(err, errUnusual) {
+		var refs Refs
+		refs, err = r.askRefs(ctx)
+		for _, ref := range refs.List {
+			tips[ref.Name] = ref.ID
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the refs: %w", err)
+	}
+	for _, ref := range list {
+		tips[ref.Name] = ref.ID
+	}
+	return tips, nil
+}
+
+// drops changes whenever objects may have gone from the root of the repository.
+func (r *Repo) drops() uint64 {
+	if r.root == nil {
+		return 0 // somebody else's git gc has its own time of grace
+	}
+	return r.root.drops.Load()
+}

@@ -1,0 +1,276 @@
+package gitrepo
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+)
+
+const (
+	maxBatches = 16     // repositories for which a process is kept
+	maxPeels   = 20_000 // objects whose kind is kept
+
+	// fewObjects are looked for in the files. A process of git is faster for more.
+	fewObjects = 64
+)
+
+// Has reports for each object whether it is in the repository, or in what it
+// borrows from. An object that is there may still lack what it refers to: see
+// Connected. What is not an object id is not there.
+func (r *Repo) Has(ctx context.Context, ids ...string) ([]bool, error) {
+	if err := r.mustExist(); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("look for objects: %w", context.Cause(ctx))
+	}
+	if len(ids) <= fewObjects {
+		// What is odd about the files, git says best.
+		if found, ok := r.look(ids); ok {
+			return found, nil
+		}
+	}
+	found := make([]bool, len(ids))
+	ask := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if IsID(id) {
+			ask = append(ask, id)
+		}
+	}
+	answers, err := r.ask(ctx, ask)
+	if err != nil {
+		return nil, fmt.Errorf("look for objects: %w", err)
+	}
+	for i, id := range ids {
+		if IsID(id) {
+			// Not "ID missing", nor another object that a ref or a prefix names.
+			found[i] = answers[0] == id
+			answers = answers[1:]
+		}
+	}
+	return found, nil
+}
+
+// Connected reports whether the objects are there with all that they refer to. It
+// trusts that the refs of the repository are connected, and walks no further than
+// to them.
+func (r *Repo) Connected(ctx context.Context, ids ...string) (bool, error) {
+	if len(ids) == 0 {
+		return true, nil
+	}
+	found, err := r.Has(ctx, ids...)
+	if err != nil || slices.Contains(found, false) {
+		return false, err
+	}
+	// After a push, they are the refs themselves.
+	if refs, _, err := r.refFiles(ctx); err == nil {
+		tips := make(map[string]bool, len(refs))
+		for _, ref := range refs {
+			tips[ref.ID] = true
+		}
+		ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return tips[id] })
+		if len(ids) == 0 {
+			return true, nil
+		}
+	}
+	in := strings.Join(ids, "\n") + "\n"
+	_, err = r.run(ctx, []byte(in), "rev-list", "--objects", "--stdin", "--not", "--all", "--quiet")
+	if err != nil && ctx.Err() == nil && (exitCode(err) == 1 || exitCode(err) == 128) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("walk the objects: %w", err)
+	}
+	return true, nil
+}
+
+// peel finds what the tags among refs are of, where that is not known.
+func (r *Repo) peel(ctx context.Context, refs []fileRef) error {
+	var ask []string
+	var asked []*fileRef
+	for i := range refs {
+		ref := &refs[i]
+		if ref.peeled {
+			continue
+		}
+		if peeled, ok := r.batches.peeled(ref.ID); ok {
+			ref.Peeled = peeled
+			continue
+		}
+		ask, asked = append(ask, ref.ID+"^{}"), append(asked, ref)
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	answers, err := r.ask(ctx, ask)
+	if err != nil {
+		return err
+	}
+	for i, ref := range asked {
+		switch answer := answers[i]; {
+		case answer == ref.ID:
+		case IsID(answer):
+			ref.Peeled = answer
+		default:
+			return fmt.Errorf("%.200q points to %s, which is not there as a whole", ref.Name, ref.ID)
+		}
+		r.batches.keepPeeled(ref.ID, ref.Peeled)
+	}
+	return nil
+}
+
+// ask asks git for the names of objects. It answers with a line for each question.
+func (r *Repo) ask(ctx context.Context, questions []string) ([]string, error) {
+	b, err := r.batches.take(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := b.ask(ctx, questions)
+	r.batches.give(b, err == nil)
+	return answers, err
+}
+
+// batch is a running git cat-file. It belongs to who took it.
+type batch struct {
+	dir string
+	p   *Process
+	out *bufio.Reader
+	end context.CancelFunc
+}
+
+func openBatch(r *Repo) (*batch, error) {
+	ctx, end := context.WithCancel(context.Background())
+	p, err := r.git.start(ctx, r.dir, nil, "--git-dir=.", "cat-file", "--batch-check=%(objectname)")
+	if err != nil {
+		end()
+		return nil, err
+	}
+	return &batch{dir: r.dir, p: p, out: bufio.NewReader(p.Out), end: end}, nil
+}
+
+func (b *batch) close() {
+	b.end()
+	_ = b.p.Wait()
+}
+
+func (b *batch) ask(ctx context.Context, questions []string) ([]string, error) {
+	stop := context.AfterFunc(ctx, b.end)
+	defer stop()
+	written := make(chan error, 1)
+	go func() {
+		_, err := io.WriteString(b.p.In, strings.Join(questions, "\n")+strings.Repeat("\n", min(1, len(questions))))
+		written <- err
+	}()
+	answers := make([]string, 0, len(questions))
+	for range questions {
+		line, err := b.out.ReadString('\n')
+		if err != nil {
+			b.end()
+			<-written
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			return nil, fmt.Errorf("read git cat-file: %w", err)
+		}
+		answers = append(answers, strings.TrimSuffix(line, "\n"))
+	}
+	return answers, <-written
+}
+
+// batches keeps the processes of the repositories that were asked last, and what
+// they said that is true for ever.
+type batches struct {
+	mu     sync.Mutex // guards what follows
+	idle   []*batch   // the last used is the last
+	closed bool
+	peels  map[string]string // what objects are tags of; empty if they are no tags
+}
+
+// peeled returns what an object is a tag of, if that was asked before.
+func (s *batches) peeled(id string) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	peeled, ok := s.peels[id]
+	return peeled, ok
+}
+
+func (s *batches) keepPeeled(id, peeled string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.peels == nil || len(s.peels) >= maxPeels {
+		s.peels = map[string]string{}
+	}
+	s.peels[id] = peeled
+}
+
+func newBatches() *batches { return new(batches) }
+
+// take returns the idle process of a repository, or a new one.
+func (s *batches) take(ctx context.Context, r *Repo) (*batch, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	i := slices.IndexFunc(s.idle, func(b *batch) bool { return b.dir == r.dir })
+	if i >= 0 {
+		b := s.idle[i]
+		s.idle = slices.Delete(s.idle, i, i+1)
+		s.mu.Unlock()
+		return b, nil
+	}
+	s.mu.Unlock()
+	return openBatch(r)
+}
+
+// give brings a process back. One that failed ends, and so does the one that was
+// used longest ago if there are too many.
+func (s *batches) give(b *batch, good bool) {
+	s.mu.Lock()
+	var old *batch
+	switch {
+	case !good || s.closed:
+		old = b
+	default:
+		s.idle = append(s.idle, b)
+		if len(s.idle) > maxBatches {
+			old = s.idle[0]
+			s.idle = slices.Delete(s.idle, 0, 1)
+		}
+	}
+	s.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+}
+
+// drop ends the idle processes of a repository.
+func (s *batches) drop(dir string) {
+	s.mu.Lock()
+	var gone []*batch
+	s.idle = slices.DeleteFunc(s.idle, func(b *batch) bool {
+		if b.dir == dir {
+			gone = append(gone, b)
+			return true
+		}
+		return false
+	})
+	s.mu.Unlock()
+	for _, b := range gone {
+		b.close()
+	}
+}
+
+func (s *batches) close() {
+	s.mu.Lock()
+	s.closed = true
+	gone := s.idle
+	s.idle = nil
+	s.mu.Unlock()
+	for _, b := range gone {
+		b.close()
+	}
+}

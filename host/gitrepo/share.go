@@ -1,0 +1,267 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// borrowers is the folder of a shared store with a file for each owner whose
+// repository borrows from it.
+const borrowers = "talon-borrowers"
+
+// store is the shared store of an identifier: a bare repository whose refs are
+// copies of those of its borrowers, made by Collect.
+type store struct {
+	root       *Root
+	dir        string
+	identifier string
+	format     Format
+}
+
+func (r *Root) store(identifier string, format Format) *store {
+	file, _ := fileName(identifier)
+	return &store{root: r, dir: filepath.Join(r.dir, sharedDir, format.String(), file), identifier: identifier, format: format}
+}
+
+// shared returns the store that the repository borrows from, if there is one.
+func (r *Repo) shared() (*store, bool, error) {
+	if r.root == nil {
+		return nil, false, nil
+	}
+	text, err := os.ReadFile(filepath.Join(r.dir, "objects", "info", "alternates"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("find shared objects: %w", err)
+	}
+	for _, format := range []Format{SHA1, SHA256} {
+		s := r.root.store(r.name.identifier, format)
+		borrow, err := filepath.Rel(filepath.Join(r.dir, "objects"), filepath.Join(s.dir, "objects"))
+		if err == nil && strings.TrimSuffix(string(text), "\n") == filepath.ToSlash(borrow) {
+			return s, true, nil
+		}
+	}
+	return nil, false, fmt.Errorf("%s borrows objects from a place that is not Talon's", r.dir)
+}
+
+// make makes the store if it is absent, and marks an owner as borrower.
+// REQUIRES: the lock of the store.
+func (s *store) make(ctx context.Context, npub string) error {
+	if !isBare(s.dir) {
+		err := s.root.build(ctx, s.dir, s.format, func(dir string) error {
+			return os.MkdirAll(filepath.Join(dir, borrowers), 0o755)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	marks := filepath.Join(s.dir, borrowers)
+	if err := writeFile(filepath.Join(marks, npub), ""); err != nil {
+		return fmt.Errorf("mark a borrower of shared objects: %w", err)
+	}
+	return syncDir(marks)
+}
+
+// leave takes the mark of an owner away, and removes a store without borrowers. A
+// mark without a repository, left by a crash, does not count. REQUIRES: the lock of
+// the store.
+func (s *store) leave(npub string) error {
+	if err := os.Remove(filepath.Join(s.dir, borrowers, npub)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unmark a borrower of shared objects: %w", err)
+	}
+	members, err := s.members()
+	if err != nil || len(members) > 0 {
+		return err
+	}
+	defer s.root.drops.Add(1)
+	if err := s.root.discard(s.dir); err != nil {
+		return fmt.Errorf("remove shared objects: %w", err)
+	}
+	return nil
+}
+
+// members returns the repositories that borrow from the store.
+func (s *store) members() ([]*Repo, error) {
+	marks, err := os.ReadDir(filepath.Join(s.dir, borrowers))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the borrowers of shared objects: %w", err)
+	}
+	var list []*Repo
+	for _, mark := range marks {
+		name, err := ParseName(mark.Name(), s.identifier)
+		if err != nil {
+			continue
+		}
+		repo := s.root.Repo(name)
+		there, err := repo.Exists()
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			list = append(list, repo)
+		}
+	}
+	return list, nil
+}
+
+// Share moves the repository's packs to the shared store of its identifier: all
+// repositories of the identifier have the objects from then on. It costs a few
+// links, whatever the packs' size. REQUIRES: the lock.
+func (r *Repo) Share(ctx context.Context) error {
+	s, borrows, err := r.shared()
+	if err != nil || !borrows {
+		return err
+	}
+	unlock, err := r.locks.lock(ctx, s.dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := movePacks(filepath.Join(r.dir, "objects", "pack"), filepath.Join(s.dir, "objects", "pack")); err != nil {
+		return fmt.Errorf("share objects: %w", err)
+	}
+	return nil
+}
+
+// movePacks links packs to another folder and then removes them from the first.
+// The index is the last link, for git looks for packs by it, and the first file to
+// go. A crash leaves packs in both places at worst.
+func movePacks(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	var packs []string
+	for _, e := range entries {
+		if base, ok := strings.CutSuffix(e.Name(), ".idx"); ok && strings.HasPrefix(base, "pack-") {
+			packs = append(packs, base)
+		}
+	}
+	if len(packs) == 0 {
+		return nil
+	}
+	for _, base := range packs {
+		for _, ext := range []string{".pack", ".rev", ".idx"} {
+			err := os.Link(filepath.Join(from, base+ext), filepath.Join(to, base+ext))
+			if err != nil && !errors.Is(err, fs.ErrExist) && !(ext == ".rev" && errors.Is(err, fs.ErrNotExist)) {
+				return err
+			}
+		}
+	}
+	if err := syncDir(to); err != nil {
+		return err
+	}
+	for _, base := range packs {
+		for _, ext := range []string{".idx", ".rev", ".bitmap", ".keep", ".pack"} {
+			if err := os.Remove(filepath.Join(from, base+ext)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Collect shares what all repositories of an identifier have, packs it anew, and
+// drops objects that none of their refs reaches and that are older than grace. It
+// holds the locks of all of them. If one of their refs is broken, nothing is
+// dropped. REQUIRES: the caller holds no lock of a repository.
+func (r *Root) Collect(ctx context.Context, identifier string, format Format, grace time.Duration) error {
+	if err := CheckIdentifier(identifier); err != nil {
+		return err
+	}
+	s := r.store(identifier, format)
+	members, err := s.members()
+	if err != nil {
+		return err
+	}
+	unlock, err := r.LockAll(ctx, members...)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var tips []string
+	for _, repo := range members {
+		if err := repo.Share(ctx); err != nil {
+			return err
+		}
+		// A tip may lie in loose objects, which somebody made by hand: then the
+		// store lacks it, the next command fails, and nothing is dropped.
+		refs, err := repo.Refs(ctx)
+		if err != nil {
+			return err
+		}
+		for _, ref := range refs.List {
+			tips = append(tips, ref.ID)
+		}
+	}
+
+	unlockStore, err := r.locks.lock(ctx, s.dir)
+	if err != nil {
+		return err
+	}
+	defer unlockStore()
+	// A borrower that came between the two looks has nothing that is not in the
+	// store, but its refs would not count.
+	if now, err := s.members(); err != nil || len(now) != len(members) {
+		return errors.Join(err, errors.New("collect shared objects: a repository came or went meanwhile; try again"))
+	}
+	if !isBare(s.dir) {
+		return nil
+	}
+	if err := s.setTips(ctx, tips); err != nil {
+		return fmt.Errorf("collect shared objects: %w", err)
+	}
+	defer r.drops.Add(1) // before the locks are given back: whoever gets one next sees it
+	args := []string{"--git-dir=.", "repack", "--quiet", "-d", "--cruft",
+		fmt.Sprintf("--cruft-expiration=%d.seconds.ago", int64(grace.Seconds()))}
+	if _, err := r.git.run(ctx, s.dir, nil, args...); err != nil {
+		return fmt.Errorf("collect shared objects: %w", err)
+	}
+	return nil
+}
+
+// setTips makes refs of the store of exactly these objects. REQUIRES: the lock of
+// the store.
+func (s *store) setTips(ctx context.Context, tips []string) error {
+	slices.Sort(tips)
+	tips = slices.Compact(tips)
+	out, err := s.root.git.run(ctx, s.dir, nil, "--git-dir=.", "for-each-ref", "--format=%(objectname)", "refs/tips/")
+	if err != nil {
+		return err
+	}
+	had := strings.Fields(string(out))
+	slices.Sort(had)
+	var in strings.Builder
+	for _, id := range tips {
+		if _, ok := slices.BinarySearch(had, id); !ok {
+			fmt.Fprintf(&in, "update refs/tips/%s %s\n", id, id)
+		}
+	}
+	for _, id := range had {
+		if _, ok := slices.BinarySearch(tips, id); !ok {
+			fmt.Fprintf(&in, "delete refs/tips/%s\n", id)
+		}
+	}
+	if _, err := s.root.git.run(ctx, s.dir, []byte(in.String()), "--git-dir=.", "update-ref", "--stdin"); err != nil {
+		return err
+	}
+	_, err = s.root.git.run(ctx, s.dir, nil, "--git-dir=.", "pack-refs", "--all", "--prune")
+	return err
+}
