@@ -1,0 +1,139 @@
+package grasp
+
+import (
+	"strings"
+	"testing"
+)
+
+// Host and port are compared exactly after parsing, never by substring.
+func TestServiceURLs(t *testing.T) {
+	const host = "relay.example.com"
+	for _, test := range []struct {
+		service    string
+		right      []string
+		wrong      []string
+		relay, not []string
+	}{{
+		service: host,
+		right: []string{
+			"https://relay.example.com/npub1x/y.git", "http://relay.example.com/x.git", "HTTPS://Relay.EXAMPLE.com/x",
+			"https://relay.example.com", "https://relay.example.com:443/x", "http://relay.example.com:80/x",
+			"https://relay.example.com:0443/x", "https://relay.example.com./x", "https://relay.example.com:/x",
+			"https://relay.example.com?x", "https://relay.example.com#x", "https://relay.example.com//x",
+		},
+		wrong: []string{
+			"", "relay.example.com", "relay.example.com/x.git", "//relay.example.com/x", "https:/relay.example.com/x", "https:relay.example.com/x",
+			"https://evil.com/relay.example.com/x.git", "https://relay.example.com.evil.com/x", "https://xrelay.example.com/x",
+			"https://evilrelay.example.com/x", "https://example.com/x", "https://evil.com?relay.example.com", "https://evil.com#https://relay.example.com/x",
+			"https://relay.example.com@evil.com/x", "https://evil.com@relay.example.com/x", "https://u:p@relay.example.com/x",
+			`https://relay.example.com\@evil.com/x`, `https://evil.com\relay.example.com/x`, "https://relay.example.com /x", " https://relay.example.com/x",
+			"https://relay.example.com/x\n", "https://relay.example.com\x00/x", "https://relay.example.com:8080/x", "https://relay.example.com:80/x",
+			"http://relay.example.com:443/x", "https://relay.example.com:443:443/x", "https://relay.example.com:x/", "https://relay.example.com:65536/",
+			`https://relay.example.com/x\..\y`, "https://relay.example.com:0/", "https://relay.example.com:-1/", "https://relay.example.com:+443/", "https://relay.example.com../x",
+			"https://.relay.example.com/x", "https://relay..example.com/x", "https://relay%2Eexample.com/x", "https://[relay.example.com]/x",
+			"ssh://relay.example.com/x", "git://relay.example.com/x", "git@relay.example.com:x", "file://relay.example.com/x", "ext::https://relay.example.com/x",
+			"wss://relay.example.com/x", "ftp://relay.example.com", "://relay.example.com", "https:///x", "https://", "https://:443/x",
+			"https://relay。example。com/x", "https://relay.example.com\u200b/x", "https://\u212aelay.example.com/x",
+			"https://relay.example.com/" + strings.Repeat("x", maxURL),
+		},
+		relay: []string{"wss://relay.example.com", "wss://relay.example.com/", "ws://RELAY.example.com:80", "WSS://relay.example.com:443/path?x"},
+		not:   []string{"https://relay.example.com", "relay.example.com", "ws://relay.example.com:443", "wss://relay.example.com:7777", "wss://evil.com/relay.example.com"},
+	}, {
+		service: "Relay.example.com:8443",
+		right:   []string{"https://relay.example.com:8443/x", "http://relay.example.com:08443/x"},
+		wrong:   []string{"https://relay.example.com/x", "https://relay.example.com:84430/x", "https://relay.example.com:443/x", "https://relay.example.com/:8443"},
+		relay:   []string{"wss://relay.example.com:8443/"},
+		not:     []string{"wss://relay.example.com"},
+	}, {
+		service: "relay.example.com:443",
+		right:   []string{"https://relay.example.com/x", "https://relay.example.com:443/x", "http://relay.example.com:443/x"},
+		wrong:   []string{"http://relay.example.com/x"},
+	}, {
+		service: "[2001:DB8::1]:7777",
+		right:   []string{"http://[2001:db8::1]:7777/x", "http://[2001:DB8::1]:7777/x"},
+		wrong: []string{"http://[2001:db8::1]/x", "http://2001:db8::1:7777/x", "http://[2001:db8::1]7777/x", "http://[2001:db8::1%25eth0]:7777/x",
+			"http://[2001:db8::1:7777/x", "http://2001:db8::1]:7777/x", "http://[]:7777/", "http://[:]:7777/"},
+		relay: []string{"ws://[2001:db8::1]:7777"},
+	}, {
+		service: "[::1]",
+		right:   []string{"http://[::1]/x", "https://[::1]:443/x"},
+	}, {
+		service: "127.0.0.1:7777",
+		right:   []string{"http://127.0.0.1:7777/x"},
+		wrong:   []string{"http://127.0.0.1/x", "http://127.0.0.10:7777/x", "http://127.1:7777/x"},
+	}, {
+		service: "böcker.example", // IDNA is taken as given, in either form
+		right:   []string{"https://böcker.example/x"},
+		wrong:   []string{"https://xn--bcker-jua.example/x", "https://bÖcker.example/x"},
+	}} {
+		s := service(t, test.service)
+		for _, url := range test.right {
+			if !s.ServesGit(url) {
+				t.Errorf("%s: %q is not taken for git", s, url)
+			}
+		}
+		for _, url := range test.wrong {
+			if s.ServesGit(url) {
+				t.Errorf("%s: %q is taken for git", s, url)
+			}
+		}
+		for _, url := range test.relay {
+			if !s.IsRelay(url) {
+				t.Errorf("%s: %q is not taken for the relay", s, url)
+			}
+		}
+		for _, url := range test.not {
+			if s.IsRelay(url) {
+				t.Errorf("%s: %q is taken for the relay", s, url)
+			}
+		}
+	}
+}
+
+// A service that was never set up is not the one that odd URLs lead to.
+func TestZeroService(t *testing.T) {
+	for _, url := range []string{"https:///x", "https://:443/", "https://", ""} {
+		if (Service{}).ServesGit(url) {
+			t.Errorf("the zero service serves %q", url)
+		}
+	}
+}
+
+func TestParseService(t *testing.T) {
+	for in, want := range map[string]string{
+		"Example.COM": "example.com", "example.com.": "example.com", "localhost:07777": "localhost:7777", "[::A]:1": "[::a]:1",
+	} {
+		if got := service(t, in).String(); got != want {
+			t.Errorf("ParseService(%q) = %s, want %s", in, got, want)
+		}
+	}
+	for _, wrong := range []string{
+		"", ".", ":", ":80", "example.com:", "https://example.com", "example.com/", "a b", "a@b", "::1", "[::1", "example.com:99999", "a\n", "a:1:2", "a:0", "[]", "[:]", "[1]", "[::1]x",
+	} {
+		if s, err := ParseService(wrong); err == nil {
+			t.Errorf("ParseService(%q) = %v", wrong, s)
+		}
+	}
+}
+
+func TestListsService(t *testing.T) {
+	s := service(t, "us.example")
+	for _, test := range []struct {
+		tags string
+		want bool
+	}{
+		{"clone https://us.example/x.git|relays wss://us.example", true},
+		{"clone https://other/x.git https://us.example/x.git|relays wss://other wss://us.example/", true},
+		{"clone https://other/x.git|clone https://us.example/x.git|relays wss://other|relays wss://us.example", true},
+		{"clone https://us.example/x.git", false},
+		{"relays wss://us.example", false},
+		{"clone https://us.example/x.git|relays wss://other", false},
+		{"clone https://other/x.git|relays wss://us.example", false},
+		{"clone wss://us.example|relays https://us.example", false},
+		{"clone https://evil/us.example|relays wss://evil/us.example", false},
+	} {
+		if got := announcement(t, 1, 1, strings.Split(test.tags, "|")...).ListsService(s); got != test.want {
+			t.Errorf("%s: %v", test.tags, got)
+		}
+	}
+}
