@@ -1,0 +1,136 @@
+package wire
+
+import (
+	"unicode/utf8"
+
+	"talon/host"
+)
+
+// AnswerVerb is the first element of a relay's message.
+type AnswerVerb uint8
+
+const (
+	OtherAnswer AnswerVerb = iota // a verb that is not below; a client may ignore it
+	AnswerEvent
+	AnswerOK
+	AnswerEOSE
+	AnswerClosed
+	AnswerNotice
+	AnswerAuth
+)
+
+// answerVerbs are the names of the verbs that ParseAnswer understands.
+var answerVerbs = [...]string{"", "EVENT", "OK", "EOSE", "CLOSED", "NOTICE", "AUTH"}
+
+// Answer is what a relay sent. Which fields are set depends on the verb.
+type Answer struct {
+	Verb  AnswerVerb
+	SubID string      // Event, EOSE, Closed
+	Event *host.Event // Event; its id and signature are not checked
+	ID    host.ID     // OK
+	OK    bool        // OK
+	Text  string      // OK, Closed: the reason; Notice: the text; Auth: the challenge
+}
+
+// ParseAnswer reads a relay's message (NIP-01, NIP-42). It keeps nothing of data.
+// Elements beyond those of the NIP are skipped, and a reason may be missing: not
+// every relay is exact, and a client has to get along with it.
+func ParseAnswer(data []byte) (Answer, error) {
+	if !utf8.Valid(data) {
+		return Answer{}, invalid("not valid UTF-8")
+	}
+	s := scanner{text: shared(data)}
+	if !s.take('[') || s.space() != '"' {
+		return Answer{}, invalid("a message must be a JSON array that begins with its verb")
+	}
+	name, err := s.str()
+	if err != nil {
+		return Answer{}, err
+	}
+	var a Answer
+	for v := AnswerEvent; int(v) < len(answerVerbs); v++ {
+		if answerVerbs[v] == name {
+			a.Verb = v
+		}
+	}
+	if err := s.answer(&a); err != nil {
+		return Answer{}, err
+	}
+	for s.take(',') {
+		s.space()
+		if err := s.skip(); err != nil {
+			return Answer{}, err
+		}
+	}
+	if !s.take(']') {
+		return Answer{}, s.malformed()
+	}
+	return a, s.end()
+}
+
+// answer reads the elements after the verb that the verb must have.
+func (s *scanner) answer(a *Answer) (err error) {
+	switch a.Verb {
+	case AnswerEvent:
+		if a.SubID, err = s.element("EVENT needs a subscription id"); err != nil {
+			return err
+		}
+		if !s.take(',') {
+			return invalid("EVENT needs an event")
+		}
+		s.space()
+		a.Event, err = s.ownEvent()
+	case AnswerOK:
+		return s.answerOK(a)
+	case AnswerEOSE:
+		a.SubID, err = s.element("EOSE needs a subscription id")
+	case AnswerClosed:
+		if a.SubID, err = s.element("CLOSED needs a subscription id"); err == nil {
+			a.Text, err = s.reason()
+		}
+	case AnswerNotice:
+		a.Text, err = s.element("NOTICE needs a text")
+	case AnswerAuth:
+		a.Text, err = s.element("AUTH needs a challenge")
+	}
+	return err
+}
+
+func (s *scanner) answerOK(a *Answer) error {
+	id, err := s.element("OK needs an event id")
+	if err != nil {
+		return err
+	}
+	if !host.ParseHex(a.ID[:], id) {
+		return invalid("OK needs an event id of 64 lower-case hex characters")
+	}
+	if !s.take(',') {
+		return invalid("OK needs true or false")
+	}
+	s.space()
+	start := s.at
+	if !s.literal() || s.text[start] == 'n' {
+		return invalid("OK needs true or false")
+	}
+	a.OK = s.text[start] == 't'
+	a.Text, err = s.reason()
+	return err
+}
+
+// element reads the next element, a string.
+func (s *scanner) element(missing string) (string, error) {
+	if !s.take(',') || s.space() != '"' {
+		return "", invalid("%s, a string", missing)
+	}
+	return s.str()
+}
+
+// reason reads the next element if there is one and it is a string.
+func (s *scanner) reason() (string, error) {
+	at := s.at
+	if s.take(',') && s.space() == '"' {
+		return s.str()
+	}
+	s.at = at
+	return "", nil
+}
