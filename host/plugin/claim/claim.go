@@ -1,0 +1,69 @@
+// Package claim reads what the author of a module says of it: an event of kind 1063
+// (NIP-94), signed, that names the hash of the file and the capabilities that it asks
+// for.
+//
+// What it returns is true of exactly these bytes. Who the key belongs to, and whether
+// to trust it, it does not say.
+package claim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"talon/host"
+	"talon/host/schnorr"
+	"talon/host/wire"
+)
+
+// Suffix is what the file with a claim ends with, after the name of the module's.
+const Suffix = ".sig"
+
+// Kind is the kind of a claim.
+const Kind host.Kind = 1063
+
+// Max bounds the bytes of a claim.
+const Max = 64 << 10
+
+// Verify checks that a claim is signed, and speaks of the module with this SHA-256,
+// in lower-case hex, and these capabilities. It returns who signed it.
+func Verify(text []byte, sha256 string, capabilities []string) (*host.Event, error) {
+	if len(text) > Max {
+		return nil, fmt.Errorf("the signature is longer than %d bytes: want the event that talon plugin sign writes", Max)
+	}
+	e, err := wire.ParseEvent(text)
+	if err != nil {
+		return nil, fmt.Errorf("the signature is no event: %w", err)
+	}
+	if err := e.CheckID(); err != nil {
+		return nil, fmt.Errorf("the signature was changed after it was made: %w", err)
+	}
+	if err := schnorr.Verify(e); err != nil {
+		return nil, fmt.Errorf("the signature is not by the key that it names: %w", err)
+	}
+	if e.Kind != Kind {
+		return nil, fmt.Errorf("the signature is an event of kind %d: want kind %d", e.Kind, Kind)
+	}
+	switch hashes := values(e, "x"); {
+	case len(hashes) != 1:
+		return nil, errors.New("the signature does not name one hash: want one x tag")
+	case hashes[0] != sha256:
+		return nil, fmt.Errorf("the signature is for another file: it names sha256 %.64q, this module has %s", hashes[0], sha256)
+	}
+	signed := slices.Sorted(slices.Values(values(e, "capability")))
+	asked := slices.Sorted(slices.Values(capabilities))
+	if !slices.Equal(signed, asked) {
+		return nil, fmt.Errorf("the signature is for the capabilities %.500q; the module asks for %q", signed, asked)
+	}
+	return e, nil
+}
+
+// values are those of all tags of a name.
+func values(e *host.Event, name string) (list []string) {
+	for _, tag := range e.Tags {
+		if len(tag) > 1 && tag[0] == name {
+			list = append(list, tag[1])
+		}
+	}
+	return list
+}
