@@ -1,0 +1,203 @@
+package folder
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Entry is what lies in the folder under one name. Wasm is nil if there is a
+// side-car without a module, which is a [Problem] too. Signature is NAME.wasm.sig,
+// nil if there is none; without a module it is passed over.
+type Entry struct {
+	Name                     string
+	Wasm, Sidecar, Signature *File
+}
+
+// Problem says why a file cannot be part of a plugin. Name is the file's.
+type Problem struct{ Name, Reason string }
+
+// maxEntries bounds the plugins of a folder, and maxProblems what is said about
+// it.
+const (
+	maxEntries  = 1000
+	maxProblems = 100
+)
+
+// Scan returns what lies in the folder, sorted by name.
+func Scan(dir string) (entries []Entry, problems []Problem, err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	s := scan{dir: dir, byName: make(map[string]*Entry), signatures: make(map[string]*File)}
+	for {
+		list, err := f.ReadDir(256)
+		for _, d := range list {
+			s.add(d)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	entries = s.entries()
+	slices.SortFunc(s.problems, func(a, b Problem) int { return cmp.Compare(a.Name, b.Name) })
+	return entries, s.problems, nil
+}
+
+type scan struct {
+	dir        string
+	byName     map[string]*Entry
+	signatures map[string]*File // by the name of the plugin
+	problems   []Problem
+}
+
+func (s *scan) problem(file, format string, args ...any) {
+	if len(s.problems) < maxProblems {
+		s.problems = append(s.problems, Problem{file, fmt.Sprintf(format, args...)})
+	}
+}
+
+func (s *scan) add(d fs.DirEntry) {
+	file := d.Name()
+	if ignored(file) || d.IsDir() {
+		return
+	}
+	name, kind := split(file)
+	if kind == other {
+		return
+	}
+	if lower := strings.ToLower(filepath.Ext(file)); filepath.Ext(file) != lower {
+		s.problem(file, "the name ends with %s: want %s", filepath.Ext(file), lower)
+		return
+	}
+	if err := CheckName(name); err != nil {
+		if kind != signature { // it is said of the module
+			s.problem(file, "%v", err)
+		}
+		return
+	}
+	found := &File{Path: filepath.Join(s.dir, file)}
+	var err error
+	found.Stamp, err = stampOf(found.Path)
+	if errors.Is(err, fs.ErrNotExist) && d.Type()&fs.ModeSymlink == 0 {
+		return // it was removed just now
+	}
+	if kind == signature {
+		if len(s.signatures) == maxEntries {
+			s.problem(file, "the folder has more than %d signatures", maxEntries)
+			return
+		}
+		s.signatures[name] = found
+		return
+	}
+	e := s.byName[name]
+	if e == nil {
+		if len(s.byName) == maxEntries {
+			s.problem(file, "the folder has more than %d plugins", maxEntries)
+			return
+		}
+		e = &Entry{Name: name}
+		s.byName[name] = e
+	}
+	if kind == module {
+		e.Wasm = found
+	} else {
+		e.Sidecar = found
+	}
+}
+
+// entries decides between names that are one name on other systems, and finds
+// side-cars that are alone.
+func (s *scan) entries() []Entry {
+	keep := make(map[string]*Entry, len(s.byName))
+	for name, e := range s.byName {
+		lower := strings.ToLower(name)
+		if keep[lower] == nil || wins(e, keep[lower]) {
+			keep[lower] = e
+		}
+	}
+	var list []Entry
+	for name, e := range s.byName {
+		if winner := keep[strings.ToLower(name)]; winner != e {
+			for _, f := range []*File{e.Wasm, e.Sidecar} {
+				if f != nil {
+					file := filepath.Base(f.Path)
+					s.problem(file, "the name differs from that of %s%s only in case", winner.Name, filepath.Ext(file))
+				}
+			}
+			continue
+		}
+		if e.Wasm != nil {
+			e.Signature = s.signatures[name]
+		} else {
+			s.problem(name+".toml", "there is no %s.wasm for this side-car", name)
+		}
+		list = append(list, *e)
+	}
+	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// wins prefers what has a module, then lower case.
+func wins(a, b *Entry) bool {
+	if (a.Wasm == nil) != (b.Wasm == nil) {
+		return a.Wasm != nil
+	}
+	return a.Name > b.Name
+}
+
+// kind is what a file is by its ending.
+type kind int
+
+const (
+	other kind = iota
+	module
+	sideCar
+	signature
+)
+
+const signatureEnd = ".wasm.sig"
+
+func split(file string) (name string, k kind) {
+	if name, ok := strings.CutSuffix(file, signatureEnd); ok {
+		return name, signature
+	}
+	name, ext := strings.TrimSuffix(file, filepath.Ext(file)), filepath.Ext(file)
+	switch strings.ToLower(ext) {
+	case ".wasm":
+		return name, module
+	case ".toml":
+		return name, sideCar
+	}
+	return file, other
+}
+
+// passing are endings of files that editors and copying use for a while.
+var passing = []string{"~", ".swp", ".swx", ".tmp", ".new", ".part", ".bak"}
+
+// ignored says which files are not meant to be plugins, whatever their ending.
+func ignored(file string) bool {
+	stem, _ := split(file)
+	return strings.HasPrefix(file, ".") || strings.HasPrefix(file, "#") ||
+		slices.ContainsFunc(passing, func(end string) bool { return strings.HasSuffix(stem, end) })
+}
+
+func CheckName(name string) error {
+	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	}) {
+		return fmt.Errorf("the name of a plugin has a-z, A-Z, 0-9, - and _, at most 64: %.80q has not", name)
+	}
+	return nil
+}

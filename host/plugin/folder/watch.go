@@ -1,0 +1,182 @@
+package folder
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// Options says how to watch. A zero field stands for its default.
+type Options struct {
+	Quiet time.Duration // without a change before a change counts; default 250 ms
+	Poll  time.Duration // between looks for changes that the system did not report; default 5 s
+	Log   *slog.Logger
+}
+
+// Watch calls changed once when it has begun, then after each change, until ctx
+// ends. It never makes two calls at once, and makes one more if something
+// changed during a call.
+//
+// It fails only if there is no such folder when it begins.
+func Watch(ctx context.Context, dir string, o Options, changed func()) error {
+	return watch(ctx, dir, o, changed)
+}
+
+// watch lets tests change the watcher.
+func watch(ctx context.Context, dir string, o Options, changed func(), change ...func(*watcher)) error {
+	w := &watcher{
+		dir:   filepath.Clean(dir),
+		poll:  cmp.Or(o.Poll, 5*time.Second),
+		log:   cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		burst: burst{quiet: cmp.Or(o.Quiet, 250*time.Millisecond)},
+		open:  openEvents,
+	}
+	if info, err := os.Stat(w.dir); err != nil {
+		return err
+	} else if !info.IsDir() {
+		return &fs.PathError{Op: "watch", Path: w.dir, Err: errors.New("not a folder")}
+	}
+	for _, f := range change {
+		f(w)
+	}
+	w.run(ctx, changed)
+	return nil
+}
+
+type watcher struct {
+	dir   string
+	poll  time.Duration
+	log   *slog.Logger
+	burst burst
+	open  func(dir string) (*fsnotify.Watcher, error)
+
+	events  *fsnotify.Watcher // nil: there are none, polling must do
+	watched os.FileInfo       // the folder that events come from
+	warned  bool              // that there are no events
+	seen    sight
+}
+
+// openEvents is the system's way to report changes.
+func openEvents(dir string) (*fsnotify.Watcher, error) {
+	events, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	if err := events.Add(dir); err != nil {
+		return nil, errors.Join(err, events.Close())
+	}
+	return events, nil
+}
+
+func (w *watcher) run(ctx context.Context, changed func()) {
+	defer w.close()
+	poll := time.NewTicker(w.poll)
+	defer poll.Stop()
+	w.follow()
+	w.call(changed)
+	quiet := time.NewTimer(0)
+	defer quiet.Stop()
+	for ctx.Err() == nil {
+		quiet.Stop()
+		if left, ok := w.burst.due(time.Now()); ok {
+			quiet.Reset(left)
+		}
+		var events chan fsnotify.Event
+		var errs chan error
+		if w.events != nil {
+			events, errs = w.events.Events, w.events.Errors
+		}
+		select {
+		case <-ctx.Done():
+		case event := <-events:
+			if w.relevant(event.Name) {
+				w.burst.add(time.Now())
+			}
+		case err := <-errs:
+			// Events were lost: whatever they were, the folder is looked at.
+			w.log.Debug("events of the folder of plugins were lost", "dir", w.dir, "err", err)
+			w.burst.add(time.Now())
+		case <-poll.C:
+			w.follow()
+			if now := look(w.dir); !reflect.DeepEqual(w.seen, now) {
+				w.seen = now
+				w.burst.add(time.Now())
+			}
+		case <-quiet.C:
+			w.call(changed)
+		}
+	}
+}
+
+// call looks before it calls: what changes meanwhile differs from what was seen.
+func (w *watcher) call(changed func()) {
+	w.burst.clear()
+	w.seen = look(w.dir)
+	changed()
+}
+
+// relevant says whether a change of the path can change what [Scan] returns.
+func (w *watcher) relevant(path string) bool {
+	name := filepath.Base(path)
+	if path == w.dir || name == "..data" { // the link that Kubernetes swaps
+		return true
+	}
+	_, kind := split(name)
+	return kind != other && !ignored(name)
+}
+
+// follow makes events come from the folder that is there now. The system ties
+// them to the folder, not to its name.
+func (w *watcher) follow() {
+	info, err := os.Stat(w.dir)
+	if err == nil && w.events != nil && os.SameFile(info, w.watched) && len(w.events.WatchList()) > 0 {
+		return
+	}
+	w.close()
+	if err == nil {
+		w.events, err = w.open(w.dir)
+		w.watched = info
+	}
+	switch {
+	case err == nil:
+		w.warned = false
+		// What happened before the events began is not among them.
+		w.burst.add(time.Now())
+	case !w.warned:
+		w.warned = true
+		w.log.Warn("the system reports no changes of the folder of plugins, so it is looked at from time to time",
+			"dir", w.dir, "every", w.poll, "err", err)
+	}
+}
+
+func (w *watcher) close() {
+	if w.events != nil {
+		// Nothing depends on how it ends.
+		_ = w.events.Close()
+		w.events = nil
+	}
+}
+
+// sight is what a look at the folder found.
+type sight struct {
+	Entries  []Entry
+	Problems []Problem
+	Err      string
+}
+
+func look(dir string) sight {
+	entries, problems, err := Scan(dir)
+	s := sight{Entries: entries, Problems: problems}
+	if err != nil {
+		s.Err = err.Error()
+	}
+	return s
+}
