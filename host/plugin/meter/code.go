@@ -26,10 +26,22 @@ const (
 	bulkBlocks = 4 // a bulk instruction counts as this many blocks
 )
 
-// localsPerFuel charges a call for the stack that it takes: the engine clears and
-// keeps a place for each local, and a recursion of large frames would fill memory
-// long before it has spent its fuel on instructions.
-const localsPerFuel = 4
+// Limits on all functions together, since a module has room for many that are as
+// bad as one may be. The largest Go module that was tried, of 12 MB, needs
+// 36,000,000 of the first and 230,000 of the second.
+const (
+	maxWork       = 1 << 28 // squares of blocks, times locals (at least minLocals) / minLocals
+	maxAllTargets = 1 << 19
+)
+
+// A call is charged for the stack that it takes, and not just for its time: the
+// engine clears and keeps a place for each local, and copies the stack to make it
+// grow. A recursion would fill memory long before it has spent its fuel on
+// instructions.
+const (
+	callCost      = 16
+	localsPerFuel = 4
+)
 
 // point is a place in a body that changes.
 type point struct {
@@ -104,6 +116,8 @@ func (m *module) codeSection(r *reader) error {
 		fuel: binary.AppendUvarint(nil, uint64(m.globals)),
 	}
 	var body []byte
+	var work int64
+	targets := 0
 	for i, t := range m.funcs {
 		at, size := r.pos, int(r.u32())
 		if size > m.opt.MaxBody {
@@ -113,6 +127,12 @@ func (m *module) codeSection(r *reader) error {
 		body = w.body(&part, m.params[t], body[:0])
 		if part.err != nil {
 			return fmt.Errorf("function %d: %w", m.imported+i, part.err)
+		}
+		work += int64(w.merges) * int64(w.merges) * int64(max(w.locals, minLocals)) / minLocals
+		targets += w.targets
+		if work > maxWork || targets > maxAllTargets {
+			r.failAt(at, "module too complex: so many blocks, locals and branch targets would take long to compile")
+			return r.err
 		}
 		out = binary.AppendUvarint(out, uint64(len(body)))
 		out = append(out, body...)

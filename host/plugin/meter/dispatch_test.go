@@ -48,9 +48,10 @@ func countdown(back int32, edit func(jumpBack w.Code) w.Code) *w.Module {
 // charged at its head as soon as one branch to it is not such a jump.
 func TestDispatch(t *testing.T) {
 	const (
-		once = entry + 4 + 2 + 3 + 4 + 4 + 5 + 3 + 1 // the function from top to bottom
-		part = 4                                     // the code after label 1
-		tail = 4 + 5 + 3                             // the code after label 2, up to its jump
+		once = called + 4 + 2 + 3 + 4 + 4 + 5 + 3 + 1 // the function from top to bottom
+		head = once - called + entry                  // the same, paid at the head of the loop
+		part = 4                                      // the code after label 1
+		tail = 4 + 5 + 3                              // the code after label 2, up to its jump
 		back = dispatchCost + chargeCost
 		top  = 3 // the code after label 0
 
@@ -69,16 +70,16 @@ func TestDispatch(t *testing.T) {
 		"a negative value too":                         {-1, nil, 5, once + 4*(tail+back)},
 		"br_if": {2, func(w.Code) w.Code {
 			return w.Body(w.I32Const(2), w.LocalSet(0), w.I32Const(1), w.BrIf(1))
-		}, 5, entry + 5 + 6*(once+1-5)},
+		}, 5, called + 5 + 6*(head+1-5)},
 		"br_table": {2, func(w.Code) w.Code {
 			return w.Body(w.I32Const(2), w.LocalSet(0), w.I32Const(0), w.BrTable(1))
-		}, 5, entry + 5 + 6*(once+1-5)},
+		}, 5, called + 5 + 6*(head+1-5)},
 		"something in between": {2, func(w.Code) w.Code {
 			return w.Body(w.I32Const(2), w.LocalSet(0), w.Nop, w.Br(1))
-		}, 5, entry + 5 + 6*(once-5)},
+		}, 5, called + 5 + 6*(head-5)},
 		"a computed value": {2, func(w.Code) w.Code {
 			return w.Body(w.I32Const(1), w.I32Const(1), w.I32Add, w.LocalSet(0), w.Br(1))
-		}, 5, entry + 5 + 6*(once+2-5)},
+		}, 5, called + 5 + 6*(head+2-5)},
 		"another local": {2, func(w.Code) w.Code {
 			return w.Body(w.I32Const(2), w.LocalSet(0), w.I32Const(7), w.LocalSet(3), w.Br(1))
 		}, 5, 0},

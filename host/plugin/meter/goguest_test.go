@@ -38,6 +38,9 @@ var goFunctions = []string{"digest", "scan", "sum", "mix", "recovered"}
 
 func goModule(t testing.TB) []byte {
 	t.Helper()
+	if raceDetector {
+		t.Skip("one goroutine compiles, for minutes")
+	}
 	wasm, err := goGuest()
 	if err != nil {
 		t.Fatalf("build testdata/guest: %v", err)

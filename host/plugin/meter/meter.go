@@ -20,7 +20,7 @@ type Options struct {
 
 	MaxModule    int // bytes; default 32 MiB
 	MaxFunctions int // defined functions; default 100,000
-	MaxBody      int // bytes of one function; default 512 KiB
+	MaxBody      int // bytes of one function; default 256 KiB
 	MaxLocals    int // locals of one function, parameters included; default 10,000
 	MaxDepth     int // blocks open at one time in a function; default 8,000
 	MaxTable     int // elements of one table, and of all when they are created; default 100,000
@@ -34,7 +34,7 @@ func (o Options) withDefaults() Options {
 	}
 	set(&o.MaxModule, 32<<20)
 	set(&o.MaxFunctions, 100_000)
-	set(&o.MaxBody, 512<<10)
+	set(&o.MaxBody, 256<<10)
 	set(&o.MaxLocals, 10_000)
 	set(&o.MaxDepth, 8_000)
 	set(&o.MaxTable, 100_000)

@@ -136,8 +136,20 @@ var rejected = map[string]struct {
 	"too many blocks by locals": {function(none0, i32s(10_000), repeat(210, w.Body(w.Block(w.Void), w.End))).Bytes(), "too complex"},
 	"too many bulk operations":  {code(repeat(3000, w.Body(w.I32Const(0), w.MemoryGrow, w.Drop))).Bytes(), "too complex"},
 	"too many branch targets":   {code(w.I32Const(0), w.BrTable(make([]uint32, maxTargets+2)...)).Bytes(), "branch targets: the limit is"},
-	"large body":                {code(repeat(600_000, w.Nop)).Bytes(), "the limit is 524288"},
-	"large table":               {with(code(), func(m *w.Module) { m.Tables = []w.Table{{Type: w.FuncRef, Limits: w.Limits{Min: 1 << 27}}} }).Bytes(), "134217728 table elements: the limit is"},
+	"deep blocks in many functions": {with(code(), func(m *w.Module) {
+		deep := w.Body(repeat(7900, w.Block(w.Void)), repeat(7900, w.End), w.End)
+		for range maxWork / (7900 * 7900) {
+			m.Funcs = append(m.Funcs, w.Func{Code: deep})
+		}
+		m.Funcs = append(m.Funcs, w.Func{Code: deep})
+	}).Bytes(), "module too complex"},
+	"branch targets in many functions": {with(code(), func(m *w.Module) {
+		for range maxAllTargets/30_000 + 1 {
+			m.Funcs = append(m.Funcs, w.Func{Code: w.Body(w.I32Const(0), w.BrTable(make([]uint32, 30_000)...), w.End)})
+		}
+	}).Bytes(), "module too complex"},
+	"large body":  {code(repeat(600_000, w.Nop)).Bytes(), "the limit is 262144"},
+	"large table": {with(code(), func(m *w.Module) { m.Tables = []w.Table{{Type: w.FuncRef, Limits: w.Limits{Min: 1 << 27}}} }).Bytes(), "134217728 table elements: the limit is"},
 	"large tables": {with(code(), func(m *w.Module) {
 		m.Tables = slices.Repeat([]w.Table{{Type: w.FuncRef, Limits: w.Limits{Min: 60_000}}}, 2)
 	}).Bytes(), "120000 table elements: the limit is"},

@@ -2,7 +2,7 @@ package meter
 
 // scan reads the instructions up to the end of the body into m.points.
 func (m *meterer) scan(r *reader) {
-	m.points = append(m.points[:0], point{pos: r.pos, owner: -1, cost: int64(m.locals) / localsPerFuel})
+	m.points = append(m.points[:0], point{pos: r.pos, owner: -1, cost: callCost + int64(m.locals)/localsPerFuel})
 	m.frames = append(m.frames[:0], frame{})
 	m.blocks, m.merges, m.targets = 0, 0, 0
 	m.region, m.scratch, m.opening, m.last = 0, false, nil, constJump{}

@@ -14,7 +14,8 @@ import (
 
 const (
 	enough = int64(1) << 40
-	entry  = chargeCost // of a function or loop
+	entry  = chargeCost            // of a loop
+	called = chargeCost + callCost // of a function
 )
 
 var (
@@ -31,46 +32,46 @@ var spends = map[string]struct {
 	fuel   int64
 }{
 	"straight code": {
-		function(i32Type, nil, w.LocalGet(0), w.I32Const(1), w.I32Add), 41, 42, entry + 3,
+		function(i32Type, nil, w.LocalGet(0), w.I32Const(1), w.I32Add), 41, 42, called + 3,
 	},
 	"division": {
-		function(i32Type, nil, w.I32Const(100), w.LocalGet(0), w.Op(0x6e)), 7, 14, entry + 2 + divideCost,
+		function(i32Type, nil, w.I32Const(100), w.LocalGet(0), w.Op(0x6e)), 7, 14, called + 2 + divideCost,
 	},
 	"empty function": {
 		&w.Module{
 			Types:   []w.Type{i32Type, none0},
 			Funcs:   []w.Func{{Code: w.Body(w.Call(1), w.I32Const(0), w.End)}, {Type: 1, Code: w.End}},
 			Exports: []w.Export{{Name: "f"}},
-		}, 0, 0, entry + 2 + entry,
+		}, 0, 0, called + 2 + called,
 	},
 	"loop": {
 		function(i32Type, i32s(1), w.Loop(w.Void),
 			w.LocalGet(1), w.LocalGet(0), w.I32Add, w.LocalSet(1),
 			w.LocalGet(0), w.I32Const(1), w.I32Sub, w.LocalTee(0), w.BrIf(0), w.End,
-			w.LocalGet(1)), 10, 55, entry + 1 + 10*(entry+9),
+			w.LocalGet(1)), 10, 55, called + 1 + 10*(entry+9),
 	},
 	"both arms of an if are paid": {
-		function(i32Type, nil, w.LocalGet(0), w.If(w.BlockType(w.I32)), w.I32Const(7), w.Else, w.I32Const(8), w.End), 1, 7, entry + 4,
+		function(i32Type, nil, w.LocalGet(0), w.If(w.BlockType(w.I32)), w.I32Const(7), w.Else, w.I32Const(8), w.End), 1, 7, called + 4,
 	},
 	"inner loop is not paid by the outer": {
 		function(i32Type, i32s(1), w.Loop(w.Void),
 			w.I32Const(3), w.LocalSet(1),
 			w.Loop(w.Void), w.LocalGet(1), w.I32Const(1), w.I32Sub, w.LocalTee(1), w.BrIf(0), w.End,
 			w.LocalGet(0), w.I32Const(1), w.I32Sub, w.LocalTee(0), w.BrIf(0), w.End,
-			w.LocalGet(1)), 2, 0, entry + 1 + 2*(entry+7+3*(entry+5)),
+			w.LocalGet(1)), 2, 0, called + 1 + 2*(entry+7+3*(entry+5)),
 	},
 	"loop with parameters": {
 		&w.Module{
 			Types:   []w.Type{i32Type, {Params: []w.ValType{w.I32, w.I32}, Results: []w.ValType{w.I32}}},
 			Funcs:   []w.Func{{Locals: i32s(1), Code: w.Body(w.LocalGet(0), w.I32Const(5), w.Open(0x03, 1), w.I32Add, w.LocalTee(1), w.LocalGet(1), w.I32Const(1), w.LocalGet(1), w.I32Const(20), w.I32LtU, w.BrIf(0), w.Drop, w.Drop, w.End, w.End)}},
 			Exports: []w.Export{{Name: "f"}},
-		}, 17, 22, entry + 2 + entry + 10,
+		}, 17, 22, called + 2 + entry + 10,
 	},
 	"memory.fill by the eighth byte": {
-		function(i32Type, nil, w.I32Const(0), w.I32Const(1), w.LocalGet(0), w.MemoryFill, w.I32Const(0), w.I32Load8U), 8000, 1, entry + 5 + bulkCost + 1000,
+		function(i32Type, nil, w.I32Const(0), w.I32Const(1), w.LocalGet(0), w.MemoryFill, w.I32Const(0), w.I32Load8U), 8000, 1, called + 5 + bulkCost + 1000,
 	},
 	"memory.copy": {
-		function(i32Type, nil, w.I32Const(0), w.I32Const(8), w.LocalGet(0), w.MemoryCopy, w.I32Const(3)), 64, 3, entry + 4 + bulkCost + 8,
+		function(i32Type, nil, w.I32Const(0), w.I32Const(8), w.LocalGet(0), w.MemoryCopy, w.I32Const(3)), 64, 3, called + 4 + bulkCost + 8,
 	},
 	"memory.init": {
 		&w.Module{
@@ -78,10 +79,10 @@ var spends = map[string]struct {
 			Datas:   []w.Data{{Bytes: []byte("hello, world, hello, world")}},
 			Funcs:   []w.Func{{Code: w.Body(w.I32Const(0), w.I32Const(0), w.LocalGet(0), w.MemoryInit(0), w.I32Const(0), w.I32Load8U, w.End)}},
 			Exports: []w.Export{{Name: "f"}},
-		}, 16, 'h', entry + 5 + bulkCost + 2,
+		}, 16, 'h', called + 5 + bulkCost + 2,
 	},
 	"memory.grow by the page": {
-		function(i32Type, nil, w.LocalGet(0), w.MemoryGrow), 2, 1, entry + 1 + growCost + 2*65536/8,
+		function(i32Type, nil, w.LocalGet(0), w.MemoryGrow), 2, 1, called + 1 + growCost + 2*65536/8,
 	},
 	"table instructions by the element": {
 		&w.Module{
@@ -93,7 +94,7 @@ var spends = map[string]struct {
 				w.I32Const(0), w.RefNull(w.FuncRef), w.LocalGet(0), w.TableFill(0),
 				w.RefNull(w.FuncRef), w.LocalGet(0), w.TableGrow(0), w.End)}},
 			Exports: []w.Export{{Name: "f"}},
-		}, 5, 10, entry + 11 + 3*bulkCost + growCost + 4*5,
+		}, 5, 10, called + 11 + 3*bulkCost + growCost + 4*5,
 	},
 	"call_indirect": {
 		&w.Module{
@@ -104,23 +105,23 @@ var spends = map[string]struct {
 				{Code: w.Body(w.LocalGet(0), w.I32Const(2), w.I32Mul, w.End)},
 			},
 			Exports: []w.Export{{Name: "f"}},
-		}, 21, 42, entry + 3 + entry + 3,
+		}, 21, 42, called + 3 + called + 3,
 	},
 	"vectors": {
-		function(i32Type, nil, w.LocalGet(0), w.Vec(0x11), w.Vec(0xa0), w.Vec(0x1b, 3)), -5, 5, entry + 4,
+		function(i32Type, nil, w.LocalGet(0), w.Vec(0x11), w.Vec(0xa0), w.Vec(0x1b, 3)), -5, 5, called + 4,
 	},
 	"code after a branch": {
-		function(i32Type, nil, w.Block(w.Void), w.Br(0), w.I32Const(1), w.MemoryGrow, w.Drop, w.End, w.I32Const(4)), 0, 4, entry + 4 + growCost,
+		function(i32Type, nil, w.Block(w.Void), w.Br(0), w.I32Const(1), w.MemoryGrow, w.Drop, w.End, w.I32Const(4)), 0, 4, called + 4 + growCost,
 	},
 	"locals by the fourth": {
-		function(i32Type, i32s(39), w.LocalGet(0)), 9, 9, entry + 1 + 40/localsPerFuel,
+		function(i32Type, i32s(39), w.LocalGet(0)), 9, 9, called + 1 + 40/localsPerFuel,
 	},
 	"names and other custom sections": {
 		func() *w.Module {
 			m := function(i32Type, nil, w.LocalGet(0))
 			m.Customs = []w.Custom{{Name: ".debug_info", Bytes: []byte("x")}, {Name: "name", Bytes: []byte{1, 4, 1, 0, 1, 'f'}}}
 			return m
-		}(), 9, 9, entry + 1,
+		}(), 9, 9, called + 1,
 	},
 }
 
@@ -235,7 +236,7 @@ func TestStart(t *testing.T) {
 			if _, err := metered(t, rt, m.Bytes(), 1_000_000); err == nil || !strings.Contains(err.Error(), "unreachable") {
 				t.Errorf("a start function that never ends: error %v", err)
 			}
-			g, err := metered(t, rt, quick.Bytes(), chargeCost)
+			g, err := metered(t, rt, quick.Bytes(), called)
 			if err != nil || g.left() != 0 {
 				t.Errorf("a start function within its fuel: error %v", err)
 			}
