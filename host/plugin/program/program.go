@@ -1,0 +1,273 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"talon/host"
+)
+
+// Options says which program runs, and how.
+type Options struct {
+	Name      string        // of the plugin, for the log
+	Path      string        // of the program, absolute
+	Timeout   time.Duration // of one decision, waiting for a process included
+	Processes int           // at once
+	Log       *slog.Logger
+	Clock     func() time.Time
+}
+
+// Program answers by processes that it starts when it needs them. It may be used by
+// many goroutines at once.
+type Program struct {
+	o      Options
+	turns  chan struct{} // holds a value for each question that a process works on
+	said   *rate         // lines of the log that are the program's
+	told   *rate         // and those about its failures
+	ending sync.WaitGroup
+
+	mu       sync.Mutex // guards the fields below
+	idle     []*process // the last used at the end
+	running  int        // processes that are not told to end
+	failures int        // in a row
+	retry    time.Time  // when a program that rests is tried again
+	trying   bool       // somebody does
+}
+
+// A program that fails so often in a row rests: for restFirst, and after each
+// further failure for twice as long, up to restMost.
+const (
+	restAfter = 5
+	restFirst = time.Second
+	restMost  = 16 * time.Second
+)
+
+// New returns a program of which nothing runs yet. An error is one sentence that
+// says why it cannot.
+func New(o Options) (*Program, error) {
+	if _, err := look(o.Path); err != nil {
+		return nil, err
+	}
+	return &Program{o: o, turns: make(chan struct{}, o.Processes), said: &rate{clock: o.Clock}, told: &rate{clock: o.Clock}}, nil
+}
+
+// Admit asks about an event; now is in unix seconds. A *[Failure] says that the
+// program did not do its part, another error that ctx was done: nothing was decided.
+func (p *Program) Admit(ctx context.Context, it *host.Item, now int64) (Answer, error) {
+	try, ok := p.enter()
+	if !ok {
+		return Answer{}, &Failure{Cause: CauseRests, what: "failed too often and rests"}
+	}
+	if try {
+		defer p.tried()
+	}
+	bounded, cancel := context.WithTimeout(ctx, p.o.Timeout)
+	defer cancel()
+	select {
+	case p.turns <- struct{}{}:
+		defer func() { <-p.turns }()
+	case <-bounded.Done():
+		if ctx.Err() != nil {
+			return Answer{}, ctx.Err()
+		}
+		return Answer{}, &Failure{Cause: CauseTime, what: fmt.Sprintf("had no process free within %v", p.o.Timeout)}
+	}
+	x, err := p.process()
+	if err != nil {
+		return Answer{}, p.failed(&Failure{Cause: CauseStart, what: "could not be started", err: err})
+	}
+	answer, err := x.ask(bounded, request(it, now), it.Event.ID)
+	switch {
+	case err == nil:
+		p.keep(x)
+		return answer, nil
+	case ctx.Err() != nil:
+		p.discard(x, 0)
+		return Answer{}, ctx.Err()
+	case bounded.Err() != nil:
+		err = &Failure{Cause: CauseTime, what: fmt.Sprintf("did not answer within %v", p.o.Timeout)}
+	}
+	p.discard(x, 0)
+	return Answer{}, p.failed(err)
+}
+
+// enter reports whether the program may be asked now, and whether this is to see if
+// it still rests: then the caller calls tried.
+func (p *Program) enter() (try, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failures < restAfter {
+		return false, true
+	}
+	if p.trying || p.o.Clock().Before(p.retry) {
+		return false, false
+	}
+	p.trying = true
+	return true, true
+}
+
+func (p *Program) tried() {
+	p.mu.Lock()
+	p.trying = false
+	p.mu.Unlock()
+}
+
+// failed counts a failure and returns the error as it was given.
+func (p *Program) failed(err error) error {
+	if ok, missed := p.told.take(); ok {
+		p.o.Log.Error("plugin failed", "module", p.o.Name, "cause", string(AsFailure(err).Cause), "err", err, "missed", missed)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failures = min(p.failures+1, restAfter+16)
+	if p.failures >= restAfter {
+		p.retry = p.o.Clock().Add(min(restFirst<<(p.failures-restAfter), restMost))
+	}
+	return err
+}
+
+// process returns a process that may be asked: one that waits, or else a new one.
+func (p *Program) process() (*process, error) {
+	now, err := look(p.o.Path)
+	for {
+		x := p.pop()
+		if x == nil {
+			break
+		}
+		// While the program is not there, what runs goes on.
+		if !x.over() && (err != nil || x.made == now) {
+			return x, nil
+		}
+		p.discard(x, endTime)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x, err := start(p.o.Path, now, func(line []byte, more bool) { p.log(line, more) })
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.running++
+	p.mu.Unlock()
+	return x, nil
+}
+
+func (p *Program) pop() *process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle)
+	if n == 0 {
+		return nil
+	}
+	x := p.idle[n-1]
+	p.idle = p.idle[:n-1]
+	return x
+}
+
+// keep lets a process that has answered wait for the next question.
+func (p *Program) keep(x *process) {
+	p.mu.Lock()
+	p.idle = append(p.idle, x)
+	p.failures = 0
+	p.mu.Unlock()
+}
+
+// discard ends a process, which has so long to do it itself.
+func (p *Program) discard(x *process, grace time.Duration) {
+	p.mu.Lock()
+	p.running--
+	p.mu.Unlock()
+	p.ending.Go(func() { x.end(grace) })
+}
+
+// Running is how many processes there are.
+func (p *Program) Running() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running
+}
+
+// Resting reports whether the program has failed too often and is not asked.
+func (p *Program) Resting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failures >= restAfter
+}
+
+// Close ends all processes. Nobody may ask any more. An error says that the system
+// did not end one in time.
+func (p *Program) Close() error {
+	for x := p.pop(); x != nil; x = p.pop() {
+		p.discard(x, endTime)
+	}
+	ended := make(chan struct{})
+	go func() {
+		p.ending.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(endTime + killTime):
+		return fmt.Errorf("a process of the program %s does not end", p.o.Path)
+	}
+}
+
+// log writes a line of the program's standard error; more says that the line went
+// on.
+func (p *Program) log(line []byte, more bool) {
+	ok, missed := p.said.take()
+	if !ok {
+		return
+	}
+	attrs := []any{"module", p.o.Name, "text", clean(line)}
+	if more {
+		attrs = append(attrs, "cut", true)
+	}
+	if missed > 0 {
+		attrs = append(attrs, "missed", missed)
+	}
+	p.o.Log.Info("plugin says", attrs...)
+}
+
+// Cause is why a program could not do its part: the closed set of labels for
+// metrics.
+type Cause string
+
+const (
+	CauseStart   Cause = "start"   // it could not be started
+	CauseTime    Cause = "time"    // it did not answer in time
+	CauseExit    Cause = "exit"    // it ended instead
+	CauseOutput  Cause = "output"  // an answer longer than the cap
+	CauseGarbage Cause = "garbage" // an answer that is none, or to something else
+	CauseRests   Cause = "breaker" // failed too often; not tried
+)
+
+// Failure says that a program did not do its part. The host did.
+type Failure struct {
+	Cause Cause
+
+	what string // completes "the program …"
+	err  error
+}
+
+func (f *Failure) Error() string {
+	if f.err == nil {
+		return "the program " + f.what
+	}
+	return fmt.Sprintf("the program %s: %v", f.what, f.err)
+}
+
+func (f *Failure) Unwrap() error { return f.err }
+
+// AsFailure returns the failure in err, nil if there is none.
+func AsFailure(err error) *Failure {
+	var f *Failure
+	errors.As(err, &f)
+	return f
+}

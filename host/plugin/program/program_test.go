@@ -1,0 +1,436 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"talon/host"
+)
+
+// patience bounds waits for what should happen at once.
+const patience = 30 * time.Second
+
+// accepting is a program that accepts everything.
+const accepting = `while read -r line; do
+	id=${line#*'"id":"'}
+	printf '{"id":"%s","action":"accept","msg":""}\n' "${id%%'"'*}"
+done
+`
+
+// script writes a program of the shell and returns its path.
+func script(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	write(t, path, text)
+	return path
+}
+
+// write puts a program at a path as mv does.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t *testing.T, path string, change func(*Options)) *Program {
+	t.Helper()
+	o := Options{
+		Name: "spam", Path: path, Timeout: patience, Processes: 1,
+		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Clock: time.Now,
+	}
+	if change != nil {
+		change(&o)
+	}
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, p) })
+	return p
+}
+
+func closed(t *testing.T, p *Program) {
+	t.Helper()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func item(id byte) *host.Item {
+	e := &host.Event{Kind: 1, CreatedAt: 1_700_000_000, Content: "hello"}
+	e.ID[0] = id
+	return &host.Item{Event: e, Source: &host.Source{Addr: netip.MustParseAddr("192.0.2.7")}}
+}
+
+// answers asks about an event and says what came of it.
+func answers(t *testing.T, p *Program, id byte) string {
+	t.Helper()
+	a, err := p.Admit(t.Context(), item(id), 1_700_000_000)
+	if f := AsFailure(err); f != nil {
+		return string(f.Cause)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(a.Action.String() + " " + a.Message)
+}
+
+// alive reports whether a process runs.
+func alive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(text), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+// gone waits until the processes that a program noted in a file have ended.
+func gone(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil || len(text) == 0 {
+		t.Fatalf("no process was noted: %v", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(patience); alive(pid); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("process %d still runs", pid)
+			}
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	p := open(t, script(t, `while read -r line; do
+	id=${line#*'"id":"'}
+	case $id in
+	01*) printf '{"id":"%s","action":"accept"}\n' "${id%%'"'*}" ;;
+	02*) printf '{"id":"%s","action":"reject","msg":"blocked: no"}\r\n' "${id%%'"'*}" ;;
+	*) printf '{"msg":"","action":"shadowReject","id":"%s","more":[1]}\n' "${id%%'"'*}" ;;
+	esac
+done
+`), nil)
+	if n := p.Running(); n != 0 {
+		t.Errorf("%d processes before the first question", n)
+	}
+	for range 3 {
+		for id, want := range map[byte]string{1: "accept", 2: "reject blocked: no", 3: "shadow-reject"} {
+			if got := answers(t, p, id); got != want {
+				t.Errorf("event %d: %q, want %q", id, got, want)
+			}
+		}
+	}
+	if n := p.Running(); n != 1 {
+		t.Errorf("%d processes, want 1", n)
+	}
+}
+
+// TestRequest looks at what strfry would write too.
+func TestRequest(t *testing.T) {
+	const event = `{"id":"0100000000000000000000000000000000000000000000000000000000000000","pubkey":"` +
+		`0000000000000000000000000000000000000000000000000000000000000000","created_at":1700000000,"kind":1,"tags":[],"content":"hello","sig":"` +
+		`00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"}`
+	it := item(1)
+	for _, test := range []struct {
+		source *host.Source
+		authed []host.PubKey
+		want   string
+	}{
+		{&host.Source{Addr: netip.MustParseAddr("::ffff:192.0.2.7")}, nil, `"sourceType":"IP4","sourceInfo":"192.0.2.7"`},
+		{&host.Source{Addr: netip.MustParseAddr("2001:db8::1")}, []host.PubKey{{1}, {2}}, `"sourceType":"IP6","sourceInfo":"2001:db8::1","authed":"01` + strings.Repeat("0", 62) + `"`},
+		{&host.Source{Origin: host.FromSync, Relay: "wss://relay.example.com"}, nil, `"sourceType":"Sync","sourceInfo":"wss://relay.example.com"`},
+		{&host.Source{Origin: host.FromImport}, nil, `"sourceType":"Import","sourceInfo":""`},
+		{nil, nil, `"sourceType":"IP4","sourceInfo":""`},
+	} {
+		it.Source, it.Authed = test.source, test.authed
+		want := `{"type":"new","event":` + event + `,"receivedAt":1700000001,` + test.want + "}\n"
+		if got := string(request(it, 1_700_000_001)); got != want {
+			t.Errorf("got  %swant %s", got, want)
+		}
+	}
+	it = item(1)
+	it.Event.JSON = []byte("{\n\"id\" :\t\"<&>\"\r\n}\n")
+	if got := string(request(it, 1)); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"event":{"id":"<&>"}`) {
+		t.Errorf("an event with ends of lines: %q", got)
+	}
+}
+
+// TestAttacks runs programs that do everything but answer. Each fails its decision in
+// time, and nothing of it is left.
+func TestAttacks(t *testing.T) {
+	const reads = "read -r line; id=${line#*'\"id\":\"'}; id=${id%%'\"'*}; "
+	const short = 300 * time.Millisecond
+	for _, test := range []struct {
+		name, text string
+		timeout    time.Duration
+		want       string
+	}{
+		{"hangs", "sleep 1000", short, "time"},
+		{"reads nothing of a long line", "sleep 1000 <&-", short, "time exit"},
+		{"floods without an end of line", reads + "tr '\\0' x </dev/zero", patience, "output garbage"},
+		{"floods with lines", reads + "while :; do echo '{}'; done", patience, "garbage"},
+		{"floods its standard error and hangs", "while :; do echo flood >&2; done", short, "time"},
+		{"dies at once", "exit 1", patience, "exit"},
+		{"dies after reading", reads + "exit 0", patience, "exit"},
+		{"answers half a line and dies", reads + `printf '{"id":"%s","action":"accept"}' "$id"`, patience, "exit"},
+		{"answers for another id", reads + `echo "{\"id\":\"00$id\",\"action\":\"accept\"}"; sleep 1000`, patience, "garbage"},
+		{"answers twice", reads + `printf '{"id":"%s","action":"accept"}\n{"id":"%s","action":"reject"}\n' $id $id; sleep 1000`, patience, "garbage"},
+		{"answers before it is asked", `echo '{"id":"","action":"accept"}'; ` + reads + "sleep 1000", patience, "garbage"},
+		{"prints garbage", reads + `echo hello; sleep 1000`, patience, "garbage"},
+		{"prints an unknown action", reads + `printf '{"id":"%s","action":"Accept"}\n' $id; sleep 1000`, patience, "garbage"},
+		{"prints null", reads + `echo null; sleep 1000`, patience, "garbage"},
+		{"ignores SIGTERM", "trap '' TERM; while :; do sleep 1000; done", short, "time"},
+		{"forks and hangs", "trap '' TERM HUP; sleep 1000 & echo $! >>pids; sleep 1000", short, "time"},
+		{"forks and dies, its child keeps the pipes", "trap '' TERM HUP; sleep 1000 & echo $! >>pids; exit 0", short, "exit time"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			path := script(t, "echo $$ >>pids\n"+test.text+"\n")
+			p := open(t, path, func(o *Options) { o.Timeout = test.timeout })
+			it := item(1)
+			it.Event.Content = strings.Repeat("x", 200<<10) // more than a pipe holds
+			for range 2 {
+				begun := time.Now()
+				a, err := p.Admit(t.Context(), it, 1)
+				f := AsFailure(err)
+				if f == nil || !strings.Contains(test.want, string(f.Cause)) || f.Error() == "" {
+					t.Errorf("%+v, %v; want a failure: %s", a, err, test.want)
+				}
+				if took := time.Since(begun); took > test.timeout+patience {
+					t.Errorf("it took %v", took)
+				}
+			}
+			closed(t, p)
+			if n := p.Running(); n != 0 {
+				t.Errorf("%d processes after the end", n)
+			}
+			if pids := filepath.Join(filepath.Dir(path), "pids"); noted(pids) { // a process may be killed before it has noted itself
+				gone(t, pids)
+			}
+		})
+	}
+}
+
+// noted reports whether a file has a line.
+func noted(file string) bool {
+	text, err := os.ReadFile(file)
+	return err == nil && bytes.HasSuffix(text, []byte("\n"))
+}
+
+// TestEnd closes a program whose processes do not want to end.
+func TestEnd(t *testing.T) {
+	path := script(t, "trap '' TERM HUP\necho $$ >>pids\nsleep 1000 & echo $! >>pids\n"+accepting+"while :; do sleep 1000; done\n")
+	p := open(t, path, nil)
+	if got := answers(t, p, 1); got != "accept" {
+		t.Fatal(got)
+	}
+	closed(t, p)
+	gone(t, filepath.Join(filepath.Dir(path), "pids"))
+}
+
+// TestRest sees to it that a program that never works is started a few times, then
+// from time to time; and works again when it does.
+func TestRest(t *testing.T) {
+	path := script(t, "echo $$ >>pids\nexit 1\n")
+	starts := func() int {
+		text, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "pids"))
+		return strings.Count(string(text), "\n")
+	}
+	now := time.Unix(1_700_000_000, 0)
+	p := open(t, path, func(o *Options) { o.Clock = func() time.Time { return now } })
+	for i := range 20 {
+		want := "exit"
+		if i >= restAfter {
+			want = "breaker"
+		}
+		if got := answers(t, p, 1); got != want {
+			t.Errorf("question %d: %s, want %s", i, got, want)
+		}
+	}
+	if !p.Resting() || starts() != restAfter {
+		t.Errorf("resting: %v, started %d times, want %d", p.Resting(), starts(), restAfter)
+	}
+	for _, rest := range []time.Duration{restFirst, 2 * restFirst, 4 * restFirst, 8 * restFirst, restMost, restMost} {
+		now = now.Add(rest - time.Nanosecond)
+		if got := answers(t, p, 1); got != "breaker" {
+			t.Errorf("before %v were over: %s", rest, got)
+		}
+		now = now.Add(time.Nanosecond)
+		if got := answers(t, p, 1); got != "exit" {
+			t.Errorf("after %v: %s", rest, got)
+		}
+	}
+	write(t, path, accepting)
+	now = now.Add(restMost)
+	for range 2 {
+		if got := answers(t, p, 1); got != "accept" || p.Resting() {
+			t.Errorf("after it was repaired: %s, resting: %v", got, p.Resting())
+		}
+	}
+}
+
+// TestConcurrent asks from many goroutines: each hears what is said about its event,
+// and there are no more processes than may be.
+func TestConcurrent(t *testing.T) {
+	path := script(t, "echo $$ >>pids\n"+accepting)
+	p := open(t, path, func(o *Options) { o.Processes = 3 })
+	var group sync.WaitGroup
+	for id := range byte(8) {
+		group.Go(func() {
+			for range 20 {
+				if a, err := p.Admit(t.Context(), item(id), 1); err != nil || a.Action != host.Accept {
+					t.Errorf("%v, %v", a, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "pids"))
+	if n := strings.Count(string(text), "\n"); err != nil || n < 1 || n > 3 || p.Running() != n {
+		t.Errorf("%d processes were started, %d run; %v", n, p.Running(), err)
+	}
+	closed(t, p)
+	gone(t, filepath.Join(filepath.Dir(path), "pids"))
+}
+
+// TestReplaced changes the program under its path.
+func TestReplaced(t *testing.T) {
+	path := script(t, accepting)
+	p := open(t, path, nil)
+	if got := answers(t, p, 1); got != "accept" {
+		t.Error(got)
+	}
+	write(t, path, strings.Replace(accepting, "accept", "reject", 1))
+	if got := answers(t, p, 1); got != "reject" {
+		t.Errorf("after it was replaced: %s", got)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if got := answers(t, p, 1); got != "reject" {
+		t.Errorf("after it was removed: %s", got)
+	}
+}
+
+// TestEnds asks a program that ends after each answer: the next question finds
+// another process.
+func TestEnds(t *testing.T) {
+	path := script(t, "echo $$ >>pids\n"+strings.Replace(accepting, "while read -r line; do", "read -r line\nfor once in 1; do", 1))
+	p := open(t, path, nil)
+	for range 3 {
+		if got := answers(t, p, 1); got != "accept" {
+			t.Error(got)
+		}
+		gone(t, filepath.Join(filepath.Dir(path), "pids"))
+		waitFor(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.idle[0].over() })
+	}
+}
+
+func waitFor(t *testing.T, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen")
+		}
+	}
+}
+
+// TestCancelled ends the caller, not the program: this is no failure of it.
+func TestCancelled(t *testing.T) {
+	path := script(t, "echo $$ >>pids\nsleep 1000\n")
+	p := open(t, path, nil)
+	pids := filepath.Join(filepath.Dir(path), "pids")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for !noted(pids) {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := p.Admit(ctx, item(1), 1); !errors.Is(err, context.Canceled) || AsFailure(err) != nil {
+		t.Errorf("%v", err)
+	}
+	if p.failures != 0 {
+		t.Errorf("%d failures", p.failures)
+	}
+	closed(t, p)
+	gone(t, pids)
+}
+
+// TestSurroundings looks at what a program gets of us.
+func TestSurroundings(t *testing.T) {
+	t.Setenv("TALON_KEY", "secret")
+	path := script(t, `read -r line; id=${line#*'"id":"'}
+printf '{"id":"%s","action":"reject","msg":"%s %s %s"}\n' "${id%%'"'*}" "$TALON_KEY$HOME" "$PWD" "$#"; read -r line
+`)
+	p := open(t, path, nil)
+	if got := answers(t, p, 1); got != "reject  "+filepath.Dir(path)+" 0" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestLog bounds what of the standard error comes into the log.
+func TestLog(t *testing.T) {
+	var log bytes.Buffer
+	now := time.Unix(1_700_000_000, 0)
+	path := script(t, `i=0; while [ $i -lt 200 ]; do echo "line $i" >&2; i=$((i+1)); done
+head -c 100000 /dev/zero | tr '\0' x >&2; echo >&2; printf 'bad \377\n' >&2
+`+accepting)
+	p := open(t, path, func(o *Options) {
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		o.Clock = func() time.Time { return now }
+	})
+	if got := answers(t, p, 1); got != "accept" {
+		t.Fatal(got)
+	}
+	waitFor(t, func() bool { p.said.mu.Lock(); defer p.said.mu.Unlock(); return p.said.missed >= 192 })
+	if n := strings.Count(log.String(), "plugin says"); n != maxRate {
+		t.Errorf("%d lines were logged, want %d:\n%s", n, maxRate, log.String())
+	}
+	now = now.Add(time.Second)
+	p.log(bytes.Repeat([]byte("x"), maxLogged), true)
+	if !strings.Contains(log.String(), "cut=true missed=192") {
+		t.Errorf("%s", log.String())
+	}
+}
+
+// TestNoProgram names what cannot run.
+func TestNoProgram(t *testing.T) {
+	dir := t.TempDir()
+	plain, open := filepath.Join(dir, "plain"), filepath.Join(dir, "open")
+	for file, mode := range map[string]os.FileMode{plain: 0o644, open: 0o777} {
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none"): "no such file", dir: "want a file", plain: "chmod +x", open: "chmod o-w",
+	} {
+		if _, err := New(Options{Path: path}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
