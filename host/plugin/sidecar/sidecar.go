@@ -1,0 +1,98 @@
+package sidecar
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Mode says what a plugin's opinions do.
+type Mode string
+
+// Modes of a plugin.
+const (
+	Enforce Mode = "enforce" // it decides
+	Shadow  Mode = "shadow"  // it is asked, what it says has no effect
+	Off     Mode = "off"     // it is not loaded
+)
+
+// UnmarshalText takes only the modes that exist.
+func (m *Mode) UnmarshalText(text []byte) error {
+	switch mode := Mode(text); mode {
+	case Enforce, Shadow, Off:
+		*m = mode
+		return nil
+	}
+	return fmt.Errorf("mode %.40q: want enforce, shadow or off", text)
+}
+
+// OnFailure says what happens when a plugin fails: it trapped, ran out of fuel,
+// answered garbage, or its breaker is open.
+type OnFailure string
+
+// What can happen when a plugin fails.
+const (
+	Closed  OnFailure = "closed"  // refuse, so that the client can try again
+	Open    OnFailure = "open"    // go on as if it had no opinion
+	Bundled OnFailure = "bundled" // take the default of the world
+)
+
+// UnmarshalText takes only the choices that exist.
+func (o *OnFailure) UnmarshalText(text []byte) error {
+	switch choice := OnFailure(text); choice {
+	case Closed, Open, Bundled:
+		*o = choice
+		return nil
+	}
+	return fmt.Errorf("on-failure %.40q: want closed, open or bundled", text)
+}
+
+// File is what a side-car says.
+type File struct {
+	Mode         Mode
+	Place        *int                 // in the chain, 0 to 1000; nil: the manifest's
+	SHA256       string               // of the module, lower-case hex; empty: any module
+	Signers      [][32]byte           // one of these keys must have signed the module; nil: nobody must
+	Capabilities []string             // names or groups; nil: all that the host has
+	OnFailure    map[string]OnFailure // by world; see [File.Failure]
+	Budgets      Budgets
+	Config       map[string]any // for the module; its manifest says what is right
+	Sets         []Set          // sorted by name
+	Program      *Program       // that runs instead of a module; nil: there is none
+}
+
+// Budgets limit one module. Zero leaves a budget to the manifest, or to the host.
+type Budgets struct {
+	Fuel     int64 // of one call
+	Memory   int64 // bytes of one instance
+	Output   int64 // bytes that one call returns
+	LogLines int   // of one call
+	LogRate  int   // lines per second
+	State    int64 // bytes that the plugin keeps
+}
+
+// Set is a list that the host keeps for the module. It has either a file or a
+// nostr list.
+type Set struct {
+	Name string
+	File string // path
+	List string // reference to the list
+}
+
+// Grants says whether the module may import the capability.
+func (f *File) Grants(capability string) bool {
+	if f.Capabilities == nil {
+		return true
+	}
+	return slices.Contains(f.Capabilities, capability) || slices.Contains(f.Capabilities, group(capability))
+}
+
+// Failure says what happens when the module fails in a world.
+func (f *File) Failure(world string) OnFailure {
+	if choice, ok := f.OnFailure[world]; ok {
+		return choice
+	}
+	if world == "policy" {
+		return Closed
+	}
+	return Bundled
+}
