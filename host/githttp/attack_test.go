@@ -1,0 +1,683 @@
+package githttp
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"talon/host"
+	"talon/host/gitrepo"
+)
+
+// A path that leads anywhere but to a repository is not found, in every spelling,
+// and no answer is without CORS headers.
+func TestTraversal(t *testing.T) {
+	s := newSite(t, nil)
+	s.repo("x", gitrepo.SHA1)
+	git(t, ".", "init", "-q", "--bare", filepath.Join(filepath.Dir(s.root.Repo(gitrepo.Name{}).Dir()), "secret.git"))
+	good := "/" + alice + "/x.git"
+	if resp := s.request("GET", good+"/info/refs?service=git-upload-pack", nil, nil); resp.StatusCode != 200 {
+		t.Fatalf("the repository itself: %s", resp.Status)
+	}
+	for _, path := range []string{
+		"/", "//", "/x", "/..", good, good + "/", good + "/HEAD", good + "/objects/info/packs", good + "/config",
+	} {
+		if resp := s.request("GET", path, nil, nil); resp.StatusCode != 404 {
+			t.Errorf("GET %s: %s", path, resp.Status)
+		}
+	}
+	repos := []string{
+		"", "/", "/.", "/..", "/../secret.git", "/" + alice + "/../secret.git", "/" + alice + "/%2e%2e%2fsecret.git", "/%2e%2e/secret.git",
+		"/" + alice + "/..%2fsecret.git", "/" + alice + "/..%5csecret.git", "/" + alice + "/%252e%252e%252fsecret.git",
+		"/" + alice + `/..\secret.git`, "/" + alice + "/x.git%00", "/" + alice + "/x%00.git", "/" + alice + "/x.git/.", "/" + alice + "/./x.git",
+		"/" + alice + "//x.git", "//" + alice + "/x.git", "/" + alice + "/x", "/" + alice + "/X.git", "/" + alice + "/.git", "/" + alice + "/..git",
+		"/" + alice + "/...git", "/" + alice + "/%2e.git", "/" + alice + "/x.git.git", "/" + alice + "/x.git/../x.git", "/etc/passwd", "/%2fetc/passwd.git",
+		"/" + alice + "/%2fetc%2fpasswd.git", "/" + alice[:62] + "/x.git", "/" + strings.ToUpper(alice) + "/x.git", "/.shared/x.git", "/.shared/sha1/x.git",
+		"/.trash/x.git", "/" + alice + "/x%0a.git", "/" + alice + "/x%ff.git", "/" + alice + "/" + strings.Repeat("a", 3000) + ".git",
+		"/" + alice + "/x.git/info/refs", strings.Repeat("/a", 100), "/--upload-pack=id/x.git", "/" + alice + "/-x.git", "/%", "/%zz/x.git",
+	}
+	for _, repo := range repos {
+		for _, end := range []string{"/info/refs?service=git-upload-pack", "/info/refs?service=git-receive-pack"} {
+			if strings.Contains(repo, "%zz") || repo == "/%" || strings.Contains(repo, `\`) {
+				continue // net/http refuses the first two; see TestWire
+			}
+			resp := s.request("GET", repo+end, nil, nil)
+			if resp.StatusCode != 404 || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
+				t.Errorf("GET %.100s%s: %s", repo, end, resp.Status)
+			}
+		}
+		if _, ok := Decode(strings.TrimPrefix(repo, "/")); ok && strings.Contains(repo, "..%") {
+			t.Errorf("Decode(%q) allows it", repo)
+		}
+	}
+}
+
+func TestDecode(t *testing.T) {
+	for path, want := range map[string]string{
+		"a/b.git": "a|b.git", "a%20b": "a b", "%252e%252e": "%2e%2e", "a%3ab/%F0%9F%9A%80": "a:b|🚀", "a+b": "a+b", "...": "...",
+		"": "", "/": "", "a//b": "", "a/": "", ".": "", "%2e%2E": "", "a%2fb": "", "a%5Cb": "", "a%00": "", "a%0ab": "", "%ff": "", "%": "", "%4": "", "%zz": "",
+		"a/%2e%2e/b": "", strings.Repeat("a/", 40) + "b": "",
+	} {
+		parts, ok := Decode(path)
+		if got := strings.Join(parts, "|"); ok != (want != "") || ok && got != want {
+			t.Errorf("Decode(%.40q) = %q, %t; want %q", path, got, ok, want)
+		}
+	}
+}
+
+// Each answer is readable by any web page, and a wrong request is told what is wrong.
+func TestAnswers(t *testing.T) {
+	s := newSite(t, nil)
+	s.repo("x", gitrepo.SHA1)
+	repo := "/" + alice + "/x.git"
+	gone := "/" + alice + "/gone.git"
+	for _, c := range []struct {
+		method, path string
+		header       http.Header
+		body         string
+		status       int
+		contains     string
+	}{
+		{"OPTIONS", "/", nil, "", 204, ""},
+		{"OPTIONS", "/../../x", nil, "", 204, ""},
+		{"OPTIONS", repo + "/git-upload-pack", nil, "", 204, ""},
+		{"GET", "/nothing", nil, "", 404, "no such repository"},
+		{"GET", repo + "/info/refs", nil, "", 403, "smart HTTP"},
+		{"GET", repo + "/info/refs?service=git-upload-archive", nil, "", 403, "smart HTTP"},
+		{"GET", gone + "/info/refs?service=git-upload-pack", nil, "", 404, ""},
+		{"POST", gone + "/git-upload-pack", fetchType, "0000", 404, ""},
+		{"POST", repo + "/info/refs?service=git-upload-pack", nil, "", 405, "POST"},
+		{"GET", repo + "/git-upload-pack", nil, "", 405, "GET"},
+		{"PUT", repo + "/git-receive-pack", nil, "", 405, "PUT"},
+		{"POST", repo + "/git-upload-pack", pushType, "0000", 415, "git-upload-pack-request"},
+		{"POST", repo + "/git-receive-pack", nil, "0000", 415, "git-receive-pack-request"},
+		{"POST", repo + "/git-receive-pack", http.Header{"Content-Type": pushType["Content-Type"], "Content-Encoding": {"br"}}, "0000", 415, "gzip"},
+		{"HEAD", repo + "/info/refs?service=git-upload-pack", nil, "", 200, ""},
+		{"HEAD", gone + "/info/refs?service=git-upload-pack", nil, "", 404, ""},
+		{"GET", repo + "/info/refs?service=git-upload-pack", nil, "", 200, "001e# service=git-upload-pack\n0000"},
+		{"GET", repo + "/info/refs?service=git-upload-pack", http.Header{"Git-Protocol": {"version=2"}}, "", 200, "000eversion 2\n"},
+		{"GET", repo + "/info/refs?service=git-receive-pack", http.Header{"Git-Protocol": {"version=2"}}, "", 200, "001f# service=git-receive-pack\n0000"},
+		{"GET", repo + "/info/refs?service=git-upload-pack", http.Header{"Git-Protocol": {"version=1"}}, "", 200, "000eversion 1\n"},
+		{"GET", repo + "/info/refs?service=git-upload-pack", http.Header{"Git-Protocol": {"version=\x01;$(id)"}}, "", 200, "# service="},
+		{"POST", repo + "/git-upload-pack", fetchType, "rubbish that is no pkt-line", 200, "ERR "},
+		{"POST", repo + "/git-upload-pack", fetchType, "", 200, ""},
+	} {
+		if strings.Contains(c.header.Get("Git-Protocol"), "\x01") {
+			c.header.Set("Git-Protocol", "version=2x;$(id):version=-1:version=99999999999999999999:"+strings.Repeat(":", 5000))
+		}
+		resp := s.request(c.method, c.path, c.header, strings.NewReader(c.body))
+		body := text(t, resp)
+		if resp.StatusCode != c.status || !strings.Contains(body, c.contains) {
+			t.Errorf("%s %s: %s\n%.200q\nwant %d %q", c.method, c.path, resp.Status, body, c.status, c.contains)
+		}
+		h := resp.Header
+		if h.Get("Access-Control-Allow-Origin") != "*" || !strings.Contains(h.Get("Access-Control-Allow-Methods"), "POST") ||
+			!strings.Contains(h.Get("Access-Control-Allow-Headers"), "Git-Protocol") {
+			t.Errorf("%s %s: CORS headers are missing: %v", c.method, c.path, h)
+		}
+		if resp.StatusCode == 200 && !strings.HasPrefix(h.Get("Content-Type"), "application/x-git-") {
+			t.Errorf("%s %s is %s", c.method, c.path, h.Get("Content-Type"))
+		}
+	}
+	git(t, work(t, gitrepo.SHA1), "push", "-q", s.url+repo, "main")
+	adv := text(t, s.request("GET", repo+"/info/refs?service=git-upload-pack", nil, nil))
+	for _, want := range []string{"allow-tip-sha1-in-want", "allow-reachable-sha1-in-want", "filter", "symref=HEAD:refs/heads/main"} {
+		if !strings.Contains(adv, " "+want) {
+			t.Errorf("%s is not advertised: %q", want, adv)
+		}
+	}
+}
+
+// What is no push, or one that nobody may make, reaches neither the authoriser nor
+// git, and says why with status 200.
+func TestPushesThatAreNone(t *testing.T) {
+	s := newSite(t, func(l *Limits) { l.Commands, l.CommandBytes = 50, 16<<10 })
+	s.repo("x", gitrepo.SHA1)
+	s.authorize.set(func(p *Push) error {
+		t.Errorf("the authoriser is asked about %+v", p.Updates)
+		return nil
+	})
+	zero, id := strings.Repeat("0", 40), strings.Repeat("ab", 20)
+	command := func(old, new, ref string) string { return string(appendPkt(nil, old, " ", new, " ", ref)) }
+	var many, long strings.Builder
+	for i := range 60 {
+		many.WriteString(command(zero, id, fmt.Sprint("refs/heads/", i)))
+		long.WriteString(command(zero, id, fmt.Sprint("refs/heads/", strings.Repeat("a/", 400), i)))
+	}
+	for name, c := range map[string]struct{ body, says string }{
+		"nothing":              {"", "cut off"},
+		"a flush alone":        {"0000", "changes no ref"},
+		"flush and a pack":     {"0000PACK\x00\x00\x00\x02", "changes no ref"},
+		"no flush":             {command(zero, id, "refs/heads/x"), "cut off"},
+		"half a line":          {command(zero, id, "refs/heads/x")[:30], "cut off"},
+		"no pkt-line":          {"GET / HTTP/1.0", "no pkt-line"},
+		"length of 1":          {"0001", "no pkt-line"},
+		"length of 65521":      {"fff1" + strings.Repeat("a", 65517), "no pkt-line"},
+		"an empty line":        {"00040000", "not understood"},
+		"shallow alone":        {string(appendPkt(nil, "shallow "+id)) + "0000", "changes no ref"},
+		"a certificate":        {string(appendPkt(nil, "push-cert\x00push-options")) + "0000", ""},
+		"no ids":               {command("HEAD", "main", "refs/heads/x") + "0000", "not understood"},
+		"mixed lengths":        {command(zero, strings.Repeat("ab", 32), "refs/heads/x") + "0000", "not understood"},
+		"capitals":             {command(zero, strings.ToUpper(id), "refs/heads/x") + "0000", "not understood"},
+		"two spaces":           {command(zero, id, " refs/heads/x") + "0000", "not the full name"},
+		"HEAD":                 {command(zero, id, "HEAD") + "0000", "not the full name"},
+		"an option":            {command(zero, id, "--help") + "0000", "not the full name"},
+		"dots":                 {command(zero, id, "refs/heads/../../config") + "0000", "not the full name"},
+		"a lock":               {command(zero, id, "refs/heads/x.lock") + "0000", "not the full name"},
+		"a line break":         {command(zero, id, "refs/heads/x\nrefs/heads/y") + "0000", "not the full name"},
+		"a NUL later":          {command(zero, id, "refs/heads/x") + command(zero, id, "refs/heads/y\x00report-status") + "0000", "not the full name"},
+		"twice":                {command(zero, id, "refs/heads/x") + command(id, zero, "refs/heads/x") + "0000", "twice"},
+		"zero to zero":         {command(zero, zero, "refs/heads/x") + "0000", "not there"},
+		"too many":             {many.String() + "0000", "may have 50 commands"},
+		"too long":             {long.String() + "0000", "may have 16384 bytes"},
+		"long capabilities":    {command(zero, id, "refs/heads/x\x00"+strings.Repeat("a ", 3000)) + "0000", "too long"},
+		"push options":         {command(zero, id, "refs/heads/x\x00push-options") + "0000", "push options"},
+		"a long name":          {command(zero, id, "refs/heads/"+strings.Repeat("a", 300)) + "0000", "not the full name"},
+		"a delimiter for end":  {command(zero, id, "refs/heads/x") + "0001", "no pkt-line"},
+		"sideband then others": {command(zero, id, "refs/heads/x\x00side-band-64k") + "zzzz", "no pkt-line"},
+	} {
+		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(c.body))
+		body := text(t, resp)
+		if resp.StatusCode != 200 || len(body) < 8 || body[4:8] != "ERR " || !strings.Contains(body, c.says) {
+			t.Errorf("%s: %s %q; want %q", name, resp.Status, body, c.says)
+		}
+	}
+	if len(s.landed) > 0 {
+		t.Error("a push landed")
+	}
+}
+
+// A refusal speaks as the client asked.
+func TestRefusals(t *testing.T) {
+	s := newSite(t, nil)
+	s.repo("x", gitrepo.SHA1)
+	s.authorize.set(func(*Push) error {
+		return &Refusal{Reason: "blocked:\nnot\x1b[31m you", Refs: map[string]string{"refs/heads/b": "invalid: " + strings.Repeat("long ", 1000)}}
+	})
+	zero, id := strings.Repeat("0", 40), strings.Repeat("ab", 20)
+	post := func(capabilities string) string {
+		body := appendPkt(nil, zero, " ", id, " refs/heads/a\x00", capabilities)
+		body = append(appendPkt(body, zero, " ", id, " refs/heads/b"), flushPkt...)
+		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, bytes.NewReader(body))
+		if resp.StatusCode != 200 {
+			t.Errorf("status %s", resp.Status)
+		}
+		return text(t, resp)
+	}
+	const reason = "blocked: not [31m you"
+	if got := post(""); got != string(appendError(nil, reason)) {
+		t.Errorf("without capabilities: %q", got)
+	}
+	got := post("report-status")
+	if !strings.HasPrefix(got, "000eunpack ok\n") || !strings.Contains(got, "ng refs/heads/a "+reason+"\n") ||
+		!strings.Contains(got, "ng refs/heads/b invalid: long") || !strings.HasSuffix(got, "0000") || len(got) > 2000 {
+		t.Errorf("with a report: %q", got)
+	}
+	for _, band := range []string{"side-band", "side-band-64k"} {
+		report, limit := "", map[string]int{"side-band": 1000, "side-band-64k": maxPkt}[band]
+		rest := strings.NewReader(post("report-status-v2 " + band))
+		for {
+			line, payload, err := readPkt(rest, nil)
+			if err != nil || len(line) > limit {
+				t.Fatalf("%s: a line of %d bytes, %v", band, len(line), err)
+			}
+			if payload == nil {
+				break
+			}
+			if payload[0] == 1 {
+				report += string(payload[1:])
+			}
+		}
+		if report != got || rest.Len() != 0 {
+			t.Errorf("%s: the report is %q, and %d bytes follow", band, report, rest.Len())
+		}
+	}
+	if got := post("side-band-64k"); !strings.HasPrefix(got[4:], "\x03"+reason) {
+		t.Errorf("with a side band and no report: %q", got)
+	}
+}
+
+// A few bytes of gzip become a gigabyte. It is inflated as it is read, and refused
+// before it is all there.
+func TestGzip(t *testing.T) {
+	s := newSite(t, func(l *Limits) { l.PushBytes, l.FetchBytes = 4<<20, 1<<20 })
+	_, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	git(t, dir, "push", "-q", url, "main")
+	zip := func(head string, zeros int) []byte {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		io.WriteString(z, head)
+		chunk := make([]byte, 1<<20)
+		for range zeros {
+			z.Write(chunk)
+		}
+		z.Close()
+		return b.Bytes()
+	}
+	post := func(service string, kind http.Header, body []byte) (int, string) {
+		header := http.Header{"Content-Type": kind["Content-Type"], "Content-Encoding": {"gzip"}}
+		resp := s.request("POST", "/"+alice+"/x.git/"+service, header, bytes.NewReader(body))
+		return resp.StatusCode, text(t, resp)
+	}
+	id := git(t, dir, "rev-parse", "main")
+	if status, body := post("git-upload-pack", fetchType, zip("0032want "+id+"\n00000009done\n", 0)); status != 200 || !strings.Contains(body, "PACK") {
+		t.Errorf("a fetch with gzip: %d %.100q", status, body)
+	}
+	if status, body := post("git-receive-pack", pushType, []byte("not gzip at all, really")); status != 200 || !strings.Contains(body, "not gzip") {
+		t.Errorf("no gzip: %d %q", status, body)
+	}
+	zero := strings.Repeat("0", 40)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	gigabyte := 1024
+	if raceEnabled {
+		gigabyte = 64 // the compressor takes a minute for it
+	}
+	bomb := zip("", gigabyte)
+	runtime.ReadMemStats(&before)
+	if _, body := post("git-receive-pack", pushType, bomb); !strings.Contains(body, "ERR ") {
+		t.Errorf("a bomb of zeros: %q", body)
+	}
+	push := string(appendPkt(nil, zero, " ", id, " refs/heads/bomb\x00report-status")) + "0000" + "PACK\x00\x00\x00\x02\x00\x00\x00\x09"
+	if _, body := post("git-receive-pack", pushType, zip(push, 64)); strings.Contains(body, "ok refs/heads/bomb") || body == "" {
+		t.Errorf("a bomb behind a command: %q", body)
+	}
+	if _, body := post("git-upload-pack", fetchType, zip("0032want "+id+"\n", 64)); strings.Contains(body, "PACK") {
+		t.Errorf("a bomb as a fetch: %.100q", body)
+	}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
+		t.Errorf("the bombs took %d MB", grown>>20)
+	}
+	if refs := git(t, dir, "ls-remote", url); strings.Contains(refs, "bomb") {
+		t.Errorf("the refs are\n%s", refs)
+	}
+}
+
+// Packs that are cut off or changed leave nothing.
+func TestDamagedPacks(t *testing.T) {
+	s := newSite(t, nil)
+	r, _ := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	id := git(t, dir, "rev-parse", "main")
+	cmd := gitCommand(t.Context(), dir, "pack-objects", "--all", "--stdout", "-q")
+	pack, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := gitCommand(t.Context(), dir, "pack-objects", "--stdout", "-q")
+	without.Stdin = strings.NewReader(id + "\n")
+	alone, err := without.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := bytes.Clone(pack)
+	changed[len(changed)/2] ^= 0xff
+	counted := bytes.Clone(pack)
+	counted[11]++
+	none := "PACK\x00\x00\x00\x02\x00\x00\x00\x00"
+	sum := sha1.Sum([]byte(none))
+	command := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/x\x00report-status")) + "0000"
+	for name, body := range map[string]string{
+		"nothing":               command + none + string(sum[:]),
+		"nothing, damaged":      command + none + strings.Repeat("x", 20),
+		"nothing, cut off":      command + none + "x",
+		"no pack":               command,
+		"a header":              command + string(pack[:12]),
+		"half":                  command + string(pack[:len(pack)/2]),
+		"no trailer":            command + string(pack[:len(pack)-20]),
+		"changed":               command + string(changed),
+		"a wrong count":         command + string(counted),
+		"a commit alone":        command + string(alone),
+		"zeros":                 command + strings.Repeat("\x00", 1000),
+		"a pack of another ref": strings.Replace(command, id, strings.Repeat("ab", 20), 1) + string(pack),
+	} {
+		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(body))
+		if answer := text(t, resp); resp.StatusCode != 200 || strings.Contains(answer, "ok refs/heads/x") || answer == "" {
+			t.Errorf("%s: %s %q", name, resp.Status, answer)
+		}
+		refs, err := r.Refs(t.Context())
+		if err != nil || len(refs.List) != 0 {
+			t.Fatalf("%s: the refs are %v, %v", name, refs, err)
+		}
+		if left, err := filepath.Glob(filepath.Join(r.Dir(), "objects", "*")); err != nil || len(left) != 2 {
+			t.Errorf("%s: it leaves %v", name, left)
+		}
+	}
+	resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(command+string(pack)))
+	if answer := text(t, resp); !strings.Contains(answer, "ok refs/heads/x") {
+		t.Errorf("the pack as it should be: %q", answer)
+	}
+}
+
+// children counts the git processes of this test whose folder is the repository.
+func children(t testing.TB, dir string) int {
+	t.Helper()
+	return len(processes(t, dir))
+}
+
+// processes returns the ids of those processes, and of those that work in a quarantine of
+// its root.
+func processes(t testing.TB, dir string) (pids []int) {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil || len(links) == 0 {
+		t.Skip("there is no /proc")
+	}
+	trash := filepath.Join(filepath.Dir(filepath.Dir(dir)), ".trash")
+	for _, link := range links {
+		if at, err := os.Readlink(link); err == nil && (at == dir || strings.HasPrefix(at, trash)) {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link))); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// A client that goes away in the middle takes its git with it, and the lock is free.
+func TestDisconnect(t *testing.T) {
+	s := newSite(t, nil)
+	r, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	id := git(t, dir, "rev-parse", "main")
+	push := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/x\x00report-status")) + "0000PACK\x00\x00\x00\x02\x00\x00\x00\x09"
+	head := "POST /" + alice + "/x.git/git-%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-%s-request\r\nContent-Length: 1000000\r\n\r\n"
+	for service, body := range map[string]string{"receive-pack": push, "upload-pack": "0032want"} {
+		c := s.dial(fmt.Sprintf(head, service, service) + body)
+		until(t, service+" runs", func() bool { return children(t, r.Dir()) > 0 })
+		c.Close()
+		until(t, service+" ends", func() bool { return children(t, r.Dir()) == 0 })
+		until(t, service+" leaves nothing", func() bool { return len(leftovers(t, r)) == 0 })
+	}
+	git(t, dir, "push", "-q", url, "main") // the lock is free
+
+	// One that sends all of its push, and does not wait for the answer: it lands.
+	cmd := gitCommand(t.Context(), dir, "pack-objects", "--all", "--stdout", "-q")
+	pack, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/gone\x00report-status")) + "0000" + string(pack)
+	hold := make(chan struct{})
+	s.authorize.set(func(*Push) error { <-hold; return nil })
+	c := s.dial(strings.Replace(fmt.Sprintf(head, "receive-pack", "receive-pack"), "1000000", strconv.Itoa(len(body)), 1) + body)
+	c.Close()
+	close(hold)
+	until(t, "the push lands", func() bool {
+		_, found, err := r.Ref(context.Background(), "refs/heads/gone")
+		return found && err == nil
+	})
+}
+
+// A client that stops sending, or taking, is cut off, and keeps nobody waiting meanwhile.
+func TestStalledClient(t *testing.T) {
+	s := newSite(t, func(l *Limits) { l.Stall, l.LockTime = 300*time.Millisecond, 10*time.Second })
+	r, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	id := git(t, dir, "rev-parse", "main")
+	zero := strings.Repeat("0", 40)
+	head := "POST /" + alice + "/x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\nContent-Length: 1000000\r\n\r\n"
+	for _, pack := range []string{"PACK", "PACK\x00\x00\x00\x02\x00\x00\x00\x09\x33"} {
+		c := s.dial(head + string(appendPkt(nil, zero, " ", id, " refs/heads/x\x00report-status")) + "0000" + pack)
+		_ = c.SetDeadline(time.Now().Add(patience))
+		if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%q: it is not cut off", pack)
+		}
+		until(t, "nothing is left", func() bool { return children(t, r.Dir())+len(leftovers(t, r)) == 0 })
+	}
+	git(t, dir, "push", "-q", url, "main")
+
+	// Commands that never end hold no lock.
+	s.dial(head + "00")
+	git(t, dir, "push", "-q", url, "main:more")
+
+	// A byte now and then is no progress.
+	c := s.dial(head + "fff0")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, c)
+	}()
+	for i := 0; ; i++ {
+		select {
+		case <-ended:
+			return
+		case <-time.After(20 * time.Millisecond):
+			_, _ = c.Write([]byte("a"))
+		}
+		if i > 500 {
+			t.Fatal("it may drip for ever")
+		}
+	}
+}
+
+// Somebody drips a push, of which he may send very little at a time. A maintainer's push to the
+// same repository takes as long as ever, also to the same ref, and the first hears why it
+// comes too late.
+func TestDrippingPushHoldsNoLock(t *testing.T) {
+	s := newSite(t, func(l *Limits) { l.LockTime, l.Pushes = 2*time.Second, 1 })
+	r, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	id := git(t, dir, "rev-parse", "main")
+	pack, err := gitCommand(t.Context(), dir, "pack-objects", "--all", "--stdout", "-q").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/main\x00report-status")) + "0000" + string(pack)
+	sent := len(body) - 30
+	c := s.dial(fmt.Sprintf("POST /%s/x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\n"+
+		"Content-Length: %d\r\n\r\n%s", alice, len(body), body[:sent]))
+	until(t, "index-pack runs", func() bool { return children(t, r.Dir()) > 0 })
+	began := time.Now()
+	git(t, dir, "push", "-q", url, "main~:refs/heads/main", "v1")
+	t.Logf("the push beside it took %v", time.Since(began))
+	if children(t, r.Dir()) == 0 {
+		t.Error("the first push was cut off")
+	}
+	for ; sent < len(body); sent++ {
+		if _, err := io.WriteString(c, body[sent:sent+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if got := text(t, answer); !strings.Contains(got, "ng refs/heads/main it is there already") {
+		t.Errorf("the first push is told %q", got)
+	}
+	if got := git(t, dir, "ls-remote", url, "main"); !strings.HasPrefix(got, git(t, dir, "rev-parse", "main~")) {
+		t.Errorf("main is %s", got)
+	}
+}
+
+// Clients that send the beginning of a push and nothing more have places to wait, and
+// do not keep those who send on from theirs.
+func TestStalledPushesLeaveRoom(t *testing.T) {
+	s := newSite(t, func(l *Limits) { l.Pushes = 1 })
+	r, _ := s.repo("x", gitrepo.SHA1)
+	_, other := s.repo("y", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	c := s.halfPush(r, git(t, dir, "rev-parse", "main"))
+	git(t, dir, "push", "-q", other, "main")
+	if children(t, r.Dir()) == 0 {
+		t.Error("the first push was cut off")
+	}
+	c.Close()
+	until(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
+	git(t, dir, "push", "-q", other, "main:again")
+	if n := len(s.handler.writes.work); n != 0 {
+		t.Errorf("%d turns are not given back", n)
+	}
+}
+
+// One network holds half of the places for pushes at most, whatever it sends.
+func TestOneNetworkLeavesRoom(t *testing.T) {
+	s := newSite(t, func(l *Limits) { l.Pushes, l.PushQueue = 2, 4 })
+	var from atomic.Pointer[netip.Addr]
+	s.handler.cfg.Client = func(*http.Request) host.Client { return host.Client{Addr: *from.Load()} }
+	as := func(addr string) {
+		a := netip.MustParseAddr(addr)
+		from.Store(&a)
+	}
+	r, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	main := git(t, dir, "rev-parse", "main")
+	as("2001:db8::1")
+	for range 3 {
+		defer s.halfPush(r, main).Close()
+	}
+	until(t, "three have a place", func() bool {
+		s.handler.writes.mu.Lock()
+		defer s.handler.writes.mu.Unlock()
+		return s.handler.writes.inside == 3
+	})
+	as("2001:db8::2") // of the same /64
+	if _, err := tryGit(t.Context(), dir, "push", "-q", url, "main"); err == nil {
+		t.Error("a fourth push of one network has a place")
+	}
+	as("192.0.2.1")
+	git(t, dir, "push", "-q", url, "main")
+}
+
+// A client that asks for a clone and does not take it is cut off.
+func TestStalledReader(t *testing.T) {
+	s := newSite(t, func(l *Limits) { l.Stall = 300 * time.Millisecond })
+	r, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	if err := os.WriteFile(filepath.Join(dir, "noise"), noise(32<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "add", ".")
+	git(t, dir, "commit", "-q", "-m", "noise")
+	git(t, dir, "push", "-q", url, "main")
+	body := "0032want " + git(t, dir, "rev-parse", "main") + "\n00000009done\n"
+	c := s.dial(fmt.Sprintf("POST /%s/x.git/git-upload-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-upload-pack-request\r\n"+
+		"Content-Length: %d\r\n\r\n%s", alice, len(body), body))
+	until(t, "upload-pack runs", func() bool { return children(t, r.Dir()) > 0 })
+	until(t, "upload-pack ends", func() bool { return children(t, r.Dir()) == 0 })
+	if n, err := io.Copy(io.Discard, c); n >= 32<<20 {
+		t.Errorf("all %d bytes were sent, %v", n, err)
+	}
+}
+
+// More clients than there is room for are told to come again.
+func TestBusy(t *testing.T) {
+	s := newSite(t, func(l *Limits) { l.Fetches, l.FetchQueue, l.QueueTime = 1, 1, 200*time.Millisecond })
+	r, _ := s.repo("x", gitrepo.SHA1)
+	head := "POST /" + alice + "/x.git/git-upload-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-upload-pack-request\r\nContent-Length: 100\r\n\r\n0032want"
+	c := s.dial(head)
+	until(t, "upload-pack runs", func() bool { return children(t, r.Dir()) > 0 })
+	for range 2 {
+		resp := s.request("GET", "/"+alice+"/x.git/info/refs?service=git-upload-pack", nil, nil)
+		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
+			t.Errorf("status %s, Retry-After %q", resp.Status, resp.Header.Get("Retry-After"))
+		}
+	}
+	c.Close()
+	until(t, "there is room again", func() bool {
+		return s.request("GET", "/"+alice+"/x.git/info/refs?service=git-upload-pack", nil, nil).StatusCode == 200
+	})
+}
+
+// The repository goes while clones of it run: they end, one way or the other.
+func TestRemoveUnderClone(t *testing.T) {
+	s := newSite(t, nil)
+	r, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	git(t, dir, "push", "-q", url, "main")
+	done := make(chan string, 8)
+	for i := range 8 {
+		go func() {
+			out, _ := tryGit(t.Context(), t.TempDir(), "clone", url, fmt.Sprint(i))
+			done <- out
+		}()
+	}
+	<-done
+	unlock, err := r.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+	unlock()
+	for range 7 {
+		<-done
+	}
+	if out, err := tryGit(t.Context(), dir, "ls-remote", url); err == nil || !strings.Contains(out, "not found") {
+		t.Errorf("after Remove: %v %s", err, out)
+	}
+	if n := children(t, r.Dir()); n > 0 {
+		t.Errorf("%d git processes are left", n)
+	}
+}
+
+// Expect: 100-continue, as git sends it before large pushes, and chunks.
+func TestExpectContinue(t *testing.T) {
+	s := newSite(t, nil)
+	_, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	git(t, dir, "-c", "http.postBuffer=1", "-c", "http.extraHeader=Expect: 100-continue", "push", "-q", url, "main")
+	git(t, dir, "-c", "http.extraHeader=Expect: 100-continue", "fetch", "-q", url, "main")
+	if len(s.landed) != 1 {
+		t.Errorf("%d pushes landed", len(s.landed))
+	}
+}
+
+func FuzzCommands(f *testing.F) {
+	zero, id := strings.Repeat("0", 40), strings.Repeat("ab", 20)
+	f.Add([]byte("0000"))
+	f.Add(append(appendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status side-band-64k"), "0000PACK"...))
+	f.Add(append(appendPkt(appendPkt(nil, "shallow ", id), id, " ", zero, " refs/tags/b"), flushPkt...))
+	limits := DefaultLimits
+	limits.Commands, limits.CommandBytes = 100, 8<<10
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := readCommands(bytes.NewReader(data), &limits)
+		if err == nil && (len(c.updates) == 0 || !bytes.HasPrefix(data, c.raw) || !bytes.HasSuffix(c.raw, []byte(flushPkt))) {
+			t.Fatalf("%d commands, raw %q of %q", len(c.updates), c.raw, data)
+		}
+		for _, u := range c.updates {
+			if !gitrepo.IsRef(u.Ref) || !gitrepo.IsID(u.Old) || !gitrepo.IsID(u.New) {
+				t.Fatalf("a command is %+v", u)
+			}
+		}
+		answer := c.appendRefusal(nil, &Refusal{Reason: string(data)})
+		for rest := bytes.NewReader(answer); rest.Len() > 0; {
+			if _, _, err := readPkt(rest, nil); err != nil {
+				t.Fatalf("the refusal is %q: %v", answer, err)
+			}
+		}
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add("a/b.git")
+	f.Add("..%2f%2e")
+	f.Fuzz(func(t *testing.T, path string) {
+		parts, ok := Decode(path)
+		for _, part := range parts {
+			if ok && (part == "" || part == "." || part == ".." || strings.ContainsAny(part, "/\\\x00\n")) {
+				t.Fatalf("Decode(%q) = %q", path, parts)
+			}
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package githttp
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"crypto/sha1"
+	"encoding/binary"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"talon/host/gitrepo"
+)
+
+// bomb writes packs that no git would: what it says of sizes need not be so.
+type bomb struct {
+	bytes.Buffer
+	last int // where the last object starts
+}
+
+const (
+	packBlob  = 3
+	packTree  = 2
+	packDelta = 6 // of an object earlier in the pack
+
+	// copyAll is the longest piece that an instruction of a delta copies.
+	copyAll = 0xffffff
+)
+
+func newBomb(objects uint32) *bomb {
+	b := new(bomb)
+	b.WriteString("PACK\x00\x00\x00\x02")
+	_ = binary.Write(b, binary.BigEndian, objects)
+	return b
+}
+
+// object appends an object that says it has size bytes.
+func (b *bomb) object(kind byte, size int, base int, content []byte) {
+	at := b.Len()
+	c := kind<<4 | byte(size&15)
+	for size >>= 4; size > 0; size >>= 7 {
+		b.WriteByte(c | 0x80)
+		c = byte(size & 0x7f)
+	}
+	b.WriteByte(c)
+	if kind == packDelta {
+		distance := at - base
+		text := []byte{byte(distance & 0x7f)}
+		for distance >>= 7; distance > 0; distance >>= 7 {
+			distance--
+			text = append([]byte{0x80 | byte(distance&0x7f)}, text...)
+		}
+		b.Write(text)
+	}
+	z := zlib.NewWriter(b)
+	_, _ = z.Write(content)
+	_ = z.Close()
+	b.last = at
+}
+
+// delta appends an object that copies its base, which is the object before it, so
+// many times and ends in a number.
+func (b *bomb) delta(size, copies, number int) (next int) {
+	next = copies*copyAll + 4
+	var text []byte
+	for _, n := range []int{size, next} {
+		for ; n > 0x7f; n >>= 7 {
+			text = append(text, byte(n)|0x80)
+		}
+		text = append(text, byte(n))
+	}
+	for range copies {
+		text = append(text, 0xf0, 0xff, 0xff, 0xff)
+	}
+	text = append(text, 4)
+	text = binary.BigEndian.AppendUint32(text, uint32(number))
+	b.object(packDelta, len(text), b.last, text)
+	return next
+}
+
+// zeros appends a blob of zeros that deltas can copy.
+func (b *bomb) zeros() int {
+	b.object(packBlob, copyAll, 0, make([]byte, copyAll))
+	return copyAll
+}
+
+func (b *bomb) pack() []byte {
+	sum := sha1.Sum(b.Bytes())
+	return append(b.Bytes(), sum[:]...)
+}
+
+// A pack of a few kB becomes gigabytes, or hours of work. It ends within the limits
+// of memory and time, says so, and leaves nothing; the server goes on.
+func TestPackBombs(t *testing.T) {
+	options := gitrepo.DefaultOptions
+	options.AllocBytes, options.MaxInput = 64<<20, 4<<20
+	s := newSiteOf(t, "git", options, func(l *Limits) { l.Settle = 3 * time.Second })
+	r, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	id := git(t, dir, "rev-parse", "main")
+
+	// Each delta is within the limit, and there are ever more of them.
+	chain := newBomb(2001)
+	size := chain.zeros()
+	for i := range 2000 {
+		size = chain.delta(size, 3, i)
+	}
+	huge := newBomb(2)
+	huge.delta(huge.zeros(), 700, 1) // 11 GB
+	wide := newBomb(400)
+	base := wide.zeros()
+	at := wide.last
+	for i := range 399 {
+		wide.last = at
+		wide.delta(base, 3, i)
+	}
+	tree := newBomb(1)
+	tree.object(packTree, 1<<40, 0, make([]byte, 1<<20))
+	many := newBomb(0xffffffff)
+	many.zeros()
+	blob := newBomb(1)
+	blob.object(packBlob, 3<<30, 0, make([]byte, 256<<20))
+
+	command := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/bomb\x00report-status")) + "0000"
+	for name, b := range map[string]*bomb{
+		"a chain of deltas": chain, "a delta of 11 GB": huge, "many deltas of one object": wide, "a tree of a terabyte": tree,
+		"four billion objects": many, "a blob of 3 GB that is none": blob,
+	} {
+		began := time.Now()
+		pack := b.pack()
+		memory := watchMemory(t, r.Dir())
+		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(command+string(pack)))
+		answer := text(t, resp)
+		took := time.Since(began)
+		if most := memory(); most > 4*64+64 {
+			t.Errorf("%s: a process had %d MB", name, most)
+		} else {
+			t.Logf("%s: a process had %d MB", name, most)
+		}
+		if resp.StatusCode != http.StatusOK || strings.Contains(answer, "ok refs/heads/bomb") || !strings.Contains(answer, "ng refs/heads/bomb") {
+			t.Errorf("%s: %s %q", name, resp.Status, answer)
+		}
+		if took > patience {
+			t.Errorf("%s: it took %v", name, took)
+		}
+		t.Logf("%s: %d bytes, %v: %q", name, len(pack), took, answer)
+		if n := children(t, r.Dir()); n > 0 {
+			t.Errorf("%s: %d git processes are left", name, n)
+		}
+		if left := leftovers(t, r); len(left) > 0 {
+			t.Errorf("%s: it leaves %v", name, left)
+		}
+	}
+	git(t, dir, "push", "-q", url, "main")
+	if _, found, err := r.Ref(context.Background(), "refs/heads/main"); !found || err != nil {
+		t.Errorf("a push after the bombs: %t, %v", found, err)
+	}
+}
+
+// watchMemory returns a function that returns the most memory, in MB, that a git
+// process of the repository has had meanwhile.
+func watchMemory(t testing.TB, dir string) (end func() int) {
+	t.Helper()
+	done, most := make(chan struct{}), make(chan int)
+	go func() {
+		n := 0
+		defer func() { most <- n }()
+		for {
+			for _, pid := range processes(t, dir) {
+				n = max(n, peakOf(pid)>>10)
+			}
+			select {
+			case <-done:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	return func() int {
+		close(done)
+		return <-most
+	}
+}

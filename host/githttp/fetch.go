@@ -1,0 +1,254 @@
+package githttp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"talon/host/gitrepo"
+)
+
+// serveRefs answers info/refs: what a repository has, and what git can do here.
+func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []string) result {
+	if !method(w, r, http.MethodGet, http.MethodHead) {
+		return resultMalformed
+	}
+	var service gitrepo.Service
+	use := Fetch
+	switch r.URL.Query().Get("service") {
+	case "git-upload-pack":
+	case "git-receive-pack":
+		service, use = gitrepo.ReceivePack, Prepare
+	default:
+		say(w, http.StatusForbidden, "This server speaks git's smart HTTP protocol only. Use git 1.6.6 or later.")
+		return resultMalformed
+	}
+	ctx, stop := context.WithTimeoutCause(r.Context(), h.limits.Whole, errSlow)
+	defer stop()
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	opening := appendPkt(nil, "# service=git-", service.String(), "\n")
+	opening = append(opening, flushPkt...)
+	contentType := "application/x-git-" + service.String() + "-advertisement"
+	out := h.answer(w)
+	defer out.end()
+
+	repo, err := h.find(ctx, parts, use)
+	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+		head(w, contentType)
+		_, _ = out.Write(appendError(opening, refusal.Reason))
+		return resultRefused
+	}
+	if err == nil {
+		// HEAD starts no git.
+		var there bool
+		if there, err = repo.Exists(); err == nil && !there {
+			err = gitrepo.ErrNotFound
+		}
+	}
+	if h.missing(w, r, err) {
+		return resultNotFound
+	}
+	if err != nil {
+		return h.internal(w, r, err)
+	}
+	if r.Method == http.MethodHead {
+		head(w, contentType)
+		w.WriteHeader(http.StatusOK)
+		return resultOK
+	}
+
+	version := protocolOf(r)
+	if service == gitrepo.ReceivePack {
+		version = min(version, 1) // there is no push in version 2
+	}
+	if version == 2 {
+		opening = nil // version 2 speaks for itself
+	}
+	said, ok, err := repo.Greet(work, service, version)
+	if h.missing(w, r, err) {
+		return resultNotFound
+	}
+	if err != nil {
+		return h.internal(w, r, err)
+	}
+	if ok {
+		head(w, contentType)
+		_, _ = out.Write(append(opening, said...))
+		return resultOK
+	}
+	end, got, ok := h.begin(ctx, w, r, h.fetches)
+	if !ok {
+		return got
+	}
+	defer end()
+	p, err := repo.Advertise(work, version)
+	if h.missing(w, r, err) {
+		return resultNotFound
+	}
+	if err != nil {
+		return h.internal(w, r, err)
+	}
+	_ = p.In.Close()
+	return h.relay(work, cancel, w, r, p, contentType, opening, out, verbRefs)
+}
+
+func (h *Handler) find(ctx context.Context, parts []string, use Use) (*gitrepo.Repo, error) {
+	if use != Fetch && h.pushes == nil {
+		return nil, &Refusal{Reason: "nobody can push here: this server is read-only"}
+	}
+	return h.repos.Find(ctx, parts, use)
+}
+
+// relay sends what git writes, and waits for its end. A git that fails before it
+// has written anything is an error that the client is told of.
+func (h *Handler) relay(
+	ctx context.Context, cancel context.CancelCauseFunc, w http.ResponseWriter, r *http.Request, p *gitrepo.Process,
+	contentType string, opening []byte, out *answer, v verb,
+) result {
+	h.metrics.running[v].Inc()
+	defer h.metrics.running[v].Dec()
+	first := make([]byte, 4<<10)
+	n, _ := p.Out.Read(first)
+	var sending error
+	if n > 0 {
+		head(w, contentType)
+		if _, sending = out.Write(append(opening, first[:n]...)); sending == nil {
+			sending = out.copyFrom(p.Out)
+		}
+	}
+	if sending != nil {
+		cancel(sending) // git works for nobody
+		_, _ = io.Copy(io.Discard, p.Out)
+	}
+	err := p.Wait()
+	switch {
+	case sending != nil || r.Context().Err() != nil:
+		return resultCutOff
+	case err == nil:
+		return resultOK
+	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTooLarge) && !errors.Is(context.Cause(ctx), errInflate):
+		h.cfg.Log.Info("a git request was cut off", "path", r.URL.Path, "err", err)
+		return resultCutOff
+	}
+	if !out.begun {
+		head(w, contentType)
+		_, _ = out.Write(appendError(opening, "the server could not read the request or the repository"))
+	}
+	// Most often git did not like what the client asked for.
+	h.cfg.Log.Info("git ended a request", "path", r.URL.Path, "err", err)
+	return resultRefused
+}
+
+// serveFetch answers git-upload-pack: a step of a clone or fetch.
+func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []string) result {
+	in, got, ok := h.accept(w, r, "application/x-git-upload-pack-request", h.limits.FetchBytes)
+	if !ok {
+		return got
+	}
+	const contentType = "application/x-git-upload-pack-result"
+	ctx, stop := context.WithTimeoutCause(r.Context(), h.limits.Whole, errSlow)
+	defer stop()
+	out := h.answer(w)
+	defer out.end()
+
+	repo, err := h.find(ctx, parts, Fetch)
+	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+		head(w, contentType)
+		_, _ = out.Write(appendError(nil, refusal.Reason))
+		return resultRefused
+	}
+	if h.missing(w, r, err) {
+		return resultNotFound
+	}
+	if err != nil {
+		return h.internal(w, r, err)
+	}
+	end, got, ok := h.begin(ctx, w, r, h.fetches)
+	if !ok {
+		return got
+	}
+	defer end()
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p, err := repo.Upload(work, protocolOf(r))
+	if h.missing(w, r, err) {
+		return resultNotFound
+	}
+	if err == nil {
+		if err = in.begin(); err != nil {
+			cancel(err)
+			_ = p.Wait()
+		}
+	}
+	if err != nil {
+		return h.internal(w, r, err)
+	}
+	in.feeding = make(chan struct{})
+	go func() {
+		defer close(in.feeding)
+		if err := feed(p, in, nil); err != nil {
+			cancel(err) // half a request has no answer
+		}
+	}()
+	got = h.relay(work, cancel, w, r, p, contentType, nil, out, verbFetch)
+	end()
+	out.end()
+	in.leave(&h.limits)
+	return got
+}
+
+// accept checks the method and type of a request with a body, and opens that.
+func (h *Handler) accept(w http.ResponseWriter, r *http.Request, contentType string, limit int64) (*body, result, bool) {
+	if !method(w, r, http.MethodPost) {
+		return nil, resultMalformed, false
+	}
+	if r.Header.Get("Content-Type") != contentType {
+		say(w, http.StatusUnsupportedMediaType, "The body must be "+contentType+".")
+		return nil, resultMalformed, false
+	}
+	if r.ContentLength > limit {
+		say(w, http.StatusRequestEntityTooLarge, "The request is too large.")
+		return nil, resultRefused, false
+	}
+	in, err := h.openBody(w, r, limit)
+	if errors.Is(err, errEncoding) {
+		say(w, http.StatusUnsupportedMediaType, "The body may be compressed with gzip, and with nothing else.")
+		return nil, resultMalformed, false
+	}
+	if err != nil {
+		return nil, h.internal(w, r, err), false
+	}
+	return in, resultOK, true
+}
+
+// feed gives git the body, and then its end. An error is the client's, and git does
+// not see an end then, which would be that of half a request. A git that reads no
+// further says why by itself. While a client is slow, others have its turn, if there is
+// one.
+func feed(p *gitrepo.Process, in *body, t *turn) error {
+	buf := make([]byte, progress)
+	for {
+		var n int
+		var err error
+		if t == nil {
+			n, err = in.Read(buf)
+		} else if lost := t.await(func() { n, err = in.Read(buf) }); lost != nil {
+			return lost
+		}
+		if n > 0 {
+			if _, err := p.In.Write(buf[:n]); err != nil {
+				return nil
+			}
+		}
+		if err == io.EOF {
+			_ = p.In.Close()
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

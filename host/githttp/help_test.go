@@ -1,0 +1,293 @@
+package githttp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"talon/host/gitrepo"
+)
+
+const alice = "npub1xnyq0w834zswvmqld7y803ntdjqlqzw473xjtkuzu2gqndyd8ghqsadjyq"
+
+// patience bounds every wait for something that should be a matter of moments.
+const patience = 30 * time.Second
+
+// site serves the repositories of a root; pushes are as the test says.
+type site struct {
+	t       testing.TB
+	root    *gitrepo.Root
+	handler *Handler
+	server  *httptest.Server
+	url     string
+
+	authorize hook
+	confirm   hook
+	pushes    atomic.Int32 // requests that have come
+
+	mu     sync.Mutex // guards landed
+	landed []*Push
+}
+
+// hook is what a test does with pushes; nil for nothing.
+type hook struct {
+	mu sync.Mutex // guards f
+	f  func(*Push) error
+}
+
+func (h *hook) set(f func(*Push) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.f = f
+}
+
+func (h *hook) get() func(*Push) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.f
+}
+
+func (s *site) Find(_ context.Context, parts []string, use Use) (*gitrepo.Repo, error) {
+	if use == PushTo {
+		s.pushes.Add(1)
+	}
+	name, err := gitrepo.ParsePath(parts)
+	if err != nil {
+		return nil, gitrepo.ErrNotFound
+	}
+	return s.root.Repo(name), nil
+}
+
+func (s *site) Authorize(_ context.Context, p *Push) error {
+	if f := s.authorize.get(); f != nil {
+		return f(p)
+	}
+	for _, u := range p.Updates {
+		if !gitrepo.IsPushable(u.Ref) {
+			return &Refusal{Reason: "not here", Refs: map[string]string{u.Ref: "this ref is of no kind that can be pushed"}}
+		}
+	}
+	return nil
+}
+
+func (s *site) Confirm(_ context.Context, p *Push) error {
+	if f := s.confirm.get(); f != nil {
+		return f(p)
+	}
+	return nil
+}
+
+func (s *site) Landed(_ context.Context, p *Push) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.landed = append(s.landed, p)
+}
+
+func newSite(t testing.TB, change func(*Limits)) *site {
+	t.Helper()
+	return newSiteOf(t, "git", gitrepo.DefaultOptions, change)
+}
+
+// newSiteOf serves with another git program or other options.
+func newSiteOf(t testing.TB, program string, options gitrepo.Options, change func(*Limits)) *site {
+	t.Helper()
+	g, err := gitrepo.Find(t.Context(), program, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := gitrepo.Open(g, filepath.Join(t.TempDir(), "git"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(root.Close)
+	s := &site{t: t, root: root}
+	limits := DefaultLimits
+	if change != nil {
+		change(&limits)
+	}
+	s.handler, err = New(Config{Prefix: "/", Limits: limits, Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}, s, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.server = httptest.NewUnstartedServer(s.handler)
+	s.server.Config.ErrorLog = log.New(noPanic{t}, "", 0)
+	s.server.Start()
+	t.Cleanup(s.server.Close)
+	s.url = s.server.URL
+	return s
+}
+
+// testLog shows the log of a test that fails.
+type testLog struct{ t testing.TB }
+
+func (l testLog) Write(p []byte) (int, error) {
+	l.t.Logf("%s", bytes.TrimSpace(p))
+	return len(p), nil
+}
+
+// noPanic fails the test when net/http logs a panic: it catches them.
+type noPanic struct{ t testing.TB }
+
+func (l noPanic) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("panic")) {
+		l.t.Errorf("net/http says: %s", p)
+	}
+	return len(p), nil
+}
+
+// noise returns bytes that do not compress.
+func noise(n int) []byte {
+	out := make([]byte, n)
+	seed := uint32(1)
+	for i := range out {
+		seed = seed*1664525 + 1013904223
+		out[i] = byte(seed >> 24)
+	}
+	return out
+}
+
+// repo makes a repository and returns it and its address.
+func (s *site) repo(identifier string, format gitrepo.Format) (*gitrepo.Repo, string) {
+	s.t.Helper()
+	name, err := gitrepo.ParseName(alice, identifier)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := s.root.Repo(name)
+	unlock, err := r.Lock(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer unlock()
+	if err := r.Init(s.t.Context(), format); err != nil {
+		s.t.Fatal(err)
+	}
+	return r, s.url + "/" + alice + "/" + escape(identifier) + ".git"
+}
+
+// escape encodes every byte that is no letter, as some clients do.
+func escape(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i] | 0x20; c >= 'a' && c <= 'z' {
+			b.WriteByte(s[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02x", s[i])
+		}
+	}
+	return b.String()
+}
+
+// git runs git as whoever clones and pushes does.
+func git(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	out, err := tryGit(t.Context(), dir, args...)
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(out)
+}
+
+func tryGit(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := gitCommand(ctx, dir, args...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com",
+		"GIT_AUTHOR_DATE=1700000000 +0000", "GIT_COMMITTER_DATE=1700000000 +0000", "no_proxy=127.0.0.1")
+	return cmd
+}
+
+// work makes a repository with three commits and an annotated tag.
+func work(t testing.TB, format gitrepo.Format) string {
+	t.Helper()
+	dir := t.TempDir()
+	git(t, dir, "init", "-q", "-b", "main", "--object-format="+format.String())
+	for _, text := range []string{"one", "two", "three"} {
+		if err := os.WriteFile(filepath.Join(dir, "file"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		git(t, dir, "add", ".")
+		git(t, dir, "commit", "-q", "-m", text)
+	}
+	git(t, dir, "tag", "-a", "-m", "v1", "v1", "HEAD~")
+	return dir
+}
+
+// request sends a request as it is, for the path may be one that no client sends.
+func (s *site) request(method, path string, header http.Header, body io.Reader) *http.Response {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	req.URL.Opaque = path
+	for key, values := range header {
+		req.Header[key] = values
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	s.t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+func text(t testing.TB, resp *http.Response) string {
+	t.Helper()
+	out, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+var (
+	pushType  = http.Header{"Content-Type": {"application/x-git-receive-pack-request"}}
+	fetchType = http.Header{"Content-Type": {"application/x-git-upload-pack-request"}}
+)
+
+// until waits for something that must become true.
+func until(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !f() {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not happen: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// dial opens a connection and sends the beginning of a request.
+func (s *site) dial(text string) net.Conn {
+	s.t.Helper()
+	c, err := net.Dial("tcp", s.server.Listener.Addr().String())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { c.Close() })
+	if _, err := io.WriteString(c, text); err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}

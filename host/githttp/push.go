@@ -1,0 +1,234 @@
+package githttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"talon/host/gitrepo"
+)
+
+const pushAnswer = "application/x-git-receive-pack-result"
+
+// servePush answers git-receive-pack.
+func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []string) result {
+	in, got, ok := h.accept(w, r, "application/x-git-receive-pack-request", h.limits.PushBytes)
+	if !ok {
+		return got
+	}
+	leave, err := h.writes.enter(h.network(r))
+	if err != nil {
+		return h.unavailable(w)
+	}
+	if err := in.begin(); err != nil {
+		leave()
+		return h.internal(w, r, err)
+	}
+	// Whoever reads on for a client that was refused takes no place from others.
+	out := h.answer(w)
+	defer func() {
+		out.end()
+		leave()
+		in.leave(&h.limits)
+	}()
+
+	c, err := readCommands(in, &h.limits)
+	if wrong := protocolError(""); errors.As(err, &wrong) {
+		head(w, pushAnswer)
+		_, _ = out.Write(appendError(nil, string(wrong)))
+		return resultMalformed
+	}
+	if err != nil {
+		err = cut{err}
+	} else {
+		// The client may go once all is here; what it sent is then finished.
+		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), h.limits.Whole, errSlow)
+		defer cancel()
+		push := &Push{Client: h.cfg.Client(r), Parts: parts, Updates: c.updates, Bytes: max(0, r.ContentLength)}
+		if push.Repo, err = h.find(ctx, parts, PushTo); err == nil {
+			err = h.pushes.Authorize(ctx, push)
+		}
+		if err == nil {
+			err = h.receive(ctx, w, out, in, c, push)
+		}
+	}
+	if err == nil {
+		h.start(w, out)
+		_, _ = out.Write(c.appendSuccess(nil))
+		return resultOK
+	}
+	if !out.begun && h.missing(w, r, err) {
+		out.begun = true
+		return resultNotFound
+	}
+	refusal, got := h.explain(r, err)
+	if refusal != nil {
+		h.start(w, out)
+		_, _ = out.Write(c.appendRefusal(nil, refusal))
+	}
+	return got
+}
+
+// start sets the headers of an answer that has not begun.
+func (h *Handler) start(w http.ResponseWriter, out *answer) {
+	if !out.begun {
+		head(w, pushAnswer)
+	}
+}
+
+var (
+	errSlow   = errors.New("the request took too long")
+	errSettle = errors.New("git took too long with a push")
+)
+
+// cut is an end that came from the client, or from the limits of what it may have.
+type cut struct{ error }
+
+func (c cut) Unwrap() error { return c.error }
+
+// explain says to a client why its push is not done; nothing to one that went away.
+func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
+	var refusal *Refusal
+	var refused *gitrepo.Refused
+	var gone cut
+	switch {
+	case errors.As(err, &refusal):
+		if refusal.unpack {
+			h.cfg.Log.Info("a pack was refused", "path", r.URL.Path, "err", err)
+		}
+		return refusal, resultRefused
+	case errors.As(err, &refused):
+		h.cfg.Log.Info("a push was refused", "path", r.URL.Path, "err", err)
+		return &Refusal{Reason: refused.Reason, Refs: refused.Refs}, resultRefused
+	case errors.Is(err, errInflate):
+		return &Refusal{Reason: "the body of the request is not gzip, as it says it is"}, resultRefused
+	case errors.Is(err, errTooLarge):
+		return &Refusal{Reason: "the push is larger than this server takes"}, resultRefused
+	case errors.Is(err, errSettle):
+		h.cfg.Log.Info("a push was cut off", "path", r.URL.Path, "err", err)
+		return &Refusal{Reason: "the push takes more work than its size allows"}, resultRefused
+	case errors.Is(err, errBusy):
+		return &Refusal{Reason: "the server is busy; try again in a moment"}, resultBusy
+	case errors.Is(err, gitrepo.ErrNotFound):
+		return &Refusal{Reason: "the repository has gone meanwhile"}, resultNotFound
+	case errors.As(err, &gone), errors.Is(err, errSlow):
+		h.cfg.Log.Info("a push was cut off", "path", r.URL.Path, "err", err)
+		return nil, resultCutOff
+	}
+	h.fail(r, err)
+	return &Refusal{Reason: "the server failed; try again later"}, resultFailed
+}
+
+// receive does a push that is authorised: all that takes long without the lock of its
+// repository, and then the rest under it. Nothing is said to the client meanwhile but
+// that it is still being worked on.
+func (h *Handler) receive(
+	ctx context.Context, w http.ResponseWriter, out *answer, in *body, c *commands, push *Push,
+) error {
+	q, err := push.Repo.Receive(ctx, c.updates)
+	if err != nil {
+		return err
+	}
+	defer q.Remove()
+	in.feeding = make(chan struct{})
+	v := h.speak(w, out, c, in.feeding)
+	defer v.stop()
+	defer h.pushes.Landed(context.WithoutCancel(ctx), push)
+	if !c.bringsPack() {
+		close(in.feeding)
+	} else if err := h.take(ctx, in, c, q, v); err != nil {
+		return err
+	}
+	return h.land(ctx, q, push)
+}
+
+// take brings the pack of a push into its quarantine, and makes sure that nothing is
+// missing.
+func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.Incoming, v *voice) error {
+	turn, err := h.writes.takeTurn(ctx)
+	if err != nil {
+		close(in.feeding)
+		return err
+	}
+	defer turn.rest(true)
+	h.metrics.running[verbPush].Inc()
+	defer h.metrics.running[verbPush].Dec()
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	settle := func() {
+		settled := time.AfterFunc(h.limits.Settle+time.Duration(in.read>>20)*time.Second, func() { cancel(errSettle) })
+		context.AfterFunc(work, func() { settled.Stop() })
+	}
+
+	var start []byte
+	empty := false
+	if lost := turn.await(func() { start, empty, err = readPackHead(in, q.Format()) }); lost != nil {
+		err = lost
+	}
+	if err != nil || empty {
+		close(in.feeding)
+	}
+	switch {
+	case errors.Is(err, errNoPack):
+		return &Refusal{Reason: err.Error(), unpack: true}
+	case err != nil:
+		return cut{err}
+	case empty:
+		settle()
+		return q.Check(work)
+	}
+	progress := io.Writer(v)
+	if c.quiet || c.sideband == 0 {
+		progress = nil
+	}
+	p, err := q.Index(work, progress)
+	if err != nil {
+		close(in.feeding)
+		return err
+	}
+	go func() {
+		defer close(in.feeding)
+		if _, err := p.In.Write(start); err != nil {
+			return // git has ended, and says why
+		}
+		if err := feed(p, in, turn); err != nil {
+			cancel(cut{fmt.Errorf("read the push: %w", err)})
+			return
+		}
+		settle()
+	}()
+	_, _ = io.Copy(io.Discard, p.Out)
+	err = q.Indexed(p)
+	if refused := (*gitrepo.Refused)(nil); errors.As(err, &refused) {
+		return &Refusal{Reason: refused.Reason, unpack: true}
+	}
+	if err == nil {
+		err = q.Check(work)
+	}
+	return err
+}
+
+// land changes the repository, under its lock.
+func (h *Handler) land(ctx context.Context, q *gitrepo.Incoming, push *Push) error {
+	began := time.Now()
+	waiting, stop := context.WithTimeoutCause(ctx, h.limits.LockTime, errBusy)
+	unlock, err := push.Repo.Lock(waiting)
+	stop()
+	h.metrics.lockSeconds.Observe(time.Since(began).Seconds())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, h.limits.Settle, errSettle)
+	defer cancel()
+	if err := h.pushes.Confirm(ctx, push); err != nil {
+		return err
+	}
+	err = q.Land(ctx)
+	refused := (*gitrepo.Refused)(nil)
+	push.Changed = err == nil || !errors.As(err, &refused)
+	return err
+}

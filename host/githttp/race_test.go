@@ -1,0 +1,5 @@
+//go:build race
+
+package githttp
+
+const raceEnabled = true
