@@ -1,0 +1,79 @@
+// Package inflate decompresses messages of a websocket (RFC 7692, permessage-deflate)
+// whose sender keeps no window between messages. What a message grows to is bounded,
+// whatever it claims. It is safe for concurrent use.
+package inflate
+
+import (
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+)
+
+// Errors of Append.
+var (
+	ErrTooLong = errors.New("the message decompresses to more than is allowed")
+	ErrDamaged = errors.New("the message does not decompress")
+)
+
+// SyncTail ends a flushed deflate stream. It is not sent (RFC 7692, 7.2.1).
+const SyncTail = "\x00\x00\xff\xff"
+
+// finalBlock stands where the sender cut its stream: the tail, and an empty last block,
+// which lets the decompressor end.
+const finalBlock = SyncTail + "\x01\x00\x00\xff\xff"
+
+var readers = sync.Pool{New: func() any { return flate.NewReader(new(tailed)) }}
+
+// Append appends to b, which may be empty, what packed decompresses to. The result
+// has at most the given length; what was decompressed until an error is returned with it.
+func Append(b, packed []byte, most int) ([]byte, error) {
+	r := readers.Get().(io.ReadCloser)
+	defer readers.Put(r)
+	if err := r.(flate.Resetter).Reset(&tailed{data: packed, tail: finalBlock}, nil); err != nil {
+		return b, ErrDamaged
+	}
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := r.Read(b[len(b):min(cap(b), most+1)])
+		b = b[:len(b)+n]
+		switch {
+		case len(b) > most:
+			return b, ErrTooLong
+		case errors.Is(err, io.EOF):
+			return b, nil
+		case err != nil:
+			return b, ErrDamaged
+		}
+	}
+}
+
+// tailed reads data, then tail. It is an io.ByteReader so that the decompressor adds
+// no buffer of its own.
+type tailed struct {
+	data []byte
+	tail string
+}
+
+func (t *tailed) Read(p []byte) (int, error) {
+	if len(t.data) > 0 {
+		n := copy(p, t.data)
+		t.data = t.data[n:]
+		return n, nil
+	}
+	if len(t.tail) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, t.tail)
+	t.tail = t.tail[n:]
+	return n, nil
+}
+
+func (t *tailed) ReadByte() (byte, error) {
+	var one [1]byte
+	_, err := t.Read(one[:])
+	return one[0], err
+}
