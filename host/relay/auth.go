@@ -61,6 +61,11 @@ func (c *conn) authenticate(e *host.Event) string {
 	}
 	// Items in the pipeline hold the old slice.
 	c.authed = append(slices.Clip(c.authed), e.PubKey)
+	if c.client != nil {
+		client := *c.client
+		client.Authed = c.authed
+		c.client = &client
+	}
 	return ""
 }
 

@@ -56,6 +56,7 @@ type Store interface {
 type Deps struct {
 	Ingest Ingest
 	Store  Store
+	Policy Policy // nil allows everything
 
 	// Verify checks an event's id and signature, for AUTH.
 	Verify func(*host.Event) error
@@ -65,6 +66,15 @@ type Deps struct {
 type Config struct {
 	Info   Info
 	Limits Limits
+
+	// Clients returns what each client may do now, within Limits. It is asked for each
+	// message and each piece that is read or written, by many goroutines at once: it
+	// must cost nothing. Nil: no limits but Limits.
+	Clients func() host.ClientLimits
+
+	// About returns what the policy says of itself now, for NIP-11. It is asked for
+	// each document. Nil: nothing.
+	About func() []host.Description
 
 	// Domain is the host[:port] under which clients know this relay: what the
 	// relay tag of an AUTH event must name. If it is empty, it is the Host of the
@@ -93,9 +103,6 @@ type Info struct {
 	Software    string
 	Version     string
 
-	// RestrictedWrites says that who writes should know the policy first.
-	RestrictedWrites bool
-
 	// Limitation are further members of "limitation", such as max_event_tags,
 	// whose limits the policy keeps. Extra are further members of the document.
 	Limitation map[string]any
@@ -108,6 +115,9 @@ func (c *Config) complete() {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Clients == nil {
+		c.Clients = noLimits
 	}
 	if c.Next == nil {
 		c.Next = http.NotFoundHandler()

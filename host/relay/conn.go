@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -25,11 +26,13 @@ type conn struct {
 	relay     *Relay
 	net       net.Conn
 	source    *host.Source
-	slot      addrKey
+	slot      netip.Prefix
 	site      string // the host[:port] that AUTH must name
 	challenge [32]byte
 	deflate   bool
+	client    *host.Client // for the policy, nil if there is none; not changed but replaced
 	cancel    context.CancelFunc
+	done      <-chan struct{} // closed by cancel
 
 	// Times are in unix nanoseconds.
 	seen    atomic.Int64 // of the last input
@@ -39,11 +42,17 @@ type conn struct {
 	// The connection's goroutine owns the fields below.
 	in     input
 	spent  allowance
+	paceIn pace
 	warned bool // has been told that it is over its rate
 	bad    int  // messages in a row that were not understood
 	authed []host.PubKey
 	subs   map[string]*subscription
 	values int // of the filters of subs
+
+	// Of these the limits come from Config.Clients.
+	events, queries minute
+
+	paceOut pace // belongs to the goroutine that writes
 
 	// touched belongs to the goroutine that publishes: the last batch that queued
 	// something here.
@@ -226,12 +235,17 @@ func (c *conn) sweep(now time.Time) {
 		return
 	}
 	silence := now.Sub(time.Unix(0, c.seen.Load()))
-	if silence < l.PingInterval || c.busy.Load() {
-		c.mu.Lock()
+	c.mu.Lock()
+	paced := c.out.paced // a ping would wait behind what we hold back
+	if paced {
+		c.seen.Store(now.UnixNano())
+	}
+	if paced || silence < l.PingInterval || c.busy.Load() {
 		c.pinged = false
 		c.mu.Unlock()
 		return
 	}
+	c.mu.Unlock()
 	if silence > l.PingInterval+l.PongTime {
 		c.end(errIdle)
 		return

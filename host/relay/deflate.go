@@ -2,11 +2,12 @@ package relay
 
 import (
 	"errors"
-	"io"
 	"sync"
 
 	"github.com/gobwas/ws/wsflate"
 	"github.com/klauspost/compress/flate"
+
+	"talon/host/inflate"
 )
 
 // deflateParameters keep no window between messages: a connection holds no
@@ -20,14 +21,6 @@ var deflaters = sync.Pool{New: func() any {
 	}
 	return w
 }}
-
-var inflaters = sync.Pool{New: func() any { return flate.NewReader(new(tailed)) }}
-
-// syncTail ends a flushed deflate stream; it is not sent (RFC 7692, 7.2.1).
-const syncTail = "\x00\x00\xff\xff"
-
-// finalBlock is an empty last block, which lets the decompressor end.
-const finalBlock = syncTail + "\x01\x00\x00\xff\xff"
 
 type bufferWriter struct{ *buffer }
 
@@ -45,57 +38,17 @@ func appendDeflated(b *buffer, parts ...[]byte) {
 	}
 	_ = w.Flush()
 	deflaters.Put(w)
-	b.b = b.b[:len(b.b)-len(syncTail)]
+	b.b = b.b[:len(b.b)-len(inflate.SyncTail)]
 }
 
-// inflate appends what data decompresses to, at most limit bytes.
-func inflate(b *buffer, data []byte, limit int) error {
-	r := inflaters.Get().(io.ReadCloser)
-	defer inflaters.Put(r)
-	if err := r.(flate.Resetter).Reset(&tailed{data: data, tail: finalBlock}, nil); err != nil {
+// decompress appends what data decompresses to, at most limit bytes.
+func decompress(b *buffer, data []byte, limit int) (err error) {
+	b.b, err = inflate.Append(b.b, data, limit)
+	switch {
+	case errors.Is(err, inflate.ErrTooLong):
+		return tooBig(limit)
+	case err != nil:
 		return errInflate
 	}
-	for {
-		if len(b.b) == cap(b.b) {
-			b.b = append(b.b, 0)[:len(b.b)]
-		}
-		n, err := r.Read(b.b[len(b.b):min(cap(b.b), limit+1)])
-		b.b = b.b[:len(b.b)+n]
-		if len(b.b) > limit {
-			return tooBig(limit)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return errInflate
-		}
-	}
-}
-
-// tailed reads data, then tail. It is an io.ByteReader so that the decompressor
-// adds no buffer of its own.
-type tailed struct {
-	data []byte
-	tail string
-}
-
-func (t *tailed) Read(p []byte) (int, error) {
-	if len(t.data) > 0 {
-		n := copy(p, t.data)
-		t.data = t.data[n:]
-		return n, nil
-	}
-	if len(t.tail) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, t.tail)
-	t.tail = t.tail[n:]
-	return n, nil
-}
-
-func (t *tailed) ReadByte() (byte, error) {
-	var one [1]byte
-	_, err := t.Read(one[:])
-	return one[0], err
+	return nil
 }

@@ -22,8 +22,11 @@
 //  5. Nothing lives on under a subscription id after CLOSED has been sent for it.
 //  6. An idle connection holds no buffer. What one connection may hold is bounded
 //     by [Limits], whatever it sends.
-//  7. Publishing costs what an event matches: subscriptions are found by key.
+//  7. What [Config.Clients] limits is limited at the next message, read or write, and
+//     closes nothing that is open. A client over a limit waits or is refused alone.
+//  8. Publishing costs what an event matches: subscriptions are found by key.
 //
 // The package never judges an event: ids, signatures and policy belong to the
-// pipeline. It checks signatures of AUTH alone, which are for it.
+// pipeline. It checks signatures of AUTH alone, which are for it. Who may connect
+// and what may be asked is for [Policy]; the relay asks, and does what it says.
 package relay

@@ -16,6 +16,7 @@ const (
 	cutSize                // a message over the limit
 	cutGarbage             // nothing but messages that are not understood
 	cutSlow                // does not read what it asked for
+	cutPaced               // may not read as much as it asked for
 	cutIdle                // does not answer pings, or does not finish a message
 	cutShutdown
 	cutPanic
@@ -23,7 +24,7 @@ const (
 )
 
 func (c cut) String() string {
-	return [cuts]string{"peer", "protocol", "size", "garbage", "slow", "idle", "shutdown", "panic"}[c]
+	return [cuts]string{"peer", "protocol", "size", "garbage", "slow", "limited", "idle", "shutdown", "panic"}[c]
 }
 
 // ending is why and how a connection is closed from our side.
@@ -44,6 +45,7 @@ var (
 	errInflate  = &ending{cut: cutProtocol, code: ws.StatusInvalidFramePayloadData, reason: "the compressed data is damaged"}
 	errGarbage  = &ending{cut: cutGarbage, code: ws.StatusPolicyViolation, reason: "too many messages that are not understood"}
 	errSlow     = &ending{cut: cutSlow, code: ws.StatusPolicyViolation, reason: "you do not read what you subscribed to fast enough", discard: true}
+	errPaced    = &ending{cut: cutPaced, code: ws.StatusPolicyViolation, reason: "rate-limited: you subscribed to more than the relay sends to one client now", discard: true}
 	errIdle     = &ending{cut: cutIdle, code: ws.StatusPolicyViolation, reason: "no answer to a ping", discard: true}
 	errDawdling = &ending{cut: cutIdle, code: ws.StatusPolicyViolation, reason: "a message was not finished in time"}
 	errShutdown = &ending{cut: cutShutdown, code: ws.StatusGoingAway, reason: "the relay is shutting down"}

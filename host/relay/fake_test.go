@@ -230,6 +230,7 @@ type world struct {
 	relay  *Relay
 	store  *fakeStore
 	ingest *fakeIngest
+	policy Policy // nil but for tests of it
 	server *httptest.Server
 	stop   func() // ends Run and waits for it
 }
@@ -247,7 +248,7 @@ func newWorld(t testing.TB, options ...option) *world {
 		set(&cfg, w)
 	}
 	verify := func(e *host.Event) error { return e.CheckID() }
-	relay, err := New(cfg, Deps{Ingest: w.ingest, Store: w.store, Verify: verify})
+	relay, err := New(cfg, Deps{Ingest: w.ingest, Store: w.store, Policy: w.policy, Verify: verify})
 	if err != nil {
 		t.Fatal(err)
 	}

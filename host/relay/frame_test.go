@@ -12,6 +12,8 @@ import (
 
 	"github.com/gobwas/ws"
 	"github.com/klauspost/compress/flate"
+
+	"talon/host/inflate"
 )
 
 // frame compiles a masked frame.
@@ -152,7 +154,7 @@ func deflated(text string) string {
 	w, _ := flate.NewWriter(&b, 9)
 	io.WriteString(w, text)
 	w.Flush()
-	return strings.TrimSuffix(b.String(), syncTail)
+	return strings.TrimSuffix(b.String(), inflate.SyncTail)
 }
 
 func TestCompression(t *testing.T) {
@@ -184,7 +186,7 @@ func TestCompression(t *testing.T) {
 					}
 					text := string(f.Payload)
 					if f.Header.Rsv1() {
-						plain, err := io.ReadAll(flate.NewReader(strings.NewReader(text + finalBlock)))
+						plain, err := io.ReadAll(flate.NewReader(strings.NewReader(text + inflate.SyncTail + "\x01\x00\x00\xff\xff")))
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -236,7 +238,7 @@ func TestInflateLimit(t *testing.T) {
 	for _, n := range []int{0, 1, 99, 100, 101, 5000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			b := &buffer{}
-			err := inflate(b, []byte(deflated(strings.Repeat("x", n))), 100)
+			err := decompress(b, []byte(deflated(strings.Repeat("x", n))), 100)
 			if fits := n <= 100; (err == nil) != fits || fits && len(b.b) != n {
 				t.Errorf("got %d bytes, %v", len(b.b), err)
 			}

@@ -5,18 +5,60 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
+
+	"talon/host"
 )
 
 // infoType is the media type of the relay information document (NIP-11).
 const infoType = "application/nostr+json"
 
-// supportedNIPs are those that a client of this relay sees.
+// supportedNIPs are those that a client of any relay of ours sees.
 var supportedNIPs = []int{1, 9, 11, 40, 42, 45, 70, 77}
 
-// document builds the information document.
-func (c *Config) document() ([]byte, error) {
+// NIPs returns what a client of this relay sees, beyond what policies make of it.
+func NIPs() []int { return slices.Clone(supportedNIPs) }
+
+// gitNIP is about git repositories. It works where the policy serves them.
+const gitNIP = 34
+
+// nips returns what a client of this relay sees with such a policy, in order.
+func nips(grasps []string) []int {
+	list := NIPs()
+	if len(grasps) > 0 {
+		list = append(list, gitNIP)
+		slices.Sort(list)
+	}
+	return list
+}
+
+// grasps returns what all parts of a policy implement of GRASP, sorted, each once.
+func grasps(about []host.Description) []string {
+	var list []string
+	for _, d := range about {
+		list = append(list, d.Grasps...)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// said joins what the parts of a policy say of one thing.
+func said(about []host.Description, of func(*host.Description) string) string {
+	var texts []string
+	for i := range about {
+		if text := of(&about[i]); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// document builds the information document, with what the policy says of itself
+// (GRASP-01).
+func (c *Config) document(about []host.Description) ([]byte, error) {
 	l := &c.Limits
+	criteria := said(about, func(d *host.Description) string { return d.Criteria })
 	limitation := map[string]any{
 		"max_message_length": l.MessageBytes,
 		"max_subscriptions":  l.Subscriptions,
@@ -27,7 +69,7 @@ func (c *Config) document() ([]byte, error) {
 		"min_pow_difficulty": 0,
 		"auth_required":      false,
 		"payment_required":   false,
-		"restricted_writes":  c.Info.RestrictedWrites,
+		"restricted_writes":  criteria != "",
 
 		// These have no field in NIP-11.
 		"max_filter_values":            l.Wire.Values,
@@ -52,8 +94,12 @@ func (c *Config) document() ([]byte, error) {
 	}
 	maps.Copy(limitation, c.Info.Limitation)
 	doc := map[string]any{
-		"supported_nips": supportedNIPs,
-		"limitation":     limitation,
+		"limitation": limitation,
+	}
+	list := grasps(about)
+	doc["supported_nips"] = nips(list)
+	if len(list) > 0 {
+		doc["supported_grasps"] = list
 	}
 	for name, value := range map[string]string{
 		"name":        c.Info.Name,
@@ -63,6 +109,9 @@ func (c *Config) document() ([]byte, error) {
 		"icon":        c.Info.Icon,
 		"software":    c.Info.Software,
 		"version":     c.Info.Version,
+
+		"repo_acceptance_criteria": criteria,
+		"curation":                 said(about, func(d *host.Description) string { return d.Curation }),
 	} {
 		if value != "" {
 			doc[name] = value
@@ -104,7 +153,15 @@ func (r *Relay) serveInfo(w http.ResponseWriter, req *http.Request) {
 	if req.Method == http.MethodHead {
 		return
 	}
-	if _, err := w.Write(r.info); err != nil {
+	info := r.info
+	if r.cfg.About != nil {
+		var err error
+		if info, err = r.cfg.document(r.cfg.About()); err != nil {
+			r.cfg.Log.Error("answer with relay information", "err", err)
+			info = r.info
+		}
+	}
+	if _, err := w.Write(info); err != nil {
 		r.cfg.Log.Debug("send relay information", "err", err)
 	}
 }

@@ -39,6 +39,9 @@ func (in *input) Read(p []byte) (int, error) {
 // fill waits for input. REQUIRES: nothing unread.
 func (in *input) fill() error {
 	c := in.conn
+	if err := c.beforeRead(); err != nil {
+		return err
+	}
 	n, err := 0, error(nil)
 	if in.buf == nil {
 		if n, err = c.net.Read(in.first[:]); n > 0 {
@@ -55,7 +58,8 @@ func (in *input) fill() error {
 		}
 		return err
 	}
-	c.relay.metrics.bytesIn.Add(float64(n))
+	c.relay.metrics.bytesIn.Add(uint64(n))
+	c.afterRead(n)
 	c.seen.Store(c.relay.cfg.Now().UnixNano())
 	return nil
 }
@@ -171,7 +175,7 @@ func (in *input) payload(n int, mask [4]byte) error {
 func (in *input) finish(msg []byte, compressed bool) ([]byte, error) {
 	if compressed {
 		plain := getBuffer()
-		err := inflate(plain, msg, in.conn.relay.cfg.Limits.MessageBytes)
+		err := decompress(plain, msg, in.conn.relay.cfg.Limits.MessageBytes)
 		in.msg.free()
 		in.msg = plain
 		if err != nil {

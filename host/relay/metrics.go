@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
@@ -35,16 +37,18 @@ type metrics struct {
 	open     prometheus.Gauge
 	accepted prometheus.Counter
 	rejected [refusals]prometheus.Counter
-	cut      [cuts]prometheus.Counter
+	cut      [cuts]*tally
+	limited  [limitedKinds]prometheus.Counter
 
-	in        [wire.Verbs]prometheus.Counter
+	in        [wire.Verbs]*tally
 	out       [outKinds]prometheus.Counter
 	malformed prometheus.Counter
 	throttled prometheus.Counter
-	bytesIn   prometheus.Counter
-	bytesOut  prometheus.Counter
+	bytesIn   *tally
+	bytesOut  *tally
 
-	inFlight   prometheus.Gauge
+	inFlight   atomic.Int64
+	answers    times // from EVENT to OK
 	queueBytes prometheus.Gauge
 	ok         [host.Codes]prometheus.Counter
 	okError    prometheus.Counter
@@ -55,6 +59,7 @@ type metrics struct {
 	stored, live       prometheus.Counter
 	reqTime, countTime prometheus.Observer
 	slowQueries        prometheus.Counter
+	refusedQueries     [queryRefusals]prometheus.Counter
 	panics             prometheus.Counter
 
 	negSessions prometheus.Gauge
@@ -80,13 +85,15 @@ func newMetrics() *metrics {
 	for i := range m.rejected {
 		m.rejected[i] = rejected.WithLabelValues(refusal(i).String())
 	}
-	closed := m.vector("connections_closed_total", "Connections that ended, by reason.", "reason")
 	for i := range m.cut {
-		m.cut[i] = closed.WithLabelValues(cut(i).String())
+		m.cut[i] = m.tally("connections_closed_total", "Connections that ended, by reason.", prometheus.Labels{"reason": cut(i).String()})
 	}
-	in := m.vector("messages_in_total", "Messages from clients, by verb.", "verb")
+	held := m.vector("limited_total", "What had to wait or was refused because of the limits for clients of the moment, by limit.", "limit")
+	for i := range m.limited {
+		m.limited[i] = held.WithLabelValues(limited(i).String())
+	}
 	for i := range m.in {
-		m.in[i] = in.WithLabelValues(wire.Verb(i).String())
+		m.in[i] = m.tally("messages_in_total", "Messages from clients, by verb.", prometheus.Labels{"verb": wire.Verb(i).String()})
 	}
 	out := m.vector("messages_out_total", "Messages to clients, by type.", "type")
 	for i := range m.out {
@@ -94,10 +101,13 @@ func newMetrics() *metrics {
 	}
 	m.malformed = m.counter("messages_malformed_total", "Messages that were not understood.")
 	m.throttled = m.counter("messages_throttled_total", "Messages before which reading paused because of the rate.")
-	m.bytesIn = m.counter("bytes_in_total", "Bytes read from clients, as on the wire.")
-	m.bytesOut = m.counter("bytes_out_total", "Bytes written to clients, as on the wire.")
+	m.bytesIn = m.tally("bytes_in_total", "Bytes read from clients, as on the wire.", nil)
+	m.bytesOut = m.tally("bytes_out_total", "Bytes written to clients, as on the wire.", nil)
 
-	m.inFlight = m.gauge("events_in_flight", "EVENTs submitted and not answered.")
+	m.all = append(m.all, prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: metricPrefix + "events_in_flight", Help: "EVENTs submitted and not answered."},
+		func() float64 { return float64(m.inFlight.Load()) },
+	))
 	m.queueBytes = m.gauge("queue_bytes", "Bytes that wait to be sent, of all connections.")
 	oks := m.vector("ok_total", "Answers to EVENT, by outcome.", "code")
 	for i := range m.ok {
@@ -119,6 +129,10 @@ func newMetrics() *metrics {
 	m.all = append(m.all, times)
 	m.reqTime, m.countTime = times.WithLabelValues("REQ"), times.WithLabelValues("COUNT")
 	m.slowQueries = m.counter("queries_timed_out_total", "Reads of the store that took too long.")
+	refused := m.vector("queries_refused_total", "REQ, COUNT and NEG-OPEN that the policy did not allow, by its answer.", "action")
+	for i := range m.refusedQueries {
+		m.refusedQueries[i] = refused.WithLabelValues(queryRefusal(i).String())
+	}
 	m.panics = m.counter("panics_total", "Panics that were caught in a connection.")
 
 	m.negSessions = m.gauge("negentropy_sessions", "Negentropy sessions that are open.")
@@ -148,6 +162,24 @@ func (m *metrics) counter(name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: metricPrefix + name, Help: help})
 	m.all = append(m.all, c)
 	return c
+}
+
+// tally is a counter that [Relay.Telemetry] reads as well.
+type tally struct {
+	atomic.Uint64
+
+	_ [56]byte // the rest of a cache line: many goroutines count at once
+}
+
+func (t *tally) Inc() { t.Add(1) }
+
+func (m *metrics) tally(name, help string, labels prometheus.Labels) *tally {
+	t := new(tally)
+	m.all = append(m.all, prometheus.NewCounterFunc(
+		prometheus.CounterOpts{Name: metricPrefix + name, Help: help, ConstLabels: labels},
+		func() float64 { return float64(t.Load()) },
+	))
+	return t
 }
 
 func (m *metrics) vector(name, help, label string) *prometheus.CounterVec {

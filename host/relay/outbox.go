@@ -38,6 +38,7 @@ type outbox struct {
 	flushing bool
 	sealed   bool // takes nothing more
 	broken   bool // the network failed: nothing more can be written
+	paced    bool // the flusher waits because of a limit of ours
 }
 
 func (o *outbox) bytes() int { return o.queued + o.writing }
@@ -81,7 +82,7 @@ func (c *conn) push(o outgoing) bool {
 	}
 	n := o.size()
 	if c.out.bytes()+c.heldBytes+n > c.relay.cfg.Limits.QueueBytes {
-		c.endLocked(errSlow)
+		c.endLocked(c.full())
 		return false
 	}
 	c.out.items = append(c.out.items, o)
@@ -209,6 +210,7 @@ func (c *conn) writeAll(b *buffer) error {
 	p := b.b
 	b.b = b.b[:0]
 	for len(p) > 0 {
+		c.beforeWrite()
 		c.mu.Lock()
 		wait := c.relay.cfg.Limits.WriteTime
 		if c.ended != nil && c.ended.discard {
@@ -220,7 +222,8 @@ func (c *conn) writeAll(b *buffer) error {
 			return err
 		}
 		n, err := c.net.Write(p[:min(len(p), writeSize)])
-		c.relay.metrics.bytesOut.Add(float64(n))
+		c.relay.metrics.bytesOut.Add(uint64(n))
+		c.afterWrite(n)
 		if err != nil {
 			if isTimeout(err) {
 				c.mu.Lock()

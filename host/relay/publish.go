@@ -59,7 +59,7 @@ func (c *conn) deliver(s *subscription, p *host.Published) bool {
 		return false
 	}
 	if c.out.bytes()+c.heldBytes+n > c.relay.cfg.Limits.QueueBytes {
-		c.endLocked(errSlow)
+		c.endLocked(c.full())
 		return false
 	}
 	s.held = append(s.held, *p)

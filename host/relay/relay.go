@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,7 @@ import (
 type Relay struct {
 	cfg       Config
 	deps      Deps
-	info      []byte // NIP-11, as JSON
+	info      []byte // NIP-11 without what a policy says, as JSON
 	metrics   *metrics
 	index     *index
 	snapshots *snapshots
@@ -20,10 +21,12 @@ type Relay struct {
 	mu       sync.Mutex // guards the fields below
 	conns    map[*conn]struct{}
 	slots    int // connections admitted, in the handshake or open
-	byAddr   map[addrKey]int
+	byAddr   map[netip.Prefix]int
 	closing  bool
 	sessions int           // negentropy, of all connections
 	gone     chan struct{} // closed when the last connection of a closing relay has left
+
+	watcher watcher
 
 	handed atomic.Int64 // every event with a Seq up to this has gone through Publish
 
@@ -44,7 +47,7 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 	if deps.Ingest == nil || deps.Store == nil || deps.Verify == nil {
 		return nil, errDeps
 	}
-	info, err := cfg.document()
+	info, err := cfg.document(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -55,10 +58,11 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 		metrics: newMetrics(),
 		index:   newIndex(),
 		conns:   make(map[*conn]struct{}),
-		byAddr:  make(map[addrKey]int),
+		byAddr:  make(map[netip.Prefix]int),
 		gone:    make(chan struct{}),
 	}
 	r.snapshots = newSnapshots(r)
+	r.watcher.at = r.cfg.Now()
 	return r, nil
 }
 
@@ -130,12 +134,14 @@ const (
 	tooManyPerAddr                // from one address
 	shuttingDown
 	badHandshake
+	byPolicy
+	policyFailed
 	refusals
 	admitted = refusals
 )
 
 func (f refusal) String() string {
-	return [refusals]string{"total", "address", "shutdown", "handshake"}[f]
+	return [refusals]string{"total", "address", "shutdown", "handshake", "policy", "policy-error"}[f]
 }
 
 func (f refusal) text() string {
@@ -144,6 +150,8 @@ func (f refusal) text() string {
 		"rate-limited: too many connections from your address",
 		"the relay is shutting down",
 		"bad websocket handshake",
+		"blocked: refused by policy",
+		"error: the policy could not decide, try again later",
 	}[f]
 }
 
@@ -157,6 +165,7 @@ func (f refusal) status() int {
 // admit takes a slot for the connection.
 func (r *Relay) admit(c *conn) refusal {
 	l := &r.cfg.Limits
+	fromAddr := lower(l.ConnectionsPerAddr, r.cfg.Clients().Connections)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -164,11 +173,11 @@ func (r *Relay) admit(c *conn) refusal {
 		return shuttingDown
 	case r.slots >= l.Connections:
 		return tooMany
-	case c.slot != addrKey{} && r.byAddr[c.slot] >= l.ConnectionsPerAddr:
+	case c.slot.IsValid() && r.byAddr[c.slot] >= fromAddr:
 		return tooManyPerAddr
 	}
 	r.slots++
-	if c.slot != (addrKey{}) {
+	if c.slot.IsValid() {
 		r.byAddr[c.slot]++
 	}
 	return admitted
@@ -180,7 +189,7 @@ func (r *Relay) release(c *conn) {
 	defer r.mu.Unlock()
 	delete(r.conns, c)
 	r.slots--
-	if c.slot != (addrKey{}) {
+	if c.slot.IsValid() {
 		if r.byAddr[c.slot]--; r.byAddr[c.slot] == 0 {
 			delete(r.byAddr, c.slot)
 		}

@@ -23,6 +23,12 @@ func (c *conn) handle(ctx context.Context, text []byte) error {
 	}
 	if bad == nil && m.Verb == wire.Event {
 		c.bad = 0
+		if refused := c.mayPublish(); refused != "" {
+			// Not after those in flight: the client knows which it is by the id.
+			c.relay.metrics.ok[host.Busy].Inc()
+			c.send(outOK, wire.AppendOK(nil, m.Event.ID.String(), false, refused))
+			return nil
+		}
 		return c.event(ctx, m.Event, len(text))
 	}
 	if err := c.settle(); err != nil {
@@ -34,15 +40,21 @@ func (c *conn) handle(ctx context.Context, text []byte) error {
 	c.bad = 0
 	switch m.Verb {
 	case wire.Req:
-		return c.req(ctx, m.SubID, m.Filters)
+		if c.mayAsk(&m) && c.permit(ctx, host.QueryReq, &m) {
+			return c.req(ctx, m.SubID, m.Filters)
+		}
 	case wire.Count:
-		c.count(ctx, m.SubID, m.Filters)
+		if c.mayAsk(&m) && c.permit(ctx, host.QueryCount, &m) {
+			c.count(ctx, m.SubID, m.Filters)
+		}
 	case wire.Close:
 		c.unsubscribe(m.SubID)
 	case wire.Auth:
 		c.auth(m.Event)
 	case wire.NegOpen:
-		c.negOpen(ctx, m.SubID, m.Filters[0], m.Neg)
+		if c.mayAsk(&m) && c.permit(ctx, host.QueryNeg, &m) {
+			c.negOpen(ctx, m.SubID, m.Filters[0], m.Neg)
+		}
 	case wire.NegMsg:
 		c.negMsg(m.SubID, m.Neg)
 	case wire.NegClose:
@@ -63,7 +75,7 @@ func (c *conn) throttle(ctx context.Context, cost int) error {
 		c.warned = true
 		c.send(outNotice, wire.AppendNotice(nil, "rate-limited: you send faster than this relay answers, it reads more slowly now"))
 	}
-	if pause(ctx, wait) != nil {
+	if !pause(ctx.Done(), wait) {
 		return errEnded
 	}
 	return nil
@@ -109,13 +121,17 @@ func (c *conn) event(ctx context.Context, e *host.Event, size int) error {
 	c.inFlight++
 	c.inBytes += size
 	c.mu.Unlock()
-	c.relay.metrics.inFlight.Inc()
+	c.relay.metrics.inFlight.Add(1)
+	began := time.Now()
 
 	err := c.relay.deps.Ingest.Submit(ctx, &host.Item{
 		Event:  e,
 		Source: c.source,
 		Authed: c.authed,
-		Done:   func(v host.Verdict, err error) { c.answer(e, size, v, err) },
+		Done: func(v host.Verdict, err error) {
+			c.relay.metrics.answers.add(time.Since(began))
+			c.answer(e, size, v, err)
+		},
 	})
 	if err != nil {
 		c.answer(e, size, host.Verdict{Code: host.Busy, Reason: "error: the relay is shutting down"}, nil)
@@ -127,7 +143,7 @@ func (c *conn) event(ctx context.Context, e *host.Event, size int) error {
 // which has logged the error if there is one, and does not wait.
 func (c *conn) answer(e *host.Event, size int, v host.Verdict, err error) {
 	m := c.relay.metrics
-	m.inFlight.Dec()
+	m.inFlight.Add(-1)
 	if err != nil {
 		v = host.Verdict{Code: host.Busy, Reason: "error: the event could not be stored"}
 		m.okError.Inc()
@@ -147,15 +163,15 @@ func (c *conn) answer(e *host.Event, size int, v host.Verdict, err error) {
 	c.mu.Unlock()
 }
 
-// pause waits, or returns the context's error.
-func pause(ctx context.Context, d time.Duration) error {
+// pause waits, and reports whether the time is over; if not, done is closed.
+func pause(done <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+		return true
+	case <-done:
+		return false
 	}
 }
 

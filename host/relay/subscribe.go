@@ -102,7 +102,10 @@ func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, strin
 	l := &c.relay.cfg.Limits
 	id = strings.Clone(id) // the message is not kept
 	old := c.subs[id]
-	if old == nil && len(c.subs) >= l.Subscriptions {
+	if old == nil && len(c.subs) >= lower(l.Subscriptions, c.relay.cfg.Clients().Subscriptions) {
+		if len(c.subs) < l.Subscriptions {
+			c.relay.metrics.limited[limitedSubscriptions].Inc()
+		}
 		return nil, "rate-limited: too many subscriptions on this connection, close one first"
 	}
 	s := &subscription{

@@ -42,13 +42,25 @@ func wantsWebsocket(req *http.Request) bool {
 // upgrade takes the connection from net/http. The goroutine that served the
 // request ends here, and with it net/http's buffers.
 func (r *Relay) upgrade(w http.ResponseWriter, req *http.Request) {
-	addr := r.clientAddr(req)
+	addr := ClientAddr(req, r.cfg.Proxies)
 	c := r.newConn(addr)
 	if refused := r.admit(c); refused != admitted {
 		r.metrics.rejected[refused].Inc()
 		w.Header().Set("Retry-After", "60")
 		http.Error(w, refused.text(), refused.status())
 		return
+	}
+	if r.deps.Policy != nil {
+		c.client = newClient(addr, req)
+		if refused := r.welcome(c, req); refused != nil {
+			r.metrics.rejected[refused.refusal].Inc()
+			r.release(c)
+			if refused.status != http.StatusForbidden {
+				w.Header().Set("Retry-After", "60")
+			}
+			http.Error(w, refused.text, refused.status)
+			return
+		}
 	}
 	nc, err := r.handshake(w, req, c)
 	if err != nil {
@@ -64,7 +76,7 @@ func (r *Relay) upgrade(w http.ResponseWriter, req *http.Request) {
 }
 
 func (r *Relay) newConn(addr netip.Addr) *conn {
-	c := &conn{relay: r, source: &host.Source{Origin: host.FromClient, Addr: addr}, slot: keyOf(addr)}
+	c := &conn{relay: r, source: &host.Source{Origin: host.FromClient, Addr: addr}, slot: host.NetworkOf(addr)}
 	c.room.L = &c.mu
 	c.in.conn = c
 	return c
@@ -118,7 +130,7 @@ func (r *Relay) handshake(w http.ResponseWriter, req *http.Request, c *conn) (ne
 // open starts a connection that has been admitted.
 func (r *Relay) open(c *conn, nc net.Conn) {
 	ctx, cancel := context.WithCancel(context.Background())
-	c.net, c.cancel = nc, cancel
+	c.net, c.cancel, c.done = nc, cancel, ctx.Done()
 	c.seen.Store(r.cfg.Now().UnixNano())
 	r.mu.Lock()
 	r.conns[c] = struct{}{}

@@ -6,8 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
+
+	"talon/host"
 )
 
 func TestInfo(t *testing.T) {
@@ -57,6 +60,48 @@ func TestInfo(t *testing.T) {
 		}
 		checkCORS(t, answer.Header)
 	}
+}
+
+// What a policy says of itself is in the document as long as it says it.
+func TestInfoAbout(t *testing.T) {
+	var about []host.Description
+	w := newWorld(t, func(c *Config, _ *world) { c.About = func() []host.Description { return about } })
+	read := func() (doc map[string]any) {
+		t.Helper()
+		req := httptest.NewRequest(http.MethodGet, "/", nil)
+		req.Header.Set("Accept", infoType)
+		answer := httptest.NewRecorder()
+		w.relay.ServeHTTP(answer, req)
+		if err := json.Unmarshal(answer.Body.Bytes(), &doc); err != nil {
+			t.Fatalf("%s: %v", answer.Body, err)
+		}
+		return doc
+	}
+	says := func(want map[string]any) {
+		t.Helper()
+		doc := read()
+		for _, name := range []string{"supported_grasps", "repo_acceptance_criteria", "curation"} {
+			if got, there := doc[name]; there != (want[name] != nil) || !reflect.DeepEqual(got, want[name]) {
+				t.Errorf("%s is %v, want %v", name, got, want[name])
+			}
+		}
+		if got := doc["limitation"].(map[string]any)["restricted_writes"]; got != (want["repo_acceptance_criteria"] != nil) {
+			t.Errorf("restricted_writes is %v", got)
+		}
+		nips, _ := doc["supported_nips"].([]any)
+		if got := slices.Contains(nips, any(34.0)); got != (want["supported_grasps"] != nil) || len(nips) < len(supportedNIPs) {
+			t.Errorf("supported_nips is %v", nips)
+		}
+	}
+	says(nil)
+	about = []host.Description{{}, {Grasps: []string{"GRASP-06", "GRASP-01"}, Criteria: "Birds \"only\"."}}
+	says(map[string]any{"supported_grasps": []any{"GRASP-01", "GRASP-06"}, "repo_acceptance_criteria": "Birds \"only\"."})
+	about = append(about, host.Description{Grasps: []string{"GRASP-01", "GRASP-05"}, Criteria: "No crows.", Curation: "The owl chooses."})
+	says(map[string]any{
+		"supported_grasps": []any{"GRASP-01", "GRASP-05", "GRASP-06"}, "repo_acceptance_criteria": "Birds \"only\".\nNo crows.", "curation": "The owl chooses.",
+	})
+	about = about[:1]
+	says(nil)
 }
 
 func checkCORS(t *testing.T, h http.Header) {
@@ -172,21 +217,10 @@ func TestClientAddr(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, "/", nil)
 			req.RemoteAddr = tt.remote
 			req.Header["X-Forwarded-For"] = tt.forwarded
-			if got := r.clientAddr(req).String(); got != tt.want {
+			if got := ClientAddr(req, r.cfg.Proxies).String(); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
-	}
-}
-
-func TestKeyOf(t *testing.T) {
-	for addr, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1/32", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "::ffff:192.0.2.1": "192.0.2.1/32",
-		"fe80::1%eth0": "fe80::/64", "127.0.0.1": "invalid Prefix", "::1": "invalid Prefix",
-	} {
-		if got := netip.Prefix(keyOf(netip.MustParseAddr(addr))).String(); got != want {
-			t.Errorf("%s: got %s, want %s", addr, got, want)
-		}
 	}
 }
 

@@ -1,0 +1,200 @@
+package relay
+
+import (
+	"fmt"
+	"time"
+
+	"talon/host"
+	"talon/host/wire"
+)
+
+// limited says which of the limits of Config.Clients held a client back; it is a
+// label.
+type limited uint8
+
+const (
+	limitedSubscriptions limited = iota
+	limitedFilters
+	limitedEvents
+	limitedQueries
+	limitedBytesIn
+	limitedBytesOut
+	limitedKinds
+)
+
+func (l limited) String() string {
+	return [limitedKinds]string{"subscriptions", "filters", "events", "queries", "bytes-in", "bytes-out"}[l]
+}
+
+// lower is a configured limit, or one of clients where that is less; 0 is none.
+func lower(configured int, clients int64) int {
+	if clients > 0 && clients < int64(configured) {
+		return int(clients)
+	}
+	return configured
+}
+
+// minute counts what came since it began, for at most a minute. It belongs to one
+// goroutine.
+type minute struct {
+	began time.Time
+	n     int64
+}
+
+// take counts one more. If that is more than the limit, it is not counted, and left
+// is how long the minute still lasts.
+func (m *minute) take(most int64, now time.Time) (left time.Duration, ok bool) {
+	past := now.Sub(m.began)
+	if past >= time.Minute || past < 0 {
+		m.began, m.n, past = now, 0, 0
+	}
+	if m.n >= most {
+		return time.Minute - past, false
+	}
+	m.n++
+	return 0, true
+}
+
+// pace is a token bucket of bytes that holds what may pass in a second. It belongs to
+// one goroutine at a time.
+type pace struct {
+	tokens float64
+	at     time.Time
+}
+
+// spend takes n bytes that have passed, and returns how long to wait before the next.
+func (p *pace) spend(n int, perSecond int64, now time.Time) time.Duration {
+	full := float64(perSecond)
+	if p.at.IsZero() {
+		p.tokens = full
+	} else {
+		p.tokens = min(full, p.tokens+max(now.Sub(p.at).Seconds(), 0)*full)
+	}
+	p.at = now
+	p.tokens -= float64(n)
+	if p.tokens >= 0 {
+		return 0
+	}
+	return time.Duration(-p.tokens / full * float64(time.Second))
+}
+
+// mayPublish counts an EVENT, or says why it is one too many.
+func (c *conn) mayPublish() (refused string) {
+	most := c.relay.cfg.Clients().Events
+	if most <= 0 {
+		return ""
+	}
+	left, ok := c.events.take(most, c.relay.cfg.Now())
+	if ok {
+		return ""
+	}
+	c.relay.metrics.limited[limitedEvents].Inc()
+	return tooManyNow("events", most, left)
+}
+
+// mayAsk counts a query, and reports whether it may be answered; if not, the client
+// has been told why.
+func (c *conn) mayAsk(m *wire.Message) bool {
+	now := c.relay.cfg.Clients()
+	if now.Filters > 0 && int64(len(m.Filters)) > now.Filters {
+		c.relay.metrics.limited[limitedFilters].Inc()
+		c.refuseQuery(m, fmt.Sprintf("rate-limited: the relay is busy and takes %d filters at once now, ask in parts or try again later", now.Filters))
+		return false
+	}
+	if now.Queries <= 0 {
+		return true
+	}
+	left, ok := c.queries.take(now.Queries, c.relay.cfg.Now())
+	if !ok {
+		c.relay.metrics.limited[limitedQueries].Inc()
+		c.refuseQuery(m, tooManyNow("queries", now.Queries, left))
+	}
+	return ok
+}
+
+func tooManyNow(what string, most int64, left time.Duration) string {
+	return fmt.Sprintf("rate-limited: the relay is busy and takes %d %s a minute from a client now, try again in %d s",
+		most, what, int64((left+time.Second-1)/time.Second))
+}
+
+// refuseQuery answers a query in the way of its verb.
+func (c *conn) refuseQuery(m *wire.Message, reason string) {
+	if m.Verb == wire.NegOpen {
+		c.negErr(m.SubID, reason)
+	} else {
+		c.refuse(m.SubID, reason)
+	}
+}
+
+// beforeRead waits until more may come in. What a client says meanwhile waits in the
+// network, so that it slows down itself.
+func (c *conn) beforeRead() error {
+	most := c.relay.cfg.Clients().BytesIn
+	if most <= 0 {
+		return nil
+	}
+	now := c.relay.cfg.Now()
+	wait := c.paceIn.spend(0, most, now)
+	if wait <= 0 {
+		return nil
+	}
+	c.relay.metrics.limited[limitedBytesIn].Inc()
+	// It is not the client who is silent, or takes its time with a message.
+	c.seen.Store(now.Add(wait).UnixNano())
+	if c.partial.Load() != 0 {
+		c.partial.Add(int64(wait))
+	}
+	if !pause(c.done, wait) {
+		return errEnded
+	}
+	return nil
+}
+
+// afterRead counts what came in.
+func (c *conn) afterRead(n int) {
+	if most := c.relay.cfg.Clients().BytesIn; most > 0 {
+		c.paceIn.spend(n, most, c.relay.cfg.Now())
+	}
+}
+
+// beforeWrite waits until more may go out, but not once the connection is closing. It
+// runs in the goroutine that writes: what is published waits in the queue.
+func (c *conn) beforeWrite() {
+	most := c.relay.cfg.Clients().BytesOut
+	if most <= 0 {
+		return
+	}
+	wait := c.paceOut.spend(0, most, c.relay.cfg.Now())
+	if wait <= 0 {
+		return
+	}
+	c.relay.metrics.limited[limitedBytesOut].Inc()
+	c.setPaced(true)
+	pause(c.done, wait)
+	c.setPaced(false)
+}
+
+// afterWrite counts what went out.
+func (c *conn) afterWrite(n int) {
+	if most := c.relay.cfg.Clients().BytesOut; most > 0 {
+		c.paceOut.spend(n, most, c.relay.cfg.Now())
+	}
+}
+
+func (c *conn) setPaced(on bool) {
+	c.mu.Lock()
+	c.out.paced = on
+	c.mu.Unlock()
+}
+
+// full is why a connection ends whose queue is full: it is told if that is not its own
+// fault. REQUIRES: c.mu.
+func (c *conn) full() *ending {
+	if c.out.paced {
+		return errPaced
+	}
+	return errSlow
+}
+
+// noLimits is Config.Clients where there is none.
+func noLimits() host.ClientLimits { return host.ClientLimits{} }
