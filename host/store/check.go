@@ -15,8 +15,8 @@ import (
 // Check compares everything that is stored with everything else: the file's own
 // integrity, each event's text with its row, its id and signature through
 // verify, index rows with events in both directions, addresses, expiries,
-// tombstones and totals. It calls report for each problem and returns how many
-// events it looked at. An error means that it could not go on.
+// tombstones, totals and purgatory. It calls report for each problem and returns
+// how many stored events it looked at. An error means that it could not go on.
 //
 // It works on one snapshot, and so keeps the log of a process that writes at the
 // same time from starting over.
@@ -64,7 +64,7 @@ func (c *checker) run(ctx context.Context) error {
 	if err := c.checkEvents(ctx); err != nil {
 		return err
 	}
-	for _, check := range []func(context.Context) error{c.checkTotals, c.checkPostings, c.checkAddresses, c.checkExpiries} {
+	for _, check := range []func(context.Context) error{c.checkTotals, c.checkPostings, c.checkAddresses, c.checkExpiries, c.checkHeld} {
 		if err := check(ctx); err != nil {
 			return err
 		}

@@ -10,31 +10,37 @@ import (
 
 // delete carries out a deletion event (NIP-09) and returns what it removed.
 // Targets that are not ids or addresses of its author's are ignored.
-func (tx *Tx) delete(e *host.Event) (removed []*host.Event, err error) {
+func (tx *Tx) delete(e *host.Event) (removed []*host.Event, held []host.HeldChange, err error) {
 	for _, tag := range e.Tags {
 		if len(tag) < 2 {
 			continue
 		}
 		var gone *host.Event
+		var waited []host.HeldChange
 		switch tag[0] {
 		case "e":
 			var id host.ID
 			if host.ParseHex(id[:], tag[1]) {
-				gone, err = tx.deleteID(id, e.PubKey)
+				if gone, err = tx.deleteID(id, e.PubKey); err == nil {
+					waited, err = tx.deleteHeldID(id, e.PubKey)
+				}
 			}
 		case "a":
 			if a, ok := host.ParseAddress(tag[1]); ok && a.PubKey == e.PubKey {
-				gone, err = tx.deleteAddress(a, e.CreatedAt)
+				if gone, err = tx.deleteAddress(a, e.CreatedAt); err == nil {
+					waited, err = tx.deleteHeldAddress(a, e.CreatedAt)
+				}
 			}
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if gone != nil {
 			removed = append(removed, gone)
 		}
+		held = append(held, waited...)
 	}
-	return removed, nil
+	return removed, held, nil
 }
 
 // deleteID removes the event if it is the author's, and remembers that the

@@ -19,6 +19,9 @@
 //  6. An index row exists exactly for what its event says; [Store.Check] compares.
 //  7. No statement leaves the choice of an index to SQLite: plans do not depend
 //     on statistics, so there are none to keep up to date.
+//  8. What is in purgatory ([Tx.Hold]) is in no answer to a filter, no count, no scan
+//     and no export. An event is stored or held, never both, and none is held that
+//     its author deleted or that is older than what is stored at its address.
 //
 // Tag values, authors and addresses appear in the indexes as keyed 128-bit hashes:
 // a key is short however long the value is, and without the database's own secret

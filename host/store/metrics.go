@@ -21,19 +21,24 @@ const (
 	opAuthors
 	opScan
 	opExport
+	opHeld
+	opPlaceholders
+	opDeleted
+	opRelays
 	operations
 )
 
 func (o operation) String() string {
 	return [operations]string{
-		"get", "look up", "look up references to", "select", "fetch", "count", "list authors of", "scan", "export",
+		"get", "look up", "look up references to", "select", "fetch", "count", "list authors of", "scan", "export", "look up held",
+		"list placeholders of", "look for deletions of", "list relays of",
 	}[o]
 }
 
 // label is the operation in metrics.
 func (o operation) label() string {
 	return [operations]string{
-		"get", "missing", "referenced", "select", "fetch", "count", "authors", "scan", "export",
+		"get", "missing", "referenced", "select", "fetch", "count", "authors", "scan", "export", "held", "placeholders", "deleted", "relays",
 	}[o]
 }
 
@@ -77,8 +82,8 @@ func newMetrics(s *Store) *metrics {
 			Name: "talon_store_checkpoint_errors_total", Help: "Failed attempts to copy the log into the database.",
 		}),
 	}
-	// Only the outcomes that Put has.
-	for _, c := range []host.Code{host.Stored, host.Duplicate, host.Rejected} {
+	// Only the outcomes that Put and Hold have.
+	for _, c := range []host.Code{host.Stored, host.Held, host.Duplicate, host.Rejected} {
 		m.put[c] = put.WithLabelValues(c.String())
 	}
 	for op := range operations {
@@ -95,6 +100,8 @@ func newMetrics(s *Store) *metrics {
 		gauge("talon_store_readers_busy", "Reading connections in use.", func() float64 { return float64(cap(s.readers) - len(s.readers)) }),
 		gauge("talon_store_events", "Events stored.", func() float64 { return float64(s.total.Load().Events) }),
 		gauge("talon_store_event_bytes", "Bytes of the stored events' JSON.", func() float64 { return float64(s.total.Load().Bytes) }),
+		gauge("talon_held_events", "Events in purgatory.", func() float64 { return float64(s.total.Load().Held) }),
+		gauge("talon_held_bytes", "Bytes of their JSON.", func() float64 { return float64(s.total.Load().HeldBytes) }),
 		gauge("talon_store_database_bytes", "Size of the database file.", size("")),
 		gauge("talon_store_wal_bytes", "Size of the write-ahead log's file.", size("-wal")),
 	}

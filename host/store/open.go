@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 
 	sqlite3 "github.com/mattn/go-sqlite3"
+
+	"talon/host"
 )
 
 // FileName is the database's name where only a directory is given.
@@ -26,6 +28,7 @@ type Options struct {
 	ReaderCache int64 // bytes of pages that each reader keeps; default 4 MiB
 	Map         int64 // bytes of the file that readers map; default 1 GiB, negative for none
 	Texts       int64 // bytes of events' JSON that are remembered; default 32 MiB, negative for none
+	Held        HeldLimits
 	Log         *slog.Logger
 
 	tune *tuning
@@ -44,6 +47,10 @@ func (o Options) filled() Options {
 	def(&o.ReaderCache, 4<<20)
 	def(&o.Map, 1<<30)
 	def(&o.Texts, 32<<20)
+	def(&o.Held.Events, 20_000)
+	def(&o.Held.ByAuthor, 200)
+	def(&o.Held.Bytes, 64<<20)
+	def(&o.Held.Placeholders, 100_000)
 	o.Map = max(o.Map, 0)
 	if o.tune == nil {
 		o.tune = &defaultTuning
@@ -74,6 +81,11 @@ type Store struct {
 	total  atomic.Pointer[Total] // as of the last commit; never nil
 	expiry atomic.Int64          // earliest in table expiry, noExpiry if it is empty
 	left   atomic.Int64          // events removed since Open
+
+	heldMost HeldLimits
+	heldDue  atomic.Int64 // when something in purgatory is due, noExpiry if never
+
+	placeholders atomic.Int64 // rows in table placeholder, those being added too
 }
 
 // Total is what the database holds.
@@ -81,6 +93,9 @@ type Total struct {
 	Seq    int64 // the highest ever given
 	Events int64
 	Bytes  int64 // of their JSON
+
+	Held      int64 // events in purgatory
+	HeldBytes int64 // of their JSON
 }
 
 const noExpiry = math.MaxInt64
@@ -98,12 +113,12 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, explain(filepath.Dir(file), err)
 	}
-	s := &Store{path: file, log: opts.Log, closed: make(chan struct{}), texts: newTexts(opts.Texts)}
+	s := &Store{path: file, log: opts.Log, closed: make(chan struct{}), texts: newTexts(opts.Texts), heldMost: opts.Held}
 	s.metrics = newMetrics(s)
 	if s.lock, err = lock(file); err != nil {
 		return nil, err
 	}
-	if err := s.openWriter(opts); err != nil {
+	if err := s.openWriter(ctx, opts); err != nil {
 		return nil, errors.Join(explain(file, err), s.Close())
 	}
 	if err := s.openReaders(ctx, opts, "rw"); err != nil {
@@ -123,7 +138,7 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 	if _, err := os.Stat(file); err != nil {
 		return nil, explain(file, err)
 	}
-	s := &Store{path: file, log: opts.Log, closed: make(chan struct{}), texts: newTexts(opts.Texts)}
+	s := &Store{path: file, log: opts.Log, closed: make(chan struct{}), texts: newTexts(opts.Texts), heldMost: opts.Held}
 	s.metrics = newMetrics(s)
 	// A log that a crash left must be replayed, for which SQLite needs to write
 	// beside the file, even if nothing changes in it.
@@ -161,12 +176,12 @@ func locate(path string) (string, error) {
 	return abs, nil
 }
 
-func (s *Store) openWriter(opts Options) error {
+func (s *Store) openWriter(ctx context.Context, opts Options) error {
 	c, err := dial(s.path, "rwc", "busy_timeout = 2000")
 	if err != nil {
 		return err
 	}
-	s.writer = &writer{conn: c, tune: opts.tune}
+	s.writer = &writer{conn: c, tune: opts.tune, heldKinds: map[host.Kind]struct{}{}}
 	v, err := c.version()
 	if err != nil {
 		return err
@@ -198,6 +213,14 @@ func (s *Store) openWriter(opts Options) error {
 		return err
 	}
 	s.writer.seq = s.total.Load().Seq
+	if err := s.writer.loadHeld(); err != nil {
+		return err
+	}
+	rows, err := c.number(ctx, `SELECT count(*) FROM placeholder`)
+	if err != nil {
+		return err
+	}
+	s.placeholders.Store(rows)
 	s.checkpoint, err = startCheckpointer(s.path, s.log, s.metrics)
 	return err
 }
@@ -255,19 +278,27 @@ func (s *Store) load(c *conn) error {
 	}
 	s.total.Store(&t)
 	at, err := c.nextExpiry()
+	if err != nil {
+		return err
+	}
 	s.expiry.Store(at)
+	at, err = c.nextHeld()
+	s.heldDue.Store(at)
 	return err
 }
 
 func (c *conn) total() (Total, error) {
-	row, err := c.first(`SELECT max(seq, ifnull((SELECT max(seq) FROM event), 0)), events, bytes FROM total`)
+	row, err := c.first(`SELECT max(seq, ifnull((SELECT max(seq) FROM event), 0)), events, bytes, held, held_bytes FROM total`)
 	if err != nil {
 		return Total{}, err
 	}
 	if row == nil {
 		return Total{}, errors.New("table total is empty: the database is damaged, restore a backup or import an export")
 	}
-	return Total{Seq: row[0].(int64), Events: row[1].(int64), Bytes: row[2].(int64)}, nil
+	return Total{
+		Seq: row[0].(int64), Events: row[1].(int64), Bytes: row[2].(int64),
+		Held: row[3].(int64), HeldBytes: row[4].(int64),
+	}, nil
 }
 
 func (c *conn) nextExpiry() (int64, error) {

@@ -25,7 +25,8 @@ var ErrEphemeral = errors.New("ephemeral events are not stored")
 
 // Put stores the event, or says why it does not: it is here already, or a newer
 // version is, or its author deleted it, or it has expired by now. What it
-// replaces or deletes is in the outcome. The outcome holds once Commit succeeds.
+// replaces or deletes, held events included, is in the outcome. The outcome holds
+// once Commit succeeds.
 //
 // The event's id and signature must have been checked.
 func (tx *Tx) Put(e *host.Event, now int64) (host.Outcome, error) {
@@ -51,12 +52,22 @@ func (tx *Tx) put(e *host.Event, now int64) (host.Outcome, error) {
 	if expires && at <= now {
 		return host.Outcome{Code: host.Rejected, Reason: reasonExpired}, nil
 	}
+	out, err := tx.putAny(e)
+	if err == nil && out.Code == host.Stored && tx.mayHold(e.Kind) {
+		var superseded []host.HeldChange
+		superseded, err = tx.supersede(e)
+		out.Held = append(out.Held, superseded...)
+	}
+	return out, err
+}
+
+func (tx *Tx) putAny(e *host.Event) (host.Outcome, error) {
 	if a, ok := e.Address(); ok {
 		return tx.putVersion(e, tx.s.keys.address(a))
 	}
 	out, err := tx.insert(e)
 	if err == nil && e.Kind == host.KindDeletion && out.Code == host.Stored {
-		out.Removed, err = tx.delete(e)
+		out.Removed, out.Held, err = tx.delete(e)
 	}
 	return out, err
 }

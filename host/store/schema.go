@@ -12,6 +12,10 @@ package store
 // SQLite can hand them over many at a time. Kind comes before place because
 // filters nearly always name kinds; those that do not merge the few kinds that a
 // key has.
+//
+// Purgatory has tables of its own, so that nothing that reads events can meet it.
+// Table held_posting serves as posting does, with all kinds under one key, for
+// little is held.
 var steps = []string{`
 CREATE TABLE total (
 	one    INTEGER PRIMARY KEY CHECK (one = 1),
@@ -60,5 +64,64 @@ CREATE TABLE expiry (
 	at    INTEGER NOT NULL,
 	event INTEGER NOT NULL,
 	PRIMARY KEY (at, event)
+) WITHOUT ROWID;
+`, `
+CREATE TABLE state (
+	module  TEXT    NOT NULL,
+	space   INTEGER NOT NULL,
+	key     BLOB    NOT NULL,
+	expires INTEGER NOT NULL, -- unix seconds; 0 is never
+	value   BLOB    NOT NULL,
+	PRIMARY KEY (module, space, key)
+) WITHOUT ROWID;
+`, `
+CREATE TABLE held (
+	number     INTEGER PRIMARY KEY,
+	id         BLOB    NOT NULL,
+	pubkey     BLOB    NOT NULL,
+	created_at INTEGER NOT NULL,
+	kind       INTEGER NOT NULL,
+	address    BLOB,             -- its key; NULL for a kind that has none
+	since      INTEGER NOT NULL, -- it came, or its time was started again
+	due        INTEGER NOT NULL, -- when it becomes dormant or goes
+	dormant    INTEGER NOT NULL, -- 1 for an announcement whose repository has gone
+	reason     TEXT    NOT NULL, -- as its sender was told
+	json       BLOB    NOT NULL
+);
+CREATE UNIQUE INDEX held_id ON held (id);
+CREATE INDEX held_address ON held (address) WHERE address IS NOT NULL;
+CREATE INDEX held_due ON held (dormant, due);
+CREATE INDEX held_author ON held (pubkey, dormant, due);
+
+CREATE TABLE held_posting (
+	key   BLOB    NOT NULL,
+	place BLOB    NOT NULL, -- its last part is the number
+	kind  INTEGER NOT NULL,
+	held  INTEGER NOT NULL, -- the number
+	PRIMARY KEY (key, place)
+) WITHOUT ROWID;
+
+CREATE TABLE held_gone (
+	id    BLOB    PRIMARY KEY, -- of an announcement that waited in vain
+	until INTEGER NOT NULL     -- copies from sync are refused
+) WITHOUT ROWID;
+CREATE INDEX held_gone_until ON held_gone (until);
+
+ALTER TABLE total ADD COLUMN held INTEGER NOT NULL DEFAULT 0;       -- rows in held
+ALTER TABLE total ADD COLUMN held_bytes INTEGER NOT NULL DEFAULT 0; -- of their json
+`, `
+CREATE TABLE placeholder (
+	repo  BLOB    NOT NULL,                           -- the caller's own key
+	id    BLOB    NOT NULL CHECK (length(id) = 32), -- of the event that is to come
+	since INTEGER NOT NULL,                           -- the ref was pushed
+	PRIMARY KEY (repo, id)
+) WITHOUT ROWID;
+CREATE INDEX placeholder_since ON placeholder (since, repo, id);
+`, `
+CREATE TABLE relay (
+	about TEXT NOT NULL, -- what kind of thing is known
+	url   TEXT NOT NULL,
+	json  BLOB NOT NULL,
+	PRIMARY KEY (about, url)
 ) WITHOUT ROWID;
 `}

@@ -17,6 +17,10 @@ type writer struct {
 	tune    *tuning
 
 	patience int64 // length of the log from which on the writer waits for readers
+
+	// heldKinds has every kind that is in purgatory, and may have more: an event of
+	// another kind has nothing to look for there.
+	heldKinds map[host.Kind]struct{}
 }
 
 // ErrReadOnly says that the store was opened with OpenReadOnly.
@@ -27,7 +31,7 @@ var errDone = errors.New("transaction has ended")
 // Tx is the one open transaction. Nothing of it is visible to readers before
 // Commit. It is for one goroutine, and ends with Commit or Rollback.
 //
-// After an error of Put or Sweep the transaction is broken: only Rollback is
+// After an error of any other method the transaction is broken: only Rollback is
 // left. The store stays usable.
 type Tx struct {
 	s      *Store
@@ -36,7 +40,8 @@ type Tx struct {
 	work   int   // events put or removed
 	left   int64 // events removed
 	dated  bool  // table expiry changed
-	failed error // the first error of a Put or Sweep
+	timed  bool  // when something in purgatory is due changed
+	failed error // the first error
 	done   bool
 
 	fresh []text // what Commit makes visible
@@ -77,7 +82,7 @@ func (tx *Tx) Commit() error {
 		return errors.Join(fmt.Errorf("commit after a failure: %w", tx.failed), tx.Rollback())
 	}
 	began := time.Now()
-	expiry, err := tx.seal()
+	expiry, heldDue, err := tx.seal()
 	if err == nil {
 		err = tx.w.conn.exec(`COMMIT`)
 	}
@@ -86,6 +91,7 @@ func (tx *Tx) Commit() error {
 	}
 	tx.s.total.Store(&tx.total)
 	tx.s.expiry.Store(expiry)
+	tx.s.heldDue.Store(heldDue)
 	tx.s.left.Add(tx.left)
 	for _, t := range tx.fresh {
 		tx.s.texts.add(t.seq, t.json)
@@ -97,22 +103,27 @@ func (tx *Tx) Commit() error {
 }
 
 // seal writes what sums the transaction up, and returns when the first event
-// expires.
-func (tx *Tx) seal() (expiry int64, err error) {
+// expires, and when something in purgatory is due.
+func (tx *Tx) seal() (expiry, heldDue int64, err error) {
 	if err := tx.index(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if tx.work > 0 {
 		tx.total.Seq = tx.w.seq
+		const sql = `UPDATE total SET seq = ?, events = ?, bytes = ?, held = ?, held_bytes = ?`
 		t := tx.total
-		if err := tx.w.conn.exec(`UPDATE total SET seq = ?, events = ?, bytes = ?`, t.Seq, t.Events, t.Bytes); err != nil {
-			return 0, err
+		if err := tx.w.conn.exec(sql, t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes); err != nil {
+			return 0, 0, err
 		}
 	}
+	expiry, heldDue = tx.s.expiry.Load(), tx.s.heldDue.Load()
 	if tx.dated {
-		return tx.w.conn.nextExpiry()
+		expiry, err = tx.w.conn.nextExpiry()
 	}
-	return tx.s.expiry.Load(), nil
+	if err == nil && tx.timed {
+		heldDue, err = tx.w.conn.nextHeld()
+	}
+	return expiry, heldDue, err
 }
 
 // Rollback undoes the transaction. After Commit it does nothing.

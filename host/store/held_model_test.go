@@ -1,0 +1,462 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"talon/host"
+	"talon/host/grasp"
+)
+
+// heldModel is a store with purgatory as simple as it can be said.
+type heldModel struct {
+	*model
+	held []*modelHeld // in the order in which they came
+	gone map[host.ID]int64
+	most HeldLimits
+}
+
+type modelHeld struct {
+	*host.Event
+	since   int64
+	dormant bool
+	reason  string
+}
+
+func (h *modelHeld) due() int64 { return due(h.Event, h.since, h.dormant) }
+
+func (h *modelHeld) phase(now int64) grasp.Phase {
+	if at, ok := h.Expiration(); ok && at <= now {
+		return grasp.Forgotten
+	}
+	return grasp.Hold{Announcement: h.Kind == 30617, Since: h.since}.Phase(now)
+}
+
+func (m *heldModel) find(id host.ID) *modelHeld {
+	for _, h := range m.held {
+		if h.ID == id {
+			return h
+		}
+	}
+	return nil
+}
+
+// drop removes all for which cond holds.
+func (m *heldModel) drop(fates *[]string, fate host.Fate, cond func(*modelHeld) bool) {
+	m.held = slices.DeleteFunc(m.held, func(h *modelHeld) bool {
+		if !cond(h) {
+			return false
+		}
+		note(fates, h.Event, fate)
+		return true
+	})
+}
+
+func note(fates *[]string, e *host.Event, fate host.Fate) {
+	*fates = append(*fates, e.ID.String()[:8]+" "+fate.String())
+}
+
+func sameAddress(a, b *host.Event) bool {
+	x, ok := a.Address()
+	y, also := b.Address()
+	return ok && also && x == y
+}
+
+func (m *heldModel) put(e *host.Event, now int64) (host.Outcome, []string) {
+	var fates []string
+	out := m.model.put(e, now)
+	if out.Code != host.Stored {
+		return out, nil
+	}
+	if e.Kind == host.KindDeletion {
+		m.drop(&fates, host.FateDeleted, func(h *modelHeld) bool { return grasp.Deletes(e, h.Event) })
+	}
+	m.drop(&fates, host.FateReleased, func(h *modelHeld) bool { return h.ID == e.ID })
+	m.drop(&fates, host.FateReplaced, func(h *modelHeld) bool { return sameAddress(h.Event, e) && e.Before(h.Event) })
+	return out, fates
+}
+
+func (m *heldModel) hold(e *host.Event, hd host.Holding, now int64) (host.Code, string, []string) {
+	var fates []string
+	if at, ok := e.Expiration(); ok && at <= now {
+		return host.Rejected, reasonExpired, nil
+	}
+	if h := m.find(e.ID); h != nil {
+		m.age(&fates, h, now)
+		if m.find(e.ID) != nil {
+			if e.Kind == 30617 && !hd.Synced {
+				m.restart(&fates, h, now)
+			}
+			m.restartAll(&fates, hd.Restart, now)
+			return host.Held, h.reason, fates
+		}
+	}
+	if m.events[e.ID] != nil {
+		return host.Duplicate, reasonHave, fates
+	}
+	if e.Kind != host.KindDeletion && m.deleted[e.ID][e.PubKey] {
+		return host.Rejected, reasonDeleted, fates
+	}
+	if a, ok := e.Address(); ok {
+		if old := m.at(a); old != nil && old.Before(e) {
+			return host.Duplicate, reasonNewer, fates
+		}
+		if until, ok := m.addresses[a]; ok && e.CreatedAt <= until {
+			return host.Rejected, reasonDeleted, fates
+		}
+	}
+	if e.Kind == 30617 && hd.Synced && m.gone[e.ID] > now {
+		return host.Rejected, reasonGone, fates
+	}
+	var old *modelHeld
+	for _, h := range m.held {
+		if e.Kind == 30617 && sameAddress(h.Event, e) {
+			old = h
+		}
+	}
+	if old != nil && old.Before(e) {
+		return host.Duplicate, reasonNewer, fates
+	}
+	if prefix := m.room(&fates, e, old); prefix != "" {
+		return host.Rejected, prefix, fates
+	}
+	if old != nil {
+		m.drop(&fates, host.FateReplaced, func(h *modelHeld) bool { return h == old })
+	}
+	m.held = append(m.held, &modelHeld{Event: e, since: now, reason: hd.Reason})
+	delete(m.gone, e.ID)
+	note(&fates, e, host.FateHeld)
+	m.restartAll(&fates, hd.Restart, now)
+	return host.Held, hd.Reason, fates
+}
+
+func (m *heldModel) room(fates *[]string, e *host.Event, old *modelHeld) string {
+	count := func(cond func(*modelHeld) bool) (n, size int64) {
+		for _, h := range m.held {
+			if h != old && cond(h) {
+				n++
+				size += int64(len(h.JSON))
+			}
+		}
+		return n, size
+	}
+	evict := func(cond func(*modelHeld) bool) bool {
+		var first *modelHeld
+		for _, h := range m.held {
+			if h != old && h.dormant && cond(h) && (first == nil || h.due() < first.due()) {
+				first = h
+			}
+		}
+		m.drop(fates, host.FateExpired, func(h *modelHeld) bool { return h == first })
+		return first != nil
+	}
+	own := func(h *modelHeld) bool { return h.PubKey == e.PubKey }
+	if n, _ := count(own); old == nil && n >= m.most.ByAuthor && !evict(own) {
+		return "restricted"
+	}
+	all := func(*modelHeld) bool { return true }
+	for {
+		n, size := count(all)
+		if n < m.most.Events && size+int64(len(e.JSON)) <= m.most.Bytes {
+			return ""
+		}
+		if !evict(all) {
+			return "rate-limited"
+		}
+	}
+}
+
+func (m *heldModel) age(fates *[]string, h *modelHeld, now int64) {
+	switch phase := h.phase(now); {
+	case phase >= grasp.Gone:
+		if phase == grasp.Gone {
+			m.gone[h.ID] = h.since + grasp.HoldFor + grasp.ReviveFor + grasp.RefuseFor
+		}
+		m.drop(fates, host.FateExpired, func(x *modelHeld) bool { return x == h })
+	case phase == grasp.Dormant && !h.dormant:
+		h.dormant = true
+		note(fates, h.Event, host.FateDormant)
+	}
+}
+
+func (m *heldModel) restart(fates *[]string, h *modelHeld, now int64) {
+	next, ok := grasp.Hold{Announcement: true, Since: h.since}.Restart(now)
+	if !ok {
+		return
+	}
+	if h.dormant {
+		note(fates, h.Event, host.FateRevived)
+	}
+	h.since, h.dormant = next.Since, false
+}
+
+func (m *heldModel) restartAll(fates *[]string, addresses []host.Address, now int64) {
+	for _, want := range addresses {
+		for _, h := range m.held {
+			if a, ok := h.Address(); ok && a == want && h.Kind == 30617 {
+				m.restart(fates, h, now)
+			}
+		}
+	}
+}
+
+func (m *heldModel) sweep(now int64) (fates []string) {
+	for _, h := range slices.Clone(m.held) {
+		m.age(&fates, h, now)
+	}
+	for id, until := range m.gone {
+		if until <= now {
+			delete(m.gone, id)
+		}
+	}
+	return fates
+}
+
+func (m *heldModel) release(r host.Release, now int64) (events, fates []string) {
+	ids := slices.Clone(r.IDs)
+	slices.SortFunc(ids, func(a, b host.ID) int { return strings.Compare(string(b[:]), string(a[:])) })
+	ids = slices.Compact(ids)
+	at := func(id host.ID) int64 {
+		if h := m.find(id); h != nil {
+			return h.CreatedAt
+		}
+		return 0
+	}
+	slices.SortStableFunc(ids, func(a, b host.ID) int { return int(at(a) - at(b)) })
+	for _, id := range ids {
+		h := m.find(id)
+		fate := host.FateAbsent
+		switch {
+		case h != nil:
+			m.held = slices.DeleteFunc(m.held, func(x *modelHeld) bool { return x == h })
+			out, more := m.put(h.Event, now)
+			switch {
+			case out.Code == host.Stored:
+				fate = host.FateReleased
+			case out.Reason == reasonExpired:
+				fate = host.FateExpired
+			default:
+				panic("the model held what it would not store: " + out.Reason)
+			}
+			note(&fates, h.Event, fate)
+			fates = append(fates, more...)
+		case m.events[id] != nil:
+			fate = host.FateStored
+		case m.gone[id] != 0:
+			fate = host.FateExpired
+		case len(m.deleted[id]) > 0:
+			fate = host.FateDeleted
+		}
+		events = append(events, id.String()[:8]+" "+fate.String())
+	}
+	m.restartAll(&fates, r.Restart, now)
+	return events, fates
+}
+
+// heldEvent draws from fewer kinds than event, so that more of them meet in purgatory.
+func (w *world) heldEvent(now int64) *host.Event {
+	before := len(w.past)
+	e := w.event(now)
+	if e.Kind != host.KindDeletion && w.IntN(3) > 0 && len(w.past) > before {
+		e.Kind = pick[host.Kind](w, 30617, 30617, 30617, 30618, 1618)
+		e.JSON = e.AppendJSON(nil)
+	}
+	return e
+}
+
+func fatesOf(changes []host.HeldChange) (list []string) {
+	for _, c := range changes {
+		note(&list, c.Event, c.Fate)
+	}
+	return list
+}
+
+func sameFates(t *testing.T, what string, got []host.HeldChange, want []string) {
+	t.Helper()
+	a := fatesOf(got)
+	slices.Sort(a)
+	slices.Sort(want)
+	if !slices.Equal(a, want) {
+		t.Errorf("%s: purgatory says %q, want %q", what, a, want)
+	}
+}
+
+// TestHeldModel does the same to purgatory and to the model and compares all that
+// can be asked.
+func TestHeldModel(t *testing.T) {
+	rounds := 12
+	if testing.Short() {
+		rounds = 4
+	}
+	for seed := range rounds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			opts := Options{Readers: 2, Held: HeldLimits{Events: 12, ByAuthor: 5, Bytes: 5000}}
+			if seed%3 == 0 {
+				opts.Held = HeldLimits{Events: 1000, ByAuthor: 1000, Bytes: 1 << 20}
+			}
+			s := openWith(t, dir, opts)
+			m := &heldModel{model: newModel(), gone: map[host.ID]int64{}, most: opts.Held}
+			w := &world{Rand: rand.New(rand.NewPCG(uint64(seed), 2))}
+			now := int64(1_700_000_000)
+			for step := range 60 {
+				compareHolds(t, s, m, w, &now)
+				compareHeldReads(t, s, m, w)
+				compareReads(t, s, m.model, w, now)
+				check(t, s)
+				if step%10 == 9 {
+					if err := s.Close(); err != nil {
+						t.Fatal(err)
+					}
+					s = openWith(t, dir, opts)
+				}
+				if t.Failed() {
+					t.Fatalf("at step %d", step)
+				}
+			}
+		})
+	}
+}
+
+func compareHolds(t *testing.T, s *Store, m *heldModel, w *world, now *int64) {
+	tx, err := s.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	for range w.IntN(8) {
+		switch w.IntN(10) {
+		default:
+			e := w.heldEvent(*now)
+			h := host.Holding{Reason: fmt.Sprint("purgatory: ", e.Kind), Synced: w.IntN(3) == 0, Restart: w.restarts()}
+			got, err := tx.Hold(e, h, *now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, reason, fates := m.hold(e, h, *now)
+			if got.Code != code || !strings.HasPrefix(got.Reason, reason) || got.Seq != 0 || got.Removed != nil {
+				t.Errorf("hold %s: got %+v, want %v %q", e.JSON, got, code, reason)
+			}
+			sameFates(t, "hold", got.Held, fates)
+		case 6:
+			e := w.heldEvent(*now)
+			got, err := tx.Put(e, *now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, fates := m.put(e, *now)
+			if got.Code != want.Code || got.Reason != want.Reason {
+				t.Errorf("put %s: got %+v, want %+v", e.JSON, got, want)
+			}
+			sameFates(t, "put", got.Held, fates)
+		case 7:
+			var r host.Release
+			for range w.IntN(5) {
+				if len(w.past) > 0 {
+					r.IDs = append(r.IDs, pick(w, w.past...).ID)
+				}
+			}
+			r.Restart = w.restarts()
+			got, err := tx.Release(r, *now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			events, fates := m.release(r, *now)
+			var have []string
+			for _, e := range got.Events {
+				have = append(have, e.ID.String()[:8]+" "+e.Fate.String())
+			}
+			slices.Sort(have)
+			slices.Sort(events)
+			if !slices.Equal(have, events) {
+				t.Errorf("release: got %q, want %q", have, events)
+			}
+			sameFates(t, "release", got.Held, fates)
+		case 8, 9:
+			*now += pick[int64](w, 1, 5, grasp.HoldFor/2, grasp.HoldFor, grasp.ReviveFor, grasp.RefuseFor)
+			got, err := tx.SweepHeld(*now, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameFates(t, "sweep", got, m.sweep(*now))
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restarts are addresses that a state might start again.
+func (w *world) restarts() (list []host.Address) {
+	for range w.IntN(3) {
+		list = append(list, host.Address{Kind: 30617, PubKey: host.PubKey{byte(w.IntN(4))}, D: pick(w, "", "mylib", "x")})
+	}
+	return list
+}
+
+func compareHeldReads(t *testing.T, s *Store, m *heldModel, w *world) {
+	ctx := context.Background()
+	var size int64
+	first := int64(math.MaxInt64)
+	for _, h := range m.held {
+		size += int64(len(h.JSON))
+		first = min(first, h.due())
+		if got, err := s.Held(ctx, h.ID); err != nil || string(got) != string(h.JSON) {
+			t.Errorf("held %s: got %s, %v", h.ID, got, err)
+		}
+		if got, err := s.Get(ctx, h.ID); got != nil || err != nil {
+			t.Errorf("a held event is stored: %s, %v", got, err)
+		}
+	}
+	for _, until := range m.gone {
+		first = min(first, until)
+	}
+	if at, ok := s.NextHeld(); at != first || ok != (first != math.MaxInt64) {
+		t.Errorf("the next is due at %d, %v, want %d", at, ok, first)
+	}
+	if st := s.Stats(); st.Held != int64(len(m.held)) || st.HeldBytes != size {
+		t.Errorf("totals %+v, want %d held of %d bytes", st, len(m.held), size)
+	}
+	var got []string
+	err := s.EachHeld(ctx, func(h host.HeldEvent) error {
+		got = append(got, fmt.Sprintf("%s %d %v", h.JSON, h.Since, h.Dormant))
+		return nil
+	})
+	var want []string
+	for _, h := range m.held {
+		want = append(want, fmt.Sprintf("%s %d %v", h.JSON, h.since, h.dormant))
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("each: got %q, %v, want %q", got, err, want)
+	}
+	for range 12 {
+		f := w.filter()
+		var match []*host.Event
+		for _, h := range m.held {
+			if f.Matches(h.Event) {
+				match = append(match, h.Event)
+			}
+		}
+		match = ordered(match)
+		if f.Limit >= 0 {
+			match = match[:min(f.Limit, len(match))]
+		}
+		found, err := s.HeldBy(ctx, f)
+		if err != nil {
+			t.Error(err)
+		}
+		var list []string
+		for _, b := range found {
+			list = append(list, string(b))
+		}
+		if want := texts(match...); !slices.Equal(list, want) {
+			t.Errorf("held by %s:\n got %q\nwant %q", show([]host.Filter{f}), list, want)
+		}
+	}
+}

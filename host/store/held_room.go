@@ -1,0 +1,73 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"talon/host"
+)
+
+// HeldLimits bound purgatory, which anybody may fill whose events a policy holds.
+type HeldLimits struct {
+	Events   int64 // in all; default 20,000
+	ByAuthor int64 // by one author; default 200
+	Bytes    int64 // of their JSON, in all; default 64 MiB
+
+	Placeholders int64 // refs that were pushed before their events; default 100,000
+}
+
+// maxEvicted is how many events give way to one.
+const maxEvicted = 100
+
+const reasonFull = "rate-limited: too many events wait for their git data here: try again later"
+
+// makeRoom makes sure that e fits, and returns why it does not. Announcements that
+// are dormant, whose git data did not come in time, give way to it: first those
+// that would go first. What e replaces counts as gone.
+func (tx *Tx) makeRoom(e *host.Event, older *heldRow, out *host.Outcome) (reason string, err error) {
+	most := tx.s.heldMost
+	var gain heldRow
+	if older != nil {
+		gain = *older
+	}
+	c := tx.w.conn
+	evicted := 0
+	evict := func(number int64) (bool, error) {
+		if number == 0 || evicted == maxEvicted {
+			return false, nil
+		}
+		evicted++
+		return true, tx.dropHeld(number, host.FateExpired, &out.Held)
+	}
+	if older == nil {
+		// With an older one, there are as many of the author as before.
+		n, err := c.number(context.Background(), `SELECT count(*) FROM held INDEXED BY held_author WHERE pubkey = ?`, e.PubKey[:])
+		if err != nil {
+			return "", err
+		}
+		if n >= most.ByAuthor {
+			const sql = `SELECT number FROM held INDEXED BY held_author WHERE pubkey = ? AND dormant = 1 ORDER BY due LIMIT 1`
+			number, err := c.number(context.Background(), sql, e.PubKey[:])
+			if err != nil {
+				return "", err
+			}
+			if ok, err := evict(number); err != nil || !ok {
+				return fmt.Sprintf("restricted: %d events of yours wait for their git data: push it, or delete those that you do not need", n), err
+			}
+		}
+	}
+	for {
+		full := older == nil && tx.total.Held >= most.Events
+		if !full && tx.total.HeldBytes-gain.size+int64(len(e.JSON)) <= most.Bytes {
+			return "", nil
+		}
+		const sql = `SELECT number FROM held INDEXED BY held_due WHERE dormant = 1 AND number <> ? ORDER BY due LIMIT 1`
+		number, err := c.number(context.Background(), sql, gain.number)
+		if err != nil {
+			return "", err
+		}
+		if ok, err := evict(number); err != nil || !ok {
+			return reasonFull, err
+		}
+	}
+}
