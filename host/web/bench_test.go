@@ -1,0 +1,83 @@
+package web
+
+import (
+	"context"
+	"testing"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host"
+	"talon/host/store"
+	"talon/sdk/grasp"
+)
+
+// onDisk reads from a real database instead of memory.
+type onDisk struct{ *store.Store }
+
+func (d onDisk) Query(ctx context.Context, f host.Filter) (texts [][]byte, err error) {
+	found, err := d.Select(ctx, []host.Filter{f}, now)
+	if err != nil {
+		return nil, err
+	}
+	err = d.Fetch(ctx, found.Rows, func(_ int64, json []byte) error {
+		texts = append(texts, append([]byte(nil), json...))
+		return nil
+	})
+	return texts, err
+}
+
+// BenchmarkRepository makes the page of a repository with 10,000 issues, 1,000 pull
+// requests and 10,000 comments; and of one about whose newest issue strangers said
+// 50,000 times that it is closed, too.
+func BenchmarkRepository(b *testing.B) {
+	b.Run("flood=0", func(b *testing.B) { benchRepository(b, 0) })
+	b.Run("flood=50000", func(b *testing.B) { benchRepository(b, 50_000) })
+}
+
+func benchRepository(b *testing.B, flood int) {
+	w := newWorld(&testing.T{})
+	db, err := store.Open(b.Context(), b.TempDir(), store.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	w.host(w.publish(announce("owl", "nest", nostr.Tag{"maintainers", key("crow").String()})), heads("refs/heads/main")...)
+	for i := range 10_000 {
+		at := now - 20_000 + int64(i)
+		who := "contributor " + itoa(i%50)
+		e := w.publish(event(who, grasp.KindIssue, at, "It is cold", a("owl", "nest"), nostr.Tag{"subject", "Issue " + itoa(i)}))
+		w.publish(event("stranger", grasp.KindComment, at, "yes", nostr.Tag{"E", e.ID.String()}))
+		if i%2 == 0 {
+			w.publish(event("crow", grasp.KindApplied, at, "", rootTag(e)))
+		}
+		if i%10 == 0 {
+			w.publish(event(who, grasp.KindPullRequest, at, "Warm it", a("owl", "nest"), nostr.Tag{"c", commit(i)}))
+			w.publish(event(who, 0, at, `{"name":"Someone"}`))
+		}
+	}
+	last := w.publish(event("owl", grasp.KindIssue, now, "The newest", a("owl", "nest")))
+	for i := range flood {
+		w.publish(event("stranger "+itoa(i%100), grasp.KindClosed, now+int64(i), "", rootTag(last)))
+	}
+	tx, err := db.Begin()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, e := range w.stored {
+		if _, err := tx.Put(e, now); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		b.Fatal(err)
+	}
+	w.Handler.read.facts = onDisk{db}
+	path := "/" + npub("owl") + "/nest"
+	w.get(path).has(&testing.T{}, "Issues")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, _, err := w.route(request(path))(b.Context(), request(path)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package web
+
+import (
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"talon/sdk/grasp"
+)
+
+// How much of a text is shown, in characters.
+const (
+	maxName    = 80
+	maxTitle   = 140
+	maxSummary = 240
+	maxText    = 2000
+	maxShown   = 100 // of a URL
+)
+
+// maxLink bounds what may become a link, in bytes.
+const maxLink = 2048
+
+// line returns a text of a stranger on one line, of at most so many characters.
+func line(s string, most int) string { return clean(s, most, false) }
+
+// lines is line for texts whose lines count.
+func lines(s string, most int) string { return clean(s, most, true) }
+
+// clean leaves out what changes how the text around it looks: control characters,
+// and those without a look of their own, which may turn the direction of a line, or
+// pile up.
+func clean(s string, most int, keepLines bool) string {
+	// Nothing is read that could not be shown: the longest character has four bytes, and
+	// most of what is left out are marks.
+	if limit := 16 * most; len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "")
+	}
+	var b strings.Builder
+	n, marks, blanks := 0, 0, 0
+	space := false
+	for _, r := range s {
+		switch {
+		case r == '\n' && keepLines:
+			if blanks++; blanks > 2 || b.Len() == 0 {
+				continue
+			}
+			space = false
+		case unicode.IsSpace(r):
+			space = b.Len() > 0 && blanks == 0
+			continue
+		case unicode.IsControl(r) || invisible(r):
+			continue
+		case unicode.Is(unicode.M, r):
+			if marks++; marks > 3 {
+				continue
+			}
+		default:
+			marks, blanks = 0, 0
+		}
+		if n >= most || space && n+1 >= most {
+			return strings.TrimRight(b.String(), " \n") + "…"
+		}
+		if space {
+			b.WriteByte(' ')
+			n++
+		}
+		space = false
+		b.WriteRune(r)
+		n++
+	}
+	return strings.TrimRight(b.String(), " \n")
+}
+
+// invisible reports whether a character has no look of its own. Joiners and tags
+// make one emoji of several.
+func invisible(r rune) bool {
+	const zwnj, zwj = '\u200c', '\u200d'
+	if r == zwnj || r == zwj || r >= 0xe0020 && r <= 0xe007f {
+		return false
+	}
+	return unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0' || r == utf8.RuneError
+}
+
+// hasLook reports whether a person sees anything of a text.
+func hasLook(s string) bool {
+	return strings.ContainsFunc(s, unicode.IsGraphic) && strings.TrimSpace(s) != ""
+}
+
+// identifier returns an identifier for the eye: never nothing, whatever it is made of.
+func identifier(s string) string {
+	if shown := line(s, maxName); hasLook(shown) && utf8.ValidString(s) {
+		return shown
+	}
+	return line(strconv.QuoteToASCII(s), maxName)
+}
+
+func orElse(s, other string) string {
+	if hasLook(s) {
+		return s
+	}
+	return other
+}
+
+// link is a URL that a stranger wrote.
+type link struct {
+	Href template.URL // "" if it must not be followed
+	Text string
+}
+
+// linkTo makes a link of an http, https or nostr URL, and leaves everything else a
+// text. A user name in a URL makes it look as if it led elsewhere.
+func linkTo(s string) link {
+	l := link{Text: line(s, maxShown)}
+	if len(s) > maxLink || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
+		return r == '\\' || unicode.IsSpace(r) || unicode.IsControl(r) || invisible(r)
+	}) {
+		return l
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return l
+	}
+	switch u.Scheme {
+	case "http", "https":
+		if u.Host != "" && u.User == nil && u.Opaque == "" {
+			l.Href = template.URL(u.String())
+		}
+	case "nostr":
+		if code := strings.ToLower(u.Opaque); isCode(code) && u.RawQuery == "" && u.Fragment == "" {
+			l.Href = template.URL("nostr:" + code)
+		}
+	}
+	return l
+}
+
+// isCode reports whether s may be bech32 (NIP-19).
+func isCode(s string) bool {
+	if s == "" {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+// moment is a time for the eye and for machines.
+type moment struct {
+	Text    string
+	Machine string // RFC 3339
+}
+
+// at turns unix seconds into a moment. What is beyond the calendar is said to be so:
+// anybody may sign any number.
+func at(seconds int64) moment {
+	const year9999 = 253402300799
+	if seconds < 0 || seconds > year9999 {
+		return moment{Text: "at an impossible time"}
+	}
+	t := time.Unix(seconds, 0).UTC()
+	return moment{t.Format("2 Jan 2006, 15:04 UTC"), t.Format(time.RFC3339)}
+}
+
+// shortID is the start of an object name, enough for a person.
+func shortID(object string) string { return object[:min(len(object), 10)] }
+
+// shortKey is an npub for the eye.
+func shortKey(npub string) string {
+	if len(npub) < 24 {
+		return npub
+	}
+	return npub[:12] + "…" + npub[len(npub)-6:]
+}
+
+// number writes a count that was not counted to its end.
+func number(n int, more bool) string {
+	if more {
+		return strconv.Itoa(n) + "+"
+	}
+	return strconv.Itoa(n)
+}
+
+// argument writes an identifier as an argument of a shell, "" if that could look like
+// something else than it is.
+func argument(identifier string) string {
+	plain := true
+	for _, r := range identifier {
+		if !unicode.IsPrint(r) && r != ' ' {
+			return ""
+		}
+		plain = plain && r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-._", r))
+	}
+	if plain {
+		return identifier
+	}
+	return "'" + strings.ReplaceAll(identifier, "'", `'\''`) + "'"
+}
+
+// npubOf is the first part of a repository's path.
+func npubOf(r grasp.Repo) string {
+	npub, _, _ := strings.Cut(r.Path()[1:], "/")
+	return npub
+}

@@ -1,0 +1,296 @@
+package web
+
+import (
+	"context"
+	"html/template"
+	"slices"
+	"strings"
+
+	"talon/host"
+	"talon/host/grasp"
+	rules "talon/sdk/grasp"
+	"talon/sdk/nip19"
+)
+
+const (
+	maxRoots = 100 // that are looked at
+	maxItems = 20  // that are shown: of the open ones, and of the closed
+)
+
+// root is an issue, a pull request or the first patch of a series.
+type root struct {
+	rules.Event        // without tags
+	title       string // cleaned
+	status      int    // a kind
+	commit      string // the tip of a pull request
+	updated     rules.Stamp
+	comments    int
+	more        bool // there are more comments than were counted
+}
+
+// threads are the newest roots of one kind.
+type threads struct {
+	roots []*root
+	more  bool
+}
+
+// threads reads the roots of a kind that name the repository, and how they stand.
+func (r reader) threads(ctx context.Context, kind host.Kind, about host.TagFilter, maintainers []rules.PubKey) (t threads, err error) {
+	f := host.Filter{Kinds: []host.Kind{kind}, Tags: []host.TagFilter{about}}
+	t.more, err = r.each(ctx, f, maxRoots, func(e *host.Event) bool {
+		event := grasp.Event(e)
+		if _, later := event.Root(); later {
+			return true // a patch of a series, which its first one stands for
+		}
+		found := &root{Event: rules.Event{Stamp: event.Stamp, Kind: event.Kind}, title: titleOf(e), updated: event.Stamp}
+		if kind == rules.KindPullRequest {
+			pr, err := rules.ParsePullRequest(event)
+			if err != nil {
+				return true
+			}
+			found.commit = strings.Clone(pr.Commit)
+		}
+		t.roots = append(t.roots, found)
+		return true
+	})
+	if err == nil && kind == rules.KindPullRequest {
+		err = r.updates(ctx, t.roots)
+	}
+	if err == nil {
+		err = r.statuses(ctx, t.roots, maintainers)
+	}
+	return t, err
+}
+
+// about calls yield with stored events of the kinds that name one of the roots in a
+// tag, by its author or by one of the others who are given. If there are too many, it
+// reads the newest of each root alone, by its own author and those others, so that
+// nobody's flood hides what is said of somebody else's; it may yield an event more
+// than once.
+func (r reader) about(ctx context.Context, roots []*root, tag byte, others []host.PubKey, kinds []host.Kind, yield func(e *host.Event)) error {
+	const most, mostEach = 4 * chunk, 8
+	if len(roots) == 0 {
+		return nil
+	}
+	ask := func(roots []*root, most int) (more bool, err error) {
+		f := host.Filter{Kinds: kinds, Authors: slices.Concat(others, authorsOf(roots)), Tags: []host.TagFilter{naming(tag, roots)}}
+		return r.each(ctx, f, most, func(e *host.Event) bool {
+			yield(e)
+			return true
+		})
+	}
+	more, err := ask(roots, most)
+	for i := 0; more && i < len(roots) && err == nil; i++ {
+		_, err = ask(roots[i:i+1], mostEach)
+	}
+	return err
+}
+
+func naming(tag byte, roots []*root) host.TagFilter {
+	t := host.TagFilter{Name: tag}
+	for _, root := range roots {
+		t.Values = append(t.Values, host.ID(root.ID).String())
+	}
+	return t
+}
+
+func authorsOf(roots []*root) []host.PubKey {
+	var keys []host.PubKey
+	seen := make(map[rules.PubKey]bool)
+	for _, root := range roots {
+		if !seen[root.PubKey] {
+			seen[root.PubKey] = true
+			keys = append(keys, root.PubKey)
+		}
+	}
+	return keys
+}
+
+func byID(roots []*root) map[rules.ID]*root {
+	all := make(map[rules.ID]*root, len(roots))
+	for _, root := range roots {
+		all[root.ID] = root
+	}
+	return all
+}
+
+// updates finds the latest update of each pull request, by its author.
+func (r reader) updates(ctx context.Context, roots []*root) error {
+	all := byID(roots)
+	return r.about(ctx, roots, 'E', nil, []host.Kind{rules.KindPRUpdate}, func(e *host.Event) {
+		pr, err := rules.ParsePullRequest(grasp.Event(e))
+		if err != nil {
+			return
+		}
+		if root := all[pr.Root]; root != nil && root.PubKey == pr.PubKey && pr.Newer(&root.updated) {
+			root.updated, root.commit = pr.Stamp, strings.Clone(pr.Commit)
+		}
+	})
+}
+
+// statuses finds the status of each root that counts.
+func (r reader) statuses(ctx context.Context, roots []*root, maintainers []rules.PubKey) error {
+	all := byID(roots)
+	said := make(map[rules.ID][]*rules.Event)
+	kinds := []host.Kind{rules.KindOpen, rules.KindApplied, rules.KindClosed, rules.KindDraft}
+	err := r.about(ctx, roots, 'e', hostKeys(maintainers), kinds, func(e *host.Event) {
+		event := grasp.Event(e)
+		id, ok := event.Root()
+		if root := all[id]; !ok || root == nil {
+			return
+		}
+		event.Tags = [][]string{{"e", host.ID(id).String()}}
+		said[id] = append(said[id], event)
+	})
+	for _, root := range roots {
+		root.status = rules.Status(&root.Event, said[root.ID], maintainers)
+	}
+	return err
+}
+
+// comments counts the comments on roots. It stops at a number that they share.
+func (r reader) comments(ctx context.Context, roots []*root) error {
+	const most = 8 * chunk
+	if len(roots) == 0 {
+		return nil
+	}
+	all := byID(roots)
+	f := host.Filter{Kinds: []host.Kind{rules.KindComment}, Tags: []host.TagFilter{naming('E', roots)}}
+	more, err := r.each(ctx, f, most, func(e *host.Event) bool {
+		if id, ok := grasp.Event(e).Root(); ok && all[id] != nil {
+			all[id].comments++
+		}
+		return true
+	})
+	for _, root := range roots {
+		root.more = more && root.comments > 0
+	}
+	return err
+}
+
+// titleOf returns what an issue, a pull request or a patch is called.
+func titleOf(e *host.Event) string {
+	for _, tag := range e.Tags {
+		if len(tag) > 1 && tag[0] == "subject" {
+			if title := line(tag[1], maxTitle); hasLook(title) {
+				return strings.Clone(title)
+			}
+		}
+	}
+	title, isPatch := "", e.Kind == rules.KindPatch
+	rest := e.Content
+	for range 40 {
+		var text string
+		var ok bool
+		text, rest, ok = strings.Cut(rest, "\n")
+		subject, found := strings.CutPrefix(text, "Subject: ")
+		if isPatch && found {
+			title = line(subject, maxTitle)
+			break
+		}
+		if title == "" {
+			title = line(text, maxTitle)
+		}
+		if !ok || !isPatch && title != "" {
+			break
+		}
+	}
+	if strings.HasPrefix(title, "[PATCH") {
+		if _, after, ok := strings.Cut(title, "] "); ok {
+			title = after
+		}
+	}
+	return strings.Clone(orElse(title, "(no title)"))
+}
+
+// thread is a root as a page shows it.
+type thread struct {
+	Title    string
+	Status   string
+	Author   person
+	At       moment
+	Updated  moment // of a pull request that was updated
+	Commit   string
+	Comments string // "" for none
+	Web      template.URL
+}
+
+// list is a kind of threads as a page shows them.
+type list struct {
+	Title  string
+	Open   []thread
+	Closed []thread
+
+	OpenCount, ClosedCount string
+	Hidden                 bool // there are more than the page shows
+}
+
+// split parts roots into open and closed ones.
+func (t *threads) split() (open, closed []*root) {
+	for _, root := range t.roots {
+		if root.status == rules.KindOpen || root.status == rules.KindDraft {
+			open = append(open, root)
+		} else {
+			closed = append(closed, root)
+		}
+	}
+	return open, closed
+}
+
+// shown returns the roots that a page shows.
+func (t *threads) shown() []*root {
+	open, closed := t.split()
+	return append(open[:min(len(open), maxItems):min(len(open), maxItems)], closed[:min(len(closed), maxItems)]...)
+}
+
+// statusText names a status as people do.
+func statusText(root *root) string {
+	switch root.status {
+	case rules.KindDraft:
+		return "draft"
+	case rules.KindClosed:
+		return "closed"
+	case rules.KindApplied:
+		switch root.Kind {
+		case rules.KindIssue:
+			return "resolved"
+		case rules.KindPatch:
+			return "applied"
+		}
+		return "merged"
+	}
+	return "open"
+}
+
+// list makes threads ready for a page.
+func (t *threads) list(title string, people map[host.PubKey]person, relay string) list {
+	open, closed := t.split()
+	l := list{
+		Title:       title,
+		OpenCount:   number(len(open), t.more),
+		ClosedCount: number(len(closed), t.more),
+		Hidden:      t.more || len(open) > maxItems || len(closed) > maxItems,
+	}
+	show := func(roots []*root) (list []thread) {
+		for _, root := range roots[:min(len(roots), maxItems)] {
+			item := thread{
+				Title:  root.title,
+				Status: statusText(root),
+				Author: people[root.PubKey],
+				At:     at(root.CreatedAt),
+				Commit: shortID(root.commit),
+				Web:    template.URL(client + nip19.EncodeNevent(root.ID, root.PubKey, uint16(root.Kind), relay)),
+			}
+			if root.comments > 0 {
+				item.Comments = number(root.comments, root.more)
+			}
+			if root.updated.ID != root.ID {
+				item.Updated = at(root.updated.CreatedAt)
+			}
+			list = append(list, item)
+		}
+		return list
+	}
+	l.Open, l.Closed = show(open), show(closed)
+	return l
+}
