@@ -1,0 +1,118 @@
+package devnet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host"
+	"talon/host/negentropy"
+	"talon/host/relayclient"
+)
+
+// Expected returns what Talon is to have, with the times of the events.
+func (n *Net) Expected() map[host.ID]int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	set := make(map[host.ID]int64, len(n.posts))
+	for id, p := range n.posts {
+		set[id] = int64(p.event.CreatedAt)
+	}
+	return set
+}
+
+// Comparison is what Talon has, next to what it is to have.
+type Comparison struct {
+	Expected int       // events that it is to have
+	Lacks    []host.ID // of these
+	Beside   []host.ID // that it has and is not to have
+	LacksOf  []int     // by relay: events that the relay has and Talon lacks
+	Repos    int       // repositories whose state is served, and so can be cloned
+}
+
+// Compare asks a Talon what it has (NIP-77), at the address that it serves on.
+func (n *Net) Compare(ctx context.Context, address string) (Comparison, error) {
+	expected := n.Expected()
+	var b negentropy.Builder
+	for id, at := range expected {
+		b.Add(negentropy.Item{CreatedAt: uint64(max(0, at)), ID: id})
+	}
+	c := Comparison{Expected: len(expected), LacksOf: make([]int, len(n.Relays))}
+	conn, err := relayclient.Dial(ctx, address, relayclient.Options{MessageBytes: 16 << 20})
+	if err == nil {
+		defer func() { _ = conn.Close() }()
+		limits := negentropy.ClientLimits{IDs: 10_000_000, Rounds: 10_000}
+		c.Lacks, c.Beside, err = conn.Reconcile(ctx, []byte("{}"), b.Build(), limits)
+	}
+	if err != nil {
+		return c, fmt.Errorf("compare with Talon: %w", err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c.Repos = len(n.repos)
+	for _, id := range c.Lacks {
+		p := n.posts[id]
+		if p == nil {
+			continue // a relay may name what it likes
+		}
+		if p.event.Kind == 30618 {
+			c.Repos--
+		}
+		for _, k := range p.relays {
+			c.LacksOf[k]++
+		}
+	}
+	return c, nil
+}
+
+// Event returns an event that Talon is to have, and the relays that have it; nil if it
+// is none of these.
+func (n *Net) Event(id host.ID) (e *nostr.Event, relays []int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if p := n.posts[id]; p != nil {
+		return p.event, p.relays
+	}
+	return nil, nil
+}
+
+// Watched reports whether a subscription at the relay is for such an event.
+func (r *Relay) Watched(e *nostr.Event) bool { return r.live.watched(e) }
+
+// RelayStatus is how a relay is.
+type RelayStatus struct {
+	URL                    string
+	Negentropy, Up         bool
+	Events                 int
+	Connections            int
+	Subscriptions, Filters int   // open
+	Requests, Comparisons  int64 // filters of REQs, and NEG-OPENs
+	RateLimited, Dropped   int64
+	Sent                   int64 // bytes
+}
+
+// Status says how the relay is.
+func (r *Relay) Status() RelayStatus {
+	s := RelayStatus{
+		URL: r.URL, Negentropy: r.Negentropy, Events: r.shelf.count(), Requests: r.reqs.Load(), Comparisons: r.negs.Load(),
+		RateLimited: r.limited.Load(), Dropped: r.exchange.dropped.Load(), Sent: r.exchange.sent.Load(),
+	}
+	s.Up, s.Connections = r.exchange.state()
+	s.Subscriptions, s.Filters = r.live.count()
+	return s
+}
+
+// GitStatus is how a git server is.
+type GitStatus struct {
+	URL            string
+	Now            string // works, or how it fails
+	Served, Failed int64  // requests
+}
+
+// Status says how the git server is.
+func (g *GitServer) Status() GitStatus {
+	f, _ := g.fault(time.Now())
+	return GitStatus{URL: g.URL, Now: f.String(), Served: g.served.Load(), Failed: g.failed.Load()}
+}

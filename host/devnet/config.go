@@ -1,0 +1,118 @@
+package devnet
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"talon/sdk/grasp"
+)
+
+// Config says what the network is like. Start from [DefaultConfig].
+type Config struct {
+	Talon string // host or host:port of the Talon that repositories list
+	Dir   string // of the repositories; it must be empty
+	Seed  uint64
+
+	Port       int // of the first relay; relays and then git servers take those that follow. 0: free ones
+	Relays     int
+	Bootstrap  int // relays that have every announcement and state, as index relays do
+	GitServers int // with none, the commits of states and pull requests are nowhere
+
+	Repos     int
+	Roots     int     // issues, patches and pull requests of one repository
+	Comments  int     // on one root, and status changes
+	RelaysPer int     // that a repository lists beside Talon
+	ClonesPer int     // git servers that a repository lists beside Talon
+	Split     float64 // share of repositories whose servers have only a part of the objects each
+	Noise     float64 // events that belong to no repository of Talon, for each one that does
+
+	// How the relays behave.
+	Negentropy float64       // share of them that compare (NIP-77)
+	Latency    time.Duration // that all they send is late
+	Drop       float64       // share of messages at which the connection breaks instead
+	Lose       float64       // share of live messages that are not sent
+	RateLimit  float64       // subscriptions and events of a connection in a second; 0: not limited
+	MaxLimit   int           // events of one answer; 0: not limited
+	Rate       float64       // new events in a second, over all
+
+	// Relays are cut off in turn, one after the other.
+	OutageEvery time.Duration // 0: never
+	OutageFor   time.Duration
+
+	// Git servers fail in turn, with 404, 500, silence and a reset connection.
+	GitFailing int // servers that fail at any time
+	GitTurn    time.Duration
+
+	Log *slog.Logger
+}
+
+// DefaultConfig is a network that a laptop carries without noticing.
+var DefaultConfig = Config{
+	Talon: "127.0.0.1:7334",
+	Seed:  1,
+
+	Relays:     6,
+	Bootstrap:  1,
+	GitServers: 3,
+
+	Repos:     20,
+	Roots:     5,
+	Comments:  2,
+	RelaysPer: 3,
+	ClonesPer: 2,
+	Split:     0.25,
+	Noise:     0.2,
+
+	Negentropy: 0.5,
+	OutageFor:  5 * time.Second,
+	GitTurn:    10 * time.Second,
+}
+
+// check refuses what makes no sense, in the words of the command's options.
+func (c *Config) check() error {
+	for _, n := range []struct {
+		option      string
+		value       int
+		least, most int
+	}{
+		{"relays", c.Relays, 1, 1000},
+		{"bootstrap", c.Bootstrap, 1, c.Relays},
+		{"port", c.Port, 0, 60_000},
+		{"git-servers", c.GitServers, 0, 100},
+		{"repos", c.Repos, 0, 100_000},
+		{"roots", c.Roots, 0, 10_000},
+		{"comments", c.Comments, 0, 1000},
+		{"relays-per", c.RelaysPer, 1, c.Relays},
+		{"clones-per", c.ClonesPer, 0, c.GitServers},
+		{"git-failing", c.GitFailing, 0, c.GitServers},
+		{"max-limit", c.MaxLimit, 0, 1 << 30},
+	} {
+		if n.value < n.least || n.value > n.most {
+			return fmt.Errorf("the value %d of option %s is wrong: want %d to %d", n.value, n.option, n.least, n.most)
+		}
+	}
+	for _, s := range []struct {
+		option string
+		value  float64
+		most   float64
+	}{
+		{"negentropy", c.Negentropy, 1}, {"drop", c.Drop, 1}, {"lose", c.Lose, 1}, {"split", c.Split, 1}, {"noise", c.Noise, 100},
+		{"rate-limit", c.RateLimit, 1e6}, {"rate", c.Rate, 1e4},
+	} {
+		if !(s.value >= 0 && s.value <= s.most) {
+			return fmt.Errorf("the value %v of option %s is wrong: want 0 to %v", s.value, s.option, s.most)
+		}
+	}
+	if c.OutageEvery < 0 || c.Latency < 0 || c.OutageEvery > 0 && c.OutageFor <= 0 || c.GitFailing > 0 && c.GitTurn <= 0 {
+		return errors.New("a time of the options outage-every, outage-for, latency or git-turn is wrong: it must be positive")
+	}
+	if _, err := grasp.ParseService(c.Talon); err != nil {
+		return fmt.Errorf("the value of option talon is wrong: %w", err)
+	}
+	if c.Dir == "" || c.Log == nil {
+		return errors.New("set up the network: it has no folder, or no log")
+	}
+	return nil
+}

@@ -1,0 +1,290 @@
+package devnet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host/relayclient"
+)
+
+func small(t *testing.T) Config {
+	t.Helper()
+	cfg := DefaultConfig
+	cfg.Dir, cfg.Log = t.TempDir(), slog.New(slog.DiscardHandler)
+	cfg.Repos, cfg.Roots, cfg.Relays, cfg.GitServers = 2, 2, 3, 2
+	return cfg
+}
+
+func open(t *testing.T, cfg Config) *Net {
+	t.Helper()
+	n, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// client is a connection to a relay.
+type client struct {
+	t      *testing.T
+	socket *relayclient.Socket
+}
+
+func connect(t *testing.T, r *Relay) *client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := relayclient.DialSocket(ctx, r.URL, relayclient.SocketOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	// What does not come ends the test.
+	late := time.AfterFunc(20*time.Second, func() { _ = s.Close() })
+	t.Cleanup(func() { late.Stop() })
+	return &client{t, s}
+}
+
+func (c *client) say(format string, args ...any) {
+	c.t.Helper()
+	if err := c.socket.Write(fmt.Appendf(nil, format, args...)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// hear returns the next message.
+func (c *client) hear() string {
+	c.t.Helper()
+	text, err := c.socket.Read()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The same seed makes the same events and commits, whatever ports there are.
+func TestSeed(t *testing.T) {
+	t.Parallel()
+	describe := func(seed uint64) (list []string) {
+		cfg := small(t)
+		cfg.Seed = seed
+		n := open(t, cfg)
+		for id := range n.Expected() {
+			if e, relays := n.Event(id); e.Kind != 30617 && e.Tags.Find("clone") == nil { // these have URLs
+				list = append(list, fmt.Sprint(e.ID, relays))
+			}
+		}
+		for _, r := range n.Repositories() {
+			for _, name := range slices.Sorted(maps.Keys(r.Refs)) {
+				if !strings.HasPrefix(name, "refs/nostr/") {
+					list = append(list, r.Path+name+r.Refs[name])
+				}
+			}
+		}
+		slices.Sort(list)
+		return list
+	}
+	one, two, other := describe(1), describe(1), describe(2)
+	// Who answers a pull request names its id.
+	same := 0
+	for _, s := range one {
+		if slices.Contains(two, s) {
+			same++
+		}
+		if slices.Contains(other, s) {
+			t.Errorf("%s is made from another seed too", s)
+		}
+	}
+	if same < len(one)/2 || same == 0 {
+		t.Errorf("%d of %d are the same", same, len(one))
+	}
+}
+
+// A relay answers, tells of what is new, and does neither while it is cut off.
+func TestRelay(t *testing.T) {
+	t.Parallel()
+	cfg := small(t)
+	cfg.MaxLimit = 3
+	cfg.Latency = time.Millisecond
+	n := open(t, cfg)
+	r := n.Relays[0]
+	c := connect(t, r)
+	c.say(`["REQ","s",{"kinds":[30617,30618,1,1111,1617,1618,1621]}]`)
+	stored := 0
+	for strings.HasPrefix(c.hear(), `["EVENT","s",`) {
+		stored++ // until EOSE
+	}
+	if stored != cfg.MaxLimit {
+		t.Errorf("%d events came, want as many as the limit", stored)
+	}
+	e, err := n.people[0].sign(1621, time.Now().Unix(), "new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connect(t, r).say(`["EVENT",%s]`, e)
+	if got := c.hear(); !strings.HasPrefix(got, `["EVENT","s",`) || !strings.Contains(got, e.ID) {
+		t.Errorf("the subscription got %s, want %s", got, e.ID)
+	}
+	r.Cut(true)
+	if s := r.Status(); s.Up {
+		t.Error("a relay that is cut off is up")
+	}
+	if text, err := c.socket.Read(); err == nil {
+		t.Errorf("a relay that is cut off says %s", text)
+	}
+	if conn, err := net.Dial("tcp", strings.TrimPrefix(r.URL, "ws://")); err == nil {
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := conn.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
+			t.Errorf("a relay that is cut off answers: %v", err)
+		}
+		_ = conn.Close()
+	}
+	r.Cut(false)
+	connect(t, r)
+}
+
+// A relay that limits its clients says so.
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	cfg := small(t)
+	cfg.RateLimit = 1
+	n := open(t, cfg)
+	c := connect(t, n.Relays[0])
+	for i := range 10 {
+		c.say(`["REQ","s%d",{"kinds":[30617]}]`, i)
+	}
+	for {
+		if text := c.hear(); strings.HasPrefix(text, `["CLOSED",`) {
+			if !strings.Contains(text, `"rate-limited: `) {
+				t.Errorf("the relay says %s", text)
+			}
+			return
+		}
+	}
+}
+
+// However seldom somebody is to say something: that is no reason to end.
+func TestRare(t *testing.T) {
+	t.Parallel()
+	cfg := small(t)
+	cfg.Rate = 1e-12
+	open(t, cfg)
+}
+
+func TestShelf(t *testing.T) {
+	t.Parallel()
+	who, err := people(1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign := func(kind int, at int64, tags ...nostr.Tag) *nostr.Event {
+		e, err := who[0].sign(kind, at, "", tags...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	old, young, other := sign(30617, 1, nostr.Tag{"d", "a"}), sign(30617, 2, nostr.Tag{"d", "a"}), sign(30617, 1, nostr.Tag{"d", "b"})
+	issue := sign(1621, 3, nostr.Tag{"a", "x"}, nostr.Tag{"a", "y"})
+	s := newShelf()
+	for _, tt := range []struct {
+		e    *nostr.Event
+		want bool
+	}{{old, true}, {old, false}, {young, true}, {old, false}, {other, true}, {issue, true}} {
+		if got := s.put(tt.e); got != tt.want {
+			t.Errorf("put %s: %v, want %v", tt.e, got, tt.want)
+		}
+	}
+	for _, tt := range []struct {
+		f    nostr.Filter
+		want []*nostr.Event
+	}{
+		{nostr.Filter{}, []*nostr.Event{issue, young, other}},
+		{nostr.Filter{Limit: 1}, []*nostr.Event{issue}},
+		{nostr.Filter{Kinds: []int{30617}}, []*nostr.Event{young, other}},
+		{nostr.Filter{IDs: []string{old.ID, young.ID}}, []*nostr.Event{young}},
+		{nostr.Filter{Tags: nostr.TagMap{"a": {"x", "y"}}}, []*nostr.Event{issue}},
+		{nostr.Filter{Tags: nostr.TagMap{"a": {"x"}, "d": {"a"}}}, nil},
+		{nostr.Filter{Tags: nostr.TagMap{"d": {"a", "b", "c"}}}, []*nostr.Event{young, other}},
+	} {
+		if got := s.query(tt.f); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.f, got, tt.want)
+		}
+	}
+	s.delete(issue.ID)
+	if got := s.query(nostr.Filter{Tags: nostr.TagMap{"a": {"x"}}}); len(got) > 0 || s.count() != 2 {
+		t.Errorf("after a deletion: %v, %d events", got, s.count())
+	}
+}
+
+// Of so many servers so many fail, each works in its turn, and each way to fail comes.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	const servers = 3
+	seen := map[fault]bool{}
+	worked := [servers]bool{}
+	for turn := range int64(60) {
+		failing := 0
+		for s := range servers {
+			f := faultAt(s, servers, servers-1, 1, turn)
+			seen[f] = true
+			if f == works {
+				worked[s] = true
+			} else {
+				failing++
+			}
+		}
+		if failing != servers-1 {
+			t.Errorf("in turn %d %d servers fail", turn, failing)
+		}
+		if turn%servers == servers-1 {
+			if worked != [servers]bool{true, true, true} {
+				t.Errorf("until turn %d these have worked: %v", turn, worked)
+			}
+			worked = [servers]bool{}
+		}
+	}
+	if len(seen) != 5 {
+		t.Errorf("only %v were seen", seen)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){
+		"relays":       func(c *Config) { c.Relays = 0 },
+		"relays-per":   func(c *Config) { c.RelaysPer = 4 },
+		"bootstrap":    func(c *Config) { c.Bootstrap = 4 },
+		"clones-per":   func(c *Config) { c.ClonesPer = 3 },
+		"negentropy":   func(c *Config) { c.Negentropy = 1.1 },
+		"drop":         func(c *Config) { c.Drop = -1 },
+		"talon":        func(c *Config) { c.Talon = "a b" },
+		"git-turn":     func(c *Config) { c.GitFailing, c.GitTurn = 1, 0 },
+		"outage-every": func(c *Config) { c.OutageEvery, c.OutageFor = 1, 0 },
+	} {
+		cfg := small(t)
+		change(&cfg)
+		if _, err := Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
