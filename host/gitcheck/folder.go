@@ -1,0 +1,236 @@
+package gitcheck
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"talon/host/gitrepo"
+	rules "talon/sdk/grasp"
+	"talon/sdk/nip19"
+)
+
+// The layout of a folder is described in package gitrepo.
+const (
+	sharedDir = ".shared"
+	trashDir  = ".trash"
+	cutFile   = "talon-identifier"
+	suffix    = ".git"
+)
+
+// place is a repository on disk.
+type place struct {
+	rules.Repo
+	prs   bool
+	where string // as problems name it
+	parts []string
+	dir   string
+}
+
+// key is what placeholders name the repository by (package forge).
+func key(r rules.Repo, prs bool) string {
+	if prs {
+		return "prs" + r.Path()
+	}
+	return r.Path()[1:]
+}
+
+// folder looks at one folder of repositories.
+func (l *looker) folder(ctx context.Context, dir string, prs bool) error {
+	opened, err := gitrepo.OpenFolder(l.cfg.Git, dir)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	l.trash(dir)
+	places, err := l.places(dir, prs)
+	if err != nil {
+		return err
+	}
+	for _, p := range places {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		l.count++
+		if held, ok := l.held[key(p.Repo, prs)]; ok && !prs {
+			held.there = true
+			l.held[key(p.Repo, prs)] = held
+		}
+		if l.wanted(p.where) {
+			if err := l.repository(ctx, opened, &p); err != nil {
+				return err
+			}
+		}
+		if l.cfg.Progress != nil {
+			l.cfg.Progress(l.count)
+		}
+	}
+	return l.stores(ctx, dir)
+}
+
+func (l *looker) wanted(where string) bool { return l.only == nil || l.only[where] }
+
+// places returns the repositories of a folder, in the order of identifiers.
+func (l *looker) places(dir string, prs bool) (list []place, err error) {
+	owners, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	top := filepath.Base(dir)
+	for _, owner := range owners {
+		if !strings.HasPrefix(owner.Name(), "npub1") {
+			continue
+		}
+		if !owner.IsDir() {
+			l.problem(top+"/"+owner.Name(), false, "not a folder; links are not followed")
+			continue
+		}
+		pubkey, err := nip19.DecodeNpub(owner.Name())
+		if err != nil || owner.Name() != strings.ToLower(owner.Name()) {
+			l.problem(top+"/"+owner.Name(), false, "not the npub of an owner")
+			continue
+		}
+		files, err := os.ReadDir(filepath.Join(dir, owner.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it went with its last repository
+		}
+		if err != nil {
+			return nil, err
+		}
+		seen := make(map[string]bool)
+		for _, file := range files {
+			p := place{
+				prs:   prs,
+				where: top + "/" + owner.Name() + "/" + file.Name(),
+				parts: []string{owner.Name(), file.Name()},
+				dir:   filepath.Join(dir, owner.Name(), file.Name()),
+			}
+			identifier, ok := identifierOf(p.dir)
+			switch {
+			case !file.IsDir():
+				l.problem(p.where, false, "not a folder; links are not followed")
+			case !ok || seen[identifier]:
+				l.problem(p.where, true, "not the name of a repository, or not whole: move it away")
+			default:
+				seen[identifier] = true
+				p.Repo = rules.Repo{PubKey: pubkey, Identifier: identifier}
+				list = append(list, p)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b place) int {
+		return cmp.Or(strings.Compare(a.Identifier, b.Identifier), strings.Compare(a.where, b.where))
+	})
+	return list, nil
+}
+
+// identifierOf returns the identifier that a repository on disk is for: its name
+// with %XX decoded, or what the file in it says where that was cut.
+func identifierOf(dir string) (string, bool) {
+	name, ok := strings.CutSuffix(filepath.Base(dir), suffix)
+	if !ok {
+		return "", false
+	}
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		switch {
+		case name[i] == '~':
+			text, err := readSmall(filepath.Join(dir, cutFile))
+			return text, err == nil && gitrepo.CheckIdentifier(text) == nil
+		case name[i] != '%':
+			b.WriteByte(name[i])
+		case i+2 >= len(name):
+			return "", false
+		default:
+			c, err := hex.DecodeString(name[i+1 : i+3])
+			if err != nil {
+				return "", false
+			}
+			b.Write(c)
+			i += 2
+		}
+	}
+	return b.String(), gitrepo.CheckIdentifier(b.String()) == nil
+}
+
+// readSmall reads a file that is no longer than an identifier.
+func readSmall(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > gitrepo.MaxIdentifier {
+		return "", errors.New("not a small file")
+	}
+	text, err := os.ReadFile(path)
+	return string(text), err
+}
+
+// trash finds what a crash left half made or half removed.
+func (l *looker) trash(dir string) {
+	entries, err := os.ReadDir(filepath.Join(dir, trashDir))
+	if err != nil {
+		return // the next start makes it
+	}
+	for _, e := range entries {
+		l.problem(filepath.Base(dir)+"/"+trashDir+"/"+e.Name(), true, "left half made or half removed: the next start of the server takes it away")
+	}
+}
+
+// leftovers finds what git leaves when it is killed.
+func (l *looker) leftovers(where, dir string) {
+	left := func(path string) {
+		l.problem(where, true, "%s is left from a git that was killed: the next start of the server takes it away", path)
+	}
+	in := func(sub string, is func(name string) bool) {
+		entries, _ := os.ReadDir(filepath.Join(dir, sub)) // that it is absent is not for here
+		for _, e := range entries {
+			if is(e.Name()) {
+				left(filepath.ToSlash(filepath.Join(sub, e.Name())))
+			}
+		}
+	}
+	in(".", func(name string) bool { return strings.HasSuffix(name, ".lock") })
+	_ = filepath.WalkDir(filepath.Join(dir, "refs"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return fs.SkipDir // it goes this very moment, or Refs has said what is wrong
+		}
+		if !d.IsDir() && strings.HasSuffix(d.Name(), ".lock") {
+			if rel, err := filepath.Rel(dir, path); err == nil {
+				left(filepath.ToSlash(rel))
+			}
+		}
+		return nil
+	})
+	in("objects", func(name string) bool { return strings.HasPrefix(name, "tmp_") })
+	in("objects/pack", func(name string) bool { return strings.HasPrefix(name, "tmp_") || strings.HasPrefix(name, ".tmp-") })
+}
+
+// stores looks at what the repositories of a folder share.
+func (l *looker) stores(ctx context.Context, dir string) error {
+	for _, format := range []gitrepo.Format{gitrepo.SHA1, gitrepo.SHA256} {
+		parent := filepath.Join(dir, sharedDir, format.String())
+		entries, err := os.ReadDir(parent)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, e := range entries {
+			where := filepath.Base(dir) + "/" + sharedDir + "/" + format.String() + "/" + e.Name()
+			if !e.IsDir() || !l.wanted(where) {
+				continue
+			}
+			store := filepath.Join(parent, e.Name())
+			l.leftovers(where, store)
+			if err := l.objects(ctx, where, store, l.cfg.Intact); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

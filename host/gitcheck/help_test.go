@@ -1,0 +1,278 @@
+package gitcheck
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host"
+	"talon/host/gitrepo"
+	"talon/host/store"
+	rules "talon/sdk/grasp"
+	"talon/sdk/nip19"
+)
+
+// world is a data folder in which events and repositories agree.
+type world struct {
+	t     testing.TB
+	data  string
+	git   *gitrepo.Git
+	db    *store.Store
+	roots map[bool]*gitrepo.Root // by whether it is that of /prs/
+	n     uint16
+
+	alice, bob [32]byte
+	one, two   string // commits
+	state      *host.Event
+	pr         *host.Event // at commit one
+	prs        *host.Event // Bob's, pushed under /prs/
+}
+
+const now = 1_700_000_000
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	git, err := gitrepo.Find(t.Context(), "git", gitrepo.DefaultOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, data: t.TempDir(), git: git, roots: map[bool]*gitrepo.Root{}, alice: [32]byte{0xa1}, bob: [32]byte{0xb0}}
+	if w.db, err = store.Open(t.Context(), w.data, store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.db.Close() })
+	for prs, name := range map[bool]string{false: "git", true: "git-prs"} {
+		if w.roots[prs], err = gitrepo.Open(git, filepath.Join(w.data, name)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.roots[prs].Close)
+	}
+	return w
+}
+
+// settled fills a world with what a service has after a while.
+func settled(t testing.TB) *world {
+	t.Helper()
+	w := newWorld(t)
+	dir := w.repo(w.alice, "repo", false)
+	w.one = w.commit(dir, "one", "")
+	w.two = w.commit(dir, "two", w.one)
+	w.run(dir, "update-ref", "refs/heads/main", w.two)
+	w.run(dir, "update-ref", "refs/tags/v1", w.one)
+	w.put(w.announcement(w.alice, "repo", w.bob))
+	// Bob is a maintainer: he has no repository of his own here, and the newest state.
+	w.put(w.announcement(w.bob, "repo"))
+	w.put(w.stateEvent(w.alice, "repo", 10, "refs/heads/main", w.one))
+	w.state = w.stateEvent(w.bob, "repo", 20, "refs/heads/main", w.two, "refs/tags/v1", w.one, "HEAD", "ref: refs/heads/main")
+	w.put(w.state)
+	w.put(w.stateEvent([32]byte{9}, "repo", 30, "refs/heads/main", w.one)) // a stranger's
+	// It waits for its data.
+	w.hold(w.stateEvent(w.alice, "repo", 40, "refs/heads/main", strings.Repeat("7", 40)))
+
+	w.pr = w.event(w.bob, 1618, 10, nostr.Tag{"a", address(w.alice, "repo")}, nostr.Tag{"c", w.one})
+	w.put(w.pr)
+	w.run(dir, "update-ref", "refs/nostr/"+w.pr.ID.String(), w.one)
+	early := host.ID{7}
+	w.run(dir, "update-ref", "refs/nostr/"+early.String(), w.two)
+	w.placeholder(w.alice, "repo", false, early)
+
+	// What was announced a moment ago, with names that paths cannot have as they are.
+	for _, d := range []string{"new", "ein Name: äöü%41~", strings.Repeat("long ", 100)} {
+		w.repo(w.alice, d, false)
+		w.hold(w.announcement(w.alice, d))
+	}
+
+	other := w.repo(w.bob, "elsewhere", true)
+	w.commit(other, "one", "")
+	w.prs = w.event(w.bob, 1618, 10, nostr.Tag{"a", address(w.alice, "elsewhere")}, nostr.Tag{"c", w.one})
+	w.hold(w.prs)
+	w.run(other, "update-ref", "refs/nostr/"+w.prs.ID.String(), w.one)
+	w.run(other, "update-ref", "refs/nostr/"+early.String(), w.one)
+	w.placeholder(w.bob, "elsewhere", true, early)
+	return w
+}
+
+// check returns the problems, each as a line.
+func (w *world) check(change func(*Config)) (lines []string, repositories int) {
+	w.t.Helper()
+	cfg := Config{
+		Git: w.git, Announced: filepath.Join(w.data, "git"), PRs: filepath.Join(w.data, "git-prs"), Events: w.db,
+		Connected: func(ctx context.Context, dir string) ([]string, error) {
+			return said(exec.CommandContext(ctx, "git", "--git-dir="+dir, "rev-list", "--objects", "--all", "--quiet"))
+		},
+		Limit: time.Minute,
+		Now:   func() time.Time { return time.Unix(now, 0) },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	repositories, err := Run(w.t.Context(), cfg, func(p Problem) { lines = append(lines, p.String()) })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return lines, repositories
+}
+
+func said(cmd *exec.Cmd) ([]string, error) {
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return nil, nil
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n"), nil
+}
+
+func address(owner [32]byte, d string) string {
+	return rules.Repo{PubKey: owner, Identifier: d}.Address()
+}
+
+// repo makes a repository and returns its folder.
+func (w *world) repo(owner [32]byte, d string, prs bool) string {
+	w.t.Helper()
+	name, err := gitrepo.ParseName(nip19.EncodeNpub(owner), d)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	repo := w.roots[prs].Repo(name)
+	unlock, err := repo.Lock(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer unlock()
+	if err := repo.Init(w.t.Context(), gitrepo.SHA1); err != nil {
+		w.t.Fatal(err)
+	}
+	return repo.Dir()
+}
+
+// dir returns the folder of a repository that is there.
+func (w *world) dir(owner [32]byte, d string) string {
+	return filepath.Join(w.data, "git", nip19.EncodeNpub(owner), d+".git")
+}
+
+func (w *world) run(dir string, args ...string) string {
+	w.t.Helper()
+	cmd := exec.Command("git", append([]string{"--git-dir=" + dir}, args...)...)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "LC_ALL=C",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=1700000000 +0000",
+		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_COMMITTER_DATE=1700000000 +0000")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// commit makes a commit with one file, of the same name in every repository.
+func (w *world) commit(dir, text, parent string) string {
+	w.t.Helper()
+	file := filepath.Join(w.t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+	blob := w.run(dir, "hash-object", "-w", file)
+	index := filepath.Join(w.t.TempDir(), "index")
+	w.t.Setenv("GIT_INDEX_FILE", index)
+	w.run(dir, "update-index", "--add", "--cacheinfo", "100644,"+blob+",file")
+	args := []string{"commit-tree", "-m", text, w.run(dir, "write-tree")}
+	if parent != "" {
+		args = append(args, "-p", parent)
+	}
+	return w.run(dir, args...)
+}
+
+// loose is the file of a loose object.
+func loose(dir, id string) string { return filepath.Join(dir, "objects", id[:2], id[2:]) }
+
+func (w *world) event(author [32]byte, kind host.Kind, at int64, tags ...nostr.Tag) *host.Event {
+	e := &host.Event{PubKey: author, Kind: kind, CreatedAt: at, Tags: tags}
+	w.n++
+	rand.NewChaCha8([32]byte{byte(w.n), byte(w.n >> 8)}).Read(e.ID[:])
+	e.JSON = e.AppendJSON(nil)
+	return e
+}
+
+func (w *world) announcement(owner [32]byte, d string, maintainers ...[32]byte) *host.Event {
+	tag := nostr.Tag{"maintainers"}
+	for _, m := range maintainers {
+		tag = append(tag, host.PubKey(m).String())
+	}
+	return w.event(owner, 30617, 10, nostr.Tag{"d", d}, tag)
+}
+
+func (w *world) stateEvent(author [32]byte, d string, at int64, pairs ...string) *host.Event {
+	tags := []nostr.Tag{{"d", d}}
+	for i := 0; i < len(pairs); i += 2 {
+		tags = append(tags, nostr.Tag{pairs[i], pairs[i+1]})
+	}
+	return w.event(author, 30618, at, tags...)
+}
+
+func (w *world) change(f func(*store.Tx) error) {
+	w.t.Helper()
+	tx, err := w.db.Begin()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := f(tx); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) put(e *host.Event) {
+	w.t.Helper()
+	w.change(func(tx *store.Tx) error { _, err := tx.Put(e, now); return err })
+}
+
+func (w *world) hold(e *host.Event) {
+	w.t.Helper()
+	w.change(func(tx *store.Tx) error {
+		_, err := tx.Hold(e, host.Holding{Reason: host.ReasonHeld}, now)
+		return err
+	})
+}
+
+// delete puts a deletion of events.
+func (w *world) delete(author [32]byte, list ...*host.Event) {
+	w.t.Helper()
+	var tags []nostr.Tag
+	for _, e := range list {
+		tags = append(tags, nostr.Tag{"e", e.ID.String()})
+	}
+	w.put(w.event(author, host.KindDeletion, 1000, tags...))
+}
+
+func (w *world) placeholder(owner [32]byte, d string, prs bool, id host.ID) {
+	w.t.Helper()
+	if err := w.db.AddPlaceholder(w.t.Context(), key(rules.Repo{PubKey: owner, Identifier: d}, prs), id, now); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) write(path, text string) {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) remove(path string) {
+	w.t.Helper()
+	if err := os.RemoveAll(path); err != nil {
+		w.t.Fatal(err)
+	}
+}
