@@ -1,0 +1,35 @@
+// Package state holds what plugins remember: keys with values, counters and token
+// buckets. It answers from memory, and writes what changed to a [Disk] about once
+// a second.
+//
+// State belongs to a plugin's name. All its instances share it, and its next
+// generation finds it.
+//
+// Invariants:
+//
+//  1. A change is seen by every later call, of any goroutine, at once. A crash
+//     loses the changes since the last save, never older ones.
+//  2. A value that was handed out never changes.
+//  3. What has expired by the caller's now is not there, swept or not.
+//  4. A plugin's keys never take more than three quarters of its quota, and all
+//     that it has never more than the whole, unless the quota was lowered or
+//     more was loaded. Keys that were deleted count until the disk knows.
+//  5. A save that failed leaves everything to the next one.
+//
+// # Room
+//
+// Who sends events often chooses the keys of buckets: an address, an author. With
+// enough of them somebody could use up the quota, and then a relay that refused
+// would be closed to everybody new, and one that did not would have no limits.
+// So a bucket is never refused for want of room:
+//
+//   - A bucket that is full again says nothing. It expires by itself.
+//   - A quarter of the quota is for buckets alone. They may borrow what keys do not
+//     use, and give it back when a key needs it.
+//   - When there is no room for a bucket, one that will be full again soonest is
+//     forgotten: the least that can be lost. Who emptied a bucket must empty
+//     a whole quota of others even more before it is forgotten.
+//
+// Only where the quota is lower than what keys take already can a bucket find no
+// room at all. Then it is taken from as if it were full, and not remembered.
+package state

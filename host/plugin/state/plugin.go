@@ -1,0 +1,234 @@
+package state
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"math"
+	"sync"
+
+	"talon/host"
+)
+
+const (
+	MaxKey   = 256      // bytes of a key
+	MaxValue = 64 << 10 // bytes of a value
+
+	shards = 16
+
+	// A time to live of this many seconds or more is for ever: 30,000 years.
+	foreverTTL = 1 << 40
+)
+
+// Plugin is what one plugin remembers. In all methods now is unix seconds, and
+// keys are of any bytes.
+type Plugin struct {
+	memory *Memory
+	name   string
+	shards [shards]shard
+
+	mu    sync.Mutex    // guards the fields below; taken while a shard is locked, never before it
+	quota int64         // bytes
+	used  [spaces]int64 // bytes
+
+	clearing sync.Mutex // held by makeRoom, and taken before all other locks; guards swept
+	swept    int64      // when makeRoom last dropped what had expired
+}
+
+func newPlugin(m *Memory, name string) *Plugin {
+	p := &Plugin{memory: m, name: name, quota: m.opts.Quota}
+	for i := range p.shards {
+		for sp := range p.shards[i].space {
+			p.shards[i].space[sp].items = map[string]*item{}
+		}
+	}
+	return p
+}
+
+func (p *Plugin) shard(key []byte) *shard {
+	return &p.shards[maphash.Bytes(p.memory.seed, key)%shards]
+}
+
+// Get returns the value of a key. The caller must not modify it.
+func (p *Plugin) Get(key []byte, now int64) (value []byte, ok bool) {
+	s := p.shard(key)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	it := s.space[keys].items[string(key)]
+	if !it.live(now * 1000) {
+		return nil, false
+	}
+	return it.value, true
+}
+
+// Set gives a key a value, for ttl seconds, or for ever if that is 0. It reports
+// false if there is no room, or the key or value is too long: then the key has
+// the value that it had. A negative ttl is over already: the key is deleted.
+func (p *Plugin) Set(key, value []byte, ttl, now int64) bool {
+	if len(key) > MaxKey || len(value) > MaxValue {
+		return false
+	}
+	if ttl < 0 {
+		p.Delete(key)
+		return true
+	}
+	s := p.shard(key)
+	for range attempts {
+		s.mu.Lock()
+		it, need := p.put(s, s.space[keys].items[string(key)], key, value)
+		if it != nil {
+			s.expires(it, until(ttl, now))
+			p.changed(s, it)
+		}
+		s.mu.Unlock()
+		if it != nil {
+			return true
+		}
+		if !p.makeRoom(keys, need, now) {
+			return false
+		}
+	}
+	return false
+}
+
+// Delete forgets a key.
+func (p *Plugin) Delete(key []byte) {
+	s := p.shard(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if it := s.space[keys].items[string(key)]; it != nil && !it.gone() {
+		p.remove(s, it)
+	}
+}
+
+// Incr adds delta to the counter at key, and returns the sum, which stops at the
+// ends of int64. A counter is a value of 8 bytes, little endian; any other value
+// counts as 0. A key that is not there begins at 0 and lives for ttl seconds, or
+// for ever if that is 0; one that is there keeps its time.
+//
+// When there is no room, the stored value stays and the result is what the sum
+// would be.
+func (p *Plugin) Incr(key []byte, delta, ttl, now int64) int64 {
+	sum := delta
+	s := p.shard(key)
+	for range attempts {
+		s.mu.Lock()
+		it := s.space[keys].items[string(key)]
+		old := it.live(now * 1000)
+		if sum = delta; old {
+			sum = addInt(getInt(it.value), delta)
+		}
+		if len(key) > MaxKey || !old && ttl < 0 {
+			s.mu.Unlock()
+			return sum
+		}
+		it, need := p.put(s, it, key, putInt(sum))
+		if it != nil {
+			if !old {
+				s.expires(it, until(ttl, now))
+			}
+			p.changed(s, it)
+		}
+		s.mu.Unlock()
+		if it != nil || !p.makeRoom(keys, need, now) {
+			break
+		}
+	}
+	return sum
+}
+
+// put makes a copy of value that of the key, whose item is it, nil if there is
+// none yet, and leaves the time to the caller. It returns the item, or how many
+// bytes are needed if there is no room. REQUIRES: s.mu.
+func (p *Plugin) put(s *shard, it *item, key, value []byte) (_ *item, need int64) {
+	if it == nil {
+		need = sizeOf(len(key), len(value))
+	} else {
+		need = int64(len(value) - len(it.value))
+	}
+	if !p.charge(keys, need) {
+		return nil, need
+	}
+	if it == nil {
+		it = &item{key: string(key), space: keys}
+		s.space[keys].items[it.key] = it
+	}
+	it.value = own(value)
+	return it, 0
+}
+
+// changed notes a change for the disk, if there is one. REQUIRES: s.mu.
+func (p *Plugin) changed(s *shard, it *item) {
+	if p.memory.disk != nil {
+		s.changed(it)
+	}
+}
+
+// remove forgets the item. What the disk may have it keeps until the disk knows.
+// REQUIRES: s.mu.
+func (p *Plugin) remove(s *shard, it *item) {
+	if !it.stored || it.space == buckets {
+		p.charge(it.space, -it.size())
+		s.drop(it)
+		return
+	}
+	p.charge(it.space, -int64(len(it.value)))
+	it.value = nil
+	s.expires(it, 0)
+	s.changed(it)
+}
+
+// load takes what the disk has, whatever the quota is. Entries of a space that
+// only a newer version knows stay where they are.
+func (p *Plugin) load(e host.StateEntry) {
+	it := &item{key: e.Key, space: e.Space, stored: true}
+	at := e.Expires * 1000
+	switch e.Space {
+	case keys:
+		it.value = own(e.Value)
+	case buckets:
+		if at = getInt(e.Value); at <= 0 {
+			return // not written by us
+		}
+	default:
+		return
+	}
+	s := p.shard([]byte(e.Key))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.space[it.space].items[it.key] = it
+	s.expires(it, at)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used[it.space] += it.size()
+}
+
+// own returns a copy that is not nil.
+func own(value []byte) []byte { return append(make([]byte, 0, len(value)), value...) }
+
+// until returns when something expires, in unix milliseconds, 0 for never.
+func until(ttl, now int64) int64 {
+	if ttl == 0 || ttl >= foreverTTL {
+		return 0
+	}
+	return (now + ttl) * 1000
+}
+
+func putInt(n int64) []byte { return binary.LittleEndian.AppendUint64(make([]byte, 0, 8), uint64(n)) }
+
+func getInt(b []byte) int64 {
+	if len(b) != 8 {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint64(b))
+}
+
+func addInt(a, b int64) int64 {
+	sum := a + b
+	switch {
+	case a > 0 && b > 0 && sum < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && sum >= 0:
+		return math.MinInt64
+	}
+	return sum
+}
