@@ -17,6 +17,7 @@ type batch struct {
 	answers   []answer
 	published []host.Published
 	removed   []*host.Event
+	held      []host.HeldChange
 }
 
 type answer struct {
@@ -40,13 +41,21 @@ func (b *batch) open() bool {
 
 // apply carries out the entry's decision within the batch.
 func (b *batch) apply(e *entry) {
+	if e.err != nil {
+		b.answers = append(b.answers, answer{entry: e, err: e.err})
+		return
+	}
+	if e.arrival != nil {
+		b.release(e)
+		return
+	}
 	event := e.item.Event
 	b.bytes += len(event.JSON)
 	switch {
-	case e.err != nil:
-		b.answers = append(b.answers, answer{entry: e, err: e.err})
 	case e.verdict != nil:
 		b.answers = append(b.answers, answer{entry: e, verdict: *e.verdict})
+	case e.holding != nil:
+		b.hold(e)
 	case event.Kind.Class() == host.Ephemeral:
 		b.published = append(b.published, host.Published{Event: event})
 		b.answers = append(b.answers, answer{entry: e, verdict: host.Verdict{Code: host.Relayed}})
@@ -62,19 +71,24 @@ func (b *batch) put(e *entry) {
 		if out, b.err = b.tx.Put(e.item.Event, b.w.cfg.Now().Unix()); b.err == nil {
 			a.verdict = host.Verdict{Code: out.Code, Reason: out.Reason}
 			b.changed(out.Removed)
+			b.changedHeld(out.Held)
 			if out.Code == host.Stored {
-				b.w.history.add(b.revision, e.item.Event)
-				b.published = append(b.published, host.Published{Event: e.item.Event, Seq: out.Seq})
+				b.stored(e.item.Event, out.Seq)
 			}
 		}
 	}
 	b.answers = append(b.answers, a)
 }
 
+func (b *batch) stored(e *host.Event, seq int64) {
+	b.w.history.add(b.revision, e, false)
+	b.published = append(b.published, host.Published{Event: e, Seq: seq})
+}
+
 func (b *batch) changed(removed []*host.Event) {
 	b.removed = append(b.removed, removed...)
 	for _, e := range removed {
-		b.w.history.add(b.revision, e)
+		b.w.history.add(b.revision, e, false)
 	}
 }
 
@@ -104,17 +118,22 @@ func (b *batch) finish() {
 		// From here on the events can be read, so from here on decisions that
 		// were made before are measured against this commit.
 		b.w.revision.Store(b.revision)
-		for _, e := range b.removed {
-			b.w.recent.remove(e.ID)
-		}
 		for _, pub := range b.published {
 			if pub.Seq != 0 {
 				b.w.recent.add(pub.Event.ID)
 			}
 		}
+		// Among them may be what was stored by this very commit.
+		for _, e := range b.removed {
+			b.w.recent.remove(e.ID)
+		}
+		b.w.metrics.changed(b.held)
 	}
 	if b.w.publisher != nil && len(b.published) > 0 {
 		b.w.publisher.Publish(b.published)
+	}
+	if b.w.follower != nil && len(b.removed)+len(b.held) > 0 {
+		b.w.follower.Follow(b.removed, b.held)
 	}
 }
 
@@ -127,6 +146,10 @@ func (b *batch) answer() {
 	for _, a := range b.answers {
 		if a.written && b.err != nil {
 			a.verdict, a.err = host.Verdict{}, b.err
+		}
+		if a.entry.arrival != nil {
+			b.answerArrival(a)
+			continue
 		}
 		b.w.metrics.answered(a)
 		if a.err != nil {

@@ -19,16 +19,20 @@ func (p *Pipeline) decideAll(ctx context.Context) {
 // decide fills in the entry's decision. It is called again for an entry whose
 // facts have changed.
 func (p *Pipeline) decide(ctx context.Context, e *entry) {
-	e.verdict, e.err, e.facts = nil, nil, nil
+	e.verdict, e.holding, e.err, e.facts = nil, nil, nil, facts{}
 	now := p.cfg.Now()
 	// The revision is read before any fact: a commit in between makes the
 	// decision look older than it is, never newer.
 	e.revision = p.revision.Load()
+	if e.arrival != nil {
+		p.plan(ctx, e, now.Unix())
+		return
+	}
 	if !e.verified {
 		if p.known(e.item.Event) {
 			// What is stored may be deleted before the turn of this copy.
 			e.verdict = &host.Verdict{Code: host.Duplicate, Reason: "duplicate: already have this event"}
-			e.facts = []host.Filter{{IDs: []host.ID{e.item.Event.ID}}}
+			e.facts.stored = []host.Filter{{IDs: []host.ID{e.item.Event.ID}}}
 			return
 		}
 		if e.verdict = p.verify(e.item, now.Unix()); e.verdict != nil {
@@ -36,15 +40,19 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		}
 		e.verified = true
 	}
-	facts := recorder{facts: p.cfg.Facts}
-	ruling, err := p.cfg.Policy.Admit(ctx, e.item, &facts, now.Unix())
+	r := recorder{facts: p.cfg.Facts, held: p.cfg.Held}
+	ruling, err := p.cfg.Policy.Admit(ctx, e.item, &r, now.Unix())
 	p.metrics.decision.Observe(p.cfg.Now().Sub(now).Seconds())
-	e.facts = facts.read
-	if err != nil {
-		e.err = err
-		return
+	switch {
+	case err != nil:
+	case ruling.Action == host.Hold && p.cfg.Held == nil:
+		e.verdict = &host.Verdict{Code: host.Rejected, Reason: "blocked: this relay does not hold events back"}
+	case ruling.Action == host.Hold && e.item.Event.Kind.Class() != host.Ephemeral:
+		e.holding, err = holding(ctx, e.item, ruling.Reason, &r)
+	default:
+		e.verdict = verdictOf(ruling)
 	}
-	e.verdict = verdictOf(ruling)
+	e.facts, e.err = r.read, err
 }
 
 // verdictOf returns nil for a ruling that the event is to be written.
@@ -57,7 +65,7 @@ func verdictOf(r host.Ruling) *host.Verdict {
 	case host.RequireAuth:
 		return &host.Verdict{Code: host.AuthRequired, Reason: r.Reason}
 	case host.Hold:
-		return &host.Verdict{Code: host.Rejected, Reason: "blocked: this relay does not hold events back"}
+		return &host.Verdict{Code: host.Rejected, Reason: "blocked: an ephemeral event cannot wait"}
 	}
 	return &host.Verdict{Code: host.Rejected, Reason: r.Reason}
 }

@@ -1,5 +1,6 @@
 // Package ingest is the one way in: every event, whatever door it came through,
-// passes Submit → verify → policy → one writer → commit → answer.
+// passes Submit → verify → policy → one writer → commit → answer. Git data that has
+// come takes the same way.
 //
 // It owns the order of events, the batches of the writer, and the promise that a
 // decision is true at the moment it takes effect. DESIGN.md in this folder says
@@ -13,7 +14,10 @@
 //  3. A decision whose facts have changed before its turn is taken again
 //     (history.stale), with everything before it committed and nothing after it.
 //  4. The writer never calls a policy; it waits for a worker that does.
-//  5. What follows from a commit is data: the events to publish, in commit order.
+//  5. What follows from a commit is data: the events to publish, in commit order, and
+//     for a [Follower] what was removed and what changed in purgatory.
+//  6. What a policy holds is answered OK true after its commit, and is published when
+//     an arrival releases it ([Pipeline.Arrive]), which is an item of the same queue.
 //
 // It never parses JSON from outside, never looks at a socket, and never retries a
 // write that failed: the item is answered with the error and the sender decides.

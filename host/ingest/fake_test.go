@@ -18,6 +18,8 @@ import (
 type memory struct {
 	mu        sync.Mutex
 	events    map[host.ID]*host.Event
+	held      map[host.ID]*host.Event
+	heldUntil int64 // when all that is held expires, 0 is never
 	seq       int64
 	commits   int
 	putFails  func(*host.Event) error
@@ -26,12 +28,16 @@ type memory struct {
 	gate      chan struct{}
 }
 
-func newMemory() *memory { return &memory{events: map[host.ID]*host.Event{}} }
+func newMemory() *memory {
+	return &memory{events: map[host.ID]*host.Event{}, held: map[host.ID]*host.Event{}}
+}
 
 type memoryTx struct {
 	m       *memory
 	added   []*host.Event
 	removed []*host.Event
+	holds   []*host.Event
+	leaves  []*host.Event // of purgatory
 }
 
 func (m *memory) Begin() (Tx, error) { return &memoryTx{m: m}, nil }
@@ -109,6 +115,12 @@ func (tx *memoryTx) Commit() error {
 	}
 	for _, e := range tx.removed {
 		delete(tx.m.events, e.ID)
+	}
+	for _, e := range tx.holds {
+		tx.m.held[e.ID] = e
+	}
+	for _, e := range tx.leaves {
+		delete(tx.m.held, e.ID)
 	}
 	if tx.m.postFails > 0 {
 		tx.m.postFails--
@@ -190,17 +202,17 @@ func (p *published) Publish(events []host.Published) {
 type rig struct {
 	*Pipeline
 	store *memory
-	out   *published
+	out   *follower
 	stop  func()
 }
 
 // start runs a pipeline for the test.
 func start(t testing.TB, policy policyFunc, change func(*Config)) *rig {
 	t.Helper()
-	r := &rig{store: newMemory(), out: &published{}}
+	r := &rig{store: newMemory(), out: &follower{}}
 	cfg := Config{
 		Verify: func(*host.Event) error { return nil },
-		Policy: policy, Store: r.store, Facts: r.store,
+		Policy: policy, Store: r.store, Facts: r.store, Held: r.store,
 		Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Workers: 4, Queue: 512, Batch: 64,
 	}

@@ -20,12 +20,13 @@ type history struct {
 type change struct {
 	revision uint64 // of the commit that made it
 	event    *host.Event
+	held     bool // in purgatory
 }
 
 // add notes an event that the commit with this revision adds or removes. What is
 // too much is dropped a half at a time, so that it costs little for each event.
-func (h *history) add(revision uint64, e *host.Event) {
-	h.changes = append(h.changes, change{revision, e})
+func (h *history) add(revision uint64, e *host.Event, held bool) {
+	h.changes = append(h.changes, change{revision, e, held})
 	h.bytes += len(e.JSON)
 	if len(h.changes) <= historyEvents && h.bytes <= historyBytes {
 		return
@@ -53,16 +54,20 @@ func (h *history) forget(revision uint64) {
 }
 
 // stale reports whether one of the facts, as read at the revision, has changed.
-func (h *history) stale(facts []host.Filter, revision uint64) bool {
-	if len(facts) == 0 {
+func (h *history) stale(f *facts, revision uint64) bool {
+	if len(f.stored) == 0 && len(f.held) == 0 {
 		return false
 	}
 	if revision < h.complete {
 		return true
 	}
 	for i := len(h.changes) - 1; i >= 0 && h.changes[i].revision > revision; i-- {
-		for j := range facts {
-			if facts[j].Matches(h.changes[i].event) {
+		read := f.stored
+		if h.changes[i].held {
+			read = f.held
+		}
+		for j := range read {
+			if read[j].Matches(h.changes[i].event) {
 				return true
 			}
 		}

@@ -1,6 +1,12 @@
 package ingest
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"talon/host"
+)
 
 type metrics struct {
 	events    *prometheus.CounterVec
@@ -10,6 +16,8 @@ type metrics struct {
 	redecided prometheus.Counter
 	blocked   prometheus.Counter
 	expired   prometheus.Counter
+	held      *prometheus.CounterVec
+	arrivals  *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -36,6 +44,12 @@ func newMetrics() *metrics {
 		expired: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "talon_expired_total", Help: "Events removed because they had expired (NIP-40).",
 		}),
+		held: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "talon_held_total", Help: "Changes in purgatory, by what became of the event.",
+		}, []string{"fate"}),
+		arrivals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "talon_arrivals_total", Help: "Arrivals of git data, by whether they released events.",
+		}, []string{"outcome"}),
 	}
 }
 
@@ -48,11 +62,28 @@ func (m *metrics) answered(a answer) {
 	m.events.WithLabelValues(it.Event.Kind.Class().String(), it.Source.Origin.String(), outcome).Inc()
 }
 
+func (m *metrics) changed(held []host.HeldChange) {
+	for _, c := range held {
+		m.held.WithLabelValues(c.Fate.String()).Inc()
+	}
+}
+
+func (m *metrics) arrived(released []host.Released, err error) {
+	outcome := "nothing"
+	if slices.ContainsFunc(released, func(r host.Released) bool { return r.Fate == host.FateReleased }) {
+		outcome = "released"
+	}
+	if err != nil {
+		outcome = "error"
+	}
+	m.arrivals.WithLabelValues(outcome).Inc()
+}
+
 // Collectors returns the pipeline's metrics.
 func (p *Pipeline) Collectors() []prometheus.Collector {
 	m := p.metrics
 	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "talon_ingest_queue", Help: "Items that wait for the writer.",
 	}, func() float64 { return float64(len(p.queue)) })
-	return []prometheus.Collector{m.events, m.verify, m.decision, m.batch, m.redecided, m.blocked, m.expired, depth}
+	return []prometheus.Collector{m.events, m.verify, m.decision, m.batch, m.redecided, m.blocked, m.expired, m.held, m.arrivals, depth}
 }

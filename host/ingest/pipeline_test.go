@@ -407,9 +407,9 @@ func TestSweepRemovesExpired(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	var h history
-	old := []host.Filter{{IDs: []host.ID{event(1).ID}}}
+	old := &facts{stored: []host.Filter{{IDs: []host.ID{event(1).ID}}}}
 	for i := range 3 * historyEvents {
-		h.add(uint64(i+1), event(i+10))
+		h.add(uint64(i+1), event(i+10), false)
 	}
 	if len(h.changes) > historyEvents {
 		t.Errorf("%d changes are remembered", len(h.changes))
@@ -422,7 +422,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	big := event(1)
 	big.JSON = make([]byte, historyBytes)
-	h.add(1e6, big)
+	h.add(1e6, big, false)
 	if h.bytes > historyBytes {
 		t.Errorf("%d bytes are remembered", h.bytes)
 	}

@@ -15,6 +15,7 @@ const (
 type writer struct {
 	*Pipeline
 	publisher Publisher // may be nil
+	follower  Follower  // may be nil
 	history   history
 }
 
@@ -71,7 +72,7 @@ func (w *writer) round(pending []*entry, most int) (rest []*entry, failed int) {
 		}
 		e := pending[n]
 		e.wait()
-		if w.history.stale(e.facts, e.revision) {
+		if w.history.stale(&e.facts, e.revision) {
 			if b.finish(); b.err != nil {
 				break
 			}
@@ -133,7 +134,7 @@ func (w *writer) redecide(pending []*entry) []*entry {
 				continue
 			}
 		}
-		if w.history.stale(e.facts, e.revision) {
+		if w.history.stale(&e.facts, e.revision) {
 			w.metrics.redecided.Inc()
 			e.ready = false
 			w.work <- e
@@ -142,9 +143,14 @@ func (w *writer) redecide(pending []*entry) []*entry {
 	return pending
 }
 
-// sweep removes events that have expired (NIP-40).
+// sweep lets time pass: stored events expire (NIP-40), and held ones.
 func (w *writer) sweep() {
 	now := w.cfg.Now().Unix()
+	w.sweepStored(now)
+	w.sweepHeld(now)
+}
+
+func (w *writer) sweepStored(now int64) {
 	for {
 		at, ok := w.cfg.Store.NextExpiry()
 		if !ok || at > now {

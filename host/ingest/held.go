@@ -1,0 +1,166 @@
+package ingest
+
+import (
+	"context"
+
+	"talon/host"
+	"talon/host/grasp"
+	"talon/host/wire"
+	rules "talon/sdk/grasp"
+)
+
+// holding says how an item goes into purgatory.
+func holding(ctx context.Context, it *host.Item, reason string, facts host.RepoFacts) (*host.Holding, error) {
+	if reason == "" {
+		reason = host.ReasonHeld
+	}
+	restart, err := restarts(ctx, it.Event, facts)
+	if err != nil {
+		return nil, err
+	}
+	return &host.Holding{Reason: reason, Synced: it.Source.Origin == host.FromSync, Restart: restart}, nil
+}
+
+// maxAnnouncements bounds how many announcements of one identifier are looked at.
+// Anybody may make more.
+const maxAnnouncements = 500
+
+// restarts returns the held announcements whose time a state starts again: those in
+// whose recursive maintainer set its author is.
+func restarts(ctx context.Context, e *host.Event, facts host.RepoFacts) ([]host.Address, error) {
+	if e.Kind != rules.KindState {
+		return nil, nil
+	}
+	f := host.Filter{
+		Kinds: []host.Kind{rules.KindAnnouncement},
+		Tags:  []host.TagFilter{{Name: 'd', Values: []string{e.D()}}},
+		Limit: maxAnnouncements,
+	}
+	held, err := facts.HeldBy(ctx, f)
+	if err != nil || len(held) == 0 {
+		return nil, err
+	}
+	stored, err := facts.Query(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	// The author's own must not be pushed out by those of strangers.
+	f.Authors = []host.PubKey{e.PubKey}
+	own, err := facts.HeldBy(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	var all []*rules.Announcement
+	waits := make(map[host.PubKey]bool)
+	for i, text := range append(append(held, own...), stored...) {
+		if event, err := wire.ParseEvent(text); err == nil {
+			if a, err := rules.ParseAnnouncement(grasp.Event(event)); err == nil && a.Identifier == e.D() {
+				all = append(all, a)
+				if i < len(held)+len(own) {
+					waits[a.PubKey] = true
+				}
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	var list []host.Address
+	for _, owner := range rules.NewGraph(all).Owners(e.PubKey) {
+		if waits[owner] {
+			list = append(list, host.Address{Kind: rules.KindAnnouncement, PubKey: owner, D: e.D()})
+		}
+	}
+	return list, nil
+}
+
+// arrival is an arrival on its way.
+type arrival struct {
+	*host.Arrival
+	release  host.Release    // as planned
+	released []host.Released // in the batch
+}
+
+// plan fills in what an arrival releases.
+func (p *Pipeline) plan(ctx context.Context, e *entry, now int64) {
+	r := recorder{facts: p.cfg.Facts, held: p.cfg.Held}
+	e.arrival.release, e.err = e.arrival.Plan(ctx, &r, now)
+	e.facts = r.read
+}
+
+func (b *batch) hold(e *entry) {
+	a := answer{entry: e, written: true}
+	if b.open() {
+		var out host.Outcome
+		if out, b.err = b.tx.Hold(e.item.Event, *e.holding, b.w.cfg.Now().Unix()); b.err == nil {
+			a.verdict = host.Verdict{Code: out.Code, Reason: out.Reason}
+			b.changedHeld(out.Held)
+		}
+	}
+	b.answers = append(b.answers, a)
+}
+
+// release needs no look at the events behind the arrival: they were submitted when
+// the data was there already.
+func (b *batch) release(e *entry) {
+	r := e.arrival
+	r.released = nil
+	if len(r.release.IDs)+len(r.release.Restart) > 0 && b.open() {
+		var out host.ReleaseOutcome
+		if out, b.err = b.tx.Release(r.release, b.w.cfg.Now().Unix()); b.err == nil {
+			r.released = out.Events
+			b.changed(out.Removed)
+			b.changedHeld(out.Held)
+			for _, r := range out.Events {
+				if r.Fate == host.FateReleased {
+					b.bytes += len(r.Event.JSON)
+					b.stored(r.Event, r.Seq)
+				}
+			}
+		}
+	}
+	b.answers = append(b.answers, answer{entry: e, written: true})
+}
+
+// changedHeld notes what happened in purgatory. Going dormant and back changes no
+// fact.
+func (b *batch) changedHeld(changes []host.HeldChange) {
+	b.held = append(b.held, changes...)
+	for _, c := range changes {
+		if c.Fate != host.FateDormant && c.Fate != host.FateRevived {
+			b.w.history.add(b.revision, c.Event, true)
+		}
+	}
+}
+
+func (b *batch) answerArrival(a answer) {
+	released := a.entry.arrival.released
+	if a.err != nil {
+		released = nil
+		b.w.cfg.Log.Error("release events", "err", a.err)
+	}
+	b.w.metrics.arrived(released, a.err)
+	a.entry.arrival.Done(released, a.err)
+}
+
+// sweepHeld lets time pass in purgatory. What is too much for one commit waits for
+// the next tick: whoever filled purgatory in a moment would else stop the writer for
+// seconds, half an hour later. Nothing is wrong with an event that goes late.
+func (w *writer) sweepHeld(now int64) {
+	if at, ok := w.cfg.Store.NextHeld(); !ok || at > now {
+		return
+	}
+	b := w.newBatch()
+	if b.open() {
+		var changes []host.HeldChange
+		changes, b.err = b.tx.SweepHeld(now, sweepBatch)
+		b.changedHeld(changes)
+	}
+	if b.err == nil {
+		b.finish()
+	}
+	if b.err != nil {
+		b.abandon()
+		w.cfg.Log.Error("sweep purgatory", "err", b.err)
+	}
+}
