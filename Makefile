@@ -3,6 +3,7 @@
 TAGS    := libsecp256k1
 GO      ?= go
 MODULES := $(notdir $(wildcard plugins/*))
+DEFAULT := rate limits lists open grasp polite layered-v5
 RELEASE ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LISTEN  ?= 127.0.0.1:7334
 DATA    ?= ./data
@@ -12,7 +13,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 export GOFLAGS := $(GOFLAGS) -tags=$(TAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help tools wasm build run test race lint check e2e fuzz bench clean
+.PHONY: help tools wasm build run test race lint check e2e devnet guides fuzz bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,11 +21,12 @@ help: ## this list
 tools:
 	@scripts/tools
 
-wasm: tools $(MODULES:%=wasm-%) ## build the bundled modules to bin/plugins
+wasm: tools $(MODULES:%=wasm-%) ## build the bundled modules: those that run to bin/plugins, the others to bin/more
 
 wasm-%:
-	@mkdir -p bin/plugins
-	@GOOS=wasip1 GOARCH=wasm $(GO) build -buildmode=c-shared -trimpath -ldflags='-s -w' -o bin/plugins/$*.wasm ./plugins/$*
+	@mkdir -p bin/plugins bin/more
+	@GOOS=wasip1 GOARCH=wasm $(GO) build -buildmode=c-shared -trimpath -ldflags='-s -w' \
+		-o bin/$(if $(filter $*,$(DEFAULT)),plugins,more)/$*.wasm ./plugins/$*
 
 build: tools wasm ## build bin/talon and the bundled modules
 	$(GO) build -trimpath -ldflags='-s -w -X main.release=$(RELEASE)' -o bin/talon ./cmd/talon
@@ -37,7 +39,7 @@ test: tools ## every test, and every fuzz target for a few seconds
 	@scripts/fuzz 3s
 
 race: tools ## every test under the race detector
-	$(GO) test -race ./...
+	$(GO) test -race -timeout 30m ./...
 
 lint: tools ## format, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "not formatted: $$(gofmt -l . | tr '\n' ' ')"; echo "run: gofmt -w ."; exit 1; }
@@ -49,6 +51,12 @@ check: lint test race ## what must pass before a change lands, and a clean tree 
 
 e2e: build ## the real binary with clients that are not ours (go-nostr, nostr-tools)
 	scripts/e2e
+
+devnet: tools ## sync and the hunt in larger networks on loopback than make test has, minutes
+	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run Devnet ./cmd/talon ./host/devnet
+
+guides: tools ## every page for authors of modules, followed literally up to a running relay
+	TALON_TEST_GUIDES=1 $(GO) test -count=1 -run 'TestTutorials|TestGuides' ./cmd/talon ./examples
 
 fuzz: tools ## every fuzz target for a minute
 	@scripts/fuzz 60s

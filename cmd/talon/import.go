@@ -33,7 +33,8 @@ func importCommand() *cobra.Command {
 		Long: `Store events from JSONL files, one event a line, or from standard input.
 
 Each event passes the same checks and the same policy as one that a client sends; the summary says what was refused and why.
-To restore an export without a policy's objections use --policy open. The server must not be running on the same data.`,
+To restore an export without a policy's objections, use --plugins with a folder that holds only open.wasm, and an open.toml with
+[config] and every = true in it. The server must not be running on the same data.`,
 	}
 	loader := config.Flags(cmd.Flags(), config.Always|config.Deciding)
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
@@ -61,6 +62,7 @@ type importer struct {
 	lines   int
 	stored  int
 	known   int
+	held    int
 	passing int // ephemeral: nobody listens to an import
 	refused map[string]*refusal
 	failure error // the host failed
@@ -74,14 +76,14 @@ type refusal struct {
 }
 
 func importFiles(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, files []string) (err error) {
-	core, err := daemon.OpenCore(cmd.Context(), cfg, log)
+	core, err := daemon.OpenCore(cmd.Context(), cfg, log, false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, core.Close(context.WithoutCancel(cmd.Context()))) }()
 	ctx, stop := context.WithCancel(context.WithoutCancel(cmd.Context()))
 	stopped := make(chan error, 1)
-	go func() { stopped <- core.Pipeline.Run(ctx, nil) }()
+	go func() { stopped <- core.Run(ctx) }()
 
 	im := &importer{
 		pipeline: core.Pipeline,
@@ -178,6 +180,8 @@ func (im *importer) count(at string, v host.Verdict, err error) {
 		im.stored++
 	case v.Code == host.Duplicate:
 		im.known++
+	case v.Code == host.Held:
+		im.held++
 	case v.Code == host.Relayed:
 		im.passing++
 	default:
@@ -208,8 +212,12 @@ func (im *importer) summary(w io.Writer, took time.Duration) {
 	for _, r := range im.refused {
 		refused += r.count
 	}
-	fmt.Fprintf(w, "%d events in %v: %d stored, %d known already, %d ephemeral and not kept, %d refused\n",
-		im.lines, took.Round(time.Millisecond), im.stored, im.known, im.passing, refused)
+	waiting := ""
+	if im.held > 0 {
+		waiting = fmt.Sprintf("%d wait for their git data, ", im.held)
+	}
+	fmt.Fprintf(w, "%d events in %v: %d stored, %s%d known already, %d ephemeral and not kept, %d refused\n",
+		im.lines, took.Round(time.Millisecond), im.stored, waiting, im.known, im.passing, refused)
 	reasons := slices.SortedFunc(maps.Keys(im.refused), func(a, b string) int {
 		if n := im.refused[b].count - im.refused[a].count; n != 0 {
 			return n

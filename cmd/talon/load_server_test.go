@@ -44,6 +44,22 @@ type server struct {
 	read chan struct{} // closed when the log has been read to its end
 }
 
+// generalRelay returns a folder with the modules beside a program, of a relay that
+// accepts every event. An older program's module open does so by itself.
+func generalRelay(tb testing.TB, program string) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(filepath.Dir(program), "plugins"))); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "limits.wasm")); err == nil {
+		if err := os.WriteFile(filepath.Join(dir, "open.toml"), []byte("[config]\nevery = true\n"), 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return dir
+}
+
 // serve starts the program on a data folder, and stops it with the benchmark.
 func serve(tb testing.TB, data string, flags ...string) *server {
 	tb.Helper()
@@ -61,7 +77,7 @@ func serve(tb testing.TB, data string, flags ...string) *server {
 	s := &server{tb: tb, read: make(chan struct{})}
 	args := []string{
 		"serve", "--config", config, "--listen", "127.0.0.1:0", "--data", data,
-		"--plugins", filepath.Join(filepath.Dir(path), "plugins"), "--policy", "lists,open",
+		"--plugins", generalRelay(tb, path),
 		"--log-format", "text", "--max-message-rate", "1000000", "--ping", "10m",
 	}
 	s.cmd = exec.Command(path, slices.Concat(args, flags, strings.Fields(*further))...)

@@ -40,6 +40,6 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.CompletionOptions.HiddenDefaultCmd = true
-	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), checkCommand(), versionCommand())
+	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), checkCommand(), pluginCommand(), eventCommand(), gitCommand(), devnetCommand(), huntCommand(), syncCommand(), versionCommand())
 	return cmd
 }

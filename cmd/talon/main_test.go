@@ -24,6 +24,13 @@ func (t tests) Run() int {
 	return t.M.Run()
 }
 
+// bundled are the modules that come with Talon.
+var bundled = []string{"grasp", "limits", "lists", "open", "rate"}
+
+// openRelay is the side-car of the module open in tests of a relay that accepts
+// every event.
+const openRelay = "[config]\nevery = true\n"
+
 // shared is made once for all tests: compiling modules takes seconds.
 var shared struct {
 	sync.Once
@@ -31,12 +38,16 @@ var shared struct {
 	err error
 }
 
-// modules returns the folder of the bundled modules, compiled to wasm.
+// modules returns the folder of the bundled modules, compiled to wasm, of a relay
+// that accepts every event.
 func modules(t testing.TB) string { return filepath.Join(sharedDir(t), "plugins") }
 
 // compiled returns a folder with the machine code of the bundled modules, which
 // data folders share so that not every start takes a second.
-func compiled(t testing.TB) string { return filepath.Join(sharedDir(t), "wasm-cache") }
+func compiled(t testing.TB) string { return filepath.Join(sharedDir(t), machineCode) }
+
+// machineCode is the folder of a data folder that has it.
+const machineCode = "wasm-cache"
 
 func sharedDir(t testing.TB) string {
 	t.Helper()
@@ -51,7 +62,7 @@ func buildShared() (err error) {
 	if shared.dir, err = os.MkdirTemp("", "talon-test-"); err != nil {
 		return err
 	}
-	for _, name := range []string{"lists", "open"} {
+	for _, name := range bundled {
 		build := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w",
 			"-o", filepath.Join(shared.dir, "plugins", name+".wasm"), "talon/plugins/"+name)
 		build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
@@ -60,11 +71,33 @@ func buildShared() (err error) {
 			return err
 		}
 	}
+	if err := os.WriteFile(filepath.Join(shared.dir, "plugins", "open.toml"), []byte(openRelay), 0o644); err != nil {
+		return err
+	}
+	compiler, err := compiler(shared.dir)
+	if err != nil {
+		return err
+	}
 	// An import of nothing loads the modules, which fills the cache.
-	warm := exec.Command("talon", "import", "--data", shared.dir, "--plugins", filepath.Join(shared.dir, "plugins"), "--log-level", "error")
+	warm := exec.Command(compiler, "import", "--data", shared.dir, "--plugins", filepath.Join(shared.dir, "plugins"), "--log-level", "error")
 	warm.Dir = shared.dir
 	warm.Stderr = os.Stderr
 	return warm.Run()
+}
+
+// compiler returns a Talon to compile modules with, which it makes in a folder. Under
+// the race detector that takes minutes, and the code is the same without.
+func compiler(dir string) (program string, err error) {
+	if !raceDetector {
+		return "talon", nil
+	}
+	program = filepath.Join(dir, "talon")
+	if _, err := os.Stat(program); err == nil {
+		return program, nil
+	}
+	build := exec.Command("go", "build", "-o", program, "talon/cmd/talon")
+	build.Stderr = os.Stderr
+	return program, build.Run()
 }
 
 // newData returns a new data folder.
@@ -77,10 +110,10 @@ func newData(t testing.TB) string {
 	return dir
 }
 
-// linkCompiled makes a data folder that has the machine code.
-func linkCompiled(data, machineCode string) error {
-	if err := os.Mkdir(data, 0o755); err != nil {
+// linkCompiled makes a data folder that has the machine code of a folder.
+func linkCompiled(data, code string) error {
+	if err := os.MkdirAll(data, 0o755); err != nil {
 		return err
 	}
-	return os.Symlink(machineCode, filepath.Join(data, "wasm-cache"))
+	return os.Symlink(code, filepath.Join(data, machineCode))
 }

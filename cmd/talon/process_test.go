@@ -18,10 +18,6 @@ import (
 	"time"
 )
 
-// patience bounds every wait for something that should be a matter of moments,
-// on a machine that has other things to do.
-const patience = 30 * time.Second
-
 // process is `talon serve` in a process of its own.
 type process struct {
 	cmd   *exec.Cmd

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,45 +28,81 @@ import (
 //	                      $1 stands for the id of the first line, and so on;
 //	                      "raw" instead of a name copies the rest of the line
 //	serve [ARG...]        starts talon serve and waits until it serves; sets $URL
-//	stop                  sends it SIGTERM; it must exit with 0
+//	halt                  sends it SIGTERM; it must exit with 0 (stop would end the script)
 //	publish FILE          sends its events; stdout has the answers
 //	sql FILE STATEMENT    changes a database behind Talon's back
 //	info                  fetches the relay information document (NIP-11)
 //	occupy                listens on an address, and sets $OCCUPIED to it
+//	data FOLDER...        makes data folders that have the machine code of the modules,
+//	                      as "data", which is the default of --data, and "other"
+//	plugins FOLDER [NAME...]  copies bundled modules, all of them if none is named,
+//	                      to a folder, and sets $TALON_PLUGINS to it; open accepts every
+//	                      event, unless the folder has an open.toml
 //
 // and the variables $TALON_PLUGINS, $ALICE, $ALICE_NPUB and $BOB.
 func TestScripts(t *testing.T) {
-	plugins, machineCode := modules(t), compiled(t)
+	// A command that should have failed may serve instead. Under the race detector
+	// each takes seconds to start.
+	deadline := 10 * patience
+	if raceDetector {
+		deadline *= 5
+	}
+	checkScripts(t)
+	plugins, goCache := modules(t), goCache(t)
+	userCache := t.TempDir()
+	if err := linkModules(userCache, compiled(t)); err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Deadline:            time.Now().Add(4 * patience), // a command that should have failed may serve instead
+		Deadline:            time.Now().Add(deadline),
 		Setup: func(env *testscript.Env) error {
 			env.Values[running{}] = new(running)
 			env.Setenv("TALON_PLUGINS", plugins)
 			env.Setenv("ALICE", pubkey("alice"))
 			env.Setenv("ALICE_NPUB", aliceNpub)
 			env.Setenv("BOB", pubkey("bob"))
-			// "data" is the default of --data, "other" another folder.
-			for _, name := range []string{"data", "other"} {
-				if err := linkCompiled(filepath.Join(env.WorkDir, name), machineCode); err != nil {
-					return err
-				}
-			}
-			return nil
+			env.Setenv("GOCACHE", goCache)
+			env.Setenv("XDG_CACHE_HOME", userCache)
+			return linkFolders(env.WorkDir, "data", "other")
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "root" {
+			switch cond {
+			case "root":
 				return os.Geteuid() == 0, nil
+			case "race":
+				return raceDetector, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"sign": scriptSign, "serve": scriptServe, "stop": scriptStop, "publish": scriptPublish,
+			"sign": scriptSign, "serve": scriptServe, "halt": scriptHalt, "publish": scriptPublish,
 			"sql": scriptSQL, "info": scriptInfo, "occupy": scriptOccupy,
+			"data": scriptData, "plugins": scriptPlugins,
 		},
 	})
+}
+
+// checkScripts looks for a command that ends a script as passed: what follows would
+// never be run.
+func checkScripts(t *testing.T) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script, _, _ := strings.Cut(string(text), "\n-- ")
+		if slices.Contains(strings.Split(script, "\n"), "stop") {
+			t.Errorf("%s: stop ends the script, halt the server", file)
+		}
+	}
 }
 
 // aliceNpub is pubkey("alice") as NIP-19 writes it.
@@ -75,6 +112,44 @@ func scriptArgs(ts *testscript.TestScript, neg bool, args []string, n int, usage
 	if neg || n >= 0 && len(args) != n {
 		ts.Fatalf("usage: %s", usage)
 	}
+}
+
+func linkFolders(in string, names ...string) error {
+	for _, name := range names {
+		if err := linkCompiled(filepath.Join(in, name), filepath.Join(shared.dir, machineCode)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func scriptData(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: data FOLDER...")
+	}
+	ts.Check(linkFolders(ts.Getenv("WORK"), args...))
+}
+
+func scriptPlugins(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: plugins FOLDER [NAME...]")
+	}
+	names := args[1:]
+	if len(names) == 0 {
+		names = bundled
+	}
+	folder := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(folder, 0o755))
+	for _, name := range names {
+		wasm, err := os.ReadFile(filepath.Join(shared.dir, "plugins", name+".wasm"))
+		ts.Check(err)
+		ts.Check(os.WriteFile(filepath.Join(folder, name+".wasm"), wasm, 0o644))
+	}
+	sidecar := filepath.Join(folder, "open.toml")
+	if _, err := os.Stat(sidecar); os.IsNotExist(err) && slices.Contains(names, "open") {
+		ts.Check(os.WriteFile(sidecar, []byte(openRelay), 0o644))
+	}
+	ts.Setenv("TALON_PLUGINS", folder)
 }
 
 func scriptSign(ts *testscript.TestScript, neg bool, args []string) {
@@ -118,8 +193,8 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 // running is the server of a script, kept under its own type.
 type running struct{ server *process }
 
-func scriptStop(ts *testscript.TestScript, neg bool, args []string) {
-	scriptArgs(ts, neg, args, 0, "stop")
+func scriptHalt(ts *testscript.TestScript, neg bool, args []string) {
+	scriptArgs(ts, neg, args, 0, "halt")
 	s := ts.Value(running{}).(*running).server
 	if s == nil {
 		ts.Fatalf("no server was started")

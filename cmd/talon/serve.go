@@ -14,7 +14,9 @@ func serveCommand() *cobra.Command {
 		Long: `Run the relay until it gets SIGINT or SIGTERM.
 
 Options are taken from defaults, then the configuration file, then the environment, then flags; later ones win.
-What a module is told stands in the file only, as a table [module.NAME].`,
+Every NAME.wasm in the folder --plugins is a plugin, and NAME.toml beside it says how it runs; both may change while the relay runs.
+With --policy rate,lists,grasp only these policies decide, in this order.
+With talon plugin an operator sees and changes what runs.`,
 		Args: cobra.NoArgs,
 	}
 	loader := config.Flags(cmd.Flags(), config.Always|config.Deciding|config.Serving)

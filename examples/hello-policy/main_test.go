@@ -7,6 +7,8 @@ import (
 	"talon/sdk/policy/policytest"
 )
 
+func TestVectors(t *testing.T) { policytest.Vectors(t, manifest, new(hello)) }
+
 func TestHello(t *testing.T) {
 	h := policytest.New(t, manifest, new(hello), map[string]any{"max_capitals": int64(5)})
 	h.Want(policytest.Event{Kind: 1, Content: "Hello NOSTR"}, policy.ActionPass, "")

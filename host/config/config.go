@@ -1,14 +1,38 @@
 package config
 
-import "time"
+import (
+	"net"
+	"net/netip"
+	"path/filepath"
+	"time"
+)
 
 // Config is everything an operator can choose. Sizes are in bytes.
 type Config struct {
 	File string // the TOML file; "" if none was read
 
-	Listen         string
-	Domain         string
-	Proxies        Prefixes
+	Listen      string
+	Domain      string // as it was written; see [Config.Service]
+	PRs         bool
+	Proxies     Prefixes
+	Git         string
+	PackSize    int64
+	GitFetches  int
+	GitPushes   int
+	GitTime     time.Duration
+	Maintenance time.Duration
+
+	Hunt               bool
+	HuntRequests       int
+	HuntDomainRequests int
+	HuntDomainRate     int
+	AllowPrivate       bool
+
+	Sync          bool
+	SyncPush      bool
+	Bootstrap     []string
+	MetricsPrefix string
+
 	MetricsListen  string
 	Name           string
 	Description    string
@@ -17,10 +41,14 @@ type Config struct {
 	Icon           string
 	Data           string
 	Plugins        string
-	Policy         []string
-	OnFailure      string
+	Policy         []string // nil: every policy of the folder
+	AllowExec      bool
+	PluginSigners  [][32]byte
 	Fuel           int64
 	ModuleMemory   int64
+	ModuleState    int64
+	AdminSocket    string // as it was written; see [Config.Admin]
+	Decisions      int
 	LogFormat      string
 	LogLevel       string
 	Workers        int
@@ -46,41 +74,98 @@ type Config struct {
 	NegRecords     int
 	NegFrame       int64
 	NegIdle        time.Duration
+}
 
-	// Modules holds the tables [module.NAME] of the file: what each module is
-	// told. The module's own manifest says what is allowed in them.
-	Modules map[string]map[string]any
+// Admin is the path of the socket on which a server takes the operator's
+// commands, "" if there is none.
+func (c *Config) Admin() string {
+	switch c.AdminSocket {
+	case "":
+		return filepath.Join(c.Data, "admin", "talon.sock")
+	case "off":
+		return ""
+	}
+	return c.AdminSocket
+}
+
+// Service is where the relay is reached from outside, host or host:port as a URL has
+// it: its domain, or else what it listens on. Where that is every address, it is
+// localhost; a port that the system chooses is left out.
+func (c *Config) Service() string {
+	if c.Domain != "" {
+		return inURL(c.Domain)
+	}
+	name, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return "localhost"
+	}
+	if ip, err := netip.ParseAddr(name); name == "" || err == nil && ip.IsUnspecified() {
+		name = "localhost"
+	}
+	if port == "0" {
+		return inURL(name)
+	}
+	return net.JoinHostPort(name, port)
+}
+
+// inURL puts an IPv6 address into brackets.
+func inURL(host string) string {
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() {
+		return "[" + host + "]"
+	}
+	return host
 }
 
 // Scope says which commands an option is for.
 type Scope uint8
 
 const (
-	Always   Scope = 1 << iota // every command that touches data
-	Deciding                   // commands that run the policy
-	Serving                    // talon serve
+	Always    Scope = 1 << iota // every command that touches data
+	Deciding                    // commands that run the policy
+	Serving                     // talon serve
+	Operating                   // commands that talk to a running server
 )
 
 // options is the list of all options. What it says is all there is: help, flags,
 // environment and file follow it.
 func (c *Config) options() []*option {
 	return []*option{
-		opt("data", Always, "data", text(&c.Data, required), "`folder` of the database and caches"),
+		opt("data", Always|Operating, "data", text(&c.Data, required), "`folder` of the database and caches"),
 		opt("log-format", Always, "text", enum(&c.LogFormat, "text", "json"), "how log lines are written: `text` or json"),
 		opt("log-level", Always, "info", enum(&c.LogLevel, "debug", "info", "warn", "error"), "least `level` that is logged: debug, info, warn or error"),
 
-		opt("plugins", Deciding, besideProgram, text(&c.Plugins, required), "`folder` of the modules, one NAME.wasm each"),
-		opt("policy", Deciding, "lists,open", names(&c.Policy), "the policy modules by `name`, in the order in which they decide"),
-		opt("on-failure", Deciding, "closed", enum(&c.OnFailure, "closed", "open"), "what becomes of an event when a module fails: `closed` refuses it, open asks the next module"),
-		opt("module-fuel", Deciding, "20000000", integer(&c.Fuel, 10_000, 1e12), "most `units` of fuel that a module may ask for per decision; one is about an instruction"),
+		opt("plugins", Deciding, besideProgram, text(&c.Plugins, required), "`folder` of the modules, one NAME.wasm each; NAME.toml beside it says how it runs"),
+		opt("policy", Deciding, "", names(&c.Policy), "`names` of the policies in that folder that decide, in the order in which they are asked, with commas between them; each other policy is off; empty means all, by their places"),
+		opt("allow-exec", Deciding, "false", boolean(&c.AllowExec), "`true` or false: let side-cars name programs (exec), which then run with the rights of the relay"),
+		opt("plugin-signers", Deciding, "", signers(&c.PluginSigners), "`keys` with commas between them, npub or hex: only modules that one of them has signed run; empty means any module"),
+		opt("module-fuel", Deciding, "20000000", integer(&c.Fuel, 10_000, 1e12), "most `units` of fuel that a module may ask for per call; one is about an instruction"),
 		opt("module-memory", Deciding, "64MiB", size(&c.ModuleMemory, 1<<20, 4<<30), "most `bytes` of memory that a module may ask for, per instance"),
+		opt("module-state", Deciding, "8MiB", size(&c.ModuleState, 1<<10, 1<<40), "most `bytes` that a module may remember, if its side-car says nothing else"),
+		opt("domain", Deciding, "", domain(&c.Domain), "`host[:port]` under which this relay and its repositories are reached; empty means the address that it serves on"),
+		opt("prs", Deciding, "true", boolean(&c.PRs), "`true` or false: take pull requests under /prs/ for repositories elsewhere (GRASP-06)"),
 		opt("workers", Deciding, "0", integer(&c.Workers, 0, 1024), "`goroutines` that verify and decide; 0 means one per processor"),
 		opt("queue", Deciding, "4096", integer(&c.Queue, 1, 1<<20), "`events` that may wait for the writer before senders must wait"),
 		opt("batch", Deciding, "512", integer(&c.Batch, 1, 1<<16), "most `events` of one commit"),
 
 		opt("listen", Serving, "127.0.0.1:7334", address(&c.Listen), "`address` to serve on"),
-		opt("domain", Serving, "", domain(&c.Domain), "`host[:port]` under which clients reach this relay; empty means what each client asked for"),
-		opt("trust-proxy", Serving, "", prefixes(&c.Proxies), "`networks` of reverse proxies whose X-Forwarded-For is believed, such as 127.0.0.1/32"),
+		opt("trust-proxy", Serving, "", prefixes(&c.Proxies), "`networks` of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, such as 127.0.0.1/32"),
+		opt("git", Serving, "git", text(&c.Git, required), "`program` of git, 2.39 or later: a name in the PATH, or a path"),
+		opt("pack-size", Serving, "2GiB", size(&c.PackSize, 1<<20, 1<<40), "most `bytes` of one push"),
+		opt("git-fetches", Serving, "0", integer(&c.GitFetches, 0, 4096), "`clones` and fetches that git works on at once; 0 means two per processor, at least four"),
+		opt("git-pushes", Serving, "0", integer(&c.GitPushes, 0, 4096), "`pushes` that git works on at once; 0 means one per processor, at least four"),
+		opt("git-time", Serving, "1h", duration(&c.GitTime, time.Second, 7*24*time.Hour), "`time` that one clone, fetch or push may take"),
+		opt("maintenance", Serving, "24h", duration(&c.Maintenance, 0, 365*24*time.Hour), "`time` between two rounds of git maintenance of all repositories; 0 means never"),
+		opt("hunt", Serving, "true", boolean(&c.Hunt), "`true` or false: fetch the git data of events that wait for it from the servers that their announcements name (GRASP-02)"),
+		opt("hunt-requests", Serving, "32", integer(&c.HuntRequests, 1, 1024), "most `requests` to git servers at once, whatever a throttle says"),
+		opt("hunt-domain-requests", Serving, "16", integer(&c.HuntDomainRequests, 1, 1024), "most `requests` to one domain at once, whatever a throttle says"),
+		opt("hunt-domain-rate", Serving, "120", integer(&c.HuntDomainRate, 1, 256), "most `requests` to one domain in a minute, whatever a throttle says"),
+		opt("sync", Serving, "true", boolean(&c.Sync), "`true` or false: follow the relays that announcements of repositories here name (GRASP-02)"),
+		opt("bootstrap", Serving, "", relays(&c.Bootstrap), "`relays` to be connected to always, with commas between them, such as wss://relay.example.com"),
+		opt("sync-push", Serving, "false", boolean(&c.SyncPush), "`true` or false: send relays what they lack, if the strategy asks for it"),
+		opt("metrics-prefix", Serving, "talon", prefix(&c.MetricsPrefix), "`name` that metrics of sync begin with"),
+		opt("allow-private", Serving, "false", boolean(&c.AllowPrivate), "`true` or false: connect to servers in private networks and on this machine, if events name them"),
+		opt("admin-socket", Serving|Operating, "", text(&c.AdminSocket, nil), "`path` of the socket for talon plugin, in a folder of its own; empty means admin/talon.sock in the data folder, off means none"),
+		opt("decisions", Serving, "100000", integer(&c.Decisions, 0, 1e8), "`decisions` that talon plugin why can explain; 0 remembers none"),
 		opt("metrics-listen", Serving, "", address(&c.MetricsListen), "`address` for /metrics and /healthz alone; empty serves them on --listen"),
 		opt("name", Serving, "Talon", text(&c.Name, nil), "the relay's `name` (NIP-11)"),
 		opt("description", Serving, "", text(&c.Description, nil), "what the relay is for, as a `sentence` (NIP-11)"),

@@ -28,7 +28,7 @@ type Loader struct {
 func Flags(flags *pflag.FlagSet, scope Scope) *Loader {
 	c := &Config{}
 	l := &Loader{config: c, options: c.options(), flags: flags}
-	flags.StringVar(&l.file, "config", "", "TOML `file` with these options by name, and [module.NAME] tables; "+DefaultFile+" if that exists [TALON_CONFIG]")
+	flags.StringVar(&l.file, "config", "", "TOML `file` with these options by name; "+DefaultFile+" if that exists [TALON_CONFIG]")
 	for _, o := range l.options {
 		if err := o.value.set(o.preset); err != nil {
 			panic("default of option " + o.name + ": want " + err.Error())
@@ -51,6 +51,13 @@ func (l *Loader) Load(lookupEnv func(string) (string, bool)) (*Config, error) {
 	l.flags.Visit(func(f *pflag.Flag) { given[f.Name] = f.Value.String() })
 	if err := l.readFile(lookupEnv); err != nil {
 		return nil, err
+	}
+	for key := range moved {
+		if _, ok := lookupEnv(env(key)); ok {
+			if err := gone(key, "environment variable "+env(key)); err != nil {
+				return nil, err
+			}
+		}
 	}
 	for _, o := range l.options {
 		if text, ok := lookupEnv(env(o.name)); ok {
@@ -109,14 +116,10 @@ func (l *Loader) parse(path, data string) error {
 		}
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	l.config.Modules = map[string]map[string]any{}
-	if modules, ok := keys["module"]; ok {
-		delete(keys, "module")
-		if err := l.modules(path, modules); err != nil {
+	for key, v := range keys {
+		if err := gone(key, path); err != nil {
 			return err
 		}
-	}
-	for key, v := range keys {
 		i := slices.IndexFunc(l.options, func(o *option) bool { return o.name == key })
 		if i < 0 {
 			return fmt.Errorf("%s: there is no option %q%s", path, key, l.nearest(key))
@@ -132,17 +135,17 @@ func (l *Loader) parse(path, data string) error {
 	return nil
 }
 
-func (l *Loader) modules(path string, v any) error {
-	tables, ok := v.(map[string]any)
-	if !ok {
-		return fmt.Errorf("%s: module must be tables, such as [module.lists]", path)
-	}
-	for name, v := range tables {
-		table, ok := v.(map[string]any)
-		if !ok {
-			return fmt.Errorf("%s: module.%s must be a table, such as [module.%s]", path, name, name)
-		}
-		l.config.Modules[name] = table
+// moved are options that there were, and where to say now what they said.
+var moved = map[string]string{
+	"on-failure": "on-failure in NAME.toml beside NAME.wasm says what happens when that module fails",
+	"module":     "what a module is told stands in NAME.toml beside NAME.wasm, as the table [config]",
+}
+
+// gone returns an error for an option that there is no more: who relies on it must
+// not get a relay that ignores it.
+func gone(key, place string) error {
+	if where, ok := moved[key]; ok {
+		return fmt.Errorf("%s: there is no option %s any more: %s (see docs/how-to-manage-plugins.md)", place, key, where)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"talon/sdk/grasp"
 )
 
 // load reads a configuration from a file's text, environment and flags.
@@ -29,18 +31,18 @@ func load(t *testing.T, file string, env map[string]string, args ...string) (*Co
 }
 
 func TestLaterPlacesWin(t *testing.T) {
-	file := "name = 'file'\ndescription = 'file'\ncontact = 'file'\npolicy = ['a', 'b']\nmax-limit = 600\nmax-message = '1MiB'\n" +
-		"[module.lists]\ndeny = ['x']\n"
+	file := "name = 'file'\ndescription = 'file'\ncontact = 'file'\nmax-limit = 600\nmax-message = '1MiB'\n" +
+		"trust-proxy = ['127.0.0.1', '10.0.0.0/8']\n"
 	env := map[string]string{"TALON_DESCRIPTION": "env", "TALON_CONTACT": "env"}
 	c, err := load(t, file, env, "--contact", "flag")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := []string{c.Listen, c.Name, c.Description, c.Contact, strings.Join(c.Policy, "+")}
-	if want := []string{"127.0.0.1:7334", "file", "env", "flag", "a+b"}; !reflect.DeepEqual(got, want) {
+	got := []string{c.Listen, c.Name, c.Description, c.Contact}
+	if want := []string{"127.0.0.1:7334", "file", "env", "flag"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if c.MaxLimit != 600 || c.Message != 1<<20 || !reflect.DeepEqual(c.Modules["lists"]["deny"], []any{"x"}) {
+	if c.MaxLimit != 600 || c.Message != 1<<20 || len(c.Proxies) != 2 {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -65,13 +67,21 @@ func TestWrongValues(t *testing.T) {
 		{"unknown key", "max_limit = 5", nil, nil, []string{`no option "max_limit"`, "is max-limit meant?"}},
 		{"unknown table", "[lists]\nx = 1", nil, nil, []string{`no option "lists"`}},
 		{"wrong type", "name = 1.5", nil, nil, []string{"option name must be a string"}},
-		{"module not a table", "module = 5", nil, nil, []string{"[module.lists]"}},
+		{"module tables of before", "[module.lists]\ndeny = []", nil, nil, []string{"my.toml", "no option module any more", "NAME.toml beside NAME.wasm", "docs/how-to-manage-plugins.md"}},
+		{"policy twice", "policy = ['lists', 'open', 'lists']", nil, nil, []string{"my.toml", "option policy", "each once"}},
+		{"on-failure of before", "on-failure = 'open'", nil, nil, []string{"no option on-failure any more", "NAME.toml"}},
+		{"policy by path", "", nil, []string{"--policy", "bin/open.wasm"}, []string{"--policy", "names of plugins, such as rate,lists,grasp"}},
 		{"bad TOML", "name = ", nil, nil, []string{"my.toml:1:"}},
 		{"domain with a scheme", "", nil, []string{"--domain", "wss://x.com"}, []string{"domain", "without scheme"}},
-		{"policy twice", "", nil, []string{"--policy", "a,a"}, []string{"policy", `"a,a"`, "lists,open"}},
-		{"policy with a path", "", nil, []string{"--policy", "../x"}, []string{"policy", "names of modules"}},
-		{"empty policy", "", nil, []string{"--policy", ""}, []string{"policy"}},
+		{"module state of nothing", "", nil, []string{"--module-state", "0"}, []string{"module-state", `"0"`, "from 1KiB"}},
+		{"module state", "", nil, []string{"--module-state", "much"}, []string{"module-state", `"much"`, "to 1024GiB"}},
+		{"decisions", "", nil, []string{"--decisions=-1"}, []string{"decisions", `"-1"`, "from 0"}},
+		{"admin socket", "", nil, []string{"--admin-socket", "a\x00b"}, []string{"admin-socket", "control"}},
+		{"prs", "", nil, []string{"--prs", "maybe"}, []string{"prs", `"maybe"`, "true or false"}},
 		{"pubkey", "", nil, []string{"--pubkey", "npub1x"}, []string{"pubkey", "npub or 64"}},
+		{"signers", "", nil, []string{"--plugin-signers", "npub1x"}, []string{"plugin-signers", "npubs"}},
+		{"signers that are nobody", "", nil, []string{"--plugin-signers", " ,"}, []string{"plugin-signers", "at least one key"}},
+		{"programs", "", nil, []string{"--allow-exec=maybe"}, []string{"allow-exec", "true or false"}},
 		{"proxy", "", nil, []string{"--trust-proxy", "all"}, []string{"trust-proxy", `"all"`, "10.0.0.0/8"}},
 		{"time", "", nil, []string{"--ping", "5"}, []string{"ping", "30s"}},
 		{"control characters", "", nil, []string{"--name", "a\nb"}, []string{"name", "control"}},
@@ -97,13 +107,38 @@ func TestWrongValues(t *testing.T) {
 func TestGoodValues(t *testing.T) {
 	npub := "npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6"
 	c, err := load(t, "", nil, "--pubkey", npub, "--domain", "Relay.Example.com:8080", "--listen", "[::1]:0",
-		"--trust-proxy", "10.1.2.3/8, 127.0.0.1", "--compress-from", "0")
+		"--trust-proxy", "10.1.2.3/8, 127.0.0.1", "--compress-from", "0", "--allow-exec", "true", "--plugin-signers", npub+", "+strings.Repeat("ab", 32))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.PubKey != "3bf0c63fcb93463407af97a5e5ee64fa883d107ef9e558472c4eb9aaaefa459d" ||
+		!c.AllowExec || len(c.PluginSigners) != 2 || c.PluginSigners[0][0] != 0x3b || c.PluginSigners[1][31] != 0xab ||
 		c.Domain != "relay.example.com:8080" || len(c.Proxies) != 2 || c.Proxies[0].String() != "10.0.0.0/8" || c.CompressFrom != 0 {
 		t.Errorf("got %+v", c)
+	}
+}
+
+func TestAdmin(t *testing.T) {
+	for socket, want := range map[string]string{
+		"":                "here/admin/talon.sock",
+		"off":             "",
+		"/run/talon/sock": "/run/talon/sock",
+	} {
+		c, err := load(t, "", nil, "--data", "here", "--admin-socket", socket)
+		if err != nil || c.Admin() != want {
+			t.Errorf("%q: got %q, %v; want %q", socket, c.Admin(), err, want)
+		}
+	}
+}
+
+// A command that talks to a server has no options but those that find it.
+func TestOperatingScope(t *testing.T) {
+	flags := pflag.NewFlagSet("talon", pflag.ContinueOnError)
+	Flags(flags, Operating)
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if want := []string{"admin-socket", "config", "data"}; !reflect.DeepEqual(names, want) {
+		t.Errorf("got %q, want %q", names, want)
 	}
 }
 
@@ -118,6 +153,43 @@ func TestDefaultsRoundTrip(t *testing.T) {
 		shown := o.value.get()
 		if err := o.value.set(shown); err != nil || o.value.get() != shown {
 			t.Errorf("%s: shown as %q, which is read as %q, %v", o.name, shown, o.value.get(), err)
+		}
+	}
+}
+
+// Where the relay is reached is what modules compare URLs with.
+func TestService(t *testing.T) {
+	for _, test := range []struct{ domain, listen, want string }{
+		{"relay.example.com", "127.0.0.1:7334", "relay.example.com"},
+		{"Relay.Example.com:8443", "127.0.0.1:7334", "relay.example.com:8443"},
+		{"::1", "127.0.0.1:7334", "[::1]"},
+		{"[::1]:80", "127.0.0.1:7334", "[::1]:80"},
+		{"", "127.0.0.1:7334", "127.0.0.1:7334"},
+		{"", "[::1]:7334", "[::1]:7334"},
+		{"", "0.0.0.0:7334", "localhost:7334"},
+		{"", "[::]:7334", "localhost:7334"},
+		{"", ":7334", "localhost:7334"},
+		{"", "127.0.0.1:0", "127.0.0.1"},
+		{"", "[::1]:0", "[::1]"},
+	} {
+		c, err := load(t, "", nil, "--domain", test.domain, "--listen", test.listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Service(); got != test.want {
+			t.Errorf("domain %q, listen %q: got %q, want %q", test.domain, test.listen, got, test.want)
+		}
+		if _, err := grasp.ParseService(c.Service()); err != nil {
+			t.Errorf("%q: %v", c.Service(), err)
+		}
+	}
+}
+
+func TestPRs(t *testing.T) {
+	for file, want := range map[string]bool{"": true, "prs = false": false, "prs = true": true, "prs = 'false'": false} {
+		c, err := load(t, file, nil)
+		if err != nil || c.PRs != want {
+			t.Errorf("%q: %v, %v", file, c.PRs, err)
 		}
 	}
 }

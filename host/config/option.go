@@ -27,7 +27,7 @@ type value struct {
 
 func opt(name string, scope Scope, preset string, v value, help string) *option {
 	if preset == besideProgram {
-		preset = pluginFolder()
+		preset = BundledFolder()
 	}
 	return &option{name: name, scope: scope, preset: preset, value: v, help: help}
 }
@@ -35,7 +35,8 @@ func opt(name string, scope Scope, preset string, v value, help string) *option 
 // besideProgram stands for the folder "plugins" next to the running program.
 const besideProgram = "\x00beside"
 
-func pluginFolder() string {
+// BundledFolder is where the modules are that came with the program.
+func BundledFolder() string {
 	program, err := os.Executable()
 	if err != nil {
 		return "plugins"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,6 +50,80 @@ func enum(p *string, allowed ...string) value {
 			return nil
 		}
 		return errors.New(strings.Join(allowed, " or "))
+	})
+}
+
+func boolean(p *bool) value {
+	return value{
+		set: func(s string) error {
+			b, err := strconv.ParseBool(s)
+			if err != nil {
+				return errors.New("true or false")
+			}
+			*p = b
+			return nil
+		},
+		get: func() string { return strconv.FormatBool(*p) }, kind: "bool",
+	}
+}
+
+// relays is a list of relay URLs.
+func relays(p *[]string) value {
+	return value{
+		set: func(s string) error {
+			var list []string
+			for item := range strings.SplitSeq(s, ",") {
+				if item = strings.TrimSpace(item); item == "" {
+					continue
+				}
+				u, err := url.Parse(item)
+				if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" {
+					return errors.New("URLs that begin with ws:// or wss://, with commas between them")
+				}
+				list = append(list, item)
+			}
+			*p = list
+			return nil
+		},
+		get: func() string { return strings.Join(*p, ",") }, kind: "string",
+	}
+}
+
+// names is a list of names of plugins, each once.
+func names(p *[]string) value {
+	return value{
+		set: func(s string) error {
+			var list []string
+			for item := range strings.SplitSeq(s, ",") {
+				if item = strings.TrimSpace(item); item == "" {
+					continue
+				}
+				if !pluginName.MatchString(item) || slices.Contains(list, item) {
+					return errors.New("names of plugins, such as rate,lists,grasp, each once")
+				}
+				list = append(list, item)
+			}
+			*p = list
+			return nil
+		},
+		get: func() string { return strings.Join(*p, ",") }, kind: "string",
+	}
+}
+
+var pluginName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// prefix is the first part of the names of metrics.
+func prefix(p *string) value {
+	return text(p, func(s string) error {
+		for i, c := range s {
+			if c != '_' && (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') || i >= 32 {
+				return errors.New("at most 32 of a-z, 0-9 and _, a letter first")
+			}
+		}
+		if s == "" {
+			return errors.New("a name")
+		}
+		return nil
 	})
 }
 
@@ -174,23 +249,35 @@ func pubkey(p *string) value {
 	}
 }
 
-var moduleName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
-
-func names(p *[]string) value {
+// signers is a list of public keys.
+func signers(p *[][32]byte) value {
 	return value{
 		set: func(s string) error {
-			var list []string
-			for name := range strings.SplitSeq(s, ",") {
-				name = strings.TrimSpace(name)
-				if !moduleName.MatchString(name) || slices.Contains(list, name) {
-					return errors.New("different names of modules with commas between them, such as lists,open")
+			var list [][32]byte
+			for item := range strings.SplitSeq(s, ",") {
+				if item = strings.TrimSpace(item); item == "" {
+					continue
 				}
-				list = append(list, name)
+				key, err := nip19.ParsePubKey(item)
+				if err != nil {
+					return errors.New("npubs, or keys of 64 lower-case hex characters, with commas between them")
+				}
+				list = append(list, key)
+			}
+			if len(list) == 0 && s != "" {
+				return errors.New("at least one key, or nothing for any module")
 			}
 			*p = list
 			return nil
 		},
-		get: func() string { return strings.Join(*p, ",") }, kind: "names",
+		get: func() string {
+			var list []string
+			for _, key := range *p {
+				list = append(list, nip19.EncodeNpub(key))
+			}
+			return strings.Join(list, ",")
+		},
+		kind: "string",
 	}
 }
 

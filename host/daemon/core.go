@@ -7,25 +7,27 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
 	"talon/host/config"
+	"talon/host/forge"
 	"talon/host/ingest"
 	"talon/host/plugin"
+	"talon/host/plugin/guest"
 	"talon/host/schnorr"
 	"talon/host/store"
 )
 
-// Core is the part of Talon that decides and stores: the database, the policy,
+// Core is the part of Talon that decides and stores: the database, the plugins,
 // the pipeline between them.
 type Core struct {
 	Store    *store.Store
-	Policy   *plugin.Chain
+	Plugins  *plugin.Registry
 	Pipeline *ingest.Pipeline
+	Disk     *forge.Disk // nil unless it serves
 }
 
 // OpenStore opens the database of the data folder for writing.
@@ -56,67 +58,117 @@ func storeOptions(cfg *config.Config, log *slog.Logger) store.Options {
 	}
 }
 
-// OpenCore opens the database and loads the policy. Nothing runs yet.
-func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Core, error) {
+// OpenCore opens the database and loads the plugins. Nothing runs yet. Only a
+// core that serves has git, keeps the last good plugins and follows their folder:
+// another command may be given a folder for once, and what it holds waits until
+// somebody serves.
+func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving bool) (_ *Core, err error) {
 	db, err := OpenStore(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	chain, err := plugin.Open(ctx, plugin.Options{
-		Dir:       cfg.Plugins,
-		Chain:     cfg.Policy,
-		Config:    moduleConfig(cfg, log),
-		OnFailure: onFailure[cfg.OnFailure],
-		Limits:    plugin.Limits{Fuel: cfg.Fuel, Memory: cfg.ModuleMemory},
-		CacheDir:  filepath.Join(cfg.Data, "wasm-cache"),
-		Log:       log,
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("load the policy: %w", err), db.Close())
+	c := &Core{Store: db}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	o := plugin.Options{
+		Dir:        cfg.Plugins,
+		Policy:     cfg.Policy,
+		CacheDir:   filepath.Join(cfg.Data, "wasm-cache"),
+		Bundled:    config.BundledFolder(),
+		AllowExec:  cfg.AllowExec,
+		Signers:    cfg.PluginSigners,
+		Limits:     guest.Limits{Fuel: cfg.Fuel, Memory: cfg.ModuleMemory},
+		Disk:       db,
+		StateQuota: cfg.ModuleState,
+		Facts:      facts{db},
+		Held:       db,
+		Service:    host.Service{Domain: cfg.Service(), PRs: cfg.PRs},
+		Log:        log,
+	}
+	if serving {
+		o.Shelf = filepath.Join(cfg.Data, "generations")
+		o.Decisions = cfg.Decisions
+		o.Watch = true
+		if c.Disk, err = openDisk(ctx, cfg); err != nil {
+			return nil, err
+		}
+		o.Git = c.Disk
+	}
+	if c.Plugins, err = plugin.Open(ctx, o); err != nil {
+		return nil, fmt.Errorf("load the plugins: %w", err)
 	}
 	workers := cfg.Workers
 	if workers == 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	pipeline := ingest.New(ingest.Config{
+	c.Pipeline = ingest.New(ingest.Config{
 		Verify:  schnorr.Verify,
-		Policy:  chain,
+		Policy:  c.Plugins,
 		Store:   writes{db},
 		Facts:   facts{db},
+		Held:    db,
 		Log:     log,
 		Now:     time.Now,
 		Workers: workers,
 		Queue:   cfg.Queue,
 		Batch:   cfg.Batch,
 	})
-	return &Core{Store: db, Policy: chain, Pipeline: pipeline}, nil
+	return c, nil
 }
 
-// moduleConfig returns what the modules of the chain are told. A table for another
-// module may be there for another day, but it may also be a slip of the pen.
-func moduleConfig(cfg *config.Config, log *slog.Logger) map[string]map[string]any {
-	tables := map[string]map[string]any{}
-	for name, table := range cfg.Modules {
-		if !slices.Contains(cfg.Policy, name) {
-			log.Warn("configuration of a module that is not in the policy chain", "module", name, "policy", cfg.Policy)
-			continue
-		}
-		tables[name] = table
+// Run decides and stores until ctx ends and what was submitted has been
+// answered. Every commit goes to each of out.
+func (c *Core) Run(ctx context.Context, out ...ingest.Publisher) error {
+	// Plugins may remember something until the last decision.
+	last, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.Plugins.Run(last) }()
+	err := c.Pipeline.Run(ctx, committed{c.Plugins, out})
+	stop()
+	return errors.Join(err, <-stopped)
+}
+
+// committed hands each commit on, to the sets of plugins first.
+type committed struct {
+	plugins *plugin.Registry
+	out     []ingest.Publisher
+}
+
+func (p committed) Publish(events []host.Published) {
+	p.plugins.Published(context.Background(), events)
+	for _, out := range p.out {
+		out.Publish(events)
 	}
-	return tables
 }
 
-var onFailure = map[string]plugin.OnFailure{"closed": plugin.FailClosed, "open": plugin.FailOpen}
+func (p committed) Follow(removed []*host.Event, held []host.HeldChange) {
+	for _, out := range p.out {
+		if f, ok := out.(ingest.Follower); ok {
+			f.Follow(removed, held)
+		}
+	}
+}
 
-// Close releases what OpenCore opened. The pipeline must have stopped.
+// Close releases what OpenCore opened. Run must have returned.
 func (c *Core) Close(ctx context.Context) error {
-	return errors.Join(c.Policy.Close(ctx), c.Store.Close())
+	var err error
+	if c.Plugins != nil {
+		err = c.Plugins.Close(ctx)
+	}
+	if c.Disk != nil {
+		c.Disk.Close()
+	}
+	return errors.Join(err, c.Store.Close())
 }
 
 // Collectors returns the metrics of all parts.
 func (c *Core) Collectors() []prometheus.Collector {
 	list := c.Store.Collectors()
-	list = append(list, c.Policy.Collectors()...)
+	list = append(list, c.Plugins.Collectors()...)
 	return append(list, c.Pipeline.Collectors()...)
 }
 
@@ -125,22 +177,17 @@ type writes struct{ *store.Store }
 
 func (w writes) Begin() (ingest.Tx, error) { return w.Store.Begin() }
 
-// facts is the store as a policy sees it.
-type facts struct{ store *store.Store }
+// facts is the store as those see it who only read.
+type facts struct{ *store.Store }
 
-func (f facts) Get(ctx context.Context, id host.ID) ([]byte, error) { return f.store.Get(ctx, id) }
-
-func (f facts) Referenced(ctx context.Context, idOrAddress string) (bool, error) {
-	return f.store.Referenced(ctx, idOrAddress)
-}
-
+// Query returns the events that match, newest first.
 func (f facts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) {
-	found, err := f.store.Select(ctx, []host.Filter{filter}, time.Now().Unix())
+	found, err := f.Select(ctx, []host.Filter{filter}, time.Now().Unix())
 	if err != nil {
 		return nil, err
 	}
 	var list [][]byte
-	err = f.store.Fetch(ctx, found.Rows, func(_ int64, json []byte) error {
+	err = f.Fetch(ctx, found.Rows, func(_ int64, json []byte) error {
 		list = append(list, append([]byte(nil), json...))
 		return nil
 	})

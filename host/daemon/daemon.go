@@ -7,13 +7,22 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"talon/host/admin"
 	"talon/host/config"
+	"talon/host/forge"
+	"talon/host/gitfetch"
+	"talon/host/githttp"
+	"talon/host/ingest"
 	"talon/host/metrics"
 	"talon/host/relay"
+	"talon/host/relaysync"
 	"talon/host/schnorr"
 )
 
@@ -22,11 +31,12 @@ type Daemon struct {
 	cfg     *config.Config
 	version string
 	log     *slog.Logger
+	every   time.Duration // between two ticks of the throttle
 }
 
 // New returns a daemon. It does nothing until Run.
 func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
-	return &Daemon{cfg: cfg, version: version, log: log}
+	return &Daemon{cfg: cfg, version: version, log: log, every: tickEvery}
 }
 
 // Run serves until ctx ends. It returns nil after an orderly stop, and an error
@@ -34,32 +44,112 @@ func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
 func (d *Daemon) Run(ctx context.Context) (err error) {
 	// The database first: a second server on the same data must fail before it
 	// takes the address.
-	core, err := OpenCore(ctx, d.cfg, d.log)
+	core, err := OpenCore(ctx, d.cfg, d.log, true)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, core.Close(context.WithoutCancel(ctx))) }()
-
-	registry := metrics.New(d.version)
-	front, err := relay.New(d.relayConfig(d.mux(registry)), relay.Deps{
-		Ingest: core.Pipeline,
-		Store:  core.Store,
-		Verify: schnorr.Verify,
-	})
+	p, err := d.assemble(ctx, core)
 	if err != nil {
-		return fmt.Errorf("set up the relay: %w", err)
-	}
-	if err := registry.Register(append(core.Collectors(), front.Collectors()...)...); err != nil {
 		return err
 	}
-
 	listeners, err := d.listen(ctx)
 	if err != nil {
 		return err
 	}
-	servers := []*http.Server{d.server(front)}
+	operators, err := d.listenAdmin()
+	if err == nil {
+		p.sync, err = d.openSync(ctx, core, p.key, addresses(listeners))
+	}
+	if err == nil {
+		err = p.registry.Register(p.collectors()...)
+	}
+	if err != nil {
+		for _, l := range append(listeners, operators) {
+			if l != nil {
+				_ = l.Close()
+			}
+		}
+		return err
+	}
+	return d.serve(ctx, p, listeners, operators)
+}
+
+// parts are what a daemon runs.
+type parts struct {
+	core     *Core
+	registry *metrics.Registry
+	key      *relaysync.Key
+	forge    *forge.Forge
+	hunter   *gitfetch.Hunter // nil if nothing is fetched
+	git      *githttp.Handler
+	relay    *relay.Relay
+	ticks    *ticks
+	sync     *syncing // nil if nothing is synced
+}
+
+func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
+	p = &parts{core: core, registry: metrics.New(d.version)}
+	if p.key, err = d.openKey(); err != nil {
+		return nil, err
+	}
+	if p.forge, err = d.openForge(ctx, core); err != nil {
+		return nil, err
+	}
+	if p.hunter, err = d.openHunt(ctx, core, p.forge); err != nil {
+		return nil, err
+	}
+	pages, err := d.openPages(core, p.forge, p.hunter)
+	if err != nil {
+		return nil, err
+	}
+	if p.git, err = d.openGit(p.forge, pages); err != nil {
+		return nil, err
+	}
+	p.ticks = d.openTicks(core)
+	rc := d.relayConfig(d.front(p.git, pages, p.registry), describe(d.cfg, core.Plugins), p.key.PubKey())
+	rc.Clients = p.ticks.Limits
+	p.relay, err = relay.New(rc, relay.Deps{
+		Ingest: core.Pipeline,
+		Store:  core.Store,
+		Verify: schnorr.Verify,
+		Policy: core.Plugins,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("set up the relay: %w", err)
+	}
+	return p, nil
+}
+
+func (p *parts) collectors() []prometheus.Collector {
+	list := slices.Concat(p.core.Collectors(), p.relay.Collectors(), p.forge.Collectors(), p.git.Collectors(), p.ticks.Collectors())
+	if p.hunter != nil {
+		list = append(list, p.hunter.Collectors()...)
+	}
+	if p.sync != nil {
+		list = append(list, p.sync.Collectors()...)
+	}
+	return list
+}
+
+// followers are told of each commit.
+func (p *parts) followers() []ingest.Publisher {
+	list := []ingest.Publisher{p.relay, p.forge}
+	if p.hunter != nil {
+		list = append(list, forge.Hunt{Hunter: p.hunter})
+	}
+	if p.sync != nil {
+		list = append(list, p.sync)
+	}
+	return list
+}
+
+// serve runs all parts until ctx ends or one of them fails, and then stops them in
+// order.
+func (d *Daemon) serve(ctx context.Context, p *parts, listeners []net.Listener, operators net.Listener) error {
+	servers := []*http.Server{d.server(p.relay)}
 	if d.cfg.MetricsListen != "" {
-		servers = append(servers, d.server(d.admin(registry)))
+		servers = append(servers, d.server(d.operators(p.registry)))
 	}
 
 	// Each part runs in a context of its own, so that they can stop one after the
@@ -67,15 +157,44 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g, failed := errgroup.WithContext(ctx)
 	pipelineCtx, stopPipeline := context.WithCancel(context.WithoutCancel(ctx))
 	relayCtx, stopRelay := context.WithCancel(context.WithoutCancel(ctx))
+	forgeCtx, stopForge := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopPipeline()
 	defer stopRelay()
+	defer stopForge()
 	relayStopped := make(chan struct{})
+	forgeStopped := make(chan struct{})
+	var bringing sync.WaitGroup // what gets events and git data from elsewhere
+	bring := func(run func(context.Context) error) {
+		bringing.Add(1)
+		g.Go(func() error {
+			defer bringing.Done()
+			return run(failed)
+		})
+	}
 
-	g.Go(func() error { return core.Pipeline.Run(pipelineCtx, front) })
+	g.Go(func() error { return p.core.Run(pipelineCtx, p.followers()...) })
+	g.Go(func() error {
+		defer close(forgeStopped)
+		return p.forge.Run(forgeCtx)
+	})
 	g.Go(func() error {
 		defer close(relayStopped)
-		return front.Run(relayCtx)
+		return p.relay.Run(relayCtx)
 	})
+	// These end first: what they bring in is for the others to finish.
+	var hunt admin.Hunt // nil if there is none
+	if p.hunter != nil {
+		hunt = p.hunter
+		bring(p.hunter.Run)
+	}
+	if p.sync != nil {
+		bring(p.sync.Run)
+	}
+	g.Go(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
+	if operators != nil {
+		// A change that is under way must not meet closed plugins.
+		g.Go(func() error { return admin.Serve(failed, operators, p.core.Plugins, hunt, d.log) })
+	}
 	for i, s := range servers {
 		g.Go(func() error {
 			if err := s.Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
@@ -84,7 +203,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 			return nil
 		})
 	}
-	d.log.Info("serving", "addr", "ws://"+listeners[0].Addr().String(), "data", d.cfg.Data, "policy", d.cfg.Policy, "version", d.version)
+	d.log.Info("serving", "addr", "ws://"+listeners[0].Addr().String(), "data", d.cfg.Data, "version", d.version)
 
 	g.Go(func() error {
 		<-failed.Done()
@@ -100,7 +219,11 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		// 2. Open ones get the answers that are under way, which need the pipeline.
 		stopRelay()
 		<-relayStopped
-		// 3. What is queued is committed. Then Close releases modules and database.
+		bringing.Wait()
+		// 3. Repositories that were about to release events do so.
+		stopForge()
+		<-forgeStopped
+		// 4. What is queued is committed. Then Close releases modules and database.
 		stopPipeline()
 		return nil
 	})
@@ -126,9 +249,22 @@ func (d *Daemon) listen(ctx context.Context) ([]net.Listener, error) {
 	return list, nil
 }
 
+// listenAdmin opens the socket for talon plugin, nil if there is to be none.
+func (d *Daemon) listenAdmin() (net.Listener, error) {
+	path := d.cfg.Admin()
+	if path == "" {
+		return nil, nil
+	}
+	l, err := admin.Listen(path)
+	if err != nil {
+		return nil, fmt.Errorf("listen for talon plugin (option admin-socket): %w", err)
+	}
+	return l, nil
+}
+
 func (d *Daemon) server(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           h,
+		Handler:           inTime(h, answerTime),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,

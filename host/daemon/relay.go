@@ -3,11 +3,12 @@ package daemon
 import (
 	"net/http"
 
+	"talon/host"
 	"talon/host/relay"
 )
 
 // relayConfig translates the operator's choices for the relay.
-func (d *Daemon) relayConfig(next http.Handler) relay.Config {
+func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description, self host.PubKey) relay.Config {
 	cfg := d.cfg
 	limits := relay.DefaultLimits
 	limits.Wire.Filters = cfg.Filters
@@ -40,11 +41,14 @@ func (d *Daemon) relayConfig(next http.Handler) relay.Config {
 			Icon:        cfg.Icon,
 			Software:    "talon",
 			Version:     d.version,
+			// By it a relay finds out that it has connected to itself.
+			Extra: map[string]any{"self": self.String()},
 		},
 		Limits:  limits,
 		Domain:  cfg.Domain,
 		Proxies: cfg.Proxies,
 		Next:    next,
+		About:   about,
 		Log:     d.log,
 	}
 }

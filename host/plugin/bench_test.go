@@ -2,39 +2,80 @@ package plugin
 
 import (
 	"context"
+	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/nbd-wtf/go-nostr"
+
 	"talon/host"
 	"talon/host/plugin/plugintest"
 )
 
-// BenchmarkChain is the cost of the default chain for an event of 1 kB with four
-// tags: encoding the request, two modules, metrics.
+// bundled opens a registry of the bundled policies with side-cars, of a relay that
+// accepts every event.
+func bundled(b *testing.B, sidecars map[string]string) *Registry {
+	b.Helper()
+	dir := plugintest.Build(b, "plugins/grasp", "plugins/limits", "plugins/lists", "plugins/open", "plugins/rate")
+	sidecars = maps.Clone(sidecars)
+	if sidecars == nil {
+		sidecars = map[string]string{}
+	}
+	sidecars["open"] = "[config]\nevery = true"
+	for name, text := range sidecars {
+		if err := os.WriteFile(filepath.Join(dir, name+".toml"), []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	r, err := Open(b.Context(), Options{
+		Dir: dir, CacheDir: b.TempDir(), Decisions: 100_000, Service: host.Service{Domain: "relay.example.com", PRs: true},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = r.Close(context.Background()) })
+	return r
+}
+
+// BenchmarkChain is what the bundled plugins cost for an event of 1 kB with four
+// tags: encoding the request, the modules that are asked, metrics, the journal.
 func BenchmarkChain(b *testing.B) {
-	dir := plugintest.Build(b, "plugins/lists", "plugins/open")
 	for _, bench := range []struct {
-		name   string
-		config map[string]any
+		name     string
+		sidecars map[string]string
 	}{
 		{"defaults", nil},
-		{"lists", map[string]any{
-			"deny_authors": []any{strings.Repeat("ab", 32)}, "deny_kinds": []any{"4", "1059"}, "deny_tags": []any{"t:spam"},
-			"accept_authors": []any{strings.Repeat("cd", 32)},
-		}},
-		{"words", map[string]any{"deny_words": []any{"casino", "viagra", "airdrop"}}},
+		{"lists", map[string]string{"lists": `[config]
+deny_authors = ["` + strings.Repeat("ab", 32) + `"]
+deny_kinds = ["4", "1059"]
+deny_tags = ["t:spam"]
+accept_authors = ["` + strings.Repeat("cd", 32) + `"]`}},
+		{"words", map[string]string{"lists": `[config]
+deny_words = ["casino", "viagra", "airdrop"]`}},
+		{"shadow", map[string]string{"lists": `mode = "shadow"`}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			c := openChain(b, Options{
-				Dir: dir, Chain: []string{"lists", "open"}, Config: map[string]map[string]any{"lists": bench.config},
-			})
-			it, ctx := item(1, strings.Repeat("x ", 200)), b.Context()
+			r := bundled(b, bench.sidecars)
+			it, ctx := item(1), b.Context()
+			it.Event.Content = strings.Repeat("x ", 200)
+			it.Event.Tags = nostr.Tags{
+				{"e", strings.Repeat("ab", 32), "wss://relay.example.com", "root"},
+				{"p", strings.Repeat("cd", 32)},
+				{"t", "nostr"},
+				{"client", "talon"},
+			}
 			b.ReportAllocs()
-			before := cpuTime(b)
+			before, n := cpuTime(b), byte(0)
 			for b.Loop() {
-				c.Admit(ctx, it, nil, now)
+				n++
+				it.Event.ID[0] = n
+				if _, err := r.Admit(ctx, it, nil, now); err != nil {
+					b.Fatal(err)
+				}
 			}
 			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
 		})
@@ -50,55 +91,4 @@ func cpuTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
-
-// BenchmarkStart opens the default chain: without compiled code, and with it.
-func BenchmarkStart(b *testing.B) {
-	dir := plugintest.Build(b, "plugins/lists", "plugins/open")
-	start := func(b *testing.B, cache string) {
-		c, err := Open(b.Context(), Options{Dir: dir, Chain: []string{"lists", "open"}, CacheDir: cache})
-		if err != nil {
-			b.Fatal(err)
-		}
-		c.Close(context.Background())
-	}
-	b.Run("cold", func(b *testing.B) {
-		for b.Loop() {
-			start(b, b.TempDir())
-		}
-	})
-	b.Run("warm", func(b *testing.B) {
-		cache := b.TempDir()
-		start(b, cache)
-		for b.Loop() {
-			start(b, cache)
-		}
-	})
-}
-
-// BenchmarkInstance makes one more instance of a loaded module.
-func BenchmarkInstance(b *testing.B) {
-	c := openChain(b, Options{Dir: plugintest.Build(b, "plugins/open"), Chain: []string{"open"}})
-	for b.Loop() {
-		inst, err := newInstance(b.Context(), c.modules[0])
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(inst.memory.Size()), "guest-bytes")
-		inst.guest.Close(context.Background())
-	}
-}
-
-// BenchmarkStoreGet is one store.get of an event of 1 kB, by a guest that does
-// nothing else.
-func BenchmarkStoreGet(b *testing.B) {
-	c, _, err := openGuest(b, getting(1).assemble(), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	facts := &fakeFacts{stored: map[host.ID][]byte{{}: storedJSON(b)}}
-	it, ctx := item(1, ""), b.Context()
-	for b.Loop() {
-		c.Admit(ctx, it, facts, now)
-	}
 }

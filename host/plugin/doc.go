@@ -1,27 +1,36 @@
-// Package plugin runs WebAssembly modules that an operator chose. It owns
-// wazero: nothing else in the host knows what a module is.
+// Package plugin keeps the plugins of a relay: WebAssembly modules that an
+// operator drops into a folder, and that decide while the relay runs.
 //
-// A file becomes a [Module] in steps that each can refuse it with a sentence:
-// read the manifest without running anything, check the configuration against
-// it, add metering (package meter), compile, audit imports and exports, and make
-// and configure a first instance. A [Chain] asks its modules in order about each
-// item; the first ruling that is not Pass decides.
+// A [Registry] looks at the folder. Each NAME.wasm, with the side-car NAME.toml if
+// there is one, becomes a generation in steps that each can refuse it with a
+// sentence: read the side-car (package sidecar), check the pin, and the signature if
+// there must be one (package claim), load the module (package guest: manifest, audit,
+// metering, compiler, configuration), run its self-test by compiler and interpreter.
+// What was refused is in quarantine, and what ran before goes on. What passed goes
+// onto the shelf (package shelf), where a restart and a rollback find it, and into
+// the next line-up.
+//
+// A side-car without a module can name a program of the operator's instead (package
+// program), if programs are allowed: it answers [Registry.Admit] alone.
+//
+// Somebody may record what is decided ([Registry.Record], package sample).
+//
+// A line-up is all that decides at one moment. Decisions enter it, and the last
+// one to leave a line-up that has been replaced closes what only that line-up
+// used.
 //
 // Invariants:
 //
-//  1. No module, whatever its bytes, ends the process, blocks a caller for
-//     longer than its fuel and the limits of host functions allow, or uses more
-//     memory than its cap. See [Limits].
-//  2. A module reaches nothing but the host functions that its manifest asks for.
-//     The WASI functions that toolchains import know no file, no network and no
-//     clock but the time of the decision.
-//  3. An instance serves one call at a time. An instance that trapped, ran out
-//     of fuel or answered garbage is closed and never called again.
-//  4. What a module says reaches a client only as a valid reason: one line of
-//     UTF-8 with a standard prefix, at most 1 KiB.
-//  5. A decision allocates nothing on the host, unless it gives a reason that
-//     the instance did not give last time or reads the store.
-//
-// The package never writes to the store, and calls no module from more than one
-// place: the policy stage of the pipeline.
+//  1. A decision is taken by one line-up, from its first plugin to its last. No
+//     request waits for a swap, is lost by one, or is answered by two.
+//  2. What runs has passed every check, with this side-car. Nothing that a file of
+//     the folder holds ends what ran before it.
+//  3. A generation is closed when nobody can call it any more, and then at once:
+//     instances, compiled code and runtime.
+//  4. A plugin in shadow mode changes no answer and makes none wait for the store
+//     again.
+//  5. What a plugin remembers (package state) belongs to its name, and survives
+//     swaps, rollbacks and restarts.
+//  6. A restart decides as before it: with the last good generation where the
+//     folder holds something worse, and not at all where there is none.
 package plugin

@@ -3,79 +3,81 @@ package plugin
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"talon/host"
+	"talon/host/plugin/guest"
 )
 
-// metrics of all modules.
+// metrics are those of generations; what happens within a module is in
+// guest.Metrics.
 type metrics struct {
-	calls      *prometheus.CounterVec // module
-	verdicts   *prometheus.CounterVec // module, action, rule
-	failures   *prometheus.CounterVec // module, cause
-	seconds    *prometheus.HistogramVec
-	fuel       *prometheus.HistogramVec
-	logDropped *prometheus.CounterVec
-	instances  *prometheus.GaugeVec
-	memory     *prometheus.GaugeVec
+	guests     *guest.Metrics
+	registry   *Registry
+	changes    *prometheus.CounterVec // plugin, result
+	generation *prometheus.Desc
+	disputes   *prometheus.Desc
+	state      *prometheus.Desc
+	refused    *prometheus.Desc
 }
 
-func newMetrics() *metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "talon", Subsystem: "plugin", Name: name, Help: help}, labels)
-	}
-	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "talon", Subsystem: "plugin", Name: name, Help: help}, []string{"module"})
-	}
-	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: "talon", Subsystem: "plugin", Name: name, Help: help, Buckets: buckets,
-		}, []string{"module"})
+func newMetrics(r *Registry) *metrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prometheus.BuildFQName("talon", "plugin", name), help, append([]string{"module"}, labels...), nil)
 	}
 	return &metrics{
-		calls:      counter("calls_total", "Decisions asked of a module.", "module"),
-		verdicts:   counter("verdicts_total", "Decisions of a module by action and rule.", "module", "action", "rule"),
-		failures:   counter("failures_total", "Decisions that a module failed to take, by cause.", "module", "cause"),
-		logDropped: counter("log_dropped_total", "Log lines of a module beyond its limits.", "module"),
-		seconds: histogram("decision_seconds", "Time of one decision in a module, host functions included.",
-			prometheus.ExponentialBuckets(500e-9, 2, 16)),
-		fuel: histogram("decision_fuel", "Fuel that one decision spent.",
-			prometheus.ExponentialBuckets(64, 4, 10)),
-		instances: gauge("instances", "Live instances of a module."),
-		memory:    gauge("memory_bytes", "Memory of all instances of a module."),
+		guests:   guest.NewMetrics(),
+		registry: r,
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "talon", Subsystem: "plugin", Name: "changes_total",
+			Help: "Changes of a plugin's files, by what became of them: accepted, refused, removed.",
+		}, []string{"module", "result"}),
+		generation: desc("generation", "Number of the generation that runs.", "mode"),
+		disputes:   desc("shadow_disagreements_total", "Questions about which a plugin in shadow mode and the chain disagreed, by what the plugin said.", "action", "rule"),
+		state:      desc("state_bytes", "What a plugin remembers."),
+		refused:    desc("quarantined", "1 if what lies in the folder was refused."),
 	}
 }
 
-// collectors returns them for registration.
-func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.calls, m.verdicts, m.failures, m.logDropped, m.seconds, m.fuel, m.instances, m.memory}
+func (m *metrics) change(name, result string) { m.changes.WithLabelValues(name, result).Inc() }
+
+// forget drops the series of a name that is gone.
+func (m *metrics) forget(name string) {
+	m.guests.Forget(name)
+	for _, result := range []string{"accepted", "refused"} {
+		m.changes.DeleteLabelValues(name, result)
+	}
 }
 
-// moduleMetrics are the metrics of one module.
-type moduleMetrics struct {
-	calls         prometheus.Counter
-	failures      map[cause]prometheus.Counter
-	seconds, fuel prometheus.Observer
-	logDropped    prometheus.Counter
-	instances     prometheus.Gauge
-	memory        prometheus.Gauge
-
-	verdict func(action host.Action, rule string) prometheus.Counter
+// Collectors returns the metrics of all plugins.
+func (r *Registry) Collectors() []prometheus.Collector {
+	return append(r.metrics.guests.Collectors(), r.metrics.changes, r.metrics)
 }
 
-func (m *metrics) of(module string) *moduleMetrics {
-	mm := &moduleMetrics{
-		calls:      m.calls.WithLabelValues(module),
-		failures:   make(map[cause]prometheus.Counter, len(causes)),
-		seconds:    m.seconds.WithLabelValues(module),
-		fuel:       m.fuel.WithLabelValues(module),
-		logDropped: m.logDropped.WithLabelValues(module),
-		instances:  m.instances.WithLabelValues(module),
-		memory:     m.memory.WithLabelValues(module),
-		verdict: func(action host.Action, rule string) prometheus.Counter {
-			return m.verdicts.WithLabelValues(module, action.String(), rule)
-		},
+// Describe implements prometheus.Collector for what is read when it is asked
+// for.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.generation, m.disputes, m.state, m.refused} {
+		to <- d
 	}
-	for _, c := range causes {
-		mm.failures[c] = m.failures.WithLabelValues(module, string(c))
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	return mm
+	m.registry.looking.Lock()
+	defer m.registry.looking.Unlock()
+	for name, s := range m.registry.slots {
+		if g := s.running; g != nil {
+			gauge(m.generation, float64(g.number), name, string(g.file.Mode))
+			for said, n := range g.tally.disputes.byOpinion() {
+				to <- prometheus.MustNewConstMetric(m.disputes, prometheus.CounterValue, float64(n), name, said.action, said.rule)
+			}
+		}
+		gauge(m.state, float64(m.registry.state.Bytes(name)), name)
+		quarantined := 0.0
+		if s.refused != nil {
+			quarantined = 1
+		}
+		gauge(m.refused, quarantined, name)
+	}
 }

@@ -23,24 +23,31 @@ func newKeySet(keys []policy.PubKey) *keySet {
 	return s
 }
 
-func (s *keySet) has(key policy.PubKey) bool {
-	_, found := s.find(&key)
+func (s *keySet) has(key *policy.PubKey) bool {
+	_, found := s.find(key)
 	return found
 }
 
 // find returns the slot of key, or the empty one where it belongs. At least half
 // of the slots are empty.
 func (s *keySet) find(key *policy.PubKey) (uint32, bool) {
-	at := uint32(key[0]) | uint32(key[1])<<8 | uint32(key[2])<<16 | uint32(key[3])<<24
+	first := word(key)
+	at := first
 	for {
 		at &= s.mask
 		slot := &s.slots[at]
-		if *slot == *key {
+		// Keys that begin alike are rare: only then a call compares the rest.
+		begins := word(slot)
+		if begins == first && *slot == *key {
 			return at, *key != policy.PubKey{}
 		}
-		if *slot == (policy.PubKey{}) {
+		if begins == 0 && *slot == (policy.PubKey{}) {
 			return at, false
 		}
 		at++
 	}
+}
+
+func word(key *policy.PubKey) uint32 {
+	return uint32(key[0]) | uint32(key[1])<<8 | uint32(key[2])<<16 | uint32(key[3])<<24
 }

@@ -14,15 +14,15 @@ func TestKeySet(t *testing.T) {
 	}
 	set := newKeySet(append(keys, keys[:10]...))
 	for _, key := range keys {
-		if !set.has(key) {
+		if !set.has(&key) {
 			t.Fatalf("%v is missing", key)
 		}
 		key[31] = 1
-		if set.has(key) {
+		if set.has(&key) {
 			t.Fatalf("%v is in the set", key)
 		}
 	}
-	if set.has(policy.PubKey{}) || newKeySet(nil).has(policy.PubKey{1}) {
+	if set.has(&policy.PubKey{}) || newKeySet(nil).has(&policy.PubKey{1}) {
 		t.Error("a key that was not added is in the set")
 	}
 }

@@ -2,16 +2,16 @@ package main
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"talon/sdk/policy"
+	"talon/sdk/policy/kinds"
 )
 
 // list is the four lists of one strength. An empty one is nil.
 type list struct {
 	authors *keySet
-	kinds   *kindSet
+	kinds   *kinds.Set
 	tags    []tagRule
 	words   *words
 }
@@ -19,13 +19,8 @@ type list struct {
 // tagRule are the values that a tag of this name must have; nil stands for any.
 type tagRule struct {
 	name   string
-	values map[string]struct{}
+	values *texts
 }
-
-// kindSet has a bit for each kind.
-type kindSet [65536 / 64]uint64
-
-func (k *kindSet) has(kind int) bool { return k[uint16(kind)/64]>>(kind%64)&1 == 1 }
 
 // matched is a set of the lists that an event is on.
 type matched uint8
@@ -50,10 +45,10 @@ func (l *list) used() (m matched) {
 }
 
 func (l *list) match(e policy.Event) (m matched) {
-	if l.authors != nil && l.authors.has(e.PubKey()) {
+	if l.authors != nil && l.authors.has(e.Author()) {
 		m |= byAuthor
 	}
-	if l.kinds != nil && l.kinds.has(e.Kind()) {
+	if l.kinds != nil && l.kinds.Has(e.Kind()) {
 		m |= byKind
 	}
 	if l.tags != nil && l.hasTag(e) {
@@ -67,17 +62,14 @@ func (l *list) match(e policy.Event) (m matched) {
 
 func (l *list) hasTag(e policy.Event) bool {
 	for it := e.Tags(); it.Next(); {
-		tag := it.Tag()
-		name := tag.Name()
+		name := it.Name()
 		for i := range l.tags {
 			rule := &l.tags[i]
-			if rule.name != name {
+			// Names of one letter are told apart without a call.
+			if len(rule.name) != len(name) || rule.name[0] != name[0] || rule.name != name {
 				continue
 			}
-			if rule.values == nil {
-				return true
-			}
-			if _, ok := rule.values[tag.Value()]; ok {
+			if rule.values == nil || rule.values.has(it.Value()) {
 				return true
 			}
 		}
@@ -99,18 +91,8 @@ func (l *list) configure(cfg policy.Config, strength string) (err error) {
 	if len(authors) > 0 {
 		l.authors = newKeySet(authors)
 	}
-	key = strength + "_kinds"
-	for _, text := range cfg.Strings(key) {
-		first, last, ok := parseKinds(text)
-		if !ok {
-			return policy.WrongValue(key, text, "a kind from 0 to 65535, or a range like 30000-39999")
-		}
-		if l.kinds == nil {
-			l.kinds = new(kindSet)
-		}
-		for kind := first; kind <= last; kind++ {
-			l.kinds[kind/64] |= 1 << (kind % 64)
-		}
+	if l.kinds, err = kinds.Parse(cfg, strength+"_kinds"); err != nil {
+		return err
 	}
 	key = strength + "_tags"
 	for _, text := range cfg.Strings(key) {
@@ -121,26 +103,15 @@ func (l *list) configure(cfg policy.Config, strength string) (err error) {
 		at := slices.IndexFunc(l.tags, func(r tagRule) bool { return r.name == name })
 		switch {
 		case at < 0 && one:
-			l.tags = append(l.tags, tagRule{name, map[string]struct{}{value: {}}})
+			l.tags = append(l.tags, tagRule{name, newTexts(value)})
 		case at < 0:
 			l.tags = append(l.tags, tagRule{name: name})
 		case !one:
 			l.tags[at].values = nil
 		case l.tags[at].values != nil:
-			l.tags[at].values[value] = struct{}{}
+			l.tags[at].values.add(value)
 		}
 	}
 	l.words, err = compileWords(strength+"_words", cfg.Strings(strength+"_words"))
 	return err
-}
-
-// parseKinds parses "7" or "30000-39999", both ends included.
-func parseKinds(text string) (first, last int, ok bool) {
-	from, to, isRange := strings.Cut(text, "-")
-	if !isRange {
-		to = from
-	}
-	a, errA := strconv.ParseUint(strings.TrimSpace(from), 10, 16)
-	b, errB := strconv.ParseUint(strings.TrimSpace(to), 10, 16)
-	return int(a), int(b), errA == nil && errB == nil && a <= b
 }

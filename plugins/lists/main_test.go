@@ -22,6 +22,8 @@ func listed(t *testing.T) policy.PubKey {
 	return key
 }
 
+func TestVectors(t *testing.T) { policytest.Vectors(t, manifest, new(lists)) }
+
 func TestLists(t *testing.T) {
 	author := listed(t)
 	bitcoin := [][]string{{"p", "x"}, {"t", "bitcoin"}}

@@ -1,12 +1,12 @@
-// Command open is the policy of an open relay: it accepts every valid event
-// within limits on size, number of tags, and age.
+// Command open is the policy of an open relay: it accepts every valid event, if it
+// is told so.
 //
-// It has an opinion about every event, so it belongs at the end of a chain.
+// It has an opinion about every event then, so it belongs after what refuses
+// events, and before what accepts some: policies after it are not asked.
 package main
 
 import (
 	_ "embed"
-	"strconv"
 
 	"talon/sdk/policy"
 )
@@ -14,68 +14,38 @@ import (
 //go:embed manifest.json
 var manifest string
 
-var _ = policy.Register(manifest, new(limits))
+var _ = policy.Register(manifest, new(open))
 
 func main() {}
 
-// limits are the settings of the manifest; zero is no limit. The refusals are
-// made when they are configured, so that a decision allocates nothing.
-type limits struct {
-	content, tags, tagBytes, age, future int64
+type open struct{ every bool }
 
-	contentTooLarge, tooManyTags, tagsTooLarge, tooOld, inTheFuture policy.Verdict
-}
-
-func (l *limits) Configure(cfg policy.Config) error {
-	l.content = cfg.Int("max_content_bytes")
-	l.tags = cfg.Int("max_tags")
-	l.tagBytes = cfg.Int("max_tag_bytes")
-	l.age = cfg.Int("max_age_seconds")
-	l.future = cfg.Int("max_future_seconds")
-
-	refuse := func(rule, prefix, before string, n int64, after string) policy.Verdict {
-		return policy.Reject(prefix, before+strconv.FormatInt(n, 10)+after).By(rule)
-	}
-	l.contentTooLarge = refuse("content-too-large", "blocked", "the content is larger than ", l.content, " bytes")
-	l.tooManyTags = refuse("too-many-tags", "blocked", "the event has more than ", l.tags, " tags")
-	l.tagsTooLarge = refuse("tags-too-large", "blocked", "the tags are larger than ", l.tagBytes, " bytes together")
-	l.tooOld = refuse("too-old", "invalid", "created_at is more than ", l.age, " seconds ago")
-	l.inTheFuture = refuse("in-the-future", "invalid", "created_at is more than ", l.future, " seconds in the future")
+func (o *open) Configure(cfg policy.Config) error {
+	o.every = cfg.Bool("every")
 	return nil
 }
 
-func (l *limits) Admit(in policy.Input) policy.Verdict {
-	event, now := in.Event(), in.Now()
-	if l.content > 0 && int64(len(event.Content())) > l.content {
-		return l.contentTooLarge
+func (o *open) Admit(policy.Input) policy.Verdict {
+	if o.every {
+		return accepted
 	}
-	if l.age > 0 && event.CreatedAt() < now-l.age {
-		return l.tooOld
-	}
-	if l.future > 0 && event.CreatedAt() > now && event.CreatedAt()-now > l.future {
-		return l.inTheFuture
-	}
-	// A tag takes two bytes at least: most events need no walk over their tags.
-	most := int64(event.TagBytes())
-	if l.tags > 0 && most/2 > l.tags || l.tagBytes > 0 && most > l.tagBytes {
-		return l.admitTags(event)
-	}
-	return accepted
+	return policy.Pass()
 }
 
 var accepted = policy.Accept().By("open")
 
-func (l *limits) admitTags(event policy.Event) policy.Verdict {
-	var tags, size int64
-	for it := event.Tags(); it.Next(); {
-		tags++
-		size += int64(it.Tag().Size())
-		if l.tags > 0 && tags > l.tags {
-			return l.tooManyTags
-		}
-		if l.tagBytes > 0 && size > l.tagBytes {
-			return l.tagsTooLarge
-		}
+// Idle spares the relay questions while the relay is not open.
+func (o *open) Idle() []string {
+	if o.every {
+		return nil
 	}
-	return accepted
+	return []string{"admit"}
+}
+
+// Describe tells people that the relay is not for repositories alone.
+func (o *open) Describe() (d policy.Description) {
+	if o.every {
+		d.Criteria = "Every valid event is stored, whatever it is about; no git repository is made for an announcement."
+	}
+	return d
 }

@@ -3,6 +3,7 @@ package abi
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -20,6 +21,52 @@ func sampleEvent() *Event[[]string] {
 		ID: id[:], PubKey: pubkey[:], Sig: bytes.Repeat([]byte{0xcc}, 64), CreatedAt: 1_700_000_000, Kind: 30023,
 		Tags: [][]string{{"d", ""}, {}, {"t", "größe", "x"}, {"-"}, {"long", string(bytes.Repeat([]byte("y"), 300))}}, Content: "hello",
 	}
+}
+
+func sampleClient() Client[[32]byte] {
+	return Client[[32]byte]{
+		Address: []byte("192.0.2.7"), Authed: [][32]byte{key32(1), key32(2)}, UserAgent: "curl", Origin: "https://x", Path: "/y",
+	}
+}
+
+const sampleClientText = `client:{address:"192.0.2.7" authed:01010101 authed:02020202 user_agent:"curl" origin:"https://x" path:"/y"}`
+
+// A writer's own types, as the host has them.
+type (
+	writerKind uint16
+	writerTag  struct {
+		Name   byte
+		Values []string
+	}
+	writerFilter = QueryFilter[[32]byte, [32]byte, writerKind, writerTag]
+	writerUpdate struct{ Ref, Old, New string }
+)
+
+func sampleFilters() []writerFilter {
+	since, until := int64(-5), int64(0)
+	return []writerFilter{
+		{
+			IDs: [][32]byte{key32(1)}, Authors: [][32]byte{key32(2), key32(3)}, Kinds: []writerKind{0, 1, 30023},
+			Tags: []writerTag{{'t', []string{"x", ""}}, {'e', nil}}, Since: &since, Until: &until, Limit: 9,
+		},
+		{Limit: 0},
+		{Limit: -1},
+	}
+}
+
+func sampleQuery(b []byte) []byte {
+	filters := sampleFilters()
+	for i := range filters {
+		b = AppendFilterOf(b, &filters[i])
+	}
+	return AppendQueryRequest(b, &QueryRequest[[32]byte]{Client: sampleClient(), Verb: VerbCount, Now: 77})
+}
+
+func samplePush(b []byte) []byte {
+	return AppendPushRequest(b, &PushRequest[[32]byte, writerUpdate]{
+		Client: sampleClient(), Repo: "30617:ab:x", Maintainers: [][32]byte{key32(4), key32(5)},
+		Updates: []writerUpdate{{"refs/heads/main", "00", "ab"}, {}}, Bytes: 1000, Stored: 2000, Now: 77, PRs: true,
+	})
 }
 
 // TestEncodersFollowTheSchema reads what the encoders write with another
@@ -48,11 +95,16 @@ func TestEncodersFollowTheSchema(t *testing.T) {
 		{"Verdict", AppendVerdict(nil, ActionPass, "", "", ""), ``},
 		{"Verdict", AppendVerdict(nil, ActionReject, "spam", "blocked", "no spam"), `action:ACTION_REJECT rule:"spam" reason:"blocked: no spam"`},
 		{"Verdict", AppendVerdict(nil, ActionRequireAuth, "", "", "auth-required: x"), `action:ACTION_REQUIRE_AUTH reason:"auth-required: x"`},
-		{"Failure", AppendFailure(nil, "config x = 7"), `message:"config x = 7"`},
-		{"Config", AppendConfig(nil, []Setting{
+		{"Configured", AppendConfigured(nil, &Configured{Failure: "config x = 7"}), `failure:"config x = 7"`},
+		{"Configured", AppendConfigured(nil, &Configured{Idle: []string{"admit", "query"}}), `idle:"admit" idle:"query"`},
+		{"Configured", AppendConfigured(nil, &Configured{About: About{[]string{"GRASP-01", "GRASP-05"}, long, "some"}}),
+			`about:{grasps:"GRASP-01" grasps:"GRASP-05" criteria:"` + long + `" curation:"some"}`},
+		{"EventList", AppendMore(AppendEventOf(nil, &Event[[]string]{Kind: 1})), `events:{kind:1} more:true`},
+		{"Config", AppendConfig(nil, &Config{Service: Service{"relay.example.com", true}}), `service:{domain:"relay.example.com" prs:true}`},
+		{"Config", AppendConfig(nil, &Config{Settings: []Setting{
 			{Key: "s", Strings: []string{"a", ""}}, {Key: "i", Ints: []int64{-1, 0, math.MaxInt64}},
 			{Key: "b", Bools: []bool{true, false}}, {Key: "f", Floats: []float64{0.5, -1}}, {Key: "none"},
-		}), `settings:{key:"s" strings:"a" strings:""} settings:{key:"i" ints:-1 ints:0 ints:9223372036854775807} ` +
+		}}), `settings:{key:"s" strings:"a" strings:""} settings:{key:"i" ints:-1 ints:0 ints:9223372036854775807} ` +
 			`settings:{key:"b" bools:true bools:false} settings:{key:"f" floats:0.5 floats:-1} settings:{key:"none"}`},
 		{"Filter", AppendFilter(nil, &Filter{
 			IDs: [][32]byte{key32(1)}, Authors: [][32]byte{key32(2), key32(3)}, Kinds: []uint32{0, 1, 30023},
@@ -60,6 +112,17 @@ func TestEncodersFollowTheSchema(t *testing.T) {
 		}), `ids:01010101 authors:02020202 authors:03030303 kinds:0 kinds:1 kinds:30023 ` +
 			`tags:{name:"t" values:"x" values:""} tags:{name:"e"} since:-5 until:0 limit:9`},
 		{"Filter", AppendFilter(nil, &Filter{}), ``},
+		{"QueryRequest", sampleQuery(nil),
+			`filters:{ids:01010101 authors:02020202 authors:03030303 kinds:0 kinds:1 kinds:30023 ` +
+				`tags:{name:"t" values:"x" values:""} tags:{name:"e"} since:-5 until:0 limit:9} filters:{limit:0} filters:{} ` +
+				sampleClientText + ` verb:VERB_COUNT now:77`},
+		{"QueryRequest", AppendQueryRequest(nil, &QueryRequest[[32]byte]{}), `client:{}`},
+		{"ConnectRequest", AppendConnectRequest(nil, &ConnectRequest[[32]byte]{Client: sampleClient(), Open: 300, FromAddress: 2, Now: 77}),
+			sampleClientText + ` open:300 from_address:2 now:77`},
+		{"ConnectRequest", AppendConnectRequest(nil, &ConnectRequest[[32]byte]{}), `client:{}`},
+		{"PushRequest", samplePush(nil), sampleClientText + ` repo:"30617:ab:x" maintainers:04040404 maintainers:05050505 ` +
+			`updates:{ref:"refs/heads/main" old:"00" new:"ab"} updates:{} bytes:1000 stored:2000 now:77 prs:true`},
+		{"PushRequest", AppendPushRequest(nil, &PushRequest[[32]byte, RefUpdate]{}), `client:{}`},
 	} {
 		m := message(t, test.message)
 		if err := proto.Unmarshal(test.encoded, m); err != nil {
@@ -109,6 +172,9 @@ func TestEventViewReadsInPlace(t *testing.T) {
 	if size > v.TagBytes() || 2*len(tags) > v.TagBytes() {
 		t.Errorf("%d bytes in %d tags, but %d encoded", size, len(tags), v.TagBytes())
 	}
+	if n := v.TagCount(); n != len(tags) {
+		t.Errorf("%d tags are counted, want %d", n, len(tags))
+	}
 }
 
 // TestFieldsMayBeUnknownAndOutOfOrder reads an event as a newer host might write
@@ -153,7 +219,144 @@ func TestRequestView(t *testing.T) {
 	}
 }
 
+// collect returns the values of an iterator as text, a key as its first byte.
+func collect(it BytesIter) (values []string) {
+	for it.Next() {
+		if len(it.Bytes()) == 32 {
+			values = append(values, fmt.Sprintf("%x", it.Bytes()[:1]))
+		} else {
+			values = append(values, it.Text())
+		}
+	}
+	return values
+}
+
+func checkSampleClient(t *testing.T, v ClientView) {
+	t.Helper()
+	if v.Address() != "192.0.2.7" || v.UserAgent() != "curl" || v.Origin() != "https://x" || v.Path() != "/y" ||
+		!slices.Equal(collect(v.Authed()), []string{"01", "02"}) {
+		t.Errorf("client %q %q %q %q %q", v.Address(), v.UserAgent(), v.Origin(), v.Path(), collect(v.Authed()))
+	}
+}
+
+func TestQueryView(t *testing.T) {
+	var v QueryRequestView
+	if err := v.Decode(sampleQuery(nil)); err != nil {
+		t.Fatal(err)
+	}
+	checkSampleClient(t, v.Client)
+	if v.Verb != VerbCount || v.Now != 77 {
+		t.Errorf("verb %d, now %d", v.Verb, v.Now)
+	}
+	var got []string
+	for it := v.Filters(); it.Next(); {
+		f := it.Filter()
+		var kinds []uint32
+		for it := f.Kinds(); it.Next(); {
+			kinds = append(kinds, it.Kind())
+		}
+		tags := ""
+		for it := f.Tags(); it.Next(); {
+			tags += fmt.Sprintf("%s%q", it.Name(), collect(it.Values()))
+		}
+		since, hasSince := f.Since()
+		until, hasUntil := f.Until()
+		limit, hasLimit := f.Limit()
+		got = append(got, fmt.Sprintln(f.NumIDs(), collect(f.IDs()), f.NumAuthors(), collect(f.Authors()), f.NumKinds(), kinds,
+			f.NumTags(), tags, since, hasSince, until, hasUntil, limit, hasLimit))
+	}
+	want := []string{
+		`1 [01] 2 [02 03] 3 [0 1 30023] 2 t["x" ""]e[] -5 true 0 true 9 true` + "\n",
+		"0 [] 0 [] 0 [] 0  0 false 0 false 0 true\n",
+		"0 [] 0 [] 0 [] 0  0 false 0 false 0 false\n",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q\nwant\n%q", got, want)
+	}
+}
+
+func TestKindsMayBeUnpacked(t *testing.T) {
+	var v FilterView
+	if err := v.Decode([]byte{3 << 3, 1, 3<<3 | wireBytes, 3, 2, 0x87, 0x01, 3<<3 | wireBytes, 0, 3 << 3, 4}); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []uint32
+	for it := v.Kinds(); it.Next(); {
+		kinds = append(kinds, it.Kind())
+	}
+	if !slices.Equal(kinds, []uint32{1, 2, 135, 4}) || v.NumKinds() != 4 {
+		t.Errorf("%d kinds %v, want 1 2 135 4", v.NumKinds(), kinds)
+	}
+}
+
+func TestConnectView(t *testing.T) {
+	var v ConnectRequestView
+	if err := v.Decode(AppendConnectRequest(nil, &ConnectRequest[[32]byte]{Client: sampleClient(), Open: 300, FromAddress: 2, Now: 77})); err != nil {
+		t.Fatal(err)
+	}
+	checkSampleClient(t, v.Client)
+	if v.Open != 300 || v.FromAddress != 2 || v.Now != 77 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestPushView(t *testing.T) {
+	var v PushRequestView
+	if err := v.Decode(samplePush(nil)); err != nil {
+		t.Fatal(err)
+	}
+	checkSampleClient(t, v.Client)
+	var updates []RefUpdate
+	for it := v.Updates(); it.Next(); {
+		updates = append(updates, it.Update())
+	}
+	if v.Repo != "30617:ab:x" || !slices.Equal(collect(v.Maintainers()), []string{"04", "05"}) || v.Bytes != 1000 || v.Stored != 2000 ||
+		v.Now != 77 || !v.PRs || !slices.Equal(updates, []RefUpdate{{"refs/heads/main", "00", "ab"}, {}}) {
+		t.Errorf("%q %q %d %d %d %q", v.Repo, collect(v.Maintainers()), v.Bytes, v.Stored, v.Now, updates)
+	}
+}
+
 func TestReadingAllocatesNothing(t *testing.T) {
+	query, push := sampleQuery(nil), samplePush(nil)
+	connect := AppendConnectRequest(nil, &ConnectRequest[[32]byte]{Client: sampleClient()})
+	var qv QueryRequestView
+	var pv PushRequestView
+	var cv ConnectRequestView
+	if n := testing.AllocsPerRun(100, func() {
+		qv.Decode(query)
+		for it := qv.Filters(); it.Next(); {
+			f := it.Filter()
+			for it := f.Kinds(); it.Next(); {
+			}
+			for it := f.Tags(); it.Next(); {
+				for it := it.Values(); it.Next(); {
+				}
+			}
+		}
+		pv.Decode(push)
+		for it := pv.Updates(); it.Next(); {
+			_ = it.Update()
+		}
+		cv.Decode(connect)
+		for it := cv.Client.Authed(); it.Next(); {
+		}
+	}); n != 0 {
+		t.Errorf("reading: %v allocations, want 0", n)
+	}
+	buf, client, filters := make([]byte, 0, 4096), sampleClient(), sampleFilters()
+	updates := []writerUpdate{{"refs/heads/main", "00", "ab"}}
+	if n := testing.AllocsPerRun(100, func() {
+		out := buf
+		for i := range filters {
+			out = AppendFilterOf(out, &filters[i])
+		}
+		AppendQueryRequest(out, &QueryRequest[[32]byte]{Client: client, Verb: VerbReq, Now: 1})
+		AppendConnectRequest(buf, &ConnectRequest[[32]byte]{Client: client, Open: 1})
+		AppendPushRequest(buf, &PushRequest[[32]byte, writerUpdate]{Client: client, Repo: "x", Maintainers: client.Authed, Updates: updates})
+		AppendAdmitRequest(buf, &AdmitRequest[[]string, [32]byte]{Authed: client.Authed})
+	}); n != 0 {
+		t.Errorf("writing: %v allocations, want 0", n)
+	}
 	request := AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{Event: *sampleEvent(), Authed: [][32]byte{key32(1)}})
 	var v AdmitRequestView
 	verdict := AppendVerdict(nil, ActionReject, "spam", "blocked", "no")
@@ -175,18 +378,53 @@ func TestReadingAllocatesNothing(t *testing.T) {
 }
 
 func TestConfigRoundTrip(t *testing.T) {
-	want := []Setting{
+	want := Config{Settings: []Setting{
 		{Key: "s", Strings: []string{"a", ""}}, {Key: "i", Ints: []int64{-1, math.MinInt64}},
 		{Key: "b", Bools: []bool{true, false}}, {Key: "f", Floats: []float64{math.Inf(1), -0.5}},
-	}
-	got, err := DecodeConfig(AppendConfig(nil, want))
+	}, Service: Service{Domain: "[::1]:80", PRs: true}}
+	got, err := DecodeConfig(AppendConfig(nil, &want))
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	unpacked := slices.Concat([]byte{0x18, 5, 0x20, 1, 0x29}, binary.LittleEndian.AppendUint64(nil, math.Float64bits(2)))
 	got, err = DecodeConfig(protowire.AppendBytes([]byte{0x0a}, unpacked))
-	if want := []Setting{{Ints: []int64{5}, Bools: []bool{true}, Floats: []float64{2}}}; err != nil || !reflect.DeepEqual(got, want) {
+	if want := (Config{Settings: []Setting{{Ints: []int64{5}, Bools: []bool{true}, Floats: []float64{2}}}}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("unpacked: %+v, %v; want %+v", got, err, want)
+	}
+}
+
+func TestConfiguredRoundTrip(t *testing.T) {
+	want := Configured{Idle: []string{"admit"}, About: About{Grasps: []string{"GRASP-01"}, Criteria: "all", Curation: "none"}}
+	if got, err := DecodeConfigured(AppendConfigured(nil, &want)); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	many := make([]string, 17)
+	for name, b := range map[string][]byte{
+		"too many functions": AppendConfigured(nil, &Configured{Idle: many}),
+		"too many GRASPs":    AppendConfigured(nil, &Configured{About: About{Grasps: many}}),
+		"not UTF-8":          AppendConfigured(nil, &Configured{About: About{Criteria: "\xff"}}),
+	} {
+		if _, err := DecodeConfigured(b); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestEndOfAnEventList(t *testing.T) {
+	for _, more := range []bool{false, true} {
+		b := AppendEventOf(nil, &Event[[]string]{Kind: 7})
+		if more {
+			b = AppendMore(b)
+		}
+		var e EventView
+		n := 0
+		list := ReadEventList(b)
+		for list.Next(&e) {
+			n++
+		}
+		if n != 1 || list.More() != more {
+			t.Errorf("%d events, more: %v, want %v", n, list.More(), more)
+		}
 	}
 }
 
@@ -235,7 +473,12 @@ func TestMalformed(t *testing.T) {
 		var event EventView
 		var request AdmitRequestView
 		var verdict VerdictView
-		if event.Decode(b) == nil || request.Decode(b) == nil || verdict.Decode(b) == nil {
+		var query QueryRequestView
+		var connect ConnectRequestView
+		var push PushRequestView
+		var filter FilterView
+		if event.Decode(b) == nil || request.Decode(b) == nil || verdict.Decode(b) == nil || query.Decode(b) == nil ||
+			connect.Decode(b) == nil || push.Decode(b) == nil || filter.Decode(b) == nil {
 			t.Errorf("%s is accepted", name)
 		}
 		if _, err := DecodeConfig(b); err == nil {
@@ -244,8 +487,8 @@ func TestMalformed(t *testing.T) {
 		if _, err := DecodeFilter(b, 10); err == nil {
 			t.Errorf("%s is accepted as a Filter", name)
 		}
-		if _, err := DecodeFailure(b); err == nil {
-			t.Errorf("%s is accepted as a Failure", name)
+		if _, err := DecodeConfigured(b); err == nil {
+			t.Errorf("%s is accepted as a Configured", name)
 		}
 	}
 }

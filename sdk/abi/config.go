@@ -14,14 +14,27 @@ type Setting struct {
 	Floats  []float64
 }
 
-// AppendConfig appends a Config.
-func AppendConfig(b []byte, settings []Setting) []byte {
+// Service is the message Service.
+type Service struct {
+	Domain string
+	PRs    bool
+}
+
+// Config is the message Config.
+type Config struct {
+	Settings []Setting
+	Service  Service
+}
+
+// AppendConfig appends c.
+func AppendConfig(b []byte, c *Config) []byte {
 	var one []byte
-	for i := range settings {
-		one = appendSetting(one[:0], &settings[i])
+	for i := range c.Settings {
+		one = appendSetting(one[:0], &c.Settings[i])
 		b = appendField(b, 1, one)
 	}
-	return b
+	one = appendBool(appendNonEmpty(one[:0], 1, c.Service.Domain), 2, c.Service.PRs)
+	return appendNonEmpty(b, 2, one)
 }
 
 func appendSetting(b []byte, s *Setting) []byte {
@@ -53,20 +66,43 @@ func appendSetting(b []byte, s *Setting) []byte {
 }
 
 // DecodeConfig reads a Config. The strings are copies.
-func DecodeConfig(b []byte) ([]Setting, error) {
-	var settings []Setting
+func DecodeConfig(b []byte) (Config, error) {
+	var c Config
 	r := reader{rest: b}
 	for r.next() {
-		if !r.is(1, wireBytes) {
-			continue
+		switch {
+		case r.is(1, wireBytes):
+			s, err := decodeSetting(r.data)
+			if err != nil {
+				return Config{}, err
+			}
+			c.Settings = append(c.Settings, s)
+		case r.is(2, wireBytes):
+			if err := c.Service.decode(r.data); err != nil {
+				return Config{}, err
+			}
 		}
-		s, err := decodeSetting(r.data)
-		if err != nil {
-			return nil, err
-		}
-		settings = append(settings, s)
 	}
-	return settings, r.err()
+	if r.bad {
+		return Config{}, ErrMalformed
+	}
+	return c, nil
+}
+
+func (s *Service) decode(b []byte) error {
+	r := reader{rest: b}
+	for r.next() {
+		switch {
+		case r.is(1, wireBytes):
+			if !utf8.Valid(r.data) {
+				return ErrMalformed
+			}
+			s.Domain = string(r.data)
+		case r.is(2, wireVarint):
+			s.PRs = r.num != 0
+		}
+	}
+	return r.err()
 }
 
 func decodeSetting(b []byte) (Setting, error) {

@@ -9,15 +9,21 @@
 //
 //	talon_buffer(size i32) -> i32           the address of an input buffer of at least size bytes
 //	talon_configure(len i32) -> i64         reads a Config from the buffer
-//	talon_admit(len i32) -> i64             reads an AdmitRequest from the buffer (policy world)
+//
+// and the functions of its world; those of the policy world are at least one of
+//
+//	talon_admit(len i32) -> i64             reads an AdmitRequest from the buffer
+//	talon_query(len i32) -> i64             reads a QueryRequest
+//	talon_connect(len i32) -> i64           reads a ConnectRequest
+//	talon_push(len i32) -> i64              reads a PushRequest
 //
 // The host asks for a buffer when the one that it has is too small, writes a
 // message to its start and calls the function with the message's length. The
 // buffer stays valid until the next talon_buffer. A result of 0 is "fine": the
 // configuration is accepted, the policy passes. Any other result is
-// address<<32 | length of a message in the module's memory: a Failure from
-// talon_configure, a Verdict from talon_admit. The host reads it before it
-// calls again.
+// address<<32 | length of a message in the module's memory: a Configured from
+// talon_configure, a Verdict from the others. The host reads it before it calls
+// again.
 //
 // # Host functions
 //

@@ -16,10 +16,12 @@ func AppendEvent[T ~[]string](b []byte, e *Event[T]) []byte {
 	b = appendUint(b, 3, uint64(e.CreatedAt))
 	b = appendUint(b, 4, uint64(e.Kind))
 	for _, tag := range e.Tags {
-		b = appendVarint(appendKey(b, 5, wireBytes), uint64(sizeTag(tag)))
+		var start int
+		b, start = open(b, 5)
 		for _, item := range tag {
 			b = appendField(b, 1, item)
 		}
+		b = seal(b, start)
 	}
 	b = appendNonEmpty(b, 6, e.Content)
 	return appendNonEmpty(b, 7, e.Sig)
@@ -27,40 +29,12 @@ func AppendEvent[T ~[]string](b []byte, e *Event[T]) []byte {
 
 // AppendEventOf appends e as the next event of an EventList.
 func AppendEventOf[T ~[]string](b []byte, e *Event[T]) []byte {
-	b = appendVarint(appendKey(b, 1, wireBytes), uint64(sizeEvent(e)))
-	return AppendEvent(b, e)
+	b, start := open(b, 1)
+	return seal(AppendEvent(b, e), start)
 }
 
-func sizeTag[T ~[]string](tag T) int {
-	n := 0
-	for _, item := range tag {
-		n += sizeBytes(len(item))
-	}
-	return n
-}
-
-func sizeEvent[T ~[]string](e *Event[T]) int {
-	n := sizeNonEmpty(len(e.ID)) + sizeNonEmpty(len(e.PubKey)) + sizeNonEmpty(len(e.Content)) + sizeNonEmpty(len(e.Sig))
-	n += sizeUint(uint64(e.CreatedAt)) + sizeUint(uint64(e.Kind))
-	for _, tag := range e.Tags {
-		n += sizeBytes(sizeTag(tag))
-	}
-	return n
-}
-
-func sizeNonEmpty(n int) int {
-	if n == 0 {
-		return 0
-	}
-	return sizeBytes(n)
-}
-
-func sizeUint(v uint64) int {
-	if v == 0 {
-		return 0
-	}
-	return 1 + sizeVarint(v)
-}
+// AppendMore says, at the end of an EventList, that others may match.
+func AppendMore(b []byte) []byte { return appendBool(b, 2, true) }
 
 // EventView reads an Event in place.
 type EventView struct {
@@ -110,6 +84,7 @@ func (v *EventView) Decode(b []byte) error {
 			if first < 0 {
 				first = start
 			}
+			pos = pastTags(b, pos)
 			last = pos
 		case 1<<3 | wireBytes:
 			v.id = data
@@ -131,6 +106,34 @@ func (v *EventView) Decode(b []byte) error {
 		v.tags = b[first:last]
 	}
 	return nil
+}
+
+// pastTags returns where the tags of less than 128 bytes end that begin at pos. It
+// is a small loop of its own: an event may have very many tags, and a guest pays for
+// each round by the size of the function.
+//
+//go:noinline
+func pastTags(b []byte, pos int) int {
+	for pos+1 < len(b) && b[pos] == tagKey {
+		end := pos + 2 + int(b[pos+1])
+		if b[pos+1] >= 0x80 || end > len(b) {
+			break
+		}
+		pos = end
+	}
+	return pos
+}
+
+// countTags is how many tags pastTags passes.
+//
+//go:noinline
+func countTags(b []byte) (n int) {
+	for pos := 0; pos+1 < len(b) && b[pos] == tagKey && b[pos+1] < 0x80; n++ {
+		if pos += 2 + int(b[pos+1]); pos > len(b) {
+			break
+		}
+	}
+	return n
 }
 
 // decodeAny is Decode for messages of any shape.
@@ -177,28 +180,101 @@ func (v *EventView) Content() string  { return text(v.content) }
 // bounds what walking the tags would count.
 func (v *EventView) TagBytes() int { return len(v.tags) }
 
+// TagCount returns the number of tags, for much less than walking them costs.
+func (v *EventView) TagCount() (n int) {
+	for rest := v.tags; len(rest) > 0; {
+		n += countTags(rest)
+		// What is left begins with a tag of another shape, or with another field.
+		it := TagIter{rest: rest[pastTags(rest, 0):]}
+		if !it.nextAny() {
+			break
+		}
+		n++
+		rest = it.rest
+	}
+	return n
+}
+
 // Tags returns an iterator over the tags.
-func (v *EventView) Tags() TagIter { return TagIter{r: reader{rest: v.tags}} }
+func (v *EventView) Tags() TagIter { return TagIter{rest: v.tags} }
 
 // TagIter walks the tags of an event:
 //
 //	for it := event.Tags(); it.Next(); {
-//		tag := it.Tag()
-//	}
-type TagIter struct{ r reader }
+//		if it.Name() == "t" {
+//			topic := it.Value()
+type TagIter struct {
+	rest, tag   []byte
+	name, value string
+}
+
+const tagKey = 5<<3 | wireBytes
 
 // Next moves to the next tag, and reports whether there is one.
+//
+// It reads name and value at once, in one function without calls, if tag and items
+// are shorter than 128 bytes, as nearly all are: a guest pays for each call.
 func (it *TagIter) Next() bool {
-	for it.r.next() {
-		if it.r.is(5, wireBytes) {
+	b := it.rest
+	if len(b) < 2 || b[0] != tagKey || b[1] >= 0x80 || int(b[1]) > len(b)-2 {
+		return it.nextAny()
+	}
+	end := 2 + int(b[1])
+	tag := b[2:end]
+	it.tag, it.rest = tag, b[end:]
+	if len(tag) == 0 {
+		it.name, it.value = "", ""
+		return true
+	}
+	if n := headLen(tag); n >= 0 {
+		rest := tag[2+n:]
+		if len(rest) == 0 {
+			it.name, it.value = text(tag[2:2+n]), ""
+			return true
+		}
+		if m := headLen(rest); m >= 0 {
+			it.name, it.value = text(tag[2:2+n]), text(rest[2:2+m])
 			return true
 		}
 	}
+	return it.items()
+}
+
+// nextAny is Next for tags of any shape.
+func (it *TagIter) nextAny() bool {
+	for r := (reader{rest: it.rest}); r.next(); {
+		if r.key == tagKey {
+			it.tag, it.rest = r.data, r.rest
+			return it.items()
+		}
+	}
+	it.rest = nil
 	return false
 }
 
+// items reads name and value of items of any shape.
+func (it *TagIter) items() bool {
+	it.name, it.value = it.Tag().Item(0), it.Tag().Item(1)
+	return true
+}
+
+// headLen is the length of the item that b begins with, -1 if it is not one of
+// less than 128 bytes.
+func headLen(b []byte) int {
+	if len(b) >= 2 && b[0] == itemKey && b[1] < 0x80 && int(b[1]) <= len(b)-2 {
+		return int(b[1])
+	}
+	return -1
+}
+
+// Name returns the first item of the tag that Next moved to: "e", "p", "d", …
+func (it *TagIter) Name() string { return it.name }
+
+// Value returns the second item, "" if there is none.
+func (it *TagIter) Value() string { return it.value }
+
 // Tag returns the tag that Next moved to.
-func (it *TagIter) Tag() TagView { return TagView{it.r.data} }
+func (it *TagIter) Tag() TagView { return TagView{it.tag} }
 
 // TagView reads a Tag in place.
 type TagView struct{ b []byte }
@@ -213,6 +289,9 @@ func (t TagView) Len() int {
 	}
 	return n
 }
+
+// Items returns an iterator over the items, the name included.
+func (t TagView) Items() BytesIter { return fields(t.b, 1) }
 
 // Item returns the item at index i, "" if there is none.
 func (t TagView) Item(i int) string {
@@ -251,10 +330,13 @@ func (t TagView) Size() int {
 //
 //	for list := abi.ReadEventList(b); list.Next(&event); {
 //	}
-type EventListView struct{ r reader }
+type EventListView struct {
+	r    reader
+	more bool
+}
 
 // ReadEventList returns a view of b.
-func ReadEventList(b []byte) EventListView { return EventListView{reader{rest: b}} }
+func ReadEventList(b []byte) EventListView { return EventListView{r: reader{rest: b}} }
 
 // Next makes v a view of the next event, and reports whether there is one.
 func (l *EventListView) Next(v *EventView) bool {
@@ -262,6 +344,12 @@ func (l *EventListView) Next(v *EventView) bool {
 		if l.r.is(1, wireBytes) {
 			return v.Decode(l.r.data) == nil
 		}
+		if l.r.is(2, wireVarint) {
+			l.more = l.r.num != 0
+		}
 	}
 	return false
 }
+
+// More reports, at the end of the list, whether others may match.
+func (l *EventListView) More() bool { return l.more }

@@ -27,8 +27,11 @@ func seed(f *testing.F) {
 	f.Add(AppendEvent(nil, sampleEvent()))
 	f.Add(AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{Event: *sampleEvent(), Authed: [][32]byte{key32(1)}}))
 	f.Add(AppendVerdict(nil, ActionReject, "spam", "blocked", "no"))
-	f.Add(AppendConfig(nil, []Setting{{Key: "i", Ints: []int64{1, -1}, Floats: []float64{1}, Bools: []bool{true}, Strings: []string{"x"}}}))
+	f.Add(AppendConfig(nil, &Config{Settings: []Setting{{Key: "i", Ints: []int64{1, -1}, Floats: []float64{1}, Bools: []bool{true}, Strings: []string{"x"}}}, Service: Service{"x", true}}))
 	f.Add(AppendFilter(nil, &Filter{IDs: [][32]byte{key32(1)}, Kinds: []uint32{1}, Tags: []TagFilter{{"t", []string{"x"}}}, Limit: 1}))
+	f.Add(sampleQuery(nil))
+	f.Add(samplePush(nil))
+	f.Add(AppendConnectRequest(nil, &ConnectRequest[[32]byte]{Client: sampleClient(), Open: 300, FromAddress: 2, Now: 77}))
 	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f})
 }
 
@@ -67,6 +70,53 @@ func FuzzViews(f *testing.F) {
 	})
 }
 
+func FuzzRequests(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		steps := 0
+		walk := func(it BytesIter) {
+			for it.Next() {
+				if steps++; steps > 20*len(b) {
+					t.Fatalf("%x: endless values", b)
+				}
+			}
+		}
+		var query QueryRequestView
+		var connect ConnectRequestView
+		var push PushRequestView
+		decoded := [3]bool{query.Decode(b) == nil, connect.Decode(b) == nil, push.Decode(b) == nil}
+		if want := wellFormed(b); decoded != [3]bool{want, want, want} {
+			t.Errorf("%x: decoded %v, well-formed %v", b, decoded, want)
+		}
+		for _, client := range []ClientView{query.Client, connect.Client, push.Client} {
+			client.Address()
+			client.Path()
+			walk(client.Authed())
+		}
+		walk(push.Maintainers())
+		for it := push.Updates(); it.Next(); {
+			if u := it.Update(); len(u.Ref)+len(u.Old)+len(u.New) > len(b) {
+				t.Errorf("%x: an update reaches outside", b)
+			}
+		}
+		for it := query.Filters(); it.Next(); {
+			f := it.Filter()
+			kinds := 0
+			for it := f.Kinds(); it.Next(); kinds++ {
+			}
+			if kinds > f.NumKinds() {
+				t.Errorf("%x: %d kinds, %d were counted", b, kinds, f.NumKinds())
+			}
+			walk(f.IDs())
+			walk(f.Authors())
+			for it := f.Tags(); it.Next(); {
+				it.Name()
+				walk(it.Values())
+			}
+		}
+	})
+}
+
 func FuzzDecoders(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -74,8 +124,8 @@ func FuzzDecoders(f *testing.F) {
 		if verdict.Decode(b) == nil && !wellFormed(b) {
 			t.Errorf("%x is accepted as a verdict", b)
 		}
-		if settings, err := DecodeConfig(b); err == nil {
-			if _, err := DecodeConfig(AppendConfig(nil, settings)); err != nil {
+		if c, err := DecodeConfig(b); err == nil {
+			if _, err := DecodeConfig(AppendConfig(nil, &c)); err != nil {
 				t.Errorf("%x: what was read cannot be read again: %v", b, err)
 			}
 		}
@@ -87,6 +137,6 @@ func FuzzDecoders(f *testing.F) {
 				t.Errorf("%x: what was read cannot be read again: %v", b, err)
 			}
 		}
-		DecodeFailure(b)
+		DecodeConfigured(b)
 	})
 }

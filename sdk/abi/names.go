@@ -6,7 +6,13 @@ const (
 	ExportMemory    = "memory"          //
 	ExportBuffer    = "talon_buffer"    // (size i32) -> i32
 	ExportConfigure = "talon_configure" // (len i32) -> i64
-	ExportAdmit     = "talon_admit"     // (len i32) -> i64
+
+	// Functions of the policy world. Each answers with a Verdict, 0 for a pass. The
+	// host calls those that the manifest names.
+	ExportAdmit   = "talon_admit"   // (len i32) -> i64, reads an AdmitRequest
+	ExportQuery   = "talon_query"   // (len i32) -> i64, reads a QueryRequest
+	ExportConnect = "talon_connect" // (len i32) -> i64, reads a ConnectRequest
+	ExportPush    = "talon_push"    // (len i32) -> i64, reads a PushRequest
 
 	// ExportInitialize is called once, before anything else, if the module has
 	// it. Toolchains use it to set up their runtime.
@@ -24,7 +30,7 @@ const (
 	CapStoreGet = "store.get"
 
 	// CapStoreQuery (filter i32, len i32, out i32, cap i32) -> i32 answers with
-	// the EventList that matches the Filter.
+	// the EventList that matches the Filter, at most 500 events of 512 KiB together.
 	CapStoreQuery = "store.query"
 
 	// CapStoreReferenced (text i32, len i32) -> i32 returns 1 if a stored event
@@ -34,12 +40,82 @@ const (
 
 	// CapLog (level i32, text i32, len i32) writes a line to the operator's log.
 	CapLog = "log"
+
+	// CapHeldGet (id i32, out i32, cap i32) -> i32 is CapStoreGet for events in
+	// purgatory.
+	CapHeldGet = "held.get"
+
+	// CapHeldQuery (filter i32, len i32, out i32, cap i32) -> i32 is CapStoreQuery
+	// for events in purgatory.
+	CapHeldQuery = "held.query"
+
+	// CapGitHas (repo i32, repolen i32, oid i32, oidlen i32) -> i32 returns 1 if
+	// the repository (its address, "30617:<hex>:<d>") has the object (40 or 64 hex
+	// digits), else 0. Followed by OfCommit, the object must be a commit, and not a tag
+	// of one. An oid of no digits asks for the repository itself.
+	CapGitHas = "git.has"
+
+	// CapGitRef (repo i32, repolen i32, ref i32, reflen i32, out i32, cap i32) -> i32
+	// answers with the object name that the ref has, as hex digits.
+	CapGitRef = "git.ref"
+
+	// CapKVGet (key i32, klen i32, out i32, cap i32) -> i32 answers with the value
+	// that the module has kept under the key.
+	CapKVGet = "kv.get"
+
+	// CapKVSet (key i32, klen i32, val i32, vlen i32, ttl i64) -> i32 keeps a value
+	// for ttl seconds, for ever if ttl is 0. It returns 0 or NoRoom.
+	CapKVSet = "kv.set"
+
+	// CapKVDelete (key i32, klen i32) forgets the value of the key.
+	CapKVDelete = "kv.delete"
+
+	// CapKVIncr (key i32, klen i32, delta i64, ttl i64) -> i64 adds delta to the
+	// counter of the key and returns what it is then. The value is 8 bytes, little
+	// endian; one of another length counts as 0. It saturates. Where there is no
+	// room, the value does not change and the result is what it would be. ttl
+	// applies when the key is new.
+	CapKVIncr = "kv.incr"
+
+	// CapSetsContains (name i32, nlen i32, member i32, mlen i32) -> i32 returns 1 if
+	// the set has the member, 0 if not, NotFound if there is no such set. 64 hex
+	// digits and the 32 bytes that they stand for are the same member.
+	CapSetsContains = "sets.contains"
+
+	// CapBucketTake (key i32, klen i32, n i32, burst i32, per_ms i64) -> i64 takes n
+	// from a token bucket that holds up to burst and gets one back every per_ms
+	// milliseconds. It returns 0 if they were taken, the milliseconds until they
+	// would be there if not, and Never if n is more than burst.
+	CapBucketTake = "bucket.take"
+
+	// CapMetric (kind i32, name i32, nlen i32, value f64) adds a value of 0 or more
+	// to a counter or sets a gauge. A name is a-z 0-9 _; a module has 32 at most.
+	CapMetric = "metric"
 )
+
+// OfCommit follows an object name where only a commit will do.
+const OfCommit = "^{commit}"
 
 // Results of host functions below zero.
 const (
-	NotFound    = -1 // no such event
+	NotFound    = -1 // no such event, value, ref, set
 	Unavailable = -2 // the host could not answer; ask the client to try again
+	NoRoom      = -3 // of CapKVSet: the module's quota is used up
+)
+
+// Never is the result of CapBucketTake for more than the bucket holds.
+const Never = -1
+
+// Kinds of CapMetric.
+const (
+	MetricCounter = 0
+	MetricGauge   = 1
+)
+
+// Limits of what a module remembers.
+const (
+	MaxKey   = 256      // bytes of a key
+	MaxValue = 64 << 10 // bytes of a value
 )
 
 // Levels of CapLog.
@@ -59,3 +135,17 @@ func Pack(addr, length uint32) int64 {
 func Unpack(result uint64) (addr, length uint32) {
 	return uint32(result >> 32), uint32(result)
 }
+
+// Strategy and throttle.
+
+// ExportStep is the function of the strategy world.
+const ExportStep = "talon_step" // (len i32) -> i64, reads a StepRequest, answers with StepActions
+
+// Functions of the throttle world. A result of 0 is an answer without fields.
+const (
+	ExportThrottleDelay = "talon_throttle_delay" // (len i32) -> i64, reads a DelayRequest, answers with a DelayAnswer
+	ExportThrottleAdmit = "talon_throttle_admit" // (len i32) -> i64, reads a ThrottleAdmitRequest, answers with a ThrottleAdmitAnswer
+	ExportThrottleAfter = "talon_throttle_after" // (len i32) -> i64, reads an AfterRequest, answers with an AfterAnswer
+	ExportThrottlePick  = "talon_throttle_pick"  // (len i32) -> i64, reads a PickRequest, answers with a PickAnswer
+	ExportThrottleTick  = "talon_throttle_tick"  // (len i32) -> i64, reads a TickRequest, answers with a TickAnswer
+)

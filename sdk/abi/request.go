@@ -27,10 +27,7 @@ func AppendAdmitRequest[T ~[]string, K ~[32]byte](b []byte, q *AdmitRequest[T, K
 	b = appendUint(b, 1, uint64(q.Origin))
 	b = appendNonEmpty(b, 2, q.Address)
 	b = appendNonEmpty(b, 3, q.Relay)
-	for i := range q.Authed {
-		key := [32]byte(q.Authed[i])
-		b = appendField(b, 4, key[:])
-	}
+	b = appendKeys(b, 4, q.Authed)
 	return appendUint(b, 3, uint64(q.Now))
 }
 
@@ -74,17 +71,11 @@ func (v SourceView) Origin() uint32 {
 	return uint32(origin)
 }
 
-func (v SourceView) Address() string { return text(v.last(2)) }
-func (v SourceView) Relay() string   { return text(v.last(3)) }
+func (v SourceView) Address() string { return text(lastField(v.b, 2)) }
+func (v SourceView) Relay() string   { return text(lastField(v.b, 3)) }
 
-func (v SourceView) last(field uint32) (data []byte) {
-	for r := (reader{rest: v.b}); r.next(); {
-		if r.is(field, wireBytes) {
-			data = r.data
-		}
-	}
-	return data
-}
+// Keys returns an iterator over the keys that the client has proven.
+func (v SourceView) Keys() BytesIter { return fields(v.b, 4) }
 
 // Authed returns the i-th key that the client has proven, nil if there are
 // fewer.

@@ -52,23 +52,3 @@ func (v *VerdictView) Decode(b []byte) error {
 	}
 	return nil
 }
-
-// AppendFailure appends a Failure.
-func AppendFailure(b []byte, message string) []byte {
-	return appendNonEmpty(b, 1, message)
-}
-
-// DecodeFailure returns the message of a Failure, a copy.
-func DecodeFailure(b []byte) (string, error) {
-	var message []byte
-	r := reader{rest: b}
-	for r.next() {
-		if r.is(1, wireBytes) {
-			message = r.data
-		}
-	}
-	if r.bad || !utf8.Valid(message) {
-		return "", ErrMalformed
-	}
-	return string(message), nil
-}

@@ -25,6 +25,21 @@ func sizeBytes(n int) int {
 	return 1 + sizeVarint(uint64(n)) + n
 }
 
+// sizeNonEmpty is the size of a field that is left out where it is empty.
+func sizeNonEmpty(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return sizeBytes(n)
+}
+
+func sizeUint(v uint64) int {
+	if v == 0 {
+		return 0
+	}
+	return 1 + sizeVarint(v)
+}
+
 func appendVarint(b []byte, v uint64) []byte {
 	for v >= 0x80 {
 		b = append(b, byte(v)|0x80)

@@ -1,71 +1,14 @@
 package policy
 
-import (
-	"errors"
-
-	"talon/sdk/abi"
-)
+import "talon/sdk/module"
 
 // Config holds every setting of the manifest, the operator's value or the
 // default. The host has checked types and limits.
-type Config struct{ settings []abi.Setting }
+type Config = module.Config
 
-// String returns a setting of type string.
-func (c Config) String(key string) string { return first(c.get(key).Strings) }
-
-// Strings returns a setting of type strings.
-func (c Config) Strings(key string) []string { return c.get(key).Strings }
-
-// Int returns a setting of type int.
-func (c Config) Int(key string) int64 { return first(c.get(key).Ints) }
-
-// Ints returns a setting of type ints.
-func (c Config) Ints(key string) []int64 { return c.get(key).Ints }
-
-// Bool returns a setting of type bool.
-func (c Config) Bool(key string) bool { return first(c.get(key).Bools) }
-
-// Float returns a setting of type float.
-func (c Config) Float(key string) float64 { return first(c.get(key).Floats) }
-
-// get panics for a key that the manifest does not have: the module contradicts
-// itself, which shows the first time that it is loaded or tested.
-func (c Config) get(key string) *abi.Setting {
-	for i := range c.settings {
-		if c.settings[i].Key == key {
-			return &c.settings[i]
-		}
-	}
-	panic("the manifest has no setting " + key)
-}
-
-func first[T any](list []T) T {
-	if len(list) == 0 {
-		var zero T
-		return zero
-	}
-	return list[0]
-}
+// Service is how the relay is reached from outside: [Config.Service] of a policy.
+type Service = module.Service
 
 // WrongValue is the error for a value that the manifest cannot describe as
 // wrong: it names the key, the value and what is wanted.
-func WrongValue(key, value, want string) error {
-	return errors.New("config " + key + " has " + quote(value) + ": want " + want)
-}
-
-// quote is strconv.Quote for text that is mostly harmless; it keeps fmt and
-// strconv out of small modules.
-func quote(s string) string {
-	b := []byte{'"'}
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
-		case r < 0x20 || r == 0x7f:
-			b = append(b, '?')
-		default:
-			b = append(b, string(r)...)
-		}
-	}
-	return string(append(b, '"'))
-}
+func WrongValue(key, value, want string) error { return module.WrongValue(key, value, want) }

@@ -37,6 +37,14 @@ func (e Event) PubKey() PubKey {
 	return pk
 }
 
+// Author is PubKey without a copy. It is valid as long as the event.
+func (e Event) Author() *PubKey {
+	if b := e.v.PubKey(); len(b) == len(PubKey{}) {
+		return (*PubKey)(b)
+	}
+	return new(PubKey)
+}
+
 // CreatedAt is in unix seconds.
 func (e Event) CreatedAt() int64 { return e.v.CreatedAt() }
 
@@ -48,8 +56,7 @@ func (e Event) Content() string { return e.v.Content() }
 // Tags returns an iterator over the tags:
 //
 //	for it := in.Event().Tags(); it.Next(); {
-//		tag := it.Tag()
-//	}
+//		if it.Name() == "t" && it.Value() == "nostr" {
 func (e Event) Tags() abi.TagIter { return e.v.Tags() }
 
 // TagBytes returns the size of the tags as they are encoded: at least two bytes
@@ -57,12 +64,15 @@ func (e Event) Tags() abi.TagIter { return e.v.Tags() }
 // bounds what walking the tags would count.
 func (e Event) TagBytes() int { return e.v.TagBytes() }
 
+// TagCount returns the number of tags. It costs much less than walking them.
+func (e Event) TagCount() int { return e.v.TagCount() }
+
 // Tag returns the value of the first tag with this name, and whether there is
 // one.
 func (e Event) Tag(name string) (value string, ok bool) {
 	for it := e.v.Tags(); it.Next(); {
-		if tag := it.Tag(); tag.Name() == name {
-			return tag.Value(), true
+		if it.Name() == name {
+			return it.Value(), true
 		}
 	}
 	return "", false

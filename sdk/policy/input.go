@@ -2,9 +2,9 @@ package policy
 
 import "talon/sdk/abi"
 
-// Input is what a policy is asked about: one event, where it comes from, and
+// Input is what [Policy.Admit] is asked about: one event, where it comes from, and
 // the functions of the host.
-type Input struct{ c *call }
+type Input struct{ Facts }
 
 // Origin is the door through which an event came in.
 type Origin uint32
@@ -16,24 +16,21 @@ const (
 )
 
 // Event is the event to decide about.
-func (in Input) Event() Event { return Event{&in.c.req.Event} }
-
-// Now is the time of the decision in unix seconds.
-func (in Input) Now() int64 { return in.c.req.Now }
+func (in Input) Event() Event { return Event{&in.c.admit.Event} }
 
 // Origin is where the event comes from.
-func (in Input) Origin() Origin { return Origin(in.c.req.Source.Origin()) }
+func (in Input) Origin() Origin { return Origin(in.c.admit.Source.Origin()) }
 
 // Address is the client's IP address, empty where there is none.
-func (in Input) Address() string { return in.c.req.Source.Address() }
+func (in Input) Address() string { return in.c.admit.Source.Address() }
 
 // Relay is the URL of the relay that sent the event, for FromSync.
-func (in Input) Relay() string { return in.c.req.Source.Relay() }
+func (in Input) Relay() string { return in.c.admit.Source.Relay() }
 
 // Authed reports whether the client has proven that it holds the key (NIP-42).
 func (in Input) Authed(pk PubKey) bool {
 	for i := 0; ; i++ {
-		key := in.c.req.Source.Authed(i)
+		key := in.c.admit.Source.Authed(i)
 		if key == nil {
 			return false
 		}
@@ -43,16 +40,117 @@ func (in Input) Authed(pk PubKey) bool {
 	}
 }
 
-// call is the state of one decision. It is reused, so that a decision allocates
-// nothing.
-type call struct {
-	req    abi.AdmitRequestView
-	host   hostFunctions
-	answer []byte // of the last Get or Query
-	filter []byte // of the last Query
-	got    abi.EventView
+// Keys returns an iterator over the keys that the client has proven.
+func (in Input) Keys() abi.BytesIter { return in.c.admit.Source.Keys() }
+
+// SenderInSet reports whether a set has the event's author, or a key that whoever sent
+// the event has proven: the question of policies that exempt whom the operator trusts.
+func (in Input) SenderInSet(name string) bool {
+	if yes, _ := in.PubKeyInSet(name, *in.Event().Author()); yes {
+		return true
+	}
+	for it := in.Keys(); it.Next(); {
+		if yes, _ := in.PubKeyInSet(name, it.Key()); yes {
+			return true
+		}
+	}
+	return false
 }
 
-// firstAnswer is the capacity that the first answer of the store finds; it
-// grows when an answer needs more.
-const firstAnswer = 16 << 10
+// Verb is what a client does with filters.
+type Verb uint32
+
+const (
+	VerbReq   Verb = abi.VerbReq   // REQ: stored and live events
+	VerbCount Verb = abi.VerbCount // COUNT (NIP-45)
+	VerbNeg   Verb = abi.VerbNeg   // NEG-OPEN (NIP-77)
+)
+
+// QueryInput is what [Querier.Query] is asked about: the filters of one message.
+type QueryInput struct{ Facts }
+
+// Client is who asks.
+func (in QueryInput) Client() Client { return Client{in.c.query.Client} }
+
+// Verb is what the client does with the filters.
+func (in QueryInput) Verb() Verb { return Verb(in.c.query.Verb) }
+
+// Filters returns an iterator over the filters. One that can match nothing is not
+// among them.
+//
+//	for it := in.Filters(); it.Next(); {
+//		filter := it.Filter()
+//	}
+func (in QueryInput) Filters() abi.FilterIter { return in.c.query.Filters() }
+
+// ConnectInput is what [Connector.Connect] is asked about: a client that has just
+// come.
+type ConnectInput struct{ Facts }
+
+// Client is who connects. It has proven no keys yet.
+func (in ConnectInput) Client() Client { return Client{in.c.connect.Client} }
+
+// Open is the number of connections of the relay, this one included.
+func (in ConnectInput) Open() int { return int(in.c.connect.Open) }
+
+// FromAddress is how many of them come from the client's address, or its IPv6
+// /64.
+func (in ConnectInput) FromAddress() int { return int(in.c.connect.FromAddress) }
+
+// PushInput is what [Pusher.Push] is asked about: ref updates of one repository.
+type PushInput struct{ Facts }
+
+// Client is who pushes.
+func (in PushInput) Client() Client { return Client{in.c.push.Client} }
+
+// Repo is the address of the repository's announcement, 30617:pubkey:d.
+func (in PushInput) Repo() string { return in.c.push.Repo }
+
+// Maintainers returns an iterator over the keys whose state counts for the
+// repository.
+func (in PushInput) Maintainers() abi.BytesIter { return in.c.push.Maintainers() }
+
+// Updates returns an iterator over the ref updates:
+//
+//	for it := in.Updates(); it.Next(); {
+//		update := it.Update()
+//	}
+func (in PushInput) Updates() abi.RefUpdateIter { return in.c.push.Updates() }
+
+// PRs reports whether the push goes to the repository under /prs/ (GRASP-06), which
+// needs no announcement, and not to that of Repo's announcement.
+func (in PushInput) PRs() bool { return in.c.push.PRs }
+
+// Bytes is the size of the pack, 0 if it is not known.
+func (in PushInput) Bytes() int64 { return in.c.push.Bytes }
+
+// Stored is how many bytes the repository takes on disk.
+func (in PushInput) Stored() int64 { return in.c.push.Stored }
+
+// Client is who is at the other end of a connection.
+type Client struct{ v abi.ClientView }
+
+// Address is the IP address, empty where there is none.
+func (c Client) Address() string { return c.v.Address() }
+
+// UserAgent is what the client says of itself.
+func (c Client) UserAgent() string { return c.v.UserAgent() }
+
+// Origin is the page that a browser was on, empty for other clients.
+func (c Client) Origin() string { return c.v.Origin() }
+
+// Path is that of the request, "/" for most.
+func (c Client) Path() string { return c.v.Path() }
+
+// Authed reports whether the client has proven that it holds the key (NIP-42).
+func (c Client) Authed(pk PubKey) bool {
+	for it := c.v.Authed(); it.Next(); {
+		if string(it.Bytes()) == string(pk[:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// Keys returns an iterator over the keys that the client has proven.
+func (c Client) Keys() abi.BytesIter { return c.v.Authed() }

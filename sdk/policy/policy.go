@@ -1,6 +1,10 @@
 package policy
 
-// Policy decides which events a relay accepts.
+import "talon/sdk/abi"
+
+// Policy decides which events a relay accepts. It may also be a [Querier], a
+// [Connector] and a [Pusher]; "functions" of its manifest names what the host
+// calls: ["admit", "query"], only "admit" where it is absent.
 type Policy interface {
 	// Configure is called once, before the first Admit. An error refuses the
 	// configuration: it should name the key and the value.
@@ -10,6 +14,65 @@ type Policy interface {
 	// never called twice at the same time, but a relay runs several copies of
 	// the module: do not count on seeing every event.
 	Admit(in Input) Verdict
+}
+
+// Querier is a policy that also decides about queries.
+type Querier interface {
+	// Query decides whether a client may ask for what its filters select: "query"
+	// in the manifest. Reject ends the subscription with the reason, RequireAuth
+	// until the client authenticates, ShadowReject answers as if nothing were here.
+	// There is no Hold. If all policies pass, the client may ask.
+	Query(in QueryInput) Verdict
+}
+
+// Connector is a policy that also decides about connections.
+type Connector interface {
+	// Connect decides whether a client may connect: "connect" in the manifest. The
+	// answers are Pass, Accept and Reject; a client cannot authenticate before it
+	// is connected. If all policies pass, it may.
+	Connect(in ConnectInput) Verdict
+}
+
+// Pusher is a policy that also decides about pushes to git repositories.
+type Pusher interface {
+	// Push decides whether ref updates that GRASP's own rules allow may happen:
+	// "push" in the manifest. The answers are Pass, Accept and Reject. If all
+	// policies pass, they may.
+	Push(in PushInput) Verdict
+}
+
+// Idler is a policy that has nothing to decide with some configurations.
+type Idler interface {
+	// Idle returns the functions, as the manifest names them, in which the policy
+	// passes every request as it is configured. The host does not call them. It is
+	// called after Configure.
+	Idle() []string
+}
+
+// Describer is a policy that says something about the relay, as it is configured.
+type Describer interface {
+	// Describe returns what people and clients are told, in the relay's information
+	// document (NIP-11) and on its pages. It is called after Configure.
+	Describe() Description
+}
+
+// Description is what a policy says about the relay. Texts are one line of at most
+// 1 KiB.
+type Description struct {
+	Grasps   []string // what it implements: GRASP-01, …; at most 16
+	Criteria string   // which repositories are accepted
+	Curation string   // by what rule the operator chooses among them; empty if there is no choice
+}
+
+// configured is what the host is told of a policy that has taken its configuration.
+func configured(p Policy) (c abi.Configured) {
+	if i, ok := p.(Idler); ok {
+		c.Idle = i.Idle()
+	}
+	if d, ok := p.(Describer); ok {
+		c.About = abi.About(d.Describe())
+	}
+	return c
 }
 
 // Func is a policy without configuration.

@@ -25,8 +25,8 @@ type TagFilter struct {
 //
 // Where the host cannot answer, Get reports false, and the host replaces the
 // verdict by one that asks the client to try again.
-func (in Input) Get(id ID) (Event, bool) {
-	c := in.c
+func (f Facts) Get(id ID) (Event, bool) {
+	c := f.c
 	n := c.ask(func(out []byte) int32 { return c.host.storeGet(&id, out) })
 	if n < 0 || c.got.Decode(c.answer[:n]) != nil {
 		return Event{}, false
@@ -34,38 +34,41 @@ func (in Input) Get(id ID) (Event, bool) {
 	return Event{&c.got}, true
 }
 
-// Query returns the stored events that match, newest first. It needs the
-// capability "store.query". Where the host cannot answer, there are none, and
+// Query returns the stored events that match, newest first: at most 500, of 512
+// KiB together. It needs the capability "store.query". Where the host cannot answer, there are none, and
 // the host replaces the verdict as for Get.
-func (in Input) Query(f Filter) Events {
-	c := in.c
-	c.filter = f.append(c.filter[:0])
+func (f Facts) Query(filter Filter) Events {
+	c := f.c
+	c.filter = filter.append(c.filter[:0])
 	n := c.ask(func(out []byte) int32 { return c.host.storeQuery(c.filter, out) })
-	return Events{list: abi.ReadEventList(c.answer[:max(n, 0)]), view: &c.got}
+	return Events{list: abi.ReadEventList(c.answer[:max(n, 0)]), view: &c.got, failed: n < 0}
+}
+
+// Held is Get for events in purgatory, which are not served yet. It needs the
+// capability "held.get".
+func (f Facts) Held(id ID) (Event, bool) {
+	c := f.c
+	n := c.ask(func(out []byte) int32 { return c.host.heldGet(&id, out) })
+	if n < 0 || c.got.Decode(c.answer[:n]) != nil {
+		return Event{}, false
+	}
+	return Event{&c.got}, true
+}
+
+// QueryHeld is Query for events in purgatory. It needs the capability "held.query".
+func (f Facts) QueryHeld(filter Filter) Events {
+	c := f.c
+	c.filter = filter.append(c.filter[:0])
+	n := c.ask(func(out []byte) int32 { return c.host.heldQuery(c.filter, out) })
+	return Events{list: abi.ReadEventList(c.answer[:max(n, 0)]), view: &c.got, failed: n < 0}
 }
 
 // Referenced reports whether a stored event names the id (64 hex digits) or
 // address (kind:pubkey:d) in an e, E, q, a or A tag. It needs the capability
 // "store.referenced".
-func (in Input) Referenced(idOrAddress string) bool {
-	return in.c.host.storeReferenced(idOrAddress) == 1
+func (f Facts) Referenced(idOrAddress string) bool {
+	return f.c.host.storeReferenced(idOrAddress) == 1
 }
-
-// Log writes a line to the operator's log. It needs the capability "log". Lines
-// beyond the host's limit are dropped.
-func (in Input) Log(level Level, text string) {
-	in.c.host.log(int32(level), text)
-}
-
-// Level is the weight of a line in the log.
-type Level int32
-
-const (
-	Debug Level = abi.LevelDebug
-	Info  Level = abi.LevelInfo
-	Warn  Level = abi.LevelWarn
-	Error Level = abi.LevelError
-)
 
 // Events are the answer to a query:
 //
@@ -73,12 +76,21 @@ const (
 //		event := found.Event()
 //	}
 type Events struct {
-	list abi.EventListView
-	view *abi.EventView
+	list   abi.EventListView
+	view   *abi.EventView
+	failed bool
 }
 
 // Next moves to the next event, and reports whether there is one.
 func (e *Events) Next() bool { return e.list.Next(e.view) }
+
+// More reports, after Next has returned false, whether others may match: the list
+// is as long as it may be, or an event was too large for it.
+func (e *Events) More() bool { return e.list.More() }
+
+// Failed reports whether the host could not answer: then there are no events, and
+// nothing that is kept beyond this decision may rest on that.
+func (e *Events) Failed() bool { return e.failed }
 
 // Event returns the event that Next moved to.
 func (e *Events) Event() Event { return Event{e.view} }

@@ -1,8 +1,12 @@
 package policy
 
-import "talon/sdk/abi"
+import (
+	"unicode/utf8"
 
-// Action is what a verdict says of an event.
+	"talon/sdk/abi"
+)
+
+// Action is what a verdict says of an event, a query, a connection or a push.
 type Action uint32
 
 const (
@@ -30,29 +34,30 @@ type Verdict struct {
 	Text   string // the reason after its prefix, for people
 }
 
-// Pass has no opinion: the next policy decides. If all pass, the event is
-// refused.
+// Pass has no opinion: the next policy decides. If all pass, an event is refused;
+// a query, a connection and a push are allowed.
 func Pass() Verdict { return Verdict{} }
 
-// Accept stores the event; policies further down the chain are not asked.
+// Accept stores the event, or allows what is asked about; policies further down the chain are not asked.
 func Accept() Verdict { return Verdict{Action: ActionAccept} }
 
-// Reject refuses the event. The client is told "prefix: text"; the prefix is
+// Reject refuses. The client is told "prefix: text"; the prefix is
 // one of blocked, invalid, pow, rate-limited, restricted, error.
 func Reject(prefix, text string) Verdict {
 	return Verdict{Action: ActionReject, Prefix: prefix, Text: text}
 }
 
-// ShadowReject refuses the event, and tells the client that it was stored.
+// ShadowReject refuses the event, and tells the client that it was stored. It
+// answers a query as if nothing were here.
 func ShadowReject() Verdict { return Verdict{Action: ActionShadowReject} }
 
 // Hold keeps the event in purgatory: it is not served until it is released. A host
-// without a purgatory refuses the event.
+// without a purgatory refuses the event. Only an event can be held.
 func Hold(text string) Verdict {
 	return Verdict{Action: ActionHold, Prefix: "purgatory", Text: text}
 }
 
-// RequireAuth refuses the event until the client authenticates (NIP-42).
+// RequireAuth refuses the event or the query until the client authenticates (NIP-42).
 func RequireAuth(text string) Verdict {
 	return Verdict{Action: ActionRequireAuth, Prefix: "auth-required", Text: text}
 }
@@ -73,5 +78,18 @@ func (v Verdict) Reason() string {
 }
 
 func (v Verdict) append(b []byte) []byte {
-	return abi.AppendVerdict(b, uint32(v.Action), v.Rule, v.Prefix, v.Text)
+	return abi.AppendVerdict(b, uint32(v.Action), v.Rule, v.Prefix, cut(v.Text))
+}
+
+// cut returns what the host would keep of a text, 1 KiB: an answer that is much longer
+// counts as a failure of the module, and what a client sends may be part of it.
+func cut(text string) string {
+	if len(text) <= 1<<10 {
+		return text
+	}
+	n := 1 << 10
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
 }

@@ -29,10 +29,3 @@ func TestVerdictsOnTheWire(t *testing.T) {
 		}
 	}
 }
-
-func TestWrongValue(t *testing.T) {
-	const want = `config key has "a\"b\\c?é": want a number`
-	if got := WrongValue("key", "a\"b\\c\né", "a number").Error(); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 // Version is the value of "talon_manifest" that this package reads.
@@ -17,15 +18,29 @@ const WorldPolicy = "policy"
 
 // Manifest is what a module says about itself.
 type Manifest struct {
-	Version      int       `json:"talon_manifest"`
-	Name         string    `json:"name"`    // a-z 0-9 - _, at most 32
-	Release      string    `json:"version"` // of the module; at most 32 bytes
-	Summary      string    `json:"summary"` // one sentence
-	Worlds       []string  `json:"worlds"`
+	Version int      `json:"talon_manifest"`
+	Name    string   `json:"name"`    // a-z 0-9 - _, at most 32
+	Release string   `json:"version"` // of the module; at most 32 bytes
+	Summary string   `json:"summary"` // one sentence
+	Worlds  []string `json:"worlds"`
+
+	// Functions are what the host calls. The module exports each; a function that
+	// it exports and does not name is never called. Absent: admit of a policy, and
+	// every function of the other worlds.
+	Functions []string `json:"functions"`
+
+	// Place is where in the chain of policies the module fits: 0 is asked first,
+	// 1000 last. Absent: DefaultPlace.
+	Place int `json:"place"`
+
 	Capabilities []string  `json:"capabilities"`
 	Config       []Setting `json:"config"`
 	Budgets      Budgets   `json:"budgets"`
+	Vectors      []Vector  `json:"vectors"` // tests of the module by itself
 }
+
+// DefaultPlace is the place of a module that names none.
+const DefaultPlace = 50
 
 // Budgets is what a module asks for. Zero leaves it to the host; the host's
 // own limits are never exceeded.
@@ -36,8 +51,9 @@ type Budgets struct {
 }
 
 const (
-	maxText     = 64 << 10 // of the JSON
+	maxText     = 256 << 10 // of the JSON
 	maxSettings = 256
+	maxPlace    = 1000
 	maxList     = 64 // worlds, capabilities
 )
 
@@ -46,12 +62,12 @@ func Parse(text []byte) (*Manifest, error) {
 	cut := text[:min(len(text), maxText)]
 	dec := json.NewDecoder(bytes.NewReader(cut))
 	dec.UseNumber()
-	m := new(Manifest)
+	m := &Manifest{Place: DefaultPlace}
 	if err := dec.Decode(m); err != nil {
 		if len(text) > maxText && (errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)) {
 			return nil, fmt.Errorf("the manifest is longer than %d bytes", maxText)
 		}
-		return nil, fmt.Errorf("parse the manifest: %w", err)
+		return nil, fmt.Errorf("parse the manifest: %w", inWords(err))
 	}
 	if err := m.validate(); err != nil {
 		return nil, fmt.Errorf("the manifest is wrong: %w", err)
@@ -75,6 +91,13 @@ func (m *Manifest) validate() error {
 		return fmt.Errorf("config has more than %d settings", maxSettings)
 	case m.Budgets.Fuel < 0, m.Budgets.MemoryBytes < 0, m.Budgets.OutputBytes < 0:
 		return errors.New("a budget is negative")
+	case m.Place < 0, m.Place > maxPlace:
+		return fmt.Errorf("place is %d: want 0 to %d", m.Place, maxPlace)
+	case len(m.Vectors) > maxVectors:
+		return fmt.Errorf("vectors has more than %d entries", maxVectors)
+	}
+	if err := m.checkFunctions(); err != nil {
+		return err
 	}
 	for i := range m.Config {
 		s := &m.Config[i]
@@ -85,7 +108,75 @@ func (m *Manifest) validate() error {
 			return fmt.Errorf("config %q is there twice", s.Key)
 		}
 	}
+	for i := range m.Vectors {
+		if err := m.checkVector(i); err != nil {
+			return fmt.Errorf("vector %q: %w", m.Vectors[i].Name, err)
+		}
+	}
 	return nil
+}
+
+// checkFunctions fills in the functions, and checks that they and the worlds
+// belong together.
+func (m *Manifest) checkFunctions() error {
+	if m.Functions == nil {
+		for _, world := range m.Worlds {
+			if world == WorldPolicy {
+				m.Functions = append(m.Functions, "admit")
+			} else {
+				m.Functions = append(m.Functions, Functions(world)...)
+			}
+		}
+		return nil
+	}
+	var known []string
+	for _, world := range m.Worlds {
+		of := Functions(world)
+		if of != nil && !slices.ContainsFunc(of, func(f string) bool { return slices.Contains(m.Functions, f) }) {
+			return fmt.Errorf("functions names none of the world %s: %s", world, strings.Join(of, ", "))
+		}
+		known = append(known, of...)
+	}
+	for i, f := range m.Functions {
+		switch {
+		case !slices.Contains(known, f):
+			return fmt.Errorf("functions: %.40q: want one of %s", f, strings.Join(known, ", "))
+		case slices.Contains(m.Functions[:i], f):
+			return fmt.Errorf("functions names %q twice", f)
+		}
+	}
+	return nil
+}
+
+// checkVector checks what a vector says of the rest of the manifest.
+func (m *Manifest) checkVector(i int) error {
+	v := &m.Vectors[i]
+	switch {
+	case slices.ContainsFunc(m.Vectors[:i], func(o Vector) bool { return o.Name == v.Name }):
+		return errors.New("there are two of this name")
+	case !slices.Contains(m.Functions, v.Function):
+		return fmt.Errorf("it tests %s, which functions does not name", v.Function)
+	case v.Then && i == 0:
+		return errors.New("then goes on where the vector before ended, and there is none")
+	case v.Then && v.Policy() != m.Vectors[i-1].Policy():
+		return errors.New("then goes on where the vector before ended, and that is of another world")
+	case v.Then && (v.Config != nil || v.Service != nil):
+		return errors.New("then goes on with config and service of the vector before: leave them out")
+	}
+	_, err := m.Resolve(v.Config)
+	return err
+}
+
+// Story returns the vectors from the one that begins with a new instance to the one at
+// index i, which may be the same.
+func (m *Manifest) Story(i int) []*Vector {
+	var story []*Vector
+	for begins := false; !begins; i-- {
+		story = append(story, &m.Vectors[i])
+		begins = !m.Vectors[i].Then
+	}
+	slices.Reverse(story)
+	return story
 }
 
 func isName(s string, most int) bool {

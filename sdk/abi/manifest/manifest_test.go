@@ -94,7 +94,7 @@ func TestWrongManifests(t *testing.T) {
 		{`{"talon_manifest": 1, "name": "x", "worlds": "policy"}`, "parse"},
 		{`[]`, "parse"},
 		{strings.Repeat("[", 100_000), "parse"},
-		{`{"talon_manifest": 1, "x": "` + strings.Repeat("x", 70_000) + `"}`, "longer than"},
+		{`{"talon_manifest": 1, "x": "` + strings.Repeat("x", 300_000) + `"}`, "longer than"},
 		{setting(`{"key": "A", "type": "int"}`), "key"},
 		{setting(`{"key": "a", "type": "time"}`), `type "time"`},
 		{setting(`{"key": "a", "type": "int", "default": "x"}`), "default: config a"},
@@ -190,6 +190,10 @@ func FuzzFromModule(f *testing.F) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(small))
+	f.Add([]byte(withVector(`{"name": "a", "function": "query", "filters": [{"ids": ["01"], "#t": ["x"], "limit": 1}], "want": {"action": "pass"}}`)))
+	f.Add([]byte(withVector(`{"name": "a", "function": "admit", "event": {"id": "01", "tags": [["t"]]}, "sets": {"x": ["y"]}, "want": {"action": "hold"}}`)))
+	f.Add([]byte(withThrottleVector(`{"name": "a", "function": "throttle_tick", "request": {"telemetry": {"cpu": 0.5}}, "want": {"limits": {"events": 5}}}`)))
+	f.Add([]byte(withThrottleVector(`{"name": "a", "function": "throttle_pick", "request": {"waiting": [{"urls": 1}]}, "want": {"none": true}}`)))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := Parse(text)
 		if err != nil {
@@ -197,6 +201,12 @@ func FuzzParse(f *testing.F) {
 		}
 		if _, err := m.Resolve(nil); err != nil {
 			t.Errorf("the defaults of an accepted manifest are refused: %v", err)
+		}
+		for i := range m.Vectors {
+			if _, err := m.Vectors[i].Request(); err != nil {
+				t.Errorf("a vector of an accepted manifest is refused: %v", err)
+			}
+			_ = m.Vectors[i].CheckAnswer(nil)
 		}
 	})
 }

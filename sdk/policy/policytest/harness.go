@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"slices"
 	"testing"
 
 	"talon/sdk/abi"
@@ -19,14 +20,50 @@ type Harness struct {
 	Relay   string
 	Authed  []policy.PubKey // keys that the client has proven
 
-	Stored []Event  // what the store holds, newest first
-	Logged []string // lines that the policy has logged
+	// What else is known of a client that asks, connects or pushes.
+	UserAgent string
+	WebOrigin string // the page that a browser was on
+	Path      string // of the request, "/" until a test changes it
+
+	Stored  []Event             // what the store holds, newest first
+	Held    []Event             // what is in purgatory
+	Sets    map[string][]string // members are 64 hex digits or any text
+	Git     map[string]Repo     // by the address of the announcement, 30617:pubkey:d
+	Room    int64               // bytes that keys and values may take together
+	Failing bool                // the store and purgatory cannot answer queries
+	Logged  []string            // lines that the policy has logged
+	Metrics map[string]float64  // counters and gauges
+
+	About policy.Description // what the policy said when it was configured
 
 	t        testing.TB
 	policy   policy.Policy
 	manifest *manifest.Manifest
 	call     *policy.Call
+	idle     []string // functions that the policy says to pass
+	kept     map[string]kept
+	buckets  map[string]*int64 // unix milliseconds at which each is full again
 }
+
+// Repo is a git repository that the relay has.
+type Repo struct {
+	Objects []string          // commits, by their names as hex digits
+	Others  []string          // objects that are no commits
+	Refs    map[string]string // refs/heads/main: the object's name
+}
+
+// Push is a push as a test writes it.
+type Push struct {
+	Repo        string // address of the announcement, 30617:pubkey:d
+	Maintainers []policy.PubKey
+	Updates     []abi.RefUpdate
+	Bytes       int64 // of the pack; 0 if it is not known
+	Stored      int64 // bytes that the repository takes on disk
+	PRs         bool  // to the repository under /prs/
+}
+
+// Service is where the relay is reached that [New] and [Configure] stand in for.
+var Service = policy.Service{Domain: manifest.VectorDomain, PRs: true}
 
 // New configures p with values, as an operator writes them, and ends the test
 // if that fails.
@@ -42,6 +79,12 @@ func New(t testing.TB, manifestText string, p policy.Policy, values map[string]a
 // Configure is New for tests of wrong configurations.
 func Configure(t testing.TB, manifestText string, p policy.Policy, values map[string]any) (*Harness, error) {
 	t.Helper()
+	return ConfigureAt(t, Service, manifestText, p, values)
+}
+
+// ConfigureAt is Configure for a relay that is reached elsewhere.
+func ConfigureAt(t testing.TB, at policy.Service, manifestText string, p policy.Policy, values map[string]any) (*Harness, error) {
+	t.Helper()
 	m, err := manifest.Parse([]byte(manifestText))
 	if err != nil {
 		t.Fatal(err)
@@ -50,18 +93,44 @@ func Configure(t testing.TB, manifestText string, p policy.Policy, values map[st
 	if err != nil {
 		return nil, err
 	}
-	if err := policy.Configure(p, settings); err != nil {
+	said, err := policy.Configure(p, abi.Config{Settings: settings, Service: at})
+	if err != nil {
 		return nil, err
 	}
-	h := &Harness{Now: Now, Origin: policy.FromClient, t: t, policy: p, manifest: m}
+	checkFunctions(t, m, p)
+	h := &Harness{
+		Now: Now, Origin: policy.FromClient, Path: "/", Room: 6 << 20, Metrics: map[string]float64{},
+		About: policy.Description(said.About), idle: said.Idle,
+		t: t, policy: p, manifest: m, kept: map[string]kept{}, buckets: map[string]*int64{},
+	}
 	h.call = policy.NewCall(host{h})
 	return h, nil
+}
+
+// checkFunctions fails the test unless the manifest names the functions that the
+// policy has: a relay calls no others.
+func checkFunctions(t testing.TB, m *manifest.Manifest, p policy.Policy) {
+	t.Helper()
+	_, querier := p.(policy.Querier)
+	_, connector := p.(policy.Connector)
+	_, pusher := p.(policy.Pusher)
+	for _, f := range []struct {
+		name, method string
+		has          bool
+	}{{"query", "Query", querier}, {"connect", "Connect", connector}, {"push", "Push", pusher}} {
+		switch named := slices.Contains(m.Functions, f.name); {
+		case named && !f.has:
+			t.Errorf("the manifest names the function %s, but the policy has no method %s", f.name, f.method)
+		case f.has && !named:
+			t.Errorf("the policy has a method %s, but a relay never calls it: the manifest's functions are %q", f.method, m.Functions)
+		}
+	}
 }
 
 // Admit asks the policy about e.
 func (h *Harness) Admit(e Event) policy.Verdict {
 	h.t.Helper()
-	return h.Decide(h.Request(e))
+	return h.decide("admit", h.Request(e))
 }
 
 // Request encodes what the policy would be asked about e.
@@ -72,13 +141,128 @@ func (h *Harness) Request(e Event) []byte {
 	})
 }
 
-// Decide asks the policy about an encoded request. It allocates nothing itself.
+// Decide asks the policy about an encoded request of [Harness.Request]. It allocates nothing itself.
 func (h *Harness) Decide(request []byte) policy.Verdict {
 	verdict, err := h.call.Admit(h.policy, request)
 	if err != nil {
 		h.t.Fatalf("decode the request: %v", err)
 	}
 	return verdict
+}
+
+// DecideQuery is Decide for a request of [Harness.QueryRequest].
+func (h *Harness) DecideQuery(request []byte) policy.Verdict {
+	verdict, err := h.call.Query(h.policy.(policy.Querier), request)
+	if err != nil {
+		h.t.Fatalf("decode the request: %v", err)
+	}
+	return verdict
+}
+
+// Query asks the policy about filters.
+func (h *Harness) Query(verb policy.Verb, filters ...policy.Filter) policy.Verdict {
+	h.t.Helper()
+	return h.decide("query", h.QueryRequest(verb, filters...))
+}
+
+// QueryRequest encodes what the policy would be asked about filters.
+func (h *Harness) QueryRequest(verb policy.Verb, filters ...policy.Filter) []byte {
+	h.t.Helper()
+	var b []byte
+	for i := range filters {
+		b = h.appendFilter(b, &filters[i])
+	}
+	return abi.AppendQueryRequest(b, &abi.QueryRequest[policy.PubKey]{Client: h.client(), Verb: uint32(verb), Now: h.Now})
+}
+
+func (h *Harness) appendFilter(b []byte, f *policy.Filter) []byte {
+	h.t.Helper()
+	wire := abi.QueryFilter[policy.ID, policy.PubKey, uint16, tagCondition]{IDs: f.IDs, Authors: f.Authors, Limit: -1}
+	for _, kind := range f.Kinds {
+		wire.Kinds = append(wire.Kinds, uint16(kind))
+	}
+	for _, tag := range f.Tags {
+		if len(tag.Name) != 1 {
+			h.t.Fatalf("the filter's tag %q: want a single letter", tag.Name)
+		}
+		wire.Tags = append(wire.Tags, tagCondition{tag.Name[0], tag.Values})
+	}
+	if f.Since != 0 {
+		wire.Since = &f.Since
+	}
+	if f.Until != 0 {
+		wire.Until = &f.Until
+	}
+	if f.Limit != 0 {
+		wire.Limit = f.Limit
+	}
+	return abi.AppendFilterOf(b, &wire)
+}
+
+type tagCondition = struct {
+	Name   byte
+	Values []string
+}
+
+// Connect asks the policy about a client that has just come. With it, the relay has
+// open connections, fromAddress of them from the client's address.
+func (h *Harness) Connect(open, fromAddress int) policy.Verdict {
+	h.t.Helper()
+	return h.decide("connect", abi.AppendConnectRequest(nil, &abi.ConnectRequest[policy.PubKey]{
+		Client: h.client(), Open: uint32(open), FromAddress: uint32(fromAddress), Now: h.Now,
+	}))
+}
+
+// Push asks the policy about p.
+func (h *Harness) Push(p Push) policy.Verdict {
+	h.t.Helper()
+	return h.decide("push", abi.AppendPushRequest(nil, &abi.PushRequest[policy.PubKey, abi.RefUpdate]{
+		Client: h.client(), Repo: p.Repo, Maintainers: p.Maintainers, Updates: p.Updates, Bytes: p.Bytes, Stored: p.Stored, PRs: p.PRs, Now: h.Now,
+	}))
+}
+
+func (h *Harness) client() abi.Client[policy.PubKey] {
+	return abi.Client[policy.PubKey]{
+		Address: []byte(h.Address), Authed: h.Authed, UserAgent: h.UserAgent, Origin: h.WebOrigin, Path: h.Path,
+	}
+}
+
+// decide asks the policy about an encoded request of one of its functions, and
+// fails the test if the answer makes no sense there.
+func (h *Harness) decide(function string, request []byte) policy.Verdict {
+	h.t.Helper()
+	var v policy.Verdict
+	var err error
+	switch function {
+	case "admit":
+		v, err = h.call.Admit(h.policy, request)
+	case "query":
+		v, err = h.call.Query(has[policy.Querier](h), request)
+	case "connect":
+		v, err = h.call.Connect(has[policy.Connector](h), request)
+	case "push":
+		v, err = h.call.Push(has[policy.Pusher](h), request)
+	}
+	if err != nil {
+		h.t.Fatalf("decode the request: %v", err)
+	}
+	if !manifest.MayAnswer(function, uint32(v.Action)) {
+		h.t.Errorf("%v is no answer to %s", v.Action, function)
+	}
+	if v.Action != policy.ActionPass && slices.Contains(h.idle, function) {
+		h.t.Errorf("the policy says that %s is idle, and answers %v: a relay would not have asked", function, v.Action)
+	}
+	return v
+}
+
+// has returns the policy as one that has a method of P.
+func has[P any](h *Harness) P {
+	h.t.Helper()
+	p, ok := h.policy.(P)
+	if !ok {
+		h.t.Fatalf("the policy has no method of %T", (*P)(nil))
+	}
+	return p
 }
 
 // Want fails the test unless the policy answers e with this action and rule.

@@ -132,3 +132,25 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 	}}
 	New(t, manifestText, p, nil).WantNoAllocations(Event{Tags: [][]string{{"a", "b"}, {"c"}}})
 }
+
+// told is a policy that repeats what it is told of the relay.
+type told struct{ probe }
+
+func (p *told) Describe() policy.Description {
+	d := policy.Description{Grasps: []string{"GRASP-01"}, Criteria: p.cfg.Service().Domain}
+	if p.cfg.Service().PRs {
+		d.Curation = "prs"
+	}
+	return d
+}
+
+func TestWhereTheRelayIs(t *testing.T) {
+	const text = `{"talon_manifest": 1, "name": "x", "worlds": ["policy"]}`
+	if h := New(t, text, new(told), nil); h.About.Criteria != "relay.example.com" || h.About.Curation != "prs" || h.About.Grasps[0] != "GRASP-01" {
+		t.Errorf("%+v", h.About)
+	}
+	h, err := ConfigureAt(t, policy.Service{Domain: "localhost:7334"}, text, new(told), nil)
+	if err != nil || h.About.Criteria != "localhost:7334" || h.About.Curation != "" {
+		t.Errorf("%+v, %v", h.About, err)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strconv"
+	"strings"
 
 	"talon/sdk/abi"
 	"talon/sdk/policy"
@@ -23,8 +24,17 @@ func (s host) need(capability string) {
 
 func (s host) StoreGet(id policy.ID, out []byte) int32 {
 	s.need(abi.CapStoreGet)
-	for i := range s.h.Stored {
-		if e := &s.h.Stored[i]; e.id() == id {
+	return s.find(s.h.Stored, id, out)
+}
+
+func (s host) HeldGet(id policy.ID, out []byte) int32 {
+	s.need(abi.CapHeldGet)
+	return s.find(s.h.Held, id, out)
+}
+
+func (s host) find(events []Event, id policy.ID, out []byte) int32 {
+	for i := range events {
+		if e := &events[i]; e.id() == id {
 			wire := e.encoded(s.h.Now)
 			return deliver(out, abi.AppendEvent(nil, &wire))
 		}
@@ -34,22 +44,51 @@ func (s host) StoreGet(id policy.ID, out []byte) int32 {
 
 func (s host) StoreQuery(filter, out []byte) int32 {
 	s.need(abi.CapStoreQuery)
-	f, err := abi.DecodeFilter(filter, 10_000)
-	if err != nil {
-		s.h.t.Fatalf("decode the filter: %v", err)
+	return s.query(s.h.Stored, filter, out)
+}
+
+func (s host) HeldQuery(filter, out []byte) int32 {
+	s.need(abi.CapHeldQuery)
+	return s.query(s.h.Held, filter, out)
+}
+
+// Limits of a relay.
+const (
+	maxValues     = 1000 // of a filter
+	maxFilter     = 256 << 10
+	maxEvents     = 500 // of an answer
+	maxEventBytes = 512 << 10
+)
+
+func (s host) query(events []Event, filter, out []byte) int32 {
+	f, err := abi.DecodeFilter(filter, maxValues)
+	if err != nil || len(filter) > maxFilter {
+		s.h.t.Fatalf("a relay takes no such filter, of %d bytes: %v", len(filter), err)
+	}
+	if s.h.Failing {
+		return abi.Unavailable
+	}
+	most := maxEvents
+	if f.Limit > 0 {
+		most = min(most, int(f.Limit))
 	}
 	var list []byte
-	n := 0
-	for i := range s.h.Stored {
-		e := &s.h.Stored[i]
-		if f.Limit > 0 && n == int(f.Limit) {
+	more, n := false, 0
+	for i := range events {
+		e := &events[i]
+		if !matches(&f, e) {
+			continue
+		}
+		wire := e.encoded(s.h.Now)
+		longer := abi.AppendEventOf(list, &wire)
+		if n == most || len(longer) > maxEventBytes {
+			more = true
 			break
 		}
-		if matches(&f, e) {
-			wire := e.encoded(s.h.Now)
-			list = abi.AppendEventOf(list, &wire)
-			n++
-		}
+		list, n = longer, n+1
+	}
+	if more || n == most {
+		list = abi.AppendMore(list)
 	}
 	return deliver(out, list)
 }
@@ -69,6 +108,66 @@ func (s host) StoreReferenced(idOrAddress string) int32 {
 func (s host) Log(level policy.Level, text string) {
 	s.need(abi.CapLog)
 	s.h.Logged = append(s.h.Logged, strconv.Itoa(int(level))+" "+text)
+}
+
+// maxMetrics is how many names of metrics a relay tells apart.
+const maxMetrics = 32
+
+// Metric ends the test where a relay would drop what it is given.
+func (s host) Metric(kind int32, name string, value float64) {
+	s.need(abi.CapMetric)
+	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+		s.h.t.Fatalf("metric %q: want a-z, 0-9 and _", name)
+	}
+	if _, old := s.h.Metrics[name]; !old && len(s.h.Metrics) == maxMetrics {
+		s.h.t.Fatalf("metric %s is the %dth; a relay counts no more than %d", name, maxMetrics+1, maxMetrics)
+	}
+	if kind == abi.MetricGauge {
+		s.h.Metrics[name] = value
+		return
+	}
+	if value < 0 {
+		s.h.t.Fatalf("metric %s: a counter cannot go down by %v", name, value)
+	}
+	s.h.Metrics[name] += value
+}
+
+func (s host) GitHas(repo, object string) int32 {
+	s.need(abi.CapGitHas)
+	if _, here := s.h.Git[repo]; here && object == "" {
+		return 1
+	}
+	object, commit := strings.CutSuffix(object, abi.OfCommit)
+	if slices.Contains(s.h.Git[repo].Objects, object) || !commit && slices.Contains(s.h.Git[repo].Others, object) {
+		return 1
+	}
+	return 0
+}
+
+func (s host) GitRef(repo, ref string, out []byte) int32 {
+	s.need(abi.CapGitRef)
+	object, ok := s.h.Git[repo].Refs[ref]
+	if !ok {
+		return abi.NotFound
+	}
+	return deliver(out, []byte(object))
+}
+
+func (s host) SetsContains(name, member string) int32 {
+	s.need(abi.CapSetsContains)
+	set, ok := s.h.Sets[name]
+	if !ok {
+		return abi.NotFound
+	}
+	if len(member) == 32 {
+		if slices.Contains(set, hex.EncodeToString([]byte(member))) {
+			return 1
+		}
+	}
+	if slices.Contains(set, member) {
+		return 1
+	}
+	return 0
 }
 
 func deliver(out, answer []byte) int32 {

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talon/host/devnet"
+)
+
+// devnetRun are the options of talon devnet that are not those of its network.
+type devnetRun struct {
+	net        devnet.Config
+	serve      bool
+	plugins    string
+	lasts      time.Duration
+	untilQuiet bool
+	serveArgs  []string
+}
+
+func devnetCommand() *cobra.Command {
+	o := devnetRun{net: devnet.DefaultConfig}
+	c := &o.net
+	cmd := &cobra.Command{
+		Use:   "devnet [flags] [-- FLAGS OF TALON SERVE]",
+		Short: "Run a small nostr network, to see sync at work",
+		Long: `Run relays (khatru) and git servers on the loopback interface, with generated repositories that list Talon at --talon, until SIGINT or SIGTERM, and show
+what each relay has and what Talon misses of it.
+
+With --serve a Talon is started too, on a new data folder; what follows -- are more flags for it. Otherwise start one with the command that is printed.
+The same seed makes the same keys, events and git objects. All is in memory or in a temporary folder, and gone at the end.`,
+		Example: `  talon devnet --serve
+  talon devnet --serve --relays 20 --repos 200 --outage-every 10s --git-failing 2
+  talon devnet --talon 127.0.0.1:7334 --rate 5`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.serveArgs = args
+			if len(args) > 0 && !o.serve {
+				return errors.New("flags of talon serve were given without --serve")
+			}
+			return o.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Talon, "talon", c.Talon, "`address` of the Talon that repositories list")
+	f.BoolVar(&o.serve, "serve", false, "start a Talon there")
+	f.StringVar(&o.plugins, "plugins", "", "`folder` of that Talon's modules (default that of talon serve)")
+	f.DurationVar(&o.lasts, "for", 0, "end after this `time`; 0 means never")
+	f.BoolVar(&o.untilQuiet, "until-quiet", false, "end when Talon has exactly what it is to have; it is an error if that has not come with the end of --for")
+	f.IntVar(&c.Port, "port", 7400, "`port` of the first relay; other relays, then git servers take those that follow, and 0 takes free ones")
+	f.Uint64Var(&c.Seed, "seed", c.Seed, "`number` from which everything is made")
+
+	f.IntVar(&c.Relays, "relays", c.Relays, "`relays`")
+	f.IntVar(&c.Bootstrap, "bootstrap", c.Bootstrap, "`relays` that have all announcements and states, and that Talon begins with")
+	f.IntVar(&c.GitServers, "git-servers", c.GitServers, "git `servers`")
+	f.IntVar(&c.Repos, "repos", c.Repos, "`repositories`")
+	f.IntVar(&c.Roots, "roots", c.Roots, "issues, patches and pull requests of one repository: `events`")
+	f.IntVar(&c.Comments, "comments", c.Comments, "comments and status changes of one root: `events`")
+	f.IntVar(&c.RelaysPer, "relays-per", c.RelaysPer, "`relays` that a repository lists")
+	f.IntVar(&c.ClonesPer, "clones-per", c.ClonesPer, "git `servers` that a repository lists")
+	f.Float64Var(&c.Split, "split", c.Split, "`share` of repositories whose servers have only a part of the objects each")
+	f.Float64Var(&c.Noise, "noise", c.Noise, "events that are not Talon's, as a `share` of those that are")
+
+	f.Float64Var(&c.Negentropy, "negentropy", c.Negentropy, "`share` of relays that compare (NIP-77)")
+	f.DurationVar(&c.Latency, "latency", c.Latency, "`time` that all that servers send is late")
+	f.Float64Var(&c.Drop, "drop", c.Drop, "`share` of relays' messages at which the connection breaks")
+	f.Float64Var(&c.Lose, "lose", c.Lose, "`share` of new events that a subscriber is not told")
+	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "`filters` and events that a relay takes from one connection in a second; 0 means all")
+	f.IntVar(&c.MaxLimit, "max-limit", c.MaxLimit, "most `events` of one answer; 0 means all")
+	f.Float64Var(&c.Rate, "rate", c.Rate, "new `events` in a second, over all relays")
+	f.DurationVar(&c.OutageEvery, "outage-every", c.OutageEvery, "cut off one relay after the other, each this `time`; 0 means never")
+	f.DurationVar(&c.OutageFor, "outage-for", c.OutageFor, "the `time` that a relay is cut off")
+	f.IntVar(&c.GitFailing, "git-failing", c.GitFailing, "git `servers` that fail at any time, in turn: with 404, 500, silence, a reset connection")
+	f.DurationVar(&c.GitTurn, "git-turn", c.GitTurn, "the `time` of a turn")
+	return cmd
+}
+
+func (o *devnetRun) run(cmd *cobra.Command) (err error) {
+	dir, err := os.MkdirTemp("", "talon-devnet-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the network: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	o.net.Dir = filepath.Join(dir, "net")
+	o.net.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if err := os.Mkdir(o.net.Dir, 0o755); err != nil {
+		return fmt.Errorf("make a folder for the network: %w", err)
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintln(out, "making the network")
+	n, err := devnet.Open(cmd.Context(), o.net)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(out, o.describe(n))
+
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+	ran := make(chan error, 1)
+	go func() { ran <- n.Run(ctx) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-ran)
+	}()
+	var served <-chan error
+	if o.serve {
+		child, err := o.startTalon(ctx, n, filepath.Join(dir, "data"), cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer child.stop()
+		served = child.ended
+	}
+	return o.watch(ctx, n, newNetTable(out), served)
+}
+
+// describe says where everything is.
+func (o *devnetRun) describe(n *devnet.Net) string {
+	var b strings.Builder
+	for _, r := range n.Relays {
+		s := r.Status()
+		fmt.Fprintf(&b, "relay %s  %d events%s\n", s.URL, s.Events, map[bool]string{true: ", compares (NIP-77)"}[s.Negentropy])
+	}
+	for _, g := range n.Git {
+		fmt.Fprintf(&b, "git %s\n", g.URL)
+	}
+	if !o.serve {
+		fmt.Fprintf(&b, "start Talon so:\n  talon %s\n", strings.Join(o.talonArgs(n), " "))
+	}
+	return b.String()
+}
+
+// talonArgs are the arguments of the Talon in the middle.
+func (o *devnetRun) talonArgs(n *devnet.Net) []string {
+	var first []string
+	for _, r := range n.Relays[:o.net.Bootstrap] {
+		first = append(first, r.URL)
+	}
+	args := []string{"serve", "--listen", o.net.Talon, "--allow-private", "true", "--bootstrap", strings.Join(first, ",")}
+	if o.plugins != "" {
+		args = append(args, "--plugins", o.plugins)
+	}
+	return append(args, o.serveArgs...)
+}
+
+// quietFor is how many looks in a row must find Talon in line.
+const quietFor = 3
+
+// watch shows the network each second, until it has been looked at for long enough.
+func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, served <-chan error) error {
+	var over <-chan time.Time
+	if o.lasts > 0 {
+		over = time.After(o.lasts)
+	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	quiet := 0
+	last, failed := devnet.Comparison{}, errUnseen
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-served:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("talon serve ended: %w", errors.Join(err, errEnded))
+		case <-over:
+			if !o.untilQuiet {
+				return nil
+			}
+			if failed != nil {
+				return fmt.Errorf("in %v Talon did not come in line with the network: %w", o.lasts, failed)
+			}
+			return fmt.Errorf("in %v Talon did not come in line with the network: %s", o.lasts, difference(n, last))
+		case <-tick.C:
+		}
+		looking, cancel := context.WithTimeout(ctx, 20*time.Second)
+		c, err := n.Compare(looking, "ws://"+o.net.Talon)
+		cancel()
+		t.show(n, c, err)
+		last, failed = c, err
+		if quiet++; err != nil || len(c.Lacks)+len(c.Beside) > 0 {
+			quiet = 0
+		}
+		if o.untilQuiet && quiet == quietFor {
+			return nil
+		}
+	}
+}
+
+// difference says what is wrong, by kinds of events.
+func difference(n *devnet.Net, c devnet.Comparison) string {
+	kinds := map[int]int{}
+	for _, id := range c.Lacks {
+		if e, _ := n.Event(id); e != nil {
+			kinds[e.Kind]++
+		}
+	}
+	text := fmt.Sprintf("it lacks %d events and has %d others", len(c.Lacks), len(c.Beside))
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		text += fmt.Sprintf("; %d of kind %d", kinds[k], k)
+	}
+	return text
+}
+
+var (
+	errEnded  = errors.New("it was to run")
+	errUnseen = errors.New("nobody has looked yet")
+)

@@ -1,0 +1,405 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"talon/host"
+	"talon/host/devnet"
+	"talon/host/plugin/plugintest"
+)
+
+// devnetModules returns a folder with the policies and other modules, each with its
+// settings.
+func devnetModules(t testing.TB, settings map[string]string) string {
+	t.Helper()
+	return modulesAnd(t, bundled, settings)
+}
+
+// judges are the policies that have an opinion about what a network says. Each module
+// takes its time at the start of a server.
+var judges = []string{"grasp", "open"}
+
+func modulesAnd(t testing.TB, policies []string, settings map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	var folders []string
+	for _, name := range slices.Concat(policies, slices.Sorted(maps.Keys(settings))) {
+		if data, err := os.ReadFile(filepath.Join(modules(t), name+".wasm")); err == nil {
+			drop(t, dir, name+".wasm", data)
+			continue
+		}
+		folders = append(folders, "plugins/"+name)
+	}
+	if err := os.CopyFS(dir, os.DirFS(plugintest.Build(t, folders...))); err != nil {
+		t.Fatal(err)
+	}
+	for name, config := range settings {
+		if err := os.WriteFile(filepath.Join(dir, name+".toml"), []byte("[config]\n"+config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// devnetCode returns the machine code of modules, with that of the policies. Compiling
+// takes its time, which no server is given. Tests that run at the same time add to the
+// code of the policies, and must not have begun.
+func devnetCode(t testing.TB, names ...string) string {
+	t.Helper()
+	code := &devnetCompiled
+	code.Lock()
+	defer code.Unlock()
+	if code.dir == "" {
+		code.dir = filepath.Join(sharedDir(t), "devnet-cache")
+		code.has = map[string]bool{}
+		if err := os.CopyFS(code.dir, os.DirFS(compiled(t))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return code.has[name] })
+	if len(names) == 0 {
+		return code.dir
+	}
+	settings := map[string]string{}
+	for _, name := range names {
+		settings[name], code.has[name] = "", true
+	}
+	dir, data := modulesAnd(t, judges, settings), filepath.Join(t.TempDir(), "data")
+	compiler, err := compiler(sharedDir(t))
+	if err == nil {
+		err = linkCompiled(data, code.dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := exec.Command(compiler, "import", "--data", data, "--plugins", dir, "--log-level", "error")
+	load.Dir, load.Env = filepath.Dir(data), environ()
+	if text, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("compile the modules: %v\n%s", err, text)
+	}
+	return code.dir
+}
+
+var devnetCompiled struct {
+	sync.Mutex
+	dir string
+	has map[string]bool
+}
+
+// newMiddleData returns a new data folder with the machine code of what devnetCode has
+// compiled.
+func newMiddleData(t testing.TB) string {
+	t.Helper()
+	data := filepath.Join(t.TempDir(), "data")
+	if err := linkCompiled(data, devnetCode(t)); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// largeNets asks for the networks of make devnet, in place of those that are as small as
+// they can be.
+func largeNets() bool { return os.Getenv("TALON_TEST_DEVNET") != "" }
+
+// notUnderRace skips what the race detector makes too slow to be relied upon on a busy
+// machine: a server takes 13 seconds of a processor to start, ten times what it takes
+// without. What the servers do is tested under it by the packages that do it.
+func notUnderRace(t *testing.T) {
+	t.Helper()
+	if raceDetector && !largeNets() {
+		t.Skip("too slow under the race detector: TALON_TEST_DEVNET=1 runs it")
+	}
+}
+
+// hasty makes the throttle polite wait for nothing that a test would have to wait for.
+const hasty = "first_sync_ms = 100\nbackoff_s = 1\nbackoff_max_s = 1\nper_minute = 0\nrelay_backoff_s = 1\nrelay_backoff_max_s = 1\nrelay_stable_s = 0\n"
+
+// startNet runs a network, for a Talon of the domain serviceDomain, until the end of
+// the test.
+func startNet(t testing.TB, change func(*devnet.Config)) *devnet.Net {
+	t.Helper()
+	cfg := devnet.DefaultConfig
+	cfg.Talon, cfg.Dir, cfg.Log = serviceDomain, t.TempDir(), slog.New(slog.DiscardHandler)
+	change(&cfg)
+	n, err := devnet.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ran; err != nil {
+			t.Errorf("the network: %v", err)
+		}
+	})
+	return n
+}
+
+// startMiddle runs a Talon that begins with the first relay of a network. On a machine
+// that has other things to do a decision may run out of its time, which is an error in
+// the log and no loss: the event is asked for again.
+func startMiddle(t *testing.T, n *devnet.Net, plugins string) *process {
+	t.Helper()
+	return startMiddleOn(t, n, newMiddleData(t), plugins)
+}
+
+func startMiddleOn(t *testing.T, n *devnet.Net, data, plugins string) *process {
+	t.Helper()
+	s := startAs(t, exec.Command("talon", middleArgs(t, n, data, plugins)...), data)
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.kill()
+			t.Logf("log of the server:\n%s", s.text())
+			return
+		}
+		s.mustStop(t)
+		mustCheck(t, data)
+	})
+	return s
+}
+
+func middleArgs(t *testing.T, n *devnet.Net, data, plugins string) []string {
+	return serveArgs(t, data, "--plugins", plugins, "--domain", serviceDomain, "--allow-private", "true", "--bootstrap", n.Relays[0].URL)
+}
+
+// inLine waits until Talon has all that it is to have, and nothing else.
+func inLine(t *testing.T, n *devnet.Net, s *process) {
+	t.Helper()
+	const patience = 50 * time.Second
+	began := time.Now()
+	for {
+		c, err := n.Compare(t.Context(), s.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(c.Lacks)+len(c.Beside) == 0 {
+			t.Logf("in line with %d events and %d repositories after %v", c.Expected, c.Repos, time.Since(began).Round(10*time.Millisecond))
+			return
+		}
+		if time.Since(began) > patience {
+			t.Fatalf("after %v of %d events %s\n%s", patience, c.Expected, difference(n, c), missed(n, c.Lacks))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// missed describes some events that Talon lacks, to see what they have in common.
+func missed(n *devnet.Net, ids []host.ID) string {
+	var b strings.Builder
+	for _, id := range ids[:min(len(ids), 12)] {
+		e, relays := n.Event(id)
+		fmt.Fprintf(&b, "%s, kind %d at", e.ID, e.Kind)
+		for _, k := range relays {
+			fmt.Fprintf(&b, " %d (compares: %v, watched: %v)", k, n.Relays[k].Negentropy, n.Relays[k].Watched(e))
+		}
+		for _, tag := range e.Tags {
+			if len(tag[0]) == 1 && len(tag) > 1 && strings.Contains("aeE", tag[0]) {
+				fmt.Fprintf(&b, " %s=%s", tag[0], tag[1])
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// TestDevnetStrategies: under each strategy, Talon gets all that belongs to its
+// repositories and nothing else: what is there before it, what is said while it listens,
+// and what is said during outages. Each relay has a part; relays are cut off one after
+// the other, one of them before Talon begins, and now and then a connection breaks.
+func TestDevnetStrategies(t *testing.T) {
+	notUnderRace(t)
+	strategies := map[string]string{
+		"layered-v1": "jitter_seconds = 0\nstartup_delay_seconds = 0\nreconnect_delay_seconds = 0\nbatch_delay_seconds = 0\ncheck_seconds = 1\n",
+		"layered-v2": "batch_seconds = 1\nconsolidate_wait_seconds = 1\n",
+		"layered-v4": "batch_seconds = 1\nconsolidate_wait_seconds = 1\n",
+		"layered-v5": "batch_seconds = 1\n",
+	}
+	devnetCode(t, append(slices.Sorted(maps.Keys(strategies)), "polite")...)
+	t.Parallel()
+	n := startNet(t, func(c *devnet.Config) {
+		c.MaxLimit = 12 // so that there are pages
+		c.Latency = 5 * time.Millisecond
+		c.Drop = 0.005
+		c.OutageEvery, c.OutageFor = time.Second, 250*time.Millisecond
+		if !largeNets() {
+			c.Relays, c.RelaysPer, c.GitServers, c.ClonesPer = 4, 2, 1, 1
+			c.Repos, c.Roots = 5, 3
+		}
+	})
+	late := n.Relays[1]
+	late.Cut(true)
+	talons := map[string]*process{}
+	for name, config := range strategies {
+		talons[name] = startMiddle(t, n, modulesAnd(t, judges, map[string]string{name: config, "polite": hasty}))
+	}
+	late.Cut(false)
+	all := func(when string) {
+		for name, s := range talons {
+			if !t.Run(name+" "+when, func(t *testing.T) { inLine(t, n, s) }) {
+				t.FailNow()
+			}
+		}
+	}
+	all("at first")
+	say := func() {
+		for range 10 {
+			if err := n.Say(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	say()
+	for _, r := range n.Relays[2:] {
+		r.Cut(true)
+		say()
+		r.Cut(false)
+	}
+	all("after outages")
+	for name, s := range talons {
+		if tried := s.metric(t, "talon_sync_connection_attempts_total"); int(tried) <= len(n.Relays) {
+			t.Errorf("%s has tried to connect %v times to %d relays: there was no outage", name, tried, len(n.Relays))
+		}
+	}
+}
+
+// TestDevnetCrash: a first sync that is killed again and again is completed by the next,
+// which leaves everything in order.
+func TestDevnetCrash(t *testing.T) {
+	notUnderRace(t)
+	devnetCode(t, "layered-v5", "polite")
+	t.Parallel()
+	n := startNet(t, func(c *devnet.Config) {
+		c.Relays, c.RelaysPer, c.GitServers, c.ClonesPer = 3, 2, 1, 1
+		c.Repos, c.Roots = 4, 20
+		c.MaxLimit, c.Latency = 12, 5*time.Millisecond
+	})
+	plugins := modulesAnd(t, judges, map[string]string{"layered-v5": "batch_seconds = 1\n", "polite": hasty})
+	data := newMiddleData(t)
+	for part := range 3 {
+		s := startAs(t, exec.Command("talon", middleArgs(t, n, data, plugins)...), data)
+		for deadline := time.Now().Add(patience); ; {
+			c, err := n.Compare(t.Context(), s.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			has := c.Expected - len(c.Lacks)
+			if 4*has > part*c.Expected {
+				t.Logf("killed with %d of %d events", has, c.Expected)
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d of %d events came\n%s", has, c.Expected, s.text())
+			}
+		}
+		s.kill()
+	}
+	inLine(t, n, startMiddleOn(t, n, data, plugins))
+}
+
+// TestDevnetClone: repositories whose events come by sync can be cloned here, though
+// nobody ever pushed, from git servers of which one works at a time.
+func TestDevnetClone(t *testing.T) {
+	notUnderRace(t)
+	devnetCode(t, "layered-v5", "polite")
+	t.Parallel()
+	n := startNet(t, func(c *devnet.Config) {
+		c.Roots, c.Split = 1, 0.5
+		if !largeNets() {
+			c.Repos, c.Relays, c.RelaysPer = 4, 2, 1
+		}
+		c.GitFailing, c.GitTurn = c.GitServers-1, time.Second
+	})
+	s := startMiddle(t, n, modulesAnd(t, judges, map[string]string{"layered-v5": "batch_seconds = 1\n", "polite": hasty}))
+	inLine(t, n, s)
+	st := newStory(t, s)
+	for _, r := range n.Repositories() {
+		url := st.web + "/" + r.Path
+		want := []string{"HEAD=refs/heads/main"}
+		for ref, object := range r.Refs {
+			want = append(want, ref+"="+object)
+		}
+		slices.Sort(want)
+		st.wantRefs(url, want...)
+		clone := filepath.Join(t.TempDir(), "clone")
+		st.git(".", "clone", "-q", url, clone)
+		if got := st.git(clone, "rev-parse", "HEAD"); got != r.Refs["refs/heads/main"] {
+			t.Errorf("the clone of %s is at %s", r.Path, got)
+		}
+	}
+	failed := int64(0)
+	for _, g := range n.Git {
+		failed += g.Status().Failed
+	}
+	if failed == 0 {
+		t.Error("no request to a git server has failed: nothing was tested")
+	}
+}
+
+// TestDevnetTable: on a terminal each table takes the place of the one before,
+// however many servers there are and however narrow the terminal is.
+func TestDevnetTable(t *testing.T) {
+	t.Parallel()
+	n := startNet(t, func(c *devnet.Config) { c.Repos, c.Relays, c.GitServers = 0, tableRows+2, tableRows+1 })
+	var out bytes.Buffer
+	table := netTable{w: &out, live: true, began: time.Now()}
+	for range 2 {
+		table.show(n, devnet.Comparison{LacksOf: make([]int, len(n.Relays))}, nil)
+	}
+	const cut, fold = "\x1b[?7l", "\x1b[?7h"
+	parts := strings.Split(out.String(), fold)
+	up := fmt.Sprintf("\x1b[%dA\x1b[J", strings.Count(parts[0], "\n"))
+	if len(parts) != 3 || !strings.HasPrefix(parts[0], cut) || !strings.HasPrefix(parts[1], up+cut) || parts[2] != "" {
+		t.Errorf("two tables are written as %q", parts)
+	}
+	for _, want := range []string{"and 2 more relays\n", "and 1 more git servers\n", "Talon has 0 of 0 events"} {
+		if strings.Count(out.String(), want) != 2 {
+			t.Errorf("%q is not in both of\n%s", want, out.String())
+		}
+	}
+}
+
+// TestDevnetCommand: the command says where its servers are and how to start Talon.
+func TestDevnetCommand(t *testing.T) {
+	t.Parallel()
+	run := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		cmd := devnetCommand()
+		cmd.SetOut(&out)
+		cmd.SetErr(&out)
+		cmd.SilenceUsage = true
+		cmd.SetArgs(append([]string{"--port", "0", "--talon", "127.0.0.1:1", "--repos", "2", "--relays", "3"}, args...))
+		err := cmd.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	out, err := run("--for", "1500ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"relay ws://127.0.0.1:", "git http://127.0.0.1:", "talon serve --listen 127.0.0.1:1 --allow-private true --bootstrap ws://127.0.0.1:", "Talon does not answer"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not said in\n%s", want, out)
+		}
+	}
+	if _, err := run("--for", "1500ms", "--until-quiet"); err == nil || !strings.Contains(err.Error(), "did not come in line with the network: compare with Talon: ") {
+		t.Errorf("a Talon that is not there is in line, or lacks what nobody knows: %v", err)
+	}
+	for _, args := range [][]string{{"--relays", "0"}, {"--negentropy", "2"}, {"--relays-per", "4"}, {"--", "--x"}} {
+		if _, err := run(args...); err == nil {
+			t.Errorf("%v is taken", args)
+		}
+	}
+}

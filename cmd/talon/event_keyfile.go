@@ -1,0 +1,149 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"talon/sdk/nip19"
+)
+
+// keyFileVar names the environment variable that says where the key file is.
+const keyFileVar = "TALON_KEY_FILE"
+
+// keyFileBytes bounds a key file: an nsec has 63 characters.
+const keyFileBytes = 1024
+
+// secretKey is a number from 1 to the order of the curve.
+type secretKey [32]byte
+
+// Format keeps a key out of whatever is printed by mistake, with any verb.
+func (secretKey) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, "(secret key)") }
+
+var errNoKeyFile = errors.New("no key file: say with --key or " + keyFileVar + " which one signs; talon event key makes one")
+
+// keyFlag adds the option --key.
+func keyFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "key", "", "the key `file`: an nsec or 64 hex digits (environment: "+keyFileVar+")")
+}
+
+// keyFile returns the path of the key file, "" if there is none.
+func keyFile(flag string) string {
+	if flag == "" {
+		return os.Getenv(keyFileVar)
+	}
+	return flag
+}
+
+// loadKey reads the key file that the option or the environment names.
+func loadKey(flag string) (secretKey, error) {
+	path := keyFile(flag)
+	if path == "" {
+		return secretKey{}, errNoKeyFile
+	}
+	// Before an error can quote it as a path.
+	if _, err := nip19.ParseSecretKey(path); err == nil || secretText.MatchString(path) {
+		return secretKey{}, fmt.Errorf("--key and %s take the path of a key file, never a key: treat this key as known to others", keyFileVar)
+	}
+	return readKeyFile(path)
+}
+
+// readKeyFile reads a key from a file that nobody else can read. No error quotes
+// what the file holds.
+func readKeyFile(path string) (secretKey, error) {
+	// A pipe without a writer must not make us wait.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return secretKey{}, fmt.Errorf("open the key file: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return secretKey{}, fmt.Errorf("look at the key file: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return secretKey{}, fmt.Errorf("the key file %s is not a file but a %s", path, nonFile(info.Mode()))
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return secretKey{}, fmt.Errorf("the key file %s can be used by others (mode %04o): take that away with chmod 600, and make a new key if somebody may have read it", path, mode)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, keyFileBytes+1))
+	if err != nil {
+		return secretKey{}, fmt.Errorf("read the key file: %w", err)
+	}
+	if len(text) > keyFileBytes {
+		return secretKey{}, fmt.Errorf("the key file %s is longer than %d bytes: it must hold an nsec or 64 hex digits and nothing else", path, keyFileBytes)
+	}
+	line := strings.TrimSpace(string(text))
+	if strings.HasPrefix(line, "npub1") {
+		return secretKey{}, fmt.Errorf("the key file %s holds a public key (npub): it must hold the secret one (nsec)", path)
+	}
+	key, err := nip19.ParseSecretKey(line)
+	if err != nil {
+		return secretKey{}, fmt.Errorf("the key file %s is wrong: %w", path, err)
+	}
+	if !inRange(key) {
+		return secretKey{}, fmt.Errorf("the key file %s is wrong: its number is no secp256k1 key", path)
+	}
+	return key, nil
+}
+
+func nonFile(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "folder"
+	case mode&fs.ModeNamedPipe != 0:
+		return "pipe"
+	}
+	return "device or socket"
+}
+
+// curveOrder is the order of secp256k1: a key is from 1 to one less.
+var curveOrder = [32]byte{
+	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe,
+	0xba, 0xae, 0xdc, 0xe6, 0xaf, 0x48, 0xa0, 0x3b, 0xbf, 0xd2, 0x5e, 0x8c, 0xd0, 0x36, 0x41, 0x41,
+}
+
+func inRange(key [32]byte) bool {
+	return key != [32]byte{} && string(key[:]) < string(curveOrder[:])
+}
+
+// newKey makes a key by chance.
+func newKey() secretKey {
+	for {
+		var key secretKey
+		_, _ = rand.Read(key[:]) // it never fails: it ends the process instead
+		if inRange(key) {
+			return key
+		}
+	}
+}
+
+// writeKeyFile makes a file that only its owner can read. It never touches one
+// that is there.
+func writeKeyFile(path string, key secretKey) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists and is not overwritten: choose another name with --out, or see whose key it is with talon event key --key %[1]s", path)
+	}
+	if err != nil {
+		return fmt.Errorf("make the key file: %w", err)
+	}
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			err = fmt.Errorf("write the key file: %w", err)
+			_ = os.Remove(path) // half a key would be in the way
+		}
+	}()
+	if _, err := f.WriteString(nip19.EncodeNsec(key) + "\n"); err != nil {
+		return err
+	}
+	return f.Sync()
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// gitAs runs git as somebody without a configuration.
+func gitAs(dir string, args ...string) (string, error) {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+func mustGit(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	out, err := gitAs(dir, args...)
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// serveGit runs talon git serve until the end of the test, and returns its address.
+func serveGit(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd, address, read := startGit(t, dir, args...)
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		<-read
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("talon git serve did not stop in order: %v", err)
+		}
+	})
+	return address
+}
+
+// startGit starts talon git serve. The channel is closed when its log has ended.
+func startGit(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, url string, read <-chan struct{}) {
+	t.Helper()
+	cmd = exec.Command("talon", append([]string{"git", "serve", dir, "--listen", "127.0.0.1:0"}, args...)...)
+	cmd.Env = environ()
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	address := regexp.MustCompile(`addr=(http://\S+/)`)
+	for lines.Scan() {
+		found := address.FindStringSubmatch(lines.Text())
+		if found == nil {
+			continue
+		}
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			for lines.Scan() {
+				continue
+			}
+		}()
+		return cmd, found[1], read
+	}
+	t.Fatalf("talon git serve does not serve: %v", cmd.Wait())
+	return nil, "", nil
+}
+
+// The server is killed in the middle of a push. Git sees half a push, and ends; no ref
+// has changed, the next server takes the push, and what is left of the first one goes.
+func TestGitServeKilled(t *testing.T) {
+	dir := t.TempDir()
+	repo := filepath.Join(dir, "x.git")
+	mustGit(t, ".", "init", "-q", "--bare", "-b", "main", repo)
+	work := filepath.Join(t.TempDir(), "work")
+	mustGit(t, ".", "init", "-q", "-b", "main", work)
+	mustGit(t, work, "commit", "-q", "--allow-empty", "-m", "one")
+	id := mustGit(t, work, "rev-parse", "main")
+
+	cmd, address, read := startGit(t, dir, "--push")
+	mustGit(t, work, "push", "-q", address+"x", "main")
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	command := strings.Repeat("0", 40) + " " + id + " refs/heads/half\x00report-status"
+	fmt.Fprintf(c, "POST /x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\n"+
+		"Content-Length: 1000000\r\n\r\n%04x%s0000PACK\x00\x00\x00\x02\x00\x00\x00\x09", len(command)+4, command)
+	await := func(what string, is func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("it does not happen: %s", what)
+			}
+		}
+	}
+	incoming := func(pattern string) int {
+		t.Helper()
+		found, err := filepath.Glob(filepath.Join(repo, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	await("the push is half there", func() bool { return incoming("objects/tmp_objdir-*/objects/pack/tmp_pack_*") == 1 })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	<-read
+	await("git ends", func() bool {
+		links, _ := filepath.Glob("/proc/[0-9]*/cwd")
+		return !slices.ContainsFunc(links, func(link string) bool {
+			at, err := os.Readlink(link)
+			return err == nil && strings.HasPrefix(at, repo)
+		})
+	})
+
+	again := serveGit(t, dir, "--push")
+	if refs := mustGit(t, work, "ls-remote", "--heads", again+"x"); refs != id+"\trefs/heads/main" {
+		t.Errorf("after the kill the refs are\n%s", refs)
+	}
+	mustGit(t, work, "commit", "-q", "--allow-empty", "-m", "two")
+	mustGit(t, work, "push", "-q", again+"x", "main", "main:half")
+	// Another program may still work on what is there, but not on what is old.
+	left, err := filepath.Glob(filepath.Join(repo, "objects/tmp_objdir-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-48 * time.Hour)
+	for _, dir := range left {
+		if err := os.Chtimes(dir, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustGit(t, work, "commit", "-q", "--allow-empty", "-m", "three")
+	mustGit(t, work, "push", "-q", again+"x", "main:more")
+	// A push's own goes when the client has its answer.
+	await("the quarantines go", func() bool { return incoming("objects/tmp_objdir-*") == 0 })
+	mustGit(t, repo, "fsck", "--strict")
+}
+
+// A folder of repositories, with folders in it, with and without .git at the end.
+func TestGitServe(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	for _, name := range []string{"top.git", "a/b c/deep.git", "plain", "top.git/inner.git"} {
+		mustGit(t, ".", "init", "-q", "--bare", "-b", "main", filepath.Join(dir, name))
+	}
+	mustGit(t, ".", "init", "-q", "--bare", filepath.Join(outside, "secret.git"))
+	if err := os.Symlink(filepath.Join(outside, "secret.git"), filepath.Join(dir, "link.git")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "a"), filepath.Join(dir, "within")); err != nil {
+		t.Fatal(err)
+	}
+	work := filepath.Join(t.TempDir(), "work")
+	mustGit(t, ".", "init", "-q", "-b", "main", work)
+	mustGit(t, work, "commit", "-q", "--allow-empty", "-m", "one")
+
+	reading, writing := serveGit(t, dir, "--prefix", "some/where"), serveGit(t, dir, "--push")
+	if !strings.HasSuffix(reading, "/some/where/") {
+		t.Errorf("it serves at %s", reading)
+	}
+	for _, name := range []string{"top.git", "top", "a/b%20c/deep.git", "a/b%20c/deep", "plain", "within/b%20c/deep"} {
+		mustGit(t, work, "push", "-q", "--force", writing+name, "main", "main:refs/tags/v")
+		if refs := mustGit(t, work, "ls-remote", reading+name); strings.Count(refs, mustGit(t, work, "rev-parse", "main")) != 3 {
+			t.Errorf("%s has the refs\n%s", name, refs)
+		}
+	}
+	for _, name := range []string{"link.git", "link", "absent", "plain.git", "top.git/inner.git", "a", "", "top.git/objects", "%2e%2e/x.git"} {
+		if out, err := gitAs(work, "ls-remote", reading+name); err == nil {
+			t.Errorf("%q is served: %s", name, out)
+		}
+	}
+	if out, err := gitAs(work, "ls-remote", strings.TrimSuffix(reading, "some/where/")+"top.git"); err == nil {
+		t.Errorf("it serves beside its prefix: %s", out)
+	}
+	if out, err := gitAs(work, "push", reading+"top.git", "main:more"); err == nil || !strings.Contains(out, "read-only") {
+		t.Errorf("a push without --push: %v\n%s", err, out)
+	}
+	if out, err := gitAs(work, "push", writing+"top.git", "main:refs/pull/1/head"); err == nil || !strings.Contains(out, "only branches, tags") {
+		t.Errorf("a push to refs/pull: %v\n%s", err, out)
+	}
+}

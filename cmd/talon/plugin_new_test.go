@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"talon/host/plugin/plugintest"
+)
+
+// TestTutorials does literally what the pages for authors in Go say, in an empty
+// folder. Only the ports are others.
+func TestTutorials(t *testing.T) {
+	if raceDetector {
+		t.Skip("to compile a Go module takes half a minute under the race detector")
+	}
+	for page, wanted := range map[string][]string{
+		"tutorial-first-policy": {
+			"calm is there; next: cd calm && talon plugin test\n",
+			"and 3 vectors of the manifest\n",
+			"ok    vectors.jsonl:4: ",
+			"reject shouting ",
+			"decision  mean ",
+			"calm: mode enforce, generation 1",
+			"accepted",
+			"blocked: please do not shout",
+		},
+		"how-to-swap-safely": {
+			"words: mode shadow, generation 1",
+			"words: mode enforce, generation 2",
+			"reject deny-word ",
+			"was refused",
+			"words: mode shadow, generation 4",
+		},
+		"how-to-write-a-strategy": {
+			"mine is there; next: cd mine && talon plugin test\n",
+			"mine: mode enforce, generation 1",
+			`"content":"It crashes"`,
+		},
+		"how-to-write-a-throttle": {
+			"gentle is there; next: cd gentle && talon plugin test\n",
+			"gentle: mode enforce, generation 1",
+			"rate-limited: ",
+		},
+		"how-to-move-a-strfry-plugin": {
+			"ok    vectors.jsonl:4: ",
+			"both say the same\n",
+			"hashtags: mode enforce, generation 1",
+			"blocked: more than 5 hashtags",
+		},
+	} {
+		t.Run(page, func(t *testing.T) {
+			if page != "tutorial-first-policy" && page != "how-to-swap-safely" && os.Getenv("TALON_TEST_GUIDES") == "" {
+				t.Skip("it builds one more module, which takes some seconds: make guides")
+			}
+			if _, err := exec.LookPath("node"); err != nil && page == "how-to-move-a-strfry-plugin" {
+				t.Skip("node is missing, for the plugin to be moved: on Debian, apt install nodejs")
+			}
+			t.Parallel()
+			out, said := literally(t, page)
+			for _, want := range wanted {
+				if !strings.Contains(out, want) {
+					t.Errorf("no %q in\n%s\n%s", want, out, said)
+				}
+			}
+		})
+	}
+}
+
+// literally does what a page says, and returns what its commands wrote. The data
+// folders of the page's relays have nothing but the machine code of modules.
+func literally(t *testing.T, page string) (out, said string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page+".md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	script := strings.NewReplacer("127.0.0.1:7334", "127.0.0.1:"+port, "127.0.0.1:7335", "127.0.0.1:"+freePort(t)).Replace(plugintest.Script(string(text)))
+	if !strings.Contains(script, "talon serve") {
+		t.Fatalf("the page starts no relay:\n%s", script)
+	}
+
+	dir, home := t.TempDir(), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, "talon", "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cache := filepath.Join(home, "cache")
+	if err := errors.Join(os.Symlink(modules(t), filepath.Join(home, "talon", "bin", "plugins")), linkModules(cache, compiled(t)),
+		linkCompiled(filepath.Join(dir, "data"), compiled(t)), linkCompiled(filepath.Join(dir, "other"), compiled(t))); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", script)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME="+cache, "GOCACHE="+goCache(t),
+		"GOPROXY=off", "GOFLAGS=", "TALON_LISTEN=127.0.0.1:"+port, "TALON_LOG_LEVEL=warn")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the relays end, too
+	cmd.WaitDelay = patience
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, &stdout, &stderr)
+	}
+	return stdout.String(), stderr.String()
+}
+
+// linkModules makes a user's cache folder that has the machine code.
+func linkModules(cache, machineCode string) error {
+	if err := os.MkdirAll(filepath.Join(cache, "talon"), 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(machineCode, filepath.Join(cache, "talon", "modules"))
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// goCache is where the go tool keeps what it has compiled, also for a test whose home
+// is elsewhere.
+func goCache(t testing.TB) string {
+	t.Helper()
+	dir, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(dir))
+}

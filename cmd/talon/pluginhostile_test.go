@@ -1,0 +1,161 @@
+package main
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nbd-wtf/go-nostr"
+)
+
+// fault is a module that is wrong in one way, from host/plugin/testdata/hostile.
+type fault struct {
+	Name, File, Sidecar, Reason string
+	Refused                     bool // otherwise it fails when it is asked about an event of kind 66
+}
+
+func faults(t *testing.T) (refused, later []fault, read func(fault) []byte) {
+	t.Helper()
+	dir := filepath.Join("..", "..", "host", "plugin", "testdata", "hostile")
+	text, err := os.ReadFile(filepath.Join(dir, "hostile.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []fault
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.Refused {
+			refused = append(refused, f)
+		} else {
+			later = append(later, f)
+		}
+	}
+	return refused, later, func(f fault) []byte {
+		t.Helper()
+		file, err := os.Open(filepath.Join(dir, f.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		var from io.Reader = file
+		if strings.HasSuffix(f.File, ".gz") {
+			if from, err = gzip.NewReader(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wasm, err := io.ReadAll(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wasm
+	}
+}
+
+// TestHostilePlugins puts every hostile module in the place of one that works, in
+// a relay under load. Those that ran go on, each with a reason in the list, and
+// the load is answered as before.
+func TestHostilePlugins(t *testing.T) {
+	refused, later, read := faults(t)
+	data, dir := newData(t), pluginFolder(t, "open")
+	harmless := read(later[0])
+	for _, f := range refused {
+		drop(t, dir, f.Name+".wasm", harmless)
+	}
+	s := start(t, data, "--plugins", dir)
+	load := startTraffic(t, s, 2)
+	load.decided(200)
+	before := load.slowest()
+	for _, f := range refused {
+		if f.Sidecar != "" {
+			drop(t, dir, f.Name+".toml", []byte(f.Sidecar))
+		}
+		drop(t, dir, f.Name+".wasm", read(f))
+	}
+	// The same name twice, and a side-car that contradicts its module.
+	drop(t, dir, "OPEN.wasm", harmless)
+	drop(t, dir, "open.toml", []byte(`sha256 = "`+strings.Repeat("0", 64)+`"`))
+	refused = append(refused, fault{Name: "open", Reason: "the side-car is for the module with sha256 0000"})
+	began := time.Now()
+	var list map[string]pluginStatus
+	for {
+		list = plugins(t, data)
+		waiting := slices.IndexFunc(refused, func(f fault) bool { return list[f.Name].Quarantine == nil })
+		if waiting < 0 {
+			break
+		}
+		if time.Since(began) > 6*patience {
+			t.Fatalf("%s is not refused after %v: %+v", refused[waiting].Name, time.Since(began), list[refused[waiting].Name])
+		}
+	}
+	t.Logf("%d modules were refused after %v", len(refused), time.Since(began).Round(time.Millisecond))
+	load.decided(200)
+	during := load.slowest()
+	for _, f := range refused {
+		p := list[f.Name]
+		if p.Running == nil || p.Running.Generation != 1 {
+			t.Errorf("%s: the generation before does not run: %+v", f.Name, p)
+		}
+		if !regexp.MustCompile(f.Reason).MatchString(p.Quarantine.Reason) {
+			t.Errorf("%s: refused because %q, want %q", f.Name, p.Quarantine.Reason, f.Reason)
+		}
+	}
+	if twin := list["OPEN.wasm"]; twin.Quarantine == nil || !strings.Contains(twin.Quarantine.Reason, "only in case") || twin.Running != nil {
+		t.Errorf("the same name twice: %+v", twin)
+	}
+	t.Logf("OK after, at most: %v before, %v while they were dropped", before, during)
+	if during > before+2*time.Second {
+		t.Errorf("an answer took %v while hostile modules were dropped, %v before", during, before)
+	}
+	load.end()
+	for reason, n := range load.refused {
+		t.Errorf("%d events were refused with %q", n, reason)
+	}
+	newBystander(t, s).served(t, s)
+}
+
+// TestPluginsThatFailLater runs modules that pass every check and misbehave on
+// some events: those are refused, or left to the next, all others are decided as
+// before.
+func TestPluginsThatFailLater(t *testing.T) {
+	_, later, read := faults(t)
+	data, dir := newData(t), pluginFolder(t, "open")
+	s := startAs(t, exec.Command("talon", serveArgs(t, data, "--plugins", dir)...), data)
+	t.Cleanup(func() { s.mustStop(t) })
+	b := newBystander(t, s)
+	c := connect(t, s)
+	for _, f := range later {
+		// Two files are two changes, if the second comes late.
+		drop(t, dir, "late.toml", []byte(f.Sidecar))
+		drop(t, dir, "late.wasm", read(f))
+		sum := fmt.Sprintf("%x", sha256.Sum256(read(f)))
+		eventually(t, data, "late", "running "+f.Name, func(p pluginStatus) bool {
+			return p.Running != nil && p.Running.SHA256 == sum
+		})
+		e := signAs(t, "attacker", nostr.Event{Kind: 66, Content: f.Name})
+		if a := c.publish(t, e); a.ok || a.reason != "error: policy late failed, try again later" {
+			t.Errorf("%s: %+v", f.Name, a)
+		}
+		b.served(t, s)
+		if p := plugins(t, data)["late"]; !regexp.MustCompile(f.Reason).MatchString(p.LastFailure) {
+			t.Errorf("%s: failed because %q, want %q", f.Name, p.LastFailure, f.Reason)
+		}
+	}
+	if out, err := talon(t, nil, "plugin", "mode", "late", "shadow", "--data", data); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if a := c.publish(t, signAs(t, "attacker", nostr.Event{Kind: 66, Content: "shadow"})); !a.ok {
+		t.Errorf("in shadow mode: %+v", a)
+	}
+}

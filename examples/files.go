@@ -1,0 +1,13 @@
+package examples
+
+import "embed"
+
+// Files are the examples with which talon plugin new begins, each in its folder.
+//
+//go:embed hello-policy/*.go hello-policy/*.json hello-policy/*.jsonl
+//go:embed hello-strategy/*.go hello-strategy/*.json
+//go:embed hello-throttle/*.go hello-throttle/*.json
+//go:embed hello-policy-c/Makefile hello-policy-c/*.c hello-policy-c/*.json
+//go:embed hello-policy-rust/Cargo.toml hello-policy-rust/*.json hello-policy-rust/src
+//go:embed hello-policy-assemblyscript/*.json hello-policy-assemblyscript/assembly
+var Files embed.FS

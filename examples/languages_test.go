@@ -1,0 +1,275 @@
+package examples
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"talon/host"
+	"talon/host/plugin/guest"
+	"talon/host/plugin/state"
+	"talon/sdk/abi"
+	"talon/sdk/abi/manifest"
+)
+
+// machineCode keeps compiled modules for the tests of one run, cargoTarget what cargo
+// has built, programs what go has.
+var machineCode, cargoTarget, programs string
+
+func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "talon-examples-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	machineCode, cargoTarget, programs = filepath.Join(dir, "code"), filepath.Join(dir, "cargo"), filepath.Join(dir, "bin")
+	return m.Run()
+}
+
+// names are the examples that there are in every language.
+var names = []string{"hello-policy", "allow-rate"}
+
+// inEachLanguage runs a test for an example in every language whose compiler is
+// here.
+func inEachLanguage(t *testing.T, name string, test func(t *testing.T, wasm []byte)) {
+	for i := range languages {
+		l := &languages[i]
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, compile(t, l, name))
+		})
+	}
+}
+
+// TestVectors audits each module and runs its self-test, as a relay does before
+// the module decides: the vectors of the manifest and the probes of the host,
+// compiled and interpreted.
+func TestVectors(t *testing.T) {
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			inEachLanguage(t, name, func(t *testing.T, wasm []byte) {
+				o := guest.Options{Name: name, CacheDir: machineCode}
+				if err := guest.SelfTest(t.Context(), wasm, o); err != nil {
+					t.Fatal(err)
+				}
+				m := load(t, wasm, o)
+				if len(m.Manifest().Vectors) < 3 {
+					t.Errorf("the manifest has %d vectors", len(m.Manifest().Vectors))
+				}
+			})
+		})
+	}
+}
+
+// TestExamplesInGo does the same for what there is in Go alone.
+func TestExamplesInGo(t *testing.T) {
+	if raceDetector {
+		t.Skip("to compile a Go module takes half a minute under the race detector")
+	}
+	for _, name := range []string{"members-only", "thread-parents", "slow-domain"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wasm := compile(t, &languages[0], name)
+			if err := guest.SelfTest(t.Context(), wasm, guest.Options{Name: name, CacheDir: machineCode}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestConformance runs a module that uses all of its SDK.
+func TestConformance(t *testing.T) {
+	inEachLanguage(t, "conformance", func(t *testing.T, wasm []byte) {
+		o := guest.Options{Name: "conformance", CacheDir: machineCode}
+		if err := guest.SelfTest(t.Context(), wasm, o); err != nil {
+			t.Fatal(err)
+		}
+		m := load(t, wasm, o)
+		if about := m.About(); about.Criteria != "everything" || about.Curation != "nothing" || !slices.Equal(about.Grasps, []string{"GRASP-01", "GRASP-06"}) {
+			t.Errorf("the module says %+v of the relay", about)
+		}
+		o.Config = map[string]any{"text": "wrong"}
+		if _, err := guest.Load(t.Context(), wasm, o); err == nil || err.Error() != `config text has "wrong": want another` {
+			t.Errorf("a wrong value: %v", err)
+		}
+	})
+}
+
+// TestManifestsAreTheSame holds the copies against the one of Go: vectors are the
+// same in every language.
+func TestManifestsAreTheSame(t *testing.T) {
+	for _, name := range append(names, "conformance") {
+		name = folderOf(name)
+		want, err := os.ReadFile(name + "/manifest.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range languages {
+			got, err := os.ReadFile(name + l.suffix + "/manifest.json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s%s/manifest.json is not that of %s", name, l.suffix, name)
+			}
+		}
+	}
+}
+
+// TestRate asks one module about events one after the other: what it keeps is what
+// vectors cannot show, since each begins with nothing.
+func TestRate(t *testing.T) {
+	text, err := os.ReadFile("testdata/allow-rate.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var story []*manifest.Vector
+	for line := range strings.Lines(string(text)) {
+		v := new(manifest.Vector)
+		if err := json.Unmarshal([]byte(line), v); err != nil {
+			t.Fatal(err)
+		}
+		story = append(story, v)
+	}
+	inEachLanguage(t, "allow-rate", func(t *testing.T, wasm []byte) {
+		m := load(t, wasm, guest.Options{Name: "allow-rate", Config: story[0].Config, State: newState(t)})
+		for _, v := range story {
+			request, err := v.Request()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, _, err := m.Rule(t.Context(), guest.Admit, request, nil, v.Now, v.Source.Origin)
+			if err != nil {
+				t.Fatalf("%s: %v", v.Name, err)
+			}
+			if r.Action.String() != v.Want.Action || r.Rule != v.Want.Rule || r.Reason != v.Want.Reason {
+				t.Errorf("%s: %v by %s with %q, want %+v", v.Name, r.Action, r.Rule, r.Reason, v.Want)
+			}
+		}
+	})
+}
+
+// TestWrongKey gives a configuration that the manifest cannot describe as wrong.
+func TestWrongKey(t *testing.T) {
+	const npub = "npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6"
+	inEachLanguage(t, "allow-rate", func(t *testing.T, wasm []byte) {
+		for _, author := range []string{
+			"", "npub1", npub[:62] + "q", strings.ToUpper(npub[:30]) + npub[30:], "nsec1" + npub[5:],
+			strings.Repeat("0", 63) + "g", strings.Repeat("ö", 32), strings.Repeat("0", 65), npub + "q",
+			strings.Repeat("K", 21), `"`, "\x7f", // K is the Kelvin sign: lower case makes it a k
+		} {
+			o := guest.Options{Name: "allow-rate", CacheDir: machineCode, Config: map[string]any{"allow": []any{strings.Repeat("0", 64), author}}}
+			m, err := guest.Load(t.Context(), wasm, o)
+			if err == nil {
+				m.Close(t.Context())
+			}
+			if want := "config allow has "; err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasSuffix(err.Error(), ": want an npub or 64 hex digits") {
+				t.Errorf("%q: %v, want %s…", author, err, want)
+			}
+		}
+	})
+}
+
+// TestIdle leaves the list empty: the host need not call the module.
+func TestIdle(t *testing.T) {
+	inEachLanguage(t, "allow-rate", func(t *testing.T, wasm []byte) {
+		if load(t, wasm, guest.Options{Name: "allow-rate"}).Calls(guest.Admit) {
+			t.Error("the module does not say that it is idle")
+		}
+	})
+}
+
+// TestMemoryIsBounded asks about events of growing size, so that each request is
+// larger than the one before, and then about many that are accepted or refused.
+func TestMemoryIsBounded(t *testing.T) {
+	config := allowed(2)
+	config["burst"] = int64(10_000)
+	inEachLanguage(t, "allow-rate", func(t *testing.T, wasm []byte) {
+		m := load(t, wasm, guest.Options{Name: "allow-rate", Config: config, State: newState(t), Instances: 1})
+		ask := func(by, size int) {
+			request := admitRequest(&abi.Event[[]string]{PubKey: author(by), Kind: 1, Content: strings.Repeat("x", size)})
+			if _, _, err := m.Rule(t.Context(), guest.Admit, request, nil, 1_700_000_000, "client"); err != nil {
+				t.Fatalf("%d bytes of content: %v", size, err)
+			}
+		}
+		for size := 15 << 10; size < 600<<10; size += 257 {
+			ask(1, size)
+		}
+		before := m.MemoryUsed()
+		rounds := 60_000
+		if testing.Short() || raceDetector {
+			rounds = 30_000
+		}
+		for i := range rounds {
+			ask(i%3, 1000) // two spend their tokens, the third is not on the list
+		}
+		if after := m.MemoryUsed(); after > before {
+			t.Errorf("the memory of an instance grew from %d to %d bytes", before, after)
+		}
+	})
+}
+
+func load(t testing.TB, wasm []byte, o guest.Options) *guest.Module {
+	t.Helper()
+	o.CacheDir = machineCode
+	o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	m, err := guest.Load(t.Context(), wasm, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := m.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+func newState(t testing.TB) guest.State {
+	t.Helper()
+	memory, err := state.Open(t.Context(), nil, state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return memory.Of("example")
+}
+
+// author is a key that the configuration of allowed has for 0 <= i < n.
+func author(i int) []byte {
+	return append([]byte{byte(i), byte(i >> 8)}, bytes.Repeat([]byte{7}, 30)...)
+}
+
+func allowed(n int) map[string]any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("%x", author(i))
+	}
+	return map[string]any{"allow": list, "burst": int64(1_000_000), "per_minute": int64(6000)}
+}
+
+func admitRequest(e *abi.Event[[]string]) []byte {
+	return abi.AppendAdmitRequest(nil, &abi.AdmitRequest[[]string, host.PubKey]{
+		Event: *e, Origin: abi.OriginClient, Address: []byte("192.0.2.1"), Now: 1_700_000_000,
+	})
+}
+
+// gaveUp reports whether a module ended itself, as it should when a request is
+// malformed. What a Go guest does after a panic the host does not let it.
+func gaveUp(err error) bool {
+	var f *guest.Failure
+	return errors.As(err, &f) && (f.Cause == guest.CauseTrap || f.Cause == guest.CauseExit || f.Cause == guest.CauseHost)
+}

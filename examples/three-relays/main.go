@@ -1,0 +1,83 @@
+// Command three-relays is a strategy that follows our repositories on three relays at
+// most, which the operator names; it connects to no other, whatever announcements say.
+//
+// What a strategy has to keep account of is kept by package layers. What is left is a
+// flow: what to ask a relay for when it is connected, and when more is wanted of it.
+package main
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+
+	"talon/sdk/strategy"
+	"talon/sdk/strategy/layers"
+)
+
+//go:embed manifest.json
+var manifest string
+
+var _ = strategy.Register(manifest, new(three))
+
+func main() {}
+
+type three struct{ layers.Driver }
+
+const (
+	most        = 3
+	mostFilters = 70 // filters open on a relay, before all are opened anew in fewer
+)
+
+func (s *three) Configure(cfg strategy.Config) error {
+	relays := slices.Clone(cfg.Strings("relays"))
+	if len(relays) > most {
+		return strategy.WrongValue("relays", strings.Join(relays, " "), "at most three relays")
+	}
+	for i, url := range relays {
+		if !strings.HasPrefix(url, "wss://") && !strings.HasPrefix(url, "ws://") {
+			return strategy.WrongValue("relays", url, "a relay, such as wss://relay.example.com")
+		}
+		relays[i] = strings.TrimRight(url, "/") // as the host writes them
+	}
+	s.Driver.Configure(s, layers.Settings{
+		Kinds: []uint32{30617, 1617, 1618, 1621}, Values: 100, Connections: most,
+		Margin: 15 * strategy.Minute / strategy.Second, Within: 15 * strategy.Minute, Window: cfg.Int("batch_seconds") * strategy.Second,
+		Check: strategy.Minute,
+		Skip:  func(url string) bool { return !slices.Contains(relays, url) },
+	})
+	return nil
+}
+
+// Fresh begins with a relay, and once a day again: what is new comes live, what is
+// stored by negentropy if the relay can.
+func (s *three) Fresh(p *layers.Peer, purpose uint32) {
+	s.After(p, layers.Daily, strategy.Day)
+	p.Forget()
+	s.ask(p, layers.Announcements, purpose)
+	s.ask(p, layers.Of(p.Plan()), purpose)
+}
+
+// Resume compares everything: with three relays, that is cheap.
+func (s *three) Resume(p *layers.Peer, _ int64) { s.Fresh(p, strategy.PurposeReconnect) }
+
+// New asks for what has become wanted, such as comments on an issue that just came.
+func (s *three) New(p *layers.Peer, items layers.Items) {
+	if p.Crowded(items, mostFilters, true) {
+		s.Fresh(p, strategy.PurposeStartup)
+		return
+	}
+	s.ask(p, layers.Of(items), strategy.PurposeStartup)
+}
+
+func (s *three) ask(p *layers.Peer, c layers.Content, purpose uint32) {
+	p.Open(c, layers.Opening{Live: true})
+	p.Fetch(c, layers.Fetching{Purpose: purpose, Track: true})
+}
+
+func (s *three) Settled(*layers.Peer) {}
+
+func (s *three) Timer(p *layers.Peer, kind layers.Kind) {
+	if kind == layers.Daily {
+		s.Fresh(p, strategy.PurposeDaily)
+	}
+}

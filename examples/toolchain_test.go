@@ -1,0 +1,183 @@
+package examples
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"talon/host/plugin/plugintest"
+)
+
+// language is what a policy is written in.
+type language struct {
+	name   string
+	suffix string // of the example's folder
+
+	// commands make NAME.wasm in the example's folder. NAME is what it is called.
+	commands string
+
+	// missing says which compiler is not there and how to get it, "" if it is there, and
+	// what the commands need in their environment.
+	missing func() (why string, env []string)
+}
+
+var languages = []language{
+	{"Go", "", "", func() (string, []string) { return "", nil }},
+	{"C", "-c", `make --silent "$NAME.wasm"`, missingClang},
+	{"Rust", "-rust", `cargo build --quiet --offline --release --target wasm32-unknown-unknown && ` +
+		`cp "${CARGO_TARGET_DIR:-target}/wasm32-unknown-unknown/release/$(echo "$NAME" | tr - _).wasm" "$NAME.wasm"`, missingRust},
+	{"AssemblyScript", "-assemblyscript", `npm run --silent build`, missingAssemblyScript},
+}
+
+func missingClang() (string, []string) {
+	for _, tool := range []string{"clang", "wasm-ld", "make"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return tool + " is missing for C: on Debian, apt install clang lld make", nil
+		}
+	}
+	return "", nil
+}
+
+// missingRust looks for a rustc that has the target, with its own cargo: the first
+// one may be one without.
+var missingRust = sync.OnceValues(func() (string, []string) {
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		rustc := exec.Command(filepath.Join(dir, "rustc"), "--print", "target-libdir", "--target", "wasm32-unknown-unknown")
+		out, err := rustc.Output()
+		if err != nil {
+			continue
+		}
+		if list, err := os.ReadDir(strings.TrimSpace(string(out))); err != nil || len(list) == 0 {
+			continue
+		}
+		if _, err := exec.LookPath(filepath.Join(dir, "cargo")); err == nil {
+			return "", []string{"PATH=" + dir + string(filepath.ListSeparator) + os.Getenv("PATH")}
+		}
+	}
+	return "no rustc with cargo has the target wasm32-unknown-unknown, for Rust: on Debian, apt install cargo rustc libstd-rust-dev-wasm32 lld; " +
+		"elsewhere, rustup target add wasm32-unknown-unknown", nil
+})
+
+func missingAssemblyScript() (string, []string) {
+	for _, tool := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return tool + " is missing for AssemblyScript: on Debian, apt install nodejs npm", nil
+		}
+	}
+	if _, err := os.Stat("../sdk/assemblyscript/node_modules/assemblyscript"); err != nil {
+		return "the compiler of AssemblyScript is missing: npm ci --prefix sdk/assemblyscript", nil
+	}
+	return "", nil
+}
+
+// folderOf is the folder of an example in Go.
+func folderOf(name string) string {
+	if name == "conformance" {
+		return "testdata/" + name
+	}
+	return name
+}
+
+// built keeps what this process has compiled.
+var built sync.Map // of the example's folder: func() ([]byte, error)
+
+// compile returns the module of an example in a language. It skips the test where
+// the compiler is missing.
+func compile(t testing.TB, l *language, name string) []byte {
+	t.Helper()
+	if raceDetector && l.name != "C" {
+		t.Skip("the race detector watches the host, which does the same for the module of each language")
+	}
+	folder := folderOf(name) + l.suffix
+	if l.suffix == "" {
+		wasm, err := os.ReadFile(filepath.Join(plugintest.Build(t, "examples/"+folder), name+".wasm"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wasm
+	}
+	why, env := l.missing()
+	if why != "" {
+		t.Skip(why)
+	}
+	once, _ := built.LoadOrStore(folder, sync.OnceValues(func() ([]byte, error) {
+		dir, err := os.MkdirTemp("", "talon-example-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		at, err := lay(dir, name)
+		if err != nil {
+			return nil, err
+		}
+		return compileIn(at, folder, name, l.commands, env)
+	}))
+	wasm, err := once.(func() ([]byte, error))()
+	if err != nil {
+		t.Fatalf("build %s: %v", folder, err)
+	}
+	return wasm
+}
+
+// compileIn runs commands in a copy of an example's folder.
+func compileIn(dir, folder, name, commands string, env []string) ([]byte, error) {
+	if err := os.CopyFS(dir, os.DirFS(folder)); err != nil {
+		return nil, err
+	}
+	if err := run(dir, "../../sdk/assemblyscript", commands, append(env, "NAME="+name)); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(dir, name+".wasm"))
+}
+
+// lay makes a folder in a tree that looks like this repository to relative paths.
+func lay(tree, folder string) (string, error) {
+	sdk, err := filepath.Abs("../sdk")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Symlink(sdk, filepath.Join(tree, "sdk")); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(tree, "examples", folder)
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// run runs commands as an author does who has this repository and the compilers,
+// but no network. sdk is where that of AssemblyScript is, as seen from dir.
+func run(dir, sdk, commands string, env []string) error {
+	if _, err := os.Stat(filepath.Join(dir, "package.json")); err == nil {
+		if err := installed(dir, filepath.Join("..", sdk)); err != nil {
+			return err
+		}
+	}
+	cmd := exec.Command("sh", "-e", "-c", commands)
+	cmd.Dir = dir
+	cmd.Env = append(append(os.Environ(), "CARGO_TARGET_DIR="+cargoTarget), env...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", commands, err, text)
+	}
+	return nil
+}
+
+// installed does what npm install does with a package.json that names the sdk and
+// the compiler.
+func installed(dir, sdk string) error {
+	modules := filepath.Join(dir, "node_modules")
+	if err := os.MkdirAll(filepath.Join(modules, ".bin"), 0o700); err != nil {
+		return err
+	}
+	for link, to := range map[string]string{
+		"talon-policy": sdk, "assemblyscript": sdk + "/node_modules/assemblyscript",
+		".bin/asc": "../assemblyscript/bin/asc.js",
+	} {
+		if err := os.Symlink(to, filepath.Join(modules, link)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,287 @@
+package admin
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"talon/host"
+	"talon/host/plugin"
+	"talon/host/plugin/sidecar"
+)
+
+// Plugins is what an operator can see and change. Errors are for the operator;
+// those of a change are [plugin.ErrUnknown], [plugin.ErrRefused], or the host's.
+type Plugins interface {
+	List() []plugin.Status
+	Disagreements(name string, limit int) []plugin.Disagreement
+	Why(event host.ID) (plugin.Why, bool)
+	Swap(ctx context.Context, name string, wasm, signature []byte) (plugin.Status, error)
+	Rollback(ctx context.Context, name string, steps int) (plugin.Status, error)
+	SetMode(ctx context.Context, name string, mode sidecar.Mode) (plugin.Status, error)
+	Record(ctx context.Context, o plugin.Recording, write func(lines []byte) error) (plugin.Recorded, error)
+}
+
+// Bounds of a request.
+const (
+	MaxModule = 32 << 20 // bytes of a module
+
+	MaxSignature = 8 << 10 // bytes of a signature in a swap
+
+	maxJSON       = 1 << 20
+	maxHeader     = 16 << 10
+	maxListed     = 1000 // disagreements of one answer
+	defaultListed = 20
+
+	headerTime = 10 * time.Second
+	readTime   = time.Minute
+	changeTime = 2 * time.Minute // compiling takes a while
+	writeTime  = readTime + changeTime + 10*time.Second
+	stopTime   = 5 * time.Second
+)
+
+// The paths. Names are values of the query, where nothing is special in them.
+const (
+	pathPlugins       = "/plugins"       // GET
+	pathDisagreements = "/disagreements" // GET, plugin and limit
+	pathWhy           = "/why"           // GET, event
+	pathSwap          = "/swap"          // POST a module, plugin; the header may have its signature
+	pathRollback      = "/rollback"      // POST a rollback
+	pathMode          = "/mode"          // POST a mode
+)
+
+// headerSignature is the header of a swap that has the module's signature, in base64.
+const headerSignature = "Talon-Signature"
+
+type rollback struct {
+	Plugin string `json:"plugin"`
+	Steps  int    `json:"steps"`
+}
+
+type mode struct {
+	Plugin string       `json:"plugin"`
+	Mode   sidecar.Mode `json:"mode"`
+}
+
+// failure is the body of every answer that is not 200.
+type failure struct {
+	Error string `json:"error"`
+}
+
+// Serve answers operators until ctx ends, and closes the listener. A change that
+// is under way then is given up. Hunt is nil if nothing is hunted for.
+func Serve(ctx context.Context, l net.Listener, plugins Plugins, hunt Hunt, log *slog.Logger) error {
+	h := &handler{plugins: plugins, hunt: hunt, log: log, changing: make(chan struct{}, 1)}
+	s := &http.Server{
+		Handler:           h.routes(),
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       readTime,
+		WriteTimeout:      writeTime,
+		IdleTimeout:       readTime,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		if s.Shutdown(closing) != nil {
+			_ = s.Close() // it has been given its time
+		}
+	})
+	err := s.Serve(&guard{Listener: l, trusted: ourselves, log: log})
+	if !stop() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve the admin socket: %w", errors.Join(err, l.Close()))
+}
+
+type handler struct {
+	plugins  Plugins
+	hunt     Hunt // nil: there is none
+	log      *slog.Logger
+	changing chan struct{} // holds a value while a change is under way
+}
+
+func (h *handler) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pathPlugins, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.plugins.List()) })
+	mux.HandleFunc("GET "+pathDisagreements, h.disagreements)
+	mux.HandleFunc("GET "+pathWhy, h.why)
+	mux.HandleFunc("POST "+pathSwap, h.change("swap", h.swap))
+	mux.HandleFunc("POST "+pathRollback, h.change("rollback", h.rollback))
+	mux.HandleFunc("POST "+pathMode, h.change("mode", h.mode))
+	mux.HandleFunc("GET "+pathRecord, h.record)
+	mux.HandleFunc("GET "+pathHunt, h.hunts)
+	mux.HandleFunc("POST "+pathHuntNow, h.huntNow)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusNotFound, failure{fmt.Sprintf("this server does not know %s %.80q", r.Method, r.URL.Path)})
+	})
+	return mux
+}
+
+func (h *handler) disagreements(w http.ResponseWriter, r *http.Request) {
+	limit := defaultListed
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			answer(w, http.StatusBadRequest, failure{fmt.Sprintf("limit %.20q is wrong: want a number from 1", text)})
+			return
+		}
+		limit = min(n, maxListed)
+	}
+	// Only a name that exists is looked up, so that nothing is kept for others.
+	name := r.URL.Query().Get("plugin")
+	for _, s := range h.plugins.List() {
+		if s.Name == name {
+			answer(w, http.StatusOK, h.plugins.Disagreements(name, limit))
+			return
+		}
+	}
+	answer(w, http.StatusNotFound, failure{fmt.Sprintf("%v: %.80q", plugin.ErrUnknown, name)})
+}
+
+func (h *handler) why(w http.ResponseWriter, r *http.Request) {
+	var id host.ID
+	if !host.ParseHex(id[:], r.URL.Query().Get("event")) {
+		answer(w, http.StatusBadRequest, failure{"the event is wrong: want its id, 64 lower-case hex digits"})
+		return
+	}
+	why, ok := h.plugins.Why(id)
+	if !ok {
+		answer(w, http.StatusNotFound, failure{fmt.Sprintf("no decision about event %s is remembered", id)})
+		return
+	}
+	answer(w, http.StatusOK, why)
+}
+
+// change wraps what changes a plugin: one runs at a time, and it is logged.
+func (h *handler) change(what string, do func(context.Context, *http.Request) (plugin.Status, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), changeTime)
+		defer cancel()
+		select {
+		case h.changing <- struct{}{}:
+			defer func() { <-h.changing }()
+		case <-ctx.Done():
+			answer(w, http.StatusServiceUnavailable, failure{"another change is under way, try again later"})
+			return
+		}
+		status, err := do(ctx, r)
+		if err != nil {
+			h.log.Warn("the operator's change was not made", "change", what, "err", err)
+			answer(w, statusOf(err), failure{err.Error()})
+			return
+		}
+		h.log.Info("the operator changed a plugin", "change", what, "plugin", status.Name, "mode", status.Mode)
+		answer(w, http.StatusOK, status)
+	}
+}
+
+func (h *handler) swap(ctx context.Context, r *http.Request) (plugin.Status, error) {
+	wasm, err := body(r, MaxModule)
+	if err != nil {
+		return plugin.Status{}, err
+	}
+	var signature []byte
+	if text := r.Header.Get(headerSignature); text != "" {
+		if signature, err = base64.StdEncoding.DecodeString(text); err != nil {
+			return plugin.Status{}, fmt.Errorf("%w: the signature is not in base64", errRequest)
+		}
+	}
+	return h.plugins.Swap(ctx, r.URL.Query().Get("plugin"), wasm, signature)
+}
+
+func (h *handler) rollback(ctx context.Context, r *http.Request) (plugin.Status, error) {
+	ask := rollback{Steps: 1}
+	if err := parse(r, &ask); err != nil {
+		return plugin.Status{}, err
+	}
+	return h.plugins.Rollback(ctx, ask.Plugin, ask.Steps)
+}
+
+func (h *handler) mode(ctx context.Context, r *http.Request) (plugin.Status, error) {
+	var ask mode
+	if err := parse(r, &ask); err != nil {
+		return plugin.Status{}, err
+	}
+	if ask.Mode == "" {
+		return plugin.Status{}, fmt.Errorf("%w: the mode is missing", errRequest)
+	}
+	return h.plugins.SetMode(ctx, ask.Plugin, ask.Mode)
+}
+
+var (
+	errRequest = errors.New("the request could not be read")
+	errTooBig  = errors.New("the request is too big")
+)
+
+// maxDrained bounds what is read of a request that is refused.
+const maxDrained = 64 << 20
+
+// body reads a request of at most so many bytes.
+func body(r *http.Request, most int64) ([]byte, error) {
+	if r.ContentLength > most {
+		// A client that is still writing would not see the answer.
+		_, _ = io.CopyN(io.Discard, r.Body, maxDrained)
+		return nil, fmt.Errorf("%w: want at most %d bytes", errTooBig, most)
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, most+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errRequest, err)
+	case int64(len(text)) > most:
+		return nil, fmt.Errorf("%w: want at most %d bytes", errTooBig, most)
+	}
+	return text, nil
+}
+
+func parse(r *http.Request, v any) error {
+	text, err := body(r, maxJSON)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("%w: %w", errRequest, err)
+	}
+	return nil
+}
+
+func statusOf(err error) int {
+	switch {
+	case errors.Is(err, plugin.ErrUnknown):
+		return http.StatusNotFound
+	case errors.Is(err, plugin.ErrRefused):
+		return http.StatusUnprocessableEntity
+	case errors.Is(err, errRequest):
+		return http.StatusBadRequest
+	case errors.Is(err, errTooBig):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, plugin.ErrRecording), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		status, text = http.StatusInternalServerError, []byte(`{"error":"the answer could not be written"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // who asked may have left
+}

@@ -1,0 +1,188 @@
+package author
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"talon/sdk"
+	"talon/sdk/abi/manifest"
+)
+
+// TestNewModules makes a module of each world, and does what its README says. The
+// tool is told to fetch nothing.
+func TestNewModules(t *testing.T) {
+	for _, lang := range Languages() {
+		l, err := languageOf(lang)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, world := range l.worlds() {
+			t.Run(lang+" "+world, func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "mine")
+				if err := Create(dir, world, lang); err != nil {
+					t.Fatal(err)
+				}
+				if lang == assemblyscript.name {
+					npmInstall(t, dir)
+				}
+				if _, _, err := l.find(dir); err != nil {
+					t.Skip(err)
+				}
+				var said bytes.Buffer
+				s, err := Find(t.Context(), dir, "", &said)
+				if err != nil {
+					t.Fatalf("%v\n%s", err, &said)
+				}
+				if s.File != filepath.Join(dir, "mine.wasm") || s.Manifest.Name != "mine" {
+					t.Errorf("it is %s, named %s", s.File, s.Manifest.Name)
+				}
+				compiles(t, lang)
+				in, err := s.Inspect(t.Context())
+				if err != nil || in.Problem != "" {
+					t.Errorf("%+v, %v", in, err)
+				}
+				// The unit tests of the others are those of the examples.
+				if world == manifest.WorldPolicy {
+					testNew(t, s)
+				}
+				if world == manifest.WorldPolicy && l.native != nil {
+					if err := Native(t.Context(), dir, &said); err != nil {
+						t.Errorf("%v\n%s", err, &said)
+					}
+				}
+				if err := Create(dir, world, lang); err == nil || !strings.Contains(err.Error(), "is not empty: choose another name") {
+					t.Errorf("again: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// compiles ends a test under the race detector that would load a Go module: to
+// compile one takes half a minute there, and nothing runs side by side.
+func compiles(t *testing.T, lang string) {
+	t.Helper()
+	if raceDetector && lang == golang.name {
+		t.Skip("it takes too long under the race detector")
+	}
+}
+
+// npmInstall does what npm install does, with the compiler of this repository, if it
+// is there.
+func npmInstall(t *testing.T, dir string) {
+	t.Helper()
+	compiler, err := filepath.Abs("../../sdk/assemblyscript/node_modules/assemblyscript")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(compiler); err != nil {
+		return
+	}
+	modules := filepath.Join(dir, "node_modules")
+	if err := os.MkdirAll(filepath.Join(modules, ".bin"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{
+		"talon-policy": "../talon/sdk/assemblyscript", "assemblyscript": compiler, ".bin/asc": "../assemblyscript/bin/asc.js",
+	} {
+		if err := os.Symlink(to, filepath.Join(modules, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// testNew asks the vectors of a new folder.
+func testNew(t *testing.T, s *Source) {
+	t.Helper()
+	if err := s.SelfTest(t.Context()); err != nil {
+		t.Error(err)
+	}
+	f, err := os.Open(filepath.Join(s.dir(), "vectors.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	vectors, err := s.ReadVectors("vectors.jsonl", f)
+	if err == nil {
+		err = s.Test(t.Context(), vectors, Options{Store: new(Store)}, func(r Tested) {
+			if r.Err != nil {
+				t.Error(r.Err)
+			}
+		})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCreateRefuses(t *testing.T) {
+	dir := t.TempDir()
+	for _, test := range []struct{ name, world, lang, want string }{
+		{"My Policy", "policy", "go", `the name "My Policy" is wrong: want a-z, 0-9, - and _`},
+		{"9", "policy", "go", "beginning with a letter"},
+		{strings.Repeat("a", 33), "policy", "go", "at most 32"},
+		{"talon", "policy", "rust", "the name talon is that of the SDK in rust: choose another"},
+		{"talon-policy", "policy", "assemblyscript", "the name talon-policy is that of the SDK in assemblyscript"},
+		{"a", "polcy", "go", `world "polcy": want one of policy, strategy, throttle`},
+		{"a", "policy", "cobol", `language "cobol": want one of go, rust, assemblyscript, c`},
+		{"a", "strategy", "c", `the language c has no SDK for the world strategy, only for policy: choose go`},
+	} {
+		err := Create(filepath.Join(dir, test.name), test.world, test.lang)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q %s %s: %v, want %s", test.name, test.world, test.lang, err, test.want)
+		}
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+		t.Errorf("something was made: %v, %v", list, err)
+	}
+}
+
+// TestLicense: the copy that goes with the SDK is the project's.
+func TestLicense(t *testing.T) {
+	text, err := os.ReadFile("../../LICENSE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if copied, err := sdk.Files.ReadFile("LICENSE"); err != nil || !bytes.Equal(text, copied) {
+		t.Errorf("sdk/LICENSE is not LICENSE: %v", err)
+	}
+}
+
+func TestBuildRefuses(t *testing.T) {
+	const text = `{"talon_manifest": 1, "name": "m", "version": "1", "worlds": ["policy"]}`
+	for name, test := range map[string]struct {
+		files map[string]string
+		path  string // of programs, where it is not the usual one
+		want  string
+	}{
+		"nothing":         {nil, "", "there is no module in the folder "},
+		"no manifest":     {map[string]string{"main.go": "package main"}, "", "manifest.json is missing: it says what the module is"},
+		"no JSON":         {map[string]string{"main.go": "package main", "manifest.json": "{\n\"talon_manifest\": 1,\n}"}, "", "manifest.json:3: this is not JSON: "},
+		"half":            {map[string]string{"main.go": "package main", "manifest.json": "{"}, "", "manifest.json ends too early: a bracket is not closed"},
+		"a wrong setting": {map[string]string{"main.go": "package main", "manifest.json": `{"talon_manifest":1,"name":"m","worlds":["policy"],"config":[{"key":"a","type":"number"}]}`}, "", `config "a": type "number": want string, int, `},
+		"no compiler":     {map[string]string{"main.go": "package main", "manifest.json": text}, "/nowhere", "the compiler is missing, there is no go: install Go 1.24 or later (https://go.dev/dl)"},
+		"a mistake":       {map[string]string{"go.mod": "module m\n", "main.go": "package main\nfunc main() { x }", "manifest.json": text}, "", "the build failed: ./main.go:2:15: undefined: x"},
+		"no registration": {map[string]string{"go.mod": "module m\n", "main.go": "package main\nfunc main() {}", "manifest.json": text}, "", "the module has no manifest: hand the text of manifest.json to Register"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, content := range test.files {
+				put(t, filepath.Join(dir, file), content)
+			}
+			if test.path != "" {
+				t.Setenv("PATH", test.path)
+			}
+			_, err := Build(t.Context(), dir, "", io.Discard)
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v, want %s", err, test.want)
+			}
+			if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
+				t.Errorf("something is left: %v", left)
+			}
+		})
+	}
+}

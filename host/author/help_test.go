@@ -1,0 +1,72 @@
+package author
+
+import (
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"testing"
+
+	"talon/host/plugin/plugintest"
+)
+
+// TestMain keeps what is compiled away from the user's own, but for what the go
+// tool has compiled.
+func TestMain(m *testing.M) {
+	if base, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
+		_ = os.Setenv("GOCACHE", filepath.Join(base, "go-build"))
+	}
+	dir, err := os.MkdirTemp("", "talon-author-")
+	if err != nil {
+		panic(err)
+	}
+	_ = os.Setenv("XDG_CACHE_HOME", dir)
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// built returns a module of this repository with the text of a side-car.
+func built(t *testing.T, folder, side string) *Source {
+	t.Helper()
+	name := path.Base(folder)
+	dir := plugintest.Build(t, folder)
+	if side != "" {
+		put(t, filepath.Join(dir, name+".toml"), side)
+	}
+	s, err := Find(t.Context(), filepath.Join(dir, name+".wasm"), "", io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func running(t *testing.T, s *Source, o Options) *Runner {
+	t.Helper()
+	r, err := s.Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func put(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func question(t *testing.T, text string) *Question {
+	t.Helper()
+	q, err := Clock{}.ParseQuestion("file:1", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}

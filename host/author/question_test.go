@@ -1,0 +1,90 @@
+package author
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseQuestion(t *testing.T) {
+	for _, test := range []struct {
+		name, text     string
+		clock          Clock
+		now            int64
+		origin, source string // and the address or relay
+	}{
+		{"an event", `{"kind": 1, "content": "x", "created_at": 1600000000}`, Clock{}, 1600000000, "", ""},
+		{"an event at a time", `{"kind": 1, "created_at": 1600000000}`, Clock{1700000001}, 1700000001, "", ""},
+		{"an event without a time", `{"kind": 1}`, Clock{}, 1700000000, "", ""},
+		{"a vector", `{"event": {"kind": 1}, "now": 5, "source": {"origin": "sync", "relay": "wss://a"}}`, Clock{7}, 5, "sync", "wss://a"},
+		{"strfry", `{"type":"new","event":{"kind":1,"created_at":1600000000},"receivedAt":9,"sourceType":"IP4","sourceInfo":"192.0.2.1"}`, Clock{}, 9, "client", "192.0.2.1"},
+		{"strfry, mapped", `{"type":"new","event":{"kind":1},"receivedAt":9,"sourceType":"IP6","sourceInfo":"::ffff:192.0.2.1"}`, Clock{}, 9, "client", "192.0.2.1"},
+		{"strfry, no address", `{"type":"new","event":{"kind":1},"receivedAt":9,"sourceType":"IP4","sourceInfo":"?"}`, Clock{}, 9, "client", ""},
+		{"strfry's sync", `{"type":"new","event":{"kind":1},"receivedAt":9,"sourceType":"Stream","sourceInfo":"wss://b"}`, Clock{}, 9, "sync", "wss://b"},
+		{"strfry's import", `{"type":"new","event":{"kind":1},"receivedAt":9,"sourceType":"Import","sourceInfo":""}`, Clock{}, 9, "import", ""},
+	} {
+		q, err := test.clock.ParseQuestion("events.jsonl:3", []byte(test.text))
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		s := q.Vector.Source
+		if q.Vector.Now != test.now || s.Origin != test.origin || string(s.Address)+s.Relay != test.source || q.Wants || q.Vector.Event == nil {
+			t.Errorf("%s: %+v", test.name, q)
+		}
+	}
+	q := question(t, `{"type":"new","event":{"kind":1},"receivedAt":9,"authed":"`+strings.Repeat("ab", 32)+`"}`)
+	if len(q.Vector.Source.Authed) != 1 || q.Vector.Source.Authed[0][31] != 0xab {
+		t.Errorf("authed: %+v", q.Vector.Source)
+	}
+	if q := question(t, `{"function":"connect","open":3,"want":{"action":"reject"},"then":true}`); !q.Wants || !q.Then || q.function().String() != "connect" {
+		t.Errorf("connect: %+v", q)
+	}
+}
+
+func TestParseQuestionRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		`{`:            "dir/e.jsonl:3: want one JSON object: unexpected end of JSON input",
+		`[]`:           "dir/e.jsonl:3: want one JSON object: ",
+		`null`:         "dir/e.jsonl:3: want one JSON object: this is null",
+		`{"kind":"x"}`: "dir/e.jsonl:3: event.kind is string: want a whole number from 0 to 65535",
+		`{"event":{"kind":1},"want":{"action":"rejct"}}`:       `dir/e.jsonl:3: want.action "rejct": want one of pass, accept, `,
+		`{"event":{"kind":1},"source":{"origin":"moon"}}`:      `dir/e.jsonl:3: source: origin "moon": want client, import or sync`,
+		`{"name":"n","function":"query"}`:                      `dir/e.jsonl:3: vector "n": filters is missing`,
+		`{"function":"step"}`:                                  `dir/e.jsonl:3: function "step": want one of admit, query, connect, push`,
+		`{"type":"old","event":{"kind":1},"receivedAt":1}`:     `dir/e.jsonl:3: type "old": want new, as strfry writes it`,
+		`{"type":"new","event":{"kind":1},"receivedAt":"now"}`: "dir/e.jsonl:3: receivedAt: ",
+		`{"event":{"kind":1},"then":1}`:                        "dir/e.jsonl:3: then: want true or false",
+		`{"event":{"kind":1},"now":-1}`:                        "dir/e.jsonl:3: now is -1: want unix seconds",
+	} {
+		q, err := Clock{}.ParseQuestion("dir/e.jsonl:3", []byte(text))
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %+v, %v\nwant %s", text, q, err, want)
+		}
+	}
+}
+
+func FuzzParseQuestion(f *testing.F) {
+	for _, text := range []string{
+		`{"kind":1}`, `null`, `{"event":null}`, `{"event":{"kind":1},"stored":[{"kind":1}],"held":[{}],"sets":{"a":["b"]}}`,
+		`{"type":"new","event":{"kind":1},"receivedAt":9,"sourceType":"IP4","sourceInfo":"fe80::1%eth0"}`,
+		`{"function":"push","push":{"repo":"30617:` + strings.Repeat("a", 64) + `:x","updates":[{"ref":"refs/heads/a"}]}}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		q, err := Clock{}.ParseQuestion("file:1", text)
+		if err != nil {
+			return
+		}
+		if _, err := q.Vector.Request(); err != nil {
+			t.Errorf("%s is taken and cannot be asked: %v", text, err)
+		}
+		new(Store).with(&q.Vector)
+		if q.Vector.Event != nil {
+			itemOf(q)
+			if line := q.strfry(); strings.Count(string(line), "\n") != 1 {
+				t.Errorf("%q is not one line", line)
+			}
+		}
+	})
+}

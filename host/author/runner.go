@@ -1,0 +1,256 @@
+package author
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"talon/host"
+	"talon/host/plugin/guest"
+	"talon/host/plugin/sets"
+	"talon/host/plugin/state"
+	"talon/sdk/abi/manifest"
+)
+
+// Options says what a module finds when it runs here.
+type Options struct {
+	Store *Store // what is stored; nil: nothing
+	Log   *slog.Logger
+	Fresh bool // compile it, whatever was kept
+
+	// Service is how the relay is reached that the module is told of; nil: as vectors
+	// have it that say nothing.
+	Service *manifest.VectorService
+}
+
+func (o *Options) service() host.Service {
+	return host.Service((&manifest.Vector{Service: o.Service}).At())
+}
+
+func (o *Options) store() *Store {
+	if o.Store == nil {
+		return new(Store)
+	}
+	return o.Store
+}
+
+// Runner is a module that runs as it does in a relay. It is not for several
+// goroutines.
+type Runner struct {
+	source  *Source
+	store   *Store
+	module  *guest.Module
+	reducer *guest.Reducer // of another world than that of policies; nil: it was not asked yet
+	memory  *state.Memory
+	sets    *questionSets
+	cache   *cache
+	failed  time.Duration // what the clock of the breaker is ahead
+}
+
+// Answer is what a module said.
+type Answer struct {
+	host.Ruling
+	Fuel int64
+
+	// Err says that there is no ruling: the module failed, or the host could not
+	// answer it.
+	Err error
+}
+
+// Run starts a module with its side-car.
+func (s *Source) Run(ctx context.Context, o Options) (*Runner, error) {
+	if !s.decides() {
+		return nil, s.errNoPolicy()
+	}
+	operators, err := s.openSets(ctx, &o)
+	if err != nil {
+		return nil, err
+	}
+	return s.load(ctx, o, operators, s.Sidecar.Config, o.service())
+}
+
+// openSets reads the sets that the side-car names; nil if it names none.
+func (s *Source) openSets(ctx context.Context, o *Options) (guest.Sets, error) {
+	var specs []sets.Spec
+	for _, set := range s.Sidecar.Sets {
+		specs = append(specs, sets.Spec(set))
+	}
+	if len(specs) == 0 {
+		return nil, nil
+	}
+	return sets.Open(ctx, s.dir(), specs, o.store(), sets.Options{})
+}
+
+// manifestService is how the relay is reached that modules are told of.
+var manifestService = host.Service((&manifest.Vector{}).At())
+
+// load starts the module with a memory of its own. After an error nothing is left.
+func (s *Source) load(ctx context.Context, o Options, operators guest.Sets, config map[string]any, at host.Service) (r *Runner, err error) {
+	r = &Runner{source: s, store: o.store(), sets: &questionSets{operators: operators}}
+	if r.memory, err = state.Open(ctx, nil, state.Options{}); err != nil {
+		return nil, err
+	}
+	if r.cache, err = openCache(); err != nil {
+		return nil, err
+	}
+	options := r.guestOptions(o, config, at)
+	err = r.cache.hold(func() (err error) {
+		r.module, err = guest.Load(ctx, r.source.Wasm, options)
+		return err
+	})
+	if err != nil {
+		return nil, cmpErr(err, r.cache.close())
+	}
+	return r, nil
+}
+
+func (r *Runner) guestOptions(o Options, config map[string]any, at host.Service) guest.Options {
+	file := r.source.Sidecar
+	b := file.Budgets
+	plugin := r.memory.Of(r.source.Manifest.Name)
+	if b.State > 0 {
+		plugin.SetQuota(b.State)
+	}
+	options := guest.Options{
+		Name:      r.source.Manifest.Name,
+		Grants:    file.Grants,
+		Config:    config,
+		Budgets:   guest.Budgets{Fuel: b.Fuel, Memory: b.Memory, Output: b.Output, LogLines: b.LogLines, LogRate: b.LogRate},
+		State:     plugin,
+		Sets:      r.sets,
+		Service:   at,
+		CacheDir:  r.cache.dir,
+		Instances: 1,
+		Log:       o.Log,
+		Clock:     func() time.Time { return time.Now().Add(r.failed) },
+	}
+	if o.Fresh {
+		options.CacheDir = ""
+	}
+	return options
+}
+
+// Ask asks the module for a verdict.
+func (r *Runner) Ask(ctx context.Context, q *Question) (a Answer) {
+	if !q.Vector.Policy() {
+		a.Err = fmt.Errorf("%s asks %s, which gives no verdict: it is for talon plugin test", q.Where, q.function())
+		return a
+	}
+	f, err := r.function(q)
+	if err != nil && q.Recorded != nil {
+		return a // another plugin was asked, and the host would not ask this one
+	}
+	if err != nil {
+		a.Err = err
+		return a
+	}
+	// The host does not ask where the module says that it would pass.
+	if !r.module.Calls(f) {
+		return a
+	}
+	request, err := q.Vector.Request()
+	if err != nil {
+		a.Err = fmt.Errorf("%s: %w", q.Where, err)
+		return a
+	}
+	r.sets.question = q.Vector.Sets
+	return r.rule(ctx, f, request, r.store.with(&q.Vector), q.Vector.Now, cmp.Or(q.Vector.Source.Origin, "client"))
+}
+
+// reduce asks a throttle. It is one instance that is asked all that comes.
+func (r *Runner) reduce(ctx context.Context, q *Question) (answer []byte, fuel int64, err error) {
+	f, err := r.function(q)
+	if err != nil {
+		return nil, 0, err
+	}
+	request, err := q.Vector.Request()
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", q.Where, err)
+	}
+	if r.reducer == nil {
+		if r.reducer, err = r.module.NewReducer(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+	r.sets.question = q.Vector.Sets
+	if answer, fuel, err = r.reducer.Call(ctx, f, request, q.Vector.Now); err != nil {
+		r.reducer = nil // it has ended: the next is asked of a new one
+	}
+	return answer, fuel, err
+}
+
+// function is what a question asks, if the module has it.
+func (r *Runner) function(q *Question) (guest.Func, error) {
+	f := q.function()
+	if !slices.Contains(r.source.Manifest.Functions, f.String()) {
+		return f, fmt.Errorf("%s asks %s, which the module does not have: functions of its manifest are %q", q.Where, f, r.source.Manifest.Functions)
+	}
+	return f, nil
+}
+
+// rule asks about an encoded request.
+func (r *Runner) rule(ctx context.Context, f guest.Func, request []byte, store *Store, now int64, source string) (a Answer) {
+	a.Ruling, a.Fuel, a.Err = r.module.Rule(ctx, f, request, store, now, source)
+	if a.Err != nil {
+		// A relay lets a module rest that fails often. Here each failure is to be seen.
+		r.failed += 2 * time.Second
+	}
+	return a
+}
+
+// Run saves the module's memory from filling up with what has expired, until ctx is
+// done.
+func (r *Runner) Run(ctx context.Context) error { return r.memory.Run(ctx) }
+
+// Close ends the module.
+func (r *Runner) Close() error {
+	if r.reducer != nil {
+		r.reducer.Close()
+	}
+	return cmpErr(r.module.Close(context.Background()), r.cache.close())
+}
+
+func cmpErr(first, second error) error {
+	if first != nil {
+		return first
+	}
+	return second
+}
+
+// SelfTest makes the checks that a relay makes before it lets a module decide: those
+// of its manifest's vectors, and the relay's own.
+func (s *Source) SelfTest(ctx context.Context) error {
+	c, err := openCache()
+	if err != nil {
+		return err
+	}
+	err = c.hold(func() error {
+		return guest.SelfTest(ctx, s.Wasm, guest.Options{
+			Name: s.Manifest.Name, Grants: s.Sidecar.Grants, Config: s.Sidecar.Config, Service: manifestService, CacheDir: c.dir,
+		})
+	})
+	return cmpErr(err, c.close())
+}
+
+// questionSets are those of a question, and else the operator's.
+type questionSets struct {
+	question  map[string][]string
+	operators guest.Sets
+}
+
+func (s *questionSets) Contains(name, member []byte) (yes, known bool) {
+	list, known := s.question[string(name)]
+	if !known && s.operators != nil {
+		return s.operators.Contains(name, member)
+	}
+	for _, m := range list {
+		var key [32]byte
+		if m == string(member) || host.ParseHex(key[:], m) && string(key[:]) == string(member) {
+			return true, true
+		}
+	}
+	return false, known
+}

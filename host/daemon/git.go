@@ -1,0 +1,111 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"time"
+
+	"talon/host"
+	"talon/host/config"
+	"talon/host/forge"
+	"talon/host/gitfetch"
+	"talon/host/githttp"
+	"talon/host/gitrepo"
+	"talon/host/relay"
+	"talon/host/web"
+	"talon/sdk/grasp"
+)
+
+func openDisk(ctx context.Context, cfg *config.Config) (*forge.Disk, error) {
+	o := gitrepo.DefaultOptions
+	o.MaxInput = cfg.PackSize
+	git, err := gitrepo.Find(ctx, cfg.Git, o)
+	if err != nil {
+		return nil, err
+	}
+	return forge.OpenDisk(ctx, git, cfg.Data, cfg.PRs)
+}
+
+// openForge sets up what keeps repositories and events in line.
+func (d *Daemon) openForge(ctx context.Context, core *Core) (*forge.Forge, error) {
+	service, err := grasp.ParseService(d.cfg.Service())
+	if err != nil {
+		return nil, fmt.Errorf("option domain: %w", err)
+	}
+	return forge.New(ctx, forge.Config{
+		Disk:     core.Disk,
+		Service:  service,
+		Store:    facts{core.Store},
+		Pipeline: core.Pipeline,
+		Policy:   core.Plugins,
+		Log:      d.log,
+		Now:      time.Now,
+		Jobs:     orProcessors(d.cfg.GitPushes, 1),
+		Maintain: d.cfg.Maintenance,
+	})
+}
+
+// openGit serves repositories, and pages for whatever else is asked for.
+func (d *Daemon) openGit(f *forge.Forge, pages http.Handler) (*githttp.Handler, error) {
+	limits := githttp.DefaultLimits
+	limits.PushBytes = d.cfg.PackSize + 8<<20 // the commands come with the pack
+	limits.Fetches = orProcessors(d.cfg.GitFetches, 2)
+	limits.Pushes = orProcessors(d.cfg.GitPushes, 1)
+	limits.Whole = d.cfg.GitTime
+	return githttp.New(githttp.Config{
+		Prefix:   "/",
+		Limits:   limits,
+		Log:      d.log,
+		Client:   d.client,
+		NotFound: pages,
+	}, f, f)
+}
+
+// orProcessors is an operator's number, or if it is 0 so many for each processor, but
+// four at least: git waits for disks and clients.
+func orProcessors(n, each int) int {
+	if n > 0 {
+		return n
+	}
+	return max(4, each*runtime.GOMAXPROCS(0))
+}
+
+// openPages makes the pages for people.
+func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *gitfetch.Hunter) (*web.Handler, error) {
+	return web.New(web.Config{
+		Name:        d.cfg.Name,
+		Description: d.cfg.Description,
+		Contact:     d.cfg.Contact,
+		Service:     d.cfg.Service(),
+		PRs:         d.cfg.PRs,
+		NIPs:        relay.NIPs(),
+		About:       describe(d.cfg, core.Plugins),
+		Hunt:        searchOf(hunter),
+		Proxies:     d.cfg.Proxies,
+		CORS:        githttp.CORS,
+		Log:         d.log,
+	}, web.Deps{Facts: facts{core.Store}, Git: repositories})
+}
+
+// searchOf tells the pages how the hunt goes, if there is one.
+func searchOf(hunter *gitfetch.Hunter) func(string) (web.Hunt, bool) {
+	if hunter == nil {
+		return nil
+	}
+	return func(identifier string) (web.Hunt, bool) {
+		s, ok := hunter.Search(identifier)
+		return web.Hunt{Missing: s.Missing, Asking: s.Asking, Next: s.Next}, ok
+	}
+}
+
+// client says who sent a request.
+func (d *Daemon) client(r *http.Request) host.Client {
+	return host.Client{
+		Addr:      relay.ClientAddr(r, d.cfg.Proxies),
+		UserAgent: r.UserAgent(),
+		Origin:    r.Header.Get("Origin"),
+		Path:      r.URL.Path,
+	}
+}

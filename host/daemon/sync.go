@@ -1,0 +1,182 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"talon/host/plugin"
+	"talon/host/plugin/guest"
+	"talon/host/plugin/sidecar"
+	"talon/host/relaysync"
+	"talon/host/relaysync/health"
+	"talon/host/schnorr"
+	"talon/host/store"
+	"talon/sdk/abi/manifest"
+	"talon/sdk/grasp"
+)
+
+// syncing is proactive sync with other relays (GRASP-02), and what it needs.
+type syncing struct {
+	*relaysync.Sync
+	relays  *health.Keeper
+	plugins *plugin.Registry
+	changed <-chan struct{} // receives after every change of what plugins run
+}
+
+// openSync sets up sync, nil if the operator wants none. The addresses are those that
+// we listen on: sync never connects to them.
+func (d *Daemon) openSync(ctx context.Context, core *Core, key *relaysync.Key, listen []netip.AddrPort) (*syncing, error) {
+	if !d.cfg.Sync {
+		return nil, nil
+	}
+	service, err := grasp.ParseService(d.cfg.Service())
+	if err != nil {
+		return nil, err
+	}
+	relays, err := health.Open(ctx, relayThrottle{core.Plugins.Reducer(manifest.WorldThrottle, nil)}, knownRelays{core.Store, "health"}, d.log)
+	if err != nil {
+		return nil, err
+	}
+	s := &syncing{
+		relays: relays, plugins: core.Plugins,
+		changed: core.Plugins.Reducer(manifest.WorldPolicy, nil).Changed(), // it is asked nothing
+	}
+	strategy := strategy{core.Plugins.Reducer(manifest.WorldStrategy, func() []byte { return s.Init() })}
+	s.Sync, err = relaysync.New(relaysync.Config{
+		Own:          []string{d.cfg.Service()},
+		Listen:       listen,
+		Self:         key.PubKey(),
+		Bootstrap:    d.cfg.Bootstrap,
+		AllowPrivate: d.cfg.AllowPrivate,
+		AllowPush:    d.cfg.SyncPush,
+		Limits:       relaysync.DefaultLimits,
+		Prefix:       d.cfg.MetricsPrefix,
+		Agent:        "talon/" + d.version,
+		Seed:         time.Now().UnixNano(),
+		Log:          d.log,
+		Now:          time.Now,
+	}, relaysync.Deps{
+		Strategy: strategy,
+		Ingest:   core.Pipeline,
+		Facts:    facts{core.Store},
+		Local:    core.Store,
+		Health:   relays,
+		Memory:   knownRelays{core.Store, "sync"},
+		Ours:     relaysync.OursByService(service),
+		Verify:   schnorr.Verify,
+		Sign:     key.Sign,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Run syncs until ctx ends.
+func (s *syncing) Run(ctx context.Context) error {
+	kept := make(chan error, 1)
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	go func() { kept <- s.relays.Run(keeping, relaysync.DefaultLimits.SaveEvery) }()
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		followPolicies(keeping, s.changed, s.plugins.List, s.Forget)
+	}()
+	err := s.Sync.Run(ctx)
+	stop()
+	<-kept
+	<-followed
+	return err
+}
+
+// followPolicies calls forget when other policies decide than before: what was refused
+// may be accepted now.
+func followPolicies(ctx context.Context, changed <-chan struct{}, list func() []plugin.Status, forget func()) {
+	was := judges(list())
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		if now := judges(list()); !slices.Equal(now, was) {
+			was = now
+			forget()
+		}
+	}
+}
+
+// judge is a policy that decides.
+type judge struct {
+	name       string
+	generation int64
+	place      int
+}
+
+func judges(list []plugin.Status) (all []judge) {
+	for _, st := range list {
+		if r := st.Running; r != nil && st.Mode == sidecar.Enforce && slices.Contains(r.Worlds, manifest.WorldPolicy) {
+			all = append(all, judge{st.Name, r.Generation, r.Place})
+		}
+	}
+	return all
+}
+
+// openKey reads the relay's own key, and makes it with the first start.
+func (d *Daemon) openKey() (*relaysync.Key, error) {
+	return relaysync.OpenKey(filepath.Join(d.cfg.Data, "relay.key"))
+}
+
+// strategy is the plugin that says what is asked of which relay.
+type strategy struct{ *plugin.Reducer }
+
+func (s strategy) Call(ctx context.Context, request []byte, now int64) ([]byte, bool, error) {
+	answer, fresh, err := s.Reducer.Call(ctx, guest.Step, request, now)
+	if errors.Is(err, plugin.ErrNoPlugin) {
+		err = relaysync.ErrNoStrategy
+	}
+	return answer, fresh, err
+}
+
+// relayThrottle is the plugin that says how hard to press on relays.
+type relayThrottle struct{ plugin *plugin.Reducer }
+
+func (t relayThrottle) Ask(ctx context.Context, q health.Question, request []byte, now int64) ([]byte, error) {
+	f := [health.Questions]guest.Func{health.Admit: guest.ThrottleAdmit, health.After: guest.ThrottleAfter}[q]
+	answer, _, err := t.plugin.Call(ctx, f, request, now)
+	if errors.Is(err, plugin.ErrNoPlugin) {
+		err = health.ErrNoModule
+	}
+	return answer, err
+}
+
+// knownRelays is what the store keeps of relays, or of git servers by their domains,
+// of one sort.
+type knownRelays struct {
+	store *store.Store
+	about string
+}
+
+func (k knownRelays) Load(ctx context.Context) (map[string][]byte, error) {
+	return k.store.Relays(ctx, k.about)
+}
+
+func (k knownRelays) Save(ctx context.Context, relays map[string][]byte) error {
+	return k.store.SaveRelays(ctx, k.about, relays)
+}
+
+// addresses are those of the listeners.
+func addresses(listeners []net.Listener) []netip.AddrPort {
+	var list []netip.AddrPort
+	for _, l := range listeners {
+		if tcp, ok := l.Addr().(*net.TCPAddr); ok {
+			list = append(list, tcp.AddrPort())
+		}
+	}
+	return list
+}

@@ -1,0 +1,224 @@
+package forge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"talon/host"
+	"talon/host/githttp"
+	"talon/host/gitrepo"
+	rules "talon/sdk/grasp"
+)
+
+// Authorize decides about a push (githttp.Pushes): first by GRASP's own rules, then
+// by the policies. A repository under /prs/ is made with the first push to it.
+func (f *Forge) Authorize(ctx context.Context, push *githttp.Push) error {
+	p, ask, waits, err := f.judge(ctx, push)
+	if err != nil {
+		return err
+	}
+	if err := f.askPolicy(ctx, push, ask); err != nil {
+		return err
+	}
+	if p.prs {
+		unlock, err := push.Repo.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		err = makePRs(ctx, push)
+		unlock()
+		if err != nil {
+			return err
+		}
+	}
+	if len(waits) == 0 {
+		return nil
+	}
+	// The push may take longer than what is left of the announcement's time.
+	return f.cfg.Pipeline.Arrive(ctx, &host.Arrival{
+		Plan: func(context.Context, host.RepoFacts, int64) (host.Release, error) {
+			return host.Release{Restart: waits}, nil
+		},
+		Done: func([]host.Released, error) {},
+	})
+}
+
+// Confirm decides about a push whose objects are all here (githttp.Pushes), by what
+// GRASP's own rules say now. No policy is asked, for they count. REQUIRES: the lock.
+func (f *Forge) Confirm(ctx context.Context, push *githttp.Push) error {
+	p, _, _, err := f.judge(ctx, push)
+	if err != nil {
+		return err
+	}
+	if p.prs {
+		// Another push that failed may have taken it away.
+		if err := makePRs(ctx, push); err != nil {
+			return err
+		}
+	}
+	return f.note(ctx, p, push)
+}
+
+// judge asks GRASP's rules about a push. It returns the question to the policies, and
+// the announcement whose time begins anew, if there is one.
+func (f *Forge) judge(ctx context.Context, push *githttp.Push) (p place, ask *host.Push, waits []host.Address, err error) {
+	p, ok := f.pathPlace(push.Parts)
+	if !ok {
+		return p, nil, nil, gitrepo.ErrNotFound
+	}
+	updates := make([]rules.Update, len(push.Updates))
+	for i, u := range push.Updates {
+		updates[i] = rules.Update(u)
+	}
+	tip, failed := f.tips(ctx)
+	ask = &host.Push{
+		Client: &push.Client, Repo: p.address(), PRs: p.prs, Updates: push.Updates, Bytes: push.Bytes,
+	}
+	var answer rules.Answer
+	if p.prs {
+		answer = (&rules.PRsPush{Repo: p.Repo, Updates: updates, PullRequest: tip}).Authorize()
+		ask.Maintainers = []host.PubKey{p.PubKey}
+	} else {
+		list, err := f.announcements(ctx, p.Identifier, p.PubKey)
+		if err != nil {
+			return p, nil, nil, err
+		}
+		mine := own(list, p.PubKey)
+		if mine == nil {
+			return p, nil, nil, gitrepo.ErrNotFound
+		}
+		rule := rules.Push{
+			Updates: updates, Maintainers: graph(list).Maintainers(p.PubKey),
+			Tip: func(id rules.ID) (string, bool) {
+				pr, known := tip(id)
+				if pr == nil {
+					return "", known
+				}
+				return pr.Commit, known
+			},
+		}
+		if rule.States, err = f.states(ctx, p.Identifier, rule.Maintainers); err != nil {
+			return p, nil, nil, err
+		}
+		refs, err := push.Repo.Refs(ctx)
+		if err != nil {
+			return p, nil, nil, err
+		}
+		rule.Refs = tracked(refs)
+		answer = rule.Authorize()
+		ask.Maintainers = hostKeys(rule.Maintainers)
+		if mine.held && answer.State != nil {
+			waits = append(waits, p.address())
+		}
+	}
+	if err := failed(); err != nil {
+		return p, nil, nil, err
+	}
+	if !answer.OK() {
+		f.metrics.refused.Inc()
+		return p, nil, nil, refusal(&answer)
+	}
+	return p, ask, waits, nil
+}
+
+// tips returns a function for the rules, which know no errors, and one for the error
+// that it met.
+func (f *Forge) tips(ctx context.Context) (tip func(rules.ID) (*rules.PullRequest, bool), failed func() error) {
+	var failure error
+	tip = func(id rules.ID) (*rules.PullRequest, bool) {
+		p, known, err := f.pull(ctx, id)
+		failure = errors.Join(failure, err)
+		return p.PullRequest, known
+	}
+	return tip, func() error { return failure }
+}
+
+func refusal(answer *rules.Answer) *githttp.Refusal {
+	r := &githttp.Refusal{Reason: strings.ReplaceAll(answer.Text(), "\n", "; "), Refs: make(map[string]string)}
+	for _, one := range answer.Refused {
+		if one.Ref != "" {
+			r.Refs[one.Ref] = one.Reason
+		}
+	}
+	return r
+}
+
+// askPolicy asks the policies about a push that the rules allow.
+func (f *Forge) askPolicy(ctx context.Context, push *githttp.Push, ask *host.Push) error {
+	there, err := push.Repo.Exists()
+	if err != nil {
+		return err
+	}
+	if there {
+		mine, shared, err := push.Repo.Size()
+		if err != nil {
+			return err
+		}
+		ask.Stored = mine + shared
+	}
+	ruling, err := f.cfg.Policy.Push(ctx, ask)
+	if err != nil {
+		return fmt.Errorf("ask the policies about a push: %w", err)
+	}
+	switch ruling.Action {
+	case host.Pass, host.Accept:
+		return nil
+	}
+	f.metrics.refused.Inc()
+	reason := ruling.Reason
+	if reason == "" {
+		reason = "this push is not welcome here"
+	}
+	return &githttp.Refusal{Reason: reason}
+}
+
+// makePRs makes a repository under /prs/. REQUIRES: the lock.
+func makePRs(ctx context.Context, push *githttp.Push) error {
+	format := gitrepo.SHA1
+	if len(push.Updates[0].New) == sha256Digits {
+		format = gitrepo.SHA256
+	}
+	return push.Repo.Init(ctx, format)
+}
+
+// note notes refs that come before their event: should the server die before it is in
+// line, they do not stay for ever.
+func (f *Forge) note(ctx context.Context, p place, push *githttp.Push) error {
+	for id := range pushedPulls(push) {
+		_, known, err := f.pull(ctx, id)
+		if err == nil && !known {
+			_, err = f.waiting.add(ctx, p.String(), id, f.cfg.Now().Unix())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pushedPulls are the events whose refs a push sets.
+func pushedPulls(push *githttp.Push) map[host.ID]struct{} {
+	ids := make(map[host.ID]struct{})
+	for _, u := range push.Updates {
+		if id, ok := nostrRef(u.Ref); ok {
+			ids[id] = struct{}{}
+		}
+	}
+	return ids
+}
+
+// Landed brings in line what a push has changed (githttp.Pushes): the client learns
+// that the push is over when its events are served.
+func (f *Forge) Landed(ctx context.Context, push *githttp.Push) {
+	p, ok := f.pathPlace(push.Parts)
+	if !ok {
+		return
+	}
+	done := f.jobs.add(p, task{ids: pushedPulls(push), share: push.Changed})
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}

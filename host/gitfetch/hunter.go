@@ -1,0 +1,383 @@
+package gitfetch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"talon/host/gitfetch/queue"
+	"talon/sdk/abi"
+)
+
+// Config is what a hunter is made from. All fields are required unless it says
+// otherwise.
+type Config struct {
+	Forge     Forge
+	Module    Module // nil: queue.Careful answers
+	Disk      Disk   // nil: what is known of domains ends with the process
+	Addresses Addresses
+	Clamps    queue.Clamps
+	Limits    Limits
+	Log       *slog.Logger
+	Now       func() time.Time
+	Prefix    string // of metrics; empty: talon
+}
+
+// Hunter looks for git data. Its methods may be called by many goroutines.
+type Hunter struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	guard   *guard
+	looks   chan struct{} // holds a value for each question to the forge
+	wake    chan struct{} // receives after the queue was told something
+
+	inbox sync.Mutex           // guards what follows; who holds mu may take it
+	held  []Event              // that the queue has not been told of
+	left  map[string]queue.End // identifiers of events that wait no more, since the queue was told
+
+	mu    sync.Mutex // guards queue, the module, and what follows
+	queue *queue.Queue
+	stops map[queue.Ticket]context.CancelCauseFunc // of requests that are under way
+	moved map[redirect]string                      // the URL of an event that redirects led from
+	saved int64                                    // when what is known of domains was kept last
+
+	complained time.Time // of the disk; Run's own
+}
+
+// maxLooks is how many questions to the forge there are at once: each reads the
+// store and looks for objects.
+const maxLooks = 4
+
+// New returns a hunter. The queue takes events at once, and Run does the work. ctx is
+// that of questions to the throttle.
+func New(ctx context.Context, cfg Config) *Hunter {
+	if cfg.Disk == nil {
+		cfg.Disk = noDisk{}
+	}
+	h := &Hunter{
+		cfg: cfg, log: cfg.Log, guard: newGuard(cfg.Addresses.Private, cfg.Limits.Connections),
+		looks: make(chan struct{}, maxLooks), wake: make(chan struct{}, 1), moved: make(map[redirect]string),
+		stops: make(map[queue.Ticket]context.CancelCauseFunc),
+	}
+	h.metrics = newMetrics(cmp.Or(cfg.Prefix, "talon"), func() float64 {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return float64(h.queue.Len())
+	})
+	h.queue = queue.New(&throttled{
+		ctx: context.WithoutCancel(ctx), module: cfg.Module, log: cfg.Log, failed: func(q Question) { h.metrics.failures[q].Inc() },
+	}, cfg.Clamps)
+	return h
+}
+
+// Collectors returns the metrics.
+func (h *Hunter) Collectors() []prometheus.Collector { return h.metrics.all }
+
+// Held begins the search for an event's git data, or makes it fresh. It does not
+// block, and asks no module: the writer calls it.
+func (h *Hunter) Held(e Event) {
+	h.inbox.Lock()
+	room := len(h.held) < h.cfg.Clamps.Repositories
+	if room {
+		h.held = append(h.held, e)
+	}
+	h.inbox.Unlock()
+	if !room {
+		h.log.Warn("too many events come at once: the git data of one is not searched for", "identifier", e.Repository.D)
+	}
+	h.poke()
+}
+
+// Left says that an event that was held waits no more: it was released, or has gone. A
+// search for whose identifier nothing is missing then ends at once. Like Held, it does
+// not block.
+func (h *Hunter) Left(e Event, released bool) {
+	how := queue.Forgotten
+	if released {
+		how = queue.Complete
+	}
+	h.inbox.Lock()
+	if have, ok := h.left[e.Repository.D]; ok {
+		h.left[e.Repository.D] = min(have, how)
+	} else if len(h.left) < h.cfg.Clamps.Repositories { // else the search ends with its next round
+		if h.left == nil {
+			h.left = make(map[string]queue.End)
+		}
+		h.left[e.Repository.D] = how
+	}
+	h.inbox.Unlock()
+	h.poke()
+}
+
+// maxTold is how many events the queue is told of at a time: the throttle is asked
+// about each, and others wait for mu.
+const maxTold = 256
+
+// tell tells the queue of events that were held, and then of those that wait no more.
+// REQUIRES: mu.
+func (h *Hunter) tell() {
+	h.inbox.Lock()
+	n := min(len(h.held), maxTold)
+	list := h.held[:n]
+	var left map[string]queue.End
+	if h.held = h.held[n:]; len(h.held) == 0 {
+		h.held = nil
+		left, h.left = h.left, nil
+	} else {
+		h.poke()
+	}
+	h.inbox.Unlock()
+	for _, e := range list {
+		h.add(e)
+	}
+	for identifier, how := range left {
+		h.queue.Left(identifier, how)
+	}
+}
+
+// add tells the queue of an event. REQUIRES: mu.
+func (h *Hunter) add(e Event) {
+	origin := [...]uint32{FromUser: abi.OriginClient, FromSync: abi.OriginSync}[e.Origin]
+	now := h.now()
+	_, known := h.queue.Repository(e.Repository.D)
+	taken := h.queue.Add(now, queue.Event{
+		Key: e.Repository.D, Name: e.Repository.String(), Origin: origin, Kind: uint32(e.Kind),
+	})
+	s, _ := h.queue.Repository(e.Repository.D)
+	switch {
+	case !taken:
+		h.log.Warn("too many repositories wait for git data: one is not searched for", "identifier", e.Repository.D)
+	case !known:
+		h.log.Debug("search planned", "identifier", e.Repository.D, "delay", span(s.Next-now))
+	default:
+		h.log.Debug("search made fresh", "identifier", e.Repository.D, "delay", span(max(s.Next-now, 0))) // none during a round
+	}
+}
+
+// Hurry begins a round of the search for an identifier now.
+func (h *Hunter) Hurry(repository string, identifier string) error {
+	h.mu.Lock()
+	h.tell()
+	ok := h.queue.Hurry(h.now(), identifier, repository)
+	h.mu.Unlock()
+	h.poke()
+	if !ok {
+		return errors.New("too many repositories wait for git data")
+	}
+	return nil
+}
+
+func (h *Hunter) poke() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (h *Hunter) now() int64 { return h.cfg.Now().UnixMilli() }
+
+// Run hunts until ctx ends. First it recalls what is known of domains, and rebuilds
+// the queue from the events that are held. It returns when all that is known is kept.
+func (h *Hunter) Run(ctx context.Context) error {
+	g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log)
+	if err != nil {
+		return fmt.Errorf("hunt for git data: %w", err)
+	}
+	defer g.Close()
+	if err := h.recall(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("hunt for git data: %w", err)
+	}
+	waiting := 0
+	err = h.cfg.Forge.Waiting(ctx, func(e Event) error {
+		waiting++
+		h.mu.Lock()
+		h.add(e)
+		h.mu.Unlock()
+		return ctx.Err()
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("hunt for git data: read what waits: %w", err)
+	}
+	h.log.Info("hunting for git data", "waiting", waiting)
+	var running sync.WaitGroup
+	defer func() {
+		running.Wait()
+		h.mu.Lock()
+		news := h.queue.Changed()
+		h.mu.Unlock()
+		h.keep(ctx, news)
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		h.mu.Lock()
+		h.tell()
+		now := h.now()
+		list := h.queue.Work(now)
+		ended, paused := h.queue.Ended(), h.queue.Paused()
+		due, ok := h.queue.Due()
+		works := make([]func(), len(list))
+		for i, w := range list {
+			works[i] = h.begin(ctx, g, w)
+		}
+		news := h.news(now, list)
+		unsaved := h.queue.HasChanged()
+		h.mu.Unlock()
+		unsaved = !h.keep(ctx, news) || unsaved
+		h.report(now, ended, paused)
+		for _, work := range works {
+			running.Go(func() {
+				work()
+				h.poke()
+			})
+		}
+		wait := time.Hour
+		if ok {
+			wait = time.Duration(min(max(due-now, 0), time.Hour.Milliseconds())) * time.Millisecond
+		}
+		if unsaved {
+			wait = min(wait, time.Duration(saveEvery)*time.Millisecond)
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-h.wake:
+		}
+	}
+	return nil
+}
+
+// begin returns the doing of a piece of work. REQUIRES: mu.
+func (h *Hunter) begin(ctx context.Context, g *gate, w queue.Work) func() {
+	switch w.Do {
+	case queue.Look:
+		return func() { h.look(ctx, w) }
+	case queue.Check:
+		return func() { h.check(ctx, w) }
+	case queue.Stop:
+		stop := h.stops[w.Ticket]
+		return func() { stop(errOthers) }
+	}
+	label := h.metrics.label(w.URL.Domain)
+	asking, stop := context.WithCancelCause(ctx)
+	h.stops[w.Ticket] = stop
+	return func() { h.fetch(ctx, asking, g, w, label) }
+}
+
+// report logs and counts what has ended.
+func (h *Hunter) report(now int64, ended []queue.Ended, paused []queue.Paused) {
+	for _, p := range paused {
+		h.log.Debug("search goes on later", "identifier", p.Key, "rounds", p.Attempts, "missing", p.Missing, "next", span(p.Next-now))
+	}
+	for _, e := range ended {
+		h.metrics.ended[e.End].Inc()
+		h.metrics.age.Observe(float64(now-e.Since) / 1000)
+		h.log.Info("search ended", "identifier", e.Key, "how", e.End.String(), "rounds", e.Attempts, "took", span(now-e.Since))
+	}
+}
+
+func span(millis int64) time.Duration { return time.Duration(millis) * time.Millisecond }
+
+// wanted asks the forge, one of a few at a time.
+func (h *Hunter) wanted(ctx context.Context, identifier string) ([]Want, error) {
+	select {
+	case h.looks <- struct{}{}:
+		defer func() { <-h.looks }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	list, err := h.cfg.Forge.Wanted(ctx, identifier)
+	if err != nil {
+		return nil, fmt.Errorf("find out what git data is missing: %w", err)
+	}
+	return list, nil
+}
+
+// look answers a Look.
+func (h *Hunter) look(ctx context.Context, w queue.Work) {
+	var p queue.Plan
+	list, err := h.wanted(ctx, w.Key)
+	if err != nil {
+		// The next round will find out.
+		p.Missing = 1
+		if ctx.Err() == nil {
+			h.log.Error("search for git data", "identifier", w.Key, "err", err)
+		}
+	} else {
+		p.Missing = len(missing(list))
+		p.URLs = h.urls(w.Key, list)
+		h.log.Debug("search begins a round", "identifier", w.Key, "missing", p.Missing, "urls", len(p.URLs))
+	}
+	if p.Missing > 0 {
+		h.metrics.attempts.Inc()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.queue.Looked(h.now(), w.Ticket, p)
+}
+
+// check answers a Check.
+func (h *Hunter) check(ctx context.Context, w queue.Work) {
+	lacks := 1
+	if list, err := h.wanted(ctx, w.Key); err == nil {
+		lacks = len(missing(list))
+	} else if ctx.Err() == nil {
+		h.log.Error("search for git data", "identifier", w.Key, "err", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.queue.Looked(h.now(), w.Ticket, queue.Plan{Missing: lacks})
+}
+
+// missing returns the objects that some event lacks.
+func missing(list []Want) (ids []string) {
+	for _, w := range list {
+		ids = append(ids, w.Objects...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// urls returns the URLs to ask, those of each want in turn: else whoever names
+// hundreds would come before all others.
+func (h *Hunter) urls(identifier string, list []Want) (urls []queue.URL) {
+	seen := make(map[string]bool)
+	for i, more := 0, true; more && len(urls) < h.cfg.Clamps.URLs; i++ {
+		more = false
+		for _, w := range list {
+			if i >= len(w.URLs) {
+				continue
+			}
+			more = true
+			u, err := h.cfg.Addresses.ParseURL(w.URLs[i])
+			if err != nil {
+				if !errors.Is(err, ErrOurs) {
+					h.log.Debug("a URL is not asked", "identifier", identifier, "url", printable(w.URLs[i]), "err", err)
+				}
+				continue
+			}
+			if !seen[u.Text] {
+				seen[u.Text] = true
+				urls = append(urls, u)
+			}
+		}
+	}
+	return urls
+}
+
+// printable cuts a text of a stranger's for the log.
+func printable(s string) string {
+	if len(s) > 200 {
+		s = s[:200]
+	}
+	return fmt.Sprintf("%+q", s)
+}

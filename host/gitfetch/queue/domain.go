@@ -1,0 +1,288 @@
+package queue
+
+import (
+	"container/heap"
+	"slices"
+
+	"talon/sdk/abi"
+)
+
+// domain is a server, by its name.
+type domain struct {
+	name         string
+	inFlight     int
+	starts       []int64 // the latest ones, the newest last
+	requests     uint64
+	failures     uint32
+	failingSince int64
+	lastSuccess  int64
+	notBefore    int64
+	asked        int64 // until then it rests because it asked for that
+	health       uint32
+	reason       string // what the throttle says of it
+	last         Last
+
+	queue   []*waiting // who waits and is not being served, who was served longest ago first
+	closed  bool       // no room: until wake, or until a request ends
+	wake    int64      // when to look again
+	place   int        // in wakes; -1 if it is not there
+	stalled bool       // it is among the stalled
+	kept    bool       // there is a record of it
+}
+
+func (d *domain) due() int64     { return d.wake }
+func (d *domain) setPlace(i int) { d.place = i }
+
+// domain returns the record of a domain, nil if there are too many that are busy.
+func (q *Queue) domain(now int64, name string) *domain {
+	if d := q.domains[name]; d != nil {
+		return d
+	}
+	if len(q.domains) >= q.clamps.Domains && !q.forgetDomains(now) {
+		return nil
+	}
+	d := &domain{name: name, place: -1}
+	q.domains[name] = d
+	return d
+}
+
+// forgetDomains makes room for others: those that failed are remembered longer, and
+// those that rest longest.
+func (q *Queue) forgetDomains(now int64) bool {
+	for worth := range 3 {
+		for name, d := range q.domains {
+			if d.inFlight == 0 && len(d.queue) == 0 && d.place < 0 && !d.stalled && d.worth(now) <= worth &&
+				(len(d.starts) == 0 || d.starts[len(d.starts)-1] <= now-minute) {
+				delete(q.domains, name)
+				if delete(q.changed, name); d.kept {
+					q.changed[name] = true
+				}
+			}
+		}
+		if len(q.domains) < q.clamps.Domains {
+			return true
+		}
+	}
+	return false
+}
+
+// worth is how much is lost with what is known of the domain.
+func (d *domain) worth(now int64) int {
+	switch {
+	case d.notBefore > now:
+		return 2
+	case d.failures > 0:
+		return 1
+	}
+	return 0
+}
+
+// waiting is a repository in the queue of a domain, or being served from there.
+type waiting struct {
+	repo      *repo
+	domain    *domain
+	urls      []string // not asked yet
+	tried     []string
+	flying    bool
+	since     int64
+	lastTried int64
+}
+
+func (r *repo) waitsFor(d *domain) *waiting {
+	for _, w := range r.waits {
+		if w.domain == d {
+			return w
+		}
+	}
+	return nil
+}
+
+// enqueue has a repository wait for the domain, for one URL more.
+func (d *domain) enqueue(now int64, r *repo, url string) {
+	w := r.waitsFor(d)
+	if w == nil {
+		w = &waiting{repo: r, domain: d, since: now}
+		r.waits = append(r.waits, w)
+		d.queue = append(d.queue, w)
+	}
+	if !slices.Contains(w.urls, url) && !slices.Contains(w.tried, url) {
+		w.urls = append(w.urls, url)
+	}
+}
+
+// landed brings a repository that was served to the end of the queue, unless it has
+// no more URLs there.
+func (w *waiting) landed(url string) {
+	w.flying = false
+	w.tried = append(w.tried, url)
+	if len(w.urls) > 0 {
+		w.domain.queue = append(w.domain.queue, w)
+		return
+	}
+	w.repo.waits = slices.DeleteFunc(w.repo.waits, func(o *waiting) bool { return o == w })
+}
+
+// leave takes a repository out of the queue.
+func (w *waiting) leave() {
+	d := w.domain
+	if i := slices.Index(d.queue, w); i >= 0 {
+		d.queue = slices.Delete(d.queue, i, i+1)
+	}
+}
+
+// serve gives requests to repositories that wait, as long as there is room.
+func (q *Queue) serve(now int64, d *domain) {
+	for len(d.queue) > 0 {
+		if q.inFlight >= q.clamps.All {
+			if !d.stalled {
+				d.stalled = true
+				q.stalled = append(q.stalled, stalled{domain: d})
+			}
+			return
+		}
+		if !q.open(now, d, d.queue[0].repo) {
+			return
+		}
+		n := min(len(d.queue), abi.MaxWaiting)
+		request := abi.PickRequest{Now: now, Subject: d.subject(now), Waiting: make([]abi.Waiting, n)}
+		for i, w := range d.queue[:n] {
+			request.Waiting[i] = abi.Waiting{
+				Repository: w.repo.name, Since: w.since, LastTried: w.lastTried, Attempts: w.repo.attempts,
+				Missing: w.repo.missing, URLs: uint32(len(w.urls)),
+			}
+		}
+		a := q.throttle.Pick(&request)
+		if a.None || int(a.Index) >= n {
+			q.close(now, d, 0)
+			return
+		}
+		w := d.queue[a.Index]
+		d.queue = slices.Delete(d.queue, int(a.Index), int(a.Index)+1)
+		url := w.urls[0]
+		w.urls, w.lastTried, w.flying = w.urls[1:], now, true
+		q.start(now, &flight{repo: w.repo, waiting: w, domain: d, url: url})
+	}
+}
+
+// open reports whether a request to the domain may start now. If not, it sees to it
+// that the domain is looked at again when that may have changed.
+func (q *Queue) open(now int64, d *domain, r *repo) bool {
+	if d.closed {
+		return false
+	}
+	if d.inFlight >= q.clamps.AtOnce {
+		q.close(now, d, 0)
+		return false
+	}
+	if n := len(d.starts) - q.clamps.PerMinute; n >= 0 {
+		if left := d.starts[n] + minute + second - now; left > 0 {
+			q.close(now, d, left)
+			return false
+		}
+	}
+	if left := d.notBefore - now; left > 0 {
+		q.close(now, d, left)
+		return false
+	}
+	a := q.throttle.Admit(&abi.ThrottleAdmitRequest{
+		Now: now, Subject: d.subject(now), Repository: r.name, AllInFlight: uint32(q.inFlight),
+	})
+	if !a.Start {
+		q.close(now, d, min(a.Wait, q.clamps.MostRest))
+	}
+	return a.Start
+}
+
+// close leaves the domain alone for so long, or, for 0, until a request ends.
+func (q *Queue) close(now int64, d *domain, wait int64) {
+	d.closed = true
+	if wait <= 0 {
+		if d.inFlight > 0 {
+			return
+		}
+		wait = idle
+	}
+	q.unwake(d)
+	d.wake = now + wait
+	heap.Push(&q.wakes, d)
+}
+
+func (q *Queue) unwake(d *domain) {
+	if d.place >= 0 {
+		heap.Remove(&q.wakes, d.place)
+	}
+}
+
+func (d *domain) started(now int64) {
+	d.inFlight++
+	d.requests++
+	if len(d.starts) == abi.MaxAges {
+		d.starts = slices.Delete(d.starts, 0, 1)
+	}
+	d.starts = append(d.starts, now)
+}
+
+// cancelled takes a start back: there was no request.
+func (d *domain) cancelled(start int64) {
+	d.inFlight--
+	d.requests--
+	for i := len(d.starts) - 1; i >= 0; i-- {
+		if d.starts[i] == start {
+			d.starts = slices.Delete(d.starts, i, i+1)
+			return
+		}
+	}
+}
+
+// told keeps how a request to the domain ended, and asks the throttle when to go on.
+func (q *Queue) told(now int64, f *flight, result Result, last Last) {
+	d := f.domain
+	d.inFlight--
+	d.last = last
+	if result.Outcome == abi.OutcomeUnspecified {
+		return
+	}
+	if answered(result.Outcome) {
+		d.failures, d.failingSince, d.lastSuccess = 0, 0, now
+	} else {
+		if d.failures == 0 {
+			d.failingSince = now
+		}
+		if d.failures < 1<<32-1 {
+			d.failures++
+		}
+	}
+	a := q.throttle.After(&abi.AfterRequest{
+		Now: now, Subject: d.subject(now), Outcome: result.Outcome, Repository: f.repo.name, Status: uint32(max(result.Status, 0)),
+		RetryAfter: result.RetryAfter, Took: now - f.start, Bytes: result.Bytes, Found: uint32(max(result.Found, 0)),
+		Missing: uint32(max(result.Missing, 0)), Reason: result.Reason,
+	})
+	d.notBefore = 0
+	if a.Delay > 0 {
+		d.notBefore = now + min(a.Delay, q.clamps.MostRest)
+	}
+	// What was under way when the domain asked for rest ends after that, and takes
+	// nothing of it back.
+	if d.asked > now {
+		d.notBefore = max(d.notBefore, d.asked)
+	}
+	if result.Outcome == abi.OutcomeRateLimited || result.RetryAfter > 0 {
+		d.asked = d.notBefore
+	}
+	if a.Health != abi.HealthUnspecified {
+		d.health = a.Health
+	}
+	d.reason = a.Reason
+}
+
+func (d *domain) subject(now int64) abi.Subject {
+	s := abi.Subject{
+		Kind: abi.SubjectDomain, Name: d.name, InFlight: uint32(d.inFlight), Failures: d.failures, FailingSince: d.failingSince,
+		LastSuccess: d.lastSuccess, NotBefore: d.notBefore, Health: d.health,
+	}
+	s.Ages = make([]uint32, len(d.starts))
+	for i, start := range d.starts {
+		s.Ages[len(d.starts)-1-i] = uint32(min(max(now-start, 0), 1<<32-1))
+	}
+	return s
+}

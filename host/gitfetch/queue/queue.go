@@ -1,0 +1,410 @@
+package queue
+
+import (
+	"container/heap"
+	"slices"
+
+	"talon/sdk/abi"
+)
+
+// Queue is all searches and all domains. It belongs to one goroutine at a time.
+type Queue struct {
+	throttle Throttle
+	clamps   Clamps
+
+	repos    map[string]*repo // by identifier
+	timeline timeline[*repo]  // those that are in no round, by when something is due
+	domains  map[string]*domain
+	wakes    timeline[*domain] // those that are to be looked at at a time
+	changed  map[string]bool   // domains of which Changed has something to say
+
+	flights  map[Ticket]*flight
+	last     Ticket
+	inFlight int
+	rounds   int
+	stopping int       // requests that are to end early
+	stalled  []stalled // what goes on when there is room under Clamps.All; first come, first served
+	checks   []*repo   // that are to be checked
+	checking int       // that are being checked
+
+	todo   []Work
+	ended  []Ended
+	paused []Paused
+}
+
+// New returns an empty queue.
+func New(t Throttle, c Clamps) *Queue {
+	c.PerMinute = min(c.PerMinute, abi.MaxAges)
+	return &Queue{
+		throttle: t, clamps: c,
+		repos: make(map[string]*repo), domains: make(map[string]*domain), flights: make(map[Ticket]*flight), changed: make(map[string]bool),
+	}
+}
+
+// Ticket names a piece of work.
+type Ticket uint64
+
+// Do is what is to be done.
+type Do uint8
+
+const (
+	Look  Do = iota // find out what is missing and where it may be; answered by Looked
+	Fetch           // ask a URL; answered by Done
+	Check           // find out whether anything is missing still; answered by Looked, without URLs
+	Stop            // end a Fetch that takes long, for others wait; Done answers the Fetch
+)
+
+// Work is something to do now.
+type Work struct {
+	Do     Do
+	Ticket Ticket // of Stop: that of the Fetch
+	Key    string // the identifier
+	URL    URL    // of Fetch
+}
+
+// URL is where something may be.
+type URL struct {
+	Text   string
+	Domain string // the host's name, with the port if it is another; the throttle knows it by that
+}
+
+// Event is a held event that waits for git data.
+type Event struct {
+	Key    string // the identifier of its repository
+	Name   string // the address of its repository, for the throttle
+	Origin uint32 // as in package abi
+	Kind   uint32
+}
+
+// End is how a search ended.
+type End uint8
+
+const (
+	Complete  End = iota // nothing is missing
+	Expired              // its time was up
+	GivenUp              // the throttle ended it
+	Forgotten            // nobody wants it any more
+)
+
+// Ends is the number of ends.
+const Ends = int(Forgotten) + 1
+
+func (e End) String() string {
+	return [Ends]string{"complete", "expired", "given-up", "forgotten"}[e]
+}
+
+// Ended is a search that has ended.
+type Ended struct {
+	Key      string
+	End      End
+	Attempts uint32
+	Since    int64
+}
+
+// repo is a search.
+type repo struct {
+	key, name string
+	since     int64
+	expires   int64
+	next      int64 // when the next round is to begin
+	attempts  uint32
+	missing   uint32
+	round     *round // nil between rounds
+	fresh     bool   // an event came during the round: next holds, without backoff
+	news      int    // events that made it fresh
+	waits     []*waiting
+	flying    int
+	gone      bool
+	check     check
+	again     bool // an event left during the Check
+	how       End  // of the search, if the Check finds that nothing is missing
+	place     int  // in the timeline
+	last      Last
+}
+
+// check is how a Check of a repository stands.
+type check uint8
+
+const (
+	noCheck  check = iota
+	checkDue       // it is among the checks
+	checkUnderWay
+)
+
+func (r *repo) due() int64     { return min(r.next, r.expires) }
+func (r *repo) setPlace(i int) { r.place = i }
+
+// Last is the latest request of a search or to a domain.
+type Last struct {
+	At      int64
+	URL     string
+	Outcome uint32
+	Reason  string
+}
+
+// Add begins the search for an event's git data, or makes it fresh. It reports
+// false if there are too many searches.
+func (q *Queue) Add(now int64, e Event) bool {
+	r := q.repos[e.Key]
+	if r == nil && len(q.repos) >= q.clamps.Repositories {
+		return false
+	}
+	subject := abi.Subject{Kind: abi.SubjectRepository, Name: e.Name}
+	request := abi.DelayRequest{Now: now, Subject: subject, Origin: e.Origin, EventKind: e.Kind}
+	if r != nil {
+		request.Planned = r.next
+	}
+	a := q.throttle.Delay(&request)
+	next := now + min(max(a.Delay, 0), q.clamps.MostDelay)
+	expiry := q.clamps.Expiry
+	if a.Expiry > 0 {
+		expiry = min(a.Expiry, q.clamps.MostExpiry)
+	}
+	q.plan(now, e, next, now+expiry)
+	return true
+}
+
+// Hurry begins a round of a search now, without asking the throttle. The domains'
+// limits hold all the same.
+func (q *Queue) Hurry(now int64, key, name string) bool {
+	if q.repos[key] == nil && len(q.repos) >= q.clamps.Repositories {
+		return false
+	}
+	q.plan(now, Event{Key: key, Name: name}, now, now+q.clamps.Expiry)
+	return true
+}
+
+func (q *Queue) plan(now int64, e Event, next, expires int64) {
+	r := q.repos[e.Key]
+	if r == nil {
+		r = &repo{key: e.Key, name: e.Name, since: now, next: next, expires: expires}
+		q.repos[e.Key] = r
+		heap.Push(&q.timeline, r)
+		return
+	}
+	r.attempts = 0
+	r.news++
+	r.expires = max(r.expires, expires)
+	for _, w := range r.waits {
+		w.urls, w.tried = append(w.urls, w.tried...), nil
+	}
+	switch {
+	case r.round == nil:
+		r.next = min(r.next, next)
+		heap.Fix(&q.timeline, r.place)
+	case r.fresh:
+		r.next = min(r.next, next)
+	default:
+		r.next, r.fresh = next, true
+	}
+}
+
+// Left says that an event waits no more: it was released, whoever brought its data, or
+// it has gone. The search is checked, and ends if nothing is missing. How is the end
+// then: Complete or Forgotten. Where some events were released and others have gone, it
+// is Complete.
+func (q *Queue) Left(key string, how End) {
+	r := q.repos[key]
+	if r == nil {
+		return
+	}
+	switch r.check {
+	case noCheck:
+		r.check, r.how = checkDue, how
+		q.checks = append(q.checks, r)
+	case checkDue:
+		r.how = min(r.how, how)
+	case checkUnderWay:
+		r.again, r.how = true, min(r.how, how)
+	}
+}
+
+// checked answers a Check.
+func (q *Queue) checked(f *flight, p Plan) {
+	q.checking--
+	r := f.repo
+	if r.gone {
+		return
+	}
+	r.check = noCheck
+	if f.lacks(p.Missing) == 0 {
+		q.end(r, r.how)
+		return
+	}
+	r.missing = uint32(max(p.Missing, 1))
+	if r.again {
+		r.again, r.check = false, checkDue
+		q.checks = append(q.checks, r)
+	}
+}
+
+func (q *Queue) end(r *repo, how End) {
+	q.ended = append(q.ended, Ended{r.key, how, r.attempts, r.since})
+	delete(q.repos, r.key)
+	r.gone = true
+	if r.round == nil {
+		heap.Remove(&q.timeline, r.place)
+	} else {
+		r.round = nil
+		q.rounds--
+	}
+	for _, w := range r.waits {
+		w.leave()
+	}
+	r.waits = nil
+}
+
+// Ended returns the searches that have ended since it was asked last.
+func (q *Queue) Ended() []Ended {
+	list := q.ended
+	q.ended = nil
+	return list
+}
+
+// Paused is a round that left something missing.
+type Paused struct {
+	Key      string
+	Attempts uint32
+	Missing  int
+	Next     int64
+}
+
+// Paused returns the rounds that have ended since it was asked last, and left
+// something missing.
+func (q *Queue) Paused() []Paused {
+	list := q.paused
+	q.paused = nil
+	return list
+}
+
+// Work returns what is to be done now. It is asked after everything else that the
+// queue is told, and at the time that Due names.
+func (q *Queue) Work(now int64) []Work {
+	for len(q.timeline) > 0 {
+		r := q.timeline[0]
+		if r.due() > now {
+			break
+		}
+		if r.expires <= now {
+			q.end(r, Expired)
+			continue
+		}
+		if q.rounds >= q.clamps.Rounds {
+			break
+		}
+		heap.Pop(&q.timeline)
+		q.rounds++
+		r.round, r.fresh = new(round), false
+		q.last++
+		q.flights[q.last] = &flight{repo: r, round: r.round, news: r.news}
+		q.todo = append(q.todo, Work{Do: Look, Ticket: q.last, Key: r.key})
+	}
+	for len(q.checks) > 0 && q.checking < q.clamps.Rounds {
+		r := q.checks[0]
+		q.checks = slices.Delete(q.checks, 0, 1)
+		if r.gone {
+			continue
+		}
+		r.check = checkUnderWay
+		q.checking++
+		q.last++
+		q.flights[q.last] = &flight{repo: r, news: r.news}
+		q.todo = append(q.todo, Work{Do: Check, Ticket: q.last, Key: r.key})
+	}
+	for len(q.wakes) > 0 && q.wakes[0].wake <= now {
+		d := heap.Pop(&q.wakes).(*domain)
+		d.closed = false
+		q.serve(now, d)
+	}
+	q.stopLong(now)
+	list := q.todo
+	q.todo = nil
+	return list
+}
+
+// stopLong ends requests that take longer than the clamps' patience, as many as others
+// wait for their place: else a few servers that send slowly would end the hunt for
+// everybody.
+func (q *Queue) stopLong(now int64) {
+	for q.stopping < len(q.stalled) {
+		t, f := q.longest()
+		if f == nil || f.start+q.clamps.Patience > now {
+			return
+		}
+		f.stopping = true
+		q.stopping++
+		q.todo = append(q.todo, Work{Do: Stop, Ticket: t, Key: f.repo.key, URL: URL{f.url, f.domain.name}})
+	}
+}
+
+// longest returns the request that began first, but for those that are being stopped.
+func (q *Queue) longest() (t Ticket, longest *flight) {
+	for ticket, f := range q.flights {
+		if f.domain != nil && !f.stopping && (longest == nil || f.start < longest.start || f.start == longest.start && ticket < t) {
+			t, longest = ticket, f
+		}
+	}
+	return t, longest
+}
+
+// Due returns when there may be work, and false if there is none until the queue is
+// told something.
+func (q *Queue) Due() (at int64, ok bool) {
+	if len(q.timeline) > 0 {
+		r := q.timeline[0]
+		if at, ok = r.due(), true; q.rounds >= q.clamps.Rounds && r.expires > at {
+			ok = false // the end of a round comes first
+		}
+	}
+	if len(q.wakes) > 0 && (!ok || q.wakes[0].wake < at) {
+		at, ok = q.wakes[0].wake, true
+	}
+	if q.stopping < len(q.stalled) {
+		if _, f := q.longest(); f != nil && (!ok || f.start+q.clamps.Patience < at) {
+			at, ok = f.start+q.clamps.Patience, true
+		}
+	}
+	return at, ok
+}
+
+// flight is work that is under way.
+type flight struct {
+	repo    *repo
+	round   *round   // of the main path, else nil; of a Check: nil
+	waiting *waiting // of a domain's queue, else nil
+	domain  *domain  // of a Fetch
+	url     string
+	start   int64
+	news    int // of the repository, when it began
+
+	stopping bool
+}
+
+// lacks returns what is missing by an answer. An event that came after the question
+// may not be in it: that nothing is missing does not hold for this one.
+func (f *flight) lacks(missing int) uint32 {
+	if missing <= 0 && f.repo.news != f.news {
+		return 1
+	}
+	return uint32(max(missing, 0))
+}
+
+// stalled is what waits for room under Clamps.All: one of the two.
+type stalled struct {
+	repo   *repo
+	domain *domain
+}
+
+// unstall lets go on what has waited longest for room.
+func (q *Queue) unstall(now int64) {
+	for len(q.stalled) > 0 && q.inFlight < q.clamps.All {
+		next := q.stalled[0]
+		q.stalled = slices.Delete(q.stalled, 0, 1)
+		if next.domain != nil {
+			next.domain.stalled = false
+			q.serve(now, next.domain)
+		} else if next.repo.round != nil {
+			q.step(now, next.repo)
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package queue
+
+import (
+	"container/heap"
+	"slices"
+
+	"talon/sdk/abi"
+)
+
+// round is one pass of the main path over the URLs of a repository.
+type round struct {
+	urls   []URL
+	state  []urlState
+	result uint32 // the best outcome
+}
+
+type urlState uint8
+
+const (
+	untried urlState = iota
+	tried
+	deferred // its domain has no room
+)
+
+// Plan is what a look found.
+type Plan struct {
+	URLs    []URL // in the order in which they are to be asked
+	Missing int   // objects; 0 ends the search, unless an event came since the look began
+}
+
+// Looked answers a Look, or a Check.
+func (q *Queue) Looked(now int64, t Ticket, p Plan) {
+	f := q.flights[t]
+	if f == nil || f.domain != nil {
+		return
+	}
+	delete(q.flights, t)
+	if f.round == nil {
+		q.checked(f, p)
+		return
+	}
+	if f.repo.gone || f.repo.round != f.round {
+		return
+	}
+	r := f.repo
+	if r.missing = f.lacks(p.Missing); r.missing == 0 {
+		q.end(r, Complete)
+		return
+	}
+	for _, u := range p.URLs {
+		r.round.add(u, q.clamps.URLs)
+	}
+	q.step(now, r)
+}
+
+func (rd *round) add(u URL, most int) {
+	if len(rd.urls) < most && !slices.ContainsFunc(rd.urls, func(o URL) bool { return o.Text == u.Text }) {
+		rd.urls, rd.state = append(rd.urls, u), append(rd.state, untried)
+	}
+}
+
+// step asks the next URL whose domain has room, or ends the round.
+func (q *Queue) step(now int64, r *repo) {
+	rd := r.round
+	for i, u := range rd.urls {
+		if rd.state[i] != untried {
+			continue
+		}
+		if q.inFlight >= q.clamps.All {
+			q.stalled = append(q.stalled, stalled{repo: r})
+			return
+		}
+		d := q.domain(now, u.Domain)
+		switch {
+		case d == nil: // too many domains are busy
+			rd.state[i] = tried
+		case len(d.queue) > 0 || r.waitsFor(d) != nil || !q.open(now, d, r):
+			rd.state[i] = deferred
+		default:
+			rd.state[i] = tried
+			q.start(now, &flight{repo: r, round: rd, domain: d, url: u.Text})
+			return
+		}
+	}
+	q.endRound(now, r)
+}
+
+// endRound leaves the URLs whose domains had no room to these, and plans the next
+// round.
+func (q *Queue) endRound(now int64, r *repo) {
+	rd := r.round
+	r.round = nil
+	q.rounds--
+	r.attempts++
+	var waits []*domain
+	for i, u := range rd.urls {
+		if rd.state[i] != deferred {
+			continue
+		}
+		if d := q.domain(now, u.Domain); d != nil {
+			d.enqueue(now, r, u.Text)
+			waits = append(waits, d)
+		}
+	}
+	outcome := rd.result
+	if outcome == abi.OutcomeUnspecified {
+		outcome = abi.OutcomeNotFound
+	}
+	a := q.throttle.After(&abi.AfterRequest{
+		Now: now, Subject: abi.Subject{Kind: abi.SubjectRepository, Name: r.name}, Outcome: outcome,
+		Missing: r.missing, Attempts: r.attempts, Since: r.since, Reason: r.last.Reason,
+	})
+	if r.fresh {
+		r.attempts = 0
+	} else {
+		r.next = now + min(max(a.Delay, q.clamps.LeastBackoff), q.clamps.MostBackoff)
+	}
+	heap.Push(&q.timeline, r)
+	if a.GiveUp && !r.fresh {
+		q.end(r, GivenUp)
+		return
+	}
+	q.paused = append(q.paused, Paused{r.key, r.attempts, int(r.missing), r.next})
+	for _, d := range waits {
+		q.serve(now, d)
+	}
+}
+
+// start has a URL asked. REQUIRES: open allowed it.
+func (q *Queue) start(now int64, f *flight) {
+	f.start, f.news = now, f.repo.news
+	f.domain.started(now)
+	q.changed[f.domain.name] = true
+	f.repo.flying++
+	q.inFlight++
+	q.last++
+	q.flights[q.last] = f
+	q.todo = append(q.todo, Work{Do: Fetch, Ticket: q.last, Key: f.repo.key, URL: URL{f.url, f.domain.name}})
+}
+
+// Result is how a request ended.
+type Result struct {
+	// Skipped says that there was no request, because the URL, or what was missing,
+	// has gone meanwhile. Of the other fields only Missing counts then.
+	Skipped bool
+
+	Outcome    uint32 // as in package abi; 0 is a fault of this machine, for which no domain is blamed
+	Status     int    // of HTTP
+	RetryAfter int64
+	Bytes      int64
+	Found      int
+	Missing    int // objects that are missing now; 0 ends the search, unless an event came since the Fetch
+	Reason     string
+
+	// Moved is where the URL leads by a redirect, if that is another domain: it is
+	// asked as any other URL.
+	Moved URL
+}
+
+// Done answers a Fetch.
+func (q *Queue) Done(now int64, t Ticket, result Result) {
+	f := q.flights[t]
+	if f == nil || f.domain == nil {
+		return
+	}
+	delete(q.flights, t)
+	r, d := f.repo, f.domain
+	q.inFlight--
+	r.flying--
+	if f.stopping {
+		q.stopping--
+	}
+	q.changed[d.name] = true
+	if result.Skipped {
+		d.cancelled(f.start)
+	} else {
+		last := Last{now, f.url, result.Outcome, result.Reason}
+		r.last = last
+		q.told(now, f, result, last)
+	}
+	d.closed = false
+	q.unwake(d)
+	if !r.gone {
+		if r.missing = f.lacks(result.Missing); r.missing == 0 {
+			q.end(r, Complete)
+		}
+	}
+	if f.waiting != nil && !r.gone {
+		if result.Moved.Text != "" {
+			q.moved(now, r, result.Moved)
+		}
+		f.waiting.landed(f.url)
+	}
+	// Whoever has waited comes before the round.
+	q.serve(now, d)
+	q.unstall(now)
+	if f.round != nil && !r.gone && r.round == f.round {
+		f.round.best(result.Outcome)
+		if result.Moved.Text != "" {
+			f.round.add(result.Moved, q.clamps.URLs)
+		}
+		q.step(now, r)
+	}
+}
+
+// best keeps the outcome that says most: outcomes are in the order of how good they
+// are.
+func (rd *round) best(outcome uint32) {
+	if outcome != abi.OutcomeUnspecified && (rd.result == abi.OutcomeUnspecified || outcome < rd.result) {
+		rd.result = outcome
+	}
+}
+
+// moved puts the target of a redirect into the queue of its domain.
+func (q *Queue) moved(now int64, r *repo, u URL) {
+	if d := q.domain(now, u.Domain); d != nil {
+		d.enqueue(now, r, u.Text)
+		q.serve(now, d)
+	}
+}

@@ -1,0 +1,184 @@
+package gitfetch
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"talon/host/gitfetch/queue"
+	"talon/sdk/abi"
+)
+
+// redirect is where a redirect led, in the search for an identifier.
+type redirect struct{ identifier, to string }
+
+// maxMoved bounds how many redirects are remembered.
+const maxMoved = 10_000
+
+// fetch answers a Fetch. A Stop ends asking, and not what is done with what has come.
+func (h *Hunter) fetch(ctx, asking context.Context, g *gate, w queue.Work, label string) {
+	result := h.request(ctx, asking, g, w, label)
+	if result.Skipped {
+		h.log.Debug("a URL need not be asked any more", "identifier", w.Key, "url", w.URL.Text)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stops[w.Ticket](nil)
+	delete(h.stops, w.Ticket)
+	if result.Moved.Text != "" {
+		h.remember(w, result.Moved.Text)
+	}
+	h.queue.Done(h.now(), w.Ticket, result)
+}
+
+// request asks the URL of a Fetch for all that may be there.
+func (h *Hunter) request(ctx, asking context.Context, g *gate, w queue.Work, label string) queue.Result {
+	list, err := h.wanted(asking, w.Key)
+	if err != nil {
+		return queue.Result{Skipped: true, Missing: 1}
+	}
+	errands := h.errands(list, w.URL.Text, h.origin(w))
+	if len(errands) == 0 {
+		return queue.Result{Skipped: true, Missing: len(missing(list))}
+	}
+	s, err := g.open(asking, w.URL)
+	if err != nil {
+		return queue.Result{Skipped: true, Missing: len(missing(list))}
+	}
+	defer s.close()
+	h.metrics.started(label)
+	began := h.cfg.Now()
+	wanted, found := 0, 0
+	var git error
+	for _, a := range errands {
+		var got []string
+		got, git = h.into(asking, s, a.into, a.ids)
+		wanted += len(a.ids)
+		found += len(got)
+		h.arrived(ctx, w.Key, a, got)
+		if git != nil || s.failure() != nil {
+			break
+		}
+	}
+	result := judge(wanted, found, s.failure(), git)
+	result.Bytes = s.bytes.Load()
+	if left, err := h.wanted(ctx, w.Key); err == nil {
+		list = left
+	}
+	result.Missing = len(missing(list))
+	took := h.cfg.Now().Sub(began)
+	h.metrics.done(label, &result, took)
+	h.told(w, &result, took)
+	return result
+}
+
+// errand is what is fetched at once: all that repositories lack which share their
+// objects.
+type errand struct {
+	into  Repository
+	ids   []string
+	wants []Want
+}
+
+const (
+	maxStores = 4      // that one request fetches into
+	maxIDs    = 10_000 // objects of one of them
+)
+
+// errands returns what wants have a URL asked for, or one that redirected there. Of each
+// want comes one object in turn: else whoever names thousands would leave no room for
+// others.
+func (h *Hunter) errands(list []Want, u, origin string) (errands []errand) {
+	for _, w := range list {
+		if len(w.Objects) == 0 || !h.names(w, u) && (origin == "" || !h.names(w, origin)) {
+			continue
+		}
+		i := slices.IndexFunc(errands, func(a errand) bool { return a.into.Store() == w.Into.Store() })
+		switch {
+		case i >= 0:
+			errands[i].wants = append(errands[i].wants, w)
+		case len(errands) < maxStores:
+			errands = append(errands, errand{into: w.Into, wants: []Want{w}})
+		}
+	}
+	for i := range errands {
+		a := &errands[i]
+		seen := make(map[string]bool)
+		for n, more := 0, true; more && len(a.ids) < maxIDs; n++ {
+			more = false
+			for _, w := range a.wants {
+				if n < len(w.Objects) && len(a.ids) < maxIDs {
+					more = true
+					if id := w.Objects[n]; !seen[id] {
+						seen[id] = true
+						a.ids = append(a.ids, id)
+					}
+				}
+			}
+		}
+	}
+	return errands
+}
+
+// arrived tells the forge of each repository that lacked something that has come.
+func (h *Hunter) arrived(ctx context.Context, identifier string, a errand, got []string) {
+	told := make(map[string]bool)
+	for _, w := range a.wants {
+		if told[w.Into.Dir()] || !slices.ContainsFunc(w.Objects, func(id string) bool { return slices.Contains(got, id) }) {
+			continue
+		}
+		told[w.Into.Dir()] = true
+		if err := h.cfg.Forge.Arrived(ctx, identifier, w.Into); err != nil && ctx.Err() == nil {
+			h.log.Error("git data has come, but the repository is not in line", "identifier", identifier, "repository", w.Into.Dir(), "err", err)
+		}
+	}
+}
+
+// names reports whether a want has a URL.
+func (h *Hunter) names(w Want, u string) bool {
+	for _, text := range w.URLs {
+		if parsed, err := h.cfg.Addresses.ParseURL(text); err == nil && parsed.Text == u {
+			return true
+		}
+	}
+	return false
+}
+
+// origin returns the URL of an event that led to a URL, if that was a redirect.
+func (h *Hunter) origin(w queue.Work) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.moved[redirect{w.Key, w.URL.Text}]
+}
+
+// remember keeps where a redirect led. REQUIRES: mu.
+func (h *Hunter) remember(w queue.Work, to string) {
+	if len(h.moved) >= maxMoved {
+		clear(h.moved)
+	}
+	h.moved[redirect{w.Key, to}] = cmp.Or(h.moved[redirect{w.Key, w.URL.Text}], w.URL.Text)
+}
+
+// into has git fetch objects. Git has a moment longer than the server, so that it can
+// say what went wrong.
+func (h *Hunter) into(ctx context.Context, s *session, into Repository, ids []string) ([]string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, h.cfg.Limits.Whole+time.Minute, errTime)
+	defer cancel()
+	return into.Fetch(ctx, s.url(), ids...)
+}
+
+// told logs how a request ended.
+func (h *Hunter) told(w queue.Work, r *queue.Result, took time.Duration) {
+	level := slog.LevelDebug
+	switch r.Outcome {
+	case abi.OutcomeOK, abi.OutcomePartial:
+		level = slog.LevelInfo
+	case abi.OutcomeNotFound:
+	default:
+		level = slog.LevelWarn
+	}
+	h.log.Log(context.Background(), level, "asked for git data", "identifier", w.Key, "url", w.URL.Text, "outcome", OutcomeName(r.Outcome),
+		"found", r.Found, "missing", r.Missing, "bytes", r.Bytes, "took", took, "err", r.Reason)
+}

@@ -1,0 +1,221 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"talon/host/plugin/folder"
+	"talon/host/plugin/guest"
+	"talon/host/plugin/shelf"
+)
+
+// apply makes findings come true, and drops what is not in the folder any more.
+// REQUIRES: changing.
+func (r *Registry) apply(findings []*finding, entries []folder.Entry, problems []folder.Problem) {
+	r.looking.Lock()
+	changed := false
+	for _, f := range findings {
+		changed = r.applyOne(f) || changed
+	}
+	present := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		present[e.Name] = true
+	}
+	for name, s := range r.slots {
+		if present[name] {
+			continue
+		}
+		changed = s.running != nil || changed
+		r.remove(name, s)
+	}
+	r.note(problems)
+	r.looking.Unlock()
+	if changed {
+		r.install()
+		r.settle(findings)
+	}
+}
+
+// slot returns the slot of a name, a new one if it has none. REQUIRES: changing.
+func (r *Registry) slot(name string) *slot {
+	if r.slots[name] == nil {
+		r.slots[name] = new(slot)
+		if r.shelf != nil {
+			r.slots[name].record, _ = r.shelf.Record(name)
+		}
+	}
+	return r.slots[name]
+}
+
+// applyOne reports whether the line-up is another now. REQUIRES: changing and
+// looking.
+func (r *Registry) applyOne(f *finding) bool {
+	s := r.slot(f.name)
+	if !f.last {
+		s.seen = f.seen
+	}
+	switch {
+	case f.same && f.err == nil:
+		r.forgive(f.name, s)
+		return false
+	case f.same:
+		return false
+	case f.err != nil:
+		r.refuse(f, s)
+		return false
+	}
+	g := f.generation
+	if !f.last {
+		r.forgive(f.name, s)
+	}
+	g.since = r.o.Now()
+	if at := r.placeIn(f.source); at > 0 {
+		g.place = at
+	}
+	s.off, s.leftOut = g.off, g.leftOut
+	if s.off {
+		g = nil
+		r.retire(f.name, s)
+	} else {
+		r.promote(f, s)
+	}
+	changed := s.running != g
+	s.applied, s.running = f.source.key, g
+	quota := f.generation.file.Budgets.State
+	if quota == 0 {
+		quota = r.o.StateQuota
+	}
+	r.state.Of(f.name).SetQuota(quota)
+	f.generation.tally.disputes.clear()
+	r.metrics.change(f.name, "accepted")
+	if g != nil {
+		r.o.Log.Info("plugin runs", "plugin", g.name, "generation", g.number, "mode", string(g.file.Mode),
+			"version", g.version(), "sha256", g.key.sha256())
+	} else {
+		r.o.Log.Info("plugin is off", "plugin", f.name, "left_out", s.leftOut)
+	}
+	return changed
+}
+
+// promote keeps a generation for the next start. Without it, it runs all the
+// same.
+func (r *Registry) promote(f *finding, s *slot) {
+	g := f.generation
+	g.number = s.record.Last + 1
+	s.record.Last = g.number
+	if r.shelf == nil {
+		return
+	}
+	record, err := r.shelf.Promote(f.name, shelf.Generation{
+		Wasm:       g.key.sha256(),
+		Version:    g.version(),
+		Sidecar:    f.source.sidecar,
+		HasSidecar: f.source.sidecar != nil,
+		Signature:  f.source.signature,
+		Since:      g.since,
+	}, f.source.wasm)
+	if err != nil {
+		r.o.Log.Error("a plugin runs, but is not kept: a restart depends on what lies in the folder", "plugin", f.name, "err", err)
+		return
+	}
+	s.record = record
+	g.number = record.Current.Number
+}
+
+// refuse notes why what lies in the folder does not run.
+func (r *Registry) refuse(f *finding, s *slot) {
+	s.refused = &refused{at: r.o.Now(), reason: oneLine(f.err)}
+	kept := &shelf.Refused{Reason: s.refused.reason, At: s.refused.at}
+	if f.source != nil {
+		s.refused.key = f.source.key
+		kept.Wasm, kept.Sidecar = f.source.key.sha256(), f.source.key.sidecarSHA256()
+	}
+	r.metrics.change(f.name, "refused")
+	attrs := []any{"plugin", f.name, "reason", s.refused.reason}
+	if s.running != nil {
+		attrs = append(attrs, "running", s.running.number)
+	}
+	r.o.Log.Warn("plugin refused, what ran before goes on", attrs...)
+	if r.shelf != nil {
+		if err := r.shelf.Refuse(f.name, kept); err != nil {
+			r.o.Log.Warn("a refused plugin is not remembered", "plugin", f.name, "err", err)
+		}
+	}
+}
+
+// forgive forgets that something was refused.
+func (r *Registry) forgive(name string, s *slot) {
+	if s.refused == nil && s.record.Refused == nil {
+		return
+	}
+	s.refused, s.record.Refused = nil, nil
+	if r.shelf != nil {
+		if err := r.shelf.Refuse(name, nil); err != nil {
+			r.o.Log.Warn("a refused plugin is remembered", "plugin", name, "err", err)
+		}
+	}
+}
+
+// retire says on the shelf that nothing runs under a name.
+func (r *Registry) retire(name string, s *slot) {
+	if r.shelf == nil || s.record.Current == nil {
+		return
+	}
+	if err := r.shelf.Retire(name); err != nil {
+		r.o.Log.Warn("a plugin that does not run any more is remembered as running", "plugin", name, "err", err)
+		return
+	}
+	s.record, _ = r.shelf.Record(name)
+}
+
+// remove drops a name whose module is not in the folder any more. What it
+// remembers, and its earlier generations, stay.
+func (r *Registry) remove(name string, s *slot) {
+	if s.running != nil {
+		r.o.Log.Info("plugin removed", "plugin", name, "generation", s.running.number)
+		r.metrics.change(name, "removed")
+	}
+	r.forgive(name, s)
+	r.retire(name, s)
+	delete(r.slots, name)
+	r.tallies.forget(name)
+	r.metrics.forget(name)
+}
+
+// note keeps what the folder itself has against some names.
+func (r *Registry) note(problems []folder.Problem) {
+	before := r.problems
+	r.problems = make(map[string]string, len(problems))
+	for _, p := range problems {
+		r.problems[p.Name] = p.Reason
+		if before[p.Name] != p.Reason {
+			r.o.Log.Warn("plugin refused", "plugin", p.Name, "reason", p.Reason)
+		}
+	}
+}
+
+// settle does what follows from a new line-up.
+func (r *Registry) settle(findings []*finding) {
+	for _, f := range findings {
+		if f.generation == nil || f.generation.module == nil || f.generation.sets == nil {
+			continue
+		}
+		// A list may have changed after it was read and before it was followed.
+		if err := f.generation.sets.Refresh(context.Background()); err != nil {
+			r.o.Log.Warn("read a set again", "plugin", f.name, "err", err)
+		}
+	}
+	if r.o.CacheDir == "" {
+		return
+	}
+	var inUse []string
+	for _, g := range r.current.Load().generations {
+		if g.module != nil {
+			inUse = append(inUse, g.module.Code())
+		}
+	}
+	if err := guest.PruneCache(r.o.CacheDir, inUse...); err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.o.Log.Warn("old compiled plugins are not removed", "err", err)
+	}
+}

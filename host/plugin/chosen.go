@@ -1,0 +1,59 @@
+package plugin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"talon/sdk/abi/manifest"
+)
+
+// leavesOut reports whether the operator's choice of policies leaves a plugin out, and
+// whether that leaves nothing of it: it serves no other world.
+func (r *Registry) leavesOut(s *source) (out, whole bool) {
+	if r.o.Policy == nil || s.bundled || slices.Contains(r.o.Policy, s.name) {
+		return false, false
+	}
+	if s.wasm == nil {
+		return true, true // nothing of it serves another world
+	}
+	m, err := manifest.FromModule(s.wasm)
+	if err != nil || !slices.Contains(m.Worlds, manifest.WorldPolicy) {
+		return false, false // what is wrong with it, others say
+	}
+	return true, !slices.ContainsFunc(m.Worlds, func(world string) bool { return world != manifest.WorldPolicy })
+}
+
+// placeIn is the place that the operator's choice gives a plugin, from 1; 0 if it gives
+// none.
+func (r *Registry) placeIn(s *source) int { return slices.Index(r.o.Policy, s.name) + 1 }
+
+// checkPolicy checks that what the operator chose is there.
+func (r *Registry) checkPolicy(findings []*finding) error {
+	var policies []string
+	for _, f := range findings {
+		if g := f.generation; g != nil && (g.leftOut || !g.off && g.serves(manifest.WorldPolicy)) {
+			policies = append(policies, f.name)
+		}
+	}
+	for _, name := range r.o.Policy {
+		if slices.Contains(policies, name) {
+			continue
+		}
+		at := slices.IndexFunc(findings, func(f *finding) bool { return f.name == name })
+		switch {
+		case at < 0:
+			return fmt.Errorf("option policy names %s, and there is no %[1]s.wasm in %s: the policies there are %s", name, r.o.Dir, listed(policies))
+		case findings[at].generation != nil && !findings[at].generation.off:
+			return fmt.Errorf("option policy names %s, which is no policy: leave it out, it runs all the same; the policies in %s are %s", name, r.o.Dir, listed(policies))
+		}
+	}
+	return nil
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,215 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"talon/host"
+	"talon/host/plugin/guest"
+	"talon/host/plugin/program"
+	"talon/host/plugin/sets"
+	"talon/host/plugin/sidecar"
+	"talon/sdk/abi/manifest"
+)
+
+// source is what a generation is made of: a module and its side-car.
+type source struct {
+	name    string
+	wasm    []byte // nil if the side-car names a program
+	sidecar []byte // nil if there is none
+	key     key
+
+	signature []byte // nil if there is none, or none is asked for
+	bundled   bool   // it came with the program
+}
+
+// key tells sources apart.
+type key struct {
+	wasm    [sha256.Size]byte
+	sidecar [sha256.Size]byte
+	plain   bool // there is no side-car
+
+	signature [sha256.Size]byte
+	program   bool // there is no module
+}
+
+func newSource(name string, wasm, sidecar []byte) *source {
+	return &source{name: name, wasm: wasm, sidecar: sidecar, key: key{
+		wasm: sha256.Sum256(wasm), sidecar: sha256.Sum256(sidecar), plain: sidecar == nil, program: wasm == nil,
+	}}
+}
+
+func (k key) sha256() string { return hex.EncodeToString(k.wasm[:]) }
+
+func (k key) sidecarSHA256() string {
+	if k.plain {
+		return ""
+	}
+	return hex.EncodeToString(k.sidecar[:])
+}
+
+// generation is a plugin that has passed every check: a loaded module, or a program,
+// with its settings. It never changes; a change of any of its files makes another.
+type generation struct {
+	name   string
+	number int64
+	since  time.Time
+	key    key
+	place  int
+	file   *sidecar.File
+	module *guest.Module
+	sets   *sets.Sets // nil if it has none
+	tally  *tally     // of the name
+
+	program *program.Program // in the place of a module, which is nil then
+	meter   *guest.Metrics   // of the program
+
+	signer string // npub of who signed the module; empty: nobody had to
+
+	refusal host.Ruling // what a client is told when the module fails
+
+	hidden  bool // decides only where another has failed
+	leftOut bool // a policy that the operator's choice of them does not name
+	off     bool // by its side-car, or because it is left out and nothing else
+
+	users int // line-ups and reducers that hold it; guarded by Registry.holding
+}
+
+// build makes a generation: every step that can refuse it. The error is one
+// sentence for the operator. A plugin that is off comes back without a module.
+func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err error) {
+	file, err := sidecar.Parse(s.sidecar)
+	if err != nil {
+		return nil, fmt.Errorf("%s.toml: %w", s.name, err)
+	}
+	if file.SHA256 != "" && file.SHA256 != s.key.sha256() {
+		return nil, fmt.Errorf("the side-car is for the module with sha256 %s; this one has %s", file.SHA256, s.key.sha256())
+	}
+	g := &generation{name: s.name, key: s.key, file: file, tally: r.tallies.of(s.name), refusal: refusalOf(s.name)}
+	if g.leftOut, g.off = r.leavesOut(s); g.off || file.Mode == sidecar.Off {
+		g.off = true
+		return g, nil
+	}
+	if file.Failure(manifest.WorldPolicy) == sidecar.Bundled {
+		if err := r.loadFallback(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if file.Program != nil {
+		if err := r.startProgram(g, s); err != nil {
+			return nil, err
+		}
+		return g, nil
+	}
+	if s.wasm == nil {
+		return nil, fmt.Errorf("there is no %s.wasm for this side-car", s.name)
+	}
+	if g.signer, err = r.checkSigner(file, s); err != nil {
+		return nil, err
+	}
+	o := r.guestOptions(g)
+	if len(file.Sets) > 0 {
+		specs := make([]sets.Spec, len(file.Sets))
+		for i, set := range file.Sets {
+			specs[i] = sets.Spec(set)
+		}
+		if g.sets, err = sets.Open(ctx, r.o.Dir, specs, r.o.Facts, sets.Options{Log: r.o.Log}); err != nil {
+			return nil, err
+		}
+		o.Sets = g.sets
+	}
+	if g.module, err = guest.Load(ctx, s.wasm, o); err != nil {
+		return nil, err
+	}
+	if err := guest.SelfTest(ctx, s.wasm, o); err != nil {
+		return nil, errors.Join(err, g.module.Close(context.WithoutCancel(ctx)))
+	}
+	g.place = g.module.Manifest().Place
+	if file.Place != nil {
+		g.place = *file.Place
+	}
+	return g, nil
+}
+
+func (r *Registry) guestOptions(g *generation) guest.Options {
+	b := g.file.Budgets
+	return guest.Options{
+		Name:      g.name,
+		Grants:    g.file.Grants,
+		Config:    g.file.Config,
+		Budgets:   guest.Budgets{Fuel: b.Fuel, Memory: b.Memory, Output: b.Output, LogLines: b.LogLines, LogRate: b.LogRate},
+		Limits:    r.o.Limits,
+		State:     r.state.Of(g.name),
+		Held:      r.o.Held,
+		Git:       r.o.Git,
+		Service:   r.o.Service,
+		CacheDir:  r.o.CacheDir,
+		Instances: r.o.Instances,
+		Metrics:   r.metrics.guests,
+		Log:       r.o.Log,
+	}
+}
+
+// bundledPolicy is what decides where a policy has failed whose side-car says
+// on-failure = "bundled".
+const bundledPolicy = "grasp"
+
+// loadFallback loads the bundled policy, with its defaults, if it is not there
+// yet.
+func (r *Registry) loadFallback(ctx context.Context) error {
+	r.bundling.Lock()
+	defer r.bundling.Unlock()
+	if r.fallback != nil {
+		return nil
+	}
+	wasm, err := readFile(filepath.Join(r.o.Bundled, bundledPolicy+".wasm"), maxModule)
+	if err == nil {
+		var g *generation
+		s := newSource("bundled-"+bundledPolicy, wasm, nil)
+		s.bundled = true
+		if g, err = r.build(ctx, s); err == nil {
+			g.hidden = true
+			r.hold(g)
+			r.fallback = g
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("on-failure = \"bundled\": the bundled policy cannot be loaded: %w", err)
+	}
+	return nil
+}
+
+// compare orders generations as they are asked.
+func (g *generation) compare(other *generation) int {
+	return cmp.Or(cmp.Compare(g.place, other.place), strings.Compare(g.name, other.name))
+}
+
+// serves reports whether the module is for a world.
+func (g *generation) serves(world string) bool {
+	if g.program != nil {
+		return world == manifest.WorldPolicy
+	}
+	return slices.Contains(g.module.Manifest().Worlds, world)
+}
+
+// shadow reports whether what it says has no effect.
+func (g *generation) shadow() bool { return g.file.Mode == sidecar.Shadow }
+
+// close releases the module or the program, which nobody calls any more.
+func (g *generation) close() error {
+	if g.program != nil {
+		return g.program.Close()
+	}
+	if g.module == nil {
+		return nil
+	}
+	return g.module.Close(context.Background())
+}

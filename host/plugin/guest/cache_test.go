@@ -1,0 +1,120 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// TestDamagedCache starts with compiled code on disk that a crash or a full disk
+// has left in pieces: it must be compiled again, not run and not be fatal.
+func TestDamagedCache(t *testing.T) {
+	cache := t.TempDir()
+	start := func() error {
+		m, err := Load(t.Context(), guest{}.assemble(), Options{Name: "guest", CacheDir: cache})
+		if err != nil {
+			return err
+		}
+		return m.Close(context.Background())
+	}
+	if err := start(); err != nil {
+		t.Fatal(err)
+	}
+	machineCode := func() (list []string) {
+		err := filepath.WalkDir(cache, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && d.Name() != checksumFile {
+				list = append(list, path)
+			}
+			return err
+		})
+		if err != nil || len(list) == 0 {
+			t.Fatalf("no compiled code is kept: %v", err)
+		}
+		return list
+	}
+	for name, damage := range map[string]func([]byte) []byte{
+		"empty":     func([]byte) []byte { return nil },
+		"cut short": func(b []byte) []byte { return b[:len(b)/2] },
+		"header":    func(b []byte) []byte { return b[:3] },
+		"flipped":   func(b []byte) []byte { b[len(b)/2] ^= 0xff; return b },
+		"garbage":   func([]byte) []byte { return []byte("garbage") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, path := range machineCode() {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, damage(data), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := start(); err != nil {
+				t.Errorf("start: %v", err)
+			}
+		})
+	}
+}
+
+// TestOneModuleByTwoNames loads a module that is not in the cache many times at
+// once.
+func TestOneModuleByTwoNames(t *testing.T) {
+	cache := t.TempDir()
+	var group errgroup.Group
+	for i := range 8 {
+		group.Go(func() error {
+			o := Options{Name: fmt.Sprint("name-", i), CacheDir: cache}
+			if err := SelfTest(t.Context(), guest{}.assemble(), o); err != nil {
+				return err
+			}
+			m, err := Load(t.Context(), guest{}.assemble(), o)
+			if err != nil {
+				return err
+			}
+			return m.Close(context.Background())
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Error(err)
+	}
+	if len(folders.locks) != 0 {
+		t.Errorf("%d folders are locked for good", len(folders.locks))
+	}
+}
+
+func TestOldCodeIsPruned(t *testing.T) {
+	cache := t.TempDir()
+	for i := range 2 * keepCode {
+		name := fmt.Sprintf("%064x", i)
+		if err := os.Mkdir(filepath.Join(cache, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Unix(now+int64(i), 0)
+		if err := os.Chtimes(filepath.Join(cache, name), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stranger := filepath.Join(cache, "not ours")
+	if err := os.Mkdir(stranger, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	oldest := filepath.Join(cache, fmt.Sprintf("%064x", 0))
+	if err := PruneCache(cache, oldest); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(cache)
+	if err != nil || len(entries) != keepCode+1 {
+		t.Errorf("%d folders are left, %v; want %d and the stranger", len(entries), err, keepCode)
+	}
+	for _, path := range []string{oldest, stranger, filepath.Join(cache, fmt.Sprintf("%064x", 2*keepCode-1))} {
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%v, want it kept", err)
+		}
+	}
+}

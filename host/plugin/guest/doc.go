@@ -1,0 +1,38 @@
+// Package guest knows one loaded WebAssembly module. It owns wazero: nothing else
+// in the host knows what a module is made of. Which modules there are, in which
+// order they are asked, and what happens when one fails is for package plugin.
+//
+// A file becomes a [Module] in steps that each can refuse it with a sentence
+// ([Load]): read the manifest without running anything, check the configuration
+// and the budgets against it, add metering (package meter), compile, audit imports
+// and exports, and make and configure a first instance. [SelfTest] then asks it
+// before anybody else does, by the compiler and by the interpreter.
+//
+// A policy is asked with [Module.Rule], by many goroutines at once over a pool of
+// instances. A strategy or throttle is a [Reducer]: one instance that keeps what
+// it knows in its own memory.
+//
+// Invariants:
+//
+//  1. No module, whatever its bytes, ends the process, blocks a caller for
+//     longer than its fuel and the limits of host functions allow, or uses more
+//     memory than its cap. See [Limits]. Loading one is bounded as well: package
+//     meter refuses what would take long to compile, and compiling and
+//     self-tests have a time limit.
+//  2. A module reaches nothing but the host functions that its manifest asks for
+//     and the operator grants. The WASI functions that toolchains import know no
+//     file, no network and no clock but the time of the call.
+//  3. An instance serves one call at a time. An instance that trapped, ran out
+//     of fuel or answered garbage is closed and never called again.
+//  4. What a module says reaches a client only as a valid reason: one line of
+//     UTF-8 with a standard prefix, at most 1 KiB. What it adds to labels of
+//     metrics is bounded for each plugin name, over all its generations.
+//  5. A call allocates nothing on the host, unless it gives a reason that the
+//     instance did not give last time, reads store, purgatory or repositories, or
+//     changes what it remembers.
+//  6. A fact that the host could not read decides nothing: [Module.Rule] returns
+//     an error, whatever the module said. A reducer was told so, and goes on.
+//  7. A module that was closed leaves nothing: no goroutine, file or memory.
+//
+// The package never writes to the store.
+package guest

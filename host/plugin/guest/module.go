@@ -1,0 +1,344 @@
+package guest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"talon/host"
+	"talon/host/plugin/meter"
+	"talon/sdk/abi"
+	"talon/sdk/abi/manifest"
+)
+
+// Module is a loaded, configured module. It may be used by many goroutines at
+// once.
+type Module struct {
+	name      string
+	manifest  *manifest.Manifest
+	imports   []string // capabilities that it imports
+	functions []Func   // that the host calls
+	config    []byte   // the encoded Config
+
+	limits   Limits
+	fuel     int64 // of one call
+	mostFuel int64 // of one call for a verdict
+	memory   int64 // bytes of one instance
+	output   int   // bytes that one call returns
+	logLines int   // of one call
+
+	state State
+	sets  Sets
+	held  host.HeldFacts
+	git   Git
+
+	about host.Description
+
+	code     *code // nil: none is kept
+	runtime  wazero.Runtime
+	compiled wazero.CompiledModule
+	bound    context.Context // of instances: what ends them by force
+	pool     *pool
+	breaker  breaker
+	shaken   atomic.Bool // a failure since the last verdict
+
+	instances  atomic.Int64
+	memoryUsed atomic.Int64
+
+	metrics    *moduleMetrics
+	valueNames names // of its own metrics
+	logRate    logRate
+	log        *slog.Logger
+	clock      func() time.Time
+}
+
+// Load makes a module of its bytes: everything that can refuse it, up to a first
+// configured instance, but for [SelfTest]. An error is one sentence that says
+// what is wrong with the module, or with what the operator chose for it.
+func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
+	o = o.withDefaults()
+	m, metered, err := prepare(wasm, &o)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.start(ctx, metered, compiler, o); err != nil {
+		m.release(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	m.rest()
+	return m, nil
+}
+
+func encodeConfig(settings []abi.Setting, s host.Service) []byte {
+	return abi.AppendConfig(nil, &abi.Config{Settings: settings, Service: abi.Service(s)})
+}
+
+// rest leaves out the functions in which the module says that it passes every
+// request, and keeps what it says about the relay. All instances are configured
+// alike.
+func (m *Module) rest() {
+	first := <-m.pool.idle
+	m.about = first.about
+	m.functions = slices.DeleteFunc(m.functions, func(f Func) bool {
+		return f.policy() && slices.Contains(first.idle, f.String())
+	})
+	m.pool.put(first)
+}
+
+// prepare does what needs no runtime: it reads the manifest, checks it and the
+// operator's choices, and meters the module.
+func prepare(wasm []byte, o *Options) (*Module, []byte, error) {
+	if len(wasm) > maxModuleSize {
+		return nil, nil, fmt.Errorf("the module has %d bytes; the limit is %d", len(wasm), maxModuleSize)
+	}
+	man, err := manifest.FromModule(wasm)
+	if err != nil {
+		return nil, nil, err
+	}
+	functions, mostFuel := called(man), o.Limits.Fuel
+	reduces := slices.ContainsFunc(functions, func(f Func) bool { return !f.policy() })
+	if reduces {
+		o.Limits = o.Limits.forReducers()
+	}
+	if err := o.validate(); err != nil {
+		return nil, nil, err
+	}
+	if err := auditManifest(man, o); err != nil {
+		return nil, nil, err
+	}
+	settings, err := man.Resolve(o.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &Module{
+		name: o.Name, manifest: man, functions: functions, config: encodeConfig(settings, o.Service),
+		limits: o.Limits, mostFuel: mostFuel, memory: cmp.Or(o.Budgets.Memory, man.Budgets.MemoryBytes, min(defaultMemory, o.Limits.Memory)),
+		logLines: cmp.Or(o.Budgets.LogLines, min(defaultLogLines, o.Limits.LogLines)),
+		state:    o.State, sets: o.Sets, held: o.Held, git: o.Git,
+		bound: context.Background(), pool: newPool(o.Instances), metrics: o.Metrics.of(o.Name), valueNames: names{most: maxValues},
+		logRate: logRate{most: cmp.Or(o.Budgets.LogRate, min(defaultLogRate, o.Limits.LogRate)), clock: o.Clock},
+		log:     o.Log, clock: o.Clock,
+	}
+	fuel, output := int64(defaultFuel), int64(defaultOutput)
+	if reduces {
+		fuel, output = defaultReducerFuel, defaultReducerOut
+	}
+	m.fuel = cmp.Or(o.Budgets.Fuel, man.Budgets.Fuel, min(fuel, o.Limits.Fuel))
+	m.output = int(cmp.Or(o.Budgets.Output, man.Budgets.OutputBytes, min(output, int64(o.Limits.Output))))
+	metered, err := meter.Rewrite(wasm, meter.Options{StartFuel: startFuel, MaxModule: maxModuleSize})
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range m.functions {
+		m.metrics.add(f)
+	}
+	return m, metered, nil
+}
+
+// start compiles the module, audits it and makes a first instance. What it leaves
+// when it fails is for release.
+func (m *Module) start(ctx context.Context, metered []byte, engine wazero.RuntimeConfig, o Options) error {
+	const page = 64 << 10
+	config := engine.
+		WithMemoryLimitPages(uint32(max(min(m.memory/page, 65535), 1))).
+		WithDebugInfoEnabled(false)
+	if err := m.compile(ctx, metered, config, o.CacheDir); err != nil {
+		return err
+	}
+	if err := m.audit(m.compiled, o.Grants); err != nil {
+		return err
+	}
+	if err := m.offer(ctx); err != nil {
+		return err
+	}
+	<-m.pool.vacant
+	inst, err := m.newInstance(ctx)
+	if err != nil {
+		m.pool.giveUp()
+		return err
+	}
+	m.pool.put(inst)
+	return nil
+}
+
+const (
+	compileTime = raceFactor * time.Minute
+
+	// compileWorkers is two since wazero looks whether the context is done only if
+	// there is more than one: between functions, each of which is bounded.
+	compileWorkers = 2
+)
+
+// learnVersion lets wazero look up its own version. It keeps it in a variable
+// that it does not guard, and modules load side by side.
+var learnVersion = sync.OnceFunc(func() {
+	ctx := context.Background()
+	wazero.NewRuntimeWithConfig(ctx, compiler).Close(ctx)
+})
+
+// compile makes a runtime with the module compiled, and keeps the code in
+// cacheDir.
+func (m *Module) compile(ctx context.Context, metered []byte, config wazero.RuntimeConfig, cacheDir string) (err error) {
+	learnVersion()
+	if cacheDir != "" {
+		defer lockFolder(codeDir(cacheDir, metered))()
+		if m.code, err = openCode(cacheDir, metered); err != nil {
+			return err
+		}
+		config = config.WithCompilationCache(m.code.cache)
+	}
+	m.runtime = wazero.NewRuntimeWithConfig(ctx, config)
+	bounded, cancel := context.WithTimeout(experimental.WithCompilationWorkers(ctx, compileWorkers), compileTime)
+	defer cancel()
+	switch m.compiled, err = m.runtime.CompileModule(bounded, metered); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case bounded.Err() != nil:
+		return fmt.Errorf("the module takes longer than %v to compile", compileTime)
+	case err != nil:
+		return fmt.Errorf("compile: %w", brief{err})
+	case m.code != nil:
+		// A full disk costs the next start its time, not this one its module.
+		if err := m.code.seal(); err != nil {
+			m.log.Warn("compiled plugin is not kept", "module", m.name, "err", err)
+		}
+	}
+	return nil
+}
+
+// offer defines the host functions that the module may import.
+func (m *Module) offer(ctx context.Context) error {
+	own := m.runtime.NewHostModuleBuilder(abi.ImportModule)
+	for _, name := range m.imports {
+		define(own, name, capabilities[name])
+	}
+	if _, err := own.Instantiate(ctx); err != nil {
+		return fmt.Errorf("offer host functions: %w", err)
+	}
+	system := m.runtime.NewHostModuleBuilder(wasiModule)
+	for name, f := range wasi {
+		define(system, name, f)
+	}
+	if _, err := system.Instantiate(ctx); err != nil {
+		return fmt.Errorf("offer WASI: %w", err)
+	}
+	return nil
+}
+
+// Manifest is what the module says of itself.
+func (m *Module) Manifest() *manifest.Manifest { return m.manifest }
+
+// About is what the module says about the relay, as it is configured.
+func (m *Module) About() host.Description { return m.about }
+
+// Calls reports whether the host calls the function in this module.
+func (m *Module) Calls(f Func) bool { return slices.Contains(m.functions, f) }
+
+// Functions returns the names of the functions that the host calls.
+func (m *Module) Functions() []string {
+	list := make([]string, len(m.functions))
+	for i, f := range m.functions {
+		list[i] = f.String()
+	}
+	return list
+}
+
+// Imports returns the capabilities in the import section: all that the module can
+// do.
+func (m *Module) Imports() []string { return slices.Clone(m.imports) }
+
+// Fuel is the budget of one call, without what is added for each byte of its
+// request.
+func (m *Module) Fuel() int64 { return m.fuel }
+
+// budget is the fuel of one call of a function. A module that also decides over
+// time gets no more for a verdict than others.
+func (m *Module) budget(f Func) int64 {
+	if f.policy() {
+		return min(m.fuel, m.mostFuel)
+	}
+	return m.fuel
+}
+
+// MemoryLimit is the most bytes of one instance.
+func (m *Module) MemoryLimit() int64 { return m.memory }
+
+// Instances is how many instances live, those of reducers included.
+func (m *Module) Instances() int { return int(m.instances.Load()) }
+
+// MemoryUsed is the memory of all instances, in bytes.
+func (m *Module) MemoryUsed() int64 { return m.memoryUsed.Load() }
+
+// Resting reports whether the module has failed too often and its breaker is
+// open.
+func (m *Module) Resting() bool { return m.shaken.Load() && m.breaker.open(m.clock()) }
+
+// Code is the folder that keeps the compiled code, empty if none does.
+func (m *Module) Code() string {
+	if m.code == nil {
+		return ""
+	}
+	return m.code.dir
+}
+
+func (m *Module) newInstance(ctx context.Context) (*instance, error) {
+	inst, err := newInstance(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	m.instances.Add(1)
+	m.metrics.instances.Inc()
+	inst.report(inst.memory.Size())
+	return inst, nil
+}
+
+// report tells the metrics how much memory the instance has.
+func (inst *instance) report(size uint32) {
+	if size != inst.pages {
+		more := int64(size) - int64(inst.pages)
+		inst.module.memoryUsed.Add(more)
+		inst.module.metrics.memory.Add(float64(more))
+		inst.pages = size
+	}
+}
+
+// discard closes an instance.
+func (m *Module) discard(inst *instance) {
+	m.instances.Add(-1)
+	m.metrics.instances.Dec()
+	inst.report(0)
+	inst.guest.Close(context.Background())
+}
+
+// Close closes instances, code and runtime. Nobody may call the module any more;
+// calls under way are waited for until ctx is done.
+func (m *Module) Close(ctx context.Context) error {
+	quiet := m.pool.drain(ctx)
+	err := m.release(context.WithoutCancel(ctx))
+	if !quiet {
+		err = cmpErr(err, fmt.Errorf("close plugin %s: %w", m.name, ctx.Err()))
+	}
+	return err
+}
+
+// release closes everything, in use or not.
+func (m *Module) release(ctx context.Context) error {
+	var err error
+	if m.runtime != nil {
+		err = m.runtime.Close(ctx)
+	}
+	if m.code != nil {
+		err = cmpErr(err, m.code.close(ctx))
+	}
+	m.metrics.instances.Sub(float64(m.instances.Swap(0)))
+	m.metrics.memory.Sub(float64(m.memoryUsed.Swap(0)))
+	return err
+}

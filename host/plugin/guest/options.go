@@ -1,0 +1,172 @@
+package guest
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"talon/host"
+)
+
+// Options says how one module runs.
+type Options struct {
+	Name string // of the plugin: letters, digits, - and _
+
+	// Grants reports whether the operator lets the module import a capability. Nil:
+	// all that the host has.
+	Grants func(capability string) bool
+
+	Config  map[string]any // the operator's settings, as they come from TOML
+	Budgets Budgets
+	Limits  Limits
+
+	// What host functions reach. Nil: nothing is there.
+	State State
+	Sets  Sets
+	Held  host.HeldFacts // where the facts of a decision have none
+	Git   Git
+
+	Service host.Service // how the relay is reached from outside
+
+	// CacheDir keeps compiled code, and which modules have passed their self-test,
+	// between starts. Empty: nothing is kept.
+	CacheDir string
+
+	// Instances is how many calls of the module run at once; default GOMAXPROCS.
+	Instances int
+
+	Metrics *Metrics // shared by all modules; nil: nobody looks
+	Log     *slog.Logger
+	Clock   func() time.Time // default time.Now
+}
+
+// Budgets is what the operator gives a module. A zero field is what its manifest
+// asks for, or else the host's default.
+type Budgets struct {
+	Fuel     int64 // of one call
+	Memory   int64 // bytes of one instance
+	Output   int64 // bytes that one call returns
+	LogLines int   // of one call
+	LogRate  int   // lines in a second
+}
+
+// Limits bounds what one module may use. A zero field stands for its default.
+type Limits struct {
+	Fuel   int64 // most of one call, by manifest or operator; default 20,000,000
+	Memory int64 // most bytes of one instance, likewise; default 64 MiB
+	Output int   // most bytes that one call returns, likewise; default 1 MiB
+
+	Reads     int           // of store, purgatory and repositories in one call; default 64
+	ReadTime  time.Duration // for one of them; default 250 ms
+	ReadsTime time.Duration // for all of them; default 1 s
+	Bytes     int           // that host functions move in one call; default 4 MiB
+	HostCalls int           // calls of any host function in one call; default 10,000
+
+	LogLines     int // most of one call that the operator may choose; default 100
+	LogLineBytes int // default 512
+	LogRate      int // most lines of one module in a second, likewise; default 1000
+}
+
+// Budgets where neither operator nor manifest asks for any. A reducer is called
+// rarely, and answers with many actions.
+const (
+	defaultFuel        = 2_000_000
+	defaultMemory      = 16 << 20
+	defaultOutput      = 4 << 10
+	defaultReducerFuel = 20_000_000
+	defaultReducerOut  = 1 << 20
+	defaultLogLines    = 10
+	defaultLogRate     = 50
+
+	// startFuel is for the start function, _initialize, and talon_configure, each.
+	// A Go runtime spends about a million on starting.
+	startFuel = 500_000_000
+
+	// fuelPerByte is added to the fuel of a call for each byte of the request, so
+	// that a budget need not be made for the largest event, nor for the one with the
+	// most tags: to look at one takes a Go guest some 2,000, and it may have 3 bytes.
+	fuelPerByte = 1000
+
+	maxModuleSize = 32 << 20
+	queryLimit    = 500 // events of one store.query or held.query
+	queryBytes    = 512 << 10
+)
+
+// forReducers are the limits of strategies and throttles, which are called a few
+// times a second, and may have a large world to look through.
+func (l Limits) forReducers() Limits {
+	l.Fuel *= 10
+	l.Output *= 8
+	return l
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Fuel:         cmp.Or(l.Fuel, 20_000_000),
+		Memory:       cmp.Or(l.Memory, 64<<20),
+		Output:       cmp.Or(l.Output, 1<<20),
+		Reads:        cmp.Or(l.Reads, 64),
+		ReadTime:     cmp.Or(l.ReadTime, 250*time.Millisecond),
+		ReadsTime:    cmp.Or(l.ReadsTime, time.Second),
+		Bytes:        cmp.Or(l.Bytes, 4<<20),
+		HostCalls:    cmp.Or(l.HostCalls, 10_000),
+		LogLines:     cmp.Or(l.LogLines, 100),
+		LogLineBytes: cmp.Or(l.LogLineBytes, 512),
+		LogRate:      cmp.Or(l.LogRate, 1000),
+	}
+}
+
+func (o Options) withDefaults() Options {
+	o.Limits = o.Limits.withDefaults()
+	o.Instances = max(cmp.Or(o.Instances, runtime.GOMAXPROCS(0)), 1)
+	if o.Grants == nil {
+		o.Grants = func(string) bool { return true }
+	}
+	if o.State == nil {
+		o.State = noState{}
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	return o
+}
+
+// validate checks what the operator chose.
+func (o *Options) validate() error {
+	if !isModuleName(o.Name) {
+		return fmt.Errorf("name %.80q: want letters, digits, - and _, at most 64", o.Name)
+	}
+	for _, b := range []struct {
+		what        string
+		value, most int64
+	}{
+		{"fuel", o.Budgets.Fuel, o.Limits.Fuel},
+		{"memory", o.Budgets.Memory, o.Limits.Memory},
+		{"output", o.Budgets.Output, int64(o.Limits.Output)},
+		{"log lines", int64(o.Budgets.LogLines), int64(o.Limits.LogLines)},
+		{"log rate", int64(o.Budgets.LogRate), int64(o.Limits.LogRate)},
+	} {
+		if b.value < 0 || b.value > b.most {
+			return fmt.Errorf("budget %s = %d: want 1 to %d, or 0 for what the module asks for", b.what, b.value, b.most)
+		}
+	}
+	return nil
+}
+
+func isModuleName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}

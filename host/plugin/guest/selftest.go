@@ -1,0 +1,205 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+
+	"talon/host/plugin/state"
+)
+
+// selfTestTime bounds the whole of a self-test.
+const selfTestTime = raceFactor * time.Minute
+
+var errSelfTestTime = fmt.Errorf("self-test: it takes longer than %v", selfTestTime)
+
+// SelfTest runs the module's own vectors and some requests of the host's, by
+// wazero's compiler and by its interpreter. Both must give the same answer for the
+// same fuel, no call may fail, and the vectors must be answered as they want. The
+// module sees an empty relay, or what its vector holds, and remembers nothing
+// afterwards.
+//
+// An error is one sentence. [Options.CacheDir] keeps which modules have passed
+// with which configuration.
+func SelfTest(ctx context.Context, wasm []byte, o Options) error {
+	o = o.withDefaults()
+	log := o.Log
+	o.Instances, o.Metrics, o.Log, o.Held, o.Git = 1, NewMetrics(), slog.New(slog.DiscardHandler), nil, nil
+	o.Sets = &recording{sets: o.Sets}
+	m, metered, err := prepare(wasm, &o)
+	if err != nil {
+		return err
+	}
+	mark := newMark(o.CacheDir, metered, m)
+	if mark.there() {
+		return nil
+	}
+	tests, err := m.selfTests(o.Sets)
+	if err != nil {
+		return fmt.Errorf("self-test: %w", err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, selfTestTime, errSelfTestTime)
+	defer cancel()
+	compiled, err := m.trial(ctx, metered, compiler, o, tests)
+	if err != nil {
+		return err
+	}
+	if m, _, err = prepare(wasm, &o); err != nil {
+		return err
+	}
+	o.CacheDir, m.bound = "", ctx
+	interpreted, err := m.trial(ctx, metered, interpreter, o, tests)
+	if err != nil {
+		return fmt.Errorf("by the interpreter: %w", err)
+	}
+	for i := range tests {
+		if err := compiled[i].differs(interpreted[i]); err != nil {
+			return fmt.Errorf("self-test: %s: %w", tests[i].name, err)
+		}
+	}
+	// A full disk costs the next start its time, not this one its module.
+	if err := mark.leave(); err != nil {
+		log.Warn("it is not kept that a plugin passed its self-test", "module", m.name, "err", err)
+	}
+	return nil
+}
+
+// Engines of wazero. Only the interpreter looks whether the context is done: it
+// is so slow that fuel does not bound its time well enough.
+var (
+	compiler    = wazero.NewRuntimeConfigCompiler()
+	interpreter = wazero.NewRuntimeConfigInterpreter().WithCloseOnContextDone(true)
+)
+
+// outcome is what came of a test.
+type outcome struct {
+	answer []byte
+	fuel   int64
+}
+
+func (o outcome) differs(other outcome) error {
+	switch {
+	case !bytes.Equal(o.answer, other.answer):
+		return fmt.Errorf("compiled code answers %.40x, the interpreter %.40x", o.answer, other.answer)
+	case o.fuel != other.fuel:
+		return fmt.Errorf("compiled code spends %d fuel, the interpreter %d", o.fuel, other.fuel)
+	}
+	return nil
+}
+
+// trial runs the tests by one engine and closes the module.
+func (m *Module) trial(ctx context.Context, metered []byte, engine wazero.RuntimeConfig, o Options, tests []*selfTest) ([]outcome, error) {
+	defer m.release(context.WithoutCancel(ctx))
+	if err := m.forget(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.start(ctx, metered, engine, o); err != nil {
+		return nil, stopped(ctx, err)
+	}
+	// The host's probes come one after the other to the first instance.
+	inst, err := m.pool.get(ctx)
+	if err != nil {
+		return nil, stopped(ctx, err)
+	}
+	outcomes := make([]outcome, len(tests))
+	for i, test := range tests {
+		err := ctx.Err()
+		if err == nil && test.vector != nil && !test.vector.Then {
+			if i > 0 && tests[i-1].vector != nil {
+				inst.guest.Close(context.WithoutCancel(ctx))
+			}
+			inst, err = m.afresh(ctx, test)
+		}
+		if err == nil {
+			outcomes[i], err = m.try(ctx, test, inst)
+		}
+		if err != nil && !errors.As(err, new(unwanted)) {
+			err = fmt.Errorf("%s: %w", test.name, err)
+		}
+		if err != nil {
+			return nil, stopped(ctx, fmt.Errorf("self-test: %w", err))
+		}
+	}
+	return outcomes, nil
+}
+
+// stopped returns why a test was stopped, err if it was not.
+func stopped(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// forget gives the module a memory with nothing in it.
+func (m *Module) forget(ctx context.Context) error {
+	memory, err := state.Open(ctx, nil, state.Options{})
+	if err != nil {
+		return err
+	}
+	m.state = memory.Of(m.name)
+	return nil
+}
+
+// afresh makes an instance for a vector, which remembers nothing.
+func (m *Module) afresh(ctx context.Context, test *selfTest) (*instance, error) {
+	if err := m.forget(ctx); err != nil {
+		return nil, err
+	}
+	m.config = test.config
+	return newInstance(ctx, m)
+}
+
+// try runs one test by the instance that is given.
+func (m *Module) try(ctx context.Context, test *selfTest, inst *instance) (outcome, error) {
+	if test.vector != nil {
+		m.sets = test.sets
+	}
+	inst.call.begin(ctx, test.facts, test.now)
+	defer inst.call.end()
+	answer, fuel, err := inst.ask(test.function, test.request)
+	if err == nil && test.function.policy() {
+		err = inst.call.err
+	}
+	if err == nil {
+		err = inst.judge(test, answer)
+	}
+	return outcome{bytes.Clone(answer), fuel}, err
+}
+
+// judge checks an answer: any that makes sense, of a vector the one that it wants.
+func (inst *instance) judge(test *selfTest, answer []byte) error {
+	if !test.function.policy() {
+		if err := test.decode(answer); err != nil {
+			return &Failure{Cause: CauseGarbage, what: "answered with garbage", err: err}
+		}
+		if test.vector == nil {
+			return nil
+		}
+		if err := test.vector.CheckAnswer(answer); err != nil {
+			return unwanted{err}
+		}
+		return nil
+	}
+	if err := inst.view.Decode(answer); err != nil {
+		return &Failure{Cause: CauseGarbage, what: "answered with garbage", err: err}
+	}
+	if _, failure := inst.ruling(test.function, &inst.view, ""); failure != nil {
+		return failure
+	}
+	if test.vector == nil {
+		return nil
+	}
+	if err := test.vector.Check(inst.view.Action, string(inst.view.Rule), string(inst.view.Reason)); err != nil {
+		return unwanted{err}
+	}
+	return nil
+}
+
+// unwanted is an answer that a vector does not want. The error names the vector.
+type unwanted struct{ error }

@@ -1,0 +1,201 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"talon/host"
+	"talon/host/wire"
+	"talon/sdk/abi"
+)
+
+// errNoFacts is why a module cannot read the store while it starts.
+var errNoFacts = errors.New("the store is not there")
+
+func storeGet(c *call, mem api.Memory, stack []uint64) {
+	c.get(abi.CapStoreGet, mem, stack, func(ctx context.Context, id host.ID) ([]byte, error) {
+		if c.facts == nil {
+			return nil, errNoFacts
+		}
+		return c.facts.Get(ctx, id)
+	})
+}
+
+func heldGet(c *call, mem api.Memory, stack []uint64) {
+	c.get(abi.CapHeldGet, mem, stack, func(ctx context.Context, id host.ID) ([]byte, error) {
+		if held := c.held(); held != nil {
+			return held.Held(ctx, id)
+		}
+		return nil, nil
+	})
+}
+
+// held is the purgatory as the facts of the decision have it, so that the decision
+// is taken again if it rests on what changes; nil if there is none.
+func (c *call) held() host.HeldFacts {
+	if held, ok := c.facts.(host.HeldFacts); ok {
+		return held
+	}
+	return c.inst.module.held
+}
+
+// get answers with the event that f finds for the id at the first parameter.
+func (c *call) get(what string, mem api.Memory, stack []uint64, f func(context.Context, host.ID) ([]byte, error)) {
+	id := host.ID(read(mem, stack[0], 32))
+	var text []byte
+	if !c.read(what, func(ctx context.Context) (err error) {
+		text, err = f(ctx, id)
+		return err
+	}) {
+		stack[0] = i32Result(abi.Unavailable)
+		return
+	}
+	if text == nil {
+		stack[0] = i32Result(abi.NotFound)
+		return
+	}
+	answer, err := appendStored(nil, text, false)
+	if err != nil {
+		c.unavailable(err)
+		stack[0] = i32Result(abi.Unavailable)
+		return
+	}
+	stack[0] = c.deliver(mem, stack[1], stack[2], answer)
+}
+
+func storeQuery(c *call, mem api.Memory, stack []uint64) {
+	c.query(abi.CapStoreQuery, mem, stack, func(ctx context.Context, f host.Filter) ([][]byte, error) {
+		if c.facts == nil {
+			return nil, errNoFacts
+		}
+		return c.facts.Query(ctx, f)
+	})
+}
+
+func heldQuery(c *call, mem api.Memory, stack []uint64) {
+	c.query(abi.CapHeldQuery, mem, stack, func(ctx context.Context, f host.Filter) ([][]byte, error) {
+		if held := c.held(); held != nil {
+			return held.HeldBy(ctx, f)
+		}
+		return nil, nil
+	})
+}
+
+// query answers with the events that f finds for the filter of the first two
+// parameters.
+func (c *call) query(what string, mem api.Memory, stack []uint64, f func(context.Context, host.Filter) ([][]byte, error)) {
+	encoded := read(mem, stack[0], stack[1])
+	c.spend(len(encoded))
+	filter, possible, err := readFilter(encoded)
+	if err != nil {
+		panic(err)
+	}
+	if !possible {
+		stack[0] = c.deliver(mem, stack[2], stack[3], nil)
+		return
+	}
+	var found [][]byte
+	if !c.read(what, func(ctx context.Context) (err error) {
+		found, err = f(ctx, filter)
+		return err
+	}) {
+		stack[0] = i32Result(abi.Unavailable)
+		return
+	}
+	var answer []byte
+	more := len(found) >= filter.Limit
+	for _, text := range found[:min(len(found), filter.Limit)] {
+		longer, err := appendStored(answer, text, true)
+		if err != nil {
+			c.unavailable(err)
+			stack[0] = i32Result(abi.Unavailable)
+			return
+		}
+		if len(longer) > queryBytes {
+			more = true
+			break
+		}
+		answer = longer
+	}
+	if more {
+		answer = abi.AppendMore(answer)
+	}
+	stack[0] = c.deliver(mem, stack[2], stack[3], answer)
+}
+
+func appendStored(b, text []byte, inList bool) ([]byte, error) {
+	e, err := wire.ParseEvent(text)
+	if err != nil {
+		return b, fmt.Errorf("parse a stored event: %w", err)
+	}
+	return appendEvent(b, e, inList), nil
+}
+
+// maxReference bounds the text of an address: it holds a d tag.
+const maxReference = 4 << 10
+
+func storeReferenced(c *call, mem api.Memory, stack []uint64) {
+	if uint32(stack[1]) > maxReference {
+		stack[0] = 0
+		return
+	}
+	text := string(read(mem, stack[0], stack[1]))
+	var yes bool
+	if !c.read(abi.CapStoreReferenced, func(ctx context.Context) (err error) {
+		if c.facts == nil {
+			return errNoFacts
+		}
+		yes, err = c.facts.Referenced(ctx, text)
+		return err
+	}) {
+		stack[0] = i32Result(abi.Unavailable)
+		return
+	}
+	stack[0] = boolResult(yes)
+}
+
+// Limits on one filter: ids, authors, kinds and tag values, and its encoding.
+const (
+	maxFilterValues = 1000
+	maxFilterBytes  = 256 << 10
+)
+
+// readFilter reads a guest's filter. It reports false for one that no event can
+// match.
+func readFilter(b []byte) (f host.Filter, possible bool, err error) {
+	if len(b) > maxFilterBytes {
+		return f, false, fmt.Errorf("%w: it is larger than %d bytes", errFilter, maxFilterBytes)
+	}
+	wire, err := abi.DecodeFilter(b, maxFilterValues)
+	if err != nil {
+		return f, false, fmt.Errorf("%w: %w", errFilter, err)
+	}
+	for _, id := range wire.IDs {
+		f.IDs = append(f.IDs, id)
+	}
+	for _, pk := range wire.Authors {
+		f.Authors = append(f.Authors, pk)
+	}
+	for _, kind := range wire.Kinds {
+		if kind <= 65535 {
+			f.Kinds = append(f.Kinds, host.Kind(kind))
+		}
+	}
+	var seen [256]bool
+	for _, t := range wire.Tags {
+		if len(t.Name) != 1 || seen[t.Name[0]] {
+			return f, false, fmt.Errorf("%w: want each tag once, by a single letter", errFilter)
+		}
+		seen[t.Name[0]] = true
+		f.Tags = append(f.Tags, host.TagFilter{Name: t.Name[0], Values: t.Values})
+	}
+	f.Since, f.Until = wire.Since, wire.Until
+	f.Limit = queryLimit
+	if wire.Limit > 0 && wire.Limit < queryLimit {
+		f.Limit = int(wire.Limit)
+	}
+	return f, !f.Empty() && (len(wire.Kinds) == 0 || f.Kinds != nil), nil
+}

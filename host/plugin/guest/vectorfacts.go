@@ -1,0 +1,124 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host"
+	"talon/sdk/abi/manifest"
+)
+
+// vectorFacts is a store that holds what a vector says, and a purgatory.
+type vectorFacts struct{ stored, held vectorEvents }
+
+// vectorEvents are the events of one of them.
+type vectorEvents []*host.Event
+
+func newVectorFacts(stored, held []manifest.VectorEvent) *vectorFacts {
+	return &vectorFacts{newVectorEvents(stored), newVectorEvents(held)}
+}
+
+func newVectorEvents(list []manifest.VectorEvent) vectorEvents {
+	events := make(vectorEvents, len(list))
+	for i, v := range list {
+		e := &host.Event{
+			ID: host.ID(v.ID), PubKey: host.PubKey(v.PubKey), CreatedAt: v.CreatedAt, Kind: host.Kind(v.Kind),
+			Content: v.Content, Sig: host.Sig(v.Sig),
+		}
+		for _, tag := range v.Tags {
+			e.Tags = append(e.Tags, nostr.Tag(tag))
+		}
+		e.JSON = e.AppendJSON(nil)
+		events[i] = e
+	}
+	return events
+}
+
+func (f *vectorFacts) Get(_ context.Context, id host.ID) ([]byte, error) {
+	return f.stored.get(id), nil
+}
+
+func (f *vectorFacts) Held(_ context.Context, id host.ID) ([]byte, error) { return f.held.get(id), nil }
+
+func (f *vectorFacts) Query(_ context.Context, filter host.Filter) ([][]byte, error) {
+	return f.stored.query(filter), nil
+}
+
+func (f *vectorFacts) HeldBy(_ context.Context, filter host.Filter) ([][]byte, error) {
+	return f.held.query(filter), nil
+}
+
+func (list vectorEvents) get(id host.ID) []byte {
+	for _, e := range list {
+		if e.ID == id {
+			return e.JSON
+		}
+	}
+	return nil
+}
+
+func (list vectorEvents) query(filter host.Filter) (found [][]byte) {
+	for _, e := range list {
+		if filter.Matches(e) {
+			found = append(found, e.JSON)
+		}
+	}
+	return found
+}
+
+func (f *vectorFacts) Referenced(_ context.Context, idOrAddress string) (bool, error) {
+	for _, e := range f.stored {
+		for _, tag := range e.Tags {
+			if len(tag) > 1 && len(tag[0]) == 1 && strings.Contains(host.ReferenceTags, tag[0]) && tag[1] == idOrAddress {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// vectorSets are the sets that a vector says.
+type vectorSets map[string][]string
+
+func (s vectorSets) Contains(name, member []byte) (yes, known bool) {
+	list, known := s[string(name)]
+	for _, m := range list {
+		yes = yes || m == string(member)
+		var key [32]byte
+		if host.ParseHex(key[:], m) {
+			yes = yes || bytes.Equal(key[:], member)
+		}
+	}
+	return yes, known
+}
+
+// recording answers what has been asked before as it was answered then, so that
+// a set that changes meanwhile does not look like a difference of engines.
+type recording struct {
+	sets Sets // nil: there are none
+
+	mu      sync.Mutex // guards the field below
+	answers map[[2]string][2]bool
+}
+
+func (r *recording) Contains(name, member []byte) (yes, known bool) {
+	if r.sets == nil {
+		return false, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	question := [2]string{string(name), string(member)}
+	if a, ok := r.answers[question]; ok {
+		return a[0], a[1]
+	}
+	if r.answers == nil {
+		r.answers = make(map[[2]string][2]bool)
+	}
+	yes, known = r.sets.Contains(name, member)
+	r.answers[question] = [2]bool{yes, known}
+	return yes, known
+}

@@ -1,0 +1,207 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"talon/host"
+	"talon/host/plugin/guest"
+	"talon/host/plugin/sample"
+	"talon/host/plugin/sidecar"
+	"talon/sdk/abi/manifest"
+)
+
+// noneAccepts is the ruling about an event where every plugin passes.
+var noneAccepts = host.Ruling{
+	Action: host.Reject, Rule: "default", Reason: "blocked: no policy accepts this event",
+}
+
+// requests are buffers that requests are encoded into.
+var requests = sync.Pool{New: func() any { return new(guest.Request) }}
+
+// Admit decides about an item whose event has been verified, with the facts as
+// they are now; now is in unix seconds. If all plugins pass, the event is
+// rejected. An error means that ctx was done, or that facts could not be read:
+// nothing was decided.
+func (r *Registry) Admit(ctx context.Context, it *host.Item, facts host.Facts, now int64) (host.Ruling, error) {
+	l := r.enter()
+	defer l.leave()
+	q := requests.Get().(*guest.Request)
+	defer requests.Put(q)
+	c := question{
+		chain: &l.chains[guest.Admit], function: guest.Admit, request: q.Admit(it, now), facts: facts, now: now,
+		source: origin(it), fallback: l.fallback, take: r.take(), held: r.o.Held, item: it,
+	}
+	if err := c.ask(ctx); err != nil {
+		return host.Ruling{}, err
+	}
+	if c.ruling.Action == host.Pass {
+		c.ruling, c.by = noneAccepts, nil
+	}
+	var opinions []opinion
+	if c.shadows > 0 {
+		opinions = c.overhear(ctx, &it.Event.ID)
+	}
+	r.journal.add(&it.Event.ID, &c, opinions)
+	if c.take != nil {
+		c.take.Asked(c.chain.names, c.asked)
+		c.take.Admit(it, now, c.ruling)
+	}
+	return c.ruling, nil
+}
+
+// Query decides whether a client may ask for what its filters select. If all
+// plugins pass, it may.
+func (r *Registry) Query(ctx context.Context, q *host.Query) (host.Ruling, error) {
+	return r.allow(ctx, guest.Query, func(b *guest.Request, now int64) []byte { return b.Query(q, now) },
+		func(t *sample.Take, now int64, ruling host.Ruling) { t.Query(q, now, ruling) })
+}
+
+// Connect decides whether a client may connect. If all plugins pass, it may.
+func (r *Registry) Connect(ctx context.Context, c *host.Connection) (host.Ruling, error) {
+	return r.allow(ctx, guest.Connect, func(b *guest.Request, now int64) []byte { return b.Connect(c, now) },
+		func(t *sample.Take, now int64, ruling host.Ruling) { t.Connect(c, now, ruling) })
+}
+
+// Push decides whether ref updates that GRASP's own rules allow may happen. If
+// all plugins pass, they may.
+func (r *Registry) Push(ctx context.Context, p *host.Push) (host.Ruling, error) {
+	return r.allow(ctx, guest.Push, func(b *guest.Request, now int64) []byte { return b.Push(p, now) },
+		func(t *sample.Take, now int64, ruling host.Ruling) { t.Push(p, now, ruling) })
+}
+
+func (r *Registry) allow(ctx context.Context, f guest.Func, encode func(*guest.Request, int64) []byte,
+	record func(*sample.Take, int64, host.Ruling)) (host.Ruling, error) {
+	// Who records wants to know of questions too that no plugin is asked yet.
+	if len(r.current.Load().chains[f].links) == 0 && r.recording.Load() == nil {
+		return host.Ruling{Action: host.Pass}, nil
+	}
+	l := r.enter()
+	defer l.leave()
+	q := requests.Get().(*guest.Request)
+	defer requests.Put(q)
+	now := r.o.Now().Unix()
+	c := question{
+		chain: &l.chains[f], function: f, request: encode(q, now), facts: r.o.Facts, now: now,
+		source: "client", fallback: l.fallback, take: r.take(), held: r.o.Held,
+	}
+	if err := c.ask(ctx); err != nil {
+		return host.Ruling{}, err
+	}
+	if c.shadows > 0 {
+		c.overhear(ctx, nil)
+	}
+	if c.take != nil {
+		c.take.Asked(c.chain.names, c.asked)
+		record(c.take, now, c.ruling)
+	}
+	return c.ruling, nil
+}
+
+// enter takes part in the current line-up; the caller leaves it.
+func (r *Registry) enter() *lineup {
+	for {
+		// A line-up that has ended is not current any more.
+		if l := r.current.Load(); l.enter() {
+			return l
+		}
+	}
+}
+
+func origin(it *host.Item) string {
+	if it.Source == nil {
+		return host.FromClient.String()
+	}
+	return it.Source.Origin.String()
+}
+
+// question is one request on its way along a chain.
+type question struct {
+	chain    *chain
+	function guest.Func
+	request  []byte
+	facts    host.Facts
+	now      int64
+	source   string
+	fallback *generation
+	take     *sample.Take   // nil: nobody records
+	held     host.HeldFacts // what plugins see of purgatory, if facts have none
+	item     *host.Item     // for programs; nil unless admit is asked
+
+	// What came of it.
+	ruling  host.Ruling
+	by      *generation // nil if none had an opinion
+	fuel    int64       // that the one that decided spent
+	asked   int         // of those that enforce
+	shadows int         // of those in shadow mode whose turn came
+}
+
+// ask asks the plugins in order until one has an opinion.
+func (q *question) ask(ctx context.Context) error {
+	q.ruling = host.Ruling{Action: host.Pass}
+	for i := range q.chain.links {
+		g := q.chain.links[i].generation
+		if q.chain.links[i].shadow {
+			q.shadows++
+			continue
+		}
+		q.asked++
+		ruling, fuel, err := g.ask(ctx, q, q.facts)
+		if failure(err) != nil {
+			g, ruling, fuel, err = q.failed(ctx, g, fuel)
+		}
+		if err != nil {
+			return fmt.Errorf("policy %s: %w", g.name, err)
+		}
+		q.heard(q.chain.links[i].name, ruling)
+		if ruling.Action != host.Pass {
+			q.ruling, q.by, q.fuel = ruling, g, fuel
+			return nil
+		}
+	}
+	return nil
+}
+
+// failed is what happens to a request when a plugin could not decide, and who
+// decided instead. fuel is what the plugin has spent.
+func (q *question) failed(ctx context.Context, g *generation, fuel int64) (*generation, host.Ruling, int64, error) {
+	switch g.file.Failure(manifest.WorldPolicy) {
+	case sidecar.Open:
+		return g, host.Ruling{Action: host.Pass}, fuel, nil
+	case sidecar.Bundled:
+		if !q.fallback.module.Calls(q.function) {
+			return g, host.Ruling{Action: host.Pass}, fuel, nil
+		}
+		ruling, spent, err := q.fallback.ask(ctx, q, q.facts)
+		if guest.AsFailure(err) == nil {
+			return q.fallback, ruling, spent, err
+		}
+	}
+	return g, g.refusal, fuel, nil
+}
+
+// ask asks one plugin.
+func (g *generation) ask(ctx context.Context, q *question, facts host.Facts) (host.Ruling, int64, error) {
+	g.tally.calls.Add(1)
+	var ruling host.Ruling
+	var fuel int64
+	var err error
+	if g.program != nil {
+		ruling, err = g.askProgram(ctx, q)
+	} else {
+		ruling, fuel, err = g.module.Rule(ctx, q.function, q.request, q.witnessed(g, facts), q.now, q.source)
+	}
+	if failure := failure(err); failure != nil {
+		g.tally.failed(failure)
+	}
+	return ruling, fuel, err
+}
+
+// refusalOf is what a client is told when a plugin fails.
+func refusalOf(name string) host.Ruling {
+	return host.Ruling{
+		Action: host.Reject, Rule: "failed", Module: name,
+		Reason: "error: policy " + name + " failed, try again later",
+	}
+}

@@ -1,0 +1,217 @@
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"talon/host/plugin/sidecar"
+)
+
+// programOf writes a program of the shell that answers everything with an action, and
+// returns its path.
+func programOf(t *testing.T, action string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), action)
+	text := `#!/bin/sh
+echo $$ >>pids
+while read -r line; do
+	id=${line#*'"id":"'}
+	printf '{"id":"%s","action":"` + action + `","msg":"too many\\nwords"}\n' "${id%%'"'*}"
+done
+`
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func execOf(path string) []byte { return []byte("exec = '" + path + "'\ntimeout = '10s'\n") }
+
+// TestProgramLife is the whole life of a program as a link of the chain.
+func TestProgramLife(t *testing.T) {
+	w := newWorld(t)
+	w.o.AllowExec = true
+	w.drop("open.wasm", accepting("1").wasm(t))
+	w.mustOpen()
+	reject, accept := programOf(t, "reject"), programOf(t, "accept")
+
+	w.drop("spam.toml", execOf(reject)) // dropped
+	w.look()
+	if p := w.of("spam"); p.Running == nil || p.Running.Instances != 0 || p.Running.Program.Path != reject || p.Running.Place != 50 {
+		t.Errorf("before the first question: %+v", p.Running)
+	}
+	w.want("spam reject exec")
+	r, err := w.Admit(t.Context(), item(1), nil, now)
+	if err != nil || r.Reason != "blocked: too many words" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if why, ok := w.Why(item(1).Event.ID); !ok || why.Ruling.Plugin != "spam" || why.Ruling.Rule != "exec" || why.Ruling.Generation != 1 {
+		t.Errorf("%+v", why)
+	}
+	w.look() // the same once more
+	if p := w.of("spam"); p.Running.Generation != 1 || p.Running.Instances != 1 || p.Calls != 2 {
+		t.Errorf("%+v", p)
+	}
+
+	w.drop("spam.toml", append([]byte("mode = 'shadow'\n"), execOf(reject)...)) // shadowed
+	w.look()
+	w.want("open accept v1")
+	if p := w.of("spam"); len(p.Disagreements) != 1 || p.Mode != sidecar.Shadow {
+		t.Errorf("%+v", p)
+	}
+
+	w.drop("spam.toml", execOf(accept)) // replaced: what it accepts, others decide about
+	w.look()
+	w.want("open accept v1")
+	w.drop("spam.toml", append(execOf(accept), "on-accept = 'accept'\n"...))
+	w.look()
+	w.want("spam accept exec")
+
+	if _, err := w.SetMode(t.Context(), "spam", sidecar.Off); err != nil { // off
+		t.Fatal(err)
+	}
+	w.want("open accept v1")
+	w.look()
+	if p := w.of("spam"); p.Mode != sidecar.Off || p.Running != nil || p.Quarantine != nil {
+		t.Errorf("%+v", p)
+	}
+	if _, err := w.SetMode(t.Context(), "spam", sidecar.Enforce); err != nil {
+		t.Fatal(err)
+	}
+	w.want("spam accept exec")
+
+	w.drop("spam.toml", []byte("exec = 'spam'")) // wrong: what ran goes on
+	w.look()
+	w.want("spam accept exec")
+	if q := w.of("spam").Quarantine; q == nil || !strings.Contains(q.Reason, "want the absolute path") || q.SHA256 != "" {
+		t.Errorf("%+v", q)
+	}
+	w.restart()
+	w.want("spam accept exec")
+
+	if _, err := w.Rollback(t.Context(), "spam", 1); err != nil { // put right
+		t.Fatal(err)
+	}
+	w.look()
+	w.want("spam accept exec")
+
+	w.remove("spam.toml") // removed
+	w.look()
+	w.want("open accept v1")
+	if list := w.List(); len(list) != 1 {
+		t.Errorf("%+v", list)
+	}
+	w.close()
+	for _, path := range []string{reject, accept} {
+		pids, err := os.ReadFile(filepath.Join(filepath.Dir(path), "pids"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for pid := range strings.Lines(string(pids)) {
+			if _, err := os.Stat("/proc/" + strings.TrimSpace(pid)); err == nil {
+				t.Errorf("process %s of %s still runs", strings.TrimSpace(pid), path)
+			}
+		}
+	}
+}
+
+// TestProgramOff drops a program where programs are off: it does not run, also not at
+// the next start.
+func TestProgramOff(t *testing.T) {
+	w := newWorld(t)
+	reject := programOf(t, "reject")
+	w.drop("open.wasm", accepting("1").wasm(t))
+	w.mustOpen()
+	w.drop("spam.toml", execOf(reject))
+	w.look()
+	w.want("open accept v1")
+	if q := w.of("spam").Quarantine; q == nil || !strings.Contains(q.Reason, "--allow-exec") {
+		t.Errorf("%+v", q)
+	}
+	w.restart() // somebody has seen it refused
+	w.want("open accept v1")
+
+	// A program that has decided before is not left out in silence.
+	w.close()
+	w.o.AllowExec = true
+	w.mustOpen()
+	w.want("spam reject exec")
+	w.close()
+	w.o.AllowExec = false
+	if err := w.open(); err == nil || !strings.Contains(err.Error(), "--allow-exec") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(reject), "pids")); err != nil {
+		t.Errorf("%v: want it to have run once", err)
+	}
+}
+
+// TestProgramFails has programs that fail: on-failure counts as with a module.
+func TestProgramFails(t *testing.T) {
+	w := newWorld(t)
+	w.o.AllowExec = true
+	garbage := programOf(t, "yes")
+	w.drop("open.wasm", accepting("1").wasm(t))
+	w.drop("spam.toml", execOf(garbage))
+	w.mustOpen()
+	w.want("spam reject failed")
+	if p := w.of("spam"); p.Failures != 1 || !strings.Contains(p.LastFailure, "accept, reject or shadowReject") {
+		t.Errorf("%+v", p)
+	}
+	w.drop("spam.toml", append([]byte("on-failure = 'open'\n"), execOf(garbage)...))
+	w.look()
+	w.want("open accept v1")
+	for range 10 {
+		w.want("open accept v1")
+	}
+	if p := w.of("spam"); !p.Resting {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestProgramRefused looks at what is no program, and is said to be none.
+func TestProgramRefused(t *testing.T) {
+	w := newWorld(t)
+	w.o.AllowExec = true
+	accept := programOf(t, "accept")
+	module := rejecting("m").wasm(t)
+	w.drop("open.wasm", accepting("1").wasm(t))
+	w.drop("both.wasm", module)
+	w.mustOpen()
+	w.drop("both.toml", execOf(accept))
+	w.drop("alone.toml", []byte("place = 5"))
+	w.drop("none.toml", execOf(accept+"-not"))
+	w.look()
+	w.want("both reject m")
+	for name, want := range map[string]string{
+		"both": "want one of the two", "alone.toml": "there is no alone.wasm", "none": "no such file",
+	} {
+		if q := w.of(name).Quarantine; q == nil || !strings.Contains(q.Reason, want) {
+			t.Errorf("%s: %+v, want %q", name, q, want)
+		}
+	}
+	w.remove("both.wasm") // a program takes the place of a module
+	w.look()
+	w.want("open accept v1")
+	if p := w.of("both"); p.Running == nil || p.Running.Program == nil || p.Running.Generation != 2 {
+		t.Errorf("%+v", p)
+	}
+	if _, err := w.Swap(t.Context(), "both", module, nil); err == nil || !strings.Contains(err.Error(), "want one of the two") {
+		t.Errorf("%v", err)
+	}
+	if _, err := w.Rollback(t.Context(), "both", 1); err != nil { // and back
+		t.Fatal(err)
+	}
+	w.look()
+	w.want("both reject m")
+	if _, err := w.Rollback(t.Context(), "both", 1); err != nil { // and forth
+		t.Fatal(err)
+	}
+	w.look()
+	w.want("open accept v1")
+	if _, err := os.Stat(w.file("both.wasm")); err == nil {
+		t.Error("the module is still there")
+	}
+}

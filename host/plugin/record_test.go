@@ -1,0 +1,248 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"talon/host"
+	"talon/host/plugin/sample"
+)
+
+// recorded is a recording that is under way.
+type recorded struct {
+	t    *testing.T
+	stop context.CancelFunc
+	done chan struct{}
+	text strings.Builder // after done
+	came Recorded
+	err  error
+}
+
+// record begins a recording and waits until it has begun.
+func (w *world) record(o Recording) *recorded {
+	w.t.Helper()
+	ctx, stop := context.WithCancel(w.t.Context())
+	r := &recorded{t: w.t, stop: stop, done: make(chan struct{})}
+	begun := make(chan struct{})
+	var once sync.Once
+	go func() {
+		defer close(r.done)
+		r.came, r.err = w.Record(ctx, o, func(lines []byte) error {
+			once.Do(func() { close(begun) })
+			r.text.Write(lines)
+			return nil
+		})
+		once.Do(func() { close(begun) })
+	}()
+	<-begun
+	return r
+}
+
+// lines ends the recording, and returns "by action rule" of each line.
+func (r *recorded) lines() (list []string) {
+	r.t.Helper()
+	r.stop()
+	<-r.done
+	if r.err != nil {
+		r.t.Fatal(r.err)
+	}
+	for line := range strings.Lines(r.text.String()) {
+		var l struct {
+			Function, By string
+			Chain        []string
+			Asked        int
+			Want         struct{ Action, Rule string }
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			r.t.Fatalf("%v: %s", err, line)
+		}
+		if l.Chain != nil {
+			l.By += fmt.Sprintf(" %d of %s", l.Asked, l.Chain)
+		}
+		list = append(list, strings.TrimSpace(l.Function+" "+l.By+" "+l.Want.Action+" "+l.Want.Rule))
+	}
+	return list
+}
+
+func (r *recorded) want(lines ...string) {
+	r.t.Helper()
+	if got := fmt.Sprint(r.lines()); got != fmt.Sprint(lines) {
+		r.t.Errorf("%s, want %s", got, lines)
+	}
+}
+
+var hour = Recording{For: time.Hour, Most: 1000}
+
+func of(plugin string) Recording {
+	o := hour
+	o.Plugin = plugin
+	return o
+}
+
+// TestRecord records what the chain says, and what one plugin says, in its place and
+// in shadow.
+func TestRecord(t *testing.T) {
+	w := newWorld(t)
+	w.drop("open.wasm", accepting("1").wasm(t))
+	guard := rejecting("no")
+	guard.trap = true // on event 255
+	w.drop("guard.wasm", guard.wasm(t))
+	w.drop("guard.toml", []byte(`mode = "shadow"`))
+	connects := rejecting("full")
+	connects.functions = []string{"connect"}
+	w.drop("door.wasm", connects.wasm(t))
+	w.mustOpen()
+	ask := func() {
+		t.Helper()
+		w.said(1)
+		w.said(255)
+		for _, f := range []func() (host.Ruling, error){
+			func() (host.Ruling, error) { return w.Connect(t.Context(), &host.Connection{}) },
+			func() (host.Ruling, error) {
+				return w.Query(t.Context(), &host.Query{Client: &host.Client{}, Filters: []host.Filter{{Limit: -1}}})
+			},
+		} {
+			if _, err := f(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ask() // nobody records
+	r := w.record(hour)
+	ask()
+	r.want("admit open 1 of [open] accept v1", "admit open 1 of [open] accept v1", "connect door 1 of [door] reject full", "query  0 of [] pass")
+	if r.came.Ended != "stopped" || r.came.Lines != 4 || r.came.Functions["admit"] != 2 {
+		t.Errorf("%+v", r.came)
+	}
+	ask() // nobody records any more
+	r = w.record(of("guard"))
+	ask()
+	r.want("admit guard reject no", "admit guard pass failed")
+	r = w.record(of("door"))
+	ask()
+	r.want("connect door reject full")
+
+	w.drop("guard.toml", []byte(`mode = "enforce"`))
+	w.look()
+	r = w.record(of("guard"))
+	ask()
+	r.want("admit guard reject no", "admit guard reject failed")
+}
+
+// TestRecordEnds has a recording end by time, by count, and by who cannot write it.
+func TestRecordEnds(t *testing.T) {
+	w := newWorld(t)
+	w.drop("open.wasm", accepting("1").wasm(t))
+	w.mustOpen()
+	r := w.record(Recording{For: time.Nanosecond, Most: 5})
+	<-r.done
+	if r.err != nil || r.came.Ended != "time" || r.came.Lines != 0 {
+		t.Errorf("%+v, %v", r.came, r.err)
+	}
+	r = w.record(Recording{For: time.Hour, Most: 2})
+	if _, err := w.Record(t.Context(), hour, nil); !errors.Is(err, ErrRecording) {
+		t.Errorf("two at once: %v", err)
+	}
+	for id := range byte(5) {
+		w.said(id)
+	}
+	<-r.done
+	if r.err != nil || r.came.Ended != "count" || r.came.Lines != 2 {
+		t.Errorf("%+v, %v", r.came, r.err)
+	}
+	full := errors.New("the disk is full")
+	if _, err := w.Record(t.Context(), hour, func([]byte) error { return full }); !errors.Is(err, full) {
+		t.Error(err)
+	}
+	if _, err := w.Record(t.Context(), of("nobody"), nil); !errors.Is(err, ErrUnknown) {
+		t.Error(err)
+	}
+	if w.recording.Load() != nil {
+		t.Error("somebody records")
+	}
+}
+
+// TestRecordDoesNotWait decides while nobody reads the recording.
+func TestRecordDoesNotWait(t *testing.T) {
+	w := newWorld(t)
+	w.drop("open.wasm", accepting("1").wasm(t))
+	w.mustOpen()
+	first, read := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	var came Recorded
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		var err error
+		came, err = w.Record(ctx, Recording{For: time.Hour, Most: 100_000}, func(lines []byte) error {
+			if len(lines) == 0 {
+				close(first)
+				<-read
+			}
+			return nil
+		})
+		done <- err
+	}()
+	<-first
+	it := item(1)
+	it.Event.Content = strings.Repeat("x", 500_000)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 20 {
+				if _, err := w.Admit(context.Background(), it, nil, now); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait() // all are decided, with nobody to read
+	stop()
+	close(read)
+	if err := <-done; err != nil || came.Lines == 0 || came.Dropped == 0 || came.Lines+came.Dropped != 80 {
+		t.Errorf("%+v, %v; want all 80 to be there or counted", came, err)
+	}
+}
+
+// BenchmarkRecord decides about a note of 500 bytes, while nobody records and while
+// somebody does.
+func BenchmarkRecord(b *testing.B) {
+	for _, recording := range []bool{false, true} {
+		b.Run(fmt.Sprintf("recording=%v", recording), func(b *testing.B) {
+			dir := b.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "open.wasm"), accepting("1").wasm(b), 0o600); err != nil {
+				b.Fatal(err)
+			}
+			r, err := Open(b.Context(), Options{Dir: dir})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = r.Close(context.Background()) }()
+			if recording {
+				s := sample.New(sample.Options{Most: math.MaxInt, Bytes: math.MaxInt64})
+				r.recording.Store(s)
+				defer s.End()
+				go func() {
+					for len(s.Next()) > 0 {
+					}
+				}()
+			}
+			it := item(1)
+			it.Event.Content = strings.Repeat("x", 500)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.Admit(b.Context(), it, nil, now); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

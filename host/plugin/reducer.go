@@ -1,0 +1,159 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"talon/host/plugin/guest"
+	"talon/host/plugin/sidecar"
+)
+
+// ErrNoPlugin says that no plugin serves a world.
+var ErrNoPlugin = errors.New("no plugin serves this world")
+
+// Reducer is the one plugin of a world that decides over time: strategy or
+// throttle. What it knows it keeps in its own memory, so it runs in one instance,
+// and a swap begins with the world as it is. Calls go one after the other.
+type Reducer struct {
+	registry *Registry
+	world    string
+	init     func() []byte
+	changed  chan struct{}
+
+	mu         sync.Mutex // guards the fields below
+	generation *generation
+	instance   *guest.Reducer
+}
+
+// Reducer returns the reducer of a world: the first plugin in the order of
+// places that serves it and enforces. init encodes the request that a new
+// instance is to begin with; nil if the world has none.
+func (r *Registry) Reducer(world string, init func() []byte) *Reducer {
+	x := &Reducer{registry: r, world: world, init: init, changed: make(chan struct{}, 1)}
+	r.holding.Lock()
+	r.reducers[x] = struct{}{}
+	r.holding.Unlock()
+	return x
+}
+
+// Serves reports whether a plugin of a world of reducers is there to be asked.
+func (r *Registry) Serves(world string) bool {
+	l := r.enter()
+	defer l.leave()
+	return l.first(world) != nil
+}
+
+// Changed receives after the plugin has been swapped: the next call begins
+// anew.
+func (x *Reducer) Changed() <-chan struct{} { return x.changed }
+
+func (x *Reducer) notify() {
+	select {
+	case x.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Call asks the plugin. Where its instance is new, it is asked with what init
+// returns instead, and fresh is true: what the request would have told must be in
+// there. So an owner changes its own records first and calls then. With a nil
+// request nothing happens unless the instance is new. The answer is valid until
+// the next call.
+//
+// A *guest.Failure says that the plugin did not do its part; the next call
+// begins with a new instance.
+func (x *Reducer) Call(ctx context.Context, f guest.Func, request []byte, now int64) (answer []byte, fresh bool, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if fresh, err = x.ready(ctx); err != nil {
+		return nil, false, err
+	}
+	if fresh && x.init != nil {
+		request = x.init()
+	}
+	if request == nil {
+		return nil, fresh, nil
+	}
+	t := x.generation.tally
+	t.calls.Add(1)
+	answer, _, err = x.instance.Call(ctx, f, request, now)
+	if failure := guest.AsFailure(err); failure != nil {
+		t.failed(failure)
+		x.drop()
+	}
+	if err != nil {
+		return nil, fresh, fmt.Errorf("%s %s: %w", x.world, x.generation.name, err)
+	}
+	return answer, fresh, nil
+}
+
+// ready makes an instance of the generation that is to be asked now, if it has
+// none. REQUIRES: mu.
+func (x *Reducer) ready(ctx context.Context) (fresh bool, err error) {
+	l := x.registry.enter()
+	defer l.leave()
+	g := l.first(x.world)
+	if g != x.generation {
+		x.release()
+		if g != nil {
+			x.registry.hold(g)
+		}
+		x.generation = g
+	}
+	if g == nil {
+		return false, ErrNoPlugin
+	}
+	if x.instance != nil {
+		return false, nil
+	}
+	if x.instance, err = g.module.NewReducer(ctx); err != nil {
+		if failure := guest.AsFailure(err); failure != nil {
+			g.tally.failed(failure)
+		}
+		return false, fmt.Errorf("%s %s: %w", x.world, g.name, err)
+	}
+	return true, nil
+}
+
+// drop closes the instance. REQUIRES: mu.
+func (x *Reducer) drop() {
+	if x.instance != nil {
+		x.instance.Close()
+		x.instance = nil
+	}
+}
+
+// release lets the generation go. REQUIRES: mu.
+func (x *Reducer) release() {
+	x.drop()
+	if x.generation != nil {
+		x.registry.let(x.generation)
+		x.generation = nil
+	}
+}
+
+// Close ends the reducer. It must not be called afterwards.
+func (x *Reducer) Close() {
+	x.registry.holding.Lock()
+	delete(x.registry.reducers, x)
+	x.registry.holding.Unlock()
+	x.close()
+}
+
+func (x *Reducer) close() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.release()
+}
+
+// first returns the plugin that is asked in a world of which one is asked.
+func (l *lineup) first(world string) *generation {
+	for _, g := range l.generations {
+		if !g.hidden && g.file.Mode == sidecar.Enforce && g.serves(world) {
+			return g
+		}
+	}
+	return nil
+}

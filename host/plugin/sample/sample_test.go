@@ -1,0 +1,344 @@
+package sample
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host"
+	"talon/sdk/abi/manifest"
+)
+
+const now = 1_700_000_000
+
+// world is facts that do not change.
+type world struct{ stored, held []*host.Event }
+
+func (w *world) Get(_ context.Context, id host.ID) ([]byte, error) { return get(w.stored, id), nil }
+
+func (w *world) Query(_ context.Context, f host.Filter) ([][]byte, error) {
+	return query(w.stored, f), nil
+}
+
+func (w *world) Referenced(_ context.Context, text string) (bool, error) {
+	return strings.HasPrefix(text, "named"), nil
+}
+
+func (w *world) Held(_ context.Context, id host.ID) ([]byte, error) { return get(w.held, id), nil }
+
+func (w *world) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
+	return query(w.held, f), nil
+}
+
+func get(list []*host.Event, id host.ID) []byte {
+	for _, e := range list {
+		if e.ID == id {
+			return e.AppendJSON(nil)
+		}
+	}
+	return nil
+}
+
+func query(list []*host.Event, f host.Filter) (found [][]byte) {
+	for _, e := range list {
+		if f.Matches(e) {
+			found = append(found, e.AppendJSON(nil))
+		}
+	}
+	return found
+}
+
+func event(id byte, content string) *host.Event {
+	return &host.Event{ID: host.ID{id}, PubKey: host.PubKey{2}, CreatedAt: now - int64(id), Kind: 1, Content: content, Tags: nostr.Tags{{"t", "<nostr> & co"}}}
+}
+
+func item(id byte, content string) *host.Item {
+	return &host.Item{
+		Event: event(id, content), Authed: []host.PubKey{{5}},
+		Source: &host.Source{Addr: netip.MustParseAddr("192.0.2.7")},
+	}
+}
+
+func sampleOf(o Options) *Sample {
+	if o.Most == 0 {
+		o.Most = 100
+	}
+	if o.Bytes == 0 {
+		o.Bytes = 1 << 30
+	}
+	o.Service = host.Service{Domain: "relay.test", PRs: true}
+	return New(o)
+}
+
+// vectors ends a sample and reads it.
+func vectors(t *testing.T, s *Sample) (list []manifest.Vector) {
+	t.Helper()
+	s.End()
+	for text := s.Next(); len(text) > 0; text = s.Next() {
+		for line := range strings.Lines(string(text)) {
+			// What a line need not have.
+			line = `{"name": "x", ` + line[1:]
+			var v manifest.Vector
+			if err := json.Unmarshal([]byte(line), &v); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+var accepted = host.Ruling{Action: host.Accept, Rule: "ok", Module: "open"}
+
+// TestLines records a decision of each function: a vector asks the same.
+func TestLines(t *testing.T) {
+	s := sampleOf(Options{})
+	limit := int64(5)
+	client := &host.Client{Addr: netip.MustParseAddr("2001:db8::7%eth0"), Authed: []host.PubKey{{6}}, UserAgent: "<b>", Origin: "https://a.test", Path: "/"}
+	s.Begin().Admit(item(1, "hello\n\"<you>\""), now, host.Ruling{Action: host.Reject, Rule: "no", Reason: "blocked: <no>", Module: "guard"})
+	s.Begin().Query(&host.Query{Client: client, Verb: host.QueryCount, Filters: []host.Filter{
+		{IDs: []host.ID{{1}}, Authors: []host.PubKey{{2}}, Kinds: []host.Kind{0, 65535}, Tags: []host.TagFilter{{Name: 'p', Values: []string{"x"}}}, Since: &limit, Until: new(int64), Limit: -1},
+		{Authors: []host.PubKey{{2}}, Kinds: []host.Kind{7}, Tags: []host.TagFilter{{Name: 'P', Values: []string{"<y>"}}}, Since: &limit, Limit: 0},
+		{Kinds: []host.Kind{}, Limit: -1}, // matches nothing, and is not asked about
+	}}, now, host.Ruling{Action: host.ShadowReject, Rule: "hush", Module: "guard"})
+	s.Begin().Connect(&host.Connection{Client: *client, Open: 3, FromAddr: 2}, now, host.Ruling{})
+	s.Begin().Push(&host.Push{
+		Client: client, Repo: host.Address{Kind: 30617, PubKey: host.PubKey{9}, D: "repo"}, PRs: true, Maintainers: []host.PubKey{{9}},
+		Updates: []host.RefUpdate{{Ref: "refs/heads/main", Old: strings.Repeat("0", 40), New: strings.Repeat("a", 40)}}, Bytes: 7, Stored: 8,
+	}, now, accepted)
+	list := vectors(t, s)
+	if len(list) != 4 {
+		t.Fatalf("%d lines, want 4", len(list))
+	}
+	admit, ask, connect, push := list[0], list[1], list[2], list[3]
+	if e := admit.Event; e.ID != (manifest.Key{1}) || e.Content != "hello\n\"<you>\"" || e.Tags[0][1] != "<nostr> & co" || admit.Now != now ||
+		admit.Source.Origin != "client" || admit.Source.Address != "192.0.2.7" || admit.Source.Authed[0] != (manifest.Key{5}) ||
+		admit.Want != (manifest.VectorWant{Action: "reject", Rule: "no", Reason: "blocked: <no>"}) || *admit.Service != (manifest.VectorService{Domain: "relay.test", PRs: true}) {
+		t.Errorf("%+v", admit)
+	}
+	if len(ask.Filters) != 1 || ask.Verb != "count" || ask.Client.Address != "2001:db8::7" || ask.Client.UserAgent != "<b>" || ask.Want.Action != "shadow-reject" {
+		t.Errorf("a filter that matches nothing is none, one that has since after until too: %+v", ask)
+	}
+	if connect.Open != 3 || connect.FromAddress != 2 || connect.Want.Action != "pass" || connect.Client.Origin != "https://a.test" {
+		t.Errorf("%+v", connect)
+	}
+	if p := push.Push; p.Repo != (host.Address{Kind: 30617, PubKey: host.PubKey{9}, D: "repo"}).String() || p.Updates[0].Ref != "refs/heads/main" || !p.PRs || p.Bytes != 7 || p.Stored != 8 {
+		t.Errorf("%+v", p)
+	}
+	for _, v := range list {
+		if _, err := v.Request(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestFacts records what was read, each once, and what cannot be written.
+func TestFacts(t *testing.T) {
+	w := &world{stored: []*host.Event{event(1, "one"), event(2, "two")}, held: []*host.Event{event(3, "three")}}
+	s := sampleOf(Options{})
+	take := s.Begin()
+	ctx := t.Context()
+	f := take.Facts("guard", false, w, nil).(*noted)
+	for range 2 {
+		if text, err := f.Get(ctx, host.ID{1}); err != nil || string(text) != string(w.stored[0].AppendJSON(nil)) {
+			t.Errorf("%s, %v", text, err)
+		}
+		if text, _ := f.Get(ctx, host.ID{9}); text != nil {
+			t.Errorf("%s", text)
+		}
+		if list, _ := f.Query(ctx, host.Filter{Kinds: []host.Kind{1}, Limit: -1}); len(list) != 2 {
+			t.Errorf("%s", list)
+		}
+		if text, _ := f.Held(ctx, host.ID{3}); text == nil {
+			t.Error("no held event")
+		}
+		if list, _ := f.HeldBy(ctx, host.Filter{Limit: -1}); len(list) != 1 {
+			t.Errorf("%s", list)
+		}
+		for text, want := range map[string]bool{"named:by": true, "other": false} {
+			if yes, _ := f.Referenced(ctx, text); yes != want {
+				t.Errorf("%s: %v", text, yes)
+			}
+		}
+		f.Contained([]byte("friends"), []byte("alice"), true, true)
+		f.Contained([]byte("friends"), make([]byte, 32), true, true)
+		f.Contained([]byte("friends"), []byte("bob"), false, true)
+		f.Contained([]byte("foes"), []byte("bob"), false, true)
+		f.Contained([]byte("unknown"), []byte("bob"), false, false)
+		f.Used("git.has")
+	}
+	take.Admit(item(9, "x"), now, accepted)
+	quiet := s.Begin()
+	if facts := quiet.Facts("shade", true, w, nil); facts != host.Facts(w) {
+		t.Error("what a shadow reads is noted for the chain")
+	}
+	quiet.Admit(item(9, "y"), now, accepted)
+	list := vectors(t, s)
+	v := list[0]
+	want := map[string][]string{"friends": {"alice", strings.Repeat("0", 64)}, "foes": {}}
+	if !reflect.DeepEqual(v.Sets, want) {
+		t.Errorf("sets %v, want %v", v.Sets, want)
+	}
+	if len(v.Stored) != 3 || v.Stored[2].Kind != standInKind || !reflect.DeepEqual(v.Stored[2].Tags, [][]string{{"a", "named:by"}}) || len(v.Held) != 1 || v.Held[0].Content != "three" {
+		t.Errorf("stored %+v, held %+v", v.Stored, v.Held)
+	}
+	if n := len(list[1].Stored) + len(list[1].Sets); n != 0 {
+		t.Errorf("%d facts of nobody", n)
+	}
+	if c, _ := s.Counts(); c.Unseen != 1 || c.Lines != 2 || c.Functions["admit"] != 2 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestNoPurgatory: where there is none, nothing is held.
+func TestNoPurgatory(t *testing.T) {
+	take := sampleOf(Options{}).Begin()
+	f := take.Facts("guard", false, struct{ host.Facts }{&world{}}, nil).(*noted)
+	if text, err := f.Held(t.Context(), host.ID{}); text != nil || err != nil {
+		t.Errorf("%s, %v", text, err)
+	}
+	if list, err := f.HeldBy(t.Context(), host.Filter{}); list != nil || err != nil {
+		t.Errorf("%s, %v", list, err)
+	}
+	if take.Facts("guard", false, nil, nil) != nil {
+		t.Error("facts out of nothing")
+	}
+}
+
+// TestPlugin takes what one plugin was asked and said.
+func TestPlugin(t *testing.T) {
+	s := sampleOf(Options{Plugin: "guard"})
+	w := &world{stored: []*host.Event{event(1, "one")}}
+	take := s.Begin()
+	_, _ = take.Facts("open", false, w, nil).Get(t.Context(), host.ID{1})
+	take.Heard("guard", host.Ruling{Action: host.Pass, Rule: "shrug"})
+	take.Heard("open", accepted)
+	take.Admit(item(1, "x"), now, accepted)
+	s.Begin().Admit(item(2, "not asked"), now, accepted)
+	take = s.Begin()
+	_, _ = take.Facts("guard", true, w, nil).Get(t.Context(), host.ID{1})
+	take.Heard("guard", host.Ruling{Action: host.Reject, Rule: "r", Reason: "blocked: r"})
+	take.Admit(item(3, "in shadow"), now, accepted)
+	list := vectors(t, s)
+	if len(list) != 2 || list[0].Want != (manifest.VectorWant{Action: "pass", Rule: "shrug"}) || len(list[0].Stored) != 0 ||
+		list[1].Want.Rule != "r" || len(list[1].Stored) != 1 {
+		t.Errorf("%+v", list)
+	}
+}
+
+// TestBounds floods a sample that nobody fetches, with large lines and many.
+func TestBounds(t *testing.T) {
+	s := sampleOf(Options{Most: 1000})
+	large := strings.Repeat("x", maxLine-2000)
+	for i := range 20 {
+		if take := s.Begin(); take != nil {
+			take.Admit(item(byte(i), large), now, accepted)
+		}
+	}
+	if c, _ := s.Counts(); c.Lines != 8 || c.Dropped != 12 {
+		t.Errorf("%+v, want 8 lines that wait", c)
+	}
+	s.Begin().Admit(item(1, large+large), now, accepted)
+	many := s.Begin()
+	f := many.Facts("guard", false, &world{stored: []*host.Event{event(1, large), event(2, large)}}, nil)
+	_, _ = f.Query(t.Context(), host.Filter{Limit: -1})
+	many.Admit(item(1, ""), now, accepted)
+	if c, _ := s.Counts(); c.Lines != 8 || c.TooLarge != 2 {
+		t.Errorf("%+v, want 2 that are too large", c)
+	}
+	if got := len(s.Next()); got < 8*len(large) {
+		t.Errorf("%d bytes", got)
+	}
+	s.Begin().Admit(item(1, "there is room again"), now, accepted)
+	if got := s.Next(); !strings.HasSuffix(string(got), "\n") || !strings.Contains(string(got), "room again") {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestEnds takes no more than was asked for.
+func TestEnds(t *testing.T) {
+	for full, o := range map[string]Options{"count": {Most: 3}, "bytes": {Bytes: 1400}} {
+		s := sampleOf(o)
+		late := s.Begin()
+		for i := range 10 {
+			if take := s.Begin(); take != nil {
+				take.Admit(item(byte(i), "x"), now, accepted)
+			}
+		}
+		late.Admit(item(99, "late"), now, accepted)
+		got := s.Next()
+		c, why := s.Counts()
+		if n := strings.Count(string(got), "\n"); n != 3 && full == "count" || n != c.Lines || n == 10 || why != full || c.Bytes > 1400 && full == "bytes" {
+			t.Fatalf("%s: %d lines, %+v, full of %q", full, n, c, why)
+		}
+		if len(s.Next()) != 0 || s.Begin() != nil {
+			t.Errorf("%s: it goes on", full)
+		}
+	}
+}
+
+// TestRedaction looks for what was to be left out in all that is written.
+func TestRedaction(t *testing.T) {
+	redact, err := ParseRedaction("content, address")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sampleOf(Options{Redact: redact})
+	w := &world{stored: []*host.Event{event(1, "secret of the store")}, held: []*host.Event{event(2, "secret of purgatory")}}
+	take := s.Begin()
+	f := take.Facts("guard", false, w, nil)
+	_, _ = f.Get(t.Context(), host.ID{1})
+	_, _ = f.(host.HeldFacts).HeldBy(t.Context(), host.Filter{Limit: -1})
+	take.Admit(item(3, "secret of a client"), now, accepted)
+	s.Begin().Connect(&host.Connection{Client: host.Client{Addr: netip.MustParseAddr("2001:db8:1:2::7")}}, now, accepted)
+	s.End()
+	text := string(s.Next())
+	for _, hidden := range []string{"secret", "192.0.2.7", "2001:db8:1:2"} {
+		if strings.Contains(text, hidden) {
+			t.Errorf("%s is in\n%s", hidden, text)
+		}
+	}
+	if !strings.Contains(text, `"t","<nostr> & co"`) {
+		t.Errorf("tags are to stay:\n%s", text)
+	}
+	if _, err := ParseRedaction("content,tags"); err == nil || err.Error() != `redact "tags": want content, address, or both with a comma between them` {
+		t.Error(err)
+	}
+	if r, err := ParseRedaction(""); err != nil || r != (Redaction{}) {
+		t.Error(r, err)
+	}
+}
+
+func TestMask(t *testing.T) {
+	m, other := newMask(Redaction{true, true}), newMask(Redaction{true, true})
+	for text, want := range map[string]int{"": 0, "a": 1, "ab": 2, "abc": 4, strings.Repeat("ä", 16): 32, strings.Repeat("x", 33): 64, strings.Repeat("x", 40_000): 65536} {
+		got := m.content(text)
+		if len(got) != want || got != m.content(text) || strings.Trim(got, "abcdefghijklmnopqrstuvwxyz ") != "" || strings.TrimSpace(got) != got {
+			t.Errorf("%.10q: %d bytes, want %d: %.40q", text, len(got), want, got)
+		}
+		if len(got) > 30 && (got == m.content(text+"x") || got == other.content(text)) {
+			t.Errorf("%.10q becomes what another text becomes, or the same under another key", text)
+		}
+	}
+	at := func(s string) string { return m.address(netip.MustParseAddr(s)) }
+	if at("127.0.0.1") != "127.0.0.1" || at("::1") != "::1" || m.address(netip.Addr{}) != "" {
+		t.Error("this machine, or none, is another one")
+	}
+	if v4 := at("192.0.2.7"); !strings.HasPrefix(v4, "10.") || v4 != at("192.0.2.7") || v4 != at("::ffff:192.0.2.7") || v4 == at("192.0.2.8") {
+		t.Error(v4)
+	}
+	network := func(s string) string { return fmt.Sprint(host.NetworkOf(netip.MustParseAddr(at(s)))) }
+	if network("2001:db8:1::7") != network("2001:db8:1::8") || network("2001:db8:1::7") == network("2001:db8:2::7") || at("2001:db8:1::7") == at("2001:db8:1::8") {
+		t.Error("the networks of IPv6 are mixed up")
+	}
+	plain := newMask(Redaction{})
+	if plain.content("x y") != "x y" || plain.address(netip.MustParseAddr("192.0.2.7")) != "192.0.2.7" {
+		t.Error("something is left out that was not asked for")
+	}
+}

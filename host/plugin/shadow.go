@@ -1,0 +1,177 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"talon/host"
+)
+
+// opinion is what a plugin in shadow mode said.
+type opinion struct {
+	by     *generation
+	ruling host.Ruling
+	fuel   int64
+}
+
+// overhear asks the plugins in shadow mode whose turn came, after the decision:
+// what they say has no effect. It notes where they disagree, and returns what
+// they said. event is nil where the question is not about one.
+func (q *question) overhear(ctx context.Context, event *host.ID) []opinion {
+	facts := q.facts
+	// What a shadow reads must not make the decision older.
+	if recorded, ok := facts.(interface{ Aside() host.Facts }); ok {
+		facts = recorded.Aside()
+	}
+	var said []opinion
+	for i := range q.chain.links {
+		l := q.chain.links[i]
+		if !l.shadow {
+			continue
+		}
+		if len(said) == q.shadows {
+			break
+		}
+		ruling, fuel, err := l.ask(ctx, q, facts)
+		if err != nil {
+			ruling = host.Ruling{Action: host.Pass, Rule: "failed", Module: l.name}
+		}
+		q.heard(l.name, ruling)
+		o := opinion{l.generation, ruling, fuel}
+		if o.disagrees(q) {
+			l.tally.disputes.add(event, q.now, &o, q)
+		}
+		said = append(said, o)
+	}
+	return said
+}
+
+// disagrees reports whether an opinion would have changed what became of the
+// event. Two refusals differ only in their words.
+func (o *opinion) disagrees(with *question) bool {
+	return o.ruling.Action != host.Pass && o.ruling.Action != with.ruling.Action
+}
+
+const (
+	maxDisagreements = 1000 // kept of one plugin, the newest
+	maxDisputes      = 256  // pairs of opinions that are counted apart
+)
+
+// disputes are the disagreements of one plugin with the chain.
+type disputes struct {
+	mu     sync.Mutex // guards the fields below
+	counts map[dispute]uint64
+	total  uint64
+	kept   []Disagreement // a ring once it is full
+	next   int
+}
+
+// dispute is a pair of opinions; chain is "plugin action rule".
+type dispute struct {
+	shadow voice
+	chain  string
+}
+
+// voice is what a plugin says without its reason.
+type voice struct{ action, rule string }
+
+func (v voice) String() string {
+	if v.rule == "" {
+		return v.action
+	}
+	return v.action + " " + v.rule
+}
+
+func voiceOf(r host.Ruling) voice { return voice{r.Action.String(), r.Rule} }
+
+func (d *disputes) add(event *host.ID, at int64, o *opinion, q *question) {
+	pair := dispute{voiceOf(o.ruling), voiceOf(q.ruling).String()}
+	if q.by != nil {
+		pair.chain = q.by.name + " " + pair.chain
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.total++
+	if d.counts == nil {
+		d.counts = make(map[dispute]uint64)
+	}
+	if _, known := d.counts[pair]; !known && len(d.counts) >= maxDisputes {
+		pair = dispute{voice{pair.shadow.action, "other"}, "other"}
+	}
+	d.counts[pair]++
+	if event == nil {
+		return
+	}
+	seen := Disagreement{Event: event.String(), At: time.Unix(at, 0), Plugin: o.by.name, Shadow: o.said(), Chain: q.said()}
+	if len(d.kept) < maxDisagreements {
+		d.kept = append(d.kept, seen)
+		return
+	}
+	d.kept[d.next] = seen
+	d.next = (d.next + 1) % maxDisagreements
+}
+
+// clear forgets the disagreements of a plugin that has changed.
+func (d *disputes) clear() {
+	d.mu.Lock()
+	d.counts, d.kept, d.next, d.total = nil, nil, 0, 0
+	d.mu.Unlock()
+}
+
+// list returns the disagreements, the newest first.
+func (d *disputes) list(limit int) []Disagreement {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]Disagreement, 0, min(limit, len(d.kept)))
+	for i := range len(d.kept) {
+		if len(list) == limit {
+			break
+		}
+		at := (d.next - 1 - i + 2*len(d.kept)) % len(d.kept)
+		list = append(list, d.kept[at])
+	}
+	return list
+}
+
+// summary returns the counts, the highest first.
+func (d *disputes) summary() []Dispute {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]Dispute, 0, len(d.counts))
+	for pair, n := range d.counts {
+		list = append(list, Dispute{Shadow: pair.shadow.String(), Chain: pair.chain, Count: n})
+	}
+	slices.SortFunc(list, func(a, b Dispute) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Shadow, b.Shadow), cmp.Compare(a.Chain, b.Chain))
+	})
+	return list
+}
+
+// byOpinion returns the counts by what the plugin said.
+func (d *disputes) byOpinion() map[voice]uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	by := make(map[voice]uint64, len(d.counts))
+	for pair, n := range d.counts {
+		by[pair.shadow] += n
+	}
+	return by
+}
+
+func (o *opinion) said() Said {
+	return Said{
+		Plugin: o.by.name, Generation: o.by.number,
+		Action: o.ruling.Action.String(), Rule: o.ruling.Rule, Reason: o.ruling.Reason, Fuel: o.fuel,
+	}
+}
+
+func (q *question) said() Said {
+	s := Said{Action: q.ruling.Action.String(), Rule: q.ruling.Rule, Reason: q.ruling.Reason, Fuel: q.fuel}
+	if q.by != nil {
+		s.Plugin, s.Generation = q.by.name, q.by.number
+	}
+	return s
+}

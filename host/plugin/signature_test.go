@@ -1,0 +1,241 @@
+package plugin
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host/plugin/claim"
+	"talon/host/plugin/sidecar"
+	"talon/sdk/nip19"
+)
+
+var alice, mallory = strings.Repeat("07", 32), strings.Repeat("08", 32) // secret keys
+
+// signedBy is the claim of a secret key about a module.
+func signedBy(t *testing.T, secret string, wasm []byte, capabilities ...string) []byte {
+	t.Helper()
+	sum := sha256.Sum256(wasm)
+	e := nostr.Event{CreatedAt: now, Kind: int(claim.Kind), Tags: nostr.Tags{{"x", hex.EncodeToString(sum[:])}}}
+	for _, capability := range capabilities {
+		e.Tags = append(e.Tags, nostr.Tag{"capability", capability})
+	}
+	if err := e.Sign(secret); err != nil {
+		t.Fatal(err)
+	}
+	return []byte(e.String())
+}
+
+func keyOf(t *testing.T, secret string) (key [32]byte) {
+	t.Helper()
+	text, err := nostr.GetPublicKey(secret)
+	if err == nil {
+		_, err = hex.Decode(key[:], []byte(text))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// signers is a side-car that names who must have signed.
+func signers(t *testing.T, secrets ...string) []byte {
+	var list []string
+	for _, secret := range secrets {
+		list = append(list, `"`+nip19.EncodeNpub(keyOf(t, secret))+`"`)
+	}
+	return []byte("signers = [" + strings.Join(list, ", ") + "]\n")
+}
+
+// TestSigned drops modules with signatures that do not fit: none of them runs.
+func TestSigned(t *testing.T) {
+	w := newWorld(t)
+	w.drop("open.wasm", accepting("1").wasm(t))
+	w.mustOpen()
+	module, other := rejecting("m").wasm(t), rejecting("other").wasm(t)
+	w.drop("guard.toml", signers(t, alice))
+	w.drop("guard.wasm", module)
+	good := signedBy(t, alice, module)
+	for _, test := range []struct {
+		name      string
+		signature []byte
+		reason    string
+	}{
+		{"none", nil, "it is not signed: want guard.wasm.sig beside it"},
+		{"by another key", signedBy(t, mallory, module), "who is not among the signers of guard.toml"},
+		{"for another file", signedBy(t, alice, other), "the signature is for another file"},
+		{"for other capabilities", signedBy(t, alice, module, "log"), `the signature is for the capabilities ["log"]`},
+		{"forged", []byte(strings.Replace(string(good), `"created_at":17`, `"created_at":18`, 1)), "was changed after it was made"},
+		{"garbage", []byte("{}"), "the signature is no event"},
+		{"empty", []byte{}, "the signature is no event"},
+		{"too long", make([]byte, claim.Max+1), "want at most 65536"},
+	} {
+		if test.signature != nil {
+			w.drop("guard.wasm.sig", test.signature)
+		}
+		w.look()
+		w.want("open accept v1")
+		if q := w.of("guard").Quarantine; q == nil || !strings.Contains(q.Reason, test.reason) || strings.Contains(q.Reason, "\n") {
+			t.Errorf("%s: %+v, want a line with %q", test.name, q, test.reason)
+		}
+	}
+	w.drop("guard.wasm.sig", good)
+	w.look()
+	w.want("guard reject m")
+	if r := w.of("guard").Running; r.SignedBy != nip19.EncodeNpub(keyOf(t, alice)) {
+		t.Errorf("signed by %q", r.SignedBy)
+	}
+}
+
+// TestSignedSwap replaces module and signature, one file after the other: what is
+// whole and signed runs, at every moment.
+func TestSignedSwap(t *testing.T) {
+	for _, order := range [][]string{{"guard.wasm", "guard.wasm.sig"}, {"guard.wasm.sig", "guard.wasm"}} {
+		t.Run(order[0]+" first", func(t *testing.T) {
+			w := newWorld(t)
+			w.o.Signers = [][32]byte{keyOf(t, alice), keyOf(t, mallory)}
+			one, two, open := rejecting("one").wasm(t), rejecting("two").wasm(t), accepting("1").wasm(t)
+			files := map[string][]byte{"guard.wasm": two, "guard.wasm.sig": signedBy(t, mallory, two)}
+			w.drop("open.wasm", open)
+			w.drop("open.wasm.sig", signedBy(t, alice, open))
+			w.drop("guard.wasm", one)
+			w.drop("guard.wasm.sig", signedBy(t, alice, one))
+			w.mustOpen()
+			w.want("guard reject one")
+			w.drop(order[0], files[order[0]])
+			w.look()
+			w.want("guard reject one")
+			if w.of("guard").Quarantine == nil {
+				t.Error("half of the swap was taken")
+			}
+			w.restart() // between the two
+			w.want("guard reject one")
+			w.drop(order[1], files[order[1]])
+			w.look()
+			w.want("guard reject two")
+			if s := w.of("guard"); s.Quarantine != nil || s.Running.Generation != 2 {
+				t.Errorf("%+v", s)
+			}
+			// The signature comes back with the module.
+			if _, err := w.Rollback(t.Context(), "guard", 1); err != nil {
+				t.Fatal(err)
+			}
+			w.look()
+			w.want("guard reject one")
+			w.restart()
+			w.want("guard reject one")
+			if q := w.of("guard").Quarantine; q != nil {
+				t.Errorf("%+v", q)
+			}
+		})
+	}
+}
+
+// TestSignedBySwap swaps by command.
+func TestSignedBySwap(t *testing.T) {
+	w := newWorld(t)
+	w.o.Signers = [][32]byte{keyOf(t, alice)}
+	open, two := accepting("1").wasm(t), accepting("2").wasm(t)
+	w.drop("open.wasm", open)
+	w.drop("open.wasm.sig", signedBy(t, alice, open))
+	w.mustOpen()
+	if _, err := w.Swap(t.Context(), "open", two, nil); err == nil || !strings.Contains(err.Error(), "for another file") {
+		t.Errorf("%v", err)
+	}
+	if _, err := w.Swap(t.Context(), "open", two, signedBy(t, mallory, two)); err == nil || !strings.Contains(err.Error(), "not among --plugin-signers") {
+		t.Errorf("%v", err)
+	}
+	w.want("open accept v1")
+	if _, err := w.Swap(t.Context(), "open", two, signedBy(t, alice, two)); err != nil {
+		t.Fatal(err)
+	}
+	w.want("open accept v2")
+	if _, err := w.SetMode(t.Context(), "open", sidecar.Enforce); err != nil {
+		t.Fatal(err)
+	}
+	w.look()
+	w.restart()
+	w.want("open accept v2")
+	if q := w.of("open").Quarantine; q != nil {
+		t.Errorf("%+v", q)
+	}
+}
+
+// TestSignersNarrow has signers in a side-car: they cannot add to those of the options,
+// and programs, which nobody signs, do not run at all then.
+func TestSignersNarrow(t *testing.T) {
+	w := newWorld(t)
+	w.o.Signers, w.o.AllowExec = [][32]byte{keyOf(t, alice)}, true
+	open, module := accepting("1").wasm(t), rejecting("m").wasm(t)
+	w.drop("open.wasm", open)
+	w.drop("open.wasm.sig", signedBy(t, alice, open))
+	w.mustOpen()
+	w.drop("guard.wasm", module)
+	w.drop("guard.wasm.sig", signedBy(t, mallory, module))
+	w.drop("guard.toml", signers(t, mallory))
+	w.drop("spam.toml", execOf(programOf(t, "reject")))
+	w.look()
+	w.want("open accept v1")
+	for name, want := range map[string]string{"guard": "not among --plugin-signers", "spam": "only signed modules run"} {
+		if q := w.of(name).Quarantine; q == nil || !strings.Contains(q.Reason, want) {
+			t.Errorf("%s: %+v, want %q", name, q, want)
+		}
+	}
+	w.drop("guard.wasm.sig", signedBy(t, alice, module))
+	w.look()
+	w.want("open accept v1")
+	w.drop("guard.toml", signers(t, mallory, alice))
+	w.look()
+	w.want("guard reject m")
+}
+
+// TestUnsigned starts with a module that is not signed: the relay does not, and says
+// why. Where nobody asks for signatures, they are not read.
+func TestUnsigned(t *testing.T) {
+	w := newWorld(t)
+	w.drop("open.wasm", accepting("1").wasm(t))
+	w.drop("open.wasm.sig", []byte("garbage"))
+	w.mustOpen()
+	w.want("open accept v1")
+	w.drop("open.wasm.sig", []byte("other garbage"))
+	w.look()
+	if s := w.of("open"); s.Running.Generation != 1 || s.Quarantine != nil {
+		t.Errorf("%+v", s)
+	}
+	w.close()
+	w.o.Signers = [][32]byte{keyOf(t, alice)}
+	if err := w.open(); err == nil || !strings.Contains(err.Error(), "the signature is no event") {
+		t.Errorf("%v", err)
+	}
+	if err := os.Remove(w.file("open.wasm.sig")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.open(); err == nil || !strings.Contains(err.Error(), "plugin open: it is not signed") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestSignedFallback has a module that fails and on-failure = "bundled": what came with
+// the program needs no signature.
+func TestSignedFallback(t *testing.T) {
+	w := newWorld(t)
+	w.o.Signers, w.o.Bundled = [][32]byte{keyOf(t, alice)}, t.TempDir()
+	if err := os.WriteFile(filepath.Join(w.o.Bundled, "grasp.wasm"), rejecting("ours").wasm(t), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	module := accepting("1")
+	module.trap = true
+	wasm := module.wasm(t)
+	w.drop("open.wasm", wasm)
+	w.drop("open.wasm.sig", signedBy(t, alice, wasm))
+	w.drop("open.toml", []byte(`on-failure = "bundled"`))
+	w.mustOpen()
+	if got := w.said(255); got != "bundled-grasp reject ours" {
+		t.Errorf("%q", got)
+	}
+}

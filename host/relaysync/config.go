@@ -1,0 +1,318 @@
+package relaysync
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"talon/host"
+	"talon/host/grasp"
+	"talon/host/relaysync/retry"
+	"talon/sdk/abi"
+	rules "talon/sdk/grasp"
+)
+
+// Strategy decides what is asked of which relay. It is called by one goroutine. A
+// plugin.Reducer of the strategy world is one, with guest.Step as the function and
+// [Sync.Init] as its init.
+type Strategy interface {
+	// Call hands over a StepRequest and returns StepActions, valid until the next
+	// call. If what answers is new, it gets what Init returns instead of the request,
+	// and fresh is true. With a nil request nothing happens unless it is new. After an
+	// error the next call begins anew. now is in unix seconds.
+	Call(ctx context.Context, request []byte, now int64) (answer []byte, fresh bool, err error)
+
+	// Changed receives when the next call begins anew.
+	Changed() <-chan struct{}
+}
+
+// ErrNoStrategy is the error of a [Strategy] that is not there. It is no failure.
+var ErrNoStrategy = errors.New("there is no strategy")
+
+// Ingest is the way in.
+type Ingest interface {
+	Submit(ctx context.Context, it *host.Item) error
+}
+
+// Local is what is stored here, as far as it is compared.
+type Local interface {
+	// Scan is that of the store: it calls yield for at most so many events that match.
+	Scan(ctx context.Context, f host.Filter, most int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
+
+	// Missing returns those of ids that are not stored.
+	Missing(ctx context.Context, ids []host.ID) ([]host.ID, error)
+}
+
+// Health decides when a relay is connected to: the relay half of a throttle. It is
+// called by one goroutine.
+type Health interface {
+	// May returns how long to wait before the relay is connected to; 0 is now.
+	May(relay string, now time.Time) time.Duration
+
+	// After tells how an attempt, or a connection, ended, and returns what follows.
+	After(relay string, e Ending, now time.Time) Standing
+
+	// Left tells that we ended an attempt, or a connection. It says nothing about the
+	// relay.
+	Left(relay string)
+}
+
+// Outcome is how an attempt or a connection ended, as in talon.proto.
+type Outcome uint32
+
+// Outcomes of a relay; their numbers are the wire's.
+const (
+	OutcomeOK           Outcome = 1
+	OutcomeRateLimited  Outcome = 4
+	OutcomeRefused      Outcome = 5
+	OutcomeServer       Outcome = 6
+	OutcomeTimeout      Outcome = 7
+	OutcomeUnreachable  Outcome = 8
+	OutcomeDNS          Outcome = 9
+	OutcomeTLS          Outcome = 10
+	OutcomeProtocol     Outcome = 11
+	OutcomeDisconnected Outcome = 13
+)
+
+// Ending is one thing that happened to a relay.
+type Ending struct {
+	Outcome Outcome
+	Took    time.Duration // of the attempt; of the connection, if it was up
+	Status  int           // of HTTP
+	Reason  string        // what the relay or the network said; hostile text
+}
+
+// Status is what is thought of a relay; the numbers are those of the metric.
+type Status uint8
+
+const (
+	StatusUnknown  Status = 0
+	StatusHealthy  Status = 1
+	StatusDegraded Status = 2
+	StatusDead     Status = 3
+)
+
+// Standing is what follows from an ending.
+type Standing struct {
+	Status   Status
+	Failures int           // in a row
+	Failing  time.Duration // since the first of these
+	Wait     time.Duration // until the next attempt; while connected: until more is asked of the relay
+}
+
+// Memory keeps what is known of relays across restarts. Its methods are called one
+// after the other; both may take their time.
+type Memory interface {
+	Load(ctx context.Context) (map[string][]byte, error)      // by URL
+	Save(ctx context.Context, relays map[string][]byte) error // those that changed; nil: forgotten
+}
+
+// Config is what an operator chooses.
+type Config struct {
+	Own       []string         // names and URLs of this service; never contacted
+	Listen    []netip.AddrPort // where it listens; never contacted
+	Self      host.PubKey      // the relay's own key, which its NIP-11 document shows as "self"; zero: not known
+	Bootstrap []string         // relays that are always connected to
+
+	AllowPrivate bool // private and loopback addresses may be contacted
+	AllowPush    bool // relays may be sent what they lack, if the strategy asks for it
+
+	Limits Limits
+	Prefix string // of metrics; empty: talon
+	Agent  string // how we call ourselves to relays
+	Seed   int64  // for a strategy's random numbers
+
+	TLS *tls.Config // nil: the default
+	Log *slog.Logger
+	Now func() time.Time
+}
+
+// Deps is what a Sync needs of others.
+type Deps struct {
+	Strategy Strategy
+	Ingest   Ingest
+	Facts    host.RepoFacts
+	Local    Local
+	Health   Health
+	Memory   Memory // nil: nothing is kept
+
+	// Ours reports whether a repository is kept here. An announcement that lists this
+	// service usually is one.
+	Ours func(a *rules.Announcement) bool
+
+	// Verify checks an id and a signature, of events that were refused.
+	Verify func(*host.Event) error
+
+	// Sign fills in author, id and signature of our AUTH events; nil: nothing is
+	// proven.
+	Sign func(*host.Event) error
+}
+
+// Limits bounds what strategies and relays can make the host do. Every number must be
+// positive; start from [DefaultLimits].
+type Limits struct {
+	// What a strategy may ask for.
+	Connections   int // relays connected to at once
+	Relays        int // relays that are wanted or known
+	Subscriptions int // open on one relay
+	Filters       int // of one subscription
+	Values        int // of one filter
+	AllValues     int // of all filters of one answer
+	Historics     int // running on one relay
+	Waiting       int // historics that wait for their turn, on one relay
+	Timers        int
+	Actions       int // of one answer
+	AnswerBytes   int // of one answer
+	Answers       int // of the host in a second, to actions that it does not carry out, and timers
+
+	// What a relay may do.
+	MessageBytes int // of one message
+	QueueBytes   int // that it has not taken
+	InFlight     int // events of one relay, submitted and not answered
+	EventBytes   int // of their texts
+	Strikes      int // breaches of the rules; one is forgiven each second
+	Notices      int // told to the strategy in a minute
+	PageEvents   int // of one answer to a REQ that asks for past events
+	Rounds       int // pages, or messages, of one historic
+	Need         int // ids that are fetched before the comparison begins anew
+	Records      int // local events of one comparison
+	Push         int // events that one historic sends
+	InfoBytes    int // of the NIP-11 document
+	RelayLabels  int // relays with metrics of their own
+
+	// How we press on relays.
+	Page     int     // events of one page
+	Chunk    int     // ids of one REQ
+	Chunks   int     // such REQs at once
+	Requests float64 // subscriptions and historics that begin in a second on one relay, after a burst
+	Burst    int
+	Dials    int // attempts at once
+	Scans    int // comparisons that read the store at once
+
+	ConnectTime time.Duration // of one attempt
+	AnswerTime  time.Duration // of silence about something that was asked
+	PageTime    time.Duration // of one answer, however much comes
+	PingAfter   time.Duration // of silence
+	PongTime    time.Duration
+	FailTime    time.Duration // after a failure of the strategy, doubled up to a minute
+	SaveEvery   time.Duration // of what Memory keeps
+
+	Refused    int   // events that are remembered as refused
+	RefusedAge int64 // seconds
+	Retry      retry.Limits
+}
+
+// DefaultLimits are the limits of a host that is told nothing else.
+var DefaultLimits = Limits{
+	Connections:   100,
+	Relays:        2000,
+	Subscriptions: 70,
+	Filters:       10,
+	Values:        500,
+	AllValues:     200_000,
+	Historics:     4,
+	Waiting:       2000,
+	Timers:        2000,
+	Actions:       5000,
+	AnswerBytes:   8 << 20,
+	Answers:       500,
+
+	MessageBytes: 2<<20 + 64<<10,
+	QueueBytes:   4 << 20,
+	InFlight:     512,
+	EventBytes:   4 << 20,
+	Strikes:      100,
+	Notices:      20,
+	PageEvents:   50_000,
+	Rounds:       5000,
+	Need:         100_000,
+	Records:      1_000_000,
+	Push:         10_000,
+	InfoBytes:    128 << 10,
+	RelayLabels:  500,
+
+	Page:     500,
+	Chunk:    250,
+	Chunks:   4,
+	Requests: 20,
+	Burst:    200,
+	Dials:    16,
+	Scans:    2,
+
+	ConnectTime: 20 * time.Second,
+	AnswerTime:  time.Minute,
+	PageTime:    10 * time.Minute,
+	PingAfter:   30 * time.Second,
+	PongTime:    20 * time.Second,
+	FailTime:    time.Second,
+	SaveEvery:   20 * time.Second,
+
+	Refused:    50_000,
+	RefusedAge: 12 * 3600,
+	Retry:      retry.DefaultLimits,
+}
+
+var (
+	errLimits = errors.New("every limit of sync must be positive")
+	errDeps   = errors.New("sync lacks a part that it needs")
+)
+
+func (l *Limits) check() error {
+	for _, n := range []int{
+		l.Connections, l.Relays, l.Subscriptions, l.Filters, l.Values, l.AllValues, l.Historics, l.Waiting, l.Timers, l.Actions,
+		l.AnswerBytes, l.Answers, l.MessageBytes, l.QueueBytes, l.InFlight, l.EventBytes, l.Strikes, l.Notices, l.PageEvents, l.Rounds,
+		l.Need, l.Records, l.Push, l.InfoBytes, l.RelayLabels, l.Page, l.Chunk, l.Chunks, l.Burst, l.Dials, l.Scans, l.Refused,
+		int(l.RefusedAge), l.Retry.Events, l.Retry.Bytes, int(l.Retry.Age), l.Retry.Tries,
+	} {
+		if n <= 0 {
+			return errLimits
+		}
+	}
+	for _, d := range []time.Duration{l.ConnectTime, l.AnswerTime, l.PageTime, l.PingAfter, l.PongTime, l.FailTime, l.SaveEvery} {
+		if d <= 0 {
+			return errLimits
+		}
+	}
+	if l.Requests <= 0 {
+		return errLimits
+	}
+	return nil
+}
+
+func (d *Deps) check() error {
+	if d.Strategy == nil || d.Ingest == nil || d.Facts == nil || d.Local == nil || d.Health == nil || d.Ours == nil || d.Verify == nil {
+		return errDeps
+	}
+	return nil
+}
+
+// step are the limits as a strategy is told.
+func (l *Limits) step() abi.StepLimits {
+	return abi.StepLimits{
+		Connections:   uint32(l.Connections),
+		Subscriptions: uint32(l.Subscriptions),
+		Filters:       uint32(l.Filters),
+		Values:        uint32(l.Values),
+		Historics:     uint32(l.Historics),
+		Timers:        uint32(l.Timers),
+		Actions:       uint32(l.Actions),
+		Bytes:         uint32(l.AnswerBytes),
+	}
+}
+
+// OursByService returns an Ours for a service that keeps what lists it.
+func OursByService(s rules.Service) func(a *rules.Announcement) bool {
+	return func(a *rules.Announcement) bool { return a.ListsService(s) }
+}
+
+// announcementOf reads an announcement, nil if it is none.
+func announcementOf(e *host.Event) *rules.Announcement {
+	a, err := rules.ParseAnnouncement(grasp.Event(e))
+	if err != nil {
+		return nil
+	}
+	return a
+}

@@ -1,0 +1,35 @@
+// Package relaysync keeps repositories complete from the relays that they list: it
+// carries out what a strategy decides (GRASP-02, proactive sync).
+//
+// One goroutine ([Sync.Run]) owns the strategy and all records about relays. It tells
+// the strategy what happens, one thing after the other, and does what it answers.
+// Each relay has a connection with goroutines of its own, which send reports to that
+// one and get commands from it; they share nothing else but the memory of known
+// events, which has a lock.
+//
+// What a relay sends goes the way of every event: into the one pipeline, with
+// [host.FromSync] as its origin, to be verified and judged as a client's is.
+//
+// Invariants:
+//
+//  1. No relay is trusted. What it sends is bounded in bytes, in time and in number,
+//     and a relay that breaks the rules loses its connection, nothing more: frames,
+//     messages, events without a subscription or that match none, forged ids and
+//     signatures, notices and answers that nobody asked for are counted, and there is
+//     an end to them.
+//  2. The loop never waits for a relay, nor for the pipeline. A relay's connection
+//     waits for both, and then stops reading.
+//  3. A strategy can not make the host exceed [Limits], contact our own relay or (unless
+//     [Config.AllowPrivate]) a private address, or drop a bootstrap relay. What is not
+//     carried out is answered, at a bounded rate.
+//  4. A strategy that fails, or is swapped, loses nothing: the next one begins with the
+//     world as it is.
+//  5. An event that was refused is compared as known, and not fetched again for a while;
+//     one that may have come too early is decided again when what it needs arrives
+//     (package retry).
+//  6. The end of stored events is reported when the pipeline has answered all those
+//     before it.
+//  7. Our key proves itself (NIP-42) only to a relay that asks for it.
+//
+// The package judges no event and keeps no repository.
+package relaysync

@@ -1,0 +1,780 @@
+package relaysync
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host"
+	"talon/host/negentropy"
+	"talon/host/schnorr"
+	"talon/host/wire"
+	"talon/sdk/abi"
+	rules "talon/sdk/grasp"
+)
+
+// patience bounds what should be a matter of moments. A benchmark has more.
+var patience = 20 * time.Second
+
+// Secret keys of the tests.
+var (
+	alice = strings.Repeat("01", 32)
+	bob   = strings.Repeat("02", 32)
+)
+
+// signed signs an event.
+func signed(t testing.TB, secret string, kind int, at int64, content string, tags ...nostr.Tag) *host.Event {
+	t.Helper()
+	e := nostr.Event{Kind: kind, CreatedAt: nostr.Timestamp(at), Content: content, Tags: append(nostr.Tags{}, tags...)}
+	if err := e.Sign(secret); err != nil {
+		t.Fatal(err)
+	}
+	out, err := wire.ParseEvent([]byte(e.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// notes are n events, each a second older than the one before, the newest of the
+// time epoch. Tests share them: signing is slow.
+func notes(t testing.TB, n int) []*host.Event {
+	t.Helper()
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	for i := len(pool.notes); i < n; i++ {
+		pool.notes = append(pool.notes, signed(t, alice, 1, epoch-int64(i), fmt.Sprintf("note %d", i)))
+	}
+	return pool.notes[:n:n]
+}
+
+var pool struct {
+	mu    sync.Mutex
+	notes []*host.Event
+}
+
+// epoch is the time of the tests' events.
+const epoch = 1_700_000_000
+
+// shelf is what is stored here: the pipeline, the store and the facts in one.
+type shelf struct {
+	policy func(e *host.Event) host.Verdict // nil: everything is stored
+
+	mu     sync.Mutex // guards the fields below
+	events map[host.ID]*host.Event
+	held   map[host.ID]*host.Event
+	seen   int // submitted
+	sync   *Sync
+	queue  chan *host.Item
+	block  chan struct{} // if not nil, the pipeline waits for it
+}
+
+func newShelf(t testing.TB) *shelf {
+	s := &shelf{events: map[host.ID]*host.Event{}, held: map[host.ID]*host.Event{}, queue: make(chan *host.Item, 64)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for it := range s.queue {
+			s.mu.Lock()
+			block := s.block
+			s.mu.Unlock()
+			if block != nil {
+				<-block
+			}
+			s.decide(it)
+		}
+	}()
+	t.Cleanup(func() {
+		close(s.queue)
+		<-done
+	})
+	return s
+}
+
+// halt has the pipeline wait before each item: for a value in the channel, or for all of
+// them until release.
+func (s *shelf) halt(t testing.TB) (step chan<- struct{}, release func()) {
+	block := make(chan struct{})
+	release = sync.OnceFunc(func() { close(block) })
+	t.Cleanup(release) // before the shelf's own, which waits for the pipeline
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.block = block
+	return block, release
+}
+
+func (s *shelf) Submit(ctx context.Context, it *host.Item) error {
+	select {
+	case s.queue <- it:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *shelf) decide(it *host.Item) {
+	e := it.Event
+	s.mu.Lock()
+	s.seen++
+	v := host.Verdict{Code: host.Stored}
+	switch {
+	case s.events[e.ID] != nil:
+		v.Code = host.Duplicate
+	case schnorr.Verify(e) != nil:
+		v = host.Verdict{Code: host.Rejected, Reason: "invalid: forged"}
+	case s.policy != nil:
+		v = s.policy(e)
+	}
+	switch v.Code {
+	case host.Stored:
+		s.events[e.ID] = e
+	case host.Held:
+		s.held[e.ID] = e
+	}
+	to := s.sync
+	s.mu.Unlock()
+	if to != nil && v.Code == host.Stored {
+		to.Publish([]host.Published{{Event: e, Seq: 1}})
+	}
+	if to != nil && v.Code == host.Held {
+		to.Follow(nil, []host.HeldChange{{Event: e, Fate: host.FateHeld}})
+	}
+	it.Done(v, nil)
+}
+
+// put stores an event as a client would.
+func (s *shelf) put(t testing.TB, list ...*host.Event) {
+	t.Helper()
+	for _, e := range list {
+		done := make(chan host.Verdict, 1)
+		err := s.Submit(t.Context(), &host.Item{Event: e, Source: &host.Source{}, Done: func(v host.Verdict, _ error) { done <- v }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-done
+	}
+}
+
+func (s *shelf) has(e *host.Event) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.events[e.ID] != nil
+}
+
+func (s *shelf) count() (stored, submitted int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.events), s.seen
+}
+
+func matching(events map[host.ID]*host.Event, f host.Filter) (list []*host.Event) {
+	for _, e := range events {
+		if f.Matches(e) {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b *host.Event) int {
+		if a.Before(b) {
+			return -1
+		}
+		return 1
+	})
+	if f.Limit >= 0 && len(list) > f.Limit {
+		list = list[:f.Limit]
+	}
+	return list
+}
+
+func texts(list []*host.Event) (out [][]byte) {
+	for _, e := range list {
+		out = append(out, e.JSON)
+	}
+	return out
+}
+
+func (s *shelf) Get(_ context.Context, id host.ID) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.events[id]; e != nil {
+		return e.JSON, nil
+	}
+	return nil, nil
+}
+
+func (s *shelf) Query(_ context.Context, f host.Filter) ([][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return texts(matching(s.events, f)), nil
+}
+
+func (s *shelf) Referenced(context.Context, string) (bool, error) { return false, nil }
+
+func (s *shelf) Held(_ context.Context, id host.ID) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.held[id]; e != nil {
+		return e.JSON, nil
+	}
+	return nil, nil
+}
+
+func (s *shelf) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return texts(matching(s.held, f)), nil
+}
+
+func (s *shelf) Scan(_ context.Context, f host.Filter, most int, _ int64, yield func(int64, host.ID)) (int64, int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := matching(s.events, f)
+	list = list[:min(len(list), most)]
+	for _, e := range list {
+		yield(e.CreatedAt, e.ID)
+	}
+	return 0, len(list), nil
+}
+
+func (s *shelf) Missing(_ context.Context, ids []host.ID) (missing []host.ID, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		if s.events[id] == nil {
+			missing = append(missing, id)
+		}
+	}
+	return missing, nil
+}
+
+// plan is a strategy that does what a test says, and remembers what it was told.
+type plan struct {
+	react   func(v *abi.StepView) []abi.StepAction
+	init    func() []byte
+	changed chan struct{}
+
+	mu    sync.Mutex // guards the fields below
+	fresh bool
+	calls int
+	fail  func(call int) error
+	told  []string
+	news  chan struct{}
+}
+
+func newPlan(react func(v *abi.StepView) []abi.StepAction) *plan {
+	return &plan{react: react, changed: make(chan struct{}, 1), fresh: true, news: make(chan struct{}, 1)}
+}
+
+func (p *plan) Changed() <-chan struct{} { return p.changed }
+
+func (p *plan) Call(_ context.Context, request []byte, _ int64) ([]byte, bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fresh := p.fresh
+	p.fresh = false
+	if fresh {
+		request = p.init()
+	}
+	if request == nil {
+		return nil, fresh, nil
+	}
+	p.calls++
+	if p.fail != nil {
+		if err := p.fail(p.calls); err != nil {
+			p.fresh = true
+			return nil, fresh, err
+		}
+	}
+	var v abi.StepView
+	if err := v.Decode(request); err != nil {
+		return nil, fresh, err
+	}
+	p.told = append(p.told, describe(&v))
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+	var answer []byte
+	if p.react != nil {
+		for _, a := range p.react(&v) {
+			answer = abi.AppendAction(answer, &a)
+		}
+	}
+	return answer, fresh, nil
+}
+
+// swap lets the plan begin anew.
+func (p *plan) swap(react func(v *abi.StepView) []abi.StepAction) {
+	p.mu.Lock()
+	p.react, p.fresh = react, true
+	p.mu.Unlock()
+	p.changed <- struct{}{}
+}
+
+// list is what the strategy was told so far.
+func (p *plan) list() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.told)
+}
+
+// wait waits until the strategy is told something that begins so, for the n-th time.
+func (p *plan) wait(t testing.TB, n int, prefix string) string {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		found := 0
+		for _, s := range p.list() {
+			if strings.HasPrefix(s, prefix) {
+				if found++; found == n {
+					return s
+				}
+			}
+		}
+		select {
+		case <-p.news:
+		case <-late:
+			t.Fatalf("the strategy was not told %q for the %d. time, but\n%s", prefix, n, strings.Join(p.list(), "\n"))
+		}
+	}
+}
+
+func describe(v *abi.StepView) string {
+	switch v.Kind {
+	case abi.InputInit:
+		in := v.Init()
+		var b strings.Builder
+		fmt.Fprintf(&b, "init part %d", in.Part)
+		for it := in.Relays(); it.Next(); {
+			r := it.Relay()
+			fmt.Fprintf(&b, " relay(%s bootstrap=%v wanted=%v connected=%v)", r.URL, r.Bootstrap, r.Wanted, r.Connected)
+			for it := r.Subscriptions(); it.Next(); {
+				s := it.Subscription()
+				fmt.Fprintf(&b, " sub(%s live=%v eose=%v)", s.ID, s.Live, s.Eose)
+			}
+		}
+		for it := in.Repositories(); it.Next(); {
+			r := it.Repository()
+			fmt.Fprintf(&b, " repo(level=%d roots=%d", r.Level, r.NumRoots())
+			for it := r.Relays(); it.Next(); {
+				fmt.Fprintf(&b, " %s", it.Bytes())
+			}
+			b.WriteString(")")
+		}
+		return b.String()
+	case abi.InputLocalEvent:
+		e := v.LocalEvent()
+		var relays []string
+		for it := e.Relays(); it.Next(); {
+			relays = append(relays, string(it.Bytes()))
+		}
+		return fmt.Sprintf("local kind=%d level=%d origin=%d from=%s relays=%v", e.Kind, e.Level, e.Origin, e.Relay, relays)
+	case abi.InputRepoGone:
+		return "gone " + v.RepoGone().Repository[:10]
+	case abi.InputRelayConnected:
+		r := v.RelayConnected()
+		return fmt.Sprintf("connected last=%v neg=%d limit=%d subs=%d", r.LastConnected > 0, r.Capabilities.Negentropy, r.Capabilities.MaxLimit, r.Capabilities.MaxSubscriptions)
+	case abi.InputRelayDisconnected:
+		r := v.RelayDisconnected()
+		return fmt.Sprintf("disconnected class=%d connected=%v retry=%v reason=%s", r.Class, r.Connected, r.RetryAt > 0, r.Reason)
+	case abi.InputEose:
+		e := v.Eose()
+		return fmt.Sprintf("eose %s events=%d new=%d min=%d", e.ID, e.Events, e.New, e.MinCreatedAt)
+	case abi.InputClosed:
+		c := v.Closed()
+		return fmt.Sprintf("closed %s class=%d reason=%s", c.ID, c.Class, c.Reason)
+	case abi.InputHistoricDone:
+		h := v.HistoricDone()
+		return fmt.Sprintf("done %s method=%d complete=%v class=%d have=%d need=%d new=%d rounds=%d reason=%s", h.ID, h.Method, h.Complete, h.Class, h.Have, h.Need, h.New, h.Rounds, h.Reason)
+	case abi.InputNotice:
+		n := v.Notice()
+		return fmt.Sprintf("notice class=%d %s", n.Class, n.Text)
+	case abi.InputTimerFired:
+		return "timer " + v.TimerFired().ID
+	}
+	return "?"
+}
+
+// calm is the throttle of the tests: the numbers of the documents, but for the
+// first wait.
+type calm struct {
+	first time.Duration
+
+	mu       sync.Mutex // guards the fields below
+	failures map[string]int
+	outcomes []Outcome
+	left     []string
+}
+
+func (h *calm) May(string, time.Time) time.Duration { return 0 }
+
+func (h *calm) After(relay string, e Ending, _ time.Time) Standing {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.outcomes = append(h.outcomes, e.Outcome)
+	if h.failures == nil {
+		h.failures = map[string]int{}
+	}
+	switch e.Outcome {
+	case OutcomeOK:
+		h.failures[relay] = 0
+		return Standing{Status: StatusHealthy}
+	case OutcomeDisconnected:
+		return Standing{Status: StatusHealthy}
+	case OutcomeRateLimited:
+		return Standing{Status: StatusDegraded, Wait: h.first}
+	}
+	h.failures[relay]++
+	n := h.failures[relay]
+	st := Standing{Status: StatusDegraded, Failures: n, Wait: min(time.Hour, h.first<<min(n-1, 20))}
+	if e.Outcome == OutcomeDNS || e.Outcome == OutcomeTLS || e.Outcome == OutcomeProtocol {
+		st.Status, st.Wait = StatusDead, 12*time.Hour
+	}
+	return st
+}
+
+func (h *calm) Left(relay string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.left = append(h.left, relay)
+}
+
+func (h *calm) saw(o Outcome) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Contains(h.outcomes, o)
+}
+
+// world is a running Sync with what is around it.
+type world struct {
+	t      testing.TB
+	shelf  *shelf
+	plan   *plan
+	health *calm
+	sync   *Sync
+	stop   func()
+}
+
+// start runs a Sync. change may change what it is made of.
+func start(t testing.TB, react func(v *abi.StepView) []abi.StepAction, change func(cfg *Config, deps *Deps)) *world {
+	t.Helper()
+	w := &world{t: t, shelf: newShelf(t), plan: newPlan(react), health: &calm{first: 50 * time.Millisecond}}
+	cfg := Config{AllowPrivate: true, Limits: DefaultLimits, Now: time.Now, Log: slog.New(slog.NewTextHandler(logs{t}, nil)), Own: []string{"own.example.com"}}
+	deps := Deps{
+		Strategy: w.plan, Ingest: w.shelf, Facts: w.shelf, Local: w.shelf, Health: w.health, Verify: schnorr.Verify,
+		Ours: OursByService(rules.Service{Host: "own.example.com"}),
+	}
+	if change != nil {
+		change(&cfg, &deps)
+	}
+	s, err := New(cfg, deps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.sync, w.plan.init = s, s.Init
+	w.shelf.mu.Lock()
+	w.shelf.sync = s
+	w.shelf.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	var once sync.Once
+	w.stop = func() {
+		once.Do(func() {
+			cancel()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Errorf("Run: %v", err)
+				}
+			case <-time.After(patience):
+				t.Error("Run does not end")
+			}
+		})
+	}
+	t.Cleanup(w.stop)
+	if deps.Strategy == Strategy(w.plan) && w.plan.fail == nil {
+		w.plan.wait(t, 1, "init") // what the test does then is news
+	}
+	return w
+}
+
+// logs shows what is logged if the test fails.
+type logs struct{ t testing.TB }
+
+func (l logs) Write(p []byte) (int, error) {
+	defer func() { _ = recover() }() // the test is over
+	l.t.Logf("%s", strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// until waits for a condition that nobody announces.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("%s does not happen", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// remote is a relay that does what it should, but for what a test changes.
+type remote struct {
+	t       testing.TB
+	url     string
+	info    string                                   // NIP-11; empty: there is none
+	neg     bool                                     // it has negentropy
+	most    int                                      // events of one answer; 0: no limit
+	script  func(p *peer, m *wire.Message) (ok bool) // what it does differently; true: that was all
+	greet   func(p *peer)
+	handler http.Handler // in place of the relay
+
+	mu     sync.Mutex // guards the fields below
+	events map[host.ID]*host.Event
+	peers  map[*peer]bool
+	asked  []string // messages that came
+	met    int      // connections
+	down   bool
+	server *httptest.Server
+}
+
+// peer is one connection of a remote.
+type peer struct {
+	r    *remote
+	net  net.Conn
+	mu   sync.Mutex // for writing
+	subs map[string][]host.Filter
+	negs map[string]*negentropy.Server
+}
+
+func newRemote(t testing.TB, change func(r *remote)) *remote {
+	t.Helper()
+	r := &remote{t: t, neg: true, events: map[host.ID]*host.Event{}, peers: map[*peer]bool{}}
+	if change != nil {
+		change(r)
+	}
+	r.server = httptest.NewServer(r)
+	r.url = "ws" + strings.TrimPrefix(r.server.URL, "http")
+	t.Cleanup(func() {
+		r.cut()
+		r.server.Close()
+	})
+	return r
+}
+
+func (r *remote) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	down := r.down
+	r.mu.Unlock()
+	switch {
+	case down:
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return
+	case r.handler != nil:
+		r.handler.ServeHTTP(w, req)
+		return
+	case req.Header.Get("Upgrade") == "":
+		if r.info == "" {
+			http.NotFound(w, req)
+			return
+		}
+		_, _ = io.WriteString(w, r.info)
+		return
+	}
+	conn, _, _, err := ws.UpgradeHTTP(req, w)
+	if err != nil {
+		return
+	}
+	p := &peer{r: r, net: conn, subs: map[string][]host.Filter{}, negs: map[string]*negentropy.Server{}}
+	r.mu.Lock()
+	r.peers[p] = true
+	r.met++
+	r.mu.Unlock()
+	defer func() {
+		_ = conn.Close()
+		r.mu.Lock()
+		delete(r.peers, p)
+		r.mu.Unlock()
+	}()
+	if r.greet != nil {
+		r.greet(p)
+	}
+	for {
+		text, _, err := wsutil.ReadClientData(conn)
+		if err != nil {
+			return
+		}
+		m, err := wire.ParseMessage(text, &wire.Limits{SubID: 64, Filters: 100, Values: 10_000})
+		if err != nil {
+			r.t.Errorf("the client sent %.200s: %v", text, err)
+			return
+		}
+		r.mu.Lock()
+		r.asked = append(r.asked, m.Verb.String()+" "+string(text[:min(len(text), 200)]))
+		r.mu.Unlock()
+		if r.script == nil || !r.script(p, &m) {
+			p.serve(&m)
+		}
+	}
+}
+
+// say sends a message.
+func (p *peer) say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = wsutil.WriteServerText(p.net, fmt.Appendf(nil, format, args...))
+}
+
+func (p *peer) event(sub string, e *host.Event) { p.say(`["EVENT","%s",%s]`, sub, e.JSON) }
+
+// serve does what a relay should.
+func (p *peer) serve(m *wire.Message) {
+	r := p.r
+	switch m.Verb {
+	case wire.Req:
+		r.mu.Lock()
+		p.subs[m.SubID] = m.Filters
+		found := map[host.ID]*host.Event{}
+		for _, f := range m.Filters {
+			if r.most > 0 && (f.Limit < 0 || f.Limit > r.most) {
+				f.Limit = r.most
+			}
+			for _, e := range matching(r.events, f) {
+				found[e.ID] = e
+			}
+		}
+		r.mu.Unlock()
+		for _, e := range matching(found, host.Filter{Limit: -1}) {
+			p.event(m.SubID, e)
+		}
+		p.say(`["EOSE","%s"]`, m.SubID)
+	case wire.Close:
+		r.mu.Lock()
+		delete(p.subs, m.SubID)
+		r.mu.Unlock()
+	case wire.Event:
+		r.add(m.Event)
+		p.say(`["OK","%s",true,""]`, m.Event.ID)
+	case wire.NegOpen, wire.NegMsg:
+		if !r.neg {
+			p.say(`["NOTICE","ERROR: bad msg: unknown cmd"]`)
+			return
+		}
+		if m.Verb == wire.NegOpen {
+			var b negentropy.Builder
+			r.mu.Lock()
+			for _, e := range matching(r.events, m.Filters[0]) {
+				b.Add(negentropy.Item{CreatedAt: uint64(e.CreatedAt), ID: e.ID})
+			}
+			r.mu.Unlock()
+			p.negs[m.SubID], _ = negentropy.NewServer(b.Build(), 60_000)
+		}
+		reply, err := p.negs[m.SubID].Reconcile(m.Neg)
+		if err != nil {
+			p.r.t.Errorf("the client's negentropy: %v", err)
+		}
+		p.say(`["NEG-MSG","%s","%x"]`, m.SubID, reply)
+	}
+}
+
+// add stores events and sends them to whoever listens.
+func (r *remote) add(list ...*host.Event) {
+	for _, e := range list {
+		r.mu.Lock()
+		r.events[e.ID] = e
+		type to struct {
+			p   *peer
+			sub string
+		}
+		var tos []to
+		for p := range r.peers {
+			for sub, filters := range p.subs {
+				if slices.ContainsFunc(filters, func(f host.Filter) bool { return f.Matches(e) }) {
+					tos = append(tos, to{p, sub})
+				}
+			}
+		}
+		r.mu.Unlock()
+		for _, t := range tos {
+			t.p.event(t.sub, e)
+		}
+	}
+}
+
+// cut ends all connections.
+func (r *remote) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.peers {
+		_ = p.net.Close()
+	}
+}
+
+// refuse takes no connections, or takes them again.
+func (r *remote) refuse(down bool) {
+	r.mu.Lock()
+	r.down = down
+	r.mu.Unlock()
+	if down {
+		r.cut()
+	}
+}
+
+// count is how many messages came that begin so.
+func (r *remote) count(prefix string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, text := range r.asked {
+		if strings.HasPrefix(text, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *remote) connections() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.met
+}
+
+// Actions, in short.
+
+func connectTo(url string) abi.StepAction { return abi.StepAction{Do: abi.DoConnect, Relay: url} }
+
+func kinds(list ...uint32) abi.Filter { return abi.Filter{Kinds: list} }
+
+func fetch(url, id string, method uint32, f abi.Filter) abi.StepAction {
+	return abi.StepAction{Do: abi.DoHistoric, Relay: url, ID: id, Method: method, Purpose: abi.PurposeStartup, Filters: []abi.Filter{f}}
+}
+
+func live(url, id string, f ...abi.Filter) abi.StepAction {
+	return abi.StepAction{Do: abi.DoSubscribe, Relay: url, ID: id, Live: true, Filters: f}
+}
+
+// onConnect connects at the start, and does something at each connection.
+func onConnect(url string, then ...abi.StepAction) func(v *abi.StepView) []abi.StepAction {
+	return func(v *abi.StepView) []abi.StepAction {
+		switch v.Kind {
+		case abi.InputInit:
+			return []abi.StepAction{connectTo(url)}
+		case abi.InputRelayConnected:
+			return then
+		}
+		return nil
+	}
+}

@@ -1,0 +1,315 @@
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"talon/host/relaysync"
+	"talon/sdk/abi"
+)
+
+// Question is a function of the throttle world.
+type Question uint8
+
+const (
+	Admit Question = iota
+	After
+)
+
+// Questions is the number of questions.
+const Questions = int(After) + 1
+
+// ErrNoModule says that there is no throttle module: the operator runs none.
+var ErrNoModule = errors.New("no plugin is the throttle")
+
+// Module is the throttle module. Its answer is valid until the next question. An error
+// says that it has none, or did not do its part; ErrNoModule that it is not there.
+type Module interface {
+	Ask(ctx context.Context, q Question, request []byte, now int64) (answer []byte, err error)
+}
+
+// Disk keeps records of relays by URL; a nil one is forgotten.
+type Disk interface {
+	Load(ctx context.Context) (map[string][]byte, error)
+	Save(ctx context.Context, relays map[string][]byte) error
+}
+
+// Keeper is the health of relays (relaysync.Health).
+type Keeper struct {
+	ctx    context.Context // of questions
+	module Module
+	disk   Disk
+	log    *slog.Logger
+
+	request []byte
+	flying  int       // attempts under way, to all relays
+	said    time.Time // when a failure of the module was logged last
+	absent  bool      // there is no module, which was said
+
+	mu      sync.Mutex // guards what follows
+	relays  map[string]*record
+	changed map[string]bool // since the last Save
+}
+
+// record is what happened with one relay. Times are unix milliseconds.
+type record struct {
+	Failures     uint32  `json:"failures,omitempty"` // in a row
+	FailingSince int64   `json:"failing_since,omitempty"`
+	LastSuccess  int64   `json:"last_success,omitempty"`
+	NotBefore    int64   `json:"not_before,omitempty"`
+	Health       uint32  `json:"health,omitempty"`
+	Starts       []int64 `json:"-"` // of the latest attempts, newest first
+	since        int64   // the connection that is up was made; 0: there is none
+	attempting   bool
+}
+
+const (
+	maxStarts = 16 // that a module is told
+	maxWait   = 24 * time.Hour
+	maxKnown  = 20_000 // relays; the oldest news is forgotten first
+)
+
+// Open reads what was kept. ctx is that of questions to the module.
+func Open(ctx context.Context, module Module, disk Disk, log *slog.Logger) (*Keeper, error) {
+	kept, err := disk.Load(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k := &Keeper{
+		ctx: context.WithoutCancel(ctx), module: module, disk: disk, log: log,
+		relays: make(map[string]*record), changed: make(map[string]bool),
+	}
+	for url, text := range kept {
+		r := new(record)
+		if err := json.Unmarshal(text, r); err != nil {
+			log.Warn("what was known of a relay cannot be read", "relay", url, "err", err)
+			continue
+		}
+		k.relays[url] = r
+	}
+	return k, nil
+}
+
+// May returns how long to wait before the relay is connected to; 0 is now, and an
+// attempt has begun then.
+func (k *Keeper) May(relay string, now time.Time) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.relay(relay)
+	at := now.UnixMilli()
+	k.request = abi.AppendThrottleAdmitRequest(k.request[:0], &abi.ThrottleAdmitRequest{
+		Now: at, Subject: r.subject(relay, at), AllInFlight: uint32(k.flying),
+	})
+	wait := max(0, r.NotBefore-at)
+	if answer, err := k.ask(Admit, now); err == nil {
+		if a, err := abi.DecodeThrottleAdmitAnswer(answer); err == nil {
+			if wait = 0; !a.Start {
+				wait = max(a.Wait, 0)
+				if wait == 0 {
+					wait = int64(time.Second / time.Millisecond) // when another attempt has ended
+				}
+			}
+		}
+	}
+	if wait > 0 {
+		return min(time.Duration(wait)*time.Millisecond, maxWait)
+	}
+	r.Starts = append([]int64{at}, r.Starts[:min(len(r.Starts), maxStarts-1)]...)
+	if !r.attempting {
+		r.attempting = true
+		k.flying++
+	}
+	return 0
+}
+
+// After tells how an attempt, or a connection, ended, and returns what follows.
+func (k *Keeper) After(relay string, e relaysync.Ending, now time.Time) relaysync.Standing {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.relay(relay)
+	at := now.UnixMilli()
+	k.landed(r)
+	since := r.since
+	switch e.Outcome {
+	case relaysync.OutcomeOK:
+		r.since, r.LastSuccess = at, at
+		r.Failures, r.FailingSince = 0, 0
+	case relaysync.OutcomeRateLimited:
+		// The connection may be up all the same.
+	default:
+		r.since = 0
+		if r.Failures++; r.FailingSince == 0 {
+			r.FailingSince = at
+		}
+	}
+	k.request = abi.AppendAfterRequest(k.request[:0], &abi.AfterRequest{
+		Now: at, Subject: r.subject(relay, at), Outcome: uint32(e.Outcome), Status: uint32(max(e.Status, 0)),
+		Took: e.Took.Milliseconds(), Since: since, Reason: e.Reason,
+	})
+	a := careful(e.Outcome, r.Failures)
+	if answer, err := k.ask(After, now); err == nil {
+		if said, err := abi.DecodeAfterAnswer(answer); err == nil {
+			a = said
+		}
+	}
+	a.Delay = min(max(a.Delay, 0), maxWait.Milliseconds())
+	if a.Health != abi.HealthUnspecified {
+		r.Health = a.Health
+	}
+	r.NotBefore = 0
+	if a.Delay > 0 {
+		r.NotBefore = at + a.Delay
+	}
+	if r.Health == abi.HealthHealthy && e.Outcome != relaysync.OutcomeOK {
+		r.Failures, r.FailingSince = 0, 0 // an end that the module finds fine is no failure
+	}
+	k.changed[relay] = true
+	st := relaysync.Standing{Status: status(r.Health), Failures: int(r.Failures), Wait: time.Duration(a.Delay) * time.Millisecond}
+	if r.FailingSince > 0 {
+		st.Failing = time.Duration(max(0, at-r.FailingSince)) * time.Millisecond
+	}
+	return st
+}
+
+// Left tells that we ended an attempt, or a connection.
+func (k *Keeper) Left(relay string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.relays[relay]; r != nil {
+		k.landed(r)
+		r.since = 0
+	}
+}
+
+// landed ends an attempt, if one is under way. REQUIRES: mu.
+func (k *Keeper) landed(r *record) {
+	if r.attempting {
+		r.attempting = false
+		k.flying--
+	}
+}
+
+// careful is what follows where no module says so.
+func careful(o relaysync.Outcome, failures uint32) abi.AfterAnswer {
+	const first, most = 5 * time.Second, time.Hour
+	if o == relaysync.OutcomeOK {
+		return abi.AfterAnswer{Health: abi.HealthHealthy}
+	}
+	wait := min(most, first<<min(max(failures, 1)-1, 20))
+	return abi.AfterAnswer{Delay: wait.Milliseconds(), Health: abi.HealthDegraded}
+}
+
+func status(health uint32) relaysync.Status {
+	switch health {
+	case abi.HealthHealthy:
+		return relaysync.StatusHealthy
+	case abi.HealthDegraded:
+		return relaysync.StatusDegraded
+	case abi.HealthDead, abi.HealthBarred:
+		return relaysync.StatusDead
+	}
+	return relaysync.StatusUnknown
+}
+
+func (k *Keeper) ask(q Question, now time.Time) ([]byte, error) {
+	answer, err := k.module.Ask(k.ctx, q, k.request, now.Unix())
+	if absent := errors.Is(err, ErrNoModule); absent != k.absent {
+		k.absent = absent
+		if absent {
+			k.log.Warn("no plugin says how hard to press on relays: being careful")
+		} else {
+			k.log.Info("a plugin says how hard to press on relays")
+		}
+	}
+	if err != nil && !k.absent && now.Sub(k.said) >= time.Minute {
+		k.said = now
+		k.log.Warn("the throttle does not answer about relays: being careful", "err", err)
+	}
+	return answer, err
+}
+
+// relay returns the record of a relay, a new one if there is none. REQUIRES: mu.
+func (k *Keeper) relay(url string) *record {
+	r := k.relays[url]
+	if r == nil {
+		if len(k.relays) >= maxKnown {
+			k.forget()
+		}
+		r = new(record)
+		k.relays[url] = r
+	}
+	return r
+}
+
+// forget drops the relay with the oldest news that is not connected to. REQUIRES: mu.
+func (k *Keeper) forget() {
+	oldest, found := "", int64(0)
+	for url, r := range k.relays {
+		news := max(r.FailingSince, r.LastSuccess)
+		if r.since == 0 && !r.attempting && (oldest == "" || news < found) {
+			oldest, found = url, news
+		}
+	}
+	if oldest != "" {
+		delete(k.relays, oldest)
+		k.changed[oldest] = true
+	}
+}
+
+func (r *record) subject(url string, now int64) abi.Subject {
+	s := abi.Subject{
+		Kind: abi.SubjectRelay, Name: url, Failures: r.Failures, FailingSince: r.FailingSince,
+		LastSuccess: r.LastSuccess, NotBefore: r.NotBefore, Health: r.Health,
+	}
+	if r.attempting {
+		s.InFlight = 1
+	}
+	for _, at := range r.Starts {
+		s.Ages = append(s.Ages, uint32(min(max(now-at, 0), 1<<32-1)))
+	}
+	return s
+}
+
+// Run saves what changed now and then, and a last time when ctx ends.
+func (k *Keeper) Run(ctx context.Context, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			k.save(context.WithoutCancel(ctx))
+			return nil
+		}
+		k.save(ctx)
+	}
+}
+
+// save keeps what changed. What could not be written is tried again with the next.
+func (k *Keeper) save(ctx context.Context) {
+	k.mu.Lock()
+	news := make(map[string][]byte, len(k.changed))
+	for url := range k.changed {
+		news[url] = nil
+		if r := k.relays[url]; r != nil {
+			news[url], _ = json.Marshal(r) // of numbers: it cannot fail
+		}
+	}
+	clear(k.changed)
+	k.mu.Unlock()
+	if len(news) == 0 {
+		return
+	}
+	if err := k.disk.Save(ctx, news); err != nil {
+		k.log.Error("keep what is known of relays", "err", err)
+		k.mu.Lock()
+		for url := range news {
+			k.changed[url] = true
+		}
+		k.mu.Unlock()
+	}
+}

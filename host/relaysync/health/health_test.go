@@ -1,0 +1,199 @@
+package health
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"talon/host/relaysync"
+	"talon/sdk/abi"
+)
+
+const relay = "wss://relay.example.com"
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// disk is a disk in memory that may be full.
+type disk struct {
+	kept map[string][]byte
+	full bool
+}
+
+func (d *disk) Load(context.Context) (map[string][]byte, error) { return maps.Clone(d.kept), nil }
+
+func (d *disk) Save(_ context.Context, relays map[string][]byte) error {
+	if d.full {
+		return errors.New("no space left on device")
+	}
+	for url, text := range relays {
+		if d.kept[url] = text; text == nil {
+			delete(d.kept, url)
+		}
+	}
+	return nil
+}
+
+// script is a module that answers what a test says.
+type script struct {
+	admit abi.ThrottleAdmitAnswer
+	after abi.AfterAnswer
+	err   error
+	asked abi.AfterRequestView
+	seen  []byte
+}
+
+func (m *script) Ask(_ context.Context, q Question, request []byte, _ int64) ([]byte, error) {
+	if m.err != nil {
+		return nil, m.err
+	}
+	if q == Admit {
+		return abi.AppendThrottleAdmitAnswer(nil, &m.admit), nil
+	}
+	m.seen = append(m.seen[:0], request...)
+	if err := m.asked.Decode(m.seen); err != nil {
+		return nil, err
+	}
+	return abi.AppendAfterAnswer(nil, &m.after), nil
+}
+
+func open(t *testing.T, m Module, d *disk) *Keeper {
+	t.Helper()
+	k, err := Open(t.Context(), m, d, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// Without a module, or with one that fails, waits double from 5 seconds to an hour, and
+// a success forgets them.
+func TestCareful(t *testing.T) {
+	k := open(t, &script{err: errors.New("no plugin serves this world")}, &disk{kept: map[string][]byte{}})
+	now := start
+	for i, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
+		if wait := k.May(relay, now); wait != 0 {
+			t.Fatalf("attempt %d waits %v", i, wait)
+		}
+		st := k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeTimeout}, now)
+		if st.Wait != want || st.Failures != i+1 || st.Failing != now.Sub(start) || st.Status != relaysync.StatusDegraded {
+			t.Errorf("failure %d: %+v, want %v", i, st, want)
+		}
+		if wait := k.May(relay, now); wait != want {
+			t.Errorf("after failure %d it waits %v, want %v", i, wait, want)
+		}
+		now = now.Add(want)
+	}
+	for range 40 {
+		if st := k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeDNS}, now); st.Wait > time.Hour {
+			t.Fatalf("it waits %v", st.Wait)
+		}
+	}
+	if st := k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeOK}, now); st.Failures != 0 || st.Failing != 0 || st.Wait != 0 || st.Status != relaysync.StatusHealthy {
+		t.Errorf("after a success: %+v", st)
+	}
+}
+
+// That there is no module is said once, and again only after one was there.
+func TestNoModule(t *testing.T) {
+	var said bytes.Buffer
+	m := &script{err: ErrNoModule, admit: abi.ThrottleAdmitAnswer{Start: true}}
+	k, err := Open(t.Context(), m, &disk{kept: map[string][]byte{}}, slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range []error{ErrNoModule, ErrNoModule, nil, nil, ErrNoModule} {
+		m.err = err
+		k.May(fmt.Sprintf("wss://%d.example.com", i), start.Add(time.Duration(i)*time.Hour))
+	}
+	if gone, back := strings.Count(said.String(), "level=WARN"), strings.Count(said.String(), "level=INFO"); gone != 2 || back != 1 {
+		t.Errorf("the log says\n%s", said.String())
+	}
+}
+
+// The module is told what happened, and what it says holds, within a day.
+func TestModule(t *testing.T) {
+	m := &script{admit: abi.ThrottleAdmitAnswer{Start: true}, after: abi.AfterAnswer{Delay: (48 * time.Hour).Milliseconds(), Health: abi.HealthDead}}
+	k := open(t, m, &disk{kept: map[string][]byte{}})
+	k.May(relay, start)
+	k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeOK}, start)
+	later := start.Add(time.Minute)
+	st := k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeDisconnected, Reason: "reset"}, later)
+	if st.Wait != maxWait || st.Status != relaysync.StatusDead {
+		t.Errorf("%+v", st)
+	}
+	if v := &m.asked; v.Since != start.UnixMilli() || v.Subject.Failures != 1 || v.Subject.FailingSince != later.UnixMilli() ||
+		v.Subject.Name != relay || v.Subject.Kind != abi.SubjectRelay || v.Outcome != abi.OutcomeDisconnected || v.Reason != "reset" {
+		t.Errorf("the module is told %+v", v)
+	}
+	m.admit = abi.ThrottleAdmitAnswer{} // when another attempt has ended
+	if wait := k.May(relay, later); wait != time.Second {
+		t.Errorf("it waits %v", wait)
+	}
+	m.after = abi.AfterAnswer{Health: abi.HealthHealthy}
+	if st := k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeDisconnected}, later); st.Failures != 0 {
+		t.Errorf("an end that is fine counts: %+v", st)
+	}
+}
+
+// An attempt that we gave up is not under way any more, and a connection that we left
+// is none, so that its relay may be forgotten.
+func TestLeft(t *testing.T) {
+	m := &throttleAll{}
+	k := open(t, m, &disk{kept: map[string][]byte{}})
+	for range 3 {
+		if wait := k.May(relay, start); wait != 0 {
+			t.Fatalf("it waits %v", wait)
+		}
+		if m.asked.AllInFlight != 0 || m.asked.Subject.InFlight != 0 {
+			t.Errorf("the module is told of %d attempts, %d to this relay", m.asked.AllInFlight, m.asked.Subject.InFlight)
+		}
+		k.Left(relay)
+	}
+	k.May(relay, start)
+	k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeOK}, start)
+	k.Left(relay)
+	k.Left("wss://unknown.example.com")
+	if k.forget(); len(k.relays) != 0 {
+		t.Error("a relay that was left is never forgotten")
+	}
+}
+
+// throttleAll lets every attempt start, and remembers what it was asked.
+type throttleAll struct{ asked abi.ThrottleAdmitRequestView }
+
+func (m *throttleAll) Ask(_ context.Context, q Question, request []byte, _ int64) ([]byte, error) {
+	if q == After {
+		return abi.AppendAfterAnswer(nil, &abi.AfterAnswer{Health: abi.HealthHealthy}), nil
+	}
+	if err := m.asked.Decode(slices.Clone(request)); err != nil {
+		return nil, err
+	}
+	return abi.AppendThrottleAdmitAnswer(nil, &abi.ThrottleAdmitAnswer{Start: true}), nil
+}
+
+// What is known survives a restart, also if the disk was full for a while.
+func TestRestart(t *testing.T) {
+	d := &disk{kept: map[string][]byte{"wss://odd": []byte("{")}, full: true}
+	failing := &script{err: errors.New("none")}
+	k := open(t, failing, d)
+	for range 4 {
+		k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeUnreachable}, start)
+	}
+	k.save(t.Context())
+	d.full = false
+	k.save(t.Context())
+	again := open(t, failing, d)
+	if wait := again.May(relay, start); wait != 40*time.Second {
+		t.Errorf("after a restart it waits %v", wait)
+	}
+	if st := again.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeUnreachable}, start); st.Failures != 5 {
+		t.Errorf("after a restart: %+v", st)
+	}
+}

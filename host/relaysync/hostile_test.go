@@ -1,0 +1,591 @@
+package relaysync
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"talon/host"
+	"talon/host/negentropy"
+	"talon/host/relayclient"
+	"talon/host/wire"
+	"talon/sdk/abi"
+)
+
+// onReq lets a remote answer each REQ with what a test says.
+func onReq(play func(p *peer, sub string)) func(r *remote) {
+	return func(r *remote) {
+		r.neg = false
+		r.script = func(p *peer, m *wire.Message) bool {
+			if m.Verb == wire.Req {
+				play(p, m.SubID)
+			}
+			return m.Verb == wire.Req
+		}
+	}
+}
+
+// A relay that breaks the rules loses its connection, soon, and brings nothing in.
+func TestRelayBreaksRules(t *testing.T) {
+	note := signed(t, alice, 1, epoch, "a note")
+	other := signed(t, alice, 7, epoch, "not asked for")
+	forged := func(i int) string {
+		return strings.Replace(string(note.JSON), "a note", fmt.Sprint("forged ", i), 1)
+	}
+	badSig := func(i int) string {
+		e := *notes(t, 40)[i%40]
+		e.Sig[5] ^= 1
+		return string(e.AppendJSON(nil))
+	}
+	for name, play := range map[string]func(p *peer, sub string, i int){
+		"events that do not match":  func(p *peer, sub string, _ int) { p.event(sub, other) },
+		"events of no subscription": func(p *peer, _ string, _ int) { p.event("nobody", note) },
+		"the same event for ever":   func(p *peer, sub string, _ int) { p.event(sub, note) },
+		"forged ids": func(p *peer, sub string, i int) {
+			p.say(`["EVENT","%s",%s]`, sub, strings.Replace(forged(i), note.ID.String(), fmt.Sprintf("%064x", i), 1))
+		},
+		"wrong signatures":              func(p *peer, sub string, i int) { p.say(`["EVENT","%s",%s]`, sub, badSig(i)) },
+		"EOSE for ever":                 func(p *peer, sub string, _ int) { p.say(`["EOSE","%s"]`, sub) },
+		"EOSE of nothing":               func(p *peer, _ string, _ int) { p.say(`["EOSE","x"]`) },
+		"CLOSED of nothing":             func(p *peer, _ string, _ int) { p.say(`["CLOSED","x","y"]`) },
+		"a flood of notices":            func(p *peer, _ string, i int) { p.say(`["NOTICE","this is %d\u001b"]`, i) },
+		"a flood of notices of a limit": func(p *peer, _ string, i int) { p.say(`["NOTICE","rate-limited: %d"]`, i) },
+		"a flood of challenges":         func(p *peer, _ string, i int) { p.say(`["AUTH","%d"]`, i) },
+		"OK of nothing":                 func(p *peer, _ string, _ int) { p.say(`["OK","%s",true,""]`, note.ID) },
+		"NEG-MSG of nothing":            func(p *peer, sub string, _ int) { p.say(`["NEG-MSG","%s","61"]`, sub) },
+		"nonsense":                      func(p *peer, _ string, _ int) { p.say("nonsense") },
+		"half an event":                 func(p *peer, sub string, _ int) { p.say(`["EVENT","%s",{"id":"x"}]`, sub) },
+		"deep JSON":                     func(p *peer, _ string, _ int) { p.say(`%s`, strings.Repeat("[", 10_000)) },
+		"an unknown verb":               func(p *peer, _ string, _ int) { p.say(`["HELLO",[[[]]]]`) },
+		"binary frames": func(p *peer, _ string, _ int) {
+			_ = ws.WriteFrame(p.net, ws.NewBinaryFrame([]byte(`["EOSE","x"]`)))
+		},
+		"a message without an end": func(p *peer, _ string, i int) {
+			if i > 0 {
+				return
+			}
+			_ = ws.WriteFrame(p.net, ws.NewFrame(ws.OpText, false, bytes.Repeat([]byte("x"), 100_000)))
+			for range 1000 {
+				_ = ws.WriteFrame(p.net, ws.NewFrame(ws.OpContinuation, false, bytes.Repeat([]byte("x"), 100_000)))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var once sync.Once
+			r := newRemote(t, func(r *remote) {
+				onReq(func(p *peer, sub string) {
+					once.Do(func() { // the second connection is answered with silence
+						go func() {
+							_ = p.net.SetWriteDeadline(time.Now().Add(patience))
+							for i := range 3000 {
+								play(p, sub, i)
+							}
+						}()
+					})
+				})(r)
+			})
+			w := start(t, onConnect(r.url, fetch(r.url, "h", abi.MethodREQ, kinds(1))), nil)
+			got := w.plan.wait(t, 1, "disconnected")
+			if !strings.HasPrefix(got, fmt.Sprintf("disconnected class=%d connected=true", abi.ClassError)) {
+				t.Errorf("the strategy hears %q", got)
+			}
+			if !w.health.saw(OutcomeProtocol) {
+				t.Error("the throttle was not told")
+			}
+			if stored, submitted := w.shelf.count(); stored > 1 || submitted > DefaultLimits.InFlight+batchEvents {
+				t.Errorf("%d events are here, %d were submitted", stored, submitted)
+			}
+			if n := len(w.plan.list()); n > DefaultLimits.Notices+10 {
+				t.Errorf("the strategy was told %d things", n)
+			}
+		})
+	}
+}
+
+// Forged copies of an event do not keep the real one out, whichever comes first: with
+// its id and other content, with its content and a wrong signature.
+func TestForgedDoesNotPoison(t *testing.T) {
+	real := signed(t, alice, 1, epoch, "real")
+	sig := *real
+	sig.Sig[9] ^= 1
+	content := strings.Replace(string(real.JSON), `"real"`, `"false"`, 1)
+	copies := [][]byte{[]byte(content), sig.AppendJSON(nil)}
+	bad := newRemote(t, onReq(func(p *peer, sub string) {
+		if len(copies) > 0 {
+			p.say(`["EVENT","%s",%s]`, sub, copies[0])
+			copies = copies[1:]
+		}
+		p.say(`["EOSE","%s"]`, sub)
+	}))
+	good := newRemote(t, nil)
+	good.add(real)
+	stored := func(id string) abi.StepAction {
+		return abi.StepAction{Do: abi.DoSubscribe, Relay: bad.url, ID: id, Filters: []abi.Filter{kinds(1)}}
+	}
+	w := start(t, onConnect(bad.url, stored("content"), stored("signature")), nil)
+	w.plan.wait(t, 1, "eose content events=1 new=1")
+	w.plan.wait(t, 1, "eose signature events=1 new=1")
+	if n := testutil.ToFloat64(w.sync.metrics.dropped.WithLabelValues("forged")); n != 2 {
+		t.Errorf("%v forged events", n)
+	}
+	w.plan.swap(onConnect(good.url, fetch(good.url, "good", abi.MethodAuto, kinds(1))))
+	w.plan.wait(t, 1, "done good")
+	if !w.shelf.has(real) {
+		t.Error("the real event was kept out")
+	}
+}
+
+// Two forged copies of an event come at once: the second is not taken for a copy of what
+// is here.
+func TestForgedTwiceDoesNotPoison(t *testing.T) {
+	real := notes(t, 1)[0]
+	c := fuzzed(t, newShelf(t))
+	copied := strings.Replace(string(real.JSON), `"note 0"`, `"forged"`, 1)
+	var r *request
+	for _, r = range c.requests {
+		if r.owner == c.subs["a"] {
+			break
+		}
+	}
+	for range 2 {
+		if err := c.handle(fmt.Appendf(nil, `["EVENT","%s",%s]`, r.id, copied)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.flush(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the answer", func() bool {
+		for _, f := range c.take() {
+			f()
+		}
+		return r.flying == 0
+	})
+	if c.env.known.has(real.ID, epoch) {
+		t.Error("the real event would be kept out")
+	}
+}
+
+// What a relay sends after the end of stored events does not put off the news of it.
+func TestStreamAfterEnd(t *testing.T) {
+	list := notes(t, 2)
+	r := newRemote(t, onReq(func(p *peer, sub string) {
+		p.event(sub, list[0])
+		p.say(`["EOSE","%s"]`, sub)
+		p.event(sub, list[1])
+	}))
+	w := start(t, nil, nil)
+	step, release := w.shelf.halt(t)
+	w.plan.swap(onConnect(r.url, abi.StepAction{Do: abi.DoSubscribe, Relay: r.url, ID: "s", Filters: []abi.Filter{kinds(1)}}))
+	until(t, "the second event", func() bool { return len(w.shelf.queue) == 1 })
+	step <- struct{}{} // the first is decided
+	w.plan.wait(t, 1, "eose s events=2 new=2")
+	if stored, _ := w.shelf.count(); stored != 1 {
+		t.Errorf("%d events are here", stored)
+	}
+	release()
+}
+
+// Events without an end, each a right one: what is asked for is bounded.
+func TestEventsForEver(t *testing.T) {
+	list := notes(t, 600)
+	r := newRemote(t, onReq(func(p *peer, sub string) {
+		for _, e := range list {
+			p.event(sub, e)
+		}
+	}))
+	w := start(t, onConnect(r.url, fetch(r.url, "h", abi.MethodREQ, kinds(1)), abi.StepAction{Do: abi.DoSubscribe, Relay: r.url, ID: "s", Filters: []abi.Filter{kinds(1)}}),
+		func(cfg *Config, _ *Deps) { cfg.Limits.PageEvents = 500 })
+	w.plan.wait(t, 1, fmt.Sprintf("done h method=2 complete=false class=%d", abi.ClassTooMuch))
+	w.plan.wait(t, 1, fmt.Sprintf("closed s class=%d", abi.ClassTooMuch))
+}
+
+// A trickle that never ends, and silence, end in time.
+func TestNoAnswer(t *testing.T) {
+	e := notes(t, 200)
+	for name, play := range map[string]func(p *peer, sub string){
+		"silence": func(*peer, string) {},
+		"a trickle": func(p *peer, sub string) {
+			go func() {
+				pace := time.NewTicker(20 * time.Millisecond)
+				defer pace.Stop()
+				for i := range e {
+					p.event(sub, e[i])
+					select {
+					case <-pace.C:
+					case <-t.Context().Done():
+						return
+					}
+				}
+			}()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRemote(t, onReq(play))
+			w := start(t, onConnect(r.url, fetch(r.url, "h", abi.MethodREQ, kinds(1)), abi.StepAction{Do: abi.DoSubscribe, Relay: r.url, ID: "s", Filters: []abi.Filter{kinds(1)}}, live(r.url, "l", kinds(2))),
+				func(cfg *Config, _ *Deps) {
+					cfg.Limits.AnswerTime, cfg.Limits.PageTime = 300*time.Millisecond, 600*time.Millisecond
+				})
+			w.plan.wait(t, 1, "done h method=2 complete=false")
+			w.plan.wait(t, 1, "closed s")
+			// A live subscription asks for nothing that is stored: it stays.
+			w.plan.wait(t, 1, "eose l")
+		})
+	}
+}
+
+// A relay closes every subscription, and the strategy asks again at once, for ever.
+func TestClosedForEver(t *testing.T) {
+	r := newRemote(t, onReq(func(p *peer, sub string) { p.say(`["CLOSED","%s","error: no"]`, sub) }))
+	w := start(t, func(v *abi.StepView) []abi.StepAction {
+		if v.Kind == abi.InputClosed {
+			return []abi.StepAction{live(r.url, "s", kinds(1))}
+		}
+		return onConnect(r.url, live(r.url, "s", kinds(1)))(v)
+	}, func(cfg *Config, _ *Deps) { cfg.Limits.Burst = 20 })
+	begun := time.Now()
+	w.plan.wait(t, 40, "closed s")
+	if took := time.Since(begun); took < 500*time.Millisecond {
+		t.Errorf("the relay was asked 40 times in %v", took)
+	}
+}
+
+// A relay names events that it does not have.
+func TestNeedOfNothing(t *testing.T) {
+	var b negentropy.Builder
+	for i := range 20_000 {
+		b.Add(negentropy.Item{CreatedAt: epoch, ID: host.ID{1, byte(i), byte(i >> 8), byte(i >> 16)}})
+	}
+	server, err := negentropy.NewServer(b.Build(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRemote(t, func(r *remote) {
+		r.script = func(p *peer, m *wire.Message) bool {
+			if m.Verb == wire.NegOpen || m.Verb == wire.NegMsg {
+				reply, _ := server.Reconcile(m.Neg)
+				p.say(`["NEG-MSG","%s","%x"]`, m.SubID, reply)
+				return true
+			}
+			return false
+		}
+	})
+	for name, most := range map[string]int{"all at once": 100_000, "more than can be held": 5000} {
+		t.Run(name, func(t *testing.T) {
+			w := start(t, onConnect(r.url, fetch(r.url, "h", abi.MethodAuto, kinds(1))), func(cfg *Config, _ *Deps) { cfg.Limits.Need = most })
+			got := w.plan.wait(t, 1, "done h")
+			if complete := most == 100_000; !strings.HasPrefix(got, fmt.Sprintf("done h method=1 complete=%v", complete)) {
+				t.Errorf("the strategy hears %q", got)
+			}
+		})
+	}
+}
+
+// A relay gives events for ids that it named, but not such as were asked for.
+func TestNeedOfOthers(t *testing.T) {
+	other := signed(t, alice, 7, epoch, "nobody asked for this kind")
+	r := newRemote(t, nil)
+	r.add(other)
+	r.script = func(p *peer, m *wire.Message) bool {
+		if m.Verb == wire.NegOpen {
+			m.Filters[0].Kinds = nil // it compares with everything that it has
+		}
+		return false
+	}
+	w := start(t, onConnect(r.url, fetch(r.url, "h", abi.MethodAuto, kinds(1))), nil)
+	w.plan.wait(t, 1, "done h")
+	if stored, _ := w.shelf.count(); stored != 0 {
+		t.Error("it was taken")
+	}
+}
+
+// A server that takes the connection and then stalls, at each stage.
+func TestHalfHandshake(t *testing.T) {
+	for name, say := range map[string]string{
+		"nothing":        "",
+		"half a line":    "HTTP/1.1 10",
+		"half a header":  "HTTP/1.1 101 Switching Protocols\r\nUpgr",
+		"a wrong accept": "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = l.Close() })
+			go func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					t.Cleanup(func() { _ = c.Close() })
+					_, _ = c.Write([]byte(say))
+				}
+			}()
+			w := start(t, onConnect("ws://"+l.Addr().String()), func(cfg *Config, _ *Deps) { cfg.Limits.ConnectTime = 400 * time.Millisecond })
+			w.plan.wait(t, 1, fmt.Sprintf("disconnected class=%d connected=false retry=true", abi.ClassUnreachable))
+		})
+	}
+}
+
+// A redirect is not followed, neither of the websocket nor of the document.
+func TestRedirect(t *testing.T) {
+	inside := newRemote(t, func(r *remote) { r.info = `{"supported_nips":[77]}` })
+	r := newRemote(t, func(r *remote) {
+		r.handler = http.RedirectHandler("http"+strings.TrimPrefix(inside.url, "ws"), http.StatusFound)
+	})
+	w := start(t, onConnect(r.url), nil)
+	if got := w.plan.wait(t, 1, "disconnected"); !strings.Contains(got, "302") {
+		t.Errorf("the strategy hears %q", got)
+	}
+	if inside.connections() != 0 {
+		t.Error("it was followed")
+	}
+}
+
+// A document of NIP-11 that is endless, or all wrong, is no reason not to connect.
+func TestWrongInformation(t *testing.T) {
+	for name, text := range map[string]string{
+		"endless":    `{"name":"` + strings.Repeat("x", 10<<20),
+		"no JSON":    "<html>",
+		"an array":   "[1,2,3]",
+		"deep":       strings.Repeat("[", 200_000),
+		"wrong type": `{"supported_nips":{"77":true},"limitation":{"max_limit":"many","max_filters":-5,"max_subscriptions":1e300,"max_message_length":0.5}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRemote(t, func(r *remote) { r.info = text })
+			w := start(t, onConnect(r.url), nil)
+			if got := w.plan.wait(t, 1, "connected"); !strings.Contains(got, "neg=0 limit=0") {
+				t.Errorf("the strategy hears %q", got)
+			}
+		})
+	}
+}
+
+// A relay that says nothing is pinged, and left when it does not answer that.
+func TestNeverPongs(t *testing.T) {
+	r := newRemote(t, func(r *remote) {
+		r.greet = func(p *peer) { // reads, and answers nothing
+			waste := make([]byte, 4096)
+			for {
+				if _, err := p.net.Read(waste); err != nil {
+					return
+				}
+			}
+		}
+	})
+	quiet := newRemote(t, nil) // answers pings
+	w := start(t, func(v *abi.StepView) []abi.StepAction {
+		if v.Kind == abi.InputInit {
+			return []abi.StepAction{connectTo(r.url), connectTo(quiet.url)}
+		}
+		return nil
+	}, func(cfg *Config, _ *Deps) {
+		cfg.Limits.PingAfter, cfg.Limits.PongTime = 300*time.Millisecond, 300*time.Millisecond
+	})
+	got := w.plan.wait(t, 1, "disconnected")
+	if !strings.Contains(got, errPong.Error()) {
+		t.Errorf("the strategy hears %q", got)
+	}
+	w.plan.wait(t, 2, "disconnected") // once more the same
+	if quiet.connections() != 1 {
+		t.Error("the one that answers was left")
+	}
+}
+
+// A relay that does not read is left when its queue is full.
+func TestNeverReads(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		c, err := l.Accept()
+		if err == nil {
+			_, _ = ws.Upgrade(c)
+			<-t.Context().Done()
+			_ = c.Close()
+		}
+	}()
+	s, err := relayclient.DialSocket(t.Context(), "ws://"+l.Addr().String(), relayclient.SocketOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	o := newOutbox(s, 1<<20)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = o.run(ctx)
+	}()
+	for range 1000 {
+		o.push(make([]byte, 100<<10))
+	}
+	until(t, "the end", func() bool { o.push(make([]byte, 100<<10)); return o.failed() != nil })
+	if o.bytes > 1<<20 {
+		t.Errorf("%d bytes wait", o.bytes)
+	}
+	cancel()
+	_ = s.Close()
+	<-done
+}
+
+// The pipeline stands still while a relay sends: reading stops, and what waits is
+// bounded.
+func TestBusyPipeline(t *testing.T) {
+	r := newRemote(t, nil)
+	list := notes(t, 1000)
+	w := start(t, onConnect(r.url, live(r.url, "live", kinds(1))), func(cfg *Config, _ *Deps) { cfg.Limits.InFlight = 10 })
+	w.plan.wait(t, 1, "eose live")
+	_, release := w.shelf.halt(t)
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		r.add(list...)
+	}()
+	// One is in the pipeline's hands. Of the others, as many as came in a batch.
+	until(t, "the stop", func() bool { return len(w.shelf.queue) >= 9 })
+	// The loop does not wait.
+	w.plan.swap(nil)
+	w.plan.wait(t, 2, "init")
+	if n := len(w.shelf.queue); n > 10+batchEvents {
+		t.Errorf("%d events wait", n)
+	}
+	release()
+	<-sent
+	until(t, "the rest", func() bool { stored, _ := w.shelf.count(); return stored == 1000 })
+}
+
+// A hundred relays die at once and come back: all are connected again, each once, and
+// no more at a time than the limit.
+func TestManyRelaysDie(t *testing.T) {
+	var remotes []*remote
+	for range 100 {
+		remotes = append(remotes, newRemote(t, nil))
+	}
+	w := start(t, func(v *abi.StepView) (list []abi.StepAction) {
+		if v.Kind == abi.InputInit {
+			for _, r := range remotes {
+				list = append(list, connectTo(r.url))
+			}
+		}
+		return list
+	}, nil)
+	w.plan.wait(t, 100, "connected")
+	for _, r := range remotes {
+		r.cut()
+	}
+	w.plan.wait(t, 100, "disconnected")
+	w.plan.wait(t, 100, "connected last=true")
+	w.stop()
+	for _, r := range remotes {
+		// The remote counts one after it has answered.
+		until(t, "the second connection", func() bool { return r.connections() >= 2 })
+		if n := r.connections(); n != 2 {
+			t.Errorf("%d connections to one", n)
+		}
+	}
+	// Nothing is left of them.
+	until(t, "the end of the connections' goroutines", func() bool {
+		stacks := make([]byte, 8<<20)
+		return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("relaysync.(*conn)"))
+	})
+}
+
+// A first sync that is interrupted at any moment is completed by the next.
+func TestInterrupted(t *testing.T) {
+	list := notes(t, 1000)
+	r := newRemote(t, nil)
+	r.add(list...)
+	var kept map[host.ID]*host.Event
+	for i, stop := range []int{100, 500, 1000} {
+		w := start(t, nil, nil)
+		w.shelf.mu.Lock()
+		for id, e := range kept {
+			w.shelf.events[id] = e
+		}
+		before := len(kept)
+		w.shelf.mu.Unlock()
+		w.plan.swap(onConnect(r.url, fetch(r.url, "h", abi.MethodAuto, kinds(1))))
+		until(t, "some events", func() bool { stored, _ := w.shelf.count(); return stored >= stop })
+		w.stop()
+		w.shelf.mu.Lock()
+		kept = maps.Clone(w.shelf.events)
+		if submitted := w.shelf.seen; submitted > 1000-before {
+			t.Errorf("run %d submitted %d events, %d of them again", i, submitted, submitted-1000+before)
+		}
+		w.shelf.mu.Unlock()
+	}
+	if len(kept) != 1000 {
+		t.Errorf("%d events", len(kept))
+	}
+}
+
+// FuzzMessages gives a connection any messages: nothing panics, and nothing comes in
+// that is not signed.
+func FuzzMessages(f *testing.F) {
+	f.Add([]byte(`["EVENT","s1",{"id":"","pubkey":"","created_at":1,"kind":1,"tags":[],"content":"","sig":""}]`))
+	f.Add([]byte("[\"EOSE\",\"s1\"]\n[\"CLOSED\",\"s2\",\"auth-required: x\"]\n[\"AUTH\",\"x\"]"))
+	f.Add([]byte("[\"NEG-MSG\",\"n3\",\"61\"]\n[\"NEG-ERR\",\"n3\",\"blocked: x\"]\n[\"NOTICE\",\"unknown cmd\"]"))
+	f.Add([]byte(`["OK","` + strings.Repeat("ab", 32) + `",false,"rate-limited: x"]`))
+	shelf := newShelf(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c := fuzzed(t, shelf)
+		for _, text := range bytes.Split(data, []byte("\n")) {
+			if c.handle(text) != nil || c.flush() != nil {
+				break
+			}
+			c.begin()
+			c.timeOut(time.Now().Add(time.Hour))
+			for _, f := range c.take() {
+				f()
+			}
+		}
+		c.cancel()
+		c.env.helpers.Wait()
+		if stored, _ := shelf.count(); stored != 0 {
+			t.Errorf("%d events came in", stored)
+		}
+	})
+}
+
+// fuzzed returns a connection without a network that has asked for some things.
+func fuzzed(t testing.TB, shelf *shelf) *conn {
+	cfg := Config{Limits: DefaultLimits, Now: time.Now, AllowPush: true, Log: slog.New(slog.DiscardHandler)}
+	deps := Deps{Ingest: shelf, Facts: shelf, Local: shelf, Verify: func(*host.Event) error { return host.ErrID }, Sign: signer(alice)}
+	env := &env{
+		cfg: &cfg, deps: &deps, known: newKnown(100, 100), metrics: newMetrics("", 10),
+		reports: make(chan report, 10_000), scans: make(chan struct{}, 2),
+	}
+	c := newConn(t.Context(), env, "wss://fuzz.example", abi.Capabilities{}, true)
+	c.socket, c.out = new(relayclient.Socket), newOutbox(nil, 1<<20)
+	c.subscribe(&subscription{id: "a", filters: []host.Filter{{Kinds: []host.Kind{1}, Limit: -1}}})
+	c.subscribe(&subscription{id: "b", filters: []host.Filter{{Kinds: []host.Kind{1}, Limit: 0}}, live: true})
+	c.begin()
+	c.fetch(&historic{id: "c", filter: host.Filter{Kinds: []host.Kind{1}, Limit: -1}, push: true})
+	c.fetch(&historic{id: "d", filter: host.Filter{Kinds: []host.Kind{1, 2}, Limit: -1}, method: abi.MethodREQ})
+	c.begin()
+	env.helpers.Wait()
+	for _, f := range c.take() {
+		f()
+	}
+	return c
+}

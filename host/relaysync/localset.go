@@ -1,0 +1,49 @@
+package relaysync
+
+import (
+	"context"
+	"errors"
+
+	"talon/host"
+	"talon/host/negentropy"
+	"talon/host/wire"
+)
+
+var errRecords = errors.New("too many events match")
+
+// localSet returns what is here of a filter's events: stored, held, and recently
+// refused. What was refused counts as here, or every comparison would find it anew.
+func (v *env) localSet(ctx context.Context, f host.Filter, m *matcher) (*negentropy.Set, error) {
+	select {
+	case v.scans <- struct{}{}:
+		defer func() { <-v.scans }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	now := v.now()
+	var b negentropy.Builder
+	add := func(createdAt int64, id host.ID) {
+		if createdAt >= 0 {
+			b.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
+		}
+	}
+	most := v.cfg.Limits.Records
+	_, n, err := v.deps.Local.Scan(ctx, f, most+1, now, add)
+	if err != nil {
+		return nil, err
+	}
+	if n > most {
+		return nil, errRecords
+	}
+	held, err := v.deps.Facts.HeldBy(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range held {
+		if e, err := wire.ParseEvent(text); err == nil {
+			add(e.CreatedAt, e.ID)
+		}
+	}
+	v.known.eachRefused(m, now, add)
+	return b.Build(), nil
+}

@@ -1,0 +1,170 @@
+package relaysync
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"talon/sdk/abi"
+)
+
+// sources are the values of the label source, by purpose; direct is what clients send
+// here themselves.
+var sources = [...]string{
+	abi.PurposeLive: "live", abi.PurposeStartup: "startup", abi.PurposeReconnect: "reconnect", abi.PurposeDaily: "daily",
+}
+
+const direct = "direct"
+
+// drop is why something that a relay sent was passed over.
+type drop uint8
+
+const (
+	dropUnasked  drop = iota // no open subscription asked for it
+	dropForged               // id or signature are wrong
+	dropKnown                // it is here, or was refused lately
+	dropNonsense             // it was not understood
+	drops        = int(dropNonsense) + 1
+)
+
+var dropNames = [drops]string{"unasked", "forged", "known", "nonsense"}
+
+type metrics struct {
+	labels    int // relays that may still have metrics of their own
+	labelled  map[string]bool
+	connected *prometheus.GaugeVec
+	attempts  *prometheus.CounterVec
+	status    *prometheus.GaugeVec
+	failures  *prometheus.GaugeVec
+	events    *prometheus.CounterVec
+	gaps      *prometheus.CounterVec
+	tracked   prometheus.Gauge
+	up        prometheus.Gauge
+	dead      prometheus.Gauge
+
+	dropped  *prometheus.CounterVec
+	refused  *prometheus.CounterVec // actions that were not carried out
+	faults   prometheus.Counter
+	steps    prometheus.Histogram
+	waiting  prometheus.Gauge
+	retried  prometheus.Counter
+	received prometheus.Counter
+	panics   prometheus.Counter
+}
+
+// otherRelay is the label of relays above the number that have their own.
+const otherRelay = "other"
+
+func newMetrics(prefix string, labels int) *metrics {
+	if prefix == "" {
+		prefix = "talon"
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "_sync_" + name, Help: help})
+	}
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + "_sync_" + name, Help: help}, labels)
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "_sync_" + name, Help: help})
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "_sync_" + name, Help: help}, labels)
+	}
+	m := &metrics{
+		labels:    labels,
+		labelled:  map[string]bool{},
+		connected: gauges("relay_connected", "Whether a relay is connected: 1, or 0.", "relay"),
+		attempts:  counters("connection_attempts_total", "Attempts to connect to a relay, by result: success or failure.", "relay", "result"),
+		status:    gauges("relay_status", "What is thought of a relay: 1 healthy, 2 degraded, 3 dead.", "relay"),
+		failures:  gauges("relay_failures", "Failures of a relay in a row.", "relay"),
+		events:    counters("events_total", "Events that were stored or held, by source: live, startup, reconnect, daily, direct.", "source"),
+		gaps:      counters("gap_events_total", "Events that live sync missed and catching up found.", "relay"),
+		tracked:   gauge("relays_tracked_total", "Relays that are wanted."),
+		up:        gauge("relays_connected_total", "Relays that are connected."),
+		dead:      gauge("relays_dead_total", "Relays that are dead."),
+		dropped:   counters("dropped_total", "Things that relays sent and that were passed over, by reason.", "reason"),
+		refused:   counters("actions_refused_total", "Actions of the strategy that were not carried out, by reason.", "reason"),
+		faults:    counter("strategy_failures_total", "Calls of the strategy that failed."),
+		steps: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: prefix + "_sync_step_seconds", Help: "Time of one call of the strategy.", Buckets: prometheus.ExponentialBuckets(2e-5, 3, 10),
+		}),
+		waiting:  gauge("retry_events", "Refused events that are decided again when what they name arrives."),
+		retried:  counter("retries_total", "Refused events that were decided again."),
+		received: counter("received_bytes_total", "Bytes that relays sent in frames."),
+		panics:   counter("panics_total", "Panics in a connection."),
+	}
+	for _, s := range append(sources[:], direct) {
+		m.events.WithLabelValues(s)
+	}
+	for _, name := range dropNames {
+		m.dropped.WithLabelValues(name)
+	}
+	for _, name := range refusals {
+		m.refused.WithLabelValues(name)
+	}
+	return m
+}
+
+// label returns the label of a relay. REQUIRES: the loop, as all methods that take a
+// relay.
+func (m *metrics) label(relay string) string {
+	if m.labelled[relay] {
+		return relay
+	}
+	if len(m.labelled) >= m.labels {
+		return otherRelay
+	}
+	m.labelled[relay] = true
+	return relay
+}
+
+// forget removes what is said of a relay that is known no more. Its counters go on, if
+// it comes back, from zero.
+func (m *metrics) forget(relay string) {
+	if !m.labelled[relay] {
+		return
+	}
+	delete(m.labelled, relay)
+	m.connected.DeleteLabelValues(relay)
+	m.attempts.DeletePartialMatch(prometheus.Labels{"relay": relay})
+	m.status.DeleteLabelValues(relay)
+	m.failures.DeleteLabelValues(relay)
+	m.gaps.DeleteLabelValues(relay)
+}
+
+// stands records what is thought of a relay. Relays without metrics of their own have
+// none of these.
+func (m *metrics) stands(relay string, s Standing) {
+	if m.label(relay) != otherRelay {
+		m.status.WithLabelValues(relay).Set(float64(s.Status))
+		m.failures.WithLabelValues(relay).Set(float64(s.Failures))
+	}
+}
+
+func (m *metrics) isConnected(relay string, up bool) {
+	if m.label(relay) == otherRelay {
+		return
+	}
+	v := 0.0
+	if up {
+		v = 1
+		m.gaps.WithLabelValues(relay)
+	}
+	m.connected.WithLabelValues(relay).Set(v)
+}
+
+func (m *metrics) attempted(relay string, ok bool) {
+	result := "failure"
+	if ok {
+		result = "success"
+	}
+	m.attempts.WithLabelValues(m.label(relay), result).Inc()
+}
+
+// Collectors returns the metrics.
+func (s *Sync) Collectors() []prometheus.Collector {
+	m := s.metrics
+	return []prometheus.Collector{
+		m.connected, m.attempts, m.status, m.failures, m.events, m.gaps, m.tracked, m.up, m.dead,
+		m.dropped, m.refused, m.faults, m.steps, m.waiting, m.retried, m.received, m.panics,
+	}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package relaysync
+
+const raceDetector = true

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"talon/sdk/policy"
+	"talon/sdk/policy/policytest"
+)
+
+func tags(n, size int) [][]string {
+	list := make([][]string, n)
+	for i := range list {
+		list[i] = []string{"t", strings.Repeat("x", size)}
+	}
+	return list
+}
+
+func TestVectors(t *testing.T) { policytest.Vectors(t, manifest, new(limits)) }
+
+func TestLimits(t *testing.T) {
+	const now = policytest.Now
+	none := map[string]any{
+		"max_content_bytes": 0, "max_tags": 0, "max_tag_bytes": 0, "max_age_seconds": 0, "max_future_seconds": 0,
+	}
+	tests := []struct {
+		name   string
+		config map[string]any
+		event  policytest.Event
+		action policy.Action
+		reason string
+	}{
+		{"plain", nil, policytest.Event{Kind: 1, Content: "hello"}, policy.ActionPass, ""},
+		{"at the content limit", nil, policytest.Event{Content: strings.Repeat("x", 131072)}, policy.ActionPass, ""},
+		{"over the content limit", nil, policytest.Event{Content: strings.Repeat("x", 131073)}, policy.ActionReject,
+			"blocked: the content is larger than 131072 bytes"},
+		{"at the tag limit", map[string]any{"max_tags": 3}, policytest.Event{Tags: tags(3, 1)}, policy.ActionPass, ""},
+		{"over the tag limit", map[string]any{"max_tags": 3}, policytest.Event{Tags: tags(4, 1)}, policy.ActionReject,
+			"blocked: the event has more than 3 tags"},
+		{"at the tag bytes", map[string]any{"max_tag_bytes": 22}, policytest.Event{Tags: tags(2, 10)}, policy.ActionPass, ""},
+		{"over the tag bytes", map[string]any{"max_tag_bytes": 21}, policytest.Event{Tags: tags(2, 10)}, policy.ActionReject,
+			"blocked: the tags are larger than 21 bytes together"},
+		{"as old as it may be", map[string]any{"max_age_seconds": 60}, policytest.Event{CreatedAt: now - 60}, policy.ActionPass, ""},
+		{"too old", map[string]any{"max_age_seconds": 60}, policytest.Event{CreatedAt: now - 61}, policy.ActionReject,
+			"invalid: created_at is more than 60 seconds ago"},
+		{"ancient, no limit", nil, policytest.Event{CreatedAt: 1}, policy.ActionPass, ""},
+		{"a little in the future", nil, policytest.Event{CreatedAt: now + 900}, policy.ActionPass, ""},
+		{"in the future", nil, policytest.Event{CreatedAt: now + 901}, policy.ActionReject,
+			"invalid: created_at is more than 900 seconds in the future"},
+		{"at the end of time", nil, policytest.Event{CreatedAt: math.MaxInt64}, policy.ActionReject,
+			"invalid: created_at is more than 900 seconds in the future"},
+		{"no limits", none, policytest.Event{CreatedAt: math.MaxInt64, Tags: tags(20000, 100), Content: strings.Repeat("x", 1<<20)},
+			policy.ActionPass, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			h := policytest.New(t, manifest, new(limits), test.config)
+			if v := h.Admit(test.event); v.Action != test.action || v.Reason() != test.reason {
+				t.Errorf("%v %q, want %v %q", v.Action, v.Reason(), test.action, test.reason)
+			}
+		})
+	}
+}
+
+func TestDecisionAllocatesNothing(t *testing.T) {
+	h := policytest.New(t, manifest, new(limits), nil)
+	h.WantNoAllocations(policytest.Event{Kind: 1, Content: "hello", Tags: tags(4, 64)})
+	h.WantNoAllocations(policytest.Event{Kind: 1, Content: strings.Repeat("x", 200_000)})
+}
+
+func TestIdle(t *testing.T) {
+	for name, most := range map[string]int{"no limit": 0, "one limit": 1} {
+		h := policytest.New(t, manifest, new(limits), map[string]any{
+			"max_content_bytes": 0, "max_tags": 0, "max_tag_bytes": 0, "max_age_seconds": 0, "max_future_seconds": most,
+		})
+		if v := h.Admit(policytest.Event{CreatedAt: policytest.Now + 2}); (v.Action == policy.ActionReject) != (most > 0) {
+			t.Errorf("%s: %v", name, v)
+		}
+	}
+}

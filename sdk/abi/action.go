@@ -1,0 +1,309 @@
+package abi
+
+import "unicode/utf8"
+
+// Kinds of StepAction: their fields in the message.
+const (
+	DoConnect     = 1
+	DoDisconnect  = 2
+	DoSubscribe   = 3
+	DoUnsubscribe = 4
+	DoHistoric    = 5
+	DoSetTimer    = 6
+)
+
+// Methods to fetch past events, as in talon.proto.
+const (
+	MethodAuto       = 0
+	MethodNegentropy = 1
+	MethodREQ        = 2
+)
+
+// Purposes of asking for events, as in talon.proto.
+const (
+	PurposeLive      = 0
+	PurposeStartup   = 1
+	PurposeReconnect = 2
+	PurposeDaily     = 3
+)
+
+// StepAction is the message StepAction. Which of the fields count depends on
+// Do.
+type StepAction struct {
+	Do       uint32   // DoConnect and so on
+	Relay    string   // all but DoSetTimer
+	ID       string   // all but DoConnect and DoDisconnect
+	Reason   string   // DoConnect, DoDisconnect
+	Priority uint32   // DoConnect
+	Filters  []Filter // DoSubscribe; DoHistoric: exactly one
+	Live     bool     // DoSubscribe
+	Purpose  uint32   // DoSubscribe, DoHistoric
+	Method   uint32   // DoHistoric
+	Page     uint32   // DoHistoric
+	Push     bool     // DoHistoric
+	At       int64    // DoSetTimer
+}
+
+// AppendAction appends a as the next action of StepActions. It allocates nothing
+// else.
+func AppendAction(b []byte, a *StepAction) []byte {
+	b, at := open(b, 1)
+	b, inner := open(b, byte(a.Do))
+	if a.Do == DoSetTimer {
+		b = appendNonEmpty(b, 1, a.ID)
+		return seal(seal(appendUint(b, 2, uint64(a.At)), inner), at)
+	}
+	b = appendNonEmpty(b, 1, a.Relay)
+	switch a.Do {
+	case DoConnect:
+		b = appendUint(b, 2, uint64(a.Priority))
+		b = appendNonEmpty(b, 3, a.Reason)
+	case DoDisconnect:
+		b = appendNonEmpty(b, 2, a.Reason)
+	case DoSubscribe:
+		b = appendNonEmpty(b, 2, a.ID)
+		b = appendFilters(b, 3, a.Filters)
+		b = appendBool(b, 4, a.Live)
+		b = appendUint(b, 5, uint64(a.Purpose))
+	case DoUnsubscribe:
+		b = appendNonEmpty(b, 2, a.ID)
+	case DoHistoric:
+		b = appendNonEmpty(b, 2, a.ID)
+		b = appendFilters(b, 3, a.Filters)
+		b = appendUint(b, 4, uint64(a.Method))
+		b = appendUint(b, 5, uint64(a.Purpose))
+		b = appendUint(b, 6, uint64(a.Page))
+		b = appendBool(b, 7, a.Push)
+	}
+	return seal(seal(b, inner), at)
+}
+
+// Limits of what an action says.
+const (
+	MaxActionID     = 64  // bytes of the id of a subscription, historic or timer
+	MaxActionRelay  = 512 // bytes of a relay's URL
+	MaxActionReason = 256 // bytes of a reason
+)
+
+// ActionLimits bounds what DecodeActions reads.
+type ActionLimits struct {
+	Actions   int // of one answer
+	Filters   int // of one subscription
+	Values    int // of one filter: ids, authors, kinds, tags and tag values together
+	AllValues int // of all filters of an answer
+}
+
+// ActionError says what is wrong with an answer of a strategy.
+type ActionError struct {
+	Index int    // of the action, from 0
+	What  string // what is wrong, and what is wanted
+}
+
+func (e *ActionError) Error() string {
+	return "action " + decimal(e.Index) + ": " + e.What
+}
+
+// DecodeActions reads StepActions that came from a module. What it returns is a
+// copy; its size is bounded by the limits and by len(b). An error is an
+// *ActionError or ErrMalformed. Whether relays may be contacted and numbers make
+// sense together is for the caller.
+func DecodeActions(b []byte, limits ActionLimits) ([]StepAction, error) {
+	var actions []StepAction
+	d := actionDecoder{limits: limits, left: limits.AllValues}
+	r := reader{rest: b}
+	for r.next() {
+		if !r.is(1, wireBytes) {
+			continue
+		}
+		if len(actions) == limits.Actions {
+			return nil, &ActionError{len(actions), "an answer has at most " + decimal(limits.Actions) + " actions"}
+		}
+		var a StepAction
+		if what := d.action(&a, r.data); what != "" {
+			return nil, &ActionError{len(actions), what}
+		}
+		actions = append(actions, a)
+	}
+	if r.bad {
+		return nil, ErrMalformed
+	}
+	return actions, nil
+}
+
+// actionDecoder decodes the actions of one answer. Its methods return what is
+// wrong, "" if nothing is.
+type actionDecoder struct {
+	limits ActionLimits
+	left   int // values that the rest of the answer may have
+}
+
+const malformed = "malformed message"
+
+func (d *actionDecoder) action(a *StepAction, b []byte) string {
+	var body []byte
+	r := reader{rest: b}
+	for r.next() {
+		field := uint32(r.key >> 3)
+		if !r.is(field, wireBytes) || field < DoConnect || field > DoSetTimer {
+			continue
+		}
+		if a.Do != 0 {
+			return "two actions in one"
+		}
+		a.Do, body = field, r.data
+	}
+	switch {
+	case r.bad:
+		return malformed
+	case a.Do == 0:
+		return "of no kind that this host knows"
+	}
+	what := d.body(a, body)
+	if what == "" {
+		what = check(a)
+	}
+	if what != "" {
+		return doNames[a.Do] + ": " + what
+	}
+	return ""
+}
+
+var doNames = [...]string{
+	DoConnect: "connect", DoDisconnect: "disconnect", DoSubscribe: "subscribe",
+	DoUnsubscribe: "unsubscribe", DoHistoric: "historic", DoSetTimer: "timer",
+}
+
+// body reads the fields of an action.
+func (d *actionDecoder) body(a *StepAction, b []byte) string {
+	r := reader{rest: b}
+	for r.next() {
+		var what string
+		switch field := uint32(r.key >> 3); {
+		case r.is(field, wireBytes):
+			what = d.data(a, field, r.data)
+		case r.is(field, wireVarint):
+			integer(a, field, &r)
+		}
+		if what != "" {
+			return what
+		}
+	}
+	if r.bad {
+		return malformed
+	}
+	return ""
+}
+
+// data takes a field of bytes.
+func (d *actionDecoder) data(a *StepAction, field uint32, data []byte) string {
+	switch {
+	case field == 1 && a.Do == DoSetTimer, field == 2 && (a.Do == DoSubscribe || a.Do == DoUnsubscribe || a.Do == DoHistoric):
+		return copyText(&a.ID, "id", data, MaxActionID)
+	case field == 1:
+		return copyText(&a.Relay, "relay", data, MaxActionRelay)
+	case field == 2 && a.Do == DoDisconnect, field == 3 && a.Do == DoConnect:
+		return copyText(&a.Reason, "reason", data, MaxActionReason)
+	case field == 3 && a.Do == DoSubscribe:
+		if len(a.Filters) == d.limits.Filters {
+			return "a subscription has at most " + decimal(d.limits.Filters) + " filters"
+		}
+		return d.filter(a, data)
+	case field == 3 && a.Do == DoHistoric:
+		if len(a.Filters) == 1 {
+			return "more than one filter"
+		}
+		return d.filter(a, data)
+	}
+	return ""
+}
+
+// integer takes a field of type varint.
+func integer(a *StepAction, field uint32, r *reader) {
+	switch {
+	case a.Do == DoConnect && field == 2:
+		a.Priority = r.uint32()
+	case a.Do == DoSubscribe && field == 4:
+		a.Live = r.num != 0
+	case a.Do == DoSubscribe && field == 5, a.Do == DoHistoric && field == 5:
+		a.Purpose = r.uint32()
+	case a.Do == DoHistoric && field == 4:
+		a.Method = r.uint32()
+	case a.Do == DoHistoric && field == 6:
+		a.Page = r.uint32()
+	case a.Do == DoHistoric && field == 7:
+		a.Push = r.num != 0
+	case a.Do == DoSetTimer && field == 2:
+		a.At = int64(r.num)
+	}
+}
+
+func (d *actionDecoder) filter(a *StepAction, b []byte) string {
+	most := min(d.limits.Values, d.left)
+	f, err := DecodeFilter(b, most)
+	if err != nil {
+		what := "a filter is malformed, or has more than " + decimal(most) + " values"
+		if most < d.limits.Values {
+			what += " (all filters of an answer have at most " + decimal(d.limits.AllValues) + ")"
+		}
+		return what
+	}
+	d.left -= len(f.IDs) + len(f.Authors) + len(f.Kinds) + len(f.Tags)
+	for i := range f.Tags {
+		d.left -= len(f.Tags[i].Values)
+	}
+	a.Filters = append(a.Filters, f)
+	return ""
+}
+
+// check says what is missing or out of range.
+func check(a *StepAction) string {
+	switch {
+	case a.Do != DoSetTimer && a.Relay == "":
+		return "no relay"
+	case a.Do != DoConnect && a.Do != DoDisconnect && !isActionID(a.ID):
+		return "id is not 1 to 64 bytes from ! to ~"
+	case (a.Do == DoSubscribe || a.Do == DoHistoric) && len(a.Filters) == 0:
+		return "no filter"
+	case a.Method > MethodREQ:
+		return "method " + decimal(int(a.Method)) + " is not one that this host knows"
+	case a.Purpose > PurposeDaily:
+		return "purpose " + decimal(int(a.Purpose)) + " is not one that this host knows"
+	case a.At < 0:
+		return "a time before 1970"
+	}
+	return ""
+}
+
+func isActionID(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < '!' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= MaxActionID
+}
+
+func copyText(dst *string, name string, data []byte, most int) string {
+	if len(data) > most {
+		return name + " has " + decimal(len(data)) + " bytes; the limit is " + decimal(most)
+	}
+	if !utf8.Valid(data) {
+		return name + " is not UTF-8"
+	}
+	*dst = string(data)
+	return ""
+}
+
+// decimal is strconv.Itoa for numbers that are not negative; it keeps strconv out
+// of small modules.
+func decimal(n int) string {
+	var b [20]byte
+	i := len(b)
+	for {
+		i--
+		b[i] = '0' + byte(n%10)
+		if n /= 10; n == 0 {
+			return string(b[i:])
+		}
+	}
+}

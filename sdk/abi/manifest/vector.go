@@ -1,0 +1,246 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"talon/sdk/abi"
+)
+
+// VectorNow is the time of a vector that names none, VectorDomain where the relay
+// is reached then; it takes pull requests under /prs/.
+const (
+	VectorNow    = 1_700_000_000
+	VectorDomain = "relay.example.com"
+)
+
+const (
+	maxVectors = 64
+	maxSets    = 64 // of a vector
+)
+
+// Vector is a test that a module brings along: what it is asked, what the relay
+// holds meanwhile, and what it must answer. Each vector begins with a new
+// instance that remembers nothing, unless it goes on where the one before ended; no
+// repository is here.
+//
+// What a vector of the throttle world wants is fields of the answer: see
+// [Vector.CheckAnswer].
+type Vector struct {
+	Name     string         `json:"name"`     // unlike that of any other
+	Function string         `json:"function"` // of the world policy or throttle
+	Config   map[string]any `json:"config"`   // as the operator writes it
+	Service  *VectorService `json:"service"`  // where the relay is reached; VectorDomain if absent
+	Now      int64          `json:"now"`      // VectorNow if absent
+	Then     bool           `json:"then"`     // goes on with the instance of the vector before, and its config and service
+
+	Event  *VectorEvent `json:"event"`  // admit
+	Source VectorSource `json:"source"` // admit
+
+	Client  VectorClient   `json:"client"`  // query, connect, push
+	Filters []VectorFilter `json:"filters"` // query
+	Verb    string         `json:"verb"`    // query: req (also if absent), count or neg
+	Open    uint32         `json:"open"`    // connect: connections of the relay, this one included
+
+	FromAddress uint32      `json:"from_address"` // connect: of them from the client's address
+	Push        *VectorPush `json:"push"`         // push
+
+	Asks json.RawMessage `json:"request"` // functions of a throttle: fields of the request, without now
+
+	Stored []VectorEvent       `json:"stored"` // what the store has, newest first
+	Held   []VectorEvent       `json:"held"`   // what is in purgatory, likewise
+	Sets   map[string][]string `json:"sets"`   // members are 64 hex digits or any text
+
+	Want VectorWant `json:"want"` // functions of a policy
+
+	asked throttleAsked // functions of a throttle
+	wants []byte        // likewise: JSON
+}
+
+// VectorService is how the relay of a vector is reached.
+type VectorService struct {
+	Domain string `json:"domain"`
+	PRs    bool   `json:"prs"`
+}
+
+// At is how the relay of the vector is reached.
+func (v *Vector) At() abi.Service {
+	if v.Service == nil {
+		return abi.Service{Domain: VectorDomain, PRs: true}
+	}
+	return abi.Service(*v.Service)
+}
+
+// VectorWant is the answer that a vector wants. Rule and Reason are compared only
+// if they are not empty.
+type VectorWant struct {
+	Action string `json:"action"` // pass, accept, reject, shadow-reject, hold or auth-required
+	Rule   string `json:"rule"`
+	Reason string `json:"reason"` // "prefix: text"
+}
+
+// Policy reports whether the function is one of a policy, which answers with a
+// verdict.
+func (v *Vector) Policy() bool { return answers[v.Function] != nil }
+
+// UnmarshalJSON reads a vector and checks all that can be checked without the
+// rest of the manifest. Its errors name the vector.
+func (v *Vector) UnmarshalJSON(b []byte) error {
+	type plain Vector
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.UseNumber()
+	err := dec.Decode((*plain)(v))
+	var raw struct{ Want json.RawMessage }
+	if err == nil {
+		err = json.Unmarshal(b, &raw)
+	}
+	if err == nil {
+		err = v.validate(raw.Want)
+	}
+	if err != nil {
+		return fmt.Errorf("vector %.64q: %w", v.Name, inWords(err))
+	}
+	return nil
+}
+
+func (v *Vector) validate(want []byte) error {
+	switch {
+	case v.Name == "" || len(v.Name) > 64 || strings.ContainsFunc(v.Name, unicode.IsControl):
+		return errors.New("name: want one line of at most 64 bytes")
+	case !v.Policy() && newThrottleAsked[v.Function] == nil:
+		all := append(Functions(WorldPolicy), Functions(WorldThrottle)...)
+		return fmt.Errorf("function %.32q: want one of %s", v.Function, strings.Join(all, ", "))
+	case v.Now < 0:
+		return fmt.Errorf("now is %d: want unix seconds", v.Now)
+	case len(v.Sets) > maxSets:
+		return fmt.Errorf("sets has more than %d entries", maxSets)
+	}
+	for name := range v.Sets {
+		if !isName(name, 64) {
+			return fmt.Errorf("the set %.70q: want a-z, 0-9, - and _, at most 64", name)
+		}
+	}
+	if v.Now == 0 {
+		v.Now = VectorNow
+	}
+	if v.Event != nil {
+		v.Event.datedBy(v.Now)
+	}
+	for _, events := range [][]VectorEvent{v.Stored, v.Held} {
+		for i := range events {
+			events[i].datedBy(v.Now)
+		}
+	}
+	if err := v.fits(); err != nil {
+		return err
+	}
+	if !v.Policy() {
+		return v.readThrottle(want)
+	}
+	action := slices.Index(actions, v.Want.Action)
+	switch {
+	case action < 0:
+		return fmt.Errorf("want.action %.32q: want one of %s", v.Want.Action, strings.Join(actions, ", "))
+	case !MayAnswer(v.Function, uint32(action)):
+		return fmt.Errorf("want.action %s is no answer to %s", v.Want.Action, v.Function)
+	}
+	return nil
+}
+
+// fits checks that a vector has what its function is asked about, and nothing of
+// another function's.
+func (v *Vector) fits() error {
+	const policy = "admit query connect push"
+	for _, member := range []struct {
+		name, functions string
+		given, needed   bool
+	}{
+		{"event", "admit", v.Event != nil, true},
+		{"source", "admit", v.Source.given(), false},
+		{"filters", "query", v.Filters != nil, true},
+		{"verb", "query", v.Verb != "", false},
+		{"client", "query connect push", v.Client.given(), false},
+		{"open", "connect", v.Open != 0, false},
+		{"from_address", "connect", v.FromAddress != 0, false},
+		{"push", "push", v.Push != nil, true},
+		{"stored", policy, v.Stored != nil, false},
+		{"held", policy, v.Held != nil, false},
+		{"request", strings.Join(Functions(WorldThrottle), " "), v.Asks != nil, true},
+	} {
+		mine := slices.Contains(strings.Fields(member.functions), v.Function)
+		switch {
+		case member.given && !mine:
+			return fmt.Errorf("%s is not for the function %s", member.name, v.Function)
+		case mine && member.needed && !member.given:
+			return fmt.Errorf("%s is missing", member.name)
+		}
+	}
+	if _, ok := verbs[v.Verb]; !ok {
+		return fmt.Errorf("verb %.20q: want req, count or neg", v.Verb)
+	}
+	return nil
+}
+
+var verbs = map[string]uint32{"": abi.VerbReq, "req": abi.VerbReq, "count": abi.VerbCount, "neg": abi.VerbNeg}
+
+// Request encodes what the module is asked.
+func (v *Vector) Request() ([]byte, error) {
+	switch v.Function {
+	case "admit":
+		if v.Event == nil {
+			return nil, fmt.Errorf("vector %q has no event", v.Name)
+		}
+		return abi.AppendAdmitRequest(nil, &abi.AdmitRequest[[]string, Key]{
+			Event: v.Event.Encoded(), Origin: origins[v.Source.Origin], Address: []byte(v.Source.Address),
+			Relay: v.Source.Relay, Authed: v.Source.Authed, Now: v.Now,
+		}), nil
+	case "query":
+		var b []byte
+		for i := range v.Filters {
+			b = abi.AppendFilterOf(b, &v.Filters[i].filter)
+		}
+		return abi.AppendQueryRequest(b, &abi.QueryRequest[Key]{Client: v.Client.encoded(), Verb: verbs[v.Verb], Now: v.Now}), nil
+	case "connect":
+		return abi.AppendConnectRequest(nil, &abi.ConnectRequest[Key]{
+			Client: v.Client.encoded(), Open: v.Open, FromAddress: v.FromAddress, Now: v.Now,
+		}), nil
+	case "push":
+		if v.Push == nil {
+			return nil, fmt.Errorf("vector %q has no push", v.Name)
+		}
+		return abi.AppendPushRequest(nil, &abi.PushRequest[Key, VectorUpdate]{
+			Client: v.Client.encoded(), Repo: v.Push.Repo, Maintainers: v.Push.Maintainers, Updates: v.Push.Updates,
+			Bytes: v.Push.Bytes, Stored: v.Push.Stored, PRs: v.Push.PRs, Now: v.Now,
+		}), nil
+	}
+	if v.asked == nil {
+		return nil, fmt.Errorf("vector %q is for the function %q, which is unknown", v.Name, v.Function)
+	}
+	return v.asked.append(nil, v.Now*1000), nil
+}
+
+// Check compares an answer with the one that the vector wants.
+func (v *Vector) Check(action uint32, rule, reason string) error {
+	if ActionName(action) == v.Want.Action &&
+		(v.Want.Rule == "" || v.Want.Rule == rule) && (v.Want.Reason == "" || v.Want.Reason == reason) {
+		return nil
+	}
+	return fmt.Errorf("vector %q: the answer is %s, want %s", v.Name, answer(ActionName(action), rule, reason),
+		answer(v.Want.Action, v.Want.Rule, v.Want.Reason))
+}
+
+// answer prints an answer: reject by "deny-word" with "blocked: no".
+func answer(action, rule, reason string) string {
+	if rule != "" {
+		action += fmt.Sprintf(" by %.64q", rule)
+	}
+	if reason != "" {
+		action += fmt.Sprintf(" with %.200q", reason)
+	}
+	return action
+}

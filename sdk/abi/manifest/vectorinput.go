@@ -1,0 +1,238 @@
+package manifest
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"talon/sdk/abi"
+)
+
+// Key is an event id or a public key of a vector. In JSON it is hex digits; what
+// is missing of 64 is zeros at the end.
+type Key [32]byte
+
+func (k *Key) UnmarshalText(text []byte) error {
+	*k = Key{}
+	return fill(k[:], text)
+}
+
+// fill decodes hex digits to the start of dst, whose rest is zeros.
+func fill(dst, text []byte) error {
+	if len(text) > 2*len(dst) {
+		return fmt.Errorf("%.80q: want at most %d hex digits", text, 2*len(dst))
+	}
+	if _, err := hex.Decode(dst, text); err != nil {
+		return fmt.Errorf("%q: want an even number of hex digits", text)
+	}
+	return nil
+}
+
+// VectorEvent is an event as NIP-01 writes it. Ids and signatures are not
+// verified: what is short or missing is filled with zeros.
+type VectorEvent struct {
+	ID        Key        `json:"id"`
+	PubKey    Key        `json:"pubkey"`
+	CreatedAt int64      `json:"created_at"` // the vector's now if it is 0 or absent
+	Kind      uint16     `json:"kind"`
+	Tags      [][]string `json:"tags"`
+	Content   string     `json:"content"`
+	Sig       Signature  `json:"sig"`
+}
+
+// Signature is that of an event of a vector, as [Key] is its id.
+type Signature [64]byte
+
+func (s *Signature) UnmarshalText(text []byte) error {
+	*s = Signature{}
+	return fill(s[:], text)
+}
+
+func (e *VectorEvent) datedBy(now int64) {
+	if e.CreatedAt == 0 {
+		e.CreatedAt = now
+	}
+}
+
+// Encoded returns the event as package abi writes it.
+func (e *VectorEvent) Encoded() abi.Event[[]string] {
+	return abi.Event[[]string]{
+		ID: e.ID[:], PubKey: e.PubKey[:], Sig: e.Sig[:],
+		CreatedAt: e.CreatedAt, Kind: uint32(e.Kind), Tags: e.Tags, Content: e.Content,
+	}
+}
+
+// VectorSource says where an event comes from.
+type VectorSource struct {
+	Origin  string  `json:"origin"`  // client (also if absent), import or sync
+	Address Address `json:"address"` // the client's
+	Relay   string  `json:"relay"`   // the remote relay's URL
+	Authed  []Key   `json:"authed"`  // keys that the client has proven
+}
+
+var origins = map[string]uint32{
+	"": abi.OriginClient, "client": abi.OriginClient, "import": abi.OriginImport, "sync": abi.OriginSync,
+}
+
+func (s *VectorSource) UnmarshalJSON(b []byte) error {
+	type plain VectorSource
+	if err := json.Unmarshal(b, (*plain)(s)); err != nil {
+		return fmt.Errorf("source: %w", inWords(err))
+	}
+	if _, ok := origins[s.Origin]; !ok {
+		return fmt.Errorf("source: origin %.20q: want client, import or sync", s.Origin)
+	}
+	return nil
+}
+
+func (s *VectorSource) given() bool {
+	return s.Origin != "" || s.Address != "" || s.Relay != "" || s.Authed != nil
+}
+
+// Address is an IP address, or empty.
+type Address string
+
+func (a *Address) UnmarshalText(text []byte) error {
+	if len(text) > 0 {
+		addr, err := netip.ParseAddr(string(text))
+		if err != nil || addr.Zone() != "" {
+			return fmt.Errorf("address %.60q: want an IP address", text)
+		}
+	}
+	*a = Address(text)
+	return nil
+}
+
+// VectorClient is who is at the other end of the connection.
+type VectorClient struct {
+	Address   Address `json:"address"`
+	Authed    []Key   `json:"authed"` // keys that it has proven
+	UserAgent string  `json:"user_agent"`
+	Origin    string  `json:"origin"` // the page that a browser was on
+	Path      string  `json:"path"`   // of the request
+}
+
+func (c *VectorClient) given() bool {
+	return c.Address != "" || c.Authed != nil || c.UserAgent != "" || c.Origin != "" || c.Path != ""
+}
+
+func (c *VectorClient) encoded() abi.Client[Key] {
+	return abi.Client[Key]{
+		Address: []byte(c.Address), Authed: c.Authed, UserAgent: c.UserAgent, Origin: c.Origin, Path: c.Path,
+	}
+}
+
+// VectorFilter is a filter as NIP-01 writes it.
+type VectorFilter struct {
+	filter abi.QueryFilter[Key, Key, uint16, tagCondition]
+}
+
+type tagCondition = struct {
+	Name   byte
+	Values []string
+}
+
+func (f *VectorFilter) UnmarshalJSON(b []byte) error {
+	var known struct {
+		IDs     []Key    `json:"ids"`
+		Authors []Key    `json:"authors"`
+		Kinds   []uint16 `json:"kinds"`
+		Since   *int64   `json:"since"`
+		Until   *int64   `json:"until"`
+		Limit   *uint32  `json:"limit"`
+	}
+	if err := json.Unmarshal(b, &known); err != nil {
+		return fmt.Errorf("filter: %w", inWords(err))
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(b, &all); err != nil {
+		return fmt.Errorf("filter: %w", err)
+	}
+	f.filter = abi.QueryFilter[Key, Key, uint16, tagCondition]{
+		IDs: known.IDs, Authors: known.Authors, Kinds: known.Kinds, Since: known.Since, Until: known.Until, Limit: -1,
+	}
+	if known.Limit != nil {
+		f.filter.Limit = int(*known.Limit)
+	}
+	empty := known.IDs != nil && len(known.IDs) == 0 || known.Authors != nil && len(known.Authors) == 0 ||
+		known.Kinds != nil && len(known.Kinds) == 0
+	for _, name := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
+		value, ok := all["#"+string(rune(name))]
+		if !ok {
+			continue
+		}
+		condition := tagCondition{Name: name}
+		if err := json.Unmarshal(value, &condition.Values); err != nil {
+			return fmt.Errorf("filter: #%c: want a list of strings", name)
+		}
+		empty = empty || len(condition.Values) == 0
+		f.filter.Tags = append(f.filter.Tags, condition)
+	}
+	if empty {
+		return errors.New("filter: an empty list matches nothing, and a relay does not ask about it; leave it out")
+	}
+	return nil
+}
+
+// VectorPush is a push to a repository.
+type VectorPush struct {
+	Repo        string         `json:"repo"` // address of the announcement, 30617:pubkey:d
+	Maintainers []Key          `json:"maintainers"`
+	Updates     []VectorUpdate `json:"updates"`
+	Bytes       int64          `json:"bytes"`  // of the pack; 0 if it is not known
+	Stored      int64          `json:"stored"` // bytes that the repository takes on disk
+	PRs         bool           `json:"prs"`    // to the repository under /prs/ (GRASP-06)
+}
+
+// VectorUpdate is one command of a push. Object names that are absent are zeros:
+// there is no such object.
+type VectorUpdate struct {
+	Ref string // in full
+	Old string
+	New string
+}
+
+func (p *VectorPush) UnmarshalJSON(b []byte) error {
+	type plain VectorPush
+	if err := json.Unmarshal(b, (*plain)(p)); err != nil {
+		return fmt.Errorf("push: %w", inWords(err))
+	}
+	kind, rest, _ := strings.Cut(p.Repo, ":")
+	owner, _, ok := strings.Cut(rest, ":")
+	switch {
+	case kind != "30617" || !ok || !isHex(owner, 64):
+		return fmt.Errorf("push: repo %.100q: want 30617:<64 hex digits>:<identifier>", p.Repo)
+	case len(p.Updates) == 0:
+		return errors.New("push: updates is empty")
+	case p.Bytes < 0, p.Stored < 0:
+		return errors.New("push: bytes or stored is negative")
+	}
+	for i := range p.Updates {
+		u := &p.Updates[i]
+		if !strings.HasPrefix(u.Ref, "refs/") {
+			return fmt.Errorf("push: ref %.100q: want one in full, such as refs/heads/main", u.Ref)
+		}
+		for _, oid := range []*string{&u.Old, &u.New} {
+			if *oid == "" {
+				*oid = strings.Repeat("0", 40)
+			}
+			if !isHex(*oid, 40) && !isHex(*oid, 64) {
+				return fmt.Errorf("push: object %.80q: want 40 or 64 hex digits", *oid)
+			}
+		}
+	}
+	return nil
+}
+
+// isHex reports whether s is n lower-case hex digits.
+func isHex(s string, n int) bool {
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return len(s) == n
+}

@@ -1,0 +1,440 @@
+package abi
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// checkSchema reads what an encoder writes with another implementation of
+// protobuf and the schema of talon.proto, which must also write the same bytes.
+func checkSchema(t *testing.T, name string, encoded []byte, want string) {
+	t.Helper()
+	m := message(t, name)
+	if err := proto.Unmarshal(encoded, m); err != nil {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	if got := show(m); got != want {
+		t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+	}
+	again, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil || !bytes.Equal(again, encoded) {
+		t.Errorf("%s: %x, %v; another implementation writes %x", name, encoded, err, again)
+	}
+}
+
+func sampleInit() *StepInit {
+	since := int64(-5)
+	return &StepInit{
+		Part: 1, More: true, Seed: -7, Limits: StepLimits{1, 2, 3, 4, 5, 6, 7, 8}, Own: []string{"wss://own", "ws://own"},
+		Relays: []RelayState{
+			{
+				URL: "wss://a", Bootstrap: true, Wanted: true, Connected: true, Capabilities: Capabilities{SupportYes, 2, 3, 4, 5, true},
+				LastConnected: 8, DisconnectedAt: 9,
+				Subscriptions: []OpenSubscription{
+					{ID: "s", Filters: []Filter{{Kinds: []uint32{1, 30617}, Since: &since}, {}}, Live: true, Eose: true}, {},
+				},
+				Historics: []RunningHistoric{
+					{ID: "h", Filter: Filter{Tags: []TagFilter{{"e", []string{strings.Repeat("ab", 100)}}}}, Method: MethodREQ, Purpose: PurposeDaily},
+				},
+			},
+			{},
+		},
+		Repositories: []KnownRepository{
+			{Address: "30617:ab:x", Level: SyncLevelState, Relays: []string{"wss://a", "wss://b"}, Roots: [][32]byte{key32(1), key32(2)}}, {},
+		},
+	}
+}
+
+// sampleInputs holds each input and what the schema says of it.
+var sampleInputs = []struct {
+	input Input
+	want  string
+}{
+	{&StepInit{}, `init:{}`},
+	{sampleInit(), `init:{part:1 more:true seed:-7 limits:{connections:1 subscriptions:2 filters:3 values:4 historics:5 timers:6 actions:7 bytes:8} ` +
+		`own:"wss://own" own:"ws://own" relays:{url:"wss://a" bootstrap:true wanted:true connected:true ` +
+		`capabilities:{negentropy:SUPPORT_YES max_subscriptions:2 max_filters:3 max_limit:4 max_message:5 auth_required:true} ` +
+		`last_connected:8 disconnected_at:9 subscriptions:{id:"s" filters:{kinds:1 kinds:30617 since:-5} filters:{} live:true eose:true} subscriptions:{} ` +
+		`historics:{id:"h" filter:{tags:{name:"e" values:"` + strings.Repeat("ab", 100) + `"}} method:METHOD_REQ purpose:PURPOSE_DAILY}} relays:{} ` +
+		`repositories:{address:"30617:ab:x" level:SYNC_LEVEL_STATE relays:"wss://a" relays:"wss://b" roots:01010101} repositories:{}}`},
+	{&LocalEvent{
+		ID: key32(1), PubKey: key32(2), Kind: 30617, CreatedAt: 3, Repositories: []string{"r", "s"}, Relays: []string{"wss://a"},
+		Level: SyncLevelFull, Origin: OriginSync, Relay: "wss://b",
+	}, `local_event:{id:01010101 pubkey:02020202 kind:30617 created_at:3 repositories:"r" repositories:"s" relays:"wss://a" ` +
+		`level:SYNC_LEVEL_FULL origin:ORIGIN_SYNC relay:"wss://b"}`},
+	{&RepoGone{"30617:ab:x"}, `repo_gone:{repository:"30617:ab:x"}`},
+	{&RelayConnected{"wss://a", Capabilities{Negentropy: SupportNo}, 5, 6},
+		`relay_connected:{relay:"wss://a" capabilities:{negentropy:SUPPORT_NO} last_connected:5 disconnected_at:6}`},
+	{&RelayDisconnected{"wss://a", ClassLost, "bye", true, 3, 4},
+		`relay_disconnected:{relay:"wss://a" class:CLASS_LOST reason:"bye" connected:true failures:3 retry_at:4}`},
+	{&Eose{"wss://a", "s", 1, 2, -3}, `eose:{relay:"wss://a" id:"s" events:1 new:2 min_created_at:-3}`},
+	{&Closed{"wss://a", "s", ClassLimit, "no"}, `closed:{relay:"wss://a" id:"s" class:CLASS_LIMIT reason:"no"}`},
+	{&HistoricDone{"wss://a", "h", MethodNegentropy, true, ClassForbidden, "x", 1, 2, 3, 1 << 40, 5, 6},
+		`historic_done:{relay:"wss://a" id:"h" method:METHOD_NEGENTROPY complete:true class:CLASS_FORBIDDEN reason:"x" have:1 need:2 new:3 ` +
+			`bytes:1099511627776 rounds:5 min_created_at:6}`},
+	{&Notice{"wss://a", ClassRateLimited, "slow down"}, `notice:{relay:"wss://a" class:CLASS_RATE_LIMITED text:"slow down"}`},
+	{&TimerFired{"t", 7}, `timer_fired:{id:"t" at:7}`},
+}
+
+func TestStepsFollowTheSchema(t *testing.T) {
+	for _, test := range sampleInputs {
+		checkSchema(t, "StepRequest", AppendStep(nil, 77, test.input), "now:77 "+test.want)
+	}
+}
+
+// read returns the input that a view holds, built again from the view.
+func read(v *StepView) Input {
+	switch v.Kind {
+	case InputInit:
+		return readInit(v.Init())
+	case InputLocalEvent:
+		e := v.LocalEvent()
+		return &LocalEvent{
+			ID: [32]byte(e.ID), PubKey: [32]byte(e.PubKey), Kind: e.Kind, CreatedAt: e.CreatedAt, Repositories: texts(e.Repositories()),
+			Relays: texts(e.Relays()), Level: e.Level, Origin: e.Origin, Relay: e.Relay,
+		}
+	case InputRepoGone:
+		return ref(v.RepoGone())
+	case InputRelayConnected:
+		return ref(v.RelayConnected())
+	case InputRelayDisconnected:
+		return ref(v.RelayDisconnected())
+	case InputEose:
+		return ref(v.Eose())
+	case InputClosed:
+		return ref(v.Closed())
+	case InputHistoricDone:
+		return ref(v.HistoricDone())
+	case InputNotice:
+		return ref(v.Notice())
+	case InputTimerFired:
+		return ref(v.TimerFired())
+	}
+	return nil
+}
+
+func readInit(v StepInitView) *StepInit {
+	m := &StepInit{Part: v.Part, More: v.More, Seed: v.Seed, Limits: v.Limits, Own: texts(v.Own())}
+	for it := v.Relays(); it.Next(); {
+		r := it.Relay()
+		relay := RelayState{
+			URL: r.URL, Bootstrap: r.Bootstrap, Wanted: r.Wanted, Connected: r.Connected, Capabilities: r.Capabilities,
+			LastConnected: r.LastConnected, DisconnectedAt: r.DisconnectedAt,
+		}
+		for it := r.Subscriptions(); it.Next(); {
+			s := it.Subscription()
+			sub := OpenSubscription{ID: s.ID, Live: s.Live, Eose: s.Eose}
+			for it := s.Filters(); it.Next(); {
+				f := it.Filter()
+				sub.Filters = append(sub.Filters, readFilter(&f))
+			}
+			relay.Subscriptions = append(relay.Subscriptions, sub)
+		}
+		for it := r.Historics(); it.Next(); {
+			h := it.Historic()
+			relay.Historics = append(relay.Historics, RunningHistoric{ID: h.ID, Filter: readFilter(&h.Filter), Method: h.Method, Purpose: h.Purpose})
+		}
+		m.Relays = append(m.Relays, relay)
+	}
+	for it := v.Repositories(); it.Next(); {
+		r := it.Repository()
+		repo := KnownRepository{Address: r.Address, Level: r.Level, Relays: texts(r.Relays())}
+		for i := range r.NumRoots() {
+			repo.Roots = append(repo.Roots, r.Root(i))
+		}
+		m.Repositories = append(m.Repositories, repo)
+	}
+	return m
+}
+
+// readFilter builds the conditions that the samples use.
+func readFilter(v *FilterView) Filter {
+	var f Filter
+	for it := v.Kinds(); it.Next(); {
+		f.Kinds = append(f.Kinds, it.Kind())
+	}
+	for it := v.Tags(); it.Next(); {
+		f.Tags = append(f.Tags, TagFilter{it.Name(), texts(it.Values())})
+	}
+	if since, ok := v.Since(); ok {
+		f.Since = &since
+	}
+	return f
+}
+
+func texts(it BytesIter) (list []string) {
+	for it.Next() {
+		list = append(list, it.Text())
+	}
+	return list
+}
+
+func TestStepsRoundTrip(t *testing.T) {
+	for _, test := range sampleInputs {
+		var v StepView
+		if err := v.Decode(AppendStep(nil, 77, test.input)); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(&v); v.Now != 77 || !reflect.DeepEqual(got, test.input) {
+			t.Errorf("%+v is read as %+v", test.input, got)
+		}
+	}
+}
+
+func TestOnlyTheInputOfItsKindIsRead(t *testing.T) {
+	var v StepView
+	if err := v.Decode(AppendStep(nil, 1, &Eose{Relay: "wss://a", ID: "s"})); err != nil {
+		t.Fatal(err)
+	}
+	if v.Closed() != (Closed{}) || v.HistoricDone() != (HistoricDone{}) || v.LocalEvent().Relay != "" {
+		t.Error("an input is read as another")
+	}
+	newer := append([]byte{0x08, 5}, 15<<3|wireBytes, 2, 1, 1)
+	if err := v.Decode(newer); err != nil || v.Kind != InputNone || v.Now != 5 || read(&v) != nil {
+		t.Errorf("an input that this package does not know: %v, kind %d", err, v.Kind)
+	}
+	if v.Decode([]byte{InputEose<<3 | wireBytes, 1, 0xff}) == nil {
+		t.Error("a malformed input is accepted")
+	}
+}
+
+func sampleActions() []StepAction {
+	since := int64(5)
+	return []StepAction{
+		{Do: DoConnect, Relay: "wss://a", Priority: 3, Reason: "named"},
+		{Do: DoDisconnect, Relay: "wss://a", Reason: "done"},
+		{Do: DoSubscribe, Relay: "wss://a", ID: "s", Filters: []Filter{{Kinds: []uint32{30617}, Since: &since}, {IDs: [][32]byte{key32(1)}}}, Live: true, Purpose: PurposeReconnect},
+		{Do: DoUnsubscribe, Relay: "wss://a", ID: "s"},
+		{Do: DoHistoric, Relay: "wss://a", ID: "h", Filters: []Filter{{Tags: []TagFilter{{"e", []string{strings.Repeat("ab", 100)}}}}},
+			Method: MethodNegentropy, Purpose: PurposeDaily, Page: 500, Push: true},
+		{Do: DoSetTimer, ID: "t", At: 7},
+		{Do: DoSetTimer, ID: "t"},
+	}
+}
+
+func appendActions(actions ...StepAction) (b []byte) {
+	for i := range actions {
+		b = AppendAction(b, &actions[i])
+	}
+	return b
+}
+
+var someLimits = ActionLimits{Actions: 8, Filters: 2, Values: 10, AllValues: 25}
+
+func TestActionsFollowTheSchema(t *testing.T) {
+	checkSchema(t, "StepActions", appendActions(sampleActions()...),
+		`actions:{connect:{relay:"wss://a" priority:3 reason:"named"}} actions:{disconnect:{relay:"wss://a" reason:"done"}} `+
+			`actions:{subscribe:{relay:"wss://a" id:"s" filters:{kinds:30617 since:5} filters:{ids:01010101} live:true purpose:PURPOSE_RECONNECT}} `+
+			`actions:{unsubscribe:{relay:"wss://a" id:"s"}} `+
+			`actions:{historic:{relay:"wss://a" id:"h" filter:{tags:{name:"e" values:"`+strings.Repeat("ab", 100)+`"}} `+
+			`method:METHOD_NEGENTROPY purpose:PURPOSE_DAILY page:500 push:true}} actions:{timer:{id:"t" at:7}} actions:{timer:{id:"t"}}`)
+}
+
+func TestActionsRoundTrip(t *testing.T) {
+	want := sampleActions()
+	got, err := DecodeActions(appendActions(want...), someLimits)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+	if got, err := DecodeActions(nil, someLimits); len(got) != 0 || err != nil {
+		t.Errorf("no actions: %+v, %v", got, err)
+	}
+}
+
+func TestWrongActionsAreNamed(t *testing.T) {
+	long := strings.Repeat("x", 65)
+	kinds := func(n int) []Filter { return []Filter{{Kinds: make([]uint32, n)}} }
+	connect := StepAction{Do: DoConnect, Relay: "wss://a"}
+	for _, test := range []struct {
+		want    string
+		actions []StepAction
+	}{
+		{"action 8: an answer has at most 8 actions", slices.Repeat([]StepAction{connect}, 9)},
+		{"action 1: connect: no relay", []StepAction{connect, {Do: DoConnect}}},
+		{"action 0: disconnect: no relay", []StepAction{{Do: DoDisconnect}}},
+		{"action 0: connect: relay has 513 bytes; the limit is 512", []StepAction{{Do: DoConnect, Relay: strings.Repeat("x", 513)}}},
+		{"action 0: connect: relay is not UTF-8", []StepAction{{Do: DoConnect, Relay: "\xff"}}},
+		{"action 0: connect: reason has 257 bytes; the limit is 256", []StepAction{{Do: DoConnect, Relay: "r", Reason: strings.Repeat("x", 257)}}},
+		{"action 0: unsubscribe: id is not 1 to 64 bytes from ! to ~", []StepAction{{Do: DoUnsubscribe, Relay: "r"}}},
+		{"action 0: unsubscribe: id is not 1 to 64 bytes from ! to ~", []StepAction{{Do: DoUnsubscribe, Relay: "r", ID: "a b"}}},
+		{"action 0: unsubscribe: id has 65 bytes; the limit is 64", []StepAction{{Do: DoUnsubscribe, Relay: "r", ID: long}}},
+		{"action 0: timer: id has 65 bytes; the limit is 64", []StepAction{{Do: DoSetTimer, ID: long}}},
+		{"action 0: timer: a time before 1970", []StepAction{{Do: DoSetTimer, ID: "t", At: -1}}},
+		{"action 0: subscribe: no filter", []StepAction{{Do: DoSubscribe, Relay: "r", ID: "s"}}},
+		{"action 0: subscribe: a subscription has at most 2 filters", []StepAction{{Do: DoSubscribe, Relay: "r", ID: "s", Filters: make([]Filter, 3)}}},
+		{"action 0: subscribe: a filter is malformed, or has more than 10 values", []StepAction{{Do: DoSubscribe, Relay: "r", ID: "s", Filters: kinds(11)}}},
+		{"action 2: subscribe: a filter is malformed, or has more than 5 values (all filters of an answer have at most 25)",
+			slices.Repeat([]StepAction{{Do: DoSubscribe, Relay: "r", ID: "s", Filters: kinds(10)}}, 3)},
+		{"action 0: subscribe: purpose 4 is not one that this host knows", []StepAction{{Do: DoSubscribe, Relay: "r", ID: "s", Filters: kinds(1), Purpose: 4}}},
+		{"action 0: historic: no filter", []StepAction{{Do: DoHistoric, Relay: "r", ID: "s"}}},
+		{"action 0: historic: more than one filter", []StepAction{{Do: DoHistoric, Relay: "r", ID: "s", Filters: make([]Filter, 2)}}},
+		{"action 0: historic: method 3 is not one that this host knows", []StepAction{{Do: DoHistoric, Relay: "r", ID: "s", Filters: kinds(1), Method: 3}}},
+		{"action 0: of no kind that this host knows", []StepAction{{Do: 9, Relay: "r"}}},
+	} {
+		_, err := DecodeActions(appendActions(test.actions...), someLimits)
+		var wrong *ActionError
+		if !errors.As(err, &wrong) || err.Error() != test.want {
+			t.Errorf("%v, want %s", err, test.want)
+		}
+	}
+	one := appendActions(connect)[2:]
+	two := append(append([]byte{0x0a, byte(2 * len(one))}, one...), one...)
+	for want, b := range map[string][]byte{
+		"action 0: two actions in one":         two,
+		"action 0: malformed message":          {0x0a, 1, 0xff},
+		"action 0: connect: malformed message": {0x0a, 3, 0x0a, 1, 0xff},
+		"malformed message":                    {0x0a, 9},
+	} {
+		if _, err := DecodeActions(b, someLimits); err == nil || err.Error() != want {
+			t.Errorf("%x: %v, want %s", b, err, want)
+		}
+	}
+}
+
+func TestStepsAllocateNothing(t *testing.T) {
+	b := make([]byte, 0, 1<<16)
+	actions := sampleActions()
+	init := sampleInit()
+	if n := testing.AllocsPerRun(100, func() {
+		AppendStep(b, 1, init)
+		out := b
+		for i := range actions {
+			out = AppendAction(out, &actions[i])
+		}
+	}); n != 0 {
+		t.Errorf("writing: %v allocations, want 0", n)
+	}
+	request := AppendStep(nil, 1, init)
+	var v StepView
+	if n := testing.AllocsPerRun(100, func() {
+		v.Decode(request)
+		world := v.Init()
+		for it := world.Relays(); it.Next(); {
+			relay := it.Relay()
+			for it := relay.Subscriptions(); it.Next(); {
+				sub := it.Subscription()
+				for it := sub.Filters(); it.Next(); {
+					filter := it.Filter()
+					for it := filter.Kinds(); it.Next(); {
+						_ = it.Kind()
+					}
+				}
+			}
+			for it := relay.Historics(); it.Next(); {
+				_ = it.Historic()
+			}
+		}
+		for it := world.Repositories(); it.Next(); {
+			repo := it.Repository()
+			for i := range repo.NumRoots() {
+				_ = repo.Root(i)
+			}
+		}
+	}); n != 0 {
+		t.Errorf("reading: %v allocations, want 0", n)
+	}
+}
+
+func FuzzSteps(f *testing.F) {
+	for _, test := range sampleInputs {
+		f.Add(AppendStep(nil, 77, test.input))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var v StepView
+		err := v.Decode(b)
+		if (err == nil) != (wellFormed(b) && wellFormed(v.body)) {
+			t.Errorf("%x: %v, but well-formed %v %v", b, err, wellFormed(b), wellFormed(v.body))
+		}
+		if err != nil {
+			return
+		}
+		n := 0
+		count := func(it BytesIter) {
+			for it.Next() {
+				if n++; n > 10*len(b) {
+					t.Fatal("endless")
+				}
+			}
+		}
+		world, event := v.Init(), v.LocalEvent()
+		count(event.Relays())
+		count(event.Repositories())
+		count(world.Own())
+		for it := world.Relays(); it.Next(); {
+			relay := it.Relay()
+			for it := relay.Subscriptions(); it.Next(); {
+				sub := it.Subscription()
+				for it := sub.Filters(); it.Next(); {
+					filter := it.Filter()
+					count(filter.IDs())
+				}
+			}
+			for it := relay.Historics(); it.Next(); {
+				historic := it.Historic()
+				count(historic.Filter.IDs())
+			}
+		}
+		for it := world.Repositories(); it.Next(); {
+			repo := it.Repository()
+			count(repo.Relays())
+			for i := range repo.NumRoots() {
+				_ = repo.Root(i)
+			}
+		}
+		// Inputs whose texts and numbers are all that they have say the same when
+		// they are written again.
+		switch v.Kind {
+		case InputInit, InputLocalEvent, InputNone:
+			return
+		}
+		first := read(&v)
+		var again StepView
+		if err := again.Decode(AppendStep(nil, v.Now, first)); err != nil || !reflect.DeepEqual(read(&again), first) {
+			t.Errorf("%x: %+v becomes %+v, %v", b, first, read(&again), err)
+		}
+	})
+}
+
+func FuzzActions(f *testing.F) {
+	for _, a := range sampleActions() {
+		f.Add(appendActions(a))
+	}
+	f.Add(appendActions(sampleActions()...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		actions, err := DecodeActions(b, someLimits)
+		if err != nil {
+			var wrong *ActionError
+			if !errors.As(err, &wrong) && !errors.Is(err, ErrMalformed) || len(err.Error()) > 200 {
+				t.Errorf("%x: %v", b, err)
+			}
+			return
+		}
+		values := 0
+		for i := range actions {
+			a := &actions[i]
+			if len(a.ID) > MaxActionID || len(a.Relay) > MaxActionRelay || len(a.Reason) > MaxActionReason || len(a.Filters) > someLimits.Filters {
+				t.Errorf("%x: %+v", b, a)
+			}
+			for _, f := range a.Filters {
+				values += len(f.IDs) + len(f.Authors) + len(f.Kinds) + len(f.Tags)
+				for _, tag := range f.Tags {
+					values += len(tag.Values)
+				}
+			}
+		}
+		if len(actions) > someLimits.Actions || values > someLimits.AllValues {
+			t.Errorf("%x: %d actions, %d values", b, len(actions), values)
+		}
+		again, err := DecodeActions(appendActions(actions...), someLimits)
+		if err != nil || !reflect.DeepEqual(again, actions) {
+			t.Errorf("%x: %+v becomes %+v, %v", b, actions, again, err)
+		}
+	})
+}

@@ -1,0 +1,137 @@
+import { Config } from "./config";
+import { Admit, Connect, Push, Query } from "./request";
+import { Verdict } from "./verdict";
+import { Writer } from "./wire";
+
+// A policy: what an operator's relay asks before it accepts something.
+//
+// The host calls those functions that "functions" of the manifest names, and the module
+// must export each: talon_admit for admit. There are several instances of a module, and
+// one that failed is replaced: what is to be remembered is kept with kvSet, kvIncr and
+// take, not in fields.
+export abstract class Policy {
+  // Takes the settings, once for each instance. A sentence refuses them: wrongValue.
+  configure(config: Config): string | null {
+    return null;
+  }
+
+  // Functions that pass every request, configured like this: the host does not call
+  // them.
+  idle(): Array<string> {
+    return [];
+  }
+
+  // What the policy implements: GRASP-01, …; at most 16.
+  grasps(): Array<string> {
+    return [];
+  }
+
+  // Which repositories are accepted, and by what rule the operator chooses among them:
+  // one line each for the relay's information document.
+  criteria(): string {
+    return "";
+  }
+  curation(): string {
+    return "";
+  }
+
+  // May this event be stored? If all policies pass, it is refused.
+  admit(input: Admit): Verdict {
+    return Verdict.pass();
+  }
+
+  // May this client ask with these filters? If all policies pass, it may.
+  query(input: Query): Verdict {
+    return Verdict.pass();
+  }
+
+  // May this client connect? If all policies pass, it may.
+  connect(input: Connect): Verdict {
+    return Verdict.pass();
+  }
+
+  // May these ref updates happen, which GRASP's own rules allow? If all policies pass,
+  // they may.
+  push(input: Push): Verdict {
+    return Verdict.pass();
+  }
+}
+
+class None extends Policy {}
+
+let policy: Policy = new None();
+
+// Makes p the policy of this module.
+export function register(p: Policy): void {
+  policy = p;
+}
+
+let input: usize = 0;
+let capacity: u32 = 0;
+const output = new Writer();
+const config = new Config();
+const admit = new Admit();
+const query = new Query();
+const connect = new Connect();
+const push = new Push();
+
+export function talon_abi_1(): void {}
+
+// A larger buffer is at least twice as large, so that requests that grow byte by byte
+// do not use up the memory of a runtime that frees nothing.
+export function talon_buffer(size: u32): usize {
+  if (size > capacity) {
+    capacity = max(size, capacity < 1 << 30 ? 2 * capacity : 0);
+    if (input != 0) heap.free(input);
+    input = heap.alloc(capacity);
+  }
+  return input;
+}
+
+function received(length: u32): i32 {
+  if (length > capacity) unreachable();
+  return length;
+}
+
+// The result that points the host to the answer: 0 for a message without fields.
+function answered(): i64 {
+  return output.length == 0 ? 0 : <i64>output.ptr << 32 | output.length;
+}
+
+function answer(verdict: Verdict): i64 {
+  verdict.write(output.clear());
+  return answered();
+}
+
+export function talon_configure(length: u32): i64 {
+  const failure = policy.configure(config.read(input, received(length)));
+  output.clear();
+  if (failure) {
+    output.text(1, failure);
+    return answered();
+  }
+  const idle = policy.idle();
+  for (let i = 0; i < idle.length; i++) output.text(2, idle[i]);
+  const about = new Writer(), grasps = policy.grasps();
+  for (let i = 0; i < grasps.length; i++) about.text(1, grasps[i]);
+  about.text(2, policy.criteria());
+  about.text(3, policy.curation());
+  if (about.length > 0) output.bytes(3, about.ptr, about.length);
+  return answered();
+}
+
+export function talon_admit(length: u32): i64 {
+  return answer(policy.admit(admit.read(input, received(length))));
+}
+
+export function talon_query(length: u32): i64 {
+  return answer(policy.query(query.read(input, received(length))));
+}
+
+export function talon_connect(length: u32): i64 {
+  return answer(policy.connect(connect.read(input, received(length))));
+}
+
+export function talon_push(length: u32): i64 {
+  return answer(policy.push(push.read(input, received(length))));
+}

@@ -1,0 +1,95 @@
+import { Bytes } from "./bytes";
+import { Writer } from "./wire";
+
+export enum Action {
+  Pass = 0,
+  Accept = 1,
+  Reject = 2,
+  ShadowReject = 3,
+  Hold = 4,
+  RequireAuth = 5,
+}
+
+// A policy's decision. There is one, which is used again.
+export class Verdict {
+  action: Action = Action.Pass;
+  rule: string = ""; // stable code: a-z 0-9 - . _, at most 64 bytes
+  prefix: string = ""; // standard prefix of the reason (NIP-01, NIP-42)
+  text: string = ""; // the reason after its prefix, for people
+  line: Bytes | null = null; // instead of text
+
+  // No opinion: the next policy decides.
+  static pass(): Verdict { return verdict.be(Action.Pass, "", "", null); }
+
+  // Stores the event, or allows what is asked about.
+  static accept(): Verdict { return verdict.be(Action.Accept, "", "", null); }
+
+  // Refuses. The prefix is one of blocked, invalid, pow, rate-limited, restricted, mute,
+  // error, duplicate.
+  static reject(prefix: string, text: string): Verdict { return verdict.be(Action.Reject, prefix, text, null); }
+
+  // The same with text that was put together in a Line.
+  static rejectWith(prefix: string, line: Bytes): Verdict { return verdict.be(Action.Reject, prefix, "", line); }
+
+  // Refuses the event, and tells the client that it was stored. Answers a query as if
+  // nothing were here.
+  static shadowReject(): Verdict { return verdict.be(Action.ShadowReject, "", "", null); }
+
+  // Keeps an event in purgatory.
+  static hold(text: string): Verdict { return verdict.be(Action.Hold, "purgatory", text, null); }
+
+  // Refuses the event or the query until the client authenticates (NIP-42).
+  static requireAuth(text: string): Verdict { return verdict.be(Action.RequireAuth, "auth-required", text, null); }
+
+  private be(action: Action, prefix: string, text: string, line: Bytes | null): Verdict {
+    this.action = action;
+    this.rule = "";
+    this.prefix = prefix;
+    this.text = text;
+    this.line = line;
+    return this;
+  }
+
+  // Adds the code of the rule that decided, for metrics and logs.
+  by(rule: string): Verdict {
+    this.rule = rule;
+    return this;
+  }
+
+  write(w: Writer): void {
+    if (this.action != Action.Pass) w.number(1, this.action);
+    w.text(2, this.rule);
+    const line = this.line, text = cut(this.text), colon = this.prefix.length > 0 ? 2 : 0;
+    const n = line ? fit(line) : String.UTF8.byteLength(text);
+    const prefix = String.UTF8.byteLength(this.prefix);
+    if (prefix + n == 0) return;
+    w.begin(3, prefix + colon + n);
+    w.utf8(this.prefix);
+    if (colon > 0) w.utf8(": ");
+    if (line) w.copy(line.ptr, n);
+    else w.utf8(text);
+  }
+}
+
+// What the host would keep of a text, 1 KiB: an answer that is much longer it refuses.
+const MOST: i32 = 1024;
+
+function cut(text: string): string {
+  let n = 0, room = MOST;
+  while (n < text.length) {
+    const c = text.codePointAt(n);
+    room -= c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    if (room < 0) return text.substring(0, n);
+    n += c < 0x10000 ? 1 : 2;
+  }
+  return text;
+}
+
+function fit(text: Bytes): i32 {
+  let n = text.length;
+  if (n <= MOST) return n;
+  for (n = MOST; n > 0 && (text.at(n) & 0xc0) == 0x80; ) n--;
+  return n;
+}
+
+const verdict = new Verdict();

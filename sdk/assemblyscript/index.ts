@@ -1,0 +1,38 @@
+// Policies for Talon in AssemblyScript.
+//
+//   import { Admit, Config, Policy, Verdict, register } from "talon-policy";
+//   export { talon_abi_1, talon_admit, talon_buffer, talon_configure } from "talon-policy";
+//
+//   class Rules extends Policy {
+//     configure(config: Config): string | null { … }
+//     admit(input: Admit): Verdict { … }
+//   }
+//
+//   register(new Rules());
+//
+// The guide is docs/how-to-write-a-policy-in-assemblyscript.md, the ABI is
+// docs/reference-abi.md, the messages are sdk/abi/talon.proto.
+//
+// Invariants:
+//
+//  1. Reading a request and answering allocates nothing; what makes a string says so.
+//  2. What a request gives out is a view of it, and is used again: it is valid until
+//     the function returns, what an iterator gives out until its next step.
+//  3. Whatever the bytes, readers stay within them and end. A request that is not what
+//     it should be ends the instance: the host never sends one.
+//  4. A module imports only the host functions that its code can reach.
+
+export { Bytes, Line } from "./assembly/bytes";
+export { Config, wrongValue } from "./assembly/config";
+export { Event, Events, Tags } from "./assembly/event";
+export { Conditions, Filter, Filters, Search } from "./assembly/filter";
+export { KeySet, parseKey } from "./assembly/key";
+export {
+  Level, NEVER, NOT_FOUND, count, gauge, get, gitHas, gitRef, held, inSet, kvDelete, kvGet, kvIncr, kvSet, log, query,
+  queryHeld, referenced, take,
+} from "./assembly/host";
+export { Admit, Client, Connect, Origin, Push, Query, Updates, Verb } from "./assembly/request";
+export { Action, Verdict } from "./assembly/verdict";
+export {
+  Policy, register, talon_abi_1, talon_admit, talon_buffer, talon_configure, talon_connect, talon_push, talon_query,
+} from "./assembly/policy";

@@ -1,0 +1,16 @@
+// Package sdk holds the sources of the packages below it, which plugin authors
+// import: talon plugin new gives a copy to each new module, so that it builds
+// without a network.
+package sdk
+
+import "embed"
+
+// Files are the SDKs of all languages with the license, the Go packages with their
+// tests.
+//
+//go:embed LICENSE
+//go:embed abi grasp internal module nip19 policy strategy throttle
+//go:embed c/talon.h c/talon.mk
+//go:embed rust/Cargo.toml rust/src
+//go:embed assemblyscript/package.json assemblyscript/index.ts assemblyscript/manifest.mjs assemblyscript/assembly
+var Files embed.FS

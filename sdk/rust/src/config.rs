@@ -1,0 +1,114 @@
+//! The settings of a module.
+
+use crate::verdict::cut;
+use crate::wire::{self, Field};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Every setting of the manifest: the operator's value, or the default. The host has
+/// checked types and limits. A key that the manifest does not have ends the instance.
+pub struct Config<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Config<'a> {
+    fn setting(&self, key: &str) -> &'a [u8] {
+        wire::values(self.0, 1)
+            .find(|setting| wire::data(setting, 1) == key.as_bytes())
+            .unwrap_or_else(|| wire::malformed())
+    }
+
+    /// A setting of type string.
+    pub fn string(&self, key: &str) -> &'a str {
+        self.strings(key).next().unwrap_or("")
+    }
+
+    /// A setting of type strings.
+    pub fn strings(&self, key: &str) -> impl Iterator<Item = &'a str> {
+        wire::values(self.setting(key), 2).map(wire::text)
+    }
+
+    /// A setting of type int.
+    pub fn int(&self, key: &str) -> i64 {
+        self.ints(key).next().unwrap_or(0)
+    }
+
+    /// A setting of type ints.
+    pub fn ints(&self, key: &str) -> impl Iterator<Item = i64> + 'a {
+        wire::numbers(self.setting(key), 3).map(|v| v as i64)
+    }
+
+    /// A setting of type bool.
+    pub fn bool(&self, key: &str) -> bool {
+        wire::numbers(self.setting(key), 4).next().unwrap_or(0) != 0
+    }
+
+    /// A setting of type float.
+    pub fn float(&self, key: &str) -> f64 {
+        for field in wire::fields(self.setting(key)) {
+            match field {
+                Field::Fixed(5, bits) => return f64::from_bits(bits),
+                Field::Data(5, packed) => {
+                    if let Some(Ok(bytes)) = packed.get(..8).map(<[u8; 8]>::try_from) {
+                        return f64::from_le_bytes(bytes);
+                    }
+                }
+                _ => {}
+            }
+        }
+        0.0
+    }
+
+    /// Host, and port where it is not the usual one, by which the relay is reached.
+    pub fn domain(&self) -> &'a str {
+        wire::text(wire::data(wire::data(self.0, 2), 1))
+    }
+
+    /// Whether the relay takes pull requests under /prs/ (GRASP-06).
+    pub fn prs(&self) -> bool {
+        wire::numbers(wire::data(self.0, 2), 2).last().unwrap_or(0) != 0
+    }
+}
+
+/// The error for a value that the manifest cannot describe as wrong.
+pub struct WrongValue(pub(crate) String);
+
+impl WrongValue {
+    /// Names the key, the value, and what is wanted: "an npub or 64 hex digits".
+    pub fn new(key: &str, value: &str, want: &str) -> Self {
+        let mut s = String::from("config ");
+        for part in [key, " has \"", cut(value), "\": want ", want] {
+            s.push_str(part);
+        }
+        WrongValue(s)
+    }
+}
+
+/// What the host is told of a policy that has taken its configuration.
+#[derive(Default)]
+pub struct Configured {
+    /// Functions that pass every request, configured like this: the host does not call
+    /// them.
+    pub idle: &'static [&'static str],
+    /// What the policy implements: GRASP-01, …
+    pub grasps: &'static [&'static str],
+    /// Which repositories are accepted, one line, for the relay's information document.
+    pub criteria: String,
+    /// By what rule the operator chooses among them, likewise.
+    pub curation: String,
+}
+
+impl Configured {
+    pub(crate) fn write(&self, b: &mut Vec<u8>) {
+        for function in self.idle {
+            wire::put_text(b, 2, function);
+        }
+        let mut about = Vec::new();
+        for grasp in self.grasps {
+            wire::put_text(&mut about, 1, grasp);
+        }
+        wire::put_text(&mut about, 2, cut(&self.criteria));
+        wire::put_text(&mut about, 3, cut(&self.curation));
+        if !about.is_empty() {
+            wire::put_data(b, 3, &about);
+        }
+    }
+}

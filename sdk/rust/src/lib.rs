@@ -1,0 +1,93 @@
+//! Policies for Talon in Rust.
+//!
+//! A policy is a type that implements [`Policy`], given to [`policy!`] together with
+//! its manifest:
+//!
+//! ```ignore
+//! use talon::{Admit, Config, Configured, Policy, Verdict, WrongValue};
+//!
+//! struct Rules { most: i64 }
+//!
+//! impl Policy for Rules {
+//!     fn configure(config: &Config) -> Result<Self, WrongValue> {
+//!         Ok(Rules { most: config.int("most") })
+//!     }
+//!
+//!     fn admit(&mut self, input: &Admit) -> Verdict { … }
+//! }
+//!
+//! talon::policy!(Rules, include_bytes!("../manifest.json"));
+//! ```
+//!
+//! and is compiled as a `cdylib` for `wasm32-unknown-unknown`. The guide is
+//! docs/how-to-write-a-policy-in-rust.md, the ABI is docs/reference-abi.md, the
+//! messages are sdk/abi/talon.proto.
+//!
+//! Invariants:
+//!
+//! 1. Reading a request and answering allocates nothing, but for what a policy
+//!    makes itself and for answers of the store.
+//! 2. Whatever the bytes, readers stay within them and end. A request that is not
+//!    what it should be ends the instance: the host never sends one.
+//! 3. A module imports only the host functions that its code can reach.
+//!
+//! The crate needs nothing but `core` and `alloc`, no other crate, and Rust 1.63.
+#![no_std]
+
+extern crate alloc;
+
+mod config;
+mod event;
+#[doc(hidden)]
+pub mod export;
+mod filter;
+pub mod host;
+mod key;
+mod request;
+mod verdict;
+mod wire;
+
+pub use config::{Config, Configured, WrongValue};
+pub use event::{Event, Events, Tag};
+pub use filter::{Condition, Filter, Search};
+pub use key::{parse_key, Key};
+pub use request::{Admit, Client, Connect, Origin, Push, Query, RefUpdate, Verb};
+pub use verdict::{Action, Verdict};
+
+/// A policy: what an operator's relay asks before it accepts something.
+///
+/// The host calls those functions that "functions" of the manifest names; each has
+/// no opinion until it is written. There are several instances of a module, and one
+/// that failed is replaced: what is to be remembered belongs to [`host`], not into
+/// fields.
+pub trait Policy: Sized {
+    /// Makes the policy of its settings, once for each instance. An error refuses the
+    /// configuration.
+    fn configure(config: &Config) -> Result<Self, WrongValue>;
+
+    /// What the host is told of a policy that has taken its configuration.
+    fn configured(&self) -> Configured {
+        Configured::default()
+    }
+
+    /// May this event be stored? If all policies pass, it is refused.
+    fn admit(&mut self, _input: &Admit) -> Verdict {
+        Verdict::pass()
+    }
+
+    /// May this client ask with these filters? If all policies pass, it may.
+    fn query(&mut self, _input: &Query) -> Verdict {
+        Verdict::pass()
+    }
+
+    /// May this client connect? If all policies pass, it may.
+    fn connect(&mut self, _input: &Connect) -> Verdict {
+        Verdict::pass()
+    }
+
+    /// May these ref updates happen, which GRASP's own rules allow? If all policies
+    /// pass, they may.
+    fn push(&mut self, _input: &Push) -> Verdict {
+        Verdict::pass()
+    }
+}

@@ -1,0 +1,100 @@
+//! What a policy answers.
+
+use crate::wire;
+use alloc::borrow::Cow;
+use alloc::vec::Vec;
+
+/// What a verdict says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Pass = 0,
+    Accept = 1,
+    Reject = 2,
+    ShadowReject = 3,
+    Hold = 4,
+    RequireAuth = 5,
+}
+
+/// A policy's decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub action: Action,
+    /// Stable code of the rule that decided: a-z 0-9 - . _, at most 64 bytes.
+    pub rule: &'static str,
+    /// Standard prefix of the reason (NIP-01, NIP-42).
+    pub prefix: &'static str,
+    /// The reason after its prefix, for people. The host cuts what is longer than 1 KiB.
+    pub text: Cow<'static, str>,
+}
+
+impl Verdict {
+    fn new(action: Action, prefix: &'static str, text: Cow<'static, str>) -> Self {
+        Verdict {
+            action,
+            rule: "",
+            prefix,
+            text,
+        }
+    }
+
+    /// No opinion: the next policy decides. If all pass, an event is refused; a query, a
+    /// connection and a push are allowed.
+    pub fn pass() -> Self {
+        Verdict::new(Action::Pass, "", Cow::Borrowed(""))
+    }
+
+    /// Stores the event, or allows what is asked about; later policies are not asked.
+    pub fn accept() -> Self {
+        Verdict::new(Action::Accept, "", Cow::Borrowed(""))
+    }
+
+    /// Refuses. The prefix is one of blocked, invalid, pow, rate-limited, restricted,
+    /// mute, error, duplicate.
+    pub fn reject(prefix: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
+        Verdict::new(Action::Reject, prefix, text.into())
+    }
+
+    /// Refuses the event, and tells the client that it was stored. Answers a query as if
+    /// nothing were here.
+    pub fn shadow_reject() -> Self {
+        Verdict::new(Action::ShadowReject, "", Cow::Borrowed(""))
+    }
+
+    /// Keeps the event in purgatory. Only an event can be held.
+    pub fn hold(text: impl Into<Cow<'static, str>>) -> Self {
+        Verdict::new(Action::Hold, "purgatory", text.into())
+    }
+
+    /// Refuses the event or the query until the client authenticates (NIP-42).
+    pub fn require_auth(text: impl Into<Cow<'static, str>>) -> Self {
+        Verdict::new(Action::RequireAuth, "auth-required", text.into())
+    }
+
+    /// The same with the code of the rule that decided, for metrics and logs. It must
+    /// not change between versions of a module.
+    pub fn by(mut self, rule: &'static str) -> Self {
+        self.rule = rule;
+        self
+    }
+
+    pub(crate) fn write(&self, b: &mut Vec<u8>) {
+        if self.action != Action::Pass {
+            wire::put_number(b, 1, self.action as u64);
+        }
+        wire::put_text(b, 2, self.rule);
+        let text = cut(&self.text);
+        match self.prefix {
+            "" => wire::put_text(b, 3, text),
+            prefix => wire::put_parts(b, 3, &[prefix.as_bytes(), b": ", text.as_bytes()]),
+        }
+    }
+}
+
+/// What the host would keep of a text.
+pub(crate) fn cut(text: &str) -> &str {
+    let mut n = text.len().min(1024);
+    while !text.is_char_boundary(n) {
+        n -= 1;
+    }
+    &text[..n]
+}

@@ -1,0 +1,561 @@
+package layers
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"talon/sdk/abi"
+	"talon/sdk/strategy"
+)
+
+// Flow is what one strategy does differently from another. It is told of what
+// happens to a relay that is connected, and says what it wants from it.
+type Flow interface {
+	// Fresh is called for a relay that nothing, or too little, is known to be here
+	// of: a first connection, one after too long, or one that was taken over.
+	Fresh(p *Peer, purpose uint32)
+
+	// Resume is called for a relay that was away for a while: what is confirmed
+	// is here up to since, in unix seconds.
+	Resume(p *Peer, since int64)
+
+	// New is called with what is wanted and neither pending nor confirmed.
+	New(p *Peer, items Items)
+
+	// Settled is called when nothing that was tracked is on its way any more.
+	Settled(p *Peer)
+
+	// Timer is called when a time of [Driver.After] has come, and the relay is
+	// connected.
+	Timer(p *Peer, kind Kind)
+}
+
+// Kind names a timer of a peer.
+type Kind uint8
+
+const (
+	wake  Kind = iota // something is to be tried again
+	Daily             // everything again. It is kept while the relay is away
+	Delay
+	Deadline
+	Begin // the relay is to be connected to
+	kinds
+)
+
+// Settings are what flows have in common.
+type Settings struct {
+	Kinds       []uint32 // of local events that matter
+	Values      int      // of one filter
+	Connections int      // at most
+	Page        uint32   // events of a page of REQ; 0: the host chooses
+	Method      uint32   // of what the driver fetches of itself: what was missed of what is confirmed
+	Push        bool     // also send what a relay lacks, after negentropy
+	Margin      int64    // seconds that since lies before what is known to be here
+	Within      int64    // milliseconds of absence after which Fresh takes the place of Resume; 0: never
+	Window      int64    // milliseconds that local events are gathered; 0: not at all
+	Check       int64    // milliseconds between looks at connections: relays with nothing left are closed, others get their place
+	AtOnce      bool     // relays with nothing left are closed at once
+	Keep        bool     // relays with nothing left are kept
+	Jitter      int64    // milliseconds at most before the first connection to a relay
+
+	// Skip reports whether a relay is not followed, whoever names it. nil: all are
+	// followed.
+	Skip func(url string) bool
+}
+
+// Driver runs a [Flow]: it keeps the index, the relays and the timers, and sends
+// what the flow wants in steps that are short.
+type Driver struct {
+	Index Index
+
+	flow    Flow
+	set     Settings
+	timers  Timers
+	turn    turn
+	writer  writer
+	peers   []*Peer // by number in the index; nil: the relay has none
+	busy    []*Peer // with work to do
+	own     []string
+	random  uint64
+	connect bool // relays may be waiting for a connection
+}
+
+// Configure prepares d. It is called before the first Step.
+func (d *Driver) Configure(f Flow, set Settings) {
+	d.flow, d.set = f, set
+	d.Index.Drop = func(relay uint32, gone Items) {
+		if p := d.peer(relay); p != nil {
+			p.drop(gone)
+		}
+	}
+	d.Index.Reset(0)
+	d.timers.reset()
+}
+
+// Now is the time of the step in unix milliseconds.
+func (d *Driver) Now() int64 { return d.turn.now }
+
+// since is a point in time as a filter has it, with the margin.
+func (d *Driver) since(millis int64) int64 { return max(millis/1000-d.set.Margin, 1) }
+
+// Since is now, with the margin.
+func (d *Driver) Since() int64 { return d.since(d.turn.now) }
+
+// Random returns a number from 0 to n-1.
+func (d *Driver) Random(n int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	d.random += 0x9e3779b97f4a7c15
+	x := d.random
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return int64((x ^ x>>31) >> 1 % uint64(n))
+}
+
+// After sets a timer of a relay, unless one of that kind comes sooner.
+func (d *Driver) After(p *Peer, kind Kind, millis int64) {
+	d.timers.Sooner(p.key(kind), d.turn.now+millis)
+}
+
+// Stop ends a timer of a relay.
+func (d *Driver) Stop(p *Peer, kind Kind) { d.timers.Stop(p.key(kind)) }
+
+// Keys of timers that belong to no relay come before those of relays.
+const (
+	keyWindow = iota
+	keyCheck
+	keyFirst
+)
+
+func (p *Peer) key(kind Kind) uint64 { return keyFirst + uint64(p.number)*uint64(kinds) + uint64(kind) }
+
+// Peers calls yield with each relay, in the order of their numbers.
+func (d *Driver) Peers(yield func(*Peer) bool) {
+	for _, p := range d.peers {
+		if p != nil && !yield(p) {
+			return
+		}
+	}
+}
+
+func (d *Driver) peer(relay uint32) *Peer {
+	if int(relay) >= len(d.peers) {
+		return nil
+	}
+	return d.peers[relay]
+}
+
+func (d *Driver) find(url string) *Peer {
+	if relay, ok := d.Index.Find(url); ok {
+		return d.peer(relay)
+	}
+	return nil
+}
+
+// meet returns the peer for a relay, a new one if there is none.
+func (d *Driver) meet(relay uint32) *Peer {
+	if p := d.peer(relay); p != nil {
+		return p
+	}
+	for len(d.peers) <= int(relay) {
+		d.peers = append(d.peers, nil)
+	}
+	p := &Peer{URL: d.Index.relays[relay].url, driver: d, number: relay}
+	d.peers[relay] = p
+	return p
+}
+
+func (d *Driver) ready(p *Peer) {
+	if !p.queued && !p.gone {
+		p.queued = true
+		d.busy = append(d.busy, p)
+	}
+}
+
+// Step is that of the strategy.
+func (d *Driver) Step(in strategy.Input, out *strategy.Actions) {
+	d.turn = turn{out: out, now: in.Now(), limits: d.turn.limits, left: work}
+	switch in.Kind() {
+	case strategy.Init:
+		if !d.learn(in.Init()) {
+			return
+		}
+	case strategy.LocalEvent:
+		d.localEvent(in.LocalEvent())
+	case strategy.RepoGone:
+		d.Index.RemoveRepo(in.RepoGone().Repository)
+		if d.set.AtOnce {
+			d.reap()
+		}
+	case strategy.RelayConnected:
+		d.connected(in.RelayConnected())
+	case strategy.RelayDisconnected:
+		d.disconnected(in.RelayDisconnected())
+	case strategy.Eose:
+		if e := in.Eose(); d.find(e.Relay) != nil {
+			d.find(e.Relay).eose(e)
+		}
+	case strategy.Closed:
+		if c := in.Closed(); d.find(c.Relay) != nil {
+			d.find(c.Relay).closed(c, in.Now())
+		}
+	case strategy.HistoricDone:
+		if h := in.HistoricDone(); d.find(h.Relay) != nil {
+			d.find(h.Relay).historicDone(h, in.Now())
+		}
+	case strategy.TimerFired:
+		d.timers.set = 0
+	}
+	for d.turn.left > 0 {
+		key, ok := d.timers.Take(in.Now())
+		if !ok {
+			break
+		}
+		d.fire(key)
+	}
+	d.say()
+}
+
+// learn takes a part of the world, and reports whether it is complete.
+func (d *Driver) learn(world strategy.World) bool {
+	if world.First() {
+		d.turn.limits = world.Limits
+		d.Index.Reset(world.Seed)
+		d.timers.reset()
+		d.peers, d.busy, d.own, d.random = nil, nil, nil, uint64(world.Seed)
+		for it := world.Own(); it.Next(); {
+			d.own = append(d.own, strings.Clone(it.Text()))
+		}
+	}
+	for it := world.Relays(); it.Next(); {
+		d.takeOver(it.Relay())
+	}
+	for it := world.Repositories(); it.Next(); {
+		r := it.Repository()
+		// A repository whose roots do not fit into one part is in the next one
+		// again.
+		relays := r.Relays()
+		if known := d.Index.Known(r.Address); !known || relays.Next() {
+			relays = r.Relays()
+			d.Index.SetRepo(r.Address, r.Level, &relays, d.skips)
+		}
+		d.Index.AddRoots(r.Address, r.NumRoots(), r.Root)
+	}
+	if !world.Complete() {
+		return false
+	}
+	for p := range d.Peers {
+		if p.connected {
+			p.taken = true
+			d.ready(p)
+		}
+	}
+	d.open()
+	d.timers.Set(keyCheck, d.turn.now+d.set.Check)
+	d.reap()
+	return true
+}
+
+// takeOver takes a relay as another strategy has left it.
+func (d *Driver) takeOver(state abi.RelayStateView) {
+	if d.isOwn(state.URL) {
+		return
+	}
+	relay, ok := d.Index.Relay(state.URL)
+	if !ok {
+		return
+	}
+	p := d.meet(relay)
+	p.Bootstrap, p.wanted, p.connected, p.Caps = state.Bootstrap, state.Wanted, state.Connected, state.Capabilities
+	stale := func(id string) {
+		p.stale = append(p.stale, strings.Clone(id))
+		if n, ok := number(id); ok && n >= p.next {
+			p.next = n + 1
+		}
+	}
+	for it := state.Subscriptions(); it.Next(); {
+		stale(it.Subscription().ID)
+	}
+	for it := state.Historics(); it.Next(); {
+		stale(it.Historic().ID)
+	}
+}
+
+func (d *Driver) isOwn(url string) bool { return slices.Contains(d.own, url) }
+
+func (d *Driver) skips(url string) bool { return d.isOwn(url) || d.set.Skip != nil && d.set.Skip(url) }
+
+func (d *Driver) localEvent(e abi.LocalEventView) {
+	if !slices.Contains(d.set.Kinds, e.Kind) {
+		return
+	}
+	for it := e.Repositories(); it.Next(); {
+		if e.Kind == 30617 {
+			relays := e.Relays()
+			d.Index.SetRepo(it.Text(), e.Level, &relays, d.skips)
+		} else if len(e.ID) == 32 {
+			d.Index.AddRoot(it.Text(), (*[32]byte)(e.ID))
+		}
+	}
+	switch {
+	case d.Index.Touched.Empty() && e.Kind != 30617:
+	case d.set.Window == 0:
+		d.open()
+	default:
+		d.timers.Sooner(keyWindow, d.turn.now+d.set.Window)
+	}
+}
+
+// open ends a batch window: relays from which more is wanted get a plan, or a
+// connection.
+func (d *Driver) open() {
+	for relay := range d.Index.Touched.All() {
+		p := d.meet(relay)
+		d.connect = d.connect || !p.wanted
+		if p.started {
+			p.dirty = true
+			d.ready(p)
+		}
+	}
+	d.Index.Touched = Set{}
+	if d.set.AtOnce {
+		d.reap()
+	}
+}
+
+func (d *Driver) connected(c abi.RelayConnected) {
+	p := d.find(c.Relay)
+	if p == nil {
+		return
+	}
+	p.disconnected(d.turn.now)
+	negentropy := p.Caps.Negentropy
+	p.connected, p.Caps, p.failures, p.narrow = true, c.Capabilities, 0, 0
+	if p.Caps.Negentropy == strategy.SupportUnknown {
+		p.Caps.Negentropy = negentropy
+	}
+	ended := max(p.ended, c.DisconnectedAt)
+	known := p.covered > 0 && (p.Announced || !p.Confirmed.Empty())
+	switch {
+	case p.again:
+		d.start(p, strategy.PurposeDaily)
+	case known && (d.set.Within == 0 || d.turn.now-ended <= d.set.Within):
+		p.started = true
+		d.flow.Resume(p, d.since(p.covered))
+	case known:
+		d.start(p, strategy.PurposeReconnect)
+	default:
+		d.start(p, strategy.PurposeStartup)
+	}
+}
+
+// start begins anew with a relay.
+func (d *Driver) start(p *Peer, purpose uint32) {
+	p.started, p.again = true, false
+	d.flow.Fresh(p, purpose)
+}
+
+func (d *Driver) disconnected(e abi.RelayDisconnected) {
+	p := d.find(e.Relay)
+	if p == nil {
+		return
+	}
+	p.disconnected(d.turn.now)
+	for _, kind := range [3]Kind{wake, Delay, Deadline} {
+		d.Stop(p, kind)
+	}
+	p.failures = e.Failures
+	switch {
+	case e.Class == strategy.ClassForbidden:
+		p.wanted, p.forbidden = false, true
+	case e.Class == strategy.ClassLimit, e.RetryAt == 0:
+		// Looked at again with the next check.
+		p.wanted = false
+	}
+}
+
+// fire does what a time has come for.
+func (d *Driver) fire(key uint64) {
+	switch key {
+	case keyWindow:
+		d.open()
+		return
+	case keyCheck:
+		d.timers.Set(keyCheck, d.turn.now+d.set.Check)
+		d.reap()
+		d.rotate()
+		d.connect = true
+		return
+	}
+	p, kind := d.peer(uint32((key-keyFirst)/uint64(kinds))), Kind((key-keyFirst)%uint64(kinds))
+	switch {
+	case p == nil:
+	case kind == Begin:
+		d.connect = true
+	case kind == Daily && !p.connected:
+		p.again = true
+	case !p.connected:
+	case kind == wake:
+		p.woken(d.turn.now)
+	default:
+		d.turn.left -= workPlan + p.roots/10
+		d.flow.Timer(p, kind)
+	}
+}
+
+// reap lets relays go from which nothing is wanted.
+func (d *Driver) reap() {
+	for p := range d.Peers {
+		if p.Bootstrap || !d.Index.ReposOf(p.number).Empty() {
+			continue
+		}
+		if p.wanted || p.connected {
+			if d.set.Keep {
+				continue
+			}
+			if !d.turn.room(1, len(p.URL)) {
+				d.timers.Sooner(keyCheck, d.turn.now+strategy.Second)
+				break
+			}
+			d.turn.out.Disconnect(p.URL, "nothing left")
+			d.connect = true
+		}
+		p.gone, p.queued = true, false
+		for kind := range kinds {
+			d.Stop(p, kind)
+		}
+		d.peers[p.number] = nil
+		d.Index.Forget(p.number)
+	}
+	d.busy = deleteFunc(d.busy, func(p *Peer) bool { return p.gone })
+}
+
+// room is how many relays may be asked for.
+func (d *Driver) room() int { return min(d.set.Connections, int(d.turn.limits.Connections)) }
+
+// waiting are the relays that wait for a connection: those that do not fail come
+// first, then those that more repositories name.
+func (d *Driver) waiting() (list []*Peer, wanted int) {
+	for p := range d.Peers {
+		switch {
+		case p.wanted:
+			wanted++
+		case !p.forbidden && !d.Index.ReposOf(p.number).Empty():
+			p.named = d.Index.ReposOf(p.number).Len()
+			list = append(list, p)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *Peer) int {
+		return cmp.Or(
+			cmp.Compare(a.failures, b.failures),
+			cmp.Compare(b.named, a.named),
+			strings.Compare(a.URL, b.URL))
+	})
+	return list, wanted
+}
+
+// mostFailures in a row cost a relay its place, if another one waits for it.
+const mostFailures = 5
+
+// rotate gives the places of relays that cannot be reached to those that wait.
+func (d *Driver) rotate() {
+	list, wanted := d.waiting()
+	short := wanted + len(list) - d.room()
+	for p := range d.Peers {
+		if short <= 0 || !d.turn.room(1, len(p.URL)) {
+			return
+		}
+		if p.wanted && !p.connected && !p.Bootstrap && p.failures >= mostFailures {
+			d.turn.out.Disconnect(p.URL, "cannot be reached, others wait")
+			p.wanted = false
+			short--
+		}
+	}
+}
+
+// places asks for connections, as far as there is room. It reports whether the
+// answer held all.
+func (d *Driver) places() bool {
+	list, wanted := d.waiting()
+	for _, p := range list {
+		if wanted >= d.room() {
+			break
+		}
+		if d.set.Jitter > 0 && !p.delayed {
+			p.delayed = true
+			d.After(p, Begin, d.Random(d.set.Jitter))
+		}
+		if _, later := d.timers.at[p.key(Begin)]; later {
+			continue
+		}
+		if !d.turn.room(1, len(p.URL)+60) {
+			return false
+		}
+		reason := id("named by ", uint32(p.named)) + " repositories"
+		if p.named == 1 {
+			reason = "named by " + d.Index.Address(d.Index.ReposOf(p.number).spans[0].from)
+		}
+		d.turn.out.Connect(p.URL, uint32(p.named), reason)
+		d.turn.left -= workDo
+		p.wanted = true
+		wanted++
+	}
+	return true
+}
+
+// say works through what is to be said, as far as the answer holds it, and sets
+// the timer for the rest.
+func (d *Driver) say() {
+	t := &d.turn
+	if d.connect {
+		d.connect = !d.places()
+	}
+	for len(d.busy) > 0 && !t.full && t.left > 0 {
+		p := d.busy[0]
+		if p.taken {
+			p.taken = false
+			d.start(p, strategy.PurposeStartup)
+			t.left -= workPlan + p.roots/10
+		}
+		if p.dirty && p.started {
+			p.dirty = false
+			items := p.Plan()
+			t.left -= workPlan + p.roots/10
+			if !items.Empty() {
+				d.flow.New(p, items)
+			}
+		}
+		if !p.work(t) {
+			break
+		}
+		if p.unsettled && !p.waiting() {
+			p.unsettled = false
+			d.flow.Settled(p)
+			continue
+		}
+		d.busy, p.queued = d.busy[1:], false
+	}
+	if len(d.busy) == 0 {
+		d.busy = nil
+	}
+	at := int64(0)
+	if first, ok := d.timers.first(); ok {
+		at = first.at
+	}
+	if len(d.busy) > 0 || d.connect {
+		at = t.now
+		if t.out.Len() == 0 && t.full {
+			at += strategy.Second // not even one action fits
+		}
+	}
+	if at != d.timers.set {
+		d.timers.set = at
+		if at == 0 {
+			t.out.StopTimer("next")
+		} else {
+			t.out.SetTimer("next", at)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package layers
+
+import (
+	"slices"
+	"strings"
+
+	"talon/sdk/strategy"
+)
+
+// Bounds of what an [Index] takes. More than that is not followed: whoever
+// announces repositories must not decide how much memory a strategy needs.
+const (
+	MaxRelaysOfRepo = 64
+	MaxRepos        = 1 << 16
+	MaxRoots        = 1 << 20
+	MaxRelays       = 1 << 13
+)
+
+// Index is what is wanted: our repositories, the relays that they name, and their
+// root events. All have numbers; a number is given out again after what it stood
+// for is gone.
+type Index struct {
+	repos     []repo
+	byAddress map[string]uint32
+	freeRepos []uint32
+
+	relays     []relay
+	byURL      map[string]uint32
+	freeRelays []uint32
+
+	roots roots
+	mark  []uint64 // a bit for each root; all are zero between calls
+
+	// Touched holds the relays from which more is wanted than before. Who plans
+	// for them takes it and sets it to the empty set.
+	Touched Set
+
+	// Drop is called for each relay from which something is not wanted any more,
+	// before the numbers are given out again. It must not keep the sets.
+	Drop func(relay uint32, gone Items)
+}
+
+type repo struct {
+	address string // "": the number is free
+	full    bool
+	relays  []uint32
+	roots   Set
+}
+
+type relay struct {
+	url   string // "": the number is free
+	repos Set    // that name it
+}
+
+// Reset empties the index. The seed is for its hash table.
+func (x *Index) Reset(seed int64) {
+	*x = Index{byAddress: make(map[string]uint32), byURL: make(map[string]uint32), roots: roots{seed: uint64(seed)}, Drop: x.Drop}
+}
+
+// Relay returns the number of a relay, a new one if it has none; false if there
+// are too many.
+func (x *Index) Relay(url string) (uint32, bool) {
+	if n, ok := x.byURL[url]; ok {
+		return n, true
+	}
+	if url == "" || len(x.byURL) >= MaxRelays {
+		return 0, false
+	}
+	n := uint32(len(x.relays))
+	if last := len(x.freeRelays) - 1; last >= 0 {
+		n, x.freeRelays = x.freeRelays[last], x.freeRelays[:last]
+	} else {
+		x.relays = append(x.relays, relay{})
+	}
+	url = strings.Clone(url)
+	x.relays[n].url = url
+	x.byURL[url] = n
+	return n, true
+}
+
+// Forget frees the number of a relay that no repository names.
+func (x *Index) Forget(relay uint32) {
+	r := &x.relays[relay]
+	if r.url == "" || !r.repos.Empty() {
+		return
+	}
+	delete(x.byURL, r.url)
+	r.url = ""
+	x.freeRelays = append(x.freeRelays, relay)
+	x.Touched.Remove(SetOf(relay))
+}
+
+// Find returns the number of a relay that has one.
+func (x *Index) Find(url string) (uint32, bool) {
+	n, ok := x.byURL[url]
+	return n, ok
+}
+
+// ReposOf are the repositories that name a relay.
+func (x *Index) ReposOf(relay uint32) Set { return x.relays[relay].repos }
+
+// Address returns that of a repository.
+func (x *Index) Address(repo uint32) string { return x.repos[repo].address }
+
+// Root returns the id of a root event.
+func (x *Index) Root(root uint32) *[32]byte { return x.roots.id(root) }
+
+// Size is how many repositories and root events there are.
+func (x *Index) Size() (repos, roots int) { return len(x.byAddress), x.roots.used }
+
+// Texts are views, as an input has them.
+type Texts interface {
+	Next() bool
+	Text() string
+}
+
+// SetRepo says which relays a repository names now. Only one of level full is
+// followed through layers 2 and 3. Relays for which skip says so are left out.
+func (x *Index) SetRepo(address string, level uint32, relays Texts, skip func(url string) bool) {
+	n, ok := x.byAddress[address]
+	if !ok {
+		if address == "" || len(x.byAddress) >= MaxRepos {
+			return
+		}
+		n = uint32(len(x.repos))
+		if last := len(x.freeRepos) - 1; last >= 0 {
+			n, x.freeRepos = x.freeRepos[last], x.freeRepos[:last]
+		} else {
+			x.repos = append(x.repos, repo{})
+		}
+		address = strings.Clone(address)
+		x.repos[n].address = address
+		x.byAddress[address] = n
+	}
+	var now []uint32
+	for relays.Next() && len(now) < MaxRelaysOfRepo {
+		url := relays.Text()
+		if skip != nil && skip(url) {
+			continue
+		}
+		if relay, ok := x.Relay(url); ok && !slices.Contains(now, relay) {
+			now = append(now, relay)
+		}
+	}
+	r := &x.repos[n]
+	full := level != strategy.LevelState
+	for _, relay := range r.relays {
+		if !slices.Contains(now, relay) {
+			x.unlink(n, relay)
+		} else if r.full && !full {
+			x.tell(relay, x.only(n, relay))
+		}
+	}
+	for _, relay := range now {
+		if !slices.Contains(r.relays, relay) {
+			x.relays[relay].repos.Add(n)
+			x.Touched.Add(relay)
+		} else if full && !r.full {
+			x.Touched.Add(relay)
+		}
+	}
+	r.full, r.relays = full, slices.Clip(now)
+}
+
+// Known reports whether the repository is in the index.
+func (x *Index) Known(address string) bool {
+	_, ok := x.byAddress[address]
+	return ok
+}
+
+// AddRoot says that a root event tags a repository.
+func (x *Index) AddRoot(address string, id *[32]byte) {
+	x.AddRoots(address, 1, func(int) [32]byte { return *id })
+}
+
+// AddRoots says that root events tag a repository. What tags an unknown one is
+// left out.
+func (x *Index) AddRoots(address string, count int, id func(int) [32]byte) {
+	n, ok := x.byAddress[address]
+	if !ok {
+		return
+	}
+	r, more := &x.repos[n], false
+	for i := range count {
+		id := id(i)
+		root, free, known := x.roots.find(&id)
+		switch {
+		case known && r.roots.Has(root), !known && x.roots.used >= MaxRoots:
+			continue
+		case known:
+			x.roots.again(root)
+		default:
+			root = x.roots.add(&id, free)
+		}
+		r.roots.Add(root)
+		more = true
+	}
+	if !more || !r.full {
+		return
+	}
+	for _, relay := range r.relays {
+		x.Touched.Add(relay)
+	}
+}
+
+// RemoveRepo forgets a repository.
+func (x *Index) RemoveRepo(address string) {
+	n, ok := x.byAddress[address]
+	if !ok {
+		return
+	}
+	r := &x.repos[n]
+	for _, relay := range r.relays {
+		x.unlink(n, relay)
+	}
+	for root := range r.roots.All() {
+		x.roots.drop(root)
+	}
+	delete(x.byAddress, r.address)
+	*r = repo{}
+	x.freeRepos = append(x.freeRepos, n)
+}
+
+// unlink takes a repository from a relay.
+func (x *Index) unlink(repo, relay uint32) {
+	if x.repos[repo].full {
+		x.tell(relay, x.only(repo, relay))
+	}
+	x.relays[relay].repos.Remove(SetOf(repo))
+}
+
+func (x *Index) tell(relay uint32, gone Items) {
+	if x.Drop != nil {
+		x.Drop(relay, gone)
+	}
+}
+
+// only returns a repository and those of its roots that no other repository wants
+// from the relay. Sets are compared, not roots: events that tag many repositories
+// cost no more.
+func (x *Index) only(n, relay uint32) Items {
+	gone := Items{Repos: SetOf(n)}
+	var shared Set
+	for root := range x.repos[n].roots.All() {
+		if x.roots.uses[root] == 1 {
+			gone.Roots.Add(root)
+		} else {
+			shared.Add(root)
+		}
+	}
+	for other := range x.relays[relay].repos.All() {
+		if shared.Empty() {
+			break
+		}
+		if r := &x.repos[other]; other != n && r.full {
+			shared.Remove(r.roots)
+		}
+	}
+	gone.Roots.AddSet(shared)
+	return gone
+}
+
+// Targets turns the index over: what is wanted from one relay.
+func (x *Index) Targets(relay uint32) Items {
+	var wanted Items
+	if need := (x.roots.len() + 63) / 64; need > len(x.mark) {
+		x.mark = append(x.mark, make([]uint64, need-len(x.mark))...)
+	}
+	low, high := len(x.mark), 0
+	for n := range x.relays[relay].repos.All() {
+		r := &x.repos[n]
+		if !r.full {
+			continue
+		}
+		wanted.Repos.Add(n)
+		for _, p := range r.roots.spans {
+			for root := p.from; root < p.to; root++ {
+				x.mark[root/64] |= 1 << (root % 64)
+			}
+			low, high = min(low, int(p.from/64)), max(high, int((p.to-1)/64))
+		}
+	}
+	wanted.Roots = spansOf(x.mark, low, high)
+	return wanted
+}

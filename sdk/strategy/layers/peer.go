@@ -1,0 +1,405 @@
+package layers
+
+import (
+	"talon/sdk/abi"
+	"talon/sdk/strategy"
+)
+
+// Peer is a relay as a strategy deals with it. A [Flow] says what it wants by
+// Clear, Forget, Open and Fetch; the [Driver] sends it bit by bit, keeps account,
+// and asks again for what failed.
+type Peer struct {
+	URL       string
+	Bootstrap bool // the host never drops it
+	Phase     int  // for the flow; 0 after each connection
+	Caps      abi.Capabilities
+
+	// Confirmed items are here, as far as the relay has them, and what is new of
+	// them comes in live.
+	Confirmed Items
+	Announced bool // likewise layer 1
+
+	driver    *Driver
+	number    uint32 // in the index
+	wanted    bool   // the host was asked to connect
+	connected bool
+	started   bool // the flow was told of the connection
+	forbidden bool // not to be contacted
+	taken     bool // over as connected, and the flow was not told yet
+	again     bool // everything is to be fetched anew on the next connection
+	gone      bool
+	dirty     bool // a plan is due
+	queued    bool // in the driver's list of those with work
+	unsettled bool // something was pending
+	delayed   bool // its first connection has been put off
+	failures  uint32
+	named     int   // by so many repositories, when it was last looked at
+	narrow    uint  // how often the relay said that it is too much
+	roots     int   // that the latest plan wanted
+	covered   int64 // unix milliseconds: until then, live and catch-up have brought all of Confirmed
+	ended     int64 // unix milliseconds: end of the latest connection
+
+	next     uint32 // number in the next id
+	turns    uint64 // openings and jobs so far
+	openings []*opening
+	jobs     []*job
+	batches  []*batch
+	subs     []*sub
+	asks     []ask
+	lost     []*opening
+	closing  []string // ids to be closed at once
+	stale    []string // ids of the strategy before, to be closed when ours are open
+	gap      bool     // subscriptions were closed before those in their place were open
+	missed   *job     // to be fetched when what is to be opened is
+	fetchAt  int64    // unix milliseconds: no further batch before
+}
+
+// opening is a subscription that is to be opened, or several.
+type opening struct {
+	content Content
+	Opening
+	turn    uint64 // its place among openings and jobs
+	which   parts
+	tries   uint
+	at      int64 // of a lost one, unix milliseconds: when the relay closed it
+	retryAt int64 // of a lost one, unix milliseconds
+}
+
+// Opening says how to subscribe.
+type Opening struct {
+	Live    bool   // only what is new
+	Since   int64  // unix seconds; 0: everything
+	Purpose uint32 // PurposeLive: until now the content was live in another subscription
+
+	// Track makes the content pending until all that is stored has arrived, and
+	// confirmed then.
+	Track bool
+}
+
+// Fetching says how to fetch what is stored.
+type Fetching struct {
+	Method  uint32
+	Since   int64 // unix seconds; 0: everything
+	Purpose uint32
+	Track   bool  // as of Opening
+	Apart   int64 // milliseconds between one batch of filters and the next
+	After   int64 // milliseconds before the first of them
+}
+
+// job is what is still to be fetched.
+type job struct {
+	content Content
+	Fetching
+	turn  uint64 // its place among openings and jobs
+	which parts
+	until int64 // unix seconds; 0: no condition
+}
+
+// batch is one chunk on its way. All its parts have to arrive.
+type batch struct {
+	content    Content
+	todo, busy parts // not here yet; of them, those that were asked for
+	until      [3]int64
+	fetch      Fetching
+	stored     bool  // comes with a subscription: its EOSE is awaited
+	retryAt    int64 // unix milliseconds
+	tries      uint
+}
+
+// sub is an open subscription.
+type sub struct {
+	id      uint32
+	content Content
+	open    Opening
+	which   parts
+	filters int
+	batch   *batch // that waits for its EOSE
+	old     bool   // to be closed when those in its place are open
+	opened  int64  // unix milliseconds
+	tries   uint
+	narrow  uint // of the peer, when it was opened
+}
+
+// ask is a running historic.
+type ask struct {
+	id     uint32
+	batch  *batch
+	part   int
+	method uint32
+	narrow uint // of the peer, when it was asked
+}
+
+// Connected reports whether the connection is up.
+func (p *Peer) Connected() bool { return p.connected }
+
+// Pending is what is on its way.
+func (p *Peer) Pending() Items {
+	var items Items
+	for c := range p.pending {
+		items.AddItems(c.Items)
+	}
+	return items
+}
+
+// pending calls yield with each content that is tracked and on its way.
+func (p *Peer) pending(yield func(c *Content) bool) {
+	for _, list := range [2][]*opening{p.openings, p.lost} {
+		for _, o := range list {
+			if o.Track && !yield(&o.content) {
+				return
+			}
+		}
+	}
+	for _, j := range p.jobs {
+		if j.Track && !yield(&j.content) {
+			return
+		}
+	}
+	for _, b := range p.batches {
+		if b.fetch.Track && !yield(&b.content) {
+			return
+		}
+	}
+}
+
+// waiting reports whether something tracked is on its way, layer 1 included.
+func (p *Peer) waiting() bool {
+	for range p.pending {
+		return true
+	}
+	return false
+}
+
+// behind reports whether what was missed of Confirmed is not all here yet.
+func (p *Peer) behind() bool {
+	untracked := p.gap || p.missed != nil || len(p.lost) > 0
+	for _, o := range p.openings {
+		untracked = untracked || !o.Track
+	}
+	for _, j := range p.jobs {
+		untracked = untracked || !j.Track
+	}
+	for _, b := range p.batches {
+		untracked = untracked || !b.fetch.Track
+	}
+	return untracked
+}
+
+// Plan is the three-way diff for this relay.
+func (p *Peer) Plan() Items {
+	wanted := p.driver.Index.Targets(p.number)
+	p.roots = wanted.Roots.Len()
+	return Plan(wanted, p.Pending(), p.Confirmed)
+}
+
+// Forget makes nothing pending and nothing confirmed. What is open is closed once
+// what is opened next stands.
+func (p *Peer) Forget() {
+	p.Clear()
+	p.Confirmed, p.Announced, p.covered, p.missed = Items{}, false, 0, nil
+}
+
+// Clear makes nothing pending. What is open is closed once what is opened next
+// stands; what is confirmed stays so, and what was missed of it is fetched then.
+func (p *Peer) Clear() {
+	p.missed = p.unfinished()
+	for _, a := range p.asks {
+		p.closing = append(p.closing, id(pastID, a.id))
+	}
+	for _, s := range p.subs {
+		s.old, s.batch = true, nil
+	}
+	p.openings, p.jobs, p.batches, p.asks, p.lost = nil, nil, nil, nil, nil
+	p.unsettled = false
+	if p.missed == nil {
+		p.fetchAt = 0
+	}
+	p.driver.ready(p)
+}
+
+// unfinished is one job for all that was missed and is on its way without being
+// pending: it is confirmed, so that no plan asks for it. It is nil if there is
+// nothing. What was only opened anew was live all the time.
+func (p *Peer) unfinished() *job {
+	var all *job
+	add := func(c Content, since, apart int64) {
+		if c.empty() {
+			return
+		}
+		if all == nil {
+			all = &job{which: allParts, Fetching: Fetching{Method: p.driver.set.Method, Since: since, Purpose: strategy.PurposeReconnect}}
+		}
+		all.content.Announcements = all.content.Announcements || c.Announcements
+		all.content.Items.AddItems(c.Items)
+		all.Since, all.Apart = min(all.Since, since), max(all.Apart, apart)
+	}
+	if p.missed != nil {
+		add(p.missed.content, p.missed.Since, p.missed.Apart)
+	}
+	for _, o := range p.openings {
+		if !o.Track && !o.Live && o.Purpose != strategy.PurposeLive {
+			add(o.content, o.Since, 0)
+		}
+	}
+	for _, o := range p.lost {
+		switch {
+		case o.Track:
+		case o.Live:
+			add(o.content, p.driver.since(o.at), 0)
+		default:
+			add(o.content, o.Since, 0)
+		}
+	}
+	for _, j := range p.jobs {
+		if !j.Track {
+			add(j.content, j.Since, j.Apart)
+		}
+	}
+	for _, b := range p.batches {
+		if !b.fetch.Track && b.fetch.Purpose != strategy.PurposeLive {
+			add(b.content, b.fetch.Since, b.fetch.Apart)
+		}
+	}
+	return all
+}
+
+// End ends what is being fetched and not pending; subscriptions stay.
+func (p *Peer) End() {
+	p.missed = nil
+	p.jobs = deleteFunc(p.jobs, func(j *job) bool { return !j.Track })
+	p.batches = deleteFunc(p.batches, func(b *batch) bool { return !b.stored && !b.fetch.Track })
+	p.asks = deleteFunc(p.asks, func(a ask) bool {
+		if a.batch.fetch.Track {
+			return false
+		}
+		p.closing = append(p.closing, id(pastID, a.id))
+		return true
+	})
+	p.driver.ready(p)
+}
+
+// Open subscribes.
+func (p *Peer) Open(c Content, how Opening) {
+	if c.empty() {
+		return
+	}
+	p.opens(&opening{content: c.clone(), Opening: how, which: allParts})
+}
+
+// Reopen opens everything anew: what is confirmed in one way, the rest in another.
+func (p *Peer) Reopen(confirmed, rest Opening) {
+	p.Clear()
+	announcements := confirmed
+	if !p.Announced {
+		announcements = rest
+	}
+	p.Open(Announcements, announcements)
+	p.Open(Of(p.Confirmed), confirmed)
+	p.Open(Of(p.Plan()), rest)
+}
+
+// Fetch fetches what is stored.
+func (p *Peer) Fetch(c Content, how Fetching) {
+	if c.empty() {
+		return
+	}
+	if how.After > 0 {
+		p.fetchAt = max(p.fetchAt, p.driver.turn.now+how.After)
+	}
+	p.fetches(&job{content: c.clone(), Fetching: how, which: allParts})
+}
+
+func (p *Peer) opens(o *opening) {
+	p.turns++
+	o.turn = p.turns
+	p.openings = append(p.openings, o)
+	p.unsettled = p.unsettled || o.Track
+	p.driver.ready(p)
+}
+
+func (p *Peer) fetches(j *job) {
+	p.turns++
+	j.turn = p.turns
+	p.jobs = append(p.jobs, j)
+	p.unsettled = p.unsettled || j.Track
+	p.driver.ready(p)
+}
+
+// Covered is the content of all open subscriptions, and of those to be opened.
+func (p *Peer) Covered() Items {
+	var items Items
+	for _, s := range p.subs {
+		if !s.old {
+			items.AddItems(s.content.Items)
+		}
+	}
+	for _, o := range p.openings {
+		items.AddItems(o.content.Items)
+	}
+	return items
+}
+
+// Crowded reports whether more than so many filters would be open with those for
+// items, or more subscriptions than there may be, and to open all anew would save
+// a quarter of them.
+func (p *Peer) Crowded(items Items, most int, live bool) bool {
+	s := p.shape()
+	more := sizeOf(Of(items))
+	all := more // what subscriptions would have, if all were opened anew
+	all.announcements = 1
+	then, open := s.filtersFor(more), s.subsFor(more, live)
+	for _, sub := range p.subs {
+		if !sub.old {
+			all.add(sizeOf(sub.content))
+			then += sub.filters
+			open++
+		}
+	}
+	for _, o := range p.openings {
+		size := sizeOf(o.content)
+		all.add(size)
+		then += s.filtersFor(size)
+		open += s.subsFor(size, o.Live)
+	}
+	if open > p.mostSubs() && open > s.subsFor(all, live) {
+		return true
+	}
+	return then > most && 4*s.filtersFor(all) <= 3*then
+}
+
+// drop takes out what is not wanted any more.
+func (p *Peer) drop(gone Items) {
+	p.Confirmed.RemoveItems(gone)
+	for _, list := range [2][]*opening{p.openings, p.lost} {
+		for _, o := range list {
+			o.content.Items.RemoveItems(gone)
+		}
+	}
+	for _, j := range p.jobs {
+		j.content.Items.RemoveItems(gone)
+	}
+	if p.missed != nil {
+		p.missed.content.Items.RemoveItems(gone)
+	}
+	for _, b := range p.batches {
+		b.content.Items.RemoveItems(gone)
+	}
+	for _, s := range p.subs {
+		s.content.Items.RemoveItems(gone)
+	}
+	p.driver.ready(p)
+}
+
+// disconnected forgets what ended with the connection. It is pending no more.
+func (p *Peer) disconnected(now int64) {
+	if p.connected && p.started && !p.behind() {
+		p.covered = now
+	}
+	if p.connected {
+		p.ended = now
+	}
+	p.connected, p.started, p.taken, p.dirty, p.gap, p.Phase = false, false, false, false, false, 0
+	p.unsettled, p.fetchAt = false, 0
+	p.openings, p.jobs, p.batches, p.subs, p.asks, p.lost = nil, nil, nil, nil, nil, nil
+	p.closing, p.stale, p.missed = nil, nil, nil
+}

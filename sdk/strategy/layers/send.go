@@ -1,0 +1,435 @@
+package layers
+
+import (
+	"slices"
+
+	"talon/sdk/abi"
+	"talon/sdk/strategy"
+)
+
+// work says what there is to say to the relay, as far as the answer holds it, and
+// reports whether that was all. What is opened stands before what it replaces is
+// closed.
+func (p *Peer) work(t *turn) bool {
+	if !p.connected {
+		return true
+	}
+	done := p.close(t) && p.open(t) && p.retire(t) && p.fetch(t, p.turns+1)
+	p.arm(t)
+	return done
+}
+
+// unsubscribe closes one id.
+func (p *Peer) unsubscribe(t *turn, id string) bool {
+	if !t.room(1, len(p.URL)) {
+		return false
+	}
+	t.left -= workDo
+	t.out.Unsubscribe(p.URL, id)
+	return true
+}
+
+func (p *Peer) close(t *turn) bool {
+	for len(p.closing) > 0 {
+		if !p.unsubscribe(t, p.closing[0]) {
+			return false
+		}
+		p.closing = p.closing[1:]
+	}
+	p.closing = nil
+	return true
+}
+
+func (p *Peer) open(t *turn) bool {
+	for len(p.openings) > 0 {
+		o := p.openings[0]
+		if !p.fetch(t, o.turn) {
+			return false
+		}
+		for !o.content.empty() {
+			if !p.openSome(t, o) {
+				return false
+			}
+		}
+		p.openings = p.openings[1:]
+	}
+	p.openings = nil
+	return true
+}
+
+// openSome opens one subscription, or one for each part where a subscription
+// holds less than three filters.
+func (p *Peer) openSome(t *turn, o *opening) bool {
+	s := p.shape()
+	if !s.possible() {
+		o.content = Content{}
+		return true
+	}
+	needed := 1
+	if s.filters < 3 && !o.content.Announcements && o.which == allParts {
+		needed = 3
+	}
+	if len(p.subs)+len(p.stale)+needed > p.mostSubs() {
+		if len(p.stale) > 0 || slices.ContainsFunc(p.subs, func(s *sub) bool { return s.old }) {
+			p.gap = p.gap || o.Live
+			return p.retireOne(t)
+		}
+		p.withoutSub(o)
+		return true
+	}
+	c := p.driver.Index.chunk(&o.content, s)
+	w := &p.driver.writer
+	w.reset()
+	w.add(&p.driver.Index, c, c.parts(o.which), o.Since, [3]int64{})
+	if o.Live && !c.Announcements && s.filters >= 3 {
+		for n := 1; n < s.chunks && !o.content.empty(); n++ {
+			more := p.driver.Index.chunk(&o.content, s)
+			w.add(&p.driver.Index, more, o.which, o.Since, [3]int64{})
+			c.Items.AddItems(more.Items)
+		}
+	}
+	if len(w.filters) == 0 || c.empty() {
+		return true
+	}
+	if !t.room(needed, w.size+needed*(len(p.URL)+40)) {
+		o.content.Announcements = o.content.Announcements || c.Announcements
+		o.content.Items.AddItems(c.Items)
+		return false
+	}
+	t.left -= w.count + workDo
+	if needed == 1 {
+		p.subscribe(t, o, c, c.parts(o.which), w.filters)
+		return true
+	}
+	for i := range w.filters {
+		p.subscribe(t, o, c, 1<<i, w.filters[i:i+1])
+	}
+	return true
+}
+
+// withoutSub does what can be done where no subscription is to be had: what is
+// stored is fetched, and what is new will be fetched with all the rest in a day.
+func (p *Peer) withoutSub(o *opening) {
+	if !o.Live {
+		p.fetches(&job{
+			content: o.content, which: o.which,
+			Fetching: Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track},
+		})
+	}
+	o.content = Content{}
+}
+
+func (p *Peer) subscribe(t *turn, o *opening, c Content, which parts, filters []strategy.Filter) {
+	s := &sub{id: p.next, content: c, open: o.Opening, which: which, filters: len(filters), opened: t.now, tries: o.tries, narrow: p.narrow}
+	p.next++
+	prefix := liveID
+	if !o.Live {
+		prefix = reqID
+		s.batch = &batch{
+			content: c, todo: which, stored: true,
+			fetch: Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track},
+		}
+		p.batches = append(p.batches, s.batch)
+	}
+	p.subs = append(p.subs, s)
+	t.out.Subscribe(strategy.Subscription{Relay: p.URL, ID: id(prefix, s.id), Filters: filters, Live: o.Live, Purpose: o.Purpose})
+}
+
+// retire closes what is old, now that what was to be opened is.
+func (p *Peer) retire(t *turn) bool {
+	for len(p.stale) > 0 || slices.ContainsFunc(p.subs, func(s *sub) bool { return s.old }) {
+		if !p.retireOne(t) {
+			return false
+		}
+	}
+	if p.gap {
+		p.gap = false
+		missed := Content{p.Announced, p.Covered()}
+		p.Fetch(missed, Fetching{Method: p.driver.set.Method, Since: p.driver.since(t.now), Purpose: strategy.PurposeReconnect})
+	}
+	if p.missed != nil {
+		p.fetches(p.missed)
+		p.missed = nil
+	}
+	return true
+}
+
+func (p *Peer) retireOne(t *turn) bool {
+	if len(p.stale) > 0 {
+		if !p.unsubscribe(t, p.stale[0]) {
+			return false
+		}
+		p.stale = p.stale[1:]
+		return true
+	}
+	i := slices.IndexFunc(p.subs, func(s *sub) bool { return s.old })
+	if !p.unsubscribe(t, p.subs[i].name()) {
+		return false
+	}
+	p.subs = slices.Delete(p.subs, i, i+1)
+	return true
+}
+
+func (s *sub) name() string {
+	if s.open.Live {
+		return id(liveID, s.id)
+	}
+	return id(reqID, s.id)
+}
+
+// fetch keeps as many historics running as there may be: first what failed
+// before, then the next chunks of jobs whose turn comes before one.
+func (p *Peer) fetch(t *turn, before uint64) bool {
+	most := p.mostAsks()
+	for _, b := range p.batches {
+		if !p.askFor(t, b, most) {
+			return false
+		}
+	}
+	for len(p.jobs) > 0 && p.jobs[0].turn < before && len(p.asks) < most && p.fetchAt <= t.now {
+		j := p.jobs[0]
+		s := p.shape()
+		if !s.possible() || j.content.empty() {
+			p.jobs = p.jobs[1:]
+			continue
+		}
+		c := p.driver.Index.chunk(&j.content, s)
+		if c.empty() {
+			continue
+		}
+		b := &batch{content: c, todo: c.parts(j.which), fetch: j.Fetching, until: [3]int64{j.until, j.until, j.until}}
+		p.batches = append(p.batches, b)
+		if j.Apart > 0 {
+			p.fetchAt = t.now + j.Apart
+		}
+		if !p.askFor(t, b, most) {
+			return false
+		}
+	}
+	if len(p.jobs) == 0 {
+		p.jobs = nil
+	}
+	p.batches = deleteFunc(p.batches, func(b *batch) bool { return b.todo == 0 })
+	return true
+}
+
+// askFor asks for the parts of a batch whose time has come.
+func (p *Peer) askFor(t *turn, b *batch, most int) bool {
+	if b.stored || b.retryAt > t.now {
+		return true
+	}
+	if b.content.empty() {
+		b.todo = 0
+	}
+	which := b.todo &^ b.busy
+	if which == 0 || len(p.asks) >= most {
+		return true
+	}
+	w := &p.driver.writer
+	w.reset()
+	w.add(&p.driver.Index, b.content, which, b.fetch.Since, b.until)
+	filters := w.filters
+	for part := range 3 {
+		if which&(1<<part) == 0 {
+			continue
+		}
+		if len(p.asks) >= most {
+			return true
+		}
+		if !t.room(1, w.size/len(w.filters)+len(p.URL)) {
+			return false
+		}
+		t.left -= w.count/len(w.filters) + workDo
+		a := ask{id: p.next, batch: b, part: part, method: b.fetch.Method, narrow: p.narrow}
+		if a.method == strategy.MethodAuto && p.Caps.Negentropy == strategy.SupportNo {
+			a.method = strategy.MethodREQ
+		}
+		p.next++
+		p.asks = append(p.asks, a)
+		b.busy |= 1 << part
+		t.out.Historic(strategy.Catchup{
+			Relay: p.URL, ID: id(pastID, a.id), Filter: filters[0], Method: a.method, Purpose: b.fetch.Purpose,
+			Page: p.driver.set.Page, Push: p.driver.set.Push && a.method != strategy.MethodREQ,
+		})
+		filters = filters[1:]
+	}
+	return true
+}
+
+// arm sets the timer for what has to wait.
+func (p *Peer) arm(t *turn) {
+	var at int64
+	later := func(when int64) {
+		if when > t.now && (at == 0 || when < at) {
+			at = when
+		}
+	}
+	for _, o := range p.lost {
+		later(o.retryAt)
+	}
+	for _, b := range p.batches {
+		later(b.retryAt)
+	}
+	if len(p.jobs) > 0 {
+		later(p.fetchAt)
+	}
+	if key := p.key(wake); at > 0 {
+		p.driver.timers.Set(key, at)
+	} else {
+		p.driver.timers.Stop(key)
+	}
+}
+
+// eose notes that what is stored has arrived for a subscription.
+func (p *Peer) eose(e abi.Eose) {
+	n, ok := number(e.ID)
+	i := slices.IndexFunc(p.subs, func(s *sub) bool { return s.id == n })
+	if !ok || i < 0 || p.subs[i].batch == nil || p.subs[i].name() != e.ID {
+		return
+	}
+	s := p.subs[i]
+	b := s.batch
+	s.batch = nil
+	if e.Events > 0 && (p.Caps.MaxLimit == 0 || e.Events >= p.Caps.MaxLimit) {
+		// The relay may have more than it returns at once. Where several filters
+		// were answered together, nobody knows which of them is cut, and how far
+		// back it went.
+		j := &job{content: b.content.clone(), Fetching: b.fetch, which: s.which}
+		if s.filters == 1 {
+			j.until = e.MinCreatedAt
+		}
+		p.fetches(j)
+	}
+	p.settle(b)
+}
+
+// settle ends a batch. What is not on its way elsewhere is confirmed.
+func (p *Peer) settle(b *batch) {
+	p.batches = deleteFunc(p.batches, func(o *batch) bool { return o == b })
+	p.driver.ready(p)
+	if !b.fetch.Track {
+		return
+	}
+	here, announced := b.content.Items, b.content.Announcements
+	for c := range p.pending {
+		here.RemoveItems(c.Items)
+		announced = announced && !c.Announcements
+	}
+	p.Confirmed.AddItems(here)
+	p.Announced = p.Announced || announced
+}
+
+// What a relay gets that says that it is too much.
+const (
+	threeFilters = 1 // of a subscription at most; from there on, one; then fewer values
+	oneFilter    = 2
+	mostNarrow   = 6
+)
+
+// closed notes that the relay ended a subscription: it is opened again after a
+// while.
+func (p *Peer) closed(c abi.Closed, now int64) {
+	n, ok := number(c.ID)
+	i := slices.IndexFunc(p.subs, func(s *sub) bool { return s.id == n })
+	if !ok || i < 0 || p.subs[i].name() != c.ID {
+		p.stale = deleteFunc(p.stale, func(id string) bool { return id == c.ID })
+		return
+	}
+	s := p.subs[i]
+	p.subs = slices.Delete(p.subs, i, i+1)
+	if s.old {
+		return
+	}
+	o := &opening{content: s.content.clone(), Opening: s.open, which: s.which, tries: s.tries + 1, at: now}
+	if now-s.opened > strategy.Hour {
+		o.tries = 1
+	}
+	if s.batch != nil {
+		b := s.batch
+		p.batches = deleteFunc(p.batches, func(o *batch) bool { return o == b })
+	} else if !o.Live {
+		o.Track, o.Since, o.Purpose = false, p.driver.since(now), strategy.PurposeReconnect
+	}
+	if c.Class == strategy.ClassTooMuch && p.narrow == s.narrow && p.narrow < mostNarrow {
+		p.narrow++
+	}
+	o.retryAt = now + backoff(o.tries, c.Class)
+	p.lost = append(p.lost, o)
+	p.driver.ready(p)
+}
+
+// woken opens again what was closed, when its time has come. What was missed
+// meanwhile is fetched.
+func (p *Peer) woken(now int64) {
+	p.lost = deleteFunc(p.lost, func(o *opening) bool {
+		if o.retryAt > now {
+			return false
+		}
+		content := o.content.clone() // what is opened is taken off o
+		p.opens(o)
+		if o.Live {
+			p.fetches(&job{
+				content: content, which: o.which,
+				Fetching: Fetching{Method: p.driver.set.Method, Since: p.driver.since(o.at), Purpose: strategy.PurposeReconnect},
+			})
+		}
+		return true
+	})
+	p.driver.ready(p)
+}
+
+// historicDone notes that a fetch has ended. One that is not complete is made
+// again, from where it stopped.
+func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
+	n, ok := number(h.ID)
+	i := slices.IndexFunc(p.asks, func(a ask) bool { return a.id == n })
+	if !ok || i < 0 || h.ID != id(pastID, n) {
+		p.stale = deleteFunc(p.stale, func(id string) bool { return id == h.ID })
+		return
+	}
+	a := p.asks[i]
+	p.asks = slices.Delete(p.asks, i, i+1)
+	p.driver.ready(p)
+	b, part := a.batch, parts(1)<<a.part
+	b.busy &^= part
+	if a.method == strategy.MethodAuto && (h.Method == strategy.MethodREQ && h.Complete || h.Class == strategy.ClassUnsupported) {
+		p.Caps.Negentropy = strategy.SupportNo
+	}
+	switch {
+	case h.Complete:
+		b.todo &^= part
+		if b.todo == 0 {
+			p.settle(b)
+		}
+		return
+	case h.Class == strategy.ClassTooMuch && a.narrow < mostNarrow:
+		// Cut anew: the chunk is too large for the relay. A historic has one
+		// filter: fewer of them in a message do not help.
+		if p.narrow == a.narrow {
+			p.narrow = max(p.narrow, oneFilter) + 1
+		}
+		p.fetches(&job{content: b.content.clone(), Fetching: b.fetch, which: part, until: b.until[a.part]})
+		if b.todo &^= part; b.todo == 0 {
+			p.settle(b)
+		}
+		return
+	case h.Class == strategy.ClassUnsupported && a.method == strategy.MethodAuto:
+		return
+	}
+	if h.Method == strategy.MethodREQ && h.MinCreatedAt > 0 && (b.until[a.part] == 0 || h.MinCreatedAt < b.until[a.part]) {
+		b.until[a.part] = h.MinCreatedAt // pages go back in time: what is newer is here
+		b.tries = 0
+	}
+	b.tries++
+	b.retryAt = max(b.retryAt, now+backoff(b.tries, h.Class))
+}
+
+// backoff is how long to wait before what a relay refused is asked for again: a
+// minute, doubled each time, an hour at most.
+func backoff(tries uint, class uint32) int64 {
+	wait := min(strategy.Minute<<(min(max(tries, 1), 7)-1), strategy.Hour)
+	if class == strategy.ClassRateLimited {
+		wait = max(wait, 65*strategy.Second)
+	}
+	return wait
+}

@@ -1,0 +1,213 @@
+package strategytest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"talon/sdk/abi"
+	"talon/sdk/strategy"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what strategies say into their stories")
+
+// Stories runs the files that a pattern matches, each as a subtest: what happens,
+// and what a new strategy says to it. With the flag -rewrite, the answers are
+// written into the files instead of being compared.
+//
+// A file has blocks, with an empty line between one and the next. A block has
+// inputs, a line each, and after "----" what is done, as [Line] writes it. A line
+// that begins with # is a remark.
+//
+//	# A relay that a repository names is connected to.
+//	config max_relays 10
+//	init
+//	----
+//
+//	event 30617 30617:aa:lib relays wss://a
+//	after 5s
+//	----
+//	at 5s
+//	connect wss://a priority 1: named by 30617:aa:lib
+//
+// The inputs:
+//
+//	config KEY VALUE…           a setting; before init
+//	limits NAME N NAME N…       of the host, in place of Limits: connections, subscriptions, filters,
+//	                            values, historics, timers, actions, bytes; before init
+//	own URL…                    our own addresses; before init
+//	relay URL [bootstrap] [wanted] [connected] [sub ID]… [historic ID]… [CAPABILITY…]   before init
+//	repo ADDRESS… [level state] [relays URL…] [roots ID…]   a known repository; before init
+//	init                        the world as it is
+//	event KIND ADDRESS… [id ID…] [relays URL…] [level state]   accepted here, one for each id
+//	gone ADDRESS
+//	connected URL [ended TIME] [CAPABILITY…]   negentropy yes|no, max_subscriptions, max_filters, max_limit, max_message N
+//	disconnected URL CLASS      a connection ended
+//	failed URL CLASS [failures N] [retry TIME]   it could not be made
+//	eose URL ID [events N] [oldest TIME]
+//	closed URL ID CLASS
+//	done URL ID [req] [incomplete CLASS] [need N] [oldest TIME]   a historic ended; by negentropy unless req
+//	after LENGTH                time passes, timers fire; each that does something is told: at TIME
+//
+// A TIME is told from the beginning of the story, such as 1h30m or -5m. An ID has
+// at most four digits; 1..120 are that many ids, as 30617:aa:r1..120 are addresses.
+// The id all, of eose or done, stands for each that is still to be answered, until
+// there is none. Timers are not told of, but for what comes of them. Filters that
+// differ only in the name of a tag are written as one.
+func Stories(t *testing.T, pattern, manifestText string, make func() strategy.Strategy) {
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories %s (%v)", pattern, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := tell(t, string(text), manifestText, make())
+			switch {
+			case *rewrite:
+				if err := os.WriteFile(file, []byte(told), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			case told != string(text):
+				t.Errorf("%s tells another story; -rewrite writes it\n%s", file, difference(string(text), told))
+			}
+		})
+	}
+}
+
+// tell runs a story and returns it with the answers that the strategy gives.
+func tell(t *testing.T, text, manifestText string, s strategy.Strategy) string {
+	t.Helper()
+	teller := &teller{t: t, manifest: manifestText, strategy: s, config: map[string]any{}, init: &abi.StepInit{Seed: 1}, asked: map[string][]string{}}
+	var out strings.Builder
+	answers := false
+	for _, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		switch {
+		case line == "":
+			answers = false
+			fmt.Fprintln(&out)
+		case answers:
+		case line == "----":
+			answers = true
+			fmt.Fprintln(&out, line)
+			for _, said := range teller.said {
+				fmt.Fprintln(&out, said)
+			}
+			teller.said = nil
+		default:
+			fmt.Fprintln(&out, line)
+			if !strings.HasPrefix(line, "#") {
+				teller.input(line)
+			}
+		}
+	}
+	if len(teller.said) > 0 {
+		t.Fatalf("the story ends before these are told: %s", strings.Join(teller.said, "\n"))
+	}
+	return out.String()
+}
+
+// difference shows the first lines that differ.
+func difference(want, got string) string {
+	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
+	i := 0
+	for i < min(len(a), len(b)) && a[i] == b[i] {
+		i++
+	}
+	few := func(list []string) string { return strings.Join(list[i:min(len(list), i+12)], "\n\t") }
+	return fmt.Sprintf("from line %d, want\n\t%s\ngot\n\t%s", i+1, few(a), few(b))
+}
+
+// teller runs the inputs of a story.
+type teller struct {
+	t        *testing.T
+	manifest string
+	strategy strategy.Strategy
+	config   map[string]any
+	init     *abi.StepInit
+	h        *Harness
+	said     []string
+	asked    map[string][]string // ids that await an eose, or are running, by the relay
+}
+
+// step takes an input, and what follows from it at once.
+func (s *teller) step(input abi.Input) {
+	s.t.Helper()
+	if s.h == nil {
+		s.t.Fatal("the story has no init")
+	}
+	s.say(s.h.Step(input))
+	s.pass(0)
+}
+
+// pass lets time pass.
+func (s *teller) pass(millis int64) {
+	s.t.Helper()
+	end := s.h.Now + millis
+	for fired := 0; ; fired++ {
+		id, at, due := s.h.next(end)
+		if !due {
+			break
+		}
+		if fired == 100_000 {
+			s.t.Fatal("100,000 timers: does one that is set for now come again and again?")
+		}
+		delete(s.h.timers, id)
+		before, now := len(s.said), s.h.Now
+		s.h.Now = max(now, at)
+		s.say(s.h.Step(&abi.TimerFired{ID: id, At: at}))
+		if millis > 0 && s.h.Now > now && len(s.said) > before {
+			s.said = slices.Insert(s.said, before, "at "+elapsed(s.h.Now-Start))
+		}
+	}
+	s.h.Now = end
+}
+
+func (s *teller) say(actions []abi.StepAction) {
+	for i := range actions {
+		a := &actions[i]
+		switch a.Do {
+		case abi.DoSetTimer:
+			continue
+		case abi.DoSubscribe, abi.DoHistoric:
+			s.answered(a.Relay, a.ID)
+			s.asked[a.Relay] = append(s.asked[a.Relay], a.ID)
+		case abi.DoUnsubscribe:
+			s.answered(a.Relay, a.ID)
+		case abi.DoDisconnect:
+			delete(s.asked, a.Relay)
+		}
+		s.said = append(s.said, style{story: true, start: Start}.line(a))
+	}
+}
+
+// answered notes that an id of a relay is answered, or asked no more.
+func (s *teller) answered(relay, id string) {
+	s.asked[relay] = slices.DeleteFunc(s.asked[relay], func(other string) bool { return other == id })
+}
+
+// each calls answer with an id of a relay, or, for the id all, with each that is
+// still to be answered.
+func (s *teller) each(relay, id string, answer func(id string)) {
+	s.t.Helper()
+	if id != "all" {
+		s.answered(relay, id)
+		answer(id)
+		return
+	}
+	for n := 0; len(s.asked[relay]) > 0; n++ {
+		if n == 100_000 {
+			s.t.Fatal("100,000 answers: is the same asked again and again?")
+		}
+		id := s.asked[relay][0]
+		s.asked[relay] = s.asked[relay][1:]
+		answer(id)
+	}
+}

@@ -1,0 +1,88 @@
+package strategytest
+
+import (
+	"strings"
+	"testing"
+
+	"talon/sdk/abi"
+	"talon/sdk/strategy"
+)
+
+// teacher answers each input with what a story can show of it.
+func teacher() *probe {
+	return &probe{step: func(in strategy.Input, out *strategy.Actions) {
+		switch in.Kind() {
+		case strategy.LocalEvent:
+			e := in.LocalEvent()
+			out.Connect("wss://a", e.Kind, strategy.Hex(e.ID)[:4])
+			out.SetTimer("t", in.Now()+90*strategy.Second)
+		case strategy.RelayConnected:
+			values := []string{"x8", "x9", strings.Repeat("0", 64), "0001" + strings.Repeat("0", 60), "0002" + strings.Repeat("0", 60)}
+			var filters []strategy.Filter
+			for _, name := range []string{"e", "E"} {
+				filters = append(filters, strategy.Filter{Tags: []strategy.TagFilter{{Name: name, Values: values}}, Since: in.Now()/1000 - 60})
+			}
+			out.Subscribe(strategy.Subscription{Relay: "wss://a", ID: "s", Filters: filters})
+			out.Historic(strategy.Catchup{Relay: "wss://a", ID: "h", Filter: strategy.Filter{Limit: in.RelayConnected().Capabilities.MaxLimit}})
+		case strategy.TimerFired:
+			out.Disconnect("wss://a", in.TimerFired().ID)
+		case strategy.Eose, strategy.HistoricDone:
+			out.Disconnect("wss://a", in.Eose().ID+in.HistoricDone().ID)
+		case strategy.Closed:
+			out.Unsubscribe("wss://a", in.Closed().ID)
+		}
+	}}
+}
+
+func TestStory(t *testing.T) {
+	const story = `# A remark.
+config wait 7
+init
+event 1621 30617:ab:x id 1..2
+----
+connect wss://a priority 1621: 0001
+connect wss://a priority 1621: 0002
+
+connected wss://a max_limit 5
+----
+subscribe wss://a s {#e #E x8 x9 0000..0002; since -1m}
+historic wss://a h auto {limit 5}
+
+after 3m
+----
+at 1m30s
+disconnect wss://a: t
+
+closed wss://a s too-much
+----
+unsubscribe wss://a s
+
+connected wss://a
+eose wss://a all
+----
+subscribe wss://a s {#e #E x8 x9 0000..0002; since 2m}
+historic wss://a h auto {}
+disconnect wss://a: s
+`
+	if told := tell(t, story, manifestText, teacher()); told != story {
+		t.Errorf("the story is told so:\n%s", told)
+	}
+	wrong := strings.Replace(story, "unsubscribe wss://a s", "unsubscribe wss://a t", 1)
+	if told := tell(t, wrong, manifestText, teacher()); told != story || !strings.Contains(difference(wrong, told), "unsubscribe wss://a t") {
+		t.Errorf("a wrong answer is not seen:\n%s", difference(wrong, told))
+	}
+}
+
+func TestRuns(t *testing.T) {
+	if got := strings.Join(runs([]string{"a1", "a2", "a3", "a5", "a9", "a10", "b"}), " "); got != "a1..3 a5 a9 a10 b" {
+		t.Errorf("%q", got)
+	}
+	for millis, want := range map[int64]string{0: "0s", 90_000: "1m30s", -500: "-500ms", 25 * strategy.Hour: "1d1h"} {
+		if got := elapsed(millis); got != want {
+			t.Errorf("%d is written %s, want %s", millis, got, want)
+		}
+	}
+	if Line(&abi.StepAction{Do: abi.DoSetTimer, ID: "t", At: 5}) != "timer t 5" {
+		t.Error("a line of a harness is written as in a story")
+	}
+}

@@ -1,0 +1,70 @@
+package throttle
+
+import (
+	"math"
+	"testing"
+
+	"talon/sdk/abi"
+)
+
+func TestDomains(t *testing.T) {
+	usual := DomainLimits{5, 30}
+	d, err := ParseDomains("domains", []string{"b.example.com=1,0", " A.example.com. = 10, 60 ", "localhost:8080=2,256"}, usual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]DomainLimits{
+		"a.example.com": {10, 60}, "b.example.com": {1, 0}, "localhost:8080": {2, 256}, "localhost": usual, "": usual, "c.example.com": usual,
+	} {
+		if got := d.Of(name); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	for name, test := range map[string]struct {
+		telemetry Telemetry
+		want      float64
+	}{
+		"idle":                 {Telemetry{}, 0},
+		"processors":           {Telemetry{CPU: 0.5, Queue: 1, QueueLimit: 10}, 0.5},
+		"queue":                {Telemetry{CPU: 0.5, Queue: 9, QueueLimit: 10}, 0.9},
+		"memory":               {Telemetry{Memory: 3, MemoryLimit: 4}, 0.75},
+		"memory without limit": {Telemetry{Memory: 3}, 0},
+		"beyond":               {Telemetry{CPU: 7}, 1},
+		"not a number":         {Telemetry{CPU: math.NaN()}, 0},
+		"negative":             {Telemetry{CPU: -1}, 0},
+	} {
+		if got := Load(&test.telemetry); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// TestEase walks through all loads: limits only fall, keep to the operator's clamps,
+// and do not change often.
+func TestEase(t *testing.T) {
+	most, least := ClientLimits{Events: 1000, BytesOut: 1 << 40, Connections: 3}, ClientLimits{Events: 90}
+	current, changes := most, 0
+	for i := range 1001 {
+		in := TickInput{TickRequest: &abi.TickRequest{Telemetry: Telemetry{CPU: float64(i) / 1000}, Current: current, Most: most, Least: least}}
+		a := Ease(in, 0.5, ClientLimits{Queries: 100})
+		if !a.Set {
+			continue
+		}
+		changes++
+		l := a.Limits
+		if l.Events > current.Events || l.BytesOut > current.BytesOut || l.Events < least.Events || l.Queries > 100 || l.Connections != 3 || l.Filters != 0 {
+			t.Fatalf("at a load of %d thousandths: %+v after %+v", i, l, current)
+		}
+		current = l
+	}
+	if changes != 10 || current.Events != 90 || current.Queries != 5 {
+		t.Errorf("%d changes, %+v at the end; want 10 and the least", changes, current)
+	}
+	calm := Ease(TickInput{TickRequest: &abi.TickRequest{Current: current, Most: most}}, 0.5, ClientLimits{Queries: 100})
+	if calm != Limit(most) {
+		t.Errorf("calm again: %+v, want the operator's most", calm)
+	}
+}

@@ -1,0 +1,129 @@
+package throttletest
+
+import (
+	"slices"
+	"testing"
+
+	"talon/sdk/abi"
+	"talon/sdk/abi/manifest"
+	"talon/sdk/throttle"
+)
+
+// Start is the time of a harness when it is made, in unix milliseconds.
+const Start int64 = 1_700_000_000_000
+
+// Harness runs one configured throttle. Change its fields between decisions.
+type Harness struct {
+	Now    int64    // unix milliseconds; of every request that has none
+	Logged []string // lines that the throttle has logged
+
+	t        testing.TB
+	throttle throttle.Throttle
+	manifest *manifest.Manifest
+	call     *throttle.Call
+}
+
+// New configures th with values, as an operator writes them, and ends the test if
+// that fails.
+func New(t testing.TB, manifestText string, th throttle.Throttle, values map[string]any) *Harness {
+	t.Helper()
+	h, err := Configure(t, manifestText, th, values)
+	if err != nil {
+		t.Fatalf("configure: %v", err)
+	}
+	return h
+}
+
+// Configure is New for tests of wrong configurations.
+func Configure(t testing.TB, manifestText string, th throttle.Throttle, values map[string]any) (*Harness, error) {
+	t.Helper()
+	m, err := manifest.Parse([]byte(manifestText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := m.Resolve(values)
+	if err != nil {
+		return nil, err
+	}
+	if err := throttle.Configure(th, settings); err != nil {
+		return nil, err
+	}
+	h := &Harness{Now: Start, t: t, throttle: th, manifest: m}
+	h.call = throttle.NewCall(host{h})
+	return h, nil
+}
+
+// Delay asks the throttle. So do the other methods; each ends the test if a host
+// would refuse the answer.
+func (h *Harness) Delay(q abi.DelayRequest) throttle.DelayAnswer {
+	h.t.Helper()
+	h.stamp(&q.Now)
+	b, err := h.call.Delay(h.throttle, abi.AppendDelayRequest(nil, &q), nil)
+	return must(h, b, err, abi.DecodeDelayAnswer)
+}
+
+func (h *Harness) Admit(q abi.ThrottleAdmitRequest) throttle.AdmitAnswer {
+	h.t.Helper()
+	h.stamp(&q.Now)
+	b, err := h.call.Admit(h.throttle, abi.AppendThrottleAdmitRequest(nil, &q), nil)
+	return must(h, b, err, abi.DecodeThrottleAdmitAnswer)
+}
+
+func (h *Harness) After(q abi.AfterRequest) throttle.AfterAnswer {
+	h.t.Helper()
+	h.stamp(&q.Now)
+	b, err := h.call.After(h.throttle, abi.AppendAfterRequest(nil, &q), nil)
+	return must(h, b, err, abi.DecodeAfterAnswer)
+}
+
+func (h *Harness) Pick(q abi.PickRequest) throttle.PickAnswer {
+	h.t.Helper()
+	h.stamp(&q.Now)
+	b, err := h.call.Pick(h.throttle, abi.AppendPickRequest(nil, &q), nil)
+	return must(h, b, err, func(b []byte) (abi.PickAnswer, error) { return abi.DecodePickAnswer(b, len(q.Waiting)) })
+}
+
+func (h *Harness) Tick(q abi.TickRequest) throttle.TickAnswer {
+	h.t.Helper()
+	h.stamp(&q.Now)
+	b, err := h.call.Tick(h.throttle, abi.AppendTickRequest(nil, &q), nil)
+	return must(h, b, err, abi.DecodeTickAnswer)
+}
+
+// WantNoAllocations fails the test if admitting a request allocates.
+func (h *Harness) WantNoAllocations(q abi.ThrottleAdmitRequest) {
+	h.t.Helper()
+	h.stamp(&q.Now)
+	request, b := abi.AppendThrottleAdmitRequest(nil, &q), make([]byte, 0, 1<<10)
+	if n := testing.AllocsPerRun(100, func() { h.call.Admit(h.throttle, request, b) }); n != 0 {
+		h.t.Errorf("a decision allocates %v times, want 0", n)
+	}
+}
+
+func (h *Harness) stamp(now *int64) {
+	if *now == 0 {
+		*now = h.Now
+	}
+}
+
+func must[A any](h *Harness, b []byte, err error, decode func([]byte) (A, error)) A {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatalf("decode the request: %v", err)
+	}
+	answer, err := decode(b)
+	if err != nil {
+		h.t.Fatalf("a host refuses the answer: %v", err)
+	}
+	return answer
+}
+
+// host answers host functions from the fields of a Harness.
+type host struct{ h *Harness }
+
+func (f host) Log(_ throttle.Level, text string) {
+	if !slices.Contains(f.h.manifest.Capabilities, abi.CapLog) {
+		f.h.t.Fatalf("the throttle logs, but its manifest does not ask for the capability %q", abi.CapLog)
+	}
+	f.h.Logged = append(f.h.Logged, text)
+}
