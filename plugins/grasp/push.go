@@ -1,0 +1,45 @@
+package main
+
+import (
+	"talon/sdk/grasp"
+	"talon/sdk/policy"
+)
+
+// Push refuses what goes to a read-only archive, or to a repository that the
+// operator denies. Whether a state event allows the rest is the relay's to say.
+func (s *service) Push(in policy.PushInput) policy.Verdict {
+	repo, ok := grasp.ParseRepo(in.Repo())
+	switch {
+	case !ok || !askable(repo.Identifier):
+		return policy.Pass()
+	case s.rules.Deny.HasAuthor(repo.PubKey):
+		return deniedAuthor
+	case s.rules.Deny.Has(repo):
+		return denied
+	case in.PRs():
+		return policy.Pass() // it is no copy of what its owner announces
+	case s.readOnly:
+		return archived
+	}
+	q := s.ask(in.Facts)
+	var newest grasp.Stamp
+	found, listed := false, false
+	for _, ask := range q.everywhere() {
+		event, ok, unknown := announcementOf(repo, ask)
+		if unknown {
+			return archived // what its author hides may say so
+		}
+		if !ok {
+			continue
+		}
+		a, err := grasp.ParseAnnouncement(s.found.read(event, placed))
+		if err != nil || found && !a.Newer(&newest) {
+			continue
+		}
+		found, newest, listed = true, a.Stamp, a.ListsService(s.rules.Service)
+	}
+	if found && !listed {
+		return archived
+	}
+	return policy.Pass()
+}

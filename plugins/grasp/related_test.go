@@ -1,0 +1,176 @@
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+
+	"talon/sdk/grasp"
+	"talon/sdk/policy"
+	"talon/sdk/policy/policytest"
+)
+
+// What people write about a repository, and about what was written.
+func TestRelatedEvents(t *testing.T) {
+	w := newWorld(t, nil)
+	w.hosts()
+	issue := event(carl, grasp.KindIssue, "a "+address(olivia), "subject help")
+	w.accepts("related", issue)
+	w.stores(issue)
+	for _, name := range []string{"a", "A", "q"} {
+		w.accepts("related", event(stan, 1, name+" "+address(olivia)))
+	}
+	for _, name := range []string{"e", "E", "q"} {
+		w.accepts("related", event(stan, 1, name+" "+issue.Hex()))
+	}
+	w.accepts("related", event(olivia, grasp.KindClosed, "e "+issue.Hex()+"  root"))
+	w.accepts("related", event(stan, grasp.KindComment, "E "+issue.Hex(), "K 1621"))
+	w.accepts("related", event(carl, grasp.KindPatch, "a "+address(olivia), "t root"))
+
+	w.refuses("unrelated", reasonUnrelated, event(stan, 1, "p "+hex.EncodeToString(olivia[:])))
+	w.refuses("unrelated", reasonUnrelated, event(stan, 1, "r "+address(olivia), "t "+issue.Hex()))
+	w.refuses("unrelated", reasonUnrelated, event(stan, 1, "e "+strings.Repeat("e", 64), "a 30617:"+strings.Repeat("e", 64)+":talon"))
+	w.refuses("unrelated", reasonUnrelated, event(stan, 1, "a "+address(olivia)+"2", "a 30617:"+hex.EncodeToString(stan[:])+":talon"))
+	w.refuses("unrelated", reasonUnrelated, event(stan, 1))
+}
+
+// An issue is sent right after its announcement, which waits for its data.
+func TestRelatedToHeldEvents(t *testing.T) {
+	w := newWorld(t, nil)
+	pr := event(carl, grasp.KindPullRequest, "a "+address(olivia), "c "+commit)
+	w.holds(pr, state(olivia, "refs/heads/main "+commit), announces(olivia))
+	w.accepts("related", event(carl, grasp.KindIssue, "a "+address(olivia)))
+	w.accepts("related", event(carl, 1, "a "+strings.Replace(address(olivia), "30617", "30618", 1)))
+	w.accepts("related", event(stan, grasp.KindComment, "E "+pr.Hex()))
+}
+
+// An accepted event names one that comes later.
+func TestRelatedByBeingNamed(t *testing.T) {
+	w := newWorld(t, nil)
+	note := event(carl, 1, "t x")
+	article := event(carl, 30023, "d how:to")
+	list := event(carl, 10003)
+	for _, e := range []policytest.Event{note, article, list} {
+		w.refuses("unrelated", reasonUnrelated, e)
+	}
+	w.stores(event(olivia, grasp.KindIssue, "a "+address(olivia), "e "+note.Hex(), "q 30023:"+hex.EncodeToString(carl[:])+":how:to"))
+	w.stores(event(olivia, grasp.KindComment, "A 10003:"+hex.EncodeToString(carl[:])+":"))
+	for _, e := range []policytest.Event{note, article, list} {
+		w.accepts("related", e)
+	}
+}
+
+// Addresses of all shapes, many of one author, and of authors whose identifiers are
+// exchanged: each is compared whole.
+func TestRelatedToAddresses(t *testing.T) {
+	w := newWorld(t, nil)
+	key := func(pk policy.PubKey) string { return hex.EncodeToString(pk[:]) }
+	w.stores(event(olivia, 30023, "d one"), event(mike, 30023, "d two"), event(olivia, 10002), event(mike, 30003))
+	for _, a := range []string{"30023:" + key(olivia) + ":one", "30023:" + key(mike) + ":two", "10002:" + key(olivia) + ":", "30003:" + key(mike) + ":"} {
+		w.accepts("related", event(stan, 1, "a "+a))
+	}
+	w.refuses("unrelated", reasonUnrelated, event(stan, 1, "a 30023:"+key(olivia)+":two", "a 30023:"+key(mike)+":one", "a 10002:"+key(mike)+":",
+		"a 30003:"+key(olivia)+":", "a 1:"+key(olivia)+":", "a 30023:"+key(olivia)))
+
+	var tags []string
+	for i := range 29 {
+		tags = append(tags, fmt.Sprintf("a 30023:%s:other-%d", key(olivia), i))
+	}
+	w.accepts("related", event(stan, 1, append(tags, "a 30023:"+key(olivia)+":one")...))
+}
+
+// Deletions are taken whatever they delete, if it is here.
+func TestDeletion(t *testing.T) {
+	w := newWorld(t, nil)
+	held := announces(olivia)
+	note := event(carl, 1, "t x")
+	w.holds(held)
+	w.stores(note)
+	w.accepts("deletion", event(olivia, 5, "a "+address(olivia)))
+	w.accepts("deletion", event(olivia, 5, "e "+held.Hex()))
+	w.accepts("deletion", event(carl, 5, "e "+strings.Repeat("e", 64), "e "+note.Hex()))
+	w.refuses("unrelated", reasonUnrelated, event(stan, 5, "e "+strings.Repeat("e", 64)))
+	w.refuses("unrelated", reasonUnrelated, event(stan, 5))
+}
+
+// What people say of themselves, if anything else of theirs is here.
+func TestProfiles(t *testing.T) {
+	w := newWorld(t, nil)
+	w.holds(announces(olivia))
+	w.stores(event(carl, grasp.KindIssue, "a "+address(olivia)))
+	for _, kind := range []int{0, 3, 10002, 10317} {
+		w.accepts("profile", event(olivia, kind))
+		w.accepts("profile", event(carl, kind))
+		w.refuses("unrelated", reasonUnrelated, event(stan, kind))
+	}
+	w.refuses("unrelated", reasonUnrelated, event(olivia, 1))
+
+	// Who says that this is a service of theirs is welcome to say so.
+	w.accepts("grasp-list", event(stan, 10317, "g wss://elsewhere.com", "g wss://"+here))
+	w.refuses("unrelated", reasonUnrelated, event(stan, 10317, "g wss://elsewhere.com", "r wss://"+here))
+
+	w = newWorld(t, map[string]any{"profiles": false})
+	w.holds(announces(olivia))
+	w.refuses("unrelated", reasonUnrelated, event(olivia, 0))
+	w.refuses("unrelated", reasonUnrelated, event(stan, 10317, "g wss://"+here))
+}
+
+// Carl's pull request comes before its commit, or after.
+func TestPullRequest(t *testing.T) {
+	w := newWorld(t, nil)
+	w.hosts()
+	for _, kind := range []int{grasp.KindPullRequest, grasp.KindPRUpdate} {
+		w.waits("pr-waits", event(carl, kind, "a "+address(olivia), "c "+other))
+		w.accepts("pr-complete", event(carl, kind, "a "+address(olivia), "c "+commit))
+		w.refuses("pr-invalid", "invalid: a pull request needs a c tag with the commit at its tip, 40 or 64 hex digits",
+			event(carl, kind, "a "+address(olivia), "c main"))
+		w.refuses("unrelated", reasonUnrelated, event(carl, kind, "a "+address(stan), "c "+commit))
+	}
+	// To several repositories: one that has the commit will do.
+	w.holds(announces(mike))
+	w.has(mike, other)
+	w.accepts("pr-complete", event(carl, 1618, "a "+address(stan), "a "+address(olivia), "a "+address(mike), "c "+other))
+
+	// It belongs to something here without naming a repository that is.
+	issue := event(carl, grasp.KindIssue, "a "+address(olivia))
+	w.stores(issue)
+	w.waits("pr-waits", event(carl, 1618, "a "+address(stan), "q "+issue.Hex(), "c "+commit))
+}
+
+// GRASP-06: pull requests for repositories that are elsewhere.
+func TestPullRequestUnderPRs(t *testing.T) {
+	w := newWorld(t, nil)
+	to := func(url string) policytest.Event {
+		return event(carl, grasp.KindPullRequest, "a "+address(stan), "c "+commit, "clone "+url)
+	}
+	right := "https://" + here + "/prs/" + npub(carl) + "/talon.git"
+	w.waits("prs-waits", to(right))
+	w.waits("prs-waits", to("HTTPS://Relay.Example.COM/prs/"+npub(carl)+"/talon.git"))
+
+	const wrong = "invalid: a clone URL under /prs/ must name the event's own signer and the identifier of one of its a tags"
+	for _, url := range []string{
+		"https://" + here + "/prs/" + npub(stan) + "/talon.git",
+		"https://" + here + "/prs/" + npub(carl) + "/falcon.git",
+		right + "?x", right + "/", "https://" + here + "/prs/" + npub(carl) + "/talon",
+		"https://" + here + "/prs/..%2f" + npub(carl) + "/talon.git",
+	} {
+		w.refuses("prs-other", wrong, to(url))
+	}
+	for _, url := range []string{"https://" + here + ".evil.com/prs/" + npub(carl) + "/talon.git", "https://" + here + "/" + npub(carl) + "/talon.git", "ssh://" + here + "/prs/x"} {
+		w.refuses("unrelated", reasonUnrelated, to(url))
+	}
+	// For a repository that is here it does not matter.
+	w.stores(announces(stan))
+	w.waits("pr-waits", to("https://"+here+"/prs/"+npub(stan)+"/talon.git"))
+}
+
+func TestPRsOff(t *testing.T) {
+	h, err := policytest.ConfigureAt(t, policy.Service{Domain: here}, manifest, new(service), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{h, t}
+	w.refuses("unrelated", reasonUnrelated, event(carl, 1618, "a "+address(stan), "c "+commit, "clone https://"+here+"/prs/"+npub(carl)+"/talon.git"))
+	w.refuses("unrelated", reasonUnrelated, event(carl, 1618, "a "+address(stan), "c "+commit, "clone https://"+here+"/prs/"+npub(stan)+"/talon.git"))
+}
