@@ -1,0 +1,21 @@
+package main
+
+import (
+	"testing"
+
+	"talon/sdk/strategy"
+	"talon/sdk/strategy/strategytest"
+)
+
+func TestStories(t *testing.T) {
+	strategytest.Stories(t, "testdata/*.txt", manifest, func() strategy.Strategy { return new(layered) })
+}
+
+// TestConverges: whatever fails, nothing is lost.
+func TestConverges(t *testing.T) {
+	for seed := range uint64(10) {
+		strategytest.Converges(t, manifest, new(layered), nil, seed)
+		// Everything is opened anew often, and while something else is on its way.
+		strategytest.Converges(t, manifest, new(layered), map[string]any{"consolidate_above_filters": int64(12)}, seed)
+	}
+}

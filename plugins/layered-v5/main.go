@@ -1,0 +1,123 @@
+// Command layered-v5 is the strategy that Talon runs unless told otherwise: it
+// keeps what is new apart from what is stored.
+//
+// Each relay that our repositories name has live subscriptions, which bring
+// nothing that is stored, and historics, which fetch what is: by negentropy, or
+// page by page where the relay cannot. What new events of our own relay add to
+// what is wanted is gathered for some seconds.
+//
+// A relay that was away for a short while is caught up with from where it was
+// lost; after a longer one, and about once a day, everything is compared anew.
+package main
+
+import (
+	_ "embed"
+
+	"talon/sdk/strategy"
+	"talon/sdk/strategy/layers"
+)
+
+//go:embed manifest.json
+var manifest string
+
+var _ = strategy.Register(manifest, new(layered))
+
+func main() {}
+
+type layered struct {
+	layers.Driver
+
+	most        int // filters, before all are opened anew
+	daily, over int64
+	method      uint32 // for what is stored
+	catchup     uint32 // for what was missed
+}
+
+func (s *layered) Configure(cfg strategy.Config) error {
+	set, err := layers.Common(cfg)
+	if err != nil {
+		return err
+	}
+	s.most = int(cfg.Int("consolidate_above_filters"))
+	if s.daily, s.over, err = layers.Hours(cfg, "daily_hours_from", "daily_hours_to"); err != nil {
+		return err
+	}
+	s.method, s.catchup = strategy.MethodAuto, strategy.MethodAuto
+	if !cfg.Bool("negentropy") {
+		s.method = strategy.MethodREQ
+	}
+	if !cfg.Bool("negentropy") || !cfg.Bool("negentropy_after_reconnect") {
+		s.catchup = strategy.MethodREQ
+	}
+	set.Window = cfg.Int("batch_seconds") * strategy.Second
+	set.Within = cfg.Int("reconnect_within_minutes") * strategy.Minute
+	set.Method, set.Push = s.catchup, cfg.Bool("push")
+	s.Driver.Configure(s, set)
+	return nil
+}
+
+var live = layers.Opening{Live: true}
+
+// Fresh begins with nothing: a first connection, one after too long, the daily
+// sync.
+func (s *layered) Fresh(p *layers.Peer, purpose uint32) {
+	s.After(p, layers.Daily, s.daily+s.Random(s.over))
+	p.Forget()
+	p.Open(layers.Announcements, live)
+	p.Fetch(layers.Announcements, s.past(purpose))
+	s.add(p, p.Plan(), purpose)
+}
+
+// past fetches all that is stored.
+func (s *layered) past(purpose uint32) layers.Fetching {
+	return layers.Fetching{Method: s.method, Purpose: purpose, Track: true}
+}
+
+// add asks for items, old and new.
+func (s *layered) add(p *layers.Peer, items layers.Items, purpose uint32) {
+	p.Open(layers.Of(items), live)
+	p.Fetch(layers.Of(items), s.past(purpose))
+}
+
+// Resume fetches what was missed of what is confirmed, then what has become
+// wanted meanwhile.
+func (s *layered) Resume(p *layers.Peer, since int64) {
+	s.again(p, layers.Fetching{Method: s.catchup, Since: since, Purpose: strategy.PurposeReconnect})
+}
+
+// again opens everything anew, and fetches of what is confirmed what was missed, if
+// that has a since; the rest from its beginning.
+func (s *layered) again(p *layers.Peer, missed layers.Fetching) {
+	p.Clear()
+	p.Open(layers.Announcements, live)
+	switch {
+	case !p.Announced:
+		p.Fetch(layers.Announcements, s.past(strategy.PurposeStartup))
+	case missed.Since > 0:
+		p.Fetch(layers.Announcements, missed)
+	}
+	p.Open(layers.Of(p.Confirmed), live)
+	if missed.Since > 0 {
+		p.Fetch(layers.Of(p.Confirmed), missed)
+	}
+	s.add(p, p.Plan(), strategy.PurposeStartup)
+}
+
+// New asks for items, or, when there would be too many filters, opens all that is
+// confirmed anew in as few as possible. Nothing is fetched for that: it was live all
+// the time. What was pending is asked for again.
+func (s *layered) New(p *layers.Peer, items layers.Items) {
+	if p.Crowded(items, s.most, true) {
+		s.again(p, layers.Fetching{})
+		return
+	}
+	s.add(p, items, strategy.PurposeStartup)
+}
+
+func (s *layered) Settled(*layers.Peer) {}
+
+func (s *layered) Timer(p *layers.Peer, kind layers.Kind) {
+	if kind == layers.Daily {
+		s.Fresh(p, strategy.PurposeDaily)
+	}
+}
