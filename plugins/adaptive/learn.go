@@ -1,0 +1,108 @@
+package main
+
+import (
+	"strings"
+
+	"talon/sdk/throttle"
+)
+
+// learning is how limits grow and shrink.
+type learning struct {
+	start, most    float64 // requests at once
+	rate, mostRate float64 // in a minute
+	slow           float64 // so many times the usual time is slow
+}
+
+// domain is what is known of one.
+type domain struct {
+	name     string
+	atOnce   float64
+	rate     float64
+	usual    float64 // milliseconds that an answer without much data takes
+	worsened int64   // when its limits were lowered last
+	used     int64
+}
+
+// calm is how long limits stay as they are after they were lowered: what was under
+// way then tells nothing of the new ones.
+const calm = 10 * throttle.Second
+
+// large is the size from which the time of an answer is that of its data.
+const large = 256 << 10
+
+func (l learning) initial() throttle.DomainLimits {
+	return (&domain{atOnce: l.start, rate: l.rate}).limits()
+}
+
+func (d *domain) limits() throttle.DomainLimits {
+	return throttle.DomainLimits{AtOnce: uint32(d.atOnce), PerMinute: int(d.rate)}
+}
+
+// answered lets more in after an answer that came as fast as usual, and less after a
+// slow one.
+func (l learning) answered(d *domain, now, took, bytes int64) {
+	if bytes < large {
+		t := float64(max(took, 1))
+		slow := d.usual > 0 && t > d.usual*l.slow && t > 1000
+		switch {
+		case d.usual == 0 || t < d.usual:
+			d.usual = t
+		default:
+			// The usual time follows slowly, so that a domain that has become slow for
+			// good is not taken for overloaded for ever.
+			d.usual += (t - d.usual) / 64
+		}
+		if slow {
+			l.worse(d, now)
+			return
+		}
+	}
+	if now-d.worsened < calm {
+		return
+	}
+	d.atOnce = min(d.atOnce+1/d.atOnce, l.most)
+	d.rate = min(d.rate+1/2., l.mostRate)
+}
+
+// worse halves what is allowed, once for all that was under way together.
+func (l learning) worse(d *domain, now int64) {
+	if d.worsened != 0 && now-d.worsened < calm {
+		return
+	}
+	d.worsened = now
+	d.atOnce = max(d.atOnce/2, 1)
+	d.rate = max(d.rate/2, 2)
+}
+
+// memory is what is known of domains, of a bounded number of them.
+type memory struct {
+	most int
+	list map[string]*domain
+}
+
+func (m *memory) find(name string) *domain { return m.list[name] }
+
+// get returns a domain's record, a new one if there is none: in place of the one
+// that was used longest ago if there are too many.
+func (m *memory) get(name string, now int64, l learning) *domain {
+	d := m.list[name]
+	if d == nil {
+		if m.list == nil {
+			m.list = make(map[string]*domain)
+		}
+		if len(m.list) >= m.most {
+			var oldest *domain
+			for _, other := range m.list {
+				if oldest == nil || other.used < oldest.used || other.used == oldest.used && other.name < oldest.name {
+					oldest = other
+				}
+			}
+			delete(m.list, oldest.name)
+		}
+		// The name of a request is valid only while it is answered.
+		d = &domain{name: strings.Clone(name), atOnce: l.start, rate: l.rate}
+		m.list[d.name] = d
+	}
+	d.used = now
+	return d
+}

@@ -1,0 +1,130 @@
+// Command adaptive is a throttle that learns from each domain how much it likes to
+// be asked. It begins carefully, lets in one request more for each row of answers
+// that came as fast as the domain can, and halves what it allows when the domain
+// answers 429 or 503, fails, or becomes slow (additive increase, multiplicative
+// decrease). What a server asks for by Retry-After is kept to.
+//
+// Rounds for a repository, relays and clients are treated as by polite.
+//
+// What it has learned is in its memory. A swap or a restart begins carefully again;
+// what a domain asked for is in the host's hands and is not forgotten.
+package main
+
+import (
+	_ "embed"
+
+	"talon/sdk/throttle"
+)
+
+//go:embed manifest.json
+var manifest string
+
+var _ = throttle.Register(manifest, new(adaptive))
+
+func main() {}
+
+type adaptive struct {
+	user, synced int64
+	first, most  int64
+	rest         int64
+	expiry       int64
+	learning     learning
+	known        memory
+	relays       throttle.Relays
+	easing       bool // clients get lower limits while this server is busy
+	busy         float64
+	limits       throttle.ClientLimits
+}
+
+func (a *adaptive) Configure(cfg throttle.Config) error {
+	a.user, a.synced = cfg.Int("first_user_ms"), cfg.Int("first_sync_ms")
+	a.first, a.most = cfg.Int("backoff_s")*throttle.Second, cfg.Int("backoff_max_s")*throttle.Second
+	a.rest, a.expiry = cfg.Int("retry_after_max_s")*throttle.Second, cfg.Int("expiry_s")*throttle.Second
+	a.learning = learning{
+		start: float64(cfg.Int("at_once_start")), most: float64(cfg.Int("at_once_max")),
+		rate: float64(cfg.Int("per_minute_start")), mostRate: float64(cfg.Int("per_minute_max")),
+		slow: cfg.Float("slow_factor"),
+	}
+	a.known = memory{most: int(cfg.Int("domains_max"))}
+	a.relays = throttle.Relays{
+		First: 5 * throttle.Second, Most: throttle.Hour, Stable: 10 * throttle.Second, DeadAfter: throttle.Day, DeadEvery: throttle.Day,
+		Limited: 65 * throttle.Second, Barred: 12 * throttle.Hour, AtOnce: uint32(cfg.Int("relay_attempts_at_once")),
+	}
+	a.easing = cfg.Bool("limit_clients")
+	a.busy = cfg.Float("busy_from")
+	a.limits = throttle.ClientLimits{Events: 600, Queries: 600, BytesOut: 8 << 20}
+	switch {
+	case a.learning.start > a.learning.most:
+		return throttle.WrongValue("at_once_start", "more than at_once_max", "at most at_once_max")
+	case a.learning.rate > a.learning.mostRate:
+		return throttle.WrongValue("per_minute_start", "more than per_minute_max", "at most per_minute_max")
+	}
+	return nil
+}
+
+func (a *adaptive) Delay(in throttle.DelayInput) throttle.DelayAnswer {
+	switch {
+	case in.Subject.Kind == throttle.Relay:
+		return throttle.DelayAnswer{}
+	case in.Origin == throttle.FromClient:
+		return throttle.DelayAnswer{Delay: a.user, Expiry: a.expiry}
+	}
+	return throttle.DelayAnswer{Delay: a.synced, Expiry: a.expiry}
+}
+
+func (a *adaptive) Admit(in throttle.AdmitInput) throttle.AdmitAnswer {
+	if in.Subject.Kind == throttle.Relay {
+		return a.relays.Admit(in)
+	}
+	limits := a.learning.initial()
+	if d := a.known.find(in.Subject.Name); d != nil {
+		limits = d.limits()
+	}
+	return limits.Admit(in)
+}
+
+func (a *adaptive) After(in throttle.AfterInput) throttle.AfterAnswer {
+	switch in.Subject.Kind {
+	case throttle.Relay:
+		return a.relays.After(in)
+	case throttle.Repository:
+		return throttle.AfterAnswer{Delay: throttle.Backoff(a.first, a.most, in.Attempts)}
+	}
+	d := a.known.get(in.Subject.Name, in.Now, a.learning)
+	asked := min(in.RetryAfter, a.rest)
+	switch in.Outcome {
+	case throttle.RateLimited:
+		a.learning.worse(d, in.Now)
+		if asked == 0 {
+			asked = throttle.Backoff(a.first, a.rest, in.Subject.Failures)
+		}
+		return throttle.AfterAnswer{Delay: asked, Health: throttle.Degraded, Reason: "it asks for less"}
+	case throttle.Timeout, throttle.Unreachable, throttle.DNS, throttle.TLS:
+		a.learning.worse(d, in.Now)
+		delay := max(asked, throttle.Backoff(a.first, a.most, in.Subject.Failures))
+		return throttle.AfterAnswer{Delay: delay, Health: throttle.Degraded}
+	case throttle.Server:
+		// 503 asks for less; other errors may be about one repository.
+		if in.Status == 503 || asked > 0 {
+			a.learning.worse(d, in.Now)
+		}
+		return throttle.AfterAnswer{Delay: asked, Health: throttle.Degraded}
+	case throttle.OK, throttle.Partial, throttle.NotFound, throttle.Refused:
+		a.learning.answered(d, in.Now, in.Took, in.Bytes)
+	}
+	return throttle.AfterAnswer{Health: throttle.Healthy}
+}
+
+func (a *adaptive) Pick(in throttle.PickInput) throttle.PickAnswer {
+	return throttle.InTurn(in)
+}
+
+func (a *adaptive) Tick(in throttle.TickInput) throttle.TickAnswer {
+	if !a.easing {
+		if in.Current == in.Most {
+			return throttle.Keep()
+		}
+		return throttle.Limit(in.Most)
+	}
+	return throttle.Ease(in, a.busy, a.limits)
+}
