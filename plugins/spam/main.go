@@ -1,0 +1,142 @@
+// Command spam is a policy against three kinds of unwanted text: the same text again
+// and again (whoever signs it), events that mention very many people, and events of
+// little but links.
+//
+// Texts are the same if they have the same letters and digits in the same order:
+// white space, punctuation, emoji, accents as characters of their own, upper and lower
+// case and whom a text mentions (nostr:npub1…) do not count. The first 2 KiB are
+// compared; for mentions and links, the first 32 KiB count. A text may be posted a
+// number of times at once, and then as often in each time that is set. What is counted
+// is a hash of the text; it is kept by the host as a token bucket, so whoever posts
+// very many texts uses up no room of others.
+//
+// The text of git events (NIP-34) may repeat itself and be full of links: only their
+// mentions count, unless the operator sets otherwise.
+//
+// Who is in the set "trusted" may write anything: its author, or whoever has proven a
+// key of it (NIP-42). Whoever knows a text that somebody is about to post can post it
+// first, as often as is allowed. A decision allocates nothing.
+package main
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"strconv"
+	"time"
+
+	"talon/sdk/policy"
+	"talon/sdk/policy/kinds"
+)
+
+//go:embed manifest.json
+var manifest string
+
+var _ = policy.Register(manifest, new(spam))
+
+func main() {}
+
+// trusted is the set whose members may write anything.
+const trusted = "trusted"
+
+// spam are the settings of the manifest; zero is no limit.
+type spam struct {
+	kinds *kinds.Set
+	git   bool // git events are judged in full
+
+	copies      int
+	every       time.Duration // one more copy is allowed
+	leastText   int
+	mentions    int
+	links       int
+	linkPercent int
+	percentFrom int // links
+
+	copied, mentioning, linking, linksOnly policy.Verdict
+}
+
+func (s *spam) Configure(cfg policy.Config) (err error) {
+	if s.kinds, err = kinds.Parse(cfg, "kinds"); err != nil {
+		return err
+	}
+	s.git = cfg.Bool("judge_git")
+	s.copies = int(cfg.Int("max_copies"))
+	if s.copies > 0 {
+		s.every = time.Duration(cfg.Int("copies_minutes")) * time.Minute / time.Duration(s.copies)
+	}
+	s.leastText = int(cfg.Int("copies_from_bytes"))
+	s.mentions = int(cfg.Int("max_mentions"))
+	s.links = int(cfg.Int("max_links"))
+	s.linkPercent = int(cfg.Int("max_link_percent"))
+	s.percentFrom = int(cfg.Int("link_percent_from"))
+
+	refuse := func(rule, text string) policy.Verdict {
+		if cfg.String("action") == "shadow-reject" {
+			return policy.ShadowReject().By(rule)
+		}
+		return policy.Reject("blocked", text).By(rule)
+	}
+	s.copied = refuse("copies", "this text was posted too often, try again later or say it in other words")
+	s.mentioning = refuse("mentions", "an event may mention at most "+strconv.Itoa(s.mentions)+" people")
+	s.linking = refuse("links", "a text may have at most "+strconv.Itoa(s.links)+" links")
+	s.linksOnly = refuse("link-percent", "the text is almost nothing but links")
+	return nil
+}
+
+// Idle spares the relay questions while there is no limit.
+func (s *spam) Idle() []string {
+	if s.copies > 0 || s.mentions > 0 || s.links > 0 || s.linkPercent > 0 {
+		return nil
+	}
+	return []string{"admit"}
+}
+
+// Admit judges text and mentions. Events of an import are the operator's own choice.
+func (s *spam) Admit(in policy.Input) policy.Verdict {
+	event := in.Event()
+	if in.Origin() == policy.FromImport || s.kinds != nil && !s.kinds.Has(event.Kind()) {
+		return policy.Pass()
+	}
+	prose := s.git || kinds.ClassOf(event.Kind()) != kinds.Git
+	text := read(event.Content(), prose)
+	switch {
+	case s.mentions > 0 && (text.mentions > s.mentions || s.namesTooMany(event)):
+		return unless(in, s.mentioning)
+	case !prose:
+		return policy.Pass()
+	case s.links > 0 && text.links > s.links:
+		return unless(in, s.linking)
+	case s.linkPercent > 0 && text.links >= s.percentFrom && text.linkBytes*100 > text.bytes*s.linkPercent:
+		return unless(in, s.linksOnly)
+	case s.copies == 0 || text.compared < max(s.leastText, 1) || in.SenderInSet(trusted):
+		return policy.Pass() // trusted texts are not counted
+	}
+	var key [8]byte
+	binary.LittleEndian.PutUint64(key[:], text.hash)
+	if _, ok := in.Take(in.Key("text:", string(key[:])), 1, s.copies, s.every); !ok {
+		return s.copied
+	}
+	return policy.Pass()
+}
+
+// namesTooMany reports whether too many p tags have a key. Such a tag takes 71 bytes
+// at least: most events need no walk over their tags.
+func (s *spam) namesTooMany(event policy.Event) bool {
+	if event.TagBytes()/71 <= s.mentions {
+		return false
+	}
+	n := 0
+	for it := event.Tags(); it.Next() && n <= s.mentions; {
+		if it.Name() == "p" && len(it.Value()) == 64 {
+			n++
+		}
+	}
+	return n > s.mentions
+}
+
+// unless returns the verdict, or a pass for whom the operator trusts.
+func unless(in policy.Input, verdict policy.Verdict) policy.Verdict {
+	if in.SenderInSet(trusted) {
+		return policy.Pass()
+	}
+	return verdict
+}
