@@ -1,0 +1,220 @@
+package main
+
+import (
+	"encoding/binary"
+
+	"talon/sdk/policy"
+)
+
+// Bounds of what one decision reads, so that the hostile list of somebody who is
+// followed costs no decision its budget: a tag takes up to 5,000 fuel.
+const (
+	listsPerQuery   = 16
+	queriesPerEvent = 4
+	tagsPerEvent    = 1500
+	tagsPerList     = 2 * tagsPerEvent // those that count
+)
+
+const kindFollows = 3
+
+// circle is who is within some hops of the anchors: they, whom they follow, and so
+// on. It is read from the store piece by piece, a few lists with each event that is
+// judged; the circle before answers until the new one is complete.
+//
+// The lists are read breadth-first, so that where there are more keys than it may
+// hold, the nearest are in it.
+type circle struct {
+	anchors []policy.PubKey
+	hops    int
+	refresh int64 // seconds
+
+	sets  [2]keySet // one that answers, one that is read
+	read  int       // which of them is being read
+	ready bool      // the other one is complete
+
+	reading  bool
+	next     int64           // unix seconds: when to begin to read
+	queue    []policy.PubKey // whose lists are read, from the anchors outward
+	at       int             // of the queue: the first that is not in batch
+	levelEnd int             // of the queue: those before are of this level
+	level    int             // hops of the keys that the lists read now add
+	batch    []policy.PubKey // whose lists the next query is for
+	alone    bool            // the next query is for the first of the batch only
+	partEnd  int             // how many tags of his list are read
+}
+
+func newCircle(anchors []policy.PubKey, hops, most int, refresh int64) circle {
+	c := circle{anchors: anchors, hops: hops, refresh: refresh}
+	if len(anchors) > 0 {
+		c.sets = [2]keySet{newKeySet(most), newKeySet(most)}
+		c.batch = make([]policy.PubKey, 0, listsPerQuery)
+	}
+	return c
+}
+
+// has reports whether the key is in the circle, as far as it is known.
+func (c *circle) has(key *policy.PubKey) bool {
+	return c.ready && c.sets[1-c.read].has(key) || (c.reading || !c.ready) && c.sets[c.read].has(key)
+}
+
+// size is the number of keys in the circle that answers.
+func (c *circle) size() int { return c.sets[1-c.read].n }
+
+// advance reads more of the circle, if it is time. It reports whether a new one is
+// complete.
+func (c *circle) advance(in policy.Input) bool {
+	if !c.reading {
+		// The clock may be set back.
+		if now := in.Now(); c.ready && now < c.next && now >= c.next-c.refresh {
+			return false
+		}
+		// To empty a large set takes as much as to read lists.
+		if c.begin(in.Event().ID()) {
+			return false
+		}
+	}
+	left := tagsPerEvent
+	for range queriesPerEvent {
+		if len(c.batch) == 0 && !c.fill() {
+			c.reading, c.ready, c.read = false, true, 1-c.read
+			c.next = in.Now() + c.refresh
+			return true
+		}
+		if left = c.query(in.Facts, left); left <= 0 {
+			break
+		}
+	}
+	return false
+}
+
+// begin starts to read. The places of keys depend on an event that whoever makes
+// keys to fall on one another could not know. It reports whether that took long.
+func (c *circle) begin(id policy.ID) (long bool) {
+	set := &c.sets[c.read]
+	long = set.n > 0
+	set.empty(binary.LittleEndian.Uint64(id[:]) ^ c.sets[1-c.read].seed<<1)
+	c.queue, c.batch = c.queue[:0], c.batch[:0]
+	for i := range c.anchors {
+		if set.add(&c.anchors[i]) {
+			c.queue = append(c.queue, c.anchors[i])
+		}
+	}
+	c.reading, c.at, c.levelEnd, c.level, c.alone = true, 0, len(c.queue), 1, false
+	c.partEnd = 0
+	return long
+}
+
+// fill makes the next batch. It reports false if all lists are read.
+func (c *circle) fill() bool {
+	if c.at == c.levelEnd {
+		c.level++
+		c.levelEnd = len(c.queue)
+	}
+	n := min(listsPerQuery, c.levelEnd-c.at)
+	c.batch = append(c.batch, c.queue[c.at:c.at+n]...)
+	c.at += n
+	return n > 0
+}
+
+// query reads lists of the batch, and takes out of it whose lists it has read. It
+// returns how many tags may still be looked at, at most left.
+func (c *circle) query(facts policy.Facts, left int) int {
+	authors := c.batch
+	if c.alone {
+		authors = authors[:1]
+	}
+	asked := len(authors)
+	found := facts.Query(policy.Filter{Kinds: []int{kindFollows}, Authors: authors})
+	before := len(c.batch)
+	for found.Next() {
+		list := found.Event()
+		n, all := c.add(list, c.partEnd, min(left, tagsPerList-c.partEnd))
+		left -= n
+		rest := c.partEnd > 0
+		if c.partEnd += n; !all && c.partEnd < tagsPerList {
+			c.first(list.Author())
+			return 0 // the rest with the next event
+		}
+		if c.drop(list.Author()); rest && list.TagBytes() > 64<<10 {
+			return 0 // one list that takes long is enough
+		}
+	}
+	switch {
+	case found.Failed():
+		return 0
+	case !found.More():
+		// Whoever was asked for and is still there has no list here.
+		for asked -= before - len(c.batch); asked > 0; asked-- {
+			c.drop(&c.batch[0])
+		}
+	case before > len(c.batch):
+	case c.alone:
+		c.drop(&c.batch[0]) // his list is too large for an answer
+	default:
+		c.alone = true
+	}
+	return left
+}
+
+// first makes the next query one for this author of the batch only.
+func (c *circle) first(author *policy.PubKey) {
+	c.alone = true
+	for i := range c.batch {
+		if c.batch[i] == *author {
+			c.batch[0], c.batch[i] = c.batch[i], c.batch[0]
+		}
+	}
+}
+
+// drop takes an author out of the batch.
+func (c *circle) drop(author *policy.PubKey) {
+	c.alone, c.partEnd = false, 0
+	for i := range c.batch {
+		if c.batch[i] == *author {
+			c.batch = append(c.batch[:i], c.batch[i+1:]...)
+			return
+		}
+	}
+}
+
+// add adds whom up to n tags of a list name, without the first ones that are read
+// already. It returns how many tags there were, and whether they are all.
+func (c *circle) add(list policy.Event, first, n int) (seen int, all bool) {
+	set, last := &c.sets[c.read], c.level == c.hops
+	it := list.Tags()
+	for ; first > 0 && it.Next(); first-- {
+	}
+	for ; seen < n; seen++ {
+		if !it.Next() {
+			return seen, true
+		}
+		if it.Name() != "p" || len(it.Value()) != 64 {
+			continue
+		}
+		var key policy.PubKey
+		decode(key[:half], it.Value())
+		if !set.add(&key) || last {
+			continue
+		}
+		decode(key[half:], it.Value()[2*half:])
+		c.queue = append(c.queue, key)
+	}
+	return seen, false
+}
+
+// decode reads hex digits. Other text stands for some key, too: whoever writes it
+// could as well have named that key.
+func decode(to []byte, text string) {
+	for i := range to {
+		to[i] = values[text[2*i]]<<4 | values[text[2*i+1]]
+	}
+}
+
+// values are what hex digits stand for.
+var values = func() (table [256]byte) {
+	for i := range byte(16) {
+		table["0123456789abcdef"[i]] = i
+		table["0123456789ABCDEF"[i]] = i
+	}
+	return table
+}()
