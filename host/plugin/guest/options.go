@@ -95,9 +95,11 @@ const (
 )
 
 // forReducers are the limits of strategies and throttles, which are called a few
-// times a second, and may have a large world to look through.
+// times a second, and may have a large world to look through: in one step of many, the
+// guest's runtime collects its garbage.
 func (l Limits) forReducers() Limits {
-	l.Fuel *= 10
+	l.Fuel *= 20
+	l.Memory *= 2
 	l.Output *= 8
 	return l
 }
