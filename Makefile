@@ -39,7 +39,7 @@ test: tools ## every test, and every fuzz target for a few seconds
 	@scripts/fuzz 3s
 
 race: tools ## every test under the race detector
-	$(GO) test -race -timeout 30m ./...
+	$(GO) test -race -timeout 45m ./...
 
 lint: tools ## format, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "not formatted: $$(gofmt -l . | tr '\n' ' ')"; echo "run: gofmt -w ."; exit 1; }
