@@ -594,17 +594,12 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.WriteString(w, r.info)
 		return
 	}
-	conn, _, _, err := ws.UpgradeHTTP(req, w)
-	if err != nil {
+	p := r.meet(w, req)
+	if p == nil {
 		return
 	}
-	p := &peer{r: r, net: conn, subs: map[string][]host.Filter{}, negs: map[string]*negentropy.Server{}}
-	r.mu.Lock()
-	r.peers[p] = true
-	r.met++
-	r.mu.Unlock()
 	defer func() {
-		_ = conn.Close()
+		_ = p.net.Close()
 		r.mu.Lock()
 		delete(r.peers, p)
 		r.mu.Unlock()
@@ -613,7 +608,7 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.greet(p)
 	}
 	for {
-		text, _, err := wsutil.ReadClientData(conn)
+		text, _, err := wsutil.ReadClientData(p.net)
 		if err != nil {
 			return
 		}
@@ -712,6 +707,25 @@ func (r *remote) add(list ...*host.Event) {
 			t.p.event(t.sub, e)
 		}
 	}
+}
+
+// meet answers a handshake. Who has read the answer finds the connection counted, and
+// cut by cut.
+func (r *remote) meet(w http.ResponseWriter, req *http.Request) *peer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down {
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return nil
+	}
+	conn, _, _, err := ws.UpgradeHTTP(req, w)
+	if err != nil {
+		return nil
+	}
+	p := &peer{r: r, net: conn, subs: map[string][]host.Filter{}, negs: map[string]*negentropy.Server{}}
+	r.peers[p] = true
+	r.met++
+	return p
 }
 
 // cut ends all connections.
