@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // ErrInUse says that another process serves or changes the same database.
@@ -22,7 +23,7 @@ func lock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, explain(name, err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := claim(f); err != nil {
 		holder, _ := io.ReadAll(io.LimitReader(f, 32))
 		f.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
@@ -42,4 +43,22 @@ func lock(path string) (*os.File, error) {
 		return nil, explain(name, err)
 	}
 	return f, nil
+}
+
+// A process that was killed while it started git leaves the lock to the copy of itself
+// that is to become git, for the moment until it does. A server that is started again
+// at once waits for that.
+const (
+	lockTime  = time.Second
+	lockRetry = 10 * time.Millisecond
+)
+
+// claim takes the lock, unless another process keeps it.
+func claim(f *os.File) error {
+	for deadline := time.Now().Add(lockTime); ; time.Sleep(lockRetry) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }

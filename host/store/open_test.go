@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"talon/host"
 )
@@ -114,6 +115,21 @@ func TestOpenTwice(t *testing.T) {
 	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), s.Path()) {
 		t.Errorf("got %v, want %v that names the file", err, ErrInUse)
 	}
+}
+
+// TestOpenAfterKill: what a killed server has started still has the lock, for a moment.
+func TestOpenAfterKill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "talon.db")
+	left, err := lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { left.Close() })
+	f, err := lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
 }
 
 func TestOpenReadOnlyBesideWriter(t *testing.T) {
