@@ -76,16 +76,6 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A synced copy is not taken again for 7 days, a user's resubmission is.
-func TestRetake(t *testing.T) {
-	h := Hold{true, since}
-	for age, synced := range map[int64]bool{0: true, HoldFor: true, HoldFor + ReviveFor: false, HoldFor + ReviveFor + RefuseFor: true} {
-		if h.Retake(since+age, true) != synced || !h.Retake(since+age, false) {
-			t.Errorf("after %d s", age)
-		}
-	}
-}
-
 func TestPlaceholder(t *testing.T) {
 	if PlaceholderExpired(since, since+20*60-1) || !PlaceholderExpired(since, since+20*60) || PlaceholderExpired(since, since-1) {
 		t.Error("a placeholder is not kept for 20 minutes")

@@ -71,10 +71,6 @@ func (h Hold) Restart(now int64) (Hold, bool) {
 	return h, true
 }
 
-// Retake reports whether the event is taken when it comes again: from its author's
-// client always, from sync not while it is [Gone].
-func (h Hold) Retake(now int64, synced bool) bool { return !synced || h.Phase(now) != Gone }
-
 // PlaceholderExpired reports whether a ref under refs/nostr/ that was pushed at
 // since, and whose event has not come, is to be deleted.
 func PlaceholderExpired(since, now int64) bool { return now-since >= GitFirst }

@@ -366,7 +366,7 @@ func FuzzRelay(f *testing.F) {
 			_, _ = theirs.Write(data)
 			_ = theirs.Close()
 		}()
-		c := newConn("ws://fuzz", Options{MessageBytes: 1000}, ours, nil)
+		c := &Conn{url: "ws://fuzz", opts: Options{MessageBytes: 1000}, socket: newSocket(ours, nil, 1000)}
 		if _, err := c.Publish(context.Background(), &host.Event{JSON: []byte("{}")}); err == nil && !strings.Contains(string(data), "OK") {
 			t.Error("an answer out of nothing")
 		}

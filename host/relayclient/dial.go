@@ -1,11 +1,9 @@
 package relayclient
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
-	"net"
 
 	"talon/host"
 )
@@ -46,11 +44,6 @@ func Dial(ctx context.Context, address string, opts Options) (*Conn, error) {
 		return nil, err
 	}
 	return &Conn{url: address, opts: opts, socket: s}, nil
-}
-
-// newConn makes the client of a websocket.
-func newConn(address string, opts Options, conn net.Conn, early *bufio.Reader) *Conn {
-	return &Conn{url: address, opts: opts, socket: newSocket(conn, early, opts.MessageBytes)}
 }
 
 // Received returns the bytes that the relay has sent.
