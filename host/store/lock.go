@@ -49,16 +49,17 @@ func lock(path string) (*os.File, error) {
 // that is to become git, for the moment until it does. A server that is started again
 // at once waits for that.
 const (
-	lockTime  = time.Second
+	lockTries = 100
 	lockRetry = 10 * time.Millisecond
 )
 
 // claim takes the lock, unless another process keeps it.
 func claim(f *os.File) error {
-	for deadline := time.Now().Add(lockTime); ; time.Sleep(lockRetry) {
+	for tries := 1; ; tries++ {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+		if !errors.Is(err, syscall.EWOULDBLOCK) || tries == lockTries {
 			return err
 		}
+		time.Sleep(lockRetry)
 	}
 }
