@@ -14,8 +14,9 @@ import (
 // disk without room. Publishers hear of it, readers are served, nothing that was
 // answered is lost; with room again the server goes on.
 func TestDiskFull(t *testing.T) {
+	// The machine code of the modules is larger than the limit: it is cached before.
+	start(t, newData(t)).mustStop(t)
 	data := newData(t)
-	// The machine code of the modules is larger than the limit, and cached already.
 	limited := exec.Command("bash", append([]string{"-c", `ulimit -f 8192 && exec talon "$@"`, "talon"}, serveArgs(t, data)...)...)
 	s := startAs(t, limited, data)
 	c := connect(t, s)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nbd-wtf/go-nostr"
+	dto "github.com/prometheus/client_model/go"
 
 	"talon/host"
 )
@@ -231,6 +232,16 @@ func start(t testing.TB, policy policyFunc, change func(*Config)) *rig {
 	r.stop = func() { cancel(); <-done }
 	t.Cleanup(r.stop)
 	return r
+}
+
+// decisions returns how many were made, those that were made again included.
+func (r *rig) decisions(t testing.TB) uint64 {
+	t.Helper()
+	var m dto.Metric
+	if err := r.metrics.decision.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.Histogram.GetSampleCount()
 }
 
 type reply struct {

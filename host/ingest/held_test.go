@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -213,10 +213,11 @@ func TestHeldFactGoes(t *testing.T) {
 func TestArrivalSeesWhatIsHeld(t *testing.T) {
 	r := start(t, holdTagged, nil)
 	all := host.Filter{Limit: -1}
-	plans := 0
+	planned := make(chan struct{})
+	first := sync.OnceFunc(func() { close(planned) })
 	plan := func(ctx context.Context, facts host.RepoFacts, _ int64) (out host.Release, err error) {
-		plans++
 		texts, err := facts.HeldBy(ctx, all)
+		defer first()
 		for _, text := range texts {
 			for n := range 40 {
 				if string(held(n).JSON) == string(text) {
@@ -243,11 +244,9 @@ func TestArrivalSeesWhatIsHeld(t *testing.T) {
 	if err := r.Arrive(t.Context(), &host.Arrival{Plan: plan, Done: func(list []host.Released, err error) { done <- arrived{list, err} }}); err != nil {
 		t.Fatal(err)
 	}
-	for len(r.work) > 0 {
-		runtime.Gosched()
-	}
+	<-planned
 	close(gate)
-	if got := <-done; got.err != nil || len(got.released) != 20 || plans < 1 {
+	if got := <-done; got.err != nil || len(got.released) != 20 {
 		t.Errorf("%d of 20 held events are released, %v", len(got.released), got.err)
 	}
 }

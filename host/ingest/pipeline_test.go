@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -351,7 +350,7 @@ func TestRecentIDsAreNotBelieved(t *testing.T) {
 
 // A copy that was queued behind the deletion of the event is not a duplicate.
 func TestDuplicateOfDeleted(t *testing.T) {
-	r := start(t, acceptAll, nil)
+	r := start(t, acceptAll, func(c *Config) { c.Workers = 1 })
 	e := event(0)
 	e.ID = sha256.Sum256(e.AppendCanonical(nil))
 	e.JSON = e.AppendJSON(nil)
@@ -366,15 +365,16 @@ func TestDuplicateOfDeleted(t *testing.T) {
 	}
 	deletion := event(1, nostr.Tag{"e", e.ID.String()})
 	deletion.Kind = host.KindDeletion
-	answers := make(chan reply, 3)
-	for _, x := range []*host.Event{hold, deletion, e} {
+	answers := make(chan reply, 4)
+	for _, x := range []*host.Event{hold, deletion, e, event(8)} {
 		err := r.Submit(t.Context(), &host.Item{Event: x, Source: &host.Source{}, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for testutil.CollectAndCount(r.metrics.decision) == 0 || len(r.work) > 0 {
-		runtime.Gosched()
+	// The policy was asked about all but the copy, which came before the last.
+	for r.decisions(t) < 4 {
+		time.Sleep(time.Millisecond)
 	}
 	close(gate)
 	<-answers

@@ -297,11 +297,7 @@ func (f *fault) check(t *testing.T, wasm []byte) {
 	err = SelfTest(t.Context(), wasm, o)
 	took, heap := time.Since(start), peak()
 	t.Logf("%v, %d MB: %v", took.Round(time.Millisecond), heap>>20, err)
-	most := 5 * time.Second
-	if raceDetector {
-		most = time.Minute
-	}
-	if took > most || heap > 400<<20 {
+	if took > time.Minute || heap > 400<<20 {
 		t.Errorf("it took %v and %d MB", took, heap>>20)
 	}
 	want := regexp.MustCompile(f.Reason)

@@ -165,7 +165,7 @@ func TestSelfTestEnds(t *testing.T) {
 		wasmtest.I32Const(scratchAddr), wasmtest.I32Const(scratchAddr), wasmtest.I32Load, wasmtest.I32Const(1), wasmtest.I32Add, wasmtest.I32Store,
 		wasmtest.I32Const(scratchAddr), wasmtest.I32Load, wasmtest.I32Const(25_000_000), wasmtest.I32LtU, wasmtest.BrIf(0),
 		wasmtest.End, wasmtest.I64Const(0))
-	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
 	defer cancel()
 	start := time.Now()
 	err := SelfTest(ctx, guest{configure: slow}.assemble(), Options{Name: "guest"})
