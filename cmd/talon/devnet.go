@@ -163,8 +163,17 @@ func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, serve
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	quiet := 0
-	last, failed := devnet.Comparison{}, errUnseen
 	for {
+		looking, cancel := context.WithTimeout(ctx, 20*time.Second)
+		last, failed := n.Compare(looking, "ws://"+o.net.Talon)
+		cancel()
+		t.show(n, last, failed)
+		if quiet++; failed != nil || len(last.Lacks)+len(last.Beside) > 0 {
+			quiet = 0
+		}
+		if o.untilQuiet && quiet == quietFor {
+			return nil
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -182,17 +191,6 @@ func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, serve
 			}
 			return fmt.Errorf("in %v Talon did not come in line with the network: %s", o.lasts, difference(n, last))
 		case <-tick.C:
-		}
-		looking, cancel := context.WithTimeout(ctx, 20*time.Second)
-		c, err := n.Compare(looking, "ws://"+o.net.Talon)
-		cancel()
-		t.show(n, c, err)
-		last, failed = c, err
-		if quiet++; err != nil || len(c.Lacks)+len(c.Beside) > 0 {
-			quiet = 0
-		}
-		if o.untilQuiet && quiet == quietFor {
-			return nil
 		}
 	}
 }
@@ -212,7 +210,4 @@ func difference(n *devnet.Net, c devnet.Comparison) string {
 	return text
 }
 
-var (
-	errEnded  = errors.New("it was to run")
-	errUnseen = errors.New("nobody has looked yet")
-)
+var errEnded = errors.New("it was to run")
