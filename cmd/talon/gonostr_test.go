@@ -224,7 +224,7 @@ func goNostrExpire(t *testing.T, ctx context.Context, _ *process, r *nostr.Relay
 		return signAs(t, "expiring", nostr.Event{Kind: 1, Tags: nostr.Tags{{"expiration", strconv.FormatInt(int64(at), 10)}}})
 	}
 	mustRefuse(t, ctx, r, expiring(nostr.Now()-1), "invalid: ")
-	soon, later := expiring(nostr.Now()+1), expiring(nostr.Now()+3600)
+	soon, later := expiring(nostr.Now()+4), expiring(nostr.Now()+3600)
 	mustPublish(t, ctx, r, soon, later)
 	filter := nostr.Filter{Authors: []string{soon.PubKey}}
 	// The clock is the server's: ask until its second has passed, and below the

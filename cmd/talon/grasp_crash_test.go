@@ -159,9 +159,10 @@ func (r *crashRepo) verify(st *story) {
 		return
 	}
 	url := st.repo(r.owner, r.id)
+	moved := false // by a push that was done when the server was killed, and not answered
 	if n := len(r.pushed); n > 0 {
 		refs, state := st.refsOf(url), r.pushed[n-1]
-		moved := r.waiting != nil && refs == "HEAD=refs/heads/main refs/heads/main="+commitOf(r.waiting)
+		moved = r.waiting != nil && refs == "HEAD=refs/heads/main refs/heads/main="+commitOf(r.waiting)
 		if !moved && refs != "HEAD=refs/heads/main refs/heads/main="+commitOf(state) {
 			st.Fatalf("%s: a push that was done is lost: %s", r.id, refs)
 		}
@@ -172,6 +173,9 @@ func (r *crashRepo) verify(st *story) {
 			st.Fatalf("%s: the announcement is not served after a push that was done", r.id)
 		}
 	} else {
+		st.until("the repository is made", func() bool {
+			return st.ask("GET", repoPath(r.owner, r.id)+"/info/refs?service=git-upload-pack", nil).status == 200
+		})
 		st.wantStatus(200, "GET", repoPath(r.owner, r.id)+"/info/refs?service=git-upload-pack")
 	}
 	if r.waiting == nil {
@@ -179,6 +183,10 @@ func (r *crashRepo) verify(st *story) {
 	}
 	r.work.push(url, commitOf(r.waiting)+":refs/heads/main")
 	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/main="+commitOf(r.waiting))
+	if moved {
+		// There was nothing to push: the server releases the state when it has looked.
+		st.until("the state of a push that was done is served", func() bool { return st.served(r.waiting) })
+	}
 	st.wantServed(r.announcement, true)
 	st.wantServed(r.waiting, true)
 	r.pushed, r.waiting = append(r.pushed, r.waiting), nil

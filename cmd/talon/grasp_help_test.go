@@ -53,11 +53,7 @@ func graspData(t testing.TB) string {
 	if graspTested.err != nil {
 		t.Fatal(graspTested.err)
 	}
-	dir := filepath.Join(t.TempDir(), "data")
-	if err := os.CopyFS(filepath.Join(dir, machineCode), os.DirFS(compiled(t))); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return ownData(t)
 }
 
 // startGrasp runs a GRASP service until the end of the test. Then events and
@@ -398,7 +394,7 @@ func (st *story) wantRefs(url string, want ...string) {
 func (st *story) getRefs(url string, want ...string) {
 	st.Helper()
 	last := ""
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		if last = st.refsOf(url); last == strings.Join(want, " ") {
 			return
 		}

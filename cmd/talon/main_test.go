@@ -110,6 +110,17 @@ func newData(t testing.TB) string {
 	return dir
 }
 
+// ownData returns a new data folder whose machine code is its own, for a server with so
+// many modules that it forgets the code of others.
+func ownData(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.CopyFS(filepath.Join(dir, machineCode), os.DirFS(compiled(t))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // linkCompiled makes a data folder that has the machine code of a folder.
 func linkCompiled(data, code string) error {
 	if err := os.MkdirAll(data, 0o755); err != nil {

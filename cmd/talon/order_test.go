@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -106,6 +107,8 @@ func TestNoGap(t *testing.T) {
 	}
 	// Reader i subscribes when so much has been answered.
 	progress := make(chan struct{}, publishers*each)
+	failed, fail := context.WithCancel(t.Context())
+	defer fail()
 	var wg sync.WaitGroup
 	for _, events := range all {
 		c := connect(t, s)
@@ -113,6 +116,7 @@ func TestNoGap(t *testing.T) {
 			for _, e := range events {
 				if err := c.write(message(e)); err != nil {
 					t.Errorf("publish: %v", err)
+					fail()
 					return
 				}
 			}
@@ -122,6 +126,7 @@ func TestNoGap(t *testing.T) {
 				text, err := c.next("OK")
 				if a, perr := parseOK(text); err != nil || perr != nil || !a.ok {
 					t.Errorf("publish: %s %v", text, err)
+					fail()
 					return
 				}
 				progress <- struct{}{}
@@ -134,7 +139,7 @@ func TestNoGap(t *testing.T) {
 		for range publishers * each / readers {
 			select {
 			case <-progress:
-			case <-t.Context().Done():
+			case <-failed.Done():
 				return
 			}
 		}

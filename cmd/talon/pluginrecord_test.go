@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nbd-wtf/go-nostr"
 )
@@ -22,9 +23,24 @@ type recording struct {
 	said *bufio.Reader
 }
 
+// record starts a recording, when the server has noticed that the one before is over.
 func record(t *testing.T, s *process, args ...string) *recording {
 	t.Helper()
-	r := &recording{t: t, cmd: exec.Command("talon", append([]string{"plugin", "record", "--data", s.data}, args...)...)}
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		r, line := tryRecord(t, s, args...)
+		if line == "recording\n" {
+			return r
+		}
+		if !strings.Contains(line, "another recording is under way") || time.Now().After(deadline) {
+			t.Fatalf("record: %q", line)
+		}
+		_ = r.cmd.Wait()
+	}
+}
+
+func tryRecord(t *testing.T, s *process, args ...string) (r *recording, line string) {
+	t.Helper()
+	r = &recording{t: t, cmd: exec.Command("talon", append([]string{"plugin", "record", "--data", s.data}, args...)...)}
 	r.cmd.Env = environ()
 	r.cmd.Stdout = &r.out
 	said, err := r.cmd.StderrPipe()
@@ -36,10 +52,8 @@ func record(t *testing.T, s *process, args ...string) *recording {
 	}
 	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
 	r.said = bufio.NewReader(said)
-	if line, err := r.said.ReadString('\n'); err != nil || line != "recording\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	return r
+	line, _ = r.said.ReadString('\n')
+	return r, line
 }
 
 // file waits for the end, and returns the lines in a file, and what came of it.
