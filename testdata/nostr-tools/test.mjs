@@ -31,6 +31,13 @@ class Socket extends WebSocket {
 useWebSocketImplementation(Socket)
 after(() => sockets.forEach(socket => socket.terminate()))
 
+// connect returns a connection that waits for answers for as long as the tests do.
+async function connect() {
+  const relay = await Relay.connect(url)
+  relay.publishTimeout = relay.baseEoseTimeout = 60_000
+  return relay
+}
+
 function sign(key, template) {
   return finalizeEvent({ kind: 1, created_at: now(), tags: [], content: '', ...template }, key)
 }
@@ -51,7 +58,7 @@ function stored(relay, filter) {
   })
 }
 
-const relay = await Relay.connect(url)
+const relay = await connect()
 
 test('publish, and read it back as it was sent', async () => {
   const event = sign(generateSecretKey(), { content: 'línea\n"quoted" \u{1f9a9}', tags: [['t', 'talon'], ['e', '0'.repeat(64), '']] })
@@ -77,7 +84,7 @@ test('an event whose signature is wrong is refused with a reason', async () => {
 
 test('a subscription hears what is published later, once', async () => {
   const key = generateSecretKey()
-  const reader = await Relay.connect(url)
+  const reader = await connect()
   const heard = []
   let eose, enough
   const ready = new Promise(resolve => (eose = resolve))
@@ -149,7 +156,7 @@ test('pages backwards, many events in a second included', async () => {
 
 test('a protected event needs its author to authenticate', async () => {
   const key = generateSecretKey()
-  const client = await Relay.connect(url)
+  const client = await connect()
   const event = sign(key, { tags: [['-']], content: 'protected' })
   await assert.rejects(client.publish(event), /auth-required: /)
   await client.auth(async template => finalizeEvent(template, key))
