@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"talon/host"
 )
@@ -154,7 +155,7 @@ func TestReadingWhileFilesMove(t *testing.T) {
 	var readers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() {
-			for ctx.Err() == nil {
+			for ; ctx.Err() == nil; time.Sleep(100 * time.Microsecond) {
 				refs, err := r.Refs(context.Background())
 				if err != nil {
 					t.Errorf("Refs: %v", err)

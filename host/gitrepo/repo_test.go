@@ -3,10 +3,12 @@ package gitrepo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +75,39 @@ func testLife(t *testing.T, identifier string, format Format) {
 	}
 	if n := root.locks.len(); n != 0 {
 		t.Errorf("%d locks are left", n)
+	}
+}
+
+// going is a context in which something happens when it is first asked whether it has ended.
+type going struct {
+	context.Context
+	happens func()
+}
+
+func (c going) Err() error {
+	c.happens()
+	return c.Context.Err()
+}
+
+// TestServeWhileRepositoriesGo: one that goes after it was seen, and before git is in its
+// folder, is not there.
+func TestServeWhileRepositoriesGo(t *testing.T) {
+	root := newRoot(t)
+	for name, serve := range map[string]func(*Repo, context.Context) (*Process, error){
+		"advertise": func(r *Repo, ctx context.Context) (*Process, error) { return r.Advertise(ctx, 0) },
+		"upload":    func(r *Repo, ctx context.Context) (*Process, error) { return r.Upload(ctx, 2) },
+	} {
+		r := newRepo(t, root, alice, name, SHA1)
+		remove := sync.OnceFunc(func() {
+			locked(t, r, func() {
+				if err := r.Remove(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+		if _, err := serve(r, going{t.Context(), remove}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%s: %v, want that it is not found", name, err)
+		}
 	}
 }
 
@@ -391,6 +426,36 @@ func TestFsck(t *testing.T) {
 		}
 		if _, found, err := r.Ref(t.Context(), "refs/heads/attack"); found == fsck || err != nil {
 			t.Errorf("with fsck %t, it has landed: %t, %v", fsck, found, err)
+		}
+	}
+}
+
+// A git that outlived a crash still writes where things are made: that keeps nobody from
+// starting again.
+func TestOpenWhileGitWrites(t *testing.T) {
+	root := newRoot(t)
+	place := filepath.Join(root.dir, trashDir, "push-1", "objects")
+	ended := make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(ended)
+		for i := 0; time.Since(began) < 100*time.Millisecond; i++ {
+			// As git does: a folder that has gone is made again.
+			_ = os.MkdirAll(place, 0o755)
+			_ = os.WriteFile(filepath.Join(place, fmt.Sprint("tmp_", i)), nil, 0o644)
+		}
+	}()
+	for writes := true; writes; {
+		again, err := Open(root.git, root.dir)
+		if err != nil {
+			t.Error(err)
+		} else {
+			again.Close()
+		}
+		select {
+		case <-ended:
+			writes = false
+		default:
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -48,13 +49,30 @@ func Open(git *Git, dir string) (*Root, error) {
 		return nil, fmt.Errorf("the path %q has a line break, which git's alternates cannot name; use another", dir)
 	}
 	trash := filepath.Join(dir, trashDir)
-	if err := errors.Join(os.RemoveAll(trash), os.Mkdir(trash, 0o755)); err != nil {
+	if err := empty(trash); err != nil {
 		return nil, fmt.Errorf("empty %s: %w", trash, err)
 	}
 	if err := distinguishesCase(trash); err != nil {
 		return nil, err
 	}
 	return &Root{git: git, dir: dir, batches: newBatches()}, nil
+}
+
+// empty makes a folder, or removes all that is in it. A git that outlived a crash may still be
+// writing there, until it misses what has gone.
+func empty(dir string) error {
+	const tries, pause = 200, 10 * time.Millisecond
+	for try := 1; ; try++ {
+		err := os.RemoveAll(dir)
+		if err == nil {
+			err = os.Mkdir(dir, 0o755)
+		}
+		// ErrExist is also that a folder is not empty.
+		if !errors.Is(err, fs.ErrExist) || try == tries {
+			return err
+		}
+		time.Sleep(pause)
+	}
 }
 
 // distinguishesCase makes sure that Name and name are two repositories.

@@ -1,6 +1,9 @@
 package gitrepo
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Service is one of the two sides of git's protocol. The first is the git program's, the
 // second this package's and its callers'.
@@ -40,5 +43,9 @@ func (r *Repo) serve(ctx context.Context, v Protocol, args ...string) (*Process,
 	if err := r.mustExist(); err != nil {
 		return nil, err
 	}
-	return r.git.start(ctx, r.dir, v.env(), args...)
+	p, err := r.git.start(ctx, r.dir, v.env(), args...)
+	if err != nil && errors.Is(r.mustExist(), ErrNotFound) {
+		return nil, ErrNotFound // it went before git was in its folder
+	}
+	return p, err
 }
