@@ -15,7 +15,7 @@ const maxSaid = 64
 // time is not said.
 type voice struct {
 	said chan []byte
-	stop func() // waits until nothing is being said
+	stop func() // waits until all is said that git has said
 }
 
 // speak begins to speak when all of the request was read: clients do not listen before.
@@ -31,7 +31,11 @@ func (h *Handler) speak(w http.ResponseWriter, out *answer, c *commands, read <-
 		select {
 		case <-read:
 		case <-ended:
-			return
+			select {
+			case <-read:
+			default:
+				return
+			}
 		}
 		beat := time.NewTicker(h.beat)
 		defer beat.Stop()
@@ -42,7 +46,12 @@ func (h *Handler) speak(w http.ResponseWriter, out *answer, c *commands, read <-
 				pkt = appendPkt(nil, "\x02", string(text))
 			case <-beat.C:
 			case <-ended:
-				return
+				select {
+				case text := <-v.said: // the end of it, as a rule
+					pkt = appendPkt(nil, "\x02", string(text))
+				default:
+					return
+				}
 			}
 			if !out.begun {
 				head(w, pushAnswer)

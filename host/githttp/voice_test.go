@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,6 +93,29 @@ func TestProgress(t *testing.T) {
 	git(t, dir, "push", "-q", "--delete", url, "quiet")
 	if out := git(t, dir, "push", "--progress", url, "main:refs/heads/told"); !strings.Contains(out, "remote: Resolving deltas: 100%") {
 		t.Errorf("what is told:\n%s", out)
+	}
+}
+
+// What git said last is told, however soon the end comes after it; not to a client that is
+// still sending, and does not listen.
+func TestLastWords(t *testing.T) {
+	s := newSite(t, nil)
+	all, half := make(chan struct{}), make(chan struct{})
+	close(all)
+	for range 100 {
+		for read, want := range map[chan struct{}]string{all: "000a\x02first0009\x02last", half: ""} {
+			w := httptest.NewRecorder()
+			v := s.handler.speak(w, s.handler.answer(w), &commands{sideband: maxPkt}, read)
+			for _, text := range []string{"first", "last"} {
+				if _, err := v.Write([]byte(text)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			v.stop()
+			if got := w.Body.String(); got != want {
+				t.Fatalf("%q is told, want %q", got, want)
+			}
+		}
 	}
 }
 
