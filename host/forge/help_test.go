@@ -182,11 +182,13 @@ func (w *world) start() {
 	}
 }
 
-// restart stops the service and starts it again.
+// restart stops the service and starts it again. It returns when all that is held, and every
+// repository, was looked at: what does not happen then will not.
 func (w *world) restart() {
 	w.t.Helper()
 	w.halt()
 	w.start()
+	w.must(w.forge.start(w.t.Context()))
 }
 
 type testLog struct{ t testing.TB }

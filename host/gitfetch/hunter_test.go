@@ -268,9 +268,12 @@ func TestPushInTime(t *testing.T) {
 	dir, id := work(t, "one")
 	r, f := newRemote(t), newForge(t)
 	repo := f.hold(alice, "x", []string{id}, r.add(t, "x", dir))
-	h := hunt(t, f, &quick{delay: 300, backoff: 20, atOnce: 5}, nil)
+	h := hunt(t, f, &quick{delay: 3_000_000, backoff: 20, atOnce: 5}, nil)
 	h.Held(Event{Repository: host.Address{Kind: 30617, D: "x"}, Kind: 30618, Origin: FromUser})
 	git(t, dir, "push", "-q", repo.Dir(), "main")
+	if err := h.Hurry("30617:ab:x", "x"); err != nil {
+		t.Fatal(err)
+	}
 	over(t, h, "x")
 	if n := r.asked(); n != 0 {
 		t.Errorf("the server was asked %d times", n)
@@ -304,6 +307,9 @@ func TestLeft(t *testing.T) {
 	over(t, h, "pushed")
 	over(t, h, "gone")
 	until(t, "a look at the other", func() bool { s, ok := h.Search("half"); return ok && s.Missing == 1 && s.Rounds == 0 })
+	until(t, "both ends to be counted", func() bool {
+		return testutil.ToFloat64(h.metrics.ended[queue.Complete])+testutil.ToFloat64(h.metrics.ended[queue.Forgotten]) == 2
+	})
 	if n := testutil.ToFloat64(h.metrics.ended[queue.Complete]); n != 1 {
 		t.Errorf("%v searches were complete, want 1", n)
 	}
@@ -351,16 +357,18 @@ func TestExpiry(t *testing.T) {
 	f := newForge(t)
 	r := newRemote(t)
 	f.hold(alice, "x", []string{object(1)}, r.URL+"/x.git")
-	h := hunt(t, f, inAHurry(), func(c *Config) { c.Clamps.Expiry = 300 })
+	start := time.Now()
+	h := hunt(t, f, inAHurry(), func(c *Config) {
+		c.Clamps.Expiry = 300
+		c.Now = func() time.Time { return start.Add(time.Since(start)) } // nobody sets this clock
+	})
 	began := time.Now()
 	h.Held(synced("x"))
 	over(t, h, "x")
 	if took := time.Since(began); took < 299*time.Millisecond { // the hunt counts whole milliseconds
 		t.Errorf("it ended after %v", took)
 	}
-	if n := testutil.ToFloat64(h.metrics.ended[queue.Expired]); n != 1 {
-		t.Errorf("%v searches have expired", n)
-	}
+	until(t, "the end to be counted", func() bool { return testutil.ToFloat64(h.metrics.ended[queue.Expired]) == 1 })
 }
 
 // TestRestart begins with what is held, as after a crash.
@@ -593,14 +601,14 @@ func TestNow(t *testing.T) {
 func TestSlowServersMakeWay(t *testing.T) {
 	dir, id := work(t, "one")
 	good, f := newRemote(t), newForge(t)
-	h := hunt(t, f, inAHurry(), func(c *Config) { c.Clamps.All, c.Clamps.Patience = 2, 200 })
+	slow := map[string]*remote{"a": newRemote(t), "b": newRemote(t)}
+	h := hunt(t, f, inAHurry(), func(c *Config) { c.Clamps.All, c.Clamps.Patience = 2, 1000 })
 	for _, name := range []string{"a", "b"} {
-		r := newRemote(t)
-		r.misbehave(func(_ http.ResponseWriter, req *http.Request) bool {
+		slow[name].misbehave(func(_ http.ResponseWriter, req *http.Request) bool {
 			<-req.Context().Done()
 			return true
 		})
-		f.hold(alice, name, []string{object(1)}, r.URL+"/x.git")
+		f.hold(alice, name, []string{object(1)}, slow[name].URL+"/x.git")
 		h.Held(synced(name))
 		until(t, "the slow server to be asked", func() bool { s, _ := h.Search(name); return len(s.Asking) == 1 })
 	}

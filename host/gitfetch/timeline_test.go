@@ -128,8 +128,15 @@ type line struct {
 	url  string
 }
 
+// How long a server may send nothing, in real time: whatever else the machine does, one that
+// is there answers sooner. Where a test has one that does not, it waits for that.
+const (
+	patient   = 10 * time.Second
+	impatient = 3 * time.Second
+)
+
 // startService runs a service until the end of the test.
-func startService(t *testing.T, throttle gitfetch.Module) *service {
+func startService(t *testing.T, throttle gitfetch.Module, stall time.Duration) *service {
 	t.Helper()
 	s := &service{t: t, began: time.Unix(time.Now().Unix(), 0), secret: strings.Repeat("01", 32)}
 	s.clock.set(s.began)
@@ -156,7 +163,7 @@ func startService(t *testing.T, throttle gitfetch.Module) *service {
 	})
 	s.must(err)
 	limits := gitfetch.DefaultLimits
-	limits.Stall = time.Second
+	limits.Stall = stall
 	s.hunter = gitfetch.New(t.Context(), gitfetch.Config{
 		Forge: repositories, Module: throttle, Addresses: gitfetch.Addresses{Own: own, Private: true}, Clamps: queue.DefaultClamps,
 		Limits: limits, Log: log, Now: s.clock.now,
@@ -456,7 +463,7 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 	// A: the event comes first, and a push follows. No server is asked, and nothing is
 	// searched for any more.
 	t.Run("A", func(t *testing.T) {
-		s, remote := startService(t, polite), startServers(t)
+		s, remote := startService(t, polite, patient), startServers(t)
 		dir, ids := s.work(1)
 		remote.give(s, 1, dir)
 		announcement := s.announce(remote.urls...)
@@ -479,12 +486,12 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 
 	// B: the data comes first: the event is served at once.
 	t.Run("B", func(t *testing.T) {
-		s, remote := startService(t, polite), startServers(t)
+		s, remote := startService(t, polite, patient), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls...)
 		first := s.send(host.FromClient, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[1]})
 		s.git(dir, "push", "-q", s.web+s.repo().Path(), "main")
-		s.until("the first state is served", func() bool { return s.served(first) && !s.searched() })
+		s.until("the first state is served", func() bool { return s.served(first) && !s.searched() && len(s.said("search ended")) == 1 })
 		s.pass(30 * time.Second)
 		state := s.send(host.FromSync, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[1]}, nostr.Tag{"refs/heads/old", ids[0]})
 		s.until("the state is served", func() bool { return s.served(state) })
@@ -497,7 +504,7 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 	// C: synced events, in a burst. Half a second later the servers are asked, and again
 	// until the data is on one of them.
 	t.Run("C", func(t *testing.T) {
-		s, remote := startService(t, polite), startServers(t)
+		s, remote := startService(t, polite, patient), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls...)
 		older := s.send(host.FromSync, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[0]})
@@ -527,7 +534,7 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 	// D: the data never comes: after 20, 40, 80 seconds and then every two minutes all
 	// servers are asked again, and after 30 minutes nothing is left.
 	t.Run("D", func(t *testing.T) {
-		s, remote := startService(t, polite), startServers(t)
+		s, remote := startService(t, polite, impatient), startServers(t)
 		_, ids := s.work(1)
 		urls := slices.Clone(remote.urls)
 		urls[1] = late(t, urls[1])
@@ -576,7 +583,7 @@ func planned(t *testing.T, polite gitfetch.Module) {
 	// The commit of a pull request is where its author says, and the repository's own
 	// servers do not have it.
 	t.Run("pull request", func(t *testing.T) {
-		s, remote := startService(t, polite), startServers(t)
+		s, remote := startService(t, polite, patient), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls[0])
 		state := s.send(host.FromClient, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[0]})
@@ -593,7 +600,7 @@ func planned(t *testing.T, polite gitfetch.Module) {
 
 	// Three branches on three servers.
 	t.Run("several servers", func(t *testing.T) {
-		s, remote := startService(t, polite), startServers(t)
+		s, remote := startService(t, polite, patient), startServers(t)
 		s.announce(remote.urls...)
 		tags := []nostr.Tag{{"d", "demo"}}
 		for i := range 3 {
@@ -610,7 +617,7 @@ func planned(t *testing.T, polite gitfetch.Module) {
 
 	// A server that fails once is asked again after the backoff.
 	t.Run("backoff", func(t *testing.T) {
-		s, remote := startService(t, polite), startServers(t)
+		s, remote := startService(t, polite, impatient), startServers(t)
 		dir, ids := s.work(1)
 		remote.give(s, 1, dir)
 		url := late(t, remote.urls[0])
@@ -625,7 +632,7 @@ func planned(t *testing.T, polite gitfetch.Module) {
 	// A server is asked 30 times in a minute, however many of its URLs are named, and
 	// goes on when the minute is over.
 	t.Run("throttling", func(t *testing.T) {
-		s, remote := startService(t, polite), startServers(t)
+		s, remote := startService(t, polite, patient), startServers(t)
 		dir, ids := s.work(1)
 		remote.give(s, 1, dir)
 		var urls, want []string

@@ -153,6 +153,7 @@ func TestPackBombs(t *testing.T) {
 			t.Errorf("%s: it leaves %v", name, left)
 		}
 	}
+	s.limit(func(l *Limits) { l.Settle = time.Minute }) // it is for bombs that it was so short
 	git(t, dir, "push", "-q", url, "main")
 	if _, found, err := r.Ref(context.Background(), "refs/heads/main"); !found || err != nil {
 		t.Errorf("a push after the bombs: %t, %v", found, err)

@@ -32,6 +32,7 @@ type site struct {
 	t       testing.TB
 	root    *gitrepo.Root
 	handler *Handler
+	serving atomic.Pointer[Handler] // handler, for the server
 	server  *httptest.Server
 	url     string
 
@@ -123,12 +124,21 @@ func newSiteOf(t testing.TB, program string, options gitrepo.Options, change fun
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.server = httptest.NewUnstartedServer(s.handler)
+	s.serving.Store(s.handler)
+	s.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serving.Load().ServeHTTP(w, r) }))
 	s.server.Config.ErrorLog = log.New(noPanic{t}, "", 0)
 	s.server.Start()
 	t.Cleanup(s.server.Close)
 	s.url = s.server.URL
 	return s
+}
+
+// limit gives the requests that come from now on other limits, and nothing else that is new.
+func (s *site) limit(change func(*Limits)) {
+	h := *s.handler
+	change(&h.limits)
+	s.handler = &h
+	s.serving.Store(&h)
 }
 
 // testLog shows the log of a test that fails.

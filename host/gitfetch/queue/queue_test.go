@@ -76,7 +76,6 @@ func TestManyRepositories(t *testing.T) {
 // TestHostileThrottles has throttles that answer "now" for ever, "never", or anything:
 // the clamps hold, and searches end in time.
 func TestHostileThrottles(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
 	for name, throttle := range map[string]Throttle{
 		"now":      answering{admit: abi.ThrottleAdmitAnswer{Start: true}},
 		"never":    answering{delay: abi.DelayAnswer{Delay: abi.MaxDelay, Expiry: abi.MaxDelay}, admit: abi.ThrottleAdmitAnswer{Wait: abi.MaxDelay}},
@@ -85,10 +84,11 @@ func TestHostileThrottles(t *testing.T) {
 		"beyond":   answering{admit: abi.ThrottleAdmitAnswer{Start: true}, pick: abi.PickAnswer{Index: 1 << 31}},
 		"negative": answering{delay: abi.DelayAnswer{Delay: -1 << 62, Expiry: -1}, after: abi.AfterAnswer{Delay: -1 << 62}, admit: abi.ThrottleAdmitAnswer{Wait: -5}},
 		"gives up": answering{admit: abi.ThrottleAdmitAnswer{Start: true}, after: abi.AfterAnswer{GiveUp: true}},
-		"anything": erratic{random},
+		"anything": erratic{rand.New(rand.NewPCG(1, 2))},
 		"careful":  Careful{},
 	} {
 		t.Run(name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(1, 2))
 			clamps := DefaultClamps
 			clamps.All, clamps.AtOnce, clamps.PerMinute, clamps.MostExpiry = 7, 3, 20, 40*60_000
 			w := newWorld(throttle, clamps)
