@@ -171,6 +171,7 @@ func (s *Sync) rest() time.Duration {
 		return 20 * time.Millisecond // they are held back
 	}
 	if at, ok := s.timers.next(); ok {
+		at = min(max(at, s.clock), s.clock+maxRest.Milliseconds()) // a strategy may name any time
 		rest = min(rest, max(time.Millisecond, time.Duration(at-s.clock)*time.Millisecond))
 	}
 	for _, r := range s.relays {

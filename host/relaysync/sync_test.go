@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -35,9 +36,7 @@ func TestLive(t *testing.T) {
 	if stored, _ := w.shelf.count(); stored != 1 {
 		t.Errorf("%d events are here", stored)
 	}
-	if n := testutil.ToFloat64(w.sync.metrics.events.WithLabelValues("live")); n != 1 {
-		t.Errorf("%v live events", n)
-	}
+	until(t, "the count", func() bool { return testutil.ToFloat64(w.sync.metrics.events.WithLabelValues("live")) == 1 })
 	w.shelf.put(t, signed(t, alice, 1, epoch+2, "from a client"))
 	if n := testutil.ToFloat64(w.sync.metrics.events.WithLabelValues("direct")); n != 1 {
 		t.Errorf("%v direct events", n)
@@ -640,6 +639,30 @@ func (slowMemory) Load(ctx context.Context) (map[string][]byte, error) {
 
 func (slowMemory) Save(context.Context, map[string][]byte) error { return nil }
 
+// The loop rests until the next timer, or as long as it may at most, however far ahead or
+// back that is.
+func TestRest(t *testing.T) {
+	w := start(t, nil, nil)
+	w.stop()
+	s := w.sync
+	const years = 365 * 24 * 3600 * 1000
+	for at, want := range map[int64]time.Duration{
+		math.MinInt64:       time.Millisecond,
+		s.clock - 5:         time.Millisecond,
+		s.clock + 50:        50 * time.Millisecond,
+		s.clock + 5000:      maxRest,
+		s.clock + 300*years: maxRest, // more than a time.Duration holds
+		1 << 62:             maxRest,
+		math.MaxInt64:       maxRest,
+	} {
+		s.timers = newTimers()
+		s.timers.set("t", at)
+		if got := s.rest(); got != want {
+			t.Errorf("it rests for %v before a timer at %d, want %v", got, at, want)
+		}
+	}
+}
+
 // The clock jumps: a strategy's never goes back, and timers fire.
 func TestClockJumps(t *testing.T) {
 	var mu sync.Mutex
@@ -812,10 +835,11 @@ func TestRateLimitedHistoric(t *testing.T) {
 				r.most, r.info = 10, `{"limitation":{"max_limit":10}}`
 				r.script = func(p *peer, m *wire.Message) bool {
 					if m.Verb == wire.Req {
+						now := time.Now()
 						if len(asked) == 0 {
 							p.say(`["NOTICE","rate-limited: slow down"]`)
 						}
-						asked <- time.Now()
+						asked <- now
 					}
 					return false
 				}
