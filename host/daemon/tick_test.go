@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -226,7 +225,7 @@ func TestTickRun(t *testing.T) {
 	read := make(chan host.ClientLimits)
 	go func() { // as connections do
 		for b.Limits().Events == 0 && ctx.Err() == nil {
-			runtime.Gosched()
+			time.Sleep(100 * time.Microsecond)
 		}
 		read <- b.Limits()
 	}()

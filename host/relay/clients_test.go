@@ -177,6 +177,8 @@ func TestPacedOut(t *testing.T) {
 	other := w.dial()
 	slow.send(`["REQ","s",{"limit":0,"kinds":[1]}]`)
 	slow.expect(`["EOSE","s"]`)
+	// What is written is counted after the client may have read it.
+	wait(t, func() bool { conn.mu.Lock(); defer conn.mu.Unlock(); return !conn.out.flushing })
 	m.set(host.ClientLimits{BytesOut: 1})
 	first, second := event(1, 1, 1, "first"), event(1, 1, 2, "second")
 	w.publish(first)

@@ -29,7 +29,10 @@ func TestSilentConnection(t *testing.T) {
 	c.write(frame(ws.OpPong, true, 0, ""))
 	c.send(`["CLOSE","x"]`)
 	c.send(`["REQ","a",{}]`)
-	c.expect(`["EOSE","a"]`) // and no second ping before it
+	if f, err := c.next(); err != nil || string(f.Payload) != `["EOSE","a"]` { // and no second ping before it
+		t.Fatalf("got %v %q, %v, want EOSE", f.Header, f.Payload, err)
+	}
+	wait(t, func() bool { return !w.only().busy.Load() }) // who asks is not silent
 	w.relay.sweep(time.Now().Add(l.PingInterval + time.Second))
 	w.relay.sweep(time.Now().Add(l.PingInterval + l.PongTime + time.Second))
 	if code, _ := c.closed(); code != 1008 {
@@ -114,9 +117,9 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	}
 	wait(t, func() bool {
-		return w.slots() == 0 && value(t, w.relay, "talon_relay_events_in_flight", "") == 0
+		return w.slots() == 0 && value(t, w.relay, "talon_relay_events_in_flight", "") == 0 && value(t, w.relay, "talon_relay_queue_bytes", "") == 0
 	})
-	for _, name := range []string{"connections", "subscriptions", "queue_bytes"} {
+	for _, name := range []string{"connections", "subscriptions"} {
 		if n := value(t, w.relay, "talon_relay_"+name, ""); n != 0 {
 			t.Errorf("%s is %v", name, n)
 		}

@@ -261,6 +261,9 @@ func newWorld(t testing.TB, options ...option) *world {
 	w.stop = sync.OnceFunc(func() { cancel(); <-ended })
 	w.server = httptest.NewServer(relay)
 	t.Cleanup(func() {
+		if w.ingest.held != nil {
+			close(w.ingest.held) // a test that failed may have let none go
+		}
 		w.stop()
 		w.server.Close()
 		close(w.ingest.items)

@@ -156,10 +156,9 @@ func TestNegentropyIdle(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()
 	c.sync("n", `{}`)
-	now := time.Now()
-	w.relay.sweep(now.Add(DefaultLimits.NegIdle / 2))
+	w.relay.sweep(time.Now().Add(DefaultLimits.NegIdle / 2))
 	c.sync("m", `{}`)
-	w.relay.sweep(now.Add(DefaultLimits.NegIdle + time.Second))
+	w.relay.sweep(time.Now().Add(DefaultLimits.NegIdle + time.Second))
 	got := []string{c.recv(), c.recv()}
 	slices.Sort(got)
 	if !like(strings.Join(got, " "), `["NEG-ERR","m","closed: …"] ["NEG-ERR","n","closed: …"]`) {

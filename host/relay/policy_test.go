@@ -71,7 +71,11 @@ func TestQueryRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, policy(&fakePolicy{query: tt.query}), limit(func(l *Limits) { l.QueryTime = 50 * time.Millisecond }))
+			w := newWorld(t, policy(&fakePolicy{query: tt.query}), limit(func(l *Limits) {
+				if tt.name == "too slow" {
+					l.QueryTime = 50 * time.Millisecond
+				}
+			}))
 			w.publish(event(1, 1, 1000, "secret"))
 			c := w.dial()
 			c.send(`["REQ","a",{}]`)

@@ -186,7 +186,8 @@ func TestStoreErrors(t *testing.T) {
 
 // A client over its rate is read more slowly; nothing is lost.
 func TestRate(t *testing.T) {
-	w := newWorld(t, limit(func(l *Limits) { l.MessageBurst, l.MessagesPerSecond = 5*queryCost, 100*queryCost }))
+	_, stands := newMoment(host.ClientLimits{}) // or more is allowed while the first are answered
+	w := newWorld(t, stands, limit(func(l *Limits) { l.MessageBurst, l.MessagesPerSecond = 5*queryCost, 100*queryCost }))
 	c := w.dial()
 	for i := range 10 {
 		c.send(fmt.Sprintf(`["REQ","s%d",{"limit":0}]`, i))
@@ -232,7 +233,8 @@ func TestRateOfFrames(t *testing.T) {
 		"empty fragments": string(frame(ws.OpText, false, 0, "[")) + strings.Repeat(string(frame(ws.OpContinuation, false, 0, "")), 12),
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, limit(func(l *Limits) { l.MessageBurst, l.MessagesPerSecond = 10, 100 }))
+			_, stands := newMoment(host.ClientLimits{}) // or more is allowed while they are read
+			w := newWorld(t, stands, limit(func(l *Limits) { l.MessageBurst, l.MessagesPerSecond = 10, 100 }))
 			c := w.dial()
 			c.write([]byte(flood))
 			c.expect(`["NOTICE","rate-limited: …"]`)

@@ -21,7 +21,8 @@ func TestTelemetry(t *testing.T) {
 	c.send(eventMessage(second))
 	w.ingest.held <- struct{}{}
 	c.expect(okMessage(first, `true,""`))
-	wait(t, func() bool { return w.relay.metrics.inFlight.Load() == 1 })
+	// What was written is counted after the client may have read it.
+	wait(t, func() bool { return w.relay.metrics.inFlight.Load() == 1 && w.relay.metrics.bytesOut.Load() >= 2*100 })
 	m.pass(2 * time.Second)
 	got := w.relay.Telemetry()
 	if got.BytesIn < 2*100 || got.BytesOut < 100 || got.AnswerTime <= 0 || got.AnswerTime > time.Minute {

@@ -63,7 +63,7 @@ func converge(t *testing.T, folder string) {
 	urls := []string{one.url, two.url}
 	config := "[config]\nbatch_seconds = 1\n"
 	if name == "three-relays" {
-		config += fmt.Sprintf("relays = [%q, %q, \"wss://relay.example.com\"]\n", one.url, two.url)
+		config += fmt.Sprintf("relays = [%q, %q, \"ws://127.0.0.1:1\"]\n", one.url, two.url) // nobody listens there
 		other := newRemote(t, nil)
 		urls = append(urls, other.url)
 		defer func() {

@@ -94,7 +94,12 @@ func TestNegentropyTogether(t *testing.T) {
 						return true
 					}
 					for i, m := range held {
-						if i > 0 || asker == "" || !fault(w, p, m.SubID, asker) {
+						switch {
+						case i == 0 && asker != "" && fault(w, p, m.SubID, asker):
+						case i > 0 && name == "ended":
+							// Nor is the asker's other one answered: what that brings may be asked
+							// for again while it is on its way.
+						default:
 							p.serve(m)
 						}
 					}
@@ -119,8 +124,7 @@ func TestNegentropyTogether(t *testing.T) {
 			if stored, submitted := w.shelf.count(); stored != n || submitted != n {
 				t.Errorf("%d events are here, and %d were submitted", stored, submitted)
 			}
-			// The one that was ended may have got a part.
-			if sum > n || sum < n && name != "ended" {
+			if sum != n {
 				t.Errorf("%d events came, want %d", sum, n)
 			}
 		})
@@ -135,8 +139,8 @@ func TestNegentropyRepeated(t *testing.T) {
 		instead string    // what is said in place of that; empty: nothing
 		time    time.Duration
 	}{
-		"no answer to the first message": {wire.NegOpen, "", 2 * time.Second},
-		"no answer to a later one":       {wire.NegMsg, "", 2 * time.Second},
+		"no answer to the first message": {wire.NegOpen, "", 8 * time.Second},
+		"no answer to a later one":       {wire.NegMsg, "", 8 * time.Second},
 		"a NEG-ERR":                      {wire.NegMsg, `["NEG-ERR","%s","closed: unknown subscription handle"]`, time.Hour},
 		"a NEG-ERROR, as of khatru":      {wire.NegMsg, `["NEG-ERROR","%s","CLOSED"]`, time.Hour},
 	} {
@@ -185,7 +189,7 @@ func TestNegentropyKnowsRefused(t *testing.T) {
 	list := notes(t, 300)
 	r := newRemote(t, nil)
 	r.add(list...)
-	w := start(t, onConnect(r.url, fetch(r.url, "first", abi.MethodAuto, kinds(1))), nil)
+	w := start(t, nil, nil)
 	w.shelf.mu.Lock()
 	w.shelf.policy = func(e *host.Event) host.Verdict {
 		switch e.ID[0] % 3 {
@@ -197,6 +201,7 @@ func TestNegentropyKnowsRefused(t *testing.T) {
 		return host.Verdict{Code: host.Stored}
 	}
 	w.shelf.mu.Unlock()
+	w.plan.swap(onConnect(r.url, fetch(r.url, "first", abi.MethodAuto, kinds(1))))
 	w.plan.wait(t, 1, "done first")
 	_, submitted := w.shelf.count()
 	w.plan.swap(func(v *abi.StepView) []abi.StepAction {
@@ -292,7 +297,7 @@ func TestNoNegentropy(t *testing.T) {
 			})
 			r.add(list...)
 			w := start(t, onConnect(r.url, fetch(r.url, "auto", abi.MethodAuto, kinds(1)), fetch(r.url, "neg", abi.MethodNegentropy, kinds(2))), func(cfg *Config, _ *Deps) {
-				cfg.Limits.AnswerTime = 400 * time.Millisecond
+				cfg.Limits.AnswerTime = 4 * time.Second
 			})
 			if got := w.plan.wait(t, 1, "done auto"); !strings.HasPrefix(got, "done auto method=2 complete=true class=0 have=0 need=") {
 				t.Errorf("the strategy hears %q", got)

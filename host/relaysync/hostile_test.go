@@ -251,13 +251,13 @@ func TestNoAnswer(t *testing.T) {
 // A relay closes every subscription, and the strategy asks again at once, for ever.
 func TestClosedForEver(t *testing.T) {
 	r := newRemote(t, onReq(func(p *peer, sub string) { p.say(`["CLOSED","%s","error: no"]`, sub) }))
+	begun := time.Now()
 	w := start(t, func(v *abi.StepView) []abi.StepAction {
 		if v.Kind == abi.InputClosed {
 			return []abi.StepAction{live(r.url, "s", kinds(1))}
 		}
 		return onConnect(r.url, live(r.url, "s", kinds(1)))(v)
 	}, func(cfg *Config, _ *Deps) { cfg.Limits.Burst = 20 })
-	begun := time.Now()
 	w.plan.wait(t, 40, "closed s")
 	if took := time.Since(begun); took < 500*time.Millisecond {
 		t.Errorf("the relay was asked 40 times in %v", took)
@@ -397,7 +397,7 @@ func TestNeverPongs(t *testing.T) {
 		}
 		return nil
 	}, func(cfg *Config, _ *Deps) {
-		cfg.Limits.PingAfter, cfg.Limits.PongTime = 300*time.Millisecond, 300*time.Millisecond
+		cfg.Limits.PingAfter, cfg.Limits.PongTime = time.Second, time.Second
 	})
 	got := w.plan.wait(t, 1, "disconnected")
 	if !strings.Contains(got, errPong.Error()) {
@@ -440,8 +440,11 @@ func TestNeverReads(t *testing.T) {
 		o.push(make([]byte, 100<<10))
 	}
 	until(t, "the end", func() bool { o.push(make([]byte, 100<<10)); return o.failed() != nil })
-	if o.bytes > 1<<20 {
-		t.Errorf("%d bytes wait", o.bytes)
+	o.mu.Lock()
+	waiting := o.bytes
+	o.mu.Unlock()
+	if waiting > 1<<20 {
+		t.Errorf("%d bytes wait", waiting)
 	}
 	cancel()
 	_ = s.Close()
