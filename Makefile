@@ -35,7 +35,7 @@ run: build ## serve on 127.0.0.1:7334 with data in ./data
 	bin/talon serve --listen $(LISTEN) --data $(DATA)
 
 test: tools ## every test, and every fuzz target for a few seconds
-	$(GO) test -timeout 30m ./...
+	$(GO) test ./...
 	@scripts/fuzz 3s
 
 race: tools ## every test under the race detector

@@ -51,7 +51,7 @@ func (b *bystander) served(t testing.TB, s *process) {
 	if len(fresh.query(t, `{"ids":["`+e.ID+`"]}`)) != 1 {
 		t.Error("the bystander's event is not there")
 	}
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the bystander was served after %v", took)
 	}
 }

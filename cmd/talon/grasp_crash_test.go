@@ -173,9 +173,6 @@ func (r *crashRepo) verify(st *story) {
 			st.Fatalf("%s: the announcement is not served after a push that was done", r.id)
 		}
 	} else {
-		st.until("the repository is made", func() bool {
-			return st.ask("GET", repoPath(r.owner, r.id)+"/info/refs?service=git-upload-pack", nil).status == 200
-		})
 		st.wantStatus(200, "GET", repoPath(r.owner, r.id)+"/info/refs?service=git-upload-pack")
 	}
 	if r.waiting == nil {

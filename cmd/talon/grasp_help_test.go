@@ -239,11 +239,7 @@ func (st *story) becomesServed(e *nostr.Event) {
 
 func (st *story) until(what string, yes func() bool) {
 	st.Helper()
-	for deadline := time.Now().Add(patience); !yes(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			st.Fatalf("it does not happen: %s", what)
-		}
-	}
+	until(st, what, yes)
 }
 
 // count asks how many events match.
@@ -394,7 +390,7 @@ func (st *story) wantRefs(url string, want ...string) {
 func (st *story) getRefs(url string, want ...string) {
 	st.Helper()
 	last := ""
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; {
 		if last = st.refsOf(url); last == strings.Join(want, " ") {
 			return
 		}

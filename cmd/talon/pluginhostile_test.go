@@ -98,7 +98,6 @@ func TestHostilePlugins(t *testing.T) {
 		if time.Since(began) > 6*patience {
 			t.Fatalf("%s is not refused after %v: %+v", refused[waiting].Name, time.Since(began), list[refused[waiting].Name])
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	t.Logf("%d modules were refused after %v", len(refused), time.Since(began).Round(time.Millisecond))
 	load.decided(200)
@@ -116,7 +115,7 @@ func TestHostilePlugins(t *testing.T) {
 		t.Errorf("the same name twice: %+v", twin)
 	}
 	t.Logf("OK after, at most: %v before, %v while they were dropped", before, during)
-	if during > before+15*time.Second {
+	if during > before+2*time.Second {
 		t.Errorf("an answer took %v while hostile modules were dropped, %v before", during, before)
 	}
 	load.end()

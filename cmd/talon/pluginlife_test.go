@@ -99,7 +99,6 @@ func eventually(t testing.TB, data, name, what string, is func(pluginStatus) boo
 		if time.Now().After(deadline) {
 			t.Fatalf("plugin %s is not %s after %v: %+v", name, what, patience, p)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 

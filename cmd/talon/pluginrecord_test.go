@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nbd-wtf/go-nostr"
 )
@@ -24,18 +23,21 @@ type recording struct {
 }
 
 // record starts a recording, when the server has noticed that the one before is over.
-func record(t *testing.T, s *process, args ...string) *recording {
+func record(t *testing.T, s *process, args ...string) (r *recording) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		r, line := tryRecord(t, s, args...)
-		if line == "recording\n" {
-			return r
+	until(t, "the recording before is over", func() bool {
+		var line string
+		r, line = tryRecord(t, s, args...)
+		if strings.Contains(line, "another recording is under way") {
+			_ = r.cmd.Wait()
+			return false
 		}
-		if !strings.Contains(line, "another recording is under way") || time.Now().After(deadline) {
+		if line != "recording\n" {
 			t.Fatalf("record: %q", line)
 		}
-		_ = r.cmd.Wait()
-	}
+		return true
+	})
+	return r
 }
 
 func tryRecord(t *testing.T, s *process, args ...string) (r *recording, line string) {

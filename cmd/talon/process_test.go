@@ -117,6 +117,16 @@ func serveArgs(t testing.TB, data string, args ...string) []string {
 	}, args...)
 }
 
+// until waits for what a server brings about.
+func until(t testing.TB, what string, yes func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !yes(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not happen: %s", what)
+		}
+	}
+}
+
 // start runs a server on a data folder until the end of the test. Then it must
 // stop in order, and have logged no error.
 func start(t testing.TB, data string, args ...string) *process {

@@ -43,7 +43,7 @@ import (
 func TestScripts(t *testing.T) {
 	// A command that should have failed may serve instead. Under the race detector
 	// each takes seconds to start.
-	deadline := 20 * patience
+	deadline := 10 * patience
 	if raceDetector {
 		deadline *= 5
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -225,7 +226,7 @@ func TestTickRun(t *testing.T) {
 	read := make(chan host.ClientLimits)
 	go func() { // as connections do
 		for b.Limits().Events == 0 && ctx.Err() == nil {
-			time.Sleep(100 * time.Microsecond)
+			runtime.Gosched()
 		}
 		read <- b.Limits()
 	}()

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -94,7 +93,7 @@ func TestFaults(t *testing.T) {
 	for name, test := range map[string]struct {
 		serve   func(w http.ResponseWriter, r *http.Request)
 		outcome uint32
-		reason  string // or another: those that a busy machine makes of it are no less true
+		reason  string
 		retry   int64
 	}{
 		"nobody is home":                  {status(404), abi.OutcomeNotFound, "404 Not Found", 0},
@@ -172,22 +171,22 @@ func TestFaults(t *testing.T) {
 			_, _ = io.WriteString(w, pkt("# service=git-upload-pack\n"))
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-		}, abi.OutcomeTimeout, "too slowly|response headers", 0},
+		}, abi.OutcomeTimeout, "too slowly", 0},
 		"hangs before refs":   {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, abi.OutcomeTimeout, "", 0},
 		"hangs before a pack": {advertise(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }), abi.OutcomeTimeout, "", 0},
 		"hangs in a pack": {advertise(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, pkt("packfile\n")+pkt("\x01"+packOf(3)))
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-		}), abi.OutcomeTimeout, "too slowly|response headers", 0},
+		}), abi.OutcomeTimeout, "too slowly", 0},
 		"sends a byte now and then": {advertise(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, pkt("packfile\n")+pkt("\x01" + packOf(3) + strings.Repeat("x", 60_000))[:40])
 			drip(w, r)
-		}), abi.OutcomeTimeout, "too slowly|response headers", 0},
+		}), abi.OutcomeTimeout, "too slowly", 0},
 		"prepares a pack for ever": {advertise(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, pkt("packfile\n")+pkt("\x02" + strings.Repeat("x", 60_000))[:40])
 			drip(w, r)
-		}), abi.OutcomeTimeout, "prepare|too slowly|response headers", 0}, // see TestWatchdog
+		}), abi.OutcomeTimeout, "prepare", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,7 +199,7 @@ func TestFaults(t *testing.T) {
 				if got.Outcome != abi.OutcomeTooLarge && got.Outcome != abi.OutcomeProtocol {
 					t.Errorf("%s: %+v", OutcomeName(got.Outcome), got)
 				}
-			} else if got.Outcome != test.outcome || !containsAny(got.Reason, test.reason) || got.RetryAfter != test.retry {
+			} else if got.Outcome != test.outcome || !strings.Contains(got.Reason, test.reason) || got.RetryAfter != test.retry {
 				t.Errorf("%s, want %s: %+v", OutcomeName(got.Outcome), OutcomeName(test.outcome), got)
 			}
 			if got.Found != 0 || got.Missing != 1 || got.Skipped {
@@ -214,16 +213,11 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// containsAny reports whether a text has one of some others in it, which | stands between.
-func containsAny(text, others string) bool {
-	return slices.ContainsFunc(strings.Split(others, "|"), func(s string) bool { return strings.Contains(text, s) })
-}
-
 // patience is how long a server may take that is to be found out: a busy machine takes
 // its time.
 func patience(outcome uint32) time.Duration {
 	if outcome == abi.OutcomeTimeout {
-		return 300 * time.Millisecond
+		return time.Second
 	}
 	return 10 * time.Second
 }

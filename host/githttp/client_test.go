@@ -322,22 +322,17 @@ func TestManyRefs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Others may use the machine meanwhile: one answer in time is enough.
-	const most = 50 * time.Millisecond
 	best := time.Hour
-	for deadline := time.Now().Add(patience); best > most && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for range 10 {
 		began := time.Now()
 		resp := s.request("GET", "/"+alice+"/x.git/info/refs?service=git-upload-pack", nil, nil)
 		if n := strings.Count(text(t, resp), "refs/tags/"); n != 10_000 {
 			t.Fatalf("%d tags", n)
 		}
 		best = min(best, time.Since(began))
-		if raceEnabled {
-			break // it is slow whatever it does
-		}
 	}
 	t.Logf("info/refs with 10,000 refs took %v", best)
-	if best > most && !raceEnabled {
+	if best > 50*time.Millisecond && !raceEnabled {
 		t.Errorf("info/refs with 10,000 refs took %v", best)
 	}
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"talon/host"
 )
@@ -155,7 +154,7 @@ func TestReadingWhileFilesMove(t *testing.T) {
 	var readers sync.WaitGroup
 	for range 2 {
 		readers.Go(func() {
-			for ; ctx.Err() == nil; time.Sleep(100 * time.Microsecond) {
+			for ctx.Err() == nil {
 				refs, err := r.Refs(context.Background())
 				if err != nil {
 					t.Errorf("Refs: %v", err)

@@ -83,5 +83,14 @@ func (r *Repo) run(ctx context.Context, in []byte, args ...string) ([]byte, erro
 	if err := r.mustExist(); err != nil {
 		return nil, err
 	}
-	return r.git.run(ctx, r.dir, in, append([]string{"--git-dir=."}, args...)...)
+	out, err := r.git.run(ctx, r.dir, in, append([]string{"--git-dir=."}, args...)...)
+	return out, r.orGone(err)
+}
+
+// orGone returns why git failed: not found, if the repository went meanwhile.
+func (r *Repo) orGone(err error) error {
+	if err != nil && errors.Is(r.mustExist(), ErrNotFound) {
+		return ErrNotFound
+	}
+	return err
 }

@@ -1,9 +1,6 @@
 package gitrepo
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // Service is one of the two sides of git's protocol. The first is the git program's, the
 // second this package's and its callers'.
@@ -44,8 +41,5 @@ func (r *Repo) serve(ctx context.Context, v Protocol, args ...string) (*Process,
 		return nil, err
 	}
 	p, err := r.git.start(ctx, r.dir, v.env(), args...)
-	if err != nil && errors.Is(r.mustExist(), ErrNotFound) {
-		return nil, ErrNotFound // it went before git was in its folder
-	}
-	return p, err
+	return p, r.orGone(err)
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,30 +53,27 @@ func TestQueryRefused(t *testing.T) {
 		name   string
 		query  func(context.Context, *host.Query) (host.Ruling, error)
 		want   string
-		action string // label of the metric
+		action string        // label of the metric
+		time   time.Duration // that a query may take; 0: as by default
 	}{
-		{"reject", ruling(host.Reject, "restricted: members only"), "restricted: members only", "reject"},
-		{"reject without a reason", ruling(host.Reject, ""), "blocked: refused by policy", "reject"},
-		{"hold, which is for events", ruling(host.Hold, "purgatory: wait"), "purgatory: wait", "reject"},
-		{"auth", ruling(host.RequireAuth, "auth-required: members only"), "auth-required: members only", "auth-required"},
-		{"auth without the prefix", ruling(host.RequireAuth, "members only"), "auth-required: members only", "auth-required"},
-		{"auth without a reason", ruling(host.RequireAuth, ""), "auth-required: authenticate first", "auth-required"},
-		{"an action that does not exist", ruling(200, ""), "blocked: refused by policy", "reject"},
+		{"reject", ruling(host.Reject, "restricted: members only"), "restricted: members only", "reject", 0},
+		{"reject without a reason", ruling(host.Reject, ""), "blocked: refused by policy", "reject", 0},
+		{"hold, which is for events", ruling(host.Hold, "purgatory: wait"), "purgatory: wait", "reject", 0},
+		{"auth", ruling(host.RequireAuth, "auth-required: members only"), "auth-required: members only", "auth-required", 0},
+		{"auth without the prefix", ruling(host.RequireAuth, "members only"), "auth-required: members only", "auth-required", 0},
+		{"auth without a reason", ruling(host.RequireAuth, ""), "auth-required: authenticate first", "auth-required", 0},
+		{"an action that does not exist", ruling(200, ""), "blocked: refused by policy", "reject", 0},
 		{"failure", func(context.Context, *host.Query) (host.Ruling, error) { return host.Ruling{}, errors.New("broken") },
-			"error: the policy could not decide, try again later", "error"},
+			"error: the policy could not decide, try again later", "error", 0},
 		{"too slow", func(ctx context.Context, _ *host.Query) (host.Ruling, error) {
 			<-ctx.Done()
 			return host.Ruling{}, ctx.Err()
 		},
-			"error: this took too long, try again later", "error"},
+			"error: this took too long, try again later", "error", 50 * time.Millisecond},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, policy(&fakePolicy{query: tt.query}), limit(func(l *Limits) {
-				if tt.name == "too slow" {
-					l.QueryTime = 50 * time.Millisecond
-				}
-			}))
+			w := newWorld(t, policy(&fakePolicy{query: tt.query}), limit(func(l *Limits) { l.QueryTime = cmp.Or(tt.time, l.QueryTime) }))
 			w.publish(event(1, 1, 1000, "secret"))
 			c := w.dial()
 			c.send(`["REQ","a",{}]`)

@@ -19,7 +19,7 @@ const web = url.replace(/^ws/, 'http')
 useWebSocketImplementation(WebSocket)
 const work = mkdtempSync(join(tmpdir(), 'talon-grasp-'))
 const relay = await Relay.connect(url)
-relay.publishTimeout = relay.baseEoseTimeout = 120_000 // each test has its own limit
+relay.baseEoseTimeout = 120_000 // EOSE is the relay's to say: the client must not make one up
 after(() => {
   relay.close()
   rmSync(work, { recursive: true })

@@ -31,10 +31,10 @@ class Socket extends WebSocket {
 useWebSocketImplementation(Socket)
 after(() => sockets.forEach(socket => socket.terminate()))
 
-// connect returns a connection that waits for answers for as long as the tests do.
+// connect returns a connection that waits for EOSE, and does not make one up.
 async function connect() {
   const relay = await Relay.connect(url)
-  relay.publishTimeout = relay.baseEoseTimeout = 60_000
+  relay.baseEoseTimeout = 60_000
   return relay
 }
 

@@ -297,7 +297,11 @@ func (f *fault) check(t *testing.T, wasm []byte) {
 	err = SelfTest(t.Context(), wasm, o)
 	took, heap := time.Since(start), peak()
 	t.Logf("%v, %d MB: %v", took.Round(time.Millisecond), heap>>20, err)
-	if took > time.Minute || heap > 400<<20 {
+	most := 5 * time.Second
+	if raceDetector {
+		most = time.Minute
+	}
+	if took > most || heap > 400<<20 {
 		t.Errorf("it took %v and %d MB", took, heap>>20)
 	}
 	want := regexp.MustCompile(f.Reason)

@@ -59,8 +59,8 @@ type Limits struct {
 	Output int   // most bytes that one call returns, likewise; default 1 MiB
 
 	Reads     int           // of store, purgatory and repositories in one call; default 64
-	ReadTime  time.Duration // for one of them; default 1 s
-	ReadsTime time.Duration // for all of them; default 3 s
+	ReadTime  time.Duration // for one of them; default 250 ms
+	ReadsTime time.Duration // for all of them; default 1 s
 	Bytes     int           // that host functions move in one call; default 4 MiB
 	HostCalls int           // calls of any host function in one call; default 10,000
 
@@ -110,8 +110,8 @@ func (l Limits) withDefaults() Limits {
 		Memory:       cmp.Or(l.Memory, 64<<20),
 		Output:       cmp.Or(l.Output, 1<<20),
 		Reads:        cmp.Or(l.Reads, 64),
-		ReadTime:     cmp.Or(l.ReadTime, time.Second),
-		ReadsTime:    cmp.Or(l.ReadsTime, 3*time.Second),
+		ReadTime:     cmp.Or(l.ReadTime, 250*time.Millisecond),
+		ReadsTime:    cmp.Or(l.ReadsTime, time.Second),
 		Bytes:        cmp.Or(l.Bytes, 4<<20),
 		HostCalls:    cmp.Or(l.HostCalls, 10_000),
 		LogLines:     cmp.Or(l.LogLines, 100),

@@ -101,9 +101,6 @@ func TestDrainedBucketsStay(t *testing.T) {
 
 // TestOverhead measures what small items cost beside key and value.
 func TestOverhead(t *testing.T) {
-	if raceDetector {
-		t.Skip("the memory of a program without the race detector is what counts")
-	}
 	for _, tt := range []struct {
 		name string
 		put  func(p *Plugin, key []byte)
