@@ -106,14 +106,6 @@ func TestGitServeKilled(t *testing.T) {
 	command := strings.Repeat("0", 40) + " " + id + " refs/heads/half\x00report-status"
 	fmt.Fprintf(c, "POST /x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\n"+
 		"Content-Length: 1000000\r\n\r\n%04x%s0000PACK\x00\x00\x00\x02\x00\x00\x00\x09", len(command)+4, command)
-	await := func(what string, is func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("it does not happen: %s", what)
-			}
-		}
-	}
 	incoming := func(pattern string) int {
 		t.Helper()
 		found, err := filepath.Glob(filepath.Join(repo, pattern))
@@ -122,13 +114,13 @@ func TestGitServeKilled(t *testing.T) {
 		}
 		return len(found)
 	}
-	await("the push is half there", func() bool { return incoming("objects/tmp_objdir-*/objects/pack/tmp_pack_*") == 1 })
+	until(t, "the push is half there", func() bool { return incoming("objects/tmp_objdir-*/objects/pack/tmp_pack_*") == 1 })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	<-read
-	await("git ends", func() bool {
+	until(t, "git ends", func() bool {
 		links, _ := filepath.Glob("/proc/[0-9]*/cwd")
 		return !slices.ContainsFunc(links, func(link string) bool {
 			at, err := os.Readlink(link)
@@ -156,7 +148,7 @@ func TestGitServeKilled(t *testing.T) {
 	mustGit(t, work, "commit", "-q", "--allow-empty", "-m", "three")
 	mustGit(t, work, "push", "-q", again+"x", "main:more")
 	// A push's own goes when the client has its answer.
-	await("the quarantines go", func() bool { return incoming("objects/tmp_objdir-*") == 0 })
+	until(t, "the quarantines go", func() bool { return incoming("objects/tmp_objdir-*") == 0 })
 	mustGit(t, repo, "fsck", "--strict")
 }
 

@@ -182,7 +182,7 @@ func (r *crashRepo) verify(st *story) {
 	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/main="+commitOf(r.waiting))
 	if moved {
 		// There was nothing to push: the server releases the state when it has looked.
-		st.until("the state of a push that was done is served", func() bool { return st.served(r.waiting) })
+		st.becomesServed(r.waiting)
 	}
 	st.wantServed(r.announcement, true)
 	st.wantServed(r.waiting, true)

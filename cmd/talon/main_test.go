@@ -110,8 +110,8 @@ func newData(t testing.TB) string {
 	return dir
 }
 
-// ownData returns a new data folder whose machine code is its own, for a server with so
-// many modules that it forgets the code of others.
+// ownData returns a new data folder whose machine code is its own: what its server adds to
+// it, or forgets, others do not notice.
 func ownData(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
