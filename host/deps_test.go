@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ var allowed = map[string]string{
 	"host":                      "",
 	"host/wire":                 "host",
 	"host/schnorr":              "host",
+	"internal/testkit":          "host",
 	"host/ingest":               "host host/grasp host/wire sdk/grasp",
 	"host/negentropy":           "host",
 	"host/store":                "host host/grasp host/wire",
@@ -54,7 +56,7 @@ var allowed = map[string]string{
 	"sdk":                       "",
 	"examples":                  "",
 	"host/devnet":               "host host/githttp host/gitrepo host/negentropy host/relayclient sdk/grasp sdk/nip19",
-	"host/relaysync":            "host host/grasp host/negentropy host/netguard host/relayclient host/relaysync/retry host/wire sdk/abi sdk/grasp",
+	"host/relaysync":            "host host/grasp host/negentropy host/netguard host/relayclient host/relaysync/retry host/schnorr host/wire sdk/abi sdk/grasp",
 	"host/relaysync/health":     "host/relaysync sdk/abi",
 	"host/relaysync/retry":      "host",
 	"host/relayclient":          "host host/inflate host/negentropy host/wire",
@@ -112,10 +114,11 @@ var keepers = map[string]string{
 	"github.com/gobwas/ws":                "host/relay host/relayclient",
 	"github.com/BurntSushi/toml":          "host/config host/plugin/sidecar",
 	"github.com/spf13/cobra":              "cmd/talon",
-	"github.com/nbd-wtf/go-nostr":         "host host/wire host/schnorr host/plugin/guest host/plugin/sample host/relaysync host/author host/devnet cmd/talon",
+	"github.com/nbd-wtf/go-nostr":         "host/schnorr host/devnet",
 	"github.com/fiatjaf/khatru":           "host/devnet",
 	"github.com/fiatjaf/eventstore":       "host/devnet",
 	"github.com/prometheus/client_golang": "host/ingest host/store host/relay host/plugin host/plugin/guest host/metrics host/githttp host/forge host/gitfetch host/relaysync host/daemon",
+	"github.com/btcsuite/btcd":            "internal/testkit",
 	"google.golang.org/protobuf":          "",
 	"github.com/fsnotify/fsnotify":        "host/plugin/folder",
 	"github.com/klauspost/compress":       "host/inflate host/relay",
@@ -124,13 +127,13 @@ var keepers = map[string]string{
 	"golang.org/x/sync":                   "host/ingest host/daemon host/plugin host/forge host/devnet",
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config",
-	"unsafe":                              "host/wire host/negentropy sdk/abi sdk/internal/guest sdk/policy",
+	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
 	"os/exec":                             "host/author host/devnet host/plugin/plugintest host/plugin/program host/gitrepo cmd/talon",
 }
 
 func TestImports(t *testing.T) {
 	seen := map[string]bool{}
-	for _, top := range []string{"host", "sdk", "plugins", "examples", "cmd"} {
+	for _, top := range []string{"host", "sdk", "plugins", "examples", "cmd", "internal"} {
 		err := filepath.WalkDir(filepath.Join("..", top), func(file string, d fs.DirEntry, err error) error {
 			if os.IsNotExist(err) {
 				return nil
@@ -173,6 +176,9 @@ func TestImports(t *testing.T) {
 func checkImport(t *testing.T, file, pkg, imported string) {
 	t.Helper()
 	if inside, ok := strings.CutPrefix(imported, "talon/"); ok {
+		if strings.HasPrefix(inside, "internal/testkit") && !strings.HasPrefix(pkg, "internal/testkit") {
+			t.Errorf("%s: only tests import %s", file, inside)
+		}
 		list := allowed[pkg]
 		if list != "*" && !slices.Contains(strings.Fields(list), inside) {
 			t.Errorf("%s: %s must not import %s", file, pkg, inside)
@@ -194,9 +200,85 @@ func checkImport(t *testing.T, file, pkg, imported string) {
 			t.Errorf("%s: only %q may import %s", file, list, library)
 		}
 	}
-	if pkg == "host" && !strings.HasPrefix(imported, "github.com/nbd-wtf/go-nostr") {
+	if pkg == "host" {
 		if p, err := build.Default.Import(imported, "", build.FindOnly); err != nil || !p.Goroot {
-			t.Errorf("%s: the vocabulary imports only the standard library and go-nostr's types, not %s", file, imported)
+			t.Errorf("%s: the vocabulary imports only the standard library, not %s", file, imported)
+		}
+	}
+}
+
+// linksC says which packages link C beside the standard library's, and why. All
+// others and their tests build without a C compiler, in a fraction of the time, and
+// without the 115 packages that go-nostr brings.
+var linksC = map[string]string{
+	"host/schnorr":          "libsecp256k1 verifies three times as fast as Go",
+	"host/plugin/claim":     "verifies signatures of modules",
+	"host/plugin":           "host/plugin/claim",
+	"host/author":           "host/plugin/claim",
+	"host/admin":            "host/plugin",
+	"host/relaysync":        "proves itself to relays with a key",
+	"host/relaysync/health": "host/relaysync",
+	"host/store":            "SQLite",
+	"host/devnet":           "khatru",
+	"host/daemon":           "everything",
+	"cmd/talon":             "everything",
+}
+
+// testsLinkC says of which further packages the tests do.
+var testsLinkC = map[string]string{
+	"host/ingest":       "host/store",
+	"host/forge":        "host/store and host/schnorr",
+	"host/gitcheck":     "host/store",
+	"host/gitfetch":     "host/store and host/devnet",
+	"host/plugin/state": "host/store",
+	"host/web":          "host/store",
+}
+
+func TestPackagesWithoutC(t *testing.T) {
+	list := exec.Command("go", "list", "-test", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}} {{len .CgoFiles}} {{join .Deps " "}}{{end}}`, "talon/...")
+	list.Dir, list.Env = "..", append(os.Environ(), "CGO_ENABLED=1")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("%v: %v", list, err)
+	}
+	const nostr = "github.com/nbd-wtf/go-nostr"
+	c := map[string]bool{nostr: true} // it is C with the tag of the release only
+	deps := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if strings.HasPrefix(fields[1], "[") {
+			continue // a package as it is compiled for a test: the test has its dependencies
+		}
+		if fields[1] != "0" {
+			c[fields[0]] = true
+		}
+		deps[fields[0]] = fields[2:]
+	}
+	linked := map[string]bool{}
+	for path, list := range deps {
+		pkg, ok := strings.CutPrefix(path, "talon/")
+		if !ok {
+			continue
+		}
+		pkg, test := strings.CutSuffix(pkg, ".test")
+		for _, dep := range list {
+			if !c[dep] {
+				continue
+			}
+			linked[path] = true
+			if linksC[pkg] == "" && !(test && testsLinkC[pkg] != "") {
+				t.Errorf("%s links %s, and is not in the map of host/deps_test.go", path, dep)
+			}
+		}
+	}
+	for pkg := range linksC {
+		if !linked["talon/"+pkg] {
+			t.Errorf("%s links no C any more: take it out of the map", pkg)
+		}
+	}
+	for pkg := range testsLinkC {
+		if !linked["talon/"+pkg+".test"] {
+			t.Errorf("the tests of %s link no C any more: take it out of the map", pkg)
 		}
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
-
-	"github.com/nbd-wtf/go-nostr"
 )
 
 // ID is an event id: the SHA-256 of the event's canonical serialization.
@@ -29,6 +27,13 @@ func (id ID) LogValue() slog.Value { return slog.StringValue(id.String()) }
 // LogValue is like that of an ID.
 func (pk PubKey) LogValue() slog.Value { return slog.StringValue(pk.String()) }
 
+// Tag is one tag of an event: its name and its values. It may be empty.
+type Tag = []string
+
+// Tags are the tags of an event, in its order. They convert to and from
+// [][]string, which is what the rules and the SDK take, without a copy.
+type Tags []Tag
+
 // Event is a nostr event (NIP-01) whose fields have the right shape. Whether
 // its id and signature are right is for [Event.CheckID] and package schnorr.
 type Event struct {
@@ -36,7 +41,7 @@ type Event struct {
 	PubKey    PubKey
 	CreatedAt int64 // unix seconds, not negative
 	Kind      Kind
-	Tags      nostr.Tags
+	Tags      Tags
 	Content   string
 	Sig       Sig
 
@@ -93,7 +98,7 @@ func (e *Event) AppendJSON(b []byte) []byte {
 	return append(b, `"}`...)
 }
 
-func appendTags(b []byte, tags nostr.Tags) []byte {
+func appendTags(b []byte, tags Tags) []byte {
 	b = append(b, '[')
 	for i, tag := range tags {
 		if i > 0 {

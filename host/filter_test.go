@@ -2,8 +2,6 @@ package host
 
 import (
 	"testing"
-
-	"github.com/nbd-wtf/go-nostr"
 )
 
 func TestKindClass(t *testing.T) {
@@ -38,18 +36,18 @@ func TestParseAddress(t *testing.T) {
 func TestEventTags(t *testing.T) {
 	tests := []struct {
 		name      string
-		tags      nostr.Tags
+		tags      Tags
 		d         string
 		expires   int64
 		protected bool
 	}{
 		{"none", nil, "", 0, false},
-		{"empty tags", nostr.Tags{{}, {"d"}, {"expiration"}}, "", 0, false},
-		{"the first d counts", nostr.Tags{{"d", "x"}, {"d", "y"}}, "x", 0, false},
-		{"a d without value is empty", nostr.Tags{{"d"}, {"d", "y"}}, "", 0, false},
-		{"expiration", nostr.Tags{{"expiration", "17"}}, "", 17, false},
-		{"not a number", nostr.Tags{{"expiration", "soon"}}, "", 0, false},
-		{"protected", nostr.Tags{{"-"}}, "", 0, true},
+		{"empty tags", Tags{{}, {"d"}, {"expiration"}}, "", 0, false},
+		{"the first d counts", Tags{{"d", "x"}, {"d", "y"}}, "x", 0, false},
+		{"a d without value is empty", Tags{{"d"}, {"d", "y"}}, "", 0, false},
+		{"expiration", Tags{{"expiration", "17"}}, "", 17, false},
+		{"not a number", Tags{{"expiration", "soon"}}, "", 0, false},
+		{"protected", Tags{{"-"}}, "", 0, true},
 	}
 	for _, tt := range tests {
 		e := &Event{Kind: 30000, Tags: tt.tags}
@@ -62,7 +60,7 @@ func TestEventTags(t *testing.T) {
 
 func TestFilterMatches(t *testing.T) {
 	five, six := int64(5), int64(6)
-	e := &Event{ID: ID{1}, PubKey: PubKey{2}, Kind: 7, CreatedAt: 5, Tags: nostr.Tags{{"e", "x", "y"}, {"E", "z"}, {"ee", "q"}, {"p"}}}
+	e := &Event{ID: ID{1}, PubKey: PubKey{2}, Kind: 7, CreatedAt: 5, Tags: Tags{{"e", "x", "y"}, {"E", "z"}, {"ee", "q"}, {"p"}}}
 	tests := []struct {
 		name string
 		f    Filter

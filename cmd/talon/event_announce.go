@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/spf13/cobra"
 
 	"talon/host"
@@ -142,10 +141,10 @@ func (a *announcing) event(author host.PubKey) (*host.Event, error) {
 		return nil, fmt.Errorf("the commit %q is wrong: it must have 40 or 64 hex digits, as git rev-list --max-parents=0 HEAD prints them", a.unique)
 	}
 
-	e := &host.Event{Kind: grasp.KindAnnouncement, Tags: nostr.Tags{{"d", id}}}
+	e := &host.Event{Kind: grasp.KindAnnouncement, Tags: host.Tags{{"d", id}}}
 	add := func(name string, values ...string) {
 		if len(values) > 0 && values[0] != "" { // no tag for what was not said
-			e.Tags = append(e.Tags, append(nostr.Tag{name}, values...))
+			e.Tags = append(e.Tags, append(host.Tag{name}, values...))
 		}
 	}
 	add("name", a.name)

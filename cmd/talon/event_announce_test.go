@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	hostgrasp "talon/host/grasp"
 	"talon/sdk/grasp"
@@ -56,13 +54,13 @@ func TestAnnouncementListsServer(t *testing.T) {
 func TestStateFaults(t *testing.T) {
 	oid := strings.Repeat("1a", 20)
 	for ref, ok := range map[string]bool{"refs/heads/main": true, "refs/heads/a b": false, "refs/heads/x.lock": false} {
-		e := &host.Event{Kind: grasp.KindState, Tags: nostr.Tags{{"d", "demo"}, {ref, oid}}}
+		e := &host.Event{Kind: grasp.KindState, Tags: host.Tags{{"d", "demo"}, {ref, oid}}}
 		if err := checkState(e); (err == nil) != ok {
 			t.Errorf("%s: %v", ref, err)
 		}
 	}
 	for _, id := range []string{"", "..", "a/b"} {
-		if err := checkState(&host.Event{Kind: grasp.KindState, Tags: nostr.Tags{{"d", id}, {"refs/heads/main", oid}}}); err == nil {
+		if err := checkState(&host.Event{Kind: grasp.KindState, Tags: host.Tags{{"d", id}, {"refs/heads/main", oid}}}); err == nil {
 			t.Errorf("the identifier %q passed", id)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/spf13/cobra"
 
 	"talon/host"
@@ -99,10 +98,10 @@ func (c *composing) template(e *host.Event) error {
 		return errors.New("it is not valid UTF-8")
 	}
 	draft := struct {
-		Kind      *uint16    `json:"kind"`
-		Content   string     `json:"content"`
-		Tags      nostr.Tags `json:"tags"`
-		CreatedAt int64      `json:"created_at"`
+		Kind      *uint16   `json:"kind"`
+		Content   string    `json:"content"`
+		Tags      host.Tags `json:"tags"`
+		CreatedAt int64     `json:"created_at"`
 	}{}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -130,9 +129,9 @@ func (c *composing) template(e *host.Event) error {
 var errEmptyTag = errors.New("a tag is empty: it must have a name")
 
 // parseTag reads a tag as the command line has it.
-func parseTag(text string) (nostr.Tag, error) {
+func parseTag(text string) (host.Tag, error) {
 	if strings.HasPrefix(text, "[") {
-		var tag nostr.Tag
+		var tag host.Tag
 		if err := json.Unmarshal([]byte(text), &tag); err != nil {
 			return nil, fmt.Errorf("the tag %q is no JSON array of strings: %w", text, err)
 		}
@@ -146,9 +145,9 @@ func parseTag(text string) (nostr.Tag, error) {
 		return nil, errEmptyTag
 	}
 	if !has {
-		return nostr.Tag{name}, nil
+		return host.Tag{name}, nil
 	}
-	tag := append(nostr.Tag{name}, strings.Split(values, ";")...)
+	tag := append(host.Tag{name}, strings.Split(values, ";")...)
 	value, err := plainValue(name, tag[1])
 	if err != nil {
 		return nil, fmt.Errorf("the tag %q is wrong: %w", text, err)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
+	"talon/host"
 )
 
 func TestParseTag(t *testing.T) {
@@ -15,7 +15,7 @@ func TestParseTag(t *testing.T) {
 		owner = "2e2c9221dc4d2518f9a101db336695f1afb56ab82f5ff3e5da6eec3ca5cd917"
 		naddr = "naddr1qqzhgctvdahqygqhzckfy8wy6fgclxssrkend9wlrta4d2uz7hlnuhdxampu5hxezupsgqqqw7vslspsv5"
 	)
-	for text, want := range map[string]nostr.Tag{
+	for text, want := range map[string]host.Tag{
 		"t=bug":                       {"t", "bug"},
 		"t":                           {"t"},
 		"t=":                          {"t", ""},

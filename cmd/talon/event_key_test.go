@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/schnorr"
 	"talon/host/wire"
@@ -24,7 +22,7 @@ func secretOf(t *testing.T, name string) (k secretKey) {
 func TestSign(t *testing.T) {
 	k := secretOf(t, "alice")
 	for _, content := range []string{"", "é🦀", "\u0000\u001f\u007f\u2028 <&>\"\\\b\f\n\r\t", strings.Repeat("x", 1<<20)} {
-		e := &host.Event{Kind: 1, CreatedAt: 1700000000, Content: content, Tags: nostr.Tags{{"t", content}, {"-"}}}
+		e := &host.Event{Kind: 1, CreatedAt: 1700000000, Content: content, Tags: host.Tags{{"t", content}, {"-"}}}
 		if err := k.sign(e); err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +36,7 @@ func TestSign(t *testing.T) {
 	}
 	for name, e := range map[string]*host.Event{
 		"content that is not UTF-8": {Content: "\xff"},
-		"a tag that is not UTF-8":   {Tags: nostr.Tags{{"t", "\xff"}}},
+		"a tag that is not UTF-8":   {Tags: host.Tags{{"t", "\xff"}}},
 		"a time before 1970":        {CreatedAt: -1},
 	} {
 		if err := k.sign(e); err == nil || e.JSON != nil {

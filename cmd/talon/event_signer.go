@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/spf13/cobra"
 
 	"talon/host"
@@ -17,14 +16,7 @@ import (
 )
 
 // public returns the public key.
-func (k secretKey) public() (host.PubKey, error) {
-	text, err := nostr.GetPublicKey(hex.EncodeToString(k[:]))
-	var pub host.PubKey
-	if err != nil || !host.ParseHex(pub[:], text) {
-		return pub, errors.New("the secret key has no public key")
-	}
-	return pub, nil
-}
+func (k secretKey) public() (host.PubKey, error) { return schnorr.PublicKey(k) }
 
 var errSecretInEvent = errors.New("the event holds the secret key that signs it: everybody would read it")
 
@@ -34,19 +26,12 @@ func (k secretKey) sign(e *host.Event) error {
 	if err := checkText(e); err != nil {
 		return err
 	}
-	if e.Tags == nil {
-		e.Tags = nostr.Tags{}
-	}
-	signed := nostr.Event{CreatedAt: nostr.Timestamp(e.CreatedAt), Kind: int(e.Kind), Tags: e.Tags, Content: e.Content}
-	// The library's errors may quote the key.
-	if signed.Sign(hex.EncodeToString(k[:])) != nil ||
-		!host.ParseHex(e.PubKey[:], signed.PubKey) || !host.ParseHex(e.ID[:], signed.ID) || !host.ParseHex(e.Sig[:], signed.Sig) {
-		return errors.New("the event cannot be signed with this key")
+	if err := schnorr.Sign(k, e); err != nil {
+		return fmt.Errorf("sign the event: %w", err)
 	}
 	if err := schnorr.Verify(e); err != nil {
 		return fmt.Errorf("verify what was signed: %w", err)
 	}
-	e.JSON = e.AppendJSON(nil)
 	lower := bytes.ToLower(e.JSON)
 	if bytes.Contains(lower, []byte(nip19.EncodeNsec(k))) || bytes.Contains(lower, hex.AppendEncode(nil, k[:])) {
 		return errSecretInEvent
@@ -77,7 +62,7 @@ func (k secretKey) prover(relay, challenge string) (*host.Event, error) {
 	e := &host.Event{
 		Kind:      host.KindAuth,
 		CreatedAt: time.Now().Unix(),
-		Tags:      nostr.Tags{{"relay", relay}, {"challenge", challenge}},
+		Tags:      host.Tags{{"relay", relay}, {"challenge", challenge}},
 	}
 	return e, k.sign(e)
 }

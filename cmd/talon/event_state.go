@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/spf13/cobra"
 
 	"talon/host"
@@ -47,7 +46,7 @@ tag stands for itself, as git push sends it, not for the commit behind it. Branc
 		if err != nil {
 			return fmt.Errorf("read the refs of %s: %w", dir, err)
 		}
-		e := &host.Event{Kind: grasp.KindState, Tags: append(nostr.Tags{{"d", identifier}}, refs...)}
+		e := &host.Event{Kind: grasp.KindState, Tags: append(host.Tags{{"d", identifier}}, refs...)}
 		if err := checkState(e); err != nil {
 			return err
 		}
@@ -76,20 +75,20 @@ const (
 )
 
 // readRefs returns the branches, tags and HEAD of a repository, as tags of a state.
-func readRefs(ctx context.Context, dir string) (nostr.Tags, error) {
+func readRefs(ctx context.Context, dir string) (host.Tags, error) {
 	ctx, cancel := context.WithTimeout(ctx, refsTime)
 	defer cancel()
 	list, err := runGit(ctx, dir, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
 	if err != nil {
 		return nil, err
 	}
-	var tags nostr.Tags
+	var tags host.Tags
 	for line := range strings.Lines(list) {
 		oid, ref, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if !ok {
 			return nil, fmt.Errorf("git for-each-ref printed %q, which is no ref", line)
 		}
-		tags = append(tags, nostr.Tag{ref, oid})
+		tags = append(tags, host.Tag{ref, oid})
 	}
 	if len(tags) == 0 {
 		return nil, errors.New("it has no branches and no tags: commit something first")
@@ -102,7 +101,7 @@ func readRefs(ctx context.Context, dir string) (nostr.Tags, error) {
 	case err != nil:
 		return nil, err
 	}
-	return append(tags, nostr.Tag{"HEAD", "ref: " + strings.TrimSuffix(head, "\n")}), nil
+	return append(tags, host.Tag{"HEAD", "ref: " + strings.TrimSuffix(head, "\n")}), nil
 }
 
 // runGit returns what git prints about a repository.

@@ -16,11 +16,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/config"
 	"talon/host/daemon"
+	"talon/host/schnorr"
 )
 
 // The population from which authors and tag values are drawn: 100,000 events have
@@ -70,7 +69,7 @@ func draft(i int, pubkey host.PubKey) *host.Event {
 		PubKey:    pubkey,
 		CreatedAt: created(i),
 		Kind:      eventKinds[rnd.IntN(len(eventKinds))],
-		Tags: nostr.Tags{
+		Tags: host.Tags{
 			{"e", namedEvent(rnd.IntN(named))},
 			{"p", namedEvent(rnd.IntN(named))},
 			{"a", namedAddress(rnd.IntN(named))},
@@ -106,14 +105,11 @@ func sign(tb testing.TB, from, to int) []signed {
 				author := i % authors
 				secret := numbered('s', author)
 				d := draft(from+i, host.PubKey{})
-				e := nostr.Event{
-					CreatedAt: nostr.Timestamp(d.CreatedAt), Kind: int(d.Kind), Tags: d.Tags, Content: d.Content,
-				}
-				if err := e.Sign(hex.EncodeToString(secret[:])); err != nil {
+				if err := schnorr.Sign(secret, d); err != nil {
 					tb.Error(err)
 					return
 				}
-				list[i] = signed{e.ID, []byte(e.String())}
+				list[i] = signed{d.ID.String(), d.JSON}
 			}
 		})
 	}

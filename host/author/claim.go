@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/plugin/claim"
 )
@@ -15,15 +13,15 @@ import (
 // url is where it can be had, empty if that is not said.
 func (s *Source) Claim(url string) *host.Event {
 	man := s.Manifest
-	tags := nostr.Tags{{"x", s.SHA256}, {"m", "application/wasm"}, {"size", strconv.Itoa(len(s.Wasm))}, {"name", man.Name}, {"version", man.Release}}
+	tags := host.Tags{{"x", s.SHA256}, {"m", "application/wasm"}, {"size", strconv.Itoa(len(s.Wasm))}, {"name", man.Name}, {"version", man.Release}}
 	if url != "" {
-		tags = append(tags, nostr.Tag{"url", url})
+		tags = append(tags, host.Tag{"url", url})
 	}
 	for _, world := range man.Worlds {
-		tags = append(tags, nostr.Tag{"world", world})
+		tags = append(tags, host.Tag{"world", world})
 	}
 	for _, capability := range slices.Sorted(slices.Values(man.Capabilities)) {
-		tags = append(tags, nostr.Tag{"capability", capability})
+		tags = append(tags, host.Tag{"capability", capability})
 	}
 	return &host.Event{Kind: claim.Kind, Tags: tags, Content: man.Summary}
 }

@@ -14,10 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/plugin/claim"
+	"talon/internal/testkit"
 )
 
 const loud = "READ THIS NOW, ALL OF YOU OUT THERE"
@@ -408,27 +407,25 @@ func TestProcess(t *testing.T) {
 
 func TestClaim(t *testing.T) {
 	s := built(t, "plugins/rate", "")
-	secret := strings.Repeat("07", 32)
+	signer := testkit.NewSigner(7)
 	sign := func(change func(*host.Event)) []byte {
 		e := s.Claim("https://example.com/rate.wasm")
 		if change != nil {
 			change(e)
 		}
-		signed := nostr.Event{CreatedAt: 5, Kind: int(e.Kind), Tags: e.Tags, Content: e.Content}
-		if err := signed.Sign(secret); err != nil {
-			t.Fatal(err)
-		}
-		return []byte(signed.String())
+		e.CreatedAt = 5
+		signer.Sign(e)
+		return e.JSON
 	}
 	e, err := s.Verify(sign(nil))
-	if pub, _ := nostr.GetPublicKey(secret); err != nil || e.PubKey.String() != pub {
+	if err != nil || e.PubKey != signer.PubKey {
 		t.Errorf("%+v, %v", e, err)
 	}
 	set := func(name, value string) func(*host.Event) {
 		return func(e *host.Event) {
-			e.Tags = slices.DeleteFunc(e.Tags, func(tag nostr.Tag) bool { return tag[0] == name })
+			e.Tags = slices.DeleteFunc(e.Tags, func(tag host.Tag) bool { return tag[0] == name })
 			if value != "" {
-				e.Tags = append(e.Tags, nostr.Tag{name, value})
+				e.Tags = append(e.Tags, host.Tag{name, value})
 			}
 		}
 	}
@@ -443,7 +440,7 @@ func TestClaim(t *testing.T) {
 		"another kind":       {sign(func(e *host.Event) { e.Kind = 1 }), "of kind 1: want kind 1063"},
 		"another file":       {sign(set("x", strings.Repeat("ab", 32))), "is for another file: it names sha256"},
 		"no hash":            {sign(set("x", "")), "does not name one hash"},
-		"two hashes":         {sign(func(e *host.Event) { e.Tags = append(e.Tags, nostr.Tag{"x", "y"}) }), "does not name one hash"},
+		"two hashes":         {sign(func(e *host.Event) { e.Tags = append(e.Tags, host.Tag{"x", "y"}) }), "does not name one hash"},
 		"fewer capabilities": {sign(set("capability", "log")), `the signature is for the capabilities ["log"]`},
 	} {
 		if _, err := s.Verify(test.text); err == nil || !strings.Contains(err.Error(), test.want) {

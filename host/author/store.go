@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/wire"
 	"talon/sdk/abi/manifest"
@@ -99,10 +97,7 @@ func (s *Store) with(v *manifest.Vector) *Store {
 func eventOf(v *manifest.VectorEvent) *host.Event {
 	e := &host.Event{
 		ID: host.ID(v.ID), PubKey: host.PubKey(v.PubKey), CreatedAt: v.CreatedAt, Kind: host.Kind(v.Kind),
-		Content: v.Content, Sig: host.Sig(v.Sig),
-	}
-	for _, tag := range v.Tags {
-		e.Tags = append(e.Tags, nostr.Tag(tag))
+		Tags: v.Tags, Content: v.Content, Sig: host.Sig(v.Sig),
 	}
 	e.JSON = e.AppendJSON(nil)
 	return e
@@ -121,7 +116,7 @@ func (s *Store) Query(_ context.Context, f host.Filter) ([][]byte, error) {
 
 func (s *Store) Referenced(_ context.Context, idOrAddress string) (bool, error) {
 	return slices.ContainsFunc(s.stored, func(e *host.Event) bool {
-		return slices.ContainsFunc(e.Tags, func(tag nostr.Tag) bool {
+		return slices.ContainsFunc(e.Tags, func(tag host.Tag) bool {
 			return len(tag) > 1 && len(tag[0]) == 1 && strings.Contains(host.ReferenceTags, tag[0]) && tag[1] == idOrAddress
 		})
 	}), nil

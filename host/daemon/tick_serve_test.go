@@ -22,13 +22,13 @@ import (
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/spf13/pflag"
 
 	"talon/host"
 	"talon/host/config"
 	"talon/host/plugin/plugintest"
 	"talon/host/relay"
+	"talon/internal/testkit"
 )
 
 // patience bounds every wait for something that should be a matter of moments, and
@@ -180,11 +180,8 @@ func (c *client) ask(message, kind string) []any {
 // publish returns why an event of its own was refused, "" if it was not.
 func (c *client) publish(n int) string {
 	c.t.Helper()
-	e := nostr.Event{Kind: 1, CreatedAt: nostr.Timestamp(time.Now().Unix()), Content: fmt.Sprint(n)}
-	if err := e.Sign(strings.Repeat("1", 64)); err != nil {
-		c.t.Fatal(err)
-	}
-	answer := c.ask(`["EVENT",`+e.String()+`]`, "OK")
+	e := testkit.NewSigner(1).Event(1, time.Now().Unix(), fmt.Sprint(n))
+	answer := c.ask(`["EVENT",`+string(e.JSON)+`]`, "OK")
 	if answer[2] == true {
 		return ""
 	}

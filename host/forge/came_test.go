@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
+	"talon/sdk/nip19"
 )
 
 // TestSharedObjectsReleaseNobody: bob has pushed what alice signs later, to a repository
@@ -37,8 +39,8 @@ func TestPullRequestByOtherWays(t *testing.T) {
 	work := w.workspace()
 	w.sent(w.announce(alice, "demo", bob), host.Held)
 	w.sent(w.announce(bob, "demo", alice), host.Held)
-	for _, to := range []person{alice, bob} {
-		commit := work.commit(to.npub())
+	for _, to := range []*testkit.Signer{alice, bob} {
+		commit := work.commit(nip19.EncodeNpub(to.PubKey))
 		pr := w.sent(w.pullRequest(eve, commit, repoOf(alice, "demo")), host.Held)
 		w.sent(w.state(alice, "demo", "refs/heads/main", commit), host.Held)
 		work.git("push", w.url(to, "demo"), "main")

@@ -19,8 +19,8 @@ func TestHasCommit(t *testing.T) {
 	w.sent(w.announce(alice, "demo"), host.Held)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one, "refs/tags/v1", tag), host.Held)
 	work.git("push", w.url(alice, "demo"), "main", "v1")
-	here := host.Address{Kind: rules.KindAnnouncement, PubKey: alice.key, D: "demo"}
-	elsewhere := host.Address{Kind: rules.KindAnnouncement, PubKey: bob.key, D: "demo"}
+	here := host.Address{Kind: rules.KindAnnouncement, PubKey: alice.PubKey, D: "demo"}
+	elsewhere := host.Address{Kind: rules.KindAnnouncement, PubKey: bob.PubKey, D: "demo"}
 	for _, tt := range []struct {
 		at     host.Address
 		object string

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -15,17 +14,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
 	"talon/host/ingest"
 	"talon/host/schnorr"
 	"talon/host/store"
-	"talon/host/wire"
+	"talon/internal/testkit"
 	rules "talon/sdk/grasp"
-	"talon/sdk/nip19"
 )
 
 const (
@@ -33,26 +29,7 @@ const (
 	patience = 30 * time.Second
 )
 
-// person is somebody with a key.
-type person struct {
-	secret string
-	key    host.PubKey
-}
-
-func newPerson(n byte) person {
-	secret := strings.Repeat(fmt.Sprintf("%02x", n), 32)
-	public, err := nostr.GetPublicKey(secret)
-	if err != nil {
-		panic(err)
-	}
-	p := person{secret: secret}
-	host.ParseHex(p.key[:], public)
-	return p
-}
-
-func (p person) npub() string { return nip19.EncodeNpub(p.key) }
-
-var alice, bob, carol, eve = newPerson(1), newPerson(2), newPerson(3), newPerson(4)
+var alice, bob, carol, eve = testkit.NewSigner(1), testkit.NewSigner(2), testkit.NewSigner(3), testkit.NewSigner(4)
 
 // holdsRepos is a policy that knows no rules: it holds what may wait for git data, and
 // accepts the rest. What GRASP accepts is for the module of that name.
@@ -199,21 +176,14 @@ func (l testLog) Write(p []byte) (int, error) {
 }
 
 // event makes an event, each a second younger than the one before.
-func (w *world) event(who person, kind int, tags ...nostr.Tag) *host.Event {
+func (w *world) event(who *testkit.Signer, kind host.Kind, tags ...host.Tag) *host.Event {
 	w.t.Helper()
 	w.events++
 	return w.eventAt(who, time.Now().Unix()-10_000+w.events, kind, tags...)
 }
 
-func (w *world) eventAt(who person, at int64, kind int, tags ...nostr.Tag) *host.Event {
-	w.t.Helper()
-	e := nostr.Event{Kind: kind, CreatedAt: nostr.Timestamp(at), Tags: tags}
-	w.must(e.Sign(who.secret))
-	text, err := e.MarshalJSON()
-	w.must(err)
-	parsed, err := wire.ParseEvent(text)
-	w.must(err)
-	return parsed
+func (w *world) eventAt(who *testkit.Signer, at int64, kind host.Kind, tags ...host.Tag) *host.Event {
+	return who.Event(kind, at, "", tags...)
 }
 
 // send submits an event and returns the answer.
@@ -241,17 +211,17 @@ func (w *world) sent(e *host.Event, want host.Code) *host.Event {
 }
 
 // announce announces a repository here, with others as maintainers.
-func (w *world) announce(who person, id string, maintainers ...person) *host.Event {
+func (w *world) announce(who *testkit.Signer, id string, maintainers ...*testkit.Signer) *host.Event {
 	w.t.Helper()
-	tags := []nostr.Tag{
+	tags := host.Tags{
 		{"d", id},
-		{"clone", "https://" + domain + rules.Repo{PubKey: who.key, Identifier: id}.Path()},
+		{"clone", "https://" + domain + rules.Repo{PubKey: who.PubKey, Identifier: id}.Path()},
 		{"relays", "wss://" + domain},
 	}
 	if len(maintainers) > 0 {
-		tag := nostr.Tag{"maintainers"}
+		tag := host.Tag{"maintainers"}
 		for _, m := range maintainers {
-			tag = append(tag, m.key.String())
+			tag = append(tag, m.PubKey.String())
 		}
 		tags = append(tags, tag)
 	}
@@ -259,27 +229,31 @@ func (w *world) announce(who person, id string, maintainers ...person) *host.Eve
 }
 
 // state says what refs there are: pairs of name and object, HEAD first if it is one.
-func (w *world) state(who person, id string, refs ...string) *host.Event {
+func (w *world) state(who *testkit.Signer, id string, refs ...string) *host.Event {
 	w.t.Helper()
-	tags := []nostr.Tag{{"d", id}}
+	tags := host.Tags{{"d", id}}
 	for i := 0; i < len(refs); i += 2 {
-		tags = append(tags, nostr.Tag{refs[i], refs[i+1]})
+		tags = append(tags, host.Tag{refs[i], refs[i+1]})
 	}
 	return w.event(who, rules.KindState, tags...)
 }
 
-func (w *world) pullRequest(who person, commit string, repos ...rules.Repo) *host.Event {
+func (w *world) pullRequest(who *testkit.Signer, commit string, repos ...rules.Repo) *host.Event {
 	w.t.Helper()
-	tags := []nostr.Tag{{"c", commit}}
+	tags := host.Tags{{"c", commit}}
 	for _, r := range repos {
-		tags = append(tags, nostr.Tag{"a", r.Address()})
+		tags = append(tags, host.Tag{"a", r.Address()})
 	}
 	return w.event(who, rules.KindPullRequest, tags...)
 }
 
-func repoOf(who person, id string) rules.Repo { return rules.Repo{PubKey: who.key, Identifier: id} }
+func repoOf(who *testkit.Signer, id string) rules.Repo {
+	return rules.Repo{PubKey: who.PubKey, Identifier: id}
+}
 
-func (w *world) url(who person, id string) string { return w.server.URL + repoOf(who, id).Path() }
+func (w *world) url(who *testkit.Signer, id string) string {
+	return w.server.URL + repoOf(who, id).Path()
+}
 
 func (w *world) served(e *host.Event) bool {
 	w.t.Helper()

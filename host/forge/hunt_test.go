@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/gitfetch"
 	"talon/host/githttp"
@@ -24,14 +22,14 @@ func TestHunted(t *testing.T) {
 	work := w.workspace()
 	one := work.commit("one")
 	two := work.commit("two")
-	tag := nostr.Tag{"maintainers", bob.key.String()}
+	tag := host.Tag{"maintainers", bob.PubKey.String()}
 	announcement := w.announce(alice, "demo")
-	w.sent(w.event(alice, rules.KindAnnouncement, append(slices.Clone(announcement.Tags), tag, nostr.Tag{"clone", "http://a.test/x.git"})...), host.Held)
-	w.sent(w.event(bob, rules.KindAnnouncement, nostr.Tag{"d", "demo"}, nostr.Tag{"clone", "http://b.test/x.git"}), host.Stored)
-	w.sent(w.event(eve, rules.KindAnnouncement, nostr.Tag{"d", "demo"}, nostr.Tag{"clone", "http://evil.test/x.git"}), host.Stored)
+	w.sent(w.event(alice, rules.KindAnnouncement, append(slices.Clone(announcement.Tags), tag, host.Tag{"clone", "http://a.test/x.git"})...), host.Held)
+	w.sent(w.event(bob, rules.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"clone", "http://b.test/x.git"}), host.Stored)
+	w.sent(w.event(eve, rules.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"clone", "http://evil.test/x.git"}), host.Stored)
 	state := w.sent(w.state(bob, "demo", "refs/heads/main", one), host.Held)
-	pr := w.sent(w.event(eve, rules.KindPullRequest, nostr.Tag{"c", two}, nostr.Tag{"a", repoOf(alice, "demo").Address()},
-		nostr.Tag{"clone", "http://pr.test/x.git"}), host.Held)
+	pr := w.sent(w.event(eve, rules.KindPullRequest, host.Tag{"c", two}, host.Tag{"a", repoOf(alice, "demo").Address()},
+		host.Tag{"clone", "http://pr.test/x.git"}), host.Held)
 	w.settle()
 
 	var waiting []gitfetch.Event

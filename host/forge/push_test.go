@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/githttp"
 	rules "talon/sdk/grasp"
@@ -47,7 +45,7 @@ func TestStateDeletedDuringPush(t *testing.T) {
 	w.sent(w.announce(alice, "demo"), host.Held)
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	url := w.between(func(*githttp.Push) {
-		w.sent(w.event(alice, 5, nostr.Tag{"e", state.ID.String()}), host.Stored)
+		w.sent(w.event(alice, 5, host.Tag{"e", state.ID.String()}), host.Stored)
 	}) + at.Path()
 	if out, err := work.try("push", url, "main"); err == nil || !strings.Contains(out, "state event") {
 		t.Errorf("the push: %v %s", err, out)
@@ -67,7 +65,7 @@ func TestAnnouncementDeletedDuringPush(t *testing.T) {
 	w.sent(w.announce(alice, "demo"), host.Held)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	url := w.between(func(*githttp.Push) {
-		w.sent(w.event(alice, 5, nostr.Tag{"a", at.Address()}), host.Stored)
+		w.sent(w.event(alice, 5, host.Tag{"a", at.Address()}), host.Stored)
 	}) + at.Path()
 	if out, err := work.try("push", url, "main"); err == nil {
 		t.Errorf("the push landed: %s", out)
@@ -98,8 +96,8 @@ func TestPlaceGoesDuringPush(t *testing.T) {
 	one := work.commit("one")
 	at := place{Repo: repoOf(eve, "demo"), prs: true}
 	url := w.between(func(p *githttp.Push) { w.must(p.Repo.Remove(t.Context())) }) + "/prs" + at.Path()
-	pr := w.event(eve, rules.KindPullRequest, nostr.Tag{"c", one}, nostr.Tag{"a", repoOf(alice, "demo").Address()},
-		nostr.Tag{"clone", "https://" + domain + "/prs" + at.Path()})
+	pr := w.event(eve, rules.KindPullRequest, host.Tag{"c", one}, host.Tag{"a", repoOf(alice, "demo").Address()},
+		host.Tag{"clone", "https://" + domain + "/prs" + at.Path()})
 	ref := "refs/nostr/" + pr.ID.String()
 	work.git("push", url, one+":"+ref)
 	w.wantRefs(at, "HEAD=refs/heads/main", ref+"="+one)

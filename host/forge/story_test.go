@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
+	"talon/internal/testkit"
 	rules "talon/sdk/grasp"
 )
 
@@ -45,14 +44,14 @@ func TestWhoMayPush(t *testing.T) {
 	commit := work.commit("one")
 	w.sent(w.announce(alice, "demo", bob), host.Held)
 	// Bob's announcement lists carol, and other servers: he has no repository here.
-	w.sent(w.event(bob, rules.KindAnnouncement, nostr.Tag{"d", "demo"}, nostr.Tag{"maintainers", carol.key.String()}), host.Stored)
+	w.sent(w.event(bob, rules.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"maintainers", carol.PubKey.String()}), host.Stored)
 
 	state := w.sent(w.state(eve, "demo", "refs/heads/main", commit), host.Held)
 	if out, err := work.try("push", w.url(alice, "demo"), "main"); err == nil {
 		t.Errorf("a stranger's state moved refs: %s", out)
 	}
 	w.wantServed(state, false)
-	for i, who := range []person{alice, bob, carol} {
+	for i, who := range []*testkit.Signer{alice, bob, carol} {
 		commit := work.commit(strings.Repeat("x", i+1))
 		state := w.sent(w.state(who, "demo", "refs/heads/main", commit), host.Held)
 		work.git("push", w.url(alice, "demo"), "main")
@@ -108,9 +107,9 @@ func TestManyNameABusyMaintainer(t *testing.T) {
 	one := work.commit("one")
 	w.sent(w.announce(alice, "demo", bob), host.Held)
 	w.sent(w.announce(bob, "demo", alice), host.Held)
-	var strangers []person
+	var strangers []*testkit.Signer
 	for i := range maxStrangers + 8 {
-		strangers = append(strangers, newPerson(byte(100+i)))
+		strangers = append(strangers, testkit.NewSigner(byte(100+i)))
 		w.sent(w.announce(strangers[i], "demo", alice), host.Held)
 	}
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
@@ -206,7 +205,7 @@ func TestImpossibleStateTakesNothing(t *testing.T) {
 	w.sent(w.announce(alice, "demo"), host.Held)
 	good := w.sent(w.state(alice, "demo", "refs/heads/main", one, "refs/heads/old", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main", "main:old")
-	w.sent(w.event(alice, 5, nostr.Tag{"e", good.ID.String()}), host.Stored)
+	w.sent(w.event(alice, 5, host.Tag{"e", good.ID.String()}), host.Stored)
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", blob), host.Held)
 	w.settle()
 	w.wantServed(state, false)
@@ -223,20 +222,20 @@ func TestDeleted(t *testing.T) {
 
 	first := w.sent(w.announce(alice, "demo"), host.Held)
 	w.settle()
-	w.sent(w.event(alice, 5, nostr.Tag{"a", at.Address()}), host.Stored)
+	w.sent(w.event(alice, 5, host.Tag{"a", at.Address()}), host.Stored)
 	w.settle()
 	w.wantHeld(first, false)
 	w.wantRefs(at, "absent")
 
 	w.sent(w.announce(alice, "demo"), host.Held)
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
-	w.sent(w.event(alice, 5, nostr.Tag{"e", state.ID.String()}), host.Stored)
+	w.sent(w.event(alice, 5, host.Tag{"e", state.ID.String()}), host.Stored)
 	if out, err := work.try("push", w.url(alice, "demo"), "main"); err == nil {
 		t.Errorf("a deleted state allowed a push: %s", out)
 	}
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
-	w.sent(w.event(alice, 5, nostr.Tag{"a", at.Address()}), host.Stored)
+	w.sent(w.event(alice, 5, host.Tag{"a", at.Address()}), host.Stored)
 	w.settle()
 	w.wantRefs(at, "absent")
 	if out, err := work.try("ls-remote", w.url(alice, "demo")); err == nil {
@@ -309,7 +308,7 @@ func TestPullRequest(t *testing.T) {
 	w.wantServed(again, true)
 
 	// A deleted pull request takes its ref along.
-	w.sent(w.event(eve, 5, nostr.Tag{"e", pr.ID.String()}), host.Stored)
+	w.sent(w.event(eve, 5, host.Tag{"e", pr.ID.String()}), host.Stored)
 	w.settle()
 	if got := w.refs(at); strings.Contains(got, name) || !strings.Contains(got, other) {
 		t.Errorf("after the deletion there is %s", got)
@@ -362,8 +361,8 @@ func TestContributorsOwnPlace(t *testing.T) {
 	}
 	w.wantRefs(prs, "absent")
 
-	pr := w.event(eve, rules.KindPullRequest, nostr.Tag{"c", one}, nostr.Tag{"a", repoOf(alice, "demo").Address()},
-		nostr.Tag{"clone", "https://" + domain + "/prs" + repoOf(eve, "demo").Path()})
+	pr := w.event(eve, rules.KindPullRequest, host.Tag{"c", one}, host.Tag{"a", repoOf(alice, "demo").Address()},
+		host.Tag{"clone", "https://" + domain + "/prs" + repoOf(eve, "demo").Path()})
 	work.git("push", url, one+":refs/nostr/"+pr.ID.String())
 	w.sent(pr, host.Held)
 	w.settle()
@@ -371,8 +370,8 @@ func TestContributorsOwnPlace(t *testing.T) {
 
 	// The ref of another signer's event goes when its time is up.
 	two := work.commit("two")
-	wrong := w.event(bob, rules.KindPullRequest, nostr.Tag{"c", two}, nostr.Tag{"a", repoOf(alice, "demo").Address()},
-		nostr.Tag{"clone", "https://" + domain + "/prs" + repoOf(bob, "demo").Path()})
+	wrong := w.event(bob, rules.KindPullRequest, host.Tag{"c", two}, host.Tag{"a", repoOf(alice, "demo").Address()},
+		host.Tag{"clone", "https://" + domain + "/prs" + repoOf(bob, "demo").Path()})
 	work.git("push", url, two+":refs/nostr/"+wrong.ID.String())
 	w.sent(wrong, host.Held)
 	w.settle()

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/gitrepo"
 	"talon/host/store"
@@ -76,7 +74,7 @@ func settled(t testing.TB) *world {
 	// It waits for its data.
 	w.hold(w.stateEvent(w.alice, "repo", 40, "refs/heads/main", strings.Repeat("7", 40)))
 
-	w.pr = w.event(w.bob, 1618, 10, nostr.Tag{"a", address(w.alice, "repo")}, nostr.Tag{"c", w.one})
+	w.pr = w.event(w.bob, 1618, 10, host.Tag{"a", address(w.alice, "repo")}, host.Tag{"c", w.one})
 	w.put(w.pr)
 	w.run(dir, "update-ref", "refs/nostr/"+w.pr.ID.String(), w.one)
 	early := host.ID{7}
@@ -91,7 +89,7 @@ func settled(t testing.TB) *world {
 
 	other := w.repo(w.bob, "elsewhere", true)
 	w.commit(other, "one", "")
-	w.prs = w.event(w.bob, 1618, 10, nostr.Tag{"a", address(w.alice, "elsewhere")}, nostr.Tag{"c", w.one})
+	w.prs = w.event(w.bob, 1618, 10, host.Tag{"a", address(w.alice, "elsewhere")}, host.Tag{"c", w.one})
 	w.hold(w.prs)
 	w.run(other, "update-ref", "refs/nostr/"+w.prs.ID.String(), w.one)
 	w.run(other, "update-ref", "refs/nostr/"+early.String(), w.one)
@@ -191,7 +189,7 @@ func (w *world) commit(dir, text, parent string) string {
 // loose is the file of a loose object.
 func loose(dir, id string) string { return filepath.Join(dir, "objects", id[:2], id[2:]) }
 
-func (w *world) event(author [32]byte, kind host.Kind, at int64, tags ...nostr.Tag) *host.Event {
+func (w *world) event(author [32]byte, kind host.Kind, at int64, tags ...host.Tag) *host.Event {
 	e := &host.Event{PubKey: author, Kind: kind, CreatedAt: at, Tags: tags}
 	w.n++
 	rand.NewChaCha8([32]byte{byte(w.n), byte(w.n >> 8)}).Read(e.ID[:])
@@ -200,17 +198,17 @@ func (w *world) event(author [32]byte, kind host.Kind, at int64, tags ...nostr.T
 }
 
 func (w *world) announcement(owner [32]byte, d string, maintainers ...[32]byte) *host.Event {
-	tag := nostr.Tag{"maintainers"}
+	tag := host.Tag{"maintainers"}
 	for _, m := range maintainers {
 		tag = append(tag, host.PubKey(m).String())
 	}
-	return w.event(owner, 30617, 10, nostr.Tag{"d", d}, tag)
+	return w.event(owner, 30617, 10, host.Tag{"d", d}, tag)
 }
 
 func (w *world) stateEvent(author [32]byte, d string, at int64, pairs ...string) *host.Event {
-	tags := []nostr.Tag{{"d", d}}
+	tags := []host.Tag{{"d", d}}
 	for i := 0; i < len(pairs); i += 2 {
-		tags = append(tags, nostr.Tag{pairs[i], pairs[i+1]})
+		tags = append(tags, host.Tag{pairs[i], pairs[i+1]})
 	}
 	return w.event(author, 30618, at, tags...)
 }
@@ -246,9 +244,9 @@ func (w *world) hold(e *host.Event) {
 // delete puts a deletion of events.
 func (w *world) delete(author [32]byte, list ...*host.Event) {
 	w.t.Helper()
-	var tags []nostr.Tag
+	var tags []host.Tag
 	for _, e := range list {
-		tags = append(tags, nostr.Tag{"e", e.ID.String()})
+		tags = append(tags, host.Tag{"e", e.ID.String()})
 	}
 	w.put(w.event(author, host.KindDeletion, 1000, tags...))
 }

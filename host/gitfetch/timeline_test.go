@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/devnet"
 	"talon/host/forge"
@@ -30,7 +28,7 @@ import (
 	"talon/host/ingest"
 	"talon/host/schnorr"
 	"talon/host/store"
-	"talon/host/wire"
+	"talon/internal/testkit"
 	rules "talon/sdk/grasp"
 )
 
@@ -113,8 +111,7 @@ type service struct {
 	pipeline *ingest.Pipeline
 	hunter   *gitfetch.Hunter
 	web      string
-	secret   string
-	owner    host.PubKey
+	owner    *testkit.Signer
 	events   int64 // made so far
 
 	mu      sync.Mutex // guards the journal
@@ -138,11 +135,8 @@ const (
 // startService runs a service until the end of the test.
 func startService(t *testing.T, throttle gitfetch.Module, stall time.Duration) *service {
 	t.Helper()
-	s := &service{t: t, began: time.Unix(time.Now().Unix(), 0), secret: strings.Repeat("01", 32)}
+	s := &service{t: t, began: time.Unix(time.Now().Unix(), 0), owner: testkit.NewSigner(1)}
 	s.clock.set(s.began)
-	public, err := nostr.GetPublicKey(s.secret)
-	s.must(err)
-	host.ParseHex(s.owner[:], public)
 	log := slog.New(journal{s})
 	git, err := gitrepo.Find(t.Context(), "git", gitrepo.DefaultOptions)
 	s.must(err)
@@ -291,18 +285,13 @@ func (s *service) pass(to time.Duration) {
 }
 
 // send submits an event of the owner, and waits until it is held.
-func (s *service) send(from host.Origin, kind int, tags ...nostr.Tag) *host.Event {
+func (s *service) send(from host.Origin, kind host.Kind, tags ...host.Tag) *host.Event {
 	s.t.Helper()
 	s.events++
-	e := nostr.Event{Kind: kind, CreatedAt: nostr.Timestamp(s.began.Unix() - 1000 + s.events), Tags: tags}
-	s.must(e.Sign(s.secret))
-	text, err := e.MarshalJSON()
-	s.must(err)
-	parsed, err := wire.ParseEvent(text)
-	s.must(err)
+	e := s.owner.Event(kind, s.began.Unix()-1000+s.events, "", tags...)
 	answer := make(chan host.Verdict, 1)
 	s.must(s.pipeline.Submit(s.t.Context(), &host.Item{
-		Event: parsed, Source: &host.Source{Origin: from},
+		Event: e, Source: &host.Source{Origin: from},
 		Done: func(v host.Verdict, err error) {
 			if err != nil {
 				s.t.Error(err)
@@ -313,16 +302,16 @@ func (s *service) send(from host.Origin, kind int, tags ...nostr.Tag) *host.Even
 	if v := <-answer; v.Code != host.Held {
 		s.t.Fatalf("an event of kind %d is %v %q, want it held", kind, v.Code, v.Reason)
 	}
-	return parsed
+	return e
 }
 
-func (s *service) repo() rules.Repo { return rules.Repo{PubKey: s.owner, Identifier: "demo"} }
+func (s *service) repo() rules.Repo { return rules.Repo{PubKey: s.owner.PubKey, Identifier: "demo"} }
 
 // announce announces the repository, here and elsewhere.
 func (s *service) announce(urls ...string) *host.Event {
 	s.t.Helper()
-	e := s.send(host.FromClient, rules.KindAnnouncement, nostr.Tag{"d", "demo"}, nostr.Tag{"relays", "wss://" + serviceDomain},
-		append(nostr.Tag{"clone", "https://" + serviceDomain + s.repo().Path()}, urls...))
+	e := s.send(host.FromClient, rules.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"relays", "wss://" + serviceDomain},
+		append(host.Tag{"clone", "https://" + serviceDomain + s.repo().Path()}, urls...))
 	s.until("the repository is made", s.there)
 	return e
 }
@@ -330,7 +319,7 @@ func (s *service) announce(urls ...string) *host.Event {
 // there reports whether the repository is.
 func (s *service) there() bool {
 	s.t.Helper()
-	ok, err := s.disk.Has(s.t.Context(), host.Address{Kind: rules.KindAnnouncement, PubKey: s.owner, D: "demo"}, "")
+	ok, err := s.disk.Has(s.t.Context(), host.Address{Kind: rules.KindAnnouncement, PubKey: s.owner.PubKey, D: "demo"}, "")
 	s.must(err)
 	return ok
 }
@@ -467,7 +456,7 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 		dir, ids := s.work(1)
 		remote.give(s, 1, dir)
 		announcement := s.announce(remote.urls...)
-		state := s.send(host.FromClient, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[0]})
+		state := s.send(host.FromClient, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
 		if r, _ := s.hunter.Search("demo"); !r.Next.Equal(s.began.Add(180*time.Second)) || !r.Expires.Equal(s.began.Add(30*time.Minute)) {
 			t.Errorf("it is planned for %v, until %v", r.Next, r.Expires)
@@ -489,11 +478,11 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 		s, remote := startService(t, polite, patient), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls...)
-		first := s.send(host.FromClient, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[1]})
+		first := s.send(host.FromClient, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]})
 		s.git(dir, "push", "-q", s.web+s.repo().Path(), "main")
 		s.until("the first state is served", func() bool { return s.served(first) && !s.searched() && len(s.said("search ended")) == 1 })
 		s.pass(30 * time.Second)
-		state := s.send(host.FromSync, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[1]}, nostr.Tag{"refs/heads/old", ids[0]})
+		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]}, host.Tag{"refs/heads/old", ids[0]})
 		s.until("the state is served", func() bool { return s.served(state) })
 		s.until("both searches end", func() bool { return len(s.said("search ended")) == 2 })
 		s.pass(time.Hour)
@@ -507,10 +496,10 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 		s, remote := startService(t, polite, patient), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls...)
-		older := s.send(host.FromSync, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[0]})
+		older := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
 		s.pass(200 * time.Millisecond)
-		state := s.send(host.FromSync, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[1]})
+		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]})
 		s.until("both are one search", func() bool { return len(s.said("search made fresh")) == 1 })
 		s.pass(45 * time.Second)
 		if s.served(state) {
@@ -539,7 +528,7 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 		urls := slices.Clone(remote.urls)
 		urls[1] = late(t, urls[1])
 		s.announce(urls...)
-		state := s.send(host.FromSync, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[0]})
+		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
 		s.pass(30*time.Minute - time.Second)
 		if !s.held(state) || !s.searched() || !s.there() {
@@ -586,11 +575,11 @@ func planned(t *testing.T, polite gitfetch.Module) {
 		s, remote := startService(t, polite, patient), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls[0])
-		state := s.send(host.FromClient, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[0]})
+		state := s.send(host.FromClient, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.git(dir, "push", "-q", s.web+s.repo().Path(), ids[0]+":refs/heads/main")
 		s.resolved(state)
 		remote.give(s, 3, dir)
-		pull := s.send(host.FromSync, rules.KindPullRequest, nostr.Tag{"c", ids[1]}, nostr.Tag{"a", s.repo().Address()}, nostr.Tag{"clone", remote.urls[2]})
+		pull := s.send(host.FromSync, rules.KindPullRequest, host.Tag{"c", ids[1]}, host.Tag{"a", s.repo().Address()}, host.Tag{"clone", remote.urls[2]})
 		s.until("the search is planned", s.searched)
 		s.pass(500 * time.Millisecond)
 		s.until("a server is asked", func() bool { return len(s.said("asked for git data")) > 0 })
@@ -602,11 +591,11 @@ func planned(t *testing.T, polite gitfetch.Module) {
 	t.Run("several servers", func(t *testing.T) {
 		s, remote := startService(t, polite, patient), startServers(t)
 		s.announce(remote.urls...)
-		tags := []nostr.Tag{{"d", "demo"}}
+		tags := host.Tags{{"d", "demo"}}
 		for i := range 3 {
 			dir, ids := s.work(i + 1)
 			remote.give(s, i+1, dir)
-			tags = append(tags, nostr.Tag{fmt.Sprint("refs/heads/", i), ids[i]})
+			tags = append(tags, host.Tag{fmt.Sprint("refs/heads/", i), ids[i]})
 		}
 		state := s.send(host.FromSync, rules.KindState, tags...)
 		s.until("the search is planned", s.searched)
@@ -622,7 +611,7 @@ func planned(t *testing.T, polite gitfetch.Module) {
 		remote.give(s, 1, dir)
 		url := late(t, remote.urls[0])
 		s.announce(url)
-		state := s.send(host.FromSync, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[0]})
+		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
 		s.pass(20*time.Second + 500*time.Millisecond)
 		s.resolved(state)
@@ -643,7 +632,7 @@ func planned(t *testing.T, polite gitfetch.Module) {
 		urls = append(urls, remote.urls[0])
 		want = append(want[:30], "1m1.5s 31: not-found", "1m1.5s 32: ok")
 		s.announce(urls...)
-		state := s.send(host.FromSync, rules.KindState, nostr.Tag{"d", "demo"}, nostr.Tag{"refs/heads/main", ids[0]})
+		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
 		s.pass(time.Minute + 1500*time.Millisecond)
 		s.resolved(state)

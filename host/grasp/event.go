@@ -7,14 +7,10 @@ import (
 
 // Event returns what the rules read of e. Tags are shared, not copied.
 func Event(e *host.Event) *rules.Event {
-	tags := make([][]string, len(e.Tags))
-	for i, tag := range e.Tags {
-		tags[i] = tag
-	}
 	return &rules.Event{
 		Stamp: rules.Stamp{ID: e.ID, PubKey: e.PubKey, CreatedAt: e.CreatedAt},
 		Kind:  int(e.Kind),
-		Tags:  tags,
+		Tags:  e.Tags,
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/store"
 )
@@ -40,16 +38,16 @@ type crashCase struct{ announcement, state, pr, deletion *host.Event }
 
 func newCrashCase(round, n int) (c crashCase) {
 	number := 1_000_000*(round+1) + 10*n
-	make := func(i int, kind host.Kind, tags ...nostr.Tag) *host.Event {
-		e := event(number+i, append(tags, nostr.Tag{"d", fmt.Sprint(round, "-", n)})...)
+	make := func(i int, kind host.Kind, tags ...host.Tag) *host.Event {
+		e := event(number+i, append(tags, host.Tag{"d", fmt.Sprint(round, "-", n)})...)
 		e.Kind, e.PubKey = kind, host.PubKey{byte(n), byte(round)}
 		e.ID[31] = byte(i) // the number stands at the front
 		e.JSON = e.AppendJSON(nil)
 		return e
 	}
-	hold := nostr.Tag{"h", ""}
+	hold := host.Tag{"h", ""}
 	c.announcement, c.state, c.pr = make(1, 30617, hold), make(2, 30618, hold), make(3, 1618, hold)
-	c.deletion = make(4, host.KindDeletion, nostr.Tag{"e", c.pr.ID.String()})
+	c.deletion = make(4, host.KindDeletion, host.Tag{"e", c.pr.ID.String()})
 	return c
 }
 

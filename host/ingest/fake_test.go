@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
 	dto "github.com/prometheus/client_model/go"
 
 	"talon/host"
@@ -268,7 +267,7 @@ func (r *rig) submit(t testing.TB, src *host.Source, events ...*host.Event) []re
 }
 
 // event makes event n, with the tags given.
-func event(n int, tags ...nostr.Tag) *host.Event {
+func event(n int, tags ...host.Tag) *host.Event {
 	e := &host.Event{Kind: 1, CreatedAt: 1000, Tags: tags}
 	binary.BigEndian.PutUint64(e.ID[:], uint64(n))
 	e.JSON = e.AppendJSON(nil)
@@ -276,5 +275,5 @@ func event(n int, tags ...nostr.Tag) *host.Event {
 }
 
 func replyTo(n, parent int) *host.Event {
-	return event(n, nostr.Tag{"e", event(parent).ID.String()})
+	return event(n, host.Tag{"e", event(parent).ID.String()})
 }

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
@@ -30,7 +29,7 @@ func holdTagged(_ context.Context, it *host.Item, _ host.Facts) host.Ruling {
 	return host.Ruling{Action: host.Accept}
 }
 
-func held(n int) *host.Event { return event(n, nostr.Tag{"h", ""}) }
+func held(n int) *host.Event { return event(n, host.Tag{"h", ""}) }
 
 type arrived struct {
 	released []host.Released
@@ -80,7 +79,7 @@ func TestNoPurgatory(t *testing.T) {
 // until it is released.
 func TestHoldAndRelease(t *testing.T) {
 	r := start(t, holdTagged, nil)
-	plain, reasoned := held(1), event(2, nostr.Tag{"h", "purgatory: because"})
+	plain, reasoned := held(1), event(2, host.Tag{"h", "purgatory: because"})
 	for range 2 {
 		if got := r.submit(t, &host.Source{}, plain)[0]; got.verdict != (host.Verdict{Code: host.Held, Reason: host.ReasonHeld}) || !got.verdict.OK() || got.err != nil {
 			t.Errorf("got %v %v", got.verdict, got.err)
@@ -158,9 +157,9 @@ func TestHeldFactAppears(t *testing.T) {
 	r := start(t, needsHeld, nil)
 	events := []*host.Event{held(1)}
 	for i := range 50 {
-		tags := []nostr.Tag{{"e", held(1).ID.String()}}
+		tags := []host.Tag{{"e", held(1).ID.String()}}
 		if i%2 == 0 {
-			tags = append(tags, nostr.Tag{"x"})
+			tags = append(tags, host.Tag{"x"})
 		}
 		events = append(events, event(2+i, tags...))
 	}
@@ -319,7 +318,7 @@ func TestSweepOfPurgatory(t *testing.T) {
 // A deletion of a stored event is followed too: it may have had a repository.
 func TestFollowRemoved(t *testing.T) {
 	r := start(t, acceptAll, nil)
-	deletion := event(2, nostr.Tag{"e", event(1).ID.String()})
+	deletion := event(2, host.Tag{"e", event(1).ID.String()})
 	deletion.Kind = host.KindDeletion
 	r.submit(t, &host.Source{}, event(1))
 	r.submit(t, &host.Source{}, deletion)
@@ -337,9 +336,9 @@ func TestRestarts(t *testing.T) {
 	n := 0
 	announce := func(in map[host.ID]*host.Event, author byte, d string, maintainers ...byte) {
 		n++
-		e := event(n, nostr.Tag{"d", d})
+		e := event(n, host.Tag{"d", d})
 		e.Kind, e.PubKey = 30617, key(author)
-		tag := nostr.Tag{"maintainers"}
+		tag := host.Tag{"maintainers"}
 		for _, who := range maintainers {
 			tag = append(tag, key(who).String())
 		}
@@ -369,7 +368,7 @@ func TestRestarts(t *testing.T) {
 		{"no state", 1618, 3, "repo", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := event(100, nostr.Tag{"d", tt.d})
+			e := event(100, host.Tag{"d", tt.d})
 			e.Kind, e.PubKey = tt.kind, key(tt.author)
 			r := &recorder{facts: m, held: m}
 			got, err := restarts(t.Context(), e, r)
@@ -406,7 +405,7 @@ func TestStateInPurgatory(t *testing.T) {
 		c.Now = func() time.Time { return time.Unix(now.Load(), 0) }
 	})
 	defer r.stop()
-	announcement, state := event(1, nostr.Tag{"h", ""}, nostr.Tag{"d", "repo"}), event(2, nostr.Tag{"h", ""}, nostr.Tag{"d", "repo"})
+	announcement, state := event(1, host.Tag{"h", ""}, host.Tag{"d", "repo"}), event(2, host.Tag{"h", ""}, host.Tag{"d", "repo"})
 	announcement.Kind, state.Kind = 30617, 30618
 	for _, e := range []*host.Event{announcement, state} {
 		e.JSON = e.AppendJSON(nil)
@@ -468,7 +467,7 @@ func TestStoredAndDeletedAtOnce(t *testing.T) {
 	e := event(0)
 	e.ID = sha256.Sum256(e.AppendCanonical(nil))
 	e.JSON = e.AppendJSON(nil)
-	deletion := event(1, nostr.Tag{"e", e.ID.String()})
+	deletion := event(1, host.Tag{"e", e.ID.String()})
 	deletion.Kind = host.KindDeletion
 	answers := make(chan reply, 2)
 	for _, x := range []*host.Event{e, deletion} {

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
@@ -69,7 +68,7 @@ func TestRemovedFact(t *testing.T) {
 	}, nil)
 	r.submit(t, &host.Source{}, event(1))
 
-	deletion := event(3, nostr.Tag{"e", event(1).ID.String()})
+	deletion := event(3, host.Tag{"e", event(1).ID.String()})
 	deletion.Kind = host.KindDeletion
 	answers := make(chan reply, 2)
 	submit := func(e *host.Event) {
@@ -264,13 +263,13 @@ func TestRules(t *testing.T) {
 	}{
 		{"plain", &host.Event{Kind: 1}, client, nil, ""},
 		{"auth event", &host.Event{Kind: 22242}, client, nil, "invalid:"},
-		{"expired", &host.Event{Tags: nostr.Tags{{"expiration", "1000"}}}, client, nil, "invalid: event has expired"},
-		{"expires later", &host.Event{Tags: nostr.Tags{{"expiration", "1001"}}}, client, nil, ""},
-		{"protected, nobody authenticated", &host.Event{PubKey: author, Tags: nostr.Tags{{"-"}}}, client, nil, "auth-required:"},
-		{"protected, by another", &host.Event{PubKey: author, Tags: nostr.Tags{{"-"}}}, client, []host.PubKey{{8}}, "restricted:"},
-		{"protected, by its author", &host.Event{PubKey: author, Tags: nostr.Tags{{"-"}}}, client, []host.PubKey{{8}, author}, ""},
-		{"protected, from a relay", &host.Event{PubKey: author, Tags: nostr.Tags{{"-"}}}, sync, nil, "blocked:"},
-		{"protected, from a file", &host.Event{PubKey: author, Tags: nostr.Tags{{"-"}}}, file, nil, ""},
+		{"expired", &host.Event{Tags: host.Tags{{"expiration", "1000"}}}, client, nil, "invalid: event has expired"},
+		{"expires later", &host.Event{Tags: host.Tags{{"expiration", "1001"}}}, client, nil, ""},
+		{"protected, nobody authenticated", &host.Event{PubKey: author, Tags: host.Tags{{"-"}}}, client, nil, "auth-required:"},
+		{"protected, by another", &host.Event{PubKey: author, Tags: host.Tags{{"-"}}}, client, []host.PubKey{{8}}, "restricted:"},
+		{"protected, by its author", &host.Event{PubKey: author, Tags: host.Tags{{"-"}}}, client, []host.PubKey{{8}, author}, ""},
+		{"protected, from a relay", &host.Event{PubKey: author, Tags: host.Tags{{"-"}}}, sync, nil, "blocked:"},
+		{"protected, from a file", &host.Event{PubKey: author, Tags: host.Tags{{"-"}}}, file, nil, ""},
 		{"repost of a protected event", repost(`{"tags":[["e","x"],["-"]]}`), client, nil, "blocked:"},
 		{"repost of a protected event, escaped", repost(`{"tags":[["\u002d"]]}`), client, nil, "blocked:"},
 		{"repost", repost(`{"tags":[["e","-"]]}`), client, nil, ""},
@@ -310,7 +309,7 @@ func TestVerdicts(t *testing.T) {
 			return nil
 		}
 	})
-	action := func(n int, a host.Action) *host.Event { return event(n, nostr.Tag{strconv.Itoa(int(a))}) }
+	action := func(n int, a host.Action) *host.Event { return event(n, host.Tag{strconv.Itoa(int(a))}) }
 	tests := []struct {
 		event *host.Event
 		want  host.Verdict
@@ -363,7 +362,7 @@ func TestDuplicateOfDeleted(t *testing.T) {
 		}
 		return nil
 	}
-	deletion := event(1, nostr.Tag{"e", e.ID.String()})
+	deletion := event(1, host.Tag{"e", e.ID.String()})
 	deletion.Kind = host.KindDeletion
 	answers := make(chan reply, 4)
 	for _, x := range []*host.Event{hold, deletion, e, event(8)} {
@@ -387,7 +386,7 @@ func TestDuplicateOfDeleted(t *testing.T) {
 func TestSweepRemovesExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, acceptAll, nil)
-		e := event(1, nostr.Tag{"expiration", strconv.FormatInt(time.Now().Add(10*time.Second).Unix(), 10)})
+		e := event(1, host.Tag{"expiration", strconv.FormatInt(time.Now().Add(10*time.Second).Unix(), 10)})
 		if got := r.submit(t, &host.Source{}, e)[0]; got.verdict.Code != host.Stored {
 			t.Fatalf("%v %v", got.verdict, got.err)
 		}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/plugin/plugintest"
 )
@@ -62,7 +60,7 @@ deny_words = ["casino", "viagra", "airdrop"]`}},
 			r := bundled(b, bench.sidecars)
 			it, ctx := item(1), b.Context()
 			it.Event.Content = strings.Repeat("x ", 200)
-			it.Event.Tags = nostr.Tags{
+			it.Event.Tags = host.Tags{
 				{"e", strings.Repeat("ab", 32), "wss://relay.example.com", "root"},
 				{"p", strings.Repeat("cd", 32)},
 				{"t", "nostr"},

@@ -2,52 +2,35 @@ package plugin
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
+	"talon/host"
 	"talon/host/plugin/claim"
 	"talon/host/plugin/sidecar"
+	"talon/internal/testkit"
 	"talon/sdk/nip19"
 )
 
-var alice, mallory = strings.Repeat("07", 32), strings.Repeat("08", 32) // secret keys
+var alice, mallory = testkit.NewSigner(7), testkit.NewSigner(8)
 
-// signedBy is the claim of a secret key about a module.
-func signedBy(t *testing.T, secret string, wasm []byte, capabilities ...string) []byte {
-	t.Helper()
-	sum := sha256.Sum256(wasm)
-	e := nostr.Event{CreatedAt: now, Kind: int(claim.Kind), Tags: nostr.Tags{{"x", hex.EncodeToString(sum[:])}}}
+// signedBy is a signer's claim about a module.
+func signedBy(signer *testkit.Signer, wasm []byte, capabilities ...string) []byte {
+	tags := host.Tags{{"x", fmt.Sprintf("%x", sha256.Sum256(wasm))}}
 	for _, capability := range capabilities {
-		e.Tags = append(e.Tags, nostr.Tag{"capability", capability})
+		tags = append(tags, host.Tag{"capability", capability})
 	}
-	if err := e.Sign(secret); err != nil {
-		t.Fatal(err)
-	}
-	return []byte(e.String())
-}
-
-func keyOf(t *testing.T, secret string) (key [32]byte) {
-	t.Helper()
-	text, err := nostr.GetPublicKey(secret)
-	if err == nil {
-		_, err = hex.Decode(key[:], []byte(text))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
+	return signer.Event(claim.Kind, now, "", tags...).JSON
 }
 
 // signers is a side-car that names who must have signed.
-func signers(t *testing.T, secrets ...string) []byte {
+func signers(who ...*testkit.Signer) []byte {
 	var list []string
-	for _, secret := range secrets {
-		list = append(list, `"`+nip19.EncodeNpub(keyOf(t, secret))+`"`)
+	for _, s := range who {
+		list = append(list, `"`+nip19.EncodeNpub(s.PubKey)+`"`)
 	}
 	return []byte("signers = [" + strings.Join(list, ", ") + "]\n")
 }
@@ -58,18 +41,18 @@ func TestSigned(t *testing.T) {
 	w.drop("open.wasm", accepting("1").wasm(t))
 	w.mustOpen()
 	module, other := rejecting("m").wasm(t), rejecting("other").wasm(t)
-	w.drop("guard.toml", signers(t, alice))
+	w.drop("guard.toml", signers(alice))
 	w.drop("guard.wasm", module)
-	good := signedBy(t, alice, module)
+	good := signedBy(alice, module)
 	for _, test := range []struct {
 		name      string
 		signature []byte
 		reason    string
 	}{
 		{"none", nil, "it is not signed: want guard.wasm.sig beside it"},
-		{"by another key", signedBy(t, mallory, module), "who is not among the signers of guard.toml"},
-		{"for another file", signedBy(t, alice, other), "the signature is for another file"},
-		{"for other capabilities", signedBy(t, alice, module, "log"), `the signature is for the capabilities ["log"]`},
+		{"by another key", signedBy(mallory, module), "who is not among the signers of guard.toml"},
+		{"for another file", signedBy(alice, other), "the signature is for another file"},
+		{"for other capabilities", signedBy(alice, module, "log"), `the signature is for the capabilities ["log"]`},
 		{"forged", []byte(strings.Replace(string(good), `"created_at":17`, `"created_at":18`, 1)), "was changed after it was made"},
 		{"garbage", []byte("{}"), "the signature is no event"},
 		{"empty", []byte{}, "the signature is no event"},
@@ -87,7 +70,7 @@ func TestSigned(t *testing.T) {
 	w.drop("guard.wasm.sig", good)
 	w.look()
 	w.want("guard reject m")
-	if r := w.of("guard").Running; r.SignedBy != nip19.EncodeNpub(keyOf(t, alice)) {
+	if r := w.of("guard").Running; r.SignedBy != nip19.EncodeNpub(alice.PubKey) {
 		t.Errorf("signed by %q", r.SignedBy)
 	}
 }
@@ -98,13 +81,13 @@ func TestSignedSwap(t *testing.T) {
 	for _, order := range [][]string{{"guard.wasm", "guard.wasm.sig"}, {"guard.wasm.sig", "guard.wasm"}} {
 		t.Run(order[0]+" first", func(t *testing.T) {
 			w := newWorld(t)
-			w.o.Signers = [][32]byte{keyOf(t, alice), keyOf(t, mallory)}
+			w.o.Signers = [][32]byte{alice.PubKey, mallory.PubKey}
 			one, two, open := rejecting("one").wasm(t), rejecting("two").wasm(t), accepting("1").wasm(t)
-			files := map[string][]byte{"guard.wasm": two, "guard.wasm.sig": signedBy(t, mallory, two)}
+			files := map[string][]byte{"guard.wasm": two, "guard.wasm.sig": signedBy(mallory, two)}
 			w.drop("open.wasm", open)
-			w.drop("open.wasm.sig", signedBy(t, alice, open))
+			w.drop("open.wasm.sig", signedBy(alice, open))
 			w.drop("guard.wasm", one)
-			w.drop("guard.wasm.sig", signedBy(t, alice, one))
+			w.drop("guard.wasm.sig", signedBy(alice, one))
 			w.mustOpen()
 			w.want("guard reject one")
 			w.drop(order[0], files[order[0]])
@@ -139,19 +122,19 @@ func TestSignedSwap(t *testing.T) {
 // TestSignedBySwap swaps by command.
 func TestSignedBySwap(t *testing.T) {
 	w := newWorld(t)
-	w.o.Signers = [][32]byte{keyOf(t, alice)}
+	w.o.Signers = [][32]byte{alice.PubKey}
 	open, two := accepting("1").wasm(t), accepting("2").wasm(t)
 	w.drop("open.wasm", open)
-	w.drop("open.wasm.sig", signedBy(t, alice, open))
+	w.drop("open.wasm.sig", signedBy(alice, open))
 	w.mustOpen()
 	if _, err := w.Swap(t.Context(), "open", two, nil); err == nil || !strings.Contains(err.Error(), "for another file") {
 		t.Errorf("%v", err)
 	}
-	if _, err := w.Swap(t.Context(), "open", two, signedBy(t, mallory, two)); err == nil || !strings.Contains(err.Error(), "not among --plugin-signers") {
+	if _, err := w.Swap(t.Context(), "open", two, signedBy(mallory, two)); err == nil || !strings.Contains(err.Error(), "not among --plugin-signers") {
 		t.Errorf("%v", err)
 	}
 	w.want("open accept v1")
-	if _, err := w.Swap(t.Context(), "open", two, signedBy(t, alice, two)); err != nil {
+	if _, err := w.Swap(t.Context(), "open", two, signedBy(alice, two)); err != nil {
 		t.Fatal(err)
 	}
 	w.want("open accept v2")
@@ -170,14 +153,14 @@ func TestSignedBySwap(t *testing.T) {
 // and programs, which nobody signs, do not run at all then.
 func TestSignersNarrow(t *testing.T) {
 	w := newWorld(t)
-	w.o.Signers, w.o.AllowExec = [][32]byte{keyOf(t, alice)}, true
+	w.o.Signers, w.o.AllowExec = [][32]byte{alice.PubKey}, true
 	open, module := accepting("1").wasm(t), rejecting("m").wasm(t)
 	w.drop("open.wasm", open)
-	w.drop("open.wasm.sig", signedBy(t, alice, open))
+	w.drop("open.wasm.sig", signedBy(alice, open))
 	w.mustOpen()
 	w.drop("guard.wasm", module)
-	w.drop("guard.wasm.sig", signedBy(t, mallory, module))
-	w.drop("guard.toml", signers(t, mallory))
+	w.drop("guard.wasm.sig", signedBy(mallory, module))
+	w.drop("guard.toml", signers(mallory))
 	w.drop("spam.toml", execOf(programOf(t, "reject")))
 	w.look()
 	w.want("open accept v1")
@@ -186,10 +169,10 @@ func TestSignersNarrow(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", name, q, want)
 		}
 	}
-	w.drop("guard.wasm.sig", signedBy(t, alice, module))
+	w.drop("guard.wasm.sig", signedBy(alice, module))
 	w.look()
 	w.want("open accept v1")
-	w.drop("guard.toml", signers(t, mallory, alice))
+	w.drop("guard.toml", signers(mallory, alice))
 	w.look()
 	w.want("guard reject m")
 }
@@ -208,7 +191,7 @@ func TestUnsigned(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	w.close()
-	w.o.Signers = [][32]byte{keyOf(t, alice)}
+	w.o.Signers = [][32]byte{alice.PubKey}
 	if err := w.open(); err == nil || !strings.Contains(err.Error(), "the signature is no event") {
 		t.Errorf("%v", err)
 	}
@@ -224,7 +207,7 @@ func TestUnsigned(t *testing.T) {
 // the program needs no signature.
 func TestSignedFallback(t *testing.T) {
 	w := newWorld(t)
-	w.o.Signers, w.o.Bundled = [][32]byte{keyOf(t, alice)}, t.TempDir()
+	w.o.Signers, w.o.Bundled = [][32]byte{alice.PubKey}, t.TempDir()
 	if err := os.WriteFile(filepath.Join(w.o.Bundled, "grasp.wasm"), rejecting("ours").wasm(t), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +215,7 @@ func TestSignedFallback(t *testing.T) {
 	module.trap = true
 	wasm := module.wasm(t)
 	w.drop("open.wasm", wasm)
-	w.drop("open.wasm.sig", signedBy(t, alice, wasm))
+	w.drop("open.wasm.sig", signedBy(alice, wasm))
 	w.drop("open.toml", []byte(`on-failure = "bundled"`))
 	w.mustOpen()
 	if got := w.said(255); got != "bundled-grasp reject ours" {

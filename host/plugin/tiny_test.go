@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/plugin/wasmtest"
 	"talon/sdk/abi"
@@ -218,7 +216,7 @@ func (w *world) of(name string) Status {
 }
 
 func item(id byte) *host.Item {
-	e := &host.Event{Kind: 1, CreatedAt: now, Content: "hello", Tags: nostr.Tags{{"t", "nostr"}}}
+	e := &host.Event{Kind: 1, CreatedAt: now, Content: "hello", Tags: host.Tags{{"t", "nostr"}}}
 	e.ID[0], e.PubKey[0] = id, 2
 	return &host.Item{Event: e, Source: &host.Source{Addr: netip.MustParseAddr("192.0.2.7")}}
 }

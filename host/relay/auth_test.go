@@ -7,15 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
 func (c *client) authEvent(w *world, author byte) *host.Event {
 	return event(author, host.KindAuth, time.Now().Unix(), "",
-		nostr.Tag{"relay", "ws" + strings.TrimPrefix(w.server.URL, "http")},
-		nostr.Tag{"challenge", c.auth})
+		host.Tag{"relay", "ws" + strings.TrimPrefix(w.server.URL, "http")},
+		host.Tag{"challenge", c.auth})
 }
 
 func TestAuth(t *testing.T) {
@@ -33,7 +31,7 @@ func TestAuth(t *testing.T) {
 		{"absurd date", func(e *host.Event) { e.CreatedAt = 1<<63 - 1 }, `false,"invalid: created_at …"`},
 		{"no tags", func(e *host.Event) { e.Tags = nil }, `false,"invalid: the challenge tag is missing"`},
 		{"no relay", func(e *host.Event) { e.Tags = e.Tags[1:] }, `false,"invalid: the relay tag is missing"`},
-		{"no value", func(e *host.Event) { e.Tags[1] = nostr.Tag{"challenge"} }, `false,"invalid: the challenge tag is missing"`},
+		{"no value", func(e *host.Event) { e.Tags[1] = host.Tag{"challenge"} }, `false,"invalid: the challenge tag is missing"`},
 		{"another challenge", func(e *host.Event) { e.Tags[1][1] = strings.Repeat("00", 32) }, `false,"invalid: the challenge …"`},
 		{"another relay", func(e *host.Event) { e.Tags[0][1] = "wss://evil.example" }, `false,"invalid: the relay tag names …"`},
 		{"not a URL", func(e *host.Event) { e.Tags[0][1] = "\x00" }, `false,"invalid: the relay tag names …"`},
@@ -107,7 +105,7 @@ func TestAuthDomain(t *testing.T) {
 	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
 	c.expect(okMessage(e, `false,"invalid: the relay tag names …"`))
 	e = event(1, host.KindAuth, time.Now().Unix(), "",
-		nostr.Tag{"relay", "wss://relay.example.com/"}, nostr.Tag{"challenge", c.auth})
+		host.Tag{"relay", "wss://relay.example.com/"}, host.Tag{"challenge", c.auth})
 	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
 	c.expect(okMessage(e, `true,""`))
 }

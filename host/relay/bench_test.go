@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/negentropy"
 )
@@ -34,7 +32,7 @@ func cpu() time.Duration {
 func benchEvent(i int) *host.Event {
 	id := strings.Repeat(fmt.Sprintf("%08x", i), 8)
 	return event(byte(i), 1, int64(i), strings.Repeat("x", 420),
-		nostr.Tag{"e", id}, nostr.Tag{"p", id}, nostr.Tag{"t", "topic"}, nostr.Tag{"client", "bench"})
+		host.Tag{"e", id}, host.Tag{"p", id}, host.Tag{"t", "topic"}, host.Tag{"client", "bench"})
 }
 
 // BenchmarkStoredAnswer is the processor time of an event of an answer of 500, the

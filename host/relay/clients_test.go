@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
@@ -286,7 +284,7 @@ func TestOverload(t *testing.T) {
 		list[i] = w.dial()
 		go func() {
 			for n := range events {
-				e := event(byte(i), 1, int64(n), "", nostr.Tag{"n", fmt.Sprint(i)})
+				e := event(byte(i), 1, int64(n), "", host.Tag{"n", fmt.Sprint(i)})
 				list[i].send(eventMessage(e))
 			}
 		}()

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/nbd-wtf/go-nostr/nip45/hyperloglog"
 
 	"talon/host"
@@ -17,9 +16,9 @@ import (
 func TestCount(t *testing.T) {
 	w := newWorld(t, limit(func(l *Limits) { l.DefaultLimit = 2 }))
 	for i := range 5 {
-		w.publish(event(byte(i%2), 1, int64(i), "", nostr.Tag{"t", "x"}))
+		w.publish(event(byte(i%2), 1, int64(i), "", host.Tag{"t", "x"}))
 	}
-	w.publish(event(1, 1, 9, "", nostr.Tag{"expiration", "10"}))
+	w.publish(event(1, 1, 9, "", host.Tag{"expiration", "10"}))
 	c := w.dial()
 	for filters, want := range map[string]string{
 		`{}`:                        `{"count":5}`,

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/gobwas/ws"
-	"github.com/nbd-wtf/go-nostr"
 
 	"talon/host"
 )
@@ -447,7 +446,7 @@ func (c *client) closed() (ws.StatusCode, string) {
 }
 
 // event makes an event with a right id.
-func event(author byte, kind host.Kind, createdAt int64, content string, tags ...nostr.Tag) *host.Event {
+func event(author byte, kind host.Kind, createdAt int64, content string, tags ...host.Tag) *host.Event {
 	e := &host.Event{CreatedAt: createdAt, Kind: kind, Tags: tags, Content: content}
 	e.PubKey[0], e.PubKey[31] = author, author
 	e.ID = sha256.Sum256(e.AppendCanonical(nil))

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
@@ -54,12 +52,12 @@ func randomFilter(r *rand.Rand) host.Filter {
 }
 
 func randomEvent(r *rand.Rand) *host.Event {
-	var tags []nostr.Tag
+	var tags []host.Tag
 	for range r.IntN(4) {
-		tags = append(tags, nostr.Tag{[]string{"t", "T", "other", ""}[r.IntN(4)], fmt.Sprint(r.IntN(5))})
+		tags = append(tags, host.Tag{[]string{"t", "T", "other", ""}[r.IntN(4)], fmt.Sprint(r.IntN(5))})
 	}
 	if r.IntN(4) == 0 {
-		tags = append(tags, nostr.Tag{"t"}, nostr.Tag{})
+		tags = append(tags, host.Tag{"t"}, host.Tag{})
 	}
 	if r.IntN(2) == 0 {
 		tags = nil
@@ -134,7 +132,7 @@ func TestIndexAvoidsCrowds(t *testing.T) {
 		x.add(&subscription{}, nil, []host.Filter{f}, 1000)
 	}
 	found := 0
-	x.match(event(200, 1, 1, "", nostr.Tag{"t", "popular"}), nil, func(*watch) { found++ })
+	x.match(event(200, 1, 1, "", host.Tag{"t", "popular"}), nil, func(*watch) { found++ })
 	if found > 2 {
 		t.Errorf("%d candidates for an event that no filter matches", found)
 	}
@@ -145,10 +143,10 @@ func TestIndexAvoidsCrowds(t *testing.T) {
 func TestIndexLooksOnce(t *testing.T) {
 	x := newIndex()
 	var values []string
-	var tags []nostr.Tag
+	var tags []host.Tag
 	for i := range 1000 {
 		values = append(values, fmt.Sprint(i))
-		tags = append(tags, nostr.Tag{"t", fmt.Sprint(i)}, nostr.Tag{"t", "0"})
+		tags = append(tags, host.Tag{"t", fmt.Sprint(i)}, host.Tag{"t", "0"})
 	}
 	x.add(&subscription{}, nil, []host.Filter{{Tags: []host.TagFilter{{Name: 't', Values: values}}}}, 1)
 	for range 2 {

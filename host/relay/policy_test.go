@@ -14,8 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/wire"
 )
@@ -102,7 +100,7 @@ func TestQueryRefused(t *testing.T) {
 func TestQueryShadowRejected(t *testing.T) {
 	w := newWorld(t, policy(&fakePolicy{query: ruling(host.ShadowReject, "blocked: not for you")}),
 		limit(func(l *Limits) { l.Subscriptions = 2 }))
-	have := event(1, 1, 1000, "secret", nostr.Tag{"t", "x"})
+	have := event(1, 1, 1000, "secret", host.Tag{"t", "x"})
 	w.publish(have)
 	c := w.dial()
 	for _, filters := range []string{`{}`, `{"ids":["` + have.ID.String() + `"]}`, `{"limit":0}`, `{"#t":["x"]},{"kinds":[1]}`} {
@@ -114,7 +112,7 @@ func TestQueryShadowRejected(t *testing.T) {
 		} else {
 			c.expect(`["COUNT","n",{"count":0…`)
 		}
-		live := event(1, 1, 2000, filters, nostr.Tag{"t", "x"})
+		live := event(1, 1, 2000, filters, host.Tag{"t", "x"})
 		c.send(eventMessage(live))
 		c.expect(okMessage(live, `true,""`)) // and no EVENT, now or before the next EOSE
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gobwas/ws"
-	"github.com/nbd-wtf/go-nostr"
 
 	"talon/host"
 )
@@ -160,7 +159,7 @@ func TestAuthedKeysReachThePipeline(t *testing.T) {
 		return host.Verdict{Code: host.Rejected, Reason: fmt.Sprintf("blocked: %d keys", len(it.Authed))}, nil
 	}
 	c := w.dial()
-	e := event(1, 1, 1000, "hi", nostr.Tag{"-"})
+	e := event(1, 1, 1000, "hi", host.Tag{"-"})
 	c.send(eventMessage(e))
 	c.expect(okMessage(e, `false,"blocked: 0 keys"`))
 	for author := range byte(2) {

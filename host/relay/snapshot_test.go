@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
@@ -24,7 +22,7 @@ func TestNegentropyIsExact(t *testing.T) {
 	w := newWorld(t, func(c *Config, _ *world) { c.Now = clock })
 	c := w.dial()
 	first := event(1, 1, 1000, "first")
-	expires := event(1, 1, 1001, "expires", nostr.Tag{"expiration", fmt.Sprint(start.Unix() + 5)})
+	expires := event(1, 1, 1001, "expires", host.Tag{"expiration", fmt.Sprint(start.Unix() + 5)})
 	w.publish(first, expires)
 	steps := []struct {
 		name   string
@@ -99,7 +97,7 @@ func TestSnapshotsFollowTheStore(t *testing.T) {
 				w.store.drop(1 + r.Int64N(int64(len(w.store.events)+1)))
 				w.publish(event(1, 5, at, fmt.Sprint(step)))
 			case 2:
-				w.publish(event(2, 1, at, fmt.Sprint(step), nostr.Tag{"expiration", fmt.Sprint(now + r.Int64N(10))}))
+				w.publish(event(2, 1, at, fmt.Sprint(step), host.Tag{"expiration", fmt.Sprint(now + r.Int64N(10))}))
 			case 3:
 				w.relay.Publish([]host.Published{{Event: event(2, 20001, at, "")}})
 			default:

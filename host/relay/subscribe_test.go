@@ -9,16 +9,15 @@ import (
 	"time"
 
 	"github.com/gobwas/ws"
-	"github.com/nbd-wtf/go-nostr"
 
 	"talon/host"
 )
 
 func TestReq(t *testing.T) {
-	a := event(1, 1, 1000, "a", nostr.Tag{"t", "x"})
-	b := event(2, 1, 1001, "b", nostr.Tag{"T", "x"})
+	a := event(1, 1, 1000, "a", host.Tag{"t", "x"})
+	b := event(2, 1, 1001, "b", host.Tag{"T", "x"})
 	c := event(2, 7, 1002, "c")
-	expired := event(1, 1, 1003, "old", nostr.Tag{"expiration", "1000000"})
+	expired := event(1, 1, 1003, "old", host.Tag{"expiration", "1000000"})
 	all := []*host.Event{a, b, c, expired}
 	tests := []struct {
 		name    string
@@ -260,7 +259,7 @@ func TestReplaceAndClose(t *testing.T) {
 func TestLiveOnce(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()
-	e := event(1, 1, 1000, "hi", nostr.Tag{"t", "x"}, nostr.Tag{"t", "x"}, nostr.Tag{"t", "y"})
+	e := event(1, 1, 1000, "hi", host.Tag{"t", "x"}, host.Tag{"t", "x"}, host.Tag{"t", "y"})
 	c.send(`["REQ","a",{"limit":0,"#t":["x","y"]},{"limit":0},{"limit":0,"kinds":[1]}]`)
 	c.send(fmt.Sprintf(`["REQ","b",{"limit":0,"ids":["%s"]}]`, e.ID))
 	c.expect(`["EOSE","a"]`, `["EOSE","b"]`)

@@ -3,8 +3,6 @@ package relaysync
 import (
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/sdk/abi"
 )
@@ -74,7 +72,7 @@ func (a *auth) prove(c *conn) {
 	e := &host.Event{
 		Kind:      host.KindAuth,
 		CreatedAt: c.env.now(),
-		Tags:      nostr.Tags{{"relay", c.url}, {"challenge", a.challenge}},
+		Tags:      host.Tags{{"relay", c.url}, {"challenge", a.challenge}},
 	}
 	if err := c.env.deps.Sign(e); err != nil {
 		c.env.cfg.Log.Error("sign the answer to a challenge", "relay", c.url, "err", err)

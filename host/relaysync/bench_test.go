@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
@@ -128,7 +127,7 @@ func issues(t testing.TB, n int) (list []*host.Event, bytes int64) {
 		wg.Go(func() {
 			for i := w; i < n; i += runtime.GOMAXPROCS(0) {
 				list[i] = signed(t, alice, 1621, epoch-int64(i/3), fmt.Sprint(i, text),
-					nostr.Tag{"a", "30617:" + strings.Repeat("ab", 32) + ":demo"}, nostr.Tag{"subject", "it fails"}, nostr.Tag{"p", strings.Repeat("ab", 32)})
+					host.Tag{"a", "30617:" + strings.Repeat("ab", 32) + ":demo"}, host.Tag{"subject", "it fails"}, host.Tag{"p", strings.Repeat("ab", 32)})
 			}
 		})
 	}

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
@@ -102,11 +100,11 @@ func converge(t *testing.T, folder string) {
 	serial, begun := 0, time.Now().Unix()-60
 	issue := func() *host.Event {
 		serial++
-		return signed(t, bob, 1621, begun+int64(serial/5), fmt.Sprint("issue ", serial), nostr.Tag{"a", address.String()})
+		return signed(t, bob, 1621, begun+int64(serial/5), fmt.Sprint("issue ", serial), host.Tag{"a", address.String()})
 	}
 	comment := func(of *host.Event) *host.Event {
 		serial++
-		return signed(t, alice, 1111, begun+int64(serial/5), fmt.Sprint("comment ", serial), nostr.Tag{"E", of.ID.String()})
+		return signed(t, alice, 1111, begun+int64(serial/5), fmt.Sprint("comment ", serial), host.Tag{"E", of.ID.String()})
 	}
 	var wanted, issues []*host.Event
 	give := func(e *host.Event, to ...*remote) *host.Event {
@@ -131,7 +129,7 @@ func converge(t *testing.T, folder string) {
 		issues = append(issues, e)
 		give(comment(e), []*remote{two, one}[i/2%2])
 	}
-	one.add(signed(t, bob, 1, epoch, "noise"), signed(t, bob, 1621, epoch, "of another", nostr.Tag{"a", "30617:x:y"}))
+	one.add(signed(t, bob, 1, epoch, "noise"), signed(t, bob, 1621, epoch, "of another", host.Tag{"a", "30617:x:y"}))
 	w.shelf.put(t, repo)
 	arrived("the arrival of what is stored")
 

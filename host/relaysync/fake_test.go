@@ -16,12 +16,12 @@ import (
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
-	"github.com/nbd-wtf/go-nostr"
 
 	"talon/host"
 	"talon/host/negentropy"
 	"talon/host/schnorr"
 	"talon/host/wire"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 	rules "talon/sdk/grasp"
 )
@@ -29,24 +29,11 @@ import (
 // patience bounds what should be a matter of moments. A benchmark has more.
 var patience = 20 * time.Second
 
-// Secret keys of the tests.
-var (
-	alice = strings.Repeat("01", 32)
-	bob   = strings.Repeat("02", 32)
-)
+var alice, bob = testkit.NewSigner(1), testkit.NewSigner(2)
 
 // signed signs an event.
-func signed(t testing.TB, secret string, kind int, at int64, content string, tags ...nostr.Tag) *host.Event {
-	t.Helper()
-	e := nostr.Event{Kind: kind, CreatedAt: nostr.Timestamp(at), Content: content, Tags: append(nostr.Tags{}, tags...)}
-	if err := e.Sign(secret); err != nil {
-		t.Fatal(err)
-	}
-	out, err := wire.ParseEvent([]byte(e.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+func signed(_ testing.TB, who *testkit.Signer, kind int, at int64, content string, tags ...host.Tag) *host.Event {
+	return who.Event(host.Kind(kind), at, content, tags...)
 }
 
 // notes are n events, each a second older than the one before, the newest of the

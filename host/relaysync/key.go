@@ -10,15 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
+	"talon/host/schnorr"
 )
 
 // Key is the relay's own key, with which it proves itself to other relays. It is
 // printed nowhere.
 type Key struct {
-	secret string // hex
+	secret [32]byte
 	pubkey host.PubKey
 }
 
@@ -54,7 +53,7 @@ func makeKey(path string) (*Key, error) {
 		return nil, fmt.Errorf("keep the relay's key: %w", err)
 	}
 	defer os.Remove(f.Name())
-	_, err = f.WriteString(k.secret + "\n")
+	_, err = fmt.Fprintf(f, "%x\n", k.secret)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
 		err = os.Link(f.Name(), path) // not over another's
@@ -71,33 +70,20 @@ func makeKey(path string) (*Key, error) {
 var errKey = errors.New("it is not a secret key of 64 hex digits; to have another made, move the file away")
 
 func newKey(secret string) (*Key, error) {
-	var raw [32]byte
-	k := &Key{secret: strings.ToLower(secret)}
-	if !host.ParseHex(raw[:], k.secret) {
+	k := &Key{}
+	if !host.ParseHex(k.secret[:], strings.ToLower(secret)) {
 		return nil, errKey
 	}
-	// The library's errors may quote the key.
-	public, err := nostr.GetPublicKey(k.secret)
-	if err != nil || !host.ParseHex(k.pubkey[:], public) || raw == [32]byte{} {
+	pubkey, err := schnorr.PublicKey(k.secret)
+	if err != nil {
 		return nil, errKey
 	}
+	k.pubkey = pubkey
 	return k, nil
 }
 
 // PubKey is the public key.
 func (k *Key) PubKey() host.PubKey { return k.pubkey }
 
-var errSign = errors.New("the event cannot be signed with the relay's key")
-
-// Sign fills in author, id and signature.
-func (k *Key) Sign(e *host.Event) error {
-	if e.Tags == nil {
-		e.Tags = nostr.Tags{}
-	}
-	s := nostr.Event{CreatedAt: nostr.Timestamp(e.CreatedAt), Kind: int(e.Kind), Tags: e.Tags, Content: e.Content}
-	if s.Sign(k.secret) != nil || !host.ParseHex(e.PubKey[:], s.PubKey) || !host.ParseHex(e.ID[:], s.ID) || !host.ParseHex(e.Sig[:], s.Sig) {
-		return errSign
-	}
-	e.JSON = e.AppendJSON(nil)
-	return nil
-}
+// Sign fills in author, id, signature and JSON.
+func (k *Key) Sign(e *host.Event) error { return schnorr.Sign(k.secret, e) }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/schnorr"
 )
@@ -25,7 +23,7 @@ func TestKey(t *testing.T) {
 	if err != nil || again.PubKey() != k.PubKey() || k.PubKey() == (host.PubKey{}) {
 		t.Errorf("another key the second time, %v", err)
 	}
-	e := &host.Event{Kind: host.KindAuth, CreatedAt: epoch, Tags: nostr.Tags{{"relay", "wss://x"}, {"challenge", "\" \\ \u2028 \x01 é"}}}
+	e := &host.Event{Kind: host.KindAuth, CreatedAt: epoch, Tags: host.Tags{{"relay", "wss://x"}, {"challenge", "\" \\ \u2028 \x01 é"}}}
 	if err := k.Sign(e); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
+	"talon/host"
 
 	"talon/sdk/abi"
 )
@@ -41,7 +41,7 @@ func TestLogLevels(t *testing.T) {
 	gone := newRemote(t, func(r *remote) { r.handler = http.NotFoundHandler() })
 	repo := announce(t, alice, "demo", epoch, r.url)
 	address, _ := repo.Address()
-	issue := func(content string) nostr.Tag { return nostr.Tag{"a", address.String(), "", content} }
+	issue := func(content string) host.Tag { return host.Tag{"a", address.String(), "", content} }
 	about := func(values ...string) abi.Filter {
 		return abi.Filter{Tags: []abi.TagFilter{{Name: "a", Values: values}}}
 	}

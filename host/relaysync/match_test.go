@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/wire"
 	"talon/sdk/abi"
@@ -23,10 +21,10 @@ func TestMatcher(t *testing.T) {
 	for range 30_000 {
 		e := &host.Event{ID: host.ID{pick(4)}, PubKey: host.PubKey{pick(4)}, Kind: host.Kind(pick(3)), CreatedAt: int64(pick(10))}
 		for range pick(5) {
-			e.Tags = append(e.Tags, nostr.Tag{[]string{"a", "e", "E", "long", "q"}[pick(5)], value(), "x"})
+			e.Tags = append(e.Tags, host.Tag{[]string{"a", "e", "E", "long", "q"}[pick(5)], value(), "x"})
 		}
 		if pick(9) == 0 {
-			e.Tags = append(e.Tags, nostr.Tag{"e"}, nostr.Tag{})
+			e.Tags = append(e.Tags, host.Tag{"e"}, host.Tag{})
 		}
 		f := host.Filter{Limit: -1}
 		if pick(4) == 0 {

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
 	"talon/host/wire"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -84,10 +84,10 @@ func TestReconnect(t *testing.T) {
 }
 
 // announce makes an announcement that lists us and some relays.
-func announce(t testing.TB, secret, d string, at int64, relays ...string) *host.Event {
-	return signed(t, secret, 30617, at, "",
-		nostr.Tag{"d", d}, nostr.Tag{"clone", "https://own.example.com/x/y.git"},
-		append(nostr.Tag{"relays", "wss://own.example.com"}, relays...))
+func announce(t testing.TB, who *testkit.Signer, d string, at int64, relays ...string) *host.Event {
+	return signed(t, who, 30617, at, "",
+		host.Tag{"d", d}, host.Tag{"clone", "https://own.example.com/x/y.git"},
+		append(host.Tag{"relays", "wss://own.example.com"}, relays...))
 }
 
 // An issue comes before its repository, and from another relay: it is decided again
@@ -95,9 +95,9 @@ func announce(t testing.TB, secret, d string, at int64, relays ...string) *host.
 func TestOrderOfArrival(t *testing.T) {
 	repo := announce(t, alice, "demo", epoch, "wss://x.example")
 	address, _ := repo.Address()
-	issue := signed(t, bob, 1621, epoch+1, "it fails", nostr.Tag{"a", address.String()})
-	comment := signed(t, alice, 1111, epoch+2, "no", nostr.Tag{"E", issue.ID.String()})
-	noise := signed(t, bob, 1, epoch+3, "buy", nostr.Tag{"e", strings.Repeat("ab", 32)})
+	issue := signed(t, bob, 1621, epoch+1, "it fails", host.Tag{"a", address.String()})
+	comment := signed(t, alice, 1111, epoch+2, "no", host.Tag{"E", issue.ID.String()})
+	noise := signed(t, bob, 1, epoch+3, "buy", host.Tag{"e", strings.Repeat("ab", 32)})
 	early, late := newRemote(t, nil), newRemote(t, nil)
 	early.add(comment, issue, noise)
 	w := start(t, nil, nil)
@@ -138,7 +138,7 @@ func TestManyWait(t *testing.T) {
 	address, _ := repo.Address()
 	r := newRemote(t, nil)
 	for i := range n {
-		r.add(signed(t, bob, 1621, epoch-int64(i), "", nostr.Tag{"a", address.String()}))
+		r.add(signed(t, bob, 1621, epoch-int64(i), "", host.Tag{"a", address.String()}))
 	}
 	w := start(t, nil, nil)
 	w.shelf.policy = func(e *host.Event) host.Verdict {
@@ -200,11 +200,11 @@ func TestLocalEvents(t *testing.T) {
 	}
 	address, _ := first.Address()
 	w.shelf.put(t,
-		signed(t, bob, 1621, epoch+1, "", nostr.Tag{"a", address.String()}),
-		signed(t, bob, 1621, epoch+1, "of another repository", nostr.Tag{"a", "30617:" + strings.Repeat("cd", 32) + ":x"}),
-		signed(t, bob, 1111, epoch+1, "no root", nostr.Tag{"a", address.String()}),
-		signed(t, bob, 30617, epoch+1, "not ours", nostr.Tag{"d", "elsewhere"}, nostr.Tag{"relays", "wss://three.example"}),
-		signed(t, bob, 10317, epoch+1, "", nostr.Tag{"g", "wss://grasp.example/"}, nostr.Tag{"g", "wss://own.example.com"}))
+		signed(t, bob, 1621, epoch+1, "", host.Tag{"a", address.String()}),
+		signed(t, bob, 1621, epoch+1, "of another repository", host.Tag{"a", "30617:" + strings.Repeat("cd", 32) + ":x"}),
+		signed(t, bob, 1111, epoch+1, "no root", host.Tag{"a", address.String()}),
+		signed(t, bob, 30617, epoch+1, "not ours", host.Tag{"d", "elsewhere"}, host.Tag{"relays", "wss://three.example"}),
+		signed(t, bob, 10317, epoch+1, "", host.Tag{"g", "wss://grasp.example/"}, host.Tag{"g", "wss://own.example.com"}))
 	if got := w.plan.wait(t, 1, "local kind=10317"); got != "local kind=10317 level=0 origin=1 from= relays=[wss://grasp.example]" {
 		t.Errorf("the strategy hears %q", got)
 	}
@@ -251,7 +251,7 @@ func TestMissedNews(t *testing.T) {
 	w.plan.wait(t, 1, "init")
 	repo := announce(t, alice, "demo", epoch, "wss://x.example")
 	address, _ := repo.Address()
-	issue := signed(t, bob, 1621, epoch+1, "", nostr.Tag{"a", address.String()})
+	issue := signed(t, bob, 1621, epoch+1, "", host.Tag{"a", address.String()})
 	w.shelf.mu.Lock()
 	w.shelf.events[repo.ID], w.shelf.events[issue.ID] = repo, issue
 	w.shelf.mu.Unlock()
@@ -295,7 +295,7 @@ func TestWorldInParts(t *testing.T) {
 		address, _ := repo.Address()
 		list = append(list, repo)
 		for j := range 300 {
-			e := &host.Event{ID: host.ID{1, byte(i), byte(j), byte(j >> 8)}, Kind: 1621, CreatedAt: epoch, Tags: nostr.Tags{{"a", address.String()}}}
+			e := &host.Event{ID: host.ID{1, byte(i), byte(j), byte(j >> 8)}, Kind: 1621, CreatedAt: epoch, Tags: host.Tags{{"a", address.String()}}}
 			e, err := wire.ParseEvent(e.AppendJSON(nil))
 			if err != nil {
 				t.Fatal(err)
@@ -752,17 +752,10 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-func signer(secret string) func(e *host.Event) error {
+func signer(who *testkit.Signer) func(e *host.Event) error {
 	return func(e *host.Event) error {
-		n := nostr.Event{Kind: int(e.Kind), CreatedAt: nostr.Timestamp(e.CreatedAt), Tags: e.Tags, Content: e.Content}
-		if err := n.Sign(secret); err != nil {
-			return err
-		}
-		out, err := wire.ParseEvent([]byte(n.String()))
-		if err == nil {
-			*e = *out
-		}
-		return err
+		who.Sign(e)
+		return nil
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
@@ -19,14 +17,9 @@ func Verify(e *host.Event) error {
 		return err
 	}
 	// The library hashes the event itself: it does not read the id.
-	ok, err := nostr.Event{
-		PubKey:    e.PubKey.String(),
-		CreatedAt: nostr.Timestamp(e.CreatedAt),
-		Kind:      int(e.Kind),
-		Tags:      e.Tags,
-		Content:   e.Content,
-		Sig:       e.Sig.String(),
-	}.CheckSignature()
+	n := libraryEvent(e)
+	n.PubKey, n.Sig = e.PubKey.String(), e.Sig.String()
+	ok, err := n.CheckSignature()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSignature, err)
 	}

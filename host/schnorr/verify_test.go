@@ -2,25 +2,28 @@ package schnorr
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/csv"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/nbd-wtf/go-nostr"
 
 	"talon/host"
 	"talon/host/wire"
+	"talon/internal/testkit"
 )
 
-func signed(t testing.TB, content string, tags nostr.Tags) *host.Event {
+func signed(t testing.TB, content string, tags host.Tags) *host.Event {
 	t.Helper()
-	n := nostr.Event{CreatedAt: 1700000000, Kind: 1, Tags: tags, Content: content}
-	if err := n.Sign(nostr.GeneratePrivateKey()); err != nil {
+	e := &host.Event{CreatedAt: 1700000000, Kind: 1, Tags: tags, Content: content}
+	if err := Sign([32]byte{31: 7}, e); err != nil {
 		t.Fatal(err)
 	}
-	e, err := wire.ParseEvent([]byte(n.String()))
+	e, err := wire.ParseEvent(e.JSON)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +31,7 @@ func signed(t testing.TB, content string, tags nostr.Tags) *host.Event {
 }
 
 func TestVerify(t *testing.T) {
-	tags := nostr.Tags{{"e", "a\"b\\c"}, {}, {"\u0001\u001f\u007f", "\b\f\n\r\t"}}
+	tags := host.Tags{{"e", "a\"b\\c"}, {}, {"\u0001\u001f\u007f", "\b\f\n\r\t"}}
 	tests := []struct {
 		name   string
 		change func(*host.Event)
@@ -57,11 +60,8 @@ func TestVerifyKeyNotOnCurve(t *testing.T) {
 	for i := range e.PubKey {
 		e.PubKey[i] = 0xff
 	}
-	e2 := *e
-	e2.ID = host.ID{}
-	n := nostr.Event{PubKey: e.PubKey.String(), CreatedAt: nostr.Timestamp(e.CreatedAt), Kind: 1, Tags: e.Tags}
-	host.ParseHex(e2.ID[:], n.GetID())
-	if err := Verify(&e2); !errors.Is(err, ErrSignature) {
+	e.ID = sha256.Sum256(e.AppendCanonical(nil))
+	if err := Verify(e); !errors.Is(err, ErrSignature) {
 		t.Errorf("got %v, want %v", err, ErrSignature)
 	}
 }
@@ -83,26 +83,76 @@ func TestBIP340Keys(t *testing.T) {
 		if row[1] == "" {
 			continue
 		}
-		// Sign an event with the vector's key: the public key must be the vector's.
-		n := nostr.Event{CreatedAt: 1, Kind: 1, Content: row[7]}
-		if err := n.Sign(row[1]); err != nil {
+		var secret [32]byte
+		if !host.ParseHex(secret[:], strings.ToLower(row[1])) {
+			t.Fatalf("vector %s: secret key %s", row[0], row[1])
+		}
+		e := &host.Event{CreatedAt: 1, Kind: 1, Content: row[7]}
+		if err := Sign(secret, e); err != nil {
 			t.Fatal(err)
 		}
-		key, err := hex.DecodeString(row[2])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n.PubKey != hex.EncodeToString(key) {
-			t.Errorf("vector %s: public key %s, want %s", row[0], n.PubKey, row[2])
-		}
-		e, err := wire.ParseEvent([]byte(n.String()))
-		if err != nil {
-			t.Fatal(err)
+		if want := strings.ToLower(row[2]); e.PubKey.String() != want {
+			t.Errorf("vector %s: public key %v, want %s", row[0], e.PubKey, want)
 		}
 		if err := Verify(e); err != nil {
 			t.Errorf("vector %s: %v", row[0], err)
 		}
+		e = testkit.SignerOf(secret).Event(1, 1, row[7])
+		if err := Verify(e); err != nil {
+			t.Errorf("vector %s, signed without C: %v", row[0], err)
+		}
 	}
+}
+
+// What is no number of the curve is no key, and no event is signed with it.
+func TestSignNoKey(t *testing.T) {
+	order := [32]byte{
+		0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe,
+		0xba, 0xae, 0xdc, 0xe6, 0xaf, 0x48, 0xa0, 0x3b, 0xbf, 0xd2, 0x5e, 0x8c, 0xd0, 0x36, 0x41, 0x41,
+	}
+	for name, secret := range map[string][32]byte{"zero": {}, "the order": order} {
+		e := &host.Event{Kind: 1}
+		if err := Sign(secret, e); !errors.Is(err, ErrKey) || e.JSON != nil || e.Sig != (host.Sig{}) {
+			t.Errorf("%s: %v, %+v", name, err, e)
+		}
+		if _, err := PublicKey(secret); !errors.Is(err, ErrKey) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	order[31]--
+	if key, err := PublicKey(order); err != nil || key != testkit.SignerOf(order).PubKey {
+		t.Errorf("one less than the order: %v, %v", key, err)
+	}
+}
+
+// The library hashes what it is given, so it must see the same event as CheckID:
+// as it is passed to it, and as its own reader reads the text.
+func FuzzHash(f *testing.F) {
+	for _, e := range []*host.Event{
+		signed(f, "", nil),
+		signed(f, "\U0001f600\u0000/\u2028\x7f", host.Tags{{}, {"e", "a\"b\\c"}, {"\u0001\u001f", "\b\f\n\r\t"}}),
+	} {
+		f.Add(e.JSON)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := wire.ParseEvent(data)
+		if err != nil {
+			return
+		}
+		want := string(e.AppendCanonical(nil))
+		n := libraryEvent(e)
+		n.PubKey = e.PubKey.String()
+		if got := string(n.Serialize()); got != want {
+			t.Fatalf("the library hashes\n%s, want\n%s", got, want)
+		}
+		var read nostr.Event
+		if err := json.Unmarshal(e.JSON, &read); err != nil {
+			t.Fatalf("the library refuses %q: %v", e.JSON, err)
+		}
+		if got := string(read.Serialize()); got != want {
+			t.Fatalf("the library reads\n%s, want\n%s", got, want)
+		}
+	})
 }
 
 func TestRealEvents(t *testing.T) {
@@ -133,7 +183,7 @@ func TestRealEvents(t *testing.T) {
 }
 
 func BenchmarkVerify(b *testing.B) {
-	e := signed(b, string(make([]byte, 600)), nostr.Tags{{"e", "x"}, {"p", "y"}, {"t", "z"}, {"a", "w"}})
+	e := signed(b, string(make([]byte, 600)), host.Tags{{"e", "x"}, {"p", "y"}, {"t", "z"}, {"a", "w"}})
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := Verify(e); err != nil {

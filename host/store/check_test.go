@@ -6,14 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
 // TestCheckFinds damages a database in one way at a time.
 func TestCheckFinds(t *testing.T) {
-	deletion := fake(9, 2, host.KindDeletion, 9, nostr.Tag{"e", fake(8, 2, 1, 1).ID.String()}, nostr.Tag{"a", host.Address{Kind: 30000, PubKey: host.PubKey{2}, D: "gone"}.String()})
+	deletion := fake(9, 2, host.KindDeletion, 9, host.Tag{"e", fake(8, 2, 1, 1).ID.String()}, host.Tag{"a", host.Address{Kind: 30000, PubKey: host.PubKey{2}, D: "gone"}.String()})
 	for _, tt := range []struct{ name, sql, want string }{
 		{"text that is no event", `UPDATE event SET json = '{}' WHERE seq = 1`, "its text cannot be read"},
 		{"text of another event", `UPDATE event SET json = (SELECT json FROM event WHERE seq = 2) WHERE seq = 1`, "its row says id"},
@@ -43,9 +41,9 @@ func TestCheckFinds(t *testing.T) {
 				t.Fatal(err)
 			}
 			put(t, s, 0,
-				fake(1, 1, 1, 10, nostr.Tag{"t", "x"}),
-				fake(2, 1, 30617, 11, nostr.Tag{"d", "repo"}),
-				fake(3, 1, 1, 12, nostr.Tag{"expiration", "1000"}),
+				fake(1, 1, 1, 10, host.Tag{"t", "x"}),
+				fake(2, 1, 30617, 11, host.Tag{"d", "repo"}),
+				fake(3, 1, 1, 12, host.Tag{"expiration", "1000"}),
 				deletion)
 			check(t, s)
 			if err := s.Close(); err != nil {

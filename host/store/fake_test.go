@@ -9,17 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
 // fake makes an event with the given fields. Its id is made from n, its
 // signature is zero.
-func fake(n int, author byte, kind host.Kind, at int64, tags ...nostr.Tag) *host.Event {
+func fake(n int, author byte, kind host.Kind, at int64, tags ...host.Tag) *host.Event {
 	e := &host.Event{PubKey: host.PubKey{author}, Kind: kind, CreatedAt: at, Tags: tags, Content: fmt.Sprint("event ", n)}
 	if tags == nil {
-		e.Tags = nostr.Tags{}
+		e.Tags = host.Tags{}
 	}
 	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16), 1}).Read(e.ID[:])
 	e.JSON = e.AppendJSON(nil)
@@ -57,14 +55,14 @@ func (l *load) event() *host.Event {
 	e.CreatedAt = l.at
 	var root host.ID
 	l.source.Read(root[:])
-	e.Tags = nostr.Tags{
+	e.Tags = host.Tags{
 		{"e", root.String()},
 		{"p", l.author().String()},
 		{"t", fmt.Sprint("topic", l.rand.IntN(50))},
 		{"a", host.Address{Kind: 30617, PubKey: e.PubKey, D: fmt.Sprint("repo", l.rand.IntN(10))}.String()},
 	}
 	if e.Kind == 30617 {
-		e.Tags[0] = nostr.Tag{"d", root.String()}
+		e.Tags[0] = host.Tag{"d", root.String()}
 	}
 	e.Content = l.content
 	e.JSON = e.AppendJSON(nil)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/grasp"
 )
@@ -76,16 +74,16 @@ var purgatory = host.Holding{Reason: host.ReasonHeld}
 // and each step's answer and what became of which event.
 func TestHeldStories(t *testing.T) {
 	const now = 1_700_000_000
-	d := nostr.Tag{"d", "repo"}
-	address := func(kind host.Kind) nostr.Tag {
-		return nostr.Tag{"a", host.Address{Kind: kind, PubKey: host.PubKey{1}, D: "repo"}.String()}
+	d := host.Tag{"d", "repo"}
+	address := func(kind host.Kind) host.Tag {
+		return host.Tag{"a", host.Address{Kind: kind, PubKey: host.PubKey{1}, D: "repo"}.String()}
 	}
-	e := func(of *host.Event) nostr.Tag { return nostr.Tag{"e", of.ID.String()} }
+	e := func(of *host.Event) host.Tag { return host.Tag{"e", of.ID.String()} }
 	events := map[string]*host.Event{
 		"A1": fake(1, 1, 30617, 10, d), "A2": fake(2, 1, 30617, 20, d),
 		"S1": fake(3, 1, 30618, 10, d), "S2": fake(4, 1, 30618, 20, d), "S3": fake(5, 1, 30618, 30, d),
 		"PR":  fake(6, 2, 1618, 10, address(30617)),
-		"old": fake(7, 1, 1618, 10, nostr.Tag{"expiration", fmt.Sprint(now + 100)}),
+		"old": fake(7, 1, 1618, 10, host.Tag{"expiration", fmt.Sprint(now + 100)}),
 	}
 	events["delA1"] = fake(20, 1, 5, 5, e(events["A1"]))
 	events["delA"] = fake(21, 1, 5, 20, address(30617))
@@ -295,7 +293,7 @@ func TestHeldStories(t *testing.T) {
 // TestHeldIsNotServed asks in every way for what is held.
 func TestHeldIsNotServed(t *testing.T) {
 	s, ctx := open(t), context.Background()
-	e := fake(1, 1, 30617, 10, nostr.Tag{"d", "x"}, nostr.Tag{"e", fake(2, 1, 1, 1).ID.String()})
+	e := fake(1, 1, 30617, 10, host.Tag{"d", "x"}, host.Tag{"e", fake(2, 1, 1, 1).ID.String()})
 	hold(t, s, 0, purgatory, e)
 	all := []host.Filter{{Limit: 10}, {IDs: []host.ID{e.ID}, Limit: 10}, {Authors: []host.PubKey{e.PubKey}, Limit: 10}, {Kinds: []host.Kind{30617}, Limit: 10}, {Tags: []host.TagFilter{{Name: 'd', Values: []string{"x"}}}, Limit: 10}}
 	if got := selected(t, s, 0, all...); got != nil {
@@ -335,7 +333,7 @@ func TestHeldIsNotServed(t *testing.T) {
 // TestHeldBounds fills purgatory as an attacker would.
 func TestHeldBounds(t *testing.T) {
 	const now = 1_700_000_000
-	d := func(n int) nostr.Tag { return nostr.Tag{"d", fmt.Sprint(n)} }
+	d := func(n int) host.Tag { return host.Tag{"d", fmt.Sprint(n)} }
 	size := int64(len(fake(1, 1, 30617, 1, d(1)).JSON))
 	limited := func(t *testing.T, l HeldLimits) *Store {
 		return openWith(t, t.TempDir(), Options{Readers: 1, Held: l})
@@ -391,7 +389,7 @@ func TestHeldBounds(t *testing.T) {
 		s := limited(t, HeldLimits{Bytes: 3*size + size/2})
 		codes, reason := fill(t, s, now, 1, 10, 14)
 		want(t, codes, "hhhr", reason, "rate-limited: ")
-		big := fake(20, 1, 30617, 2, d(10), nostr.Tag{"x", strings.Repeat("x", int(size))})
+		big := fake(20, 1, 30617, 2, d(10), host.Tag{"x", strings.Repeat("x", int(size))})
 		if out := hold(t, s, now, purgatory, big); out.Code != host.Rejected {
 			t.Errorf("a larger replacement: %+v", out)
 		}
@@ -409,7 +407,7 @@ func TestHeldBounds(t *testing.T) {
 		s := limited(t, HeldLimits{Bytes: 200 * size})
 		fill(t, s, now, 1, 10, 10+maxEvicted+20)
 		sweepHeld(t, s, now+grasp.HoldFor)
-		giant := fake(1, 2, 30617, 2, nostr.Tag{"x", strings.Repeat("x", int(199*size))})
+		giant := fake(1, 2, 30617, 2, host.Tag{"x", strings.Repeat("x", int(199*size))})
 		out := hold(t, s, now+grasp.HoldFor, purgatory, giant)
 		if out.Code != host.Rejected || len(out.Held) != maxEvicted {
 			t.Errorf("%v, %d gave way", out.Code, len(out.Held))
@@ -531,7 +529,7 @@ func TestCheckFindsHeld(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			hold(t, s, 100, purgatory, fake(1, 1, 30617, 10, nostr.Tag{"d", "x"}))
+			hold(t, s, 100, purgatory, fake(1, 1, 30617, 10, host.Tag{"d", "x"}))
 			hold(t, s, 100, purgatory, fake(2, 1, 1618, 10))
 			check(t, s)
 			if err := s.Close(); err != nil {
@@ -627,7 +625,7 @@ func TestMigrateHeld(t *testing.T) {
 
 func TestHeldEvent(t *testing.T) {
 	s := open(t)
-	a, absent := fake(1, 1, 30617, 10, nostr.Tag{"d", "repo"}), fake(2, 1, 1618, 1)
+	a, absent := fake(1, 1, 30617, 10, host.Tag{"d", "repo"}), fake(2, 1, 1618, 1)
 	want := func(e *host.Event, since int64, dormant, there bool) {
 		t.Helper()
 		h, ok, err := s.HeldEvent(context.Background(), e.ID)
@@ -751,7 +749,7 @@ func BenchmarkHold(b *testing.B) {
 // identifier, which an attacker made.
 func BenchmarkHeldBy(b *testing.B) {
 	s := openWith(b, b.TempDir(), Options{Readers: 1})
-	d := nostr.Tag{"d", "repo"}
+	d := host.Tag{"d", "repo"}
 	for i := range 40 {
 		change(b, s, func(tx *Tx) error {
 			for n := range 500 {

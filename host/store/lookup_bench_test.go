@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
@@ -22,7 +20,7 @@ func BenchmarkAnnouncementsOf(b *testing.B) {
 	one := func(n int, kind host.Kind, d string) *host.Event {
 		e := l.event()
 		e.Kind, e.PubKey = kind, host.PubKey{byte(n), byte(n >> 8), 1}
-		e.Tags = nostr.Tags{{"d", d}, {"clone", "https://git.example.com/npub1/x.git"}, {"maintainers", l.author().String()}}
+		e.Tags = host.Tags{{"d", d}, {"clone", "https://git.example.com/npub1/x.git"}, {"maintainers", l.author().String()}}
 		e.JSON = e.AppendJSON(nil)
 		return e
 	}

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
@@ -145,7 +143,7 @@ func (w *world) event(now int64) *host.Event {
 	}
 	for range w.IntN(4) {
 		tag := pick(w, "e", "p", "t", "T", "d", "-", "alt", "é")
-		e.Tags = append(e.Tags, nostr.Tag{tag, w.value(tag), w.value("x")}[:w.IntN(3)+1])
+		e.Tags = append(e.Tags, host.Tag{tag, w.value(tag), w.value("x")}[:w.IntN(3)+1])
 	}
 	if kind == host.KindDeletion {
 		for range w.IntN(3) {
@@ -154,7 +152,7 @@ func (w *world) event(now int64) *host.Event {
 	}
 	if w.IntN(6) == 0 {
 		at := strconv.FormatInt(now+int64(w.IntN(12))-2, 10)
-		e.Tags = append(e.Tags, nostr.Tag{"expiration", pick(w, at, at, at, "soon", "1e9")})
+		e.Tags = append(e.Tags, host.Tag{"expiration", pick(w, at, at, at, "soon", "1e9")})
 	}
 	e.JSON = e.AppendJSON(nil)
 	w.past = append(w.past, e)
@@ -174,18 +172,18 @@ func (w *world) value(tag string) string {
 }
 
 // target is what a deletion might name: its own, another's, nonsense.
-func (w *world) target(e *host.Event) nostr.Tag {
+func (w *world) target(e *host.Event) host.Tag {
 	if w.IntN(8) == 0 || len(w.past) == 0 {
-		return pick(w, nostr.Tag{"e", e.ID.String()}, nostr.Tag{"e", "zz"}, nostr.Tag{"e"}, nostr.Tag{"a", "1::"}, nostr.Tag{"a", "30617"})
+		return pick(w, host.Tag{"e", e.ID.String()}, host.Tag{"e", "zz"}, host.Tag{"e"}, host.Tag{"a", "1::"}, host.Tag{"a", "30617"})
 	}
 	old := pick(w, w.past...)
 	if a, ok := old.Address(); ok && w.IntN(2) == 0 {
-		return nostr.Tag{"a", a.String()}
+		return host.Tag{"a", a.String()}
 	}
 	if w.IntN(8) == 0 { // what has not come yet
-		return nostr.Tag{"e", fake(w.n+1+w.IntN(3), 0, 1, 0).ID.String()}
+		return host.Tag{"e", fake(w.n+1+w.IntN(3), 0, 1, 0).ID.String()}
 	}
-	return nostr.Tag{"e", old.ID.String()}
+	return host.Tag{"e", old.ID.String()}
 }
 
 func (w *world) filter() host.Filter {

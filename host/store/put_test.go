@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
@@ -22,15 +20,15 @@ func TestPut(t *testing.T) {
 		e.JSON = e.AppendJSON(nil)
 		return e
 	}
-	d := func(v string) nostr.Tag { return nostr.Tag{"d", v} }
-	e := func(of *host.Event) nostr.Tag { return nostr.Tag{"e", of.ID.String()} }
-	a := func(kind host.Kind, author byte, d string) nostr.Tag {
-		return nostr.Tag{"a", host.Address{Kind: kind, PubKey: host.PubKey{author}, D: d}.String()}
+	d := func(v string) host.Tag { return host.Tag{"d", v} }
+	e := func(of *host.Event) host.Tag { return host.Tag{"e", of.ID.String()} }
+	a := func(kind host.Kind, author byte, d string) host.Tag {
+		return host.Tag{"a", host.Address{Kind: kind, PubKey: host.PubKey{author}, D: d}.String()}
 	}
 	note, others := fake(1, 1, 1, 10), fake(2, 2, 1, 10)
 	lib, extra := fake(3, 1, 30617, 10, d("mylib")), fake(4, 1, 30617, 10, d("mylib-extra"))
 	lib2 := fake(5, 1, 30617, 11, d("mylib"))
-	none, bare, emptyD := fake(6, 1, 30000, 10), fake(7, 1, 30000, 11, nostr.Tag{"d"}), fake(8, 1, 30000, 12, d(""))
+	none, bare, emptyD := fake(6, 1, 30000, 10), fake(7, 1, 30000, 11, host.Tag{"d"}), fake(8, 1, 30000, 12, d(""))
 	low, high := withID(fake(9, 1, 0, 10), 1), withID(fake(10, 1, 0, 10), 2)
 	del := fake(11, 1, 5, 20, e(note))
 	delDel := fake(12, 1, 5, 21, e(del))
@@ -39,7 +37,7 @@ func TestPut(t *testing.T) {
 	delAddress := fake(15, 1, 5, 11, a(30617, 1, "mylib"))
 	lib3 := fake(16, 1, 30617, 12, d("mylib"))
 	delEarlier := fake(17, 1, 5, 10, a(30617, 1, "mylib"))
-	nonsense := fake(18, 1, 5, 20, nostr.Tag{"e"}, nostr.Tag{"e", "xyz"}, nostr.Tag{"e", strings.ToUpper(note.ID.String())}, nostr.Tag{"a", "30617:zz:mylib"}, nostr.Tag{"a", ""}, nostr.Tag{})
+	nonsense := fake(18, 1, 5, 20, host.Tag{"e"}, host.Tag{"e", "xyz"}, host.Tag{"e", strings.ToUpper(note.ID.String())}, host.Tag{"a", "30617:zz:mylib"}, host.Tag{"a", ""}, host.Tag{})
 	many := fake(19, 1, 5, 20, e(note), a(30617, 1, "mylib"), e(fake(20, 1, 1, 1)))
 
 	for _, tt := range []struct {
@@ -71,7 +69,7 @@ func TestPut(t *testing.T) {
 		{"address, an earlier deletion after a later", []*host.Event{delAddress, delEarlier, lib2}, "ssr", reasonDeleted, []*host.Event{delAddress, delEarlier}, 0},
 		{"nonsense", []*host.Event{note, lib, nonsense}, "sss", "", []*host.Event{note, lib, nonsense}, 0},
 		{"several targets", []*host.Event{note, lib, many}, "sss", "", []*host.Event{many}, 2},
-		{"expired", []*host.Event{fake(21, 1, 1, 1, nostr.Tag{"expiration", "1000"})}, "r", reasonExpired, nil, 0},
+		{"expired", []*host.Event{fake(21, 1, 1, 1, host.Tag{"expiration", "1000"})}, "r", reasonExpired, nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := open(t)
@@ -111,8 +109,8 @@ func TestTagValues(t *testing.T) {
 	values := []string{"", "\x00", "a", "A", long, long[1:] + "y", "é", "a\x00b", strings.Repeat("ab", 32)}
 	var events []*host.Event
 	for i, v := range values {
-		e := fake(2*i, 1, 1, int64(i), nostr.Tag{"t", v, "second"}, nostr.Tag{"t", v})
-		big := fake(2*i+1, 1, 1, int64(i), nostr.Tag{"T", v})
+		e := fake(2*i, 1, 1, int64(i), host.Tag{"t", v, "second"}, host.Tag{"t", v})
+		big := fake(2*i+1, 1, 1, int64(i), host.Tag{"T", v})
 		events = append(events, e, big)
 	}
 	put(t, s, 0, events...)
@@ -133,9 +131,9 @@ func TestTagValues(t *testing.T) {
 // TestManyTags stores the 5,000 people of a contact list, some twice.
 func TestManyTags(t *testing.T) {
 	s := open(t)
-	var tags []nostr.Tag
+	var tags []host.Tag
 	for i := range 5000 {
-		tags = append(tags, nostr.Tag{"p", fmt.Sprint(i % 4999)})
+		tags = append(tags, host.Tag{"p", fmt.Sprint(i % 4999)})
 	}
 	e := fake(1, 1, 3, 1, tags...)
 	put(t, s, 0, e)
@@ -154,7 +152,7 @@ func TestManyTags(t *testing.T) {
 func TestRemoveDamaged(t *testing.T) {
 	dir := t.TempDir()
 	s := reopen(t, dir)
-	put(t, s, 0, fake(1, 1, 0, 1, nostr.Tag{"t", "x"}))
+	put(t, s, 0, fake(1, 1, 0, 1, host.Tag{"t", "x"}))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +189,7 @@ func TestFailure(t *testing.T) {
 		if n > 10_000 {
 			t.Fatal("the database does not get full")
 		}
-		_, err = tx.Put(fake(n, 1, 1, 1, nostr.Tag{"t", fmt.Sprint(n)}), 0)
+		_, err = tx.Put(fake(n, 1, 1, 1, host.Tag{"t", fmt.Sprint(n)}), 0)
 	}
 	if code(err) != 13 {
 		t.Errorf("got %v, want that the database is full", err)
@@ -209,9 +207,9 @@ func TestFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var tags []nostr.Tag
+	var tags []host.Tag
 	for n := range 250 {
-		tags = append(tags, nostr.Tag{"t", fmt.Sprint(n)})
+		tags = append(tags, host.Tag{"t", fmt.Sprint(n)})
 	}
 	if _, err := tx.Put(fake(1, 1, 1, 1, tags...), 0); err != nil {
 		t.Fatal(err)
@@ -236,13 +234,13 @@ func TestFailure(t *testing.T) {
 
 func TestRollback(t *testing.T) {
 	s := open(t)
-	keep := fake(1, 1, 0, 1, nostr.Tag{"expiration", "50"})
+	keep := fake(1, 1, 0, 1, host.Tag{"expiration", "50"})
 	put(t, s, 0, keep)
 	tx, err := s.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range []*host.Event{fake(2, 1, 0, 2), fake(3, 1, 1, 1, nostr.Tag{"expiration", "20"})} {
+	for _, e := range []*host.Event{fake(2, 1, 0, 2), fake(3, 1, 1, 1, host.Tag{"expiration", "20"})} {
 		if _, err := tx.Put(e, 0); err != nil {
 			t.Fatal(err)
 		}

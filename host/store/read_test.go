@@ -14,7 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
@@ -93,7 +92,7 @@ func TestFetch(t *testing.T) {
 
 func TestLookUps(t *testing.T) {
 	s, ctx := open(t), context.Background()
-	e := fake(1, 1, 1, 1, nostr.Tag{"e", "one"}, nostr.Tag{"A", "two"}, nostr.Tag{"t", "three"})
+	e := fake(1, 1, 1, 1, host.Tag{"e", "one"}, host.Tag{"A", "two"}, host.Tag{"t", "three"})
 	put(t, s, 0, e)
 	other := fake(2, 1, 1, 1)
 	if got, err := s.Get(ctx, e.ID); err != nil || !bytes.Equal(got, e.JSON) {

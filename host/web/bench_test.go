@@ -4,8 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/store"
 	"talon/sdk/grasp"
@@ -41,17 +39,17 @@ func benchRepository(b *testing.B, flood int) {
 		b.Fatal(err)
 	}
 	defer db.Close()
-	w.host(w.publish(announce("owl", "nest", nostr.Tag{"maintainers", key("crow").String()})), heads("refs/heads/main")...)
+	w.host(w.publish(announce("owl", "nest", host.Tag{"maintainers", key("crow").String()})), heads("refs/heads/main")...)
 	for i := range 10_000 {
 		at := now - 20_000 + int64(i)
 		who := "contributor " + itoa(i%50)
-		e := w.publish(event(who, grasp.KindIssue, at, "It is cold", a("owl", "nest"), nostr.Tag{"subject", "Issue " + itoa(i)}))
-		w.publish(event("stranger", grasp.KindComment, at, "yes", nostr.Tag{"E", e.ID.String()}))
+		e := w.publish(event(who, grasp.KindIssue, at, "It is cold", a("owl", "nest"), host.Tag{"subject", "Issue " + itoa(i)}))
+		w.publish(event("stranger", grasp.KindComment, at, "yes", host.Tag{"E", e.ID.String()}))
 		if i%2 == 0 {
 			w.publish(event("crow", grasp.KindApplied, at, "", rootTag(e)))
 		}
 		if i%10 == 0 {
-			w.publish(event(who, grasp.KindPullRequest, at, "Warm it", a("owl", "nest"), nostr.Tag{"c", commit(i)}))
+			w.publish(event(who, grasp.KindPullRequest, at, "Warm it", a("owl", "nest"), host.Tag{"c", commit(i)}))
 			w.publish(event(who, 0, at, `{"name":"Someone"}`))
 		}
 	}

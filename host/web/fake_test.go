@@ -15,8 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
@@ -123,7 +121,7 @@ func key(name string) host.PubKey { return sha256.Sum256([]byte("key of " + name
 
 func npub(name string) string { return nip19.EncodeNpub(key(name)) }
 
-func event(who string, kind host.Kind, at int64, content string, tags ...nostr.Tag) *host.Event {
+func event(who string, kind host.Kind, at int64, content string, tags ...host.Tag) *host.Event {
 	e := &host.Event{PubKey: key(who), CreatedAt: at, Kind: kind, Content: content, Tags: tags}
 	e.ID = sha256.Sum256(e.AppendCanonical(nil))
 	e.JSON = e.AppendJSON(nil)
@@ -139,8 +137,8 @@ func (w *world) publish(events ...*host.Event) *host.Event {
 }
 
 // announce returns an announcement that lists the service.
-func announce(who, identifier string, tags ...nostr.Tag) *host.Event {
-	return event(who, grasp.KindAnnouncement, now, "", append([]nostr.Tag{
+func announce(who, identifier string, tags ...host.Tag) *host.Event {
+	return event(who, grasp.KindAnnouncement, now, "", append([]host.Tag{
 		{"d", identifier}, {"clone", "https://git.example.com/x.git", "https://other.example/x.git"}, {"relays", "wss://git.example.com"},
 	}, tags...)...)
 }
@@ -155,7 +153,7 @@ func repoOf(who, identifier string) grasp.Repo {
 	return grasp.Repo{PubKey: key(who), Identifier: identifier}
 }
 
-func a(who, identifier string) nostr.Tag { return nostr.Tag{"a", repoOf(who, identifier).Address()} }
+func a(who, identifier string) host.Tag { return host.Tag{"a", repoOf(who, identifier).Address()} }
 
 // doc is an answer, its page parsed.
 type doc struct {
@@ -293,6 +291,6 @@ func heads(names ...string) (refs []grasp.Ref) {
 	return refs
 }
 
-func rootTag(e *host.Event) nostr.Tag { return nostr.Tag{"e", e.ID.String(), "", "root"} }
+func rootTag(e *host.Event) host.Tag { return host.Tag{"e", e.ID.String(), "", "root"} }
 
 func itoa(n int) string { return strconv.Itoa(n) }

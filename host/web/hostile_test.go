@@ -10,8 +10,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/sdk/grasp"
 )
@@ -81,19 +79,19 @@ func TestHostileTexts(t *testing.T) {
 		t.Run(fmt.Sprintf("%.20q", evil), func(t *testing.T) {
 			w := newWorld(t, func(c *Config) { c.Name, c.Description = evil, evil })
 			w.about = []host.Description{{Grasps: []string{evil}, Criteria: evil, Curation: evil}}
-			owner := announce("owl", "nest", nostr.Tag{"name", evil}, nostr.Tag{"description", evil}, nostr.Tag{"web", evil, evil, evil},
-				nostr.Tag{"clone", evil}, nostr.Tag{"maintainers", key("crow").String(), evil})
+			owner := announce("owl", "nest", host.Tag{"name", evil}, host.Tag{"description", evil}, host.Tag{"web", evil, evil, evil},
+				host.Tag{"clone", evil}, host.Tag{"maintainers", key("crow").String(), evil})
 			w.host(w.publish(owner), grasp.Ref{Name: "refs/heads/" + evil, Object: commit(1)}, grasp.Ref{Name: "refs/tags/" + evil, Object: commit(2)})
-			w.publish(announce("jay", "nest", nostr.Tag{"name", evil}, nostr.Tag{"clone", evil}))
+			w.publish(announce("jay", "nest", host.Tag{"name", evil}, host.Tag{"clone", evil}))
 			for _, who := range []string{"owl", "crow", "wren"} {
 				w.publish(event(who, 0, now, `{"name":`+quoteJSON(evil)+`,"display_name":`+quoteJSON(evil)+`}`))
 			}
 			for i, kind := range []host.Kind{grasp.KindIssue, grasp.KindPullRequest, grasp.KindPatch} {
 				at := now + int64(i)
-				w.publish(event("wren", kind, at, evil, a("owl", "nest"), nostr.Tag{"c", commit(3)}, nostr.Tag{"subject", evil}))
-				e := w.publish(event("wren", kind, at, "Subject: "+evil, a("owl", "nest"), nostr.Tag{"c", commit(3)}, nostr.Tag{"clone", evil}))
-				w.publish(event("owl", grasp.KindClosed, at, evil, rootTag(e), nostr.Tag{"subject", evil}))
-				w.publish(event("wren", grasp.KindComment, at, evil, nostr.Tag{"E", e.ID.String(), evil, evil}))
+				w.publish(event("wren", kind, at, evil, a("owl", "nest"), host.Tag{"c", commit(3)}, host.Tag{"subject", evil}))
+				e := w.publish(event("wren", kind, at, "Subject: "+evil, a("owl", "nest"), host.Tag{"c", commit(3)}, host.Tag{"clone", evil}))
+				w.publish(event("owl", grasp.KindClosed, at, evil, rootTag(e), host.Tag{"subject", evil}))
+				w.publish(event("wren", grasp.KindComment, at, evil, host.Tag{"E", e.ID.String(), evil, evil}))
 			}
 			w.get("/").status(t, 200).tame(t)
 			w.get("/"+npub("owl")+"/nest").status(t, 200).tame(t)
@@ -153,7 +151,7 @@ func TestArgument(t *testing.T) {
 // A page costs a bounded number of reads, and of events, whatever is stored.
 func TestManyEvents(t *testing.T) {
 	w := newWorld(t)
-	w.host(w.publish(announce("owl", "nest", nostr.Tag{"maintainers", key("crow").String()})))
+	w.host(w.publish(announce("owl", "nest", host.Tag{"maintainers", key("crow").String()})))
 	genuine := w.publish(event("wren", grasp.KindIssue, now+50_000, "A real one", a("owl", "nest")))
 	w.publish(event("crow", grasp.KindClosed, now, "", rootTag(genuine)))
 	for i := range 10_000 {
@@ -168,7 +166,7 @@ func TestManyEvents(t *testing.T) {
 	}
 	for i := range 1000 {
 		w.publish(event("stranger", grasp.KindClosed, now+90_000+int64(i), "", rootTag(genuine)))
-		w.publish(event("stranger", grasp.KindComment, now+int64(i), "", nostr.Tag{"E", genuine.ID.String()}))
+		w.publish(event("stranger", grasp.KindComment, now+int64(i), "", host.Tag{"E", genuine.ID.String()}))
 	}
 	d := w.get("/"+npub("owl")+"/nest").status(t, 200)
 	d.has(t, "Issues 99+ open, 1+ closed", "A real one closed", "200+ comments", "more than this page shows")
@@ -200,12 +198,12 @@ func TestManyMaintainers(t *testing.T) {
 	for i := range 990 {
 		names = append(names, key("m"+itoa(i)).String())
 	}
-	w.host(w.publish(announce("owl", "nest", append(nostr.Tag{"maintainers", key("crow").String()}, names...))))
+	w.host(w.publish(announce("owl", "nest", append(host.Tag{"maintainers", key("crow").String()}, names...))))
 	for i := range 10_000 {
-		w.publish(announce("s"+itoa(i), "nest", nostr.Tag{"maintainers", key("owl").String(), key("s" + itoa(i+1)).String()}))
+		w.publish(announce("s"+itoa(i), "nest", host.Tag{"maintainers", key("owl").String(), key("s" + itoa(i+1)).String()}))
 	}
 	for i := range 100 {
-		w.publish(announce("m"+itoa(i), "nest", append(nostr.Tag{"maintainers"}, names...)))
+		w.publish(announce("m"+itoa(i), "nest", append(host.Tag{"maintainers"}, names...)))
 	}
 	d := w.get("/"+npub("owl")+"/nest").status(t, 200)
 	d.has(t, shortKey(npub("crow")), "and 470 more")
@@ -244,9 +242,9 @@ func TestOddEvents(t *testing.T) {
 	e = event("owl", e.Kind, 1<<62, "", e.Tags...)
 	w.host(w.publish(e))
 	w.publish(event("wren", grasp.KindIssue, 1<<62, "", a("owl", "nest")), event("wren", grasp.KindIssue, 0, "\n\n \n", a("owl", "nest")))
-	w.publish(event("wren", grasp.KindPullRequest, now, "no commit", a("owl", "nest"), nostr.Tag{"c", "--upload-pack=x"}))
-	w.publish(event("wren", grasp.KindPatch, now, "of nothing", a("owl", "nest"), nostr.Tag{"e", strings.Repeat("0", 64), "", "root"}))
-	w.publish(event("owl", grasp.KindState, now, "", nostr.Tag{"d", "nest"}))
+	w.publish(event("wren", grasp.KindPullRequest, now, "no commit", a("owl", "nest"), host.Tag{"c", "--upload-pack=x"}))
+	w.publish(event("wren", grasp.KindPatch, now, "of nothing", a("owl", "nest"), host.Tag{"e", strings.Repeat("0", 64), "", "root"}))
+	w.publish(event("owl", grasp.KindState, now, "", host.Tag{"d", "nest"}))
 	for _, content := range []string{"", "null", "[]", `"x"`, `{"name":{}}`, `{"name":null}`, strings.Repeat("[", 10_000), `{"name":"` + "\u202e" + `"}`} {
 		w.publish(event("owl", 0, now, content))
 		d := w.get("/"+npub("owl")+"/nest").status(t, 200)

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/sdk/grasp"
 )
@@ -33,8 +31,8 @@ func TestLanding(t *testing.T) {
 		t.Errorf("links: %v", empty.hrefs())
 	}
 	w.publish(event("owl", 0, now, `{"name":"Owl"}`))
-	w.host(w.publish(announce("owl", "nest", nostr.Tag{"name", "My nest"}, nostr.Tag{"description", "Twigs\nand moss"})))
-	w.publish(announce("crow", "nest", nostr.Tag{"name", "A member's"}))
+	w.host(w.publish(announce("owl", "nest", host.Tag{"name", "My nest"}, host.Tag{"description", "Twigs\nand moss"})))
+	w.publish(announce("crow", "nest", host.Tag{"name", "A member's"}))
 	page := w.get("/")
 	page.has(t, "My nest", "Twigs and moss", "Owl npub1")
 	page.hasNot(t, "A member's", "None yet", "Older")
@@ -108,7 +106,7 @@ func TestLandingSecond(t *testing.T) {
 	for i := range 3 * maxListed {
 		w.host(w.publish(announce("owl", "r"+itoa(i))))
 	}
-	older := event("owl", grasp.KindAnnouncement, now-1, "", nostr.Tag{"d", "older"})
+	older := event("owl", grasp.KindAnnouncement, now-1, "", host.Tag{"d", "older"})
 	w.host(w.publish(older))
 	path, found := "/", false
 	for pages := 0; path != "" && pages < 10; pages++ {
@@ -131,32 +129,32 @@ func TestRepository(t *testing.T) {
 	w := newWorld(t)
 	// Owl lists crow, crow lists jay: all three maintain owl's repository.
 	w.host(w.publish(announce("owl", "nest",
-		nostr.Tag{"name", "My nest"}, nostr.Tag{"description", "Twigs\nand moss"}, nostr.Tag{"maintainers", key("crow").String()},
-		nostr.Tag{"web", "https://nest.example/a?b=1&c=2", "javascript:alert(1)", "nostr:npub1abc"})),
+		host.Tag{"name", "My nest"}, host.Tag{"description", "Twigs\nand moss"}, host.Tag{"maintainers", key("crow").String()},
+		host.Tag{"web", "https://nest.example/a?b=1&c=2", "javascript:alert(1)", "nostr:npub1abc"})),
 		heads("refs/heads/main", "refs/heads/feature", "refs/tags/v1.9", "refs/tags/v1.10", "refs/nostr/"+strings.Repeat("a", 64))...)
-	w.held = append(w.held, announce("crow", "nest", nostr.Tag{"name", "Held name"}, nostr.Tag{"maintainers", key("jay").String()}))
-	w.publish(announce("stranger", "nest", nostr.Tag{"maintainers", key("thief").String(), key("owl").String()}))
+	w.held = append(w.held, announce("crow", "nest", host.Tag{"name", "Held name"}, host.Tag{"maintainers", key("jay").String()}))
+	w.publish(announce("stranger", "nest", host.Tag{"maintainers", key("thief").String(), key("owl").String()}))
 	w.publish(event("owl", 0, now, `{"name":"Owl","display_name":"The Owl"}`), event("jay", 0, now, `{"name":7}`))
-	w.publish(event("jay", grasp.KindState, now+86400, "", nostr.Tag{"d", "nest"}, nostr.Tag{"refs/heads/main", commit(0)}))
-	w.publish(event("stranger", grasp.KindState, now+2*86400, "", nostr.Tag{"d", "nest"}, nostr.Tag{"refs/heads/main", commit(0)}))
+	w.publish(event("jay", grasp.KindState, now+86400, "", host.Tag{"d", "nest"}, host.Tag{"refs/heads/main", commit(0)}))
+	w.publish(event("stranger", grasp.KindState, now+2*86400, "", host.Tag{"d", "nest"}, host.Tag{"refs/heads/main", commit(0)}))
 
-	issue := w.publish(event("wren", grasp.KindIssue, now+1, "It is cold", a("owl", "nest"), nostr.Tag{"subject", "Too cold"}))
+	issue := w.publish(event("wren", grasp.KindIssue, now+1, "It is cold", a("owl", "nest"), host.Tag{"subject", "Too cold"}))
 	w.publish(event("wren", grasp.KindIssue, now+2, "# First line\nsecond", a("jay", "nest")))
 	closed := w.publish(event("wren", grasp.KindIssue, now+3, "Was wet", a("owl", "nest")))
 	w.publish(event("jay", grasp.KindApplied, now+4, "", rootTag(closed)))
 	w.publish(event("stranger", grasp.KindClosed, now+5, "", rootTag(issue)))
 	for i := range 3 {
-		w.publish(event("stranger", grasp.KindComment, now+6+int64(i), "yes", nostr.Tag{"E", issue.ID.String()}))
+		w.publish(event("stranger", grasp.KindComment, now+6+int64(i), "yes", host.Tag{"E", issue.ID.String()}))
 	}
-	pr := w.publish(event("wren", grasp.KindPullRequest, now+7, "Add moss", a("owl", "nest"), nostr.Tag{"c", commit(100)}))
-	w.publish(event("wren", grasp.KindPRUpdate, now+8, "", a("owl", "nest"), nostr.Tag{"E", pr.ID.String()}, nostr.Tag{"c", commit(200)}))
-	w.publish(event("stranger", grasp.KindPRUpdate, now+9, "", a("owl", "nest"), nostr.Tag{"E", pr.ID.String()}, nostr.Tag{"c", commit(300)}))
-	w.publish(event("robin", grasp.KindPullRequest, now+7, "Add twigs", a("owl", "nest"), nostr.Tag{"c", commit(100)}))
-	w.publish(event("robin", grasp.KindPRUpdate, now+9, "", a("owl", "nest"), nostr.Tag{"E", pr.ID.String()}, nostr.Tag{"c", commit(300)}))
+	pr := w.publish(event("wren", grasp.KindPullRequest, now+7, "Add moss", a("owl", "nest"), host.Tag{"c", commit(100)}))
+	w.publish(event("wren", grasp.KindPRUpdate, now+8, "", a("owl", "nest"), host.Tag{"E", pr.ID.String()}, host.Tag{"c", commit(200)}))
+	w.publish(event("stranger", grasp.KindPRUpdate, now+9, "", a("owl", "nest"), host.Tag{"E", pr.ID.String()}, host.Tag{"c", commit(300)}))
+	w.publish(event("robin", grasp.KindPullRequest, now+7, "Add twigs", a("owl", "nest"), host.Tag{"c", commit(100)}))
+	w.publish(event("robin", grasp.KindPRUpdate, now+9, "", a("owl", "nest"), host.Tag{"E", pr.ID.String()}, host.Tag{"c", commit(300)}))
 	w.publish(event("wren", grasp.KindDraft, now+10, "", rootTag(pr)))
-	first := w.publish(event("wren", grasp.KindPatch, now+11, "From 123 Mon\nFrom: Wren\nSubject: [PATCH 0/1] Warm it\n\nbody", a("owl", "nest"), nostr.Tag{"t", "root"}))
+	first := w.publish(event("wren", grasp.KindPatch, now+11, "From 123 Mon\nFrom: Wren\nSubject: [PATCH 0/1] Warm it\n\nbody", a("owl", "nest"), host.Tag{"t", "root"}))
 	w.publish(event("wren", grasp.KindPatch, now+12, "Subject: [PATCH 1/1] Second of a series", a("owl", "nest"), rootTag(first)))
-	w.held = append(w.held, event("wren", grasp.KindPullRequest, now+13, "Held pull request", a("owl", "nest"), nostr.Tag{"c", commit(1)}))
+	w.held = append(w.held, event("wren", grasp.KindPullRequest, now+13, "Held pull request", a("owl", "nest"), host.Tag{"c", commit(1)}))
 
 	for _, path := range []string{"/nest", "/nest.git", "/nest/", "/nest.git/", "/n%65st%2Egit"} {
 		d := w.get("/"+npub("owl")+path).status(t, 200)
@@ -191,8 +189,8 @@ func TestRepository(t *testing.T) {
 // An announcement that does not list this service makes a read-only archive.
 func TestArchive(t *testing.T) {
 	w := newWorld(t)
-	w.host(w.publish(event("owl", grasp.KindAnnouncement, now, "", nostr.Tag{"d", "nest"},
-		nostr.Tag{"clone", "https://git.example.com.evil/x.git"}, nostr.Tag{"relays", "wss://elsewhere"})))
+	w.host(w.publish(event("owl", grasp.KindAnnouncement, now, "", host.Tag{"d", "nest"},
+		host.Tag{"clone", "https://git.example.com.evil/x.git"}, host.Tag{"relays", "wss://elsewhere"})))
 	d := w.get("/"+npub("owl")+"/nest").status(t, 200)
 	d.has(t, "read-only archive", "https://git.example.com.evil/x.git", "pushes are refused here", "Branches None yet")
 }
@@ -200,7 +198,7 @@ func TestArchive(t *testing.T) {
 // A repository that waits has a page, which shows nothing of its announcement.
 func TestHeld(t *testing.T) {
 	w := newWorld(t)
-	e := announce("owl", "nest", nostr.Tag{"name", "Buy pills"}, nostr.Tag{"description", "cheap"}, nostr.Tag{"web", "https://pills.example"})
+	e := announce("owl", "nest", host.Tag{"name", "Buy pills"}, host.Tag{"description", "cheap"}, host.Tag{"web", "https://pills.example"})
 	w.held = append(w.held, e)
 	w.publish(event("wren", grasp.KindIssue, now, "An issue", a("owl", "nest")), event("owl", 0, now, `{"name":"Pill Seller"}`))
 	w.host(e)
@@ -241,7 +239,7 @@ func TestHunt(t *testing.T) {
 // is one.
 func TestMember(t *testing.T) {
 	w := newWorld(t)
-	w.publish(announce("crow", "nest", nostr.Tag{"name", "Crow's copy"}))
+	w.publish(announce("crow", "nest", host.Tag{"name", "Crow's copy"}))
 	d := w.get("/"+npub("crow")+"/nest").status(t, 404)
 	d.has(t, "Crow's copy", "not here", "https://other.example/x.git")
 }

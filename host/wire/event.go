@@ -6,8 +6,6 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
@@ -174,11 +172,11 @@ func (s *scanner) hex(dst []byte, name string) error {
 
 // tags reads a list of lists of strings. All strings of the event's tags share
 // few slices, so that an event with many tags costs few allocations.
-func (s *scanner) tags() (nostr.Tags, error) {
+func (s *scanner) tags() (host.Tags, error) {
 	if !s.take('[') {
 		return nil, invalid("tags must be a list")
 	}
-	tags := make(nostr.Tags, 0, 8)
+	tags := make(host.Tags, 0, 8)
 	pool := make([]string, 0, 24)
 	for first := true; ; {
 		more, err := s.next(&first, ']')
@@ -216,6 +214,6 @@ func (s *scanner) tags() (nostr.Tags, error) {
 			}
 			pool = append(pool, item)
 		}
-		tags = append(tags, nostr.Tag(pool[from:len(pool):len(pool)]))
+		tags = append(tags, host.Tag(pool[from:len(pool):len(pool)]))
 	}
 }

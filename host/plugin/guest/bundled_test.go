@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -24,7 +23,7 @@ const now = 1_700_000_000
 func item(kind host.Kind, content string) *host.Item {
 	e := &host.Event{
 		Kind: kind, CreatedAt: now, Content: content,
-		Tags: nostr.Tags{
+		Tags: host.Tags{
 			{"e", strings.Repeat("ab", 32), "wss://relay.example.com", "root"},
 			{"p", strings.Repeat("cd", 32)},
 			{"t", "nostr"},

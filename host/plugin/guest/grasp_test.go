@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
@@ -37,7 +35,7 @@ func graspKey(n int) (key host.PubKey) {
 func graspEvent(kind host.Kind, author int, tags ...string) *host.Event {
 	e := &host.Event{Kind: kind, PubKey: graspKey(author), CreatedAt: now}
 	for _, tag := range tags {
-		e.Tags = append(e.Tags, nostr.Tag(strings.Split(tag, " ")))
+		e.Tags = append(e.Tags, host.Tag(strings.Split(tag, " ")))
 	}
 	copy(e.ID[:], fmt.Sprintf("%d/%d/%d", kind, author, len(tags)))
 	e.JSON = e.AppendJSON(nil)
@@ -157,11 +155,11 @@ func TestManyTags(t *testing.T) {
 		m := loadGo(t, folder, func(o *Options) {
 			o.Config, o.Service, o.Limits.ReadsTime = settings, host.Service{Domain: "relay.example.com"}, time.Minute
 		})
-		for name, tags := range map[string]nostr.Tags{
-			"empty tags":       make(nostr.Tags, 170_000),
-			"tags of an empty": slices.Repeat(nostr.Tags{{""}}, 100_000),
-			"small tags":       slices.Repeat(nostr.Tags{{"t", "x"}}, 45_000),
-			"10,000 tags":      slices.Repeat(nostr.Tags{{"t", "x"}}, 9_999),
+		for name, tags := range map[string]host.Tags{
+			"empty tags":       make(host.Tags, 170_000),
+			"tags of an empty": slices.Repeat(host.Tags{{""}}, 100_000),
+			"small tags":       slices.Repeat(host.Tags{{"t", "x"}}, 45_000),
+			"10,000 tags":      slices.Repeat(host.Tags{{"t", "x"}}, 9_999),
 		} {
 			it := &host.Item{Event: &host.Event{Kind: 1, CreatedAt: now, Tags: tags}, Source: &host.Source{}}
 			if _, err := ask(t, m, it, &fakeFacts{}); err != nil && !strings.Contains(err.Error(), "does not answer") {

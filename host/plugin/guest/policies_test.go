@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/plugin/plugintest"
 )
@@ -71,12 +69,12 @@ func hostileEvents() map[string][]byte {
 			requests[fmt.Sprintf("%s, kind %d", name, kind)] = slices.Clone(new(Request).Admit(&host.Item{Event: e, Source: &host.Source{}}, now))
 		}
 	}
-	for name, tags := range map[string]nostr.Tags{
-		"empty tags":       make(nostr.Tags, 170_000),
-		"tags of an empty": slices.Repeat(nostr.Tags{{""}}, 100_000),
-		"small tags":       slices.Repeat(nostr.Tags{{"t", "x"}}, 45_000),
-		"p tags":           slices.Repeat(nostr.Tags{{"p", strings.Repeat("é", 32)}}, 6000),
-		"a wide tag":       {slices.Repeat(nostr.Tag{"nonce"}, 50_000)},
+	for name, tags := range map[string]host.Tags{
+		"empty tags":       make(host.Tags, 170_000),
+		"tags of an empty": slices.Repeat(host.Tags{{""}}, 100_000),
+		"small tags":       slices.Repeat(host.Tags{{"t", "x"}}, 45_000),
+		"p tags":           slices.Repeat(host.Tags{{"p", strings.Repeat("é", 32)}}, 6000),
+		"a wide tag":       {slices.Repeat(host.Tag{"nonce"}, 50_000)},
 	} {
 		add(name, &host.Event{Tags: tags})
 	}

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/sdk/abi/manifest"
 )
@@ -75,17 +73,17 @@ type probe struct {
 // empty.
 var probes = sync.OnceValue(func() (list [functions][]probe) {
 	const now = manifest.VectorNow
-	event := func(name string, kind host.Kind, content string, tags nostr.Tags) {
+	event := func(name string, kind host.Kind, content string, tags host.Tags) {
 		e := &host.Event{ID: host.ID{1}, PubKey: host.PubKey{2}, Sig: host.Sig{3}, CreatedAt: now, Kind: kind, Content: content, Tags: tags}
 		list[Admit] = append(list[Admit], probe{name: name, request: new(Request).Admit(&host.Item{Event: e}, now)})
 	}
 	key := host.PubKey{4}
-	event("a note", 1, "hello", nostr.Tags{{"e", host.ID{5}.String(), "wss://relay.example.com", "root"}, {"p", key.String()}, {"t", "nostr"}})
-	event("a large event", 30023, strings.Repeat("größe and more ", 4<<10), nostr.Tags{{"d", "large"}, {"title", "Large"}})
-	follows := make(nostr.Tags, 1000)
+	event("a note", 1, "hello", host.Tags{{"e", host.ID{5}.String(), "wss://relay.example.com", "root"}, {"p", key.String()}, {"t", "nostr"}})
+	event("a large event", 30023, strings.Repeat("größe and more ", 4<<10), host.Tags{{"d", "large"}, {"title", "Large"}})
+	follows := make(host.Tags, 1000)
 	for i := range follows {
 		key[31], key[30] = byte(i), byte(i>>8)
-		follows[i] = nostr.Tag{"p", key.String()}
+		follows[i] = host.Tag{"p", key.String()}
 	}
 	event("a replaceable event with many tags", 3, "", follows)
 	event("an empty event", 1, "", nil)

@@ -3,8 +3,6 @@ package guest
 import (
 	"net/netip"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/sdk/abi"
 )
@@ -31,8 +29,8 @@ func (q *Request) empty() []byte {
 // Admit asks about an event.
 func (q *Request) Admit(it *host.Item, now int64) []byte {
 	e := it.Event
-	wire := abi.AdmitRequest[nostr.Tag, host.PubKey]{
-		Event: abi.Event[nostr.Tag]{
+	wire := abi.AdmitRequest[host.Tag, host.PubKey]{
+		Event: abi.Event[host.Tag]{
 			ID: e.ID[:], PubKey: e.PubKey[:], Sig: e.Sig[:],
 			CreatedAt: e.CreatedAt, Kind: uint32(e.Kind), Tags: e.Tags, Content: e.Content,
 		},
@@ -130,7 +128,7 @@ func verb(v host.QueryVerb) uint32 {
 
 // appendEvent appends a stored event as the next of an EventList.
 func appendEvent(b []byte, e *host.Event, inList bool) []byte {
-	wire := abi.Event[nostr.Tag]{
+	wire := abi.Event[host.Tag]{
 		ID: e.ID[:], PubKey: e.PubKey[:], Sig: e.Sig[:],
 		CreatedAt: e.CreatedAt, Kind: uint32(e.Kind), Tags: e.Tags, Content: e.Content,
 	}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/sdk/abi/manifest"
 )
@@ -27,10 +25,7 @@ func newVectorEvents(list []manifest.VectorEvent) vectorEvents {
 	for i, v := range list {
 		e := &host.Event{
 			ID: host.ID(v.ID), PubKey: host.PubKey(v.PubKey), CreatedAt: v.CreatedAt, Kind: host.Kind(v.Kind),
-			Content: v.Content, Sig: host.Sig(v.Sig),
-		}
-		for _, tag := range v.Tags {
-			e.Tags = append(e.Tags, nostr.Tag(tag))
+			Tags: v.Tags, Content: v.Content, Sig: host.Sig(v.Sig),
 		}
 		e.JSON = e.AppendJSON(nil)
 		events[i] = e

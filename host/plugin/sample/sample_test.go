@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/sdk/abi/manifest"
 )
@@ -55,7 +53,7 @@ func query(list []*host.Event, f host.Filter) (found [][]byte) {
 }
 
 func event(id byte, content string) *host.Event {
-	return &host.Event{ID: host.ID{id}, PubKey: host.PubKey{2}, CreatedAt: now - int64(id), Kind: 1, Content: content, Tags: nostr.Tags{{"t", "<nostr> & co"}}}
+	return &host.Event{ID: host.ID{id}, PubKey: host.PubKey{2}, CreatedAt: now - int64(id), Kind: 1, Content: content, Tags: host.Tags{{"t", "<nostr> & co"}}}
 }
 
 func item(id byte, content string) *host.Item {

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/wire"
 )
@@ -192,7 +190,7 @@ func (t *Take) addNotes(l *line) bool {
 // refers reports whether an event names an id or an address, as host.Facts have it.
 func refers(text, named string) bool {
 	e, err := wire.ParseEvent([]byte(text))
-	return err == nil && slices.ContainsFunc(e.Tags, func(tag nostr.Tag) bool {
+	return err == nil && slices.ContainsFunc(e.Tags, func(tag host.Tag) bool {
 		return len(tag) > 1 && len(tag[0]) == 1 && strings.Contains(host.ReferenceTags, tag[0]) && tag[1] == named
 	})
 }
@@ -206,6 +204,6 @@ func standIn(named string) []byte {
 	if strings.Contains(named, ":") {
 		name = "a"
 	}
-	e := host.Event{ID: sha256.Sum256([]byte(named)), CreatedAt: 1, Kind: standInKind, Tags: nostr.Tags{{name, named}}}
+	e := host.Event{ID: sha256.Sum256([]byte(named)), CreatedAt: 1, Kind: standInKind, Tags: host.Tags{{name, named}}}
 	return e.AppendJSON(nil)
 }

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
@@ -34,11 +32,11 @@ func author(t testing.TB) (pk host.PubKey) {
 }
 
 // event makes an event of the author of pubHex.
-func event(t testing.TB, n byte, kind host.Kind, at int64, tags ...nostr.Tag) *host.Event {
+func event(t testing.TB, n byte, kind host.Kind, at int64, tags ...host.Tag) *host.Event {
 	t.Helper()
 	e := &host.Event{ID: host.ID{n}, PubKey: author(t), Kind: kind, CreatedAt: at, Tags: tags}
 	if tags == nil {
-		e.Tags = nostr.Tags{}
+		e.Tags = host.Tags{}
 	}
 	e.JSON = e.AppendJSON(nil)
 	return e
@@ -311,10 +309,10 @@ func TestListMembers(t *testing.T) {
 	key, id := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 	address := "30617:" + pubHex + ":repo"
 	e := event(t, 1, 10000, 5,
-		nostr.Tag{"p", key, "wss://relay"}, nostr.Tag{"p", key[:62]}, nostr.Tag{"p", strings.ToUpper(id)}, nostr.Tag{"p"},
-		nostr.Tag{"e", id}, nostr.Tag{"a", address}, nostr.Tag{"a", "1:2:3"}, nostr.Tag{"t", "nostr"}, nostr.Tag{"t", ""},
-		nostr.Tag{"word", "bad word"}, nostr.Tag{"r", "https://example.com"}, nostr.Tag{"relay", "wss://relay.example.com"},
-		nostr.Tag{"emoji", "smile", "https://x"}, nostr.Tag{"d", "name"}, nostr.Tag{}, nostr.Tag{"word", strings.Repeat("x", maxText+1)})
+		host.Tag{"p", key, "wss://relay"}, host.Tag{"p", key[:62]}, host.Tag{"p", strings.ToUpper(id)}, host.Tag{"p"},
+		host.Tag{"e", id}, host.Tag{"a", address}, host.Tag{"a", "1:2:3"}, host.Tag{"t", "nostr"}, host.Tag{"t", ""},
+		host.Tag{"word", "bad word"}, host.Tag{"r", "https://example.com"}, host.Tag{"relay", "wss://relay.example.com"},
+		host.Tag{"emoji", "smile", "https://x"}, host.Tag{"d", "name"}, host.Tag{}, host.Tag{"word", strings.Repeat("x", maxText+1)})
 	f := &facts{events: []*host.Event{e}}
 	s := mustOpen(t, "", f, Spec{Name: "mute", List: "10000:" + pubHex + ":"})
 	for member, want := range map[string]bool{
@@ -332,15 +330,15 @@ func TestListMembers(t *testing.T) {
 
 // TestListAddress: each way to name a list leads to it, and to no other.
 func TestListAddress(t *testing.T) {
-	tag := func(name string) nostr.Tag { return nostr.Tag{"t", name} }
+	tag := func(name string) host.Tag { return host.Tag{"t", name} }
 	f := &facts{events: []*host.Event{
-		event(t, 1, 30000, 9, nostr.Tag{"d", "x"}, nostr.Tag{"d", ""}, tag("x")),
+		event(t, 1, 30000, 9, host.Tag{"d", "x"}, host.Tag{"d", ""}, tag("x")),
 		event(t, 2, 30000, 8, tag("no d")),
-		event(t, 3, 30000, 7, nostr.Tag{"d", "other"}, nostr.Tag{"d", "talon"}, tag("other")),
-		event(t, 4, 30000, 6, nostr.Tag{"d", "talon"}, tag("talon")),
+		event(t, 3, 30000, 7, host.Tag{"d", "other"}, host.Tag{"d", "talon"}, tag("other")),
+		event(t, 4, 30000, 6, host.Tag{"d", "talon"}, tag("talon")),
 		event(t, 5, 3, 5, tag("follows")),
 		event(t, 6, 10000, 5, tag("mutes")),
-		event(t, 7, 30617, 5, nostr.Tag{"d", "talon"}, tag("repo")),
+		event(t, 7, 30617, 5, host.Tag{"d", "talon"}, tag("repo")),
 	}}
 	for list, want := range map[string]string{
 		npub: "follows", pubHex: "follows", strings.ToUpper(pubHex): "follows", "3:" + pubHex + ":": "follows",
@@ -358,8 +356,8 @@ func TestListAddress(t *testing.T) {
 }
 
 func TestPublished(t *testing.T) {
-	tag := func(name string) nostr.Tag { return nostr.Tag{"t", name} }
-	d := nostr.Tag{"d", "x"}
+	tag := func(name string) host.Tag { return host.Tag{"t", name} }
+	d := host.Tag{"d", "x"}
 	address := "30000:" + pubHex + ":x"
 	f := &facts{}
 	f.set(event(t, 1, 30000, 10, d, tag("first")))
@@ -375,10 +373,10 @@ func TestPublished(t *testing.T) {
 	}
 	stranger := event(t, 99, 30000, 99, d, tag("stranger"))
 	stranger.PubKey = host.PubKey{1}
-	hostile := event(t, 98, host.KindDeletion, 99, nostr.Tag{"a", address}, nostr.Tag{"e", host.ID{1}.String()})
+	hostile := event(t, 98, host.KindDeletion, 99, host.Tag{"a", address}, host.Tag{"e", host.ID{1}.String()})
 	hostile.PubKey = host.PubKey{1}
 	want("opened", "first")
-	published(s, stranger, hostile, event(t, 97, 30000, 99, nostr.Tag{"d", "y"}, tag("another")), event(t, 96, 30001, 99, d, tag("kind")), event(t, 95, 1, 99))
+	published(s, stranger, hostile, event(t, 97, 30000, 99, host.Tag{"d", "y"}, tag("another")), event(t, 96, 30001, 99, d, tag("kind")), event(t, 95, 1, 99))
 	want("events of others", "first")
 	published(s, event(t, 2, 30000, 12, d, tag("second")))
 	want("newer", "second")
@@ -386,18 +384,18 @@ func TestPublished(t *testing.T) {
 	want("older", "second")
 	published(s, event(t, 1, 30000, 12, d, tag("same time, lower id")))
 	want("tie", "same time, lower id")
-	published(s, event(t, 4, host.KindDeletion, 11, nostr.Tag{"a", address}, nostr.Tag{"e", host.ID{2}.String()}, nostr.Tag{"e"}, nostr.Tag{"a", "x"}))
+	published(s, event(t, 4, host.KindDeletion, 11, host.Tag{"a", address}, host.Tag{"e", host.ID{2}.String()}, host.Tag{"e"}, host.Tag{"a", "x"}))
 	want("deletion of older versions", "same time, lower id")
-	published(s, event(t, 5, host.KindDeletion, 12, nostr.Tag{"a", address}))
+	published(s, event(t, 5, host.KindDeletion, 12, host.Tag{"a", address}))
 	want("deletion by address", "")
 	published(s, event(t, 6, 30000, 13, d, tag("again")))
 	want("after the deletion", "again")
-	published(s, event(t, 7, host.KindDeletion, 1, nostr.Tag{"e", host.ID{6}.String()}))
+	published(s, event(t, 7, host.KindDeletion, 1, host.Tag{"e", host.ID{6}.String()}))
 	want("deletion by id", "")
 	if n := s.Status()[2].Members; n != 0 {
 		t.Errorf("the follow list has %d members", n)
 	}
-	published(s, event(t, 8, 3, 13, nostr.Tag{"p", pubHex}))
+	published(s, event(t, 8, 3, 13, host.Tag{"p", pubHex}))
 	if !has(t, s, "follows", pubHex) {
 		t.Error("the first version of a list was not followed")
 	}
@@ -406,7 +404,7 @@ func TestPublished(t *testing.T) {
 // TestRefreshList: what happened between Open and the first Published is found,
 // expiry is, and a host that fails is asked again.
 func TestRefreshList(t *testing.T) {
-	tag := func(name string) nostr.Tag { return nostr.Tag{"t", name} }
+	tag := func(name string) host.Tag { return host.Tag{"t", name} }
 	now := int64(1000)
 	f := &facts{}
 	s, err := Open(t.Context(), "", []Spec{{Name: "s", List: npub}}, f, Options{Now: func() time.Time { return time.Unix(now, 0) }})
@@ -416,7 +414,7 @@ func TestRefreshList(t *testing.T) {
 	if st := s.Status()[0]; st.Problem != "the list is not stored here" || st.From != "list "+npub {
 		t.Errorf("status: %+v", st)
 	}
-	f.set(event(t, 1, 3, 10, tag("between"), nostr.Tag{"expiration", "2000"}))
+	f.set(event(t, 1, 3, 10, tag("between"), host.Tag{"expiration", "2000"}))
 	f.err = errors.New("broken")
 	if err := s.Refresh(t.Context()); !errors.Is(err, f.err) {
 		t.Errorf("got %v, want %v", err, f.err)
@@ -448,9 +446,9 @@ func TestRefreshList(t *testing.T) {
 
 // TestRace publishes while the store is read, so that the answer is old.
 func TestRace(t *testing.T) {
-	tag := func(name string) nostr.Tag { return nostr.Tag{"t", name} }
+	tag := func(name string) host.Tag { return host.Tag{"t", name} }
 	old, next := event(t, 1, 3, 10, tag("old")), event(t, 2, 3, 11, tag("next"))
-	deletion := event(t, 3, host.KindDeletion, 12, nostr.Tag{"e", old.ID.String()})
+	deletion := event(t, 3, host.KindDeletion, 12, host.Tag{"e", old.ID.String()})
 	for name, tt := range map[string]struct {
 		event *host.Event
 		after []*host.Event // stored
@@ -480,7 +478,7 @@ func TestRace(t *testing.T) {
 func TestTogether(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "f", "always\n0\n")
-	stored := &facts{events: []*host.Event{event(t, 1, 3, 0, nostr.Tag{"t", "always"})}}
+	stored := &facts{events: []*host.Event{event(t, 1, 3, 0, host.Tag{"t", "always"})}}
 	s := mustOpen(t, dir, stored, Spec{Name: "f", File: "f"}, Spec{Name: "l", List: npub})
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -507,7 +505,7 @@ func TestTogether(t *testing.T) {
 		if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "f")); err != nil {
 			t.Error(err)
 		}
-		published(s, event(t, byte(i), 3, int64(i), nostr.Tag{"t", "always"}, nostr.Tag{"t", fmt.Sprint(i)}))
+		published(s, event(t, byte(i), 3, int64(i), host.Tag{"t", "always"}, host.Tag{"t", fmt.Sprint(i)}))
 		if err := s.Refresh(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -522,8 +520,8 @@ func TestNoAllocation(t *testing.T) {
 	s := mustOpen(t, dir, &facts{}, Spec{Name: "f", File: "f"}, Spec{Name: "l", List: npub})
 	name, raw, digits, word := []byte("f"), bytes.Repeat([]byte{7}, 32), []byte(pubHex), []byte("word")
 	unknown := []byte(strings.Repeat("y", 64))
-	foreign := event(t, 1, 1, 1, nostr.Tag{"p", pubHex})
-	deletion := event(t, 2, host.KindDeletion, 1, nostr.Tag{"e", pubHex})
+	foreign := event(t, 1, 1, 1, host.Tag{"p", pubHex})
+	deletion := event(t, 2, host.KindDeletion, 1, host.Tag{"e", pubHex})
 	deletion.PubKey = host.PubKey{1}
 	stranger := event(t, 3, 3, 1)
 	stranger.PubKey = host.PubKey{1}
@@ -606,7 +604,7 @@ func BenchmarkContains(b *testing.B) {
 
 func BenchmarkPublished(b *testing.B) {
 	s := mustOpen(b, "", &facts{}, Spec{Name: "l", List: npub})
-	events := []host.Published{{Event: event(b, 1, 1, 1, nostr.Tag{"p", pubHex})}}
+	events := []host.Published{{Event: event(b, 1, 1, 1, host.Tag{"p", pubHex})}}
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Published(context.Background(), events)

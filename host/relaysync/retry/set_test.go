@@ -6,15 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 )
 
 const now = 1_700_000_000
 
 // event makes an event; nobody here checks it.
-func event(n byte, kind host.Kind, tags ...nostr.Tag) *host.Event {
+func event(n byte, kind host.Kind, tags ...host.Tag) *host.Event {
 	e := &host.Event{ID: host.ID{n}, PubKey: host.PubKey{n}, Kind: kind, Tags: tags, CreatedAt: now}
 	e.JSON = e.AppendJSON(nil)
 	return e
@@ -55,11 +53,11 @@ func add(s *Set, e *host.Event, mark uint64) bool {
 // brings in the issue, and that the comment.
 func TestChain(t *testing.T) {
 	s := New(DefaultLimits)
-	announcement := event(1, 30617, nostr.Tag{"d", "x:y"})
+	announcement := event(1, 30617, host.Tag{"d", "x:y"})
 	address, _ := announcement.Address()
-	issue := event(2, 1621, nostr.Tag{"a", address.String()})
-	comment := event(3, 1111, nostr.Tag{"E", issue.ID.String()}, nostr.Tag{"A", address.String()})
-	stranger := event(4, 1, nostr.Tag{"e", host.ID{99}.String()})
+	issue := event(2, 1621, host.Tag{"a", address.String()})
+	comment := event(3, 1111, host.Tag{"E", issue.ID.String()}, host.Tag{"A", address.String()})
+	stranger := event(4, 1, host.Tag{"e", host.ID{99}.String()})
 	for _, e := range []*host.Event{comment, issue, stranger} {
 		if add(s, e, s.Mark()) {
 			t.Errorf("event %d is tried although nothing arrived", e.ID[0])
@@ -83,22 +81,22 @@ func TestChain(t *testing.T) {
 
 // What names an event, what is of the same repository, what is of the same author.
 func TestKeys(t *testing.T) {
-	repo := event(1, 30617, nostr.Tag{"d", "demo"}, nostr.Tag{"maintainers", host.PubKey{7}.String()})
+	repo := event(1, 30617, host.Tag{"d", "demo"}, host.Tag{"maintainers", host.PubKey{7}.String()})
 	for name, tt := range map[string]struct {
 		refused, arrives *host.Event
 		want             bool
 	}{
-		"named by e":                {event(2, 1), event(3, 1, nostr.Tag{"e", host.ID{2}.String()}), true},
-		"named by q":                {event(2, 1), event(3, 1, nostr.Tag{"q", host.ID{2}.String()}), true},
-		"named by address":          {event(2, 30023, nostr.Tag{"d", "x"}), event(3, 1, nostr.Tag{"a", "30023:" + host.PubKey{2}.String() + ":x"}), true},
-		"named by p":                {event(2, 1), event(3, 1, nostr.Tag{"p", host.PubKey{2}.String()}), false},
-		"state of a repository":     {event(2, 30618, nostr.Tag{"d", "demo"}), repo, true},
-		"co-maintainer's":           {event(2, 30617, nostr.Tag{"d", "demo"}), repo, true},
-		"another identifier":        {event(2, 30618, nostr.Tag{"d", "other"}), repo, false},
+		"named by e":                {event(2, 1), event(3, 1, host.Tag{"e", host.ID{2}.String()}), true},
+		"named by q":                {event(2, 1), event(3, 1, host.Tag{"q", host.ID{2}.String()}), true},
+		"named by address":          {event(2, 30023, host.Tag{"d", "x"}), event(3, 1, host.Tag{"a", "30023:" + host.PubKey{2}.String() + ":x"}), true},
+		"named by p":                {event(2, 1), event(3, 1, host.Tag{"p", host.PubKey{2}.String()}), false},
+		"state of a repository":     {event(2, 30618, host.Tag{"d", "demo"}), repo, true},
+		"co-maintainer's":           {event(2, 30617, host.Tag{"d", "demo"}), repo, true},
+		"another identifier":        {event(2, 30618, host.Tag{"d", "other"}), repo, false},
 		"profile of a maintainer":   {event(7, 0), repo, true},
 		"profile of the author":     {by(9, event(2, 0)), by(9, event(3, 1621)), true},
 		"profile of somebody":       {event(8, 0), repo, false},
-		"a sibling":                 {event(2, 1, nostr.Tag{"e", host.ID{50}.String()}), event(3, 1, nostr.Tag{"e", host.ID{50}.String()}), false},
+		"a sibling":                 {event(2, 1, host.Tag{"e", host.ID{50}.String()}), event(3, 1, host.Tag{"e", host.ID{50}.String()}), false},
 		"a note of the same author": {by(9, event(2, 1)), by(9, event(3, 1621)), false},
 	} {
 		s := New(DefaultLimits)
@@ -114,7 +112,7 @@ func TestKeys(t *testing.T) {
 func TestMark(t *testing.T) {
 	s := New(DefaultLimits)
 	root := event(1, 1621)
-	reply := event(2, 1, nostr.Tag{"e", root.ID.String()})
+	reply := event(2, 1, host.Tag{"e", root.ID.String()})
 	mark := s.Mark()
 	s.Arrived(root)
 	if !add(s, reply, mark) {
@@ -128,7 +126,7 @@ func TestMark(t *testing.T) {
 	for i := range recentKeys {
 		s.Arrived(&host.Event{ID: host.ID{3, byte(i), byte(i >> 8)}, Kind: 1})
 	}
-	if !add(s, event(9, 1, nostr.Tag{"e", host.ID{8}.String()}), mark) {
+	if !add(s, event(9, 1, host.Tag{"e", host.ID{8}.String()}), mark) {
 		t.Error("what nobody remembers is not tried")
 	}
 }
@@ -136,7 +134,7 @@ func TestMark(t *testing.T) {
 func TestTries(t *testing.T) {
 	s := New(Limits{Events: 10, Bytes: 1 << 20, Age: 100, Tries: 2})
 	root := event(1, 1621)
-	reply := event(2, 1, nostr.Tag{"e", root.ID.String()})
+	reply := event(2, 1, host.Tag{"e", root.ID.String()})
 	s.Add(reply, "one", s.Mark(), now)
 	for i, want := range []string{"2", "2", ""} {
 		if got := arrive(s, root); got != want {
@@ -166,13 +164,13 @@ func TestDue(t *testing.T) {
 	s := New(DefaultLimits)
 	root := event(1, 1621)
 	for n := range byte(5) {
-		s.Add(event(10+n, 1, nostr.Tag{"e", root.ID.String()}), "one", s.Mark(), now)
+		s.Add(event(10+n, 1, host.Tag{"e", root.ID.String()}), "one", s.Mark(), now)
 	}
 	mark := s.Mark()
 	s.Arrived(root)
 	s.Arrived(root)
-	s.Add(event(11, 1, nostr.Tag{"e", root.ID.String()}), "two", mark, now) // another copy
-	s.Returned(host.ID{12})                                                 // nobody took it
+	s.Add(event(11, 1, host.Tag{"e", root.ID.String()}), "two", mark, now) // another copy
+	s.Returned(host.ID{12})                                                // nobody took it
 	s.Forget(host.ID{13})
 	if got := due(s); got != "10 11 12 14" {
 		t.Errorf("%q are due", got)
@@ -181,7 +179,7 @@ func TestDue(t *testing.T) {
 		t.Error("tried while they are decided")
 	}
 	for n := range byte(5) {
-		s.Add(event(10+n, 1, nostr.Tag{"e", root.ID.String()}), "one", s.Mark(), now)
+		s.Add(event(10+n, 1, host.Tag{"e", root.ID.String()}), "one", s.Mark(), now)
 	}
 	if s.TryAll(); due(s) != "10 11 12 14 13" {
 		t.Error("not all are tried")
@@ -226,7 +224,7 @@ func TestBooks(t *testing.T) {
 	s := New(Limits{Events: 8, Bytes: 4000, Age: 20, Tries: 3})
 	at := int64(now)
 	for range 20_000 {
-		e := event(byte(r.IntN(20)), 1, nostr.Tag{"e", host.ID{byte(r.IntN(20))}.String()})
+		e := event(byte(r.IntN(20)), 1, host.Tag{"e", host.ID{byte(r.IntN(20))}.String()})
 		switch r.IntN(7) {
 		case 0, 1:
 			s.Add(e, fmt.Sprint(r.IntN(3)), s.Mark(), at)

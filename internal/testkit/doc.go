@@ -1,0 +1,10 @@
+// Package testkit is what tests of many packages share: people who sign events,
+// and waiting for a condition. Only tests import it.
+//
+// Invariants:
+//
+//  1. It links no C: a test of a package without C is one without C as well.
+//  2. It imports nothing of Talon but package host, so that the tests inside any
+//     other package may import it.
+//  3. The same calls make the same bytes in every run.
+package testkit
