@@ -128,7 +128,7 @@ var keepers = map[string]string{
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config",
 	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
-	"os/exec":                             "host/author host/devnet host/plugin/plugintest host/plugin/program host/gitrepo cmd/talon",
+	"os/exec":                             "internal/testkit host/author host/devnet host/plugin/plugintest host/plugin/program host/gitrepo cmd/talon",
 }
 
 func TestImports(t *testing.T) {

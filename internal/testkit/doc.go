@@ -1,5 +1,6 @@
 // Package testkit is what tests of many packages share: people who sign events,
-// and waiting for a condition. Only tests import it.
+// git as somebody runs it who works with a repository, and waiting for a
+// condition. Only tests import it.
 //
 // Invariants:
 //
@@ -7,4 +8,6 @@
 //  2. It imports nothing of Talon but package host, so that the tests inside any
 //     other package may import it.
 //  3. The same calls make the same bytes in every run.
+//  4. No wait has a bound of its own: only the deadline of the whole test binary
+//     (go test -timeout) ends it, so that a machine that pauses fails no test.
 package testkit

@@ -1,0 +1,58 @@
+package testkit
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// NewRepository makes an empty repository with a work tree, and returns its
+// folder. The options are those of git init.
+func NewRepository(t testing.TB, options ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	Git(t, dir, append([]string{"init", "-q", "-b", "main"}, options...)...)
+	return dir
+}
+
+// Commit commits a file with a text, and returns the commit's id. The same
+// texts make the same ids.
+func Commit(t testing.TB, dir, text string) string {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	Git(t, dir, "add", "file")
+	Git(t, dir, "commit", "-q", "-m", text)
+	return Git(t, dir, "rev-parse", "HEAD")
+}
+
+// Git runs git in a folder and returns what it prints.
+func Git(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	out, err := TryGit(t.Context(), dir, args...)
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(out)
+}
+
+// TryGit is Git where git may fail.
+func TryGit(ctx context.Context, dir string, args ...string) (string, error) {
+	out, err := GitCommand(ctx, dir, args...).CombinedOutput()
+	return string(out), err
+}
+
+// GitCommand returns git as somebody runs it who has no configuration, no
+// terminal, and always the same time.
+func GitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com",
+		"GIT_AUTHOR_DATE=1700000000 +0000", "GIT_COMMITTER_DATE=1700000000 +0000", "no_proxy=127.0.0.1")
+	return cmd
+}
