@@ -15,12 +15,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"talon/host"
 	"talon/host/plugin"
 	"talon/host/plugin/sample"
 	"talon/host/plugin/sidecar"
+	"talon/internal/testkit"
 )
 
 // fake has one plugin, "lists", and notes what is asked of it.
@@ -311,9 +311,7 @@ func TestStop(t *testing.T) {
 	served, swapped := make(chan error, 1), make(chan error, 1)
 	go func() { served <- Serve(ctx, l, f, nil, slog.New(slog.DiscardHandler)) }()
 	go func() { _, err := Dial(path).Swap(context.Background(), "x", nil, nil); swapped <- err }()
-	for f.running.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "a change is under way", func() bool { return f.running.Load() > 0 })
 	cancel()
 	if err := <-served; err != nil {
 		t.Error(err)

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"talon/internal/testkit"
 )
 
 // dialInTime serves a handler within a short time, and connects to it.
@@ -21,13 +23,11 @@ func dialInTime(t *testing.T, h http.HandlerFunc) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.SetReadDeadline(time.Now().Add(frontPatience)); err != nil {
+	if err := c.SetReadDeadline(testkit.Deadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
-
-const frontPatience = 30 * time.Second
 
 // A client announces a body and never sends it. The server would read it before it
 // answers, for ever.
@@ -70,11 +70,7 @@ func TestNoReader(t *testing.T) {
 	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-written:
-	case <-time.After(frontPatience):
-		t.Error("the server still writes")
-	}
+	testkit.Receive(t, "the server stops writing", written)
 }
 
 // deadlines notes what a handler's connection was given.

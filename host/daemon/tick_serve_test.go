@@ -31,13 +31,6 @@ import (
 	"talon/internal/testkit"
 )
 
-// patience bounds every wait for something that should be a matter of moments, and
-// compilePatience one for modules that are compiled first.
-const (
-	patience        = 30 * time.Second
-	compilePatience = 3 * time.Minute
-)
-
 // defaults is the configuration of an operator who chose only folders and addresses.
 func defaults(t *testing.T, plugins string) *config.Config {
 	t.Helper()
@@ -93,7 +86,7 @@ func serve(t *testing.T, plugins string) string {
 	case err := <-ended:
 		ended <- err
 		t.Fatal(err)
-	case <-time.After(compilePatience):
+	case <-time.After(time.Until(testkit.Deadline(t))):
 		t.Fatal("it does not serve")
 	}
 	return ""
@@ -120,15 +113,6 @@ func scraped(t *testing.T, addr, name string) string {
 func clientLimit(t *testing.T, addr, of string) string {
 	t.Helper()
 	return scraped(t, addr, fmt.Sprintf("talon_client_limit{limit=%q}", of))
-}
-
-func until(t *testing.T, what string, ready func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ready(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it did not happen: %s", what)
-		}
-	}
 }
 
 // client is a nostr client that sends what it is told.
@@ -158,7 +142,7 @@ func (c *client) ask(message, kind string) []any {
 	if err := wsutil.WriteClientText(c.net, []byte(message)); err != nil {
 		c.t.Fatal(err)
 	}
-	_ = c.net.SetReadDeadline(time.Now().Add(patience))
+	_ = c.net.SetReadDeadline(testkit.Deadline(c.t))
 	for {
 		text, err := wsutil.ReadServerText(struct {
 			io.Reader
@@ -195,7 +179,7 @@ func TestServeLimitsEvents(t *testing.T) {
 	write(t, plugins, "open.toml", "[config]\nevery = true\n")
 	write(t, plugins, "hello-throttle.toml", "[config]\nevents = 12\n") // under load fewer, down to 10
 	addr := serve(t, plugins)
-	until(t, "a limit for events", func() bool { return clientLimit(t, addr, "events") != "0" })
+	testkit.Eventually(t, "a limit for events", func() bool { return clientLimit(t, addr, "events") != "0" })
 
 	first := dial(t, addr)
 	n := 0
@@ -230,7 +214,7 @@ func TestServeLimitsEvents(t *testing.T) {
 	}
 
 	write(t, plugins, "hello-throttle.toml", "mode = \"off\"\n")
-	until(t, "no limit for events", func() bool { return clientLimit(t, addr, "events") == "0" })
+	testkit.Eventually(t, "no limit for events", func() bool { return clientLimit(t, addr, "events") == "0" })
 	if refused := first.publish(101); refused != "" {
 		t.Errorf("without the module: %s", refused)
 	}

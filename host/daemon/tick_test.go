@@ -249,12 +249,9 @@ func TestUsage(t *testing.T) {
 	if before <= 0 || memory <= 0 {
 		t.Errorf("%v of processors, %d bytes", before, memory)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for {
 		if now, _ := usage(); now > before {
 			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no processor time passes")
 		}
 	}
 }

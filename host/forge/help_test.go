@@ -6,9 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,10 +21,7 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-const (
-	domain   = "relay.test"
-	patience = 30 * time.Second
-)
+const domain = "relay.test"
 
 var alice, bob, carol, eve = testkit.NewSigner(1), testkit.NewSigner(2), testkit.NewSigner(3), testkit.NewSigner(4)
 
@@ -286,11 +280,7 @@ func (w *world) settle() {
 
 func (w *world) until(what string, yes func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !yes(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("waited in vain: %s", what)
-		}
-	}
+	testkit.Eventually(w.t, what, yes)
 }
 
 // refs returns what a repository has, as name=object lines with HEAD first, "absent"
@@ -324,53 +314,24 @@ type clone struct {
 	dir string
 }
 
-func (w *world) workspace() *clone {
+func (w *world) workspace(options ...string) *clone {
 	w.t.Helper()
-	c := &clone{w.t, filepath.Join(w.t.TempDir(), "work")}
-	c.t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
-	c.t.Setenv("GIT_CONFIG_SYSTEM", os.DevNull)
-	c.run(nil, "git", "init", "-q", "-b", "main", c.dir)
-	return c
+	return &clone{w.t, testkit.NewRepository(w.t, options...)}
 }
 
 func (c *clone) git(args ...string) string {
 	c.t.Helper()
-	out, err := c.try(args...)
-	if err != nil {
-		c.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(out)
+	return testkit.Git(c.t, c.dir, args...)
 }
 
 func (c *clone) try(args ...string) (string, error) {
-	return c.exec("git", append([]string{"-C", c.dir, "-c", "user.name=x", "-c", "user.email=x@x"}, args...)...)
-}
-
-func (c *clone) run(_ []byte, name string, args ...string) {
-	c.t.Helper()
-	if out, err := c.exec(name, args...); err != nil {
-		c.t.Fatalf("%s: %v\n%s", name, err, out)
-	}
-}
-
-func (c *clone) exec(name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(c.t.Context(), 2*patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return testkit.TryGit(c.t.Context(), c.dir, args...)
 }
 
 // commit adds a commit and returns its name.
 func (c *clone) commit(text string) string {
 	c.t.Helper()
-	if err := os.WriteFile(filepath.Join(c.dir, "file"), []byte(text), 0o644); err != nil {
-		c.t.Fatal(err)
-	}
-	c.git("add", "file")
-	c.git("commit", "-q", "-m", text)
-	return c.git("rev-parse", "HEAD")
+	return testkit.Commit(c.t, c.dir, text)
 }
 
 // remote finds every repository of a folder.

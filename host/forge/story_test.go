@@ -481,9 +481,7 @@ func TestPolicyRefuses(t *testing.T) {
 // TestSHA256: a repository whose first state names objects by SHA-256 is made so.
 func TestSHA256(t *testing.T) {
 	w := newWorld(t)
-	work := w.workspace()
-	work.run(nil, "rm", "-rf", work.dir)
-	work.run(nil, "git", "init", "-q", "-b", "main", "--object-format=sha256", work.dir)
+	work := w.workspace("--object-format=sha256")
 	one := work.commit("one")
 	w.sent(w.announce(alice, "demo"), host.Held)
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)

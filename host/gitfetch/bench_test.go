@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // paper is a repository without a disk: it asks for the refs as git does, and gets
@@ -136,7 +137,7 @@ func BenchmarkWaiting(b *testing.B) {
 	for i := range 10_000 {
 		h.Held(Event{Repository: host.Address{Kind: 30617, PubKey: host.PubKey{byte(i), byte(i >> 8)}, D: fmt.Sprintf("identifier-%d", i)}, Kind: 30618})
 	}
-	until(b, "all to wait", func() bool { return h.Status(0).Waiting == 10_000 })
+	testkit.Eventually(b, "all to wait", func() bool { return h.Status(0).Waiting == 10_000 })
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	for b.Loop() {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"talon/host/gitfetch/queue"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -56,7 +57,7 @@ func TestDiskFull(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "noise"), noise, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	id := commit(t, dir, "two")
+	id := testkit.Commit(t, dir, "two")
 	url := newRemote(t).add(t, "x", dir)
 	t.Run("fetch", func(t *testing.T) {
 		t.Setenv("TMPDIR", disk)

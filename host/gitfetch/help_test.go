@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +20,7 @@ import (
 	"talon/host/gitfetch/queue"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -39,38 +38,11 @@ func newGit(t testing.TB) *gitrepo.Git {
 	return g
 }
 
-// git runs git as somebody without a configuration.
-func git(t testing.TB, dir string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0",
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com",
-		"GIT_AUTHOR_DATE=1700000000 +0000", "GIT_COMMITTER_DATE=1700000000 +0000")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// commit makes a commit with a file, and returns its id.
-func commit(t testing.TB, dir, text string) string {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	git(t, dir, "add", ".")
-	git(t, dir, "commit", "-q", "-m", text)
-	return git(t, dir, "rev-parse", "HEAD")
-}
-
 // work makes a repository with one commit, and returns its folder and the commit.
 func work(t testing.TB, text string) (dir, id string) {
 	t.Helper()
-	dir = t.TempDir()
-	git(t, dir, "init", "-q", "-b", "main")
-	return dir, commit(t, dir, text)
+	dir = testkit.NewRepository(t)
+	return dir, testkit.Commit(t, dir, text)
 }
 
 // remote is a git server as talon git serve is one, with what it was asked.
@@ -131,7 +103,7 @@ func (f everything) Find(_ context.Context, parts []string, _ githttp.Use) (*git
 // add puts a bare copy of a repository on the server and returns its URL.
 func (r *remote) add(t testing.TB, name, from string) string {
 	t.Helper()
-	git(t, from, "clone", "-q", "--bare", "--no-local", from, filepath.Join(r.dir, name+".git"))
+	testkit.Git(t, from, "clone", "-q", "--bare", "--no-local", from, filepath.Join(r.dir, name+".git"))
 	return r.URL + "/" + name + ".git"
 }
 
@@ -327,22 +299,10 @@ func synced(identifier string) Event {
 	return Event{Repository: host.Address{Kind: 30617, D: identifier}, Kind: 30618, Origin: FromSync}
 }
 
-// until waits for a condition that a hunter brings about.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after 30 s still not: %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-}
-
 // over waits for the end of a search.
 func over(t testing.TB, h *Hunter, identifier string) {
 	t.Helper()
-	until(t, "the end of the search for "+identifier, func() bool {
+	testkit.Eventually(t, "the end of the search for "+identifier, func() bool {
 		_, searching := h.Search(identifier)
 		return !searching
 	})

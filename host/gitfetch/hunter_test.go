@@ -22,6 +22,7 @@ import (
 	"talon/host"
 	"talon/host/gitfetch/queue"
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
@@ -81,7 +82,7 @@ func TestOneRequest(t *testing.T) {
 	f.hold(alice, "x", []string{object(1), object(2), id, object(3), object(4)}, r.add(t, "x", dir))
 	h := hunt(t, f, &quick{delay: 5, backoff: 3_000_000, atOnce: 5}, nil)
 	h.Held(synced("x"))
-	until(t, "a round", func() bool { s, _ := h.Search("x"); return s.Rounds == 1 })
+	testkit.Eventually(t, "a round", func() bool { s, _ := h.Search("x"); return s.Rounds == 1 })
 	if s, _ := h.Search("x"); s.Missing != 4 || s.Last.Outcome != "partial" || r.asked() != 1 {
 		t.Errorf("%+v, asked %d times", s, r.asked())
 	}
@@ -147,7 +148,7 @@ func TestObjectsComeOnce(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "noise"), noise, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	id := commit(t, dir, "two")
+	id := testkit.Commit(t, dir, "two")
 	r, f := newRemote(t), newForge(t)
 	var repos []*gitrepo.Repo
 	hold := func(i int) {
@@ -186,7 +187,7 @@ func TestCrowdOfOwners(t *testing.T) {
 	honest := f.hold(bob, "x", []string{id}, url)
 	h := hunt(t, f, &quick{delay: 5, backoff: 3_000_000, atOnce: 5}, nil)
 	h.Held(synced("x"))
-	until(t, "a round", func() bool { s, _ := h.Search("x"); return s.Rounds == 1 })
+	testkit.Eventually(t, "a round", func() bool { s, _ := h.Search("x"); return s.Rounds == 1 })
 	if whole, err := honest.Connected(t.Context(), id); !whole || err != nil || r.asked() != 1 {
 		t.Errorf("%v, %v; asked %d times", whole, err, r.asked())
 	}
@@ -249,12 +250,12 @@ func TestDataComesLater(t *testing.T) {
 	dir, _ := work(t, "one")
 	r, f := newRemote(t), newForge(t)
 	url := r.add(t, "x", dir)
-	later := commit(t, dir, "two")
+	later := testkit.Commit(t, dir, "two")
 	f.hold(alice, "x", []string{later}, url)
 	h := hunt(t, f, inAHurry(), nil)
 	h.Held(synced("x"))
-	until(t, "two rounds", func() bool { s, _ := h.Search("x"); return s.Rounds >= 2 })
-	git(t, dir, "push", "-q", r.dir+"/x.git", "main")
+	testkit.Eventually(t, "two rounds", func() bool { s, _ := h.Search("x"); return s.Rounds >= 2 })
+	testkit.Git(t, dir, "push", "-q", r.dir+"/x.git", "main")
 	before := r.asked()
 	over(t, h, "x")
 	if n := r.asked() - before; n > 2 || len(f.missingOf("x")) != 0 {
@@ -270,7 +271,7 @@ func TestPushInTime(t *testing.T) {
 	repo := f.hold(alice, "x", []string{id}, r.add(t, "x", dir))
 	h := hunt(t, f, &quick{delay: 3_000_000, backoff: 20, atOnce: 5}, nil)
 	h.Held(Event{Repository: host.Address{Kind: 30617, D: "x"}, Kind: 30618, Origin: FromUser})
-	git(t, dir, "push", "-q", repo.Dir(), "main")
+	testkit.Git(t, dir, "push", "-q", repo.Dir(), "main")
 	if err := h.Hurry("30617:ab:x", "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -293,9 +294,9 @@ func TestLeft(t *testing.T) {
 	h := hunt(t, f, &quick{delay: 600_000}, nil)
 	for _, identifier := range []string{"pushed", "gone", "half"} {
 		h.Held(synced(identifier))
-		until(t, "the beginning", func() bool { _, ok := h.Search(identifier); return ok })
+		testkit.Eventually(t, "the beginning", func() bool { _, ok := h.Search(identifier); return ok })
 	}
-	git(t, dir, "push", "-q", pushed.Dir(), "main")
+	testkit.Git(t, dir, "push", "-q", pushed.Dir(), "main")
 	f.mu.Lock()
 	delete(f.wants, "gone")
 	f.wants["half"] = f.wants["half"][:1]
@@ -306,8 +307,8 @@ func TestLeft(t *testing.T) {
 	h.Left(synced("gone"), false)
 	over(t, h, "pushed")
 	over(t, h, "gone")
-	until(t, "a look at the other", func() bool { s, ok := h.Search("half"); return ok && s.Missing == 1 && s.Rounds == 0 })
-	until(t, "both ends to be counted", func() bool {
+	testkit.Eventually(t, "a look at the other", func() bool { s, ok := h.Search("half"); return ok && s.Missing == 1 && s.Rounds == 0 })
+	testkit.Eventually(t, "both ends to be counted", func() bool {
 		return testutil.ToFloat64(h.metrics.ended[queue.Complete])+testutil.ToFloat64(h.metrics.ended[queue.Forgotten]) == 2
 	})
 	if n := testutil.ToFloat64(h.metrics.ended[queue.Complete]); n != 1 {
@@ -368,7 +369,7 @@ func TestExpiry(t *testing.T) {
 	if took := time.Since(began); took < 299*time.Millisecond { // the hunt counts whole milliseconds
 		t.Errorf("it ended after %v", took)
 	}
-	until(t, "the end to be counted", func() bool { return testutil.ToFloat64(h.metrics.ended[queue.Expired]) == 1 })
+	testkit.Eventually(t, "the end to be counted", func() bool { return testutil.ToFloat64(h.metrics.ended[queue.Expired]) == 1 })
 }
 
 // TestRestart begins with what is held, as after a crash.
@@ -378,7 +379,7 @@ func TestRestart(t *testing.T) {
 	f.hold(alice, "x", []string{id}, r.add(t, "x", dir))
 	f.held = []Event{synced("x"), synced("gone")}
 	h := hunt(t, f, inAHurry(), nil)
-	until(t, "the data", func() bool { return len(f.missingOf("x")) == 0 })
+	testkit.Eventually(t, "the data", func() bool { return len(f.missingOf("x")) == 0 })
 	over(t, h, "x")
 	over(t, h, "gone")
 }
@@ -460,12 +461,12 @@ func TestDomainLimits(t *testing.T) {
 		f.hold(alice, name, []string{object(1)}, urls...)
 		h.Held(synced(name))
 	}
-	until(t, "all that the domains allow in a minute", func() bool {
+	testkit.Eventually(t, "all that the domains allow in a minute", func() bool {
 		return !slices.ContainsFunc(remotes, func(r *remote) bool { return r.asked() < perMinute })
 	})
 	// Nothing more may come, so there is nothing to wait for: some rounds pass.
 	rounds := testutil.ToFloat64(h.metrics.attempts)
-	until(t, "more rounds", func() bool { return testutil.ToFloat64(h.metrics.attempts) > rounds+repositories*3 })
+	testkit.Eventually(t, "more rounds", func() bool { return testutil.ToFloat64(h.metrics.attempts) > rounds+repositories*3 })
 	for i, r := range remotes {
 		if r.top > atOnce || r.asked() != perMinute {
 			t.Errorf("server %d was asked %d times at once and %d times in all, want %d and %d", i, r.top, r.asked(), atOnce, perMinute)
@@ -545,7 +546,7 @@ func TestWhatIsTold(t *testing.T) {
 	f.hold(alice, "x", []string{object(1)}, r.URL+"/x.git", r.URL+"/y.git")
 	h := hunt(t, f, m, nil)
 	h.Held(synced("x"))
-	until(t, "a second round", func() bool { s, _ := h.Search("x"); return s.Rounds >= 2 })
+	testkit.Eventually(t, "a second round", func() bool { s, _ := h.Search("x"); return s.Rounds >= 2 })
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.after) != 1 || m.after[0].Outcome != abi.OutcomeRateLimited || m.after[0].Status != 429 || m.after[0].RetryAfter != 30_000 || m.after[0].Missing != 1 {
@@ -610,7 +611,7 @@ func TestSlowServersMakeWay(t *testing.T) {
 		})
 		f.hold(alice, name, []string{object(1)}, slow[name].URL+"/x.git")
 		h.Held(synced(name))
-		until(t, "the slow server to be asked", func() bool { s, _ := h.Search(name); return len(s.Asking) == 1 })
+		testkit.Eventually(t, "the slow server to be asked", func() bool { s, _ := h.Search(name); return len(s.Asking) == 1 })
 	}
 	f.hold(alice, "x", []string{id}, good.add(t, "x", dir))
 	h.Held(synced("x"))
@@ -695,7 +696,7 @@ func TestMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(h.Collectors()...)
 	domain := strings.TrimPrefix(r.URL, "http://")
-	until(t, "the end to be counted", func() bool { return testutil.ToFloat64(h.metrics.ended[queue.Complete]) == 1 })
+	testkit.Eventually(t, "the end to be counted", func() bool { return testutil.ToFloat64(h.metrics.ended[queue.Complete]) == 1 })
 	want := fmt.Sprintf(`
 		# HELP ngit_purgatory_domain_in_flight Requests to a domain that are under way.
 		# TYPE ngit_purgatory_domain_in_flight gauge

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"talon/host/gitfetch/queue"
+	"talon/internal/testkit"
 )
 
 // disk is a disk in memory that may be full.
@@ -95,14 +96,14 @@ func TestRetryAfterSurvives(t *testing.T) {
 	f.hold(alice, "x", []string{object(1)}, r.URL+"/x.git")
 	h, stop := running(t, f, d)
 	h.Held(synced("x"))
-	until(t, "that the server's wish is on disk while the hunt goes on", func() bool {
+	testkit.Eventually(t, "that the server's wish is on disk while the hunt goes on", func() bool {
 		return time.Until(time.UnixMilli(d.of(t, domain).NotBefore)) > 50*time.Minute
 	})
 	stop()
 
 	f.held = []Event{synced("x")}
 	again, _ := running(t, f, d)
-	until(t, "two rounds of the search after a restart", func() bool { s, _ := again.Search("x"); return s.Rounds >= 2 })
+	testkit.Eventually(t, "two rounds of the search after a restart", func() bool { s, _ := again.Search("x"); return s.Rounds >= 2 })
 	if s := again.Status(10); len(s.Domains) != 1 || s.Domains[0].Failures != 1 || time.Until(s.Domains[0].NotBefore) < 50*time.Minute {
 		t.Errorf("after a restart: %+v", s.Domains)
 	}
@@ -147,7 +148,7 @@ func TestFullDiskEndsNoHunt(t *testing.T) {
 	}
 	d.full = false
 	d.mu.Unlock()
-	until(t, "that what was known is on disk", func() bool { return d.of(t, strings.TrimPrefix(r.URL, "http://")).LastSuccess != 0 })
+	testkit.Eventually(t, "that what was known is on disk", func() bool { return d.of(t, strings.TrimPrefix(r.URL, "http://")).LastSuccess != 0 })
 }
 
 // TestUnreadableDisk cannot begin: the limits would not hold.

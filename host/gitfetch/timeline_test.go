@@ -9,8 +9,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -251,11 +249,7 @@ func (s *service) want(what string, got []string, want ...string) {
 // until waits for what other goroutines bring about.
 func (s *service) until(what string, ok func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); <-time.After(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("waited in vain: %s", what)
-		}
-	}
+	testkit.Eventually(s.t, what, ok)
 }
 
 // pass lets time pass, from one thing that is due to the next: whatever is to be done at
@@ -354,26 +348,13 @@ func (s *service) resolved(e *host.Event) {
 	}
 }
 
-// git runs git in a folder.
-func (s *service) git(dir string, args ...string) string {
-	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=x", "-c", "user.email=x@x"}, args...)...)
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
 // work makes a repository with so many commits, and returns its folder and them.
 func (s *service) work(commits int) (dir string, ids []string) {
 	s.t.Helper()
-	dir = s.t.TempDir()
-	s.git(dir, "init", "-q", "-b", "main")
+	dir = testkit.NewRepository(s.t)
 	for i := range commits {
-		s.git(dir, "commit", "-q", "--allow-empty", "-m", fmt.Sprint("commit ", i))
-		ids = append(ids, s.git(dir, "rev-parse", "HEAD"))
+		testkit.Git(s.t, dir, "commit", "-q", "--allow-empty", "-m", fmt.Sprint("commit ", i))
+		ids = append(ids, testkit.Git(s.t, dir, "rev-parse", "HEAD"))
 	}
 	return dir, ids
 }
@@ -414,7 +395,7 @@ const alice = "npub1xnyq0w834zswvmqld7y803ntdjqlqzw473xjtkuzu2gqndyd8ghqsadjyq"
 // give puts a copy of a repository on a server.
 func (l *servers) give(s *service, server int, dir string) {
 	s.t.Helper()
-	s.git(dir, "clone", "-q", "--bare", "--no-local", dir, filepath.Join(l.dir, fmt.Sprintf("git-%02d", server-1), alice, "demo.git"))
+	testkit.Git(s.t, dir, "clone", "-q", "--bare", "--no-local", dir, filepath.Join(l.dir, fmt.Sprintf("git-%02d", server-1), alice, "demo.git"))
 }
 
 // late is a server that does not answer the first request, in front of another.
@@ -462,7 +443,7 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 			t.Errorf("it is planned for %v, until %v", r.Next, r.Expires)
 		}
 		s.pass(30 * time.Second)
-		s.git(dir, "push", "-q", s.web+s.repo().Path(), "main")
+		testkit.Git(s.t, dir, "push", "-q", s.web+s.repo().Path(), "main")
 		s.resolved(state)
 		if s.searched() || !s.served(announcement) {
 			t.Error("a search goes on, or the announcement is not served")
@@ -479,7 +460,7 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 		dir, ids := s.work(2)
 		s.announce(remote.urls...)
 		first := s.send(host.FromClient, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]})
-		s.git(dir, "push", "-q", s.web+s.repo().Path(), "main")
+		testkit.Git(s.t, dir, "push", "-q", s.web+s.repo().Path(), "main")
 		s.until("the first state is served", func() bool { return s.served(first) && !s.searched() && len(s.said("search ended")) == 1 })
 		s.pass(30 * time.Second)
 		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]}, host.Tag{"refs/heads/old", ids[0]})
@@ -576,7 +557,7 @@ func planned(t *testing.T, polite gitfetch.Module) {
 		dir, ids := s.work(2)
 		s.announce(remote.urls[0])
 		state := s.send(host.FromClient, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
-		s.git(dir, "push", "-q", s.web+s.repo().Path(), ids[0]+":refs/heads/main")
+		testkit.Git(s.t, dir, "push", "-q", s.web+s.repo().Path(), ids[0]+":refs/heads/main")
 		s.resolved(state)
 		remote.give(s, 3, dir)
 		pull := s.send(host.FromSync, rules.KindPullRequest, host.Tag{"c", ids[1]}, host.Tag{"a", s.repo().Address()}, host.Tag{"clone", remote.urls[2]})

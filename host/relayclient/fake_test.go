@@ -7,17 +7,14 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 
 	"talon/host"
 	"talon/host/wire"
+	"talon/internal/testkit"
 )
-
-// patience bounds what should be a matter of moments.
-const patience = 20 * time.Second
 
 // fake is one connection at a relay that does what a test says.
 type fake struct {
@@ -53,7 +50,7 @@ func listenRaw(t *testing.T, play func(c net.Conn)) string {
 			return
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(testkit.Deadline(t))
 		play(c)
 	}()
 	t.Cleanup(func() {
@@ -98,7 +95,7 @@ func connect(t *testing.T, address string, opts Options) *Conn {
 }
 
 func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithDeadline(t.Context(), testkit.Deadline(t))
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -18,14 +18,14 @@ func NewRepository(t testing.TB, options ...string) string {
 	return dir
 }
 
-// Commit commits a file with a text, and returns the commit's id. The same
+// Commit commits all that is in a folder, and a file with a text, and returns the commit's id. The same
 // texts make the same ids.
 func Commit(t testing.TB, dir, text string) string {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	Git(t, dir, "add", "file")
+	Git(t, dir, "add", ".")
 	Git(t, dir, "commit", "-q", "-m", text)
 	return Git(t, dir, "rev-parse", "HEAD")
 }

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"talon/internal/testkit"
+
 	"github.com/fsnotify/fsnotify"
 )
 
@@ -49,25 +51,19 @@ type follower struct {
 
 	mu    sync.Mutex // guards what follows
 	files map[string]string
-	fresh chan struct{} // closed and replaced at each call
 }
 
 func follow(t *testing.T, dir string, o Options, change ...func(*watcher)) *follower {
 	t.Helper()
-	f := &follower{dir: dir, fresh: make(chan struct{})}
+	f := &follower{dir: dir}
 	o.Log = slog.New(slog.NewTextHandler(&f.log, nil))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- watch(ctx, dir, o, f.look, change...) }()
 	t.Cleanup(func() {
 		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(10 * time.Second):
-			t.Error("Watch does not end")
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 	f.want(t, nil)
@@ -96,27 +92,16 @@ func (f *follower) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.files = seen
-	close(f.fresh)
-	f.fresh = make(chan struct{})
 }
 
 // want waits until the files are these; nil: until there was a look at all.
 func (f *follower) want(t *testing.T, want map[string]string) {
 	t.Helper()
-	late := time.After(20 * time.Second)
-	for {
+	testkit.Eventually(t, fmt.Sprintf("a look that sees %.200v", want), func() bool {
 		f.mu.Lock()
-		got, fresh := f.files, f.fresh
-		f.mu.Unlock()
-		if want == nil && got != nil || want != nil && fmt.Sprint(got) == fmt.Sprint(want) {
-			return
-		}
-		select {
-		case <-fresh:
-		case <-late:
-			t.Fatalf("the last look saw %.200v, want %.200v", got, want)
-		}
-	}
+		defer f.mu.Unlock()
+		return want == nil && f.files != nil || want != nil && fmt.Sprint(f.files) == fmt.Sprint(want)
+	})
 }
 
 type files = map[string]string
@@ -216,20 +201,11 @@ func TestWatchSlowWriter(t *testing.T) {
 		}
 	}()
 	must(t, Write(dir, "other.wasm", []byte("other")))
-	late := time.After(20 * time.Second)
-	for {
+	testkit.Eventually(t, "the other file is seen", func() bool {
 		f.mu.Lock()
-		seen, fresh := f.files["other.wasm"] == "other", f.fresh
-		f.mu.Unlock()
-		if seen {
-			break
-		}
-		select {
-		case <-fresh:
-		case <-late:
-			t.Fatal("a file that is written without end keeps the others waiting")
-		}
-	}
+		defer f.mu.Unlock()
+		return f.files["other.wasm"] == "other"
+	})
 	close(stop)
 	n := <-wrote
 	must(t, slow.Close())
@@ -315,13 +291,9 @@ func TestWatchFollowsTheNewFolder(t *testing.T) {
 	must(t, os.Mkdir(dir, 0o700))
 	w.follow()
 	put(t, dir, "a.wasm")
-	select {
-	case event := <-w.events.Events:
-		if event.Name != filepath.Join(dir, "a.wasm") {
-			t.Errorf("event of %s", event.Name)
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("no event from the new folder")
+	event := testkit.Receive(t, "an event from the new folder", w.events.Events)
+	if event.Name != filepath.Join(dir, "a.wasm") {
+		t.Errorf("event of %s", event.Name)
 	}
 }
 
@@ -339,12 +311,7 @@ func TestWatchEventsExhausted(t *testing.T) {
 	})
 	put(t, dir, "a.wasm")
 	f.want(t, files{"a.wasm": "a.wasm"})
-	for end := time.Now().Add(20 * time.Second); tries.Load() < 5; {
-		if time.Now().After(end) {
-			t.Fatal("events are not tried again")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "events are tried again", func() bool { return tries.Load() >= 5 })
 	put(t, dir, "b.wasm")
 	f.want(t, files{"a.wasm": "a.wasm", "b.wasm": "b.wasm"})
 	if n := strings.Count(f.log.String(), "level=WARN"); n != 1 {
