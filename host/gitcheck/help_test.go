@@ -7,12 +7,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"talon/host"
 	"talon/host/gitrepo"
 	"talon/host/store"
+	"talon/internal/testkit"
 	rules "talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
@@ -37,28 +39,84 @@ const now = 1_700_000_000
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	git, err := gitrepo.Find(t.Context(), "git", gitrepo.DefaultOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{t: t, data: t.TempDir(), git: git, roots: map[bool]*gitrepo.Root{}, alice: [32]byte{0xa1}, bob: [32]byte{0xb0}}
-	if w.db, err = store.Open(t.Context(), w.data, store.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = w.db.Close() })
-	for prs, name := range map[bool]string{false: "git", true: "git-prs"} {
-		if w.roots[prs], err = gitrepo.Open(git, filepath.Join(w.data, name)); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(w.roots[prs].Close)
-	}
+	w := &world{data: t.TempDir(), alice: [32]byte{0xa1}, bob: [32]byte{0xb0}}
+	w.open(t)
+	t.Cleanup(w.close)
 	return w
 }
 
-// settled fills a world with what a service has after a while.
+func (w *world) open(t testing.TB) {
+	t.Helper()
+	w.t, w.roots = t, map[bool]*gitrepo.Root{}
+	var err error
+	if w.git == nil {
+		if w.git, err = gitrepo.Find(t.Context(), "git", gitrepo.DefaultOptions); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.db, err = store.Open(t.Context(), w.data, store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for prs, name := range map[bool]string{false: "git", true: "git-prs"} {
+		if w.roots[prs], err = gitrepo.Open(w.git, filepath.Join(w.data, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) close() {
+	for _, root := range w.roots {
+		root.Close()
+	}
+	if err := w.db.Close(); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// template is what settled copies: making it takes some 30 runs of git.
+var template struct {
+	once  sync.Once
+	world world
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir := template.world.data; dir != "" {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// settled returns a world with what a service has after a while.
 func settled(t testing.TB) *world {
 	t.Helper()
-	w := newWorld(t)
+	template.once.Do(func() {
+		dir, err := os.MkdirTemp("", "talon-gitcheck-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &template.world
+		w.data, w.alice, w.bob = dir, [32]byte{0xa1}, [32]byte{0xb0}
+		w.open(t)
+		defer w.close()
+		w.settle()
+	})
+	if template.world.prs == nil {
+		t.Fatal("an earlier test could not make the data folder")
+	}
+	w := template.world
+	w.data = t.TempDir()
+	if err := os.CopyFS(w.data, os.DirFS(template.world.data)); err != nil {
+		t.Fatal(err)
+	}
+	w.open(t)
+	t.Cleanup(w.close)
+	return &w
+}
+
+// settle fills a world.
+func (w *world) settle() {
+	w.t.Helper()
 	dir := w.repo(w.alice, "repo", false)
 	w.one = w.commit(dir, "one", "")
 	w.two = w.commit(dir, "two", w.one)
@@ -94,7 +152,6 @@ func settled(t testing.TB) *world {
 	w.run(other, "update-ref", "refs/nostr/"+w.prs.ID.String(), w.one)
 	w.run(other, "update-ref", "refs/nostr/"+early.String(), w.one)
 	w.placeholder(w.bob, "elsewhere", true, early)
-	return w
 }
 
 // check returns the problems, each as a line.
@@ -157,15 +214,7 @@ func (w *world) dir(owner [32]byte, d string) string {
 
 func (w *world) run(dir string, args ...string) string {
 	w.t.Helper()
-	cmd := exec.Command("git", append([]string{"--git-dir=" + dir}, args...)...)
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "LC_ALL=C",
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=1700000000 +0000",
-		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_COMMITTER_DATE=1700000000 +0000")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		w.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return testkit.Git(w.t, dir, args...)
 }
 
 // commit makes a commit with one file, of the same name in every repository.
@@ -176,8 +225,7 @@ func (w *world) commit(dir, text, parent string) string {
 		w.t.Fatal(err)
 	}
 	blob := w.run(dir, "hash-object", "-w", file)
-	index := filepath.Join(w.t.TempDir(), "index")
-	w.t.Setenv("GIT_INDEX_FILE", index)
+	w.t.Setenv("GIT_INDEX_FILE", filepath.Join(w.t.TempDir(), "index"))
 	w.run(dir, "update-index", "--add", "--cacheinfo", "100644,"+blob+",file")
 	args := []string{"commit-tree", "-m", text, w.run(dir, "write-tree")}
 	if parent != "" {
