@@ -57,9 +57,21 @@ func openGate(a Addresses, g *guard, l Limits, log *slog.Logger) (*gate, error) 
 	if err != nil {
 		return nil, fmt.Errorf("listen for git: %w", err)
 	}
-	e := &gate{addresses: a, limits: l, listener: listener, sessions: make(map[string]*session)}
+	e := newGate(a, g.dial, l)
+	e.listener = listener
+	e.server = &http.Server{
+		Handler: e, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	go func() { _ = e.server.Serve(listener) }() // until Close
+	return e, nil
+}
+
+// newGate returns a gate that nobody can reach yet.
+func newGate(a Addresses, dial func(ctx context.Context, network, address string) (net.Conn, error), l Limits) *gate {
+	e := &gate{addresses: a, limits: l, sessions: make(map[string]*session)}
 	e.transport = &http.Transport{
-		DialContext:            g.dial,
+		DialContext:            dial,
 		TLSHandshakeTimeout:    dialTime,
 		ResponseHeaderTimeout:  l.Stall,
 		MaxResponseHeaderBytes: 64 << 10,
@@ -70,12 +82,7 @@ func openGate(a Addresses, g *guard, l Limits, log *slog.Logger) (*gate, error) 
 		Protocols:              new(http.Protocols),
 	}
 	e.transport.Protocols.SetHTTP1(true)
-	e.server = &http.Server{
-		Handler: e, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	go func() { _ = e.server.Serve(listener) }() // until Close
-	return e, nil
+	return e
 }
 
 // Close ends all sessions.
