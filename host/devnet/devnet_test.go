@@ -15,6 +15,7 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 
 	"talon/host/relayclient"
+	"talon/internal/testkit"
 )
 
 func small(t *testing.T) Config {
@@ -51,7 +52,7 @@ type client struct {
 
 func connect(t *testing.T, r *Relay) *client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithDeadline(t.Context(), testkit.Deadline(t))
 	defer cancel()
 	s, err := relayclient.DialSocket(ctx, r.URL, relayclient.SocketOptions{})
 	if err != nil {
@@ -59,7 +60,7 @@ func connect(t *testing.T, r *Relay) *client {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	// What does not come ends the test.
-	late := time.AfterFunc(20*time.Second, func() { _ = s.Close() })
+	late := time.AfterFunc(time.Until(testkit.Deadline(t)), func() { _ = s.Close() })
 	t.Cleanup(func() { late.Stop() })
 	return &client{t, s}
 }

@@ -104,7 +104,7 @@ func BenchmarkHunt(b *testing.B) {
 		c.Limits.Connections = 1000 // all servers have one address
 	})
 	for b.Loop() {
-		before := processorTime(b)
+		before := testkit.CPU()
 		began := time.Now()
 		for i := range repositories {
 			h.Held(Event{Repository: host.Address{Kind: 30617, D: fmt.Sprint(i)}, Kind: 30618, Origin: FromSync})
@@ -121,7 +121,7 @@ func BenchmarkHunt(b *testing.B) {
 		b.ReportMetric(float64(top), "most-at-once")
 		b.ReportMetric(float64(in60), "most-in-60s")
 		b.ReportMetric(float64(least), "least-asked")
-		b.ReportMetric(100*float64(processorTime(b)-before)/float64(took), "cpu-%")
+		b.ReportMetric(100*float64(testkit.CPU()-before)/float64(took), "cpu-%")
 		if top > 5 || in60 > 30 || least < 90 {
 			b.Errorf("a server was asked %d times at once, %d times in a minute; one was asked %d times in all, want 90", top, in60, least)
 		}
@@ -141,9 +141,9 @@ func BenchmarkWaiting(b *testing.B) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	for b.Loop() {
-		used := processorTime(b)
+		used := testkit.CPU()
 		<-time.After(2 * time.Second)
-		b.ReportMetric(100*float64(processorTime(b)-used)/float64(2*time.Second), "cpu-%")
+		b.ReportMetric(100*float64(testkit.CPU()-used)/float64(2*time.Second), "cpu-%")
 	}
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MiB")
 	list := h.Status(20_000).Repositories

@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"talon/host/plugin/guest"
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -83,15 +83,6 @@ func busySubject() abi.Subject {
 	return s
 }
 
-// processorTime is what this process has used, whatever else runs on the machine.
-func processorTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // BenchmarkDecision is what one decision of each module costs, from the encoding of
 // the request to the decoded answer.
 func BenchmarkDecision(b *testing.B) {
@@ -122,11 +113,11 @@ func BenchmarkDecision(b *testing.B) {
 		} {
 			b.Run(name+"/"+bench.name, func(b *testing.B) {
 				b.ReportAllocs()
-				before := processorTime(b)
+				before := testkit.CPU()
 				for b.Loop() {
 					bench.decide()
 				}
-				b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+				b.ReportMetric(float64(testkit.CPU()-before)/float64(b.N), "cpu-ns/op")
 			})
 		}
 	}

@@ -6,12 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"talon/host"
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 )
 
 // bundled opens a registry of the bundled policies with side-cars, of a relay that
@@ -67,7 +66,7 @@ deny_words = ["casino", "viagra", "airdrop"]`}},
 				{"client", "talon"},
 			}
 			b.ReportAllocs()
-			before, n := cpuTime(b), byte(0)
+			before, n := testkit.CPU(), byte(0)
 			for b.Loop() {
 				n++
 				it.Event.ID[0] = n
@@ -75,18 +74,7 @@ deny_words = ["casino", "viagra", "airdrop"]`}},
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(cpuTime(b)-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(testkit.CPU()-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
-}
-
-// cpuTime is what this process has used: stable also where others use the
-// machine.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

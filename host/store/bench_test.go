@@ -4,25 +4,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
-
-// cpu is the time that this process has spent on any core.
-func cpu() time.Duration {
-	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		panic(err)
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-}
 
 // perEvent reports CPU time by event.
 func perEvent(b *testing.B, began time.Duration, events int) {
-	b.ReportMetric(float64((cpu()-began).Nanoseconds())/float64(events)/1e3, "cpu-µs/event")
+	b.ReportMetric(float64((testkit.CPU()-began).Nanoseconds())/float64(events)/1e3, "cpu-µs/event")
 }
 
 // BenchmarkPut stores events on top of others, so and so many to a commit. The
@@ -44,12 +35,12 @@ func BenchmarkPut(b *testing.B) {
 						events[i] = l.event()
 					}
 					b.StartTimer()
-					began := cpu()
+					began := testkit.CPU()
 					put(b, s, 0, events[:n]...)
-					spent += cpu() - began
+					spent += testkit.CPU() - began
 					done += n
 				}
-				perEvent(b, cpu()-spent, done)
+				perEvent(b, testkit.CPU()-spent, done)
 			})
 		}
 	}
@@ -140,7 +131,7 @@ func BenchmarkSelect(b *testing.B) {
 			filters := []host.Filter{c.filter}
 			var times []time.Duration
 			rows := 0
-			began := cpu()
+			began := testkit.CPU()
 			for b.Loop() {
 				t := time.Now()
 				sel, err := sh.Select(context.Background(), filters, 0)
@@ -150,7 +141,7 @@ func BenchmarkSelect(b *testing.B) {
 				times = append(times, time.Since(t))
 				rows = len(sel.Rows)
 			}
-			spent := cpu() - began
+			spent := testkit.CPU() - began
 			slices.Sort(times)
 			b.ReportMetric(float64(times[len(times)/2].Microseconds())/1e3, "median-ms")
 			b.ReportMetric(float64(spent.Microseconds())/1e3/float64(len(times)), "cpu-ms/op")
@@ -172,7 +163,7 @@ func BenchmarkAnswer(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			events := 0
-			began := cpu()
+			began := testkit.CPU()
 			for b.Loop() {
 				sel, err := sh.Select(context.Background(), []host.Filter{c.filter}, 0)
 				if err != nil {
@@ -235,7 +226,7 @@ func BenchmarkScan(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			events := 0
-			began := cpu()
+			began := testkit.CPU()
 			for b.Loop() {
 				_, n, err := s.Scan(context.Background(), c.filter, 2*total, 0, func(int64, host.ID) {})
 				if err != nil {

@@ -80,13 +80,9 @@ func TestReadsTakeBoundedTime(t *testing.T) {
 	m := mustLoad(t, getting(64).assemble(), func(o *Options) {
 		o.Limits.ReadTime, o.Limits.ReadsTime = 20*time.Millisecond, 50*time.Millisecond
 	})
-	start := time.Now()
 	_, err := ask(t, m, item(1, ""), stuckFacts{})
 	if f := AsFailure(err); f == nil || f.Cause != CauseHost || !errors.Is(err, errReadsTime) {
 		t.Errorf("%v, want that reads took too long", err)
-	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("a decision took %v", took)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"talon/internal/testkit"
 )
 
 const pin = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -197,9 +199,9 @@ func TestParseLarge(t *testing.T) {
 	worst := header + strings.Repeat(strings.Repeat("b.", 62)+"b = 1\n", maxKeys-1)
 	list := "[config]\nwords = [" + strings.Repeat("\"#]}='\", ", 100_000) + "]\n"
 	for name, text := range map[string]string{"keys": worst, "list": list} {
-		start := time.Now()
+		start := testkit.CPU()
 		f, err := Parse([]byte(text))
-		if d := time.Since(start); d > 10*time.Second {
+		if d := testkit.CPU() - start; d > 10*time.Second {
 			t.Errorf("%s: took %v", name, d)
 		}
 		if name == "list" && (err != nil || len(f.Config["words"].([]any)) != 100_000) {
