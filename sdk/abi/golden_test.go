@@ -1,0 +1,132 @@
+package abi
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+var update = flag.Bool("update", false, "write testdata/messages.golden")
+
+// TestGoldenBytes holds the bytes of every message against testdata/messages.golden: a
+// module that was built years ago reads and writes these. The samples have every field of
+// every message of talon.proto.
+func TestGoldenBytes(t *testing.T) {
+	var text strings.Builder
+	seen := make(map[protoreflect.FullName]bool)
+	for _, sample := range goldenSamples() {
+		m := message(t, sample.message)
+		if err := proto.Unmarshal(sample.encoded, m); err != nil {
+			t.Errorf("%s: %v", sample.message, err)
+		}
+		mark(m, seen)
+		fmt.Fprintf(&text, "%s %x\n", sample.message, sample.encoded)
+	}
+	all := make(map[protoreflect.FullName]bool)
+	messages := schema(t).Messages()
+	for i := range messages.Len() {
+		fields := messages.Get(i).Fields()
+		for k := range fields.Len() {
+			all[fields.Get(k).FullName()] = true
+		}
+	}
+	maps.DeleteFunc(all, func(name protoreflect.FullName, _ bool) bool { return seen[name] })
+	if missing := slices.Sorted(maps.Keys(all)); len(missing) > 0 {
+		t.Errorf("no sample has %s", missing)
+	}
+
+	file := filepath.Join("testdata", "messages.golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := strings.Split(string(golden), "\n"), strings.Split(text.String(), "\n")
+	for i := range max(len(want), len(got)) {
+		if i >= len(want) || i >= len(got) || want[i] != got[i] {
+			t.Fatalf("line %d of %s is not what the encoders write. What modules read and write must not change; "+
+				"if a message has a new field, go test ./sdk/abi -update, and only lines with that field change.\nwrites %s\ngolden %s",
+				i+1, file, slices.Concat(got, make([]string, i+1))[i], slices.Concat(want, make([]string, i+1))[i])
+		}
+	}
+}
+
+// mark notes which fields a message has, and those in it.
+func mark(m protoreflect.Message, seen map[protoreflect.FullName]bool) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		seen[f.FullName()] = true
+		switch {
+		case f.Kind() != protoreflect.MessageKind:
+		case f.IsList():
+			for i := range v.List().Len() {
+				mark(v.List().Get(i).Message(), seen)
+			}
+		default:
+			mark(v.Message(), seen)
+		}
+		return true
+	})
+}
+
+type goldenSample struct {
+	message string
+	encoded []byte
+}
+
+func goldenSamples() []goldenSample {
+	since, until := int64(-5), int64(1<<40)
+	samples := []goldenSample{
+		{"Event", AppendEvent(nil, sampleEvent())},
+		{"EventList", AppendMore(AppendEventOf(AppendEventOf(nil, sampleEvent()), &Event[[]string]{Kind: 1}))},
+		{"AdmitRequest", AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{
+			Event: *sampleEvent(), Origin: OriginSync, Address: []byte("::1"), Relay: "wss://r", Authed: [][32]byte{key32(1), key32(2)}, Now: 77,
+		})},
+		{"Verdict", AppendVerdict(nil, ActionReject, "spam", "blocked", "no spam")},
+		{"Configured", AppendConfigured(nil, &Configured{
+			Failure: "config x = 7", Idle: []string{"admit", "query"}, About: About{[]string{"GRASP-01", "GRASP-05"}, "all", "some"},
+		})},
+		{"Config", AppendConfig(nil, &Config{
+			Settings: []Setting{
+				{Key: "s", Strings: []string{"a", ""}}, {Key: "i", Ints: []int64{-1, 0, math.MaxInt64}},
+				{Key: "b", Bools: []bool{true, false}}, {Key: "f", Floats: []float64{0.5, -1}}, {Key: "none"},
+			},
+			Service: Service{"relay.example.com", true},
+		})},
+		{"Filter", AppendFilter(nil, &Filter{
+			IDs: [][32]byte{key32(1)}, Authors: [][32]byte{key32(2), key32(3)}, Kinds: []uint32{0, 1, 30023},
+			Tags: []TagFilter{{"t", []string{"x", ""}}, {"e", nil}}, Since: &since, Until: &until, Limit: 9,
+		})},
+		{"QueryRequest", sampleQuery(nil)},
+		{"ConnectRequest", AppendConnectRequest(nil, &ConnectRequest[[32]byte]{Client: sampleClient(), Open: 300, FromAddress: 2, Now: 77})},
+		{"PushRequest", samplePush(nil)},
+		{"StepActions", appendActions(sampleActions()...)},
+		{"DelayRequest", AppendDelayRequest(nil, &DelayRequest{77, sampleSubject(), OriginSync, 30618, 9})},
+		{"DelayAnswer", AppendDelayAnswer(nil, &DelayAnswer{500, 1_800_000})},
+		{"ThrottleAdmitRequest", AppendThrottleAdmitRequest(nil, &ThrottleAdmitRequest{77, sampleSubject(), "30617:ab:x", 9})},
+		{"ThrottleAdmitAnswer", AppendThrottleAdmitAnswer(nil, &ThrottleAdmitAnswer{Start: true, Wait: 9})},
+		{"AfterRequest", AppendAfterRequest(nil, sampleAfter())},
+		{"AfterAnswer", AppendAfterAnswer(nil, &AfterAnswer{5, true, HealthBarred, "x"})},
+		{"PickRequest", AppendPickRequest(nil, samplePick())},
+		{"PickAnswer", AppendPickAnswer(nil, &PickAnswer{Index: 3})},
+		{"PickAnswer", AppendPickAnswer(nil, &PickAnswer{None: true})},
+		{"TickRequest", AppendTickRequest(nil, sampleTick())},
+		{"TickAnswer", AppendTickAnswer(nil, &TickAnswer{Set: true, Limits: ClientLimits{1, 2, 3, 4, 5, 6, 7}})},
+	}
+	for _, test := range sampleInputs {
+		samples = append(samples, goldenSample{"StepRequest", AppendStep(nil, 77, test.input)})
+	}
+	return samples
+}
