@@ -26,7 +26,7 @@ import (
 // that a module is dropped into. The modules and the table hostile.json are
 // written by this test: go test -run Corpus -update ./host/plugin/guest
 
-var update = flag.Bool("update", false, "write ../testdata/hostile")
+var update = flag.Bool("update", false, "write ../testdata/hostile and testdata/fuel.golden")
 
 var corpusDir = filepath.Join("..", "testdata", "hostile")
 
