@@ -16,6 +16,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/guest"
+	"talon/host/plugin/plugintest"
 	"talon/host/plugin/state"
 	"talon/sdk/abi"
 	"talon/sdk/abi/manifest"
@@ -25,17 +26,20 @@ import (
 // has built, programs what go has.
 var machineCode, cargoTarget, programs string
 
-func TestMain(m *testing.M) { os.Exit(runTests(m)) }
+func TestMain(m *testing.M) { os.Exit(plugintest.Main(tests{m})) }
 
-func runTests(m *testing.M) int {
+type tests struct{ *testing.M }
+
+// Run runs the tests and removes what they shared.
+func (m tests) Run() int {
 	dir, err := os.MkdirTemp("", "talon-examples-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	machineCode, cargoTarget, programs = filepath.Join(dir, "code"), filepath.Join(dir, "cargo"), filepath.Join(dir, "bin")
-	return m.Run()
+	machineCode, cargoTarget, programs = plugintest.Code(), filepath.Join(dir, "cargo"), filepath.Join(dir, "bin")
+	return m.M.Run()
 }
 
 // names are the examples that there are in every language.

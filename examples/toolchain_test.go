@@ -94,6 +94,7 @@ func compile(t testing.TB, l *language, name string) []byte {
 	}
 	folder := folderOf(name) + l.suffix
 	if l.suffix == "" {
+		plugintest.MachineCode(t, "examples/"+folder)
 		wasm, err := os.ReadFile(filepath.Join(plugintest.Build(t, "examples/"+folder), name+".wasm"))
 		if err != nil {
 			t.Fatal(err)

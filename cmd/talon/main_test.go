@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"talon/host/plugin/plugintest"
 )
 
 // TestMain makes this test binary the program "talon" in the PATH of every test:
@@ -21,7 +24,7 @@ type tests struct{ *testing.M }
 // Run runs the tests and removes what they shared.
 func (t tests) Run() int {
 	defer func() { _ = os.RemoveAll(shared.dir) }()
-	return t.M.Run()
+	return plugintest.Main(t.M)
 }
 
 // bundled are the modules that come with Talon.
@@ -51,53 +54,43 @@ const machineCode = "wasm-cache"
 
 func sharedDir(t testing.TB) string {
 	t.Helper()
-	shared.Do(func() { shared.err = buildShared() })
+	shared.Do(func() { shared.err = buildShared(t) })
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
 	return shared.dir
 }
 
-func buildShared() (err error) {
+func buildShared(t testing.TB) (err error) {
 	if shared.dir, err = os.MkdirTemp("", "talon-test-"); err != nil {
 		return err
 	}
-	for _, name := range bundled {
-		build := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w",
-			"-o", filepath.Join(shared.dir, "plugins", name+".wasm"), "talon/plugins/"+name)
-		build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
-			return err
-		}
+	folders := make([]string, len(bundled))
+	for i, name := range bundled {
+		folders[i] = "plugins/" + name
 	}
-	if err := os.WriteFile(filepath.Join(shared.dir, "plugins", "open.toml"), []byte(openRelay), 0o644); err != nil {
-		return err
-	}
-	compiler, err := compiler(shared.dir)
+	plugins := filepath.Join(shared.dir, "plugins")
+	err = errors.Join(
+		os.CopyFS(plugins, os.DirFS(plugintest.Build(t, folders...))),
+		os.WriteFile(filepath.Join(plugins, "open.toml"), []byte(openRelay), 0o644),
+		os.CopyFS(filepath.Join(shared.dir, machineCode), os.DirFS(plugintest.MachineCode(t, folders...))))
 	if err != nil {
 		return err
 	}
-	// An import of nothing loads the modules, which fills the cache.
-	warm := exec.Command(compiler, "import", "--data", shared.dir, "--plugins", filepath.Join(shared.dir, "plugins"), "--log-level", "error")
+	// An import of nothing has the modules pass their tests, which is then known.
+	warm := exec.Command(compiler(t), "import", "--data", shared.dir, "--plugins", plugins, "--log-level", "error")
 	warm.Dir = shared.dir
 	warm.Stderr = os.Stderr
 	return warm.Run()
 }
 
-// compiler returns a Talon to compile modules with, which it makes in a folder. Under
-// the race detector that takes minutes, and the code is the same without.
-func compiler(dir string) (program string, err error) {
+// compiler returns a Talon to load modules with. Under the race detector that takes
+// minutes, and what is kept is the same without.
+func compiler(t testing.TB) string {
 	if !raceDetector {
-		return "talon", nil
+		return "talon"
 	}
-	program = filepath.Join(dir, "talon")
-	if _, err := os.Stat(program); err == nil {
-		return program, nil
-	}
-	build := exec.Command("go", "build", "-o", program, "talon/cmd/talon")
-	build.Stderr = os.Stderr
-	return program, build.Run()
+	return plugintest.Talon(t)
 }
 
 // newData returns a new data folder.

@@ -1,6 +1,7 @@
 package author
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path"
@@ -21,9 +22,21 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	_ = os.Setenv("XDG_CACHE_HOME", dir)
-	code := m.Run()
+	code := plugintest.Main(tests{m})
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
+}
+
+type tests struct{ *testing.M }
+
+// Run runs the tests with compiled code that other test programs share.
+func (m tests) Run() int {
+	base := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "talon")
+	if err := errors.Join(os.MkdirAll(base, 0o700), os.MkdirAll(plugintest.Code(), 0o700),
+		os.Symlink(plugintest.Code(), filepath.Join(base, "modules"))); err != nil {
+		panic(err)
+	}
+	return m.M.Run()
 }
 
 // built returns a module of this repository with the text of a side-car.
@@ -31,6 +44,7 @@ func built(t *testing.T, folder, side string) *Source {
 	t.Helper()
 	name := path.Base(folder)
 	dir := plugintest.Build(t, folder)
+	plugintest.MachineCode(t, folder)
 	if side != "" {
 		put(t, filepath.Join(dir, name+".toml"), side)
 	}

@@ -11,14 +11,12 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"talon/host/plugin/plugintest"
 )
 
 // Metrics of the hunt have the operator's prefix, as those of sync have.
 func TestHuntPrefix(t *testing.T) {
 	ctx := context.Background()
-	plugins := plugintest.Build(t, "plugins/open")
+	plugins := built(t, "plugins/open")
 	write(t, plugins, "open.toml", "[config]\nevery = true\n") // a policy has to be there
 	cfg := defaults(t, plugins)
 	cfg.MetricsPrefix = "ngit"

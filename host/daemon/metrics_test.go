@@ -1,3 +1,5 @@
+//go:build !race
+
 package daemon
 
 import (
@@ -16,8 +18,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-
-	"talon/host/plugin/plugintest"
 )
 
 var update = flag.Bool("update", false, "write testdata/metrics.golden")
@@ -62,7 +62,7 @@ func TestMetricNames(t *testing.T) {
 func assembled(t *testing.T) []prometheus.Collector {
 	t.Helper()
 	ctx := context.Background()
-	plugins := plugintest.Build(t, "plugins/open", "plugins/polite", "plugins/layered-v5")
+	plugins := built(t, "plugins/open", "plugins/polite", "plugins/layered-v5")
 	write(t, plugins, "open.toml", "[config]\nevery = true\n") // a policy has to be there
 	cfg := defaults(t, plugins)
 	d := New(cfg, "test", slog.New(slog.DiscardHandler))

@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -31,12 +32,25 @@ import (
 	"talon/internal/testkit"
 )
 
+func TestMain(m *testing.M) { os.Exit(plugintest.Main(m)) }
+
+// built returns a folder with modules, whose machine code is where [defaults] has it.
+func built(t *testing.T, folders ...string) string {
+	t.Helper()
+	plugintest.MachineCode(t, folders...)
+	return plugintest.Build(t, folders...)
+}
+
 // defaults is the configuration of an operator who chose only folders and addresses.
 func defaults(t *testing.T, plugins string) *config.Config {
 	t.Helper()
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	loader := config.Flags(flags, config.Always|config.Deciding|config.Serving)
-	args := []string{"--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "data"), "--plugins", plugins, "--admin-socket", "off"}
+	data := filepath.Join(t.TempDir(), "data")
+	if err := errors.Join(os.MkdirAll(data, 0o700), os.Symlink(plugintest.MachineCode(t), filepath.Join(data, "wasm-cache"))); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--listen", "127.0.0.1:0", "--data", data, "--plugins", plugins, "--admin-socket", "off"}
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +189,7 @@ func (c *client) publish(n int) string {
 // A module that limits events has each client hear it, and touches nothing else; when
 // it is switched off, so are its limits.
 func TestServeLimitsEvents(t *testing.T) {
-	plugins := plugintest.Build(t, "plugins/open", "examples/hello-throttle")
+	plugins := built(t, "plugins/open", "examples/hello-throttle")
 	write(t, plugins, "open.toml", "[config]\nevery = true\n")
 	write(t, plugins, "hello-throttle.toml", "[config]\nevents = 12\n") // under load fewer, down to 10
 	addr := serve(t, plugins)
@@ -224,7 +238,7 @@ func TestServeLimitsEvents(t *testing.T) {
 // them while there is much, within the clamps, and lets go afterwards.
 func TestPoliteTicks(t *testing.T) {
 	ctx := context.Background()
-	plugins := plugintest.Build(t, "plugins/open", "plugins/polite")
+	plugins := built(t, "plugins/open", "plugins/polite")
 	write(t, plugins, "open.toml", "[config]\nevery = true\n") // a policy has to be there
 	write(t, plugins, "polite.toml", "[config]\nlimit_clients = true\n")
 	core, err := OpenCore(ctx, defaults(t, plugins), slog.New(slog.DiscardHandler), false)

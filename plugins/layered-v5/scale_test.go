@@ -215,7 +215,9 @@ func asModule(tb testing.TB, name string, fuel *[]int64) (step func([]byte, int6
 	if err != nil {
 		tb.Fatal(err)
 	}
-	m, err := guest.Load(tb.Context(), wasm, guest.Options{Name: name, Config: map[string]any{"max_relays": int64(500)}})
+	m, err := guest.Load(tb.Context(), wasm, guest.Options{
+		Name: name, Config: map[string]any{"max_relays": int64(500)}, CacheDir: plugintest.MachineCode(tb, "plugins/"+name),
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -232,6 +234,8 @@ func asModule(tb testing.TB, name string, fuel *[]int64) (step func([]byte, int6
 		return answer, err
 	}, func() int64 { return m.MemoryUsed() - first }
 }
+
+func TestMain(m *testing.M) { os.Exit(plugintest.Main(m)) }
 
 // TestMemory is what 1,000 repositories with 50 roots, at 5 of 100 relays each,
 // take in a module. What the host keeps of them comes to that (relaysync.TestRecords):
@@ -257,7 +261,7 @@ func TestSelfTest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := guest.SelfTest(t.Context(), wasm, guest.Options{Name: name}); err != nil {
+		if err := guest.SelfTest(t.Context(), wasm, guest.Options{Name: name, CacheDir: plugintest.MachineCode(t, "plugins/"+name)}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
