@@ -10,13 +10,14 @@ DATA    ?= ./data
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
-export GOFLAGS := $(GOFLAGS) -tags=$(TAGS)
+# With -trimpath everywhere, tests and programs share what the compilers made.
+export GOFLAGS := $(GOFLAGS) -tags=$(TAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help tools wasm build run test race lint check e2e devnet guides fuzz bench clean
+.PHONY: help tools wasm build run test race race-all lint check e2e devnet scale guides fuzz nightly bench bench-set clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 tools:
 	@scripts/tools
@@ -34,12 +35,15 @@ build: tools wasm ## build bin/talon and the bundled modules
 run: build ## serve on 127.0.0.1:7334 with data in ./data
 	bin/talon serve --listen $(LISTEN) --data $(DATA)
 
-test: tools ## every test, and every fuzz target for a few seconds
-	$(GO) test ./...
-	@scripts/fuzz 3s
+# make lint has all of go vet, of which go test would do a part again.
+test: tools ## every test, and the seeds of every fuzz target
+	$(GO) test -vet=off ./...
 
-race: tools ## every test under the race detector
-	$(GO) test -race -timeout 45m ./...
+race: tools ## the packages with goroutines or locks of their own, under the race detector
+	$(GO) test -vet=off -race -timeout 45m $$(scripts/race-packages)
+
+race-all: tools ## every test of every package under the race detector, an hour
+	TALON_TEST_RACE=all $(GO) test -vet=off -race -timeout 90m ./...
 
 lint: tools ## format, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "not formatted: $$(gofmt -l . | tr '\n' ' ')"; echo "run: gofmt -w ."; exit 1; }
@@ -52,6 +56,9 @@ check: lint test race ## what must pass before a change lands, and a clean tree 
 e2e: build ## the real binary with clients that are not ours (go-nostr, nostr-tools)
 	scripts/e2e
 
+scale: tools ## tests that cost more than make test has time for: large inputs, many rounds
+	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 ./...
+
 devnet: tools ## sync and the hunt in larger networks on loopback than make test has, minutes
 	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run Devnet ./cmd/talon ./host/devnet
 
@@ -61,8 +68,13 @@ guides: tools ## every page for authors of modules, followed literally up to a r
 fuzz: tools ## every fuzz target for a minute
 	@scripts/fuzz 60s
 
+nightly: scale devnet race-all fuzz ## what takes hours: large networks and inputs, races everywhere, fuzzing
+
 bench: build ## the benchmarks, the whole server included
 	scripts/bench
+
+bench-set: tools ## the benchmarks that two revisions are compared by, in a form for benchstat
+	@scripts/bench-set
 
 clean: ## remove what was built; data stays
 	rm -rf bin
