@@ -39,6 +39,7 @@ run: build ## serve on 127.0.0.1:7334 with data in ./data
 test: tools ## every test, and the seeds of every fuzz target
 	$(GO) test -vet=off ./...
 
+# Which packages, and why not the others: scripts/race-packages -v.
 race: tools ## the packages with goroutines or locks of their own, under the race detector
 	$(GO) test -vet=off -race -timeout 45m $$(scripts/race-packages)
 
