@@ -35,13 +35,14 @@ build: tools wasm ## build bin/talon and the bundled modules
 run: build ## serve on 127.0.0.1:7334 with data in ./data
 	bin/talon serve --listen $(LISTEN) --data $(DATA)
 
-# make lint has all of go vet, of which go test would do a part again.
+# make lint has all of go vet, of which go test would do a part again. Tests wait for
+# servers and for git: three packages at a time keep two processors busy.
 test: tools ## every test, and the seeds of every fuzz target
-	$(GO) test -vet=off ./...
+	$(GO) test -vet=off -p 3 ./...
 
 # Which packages, and why not the others: scripts/race-packages -v.
 race: tools ## the packages with goroutines or locks of their own, under the race detector
-	$(GO) test -vet=off -race -timeout 45m $$(scripts/race-packages)
+	$(GO) test -vet=off -race -p 3 -timeout 45m $$(scripts/race-packages)
 
 race-all: tools ## every test of every package under the race detector, an hour
 	TALON_TEST_RACE=all $(GO) test -vet=off -race -timeout 90m ./...

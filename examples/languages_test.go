@@ -212,9 +212,9 @@ func TestMemoryIsBounded(t *testing.T) {
 			ask(1, size)
 		}
 		before := m.MemoryUsed()
-		rounds := 60_000
-		if testing.Short() || raceDetector {
-			rounds = 30_000
+		rounds := 20_000
+		if os.Getenv("TALON_TEST_SCALE") != "" {
+			rounds = 60_000
 		}
 		for i := range rounds {
 			ask(i%3, 1000) // two spend their tokens, the third is not on the list

@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -101,6 +102,10 @@ func TestGraspWithinItsBudget(t *testing.T) {
 	}
 	relay := &graspRelay{here: map[host.Address]bool{graspAddress(1): true}}
 	m := loadGrasp(t, relay)
+	rounds := 1
+	if os.Getenv("TALON_TEST_SCALE") != "" {
+		rounds = 3 // the guest collects its garbage in one of them
+	}
 	for _, test := range []struct {
 		name         string
 		stored, held vectorEvents
@@ -125,7 +130,7 @@ func TestGraspWithinItsBudget(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			relay.vectorFacts = vectorFacts{test.stored, test.held}
 			request := new(Request).Admit(&host.Item{Event: test.event, Source: &host.Source{}}, now)
-			for range 3 {
+			for range rounds {
 				ruling, fuel, err := m.Rule(t.Context(), Admit, request, relay, now, "client")
 				if got := fmt.Sprint(ruling.Action, " ", ruling.Rule); err != nil || got != test.want {
 					t.Fatalf("%s, %v; want %s", got, err, test.want)

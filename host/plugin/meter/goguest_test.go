@@ -74,6 +74,10 @@ func TestGoGuest(t *testing.T) {
 		value uint64
 		spent int64
 	}
+	rounds := []uint64{1}
+	if os.Getenv("TALON_TEST_SCALE") != "" {
+		rounds = append(rounds, 3) // the interpreter takes seconds for each
+	}
 	runs := map[string][]run{}
 	var start []int64
 	for engine, config := range engines {
@@ -81,7 +85,7 @@ func TestGoGuest(t *testing.T) {
 		plain, g := startGo(t, rt, wasm), startGo(t, rt, out)
 		start = append(start, enough-g.left())
 		for _, name := range goFunctions {
-			for _, n := range []uint64{1, 3} {
+			for _, n := range rounds {
 				want, err := plain.ExportedFunction(name).Call(t.Context(), n)
 				if err != nil {
 					t.Fatal(err)
