@@ -37,3 +37,10 @@ type RepoFacts interface {
 // ReferenceTags are the tags by which one event names another, or an address
 // (NIP-01, NIP-10, NIP-18, NIP-22).
 const ReferenceTags = "aAeEq"
+
+// Waiter is what the facts of a decision may be as well: those who decide are few.
+type Waiter interface {
+	// Wait runs f, which may block for a disk or a process. Meanwhile the caller does
+	// not count among those who decide.
+	Wait(f func())
+}

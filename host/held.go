@@ -73,7 +73,7 @@ type ReleaseOutcome struct {
 	Held    []HeldChange
 }
 
-// Arrival says that git data has come. It goes through the same queue as events.
+// Arrival says that git data has come. It goes through the same pipeline as events.
 type Arrival struct {
 	// Plan says what to release. It is asked by a worker, and again if a fact that it
 	// read has changed by its turn; so it sees every event that was answered as held

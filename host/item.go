@@ -15,9 +15,9 @@ func (o Origin) String() string {
 	return [...]string{"client", "import", "sync"}[o]
 }
 
-// Source says where an item comes from. Items with the same *Source are decided
-// in the order in which they were submitted, each with what came before it
-// visible.
+// Source says where an item comes from. Items with the same *Source take effect
+// in the order in which they were submitted, each decided with what came before it
+// visible; items of other sources do not wait for them.
 type Source struct {
 	Origin Origin
 	Addr   netip.Addr // the client's address; zero where there is none

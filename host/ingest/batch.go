@@ -2,16 +2,17 @@ package ingest
 
 import (
 	"fmt"
+	"time"
 
 	"talon/host"
 )
 
 // batch is one commit in the making, and the answers that wait for it.
 type batch struct {
-	w        *writer
-	revision uint64 // that the commit will have
-	tx       Tx     // nil until something is to be written
-	err      error  // the commit cannot be made, or was not
+	w      *writer
+	opened time.Time
+	tx     Tx    // nil until something is to be written
+	err    error // the commit cannot be made, or was not
 
 	bytes     int
 	answers   []answer
@@ -28,7 +29,7 @@ type answer struct {
 }
 
 func (w *writer) newBatch() *batch {
-	return &batch{w: w, revision: w.revision.Load() + 1}
+	return &batch{w: w, opened: time.Now()}
 }
 
 // open begins the transaction if it is not open yet.
@@ -81,14 +82,14 @@ func (b *batch) put(e *entry) {
 }
 
 func (b *batch) stored(e *host.Event, seq int64) {
-	b.w.history.add(b.revision, e, false)
+	b.w.history.add(change{event: e})
 	b.published = append(b.published, host.Published{Event: e, Seq: seq})
 }
 
 func (b *batch) changed(removed []*host.Event) {
 	b.removed = append(b.removed, removed...)
 	for _, e := range removed {
-		b.w.history.add(b.revision, e, false)
+		b.w.history.add(change{event: e, removed: true})
 	}
 }
 
@@ -112,12 +113,9 @@ func (b *batch) finish() {
 		b.err = b.tx.Commit()
 		b.tx = nil
 		if b.err != nil {
-			b.w.history.forget(b.revision)
+			b.w.history.rollback()
 			return
 		}
-		// From here on the events can be read, so from here on decisions that
-		// were made before are measured against this commit.
-		b.w.revision.Store(b.revision)
 		for _, pub := range b.published {
 			if pub.Seq != 0 {
 				b.w.recent.add(pub.Event.ID)
@@ -129,6 +127,10 @@ func (b *batch) finish() {
 		}
 		b.w.metrics.changed(b.held)
 	}
+	// From here on the events can be read, so from here on decisions that were made
+	// before are measured against this commit.
+	b.w.history.commit()
+	b.w.version.Store(b.w.history.version)
 	if b.w.publisher != nil && len(b.published) > 0 {
 		b.w.publisher.Publish(b.published)
 	}
@@ -164,7 +166,7 @@ func (b *batch) abandon() {
 	if b.tx == nil {
 		return
 	}
-	b.w.history.forget(b.revision)
+	b.w.history.rollback()
 	if err := b.tx.Rollback(); err != nil {
 		b.err = fmt.Errorf("%w (and roll back: %w)", b.err, err)
 	}

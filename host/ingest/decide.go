@@ -8,22 +8,16 @@ import (
 	"talon/host"
 )
 
-// decideAll is a worker: it verifies and decides items until there are no more.
-func (p *Pipeline) decideAll(ctx context.Context) {
-	for e := range p.work {
-		p.decide(ctx, e)
-		e.decided <- struct{}{}
-	}
-}
-
 // decide fills in the entry's decision. It is called again for an entry whose
 // facts have changed.
 func (p *Pipeline) decide(ctx context.Context, e *entry) {
 	e.verdict, e.holding, e.err, e.facts = nil, nil, nil, facts{}
 	now := p.cfg.Now()
-	// The revision is read before any fact: a commit in between makes the
-	// decision look older than it is, never newer.
-	e.revision = p.revision.Load()
+	if !e.atTurn {
+		// The version is read before any fact: a commit in between makes the
+		// decision look older than it is, never newer.
+		e.version = p.version.Load()
+	}
 	if e.arrival != nil {
 		p.plan(ctx, e, now.Unix())
 		return
@@ -39,8 +33,11 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 			return
 		}
 		e.verified = true
+		if e.deferred = e.verifyOnly && !e.atTurn; e.deferred {
+			return
+		}
 	}
-	r := recorder{facts: p.cfg.Facts, held: p.cfg.Held}
+	r := p.recorder(e)
 	ruling, err := p.cfg.Policy.Admit(ctx, e.item, &r, now.Unix())
 	p.metrics.decision.Observe(p.cfg.Now().Sub(now).Seconds())
 	switch {
@@ -52,7 +49,7 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 	default:
 		e.verdict = verdictOf(ruling)
 	}
-	e.facts, e.err = r.read, err
+	e.facts, e.err = r.notes, err
 }
 
 // verdictOf returns nil for a ruling that the event is to be written.

@@ -14,56 +14,66 @@ type facts struct {
 }
 
 // recorder passes facts on and notes, as filters, which events would change them.
-// It is a [host.RepoFacts].
+// It is a [host.RepoFacts] and a [host.Waiter].
 type recorder struct {
-	facts host.Facts
-	held  host.HeldFacts // nil: there is nothing in purgatory
-	read  facts
+	view  view
+	wait  func(f func())
+	notes facts
 }
 
-// Aside are the same facts for whom the decision does not depend on: nothing is
-// noted.
-func (r *recorder) Aside() host.Facts {
-	if r.held == nil {
-		return r.facts
-	}
-	return aside{r.facts, r.held}
+// recorder returns the facts for one decision of an entry.
+func (p *Pipeline) recorder(e *entry) recorder {
+	return recorder{view: view{stored: p.cfg.Facts, held: p.cfg.Held, open: e.open}, wait: p.schedule.wait}
 }
 
-type aside struct {
-	host.Facts
-	host.HeldFacts
+// Wait runs f, which may block, while another worker decides.
+func (r *recorder) Wait(f func()) { r.wait(f) }
+
+// Aside returns the same facts without recording what is read: for whom the decision
+// does not depend on.
+func (r *recorder) Aside() host.Facts { return &aside{recorder{view: r.view, wait: r.wait}} }
+
+// aside are facts whose reader's decision has no effect.
+type aside struct{ recorder }
+
+func (r *recorder) Get(ctx context.Context, id host.ID) (text []byte, err error) {
+	r.notes.stored = append(r.notes.stored, host.Filter{IDs: []host.ID{id}})
+	r.wait(func() { text, err = r.view.get(ctx, id) })
+	return text, err
 }
 
-func (r *recorder) Get(ctx context.Context, id host.ID) ([]byte, error) {
-	r.read.stored = append(r.read.stored, host.Filter{IDs: []host.ID{id}})
-	return r.facts.Get(ctx, id)
+func (r *recorder) Query(ctx context.Context, f host.Filter) (found [][]byte, err error) {
+	r.notes.stored = append(r.notes.stored, f)
+	r.wait(func() { found, err = r.view.query(ctx, f) })
+	return found, err
 }
 
-func (r *recorder) Query(ctx context.Context, f host.Filter) ([][]byte, error) {
-	r.read.stored = append(r.read.stored, f)
-	return r.facts.Query(ctx, f)
-}
-
-func (r *recorder) Referenced(ctx context.Context, idOrAddress string) (bool, error) {
+func (r *recorder) Referenced(ctx context.Context, idOrAddress string) (yes bool, err error) {
 	for _, name := range []byte(host.ReferenceTags) {
-		r.read.stored = append(r.read.stored, host.Filter{Tags: []host.TagFilter{{Name: name, Values: []string{idOrAddress}}}})
+		r.notes.stored = append(r.notes.stored, referenceFilter(name, idOrAddress))
 	}
-	return r.facts.Referenced(ctx, idOrAddress)
+	r.wait(func() { yes, err = r.view.referenced(ctx, idOrAddress) })
+	return yes, err
 }
 
-func (r *recorder) Held(ctx context.Context, id host.ID) ([]byte, error) {
-	r.read.held = append(r.read.held, host.Filter{IDs: []host.ID{id}})
-	if r.held == nil {
-		return nil, nil
-	}
-	return r.held.Held(ctx, id)
+func referenceFilter(name byte, idOrAddress string) host.Filter {
+	return host.Filter{Tags: []host.TagFilter{{Name: name, Values: []string{idOrAddress}}}, Limit: 1}
 }
 
-func (r *recorder) HeldBy(ctx context.Context, f host.Filter) ([][]byte, error) {
-	r.read.held = append(r.read.held, f)
-	if r.held == nil {
+func (r *recorder) Held(ctx context.Context, id host.ID) (text []byte, err error) {
+	r.notes.held = append(r.notes.held, host.Filter{IDs: []host.ID{id}})
+	if r.view.held == nil {
 		return nil, nil
 	}
-	return r.held.HeldBy(ctx, f)
+	r.wait(func() { text, err = r.view.heldByID(ctx, id) })
+	return text, err
+}
+
+func (r *recorder) HeldBy(ctx context.Context, f host.Filter) (found [][]byte, err error) {
+	r.notes.held = append(r.notes.held, f)
+	if r.view.held == nil {
+		return nil, nil
+	}
+	r.wait(func() { found, err = r.view.heldBy(ctx, f) })
+	return found, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -143,13 +144,30 @@ func (m *memory) Get(_ context.Context, id host.ID) ([]byte, error) {
 func (m *memory) Query(_ context.Context, f host.Filter) ([][]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var found [][]byte
+	var found []*host.Event
 	for _, e := range m.events {
 		if f.Matches(e) {
-			found = append(found, e.JSON)
+			found = append(found, e)
 		}
 	}
-	return found, nil
+	return inOrder(found, f.Limit), nil
+}
+
+// inOrder returns the texts of events in the order of answers.
+func inOrder(found []*host.Event, limit int) (texts [][]byte) {
+	slices.SortFunc(found, func(a, b *host.Event) int {
+		if a.Before(b) {
+			return -1
+		}
+		return 1
+	})
+	if limit > 0 && len(found) > limit {
+		found = found[:limit]
+	}
+	for _, e := range found {
+		texts = append(texts, e.JSON)
+	}
+	return texts
 }
 
 func (m *memory) Referenced(ctx context.Context, s string) (bool, error) {

@@ -83,9 +83,9 @@ type arrival struct {
 
 // plan fills in what an arrival releases.
 func (p *Pipeline) plan(ctx context.Context, e *entry, now int64) {
-	r := recorder{facts: p.cfg.Facts, held: p.cfg.Held}
+	r := p.recorder(e)
 	e.arrival.release, e.err = e.arrival.Plan(ctx, &r, now)
-	e.facts = r.read
+	e.facts = r.notes
 }
 
 func (b *batch) hold(e *entry) {
@@ -100,11 +100,10 @@ func (b *batch) hold(e *entry) {
 	b.answers = append(b.answers, a)
 }
 
-// release needs no look at the events behind the arrival: they were submitted when
-// the data was there already.
 func (b *batch) release(e *entry) {
 	r := e.arrival
 	r.released = nil
+	b.w.history.arrive()
 	if len(r.release.IDs)+len(r.release.Restart) > 0 && b.open() {
 		var out host.ReleaseOutcome
 		if out, b.err = b.tx.Release(r.release, b.w.cfg.Now().Unix()); b.err == nil {
@@ -128,7 +127,7 @@ func (b *batch) changedHeld(changes []host.HeldChange) {
 	b.held = append(b.held, changes...)
 	for _, c := range changes {
 		if c.Fate != host.FateDormant && c.Fate != host.FateRevived {
-			b.w.history.add(b.revision, c.Event, true)
+			b.w.history.add(change{event: c.Event, held: true, removed: c.Fate != host.FateHeld})
 		}
 	}
 }
@@ -161,6 +160,7 @@ func (w *writer) sweepHeld(now int64) {
 	}
 	if b.err != nil {
 		b.abandon()
+		w.failures++
 		w.cfg.Log.Error("sweep purgatory", "err", b.err)
 	}
 }

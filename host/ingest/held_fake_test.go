@@ -72,15 +72,16 @@ func (m *memory) Held(_ context.Context, id host.ID) ([]byte, error) {
 	return nil, nil
 }
 
-func (m *memory) HeldBy(_ context.Context, f host.Filter) (found [][]byte, err error) {
+func (m *memory) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	var found []*host.Event
 	for _, e := range m.held {
 		if f.Matches(e) {
-			found = append(found, e.JSON)
+			found = append(found, e)
 		}
 	}
-	return found, nil
+	return inOrder(found, f.Limit), nil
 }
 
 // follower notes what it is told, and what was published.

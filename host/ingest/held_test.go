@@ -183,24 +183,15 @@ func TestHeldFactGoes(t *testing.T) {
 		return ruling
 	}, func(c *Config) { c.Workers = 2 })
 	r.submit(t, &host.Source{}, held(1))
-	planned := make(chan struct{})
 	answers := make(chan reply, 1)
-	err := r.Arrive(t.Context(), &host.Arrival{
-		Plan: func(context.Context, host.RepoFacts, int64) (host.Release, error) {
-			<-planned // the reply has been read by then
-			return host.Release{IDs: []host.ID{held(1).ID}}, nil
-		},
-		Done: func([]host.Released, error) {},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = r.Submit(t.Context(), &host.Item{Event: replyTo(2, 1), Source: &host.Source{}, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
+	err := r.Submit(t.Context(), &host.Item{Event: replyTo(2, 1), Source: &host.Source{}, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-deciding
-	close(planned)
+	if got := r.release(t, held(1)); got.err != nil {
+		t.Fatal(got.err)
+	}
 	close(goOn)
 	if got := <-answers; got.verdict.Reason != "blocked: orphan" {
 		t.Errorf("what rests on an event that was released meanwhile: %v %v", got.verdict, got.err)
@@ -370,7 +361,7 @@ func TestRestarts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			e := event(100, host.Tag{"d", tt.d})
 			e.Kind, e.PubKey = tt.kind, key(tt.author)
-			r := &recorder{facts: m, held: m}
+			r := recorderOf(m)
 			got, err := restarts(t.Context(), e, r)
 			var want, have []string
 			for _, who := range tt.want {
@@ -383,7 +374,7 @@ func TestRestarts(t *testing.T) {
 			if err != nil || !slices.Equal(have, want) {
 				t.Errorf("got %q, %v, want %q", have, err, want)
 			}
-			if tt.kind == 30618 && len(r.read.held) == 0 {
+			if tt.kind == 30618 && len(r.notes.held) == 0 {
 				t.Error("what the answer rests on is not noted")
 			}
 		})
@@ -433,16 +424,22 @@ func TestStateInPurgatory(t *testing.T) {
 	}
 }
 
+// recorderOf returns the facts of a decision that no worker makes.
+func recorderOf(m *memory) *recorder {
+	return &recorder{view: view{stored: m, held: m}, wait: func(f func()) { f() }}
+}
+
 // What is read aside is the same, and not noted.
 func TestAside(t *testing.T) {
 	m := newMemory()
 	m.held[event(1).ID] = event(1)
-	r := &recorder{facts: m, held: m}
+	r := recorderOf(m)
 	text, err := r.Aside().(host.HeldFacts).Held(t.Context(), event(1).ID)
-	if err != nil || !strings.Contains(string(text), event(1).ID.String()) || len(r.read.held) > 0 {
-		t.Errorf("got %s, %v, noted %v", text, err, r.read.held)
+	if err != nil || !strings.Contains(string(text), event(1).ID.String()) || len(r.notes.held) > 0 {
+		t.Errorf("got %s, %v, noted %v", text, err, r.notes.held)
 	}
-	none := &recorder{facts: m}
+	none := recorderOf(m)
+	none.view.held = nil
 	if list, err := none.HeldBy(t.Context(), host.Filter{}); list != nil || err != nil {
 		t.Errorf("without purgatory: got %s, %v", list, err)
 	}

@@ -9,31 +9,39 @@ const (
 	historyBytes  = 16 << 20
 )
 
-// history remembers which events recent commits added and removed. It belongs to
-// the writer.
+// history remembers what recent commits, and the batch that is open, added and
+// removed. It belongs to the writer. Each change has a number, its version.
 type history struct {
 	changes  []change
 	bytes    int
-	complete uint64 // every change after this revision is in changes
+	version  uint64 // of the last change
+	complete uint64 // every change after this version is in changes
+	arrived  uint64 // version of the last arrival
+	open     []change
 }
 
+// change is an event that came or went.
 type change struct {
-	revision uint64 // of the commit that made it
-	event    *host.Event
-	held     bool // in purgatory
+	version uint64
+	event   *host.Event
+	held    bool // in purgatory; otherwise among the stored events
+	removed bool
 }
 
-// add notes an event that the commit with this revision adds or removes. What is
-// too much is dropped a half at a time, so that it costs little for each event.
-func (h *history) add(revision uint64, e *host.Event, held bool) {
-	h.changes = append(h.changes, change{revision, e, held})
-	h.bytes += len(e.JSON)
+// add notes a change of the open batch. What is too much is dropped a half at a time,
+// so that it costs little for each event.
+func (h *history) add(c change) {
+	h.version++
+	c.version = h.version
+	h.open = append(h.open, c)
+	h.changes = append(h.changes, c)
+	h.bytes += len(c.event.JSON)
 	if len(h.changes) <= historyEvents && h.bytes <= historyBytes {
 		return
 	}
 	drop := 0
 	for ; len(h.changes)-drop > historyEvents/2 || h.bytes > historyBytes/2; drop++ {
-		h.complete = h.changes[drop].revision
+		h.complete = h.changes[drop].version
 		h.bytes -= len(h.changes[drop].event.JSON)
 	}
 	n := copy(h.changes, h.changes[drop:])
@@ -41,27 +49,39 @@ func (h *history) add(revision uint64, e *host.Event, held bool) {
 	h.changes = h.changes[:n]
 }
 
-// forget removes the changes of a commit that was not made.
-func (h *history) forget(revision uint64) {
+// arrive notes that git data has come.
+func (h *history) arrive() {
+	h.version++
+	h.arrived = h.version
+}
+
+// commit makes the changes of the open batch those of a commit.
+func (h *history) commit() { h.open = nil }
+
+// rollback removes the changes of the open batch.
+func (h *history) rollback() {
 	n := len(h.changes)
-	for n > 0 && h.changes[n-1].revision == revision {
+	for range h.open {
+		if n == 0 {
+			break
+		}
 		n--
 		h.bytes -= len(h.changes[n].event.JSON)
 	}
 	clear(h.changes[n:])
 	h.changes = h.changes[:n]
-	h.complete = min(h.complete, revision-1)
+	h.open = nil
 }
 
-// stale reports whether one of the facts, as read at the revision, has changed.
-func (h *history) stale(f *facts, revision uint64) bool {
+// stale reports whether one of the facts, as read at the version, has changed.
+func (h *history) stale(f *facts, version uint64) bool {
 	if len(f.stored) == 0 && len(f.held) == 0 {
 		return false
 	}
-	if revision < h.complete {
+	if version < h.complete {
 		return true
 	}
-	for i := len(h.changes) - 1; i >= 0 && h.changes[i].revision > revision; i-- {
+	for i := len(h.changes) - 1; i >= 0 && h.changes[i].version > version; i-- {
 		read := f.stored
 		if h.changes[i].held {
 			read = f.held

@@ -14,6 +14,9 @@ type metrics struct {
 	decision  prometheus.Histogram
 	batch     prometheus.Histogram
 	redecided prometheus.Counter
+	retries   prometheus.Histogram
+	contended prometheus.Counter
+	exclusive *prometheus.CounterVec
 	blocked   prometheus.Counter
 	expired   prometheus.Counter
 	held      *prometheus.CounterVec
@@ -38,6 +41,15 @@ func newMetrics() *metrics {
 		redecided: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "talon_redecided_total", Help: "Decisions taken again because a fact had changed.",
 		}),
+		retries: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "talon_redecisions", Help: "How often the decision about one event was taken again.", Buckets: []float64{0, 1, 2, 3, 4, 6, 8},
+		}),
+		contended: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "talon_contended_total", Help: "Events refused because what they depend on changed too fast to decide about them.",
+		}),
+		exclusive: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "talon_exclusive_turns_total", Help: "Decisions that all others waited for, by whether they were made in time.",
+		}, []string{"outcome"}),
 		blocked: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "talon_ingest_blocked_total", Help: "Submissions that had to wait because the queue was full.",
 		}),
@@ -58,6 +70,7 @@ func (m *metrics) answered(a answer) {
 	if a.err != nil {
 		outcome = "error"
 	}
+	m.retries.Observe(float64(a.entry.retries))
 	it := a.entry.item
 	m.events.WithLabelValues(it.Event.Kind.Class().String(), it.Source.Origin.String(), outcome).Inc()
 }
@@ -84,6 +97,6 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 	m := p.metrics
 	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "talon_ingest_queue", Help: "Items that wait for the writer.",
-	}, func() float64 { return float64(len(p.queue)) })
-	return []prometheus.Collector{m.events, m.verify, m.decision, m.batch, m.redecided, m.blocked, m.expired, m.held, m.arrivals, depth}
+	}, func() float64 { return float64(p.schedule.depth()) })
+	return []prometheus.Collector{m.events, m.verify, m.decision, m.batch, m.redecided, m.retries, m.contended, m.exclusive, m.blocked, m.expired, m.held, m.arrivals, depth}
 }

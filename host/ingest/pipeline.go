@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"talon/host"
 )
 
@@ -73,85 +71,98 @@ type Config struct {
 	Log    *slog.Logger
 	Now    func() time.Time
 
-	Workers int // goroutines that verify and ask the policy
-	Queue   int // items that may wait before Submit blocks
+	Workers int // goroutines that verify and ask the policy at once
+	Queue   int // items that may wait before Submit blocks; each source may always have one
 	Batch   int // items of one commit
 }
 
 // Pipeline is the one way in. See the package documentation.
 type Pipeline struct {
-	cfg     Config
-	metrics *metrics
-
-	queue chan *entry // in the order of Submit; read by the writer only
-	work  chan *entry // in any order; read by the workers
-
-	closing sync.RWMutex // held for reading while an item is queued
-	closed  bool         // guarded by closing
-
-	revision atomic.Uint64 // number of the last commit that was made
+	cfg      Config
+	metrics  *metrics
+	schedule *schedule
+	version  atomic.Uint64 // of the history, as committed
 	recent   *recent
 }
 
-// entry is an item on its way. It belongs to a worker until decided holds a
-// token, then to the writer.
+// entry is an item on its way. It belongs to a worker until it is decided, then to
+// the writer.
 type entry struct {
 	item    *host.Item // nil for an arrival
 	arrival *arrival   // nil for an item
-	decided chan struct{}
+	lane    *lane
 
 	verified bool          // the protocol's rules, the id and the signature hold
+	deferred bool          // verified, and not decided before its turn
 	verdict  *host.Verdict // set if the item ends without being written
 	holding  *host.Holding // set if the item goes into purgatory
 	err      error         // the host failed
 	facts    facts         // what the decision rests on
-	revision uint64        // of the facts
+	version  uint64        // of the history, of the facts
 
-	ready bool // the writer has taken the token
+	// Set by the writer for a decision that is made when the entry's turn has come.
+	atTurn   bool
+	open     []change // of the open batch, which the decision sees as if committed
+	failures uint64   // batches that had failed by then
+	retries  int      // decisions that were made again
+	started  time.Time
+
+	// Guarded by schedule.mu.
+	decided    bool
+	first      bool          // its first decision is under way
+	verifyOnly bool          // in which the policy is not asked
+	slow       bool          // it counts among those of slow sources
+	reserved   time.Duration // what its lane was charged for it ahead
+	notify     chan struct{} // closed when it is decided; nil if nobody waits
 }
 
 // New returns a pipeline. It does nothing until Run.
 func New(cfg Config) *Pipeline {
-	return &Pipeline{
-		cfg:     cfg,
-		metrics: newMetrics(),
-		queue:   make(chan *entry, cfg.Queue),
-		work:    make(chan *entry, cfg.Queue+cfg.Batch),
-		recent:  newRecent(recentIDs),
-	}
+	return &Pipeline{cfg: cfg, metrics: newMetrics(), schedule: newSchedule(cfg.Workers), recent: newRecent(recentIDs)}
 }
 
-// Submit queues an item. It blocks while the queue is full, until ctx ends. If it
-// returns nil, the item's Done is called exactly once; otherwise never.
+// Submit queues an item behind those of the same Source. It blocks while too much is
+// queued, until ctx ends. If it returns nil, the item's Done is called exactly once;
+// otherwise never.
 func (p *Pipeline) Submit(ctx context.Context, it *host.Item) error {
-	return p.enqueue(ctx, &entry{item: it, decided: make(chan struct{}, 1)})
+	return p.enqueue(ctx, it.Source, &entry{item: it})
 }
 
-// Arrive queues an arrival behind what was submitted before. It blocks and answers
-// as Submit does. The data must be in its place before: an event that comes after the
-// arrival is decided with it there, one that came before is held when the arrival is
-// planned.
+// Arrive queues an arrival. It blocks and answers as Submit does. The data must be in
+// its place before: an event is then either held when the arrival is planned, or
+// decided with the data there.
 func (p *Pipeline) Arrive(ctx context.Context, a *host.Arrival) error {
-	return p.enqueue(ctx, &entry{arrival: &arrival{Arrival: a}, decided: make(chan struct{}, 1)})
+	return p.enqueue(ctx, nil, &entry{arrival: &arrival{Arrival: a}})
 }
 
-func (p *Pipeline) enqueue(ctx context.Context, e *entry) error {
-	p.closing.RLock()
-	defer p.closing.RUnlock()
-	if p.closed {
-		return ErrClosed
-	}
-	select {
-	case p.queue <- e:
-	default:
-		p.metrics.blocked.Inc()
+func (p *Pipeline) enqueue(ctx context.Context, source *host.Source, e *entry) error {
+	s := p.schedule
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for waited := false; ; waited = true {
+		if s.closed {
+			return ErrClosed
+		}
+		l := s.lanes[source]
+		if s.pending < p.cfg.Queue || l == nil || l.len() == 0 {
+			break
+		}
+		if !waited {
+			p.metrics.blocked.Inc()
+		}
+		room := make(chan struct{})
+		s.rooms = append(s.rooms, room)
+		s.mu.Unlock()
 		select {
-		case p.queue <- e:
+		case <-room:
+			s.mu.Lock()
 		case <-ctx.Done():
+			s.mu.Lock()
+			s.leaveRoom(room)
 			return ctx.Err()
 		}
 	}
-	p.work <- e
+	s.add(source, e)
 	return nil
 }
 
@@ -159,28 +170,20 @@ func (p *Pipeline) enqueue(ctx context.Context, e *entry) error {
 // nil and may be a [Follower], what was stored. Then it refuses new items, finishes those that are queued,
 // and returns.
 func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
-	var g errgroup.Group
+	s := p.schedule
+	// The work that is queued is finished even though ctx has ended.
+	working := context.WithoutCancel(ctx)
+	var workers sync.WaitGroup
+	s.spawn = func() { workers.Go(func() { p.decideAll(working) }) }
 	for range p.cfg.Workers {
-		g.Go(func() error {
-			// The work that is queued is finished even though ctx has ended.
-			p.decideAll(context.WithoutCancel(ctx))
-			return nil
-		})
+		s.spawn()
 	}
-	g.Go(func() error {
-		<-ctx.Done()
-		p.closing.Lock()
-		p.closed = true
-		close(p.queue)
-		p.closing.Unlock()
-		return nil
-	})
-	g.Go(func() error {
-		w := writer{Pipeline: p, publisher: publisher}
-		w.follower, _ = publisher.(Follower)
-		w.write()
-		close(p.work)
-		return nil
-	})
-	return g.Wait()
+	stop := context.AfterFunc(ctx, s.close)
+	defer stop()
+	w := writer{Pipeline: p, publisher: publisher, contention: contention{parallel: p.cfg.Workers}}
+	w.follower, _ = publisher.(Follower)
+	w.write()
+	s.end()
+	workers.Wait()
+	return nil
 }

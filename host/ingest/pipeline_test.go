@@ -77,14 +77,14 @@ func TestRemovedFact(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The reply is read first, but the deletion is committed before its turn.
-	submit(deletion)
+	// The reply is read first, but the deletion is committed before it is decided.
 	submit(replyTo(2, 1))
 	<-deciding
-	close(goOn)
+	submit(deletion)
 	if got := <-answers; got.verdict.Code != host.Stored {
 		t.Errorf("deletion: %v %v", got.verdict, got.err)
 	}
+	close(goOn)
 	if got := <-answers; got.verdict.Reason != "blocked: orphan" {
 		t.Errorf("reply to a deleted event: %v %v", got.verdict, got.err)
 	}
@@ -145,8 +145,9 @@ func TestFailures(t *testing.T) {
 				}, nil)
 				tt.fail(r.store)
 				got := make(chan reply, 5)
+				src := &host.Source{}
 				for i := range 5 {
-					if err := r.Submit(t.Context(), &host.Item{Event: event(i), Source: &host.Source{}, Done: func(v host.Verdict, err error) { got <- reply{v, err} }}); err != nil {
+					if err := r.Submit(t.Context(), &host.Item{Event: event(i), Source: src, Done: func(v host.Verdict, err error) { got <- reply{v, err} }}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -235,9 +236,9 @@ func TestSubmitWaitsForRoom(t *testing.T) {
 		r.store.gate = make(chan struct{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		accepted := 0
+		accepted, src := 0, &host.Source{}
 		for i := 0; ; i++ {
-			err := r.Submit(ctx, &host.Item{Event: event(i), Source: &host.Source{}, Done: func(host.Verdict, error) {}})
+			err := r.Submit(ctx, &host.Item{Event: event(i), Source: src, Done: func(host.Verdict, error) {}})
 			if errors.Is(err, context.DeadlineExceeded) {
 				break
 			}
@@ -364,9 +365,9 @@ func TestDuplicateOfDeleted(t *testing.T) {
 	}
 	deletion := event(1, host.Tag{"e", e.ID.String()})
 	deletion.Kind = host.KindDeletion
-	answers := make(chan reply, 4)
+	answers, src := make(chan reply, 4), &host.Source{}
 	for _, x := range []*host.Event{hold, deletion, e, event(8)} {
-		err := r.Submit(t.Context(), &host.Item{Event: x, Source: &host.Source{}, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
+		err := r.Submit(t.Context(), &host.Item{Event: x, Source: src, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,8 +409,9 @@ func TestHistoryIsBounded(t *testing.T) {
 	var h history
 	old := &facts{stored: []host.Filter{{IDs: []host.ID{event(1).ID}}}}
 	for i := range 3 * historyEvents {
-		h.add(uint64(i+1), event(i+10), false)
+		h.add(change{event: event(i + 10)})
 	}
+	h.commit()
 	if len(h.changes) > historyEvents {
 		t.Errorf("%d changes are remembered", len(h.changes))
 	}
@@ -421,12 +423,15 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	big := event(1)
 	big.JSON = make([]byte, historyBytes)
-	h.add(1e6, big, false)
+	h.add(change{event: big})
 	if h.bytes > historyBytes {
 		t.Errorf("%d bytes are remembered", h.bytes)
 	}
-	h.forget(1e6)
-	if h.stale(old, 1e6-1) {
+	h.rollback()
+	h.add(change{event: event(1)})
+	before := h.version - 1
+	h.rollback()
+	if h.stale(old, before) {
 		t.Error("a commit that was not made leaves a mark")
 	}
 }

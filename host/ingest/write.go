@@ -17,130 +17,180 @@ type writer struct {
 	publisher Publisher // may be nil
 	follower  Follower  // may be nil
 	history   history
+	contention
+
+	turns      []*entry      // decided and first in their lanes
+	batch      *batch        // that is open; nil if none is
+	failures   uint64        // batches that could not be committed
+	commitTime time.Duration // moving average
+	tick       <-chan time.Time
 }
 
-// write takes items in the order of Submit and returns when the
-// queue is closed and empty.
+// write gives the lanes turns, and returns when all that was submitted has taken
+// effect and nothing more comes.
 func (w *writer) write() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
-	var pending []*entry // taken from the queue, not answered yet
-	var solo int         // so many of pending get a commit of their own
-	for {
-		if len(pending) == 0 {
-			select {
-			case e, ok := <-w.queue:
-				if !ok {
-					return
-				}
-				pending = append(pending, e)
-			case <-tick.C:
-				w.sweep()
-				continue
-			}
+	w.tick = tick.C
+	for !w.schedule.drained() {
+		w.takeTurns()
+		w.decideContended()
+		wait, commit := w.pause()
+		if commit {
+			w.finish()
+			continue
+		}
+		var timer *time.Timer
+		var elapsed <-chan time.Time
+		if wait > 0 {
+			timer = time.NewTimer(wait)
+			elapsed = timer.C
 		}
 		select {
-		case <-tick.C:
-			w.sweep()
+		case <-w.schedule.wake:
+		case <-elapsed:
+		case <-w.tick:
+			w.second()
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	w.finish()
+}
+
+// pause says for how long the writer may wait for entries, 0 for however long, or
+// that the batch is to be committed now.
+func (w *writer) pause() (wait time.Duration, commit bool) {
+	if len(w.turns) > 0 {
+		return 0, true // an exclusive turn has left one
+	}
+	if w.batch != nil {
+		// While events are decided one after the other, a commit for each would be
+		// most of the work: so a batch stays open for as long as a commit takes.
+		wait = w.commitTime - time.Since(w.batch.opened)
+		if w.young() == 0 || wait <= 0 {
+			return 0, true
+		}
+	}
+	if slow := w.untilSlow(); slow > 0 && (wait == 0 || slow < wait) {
+		wait = slow
+	}
+	return wait, false
+}
+
+// takeTurns applies what is decided, an entry of each lane in turn.
+func (w *writer) takeTurns() {
+	for {
+		select {
+		case <-w.tick:
+			w.second()
 		default:
 		}
-		most := w.cfg.Batch
-		if solo > 0 {
-			solo--
-			most = 1
+		w.turns = w.schedule.turns(w.turns)
+		if len(w.turns) == 0 {
+			return
 		}
-		var failed int
-		pending, failed = w.round(pending, most)
-		solo = max(solo, failed)
+		next := w.turns[:0]
+		for _, e := range w.turns {
+			if e = w.turn(e); e != nil {
+				next = append(next, e)
+			}
+		}
+		clear(w.turns[len(next):])
+		w.turns = next
 	}
 }
 
-// round makes one commit of at most so many items, those that are pending first.
-// It returns the items that are still pending. If the commit failed although it
-// held several items, these are among them, and failed is their number: one of
-// them may be what the store cannot take, and the others must not suffer for it.
-func (w *writer) round(pending []*entry, most int) (rest []*entry, failed int) {
-	b := w.newBatch()
-	n := 0
-	for ; n < most && b.bytes < batchBytes && b.err == nil; n++ {
-		if n == len(pending) {
-			e := w.poll()
-			if e == nil {
-				break
-			}
-			pending = append(pending, e)
-		}
-		e := pending[n]
-		e.wait()
-		if w.history.stale(&e.facts, e.revision) {
-			if b.finish(); b.err != nil {
-				break
-			}
-			b.answer()
-			return w.redecide(pending[n:]), 0
-		}
-		b.apply(e)
-	}
-	if b.err == nil {
-		b.finish()
-	}
-	if b.err != nil {
-		b.abandon()
-		if n > 1 {
-			return pending, n
-		}
-	}
-	b.answer()
-	return pending[n:], 0
-}
-
-// poll takes an item from the queue without waiting.
-func (p *Pipeline) poll() *entry {
-	select {
-	case e := <-p.queue:
-		return e
-	default:
+// turn lets an entry take effect, if its decision still holds. It returns the next
+// entry of the lane if that is decided.
+func (w *writer) turn(e *entry) *entry {
+	stale := !e.deferred && w.stale(e)
+	w.judged(e, stale)
+	if (stale || e.deferred) && !w.contend(e, stale) {
 		return nil
 	}
+	w.apply(e)
+	return w.schedule.pop(e)
 }
 
-// wait returns when the entry has been decided.
-func (e *entry) wait() {
-	if !e.ready {
-		<-e.decided
-		e.ready = true
+// stale reports whether a decision does not hold any more.
+func (w *writer) stale(e *entry) bool {
+	switch {
+	case len(e.open) > 0 && e.failures != w.failures:
+		return true // it saw what was never committed
+	case e.holding != nil && e.version < w.history.arrived:
+		return true // what it is to wait for may be here
+	}
+	return w.history.stale(&e.facts, e.version)
+}
+
+// apply carries out a decision in the open batch, and commits that if it is full.
+func (w *writer) apply(e *entry) {
+	if w.batch == nil {
+		w.batch = w.newBatch()
+	}
+	b := w.batch
+	b.apply(e)
+	switch {
+	case b.err != nil:
+		w.batch = nil
+		w.fail(b)
+	case len(b.answers) >= w.cfg.Batch || b.bytes >= batchBytes:
+		w.finish()
 	}
 }
 
-// redecide hands every pending item whose facts have changed to the workers. The
-// items that wait in the queue are looked at as well, so that a burst which rests
-// on one event is decided again in one go.
-//
-// REQUIRES: what came before the first item is committed.
-func (w *writer) redecide(pending []*entry) []*entry {
-	for len(pending) < w.cfg.Batch {
-		e := w.poll()
-		if e == nil {
-			break
-		}
-		pending = append(pending, e)
+// finish commits the open batch, if there is one, and answers.
+func (w *writer) finish() {
+	b := w.batch
+	if b == nil {
+		return
 	}
-	for _, e := range pending {
-		if !e.ready {
-			select {
-			case <-e.decided:
-				e.ready = true
-			default:
-				continue
-			}
-		}
-		if w.history.stale(&e.facts, e.revision) {
-			w.metrics.redecided.Inc()
-			e.ready = false
-			w.work <- e
-		}
+	w.batch = nil
+	began, writes := time.Now(), b.tx != nil
+	if b.finish(); b.err != nil {
+		w.fail(b)
+		return
 	}
-	return pending
+	if writes {
+		w.commitTime += (time.Since(began) - w.commitTime) / 8
+	}
+	b.answer()
+}
+
+// fail ends a batch that cannot be committed. If it holds several items, each gets a
+// batch of its own: one of them may be what the store cannot take, and the others
+// must not suffer for it.
+func (w *writer) fail(b *batch) {
+	b.abandon()
+	w.failures++
+	if len(b.answers) == 1 {
+		b.answer()
+		return
+	}
+	for _, a := range b.answers {
+		if w.stale(a.entry) {
+			<-w.decideAgain(a.entry)
+		}
+		alone := w.newBatch()
+		alone.apply(a.entry)
+		if alone.err == nil {
+			alone.finish()
+		}
+		if alone.err != nil {
+			alone.abandon()
+			w.failures++
+		}
+		alone.answer()
+	}
+}
+
+// second does what is due each second.
+func (w *writer) second() {
+	w.finish()
+	w.sweep()
+	w.schedule.forget()
 }
 
 // sweep lets time pass: stored events expire (NIP-40), and held ones.
@@ -163,6 +213,7 @@ func (w *writer) sweepStored(now int64) {
 		}
 		if b.err != nil {
 			b.abandon()
+			w.failures++
 			w.cfg.Log.Error("remove expired events", "err", b.err)
 			return
 		}
