@@ -1,6 +1,9 @@
 package host
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Facts is what a policy may read of the relay while it decides. Each
 // implementation records what was read, so that a decision can be taken again
@@ -43,4 +46,11 @@ type Waiter interface {
 	// Wait runs f, which may block for a disk or a process. Meanwhile the caller does
 	// not count among those who decide.
 	Wait(f func())
+}
+
+// Parked is what a [Waiter] may be as well.
+type Parked interface {
+	// Parked returns how long the decision has waited for its turn among those who
+	// decide, after what it waited for had come. That time is nobody's budget.
+	Parked() time.Duration
 }

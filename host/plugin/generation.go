@@ -145,7 +145,7 @@ func (r *Registry) guestOptions(g *generation) guest.Options {
 		Name:      g.name,
 		Grants:    g.file.Grants,
 		Config:    g.file.Config,
-		Budgets:   guest.Budgets{Fuel: b.Fuel, Memory: b.Memory, Output: b.Output, LogLines: b.LogLines, LogRate: b.LogRate},
+		Budgets:   budgetsOf(&b),
 		Limits:    r.o.Limits,
 		State:     r.state.Of(g.name),
 		Held:      r.o.Held,
@@ -155,6 +155,14 @@ func (r *Registry) guestOptions(g *generation) guest.Options {
 		Instances: r.o.Instances,
 		Metrics:   r.metrics.guests,
 		Log:       r.o.Log,
+	}
+}
+
+// budgetsOf returns what a side-car gives a module.
+func budgetsOf(b *sidecar.Budgets) guest.Budgets {
+	return guest.Budgets{
+		Fuel: b.Fuel, Memory: b.Memory, Output: b.Output, LogLines: b.LogLines, LogRate: b.LogRate,
+		Time: time.Duration(b.TimeMS) * time.Millisecond, Reads: b.Reads, Bytes: int(b.Bytes), HostCalls: b.HostCalls,
 	}
 }
 

@@ -117,7 +117,7 @@ func BenchmarkInstance(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.ReportMetric(float64(inst.memory.Size()), "guest-bytes")
-		inst.guest.Close(context.Background())
+		inst.close()
 	}
 }
 

@@ -21,9 +21,11 @@ type call struct {
 	inst  *instance
 	bound context.Context // of the instance; see Done
 
-	facts host.Facts
-	now   int64  // unix seconds
-	line  []byte // unfinished line of fd_write
+	facts  host.Facts
+	waiter host.Waiter // the facts, if they are one
+	now    int64       // unix seconds
+	line   []byte      // unfinished line of fd_write
+	clock  stopwatch
 	used
 }
 
@@ -31,7 +33,6 @@ type call struct {
 type used struct {
 	hostCalls  int
 	reads      int
-	readTime   time.Duration
 	bytes      int
 	randomness int // bytes given out
 	logLines   int
@@ -47,53 +48,83 @@ type used struct {
 func (c *call) Done() <-chan struct{} { return c.bound.Done() }
 func (c *call) Err() error            { return c.bound.Err() }
 
-func (c *call) begin(ctx context.Context, facts host.Facts, now int64) {
+// begin starts a call that may take this long, which is bounded by its fuel alone if
+// it is zero.
+func (c *call) begin(ctx context.Context, facts host.Facts, now int64, most time.Duration) {
 	c.Context, c.facts, c.now, c.line, c.used = ctx, facts, now, c.line[:0], used{}
+	c.waiter, _ = facts.(host.Waiter)
+	c.clock = stopwatch{most: most}
 }
 
 func (c *call) end() {
 	if len(c.line) > 0 {
 		c.log(infoLevel, string(c.line))
 	}
-	c.Context, c.facts = context.Background(), nil
+	c.Context, c.facts, c.waiter = context.Background(), nil, nil
 }
 
-// enter counts a call of a host function, and ends the guest's call when there
-// are too many.
-func (c *call) enter() {
-	if c.hostCalls++; c.hostCalls > c.inst.module.limits.HostCalls {
-		panic(errHostLimit)
+// timedCalls is how many host functions are called between two looks at the clock.
+const timedCalls = 16
+
+// enter counts a call of a host function that costs this much fuel, and ends the
+// guest's call when there are too many.
+func (c *call) enter(fuel int64) {
+	if c.hostCalls++; c.hostCalls > c.inst.module.budgets.HostCalls {
+		panic(errHostCalls)
+	}
+	c.charge(fuel)
+	if c.hostCalls%timedCalls == 0 {
+		c.lap()
 	}
 }
 
-// spend counts bytes that a host function moves.
+// charge takes fuel from the guest for what the host does.
+func (c *call) charge(fuel int64) {
+	if c.inst.fuel == nil {
+		return // the start section runs
+	}
+	left := int64(c.inst.fuel.Get()) - fuel
+	c.inst.fuel.Set(uint64(left))
+	if left < 0 {
+		panic(errFuel)
+	}
+}
+
+// spend counts bytes that a host function moves, and takes fuel for them.
 func (c *call) spend(n int) {
-	if c.bytes += n; c.bytes > c.inst.module.limits.Bytes {
-		panic(errHostLimit)
+	if c.bytes += n; c.bytes > c.inst.module.budgets.Bytes {
+		panic(errBytes)
 	}
+	c.charge(int64(n) / bytesPerFuel)
 }
 
-// read does one read for a guest that may wait for a disk, within its limits. A
-// failure of the host is kept for the caller of the guest; the guest is told
-// Unavailable.
+// read does one read for a guest that may wait for a disk, within the time that the
+// call has left. A failure of the host is kept for the caller of the guest; the guest
+// is told Unavailable. What is read of facts waits by itself, if they are a
+// [host.Waiter].
 func (c *call) read(what string, f func(ctx context.Context) error) bool {
-	limits := &c.inst.module.limits
-	if c.reads++; c.reads > limits.Reads {
-		panic(errHostLimit)
+	if c.reads++; c.reads > c.inst.module.budgets.Reads {
+		panic(errReads)
 	}
-	most := min(limits.ReadTime, limits.ReadsTime-c.readTime)
-	if most <= 0 {
-		panic(errReadsTime)
+	c.lap()
+	err := c.clock.read(c.Context, c.facts, f)
+	c.resume()
+	if err != nil && c.clock.over() {
+		panic(errTime)
 	}
-	ctx, cancel := context.WithTimeout(c.Context, most)
-	defer cancel()
-	start := time.Now()
-	err := f(ctx)
-	c.readTime += time.Since(start)
 	if err != nil {
 		c.unavailable(fmt.Errorf("%s: %w", what, err))
 	}
 	return err == nil
+}
+
+// wait runs f, which may block, without counting the caller among those who decide.
+func (c *call) wait(f func()) {
+	if c.waiter != nil {
+		c.waiter.Wait(f)
+		return
+	}
+	f()
 }
 
 // unavailable keeps the first reason why the host could not answer.
@@ -110,7 +141,7 @@ func cmpErr(first, second error) error {
 // log writes a line of the guest, if it has not written too much.
 func (c *call) log(level int32, text string) {
 	m := c.inst.module
-	if c.logLines++; c.logLines > m.logLines || !m.logRate.take() {
+	if c.logLines++; c.logLines > m.budgets.LogLines || !m.logRate.take() {
 		m.metrics.logDropped.Inc()
 		return
 	}

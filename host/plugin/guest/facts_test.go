@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"talon/host"
@@ -66,7 +67,7 @@ func TestUnreadableFactsDecideNothing(t *testing.T) {
 }
 
 func TestReadsAreCounted(t *testing.T) {
-	for calls, want := range map[int]Cause{64: "", 65: CauseHost} {
+	for calls, want := range map[int]Cause{64: "", 65: CauseReads} {
 		_, err := ask(t, mustLoad(t, getting(calls).assemble(), nil), item(1, ""), &fakeFacts{})
 		if f := AsFailure(err); f == nil && want != "" || f != nil && f.Cause != want {
 			t.Errorf("%d reads: %v; want %q", calls, err, want)
@@ -77,14 +78,59 @@ func TestReadsAreCounted(t *testing.T) {
 // TestReadsTakeBoundedTime reads from a store that answers only when it is told
 // to stop.
 func TestReadsTakeBoundedTime(t *testing.T) {
-	m := mustLoad(t, getting(64).assemble(), func(o *Options) {
-		o.Limits.ReadTime, o.Limits.ReadsTime = 20*time.Millisecond, 50*time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		m := mustLoad(t, getting(64).assemble(), nil)
+		begun := time.Now()
+		_, err := ask(t, m, item(1, ""), stuckFacts{})
+		if f := AsFailure(err); f == nil || f.Cause != CauseTime {
+			t.Errorf("%v, want that it took too long", err)
+		}
+		if took := time.Since(begun); took < defaultTime || took > 2*defaultTime {
+			t.Errorf("a decision took %v, its budget is %v", took, defaultTime)
+		}
 	})
-	_, err := ask(t, m, item(1, ""), stuckFacts{})
-	if f := AsFailure(err); f == nil || f.Cause != CauseHost || !errors.Is(err, errReadsTime) {
-		t.Errorf("%v, want that reads took too long", err)
+}
+
+// TestPausesDoNotCount reads from a store whose machine pauses in each read, and from
+// one where the decision waits for its turn after each read.
+func TestPausesDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustLoad(t, getting(10).assemble(), func(o *Options) { o.Clock = time.Now })
+		facts := &parkedFacts{fakeFacts: &fakeFacts{}, took: time.Millisecond, parked: time.Minute}
+		if _, err := ask(t, m, item(1, ""), facts); err != nil || facts.waits != 10 {
+			t.Errorf("%v after %d waits, want 10 and no failure", err, facts.waits)
+		}
+		facts = &parkedFacts{fakeFacts: &fakeFacts{}, took: 6 * time.Millisecond}
+		if _, err := ask(t, m, item(1, ""), facts); AsFailure(err) == nil || AsFailure(err).Cause != CauseTime {
+			t.Errorf("%v; want that reads of 60 ms take too long", err)
+		}
+	})
+	w := stopwatch{most: time.Second}
+	late := ringing{slice: w.most / readSlices, left: w.most}
+	late.start()
+	late.ring() // once, whenever it is
+	if counted := late.stop(); counted != late.slice {
+		t.Errorf("a pause counts %v, want %v", counted, late.slice)
 	}
 }
+
+// parkedFacts are those of a decision that waits for its turn after each read.
+type parkedFacts struct {
+	*fakeFacts
+	took, parked time.Duration
+	waits        int
+}
+
+func (f *parkedFacts) Get(ctx context.Context, id host.ID) ([]byte, error) {
+	time.Sleep(f.took)
+	if f.parked > 0 {
+		time.Sleep(f.parked)
+	}
+	f.waits++
+	return f.fakeFacts.Get(ctx, id)
+}
+
+func (f *parkedFacts) Parked() time.Duration { return time.Duration(f.waits) * f.parked }
 
 type stuckFacts struct{ host.Facts }
 
@@ -96,8 +142,8 @@ func (stuckFacts) Get(ctx context.Context, _ host.ID) ([]byte, error) {
 func TestBytesReadAreCounted(t *testing.T) {
 	m := mustLoad(t, getting(3).assemble(), func(o *Options) { o.Limits.Bytes = 1000 })
 	facts := &fakeFacts{stored: map[host.ID][]byte{{}: item(1, strings.Repeat("x", 400)).Event.AppendJSON(nil)}}
-	if _, err := ask(t, m, item(1, ""), facts); AsFailure(err) == nil || AsFailure(err).Cause != CauseHost {
-		t.Errorf("%v; want a failure by %s", err, CauseHost)
+	if _, err := ask(t, m, item(1, ""), facts); AsFailure(err) == nil || AsFailure(err).Cause != CauseBytes {
+		t.Errorf("%v; want a failure by %s", err, CauseBytes)
 	}
 }
 

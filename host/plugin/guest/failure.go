@@ -13,7 +13,11 @@ const (
 	CauseTrap    Cause = "trap"    // unreachable, out of bounds, stack overflow, a panic in the guest
 	CauseFuel    Cause = "fuel"    // spent its budget
 	CauseExit    Cause = "exit"    // called proc_exit
-	CauseHost    Cause = "host"    // misused a host function, or went over a limit of them
+	CauseTime    Cause = "time"    // took longer than its budget
+	CauseReads   Cause = "reads"   // read more often than its budget allows
+	CauseBytes   Cause = "bytes"   // moved more bytes by host functions
+	CauseCalls   Cause = "calls"   // called host functions more often
+	CauseHost    Cause = "host"    // misused a host function
 	CauseOutput  Cause = "output"  // an answer longer than the cap
 	CauseGarbage Cause = "garbage" // an answer that is no verdict
 	CauseStart   Cause = "start"   // no new instance could be made
@@ -21,7 +25,7 @@ const (
 )
 
 var causes = []Cause{
-	CauseTrap, CauseFuel, CauseExit, CauseHost, CauseOutput, CauseGarbage, CauseStart, CauseBreaker,
+	CauseTrap, CauseFuel, CauseTime, CauseReads, CauseBytes, CauseCalls, CauseExit, CauseHost, CauseOutput, CauseGarbage, CauseStart, CauseBreaker,
 }
 
 // Failure says that a module did not do its part. The host did.
@@ -55,16 +59,36 @@ func AsFailure(err error) *Failure {
 
 // Panics of host functions: they end the call that is under way.
 var (
-	errHostLimit = errors.New("too many calls of host functions, or too much data")
-	errReadsTime = errors.New("its reads of the store, of purgatory and of repositories took too long")
+	errFuel      = errors.New("its fuel is spent") // told as any other lack of fuel
+	errTime      = errors.New("it took longer than its budget of time")
+	errReads     = errors.New("it read store, purgatory and repositories more often than its budget allows")
+	errBytes     = errors.New("it moved more bytes by host functions than its budget allows")
+	errHostCalls = errors.New("it called host functions more often than its budget allows")
+	errRandom    = errors.New("it took too many random bytes")
 	errWait      = errors.New("a module cannot wait")
 	errFilter    = errors.New("the filter of store.query is wrong")
 	errPointer   = errors.New("a host function was given an address outside of the memory")
 	errArgument  = errors.New("a host function was given a value that it does not take")
 )
 
-// misuses are the panics above.
-var misuses = []error{errHostLimit, errReadsTime, errWait, errFilter, errPointer, errArgument}
+// endings are the causes of the panics above.
+var endings = []struct {
+	err   error
+	cause Cause
+}{
+	{errTime, CauseTime}, {errReads, CauseReads}, {errBytes, CauseBytes}, {errHostCalls, CauseCalls}, {errRandom, CauseHost},
+	{errWait, CauseHost}, {errFilter, CauseHost}, {errPointer, CauseHost}, {errArgument, CauseHost},
+}
+
+// causeOf returns the cause of a panic of a host function, empty for another error.
+func causeOf(err error) Cause {
+	for _, e := range endings {
+		if errors.Is(err, e.err) {
+			return e.cause
+		}
+	}
+	return ""
+}
 
 // exitError is the panic of proc_exit.
 type exitError uint32

@@ -55,7 +55,7 @@ func gitHas(c *call, mem api.Memory, stack []uint64) {
 	object := read(mem, stack[2], stack[3])
 	var yes bool
 	if ok && isAsked(object) && c.inst.module.git != nil && !c.read(abi.CapGitHas, func(ctx context.Context) (err error) {
-		yes, err = c.inst.module.git.Has(ctx, repo, string(object))
+		c.wait(func() { yes, err = c.inst.module.git.Has(ctx, repo, string(object)) })
 		return err
 	}) {
 		stack[0] = i32Result(abi.Unavailable)
@@ -71,7 +71,7 @@ func gitRef(c *call, mem api.Memory, stack []uint64) {
 	var object string
 	var found bool
 	if ok && len(ref) <= maxRef && c.inst.module.git != nil && !c.read(abi.CapGitRef, func(ctx context.Context) (err error) {
-		object, found, err = c.inst.module.git.Ref(ctx, repo, string(ref))
+		c.wait(func() { object, found, err = c.inst.module.git.Ref(ctx, repo, string(ref)) })
 		return err
 	}) {
 		stack[0] = i32Result(abi.Unavailable)

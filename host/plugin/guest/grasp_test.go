@@ -69,7 +69,7 @@ func graspState(author, refs int) *host.Event {
 func loadGrasp(t testing.TB, relay *graspRelay) *Module {
 	return loadGo(t, "plugins/grasp", func(o *Options) {
 		o.Git, o.Service, o.Instances = relay, host.Service{Domain: "relay.example.com", PRs: true}, 1
-		o.Limits.ReadTime, o.Limits.ReadsTime = time.Minute, time.Minute
+		o.Limits.Time, o.Budgets.Time = time.Minute, time.Minute
 	})
 }
 
@@ -158,7 +158,7 @@ func TestManyTags(t *testing.T) {
 		"plugins/rate":   {"per_author_bytes_per_day": int64(1 << 30)},
 	} {
 		m := loadGo(t, folder, func(o *Options) {
-			o.Config, o.Service, o.Limits.ReadsTime = settings, host.Service{Domain: "relay.example.com"}, time.Minute
+			o.Config, o.Service, o.Limits.Time, o.Budgets.Time = settings, host.Service{Domain: "relay.example.com"}, time.Minute, time.Minute
 		})
 		for name, tags := range map[string]host.Tags{
 			"empty tags":       make(host.Tags, 170_000),

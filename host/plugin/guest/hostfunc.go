@@ -43,10 +43,10 @@ var capabilities = map[string]hostFunc{
 
 // define adds functions to a host module.
 func define(b wazero.HostModuleBuilder, name string, f hostFunc) {
-	run := f.run
+	run, fuel := f.run, priceOf(name)
 	b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 		c := ctx.(*call)
-		c.enter()
+		c.enter(fuel)
 		run(c, mod.Memory(), stack)
 	}), f.params, f.results).Export(name)
 }
@@ -85,5 +85,6 @@ func boolResult(yes bool) uint64 {
 
 func logLine(c *call, mem api.Memory, stack []uint64) {
 	text := read(mem, stack[1], stack[2])
+	c.charge(int64(min(len(text), c.inst.module.limits.LogLineBytes)))
 	c.log(int32(stack[0]), string(text[:min(len(text), c.inst.module.limits.LogLineBytes+4)]))
 }

@@ -43,7 +43,7 @@ func (h hostCall) resultOf(t *testing.T, message []byte, change func(*Options), 
 	if AsFailure(err) != nil {
 		return 0, nil, err
 	}
-	inst, poolErr := m.pool.get(t.Context())
+	inst, poolErr := m.pool.get(t.Context(), atOnce)
 	if poolErr != nil {
 		t.Fatal(poolErr)
 	}
@@ -185,7 +185,7 @@ func TestStateBytesAreCounted(t *testing.T) {
 	for calls, fails := range map[int]bool{69: false, 70: true} {
 		m := mustLoad(t, set.guest(calls).assemble(), func(o *Options) { o.State = newState(t) })
 		_, err := ask(t, m, item(1, ""), nil)
-		if f := AsFailure(err); (f != nil && f.Cause == CauseHost) != fails {
+		if f := AsFailure(err); (f != nil && f.Cause == CauseBytes) != fails {
 			t.Errorf("%d values of 60 kB: %v, want a failure: %v", calls, err, fails)
 		}
 	}

@@ -48,15 +48,15 @@ func TestHostileDecisions(t *testing.T) {
 		{"calls the host for ever", guest{
 			manifest: withCapabilities(abi.CapStoreReferenced), imports: imported(abi.ImportModule, abi.CapStoreReferenced, typeTwoI32),
 			admit: wasmtest.Body(call(n(0), n(10), wasmtest.Call(0), wasmtest.Drop), wasmtest.Unreachable),
-		}, CauseHost},
+		}, CauseReads},
 		{"floods the log", guest{
 			manifest: withCapabilities(abi.CapLog), imports: imported(abi.ImportModule, abi.CapLog, typeThree),
 			admit: wasmtest.Body(call(n(1), n(0), n(60000), wasmtest.Call(0)), wasmtest.Unreachable),
-		}, CauseHost},
+		}, CauseFuel},
 		{"floods its standard error", guest{
 			message: []byte("\x00\x00\x00\x00\x00\xff\x00\x00"), imports: imported(wasiModule, "fd_write", typeQuery),
 			admit: wasmtest.Body(call(n(2), n(messageAddr), n(1), n(scratchAddr), wasmtest.Call(0), wasmtest.Drop), wasmtest.Unreachable),
-		}, CauseHost},
+		}, CauseBytes},
 		{"takes random bytes for ever", guest{
 			imports: imported(wasiModule, "random_get", typeTwoI32),
 			admit:   wasmtest.Body(call(n(0), n(1<<16), wasmtest.Call(0), wasmtest.Drop), wasmtest.Unreachable),
@@ -230,7 +230,7 @@ func TestRecovery(t *testing.T) {
 
 func TestWaitingIsBounded(t *testing.T) {
 	m := mustLoad(t, guest{}.assemble(), func(o *Options) { o.Instances = 1 })
-	inst, err := m.pool.get(t.Context())
+	inst, err := m.pool.get(t.Context(), atOnce)
 	if err != nil {
 		t.Fatal(err)
 	}

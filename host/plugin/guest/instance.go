@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +21,7 @@ type instance struct {
 	module *Module
 	guest  api.Module
 	memory api.Memory
+	own    *memory
 	fuel   api.MutableGlobal
 	buffer api.Function
 
@@ -54,17 +54,22 @@ func newInstance(ctx context.Context, m *Module) (_ *instance, err error) {
 		values: values{make(map[string]prometheus.Counter), make(map[string]prometheus.Gauge)},
 	}
 	inst.call.inst, inst.call.bound = inst, m.bound
-	inst.call.begin(ctx, nil, 0)
+	inst.call.begin(ctx, nil, 0, 0)
 	defer inst.call.end()
 	defer func() {
-		if err != nil && inst.guest != nil {
-			inst.guest.Close(context.Background())
+		if err != nil {
+			inst.close()
 		}
 	}()
+	if inst.own, err = reserveFor(m.compiled, m.budgets.Memory); err != nil {
+		return nil, err
+	}
 
 	// The start section runs here, on the fuel that the rewriter put in.
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
+	inst.call.Context = inst.own.allocating(ctx)
 	inst.guest, err = m.runtime.InstantiateModule(&inst.call, m.compiled, config)
+	inst.call.Context = ctx
 	if err != nil {
 		return nil, inst.explain("did not start", err)
 	}
@@ -85,10 +90,21 @@ func newInstance(ctx context.Context, m *Module) (_ *instance, err error) {
 	return inst, inst.configure(m.config)
 }
 
+// close ends the guest, which does not run, and frees its memory.
+func (inst *instance) close() {
+	if inst.guest != nil {
+		inst.guest.Close(context.Background())
+	}
+	if inst.own != nil {
+		inst.own.free()
+	}
+}
+
 // run calls a function of the guest with one parameter, or none, on its own
 // budget of fuel. The result is in inst.stack.
 func (inst *instance) run(f api.Function, fuel int64, param uint64) error {
 	inst.fuel.Set(uint64(fuel))
+	inst.call.resume()
 	inst.stack[0] = param
 	return f.CallWithStack(&inst.call, inst.stack[:])
 }
@@ -97,11 +113,12 @@ func (inst *instance) run(f api.Function, fuel int64, param uint64) error {
 func (inst *instance) explain(what string, err error) *Failure {
 	f := &Failure{Cause: CauseTrap, what: what, err: brief{err}}
 	var code exitError
+	cause := causeOf(err)
 	switch {
 	case errors.As(err, &code):
 		f.Cause, f.err = CauseExit, code
-	case slices.ContainsFunc(misuses, func(misuse error) bool { return errors.Is(err, misuse) }):
-		f.Cause = CauseHost
+	case cause != "":
+		f.Cause = cause
 	case inst.fuel != nil && int64(inst.fuel.Get()) < 0:
 		f.Cause, f.err = CauseFuel, errors.New("it ran out of fuel; is there an endless loop?")
 	}
@@ -180,8 +197,8 @@ func (inst *instance) deliver(message []byte, fuel int64) error {
 // is valid until the guest runs again.
 func (inst *instance) answer(result uint64) ([]byte, *Failure) {
 	addr, length := abi.Unpack(result)
-	if int(length) > inst.module.output {
-		return nil, &Failure{Cause: CauseOutput, what: fmt.Sprintf("answered with %d bytes; the limit is %d", length, inst.module.output)}
+	if int64(length) > inst.module.budgets.Output {
+		return nil, &Failure{Cause: CauseOutput, what: fmt.Sprintf("answered with %d bytes; the limit is %d", length, inst.module.budgets.Output)}
 	}
 	b, ok := inst.memory.Read(addr, length)
 	if !ok {
@@ -220,7 +237,7 @@ func (inst *instance) spent(budget int64) int64 {
 // rule asks the guest for a verdict. A *Failure means that this instance must
 // not be used again; another error that the host failed.
 func (inst *instance) rule(ctx context.Context, f Func, q *question) (host.Ruling, int64, error) {
-	inst.call.begin(ctx, q.facts, q.now)
+	inst.call.begin(ctx, q.facts, q.now, inst.module.time(len(q.request)))
 	defer inst.call.end()
 	answer, fuel, err := inst.ask(f, q.request)
 	if err != nil {

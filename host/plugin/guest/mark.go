@@ -11,7 +11,7 @@ import (
 
 const (
 	// testsVersion changes when what is tested does.
-	testsVersion = 1
+	testsVersion = 2
 
 	markFile  = "passed"
 	keepMarks = 16 // configurations of one module
@@ -28,7 +28,7 @@ func newMark(cacheDir string, metered []byte, m *Module) mark {
 	if cacheDir == "" {
 		return mark{}
 	}
-	limits := fmt.Sprint(testsVersion, m.fuel, m.memory, m.output, m.limits)
+	limits := fmt.Sprint(testsVersion, m.budgets, m.limits)
 	return mark{
 		path: filepath.Join(codeDir(cacheDir, metered), markFile),
 		line: fmt.Sprintf("%x", sha256.Sum256(append([]byte(limits), m.config...))),

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,11 +28,8 @@ type Module struct {
 	config    []byte   // the encoded Config
 
 	limits   Limits
-	fuel     int64 // of one call
+	budgets  Budgets
 	mostFuel int64 // of one call for a verdict
-	memory   int64 // bytes of one instance
-	output   int   // bytes that one call returns
-	logLines int   // of one call
 
 	state State
 	sets  Sets
@@ -85,7 +81,7 @@ func encodeConfig(settings []abi.Setting, s host.Service) []byte {
 // request, and keeps what it says about the relay. All instances are configured
 // alike.
 func (m *Module) rest() {
-	first := <-m.pool.idle
+	first, _ := m.pool.get(context.Background(), atOnce)
 	m.about = first.about
 	m.functions = slices.DeleteFunc(m.functions, func(f Func) bool {
 		return f.policy() && slices.Contains(first.idle, f.String())
@@ -118,21 +114,21 @@ func prepare(wasm []byte, o *Options) (*Module, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	budgets := o.resolve(&man.Budgets, reduces)
 	m := &Module{
 		name: o.Name, manifest: man, functions: functions, config: encodeConfig(settings, o.Service),
-		limits: o.Limits, mostFuel: mostFuel, memory: cmp.Or(o.Budgets.Memory, man.Budgets.MemoryBytes, min(defaultMemory, o.Limits.Memory)),
-		logLines: cmp.Or(o.Budgets.LogLines, min(defaultLogLines, o.Limits.LogLines)),
-		state:    o.State, sets: o.Sets, held: o.Held, git: o.Git,
-		bound: context.Background(), pool: newPool(o.Instances), metrics: o.Metrics.of(o.Name), valueNames: names{most: maxValues},
-		logRate: logRate{most: cmp.Or(o.Budgets.LogRate, min(defaultLogRate, o.Limits.LogRate)), clock: o.Clock},
+		limits: o.Limits, budgets: budgets, mostFuel: mostFuel,
+		state: o.State, sets: o.Sets, held: o.Held, git: o.Git,
+		bound: context.Background(), metrics: o.Metrics.of(o.Name), valueNames: names{most: maxValues},
+		logRate: logRate{most: budgets.LogRate, clock: o.Clock},
 		log:     o.Log, clock: o.Clock,
 	}
-	fuel, output := int64(defaultFuel), int64(defaultOutput)
-	if reduces {
-		fuel, output = defaultReducerFuel, defaultReducerOut
+	// One that cannot wait needs no more instances than can run at once.
+	most := o.Instances
+	if slices.ContainsFunc(man.Capabilities, waits) {
+		most += o.Waits
 	}
-	m.fuel = cmp.Or(o.Budgets.Fuel, man.Budgets.Fuel, min(fuel, o.Limits.Fuel))
-	m.output = int(cmp.Or(o.Budgets.Output, man.Budgets.OutputBytes, min(output, int64(o.Limits.Output))))
+	m.pool = newPool(o.Instances, most, m.discard)
 	metered, err := meter.Rewrite(wasm, meter.Options{StartFuel: startFuel, MaxModule: maxModuleSize})
 	if err != nil {
 		return nil, nil, err
@@ -148,7 +144,7 @@ func prepare(wasm []byte, o *Options) (*Module, []byte, error) {
 func (m *Module) start(ctx context.Context, metered []byte, engine wazero.RuntimeConfig, o Options) error {
 	const page = 64 << 10
 	config := engine.
-		WithMemoryLimitPages(uint32(max(min(m.memory/page, 65535), 1))).
+		WithMemoryLimitPages(uint32(max(min(m.budgets.Memory/page, 65535), 1))).
 		WithDebugInfoEnabled(false)
 	if err := m.compile(ctx, metered, config, o.CacheDir); err != nil {
 		return err
@@ -159,7 +155,7 @@ func (m *Module) start(ctx context.Context, metered []byte, engine wazero.Runtim
 	if err := m.offer(ctx); err != nil {
 		return err
 	}
-	<-m.pool.vacant
+	m.pool.reserve()
 	inst, err := m.newInstance(ctx)
 	if err != nil {
 		m.pool.giveUp()
@@ -168,6 +164,9 @@ func (m *Module) start(ctx context.Context, metered []byte, engine wazero.Runtim
 	m.pool.put(inst)
 	return nil
 }
+
+// atOnce runs f: nobody is told that the caller waits.
+func atOnce(f func()) { f() }
 
 const (
 	compileTime = raceFactor * time.Minute
@@ -257,19 +256,24 @@ func (m *Module) Imports() []string { return slices.Clone(m.imports) }
 
 // Fuel is the budget of one call, without what is added for each byte of its
 // request.
-func (m *Module) Fuel() int64 { return m.fuel }
+func (m *Module) Fuel() int64 { return m.budgets.Fuel }
 
 // budget is the fuel of one call of a function. A module that also decides over
 // time gets no more for a verdict than others.
 func (m *Module) budget(f Func) int64 {
 	if f.policy() {
-		return min(m.fuel, m.mostFuel)
+		return min(m.budgets.Fuel, m.mostFuel)
 	}
-	return m.fuel
+	return m.budgets.Fuel
+}
+
+// time is the budget of a call with a request of this many bytes.
+func (m *Module) time(request int) time.Duration {
+	return m.budgets.Time + time.Duration(request)*timePerByte
 }
 
 // MemoryLimit is the most bytes of one instance.
-func (m *Module) MemoryLimit() int64 { return m.memory }
+func (m *Module) MemoryLimit() int64 { return m.budgets.Memory }
 
 // Instances is how many instances live, those of reducers included.
 func (m *Module) Instances() int { return int(m.instances.Load()) }
@@ -315,7 +319,7 @@ func (m *Module) discard(inst *instance) {
 	m.instances.Add(-1)
 	m.metrics.instances.Dec()
 	inst.report(0)
-	inst.guest.Close(context.Background())
+	inst.close()
 }
 
 // Close closes instances, code and runtime. Nobody may call the module any more;

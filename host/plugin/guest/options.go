@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/sdk/abi/manifest"
 )
 
 // Options says how one module runs.
@@ -37,6 +38,9 @@ type Options struct {
 	// Instances is how many calls of the module run at once; default GOMAXPROCS.
 	Instances int
 
+	// Waits is how many more may wait for a disk, each with its instance; default 16.
+	Waits int
+
 	Metrics *Metrics // shared by all modules; nil: nobody looks
 	Log     *slog.Logger
 	Clock   func() time.Time // default time.Now
@@ -50,6 +54,11 @@ type Budgets struct {
 	Output   int64 // bytes that one call returns
 	LogLines int   // of one call
 	LogRate  int   // lines in a second
+
+	Time      time.Duration // of one call, its reads included
+	Reads     int           // of store, purgatory and repositories in one call
+	Bytes     int           // that host functions move in one call
+	HostCalls int           // calls of any host function in one call
 }
 
 // Limits bounds what one module may use. A zero field stands for its default.
@@ -58,11 +67,11 @@ type Limits struct {
 	Memory int64 // most bytes of one instance, likewise; default 64 MiB
 	Output int   // most bytes that one call returns, likewise; default 1 MiB
 
-	Reads     int           // of store, purgatory and repositories in one call; default 64
-	ReadTime  time.Duration // for one of them; default 250 ms
-	ReadsTime time.Duration // for all of them; default 1 s
-	Bytes     int           // that host functions move in one call; default 4 MiB
-	HostCalls int           // calls of any host function in one call; default 10,000
+	// Most that the operator may choose for one call.
+	Time      time.Duration // default 10 s
+	Reads     int           // default 1024
+	Bytes     int           // default 64 MiB
+	HostCalls int           // default 100,000
 
 	LogLines     int // most of one call that the operator may choose; default 100
 	LogLineBytes int // default 512
@@ -77,8 +86,14 @@ const (
 	defaultOutput      = 4 << 10
 	defaultReducerFuel = 20_000_000
 	defaultReducerOut  = 1 << 20
+	defaultReducerTime = time.Second
 	defaultLogLines    = 10
 	defaultLogRate     = 50
+	defaultTime        = 50 * time.Millisecond
+	defaultReads       = 64
+	defaultBytes       = 4 << 20
+	defaultHostCalls   = 10_000
+	defaultWaits       = 16
 
 	// startFuel is for the start function, _initialize, and talon_configure, each.
 	// A Go runtime spends about a million on starting.
@@ -88,6 +103,9 @@ const (
 	// that a budget need not be made for the largest event, nor for the one with the
 	// most tags: to look at one takes a Go guest some 2,000, and it may have 3 bytes.
 	fuelPerByte = 1000
+
+	// timePerByte is added to the time of a call likewise.
+	timePerByte = time.Microsecond
 
 	maxModuleSize = 32 << 20
 	queryLimit    = 500 // events of one store.query or held.query
@@ -109,11 +127,10 @@ func (l Limits) withDefaults() Limits {
 		Fuel:         cmp.Or(l.Fuel, 20_000_000),
 		Memory:       cmp.Or(l.Memory, 64<<20),
 		Output:       cmp.Or(l.Output, 1<<20),
-		Reads:        cmp.Or(l.Reads, 64),
-		ReadTime:     cmp.Or(l.ReadTime, 250*time.Millisecond),
-		ReadsTime:    cmp.Or(l.ReadsTime, time.Second),
-		Bytes:        cmp.Or(l.Bytes, 4<<20),
-		HostCalls:    cmp.Or(l.HostCalls, 10_000),
+		Time:         cmp.Or(l.Time, 10*time.Second),
+		Reads:        cmp.Or(l.Reads, 1024),
+		Bytes:        cmp.Or(l.Bytes, 64<<20),
+		HostCalls:    cmp.Or(l.HostCalls, 100_000),
 		LogLines:     cmp.Or(l.LogLines, 100),
 		LogLineBytes: cmp.Or(l.LogLineBytes, 512),
 		LogRate:      cmp.Or(l.LogRate, 1000),
@@ -123,6 +140,7 @@ func (l Limits) withDefaults() Limits {
 func (o Options) withDefaults() Options {
 	o.Limits = o.Limits.withDefaults()
 	o.Instances = max(cmp.Or(o.Instances, runtime.GOMAXPROCS(0)), 1)
+	o.Waits = max(cmp.Or(o.Waits, defaultWaits), 0)
 	if o.Grants == nil {
 		o.Grants = func(string) bool { return true }
 	}
@@ -155,12 +173,39 @@ func (o *Options) validate() error {
 		{"output", o.Budgets.Output, int64(o.Limits.Output)},
 		{"log lines", int64(o.Budgets.LogLines), int64(o.Limits.LogLines)},
 		{"log rate", int64(o.Budgets.LogRate), int64(o.Limits.LogRate)},
+		{"reads", int64(o.Budgets.Reads), int64(o.Limits.Reads)},
+		{"bytes", int64(o.Budgets.Bytes), int64(o.Limits.Bytes)},
+		{"host calls", int64(o.Budgets.HostCalls), int64(o.Limits.HostCalls)},
 	} {
 		if b.value < 0 || b.value > b.most {
 			return fmt.Errorf("budget %s = %d: want 1 to %d, or 0 for what the module asks for", b.what, b.value, b.most)
 		}
 	}
+	if o.Budgets.Time < 0 || o.Budgets.Time > o.Limits.Time {
+		return fmt.Errorf("budget time = %v: want at most %v, or 0 for the default", o.Budgets.Time, o.Limits.Time)
+	}
 	return nil
+}
+
+// resolve returns the budgets of a module of which the manifest asks for these: the
+// operator's choice, or else the manifest's, or else the host's.
+func (o *Options) resolve(wanted *manifest.Budgets, reduces bool) Budgets {
+	fuel, output, took := int64(defaultFuel), int64(defaultOutput), defaultTime
+	if reduces {
+		fuel, output, took = defaultReducerFuel, defaultReducerOut, defaultReducerTime
+	}
+	b, l := o.Budgets, o.Limits
+	return Budgets{
+		Fuel:      cmp.Or(b.Fuel, wanted.Fuel, min(fuel, l.Fuel)),
+		Memory:    cmp.Or(b.Memory, wanted.MemoryBytes, min(defaultMemory, l.Memory)),
+		Output:    cmp.Or(b.Output, wanted.OutputBytes, min(output, int64(l.Output))),
+		LogLines:  cmp.Or(b.LogLines, min(defaultLogLines, l.LogLines)),
+		LogRate:   cmp.Or(b.LogRate, min(defaultLogRate, l.LogRate)),
+		Time:      cmp.Or(b.Time, min(took, l.Time)),
+		Reads:     cmp.Or(b.Reads, min(defaultReads, l.Reads)),
+		Bytes:     cmp.Or(b.Bytes, min(defaultBytes, l.Bytes)),
+		HostCalls: cmp.Or(b.HostCalls, min(defaultHostCalls, l.HostCalls)),
+	}
 }
 
 func isModuleName(s string) bool {

@@ -37,7 +37,7 @@ func TestBudgets(t *testing.T) {
 				}
 				return
 			}
-			if got := (budgets{m.Fuel(), m.MemoryLimit(), int64(m.output)}); got != test.want {
+			if got := (budgets{m.Fuel(), m.MemoryLimit(), int64(m.budgets.Output)}); got != test.want {
 				t.Errorf("%+v, want %+v", got, test.want)
 			}
 		})

@@ -1,54 +1,209 @@
 package guest
 
 import (
+	"container/list"
 	"context"
+	"errors"
+	"sync"
+	"time"
 )
 
-// pool hands out instances to one caller each. Every place of it is in one of
-// idle (an instance waits), vacant (one may be made), or with a caller.
+// surplusTime is how long an instance beyond those that are kept may be idle.
+const surplusTime = time.Minute
+
+// pool hands out instances to one caller each. A place holds an instance that is
+// idle or with a caller, or one that is being made.
 type pool struct {
-	idle   chan *instance
-	vacant chan struct{}
+	keep  int // idle instances that are not closed
+	most  int // places
+	close func(*instance)
+
+	mu      sync.Mutex // guards the fields below
+	idle    []resting  // the last used at the end
+	places  int        // that are taken
+	waiting list.List  // of *turn, in the order in which they came
+	trimmer *time.Timer
+	drained chan struct{} // closed when no place is taken any more; nil: the pool is in use
 }
 
-func newPool(size int) *pool {
-	p := &pool{idle: make(chan *instance, size), vacant: make(chan struct{}, size)}
-	for range size {
-		p.vacant <- struct{}{}
-	}
-	return p
+// errClosed is what who comes too late is told.
+var errClosed = errors.New("the module is closed")
+
+// resting is an idle instance.
+type resting struct {
+	*instance
+	since time.Time
+}
+
+// turn is a caller that waits.
+type turn struct {
+	came chan *instance // receives one, or nil for a place
+	over bool           // it has been given something
+}
+
+func newPool(keep, most int, close func(*instance)) *pool {
+	return &pool{keep: keep, most: most, close: close}
 }
 
 // get returns an idle instance, or nil if the caller may make one, which it then
-// puts or gives up. It waits for either until ctx is done.
-func (p *pool) get(ctx context.Context) (*instance, error) {
-	select {
-	case inst := <-p.idle:
+// puts or gives up. It waits for either until ctx is done, within wait.
+func (p *pool) get(ctx context.Context, wait func(func())) (*instance, error) {
+	p.mu.Lock()
+	if n := len(p.idle); n > 0 {
+		inst := p.idle[n-1].instance
+		p.idle[n-1] = resting{}
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
 		return inst, nil
-	default:
 	}
-	select {
-	case inst := <-p.idle:
-		return inst, nil
-	case <-p.vacant:
+	if p.drained != nil {
+		p.mu.Unlock()
+		return nil, errClosed
+	}
+	if p.places < p.most {
+		p.places++
+		p.mu.Unlock()
 		return nil, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	}
+	t := &turn{came: make(chan *instance, 1)}
+	at := p.waiting.PushBack(t)
+	p.mu.Unlock()
+	var inst *instance
+	var err error
+	wait(func() {
+		select {
+		case inst = <-t.came:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	})
+	if err == nil {
+		return inst, nil
+	}
+	p.mu.Lock()
+	given := t.over
+	if !given {
+		p.waiting.Remove(at)
+	}
+	p.mu.Unlock()
+	if !given {
+		return nil, err
+	}
+	if inst := <-t.came; inst != nil {
+		p.put(inst)
+	} else {
+		p.giveUp()
+	}
+	return nil, err
+}
+
+// next returns who has waited the longest, nil if nobody waits. REQUIRES: mu.
+func (p *pool) next() *turn {
+	first := p.waiting.Front()
+	if first == nil {
+		return nil
+	}
+	t := p.waiting.Remove(first).(*turn)
+	t.over = true
+	return t
+}
+
+// put takes an instance back.
+func (p *pool) put(inst *instance) {
+	p.mu.Lock()
+	switch t := p.next(); {
+	case t != nil:
+		t.came <- inst
+	case p.drained != nil:
+		p.mu.Unlock()
+		p.close(inst)
+		p.giveUp()
+		return
+	default:
+		p.idle = append(p.idle, resting{inst, time.Now()})
+		if len(p.idle) > p.keep && p.trimmer == nil {
+			p.trimmer = time.AfterFunc(surplusTime, p.trim)
+		}
+	}
+	p.mu.Unlock()
+}
+
+// giveUp says that the caller's place holds no instance.
+func (p *pool) giveUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := p.next(); t != nil {
+		t.came <- nil
+		return
+	}
+	p.leave(1)
+}
+
+// leave frees places. REQUIRES: mu.
+func (p *pool) leave(n int) {
+	if p.places -= n; n > 0 && p.places == 0 && p.drained != nil {
+		close(p.drained)
 	}
 }
 
-func (p *pool) put(inst *instance) { p.idle <- inst }
+// reserve takes a place for an instance that nobody waits for, if none is idle and
+// there is room.
+func (p *pool) reserve() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) > 0 || p.places == p.most || p.drained != nil {
+		return false
+	}
+	p.places++
+	return true
+}
 
-// giveUp says that the caller's place holds no instance.
-func (p *pool) giveUp() { p.vacant <- struct{}{} }
+// trim closes instances beyond those that are kept that have been idle for long.
+func (p *pool) trim() {
+	p.mu.Lock()
+	p.trimmer = nil
+	n, now := 0, time.Now()
+	for len(p.idle)-n > p.keep && now.Sub(p.idle[n].since) >= surplusTime {
+		n++
+	}
+	surplus := append([]resting(nil), p.idle[:n]...)
+	p.idle = append(p.idle[:0], p.idle[n:]...)
+	clear(p.idle[len(p.idle):cap(p.idle)])
+	if len(p.idle) > p.keep {
+		p.trimmer = time.AfterFunc(surplusTime-now.Sub(p.idle[0].since), p.trim)
+	}
+	p.mu.Unlock()
+	for _, r := range surplus {
+		p.close(r.instance)
+		p.giveUp()
+	}
+}
 
-// drain takes every place, so that no instance is in use, for good. It returns
-// false if ctx was done before.
+// drain closes every instance, as soon as it is not in use. It returns false if ctx
+// was done before: what is in use then is closed by who uses it.
 func (p *pool) drain(ctx context.Context) bool {
-	for range cap(p.idle) {
-		if _, err := p.get(ctx); err != nil {
-			return false
+	p.mu.Lock()
+	idle := p.idle
+	p.idle = nil
+	if p.trimmer != nil {
+		p.trimmer.Stop()
+		p.trimmer = nil
+	}
+	if p.drained == nil {
+		p.drained = make(chan struct{})
+		if p.places == 0 {
+			close(p.drained)
 		}
 	}
-	return true
+	p.mu.Unlock()
+	for _, r := range idle {
+		p.close(r.instance)
+		p.giveUp()
+	}
+	select {
+	case <-p.drained:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

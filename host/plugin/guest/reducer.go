@@ -67,7 +67,7 @@ func (r *Reducer) Close() {
 }
 
 func (inst *instance) reduce(ctx context.Context, f Func, request []byte, now int64) ([]byte, int64, error) {
-	inst.call.begin(ctx, nil, now)
+	inst.call.begin(ctx, nil, now, inst.module.time(len(request)))
 	defer inst.call.end()
 	return inst.ask(f, request)
 }

@@ -28,7 +28,11 @@ func (m *Module) Rule(ctx context.Context, f Func, request []byte, facts host.Fa
 	}
 	metrics := &m.metrics.functions[f]
 	metrics.calls.Inc()
-	inst, err := m.pool.get(ctx)
+	wait := atOnce
+	if waiter, ok := facts.(host.Waiter); ok {
+		wait = waiter.Wait
+	}
+	inst, err := m.pool.get(ctx, wait)
 	if err != nil {
 		return host.Ruling{}, 0, fmt.Errorf("wait for an instance: %w", err)
 	}

@@ -102,17 +102,20 @@ func (m *Module) trial(ctx context.Context, metered []byte, engine wazero.Runtim
 		return nil, stopped(ctx, err)
 	}
 	// The host's probes come one after the other to the first instance.
-	inst, err := m.pool.get(ctx)
+	inst, err := m.pool.get(ctx, atOnce)
 	if err != nil {
 		return nil, stopped(ctx, err)
 	}
+	defer func() {
+		if inst != nil {
+			inst.close()
+		}
+	}()
 	outcomes := make([]outcome, len(tests))
 	for i, test := range tests {
 		err := ctx.Err()
 		if err == nil && test.vector != nil && !test.vector.Then {
-			if i > 0 && tests[i-1].vector != nil {
-				inst.guest.Close(context.WithoutCancel(ctx))
-			}
+			inst.close()
 			inst, err = m.afresh(ctx, test)
 		}
 		if err == nil {
@@ -160,7 +163,7 @@ func (m *Module) try(ctx context.Context, test *selfTest, inst *instance) (outco
 	if test.vector != nil {
 		m.sets = test.sets
 	}
-	inst.call.begin(ctx, test.facts, test.now)
+	inst.call.begin(ctx, test.facts, test.now, 0)
 	defer inst.call.end()
 	answer, fuel, err := inst.ask(test.function, test.request)
 	if err == nil && test.function.policy() {

@@ -57,6 +57,7 @@ func (c *call) get(what string, mem api.Memory, stack []uint64, f func(context.C
 		stack[0] = i32Result(abi.NotFound)
 		return
 	}
+	c.charge(int64(len(text)) * fuelPerStored)
 	answer, err := appendStored(nil, text, false)
 	if err != nil {
 		c.unavailable(err)
@@ -108,6 +109,7 @@ func (c *call) query(what string, mem api.Memory, stack []uint64, f func(context
 	var answer []byte
 	more := len(found) >= filter.Limit
 	for _, text := range found[:min(len(found), filter.Limit)] {
+		c.charge(int64(len(text)) * fuelPerStored)
 		longer, err := appendStored(answer, text, true)
 		if err != nil {
 			c.unavailable(err)

@@ -44,7 +44,7 @@ func followsFrom(first, n int) []string {
 func loadTrust(t testing.TB) *Module {
 	return loadGo(t, "plugins/trust", func(o *Options) {
 		o.Config = map[string]any{"anchors": []any{graspKey(anchor).String()}, "known": "accept", "max_authors": int64(200_000)}
-		o.Instances, o.Limits.ReadTime, o.Limits.ReadsTime = 1, time.Minute, time.Minute
+		o.Instances, o.Limits.Time, o.Budgets.Time = 1, time.Minute, time.Minute
 	})
 }
 

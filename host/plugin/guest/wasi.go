@@ -77,8 +77,9 @@ const maxRandom = 64 << 10
 func randomGet(c *call, mem api.Memory, stack []uint64) {
 	b := read(mem, stack[0], stack[1])
 	if c.randomness += len(b); c.randomness > maxRandom {
-		panic(errHostLimit)
+		panic(errRandom)
 	}
+	c.charge(int64(len(b)))
 	var word [8]byte
 	for i := range b {
 		if i%8 == 0 {
@@ -119,7 +120,7 @@ func fdWrite(c *call, mem api.Memory, stack []uint64) {
 // number of lines, is not kept.
 func (c *call) write(text []byte) {
 	limits := &c.inst.module.limits
-	for len(text) > 0 && c.logLines <= c.inst.module.logLines {
+	for len(text) > 0 && c.logLines <= c.inst.module.budgets.LogLines {
 		line, rest := text, []byte(nil)
 		ended := false
 		for i, b := range text {

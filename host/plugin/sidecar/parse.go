@@ -34,6 +34,8 @@ const (
 	maxOutput    = 64 << 20
 	maxLog       = 1_000_000
 	maxState     = 1 << 40
+	maxTimeMS    = 10_000
+	maxReads     = 100_000
 	maxSets      = 64
 	maxPath      = 4096
 	maxReference = 1024
@@ -174,13 +176,17 @@ func (f *File) readFailure(t table) {
 }
 
 func (b *Budgets) read(t table) {
-	t.only("fuel", "memory", "output", "log-lines", "log-rate", "state")
+	t.only("fuel", "memory", "output", "log-lines", "log-rate", "state", "time", "reads", "bytes", "host-calls")
 	b.Fuel = t.number("fuel", 1, maxFuel)
 	b.Memory = t.size("memory", 64<<10, maxMemory)
 	b.Output = t.size("output", 1, maxOutput)
 	b.LogLines = int(t.number("log-lines", 1, maxLog))
 	b.LogRate = int(t.number("log-rate", 1, maxLog))
 	b.State = t.size("state", 1, maxState)
+	b.TimeMS = t.time("time", 1, maxTimeMS, "a time from 1ms to 10s, such as \"50ms\" or \"1s\"")
+	b.Reads = int(t.number("reads", 1, maxReads))
+	b.Bytes = t.size("bytes", 1, maxOutput)
+	b.HostCalls = int(t.number("host-calls", 1, maxLog))
 }
 
 // readConfig takes the types that a setting of a module can have.

@@ -28,6 +28,10 @@ output = 4096
 log-lines = 5
 log-rate = 7
 state = "1 GB"
+time = "80ms"
+reads = 10
+bytes = "1MiB"
+host-calls = 500
 
 [config]
 deny = ["a", 4, "30000-39999"]
@@ -48,7 +52,7 @@ func TestParseFull(t *testing.T) {
 	want := &File{
 		Mode: Shadow, Place: &place, SHA256: pin, Capabilities: []string{"store", "kv.get", "log"},
 		OnFailure: map[string]OnFailure{"policy": Open, "strategy": Closed},
-		Budgets:   Budgets{Fuel: 5_000_000, Memory: 16 << 20, Output: 4096, LogLines: 5, LogRate: 7, State: 1e9},
+		Budgets:   Budgets{Fuel: 5_000_000, Memory: 16 << 20, Output: 4096, LogLines: 5, LogRate: 7, State: 1e9, TimeMS: 80, Reads: 10, Bytes: 1 << 20, HostCalls: 500},
 		Config: map[string]any{
 			"deny": []any{"a", int64(4), "30000-39999"}, "max_bytes": int64(65536), "ratio": 0.5,
 			"strict": true, "name": "x", "none": []any{},
@@ -130,6 +134,9 @@ func TestParseWrong(t *testing.T) {
 		{"no fuel", "[budgets]\nfuel = 0", `budgets.fuel = 0: want a whole number from 1`},
 		{"memory unit", "[budgets]\nmemory = '16XB'", `line 2: budgets.memory = "16XB": want a number of bytes from 65536 to 4294967296`},
 		{"memory overflow", "[budgets]\nmemory = '9999999999GiB'", `budgets.memory = "9999999999GiB"`},
+		{"time without a unit", "[budgets]\ntime = 50", `line 2: budgets.time = 50: want a time from 1ms to 10s`},
+		{"long time", "[budgets]\ntime = '11s'", `line 2: budgets.time = "11s": want a time from 1ms to 10s`},
+		{"no reads", "[budgets]\nreads = 0", `budgets.reads = 0: want a whole number from 1`},
 		{"negative size", "[budgets]\nstate = '-1MB'", `budgets.state = "-1MB"`},
 		{"config as list", "[[config]]\na = 1", `config = a table: want a table`},
 		{"config with a table", "[config]\na = 1\n[config.b]\nc = 1", `line 3: config.b = a table: want a string, a number`},

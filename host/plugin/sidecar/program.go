@@ -1,9 +1,8 @@
 package sidecar
 
 import (
+	"cmp"
 	"path/filepath"
-	"strconv"
-	"strings"
 )
 
 // Program is a program that decides in the place of a module: a plugin of strfry.
@@ -30,16 +29,11 @@ const (
 // one.
 func (f *File) readProgram(t table) {
 	t.only("mode", "place", "on-failure", "exec", "timeout", "processes", "on-accept")
-	p := &Program{Path: t.oneLine("exec", maxPath), TimeoutMS: defaultTimeout, Processes: 1}
+	p := &Program{Path: t.oneLine("exec", maxPath), Processes: 1}
 	if !filepath.IsAbs(p.Path) || filepath.Clean(p.Path) != p.Path {
 		t.wrong("exec", "the absolute path of a program, without arguments, such as \"/usr/local/lib/strfry/spam.py\"")
 	}
-	if value, ok := t.get("timeout"); ok {
-		text, _ := value.(string)
-		if p.TimeoutMS, ok = parseTime(text); !ok || p.TimeoutMS < minTimeout || p.TimeoutMS > maxTimeout {
-			t.wrong("timeout", "a time from 10ms to 10s, such as \"500ms\" or \"2s\"")
-		}
-	}
+	p.TimeoutMS = cmp.Or(t.time("timeout", minTimeout, maxTimeout, "a time from 10ms to 10s, such as \"500ms\" or \"2s\""), defaultTimeout)
 	if _, ok := t.keys["processes"]; ok {
 		p.Processes = int(t.number("processes", 1, maxProcesses))
 	}
@@ -50,18 +44,4 @@ func (f *File) readProgram(t table) {
 		p.Accepts = value == "accept"
 	}
 	f.Program = p
-}
-
-// parseTime reads whole milliseconds or seconds.
-func parseTime(text string) (ms int64, ok bool) {
-	unit := int64(1)
-	digits, ok := strings.CutSuffix(text, "ms")
-	if !ok {
-		unit = 1000
-		if digits, ok = strings.CutSuffix(text, "s"); !ok {
-			return 0, false
-		}
-	}
-	n, err := strconv.ParseUint(digits, 10, 16)
-	return int64(n) * unit, err == nil
 }

@@ -68,6 +68,11 @@ type Budgets struct {
 	LogLines int   // of one call
 	LogRate  int   // lines per second
 	State    int64 // bytes that the plugin keeps
+
+	TimeMS    int64 // of one call, its reads included
+	Reads     int   // of store, purgatory and repositories in one call
+	Bytes     int64 // that host functions move in one call
+	HostCalls int   // calls of any host function in one call
 }
 
 // Set is a list that the host keeps for the module. It has either a file or a

@@ -55,6 +55,35 @@ func parseSize(text string) (int64, bool) {
 	return 0, false
 }
 
+// time returns milliseconds within bounds, 0 if there are none.
+func (t table) time(key string, least, most int64, want string) int64 {
+	value, ok := t.get(key)
+	if !ok {
+		return 0
+	}
+	text, _ := value.(string)
+	ms, ok := parseTime(text)
+	if !ok || ms < least || ms > most {
+		t.wrong(key, want)
+		return 0
+	}
+	return ms
+}
+
+// parseTime reads whole milliseconds or seconds.
+func parseTime(text string) (ms int64, ok bool) {
+	unit := int64(1)
+	digits, ok := strings.CutSuffix(text, "ms")
+	if !ok {
+		unit = 1000
+		if digits, ok = strings.CutSuffix(text, "s"); !ok {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 16)
+	return int64(n) * unit, err == nil
+}
+
 // oneLine returns text that fits on one line, "" if there is none.
 func (t table) oneLine(key string, most int) string {
 	value, ok := t.get(key)
