@@ -47,7 +47,6 @@ type Runner struct {
 	memory  *state.Memory
 	sets    *questionSets
 	cache   *cache
-	failed  time.Duration // what the clock of the breaker is ahead
 }
 
 // Answer is what a module said.
@@ -128,7 +127,6 @@ func (r *Runner) guestOptions(o Options, config map[string]any, at host.Service)
 		CacheDir:  r.cache.dir,
 		Instances: 1,
 		Log:       o.Log,
-		Clock:     func() time.Time { return time.Now().Add(r.failed) },
 	}
 	if o.Fresh {
 		options.CacheDir = ""
@@ -197,10 +195,6 @@ func (r *Runner) function(q *Question) (guest.Func, error) {
 // rule asks about an encoded request.
 func (r *Runner) rule(ctx context.Context, f guest.Func, request []byte, store *Store, now int64, source string) (a Answer) {
 	a.Ruling, a.Fuel, a.Err = r.module.Rule(ctx, f, request, store, now, source)
-	if a.Err != nil {
-		// A relay lets a module rest that fails often. Here each failure is to be seen.
-		r.failed += 2 * time.Second
-	}
 	return a
 }
 

@@ -70,7 +70,8 @@ type generation struct {
 	tally  *tally     // of the name
 
 	program *program.Program // in the place of a module, which is nil then
-	meter   *guest.Metrics   // of the program
+	breaker breaker
+	meters  *metrics
 
 	signer string // npub of who signed the module; empty: nobody had to
 
@@ -93,7 +94,8 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 	if file.SHA256 != "" && file.SHA256 != s.key.sha256() {
 		return nil, fmt.Errorf("the side-car is for the module with sha256 %s; this one has %s", file.SHA256, s.key.sha256())
 	}
-	g := &generation{name: s.name, key: s.key, file: file, tally: r.tallies.of(s.name), refusal: refusalOf(s.name)}
+	g := &generation{name: s.name, key: s.key, file: file, tally: r.tallies.of(s.name), refusal: refusalOf(s.name), meters: r.metrics}
+	g.breaker.now = r.o.Now
 	if g.leftOut, g.off = r.leavesOut(s); g.off || file.Mode == sidecar.Off {
 		g.off = true
 		return g, nil

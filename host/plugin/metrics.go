@@ -12,6 +12,7 @@ type metrics struct {
 	guests     *guest.Metrics
 	registry   *Registry
 	changes    *prometheus.CounterVec // plugin, result
+	refusals   *prometheus.CounterVec // plugin, by
 	generation *prometheus.Desc
 	disputes   *prometheus.Desc
 	state      *prometheus.Desc
@@ -29,6 +30,10 @@ func newMetrics(r *Registry) *metrics {
 			Namespace: "talon", Subsystem: "plugin", Name: "changes_total",
 			Help: "Changes of a plugin's files, by what became of them: accepted, refused, removed.",
 		}, []string{"module", "result"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "talon", Subsystem: "plugin", Name: "breaker_refusals_total",
+			Help: "Questions that a plugin was not asked because it had failed for the same connection, author, network or relay, or for too many (all).",
+		}, []string{"module", "by"}),
 		generation: desc("generation", "Number of the generation that runs.", "mode"),
 		disputes:   desc("shadow_disagreements_total", "Questions about which a plugin in shadow mode and the chain disagreed, by what the plugin said.", "action", "rule"),
 		state:      desc("state_bytes", "What a plugin remembers."),
@@ -38,9 +43,14 @@ func newMetrics(r *Registry) *metrics {
 
 func (m *metrics) change(name, result string) { m.changes.WithLabelValues(name, result).Inc() }
 
+func (m *metrics) refuse(name string, by causeKind) {
+	m.refusals.WithLabelValues(name, causeKinds[by]).Inc()
+}
+
 // forget drops the series of a name that is gone.
 func (m *metrics) forget(name string) {
 	m.guests.Forget(name)
+	m.refusals.DeletePartialMatch(prometheus.Labels{"module": name})
 	for _, result := range []string{"accepted", "refused"} {
 		m.changes.DeleteLabelValues(name, result)
 	}
@@ -48,7 +58,7 @@ func (m *metrics) forget(name string) {
 
 // Collectors returns the metrics of all plugins.
 func (r *Registry) Collectors() []prometheus.Collector {
-	return append(r.metrics.guests.Collectors(), r.metrics.changes, r.metrics)
+	return append(r.metrics.guests.Collectors(), r.metrics.changes, r.metrics.refusals, r.metrics)
 }
 
 // Describe implements prometheus.Collector for what is read when it is asked

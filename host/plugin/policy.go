@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -31,7 +32,7 @@ func (r *Registry) Admit(ctx context.Context, it *host.Item, facts host.Facts, n
 	defer requests.Put(q)
 	c := question{
 		chain: &l.chains[guest.Admit], function: guest.Admit, request: q.Admit(it, now), facts: facts, now: now,
-		source: origin(it), fallback: l.fallback, take: r.take(), held: r.o.Held, item: it,
+		source: origin(it), causes: causesOf(it), fallback: l.fallback, take: r.take(), held: r.o.Held, item: it,
 	}
 	if err := c.ask(ctx); err != nil {
 		return host.Ruling{}, err
@@ -54,24 +55,26 @@ func (r *Registry) Admit(ctx context.Context, it *host.Item, facts host.Facts, n
 // Query decides whether a client may ask for what its filters select. If all
 // plugins pass, it may.
 func (r *Registry) Query(ctx context.Context, q *host.Query) (host.Ruling, error) {
-	return r.allow(ctx, guest.Query, func(b *guest.Request, now int64) []byte { return b.Query(q, now) },
+	return r.allow(ctx, guest.Query, causesOfClient(q.Client), func(b *guest.Request, now int64) []byte { return b.Query(q, now) },
 		func(t *sample.Take, now int64, ruling host.Ruling) { t.Query(q, now, ruling) })
 }
 
 // Connect decides whether a client may connect. If all plugins pass, it may.
 func (r *Registry) Connect(ctx context.Context, c *host.Connection) (host.Ruling, error) {
-	return r.allow(ctx, guest.Connect, func(b *guest.Request, now int64) []byte { return b.Connect(c, now) },
+	var who causes
+	who.network(c.Client.Addr)
+	return r.allow(ctx, guest.Connect, who, func(b *guest.Request, now int64) []byte { return b.Connect(c, now) },
 		func(t *sample.Take, now int64, ruling host.Ruling) { t.Connect(c, now, ruling) })
 }
 
 // Push decides whether ref updates that GRASP's own rules allow may happen. If
 // all plugins pass, they may.
 func (r *Registry) Push(ctx context.Context, p *host.Push) (host.Ruling, error) {
-	return r.allow(ctx, guest.Push, func(b *guest.Request, now int64) []byte { return b.Push(p, now) },
+	return r.allow(ctx, guest.Push, causesOfClient(p.Client), func(b *guest.Request, now int64) []byte { return b.Push(p, now) },
 		func(t *sample.Take, now int64, ruling host.Ruling) { t.Push(p, now, ruling) })
 }
 
-func (r *Registry) allow(ctx context.Context, f guest.Func, encode func(*guest.Request, int64) []byte,
+func (r *Registry) allow(ctx context.Context, f guest.Func, who causes, encode func(*guest.Request, int64) []byte,
 	record func(*sample.Take, int64, host.Ruling)) (host.Ruling, error) {
 	// Who records wants to know of questions too that no plugin is asked yet.
 	if len(r.current.Load().chains[f].links) == 0 && r.recording.Load() == nil {
@@ -84,7 +87,7 @@ func (r *Registry) allow(ctx context.Context, f guest.Func, encode func(*guest.R
 	now := r.o.Now().Unix()
 	c := question{
 		chain: &l.chains[f], function: f, request: encode(q, now), facts: r.o.Facts, now: now,
-		source: "client", fallback: l.fallback, take: r.take(), held: r.o.Held,
+		source: "client", causes: who, fallback: l.fallback, take: r.take(), held: r.o.Held,
 	}
 	if err := c.ask(ctx); err != nil {
 		return host.Ruling{}, err
@@ -124,6 +127,7 @@ type question struct {
 	facts    host.Facts
 	now      int64
 	source   string
+	causes   causes
 	fallback *generation
 	take     *sample.Take   // nil: nobody records
 	held     host.HeldFacts // what plugins see of purgatory, if facts have none
@@ -148,8 +152,8 @@ func (q *question) ask(ctx context.Context) error {
 		}
 		q.asked++
 		ruling, fuel, err := g.ask(ctx, q, q.facts)
-		if failure(err) != nil {
-			g, ruling, fuel, err = q.failed(ctx, g, fuel)
+		if f := failure(err); f != nil {
+			g, ruling, fuel, err = q.failed(ctx, g, fuel, f)
 		}
 		if err != nil {
 			return fmt.Errorf("policy %s: %w", g.name, err)
@@ -164,10 +168,14 @@ func (q *question) ask(ctx context.Context) error {
 }
 
 // failed is what happens to a request when a plugin could not decide, and who
-// decided instead. fuel is what the plugin has spent.
-func (q *question) failed(ctx context.Context, g *generation, fuel int64) (*generation, host.Ruling, int64, error) {
+// decided instead. fuel is what the plugin has spent. Who has made it fail before does
+// not get past it so, whatever the side-car says.
+func (q *question) failed(ctx context.Context, g *generation, fuel int64, f error) (*generation, host.Ruling, int64, error) {
 	switch g.file.Failure(manifest.WorldPolicy) {
 	case sidecar.Open:
+		if f == errRefused {
+			break
+		}
 		return g, host.Ruling{Action: host.Pass}, fuel, nil
 	case sidecar.Bundled:
 		if !q.fallback.module.Calls(q.function) {
@@ -181,22 +189,38 @@ func (q *question) failed(ctx context.Context, g *generation, fuel int64) (*gene
 	return g, g.refusal, fuel, nil
 }
 
-// ask asks one plugin.
+// ask asks one plugin, unless its breaker is against it.
 func (g *generation) ask(ctx context.Context, q *question, facts host.Facts) (host.Ruling, int64, error) {
+	if by, ok := g.breaker.admits(&q.causes); !ok {
+		g.meters.refuse(g.name, by)
+		if by == byAll {
+			return host.Ruling{}, 0, errResting
+		}
+		return host.Ruling{}, 0, errRefused
+	}
 	g.tally.calls.Add(1)
 	var ruling host.Ruling
 	var fuel int64
 	var err error
 	if g.program != nil {
-		ruling, err = g.askProgram(ctx, q)
+		ruling, err = g.askProgram(ctx, q, facts)
 	} else {
 		ruling, fuel, err = g.module.Rule(ctx, q.function, q.request, q.witnessed(g, facts), q.now, q.source)
 	}
-	if failure := failure(err); failure != nil {
+	if err == nil {
+		g.breaker.worked()
+	} else if failure := failure(err); failure != nil {
+		g.breaker.failed(&q.causes, kindOf(failure))
 		g.tally.failed(failure)
 	}
 	return ruling, fuel, err
 }
+
+// Failures of a plugin that was not asked.
+var (
+	errRefused = errors.New("it has failed for whom it is asked now, who is refused for a while")
+	errResting = errors.New("it has failed for many and rests")
+)
 
 // refusalOf is what a client is told when a plugin fails.
 func refusalOf(name string) host.Ruling {

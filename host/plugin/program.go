@@ -97,7 +97,6 @@ func (r *Registry) startProgram(g *generation, s *source) (err error) {
 	g.program, err = program.New(program.Options{
 		Name: g.name, Path: p.Path, Timeout: time.Duration(p.TimeoutMS) * time.Millisecond, Processes: p.Processes, Log: r.o.Log, Clock: r.o.Now,
 	})
-	g.meter = r.metrics.guests
 	g.place = programPlace
 	if g.file.Place != nil {
 		g.place = *g.file.Place
@@ -106,11 +105,11 @@ func (r *Registry) startProgram(g *generation, s *source) (err error) {
 }
 
 // askProgram asks a program about an event.
-func (g *generation) askProgram(ctx context.Context, q *question) (host.Ruling, error) {
+func (g *generation) askProgram(ctx context.Context, q *question, facts host.Facts) (host.Ruling, error) {
 	begun := time.Now()
-	answer, err := g.program.Admit(ctx, q.item, q.now)
+	answer, err := waitFor(ctx, g.program, q.item, q.now, facts)
 	if f := program.AsFailure(err); f != nil {
-		g.meter.Failed(g.name, string(f.Cause))
+		g.meters.guests.Failed(g.name, string(f.Cause))
 	}
 	if err != nil {
 		return host.Ruling{}, err
@@ -124,8 +123,20 @@ func (g *generation) askProgram(ctx context.Context, q *question) (host.Ruling, 
 	case host.Reject:
 		ruling.Reason = guest.Reason(host.Reject, strings.ToValidUTF8(answer.Message, "\uFFFD"))
 	}
-	g.meter.Asked(g.name, q.function, time.Since(begun), &ruling, q.source)
+	g.meters.guests.Asked(g.name, q.function, time.Since(begun), &ruling, q.source)
 	return ruling, nil
+}
+
+// waitFor asks a program outside of the number of those who decide, if the facts know
+// them.
+func waitFor(ctx context.Context, p *program.Program, it *host.Item, now int64, facts host.Facts) (answer program.Answer, err error) {
+	ask := func() { answer, err = p.Admit(ctx, it, now) }
+	if w, ok := facts.(host.Waiter); ok {
+		w.Wait(ask)
+	} else {
+		ask()
+	}
+	return answer, err
 }
 
 // describeProgram is what an operator sees of a program that runs.
@@ -176,23 +187,40 @@ func (g *generation) version() string {
 	return g.module.Manifest().Release
 }
 
-// resting reports whether the plugin has failed too often and is not asked.
-func (g *generation) resting() bool {
-	if g.program != nil {
-		return g.program.Resting()
-	}
-	return g.module.Resting()
-}
-
 // failure is what a plugin did wrong, nil if the error is the host's.
 func failure(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case err == errRefused, err == errResting:
+		return err
+	}
 	if f := guest.AsFailure(err); f != nil {
 		return f
 	}
-	if err != nil {
-		if f := program.AsFailure(err); f != nil {
-			return f
-		}
+	if f := program.AsFailure(err); f != nil {
+		return f
 	}
 	return nil
+}
+
+// kindOf returns what a failure says about who caused it.
+func kindOf(f error) failureKind {
+	switch f := f.(type) {
+	case *guest.Failure:
+		switch f.Cause {
+		case guest.CauseTime:
+			return slow
+		case guest.CauseStart:
+			return ofPlugin
+		}
+	case *program.Failure:
+		switch f.Cause {
+		case program.CauseStart:
+			return ofPlugin
+		case program.CauseBusy:
+			return ofNobody
+		}
+	}
+	return ofSource
 }

@@ -164,10 +164,10 @@ func TestProgramFails(t *testing.T) {
 	w.look()
 	w.want("open accept v1")
 	for range 10 {
-		w.want("open accept v1")
+		w.want("spam reject failed")
 	}
-	if p := w.of("spam"); !p.Resting {
-		t.Errorf("%+v", p)
+	if p := w.of("spam"); p.Failures != 2 || p.Refused == 0 {
+		t.Errorf("%+v, want that who made it fail is refused", p)
 	}
 }
 

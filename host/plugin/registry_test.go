@@ -271,6 +271,7 @@ func TestFailures(t *testing.T) {
 		if got := w.of("guard"); got.Failures != 1 || got.LastFailure == "" {
 			t.Errorf("%+v", got)
 		}
+		w.later(firstRefuse)
 		w.want("guard reject x")
 		w.close()
 	}

@@ -31,7 +31,8 @@ type Status struct {
 	Calls         uint64    `json:"calls"`
 	Failures      uint64    `json:"failures"`
 	LastFailure   string    `json:"last_failure,omitempty"`
-	Resting       bool      `json:"resting"` // failed too often: its breaker is open
+	Resting       bool      `json:"resting"`           // failed for too many: it is asked once a second
+	Refused       int       `json:"refused,omitempty"` // connections, authors, networks and relays for which it failed, refused for a while
 	StateBytes    int64     `json:"state_bytes"`
 	Disagreements []Dispute `json:"disagreements,omitempty"` // in shadow mode, counted by what was said
 }
@@ -191,7 +192,7 @@ func (r *Registry) describe(name string, s *slot) Status {
 	}
 	if g := s.running; g != nil {
 		st.Mode = g.file.Mode
-		st.Resting = g.resting()
+		st.Resting, st.Refused = g.breaker.resting(), g.breaker.refused()
 		st.Running = g.describe()
 	}
 	if s.refused != nil {

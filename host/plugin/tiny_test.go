@@ -127,6 +127,13 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// later moves the clock on.
+func (w *world) later(d time.Duration) {
+	w.mu.Lock()
+	w.now = w.now.Add(d)
+	w.mu.Unlock()
+}
+
 func (w *world) file(name string) string { return filepath.Join(w.o.Dir, name) }
 
 // drop puts a file into the folder as a careful program does.

@@ -132,12 +132,11 @@ func BenchmarkEndlessLoop(b *testing.B) {
 			bytes.Repeat(wasmtest.I32Add, 299), wasmtest.Drop, wasmtest.I64Const(0)),
 	} {
 		b.Run(name, func(b *testing.B) {
-			m, clock, err := load(b, guest{admit: code}.assemble(), func(o *Options) { o.Log = nil })
+			m, _, err := load(b, guest{admit: code}.assemble(), func(o *Options) { o.Log = nil })
 			if err != nil {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				clock.at = clock.at.Add(retryEvery)
 				if _, err := ask(b, m, item(1, ""), nil); AsFailure(err) == nil || AsFailure(err).Cause != CauseFuel {
 					b.Fatal(err)
 				}

@@ -1,8 +1,10 @@
 package guest
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -237,4 +239,25 @@ func TestAnswersOfQueriesAreBounded(t *testing.T) {
 			t.Errorf("%s: an answer of %d bytes, %v; want %d", name, got, err, len(want))
 		}
 	}
+}
+
+// TestSlowModuleIsNamed has a module whose reads take most of its time: the log says
+// so, now and then.
+func TestSlowModuleIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		m := mustLoad(t, getting(10).assemble(), func(o *Options) {
+			o.Clock, o.Log = time.Now, slog.New(slog.NewTextHandler(&log, nil))
+		})
+		for range 50 {
+			facts := &parkedFacts{fakeFacts: &fakeFacts{}, took: 3 * time.Millisecond}
+			if _, err := ask(t, m, item(1, ""), facts); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		if n := strings.Count(log.String(), `msg="plugin is slow" module=guest took=30ms`); n < 2 || n > 4 {
+			t.Errorf("said %d times within half a minute:\n%s", n, &log)
+		}
+	})
 }

@@ -21,11 +21,10 @@ const (
 	CauseOutput  Cause = "output"  // an answer longer than the cap
 	CauseGarbage Cause = "garbage" // an answer that is no verdict
 	CauseStart   Cause = "start"   // no new instance could be made
-	CauseBreaker Cause = "breaker" // failed too often; not tried
 )
 
 var causes = []Cause{
-	CauseTrap, CauseFuel, CauseTime, CauseReads, CauseBytes, CauseCalls, CauseExit, CauseHost, CauseOutput, CauseGarbage, CauseStart, CauseBreaker,
+	CauseTrap, CauseFuel, CauseTime, CauseReads, CauseBytes, CauseCalls, CauseExit, CauseHost, CauseOutput, CauseGarbage, CauseStart,
 }
 
 // Failure says that a module did not do its part. The host did.

@@ -144,8 +144,7 @@ func TestGraspWithinItsBudget(t *testing.T) {
 }
 
 // TestManyTags: an event of as many tags as a message can hold costs no bundled
-// policy its budget. Five failures in a row, and it would decide about nobody's
-// events for a second.
+// policy its budget.
 func TestManyTags(t *testing.T) {
 	if raceDetector {
 		t.Skip("fuel is the same, and one goroutine spends it for a minute")

@@ -240,6 +240,7 @@ func (inst *instance) rule(ctx context.Context, f Func, q *question) (host.Rulin
 	inst.call.begin(ctx, q.facts, q.now, inst.module.time(len(q.request)))
 	defer inst.call.end()
 	answer, fuel, err := inst.ask(f, q.request)
+	inst.call.count()
 	if err != nil {
 		return host.Ruling{}, fuel, err
 	}

@@ -62,7 +62,7 @@ func NewMetrics() *Metrics {
 		verdicts: counter("verdicts_total", "Verdicts of a module.", "module", "action", "rule", "source"),
 		failures: counter("failures_total", "Calls in which a module failed, by cause.", "module", "cause"),
 		seconds: histogram("decision_seconds", "Time of one call of a module, host functions included.",
-			prometheus.ExponentialBuckets(500e-9, 2, 16)),
+			prometheus.ExponentialBuckets(1e-6, 2.5, 16)),
 		fuel: histogram("decision_fuel", "Fuel that one call spent.",
 			prometheus.ExponentialBuckets(64, 4, 10)),
 		instances:  gauge("instances", "Live instances of a module.", "module"),

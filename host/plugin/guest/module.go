@@ -43,8 +43,10 @@ type Module struct {
 	compiled wazero.CompiledModule
 	bound    context.Context // of instances: what ends them by force
 	pool     *pool
-	breaker  breaker
-	shaken   atomic.Bool // a failure since the last verdict
+	sparing  atomic.Bool // an instance is made in the place of one that failed
+
+	slowCalls atomic.Int64 // since slowSaid
+	slowSaid  atomic.Int64 // when it was said that it is slow, in nanoseconds
 
 	instances  atomic.Int64
 	memoryUsed atomic.Int64
@@ -280,10 +282,6 @@ func (m *Module) Instances() int { return int(m.instances.Load()) }
 
 // MemoryUsed is the memory of all instances, in bytes.
 func (m *Module) MemoryUsed() int64 { return m.memoryUsed.Load() }
-
-// Resting reports whether the module has failed too often and its breaker is
-// open.
-func (m *Module) Resting() bool { return m.shaken.Load() && m.breaker.open(m.clock()) }
 
 // Code is the folder that keeps the compiled code, empty if none does.
 func (m *Module) Code() string {

@@ -13,7 +13,7 @@ const (
 	bytesPerFuel = 4 // of what a host function copies
 
 	// fuelPerStored is for each byte of a stored event, which is parsed and encoded.
-	fuelPerStored = 4
+	fuelPerStored = 2
 )
 
 // prices are those of one call, by the name of the function.

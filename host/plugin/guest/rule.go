@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"talon/host"
 )
@@ -37,41 +38,62 @@ func (m *Module) Rule(ctx context.Context, f Func, request []byte, facts host.Fa
 		return host.Ruling{}, 0, fmt.Errorf("wait for an instance: %w", err)
 	}
 	if inst == nil {
-		if inst, err = m.replace(ctx); err != nil {
+		if inst, err = m.newInstance(ctx); err != nil {
 			m.pool.giveUp()
-			return host.Ruling{}, 0, m.failed(err)
+			return host.Ruling{}, 0, m.failed(&Failure{Cause: CauseStart, what: "could not be started again", err: err})
 		}
 	}
 	start := m.clock()
 	ruling, fuel, err := inst.rule(ctx, f, &question{request, facts, now, source})
 	metrics.seconds.Observe(m.clock().Sub(start).Seconds())
 	metrics.fuel.Observe(float64(fuel))
-	switch {
-	case err == nil:
-		if m.shaken.Load() {
-			m.shaken.Store(false)
-			m.breaker.worked()
-		}
-	case AsFailure(err) != nil:
+	if AsFailure(err) != nil {
 		m.discard(inst)
 		m.pool.giveUp()
+		m.spare()
 		return host.Ruling{}, fuel, m.failed(err)
 	}
+	m.slow(inst.call.clock.spent, len(request))
 	inst.report(inst.memory.Size())
 	m.pool.put(inst)
 	return ruling, fuel, err
 }
 
-// replace makes an instance for a vacant place, unless the breaker is open.
-func (m *Module) replace(ctx context.Context) (*instance, error) {
-	if m.shaken.Load() && !m.breaker.allow(m.clock()) {
-		return nil, &Failure{Cause: CauseBreaker, what: "failed too often and rests"}
+// slowEvery is how often it is said that a module is slow.
+const slowEvery = 10 * time.Second
+
+// slow warns of a module whose calls take most of their time.
+func (m *Module) slow(took time.Duration, request int) {
+	most := m.time(request)
+	if took < most/2 {
+		return
 	}
-	inst, err := m.newInstance(ctx)
-	if err != nil {
-		return nil, &Failure{Cause: CauseStart, what: "could not be started again", err: err}
+	n, now := m.slowCalls.Add(1), m.clock().UnixNano()
+	if last := m.slowSaid.Load(); now-last >= int64(slowEvery) && m.slowSaid.CompareAndSwap(last, now) {
+		m.slowCalls.Add(-n)
+		m.log.Warn("plugin is slow", "module", m.name, "took", took, "budget", most, "calls", n)
 	}
-	return inst, nil
+}
+
+// spare makes an instance in the place of one that failed, so that no decision waits
+// for it; one at a time.
+func (m *Module) spare() {
+	if !m.sparing.CompareAndSwap(false, true) {
+		return
+	}
+	if !m.pool.reserve() {
+		m.sparing.Store(false)
+		return
+	}
+	go func() {
+		defer m.sparing.Store(false)
+		inst, err := m.newInstance(context.Background())
+		if err != nil {
+			m.pool.giveUp() // the next decision says why
+			return
+		}
+		m.pool.put(inst)
+	}()
 }
 
 // failed counts a failure of the module and returns the error as it was given.
@@ -81,12 +103,8 @@ func (m *Module) failed(err error) error {
 		return err
 	}
 	m.metrics.failures[f.Cause].Inc()
-	if f.Cause != CauseBreaker {
-		m.breaker.failed()
-		m.shaken.Store(true)
-		if m.logRate.take() {
-			m.log.Error("plugin failed", "module", m.name, "cause", string(f.Cause), "err", cut(err.Error(), 1<<10))
-		}
+	if m.logRate.take() {
+		m.log.Error("plugin failed", "module", m.name, "cause", string(f.Cause), "err", cut(err.Error(), 1<<10))
 	}
 	return err
 }

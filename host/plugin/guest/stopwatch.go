@@ -37,6 +37,13 @@ func (c *call) resume() {
 // lap counts the time since the guest went on, and ends its call if there is none
 // left.
 func (c *call) lap() {
+	if c.count(); c.clock.over() {
+		panic(errTime)
+	}
+}
+
+// count counts the time since the guest went on.
+func (c *call) count() {
 	w := &c.clock
 	if w.most == 0 || c.inst.fuel == nil {
 		return
@@ -44,9 +51,6 @@ func (c *call) lap() {
 	at, fuel := c.inst.module.clock(), int64(c.inst.fuel.Get())
 	w.spent += max(min(at.Sub(w.since), time.Duration(w.fuel-fuel)*slowestFuel), 0)
 	w.since, w.fuel = at, fuel
-	if w.over() {
-		panic(errTime)
-	}
 }
 
 // over reports whether nothing is left.

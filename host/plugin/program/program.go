@@ -30,21 +30,10 @@ type Program struct {
 	told   *rate         // and those about its failures
 	ending sync.WaitGroup
 
-	mu       sync.Mutex // guards the fields below
-	idle     []*process // the last used at the end
-	running  int        // processes that are not told to end
-	failures int        // in a row
-	retry    time.Time  // when a program that rests is tried again
-	trying   bool       // somebody does
+	mu      sync.Mutex // guards the fields below
+	idle    []*process // the last used at the end
+	running int        // processes that are not told to end
 }
-
-// A program that fails so often in a row rests: for restFirst, and after each
-// further failure for twice as long, up to restMost.
-const (
-	restAfter = 5
-	restFirst = time.Second
-	restMost  = 16 * time.Second
-)
 
 // New returns a program of which nothing runs yet. An error is one sentence that
 // says why it cannot.
@@ -58,13 +47,6 @@ func New(o Options) (*Program, error) {
 // Admit asks about an event; now is in unix seconds. A *[Failure] says that the
 // program did not do its part, another error that ctx was done: nothing was decided.
 func (p *Program) Admit(ctx context.Context, it *host.Item, now int64) (Answer, error) {
-	try, ok := p.enter()
-	if !ok {
-		return Answer{}, &Failure{Cause: CauseRests, what: "failed too often and rests"}
-	}
-	if try {
-		defer p.tried()
-	}
 	bounded, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
 	select {
@@ -74,7 +56,7 @@ func (p *Program) Admit(ctx context.Context, it *host.Item, now int64) (Answer, 
 		if ctx.Err() != nil {
 			return Answer{}, ctx.Err()
 		}
-		return Answer{}, &Failure{Cause: CauseTime, what: fmt.Sprintf("had no process free within %v", p.o.Timeout)}
+		return Answer{}, &Failure{Cause: CauseBusy, what: fmt.Sprintf("had no process free within %v", p.o.Timeout)}
 	}
 	x, err := p.process()
 	if err != nil {
@@ -95,37 +77,10 @@ func (p *Program) Admit(ctx context.Context, it *host.Item, now int64) (Answer, 
 	return Answer{}, p.failed(err)
 }
 
-// enter reports whether the program may be asked now, and whether this is to see if
-// it still rests: then the caller calls tried.
-func (p *Program) enter() (try, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.failures < restAfter {
-		return false, true
-	}
-	if p.trying || p.o.Clock().Before(p.retry) {
-		return false, false
-	}
-	p.trying = true
-	return true, true
-}
-
-func (p *Program) tried() {
-	p.mu.Lock()
-	p.trying = false
-	p.mu.Unlock()
-}
-
-// failed counts a failure and returns the error as it was given.
+// failed logs a failure and returns the error as it was given.
 func (p *Program) failed(err error) error {
 	if ok, missed := p.told.take(); ok {
 		p.o.Log.Error("plugin failed", "module", p.o.Name, "cause", string(AsFailure(err).Cause), "err", err, "missed", missed)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.failures = min(p.failures+1, restAfter+16)
-	if p.failures >= restAfter {
-		p.retry = p.o.Clock().Add(min(restFirst<<(p.failures-restAfter), restMost))
 	}
 	return err
 }
@@ -173,7 +128,6 @@ func (p *Program) pop() *process {
 func (p *Program) keep(x *process) {
 	p.mu.Lock()
 	p.idle = append(p.idle, x)
-	p.failures = 0
 	p.mu.Unlock()
 }
 
@@ -190,13 +144,6 @@ func (p *Program) Running() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.running
-}
-
-// Resting reports whether the program has failed too often and is not asked.
-func (p *Program) Resting() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.failures >= restAfter
 }
 
 // Close ends all processes. Nobody may ask any more. An error says that the system
@@ -245,7 +192,7 @@ const (
 	CauseExit    Cause = "exit"    // it ended instead
 	CauseOutput  Cause = "output"  // an answer longer than the cap
 	CauseGarbage Cause = "garbage" // an answer that is none, or to something else
-	CauseRests   Cause = "breaker" // failed too often; not tried
+	CauseBusy    Cause = "busy"    // no process was free in time
 )
 
 // Failure says that a program did not do its part. The host did.

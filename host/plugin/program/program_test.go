@@ -241,47 +241,6 @@ func TestEnd(t *testing.T) {
 	gone(t, filepath.Join(filepath.Dir(path), "pids"))
 }
 
-// TestRest sees to it that a program that never works is started a few times, then
-// from time to time; and works again when it does.
-func TestRest(t *testing.T) {
-	path := script(t, "echo $$ >>pids\nexit 1\n")
-	starts := func() int {
-		text, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "pids"))
-		return strings.Count(string(text), "\n")
-	}
-	now := time.Unix(1_700_000_000, 0)
-	p := open(t, path, func(o *Options) { o.Clock = func() time.Time { return now } })
-	for i := range 20 {
-		want := "exit"
-		if i >= restAfter {
-			want = "breaker"
-		}
-		if got := answers(t, p, 1); got != want {
-			t.Errorf("question %d: %s, want %s", i, got, want)
-		}
-	}
-	if !p.Resting() || starts() != restAfter {
-		t.Errorf("resting: %v, started %d times, want %d", p.Resting(), starts(), restAfter)
-	}
-	for _, rest := range []time.Duration{restFirst, 2 * restFirst, 4 * restFirst, 8 * restFirst, restMost, restMost} {
-		now = now.Add(rest - time.Nanosecond)
-		if got := answers(t, p, 1); got != "breaker" {
-			t.Errorf("before %v were over: %s", rest, got)
-		}
-		now = now.Add(time.Nanosecond)
-		if got := answers(t, p, 1); got != "exit" {
-			t.Errorf("after %v: %s", rest, got)
-		}
-	}
-	write(t, path, accepting)
-	now = now.Add(restMost)
-	for range 2 {
-		if got := answers(t, p, 1); got != "accept" || p.Resting() {
-			t.Errorf("after it was repaired: %s, resting: %v", got, p.Resting())
-		}
-	}
-}
-
 // TestConcurrent asks from many goroutines: each hears what is said about its event,
 // and there are no more processes than may be.
 func TestConcurrent(t *testing.T) {
@@ -351,9 +310,6 @@ func TestCancelled(t *testing.T) {
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) || AsFailure(err) != nil {
 		t.Errorf("%v", err)
-	}
-	if p.failures != 0 {
-		t.Errorf("%d failures", p.failures)
 	}
 	closed(t, p)
 	gone(t, pids)

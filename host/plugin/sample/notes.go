@@ -3,6 +3,7 @@ package sample
 import (
 	"context"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"talon/host"
@@ -50,6 +51,23 @@ type noted struct {
 	facts host.Facts
 	held  host.HeldFacts // nil: there is no purgatory
 	notes *notes
+}
+
+// Wait implements host.Waiter by the facts, if they are one.
+func (f *noted) Wait(g func()) {
+	if w, ok := f.facts.(host.Waiter); ok {
+		w.Wait(g)
+		return
+	}
+	g()
+}
+
+// Parked implements host.Parked by the facts, if they are one.
+func (f *noted) Parked() time.Duration {
+	if p, ok := f.facts.(host.Parked); ok {
+		return p.Parked()
+	}
+	return 0
 }
 
 func (f *noted) Get(ctx context.Context, id host.ID) ([]byte, error) {

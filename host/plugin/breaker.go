@@ -1,0 +1,282 @@
+package plugin
+
+import (
+	"container/list"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"talon/host"
+)
+
+// breaker keeps a plugin from being asked for whom it fails. A failure counts against
+// those who caused it: a connection, the author of the event, the network, a relay. Who
+// causes too many is refused for a while, which doubles, and others are asked as ever.
+// The plugin rests for all only if it fails for many who have nothing to do with each
+// other, and more often than not.
+type breaker struct {
+	now func() time.Time
+
+	watched atomic.Bool   // somebody has caused a failure, or it rests
+	asked   atomic.Uint64 // questions that the plugin was asked
+
+	mu      sync.Mutex // guards the fields below
+	culprit map[cause]*list.Element
+	order   list.List // of *culprit, the one that failed last in front
+	window  window
+	retry   time.Time // when it is tried again; zero: it does not rest
+}
+
+// cause is whom a failure counts against: one of the fields after kind.
+type cause struct {
+	kind       causeKind
+	connection any // pointer
+	author     host.PubKey
+	network    netip.Prefix
+	relay      string
+}
+
+type causeKind uint8
+
+const (
+	byConnection causeKind = iota
+	byAuthor
+	byNetwork
+	byRelay
+	byAll // the plugin rests
+)
+
+var causeKinds = [...]string{"connection", "author", "network", "relay", "all"}
+
+// causes are those of one question.
+type causes struct {
+	list [3]cause
+	n    int
+}
+
+func (c *causes) add(one cause) {
+	c.list[c.n] = one
+	c.n++
+}
+
+// causesOf returns who is to blame if a plugin fails at an event. A relay sends the
+// events of many, and so does an import, so that none is a connection.
+func causesOf(it *host.Item) (c causes) {
+	c.add(cause{kind: byAuthor, author: it.Event.PubKey})
+	switch s := it.Source; {
+	case s == nil, s.Origin == host.FromImport:
+	case s.Origin == host.FromSync:
+		c.add(cause{kind: byRelay, relay: s.Relay})
+	default:
+		c.add(cause{kind: byConnection, connection: s})
+		c.network(s.Addr)
+	}
+	return c
+}
+
+// causesOfClient returns who is to blame for what a client asks.
+func causesOfClient(client *host.Client) (c causes) {
+	if client != nil {
+		c.add(cause{kind: byConnection, connection: client})
+		c.network(client.Addr)
+	}
+	return c
+}
+
+func (c *causes) network(a netip.Addr) {
+	if network := host.NetworkOf(a); network.IsValid() {
+		c.add(cause{kind: byNetwork, network: network})
+	}
+}
+
+// independent returns what tells the sources of failures apart: authors and connections
+// cost nothing, so they do so only where there is nothing else.
+func (c *causes) independent() cause {
+	best := cause{}
+	for _, one := range c.list[:c.n] {
+		if best == (cause{}) || one.kind >= byNetwork || one.kind == byConnection && best.kind == byAuthor {
+			best = one
+		}
+	}
+	return best
+}
+
+// culprit is what is known of a cause.
+type culprit struct {
+	cause  cause
+	points float64   // for failures, less those that time has forgiven
+	at     time.Time // since when time forgives
+	until  time.Time // it is refused
+	level  int       // how often it has been
+}
+
+const (
+	// A connection and an author are refused after one failure, a network and a relay,
+	// which are many, after several within some seconds.
+	ownPoints    = 1
+	sharedPoints = 8
+
+	// A failure by its time says little of who asked: the disk may be slow.
+	slowPoints = 0.25
+
+	forgiveTime = 8 * time.Second // until all points are forgiven
+	firstRefuse = time.Second     // doubles with each time
+	mostRefuse  = 64 * time.Second
+	forgetTime  = 10 * time.Minute // without a failure
+
+	maxCulprits = 4096 // the latest
+)
+
+// window are the failures of late.
+type window struct {
+	since    time.Time
+	asked    uint64
+	failures uint64
+	sources  map[cause]struct{}
+}
+
+const (
+	windowTime  = 10 * time.Second
+	restSources = 8 // that must have failed, with more than half of all questions
+	restTime    = time.Second
+)
+
+// admits reports whether the plugin may be asked, and if not, for whose sake.
+func (b *breaker) admits(c *causes) (causeKind, bool) {
+	if !b.watched.Load() {
+		b.asked.Add(1)
+		return 0, true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	for i := range c.list[:c.n] {
+		if at := b.culprit[c.list[i]]; at != nil && now.Before(at.Value.(*culprit).until) {
+			return c.list[i].kind, false
+		}
+	}
+	if !b.retry.IsZero() {
+		if now.Before(b.retry) {
+			return byAll, false
+		}
+		b.retry = now.Add(restTime) // one tries
+	}
+	b.asked.Add(1)
+	return 0, true
+}
+
+// worked ends a rest. It is called for every answer, and takes a lock only after a
+// failure.
+func (b *breaker) worked() {
+	if !b.watched.Load() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.retry.IsZero() {
+		b.retry, b.window = time.Time{}, window{}
+	}
+	if last := b.order.Front(); last == nil || b.now().Sub(last.Value.(*culprit).at) > forgetTime {
+		b.order.Init()
+		clear(b.culprit)
+		b.watched.Store(false)
+	}
+}
+
+// failureKind is how much a failure says about who caused it.
+type failureKind uint8
+
+const (
+	ofSource failureKind = iota // it comes from what was asked
+	slow                        // it may
+	ofPlugin                    // the plugin cannot run at all
+	ofNobody                    // there was no room
+)
+
+// failed counts a failure.
+func (b *breaker) failed(c *causes, kind failureKind) {
+	if kind == ofNobody {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.watched.Store(true)
+	now := b.now()
+	points := 1.0
+	switch kind {
+	case ofPlugin:
+		b.retry = now.Add(restTime)
+		return
+	case slow:
+		points = slowPoints
+	}
+	for _, one := range c.list[:c.n] {
+		b.blame(one, points, now)
+	}
+	w := &b.window
+	if age := now.Sub(w.since); age < 0 || age > windowTime {
+		*w = window{since: now, asked: b.asked.Load() - 1, sources: make(map[cause]struct{})}
+	}
+	w.failures++
+	if len(w.sources) < restSources {
+		w.sources[c.independent()] = struct{}{}
+	}
+	if len(w.sources) == restSources && 2*w.failures > b.asked.Load()-w.asked {
+		b.retry = now.Add(restTime)
+	}
+}
+
+// blame counts points against one cause. REQUIRES: mu.
+func (b *breaker) blame(one cause, points float64, now time.Time) {
+	if b.culprit == nil {
+		b.culprit = make(map[cause]*list.Element)
+	}
+	at := b.culprit[one]
+	if at == nil {
+		if len(b.culprit) == maxCulprits {
+			oldest := b.order.Back()
+			delete(b.culprit, b.order.Remove(oldest).(*culprit).cause)
+		}
+		at = b.order.PushFront(&culprit{cause: one, at: now})
+		b.culprit[one] = at
+	}
+	b.order.MoveToFront(at)
+	x := at.Value.(*culprit)
+	most := float64(ownPoints)
+	if one.kind >= byNetwork {
+		most = sharedPoints
+	}
+	since := max(now.Sub(x.at), 0)
+	if since > forgetTime {
+		x.level = 0
+	}
+	x.points = max(x.points-most*since.Seconds()/forgiveTime.Seconds(), 0) + points
+	x.at = now
+	if x.points >= most {
+		x.until = now.Add(min(firstRefuse<<min(x.level, 16), mostRefuse))
+		x.level++
+		// The next one after that counts again, unless time forgives.
+		x.points, x.at = most-1, x.until
+	}
+}
+
+// resting reports whether the plugin is not asked, whoever wants to know.
+func (b *breaker) resting() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.retry.IsZero()
+}
+
+// refused returns how many are refused now.
+func (b *breaker) refused() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	for _, at := range b.culprit {
+		if now.Before(at.Value.(*culprit).until) {
+			n++
+		}
+	}
+	return n
+}
