@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
@@ -23,6 +24,7 @@ type Reducer struct {
 	changed  chan struct{}
 
 	mu         sync.Mutex // guards the fields below
+	share      share
 	generation *generation
 	instance   *guest.Reducer
 }
@@ -31,7 +33,7 @@ type Reducer struct {
 // places that serves it and enforces. init encodes the request that a new
 // instance is to begin with; nil if the world has none.
 func (r *Registry) Reducer(world string, init func() []byte) *Reducer {
-	x := &Reducer{registry: r, world: world, init: init, changed: make(chan struct{}, 1)}
+	x := &Reducer{registry: r, world: world, init: init, changed: make(chan struct{}, 1), share: newShare(time.Now())}
 	r.holding.Lock()
 	r.reducers[x] = struct{}{}
 	r.holding.Unlock()
@@ -62,11 +64,17 @@ func (x *Reducer) notify() {
 // request nothing happens unless the instance is new. The answer is valid until
 // the next call.
 //
+// A plugin that has taken more than its share of a processor is asked later: the caller
+// waits.
+//
 // A *guest.Failure says that the plugin did not do its part; the next call
 // begins with a new instance.
 func (x *Reducer) Call(ctx context.Context, f guest.Func, request []byte, now int64) (answer []byte, fresh bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if err := x.slow(ctx); err != nil {
+		return nil, false, err
+	}
 	if fresh, err = x.ready(ctx); err != nil {
 		return nil, false, err
 	}
@@ -78,7 +86,9 @@ func (x *Reducer) Call(ctx context.Context, f guest.Func, request []byte, now in
 	}
 	t := x.generation.tally
 	t.calls.Add(1)
-	answer, _, err = x.instance.Call(ctx, f, request, now)
+	begun := time.Now()
+	answer, fuel, err := x.instance.Call(ctx, f, request, now)
+	x.share.spend(min(time.Since(begun), guest.Slowest(fuel)))
 	if failure := guest.AsFailure(err); failure != nil {
 		t.failed(failure)
 		x.drop()
@@ -87,6 +97,27 @@ func (x *Reducer) Call(ctx context.Context, f guest.Func, request []byte, now in
 		return nil, fresh, fmt.Errorf("%s %s: %w", x.world, x.generation.name, err)
 	}
 	return answer, fresh, nil
+}
+
+// slow waits until the plugin has its share of a processor again. REQUIRES: mu.
+func (x *Reducer) slow(ctx context.Context) error {
+	at := time.Now()
+	wait := x.share.wait(at)
+	if wait == 0 {
+		return nil
+	}
+	if x.share.warn(at) {
+		x.registry.o.Log.Warn("a plugin takes more than its share of a processor: its next steps are delayed",
+			"world", x.world, "share", reducerShare, "wait", wait)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // ready makes an instance of the generation that is to be asked now, if it has

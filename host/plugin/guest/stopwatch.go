@@ -27,6 +27,10 @@ const (
 	readSlices = 16
 )
 
+// Slowest returns the longest that code can have taken for so much fuel. What has
+// passed beyond that, others have taken.
+func Slowest(fuel int64) time.Duration { return time.Duration(fuel) * slowestFuel }
+
 // resume notes that the guest goes on.
 func (c *call) resume() {
 	if c.clock.most > 0 && c.inst.fuel != nil {
@@ -49,7 +53,7 @@ func (c *call) count() {
 		return
 	}
 	at, fuel := c.inst.module.clock(), int64(c.inst.fuel.Get())
-	w.spent += max(min(at.Sub(w.since), time.Duration(w.fuel-fuel)*slowestFuel), 0)
+	w.spent += max(min(at.Sub(w.since), Slowest(w.fuel-fuel)), 0)
 	w.since, w.fuel = at, fuel
 }
 
