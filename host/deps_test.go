@@ -29,9 +29,10 @@ var allowed = map[string]string{
 	"host/store":                "host host/grasp host/wire",
 	"host/inflate":              "",
 	"host/relay":                "host host/inflate host/wire host/negentropy",
-	"host/plugin":               "host host/plugin/claim host/plugin/folder host/plugin/guest host/plugin/program host/plugin/sample host/plugin/sets host/plugin/shelf host/plugin/sidecar host/plugin/state sdk/abi/manifest sdk/nip19",
+	"host/plugin":               "host host/plugin/claim host/plugin/compile host/plugin/folder host/plugin/guest host/plugin/program host/plugin/sample host/plugin/sets host/plugin/shelf host/plugin/sidecar host/plugin/state sdk/abi/manifest sdk/nip19",
 	"host/plugin/sample":        "host host/wire",
-	"host/plugin/guest":         "host host/wire host/plugin/meter host/plugin/state sdk/abi sdk/abi/manifest",
+	"host/plugin/guest":         "host host/wire host/plugin/meter host/plugin/sidecar host/plugin/state sdk/abi sdk/abi/manifest",
+	"host/plugin/compile":       "host host/plugin/guest host/plugin/sidecar",
 	"host/plugin/claim":         "host host/schnorr host/wire",
 	"host/plugin/program":       "host",
 	"host/plugin/sidecar":       "sdk/nip19",
@@ -103,7 +104,7 @@ var allowed = map[string]string{
 	"plugins/spam":              "sdk/policy sdk/policy/kinds",
 	"plugins/trust":             "sdk/policy sdk/policy/kinds",
 	"examples/hello-policy":     "sdk/policy",
-	"cmd/talon":                 "host host/admin host/author host/config host/daemon host/devnet host/gitcheck host/gitfetch host/gitrepo host/githttp host/grasp host/negentropy host/plugin host/plugin/claim host/plugin/sidecar host/relayclient host/store host/wire host/schnorr sdk/abi/manifest sdk/grasp sdk/nip19",
+	"cmd/talon":                 "host host/admin host/author host/config host/daemon host/devnet host/gitcheck host/gitfetch host/gitrepo host/githttp host/grasp host/negentropy host/plugin host/plugin/claim host/plugin/compile host/plugin/sidecar host/relayclient host/store host/wire host/schnorr sdk/abi/manifest sdk/grasp sdk/nip19",
 }
 
 // keepers says which packages may use a library, where its use would decide the
@@ -124,11 +125,11 @@ var keepers = map[string]string{
 	"github.com/klauspost/compress":       "host/inflate host/relay",
 	"database/sql":                        "",
 	"database/sql/driver":                 "host/store",
-	"golang.org/x/sync":                   "host/ingest host/daemon host/plugin host/forge host/devnet",
+	"golang.org/x/sync":                   "host/daemon host/plugin host/forge host/devnet",
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config",
 	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
-	"os/exec":                             "internal/testkit host/author host/devnet host/plugin/plugintest host/plugin/program host/gitrepo cmd/talon",
+	"os/exec":                             "internal/testkit host/author host/devnet host/plugin/compile host/plugin/plugintest host/plugin/program host/gitrepo cmd/talon",
 }
 
 func TestImports(t *testing.T) {

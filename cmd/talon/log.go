@@ -16,6 +16,7 @@ func load(cmd *cobra.Command, loader *config.Loader) (*config.Config, *slog.Logg
 	if err != nil {
 		return nil, nil, err
 	}
+	cfg.Compiler = compileWith
 	return cfg, logger(cmd.ErrOrStderr(), cfg), nil
 }
 

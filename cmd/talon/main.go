@@ -20,6 +20,9 @@ func main() {
 	// A file that may not grow is a write that fails, like one on a full disk, not
 	// the end of the process.
 	signal.Ignore(syscall.SIGXFSZ)
+	if path, err := os.Executable(); err == nil {
+		compileWith = []string{path, compileName}
+	}
 	if err := root().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "talon: "+err.Error())
 		os.Exit(1)
@@ -40,6 +43,6 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.CompletionOptions.HiddenDefaultCmd = true
-	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), checkCommand(), pluginCommand(), eventCommand(), gitCommand(), devnetCommand(), huntCommand(), syncCommand(), versionCommand())
+	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), checkCommand(), pluginCommand(), eventCommand(), gitCommand(), devnetCommand(), huntCommand(), syncCommand(), versionCommand(), compileCommand())
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"talon/host"
 	"talon/host/plugin/guest"
@@ -114,13 +113,10 @@ func (r *Runner) guestOptions(o Options, config map[string]any, at host.Service)
 		plugin.SetQuota(b.State)
 	}
 	options := guest.Options{
-		Name:   r.source.Manifest.Name,
-		Grants: file.Grants,
-		Config: config,
-		Budgets: guest.Budgets{
-			Fuel: b.Fuel, Memory: b.Memory, Output: b.Output, LogLines: b.LogLines, LogRate: b.LogRate,
-			Time: time.Duration(b.TimeMS) * time.Millisecond, Reads: b.Reads, Bytes: int(b.Bytes), HostCalls: b.HostCalls,
-		},
+		Name:      r.source.Manifest.Name,
+		Grants:    file.Grants,
+		Config:    config,
+		Budgets:   guest.BudgetsOf(&b),
 		State:     plugin,
 		Sets:      r.sets,
 		Service:   at,

@@ -11,6 +11,10 @@ import (
 type Config struct {
 	File string // the TOML file; "" if none was read
 
+	// Compiler is our own command that compiles a module (package compile). It is no
+	// option. Nil: modules are compiled in this process.
+	Compiler []string
+
 	Listen      string
 	Domain      string // as it was written; see [Config.Service]
 	PRs         bool

@@ -77,6 +77,7 @@ func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving
 		Dir:        cfg.Plugins,
 		Policy:     cfg.Policy,
 		CacheDir:   filepath.Join(cfg.Data, "wasm-cache"),
+		Compiler:   cfg.Compiler,
 		Bundled:    config.BundledFolder(),
 		AllowExec:  cfg.AllowExec,
 		Signers:    cfg.PluginSigners,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/plugin/compile"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/program"
 	"talon/host/plugin/sets"
@@ -118,6 +119,14 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 		return nil, err
 	}
 	o := r.guestOptions(g)
+	if r.o.Compiler != nil && r.o.CacheDir != "" {
+		o.Elsewhere = func(ctx context.Context) error {
+			return compile.Run(ctx, r.o.Compiler, &compile.Job{
+				Name: g.name, Wasm: s.wasm, Sidecar: s.sidecar, Limits: r.o.Limits, Service: r.o.Service, CacheDir: r.cacheDir,
+				Background: len(r.current.Load().generations) > 0,
+			})
+		}
+	}
 	if len(file.Sets) > 0 {
 		specs := make([]sets.Spec, len(file.Sets))
 		for i, set := range file.Sets {
@@ -147,7 +156,7 @@ func (r *Registry) guestOptions(g *generation) guest.Options {
 		Name:      g.name,
 		Grants:    g.file.Grants,
 		Config:    g.file.Config,
-		Budgets:   budgetsOf(&b),
+		Budgets:   guest.BudgetsOf(&b),
 		Limits:    r.o.Limits,
 		State:     r.state.Of(g.name),
 		Held:      r.o.Held,
@@ -157,14 +166,6 @@ func (r *Registry) guestOptions(g *generation) guest.Options {
 		Instances: r.o.Instances,
 		Metrics:   r.metrics.guests,
 		Log:       r.o.Log,
-	}
-}
-
-// budgetsOf returns what a side-car gives a module.
-func budgetsOf(b *sidecar.Budgets) guest.Budgets {
-	return guest.Budgets{
-		Fuel: b.Fuel, Memory: b.Memory, Output: b.Output, LogLines: b.LogLines, LogRate: b.LogRate,
-		Time: time.Duration(b.TimeMS) * time.Millisecond, Reads: b.Reads, Bytes: int(b.Bytes), HostCalls: b.HostCalls,
 	}
 }
 

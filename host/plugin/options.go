@@ -23,6 +23,10 @@ type Options struct {
 	// CacheDir keeps compiled code between starts. Empty: none is kept.
 	CacheDir string
 
+	// Compiler is a command that does what package compile says, for modules that are
+	// not in the cache yet. Nil: they are compiled in this process.
+	Compiler []string
+
 	// Bundled is the folder of the modules that came with the program: what
 	// on-failure = "bundled" falls back to.
 	Bundled string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,8 @@ type Registry struct {
 	journal *journal
 	tallies tallies
 	metrics *metrics
+
+	cacheDir string // absolute
 
 	current atomic.Pointer[lineup]
 
@@ -76,6 +79,9 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 		journal:  newJournal(o.Decisions),
 		slots:    make(map[string]*slot),
 		reducers: make(map[*Reducer]struct{}),
+	}
+	if r.cacheDir, err = filepath.Abs(o.CacheDir); err != nil {
+		return nil, err
 	}
 	if r.state, err = state.Open(ctx, o.Disk, state.Options{Quota: o.StateQuota, Log: o.Log, Now: o.Now}); err != nil {
 		return nil, fmt.Errorf("read what plugins remember: %w", err)

@@ -148,7 +148,7 @@ func (m *Module) start(ctx context.Context, metered []byte, engine wazero.Runtim
 	config := engine.
 		WithMemoryLimitPages(uint32(max(min(m.budgets.Memory/page, 65535), 1))).
 		WithDebugInfoEnabled(false)
-	if err := m.compile(ctx, metered, config, o.CacheDir); err != nil {
+	if err := m.compile(ctx, metered, config, &o); err != nil {
 		return err
 	}
 	if err := m.audit(m.compiled, o.Grants); err != nil {
@@ -186,18 +186,21 @@ var learnVersion = sync.OnceFunc(func() {
 })
 
 // compile makes a runtime with the module compiled, and keeps the code in
-// cacheDir.
-func (m *Module) compile(ctx context.Context, metered []byte, config wazero.RuntimeConfig, cacheDir string) (err error) {
+// the folder for it.
+func (m *Module) compile(ctx context.Context, metered []byte, config wazero.RuntimeConfig, o *Options) (err error) {
 	learnVersion()
-	if cacheDir != "" {
-		defer lockFolder(codeDir(cacheDir, metered))()
-		if m.code, err = openCode(cacheDir, metered); err != nil {
+	if o.CacheDir != "" {
+		defer lockFolder(codeDir(o.CacheDir, metered))()
+		if m.code, err = openCode(o.CacheDir, metered); err == nil && m.code.fresh && o.Elsewhere != nil {
+			err = m.fetch(ctx, metered, o)
+		}
+		if err != nil {
 			return err
 		}
 		config = config.WithCompilationCache(m.code.cache)
 	}
 	m.runtime = wazero.NewRuntimeWithConfig(ctx, config)
-	bounded, cancel := context.WithTimeout(experimental.WithCompilationWorkers(ctx, compileWorkers), compileTime)
+	bounded, cancel := o.limited(experimental.WithCompilationWorkers(ctx, compileWorkers), compileTime, nil)
 	defer cancel()
 	switch m.compiled, err = m.runtime.CompileModule(bounded, metered); {
 	case ctx.Err() != nil:
@@ -213,6 +216,19 @@ func (m *Module) compile(ctx context.Context, metered []byte, config wazero.Runt
 		}
 	}
 	return nil
+}
+
+// fetch has another process fill the folder, and opens it again.
+func (m *Module) fetch(ctx context.Context, metered []byte, o *Options) error {
+	err := m.code.close(ctx)
+	m.code = nil
+	if err == nil {
+		err = o.Elsewhere(ctx)
+	}
+	if err == nil {
+		m.code, err = openCode(o.CacheDir, metered)
+	}
+	return err
 }
 
 // offer defines the host functions that the module may import.

@@ -2,12 +2,14 @@ package guest
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"time"
 
 	"talon/host"
+	"talon/host/plugin/sidecar"
 	"talon/sdk/abi/manifest"
 )
 
@@ -35,6 +37,15 @@ type Options struct {
 	// between starts. Empty: nothing is kept.
 	CacheDir string
 
+	// Elsewhere loads and tests the module with these options in another process, which
+	// keeps what comes of it in CacheDir. It is called if the module is not there yet.
+	// Nil: that is done here.
+	Elsewhere func(ctx context.Context) error
+
+	// Patient is for a process of low priority, whose time on processors is bounded:
+	// compiling and self-tests have no limit of their own.
+	Patient bool
+
 	// Instances is how many calls of the module run at once; default GOMAXPROCS.
 	Instances int
 
@@ -59,6 +70,14 @@ type Budgets struct {
 	Reads     int           // of store, purgatory and repositories in one call
 	Bytes     int           // that host functions move in one call
 	HostCalls int           // calls of any host function in one call
+}
+
+// BudgetsOf returns what a side-car gives a module.
+func BudgetsOf(b *sidecar.Budgets) Budgets {
+	return Budgets{
+		Fuel: b.Fuel, Memory: b.Memory, Output: b.Output, LogLines: b.LogLines, LogRate: b.LogRate,
+		Time: time.Duration(b.TimeMS) * time.Millisecond, Reads: b.Reads, Bytes: int(b.Bytes), HostCalls: b.HostCalls,
+	}
 }
 
 // Limits bounds what one module may use. A zero field stands for its default.
@@ -157,6 +176,14 @@ func (o Options) withDefaults() Options {
 		o.Clock = time.Now
 	}
 	return o
+}
+
+// limited bounds the time of something that takes long, unless nobody waits.
+func (o *Options) limited(ctx context.Context, most time.Duration, cause error) (context.Context, context.CancelFunc) {
+	if o.Patient {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, most, cause)
 }
 
 // validate checks what the operator chose.

@@ -43,7 +43,10 @@ func SelfTest(ctx context.Context, wasm []byte, o Options) error {
 	if err != nil {
 		return fmt.Errorf("self-test: %w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, selfTestTime, errSelfTestTime)
+	if o.Elsewhere != nil && o.CacheDir != "" {
+		return o.Elsewhere(ctx)
+	}
+	ctx, cancel := o.limited(ctx, selfTestTime, errSelfTestTime)
 	defer cancel()
 	compiled, err := m.trial(ctx, metered, compiler, o, tests)
 	if err != nil {

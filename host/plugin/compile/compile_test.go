@@ -1,0 +1,137 @@
+package compile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"talon/host"
+	"talon/host/plugin/guest"
+	"talon/host/plugin/plugintest"
+	"talon/host/plugin/wasmtest"
+	"talon/sdk/abi"
+)
+
+// bound sets what any module may use.
+func bound(memory, seconds uint64) {
+	bounds.memory, bounds.memoryPerByte, bounds.seconds, bounds.secondsPerMiB = memory, 0, seconds, 0
+}
+
+// TestMain is also the command: compile, bytes of memory and seconds.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "compile" {
+		memory, _ := strconv.ParseUint(os.Args[2], 10, 64)
+		seconds, _ := strconv.ParseUint(os.Args[3], 10, 64)
+		bound(memory, seconds)
+		if err := Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+			os.Stderr.WriteString(err.Error())
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// command has a process of this test do what a server's command does.
+func command(t *testing.T, memory, seconds uint64) []string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := bounds
+	t.Cleanup(func() { bounds = before })
+	bound(memory, seconds)
+	return []string{path, "compile", strconv.FormatUint(memory, 10), strconv.FormatUint(seconds, 10)}
+}
+
+// TestCompiled loads a module elsewhere, with a side-car and sets: here it is only
+// read then.
+func TestCompiled(t *testing.T) {
+	folder := plugintest.Build(t, "plugins/lists")
+	wasm, err := os.ReadFile(folder + "/lists.wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &Job{
+		Name: "lists", Wasm: wasm, Sidecar: []byte("[config]\ndeny_kinds = ['4']\n[budgets]\nreads = 5\n"),
+		CacheDir: t.TempDir(), Service: host.Service{Domain: "relay.example.com"}, Background: true,
+	}
+	if err := Run(t.Context(), command(t, 1<<30, 600), j); err != nil {
+		t.Fatal(err)
+	}
+	o := guest.Options{
+		Name: j.Name, Config: map[string]any{"deny_kinds": []any{"4"}}, Budgets: guest.Budgets{Reads: 5}, CacheDir: j.CacheDir, Service: j.Service,
+		Elsewhere: func(context.Context) error { return errors.New("it is not there") },
+	}
+	m, err := guest.Load(t.Context(), wasm, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	if err := guest.SelfTest(t.Context(), wasm, o); err != nil {
+		t.Error(err)
+	}
+	o.Budgets.Reads = 6
+	if err := guest.SelfTest(t.Context(), wasm, o); err == nil || err.Error() != "it is not there" {
+		t.Errorf("%v; want that other budgets are tested again", err)
+	}
+}
+
+// bomb is a module that takes long to compile for its size.
+func bomb(functions int) []byte {
+	many := func(n int, c ...wasmtest.Code) wasmtest.Code { return bytes.Repeat(wasmtest.Body(c...), n) }
+	loads := many(40_000, wasmtest.I32Const(1), wasmtest.I32Load8U, wasmtest.Drop)
+	i32 := []wasmtest.ValType{wasmtest.I32}
+	at := func(addr int32) wasmtest.Code { return wasmtest.Body(wasmtest.I32Const(addr), wasmtest.End) }
+	m := &wasmtest.Module{
+		Types: []wasmtest.Type{{}, {Params: i32, Results: i32}, {Params: i32, Results: []wasmtest.ValType{wasmtest.I64}}},
+		Funcs: []wasmtest.Func{
+			{Code: wasmtest.End},
+			{Type: 1, Code: at(4096)},
+			{Type: 2, Code: wasmtest.Body(wasmtest.I64Const(0), wasmtest.End)},
+		},
+		Memories: []wasmtest.Limits{{Min: 4}},
+		Exports: []wasmtest.Export{
+			{Name: abi.ExportMemory, Kind: wasmtest.KindMemory}, {Name: abi.ExportMarker},
+			{Name: abi.ExportBuffer, Index: 1}, {Name: abi.ExportConfigure, Index: 2}, {Name: abi.ExportAdmit, Index: 2},
+		},
+		Datas: []wasmtest.Data{{Offset: at(128 << 10), Bytes: []byte(`{"talon_manifest": 1, "name": "bomb", "worlds": ["policy"]}`)}},
+	}
+	for range functions {
+		m.Funcs = append(m.Funcs, wasmtest.Func{Code: wasmtest.Body(loads, wasmtest.End)})
+	}
+	return m.Bytes()
+}
+
+// TestBounds has modules that take more than the process may: the server is told which,
+// and lives.
+func TestBounds(t *testing.T) {
+	for _, test := range []struct {
+		name            string
+		wasm            []byte
+		memory, seconds uint64
+		want            string
+	}{
+		{"wrong", []byte("no module"), 1 << 30, 600, "not a WebAssembly module"},
+		{"good", bomb(0), 1 << 30, 600, ""},
+		{"time", bomb(30), 8 << 30, 1, "longer than 1 s"},
+		{"memory", bomb(4), 24 << 20, 600, "more than 24 MiB"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := Run(t.Context(), command(t, test.memory, test.seconds), &Job{Name: "bomb", Wasm: test.wasm, CacheDir: t.TempDir()})
+			if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v; want %q", err, test.want)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Run(ctx, command(t, 1<<30, 600), &Job{Name: "bomb", Wasm: bomb(4), CacheDir: t.TempDir()}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that it was cancelled", err)
+	}
+}
