@@ -76,6 +76,8 @@ func stateOf(s *plugin.Status) string {
 		return "idle"
 	case s.Running != nil:
 		return "running"
+	case s.Missing != "":
+		return "missing"
 	case s.Quarantine != nil:
 		return "refused"
 	case s.LeftOut:
@@ -95,6 +97,9 @@ func problems(s *plugin.Status, now time.Time) []string {
 			what += " " + ago(q.At, now)
 		}
 		list = append(list, what+": "+plain(q.Reason))
+	}
+	if s.Missing != "" {
+		list = append(list, "it is required and does not run: what it would judge is refused; "+plain(s.Missing))
 	}
 	if s.Resting {
 		text := "it has failed too often and rests for a while"

@@ -107,7 +107,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		return nil, err
 	}
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.front(p.git, pages, p.registry), describe(d.cfg, core.Plugins), p.key.PubKey())
+	rc := d.relayConfig(d.front(p.git, pages, p.registry, core.Plugins.Health), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
 	p.relay, err = relay.New(rc, relay.Deps{
 		Ingest: core.Pipeline,
@@ -149,7 +149,7 @@ func (p *parts) followers() []ingest.Publisher {
 func (d *Daemon) serve(ctx context.Context, p *parts, listeners []net.Listener, operators net.Listener) error {
 	servers := []*http.Server{d.server(p.relay)}
 	if d.cfg.MetricsListen != "" {
-		servers = append(servers, d.server(d.operators(p.registry)))
+		servers = append(servers, d.server(d.operators(p.registry, p.core.Plugins.Health)))
 	}
 
 	// Each part runs in a context of its own, so that they can stop one after the

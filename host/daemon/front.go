@@ -3,6 +3,7 @@ package daemon
 import (
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"talon/host/githttp"
@@ -11,10 +12,10 @@ import (
 
 // front serves what is neither a websocket nor NIP-11 on the relay's own address:
 // git, what operators look at unless that has an address of its own, and pages.
-func (d *Daemon) front(git *githttp.Handler, pages http.Handler, registry *metrics.Registry) http.Handler {
+func (d *Daemon) front(git *githttp.Handler, pages http.Handler, registry *metrics.Registry, health func() []string) http.Handler {
 	operators := http.NewServeMux()
 	if d.cfg.MetricsListen == "" {
-		operators = d.operators(registry)
+		operators = d.operators(registry, health)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A mux would clean the paths of repositories.
@@ -32,11 +33,16 @@ func (d *Daemon) front(git *githttp.Handler, pages http.Handler, registry *metri
 }
 
 // operators serves what operators look at.
-func (d *Daemon) operators(registry *metrics.Registry) *http.ServeMux {
+func (d *Daemon) operators(registry *metrics.Registry, health func() []string) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", registry.Handler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if wrong := health(); len(wrong) > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, strings.Join(wrong, "\n")+"\n")
+			return
+		}
 		_, _ = io.WriteString(w, "ok\n")
 	})
 	return mux

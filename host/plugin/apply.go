@@ -8,6 +8,7 @@ import (
 	"talon/host/plugin/folder"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/shelf"
+	"talon/host/plugin/sidecar"
 )
 
 // apply makes findings come true, and drops what is not in the folder any more.
@@ -24,9 +25,15 @@ func (r *Registry) apply(findings []*finding, entries []folder.Entry, problems [
 	}
 	for name, s := range r.slots {
 		if present[name] {
+			s.gone = false
 			continue
 		}
 		changed = s.running != nil || changed
+		if r.requires(name, s) && !s.off {
+			changed = !s.gone || changed
+			r.miss(name, s)
+			continue
+		}
 		r.remove(name, s)
 	}
 	r.note(problems)
@@ -43,6 +50,7 @@ func (r *Registry) slot(name string) *slot {
 		r.slots[name] = new(slot)
 		if r.shelf != nil {
 			r.slots[name].record, _ = r.shelf.Record(name)
+			r.slots[name].recall()
 		}
 	}
 	return r.slots[name]
@@ -62,8 +70,9 @@ func (r *Registry) applyOne(f *finding) bool {
 	case f.same:
 		return false
 	case f.err != nil:
+		before := r.missing(f.name, s)
 		r.refuse(f, s)
-		return false
+		return r.missing(f.name, s) != before
 	}
 	g := f.generation
 	if !f.last {
@@ -73,7 +82,9 @@ func (r *Registry) applyOne(f *finding) bool {
 	if at := r.placeIn(f.source); at > 0 {
 		g.place = at
 	}
-	s.off, s.leftOut = g.off, g.leftOut
+	s.off, s.leftOut, s.place = g.off, g.leftOut, g.place
+	s.readRequired(g.file)
+	s.gone = false
 	if s.off {
 		g = nil
 		r.retire(f.name, s)
@@ -131,6 +142,11 @@ func (r *Registry) refuse(f *finding, s *slot) {
 		s.refused.key = f.source.key
 		kept.Wasm, kept.Sidecar = f.source.key.sha256(), f.source.key.sidecarSHA256()
 	}
+	if f.source != nil && s.running == nil {
+		if file, err := sidecar.Parse(f.source.sidecar); err == nil {
+			s.readRequired(file)
+		}
+	}
 	r.metrics.change(f.name, "refused")
 	attrs := []any{"plugin", f.name, "reason", s.refused.reason}
 	if s.running != nil {
@@ -181,6 +197,17 @@ func (r *Registry) remove(name string, s *slot) {
 	delete(r.slots, name)
 	r.tallies.forget(name)
 	r.metrics.forget(name)
+}
+
+// miss is what becomes of a policy that is required and whose files are not in the
+// folder any more: it refuses what it would judge.
+func (r *Registry) miss(name string, s *slot) {
+	if !s.gone {
+		r.o.Log.Error("a policy that is required is not in the folder any more: what it would judge is refused", "plugin", name)
+	}
+	s.running, s.gone = nil, true
+	s.applied, s.seen = key{}, seen{}
+	r.forgive(name, s)
 }
 
 // note keeps what the folder itself has against some names.

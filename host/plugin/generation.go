@@ -78,9 +78,11 @@ type generation struct {
 
 	refusal host.Ruling // what a client is told when the module fails
 
-	hidden  bool // decides only where another has failed
-	leftOut bool // a policy that the operator's choice of them does not name
-	off     bool // by its side-car, or because it is left out and nothing else
+	required bool
+	absent   bool // it stands for a policy that does not run: it refuses
+	hidden   bool // decides only where another has failed
+	leftOut  bool // a policy that the operator's choice of them does not name
+	off      bool // by its side-car, or because it is left out and nothing else
 
 	users int // line-ups and reducers that hold it; guarded by Registry.holding
 }
@@ -97,6 +99,7 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 	}
 	g := &generation{name: s.name, key: s.key, file: file, tally: r.tallies.of(s.name), refusal: refusalOf(s.name), meters: r.metrics}
 	g.breaker.now = r.o.Now
+	g.required = file.Required || slices.Contains(r.o.Policy, s.name)
 	if g.leftOut, g.off = r.leavesOut(s); g.off || file.Mode == sidecar.Off {
 		g.off = true
 		return g, nil
@@ -205,7 +208,7 @@ func (g *generation) compare(other *generation) int {
 
 // serves reports whether the module is for a world.
 func (g *generation) serves(world string) bool {
-	if g.program != nil {
+	if g.program != nil || g.absent {
 		return world == manifest.WorldPolicy
 	}
 	return slices.Contains(g.module.Manifest().Worlds, world)

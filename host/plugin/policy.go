@@ -171,6 +171,9 @@ func (q *question) ask(ctx context.Context) error {
 // decided instead. fuel is what the plugin has spent. Who has made it fail before does
 // not get past it so, whatever the side-car says.
 func (q *question) failed(ctx context.Context, g *generation, fuel int64, f error) (*generation, host.Ruling, int64, error) {
+	if f == errMissing || f == errResting && g.required {
+		return g, g.refusal, fuel, nil
+	}
 	switch g.file.Failure(manifest.WorldPolicy) {
 	case sidecar.Open:
 		if f == errRefused {
@@ -191,6 +194,9 @@ func (q *question) failed(ctx context.Context, g *generation, fuel int64, f erro
 
 // ask asks one plugin, unless its breaker is against it.
 func (g *generation) ask(ctx context.Context, q *question, facts host.Facts) (host.Ruling, int64, error) {
+	if g.absent {
+		return host.Ruling{}, 0, errMissing
+	}
 	if by, ok := g.breaker.admits(&q.causes); !ok {
 		g.meters.refuse(g.name, by)
 		if by == byAll {
@@ -220,6 +226,7 @@ func (g *generation) ask(ctx context.Context, q *question, facts host.Facts) (ho
 var (
 	errRefused = errors.New("it has failed for whom it is asked now, who is refused for a while")
 	errResting = errors.New("it has failed for many and rests")
+	errMissing = errors.New("it is required, and does not run")
 )
 
 // refusalOf is what a client is told when a plugin fails.

@@ -165,7 +165,7 @@ func onAccept(p *sidecar.Program) string {
 
 // calls reports whether the plugin is asked by the function.
 func (g *generation) calls(f guest.Func) bool {
-	if g.program != nil {
+	if g.program != nil || g.absent {
 		return f == guest.Admit
 	}
 	return g.module.Calls(f)
@@ -173,7 +173,7 @@ func (g *generation) calls(f guest.Func) bool {
 
 // about is what the plugin says about the relay.
 func (g *generation) about() host.Description {
-	if g.program != nil {
+	if g.program != nil || g.absent {
 		return host.Description{}
 	}
 	return g.module.About()
@@ -192,7 +192,7 @@ func failure(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case err == errRefused, err == errResting:
+	case err == errRefused, err == errResting, err == errMissing:
 		return err
 	}
 	if f := guest.AsFailure(err); f != nil {

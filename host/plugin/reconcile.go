@@ -44,6 +44,7 @@ func (r *Registry) start(ctx context.Context) error {
 		for _, name := range r.shelf.Names() {
 			record, _ := r.shelf.Record(name)
 			r.slots[name] = &slot{record: record}
+			r.slots[name].recall()
 		}
 	}
 	entries, problems = r.programs(entries, problems)

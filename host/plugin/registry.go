@@ -58,6 +58,10 @@ type slot struct {
 	leftOut bool        // that choice does not name it
 	record  shelf.Record
 	refused *refused // what lies in the folder does not run
+
+	required bool // by its side-car; see Registry.requires
+	place    int  // that it had when it ran last
+	gone     bool // its files are not in the folder, and it is required
 }
 
 // seen are the files as they were when they were looked at last.
@@ -189,9 +193,11 @@ func (r *Registry) Close(ctx context.Context) error {
 // current one. REQUIRES: changing.
 func (r *Registry) install() {
 	var generations []*generation
-	for _, s := range r.slots {
+	for name, s := range r.slots {
 		if s.running != nil {
 			generations = append(generations, s.running)
+		} else if reason := r.missing(name, s); reason != "" {
+			generations = append(generations, r.absent(name, s))
 		}
 	}
 	slices.SortFunc(generations, (*generation).compare)

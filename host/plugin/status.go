@@ -21,6 +21,11 @@ type Status struct {
 	// Running is nil for a plugin that is off, or that never passed its checks.
 	Running *Running `json:"running,omitempty"`
 
+	// Required is true for a policy without which nothing that it would judge is
+	// decided. Missing says why it does not run, empty if it does.
+	Required bool   `json:"required,omitempty"`
+	Missing  string `json:"missing,omitempty"`
+
 	// Quarantine says why what lies in the folder does not run. What ran before
 	// goes on.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
@@ -184,6 +189,8 @@ func (r *Registry) describe(name string, s *slot) Status {
 		Failures:      t.failures.Load(),
 		LastFailure:   t.lastFailure(),
 		LeftOut:       s.leftOut,
+		Required:      r.requires(name, s),
+		Missing:       r.missing(name, s),
 		StateBytes:    r.state.Bytes(name),
 		Disagreements: t.disputes.summary(),
 	}

@@ -69,12 +69,17 @@ func (f *File) read(t table) {
 	if _, ok := t.keys["exec"]; ok {
 		f.readProgram(t)
 	} else {
-		t.only("mode", "place", "sha256", "signers", "capabilities", "on-failure", "budgets", "config", "sets", "exec")
+		t.only("mode", "required", "place", "sha256", "signers", "capabilities", "on-failure", "budgets", "config", "sets", "exec")
 	}
 	if value, ok := t.get("mode"); ok {
 		text, _ := value.(string)
 		if f.Mode.UnmarshalText([]byte(text)) != nil {
 			t.wrong("mode", "enforce, shadow or off")
+		}
+	}
+	if value, ok := t.get("required"); ok {
+		if f.Required, ok = value.(bool); !ok {
+			t.wrong("required", "true or false")
 		}
 	}
 	if _, ok := t.keys["place"]; ok {

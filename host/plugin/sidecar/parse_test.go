@@ -109,9 +109,10 @@ func TestParseShortForms(t *testing.T) {
 // Each error names the line, the key, the value, and what is wanted.
 func TestParseWrong(t *testing.T) {
 	tests := []struct{ name, text, want string }{
-		{"unknown key", "\nplce = 5", `line 2: plce = 5: want one of the keys mode, place, sha256, signers, capabilities, on-failure, budgets, config, sets, exec`},
+		{"unknown key", "\nplce = 5", `line 2: plce = 5: want one of the keys mode, required, place, sha256, signers, capabilities, on-failure, budgets, config, sets, exec`},
 		{"unknown table", "[budget]\nfuel = 1", `line 1: budget = a table: want one of the keys mode,`},
 		{"unknown key of a table", "[budgets]\nfual = 1", `line 2: budgets.fual = 1: want one of the keys fuel,`},
+		{"required as text", "required = 'yes'", `line 1: required = "yes": want true or false`},
 		{"mode", "# x\n\nmode = 'on'", `line 3: mode = "on": want enforce, shadow or off`},
 		{"mode of another type", "mode = true", `line 1: mode = true: want enforce`},
 		{"mode in capitals", "mode = 'Shadow'", `mode = "Shadow"`},

@@ -28,7 +28,7 @@ const (
 // readProgram reads a side-car that names a program. A module's keys mean nothing to
 // one.
 func (f *File) readProgram(t table) {
-	t.only("mode", "place", "on-failure", "exec", "timeout", "processes", "on-accept")
+	t.only("mode", "required", "place", "on-failure", "exec", "timeout", "processes", "on-accept")
 	p := &Program{Path: t.oneLine("exec", maxPath), Processes: 1}
 	if !filepath.IsAbs(p.Path) || filepath.Clean(p.Path) != p.Path {
 		t.wrong("exec", "the absolute path of a program, without arguments, such as \"/usr/local/lib/strfry/spam.py\"")

@@ -33,7 +33,7 @@ func TestParseProgramWrong(t *testing.T) {
 		"exec = 'spam.py'":                        `line 1: exec = "spam.py": want the absolute path`,
 		"exec = ''":                               `exec = "": want text of one line`,
 		"exec = '/opt/../bin/sh'":                 `want the absolute path`,
-		"exec = '/bin/sh -c x'\nargs = ['x']":     `args = a list: want one of the keys mode, place, on-failure, exec`,
+		"exec = '/bin/sh -c x'\nargs = ['x']":     `args = a list: want one of the keys mode, required, place, on-failure, exec`,
 		"exec = 5":                                `exec = 5: want`,
 		"exec = '/x'\ntimeout = '11s'":            `line 2: timeout = "11s": want a time from 10ms to 10s`,
 		"exec = '/x'\ntimeout = '1.5s'":           `timeout = "1.5s": want a time`,

@@ -49,6 +49,7 @@ func (o *OnFailure) UnmarshalText(text []byte) error {
 // File is what a side-car says.
 type File struct {
 	Mode         Mode
+	Required     bool                 // nothing that it would judge is decided without it
 	Place        *int                 // in the chain, 0 to 1000; nil: the manifest's
 	SHA256       string               // of the module, lower-case hex; empty: any module
 	Signers      [][32]byte           // one of these keys must have signed the module; nil: nobody must
