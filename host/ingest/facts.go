@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"time"
 
 	"talon/host"
 )
@@ -14,11 +15,12 @@ type facts struct {
 }
 
 // recorder passes facts on and notes, as filters, which events would change them.
-// It is a [host.RepoFacts] and a [host.Waiter].
+// It is a [host.RepoFacts], a [host.Waiter] and [host.Parked].
 type recorder struct {
-	view  view
-	wait  func(f func())
-	notes facts
+	view   view
+	wait   func(f func()) (parked time.Duration)
+	notes  facts
+	parked time.Duration
 }
 
 // recorder returns the facts for one decision of an entry.
@@ -27,7 +29,10 @@ func (p *Pipeline) recorder(e *entry) recorder {
 }
 
 // Wait runs f, which may block, while another worker decides.
-func (r *recorder) Wait(f func()) { r.wait(f) }
+func (r *recorder) Wait(f func()) { r.parked += r.wait(f) }
+
+// Parked returns for how long the decision has waited for a worker after its waits.
+func (r *recorder) Parked() time.Duration { return r.parked }
 
 // Aside returns the same facts without recording what is read: for whom the decision
 // does not depend on.
@@ -38,13 +43,13 @@ type aside struct{ recorder }
 
 func (r *recorder) Get(ctx context.Context, id host.ID) (text []byte, err error) {
 	r.notes.stored = append(r.notes.stored, host.Filter{IDs: []host.ID{id}})
-	r.wait(func() { text, err = r.view.get(ctx, id) })
+	r.Wait(func() { text, err = r.view.get(ctx, id) })
 	return text, err
 }
 
 func (r *recorder) Query(ctx context.Context, f host.Filter) (found [][]byte, err error) {
 	r.notes.stored = append(r.notes.stored, f)
-	r.wait(func() { found, err = r.view.query(ctx, f) })
+	r.Wait(func() { found, err = r.view.query(ctx, f) })
 	return found, err
 }
 
@@ -52,7 +57,7 @@ func (r *recorder) Referenced(ctx context.Context, idOrAddress string) (yes bool
 	for _, name := range []byte(host.ReferenceTags) {
 		r.notes.stored = append(r.notes.stored, referenceFilter(name, idOrAddress))
 	}
-	r.wait(func() { yes, err = r.view.referenced(ctx, idOrAddress) })
+	r.Wait(func() { yes, err = r.view.referenced(ctx, idOrAddress) })
 	return yes, err
 }
 
@@ -65,7 +70,7 @@ func (r *recorder) Held(ctx context.Context, id host.ID) (text []byte, err error
 	if r.view.held == nil {
 		return nil, nil
 	}
-	r.wait(func() { text, err = r.view.heldByID(ctx, id) })
+	r.Wait(func() { text, err = r.view.heldByID(ctx, id) })
 	return text, err
 }
 
@@ -74,6 +79,6 @@ func (r *recorder) HeldBy(ctx context.Context, f host.Filter) (found [][]byte, e
 	if r.view.held == nil {
 		return nil, nil
 	}
-	r.wait(func() { found, err = r.view.heldBy(ctx, f) })
+	r.Wait(func() { found, err = r.view.heldBy(ctx, f) })
 	return found, err
 }

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nbd-wtf/go-nostr"
-
 	"talon/host"
 	"talon/host/store"
 )
@@ -107,13 +105,13 @@ func modelEvent(random *rand.Rand, client, n int, seen []host.ID) *host.Event {
 	kinds := []host.Kind{1, 1, 1, 10002, 30000, host.KindDeletion}
 	e := &host.Event{
 		Kind: kinds[random.IntN(len(kinds))], CreatedAt: int64(1000 + random.IntN(50)),
-		PubKey: host.PubKey{byte(random.IntN(3))}, Content: fmt.Sprint(client, "/", n), Tags: nostr.Tags{},
+		PubKey: host.PubKey{byte(random.IntN(3))}, Content: fmt.Sprint(client, "/", n), Tags: host.Tags{},
 	}
 	if e.Kind == 30000 {
-		e.Tags = append(e.Tags, nostr.Tag{"d", fmt.Sprint(random.IntN(3))})
+		e.Tags = append(e.Tags, host.Tag{"d", fmt.Sprint(random.IntN(3))})
 	}
 	if len(seen) > 0 && (e.Kind == host.KindDeletion || random.IntN(3) == 0) {
-		e.Tags = append(e.Tags, nostr.Tag{"e", seen[random.IntN(len(seen))].String()})
+		e.Tags = append(e.Tags, host.Tag{"e", seen[random.IntN(len(seen))].String()})
 	}
 	e.ID = sha256.Sum256(e.AppendCanonical(nil))
 	e.JSON = e.AppendJSON(nil)

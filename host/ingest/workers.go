@@ -41,8 +41,8 @@ func (s *schedule) stopDeciding() {
 }
 
 // wait runs f, which may block, while another goroutine works instead of this
-// worker.
-func (s *schedule) wait(f func()) {
+// worker. It returns how long the worker then waited for its turn to go on.
+func (s *schedule) wait(f func()) (parked time.Duration) {
 	s.mu.Lock()
 	s.stopDeciding()
 	s.waiting++
@@ -53,12 +53,17 @@ func (s *schedule) wait(f func()) {
 
 	s.mu.Lock()
 	s.waiting--
-	s.returning++
-	for s.deciding >= s.workers {
-		s.resume.Wait()
+	if s.deciding >= s.workers {
+		began := time.Now()
+		s.returning++
+		for s.deciding >= s.workers {
+			s.resume.Wait()
+		}
+		s.returning--
+		parked = time.Since(began)
 	}
-	s.returning--
 	s.deciding++
 	s.callIfWork()
 	s.mu.Unlock()
+	return parked
 }
