@@ -271,6 +271,30 @@ func admitRequest(e *abi.Event[[]string]) []byte {
 	})
 }
 
+// TestWasmOptInPath builds a module in C where the PATH has a wasm-opt that refuses
+// every module, as that of binaryen refuses instructions that it is not told of.
+func TestWasmOptInPath(t *testing.T) {
+	if why, _ := missingClang(); why != "" {
+		t.Skip(why)
+	}
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "wasm-opt"), []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	at, err := lay(t.TempDir(), "hello-policy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "hello-policy"
+	wasm, err := compileIn(at, name+"-c", name, languages[1].commands, []string{"PATH=" + bin + string(filepath.ListSeparator) + os.Getenv("PATH")})
+	if err != nil || len(wasm) == 0 {
+		t.Errorf("%d bytes, %v", len(wasm), err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(at, "*.o")); left != nil {
+		t.Errorf("the build leaves %q", left)
+	}
+}
+
 // gaveUp reports whether a module ended itself, as it should when a request is
 // malformed. What a Go guest does after a panic the host does not let it.
 func gaveUp(err error) bool {

@@ -12,8 +12,8 @@
  *
  * Build it with
  *
- *	clang --target=wasm32 -O2 -ffreestanding -nostdlib -mbulk-memory -I path/to/sdk/c \
- *	    -Wl,--no-entry -Wl,--stack-first -Wl,--strip-all -o policy.wasm policy.c
+ *	clang --target=wasm32 -O2 -ffreestanding -mbulk-memory -I path/to/sdk/c -c -o policy.o policy.c
+ *	wasm-ld --no-entry --stack-first --strip-all -o policy.wasm policy.o
  *
  * Include it in one source file of a module: it defines the module's exports.
  *
