@@ -32,7 +32,7 @@ MODULE is a .wasm file, or a folder, which is built first; without it, the folde
   talon plugin test words.wasm vectors.jsonl`,
 	}
 	bench.flags(cmd)
-	cmd.Flags().BoolVar(&native, "native", false, "run the folder's own unit tests too, as go test ./... does")
+	cmd.Flags().BoolVar(&native, "native", false, "run the unit tests of a folder in Go too, as go test ./... does")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		module := "."
 		if len(args) > 0 && !strings.HasSuffix(args[0], ".jsonl") {
@@ -113,7 +113,11 @@ func (b *workbench) ask(source *author.Source, vectors []*author.Question, o aut
 		return fmt.Errorf("%s failed, %d passed", counted(bad, "test"), good)
 	}
 	if good == 0 && !native {
-		fmt.Fprintln(w, "there are no vectors: nothing was asked but whether the module answers at all; its own unit tests run with --native")
+		hint := ""
+		if author.HasNative(filepath.Dir(source.File)) {
+			hint = "; its own unit tests run with --native"
+		}
+		fmt.Fprintf(w, "there are no vectors: nothing was asked but whether the module answers at all%s\n", hint)
 	}
 	return nil
 }

@@ -174,6 +174,13 @@ func readModule(file string) ([]byte, error) {
 	return wasm, nil
 }
 
+// HasNative reports whether the module in a folder is written in a language in which
+// it has unit tests of its own, for [Native].
+func HasNative(dir string) bool {
+	l, err := languageIn(dir)
+	return err == nil && len(l.native) > 0
+}
+
 // Native runs the unit tests of the folder in which a module is written, with the
 // language's own tool. What they say goes to w.
 func Native(ctx context.Context, dir string, w io.Writer) error {

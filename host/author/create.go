@@ -66,7 +66,7 @@ func write(file string, text []byte) error {
 func (l *language) tree(name, world string) map[string][]byte {
 	tree := map[string][]byte{
 		".gitignore": []byte("/*.wasm\n/target/\n/node_modules/\n"),
-		"README.md":  []byte(strings.NewReplacer("NAME", name).Replace(readme)),
+		"README.md":  []byte(l.readme(name)),
 	}
 	for file, text := range l.files {
 		tree[file] = []byte(strings.ReplaceAll(text, "NAME", name))
@@ -113,3 +113,14 @@ func walk(files embed.FS, from string, f func(file string, text []byte)) {
 
 //go:embed readme.md
 var readme string
+
+// readme says what talon does with the folder of a module.
+func (l *language) readme(name string) string {
+	var text strings.Builder
+	for line := range strings.Lines(readme) {
+		if len(l.native) > 0 || !strings.Contains(line, "--native") {
+			text.WriteString(strings.ReplaceAll(line, "NAME", name))
+		}
+	}
+	return text.String()
+}

@@ -54,6 +54,10 @@ func TestNewModules(t *testing.T) {
 						t.Errorf("%v\n%s", err, &said)
 					}
 				}
+				readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
+				if offered := strings.Contains(string(readme), "--native"); err != nil || offered != HasNative(dir) || offered != (lang == golang.name) {
+					t.Errorf("the README offers unit tests: %v (%v)", offered, err)
+				}
 				if err := Create(dir, world, lang); err == nil || !strings.Contains(err.Error(), "is not empty: choose another name") {
 					t.Errorf("again: %v", err)
 				}

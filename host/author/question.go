@@ -19,7 +19,8 @@ import (
 // Question is what a module is asked, as one line of a file says it. A line is one
 // of
 //
-//   - an event, as NIP-01 has it; what is missing of it is zeros;
+//   - an event, as NIP-01 has it; an id that is missing is computed, what else is
+//     missing is zeros;
 //   - a vector as manifests have them ([manifest.Vector]): "function" is admit if it
 //     is absent, "name" and "want" may be absent;
 //   - what strfry writes to a plugin: {"type": "new", "event": …, "receivedAt": …}.

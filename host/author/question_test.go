@@ -3,6 +3,9 @@ package author
 import (
 	"strings"
 	"testing"
+
+	"talon/host"
+	"talon/sdk/abi/manifest"
 )
 
 func TestParseQuestion(t *testing.T) {
@@ -60,6 +63,35 @@ func TestParseQuestionRefuses(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %+v, %v\nwant %s", text, q, err, want)
 		}
+	}
+}
+
+// TestAbsentID compares the ids of events without one with those of real events, and
+// lets a policy judge one that asks for work.
+func TestAbsentID(t *testing.T) {
+	for _, text := range []string{
+		`{"kind": 1, "content": "gm"}`,
+		`{"kind": 0, "created_at": 17, "pubkey": "0a", "tags": [["d", "x"], [], ["t", "größe 😀", ""]], "content": "a\"b\\c\n\r\t\b\f\u0001\u001f\u007f\u2028<&>/"}`,
+	} {
+		q := question(t, text)
+		e := eventOf(q.Vector.Event)
+		if err := e.CheckID(); err != nil {
+			t.Errorf("%s: %v: %s", text, err, e.JSON)
+		}
+	}
+	q := question(t, `{"event": {"id": "00", "kind": 1}, "stored": [{"kind": 1}, {"id": "0a", "kind": 1}], "held": [{"kind": 2}]}`)
+	v := &q.Vector
+	if v.Event.ID != (manifest.Key{}) || v.Stored[1].ID != (manifest.Key{0x0a}) {
+		t.Errorf("ids that are given became %x and %x", v.Event.ID, v.Stored[1].ID)
+	}
+	for _, e := range []*manifest.VectorEvent{&v.Stored[0], &v.Held[0]} {
+		if err := eventOf(e).CheckID(); err != nil {
+			t.Error(err)
+		}
+	}
+	r := running(t, built(t, "plugins/pow", `config = {min_bits = 64, commit = false}`), Options{})
+	if a := r.Ask(t.Context(), question(t, `{"kind": 1, "content": "gm"}`)); a.Err != nil || a.Action != host.Reject || a.Rule != "difficulty" {
+		t.Errorf("an event without an id and without work: %+v", a)
 	}
 }
 

@@ -95,12 +95,12 @@ func (v *Vector) UnmarshalJSON(b []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	err := dec.Decode((*plain)(v))
-	var raw struct{ Want json.RawMessage }
+	var given vectorGiven
 	if err == nil {
-		err = json.Unmarshal(b, &raw)
+		err = json.Unmarshal(b, &given)
 	}
 	if err == nil {
-		err = v.validate(raw.Want)
+		err = v.validate(&given)
 	}
 	if err != nil {
 		return fmt.Errorf("vector %.64q: %w", v.Name, inWords(err))
@@ -108,7 +108,17 @@ func (v *Vector) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func (v *Vector) validate(want []byte) error {
+// vectorGiven is what the fields of a vector do not tell: what was written there.
+type vectorGiven struct {
+	Want         json.RawMessage
+	Event        eventGiven
+	Stored, Held []eventGiven
+}
+
+// eventGiven has the id that an event was written with, nil if it was written without.
+type eventGiven struct{ ID *Key }
+
+func (v *Vector) validate(given *vectorGiven) error {
 	switch {
 	case v.Name == "" || len(v.Name) > 64 || strings.ContainsFunc(v.Name, unicode.IsControl):
 		return errors.New("name: want one line of at most 64 bytes")
@@ -129,18 +139,19 @@ func (v *Vector) validate(want []byte) error {
 		v.Now = VectorNow
 	}
 	if v.Event != nil {
-		v.Event.datedBy(v.Now)
+		v.Event.complete(v.Now, given.Event)
 	}
-	for _, events := range [][]VectorEvent{v.Stored, v.Held} {
-		for i := range events {
-			events[i].datedBy(v.Now)
-		}
+	for i := range v.Stored {
+		v.Stored[i].complete(v.Now, given.Stored[i])
+	}
+	for i := range v.Held {
+		v.Held[i].complete(v.Now, given.Held[i])
 	}
 	if err := v.fits(); err != nil {
 		return err
 	}
 	if !v.Policy() {
-		return v.readThrottle(want)
+		return v.readThrottle(given.Want)
 	}
 	action := slices.Index(actions, v.Want.Action)
 	switch {

@@ -32,9 +32,10 @@ func fill(dst, text []byte) error {
 }
 
 // VectorEvent is an event as NIP-01 writes it. Ids and signatures are not
-// verified: what is short or missing is filled with zeros.
+// verified: what is short or missing is filled with zeros, but for an id that is
+// absent, which is computed.
 type VectorEvent struct {
-	ID        Key        `json:"id"`
+	ID        Key        `json:"id"` // that of the event, as NIP-01 defines it, if it is absent
 	PubKey    Key        `json:"pubkey"`
 	CreatedAt int64      `json:"created_at"` // the vector's now if it is 0 or absent
 	Kind      uint16     `json:"kind"`
@@ -51,9 +52,13 @@ func (s *Signature) UnmarshalText(text []byte) error {
 	return fill(s[:], text)
 }
 
-func (e *VectorEvent) datedBy(now int64) {
+// complete gives an event a time and an id, where it has none.
+func (e *VectorEvent) complete(now int64, given eventGiven) {
 	if e.CreatedAt == 0 {
 		e.CreatedAt = now
+	}
+	if given.ID == nil {
+		e.ID = e.canonicalID()
 	}
 }
 
