@@ -225,6 +225,64 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
+// stringsAssemblyScript is a policy that leaves strings and arrays behind in each
+// decision, as many that people write do.
+const stringsAssemblyScript = `import { Admit, Policy, Verdict, register } from "talon-policy";
+export { talon_abi_1, talon_admit, talon_buffer, talon_configure } from "talon-policy";
+
+class Strings extends Policy {
+  admit(input: Admit): Verdict {
+    let text = "";
+    const words = input.event.content.toString().toLowerCase().split(" ");
+    for (let i = 0; i < words.length; i++) text += words[i] + "-";
+    return Verdict.reject("blocked", "the text is " + text).by("strings");
+  }
+}
+
+register(new Strings());
+`
+
+// TestGarbageIsCollected asks one instance of the template of AssemblyScript, in which
+// somebody has written a policy that makes strings.
+func TestGarbageIsCollected(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector watches the host, which does the same for other modules")
+	}
+	why, env := missingAssemblyScript()
+	if why != "" {
+		t.Skip(why)
+	}
+	const name = "hello-policy"
+	at, err := lay(t.TempDir(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := languages[3]
+	commands := "cat > assembly/index.ts <<'END'\n" + stringsAssemblyScript + "END\n" + l.commands
+	wasm, err := compileIn(at, name+l.suffix, name, commands, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := load(t, wasm, guest.Options{Name: name, Instances: 1})
+	request := admitRequest(&abi.Event[[]string]{PubKey: author(1), Kind: 1, Content: strings.Repeat("Some Words ", 50)})
+	ask := func(decisions int) int64 {
+		for range decisions {
+			if r, _, err := m.Rule(t.Context(), guest.Admit, request, nil, 1_700_000_000, "client"); err != nil || r.Rule != "strings" {
+				t.Fatalf("%+v, %v", r, err)
+			}
+		}
+		return m.MemoryUsed()
+	}
+	before := ask(5_000)
+	decisions := 20_000
+	if os.Getenv("TALON_TEST_GUIDES") != "" {
+		decisions = 1_000_000
+	}
+	if after := ask(decisions); after > before {
+		t.Errorf("the memory of an instance grew from %d to %d bytes in %d decisions", before, after, decisions)
+	}
+}
+
 func load(t testing.TB, wasm []byte, o guest.Options) *guest.Module {
 	t.Helper()
 	o.CacheDir = machineCode
