@@ -9,5 +9,7 @@ import "embed"
 //go:embed hello-throttle/*.go hello-throttle/*.json
 //go:embed hello-policy-c/Makefile hello-policy-c/*.c hello-policy-c/*.json
 //go:embed hello-policy-rust/Cargo.toml hello-policy-rust/*.json hello-policy-rust/src
+//go:embed hello-strategy-rust/Cargo.toml hello-strategy-rust/*.json hello-strategy-rust/src
+//go:embed hello-throttle-rust/Cargo.toml hello-throttle-rust/*.json hello-throttle-rust/src
 //go:embed hello-policy-assemblyscript/*.json hello-policy-assemblyscript/assembly
 var Files embed.FS

@@ -9,8 +9,6 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write docs/reference-messages.md anew")
-
 // TestMessagesPage: the page has every message, field and number of the schema, as
 // the schema has it.
 func TestMessagesPage(t *testing.T) {
@@ -20,7 +18,8 @@ func TestMessagesPage(t *testing.T) {
 	}
 	const page = "../docs/reference-messages.md"
 	want := messagesPage(t, string(schema))
-	if *rewrite {
+	// Package strategytest has the flag, which is for stories, too.
+	if flag.Lookup("rewrite").Value.String() == "true" {
 		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ func pluginNewCommand() *cobra.Command {
 		Use:   "new NAME",
 		Short: "Make a folder with a module that builds and passes its tests",
 		Long: `Make the folder NAME with the smallest useful module, and all that it needs: it builds and is tested without a network
-(AssemblyScript needs one once, for npm install). Strategies and throttles are written in Go.
+(AssemblyScript needs one once, for npm install). Strategies and throttles are written in Go or Rust.
 The last part of NAME is the name of the module.`,
 		Args: cobra.ExactArgs(1),
 	}

@@ -65,12 +65,14 @@ var clang = language{
 const rustTarget = "wasm32-unknown-unknown"
 
 var rust = language{
-	name:     "rust",
-	examples: map[string]string{manifest.WorldPolicy: "hello-policy-rust"},
-	taken:    "talon",
-	sdk:      []string{"rust"},
-	marks:    []string{"Cargo.toml"},
-	find:     findRust,
+	name: "rust",
+	examples: map[string]string{
+		manifest.WorldPolicy: "hello-policy-rust", manifest.WorldStrategy: "hello-strategy-rust", manifest.WorldThrottle: "hello-throttle-rust",
+	},
+	taken: "talon",
+	sdk:   []string{"rust"},
+	marks: []string{"Cargo.toml"},
+	find:  findRust,
 	build: func(dir, _, _ string) ([]string, string) {
 		target := filepath.Join(dir, "target")
 		return []string{"build", "--quiet", "--offline", "--release", "--target", rustTarget, "--target-dir", target},

@@ -31,7 +31,8 @@ func Create(dir, world, lang string) (err error) {
 	case golang.examples[world] == "":
 		return fmt.Errorf("world %.40q: want one of %s", world, strings.Join(golang.worlds(), ", "))
 	case l.examples[world] == "":
-		return fmt.Errorf("the language %s has no SDK for the world %s, only for %s: choose go", l.name, world, strings.Join(l.worlds(), ", "))
+		return fmt.Errorf("the language %s has no SDK for the world %s, only for %s: choose %s", l.name, world,
+			strings.Join(l.worlds(), ", "), strings.Join(languagesFor(world), " or "))
 	}
 	entries, err := os.ReadDir(dir)
 	switch {

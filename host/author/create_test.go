@@ -45,7 +45,7 @@ func TestNewModules(t *testing.T) {
 				if err != nil || in.Problem != "" {
 					t.Errorf("%+v, %v", in, err)
 				}
-				// The unit tests of the others are those of the examples.
+				// The tests of the others are those of the examples.
 				if world == manifest.WorldPolicy {
 					testNew(t, s)
 				}
@@ -133,7 +133,7 @@ func TestCreateRefuses(t *testing.T) {
 		{"talon-policy", "policy", "assemblyscript", "the name talon-policy is that of the SDK in assemblyscript"},
 		{"a", "polcy", "go", `world "polcy": want one of policy, strategy, throttle`},
 		{"a", "policy", "cobol", `language "cobol": want one of go, rust, assemblyscript, c`},
-		{"a", "strategy", "c", `the language c has no SDK for the world strategy, only for policy: choose go`},
+		{"a", "strategy", "c", `the language c has no SDK for the world strategy, only for policy: choose go or rust`},
 	} {
 		err := Create(filepath.Join(dir, test.name), test.world, test.lang)
 		if err == nil || !strings.Contains(err.Error(), test.want) {

@@ -74,6 +74,17 @@ func (l *language) worlds() []string {
 	return names
 }
 
+// languagesFor are those that have an SDK for a world.
+func languagesFor(world string) []string {
+	var names []string
+	for i := range languages {
+		if languages[i].examples[world] != "" {
+			names = append(names, languages[i].name)
+		}
+	}
+	return names
+}
+
 // languageIn says in which language the module in a folder is written.
 func languageIn(dir string) (*language, error) {
 	entries, err := os.ReadDir(dir)

@@ -1,18 +1,21 @@
-//! What [`policy!`](crate::policy) makes exports of.
+//! What [`policy!`](crate::policy!), [`strategy!`](crate::strategy!) and
+//! [`throttle!`](crate::throttle!) make exports of.
 
-use crate::config::Config;
+use crate::config::{Config, WrongValue};
 use crate::request::{Admit, Connect, Push, Query};
+use crate::strategy::{Actions, Step, Strategy};
+use crate::throttle::{self, Throttle};
 use crate::verdict::Verdict;
 use crate::{wire, Policy};
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 
-/// One instance: the policy, the buffer that the host writes to and the one that it
+/// One instance: what decides, the buffer that the host writes to and the one that it
 /// reads.
 pub struct Module<P>(UnsafeCell<State<P>>);
 
 struct State<P> {
-    policy: Option<P>,
+    made: Option<P>,
     input: Vec<u8>,
     output: Vec<u8>,
 }
@@ -20,14 +23,16 @@ struct State<P> {
 // A module has no threads: the host makes one call at a time.
 unsafe impl<P> Sync for Module<P> {}
 
-/// The largest output buffer that is kept for the next call.
+/// The largest output buffer that is kept for the next call, of a policy or a throttle,
+/// and of a strategy.
 const MOST_KEPT: usize = 64 << 10;
+const MOST_KEPT_ACTIONS: usize = 1 << 20;
 
-impl<P: Policy> Module<P> {
+impl<P> Module<P> {
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Module(UnsafeCell::new(State {
-            policy: None,
+            made: None,
             input: Vec::new(),
             output: Vec::new(),
         }))
@@ -51,19 +56,52 @@ impl<P: Policy> Module<P> {
         input.as_ptr() as usize as u32
     }
 
-    /// The manifest is only kept for the host to find.
-    pub fn configure(&self, len: u32, manifest: &'static [u8]) -> u64 {
+    /// Makes what decides, and tells the host of it. The manifest is only kept for the
+    /// host to find.
+    fn make(
+        &self,
+        len: u32,
+        manifest: &'static [u8],
+        configure: impl FnOnce(&Config) -> Result<P, WrongValue>,
+        tell: impl FnOnce(&P, &mut Vec<u8>),
+    ) -> u64 {
         keep(manifest);
         let s = self.state();
         s.output.clear();
-        match P::configure(&Config(request(&s.input, len))) {
-            Ok(policy) => {
-                policy.configured().write(&mut s.output);
-                s.policy = Some(policy);
+        match configure(&Config(request(&s.input, len))) {
+            Ok(made) => {
+                tell(&made, &mut s.output);
+                s.made = Some(made);
             }
             Err(wrong) => wire::put_text(&mut s.output, 1, &wrong.0),
         }
         answered(&s.output)
+    }
+
+    /// Has a request answered at the end of the output.
+    #[inline(always)]
+    fn answer(
+        &self,
+        len: u32,
+        most_kept: usize,
+        ask: impl FnOnce(&mut P, &[u8], &mut Vec<u8>),
+    ) -> u64 {
+        let s = self.state();
+        let made = s.made.as_mut().unwrap_or_else(|| wire::malformed());
+        if s.output.capacity() > most_kept {
+            s.output = Vec::new();
+        }
+        s.output.clear();
+        ask(made, request(&s.input, len), &mut s.output);
+        answered(&s.output)
+    }
+}
+
+impl<P: Policy> Module<P> {
+    pub fn configure_policy(&self, len: u32, manifest: &'static [u8]) -> u64 {
+        self.make(len, manifest, P::configure, |policy, output| {
+            policy.configured().write(output)
+        })
     }
 
     pub fn admit(&self, len: u32) -> u64 {
@@ -86,15 +124,57 @@ impl<P: Policy> Module<P> {
 
     #[inline(always)]
     fn decide(&self, len: u32, ask: impl FnOnce(&mut P, &[u8]) -> Verdict) -> u64 {
-        let s = self.state();
-        let policy = s.policy.as_mut().unwrap_or_else(|| wire::malformed());
-        let verdict = ask(policy, request(&s.input, len));
-        if s.output.capacity() > MOST_KEPT {
-            s.output = Vec::new();
-        }
-        s.output.clear();
-        verdict.write(&mut s.output);
-        answered(&s.output)
+        self.answer(len, MOST_KEPT, |policy, message, output| {
+            ask(policy, message).write(output)
+        })
+    }
+}
+
+impl<S: Strategy> Module<S> {
+    pub fn configure_strategy(&self, len: u32, manifest: &'static [u8]) -> u64 {
+        self.make(len, manifest, S::configure, |_, _| {})
+    }
+
+    pub fn step(&self, len: u32) -> u64 {
+        self.answer(len, MOST_KEPT_ACTIONS, |strategy, message, output| {
+            strategy.step(&Step::read(message), &mut Actions::new(output))
+        })
+    }
+}
+
+impl<T: Throttle> Module<T> {
+    pub fn configure_throttle(&self, len: u32, manifest: &'static [u8]) -> u64 {
+        self.make(len, manifest, T::configure, |_, _| {})
+    }
+
+    pub fn throttle_delay(&self, len: u32) -> u64 {
+        self.answer(len, MOST_KEPT, |t, message, output| {
+            t.delay(&throttle::Delay::read(message)).write(output)
+        })
+    }
+
+    pub fn throttle_admit(&self, len: u32) -> u64 {
+        self.answer(len, MOST_KEPT, |t, message, output| {
+            t.admit(&throttle::Admit::read(message)).write(output)
+        })
+    }
+
+    pub fn throttle_after(&self, len: u32) -> u64 {
+        self.answer(len, MOST_KEPT, |t, message, output| {
+            t.after(&throttle::After::read(message)).write(output)
+        })
+    }
+
+    pub fn throttle_pick(&self, len: u32) -> u64 {
+        self.answer(len, MOST_KEPT, |t, message, output| {
+            t.pick(&throttle::Pick::read(message)).write(output)
+        })
+    }
+
+    pub fn throttle_tick(&self, len: u32) -> u64 {
+        self.answer(len, MOST_KEPT, |t, message, output| {
+            t.tick(&throttle::Tick::read(message)).write(output)
+        })
     }
 }
 
@@ -119,18 +199,16 @@ fn keep(manifest: &'static [u8]) {
     }
 }
 
-/// Makes a [`Policy`](crate::Policy) the policy of this module:
-///
-/// ```ignore
-/// talon::policy!(Rules, include_bytes!("../manifest.json"));
-/// ```
+/// Makes the exports of a module: those that every one has, its configure, and the
+/// functions by which the host calls it.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! policy {
-    ($policy:ty, $manifest:expr) => {
+macro_rules! module {
+    ($made:ty, $manifest:expr, $configure:ident, $($export:ident => $method:ident,)*) => {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             static MANIFEST: &[u8] = $manifest;
-            static MODULE: $crate::export::Module<$policy> = $crate::export::Module::new();
+            static MODULE: $crate::export::Module<$made> = $crate::export::Module::new();
 
             #[no_mangle]
             pub extern "C" fn talon_abi_1() {}
@@ -140,24 +218,53 @@ macro_rules! policy {
             }
             #[no_mangle]
             pub extern "C" fn talon_configure(len: u32) -> u64 {
-                MODULE.configure(len, MANIFEST)
+                MODULE.$configure(len, MANIFEST)
             }
-            #[no_mangle]
-            pub extern "C" fn talon_admit(len: u32) -> u64 {
-                MODULE.admit(len)
-            }
-            #[no_mangle]
-            pub extern "C" fn talon_query(len: u32) -> u64 {
-                MODULE.query(len)
-            }
-            #[no_mangle]
-            pub extern "C" fn talon_connect(len: u32) -> u64 {
-                MODULE.connect(len)
-            }
-            #[no_mangle]
-            pub extern "C" fn talon_push(len: u32) -> u64 {
-                MODULE.push(len)
-            }
+            $(
+                #[no_mangle]
+                pub extern "C" fn $export(len: u32) -> u64 {
+                    MODULE.$method(len)
+                }
+            )*
         };
+    };
+}
+
+/// Makes a [`Policy`](crate::Policy) the policy of this module:
+///
+/// ```ignore
+/// talon::policy!(Rules, include_bytes!("../manifest.json"));
+/// ```
+#[macro_export]
+macro_rules! policy {
+    ($policy:ty, $manifest:expr) => {
+        $crate::module!($policy, $manifest, configure_policy,
+            talon_admit => admit,
+            talon_query => query,
+            talon_connect => connect,
+            talon_push => push,
+        );
+    };
+}
+
+/// Makes a [`Strategy`](crate::strategy::Strategy) the strategy of this module.
+#[macro_export]
+macro_rules! strategy {
+    ($strategy:ty, $manifest:expr) => {
+        $crate::module!($strategy, $manifest, configure_strategy, talon_step => step,);
+    };
+}
+
+/// Makes a [`Throttle`](crate::throttle::Throttle) the throttle of this module.
+#[macro_export]
+macro_rules! throttle {
+    ($throttle:ty, $manifest:expr) => {
+        $crate::module!($throttle, $manifest, configure_throttle,
+            talon_throttle_delay => throttle_delay,
+            talon_throttle_admit => throttle_admit,
+            talon_throttle_after => throttle_after,
+            talon_throttle_pick => throttle_pick,
+            talon_throttle_tick => throttle_tick,
+        );
     };
 }

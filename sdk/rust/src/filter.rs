@@ -66,12 +66,12 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// A filter to ask the host with:
+/// A filter to ask with: the host, or, in a strategy, a relay.
 ///
 /// ```ignore
 /// let profiles = host::query(&Search::new().author(author).kind(0).limit(1));
 /// ```
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Search(pub(crate) Vec<u8>);
 
 impl Search {
@@ -89,19 +89,29 @@ impl Search {
         self
     }
 
-    pub fn kind(mut self, kind: u32) -> Self {
-        wire::put_number(&mut self.0, 3, kind.into());
+    pub fn kind(self, kind: u32) -> Self {
+        self.kinds(&[kind])
+    }
+
+    pub fn kinds(mut self, kinds: &[u32]) -> Self {
+        if !kinds.is_empty() {
+            wire::put_message(&mut self.0, 3, |b| {
+                kinds
+                    .iter()
+                    .for_each(|&kind| wire::put_varint(b, kind.into()));
+            });
+        }
         self
     }
 
     /// A tag whose name is one letter, with one of the values.
-    pub fn tag(mut self, name: &str, values: &[&str]) -> Self {
-        let mut condition = Vec::new();
-        wire::put_text(&mut condition, 1, name);
-        for value in values {
-            wire::put_data(&mut condition, 2, value.as_bytes());
-        }
-        wire::put_data(&mut self.0, 4, &condition);
+    pub fn tag(mut self, name: &str, values: &[impl AsRef<str>]) -> Self {
+        wire::put_message(&mut self.0, 4, |b| {
+            wire::put_text(b, 1, name);
+            for value in values {
+                wire::put_data(b, 2, value.as_ref().as_bytes());
+            }
+        });
         self
     }
 

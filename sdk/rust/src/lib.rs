@@ -1,4 +1,4 @@
-//! Policies for Talon in Rust.
+//! Policies, strategies and throttles for Talon in Rust.
 //!
 //! A policy is a type that implements [`Policy`], given to [`policy!`] together with
 //! its manifest:
@@ -21,7 +21,8 @@
 //!
 //! and is compiled as a `cdylib` for `wasm32-unknown-unknown`. The guide is
 //! docs/how-to-write-a-policy-in-rust.md, the ABI is docs/reference-abi.md, the
-//! messages are sdk/abi/talon.proto.
+//! messages are sdk/abi/talon.proto. Modules [`strategy`] and [`throttle`] are for the
+//! other worlds.
 //!
 //! Invariants:
 //!
@@ -43,7 +44,10 @@ pub mod export;
 mod filter;
 pub mod host;
 mod key;
+mod message;
 mod request;
+pub mod strategy;
+pub mod throttle;
 mod verdict;
 mod wire;
 

@@ -6,9 +6,10 @@ use crate::key::Key;
 use crate::wire::{self, Field};
 
 /// The door through which an event came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
     /// The host does not say, or says what this version does not know.
+    #[default]
     Unknown,
     /// A client of this relay.
     Client,
@@ -16,6 +17,17 @@ pub enum Origin {
     Import,
     /// Another relay.
     Sync,
+}
+
+impl Origin {
+    pub(crate) fn of(v: u64) -> Self {
+        match v as u32 {
+            1 => Origin::Client,
+            2 => Origin::Import,
+            3 => Origin::Sync,
+            _ => Origin::Unknown,
+        }
+    }
 }
 
 /// One event, and where it comes from.
@@ -53,12 +65,9 @@ impl<'a> Admit<'a> {
     }
 
     pub fn origin(&self) -> Origin {
-        match wire::numbers(self.source, 1).last().map(|v| v as u32) {
-            Some(1) => Origin::Client,
-            Some(2) => Origin::Import,
-            Some(3) => Origin::Sync,
-            _ => Origin::Unknown,
-        }
+        wire::numbers(self.source, 1)
+            .last()
+            .map_or(Origin::Unknown, Origin::of)
     }
 
     /// The client's IP address, empty where there is none.

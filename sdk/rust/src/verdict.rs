@@ -92,7 +92,12 @@ impl Verdict {
 
 /// What the host would keep of a text.
 pub(crate) fn cut(text: &str) -> &str {
-    let mut n = text.len().min(1024);
+    cut_to(text, 1024)
+}
+
+/// The start of a text, at most so many bytes.
+pub(crate) fn cut_to(text: &str, most: usize) -> &str {
+    let mut n = text.len().min(most);
     while !text.is_char_boundary(n) {
         n -= 1;
     }

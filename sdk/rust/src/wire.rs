@@ -20,6 +20,14 @@ pub enum Field<'a> {
     Data(u32, &'a [u8]),
 }
 
+impl Field<'_> {
+    pub fn number(&self) -> u32 {
+        match *self {
+            Field::Number(n, _) | Field::Fixed(n, _) | Field::Data(n, _) => n,
+        }
+    }
+}
+
 /// Walks the fields of a message.
 #[derive(Clone)]
 pub struct Fields<'a> {
@@ -209,6 +217,23 @@ pub fn put_parts(b: &mut Vec<u8>, field: u32, parts: &[&[u8]]) {
 
 pub fn put_data(b: &mut Vec<u8>, field: u32, data: &[u8]) {
     put_parts(b, field, &[data]);
+}
+
+/// Writes a field of a number, nothing for zero.
+pub fn put_some(b: &mut Vec<u8>, field: u32, v: u64) {
+    if v != 0 {
+        put_number(b, field, v);
+    }
+}
+
+/// Writes a field whose message is what `write` appends.
+pub fn put_message(b: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
+    put_varint(b, u64::from(field) << 3 | 2);
+    let at = b.len();
+    write(b);
+    let mut length = Vec::with_capacity(5);
+    put_varint(&mut length, (b.len() - at) as u64);
+    b.splice(at..at, length);
 }
 
 /// Writes a field of text, nothing for an empty one.

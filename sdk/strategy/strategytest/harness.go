@@ -25,12 +25,15 @@ type Harness struct {
 	Logged []string // lines that the strategy has logged
 
 	t        testing.TB
-	strategy strategy.Strategy
+	step     Step
 	manifest *manifest.Manifest
-	call     *strategy.Call
 	limits   abi.StepLimits
 	timers   map[string]int64
 }
+
+// Step answers an encoded StepRequest with encoded StepActions, which are valid until
+// the next call.
+type Step func(request []byte) ([]byte, error)
 
 // New configures s with values, as an operator writes them, and ends the test if
 // that fails.
@@ -57,9 +60,15 @@ func Configure(t testing.TB, manifestText string, s strategy.Strategy, values ma
 	if err := strategy.Configure(s, settings); err != nil {
 		return nil, err
 	}
-	h := &Harness{Now: Start, t: t, strategy: s, manifest: m, limits: Limits, timers: make(map[string]int64)}
-	h.call = strategy.NewCall(host{h})
+	h := newHarness(t, nil)
+	h.manifest = m
+	call := strategy.NewCall(host{h})
+	h.step = func(request []byte) ([]byte, error) { return call.Step(s, request, nil) }
 	return h, nil
+}
+
+func newHarness(t testing.TB, step Step) *Harness {
+	return &Harness{Now: Start, t: t, step: step, limits: Limits, timers: make(map[string]int64)}
 }
 
 // Step tells the strategy of an input and returns what is to be done. An init
@@ -73,9 +82,9 @@ func (h *Harness) Step(input abi.Input) []abi.StepAction {
 		h.limits = init.Limits
 		clear(h.timers)
 	}
-	b, err := h.call.Step(h.strategy, abi.AppendStep(nil, h.Now, input), nil)
+	b, err := h.step(abi.AppendStep(nil, h.Now, input))
 	if err != nil {
-		h.t.Fatalf("decode the request: %v", err)
+		h.t.Fatalf("ask the strategy: %v", err)
 	}
 	if most := h.limits.Bytes; most > 0 && len(b) > int(most) {
 		h.t.Fatalf("the answer has %d bytes; the limit is %d", len(b), most)

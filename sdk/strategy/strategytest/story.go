@@ -59,6 +59,17 @@ var rewrite = flag.Bool("rewrite", false, "write what strategies say into their 
 // there is none. Timers are not told of, but for what comes of them. Filters that
 // differ only in the name of a tag are written as one.
 func Stories(t *testing.T, pattern, manifestText string, make func() strategy.Strategy) {
+	stories(t, pattern, func(t testing.TB, config map[string]any) *Harness { return New(t, manifestText, make(), config) })
+}
+
+// ModuleStories is [Stories] for a strategy that runs as a module, in whatever language
+// it is written. load makes a new instance of it with settings, as an operator writes
+// them.
+func ModuleStories(t *testing.T, pattern string, load func(t testing.TB, config map[string]any) Step) {
+	stories(t, pattern, func(t testing.TB, config map[string]any) *Harness { return newHarness(t, load(t, config)) })
+}
+
+func stories(t *testing.T, pattern string, configured func(t testing.TB, config map[string]any) *Harness) {
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no stories %s (%v)", pattern, err)
@@ -69,7 +80,7 @@ func Stories(t *testing.T, pattern, manifestText string, make func() strategy.St
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := tell(t, string(text), manifestText, make())
+			told := tell(t, string(text), configured)
 			switch {
 			case *rewrite:
 				if err := os.WriteFile(file, []byte(told), 0o644); err != nil {
@@ -83,9 +94,9 @@ func Stories(t *testing.T, pattern, manifestText string, make func() strategy.St
 }
 
 // tell runs a story and returns it with the answers that the strategy gives.
-func tell(t *testing.T, text, manifestText string, s strategy.Strategy) string {
+func tell(t *testing.T, text string, configured func(t testing.TB, config map[string]any) *Harness) string {
 	t.Helper()
-	teller := &teller{t: t, manifest: manifestText, strategy: s, config: map[string]any{}, init: &abi.StepInit{Seed: 1}, asked: map[string][]string{}}
+	teller := &teller{t: t, configured: configured, config: map[string]any{}, init: &abi.StepInit{Seed: 1}, asked: map[string][]string{}}
 	var out strings.Builder
 	answers := false
 	for _, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
@@ -127,14 +138,13 @@ func difference(want, got string) string {
 
 // teller runs the inputs of a story.
 type teller struct {
-	t        *testing.T
-	manifest string
-	strategy strategy.Strategy
-	config   map[string]any
-	init     *abi.StepInit
-	h        *Harness
-	said     []string
-	asked    map[string][]string // ids that await an eose, or are running, by the relay
+	t          *testing.T
+	configured func(t testing.TB, config map[string]any) *Harness
+	config     map[string]any
+	init       *abi.StepInit
+	h          *Harness
+	said       []string
+	asked      map[string][]string // ids that await an eose, or are running, by the relay
 }
 
 // step takes an input, and what follows from it at once.

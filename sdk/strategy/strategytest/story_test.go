@@ -64,11 +64,12 @@ subscribe wss://a s {#e #E x8 x9 0000..0002; since 2m}
 historic wss://a h auto {}
 disconnect wss://a: s
 `
-	if told := tell(t, story, manifestText, teacher()); told != story {
+	native := func(t testing.TB, config map[string]any) *Harness { return New(t, manifestText, teacher(), config) }
+	if told := tell(t, story, native); told != story {
 		t.Errorf("the story is told so:\n%s", told)
 	}
 	wrong := strings.Replace(story, "unsubscribe wss://a s", "unsubscribe wss://a t", 1)
-	if told := tell(t, wrong, manifestText, teacher()); told != story || !strings.Contains(difference(wrong, told), "unsubscribe wss://a t") {
+	if told := tell(t, wrong, native); told != story || !strings.Contains(difference(wrong, told), "unsubscribe wss://a t") {
 		t.Errorf("a wrong answer is not seen:\n%s", difference(wrong, told))
 	}
 }

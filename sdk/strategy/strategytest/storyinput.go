@@ -37,7 +37,7 @@ func (s *teller) input(line string) {
 		s.init.Repositories = append(s.init.Repositories, w.repos()...)
 	case "init":
 		if s.h == nil {
-			s.h = New(s.t, s.manifest, s.strategy, s.config)
+			s.h = s.configured(s.t, s.config)
 		}
 		init := s.init
 		s.init = &abi.StepInit{Seed: 1}
