@@ -186,6 +186,65 @@ func TestWrongKey(t *testing.T) {
 	})
 }
 
+// TestKeys lets each SDK decode and encode the codes of the file that all of them are
+// tested with, as a setting and as the key of the operator.
+func TestKeys(t *testing.T) {
+	text, err := os.ReadFile("../../shared/data/nip19.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases struct {
+		Valid []struct {
+			Code, Type string
+			Data       json.RawMessage // of a key: hex digits
+		}
+		Invalid []struct{ Code string }
+	}
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	answers := make(map[string]string) // by the code: the end of what the module says
+	npubs, seen := 0, make(map[string]bool)
+	for _, c := range cases.Valid {
+		if seen[c.Type] && c.Type != "npub" {
+			continue
+		}
+		seen[c.Type] = true
+		if answers[c.Code] = " operator= key="; c.Type == "npub" {
+			npubs++
+			digits := strings.Trim(string(c.Data), `"`)
+			answers[c.Code] = " operator=" + c.Code + "," + digits + " key=" + digits
+		}
+	}
+	for _, c := range cases.Invalid {
+		answers[c.Code] = " operator= key="
+	}
+	if npubs < 3 {
+		t.Fatalf("the file has %d npubs", npubs)
+	}
+	inEachLanguage(t, "conformance", func(t *testing.T, wasm []byte) {
+		for code, want := range answers {
+			o := guest.Options{Name: "conformance", Config: map[string]any{"text": code}, State: newState(t), Held: nothing{}, Instances: 1}
+			if _, digits, ok := strings.Cut(want, " key="); ok && digits != "" && !host.ParseHex(o.Service.Operator[:], digits) {
+				t.Fatal(digits)
+			}
+			r, _, err := load(t, wasm, o).Rule(t.Context(), guest.Admit, admitRequest(new(abi.Event[[]string])), nothing{}, 1_700_000_000, "client")
+			if err != nil || !strings.HasSuffix(r.Reason, want) {
+				t.Errorf("%s: %q, %v, want …%s", code, r.Reason, err, want)
+			}
+		}
+	})
+}
+
+// nothing is a store and a purgatory without events.
+type nothing struct{}
+
+func (nothing) Get(context.Context, host.ID) ([]byte, error)          { return nil, nil }
+func (nothing) Query(context.Context, host.Filter) ([][]byte, error)  { return nil, nil }
+func (nothing) Referenced(context.Context, string) (bool, error)      { return false, nil }
+func (nothing) Held(context.Context, host.ID) ([]byte, error)         { return nil, nil }
+func (nothing) HeldBy(context.Context, host.Filter) ([][]byte, error) { return nil, nil }
+
 // TestIdle leaves the list empty: the host need not call the module.
 func TestIdle(t *testing.T) {
 	inEachLanguage(t, "allow-rate", func(t *testing.T, wasm []byte) {

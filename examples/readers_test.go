@@ -200,7 +200,7 @@ func samples() [][]byte {
 		abi.AppendConfig(nil, &abi.Config{Settings: []abi.Setting{
 			{Key: "allow", Strings: []string{key.String(), "npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6", ""}},
 			{Key: "n", Ints: []int64{-1, 1 << 62}}, {Key: "on", Bools: []bool{true, false}}, {Key: "f", Floats: []float64{0.5, -1}},
-		}, Service: abi.Service{Domain: "relay.example.com", PRs: true}}),
+		}, Service: abi.Service{Domain: "relay.example.com", PRs: true, Operator: key}}),
 		// Numbers of eleven bytes, fixed fields, groups, an endless length.
 		{0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01},
 		{0x19, 1, 2, 3, 4, 5, 6, 7, 8, 0x1d, 1, 2, 3, 4, 0xf8, 0xff, 0xff, 0xff, 0x0f, 0x01},

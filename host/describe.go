@@ -2,8 +2,9 @@ package host
 
 // Service is how a relay is reached from outside.
 type Service struct {
-	Domain string // host, with a port where it is not the usual one: relay.example.com or localhost:7334
-	PRs    bool   // /prs/ takes pull requests for repositories elsewhere (GRASP-06)
+	Domain   string   // host, with a port where it is not the usual one: relay.example.com or localhost:7334
+	PRs      bool     // /prs/ takes pull requests for repositories elsewhere (GRASP-06)
+	Operator [32]byte // the operator's public key; zeros: none is named
 }
 
 // Description is what a plugin says about the relay, for NIP-11 and for people. It

@@ -86,7 +86,7 @@ func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving
 		StateQuota: cfg.ModuleState,
 		Facts:      facts{db},
 		Held:       db,
-		Service:    host.Service{Domain: cfg.Service(), PRs: cfg.PRs},
+		Service:    service(cfg),
 		Log:        log,
 	}
 	if serving {
@@ -193,4 +193,11 @@ func (f facts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) 
 		return nil
 	})
 	return list, err
+}
+
+// service is what every plugin is told of this relay.
+func service(cfg *config.Config) host.Service {
+	s := host.Service{Domain: cfg.Service(), PRs: cfg.PRs}
+	host.ParseHex(s.Operator[:], cfg.PubKey) // where none is named, it stays zeros
+	return s
 }

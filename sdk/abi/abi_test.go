@@ -100,7 +100,8 @@ func TestEncodersFollowTheSchema(t *testing.T) {
 		{"Configured", AppendConfigured(nil, &Configured{About: About{[]string{"GRASP-01", "GRASP-05"}, long, "some"}}),
 			`about:{grasps:"GRASP-01" grasps:"GRASP-05" criteria:"` + long + `" curation:"some"}`},
 		{"EventList", AppendMore(AppendEventOf(nil, &Event[[]string]{Kind: 1})), `events:{kind:1} more:true`},
-		{"Config", AppendConfig(nil, &Config{Service: Service{"relay.example.com", true}}), `service:{domain:"relay.example.com" prs:true}`},
+		{"Config", AppendConfig(nil, &Config{Service: Service{Domain: "relay.example.com", PRs: true}}), `service:{domain:"relay.example.com" prs:true}`},
+		{"Config", AppendConfig(nil, &Config{Service: Service{Operator: key32(7)}}), `service:{operator:07070707}`},
 		{"Config", AppendConfig(nil, &Config{Settings: []Setting{
 			{Key: "s", Strings: []string{"a", ""}}, {Key: "i", Ints: []int64{-1, 0, math.MaxInt64}},
 			{Key: "b", Bools: []bool{true, false}}, {Key: "f", Floats: []float64{0.5, -1}}, {Key: "none"},
@@ -381,7 +382,7 @@ func TestConfigRoundTrip(t *testing.T) {
 	want := Config{Settings: []Setting{
 		{Key: "s", Strings: []string{"a", ""}}, {Key: "i", Ints: []int64{-1, math.MinInt64}},
 		{Key: "b", Bools: []bool{true, false}}, {Key: "f", Floats: []float64{math.Inf(1), -0.5}},
-	}, Service: Service{Domain: "[::1]:80", PRs: true}}
+	}, Service: Service{Domain: "[::1]:80", PRs: true, Operator: [32]byte{1, 31: 2}}}
 	got, err := DecodeConfig(AppendConfig(nil, &want))
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)

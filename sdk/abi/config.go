@@ -16,8 +16,9 @@ type Setting struct {
 
 // Service is the message Service.
 type Service struct {
-	Domain string
-	PRs    bool
+	Domain   string
+	PRs      bool
+	Operator [32]byte // public key; zeros: none is named
 }
 
 // Config is the message Config.
@@ -34,6 +35,9 @@ func AppendConfig(b []byte, c *Config) []byte {
 		b = appendField(b, 1, one)
 	}
 	one = appendBool(appendNonEmpty(one[:0], 1, c.Service.Domain), 2, c.Service.PRs)
+	if c.Service.Operator != ([32]byte{}) {
+		one = appendField(one, 3, c.Service.Operator[:])
+	}
 	return appendNonEmpty(b, 2, one)
 }
 
@@ -100,6 +104,10 @@ func (s *Service) decode(b []byte) error {
 			s.Domain = string(r.data)
 		case r.is(2, wireVarint):
 			s.PRs = r.num != 0
+		case r.is(3, wireBytes):
+			if s.Operator = [32]byte{}; len(r.data) == len(s.Operator) {
+				s.Operator = [32]byte(r.data)
+			}
 		}
 	}
 	return r.err()

@@ -27,7 +27,7 @@ func seed(f *testing.F) {
 	f.Add(AppendEvent(nil, sampleEvent()))
 	f.Add(AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{Event: *sampleEvent(), Authed: [][32]byte{key32(1)}}))
 	f.Add(AppendVerdict(nil, ActionReject, "spam", "blocked", "no"))
-	f.Add(AppendConfig(nil, &Config{Settings: []Setting{{Key: "i", Ints: []int64{1, -1}, Floats: []float64{1}, Bools: []bool{true}, Strings: []string{"x"}}}, Service: Service{"x", true}}))
+	f.Add(AppendConfig(nil, &Config{Settings: []Setting{{Key: "i", Ints: []int64{1, -1}, Floats: []float64{1}, Bools: []bool{true}, Strings: []string{"x"}}}, Service: Service{Domain: "x", PRs: true, Operator: [32]byte{1}}}))
 	f.Add(AppendFilter(nil, &Filter{IDs: [][32]byte{key32(1)}, Kinds: []uint32{1}, Tags: []TagFilter{{"t", []string{"x"}}}, Limit: 1}))
 	f.Add(sampleQuery(nil))
 	f.Add(samplePush(nil))

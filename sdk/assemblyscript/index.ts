@@ -26,7 +26,7 @@ export { Bytes, Line } from "./assembly/bytes";
 export { Config, wrongValue } from "./assembly/config";
 export { Event, Events, Tags } from "./assembly/event";
 export { Conditions, Filter, Filters, Search } from "./assembly/filter";
-export { KeySet, parseKey } from "./assembly/key";
+export { KeySet, hex, npub, parseKey } from "./assembly/key";
 export {
   Level, NEVER, NOT_FOUND, count, gauge, get, gitHas, gitRef, held, inSet, kvDelete, kvGet, kvIncr, kvSet, log, query,
   queryHeld, referenced, take,

@@ -616,6 +616,12 @@ static inline double talon_config_float(const talon_config *c, const char *key) 
 /* How the relay is reached from outside: a setting of the host. */
 static inline talon_text talon_config_domain(const talon_config *c) { return talon_field(talon_field(c->message, 2), 1); }
 
+/* The operator's public key, 32 bytes, NULL if none is named. */
+static inline const uint8_t *talon_config_operator(const talon_config *c) {
+	talon_text key = talon_field(talon_field(c->message, 2), 3);
+	return key.len == 32 ? (const uint8_t *)key.at : NULL;
+}
+
 /* Whether the relay takes pull requests under /prs/ (GRASP-06). */
 static inline bool talon_config_prs(const talon_config *c) {
 	talon_numbers n = talon_numbers_of(talon_field(c->message, 2), 2);
@@ -659,6 +665,53 @@ TALON_APART uint32_t talon_polymod(uint32_t sum, uint32_t v) {
 	return sum;
 }
 
+static const char talon_bech32[] = "qpzry9x8gf2tvdw0s3jn54khce6mua7l";
+
+/* The checksum of bech32 after the prefix npub. */
+static inline uint32_t talon_npub_sum(void) {
+	static const char prefix[] = "npub";
+	uint32_t sum = 1;
+	for (int i = 0; i < 4; i++)
+		sum = talon_polymod(sum, (uint8_t)prefix[i] >> 5);
+	sum = talon_polymod(sum, 0);
+	for (int i = 0; i < 4; i++)
+		sum = talon_polymod(sum, prefix[i] & 31);
+	return sum;
+}
+
+/* talon_add_hex adds bytes as hex digits, two for each. */
+TALON_APART talon_line *talon_add_hex(talon_line *l, const void *at, uint32_t len) {
+	const uint8_t *bytes = (const uint8_t *)at;
+	if (len > (sizeof l->at - l->len) / 2)
+		return l;
+	for (uint32_t i = 0; i < len; i++) {
+		l->at[l->len++] = "0123456789abcdef"[bytes[i] >> 4];
+		l->at[l->len++] = "0123456789abcdef"[bytes[i] & 15];
+	}
+	return l;
+}
+
+/* talon_add_npub adds a public key (32 bytes) as an npub (NIP-19). */
+TALON_APART talon_line *talon_add_npub(talon_line *l, const uint8_t *key) {
+	char words[52 + 6];
+	uint32_t sum = talon_npub_sum(), acc = 0, bits = 0, n = 0;
+	for (uint32_t i = 0; i < 33; i++) {
+		acc = acc << 8 | (i < 32 ? key[i] : 0); /* zeros fill the last five bits */
+		for (bits += 8; bits >= 5 && n < 52; bits -= 5) {
+			uint32_t v = acc >> (bits - 5) & 31;
+			sum = talon_polymod(sum, v);
+			words[n++] = talon_bech32[v];
+		}
+	}
+	for (int i = 0; i < 6; i++)
+		sum = talon_polymod(sum, 0);
+	for (int i = 5; i >= 0; i--)
+		words[n++] = talon_bech32[(sum ^ 1) >> (5 * i) & 31];
+	if (sizeof l->at - l->len < 63)
+		return l;
+	return talon_add(talon_add_string(l, "npub1"), talon_bytes(words, n));
+}
+
 /* talon_parse_key decodes 64 hex digits or an npub (NIP-19) into 32 bytes. */
 TALON_APART bool talon_parse_key(talon_text s, uint8_t *key) {
 	if (s.len == 64) {
@@ -676,14 +729,9 @@ TALON_APART bool talon_parse_key(talon_text s, uint8_t *key) {
 	}
 	if (s.len != 63)
 		return false;
-	static const char charset[] = "qpzry9x8gf2tvdw0s3jn54khce6mua7l", prefix[] = "npub1";
+	static const char prefix[] = "npub1";
 	bool upper = s.at[0] == 'N';
-	uint32_t sum = 1, acc = 0, bits = 0, n = 0;
-	for (int i = 0; i < 4; i++)
-		sum = talon_polymod(sum, (uint8_t)prefix[i] >> 5);
-	sum = talon_polymod(sum, 0);
-	for (int i = 0; i < 4; i++)
-		sum = talon_polymod(sum, prefix[i] & 31);
+	uint32_t sum = talon_npub_sum(), acc = 0, bits = 0, n = 0;
 	for (uint32_t i = 0; i < 63; i++) {
 		char c = s.at[i];
 		if (upper ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z')
@@ -696,7 +744,7 @@ TALON_APART bool talon_parse_key(talon_text s, uint8_t *key) {
 			continue;
 		}
 		uint32_t v = 0;
-		while (v < 32 && charset[v] != c)
+		while (v < 32 && talon_bech32[v] != c)
 			v++;
 		if (v == 32)
 			return false;
@@ -887,7 +935,6 @@ TALON_APART void talon_put_data(talon_writer *w, uint32_t field, talon_text data
  */
 static inline void talon_ask_id(talon_writer *w, const uint8_t *id) { talon_put_data(w, 1, talon_bytes(id, 32)); }
 static inline void talon_ask_author(talon_writer *w, const uint8_t *key) { talon_put_data(w, 2, talon_bytes(key, 32)); }
-static inline void talon_ask_kind(talon_writer *w, uint32_t kind) { talon_put_number(w, 3, kind); }
 static inline void talon_ask_since(talon_writer *w, int64_t t) { talon_put_number(w, 5, (uint64_t)t); }
 static inline void talon_ask_until(talon_writer *w, int64_t t) { talon_put_number(w, 6, (uint64_t)t); }
 static inline void talon_ask_limit(talon_writer *w, uint32_t n) { talon_put_number(w, 7, n); }
@@ -897,6 +944,12 @@ static inline uint32_t talon_size_varint(uint64_t v) {
 	for (; v >= 0x80; v >>= 7)
 		n++;
 	return n;
+}
+
+static inline void talon_ask_kind(talon_writer *w, uint32_t kind) {
+	talon_put_varint(w, TALON_DATA(3)); /* packed */
+	talon_put_varint(w, talon_size_varint(kind));
+	talon_put_varint(w, kind);
 }
 
 /* A tag of one letter with this value. */

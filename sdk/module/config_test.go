@@ -9,7 +9,7 @@ import (
 )
 
 func TestConfigOnItsWayIntoAModule(t *testing.T) {
-	cfg, err := Reread(abi.Config{Service: abi.Service{Domain: "relay.example.com", PRs: true}, Settings: []abi.Setting{
+	cfg, err := Reread(abi.Config{Service: abi.Service{Domain: "relay.example.com", PRs: true, Operator: [32]byte{31: 1}}, Settings: []abi.Setting{
 		{Key: "text", Strings: []string{"a"}}, {Key: "number", Ints: []int64{-7}}, {Key: "numbers", Ints: []int64{1, 2}},
 		{Key: "flag", Bools: []bool{true}}, {Key: "rate", Floats: []float64{0.5}}, {Key: "texts", Strings: []string{"x", ""}}, {Key: "none"},
 	}})
@@ -18,7 +18,7 @@ func TestConfigOnItsWayIntoAModule(t *testing.T) {
 	}
 	if cfg.String("text") != "a" || cfg.Int("number") != -7 || !slices.Equal(cfg.Ints("numbers"), []int64{1, 2}) ||
 		!cfg.Bool("flag") || cfg.Float("rate") != 0.5 || !slices.Equal(cfg.Strings("texts"), []string{"x", ""}) || cfg.Int("none") != 0 ||
-		cfg.Service() != (Service{Domain: "relay.example.com", PRs: true}) {
+		cfg.Service() != (Service{Domain: "relay.example.com", PRs: true, Operator: [32]byte{31: 1}}) {
 		t.Errorf("%+v", cfg)
 	}
 	defer func() {

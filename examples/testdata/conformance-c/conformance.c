@@ -29,6 +29,14 @@ static talon_configured configure(const talon_config *c) {
 		num((int64_t)n);
 	add(" at="), text(talon_config_domain(c));
 	add(" prs="), num(talon_config_prs(c));
+	add(" operator=");
+	const uint8_t *operator = talon_config_operator(c);
+	if (operator != NULL)
+		talon_add_npub(&line, operator), add(","), talon_add_hex(&line, operator, 32);
+	add(" key=");
+	uint8_t key[32];
+	if (talon_parse_key(talon_config_string(c, "text"), key))
+		talon_add_hex(&line, key, 32);
 	settings = line;
 	return (talon_configured){
 		.grasps = {TALON_TEXT("GRASP-01"), TALON_TEXT("GRASP-06")}, .criteria = TALON_TEXT("everything"), .curation = TALON_TEXT("nothing"),

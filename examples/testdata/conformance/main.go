@@ -4,10 +4,12 @@ package main
 
 import (
 	_ "embed"
+	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
 
+	"talon/sdk/nip19"
 	"talon/sdk/policy"
 )
 
@@ -34,7 +36,14 @@ func (c *conformance) Configure(cfg policy.Config) error {
 	for _, n := range cfg.Ints("ints") {
 		l.num(n).add(",")
 	}
-	l.add(" at=", cfg.Service().Domain).add(" prs=").flag(cfg.Service().PRs)
+	l.add(" at=", cfg.Service().Domain).add(" prs=").flag(cfg.Service().PRs).add(" operator=")
+	if key := cfg.Service().Operator; key != ([32]byte{}) {
+		l.add(nip19.EncodeNpub(key), ",", hex.EncodeToString(key[:]))
+	}
+	l.add(" key=")
+	if key, err := nip19.ParsePubKey(cfg.String("text")); err == nil {
+		l.add(hex.EncodeToString(key[:]))
+	}
 	c.settings = l.String()
 	return nil
 }

@@ -70,7 +70,7 @@ func sampleOf(o Options) *Sample {
 	if o.Bytes == 0 {
 		o.Bytes = 1 << 30
 	}
-	o.Service = host.Service{Domain: "relay.test", PRs: true}
+	o.Service = host.Service{Domain: "relay.test", PRs: true, Operator: [32]byte{7}}
 	return New(o)
 }
 
@@ -117,7 +117,7 @@ func TestLines(t *testing.T) {
 	admit, ask, connect, push := list[0], list[1], list[2], list[3]
 	if e := admit.Event; e.ID != (manifest.Key{1}) || e.Content != "hello\n\"<you>\"" || e.Tags[0][1] != "<nostr> & co" || admit.Now != now ||
 		admit.Source.Origin != "client" || admit.Source.Address != "192.0.2.7" || admit.Source.Authed[0] != (manifest.Key{5}) ||
-		admit.Want != (manifest.VectorWant{Action: "reject", Rule: "no", Reason: "blocked: <no>"}) || *admit.Service != (manifest.VectorService{Domain: "relay.test", PRs: true}) {
+		admit.Want != (manifest.VectorWant{Action: "reject", Rule: "no", Reason: "blocked: <no>"}) || *admit.Service != (manifest.VectorService{Domain: "relay.test", PRs: true, Operator: manifest.Key{7}}) {
 		t.Errorf("%+v", admit)
 	}
 	if len(ask.Filters) != 1 || ask.Verb != "count" || ask.Client.Address != "2001:db8::7" || ask.Client.UserAgent != "<b>" || ask.Want.Action != "shadow-reject" {

@@ -3,6 +3,7 @@ package sample
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -85,8 +86,17 @@ type line struct {
 }
 
 type service struct {
-	Domain string `json:"domain"`
-	PRs    bool   `json:"prs"`
+	Domain   string `json:"domain"`
+	PRs      bool   `json:"prs"`
+	Operator string `json:"operator,omitempty"`
+}
+
+func serviceOf(s host.Service) service {
+	told := service{Domain: s.Domain, PRs: s.PRs}
+	if s.Operator != ([32]byte{}) {
+		told.Operator = hex.EncodeToString(s.Operator[:])
+	}
+	return told
 }
 
 type want struct {
@@ -148,7 +158,7 @@ func (t *Take) end(l *line, r host.Ruling) {
 		t.sample.tooLarge()
 		return
 	}
-	l.Service = service(t.sample.o.Service)
+	l.Service = serviceOf(t.sample.o.Service)
 	l.Want, l.By = want{r.Action.String(), r.Rule, r.Reason}, r.Module
 	if !t.addNotes(l) {
 		return

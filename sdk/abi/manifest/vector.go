@@ -64,8 +64,9 @@ type Vector struct {
 
 // VectorService is how the relay of a vector is reached.
 type VectorService struct {
-	Domain string `json:"domain"`
-	PRs    bool   `json:"prs"`
+	Domain   string `json:"domain"`
+	PRs      bool   `json:"prs"`
+	Operator Key    `json:"operator"`
 }
 
 // At is how the relay of the vector is reached.
@@ -73,7 +74,7 @@ func (v *Vector) At() abi.Service {
 	if v.Service == nil {
 		return abi.Service{Domain: VectorDomain, PRs: true}
 	}
-	return abi.Service(*v.Service)
+	return abi.Service{Domain: v.Service.Domain, PRs: v.Service.PRs, Operator: v.Service.Operator}
 }
 
 // VectorWant is the answer that a vector wants. Rule and Reason are compared only

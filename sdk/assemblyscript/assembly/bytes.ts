@@ -1,3 +1,5 @@
+import { putHex, putNpub } from "./key";
+
 // Bytes are a piece of memory that is looked at in place: text in UTF-8, a key, an
 // encoded message.
 export class Bytes {
@@ -62,6 +64,24 @@ export class Line extends Bytes {
     if (bytes.length <= Line.CAPACITY - this.length) {
       memory.copy(this.ptr + this.length, bytes.ptr, bytes.length);
       this.length += bytes.length;
+    }
+    return this;
+  }
+
+  // Bytes as hex digits, two for each.
+  addHex(bytes: Bytes): this {
+    if (2 * bytes.length <= Line.CAPACITY - this.length) {
+      putHex(bytes, this.ptr + this.length);
+      this.length += 2 * bytes.length;
+    }
+    return this;
+  }
+
+  // A public key as an npub (NIP-19).
+  addNpub(key: Bytes): this {
+    if (63 <= Line.CAPACITY - this.length) {
+      putNpub(key, this.ptr + this.length);
+      this.length += 63;
     }
     return this;
   }

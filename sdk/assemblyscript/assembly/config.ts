@@ -73,6 +73,13 @@ export class Config {
     return find(s.ptr, s.length, 1, this.found).toString();
   }
 
+  // The operator's public key, null if none is named. It is a view: copy what you keep.
+  operator(): Bytes | null {
+    const s = find(this.message.ptr, this.message.length, 2, this.found);
+    const key = find(s.ptr, s.length, 3, this.found);
+    return key.length == 32 ? key : null;
+  }
+
   // Whether the relay takes pull requests under /prs/ (GRASP-06).
   prs(): bool {
     const s = find(this.message.ptr, this.message.length, 2, this.found);

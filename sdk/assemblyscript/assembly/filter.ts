@@ -91,7 +91,8 @@ export class Search {
   }
 
   kind(kind: u32): this {
-    this.message.number(3, kind);
+    this.message.begin(3, size(kind)); // packed
+    this.message.varint(kind);
     return this;
   }
 

@@ -2,6 +2,7 @@ import { Bytes } from "./bytes";
 
 const CHARSET = "qpzry9x8gf2tvdw0s3jn54khce6mua7l";
 const PREFIX = "npub1";
+const NPUB = 63; // letters
 const KEY_WORDS = 52; // 32 bytes in groups of five bits; a checksum follows
 
 // parseKey decodes 64 hex digits or an npub (NIP-19) into 32 bytes at an address, and
@@ -26,10 +27,7 @@ function parseHex(text: string, to: usize): bool {
 
 function parseNpub(text: string, to: usize): bool {
   const upper = text.charCodeAt(0) == 0x4e;
-  let sum: u32 = 1;
-  for (let i = 0; i < 4; i++) sum = polymod(sum, PREFIX.charCodeAt(i) >> 5);
-  sum = polymod(sum, 0);
-  for (let i = 0; i < 4; i++) sum = polymod(sum, PREFIX.charCodeAt(i) & 31);
+  let sum = npubSum();
   let acc: u32 = 0, bits = 0;
   for (let i = 0; i < 63; i++) {
     let c = text.charCodeAt(i);
@@ -53,6 +51,62 @@ function parseNpub(text: string, to: usize): bool {
     }
   }
   return sum == 1 && acc == 0;
+}
+
+// The checksum of bech32 after the prefix npub.
+function npubSum(): u32 {
+  let sum: u32 = 1;
+  for (let i = 0; i < 4; i++) sum = polymod(sum, PREFIX.charCodeAt(i) >> 5);
+  sum = polymod(sum, 0);
+  for (let i = 0; i < 4; i++) sum = polymod(sum, PREFIX.charCodeAt(i) & 31);
+  return sum;
+}
+
+function digit(v: u32): u8 {
+  return <u8>(v < 10 ? 0x30 + v : 0x61 - 10 + v);
+}
+
+// putHex writes bytes as hex digits, two for each, at an address.
+export function putHex(bytes: Bytes, to: usize): void {
+  for (let i = 0; i < bytes.length; i++) {
+    const b = <u32>bytes.at(i);
+    store<u8>(to++, digit(b >> 4));
+    store<u8>(to++, digit(b & 15));
+  }
+}
+
+// putNpub writes a public key as an npub (NIP-19), 63 letters, at an address.
+export function putNpub(key: Bytes, to: usize): void {
+  for (let i = 0; i < PREFIX.length; i++) store<u8>(to++, <u8>PREFIX.charCodeAt(i));
+  let sum = npubSum(), acc: u32 = 0, bits = 0, n = 0;
+  for (let i = 0; i < 33; i++) {
+    acc = acc << 8 | key.at(i); // zeros fill the last five bits
+    for (bits += 8; bits >= 5 && n < KEY_WORDS; bits -= 5, n++) {
+      const v = acc >> (bits - 5) & 31;
+      sum = polymod(sum, v);
+      store<u8>(to++, <u8>CHARSET.charCodeAt(v));
+    }
+  }
+  for (let i = 0; i < 6; i++) sum = polymod(sum, 0);
+  for (let i = 5; i >= 0; i--) store<u8>(to++, <u8>CHARSET.charCodeAt((sum ^ 1) >> (5 * i) & 31));
+}
+
+// hex makes a string of hex digits, two for each byte.
+export function hex(bytes: Bytes): string {
+  const buffer = heap.alloc(2 * bytes.length);
+  putHex(bytes, buffer);
+  const text = String.UTF8.decodeUnsafe(buffer, 2 * bytes.length);
+  heap.free(buffer);
+  return text;
+}
+
+// npub makes a string of a public key: its npub (NIP-19).
+export function npub(key: Bytes): string {
+  const buffer = heap.alloc(NPUB);
+  putNpub(key, buffer);
+  const text = String.UTF8.decodeUnsafe(buffer, NPUB);
+  heap.free(buffer);
+  return text;
 }
 
 // polymod adds five bits to the checksum of bech32 (BIP-173).

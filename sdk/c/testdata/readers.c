@@ -166,6 +166,14 @@ static bool config(talon_text message) {
 			key(pubkey);
 	}
 	text(talon_config_domain(&c));
+	const uint8_t *operator = talon_config_operator(&c);
+	if (operator != NULL) {
+		static talon_line line;
+		line.len = 0;
+		while (line.len < 1000)
+			talon_add_npub(talon_add_hex(&line, operator, 32), operator);
+		talon_add_npub(talon_add_hex(&line, operator, 32), operator); /* there is no room */
+	}
 	return true;
 }
 

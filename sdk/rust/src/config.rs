@@ -1,5 +1,6 @@
 //! The settings of a module.
 
+use crate::key::Key;
 use crate::verdict::cut;
 use crate::wire::{self, Field};
 use alloc::string::String;
@@ -60,6 +61,11 @@ impl<'a> Config<'a> {
     /// Host, and port where it is not the usual one, by which the relay is reached.
     pub fn domain(&self) -> &'a str {
         wire::text(wire::data(wire::data(self.0, 2), 1))
+    }
+
+    /// The operator's public key, if one is named.
+    pub fn operator(&self) -> Option<&'a Key> {
+        wire::data(wire::data(self.0, 2), 3).try_into().ok()
     }
 
     /// Whether the relay takes pull requests under /prs/ (GRASP-06).

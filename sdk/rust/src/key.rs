@@ -1,5 +1,7 @@
 //! Public keys and event ids.
 
+use alloc::string::String;
+
 /// A public key or an event id.
 pub type Key = [u8; 32];
 
@@ -28,8 +30,9 @@ fn parse_hex(text: &[u8]) -> Option<Key> {
     Some(key)
 }
 
+const CHARSET: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
+
 fn parse_npub(text: &[u8]) -> Option<Key> {
-    const CHARSET: &[u8] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
     const KEY_WORDS: usize = 52; // 32 bytes in groups of five bits; a checksum follows
     let upper = text[0] == b'N';
     let fold = |c: u8| match upper {
@@ -43,14 +46,7 @@ fn parse_npub(text: &[u8]) -> Option<Key> {
             return None;
         }
     }
-    let mut sum = 1;
-    for c in &prefix[..4] {
-        sum = polymod(sum, u32::from(c >> 5));
-    }
-    sum = polymod(sum, 0);
-    for c in &prefix[..4] {
-        sum = polymod(sum, u32::from(c & 31));
-    }
+    let mut sum = npub_sum();
     let mut key = [0; 32];
     let (mut acc, mut bits, mut n) = (0u32, 0, 0);
     for (i, &c) in text[prefix.len()..].iter().enumerate() {
@@ -70,6 +66,51 @@ fn parse_npub(text: &[u8]) -> Option<Key> {
         }
     }
     (sum == 1 && acc == 0).then_some(key)
+}
+
+/// The checksum of bech32 after the prefix npub.
+fn npub_sum() -> u32 {
+    let prefix = b"npub";
+    let high = prefix.iter().map(|c| u32::from(c >> 5));
+    let low = prefix.iter().map(|c| u32::from(c & 31));
+    high.chain(Some(0)).chain(low).fold(1, polymod)
+}
+
+/// Writes bytes as hex digits, two for each.
+pub fn hex(bytes: &[u8]) -> String {
+    let digit = |v: u8| char::from(b"0123456789abcdef"[usize::from(v)]);
+    bytes
+        .iter()
+        .flat_map(|b| [digit(b >> 4), digit(b & 15)])
+        .collect()
+}
+
+/// Writes a public key as an npub (NIP-19).
+pub fn npub(key: &Key) -> String {
+    let mut out = String::with_capacity(63);
+    out.push_str("npub1");
+    let mut sum = npub_sum();
+    let mut word = |v: u32| {
+        sum = polymod(sum, v);
+        out.push(CHARSET[v as usize].into());
+    };
+    let (mut acc, mut bits) = (0u32, 0);
+    for &byte in key {
+        acc = (acc << 8 | u32::from(byte)) & 0xfff;
+        bits += 8;
+        while bits >= 5 {
+            bits -= 5;
+            word(acc >> bits & 31);
+        }
+    }
+    word(acc << (5 - bits) & 31); // the last bit of 256
+    for _ in 0..6 {
+        sum = polymod(sum, 0);
+    }
+    for i in (0..6).rev() {
+        out.push(CHARSET[((sum ^ 1) >> (5 * i) & 31) as usize].into());
+    }
+    out
 }
 
 /// Adds five bits to the checksum of bech32 (BIP-173).

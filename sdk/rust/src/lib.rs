@@ -54,7 +54,7 @@ mod wire;
 pub use config::{Config, Configured, WrongValue};
 pub use event::{Event, Events, Tag};
 pub use filter::{Condition, Filter, Search};
-pub use key::{parse_key, Key};
+pub use key::{hex, npub, parse_key, Key};
 pub use request::{Admit, Client, Connect, Origin, Push, Query, RefUpdate, Verb};
 pub use verdict::{Action, Verdict};
 

@@ -1,8 +1,9 @@
 // Says everything that it is told and finds out.
 
 import {
-  Admit, Client, Config, Connect, Level, Line, NOT_FOUND, Policy, Push, Query, Search, Verdict, count, gauge, get,
-  gitHas, gitRef, held, inSet, kvDelete, kvGet, kvIncr, kvSet, log, query, queryHeld, referenced, register, take, wrongValue,
+  Admit, Bytes, Client, Config, Connect, Level, Line, NOT_FOUND, Policy, Push, Query, Search, Verdict, count, gauge, get,
+  gitHas, gitRef, held, hex, inSet, kvDelete, kvGet, kvIncr, kvSet, log, npub, parseKey, query, queryHeld, referenced, register,
+  take, wrongValue,
 } from "talon-policy";
 export {
   talon_abi_1, talon_admit, talon_buffer, talon_configure, talon_connect, talon_push, talon_query,
@@ -22,7 +23,12 @@ class Conformance extends Policy {
     settings.add(" ints=");
     const ints = c.ints("ints");
     for (let i = 0; i < ints.length; i++) settings.addInt(ints[i]).add(",");
-    settings.add(" at=").add(c.domain()).add(" prs=").addInt(c.prs() ? 1 : 0);
+    settings.add(" at=").add(c.domain()).add(" prs=").addInt(c.prs() ? 1 : 0).add(" operator=");
+    const operator = c.operator();
+    if (operator) settings.add(npub(operator)).add(",").addHex(operator);
+    settings.add(" key=");
+    const parsed = new Bytes().set(heap.alloc(32), 32);
+    if (parseKey(c.string("text"), parsed.ptr)) settings.add(hex(parsed));
     return null;
   }
 

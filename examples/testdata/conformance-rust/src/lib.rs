@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use talon::host::{self, Level, Wait};
 use talon::{
-    Admit, Client, Config, Configured, Connect, Key, Origin, Policy, Push, Query, Search, Verb,
-    Verdict, WrongValue,
+    hex, npub, parse_key, Admit, Client, Config, Configured, Connect, Key, Origin, Policy, Push,
+    Query, Search, Verb, Verdict, WrongValue,
 };
 
 struct Conformance {
@@ -35,7 +35,7 @@ impl Policy for Conformance {
             return Err(WrongValue::new("text", "wrong", "another"));
         }
         let settings = format!(
-            " text={} n={} on={} f={} list={} ints={} at={} prs={}",
+            " text={} n={} on={} f={} list={} ints={} at={} prs={} operator={} key={}",
             c.string("text"),
             c.int("n"),
             c.bool("on") as u8,
@@ -43,7 +43,10 @@ impl Policy for Conformance {
             join(c.strings("list")),
             join(c.ints("ints")),
             c.domain(),
-            c.prs() as u8
+            c.prs() as u8,
+            c.operator()
+                .map_or(String::new(), |key| npub(key) + "," + &hex(key)),
+            parse_key(c.string("text")).map_or(String::new(), |key| hex(&key))
         );
         Ok(Conformance { settings })
     }
