@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"talon/host"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/plugintest"
@@ -231,6 +233,26 @@ func TestKeys(t *testing.T) {
 			r, _, err := load(t, wasm, o).Rule(t.Context(), guest.Admit, admitRequest(new(abi.Event[[]string])), nothing{}, 1_700_000_000, "client")
 			if err != nil || !strings.HasSuffix(r.Reason, want) {
 				t.Errorf("%s: %q, %v, want …%s", code, r.Reason, err, want)
+			}
+		}
+	})
+}
+
+// TestKindsArePackedOrNot asks with the kinds of a filter in every form that protobuf
+// allows.
+func TestKindsArePackedOrNot(t *testing.T) {
+	forms := map[string][]byte{
+		"packed":     {0x1a, 5, 0, 7, 0xc7, 0xea, 0x01},
+		"one by one": {0x18, 0, 0x18, 7, 0x18, 0xc7, 0xea, 0x01},
+		"both":       {0x18, 0, 0x1a, 0, 0x1a, 1, 7, 0x18, 0xc7, 0xea, 0x01},
+	}
+	inEachLanguage(t, "conformance", func(t *testing.T, wasm []byte) {
+		m := load(t, wasm, guest.Options{Name: "conformance", Instances: 1})
+		for name, filter := range forms {
+			request := abi.AppendQueryRequest(protowire.AppendBytes([]byte{0x0a}, filter), &abi.QueryRequest[host.PubKey]{Verb: abi.VerbReq})
+			r, _, err := m.Rule(t.Context(), guest.Query, request, nil, 1_700_000_000, "")
+			if err != nil || !strings.Contains(r.Reason, " kinds=0,7,30023, ") {
+				t.Errorf("%s: %q, %v", name, r.Reason, err)
 			}
 		}
 	})

@@ -185,12 +185,15 @@ func samples() [][]byte {
 		IDs: []host.ID{{1}}, Authors: []host.PubKey{key}, Kinds: []host.Kind{0, 1, 30023}, Since: &since, Until: &since, Limit: 10,
 		Tags: []host.TagFilter{{Name: 't', Values: []string{"nostr", ""}}},
 	})
+	// The same kinds, each in a field of its own, and some packed.
+	loose := protowire.AppendBytes([]byte{0x0a}, []byte{0x18, 0, 0x1a, 4, 1, 0xc7, 0xea, 0x01, 0x18, 7, 0x1a, 0})
 	list := abi.AppendMore(abi.AppendEventOf(abi.AppendEventOf(nil, &event), &event))
 	return [][]byte{
 		abi.AppendAdmitRequest(nil, &abi.AdmitRequest[[]string, host.PubKey]{
 			Event: event, Origin: abi.OriginSync, Address: []byte("2001:db8::1"), Relay: "wss://relay.example.com", Authed: []host.PubKey{key}, Now: 1_700_000_000,
 		}),
 		abi.AppendQueryRequest(query, &abi.QueryRequest[host.PubKey]{Client: client, Verb: abi.VerbCount, Now: 1_700_000_000}),
+		abi.AppendQueryRequest(loose, &abi.QueryRequest[host.PubKey]{Client: client, Verb: abi.VerbReq, Now: 1_700_000_000}),
 		abi.AppendConnectRequest(nil, &abi.ConnectRequest[host.PubKey]{Client: client, Open: 300, FromAddress: 2, Now: 77}),
 		abi.AppendPushRequest(nil, &abi.PushRequest[host.PubKey, host.RefUpdate]{
 			Client: client, Repo: "30617:" + key.String() + ":x", Maintainers: []host.PubKey{key}, Bytes: 1 << 40, Stored: 5, PRs: true, Now: 77,

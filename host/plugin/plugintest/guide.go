@@ -9,12 +9,10 @@ import (
 // before is a line that ends with the name of a file, whose text follows.
 var before = regexp.MustCompile("`([^`]+)`:$")
 
-var dataFolder = regexp.MustCompile(`--data \S+`)
-
 // Script makes one shell script of a page of the documentation, for an empty folder: it
 // writes the files whose names stand before their text, and gives the commands as they
-// are. After a command that ends with & it waits until that relay serves; relays end
-// with the script. A command of which the page says "# refused" must fail.
+// are. What a command that ends with & has started ends with the script; to wait until
+// it serves is the page's own business. A command of which the page says "# refused" must fail.
 func Script(page string) string {
 	var script strings.Builder
 	fmt.Fprintln(&script, `relays=; trap 'for r in $relays; do kill $r 2>/dev/null && wait $r || true; done' EXIT; trap 'exit 1' TERM`)
@@ -41,8 +39,7 @@ func command(line string) string {
 	case strings.HasSuffix(text, "# refused"):
 		return "if " + strings.TrimSuffix(text, "# refused") + "; then echo 'this was not refused' >&2; exit 1; fi\n"
 	case strings.HasSuffix(text, " &"):
-		return line + "relays=\"$relays $!\"\nuntil talon plugin list " + dataFolder.FindString(text) +
-			" >/dev/null 2>&1; do kill -0 $!; sleep 0.1; done\n"
+		return line + "relays=\"$relays $!\"\n"
 	}
 	return line
 }
