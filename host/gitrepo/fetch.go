@@ -17,6 +17,7 @@ const (
 	maxFetchRefs = 1_000  // refs that one fetch asks for, of a server that refuses objects
 	maxNotThere  = 2      // objects that one fetch leaves out, one after the other
 	maxSiblings  = 8      // repositories of the identifier that what is here is looked up in
+	maxParts     = 16     // fetches that find out which objects are refused
 )
 
 // Fetch brings objects, with all that they refer to, from a git server: those of ids
@@ -28,9 +29,12 @@ const (
 // caller's hands. Git follows no redirect, and knows no proxy and no password.
 //
 // Objects come into a quarantine beside the repositories. What is there at the end is
-// whole, checked (git fsck), and all of its objects are there. Only then it is moved
+// whole, checked as a push is, and all of its objects are there. Only then it is moved
 // to the shared store of the identifier, under the repository's lock.
 // REQUIRES: the caller does not hold the lock.
+//
+// Where some of the objects are refused for what is in them, the others come all the
+// same, and the error wraps a *RefusedObjects.
 //
 // A server that has none of the objects is no error. After an error, what is returned
 // has come all the same.
@@ -68,7 +72,11 @@ func (r *Repo) Fetch(ctx context.Context, url string, ids ...string) (found []st
 		return nil, fmt.Errorf("fetch objects: %w", err)
 	}
 	defer q.remove()
-	fetching := q.fetch(ctx, ids)
+	parts := maxParts
+	refused, fetching := q.fetchParts(ctx, ids, &parts)
+	if refused != nil {
+		fetching = errors.Join(fetching, refused)
+	}
 	if found, err = q.whole(ctx, ids); err == nil && len(found) > 0 {
 		err = q.land(ctx)
 	}
@@ -230,6 +238,66 @@ func (q *fetchRoom) fetch(ctx context.Context, ids []string) error {
 	return q.ask(ctx, slices.Compact(slices.Sorted(slices.Values(named))))
 }
 
+// RefusedObjects says that a server has objects that are not taken, for the faults of
+// what they refer to (see fsckIgnored). That server will never have them otherwise.
+type RefusedObjects struct {
+	IDs    []string // some of those that were asked for; others may be refused as well
+	Reason string   // the first fault, in git's words
+}
+
+func (r *RefusedObjects) Error() string { return r.Reason }
+
+// fetchParts is fetch of objects that may be refused: it brings the others, and finds out
+// which are refused by halves, with at most so many fetches.
+func (q *fetchRoom) fetchParts(ctx context.Context, ids []string, parts *int) (*RefusedObjects, error) {
+	*parts--
+	err := q.fetch(ctx, ids)
+	failure := new(Failure)
+	if !errors.As(err, &failure) || failure.fault == "" || ctx.Err() != nil {
+		return nil, err
+	}
+	refused := &RefusedObjects{Reason: failure.fault}
+	if len(ids) == 1 {
+		refused.IDs = ids
+		return refused, nil
+	}
+	half := len(ids) / 2
+	for _, ids := range [][]string{ids[:half], ids[half:]} {
+		if *parts == 0 {
+			break
+		}
+		more, err := q.fetchParts(ctx, ids, parts)
+		if more != nil {
+			refused.IDs = append(refused.IDs, more.IDs...)
+		}
+		if err != nil {
+			return refused, err
+		}
+		if err := q.know(ctx, ids); err != nil {
+			return refused, err
+		}
+	}
+	return refused, nil
+}
+
+// know adds those of the objects that have come to what is not fetched again.
+func (q *fetchRoom) know(ctx context.Context, ids []string) error {
+	found, err := q.whole(ctx, ids)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(q.dir, "refs", "known")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	for _, id := range found {
+		if err := os.WriteFile(filepath.Join(folder, id), []byte(id+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fetchRefs brings branches, tags and pull requests of a server that does not take
 // the ids of objects: first those that name one of them, and only if something is
 // still missing the others, in which it may be.
@@ -384,7 +452,7 @@ func readRefusal(err error) (absent string, refused bool) {
 }
 
 // fetchConfig is what git is told in addition when it fetches.
-func fetchConfig(url string, fsck [][2]string) [][2]string {
+func fetchConfig(url string) [][2]string {
 	list := [][2]string{
 		{"remote." + source + ".url", url},
 		{"remote." + source + ".tagOpt", "--no-tags"},
@@ -397,20 +465,15 @@ func fetchConfig(url string, fsck [][2]string) [][2]string {
 		{"transfer.bundleURI", "false"},
 		{"transfer.credentialsInUrl", "die"},
 		{"fetch.uriProtocols", ""},
-		{"fetch.fsckObjects", "true"},
 		{"fetch.recurseSubmodules", "false"},
 		{"fetch.writeCommitGraph", "false"},
 		{"pack.threads", "1"},
 	}
-	return append(list, fsck...)
+	return append(list, fsckConfig()...)
 }
 
 // fetchEnv is the environment of a git that fetches, beyond what every git has.
 func (g *Git) fetchEnv(url string) []string {
-	var fsck [][2]string
-	for _, kind := range harmless {
-		fsck = append(fsck, [2]string{"fetch.fsck." + kind, "ignore"})
-	}
 	n := 0
 	for _, pair := range g.env {
 		if count, ok := strings.CutPrefix(pair, "GIT_CONFIG_COUNT="); ok {
@@ -418,17 +481,9 @@ func (g *Git) fetchEnv(url string) []string {
 		}
 	}
 	var env []string
-	for _, pair := range fetchConfig(url, fsck) {
+	for _, pair := range fetchConfig(url) {
 		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, pair[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, pair[1]))
 		n++
 	}
 	return append(env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", n))
-}
-
-// harmless are faults of old histories that hurt nobody. What attacks a checkout (.git
-// in a tree, .gitmodules that run programs) stays an error.
-var harmless = []string{
-	"badDate", "badDateOverflow", "badEmail", "badFilemode", "badName", "badTagName", "badTimezone",
-	"gitmodulesParse", "missingEmail", "missingNameBeforeEmail", "missingSpaceBeforeDate",
-	"missingSpaceBeforeEmail", "missingTaggerEntry", "multipleAuthors", "zeroPaddedDate", "zeroPaddedFilemode",
 }

@@ -16,13 +16,6 @@ type Options struct {
 	// MaxInput is the largest pack, in bytes, that a push or fetch may bring.
 	MaxInput int64
 
-	// Fsck has git check the form of every object that a push brings. Without it a
-	// pack only has to be whole and its refs connected, as with git http-backend.
-	// It costs a push a quarter more time (BenchmarkTransfer of githttp), and refuses
-	// histories that maintainers have signed; git clients refuse themselves to check
-	// out what attacks them.
-	Fsck bool
-
 	// AllocBytes is the largest piece of memory that a git process may ask for at
 	// once. It ends packs that inflate to more than they look like. A process that
 	// works on a push may have four times as much in all, on Linux.
@@ -83,7 +76,7 @@ func recent(version string) bool {
 // config is what git is told about every repository, in its own words. Init writes
 // it to the repository as well, for whoever runs git there by hand.
 func config(o Options) [][2]string {
-	list := [][2]string{
+	return [][2]string{
 		// GRASP-01. The first one also clears the other two, so it is the first.
 		{"uploadpack.allowAnySHA1InWant", "false"},
 		{"uploadpack.allowTipSHA1InWant", "true"},
@@ -93,7 +86,6 @@ func config(o Options) [][2]string {
 		{"uploadpackfilter.sparse:oid.allow", "false"},
 
 		{"receive.maxInputSize", strconv.FormatInt(o.MaxInput, 10)},
-		{"receive.fsckObjects", strconv.FormatBool(o.Fsck)},
 		// Packs stay packs: they are streamed to disk whatever is in them, and can
 		// be shared by a link.
 		{"transfer.unpackLimit", "1"},
@@ -119,12 +111,6 @@ func config(o Options) [][2]string {
 		{"core.bigFileThreshold", "64m"},
 		{"pack.windowMemory", "128m"},
 	}
-	if o.Fsck {
-		for _, kind := range harmless {
-			list = append(list, [2]string{"receive.fsck." + kind, "ignore"})
-		}
-	}
-	return list
 }
 
 // imposed is what no repository's own configuration may change, because it names

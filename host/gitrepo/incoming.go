@@ -77,9 +77,8 @@ func (q *Incoming) Index(ctx context.Context, progress io.Writer) (*Process, err
 	}
 	options := q.repo.git.options
 	// Its bytes are made durable while the next git works; see Indexed.
-	args := []string{"-c", "core.fsync=none", "--git-dir=.", "index-pack", "--stdin", "--fix-thin", fmt.Sprintf("--max-input-size=%d", options.MaxInput)}
-	if options.Fsck {
-		args = append(args, "--strict="+strings.Join(harmless, "=ignore,")+"=ignore")
+	args := []string{
+		"-c", "core.fsync=none", "--git-dir=.", "index-pack", "--stdin", "--fix-thin", fmt.Sprintf("--max-input-size=%d", options.MaxInput), fsckArgument(),
 	}
 	if progress != nil {
 		args = append(args, "--show-resolving-progress")
@@ -117,11 +116,15 @@ func (q *Incoming) sync() {
 	q.synced = sync.OnceValue(func() error { return <-done })
 }
 
-// complaint is what git said at its end, without the path of a folder.
+// complaint is what git found wrong with an object, or what it said at its end, without
+// the path of a folder.
 func complaint(err error, dir string) string {
 	failure := new(Failure)
 	if !errors.As(err, &failure) {
 		return ""
+	}
+	if failure.fault != "" {
+		return failure.fault
 	}
 	const fatal = "fatal: "
 	at := strings.LastIndex(failure.Stderr, fatal)

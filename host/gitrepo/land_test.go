@@ -208,7 +208,7 @@ func TestRefusedPushes(t *testing.T) {
 		reason  string // of the whole or the last ref
 	}{
 		"a missing base":      {thin, updates("new", zero, third), "pack has 1 unresolved delta"},
-		"missing commits":     {packOf(t, dir, fourth, "^"+third), updates("new", zero, fourth), "missing necessary objects"},
+		"missing commits":     {packOf(t, dir, fourth, "^"+third), updates("new", zero, fourth), "did not receive expected object"},
 		"another object":      {whole, updates("new", zero, absent), "missing necessary objects"},
 		"no pack":             {nil, updates("new", zero, absent), "missing necessary objects"},
 		"a trailer":           {damaged, updates("new", zero, second), "pack is corrupted (SHA1 mismatch)"},

@@ -43,6 +43,8 @@ type Failure struct {
 	Verb   string // the git command, such as receive-pack
 	Stderr string // the end of what it wrote, in one line
 	Err    error
+
+	fault string // of objects, if they were refused for it; see fsckFault
 }
 
 func (f *Failure) Error() string {
@@ -124,7 +126,7 @@ func (p *Process) Wait() error {
 	if err == nil {
 		return nil
 	}
-	return &Failure{Verb: p.verb, Stderr: p.stderr.line(), Err: err}
+	return &Failure{Verb: p.verb, Stderr: p.stderr.line(), Err: err, fault: p.stderr.fault()}
 }
 
 // run runs a command to its end and returns its output.
@@ -183,11 +185,22 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) line() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := strings.ToValidUTF8(string(bytes.TrimSpace(t.buf)), "?")
+	return printable(string(bytes.TrimSpace(t.buf)))
+}
+
+// fault is fsckFault of the text.
+func (t *tail) fault() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return fsckFault(t.buf)
+}
+
+// printable makes one line of a text.
+func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
 			return ' '
 		}
 		return r
-	}, text)
+	}, strings.ToValidUTF8(text, "?"))
 }

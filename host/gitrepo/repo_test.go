@@ -383,53 +383,6 @@ func TestRecover(t *testing.T) {
 	git(t, dir, "push", "-q", r.Dir(), "+main~:main")
 }
 
-// With Fsck, old histories are taken, and trees that attack a checkout are not.
-func TestFsck(t *testing.T) {
-	for _, fsck := range []bool{false, true} {
-		options := DefaultOptions
-		options.Fsck = fsck
-		g, err := Find(t.Context(), "git", options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		root, err := Open(g, filepath.Join(t.TempDir(), "git"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(root.Close)
-		r := newRepo(t, root, alice, "x", SHA1)
-		dir, _, second := work(t, SHA1)
-		make := func(kind, text string) string {
-			t.Helper()
-			file := filepath.Join(t.TempDir(), "object")
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			return git(t, dir, "hash-object", "-w", "--literally", "-t", kind, file)
-		}
-		zero := strings.Repeat("0", 40)
-		tree := git(t, dir, "rev-parse", second+"^{tree}")
-		old := make("commit", "tree "+tree+"\nauthor a<a@b> 1 +0000\ncommitter a <a@b> 0001 +051800\n\nold\n")
-		landed(t, r, dir, host.RefUpdate{Ref: "refs/heads/old", Old: zero, New: old})
-		blob := git(t, dir, "rev-parse", second+":file")
-		raw := strings.Builder{}
-		raw.WriteString("100644 .git\x00")
-		for i := 0; i < len(blob); i += 2 {
-			var c [1]byte
-			host.ParseHex(c[:], blob[i:i+2])
-			raw.WriteByte(c[0])
-		}
-		attack := make("commit", "tree "+make("tree", raw.String())+"\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nx\n")
-		err = push(t, r, packOf(t, dir, attack), host.RefUpdate{Ref: "refs/heads/attack", Old: zero, New: attack})
-		if refused := new(Refused); fsck != errors.As(err, &refused) || !fsck && err != nil {
-			t.Errorf("with fsck %t, a tree with .git: %v", fsck, err)
-		}
-		if _, found, err := r.Ref(t.Context(), "refs/heads/attack"); found == fsck || err != nil {
-			t.Errorf("with fsck %t, it has landed: %t, %v", fsck, found, err)
-		}
-	}
-}
-
 // A git that outlived a crash still writes where things are made: that keeps nobody from
 // starting again.
 func TestOpenWhileGitWrites(t *testing.T) {
