@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"net/url"
@@ -192,5 +193,44 @@ func TestGitServe(t *testing.T) {
 	}
 	if out, err := gitAs(work, "push", writing+"top.git", "main:refs/pull/1/head"); err == nil || !strings.Contains(out, "only branches, tags") {
 		t.Errorf("a push to refs/pull: %v\n%s", err, out)
+	}
+}
+
+// What would attack whoever clones is refused, in git's words; old histories are not.
+func TestGitServeRefusesAttacks(t *testing.T) {
+	dir, work := t.TempDir(), filepath.Join(t.TempDir(), "work")
+	mustGit(t, ".", "init", "-q", "--bare", "-b", "main", filepath.Join(dir, "x.git"))
+	mustGit(t, ".", "init", "-q", "-b", "main", work)
+	forge := func(kind, text string) string {
+		file := filepath.Join(t.TempDir(), "object")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return mustGit(t, work, "hash-object", "-w", "--literally", "-t", kind, file)
+	}
+	tree := func(mode, name, object string) string {
+		id, err := hex.DecodeString(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return forge("tree", mode+" "+name+"\x00"+string(id))
+	}
+	blob := forge("blob", "[submodule \"a\"]\n\tpath = a\n\turl = -u./payload\n")
+	folder := tree("100644", "config", blob)
+	address := serveGit(t, dir, "--push")
+	for branch, c := range map[string]struct{ tree, refused string }{
+		"folder":    {tree("40000", ".git", folder), "hasDotgit: contains '.git'"},
+		"parent":    {tree("40000", "..", folder), "hasDotdot: contains '..'"},
+		"submodule": {tree("100644", ".gitmodules", blob), "gitmodulesUrl: disallowed submodule url: -u./payload"},
+		"old":       {tree("040000", "x", folder), ""},
+	} {
+		id := mustGit(t, work, "commit-tree", "-m", branch, c.tree)
+		out, err := gitAs(work, "push", address+"x", id+":refs/heads/"+branch)
+		if (err != nil) != (c.refused != "") || !strings.Contains(out, c.refused) {
+			t.Errorf("%s: %v\n%s", branch, err, out)
+		}
+	}
+	if refs := mustGit(t, work, "ls-remote", "--heads", address+"x"); strings.Count(refs, "refs/") != 1 || !strings.HasSuffix(refs, "refs/heads/old") {
+		t.Errorf("the refs are\n%s", refs)
 	}
 }

@@ -31,8 +31,8 @@ const (
 	maxRequest = 64 << 20 // bytes that git sends to a server
 
 	// maxExchanges bounds the HTTP requests of one fetch: git asks again and again
-	// while it finds out what both sides have.
-	maxExchanges = 64
+	// while it finds out what both sides have, and for parts where some is refused.
+	maxExchanges = 128
 
 	// maxKept bounds the advertisement that is kept for git's next request.
 	maxKept = 256 << 10
@@ -223,7 +223,9 @@ func (e *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		s.fail(err)
+		if !errors.Is(err, errClosed) || s.ctx.Err() != nil {
+			s.fail(err)
+		}
 		// Headers may be out already: then the connection has to go, or git would take
 		// half an answer for a whole one.
 		panic(http.ErrAbortHandler)

@@ -49,6 +49,9 @@ type Hunter struct {
 	moved map[redirect]string                      // the URL of an event that redirects led from
 	saved int64                                    // when what is known of domains was kept last
 
+	refused  map[string]map[source]bool // by identifier; see refuse
+	refusals int                        // in all of them
+
 	complained time.Time // of the disk; Run's own
 }
 
@@ -65,7 +68,7 @@ func New(ctx context.Context, cfg Config) *Hunter {
 	h := &Hunter{
 		cfg: cfg, log: cfg.Log, guard: newGuard(cfg.Addresses.Private, cfg.Limits.Connections),
 		looks: make(chan struct{}, maxLooks), wake: make(chan struct{}, 1), moved: make(map[redirect]string),
-		stops: make(map[queue.Ticket]context.CancelCauseFunc),
+		stops: make(map[queue.Ticket]context.CancelCauseFunc), refused: make(map[string]map[source]bool),
 	}
 	h.metrics = newMetrics(cmp.Or(cfg.Prefix, "talon"), func() float64 {
 		h.mu.Lock()
@@ -162,10 +165,12 @@ func (h *Hunter) add(e Event) {
 	}
 }
 
-// Hurry begins a round of the search for an identifier now.
+// Hurry begins a round of the search for an identifier now, and asks again for what was
+// refused.
 func (h *Hunter) Hurry(repository string, identifier string) error {
 	h.mu.Lock()
 	h.tell()
+	h.forget(identifier)
 	ok := h.queue.Hurry(h.now(), identifier, repository)
 	h.mu.Unlock()
 	h.poke()
@@ -223,6 +228,9 @@ func (h *Hunter) Run(ctx context.Context) error {
 		now := h.now()
 		list := h.queue.Work(now)
 		ended, paused := h.queue.Ended(), h.queue.Paused()
+		for _, e := range ended {
+			h.forget(e.Key)
+		}
 		due, ok := h.queue.Due()
 		works := make([]func(), len(list))
 		for i, w := range list {
@@ -365,7 +373,8 @@ func (h *Hunter) urls(identifier string, list []Want) (urls []queue.URL) {
 				}
 				continue
 			}
-			if !seen[u.Text] {
+			refused := len(w.Objects) > 0 && len(h.takeable(identifier, u.Text, w.Objects)) == 0
+			if !seen[u.Text] && !refused {
 				seen[u.Text] = true
 				urls = append(urls, u)
 			}

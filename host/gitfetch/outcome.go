@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,9 +19,11 @@ import (
 
 // judge says how a fetch ended. Git's own error counts only where the server did all
 // that was asked of it by HTTP. A fault of this machine has no outcome: no server is
-// to be blamed for it.
+// to be blamed for it. Nor is one for objects that are refused for what is in them: it
+// gave what was asked for.
 func judge(wanted, found int, cause, git error) queue.Result {
 	r := queue.Result{Found: found}
+	var refused *gitrepo.RefusedObjects
 	switch {
 	case found == wanted:
 		r.Outcome = abi.OutcomeOK
@@ -28,6 +31,9 @@ func judge(wanted, found int, cause, git error) queue.Result {
 	case git == nil && (cause == nil || errors.Is(cause, errClosed)):
 		// Git may have had enough before the server had.
 		r.Outcome = abi.OutcomeNotFound
+	case (cause == nil || errors.Is(cause, errClosed)) && errors.As(git, &refused):
+		r.Outcome = abi.OutcomeNotFound
+		r.Reason = reason(fmt.Errorf("what it has is refused: %w", refused))
 	case cause == nil || errors.Is(cause, errClosed):
 		r.Outcome = abi.OutcomeProtocol
 		if ours(git) {

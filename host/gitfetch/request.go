@@ -3,11 +3,13 @@ package gitfetch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
 
 	"talon/host/gitfetch/queue"
+	"talon/host/gitrepo"
 	"talon/sdk/abi"
 )
 
@@ -39,7 +41,8 @@ func (h *Hunter) request(ctx, asking context.Context, g *gate, w queue.Work, lab
 	if err != nil {
 		return queue.Result{Skipped: true, Missing: 1}
 	}
-	errands := h.errands(list, w.URL.Text, h.origin(w))
+	origin := h.origin(w)
+	errands := h.errands(w.Key, list, w.URL.Text, origin)
 	if len(errands) == 0 {
 		return queue.Result{Skipped: true, Missing: len(missing(list))}
 	}
@@ -53,12 +56,18 @@ func (h *Hunter) request(ctx, asking context.Context, g *gate, w queue.Work, lab
 	wanted, found := 0, 0
 	var git error
 	for _, a := range errands {
-		var got []string
-		got, git = h.into(asking, s, a.into, a.ids)
+		got, err := h.into(asking, s, a.into, a.ids)
 		wanted += len(a.ids)
 		found += len(got)
 		h.arrived(ctx, w.Key, a, got)
-		if git != nil || s.failure() != nil {
+		if err != nil {
+			git = err
+		}
+		var refused *gitrepo.RefusedObjects
+		if errors.As(err, &refused) {
+			h.refuse(w.Key, refused.IDs, w.URL.Text, origin)
+		}
+		if err != nil && refused == nil || s.failure() != nil {
 			break
 		}
 	}
@@ -90,8 +99,9 @@ const (
 // errands returns what wants have a URL asked for, or one that redirected there. Of each
 // want comes one object in turn: else whoever names thousands would leave no room for
 // others.
-func (h *Hunter) errands(list []Want, u, origin string) (errands []errand) {
+func (h *Hunter) errands(identifier string, list []Want, u, origin string) (errands []errand) {
 	for _, w := range list {
+		w.Objects = h.takeable(identifier, u, w.Objects)
 		if len(w.Objects) == 0 || !h.names(w, u) && (origin == "" || !h.names(w, origin)) {
 			continue
 		}
@@ -176,6 +186,9 @@ func (h *Hunter) told(w queue.Work, r *queue.Result, took time.Duration) {
 	case abi.OutcomeOK, abi.OutcomePartial:
 		level = slog.LevelInfo
 	case abi.OutcomeNotFound:
+		if r.Reason != "" {
+			level = slog.LevelInfo
+		}
 	default:
 		level = slog.LevelWarn
 	}

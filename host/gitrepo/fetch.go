@@ -17,7 +17,7 @@ const (
 	maxFetchRefs = 1_000  // refs that one fetch asks for, of a server that refuses objects
 	maxNotThere  = 2      // objects that one fetch leaves out, one after the other
 	maxSiblings  = 8      // repositories of the identifier that what is here is looked up in
-	maxParts     = 16     // fetches that find out which objects are refused
+	maxParts     = 24     // fetches that find out which objects are refused
 )
 
 // Fetch brings objects, with all that they refer to, from a git server: those of ids
@@ -250,6 +250,9 @@ func (r *RefusedObjects) Error() string { return r.Reason }
 // fetchParts is fetch of objects that may be refused: it brings the others, and finds out
 // which are refused by halves, with at most so many fetches.
 func (q *fetchRoom) fetchParts(ctx context.Context, ids []string, parts *int) (*RefusedObjects, error) {
+	if *parts == 0 {
+		return nil, nil
+	}
 	*parts--
 	err := q.fetch(ctx, ids)
 	failure := new(Failure)
@@ -257,25 +260,28 @@ func (q *fetchRoom) fetchParts(ctx context.Context, ids []string, parts *int) (*
 		return nil, err
 	}
 	refused := &RefusedObjects{Reason: failure.fault}
-	if len(ids) == 1 {
-		refused.IDs = ids
-		return refused, nil
-	}
-	half := len(ids) / 2
-	for _, ids := range [][]string{ids[:half], ids[half:]} {
-		if *parts == 0 {
-			break
+	for len(ids) > 1 && *parts > 0 {
+		half := len(ids) / 2
+		more, err := q.fetchParts(ctx, ids[:half], parts)
+		if err == nil {
+			err = q.know(ctx, ids[:half])
 		}
-		more, err := q.fetchParts(ctx, ids, parts)
+		if ids = ids[half:]; more == nil && err == nil {
+			continue // so it is one of these
+		}
 		if more != nil {
 			refused.IDs = append(refused.IDs, more.IDs...)
 		}
-		if err != nil {
-			return refused, err
+		if err == nil {
+			more, err = q.fetchParts(ctx, ids, parts)
+			if more != nil {
+				refused.IDs = append(refused.IDs, more.IDs...)
+			}
 		}
-		if err := q.know(ctx, ids); err != nil {
-			return refused, err
-		}
+		return refused, err
+	}
+	if len(ids) == 1 {
+		refused.IDs = append(refused.IDs, ids[0])
 	}
 	return refused, nil
 }

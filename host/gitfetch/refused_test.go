@@ -1,0 +1,151 @@
+package gitfetch
+
+import (
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"talon/sdk/abi"
+)
+
+// attackCommit makes a commit whose submodule runs a command, with a file of random bytes.
+func attackCommit(t testing.TB, dir string, size int) string {
+	t.Helper()
+	noise := make([]byte, size)
+	_, _ = rand.Read(noise)
+	const modules = "[submodule \"a\"]\n\tpath = a\n\turl = -u./payload\n"
+	for name, text := range map[string][]byte{".gitmodules": []byte(modules), "noise": noise} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := commit(t, dir, "attack")
+	git(t, dir, "branch", "attack")
+	git(t, dir, "reset", "-q", "--hard", "HEAD~")
+	return id
+}
+
+// gitFolderCommit makes a commit with a file .git, and so much else that git has ended
+// before the server has sent all.
+func gitFolderCommit(t testing.TB, dir string) string {
+	t.Helper()
+	noise := make([]byte, 8<<20)
+	_, _ = rand.Read(noise)
+	if err := os.WriteFile(filepath.Join(dir, "noise"), noise, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(t.TempDir(), "tree")
+	blob := git(t, dir, "hash-object", "-w", "noise")
+	raw := "100644 .git\x00" + string(unhex(blob)) + "100644 noise\x00" + string(unhex(blob))
+	if err := os.WriteFile(list, []byte(raw), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	id := git(t, dir, "commit-tree", "-m", "x", git(t, dir, "hash-object", "-w", "--literally", "-t", "tree", list))
+	git(t, dir, "branch", "attack", id)
+	return id
+}
+
+func unhex(id string) []byte {
+	b := make([]byte, len(id)/2)
+	for i := range b {
+		b[i] = unhexDigit(id[2*i])<<4 | unhexDigit(id[2*i+1])
+	}
+	return b
+}
+
+func unhexDigit(c byte) byte { return byte(strings.IndexByte("0123456789abcdef", c)) }
+
+// A server that has what is refused did its part, whenever git notices.
+func TestRefusedContent(t *testing.T) {
+	for name, c := range map[string]struct {
+		forge func(t testing.TB, dir string) string
+		fault string
+	}{
+		"at the end": {func(t testing.TB, dir string) string { return attackCommit(t, dir, 100) }, "gitmodulesUrl: disallowed submodule url: -u./payload"},
+		"on the way": {gitFolderCommit, "hasDotgit: contains '.git'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, _ := work(t, "one")
+			id := c.forge(t, dir)
+			got, f := attempt(t, newRemote(t).add(t, "x", dir), id, nil, nil)
+			if got.Outcome != abi.OutcomeNotFound || !strings.Contains(got.Reason, c.fault) {
+				t.Errorf("%s: %q", OutcomeName(got.Outcome), got.Reason)
+			}
+			nothingLanded(t, f, id)
+		})
+	}
+}
+
+// What a URL has and is refused, it is asked for once; everything else comes.
+func TestRefusedOnce(t *testing.T) {
+	dir, good := work(t, "one")
+	wrong := attackCommit(t, dir, 100)
+	later := commit(t, dir, "later")
+	first, second, f := newRemote(t), newRemote(t), newForge(t)
+	urls := []string{first.add(t, "x", dir), second.add(t, "x", dir)}
+	f.hold(alice, "x", []string{good, later}, urls...)
+	f.hold(alice, "x", []string{wrong}, urls...) // a pull request, maybe
+	module := inAHurry()
+	h := hunt(t, f, module, nil)
+	h.Held(synced("x"))
+	rounds := func(n float64) func() bool {
+		from := testutil.ToFloat64(h.metrics.attempts)
+		return func() bool { return testutil.ToFloat64(h.metrics.attempts) >= from+n }
+	}
+	until(t, "some rounds", rounds(8))
+	if left := f.missingOf("x"); !slices.Equal(left, []string{wrong}) {
+		t.Errorf("%v is missing, want %s", left, wrong)
+	}
+	if first.asked() != 1 || second.asked() != 1 {
+		t.Errorf("the servers were asked %d and %d times", first.asked(), second.asked())
+	}
+	module.mu.Lock()
+	for _, after := range module.after {
+		if after.Outcome != abi.OutcomePartial && after.Outcome != abi.OutcomeNotFound {
+			t.Errorf("the throttle is told of %s", OutcomeName(after.Outcome))
+		}
+	}
+	module.mu.Unlock()
+
+	// An operator who wants it has it asked for again.
+	if err := h.Hurry("30617:ab:x", "x"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "another request", func() bool { return first.asked() == 2 && second.asked() == 2 })
+	until(t, "some rounds more", rounds(8))
+	if first.asked() != 2 || second.asked() != 2 {
+		t.Errorf("the servers were asked %d and %d times", first.asked(), second.asked())
+	}
+
+	// What has ended is forgotten.
+	f.mu.Lock()
+	f.wants["x"] = f.wants["x"][:1]
+	f.mu.Unlock()
+	h.Left(synced("x"), true)
+	over(t, h, "x")
+	until(t, "nothing is remembered", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.refused) == 0 && h.refusals == 0
+	})
+}
+
+// What is remembered is bounded, over all searches.
+func TestRefusalsAreBounded(t *testing.T) {
+	h := newHunter(t, newForge(t), nil, nil)
+	for i := range maxRefused + 10 {
+		h.refuse(string(rune('a'+i%26)), []string{object(i)}, "http://a/x", "")
+	}
+	n := 0
+	for _, list := range h.refused {
+		n += len(list)
+	}
+	if n != h.refusals || n > maxRefused || n == 0 {
+		t.Errorf("%d are remembered, and %d counted", n, h.refusals)
+	}
+}
