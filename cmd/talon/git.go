@@ -34,17 +34,24 @@ func gitCommand() *cobra.Command {
 type gitServe struct {
 	listen, prefix string
 	push, public   bool
+	plain          bool
 }
 
 func gitServeCommand() *cobra.Command {
 	var o gitServe
 	cmd := &cobra.Command{
 		Use:   "serve DIR",
-		Short: "Serve a folder of bare repositories over HTTP",
-		Long: `Serve a folder of bare repositories over git's smart HTTP protocol until SIGINT or SIGTERM.
+		Short: "Serve a folder of repositories over HTTP",
+		Long: `Serve a folder of repositories over git's smart HTTP protocol until SIGINT or SIGTERM.
 
 DIR may have folders in any depth; DIR/a/b.git is at PREFIX/a/b.git and PREFIX/a/b. There are no rules of GRASP here: whoever
-reaches the address can read every repository, and with --push change the branches and tags of all of them. It is for tests.`,
+reaches the address can read every repository, and with --push change the branches and tags of all of them. It is for tests.
+
+With --plain git does everything itself, as behind git http-backend: each repository's own configuration says what is shown and taken,
+refs of any name, shallow and signed pushes too, DIR/x may have a work tree, and nothing that is pushed is checked unless that
+configuration says so. Of the environment it has GIT_COMMITTER_NAME, GIT_COMMITTER_EMAIL, GIT_NAMESPACE and GNUPGHOME; neither your
+configuration nor the machine's is read, no hook runs, and repositories of other users are not served. Plain mode trusts everybody who can reach it: with --push they may do
+whatever git lets a user do who pushes. Put a web server before it that knows who they are.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
@@ -55,6 +62,7 @@ reaches the address can read every repository, and with --push change the branch
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:7335", "`address` and port; port 0 takes a free one")
 	flags.StringVar(&o.prefix, "prefix", "/", "`path` below which the repositories are")
 	flags.BoolVar(&o.push, "push", false, "let everybody push")
+	flags.BoolVar(&o.plain, "plain", false, "leave pushes and fetches to git and each repository's configuration; trusts whoever reaches it")
 	flags.BoolVar(&o.public, "public", false, "allow an address that other machines reach")
 	return cmd
 }
@@ -71,6 +79,9 @@ func (o *gitServe) run(ctx context.Context, dir string, log *slog.Logger) error 
 	if err != nil {
 		return err
 	}
+	if o.plain {
+		git = git.Plain()
+	}
 	folder, err := gitrepo.OpenFolder(git, dir)
 	if err != nil {
 		return err
@@ -80,7 +91,7 @@ func (o *gitServe) run(ctx context.Context, dir string, log *slog.Logger) error 
 	if o.push {
 		pushes = anyPush{}
 	}
-	handler, err := githttp.New(githttp.Config{Prefix: prefix, Limits: githttp.DefaultLimits, Log: log}, openFolder{folder}, pushes)
+	handler, err := githttp.New(githttp.Config{Prefix: prefix, Limits: githttp.DefaultLimits, Log: log, Plain: o.plain}, openFolder{folder}, pushes)
 	if err != nil {
 		return err
 	}
@@ -95,7 +106,7 @@ func (o *gitServe) run(ctx context.Context, dir string, log *slog.Logger) error 
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	log.Info("serving", "addr", "http://"+l.Addr().String()+prefix, "dir", dir, "push", o.push)
+	log.Info("serving", "addr", "http://"+l.Addr().String()+prefix, "dir", dir, "push", o.push, "plain", o.plain)
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		// Requests that are under way may end; then they are cut off.

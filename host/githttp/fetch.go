@@ -84,7 +84,7 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 		return got
 	}
 	defer end()
-	p, err := repo.Advertise(work, version)
+	p, err := repo.Advertise(work, service, version)
 	if h.missing(w, r, err) {
 		return resultNotFound
 	}
@@ -166,14 +166,24 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 	if err != nil {
 		return h.internal(w, r, err)
 	}
-	end, got, ok := h.begin(ctx, w, r, h.fetches)
+	return h.exchange(ctx, w, r, in, out, h.fetches, contentType, verbFetch, func(ctx context.Context) (*gitrepo.Process, error) {
+		return repo.Upload(ctx, protocolOf(r))
+	})
+}
+
+// exchange has git answer a request, when its turn at a gate has come.
+func (h *Handler) exchange(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, in *body, out *answer, g *gate, contentType string, v verb,
+	start func(context.Context) (*gitrepo.Process, error),
+) result {
+	end, got, ok := h.begin(ctx, w, r, g)
 	if !ok {
 		return got
 	}
 	defer end()
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p, err := repo.Upload(work, protocolOf(r))
+	p, err := start(work)
 	if h.missing(w, r, err) {
 		return resultNotFound
 	}
@@ -193,7 +203,7 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 			cancel(err) // half a request has no answer
 		}
 	}()
-	got = h.relay(work, cancel, w, r, p, contentType, nil, out, verbFetch)
+	got = h.relay(work, cancel, w, r, p, contentType, nil, out, v)
 	end()
 	out.end()
 	in.leave(&h.limits)

@@ -72,6 +72,10 @@ type Config struct {
 	Limits Limits
 	Log    *slog.Logger
 
+	// Plain has git receive-pack answer pushes, which must then not be nil and are
+	// asked nothing: repositories are of a gitrepo.Folder with a plain git.
+	Plain bool
+
 	// Client says who sent a request; nil takes the address of the connection.
 	Client func(*http.Request) host.Client
 

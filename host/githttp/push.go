@@ -19,6 +19,9 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	if !ok {
 		return got
 	}
+	if h.cfg.Plain {
+		return h.servePlainPush(w, r, parts, in)
+	}
 	leave, err := h.writes.enter(h.network(r))
 	if err != nil {
 		return h.unavailable(w)

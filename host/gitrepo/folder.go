@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Folder is a folder of bare repositories in any depth.
+// Folder is a folder of repositories in any depth. They are bare, unless its git is plain.
 type Folder struct {
 	git     *Git
 	dir     string
@@ -38,8 +38,8 @@ func OpenFolder(git *Git, dir string) (*Folder, error) {
 func (f *Folder) Close() { f.batches.close() }
 
 // Find returns the repository at a path, given as its percent-decoded parts, with
-// or without .git at the end. A path that leads into a repository, or out of the
-// folder by a link, is not found.
+// or without .git at the end. A path that leads into a repository or its work tree, or
+// out of the folder by a link, is not found.
 func (f *Folder) Find(parts []string) (*Repo, error) {
 	if len(parts) == 0 {
 		return nil, ErrNotFound
@@ -50,12 +50,21 @@ func (f *Folder) Find(parts []string) (*Repo, error) {
 		}
 	}
 	for i := 1; i < len(parts); i++ {
-		if isBare(filepath.Join(f.dir, filepath.Join(parts[:i]...))) {
+		above := filepath.Join(f.dir, filepath.Join(parts[:i]...))
+		if isBare(above) {
+			return nil, ErrNotFound
+		}
+		// Whoever pushes to a work tree says what is in it.
+		if _, err := os.Lstat(filepath.Join(above, suffix)); f.git.plain && err == nil {
 			return nil, ErrNotFound
 		}
 	}
 	path := filepath.Join(f.dir, filepath.Join(parts...))
-	for _, candidate := range []string{path, path + suffix} {
+	candidates := []string{path, path + suffix}
+	if f.git.plain {
+		candidates = []string{filepath.Join(path, suffix), path, filepath.Join(path+suffix, suffix), path + suffix}
+	}
+	for _, candidate := range candidates {
 		dir, err := filepath.EvalSymlinks(candidate)
 		if err != nil || !strings.HasPrefix(dir, strings.TrimSuffix(f.dir, "/")+"/") || !isBare(dir) {
 			continue

@@ -31,6 +31,7 @@ type Git struct {
 	options Options
 	config  [][2]string
 	env     []string
+	plain   bool // see Plain
 }
 
 // Find looks for the program in PATH, or at a path, and asks for its version.
@@ -46,7 +47,7 @@ func Find(ctx context.Context, program string, options Options) (*Git, error) {
 		return nil, fmt.Errorf("find git: %w", err)
 	}
 	g := &Git{program: path, options: options, config: config(options)}
-	g.env = environment(g.config, options)
+	g.env = environment(g.config, append(imposed, trusted), options)
 	out, err := g.run(ctx, "/", nil, "version")
 	if err != nil {
 		return nil, fmt.Errorf("ask git for its version: %w", err)
@@ -119,12 +120,15 @@ var imposed = [][2]string{
 	{"core.hooksPath", os.DevNull},
 	{"core.alternateRefsCommand", "true"},
 	{"core.fsmonitor", "false"},
-	{"safe.directory", "*"},
 	{"protocol.allow", "never"},
 	{"uploadpack.advertiseBundleURIs", "false"},
 }
 
-func environment(config [][2]string, o Options) []string {
+// trusted has git work on the repositories of other users. Their configuration is not
+// believed in what runs programs.
+var trusted = [2]string{"safe.directory", "*"}
+
+func environment(config, imposed [][2]string, o Options) []string {
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),
 		"LC_ALL=C",

@@ -30,6 +30,9 @@ func (r *Repo) Greet(ctx context.Context, s Service, v Protocol) ([]byte, bool, 
 	if err := r.mustExist(); err != nil {
 		return nil, false, err
 	}
+	if r.git.plain {
+		return nil, false, nil
+	}
 	if s == ReceivePack {
 		text, err := r.greetPush(ctx, v)
 		return text, err == nil, err
@@ -77,7 +80,7 @@ func (r *Repo) ownWords(ctx context.Context, kept *[]byte, v Protocol) ([]byte, 
 	if *kept != nil {
 		return *kept, nil
 	}
-	p, err := r.Advertise(ctx, v)
+	p, err := r.Advertise(ctx, UploadPack, v)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func TestForeignConfigurationIsIgnored(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	p, err := r.Advertise(t.Context(), 0)
+	p, err := r.Advertise(t.Context(), UploadPack, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func (c going) Err() error {
 func TestServeWhileRepositoriesGo(t *testing.T) {
 	root := newRoot(t)
 	for name, serve := range map[string]func(*Repo, context.Context) (*Process, error){
-		"advertise": func(r *Repo, ctx context.Context) (*Process, error) { return r.Advertise(ctx, 0) },
+		"advertise": func(r *Repo, ctx context.Context) (*Process, error) { return r.Advertise(ctx, UploadPack, 0) },
 		"upload":    func(r *Repo, ctx context.Context) (*Process, error) { return r.Upload(ctx, 2) },
 	} {
 		r := newRepo(t, root, alice, name, SHA1)

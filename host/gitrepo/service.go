@@ -3,7 +3,7 @@ package gitrepo
 import "context"
 
 // Service is one of the two sides of git's protocol. The first is the git program's, the
-// second this package's and its callers'.
+// second this package's and its callers', but with a plain git.
 type Service uint8
 
 const (
@@ -26,9 +26,9 @@ func (p Protocol) env() []string {
 	return nil
 }
 
-// Advertise starts upload-pack to say what the repository has.
-func (r *Repo) Advertise(ctx context.Context, v Protocol) (*Process, error) {
-	return r.serve(ctx, v, UploadPack.String(), "--stateless-rpc", "--http-backend-info-refs", ".")
+// Advertise starts a service to say what the repository has.
+func (r *Repo) Advertise(ctx context.Context, s Service, v Protocol) (*Process, error) {
+	return r.serve(ctx, v, s.String(), "--stateless-rpc", "--http-backend-info-refs", ".")
 }
 
 // Upload starts upload-pack to answer one request, which its user writes to In.
