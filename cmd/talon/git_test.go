@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
@@ -233,4 +235,84 @@ func TestGitServeRefusesAttacks(t *testing.T) {
 	if refs := mustGit(t, work, "ls-remote", "--heads", address+"x"); strings.Count(refs, "refs/") != 1 || !strings.HasSuffix(refs, "refs/heads/old") {
 		t.Errorf("the refs are\n%s", refs)
 	}
+}
+
+// With --plain git does what is asked, by the configuration of each repository. Hooks do
+// not run, and no path leads anywhere else than before.
+func TestGitServePlain(t *testing.T) {
+	dir := t.TempDir()
+	bare, inner := filepath.Join(dir, "bare.git"), filepath.Join(dir, "work", "inner.git")
+	mustGit(t, ".", "init", "-q", "--bare", "-b", "main", bare)
+	mustGit(t, ".", "init", "-q", "-b", "main", filepath.Join(dir, "work"))
+	mustGit(t, filepath.Join(dir, "work"), "commit", "-q", "--allow-empty", "-m", "one")
+	mustGit(t, ".", "init", "-q", "--bare", inner)
+	outside := filepath.Join(t.TempDir(), "secret")
+	mustGit(t, ".", "init", "-q", outside)
+	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	trace := filepath.Join(t.TempDir(), "trace")
+	for _, hook := range []string{"pre-receive", "update", "post-receive", "post-update", "reference-transaction"} {
+		if err := os.WriteFile(filepath.Join(bare, "hooks", hook), []byte("#!/bin/sh\necho ran >>"+trace+"\nexit 1\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustGit(t, bare, "config", "core.logAllRefUpdates", "always")
+	mustGit(t, bare, "config", "receive.certNonceSeed", "x")
+	mustGit(t, bare, "config", "transfer.hideRefs", "refs/heads/hidden")
+	reading, writing := serveGit(t, dir, "--plain"), serveGit(t, dir, "--plain", "--push")
+	work := filepath.Join(t.TempDir(), "clone")
+	mustGit(t, ".", "clone", "-q", reading+"work", work)
+
+	if out, err := gitAs(work, "push", reading+"bare", "main"); err == nil || !strings.Contains(out, "read-only") {
+		t.Errorf("a push without --push: %v\n%s", err, out)
+	}
+	mustGit(t, work, "push", "-q", writing+"bare", "main", "main:refs/pull/1/head", "main:refs/notes/x")
+	if log := mustGit(t, bare, "log", "-g", "-1", "--format=%gn <%ge>", "refs/pull/1/head"); log != "anonymous <anonymous@http.127.0.0.1>" {
+		t.Errorf("the reflog has %s", log)
+	}
+	if _, err := os.Stat(trace); err == nil {
+		t.Error("a hook has run")
+	}
+	if out, err := gitAs(work, "push", writing+"bare", "main:refs/heads/hidden"); err == nil || !strings.Contains(out, "deny updating a hidden ref") {
+		t.Errorf("a push to a hidden ref: %v\n%s", err, out)
+	}
+	if err := os.Mkdir(filepath.Join(bare, "refs/heads/locked.lock"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := gitAs(work, "push", "--atomic", writing+"bare", "main:other", "main:locked"); err == nil || strings.Count(out, "atomic transaction failed") != 2 {
+		t.Errorf("a push that is atomic: %v\n%s", err, out)
+	}
+	if refs := mustGit(t, bare, "for-each-ref", "--format=%(refname)"); refs != "refs/heads/main\nrefs/notes/x\nrefs/pull/1/head" {
+		t.Errorf("the refs are\n%s", refs)
+	}
+	can := receivePackCan(t, writing+"bare")
+	if !strings.Contains(can, " push-cert=") || !strings.Contains(can, " agent=git/") {
+		t.Errorf("git can %q", can)
+	}
+	mustGit(t, work, "commit", "-q", "--allow-empty", "-m", "two")
+	if out, err := gitAs(work, "push", writing+"work", "main"); err == nil || !strings.Contains(out, "refusing to update checked out branch") {
+		t.Errorf("a push to what is checked out: %v\n%s", err, out)
+	}
+	mustGit(t, work, "push", "-q", writing+"work", "main:topic")
+	for _, name := range []string{"link", "work/inner.git", "work/.git", "work/.git/refs", "bare.git/objects", "%2e%2e/x", "absent"} {
+		if out, err := gitAs(work, "ls-remote", reading+name); err == nil {
+			t.Errorf("%q is served: %s", name, out)
+		}
+	}
+}
+
+// receivePackCan returns what receive-pack says of itself.
+func receivePackCan(t *testing.T, url string) string {
+	t.Helper()
+	resp, err := http.Get(url + "/info/refs?service=git-receive-pack")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -27,5 +27,9 @@
 // Pushes of shallow clones are taken if nothing is missing here. Push options, push
 // certificates and version 2 of reports are not offered.
 //
-// The package never writes to a repository but through [gitrepo.Incoming].
+// With [Config].Plain, git receive-pack answers pushes: 2, 3, 4 and 6 are then as git has
+// them, and of 7 what git says.
+//
+// The package never writes to a repository but through [gitrepo.Incoming], and then
+// through git.
 package githttp

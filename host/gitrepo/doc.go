@@ -10,7 +10,8 @@
 // The name is the identifier with every byte outside A-Z a-z 0-9 . _ - as %XX. One
 // that would be too long for a file is cut, and ends in ~ and the SHA-256 of the
 // identifier, which then stands in the file talon-identifier of the repository.
-// A [Folder] is any folder of bare repositories, for talon git serve.
+// A [Folder] is any folder of bare repositories, for talon git serve. With the git of
+// [Git.Plain], which does pushes itself, they may have a work tree.
 //
 // Every repository of a Root borrows from the shared store of its identifier
 // (objects/info/alternates, a relative path, so that the root can be moved).
@@ -28,7 +29,8 @@
 //
 //  1. No path that a Root or Folder returns leads out of it, through names or links.
 //  2. Git runs without a shell, without the configuration of the machine or the user,
-//     without hooks, with a fixed environment, and never asks anybody.
+//     without hooks, with a fixed environment, and never asks anybody. A plain git has a
+//     few variables of ours as well.
 //  3. Only object ids that [IsID] allows and names that [IsRef] allows reach git.
 //  4. The end of a context ends git and all that it started: SIGTERM, on which git
 //     removes its lock files, then SIGKILL. A push that does not end well leaves
