@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -74,5 +76,53 @@ func TestHuntAfterRestart(t *testing.T) {
 	}
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the server was asked %d times, want once", n)
+	}
+}
+
+// TestHuntOfRefusedContent has a git server serve what attacks whoever clones, signed by
+// its maintainer. It is not taken, the operator sees why, and the server is not blamed.
+func TestHuntOfRefusedContent(t *testing.T) {
+	data := graspData(t)
+	t.Parallel()
+	dir, work := t.TempDir(), t.TempDir()
+	mustGit(t, work, "init", "-q", "-b", "main")
+	if err := os.WriteFile(filepath.Join(work, ".gitmodules"), []byte("[submodule \"a\"]\n\tpath = a\n\turl = -u./payload\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mustGit(t, work, "add", ".")
+	mustGit(t, work, "commit", "-q", "-m", "one")
+	mustGit(t, dir, "clone", "-q", "--bare", work, "demo.git")
+	server := serveGit(t, dir)
+	st := newStory(t, startGrasp(t, data, pluginFolder(t, "grasp"), "--allow-private", "true"))
+	owner := st.who("owner")
+	tags := announcementTags(owner, "demo")
+	for i := range tags {
+		if tags[i][0] == "clone" {
+			tags[i] = append(tags[i], server+"demo.git")
+		}
+	}
+	st.held(st.event(owner, 30617, tags...))
+	st.held(st.state(owner, "demo", "refs/heads/main", mustGit(t, work, "rev-parse", "main")))
+	if out, err := talon(t, nil, "hunt", "now", "demo", "--data", data); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var d gitfetch.DomainStatus
+	st.until("a request has ended", func() bool {
+		out, err := talon(t, nil, "hunt", "status", "--json", "--data", data)
+		var status gitfetch.Status
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &status)
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if len(status.Domains) == 1 {
+			d = status.Domains[0]
+		}
+		return d.Last != nil
+	})
+	if d.Failures != 0 || d.Health != "healthy" || d.Last.Outcome != "not-found" ||
+		!strings.Contains(d.Last.Reason, "gitmodulesUrl: disallowed submodule url: -u./payload") {
+		t.Errorf("%+v, %+v", d, d.Last)
 	}
 }
