@@ -2,6 +2,7 @@ package gitfetch
 
 import (
 	"crypto/rand"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,24 +42,18 @@ func gitFolderCommit(t testing.TB, dir string) string {
 	}
 	list := filepath.Join(t.TempDir(), "tree")
 	blob := git(t, dir, "hash-object", "-w", "noise")
-	raw := "100644 .git\x00" + string(unhex(blob)) + "100644 noise\x00" + string(unhex(blob))
+	id, err := hex.DecodeString(blob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := "100644 .git\x00" + string(id) + "100644 noise\x00" + string(id)
 	if err := os.WriteFile(list, []byte(raw), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	id := git(t, dir, "commit-tree", "-m", "x", git(t, dir, "hash-object", "-w", "--literally", "-t", "tree", list))
-	git(t, dir, "branch", "attack", id)
-	return id
+	commit := git(t, dir, "commit-tree", "-m", "x", git(t, dir, "hash-object", "-w", "--literally", "-t", "tree", list))
+	git(t, dir, "branch", "attack", commit)
+	return commit
 }
-
-func unhex(id string) []byte {
-	b := make([]byte, len(id)/2)
-	for i := range b {
-		b[i] = unhexDigit(id[2*i])<<4 | unhexDigit(id[2*i+1])
-	}
-	return b
-}
-
-func unhexDigit(c byte) byte { return byte(strings.IndexByte("0123456789abcdef", c)) }
 
 // A server that has what is refused did its part, whenever git notices.
 func TestRefusedContent(t *testing.T) {
