@@ -75,7 +75,7 @@ nightly: scale devnet race-all fuzz ## what takes hours: large networks and inpu
 bench: build ## the benchmarks, the whole server included
 	scripts/bench
 
-bench-set: tools ## the benchmarks that two revisions are compared by, in a form for benchstat
+bench-set: build ## the benchmarks that two revisions are compared by, in a form for benchstat
 	@scripts/bench-set
 
 clean: ## remove what was built; data stays
