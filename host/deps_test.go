@@ -1,7 +1,6 @@
 package host
 
 import (
-	"go/build"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -202,7 +201,7 @@ func checkImport(t *testing.T, file, pkg, imported string) {
 		}
 	}
 	if pkg == "host" {
-		if p, err := build.Default.Import(imported, "", build.FindOnly); err != nil || !p.Goroot {
+		if first, _, _ := strings.Cut(imported, "/"); strings.Contains(first, ".") {
 			t.Errorf("%s: the vocabulary imports only the standard library, not %s", file, imported)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -25,9 +26,9 @@ func attackCommit(t testing.TB, dir string, size int) string {
 			t.Fatal(err)
 		}
 	}
-	id := commit(t, dir, "attack")
-	git(t, dir, "branch", "attack")
-	git(t, dir, "reset", "-q", "--hard", "HEAD~")
+	id := testkit.Commit(t, dir, "attack")
+	testkit.Git(t, dir, "branch", "attack")
+	testkit.Git(t, dir, "reset", "-q", "--hard", "HEAD~")
 	return id
 }
 
@@ -41,7 +42,7 @@ func gitFolderCommit(t testing.TB, dir string) string {
 		t.Fatal(err)
 	}
 	list := filepath.Join(t.TempDir(), "tree")
-	blob := git(t, dir, "hash-object", "-w", "noise")
+	blob := testkit.Git(t, dir, "hash-object", "-w", "noise")
 	id, err := hex.DecodeString(blob)
 	if err != nil {
 		t.Fatal(err)
@@ -50,8 +51,8 @@ func gitFolderCommit(t testing.TB, dir string) string {
 	if err := os.WriteFile(list, []byte(raw), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	commit := git(t, dir, "commit-tree", "-m", "x", git(t, dir, "hash-object", "-w", "--literally", "-t", "tree", list))
-	git(t, dir, "branch", "attack", commit)
+	commit := testkit.Git(t, dir, "commit-tree", "-m", "x", testkit.Git(t, dir, "hash-object", "-w", "--literally", "-t", "tree", list))
+	testkit.Git(t, dir, "branch", "attack", commit)
 	return commit
 }
 
@@ -80,7 +81,7 @@ func TestRefusedContent(t *testing.T) {
 func TestRefusedOnce(t *testing.T) {
 	dir, good := work(t, "one")
 	wrong := attackCommit(t, dir, 100)
-	later := commit(t, dir, "later")
+	later := testkit.Commit(t, dir, "later")
 	first, second, f := newRemote(t), newRemote(t), newForge(t)
 	urls := []string{first.add(t, "x", dir), second.add(t, "x", dir)}
 	f.hold(alice, "x", []string{good, later}, urls...)
@@ -92,7 +93,7 @@ func TestRefusedOnce(t *testing.T) {
 		from := testutil.ToFloat64(h.metrics.attempts)
 		return func() bool { return testutil.ToFloat64(h.metrics.attempts) >= from+n }
 	}
-	until(t, "some rounds", rounds(8))
+	testkit.Eventually(t, "some rounds", rounds(8))
 	if left := f.missingOf("x"); !slices.Equal(left, []string{wrong}) {
 		t.Errorf("%v is missing, want %s", left, wrong)
 	}
@@ -111,8 +112,8 @@ func TestRefusedOnce(t *testing.T) {
 	if err := h.Hurry("30617:ab:x", "x"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "another request", func() bool { return first.asked() == 2 && second.asked() == 2 })
-	until(t, "some rounds more", rounds(8))
+	testkit.Eventually(t, "another request", func() bool { return first.asked() == 2 && second.asked() == 2 })
+	testkit.Eventually(t, "some rounds more", rounds(8))
 	if first.asked() != 2 || second.asked() != 2 {
 		t.Errorf("the servers were asked %d and %d times", first.asked(), second.asked())
 	}
@@ -123,7 +124,7 @@ func TestRefusedOnce(t *testing.T) {
 	f.mu.Unlock()
 	h.Left(synced("x"), true)
 	over(t, h, "x")
-	until(t, "nothing is remembered", func() bool {
+	testkit.Eventually(t, "nothing is remembered", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return len(h.refused) == 0 && h.refusals == 0

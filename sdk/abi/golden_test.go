@@ -103,7 +103,7 @@ func goldenSamples() []goldenSample {
 				{Key: "s", Strings: []string{"a", ""}}, {Key: "i", Ints: []int64{-1, 0, math.MaxInt64}},
 				{Key: "b", Bools: []bool{true, false}}, {Key: "f", Floats: []float64{0.5, -1}}, {Key: "none"},
 			},
-			Service: Service{"relay.example.com", true},
+			Service: Service{"relay.example.com", true, key32(7)},
 		})},
 		{"Filter", AppendFilter(nil, &Filter{
 			IDs: [][32]byte{key32(1)}, Authors: [][32]byte{key32(2), key32(3)}, Kinds: []uint32{0, 1, 30023},
