@@ -44,6 +44,9 @@ func (v *snapshot) countSpans(ctx context.Context, p *plan) (total int64, err er
 		return 0, err
 	}
 	for _, c := range cursors {
+		if err := v.pause(ctx); err != nil {
+			return 0, err
+		}
 		args := []driver.Value{c.key, c.kind, above(p.newest), under(p.oldest)}
 		n, err := v.number(ctx, spanCount, args...)
 		if err != nil {

@@ -38,7 +38,10 @@ func (v *snapshot) open(ctx context.Context, p *plan, size int, first func(c *cu
 		}
 		c := &cursor{key: p.keys[row[0].(int64)], kind: row[1].(int64)}
 		c.pass(packed, size, width)
-		return first(c, packed)
+		if err := first(c, packed); err != nil {
+			return err
+		}
+		return v.pause(ctx)
 	})
 }
 
@@ -55,6 +58,9 @@ func (c *cursor) pass(packed string, asked, width int) {
 func (v *snapshot) next(ctx context.Context, p *plan, c *cursor) (packed string, err error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
+	}
+	if err := v.pause(ctx); err != nil {
+		return "", err
 	}
 	size := min(c.size, v.chunk(p))
 	row, err := v.first(spanPlaces, c.key, c.kind, c.last, under(p.oldest), int64(size))

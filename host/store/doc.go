@@ -22,6 +22,8 @@
 //  8. What is in purgatory ([Tx.Hold]) is in no answer to a filter, no count, no scan
 //     and no export. An event is stored or held, never both, and none is held that
 //     its author deleted or that is older than what is stored at its address.
+//  9. Whoever has read little gets to read, however many long reads are under way: turns
+//     go by what an account ([host.Share]) has used, and long reads pause between pieces.
 //
 // Tag values, authors and addresses appear in the indexes as keyed 128-bit hashes:
 // a key is short however long the value is, and without the database's own secret

@@ -49,7 +49,8 @@ type metrics struct {
 	batch      prometheus.Histogram
 	queries    [operations]prometheus.Observer
 	waiting    prometheus.Gauge
-	waited     prometheus.Histogram
+	waited     [readClasses]prometheus.Observer
+	paused     prometheus.Counter
 	failures   prometheus.Counter
 	collectors []prometheus.Collector
 }
@@ -62,6 +63,9 @@ func newMetrics(s *Store) *metrics {
 	query := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "talon_store_query_seconds", Help: "Time that an operation holds a reader.", Buckets: quick,
 	}, []string{"operation"})
+	wait := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "talon_store_reader_wait_seconds", Help: "Time that reads waited for their turn, each time that they had to.", Buckets: quick,
+	}, []string{"read"})
 	m := &metrics{
 		putErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "talon_store_put_errors_total", Help: "Events that could not be put because the host failed.",
@@ -73,10 +77,10 @@ func newMetrics(s *Store) *metrics {
 			Name: "talon_store_commit_events", Help: "Events put or removed by one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 12),
 		}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "talon_store_readers_waiting", Help: "Callers that wait for a reading connection.",
+			Name: "talon_store_readers_waiting", Help: "Callers that wait for their turn to read.",
 		}),
-		waited: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "talon_store_reader_wait_seconds", Help: "Time that callers waited for a reading connection when none was free.", Buckets: quick,
+		paused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "talon_store_reads_paused_total", Help: "Times that a long read let reads of others go first.",
 		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "talon_store_checkpoint_errors_total", Help: "Failed attempts to copy the log into the database.",
@@ -85,6 +89,9 @@ func newMetrics(s *Store) *metrics {
 	// Only the outcomes that Put and Hold have.
 	for _, c := range []host.Code{host.Stored, host.Held, host.Duplicate, host.Rejected} {
 		m.put[c] = put.WithLabelValues(c.String())
+	}
+	for class := range readClasses {
+		m.waited[class] = wait.WithLabelValues(class.String())
 	}
 	for op := range operations {
 		m.queries[op] = query.WithLabelValues(op.label())
@@ -96,8 +103,8 @@ func newMetrics(s *Store) *metrics {
 		return func() float64 { return float64(fileSize(s.path + suffix)) }
 	}
 	m.collectors = []prometheus.Collector{
-		put, query, m.putErrors, m.commit, m.batch, m.waiting, m.waited, m.failures,
-		gauge("talon_store_readers_busy", "Reading connections in use.", func() float64 { return float64(cap(s.readers) - len(s.readers)) }),
+		put, query, m.putErrors, m.commit, m.batch, m.waiting, wait, m.paused, m.failures,
+		gauge("talon_store_readers_busy", "Queries that read at this moment.", func() float64 { return float64(s.turns.busy()) }),
 		gauge("talon_store_events", "Events stored.", func() float64 { return float64(s.total.Load().Events) }),
 		gauge("talon_store_event_bytes", "Bytes of the stored events' JSON.", func() float64 { return float64(s.total.Load().Bytes) }),
 		gauge("talon_held_events", "Events in purgatory.", func() float64 { return float64(s.total.Load().Held) }),

@@ -72,8 +72,9 @@ type Store struct {
 	writing sync.Mutex // held by the open Tx; guards writer
 	writer  *writer    // nil if read-only
 
-	readers    chan *reader
-	opened     int           // readers that exist; Open and Close change it
+	turns      *turns
+	dialReader func() (*conn, error) // opens a reading connection beyond the first
+	tune       *tuning
 	checkpoint *checkpointer // nil if read-only
 	closed     chan struct{}
 
@@ -100,6 +101,10 @@ type Total struct {
 
 const noExpiry = math.MaxInt64
 
+// furtherCache is the bytes of pages that each reading connection keeps which is there
+// only because reads wait for each other.
+const furtherCache = 1 << 20
+
 // Open opens the database at path for reading and writing, creating it or
 // bringing it to the present schema first. If path does not end in ".db" it is a
 // directory that holds the file, and is created too. Errors name what is wrong
@@ -113,7 +118,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, explain(filepath.Dir(file), err)
 	}
-	s := &Store{path: file, log: opts.Log, closed: make(chan struct{}), texts: newTexts(opts.Texts), heldMost: opts.Held}
+	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), texts: newTexts(opts.Texts), heldMost: opts.Held}
 	s.metrics = newMetrics(s)
 	if s.lock, err = lock(file); err != nil {
 		return nil, err
@@ -138,7 +143,7 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 	if _, err := os.Stat(file); err != nil {
 		return nil, explain(file, err)
 	}
-	s := &Store{path: file, log: opts.Log, closed: make(chan struct{}), texts: newTexts(opts.Texts), heldMost: opts.Held}
+	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), texts: newTexts(opts.Texts), heldMost: opts.Held}
 	s.metrics = newMetrics(s)
 	// A log that a crash left must be replayed, for which SQLite needs to write
 	// beside the file, even if nothing changes in it.
@@ -146,6 +151,7 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 	if c := code(err); c == sqlite3.ErrCantOpen || c == sqlite3.ErrReadonly || c == sqlite3.ErrPerm {
 		err = errors.Join(s.closeReaders())
 		if err == nil {
+			s.turns = newTurns(opts.Readers)
 			err = s.openReaders(ctx, opts, "ro")
 		}
 	}
@@ -226,19 +232,21 @@ func (s *Store) openWriter(ctx context.Context, opts Options) error {
 }
 
 func (s *Store) openReaders(ctx context.Context, opts Options, mode string) error {
-	s.readers = make(chan *reader, opts.Readers)
+	open := func(cache int64) (*conn, error) {
+		return dial(s.path, mode, "query_only = 1", "busy_timeout = 5000", "temp_store = MEMORY",
+			fmt.Sprintf("cache_size = %d", -cache>>10),
+			fmt.Sprintf("mmap_size = %d", opts.Map))
+	}
+	s.dialReader = func() (*conn, error) { return open(min(opts.ReaderCache, furtherCache)) }
 	for range opts.Readers {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		c, err := dial(s.path, mode, "query_only = 1", "busy_timeout = 5000", "temp_store = MEMORY",
-			fmt.Sprintf("cache_size = %d", -opts.ReaderCache>>10),
-			fmt.Sprintf("mmap_size = %d", opts.Map))
+		c, err := open(opts.ReaderCache)
 		if err != nil {
 			return err
 		}
-		s.readers <- &reader{conn: c, keys: &s.keys, tune: opts.tune}
-		s.opened++
+		s.turns.add(s.newReader(c))
 		if s.total.Load() != nil {
 			continue
 		}

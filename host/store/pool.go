@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"talon/host"
 )
 
 // ErrClosed says that the store has been closed.
@@ -14,45 +16,86 @@ var ErrClosed = errors.New("store is closed")
 // reader is a reading connection.
 type reader struct {
 	*conn
-	keys *keyring
-	tune *tuning
+	store *Store
+	keys  *keyring
+	tune  *tuning
+
+	turn *turn // whose it is, nil while it is nobody's
 }
 
-// acquire waits for a reader. It must be given back with release.
+// acquire waits until it is the caller's turn to read: that of the account of
+// [host.ShareOf], or else one of its own. It must be given back with release.
 func (s *Store) acquire(ctx context.Context) (*reader, error) {
 	select {
 	case <-s.closed:
 		return nil, ErrClosed
 	default:
 	}
-	select {
-	case r := <-s.readers:
-		return r, nil
-	default:
+	q := s.turns
+	q.mu.Lock()
+	t := q.enter(host.ShareOf(ctx))
+	if !t.has {
+		t.ready = make(chan struct{})
 	}
+	ready, class := t.ready, t.class
+	q.mu.Unlock()
+	if ready != nil {
+		if err := s.await(ctx, ready, class); err != nil {
+			q.mu.Lock()
+			q.leave(t)
+			q.mu.Unlock()
+			return nil, err
+		}
+	}
+	if t.dial {
+		c, err := s.dialReader()
+		if err != nil {
+			q.mu.Lock()
+			q.leave(t)
+			q.mu.Unlock()
+			return nil, fmt.Errorf("open a reader: %w", err)
+		}
+		t.dial = false
+		t.reader = s.newReader(c)
+	}
+	t.reader.turn = t
+	return t.reader, nil
+}
+
+// await waits for a turn.
+func (s *Store) await(ctx context.Context, ready <-chan struct{}, class readClass) error {
 	began := time.Now()
 	s.metrics.waiting.Inc()
 	defer func() {
 		s.metrics.waiting.Dec()
-		s.metrics.waited.Observe(time.Since(began).Seconds())
+		s.metrics.waited[class].Observe(time.Since(began).Seconds())
 	}()
 	select {
-	case r := <-s.readers:
-		return r, nil
+	case <-ready:
+		return nil
 	case <-s.closed:
-		return nil, ErrClosed
+		return ErrClosed
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for a reader: %w", context.Cause(ctx))
+		return fmt.Errorf("wait for a reader: %w", context.Cause(ctx))
 	}
 }
 
-func (s *Store) release(r *reader) { s.readers <- r }
+func (s *Store) release(r *reader) {
+	t := r.turn
+	r.turn = nil
+	s.turns.mu.Lock()
+	s.turns.leave(t)
+	s.turns.mu.Unlock()
+}
+
+func (s *Store) newReader(c *conn) *reader {
+	return &reader{conn: c, store: s, keys: &s.keys, tune: s.tune}
+}
 
 // closeReaders waits for those in use.
 func (s *Store) closeReaders() error {
 	var errs []error
-	for ; s.opened > 0; s.opened-- {
-		r := <-s.readers
+	for _, r := range s.turns.shut() {
 		errs = append(errs, r.close())
 	}
 	return errors.Join(errs...)
@@ -89,6 +132,28 @@ func (s *Store) use(ctx context.Context, op operation, read func(*reader) error)
 		return fmt.Errorf("%s events: %w", op, err)
 	}
 	return nil
+}
+
+// pause lets other reads go first when this one has had its slice and they have used less.
+// A read that may be long calls it between its pieces.
+func (r *reader) pause(ctx context.Context) error {
+	q := r.store.turns
+	t := r.turn
+	if q.now().Sub(t.began) < q.slice {
+		return nil
+	}
+	q.mu.Lock()
+	lost := q.pause(t)
+	if lost {
+		t.ready = make(chan struct{})
+	}
+	ready := t.ready
+	q.mu.Unlock()
+	if !lost {
+		return nil
+	}
+	r.store.metrics.paused.Inc()
+	return r.store.await(ctx, ready, pausedRead)
 }
 
 func (r *reader) snapshot(now int64, read func(*snapshot) error) (err error) {

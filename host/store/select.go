@@ -21,6 +21,9 @@ func (s *Store) Select(ctx context.Context, filters []host.Filter, now int64) (s
 			if empty(&filters[i]) || filters[i].Limit == 0 {
 				continue
 			}
+			if err := v.pause(ctx); err != nil {
+				return err
+			}
 			found, err := v.top(ctx, &filters[i], filters[i].Limit)
 			if err != nil {
 				return err

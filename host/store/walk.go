@@ -19,6 +19,9 @@ func (v *snapshot) every(ctx context.Context, filters []host.Filter, n need, yie
 		if empty(&filters[i]) {
 			continue
 		}
+		if err := v.pause(ctx); err != nil {
+			return err
+		}
 		p, err := v.plan(&filters[i])
 		if err != nil {
 			return err
@@ -57,6 +60,9 @@ func (v *snapshot) walk(ctx context.Context, p *plan, n need, yield func(*match)
 		return err
 	}
 	for i, c := range cursors {
+		if err := v.pause(ctx); err != nil {
+			return err
+		}
 		for packed := chunks[i]; ; {
 			if _, err := v.places(p, n, packed, yield); err != nil {
 				return err

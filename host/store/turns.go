@@ -1,0 +1,332 @@
+package store
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+
+	"talon/host"
+)
+
+const (
+	// turnSlice is how long a read runs before it lets others go first that have used less.
+	turnSlice = 10 * time.Millisecond
+
+	// longRead is how long a read takes whose account counts as heavy for some seconds. On
+	// busy processors a small read may take several slices.
+	longRead = 100 * time.Millisecond
+
+	// expected is what a read is charged when it begins, until it is known.
+	expected = time.Millisecond
+
+	// accountRunning is how many reads of one account compete with those of others.
+	// More wait for them.
+	accountRunning = 4
+
+	// connectionsPerTurn is how many connections there are for each read that runs: a
+	// read that lets others go first keeps its own, for its snapshot.
+	connectionsPerTurn = 8
+)
+
+// turns decides who reads. It is a start-time fair queue: every account has a virtual
+// time, which advances by what its reads take, and the read with the least goes first. An
+// account that has been away starts at the time of the last read that began, so that
+// nobody saves up and nobody pays for what was idle.
+//
+// A turn is the right to read, a connection is what to read with. A read that has had its
+// slice gives up its turn, but not its connection, while others with less virtual time
+// wait. What a statement of SQLite has begun it ends, so that one turn, and some of the
+// connections, are for light reads alone: the first slice of accounts that are at most a slice
+// ahead of the others, and of which no read took long lately. They find both however many
+// long reads are under way.
+type turns struct {
+	now         func() time.Time
+	slice       time.Duration
+	turns       int // in all
+	connections int // in all, open or not
+
+	mu       sync.Mutex // guards the fields below, accounts and turns
+	free     int        // turns
+	long     int        // turns of reads that are not light
+	idle     []*reader  // connections that are open
+	closed   int        // connections that may be opened
+	reserved int        // connections for light reads
+	clock    time.Duration
+	entered  uint64
+	left     sync.Cond             // a connection has been given back
+	waiting  [readClasses]turnHeap // for a turn
+}
+
+// readClass says what a read may take; it is a label.
+type readClass uint8
+
+const (
+	lightRead  readClass = iota // in its first slice, of an account that has used little
+	heavyRead                   // in its first slice, of another
+	pausedRead                  // has had a slice, and keeps its connection
+	readClasses
+)
+
+func (c readClass) String() string { return [readClasses]string{"light", "heavy", "paused"}[c] }
+
+// account is what a client's reads have used.
+type account struct {
+	next    time.Duration // virtual time at which its next read begins
+	running int           // reads in a heap, or with a turn
+	waiting []*turn       // further reads, the first first
+
+	longest time.Duration // a read at the time below; half of that a second later
+	at      time.Time
+}
+
+// turn is one read.
+type turn struct {
+	account *account
+	reader  *reader // nil while it has no connection
+	dial    bool    // it is to open its connection itself
+
+	has   bool // the right to read
+	class readClass
+	start time.Duration // virtual time at which it begins
+	order uint64        // of those that begin at the same time
+	at    int           // in its heap
+	heap  *turnHeap     // nil if it is in none
+	began time.Time     // when it got the right to read
+	used  time.Duration // before that
+	ready chan struct{} // closed when it has got the right to read; nil if nobody waits
+}
+
+func newTurns(n int) *turns {
+	all := connectionsPerTurn * n
+	q := &turns{now: time.Now, slice: turnSlice, turns: n, connections: all, free: n, closed: all, reserved: n}
+	q.left.L = &q.mu
+	return q
+}
+
+// enter queues a read. REQUIRES: q.mu.
+func (q *turns) enter(share *host.Share) *turn {
+	t := &turn{account: new(account)}
+	if share != nil {
+		if share.Account == nil {
+			share.Account = t.account
+		}
+		t.account = share.Account.(*account)
+	}
+	if t.account.running == accountRunning {
+		t.account.waiting = append(t.account.waiting, t)
+		return t
+	}
+	q.compete(t)
+	q.dispatch()
+	return t
+}
+
+// compete puts a read without a connection into its heap. REQUIRES: q.mu.
+func (q *turns) compete(t *turn) {
+	t.account.running++
+	q.tag(t)
+	if t.start > q.clock+q.slice || t.account.recent(q.now()) > longRead {
+		t.class = heavyRead
+	}
+	q.push(t)
+}
+
+// tag sets when the read begins. REQUIRES: q.mu.
+func (q *turns) tag(t *turn) {
+	t.start = max(q.clock, t.account.next)
+	t.account.next = t.start + expected
+}
+
+func (q *turns) push(t *turn) {
+	q.entered++
+	t.order = q.entered
+	t.heap = &q.waiting[t.class]
+	heap.Push(t.heap, t)
+}
+
+// next returns the read that goes first among those that can, nil if none can.
+// REQUIRES: q.mu.
+func (q *turns) next() *turn {
+	var best *turn
+	consider := func(class readClass) {
+		if h := q.waiting[class]; len(h) > 0 && (best == nil || h[0].before(best)) {
+			best = h[0]
+		}
+	}
+	more := q.long < max(q.turns-1, 1)
+	if more {
+		consider(pausedRead)
+	}
+	connections := len(q.idle) + q.closed
+	if connections > 0 {
+		consider(lightRead)
+	}
+	if more && connections > q.reserved {
+		consider(heavyRead)
+	}
+	return best
+}
+
+// dispatch gives the free turns away. REQUIRES: q.mu.
+func (q *turns) dispatch() {
+	for q.free > 0 {
+		t := q.next()
+		if t == nil {
+			return
+		}
+		heap.Remove(t.heap, t.at)
+		t.heap = nil
+		switch last := len(q.idle) - 1; {
+		case t.reader != nil:
+		case last >= 0:
+			t.reader = q.idle[last]
+			q.idle = q.idle[:last]
+		default:
+			q.closed--
+			t.dial = true
+		}
+		q.begin(t)
+		if t.ready != nil {
+			close(t.ready)
+			t.ready = nil
+		}
+	}
+}
+
+// begin gives t a free turn. REQUIRES: q.mu.
+func (q *turns) begin(t *turn) {
+	q.free--
+	if t.class != lightRead {
+		q.long++
+	}
+	t.has, t.began = true, q.now()
+	q.clock = max(q.clock, t.start)
+}
+
+// end takes the turn back and books what it has taken. REQUIRES: q.mu, and t has a turn.
+func (q *turns) end(t *turn) {
+	t.has = false
+	q.free++
+	if t.class != lightRead {
+		q.long--
+	}
+	took := q.now().Sub(t.began)
+	t.used += took
+	t.account.next += took - expected
+}
+
+// recent is how long reads of the account took lately.
+func (a *account) recent(now time.Time) time.Duration {
+	return a.longest >> min(max(now.Sub(a.at)/time.Second, 0), 63)
+}
+
+// pause lets others go first if it is their turn. It reports whether t has lost its own,
+// and must wait. REQUIRES: q.mu, and t has a turn.
+func (q *turns) pause(t *turn) bool {
+	q.end(t)
+	q.tag(t)
+	t.class = pausedRead
+	if best := q.next(); q.long < max(q.turns-1, 1) && (best == nil || t.start <= best.start) {
+		q.begin(t)
+		return false
+	}
+	q.push(t)
+	q.dispatch()
+	return !t.has
+}
+
+// leave ends a read, wherever it is. REQUIRES: q.mu.
+func (q *turns) leave(t *turn) {
+	a := t.account
+	switch {
+	case t.has:
+		q.end(t)
+	case t.heap != nil:
+		heap.Remove(t.heap, t.at)
+		t.heap = nil
+		a.next -= expected
+	default: // it waits for others of its account
+		for i, w := range a.waiting {
+			if w == t {
+				a.waiting = append(a.waiting[:i], a.waiting[i+1:]...)
+				break
+			}
+		}
+		return
+	}
+	switch {
+	case t.reader != nil:
+		q.idle = append(q.idle, t.reader)
+		t.reader = nil
+	case t.dial:
+		q.closed++
+	}
+	q.left.Broadcast()
+	if now := q.now(); t.used >= a.recent(now) {
+		a.longest, a.at = t.used, now
+	}
+	a.running--
+	if len(a.waiting) > 0 {
+		first := a.waiting[0]
+		a.waiting[0] = nil
+		a.waiting = a.waiting[1:]
+		q.compete(first)
+	}
+	q.dispatch()
+}
+
+// add makes a connection available.
+func (q *turns) add(r *reader) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed--
+	q.idle = append(q.idle, r)
+}
+
+// shut waits until nobody reads, and returns the connections that are open. No read may
+// enter any more.
+func (q *turns) shut() []*reader {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.idle)+q.closed < q.connections {
+		q.left.Wait()
+	}
+	list := q.idle
+	q.idle, q.free = nil, 0
+	return list
+}
+
+// busy returns how many reads have a turn.
+func (q *turns) busy() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.turns - q.free
+}
+
+func (t *turn) before(u *turn) bool {
+	return t.start < u.start || t.start == u.start && t.order < u.order
+}
+
+// turnHeap has the read that goes first on top.
+type turnHeap []*turn
+
+func (h turnHeap) Len() int           { return len(h) }
+func (h turnHeap) Less(i, j int) bool { return h[i].before(h[j]) }
+func (h turnHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at, h[j].at = i, j
+}
+
+func (h *turnHeap) Push(x any) {
+	t := x.(*turn)
+	t.at = len(*h)
+	*h = append(*h, t)
+}
+
+func (h *turnHeap) Pop() any {
+	old := *h
+	t := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return t
+}
