@@ -6,20 +6,21 @@ type Code uint8
 const (
 	Stored         Code = iota // committed to the database
 	Relayed                    // ephemeral: sent to those who listen
-	Duplicate                  // already here, or older than what is here
+	Duplicate                  // already here
 	Held                       // accepted into purgatory, not served yet
 	Rejected                   // refused; the reason says why
 	ShadowRejected             // refused, but answered as if stored
 	AuthRequired               // refused until the client authenticates (NIP-42)
 	Busy                       // not decided; the client may try again
+	Replaced                   // older than what is here at its address; not kept
 )
 
 // Codes is the number of codes: every Code is below it.
-const Codes = int(Busy) + 1
+const Codes = int(Replaced) + 1
 
 func (c Code) String() string {
 	return [Codes]string{
-		"stored", "relayed", "duplicate", "held", "rejected", "shadow-rejected", "auth-required", "busy",
+		"stored", "relayed", "duplicate", "held", "rejected", "shadow-rejected", "auth-required", "busy", "replaced",
 	}[c]
 }
 

@@ -178,7 +178,7 @@ func (im *importer) count(at string, v host.Verdict, err error) {
 		}
 	case v.Code == host.Stored:
 		im.stored++
-	case v.Code == host.Duplicate:
+	case v.Code == host.Duplicate || v.Code == host.Replaced:
 		im.known++
 	case v.Code == host.Held:
 		im.held++

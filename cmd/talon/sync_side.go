@@ -73,7 +73,7 @@ func (l *localSide) store(ctx context.Context, events []*host.Event, t *copied) 
 				failed = err
 			case v.Code == host.Stored || v.Code == host.Held:
 				t.stored++
-			case v.Code == host.Duplicate:
+			case v.Code == host.Duplicate || v.Code == host.Replaced:
 				t.known++
 			default:
 				t.refuse(v.Reason)
@@ -214,7 +214,7 @@ func (r *relaySide) store(ctx context.Context, events []*host.Event, t *copied) 
 	return r.ask(ctx, func(ctx context.Context, c *relayclient.Conn) error {
 		return c.PublishAll(ctx, events, func(_ *host.Event, res relayclient.Result) {
 			switch {
-			case res.OK && strings.HasPrefix(res.Reason, "duplicate:"):
+			case res.OK && strings.HasPrefix(res.Reason, "duplicate:"), strings.HasPrefix(res.Reason, "replaced:"):
 				t.known++
 			case res.OK:
 				t.stored++

@@ -91,7 +91,7 @@ func (v *env) answered(e *host.Event, verdict host.Verdict, err error, purpose u
 	case host.Stored, host.Held:
 		v.metrics.events.WithLabelValues(sources[purpose]).Inc()
 		v.known.add(e.ID)
-	case host.Duplicate:
+	case host.Duplicate, host.Replaced:
 		v.known.add(e.ID)
 	}
 }
@@ -111,7 +111,7 @@ func (c *conn) answered(a arrived, v host.Verdict, err error) {
 		}
 		r.kept++
 		log.Debug("event from a relay", "event", a.event.ID, "kind", a.event.Kind, "relay", c.url, "source", sources[r.purpose], "verdict", v.Code)
-	case v.Code == host.Duplicate:
+	case v.Code == host.Duplicate || v.Code == host.Replaced:
 		// An older version of something is not stored, but compared as if it were.
 		if a.event.Kind.Class() == host.Replaceable || a.event.Kind.Class() == host.Addressable {
 			c.env.known.outdate(a.event, c.env.now())

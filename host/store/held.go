@@ -79,7 +79,7 @@ func (tx *Tx) hold(e *host.Event, h *host.Holding, now int64) (out host.Outcome,
 		return out, err
 	}
 	if newer {
-		return refuse(host.Duplicate, reasonNewer)
+		return refuse(host.Replaced, reasonNewer)
 	}
 	reason, err = tx.makeRoom(e, older, &out)
 	if err != nil || reason != "" {
@@ -158,7 +158,7 @@ func (tx *Tx) unwanted(e *host.Event) (code host.Code, reason string, err error)
 	}
 	if at, ok := row[0].(int64); ok {
 		if id, _ := row[1].([]byte); at > e.CreatedAt || at == e.CreatedAt && bytes.Compare(id, e.ID[:]) < 0 {
-			return host.Duplicate, reasonNewer, nil
+			return host.Replaced, reasonNewer, nil
 		}
 	}
 	if until, ok := row[2].(int64); ok && e.CreatedAt <= until {

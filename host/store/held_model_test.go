@@ -104,7 +104,7 @@ func (m *heldModel) hold(e *host.Event, hd host.Holding, now int64) (host.Code, 
 	}
 	if a, ok := e.Address(); ok {
 		if old := m.at(a); old != nil && old.Before(e) {
-			return host.Duplicate, reasonNewer, fates
+			return host.Replaced, reasonNewer, fates
 		}
 		if until, ok := m.addresses[a]; ok && e.CreatedAt <= until {
 			return host.Rejected, reasonDeleted, fates
@@ -120,7 +120,7 @@ func (m *heldModel) hold(e *host.Event, hd host.Holding, now int64) (host.Code, 
 		}
 	}
 	if old != nil && old.Before(e) {
-		return host.Duplicate, reasonNewer, fates
+		return host.Replaced, reasonNewer, fates
 	}
 	if prefix := m.room(&fates, e, old); prefix != "" {
 		return host.Rejected, prefix, fates

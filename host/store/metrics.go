@@ -87,7 +87,7 @@ func newMetrics(s *Store) *metrics {
 		}),
 	}
 	// Only the outcomes that Put and Hold have.
-	for _, c := range []host.Code{host.Stored, host.Held, host.Duplicate, host.Rejected} {
+	for _, c := range []host.Code{host.Stored, host.Held, host.Duplicate, host.Replaced, host.Rejected} {
 		m.put[c] = put.WithLabelValues(c.String())
 	}
 	for class := range readClasses {

@@ -41,7 +41,7 @@ func (m *model) put(e *host.Event, now int64) (out host.Outcome) {
 	a, addressed := e.Address()
 	if addressed {
 		if old := m.at(a); old != nil && old.Before(e) {
-			return host.Outcome{Code: host.Duplicate, Reason: reasonNewer}
+			return host.Outcome{Code: host.Replaced, Reason: reasonNewer}
 		}
 		if until, ok := m.addresses[a]; ok && e.CreatedAt <= until {
 			return host.Outcome{Code: host.Rejected, Reason: reasonDeleted}

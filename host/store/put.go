@@ -15,7 +15,7 @@ import (
 // Reasons of Put, as clients see them.
 const (
 	reasonHave    = "duplicate: already have this event"
-	reasonNewer   = "duplicate: a newer version is already here"
+	reasonNewer   = "replaced: have newer event"
 	reasonDeleted = "blocked: deleted by its author"
 	reasonExpired = "invalid: event has expired"
 )
@@ -88,7 +88,7 @@ func (tx *Tx) putVersion(e *host.Event, key []byte) (host.Outcome, error) {
 		}
 		createdAt, _ := row[1].(int64)
 		if createdAt > e.CreatedAt || createdAt == e.CreatedAt && string(id) < string(e.ID[:]) {
-			return host.Outcome{Code: host.Duplicate, Reason: reasonNewer}, nil
+			return host.Outcome{Code: host.Replaced, Reason: reasonNewer}, nil
 		}
 	}
 	if until, ok := row[3].(int64); ok && e.CreatedAt <= until {

@@ -43,17 +43,17 @@ func TestPut(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		put     []*host.Event
-		codes   string // s, d or r for each
+		codes   string // s, d or r for each, which is rejected or replaced
 		reason  string // of the last
 		left    []*host.Event
 		removed int // by the last
 	}{
 		{"twice", []*host.Event{note, note}, "sd", reasonHave, []*host.Event{note}, 0},
 		{"d is compared whole", []*host.Event{extra, lib, lib2}, "sss", "", []*host.Event{extra, lib2}, 1},
-		{"older version", []*host.Event{lib2, lib}, "sd", reasonNewer, []*host.Event{lib2}, 0},
+		{"older version", []*host.Event{lib2, lib}, "sr", reasonNewer, []*host.Event{lib2}, 0},
 		{"missing and empty d", []*host.Event{none, bare, emptyD}, "sss", "", []*host.Event{emptyD}, 1},
 		{"same second, lower id comes last", []*host.Event{high, low}, "ss", "", []*host.Event{low}, 1},
-		{"same second, lower id comes first", []*host.Event{low, high}, "sd", reasonNewer, []*host.Event{low}, 0},
+		{"same second, lower id comes first", []*host.Event{low, high}, "sr", reasonNewer, []*host.Event{low}, 0},
 		{"delete", []*host.Event{note, del}, "ss", "", []*host.Event{del}, 1},
 		{"delete, then again", []*host.Event{note, del, note}, "ssr", reasonDeleted, []*host.Event{del}, 0},
 		{"deletion comes first", []*host.Event{del, note}, "sr", reasonDeleted, []*host.Event{del}, 0},
