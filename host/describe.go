@@ -13,4 +13,14 @@ type Description struct {
 	Grasps   []string // what it implements, such as GRASP-01; sorted, each once
 	Criteria string   // which repositories are accepted here, on one line; empty if it says nothing
 	Curation string   // by what rule the operator chooses among them, on one line; empty if there is no choice
+	Writes   Writes   // whose events are accepted, as far as the plugin is asked
 }
+
+// Writes says whether a client must know the rules before it writes here.
+type Writes uint8
+
+const (
+	WritesUnsaid     Writes = iota
+	WritesOpen              // every valid event is accepted, but for spam and excess
+	WritesRestricted        // only events of some authors, some kinds, about something
+)

@@ -53,7 +53,7 @@ func newLineup(generations []*generation, fallback *generation, ended func(*line
 		if g.leftOut {
 			continue // it serves another world
 		}
-		if about := g.about(); g.file.Mode == sidecar.Enforce && (len(about.Grasps) > 0 || about.Criteria != "" || about.Curation != "") {
+		if about := g.about(); g.file.Mode == sidecar.Enforce && (len(about.Grasps) > 0 || about.Criteria != "" || about.Curation != "" || about.Writes != host.WritesUnsaid) {
 			l.about = append(l.about, about)
 		}
 		for f := range chains {

@@ -9,7 +9,7 @@ import (
 
 // Describe says what the settings mean for people.
 func (s *service) Describe() policy.Description {
-	d := policy.Description{Grasps: []string{"GRASP-01"}, Criteria: s.criteria(), Curation: s.curation()}
+	d := policy.Description{Grasps: []string{"GRASP-01"}, Criteria: s.criteria(), Curation: s.curation(), Writes: policy.WritesRestricted}
 	if s.archiving {
 		d.Grasps = append(d.Grasps, "GRASP-05")
 	}

@@ -75,6 +75,7 @@ func TestDescribe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		test.want.Writes = policy.WritesRestricted
 		if !reflect.DeepEqual(h.About, test.want) {
 			t.Errorf("%s:\n%+v, want\n%+v", name, h.About, test.want)
 		}

@@ -72,6 +72,14 @@ func (l *lists) Idle() []string {
 	return []string{"admit"}
 }
 
+// Describe tells clients that not everybody may write, or not everything.
+func (l *lists) Describe() (d policy.Description) {
+	if l.limiting != 0 {
+		d.Writes = policy.WritesRestricted
+	}
+	return d
+}
+
 func denied(on matched) policy.Verdict {
 	switch {
 	case on&byAuthor != 0:

@@ -124,3 +124,16 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 		Kind: 1, Content: strings.Repeat("Übergröße and nothing else ", 40), Tags: [][]string{{"t", "x"}, {"p", hexa}},
 	})
 }
+
+// Clients are told that not everything is taken where something must be on a list.
+func TestDescribe(t *testing.T) {
+	for key, want := range map[string]policy.Writes{
+		"only_kinds": policy.WritesRestricted, "only_words": policy.WritesRestricted,
+		"deny_kinds": policy.WritesUnsaid, "accept_kinds": policy.WritesUnsaid,
+	} {
+		h := policytest.New(t, manifest, new(lists), map[string]any{key: []any{"1"}})
+		if h.About.Writes != want {
+			t.Errorf("%s: %v, want %v", key, h.About.Writes, want)
+		}
+	}
+}

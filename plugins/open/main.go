@@ -46,6 +46,7 @@ func (o *open) Idle() []string {
 func (o *open) Describe() (d policy.Description) {
 	if o.every {
 		d.Criteria = "Every valid event is stored, whatever it is about; no git repository is made for an announcement."
+		d.Writes = policy.WritesOpen
 	}
 	return d
 }

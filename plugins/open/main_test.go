@@ -15,7 +15,7 @@ func TestOpen(t *testing.T) {
 		h.Want(e, policy.ActionAccept, "open")
 		h.WantNoAllocations(e)
 	}
-	if h.About.Criteria == "" || h.About.Grasps != nil || h.About.Curation != "" {
+	if h.About.Criteria == "" || h.About.Grasps != nil || h.About.Curation != "" || h.About.Writes != policy.WritesOpen {
 		t.Errorf("an open relay says %+v", h.About)
 	}
 }
@@ -23,7 +23,7 @@ func TestOpen(t *testing.T) {
 func TestNoOpinion(t *testing.T) {
 	h := policytest.New(t, manifest, new(open), nil)
 	h.Want(policytest.Event{Kind: 1}, policy.ActionPass, "")
-	if h.About.Criteria != "" {
+	if h.About.Criteria != "" || h.About.Writes != policy.WritesUnsaid {
 		t.Errorf("it says %q, and decides nothing", h.About.Criteria)
 	}
 }

@@ -97,8 +97,8 @@ func TestEncodersFollowTheSchema(t *testing.T) {
 		{"Verdict", AppendVerdict(nil, ActionRequireAuth, "", "", "auth-required: x"), `action:ACTION_REQUIRE_AUTH reason:"auth-required: x"`},
 		{"Configured", AppendConfigured(nil, &Configured{Failure: "config x = 7"}), `failure:"config x = 7"`},
 		{"Configured", AppendConfigured(nil, &Configured{Idle: []string{"admit", "query"}}), `idle:"admit" idle:"query"`},
-		{"Configured", AppendConfigured(nil, &Configured{About: About{[]string{"GRASP-01", "GRASP-05"}, long, "some"}}),
-			`about:{grasps:"GRASP-01" grasps:"GRASP-05" criteria:"` + long + `" curation:"some"}`},
+		{"Configured", AppendConfigured(nil, &Configured{About: About{[]string{"GRASP-01", "GRASP-05"}, long, "some", WritesOpen}}),
+			`about:{grasps:"GRASP-01" grasps:"GRASP-05" criteria:"` + long + `" curation:"some" writes:WRITES_OPEN}`},
 		{"EventList", AppendMore(AppendEventOf(nil, &Event[[]string]{Kind: 1})), `events:{kind:1} more:true`},
 		{"Config", AppendConfig(nil, &Config{Service: Service{Domain: "relay.example.com", PRs: true}}), `service:{domain:"relay.example.com" prs:true}`},
 		{"Config", AppendConfig(nil, &Config{Service: Service{Operator: key32(7)}}), `service:{operator:07070707}`},
@@ -395,7 +395,7 @@ func TestConfigRoundTrip(t *testing.T) {
 }
 
 func TestConfiguredRoundTrip(t *testing.T) {
-	want := Configured{Idle: []string{"admit"}, About: About{Grasps: []string{"GRASP-01"}, Criteria: "all", Curation: "none"}}
+	want := Configured{Idle: []string{"admit"}, About: About{Grasps: []string{"GRASP-01"}, Criteria: "all", Curation: "none", Writes: WritesRestricted}}
 	if got, err := DecodeConfigured(AppendConfigured(nil, &want)); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}

@@ -14,7 +14,17 @@ type About struct {
 	Grasps   []string
 	Criteria string
 	Curation string
+	Writes   Writes
 }
+
+// Writes is the enum Writes.
+type Writes uint32
+
+const (
+	WritesUnsaid Writes = iota
+	WritesOpen
+	WritesRestricted
+)
 
 // AppendConfigured appends c.
 func AppendConfigured(b []byte, c *Configured) []byte {
@@ -23,6 +33,7 @@ func AppendConfigured(b []byte, c *Configured) []byte {
 	about := appendTexts(nil, 1, c.About.Grasps)
 	about = appendNonEmpty(about, 2, c.About.Criteria)
 	about = appendNonEmpty(about, 3, c.About.Curation)
+	about = appendUint(about, 4, uint64(c.About.Writes))
 	return appendNonEmpty(b, 3, about)
 }
 
@@ -73,6 +84,11 @@ func (a *About) decode(b []byte) error {
 			a.Criteria = string(r.data)
 		case r.is(3, wireBytes):
 			a.Curation = string(r.data)
+		case r.is(4, wireVarint):
+			// What a later version says is nothing to this one.
+			if a.Writes = Writes(min(r.num, uint64(WritesRestricted)+1)); a.Writes > WritesRestricted {
+				a.Writes = WritesUnsaid
+			}
 		}
 	}
 	return r.err()

@@ -62,7 +62,18 @@ type Description struct {
 	Grasps   []string // what it implements: GRASP-01, …; at most 16
 	Criteria string   // which repositories are accepted
 	Curation string   // by what rule the operator chooses among them; empty if there is no choice
+	Writes   Writes   // whose events are accepted, as far as this policy is asked
 }
+
+// Writes says whether a client must know the rules before it writes here. What the first
+// policy says that says something is true of the relay.
+type Writes = abi.Writes
+
+const (
+	WritesUnsaid     = abi.WritesUnsaid
+	WritesOpen       = abi.WritesOpen       // every valid event is accepted, but for spam and excess
+	WritesRestricted = abi.WritesRestricted // only events of some authors, some kinds, about something
+)
 
 // configured is what the host is told of a policy that has taken its configuration.
 func configured(p Policy) (c abi.Configured) {

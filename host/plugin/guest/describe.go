@@ -15,7 +15,7 @@ const maxAbout = 1 << 10
 // describe makes what a module says about the relay fit for others: known words,
 // and texts of one line.
 func describe(about *abi.About) (host.Description, error) {
-	d := host.Description{Criteria: oneLine(about.Criteria, maxAbout), Curation: oneLine(about.Curation, maxAbout)}
+	d := host.Description{Criteria: oneLine(about.Criteria, maxAbout), Curation: oneLine(about.Curation, maxAbout), Writes: host.Writes(about.Writes)}
 	for _, grasp := range about.Grasps {
 		if !isGrasp(grasp) {
 			return host.Description{}, fmt.Errorf("%.40q is not the name of a GRASP, such as GRASP-01", grasp)
