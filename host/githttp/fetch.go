@@ -33,6 +33,7 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 	opening = append(opening, flushPkt...)
 	contentType := "application/x-git-" + service.String() + "-advertisement"
 	out := h.answer(w)
+	out.offer(r)
 	defer out.end()
 
 	repo, err := h.find(ctx, parts, use)

@@ -187,6 +187,7 @@ type answer struct {
 	stall time.Duration
 	out   counter
 	begun bool // something was written
+	zip   *zip // nil: it goes as it is
 }
 
 func (h *Handler) answer(w http.ResponseWriter) *answer {
@@ -195,6 +196,13 @@ func (h *Handler) answer(w http.ResponseWriter) *answer {
 
 func (a *answer) Write(p []byte) (int, error) {
 	a.begun = true
+	if a.zip != nil {
+		return a.writeZip(p)
+	}
+	return a.send(p)
+}
+
+func (a *answer) send(p []byte) (int, error) {
 	_ = a.rc.SetWriteDeadline(time.Now().Add(a.stall))
 	n, err := a.w.Write(p)
 	a.out.Add(float64(n))
@@ -207,6 +215,7 @@ func (a *answer) end() {
 	if !a.begun {
 		return
 	}
+	a.endZip()
 	_ = a.rc.SetWriteDeadline(time.Now().Add(a.stall))
 	if a.rc.Flush() == nil {
 		_ = a.rc.SetWriteDeadline(time.Time{})
@@ -223,7 +232,7 @@ func (a *answer) copyFrom(r io.Reader) error {
 			if _, err := a.Write(buf[:n]); err != nil {
 				return err
 			}
-			if n < len(buf) {
+			if n < len(buf) && a.zip == nil {
 				if err := a.rc.Flush(); err != nil {
 					return err
 				}
