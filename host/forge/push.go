@@ -135,11 +135,15 @@ func (f *Forge) tips(ctx context.Context) (tip func(rules.ID) (*rules.PullReques
 	return tip, func() error { return failure }
 }
 
+// unauthorised begins the reason of every push that is not allowed: by it clients tell one
+// from a push that failed.
+const unauthorised = "authorisation failed: "
+
 func refusal(answer *rules.Answer) *githttp.Refusal {
-	r := &githttp.Refusal{Reason: strings.ReplaceAll(answer.Text(), "\n", "; "), Refs: make(map[string]string)}
+	r := &githttp.Refusal{Reason: unauthorised + strings.ReplaceAll(answer.Text(), "\n", "; "), Refs: make(map[string]string)}
 	for _, one := range answer.Refused {
 		if one.Ref != "" {
-			r.Refs[one.Ref] = one.Reason
+			r.Refs[one.Ref] = unauthorised + one.Reason
 		}
 	}
 	return r
@@ -171,7 +175,7 @@ func (f *Forge) askPolicy(ctx context.Context, push *githttp.Push, ask *host.Pus
 	if reason == "" {
 		reason = "this push is not welcome here"
 	}
-	return &githttp.Refusal{Reason: reason}
+	return &githttp.Refusal{Reason: unauthorised + reason}
 }
 
 // makePRs makes a repository under /prs/. REQUIRES: the lock.
