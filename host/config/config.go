@@ -41,6 +41,7 @@ type Config struct {
 	Name           string
 	Description    string
 	Contact        string
+	AuthChallenge  string
 	PubKey         string // hex
 	Icon           string
 	Data           string
@@ -172,10 +173,11 @@ func (c *Config) options() []*option {
 		opt("decisions", Serving, "100000", integer(&c.Decisions, 0, 1e8), "`decisions` that talon plugin why can explain; 0 remembers none"),
 		opt("metrics-listen", Serving, "", address(&c.MetricsListen), "`address` for /metrics and /healthz alone; empty serves them on --listen"),
 		opt("name", Serving, "Talon", text(&c.Name, nil), "the relay's `name` (NIP-11)"),
-		opt("description", Serving, "", text(&c.Description, nil), "what the relay is for, as a `sentence` (NIP-11)"),
+		opt("description", Serving, "", text(&c.Description, nil), "what the relay is for, as a `sentence` (NIP-11); empty means what its policies say"),
 		opt("contact", Serving, "", text(&c.Contact, nil), "`address` of the operator, such as mailto:me@example.com (NIP-11)"),
 		opt("pubkey", Serving, "", pubkey(&c.PubKey), "the operator's `key`, npub or hex (NIP-11)"),
 		opt("icon", Serving, "", text(&c.Icon, nil), "`URL` of a picture of the relay (NIP-11)"),
+		opt("auth-challenge", Serving, "demand", enum(&c.AuthChallenge, "connect", "demand"), "when clients get the challenge of NIP-42: as soon as they `connect`, or on demand, before the first answer that says auth-required"),
 		opt("shutdown", Serving, "5s", duration(&c.Shutdown, 0, time.Hour), "`time` that connections get to end when the relay stops"),
 
 		opt("max-connections", Serving, "10000", integer(&c.Connections, 1, 1e6), "`connections` at once"),

@@ -44,8 +44,11 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 			// By it a relay finds out that it has connected to itself.
 			Extra: map[string]any{"self": self.String()},
 		},
-		Limits:  limits,
-		Domain:  cfg.Domain,
+		Limits: limits,
+		Domain: cfg.Domain,
+
+		ChallengeOnConnect: cfg.AuthChallenge == "connect",
+
 		Proxies: cfg.Proxies,
 		Next:    next,
 		About:   about,

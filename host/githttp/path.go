@@ -74,4 +74,5 @@ func CORS(h http.Header) {
 	h.Set("Access-Control-Allow-Headers",
 		"Content-Type, Authorization, Git-Protocol, Accept, Content-Encoding, X-Requested-With")
 	h.Set("Access-Control-Expose-Headers", "Retry-After")
+	h.Set("Access-Control-Max-Age", "86400") // preflights, in which all of this is as long as Talon is
 }

@@ -15,8 +15,11 @@ import (
 // authWindow is how far created_at of an AUTH event may be from now (NIP-42).
 const authWindow = 10 * time.Minute
 
-// greet sends the challenge. It is valid as long as the connection.
-func (c *conn) greet() {
+// sendChallenge sends the challenge, once. It is valid as long as the connection.
+func (c *conn) sendChallenge() {
+	if c.challenged.Swap(true) {
+		return
+	}
 	c.send(outAuth, wire.AppendAuth(nil, hex.EncodeToString(c.challenge[:])))
 }
 
@@ -27,6 +30,7 @@ func (c *conn) auth(e *host.Event) {
 		c.relay.metrics.authOK.Inc()
 	} else {
 		c.relay.metrics.authRefused.Inc()
+		c.sendChallenge() // for another attempt
 	}
 	c.send(outOK, wire.AppendOK(nil, e.ID.String(), reason == "", reason))
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"strings"
@@ -106,6 +107,67 @@ func TestAuthDomain(t *testing.T) {
 	c.expect(okMessage(e, `false,"invalid: the relay tag names …"`))
 	e = event(1, host.KindAuth, time.Now().Unix(), "",
 		host.Tag{"relay", "wss://relay.example.com/"}, host.Tag{"challenge", c.auth})
+	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
+	c.expect(okMessage(e, `true,""`))
+}
+
+func onDemand(c *Config, _ *world) { c.ChallengeOnConnect = false }
+
+// A client is challenged once, when it is told to authenticate and before that: some
+// wait for it to succeed before they do anything else.
+func TestChallengeOnDemand(t *testing.T) {
+	for name, ask := range map[string]func(c *client, e *host.Event) (refusal string){
+		"REQ": func(c *client, _ *host.Event) string {
+			c.send(`["REQ","a",{"kinds":[4]}]`)
+			return `["CLOSED","a","auth-required: authenticate first"]`
+		},
+		"NEG-OPEN": func(c *client, _ *host.Event) string {
+			c.send(`["NEG-OPEN","a",{"kinds":[4]},"6100000200"]`)
+			return `["NEG-ERR","a","auth-required: authenticate first"]`
+		},
+		"EVENT": func(c *client, e *host.Event) string {
+			c.send(fmt.Sprintf(`["EVENT",%s]`, e.JSON))
+			return okMessage(e, `false,"auth-required: who are you?"`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, onDemand, policy(&fakePolicy{query: func(_ context.Context, q *host.Query) (host.Ruling, error) {
+				if len(q.Client.Authed) == 0 && len(q.Filters[0].Kinds) > 0 {
+					return host.Ruling{Action: host.RequireAuth}, nil
+				}
+				return host.Ruling{}, nil
+			}}))
+			protected := event(1, 1, 1, "protected")
+			w.ingest.decide = func(it *host.Item) (host.Verdict, error) {
+				if it.Event.ID == protected.ID && len(it.Authed) == 0 {
+					return host.Verdict{Code: host.AuthRequired, Reason: "auth-required: who are you?"}, nil
+				}
+				return host.Verdict{Code: host.Stored}, nil
+			}
+			c := w.connect(nil)
+			c.send(`["REQ","all",{}]`)
+			c.expect(`["EOSE","all"]`) // and no challenge
+			refusal := ask(c, protected)
+			c.auth = c.list()[1].(string)
+			c.expect(refusal)
+			ask(c, protected)
+			c.expect(refusal) // the challenge is known
+			e := c.authEvent(w, 1)
+			c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
+			c.expect(okMessage(e, `true,""`))
+		})
+	}
+}
+
+// Who proves a key unasked is challenged then.
+func TestChallengeAfterAUTH(t *testing.T) {
+	w := newWorld(t, onDemand)
+	c := w.connect(nil)
+	e := c.authEvent(w, 1)
+	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
+	c.auth = c.list()[1].(string)
+	c.expect(okMessage(e, `false,"invalid: the challenge …"`))
+	e = c.authEvent(w, 1)
 	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
 	c.expect(okMessage(e, `true,""`))
 }

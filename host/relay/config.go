@@ -81,6 +81,10 @@ type Config struct {
 	// client's own request, which a relay in the middle can choose.
 	Domain string
 
+	// ChallengeOnConnect sends every client a challenge (NIP-42) as soon as it has
+	// connected. Otherwise it comes right before the first answer "auth-required".
+	ChallengeOnConnect bool
+
 	// Proxies are the reverse proxies whose X-Forwarded-For is believed. The
 	// client's address is the rightmost that is none of them.
 	Proxies []netip.Prefix

@@ -27,12 +27,16 @@ type conn struct {
 	net       net.Conn
 	source    *host.Source
 	slot      netip.Prefix
-	site      string // the host[:port] that AUTH must name
+	share     *host.Share // of the address, on loopback of the connection
+	site      string      // the host[:port] that AUTH must name
 	challenge [32]byte
 	deflate   bool
-	client    *host.Client // for the policy, nil if there is none; not changed but replaced
-	cancel    context.CancelFunc
-	done      <-chan struct{} // closed by cancel
+
+	challenged atomic.Bool // the challenge has been sent
+
+	client *host.Client // for the policy, nil if there is none; not changed but replaced
+	cancel context.CancelFunc
+	done   <-chan struct{} // closed by cancel
 
 	// Times are in unix nanoseconds.
 	seen    atomic.Int64 // of the last input
@@ -85,7 +89,9 @@ func (c *conn) loop(ctx context.Context) (err error) {
 			err = errPanicked
 		}
 	}()
-	c.greet()
+	if c.relay.cfg.ChallengeOnConnect {
+		c.sendChallenge()
+	}
 	for {
 		msg, err := c.in.next(ctx)
 		if err != nil {

@@ -25,6 +25,8 @@
 //  7. What [Config.Clients] limits is limited at the next message, read or write, and
 //     closes nothing that is open. A client over a limit waits or is refused alone.
 //  8. Publishing costs what an event matches: subscriptions are found by key.
+//  9. Whatever a client asks, it is read on the account of its address, on loopback of
+//     its connection ([host.Share]).
 //
 // The package never judges an event: ids, signatures and policy belong to the
 // pipeline. It checks signatures of AUTH alone, which are for it. Who may connect

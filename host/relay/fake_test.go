@@ -242,7 +242,7 @@ func newWorld(t testing.TB, options ...option) *world {
 	t.Helper()
 	w := &world{t: t, store: &fakeStore{}}
 	w.ingest = &fakeIngest{store: w.store, items: make(chan *host.Item, 1024)}
-	cfg := Config{Limits: DefaultLimits, Info: Info{Name: "test"}}
+	cfg := Config{Limits: DefaultLimits, Info: Info{Name: "test"}, ChallengeOnConnect: true}
 	for _, set := range options {
 		set(&cfg, w)
 	}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -54,6 +55,39 @@ func said(about []host.Description, of func(*host.Description) string) string {
 	return strings.Join(texts, "\n")
 }
 
+// restricted reports whether clients must know the rules before they write here: what the
+// first part of a policy says of it that says something. Where none does, whoever has
+// criteria has rules.
+func restricted(about []host.Description) bool {
+	for i := range about {
+		if about[i].Writes != host.WritesUnsaid {
+			return about[i].Writes == host.WritesRestricted
+		}
+	}
+	return said(about, func(d *host.Description) string { return d.Criteria }) != ""
+}
+
+// summary describes a relay whose operator does not: by what the policy says, without line
+// breaks.
+func summary(about []host.Description) string {
+	list := grasps(about)
+	text := "A nostr relay."
+	if len(list) > 0 {
+		text = "A nostr relay and git server (" + strings.Join(list, ", ") + ")."
+	}
+	accepted := said(about, func(d *host.Description) string { return d.Criteria })
+	switch {
+	case accepted != "":
+		text += " Accepted here: " + accepted
+	case restricted(about):
+		text += " Not every event is accepted here."
+	}
+	if chosen := said(about, func(d *host.Description) string { return d.Curation }); chosen != "" {
+		text += " " + chosen
+	}
+	return strings.ReplaceAll(text, "\n", " ")
+}
+
 // document builds the information document, with what the policy says of itself
 // (GRASP-01).
 func (c *Config) document(about []host.Description) ([]byte, error) {
@@ -69,7 +103,7 @@ func (c *Config) document(about []host.Description) ([]byte, error) {
 		"min_pow_difficulty": 0,
 		"auth_required":      false,
 		"payment_required":   false,
-		"restricted_writes":  criteria != "",
+		"restricted_writes":  restricted(about),
 
 		// These have no field in NIP-11.
 		"max_filter_values":            l.Wire.Values,
@@ -103,7 +137,7 @@ func (c *Config) document(about []host.Description) ([]byte, error) {
 	}
 	for name, value := range map[string]string{
 		"name":        c.Info.Name,
-		"description": c.Info.Description,
+		"description": cmp.Or(c.Info.Description, summary(about)),
 		"pubkey":      c.Info.PubKey,
 		"contact":     c.Info.Contact,
 		"icon":        c.Info.Icon,
@@ -144,6 +178,7 @@ func allowOrigins(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS")
 	h.Set("Access-Control-Allow-Headers", "Content-Type, Authorization, Git-Protocol, Accept, Content-Encoding, X-Requested-With")
+	h.Set("Access-Control-Max-Age", "86400")
 }
 
 func (r *Relay) serveInfo(w http.ResponseWriter, req *http.Request) {

@@ -93,7 +93,7 @@ func (r *Relay) connect(ctx context.Context, ask *host.Connection) (ruling host.
 func (r *Relay) crowd(c *conn) (open, fromAddr int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.slots, r.byAddr[c.slot]
+	return r.slots, r.fromAddr(c)
 }
 
 // reasonOf is what the client is told.
@@ -130,6 +130,7 @@ func (c *conn) permit(ctx context.Context, verb host.QueryVerb, m *wire.Message)
 		return true
 	case ruling.Action == host.RequireAuth:
 		refused, why = queryNeedsAuth, reasonOf(ruling)
+		c.sendChallenge()
 	default:
 		why = reasonOf(ruling)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"talon/host"
 )
 
 // Relay serves nostr clients.
@@ -21,7 +23,7 @@ type Relay struct {
 	mu       sync.Mutex // guards the fields below
 	conns    map[*conn]struct{}
 	slots    int // connections admitted, in the handshake or open
-	byAddr   map[netip.Prefix]int
+	byAddr   map[netip.Prefix]*network
 	closing  bool
 	sessions int           // negentropy, of all connections
 	gone     chan struct{} // closed when the last connection of a closing relay has left
@@ -58,7 +60,7 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 		metrics: newMetrics(),
 		index:   newIndex(),
 		conns:   make(map[*conn]struct{}),
-		byAddr:  make(map[netip.Prefix]int),
+		byAddr:  make(map[netip.Prefix]*network),
 		gone:    make(chan struct{}),
 	}
 	r.snapshots = newSnapshots(r)
@@ -91,6 +93,7 @@ func (r *Relay) sweep(now time.Time) {
 		c.sweep(now)
 	}
 	r.snapshots.sweep(now)
+	r.forgetNetworks(now)
 }
 
 func (r *Relay) all() []*conn {
@@ -173,12 +176,19 @@ func (r *Relay) admit(c *conn) refusal {
 		return shuttingDown
 	case r.slots >= l.Connections:
 		return tooMany
-	case c.slot.IsValid() && r.byAddr[c.slot] >= fromAddr:
+	case r.fromAddr(c) >= fromAddr:
 		return tooManyPerAddr
 	}
 	r.slots++
+	c.share = new(host.Share)
 	if c.slot.IsValid() {
-		r.byAddr[c.slot]++
+		n := r.byAddr[c.slot]
+		if n == nil {
+			n = new(network)
+			r.byAddr[c.slot] = n
+		}
+		n.conns++
+		c.share = &n.share
 	}
 	return admitted
 }
@@ -190,12 +200,43 @@ func (r *Relay) release(c *conn) {
 	delete(r.conns, c)
 	r.slots--
 	if c.slot.IsValid() {
-		if r.byAddr[c.slot]--; r.byAddr[c.slot] == 0 {
-			delete(r.byAddr, c.slot)
-		}
+		n := r.byAddr[c.slot]
+		n.conns--
+		n.left = r.cfg.Now()
 	}
 	if r.closing && r.slots == 0 {
 		close(r.gone)
+	}
+}
+
+// shareKept is how long the share of an address outlives its last connection: who comes
+// back for each question does not start anew.
+const shareKept = time.Minute
+
+// network is who is counted together (host.NetworkOf). Relay.mu guards its fields, but for
+// the share, which is the store's.
+type network struct {
+	conns int
+	left  time.Time // when the last of them was closed
+	share host.Share
+}
+
+// fromAddr counts the connections from the client's address. REQUIRES: r.mu.
+func (r *Relay) fromAddr(c *conn) int {
+	if n := r.byAddr[c.slot]; n != nil {
+		return n.conns
+	}
+	return 0
+}
+
+// forgetNetworks forgets addresses without connections.
+func (r *Relay) forgetNetworks(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for addr, n := range r.byAddr {
+		if n.conns == 0 && now.Sub(n.left) > shareKept {
+			delete(r.byAddr, addr)
+		}
 	}
 }
 

@@ -153,6 +153,9 @@ func (c *conn) answer(e *host.Event, size int, v host.Verdict, err error) {
 	if v.Code == host.ShadowRejected {
 		v.Reason = ""
 	}
+	if v.Code == host.AuthRequired {
+		c.sendChallenge()
+	}
 	text := wire.AppendOK(make([]byte, 0, 84+len(v.Reason)), e.ID.String(), v.OK(), v.Reason)
 	c.send(outOK, text)
 

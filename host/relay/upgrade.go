@@ -129,7 +129,7 @@ func (r *Relay) handshake(w http.ResponseWriter, req *http.Request, c *conn) (ne
 
 // open starts a connection that has been admitted.
 func (r *Relay) open(c *conn, nc net.Conn) {
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(host.WithShare(context.Background(), c.share))
 	c.net, c.cancel, c.done = nc, cancel, ctx.Done()
 	c.seen.Store(r.cfg.Now().UnixNano())
 	r.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"talon/host"
@@ -84,6 +85,9 @@ func TestInfoAbout(t *testing.T) {
 			if got, there := doc[name]; there != (want[name] != nil) || !reflect.DeepEqual(got, want[name]) {
 				t.Errorf("%s is %v, want %v", name, got, want[name])
 			}
+		}
+		if text, _ := doc["description"].(string); !strings.HasPrefix(text, "A nostr relay") || strings.Contains(text, "\n") {
+			t.Errorf("description is %q", text)
 		}
 		if got := doc["limitation"].(map[string]any)["restricted_writes"]; got != (want["repo_acceptance_criteria"] != nil) {
 			t.Errorf("restricted_writes is %v", got)
@@ -240,5 +244,44 @@ func TestNewRefusesBadLimits(t *testing.T) {
 	}
 	if _, err := New(Config{Limits: DefaultLimits}, Deps{}); err != errDeps {
 		t.Errorf("without dependencies: got %v", err)
+	}
+}
+
+// Whether writes are restricted is what the first policy says that says so; a relay that
+// its operator does not describe is described by what all of them say.
+func TestInfoFollowsThePolicies(t *testing.T) {
+	open := host.Description{Criteria: "Everything.", Writes: host.WritesOpen}
+	grasp := host.Description{Grasps: []string{"GRASP-01"}, Criteria: "Git repositories.", Curation: "Few.", Writes: host.WritesRestricted}
+	lists := host.Description{Writes: host.WritesRestricted}
+	for name, tt := range map[string]struct {
+		about      []host.Description
+		given      string
+		restricted bool
+		text       string
+	}{
+		"nobody says anything": {nil, "", false, "A nostr relay."},
+		"open":                 {[]host.Description{open}, "", false, "A nostr relay. Accepted here: Everything."},
+		"open, then grasp":     {[]host.Description{open, grasp}, "", false, "A nostr relay and git server (GRASP-01). Accepted here: Everything. Git repositories. Few."},
+		"grasp":                {[]host.Description{grasp}, "", true, "A nostr relay and git server (GRASP-01). Accepted here: Git repositories. Few."},
+		"lists, then open":     {[]host.Description{lists, open}, "", true, "A nostr relay. Accepted here: Everything."},
+		"lists":                {[]host.Description{lists}, "", true, "A nostr relay. Not every event is accepted here."},
+		"criteria alone":       {[]host.Description{{Criteria: "Cats."}}, "", true, "A nostr relay. Accepted here: Cats."},
+		"the operator":         {[]host.Description{grasp}, "Mine.", true, "Mine."},
+	} {
+		c := Config{Limits: DefaultLimits, Info: Info{Description: tt.given}}
+		text, err := c.document(tt.about)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc struct {
+			Description string
+			Limitation  map[string]any
+		}
+		if err := json.Unmarshal(text, &doc); err != nil {
+			t.Fatal(err)
+		}
+		if doc.Description != tt.text || doc.Limitation["restricted_writes"] != tt.restricted {
+			t.Errorf("%s: %q, restricted_writes %v", name, doc.Description, doc.Limitation["restricted_writes"])
+		}
 	}
 }
