@@ -186,7 +186,9 @@ func goNostrReplace(t *testing.T, ctx context.Context, s *process, r *nostr.Rela
 		return signAs(t, "replacer", nostr.Event{Kind: 0, CreatedAt: now - nostr.Timestamp(age), Content: content})
 	}
 	newest, older := profile(10, "newest"), profile(20, "older")
-	mustPublish(t, ctx, r, profile(30, "oldest"), newest, older, newest)
+	mustPublish(t, ctx, r, profile(30, "oldest"), newest)
+	mustRefuse(t, ctx, r, older, "replaced: have newer event")
+	mustPublish(t, ctx, r, newest)
 	// Missing and empty d are one address; "mylib" is not "mylib-extra".
 	at := func(tags nostr.Tags, content string, age int) *nostr.Event {
 		return signAs(t, "replacer", nostr.Event{Kind: 30001, CreatedAt: now - nostr.Timestamp(age), Tags: tags, Content: content})

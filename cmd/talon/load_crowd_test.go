@@ -91,11 +91,15 @@ func BenchmarkServerCrowd(b *testing.B) {
 		began, used := time.Now(), s.cpu()
 		events.Store(0)
 		answers.Store(conns)
+		// At a person's pace, so that the crowd is met at every moment of what it does.
+		pace := time.NewTicker(50 * time.Millisecond)
 		var beside []time.Duration
 		for list := small(); len(list) > 0 && time.Since(began) < 20*time.Second; list = list[1:] {
+			<-pace.C
 			_, times := ask(b, bystander, list[:1])
 			beside = append(beside, times...)
 		}
+		pace.Stop()
 		wall := time.Since(began)
 		used = s.cpu() - used
 		e, a := float64(events.Load()), float64(answers.Load()-conns)
