@@ -211,7 +211,7 @@ func (w *visit) align(ctx context.Context, maintainers []rules.PubKey, waits boo
 			return nil, err
 		}
 		if there && effective == nil {
-			if err := w.move(ctx, s.State); err != nil {
+			if err := w.move(ctx, s.State, waiting(states[:i])); err != nil {
 				// Git does not want it: a branch that is no commit, say.
 				w.f.log.Warn("a state cannot be met", "repository", w.place, "state", host.ID(s.ID).String(), "err", err)
 				there = false
@@ -228,8 +228,9 @@ func (w *visit) align(ctx context.Context, maintainers []rules.PubKey, waits boo
 		}
 	}
 	if effective == nil && waits {
-		// Nothing says what these are: the state that they were pushed for has gone.
-		return nil, w.clear(ctx)
+		// Nothing says what these are, but for those that are pushed one by one: the state
+		// that they were pushed for has gone.
+		return nil, w.clear(ctx, waiting(states))
 	}
 	return effective, nil
 }
@@ -278,9 +279,21 @@ func (w *visit) complete(ctx context.Context, s *rules.State) (bool, error) {
 	return w.repo.Connected(ctx, ask...)
 }
 
-// move makes heads and tags those of a state whose objects are all here.
-func (w *visit) move(ctx context.Context, s *rules.State) error {
+// waiting returns those of the states that wait for data.
+func waiting(states []rules.Candidate) (list []*rules.State) {
+	for _, s := range states {
+		if !s.Served {
+			list = append(list, s.State)
+		}
+	}
+	return list
+}
+
+// move makes heads and tags those of a state whose objects are all here, but for what
+// was pushed of newer ones.
+func (w *visit) move(ctx context.Context, s *rules.State, newer []*rules.State) error {
 	al := rules.Align(tracked(w.refs), w.refs.HEAD, s, func(rules.Ref) bool { return true })
+	al.KeepPushed(s, newer)
 	if len(al.Updates) > 0 {
 		w.moved = true
 		if err := w.update(ctx, al.Updates); err != nil {
@@ -304,15 +317,16 @@ func (w *visit) setHEAD(ctx context.Context, s *rules.State) error {
 	return w.repo.SetHEAD(ctx, al.Head)
 }
 
-// clear deletes all heads and tags.
-func (w *visit) clear(ctx context.Context) error {
-	var list []rules.Update
+// clear deletes all heads and tags but what was pushed of the states that wait.
+func (w *visit) clear(ctx context.Context, waiting []*rules.State) error {
+	var al rules.Alignment
 	for _, ref := range w.refs.List {
 		if !strings.HasPrefix(ref.Name, nostrRefs) {
-			list = append(list, rules.Update{Ref: ref.Name, Old: ref.ID, New: zeros(ref.ID)})
+			al.Updates = append(al.Updates, rules.Update{Ref: ref.Name, Old: ref.ID, New: zeros(ref.ID)})
 		}
 	}
-	return w.update(ctx, list)
+	al.KeepPushed(nil, waiting)
+	return w.update(ctx, al.Updates)
 }
 
 // update changes refs, all or none: a state that git does not want takes no branch away.

@@ -15,7 +15,7 @@ import (
 // Authorize decides about a push (githttp.Pushes): first by GRASP's own rules, then
 // by the policies. A repository under /prs/ is made with the first push to it.
 func (f *Forge) Authorize(ctx context.Context, push *githttp.Push) error {
-	p, ask, waits, err := f.judge(ctx, push)
+	p, ask, waits, _, err := f.judge(ctx, push)
 	if err != nil {
 		return err
 	}
@@ -48,10 +48,11 @@ func (f *Forge) Authorize(ctx context.Context, push *githttp.Push) error {
 // Confirm decides about a push whose objects are all here (githttp.Pushes), by what
 // GRASP's own rules say now. No policy is asked, for they count. REQUIRES: the lock.
 func (f *Forge) Confirm(ctx context.Context, push *githttp.Push) error {
-	p, _, _, err := f.judge(ctx, push)
+	p, _, _, rest, err := f.judge(ctx, push)
 	if err != nil {
 		return err
 	}
+	push.Note = partNote(rest)
 	if p.prs {
 		// Another push that failed may have taken it away.
 		if err := makePRs(ctx, push); err != nil {
@@ -61,12 +62,13 @@ func (f *Forge) Confirm(ctx context.Context, push *githttp.Push) error {
 	return f.note(ctx, p, push)
 }
 
-// judge asks GRASP's rules about a push. It returns the question to the policies, and
-// the announcement whose time begins anew, if there is one.
-func (f *Forge) judge(ctx context.Context, push *githttp.Push) (p place, ask *host.Push, waits []host.Address, err error) {
+// judge asks GRASP's rules about a push. It returns the question to the policies, the
+// announcement whose time begins anew, if there is one, and what the state of the push
+// still lacks after it.
+func (f *Forge) judge(ctx context.Context, push *githttp.Push) (p place, ask *host.Push, waits []host.Address, rest []string, err error) {
 	p, ok := f.pathPlace(push.Parts)
 	if !ok {
-		return p, nil, nil, gitrepo.ErrNotFound
+		return p, nil, nil, nil, gitrepo.ErrNotFound
 	}
 	updates := make([]rules.Update, len(push.Updates))
 	for i, u := range push.Updates {
@@ -78,16 +80,20 @@ func (f *Forge) judge(ctx context.Context, push *githttp.Push) (p place, ask *ho
 	}
 	var answer rules.Answer
 	if p.prs {
-		answer = (&rules.PRsPush{Repo: p.Repo, Updates: updates, PullRequest: tip}).Authorize()
+		refs, err := push.Repo.Refs(ctx)
+		if err != nil && !errors.Is(err, gitrepo.ErrNotFound) {
+			return p, nil, nil, nil, err
+		}
+		answer = (&rules.PRsPush{Repo: p.Repo, Updates: updates, Refs: tracked(refs), PullRequest: tip}).Authorize()
 		ask.Maintainers = []host.PubKey{p.PubKey}
 	} else {
 		list, err := f.announcements(ctx, p.Identifier, p.PubKey)
 		if err != nil {
-			return p, nil, nil, err
+			return p, nil, nil, nil, err
 		}
 		mine := own(list, p.PubKey)
 		if mine == nil {
-			return p, nil, nil, gitrepo.ErrNotFound
+			return p, nil, nil, nil, gitrepo.ErrNotFound
 		}
 		rule := rules.Push{
 			Updates: updates, Maintainers: graph(list).Maintainers(p.PubKey),
@@ -100,11 +106,11 @@ func (f *Forge) judge(ctx context.Context, push *githttp.Push) (p place, ask *ho
 			},
 		}
 		if rule.States, err = f.states(ctx, p.Identifier, rule.Maintainers); err != nil {
-			return p, nil, nil, err
+			return p, nil, nil, nil, err
 		}
 		refs, err := push.Repo.Refs(ctx)
 		if err != nil {
-			return p, nil, nil, err
+			return p, nil, nil, nil, err
 		}
 		rule.Refs = tracked(refs)
 		answer = rule.Authorize()
@@ -114,13 +120,29 @@ func (f *Forge) judge(ctx context.Context, push *githttp.Push) (p place, ask *ho
 		}
 	}
 	if err := failed(); err != nil {
-		return p, nil, nil, err
+		return p, nil, nil, nil, err
 	}
 	if !answer.OK() {
 		f.metrics.refused.Inc()
-		return p, nil, nil, refusal(&answer)
+		return p, nil, nil, nil, refusal(&answer)
 	}
-	return p, ask, waits, nil
+	return p, ask, waits, answer.Rest, nil
+}
+
+// maxRest bounds the refs that a note names.
+const maxRest = 10
+
+// partNote says to a client that its push was one of several.
+func partNote(rest []string) string {
+	if len(rest) == 0 {
+		return ""
+	}
+	more := ""
+	if len(rest) > maxRest {
+		more = fmt.Sprintf(" and %d more", len(rest)-maxRest)
+		rest = rest[:maxRest]
+	}
+	return "accepted as a part: the state event takes effect when the rest of it is pushed: " + strings.Join(rest, " ") + more
 }
 
 // tips returns a function for the rules, which know no errors, and one for the error
@@ -224,5 +246,11 @@ func (f *Forge) Landed(ctx context.Context, push *githttp.Push) {
 	select {
 	case <-done:
 	case <-ctx.Done():
+	}
+	if push.Note != "" && push.Changed {
+		// The state may have taken effect: its objects may have been here.
+		if _, _, _, rest, err := f.judge(ctx, push); err == nil {
+			push.Note = partNote(rest)
+		}
 	}
 }

@@ -118,7 +118,8 @@ func (l *looker) compareState(ctx context.Context, p *place, repo *gitrepo.Repo,
 	if newest == nil {
 		// The state of a repository that is served can be deleted: its refs stay.
 		for _, ref := range refs.List {
-			if waits && !strings.HasPrefix(ref.Name, nostrRefs) {
+			pushed := slices.ContainsFunc(held, func(s *rules.State) bool { return s.Object(ref.Name) == ref.ID })
+			if waits && !pushed && !strings.HasPrefix(ref.Name, nostrRefs) {
 				l.problem(p.where, true, "%s is at %s, and no state of a maintainer is here", ref.Name, ref.ID)
 			}
 		}
@@ -131,6 +132,7 @@ func (l *looker) compareState(ctx context.Context, p *place, repo *gitrepo.Repo,
 		return nil
 	}
 	al := rules.Align(have, refs.HEAD, newest, there)
+	al.KeepPushed(newest, slices.DeleteFunc(slices.Clone(held), func(s *rules.State) bool { return !s.Newer(&newest.Stamp) }))
 	absent, err := l.missing(ctx, repo, al.Updates)
 	if err != nil {
 		l.problem(p.where, true, "%v", err)

@@ -162,36 +162,34 @@ func TestPushesThatAreNone(t *testing.T) {
 		long.WriteString(command(zero, id, fmt.Sprint("refs/heads/", strings.Repeat("a/", 400), i)))
 	}
 	for name, c := range map[string]struct{ body, says string }{
-		"nothing":              {"", "cut off"},
-		"a flush alone":        {"0000", "changes no ref"},
-		"flush and a pack":     {"0000PACK\x00\x00\x00\x02", "changes no ref"},
-		"no flush":             {command(zero, id, "refs/heads/x"), "cut off"},
-		"half a line":          {command(zero, id, "refs/heads/x")[:30], "cut off"},
-		"no pkt-line":          {"GET / HTTP/1.0", "no pkt-line"},
-		"length of 1":          {"0001", "no pkt-line"},
-		"length of 65521":      {"fff1" + strings.Repeat("a", 65517), "no pkt-line"},
-		"an empty line":        {"00040000", "not understood"},
-		"shallow alone":        {string(appendPkt(nil, "shallow "+id)) + "0000", "changes no ref"},
-		"a certificate":        {string(appendPkt(nil, "push-cert\x00push-options")) + "0000", ""},
-		"no ids":               {command("HEAD", "main", "refs/heads/x") + "0000", "not understood"},
-		"mixed lengths":        {command(zero, strings.Repeat("ab", 32), "refs/heads/x") + "0000", "not understood"},
-		"capitals":             {command(zero, strings.ToUpper(id), "refs/heads/x") + "0000", "not understood"},
-		"two spaces":           {command(zero, id, " refs/heads/x") + "0000", "not the full name"},
-		"HEAD":                 {command(zero, id, "HEAD") + "0000", "not the full name"},
-		"an option":            {command(zero, id, "--help") + "0000", "not the full name"},
-		"dots":                 {command(zero, id, "refs/heads/../../config") + "0000", "not the full name"},
-		"a lock":               {command(zero, id, "refs/heads/x.lock") + "0000", "not the full name"},
-		"a line break":         {command(zero, id, "refs/heads/x\nrefs/heads/y") + "0000", "not the full name"},
-		"a NUL later":          {command(zero, id, "refs/heads/x") + command(zero, id, "refs/heads/y\x00report-status") + "0000", "not the full name"},
-		"twice":                {command(zero, id, "refs/heads/x") + command(id, zero, "refs/heads/x") + "0000", "twice"},
-		"zero to zero":         {command(zero, zero, "refs/heads/x") + "0000", "not there"},
-		"too many":             {many.String() + "0000", "may have 50 commands"},
-		"too long":             {long.String() + "0000", "may have 16384 bytes"},
-		"long capabilities":    {command(zero, id, "refs/heads/x\x00"+strings.Repeat("a ", 3000)) + "0000", "too long"},
-		"push options":         {command(zero, id, "refs/heads/x\x00push-options") + "0000", "push options"},
-		"a long name":          {command(zero, id, "refs/heads/"+strings.Repeat("a", 300)) + "0000", "not the full name"},
-		"a delimiter for end":  {command(zero, id, "refs/heads/x") + "0001", "no pkt-line"},
-		"sideband then others": {command(zero, id, "refs/heads/x\x00side-band-64k") + "zzzz", "no pkt-line"},
+		"nothing":             {"", "cut off"},
+		"a flush alone":       {"0000", "changes no ref"},
+		"flush and a pack":    {"0000PACK\x00\x00\x00\x02", "changes no ref"},
+		"no flush":            {command(zero, id, "refs/heads/x"), "cut off"},
+		"half a line":         {command(zero, id, "refs/heads/x")[:30], "cut off"},
+		"no pkt-line":         {"GET / HTTP/1.0", "no pkt-line"},
+		"length of 1":         {"0001", "no pkt-line"},
+		"length of 65521":     {"fff1" + strings.Repeat("a", 65517), "no pkt-line"},
+		"an empty line":       {"00040000", "not understood"},
+		"shallow alone":       {string(appendPkt(nil, "shallow "+id)) + "0000", "changes no ref"},
+		"a certificate":       {string(appendPkt(nil, "push-cert\x00push-options")) + "0000", ""},
+		"no ids":              {command("HEAD", "main", "refs/heads/x") + "0000", "not understood"},
+		"mixed lengths":       {command(zero, strings.Repeat("ab", 32), "refs/heads/x") + "0000", "not understood"},
+		"capitals":            {command(zero, strings.ToUpper(id), "refs/heads/x") + "0000", "not understood"},
+		"two spaces":          {command(zero, id, " refs/heads/x") + "0000", "not the full name"},
+		"HEAD":                {command(zero, id, "HEAD") + "0000", "not the full name"},
+		"an option":           {command(zero, id, "--help") + "0000", "not the full name"},
+		"dots":                {command(zero, id, "refs/heads/../../config") + "0000", "not the full name"},
+		"a lock":              {command(zero, id, "refs/heads/x.lock") + "0000", "not the full name"},
+		"a line break":        {command(zero, id, "refs/heads/x\nrefs/heads/y") + "0000", "not the full name"},
+		"a NUL later":         {command(zero, id, "refs/heads/x") + command(zero, id, "refs/heads/y\x00report-status") + "0000", "not the full name"},
+		"twice":               {command(zero, id, "refs/heads/x") + command(id, zero, "refs/heads/x") + "0000", "twice"},
+		"too many":            {many.String() + "0000", "may have 50 commands"},
+		"too long":            {long.String() + "0000", "may have 16384 bytes"},
+		"long capabilities":   {command(zero, id, "refs/heads/x\x00"+strings.Repeat("a ", 3000)) + "0000", "too long"},
+		"push options":        {command(zero, id, "refs/heads/x\x00push-options") + "0000", "push options"},
+		"a long name":         {command(zero, id, "refs/heads/"+strings.Repeat("a", 300)) + "0000", "not the full name"},
+		"a delimiter for end": {command(zero, id, "refs/heads/x") + "0001", "no pkt-line"},
 	} {
 		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(c.body))
 		body := text(t, resp)
@@ -253,6 +251,145 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("with a side band and no report: %q", got)
 	}
 }
+
+// Whatever is wrong with a push, a client that reads a report in a side band hears why
+// there, with a line for each ref that it named, and never in a bare packet.
+func TestRefusalsAreReports(t *testing.T) {
+	zero, id := strings.Repeat("0", 40), strings.Repeat("ab", 20)
+	first := string(appendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status side-band-64k atomic"))
+	second := string(appendPkt(nil, zero, " ", id, " refs/heads/b"))
+	var many, long strings.Builder
+	for i := range 60 {
+		many.WriteString(string(appendPkt(nil, zero, " ", id, " ", fmt.Sprint("refs/heads/", i))))
+		long.WriteString(string(appendPkt(nil, zero, " ", id, " ", fmt.Sprint("refs/heads/", strings.Repeat("a/", 400), i))))
+	}
+	for name, c := range map[string]struct {
+		body, says string
+		limits     func(*Limits)
+	}{
+		"too many commands":      {first + second + many.String() + "0000", "a push may have 50 commands", nil},
+		"too long commands":      {first + second + long.String() + "0000", "the commands of a push may have 16384 bytes", nil},
+		"no ref":                 {first + second + string(appendPkt(nil, zero, " ", id, " main")) + "0000", `"main" is not the full name of a ref`, nil},
+		"twice":                  {first + second + string(appendPkt(nil, id, " ", zero, " refs/heads/b")) + "0000", `names "refs/heads/b" twice`, nil},
+		"no command":             {first + second + string(appendPkt(nil, "please")) + "0000", "not understood", nil},
+		"cut off":                {first + second, "cut off", nil},
+		"no pkt-line":            {first + second + "zzzz", "no pkt-line", nil},
+		"push options":           {string(appendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status push-options side-band-64k")) + second + "0000", "push options are not taken", nil},
+		"no pack":                {first + second + "0000" + "GIF89a; no pack at all", "is no pack", nil},
+		"half a pack":            {first + second + "0000" + "PACK\x00\x00\x00\x02\x00\x00\x00\x05", "early EOF", nil},
+		"larger than it may be":  {first + second + "0000PACK" + strings.Repeat("x", 1<<20), "larger than this server takes", func(l *Limits) { l.PushBytes = 1 << 20 }},
+		"no place for it":        {first + second + "0000", "the server is busy", func(l *Limits) { l.Pushes, l.PushQueue = 1, 0 }},
+		"it is not welcome here": {first + second + "0000", "blocked: not you", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, func(l *Limits) { l.Commands, l.CommandBytes = 50, 16<<10 })
+			if c.limits != nil {
+				s.limit(c.limits)
+			}
+			s.repo("x", gitrepo.SHA1)
+			if strings.HasPrefix(c.says, "blocked") {
+				s.authorize.set(func(*Push) error { return &Refusal{Reason: c.says} })
+			}
+			if strings.Contains(c.says, "busy") {
+				s.handler.writes = newGate(1, 0, time.Second)
+				s.limit(func(*Limits) {})
+				leave, err := s.handler.writes.enter(netip.Prefix{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer leave()
+			}
+			resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(c.body))
+			if resp.StatusCode != 200 {
+				t.Fatalf("status %s", resp.Status)
+			}
+			report, message := bands(t, resp)
+			if len(report) < 11 || report[4:11] != "unpack " {
+				t.Errorf("the report is %q", report)
+			}
+			for _, ref := range []string{"refs/heads/a", "refs/heads/b"} {
+				if !strings.Contains(report, "ng "+ref+" ") {
+					t.Errorf("%s is not in the report: %q", ref, report)
+				}
+			}
+			if !strings.Contains(report, c.says) && !strings.Contains(message, c.says) {
+				t.Errorf("it says %q, and %q beside it, not %q", report, message, c.says)
+			}
+			if len(s.landed) > 0 && s.landed[0].Changed {
+				t.Error("the push landed")
+			}
+		})
+	}
+}
+
+// bands reads an answer in the side band: the report, and what is for the person.
+func bands(t *testing.T, resp *http.Response) (report, message string) {
+	t.Helper()
+	rest := strings.NewReader(text(t, resp))
+	for {
+		_, payload, err := readPkt(rest, nil)
+		switch {
+		case err != nil:
+			t.Fatalf("the answer is not in the side band: %v", err)
+		case payload == nil:
+			if rest.Len() > 0 {
+				t.Errorf("%d bytes follow the answer", rest.Len())
+			}
+			return report, message
+		case payload[0] == 1:
+			report += string(payload[1:])
+		case payload[0] == 2:
+			message += string(payload[1:])
+		default:
+			t.Fatalf("band #%d", payload[0])
+		}
+	}
+}
+
+// What is in place already is no error: the person who pushes is told.
+func TestPushesInPlace(t *testing.T) {
+	s := newSite(t, nil)
+	_, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	git(t, dir, "push", "-q", url, "main")
+	zero, id := strings.Repeat("0", 40), git(t, dir, "rev-parse", "main")
+	body := appendPkt(nil, zero, " ", zero, " refs/heads/gone\x00report-status side-band-64k")
+	body = appendPkt(body, zero, " ", id, " refs/heads/main")
+	body = append(body, flushPkt...)
+	body = append(body, emptyPack...)
+	report, message := bands(t, s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, bytes.NewReader(body)))
+	if want := "000eunpack ok\n0017ok refs/heads/gone\n0017ok refs/heads/main\n0000"; report != want {
+		t.Errorf("the report is %q, want %q", report, want)
+	}
+	if want := "warning: refs/heads/gone is not here: there is nothing to delete\nwarning: refs/heads/main is there already\n"; message != want {
+		t.Errorf("beside it stands %q, want %q", message, want)
+	}
+	// The branch goes between git's two requests.
+	git(t, dir, "push", "-q", url, "main:refs/heads/b")
+	s.authorize.set(func(p *Push) error {
+		s.authorize.set(nil)
+		unlock, err := p.Repo.Lock(t.Context())
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		return p.Repo.UpdateRefs(t.Context(), []host.RefUpdate{{Ref: "refs/heads/b", New: zero}})
+	})
+	out, err := tryGit(t.Context(), dir, "push", url, ":b", "main:c")
+	if err != nil || !strings.Contains(out, "remote: warning: refs/heads/b is not here") {
+		t.Errorf("a deletion of what has just gone: %v\n%s", err, out)
+	}
+	if refs := git(t, dir, "ls-remote", url); strings.Contains(refs, "refs/heads/b") || !strings.Contains(refs, "refs/heads/c") {
+		t.Errorf("the refs are\n%s", refs)
+	}
+}
+
+// emptyPack is what git sends with a ref to what is there.
+var emptyPack = func() []byte {
+	head := []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x00")
+	sum := sha1.Sum(head)
+	return append(head, sum[:]...)
+}()
 
 // A few bytes of gzip become a gigabyte. It is inflated as it is read, and refused
 // before it is all there.

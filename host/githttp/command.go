@@ -18,10 +18,13 @@ const maxCapabilities = 4 << 10
 type commands struct {
 	raw     []byte // as the client sent it, up to the flush packet and with it
 	updates []host.RefUpdate
+	named   []string // the refs of all commands that can be reported about, be they in order or not
 
 	report   bool // the client reads a report of each ref
 	sideband int  // the longest pkt-line of its side band; 0 for none
 	quiet    bool // it does not want to know how far the work is
+
+	begun bool // the first command was read, which has the capabilities
 }
 
 // bringsPack reports whether a pack follows: one comes with all but deletions.
@@ -29,79 +32,110 @@ func (c *commands) bringsPack() bool {
 	return slices.ContainsFunc(c.updates, func(u host.RefUpdate) bool { return !gitrepo.IsZero(u.New) })
 }
 
-// A refused request is not git's protocol, or asks what no repository allows.
-type protocolError string
+// A protocolError is a request that is not git's protocol, or asks what no repository
+// allows.
+type protocolError struct{ Refusal }
 
-func (e protocolError) Error() string { return string(e) }
+func wrong(format string, args ...any) *protocolError {
+	return &protocolError{Refusal{Reason: fmt.Sprintf(format, args...), Refs: make(map[string]string)}}
+}
 
 // readCommands reads the commands of a push: pkt-lines up to a flush packet. What
-// is wrong with them is a protocolError; any other error is of the reader.
+// is wrong with them is a protocolError; any other error is of the reader. After a
+// command that is wrong it reads the others, so that the client hears of all.
 func readCommands(r io.Reader, l *Limits) (*commands, error) {
 	c := new(commands)
 	seen := map[string]bool{}
+	var first *protocolError
 	for lines := 0; ; lines++ {
 		if lines > l.Commands {
-			return c, protocolError(fmt.Sprintf("a push may have %d commands", l.Commands))
+			return c, wrong("a push may have %d commands: push fewer refs at once", l.Commands)
 		}
 		raw, payload, err := readPkt(r, c.raw)
 		c.raw = raw
 		switch {
 		case err == errPkt:
-			return c, protocolError("this is no push: " + err.Error())
+			return c, wrong("this is no push: %v", err)
 		case err == io.EOF || err == io.ErrUnexpectedEOF:
-			return c, protocolError("the commands of the push are cut off")
+			return c, wrong("the commands of the push are cut off")
 		case err != nil:
 			return c, err
 		case len(raw) > l.CommandBytes:
-			return c, protocolError(fmt.Sprintf("the commands of a push may have %d bytes", l.CommandBytes))
+			return c, wrong("the commands of a push may have %d bytes: push fewer refs at once", l.CommandBytes)
+		case payload == nil && first != nil:
+			return c, first
+		case payload == nil && len(c.updates) == 0:
+			return c, wrong("the push changes no ref")
 		case payload == nil:
-			if len(c.updates) == 0 {
-				return c, protocolError("the push changes no ref")
-			}
 			return c, nil
 		}
 		if err := c.add(payload, seen); err != nil {
-			return c, err
+			if first == nil {
+				first = err
+			}
+			for ref, reason := range err.Refs {
+				if first.Refs[ref] == "" {
+					first.Refs[ref] = reason
+				}
+			}
 		}
 	}
 }
 
-func (c *commands) add(payload []byte, seen map[string]bool) error {
+// add reads a command.
+func (c *commands) add(payload []byte, seen map[string]bool) *protocolError {
 	line := payload
-	if len(c.updates) == 0 {
+	var refused *protocolError
+	if !c.begun {
 		if i := bytes.IndexByte(line, 0); i >= 0 {
-			if err := c.capabilities(string(line[i+1:])); err != nil {
-				return err
-			}
+			refused = c.capabilities(string(line[i+1:]))
 			line = line[:i]
 		}
 	}
 	text := strings.TrimSuffix(string(line), "\n")
-	if id, ok := strings.CutPrefix(text, "shallow "); ok && len(c.updates) == 0 && gitrepo.IsID(id) {
-		return nil
+	if id, ok := strings.CutPrefix(text, "shallow "); ok && !c.begun && gitrepo.IsID(id) {
+		return refused
 	}
+	c.begun = true
 	part := strings.SplitN(text, " ", 3)
+	if len(part) == 3 && reportable(part[2]) && !seen[part[2]] {
+		c.named = append(c.named, part[2])
+	}
+	if refused != nil {
+		return refused
+	}
 	if len(part) != 3 || !gitrepo.IsID(part[0]) || !gitrepo.IsID(part[1]) || len(part[0]) != len(part[1]) {
-		return protocolError("a command of the push is not understood; signed pushes are not taken")
+		return wrong("a command of the push is not understood; signed pushes are not taken")
 	}
 	u := host.RefUpdate{Old: part[0], New: part[1], Ref: part[2]}
 	switch {
 	case !gitrepo.IsRef(u.Ref):
-		return protocolError(fmt.Sprintf("%.200q is not the full name of a ref", u.Ref))
+		refused = wrong("%.200q is not the full name of a ref", u.Ref)
+		refused.Refs[u.Ref] = "this is not the full name of a ref"
 	case seen[u.Ref]:
-		return protocolError(fmt.Sprintf("the push names %.200q twice", u.Ref))
-	case gitrepo.IsZero(u.Old) && gitrepo.IsZero(u.New):
-		return protocolError(fmt.Sprintf("the push deletes %.200q, which it says is not there", u.Ref))
+		refused = wrong("the push names %.200q twice", u.Ref)
+		refused.Refs[u.Ref] = "the push names it twice"
+	default:
+		c.updates = append(c.updates, u)
 	}
 	seen[u.Ref] = true
-	c.updates = append(c.updates, u)
-	return nil
+	return refused
 }
 
-func (c *commands) capabilities(list string) error {
+// reportable reports whether a report can have a line for a ref of this name.
+func reportable(name string) bool {
+	return name != "" && len(name) <= maxReported && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f })
+}
+
+// maxReported is the longest name that fits into a line of the smallest side band with
+// a reason beside it.
+const maxReported = 1 << 10
+
+func (c *commands) capabilities(list string) *protocolError {
 	if len(list) > maxCapabilities {
-		return protocolError("the capabilities of the client are too long")
+		return wrong("the capabilities of the client are too long")
 	}
+	var refused *protocolError
 	for _, word := range strings.Fields(list) {
 		switch word {
 		case "report-status", "report-status-v2":
@@ -113,8 +147,8 @@ func (c *commands) capabilities(list string) error {
 		case "quiet":
 			c.quiet = true
 		case "push-options":
-			return protocolError("push options are not taken here")
+			refused = wrong("push options are not taken here")
 		}
 	}
-	return nil
+	return refused
 }

@@ -149,6 +149,10 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 	if !ok {
 		return got
 	}
+	if r.ContentLength > h.limits.FetchBytes {
+		say(w, http.StatusRequestEntityTooLarge, "The request is too large.")
+		return resultRefused
+	}
 	const contentType = "application/x-git-upload-pack-result"
 	ctx, stop := context.WithTimeoutCause(r.Context(), h.limits.Whole, errSlow)
 	defer stop()
@@ -219,10 +223,6 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request, contentType str
 	if r.Header.Get("Content-Type") != contentType {
 		say(w, http.StatusUnsupportedMediaType, "The body must be "+contentType+".")
 		return nil, resultMalformed, false
-	}
-	if r.ContentLength > limit {
-		say(w, http.StatusRequestEntityTooLarge, "The request is too large.")
-		return nil, resultRefused, false
 	}
 	in, err := h.openBody(w, r, limit)
 	if errors.Is(err, errEncoding) {

@@ -45,6 +45,8 @@ type Push struct {
 	Updates []host.RefUpdate // at least one; names and ids are checked, and no name is there twice
 	Bytes   int64            // of the request's body as it is sent; 0 if the client does not say
 	Changed bool             // for Landed: the refs are as the push says, or may be after a failure
+	inPlace []host.RefUpdate // those that changed nothing
+	Note    string           // of Confirm and Landed: what the client is told beside its success; empty for nothing
 }
 
 // Pushes decides on pushes. A *Refusal that it returns is told to the client, and
@@ -180,9 +182,13 @@ func method(w http.ResponseWriter, r *http.Request, allowed ...string) bool {
 
 // unavailable answers a request that cannot be answered now.
 func (h *Handler) unavailable(w http.ResponseWriter) result {
-	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(h.limits.QueueTime.Seconds()/2))))
+	h.retryLater(w)
 	say(w, http.StatusServiceUnavailable, "Too many others are being served. Try again in a moment.")
 	return resultBusy
+}
+
+func (h *Handler) retryLater(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(h.limits.QueueTime.Seconds()/2))))
 }
 
 // network is what a client is counted by.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"talon/host/gitrepo"
@@ -22,13 +23,12 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	if h.cfg.Plain {
 		return h.servePlainPush(w, r, parts, in)
 	}
+	if err := in.begin(); err != nil {
+		return h.internal(w, r, err)
+	}
 	leave, err := h.writes.enter(h.network(r))
 	if err != nil {
-		return h.unavailable(w)
-	}
-	if err := in.begin(); err != nil {
-		leave()
-		return h.internal(w, r, err)
+		return h.turnAway(w, in)
 	}
 	// Whoever reads on for a client that was refused takes no place from others.
 	out := h.answer(w)
@@ -39,18 +39,20 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	}()
 
 	c, err := readCommands(in, &h.limits)
-	if wrong := protocolError(""); errors.As(err, &wrong) {
+	push := &Push{Client: h.cfg.Client(r), Parts: parts, Updates: c.updates, Bytes: max(0, r.ContentLength)}
+	if wrong := (*protocolError)(nil); errors.As(err, &wrong) {
 		head(w, pushAnswer)
-		_, _ = out.Write(appendError(nil, string(wrong)))
+		_, _ = out.Write(c.appendRefusal(nil, &wrong.Refusal))
 		return resultMalformed
 	}
 	if err != nil {
 		err = cut{err}
+	} else if r.ContentLength > h.limits.PushBytes {
+		err = errTooLarge
 	} else {
 		// The client may go once all is here; what it sent is then finished.
 		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), h.limits.Whole, errSlow)
 		defer cancel()
-		push := &Push{Client: h.cfg.Client(r), Parts: parts, Updates: c.updates, Bytes: max(0, r.ContentLength)}
 		if push.Repo, err = h.find(ctx, parts, PushTo); err == nil {
 			err = h.pushes.Authorize(ctx, push)
 		}
@@ -60,7 +62,7 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	}
 	if err == nil {
 		h.start(w, out)
-		_, _ = out.Write(c.appendSuccess(nil))
+		_, _ = out.Write(c.appendSuccess(nil, push))
 		return resultOK
 	}
 	if !out.begun && h.missing(w, r, err) {
@@ -74,6 +76,30 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	}
 	return got
 }
+
+// turnAway says to a client in words that git shows that there is no place for its push. It
+// reads no more than the first commands for that: nobody counts those who are turned away.
+func (h *Handler) turnAway(w http.ResponseWriter, in *body) result {
+	defer in.leave(&h.limits)
+	in.stall = min(in.stall, turnAwayTime)
+	few := h.limits
+	few.Commands, few.CommandBytes = min(few.Commands, 256), min(few.CommandBytes, 64<<10)
+	c, _ := readCommands(in, &few)
+	if !c.begun {
+		return h.unavailable(w)
+	}
+	h.retryLater(w)
+	head(w, pushAnswer)
+	out := h.answer(w)
+	defer out.end()
+	_, _ = out.Write(c.appendRefusal(nil, &Refusal{Reason: busy}))
+	return resultBusy
+}
+
+const (
+	turnAwayTime = 10 * time.Second
+	busy         = "the server is busy; try again in a moment"
+)
 
 // start sets the headers of an answer that has not begun.
 func (h *Handler) start(w http.ResponseWriter, out *answer) {
@@ -114,10 +140,16 @@ func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
 		h.cfg.Log.Info("a push was cut off", "path", r.URL.Path, "err", err)
 		return &Refusal{Reason: "the push takes more work than its size allows"}, resultRefused
 	case errors.Is(err, errBusy):
-		return &Refusal{Reason: "the server is busy; try again in a moment"}, resultBusy
+		return &Refusal{Reason: busy}, resultBusy
 	case errors.Is(err, gitrepo.ErrNotFound):
 		return &Refusal{Reason: "the repository has gone meanwhile"}, resultNotFound
-	case errors.As(err, &gone), errors.Is(err, errSlow):
+	case errors.Is(err, errSlow):
+		h.cfg.Log.Info("a push was cut off", "path", r.URL.Path, "err", err)
+		return &Refusal{Reason: fmt.Sprintf("the push took longer than the %v that this server gives it", h.limits.Whole)}, resultCutOff
+	case errors.As(err, &gone) && errors.Is(err, os.ErrDeadlineExceeded):
+		h.cfg.Log.Info("a push was cut off", "path", r.URL.Path, "err", err)
+		return &Refusal{Reason: fmt.Sprintf("the push came to a halt: less than %d KiB of it came in %v", progress>>10, h.limits.Stall)}, resultCutOff
+	case errors.As(err, &gone):
 		h.cfg.Log.Info("a push was cut off", "path", r.URL.Path, "err", err)
 		return nil, resultCutOff
 	}
@@ -230,7 +262,7 @@ func (h *Handler) land(ctx context.Context, q *gitrepo.Incoming, push *Push) err
 	if err := h.pushes.Confirm(ctx, push); err != nil {
 		return err
 	}
-	err = q.Land(ctx)
+	push.inPlace, err = q.Land(ctx)
 	refused := (*gitrepo.Refused)(nil)
 	push.Changed = err == nil || !errors.As(err, &refused)
 	return err

@@ -1,8 +1,11 @@
 package githttp
 
 import (
+	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"talon/host/gitrepo"
 )
 
 // maxReason bounds what is said to a client.
@@ -52,23 +55,48 @@ func (c *commands) appendRefusal(buf []byte, r *Refusal) []byte {
 		unpacked, otherwise = oneLine(r.Reason), "unpacker error"
 	}
 	report := appendPkt(nil, "unpack ", unpacked, "\n")
-	for _, u := range c.updates {
-		reason, ok := r.Refs[u.Ref]
+	for _, ref := range c.named {
+		reason, ok := r.Refs[ref]
 		if !ok {
 			reason = otherwise
 		}
-		report = appendPkt(report, "ng ", u.Ref, " ", oneLine(reason), "\n")
+		report = appendPkt(report, "ng ", ref, " ", oneLine(reason), "\n")
 	}
-	// Beside the line of each ref, which git shortens, the reason as a message.
-	message := oneLine(r.Reason) + "\n"
-	if !r.unpack && c.sideband >= len(message)+5 {
-		buf = appendPkt(buf, "\x02", message)
+	if !r.unpack {
+		// Beside the line of each ref, which git shortens, the reason as a message.
+		buf = c.appendMessage(buf, r.Reason)
 	}
 	return c.appendReport(buf, report)
 }
 
+// appendMessage appends a line for the person who pushes, if the client shows such.
+func (c *commands) appendMessage(buf []byte, text string) []byte {
+	message := oneLine(text) + "\n"
+	if c.sideband < len(message)+5 {
+		return buf
+	}
+	return appendPkt(buf, "\x02", message)
+}
+
+// maxInPlace bounds the refs of which the answer says that they were in place.
+const maxInPlace = 20
+
 // appendSuccess appends the answer to a push that is done.
-func (c *commands) appendSuccess(buf []byte) []byte {
+func (c *commands) appendSuccess(buf []byte, push *Push) []byte {
+	for i, u := range push.inPlace {
+		switch {
+		case i == maxInPlace:
+			buf = c.appendMessage(buf, fmt.Sprintf("warning: %d more refs were in place already", len(push.inPlace)-i))
+		case i > maxInPlace:
+		case gitrepo.IsZero(u.New):
+			buf = c.appendMessage(buf, "warning: "+u.Ref+" is not here: there is nothing to delete")
+		case u.Old != u.New:
+			buf = c.appendMessage(buf, "warning: "+u.Ref+" is there already")
+		}
+	}
+	if push.Note != "" {
+		buf = c.appendMessage(buf, push.Note)
+	}
 	if !c.report {
 		if c.sideband > 0 {
 			buf = append(buf, flushPkt...)

@@ -15,43 +15,52 @@ const undoTime = time.Minute
 // Land makes what the push brought part of the repository, and its refs what it says:
 // all of them or none. A *Refused says why not. First the objects go to where all
 // repositories of the identifier see them, which are nobody's until a ref reaches them;
-// then the refs change. A crash leaves the first, or both. REQUIRES: the lock, and a
-// Check that found all.
-func (q *Incoming) Land(ctx context.Context) error {
+// then the refs change. A crash leaves the first, or both. It returns the updates that
+// it had nothing to do for, as their refs were in place whatever they say was there.
+// REQUIRES: the lock, and a Check that found all.
+func (q *Incoming) Land(ctx context.Context) (inPlace []host.RefUpdate, err error) {
 	r := q.repo
 	if err := r.mustExist(); err != nil {
-		return err
+		return nil, err
 	}
 	format, err := r.Format(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if format != q.format {
-		return &Refused{Reason: "the repository was made anew meanwhile: push again"}
+		return nil, &Refused{Reason: "the repository was made anew meanwhile: push again"}
 	}
 	refs, err := r.tips(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := compare(refs, q.updates); err != nil {
-		return err
+	var updates []host.RefUpdate
+	for _, u := range q.updates {
+		if id, there := refs[u.Ref]; there && id == u.New || !there && IsZero(u.New) {
+			inPlace = append(inPlace, u)
+		} else {
+			updates = append(updates, u)
+		}
+	}
+	if err := compare(refs, updates); err != nil {
+		return nil, err
 	}
 	if q.drops != r.drops() {
 		// What it lacks may have been here, and gone since.
 		if err := q.Check(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := q.move(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	if err := r.ChangeRefs(ctx, q.updates); err != nil {
+	if err := r.ChangeRefs(ctx, updates); err != nil {
 		if reason := complaint(err, r.dir+"/"); reason != "" && ctx.Err() == nil {
-			return &Refused{Reason: reason}
+			return nil, &Refused{Reason: reason}
 		}
-		return err
+		return nil, err
 	}
-	return nil
+	return inPlace, nil
 }
 
 // move moves the packs to the shared store, or to the repository if it shares nothing.

@@ -59,7 +59,7 @@ func push(t testing.TB, r *Repo, pack []byte, updates ...host.RefUpdate) error {
 	if err := q.Check(t.Context()); err != nil {
 		return err
 	}
-	locked(t, r, func() { err = q.Land(t.Context()) })
+	locked(t, r, func() { _, err = q.Land(t.Context()) })
 	return err
 }
 
@@ -215,7 +215,8 @@ func TestRefusedPushes(t *testing.T) {
 		"half a pack":         {whole[:len(whole)/2], updates("new", zero, second), "early EOF"},
 		"it exists":           {whole, updates("new", zero, second, "main", zero, second), "there already"},
 		"it is absent":        {whole, updates("new", zero, second, "gone", first, second), "not there any more"},
-		"it is not deleted":   {nil, updates("main", first, zero, "gone", first, zero), "not there any more"},
+		"it is not deleted":   {nil, updates("main", first, zero, "d", second, zero), "has moved"},
+		"it is there by now":  {nil, updates("main", first, zero, "d", zero, zero), "there already"},
 		"it has moved":        {whole, updates("new", zero, second, "main", second, second), "has moved"},
 		"below a ref":         {whole, updates("new", zero, second, "main/x", zero, second), "cannot be beside refs/heads/main"},
 		"above a ref":         {whole, updates("new", zero, second, "b", zero, second), "cannot be beside refs/heads/b/c"},
@@ -243,6 +244,45 @@ func TestRefusedPushes(t *testing.T) {
 	}
 	fsck(t, r)
 	landed(t, r, dir, host.RefUpdate{Ref: "refs/heads/main", Old: first, New: third})
+}
+
+// What is in place already is in order, whatever the client says was there. The other refs
+// of the push change, and the caller learns which did not have to.
+func TestLandInPlace(t *testing.T) {
+	r := newRepo(t, newRoot(t), alice, "x", SHA1)
+	dir, first, second := work(t, SHA1)
+	zero := strings.Repeat("0", 40)
+	landed(t, r, dir,
+		host.RefUpdate{Ref: "refs/heads/main", Old: zero, New: first}, host.RefUpdate{Ref: "refs/heads/d", Old: zero, New: first})
+	inPlace := []host.RefUpdate{
+		{Ref: "refs/heads/a", Old: zero, New: zero},     // what libgit2 sends for a branch that is not there
+		{Ref: "refs/heads/b", Old: first, New: zero},    // it was there when the client looked
+		{Ref: "refs/heads/main", Old: zero, New: first}, // somebody else made it
+	}
+	for _, more := range [][]host.RefUpdate{{{Ref: "refs/heads/d", Old: first, New: second}}, nil} {
+		q, err := r.Receive(t.Context(), slices.Concat(inPlace, more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Remove()
+		if more != nil {
+			if err := bring(t, q, packOf(t, dir, second)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := q.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var got []host.RefUpdate
+		locked(t, r, func() { got, err = q.Land(t.Context()) })
+		if err != nil || !slices.Equal(got, inPlace) {
+			t.Errorf("in place are %v, %v", got, err)
+		}
+		refs, err := r.Refs(t.Context())
+		if err != nil || len(refs.List) != 2 || refs.List[0].ID != second || refs.List[1].ID != first {
+			t.Errorf("the refs are %v, %v", refs.List, err)
+		}
+	}
 }
 
 // 20,000 refs at once are made, moved and deleted, in one file.
@@ -377,7 +417,7 @@ func TestCollectDuringPush(t *testing.T) {
 		if err := root.Collect(t.Context(), "x", SHA1, 0); err != nil {
 			t.Fatal(err)
 		}
-		locked(t, r, func() { err = q.Land(t.Context()) })
+		locked(t, r, func() { _, err = q.Land(t.Context()) })
 		if refused := new(Refused); gone != errors.As(err, &refused) || !gone && err != nil {
 			t.Errorf("its base is gone: %t; %v", gone, err)
 		}
@@ -424,13 +464,13 @@ func TestRemoveDuringPush(t *testing.T) {
 			t.Fatal(err)
 		}
 		locked(t, r, func() {
-			if err := q.Land(t.Context()); !errors.Is(err, ErrNotFound) {
+			if _, err := q.Land(t.Context()); !errors.Is(err, ErrNotFound) {
 				t.Errorf("it lands nowhere: %v", err)
 			}
 			if err := r.Init(t.Context(), format); err != nil {
 				t.Fatal(err)
 			}
-			err = q.Land(t.Context())
+			_, err = q.Land(t.Context())
 		})
 		if (err == nil) != (format == SHA1) {
 			t.Errorf("the repository is one of %s now: %v", format, err)

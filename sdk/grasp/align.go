@@ -1,5 +1,7 @@
 package grasp
 
+import "slices"
+
 // Alignment is what brings a repository in line with a state.
 type Alignment struct {
 	// Updates are the ref updates, deletions first: refs/heads/a is in the way of
@@ -79,6 +81,43 @@ func updatesTo(refs, want []Ref) []Update {
 		updates = append(updates, Update{ref.Name, old, ref.Object})
 	}
 	return append(deletions, updates...)
+}
+
+// KeepPushed leaves out updates of refs that pushes have moved to where a state has them
+// that is newer and waits for the rest of its data: such a state may come with several
+// pushes. Refs that it does not have are deleted when it takes effect, and not before.
+// A ref stays only where no ref of the state in effect is in its way.
+func (al *Alignment) KeepPushed(effective *State, waiting []*State) {
+	if len(waiting) == 0 {
+		return
+	}
+	var names, folders map[string]bool // of the refs in effect, once they are asked for
+	inTheWay := func(ref string) bool {
+		if names == nil {
+			names, folders = make(map[string]bool), make(map[string]bool)
+			if effective != nil {
+				for _, r := range effective.Refs {
+					names[r.Name] = true
+					for i := range r.Name {
+						if r.Name[i] == '/' {
+							folders[r.Name[:i]] = true
+						}
+					}
+				}
+			}
+		}
+		for i := range ref {
+			if ref[i] == '/' && names[ref[:i]] {
+				return true
+			}
+		}
+		return folders[ref]
+	}
+	al.Updates = slices.DeleteFunc(al.Updates, func(u Update) bool {
+		return !IsZero(u.Old) && slices.ContainsFunc(waiting, func(s *State) bool {
+			return len(s.Faults) == 0 && s.Object(u.Ref) == u.Old
+		}) && !inTheWay(u.Ref)
+	})
 }
 
 // zeros stands for "does not exist", as long as object.

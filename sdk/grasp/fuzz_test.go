@@ -154,7 +154,7 @@ func model(p *Push) *State {
 		if old == "" {
 			old = none
 		}
-		if seen[u.Ref] || !tracked(u.Ref) || u.Old != old || u.Old == none && u.New == none {
+		if seen[u.Ref] || !tracked(u.Ref) || u.Old != old && u.New != old {
 			return nil
 		}
 		seen[u.Ref] = true
@@ -166,19 +166,24 @@ func model(p *Push) *State {
 		return nil
 	}
 	var best *State
+	whole := false // best is all that there is after the push
 	for _, c := range p.States {
 		want := map[string]string{}
 		for _, ref := range c.Refs {
 			want[ref.Name] = ref.Object
 		}
-		fits := slices.Contains(p.Maintainers, c.PubKey) && len(c.Refs) > 0 && len(c.Faults) == 0 && maps.Equal(want, result)
+		fits := slices.Contains(p.Maintainers, c.PubKey) && len(c.Refs) > 0 && len(c.Faults) == 0
+		for ref := range seen {
+			fits = fits && want[ref] == result[ref]
+		}
 		for _, other := range p.States {
 			if other.Served && other.Tracks() && slices.Contains(p.Maintainers, other.PubKey) && other.Newer(&c.Stamp) {
 				fits = false
 			}
 		}
-		if fits && (best == nil || c.Newer(&best.Stamp)) {
-			best = c.State
+		all := maps.Equal(want, result)
+		if fits && (best == nil || all && !whole || all == whole && c.Newer(&best.Stamp)) {
+			best, whole = c.State, all
 		}
 	}
 	return best

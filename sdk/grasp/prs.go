@@ -7,6 +7,7 @@ import "strings"
 type PRsPush struct {
 	Repo    Repo // of the URL: the signer's
 	Updates []Update
+	Refs    []Ref // all that the repository has now
 
 	// PullRequest returns the pull request or update with this id, stored or held,
 	// and whether an event with it is here. For an event of another kind it is nil.
@@ -20,10 +21,11 @@ func (p *PRsPush) Authorize() (answer Answer) {
 	if len(p.Updates) == 0 {
 		answer.refuse("", "a push without commands is not authorised")
 	}
+	refs := sortedRefs(p.Refs)
 	seen := make(map[string]bool, len(p.Updates))
 	for i := range p.Updates {
 		u := &p.Updates[i]
-		reason := p.check(u)
+		reason := p.check(u, objectOf(refs, u.Ref))
 		if seen[u.Ref] {
 			reason = "the push moves the ref twice"
 		}
@@ -35,7 +37,7 @@ func (p *PRsPush) Authorize() (answer Answer) {
 	return answer
 }
 
-func (p *PRsPush) check(u *Update) string {
+func (p *PRsPush) check(u *Update, current string) string {
 	hex, ok := strings.CutPrefix(u.Ref, nostrRefs)
 	id, right := ParseID(hex)
 	switch {
@@ -43,8 +45,10 @@ func (p *PRsPush) check(u *Update) string {
 		return "only refs/nostr/<event id> can be pushed here, with the id as 64 lower-case hex digits"
 	case !isObject(u.New) || !isObject(u.Old):
 		return "an object name must be 40 or 64 lower-case hex digits"
+	case IsZero(u.New) && current == "":
+		return "" // it is deleted already
 	case IsZero(u.New):
-		return "refs under refs/nostr/ are not deleted by a push"
+		return noNostrDeletion
 	case p.PullRequest == nil:
 		return ""
 	}

@@ -89,7 +89,7 @@ func TestPRsRepo(t *testing.T) {
 func TestPRsAuthorize(t *testing.T) {
 	repo := Repo{key(1), "repo"}
 	right := pullRequest(t, 1, "c "+oid(1), repoTag(5, "repo"))
-	p := PRsPush{Repo: repo, PullRequest: func(id ID) (*PullRequest, bool) {
+	p := PRsPush{Repo: repo, Refs: []Ref{{nostrRef(1), oid(1)}}, PullRequest: func(id ID) (*PullRequest, bool) {
 		switch id {
 		case key(1):
 			return right, true
@@ -117,6 +117,7 @@ func TestPRsAuthorize(t *testing.T) {
 		"a branch beside":    {[]Update{create(nostrRef(1), 1), create(mainRef, 1)}, "only refs/nostr/<event id> can be pushed here"},
 		"no id":              {[]Update{create("refs/nostr/main", 1)}, "only refs/nostr/<event id> can be pushed here"},
 		"delete":             {[]Update{remove(nostrRef(1), 1)}, "not deleted"},
+		"deleted already":    {[]Update{remove(nostrRef(2), 1), {nostrRef(9), none, none}}, ""},
 		"no object":          {[]Update{{nostrRef(1), none, "x"}}, "object name"},
 		"twice":              {[]Update{create(nostrRef(1), 1), create(nostrRef(1), 1)}, "twice"},
 		"nothing":            {nil, "without commands"},

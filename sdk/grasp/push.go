@@ -26,6 +26,7 @@ type Candidate struct {
 // Answer is what becomes of a push. It is all or nothing.
 type Answer struct {
 	State   *State    // what the push brings the repository in line with; nil if it moves no head or tag
+	Rest    []string  // heads and tags, by name, that are not as State says after the push: it is one of several
 	Refused []Refusal // empty if the push may be made
 }
 
@@ -37,6 +38,8 @@ type Refusal struct {
 
 const (
 	nostrRefs = "refs/nostr/"
+
+	noNostrDeletion = "refs under refs/nostr/ are not deleted by a push"
 
 	// maxRefusals bounds what a person reads, and the answer to a hostile push.
 	maxRefusals = 20
@@ -71,13 +74,15 @@ func (a *Answer) refuse(ref, reason string) {
 }
 
 // Authorize decides about a push. It may be made if every ref under refs/nostr/ is
-// one that anybody may set, if heads and tags end up exactly as one state of a
-// maintainer says, and if it touches no other ref. A push without commands is
-// never authorised.
+// one that anybody may set, if each head and tag that it names ends up as one state of
+// a maintainer says, and if it touches no other ref. A push without commands is
+// never authorised. A command that changes nothing is in order, whatever it says was
+// there.
 //
 // Any state that is not older than the newest one in effect will do: several may
-// wait, and a push is matched against all of them. One that is older authorises
-// nothing any more, so that no push rolls a repository back.
+// wait, and a push is matched against all of them. One that the push completes comes
+// before one of which it is a part. One that is older authorises nothing any more, so
+// that no push rolls a repository back.
 func (p *Push) Authorize() (answer Answer) {
 	if len(p.Updates) == 0 {
 		answer.refuse("", "a push without commands is not authorised")
@@ -101,7 +106,7 @@ func (p *Push) Authorize() (answer Answer) {
 			reason = "the push moves the ref twice"
 		}
 		if reason == "" && strings.HasPrefix(u.Ref, nostrRefs) {
-			reason = p.checkNostr(u)
+			reason = p.checkNostr(u, current)
 		}
 		if reason != "" {
 			answer.refuse(u.Ref, reason)
@@ -126,8 +131,8 @@ func checkUpdate(u *Update, current string) string {
 		return "an object name must be 40 or 64 lower-case hex digits"
 	}
 	switch {
-	case IsZero(u.Old) && IsZero(u.New):
-		return "there is nothing to delete"
+	case inPlace(u, current):
+		return ""
 	case IsZero(u.Old) && current != "":
 		return "the ref exists already, at " + short(current) + ": fetch first"
 	case !IsZero(u.Old) && u.Old != current && current == "":
@@ -138,16 +143,24 @@ func checkUpdate(u *Update, current string) string {
 	return ""
 }
 
+// inPlace reports whether a ref is already as an update wants it.
+func inPlace(u *Update, current string) bool {
+	return u.New == current || current == "" && IsZero(u.New)
+}
+
 func isObject(s string) bool { return (len(s) == 40 || len(s) == 64) && isHex(s) }
 
 // checkNostr refuses a ref under refs/nostr/ that is not for anybody to set.
-func (p *Push) checkNostr(u *Update) string {
+func (p *Push) checkNostr(u *Update, current string) string {
 	id, ok := ParseID(u.Ref[len(nostrRefs):])
 	if !ok {
 		return "a ref under refs/nostr/ is named for an event id, 64 lower-case hex digits"
 	}
 	if IsZero(u.New) {
-		return "refs under refs/nostr/ are not deleted by a push"
+		if current == "" {
+			return ""
+		}
+		return noNostrDeletion
 	}
 	if p.Tip == nil {
 		return ""
@@ -193,18 +206,67 @@ func (p *Push) match(answer *Answer, refs []Ref, updates []Update) {
 		return 0
 	})
 	result := apply(refs, updates)
+	old := false // one that authorises nothing any more says so
+	var part *State
 	for _, c := range states {
-		if len(c.Faults) > 0 || !slices.Equal(c.Refs, result) {
-			continue
-		}
-		if served != nil && served.Newer(&c.Stamp) {
-			answer.refuse("", "the state event that says so is older than one that has taken effect: publish a new one (kind 30618), then push")
+		switch {
+		case len(c.Faults) > 0:
+		case served != nil && served.Newer(&c.Stamp):
+			old = old || slices.Equal(c.Refs, result)
+		case slices.Equal(c.Refs, result):
+			answer.State = c.State
 			return
+		case part == nil && agrees(c.State, updates):
+			part = c.State
 		}
-		answer.State = c.State
-		return
 	}
-	explain(answer, states[0].State, result, updates)
+	switch {
+	case part != nil:
+		answer.State, answer.Rest = part, differences(part.Refs, result)
+	case old:
+		answer.refuse("", "the state event that says so is older than one that has taken effect: publish a new one (kind 30618), then push")
+	default:
+		explain(answer, states[0].State, updates)
+	}
+}
+
+// agrees reports whether all heads and tags that a push names become what a state says.
+func agrees(s *State, updates []Update) bool {
+	for i := range updates {
+		if u := &updates[i]; tracked(u.Ref) && !inPlace(u, s.Object(u.Ref)) {
+			return false
+		}
+	}
+	return true
+}
+
+// differences returns the names of the refs that are not the same in both lists, which
+// are by name.
+func differences(want, have []Ref) (names []string) {
+	for len(want) > 0 || len(have) > 0 {
+		order := 1
+		switch {
+		case len(have) == 0:
+			order = -1
+		case len(want) > 0:
+			order = compareRefs(want[0], have[0])
+		}
+		switch {
+		case order < 0:
+			names = append(names, want[0].Name)
+		case order > 0:
+			names = append(names, have[0].Name)
+		case want[0].Object != have[0].Object:
+			names = append(names, want[0].Name)
+		}
+		if order <= 0 {
+			want = want[1:]
+		}
+		if order >= 0 {
+			have = have[1:]
+		}
+	}
+	return names
 }
 
 // apply returns the heads and tags after the updates, by name. Both lists are in
@@ -237,43 +299,22 @@ func apply(refs []Ref, updates []Update) []Ref {
 	return result
 }
 
-// explain says how the result of a push differs from the newest state.
-func explain(answer *Answer, s *State, result []Ref, updates []Update) {
+// explain says which of the refs that a push names are not as the newest state says.
+func explain(answer *Answer, s *State, updates []Update) {
 	for _, fault := range s.Faults {
 		answer.refuse(fault.Ref, "the newest state event cannot be met: "+fault.Reason)
 	}
-	pushed := func(ref string) bool {
-		_, found := slices.BinarySearchFunc(updates, ref, func(u Update, ref string) int { return strings.Compare(u.Ref, ref) })
-		return found
-	}
-	want := s.Refs
-	for len(want) > 0 || len(result) > 0 {
-		order := 1
+	for i := range updates {
+		u := &updates[i]
+		want := s.Object(u.Ref)
 		switch {
-		case len(result) == 0:
-			order = -1
-		case len(want) > 0:
-			order = compareRefs(want[0], result[0])
-		}
-		switch {
-		case order < 0 && pushed(want[0].Name):
-			answer.refuse(want[0].Name, "the newest state event does not delete it, it has it at "+short(want[0].Object))
-		case order < 0:
-			answer.refuse(want[0].Name, "the newest state event has it at "+short(want[0].Object)+": push it too")
-		case order > 0 && pushed(result[0].Name):
-			answer.refuse(result[0].Name, "the newest state event does not have it")
-		case order > 0:
-			answer.refuse(result[0].Name, "it is here, and the newest state event does not have it: delete it in the same push")
-		case want[0].Object != result[0].Object && pushed(want[0].Name):
-			answer.refuse(want[0].Name, "the newest state event has it at "+short(want[0].Object)+", not at "+short(result[0].Object))
-		case want[0].Object != result[0].Object:
-			answer.refuse(want[0].Name, "it is at "+short(result[0].Object)+" and the newest state event has it at "+short(want[0].Object)+": push it too")
-		}
-		if order <= 0 {
-			want = want[1:]
-		}
-		if order >= 0 {
-			result = result[1:]
+		case !tracked(u.Ref) || inPlace(u, want):
+		case IsZero(u.New):
+			answer.refuse(u.Ref, "the newest state event does not delete it, it has it at "+short(want))
+		case want == "":
+			answer.refuse(u.Ref, "the newest state event does not have it")
+		default:
+			answer.refuse(u.Ref, "the newest state event has it at "+short(want)+", not at "+short(u.New))
 		}
 	}
 }

@@ -163,3 +163,25 @@ func TestAlign(t *testing.T) {
 		t.Error("Align changed its argument")
 	}
 }
+
+// What pushes have moved to where a newer state has it stays, and nothing else.
+func TestKeepPushed(t *testing.T) {
+	effective := state(t, 1, 1, mainRef+" "+oid(1), devRef+" "+oid(1), "refs/heads/a/b "+oid(1))
+	newer := state(t, 1, 2, mainRef+" "+oid(2), tagRef+" "+oid(2), "refs/heads/a "+oid(2))
+	wrong := state(t, 1, 3, devRef+" "+oid(3), "refs/heads/x deadbeef")
+	refs := []Ref{{mainRef, oid(2)}, {tagRef, oid(2)}, {"refs/tags/v2", oid(2)}, {devRef, oid(3)}, {"refs/heads/a", oid(2)}}
+	al := Align(refs, "", effective, func(Ref) bool { return true })
+	al.KeepPushed(effective, []*State{newer, wrong})
+	want := []Update{
+		{"refs/heads/a", oid(2), none}, {"refs/tags/v2", oid(2), none}, // the first is in the way of a/b
+		{"refs/heads/a/b", none, oid(1)}, {devRef, oid(3), oid(1)},
+	}
+	if !slices.Equal(al.Updates, want) {
+		t.Errorf("the updates are %v, want %v", al.Updates, want)
+	}
+	// A ref that the newer one lacks is deleted when that takes effect.
+	al = Align(nil, "", effective, func(Ref) bool { return true })
+	if al.KeepPushed(effective, []*State{newer}); len(al.Updates) != 3 {
+		t.Errorf("of an empty repository: %v", al.Updates)
+	}
+}
