@@ -61,7 +61,7 @@ var allowed = map[string]string{
 	"host/relaysync/retry":      "host",
 	"host/relayclient":          "host host/inflate host/negentropy host/wire",
 	"host/admin":                "host host/gitfetch host/plugin host/plugin/sample host/plugin/sidecar",
-	"host/config":               "sdk/nip19",
+	"host/config":               "sdk/grasp sdk/nip19",
 	"host/metrics":              "",
 	"host/daemon":               "*",
 	"sdk/abi":                   "",

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -336,6 +337,19 @@ func (f *folder) unrelated() string {
 func (f *folder) git(args ...string) string {
 	f.st.Helper()
 	return f.st.git(f.dir, args...)
+}
+
+// pack returns a pack of what commits reach.
+func (f *folder) pack(revisions ...string) string {
+	f.st.Helper()
+	cmd := exec.Command("git", "pack-objects", "--revs", "--stdout", "-q")
+	cmd.Dir, cmd.Env = f.dir, environ()
+	cmd.Stdin = strings.NewReader(strings.Join(revisions, "\n") + "\n")
+	out, err := cmd.Output()
+	if err != nil {
+		f.st.Fatal(err)
+	}
+	return string(out)
 }
 
 func (f *folder) push(url string, refs ...string) string {

@@ -35,6 +35,10 @@ func TestGrasp(t *testing.T) {
 		"older states":            olderStates,
 		"unrelated roots":         unrelatedRoots,
 		"head comes later":        headComesLater,
+		"no head":                 noHead,
+		"deleted already":         deletedAlready,
+		"part by part":            partByPart,
+		"a part in vain":          aPartInVain,
 		"pull request":            pullRequest,
 		"own place":               ownPlace,
 		"own place, first":        ownPlaceFirst,
@@ -138,6 +142,122 @@ func (st *story) wantSoon(what string, since time.Time) {
 	if took := time.Since(since); took > 2*time.Second {
 		st.Errorf("%s: after %v", what, took)
 	}
+}
+
+// noHead: a state that names no HEAD, or one that is not there yet, leaves a clone with a
+// branch to check out all the same.
+func noHead(st *story) {
+	owner := st.who("owner")
+	url := st.repo(owner, "demo")
+	st.held(st.announcement(owner, "demo"))
+	text := st.ask("GET", repoPath(owner, "demo")+"/info/refs?service=git-upload-pack", nil).body
+	for _, want := range []string{"capabilities^{}", "symref=HEAD:refs/heads/master", "allow-tip-sha1-in-want", "allow-reachable-sha1-in-want", "filter", "object-format=sha1"} {
+		if !strings.Contains(text, want) {
+			st.Errorf("an empty repository does not say %s: %q", want, text)
+		}
+	}
+	work := st.folder()
+	one := work.commit("one")
+	st.held(st.state(owner, "demo", "refs/heads/dev", one, "refs/heads/main", one))
+	work.push(url, "main", "main:dev")
+	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/dev="+one, "refs/heads/main="+one)
+	st.stored(st.state(owner, "demo", "refs/heads/dev", one, "HEAD", "ref: refs/heads/next"))
+	st.getRefs(url, "HEAD=refs/heads/dev", "refs/heads/dev="+one)
+}
+
+// deletedAlready: the owner says that a branch is gone, it goes at once, and only then
+// her client deletes it. It hears that there is nothing to do, and no error.
+func deletedAlready(st *story) {
+	owner := st.who("owner")
+	path, url := repoPath(owner, "demo"), st.repo(owner, "demo")
+	work := st.folder()
+	one := work.commit("one")
+	st.held(st.announcement(owner, "demo"))
+	st.held(st.state(owner, "demo", "refs/heads/dev", one, "refs/heads/main", one))
+	work.push(url, "main", "main:dev")
+	st.stored(st.state(owner, "demo", "refs/heads/main", one))
+	st.getRefs(url, "HEAD=refs/heads/main", "refs/heads/main="+one)
+	for _, old := range []string{zeroObject, one} { // libgit2 after it has looked, and a client that looked before
+		got := st.ask("POST", path+"/git-receive-pack", []byte(pkt(old+" "+zeroObject+" refs/heads/dev\x00report-status side-band-64k")+"0000"), "Content-Type", pushRequest)
+		if !strings.Contains(got.body, "ok refs/heads/dev\n") || !strings.Contains(got.body, "warning: refs/heads/dev is not here") {
+			st.Errorf("a deletion of what is gone, from %s: %q", old, got.body)
+		}
+	}
+	// Together with what is new.
+	two := work.commit("two")
+	st.held(st.state(owner, "demo", "refs/heads/main", two))
+	work.git("remote", "add", "origin", url)
+	got := st.ask("POST", path+"/git-receive-pack", []byte(pkt(zeroObject+" "+zeroObject+" refs/heads/dev\x00report-status")+pkt(one+" "+two+" refs/heads/main")+"0000"+
+		work.pack(two, "^"+one)), "Content-Type", pushRequest)
+	if !strings.Contains(got.body, "ok refs/heads/dev\n") || !strings.Contains(got.body, "ok refs/heads/main\n") {
+		st.Errorf("a push with a deletion of what is gone: %q", got.body)
+	}
+	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/main="+two)
+	// What the state has is not deleted, whatever a client thinks is there.
+	got = st.ask("POST", path+"/git-receive-pack", []byte(pkt(zeroObject+" "+zeroObject+" refs/heads/main\x00report-status")+"0000"), "Content-Type", pushRequest)
+	if !strings.Contains(got.body, "ng refs/heads/main ") {
+		st.Errorf("a deletion of what is there: %q", got.body)
+	}
+}
+
+// partByPart: the client pushes the refs of a state one by one. Each of them is there at
+// once, the state is served with the last one, and the client is told so.
+func partByPart(st *story) {
+	owner := st.who("owner")
+	url := st.repo(owner, "demo")
+	work := st.folder()
+	one := work.commit("one")
+	announcement := st.held(st.announcement(owner, "demo"))
+	unrelated := work.unrelated()
+	first := st.held(st.state(owner, "demo", "refs/heads/dev", unrelated, "refs/heads/main", one, "refs/tags/v1", one))
+	const part = "accepted as a part: the state event takes effect when the rest of it is pushed: "
+	heard := func(out, want string) {
+		st.Helper()
+		if out = strings.Join(strings.Fields(strings.ReplaceAll(out, "remote:", " ")), " "); (want == "") == strings.Contains(out, part) || !strings.Contains(out, want) {
+			st.Errorf("the client hears\n%s\nwant %q", out, want)
+		}
+	}
+	heard(work.push(url, one+":refs/tags/v1"), part+"refs/heads/dev refs/heads/main")
+	st.wantRefs(url, "refs/tags/v1="+one)
+	st.wantServed(announcement, false)
+	work.cannotPush("refs/heads/extra", url, one+":refs/heads/extra")
+	// The last objects are here with dev: main needs no push any more.
+	heard(work.push(url, unrelated+":refs/heads/dev"), "")
+	st.wantServed(first, true)
+	st.wantServed(announcement, true)
+	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/dev="+unrelated, "refs/heads/main="+one, "refs/tags/v1="+one)
+	work.push(url, one+":refs/heads/main")
+
+	// The next state is no different, and its deletions take effect with it.
+	work.git("checkout", "-q", "--detach", one)
+	two := work.commit("two")
+	work.git("checkout", "-q", "--detach", unrelated)
+	three := work.commit("three")
+	second := st.held(st.state(owner, "demo", "refs/heads/dev", three, "refs/heads/main", two))
+	work.push(url, ":refs/tags/v1")
+	heard(work.push(url, two+":refs/heads/main"), part+"refs/heads/dev refs/tags/v1")
+	st.wantServed(second, false)
+	st.wantServed(first, true)
+	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/dev="+unrelated, "refs/heads/main="+two, "refs/tags/v1="+one)
+	heard(work.push(url, three+":refs/heads/dev"), "")
+	st.wantServed(second, true)
+	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/dev="+three, "refs/heads/main="+two)
+}
+
+// aPartInVain: a state of which a part was pushed is deleted. The refs are again those of
+// the state that is served.
+func aPartInVain(st *story) {
+	owner := st.who("owner")
+	url := st.repo(owner, "demo")
+	work := st.folder()
+	one := st.published(owner, work)
+	two := work.commit("two")
+	three := work.commit("three")
+	state := st.held(st.state(owner, "demo", "refs/heads/dev", three, "refs/heads/main", two))
+	work.push(url, two+":refs/heads/main")
+	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/main="+two)
+	st.stored(st.event(owner, 5, nostr.Tag{"e", state.ID}, nostr.Tag{"k", "30618"}))
+	st.getRefs(url, "HEAD=refs/heads/main", "refs/heads/main="+one)
 }
 
 // emptyRepository: who follows an announcement clones before anything was pushed, as

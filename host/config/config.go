@@ -21,6 +21,7 @@ type Config struct {
 	Proxies     Prefixes
 	Git         string
 	PackSize    int64
+	GitBranch   string
 	GitFetches  int
 	GitPushes   int
 	GitTime     time.Duration
@@ -156,6 +157,7 @@ func (c *Config) options() []*option {
 		opt("trust-proxy", Serving, "", prefixes(&c.Proxies), "`networks` of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, such as 127.0.0.1/32"),
 		opt("git", Serving, "git", text(&c.Git, required), "`program` of git, 2.39 or later: a name in the PATH, or a path"),
 		opt("pack-size", Serving, "2GiB", size(&c.PackSize, 1<<20, 1<<40), "most `bytes` of one push"),
+		opt("git-default-branch", Serving, "master", text(&c.GitBranch, branch), "`branch` that HEAD of a new repository names until a state event names another"),
 		opt("git-fetches", Serving, "0", integer(&c.GitFetches, 0, 4096), "`clones` and fetches that git works on at once; 0 means two per processor, at least four"),
 		opt("git-pushes", Serving, "0", integer(&c.GitPushes, 0, 4096), "`pushes` that git works on at once; 0 means one per processor, at least four"),
 		opt("git-time", Serving, "1h", duration(&c.GitTime, time.Second, 7*24*time.Hour), "`time` that one clone, fetch or push may take"),

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
 
@@ -22,6 +23,14 @@ type Prefixes []netip.Prefix
 func required(s string) error {
 	if s == "" {
 		return errors.New("something, not nothing")
+	}
+	return nil
+}
+
+// branch checks the name of a branch, without refs/heads/.
+func branch(s string) error {
+	if s == "HEAD" || strings.HasPrefix(s, "-") || strings.HasPrefix(s, "refs/") || grasp.CheckRef("refs/heads/"+s) != nil {
+		return errors.New("the name of a branch, such as main")
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 func openDisk(ctx context.Context, cfg *config.Config) (*forge.Disk, error) {
 	o := gitrepo.DefaultOptions
 	o.MaxInput = cfg.PackSize
+	o.DefaultBranch = cfg.GitBranch
 	git, err := gitrepo.Find(ctx, cfg.Git, o)
 	if err != nil {
 		return nil, err

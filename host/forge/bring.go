@@ -301,11 +301,30 @@ func (w *visit) move(ctx context.Context, s *rules.State, newer []*rules.State) 
 		}
 		w.f.metrics.aligned.Inc()
 	}
+	if al.Head == "" && s.Object(w.refs.HEAD) == "" {
+		al.Head = likelyHEAD(s)
+	}
 	if al.Head == "" {
 		return nil
 	}
 	w.refs.HEAD = al.Head
 	return w.repo.SetHEAD(ctx, al.Head)
+}
+
+// likelyHEAD is the branch that HEAD names if the state has neither what it says that
+// HEAD names nor what HEAD names now: a clone is to have something to check out.
+func likelyHEAD(s *rules.State) string {
+	for _, branch := range []string{"refs/heads/main", "refs/heads/master"} {
+		if s.Object(branch) != "" {
+			return branch
+		}
+	}
+	for _, ref := range s.Refs {
+		if strings.HasPrefix(ref.Name, "refs/heads/") {
+			return ref.Name
+		}
+	}
+	return ""
 }
 
 func (w *visit) setHEAD(ctx context.Context, s *rules.State) error {

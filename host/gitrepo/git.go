@@ -20,10 +20,14 @@ type Options struct {
 	// once. It ends packs that inflate to more than they look like. A process that
 	// works on a push may have four times as much in all, on Linux.
 	AllocBytes int64
+
+	// DefaultBranch is the branch that HEAD of a new repository names, without
+	// refs/heads/.
+	DefaultBranch string
 }
 
 // DefaultOptions are the options of a server that is told nothing else.
-var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20}
+var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20, DefaultBranch: "master"}
 
 // Git is the git program and the environment that it runs in. It is immutable.
 type Git struct {
@@ -38,6 +42,9 @@ type Git struct {
 func Find(ctx context.Context, program string, options Options) (*Git, error) {
 	if options.MaxInput <= 0 || options.AllocBytes <= 0 {
 		return nil, errors.New("set up git: the sizes of packs and of memory must be positive")
+	}
+	if !IsRef(branches + options.DefaultBranch) {
+		return nil, fmt.Errorf("set up git: %.100q is not the name of a branch", options.DefaultBranch)
 	}
 	path, err := exec.LookPath(program)
 	if err != nil {

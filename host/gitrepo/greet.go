@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,10 +24,16 @@ type said struct {
 // without reports of refs that became others.
 const pushCan = "report-status delete-refs side-band-64k quiet atomic ofs-delta"
 
+// fetchCan is what a fetch can be here in versions 0 and 1, but for the format and HEAD:
+// what git 2.39 says where there are refs.
+const fetchCan = "multi_ack thin-pack side-band side-band-64k ofs-delta shallow deepen-since deepen-not deepen-relative " +
+	"no-progress include-tag multi_ack_detailed allow-tip-sha1-in-want allow-reachable-sha1-in-want no-done filter"
+
 // Greet returns the first words of a service without git, or with what git said of
 // itself once for all repositories of a format. It reports false where git must be asked
-// (see Advertise): for fetches in versions 0 and 1, and of repositories that are not as
-// Talon makes them.
+// (see Advertise): for fetches in versions 0 and 1 where there are refs, and of
+// repositories that are not as Talon makes them. Of an empty repository git says nothing
+// before version 2.41.
 func (r *Repo) Greet(ctx context.Context, s Service, v Protocol) ([]byte, bool, error) {
 	if err := r.mustExist(); err != nil {
 		return nil, false, err
@@ -37,13 +45,48 @@ func (r *Repo) Greet(ctx context.Context, s Service, v Protocol) ([]byte, bool, 
 		text, err := r.greetPush(ctx, v)
 		return text, err == nil, err
 	}
+	if v != 2 {
+		return r.greetEmpty(ctx, v)
+	}
 	store, borrows, err := r.shared()
-	if err != nil || !borrows || v != 2 {
+	if err != nil || !borrows {
 		return nil, false, err
 	}
 	text, err := r.ownWords(ctx, &r.root.said.fetches[store.format], v)
 	return text, err == nil, err
 }
+
+// greetEmpty says what a fetch can be of a repository without refs. It reports false for
+// others.
+func (r *Repo) greetEmpty(ctx context.Context, v Protocol) ([]byte, bool, error) {
+	if info, err := os.Stat(filepath.Join(r.dir, "packed-refs")); err == nil && info.Size() > maxHeader {
+		return nil, false, nil // many refs are not read for this
+	}
+	refs, head, err := r.refFiles(ctx)
+	if errors.Is(err, errUnusual) {
+		return nil, false, nil
+	}
+	if err != nil || len(refs) > 0 {
+		return nil, false, err
+	}
+	format, err := r.Format(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	can := fetchCan
+	if head != "" {
+		can += " symref=HEAD:" + head
+	}
+	return advertise(v, format, can, noRefs, map[string]string{noRefs[0]: zeros(format)}), true, nil
+}
+
+// maxHeader is more than packed-refs has without a ref.
+const maxHeader = 80
+
+// noRefs is what stands for the refs of a repository that has none.
+var noRefs = []string{"capabilities^{}"}
+
+func zeros(f Format) string { return strings.Repeat("0", idLength(f)) }
 
 // greetPush lists the refs as git receive-pack does.
 func (r *Repo) greetPush(ctx context.Context, v Protocol) ([]byte, error) {
@@ -57,20 +100,24 @@ func (r *Repo) greetPush(ctx context.Context, v Protocol) ([]byte, error) {
 	}
 	names := slices.Sorted(maps.Keys(refs))
 	if len(names) == 0 {
-		// A ref that stands for none.
-		names = []string{"capabilities^{}"}
-		refs[names[0]] = strings.Repeat("0", idLength(format))
+		names = noRefs
+		refs[names[0]] = zeros(format)
 	}
+	return advertise(v, format, pushCan, names, refs), nil
+}
+
+// advertise writes refs and, with the first of them, capabilities.
+func advertise(v Protocol, format Format, can string, names []string, refs map[string]string) []byte {
 	var text []byte
 	if v == 1 {
 		text = appendPkt(text, "version 1\n")
 	}
-	can := "\x00" + pushCan + " object-format=" + format.String() + " agent=talon"
+	can = "\x00" + can + " object-format=" + format.String() + " agent=talon"
 	for _, name := range names {
 		text = appendPkt(text, refs[name]+" "+name+can+"\n")
 		can = ""
 	}
-	return append(text, "0000"...), nil
+	return append(text, "0000"...)
 }
 
 // ownWords asks git what upload-pack says of itself, once.

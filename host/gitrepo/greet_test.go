@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,6 +45,9 @@ func TestGreetIsWhatGitSays(t *testing.T) {
 				want bool
 			}{{UploadPack, 0, false}, {UploadPack, 1, false}, {UploadPack, 2, true}, {ReceivePack, 0, true}, {ReceivePack, 1, true}} {
 				got, ok, err := r.Greet(t.Context(), c.s, c.v)
+				if (what == "empty" || what == "another") && c.s == UploadPack && c.v < 2 {
+					continue // see TestGreetEmpty
+				}
 				if ok != c.want || err != nil {
 					t.Errorf("%s: %s in version %d: %t, %v", what, c.s, c.v, ok, err)
 				}
@@ -94,10 +98,77 @@ func TestGreetIsWhatGitSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if text, ok, err := r.Greet(t.Context(), UploadPack, 0); !ok || err != nil || !strings.Contains(string(text), " allow-tip-sha1-in-want ") {
+		t.Errorf("a fetch from it: %q, %t, %v", text, ok, err)
+	}
 	if _, ok, err := r.Greet(t.Context(), UploadPack, 2); ok || err != nil {
 		t.Errorf("a repository with a configuration of its own: %t, %v", ok, err)
 	}
 	if text, ok, err := r.Greet(t.Context(), ReceivePack, 0); !ok || err != nil || !strings.Contains(string(text), "object-format=sha1") {
 		t.Errorf("a push to it: %q, %t, %v", text, ok, err)
 	}
+}
+
+// An empty repository says what a fetch can be, in the words that git has once there are
+// refs, and which branch HEAD names.
+func TestGreetEmpty(t *testing.T) {
+	options := DefaultOptions
+	options.DefaultBranch = "trunk/x"
+	g, err := Find(t.Context(), "git", options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := Open(g, filepath.Join(t.TempDir(), "git"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(root.Close)
+	for _, format := range []Format{SHA1, SHA256} {
+		r := newRepo(t, root, alice, format.String(), format)
+		if refs, err := r.Refs(t.Context()); err != nil || refs.HEAD != "refs/heads/trunk/x" {
+			t.Errorf("HEAD names %q, %v", refs.HEAD, err)
+		}
+		greet := func(v Protocol) []string {
+			t.Helper()
+			text, ok, err := r.Greet(t.Context(), UploadPack, v)
+			if !ok || err != nil {
+				t.Fatalf("version %d: %q, %t, %v", v, text, ok, err)
+			}
+			line := strings.TrimPrefix(string(text), "000eversion 1\n")
+			ref, can, _ := strings.Cut(line[4:], "\x00")
+			if want := zeros(format) + " capabilities^{}"; ref != want || !strings.HasSuffix(line, "\n0000") || (v == 1) != (len(line) < len(text)) {
+				t.Errorf("version %d begins with %q", v, text)
+			}
+			return words(can[:strings.IndexByte(can, '\n')])
+		}
+		empty, one := greet(0), greet(1)
+		dir, _, _ := work(t, format)
+		git(t, dir, "push", "-q", r.Dir(), "main:refs/heads/trunk/x")
+		p, err := r.Advertise(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := io.ReadAll(p.Out)
+		if err := errors.Join(err, p.Wait()); err != nil {
+			t.Fatal(err)
+		}
+		_, can, _ := strings.Cut(string(out), "\x00")
+		want := words(can[:strings.IndexByte(can, '\n')])
+		if !slices.Equal(empty, want) || !slices.Equal(one, want) || !slices.Contains(want, "symref=HEAD:refs/heads/trunk/x") {
+			t.Errorf("an empty repository says\n%q\n%q\none with a branch says\n%q", empty, one, want)
+		}
+	}
+	for _, wrong := range []string{"", "a..b", "a b", "/a", "a.lock"} {
+		options.DefaultBranch = wrong
+		if _, err := Find(t.Context(), "git", options); err == nil {
+			t.Errorf("a default branch %q is taken", wrong)
+		}
+	}
+}
+
+// words are the capabilities of a line in order, without the name of the program.
+func words(can string) []string {
+	list := strings.Fields(can)
+	slices.Sort(list)
+	return slices.DeleteFunc(list, func(word string) bool { return strings.HasPrefix(word, "agent=") })
 }

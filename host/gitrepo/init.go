@@ -22,7 +22,7 @@ func (f Format) String() string { return [...]string{"sha1", "sha256"}[f] }
 
 var errFolder = errors.New("the repositories of a folder are not made or removed by Talon")
 
-// Init makes the repository, empty, with HEAD on main. One that is there already
+// Init makes the repository, empty, with HEAD on Options.DefaultBranch. One that is there already
 // stays as it is. REQUIRES: the lock.
 func (r *Repo) Init(ctx context.Context, format Format) error {
 	if r.root == nil {

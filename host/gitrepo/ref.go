@@ -4,6 +4,8 @@ import "strings"
 
 // maxRef bounds the name of a ref: a component is a file name.
 const (
+	branches = "refs/heads/"
+
 	maxRef       = 1 << 10
 	maxComponent = 255 - len(".lock")
 )

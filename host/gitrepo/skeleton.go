@@ -34,7 +34,7 @@ func (r *Root) skeleton(ctx context.Context, format Format) (*skeleton, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	if _, err := r.git.run(ctx, dir, nil, "init", "--quiet", "--bare", "--template=",
-		"--initial-branch=main", "--object-format="+format.String()); err != nil {
+		"--initial-branch="+r.git.options.DefaultBranch, "--object-format="+format.String()); err != nil {
 		return nil, err
 	}
 	if err := appendFile(filepath.Join(dir, "config"), configText(r.git.config)); err != nil {
