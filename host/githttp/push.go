@@ -42,6 +42,12 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	push := &Push{Client: h.cfg.Client(r), Parts: parts, Updates: c.updates, Bytes: max(0, r.ContentLength)}
 	if wrong := (*protocolError)(nil); errors.As(err, &wrong) {
 		head(w, pushAnswer)
+		if !c.begun && string(c.raw) == flushPkt && in.atEnd() {
+			// Clients send this to try the address, or for a deletion of what they see is
+			// not there. They expect a report, of nothing.
+			_, _ = out.Write(append(appendPkt(nil, "\x02", wrong.Reason, "\n"), flushPkt...))
+			return resultMalformed
+		}
 		_, _ = out.Write(c.appendRefusal(nil, &wrong.Refusal))
 		return resultMalformed
 	}

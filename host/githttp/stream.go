@@ -82,6 +82,13 @@ func (b *body) leave(l *Limits) {
 	}
 }
 
+// atEnd reports whether nothing more comes.
+func (b *body) atEnd() bool {
+	var one [1]byte
+	n, err := b.Read(one[:])
+	return n == 0 && err == io.EOF
+}
+
 // ended reports whether the body was read to its end.
 func (b *body) ended() bool {
 	b.mu.Lock()
