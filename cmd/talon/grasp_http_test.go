@@ -33,7 +33,7 @@ func refusedPushes(st *story) {
 		return r.body
 	}
 	for _, tt := range []struct{ commands, want string }{
-		{"0000", "ERR "}, // no refs at all
+		{"0000", "the push changes no ref"}, // no refs at all
 		{"", "ERR "},
 		{"hello", "ERR "},
 		{"ffff", "ERR "},

@@ -163,7 +163,6 @@ func TestPushesThatAreNone(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ body, says string }{
 		"nothing":             {"", "cut off"},
-		"a flush alone":       {"0000", "changes no ref"},
 		"flush and a pack":    {"0000PACK\x00\x00\x00\x02", "changes no ref"},
 		"no flush":            {command(zero, id, "refs/heads/x"), "cut off"},
 		"half a line":         {command(zero, id, "refs/heads/x")[:30], "cut off"},
@@ -343,6 +342,21 @@ func bands(t *testing.T, resp *http.Response) (report, message string) {
 		default:
 			t.Fatalf("band #%d", payload[0])
 		}
+	}
+}
+
+// A push of nothing changes nothing, and the client hears that in the band that it may
+// read, for it has not said which.
+func TestPushOfNothing(t *testing.T) {
+	s := newSite(t, nil)
+	s.repo("x", gitrepo.SHA1)
+	s.authorize.set(func(p *Push) error {
+		t.Error("the authoriser is asked")
+		return nil
+	})
+	report, message := bands(t, s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader("0000")))
+	if report != "" || message != "the push changes no ref\n" || len(s.landed) > 0 {
+		t.Errorf("the answer is %q, %q", report, message)
 	}
 }
 

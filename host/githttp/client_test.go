@@ -3,8 +3,10 @@ package githttp
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -214,6 +216,73 @@ func TestLargePush(t *testing.T) {
 	}
 	if len(s.landed) != 1 {
 		t.Errorf("%d pushes landed", len(s.landed))
+	}
+}
+
+// Git prints the reason of every refusal, be it before, while or after its pack is read.
+func TestGitPrintsReasons(t *testing.T) {
+	dir := work(t, gitrepo.SHA1)
+	if err := os.WriteFile(filepath.Join(dir, "noise"), noise(3<<20), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "add", ".")
+	git(t, dir, "commit", "-q", "-m", "noise")
+	many := []string{"push", "URL"}
+	for i := range 60 {
+		many = append(many, fmt.Sprintf("main~:refs/heads/b%d", i))
+	}
+	small := []string{"push", "URL", "main~:refs/heads/small"}
+	large := []string{"push", "URL", "main"}
+	for name, c := range map[string]struct {
+		args   []string
+		limits func(*Limits)
+		says   string
+	}{
+		"many refs":          {many, func(l *Limits) { l.Commands = 50 }, "a push may have 50 commands"},
+		"long commands":      {many, func(l *Limits) { l.CommandBytes = 1 << 10 }, "the commands of a push may have 1024 bytes"},
+		"too large, at once": {append([]string{"-c", "http.postBuffer=8m"}, large...), func(l *Limits) { l.PushBytes = 1 << 20 }, "larger than this server takes"},
+		"too large, chunked": {large, func(l *Limits) { l.PushBytes = 1 << 20 }, "larger than this server takes"},
+		"busy":               {small, nil, "the server is busy"},
+		"busy, chunked":      {large, nil, "the server is busy"},
+		"out of time":        {small, func(*Limits) {}, "the push took longer than"},
+		"waits in vain":      {small, func(l *Limits) { l.LockTime = time.Nanosecond }, "the server is busy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, nil)
+			r, url := s.repo("x", gitrepo.SHA1)
+			switch {
+			case c.limits != nil:
+				s.limit(c.limits)
+			default:
+				s.limit(func(l *Limits) {})
+				s.handler.writes = newGate(1, 0, time.Second)
+				leave, err := s.handler.writes.enter(netip.Prefix{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer leave()
+			}
+			if strings.Contains(name, "time") {
+				s.authorize.set(func(*Push) error { return fmt.Errorf("ask: %w", errSlow) })
+			}
+			if strings.Contains(name, "vain") {
+				unlock, err := r.Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer unlock()
+			}
+			args := slices.Clone(c.args)
+			args[slices.Index(args, "URL")] = url
+			out, err := tryGit(t.Context(), dir, args...)
+			if err == nil || !strings.Contains(out, c.says) || !strings.Contains(out, "remote rejected") || strings.Contains(out, "HTTP ") || strings.Contains(out, "protocol error") {
+				t.Errorf("git says %v\n%s", err, out)
+			}
+			if refs := git(t, dir, "ls-remote", url); refs != "" {
+				t.Errorf("the refs are\n%s", refs)
+			}
+		})
 	}
 }
 

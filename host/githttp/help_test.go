@@ -106,6 +106,7 @@ func newSite(t testing.TB, change func(*Limits)) *site {
 // newSiteOf serves with another git program or other options.
 func newSiteOf(t testing.TB, program string, options gitrepo.Options, change func(*Limits)) *site {
 	t.Helper()
+	options.DefaultBranch = "main"
 	g, err := gitrepo.Find(t.Context(), program, options)
 	if err != nil {
 		t.Fatal(err)

@@ -43,9 +43,7 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	if wrong := (*protocolError)(nil); errors.As(err, &wrong) {
 		head(w, pushAnswer)
 		if !c.begun && string(c.raw) == flushPkt && in.atEnd() {
-			// Clients send this to try the address, or for a deletion of what they see is
-			// not there. They expect a report, of nothing.
-			_, _ = out.Write(append(appendPkt(nil, "\x02", wrong.Reason, "\n"), flushPkt...))
+			_, _ = out.Write(ofNothing(wrong.Reason))
 			return resultMalformed
 		}
 		_, _ = out.Write(c.appendRefusal(nil, &wrong.Refusal))
@@ -91,15 +89,25 @@ func (h *Handler) turnAway(w http.ResponseWriter, in *body) result {
 	few := h.limits
 	few.Commands, few.CommandBytes = min(few.Commands, 256), min(few.CommandBytes, 64<<10)
 	c, _ := readCommands(in, &few)
+	text := c.appendRefusal(nil, &Refusal{Reason: busy})
 	if !c.begun {
-		return h.unavailable(w)
+		if string(c.raw) != flushPkt {
+			return h.unavailable(w)
+		}
+		text = ofNothing(busy) // git tries the address before it sends much
 	}
 	h.retryLater(w)
 	head(w, pushAnswer)
 	out := h.answer(w)
 	defer out.end()
-	_, _ = out.Write(c.appendRefusal(nil, &Refusal{Reason: busy}))
+	_, _ = out.Write(text)
 	return resultBusy
+}
+
+// ofNothing is the answer to a push without commands. Clients send one to try the address,
+// or for a deletion of what they see is not there, and expect a report of nothing.
+func ofNothing(reason string) []byte {
+	return append(appendPkt(nil, "\x02", reason, "\n"), flushPkt...)
 }
 
 const (
