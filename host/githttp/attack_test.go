@@ -738,7 +738,8 @@ func TestStalledReader(t *testing.T) {
 // More clients than there is room for are told to come again.
 func TestBusy(t *testing.T) {
 	s := newSite(t, func(l *Limits) { l.Fetches, l.FetchQueue, l.QueueTime = 1, 1, 200*time.Millisecond })
-	r, _ := s.repo("x", gitrepo.SHA1)
+	r, url := s.repo("x", gitrepo.SHA1)
+	git(t, work(t, gitrepo.SHA1), "push", "-q", url, "main") // of an empty one git is not asked
 	head := "POST /" + alice + "/x.git/git-upload-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-upload-pack-request\r\nContent-Length: 100\r\n\r\n0032want"
 	c := s.dial(head)
 	until(t, "upload-pack runs", func() bool { return children(t, r.Dir()) > 0 })

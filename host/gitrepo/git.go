@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,12 +23,12 @@ type Options struct {
 	AllocBytes int64
 
 	// DefaultBranch is the branch that HEAD of a new repository names, without
-	// refs/heads/.
+	// refs/heads/; master if it is empty.
 	DefaultBranch string
 }
 
 // DefaultOptions are the options of a server that is told nothing else.
-var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20, DefaultBranch: "master"}
+var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20}
 
 // Git is the git program and the environment that it runs in. It is immutable.
 type Git struct {
@@ -43,6 +44,7 @@ func Find(ctx context.Context, program string, options Options) (*Git, error) {
 	if options.MaxInput <= 0 || options.AllocBytes <= 0 {
 		return nil, errors.New("set up git: the sizes of packs and of memory must be positive")
 	}
+	options.DefaultBranch = cmp.Or(options.DefaultBranch, "master")
 	if !IsRef(branches + options.DefaultBranch) {
 		return nil, fmt.Errorf("set up git: %.100q is not the name of a branch", options.DefaultBranch)
 	}
