@@ -121,7 +121,7 @@ var keepers = map[string]string{
 	"github.com/btcsuite/btcd":            "internal/testkit",
 	"google.golang.org/protobuf":          "",
 	"github.com/fsnotify/fsnotify":        "host/plugin/folder",
-	"github.com/klauspost/compress":       "host/inflate host/relay",
+	"github.com/klauspost/compress":       "host/gitrepo host/inflate host/relay",
 	"database/sql":                        "",
 	"database/sql/driver":                 "host/store",
 	"golang.org/x/sync":                   "host/daemon host/plugin host/forge host/devnet",

@@ -21,6 +21,12 @@ type Config struct {
 	Proxies     Prefixes
 	Git         string
 	PackSize    int64
+	PackObjects int64
+	PackDepth   int
+	PackBytes   int64
+	PackTimes   int64
+	GitCPU      time.Duration
+	PullRefs    int
 	GitBranch   string
 	GitFetches  int
 	GitPushes   int
@@ -157,6 +163,12 @@ func (c *Config) options() []*option {
 		opt("trust-proxy", Serving, "", prefixes(&c.Proxies), "`networks` of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, such as 127.0.0.1/32"),
 		opt("git", Serving, "git", text(&c.Git, required), "`program` of git, 2.39 or later: a name in the PATH, or a path"),
 		opt("pack-size", Serving, "2GiB", size(&c.PackSize, 1<<20, 1<<40), "most `bytes` of one push"),
+		opt("pack-objects", Serving, "20000000", integer(&c.PackObjects, 1, 1<<32-1), "most `objects` of one push"),
+		opt("pack-depth", Serving, "500", integer(&c.PackDepth, 1, 4095), "most `deltas` of a push one on the other; git makes 50"),
+		opt("pack-inflated", Serving, "1024GiB", size(&c.PackBytes, 1<<20, 1<<50), "most `bytes` that all objects of one push have together, inflated"),
+		opt("pack-expansion", Serving, "2000", integer(&c.PackTimes, 1, 1e9), "most `times` its own size that a push may inflate to, beyond 512 MiB"),
+		opt("git-cpu", Serving, "10m", duration(&c.GitCPU, 0, 24*time.Hour), "processor `time` that git may take in an hour for the pushes of one IPv4 address or IPv6 /64; a push may begin while something is left; loopback is exempt; 0 means no bound"),
+		opt("pull-refs", Serving, "100", integer(&c.PullRefs, 0, 1e6), "`refs` for pull requests that are not here yet which one IPv4 address or IPv6 /64 may push in an hour; loopback is exempt; 0 means no bound"),
 		opt("git-default-branch", Serving, "master", text(&c.GitBranch, branch), "`branch` that HEAD of a new repository names until a state event names another"),
 		opt("git-fetches", Serving, "0", integer(&c.GitFetches, 0, 4096), "`clones` and fetches that git works on at once; 0 means two per processor, at least four"),
 		opt("git-pushes", Serving, "0", integer(&c.GitPushes, 0, 4096), "`pushes` that git works on at once; 0 means one per processor, at least four"),

@@ -22,6 +22,7 @@ func openDisk(ctx context.Context, cfg *config.Config) (*forge.Disk, error) {
 	o := gitrepo.DefaultOptions
 	o.MaxInput = cfg.PackSize
 	o.DefaultBranch = cfg.GitBranch
+	o.Pack = gitrepo.PackLimits{Objects: cfg.PackObjects, Depth: cfg.PackDepth, Inflated: cfg.PackBytes, Expansion: cfg.PackTimes}
 	git, err := gitrepo.Find(ctx, cfg.Git, o)
 	if err != nil {
 		return nil, err
@@ -45,6 +46,7 @@ func (d *Daemon) openForge(ctx context.Context, core *Core) (*forge.Forge, error
 		Now:      time.Now,
 		Jobs:     orProcessors(d.cfg.GitPushes, 1),
 		Maintain: d.cfg.Maintenance,
+		PullRefs: d.cfg.PullRefs,
 	})
 }
 
@@ -55,6 +57,7 @@ func (d *Daemon) openGit(f *forge.Forge, pages http.Handler) (*githttp.Handler, 
 	limits.Fetches = orProcessors(d.cfg.GitFetches, 2)
 	limits.Pushes = orProcessors(d.cfg.GitPushes, 1)
 	limits.Whole = d.cfg.GitTime
+	limits.CPU = d.cfg.GitCPU
 	return githttp.New(githttp.Config{
 		Prefix:   "/",
 		Limits:   limits,

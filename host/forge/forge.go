@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"talon/host"
+	"talon/host/githttp"
 	"talon/host/gitrepo"
 	rules "talon/sdk/grasp"
 )
@@ -63,6 +64,7 @@ type Config struct {
 
 	Jobs     int           // that work at once
 	Maintain time.Duration // between two rounds of git maintenance; 0: never
+	PullRefs int           // for events that are not here, which one network may push in an hour; 0: no bound
 }
 
 // Forge keeps repositories and events in line. See the package documentation.
@@ -73,6 +75,7 @@ type Forge struct {
 	jobs    jobs
 	turns   chan struct{} // holds a value for each job that works
 	waiting placeholders
+	pulled  *githttp.Budget // refs for events that are not here
 	metrics *metrics
 
 	// ours are the events that an arrival of a job's own releases: what follows from
@@ -93,6 +96,7 @@ func New(ctx context.Context, cfg Config) (*Forge, error) {
 		cfg: cfg, disk: cfg.Disk, log: cfg.Log,
 		turns:   make(chan struct{}, cfg.Jobs),
 		metrics: newMetrics(),
+		pulled:  githttp.NewBudget(float64(cfg.PullRefs), cfg.Now),
 	}
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	f.jobs.begin = func(key any, j *job) { go f.work(key, j) }

@@ -52,6 +52,14 @@ func (ps *placeholders) add(ctx context.Context, repo string, id host.ID, now in
 	return now, nil
 }
 
+// has reports whether a ref waits.
+func (ps *placeholders) has(repo string, id host.ID) bool {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	_, ok := ps.rows[placeholder{repo, id}]
+	return ok
+}
+
 // drop forgets refs that wait no longer.
 func (ps *placeholders) drop(ctx context.Context, repo string, ids ...host.ID) error {
 	var list []host.ID

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
+	"time"
 
 	"talon/host"
 	"talon/host/githttp"
@@ -20,6 +22,9 @@ func (f *Forge) Authorize(ctx context.Context, push *githttp.Push) error {
 		return err
 	}
 	if err := f.askPolicy(ctx, push, ask); err != nil {
+		return err
+	}
+	if err := f.unknownPulls(ctx, push); err != nil {
 		return err
 	}
 	if p.prs {
@@ -43,6 +48,44 @@ func (f *Forge) Authorize(ctx context.Context, push *githttp.Push) error {
 		},
 		Done: func([]host.Released, error) {},
 	})
+}
+
+// unknownPulls refuses refs for events that are not here from those who have pushed many.
+func (f *Forge) unknownPulls(ctx context.Context, push *githttp.Push) error {
+	unknown, err := f.countUnknown(ctx, push)
+	if err != nil || unknown == 0 {
+		return err
+	}
+	wait := f.pulled.Wait(push.Client.Addr)
+	if wait == 0 && (f.cfg.PullRefs == 0 || unknown <= f.cfg.PullRefs) {
+		f.pulled.Charge(push.Client.Addr, float64(unknown))
+		return nil
+	}
+	f.metrics.refused.Inc()
+	reason := fmt.Sprintf("your address may push %d refs an hour for events that are not here: publish the events first", f.cfg.PullRefs)
+	if wait > 0 {
+		reason += fmt.Sprintf(", or try again in %v", wait.Round(time.Minute))
+	}
+	return &githttp.Refusal{Reason: reason}
+}
+
+// countUnknown counts the refs of a push whose event is not here, and that are not waiting
+// for it.
+func (f *Forge) countUnknown(ctx context.Context, push *githttp.Push) (n int, err error) {
+	p, ok := f.pathPlace(push.Parts)
+	if !ok || host.NetworkOf(push.Client.Addr) == (netip.Prefix{}) {
+		return 0, nil
+	}
+	for id := range pushedPulls(push) {
+		_, known, err := f.pull(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		if !known && !f.waiting.has(p.String(), id) {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // Confirm decides about a push whose objects are all here (githttp.Pushes), by what

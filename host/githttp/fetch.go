@@ -204,7 +204,7 @@ func (h *Handler) exchange(
 	in.feeding = make(chan struct{})
 	go func() {
 		defer close(in.feeding)
-		if err := feed(p, in, nil); err != nil {
+		if err := feed(p, in, nil, nil); err != nil {
 			cancel(err) // half a request has no answer
 		}
 	}()
@@ -238,8 +238,8 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request, contentType str
 // feed gives git the body, and then its end. An error is the client's, and git does
 // not see an end then, which would be that of half a request. A git that reads no
 // further says why by itself. While a client is slow, others have its turn, if there is
-// one.
-func feed(p *gitrepo.Process, in *body, t *turn) error {
+// one. A scan, if there is one, sees each byte before git does, and may end it.
+func feed(p *gitrepo.Process, in *body, t *turn, scan *gitrepo.PackScan) error {
 	buf := make([]byte, progress)
 	for {
 		var n int
@@ -248,6 +248,11 @@ func feed(p *gitrepo.Process, in *body, t *turn) error {
 			n, err = in.Read(buf)
 		} else if lost := t.await(func() { n, err = in.Read(buf) }); lost != nil {
 			return lost
+		}
+		if n > 0 && scan != nil {
+			if _, err := scan.Write(buf[:n]); err != nil {
+				return err
+			}
 		}
 		if n > 0 {
 			if _, err := p.In.Write(buf[:n]); err != nil {

@@ -96,6 +96,7 @@ type Handler struct {
 	fetches *gate
 	writes  *gate
 	metrics *metrics
+	cpu     *Budget       // seconds of git, for pushes
 	beat    time.Duration // after which a client that waits hears something
 }
 
@@ -120,6 +121,7 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(), beat: 5 * time.Second,
 		fetches: newGate(l.Fetches, l.FetchQueue, l.QueueTime),
 		writes:  newGate(l.Pushes, l.PushQueue, l.QueueTime),
+		cpu:     NewBudget(l.CPU.Seconds(), time.Now),
 	}, nil
 }
 

@@ -9,7 +9,7 @@ import (
 // progress is how many bytes a client must move in Limits.Stall.
 const progress = 64 << 10
 
-// Limits bound what clients can have of a server. All must be positive.
+// Limits bound what clients can have of a server. All but CPU must be positive.
 type Limits struct {
 	Stall time.Duration // in which a client must send or take 64 KiB
 	Whole time.Duration // of one request
@@ -18,6 +18,10 @@ type Limits struct {
 	// adds a second. It ends packs that are small and take for ever. It also bounds the
 	// change of refs.
 	Settle time.Duration
+
+	// CPU is the processor time that git may work in an hour for pushes of one network;
+	// 0 for no bound. A push begins as long as something is left of it.
+	CPU time.Duration
 
 	FetchBytes   int64 // of the body of a fetch, inflated
 	PushBytes    int64 // of the body of a push, inflated
@@ -43,6 +47,8 @@ var DefaultLimits = Limits{
 	Whole: time.Hour,
 
 	Settle: time.Minute,
+
+	CPU: 10 * time.Minute,
 
 	FetchBytes:   16 << 20,
 	PushBytes:    2<<30 + 8<<20,

@@ -38,6 +38,7 @@ type metrics struct {
 	seconds        [verbs]prometheus.Observer
 	running        [verbs]prometheus.Gauge
 	lockSeconds    prometheus.Observer
+	cpuSeconds     prometheus.Observer
 	received, sent prometheus.Counter
 }
 
@@ -57,13 +58,17 @@ func newMetrics() *metrics {
 		Name: "talon_git_lock_wait_seconds", Help: "How long pushes waited for the lock of their repository.",
 		Buckets: prometheus.ExponentialBuckets(0.0001, 8, 8),
 	})
+	cpu := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "talon_git_push_cpu_seconds", Help: "Processor time that git worked for a push.",
+		Buckets: prometheus.ExponentialBuckets(0.01, 8, 7),
+	})
 	received := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "talon_git_received_bytes_total", Help: "Bytes of the bodies of requests, as they came over the wire.",
 	})
 	sent := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "talon_git_sent_bytes_total", Help: "Bytes of the bodies of answers.",
 	})
-	m.lockSeconds, m.received, m.sent = lock, received, sent
+	m.lockSeconds, m.cpuSeconds, m.received, m.sent = lock, cpu, received, sent
 	for v := range verbs {
 		m.seconds[v] = seconds.WithLabelValues(v.String())
 		m.running[v] = running.WithLabelValues(v.String())
@@ -71,6 +76,6 @@ func newMetrics() *metrics {
 			m.requests[v][r] = requests.WithLabelValues(v.String(), r.String())
 		}
 	}
-	m.all = []prometheus.Collector{requests, seconds, running, lock, received, sent}
+	m.all = []prometheus.Collector{requests, seconds, running, lock, cpu, received, sent}
 	return m
 }

@@ -177,18 +177,25 @@ func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
 func (h *Handler) receive(
 	ctx context.Context, w http.ResponseWriter, out *answer, in *body, c *commands, push *Push,
 ) error {
+	if wait := h.cpu.Wait(push.Client.Addr); wait > 0 && c.bringsPack() {
+		return &Refusal{Reason: fmt.Sprintf("pushes from your address have taken all the time that git works for it: try again in %v", wait.Round(time.Minute))}
+	}
 	q, err := push.Repo.Receive(ctx, c.updates)
 	if err != nil {
 		return err
 	}
 	defer q.Remove()
+	defer func() {
+		h.metrics.cpuSeconds.Observe(q.CPU().Seconds())
+		h.cpu.Charge(push.Client.Addr, q.CPU().Seconds())
+	}()
 	in.feeding = make(chan struct{})
 	v := h.speak(w, out, c, in.feeding)
 	defer v.stop()
 	defer h.pushes.Landed(context.WithoutCancel(ctx), push)
 	if !c.bringsPack() {
 		close(in.feeding)
-	} else if err := h.take(ctx, in, c, q, v); err != nil {
+	} else if err := h.take(ctx, in, c, q, v, push); err != nil {
 		return err
 	}
 	return h.land(ctx, q, push)
@@ -196,7 +203,7 @@ func (h *Handler) receive(
 
 // take brings the pack of a push into its quarantine, and makes sure that nothing is
 // missing.
-func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.Incoming, v *voice) error {
+func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.Incoming, v *voice, push *Push) error {
 	turn, err := h.writes.takeTurn(ctx)
 	if err != nil {
 		close(in.feeding)
@@ -208,6 +215,7 @@ func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.In
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	settle := func() {
+		q.Sized(in.read)
 		settled := time.AfterFunc(h.limits.Settle+time.Duration(in.read>>20)*time.Second, func() { cancel(errSettle) })
 		context.AfterFunc(work, func() { settled.Stop() })
 	}
@@ -240,18 +248,29 @@ func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.In
 	}
 	go func() {
 		defer close(in.feeding)
+		scan := push.Repo.ScanPack(q.Format())
+		defer scan.Close()
+		if _, err := scan.Write(start); err != nil {
+			cancel(err)
+			return
+		}
 		if _, err := p.In.Write(start); err != nil {
 			return // git has ended, and says why
 		}
-		if err := feed(p, in, turn); err != nil {
+		refused := (*gitrepo.Refused)(nil)
+		switch err := feed(p, in, turn, scan); {
+		case errors.As(err, &refused):
+			cancel(refused)
+		case err != nil:
 			cancel(cut{fmt.Errorf("read the push: %w", err)})
-			return
+		default:
+			settle()
 		}
-		settle()
 	}()
 	_, _ = io.Copy(io.Discard, p.Out)
 	err = q.Indexed(p)
-	if refused := (*gitrepo.Refused)(nil); errors.As(err, &refused) {
+	refused := (*gitrepo.Refused)(nil)
+	if errors.As(err, &refused) || errors.As(context.Cause(work), &refused) {
 		return &Refusal{Reason: refused.Reason, unpack: true}
 	}
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Options are what an operator may choose for every repository.
@@ -22,13 +23,18 @@ type Options struct {
 	// works on a push may have four times as much in all, on Linux.
 	AllocBytes int64
 
+	// Pack bounds the work that a pack may be, and CPU the processor time: CPU for each
+	// git that works on a push, and a second more for each half MiB of it.
+	Pack PackLimits
+	CPU  time.Duration
+
 	// DefaultBranch is the branch that HEAD of a new repository names, without
 	// refs/heads/; master if it is empty.
 	DefaultBranch string
 }
 
 // DefaultOptions are the options of a server that is told nothing else.
-var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20}
+var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20, Pack: DefaultPackLimits, CPU: 30 * time.Second}
 
 // Git is the git program and the environment that it runs in. It is immutable.
 type Git struct {
@@ -43,6 +49,10 @@ type Git struct {
 func Find(ctx context.Context, program string, options Options) (*Git, error) {
 	if options.MaxInput <= 0 || options.AllocBytes <= 0 {
 		return nil, errors.New("set up git: the sizes of packs and of memory must be positive")
+	}
+	options.Pack, options.CPU = cmp.Or(options.Pack, DefaultPackLimits), cmp.Or(options.CPU, DefaultOptions.CPU)
+	if err := options.Pack.check(); err != nil {
+		return nil, err
 	}
 	options.DefaultBranch = cmp.Or(options.DefaultBranch, "master")
 	if !IsRef(branches + options.DefaultBranch) {

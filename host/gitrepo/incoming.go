@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"talon/host"
@@ -43,6 +44,10 @@ type Incoming struct {
 	updates []host.RefUpdate
 	dir     string // of the quarantine; empty before Index
 	drops   uint64 // of the root, when Check began
+
+	size    atomic.Int64  // of the pack, once all of it is there
+	indexer *Process      // git index-pack; nil before Index
+	cpu     time.Duration // processor time of the gits that have ended
 
 	synced func() error // waits until the pack is durable; nil without one
 }
@@ -89,13 +94,39 @@ func (q *Incoming) Index(ctx context.Context, progress io.Writer) (*Process, err
 	}
 	// It starts no other process.
 	limitMemory(p.cmd.Process.Pid, 4*options.AllocBytes)
+	limitCPU(p.cmd.Process.Pid, q.cpuLimit(options.MaxInput))
+	q.indexer = p
 	return p, nil
 }
+
+// Sized says how large the pack is, once all of it was written to git: what git may do from
+// then on depends on that. Any goroutine may call it.
+func (q *Incoming) Sized(bytes int64) {
+	q.size.Store(bytes)
+	if q.indexer != nil {
+		q.indexer.limitCPU(q.cpuLimit(bytes))
+	}
+}
+
+// cpuLimit is how many seconds a git may work for a pack of so many bytes.
+func (q *Incoming) cpuLimit(bytes int64) int64 {
+	return int64(q.repo.git.options.CPU.Seconds()) + 1 + bytes>>19
+}
+
+// CPU returns the processor time that git has worked for the push so far.
+func (q *Incoming) CPU() time.Duration { return q.cpu }
+
+// tooMuchWork is what a push is told whose git ran out of processor time.
+const tooMuchWork = "the push takes more work than its size allows"
 
 // Indexed waits for the end of index-pack. A *Refused says what is wrong with the pack,
 // or that there is no room for it.
 func (q *Incoming) Indexed(p *Process) error {
 	err := p.Wait()
+	q.cpu += p.cpuTime()
+	if outOfCPU(err) {
+		return &Refused{Reason: tooMuchWork}
+	}
 	if err == nil {
 		q.sync()
 	}
@@ -226,6 +257,9 @@ func (q *Incoming) reach(ctx context.Context) error {
 			err = q.walk(ctx, ids, known)
 		}
 	}
+	if outOfCPU(err) {
+		return &Refused{Reason: tooMuchWork}
+	}
 	if code := exitCode(err); code == 1 || code == 128 {
 		return &Refused{Reason: "missing necessary objects"}
 	}
@@ -268,13 +302,16 @@ func (q *Incoming) walk(ctx context.Context, ids, known []string) error {
 		return err
 	}
 	limitMemory(p.cmd.Process.Pid, 4*q.repo.git.options.AllocBytes)
+	limitCPU(p.cmd.Process.Pid, q.cpuLimit(q.size.Load()))
 	go func() {
 		// A process that ends before it has read all says why itself.
 		_, _ = io.WriteString(p.In, in.String())
 		_ = p.In.Close()
 	}()
 	_, _ = io.Copy(io.Discard, p.Out)
-	return p.Wait()
+	err = p.Wait()
+	q.cpu += p.cpuTime()
+	return err
 }
 
 // tips returns all refs by name, and what they point to.

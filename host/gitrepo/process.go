@@ -129,6 +129,33 @@ func (p *Process) Wait() error {
 	return &Failure{Verb: p.verb, Stderr: p.stderr.line(), Err: err, fault: p.stderr.fault()}
 }
 
+// limitCPU bounds the processor time of the process, if it still runs.
+func (p *Process) limitCPU(seconds int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		limitCPU(p.cmd.Process.Pid, seconds)
+	}
+}
+
+// cpuTime is the processor time that the process took. REQUIRES: Wait has returned.
+func (p *Process) cpuTime() time.Duration {
+	if p.cmd.ProcessState == nil {
+		return 0
+	}
+	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+}
+
+// outOfCPU reports whether a process ended because of its bound.
+func outOfCPU(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGXCPU
+}
+
 // run runs a command to its end and returns its output.
 func (g *Git) run(ctx context.Context, dir string, in []byte, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)

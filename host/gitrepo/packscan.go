@@ -1,0 +1,301 @@
+package gitrepo
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+
+	"github.com/klauspost/compress/flate"
+)
+
+// PackLimits bound what a pack may cost whoever indexes it: a pack of a few kB can
+// stand for terabytes. All must be positive.
+type PackLimits struct {
+	Objects   int64 // of a pack
+	Depth     int   // deltas one on the other, as far as they name their bases by place
+	Inflated  int64 // bytes of all objects together
+	Expansion int64 // times its own size that a pack may inflate to, beyond freeExpansion
+}
+
+// DefaultPackLimits are those of an operator who sets none. The Linux kernel has half as
+// many objects, deltas 50 deep, and inflates to 100 times its packed size.
+var DefaultPackLimits = PackLimits{Objects: 20_000_000, Depth: 500, Inflated: 1 << 40, Expansion: 2000}
+
+// freeExpansion is what each pack may inflate to.
+const freeExpansion = 512 << 20
+
+func (l *PackLimits) check() error {
+	if l.Objects <= 0 || l.Depth <= 0 || l.Inflated <= 0 || l.Expansion <= 0 {
+		return errors.New("set up git: the limits of packs must be positive")
+	}
+	return nil
+}
+
+// errNotPack ends a scan of what git refuses as well: it says best what is wrong.
+var errNotPack = errors.New("not a pack")
+
+// A PackScan reads a pack as it passes on its way to git, and refuses it before it has
+// cost more than it may. It holds six bytes for each object.
+type PackScan struct {
+	w    *io.PipeWriter
+	done chan struct{}
+}
+
+// ScanPack begins to read a pack that is given to Write.
+func (r *Repo) ScanPack(format Format) *PackScan {
+	in, w := io.Pipe()
+	s := &PackScan{w: w, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		err := newPackReader(in, r.git.options.Pack, format).read()
+		refused := (*Refused)(nil)
+		if !errors.As(err, &refused) {
+			_, _ = io.Copy(io.Discard, in)
+			err = io.ErrClosedPipe
+		}
+		_ = in.CloseWithError(err)
+	}()
+	return s
+}
+
+// Write returns when all of p was looked at. A *Refused says that the pack is not to go
+// on.
+func (s *PackScan) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	if errors.Is(err, io.ErrClosedPipe) {
+		return len(p), nil
+	}
+	return n, err
+}
+
+// Close ends the scan.
+func (s *PackScan) Close() {
+	_ = s.w.Close()
+	<-s.done
+}
+
+// packReader is one scan of a pack (gitformat-pack).
+type packReader struct {
+	raw      counted
+	in       *bufio.Reader // of raw
+	limits   PackLimits
+	idSize   int
+	inflater io.ReadCloser
+	buf      [32 << 10]byte
+
+	places   []uint32 // of objects, modulo 4 GiB
+	wraps    []int    // the objects with which the next 4 GiB begin
+	depths   []uint16
+	inflated int64 // of all objects, deltas applied
+}
+
+// counted counts what is read of a pack.
+type counted struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func newPackReader(r io.Reader, limits PackLimits, format Format) *packReader {
+	p := &packReader{limits: limits, idSize: idLength(format) / 2, raw: counted{r: r}}
+	p.in = bufio.NewReaderSize(&p.raw, 32<<10)
+	return p
+}
+
+// at is how many bytes of the pack were read.
+func (p *packReader) at() int64 { return p.raw.n - int64(p.in.Buffered()) }
+
+const (
+	objOffsetDelta = 6
+	objIDDelta     = 7
+)
+
+func (p *packReader) read() error {
+	var head [12]byte
+	if _, err := io.ReadFull(p.in, head[:]); err != nil || string(head[:4]) != "PACK" {
+		return errNotPack
+	}
+	objects := int64(binary.BigEndian.Uint32(head[8:]))
+	if objects > p.limits.Objects {
+		return refusedPack("it has %d objects, and may have %d", objects, p.limits.Objects)
+	}
+	for i := range objects {
+		if err := p.object(int(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func refusedPack(format string, args ...any) error {
+	return &Refused{Reason: "the pack takes more work than it may: " + fmt.Sprintf(format, args...)}
+}
+
+// object reads one object, and adds up what it stands for.
+func (p *packReader) object(i int) error {
+	at := p.at()
+	c, err := p.in.ReadByte()
+	if err != nil {
+		return errNotPack
+	}
+	kind, size := c>>4&7, int64(c&15)
+	for shift := 4; c&0x80 != 0; shift += 7 {
+		if c, err = p.in.ReadByte(); err != nil || shift > 56 {
+			return errNotPack
+		}
+		size |= int64(c&0x7f) << shift
+	}
+	depth := 0
+	switch kind {
+	case objOffsetDelta:
+		distance, err := readDistance(p.in)
+		if err != nil {
+			return err
+		}
+		base, found := p.find(at - distance)
+		if !found {
+			return errNotPack
+		}
+		depth = int(p.depths[base]) + 1
+	case objIDDelta:
+		if _, err := io.ReadFull(p.in, p.buf[:p.idSize]); err != nil {
+			return errNotPack
+		}
+		depth = 1
+	}
+	if depth > p.limits.Depth {
+		return refusedPack("deltas are more than %d deep", p.limits.Depth)
+	}
+	if i > 0 && uint32(at) < p.places[i-1] {
+		p.wraps = append(p.wraps, i)
+	}
+	p.places, p.depths = append(p.places, uint32(at)), append(p.depths, uint16(min(depth, 1<<16-1)))
+	return p.content(kind, size)
+}
+
+// readDistance reads how far before a delta its base begins.
+func readDistance(in io.ByteReader) (int64, error) {
+	c, err := in.ReadByte()
+	n := int64(c & 0x7f)
+	for err == nil && c&0x80 != 0 {
+		if n >= 1<<48 {
+			return 0, errNotPack
+		}
+		c, err = in.ReadByte()
+		n = (n+1)<<7 | int64(c&0x7f)
+	}
+	if err != nil {
+		return 0, errNotPack
+	}
+	return n, nil
+}
+
+// find returns the object that begins at a place.
+func (p *packReader) find(at int64) (index int, found bool) {
+	if at < 0 {
+		return 0, false
+	}
+	from, to := 0, len(p.places)
+	if wrap := int(at >> 32); wrap > len(p.wraps) {
+		return 0, false
+	} else {
+		if wrap > 0 {
+			from = p.wraps[wrap-1]
+		}
+		if wrap < len(p.wraps) {
+			to = p.wraps[wrap]
+		}
+	}
+	part := p.places[from:to]
+	index = sort.Search(len(part), func(i int) bool { return part[i] >= uint32(at) })
+	return from + index, index < len(part) && part[index] == uint32(at)
+}
+
+// content inflates an object, for only that says where it ends, and a delta as far as to
+// learn what it makes.
+func (p *packReader) content(kind byte, size int64) error {
+	var zlib [2]byte
+	if _, err := io.ReadFull(p.in, zlib[:]); err != nil || zlib[0]&15 != 8 || zlib[1]&0x20 != 0 || binary.BigEndian.Uint16(zlib[:])%31 != 0 {
+		return errNotPack
+	}
+	if p.inflater == nil {
+		p.inflater = flate.NewReader(p.in)
+	} else if err := p.inflater.(flate.Resetter).Reset(p.in, nil); err != nil {
+		return errNotPack
+	}
+	delta := kind == objOffsetDelta || kind == objIDDelta
+	for left, first := size, true; ; first = false {
+		n, err := p.inflater.Read(p.buf[:])
+		if left -= int64(n); left < 0 {
+			return errNotPack // it is more than it says
+		}
+		p.inflated += int64(n)
+		if first && delta {
+			for n < 2*binary.MaxVarintLen64 && err == nil {
+				var more int
+				more, err = p.inflater.Read(p.buf[n : 2*binary.MaxVarintLen64])
+				if left -= int64(more); left < 0 {
+					return errNotPack
+				}
+				n += more
+			}
+			base, a := binary.Uvarint(p.buf[:n])
+			if a <= 0 || base > 1<<62 {
+				return errNotPack
+			}
+			made, b := binary.Uvarint(p.buf[a:n])
+			if b <= 0 || made > 1<<62 {
+				return errNotPack
+			}
+			p.inflated = add(p.inflated, int64(made))
+			if kind == objIDDelta {
+				p.inflated = add(p.inflated, int64(base)) // it may have to be read from here
+			}
+		}
+		if err := p.within(p.at()); err != nil {
+			return err
+		}
+		if err == io.EOF {
+			if left != 0 {
+				return errNotPack
+			}
+			break
+		}
+		if err != nil {
+			return errNotPack
+		}
+	}
+	var sum [4]byte // git looks at it
+	if _, err := io.ReadFull(p.in, sum[:]); err != nil {
+		return errNotPack
+	}
+	return nil
+}
+
+// add adds up to what no limit reaches.
+func add(a, b int64) int64 {
+	const most = 1 << 62
+	if a > most-b {
+		return most
+	}
+	return a + b
+}
+
+// within refuses a pack that inflates to too much, after so many bytes of it.
+func (p *packReader) within(packed int64) error {
+	if p.inflated > p.limits.Inflated {
+		return refusedPack("its objects have more than %d bytes", p.limits.Inflated)
+	}
+	if (p.inflated-freeExpansion)/p.limits.Expansion > packed {
+		return refusedPack("its objects have more than %d MiB and %d times its own size", freeExpansion>>20, p.limits.Expansion)
+	}
+	return nil
+}
