@@ -146,7 +146,7 @@ func TestFaults(t *testing.T) {
 					return
 				}
 			}
-		}), abi.OutcomeTooLarge, "too many bytes", 0},
+		}), abi.OutcomeTooLarge, "too many refs", 0}, // they are no pack
 		"sends refs without an end": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", refsType)
 			_, _ = io.WriteString(w, pkt("# service=git-upload-pack\n")+"0000")
@@ -155,7 +155,16 @@ func TestFaults(t *testing.T) {
 					return
 				}
 			}
-		}, abi.OutcomeTooLarge, "too many bytes", 0},
+		}, abi.OutcomeTooLarge, "too many refs", 0},
+		"sends a few long lines without an end": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", refsType)
+			_, _ = io.WriteString(w, pkt("# service=git-upload-pack\n")+"0000")
+			for i := 0; ; i++ {
+				if _, err := io.WriteString(w, pkt(fmt.Sprintf("%s refs/heads/%d%s\n", object(i), i, strings.Repeat("x", 50_000)))); err != nil {
+					return
+				}
+			}
+		}, abi.OutcomeTooLarge, "too many refs", 0},
 		"has refs that lie": {func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet {
 				w.Header().Set("Content-Type", refsType)
@@ -176,7 +185,7 @@ func TestFaults(t *testing.T) {
 			t.Parallel()
 			got, f := attempt(t, always(t, test.serve), id, func(c *Config) {
 				c.Limits = Limits{
-					Bytes: 4 << 20, Objects: 100_000, Whole: 20 * time.Second, Stall: patience(test.outcome), Rate: 1000, Connections: 10,
+					Bytes: 4 << 20, Objects: 100_000, Refs: 5000, RefBytes: 2 << 20, Whole: 20 * time.Second, Stall: patience(test.outcome), Rate: 1000, Connections: 10,
 				}
 			}, nil)
 			if test.outcome == 0 {

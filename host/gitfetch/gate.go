@@ -147,6 +147,7 @@ var (
 	errQuiet   = errors.New("the server takes too long to prepare a pack")
 	errBytes   = errors.New("the server sends too many bytes")
 	errObjects = errors.New("the server sends too many objects")
+	errRefs    = errors.New("the server lists too many refs")
 	errTalk    = errors.New("too many requests for one fetch")
 	errOthers  = errors.New("it took long, and others wait")
 	errClosed  = errors.New("the fetch has ended")

@@ -77,7 +77,7 @@ func outcomeOf(err error) uint32 {
 		return abi.OutcomeRefused
 	case errors.As(err, &protocol), errors.Is(err, errTalk):
 		return abi.OutcomeProtocol
-	case errors.Is(err, errBytes), errors.Is(err, errObjects):
+	case errors.Is(err, errBytes), errors.Is(err, errObjects), errors.Is(err, errRefs):
 		return abi.OutcomeTooLarge
 	case errors.Is(err, errTime), errors.Is(err, errStalled), errors.Is(err, errQuiet), errors.Is(err, errOthers):
 		return abi.OutcomeTimeout

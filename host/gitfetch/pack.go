@@ -6,7 +6,8 @@ import "encoding/binary"
 // says how many objects there are. It knows just enough of pkt-lines (gitprotocol-pack,
 // gitprotocol-v2) to find the head, with a side band and without.
 type packCounter struct {
-	most int64
+	most  int64
+	lines int // pkt-lines so far, up to the pack
 
 	found bool   // the head was read
 	done  bool   // nothing is to be read any more
@@ -65,6 +66,7 @@ func (c *packCounter) begin() {
 		c.done = true // git will say what is wrong with it
 		return
 	}
+	c.lines++
 	// Those up to 2 only separate others.
 	c.left = max(n-4, 0)
 	c.fresh = c.left > 0

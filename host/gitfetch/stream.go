@@ -24,6 +24,7 @@ func (s *session) pass(w http.ResponseWriter, resp *http.Response, contentType s
 	defer watch.stop()
 	counter := packCounter{most: s.gate.limits.Objects}
 	buf := make([]byte, 32<<10)
+	before := int64(0) // bytes that are not of a pack
 	for {
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
@@ -31,8 +32,14 @@ func (s *session) pass(w http.ResponseWriter, resp *http.Response, contentType s
 			if s.bytes.Add(int64(n)) > s.gate.limits.Bytes {
 				return errBytes
 			}
-			if contentType == packType && !counter.ok(buf[:n]) {
+			if !counter.ok(buf[:n]) {
 				return errObjects
+			}
+			if !counter.found {
+				before += int64(n)
+			}
+			if before > s.gate.limits.RefBytes || counter.lines > s.gate.limits.Refs {
+				return errRefs
 			}
 			if counter.found {
 				watch.streams.Store(true)
