@@ -38,43 +38,77 @@ func (l *PackLimits) check() error {
 var errNotPack = errors.New("not a pack")
 
 // A PackScan reads a pack as it passes on its way to git, and refuses it before it has
-// cost more than it may. It holds six bytes for each object.
+// cost more than it may. It holds six bytes for each object. It belongs to one goroutine.
 type PackScan struct {
-	w    *io.PipeWriter
-	done chan struct{}
+	next chan []byte   // what was written, one piece at a time
+	idle chan struct{} // the piece was looked at as far as that is possible
+	done chan struct{} // closed when err is set
+	err  error         // a *Refused, or nil
 }
 
 // ScanPack begins to read a pack that is given to Write.
 func (r *Repo) ScanPack(format Format) *PackScan {
-	in, w := io.Pipe()
-	s := &PackScan{w: w, done: make(chan struct{})}
+	s := &PackScan{next: make(chan []byte), idle: make(chan struct{}), done: make(chan struct{})}
+	p := newPackReader(&pieces{scan: s}, r.git.options.Pack, format)
 	go func() {
 		defer close(s.done)
-		err := newPackReader(in, r.git.options.Pack, format).read()
 		refused := (*Refused)(nil)
-		if !errors.As(err, &refused) {
-			_, _ = io.Copy(io.Discard, in)
-			err = io.ErrClosedPipe
+		if err := p.read(); errors.As(err, &refused) {
+			s.err = err
 		}
-		_ = in.CloseWithError(err)
 	}()
 	return s
 }
 
-// Write returns when all of p was looked at. A *Refused says that the pack is not to go
-// on.
-func (s *PackScan) Write(p []byte) (int, error) {
-	n, err := s.w.Write(p)
-	if errors.Is(err, io.ErrClosedPipe) {
-		return len(p), nil
+// Write returns when all of b was looked at. A *Refused says that the pack is not to go
+// on. What follows the pack, or is none, passes: git says what is wrong with it.
+func (s *PackScan) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
 	}
-	return n, err
+	select {
+	case s.next <- b:
+	case <-s.done:
+		return len(b), s.err
+	}
+	select {
+	case <-s.idle:
+		return len(b), nil
+	case <-s.done:
+		return len(b), s.err
+	}
 }
 
 // Close ends the scan.
 func (s *PackScan) Close() {
-	_ = s.w.Close()
+	close(s.next)
 	<-s.done
+}
+
+// pieces are what a scan is given, as a reader. It asks for the next piece when all
+// before it was looked at.
+type pieces struct {
+	scan  *PackScan
+	left  []byte
+	begun bool
+}
+
+func (r *pieces) Read(p []byte) (int, error) {
+	if len(r.left) == 0 {
+		if r.begun {
+			r.scan.idle <- struct{}{}
+		}
+		r.begun = true
+		b, ok := <-r.scan.next
+		if !ok {
+			r.begun = false // nobody waits any more
+			return 0, io.EOF
+		}
+		r.left = b
+	}
+	n := copy(p, r.left)
+	r.left = r.left[n:]
+	return n, nil
 }
 
 // packReader is one scan of a pack (gitformat-pack).

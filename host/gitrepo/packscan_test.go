@@ -157,6 +157,42 @@ func TestPackScanOfGit(t *testing.T) {
 	}
 }
 
+// A scan has looked at all that was written when Write returns, and at no piece twice.
+func TestPackScanWrite(t *testing.T) {
+	r := newRepo(t, newRoot(t), alice, "x", SHA1)
+	w := newPack(1000)
+	w.object(3, 4, nil, []byte("base"))
+	good := w.Len()
+	w.delta(0, 4, 1<<40+1)
+	pack := w.Bytes()
+	for _, n := range []int{1, 7, good, len(pack)} {
+		s := r.ScanPack(SHA1)
+		var err error
+		at := 0
+		for at < len(pack) && err == nil {
+			end := min(at+n, len(pack))
+			_, err = s.Write(pack[at:end])
+			at = end
+		}
+		if refused := (*Refused)(nil); !errors.As(err, &refused) || at <= good {
+			t.Errorf("in pieces of %d it ends after %d bytes: %v", n, at, err)
+		}
+		if _, err := s.Write(pack); err == nil {
+			t.Error("it goes on")
+		}
+		s.Close()
+	}
+	s := r.ScanPack(SHA1)
+	for _, text := range []string{"GIF8", "9a and ", "more"} {
+		if _, err := s.Write([]byte(text)); err != nil {
+			t.Errorf("what is no pack: %v", err)
+		}
+	}
+	s.Close()
+	s = r.ScanPack(SHA1)
+	s.Close()
+}
+
 // Places beyond 4 GiB are found.
 func TestPackScanPlaces(t *testing.T) {
 	p := packReader{places: []uint32{12, 1 << 31, 5, 1 << 31, 7}, wraps: []int{2, 4}}
