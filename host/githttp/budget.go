@@ -25,8 +25,8 @@ type usage struct {
 	at     time.Time
 }
 
-// maxNetworks bounds how many networks are remembered. Who is forgotten has used the
-// least.
+// maxNetworks bounds how many networks are remembered. Those that have used little are
+// forgotten first.
 const maxNetworks = 10_000
 
 // NewBudget returns a budget of so much in an hour, 0 for no bound.
@@ -71,21 +71,16 @@ func (b *Budget) counting(network netip.Prefix, now time.Time) float64 {
 	return max(0, u.amount-max(0, now.Sub(u.at).Hours())*b.hourly)
 }
 
-// forget drops the networks that have used nothing that counts, or else the one that has
-// used the least. REQUIRES: mu.
+// forget drops the networks that have used no more than they do on average. REQUIRES: mu.
 func (b *Budget) forget(now time.Time) {
-	var least netip.Prefix
-	fewest, dropped := 0.0, false
+	sum := 0.0
 	for network := range b.used {
-		left := b.counting(network, now)
-		if left == 0 {
-			delete(b.used, network)
-			dropped = true
-		} else if !least.IsValid() || left < fewest {
-			least, fewest = network, left
-		}
+		sum += b.counting(network, now)
 	}
-	if !dropped {
-		delete(b.used, least)
+	average := sum / float64(len(b.used))
+	for network := range b.used {
+		if b.counting(network, now) <= average {
+			delete(b.used, network)
+		}
 	}
 }
