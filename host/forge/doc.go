@@ -19,7 +19,8 @@
 //  2. A repository changes only under its lock, and a job holds no lock while it
 //     waits for a commit or for another repository.
 //  3. No job rolls a repository back: heads and tags are those of the newest state in
-//     effect (grasp.Latest), which is stored, or held with all its data here.
+//     effect (grasp.Latest), which is stored, or held with all its data here, but for
+//     those that were pushed of a newer one that waits for the rest.
 //  4. An announcement is released by a state of its own maintainers whose data is in
 //     its own repository, and never because somebody else's repository got data.
 //  5. A request for a repository waits for the job that makes it.

@@ -51,7 +51,7 @@ func TestStateDeletedDuringPush(t *testing.T) {
 		t.Errorf("the push: %v %s", err, out)
 	}
 	w.settle()
-	w.wantRefs(at, "HEAD=refs/heads/main")
+	w.wantRefs(at, "HEAD=refs/heads/master")
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
 }
@@ -100,7 +100,7 @@ func TestPlaceGoesDuringPush(t *testing.T) {
 		host.Tag{"clone", "https://" + domain + "/prs" + at.Path()})
 	ref := "refs/nostr/" + pr.ID.String()
 	work.git("push", url, one+":"+ref)
-	w.wantRefs(at, "HEAD=refs/heads/main", ref+"="+one)
+	w.wantRefs(at, "HEAD=refs/heads/master", ref+"="+one)
 	w.sent(pr, host.Held)
 	w.settle()
 	w.wantServed(pr, true)

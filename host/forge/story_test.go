@@ -252,7 +252,7 @@ func TestTimePasses(t *testing.T) {
 	at := place{Repo: repoOf(alice, "demo")}
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
 	w.settle()
-	w.wantRefs(at, "HEAD=refs/heads/main")
+	w.wantRefs(at, "HEAD=refs/heads/master")
 	w.clock.Add(31 * 60)
 	w.until("the repository goes", func() bool { return w.refs(at) == "absent" })
 	w.settle()
