@@ -22,7 +22,7 @@ key writes it anywhere. --key says which file; without it, the environment varia
 
   # a git repository, announced and pushed
   talon event announce --name demo --server ws://localhost:7777
-  talon event state --identifier demo --git . ws://localhost:7777`,
+  talon event push http://localhost:7777/npub1…/demo.git main`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_ = cmd.Help()
@@ -30,7 +30,7 @@ key writes it anywhere. --key says which file; without it, the environment varia
 		},
 	}
 	cmd.AddCommand(eventKeyCommand(), eventSignCommand(), eventPublishCommand(), eventQueryCommand(),
-		eventAnnounceCommand(), eventStateCommand())
+		eventAnnounceCommand(), eventPushCommand(), eventStateCommand())
 	for _, c := range append(cmd.Commands(), cmd) {
 		guardArgs(c)
 	}

@@ -20,6 +20,7 @@ import (
 type announcing struct {
 	name, identifier, description, unique string
 	clone, relay, web, maintainer, server []string
+	dir                                   string // of the repository that is announced
 }
 
 func eventAnnounceCommand() *cobra.Command {
@@ -33,7 +34,9 @@ func eventAnnounceCommand() *cobra.Command {
 		Long: `Sign a repository announcement (kind 30617, NIP-34) and send it to relays.
 
 --server names a GRASP server, one that is both relay and git server: its clone URL, http(s)://HOST/NPUB/IDENTIFIER.git, and its relay URL go into the
-announcement, and the announcement goes to it. A new announcement with the same identifier replaces the old one, all of it.`,
+announcement, and the announcement goes to it. A new announcement with the same identifier replaces the old one, all of it.
+
+In a git repository it adds the first commit, by which others know the repository from one of the same name.`,
 		Example: `  talon event announce --key alice.key --name 'My demo' --server ws://localhost:7777
   talon event announce --key alice.key --name demo --maintainer npub1… --server wss://one.example --server wss://two.example
   talon event announce --key alice.key --name demo --clone https://git.example/demo.git --relay wss://relay.example wss://relay.example`,
@@ -50,7 +53,8 @@ announcement, and the announcement goes to it. A new announcement with the same 
 	f.StringArrayVar(&what.relay, "relay", nil, "a relay `url` where the repository's events are; may be repeated")
 	f.StringArrayVar(&what.web, "web", nil, "a `url` of a page for people; may be repeated")
 	f.StringArrayVar(&what.maintainer, "maintainer", nil, "another maintainer, an `npub`; may be repeated")
-	f.StringVar(&what.unique, "earliest-unique-commit", "", "the `commit` that tells the repository from others: usually its first")
+	f.StringVar(&what.unique, "earliest-unique-commit", "", "the `commit` that tells the repository from others (default the first of the repository in --git)")
+	f.StringVar(&what.dir, "git", ".", "the `folder` of the local repository, if there is one")
 	printFlag(cmd, &show)
 	cmd.RunE = func(cmd *cobra.Command, addresses []string) error {
 		key, err := loadKey(who.keyFile)
@@ -60,6 +64,10 @@ announcement, and the announcement goes to it. A new announcement with the same 
 		author, err := key.public()
 		if err != nil {
 			return err
+		}
+		warnKeyInRepository(cmd, who.keyFile)
+		if !cmd.Flags().Changed("earliest-unique-commit") {
+			what.unique = earliestCommit(cmd.Context(), what.dir)
 		}
 		e, err := what.event(author)
 		if err != nil {

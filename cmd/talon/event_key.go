@@ -39,6 +39,7 @@ A file that exists is never overwritten. With --key it makes nothing, and prints
 			return err
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "the secret key is in %s: who has this file can sign as you, and nobody can make it again\n", out)
+		warnKeyInRepository(cmd, out)
 		return printNpub(cmd, key)
 	}
 	return cmd

@@ -140,12 +140,22 @@ func shown(text string) string {
 
 // publish sends an event to all relays at once and writes a line for each.
 func (p *publisher) publish(ctx context.Context, e *host.Event) error {
+	return errors.Join(p.write(e, p.send(ctx, e)), ctx.Err())
+}
+
+// send sends an event to all relays at once and returns the answer of each.
+func (p *publisher) send(ctx context.Context, e *host.Event) []relayAnswer {
 	answers := make([]relayAnswer, len(p.targets))
 	var flying sync.WaitGroup
 	for i, t := range p.targets {
 		flying.Go(func() { answers[i] = t.publish(ctx, e) })
 	}
 	flying.Wait()
+	return answers
+}
+
+// write writes a line for each answer.
+func (p *publisher) write(e *host.Event, answers []relayAnswer) error {
 	for i, a := range answers {
 		p.asked++
 		verb, reason := "accepted", a.Reason
@@ -166,7 +176,7 @@ func (p *publisher) publish(ctx context.Context, e *host.Event) error {
 			return err
 		}
 	}
-	return ctx.Err()
+	return nil
 }
 
 // close ends the connections and reports whether all was accepted.

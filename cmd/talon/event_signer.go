@@ -86,10 +86,16 @@ func (s *signing) sign(e *host.Event) (secretKey, error) {
 	if err != nil {
 		return key, err
 	}
-	if s.cmd.Flags().Changed("created-at") {
-		e.CreatedAt = s.createdAt
-	} else if e.CreatedAt == 0 {
-		e.CreatedAt = time.Now().Unix()
+	if e.CreatedAt == 0 || s.cmd.Flags().Changed("created-at") {
+		e.CreatedAt = s.time()
 	}
 	return key, key.sign(e)
+}
+
+// time is the event's time that was asked for, or now.
+func (s *signing) time() int64 {
+	if s.cmd.Flags().Changed("created-at") {
+		return s.createdAt
+	}
+	return time.Now().Unix()
 }

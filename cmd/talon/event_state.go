@@ -1,58 +1,157 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"talon/host"
 	hostgrasp "talon/host/grasp"
 	"talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
+
+// stating are the options of a state.
+type stating struct {
+	identifier, dir, owner, head string
+	prune, yes                   bool
+}
 
 func eventStateCommand() *cobra.Command {
 	var who signing
 	var how sending
-	var identifier, dir string
+	var what stating
 	var show bool
 	cmd := &cobra.Command{
 		Use:   "state RELAY...",
 		Short: "Say with a signature where a repository's branches and tags are (NIP-34)",
-		Long: `Sign a repository state (kind 30618, NIP-34) made of the branches, tags and HEAD of a local git repository, and send it to relays.
+		Long: `Sign a repository state (kind 30618, NIP-34) made of the branches and tags of a local git repository, and send it to relays.
+talon event push signs and pushes in one step; this command is for those who push by other means.
 
-A GRASP server takes the push that makes its repository the same as the state: send the state first, then push all branches and tags at once. An annotated
-tag stands for itself, as git push sends it, not for the commit behind it. Branches and tags that are not in the state are deleted on the server.`,
+It asks the relays for the state in effect and shows what changes. Branches and tags that are not in the local repository stay as they are, unless --prune
+removes them, and HEAD stays where it is, unless --head moves it. Before commits are lost, by a branch that goes or moves back, it asks; without a terminal
+it refuses, unless --yes says so.
+
+A GRASP server takes the push that makes its repository the same as the state: send the state first, then push what has changed, all of it at once. An
+annotated tag stands for itself, as git push sends it, not for the commit behind it.`,
 		Example: `  talon event state --key alice.key --identifier demo ws://localhost:7777
-  git push --prune http://localhost:7777/npub1…/demo.git 'refs/heads/*' 'refs/tags/*'`,
+  git push http://localhost:7777/npub1…/demo.git 'refs/heads/*' 'refs/tags/*'`,
 		Args: cobra.ArbitraryArgs,
 	}
 	who.flags(cmd)
 	how.flags(cmd)
-	cmd.Flags().StringVar(&identifier, "identifier", "", "the repository's identifier (tag d), as in its announcement")
-	cmd.Flags().StringVar(&dir, "git", ".", "the `folder` of the local repository")
+	f := cmd.Flags()
+	f.StringVar(&what.identifier, "identifier", "", "the repository's identifier (tag d), as in its announcement")
+	f.StringVar(&what.owner, "owner", "", "the `npub` that announced the repository (default that of the key)")
+	f.StringVar(&what.dir, "git", ".", "the `folder` of the local repository")
+	f.StringVar(&what.head, "head", "", "the `branch` that HEAD is to name, which clones check out (default as it is)")
+	f.BoolVar(&what.prune, "prune", false, "remove the branches and tags that are not in the local repository")
+	f.BoolVar(&what.yes, "yes", false, "do not ask before commits are lost")
 	printFlag(cmd, &show)
 	cmd.RunE = func(cmd *cobra.Command, addresses []string) error {
-		if identifier == "" {
-			return errors.New("the repository has no identifier: say with --identifier which one it was announced by")
-		}
-		refs, err := readRefs(cmd.Context(), dir)
-		if err != nil {
-			return fmt.Errorf("read the refs of %s: %w", dir, err)
-		}
-		e := &host.Event{Kind: grasp.KindState, Tags: append(host.Tags{{"d", identifier}}, refs...)}
-		if err := checkState(e); err != nil {
-			return err
-		}
-		return signAndSendOrPrint(cmd, &who, &how, e, addresses, show)
+		return runState(cmd, &who, &how, &what, addresses, show)
 	}
 	return cmd
+}
+
+func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, addresses []string, show bool) error {
+	if what.identifier == "" {
+		return errors.New("the repository has no identifier: say with --identifier which one it was announced by")
+	}
+	local, err := readRefs(cmd.Context(), what.dir)
+	if err != nil {
+		return fmt.Errorf("read the refs of %s: %w", what.dir, err)
+	}
+	if !show || len(addresses) > 0 {
+		if err := errors.Join(relayArgs(cmd, addresses), how.check(addresses)); err != nil {
+			return err
+		}
+	}
+	key, err := loadKey(who.keyFile)
+	if err != nil {
+		return err
+	}
+	warnKeyInRepository(cmd, who.keyFile)
+	now := &served{}
+	if len(addresses) > 0 {
+		if now, err = what.served(cmd, how, addresses, &key); err != nil {
+			return err
+		}
+	}
+	plan, err := planState(now.state, local.refs, what.prune)
+	if err != nil {
+		return err
+	}
+	if err := plan.setHead(what.head, local.head); err != nil {
+		return err
+	}
+	plan.write(cmd.ErrOrStderr())
+	lost := plan.lost(cmd.Context(), what.dir)
+	if len(lost) > 0 && !what.yes {
+		if err := confirm(cmd, fmt.Sprintf("Commits are lost: %s. Sign this?", strings.Join(shorten(lost), ", "))); err != nil {
+			return err
+		}
+	}
+	e, err := plan.event(what.identifier)
+	if err != nil {
+		return err
+	}
+	if err := who.later(e, now.state); err != nil {
+		return err
+	}
+	if show {
+		if _, err := who.sign(e); err != nil {
+			return err
+		}
+		return printEvent(cmd, e)
+	}
+	_, err = sendState(cmd, who, how, e, addresses)
+	return err
+}
+
+// served returns what relays serve of the repository that the options name.
+func (s *stating) served(cmd *cobra.Command, how *sending, addresses []string, key *secretKey) (*served, error) {
+	author, err := key.public()
+	if err != nil {
+		return nil, err
+	}
+	repo := grasp.Repo{PubKey: author, Identifier: s.identifier}
+	if s.owner != "" {
+		if repo.PubKey, err = nip19.ParsePubKey(strings.TrimPrefix(s.owner, "nostr:")); err != nil {
+			return nil, fmt.Errorf("the owner %.80q is wrong: %w", s.owner, err)
+		}
+	}
+	now, err := readServed(cmd, how, addresses, key, repo)
+	if err != nil {
+		return nil, err
+	}
+	if s.owner == "" && !now.announced {
+		// A new repository of the author, or somebody else's.
+		owners, err := readOwners(cmd, how, addresses, key, s.identifier, author)
+		if err != nil {
+			return nil, err
+		}
+		if len(owners) > 0 {
+			return nil, fmt.Errorf("the key has announced no repository %q; others have, and list it as a maintainer: say with --owner whose it is (%s)",
+				s.identifier, strings.Join(shorten(owners), ", "))
+		}
+	}
+	return now, now.checkAuthor(author, repo)
+}
+
+// checkAuthor refuses a state that no server would take.
+func (s *served) checkAuthor(author host.PubKey, repo grasp.Repo) error {
+	if !s.announced {
+		return nil // not yet served; its server knows
+	}
+	for _, key := range s.maintainers {
+		if key == grasp.PubKey(author) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is no maintainer of the repository: its announcement, by %s, does not list it", nip19.EncodeNpub(author), nip19.EncodeNpub(repo.PubKey))
 }
 
 // checkState reads a state as a server does. One with a fault would be accepted
@@ -68,77 +167,64 @@ func checkState(e *host.Event) error {
 	return nil
 }
 
-// Bounds of what git is asked.
-const (
-	refsTime  = time.Minute
-	refsBytes = inputBytes
-)
-
-// readRefs returns the branches, tags and HEAD of a repository, as tags of a state.
-func readRefs(ctx context.Context, dir string) (host.Tags, error) {
-	ctx, cancel := context.WithTimeout(ctx, refsTime)
-	defer cancel()
-	list, err := runGit(ctx, dir, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
-	if err != nil {
-		return nil, err
+// later gives a state a time after that of the state in effect: of two in one second
+// the one with the lower id would count.
+func (s *signing) later(e *host.Event, inEffect *grasp.State) error {
+	e.CreatedAt = s.time()
+	if inEffect == nil || e.CreatedAt > inEffect.CreatedAt {
+		return nil
 	}
-	var tags host.Tags
-	for line := range strings.Lines(list) {
-		oid, ref, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if !ok {
-			return nil, fmt.Errorf("git for-each-ref printed %q, which is no ref", line)
+	if s.cmd.Flags().Changed("created-at") {
+		return fmt.Errorf("the value of option created-at must be more than %d, the time of the state in effect", inEffect.CreatedAt)
+	}
+	e.CreatedAt = inEffect.CreatedAt + 1
+	return nil
+}
+
+// sendState signs a state and sends it. A relay may have a newer one that it does not
+// serve yet, of the same second perhaps: then the state gets a later time. It returns
+// whether a relay holds the state until its data arrives.
+func sendState(cmd *cobra.Command, who *signing, how *sending, e *host.Event, addresses []string) (held bool, err error) {
+	const attempts = 5
+	for n := 1; ; n++ {
+		key, err := who.sign(e)
+		if err != nil {
+			return false, err
 		}
-		tags = append(tags, host.Tag{ref, oid})
+		p := newPublisher(cmd, how, addresses, &key)
+		answers := p.send(cmd.Context(), e)
+		older := false
+		for _, a := range answers {
+			older = older || a.err == nil && supersededBy(a.Reason)
+			held = held || a.err == nil && strings.HasPrefix(a.Reason, "purgatory:")
+		}
+		if older && n < attempts && !who.cmd.Flags().Changed("created-at") {
+			_ = p.close()
+			e.CreatedAt++
+			continue
+		}
+		err = errors.Join(p.write(e, answers), p.close())
+		if err == nil && older {
+			err = errors.New("a relay has a newer state than this one, which it does not serve yet: wait until its data is there, or sign with a later --created-at")
+		}
+		return held, err
 	}
-	if len(tags) == 0 {
-		return nil, errors.New("it has no branches and no tags: commit something first")
-	}
-	head, err := runGit(ctx, dir, "symbolic-ref", "--quiet", "HEAD")
-	var status *exec.ExitError
-	switch {
-	case errors.As(err, &status) && status.ExitCode() == 1:
-		return tags, nil // HEAD is detached: it names no branch
-	case err != nil:
-		return nil, err
-	}
-	return append(tags, host.Tag{"HEAD", "ref: " + strings.TrimSuffix(head, "\n")}), nil
 }
 
-// runGit returns what git prints about a repository.
-func runGit(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
-	cmd.Env = append(os.Environ(), "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
-	out, errOut := &bounded{most: refsBytes}, &bounded{most: 4096}
-	cmd.Stdout, cmd.Stderr = out, errOut
-	err := cmd.Run()
-	switch {
-	case errors.Is(err, exec.ErrNotFound):
-		return "", errors.New("the program git is not installed, or not in the PATH")
-	case err == nil && out.over:
-		return "", errors.New("it has more refs than an event can hold")
-	case err == nil:
-		return out.kept.String(), nil
-	case ctx.Err() != nil:
-		return "", fmt.Errorf("git %s: %w", args[0], ctx.Err())
-	}
-	if text := strings.TrimSpace(errOut.kept.String()); text != "" {
-		return "", fmt.Errorf("git %s: %w: %s", args[0], err, plain(text))
-	}
-	return "", fmt.Errorf("git %s: %w", args[0], err)
+// supersededBy reports whether a relay's reason says that it has a newer version.
+func supersededBy(reason string) bool {
+	prefix, text, _ := strings.Cut(reason, ": ")
+	return (prefix == "duplicate" || prefix == "replaced") && strings.Contains(text, "newer")
 }
 
-// bounded keeps the beginning of what is written.
-type bounded struct {
-	kept bytes.Buffer
-	most int
-	over bool
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	room := b.most - b.kept.Len()
-	if len(p) > room {
-		b.over = true
+// event returns the state that was planned, not signed.
+func (p *statePlan) event(identifier string) (*host.Event, error) {
+	e := &host.Event{Kind: grasp.KindState, Tags: host.Tags{{"d", identifier}}}
+	for _, ref := range p.refs() {
+		e.Tags = append(e.Tags, host.Tag{ref, p.next[ref]})
 	}
-	_, _ = b.kept.Write(p[:min(len(p), room)])
-	return len(p), nil
+	if p.head != "" {
+		e.Tags = append(e.Tags, host.Tag{"HEAD", "ref: " + p.head})
+	}
+	return e, checkState(e)
 }

@@ -27,12 +27,14 @@ import (
 //	sign TEMPLATE FILE    signs events: each line is a name and the fields of its event;
 //	                      $1 stands for the id of the first line, and so on;
 //	                      "raw" instead of a name copies the rest of the line
-//	serve [ARG...]        starts talon serve and waits until it serves; sets $URL
+//	serve [ARG...]        starts talon serve and waits until it serves; sets $URL, and $HTTP
+//	                      to the same address for browsers and git
 //	halt                  sends it SIGTERM; it must exit with 0 (stop would end the script)
 //	publish FILE          sends its events; stdout has the answers
 //	sql FILE STATEMENT    changes a database behind Talon's back
 //	info                  fetches the relay information document (NIP-11)
 //	occupy                listens on an address, and sets $OCCUPIED to it
+//	free                  sets $FREE to an address that nobody listens on
 //	data FOLDER...        makes data folders that have the machine code of the modules,
 //	                      as "data", which is the default of --data, and "other"
 //	plugins FOLDER [NAME...]  copies bundled modules, all of them if none is named,
@@ -80,7 +82,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"sign": scriptSign, "serve": scriptServe, "halt": scriptHalt, "publish": scriptPublish,
-			"sql": scriptSQL, "info": scriptInfo, "occupy": scriptOccupy,
+			"sql": scriptSQL, "info": scriptInfo, "occupy": scriptOccupy, "free": scriptFree,
 			"data": scriptData, "plugins": scriptPlugins,
 		},
 	})
@@ -188,6 +190,7 @@ func scriptServe(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(s.kill)
 	ts.Setenv("URL", s.url)
+	ts.Setenv("HTTP", "http"+strings.TrimPrefix(s.url, "ws"))
 	ts.Value(running{}).(*running).server = s
 }
 
@@ -255,4 +258,12 @@ func scriptOccupy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(func() { _ = l.Close() })
 	ts.Setenv("OCCUPIED", l.Addr().String())
+}
+
+func scriptFree(ts *testscript.TestScript, neg bool, args []string) {
+	scriptArgs(ts, neg, args, 0, "free")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Setenv("FREE", l.Addr().String())
+	ts.Check(l.Close())
 }

@@ -96,7 +96,7 @@ func goldenSamples() []goldenSample {
 		})},
 		{"Verdict", AppendVerdict(nil, ActionReject, "spam", "blocked", "no spam")},
 		{"Configured", AppendConfigured(nil, &Configured{
-			Failure: "config x = 7", Idle: []string{"admit", "query"}, About: About{[]string{"GRASP-01", "GRASP-05"}, "all", "some"},
+			Failure: "config x = 7", Idle: []string{"admit", "query"}, About: About{[]string{"GRASP-01", "GRASP-05"}, "all", "some", WritesOpen},
 		})},
 		{"Config", AppendConfig(nil, &Config{
 			Settings: []Setting{
