@@ -128,7 +128,7 @@ func TestHostileIdentifiers(t *testing.T) {
 			}
 			held := w.get(repoOf("crow", id).Path()).status(t, 200)
 			held.tame(t)
-			held.has(t, "git push --prune https://git.example.com/"+npub("crow")+"/")
+			held.has(t, "talon event push https://git.example.com/"+npub("crow")+"/")
 			w.get("/prs"+path).status(t, 200).tame(t)
 			w.get(repoOf("owl", id+"x").Path()).status(t, 404)
 			w.get(repoOf("wren", id).Path()).status(t, 404)

@@ -26,7 +26,7 @@ func TestLanding(t *testing.T) {
 	empty.has(t, "Nest", "A home for birds.", "wss://git.example.com", "https://git.example.com/<npub>/<identifier>.git",
 		"op@example.com", "GRASP-01, GRASP-06", "1, 11, 34", "Repositories of birds only.", "Chosen by the owl.",
 		"talon event announce --name 'My project' --server wss://git.example.com",
-		"talon event state --identifier my-project wss://git.example.com", "git push --prune", "None yet.")
+		"talon event push https://git.example.com/<npub>/my-project.git --all", "None yet.")
 	if !slices.Contains(empty.hrefs(), "mailto:op@example.com") {
 		t.Errorf("links: %v", empty.hrefs())
 	}
@@ -203,14 +203,14 @@ func TestHeld(t *testing.T) {
 	w.publish(event("wren", grasp.KindIssue, now, "An issue", a("owl", "nest")), event("owl", 0, now, `{"name":"Pill Seller"}`))
 	w.host(e)
 	d := w.get("/"+npub("owl")+"/nest.git").status(t, 200)
-	d.has(t, "waits for its first push", "within 30 minutes", "git push --prune https://git.example.com/"+npub("owl")+"/nest.git",
-		"talon event state --identifier=nest wss://git.example.com")
+	d.has(t, "waits for its first push", "within 30 minutes", "talon event push https://git.example.com/"+npub("owl")+"/nest.git --all")
 	d.hasNot(t, "Buy pills", "cheap", "pills.example", "An issue", "Pill Seller", "other.example")
 
 	// Its time was up: it is dormant, and can be revived.
 	clear(w.repos)
 	d = w.get("/"+npub("owl")+"/nest.git").status(t, 200)
-	d.has(t, "there is no git repository for it at the moment", "talon event state --identifier=nest")
+	d.has(t, "there is no git repository for it at the moment", "talon event state --identifier=nest wss://git.example.com",
+		"git push https://git.example.com/"+npub("owl")+"/nest.git")
 	d.hasNot(t, "Buy pills", "can be cloned")
 }
 
