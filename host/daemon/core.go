@@ -62,11 +62,16 @@ func storeOptions(cfg *config.Config, log *slog.Logger) store.Options {
 // core that serves has git, keeps the last good plugins and follows their folder:
 // another command may be given a folder for once, and what it holds waits until
 // somebody serves.
-func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving bool) (_ *Core, err error) {
+func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving bool) (*Core, error) {
 	db, err := OpenStore(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
+	return openCore(ctx, cfg, log, db, serving)
+}
+
+// openCore is OpenCore on a database that is open. It closes that if it fails.
+func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db *store.Store, serving bool) (_ *Core, err error) {
 	c := &Core{Store: db}
 	defer func() {
 		if err != nil {

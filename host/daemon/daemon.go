@@ -44,18 +44,44 @@ func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
 func (d *Daemon) Run(ctx context.Context) (err error) {
 	// The database first: a second server on the same data must fail before it
 	// takes the address.
-	core, err := OpenCore(ctx, d.cfg, d.log, true)
+	db, err := OpenStore(ctx, d.cfg, d.log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, core.Close(context.WithoutCancel(ctx))) }()
-	p, err := d.assemble(ctx, core)
-	if err != nil {
-		return err
-	}
+	// Then the address: what follows may take a minute, in which clients are told so.
 	listeners, err := d.listen(ctx)
 	if err != nil {
-		return err
+		return errors.Join(err, db.Close())
+	}
+	front := d.enter(listeners)
+	core, err := openCore(ctx, d.cfg, d.log, db, true)
+	if err != nil {
+		front.close()
+		return unlessStopped(ctx, err)
+	}
+	defer func() { err = errors.Join(err, core.Close(context.WithoutCancel(ctx))) }()
+	p, operators, err := d.open(ctx, core, listeners)
+	if err != nil {
+		front.close()
+		return unlessStopped(ctx, err)
+	}
+	return d.serve(ctx, p, front, operators)
+}
+
+// unlessStopped returns why the daemon did not come to serve, nil if that is because it
+// was stopped meanwhile.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+// open sets up all that a daemon runs, and the operator's socket.
+func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener) (*parts, net.Listener, error) {
+	p, err := d.assemble(ctx, core)
+	if err != nil {
+		return nil, nil, err
 	}
 	operators, err := d.listenAdmin()
 	if err == nil {
@@ -64,15 +90,10 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err == nil {
 		err = p.registry.Register(p.collectors()...)
 	}
-	if err != nil {
-		for _, l := range append(listeners, operators) {
-			if l != nil {
-				_ = l.Close()
-			}
-		}
-		return err
+	if err != nil && operators != nil {
+		_ = operators.Close()
 	}
-	return d.serve(ctx, p, listeners, operators)
+	return p, operators, err
 }
 
 // parts are what a daemon runs.
@@ -146,12 +167,7 @@ func (p *parts) followers() []ingest.Publisher {
 
 // serve runs all parts until ctx ends or one of them fails, and then stops them in
 // order.
-func (d *Daemon) serve(ctx context.Context, p *parts, listeners []net.Listener, operators net.Listener) error {
-	servers := []*http.Server{d.server(p.relay)}
-	if d.cfg.MetricsListen != "" {
-		servers = append(servers, d.server(d.operators(p.registry, p.core.Plugins.Health)))
-	}
-
+func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators net.Listener) error {
 	// Each part runs in a context of its own, so that they can stop one after the
 	// other; the group's context ends when any of them fails.
 	g, failed := errgroup.WithContext(ctx)
@@ -195,15 +211,15 @@ func (d *Daemon) serve(ctx context.Context, p *parts, listeners []net.Listener, 
 		// A change that is under way must not meet closed plugins.
 		g.Go(func() error { return admin.Serve(failed, operators, p.core.Plugins, hunt, d.log) })
 	}
-	for i, s := range servers {
-		g.Go(func() error {
-			if err := s.Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("serve %s: %w", listeners[i].Addr(), err)
-			}
-			return nil
-		})
+	for _, ended := range front.ended {
+		g.Go(func() error { return <-ended })
 	}
-	d.log.Info("serving", "addr", "ws://"+listeners[0].Addr().String(), "data", d.cfg.Data, "version", d.version)
+	handlers := []http.Handler{p.relay}
+	if d.cfg.MetricsListen != "" {
+		handlers = append(handlers, d.operators(p.registry, p.core.Plugins.Health))
+	}
+	front.open(handlers...)
+	d.log.Info("serving", "addr", "ws://"+front.listeners[0].Addr().String(), "data", d.cfg.Data, "version", d.version)
 
 	g.Go(func() error {
 		<-failed.Done()
@@ -211,7 +227,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, listeners []net.Listener, 
 		// 1. No new connections.
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.Shutdown+time.Second)
 		defer cancel()
-		for _, s := range servers {
+		for _, s := range front.servers {
 			if err := s.Shutdown(closing); err != nil {
 				_ = s.Close()
 			}

@@ -48,6 +48,8 @@ func (r *Registry) start(ctx context.Context) error {
 		}
 	}
 	entries, problems = r.programs(entries, problems)
+	// It can take a minute, in which nothing else is logged.
+	r.o.Log.Info(fmt.Sprintf("compiling %d modules …", modules(entries)), "dir", r.o.Dir)
 	findings := r.lookAtAll(ctx, entries)
 	if ctx.Err() != nil {
 		r.abandon(findings)
@@ -114,6 +116,15 @@ func (r *Registry) reconcile(ctx context.Context) {
 		return
 	}
 	r.apply(findings, entries, problems)
+}
+
+func modules(entries []folder.Entry) (n int) {
+	for _, e := range entries {
+		if e.Wasm != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // lookAtAll looks at the entries that have changed. While the relay serves, it

@@ -100,6 +100,9 @@ var ErrHandshake = errors.New("no relay is at this address")
 type StatusError struct{ Status int }
 
 func (e *StatusError) Error() string {
+	if e.Status == http.StatusServiceUnavailable {
+		return "the server is not ready: it answers with HTTP status 503"
+	}
 	return fmt.Sprintf("no relay is at this address: the server answers with HTTP status %d", e.Status)
 }
 

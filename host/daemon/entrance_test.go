@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+)
+
+// ask sends a request and returns the answer, with its body as a string.
+func ask(t *testing.T, method, url string, header http.Header) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = header
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+// From the moment at which the addresses are taken until the daemon is ready, everybody
+// is told to come again: who looks at the health, websockets, git, pages.
+func TestStarting(t *testing.T) {
+	d := &Daemon{log: slog.New(slog.DiscardHandler)}
+	var listeners []net.Listener
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listeners = append(listeners, l)
+	}
+	e := d.enter(listeners)
+	t.Cleanup(e.close)
+	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="}}
+	for _, l := range listeners {
+		url := "http://" + l.Addr().String()
+		for _, tt := range []struct {
+			path   string
+			header http.Header
+		}{
+			{"/healthz", nil},
+			{"/", upgrade},
+			{"/", http.Header{"Accept": {"application/nostr+json"}}},
+			{"/npub1x/demo.git/info/refs?service=git-upload-pack", nil},
+		} {
+			resp, body := ask(t, "GET", url+tt.path, tt.header)
+			if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || resp.Header.Get("Access-Control-Allow-Origin") != "*" || body != "starting\n" {
+				t.Errorf("GET %s %v: %s %v %q", tt.path, tt.header, resp.Status, resp.Header, body)
+			}
+		}
+		if resp, _ := ask(t, "OPTIONS", url+"/", nil); resp.StatusCode != 204 {
+			t.Errorf("OPTIONS: %s", resp.Status)
+		}
+	}
+	say := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+	}
+	e.open(say("relay"), say("metrics"))
+	for i, want := range []string{"relay", "metrics"} {
+		if resp, body := ask(t, "GET", "http://"+listeners[i].Addr().String(), nil); resp.StatusCode != 200 || body != want {
+			t.Errorf("after it has opened: %s %q, want %q", resp.Status, body, want)
+		}
+	}
+}
