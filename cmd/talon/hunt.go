@@ -122,6 +122,9 @@ func writeHunt(w io.Writer, s *gitfetch.Status, now time.Time) error {
 			return err
 		}
 	}
+	if err := writeRefused(w, s.Repositories); err != nil {
+		return err
+	}
 	if len(s.Domains) == 0 {
 		return nil
 	}
@@ -137,6 +140,23 @@ func writeHunt(w io.Writer, s *gitfetch.Status, now time.Time) error {
 			rest = in(d.NotBefore, now)
 		}
 		t.row(d.Domain, d.Health, d.InFlight, d.LastMinute, d.Requests, d.Waiting, d.Failures, rest, lastText(d.Last, now))
+	}
+	return t.w.Flush()
+}
+
+// writeRefused writes a line for each URL that is not asked.
+func writeRefused(w io.Writer, list []gitfetch.RepositoryStatus) error {
+	t := newTable(w)
+	head := false
+	for i := range list {
+		for _, u := range list[i].Refused {
+			if !head {
+				fmt.Fprintln(t.w)
+				t.row("REPOSITORY", "NOT ASKED", "REASON")
+				head = true
+			}
+			t.row(list[i].Identifier, u.URL, u.Reason)
+		}
 	}
 	return t.w.Flush()
 }

@@ -36,7 +36,8 @@ func TestWriteHunt(t *testing.T) {
 	err := writeHunt(&out, &gitfetch.Status{
 		Waiting: 2, Requests: 1,
 		Repositories: []gitfetch.RepositoryStatus{
-			{Identifier: "evil\x1b[2J", Missing: 3, Rounds: 2, Expires: now.Add(time.Minute), Asking: []string{"https://a/x"}},
+			{Identifier: "evil\x1b[2J", Missing: 3, Rounds: 2, Expires: now.Add(time.Minute), Asking: []string{"https://a/x"},
+				Refused: []gitfetch.Refused{{URL: "ssh://a/\x1bx", Reason: "no http"}}},
 			{Identifier: "talon", Missing: 1, Next: now.Add(40 * time.Second), Expires: now.Add(time.Hour), WaitsFor: []string{"b"},
 				Last: &gitfetch.Request{At: now.Add(-5 * time.Second), URL: "https://b/x", Outcome: "rate-limited", Reason: "the server answers 429"}},
 		},
@@ -47,7 +48,7 @@ func TestWriteHunt(t *testing.T) {
 	}
 	for _, want := range []string{
 		"2 repositories waiting for git data, 1 request under way\n", `evil\x1b[2J`, "https://a/x", "in 40s", "rate-limited 5s ago: the server answers 429",
-		"degraded", "in 1m0s",
+		"degraded", "in 1m0s", `ssh://a/\x1bx`, "no http",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())

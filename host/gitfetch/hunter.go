@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -322,7 +323,7 @@ func (h *Hunter) look(ctx context.Context, w queue.Work) {
 		}
 	} else {
 		p.Missing = len(missing(list))
-		p.URLs = h.urls(w.Key, list)
+		p.URLs, p.Refused = h.urls(w.Key, list)
 		h.log.Debug("search begins a round", "identifier", w.Key, "missing", p.Missing, "urls", len(p.URLs))
 	}
 	if p.Missing > 0 {
@@ -356,8 +357,9 @@ func missing(list []Want) (ids []string) {
 }
 
 // urls returns the URLs to ask, those of each want in turn: else whoever names
-// hundreds would come before all others.
-func (h *Hunter) urls(identifier string, list []Want) (urls []queue.URL) {
+// hundreds would come before all others. It also returns the first few that are not to be
+// asked.
+func (h *Hunter) urls(identifier string, list []Want) (urls []queue.URL, refused []queue.Refused) {
 	seen := make(map[string]bool)
 	for i, more := 0, true; more && len(urls) < h.cfg.Clamps.URLs; i++ {
 		more = false
@@ -368,6 +370,7 @@ func (h *Hunter) urls(identifier string, list []Want) (urls []queue.URL) {
 			more = true
 			u, err := h.cfg.Addresses.ParseURL(w.URLs[i])
 			if err != nil {
+				refused = refuse(refused, w.URLs[i], err)
 				if !errors.Is(err, ErrOurs) {
 					h.log.Debug("a URL is not asked", "identifier", identifier, "url", printable(w.URLs[i]), "err", err)
 				}
@@ -380,7 +383,18 @@ func (h *Hunter) urls(identifier string, list []Want) (urls []queue.URL) {
 			}
 		}
 	}
-	return urls
+	return urls, refused
+}
+
+// refuse adds a URL that is not asked. Events are held by the ten thousand, so that little
+// is kept of each.
+func refuse(list []queue.Refused, url string, err error) []queue.Refused {
+	const most, longest = 5, 200
+	u := queue.Refused{URL: strings.Clone(url[:min(len(url), longest)]), Reason: err.Error()}
+	if len(list) == most || slices.Contains(list, u) {
+		return list
+	}
+	return append(list, u)
 }
 
 // printable cuts a text of a stranger's for the log.

@@ -569,12 +569,33 @@ func TestManyURLs(t *testing.T) {
 	for i := range 500 {
 		many = append(many, fmt.Sprintf("https://git%d.example.com/x", i))
 	}
-	list := h.urls("x", []Want{{URLs: many}, {URLs: []string{"ssh://no", "https://relay.example.com/x", "https://honest.example.com/x", "https://git0.example.com/x/"}}})
+	list, refused := h.urls("x", []Want{{URLs: many}, {URLs: []string{"ssh://no", "https://relay.example.com/x", "https://honest.example.com/x", "https://git0.example.com/x/"}}})
 	if len(list) != h.cfg.Clamps.URLs {
 		t.Errorf("%d URLs, want %d", len(list), h.cfg.Clamps.URLs)
 	}
 	if i := slices.IndexFunc(list, func(u queue.URL) bool { return u.Domain == "honest.example.com" }); i < 0 || i > 4 {
 		t.Errorf("the single URL is at %d", i)
+	}
+	if len(refused) != 2 || refused[0].URL != "ssh://no" || refused[1] != (queue.Refused{URL: "https://relay.example.com/x", Reason: ErrOurs.Error()}) {
+		t.Errorf("not asked: %q", refused)
+	}
+}
+
+// TestRefusedURLs has an event that names no server which may be asked: the status says
+// why, of as many as are kept.
+func TestRefusedURLs(t *testing.T) {
+	f := newForge(t)
+	urls := []string{"ssh://git@example.com/x", "http://10.0.0.1/" + strings.Repeat("x", 1000)}
+	for i := range 100 {
+		urls = append(urls, fmt.Sprintf("git://%d.example.com/x", i))
+	}
+	f.hold(alice, "x", []string{strings.Repeat("1a", 20)}, urls...)
+	h := hunt(t, f, &quick{}, func(c *Config) { c.Addresses = Addresses{} })
+	h.Held(synced("x"))
+	var s RepositoryStatus
+	until(t, "a look", func() bool { s, _ = h.Search("x"); return len(s.Refused) > 0 })
+	if len(s.Refused) != 5 || s.Refused[0].Reason != `the scheme "ssh" is not http or https` || s.Refused[1].Reason != "10.0.0.1 is not a public address" || len(s.Refused[1].URL) != 200 {
+		t.Errorf("not asked: %q", s.Refused)
 	}
 }
 

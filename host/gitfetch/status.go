@@ -26,7 +26,14 @@ type RepositoryStatus struct {
 	Missing    int       `json:"missing"`       // objects, at the latest look
 	Asking     []string  `json:"asking"`        // URLs that are being asked
 	WaitsFor   []string  `json:"waits_for"`     // domains that have no room
+	Refused    []Refused `json:"refused,omitempty"`
 	Last       *Request  `json:"last,omitempty"`
+}
+
+// Refused is a URL of an event that is not asked. At most five of a search are kept.
+type Refused struct {
+	URL    string `json:"url"`
+	Reason string `json:"reason"`
 }
 
 // DomainStatus is how a domain is treated.
@@ -87,9 +94,13 @@ func (h *Hunter) Search(identifier string) (RepositoryStatus, bool) {
 }
 
 func repositoryStatus(r *queue.Repository) RepositoryStatus {
+	var refused []Refused
+	for _, u := range r.Refused {
+		refused = append(refused, Refused(u))
+	}
 	return RepositoryStatus{
 		Identifier: r.Key, Repository: r.Name, Since: at(r.Since), Expires: at(r.Expires), Next: at(r.Next),
-		Rounds: int(r.Attempts), Missing: int(r.Missing), Asking: r.Asking, WaitsFor: r.Waiting, Last: lastOf(r.Last),
+		Rounds: int(r.Attempts), Missing: int(r.Missing), Asking: r.Asking, WaitsFor: r.Waiting, Refused: refused, Last: lastOf(r.Last),
 	}
 }
 

@@ -109,9 +109,10 @@ type repo struct {
 	next      int64 // when the next round is to begin
 	attempts  uint32
 	missing   uint32
-	round     *round // nil between rounds
-	fresh     bool   // an event came during the round: next holds, without backoff
-	news      int    // events that made it fresh
+	refused   []Refused // at the latest look
+	round     *round    // nil between rounds
+	fresh     bool      // an event came during the round: next holds, without backoff
+	news      int       // events that made it fresh
 	waits     []*waiting
 	flying    int
 	gone      bool

@@ -409,7 +409,7 @@ func BenchmarkRound(b *testing.B) {
 		now += 60_000
 		q.Hurry(now, "a", "30617:ab:a")
 		for _, w := range q.Work(now) {
-			q.Looked(now, w.Ticket, Plan{urls, 1})
+			q.Looked(now, w.Ticket, Plan{URLs: urls, Missing: 1})
 		}
 		for _, w := range q.Work(now) {
 			q.Done(now, w.Ticket, Result{Outcome: abi.OutcomeOK})
@@ -447,7 +447,7 @@ func TestOneMakesWayForOne(t *testing.T) {
 	look := func(now int64, key string) {
 		q.Hurry(now, key, "")
 		for _, w := range q.Work(now) {
-			q.Looked(now, w.Ticket, Plan{[]URL{{"https://" + key, key}}, 1})
+			q.Looked(now, w.Ticket, Plan{URLs: []URL{{"https://" + key, key}}, Missing: 1})
 		}
 		fetches = append(fetches, q.Work(now)...)
 	}

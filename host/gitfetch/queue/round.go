@@ -24,9 +24,13 @@ const (
 
 // Plan is what a look found.
 type Plan struct {
-	URLs    []URL // in the order in which they are to be asked
-	Missing int   // objects; 0 ends the search, unless an event came since the look began
+	URLs    []URL     // in the order in which they are to be asked
+	Refused []Refused // some of those that are not to be asked
+	Missing int       // objects; 0 ends the search, unless an event came since the look began
 }
+
+// Refused is a URL that is not asked, and why.
+type Refused struct{ URL, Reason string }
 
 // Looked answers a Look, or a Check.
 func (q *Queue) Looked(now int64, t Ticket, p Plan) {
@@ -47,6 +51,7 @@ func (q *Queue) Looked(now int64, t Ticket, p Plan) {
 		q.end(r, Complete)
 		return
 	}
+	r.refused = p.Refused
 	for _, u := range p.URLs {
 		r.round.add(u, q.clamps.URLs)
 	}

@@ -17,6 +17,7 @@ type Repository struct {
 	Missing  uint32   // objects, at the latest look
 	Asking   []string // URLs that are being asked
 	Waiting  []string // domains that it waits for
+	Refused  []Refused
 	Last     Last
 }
 
@@ -75,7 +76,7 @@ func (q *Queue) Repositories(most int) []Repository {
 
 func (r *repo) status() Repository {
 	s := Repository{
-		Key: r.key, Name: r.name, Since: r.since, Expires: r.expires, Next: r.next, Attempts: r.attempts, Missing: r.missing, Last: r.last,
+		Key: r.key, Name: r.name, Since: r.since, Expires: r.expires, Next: r.next, Attempts: r.attempts, Missing: r.missing, Refused: r.refused, Last: r.last,
 	}
 	if r.round != nil {
 		s.Next = 0
