@@ -253,7 +253,7 @@ func BenchmarkServerIdle(b *testing.B) {
 func BenchmarkServerStalled(b *testing.B) {
 	const turns, n, stalled = 4, 4000, 8
 	for b.Loop() {
-		s := serve(b, b.TempDir(), "--send-queue", "2MiB")
+		s := serve(b, b.TempDir(), "--send-queue", "2MiB", "--max-message", "512KiB")
 		events := sign(b, 3_000_000, 3_000_000+(2*turns+1)*n)
 		publish(b, s, events[:n], publishers, 1)
 		events = events[n:]

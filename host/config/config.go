@@ -196,9 +196,9 @@ func (c *Config) options() []*option {
 
 		opt("max-connections", Serving, "10000", integer(&c.Connections, 1, 1e6), "`connections` at once"),
 		opt("max-connections-per-address", Serving, "100", integer(&c.ConnectionsPer, 1, 1e6), "`connections` at once from one IPv4 address or IPv6 /64; loopback is exempt"),
-		opt("max-message", Serving, "512KiB", size(&c.Message, 1<<10, 64<<20), "`bytes` of one message"),
+		opt("max-message", Serving, "3MiB", size(&c.Message, 1<<10, 64<<20), "`bytes` of one message; the state of a repository with 20,000 branches and tags has about 2 MiB"),
 		opt("max-message-rate", Serving, "10000", integer(&c.MessageRate, 1, 1e6), "`messages` a second of one connection; reading pauses above it"),
-		opt("send-queue", Serving, "4MiB", size(&c.SendQueue, 64<<10, 1<<30), "`bytes` that may wait for one slow reader before it is cut off"),
+		opt("send-queue", Serving, "12MiB", size(&c.SendQueue, 64<<10, 1<<30), "`bytes` that may wait for one slow reader before it is cut off"),
 		opt("max-subscriptions", Serving, "64", integer(&c.Subscriptions, 1, 1e5), "`subscriptions` of one connection"),
 		opt("max-filters", Serving, "20", integer(&c.Filters, 1, 1000), "`filters` of one REQ or COUNT"),
 		opt("max-values", Serving, "2000", integer(&c.Values, 1, 1e6), "`values` of one filter, all its lists together"),

@@ -81,8 +81,10 @@ func (c *Config) check() error {
 	if c.DefaultLimit > c.MaxLimit {
 		return fmt.Errorf("the value %d of option default-limit is wrong: want at most max-limit, which is %d", c.DefaultLimit, c.MaxLimit)
 	}
-	if c.SendQueue < 2*c.Message {
-		return fmt.Errorf("the value %s of option send-queue is wrong: want at least twice max-message, which is %s", formatSize(c.SendQueue), formatSize(c.Message))
+	// Three messages, and the part of a stored answer that is read ahead.
+	if least := 3*c.Message + 512<<10; c.SendQueue < least {
+		return fmt.Errorf("the value %s of option send-queue is wrong: want at least %s, three times max-message, which is %s, and 512KiB",
+			formatSize(c.SendQueue), formatSize(least), formatSize(c.Message))
 	}
 	return nil
 }

@@ -60,13 +60,13 @@ var DefaultLimits = Limits{
 	Connections:        10_000,
 	ConnectionsPerAddr: 100,
 
-	MessageBytes:      512 << 10,
+	MessageBytes:      3 << 20,
 	MessagesPerSecond: 10_000,
 	MessageBurst:      20_000,
 	BadMessages:       64,
-	QueueBytes:        4 << 20,
+	QueueBytes:        12 << 20,
 	EventsInFlight:    256,
-	EventBytes:        4 << 20,
+	EventBytes:        6 << 20,
 
 	Subscriptions:      64,
 	SubscriptionsTotal: 200_000,

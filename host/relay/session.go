@@ -9,11 +9,15 @@ import (
 	"talon/host/wire"
 )
 
+// answersAhead bounds the answers that a client has not read, and asks on. Unlike the
+// live events in the queue, they are in memory once for each connection.
+const answersAhead = 2 << 20
+
 // handle does what one message asks for. An error ends the connection.
 func (c *conn) handle(ctx context.Context, text []byte) error {
 	l := &c.relay.cfg.Limits
 	// A client that asks without reading the answers waits here, not in memory.
-	if err := c.waitRoom(l.QueueBytes / 2); err != nil {
+	if err := c.waitRoom(min(l.QueueBytes/2, answersAhead)); err != nil {
 		return err
 	}
 	m, bad := wire.ParseMessage(text, &l.Wire)

@@ -47,7 +47,7 @@ func TestInfo(t *testing.T) {
 			t.Errorf("got %s", text)
 		}
 		for name, want := range map[string]any{
-			"max_message_length": 524288.0, "max_subscriptions": 64.0, "max_filters": 20.0, "max_limit": 5000.0,
+			"max_message_length": 3145728.0, "max_subscriptions": 64.0, "max_filters": 20.0, "max_limit": 5000.0,
 			"default_limit": 500.0, "max_subid_length": 64.0, "max_event_tags": 7.0, "min_pow_difficulty": 0.0,
 			"auth_required": true, "payment_required": false, "restricted_writes": false,
 			"max_negentropy_records": 1e6, "max_filter_values": 2000.0,

@@ -220,7 +220,7 @@ var DefaultLimits = Limits{
 	AnswerBytes:   8 << 20,
 	Answers:       500,
 
-	MessageBytes: 2<<20 + 64<<10,
+	MessageBytes: 3<<20 + 64<<10,
 	QueueBytes:   4 << 20,
 	InFlight:     512,
 	EventBytes:   4 << 20,

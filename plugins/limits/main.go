@@ -5,6 +5,7 @@ package main
 import (
 	_ "embed"
 	"strconv"
+	"strings"
 
 	"talon/sdk/policy"
 )
@@ -19,15 +20,17 @@ func main() {}
 // limits are the settings of the manifest; zero is no limit. The refusals are
 // made when they are configured, so that a decision allocates nothing.
 type limits struct {
-	content, tags, tagBytes, age, future int64
+	content, tags, tagBytes, refs, refBytes, age, future int64
 
-	contentTooLarge, tooManyTags, tagsTooLarge, tooOld, inTheFuture policy.Verdict
+	contentTooLarge, tooManyTags, tagsTooLarge, tooManyRefs, refsTooLarge, tooOld, inTheFuture policy.Verdict
 }
 
 func (l *limits) Configure(cfg policy.Config) error {
 	l.content = cfg.Int("max_content_bytes")
 	l.tags = cfg.Int("max_tags")
 	l.tagBytes = cfg.Int("max_tag_bytes")
+	l.refs = cfg.Int("max_refs")
+	l.refBytes = cfg.Int("max_ref_bytes")
 	l.age = cfg.Int("max_age_seconds")
 	l.future = cfg.Int("max_future_seconds")
 
@@ -37,6 +40,8 @@ func (l *limits) Configure(cfg policy.Config) error {
 	l.contentTooLarge = refuse("content-too-large", "blocked", "the content is larger than ", l.content, " bytes")
 	l.tooManyTags = refuse("too-many-tags", "blocked", "the event has more than ", l.tags, " tags")
 	l.tagsTooLarge = refuse("tags-too-large", "blocked", "the tags are larger than ", l.tagBytes, " bytes together")
+	l.tooManyRefs = refuse("too-many-refs", "blocked", "the repository state has more than ", l.refs, " branches and tags")
+	l.refsTooLarge = refuse("refs-too-large", "blocked", "the branches and tags of the repository state are larger than ", l.refBytes, " bytes together")
 	l.tooOld = refuse("too-old", "invalid", "created_at is more than ", l.age, " seconds ago")
 	l.inTheFuture = refuse("in-the-future", "invalid", "created_at is more than ", l.future, " seconds in the future")
 	return nil
@@ -55,15 +60,50 @@ func (l *limits) Admit(in policy.Input) policy.Verdict {
 	}
 	// A tag takes two bytes at least: most events need no walk over their tags.
 	most := int64(event.TagBytes())
+	if event.Kind() == kindState && (over(most/2, l.tags) || over(most, l.tagBytes) || over(most/2, l.refs) || over(most, l.refBytes)) {
+		return l.admitState(event)
+	}
 	if l.tags > 0 && most/2 > l.tags || l.tagBytes > 0 && most > l.tagBytes {
 		return l.admitTags(event)
 	}
 	return policy.Pass()
 }
 
+// kindState is that of repository states (NIP-34), whose tags are branches and tags of git.
+const kindState = 30618
+
+// over reports whether n is over a limit, if there is one.
+func over(n, limit int64) bool { return limit > 0 && n > limit }
+
+// admitState counts what is a branch or a tag apart from the other tags.
+func (l *limits) admitState(event policy.Event) policy.Verdict {
+	var tags, tagBytes, refs, refBytes int64
+	for it := event.Tags(); it.Next(); {
+		tag := it.Tag()
+		if strings.HasPrefix(tag.Name(), "refs/") {
+			refs++
+			refBytes += int64(tag.Size())
+		} else {
+			tags++
+			tagBytes += int64(tag.Size())
+		}
+		switch {
+		case over(refs, l.refs):
+			return l.tooManyRefs
+		case over(refBytes, l.refBytes):
+			return l.refsTooLarge
+		case over(tags, l.tags):
+			return l.tooManyTags
+		case over(tagBytes, l.tagBytes):
+			return l.tagsTooLarge
+		}
+	}
+	return policy.Pass()
+}
+
 // Idle spares the relay questions while there is no limit.
 func (l *limits) Idle() []string {
-	if l.content > 0 || l.tags > 0 || l.tagBytes > 0 || l.age > 0 || l.future > 0 {
+	if l.content > 0 || l.tags > 0 || l.tagBytes > 0 || l.refs > 0 || l.refBytes > 0 || l.age > 0 || l.future > 0 {
 		return nil
 	}
 	return []string{"admit"}

@@ -22,7 +22,7 @@ func TestVectors(t *testing.T) { policytest.Vectors(t, manifest, new(limits)) }
 func TestLimits(t *testing.T) {
 	const now = policytest.Now
 	none := map[string]any{
-		"max_content_bytes": 0, "max_tags": 0, "max_tag_bytes": 0, "max_age_seconds": 0, "max_future_seconds": 0,
+		"max_content_bytes": 0, "max_tags": 0, "max_tag_bytes": 0, "max_refs": 0, "max_ref_bytes": 0, "max_age_seconds": 0, "max_future_seconds": 0,
 	}
 	tests := []struct {
 		name   string
@@ -72,7 +72,7 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 func TestIdle(t *testing.T) {
 	for name, most := range map[string]int{"no limit": 0, "one limit": 1} {
 		h := policytest.New(t, manifest, new(limits), map[string]any{
-			"max_content_bytes": 0, "max_tags": 0, "max_tag_bytes": 0, "max_age_seconds": 0, "max_future_seconds": most,
+			"max_content_bytes": 0, "max_tags": 0, "max_tag_bytes": 0, "max_refs": 0, "max_ref_bytes": 0, "max_age_seconds": 0, "max_future_seconds": most,
 		})
 		if v := h.Admit(policytest.Event{CreatedAt: policytest.Now + 2}); (v.Action == policy.ActionReject) != (most > 0) {
 			t.Errorf("%s: %v", name, v)

@@ -210,7 +210,7 @@ func (inst *instance) answer(result uint64) ([]byte, *Failure) {
 // ask calls a function of the guest with a request. The answer is in the guest's
 // memory. A *Failure means that this instance must not be used again.
 func (inst *instance) ask(f Func, request []byte) (answer []byte, fuel int64, err error) {
-	budget := inst.module.budget(f) + int64(len(request))*fuelPerByte
+	budget := inst.module.budget(f) + int64(min(len(request), fuelBytes))*fuelPerByte
 	if err := inst.deliver(request, budget); err != nil {
 		return nil, inst.spent(budget), err
 	}

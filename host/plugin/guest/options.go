@@ -125,6 +125,9 @@ const (
 
 	// timePerByte is added to the time of a call likewise.
 	timePerByte = time.Microsecond
+	// fuelBytes are the bytes that fuel is added for: what is larger, the state of a
+	// repository with many refs, must not pay for a loop of seconds.
+	fuelBytes = 512 << 10
 
 	maxModuleSize = 32 << 20
 	queryLimit    = 500 // events of one store.query or held.query
