@@ -37,6 +37,8 @@ func (q *question) announcement(event policy.Event) policy.Verdict {
 		return q.hosted(a)
 	case q.maintained(a):
 		return maintainer
+	case reason == grasp.ReasonMisplaced:
+		return misplaced
 	case reason == grasp.ReasonCurated:
 		return curated
 	}

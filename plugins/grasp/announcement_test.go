@@ -103,9 +103,7 @@ func TestIdentifiersAreWhole(t *testing.T) {
 		w.refuses("announcement-not-listed", reasonNotListed, e)
 	}
 	for _, d := range []string{"a:b:c", "with space", "🚀", strings.Repeat("é", 200), "-x", "--upload-pack=x"} {
-		e := announces(olivia)
-		e.Tags[0] = []string{"d", d}
-		w.waits("announcement-new", e)
+		w.waits("announcement-new", named(d, announces(olivia)))
 	}
 	for _, d := range []string{"", ".", "..", "a/b", `a\b`, "../x", "a\x00b", "a\nb", "a\u0085b"} {
 		e := announces(olivia)
@@ -182,9 +180,7 @@ func TestAllow(t *testing.T) {
 	w.waits("announcement-new", announces(olivia))
 	w.waits("announcement-new", announces(mike))
 	w.refuses("announcement-curated", curated, announces(stan))
-	e := announces(stan)
-	e.Tags[0][1] = "open"
-	w.waits("announcement-new", e)
+	w.waits("announcement-new", named("open", announces(stan)))
 
 	// Stan's was here before the list was made: it goes on.
 	w.stores(announces(stan))
@@ -222,10 +218,6 @@ func TestDeny(t *testing.T) {
 
 func TestMaxRepositoriesPerAuthor(t *testing.T) {
 	w := newWorld(t, map[string]any{"max_repositories_per_author": 2})
-	named := func(d string, e policytest.Event) policytest.Event {
-		e.Tags[0] = []string{"d", d}
-		return e
-	}
 	w.stores(named("one", announces(olivia)))
 	w.waits("announcement-new", announces(olivia))
 	w.holds(named("two", announces(olivia)))
@@ -249,8 +241,7 @@ func TestMaxRepositoriesPerAuthor(t *testing.T) {
 func TestSecondIdentifier(t *testing.T) {
 	w := newWorld(t, map[string]any{"max_repositories_per_author": 1})
 	two := func(i int) policytest.Event {
-		e := announces(olivia, mike)
-		e.Tags[0] = []string{"d", "other" + strconv.Itoa(i)}
+		e := named("other"+strconv.Itoa(i), announces(olivia, mike))
 		e.Tags = append(e.Tags, []string{"d", "talon"})
 		return e
 	}

@@ -67,6 +67,7 @@ var (
 	announcementKnown = policy.Accept().By("announcement-known")
 	maintainer        = policy.Accept().By("announcement-maintainer")
 	notListed         = reject(grasp.ReasonNotListed, "announcement-not-listed")
+	misplaced         = reject(grasp.ReasonMisplaced, "announcement-misplaced")
 	curated           = reject(grasp.ReasonCurated, "announcement-curated")
 
 	stateComplete  = policy.Accept().By("state-complete")

@@ -66,6 +66,14 @@ func announcesAt(service string, author policy.PubKey, maintainers ...policy.Pub
 	return e
 }
 
+// named is an announcement with another identifier, which stands in its clone URL too.
+func named(d string, e policytest.Event) policytest.Event {
+	e.Tags[0] = []string{"d", d}
+	host, _, _ := strings.Cut(e.Tags[1][1], "/npub1")
+	e.Tags[1] = []string{"clone", host + grasp.Repo{PubKey: grasp.PubKey(e.PubKey), Identifier: d}.Path()}
+	return e
+}
+
 func address(owner policy.PubKey) string {
 	return grasp.Repo{PubKey: grasp.PubKey(owner), Identifier: "talon"}.Address()
 }

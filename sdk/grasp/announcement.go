@@ -2,6 +2,7 @@ package grasp
 
 import (
 	"errors"
+	"strings"
 
 	"talon/sdk/nip19"
 )
@@ -89,6 +90,27 @@ func (a *Announcement) Repo() Repo { return Repo{a.PubKey, a.Identifier} }
 // for each repository, whatever the URL says.
 func (a *Announcement) ListsService(s Service) bool {
 	return anyOf(a.Clone, s.ServesGit) && anyOf(a.Relays, s.IsRelay)
+}
+
+// Misplaced reports whether the clone URLs of the service are those of other
+// repositories, or of pull requests, and none is the repository's own: who clones it
+// would get something else. A URL without the path of a repository says nothing.
+func (a *Announcement) Misplaced(s Service) (misplaced bool) {
+	for _, clone := range a.Clone {
+		u, ok := parseURL(clone)
+		if !ok || !s.ServesGit(clone) {
+			continue
+		}
+		p, err := ParsePath(strings.TrimSuffix(u.path, "/"))
+		if err != nil {
+			continue
+		}
+		if !p.PRs && p.Repo == a.Repo() {
+			return false
+		}
+		misplaced = true
+	}
+	return misplaced
 }
 
 func anyOf[T any](list []T, f func(T) bool) bool {

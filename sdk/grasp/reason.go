@@ -14,6 +14,10 @@ const (
 	// ReasonNotListed refuses an announcement that is for other services.
 	ReasonNotListed = "invalid: the announcement must list this service in both its clone and its relays tags"
 
+	// ReasonMisplaced refuses an announcement whose clone URLs lead to other places of
+	// this service than that of its repository.
+	ReasonMisplaced = "invalid: the clone tag must list this service with the path /<npub of the author>/<identifier>.git"
+
 	// ReasonDenied refuses what the operator does not want.
 	ReasonDenied = "blocked: this repository is not welcome here"
 

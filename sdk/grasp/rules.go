@@ -47,7 +47,12 @@ func (r *Rules) Announcement(a *Announcement, maintained bool) (standing Standin
 		return Refused, ReasonDenied
 	}
 	listed := a.ListsService(r.Service)
+	misplaced := listed && a.Misplaced(r.Service)
 	switch {
+	case misplaced && !maintained:
+		return Refused, ReasonMisplaced
+	case misplaced:
+		return Member, ""
 	case listed && (r.Allow.Empty() || r.Allow.Has(a.Repo())):
 		return Hosted, ""
 	case !listed && r.Archive.Takes(a):
