@@ -86,6 +86,7 @@ func TestWrongValues(t *testing.T) {
 		{"time", "", nil, []string{"--ping", "5"}, []string{"ping", "30s"}},
 		{"control characters", "", nil, []string{"--name", "a\nb"}, []string{"name", "control"}},
 		{"limits against each other", "", nil, []string{"--default-limit", "9", "--max-limit", "8"}, []string{"default-limit", "9", "max-limit", "8"}},
+		{"queue for three messages and nothing else", "", nil, []string{"--max-message", "1MiB", "--send-queue", "3MiB"}, []string{"send-queue", "3MiB", "max-message", "1MiB"}},
 		{"queue against message", "", nil, []string{"--send-queue", "600KiB"}, []string{"send-queue", "600KiB", "max-message", "3MiB"}},
 		{"missing file", "", map[string]string{"TALON_CONFIG": "/does/not/exist.toml"}, nil, []string{"/does/not/exist.toml"}},
 	}
