@@ -593,7 +593,7 @@ func TestRefusedURLs(t *testing.T) {
 	h := hunt(t, f, &quick{}, func(c *Config) { c.Addresses = Addresses{} })
 	h.Held(synced("x"))
 	var s RepositoryStatus
-	until(t, "a look", func() bool { s, _ = h.Search("x"); return len(s.Refused) > 0 })
+	testkit.Eventually(t, "a look", func() bool { s, _ = h.Search("x"); return len(s.Refused) > 0 })
 	if len(s.Refused) != 5 || s.Refused[0].Reason != `the scheme "ssh" is not http or https` || s.Refused[1].Reason != "10.0.0.1 is not a public address" || len(s.Refused[1].URL) != 200 {
 		t.Errorf("not asked: %q", s.Refused)
 	}
