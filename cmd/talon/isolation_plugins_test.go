@@ -1,0 +1,188 @@
+//go:build linux
+
+package main_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host/plugin/wasmtest"
+	"talon/sdk/abi"
+)
+
+// BenchmarkIsolationPlugins has somebody attack a server by events that are hard for
+// one of its modules, 50 a second over one connection with throwaway keys, or by a
+// module that is hard to compile. Somebody else publishes one event after another: it
+// reports how long they take and how many are refused, alone and beside each attack.
+// Run it with scripts/isolation, for two binaries to compare.
+func BenchmarkIsolationPlugins(b *testing.B) {
+	for _, attack := range attacks {
+		b.Run(strings.ReplaceAll(attack.name, " ", "-"), func(b *testing.B) {
+			for b.Loop() {
+				isolate(b, attack)
+			}
+		})
+	}
+}
+
+// attack is a module that is hard for large events, or to compile.
+type attack struct {
+	name     string
+	sidecar  string
+	imports  []wasmtest.Import
+	types    []wasmtest.Type
+	code     wasmtest.Code // what it does about large events
+	manifest string
+
+	functions int // large ones of a module that comes into the folder meanwhile
+}
+
+const isolationTime = 5 * time.Second
+
+// i32s are n parameters.
+func i32s(n int) []wasmtest.ValType { return slices.Repeat([]wasmtest.ValType{wasmtest.I32}, n) }
+
+// again repeats code for ever.
+func again(c ...wasmtest.Code) wasmtest.Code {
+	return wasmtest.Body(wasmtest.Loop(wasmtest.Void), wasmtest.Body(c...), wasmtest.Br(0), wasmtest.End)
+}
+
+var attacks = []attack{
+	{name: "none"},
+	{name: "traps", code: wasmtest.Unreachable},
+	{name: "traps, fails open", sidecar: `on-failure = "open"`, code: wasmtest.Unreachable},
+	{name: "grows its memory", sidecar: "[budgets]\nmemory = '64MiB'\nfuel = 20000000", code: wasmtest.Body(
+		again(wasmtest.I32Const(1), wasmtest.MemoryGrow, wasmtest.I32Const(-1), wasmtest.I32Eq, wasmtest.If(wasmtest.Void), wasmtest.Unreachable, wasmtest.End))},
+	{
+		name: "takes from a bucket", manifest: `, "capabilities": ["bucket.take"]`,
+		imports: []wasmtest.Import{{Module: abi.ImportModule, Name: abi.CapBucketTake, Type: 3}},
+		types:   []wasmtest.Type{{Params: append(i32s(4), wasmtest.I64), Results: []wasmtest.ValType{wasmtest.I64}}},
+		code: again(wasmtest.I32Const(0), wasmtest.I32Const(32), wasmtest.I32Const(1), wasmtest.I32Const(1<<30), wasmtest.I64Const(1),
+			wasmtest.Call(0), wasmtest.Drop),
+	},
+	{name: "compiles for long", functions: 40},
+}
+
+// attackModule is a policy that passes small events, and does something about others.
+func attackModule(a attack) []byte {
+	i32 := i32s(1)
+	at := func(addr int32) wasmtest.Code { return wasmtest.Body(wasmtest.I32Const(addr), wasmtest.End) }
+	// The events of a self-test are smaller, or larger.
+	large := wasmtest.Body(wasmtest.LocalGet(0), wasmtest.I32Const(4000), wasmtest.I32Sub, wasmtest.I32Const(16_000), wasmtest.I32LtU, wasmtest.If(wasmtest.Void), a.code, wasmtest.End)
+	first := uint32(len(a.imports))
+	m := &wasmtest.Module{
+		Types:   append([]wasmtest.Type{{}, {Params: i32, Results: i32}, {Params: i32, Results: []wasmtest.ValType{wasmtest.I64}}}, a.types...),
+		Imports: a.imports,
+		Funcs: []wasmtest.Func{
+			{Code: wasmtest.End},
+			{Type: 1, Code: at(4096)},
+			{Type: 2, Code: wasmtest.Body(wasmtest.I64Const(0), wasmtest.End)},
+			{Type: 2, Code: wasmtest.Body(large, wasmtest.I64Const(0), wasmtest.End)},
+		},
+		Memories: []wasmtest.Limits{{Min: 8}},
+		Exports: []wasmtest.Export{
+			{Name: abi.ExportMemory, Kind: wasmtest.KindMemory}, {Name: abi.ExportMarker, Index: first},
+			{Name: abi.ExportBuffer, Index: first + 1}, {Name: abi.ExportConfigure, Index: first + 2}, {Name: abi.ExportAdmit, Index: first + 3},
+		},
+		Datas: []wasmtest.Data{{
+			Offset: at(300 << 10),
+			Bytes:  []byte(`{"talon_manifest": 1, "name": "attacked", "worlds": ["policy"], "place": 10` + a.manifest + `}`),
+		}},
+	}
+	for range a.functions {
+		loads := bytes.Repeat(wasmtest.Body(wasmtest.I32Const(1), wasmtest.I32Load8U, wasmtest.Drop), 40_000)
+		m.Funcs = append(m.Funcs, wasmtest.Func{Code: wasmtest.Body(loads, wasmtest.End)})
+	}
+	return m.Bytes()
+}
+
+// isolate measures one attack.
+func isolate(b *testing.B, a attack) {
+	dir := generalRelay(b, *program)
+	place := func(name string, data []byte) {
+		hidden := filepath.Join(dir, "."+name)
+		if err := os.WriteFile(hidden, data, 0o600); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.Rename(hidden, filepath.Join(dir, name)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if a.code != nil {
+		place("attacked.wasm", attackModule(a))
+		place("attacked.toml", []byte(a.sidecar))
+	}
+	s := serve(b, b.TempDir(), "--plugins", dir)
+	stop := make(chan struct{})
+	var attacking sync.WaitGroup
+	if a.code != nil {
+		p := dial(b, s, false)
+		attacking.Go(func() { flood(b, p, stop) })
+	}
+	if a.functions > 0 {
+		place("late.wasm", attackModule(attack{code: wasmtest.Nop, functions: a.functions}))
+	}
+	events := sign(b, 2_000_000, 2_002_000)
+	p := dial(b, s, false)
+	var times []time.Duration
+	refused := 0
+	begun := time.Now()
+	for _, e := range events {
+		if time.Since(begun) > isolationTime {
+			break
+		}
+		sent := time.Now()
+		p.send(b, `["EVENT",`+string(e.json)+`]`)
+		f, err := p.next()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if !bytes.HasPrefix(f.text, []byte(`["OK","`+e.id+`",true`)) {
+			refused++
+		}
+		times = append(times, time.Since(sent))
+	}
+	close(stop)
+	attacking.Wait()
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(len(times)), "events")
+	b.ReportMetric(100*float64(refused)/float64(len(times)), "%refused")
+	b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
+	b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
+	rss, _ := s.memory()
+	b.ReportMetric(rss/1e6, "MB")
+}
+
+// flood sends 50 large events a second, each by another key.
+func flood(b *testing.B, p *peer, stop chan struct{}) {
+	tick := time.NewTicker(time.Second / 50)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+		}
+		e := nostr.Event{CreatedAt: nostr.Now(), Kind: 1, Content: strings.Repeat("attack ", 1000)}
+		if err := e.Sign(nostr.GeneratePrivateKey()); err != nil {
+			b.Error(err)
+			return
+		}
+		if _, err := p.Write(appendFrame(nil, `["EVENT",`+e.String()+`]`)); err != nil {
+			b.Error(err)
+			return
+		}
+		if _, err := p.next(); err != nil {
+			b.Error(err)
+			return
+		}
+	}
+}
