@@ -15,10 +15,10 @@
 // Invariants:
 //
 //  1. No module, whatever its bytes, ends the process, blocks a caller for
-//     longer than its fuel and the limits of host functions allow, or uses more
+//     longer than its fuel and its budget of time allow, or uses more
 //     memory than its cap. See [Limits]. Loading one is bounded as well: package
-//     meter refuses what would take long to compile, and compiling and
-//     self-tests have a time limit.
+//     meter refuses what would take long to compile, and compiling and self-tests have
+//     a time limit, or happen elsewhere ([Options.Elsewhere]).
 //  2. A module reaches nothing but the host functions that its manifest asks for
 //     and the operator grants. The WASI functions that toolchains import know no
 //     file, no network and no clock but the time of the call.
