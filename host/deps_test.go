@@ -126,7 +126,7 @@ var keepers = map[string]string{
 	"database/sql/driver":                 "host/store",
 	"golang.org/x/sync":                   "host/daemon host/plugin host/forge host/devnet",
 	"C":                                   "",
-	"github.com/spf13/pflag":              "host/config",
+	"github.com/spf13/pflag":              "host/config cmd/talon",
 	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
 	"os/exec":                             "internal/testkit host/author host/devnet host/plugin/compile host/plugin/plugintest host/plugin/program host/gitrepo cmd/talon",
 }

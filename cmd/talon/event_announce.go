@@ -104,7 +104,11 @@ func signAndSendOrPrint(cmd *cobra.Command, who *signing, how *sending, e *host.
 	if err := how.check(addresses); err != nil {
 		return err
 	}
-	return signAndSend(cmd, who, how, e, addresses)
+	if err := who.later(e, nil); err != nil {
+		return err
+	}
+	_, err := sendVersion(cmd, who, how, e, addresses)
+	return err
 }
 
 // event returns the announcement, not signed. What was asked for wrongly is an error

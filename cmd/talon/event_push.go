@@ -124,7 +124,7 @@ func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []str
 		if p.dryRun {
 			return nil
 		}
-		held, err := sendState(cmd, who, how, e, addresses)
+		held, err := sendVersion(cmd, who, how, e, addresses)
 		if err != nil {
 			return err
 		}

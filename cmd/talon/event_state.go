@@ -107,7 +107,7 @@ func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, add
 		}
 		return printEvent(cmd, e)
 	}
-	_, err = sendState(cmd, who, how, e, addresses)
+	_, err = sendVersion(cmd, who, how, e, addresses)
 	return err
 }
 
@@ -181,10 +181,10 @@ func (s *signing) later(e *host.Event, inEffect *grasp.State) error {
 	return nil
 }
 
-// sendState signs a state and sends it. A relay may have a newer one that it does not
+// sendVersion signs a state or an announcement and sends it. A relay may have a newer one that it does not
 // serve yet, of the same second perhaps: then the state gets a later time. It returns
 // whether a relay holds the state until its data arrives.
-func sendState(cmd *cobra.Command, who *signing, how *sending, e *host.Event, addresses []string) (held bool, err error) {
+func sendVersion(cmd *cobra.Command, who *signing, how *sending, e *host.Event, addresses []string) (held bool, err error) {
 	const attempts = 5
 	for n := 1; ; n++ {
 		key, err := who.sign(e)
@@ -205,7 +205,7 @@ func sendState(cmd *cobra.Command, who *signing, how *sending, e *host.Event, ad
 		}
 		err = errors.Join(p.write(e, answers), p.close())
 		if err == nil && older {
-			err = errors.New("a relay has a newer state than this one, which it does not serve yet: wait until its data is there, or sign with a later --created-at")
+			err = errors.New("a relay has a newer version than this one, which it may not serve yet: wait until its data is there, or sign with a later --created-at")
 		}
 		return held, err
 	}

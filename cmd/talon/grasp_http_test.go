@@ -41,7 +41,7 @@ func refusedPushes(st *story) {
 		{pkt(one+" "+two+" refs/heads/main") + "0000", "ERR "},
 		{pkt(one+" "+two+" refs/heads/main\x00report-status") + "0000", "ng refs/heads/main "},
 		{pkt(zeroObject+" "+one+" refs/heads/new\x00report-status side-band-64k") + "0000", "ng refs/heads/new "},
-		{pkt(zeroObject+" "+one+" refs/notes/x\x00report-status") + "0000", "ng refs/notes/x only refs under refs/heads/, refs/tags/ and refs/nostr/ can be pushed"},
+		{pkt(zeroObject+" "+one+" refs/notes/x\x00report-status") + "0000", "ng refs/notes/x authorisation failed: only refs under refs/heads/, refs/tags/ and refs/nostr/ can be pushed"},
 		{pkt(zeroObject+" "+one+" HEAD\x00report-status") + "0000", "ng HEAD this is not the full name of a ref"},
 		{pkt(one+" "+zeroObject+" refs/heads/main\x00report-status delete-refs") + "0000", "ng refs/heads/main "},
 		{pkt(zeroObject+" --upload-pack=x refs/heads/x\x00report-status") + "0000", "ng refs/heads/x a command of the push is not understood"},

@@ -63,6 +63,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Values[running{}] = new(running)
 			env.Setenv("TALON_PLUGINS", plugins)
+			env.Setenv("TALON_LISTEN", "127.0.0.1:0")
 			env.Setenv("ALICE", pubkey("alice"))
 			env.Setenv("ALICE_NPUB", aliceNpub)
 			env.Setenv("BOB", pubkey("bob"))

@@ -330,7 +330,7 @@ func TestRefsWithoutEvent(t *testing.T) {
 	w.sent(lie, host.Held)
 	w.settle()
 	w.wantServed(lie, false)
-	w.wantRefs(at, "HEAD=refs/heads/main", "refs/nostr/"+strings.Repeat("a", 64)+"="+one)
+	w.wantRefs(at, "HEAD=refs/heads/master", "refs/nostr/"+strings.Repeat("a", 64)+"="+one)
 	w.clock.Add(15 * 60)
 	w.restart()
 	w.settle()
@@ -340,7 +340,7 @@ func TestRefsWithoutEvent(t *testing.T) {
 	w.clock.Add(6 * 60)
 	_, err := w.forge.askForDue(t.Context())
 	w.must(err)
-	w.until("the ref goes", func() bool { return w.refs(at) == "HEAD=refs/heads/main" })
+	w.until("the ref goes", func() bool { return w.refs(at) == "HEAD=refs/heads/master" })
 	w.until("nothing waits", func() bool { return w.forge.waiting.len() == 0 })
 }
 
@@ -380,7 +380,7 @@ func TestContributorsOwnPlace(t *testing.T) {
 	_, err := w.forge.askForDue(t.Context())
 	w.must(err)
 	w.settle()
-	w.wantRefs(prs, "HEAD=refs/heads/main", "refs/nostr/"+pr.ID.String()+"="+one)
+	w.wantRefs(prs, "HEAD=refs/heads/master", "refs/nostr/"+pr.ID.String()+"="+one)
 
 	// Maintenance sets aside what no ref reaches, and drops it when it is old.
 	w.must(w.forge.maintainAll(t.Context()))
@@ -393,7 +393,7 @@ func TestContributorsOwnPlace(t *testing.T) {
 	// The announcement comes later: the pull request is in its repository, too.
 	w.sent(w.announce(alice, "demo"), host.Held)
 	w.settle()
-	w.wantRefs(place{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/nostr/"+pr.ID.String()+"="+one)
+	w.wantRefs(place{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/master", "refs/nostr/"+pr.ID.String()+"="+one)
 }
 
 // TestCrash: refs have landed and the commit has not; the next start finishes it.
@@ -458,7 +458,7 @@ func TestCrashWithoutState(t *testing.T) {
 	w.must(err)
 	work.git("push", repo.Dir(), "main")
 	w.start()
-	w.until("the refs go", func() bool { return w.refs(at) == "HEAD=refs/heads/main" })
+	w.until("the refs go", func() bool { return w.refs(at) == "HEAD=refs/heads/master" })
 	w.settle()
 	w.wantServed(announcement, false)
 }
