@@ -50,7 +50,9 @@ func (w *world) open(t testing.TB) {
 	w.t, w.roots = t, map[bool]*gitrepo.Root{}
 	var err error
 	if w.git == nil {
-		if w.git, err = gitrepo.Find(t.Context(), "git", gitrepo.DefaultOptions); err != nil {
+		options := gitrepo.DefaultOptions
+		options.DefaultBranch = "main"
+		if w.git, err = gitrepo.Find(t.Context(), "git", options); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -106,7 +106,7 @@ func TestSlowServers(t *testing.T) {
 				go func() { _ = server.Serve(network) }()
 				defer server.Close()
 				e := newGate(Addresses{Private: true}, network.dial, Limits{
-					Bytes: 4 << 20, Objects: 100_000, Whole: time.Hour, Stall: stall, Rate: 1000,
+					Bytes: 4 << 20, Objects: 100_000, Refs: 1000, RefBytes: 1 << 20, Whole: time.Hour, Stall: stall, Rate: 1000,
 				})
 				defer e.transport.CloseIdleConnections()
 				u, err := e.addresses.ParseURL("http://git.example.com/x.git")

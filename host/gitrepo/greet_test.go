@@ -144,7 +144,7 @@ func TestGreetEmpty(t *testing.T) {
 		empty, one := greet(0), greet(1)
 		dir, _, _ := work(t, format)
 		git(t, dir, "push", "-q", r.Dir(), "main:refs/heads/trunk/x")
-		p, err := r.Advertise(t.Context(), ReceivePack, 0)
+		p, err := r.Advertise(t.Context(), UploadPack, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

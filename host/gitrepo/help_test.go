@@ -11,7 +11,9 @@ import (
 
 func newGit(t testing.TB) *Git {
 	t.Helper()
-	g, err := Find(t.Context(), "git", DefaultOptions)
+	options := DefaultOptions
+	options.DefaultBranch = "main" // as in the work trees of the tests
+	g, err := Find(t.Context(), "git", options)
 	if err != nil {
 		t.Fatal(err)
 	}

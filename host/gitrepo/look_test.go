@@ -118,7 +118,7 @@ func TestSkeleton(t *testing.T) {
 		newRepo(t, root, alice, "first", format)
 		r := newRepo(t, root, alice, "second", format)
 		plain := filepath.Join(t.TempDir(), "plain.git")
-		git(t, ".", "init", "-q", "--bare", "--template=", "-b", "master", "--object-format="+format.String(), plain)
+		git(t, ".", "init", "-q", "--bare", "--template=", "-b", "main", "--object-format="+format.String(), plain)
 		if err := appendFile(filepath.Join(plain, "config"), configText(root.git.config)); err != nil {
 			t.Fatal(err)
 		}

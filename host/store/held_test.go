@@ -122,7 +122,7 @@ func TestHeldStories(t *testing.T) {
 			sync A1: rejected
 			sync A2: held, A2 held
 			wait 1: 
-			sync A1: duplicate`},
+			sync A1: replaced`},
 		{"a sweep that comes late", `
 			hold A1: held, A1 held
 			wait 700000: A1 expired
@@ -142,7 +142,7 @@ func TestHeldStories(t *testing.T) {
 			hold A1: held, A1 held
 			wait 1800: A1 dormant
 			sync A2: held, A1 replaced A2 held
-			hold A1: duplicate
+			hold A1: replaced
 			wait 1799: 
 			wait 1: A2 dormant`},
 		{"a push or a state restarts", `
@@ -165,18 +165,18 @@ func TestHeldStories(t *testing.T) {
 			hold S3: held, S3 held
 			release S1: S1 released
 			release S3: S3 released, S2 replaced
-			hold S2: duplicate`},
+			hold S2: replaced`},
 		{"states are released oldest first", `
 			hold S3: held, S3 held
 			hold S1: held, S1 held
 			hold S2: held, S2 held
 			release S3 S1 S2 S1: S1 released S2 released S3 released
-			hold S1: duplicate`},
+			hold S1: replaced`},
 		{"an announcement that is stored meanwhile", `
 			hold A1: held, A1 held
 			hold PR: held, PR held
 			put A2: stored, A1 replaced
-			hold A1: duplicate
+			hold A1: replaced
 			put PR: stored, PR released`},
 		{"deletion by id", `
 			hold A1: held, A1 held
