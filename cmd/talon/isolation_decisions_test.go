@@ -97,7 +97,7 @@ func BenchmarkIsolationBystander(b *testing.B) {
 				p := dial(b, s, false)
 				var times []time.Duration
 				refused := 0
-				for _, e := range saying(b, "plain", 5_000_000, notes) {
+				for _, e := range saying(b, "plain", 5_000_123, notes) {
 					began := time.Now()
 					p.send(b, `["EVENT",`+string(e.json)+`]`)
 					f, err := p.next()

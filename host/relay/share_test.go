@@ -39,7 +39,7 @@ func TestShares(t *testing.T) {
 	if share("192.0.2.8") == first || share("2001:db8::1") != share("2001:db8::2") {
 		t.Error("accounts are not by address")
 	}
-	if share("127.0.0.1") == share("127.0.0.1") {
+	if local := share("127.0.0.1"); local == share("127.0.0.1") {
 		t.Error("two connections on loopback are one client")
 	}
 	wait(t, func() bool { return w.slots() == 0 })
