@@ -23,7 +23,7 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		return
 	}
 	if !e.verified {
-		if p.known(e.item.Event) {
+		if !e.atTurn && p.known(e.item.Event) {
 			// What is stored may be deleted before the turn of this copy.
 			e.verdict = &host.Verdict{Code: host.Duplicate, Reason: "duplicate: already have this event"}
 			e.facts.stored = []host.Filter{{IDs: []host.ID{e.item.Event.ID}}}

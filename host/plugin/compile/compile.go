@@ -38,10 +38,14 @@ type answer struct{ Error string }
 var bounds = struct{ memory, memoryPerByte, seconds, secondsPerMiB uint64 }{256 << 20, 64, 10, 8}
 
 // memory is how many bytes the process may have.
-func (j *Job) memory() uint64 { return bounds.memory + bounds.memoryPerByte*uint64(len(j.Wasm)) }
+func (j *Job) memory() uint64 {
+	return factor * (bounds.memory + bounds.memoryPerByte*uint64(len(j.Wasm)))
+}
 
 // seconds is how long it may run on processors.
-func (j *Job) seconds() uint64 { return bounds.seconds + bounds.secondsPerMiB*uint64(len(j.Wasm))>>20 }
+func (j *Job) seconds() uint64 {
+	return factor * (bounds.seconds + bounds.secondsPerMiB*uint64(len(j.Wasm))>>20)
+}
 
 // Run has a process of the command do the job. An error is one sentence.
 func Run(ctx context.Context, command []string, j *Job) error {
@@ -51,7 +55,8 @@ func Run(ctx context.Context, command []string, j *Job) error {
 	}
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"GOMAXPROCS=" + os.Getenv("GOMAXPROCS"), "GOTRACEBACK=none"}
+	// Threads have stacks, which are memory: there must not be more on a larger machine.
+	cmd.Env = []string{"GOMAXPROCS=2", "GOTRACEBACK=none"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var said, wrong head
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &said, &wrong
