@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -74,12 +75,16 @@ func Run(ctx context.Context, command []string, j *Job) error {
 	return j.explain(cmd.ProcessState, err, string(wrong.b))
 }
 
+// shortOfMemory is what a process says that got no more memory: the runtime, C's
+// allocator, and who starts a thread find that out in ways of their own.
+var shortOfMemory = []string{"out of memory", "cannot allocate memory", "pthread_create failed", "SIGSEGV"}
+
 // explain says why a process ended without an answer.
 func (j *Job) explain(state *os.ProcessState, err error, wrong string) error {
 	if state != nil {
 		status, _ := state.Sys().(syscall.WaitStatus)
 		switch {
-		case strings.Contains(wrong, "out of memory") || strings.Contains(wrong, "cannot allocate memory"):
+		case slices.ContainsFunc(shortOfMemory, func(text string) bool { return strings.Contains(wrong, text) }):
 			return fmt.Errorf("the module takes more than %d MiB to compile and test", j.memory()>>20)
 		case status.Signaled() && (status.Signal() == syscall.SIGXCPU || (state.UserTime()+state.SystemTime()).Seconds() > 0.9*float64(j.seconds())):
 			return fmt.Errorf("the module takes longer than %d s of a processor to compile and test", j.seconds())
