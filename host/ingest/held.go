@@ -108,14 +108,15 @@ func (b *batch) release(e *entry) {
 		var out host.ReleaseOutcome
 		if out, b.err = b.tx.Release(r.release, b.w.cfg.Now().Unix()); b.err == nil {
 			r.released = out.Events
-			b.changed(out.Removed)
-			b.changedHeld(out.Held)
 			for _, r := range out.Events {
 				if r.Fate == host.FateReleased {
 					b.bytes += len(r.Event.JSON)
 					b.stored(r.Event, r.Seq)
 				}
 			}
+			// Among them may be what another of these events replaced.
+			b.changed(out.Removed)
+			b.changedHeld(out.Held)
 		}
 	}
 	b.answers = append(b.answers, answer{entry: e, written: true})
