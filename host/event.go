@@ -165,6 +165,48 @@ func (e *Event) D() string {
 	return ""
 }
 
+// Header returns the event with nothing but its id, author, time and kind.
+func (e *Event) Header() *Event {
+	h := &Event{ID: e.ID, PubKey: e.PubKey, CreatedAt: e.CreatedAt, Kind: e.Kind}
+	h.JSON = h.AppendJSON(nil)
+	return h
+}
+
+// maxMaintainers bounds how many maintainers of one announcement count.
+const maxMaintainers = 1000
+
+// Maintainers returns whom a repository announcement lists as maintainers (NIP-34), each
+// once, the first thousand: what package grasp of the SDK reads.
+func (e *Event) Maintainers() (keys []PubKey) {
+	if e.Kind != KindAnnouncement {
+		return nil
+	}
+	seen := make(map[PubKey]struct{})
+	for _, tag := range e.Tags {
+		if len(tag) == 0 || tag[0] != "maintainers" {
+			continue
+		}
+		for _, value := range tag[1:] {
+			var key PubKey
+			if len(value) != 2*len(key) {
+				continue
+			}
+			if _, err := hex.Decode(key[:], []byte(value)); err != nil {
+				continue
+			}
+			if _, ok := seen[key]; ok {
+				continue
+			}
+			if len(keys) == maxMaintainers {
+				return keys
+			}
+			seen[key] = struct{}{}
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // Address returns the event's address, and false for a kind that has none.
 func (e *Event) Address() (Address, bool) {
 	switch e.Kind.Class() {

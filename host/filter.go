@@ -1,6 +1,9 @@
 package host
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Filter selects events (NIP-01). A nil list is no condition; an empty one
 // matches nothing.
@@ -15,13 +18,34 @@ type Filter struct {
 	// Limit bounds the stored answer, not what is live. It is -1 where the
 	// filter gives none.
 	Limit int
+
+	// Header says that of each event its id, author, time and kind are enough: an answer
+	// may leave the rest empty. No client asks so.
+	Header bool
 }
 
 // TagFilter asks for a tag whose name is the single letter Name and whose value
-// is one of Values.
+// is one of Values. Two names are no letters: [AddressOf] and [MaintainerOf].
 type TagFilter struct {
 	Name   byte
 	Values []string
+}
+
+// What is asked of an event as if it were a tag. No client can: these are no letters.
+const (
+	// AddressOf asks for the events at addresses (NIP-01), written kind:pubkey:d. Unlike a
+	// condition on the author and the d tag, it selects one version of each at most.
+	AddressOf byte = 2
+
+	// MaintainerOf asks for the repository announcements that list a maintainer: see
+	// [Maintains].
+	MaintainerOf byte = 3
+)
+
+// Maintains returns the value of [MaintainerOf] for the announcements of an identifier
+// that list a maintainer.
+func Maintains(maintainer PubKey, identifier string) string {
+	return maintainer.String() + ":" + identifier
 }
 
 // Matches reports whether the event satisfies every condition but Limit.
@@ -47,8 +71,36 @@ func (f *Filter) Matches(e *Event) bool {
 }
 
 func (t *TagFilter) matches(e *Event) bool {
+	switch t.Name {
+	case AddressOf:
+		a, ok := e.Address()
+		return ok && slices.Contains(t.Values, a.String())
+	case MaintainerOf:
+		return t.maintained(e)
+	}
 	for _, tag := range e.Tags {
 		if len(tag) > 1 && len(tag[0]) == 1 && tag[0][0] == t.Name && slices.Contains(t.Values, tag[1]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *TagFilter) maintained(e *Event) bool {
+	if e.Kind != KindAnnouncement {
+		return false
+	}
+	var listed []PubKey
+	for _, value := range t.Values {
+		key, identifier, _ := strings.Cut(value, ":")
+		var maintainer PubKey
+		if identifier != e.D() || !ParseHex(maintainer[:], key) {
+			continue
+		}
+		if listed == nil {
+			listed = e.Maintainers()
+		}
+		if slices.Contains(listed, maintainer) {
 			return true
 		}
 	}

@@ -7,6 +7,8 @@ type Kind uint16
 const (
 	KindDeletion Kind = 5     // NIP-09
 	KindAuth     Kind = 22242 // NIP-42
+
+	KindAnnouncement Kind = 30617 // of a repository (NIP-34)
 )
 
 // Class says how events of a kind are kept (NIP-01).

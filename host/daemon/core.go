@@ -192,6 +192,9 @@ func (f facts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) 
 	if err != nil {
 		return nil, err
 	}
+	if filter.Header {
+		return f.Headers(ctx, found.Rows)
+	}
 	var list [][]byte
 	err = f.Fetch(ctx, found.Rows, func(_ int64, json []byte) error {
 		list = append(list, append([]byte(nil), json...))

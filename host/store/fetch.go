@@ -80,6 +80,32 @@ func (s *Store) part(ctx context.Context, rows []int64, texts []text) ([]text, e
 	return texts, err
 }
 
+// Headers returns [host.Event.Header] of each row in the given order. Rows that have
+// gone since Select are left out.
+func (s *Store) Headers(ctx context.Context, rows []int64) (list [][]byte, err error) {
+	err = s.use(ctx, opFetch, func(r *reader) error {
+		const sql = `SELECT e.id, e.pubkey, e.created_at, e.kind FROM json_each(?) r CROSS JOIN event e ON e.seq = r.value`
+		return r.each(ctx, sql, []driver.Value{jsonInts(rows)}, func(row []driver.Value) error {
+			list = append(list, header(row).JSON)
+			return nil
+		})
+	})
+	return list, err
+}
+
+// header reads the columns id, pubkey, created_at and kind.
+func header(row []driver.Value) *host.Event {
+	var e host.Event
+	id, _ := row[0].([]byte)
+	pubkey, _ := row[1].([]byte)
+	copy(e.ID[:], id)
+	copy(e.PubKey[:], pubkey)
+	e.CreatedAt, _ = row[2].(int64)
+	kind, _ := row[3].(int64)
+	e.Kind = host.Kind(kind)
+	return e.Header()
+}
+
 // Get returns the JSON of the event, nil if it is not stored. Whether it has
 // expired is not looked at.
 func (s *Store) Get(ctx context.Context, id host.ID) (json []byte, err error) {

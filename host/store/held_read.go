@@ -46,23 +46,15 @@ func (s *Store) HeldBy(ctx context.Context, f host.Filter) (texts [][]byte, err 
 // write beside a store that is read-only.
 func (s *Store) holdsNothing() bool { return s.writer != nil && s.total.Load().Held == 0 }
 
-// heldBy reads what is under each of the filter's keys until there are enough. An
-// author has few held events, so authors come before tags, under which anybody may
-// put his own.
+// heldBy reads what is under each of the filter's keys until there are enough.
 func (v *snapshot) heldBy(ctx context.Context, f *host.Filter) (found []*host.Event, err error) {
-	var keys [][]byte
-	switch {
-	case f.IDs != nil:
+	if f.IDs != nil {
 		return v.heldByID(ctx, f)
-	case f.Authors != nil:
-		keys = v.authorKeys(f.Authors)
-	case len(f.Tags) > 0:
-		for _, value := range f.Tags[0].Values {
-			keys = append(keys, v.keys.key(f.Tags[0].Name, value))
+	}
+	for _, t := range f.Tags {
+		if t.Name == host.AddressOf {
+			return v.heldAt(ctx, f, t.Values)
 		}
-		keys = uniqueKeys(keys)
-	default:
-		keys = [][]byte{keyTime}
 	}
 	oldest, newest := int64(0), int64(math.MaxInt64)
 	if f.Since != nil {
@@ -76,30 +68,88 @@ func (v *snapshot) heldBy(ctx context.Context, f *host.Filter) (found []*host.Ev
 		kinds = jsonInts(sortedKinds(f.Kinds))
 	}
 	const sql = `
-		SELECT h.json FROM held_posting p CROSS JOIN held h ON h.number = p.held
+		SELECT p.place, h.id, h.pubkey, h.created_at, h.kind, iif(?5, NULL, h.json) FROM held_posting p CROSS JOIN held h ON h.number = p.held
 		WHERE p.key = ?1 AND p.place > ?2 AND p.place < ?3 AND (?4 IS NULL OR p.kind IN (SELECT value FROM json_each(?4)))
 		ORDER BY p.place`
+	keys, exact := v.heldKeys(f)
 	for _, key := range keys {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		n := 0
-		var last int64
-		err := v.each(ctx, sql, list(key, above(newest), under(oldest), kinds), func(row []driver.Value) error {
-			e, err := parseHeld(row[0])
-			if err != nil {
-				return err
+		var last place
+		err := v.each(ctx, sql, list(key, above(newest), under(oldest), kinds, exact && f.Header), func(row []driver.Value) error {
+			// Where places of tags leave the order open, all that may be the last go along.
+			at, _ := row[0].([]byte)
+			if len(at) < shortPlace {
+				return errPlaces
 			}
-			// Places of tags leave the order within a second open.
-			if f.Limit > 0 && n >= f.Limit && e.CreatedAt != last {
+			here := parsePlace(at)
+			if f.Limit > 0 && n >= f.Limit && !here.alike(last) {
 				return io.EOF
 			}
-			if f.Matches(e) {
+			e, ok, err := heldMatch(f, row[1:], exact)
+			if ok {
 				found = append(found, e)
 				n++
-				last = e.CreatedAt
+				last = here
 			}
-			return nil
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return cutHeld(found, f.Limit), nil
+}
+
+// heldKeys are the keys under which all is that a filter selects. Few announcements
+// list a maintainer, and an author has few held events, so both come before other tags,
+// under which anybody may put his own. They are exact if the keys, with kinds and times,
+// are all that the filter says.
+func (v *snapshot) heldKeys(f *host.Filter) (keys [][]byte, exact bool) {
+	tag := slices.IndexFunc(f.Tags, func(t host.TagFilter) bool { return t.Name == host.MaintainerOf })
+	switch {
+	case tag < 0 && f.Authors != nil:
+		return v.authorKeys(f.Authors), len(f.Tags) == 0
+	case len(f.Tags) > 0:
+		tag = max(tag, 0)
+		for _, value := range f.Tags[tag].Values {
+			keys = append(keys, v.keys.key(f.Tags[tag].Name, value))
+		}
+		return uniqueKeys(keys), len(f.Tags) == 1 && f.Authors == nil
+	}
+	return [][]byte{keyTime}, true
+}
+
+// heldMatch reads the columns id, pubkey, created_at, kind and json of an event that may
+// match. If it does for sure, and its header is enough, its text is not looked at.
+func heldMatch(f *host.Filter, row []driver.Value, exact bool) (e *host.Event, ok bool, err error) {
+	if exact && f.Header {
+		return header(row), true, nil
+	}
+	e, err = parseHeld(row[4])
+	if err != nil || !f.Matches(e) {
+		return nil, false, err
+	}
+	if f.Header {
+		e = e.Header()
+	}
+	return e, true, nil
+}
+
+// heldAt reads what is at addresses. Of kinds other than announcements there may be
+// many versions.
+func (v *snapshot) heldAt(ctx context.Context, f *host.Filter, addresses []string) (found []*host.Event, err error) {
+	const sql = `SELECT id, pubkey, created_at, kind, iif(?2, NULL, json) FROM held INDEXED BY held_address WHERE address = ?1`
+	exact := len(f.Tags) == 1 && f.Authors == nil && f.Kinds == nil && f.Since == nil && f.Until == nil
+	for _, address := range addresses {
+		err := v.each(ctx, sql, list(v.keys.key(nameAddress, address), exact && f.Header), func(row []driver.Value) error {
+			e, ok, err := heldMatch(f, row, exact)
+			if ok {
+				found = append(found, e)
+			}
+			return err
 		})
 		if err != nil {
 			return nil, err
@@ -109,22 +159,23 @@ func (v *snapshot) heldBy(ctx context.Context, f *host.Filter) (found []*host.Ev
 }
 
 func (v *snapshot) heldByID(ctx context.Context, f *host.Filter) (found []*host.Event, err error) {
+	exact := f.Authors == nil && f.Kinds == nil && f.Tags == nil && f.Since == nil && f.Until == nil
 	for i, id := range f.IDs {
 		if i%fetchRows == 0 && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		row, err := v.first(`SELECT json FROM held WHERE id = ?`, id[:])
+		row, err := v.first(`SELECT id, pubkey, created_at, kind, iif(?2, NULL, json) FROM held WHERE id = ?1`, id[:], exact && f.Header)
 		if err != nil {
 			return nil, err
 		}
 		if row == nil {
 			continue
 		}
-		e, err := parseHeld(row[0])
+		e, ok, err := heldMatch(f, row, exact)
 		if err != nil {
 			return nil, err
 		}
-		if f.Matches(e) {
+		if ok {
 			found = append(found, e)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"errors"
 
 	"talon/host"
 )
@@ -14,7 +15,7 @@ const (
 )
 
 // What is indexed beside tags stands where a tag's name would, as bytes that no
-// tag has.
+// tag has: these, and host.MaintainerOf.
 const (
 	nameAddress = iota
 	nameAuthor
@@ -29,6 +30,23 @@ var (
 // keyring makes the index keys of one database.
 type keyring struct {
 	secret [secretSize]byte
+}
+
+// keyring returns that of the database.
+func (c *conn) keyring() (k keyring, err error) {
+	row, err := c.first(`SELECT value FROM meta WHERE name = 'secret'`)
+	if err != nil {
+		return k, err
+	}
+	var secret []byte
+	if row != nil {
+		secret, _ = row[0].([]byte)
+	}
+	if len(secret) != secretSize {
+		return k, errors.New("database has no secret: it is damaged, restore a backup or import an export")
+	}
+	copy(k.secret[:], secret)
+	return k, nil
 }
 
 func (k *keyring) key(name byte, value string) []byte {
@@ -55,8 +73,9 @@ func (p posting) compare(q posting) int {
 	return cmp.Or(bytes.Compare(p.key, q.key), cmp.Compare(p.kind, q.kind), bytes.Compare(p.place, q.place))
 }
 
-// postings appends the rows that an event has, each once: time, kind, author,
-// and the first value of each single-letter tag (NIP-01).
+// postings appends the rows that an event has, each once: time, kind, author, the
+// first value of each single-letter tag (NIP-01), and of a repository announcement
+// whom it lists as maintainers.
 func (k *keyring) postings(rows []posting, e *host.Event, seq int64) []posting {
 	kind := int64(e.Kind)
 	places := appendPlace(make([]byte, 0, longPlace+shortPlace), e.CreatedAt, e.ID[:], seq)
@@ -68,6 +87,20 @@ func (k *keyring) postings(rows []posting, e *host.Event, seq int64) []posting {
 		if len(tag) > 1 && len(tag[0]) == 1 && letter(tag[0][0]) && seen.add(tag[0][0], tag[1]) {
 			rows = append(rows, posting{k.key(tag[0][0], tag[1]), kind, short})
 		}
+	}
+	return k.maintainerPostings(rows, e, seq)
+}
+
+// maintainerPostings appends a row for each maintainer that an announcement lists.
+func (k *keyring) maintainerPostings(rows []posting, e *host.Event, seq int64) []posting {
+	maintainers := e.Maintainers()
+	if len(maintainers) == 0 {
+		return rows
+	}
+	short := appendPlace(make([]byte, 0, shortPlace), e.CreatedAt, e.ID[:8], seq)
+	identifier := e.D()
+	for _, m := range maintainers {
+		rows = append(rows, posting{k.key(host.MaintainerOf, host.Maintains(m, identifier)), int64(e.Kind), short})
 	}
 	return rows
 }

@@ -1,10 +1,15 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+
+	"talon/host"
+	"talon/host/wire"
 )
 
 // applicationID marks SQLite files as ours ("Taln").
@@ -66,6 +71,11 @@ func (c *conn) step(v int, sql string) error {
 	if err := c.script(sql); err != nil {
 		return err
 	}
+	if fill := fills[v]; fill != nil {
+		if err := fill(c); err != nil {
+			return err
+		}
+	}
 	if err := c.exec(`UPDATE meta SET value = ? WHERE name = 'version'`, int64(v+1)); err != nil {
 		return err
 	}
@@ -90,4 +100,72 @@ func (c *conn) abandon() error {
 		return nil
 	}
 	return c.script(`ROLLBACK`)
+}
+
+// indexMaintainers adds the index rows that say whom repository announcements list as
+// maintainers, of those that are stored and of those in purgatory.
+func indexMaintainers(c *conn) error {
+	keys, err := c.keyring()
+	if err != nil {
+		return err
+	}
+	index := func(text driver.Value, number int64, insert func(r posting) error) error {
+		json, _ := text.([]byte)
+		e, err := wire.ParseEvent(json)
+		if err != nil {
+			return nil // Check reports it
+		}
+		for _, r := range keys.maintainerPostings(nil, e, number) {
+			if err := insert(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for last := []byte{}; ; {
+		var places [][]byte
+		const sql = `SELECT place FROM posting WHERE key = ? AND kind = ? AND place > ? ORDER BY place LIMIT ?`
+		err := c.each(context.Background(), sql, list(keyKind, int64(host.KindAnnouncement), last, int64(fetchRows)), func(row []driver.Value) error {
+			at, _ := row[0].([]byte)
+			places = append(places, bytes.Clone(at))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if len(places) == 0 {
+			break
+		}
+		for _, last = range places {
+			seq := parsePlace(last).seq
+			row, err := c.first(`SELECT json FROM event WHERE seq = ?`, seq)
+			if err != nil {
+				return err
+			}
+			if row == nil {
+				continue
+			}
+			err = index(row[0], seq, func(r posting) error { return c.exec(insertPostings[1], r.key, r.kind, r.place) })
+			if err != nil {
+				return err
+			}
+		}
+	}
+	held, err := c.numbers(`SELECT number FROM held WHERE kind = ?`, int64(host.KindAnnouncement))
+	if err != nil {
+		return err
+	}
+	for _, number := range held {
+		row, err := c.first(`SELECT json FROM held WHERE number = ?`, number)
+		if err != nil {
+			return err
+		}
+		err = index(row[0], number, func(r posting) error {
+			return c.exec(`INSERT INTO held_posting VALUES (?, ?, ?, ?)`, r.key, r.place, r.kind, number)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -268,18 +268,10 @@ func (s *Store) openReaders(ctx context.Context, opts Options, mode string) erro
 
 // load reads what is kept in memory.
 func (s *Store) load(c *conn) error {
-	row, err := c.first(`SELECT value FROM meta WHERE name = 'secret'`)
-	if err != nil {
+	var err error
+	if s.keys, err = c.keyring(); err != nil {
 		return err
 	}
-	var secret []byte
-	if row != nil {
-		secret, _ = row[0].([]byte)
-	}
-	if len(secret) != secretSize {
-		return errors.New("database has no secret: it is damaged, restore a backup or import an export")
-	}
-	copy(s.keys.secret[:], secret)
 	t, err := c.total()
 	if err != nil {
 		return err

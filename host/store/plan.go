@@ -38,6 +38,10 @@ func empty(f *host.Filter) bool { return f.Empty() || f.Until != nil && *f.Until
 
 // plan chooses the keys. REQUIRES: f is not empty.
 func (v *snapshot) plan(f *host.Filter) (*plan, error) {
+	f, err := v.atAddresses(f)
+	if err != nil {
+		return nil, err
+	}
 	p := &plan{filter: f, kinds: sortedKinds(f.Kinds), once: true, newest: math.MaxInt64}
 	if f.Since != nil {
 		p.oldest = *f.Since
@@ -60,6 +64,33 @@ func (v *snapshot) plan(f *host.Filter) (*plan, error) {
 		p.keys, p.kinds = [][]byte{keyTime}, []int64{0}
 	}
 	return p, nil
+}
+
+// atAddresses returns a filter by addresses as one by the ids of what is there.
+func (v *snapshot) atAddresses(f *host.Filter) (*host.Filter, error) {
+	i := slices.IndexFunc(f.Tags, func(t host.TagFilter) bool { return t.Name == host.AddressOf })
+	if i < 0 || f.IDs != nil {
+		return f, nil
+	}
+	byID := *f
+	byID.IDs = []host.ID{}
+	byID.Tags = slices.Delete(slices.Clone(f.Tags), i, i+1)
+	if len(byID.Tags) == 0 {
+		byID.Tags = nil
+	}
+	for _, value := range f.Tags[i].Values {
+		row, err := v.first(`SELECT id FROM address WHERE key = ?`, v.keys.key(nameAddress, value))
+		if err != nil {
+			return nil, err
+		}
+		if row != nil {
+			var id host.ID
+			text, _ := row[0].([]byte)
+			copy(id[:], text)
+			byID.IDs = append(byID.IDs, id)
+		}
+	}
+	return &byID, nil
 }
 
 // choose takes the tag with the fewest events, or the authors if they have fewer.

@@ -124,4 +124,10 @@ CREATE TABLE relay (
 	json  BLOB NOT NULL,
 	PRIMARY KEY (about, url)
 ) WITHOUT ROWID;
+`, `
+-- The index rows of maintainers: see fills.
 `}
+
+// fills do what statements alone cannot, by the number of the step: they run after its
+// statements, in the same transaction.
+var fills = map[int]func(*conn) error{5: indexMaintainers}

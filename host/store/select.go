@@ -59,7 +59,7 @@ func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]place,
 		found = append(found, m.place)
 		return nil
 	}
-	if f.IDs != nil {
+	if p.filter.IDs != nil {
 		err := v.byID(p, needPlace, add)
 		return v.cut(found, limit, err)
 	}

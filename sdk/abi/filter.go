@@ -11,6 +11,7 @@ type Filter struct {
 	Since   *int64
 	Until   *int64
 	Limit   uint32
+	Header  bool // id, author, time and kind of each event are enough
 }
 
 // TagFilter is the message TagFilter.
@@ -55,7 +56,8 @@ func AppendFilter(b []byte, f *Filter) []byte {
 	if f.Until != nil {
 		b = appendVarint(appendKey(b, 6, wireVarint), uint64(*f.Until))
 	}
-	return appendUint(b, 7, uint64(f.Limit))
+	b = appendUint(b, 7, uint64(f.Limit))
+	return appendBool(b, 8, f.Header)
 }
 
 // DecodeFilter reads a Filter that came from a module. It holds at most
@@ -101,6 +103,8 @@ func DecodeFilter(b []byte, maxValues int) (Filter, error) {
 			f.Until = ref(int64(r.num))
 		case r.is(7, wireVarint):
 			f.Limit = uint32(min(r.num, 1<<32-1))
+		case r.is(8, wireVarint):
+			f.Header = r.num != 0
 		}
 		if values > maxValues {
 			return Filter{}, ErrMalformed

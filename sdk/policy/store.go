@@ -11,10 +11,25 @@ type Filter struct {
 	Since   int64 // inclusive; 0 is no condition
 	Until   int64 // inclusive; 0 is no condition
 	Limit   int   // 0: as many as the host allows
+
+	// Header leaves out the tags, the content and the signature of what is found: then it
+	// costs the same however large the events are.
+	Header bool
 }
 
-// TagFilter asks for a tag whose name is a single letter, with one of the
-// values.
+// Names for a [TagFilter] that are no tags.
+const (
+	// ByAddress asks for what is at addresses, kind:pubkey:d: one stored event for each at
+	// most. It is a lookup, however much an author has stored, or others under the same d.
+	ByAddress = "address"
+
+	// ByMaintainer asks for the repository announcements (NIP-34) that list a maintainer. Its
+	// values are pubkey:identifier.
+	ByMaintainer = "maintainer"
+)
+
+// TagFilter asks for a tag whose name is a single letter, with one of the values, or
+// for [ByAddress] or [ByMaintainer].
 type TagFilter struct {
 	Name   string
 	Values []string
@@ -113,7 +128,7 @@ func (c *call) ask(f func(out []byte) int32) int32 {
 }
 
 func (f *Filter) append(b []byte) []byte {
-	wire := abi.Filter{Limit: uint32(max(f.Limit, 0))}
+	wire := abi.Filter{Limit: uint32(max(f.Limit, 0)), Header: f.Header}
 	for _, id := range f.IDs {
 		wire.IDs = append(wire.IDs, id)
 	}

@@ -58,7 +58,7 @@ func (c *call) get(what string, mem api.Memory, stack []uint64, f func(context.C
 		return
 	}
 	c.charge(int64(len(text)) * fuelPerStored)
-	answer, err := appendStored(nil, text, false)
+	answer, err := appendStored(nil, text, false, false)
 	if err != nil {
 		c.unavailable(err)
 		stack[0] = i32Result(abi.Unavailable)
@@ -109,8 +109,10 @@ func (c *call) query(what string, mem api.Memory, stack []uint64, f func(context
 	var answer []byte
 	more := len(found) >= filter.Limit
 	for _, text := range found[:min(len(found), filter.Limit)] {
-		c.charge(int64(len(text)) * fuelPerStored)
-		longer, err := appendStored(answer, text, true)
+		if !filter.Header {
+			c.charge(int64(len(text)) * fuelPerStored)
+		}
+		longer, err := appendStored(answer, text, true, filter.Header)
 		if err != nil {
 			c.unavailable(err)
 			stack[0] = i32Result(abi.Unavailable)
@@ -128,10 +130,13 @@ func (c *call) query(what string, mem api.Memory, stack []uint64, f func(context
 	stack[0] = c.deliver(mem, stack[2], stack[3], answer)
 }
 
-func appendStored(b, text []byte, inList bool) ([]byte, error) {
+func appendStored(b, text []byte, inList, header bool) ([]byte, error) {
 	e, err := wire.ParseEvent(text)
 	if err != nil {
 		return b, fmt.Errorf("parse a stored event: %w", err)
+	}
+	if header {
+		e.Tags, e.Content, e.Sig = nil, "", host.Sig{}
 	}
 	return appendEvent(b, e, inList), nil
 }
@@ -188,16 +193,31 @@ func readFilter(b []byte) (f host.Filter, possible bool, err error) {
 	}
 	var seen [256]bool
 	for _, t := range wire.Tags {
-		if len(t.Name) != 1 || seen[t.Name[0]] {
+		name, ok := tagName(t.Name)
+		if !ok || seen[name] {
 			return f, false, fmt.Errorf("%w: want each tag once, by a single letter", errFilter)
 		}
-		seen[t.Name[0]] = true
-		f.Tags = append(f.Tags, host.TagFilter{Name: t.Name[0], Values: t.Values})
+		seen[name] = true
+		f.Tags = append(f.Tags, host.TagFilter{Name: name, Values: t.Values})
 	}
+	f.Header = wire.Header
 	f.Since, f.Until = wire.Since, wire.Until
 	f.Limit = queryLimit
 	if wire.Limit > 0 && wire.Limit < queryLimit {
 		f.Limit = int(wire.Limit)
 	}
 	return f, !f.Empty() && (len(wire.Kinds) == 0 || f.Kinds != nil), nil
+}
+
+// tagName returns what a filter's tag is called within the host.
+func tagName(s string) (name byte, ok bool) {
+	switch {
+	case s == "address":
+		return host.AddressOf, true
+	case s == "maintainer":
+		return host.MaintainerOf, true
+	case len(s) != 1 || s[0] == host.AddressOf || s[0] == host.MaintainerOf:
+		return 0, false
+	}
+	return s[0], true
 }
