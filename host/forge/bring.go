@@ -9,6 +9,7 @@ import (
 
 	"talon/host"
 	"talon/host/gitrepo"
+	"talon/host/maintainers"
 	rules "talon/sdk/grasp"
 )
 
@@ -74,7 +75,7 @@ func (w *visit) later(key any, t task) {
 // announced brings the repository of an announcement in line.
 func (w *visit) announced(ctx context.Context) error {
 	f := w.f
-	list, err := f.announcements(ctx, w.place.Identifier, w.place.PubKey)
+	list, err := maintainers.Below(ctx, f.cfg.Store, w.place.Identifier, w.place.PubKey)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (w *visit) announced(ctx context.Context) error {
 	}
 	mine := own(list, w.place.PubKey)
 	waits := false
-	if mine != nil && mine.held {
+	if mine != nil && mine.Held {
 		e, ok, err := f.cfg.Store.HeldEvent(ctx, mine.ID)
 		if err != nil {
 			return err
@@ -125,8 +126,14 @@ func (w *visit) announced(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if waits && state != nil && w.mayRelease(state, list) {
-		w.release = append(w.release, mine.ID)
+	if waits && state != nil {
+		may, err := w.mayRelease(ctx, state, list)
+		if err != nil {
+			return err
+		}
+		if may {
+			w.release = append(w.release, mine.ID)
+		}
 	}
 	return w.pullRequests(ctx)
 }
@@ -136,11 +143,11 @@ func (w *visit) announced(ctx context.Context) error {
 // its author counts the owner as a maintainer too. Else whoever names a busy maintainer
 // in an announcement would have it served by that person's next push. That objects are
 // here says nothing where others announce the identifier: their repositories share them.
-func (w *visit) mayRelease(state *rules.Candidate, list []announcement) bool {
-	if state.PubKey == w.place.PubKey || alone(list, w.place.PubKey) || !state.Served && w.cameHere() {
-		return true
+func (w *visit) mayRelease(ctx context.Context, state *rules.Candidate, list []maintainers.Announced) (bool, error) {
+	if state.PubKey == w.place.PubKey || !state.Served && w.cameHere() || slices.Contains(graph(list).Maintainers(state.PubKey), w.place.PubKey) {
+		return true, nil
 	}
-	return slices.Contains(graph(list).Maintainers(state.PubKey), w.place.PubKey)
+	return w.f.alone(ctx, w.place.Repo)
 }
 
 // cameHere reports whether data came to this very repository: just now, or before a

@@ -3,10 +3,10 @@ package forge
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"talon/host"
 	"talon/host/grasp"
+	"talon/host/maintainers"
 	"talon/host/wire"
 	rules "talon/sdk/grasp"
 )
@@ -19,16 +19,10 @@ const (
 	maxPullRequests  = 10_000
 )
 
-// announcement is an announcement of a repository, and how it stands.
-type announcement struct {
-	*rules.Announcement
-	held bool
-}
-
 // announcements returns those of an identifier, stored and held. The owner's own is
 // among them, however many others there are.
-func (f *Forge) announcements(ctx context.Context, identifier string, owners ...rules.PubKey) ([]announcement, error) {
-	var list []announcement
+func (f *Forge) announcements(ctx context.Context, identifier string, owners ...rules.PubKey) ([]maintainers.Announced, error) {
+	var list []maintainers.Announced
 	seen := make(map[host.ID]bool)
 	filter := host.Filter{
 		Kinds: []host.Kind{rules.KindAnnouncement},
@@ -40,7 +34,7 @@ func (f *Forge) announcements(ctx context.Context, identifier string, owners ...
 			a, err := rules.ParseAnnouncement(grasp.Event(e))
 			if err == nil && a.Identifier == identifier && !seen[e.ID] {
 				seen[e.ID] = true
-				list = append(list, announcement{a, held})
+				list = append(list, maintainers.Announced{Announcement: a, Held: held})
 			}
 		})
 		if err != nil {
@@ -74,7 +68,7 @@ func (f *Forge) both(ctx context.Context, filter host.Filter, yield func(e *host
 	return nil
 }
 
-func graph(list []announcement) *rules.Graph {
+func graph(list []maintainers.Announced) *rules.Graph {
 	all := make([]*rules.Announcement, len(list))
 	for i, a := range list {
 		all[i] = a.Announcement
@@ -83,8 +77,8 @@ func graph(list []announcement) *rules.Graph {
 }
 
 // own returns the newest announcement of the owner, nil if there is none.
-func own(list []announcement, owner rules.PubKey) *announcement {
-	var newest *announcement
+func own(list []maintainers.Announced, owner rules.PubKey) *maintainers.Announced {
+	var newest *maintainers.Announced
 	for i := range list {
 		if a := &list[i]; a.PubKey == owner && (newest == nil || a.Newer(&newest.Stamp)) {
 			newest = a
@@ -94,18 +88,34 @@ func own(list []announcement, owner rules.PubKey) *announcement {
 }
 
 // stored returns the owner's announcement that is served, nil if there is none.
-func stored(list []announcement, owner rules.PubKey) *announcement {
+func stored(list []maintainers.Announced, owner rules.PubKey) *maintainers.Announced {
 	for i := range list {
-		if a := &list[i]; a.PubKey == owner && !a.held {
+		if a := &list[i]; a.PubKey == owner && !a.Held {
 			return a
 		}
 	}
 	return nil
 }
 
+// maxAlone is how many announcements are looked at for another author's: the owner's may
+// have the identifier in a second d tag.
+const maxAlone = 20
+
 // alone reports whether nobody but the owner announces the identifier.
-func alone(list []announcement, owner rules.PubKey) bool {
-	return !slices.ContainsFunc(list, func(a announcement) bool { return a.PubKey != owner })
+func (f *Forge) alone(ctx context.Context, repo rules.Repo) (bool, error) {
+	filter := host.Filter{
+		Kinds: []host.Kind{host.KindAnnouncement}, Tags: []host.TagFilter{{Name: 'd', Values: []string{repo.Identifier}}},
+		Limit: maxAlone, Header: true,
+	}
+	n, others := 0, false
+	err := f.both(ctx, filter, func(e *host.Event, _ bool) {
+		n++
+		others = others || e.PubKey != repo.PubKey
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for announcements: %w", err)
+	}
+	return !others && n < maxAlone, nil
 }
 
 // states returns the states of an identifier by its maintainers, stored and held.

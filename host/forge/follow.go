@@ -6,6 +6,7 @@ import (
 
 	"talon/host"
 	"talon/host/grasp"
+	"talon/host/maintainers"
 	rules "talon/sdk/grasp"
 )
 
@@ -96,24 +97,32 @@ func (f *Forge) inLine(e *host.Event) (place, bool) {
 // spread asks for the jobs of all repositories of an identifier that some authors
 // maintain.
 func (f *Forge) spread(ctx context.Context, identifier string, t task) error {
-	var authors []rules.PubKey
 	for author := range t.authors {
-		authors = append(authors, author)
-	}
-	list, err := f.announcements(ctx, identifier, authors...)
-	if err != nil {
-		return err
-	}
-	g := graph(list)
-	strangers := 0
-	for _, author := range authors {
-		counts := g.Maintainers(author)
-		for _, owner := range g.Owners(author) {
+		// Whom the author counts as a maintainer too is found however many others name it.
+		list, err := maintainers.Below(ctx, f.cfg.Store, identifier, author)
+		if err != nil {
+			return err
+		}
+		g := graph(list)
+		counts, owners := g.Maintainers(author), g.Owners(author)
+		named, err := maintainers.Owners(ctx, f.cfg.Store, identifier, author)
+		if err != nil {
+			return err
+		}
+		served := make(map[rules.PubKey]bool)
+		for _, owner := range named {
+			served[owner.PubKey] = !owner.Held
+			if !slices.Contains(owners, owner.PubKey) {
+				owners = append(owners, owner.PubKey)
+			}
+		}
+		strangers := 0
+		for _, owner := range owners {
 			p := place{Repo: rules.Repo{PubKey: owner, Identifier: identifier}}
 			if _, done := t.except[p]; done {
 				continue
 			}
-			if stored(list, owner) == nil && !slices.Contains(counts, owner) {
+			if !served[owner] && !slices.Contains(counts, owner) {
 				if strangers++; strangers > maxStrangers {
 					continue
 				}

@@ -9,6 +9,7 @@ import (
 	"talon/host/gitfetch"
 	"talon/host/gitrepo"
 	"talon/host/grasp"
+	"talon/host/maintainers"
 	"talon/host/wire"
 	rules "talon/sdk/grasp"
 )
@@ -106,7 +107,7 @@ func (f *Forge) Wanted(ctx context.Context, identifier string) ([]gitfetch.Want,
 		if err != nil {
 			return nil, err
 		}
-		if !there && a.held {
+		if !there && a.Held {
 			// It is about to be made.
 			if err := f.await(ctx, f.jobs.add(p, task{})); err != nil {
 				return nil, err
@@ -129,7 +130,7 @@ func (f *Forge) Wanted(ctx context.Context, identifier string) ([]gitfetch.Want,
 
 // wantedBy returns what one repository lacks.
 func (f *Forge) wantedBy(
-	ctx context.Context, p place, repo *gitrepo.Repo, list []announcement, maintainers []rules.PubKey,
+	ctx context.Context, p place, repo *gitrepo.Repo, list []maintainers.Announced, maintainers []rules.PubKey,
 ) ([]gitfetch.Want, error) {
 	var urls []string
 	for _, a := range list {
@@ -259,7 +260,7 @@ func (f *Forge) Arrived(ctx context.Context, identifier string, into gitfetch.Re
 	var others []<-chan struct{}
 	for _, a := range list {
 		// Who only waits gets a round with the release of a state that counts there.
-		if p := (place{Repo: a.Repo()}); p != first && !a.held {
+		if p := (place{Repo: a.Repo()}); p != first && !a.Held {
 			others = append(others, f.jobs.add(p, task{}))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"talon/host"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
+	"talon/host/maintainers"
 	rules "talon/sdk/grasp"
 )
 
@@ -130,7 +131,7 @@ func (f *Forge) judge(ctx context.Context, push *githttp.Push) (p place, ask *ho
 		answer = (&rules.PRsPush{Repo: p.Repo, Updates: updates, Refs: tracked(refs), PullRequest: tip}).Authorize()
 		ask.Maintainers = []host.PubKey{p.PubKey}
 	} else {
-		list, err := f.announcements(ctx, p.Identifier, p.PubKey)
+		list, err := maintainers.Below(ctx, f.cfg.Store, p.Identifier, p.PubKey)
 		if err != nil {
 			return p, nil, nil, nil, err
 		}
@@ -158,7 +159,7 @@ func (f *Forge) judge(ctx context.Context, push *githttp.Push) (p place, ask *ho
 		rule.Refs = tracked(refs)
 		answer = rule.Authorize()
 		ask.Maintainers = hostKeys(rule.Maintainers)
-		if mine.held && answer.State != nil {
+		if mine.Held && answer.State != nil {
 			waits = append(waits, p.address())
 		}
 	}

@@ -4,8 +4,7 @@ import (
 	"context"
 
 	"talon/host"
-	"talon/host/grasp"
-	"talon/host/wire"
+	"talon/host/maintainers"
 	rules "talon/sdk/grasp"
 )
 
@@ -21,57 +20,19 @@ func holding(ctx context.Context, it *host.Item, reason string, facts host.RepoF
 	return &host.Holding{Reason: reason, Synced: it.Source.Origin == host.FromSync, Restart: restart}, nil
 }
 
-// maxAnnouncements bounds how many announcements of one identifier are looked at.
-// Anybody may make more.
-const maxAnnouncements = 500
-
 // restarts returns the held announcements whose time a state starts again: those in
 // whose recursive maintainer set its author is.
-func restarts(ctx context.Context, e *host.Event, facts host.RepoFacts) ([]host.Address, error) {
+func restarts(ctx context.Context, e *host.Event, facts host.RepoFacts) (list []host.Address, err error) {
 	if e.Kind != rules.KindState {
 		return nil, nil
 	}
-	f := host.Filter{
-		Kinds: []host.Kind{rules.KindAnnouncement},
-		Tags:  []host.TagFilter{{Name: 'd', Values: []string{e.D()}}},
-		Limit: maxAnnouncements,
-	}
-	held, err := facts.HeldBy(ctx, f)
-	if err != nil || len(held) == 0 {
-		return nil, err
-	}
-	stored, err := facts.Query(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	// The author's own must not be pushed out by those of strangers.
-	f.Authors = []host.PubKey{e.PubKey}
-	own, err := facts.HeldBy(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	var all []*rules.Announcement
-	waits := make(map[host.PubKey]bool)
-	for i, text := range append(append(held, own...), stored...) {
-		if event, err := wire.ParseEvent(text); err == nil {
-			if a, err := rules.ParseAnnouncement(grasp.Event(event)); err == nil && a.Identifier == e.D() {
-				all = append(all, a)
-				if i < len(held)+len(own) {
-					waits[a.PubKey] = true
-				}
-			}
+	owners, err := maintainers.Owners(ctx, facts, e.D(), e.PubKey)
+	for _, owner := range owners {
+		if owner.Held {
+			list = append(list, host.Address{Kind: host.KindAnnouncement, PubKey: owner.PubKey, D: e.D()})
 		}
 	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	var list []host.Address
-	for _, owner := range rules.NewGraph(all).Owners(e.PubKey) {
-		if waits[owner] {
-			list = append(list, host.Address{Kind: rules.KindAnnouncement, PubKey: owner, D: e.D()})
-		}
-	}
-	return list, nil
+	return list, err
 }
 
 // arrival is an arrival on its way.

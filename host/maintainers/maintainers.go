@@ -1,0 +1,172 @@
+package maintainers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"talon/host"
+	"talon/host/grasp"
+	"talon/host/wire"
+	rules "talon/sdk/grasp"
+)
+
+// Facts is what is read of announcements, stored and held.
+type Facts interface {
+	Query(ctx context.Context, f host.Filter) ([][]byte, error)
+	HeldBy(ctx context.Context, f host.Filter) ([][]byte, error)
+}
+
+// Bounds of what is read: anybody may announce any identifier, and list anybody.
+const (
+	maxListers = 32  // that one step finds among what is stored, or held
+	maxOwners  = 64  // of one author's work
+	maxBelow   = 200 // authors whose announcements are read from an owner on
+)
+
+// Owner is somebody in whose recursive maintainer set an author is.
+type Owner struct {
+	PubKey rules.PubKey
+	Held   bool // the announcement that says so waits in purgatory
+}
+
+// Owners returns those in whose recursive maintainer sets an author is: the author, if it
+// announces the identifier, who lists it, who lists one of those, and so on. It reads
+// no announcement that does not lead to the author, and of those nothing but who signed
+// them. Where there are more than it reads, those that are served come first, then the
+// newest.
+func Owners(ctx context.Context, facts Facts, identifier string, author rules.PubKey) ([]Owner, error) {
+	w := walkUp{ctx: ctx, facts: facts, identifier: identifier}
+	own := []rules.PubKey{author}
+	held := w.at(w.facts.HeldBy, own)
+	if len(held) > 0 || len(w.at(w.facts.Query, own)) > 0 {
+		w.owners = append(w.owners, Owner{author, len(held) > 0})
+	}
+	seen := own
+	for from := 0; w.err == nil && from < len(seen) && len(w.owners) < maxOwners; {
+		to := len(seen)
+		for _, owner := range w.listers(seen[from:to]) {
+			if !slices.Contains(seen, owner.PubKey) && len(w.owners) < maxOwners {
+				seen = append(seen, owner.PubKey)
+				w.owners = append(w.owners, owner)
+			}
+		}
+		from = to
+	}
+	return w.owners, w.err
+}
+
+type walkUp struct {
+	ctx        context.Context
+	facts      Facts
+	identifier string
+	owners     []Owner
+	err        error
+}
+
+type query func(ctx context.Context, f host.Filter) ([][]byte, error)
+
+// authors returns who signed what matches, each once.
+func (w *walkUp) authors(ask query, limit int, tags ...host.TagFilter) (keys []rules.PubKey) {
+	if w.err != nil {
+		return nil
+	}
+	texts, err := ask(w.ctx, host.Filter{Tags: tags, Limit: limit, Header: true})
+	for _, text := range texts {
+		var e *host.Event
+		if e, err = wire.ParseEvent(text); err != nil {
+			break
+		}
+		if key := rules.PubKey(e.PubKey); !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	if err != nil {
+		w.err = fmt.Errorf("read announcements: %w", err)
+	}
+	return keys
+}
+
+// at returns those of the authors who have an announcement.
+func (w *walkUp) at(ask query, authors []rules.PubKey, more ...host.TagFilter) []rules.PubKey {
+	return w.authors(ask, len(authors), append(more, addresses(w.identifier, authors))...)
+}
+
+// listers returns whose announcements list one of the keys.
+func (w *walkUp) listers(keys []rules.PubKey) (owners []Owner) {
+	listing := host.TagFilter{Name: host.MaintainerOf}
+	for _, key := range keys {
+		listing.Values = append(listing.Values, host.Maintains(key, w.identifier))
+	}
+	stored := w.authors(w.facts.Query, maxListers, listing)
+	held := w.authors(w.facts.HeldBy, maxListers, listing)
+	// A held announcement is newer than the stored one of its author, and counts alone.
+	if newer := w.at(w.facts.HeldBy, stored); len(newer) > 0 {
+		for _, key := range w.at(w.facts.HeldBy, newer, listing) {
+			if !slices.Contains(held, key) {
+				held = append(held, key)
+			}
+		}
+		stored = slices.DeleteFunc(stored, func(key rules.PubKey) bool { return slices.Contains(newer, key) })
+	}
+	for _, key := range stored {
+		owners = append(owners, Owner{key, false})
+	}
+	for _, key := range held {
+		owners = append(owners, Owner{key, true})
+	}
+	return owners
+}
+
+func addresses(identifier string, authors []rules.PubKey) host.TagFilter {
+	t := host.TagFilter{Name: host.AddressOf}
+	for _, key := range authors {
+		t.Values = append(t.Values, host.Address{Kind: host.KindAnnouncement, PubKey: key, D: identifier}.String())
+	}
+	return t
+}
+
+// Announced is an announcement of a repository.
+type Announced struct {
+	*rules.Announcement
+	Held bool
+}
+
+// Below returns the announcements that say who maintains an owner's repository, stored
+// and held: the owner's, those of whom it lists, and so on. What strangers announce
+// under the identifier is not read.
+func Below(ctx context.Context, facts Facts, identifier string, owner rules.PubKey) (list []Announced, err error) {
+	known := map[rules.PubKey]bool{owner: true}
+	for next := []rules.PubKey{owner}; len(next) > 0; {
+		f := host.Filter{Tags: []host.TagFilter{addresses(identifier, next)}, Limit: len(next)}
+		next = nil
+		for _, held := range [...]bool{true, false} { // what is released in between comes twice, not never
+			ask := facts.Query
+			if held {
+				ask = facts.HeldBy
+			}
+			texts, err := ask(ctx, f)
+			if err != nil {
+				return nil, fmt.Errorf("read announcements: %w", err)
+			}
+			for _, text := range texts {
+				e, err := wire.ParseEvent(text)
+				if err != nil {
+					return nil, fmt.Errorf("an event that is here does not parse: %w", err)
+				}
+				a, err := rules.ParseAnnouncement(grasp.Event(e))
+				if err != nil {
+					continue
+				}
+				list = append(list, Announced{a, held})
+				for _, key := range a.Maintainers {
+					if !known[key] && len(known) < maxBelow {
+						known[key] = true
+						next = append(next, key)
+					}
+				}
+			}
+		}
+	}
+	return list, nil
+}
