@@ -12,7 +12,14 @@ const (
 	// every decision about its repository reads it again.
 	maxAnnouncement = 64 << 10
 
-	maxOwners = 5 // whose own repositories are looked for
+	// maxLooked is how many owners' repositories are looked for. If there is none, the
+	// first one's announcement is read.
+	maxLooked = 5
+
+	// maxURLs is how many URLs of it are read, and maxQuotaURLs of what an author has
+	// announced, where there is a quota.
+	maxURLs      = 40
+	maxQuotaURLs = 1000
 )
 
 func (q *question) announcement(event policy.Event) policy.Verdict {
@@ -49,12 +56,14 @@ func (q *question) announcement(event policy.Event) policy.Verdict {
 // one: it is held until the repository has data.
 func (q *question) hosted(a *grasp.Announcement) policy.Verdict {
 	if q.has(a.Repo().Address(), "") {
-		if _, ok, _ := announcementOf(a.Repo(), q.stored); ok {
+		f := at(a.Repo().Address())
+		f.Header = true
+		if found := q.stored(f); found.Next() {
 			return announcementKnown
 		}
 		return announcementNew
 	}
-	if q.repositories > 0 && !q.announces(a.Repo()) && q.full(a.PubKey) {
+	if q.repositories > 0 && !q.exists(at(a.Repo().Address())) && q.full(a.PubKey) {
 		return q.quota
 	}
 	return announcementNew
@@ -63,12 +72,15 @@ func (q *question) hosted(a *grasp.Announcement) policy.Verdict {
 // full reports whether the author has as many repositories here as one may have.
 // What an author announces as a maintainer of others' does not count.
 func (q *question) full(author grasp.PubKey) bool {
-	seen := map[string]bool{}
+	seen, left := map[string]bool{}, maxQuotaURLs
 	f := policy.Filter{Kinds: []int{grasp.KindAnnouncement}, Authors: []policy.PubKey{policy.PubKey(author)}, Limit: 2 * maxRepositories}
 	for _, ask := range q.everywhere() {
 		found := ask(f)
 		for found.Next() {
-			a, ok := q.rehosted(found.Event())
+			a, ok, unknown := q.rehosted(found.Event(), &left)
+			if unknown {
+				return true // whoever announces so much
+			}
 			if ok && !seen[a.Identifier] {
 				seen[strings.Clone(a.Identifier)] = true
 			}
@@ -87,38 +99,50 @@ func (q *question) full(author grasp.PubKey) bool {
 func placed(name string) bool { return name == "d" || name == "clone" || name == "relays" }
 
 // rehosted reads an announcement that is here, and reports whether it would get a
-// repository today.
-func (q *question) rehosted(event policy.Event) (*grasp.Announcement, bool) {
+// repository today. It takes from what is left of URLs to read; unknown: they do not
+// suffice.
+func (q *question) rehosted(event policy.Event, left *int) (a *grasp.Announcement, ok, unknown bool) {
+	for it := walk(event); it.next() && *left >= 0; {
+		if it.Name() == "clone" || it.Name() == "relays" {
+			for items := it.Tag().Items(); *left >= 0 && items.Next(); {
+				*left--
+			}
+		}
+	}
+	if *left < 0 {
+		return nil, false, true
+	}
 	a, err := grasp.ParseAnnouncement(q.found.read(event, placed))
 	if err != nil {
-		return nil, false
+		return nil, false, false
 	}
 	standing, _ := q.rules.Announcement(a, false)
-	return a, standing != grasp.Refused
+	return a, standing != grasp.Refused, false
 }
 
 // maintained reports whether the author is in the recursive maintainer set of
 // somebody else's announcement that is here for its own sake: it has a repository
 // here, or is to get one.
 func (q *question) maintained(a *grasp.Announcement) bool {
-	left := maxOwners
-	for _, owner := range q.graph(a.Identifier, a.PubKey).Owners(a.PubKey) {
-		if owner == a.PubKey {
-			continue
+	var addresses []string
+	for _, owner := range q.owners(a.Identifier, a.PubKey, maxRounds) {
+		if owner != a.PubKey && len(addresses) < maxLooked {
+			addresses = append(addresses, grasp.Repo{PubKey: owner, Identifier: a.Identifier}.Address())
 		}
-		repo := grasp.Repo{PubKey: owner, Identifier: a.Identifier}
-		if q.has(repo.Address(), "") {
+	}
+	for _, address := range addresses {
+		if q.has(address, "") {
 			return true
 		}
+	}
+	left := maxURLs
+	for _, address := range addresses[:min(len(addresses), 1)] {
 		for _, ask := range q.everywhere() {
-			if event, ok, _ := announcementOf(repo, ask); ok {
-				if _, ok := q.rehosted(event); ok {
+			if found := ask(at(address)); found.Next() {
+				if _, ok, _ := q.rehosted(found.Event(), &left); ok {
 					return true
 				}
 			}
-		}
-		if left--; left == 0 {
-			break
 		}
 	}
 	return false

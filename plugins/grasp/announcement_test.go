@@ -254,7 +254,7 @@ func TestSecondIdentifier(t *testing.T) {
 	w = newWorld(t, nil)
 	w.stores(two(0), announcesAt("elsewhere.com", olivia))
 	w.pushes(olivia, policy.ActionReject, "archived", "blocked: "+grasp.ReasonArchived)
-	for i := range 2 * maxPassedOver {
+	for i := range 40 {
 		w.stores(two(i))
 	}
 	w.pushes(olivia, policy.ActionReject, "archived", "blocked: "+grasp.ReasonArchived)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"talon/sdk/grasp"
@@ -8,8 +9,9 @@ import (
 )
 
 const (
-	maxRepos  = 20 // that a pull request is for
-	maxClones = 20 // tags of where its commit is
+	maxRepos       = 20 // that a pull request is for
+	maxIdentifiers = 5  // that they have
+	maxClones      = 20 // tags of where its commit is
 )
 
 func (q *question) pullRequest(event policy.Event) policy.Verdict {
@@ -18,7 +20,7 @@ func (q *question) pullRequest(event policy.Event) policy.Verdict {
 		return reject(err.Error(), "pr-invalid")
 	}
 	if repos := q.announced(pr.Repos); len(repos) > 0 {
-		for _, repo := range repos {
+		for _, repo := range repos[:min(len(repos), maxLooked)] {
 			if q.hasCommit(repo.Address(), pr.Commit) {
 				return prComplete
 			}
@@ -39,31 +41,35 @@ func (q *question) pullRequest(event policy.Event) policy.Verdict {
 	return unrelated
 }
 
-// announced returns those of the repositories that are announced here, and that
-// the operator does not deny.
+// announced returns those of the repositories that are announced here, and that the
+// operator does not deny: those of the first maxIdentifiers identifiers.
 func (q *question) announced(repos []grasp.Repo) (here []grasp.Repo) {
-	var wanted []grasp.Repo
-	f := policy.Filter{Kinds: []int{grasp.KindAnnouncement}, Tags: []policy.TagFilter{{Name: "d"}}}
+	var asked []string
 	for _, repo := range repos {
-		if askable(repo.Identifier) && !q.rules.Deny.Has(repo) {
-			wanted = append(wanted, repo)
-			f.Authors = append(f.Authors, policy.PubKey(repo.PubKey))
-			f.Tags[0].Values = append(f.Tags[0].Values, repo.Identifier)
+		if len(asked) == maxIdentifiers || contains(asked, repo.Identifier) || !askable(repo.Identifier) {
+			continue
+		}
+		asked = append(asked, repo.Identifier)
+		here = append(here, q.announcedAs(repo.Identifier, repos)...)
+	}
+	return here
+}
+
+// announcedAs is announced for one identifier.
+func (q *question) announcedAs(identifier string, repos []grasp.Repo) (here []grasp.Repo) {
+	f := policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress}}, Header: true}
+	for _, repo := range repos {
+		if repo.Identifier == identifier && !q.rules.Deny.Has(repo) {
+			f.Tags[0].Values = append(f.Tags[0].Values, repo.Address())
 		}
 	}
-	if len(wanted) == 0 {
+	if len(f.Tags[0].Values) == 0 {
 		return nil
 	}
 	for _, ask := range q.everywhere() {
-		for found := ask(f); found.Next(); {
-			author := grasp.PubKey(*found.Event().Author())
-			identifier, _ := found.Event().Tag("d")
-			for i, repo := range wanted {
-				if repo.PubKey == author && repo.Identifier == identifier {
-					here = append(here, repo)
-					wanted = append(wanted[:i], wanted[i+1:]...)
-					break
-				}
+		for _, author := range authors(ask(f)) {
+			if repo := (grasp.Repo{PubKey: author, Identifier: identifier}); !slices.Contains(here, repo) {
+				here = append(here, repo)
 			}
 		}
 	}

@@ -25,14 +25,11 @@ func (s *service) Push(in policy.PushInput) policy.Verdict {
 	var newest grasp.Stamp
 	found, listed := false, false
 	for _, ask := range q.everywhere() {
-		event, ok, unknown := announcementOf(repo, ask)
-		if unknown {
-			return archived // what its author hides may say so
-		}
-		if !ok {
+		here := ask(at(repo.Address()))
+		if !here.Next() {
 			continue
 		}
-		a, err := grasp.ParseAnnouncement(s.found.read(event, placed))
+		a, err := grasp.ParseAnnouncement(s.found.read(here.Event(), placed))
 		if err != nil || found && !a.Newer(&newest) {
 			continue
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"unicode/utf8"
 
-	"talon/sdk/grasp"
 	"talon/sdk/policy"
 )
 
@@ -56,7 +55,7 @@ func (q *question) everywhere() [2]func(policy.Filter) policy.Events {
 
 // exists reports whether an event that matches is stored or held.
 func (q *question) exists(f policy.Filter) bool {
-	f.Limit = 1
+	f.Limit, f.Header = 1, true
 	for _, ask := range q.everywhere() {
 		if found := ask(f); found.Next() {
 			return true
@@ -93,33 +92,9 @@ func (q *question) referenced(idOrAddress string) bool {
 	return q.in.Referenced(idOrAddress)
 }
 
-// maxPassedOver is how many announcements are read to find the one of a repository:
-// others of its author may have its identifier in a second d tag.
-const maxPassedOver = 20
-
-// announcementOf returns the announcement of a repository, if it is among what is
-// asked for. Unknown: there are so many others that it may be behind them.
-func announcementOf(repo grasp.Repo, ask func(policy.Filter) policy.Events) (event policy.Event, ok, unknown bool) {
-	found := ask(policy.Filter{
-		Kinds: []int{grasp.KindAnnouncement}, Authors: []policy.PubKey{policy.PubKey(repo.PubKey)},
-		Tags: []policy.TagFilter{{Name: "d", Values: []string{repo.Identifier}}}, Limit: maxPassedOver,
-	})
-	for found.Next() {
-		if d, _ := found.Event().Tag("d"); d == repo.Identifier {
-			return found.Event(), true, false
-		}
-	}
-	return policy.Event{}, false, found.More()
-}
-
-// announces reports whether the announcement of a repository is stored or held.
-func (q *question) announces(repo grasp.Repo) bool {
-	for _, ask := range q.everywhere() {
-		if _, ok, _ := announcementOf(repo, ask); ok {
-			return true
-		}
-	}
-	return false
+// at returns a filter for what is at an address.
+func at(address string) policy.Filter {
+	return policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress, Values: []string{address}}}}
 }
 
 // askable reports whether a filter can ask for the identifier.

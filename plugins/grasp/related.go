@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/hex"
-	"slices"
 	"strconv"
 
 	"talon/sdk/grasp"
@@ -69,44 +68,15 @@ func (q *question) names(event policy.Event, deniedToo bool) bool {
 	return len(addresses) > 0 && q.hasAddress(addresses, deniedToo) || len(ids) > 0 && q.exists(policy.Filter{IDs: ids})
 }
 
-// hasAddress asks for all addresses at once: those with a d tag, and those
-// without. The answers may have events of one address's author with another's d
-// tag, so that each is compared.
+// hasAddress asks for all addresses at once.
 func (q *question) hasAddress(addresses []string, deniedToo bool) bool {
-	var wanted []string
-	var filters [2]policy.Filter
+	f := policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress}}}
 	for _, address := range addresses {
-		kind, pubkey, d, ok := grasp.ParseAddress(address)
-		if !ok || !askable(d) || !deniedToo && q.denies(kind, pubkey, d) {
-			continue
-		}
-		f := &filters[0]
-		if d != "" {
-			f = &filters[1]
-			if f.Tags == nil {
-				f.Tags = []policy.TagFilter{{Name: "d"}}
-			}
-			f.Tags[0].Values = append(f.Tags[0].Values, d)
-		}
-		wanted = append(wanted, address)
-		f.Authors = append(f.Authors, policy.PubKey(pubkey))
-		if !slices.Contains(f.Kinds, kind) {
-			f.Kinds = append(f.Kinds, kind)
+		if kind, pubkey, d, ok := grasp.ParseAddress(address); ok && askable(d) && (deniedToo || !q.denies(kind, pubkey, d)) {
+			f.Tags[0].Values = append(f.Tags[0].Values, address)
 		}
 	}
-	for _, f := range filters {
-		if len(f.Authors) == 0 {
-			continue
-		}
-		for _, ask := range q.everywhere() {
-			for found := ask(f); found.Next(); {
-				if contains(wanted, addressOf(found.Event())) {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return len(f.Tags[0].Values) > 0 && q.exists(f)
 }
 
 // denies reports whether an address is that of a repository, or of its state, which

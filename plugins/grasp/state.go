@@ -23,13 +23,13 @@ func (q *question) state(event policy.Event) policy.Verdict {
 	case q.rules.Deny.Has(grasp.Repo{PubKey: s.PubKey, Identifier: d}):
 		return denied
 	}
-	owners, reason := grasp.AdmitState(s, q.graph(d, s.PubKey))
-	switch reason {
-	case "":
-	case grasp.ReasonNoAnnouncement:
-		return noAnnouncement
-	default:
+	owners := q.owners(d, s.PubKey, maxStateRounds)
+	switch {
+	case len(owners) > 0:
+	case q.isAnnounced(d):
 		return notMaintainer
+	default:
+		return noAnnouncement
 	}
 	tags, fits := stateTags(event, d)
 	if !fits {
@@ -45,11 +45,7 @@ func (q *question) state(event policy.Event) policy.Verdict {
 		return stateFaulty
 	}
 	objects := objectsOf(s)
-	// The author's own repository is the likeliest to be here.
-	if i := slices.Index(owners, s.PubKey); i > 0 {
-		owners[0], owners[i] = owners[i], owners[0]
-	}
-	for _, owner := range owners {
+	for _, owner := range owners[:min(len(owners), maxLooked)] {
 		if !q.may(len(objects)) {
 			break
 		}

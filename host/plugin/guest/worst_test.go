@@ -1,0 +1,219 @@
+package guest
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"talon/host"
+)
+
+// indexedFacts answers as a relay does, newest first and no more than is asked for, and
+// counts what is read.
+type indexedFacts struct {
+	graspRelay
+	reads, bytes int
+}
+
+func (f *indexedFacts) answer(list vectorEvents, filter host.Filter) (found [][]byte) {
+	f.reads++
+	for _, e := range list {
+		if len(found) == filter.Limit || !filter.Matches(e) {
+			continue
+		}
+		if filter.Header {
+			e = e.Header()
+		}
+		found = append(found, e.JSON)
+		f.bytes += len(e.JSON)
+	}
+	return found
+}
+
+func (f *indexedFacts) Query(_ context.Context, filter host.Filter) ([][]byte, error) {
+	return f.answer(f.stored, filter), nil
+}
+
+func (f *indexedFacts) HeldBy(_ context.Context, filter host.Filter) ([][]byte, error) {
+	return f.answer(f.held, filter), nil
+}
+
+func (f *indexedFacts) Referenced(ctx context.Context, idOrAddress string) (bool, error) {
+	f.reads++
+	return f.graspRelay.Referenced(ctx, idOrAddress)
+}
+
+func (f *indexedFacts) Has(ctx context.Context, repo host.Address, object string) (bool, error) {
+	f.reads++
+	return f.graspRelay.Has(ctx, repo, object)
+}
+
+// signed gives an event the id of its content, and its text.
+func signed(e *host.Event) *host.Event {
+	e.ID = sha256.Sum256(e.AppendCanonical(nil))
+	e.JSON = e.AppendJSON(nil)
+	return e
+}
+
+// listing is an announcement of "talon" by an author, as large as one may be if it
+// lists 900.
+func listing(author int, maintainers ...int) *host.Event {
+	e := signed(graspAnnouncement(author, maintainers...))
+	e.CreatedAt -= int64(author % 1000)
+	return signed(e)
+}
+
+// crowd is what many authors announce.
+func crowd(n int, announce func(author int) *host.Event) (list vectorEvents) {
+	for i := range n {
+		list = append(list, announce(10_000+i))
+	}
+	return list
+}
+
+// TestWorstInputsOfGrasp asks the module grasp what an attacker would have it asked, and
+// bounds what that costs by what it costs with nobody else around: three times as much,
+// and for each byte by which the event is larger what its budget grows by. How many announcements of the
+// identifier there are makes no difference.
+func TestWorstInputsOfGrasp(t *testing.T) {
+	if raceDetector {
+		t.Skip("fuel is the same, and one goroutine spends it for a minute")
+	}
+	const author, maxReads = 1_000_000, 40
+	facts := &indexedFacts{graspRelay: graspRelay{here: map[host.Address]bool{}}}
+	m := loadGo(t, "plugins/grasp", func(o *Options) {
+		o.Git, o.Service, o.Instances = facts, host.Service{Domain: "relay.example.com", PRs: true}, 1
+		o.Limits.Time, o.Budgets.Time = time.Minute, time.Minute
+	})
+	cost := func(name string, stored, held vectorEvents, e *host.Event, want string) (fuel int64) {
+		t.Helper()
+		facts.stored, facts.held, facts.reads, facts.bytes = stored, held, 0, 0
+		request := new(Request).Admit(&host.Item{Event: e, Source: &host.Source{}}, now)
+		ruling, fuel, err := m.Rule(t.Context(), Admit, request, facts, now, "client")
+		if got := fmt.Sprint(ruling.Action, " ", ruling.Rule); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, want)
+		}
+		if facts.reads > maxReads {
+			t.Errorf("%s: %d reads", name, facts.reads)
+		}
+		t.Logf("%s: %d fuel, %d reads of %d bytes, an event of %d", name, fuel, facts.reads, facts.bytes, len(request))
+		return fuel
+	}
+	elsewhere := graspEvent(30617, author, "d talon", "clone https://elsewhere.com/talon.git", "relays wss://elsewhere.com")
+	large := strings.Repeat("x", 60_000)
+	chain := func(n, links int) (list vectorEvents) {
+		for i := range links {
+			list = append(list, listing(20_000+i, append(upTo(n)[min(1, n):], []int{author, 20_000 + i - 1}[min(i, 1)])...))
+		}
+		return list
+	}
+	most := append([]int{author}, upTo(900)[1:]...)
+	listers := crowd(2000, func(a int) *host.Event { return listing(a, author) })
+	largeListers := crowd(300, func(a int) *host.Event { return listing(a, most...) })
+	strangers := crowd(2000, func(a int) *host.Event { return listing(a, a+1) })
+	largeStrangers := crowd(300, func(a int) *host.Event { return listing(a, upTo(900)[1:]...) })
+	own := listing(author)
+	members := crowd(300, func(a int) *host.Event {
+		e := graspEvent(30617, a, "d talon", "maintainers "+graspKey(author).String())
+		for i := range 1000 {
+			e.Tags = append(e.Tags, host.Tag{"clone", fmt.Sprintf("https://relay.example.com.evil.example/%d", i)})
+		}
+		return signed(e)
+	})
+	issue := func(tags ...string) *host.Event { return graspEvent(1621, author, tags...) }
+	pr := func(tags ...string) *host.Event {
+		return graspEvent(1618, author, append([]string{"c " + strings.Repeat("ab", 20)}, tags...)...)
+	}
+	manyAddresses := func(n int) (tags []string) {
+		for i := range n {
+			tags = append(tags, "a "+graspAddress(10_000+i).String())
+		}
+		return tags
+	}
+
+	cost("the first", nil, nil, issue(), "reject unrelated") // an instance grows its memory
+	for _, group := range []struct {
+		name   string
+		stored vectorEvents
+		event  *host.Event
+		want   string
+		worst  []worstInput
+	}{
+		{"a state of a stranger", vectorEvents{listing(1, 2)}, graspState(author, 2), "reject state-not-maintainer", []worstInput{
+			{"2,000 held", nil, strangers, graspState(author, 2), "reject state-not-maintainer"},
+			{"2,000 stored and held", strangers, strangers, graspState(author, 2), "reject state-not-maintainer"},
+			{"large ones", largeStrangers, largeStrangers, graspState(author, 2), "reject state-not-maintainer"},
+			{"of another identifier", crowd(2000, func(a int) *host.Event {
+				return signed(graspEvent(30617, a, "d falcon", "maintainers "+graspKey(author).String()))
+			}), strangers, graspState(author, 2), "reject state-not-maintainer"},
+			{"of 5,000 refs", strangers, strangers, graspState(author, 5000), "reject state-not-maintainer"},
+		}},
+		{"a state of one of two", vectorEvents{listing(author, author, 2), listing(2, author, 2)}, graspState(author, 2), "hold state-waits", []worstInput{
+			{"2,000 list its author", vectorEvents{own}, listers, graspState(author, 2), "hold state-waits"},
+			{"stored, held and large", append(vectorEvents{own}, largeListers...), largeListers, graspState(author, 2), "hold state-waits"},
+			{"a chain of 200", vectorEvents{own}, chain(0, 200), graspState(author, 2), "hold state-waits"},
+			{"a chain of 200 large ones", chain(900, 200), chain(900, 200), graspState(author, 2), "hold state-waits"},
+			{"an own announcement as large as may be", nil, vectorEvents{listing(author, upTo(900)...)}, graspState(author, 2), "hold state-waits"},
+			{"of 40 refs", vectorEvents{own}, listers, graspState(author, 40), "hold state-waits"},
+			{"of 5,000 refs", vectorEvents{own}, listers, graspState(author, 5000), "hold state-large"},
+			{"of 40 long refs", vectorEvents{own}, nil, graspEvent(30618, author, append([]string{"d talon"},
+				manyTags(40, "refs/heads/"+strings.Repeat("x", 1000)+"%d "+strings.Repeat("ab", 20))...)...), "hold state-faulty"},
+		}},
+		{"a maintainer's announcement", vectorEvents{listing(1, author)}, elsewhere, "accept announcement-maintainer", []worstInput{
+			{"2,000 strangers", strangers, strangers, elsewhere, "reject announcement-not-listed"},
+			{"members of a crowd", members, nil, elsewhere, "reject announcement-not-listed"},
+			{"large", strangers, strangers, graspEvent(30617, author, "d talon", "description "+large), "reject announcement-not-listed"},
+			{"of many maintainers", strangers, strangers, signed(graspAnnouncementAt("elsewhere.com", author, upTo(900)...)), "reject announcement-not-listed"},
+		}},
+		{"an issue", vectorEvents{own}, issue("a " + graspAddress(author).String()), "accept related", []worstInput{
+			{"of large announcements", largeStrangers, nil, issue(manyAddresses(30)...), "accept related"},
+			{"of nothing", nil, nil, issue(manyTags(3000, "a 30617:%064x:x")...), "reject unrelated"},
+			{"of one author's everything", crowd(400, func(a int) *host.Event {
+				return signed(graspEvent(30023, 7, "d "+fmt.Sprint(a), "x "+large))
+			}), nil, issue(manyTags(30, "a 30023:"+graspKey(7).String()+":%d")...), "reject unrelated"},
+			{"of held ids", nil, largeStrangers, issue(slices.Collect(func(yield func(string) bool) {
+				for _, e := range largeStrangers {
+					if !yield("e " + e.ID.String()) {
+						return
+					}
+				}
+			})...), "accept related"},
+		}},
+		{"a pull request", vectorEvents{own}, pr("a " + graspAddress(author).String()), "hold pr-waits", []worstInput{
+			{"to 20 large announcements", largeStrangers, largeStrangers, pr(manyAddresses(20)...), "hold pr-waits"},
+			{"to 20 identifiers", nil, nil, pr(manyTags(20, "a 30617:"+graspKey(7).String()+":%d")...), "reject unrelated"},
+			{"to 3,000 repositories", largeStrangers, nil, pr(manyTags(3000, "a 30617:%064x:x")...), "reject unrelated"},
+		}},
+		{"a deletion", vectorEvents{own}, graspEvent(5, author, "a "+graspAddress(author).String()), "accept deletion", []worstInput{
+			{"of 7,000 ids", nil, nil, graspEvent(5, author, manyTags(7000, "e %064x")...), "reject unrelated"},
+			{"of 3,000 addresses", largeStrangers, nil, graspEvent(5, author, manyTags(3000, "a 30617:%064x:x")...), "reject unrelated"},
+		}},
+	} {
+		cost(group.name+", the first", group.stored, nil, group.event, group.want)
+		honest := cost(group.name, group.stored, nil, group.event, group.want)
+		for _, w := range group.worst {
+			fuel := cost(group.name+": "+w.name, w.stored, w.held, w.event, w.want)
+			if larger := int64(len(w.event.JSON) - len(group.event.JSON)); fuel > 3*honest+fuelPerByte*max(larger, 0) {
+				t.Errorf("%s: %s costs %d, the honest case %d", group.name, w.name, fuel, honest)
+			}
+		}
+	}
+}
+
+// worstInput is an event, what an attacker has stored before it, and what is decided.
+type worstInput struct {
+	name         string
+	stored, held vectorEvents
+	event        *host.Event
+	want         string
+}
+
+func graspAnnouncementAt(domain string, author int, maintainers ...int) *host.Event {
+	e := graspAnnouncement(author, maintainers...)
+	e.Tags[1], e.Tags[2] = host.Tag{"clone", "https://" + domain + "/x.git"}, host.Tag{"relays", "wss://" + domain}
+	return e
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/hex"
+
+	"talon/sdk/grasp"
+	"talon/sdk/policy"
+)
+
+const (
+	// How far the lists of maintainers are followed from an author up to the owners: the
+	// author is on a list, whose author is on another, and so on. A state is accepted if
+	// there is any owner; the others only say where its objects may be.
+	maxRounds      = 6
+	maxStateRounds = 3
+
+	// maxOwners is how many owners one author is found to work for, and maxListers how
+	// many of them one question finds among what is stored, or held.
+	maxOwners  = 16
+	maxListers = 6
+)
+
+// owners returns those in whose recursive maintainer sets the author is: the author, if
+// there is an announcement of the identifier by it, stored or held, then who lists it
+// as a maintainer, who lists one of those, and so on. What the operator denies is left
+// out.
+//
+// Strangers may announce the same identifier, any number of them: what does not lead to
+// the author is never read. They may list the author too; then they are owners like
+// others. Where there are more than are read, those that are stored come first, then the
+// newest.
+func (q *question) owners(identifier string, author grasp.PubKey, rounds int) []grasp.PubKey {
+	w := walkUp{question: q, identifier: identifier}
+	if !q.rules.Deny.Has(w.repo(author)) && q.exists(at(w.repo(author).Address())) {
+		w.owners = append(w.owners, author)
+	}
+	w.seen = append(w.seen, author)
+	for from := 0; rounds > 0 && from < len(w.seen) && len(w.owners) < maxOwners; rounds-- {
+		to := len(w.seen)
+		w.listers(w.seen[from:to])
+		from = to
+	}
+	return w.owners
+}
+
+// walkUp is a walk from an author up to those who list it.
+type walkUp struct {
+	*question
+	identifier string
+	owners     []grasp.PubKey
+	seen       []grasp.PubKey // the owners, and the author
+}
+
+func (w *walkUp) repo(owner grasp.PubKey) grasp.Repo {
+	return grasp.Repo{PubKey: owner, Identifier: w.identifier}
+}
+
+// listers finds the owners of the announcements that list one of the keys.
+func (w *walkUp) listers(keys []grasp.PubKey) {
+	listing := policy.TagFilter{Name: policy.ByMaintainer}
+	for i := range keys {
+		listing.Values = append(listing.Values, hex.EncodeToString(keys[i][:])+":"+w.identifier)
+	}
+	f := policy.Filter{Tags: []policy.TagFilter{listing}, Header: true, Limit: maxListers}
+	stored := w.fresh(nil, w.stored(f))
+	all := w.fresh(stored, w.held(f))
+	stored, held := all[:len(stored)], all[len(stored):]
+	for _, owner := range append(w.current(stored, listing), held...) {
+		if len(w.owners) == maxOwners {
+			return
+		}
+		if !hasKey(w.owners, &owner) && owner != w.seen[0] {
+			w.owners = append(w.owners, owner)
+			w.seen = append(w.seen, owner)
+		}
+	}
+}
+
+// fresh adds the authors of what is found that are not among the keys nor seen yet.
+func (w *walkUp) fresh(keys []grasp.PubKey, found policy.Events) []grasp.PubKey {
+	for found.Next() {
+		author := grasp.PubKey(*found.Event().Author())
+		if !hasKey(w.seen, &author) && !hasKey(keys, &author) && !w.rules.Deny.Has(w.repo(author)) {
+			keys = append(keys, author)
+		}
+	}
+	return keys
+}
+
+// current returns those of the owners of stored announcements whose newest one lists
+// somebody as well: a held announcement is newer than the stored one of its author.
+func (w *walkUp) current(owners []grasp.PubKey, listing policy.TagFilter) (current []grasp.PubKey) {
+	if len(owners) == 0 {
+		return nil
+	}
+	f := policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress}}, Header: true}
+	for _, owner := range owners {
+		f.Tags[0].Values = append(f.Tags[0].Values, w.repo(owner).Address())
+	}
+	newer := authors(w.held(f))
+	if len(newer) == 0 {
+		return owners
+	}
+	f.Tags[0].Values = f.Tags[0].Values[:0]
+	for _, owner := range newer {
+		f.Tags[0].Values = append(f.Tags[0].Values, w.repo(owner).Address())
+	}
+	f.Tags = append(f.Tags, listing)
+	still := authors(w.held(f))
+	for _, owner := range owners {
+		if !hasKey(newer, &owner) || hasKey(still, &owner) {
+			current = append(current, owner)
+		}
+	}
+	return current
+}
+
+func authors(found policy.Events) (keys []grasp.PubKey) {
+	for found.Next() {
+		keys = append(keys, grasp.PubKey(*found.Event().Author()))
+	}
+	return keys
+}
+
+func hasKey(keys []grasp.PubKey, key *grasp.PubKey) bool {
+	for i := range keys {
+		if k := &keys[i]; k[0] == key[0] && k[1] == key[1] && *k == *key {
+			return true
+		}
+	}
+	return false
+}
+
+// isAnnounced reports whether anybody announces the identifier whom the operator does
+// not deny.
+func (q *question) isAnnounced(identifier string) bool {
+	f := policy.Filter{
+		Kinds: []int{grasp.KindAnnouncement}, Tags: []policy.TagFilter{{Name: "d", Values: []string{identifier}}},
+		Header: true, Limit: maxListers,
+	}
+	for _, ask := range q.everywhere() {
+		for found := ask(f); found.Next(); {
+			if !q.rules.Deny.Has(grasp.Repo{PubKey: grasp.PubKey(*found.Event().Author()), Identifier: identifier}) {
+				return true
+			}
+		}
+	}
+	return false
+}
