@@ -1,6 +1,7 @@
 package host
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -84,6 +85,35 @@ func TestFilterMatches(t *testing.T) {
 	for _, tt := range tests {
 		if got := tt.f.Matches(e); got != tt.want {
 			t.Errorf("%s: got %v", tt.name, got)
+		}
+	}
+	mike, rita := PubKey{7}, PubKey{8}
+	a := &Event{PubKey: PubKey{2}, Kind: KindAnnouncement, Tags: Tags{
+		{"d", "a:b"}, {"d", "x"}, {"maintainers", "npub1", strings.ToUpper(mike.String())}, {"maintainers"}, {"maintainers", rita.String(), mike.String()},
+	}}
+	for _, tt := range []struct {
+		name  byte
+		value string
+		want  bool
+	}{
+		{AddressOf, "30617:" + a.PubKey.String() + ":a:b", true},
+		{AddressOf, "30617:" + a.PubKey.String() + ":x", false},
+		{AddressOf, "30617:" + mike.String() + ":a:b", false},
+		{MaintainerOf, Maintains(mike, "a:b"), true},
+		{MaintainerOf, Maintains(rita, "a:b"), true},
+		{MaintainerOf, Maintains(mike, "x"), false},
+		{MaintainerOf, Maintains(a.PubKey, "a:b"), false},
+		{MaintainerOf, "npub1:a:b", false},
+		{MaintainerOf, "", false},
+	} {
+		f := Filter{Tags: []TagFilter{{tt.name, []string{"", tt.value}}}}
+		if f.Matches(a) != tt.want {
+			t.Errorf("%d %s: want %v", tt.name, tt.value, tt.want)
+		}
+		other := *a
+		other.Kind = 1
+		if f.Matches(&other) {
+			t.Errorf("%d %s matches a note", tt.name, tt.value)
 		}
 	}
 	for _, f := range []Filter{{IDs: []ID{}}, {Kinds: []Kind{}}, {Authors: []PubKey{}}, {Tags: []TagFilter{{'e', nil}}}, {Since: &six, Until: &five}} {

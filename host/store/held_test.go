@@ -559,8 +559,8 @@ func TestCheckFindsHeld(t *testing.T) {
 	}
 }
 
-// noRelays undoes the last step of the schema, noPlaceholders the last two, noHeld the
-// last three.
+// noRelays undoes the last step of the schema but one, noPlaceholders that before it as
+// well, noHeld that before these. The last step adds rows alone.
 const noRelays = `DROP TABLE relay;`
 const noPlaceholders = noRelays + `DROP TABLE placeholder;`
 const noHeld = noPlaceholders + `DROP TABLE held; DROP TABLE held_posting; DROP TABLE held_gone;
@@ -620,6 +620,126 @@ func TestMigrateHeld(t *testing.T) {
 			}
 			check(t, s)
 		})
+	}
+}
+
+// TestMigrateMaintainers opens a database in which no maintainer is indexed.
+func TestMigrateMaintainers(t *testing.T) {
+	dir := t.TempDir()
+	s := reopen(t, dir)
+	mike := host.PubKey{7}
+	announce := func(n int, author byte) *host.Event {
+		return fake(n, author, host.KindAnnouncement, int64(n), host.Tag{"d", "repo"}, host.Tag{"maintainers", mike.String(), "x"})
+	}
+	var stored []*host.Event
+	for i := range fetchRows + 5 {
+		stored = append(stored, announce(i, byte(i)))
+		stored[i].PubKey[1] = byte(i >> 8)
+		stored[i].JSON = stored[i].AppendJSON(nil)
+	}
+	put(t, s, 0, stored...)
+	waits := announce(1000, 2)
+	waits.PubKey[1] = 9
+	waits.JSON = waits.AppendJSON(nil)
+	hold(t, s, 100, purgatory, waits)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var keys string
+	c, err := dial(filepath.Join(dir, FileName), "rw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring, err := c.keyring()
+	if err == nil {
+		err = c.close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys = fmt.Sprintf("x'%x'", ring.key(host.MaintainerOf, host.Maintains(mike, "repo")))
+	raw(t, filepath.Join(dir, FileName), `DELETE FROM posting WHERE key = `+keys+`; DELETE FROM held_posting WHERE key = `+keys+
+		`; UPDATE meta SET value = 5 WHERE name = 'version'`)
+	s = reopen(t, dir)
+	f := host.Filter{Tags: []host.TagFilter{{Name: host.MaintainerOf, Values: []string{host.Maintains(mike, "repo")}}}, Limit: -1}
+	if got := selected(t, s, 0, f); !slices.Equal(got, texts(stored...)) {
+		t.Errorf("%d events are found, want %d", len(got), len(stored))
+	}
+	if held, err := s.HeldBy(t.Context(), f); err != nil || len(held) != 1 || string(held[0]) != string(waits.JSON) {
+		t.Errorf("held: %q, %v", held, err)
+	}
+	check(t, s)
+}
+
+// TestHeaders: what is found without its tags and content, stored and held.
+func TestHeaders(t *testing.T) {
+	s := open(t)
+	mike := host.PubKey{7}
+	tags := []host.Tag{{"d", "repo"}, {"maintainers", mike.String()}}
+	stored, held := fake(1, 1, host.KindAnnouncement, 5, tags...), fake(2, 2, host.KindAnnouncement, 6, tags...)
+	put(t, s, 0, stored)
+	hold(t, s, 100, purgatory, held)
+	maintainer := host.TagFilter{Name: host.MaintainerOf, Values: []string{host.Maintains(mike, "repo")}}
+	d := host.TagFilter{Name: 'd', Values: []string{"repo"}}
+	at := host.TagFilter{Name: host.AddressOf}
+	for _, e := range []*host.Event{stored, held} {
+		a, _ := e.Address()
+		at.Values = append(at.Values, a.String())
+	}
+	for name, f := range map[string]host.Filter{
+		"by maintainer": {Tags: []host.TagFilter{maintainer}}, "by address": {Tags: []host.TagFilter{at}}, "by d": {Tags: []host.TagFilter{d}},
+		"by both": {Tags: []host.TagFilter{d, maintainer}}, "by all": {Tags: []host.TagFilter{at, d, maintainer}},
+		"by id": {IDs: []host.ID{stored.ID, held.ID}}, "by id and kind": {IDs: []host.ID{stored.ID, held.ID}, Kinds: []host.Kind{host.KindAnnouncement}},
+		"by author": {Authors: []host.PubKey{stored.PubKey, held.PubKey}}, "by author and d": {Authors: []host.PubKey{stored.PubKey, held.PubKey}, Tags: []host.TagFilter{d}},
+		"all": {},
+	} {
+		f.Limit, f.Header = 5, true
+		waiting, err := s.HeldBy(t.Context(), f)
+		if err != nil || len(waiting) != 1 || string(waiting[0]) != string(held.Header().JSON) {
+			t.Errorf("%s, held: %q, %v", name, waiting, err)
+		}
+		sel, err := s.Select(t.Context(), []host.Filter{f}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := s.Headers(t.Context(), sel.Rows)
+		if err != nil || len(list) != 1 || string(list[0]) != string(stored.Header().JSON) {
+			t.Errorf("%s, stored: %q, %v", name, list, err)
+		}
+	}
+}
+
+// TestHeldReadsFewRows: what is read for a filter with a limit does not grow with what
+// strangers have put under the same tag, also of one second.
+func TestHeldReadsFewRows(t *testing.T) {
+	s := openWith(t, t.TempDir(), Options{Readers: 1, Held: HeldLimits{Events: 1 << 20}})
+	f := host.Filter{Tags: []host.TagFilter{{Name: 'd', Values: []string{"repo"}}}, Limit: 3, Header: true}
+	n := 0
+	add := func(most int) {
+		change(t, s, func(tx *Tx) error {
+			for ; n < most; n++ {
+				e := fake(n, byte(n), host.KindAnnouncement, 5, host.Tag{"d", "repo"})
+				e.PubKey[1] = byte(n >> 8)
+				e.JSON = e.AppendJSON(nil)
+				if out, err := tx.Hold(e, purgatory, 100); err != nil || out.Code != host.Held {
+					return fmt.Errorf("%v, %w", out, err)
+				}
+			}
+			return nil
+		})
+	}
+	allocations := func() float64 {
+		return testing.AllocsPerRun(10, func() {
+			if found, err := s.HeldBy(t.Context(), f); err != nil || len(found) != 3 {
+				t.Fatal(len(found), err)
+			}
+		})
+	}
+	add(10)
+	few := allocations()
+	add(2000)
+	if many := allocations(); many > 2*few {
+		t.Errorf("%v allocations with 10 events under the tag, %v with 2,000", few, many)
 	}
 }
 

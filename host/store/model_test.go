@@ -142,7 +142,7 @@ func (w *world) event(now int64) *host.Event {
 		copy(e.ID[:], []byte{1, 2, 3, 4, 5, 6, 7, 8})
 	}
 	for range w.IntN(4) {
-		tag := pick(w, "e", "p", "t", "T", "d", "-", "alt", "é")
+		tag := pick(w, "e", "p", "t", "T", "d", "-", "alt", "é", "maintainers")
 		e.Tags = append(e.Tags, host.Tag{tag, w.value(tag), w.value("x")}[:w.IntN(3)+1])
 	}
 	if kind == host.KindDeletion {
@@ -165,10 +165,26 @@ func (w *world) value(tag string) string {
 		if len(w.past) > 0 {
 			return pick(w, w.past...).ID.String()
 		}
-	case "p":
+	case "p", "maintainers":
 		return host.PubKey{byte(w.IntN(4))}.String()
 	}
 	return pick(w, "", "mylib", "mylib-extra", "x", "\x00\"")
+}
+
+// asked is a value that a filter may ask for.
+func (w *world) asked(name byte) string {
+	switch name {
+	case host.AddressOf:
+		if len(w.past) > 0 {
+			if a, ok := pick(w, w.past...).Address(); ok {
+				return a.String()
+			}
+		}
+		return "30617:x:mylib"
+	case host.MaintainerOf:
+		return host.Maintains(host.PubKey{byte(w.IntN(4))}, w.value("d"))
+	}
+	return w.value(string(name))
 }
 
 // target is what a deletion might name: its own, another's, nonsense.
@@ -206,11 +222,11 @@ func (w *world) filter() host.Filter {
 			f.Kinds = append(f.Kinds, pick[host.Kind](w, 0, 1, 3, 5, 7, 10002, 30000, 30617, 40000, 65535, 9))
 		}
 	}
-	for _, name := range []byte("eptTd") {
+	for _, name := range []byte{'e', 'p', 't', 'T', 'd', host.AddressOf, host.MaintainerOf} {
 		if w.IntN(7) == 0 {
 			values := []string{}
 			for range w.IntN(12) {
-				values = append(values, w.value(string(name)))
+				values = append(values, w.asked(name))
 			}
 			f.Tags = append(f.Tags, host.TagFilter{Name: name, Values: values})
 		}
