@@ -13,10 +13,10 @@ const (
 	maxAnnouncement = 64 << 10
 
 	// maxLooked is how many owners' repositories are looked for. If there is none, the
-	// first one's announcement is read.
+	// newest of their announcements that is stored is read, and the newest that is held.
 	maxLooked = 5
 
-	// maxURLs is how many URLs of it are read, and maxQuotaURLs of what an author has
+	// maxURLs is how many URLs of these are read, and maxQuotaURLs of what an author has
 	// announced, where there is a quota.
 	maxURLs      = 40
 	maxQuotaURLs = 1000
@@ -135,13 +135,16 @@ func (q *question) maintained(a *grasp.Announcement) bool {
 			return true
 		}
 	}
+	if len(addresses) == 0 {
+		return false
+	}
+	// One that is held may be about to get its repository.
 	left := maxURLs
-	for _, address := range addresses[:min(len(addresses), 1)] {
-		for _, ask := range q.everywhere() {
-			if found := ask(at(address)); found.Next() {
-				if _, ok, _ := q.rehosted(found.Event(), &left); ok {
-					return true
-				}
+	f := policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress, Values: addresses}}, Limit: 1}
+	for _, ask := range q.everywhere() {
+		if found := ask(f); found.Next() {
+			if _, ok, _ := q.rehosted(found.Event(), &left); ok {
+				return true
 			}
 		}
 	}
