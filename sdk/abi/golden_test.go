@@ -107,7 +107,7 @@ func goldenSamples() []goldenSample {
 		})},
 		{"Filter", AppendFilter(nil, &Filter{
 			IDs: [][32]byte{key32(1)}, Authors: [][32]byte{key32(2), key32(3)}, Kinds: []uint32{0, 1, 30023},
-			Tags: []TagFilter{{"t", []string{"x", ""}}, {"e", nil}}, Since: &since, Until: &until, Limit: 9,
+			Tags: []TagFilter{{"t", []string{"x", ""}}, {"e", nil}}, Since: &since, Until: &until, Limit: 9, Header: true,
 		})},
 		{"QueryRequest", sampleQuery(nil)},
 		{"ConnectRequest", AppendConnectRequest(nil, &ConnectRequest[[32]byte]{Client: sampleClient(), Open: 300, FromAddress: 2, Now: 77})},
