@@ -217,3 +217,42 @@ func graspAnnouncementAt(domain string, author int, maintainers ...int) *host.Ev
 	e.Tags[1], e.Tags[2] = host.Tag{"clone", "https://" + domain + "/x.git"}, host.Tag{"relays", "wss://" + domain}
 	return e
 }
+
+// TestWorstInputsOfPolicies bounds likewise what events as odd and as large as they can
+// be cost the other policies. The module spam, which reads texts in several ways, takes
+// the most for a byte: 1,160 of the first 2 KiB.
+func TestWorstInputsOfPolicies(t *testing.T) {
+	if raceDetector {
+		t.Skip("fuel is the same, and one goroutine spends it for a minute")
+	}
+	const perByte = 1250
+	for name, settings := range map[string]map[string]any{
+		"limits": nil,
+		"lists":  {"deny_tags": []any{"t:spam", "client:spam"}, "deny_words": []any{"casino", "free bitcoin"}},
+		"open":   {"every": true},
+		"pow":    {"class_bits": []any{"git:1"}},
+		"rate":   {"per_author_bytes_per_day": int64(1 << 30)},
+		"spam":   {"kinds": []any{}},
+		"trust":  {"anchors": []any{graspKey(anchor).String()}},
+	} {
+		m := loadGo(t, "plugins/"+name, func(o *Options) {
+			o.Config, o.State, o.Instances = settings, newState(t), 1
+			o.Service, o.Limits.Time, o.Budgets.Time = host.Service{Domain: "relay.example.com"}, time.Minute, time.Minute
+		})
+		fuel := func(what string, request []byte) int64 {
+			_, fuel, err := m.Rule(t.Context(), Admit, request, new(vectorFacts), now, "client")
+			if err != nil {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+			return fuel
+		}
+		usual := slices.Clone(new(Request).Admit(item(1617, "hello"), now))
+		fuel("the first", usual)
+		honest := fuel("a usual event", usual)
+		for what, request := range hostileEvents() {
+			if got := fuel(what, request); got > 3*honest+perByte*int64(len(request)) {
+				t.Errorf("%s, %s: %d fuel for %d bytes, a usual event %d", name, what, got, len(request), honest)
+			}
+		}
+	}
+}
