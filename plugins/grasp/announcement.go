@@ -12,8 +12,8 @@ const (
 	// every decision about its repository reads it again.
 	maxAnnouncement = 64 << 10
 
-	// maxLooked is how many owners' repositories are looked for. If there is none, the
-	// newest of their announcements that is stored is read, and the newest that is held.
+	// maxLooked is how many owners' repositories are looked for. If there is none, their
+	// announcements are read, those that are stored and those that are held.
 	maxLooked = 5
 
 	// maxURLs is how many URLs of these are read, and maxQuotaURLs of what an author has
@@ -53,27 +53,28 @@ func (q *question) announcement(event policy.Event) policy.Verdict {
 }
 
 // hosted decides about an announcement that has a repository here, or is to get
-// one: it is held until the repository has data.
+// one: it is held until the repository has data. An announcement may be stored that got
+// none: a policy before this one accepted it.
 func (q *question) hosted(a *grasp.Announcement) policy.Verdict {
-	if q.has(a.Repo().Address(), "") {
-		f := at(a.Repo().Address())
-		f.Header = true
-		if found := q.stored(f); found.Next() {
+	address := at(a.Repo().Address())
+	switch {
+	case q.finds(q.held, address):
+		return announcementNew
+	case q.has(a.Repo().Address(), ""):
+		if q.finds(q.stored, address) {
 			return announcementKnown
 		}
-		return announcementNew
-	}
-	if q.repositories > 0 && !q.exists(at(a.Repo().Address())) && q.full(a.PubKey) {
+	case q.repositories > 0 && q.full(a):
 		return q.quota
 	}
 	return announcementNew
 }
 
-// full reports whether the author has as many repositories here as one may have.
+// full reports whether the author has as many other repositories here as one may have.
 // What an author announces as a maintainer of others' does not count.
-func (q *question) full(author grasp.PubKey) bool {
-	seen, left := map[string]bool{}, maxQuotaURLs
-	f := policy.Filter{Kinds: []int{grasp.KindAnnouncement}, Authors: []policy.PubKey{policy.PubKey(author)}, Limit: 2 * maxRepositories}
+func (q *question) full(own *grasp.Announcement) bool {
+	seen, left := map[string]bool{own.Identifier: true}, maxQuotaURLs
+	f := policy.Filter{Kinds: []int{grasp.KindAnnouncement}, Authors: []policy.PubKey{policy.PubKey(own.PubKey)}, Limit: 2 * maxRepositories}
 	for _, ask := range q.everywhere() {
 		found := ask(f)
 		for found.Next() {
@@ -84,7 +85,7 @@ func (q *question) full(author grasp.PubKey) bool {
 			if ok && !seen[a.Identifier] {
 				seen[strings.Clone(a.Identifier)] = true
 			}
-			if len(seen) == q.repositories {
+			if len(seen) > q.repositories {
 				return true
 			}
 		}
@@ -124,29 +125,47 @@ func (q *question) rehosted(event policy.Event, left *int) (a *grasp.Announcemen
 // somebody else's announcement that is here for its own sake: it has a repository
 // here, or is to get one.
 func (q *question) maintained(a *grasp.Announcement) bool {
-	var addresses []string
+	var repos []grasp.Repo
 	for _, owner := range q.owners(a.Identifier, a.PubKey, maxRounds) {
-		if owner != a.PubKey && len(addresses) < maxLooked {
-			addresses = append(addresses, grasp.Repo{PubKey: owner, Identifier: a.Identifier}.Address())
+		if owner != a.PubKey && len(repos) < maxLooked {
+			repos = append(repos, grasp.Repo{PubKey: owner, Identifier: a.Identifier})
 		}
 	}
-	for _, address := range addresses {
-		if q.has(address, "") {
-			return true
+	yes, _ := q.hosts(repos)
+	return yes
+}
+
+// mayHost reports whether one of some repositories is here, or is to be, or may be.
+func (q *question) mayHost(repos []grasp.Repo) bool {
+	yes, unknown := q.hosts(repos)
+	return yes || unknown
+}
+
+// hosts reports whether one of some repositories is here, or is to be. An announcement
+// may be here without its repository, as a maintainer's is, or since a policy before this
+// one accepted it. Unknown: there is more than is looked at.
+func (q *question) hosts(repos []grasp.Repo) (yes, unknown bool) {
+	unknown = len(repos) > maxLooked
+	repos = repos[:min(len(repos), maxLooked)]
+	if len(repos) == 0 {
+		return false, false
+	}
+	addresses := make([]string, len(repos))
+	for i, repo := range repos {
+		if addresses[i] = repo.Address(); q.has(addresses[i], "") {
+			return true, unknown
 		}
 	}
-	if len(addresses) == 0 {
-		return false
-	}
-	// One that is held may be about to get its repository.
+	// What is held may be about to get its repository.
 	left := maxURLs
-	f := policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress, Values: addresses}}, Limit: 1}
+	f := policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress, Values: addresses}}, Limit: len(addresses)}
 	for _, ask := range q.everywhere() {
-		if found := ask(f); found.Next() {
-			if _, ok, _ := q.rehosted(found.Event(), &left); ok {
-				return true
+		for found := ask(f); found.Next(); {
+			_, ok, more := q.rehosted(found.Event(), &left)
+			if ok || more {
+				return ok, true
 			}
 		}
 	}
-	return false
+	return false, unknown
 }

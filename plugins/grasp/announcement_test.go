@@ -233,6 +233,12 @@ func TestMaxRepositoriesPerAuthor(t *testing.T) {
 	// The held one expires.
 	w.Held = nil
 	w.waits("announcement-new", announces(olivia))
+
+	// A policy before this one accepted what was refused: it has no repository, and gets
+	// none by coming again.
+	w.holds(named("two", announces(olivia)))
+	w.stores(announces(olivia))
+	w.refuses("announcement-quota", "blocked: you have 2 repositories here, which is as many as one author may have", announces(olivia))
 }
 
 // Olivia's announcement of another repository has the identifier of this one in a

@@ -7,7 +7,9 @@
 // very many refs or of very many owners, it holds too: the relay looks at once
 // and releases what is complete.
 //
-// It has an opinion about every event, so it belongs at the end of a chain.
+// It has an opinion about every event, so it belongs at the end of a chain. What a
+// policy before it accepts stays accepted, unless it holds it. So it holds only what
+// belongs to a repository that is here, or is to be.
 package main
 
 import (
@@ -77,6 +79,7 @@ var (
 	stateLarge     = hold("state-large")
 	noAnnouncement = reject(grasp.ReasonNoAnnouncement, "state-no-announcement")
 	notMaintainer  = reject(grasp.ReasonNotMaintainer, "state-not-maintainer")
+	noRepository   = policy.Reject("invalid", "none of the repositories that this state is for is here").By("state-no-repository")
 
 	prComplete = policy.Accept().By("pr-complete")
 	prWaits    = hold("pr-waits")

@@ -25,7 +25,9 @@ func (q *question) pullRequest(event policy.Event) policy.Verdict {
 				return prComplete
 			}
 		}
-		return prWaits
+		if q.mayHost(repos) {
+			return prWaits
+		}
 	}
 	if q.prs {
 		if repo, ok := pr.PRsRepo(q.rules.Service); ok && !q.rules.Deny.Has(repo) {
@@ -34,7 +36,7 @@ func (q *question) pullRequest(event policy.Event) policy.Verdict {
 	}
 	switch {
 	case q.related(event):
-		return prWaits
+		return related // no repository is here that its commit could come to
 	case q.prs && q.forPRs(pr):
 		return prsOther
 	}

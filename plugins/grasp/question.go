@@ -55,13 +55,14 @@ func (q *question) everywhere() [2]func(policy.Filter) policy.Events {
 
 // exists reports whether an event that matches is stored or held.
 func (q *question) exists(f policy.Filter) bool {
+	return q.finds(q.stored, f) || q.finds(q.held, f)
+}
+
+// finds reports whether there is an event that matches among what is asked for.
+func (q *question) finds(ask func(policy.Filter) policy.Events, f policy.Filter) bool {
 	f.Limit, f.Header = 1, true
-	for _, ask := range q.everywhere() {
-		if found := ask(f); found.Next() {
-			return true
-		}
-	}
-	return false
+	found := ask(f)
+	return found.Next()
 }
 
 // has reports whether the repository with this address is here and has the object;

@@ -132,10 +132,40 @@ func TestPullRequest(t *testing.T) {
 	w.has(mike, other)
 	w.accepts("pr-complete", event(carl, 1618, "a "+address(stan), "a "+address(olivia), "a "+address(mike), "c "+other))
 
-	// It belongs to something here without naming a repository that is.
+	// It belongs to something here without naming a repository that is: no data can come.
 	issue := event(carl, grasp.KindIssue, "a "+address(olivia))
 	w.stores(issue)
-	w.waits("pr-waits", event(carl, 1618, "a "+address(stan), "q "+issue.Hex(), "c "+commit))
+	w.accepts("related", event(carl, 1618, "a "+address(stan), "q "+issue.Hex(), "c "+commit))
+}
+
+// A policy before this one accepts what is about repositories elsewhere: nothing of it is
+// held, since no data would ever come for it.
+func TestRepositoriesElsewhere(t *testing.T) {
+	w := newWorld(t, nil)
+	w.stores(announcesAt("elsewhere.com", olivia, mike))
+	const nothing = "invalid: none of the repositories that this state is for is here"
+	for _, refs := range [][]string{{"refs/heads/main " + commit}, {"refs/heads/main deadbeef"}, nil, manyRefs(2 * maxRefs)} {
+		w.refuses("state-no-repository", nothing, state(olivia, refs...))
+		w.refuses("state-no-repository", nothing, state(mike, refs...))
+	}
+	w.accepts("related", event(carl, grasp.KindPullRequest, "a "+address(olivia), "c "+commit))
+	w.refuses("announcement-not-listed", reasonNotListed, announcesAt("elsewhere.com", olivia))
+
+	// Its owner lists this service from now on. Until the data is here everything waits,
+	// the next announcement too.
+	w.waits("announcement-new", announces(olivia))
+	w.holds(announces(olivia, mike))
+	w.waits("state-waits", state(mike, "refs/heads/main "+commit))
+	w.waits("pr-waits", event(carl, grasp.KindPullRequest, "a "+address(olivia), "c "+commit))
+	w.has(olivia)
+	w.waits("announcement-new", announces(olivia))
+}
+
+func manyRefs(n int) (refs []string) {
+	for i := range n {
+		refs = append(refs, fmt.Sprintf("refs/heads/b%d %040x", i, i+1))
+	}
+	return refs
 }
 
 // GRASP-06: pull requests for repositories that are elsewhere.

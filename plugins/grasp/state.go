@@ -31,6 +31,17 @@ func (q *question) state(event policy.Event) policy.Verdict {
 	default:
 		return noAnnouncement
 	}
+	// The author's own repository is the likeliest to be here.
+	if i := slices.Index(owners, s.PubKey); i > 0 {
+		owners[0], owners[i] = owners[i], owners[0]
+	}
+	repos := make([]grasp.Repo, len(owners))
+	for i, owner := range owners {
+		repos[i] = grasp.Repo{PubKey: owner, Identifier: d}
+	}
+	if !q.mayHost(repos) {
+		return noRepository
+	}
 	tags, fits := stateTags(event, d)
 	if !fits {
 		return stateLarge
@@ -45,11 +56,11 @@ func (q *question) state(event policy.Event) policy.Verdict {
 		return stateFaulty
 	}
 	objects := objectsOf(s)
-	for _, owner := range owners[:min(len(owners), maxLooked)] {
+	for _, repo := range repos[:min(len(repos), maxLooked)] {
 		if !q.may(len(objects)) {
 			break
 		}
-		if q.hasAll(grasp.Repo{PubKey: owner, Identifier: d}, objects) {
+		if q.hasAll(repo, objects) {
 			return stateComplete
 		}
 	}
