@@ -97,6 +97,17 @@ func (w *visit) announced(ctx context.Context) error {
 			mine = stored(list, w.place.PubKey)
 		}
 	}
+	if there && mine != nil && !waits && w.task.removed {
+		// One that is served, but never got a repository, has this one only from the
+		// announcement that waited in vain.
+		refs, err := w.repo.Refs(ctx)
+		if err != nil {
+			return err
+		}
+		if len(refs.List) == 0 {
+			mine = nil
+		}
+	}
 	if mine == nil {
 		if !there {
 			return nil

@@ -268,6 +268,25 @@ func TestTimePasses(t *testing.T) {
 	w.wantRefs(at, "HEAD=refs/heads/main", "refs/heads/main="+one)
 }
 
+// TestServedBeforeItsRepository: an announcement that is served without a repository, and
+// whose successor gets one and waits in vain, is left without one.
+func TestServedBeforeItsRepository(t *testing.T) {
+	w := newWorld(t)
+	at := place{Repo: repoOf(alice, "demo")}
+	plain := w.sent(w.event(alice, 30617, host.Tag{"d", "demo"}, host.Tag{"clone", "https://elsewhere.test/x.git"}, host.Tag{"relays", "wss://elsewhere.test"}), host.Stored)
+	w.settle()
+	w.wantRefs(at, "absent")
+	announcement := w.sent(w.announce(alice, "demo"), host.Held)
+	w.settle()
+	w.wantRefs(at, "HEAD=refs/heads/master")
+	w.wantServed(plain, true)
+	w.clock.Add(31 * 60)
+	w.until("the repository goes", func() bool { return w.refs(at) == "absent" })
+	w.settle()
+	w.wantHeld(announcement, true)
+	w.wantServed(plain, true)
+}
+
 // TestPullRequest: a contributor pushes a commit and sends its event, in either order.
 func TestPullRequest(t *testing.T) {
 	w := newWorld(t)
