@@ -1,5 +1,7 @@
 package host
 
+import "slices"
+
 // Service is how a relay is reached from outside.
 type Service struct {
 	Domain   string   // host, with a port where it is not the usual one: relay.example.com or localhost:7334
@@ -15,6 +17,12 @@ type Description struct {
 	Curation string   // by what rule the operator chooses among them, on one line; empty if there is no choice
 	Writes   Writes   // whose events are accepted, as far as the plugin is asked
 }
+
+// GRASP01 is what a policy says that makes repositories for announcements.
+const GRASP01 = "GRASP-01"
+
+// Hosts reports whether the plugin makes repositories for announcements.
+func (d *Description) Hosts() bool { return slices.Contains(d.Grasps, GRASP01) }
 
 // Writes says whether a client must know the rules before it writes here.
 type Writes uint8

@@ -23,5 +23,5 @@ func describe(cfg *config.Config, plugins *plugin.Registry) func() []host.Descri
 }
 
 func hosts(about []host.Description) bool {
-	return slices.ContainsFunc(about, func(d host.Description) bool { return slices.Contains(d.Grasps, "GRASP-01") })
+	return slices.ContainsFunc(about, func(d host.Description) bool { return d.Hosts() })
 }

@@ -41,8 +41,9 @@ func (j *journal) add(event *host.ID, q *question, opinions []opinion) {
 	}
 	e := entry{
 		event: *event, at: q.now, source: q.source, ruling: q.ruling, fuel: q.fuel,
-		asked: q.chain.names[:q.asked],
 	}
+	names, asked := q.names()
+	e.asked = names[:asked]
 	if len(e.ruling.Reason) > keepReason {
 		e.ruling.Reason = strings.ToValidUTF8(strings.Clone(e.ruling.Reason[:keepReason]), "")
 	}

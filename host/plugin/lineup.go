@@ -32,11 +32,13 @@ const chains = int(guest.Push) + 1
 type chain struct {
 	links []link
 	names []string // of those that enforce, for the journal
+	hosts int      // links up to the last that hosts; 0: none does
 }
 
 type link struct {
 	*generation
 	shadow bool
+	hosts  bool // it makes repositories for announcements, or may, since it is missing
 }
 
 // newLineup makes a line-up of generations that are in order.
@@ -53,7 +55,8 @@ func newLineup(generations []*generation, fallback *generation, ended func(*line
 		if g.leftOut {
 			continue // it serves another world
 		}
-		if about := g.about(); g.file.Mode == sidecar.Enforce && (len(about.Grasps) > 0 || about.Criteria != "" || about.Curation != "" || about.Writes != host.WritesUnsaid) {
+		about := g.about()
+		if g.file.Mode == sidecar.Enforce && (len(about.Grasps) > 0 || about.Criteria != "" || about.Curation != "" || about.Writes != host.WritesUnsaid) {
 			l.about = append(l.about, about)
 		}
 		for f := range chains {
@@ -62,9 +65,13 @@ func newLineup(generations []*generation, fallback *generation, ended func(*line
 			}
 			c := &l.chains[f]
 			shadow := g.file.Mode == sidecar.Shadow
-			c.links = append(c.links, link{g, shadow})
+			hosts := !shadow && (about.Hosts() || g.absent)
+			c.links = append(c.links, link{g, shadow, hosts})
 			if !shadow {
 				c.names = append(c.names, g.name)
+			}
+			if hosts {
+				c.hosts = len(c.links)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"talon/host"
@@ -11,6 +12,7 @@ import (
 	"talon/host/plugin/sample"
 	"talon/host/plugin/sidecar"
 	"talon/sdk/abi/manifest"
+	rules "talon/sdk/grasp"
 )
 
 // noneAccepts is the ruling about an event where every plugin passes.
@@ -46,7 +48,7 @@ func (r *Registry) Admit(ctx context.Context, it *host.Item, facts host.Facts, n
 	}
 	r.journal.add(&it.Event.ID, &c, opinions)
 	if c.take != nil {
-		c.take.Asked(c.chain.names, c.asked)
+		c.take.Asked(c.names())
 		c.take.Admit(it, now, c.ruling)
 	}
 	return c.ruling, nil
@@ -138,6 +140,7 @@ type question struct {
 	by      *generation // nil if none had an opinion
 	fuel    int64       // that the one that decided spent
 	asked   int         // of those that enforce
+	hosts   []string    // asked after another had accepted
 	shadows int         // of those in shadow mode whose turn came
 }
 
@@ -151,20 +154,92 @@ func (q *question) ask(ctx context.Context) error {
 			continue
 		}
 		q.asked++
-		ruling, fuel, err := g.ask(ctx, q, q.facts)
-		if f := failure(err); f != nil {
-			g, ruling, fuel, err = q.failed(ctx, g, fuel, f)
+		a := q.askOne(ctx, g)
+		if a.err != nil {
+			return a.err
 		}
-		if err != nil {
-			return fmt.Errorf("policy %s: %w", g.name, err)
-		}
-		q.heard(q.chain.links[i].name, ruling)
-		if ruling.Action != host.Pass {
-			q.ruling, q.by, q.fuel = ruling, g, fuel
+		if a.ruling.Action != host.Pass {
+			q.ruling, q.by, q.fuel = a.ruling, a.by, a.fuel
+			if a.ruling.Action == host.Accept && i+1 < q.chain.hosts && !q.chain.links[i].hosts && q.ofRepository() {
+				return q.askHosts(ctx, i+1)
+			}
 			return nil
 		}
 	}
 	return nil
+}
+
+// answer is what came of asking one plugin.
+type answer struct {
+	by     *generation // it, or who decided instead
+	ruling host.Ruling
+	fuel   int64
+	failed bool // it could not decide, and that counts as a refusal
+	err    error
+}
+
+// askOne asks one plugin, or who decides instead if it fails.
+func (q *question) askOne(ctx context.Context, g *generation) answer {
+	a := answer{by: g}
+	a.ruling, a.fuel, a.err = g.ask(ctx, q, q.facts)
+	if f := failure(a.err); f != nil {
+		a.by, a.ruling, a.fuel, a.err = q.failed(ctx, g, a.fuel, f)
+		a.failed = a.ruling == g.refusal
+	}
+	if a.err != nil {
+		a.err = fmt.Errorf("policy %s: %w", a.by.name, a.err)
+		return a
+	}
+	q.heard(g.name, a.ruling)
+	return a
+}
+
+// ofRepository reports whether the question is about an event that a policy that hosts
+// repositories may hold for their git data.
+func (q *question) ofRepository() bool {
+	if q.item == nil {
+		return false
+	}
+	switch q.item.Event.Kind {
+	case rules.KindAnnouncement, rules.KindState, rules.KindPullRequest, rules.KindPRUpdate:
+		return true
+	}
+	return false
+}
+
+// askHosts asks the policies that host repositories, from a link on, about an event that
+// another has accepted: one of them may hold it, so that there is a repository, or its
+// data is awaited. Else the event stays accepted, unless one of them cannot decide: an
+// announcement that is stored now would have no repository when it comes again.
+func (q *question) askHosts(ctx context.Context, from int) error {
+	for _, l := range q.chain.links[from:q.chain.hosts] {
+		if !l.hosts {
+			continue
+		}
+		q.hosts = append(q.hosts, l.name)
+		a := q.askOne(ctx, l.generation)
+		if a.err != nil {
+			return a.err
+		}
+		if a.ruling.Action == host.Hold || a.failed {
+			q.ruling, q.by, q.fuel = a.ruling, a.by, a.fuel
+			return nil
+		}
+		if a.ruling.Action == host.Accept {
+			return nil
+		}
+	}
+	return nil
+}
+
+// names returns the plugins that decide, in order, and how many of the first were asked.
+// Where some were passed over, it leaves out whoever was not asked.
+func (q *question) names() (list []string, asked int) {
+	if len(q.hosts) == 0 {
+		return q.chain.names, q.asked
+	}
+	list = slices.Concat(q.chain.names[:q.asked], q.hosts)
+	return list, len(list)
 }
 
 // failed is what happens to a request when a plugin could not decide, and who
