@@ -223,6 +223,33 @@ func TestGeneralPurpose(t *testing.T) {
 	st.stored(st.event(stranger, 0))
 	st.stored(st.event(stranger, 30023, nostr.Tag{"d", "x"}))
 	st.stored(st.event(stranger, 30618, nostr.Tag{"d", "x"}))
+
+	// Repositories that list the service are hosted as ever.
+	st.wantInfo("supported_grasps", "[GRASP-01 GRASP-06]")
+	owner := st.who("owner")
+	work := st.folder()
+	one := work.commit("one")
+	announcement := st.held(st.announcement(owner, "demo"))
+	st.wantRefs(st.repo(owner, "demo"))
+	state := st.held(st.state(owner, "demo", "refs/heads/main", one))
+	work.push(st.repo(owner, "demo"), one+":refs/heads/main")
+	st.wantServed(announcement, true)
+	st.wantServed(state, true)
+	st.wantRefs(st.repo(owner, "demo"), "HEAD=refs/heads/main", "refs/heads/main="+one)
+	pull := st.held(st.pull(stranger, work.commit("two"), repoAddress(owner, "demo")))
+	work.push(st.repo(owner, "demo"), "main:refs/nostr/"+pull.ID)
+	st.wantServed(pull, true)
+
+	// Those elsewhere are events like others.
+	st.stored(st.elsewhere(stranger, "far", "their.test"))
+	st.stored(st.state(stranger, "far", "refs/heads/main", one))
+	st.stored(st.pull(owner, one, repoAddress(stranger, "far")))
+	st.wantStatus(http.StatusNotFound, "GET", repoPath(stranger, "far")+"/info/refs?service=git-upload-pack")
+	// Until their owners list the service.
+	moved := st.held(st.announcement(stranger, "far"))
+	st.wantRefs(st.repo(stranger, "far"))
+	work.push(st.repo(stranger, "far"), one+":refs/heads/main")
+	st.becomesServed(moved)
 	configure(t, s, dir, "open", "every = false")
 	st.refused(st.event(stranger, 1), unrelatedReason)
 }
@@ -254,6 +281,6 @@ func TestWithoutGrasp(t *testing.T) {
 		t.Errorf("a push: %v\n%s", err, out)
 	}
 	st.wantInfo("supported_grasps", "")
-	st.wantInfo("repo_acceptance_criteria", "no git repository is made")
+	st.wantInfo("repo_acceptance_criteria", "Every valid event is stored")
 	st.wantStatus(http.StatusOK, "GET", "/")
 }

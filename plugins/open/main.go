@@ -2,7 +2,8 @@
 // is told so.
 //
 // It has an opinion about every event then, so it belongs after what refuses
-// events, and before what accepts some: policies after it are not asked.
+// events. Policies after it are not asked, but for one that hosts repositories, which
+// holds what waits for git data.
 package main
 
 import (
@@ -45,7 +46,7 @@ func (o *open) Idle() []string {
 // Describe tells people that the relay is not for repositories alone.
 func (o *open) Describe() (d policy.Description) {
 	if o.every {
-		d.Criteria = "Every valid event is stored, whatever it is about; no git repository is made for an announcement."
+		d.Criteria = "Every valid event is stored, whatever it is about."
 		d.Writes = policy.WritesOpen
 	}
 	return d
