@@ -635,7 +635,9 @@ static inline bool talon_config_prs(const talon_config *c) {
  * that are wrong; empty: all is well. idle... says that the function passes every
  * request, configured like this: the host does not call it. grasps are what the
  * policy implements ("GRASP-01", ...), the first empty one ends them; they, criteria
- * and curation are for the relay's information document, one line each. */
+ * and curation are for the relay's information document, one line each. A policy that
+ * says GRASP-01 hosts repositories: it may hold an event of kind 30617, 30618, 1618 or
+ * 1619 that a policy before it accepts. */
 typedef struct {
 	talon_text failure;
 	bool idle_admit, idle_query, idle_connect, idle_push;

@@ -59,10 +59,14 @@ type Describer interface {
 // Description is what a policy says about the relay. Texts are one line of at most
 // 1 KiB.
 type Description struct {
-	Grasps   []string // what it implements: GRASP-01, …; at most 16
-	Criteria string   // which repositories are accepted
-	Curation string   // by what rule the operator chooses among them; empty if there is no choice
-	Writes   Writes   // whose events are accepted, as far as this policy is asked
+	// Grasps is what it implements: GRASP-01, …; at most 16. A policy that says GRASP-01
+	// hosts repositories: it is also asked about events of kinds 30617, 30618, 1618 and 1619
+	// that a policy before it accepts, and Hold holds them.
+	Grasps []string
+
+	Criteria string // which repositories are accepted
+	Curation string // by what rule the operator chooses among them; empty if there is no choice
+	Writes   Writes // whose events are accepted, as far as this policy is asked
 }
 
 // Writes says whether a client must know the rules before it writes here. What the first

@@ -21,7 +21,9 @@ export abstract class Policy {
     return [];
   }
 
-  // What the policy implements: GRASP-01, …; at most 16.
+  // What the policy implements: GRASP-01, …; at most 16. One that says GRASP-01 hosts
+  // repositories: it may hold an event of kind 30617, 30618, 1618 or 1619 that a policy
+  // before it accepts.
   grasps(): Array<string> {
     return [];
   }

@@ -94,7 +94,8 @@ pub struct Configured {
     /// Functions that pass every request, configured like this: the host does not call
     /// them.
     pub idle: &'static [&'static str],
-    /// What the policy implements: GRASP-01, …
+    /// What the policy implements: GRASP-01, …. One that says GRASP-01 hosts repositories: it may
+    /// hold an event of kind 30617, 30618, 1618 or 1619 that a policy before it accepts.
     pub grasps: &'static [&'static str],
     /// Which repositories are accepted, one line, for the relay's information document.
     pub criteria: String,
