@@ -144,7 +144,8 @@ type question struct {
 	shadows int         // of those in shadow mode whose turn came
 }
 
-// ask asks the plugins in order until one has an opinion.
+// ask asks the plugins in order until one has an opinion, and after an accept those that
+// host repositories.
 func (q *question) ask(ctx context.Context) error {
 	q.ruling = host.Ruling{Action: host.Pass}
 	for i := range q.chain.links {
