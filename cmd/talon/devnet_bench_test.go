@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -131,6 +132,9 @@ func startBeside(b *testing.B, relay *devnet.Relay) *process {
 	b.Helper()
 	plugins := devnetModules(b, map[string]string{"layered-v5": "", "polite": hasty})
 	drop(b, plugins, "open.toml", []byte(openRelay))
+	if err := os.Remove(filepath.Join(plugins, "grasp.wasm")); err != nil { // it would hold them
+		b.Fatal(err)
+	}
 	data := newMiddleData(b)
 	return startAs(b, exec.Command("talon", serveArgs(b, data, "--plugins", plugins, "--domain", serviceDomain,
 		"--hunt", "false", "--allow-private", "true", "--bootstrap", relay.URL)...), data)
