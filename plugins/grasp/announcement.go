@@ -12,8 +12,8 @@ const (
 	// every decision about its repository reads it again.
 	maxAnnouncement = 64 << 10
 
-	// maxLooked is how many owners' repositories are looked for. If there is none, their
-	// announcements are read, those that are stored and those that are held.
+	// maxLooked is how many owners' repositories are looked for. If there is none, the
+	// newest of their announcements that is stored is read, and the newest that is held.
 	maxLooked = 5
 
 	// maxURLs is how many URLs of these are read, and maxQuotaURLs of what an author has
@@ -158,7 +158,7 @@ func (q *question) hosts(repos []grasp.Repo) (yes, unknown bool) {
 	}
 	// What is held may be about to get its repository.
 	left := maxURLs
-	f := policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress, Values: addresses}}, Limit: len(addresses)}
+	f := policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress, Values: addresses}}, Limit: 1}
 	for _, ask := range q.everywhere() {
 		for found := ask(f); found.Next(); {
 			_, ok, more := q.rehosted(found.Event(), &left)
@@ -167,5 +167,5 @@ func (q *question) hosts(repos []grasp.Repo) (yes, unknown bool) {
 			}
 		}
 	}
-	return false, unknown
+	return false, unknown || len(repos) > 1
 }

@@ -77,6 +77,7 @@ func (f *noted) Get(ctx context.Context, id host.ID) ([]byte, error) {
 }
 
 func (f *noted) Query(ctx context.Context, filter host.Filter) ([][]byte, error) {
+	filter.Header = false // a line holds whole events
 	list, err := f.facts.Query(ctx, filter)
 	for _, text := range list {
 		f.notes.event(&f.notes.stored, text)
@@ -106,6 +107,7 @@ func (f *noted) HeldBy(ctx context.Context, filter host.Filter) ([][]byte, error
 	if f.held == nil {
 		return nil, nil
 	}
+	filter.Header = false
 	list, err := f.held.HeldBy(ctx, filter)
 	for _, text := range list {
 		f.notes.event(&f.notes.held, text)
