@@ -336,6 +336,13 @@ func (s *schedule) drained() bool {
 	return s.closed && s.pending == 0
 }
 
+// busy reports whether something is being decided, or waits to be, that is not slow.
+func (s *schedule) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.deciding > s.slowing || len(s.fast) > 0
+}
+
 // depth is how many entries have not taken effect yet.
 func (s *schedule) depth() int {
 	s.mu.Lock()

@@ -66,10 +66,10 @@ func (w *writer) pause() (wait time.Duration, commit bool) {
 		return 0, true // an exclusive turn has left one
 	}
 	if w.batch != nil {
-		// While events are decided one after the other, a commit for each would be
-		// most of the work: so a batch stays open for as long as a commit takes.
+		// A commit for each of the events that are about to be decided would be most of
+		// the work: so a batch stays open for them for as long as a commit takes.
 		wait = w.commitTime - time.Since(w.batch.opened)
-		if w.young() == 0 || wait <= 0 {
+		if wait <= 0 || w.young() == 0 && !w.schedule.busy() {
 			return 0, true
 		}
 	}
