@@ -86,8 +86,8 @@ func digestPolicy(ctx context.Context, it *host.Item, facts host.Facts) host.Rul
 	return host.Ruling{Action: host.Accept}
 }
 
-// releaseOldest plans to release what two authors have in purgatory, the newest two of
-// each.
+// releaseNewest plans to release what an author has in purgatory, the newest two
+// events.
 func releaseNewest(author host.PubKey) func(context.Context, host.RepoFacts, int64) (host.Release, error) {
 	return func(ctx context.Context, facts host.RepoFacts, _ int64) (out host.Release, err error) {
 		texts, err := facts.HeldBy(ctx, host.Filter{Authors: []host.PubKey{author}, Limit: 2})
