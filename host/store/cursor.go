@@ -12,9 +12,6 @@ type cursor struct {
 	size  int    // of the next chunk
 	last  []byte // the last place read; the next chunk lies behind it
 	ended bool   // nothing lies behind it
-
-	// What has been read, is selected, and was not taken yet. Not used by walk.
-	rows []place
 }
 
 // open returns cursors for all spans of the plan that have anything, each with
@@ -75,28 +72,33 @@ func (v *snapshot) next(ctx context.Context, p *plan, c *cursor) (packed string,
 	return packed, nil
 }
 
-// take makes the selected places of a chunk the cursor's rows.
-func (v *snapshot) take(p *plan, c *cursor, packed string) error {
-	c.rows = make([]place, 0, len(packed)/p.width())
-	_, err := v.places(p, needPlace, packed, func(m *match) error {
-		c.rows = append(c.rows, m.place)
-		return nil
-	})
-	return err
-}
-
-// fill reads on until the cursor has rows or nothing is left.
-func (v *snapshot) fill(ctx context.Context, p *plan, c *cursor) error {
-	for len(c.rows) == 0 && !c.ended {
-		packed, err := v.next(ctx, p, c)
-		if err != nil {
-			return err
-		}
-		if err := v.take(p, c, packed); err != nil {
-			return err
-		}
+// further appends the next chunk of each span, as far as it is not older than oldest, and
+// returns the spans that have not ended.
+func (v *snapshot) further(ctx context.Context, p *plan, spans []*cursor, oldest int64, all []byte) ([]*cursor, []byte, error) {
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
 	}
-	return nil
+	if len(spans) == 0 {
+		return nil, all, nil
+	}
+	if err := v.pause(ctx); err != nil {
+		return nil, nil, err
+	}
+	var open []*cursor
+	size := min(spans[0].size, v.chunk(p)) // all have read equally often
+	err := v.each(ctx, spansBehind, list(jsonSpans(spans), under(oldest), int64(size)), func(row []driver.Value) error {
+		packed, _ := row[1].(string)
+		if len(packed)%p.width() != 0 {
+			return errPlaces
+		}
+		c := spans[row[0].(int64)]
+		if c.pass(packed, size, p.width()); !c.ended {
+			open = append(open, c)
+		}
+		all = append(all, packed...)
+		return v.pause(ctx)
+	})
+	return open, all, err
 }
 
 // chunk is the most that may be read at once.

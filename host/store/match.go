@@ -20,24 +20,23 @@ type match struct {
 
 var errPlaces = errors.New("index rows are damaged: run `talon check`")
 
-// places calls yield for each of the packed places whose event the plan selects,
-// and returns how many there were. n is what yield must know of the events.
-func (v *snapshot) places(p *plan, n need, packed string, yield func(*match) error) (int, error) {
+// places calls yield for each of the packed places whose event the plan selects. n is
+// what yield must know of the events.
+func (v *snapshot) places(p *plan, n need, packed []byte, yield func(*match) error) error {
 	n = max(n, p.rest)
 	width := p.width()
-	total := len(packed) / width
 	if len(packed)%width != 0 {
-		return 0, errPlaces
+		return errPlaces
 	}
 	var found []match // what must be looked up
 	if n > needPlace {
-		found = make([]match, 0, total)
+		found = make([]match, 0, len(packed)/width)
 	}
 	var m match
-	for b := []byte(packed); len(b) > 0; b = b[width:] {
+	for b := packed; len(b) > 0; b = b[width:] {
 		m.place = parsePlace(b[:width])
 		if m.seq <= 0 || m.seq > v.seq {
-			return 0, errPlaces
+			return errPlaces
 		}
 		if !v.visible(p, m.place) {
 			continue
@@ -50,10 +49,10 @@ func (v *snapshot) places(p *plan, n need, packed string, yield func(*match) err
 			m.id = idOf(b)
 		}
 		if err := yield(&m); err != nil {
-			return total, err
+			return err
 		}
 	}
-	return total, v.lookUp(p, n, found, yield)
+	return v.lookUp(p, n, found, yield)
 }
 
 // visible reports whether a place is within the plan's times and has not expired.

@@ -48,6 +48,11 @@ func (p place) compare(q place) int {
 	return 0
 }
 
+// before reports whether p comes before q, as far as a place says it.
+func (p place) before(q place) bool {
+	return p.at > q.at || p.at == q.at && p.prefix < q.prefix
+}
+
 // alike reports whether the ids must be looked at to order p and q.
 func (p place) alike(q place) bool { return p.at == q.at && p.prefix == q.prefix }
 

@@ -1,9 +1,10 @@
 package store
 
 import (
-	"container/heap"
 	"context"
+	"database/sql/driver"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -54,37 +55,27 @@ func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]place,
 	if limit < 0 {
 		limit = math.MaxInt
 	}
-	var found []place
-	add := func(m *match) error {
-		found = append(found, m.place)
-		return nil
-	}
 	if p.filter.IDs != nil {
-		err := v.byID(p, needPlace, add)
+		var found []place
+		err := v.byID(p, needPlace, func(m *match) error {
+			found = append(found, m.place)
+			return nil
+		})
 		return v.cut(found, limit, err)
 	}
-	if p.kinds == nil && len(p.keys) > 1 || len(p.kinds)*len(p.keys) > v.tune.gatherSpans {
-		most := max(2*min(limit, v.tune.chunkMost), v.tune.gatherLeast+v.tune.gatherKey*len(p.keys))
-		if p.rest == needEvent {
-			most = v.tune.gatherFull
-		}
-		sql, args := p.gather(packCandidates, most+1)
-		row, err := v.first(sql, args...)
-		if err != nil {
-			return nil, err
-		}
-		if packed, _ := row[0].(string); len(packed) <= most*p.width() {
-			_, err := v.places(p, needPlace, packed, add)
+	var found []place
+	if p.kinds == nil {
+		if found, p.keys, err = v.whole(ctx, p); err != nil || len(p.keys) == 0 {
 			return v.cut(found, limit, err)
 		}
 	}
-	return v.merge(ctx, p, limit)
+	return v.merge(ctx, p, limit, found)
 }
 
 // cut sorts places and leaves the first limit.
 func (v *snapshot) cut(found []place, limit int, err error) ([]place, error) {
 	if err == nil {
-		found, err = v.settle(found)
+		found, err = v.settle(best(found, limit))
 	}
 	if err != nil {
 		return nil, err
@@ -92,56 +83,141 @@ func (v *snapshot) cut(found []place, limit int, err error) ([]place, error) {
 	return found[:min(limit, len(found))], nil
 }
 
-// merge reads the spans side by side, newest first, until it has limit matches.
-func (v *snapshot) merge(ctx context.Context, p *plan, limit int) ([]place, error) {
+// whole reads the keys that have few events, whatever the kind, and returns what is
+// selected of them, and the other keys: to find out which kinds a key has costs as much
+// as to read what it has.
+func (v *snapshot) whole(ctx context.Context, p *plan) (found []place, rest [][]byte, err error) {
+	most := v.tune.wholeKey
+	if p.rest == needEvent {
+		most = v.tune.wholeKeyFull
+	}
+	var all []byte
+	width := p.width()
+	err = v.each(ctx, keyPlaces, list(jsonHex(p.keys), int64(most+1)), func(row []driver.Value) error {
+		packed, _ := row[1].(string)
+		if len(packed) > most*width {
+			rest = append(rest, p.keys[row[0].(int64)])
+			return nil
+		}
+		all = append(all, packed...)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err = v.selected(ctx, p, all, nil)
+	return found, rest, err
+}
+
+// selected adds those of the packed places whose event the plan selects to found.
+func (v *snapshot) selected(ctx context.Context, p *plan, packed []byte, found []place) ([]place, error) {
+	for piece := v.chunk(p) * p.width(); len(packed) > 0; {
+		part := packed[:min(len(packed), piece)]
+		packed = packed[len(part):]
+		err := v.places(p, needPlace, part, func(m *match) error {
+			found = append(found, m.place)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err := v.pause(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// merge adds the first limit matches of the spans to those that were found elsewhere,
+// and returns the first limit of all. It reads a piece of every span. The last of the
+// best that are known then bounds what can still be in the answer, and where a span may
+// have more within that bound, it is read on: all such spans by one statement.
+func (v *snapshot) merge(ctx context.Context, p *plan, limit int, found []place) ([]place, error) {
 	// One more than is wanted shows whether the last place is shared.
 	size := min(limit, v.tune.chunkMost-1) + 1
 	if spans := len(p.keys) * max(len(p.kinds), 1); spans > 1 {
 		size = max(2*size/spans, v.tune.chunkLeast)
 	}
 	size = min(size, v.chunk(p))
-	var heads cursors
+	var spans []*cursor
+	var all []byte
 	err := v.open(ctx, p, size, func(c *cursor, packed string) error {
-		heads = append(heads, c)
-		return v.take(p, c, packed)
+		all = append(all, packed...)
+		if !c.ended {
+			spans = append(spans, c)
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	n := 0
-	for _, c := range heads {
-		if err := v.fill(ctx, p, c); err != nil {
+	oldest := p.oldest
+	for {
+		if err == nil {
+			found, err = v.selected(ctx, p, all, found)
+		}
+		if err != nil {
 			return nil, err
 		}
-		if len(c.rows) > 0 {
-			heads[n] = c
-			n++
+		if len(spans) == 0 {
+			return v.cut(found, limit, nil)
+		}
+		if found = best(found, limit); len(found) >= limit {
+			last := found[limit-1]
+			oldest = max(oldest, last.at)
+			spans = slices.DeleteFunc(spans, func(c *cursor) bool { return last.before(parsePlace(c.last)) })
+		}
+		if spans, all, err = v.further(ctx, p, spans, oldest, all[:0]); err != nil {
+			return nil, err
 		}
 	}
-	heads = heads[:n]
-	heap.Init(&heads)
-	var out []place
-	for len(heads) > 0 {
-		c := heads[0]
-		at := c.rows[0]
-		if k := len(out); k == 0 || out[k-1].seq != at.seq {
-			// Those that may share the last place go along; settle decides.
-			if k >= limit && !at.alike(out[k-1]) {
-				break
+}
+
+// best returns the places that can be among the first limit, in order and each once,
+// and perhaps some more. It changes found.
+func best(found []place, limit int) []place {
+	if enough := 2 * limit; limit < len(found)/2 {
+		// What is found under several keys counts once, so some more are kept.
+		nth(found, enough)
+		first := slices.Clone(found[:enough])
+		slices.SortFunc(first, place.compare)
+		first = slices.Compact(first)
+		if len(first) >= limit && !first[len(first)-1].alike(first[limit-1]) {
+			return first
+		}
+	}
+	slices.SortFunc(found, place.compare)
+	return slices.Compact(found)
+}
+
+// nth puts the first n places before all others, in no order: quickselect.
+func nth(found []place, n int) {
+	for low, high := 0, len(found); high-low > 1; {
+		// By lot, so that nobody can arrange for a bad case.
+		pivot := found[low+rand.IntN(high-low)]
+		i, j := low, high-1
+		for i <= j {
+			for found[i].compare(pivot) < 0 {
+				i++
 			}
-			out = append(out, at)
+			for found[j].compare(pivot) > 0 {
+				j--
+			}
+			if i <= j {
+				found[i], found[j] = found[j], found[i]
+				i++
+				j--
+			}
 		}
-		c.rows = c.rows[1:]
-		if err := v.fill(ctx, p, c); err != nil {
-			return nil, err
-		}
-		if len(c.rows) > 0 {
-			heap.Fix(&heads, 0)
-		} else {
-			heap.Pop(&heads)
+		switch {
+		case n <= j:
+			high = j + 1
+		case n >= i:
+			low = i
+		default:
+			return
 		}
 	}
-	return v.cut(out, limit, nil)
 }
 
 // settle puts places in the order of answers, each once. Ids that start alike
@@ -180,19 +256,4 @@ func (v *snapshot) settleAlike(found []place) error {
 	}
 	slices.SortFunc(found, func(a, b place) int { return strings.Compare(ids[a.seq], ids[b.seq]) })
 	return nil
-}
-
-// cursors is a heap of cursors that have rows, the first in the order of answers
-// on top.
-type cursors []*cursor
-
-func (h cursors) Len() int           { return len(h) }
-func (h cursors) Less(i, j int) bool { return h[i].rows[0].compare(h[j].rows[0]) < 0 }
-func (h cursors) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *cursors) Push(x any)        { *h = append(*h, x.(*cursor)) }
-func (h *cursors) Pop() any {
-	old := *h
-	c := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return c
 }

@@ -47,6 +47,23 @@ var spans = byKinds{
 	FROM span WHERE kind IS NOT NULL`,
 }
 
+// spansBehind takes spans as jsonSpans writes them, under, limit, and lists the next
+// places of each, with its number.
+const spansBehind = `
+	SELECT v.key, (
+		SELECT group_concat(place, '') FROM (
+			SELECT p.place FROM posting p
+			WHERE p.key = unhex(v.value ->> 0) AND p.kind = v.value ->> 1 AND p.place > unhex(v.value ->> 2) AND p.place < ?2
+			ORDER BY p.place LIMIT ?3))
+	FROM json_each(?1) v`
+
+// keyPlaces takes keys, limit, and lists places of each key, those of all kinds, with the
+// number of the key.
+const keyPlaces = `
+	SELECT v.key, (
+		SELECT group_concat(place, '') FROM (SELECT p.place FROM posting p WHERE p.key = unhex(v.value) LIMIT ?2))
+	FROM json_each(?1) v`
+
 // candidates are places of several spans, in no order. The form some takes keys,
 // kinds, above, under, limit; the form any takes keys, limit.
 var candidates = byKinds{
@@ -58,10 +75,7 @@ var candidates = byKinds{
 	WHERE p.key = unhex(v.value) LIMIT ?`,
 }
 
-var (
-	packCandidates  = candidates.inside(`SELECT group_concat(place, '') FROM (`, `)`)
-	countCandidates = candidates.inside(`SELECT count(*) FROM (`, `)`)
-)
+var countCandidates = candidates.inside(`SELECT count(*) FROM (`, `)`)
 
 func (s byKinds) inside(before, after string) byKinds {
 	return byKinds{before + s.some + after, before + s.any + after}
@@ -86,6 +100,24 @@ func jsonHex[T ~[]byte](values []T) string {
 		b = append(b, '"')
 		b = hex.AppendEncode(b, v)
 		b = append(b, '"')
+	}
+	return string(append(b, ']'))
+}
+
+// jsonSpans returns key, kind and last place of each span.
+func jsonSpans(spans []*cursor) string {
+	b := []byte{'['}
+	for i, c := range spans {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `["`...)
+		b = hex.AppendEncode(b, c.key)
+		b = append(b, `",`...)
+		b = strconv.AppendInt(b, c.kind, 10)
+		b = append(b, `,"`...)
+		b = hex.AppendEncode(b, c.last)
+		b = append(b, `"]`...)
 	}
 	return string(append(b, ']'))
 }

@@ -7,10 +7,9 @@ type tuning struct {
 	// further only if there are more of all of them.
 	probes [2]int
 
-	// gatherSpans are merged at once. For more it is tried whether all candidates
-	// are few enough to be sorted: gatherLeast and gatherKey for each key, about
-	// what the merge of its spans costs, or gatherFull where whole events are read.
-	gatherSpans, gatherLeast, gatherKey, gatherFull int
+	// wholeKey is how many places of a key are read without regard to kinds, before
+	// they are looked for kind by kind; wholeKeyFull where whole events are read.
+	wholeKey, wholeKeyFull int
 
 	// Places that one statement reads: chunkFull at most where whole events are
 	// read for them. Between chunks the context is looked at.
@@ -23,15 +22,13 @@ type tuning struct {
 }
 
 var defaultTuning = tuning{
-	probes:      [2]int{1000, 20_000},
-	gatherSpans: 8,
-	gatherLeast: 1000,
-	gatherKey:   40,
-	gatherFull:  200,
-	chunkLeast:  4,
-	chunkMost:   4096,
-	chunkFull:   128,
-	walStart:    8_000,
-	walFinish:   4_000,
-	walMost:     64_000,
+	probes:       [2]int{1000, 20_000},
+	wholeKey:     96,
+	wholeKeyFull: 8,
+	chunkLeast:   4,
+	chunkMost:    4096,
+	chunkFull:    128,
+	walStart:     8_000,
+	walFinish:    4_000,
+	walMost:      64_000,
 }

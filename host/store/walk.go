@@ -64,7 +64,7 @@ func (v *snapshot) walk(ctx context.Context, p *plan, n need, yield func(*match)
 			return err
 		}
 		for packed := chunks[i]; ; {
-			if _, err := v.places(p, n, packed, yield); err != nil {
+			if err := v.places(p, n, []byte(packed), yield); err != nil {
 				return err
 			}
 			if c.ended {
