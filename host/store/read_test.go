@@ -33,7 +33,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 	for name, sql := range map[string]string{
 		"spanPlaces": spanPlaces, "spanCount": spanCount,
 		"spans.some": spans.some, "spans.any": spans.any,
-		"spansBehind": spansBehind, "keyPlaces": keyPlaces,
+		"packCandidates.some": packCandidates.some, "packCandidates.any": packCandidates.any, "spansBehind": spansBehind, "keyPlaces": keyPlaces,
 		"countCandidates.some": countCandidates.some, "countCandidates.any": countCandidates.any,
 		"eventMeta": eventMeta, "eventText": eventText, "eventIDs": eventIDs,
 	} {

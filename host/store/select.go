@@ -64,9 +64,22 @@ func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]place,
 		return v.cut(found, limit, err)
 	}
 	var found []place
-	if p.kinds == nil {
-		if found, p.keys, err = v.whole(ctx, p); err != nil || len(p.keys) == 0 {
+	if n := len(p.keys) * max(len(p.kinds), 1); n > v.tune.gatherSpans || p.kinds == nil && n > 1 {
+		most := 2*min(limit, v.tune.chunkMost) + v.tune.gatherSpan*n
+		if p.rest == needEvent {
+			most = v.tune.gatherFull
+		}
+		all, keys, err := v.candidates(p, most+1)
+		if err != nil {
+			return nil, err
+		}
+		if n := len(all) / p.width(); n <= most {
+			found, err = v.selected(ctx, p, all, nil)
 			return v.cut(found, limit, err)
+		} else if p.kinds == nil && n <= keys*v.wholeKey(p) {
+			if found, p.keys, err = v.whole(ctx, p); err != nil || len(p.keys) == 0 {
+				return v.cut(found, limit, err)
+			}
 		}
 	}
 	return v.merge(ctx, p, limit, found)
@@ -83,14 +96,36 @@ func (v *snapshot) cut(found []place, limit int, err error) ([]place, error) {
 	return found[:min(limit, len(found))], nil
 }
 
+// candidates returns the places of all keys and kinds if they are at most limit, and else
+// limit of them. keys is how many keys they are of, those before them that have none
+// among them.
+func (v *snapshot) candidates(p *plan, limit int) (packed []byte, keys int, err error) {
+	sql, args := p.gather(packCandidates, limit)
+	row, err := v.first(sql, args...)
+	if err != nil {
+		return nil, 0, err
+	}
+	text, _ := row[0].(string)
+	last, _ := row[1].(int64)
+	if len(text)%p.width() != 0 {
+		return nil, 0, errPlaces
+	}
+	return []byte(text), int(last) + 1, nil
+}
+
+// wholeKey is how many places of a key whole reads at most.
+func (v *snapshot) wholeKey(p *plan) int {
+	if p.rest == needEvent {
+		return v.tune.wholeKeyFull
+	}
+	return v.tune.wholeKey
+}
+
 // whole reads the keys that have few events, whatever the kind, and returns what is
 // selected of them, and the other keys: to find out which kinds a key has costs as much
 // as to read what it has.
 func (v *snapshot) whole(ctx context.Context, p *plan) (found []place, rest [][]byte, err error) {
-	most := v.tune.wholeKey
-	if p.rest == needEvent {
-		most = v.tune.wholeKeyFull
-	}
+	most := v.wholeKey(p)
 	var all []byte
 	width := p.width()
 	err = v.each(ctx, keyPlaces, list(jsonHex(p.keys), int64(most+1)), func(row []driver.Value) error {

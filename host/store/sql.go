@@ -64,18 +64,21 @@ const keyPlaces = `
 		SELECT group_concat(place, '') FROM (SELECT p.place FROM posting p WHERE p.key = unhex(v.value) LIMIT ?2))
 	FROM json_each(?1) v`
 
-// candidates are places of several spans, in no order. The form some takes keys,
+// candidates are places of several spans, in no order, with the number of the key. The form some takes keys,
 // kinds, above, under, limit; the form any takes keys, limit.
 var candidates = byKinds{
 	some: `
-	SELECT p.place FROM json_each(?) v CROSS JOIN json_each(?) k CROSS JOIN posting p
+	SELECT p.place, v.key AS n FROM json_each(?) v CROSS JOIN json_each(?) k CROSS JOIN posting p
 	WHERE p.key = unhex(v.value) AND p.kind = k.value AND p.place > ? AND p.place < ? LIMIT ?`,
 	any: `
-	SELECT p.place FROM json_each(?) v CROSS JOIN posting p
+	SELECT p.place, v.key AS n FROM json_each(?) v CROSS JOIN posting p
 	WHERE p.key = unhex(v.value) LIMIT ?`,
 }
 
-var countCandidates = candidates.inside(`SELECT count(*) FROM (`, `)`)
+var (
+	packCandidates  = candidates.inside(`SELECT group_concat(place, ''), max(n) FROM (`, `)`)
+	countCandidates = candidates.inside(`SELECT count(*) FROM (`, `)`)
+)
 
 func (s byKinds) inside(before, after string) byKinds {
 	return byKinds{before + s.some + after, before + s.any + after}

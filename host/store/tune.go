@@ -7,6 +7,10 @@ type tuning struct {
 	// further only if there are more of all of them.
 	probes [2]int
 
+	// For more than gatherSpans it is tried first whether all candidates are few: a page or
+	// two, and gatherSpan for each span, or gatherFull where whole events are read.
+	gatherSpans, gatherSpan, gatherFull int
+
 	// wholeKey is how many places of a key are read without regard to kinds, before
 	// they are looked for kind by kind; wholeKeyFull where whole events are read.
 	wholeKey, wholeKeyFull int
@@ -23,6 +27,9 @@ type tuning struct {
 
 var defaultTuning = tuning{
 	probes:       [2]int{1000, 20_000},
+	gatherSpans:  8,
+	gatherSpan:   4,
+	gatherFull:   200,
 	wholeKey:     96,
 	wholeKeyFull: 8,
 	chunkLeast:   4,
