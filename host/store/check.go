@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"talon/host"
-	"talon/host/wire"
 )
 
 // Check compares everything that is stored with everything else: the file's own
@@ -100,8 +99,8 @@ func (c *checker) checkEvents(ctx context.Context) error {
 			last = p.seq
 			c.events++
 			text, _ := p.rawText.([]byte)
-			c.bytes += int64(len(text))
-			e, err := wire.ParseEvent(text)
+			c.bytes += textSize(text)
+			e, err := parseRow(text)
 			if err != nil {
 				c.problem("event %d (id %x): its text cannot be read: %v", p.seq, p.id, err)
 				continue

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"talon/host"
-	"talon/host/wire"
 )
 
 // delete carries out a deletion event (NIP-09) and returns what it removed.
@@ -99,9 +98,9 @@ func (tx *Tx) remove(seq int64) (*host.Event, error) {
 		return nil, err
 	}
 	text, _ := row[0].([]byte)
-	e, err := wire.ParseEvent(text)
+	e, err := parseRow(text)
 	if err != nil {
-		return nil, tx.removeDamaged(seq, len(text), err)
+		return nil, tx.removeDamaged(seq, textSize(text), err)
 	}
 	tx.w.rows = tx.s.keys.postings(tx.w.rows[:0], e, seq)
 	for _, r := range tx.w.rows {
@@ -119,13 +118,13 @@ func (tx *Tx) remove(seq int64) (*host.Event, error) {
 			return nil, err
 		}
 	}
-	return e, tx.drop(seq, len(text))
+	return e, tx.drop(seq, textSize(text))
 }
 
 // removeDamaged removes an event whose text cannot be read any more. What its
 // index rows are is not known, so they are looked for: one damaged row must not
 // stop every batch that touches it.
-func (tx *Tx) removeDamaged(seq int64, size int, cause error) error {
+func (tx *Tx) removeDamaged(seq, size int64, cause error) error {
 	tx.s.log.Error("remove damaged event", "seq", seq, "err", cause)
 	c := tx.w.conn
 	if err := c.exec(`DELETE FROM posting WHERE substr(place, -8) = ?`, binary.BigEndian.AppendUint64(nil, uint64(seq))); err != nil {
@@ -140,10 +139,10 @@ func (tx *Tx) removeDamaged(seq int64, size int, cause error) error {
 	return tx.drop(seq, size)
 }
 
-func (tx *Tx) drop(seq int64, size int) error {
+func (tx *Tx) drop(seq, size int64) error {
 	tx.work++
 	tx.left++
 	tx.total.Events--
-	tx.total.Bytes -= int64(size)
+	tx.total.Bytes -= size
 	return tx.w.conn.exec(`DELETE FROM event WHERE seq = ?`, seq)
 }

@@ -66,7 +66,11 @@ func (s *Store) part(ctx context.Context, rows []int64, texts []text) ([]text, e
 	size := 0
 	err := s.use(ctx, opFetch, func(r *reader) error {
 		return r.each(context.Background(), eventText, list(jsonInts(unknown)), func(row []driver.Value) error {
-			json, _ := row[1].([]byte)
+			packed, _ := row[1].([]byte)
+			json, err := unpack(packed)
+			if err != nil {
+				return fmt.Errorf("event %v: %w", row[0], err)
+			}
 			i := at[row[2].(int64)]
 			texts[i].json = json
 			s.texts.add(texts[i].seq, json)
@@ -112,7 +116,8 @@ func (s *Store) Get(ctx context.Context, id host.ID) (json []byte, err error) {
 	err = s.use(ctx, opGet, func(r *reader) error {
 		row, err := r.first(`SELECT json FROM event WHERE id = ?`, id[:])
 		if row != nil {
-			json, _ = row[0].([]byte)
+			packed, _ := row[0].([]byte)
+			json, err = unpack(packed)
 		}
 		return err
 	})

@@ -95,12 +95,21 @@ func (v *snapshot) lookUp(p *plan, n need, found []match, yield func(*match) err
 	})
 }
 
+// parseRow reads the event of a row of table event.
+func parseRow(packed []byte) (*host.Event, error) {
+	text, err := unpack(packed)
+	if err != nil {
+		return nil, err
+	}
+	return wire.ParseEvent(text)
+}
+
 // satisfied completes m from a row of eventMeta or eventText and reports whether
 // the plan's other conditions hold.
 func (p *plan) satisfied(n need, row []driver.Value, m *match) (bool, error) {
 	if n == needEvent {
 		text, _ := row[1].([]byte)
-		e, err := wire.ParseEvent(text)
+		e, err := parseRow(text)
 		if err != nil {
 			return false, fmt.Errorf("event %d cannot be read: %w: run `talon check`", m.seq, err)
 		}

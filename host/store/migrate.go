@@ -9,7 +9,6 @@ import (
 	"fmt"
 
 	"talon/host"
-	"talon/host/wire"
 )
 
 // applicationID marks SQLite files as ours ("Taln").
@@ -110,8 +109,8 @@ func indexMaintainers(c *conn) error {
 		return err
 	}
 	index := func(text driver.Value, number int64, insert func(r posting) error) error {
-		json, _ := text.([]byte)
-		e, err := wire.ParseEvent(json)
+		row, _ := text.([]byte)
+		e, err := parseRow(row)
 		if err != nil {
 			return nil // Check reports it
 		}

@@ -26,7 +26,7 @@ type Options struct {
 	Readers     int   // reading connections; default 4
 	WriterCache int64 // bytes of pages that the writer keeps; default 64 MiB
 	ReaderCache int64 // bytes of pages that each reader keeps; default 4 MiB
-	Map         int64 // bytes of the file that readers map; default 1 GiB, negative for none
+	Map         int64 // bytes of the file that readers map; default 2 GiB, which is SQLite's most, negative for none
 	Texts       int64 // bytes of events' JSON that are remembered; default 32 MiB, negative for none
 	Held        HeldLimits
 	Log         *slog.Logger
@@ -45,7 +45,7 @@ func (o Options) filled() Options {
 	}
 	def(&o.WriterCache, 64<<20)
 	def(&o.ReaderCache, 4<<20)
-	def(&o.Map, 1<<30)
+	def(&o.Map, 1<<31)
 	def(&o.Texts, 32<<20)
 	def(&o.Held.Events, 20_000)
 	def(&o.Held.ByAuthor, 200)

@@ -115,10 +115,11 @@ func (tx *Tx) insert(e *host.Event) (host.Outcome, error) {
 	c := tx.w.conn
 	tx.w.seq++
 	seq := tx.w.seq
+	tx.w.packed = pack(tx.w.packed[:0], e.JSON)
 	n, err := c.change(`
 		INSERT OR IGNORE INTO event SELECT ?1, ?2, ?3, ?4, ?5, ?6
 		WHERE ?5 = 5 OR NOT EXISTS (SELECT 1 FROM deleted_id WHERE id = ?2 AND pubkey = ?3)`,
-		seq, e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), e.JSON)
+		seq, e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), tx.w.packed)
 	if err != nil {
 		return host.Outcome{}, err
 	}

@@ -13,6 +13,8 @@ package store
 // filters nearly always name kinds; those that do not merge the few kinds that a
 // key has.
 //
+// Column json of table event holds the text as it is sent, or packed: see [pack].
+//
 // Purgatory has tables of its own, so that nothing that reads events can meet it.
 // Table held_posting serves as posting does, with all kinds under one key, for
 // little is held.
@@ -126,6 +128,9 @@ CREATE TABLE relay (
 ) WITHOUT ROWID;
 `, `
 -- The index rows of maintainers: see fills.
+`, `
+-- Rows of event may be packed, which older versions cannot read. Those that are there
+-- stay as they are.
 `}
 
 // fills do what statements alone cannot, by the number of the step: they run after its

@@ -13,6 +13,7 @@ type writer struct {
 	conn    *conn
 	seq     int64     // the last given; goes on growing when a transaction is rolled back
 	rows    []posting // reused by each event that is removed
+	packed  []byte    // reused by each event that is put
 	pending []posting // of the open transaction, not written yet
 	tune    *tuning
 

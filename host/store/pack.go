@@ -1,0 +1,201 @@
+package store
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+)
+
+// Events are stored packed: a quarter of the text of an ordinary event is lower-case hex,
+// half of which is saved, and a tenth is the names of its fields. What comes out is the
+// same text byte for byte, whatever it is.
+//
+// A packed text begins with packedMark and the length of the text as a varint. Then come
+// pieces, each with a first byte whose upper two bits say what it is, and whose lower six
+// are a number, or if they are 0, the number follows as a varint:
+//
+//	00  number bytes of text
+//	01  number bytes that stand for twice as many characters of hex
+//	10  the fragment with that number, counted from 1
+//
+// A row that does not begin with packedMark is the text as it is: older versions wrote
+// such rows, and JSON begins with another byte.
+
+const (
+	packedMark = 1
+
+	pieceText     = 0 << 6
+	pieceHex      = 1 << 6
+	pieceFragment = 2 << 6
+
+	// minHex is how many characters of hex make a piece.
+	minHex = 16
+
+	// maxPacked bounds the text that a row may claim to have.
+	maxPacked = 1 << 30
+)
+
+// fragments are texts that most events have. Their numbers are in the database: more may
+// be added at the end, up to 63, and none changed.
+var fragments = [...]string{
+	`{"id":"`, `","pubkey":"`, `","created_at":`, `,"kind":`, `,"tags":[["`, `,"tags":[],"content":"`,
+	`"]],"content":"`, `","sig":"`, `"}`, `"],["e","`, `"],["p","`, `"],["a","`, `"],["t","`, `"],["`,
+	`","","`, `,"content":"`, `,"created_at":`, `,"pubkey":"`, `","tags":[["`, `","tags":[],"`, `"]]`, `"]],"`,
+	`{"kind":`, `,"id":"`, `{"created_at":`, `{"content":"`, `{"pubkey":"`, `{"tags":[["`, `,"sig":"`, `"],["q","`, `"],["r","`,
+	`","wss://`, `","reply"],["p","`, `","root"],["e","`, `","root"]`, `","reply"]`, `"],["E","`, `"],["P","`, `"],["K","`, `"],["k","`, `"],["A","`,
+	`e","`, `p","`, `d","`, `a","`, `:30617:`, `30617:`, `https://`, `wss://`, `"kind":`, `"content":"`, `"tags":[`, `refs/heads/`, `client","`, `nostr:`,
+}
+
+// fragmentsBy lists the fragments by a hash of their first two bytes, the longest first.
+var fragmentsBy = func() (by [256][]byte) {
+	for i, f := range fragments {
+		list := append(by[firstTwo(f[0], f[1])], byte(i))
+		for j := len(list) - 1; j > 0 && len(fragments[list[j-1]]) < len(f); j-- {
+			list[j-1], list[j] = list[j], list[j-1]
+		}
+		by[firstTwo(f[0], f[1])] = list
+	}
+	return by
+}()
+
+func firstTwo(a, b byte) byte { return a*31 + b }
+
+// boundary has the bytes at which a fragment may begin, and after which hex may.
+var boundary = func() (is [256]bool) {
+	for _, c := range []byte(`"{,:`) {
+		is[c] = true
+	}
+	return is
+}()
+
+// pack appends the packed text.
+func pack(b, text []byte) []byte {
+	b = append(b, packedMark)
+	b = binary.AppendUvarint(b, uint64(len(text)))
+	plain := 0 // where the text begins that is in no piece yet
+	flush := func(end int) {
+		if end > plain {
+			b = append(appendPiece(b, pieceText, end-plain), text[plain:end]...)
+		}
+	}
+	after := false // what comes before may be followed by hex
+	for i := 0; i < len(text); {
+		if after {
+			if n := hexLength(text[i:]); n >= minHex {
+				flush(i)
+				b = appendPiece(b, pieceHex, n/2)
+				b, _ = hex.AppendDecode(b, text[i:i+n])
+				i += n
+				plain = i
+				continue
+			}
+		}
+		if c := text[i]; !boundary[c] && !after {
+			i++
+			continue
+		}
+		if f, n := fragmentAt(text[i:]); n > 0 {
+			flush(i)
+			b = appendPiece(b, pieceFragment, f)
+			i += n
+			plain = i
+			after = true
+			continue
+		}
+		after = boundary[text[i]]
+		i++
+	}
+	flush(len(text))
+	return b
+}
+
+func appendPiece(b []byte, piece byte, n int) []byte {
+	if n < 64 {
+		return append(b, piece|byte(n))
+	}
+	return binary.AppendUvarint(append(b, piece), uint64(n))
+}
+
+// fragmentAt returns the number and the length of the longest fragment with which text
+// begins, and 0 if there is none.
+func fragmentAt(text []byte) (number, length int) {
+	if len(text) < 2 {
+		return 0, 0
+	}
+	for _, i := range fragmentsBy[firstTwo(text[0], text[1])] {
+		if f := fragments[i]; len(text) >= len(f) && string(text[:len(f)]) == f {
+			return int(i) + 1, len(f)
+		}
+	}
+	return 0, 0
+}
+
+// hexLength is how many characters of lower-case hex text begins with, an even number.
+func hexLength(text []byte) int {
+	n := 0
+	for n < len(text) && ('0' <= text[n] && text[n] <= '9' || 'a' <= text[n] && text[n] <= 'f') {
+		n++
+	}
+	return n &^ 1
+}
+
+// textSize is the length of the text of a row.
+func textSize(row []byte) int64 {
+	if len(row) > 0 && row[0] == packedMark {
+		if size, n := binary.Uvarint(row[1:]); n > 0 && size <= maxPacked {
+			return int64(size)
+		}
+	}
+	return int64(len(row))
+}
+
+var errPacked = errors.New("a packed text is damaged: run `talon check`")
+
+// unpack returns the text of a row. It shares memory with row if that is the text as it is.
+func unpack(row []byte) ([]byte, error) {
+	if len(row) == 0 || row[0] != packedMark {
+		return row, nil
+	}
+	size, n := binary.Uvarint(row[1:])
+	// Nothing grows by more than a fragment for each byte.
+	if n <= 0 || size > maxPacked || size > uint64(len(row))*32 {
+		return nil, errPacked
+	}
+	text := make([]byte, 0, size)
+	for row = row[1+n:]; len(row) > 0; {
+		piece, number := row[0]&(3<<6), uint64(row[0]&63)
+		row = row[1:]
+		if number == 0 {
+			if number, n = binary.Uvarint(row); n <= 0 {
+				return nil, errPacked
+			}
+			row = row[n:]
+		}
+		room := uint64(cap(text) - len(text))
+		switch piece {
+		case pieceText:
+			if number > uint64(len(row)) || number > room {
+				return nil, errPacked
+			}
+			text = append(text, row[:number]...)
+			row = row[number:]
+		case pieceHex:
+			if number > uint64(len(row)) || 2*number > room {
+				return nil, errPacked
+			}
+			text = hex.AppendEncode(text, row[:number])
+			row = row[number:]
+		case pieceFragment:
+			if number-1 >= uint64(len(fragments)) || uint64(len(fragments[number-1])) > room {
+				return nil, errPacked
+			}
+			text = append(text, fragments[number-1]...)
+		default:
+			return nil, errPacked
+		}
+	}
+	if uint64(len(text)) != size {
+		return nil, errPacked
+	}
+	return text, nil
+}
