@@ -56,7 +56,9 @@ var allowed = map[string]string{
 	"host/author":               "host host/plugin/claim host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/wire sdk sdk/abi/manifest examples",
 	"sdk":                       "",
 	"examples":                  "",
-	"host/devnet":               "host host/githttp host/gitrepo host/negentropy host/relayclient sdk/grasp sdk/nip19",
+	"host/devnet":               "host host/githttp host/gitrepo host/negentropy host/relayclient host/relaymodel host/relaymodel/server sdk/grasp sdk/nip19",
+	"host/relaymodel":           "host host/negentropy host/wire",
+	"host/relaymodel/server":    "host host/inflate host/relaymodel",
 	"host/relaysync":            "host host/grasp host/negentropy host/netguard host/relayclient host/relaysync/retry host/schnorr host/wire sdk/abi sdk/grasp",
 	"host/relaysync/health":     "host/relaysync sdk/abi",
 	"host/relaysync/retry":      "host",
@@ -112,8 +114,8 @@ var allowed = map[string]string{
 var keepers = map[string]string{
 	"github.com/tetratelabs/wazero":       "host/plugin/guest",
 	"github.com/mattn/go-sqlite3":         "host/store",
-	"github.com/gobwas/ws":                "host/relay host/relayclient",
-	"github.com/BurntSushi/toml":          "host/config host/plugin/sidecar",
+	"github.com/gobwas/ws":                "host/relay host/relayclient host/relaymodel/server",
+	"github.com/BurntSushi/toml":          "host/config host/plugin/sidecar host/relaymodel",
 	"github.com/spf13/cobra":              "cmd/talon",
 	"github.com/nbd-wtf/go-nostr":         "host/schnorr host/devnet",
 	"github.com/fiatjaf/khatru":           "host/devnet",
@@ -122,7 +124,7 @@ var keepers = map[string]string{
 	"github.com/btcsuite/btcd":            "internal/testkit",
 	"google.golang.org/protobuf":          "",
 	"github.com/fsnotify/fsnotify":        "host/plugin/folder",
-	"github.com/klauspost/compress":       "host/gitrepo host/inflate host/relay",
+	"github.com/klauspost/compress":       "host/gitrepo host/inflate host/relay host/relaymodel/server",
 	"database/sql":                        "",
 	"database/sql/driver":                 "host/store",
 	"golang.org/x/sync":                   "host/daemon host/plugin host/forge host/devnet",
@@ -286,7 +288,7 @@ func TestPackagesWithoutC(t *testing.T) {
 
 // Pure packages take values and return values.
 func TestPurePackages(t *testing.T) {
-	pure := []string{"wire", "negentropy", "schnorr", "plugin/meter", "plugin/sidecar", "grasp", "../sdk/grasp"}
+	pure := []string{"wire", "negentropy", "schnorr", "plugin/meter", "plugin/sidecar", "grasp", "relaymodel", "../sdk/grasp"}
 	impure := []string{"context", "log", "log/slog", "net", "net/http", "os", "time", "sync"}
 	for _, pkg := range pure {
 		files, err := filepath.Glob(filepath.Join(pkg, "*.go"))

@@ -1,6 +1,6 @@
 // Package testkit is what tests of many packages share: people who sign events,
-// git as somebody runs it who works with a repository, waiting for a
-// condition, and what work costs. Only tests import it.
+// git as somebody runs it who works with a repository, a network in
+// memory, waiting for a condition, and what work costs. Only tests import it.
 //
 // Invariants:
 //

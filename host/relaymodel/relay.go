@@ -1,0 +1,514 @@
+package relaymodel
+
+import (
+	"container/heap"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"net/netip"
+	"slices"
+
+	"talon/host"
+	"talon/host/wire"
+)
+
+// Effect is one thing that a relay does on a connection: it sends a text frame, or
+// ends the connection.
+type Effect struct {
+	Conn   uint64
+	Frame  []byte // nil: the connection ends
+	Code   int    // of the close frame; 0: the connection is dropped without one
+	Reason string // of the close frame
+}
+
+// Stats counts what a relay was asked and what it did.
+type Stats struct {
+	Connections uint64 // accepted
+	Turned      uint64 // not accepted: away, or too many
+	Requests    uint64 // REQs
+	Filters     uint64 // of these
+	Comparisons uint64 // NEG-OPENs
+	Published   uint64 // EVENTs
+	Refused     uint64 // messages that were refused
+	Dropped     uint64 // connections that the relay ended
+	SentFrames  uint64
+	SentBytes   uint64
+}
+
+// Relay is one relay. Its methods that take the time return what it does, in order.
+type Relay struct {
+	profile *Profile
+	seed    uint64
+	store   *Store
+	now     int64
+	away    int // status of an outage that [Relay.SetAway] began; -1: none
+
+	conns    []*conn // in the order of their ids
+	opened   uint64
+	timers   timers
+	rounds   uint64 // of what is drawn without an event
+	doors    map[netip.Addr]*bucket
+	deleted  map[host.ID]host.PubKey
+	erased   map[host.Address]int64
+	stats    Stats
+	out      []Effect
+	received func(conn uint64, frame []byte)
+}
+
+// conn is one connection of a client.
+type conn struct {
+	id        uint64
+	heard     int64
+	subs      []*subscription // in the order of their opening
+	sessions  []*session
+	answers   []*answering // that are being sent
+	challenge string
+	asked     bool // the challenge was sent
+	proven    bool
+
+	messages, requests, events bucket
+	busy                       int64 // messages are not handled before
+	bytes, frames              int   // sent
+	gone                       bool
+}
+
+// New returns a relay that starts now.
+func New(p *Profile, seed uint64, now int64) *Relay {
+	r := &Relay{
+		profile: p, seed: seed, store: NewStore(), now: now, away: -1,
+		doors: map[netip.Addr]*bucket{}, deleted: map[host.ID]host.PubKey{}, erased: map[host.Address]int64{},
+	}
+	for i := range p.Outages {
+		r.schedule(timer{at: now + millis(p.Outages[i].AfterSeconds), what: outageBegins, index: i})
+	}
+	return r
+}
+
+// Profile returns how the relay behaves. It must not be changed.
+func (r *Relay) Profile() *Profile { return r.profile }
+
+// Store returns the relay's events. Only [Relay.Add] and clients may change them.
+func (r *Relay) Store() *Store { return r.store }
+
+// Stats returns what was counted so far.
+func (r *Relay) Stats() Stats { return r.stats }
+
+// OnReceive calls f with each frame that a client sends, before it is handled.
+func (r *Relay) OnReceive(f func(conn uint64, frame []byte)) { r.received = f }
+
+// Open accepts a connection from an address, or answers it with an HTTP status other
+// than 101; 0 resets it.
+func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects []Effect) {
+	r.advance(now)
+	p := &r.profile.Connection
+	if status = r.status(); status != 200 {
+		r.stats.Turned++
+		return 0, status, r.flush()
+	}
+	if most := r.profile.Limits.Connections; most > 0 && len(r.conns) >= most {
+		r.stats.Turned++
+		return 0, 429, r.flush()
+	}
+	drop := p.DropAtOnce
+	if rate := &r.profile.Rate.Connections; rate.PerMinute > 0 {
+		if r.doors[from] == nil {
+			r.doors[from] = &bucket{}
+		}
+		if !r.doors[from].take(rate, r.now) {
+			if rate.By == "status" {
+				r.stats.Turned++
+				return 0, max(rate.Code, 400), r.flush()
+			}
+			drop = true
+		}
+	}
+	r.opened++
+	r.stats.Connections++
+	c := &conn{id: r.opened, heard: r.now}
+	c.challenge = hex.EncodeToString(binary.BigEndian.AppendUint64(nil, mix(r.seed+c.id)))
+	r.conns = append(r.conns, c)
+	if drop {
+		r.end(c, p.DropCode, "")
+		return c.id, 101, r.flush()
+	}
+	if p.DropSeconds > 0 {
+		r.schedule(timer{at: r.now + millis(p.DropSeconds), what: connEnds, conn: c.id})
+	}
+	if p.IdleSeconds > 0 {
+		r.schedule(timer{at: r.now + millis(p.IdleSeconds), what: connIdle, conn: c.id})
+	}
+	if r.profile.Auth.Challenge == "connect" {
+		r.challenge(c)
+	}
+	return c.id, 101, r.flush()
+}
+
+// Receive handles a text frame of a client.
+func (r *Relay) Receive(id uint64, frame []byte, now int64) []Effect {
+	r.advance(now)
+	c := r.conn(id)
+	if c == nil {
+		return r.flush()
+	}
+	if r.received != nil {
+		r.received(id, frame)
+	}
+	c.heard = r.now
+	at := max(c.busy, r.now+int64(r.profile.Answer.DelayMS))
+	if rate := &r.profile.Rate.Messages; rate.PerMinute > 0 && !c.messages.take(rate, r.now) {
+		if rate.By != "delay" {
+			r.refuse(c, "", rate.answer(), 0, 0)
+			return r.flush()
+		}
+		at = max(at, r.now+c.messages.wait(rate))
+		c.busy = at
+	}
+	if at > r.now {
+		r.schedule(timer{at: at, what: frameHandled, conn: id, frame: slices.Clone(frame)})
+		return r.flush()
+	}
+	r.handle(c, frame)
+	return r.flush()
+}
+
+// Gone forgets a connection that the client has ended, or that broke.
+func (r *Relay) Gone(id uint64, now int64) []Effect {
+	r.advance(now)
+	if c := r.conn(id); c != nil {
+		c.gone = true
+		r.forget(c)
+	}
+	return r.flush()
+}
+
+// Add is an event that somebody publishes at the relay over another way than a
+// connection. A relay that gets events late gets it late.
+func (r *Relay) Add(e *host.Event, now int64) []Effect {
+	r.advance(now)
+	if a := &r.profile.Arrival; a.Late > 0 && r.draw(drawLate, e.ID) < a.Late {
+		r.schedule(timer{at: r.now + millis(a.LateS), what: eventArrives, event: e})
+	} else {
+		r.accept(e)
+	}
+	return r.flush()
+}
+
+// Turn does what is due.
+func (r *Relay) Turn(now int64) []Effect {
+	r.advance(now)
+	return r.flush()
+}
+
+// Next returns when something will be due, and false if nothing will.
+func (r *Relay) Next() (at int64, ok bool) {
+	if len(r.timers.list) == 0 {
+		return 0, false
+	}
+	return r.timers.list[0].at, true
+}
+
+// SetAway begins an outage: connections end, and others are answered with an HTTP
+// status, or reset if that is 0. With -1 it ends.
+func (r *Relay) SetAway(status int, now int64) []Effect {
+	r.advance(now)
+	r.away = status
+	if status >= 0 {
+		r.leave()
+	}
+	return r.flush()
+}
+
+// Status returns how a request over HTTP is answered now: 200, or the status of an
+// outage; 0 is a reset connection.
+func (r *Relay) Status(now int64) (int, []Effect) {
+	r.advance(now)
+	return r.status(), r.flush()
+}
+
+func (r *Relay) status() int {
+	if r.away >= 0 {
+		return r.away
+	}
+	for _, t := range r.timers.list {
+		if t.what == outageEnds {
+			return r.profile.Outages[t.index].Status
+		}
+	}
+	return 200
+}
+
+// InfoDocument returns the NIP-11 document, nil if there is none.
+func (r *Relay) InfoDocument() []byte {
+	i := &r.profile.Info
+	if !i.Served {
+		return nil
+	}
+	doc := struct {
+		Name       string         `json:"name,omitempty"`
+		NIPs       []int          `json:"supported_nips,omitempty"`
+		Software   string         `json:"software,omitempty"`
+		Version    string         `json:"version,omitempty"`
+		Limitation map[string]any `json:"limitation,omitempty"`
+	}{i.Name, i.NIPs, i.Software, i.Version, i.Limitation}
+	text, err := json.Marshal(doc)
+	if err != nil {
+		panic(err) // numbers, booleans and strings
+	}
+	return text
+}
+
+// Watched reports whether a subscription that is open would be sent such an event.
+func (r *Relay) Watched(e *host.Event) bool {
+	for _, c := range r.conns {
+		for _, s := range c.subs {
+			if s.matches(e) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Open counts the connections, and the subscriptions and filters that are open on them.
+func (r *Relay) Opened() (connections, subscriptions, filters int) {
+	for _, c := range r.conns {
+		subscriptions += len(c.subs)
+		for _, s := range c.subs {
+			filters += len(s.filters)
+		}
+	}
+	return len(r.conns), subscriptions, filters
+}
+
+func (r *Relay) conn(id uint64) *conn {
+	i, ok := slices.BinarySearchFunc(r.conns, id, func(c *conn, id uint64) int { return int(int64(c.id) - int64(id)) })
+	if !ok {
+		return nil
+	}
+	return r.conns[i]
+}
+
+func (r *Relay) forget(c *conn) {
+	r.conns = slices.DeleteFunc(r.conns, func(o *conn) bool { return o == c })
+}
+
+// leave ends all connections.
+func (r *Relay) leave() {
+	code := 0
+	if r.profile.Connection.CloseOnLeave {
+		code = 1001
+	}
+	for _, c := range slices.Clone(r.conns) {
+		r.end(c, code, "")
+	}
+}
+
+// end ends a connection.
+func (r *Relay) end(c *conn, code int, reason string) {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	r.forget(c)
+	r.stats.Dropped++
+	r.out = append(r.out, Effect{Conn: c.id, Code: code, Reason: reason})
+}
+
+// send sends a frame, after which the connection may be dropped.
+func (r *Relay) send(c *conn, frame []byte) {
+	if c.gone {
+		return
+	}
+	r.out = append(r.out, Effect{Conn: c.id, Frame: frame})
+	c.bytes += len(frame)
+	c.frames++
+	r.stats.SentFrames++
+	r.stats.SentBytes += uint64(len(frame))
+	p := &r.profile.Connection
+	if p.DropBytes > 0 && c.bytes >= p.DropBytes || p.DropMessages > 0 && c.frames >= p.DropMessages {
+		r.end(c, p.DropCode, "")
+	}
+}
+
+func (r *Relay) flush() []Effect {
+	out := r.out
+	r.out = nil
+	return out
+}
+
+// handle does what a message asks for.
+func (r *Relay) handle(c *conn, frame []byte) {
+	p := r.profile
+	if most := p.Limits.MessageBytes; most > 0 && len(frame) > most {
+		r.refuse(c, "", p.Refuse.Size, len(frame), most)
+		return
+	}
+	m, err := wire.ParseMessage(frame, &wire.Limits{SubID: 1 << 30, Filters: 1 << 30, Values: 1 << 30})
+	neg := m.Verb == wire.NegOpen || m.Verb == wire.NegMsg || m.Verb == wire.NegClose
+	switch {
+	case neg && !p.Negentropy.Supported:
+		r.refuse(c, "", p.Refuse.Message, 0, 0)
+	case err != nil:
+		r.unreadable(c, &m)
+	case m.Verb == wire.Event:
+		r.publish(c, m.Event)
+	case m.Verb == wire.Req:
+		r.request(c, &m, frame)
+	case m.Verb == wire.Count:
+		r.count(c, &m)
+	case m.Verb == wire.Close:
+		r.unsubscribe(c, m.SubID)
+	case m.Verb == wire.Auth:
+		r.authenticate(c, m.Event)
+	case neg:
+		r.compare(c, &m)
+	}
+}
+
+// unreadable answers a message that was understood in part, or not at all.
+func (r *Relay) unreadable(c *conn, m *wire.Message) {
+	p := r.profile
+	switch {
+	case m.Verb == wire.Event && p.Event.Silent:
+	case m.Verb == wire.Event && m.EventID != "":
+		r.ok(c, m.EventID, false, "invalid: the event cannot be read")
+	case (m.Verb == wire.Req || m.Verb == wire.Count) && m.SubID != "":
+		r.refuse(c, m.SubID, p.Refuse.Filter, 0, 0)
+	case (m.Verb == wire.NegOpen || m.Verb == wire.NegMsg) && m.SubID != "":
+		if p.Negentropy.Wrong != "" {
+			r.send(c, wire.AppendNegErr(nil, m.SubID, p.Negentropy.Wrong))
+		}
+	default:
+		r.refuse(c, "", p.Refuse.Message, 0, 0)
+	}
+}
+
+// timer is something that is due at a time.
+type timer struct {
+	at    int64
+	seq   uint64
+	what  happening
+	conn  uint64
+	index int
+	frame []byte
+	event *host.Event
+}
+
+type happening uint8
+
+const (
+	frameHandled happening = iota
+	connEnds
+	connIdle
+	sessionIdle
+	eventArrives
+	eventSent
+	answerGoesOn
+	outageBegins
+	outageEnds
+)
+
+// timers is a heap; of the same time, what was scheduled first comes first.
+type timers struct {
+	list []timer
+	seq  uint64
+}
+
+func (t *timers) Len() int { return len(t.list) }
+func (t *timers) Less(i, j int) bool {
+	a, b := &t.list[i], &t.list[j]
+	return a.at < b.at || a.at == b.at && a.seq < b.seq
+}
+func (t *timers) Swap(i, j int) { t.list[i], t.list[j] = t.list[j], t.list[i] }
+func (t *timers) Push(x any)    { t.list = append(t.list, x.(timer)) }
+func (t *timers) Pop() any {
+	last := t.list[len(t.list)-1]
+	t.list = t.list[:len(t.list)-1]
+	return last
+}
+
+func (r *Relay) schedule(t timer) {
+	r.timers.seq++
+	t.seq = r.timers.seq
+	heap.Push(&r.timers, t)
+}
+
+// advance does what is due until now, each thing at its own time.
+func (r *Relay) advance(now int64) {
+	for len(r.timers.list) > 0 && r.timers.list[0].at <= now {
+		t := heap.Pop(&r.timers).(timer)
+		r.now = max(r.now, t.at)
+		r.fire(&t)
+	}
+	r.now = max(r.now, now)
+}
+
+func (r *Relay) fire(t *timer) {
+	c := r.conn(t.conn)
+	switch t.what {
+	case frameHandled:
+		if c != nil {
+			r.handle(c, t.frame)
+		}
+	case connEnds:
+		if c != nil {
+			r.end(c, r.profile.Connection.DropCode, "")
+		}
+	case connIdle:
+		if c == nil {
+			break
+		}
+		if due := c.heard + millis(r.profile.Connection.IdleSeconds); due > t.at {
+			r.schedule(timer{at: due, what: connIdle, conn: t.conn})
+			break
+		}
+		r.end(c, 0, "")
+	case sessionIdle:
+		if c != nil {
+			r.idle(c, t.frame)
+		}
+	case answerGoesOn:
+		if c != nil {
+			r.goOn(c)
+		}
+	case eventArrives:
+		r.accept(t.event)
+	case eventSent:
+		r.sendLive(t.event)
+	case outageBegins:
+		o := &r.profile.Outages[t.index]
+		r.schedule(timer{at: t.at + millis(o.ForSeconds), what: outageEnds, index: t.index})
+		if o.EverySeconds > 0 {
+			r.schedule(timer{at: t.at + millis(o.EverySeconds), what: outageBegins, index: t.index})
+		}
+		r.leave()
+	case outageEnds: // status finds it no more
+	}
+}
+
+func millis(seconds float64) int64 { return int64(seconds * 1000) }
+
+// What is drawn of an event.
+const (
+	drawLate = iota + 1
+	drawLost
+	drawTwice
+	drawOmitted
+	drawForgedID
+	drawForgedSig
+	drawEose
+)
+
+// draw returns a number from 0 to below 1 that follows from the seed, the event and
+// what it is for.
+func (r *Relay) draw(what uint64, id host.ID) float64 {
+	return float64(mix(mix(r.seed+what)^binary.LittleEndian.Uint64(id[8:]))>>11) / (1 << 53)
+}
+
+// mix spreads the bits of a number (the finalizer of splitmix64).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
