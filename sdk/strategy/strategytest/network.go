@@ -2,6 +2,7 @@ package strategytest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -18,11 +19,25 @@ import (
 //
 // The relays answer a REQ with less than they have, end subscriptions, take their
 // time with fetches, and let them fail.
+//
+// Of the same seed, everything that a relay does is the same in every run.
 func Converges(t *testing.T, manifestText string, s strategy.Strategy, values map[string]any, seed uint64) {
+	t.Helper()
+	n := converge(t, manifestText, s, values, seed, nil)
+	for _, e := range n.events {
+		if !n.here[e.id] && n.wanted(e) {
+			t.Errorf("seed %d: an event of %v on %v is not here", seed, elapsed(e.at*1000-Start), e.relays)
+		}
+	}
+}
+
+// converge runs a strategy for [Converges]. trace is called with each input and each
+// action, if it is not nil.
+func converge(t *testing.T, manifestText string, s strategy.Strategy, values map[string]any, seed uint64, trace func(line string)) *network {
 	t.Helper()
 	n := &network{
 		h: New(t, manifestText, s, values), random: rand.New(rand.NewPCG(seed, 1)), relays: make(map[string]*simRelay),
-		here: make(map[[32]byte]bool), events: make(map[[32]byte]*simEvent),
+		here: make(map[[32]byte]bool), trace: trace,
 	}
 	for i := range 6 {
 		url := fmt.Sprintf("wss://relay-%d", i)
@@ -54,11 +69,7 @@ func Converges(t *testing.T, manifestText string, s strategy.Strategy, values ma
 	for range 6 * 60 {
 		n.pass(strategy.Minute)
 	}
-	for id, e := range n.events {
-		if !n.here[id] && n.wanted(e) {
-			t.Errorf("seed %d: an event of %v on %v is not here", seed, elapsed(e.at*1000-Start), e.relays)
-		}
-	}
+	return n
 }
 
 // network is a host with its relays.
@@ -68,13 +79,14 @@ type network struct {
 	relays map[string]*simRelay
 	urls   []string
 	repos  []abi.KnownRepository
-	events map[[32]byte]*simEvent
+	events []*simEvent
 	roots  []*simEvent
 	here   map[[32]byte]bool
 	next   uint64
 	queue  []abi.Input       // what the strategy is to be told
 	late   []*abi.StepAction // fetches that go on
 	quiet  bool              // nothing fails any more
+	trace  func(line string) // nil: nobody looks
 }
 
 type simRelay struct {
@@ -121,7 +133,7 @@ func (n *network) publish(at int64) {
 		e.repos = []string{repo.Address}
 		n.roots = append(n.roots, e)
 	}
-	n.events[e.id] = e
+	n.events = append(n.events, e)
 	for range 1 + n.random.IntN(2) {
 		url := repo.Relays[n.random.IntN(len(repo.Relays))]
 		if slices.Contains(e.relays, url) {
@@ -189,10 +201,10 @@ func (n *network) disturb() {
 			r.up, r.back = false, n.h.Now+n.random.Int64N(3*strategy.Hour)
 		}
 	case 2:
-		for id := range r.subs {
-			delete(r.subs, id)
-			n.queue = append(n.queue, &abi.Closed{Relay: r.url, ID: id, Class: abi.ClassError})
-			break
+		// The one whose name comes first: a map has no order that repeats.
+		if ids := slices.Sorted(maps.Keys(r.subs)); len(ids) > 0 {
+			delete(r.subs, ids[0])
+			n.queue = append(n.queue, &abi.Closed{Relay: r.url, ID: ids[0], Class: abi.ClassError})
 		}
 	}
 	if !r.up && r.connected {
@@ -249,6 +261,9 @@ func (n *network) settle() {
 		}
 		in := n.queue[0]
 		n.queue = n.queue[1:]
+		if n.trace != nil {
+			n.trace(fmt.Sprintf("%d %+v", n.h.Now, in))
+		}
 		n.do(n.h.Step(in))
 		n.do(n.h.Pass(0))
 	}
@@ -258,6 +273,9 @@ func (n *network) settle() {
 func (n *network) do(actions []abi.StepAction) {
 	for i := range actions {
 		a := &actions[i]
+		if n.trace != nil {
+			n.trace(fmt.Sprintf("%d %s", n.h.Now, Line(a)))
+		}
 		r := n.relays[a.Relay]
 		switch a.Do {
 		case abi.DoConnect:
