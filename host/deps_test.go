@@ -23,6 +23,8 @@ var allowed = map[string]string{
 	"host/wire":                 "host",
 	"host/schnorr":              "host",
 	"internal/testkit":          "host",
+	"internal/abigen":           "internal/abigen/schema",
+	"internal/abigen/schema":    "",
 	"host/ingest":               "host host/maintainers host/wire sdk/grasp",
 	"host/negentropy":           "host",
 	"host/store":                "host host/grasp host/wire",

@@ -44,4 +44,6 @@
 //
 // The package imports nothing that a guest would have to carry along. It never
 // imports host packages.
+//
+//go:generate go run talon/internal/abigen
 package abi

@@ -32,7 +32,7 @@ func TestGoldenBytes(t *testing.T) {
 		fmt.Fprintf(&text, "%s %x\n", sample.message, sample.encoded)
 	}
 	all := make(map[protoreflect.FullName]bool)
-	messages := schema(t).Messages()
+	messages := descriptor(t).Messages()
 	for i := range messages.Len() {
 		fields := messages.Get(i).Fields()
 		for k := range fields.Len() {

@@ -1,10 +1,8 @@
 package abi
 
 import (
-	"bufio"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,88 +12,79 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"talon/internal/abigen/schema"
 )
 
-// schema reads talon.proto, as far as that file goes: messages with scalar and
-// message fields, and enums before they are used, one to a line. So the documentation of record is
-// what the code is tested against.
-func schema(t testing.TB) protoreflect.FileDescriptor {
+// descriptor is talon.proto as another implementation of protobuf wants it. So the
+// documentation of record is what the code is tested against.
+func descriptor(t testing.TB) protoreflect.FileDescriptor {
 	t.Helper()
-	f, err := os.Open("talon.proto")
+	text, err := os.ReadFile("talon.proto")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	parsed, err := schema.Parse(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
 	file := &descriptorpb.FileDescriptorProto{
 		Name: proto.String("talon.proto"), Package: proto.String("talon.v1"), Syntax: proto.String("proto3"),
 	}
-	var message *descriptorpb.DescriptorProto
-	var enum *descriptorpb.EnumDescriptorProto
 	scalars := map[string]descriptorpb.FieldDescriptorProto_Type{
 		"bytes": descriptorpb.FieldDescriptorProto_TYPE_BYTES, "string": descriptorpb.FieldDescriptorProto_TYPE_STRING,
 		"int64": descriptorpb.FieldDescriptorProto_TYPE_INT64, "uint32": descriptorpb.FieldDescriptorProto_TYPE_UINT32,
 		"bool": descriptorpb.FieldDescriptorProto_TYPE_BOOL, "double": descriptorpb.FieldDescriptorProto_TYPE_DOUBLE,
 	}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		line, _, _ := strings.Cut(lines.Text(), "//")
-		words := strings.Fields(strings.NewReplacer(";", " ", "=", " ").Replace(line))
-		switch {
-		case len(words) == 0 || words[0] == "syntax" || words[0] == "package":
-		case words[0] == "message":
-			message = &descriptorpb.DescriptorProto{Name: proto.String(words[1])}
-			file.MessageType = append(file.MessageType, message)
-		case words[0] == "enum":
-			enum = &descriptorpb.EnumDescriptorProto{Name: proto.String(words[1])}
+	for _, typ := range parsed.Types {
+		if typ.Enum {
+			enum := &descriptorpb.EnumDescriptorProto{Name: proto.String(typ.Name)}
+			for _, v := range typ.Fields {
+				enum.Value = append(enum.Value, &descriptorpb.EnumValueDescriptorProto{Name: proto.String(v.Name), Number: proto.Int32(int32(v.Number))})
+			}
 			file.EnumType = append(file.EnumType, enum)
-		case words[0] == "}":
-			message, enum = nil, nil
-		case enum != nil:
-			enum.Value = append(enum.Value, &descriptorpb.EnumValueDescriptorProto{Name: proto.String(words[0]), Number: number(t, words[1])})
-		default:
-			field := &descriptorpb.FieldDescriptorProto{Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()}
-			switch words[0] {
-			case "repeated":
+			continue
+		}
+		message := &descriptorpb.DescriptorProto{Name: proto.String(typ.Name)}
+		for _, f := range typ.Fields {
+			field := &descriptorpb.FieldDescriptorProto{
+				Name: proto.String(f.Name), Number: proto.Int32(int32(f.Number)), Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
+			}
+			switch {
+			case f.Repeated:
 				field.Label = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum()
-				words = words[1:]
-			case "optional":
+			case f.Optional:
 				field.Proto3Optional = proto.Bool(true)
 				field.OneofIndex = proto.Int32(int32(len(message.OneofDecl)))
-				message.OneofDecl = append(message.OneofDecl, &descriptorpb.OneofDescriptorProto{Name: proto.String("_" + words[2])})
-				words = words[1:]
+				message.OneofDecl = append(message.OneofDecl, &descriptorpb.OneofDescriptorProto{Name: proto.String("_" + f.Name)})
 			}
-			field.Name, field.Number = proto.String(words[1]), number(t, words[2])
-			if scalar, ok := scalars[words[0]]; ok {
+			scalar, isScalar := scalars[f.Type]
+			switch {
+			case isScalar:
 				field.Type = scalar.Enum()
-			} else {
-				field.TypeName = proto.String(".talon.v1." + words[0])
+			case parsed.Enum(f) != nil:
+				field.Type = descriptorpb.FieldDescriptorProto_TYPE_ENUM.Enum()
+			default:
 				field.Type = descriptorpb.FieldDescriptorProto_TYPE_MESSAGE.Enum()
-				if slices.ContainsFunc(file.EnumType, func(e *descriptorpb.EnumDescriptorProto) bool { return e.GetName() == words[0] }) {
-					field.Type = descriptorpb.FieldDescriptorProto_TYPE_ENUM.Enum()
-				}
+			}
+			if !isScalar {
+				field.TypeName = proto.String(".talon.v1." + f.Type)
 			}
 			message.Field = append(message.Field, field)
 		}
+		file.MessageType = append(file.MessageType, message)
 	}
-	descriptor, err := protodesc.NewFile(file, nil)
+	d, err := protodesc.NewFile(file, nil)
 	if err != nil {
 		t.Fatalf("talon.proto: %v", err)
 	}
-	return descriptor
-}
-
-func number(t testing.TB, s string) *int32 {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatalf("talon.proto: %v", err)
-	}
-	return proto.Int32(int32(n))
+	return d
 }
 
 // message returns an empty message of the schema.
 func message(t testing.TB, name string) *dynamicpb.Message {
 	t.Helper()
-	d := schema(t).Messages().ByName(protoreflect.Name(name))
+	d := descriptor(t).Messages().ByName(protoreflect.Name(name))
 	if d == nil {
 		t.Fatalf("talon.proto has no message %s", name)
 	}

@@ -1,0 +1,42 @@
+// Command abigen writes what sdk/abi/talon.proto says: the messages in Go and in the
+// SDKs of other languages, their JSON in vectors, and docs/reference-messages.md. It is
+// run from the folder sdk/abi, by go generate; package abi says how to add a field.
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"talon/internal/abigen/schema"
+)
+
+func main() {
+	files, err := generate("../..")
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err == nil {
+			err = os.WriteFile(filepath.Join("../..", name), []byte(files[name]), 0o644)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "abigen:", err)
+		os.Exit(1)
+	}
+}
+
+// generate returns the texts of all files that come from the schema, by their names
+// below the root of the repository.
+func generate(root string) (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(root, "sdk/abi/talon.proto"))
+	if err != nil {
+		return nil, err
+	}
+	f, err := schema.Parse(string(text))
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{"docs/reference-messages.md": page(f)}
+	return files, nil
+}
