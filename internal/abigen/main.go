@@ -38,5 +38,8 @@ func generate(root string) (map[string]string, error) {
 		return nil, err
 	}
 	files := map[string]string{"docs/reference-messages.md": page(f)}
+	if err := goFiles(f, files); err != nil {
+		return nil, err
+	}
 	return files, nil
 }

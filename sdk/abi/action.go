@@ -2,82 +2,6 @@ package abi
 
 import "unicode/utf8"
 
-// Kinds of StepAction: their fields in the message.
-const (
-	DoConnect     = 1
-	DoDisconnect  = 2
-	DoSubscribe   = 3
-	DoUnsubscribe = 4
-	DoHistoric    = 5
-	DoSetTimer    = 6
-)
-
-// Methods to fetch past events, as in talon.proto.
-const (
-	MethodAuto       = 0
-	MethodNegentropy = 1
-	MethodREQ        = 2
-)
-
-// Purposes of asking for events, as in talon.proto.
-const (
-	PurposeLive      = 0
-	PurposeStartup   = 1
-	PurposeReconnect = 2
-	PurposeDaily     = 3
-)
-
-// StepAction is the message StepAction. Which of the fields count depends on
-// Do.
-type StepAction struct {
-	Do       uint32   // DoConnect and so on
-	Relay    string   // all but DoSetTimer
-	ID       string   // all but DoConnect and DoDisconnect
-	Reason   string   // DoConnect, DoDisconnect
-	Priority uint32   // DoConnect
-	Filters  []Filter // DoSubscribe; DoHistoric: exactly one
-	Live     bool     // DoSubscribe
-	Purpose  uint32   // DoSubscribe, DoHistoric
-	Method   uint32   // DoHistoric
-	Page     uint32   // DoHistoric
-	Push     bool     // DoHistoric
-	At       int64    // DoSetTimer
-}
-
-// AppendAction appends a as the next action of StepActions. It allocates nothing
-// else.
-func AppendAction(b []byte, a *StepAction) []byte {
-	b, at := open(b, 1)
-	b, inner := open(b, byte(a.Do))
-	if a.Do == DoSetTimer {
-		b = appendNonEmpty(b, 1, a.ID)
-		return seal(seal(appendUint(b, 2, uint64(a.At)), inner), at)
-	}
-	b = appendNonEmpty(b, 1, a.Relay)
-	switch a.Do {
-	case DoConnect:
-		b = appendUint(b, 2, uint64(a.Priority))
-		b = appendNonEmpty(b, 3, a.Reason)
-	case DoDisconnect:
-		b = appendNonEmpty(b, 2, a.Reason)
-	case DoSubscribe:
-		b = appendNonEmpty(b, 2, a.ID)
-		b = appendFilters(b, 3, a.Filters)
-		b = appendBool(b, 4, a.Live)
-		b = appendUint(b, 5, uint64(a.Purpose))
-	case DoUnsubscribe:
-		b = appendNonEmpty(b, 2, a.ID)
-	case DoHistoric:
-		b = appendNonEmpty(b, 2, a.ID)
-		b = appendFilters(b, 3, a.Filters)
-		b = appendUint(b, 4, uint64(a.Method))
-		b = appendUint(b, 5, uint64(a.Purpose))
-		b = appendUint(b, 6, uint64(a.Page))
-		b = appendBool(b, 7, a.Push)
-	}
-	return seal(seal(b, inner), at)
-}
-
 // Limits of what an action says.
 const (
 	MaxActionID     = 64  // bytes of the id of a subscription, historic or timer
@@ -168,76 +92,21 @@ func (d *actionDecoder) action(a *StepAction, b []byte) string {
 	return ""
 }
 
-var doNames = [...]string{
-	DoConnect: "connect", DoDisconnect: "disconnect", DoSubscribe: "subscribe",
-	DoUnsubscribe: "unsubscribe", DoHistoric: "historic", DoSetTimer: "timer",
-}
-
-// body reads the fields of an action.
-func (d *actionDecoder) body(a *StepAction, b []byte) string {
-	r := reader{rest: b}
-	for r.next() {
-		var what string
-		switch field := uint32(r.key >> 3); {
-		case r.is(field, wireBytes):
-			what = d.data(a, field, r.data)
-		case r.is(field, wireVarint):
-			integer(a, field, &r)
-		}
-		if what != "" {
-			return what
-		}
+func (d *actionDecoder) onlyFilter(a *StepAction, b []byte) string {
+	if len(a.Filters) == 1 {
+		return "more than one filter"
 	}
-	if r.bad {
-		return malformed
-	}
-	return ""
-}
-
-// data takes a field of bytes.
-func (d *actionDecoder) data(a *StepAction, field uint32, data []byte) string {
-	switch {
-	case field == 1 && a.Do == DoSetTimer, field == 2 && (a.Do == DoSubscribe || a.Do == DoUnsubscribe || a.Do == DoHistoric):
-		return copyText(&a.ID, "id", data, MaxActionID)
-	case field == 1:
-		return copyText(&a.Relay, "relay", data, MaxActionRelay)
-	case field == 2 && a.Do == DoDisconnect, field == 3 && a.Do == DoConnect:
-		return copyText(&a.Reason, "reason", data, MaxActionReason)
-	case field == 3 && a.Do == DoSubscribe:
-		if len(a.Filters) == d.limits.Filters {
-			return "a subscription has at most " + decimal(d.limits.Filters) + " filters"
-		}
-		return d.filter(a, data)
-	case field == 3 && a.Do == DoHistoric:
-		if len(a.Filters) == 1 {
-			return "more than one filter"
-		}
-		return d.filter(a, data)
-	}
-	return ""
-}
-
-// integer takes a field of type varint.
-func integer(a *StepAction, field uint32, r *reader) {
-	switch {
-	case a.Do == DoConnect && field == 2:
-		a.Priority = r.uint32()
-	case a.Do == DoSubscribe && field == 4:
-		a.Live = r.num != 0
-	case a.Do == DoSubscribe && field == 5, a.Do == DoHistoric && field == 5:
-		a.Purpose = r.uint32()
-	case a.Do == DoHistoric && field == 4:
-		a.Method = r.uint32()
-	case a.Do == DoHistoric && field == 6:
-		a.Page = r.uint32()
-	case a.Do == DoHistoric && field == 7:
-		a.Push = r.num != 0
-	case a.Do == DoSetTimer && field == 2:
-		a.At = int64(r.num)
-	}
+	return d.addFilter(a, b)
 }
 
 func (d *actionDecoder) filter(a *StepAction, b []byte) string {
+	if len(a.Filters) == d.limits.Filters {
+		return "a subscription has at most " + decimal(d.limits.Filters) + " filters"
+	}
+	return d.addFilter(a, b)
+}
+
+func (d *actionDecoder) addFilter(a *StepAction, b []byte) string {
 	most := min(d.limits.Values, d.left)
 	f, err := DecodeFilter(b, most)
 	if err != nil {

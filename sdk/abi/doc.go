@@ -1,7 +1,28 @@
 // Package abi is the boundary between Talon and its modules: the names of
-// exports and imports, and the messages of talon.proto with hand-written code
-// to write and read them. Both sides use it: the host, and guests through
-// package policy.
+// exports and imports, and the messages of talon.proto with code to write and
+// read them. Both sides use it: the host, and guests through package policy.
+//
+// # What is generated
+//
+// go generate writes the files *_gen.go here, what the SDKs of other languages
+// read and write, and docs/reference-messages.md, all from talon.proto; what is
+// generated is checked in, and a test of internal/abigen says when it is not
+// current. By hand is what is shaped by what a guest pays for it or by the types of
+// its callers: the wire, an event and its tags, filters, the request about an
+// event, the writer of a verdict, and checks that concern more than one field.
+//
+// # How to add a field
+//
+// Add a line to its message in talon.proto, with the next number and a note, and run
+// go generate ./sdk/abi. That is all for a number, a text, a message or a list in
+// any message without the mark "go hand" above it: structs, writers, readers, the
+// other languages and the reference have the field. Then fill it in where the host
+// writes the message, give it a value in the samples of the tests here, and run go
+// test ./sdk ./sdk/abi -update, since the golden bytes and the exported API grow.
+//
+// A field of a message with that mark is added to its code here by hand; one of
+// Verdict is read by all, and is written by [AppendVerdict]. A number above 15 takes
+// two bytes on the wire: the generator refuses it until package abi writes them.
 //
 // # Calls
 //
@@ -40,7 +61,7 @@
 //  2. Views read in place, allocate nothing and never panic, whatever the
 //     bytes. They are valid as long as the bytes are.
 //  3. Unknown fields are skipped; absent fields have their zero value.
-//  4. The code and talon.proto describe the same messages.
+//  4. The code and talon.proto describe the same messages, also where it is by hand.
 //
 // The package imports nothing that a guest would have to carry along. It never
 // imports host packages.

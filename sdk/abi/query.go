@@ -1,13 +1,5 @@
 package abi
 
-// Verbs of a query, as in talon.proto.
-const (
-	VerbUnspecified = 0
-	VerbReq         = 1 // REQ: stored and live events
-	VerbCount       = 2 // COUNT (NIP-45)
-	VerbNeg         = 3 // NEG-OPEN (NIP-77)
-)
-
 // QueryFilter is a client's filter as it is written. I, P, K and T are the
 // writer's types of an id, a public key, a kind and a condition on a tag.
 type QueryFilter[I, P ~[32]byte, K ~uint16, T ~struct {
@@ -96,56 +88,6 @@ func appendQueryTag(b []byte, t queryTag) []byte {
 
 // limitOf returns a limit as it is written.
 func limitOf(limit int) uint64 { return min(uint64(limit), 1<<32-1) }
-
-// QueryRequest is the message QueryRequest as it is written, but for its
-// filters.
-type QueryRequest[K ~[32]byte] struct {
-	Client Client[K]
-	Verb   uint32
-	Now    int64
-}
-
-// AppendQueryRequest appends q to the filters that [AppendFilterOf] has
-// appended.
-func AppendQueryRequest[K ~[32]byte](b []byte, q *QueryRequest[K]) []byte {
-	b = appendClient(b, 2, &q.Client)
-	b = appendUint(b, 3, uint64(q.Verb))
-	return appendUint(b, 4, uint64(q.Now))
-}
-
-// QueryRequestView reads a QueryRequest in place.
-type QueryRequestView struct {
-	Client ClientView
-	Verb   uint32
-	Now    int64
-
-	b []byte
-}
-
-// Decode makes v a view of b. Filters and client are looked into only when they
-// are read.
-func (v *QueryRequestView) Decode(b []byte) error {
-	*v = QueryRequestView{b: b}
-	r := reader{rest: b}
-	for r.next() {
-		switch r.key {
-		case 2<<3 | wireBytes:
-			v.Client.b = r.data
-		case 3<<3 | wireVarint:
-			v.Verb = uint32(min(r.num, 1<<32-1))
-		case 4<<3 | wireVarint:
-			v.Now = int64(r.num)
-		}
-	}
-	return r.err()
-}
-
-// Filters returns an iterator over the filters:
-//
-//	for it := query.Filters(); it.Next(); {
-//		filter := it.Filter()
-//	}
-func (v *QueryRequestView) Filters() FilterIter { return FilterIter{it: fields(v.b, 1)} }
 
 // FilterIter walks the filters of a query.
 type FilterIter struct {

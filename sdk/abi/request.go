@@ -1,13 +1,5 @@
 package abi
 
-// Origins of an event, as in talon.proto.
-const (
-	OriginUnspecified = 0
-	OriginClient      = 1
-	OriginImport      = 2
-	OriginSync        = 3
-)
-
 // AdmitRequest is the message AdmitRequest as it is written, its Source
 // included. T and K are the writer's types of a tag and of a public key.
 type AdmitRequest[T ~[]string, K ~[32]byte] struct {

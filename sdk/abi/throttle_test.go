@@ -278,7 +278,7 @@ func FuzzThrottleRequests(f *testing.F) {
 				t.Errorf("%x: %d that wait", b, n)
 			}
 			for it := pick.Waiting(); it.Next(); {
-				if got, want := it.Waiting(), waitingOf(it.it.Bytes()); got != want {
+				if got, want := it.Waiting(), readWaiting(it.it.Bytes()); got != want {
 					t.Errorf("%x: %+v one way, %+v the other", it.it.Bytes(), got, want)
 				}
 			}

@@ -1,0 +1,1013 @@
+// Code generated from talon.proto by internal/abigen. DO NOT EDIT.
+
+package abi
+
+// Class says why something ended, or what a relay complains about.
+const (
+	ClassOther        = 0
+	ClassRateLimited  = 1  // too much in too short a time
+	ClassAuthRequired = 2  // the relay wants another key, or any (NIP-42)
+	ClassRestricted   = 3  // not for us: "restricted", "blocked"
+	ClassUnsupported  = 4  // the relay does not know the message or the filter
+	ClassTooMuch      = 5  // too many subscriptions, filters or values for the relay
+	ClassError        = 6  // the relay failed
+	ClassUnreachable  = 7  // name, network, TLS or handshake failed
+	ClassLost         = 8  // the connection ended
+	ClassAsked        = 9  // the strategy asked for it
+	ClassLimit        = 10 // the host did not do it: one of its limits is reached
+	ClassForbidden    = 11 // the host does not do it: our own address, a private or malformed one
+)
+
+// Support says whether a relay can do something.
+const (
+	SupportUnknown = 0
+	SupportYes     = 1
+	SupportNo      = 2
+)
+
+// SyncLevel says how much of a repository is wanted.
+const (
+	SyncLevelUnspecified = 0
+	SyncLevelFull        = 1 // its announcement is stored: everything
+	SyncLevelState       = 2 // its announcement is held: announcements and states only
+)
+
+// Method is how past events are fetched.
+const (
+	MethodAuto       = 0 // negentropy; REQ where the relay cannot
+	MethodNegentropy = 1 // NIP-77 only
+	MethodREQ        = 2 // REQ and EOSE, page by page
+)
+
+// Purpose says why events are asked for; their source in metrics.
+const (
+	PurposeLive      = 0
+	PurposeStartup   = 1 // the first time that this is asked of this relay
+	PurposeReconnect = 2 // what was missed while disconnected
+	PurposeDaily     = 3 // all again, from time to time
+)
+
+// StepLimits is the most that the host carries out. 0: none of it.
+type StepLimits struct {
+	Connections   uint32 // relays connected to at once
+	Subscriptions uint32 // open on one relay
+	Filters       uint32 // of one subscription
+	Values        uint32 // of one filter: ids, authors, kinds and tag values together
+	Historics     uint32 // running on one relay; what is above waits for its turn
+	Timers        uint32 // set at once
+	Actions       uint32 // of one answer
+	Bytes         uint32 // of one answer; 0: not known
+}
+
+func appendStepLimits(b []byte, field byte, m *StepLimits) []byte {
+	b, at := open(b, field)
+	b = appendUint(b, 1, uint64(m.Connections))
+	b = appendUint(b, 2, uint64(m.Subscriptions))
+	b = appendUint(b, 3, uint64(m.Filters))
+	b = appendUint(b, 4, uint64(m.Values))
+	b = appendUint(b, 5, uint64(m.Historics))
+	b = appendUint(b, 6, uint64(m.Timers))
+	b = appendUint(b, 7, uint64(m.Actions))
+	b = appendUint(b, 8, uint64(m.Bytes))
+	return sealSome(b, at)
+}
+
+func readStepLimits(r reader) StepLimits {
+	var m StepLimits
+	for r.next() {
+		switch r.key {
+		case 1<<3 | wireVarint:
+			m.Connections = uint32(min(r.num, 1<<32-1))
+		case 2<<3 | wireVarint:
+			m.Subscriptions = uint32(min(r.num, 1<<32-1))
+		case 3<<3 | wireVarint:
+			m.Filters = uint32(min(r.num, 1<<32-1))
+		case 4<<3 | wireVarint:
+			m.Values = uint32(min(r.num, 1<<32-1))
+		case 5<<3 | wireVarint:
+			m.Historics = uint32(min(r.num, 1<<32-1))
+		case 6<<3 | wireVarint:
+			m.Timers = uint32(min(r.num, 1<<32-1))
+		case 7<<3 | wireVarint:
+			m.Actions = uint32(min(r.num, 1<<32-1))
+		case 8<<3 | wireVarint:
+			m.Bytes = uint32(min(r.num, 1<<32-1))
+		}
+	}
+	return m
+}
+
+// Capabilities is what is known of a relay: what it says (NIP-11) and what it
+// showed. 0: not known.
+type Capabilities struct {
+	Negentropy       uint32
+	MaxSubscriptions uint32
+	MaxFilters       uint32
+	MaxLimit         uint32 // events that it returns for one filter
+	MaxMessage       uint32 // bytes
+	AuthRequired     bool
+}
+
+func appendCapabilities(b []byte, field byte, m *Capabilities) []byte {
+	b, at := open(b, field)
+	b = appendUint(b, 1, uint64(m.Negentropy))
+	b = appendUint(b, 2, uint64(m.MaxSubscriptions))
+	b = appendUint(b, 3, uint64(m.MaxFilters))
+	b = appendUint(b, 4, uint64(m.MaxLimit))
+	b = appendUint(b, 5, uint64(m.MaxMessage))
+	b = appendBool(b, 6, m.AuthRequired)
+	return sealSome(b, at)
+}
+
+func readCapabilities(r reader) Capabilities {
+	var m Capabilities
+	for r.next() {
+		switch r.key {
+		case 1<<3 | wireVarint:
+			m.Negentropy = uint32(min(r.num, 1<<32-1))
+		case 2<<3 | wireVarint:
+			m.MaxSubscriptions = uint32(min(r.num, 1<<32-1))
+		case 3<<3 | wireVarint:
+			m.MaxFilters = uint32(min(r.num, 1<<32-1))
+		case 4<<3 | wireVarint:
+			m.MaxLimit = uint32(min(r.num, 1<<32-1))
+		case 5<<3 | wireVarint:
+			m.MaxMessage = uint32(min(r.num, 1<<32-1))
+		case 6<<3 | wireVarint:
+			m.AuthRequired = r.num != 0
+		}
+	}
+	return m
+}
+
+// OpenSubscription is a subscription that was asked for and not closed.
+type OpenSubscription struct {
+	ID      string
+	Filters []Filter
+	Live    bool
+	Eose    bool // everything stored has arrived
+}
+
+func appendOpenSubscription(b []byte, field byte, m *OpenSubscription) []byte {
+	b, at := open(b, field)
+	b = appendNonEmpty(b, 1, m.ID)
+	for i := range m.Filters {
+		b = appendFilter(b, 2, &m.Filters[i])
+	}
+	b = appendBool(b, 3, m.Live)
+	b = appendBool(b, 4, m.Eose)
+	return seal(b, at)
+}
+
+// OpenSubscriptionView reads an OpenSubscription in place.
+type OpenSubscriptionView struct {
+	ID   string
+	Live bool
+	Eose bool // everything stored has arrived
+
+	b []byte
+}
+
+// Filters iterates over the filters.
+func (v *OpenSubscriptionView) Filters() FilterIter { return FilterIter{it: fields(v.b, 2)} }
+
+// OpenSubscriptionIter walks a list.
+type OpenSubscriptionIter struct{ it BytesIter }
+
+// Next moves to the next item, and reports whether there is one.
+func (it *OpenSubscriptionIter) Next() bool { return it.it.Next() }
+
+// Subscription returns the item that Next moved to. Its texts are views.
+func (it *OpenSubscriptionIter) Subscription() OpenSubscriptionView {
+	m := OpenSubscriptionView{b: it.it.Bytes()}
+	for r := (reader{rest: m.b}); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.ID = text(r.data)
+		case 3<<3 | wireVarint:
+			m.Live = r.num != 0
+		case 4<<3 | wireVarint:
+			m.Eose = r.num != 0
+		}
+	}
+	return m
+}
+
+// RunningHistoric is a historic that was asked for and is not done.
+type RunningHistoric struct {
+	ID      string
+	Filter  Filter
+	Method  uint32
+	Purpose uint32
+}
+
+func appendRunningHistoric(b []byte, field byte, m *RunningHistoric) []byte {
+	b, at := open(b, field)
+	b = appendNonEmpty(b, 1, m.ID)
+	b = appendFilter(b, 2, &m.Filter)
+	b = appendUint(b, 3, uint64(m.Method))
+	b = appendUint(b, 4, uint64(m.Purpose))
+	return seal(b, at)
+}
+
+// RunningHistoricView reads a RunningHistoric in place.
+type RunningHistoricView struct {
+	ID      string
+	Filter  FilterView
+	Method  uint32
+	Purpose uint32
+}
+
+// RunningHistoricIter walks a list.
+type RunningHistoricIter struct{ it BytesIter }
+
+// Next moves to the next item, and reports whether there is one.
+func (it *RunningHistoricIter) Next() bool { return it.it.Next() }
+
+// Historic returns the item that Next moved to. Its texts are views.
+func (it *RunningHistoricIter) Historic() RunningHistoricView {
+	var m RunningHistoricView
+	for r := (reader{rest: it.it.Bytes()}); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.ID = text(r.data)
+		case 2<<3 | wireBytes:
+			if m.Filter.Decode(r.data) != nil {
+				m.Filter = FilterView{}
+			}
+		case 3<<3 | wireVarint:
+			m.Method = uint32(min(r.num, 1<<32-1))
+		case 4<<3 | wireVarint:
+			m.Purpose = uint32(min(r.num, 1<<32-1))
+		}
+	}
+	return m
+}
+
+// RelayState is a relay that the operator named, that the host keeps a
+// connection to, or that it knows from before.
+type RelayState struct {
+	URL            string
+	Bootstrap      bool // the operator named it: the host never drops it
+	Wanted         bool // a strategy asked for the connection: the host keeps it up
+	Connected      bool
+	Capabilities   Capabilities
+	LastConnected  int64 // start of the latest connection
+	DisconnectedAt int64 // end of the latest connection that ended
+	Subscriptions  []OpenSubscription
+	Historics      []RunningHistoric
+}
+
+func appendRelayState(b []byte, field byte, m *RelayState) []byte {
+	b, at := open(b, field)
+	b = appendNonEmpty(b, 1, m.URL)
+	b = appendBool(b, 2, m.Bootstrap)
+	b = appendBool(b, 3, m.Wanted)
+	b = appendBool(b, 4, m.Connected)
+	b = appendCapabilities(b, 5, &m.Capabilities)
+	b = appendUint(b, 6, uint64(m.LastConnected))
+	b = appendUint(b, 7, uint64(m.DisconnectedAt))
+	for i := range m.Subscriptions {
+		b = appendOpenSubscription(b, 8, &m.Subscriptions[i])
+	}
+	for i := range m.Historics {
+		b = appendRunningHistoric(b, 9, &m.Historics[i])
+	}
+	return seal(b, at)
+}
+
+// RelayStateView reads a RelayState in place.
+type RelayStateView struct {
+	URL            string
+	Bootstrap      bool // the operator named it: the host never drops it
+	Wanted         bool // a strategy asked for the connection: the host keeps it up
+	Connected      bool
+	Capabilities   Capabilities
+	LastConnected  int64 // start of the latest connection
+	DisconnectedAt int64 // end of the latest connection that ended
+
+	b []byte
+}
+
+// Subscriptions iterates over the subscriptions.
+func (v *RelayStateView) Subscriptions() OpenSubscriptionIter {
+	return OpenSubscriptionIter{it: fields(v.b, 8)}
+}
+
+// Historics iterates over the historics.
+func (v *RelayStateView) Historics() RunningHistoricIter {
+	return RunningHistoricIter{it: fields(v.b, 9)}
+}
+
+// RelayStateIter walks a list.
+type RelayStateIter struct{ it BytesIter }
+
+// Next moves to the next item, and reports whether there is one.
+func (it *RelayStateIter) Next() bool { return it.it.Next() }
+
+// Relay returns the item that Next moved to. Its texts are views.
+func (it *RelayStateIter) Relay() RelayStateView {
+	m := RelayStateView{b: it.it.Bytes()}
+	for r := (reader{rest: m.b}); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.URL = text(r.data)
+		case 2<<3 | wireVarint:
+			m.Bootstrap = r.num != 0
+		case 3<<3 | wireVarint:
+			m.Wanted = r.num != 0
+		case 4<<3 | wireVarint:
+			m.Connected = r.num != 0
+		case 5<<3 | wireBytes:
+			m.Capabilities = readCapabilities(reader{rest: r.data})
+		case 6<<3 | wireVarint:
+			m.LastConnected = int64(r.num)
+		case 7<<3 | wireVarint:
+			m.DisconnectedAt = int64(r.num)
+		}
+	}
+	return m
+}
+
+// KnownRepository is a repository that lists this service.
+type KnownRepository struct {
+	Address string // 30617:pubkey:d
+	Level   uint32
+	Relays  []string   // of its announcement, normalised, without our own
+	Roots   [][32]byte // ids of its root events (1617 1618 1619 1621), 32 bytes each, one after the other
+}
+
+func appendKnownRepository(b []byte, field byte, m *KnownRepository) []byte {
+	b, at := open(b, field)
+	b = appendNonEmpty(b, 1, m.Address)
+	b = appendUint(b, 2, uint64(m.Level))
+	b = appendTexts(b, 3, m.Relays)
+	if len(m.Roots) > 0 {
+		b = appendVarint(appendKey(b, 4, wireBytes), uint64(32*len(m.Roots)))
+		for i := range m.Roots {
+			b = append(b, m.Roots[i][:]...)
+		}
+	}
+	return seal(b, at)
+}
+
+// KnownRepositoryView reads a KnownRepository in place.
+type KnownRepositoryView struct {
+	Address string // 30617:pubkey:d
+	Level   uint32
+
+	b     []byte
+	roots []byte
+}
+
+// Relays iterates over the relays: of its announcement, normalised, without our own.
+func (v *KnownRepositoryView) Relays() BytesIter { return fields(v.b, 3) }
+
+// NumRoots is the number of roots.
+func (v *KnownRepositoryView) NumRoots() int { return len(v.roots) / 32 }
+
+// Root returns the one at index i.
+func (v *KnownRepositoryView) Root(i int) [32]byte { return [32]byte(v.roots[32*i:]) }
+
+// KnownRepositoryIter walks a list.
+type KnownRepositoryIter struct{ it BytesIter }
+
+// Next moves to the next item, and reports whether there is one.
+func (it *KnownRepositoryIter) Next() bool { return it.it.Next() }
+
+// Repository returns the item that Next moved to. Its texts are views.
+func (it *KnownRepositoryIter) Repository() KnownRepositoryView {
+	m := KnownRepositoryView{b: it.it.Bytes()}
+	for r := (reader{rest: m.b}); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.Address = text(r.data)
+		case 2<<3 | wireVarint:
+			m.Level = uint32(min(r.num, 1<<32-1))
+		case 4<<3 | wireBytes:
+			m.roots = r.data
+		}
+	}
+	return m
+}
+
+// StepInit is the world as it is. A strategy gets it before anything else, also
+// when it takes over from another: it starts from this and forgets the rest.
+// Timers of the strategy before are gone; subscriptions, historics and
+// connections go on until an action ends them.
+// A large world comes in parts of about 64 KiB, one input each, with nothing in
+// between. Limits, own and relays are in the first part. A repository may be in
+// several parts: their roots add up.
+type StepInit struct {
+	Part         uint32 // counted from 0
+	More         bool   // another part follows
+	Seed         int64  // for random numbers; the same in each part
+	Limits       StepLimits
+	Own          []string // our own relay's addresses; never contacted
+	Relays       []RelayState
+	Repositories []KnownRepository
+}
+
+// StepInitView reads a StepInit in place.
+type StepInitView struct {
+	Part   uint32 // counted from 0
+	More   bool   // another part follows
+	Seed   int64  // for random numbers; the same in each part
+	Limits StepLimits
+
+	b []byte
+}
+
+// Own iterates over the own: our own relay's addresses; never contacted.
+func (v *StepInitView) Own() BytesIter { return fields(v.b, 5) }
+
+// Relays iterates over the relays.
+func (v *StepInitView) Relays() RelayStateIter { return RelayStateIter{it: fields(v.b, 6)} }
+
+// Repositories iterates over the repositories.
+func (v *StepInitView) Repositories() KnownRepositoryIter {
+	return KnownRepositoryIter{it: fields(v.b, 7)}
+}
+
+// LocalEvent is an event that was accepted here, from whatever source: kind
+// 30617, 1617, 1618, 1619, 1621 or 10317.
+type LocalEvent struct {
+	ID           [32]byte // 32 bytes
+	PubKey       [32]byte // 32 bytes
+	Kind         uint32
+	CreatedAt    int64    // unix seconds
+	Repositories []string // known repositories that it announces or tags, 30617:pubkey:d
+	Relays       []string // 30617, 10317: all that it lists now, normalised, without our own
+	Level        uint32   // 30617: of the repository
+	Origin       uint32
+	Relay        string // that it came from, for ORIGIN_SYNC
+}
+
+// LocalEventView reads a LocalEvent in place.
+type LocalEventView struct {
+	ID        []byte // 32 bytes
+	PubKey    []byte // 32 bytes
+	Kind      uint32
+	CreatedAt int64  // unix seconds
+	Level     uint32 // 30617: of the repository
+	Origin    uint32
+	Relay     string // that it came from, for ORIGIN_SYNC
+
+	b []byte
+}
+
+// Repositories iterates over the repositories: known repositories that it announces or tags, 30617:pubkey:d.
+func (v *LocalEventView) Repositories() BytesIter { return fields(v.b, 5) }
+
+// Relays iterates over the relays: 30617, 10317: all that it lists now, normalised, without our own.
+func (v *LocalEventView) Relays() BytesIter { return fields(v.b, 6) }
+
+// RepoGone is a repository that is no longer ours: deleted, expired, or its
+// announcement no longer lists this service.
+type RepoGone struct{ Repository string }
+
+// RelayConnected is a connection that is up. It has no subscriptions.
+type RelayConnected struct {
+	Relay          string
+	Capabilities   Capabilities
+	LastConnected  int64 // start of the connection before this one; 0: there was none
+	DisconnectedAt int64 // end of the connection before this one
+}
+
+// RelayDisconnected is a connection that ended, or that could not be made. With
+// it end its subscriptions and historics.
+type RelayDisconnected struct {
+	Relay     string
+	Class     uint32
+	Reason    string
+	Connected bool   // it was connected; false: an attempt failed
+	Failures  uint32 // in a row
+	RetryAt   int64  // when the host tries again; 0: it does not, unless asked to connect
+}
+
+// Eose: what a relay has stored for a subscription has arrived.
+type Eose struct {
+	Relay        string
+	ID           string
+	Events       uint32 // that the relay sent
+	New          uint32 // of them, those that were not known here
+	MinCreatedAt int64  // unix seconds, of all that it sent
+}
+
+// Closed is a subscription that the relay ended, or that the host did not open.
+type Closed struct {
+	Relay  string
+	ID     string
+	Class  uint32
+	Reason string
+}
+
+// HistoricDone is a historic that ended.
+type HistoricDone struct {
+	Relay        string
+	ID           string
+	Method       uint32 // that was used
+	Complete     bool   // all that the relay has is here, or was refused here
+	Class        uint32 // why it is not complete
+	Reason       string
+	Have         uint32 // events that the relay lacks (negentropy)
+	Need         uint32 // events that were fetched
+	New          uint32 // of them, those that were not known here
+	Bytes        int64  // received
+	Rounds       uint32 // messages of negentropy, or pages
+	MinCreatedAt int64  // unix seconds, of all that were fetched
+}
+
+// Notice is a NOTICE of a relay.
+type Notice struct {
+	Relay string
+	Class uint32
+	Text  string
+}
+
+// TimerFired is a timer whose time has come. It is no longer set.
+type TimerFired struct {
+	ID string
+	At int64 // that it was set for
+}
+
+// Kinds of inputs: their fields in a StepRequest.
+const (
+	InputNone              = 0 // of a kind that this package does not know
+	InputInit              = 2
+	InputLocalEvent        = 3
+	InputRepoGone          = 4
+	InputRelayConnected    = 5
+	InputRelayDisconnected = 6
+	InputEose              = 7
+	InputClosed            = 8
+	InputHistoricDone      = 9
+	InputNotice            = 10
+	InputTimerFired        = 11
+)
+
+const lastInput = InputTimerFired
+
+func (m *StepInit) appendInput(b []byte) []byte {
+	b, at := open(b, InputInit)
+	b = appendUint(b, 1, uint64(m.Part))
+	b = appendBool(b, 2, m.More)
+	b = appendUint(b, 3, uint64(m.Seed))
+	b = appendStepLimits(b, 4, &m.Limits)
+	b = appendTexts(b, 5, m.Own)
+	for i := range m.Relays {
+		b = appendRelayState(b, 6, &m.Relays[i])
+	}
+	for i := range m.Repositories {
+		b = appendKnownRepository(b, 7, &m.Repositories[i])
+	}
+	return seal(b, at)
+}
+
+// Init returns the input of kind InputInit; of another kind, an empty one. Its texts are views.
+func (v *StepView) Init() StepInitView {
+	m := StepInitView{b: v.as(InputInit).rest}
+	for r := v.as(InputInit); r.next(); {
+		switch r.key {
+		case 1<<3 | wireVarint:
+			m.Part = uint32(min(r.num, 1<<32-1))
+		case 2<<3 | wireVarint:
+			m.More = r.num != 0
+		case 3<<3 | wireVarint:
+			m.Seed = int64(r.num)
+		case 4<<3 | wireBytes:
+			m.Limits = readStepLimits(reader{rest: r.data})
+		}
+	}
+	return m
+}
+
+func (m *LocalEvent) appendInput(b []byte) []byte {
+	b, at := open(b, InputLocalEvent)
+	b = appendField(b, 1, m.ID[:])
+	b = appendField(b, 2, m.PubKey[:])
+	b = appendUint(b, 3, uint64(m.Kind))
+	b = appendUint(b, 4, uint64(m.CreatedAt))
+	b = appendTexts(b, 5, m.Repositories)
+	b = appendTexts(b, 6, m.Relays)
+	b = appendUint(b, 7, uint64(m.Level))
+	b = appendUint(b, 8, uint64(m.Origin))
+	b = appendNonEmpty(b, 9, m.Relay)
+	return seal(b, at)
+}
+
+// LocalEvent returns the input of kind InputLocalEvent; of another kind, an empty one. Its texts are views.
+func (v *StepView) LocalEvent() LocalEventView {
+	m := LocalEventView{b: v.as(InputLocalEvent).rest}
+	for r := v.as(InputLocalEvent); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.ID = r.data
+		case 2<<3 | wireBytes:
+			m.PubKey = r.data
+		case 3<<3 | wireVarint:
+			m.Kind = uint32(min(r.num, 1<<32-1))
+		case 4<<3 | wireVarint:
+			m.CreatedAt = int64(r.num)
+		case 7<<3 | wireVarint:
+			m.Level = uint32(min(r.num, 1<<32-1))
+		case 8<<3 | wireVarint:
+			m.Origin = uint32(min(r.num, 1<<32-1))
+		case 9<<3 | wireBytes:
+			m.Relay = text(r.data)
+		}
+	}
+	return m
+}
+
+func (m *RepoGone) appendInput(b []byte) []byte {
+	b, at := open(b, InputRepoGone)
+	b = appendNonEmpty(b, 1, m.Repository)
+	return seal(b, at)
+}
+
+// RepoGone returns the input of kind InputRepoGone; of another kind, an empty one. Its texts are views.
+func (v *StepView) RepoGone() RepoGone {
+	var m RepoGone
+	for r := v.as(InputRepoGone); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.Repository = text(r.data)
+		}
+	}
+	return m
+}
+
+func (m *RelayConnected) appendInput(b []byte) []byte {
+	b, at := open(b, InputRelayConnected)
+	b = appendNonEmpty(b, 1, m.Relay)
+	b = appendCapabilities(b, 2, &m.Capabilities)
+	b = appendUint(b, 3, uint64(m.LastConnected))
+	b = appendUint(b, 4, uint64(m.DisconnectedAt))
+	return seal(b, at)
+}
+
+// RelayConnected returns the input of kind InputRelayConnected; of another kind, an empty one. Its texts are views.
+func (v *StepView) RelayConnected() RelayConnected {
+	var m RelayConnected
+	for r := v.as(InputRelayConnected); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.Relay = text(r.data)
+		case 2<<3 | wireBytes:
+			m.Capabilities = readCapabilities(reader{rest: r.data})
+		case 3<<3 | wireVarint:
+			m.LastConnected = int64(r.num)
+		case 4<<3 | wireVarint:
+			m.DisconnectedAt = int64(r.num)
+		}
+	}
+	return m
+}
+
+func (m *RelayDisconnected) appendInput(b []byte) []byte {
+	b, at := open(b, InputRelayDisconnected)
+	b = appendNonEmpty(b, 1, m.Relay)
+	b = appendUint(b, 2, uint64(m.Class))
+	b = appendNonEmpty(b, 3, m.Reason)
+	b = appendBool(b, 4, m.Connected)
+	b = appendUint(b, 5, uint64(m.Failures))
+	b = appendUint(b, 6, uint64(m.RetryAt))
+	return seal(b, at)
+}
+
+// RelayDisconnected returns the input of kind InputRelayDisconnected; of another kind, an empty one. Its texts are views.
+func (v *StepView) RelayDisconnected() RelayDisconnected {
+	var m RelayDisconnected
+	for r := v.as(InputRelayDisconnected); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.Relay = text(r.data)
+		case 2<<3 | wireVarint:
+			m.Class = uint32(min(r.num, 1<<32-1))
+		case 3<<3 | wireBytes:
+			m.Reason = text(r.data)
+		case 4<<3 | wireVarint:
+			m.Connected = r.num != 0
+		case 5<<3 | wireVarint:
+			m.Failures = uint32(min(r.num, 1<<32-1))
+		case 6<<3 | wireVarint:
+			m.RetryAt = int64(r.num)
+		}
+	}
+	return m
+}
+
+func (m *Eose) appendInput(b []byte) []byte {
+	b, at := open(b, InputEose)
+	b = appendNonEmpty(b, 1, m.Relay)
+	b = appendNonEmpty(b, 2, m.ID)
+	b = appendUint(b, 3, uint64(m.Events))
+	b = appendUint(b, 4, uint64(m.New))
+	b = appendUint(b, 5, uint64(m.MinCreatedAt))
+	return seal(b, at)
+}
+
+// Eose returns the input of kind InputEose; of another kind, an empty one. Its texts are views.
+func (v *StepView) Eose() Eose {
+	var m Eose
+	for r := v.as(InputEose); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.Relay = text(r.data)
+		case 2<<3 | wireBytes:
+			m.ID = text(r.data)
+		case 3<<3 | wireVarint:
+			m.Events = uint32(min(r.num, 1<<32-1))
+		case 4<<3 | wireVarint:
+			m.New = uint32(min(r.num, 1<<32-1))
+		case 5<<3 | wireVarint:
+			m.MinCreatedAt = int64(r.num)
+		}
+	}
+	return m
+}
+
+func (m *Closed) appendInput(b []byte) []byte {
+	b, at := open(b, InputClosed)
+	b = appendNonEmpty(b, 1, m.Relay)
+	b = appendNonEmpty(b, 2, m.ID)
+	b = appendUint(b, 3, uint64(m.Class))
+	b = appendNonEmpty(b, 4, m.Reason)
+	return seal(b, at)
+}
+
+// Closed returns the input of kind InputClosed; of another kind, an empty one. Its texts are views.
+func (v *StepView) Closed() Closed {
+	var m Closed
+	for r := v.as(InputClosed); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.Relay = text(r.data)
+		case 2<<3 | wireBytes:
+			m.ID = text(r.data)
+		case 3<<3 | wireVarint:
+			m.Class = uint32(min(r.num, 1<<32-1))
+		case 4<<3 | wireBytes:
+			m.Reason = text(r.data)
+		}
+	}
+	return m
+}
+
+func (m *HistoricDone) appendInput(b []byte) []byte {
+	b, at := open(b, InputHistoricDone)
+	b = appendNonEmpty(b, 1, m.Relay)
+	b = appendNonEmpty(b, 2, m.ID)
+	b = appendUint(b, 3, uint64(m.Method))
+	b = appendBool(b, 4, m.Complete)
+	b = appendUint(b, 5, uint64(m.Class))
+	b = appendNonEmpty(b, 6, m.Reason)
+	b = appendUint(b, 7, uint64(m.Have))
+	b = appendUint(b, 8, uint64(m.Need))
+	b = appendUint(b, 9, uint64(m.New))
+	b = appendUint(b, 10, uint64(m.Bytes))
+	b = appendUint(b, 11, uint64(m.Rounds))
+	b = appendUint(b, 12, uint64(m.MinCreatedAt))
+	return seal(b, at)
+}
+
+// HistoricDone returns the input of kind InputHistoricDone; of another kind, an empty one. Its texts are views.
+func (v *StepView) HistoricDone() HistoricDone {
+	var m HistoricDone
+	for r := v.as(InputHistoricDone); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.Relay = text(r.data)
+		case 2<<3 | wireBytes:
+			m.ID = text(r.data)
+		case 3<<3 | wireVarint:
+			m.Method = uint32(min(r.num, 1<<32-1))
+		case 4<<3 | wireVarint:
+			m.Complete = r.num != 0
+		case 5<<3 | wireVarint:
+			m.Class = uint32(min(r.num, 1<<32-1))
+		case 6<<3 | wireBytes:
+			m.Reason = text(r.data)
+		case 7<<3 | wireVarint:
+			m.Have = uint32(min(r.num, 1<<32-1))
+		case 8<<3 | wireVarint:
+			m.Need = uint32(min(r.num, 1<<32-1))
+		case 9<<3 | wireVarint:
+			m.New = uint32(min(r.num, 1<<32-1))
+		case 10<<3 | wireVarint:
+			m.Bytes = int64(r.num)
+		case 11<<3 | wireVarint:
+			m.Rounds = uint32(min(r.num, 1<<32-1))
+		case 12<<3 | wireVarint:
+			m.MinCreatedAt = int64(r.num)
+		}
+	}
+	return m
+}
+
+func (m *Notice) appendInput(b []byte) []byte {
+	b, at := open(b, InputNotice)
+	b = appendNonEmpty(b, 1, m.Relay)
+	b = appendUint(b, 2, uint64(m.Class))
+	b = appendNonEmpty(b, 3, m.Text)
+	return seal(b, at)
+}
+
+// Notice returns the input of kind InputNotice; of another kind, an empty one. Its texts are views.
+func (v *StepView) Notice() Notice {
+	var m Notice
+	for r := v.as(InputNotice); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.Relay = text(r.data)
+		case 2<<3 | wireVarint:
+			m.Class = uint32(min(r.num, 1<<32-1))
+		case 3<<3 | wireBytes:
+			m.Text = text(r.data)
+		}
+	}
+	return m
+}
+
+func (m *TimerFired) appendInput(b []byte) []byte {
+	b, at := open(b, InputTimerFired)
+	b = appendNonEmpty(b, 1, m.ID)
+	b = appendUint(b, 2, uint64(m.At))
+	return seal(b, at)
+}
+
+// TimerFired returns the input of kind InputTimerFired; of another kind, an empty one. Its texts are views.
+func (v *StepView) TimerFired() TimerFired {
+	var m TimerFired
+	for r := v.as(InputTimerFired); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.ID = text(r.data)
+		case 2<<3 | wireVarint:
+			m.At = int64(r.num)
+		}
+	}
+	return m
+}
+
+// Kinds of StepAction: their fields in the message.
+const (
+	DoConnect     = 1
+	DoDisconnect  = 2
+	DoSubscribe   = 3
+	DoUnsubscribe = 4
+	DoHistoric    = 5
+	DoSetTimer    = 6
+)
+
+var doNames = [...]string{
+	DoConnect:     "connect",
+	DoDisconnect:  "disconnect",
+	DoSubscribe:   "subscribe",
+	DoUnsubscribe: "unsubscribe",
+	DoHistoric:    "historic",
+	DoSetTimer:    "timer",
+}
+
+// StepAction is the message StepAction. Which of the fields count depends on Do.
+type StepAction struct {
+	Do       uint32   // DoConnect and so on
+	Relay    string   // DoConnect, DoDisconnect, DoSubscribe, DoUnsubscribe, DoHistoric
+	ID       string   // DoSubscribe, DoUnsubscribe, DoHistoric, DoSetTimer
+	Reason   string   // DoConnect, DoDisconnect
+	Priority uint32   // DoConnect
+	Filters  []Filter // DoSubscribe, DoHistoric
+	Live     bool     // DoSubscribe
+	Purpose  uint32   // DoSubscribe, DoHistoric
+	Method   uint32   // DoHistoric
+	Page     uint32   // DoHistoric
+	Push     bool     // DoHistoric
+	At       int64    // DoSetTimer
+}
+
+// AppendAction appends a as the next action of StepActions. It allocates nothing
+// else.
+func AppendAction(b []byte, a *StepAction) []byte {
+	b, at := open(b, 1)
+	b, inner := open(b, byte(a.Do))
+	switch a.Do {
+	case DoConnect:
+		b = appendConnect(b, a)
+	case DoDisconnect:
+		b = appendDisconnect(b, a)
+	case DoSubscribe:
+		b = appendSubscribe(b, a)
+	case DoUnsubscribe:
+		b = appendUnsubscribe(b, a)
+	case DoHistoric:
+		b = appendHistoric(b, a)
+	case DoSetTimer:
+		b = appendSetTimer(b, a)
+	}
+	return seal(seal(b, inner), at)
+}
+
+func appendConnect(b []byte, a *StepAction) []byte {
+	b = appendNonEmpty(b, 1, a.Relay)
+	b = appendUint(b, 2, uint64(a.Priority))
+	b = appendNonEmpty(b, 3, a.Reason)
+	return b
+}
+
+func appendDisconnect(b []byte, a *StepAction) []byte {
+	b = appendNonEmpty(b, 1, a.Relay)
+	b = appendNonEmpty(b, 2, a.Reason)
+	return b
+}
+
+func appendSubscribe(b []byte, a *StepAction) []byte {
+	b = appendNonEmpty(b, 1, a.Relay)
+	b = appendNonEmpty(b, 2, a.ID)
+	b = appendFilters(b, 3, a.Filters)
+	b = appendBool(b, 4, a.Live)
+	b = appendUint(b, 5, uint64(a.Purpose))
+	return b
+}
+
+func appendUnsubscribe(b []byte, a *StepAction) []byte {
+	b = appendNonEmpty(b, 1, a.Relay)
+	b = appendNonEmpty(b, 2, a.ID)
+	return b
+}
+
+func appendHistoric(b []byte, a *StepAction) []byte {
+	b = appendNonEmpty(b, 1, a.Relay)
+	b = appendNonEmpty(b, 2, a.ID)
+	b = appendFilters(b, 3, a.Filters)
+	b = appendUint(b, 4, uint64(a.Method))
+	b = appendUint(b, 5, uint64(a.Purpose))
+	b = appendUint(b, 6, uint64(a.Page))
+	b = appendBool(b, 7, a.Push)
+	return b
+}
+
+func appendSetTimer(b []byte, a *StepAction) []byte {
+	b = appendNonEmpty(b, 1, a.ID)
+	b = appendUint(b, 2, uint64(a.At))
+	return b
+}
+
+// body reads the fields of an action.
+func (d *actionDecoder) body(a *StepAction, b []byte) string {
+	r := reader{rest: b}
+	for r.next() {
+		var what string
+		switch uint64(a.Do)<<32 | r.key {
+		case DoConnect<<32 | 1<<3 | wireBytes:
+			what = copyText(&a.Relay, "relay", r.data, MaxActionRelay)
+		case DoConnect<<32 | 2<<3 | wireVarint:
+			a.Priority = uint32(min(r.num, 1<<32-1))
+		case DoConnect<<32 | 3<<3 | wireBytes:
+			what = copyText(&a.Reason, "reason", r.data, MaxActionReason)
+		case DoDisconnect<<32 | 1<<3 | wireBytes:
+			what = copyText(&a.Relay, "relay", r.data, MaxActionRelay)
+		case DoDisconnect<<32 | 2<<3 | wireBytes:
+			what = copyText(&a.Reason, "reason", r.data, MaxActionReason)
+		case DoSubscribe<<32 | 1<<3 | wireBytes:
+			what = copyText(&a.Relay, "relay", r.data, MaxActionRelay)
+		case DoSubscribe<<32 | 2<<3 | wireBytes:
+			what = copyText(&a.ID, "id", r.data, MaxActionID)
+		case DoSubscribe<<32 | 3<<3 | wireBytes:
+			what = d.filter(a, r.data)
+		case DoSubscribe<<32 | 4<<3 | wireVarint:
+			a.Live = r.num != 0
+		case DoSubscribe<<32 | 5<<3 | wireVarint:
+			a.Purpose = uint32(min(r.num, 1<<32-1))
+		case DoUnsubscribe<<32 | 1<<3 | wireBytes:
+			what = copyText(&a.Relay, "relay", r.data, MaxActionRelay)
+		case DoUnsubscribe<<32 | 2<<3 | wireBytes:
+			what = copyText(&a.ID, "id", r.data, MaxActionID)
+		case DoHistoric<<32 | 1<<3 | wireBytes:
+			what = copyText(&a.Relay, "relay", r.data, MaxActionRelay)
+		case DoHistoric<<32 | 2<<3 | wireBytes:
+			what = copyText(&a.ID, "id", r.data, MaxActionID)
+		case DoHistoric<<32 | 3<<3 | wireBytes:
+			what = d.onlyFilter(a, r.data)
+		case DoHistoric<<32 | 4<<3 | wireVarint:
+			a.Method = uint32(min(r.num, 1<<32-1))
+		case DoHistoric<<32 | 5<<3 | wireVarint:
+			a.Purpose = uint32(min(r.num, 1<<32-1))
+		case DoHistoric<<32 | 6<<3 | wireVarint:
+			a.Page = uint32(min(r.num, 1<<32-1))
+		case DoHistoric<<32 | 7<<3 | wireVarint:
+			a.Push = r.num != 0
+		case DoSetTimer<<32 | 1<<3 | wireBytes:
+			what = copyText(&a.ID, "id", r.data, MaxActionID)
+		case DoSetTimer<<32 | 2<<3 | wireVarint:
+			a.At = int64(r.num)
+		}
+		if what != "" {
+			return what
+		}
+	}
+	if r.bad {
+		return malformed
+	}
+	return ""
+}
