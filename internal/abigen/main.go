@@ -41,5 +41,8 @@ func generate(root string) (map[string]string, error) {
 	if err := goFiles(f, files); err != nil {
 		return nil, err
 	}
+	if err := jsonFile(f, files); err != nil {
+		return nil, err
+	}
 	return files, nil
 }

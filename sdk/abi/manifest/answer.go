@@ -6,12 +6,6 @@ import (
 	"talon/sdk/abi"
 )
 
-// actions are the names of a verdict's actions, the index.
-var actions = []string{
-	abi.ActionPass: "pass", abi.ActionAccept: "accept", abi.ActionReject: "reject",
-	abi.ActionShadowReject: "shadow-reject", abi.ActionHold: "hold", abi.ActionRequireAuth: "auth-required",
-}
-
 // answers are the actions that make sense for each function of the policy world.
 var answers = map[string][]uint32{
 	"admit":   {abi.ActionPass, abi.ActionAccept, abi.ActionReject, abi.ActionShadowReject, abi.ActionHold, abi.ActionRequireAuth},
@@ -29,8 +23,8 @@ func MayAnswer(function string, action uint32) bool {
 
 // ActionName returns an action's name as a vector has it.
 func ActionName(action uint32) string {
-	if action < uint32(len(actions)) {
-		return actions[action]
+	if action < uint32(len(actionNames)) {
+		return actionNames[action]
 	}
 	return "an unknown action"
 }

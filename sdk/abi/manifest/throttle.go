@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"talon/sdk/abi"
 )
 
 // throttleAsked is the request of a vector of the throttle world. Its fields have
@@ -32,11 +30,11 @@ type throttleWanted interface {
 
 // newThrottleAsked returns an empty request to a function.
 var newThrottleAsked = map[string]func() throttleAsked{
-	"throttle_delay": func() throttleAsked { return new(delayAsked) },
-	"throttle_admit": func() throttleAsked { return new(admitAsked) },
-	"throttle_after": func() throttleAsked { return new(afterAsked) },
-	"throttle_pick":  func() throttleAsked { return new(pickAsked) },
-	"throttle_tick":  func() throttleAsked { return new(tickAsked) },
+	"throttle_delay": func() throttleAsked { return new(delayRequestForm) },
+	"throttle_admit": func() throttleAsked { return new(throttleAdmitRequestForm) },
+	"throttle_after": func() throttleAsked { return new(afterRequestForm) },
+	"throttle_pick":  func() throttleAsked { return new(pickRequestForm) },
+	"throttle_tick":  func() throttleAsked { return new(tickRequestForm) },
 }
 
 // readThrottle reads what is asked and wanted of a function of the throttle world.
@@ -52,7 +50,7 @@ func (v *Vector) readThrottle(want []byte) error {
 	if err := json.Unmarshal(want, &fields); err != nil || len(fields) == 0 {
 		return errors.New("want: name at least one field of the answer")
 	}
-	if pick, ok := q.(*pickAsked); ok && len(pick.Waiting) == 0 {
+	if pick, ok := q.(*pickRequestForm); ok && len(pick.Waiting) == 0 {
 		return errors.New("request: waiting is empty")
 	}
 	w := q.answer()
@@ -117,40 +115,16 @@ func text(w throttleWanted) string {
 	return string(b)
 }
 
-// Enumerations of talon.proto.
-type (
-	subjectKind uint32
-	eventOrigin uint32
-	outcome     uint32
-	health      uint32
-)
-
-// Their names, the index.
-var (
-	subjectKinds = []string{abi.SubjectDomain: "domain", abi.SubjectRelay: "relay", abi.SubjectRepository: "repository"}
-	eventOrigins = []string{abi.OriginClient: "client", abi.OriginImport: "import", abi.OriginSync: "sync"}
-	outcomes     = []string{
-		abi.OutcomeOK: "ok", abi.OutcomePartial: "partial", abi.OutcomeNotFound: "not-found", abi.OutcomeRateLimited: "rate-limited",
-		abi.OutcomeRefused: "refused", abi.OutcomeServer: "server", abi.OutcomeTimeout: "timeout", abi.OutcomeUnreachable: "unreachable",
-		abi.OutcomeDNS: "dns", abi.OutcomeTLS: "tls", abi.OutcomeProtocol: "protocol", abi.OutcomeTooLarge: "too-large",
-		abi.OutcomeDisconnected: "disconnected",
+// atMost reads a list that a host cuts.
+func atMost[E any](n int, name string, b []byte, list *[]E) error {
+	if err := strictly(b, list); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	healths = []string{
-		abi.HealthUnspecified: "unchanged", abi.HealthHealthy: "healthy", abi.HealthDegraded: "degraded", abi.HealthDead: "dead",
-		abi.HealthBarred: "barred",
+	if len(*list) > n {
+		return fmt.Errorf("%s has %d entries; a host tells of %d", name, len(*list), n)
 	}
-)
-
-func (k *subjectKind) UnmarshalText(text []byte) error {
-	return named((*uint32)(k), subjectKinds, text)
+	return nil
 }
-func (o *eventOrigin) UnmarshalText(text []byte) error {
-	return named((*uint32)(o), eventOrigins, text)
-}
-func (o *outcome) UnmarshalText(text []byte) error { return named((*uint32)(o), outcomes, text) }
-func (h *health) UnmarshalText(text []byte) error  { return named((*uint32)(h), healths, text) }
-
-func (h health) MarshalText() ([]byte, error) { return []byte(healths[h]), nil }
 
 func named(v *uint32, names []string, text []byte) error {
 	i := slices.Index(names, string(text))

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -88,18 +87,6 @@ func TestThrottleVectors(t *testing.T) {
 		Least:   abi.ClientLimits{Events: 8}, Most: abi.ClientLimits{Events: 9},
 	}); tick != want {
 		t.Errorf("%+v, want %+v", tick, want)
-	}
-}
-
-// TestEnumerations checks that each value of talon.proto has a name.
-func TestEnumerations(t *testing.T) {
-	for _, e := range []struct {
-		names []string
-		last  int
-	}{{subjectKinds, abi.SubjectRepository}, {eventOrigins, abi.OriginSync}, {outcomes, abi.OutcomeDisconnected}, {healths, abi.HealthBarred}} {
-		if len(e.names) != e.last+1 || slices.Contains(e.names[1:], "") {
-			t.Errorf("%q, want %d names", e.names, e.last)
-		}
 	}
 }
 

@@ -154,10 +154,10 @@ func (v *Vector) validate(given *vectorGiven) error {
 	if !v.Policy() {
 		return v.readThrottle(given.Want)
 	}
-	action := slices.Index(actions, v.Want.Action)
+	action := slices.Index(actionNames, v.Want.Action)
 	switch {
 	case action < 0:
-		return fmt.Errorf("want.action %.32q: want one of %s", v.Want.Action, strings.Join(actions, ", "))
+		return fmt.Errorf("want.action %.32q: want one of %s", v.Want.Action, strings.Join(actionNames, ", "))
 	case !MayAnswer(v.Function, uint32(action)):
 		return fmt.Errorf("want.action %s is no answer to %s", v.Want.Action, v.Function)
 	}
@@ -192,13 +192,21 @@ func (v *Vector) fits() error {
 			return fmt.Errorf("%s is missing", member.name)
 		}
 	}
-	if _, ok := verbs[v.Verb]; !ok {
+	if _, ok := numbered(verbNames, v.Verb, abi.VerbReq); !ok {
 		return fmt.Errorf("verb %.20q: want req, count or neg", v.Verb)
 	}
 	return nil
 }
 
-var verbs = map[string]uint32{"": abi.VerbReq, "req": abi.VerbReq, "count": abi.VerbCount, "neg": abi.VerbNeg}
+// numbered returns the number of a name, that of an absent one for an empty name, and
+// whether there is one.
+func numbered(names []string, name string, absent uint32) (number uint32, ok bool) {
+	if name == "" {
+		return absent, true
+	}
+	i := slices.Index(names, name)
+	return uint32(max(i, 0)), i >= 0
+}
 
 // Request encodes what the module is asked.
 func (v *Vector) Request() ([]byte, error) {
@@ -207,16 +215,18 @@ func (v *Vector) Request() ([]byte, error) {
 		if v.Event == nil {
 			return nil, fmt.Errorf("vector %q has no event", v.Name)
 		}
+		origin, _ := numbered(originNames, v.Source.Origin, abi.OriginClient) // it was read before
 		return abi.AppendAdmitRequest(nil, &abi.AdmitRequest[[]string, Key]{
-			Event: v.Event.Encoded(), Origin: origins[v.Source.Origin], Address: []byte(v.Source.Address),
+			Event: v.Event.Encoded(), Origin: origin, Address: []byte(v.Source.Address),
 			Relay: v.Source.Relay, Authed: v.Source.Authed, Now: v.Now,
 		}), nil
 	case "query":
+		verb, _ := numbered(verbNames, v.Verb, abi.VerbReq) // likewise
 		var b []byte
 		for i := range v.Filters {
 			b = abi.AppendFilterOf(b, &v.Filters[i].filter)
 		}
-		return abi.AppendQueryRequest(b, &abi.QueryRequest[Key]{Client: v.Client.encoded(), Verb: verbs[v.Verb], Now: v.Now}), nil
+		return abi.AppendQueryRequest(b, &abi.QueryRequest[Key]{Client: v.Client.encoded(), Verb: verb, Now: v.Now}), nil
 	case "connect":
 		return abi.AppendConnectRequest(nil, &abi.ConnectRequest[Key]{
 			Client: v.Client.encoded(), Open: v.Open, FromAddress: v.FromAddress, Now: v.Now,

@@ -78,16 +78,12 @@ type VectorSource struct {
 	Authed  []Key   `json:"authed"`  // keys that the client has proven
 }
 
-var origins = map[string]uint32{
-	"": abi.OriginClient, "client": abi.OriginClient, "import": abi.OriginImport, "sync": abi.OriginSync,
-}
-
 func (s *VectorSource) UnmarshalJSON(b []byte) error {
 	type plain VectorSource
 	if err := json.Unmarshal(b, (*plain)(s)); err != nil {
 		return fmt.Errorf("source: %w", inWords(err))
 	}
-	if _, ok := origins[s.Origin]; !ok {
+	if _, ok := numbered(originNames, s.Origin, abi.OriginClient); !ok {
 		return fmt.Errorf("source: origin %.20q: want client, import or sync", s.Origin)
 	}
 	return nil

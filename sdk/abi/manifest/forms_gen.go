@@ -1,0 +1,397 @@
+// Code generated from talon.proto by internal/abigen. DO NOT EDIT.
+
+package manifest
+
+import "talon/sdk/abi"
+
+// originNames are the names of Origin, the index.
+var originNames = []string{
+	abi.OriginUnspecified: "",
+	abi.OriginClient:      "client",
+	abi.OriginImport:      "import",
+	abi.OriginSync:        "sync",
+}
+
+type originForm uint32
+
+func (v *originForm) UnmarshalText(text []byte) error { return named((*uint32)(v), originNames, text) }
+
+func (v originForm) MarshalText() ([]byte, error) { return []byte(originNames[v]), nil }
+
+// actionNames are the names of Action, the index.
+var actionNames = []string{
+	abi.ActionPass:         "pass",
+	abi.ActionAccept:       "accept",
+	abi.ActionReject:       "reject",
+	abi.ActionShadowReject: "shadow-reject",
+	abi.ActionHold:         "hold",
+	abi.ActionRequireAuth:  "auth-required",
+}
+
+// verbNames are the names of Verb, the index.
+var verbNames = []string{
+	abi.VerbUnspecified: "",
+	abi.VerbReq:         "req",
+	abi.VerbCount:       "count",
+	abi.VerbNeg:         "neg",
+}
+
+// subjectKindNames are the names of SubjectKind, the index.
+var subjectKindNames = []string{
+	abi.SubjectUnspecified: "",
+	abi.SubjectDomain:      "domain",
+	abi.SubjectRelay:       "relay",
+	abi.SubjectRepository:  "repository",
+}
+
+type subjectKindForm uint32
+
+func (v *subjectKindForm) UnmarshalText(text []byte) error {
+	return named((*uint32)(v), subjectKindNames, text)
+}
+
+func (v subjectKindForm) MarshalText() ([]byte, error) { return []byte(subjectKindNames[v]), nil }
+
+// outcomeNames are the names of Outcome, the index.
+var outcomeNames = []string{
+	abi.OutcomeUnspecified:  "",
+	abi.OutcomeOK:           "ok",
+	abi.OutcomePartial:      "partial",
+	abi.OutcomeNotFound:     "not-found",
+	abi.OutcomeRateLimited:  "rate-limited",
+	abi.OutcomeRefused:      "refused",
+	abi.OutcomeServer:       "server",
+	abi.OutcomeTimeout:      "timeout",
+	abi.OutcomeUnreachable:  "unreachable",
+	abi.OutcomeDNS:          "dns",
+	abi.OutcomeTLS:          "tls",
+	abi.OutcomeProtocol:     "protocol",
+	abi.OutcomeTooLarge:     "too-large",
+	abi.OutcomeDisconnected: "disconnected",
+}
+
+type outcomeForm uint32
+
+func (v *outcomeForm) UnmarshalText(text []byte) error {
+	return named((*uint32)(v), outcomeNames, text)
+}
+
+func (v outcomeForm) MarshalText() ([]byte, error) { return []byte(outcomeNames[v]), nil }
+
+// healthNames are the names of Health, the index.
+var healthNames = []string{
+	abi.HealthUnspecified: "unchanged",
+	abi.HealthHealthy:     "healthy",
+	abi.HealthDegraded:    "degraded",
+	abi.HealthDead:        "dead",
+	abi.HealthBarred:      "barred",
+}
+
+type healthForm uint32
+
+func (v *healthForm) UnmarshalText(text []byte) error { return named((*uint32)(v), healthNames, text) }
+
+func (v healthForm) MarshalText() ([]byte, error) { return []byte(healthNames[v]), nil }
+
+// agesList are as many as a host tells of.
+type agesList []uint32
+
+func (l *agesList) UnmarshalJSON(b []byte) error { return atMost(256, "ages", b, (*[]uint32)(l)) }
+
+// subjectForm is the message Subject.
+type subjectForm struct {
+	Kind         subjectKindForm `json:"kind"`
+	Name         string          `json:"name"`          // a host name, with the port if it is another; a relay's URL; 30617:pubkey:d
+	InFlight     uint32          `json:"in_flight"`     // requests, connection attempts
+	Ages         agesList        `json:"ages"`          // milliseconds since each of the latest starts, newest first, at most 256
+	Failures     uint32          `json:"failures"`      // in a row
+	FailingSince int64           `json:"failing_since"` // the first of them
+	LastSuccess  int64           `json:"last_success"`
+	NotBefore    int64           `json:"not_before"` // what the throttle last said
+	Health       healthForm      `json:"health"`     // what the throttle last said
+}
+
+func (m *subjectForm) encoded() (to abi.Subject) {
+	to.Kind = uint32(m.Kind)
+	to.Name = m.Name
+	to.InFlight = m.InFlight
+	to.Ages = m.Ages
+	to.Failures = m.Failures
+	to.FailingSince = m.FailingSince
+	to.LastSuccess = m.LastSuccess
+	to.NotBefore = m.NotBefore
+	to.Health = uint32(m.Health)
+	return to
+}
+
+// delayRequestForm is the message DelayRequest.
+type delayRequestForm struct {
+	Subject   subjectForm `json:"subject"`    // a repository or a relay
+	Origin    originForm  `json:"origin"`     // of the event
+	EventKind uint32      `json:"event_kind"` // of the event
+	Planned   int64       `json:"planned"`    // the attempt that is planned already; the sooner one counts
+}
+
+func (m *delayRequestForm) append(b []byte, now int64) []byte {
+	to := abi.DelayRequest{Now: now}
+	to.Subject = m.Subject.encoded()
+	to.Origin = uint32(m.Origin)
+	to.EventKind = m.EventKind
+	to.Planned = m.Planned
+	return abi.AppendDelayRequest(b, &to)
+}
+
+func (*delayRequestForm) answer() throttleWanted { return new(delayAnswerForm) }
+
+// delayAnswerForm is the message DelayAnswer.
+type delayAnswerForm struct {
+	Delay  int64 `json:"delay"`  // from now
+	Expiry int64 `json:"expiry"` // from now: when to give the event up; 0: the host's own
+}
+
+func (m *delayAnswerForm) encoded() (to abi.DelayAnswer) {
+	to.Delay = m.Delay
+	to.Expiry = m.Expiry
+	return to
+}
+
+func (m *delayAnswerForm) read(answer []byte) error {
+	a, err := abi.DecodeDelayAnswer(answer)
+	*m = delayAnswerForm{
+		a.Delay,
+		a.Expiry,
+	}
+	return err
+}
+
+func (m *delayAnswerForm) append(b []byte) []byte {
+	a := m.encoded()
+	return abi.AppendDelayAnswer(b, &a)
+}
+
+// throttleAdmitRequestForm is the message ThrottleAdmitRequest.
+type throttleAdmitRequestForm struct {
+	Subject     subjectForm `json:"subject"`       // a domain or a relay
+	Repository  string      `json:"repository"`    // that it is for, 30617:pubkey:d; empty for a relay
+	AllInFlight uint32      `json:"all_in_flight"` // of this kind, to everybody
+}
+
+func (m *throttleAdmitRequestForm) append(b []byte, now int64) []byte {
+	to := abi.ThrottleAdmitRequest{Now: now}
+	to.Subject = m.Subject.encoded()
+	to.Repository = m.Repository
+	to.AllInFlight = m.AllInFlight
+	return abi.AppendThrottleAdmitRequest(b, &to)
+}
+
+func (*throttleAdmitRequestForm) answer() throttleWanted { return new(throttleAdmitAnswerForm) }
+
+// throttleAdmitAnswerForm is the message ThrottleAdmitAnswer.
+type throttleAdmitAnswerForm struct {
+	Start bool  `json:"start"`
+	Wait  int64 `json:"wait"` // if not: ask again then; 0: when another request has ended
+}
+
+func (m *throttleAdmitAnswerForm) encoded() (to abi.ThrottleAdmitAnswer) {
+	to.Start = m.Start
+	to.Wait = m.Wait
+	return to
+}
+
+func (m *throttleAdmitAnswerForm) read(answer []byte) error {
+	a, err := abi.DecodeThrottleAdmitAnswer(answer)
+	*m = throttleAdmitAnswerForm{
+		a.Start,
+		a.Wait,
+	}
+	return err
+}
+
+func (m *throttleAdmitAnswerForm) append(b []byte) []byte {
+	a := m.encoded()
+	return abi.AppendThrottleAdmitAnswer(b, &a)
+}
+
+// afterRequestForm is the message AfterRequest.
+type afterRequestForm struct {
+	Subject    subjectForm `json:"subject"` // failures and ages with what is told here
+	Outcome    outcomeForm `json:"outcome"`
+	Repository string      `json:"repository"`  // that a request to a domain was for, 30617:pubkey:d
+	Status     uint32      `json:"status"`      // of HTTP
+	RetryAfter int64       `json:"retry_after"` // what the server asked for, from now
+	Took       int64       `json:"took"`
+	Bytes      int64       `json:"bytes"`    // received
+	Found      uint32      `json:"found"`    // objects that were missing and are there now
+	Missing    uint32      `json:"missing"`  // objects that are still missing
+	Attempts   uint32      `json:"attempts"` // repository: rounds since its latest event
+	Since      int64       `json:"since"`    // repository: when its search began; relay: when the connection was made
+	Reason     string      `json:"reason"`   // what the server or the network said
+}
+
+func (m *afterRequestForm) append(b []byte, now int64) []byte {
+	to := abi.AfterRequest{Now: now}
+	to.Subject = m.Subject.encoded()
+	to.Outcome = uint32(m.Outcome)
+	to.Repository = m.Repository
+	to.Status = m.Status
+	to.RetryAfter = m.RetryAfter
+	to.Took = m.Took
+	to.Bytes = m.Bytes
+	to.Found = m.Found
+	to.Missing = m.Missing
+	to.Attempts = m.Attempts
+	to.Since = m.Since
+	to.Reason = m.Reason
+	return abi.AppendAfterRequest(b, &to)
+}
+
+func (*afterRequestForm) answer() throttleWanted { return new(afterAnswerForm) }
+
+// afterAnswerForm is the message AfterAnswer.
+type afterAnswerForm struct {
+	Delay  int64      `json:"delay"`   // from now: not before
+	GiveUp bool       `json:"give_up"` // repository: end the search
+	Health healthForm `json:"health"`  // of a domain or relay
+	Reason string     `json:"reason"`  // for the operator, at most 256 bytes
+}
+
+func (m *afterAnswerForm) encoded() (to abi.AfterAnswer) {
+	to.Delay = m.Delay
+	to.GiveUp = m.GiveUp
+	to.Health = uint32(m.Health)
+	to.Reason = m.Reason
+	return to
+}
+
+func (m *afterAnswerForm) read(answer []byte) error {
+	a, err := abi.DecodeAfterAnswer(answer)
+	*m = afterAnswerForm{
+		a.Delay,
+		a.GiveUp,
+		healthForm(a.Health),
+		a.Reason,
+	}
+	return err
+}
+
+func (m *afterAnswerForm) append(b []byte) []byte {
+	a := m.encoded()
+	return abi.AppendAfterAnswer(b, &a)
+}
+
+// waitingForm is the message Waiting.
+type waitingForm struct {
+	Repository string `json:"repository"` // 30617:pubkey:d
+	Since      int64  `json:"since"`      // when it came into this queue
+	LastTried  int64  `json:"last_tried"` // when this domain was last asked for it; 0: not yet
+	Attempts   uint32 `json:"attempts"`   // rounds since its latest event
+	Missing    uint32 `json:"missing"`    // objects
+	URLs       uint32 `json:"urls"`       // of this domain that are not tried yet
+}
+
+func (m *waitingForm) encoded() (to abi.Waiting) {
+	to.Repository = m.Repository
+	to.Since = m.Since
+	to.LastTried = m.LastTried
+	to.Attempts = m.Attempts
+	to.Missing = m.Missing
+	to.URLs = m.URLs
+	return to
+}
+
+// waitingList are as many as a host tells of.
+type waitingList []waitingForm
+
+func (l *waitingList) UnmarshalJSON(b []byte) error {
+	return atMost(16, "waiting", b, (*[]waitingForm)(l))
+}
+
+// pickRequestForm is the message PickRequest.
+type pickRequestForm struct {
+	Subject subjectForm `json:"subject"` // the domain
+	Waiting waitingList `json:"waiting"` // at most 16, those first who were served longest ago
+}
+
+func (m *pickRequestForm) append(b []byte, now int64) []byte {
+	to := abi.PickRequest{Now: now}
+	to.Subject = m.Subject.encoded()
+	for i := range m.Waiting {
+		to.Waiting = append(to.Waiting, m.Waiting[i].encoded())
+	}
+	return abi.AppendPickRequest(b, &to)
+}
+
+// clientLimitsForm is the message ClientLimits.
+type clientLimitsForm struct {
+	Connections   uint32 `json:"connections"`   // from one address
+	Subscriptions uint32 `json:"subscriptions"` // open on one connection
+	Filters       uint32 `json:"filters"`       // of one subscription
+	Events        uint32 `json:"events"`        // EVENT messages in a minute
+	Queries       uint32 `json:"queries"`       // REQ, COUNT and NEG-OPEN in a minute
+	BytesIn       int64  `json:"bytes_in"`      // in a second
+	BytesOut      int64  `json:"bytes_out"`     // in a second
+}
+
+func (m *clientLimitsForm) encoded() (to abi.ClientLimits) {
+	to.Connections = m.Connections
+	to.Subscriptions = m.Subscriptions
+	to.Filters = m.Filters
+	to.Events = m.Events
+	to.Queries = m.Queries
+	to.BytesIn = m.BytesIn
+	to.BytesOut = m.BytesOut
+	return to
+}
+
+// telemetryForm is the message Telemetry.
+type telemetryForm struct {
+	Interval      int64   `json:"interval"`
+	CPU           float64 `json:"cpu"`          // share of all processors, 0 to 1
+	Memory        int64   `json:"memory"`       // bytes in use
+	MemoryLimit   int64   `json:"memory_limit"` // bytes; 0: none
+	Connections   uint32  `json:"connections"`
+	Subscriptions uint32  `json:"subscriptions"`
+	Events        float64 `json:"events"`    // in a second, that clients sent
+	Queries       float64 `json:"queries"`   // in a second
+	BytesIn       float64 `json:"bytes_in"`  // in a second
+	BytesOut      float64 `json:"bytes_out"` // in a second
+	Queue         uint32  `json:"queue"`     // events that wait to be decided or written
+	QueueLimit    uint32  `json:"queue_limit"`
+	AnswerTime    int64   `json:"answer_time"`  // EVENT to OK, 99 of 100, in microseconds
+	SlowClients   uint32  `json:"slow_clients"` // that do not read fast enough
+}
+
+func (m *telemetryForm) encoded() (to abi.Telemetry) {
+	to.Interval = m.Interval
+	to.CPU = m.CPU
+	to.Memory = m.Memory
+	to.MemoryLimit = m.MemoryLimit
+	to.Connections = m.Connections
+	to.Subscriptions = m.Subscriptions
+	to.Events = m.Events
+	to.Queries = m.Queries
+	to.BytesIn = m.BytesIn
+	to.BytesOut = m.BytesOut
+	to.Queue = m.Queue
+	to.QueueLimit = m.QueueLimit
+	to.AnswerTime = m.AnswerTime
+	to.SlowClients = m.SlowClients
+	return to
+}
+
+// tickRequestForm is the message TickRequest.
+type tickRequestForm struct {
+	Telemetry telemetryForm    `json:"telemetry"`
+	Current   clientLimitsForm `json:"current"`
+	Least     clientLimitsForm `json:"least"` // the operator's clamps: the host keeps to them whatever the answer
+	Most      clientLimitsForm `json:"most"`
+}
+
+func (m *tickRequestForm) append(b []byte, now int64) []byte {
+	to := abi.TickRequest{Now: now}
+	to.Telemetry = m.Telemetry.encoded()
+	to.Current = m.Current.encoded()
+	to.Least = m.Least.encoded()
+	to.Most = m.Most.encoded()
+	return abi.AppendTickRequest(b, &to)
+}
