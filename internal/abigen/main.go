@@ -44,5 +44,6 @@ func generate(root string) (map[string]string, error) {
 	if err := jsonFile(f, files); err != nil {
 		return nil, err
 	}
+	rustFiles(f, files)
 	return files, nil
 }

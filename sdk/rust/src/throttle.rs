@@ -11,13 +11,15 @@
 //! "never" or "not known".
 
 use crate::config::{Config, WrongValue};
-use crate::message::{message, names};
-use crate::request::Origin;
 use crate::strategy::MOST_REASON;
 use crate::verdict::cut_to;
 use crate::wire;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
+
+mod messages;
+
+pub use messages::*;
 
 pub const SECOND: i64 = 1000;
 pub const MINUTE: i64 = 60 * SECOND;
@@ -47,92 +49,7 @@ pub trait Throttle: Sized {
     fn tick(&mut self, input: &Tick) -> TickAnswer;
 }
 
-names! {
-    /// What a throttle is asked about.
-    SubjectKind {
-        Unspecified = 0,
-        /// Git requests to a domain.
-        Domain = 1,
-        /// Connections to a relay.
-        Relay = 2,
-        /// The search for a repository's git data, over all its domains.
-        Repository = 3,
-    }
-}
-
-names! {
-    /// How something ended.
-    Outcome {
-        Unspecified = 0,
-        /// Relay: connected; domain: everything that was asked for.
-        Ok = 1,
-        /// Some of it.
-        Partial = 2,
-        /// The server answered, and has none of it.
-        NotFound = 3,
-        /// 429; a NOTICE or CLOSED that says so.
-        RateLimited = 4,
-        /// 401, 403; not for us.
-        Refused = 5,
-        /// 5xx
-        Server = 6,
-        Timeout = 7,
-        /// No connection, or it broke.
-        Unreachable = 8,
-        /// The name has no address.
-        Dns = 9,
-        /// The certificate or handshake is wrong.
-        Tls = 10,
-        /// Not what git or nostr allow.
-        Protocol = 11,
-        /// The host stopped reading.
-        TooLarge = 12,
-        /// Relay: a connection that was up ended.
-        Disconnected = 13,
-    }
-}
-
-names! {
-    /// What a throttle thinks of a domain or relay; kept across restarts.
-    Health {
-        /// As it was.
-        Unchanged = 0,
-        Healthy = 1,
-        /// Failing, tried again soon.
-        Degraded = 2,
-        /// Failing for long, tried again seldom.
-        Dead = 3,
-        /// Its name, certificate or protocol is broken: set aside.
-        Barred = 4,
-    }
-}
-
-message! {
-    /// What a throttle is asked about, and what happened with it lately.
-    Subject ['a] {
-        kind: SubjectKind = 1,
-        /// A host name, with the port if it is another; a relay's URL; 30617:pubkey:d.
-        name: &'a str = 2,
-        /// Requests, connection attempts.
-        in_flight: u32 = 3,
-        /// In a row.
-        failures: u32 = 5,
-        /// The first of them.
-        failing_since: i64 = 6,
-        last_success: i64 = 7,
-        /// What the throttle last said.
-        not_before: i64 = 8,
-        /// What the throttle last said.
-        health: Health = 9,
-    }
-}
-
 impl<'a> Subject<'a> {
-    /// Milliseconds since each of the latest starts, newest first, at most 256.
-    pub fn ages(&self) -> impl Iterator<Item = u32> + 'a {
-        wire::numbers(self.raw, 4).map(wire::uint)
-    }
-
     /// How long to wait until one more start keeps to at most that many in any window of
     /// this length: 0 if it may be now.
     pub fn until_free(&self, most: u32, window: i64) -> i64 {
@@ -141,159 +58,6 @@ impl<'a> Subject<'a> {
             Some(None) => 0,
             None => window,
         }
-    }
-}
-
-message! {
-    /// What [`Throttle::delay`] is asked.
-    Delay ['a] {
-        now: i64 = 1,
-        /// A repository or a relay.
-        subject: Subject<'a> = 2,
-        /// Of the event.
-        origin: Origin = 3,
-        /// Of the event.
-        event_kind: u32 = 4,
-        /// The attempt that is planned already; the sooner one counts.
-        planned: i64 = 5,
-    }
-}
-
-message! {
-    /// What [`Throttle::admit`] is asked.
-    Admit ['a] {
-        now: i64 = 1,
-        /// A domain or a relay.
-        subject: Subject<'a> = 2,
-        /// That it is for; empty for a relay.
-        repository: &'a str = 3,
-        /// Of this kind, to everybody.
-        all_in_flight: u32 = 4,
-    }
-}
-
-message! {
-    /// What [`Throttle::after`] is told. For a repository: one round over all its URLs
-    /// that left something missing.
-    After ['a] {
-        now: i64 = 1,
-        /// Failures and ages with what is told here.
-        subject: Subject<'a> = 2,
-        outcome: Outcome = 3,
-        /// That a request to a domain was for.
-        repository: &'a str = 4,
-        /// Of HTTP.
-        status: u32 = 5,
-        /// What the server asked for, from now.
-        retry_after: i64 = 6,
-        took: i64 = 7,
-        /// Received.
-        bytes: i64 = 8,
-        /// Objects that were missing and are there now.
-        found: u32 = 9,
-        /// Objects that are still missing.
-        missing: u32 = 10,
-        /// Repository: rounds since its latest event.
-        attempts: u32 = 11,
-        /// Repository: when its search began; relay: when the connection was made.
-        since: i64 = 12,
-        /// What the server or the network said.
-        reason: &'a str = 13,
-    }
-}
-
-message! {
-    /// What [`Throttle::pick`] is asked.
-    Pick ['a] {
-        now: i64 = 1,
-        /// The domain.
-        subject: Subject<'a> = 2,
-    }
-}
-
-impl<'a> Pick<'a> {
-    /// At most 16, those first who were served longest ago.
-    pub fn waiting(&self) -> impl Iterator<Item = Waiting<'a>> {
-        wire::values(self.raw, 3).map(Waiting::read)
-    }
-}
-
-message! {
-    /// A repository that waits for a domain.
-    Waiting ['a] {
-        repository: &'a str = 1,
-        /// When it came into this queue.
-        since: i64 = 2,
-        /// When this domain was last asked for it; 0: not yet.
-        last_tried: i64 = 3,
-        /// Rounds since its latest event.
-        attempts: u32 = 4,
-        /// Objects.
-        missing: u32 = 5,
-        /// Of this domain that are not tried yet.
-        urls: u32 = 6,
-    }
-}
-
-message! {
-    /// What [`Throttle::tick`] is told. The host keeps to `least` and `most`, the
-    /// operator's, whatever the answer.
-    Tick [] {
-        now: i64 = 1,
-        telemetry: Telemetry = 2,
-        current: ClientLimits = 3,
-        least: ClientLimits = 4,
-        most: ClientLimits = 5,
-    }
-}
-
-message! {
-    /// What one client may do. 0: no limit.
-    ClientLimits [] {
-        /// From one address.
-        connections: u32 = 1,
-        /// Open on one connection.
-        subscriptions: u32 = 2,
-        /// Of one subscription.
-        filters: u32 = 3,
-        /// EVENT messages in a minute.
-        events: u32 = 4,
-        /// REQ, COUNT and NEG-OPEN in a minute.
-        queries: u32 = 5,
-        /// In a second.
-        bytes_in: i64 = 6,
-        /// In a second.
-        bytes_out: i64 = 7,
-    }
-}
-
-message! {
-    /// How this server is doing, over the time since the last tick.
-    Telemetry [] {
-        interval: i64 = 1,
-        /// Share of all processors, 0 to 1.
-        cpu: f64 = 2,
-        /// Bytes in use.
-        memory: i64 = 3,
-        /// Bytes; 0: none.
-        memory_limit: i64 = 4,
-        connections: u32 = 5,
-        subscriptions: u32 = 6,
-        /// In a second, that clients sent.
-        events: f64 = 7,
-        /// In a second.
-        queries: f64 = 8,
-        /// In a second.
-        bytes_in: f64 = 9,
-        /// In a second.
-        bytes_out: f64 = 10,
-        /// Events that wait to be decided or written.
-        queue: u32 = 11,
-        queue_limit: u32 = 12,
-        /// EVENT to OK, 99 of 100, in microseconds.
-        answer_time: i64 = 13,
-        /// That do not read fast enough.
-        slow_clients: u32 = 14,
     }
 }
 

@@ -1,19 +1,9 @@
 //! What a policy answers.
 
+pub use crate::request::Action;
 use crate::wire;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
-
-/// What a verdict says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    Pass = 0,
-    Accept = 1,
-    Reject = 2,
-    ShadowReject = 3,
-    Hold = 4,
-    RequireAuth = 5,
-}
 
 /// A policy's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
