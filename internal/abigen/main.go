@@ -45,5 +45,11 @@ func generate(root string) (map[string]string, error) {
 		return nil, err
 	}
 	rustFiles(f, files)
-	return files, nil
+	files["sdk/assemblyscript/assembly/messages.ts"] = assemblyFile(f)
+	const header = "sdk/c/talon.h"
+	if text, err = os.ReadFile(filepath.Join(root, header)); err != nil {
+		return nil, err
+	}
+	files[header], err = cFile(f, string(text))
+	return files, err
 }

@@ -31,8 +31,9 @@ export {
   Level, NEVER, NOT_FOUND, count, gauge, get, gitHas, gitRef, held, inSet, kvDelete, kvGet, kvIncr, kvSet, log, query,
   queryHeld, referenced, take,
 } from "./assembly/host";
-export { Admit, Client, Connect, Origin, Push, Query, Updates, Verb } from "./assembly/request";
-export { Action, Verdict } from "./assembly/verdict";
+export { Action, Client, Connect, Origin, Push, Query, Verb } from "./assembly/messages";
+export { Admit, Updates } from "./assembly/request";
+export { Verdict } from "./assembly/verdict";
 export {
   Policy, register, talon_abi_1, talon_admit, talon_buffer, talon_configure, talon_connect, talon_push, talon_query,
 } from "./assembly/policy";

@@ -77,14 +77,20 @@ static inline bool talon_same_key(const uint8_t *a, const uint8_t *b) {
 
 /* ---- Verdicts ---- */
 
+/* What follows is generated from talon.proto by internal/abigen. */
+/* Action */
+
+/* What a policy says of an event, a query, a connection or a push. */
 enum {
-	TALON_ACTION_PASS = 0,
-	TALON_ACTION_ACCEPT = 1,
-	TALON_ACTION_REJECT = 2,
-	TALON_ACTION_SHADOW_REJECT = 3,
-	TALON_ACTION_HOLD = 4,
-	TALON_ACTION_REQUIRE_AUTH = 5,
+	TALON_ACTION_PASS = 0, /* no opinion: the next policy of the chain decides */
+	TALON_ACTION_ACCEPT = 1, /* allow it; store the event */
+	TALON_ACTION_REJECT = 2, /* refuse it, with a reason */
+	TALON_ACTION_SHADOW_REJECT = 3, /* event: answer OK true, do not store; query: answer as if nothing were here */
+	TALON_ACTION_HOLD = 4, /* event: keep it in purgatory */
+	TALON_ACTION_REQUIRE_AUTH = 5, /* event, query: refuse it until the client authenticates (NIP-42) */
 };
+
+/* That was generated. */
 
 /* A verdict has the code of the rule that decided (a-z 0-9 - . _, at most 64
  * bytes), for metrics, and what the client is told, "prefix: text" in UTF-8. The
@@ -286,44 +292,51 @@ static inline uint32_t talon_at_most_32_bits(uint64_t n) { return n > UINT32_MAX
 
 /* ---- Events ---- */
 
-/* An event (NIP-01), whose id and signature are right. */
+/* What follows is generated from talon.proto by internal/abigen. */
+/* Event */
+
+/* A nostr event (NIP-01). Its id and signature have been verified before a module sees
+ * it. */
 typedef struct {
-	const uint8_t *id, *pubkey; /* 32 bytes each */
-	talon_text sig;             /* 64 bytes */
-	int64_t created_at;         /* unix seconds */
-	uint32_t kind;
+	const uint8_t *id; /* 32 bytes */
+	const uint8_t *pubkey; /* 32 bytes */
+	int64_t created_at; /* unix seconds */
+	uint32_t kind; /* 0 to 65535 */
 	talon_text content;
+	talon_text sig; /* 64 bytes */
 	talon_text message; /* all of it, as it is encoded */
 } talon_event;
 
-static inline bool talon_read_event(talon_text message, talon_event *e) {
-	talon_text id = {0}, pubkey = {0};
+static inline bool talon_read_event(talon_text message, talon_event *to) {
+	talon_text id = {0};
+	talon_text pubkey = {0};
 	talon_reader r = talon_read(message);
-	*e = (talon_event){.message = message};
+	*to = (talon_event){.message = message};
 	while (talon_next(&r))
 		switch (r.key) {
 		case TALON_DATA(1): id = r.data; break;
 		case TALON_DATA(2): pubkey = r.data; break;
-		case TALON_NUMBER(3): e->created_at = (int64_t)r.num; break;
-		case TALON_NUMBER(4): e->kind = (uint32_t)r.num; break;
-		case TALON_DATA(6): e->content = r.data; break;
-		case TALON_DATA(7): e->sig = r.data; break;
+		case TALON_NUMBER(3): to->created_at = (int64_t)r.num; break;
+		case TALON_NUMBER(4): to->kind = (uint32_t)r.num; break;
+		case TALON_DATA(6): to->content = r.data; break;
+		case TALON_DATA(7): to->sig = r.data; break;
 		}
-	e->id = talon_as_key(id);
-	e->pubkey = talon_as_key(pubkey);
+	to->id = talon_as_key(id);
+	to->pubkey = talon_as_key(pubkey);
 	return !r.bad;
 }
 
-/* A tag is its encoded items: a name, then values. */
-typedef talon_text talon_tag;
+static inline talon_values talon_tags(talon_event of) { return talon_values_of(of.message, 5); }
 
-/* Tags of an event:
+/* That was generated. */
+
+/* A tag is its encoded items: a name, then values.
  *
  *	talon_values tags = talon_tags(in->event);
  *	for (talon_tag tag; talon_next_value(&tags, &tag);)
  *		if (talon_same(talon_tag_item(tag, 0), TALON_TEXT("t")))
  */
-static inline talon_values talon_tags(talon_event e) { return talon_values_of(e.message, 5); }
+typedef talon_text talon_tag;
 
 /* All items of a tag, the name included. */
 static inline talon_values talon_tag_items(talon_tag tag) { return talon_values_of(tag, 1); }
@@ -350,7 +363,17 @@ static inline bool talon_find_tag(talon_event e, talon_text name, talon_text *va
 
 /* ---- Requests ---- */
 
-enum { TALON_FROM_CLIENT = 1, TALON_FROM_IMPORT = 2, TALON_FROM_SYNC = 3 };
+/* What follows is generated from talon.proto by internal/abigen. */
+/* Origin */
+
+/* The door through which an event came in. */
+enum {
+	TALON_FROM_CLIENT = 1, /* an EVENT message on this relay */
+	TALON_FROM_IMPORT = 2, /* the operator's import */
+	TALON_FROM_SYNC = 3, /* another relay */
+};
+
+/* That was generated. */
 
 /* What talon_admit is asked about: one event and where it comes from. */
 typedef struct {
@@ -385,56 +408,69 @@ static inline bool talon_read_admit(talon_text message, talon_admit *in) {
 	return talon_read_event(event, &in->event) && !r.bad && !s.bad;
 }
 
-/* Who is at the other end of a connection. */
+/* What follows is generated from talon.proto by internal/abigen. */
+/* Client Verb QueryRequest */
+
+/* Who is at the other end of a connection, as far as it is known. */
 typedef struct {
-	talon_text address, user_agent, origin, path;
-	talon_text message; /* for talon_client_authed */
+	talon_text address; /* its IP address; empty where there is none */
+	talon_text user_agent; /* what it says of itself */
+	talon_text origin; /* the page that a browser was on */
+	talon_text path; /* of the request, "/" for most */
+	talon_text message; /* all of it, as it is encoded */
 } talon_client;
 
-/* Keys that the client has proven (NIP-42), each 32 bytes. */
-static inline talon_values talon_client_authed(talon_client c) { return talon_values_of(c.message, 2); }
-
-static inline bool talon_read_client(talon_text message, talon_client *c) {
+static inline bool talon_read_client(talon_text message, talon_client *to) {
 	talon_reader r = talon_read(message);
-	*c = (talon_client){.message = message};
+	*to = (talon_client){.message = message};
 	while (talon_next(&r))
 		switch (r.key) {
-		case TALON_DATA(1): c->address = r.data; break;
-		case TALON_DATA(3): c->user_agent = r.data; break;
-		case TALON_DATA(4): c->origin = r.data; break;
-		case TALON_DATA(5): c->path = r.data; break;
+		case TALON_DATA(1): to->address = r.data; break;
+		case TALON_DATA(3): to->user_agent = r.data; break;
+		case TALON_DATA(4): to->origin = r.data; break;
+		case TALON_DATA(5): to->path = r.data; break;
 		}
 	return !r.bad;
 }
 
-enum { TALON_VERB_REQ = 1, TALON_VERB_COUNT = 2, TALON_VERB_NEG = 3 };
+/* Keys that it has proven (NIP-42), 32 bytes each. */
+static inline talon_values talon_client_authed(talon_client of) { return talon_values_of(of.message, 2); }
 
-/* What talon_query is asked about: the filters of one message. */
+/* What a client does with filters. */
+enum {
+	TALON_VERB_REQ = 1, /* REQ: stored and live events */
+	TALON_VERB_COUNT = 2, /* COUNT (NIP-45) */
+	TALON_VERB_NEG = 3, /* NEG-OPEN (NIP-77) */
+};
+
+/* Asks a policy about the filters of one message. A filter that can match nothing,
+ * since one of its lists is empty, is left out. */
 typedef struct {
 	talon_client client;
-	uint32_t verb; /* TALON_VERB_... */
-	int64_t now;
-	talon_text message; /* for talon_filters */
+	uint32_t verb;
+	int64_t now; /* unix seconds */
+	talon_text message; /* all of it, as it is encoded */
 } talon_query;
 
-static inline bool talon_read_query(talon_text message, talon_query *in) {
+static inline bool talon_read_query(talon_text message, talon_query *to) {
 	talon_text client = {0};
 	talon_reader r = talon_read(message);
-	*in = (talon_query){.message = message};
+	*to = (talon_query){.message = message};
 	while (talon_next(&r))
 		switch (r.key) {
 		case TALON_DATA(2): client = r.data; break;
-		case TALON_NUMBER(3): in->verb = talon_at_most_32_bits(r.num); break;
-		case TALON_NUMBER(4): in->now = (int64_t)r.num; break;
+		case TALON_NUMBER(3): to->verb = talon_at_most_32_bits(r.num); break;
+		case TALON_NUMBER(4): to->now = (int64_t)r.num; break;
 		}
-	return talon_read_client(client, &in->client) && !r.bad;
+	return talon_read_client(client, &to->client) && !r.bad;
 }
+
+static inline talon_values talon_filters(const talon_query *in) { return talon_values_of(in->message, 1); }
+
+/* That was generated. */
 
 /* A filter is its encoded message. An empty list is no condition. */
 typedef talon_text talon_filter;
-
-/* The filters of a query, each a talon_filter. */
-static inline talon_values talon_filters(const talon_query *in) { return talon_values_of(in->message, 1); }
 
 static inline talon_values talon_filter_ids(talon_filter f) { return talon_values_of(f, 1); }
 static inline talon_values talon_filter_authors(talon_filter f) { return talon_values_of(f, 2); }
@@ -489,70 +525,75 @@ static inline bool talon_filter_since(talon_filter f, int64_t *t) { return talon
 static inline bool talon_filter_until(talon_filter f, int64_t *t) { return talon_filter_number(f, 6, t); }
 static inline bool talon_filter_limit(talon_filter f, int64_t *n) { return talon_filter_number(f, 7, n); }
 
-/* What talon_connect is asked about: a client that has just come. */
+/* What follows is generated from talon.proto by internal/abigen. */
+/* ConnectRequest PushRequest */
+
+/* Asks a policy about a client that has just come. */
 typedef struct {
 	talon_client client;
-	uint32_t open;         /* connections of the relay, this one included */
+	uint32_t open; /* connections of the relay, this one included */
 	uint32_t from_address; /* of them from the client's address, or its IPv6 /64 */
-	int64_t now;
+	int64_t now; /* unix seconds */
 } talon_connect;
 
-static inline bool talon_read_connect(talon_text message, talon_connect *in) {
+static inline bool talon_read_connect(talon_text message, talon_connect *to) {
 	talon_text client = {0};
 	talon_reader r = talon_read(message);
-	*in = (talon_connect){0};
+	*to = (talon_connect){0};
 	while (talon_next(&r))
 		switch (r.key) {
 		case TALON_DATA(1): client = r.data; break;
-		case TALON_NUMBER(2): in->open = talon_at_most_32_bits(r.num); break;
-		case TALON_NUMBER(3): in->from_address = talon_at_most_32_bits(r.num); break;
-		case TALON_NUMBER(4): in->now = (int64_t)r.num; break;
+		case TALON_NUMBER(2): to->open = talon_at_most_32_bits(r.num); break;
+		case TALON_NUMBER(3): to->from_address = talon_at_most_32_bits(r.num); break;
+		case TALON_NUMBER(4): to->now = (int64_t)r.num; break;
 		}
-	return talon_read_client(client, &in->client) && !r.bad;
+	return talon_read_client(client, &to->client) && !r.bad;
 }
 
-/* What talon_push is asked about: ref updates of one repository. */
+/* Asks a policy about ref updates that GRASP's own rules allow. */
 typedef struct {
 	talon_client client;
-	talon_text repo; /* 30617:pubkey:d */
-	bool prs;        /* to the repository under /prs/ (GRASP-06), not to that of repo's announcement */
-	int64_t bytes;   /* of the pack; 0 if it is not known */
-	int64_t stored;  /* bytes that the repository takes on disk */
-	int64_t now;
-	talon_text message; /* for talon_maintainers and talon_updates */
+	talon_text repo; /* address of the announcement, 30617:pubkey:d */
+	int64_t bytes; /* of the pack, as far as it is known; 0 if it is not */
+	int64_t stored; /* bytes that the repository takes on disk */
+	int64_t now; /* unix seconds */
+	bool prs; /* to the repository under /prs/ (GRASP-06): repo names whose, nothing need be announced */
+	talon_text message; /* all of it, as it is encoded */
 } talon_push;
+
+static inline bool talon_read_push(talon_text message, talon_push *to) {
+	talon_text client = {0};
+	talon_reader r = talon_read(message);
+	*to = (talon_push){.message = message};
+	while (talon_next(&r))
+		switch (r.key) {
+		case TALON_DATA(1): client = r.data; break;
+		case TALON_DATA(2): to->repo = r.data; break;
+		case TALON_NUMBER(5): to->bytes = (int64_t)r.num; break;
+		case TALON_NUMBER(6): to->stored = (int64_t)r.num; break;
+		case TALON_NUMBER(7): to->now = (int64_t)r.num; break;
+		case TALON_NUMBER(8): to->prs = r.num != 0; break;
+		}
+	return talon_read_client(client, &to->client) && !r.bad;
+}
+
+/* Whose state counts for the repository, 32 bytes each. */
+static inline talon_values talon_maintainers(const talon_push *in) { return talon_values_of(in->message, 3); }
+
+static inline talon_values talon_updates(const talon_push *in) { return talon_values_of(in->message, 4); }
+
+/* That was generated. */
 
 /* One ref update. Object names are hex digits, all zeros for "does not exist". */
 typedef struct {
 	talon_text ref, old, new_;
 } talon_update;
 
-static inline bool talon_read_push(talon_text message, talon_push *in) {
-	talon_text client = {0};
-	talon_reader r = talon_read(message);
-	*in = (talon_push){.message = message};
-	while (talon_next(&r))
-		switch (r.key) {
-		case TALON_DATA(1): client = r.data; break;
-		case TALON_DATA(2): in->repo = r.data; break;
-		case TALON_NUMBER(5): in->bytes = (int64_t)r.num; break;
-		case TALON_NUMBER(6): in->stored = (int64_t)r.num; break;
-		case TALON_NUMBER(7): in->now = (int64_t)r.num; break;
-		case TALON_NUMBER(8): in->prs = r.num != 0; break;
-		}
-	return talon_read_client(client, &in->client) && !r.bad;
-}
-
-/* Keys whose state counts for the repository, each 32 bytes. */
-static inline talon_values talon_maintainers(const talon_push *in) { return talon_values_of(in->message, 3); }
-
 /* Walks the ref updates:
  *
  *	talon_values updates = talon_updates(in);
  *	for (talon_update u; talon_next_update(&updates, &u);)
  */
-static inline talon_values talon_updates(const talon_push *in) { return talon_values_of(in->message, 4); }
-
 static inline bool talon_next_update(talon_values *updates, talon_update *u) {
 	talon_text message;
 	if (!talon_next_value(updates, &message))

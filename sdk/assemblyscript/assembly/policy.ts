@@ -1,5 +1,6 @@
 import { Config } from "./config";
-import { Admit, Connect, Push, Query } from "./request";
+import { Connect, Push, Query } from "./messages";
+import { Admit } from "./request";
 import { Verdict } from "./verdict";
 import { Writer } from "./wire";
 

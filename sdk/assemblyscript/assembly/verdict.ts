@@ -1,14 +1,6 @@
 import { Bytes } from "./bytes";
+import { Action } from "./messages";
 import { Writer } from "./wire";
-
-export enum Action {
-  Pass = 0,
-  Accept = 1,
-  Reject = 2,
-  ShadowReject = 3,
-  Hold = 4,
-  RequireAuth = 5,
-}
 
 // A policy's decision. There is one, which is used again.
 export class Verdict {
