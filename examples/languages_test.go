@@ -234,6 +234,9 @@ func TestKeys(t *testing.T) {
 			if err != nil || !strings.HasSuffix(r.Reason, want) {
 				t.Errorf("%s: %q, %v, want …%s", code, r.Reason, err, want)
 			}
+			if r.Retry != time.Minute {
+				t.Errorf("says 90 seconds, of which the host allows 60, and is understood as %s", r.Retry)
+			}
 		}
 	})
 }

@@ -26,6 +26,7 @@ var allowed = map[string]string{
 	"internal/abigen":           "internal/abigen/schema",
 	"internal/abigen/schema":    "",
 	"host/ingest":               "host host/maintainers host/wire sdk/grasp",
+	"host/ingest/retry":         "host",
 	"host/negentropy":           "host",
 	"host/store":                "host host/grasp host/wire",
 	"host/inflate":              "",

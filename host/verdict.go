@@ -1,5 +1,7 @@
 package host
 
+import "time"
+
 // Code is the outcome of an item in the pipeline.
 type Code uint8
 
@@ -29,6 +31,10 @@ func (c Code) String() string {
 type Verdict struct {
 	Code   Code
 	Reason string // as sent in the OK message; starts with a standard prefix, or is empty
+
+	// Retry is, for Rejected, for how long the event may be submitted again once another
+	// of its author has been accepted.
+	Retry time.Duration
 }
 
 // OK is the third element of the OK message (NIP-01).
@@ -62,4 +68,6 @@ type Ruling struct {
 	Rule   string // stable code of the rule that decided, for metrics and operators
 	Reason string // for the client, with its prefix; empty for Pass and Accept
 	Module string // the module that decided
+
+	Retry time.Duration // as in Verdict
 }

@@ -20,6 +20,7 @@ import (
 	"talon/host/gitfetch"
 	"talon/host/githttp"
 	"talon/host/ingest"
+	"talon/host/ingest/retry"
 	"talon/host/metrics"
 	"talon/host/relay"
 	"talon/host/relaysync"
@@ -85,7 +86,7 @@ func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener)
 	}
 	operators, err := d.listenAdmin()
 	if err == nil {
-		p.sync, err = d.openSync(ctx, core, p.key, addresses(listeners))
+		p.sync, err = d.openSync(ctx, core, p.ingest, p.key, addresses(listeners))
 	}
 	if err == nil {
 		err = p.registry.Register(p.collectors()...)
@@ -99,6 +100,7 @@ func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener)
 // parts are what a daemon runs.
 type parts struct {
 	core     *Core
+	ingest   *retry.Queue // the way into the pipeline
 	registry *metrics.Registry
 	key      *relaysync.Key
 	forge    *forge.Forge
@@ -110,11 +112,11 @@ type parts struct {
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
-	p = &parts{core: core, registry: metrics.New(d.version)}
+	p = &parts{core: core, ingest: retry.New(core.Pipeline), registry: metrics.New(d.version)}
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
 	}
-	if p.forge, err = d.openForge(ctx, core); err != nil {
+	if p.forge, err = d.openForge(ctx, core, p.ingest); err != nil {
 		return nil, err
 	}
 	if p.hunter, err = d.openHunt(ctx, core, p.forge); err != nil {
@@ -131,7 +133,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	rc := d.relayConfig(d.front(p.git, pages, p.registry, core.Plugins.Health), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
 	p.relay, err = relay.New(rc, relay.Deps{
-		Ingest: core.Pipeline,
+		Ingest: p.ingest,
 		Store:  core.Store,
 		Verify: schnorr.Verify,
 		Policy: core.Plugins,
@@ -143,7 +145,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 }
 
 func (p *parts) collectors() []prometheus.Collector {
-	list := slices.Concat(p.core.Collectors(), p.relay.Collectors(), p.forge.Collectors(), p.git.Collectors(), p.ticks.Collectors())
+	list := slices.Concat(p.core.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.forge.Collectors(), p.git.Collectors(), p.ticks.Collectors())
 	if p.hunter != nil {
 		list = append(list, p.hunter.Collectors()...)
 	}
@@ -198,6 +200,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 		return p.relay.Run(relayCtx)
 	})
 	// These end first: what they bring in is for the others to finish.
+	bring(p.ingest.Run)
 	var hunt admin.Hunt // nil if there is none
 	if p.hunter != nil {
 		hunt = p.hunter

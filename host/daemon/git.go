@@ -13,6 +13,7 @@ import (
 	"talon/host/gitfetch"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
+	"talon/host/ingest/retry"
 	"talon/host/relay"
 	"talon/host/web"
 	"talon/sdk/grasp"
@@ -31,7 +32,7 @@ func openDisk(ctx context.Context, cfg *config.Config) (*forge.Disk, error) {
 }
 
 // openForge sets up what keeps repositories and events in line.
-func (d *Daemon) openForge(ctx context.Context, core *Core) (*forge.Forge, error) {
+func (d *Daemon) openForge(ctx context.Context, core *Core, pipeline *retry.Queue) (*forge.Forge, error) {
 	service, err := grasp.ParseService(d.cfg.Service())
 	if err != nil {
 		return nil, fmt.Errorf("option domain: %w", err)
@@ -40,7 +41,7 @@ func (d *Daemon) openForge(ctx context.Context, core *Core) (*forge.Forge, error
 		Disk:     core.Disk,
 		Service:  service,
 		Store:    facts{core.Store},
-		Pipeline: core.Pipeline,
+		Pipeline: pipeline,
 		Policy:   core.Plugins,
 		Log:      d.log,
 		Now:      time.Now,

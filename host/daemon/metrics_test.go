@@ -79,7 +79,7 @@ func assembled(t *testing.T) []prometheus.Collector {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.sync, err = d.openSync(ctx, core, p.key, nil); err != nil {
+	if p.sync, err = d.openSync(ctx, core, p.ingest, p.key, nil); err != nil {
 		t.Fatal(err)
 	}
 	if p.hunter == nil || p.sync == nil {

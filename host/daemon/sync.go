@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"talon/host/ingest/retry"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
@@ -30,7 +31,7 @@ type syncing struct {
 
 // openSync sets up sync, nil if the operator wants none. The addresses are those that
 // we listen on: sync never connects to them.
-func (d *Daemon) openSync(ctx context.Context, core *Core, key *relaysync.Key, listen []netip.AddrPort) (*syncing, error) {
+func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue, key *relaysync.Key, listen []netip.AddrPort) (*syncing, error) {
 	if !d.cfg.Sync {
 		return nil, nil
 	}
@@ -62,7 +63,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, key *relaysync.Key, l
 		Now:          time.Now,
 	}, relaysync.Deps{
 		Strategy: strategy,
-		Ingest:   core.Pipeline,
+		Ingest:   pipeline,
 		Facts:    facts{core.Store},
 		Local:    core.Store,
 		Health:   relays,

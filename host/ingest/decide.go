@@ -64,7 +64,7 @@ func verdictOf(r host.Ruling) *host.Verdict {
 	case host.Hold:
 		return &host.Verdict{Code: host.Rejected, Reason: "blocked: an ephemeral event cannot wait"}
 	}
-	return &host.Verdict{Code: host.Rejected, Reason: r.Reason}
+	return &host.Verdict{Code: host.Rejected, Reason: r.Reason, Retry: r.Retry}
 }
 
 // known reports whether this very event was stored lately. The id is only what the

@@ -91,6 +91,7 @@ var (
 	profile   = policy.Accept().By("profile")
 	graspList = policy.Accept().By("grasp-list")
 	unrelated = reject(grasp.ReasonUnrelated, "unrelated")
+	early     = unrelated.RetryFor(60)
 
 	archived = policy.Reject("blocked", grasp.ReasonArchived).By("archived")
 )

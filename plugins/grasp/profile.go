@@ -20,6 +20,10 @@ func (q *question) profile(event policy.Event) policy.Verdict {
 	if q.related(event) {
 		return related
 	}
+	if q.profiles {
+		// It is often sent right before the first issue of its author.
+		return early
+	}
 	return unrelated
 }
 

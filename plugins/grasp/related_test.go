@@ -106,6 +106,13 @@ func TestProfiles(t *testing.T) {
 	}
 	w.refuses("unrelated", reasonUnrelated, event(olivia, 1))
 
+	// Their first issue may be the next thing that comes.
+	for kind, want := range map[int]uint32{0: 60, 3: 60, 10002: 60, 10317: 60, 1: 0, 1621: 0} {
+		if got := w.Admit(event(stan, kind)).Retry; got != want {
+			t.Errorf("kind %d of a stranger is tried again for %d seconds, want %d", kind, got, want)
+		}
+	}
+
 	// Who says that this is a service of theirs is welcome to say so.
 	w.accepts("grasp-list", event(stan, 10317, "g wss://elsewhere.com", "g wss://"+here))
 	w.refuses("unrelated", reasonUnrelated, event(stan, 10317, "g wss://elsewhere.com", "r wss://"+here))
@@ -113,6 +120,9 @@ func TestProfiles(t *testing.T) {
 	w = newWorld(t, map[string]any{"profiles": false})
 	w.holds(announces(olivia))
 	w.refuses("unrelated", reasonUnrelated, event(olivia, 0))
+	if got := w.Admit(event(stan, 0)).Retry; got != 0 {
+		t.Errorf("a profile that is never accepted is tried again for %d seconds", got)
+	}
 	w.refuses("unrelated", reasonUnrelated, event(stan, 10317, "g wss://"+here))
 }
 

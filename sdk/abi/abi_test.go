@@ -94,6 +94,8 @@ func TestEncodersFollowTheSchema(t *testing.T) {
 		{"AdmitRequest", AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{}), `event:{} source:{}`},
 		{"Verdict", AppendVerdict(nil, ActionPass, "", "", ""), ``},
 		{"Verdict", AppendVerdict(nil, ActionReject, "spam", "blocked", "no spam"), `action:ACTION_REJECT rule:"spam" reason:"blocked: no spam"`},
+		{"Verdict", AppendRetry(AppendVerdict(nil, ActionReject, "", "", ""), 60), `action:ACTION_REJECT retry:60`},
+		{"Verdict", AppendRetry(AppendVerdict(nil, ActionReject, "", "", ""), 0), `action:ACTION_REJECT`},
 		{"Verdict", AppendVerdict(nil, ActionRequireAuth, "", "", "auth-required: x"), `action:ACTION_REQUIRE_AUTH reason:"auth-required: x"`},
 		{"Configured", AppendConfigured(nil, &Configured{Failure: "config x = 7"}), `failure:"config x = 7"`},
 		{"Configured", AppendConfigured(nil, &Configured{Idle: []string{"admit", "query"}}), `idle:"admit" idle:"query"`},

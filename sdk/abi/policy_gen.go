@@ -30,6 +30,7 @@ type VerdictView struct {
 	Action uint32
 	Rule   []byte // stable code of the rule that decided: a-z 0-9 - . _, at most 64 bytes
 	Reason []byte // for the client, "prefix: text"; empty for ACTION_PASS and ACTION_ACCEPT
+	Retry  uint32
 }
 
 // Decode reads b. What has a method is looked into only when that is called.
@@ -44,6 +45,8 @@ func (v *VerdictView) Decode(b []byte) error {
 			v.Rule = r.data
 		case 3<<3 | wireBytes:
 			v.Reason = r.data
+		case 10<<3 | wireVarint:
+			v.Retry = uint32(min(r.num, 1<<32-1))
 		}
 	}
 	if r.bad || !utf8.Valid(v.Rule) || !utf8.Valid(v.Reason) {

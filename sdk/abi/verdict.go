@@ -13,3 +13,7 @@ func AppendVerdict(b []byte, action uint32, rule, prefix, reason string) []byte 
 	b = append(b, ": "...)
 	return append(b, reason...)
 }
+
+// AppendRetry appends to a verdict for how many seconds a refused event is decided
+// about once more when another of its author is accepted.
+func AppendRetry(b []byte, seconds uint32) []byte { return appendUint(b, 10, uint64(seconds)) }

@@ -98,6 +98,7 @@ enum {
 typedef struct {
 	uint32_t action;
 	talon_text rule, prefix, text;
+	uint32_t retry; /* seconds, see talon_retry_for */
 } talon_verdict;
 
 /* No opinion: the next policy decides. */
@@ -111,7 +112,7 @@ static inline talon_verdict talon_accept(const char *rule) {
 /* Refuse it. The prefix is blocked, invalid, pow, rate-limited, restricted, mute,
  * error or duplicate. */
 static inline talon_verdict talon_reject(const char *rule, const char *prefix, talon_text text) {
-	return (talon_verdict){TALON_ACTION_REJECT, talon_string(rule), talon_string(prefix), text};
+	return (talon_verdict){TALON_ACTION_REJECT, talon_string(rule), talon_string(prefix), text, 0};
 }
 
 /* Refuse it, and tell the client that it was stored. */
@@ -121,12 +122,19 @@ static inline talon_verdict talon_shadow_reject(const char *rule) {
 
 /* Keep an event in purgatory. */
 static inline talon_verdict talon_hold(const char *rule, talon_text text) {
-	return (talon_verdict){TALON_ACTION_HOLD, talon_string(rule), TALON_TEXT("purgatory"), text};
+	return (talon_verdict){TALON_ACTION_HOLD, talon_string(rule), TALON_TEXT("purgatory"), text, 0};
 }
 
 /* Refuse it until the client authenticates (NIP-42). */
 static inline talon_verdict talon_require_auth(const char *rule, talon_text text) {
-	return (talon_verdict){TALON_ACTION_REQUIRE_AUTH, talon_string(rule), TALON_TEXT("auth-required"), text};
+	return (talon_verdict){TALON_ACTION_REQUIRE_AUTH, talon_string(rule), TALON_TEXT("auth-required"), text, 0};
+}
+
+/* Have the host decide about a refused event once more when another of its author is
+ * accepted within so many seconds, at most 60. The client is answered at once. */
+static inline talon_verdict talon_retry_for(talon_verdict v, uint32_t seconds) {
+	v.retry = seconds;
+	return v;
 }
 
 /* ---- Text that is put together ---- */
@@ -1041,6 +1049,8 @@ TALON_APART void talon_write_verdict(talon_writer *w, const talon_verdict *v) {
 	} else {
 		talon_put_some(w, 3, text);
 	}
+	if (v->retry > 0)
+		talon_put_number(w, 10, v->retry);
 }
 
 TALON_APART void talon_write_configured(talon_writer *w, const talon_configured *c) {

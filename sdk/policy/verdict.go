@@ -32,6 +32,7 @@ type Verdict struct {
 	Rule   string // stable code of the rule that decided: a-z 0-9 - . _, at most 64 bytes
 	Prefix string // standard prefix of the reason (NIP-01, NIP-42)
 	Text   string // the reason after its prefix, for people
+	Retry  uint32 // seconds, see [Verdict.RetryFor]
 }
 
 // Pass has no opinion: the next policy decides. If all pass, an event is refused;
@@ -69,6 +70,15 @@ func (v Verdict) By(rule string) Verdict {
 	return v
 }
 
+// RetryFor returns v, the refusal of an event, such that the host decides about the
+// event once more when another of its author is accepted within so many seconds, at
+// most 60. The client is answered at once. The host remembers only what clients send,
+// the newest event of an author and kind, and of a client only some.
+func (v Verdict) RetryFor(seconds uint32) Verdict {
+	v.Retry = seconds
+	return v
+}
+
 // Reason is what the client is told.
 func (v Verdict) Reason() string {
 	if v.Prefix == "" {
@@ -78,7 +88,7 @@ func (v Verdict) Reason() string {
 }
 
 func (v Verdict) append(b []byte) []byte {
-	return abi.AppendVerdict(b, uint32(v.Action), v.Rule, v.Prefix, cut(v.Text))
+	return abi.AppendRetry(abi.AppendVerdict(b, uint32(v.Action), v.Rule, v.Prefix, cut(v.Text)), v.Retry)
 }
 
 // cut returns what the host would keep of a text, 1 KiB: an answer that is much longer

@@ -120,7 +120,7 @@ static talon_verdict admit(const talon_admit *in) {
 	talon_metric(TALON_COUNTER, "events", 1);
 	talon_metric(TALON_GAUGE, "size", 2);
 	text(talon_line_text(&settings));
-	return talon_reject("admit", "blocked", talon_line_text(&line));
+	return talon_retry_for(talon_reject("admit", "blocked", talon_line_text(&line)), 90);
 }
 
 static void client(talon_client c) {

@@ -113,7 +113,7 @@ func (c *conformance) Admit(in policy.Input) policy.Verdict {
 	in.Count("events", 1)
 	in.Gauge("size", 2)
 	l.add(c.settings)
-	return policy.Reject("blocked", l.String()).By("admit")
+	return policy.Reject("blocked", l.String()).By("admit").RetryFor(90)
 }
 
 func (c *conformance) Query(in policy.QueryInput) policy.Verdict {

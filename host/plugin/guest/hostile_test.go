@@ -137,6 +137,29 @@ func TestOddReasons(t *testing.T) {
 	}
 }
 
+// TestRetry asks for an event to be tried again: a minute at most, and only of an event
+// that is refused.
+func TestRetry(t *testing.T) {
+	for _, test := range []struct {
+		action, seconds uint32
+		want            time.Duration
+	}{
+		{abi.ActionReject, 0, 0},
+		{abi.ActionReject, 7, 7 * time.Second},
+		{abi.ActionReject, 60, time.Minute},
+		{abi.ActionReject, 1<<32 - 1, time.Minute},
+		{abi.ActionAccept, 7, 0},
+		{abi.ActionHold, 7, 0},
+		{abi.ActionShadowReject, 7, 0},
+	} {
+		answer := abi.AppendRetry(abi.AppendVerdict(nil, test.action, "r", "", ""), test.seconds)
+		m := mustLoad(t, says(answer).assemble(), nil)
+		if got := admit(t, m, item(1, "")).Retry; got != test.want {
+			t.Errorf("%s for %d seconds: %s, want %s", actions[test.action], test.seconds, got, test.want)
+		}
+	}
+}
+
 // TestRulesAreBounded runs a guest whose rule is a part of the event, so that
 // clients choose it, in several generations of a plugin.
 func TestRulesAreBounded(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,9 @@ const (
 	otherRule   = "other"
 	unnamedRule = "unnamed"
 	maxReason   = 1 << 10
+
+	// maxRetry bounds how long a refused event is remembered for a module.
+	maxRetry = time.Minute
 )
 
 // prefixes may start a reason (NIP-01, NIP-42, GRASP purgatory).
@@ -110,6 +114,9 @@ func (inst *instance) ruling(f Func, v *abi.VerdictView, source string) (host.Ru
 			r.reason = Reason(action, string(v.Reason))
 		}
 		ruling.Reason = r.reason
+	}
+	if action == host.Reject && f == Admit {
+		ruling.Retry = min(time.Duration(v.Retry)*time.Second, maxRetry)
 	}
 	return ruling, nil
 }

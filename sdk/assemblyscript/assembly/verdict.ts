@@ -9,6 +9,7 @@ export class Verdict {
   prefix: string = ""; // standard prefix of the reason (NIP-01, NIP-42)
   text: string = ""; // the reason after its prefix, for people
   line: Bytes | null = null; // instead of text
+  retry: u32 = 0; // seconds, see retryFor
 
   // No opinion: the next policy decides.
   static pass(): Verdict { return verdict.be(Action.Pass, "", "", null); }
@@ -39,6 +40,7 @@ export class Verdict {
     this.prefix = prefix;
     this.text = text;
     this.line = line;
+    this.retry = 0;
     return this;
   }
 
@@ -48,9 +50,17 @@ export class Verdict {
     return this;
   }
 
+  // Has the host decide about a refused event once more when another of its author is
+  // accepted within so many seconds, at most 60. The client is answered at once.
+  retryFor(seconds: u32): Verdict {
+    this.retry = seconds;
+    return this;
+  }
+
   write(w: Writer): void {
     if (this.action != Action.Pass) w.number(1, this.action);
     w.text(2, this.rule);
+    if (this.retry > 0) w.number(10, this.retry);
     const line = this.line, text = cut(this.text), colon = this.prefix.length > 0 ? 2 : 0;
     const n = line ? fit(line) : String.UTF8.byteLength(text);
     const prefix = String.UTF8.byteLength(this.prefix);

@@ -15,6 +15,8 @@ pub struct Verdict {
     pub prefix: &'static str,
     /// The reason after its prefix, for people. The host cuts what is longer than 1 KiB.
     pub text: Cow<'static, str>,
+    /// Seconds, see [`Verdict::retry_for`].
+    pub retry: u32,
 }
 
 impl Verdict {
@@ -24,6 +26,7 @@ impl Verdict {
             rule: "",
             prefix,
             text,
+            retry: 0,
         }
     }
 
@@ -67,6 +70,14 @@ impl Verdict {
         self
     }
 
+    /// The refusal of an event, such that the host decides about the event once more when
+    /// another of its author is accepted within so many seconds, at most 60. The client is
+    /// answered at once.
+    pub fn retry_for(mut self, seconds: u32) -> Self {
+        self.retry = seconds;
+        self
+    }
+
     pub(crate) fn write(&self, b: &mut Vec<u8>) {
         if self.action != Action::Pass {
             wire::put_number(b, 1, self.action as u64);
@@ -76,6 +87,9 @@ impl Verdict {
         match self.prefix {
             "" => wire::put_text(b, 3, text),
             prefix => wire::put_parts(b, 3, &[prefix.as_bytes(), b": ", text.as_bytes()]),
+        }
+        if self.retry > 0 {
+            wire::put_number(b, 10, self.retry as u64);
         }
     }
 }

@@ -87,7 +87,7 @@ class Conformance extends Policy {
     log(Level.Info, "conformance");
     count("events", 1);
     gauge("size", 2);
-    return Verdict.rejectWith("blocked", line.addBytes(settings)).by("admit");
+    return Verdict.rejectWith("blocked", line.addBytes(settings)).by("admit").retryFor(90);
   }
 
   query(input: Query): Verdict {

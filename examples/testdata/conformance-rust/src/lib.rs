@@ -163,7 +163,7 @@ impl Policy for Conformance {
         host::log(Level::Info, "conformance");
         host::count("events", 1.0);
         host::gauge("size", 2.0);
-        Verdict::reject("blocked", l + &self.settings).by("admit")
+        Verdict::reject("blocked", l + &self.settings).by("admit").retry_for(90)
     }
 
     fn query(&mut self, input: &Query) -> Verdict {

@@ -1,0 +1,266 @@
+package retry
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"talon/host"
+)
+
+const (
+	maxBytes   = 8 << 10 // of one event
+	maxNetwork = 20      // events of clients of one network
+	maxEvents  = 2000
+
+	// expireEvery is how often what is too old is removed. It is never submitted, but
+	// takes room.
+	expireEvery = 10 * time.Second
+)
+
+// Pipeline is what events and arrivals go to.
+type Pipeline interface {
+	Submit(ctx context.Context, it *host.Item) error
+	Arrive(ctx context.Context, a *host.Arrival) error
+}
+
+// Queue is a pipeline in front of another, which remembers what is to be tried again.
+type Queue struct {
+	next Pipeline
+
+	mu       sync.Mutex // guards the fields below
+	authors  map[host.PubKey][]*entry
+	networks map[netip.Prefix]int // entries of each; clients that are not counted have none
+	len      int
+	accepted map[host.PubKey]struct{} // authors with entries, one of whose events was accepted
+	wake     chan struct{}            // says that there are some; holds one token
+
+	waiting prometheus.GaugeFunc
+	outcome *prometheus.CounterVec
+}
+
+// entry is a refused event.
+type entry struct {
+	event   *host.Event
+	source  host.Source
+	authed  []host.PubKey
+	network netip.Prefix
+	until   time.Time
+}
+
+// New returns a queue in front of a pipeline. What it remembers is submitted by Run.
+func New(next Pipeline) *Queue {
+	q := &Queue{
+		next:     next,
+		authors:  make(map[host.PubKey][]*entry),
+		networks: make(map[netip.Prefix]int),
+		accepted: make(map[host.PubKey]struct{}),
+		wake:     make(chan struct{}, 1),
+	}
+	q.waiting = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "talon_retry_events", Help: "Refused events that are decided about once more when another of their author is accepted.",
+	}, func() float64 {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return float64(q.len)
+	})
+	q.outcome = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "talon_retried_total", Help: "Events that were refused and then decided about once more, by what came of it.",
+	}, []string{"outcome"})
+	return q
+}
+
+// Collectors returns the metrics.
+func (q *Queue) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{q.waiting, q.outcome}
+}
+
+// Submit hands an item on. It blocks and answers as the pipeline does.
+func (q *Queue) Submit(ctx context.Context, it *host.Item) error {
+	watched := *it
+	watched.Done = func(v host.Verdict, err error) {
+		q.decided(it, v, err)
+		it.Done(v, err)
+	}
+	return q.next.Submit(ctx, &watched)
+}
+
+// Arrive hands an arrival on. It blocks and answers as the pipeline does.
+func (q *Queue) Arrive(ctx context.Context, a *host.Arrival) error {
+	watched := *a
+	watched.Done = func(released []host.Released, err error) {
+		q.mu.Lock()
+		for _, r := range released {
+			if r.Fate == host.FateReleased {
+				q.accept(r.Event.PubKey)
+			}
+		}
+		q.mu.Unlock()
+		a.Done(released, err)
+	}
+	return q.next.Arrive(ctx, &watched)
+}
+
+// decided notes what became of an item. The pipeline answers in the order in which
+// decisions have taken effect: an event of the author that was accepted before this one
+// was refused is not waited for in vain, for the policy has seen it.
+func (q *Queue) decided(it *host.Item, v host.Verdict, err error) {
+	if err != nil {
+		return
+	}
+	switch v.Code {
+	case host.Stored, host.Held:
+		q.mu.Lock()
+		q.accept(it.Event.PubKey)
+		q.mu.Unlock()
+	case host.Rejected:
+		if v.Retry > 0 && it.Source.Origin == host.FromClient {
+			q.mu.Lock()
+			q.remember(&entry{it.Event, *it.Source, it.Authed, host.NetworkOf(it.Source.Addr), time.Now().Add(v.Retry)})
+			q.mu.Unlock()
+		}
+	}
+}
+
+// accept has an author's entries submitted again. REQUIRES: mu.
+func (q *Queue) accept(author host.PubKey) {
+	if q.authors[author] == nil {
+		return
+	}
+	q.accepted[author] = struct{}{}
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// remember adds an entry, if there is room. Of two of the same author and kind the newer
+// stays. REQUIRES: mu.
+func (q *Queue) remember(e *entry) {
+	event := e.event
+	// A protected event is taken from its author only, whose connection may have gone.
+	if event.Protected() || len(event.JSON) > maxBytes {
+		return
+	}
+	for _, old := range q.authors[event.PubKey] {
+		if old.event.Kind != event.Kind {
+			continue
+		}
+		if old.event.CreatedAt > event.CreatedAt {
+			return
+		}
+		q.remove(old)
+		break
+	}
+	counted := e.network.IsValid()
+	if q.len >= maxEvents || counted && q.networks[e.network] >= maxNetwork {
+		return
+	}
+	q.len++
+	if counted {
+		q.networks[e.network]++
+	}
+	q.authors[event.PubKey] = append(q.authors[event.PubKey], e)
+}
+
+// remove forgets an entry. REQUIRES: mu.
+func (q *Queue) remove(e *entry) {
+	author := e.event.PubKey
+	list := q.authors[author]
+	for i, other := range list {
+		if other != e {
+			continue
+		}
+		q.len--
+		if e.network.IsValid() {
+			if q.networks[e.network]--; q.networks[e.network] == 0 {
+				delete(q.networks, e.network)
+			}
+		}
+		if len(list) == 1 {
+			delete(q.authors, author)
+			return
+		}
+		list[i] = list[len(list)-1]
+		list[len(list)-1] = nil
+		q.authors[author] = list[:len(list)-1]
+		return
+	}
+}
+
+// Run submits again what is due, until ctx ends.
+func (q *Queue) Run(ctx context.Context) error {
+	tick := time.NewTicker(expireEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			q.expire()
+		case <-q.wake:
+			for _, e := range q.due() {
+				if err := q.resubmit(ctx, e); err != nil {
+					return nil // it is stopping: whoever was refused sends again
+				}
+			}
+		}
+	}
+}
+
+// due takes the entries of authors of whom something was accepted.
+func (q *Queue) due() (list []*entry) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	for author := range q.accepted {
+		for len(q.authors[author]) > 0 {
+			e := q.authors[author][0]
+			q.remove(e)
+			if now.Before(e.until) {
+				list = append(list, e)
+			}
+		}
+	}
+	clear(q.accepted)
+	return list
+}
+
+// resubmit submits an entry in a lane of its own. If it is refused for the same reason
+// again, it is remembered as long as before.
+func (q *Queue) resubmit(ctx context.Context, e *entry) error {
+	source := e.source
+	done := func(v host.Verdict, err error) {
+		if err != nil {
+			q.outcome.WithLabelValues("failed").Inc()
+			return
+		}
+		q.outcome.WithLabelValues(v.Code.String()).Inc()
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		switch {
+		case v.Code == host.Stored || v.Code == host.Held:
+			q.accept(e.event.PubKey)
+		case v.Code == host.Rejected && v.Retry > 0 && time.Now().Before(e.until):
+			q.remember(e)
+		}
+	}
+	return q.next.Submit(ctx, &host.Item{Event: e.event, Source: &source, Authed: e.authed, Done: done})
+}
+
+// expire forgets what is too old.
+func (q *Queue) expire() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	for _, list := range q.authors {
+		for i := len(list) - 1; i >= 0; i-- {
+			if !now.Before(list[i].until) {
+				q.remove(list[i])
+			}
+		}
+	}
+}
