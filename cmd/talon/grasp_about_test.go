@@ -158,17 +158,25 @@ func page(st *story) {
 }
 
 // graspList: people say which services they use (kind 10317), and who they are. It is
-// for this service if it names it, or if they have anything else here.
+// for this service if it names it, or if they have anything else here, also if that
+// comes a moment later: clients often send who they are first.
 func graspList(st *story) {
-	owner, fan, stranger := st.who("owner"), st.who("fan"), st.who("stranger")
+	owner, fan, stranger, visitor := st.who("owner"), st.who("fan"), st.who("stranger"), st.who("visitor")
 	st.stored(st.event(fan, 10317, nostr.Tag{"g", "wss://other.test"}, nostr.Tag{"g", "wss://relay.test"}))
 	st.refused(st.event(stranger, 10317, nostr.Tag{"g", "wss://other.test"}, nostr.Tag{"g", "wss://relay.test.evil.test"}), unrelatedReason)
+	var early []*nostr.Event
 	for _, kind := range []int{0, 3, 10002, 10317} {
-		st.refused(st.event(owner, kind), unrelatedReason)
+		early = append(early, st.refused(st.event(owner, kind), unrelatedReason))
 	}
 	st.held(st.announcement(owner, "demo"))
+	for _, e := range early {
+		st.becomesServed(e)
+	}
 	for _, kind := range []int{0, 3, 10002, 10317} {
 		st.stored(st.event(owner, kind))
 	}
+	profile := st.refused(st.event(visitor, 0), unrelatedReason)
+	st.stored(st.event(visitor, 1621, nostr.Tag{"a", repoAddress(owner, "demo")}))
+	st.becomesServed(profile)
 	st.refused(st.event(owner, 1, nostr.Tag{"t", "nothing to do with git"}), unrelatedReason)
 }
