@@ -123,7 +123,7 @@ var keepers = map[string]string{
 	"github.com/nbd-wtf/go-nostr":         "host/schnorr host/devnet",
 	"github.com/fiatjaf/khatru":           "host/devnet",
 	"github.com/fiatjaf/eventstore":       "host/devnet",
-	"github.com/prometheus/client_golang": "host/ingest host/store host/relay host/plugin host/plugin/guest host/metrics host/githttp host/forge host/gitfetch host/relaysync host/daemon",
+	"github.com/prometheus/client_golang": "host/ingest host/ingest/retry host/store host/relay host/plugin host/plugin/guest host/metrics host/githttp host/forge host/gitfetch host/relaysync host/daemon",
 	"github.com/btcsuite/btcd":            "internal/testkit",
 	"google.golang.org/protobuf":          "",
 	"github.com/fsnotify/fsnotify":        "host/plugin/folder",
