@@ -62,8 +62,12 @@ var allowed = map[string]string{
 	"host/devnet":               "host host/githttp host/gitrepo host/negentropy host/relayclient host/relaymodel host/relaymodel/server sdk/grasp sdk/nip19",
 	"host/relaymodel":           "host host/negentropy host/wire",
 	"host/relaymodel/server":    "host host/inflate host/relaymodel",
-	"host/relaysync":            "host host/grasp host/negentropy host/netguard host/relayclient host/relaysync/retry host/schnorr host/wire sdk/abi sdk/grasp",
-	"host/relaysync/health":     "host/relaysync sdk/abi",
+	"host/relaysync":            "host host/negentropy host/netguard host/relayclient host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/retry host/relaysync/session host/schnorr host/wire sdk/abi sdk/grasp",
+	"host/relaysync/loop":       "host host/grasp host/netguard host/relayclient host/relaysync/known host/relaysync/retry host/relaysync/session host/wire sdk/abi sdk/grasp",
+	"host/relaysync/session":    "host host/negentropy host/relaysync/known host/relaysync/match host/wire sdk/abi sdk/grasp",
+	"host/relaysync/known":      "host host/relaysync/match",
+	"host/relaysync/match":      "host",
+	"host/relaysync/health":     "host/relaysync/loop sdk/abi",
 	"host/relaysync/retry":      "host",
 	"host/relayclient":          "host host/inflate host/negentropy host/wire",
 	"host/admin":                "host host/gitfetch host/plugin host/plugin/sample host/plugin/sidecar",
@@ -217,17 +221,16 @@ func checkImport(t *testing.T, file, pkg, imported string) {
 // others and their tests build without a C compiler, in a fraction of the time, and
 // without the 115 packages that go-nostr brings.
 var linksC = map[string]string{
-	"host/schnorr":          "libsecp256k1 verifies three times as fast as Go",
-	"host/plugin/claim":     "verifies signatures of modules",
-	"host/plugin":           "host/plugin/claim",
-	"host/author":           "host/plugin/claim",
-	"host/admin":            "host/plugin",
-	"host/relaysync":        "proves itself to relays with a key",
-	"host/relaysync/health": "host/relaysync",
-	"host/store":            "SQLite",
-	"host/devnet":           "khatru",
-	"host/daemon":           "everything",
-	"cmd/talon":             "everything",
+	"host/schnorr":      "libsecp256k1 verifies three times as fast as Go",
+	"host/plugin/claim": "verifies signatures of modules",
+	"host/plugin":       "host/plugin/claim",
+	"host/author":       "host/plugin/claim",
+	"host/admin":        "host/plugin",
+	"host/relaysync":    "proves itself to relays with a key",
+	"host/store":        "SQLite",
+	"host/devnet":       "khatru",
+	"host/daemon":       "everything",
+	"cmd/talon":         "everything",
 }
 
 // testsLinkC says of which further packages the tests do.
@@ -291,7 +294,10 @@ func TestPackagesWithoutC(t *testing.T) {
 
 // Pure packages take values and return values.
 func TestPurePackages(t *testing.T) {
-	pure := []string{"wire", "negentropy", "schnorr", "plugin/meter", "plugin/sidecar", "grasp", "relaymodel", "../sdk/grasp"}
+	pure := []string{
+		"wire", "negentropy", "schnorr", "plugin/meter", "plugin/sidecar", "grasp", "relaymodel", "../sdk/grasp",
+		"relaysync/loop", "relaysync/session", "relaysync/match", "relaysync/retry",
+	}
 	impure := []string{"context", "log", "log/slog", "net", "net/http", "os", "time", "sync"}
 	for _, pkg := range pure {
 		files, err := filepath.Glob(filepath.Join(pkg, "*.go"))

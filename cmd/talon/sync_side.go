@@ -125,7 +125,7 @@ func (r *relaySide) items(ctx context.Context, f host.Filter, progress func(int)
 		page.Limit = limit
 		fresh, oldest, newest, got := 0, int64(0), int64(0), 0
 		err := r.ask(ctx, func(ctx context.Context, c *relayclient.Conn) error {
-			return c.Query(ctx, relayclient.AppendFilter(nil, &page), func(e *host.Event) bool {
+			return c.Query(ctx, wire.AppendFilter(nil, &page), func(e *host.Event) bool {
 				if !f.Matches(e) {
 					return true
 				}
@@ -172,7 +172,7 @@ var reconcileLimits = negentropy.ClientLimits{Frame: 30 << 10, IDs: itemsMost, R
 
 func (r *relaySide) compare(ctx context.Context, f host.Filter, set *negentropy.Set) (lacks, beside []host.ID, err error) {
 	err = r.ask(ctx, func(ctx context.Context, c *relayclient.Conn) error {
-		lacks, beside, err = c.Reconcile(ctx, relayclient.AppendFilter(nil, &f), set, reconcileLimits)
+		lacks, beside, err = c.Reconcile(ctx, wire.AppendFilter(nil, &f), set, reconcileLimits)
 		return err
 	})
 	return lacks, beside, err
@@ -185,7 +185,7 @@ func (r *relaySide) fetch(ctx context.Context, ids []host.ID, yield func(*host.E
 		came := map[host.ID]bool{}
 		f := host.Filter{IDs: ids, Limit: len(ids)}
 		err := r.ask(ctx, func(ctx context.Context, c *relayclient.Conn) error {
-			return c.Query(ctx, relayclient.AppendFilter(nil, &f), func(e *host.Event) bool {
+			return c.Query(ctx, wire.AppendFilter(nil, &f), func(e *host.Event) bool {
 				if !came[e.ID] && f.Matches(e) && schnorr.Verify(e) == nil {
 					yield(e)
 				}

@@ -15,6 +15,7 @@ import (
 	"talon/host/plugin/sidecar"
 	"talon/host/relaysync"
 	"talon/host/relaysync/health"
+	"talon/host/relaysync/loop"
 	"talon/host/schnorr"
 	"talon/host/store"
 	"talon/sdk/abi/manifest"
@@ -68,7 +69,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Local:    core.Store,
 		Health:   relays,
 		Memory:   knownRelays{core.Store, "sync"},
-		Ours:     relaysync.OursByService(service),
+		Ours:     loop.OursByService(service),
 		Verify:   schnorr.Verify,
 		Sign:     key.Sign,
 	})

@@ -1,10 +1,8 @@
 package relayclient
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -88,7 +86,7 @@ func (c *Conn) negAnswer(ctx context.Context, sub string, first bool) (body, rea
 		if err != nil {
 			return "", "", c.fail(ctx, err)
 		}
-		if verb, id, body, ok := NegAnswer(text); ok && id == sub {
+		if verb, id, body, ok := wire.NegAnswer(text); ok && id == sub {
 			switch verb {
 			case "NEG-MSG":
 				return body, "", nil
@@ -119,25 +117,6 @@ func nonEmpty(reason string) string {
 		return "it gives no reason"
 	}
 	return reason
-}
-
-// NegAnswer reads the first three elements of a relay's message, all strings, as those
-// of NIP-77 are.
-func NegAnswer(text []byte) (verb, id, body string, ok bool) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return "", "", "", false
-	}
-	for _, s := range []*string{&verb, &id, &body} {
-		t, err := d.Token()
-		if err != nil {
-			return verb, id, body, false
-		}
-		if *s, ok = t.(string); !ok {
-			return verb, id, body, false
-		}
-	}
-	return verb, id, body, true
 }
 
 // publishesAtOnce is how many events are sent before the first is answered.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/http/httptest"
 	"runtime"
 	"slices"
@@ -195,68 +194,6 @@ func BenchmarkFirstSync(b *testing.B) {
 		b.ReportMetric(second.Seconds()*1000, "ms-second")
 		b.ReportMetric(float64(bytes), "bytes-second")
 	}
-}
-
-// records is what the host keeps for repositories on 5 relays each: its index, its
-// records and the matchers of all subscriptions. It returns the bytes.
-func records(repos, relays, rootsOfRelay int) int64 {
-	before := inUse()
-	s := &Sync{repos: map[string]*repo{}, relays: map[string]*relay{}}
-	var subs [][]matcher
-	for i := range repos {
-		s.repos[fmt.Sprintf("30617:%064x:repo%d", i, i)] = &repo{relays: make([]string, 5)}
-	}
-	for i := range relays {
-		r := &relay{url: fmt.Sprintf("wss://relay%d.example", i), subs: map[string]*subRecord{}, hists: map[string]*histRecord{}}
-		s.relays[r.url] = r
-		for j := range (5*repos/relays + rootsOfRelay + 99) / 100 {
-			values := make([]string, 100)
-			for k := range values {
-				values[k] = fmt.Sprintf("%064x", i*1_000_000+j*1000+k)
-			}
-			var f []host.Filter
-			for _, name := range []byte("eEq") {
-				f = append(f, host.Filter{Tags: []host.TagFilter{{Name: name, Values: values}}, Limit: 0})
-			}
-			subs = append(subs, newMatchers(f))
-			r.subs[fmt.Sprint(j)] = &subRecord{live: true}
-		}
-	}
-	used := inUse() - before
-	runtime.KeepAlive(s)
-	runtime.KeepAlive(subs)
-	return used
-}
-
-// TestRecords: what 1,000 repositories with 50 roots each on 5 relays each of 100 take
-// in the host. What they take in a module comes to that (layered-v5's TestMemory).
-func TestRecords(t *testing.T) {
-	used := int64(math.MaxInt64)
-	for range 3 { // others may allocate meanwhile
-		used = min(used, records(1000, 100, 2500))
-	}
-	if used > 2_500_000 {
-		t.Errorf("%d bytes, want at most 2.5 MB", used)
-	}
-}
-
-// BenchmarkRecords is what TestRecords looks at, and the same for 10,000 repositories,
-// one of 20 with 500 roots, on 500 relays.
-func BenchmarkRecords(b *testing.B) {
-	for _, size := range []struct{ repos, relays, rootsOfRelay int }{{1000, 100, 2500}, {10_000, 500, 7250}} {
-		b.Run(fmt.Sprint(size.repos), func(b *testing.B) {
-			for range b.N {
-				b.ReportMetric(float64(records(size.repos, size.relays, size.rootsOfRelay))/1e6, "MB")
-			}
-		})
-	}
-}
-
-func inUse() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // BenchmarkLive is the time from a client's OK at a remote relay to the event being

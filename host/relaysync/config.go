@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/grasp"
+	"talon/host/relaysync/loop"
 	"talon/host/relaysync/retry"
-	"talon/sdk/abi"
+	"talon/host/relaysync/session"
 	rules "talon/sdk/grasp"
 )
 
@@ -19,18 +19,15 @@ import (
 // plugin.Reducer of the strategy world is one, with guest.Step as the function and
 // [Sync.Init] as its init.
 type Strategy interface {
-	// Call hands over a StepRequest and returns StepActions, valid until the next
-	// call. If what answers is new, it gets what Init returns instead of the request,
-	// and fresh is true. With a nil request nothing happens unless it is new. After an
-	// error the next call begins anew. now is in unix seconds.
+	// Call is that of [loop.Strategy].
 	Call(ctx context.Context, request []byte, now int64) (answer []byte, fresh bool, err error)
 
-	// Changed receives when the next call begins anew.
+	// Changed receives when the next call begins with Init.
 	Changed() <-chan struct{}
 }
 
 // ErrNoStrategy is the error of a [Strategy] that is not there. It is no failure.
-var ErrNoStrategy = errors.New("there is no strategy")
+var ErrNoStrategy = loop.ErrNoStrategy
 
 // Ingest is the way in.
 type Ingest interface {
@@ -44,63 +41,6 @@ type Local interface {
 
 	// Missing returns those of ids that are not stored.
 	Missing(ctx context.Context, ids []host.ID) ([]host.ID, error)
-}
-
-// Health decides when a relay is connected to: the relay half of a throttle. It is
-// called by one goroutine.
-type Health interface {
-	// May returns how long to wait before the relay is connected to; 0 is now.
-	May(relay string, now time.Time) time.Duration
-
-	// After tells how an attempt, or a connection, ended, and returns what follows.
-	After(relay string, e Ending, now time.Time) Standing
-
-	// Left tells that we ended an attempt, or a connection. It says nothing about the
-	// relay.
-	Left(relay string)
-}
-
-// Outcome is how an attempt or a connection ended, as in talon.proto.
-type Outcome uint32
-
-// Outcomes of a relay; their numbers are the wire's.
-const (
-	OutcomeOK           Outcome = 1
-	OutcomeRateLimited  Outcome = 4
-	OutcomeRefused      Outcome = 5
-	OutcomeServer       Outcome = 6
-	OutcomeTimeout      Outcome = 7
-	OutcomeUnreachable  Outcome = 8
-	OutcomeDNS          Outcome = 9
-	OutcomeTLS          Outcome = 10
-	OutcomeProtocol     Outcome = 11
-	OutcomeDisconnected Outcome = 13
-)
-
-// Ending is one thing that happened to a relay.
-type Ending struct {
-	Outcome Outcome
-	Took    time.Duration // of the attempt; of the connection, if it was up
-	Status  int           // of HTTP
-	Reason  string        // what the relay or the network said; hostile text
-}
-
-// Status is what is thought of a relay; the numbers are those of the metric.
-type Status uint8
-
-const (
-	StatusUnknown  Status = 0
-	StatusHealthy  Status = 1
-	StatusDegraded Status = 2
-	StatusDead     Status = 3
-)
-
-// Standing is what follows from an ending.
-type Standing struct {
-	Status   Status
-	Failures int           // in a row
-	Failing  time.Duration // since the first of these
-	Wait     time.Duration // until the next attempt; while connected: until more is asked of the relay
 }
 
 // Memory keeps what is known of relays across restarts. Its methods are called one
@@ -136,8 +76,9 @@ type Deps struct {
 	Ingest   Ingest
 	Facts    host.RepoFacts
 	Local    Local
-	Health   Health
+	Health   loop.Health
 	Memory   Memory // nil: nothing is kept
+	Dialer   Dialer // nil: the network
 
 	// Ours reports whether a repository is kept here. An announcement that lists this
 	// service usually is one.
@@ -173,7 +114,7 @@ type Limits struct {
 	QueueBytes   int // that it has not taken
 	InFlight     int // events of one relay, submitted and not answered
 	EventBytes   int // of their texts
-	Strikes      int // breaches of the rules; one is forgiven each second
+	Violations   int // breaches of the rules; one is forgiven each second
 	Notices      int // told to the strategy in a minute
 	PageEvents   int // of one answer to a REQ that asks for past events
 	Rounds       int // pages, or messages, of one historic
@@ -224,7 +165,7 @@ var DefaultLimits = Limits{
 	QueueBytes:   4 << 20,
 	InFlight:     512,
 	EventBytes:   4 << 20,
-	Strikes:      100,
+	Violations:   100,
 	Notices:      20,
 	PageEvents:   50_000,
 	Rounds:       5000,
@@ -263,7 +204,7 @@ var (
 func (l *Limits) check() error {
 	for _, n := range []int{
 		l.Connections, l.Relays, l.Subscriptions, l.Filters, l.Values, l.AllValues, l.Historics, l.Waiting, l.Timers, l.Actions,
-		l.AnswerBytes, l.Answers, l.MessageBytes, l.QueueBytes, l.InFlight, l.EventBytes, l.Strikes, l.Notices, l.PageEvents, l.Rounds,
+		l.AnswerBytes, l.Answers, l.MessageBytes, l.QueueBytes, l.InFlight, l.EventBytes, l.Violations, l.Notices, l.PageEvents, l.Rounds,
 		l.Need, l.Records, l.Push, l.InfoBytes, l.RelayLabels, l.Page, l.Chunk, l.Chunks, l.Burst, l.Dials, l.Scans, l.Refused,
 		int(l.RefusedAge), l.Retry.Events, l.Retry.Bytes, int(l.Retry.Age), l.Retry.Tries,
 	} {
@@ -289,30 +230,22 @@ func (d *Deps) check() error {
 	return nil
 }
 
-// step are the limits as a strategy is told.
-func (l *Limits) step() abi.StepLimits {
-	return abi.StepLimits{
-		Connections:   uint32(l.Connections),
-		Subscriptions: uint32(l.Subscriptions),
-		Filters:       uint32(l.Filters),
-		Values:        uint32(l.Values),
-		Historics:     uint32(l.Historics),
-		Timers:        uint32(l.Timers),
-		Actions:       uint32(l.Actions),
-		Bytes:         uint32(l.AnswerBytes),
+// loop returns what the loop needs of the limits.
+func (l *Limits) loop() loop.Limits {
+	return loop.Limits{
+		Connections: l.Connections, Dials: l.Dials, Relays: l.Relays, Subscriptions: l.Subscriptions, Filters: l.Filters, Values: l.Values,
+		AllValues: l.AllValues, Historics: l.Historics, Waiting: l.Waiting, Timers: l.Timers, Actions: l.Actions, AnswerBytes: l.AnswerBytes,
+		Answers: l.Answers, FailTime: l.FailTime.Milliseconds(), SaveEvery: l.SaveEvery.Milliseconds(), Retry: l.Retry,
 	}
 }
 
-// OursByService returns an Ours for a service that keeps what lists it.
-func OursByService(s rules.Service) func(a *rules.Announcement) bool {
-	return func(a *rules.Announcement) bool { return a.ListsService(s) }
-}
-
-// announcementOf reads an announcement, nil if it is none.
-func announcementOf(e *host.Event) *rules.Announcement {
-	a, err := rules.ParseAnnouncement(grasp.Event(e))
-	if err != nil {
-		return nil
+// session returns what a session needs of the limits.
+func (l *Limits) session() session.Limits {
+	return session.Limits{
+		Subscriptions: l.Subscriptions, Fetches: l.Historics, Waiting: l.Waiting, InFlight: l.InFlight, EventBytes: l.EventBytes,
+		Violations: l.Violations, Notices: l.Notices, PageEvents: l.PageEvents, Rounds: l.Rounds, Need: l.Need, Push: l.Push,
+		Page: l.Page, Chunk: l.Chunk, Chunks: l.Chunks, Requests: l.Requests, Burst: l.Burst,
+		AnswerTime: l.AnswerTime.Milliseconds(), PageTime: l.PageTime.Milliseconds(),
+		PingAfter: l.PingAfter.Milliseconds(), PongTime: l.PongTime.Milliseconds(),
 	}
-	return a
 }

@@ -1,11 +1,16 @@
 // Package relaysync keeps repositories complete from the relays that they list: it
 // carries out what a strategy decides (GRASP-02, proactive sync).
 //
-// One goroutine ([Sync.Run]) owns the strategy and all records about relays. It tells
-// the strategy what happens, one thing after the other, and does what it answers.
-// Each relay has a connection with goroutines of its own, which send reports to that
-// one and get commands from it; they share nothing else but the memory of known
-// events, which has a lock.
+// What decides over time is in two state machines without I/O, clock or goroutine:
+// package loop owns the strategy and all records about relays, package session is one
+// connection to a relay. They exchange messages: commands for a session, reports for the
+// loop. This package is the shell around them: it reads the one clock, dials, reads and
+// writes frames, reads the store, and hands events to the pipeline. A simulation may put
+// another shell around them.
+//
+// One goroutine ([Sync.Run]) runs the loop. Each relay has a line with a goroutine of its
+// own, which runs the session, and two more that read and write. They share the memory of
+// known events (package known), which has a lock.
 //
 // What a relay sends goes the way of every event: into the one pipeline, with
 // [host.FromSync] as its origin, to be verified and judged as a client's is.
@@ -13,12 +18,9 @@
 // Invariants:
 //
 //  1. No relay is trusted. What it sends is bounded in bytes, in time and in number,
-//     and a relay that breaks the rules loses its connection, nothing more: frames,
-//     messages, events without a subscription or that match none, forged ids and
-//     signatures, notices and answers that nobody asked for are counted, and there is
-//     an end to them.
-//  2. The loop never waits for a relay, nor for the pipeline. A relay's connection
-//     waits for both, and then stops reading.
+//     and a relay that breaks the rules loses its connection, nothing more.
+//  2. The loop never waits for a relay, nor for the pipeline. A relay's line waits for
+//     both, and then stops reading.
 //  3. A strategy can not make the host exceed [Limits], contact our own relay or (unless
 //     [Config.AllowPrivate]) a private address, or drop a bootstrap relay. What is not
 //     carried out is answered, at a bounded rate.

@@ -19,6 +19,7 @@ import (
 
 	"talon/host"
 	"talon/host/negentropy"
+	"talon/host/relaysync/loop"
 	"talon/host/schnorr"
 	"talon/host/wire"
 	"talon/internal/testkit"
@@ -401,44 +402,45 @@ type calm struct {
 
 	mu       sync.Mutex // guards the fields below
 	failures map[string]int
-	outcomes []Outcome
+	outcomes []loop.Outcome
 	left     []string
 }
 
-func (h *calm) May(string, time.Time) time.Duration { return 0 }
+func (h *calm) Allow(string, int64) int64 { return 0 }
 
-func (h *calm) After(relay string, e Ending, _ time.Time) Standing {
+func (h *calm) Report(relay string, r loop.ConnResult, _ int64) loop.State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.outcomes = append(h.outcomes, e.Outcome)
+	h.outcomes = append(h.outcomes, r.Outcome)
 	if h.failures == nil {
 		h.failures = map[string]int{}
 	}
-	switch e.Outcome {
-	case OutcomeOK:
+	first := h.first.Milliseconds()
+	switch r.Outcome {
+	case loop.OutcomeOK:
 		h.failures[relay] = 0
-		return Standing{Status: StatusHealthy}
-	case OutcomeDisconnected:
-		return Standing{Status: StatusHealthy}
-	case OutcomeRateLimited:
-		return Standing{Status: StatusDegraded, Wait: h.first}
+		return loop.State{Status: loop.StatusHealthy}
+	case loop.OutcomeDisconnected:
+		return loop.State{Status: loop.StatusHealthy}
+	case loop.OutcomeRateLimited:
+		return loop.State{Status: loop.StatusDegraded, Wait: first}
 	}
 	h.failures[relay]++
 	n := h.failures[relay]
-	st := Standing{Status: StatusDegraded, Failures: n, Wait: min(time.Hour, h.first<<min(n-1, 20))}
-	if e.Outcome == OutcomeDNS || e.Outcome == OutcomeTLS || e.Outcome == OutcomeProtocol {
-		st.Status, st.Wait = StatusDead, 12*time.Hour
+	st := loop.State{Status: loop.StatusDegraded, Failures: n, Wait: min(time.Hour.Milliseconds(), first<<min(n-1, 20))}
+	if r.Outcome == loop.OutcomeDNS || r.Outcome == loop.OutcomeTLS || r.Outcome == loop.OutcomeProtocol {
+		st.Status, st.Wait = loop.StatusDead, (12 * time.Hour).Milliseconds()
 	}
 	return st
 }
 
-func (h *calm) Left(relay string) {
+func (h *calm) Forget(relay string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.left = append(h.left, relay)
 }
 
-func (h *calm) saw(o Outcome) bool {
+func (h *calm) saw(o loop.Outcome) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Contains(h.outcomes, o)
@@ -461,7 +463,7 @@ func start(t testing.TB, react func(v *abi.StepView) []abi.StepAction, change fu
 	cfg := Config{AllowPrivate: true, Limits: DefaultLimits, Now: time.Now, Log: slog.New(slog.NewTextHandler(logs{t}, nil)), Own: []string{"own.example.com"}}
 	deps := Deps{
 		Strategy: w.plan, Ingest: w.shelf, Facts: w.shelf, Local: w.shelf, Health: w.health, Verify: schnorr.Verify,
-		Ours: OursByService(rules.Service{Host: "own.example.com"}),
+		Ours: loop.OursByService(rules.Service{Host: "own.example.com"}),
 	}
 	if change != nil {
 		change(&cfg, &deps)

@@ -6,6 +6,7 @@ import (
 
 	"talon/host"
 	"talon/host/negentropy"
+	"talon/host/relaysync/match"
 	"talon/host/wire"
 )
 
@@ -13,14 +14,14 @@ var errRecords = errors.New("too many events match")
 
 // localSet returns what is here of a filter's events: stored, held, and recently
 // refused. What was refused counts as here, or every comparison would find it anew.
-func (v *env) localSet(ctx context.Context, f host.Filter, m *matcher) (*negentropy.Set, error) {
+func (v *Sync) localSet(ctx context.Context, f host.Filter, m *match.Matcher) (*negentropy.Set, error) {
 	select {
 	case v.scans <- struct{}{}:
 		defer func() { <-v.scans }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	now := v.now()
+	now := v.cfg.Now().Unix()
 	var b negentropy.Builder
 	add := func(createdAt int64, id host.ID) {
 		if createdAt >= 0 {
@@ -44,6 +45,6 @@ func (v *env) localSet(ctx context.Context, f host.Filter, m *matcher) (*negentr
 			add(e.CreatedAt, e.ID)
 		}
 	}
-	v.known.eachRefused(m, now, add)
+	v.known.EachRefused(m, now, add)
 	return b.Build(), nil
 }

@@ -3,29 +3,13 @@ package relaysync
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"talon/host/relaysync/loop"
+	"talon/host/relaysync/session"
 	"talon/sdk/abi"
 )
 
-// sources are the values of the label source, by purpose; direct is what clients send
-// here themselves.
-var sources = [...]string{
-	abi.PurposeLive: "live", abi.PurposeStartup: "startup", abi.PurposeReconnect: "reconnect", abi.PurposeDaily: "daily",
-}
-
+// direct is the source of what clients send here themselves.
 const direct = "direct"
-
-// drop is why something that a relay sent was passed over.
-type drop uint8
-
-const (
-	dropUnasked  drop = iota // no open subscription asked for it
-	dropForged               // id or signature are wrong
-	dropKnown                // it is here, or was refused lately
-	dropNonsense             // it was not understood
-	drops        = int(dropNonsense) + 1
-)
-
-var dropNames = [drops]string{"unasked", "forged", "known", "nonsense"}
 
 type metrics struct {
 	labels    int // relays that may still have metrics of their own
@@ -92,14 +76,15 @@ func newMetrics(prefix string, labels int) *metrics {
 		received: counter("received_bytes_total", "Bytes that relays sent in frames."),
 		panics:   counter("panics_total", "Panics in a connection."),
 	}
-	for _, s := range append(sources[:], direct) {
-		m.events.WithLabelValues(s)
+	for purpose := range uint32(abi.PurposeDaily + 1) {
+		m.events.WithLabelValues(session.SourceOf(purpose))
 	}
-	for _, name := range dropNames {
-		m.dropped.WithLabelValues(name)
+	m.events.WithLabelValues(direct)
+	for why := range session.Drops {
+		m.dropped.WithLabelValues(session.Drop(why).String())
 	}
-	for _, name := range refusals {
-		m.refused.WithLabelValues(name)
+	for why := range loop.Refusals {
+		m.refused.WithLabelValues(loop.Refusal(why).String())
 	}
 	return m
 }
@@ -131,38 +116,56 @@ func (m *metrics) forget(relay string) {
 	m.gaps.DeleteLabelValues(relay)
 }
 
-// stands records what is thought of a relay. Relays without metrics of their own have
-// none of these.
-func (m *metrics) stands(relay string, s Standing) {
-	if m.label(relay) != otherRelay {
-		m.status.WithLabelValues(relay).Set(float64(s.Status))
-		m.failures.WithLabelValues(relay).Set(float64(s.Failures))
+// measure records a change of a relay's metrics. Relays without metrics of their own
+// have no gauges.
+func (m *metrics) measure(e loop.Measure) {
+	label := m.label(e.Relay)
+	switch e.What {
+	case loop.MeasuredForgotten:
+		m.forget(e.Relay)
+	case loop.MeasuredAttempt:
+		result := "failure"
+		if e.Value == 1 {
+			result = "success"
+		}
+		m.attempts.WithLabelValues(label, result).Inc()
+	case loop.MeasuredGap:
+		m.gaps.WithLabelValues(label).Add(float64(e.Value))
+	case loop.MeasuredState:
+		if label != otherRelay {
+			m.status.WithLabelValues(label).Set(float64(e.State.Status))
+			m.failures.WithLabelValues(label).Set(float64(e.State.Failures))
+		}
+	case loop.MeasuredConnected:
+		if label != otherRelay {
+			m.connected.WithLabelValues(label).Set(float64(e.Value))
+			if e.Value == 1 {
+				m.gaps.WithLabelValues(label)
+			}
+		}
 	}
 }
 
-func (m *metrics) isConnected(relay string, up bool) {
-	if m.label(relay) == otherRelay {
-		return
+// count publishes what the loop has counted.
+func (v *Sync) count() {
+	m, now, was := v.metrics, v.loop.Stats(), v.stats
+	v.stats = now
+	for why := range now.Refused {
+		if n := now.Refused[why] - was.Refused[why]; n > 0 {
+			m.refused.WithLabelValues(loop.Refusal(why).String()).Add(float64(n))
+		}
 	}
-	v := 0.0
-	if up {
-		v = 1
-		m.gaps.WithLabelValues(relay)
-	}
-	m.connected.WithLabelValues(relay).Set(v)
-}
-
-func (m *metrics) attempted(relay string, ok bool) {
-	result := "failure"
-	if ok {
-		result = "success"
-	}
-	m.attempts.WithLabelValues(m.label(relay), result).Inc()
+	m.faults.Add(float64(now.Faults - was.Faults))
+	m.retried.Add(float64(now.Retries - was.Retries))
+	m.waiting.Set(float64(now.Retrying))
+	m.tracked.Set(float64(now.Tracked))
+	m.up.Set(float64(now.Connected))
+	m.dead.Set(float64(now.Dead))
 }
 
 // Collectors returns the metrics.
-func (s *Sync) Collectors() []prometheus.Collector {
-	m := s.metrics
+func (v *Sync) Collectors() []prometheus.Collector {
+	m := v.metrics
 	return []prometheus.Collector{
 		m.connected, m.attempts, m.status, m.failures, m.events, m.gaps, m.tracked, m.up, m.dead,
 		m.dropped, m.refused, m.faults, m.steps, m.waiting, m.retried, m.received, m.panics,

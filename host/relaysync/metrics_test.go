@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"talon/host/relaysync/loop"
 	"talon/sdk/abi"
 )
 
@@ -78,9 +79,9 @@ func TestMetrics(t *testing.T) {
 func TestMetricLabels(t *testing.T) {
 	m := newMetrics("", 2)
 	for _, relay := range []string{"wss://a", "wss://b", "wss://c", "wss://d"} {
-		m.attempted(relay, true)
-		m.stands(relay, Standing{Status: StatusHealthy})
-		m.isConnected(relay, true)
+		m.measure(loop.Measure{What: loop.MeasuredAttempt, Relay: relay, Value: 1})
+		m.measure(loop.Measure{What: loop.MeasuredState, Relay: relay, State: loop.State{Status: loop.StatusHealthy}})
+		m.measure(loop.Measure{What: loop.MeasuredConnected, Relay: relay, Value: 1})
 	}
 	count := func(c prometheus.Collector) int {
 		ch := make(chan prometheus.Metric, 100)
@@ -90,8 +91,8 @@ func TestMetricLabels(t *testing.T) {
 	if a, s := count(m.attempts), count(m.status); a != 3 || s != 2 {
 		t.Errorf("%d attempts, %d statuses", a, s)
 	}
-	m.forget("wss://a")
-	m.stands("wss://c", Standing{Status: StatusDead})
+	m.measure(loop.Measure{What: loop.MeasuredForgotten, Relay: "wss://a"})
+	m.measure(loop.Measure{What: loop.MeasuredState, Relay: "wss://c", State: loop.State{Status: loop.StatusDead}})
 	if m.label("wss://c") != "wss://c" || m.label("wss://d") != otherRelay {
 		t.Error("the place of a forgotten relay is not free")
 	}

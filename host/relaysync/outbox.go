@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"sync"
-
-	"talon/host/relayclient"
 )
 
 // outbox is what a relay is to be sent. Putting something in never waits: a relay that
 // takes nothing loses its connection.
 type outbox struct {
-	socket *relayclient.Socket
-	most   int
+	socket   Conn
+	maxBytes int
 
 	mu     sync.Mutex // guards the fields below
 	items  [][]byte   // nil: a ping
@@ -21,8 +19,8 @@ type outbox struct {
 	signal chan struct{}
 }
 
-func newOutbox(s *relayclient.Socket, most int) *outbox {
-	return &outbox{socket: s, most: most, signal: make(chan struct{}, 1)}
+func newOutbox(s Conn, most int) *outbox {
+	return &outbox{socket: s, maxBytes: most, signal: make(chan struct{}, 1)}
 }
 
 var errSlow = errors.New("the relay does not take what it is sent")
@@ -32,7 +30,7 @@ const perItem = 64
 
 func (o *outbox) push(text []byte) {
 	o.mu.Lock()
-	if o.bytes+len(text)+perItem > o.most {
+	if o.bytes+len(text)+perItem > o.maxBytes {
 		o.failLocked(errSlow)
 	}
 	if o.err == nil {

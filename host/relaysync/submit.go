@@ -1,45 +1,24 @@
 package relaysync
 
 import (
+	"context"
+
 	"talon/host"
-	"talon/sdk/abi"
+	"talon/host/relaysync/loop"
+	"talon/host/relaysync/session"
 )
 
-// arrived is an event that is to be looked up and submitted.
-type arrived struct {
-	event   *host.Event
-	request *request
-	stored  bool   // it came before the end of stored events
-	mark    uint64 // of the retry set, and
-	era     uint64 // of refusals, when it was submitted
-}
-
-// landed notes that nothing more is to be heard of the event.
-func (a *arrived) landed(c *conn) {
-	if a.stored {
-		a.request.flying--
-	}
-	c.settle(a.request)
-}
-
-// batchEvents is how many events are looked up at once, at most.
-const batchEvents = 128
-
-// flush submits what is not stored yet. It waits for the pipeline.
-func (c *conn) flush() error {
-	if len(c.batch) == 0 {
-		return nil
-	}
-	batch := c.batch
-	c.batch = c.batch[:0]
+// submit hands events to the pipeline that are not stored yet. It waits for it.
+func (l *line) submit(batch []session.Arrival) error {
+	v := l.sync
 	ids := make([]host.ID, len(batch))
 	for i := range batch {
-		ids[i] = batch[i].event.ID
+		ids[i] = batch[i].Event.ID
 	}
-	missing, err := c.env.deps.Local.Missing(c.ctx, ids)
+	missing, err := v.deps.Local.Missing(l.ctx, ids)
 	if err != nil {
-		if c.ctx.Err() == nil {
-			c.env.cfg.Log.Error("look up events", "relay", c.url, "err", err)
+		if l.ctx.Err() == nil {
+			v.cfg.Log.Error("look up events", "relay", l.relay, "err", err)
 		}
 		return err
 	}
@@ -49,101 +28,71 @@ func (c *conn) flush() error {
 	}
 	for i := range batch {
 		a := batch[i]
-		batch[i] = arrived{}
-		first, absent := wanted[a.event.ID]
+		first, absent := wanted[a.Event.ID]
 		if first {
-			wanted[a.event.ID] = false
-			if err := c.submit(a); err != nil {
+			wanted[a.Event.ID] = false
+			if err := l.submitOne(a); err != nil {
 				return err
 			}
 			continue
 		}
+		fate := session.Copied // of one that is not decided yet, and may be forged
 		if !absent {
-			c.env.known.add(a.event.ID)
-		} // else a copy of one that is not decided yet, and may be forged
-		c.env.metrics.dropped.WithLabelValues(dropNames[dropKnown]).Inc()
-		a.landed(c)
+			v.known.Add(a.Event.ID)
+			fate = session.Here
+		}
+		l.session.Answered(v.now(), session.Answer{Ticket: a.Ticket, Fate: fate})
 	}
 	return nil
 }
 
-func (c *conn) submit(a arrived) error {
-	e, purpose := a.event, a.request.purpose
-	a.mark = c.env.mark.Load()
-	a.request.fresh++
-	c.flying++
-	c.flyBytes += len(e.JSON)
-	a.era = c.env.known.leave(e.ID, c.url)
-	return c.env.deps.Ingest.Submit(c.ctx, &host.Item{Event: e, Source: c.source, Done: func(v host.Verdict, err error) {
-		c.env.answered(e, v, err, purpose)
-		c.do(func() { c.answered(a, v, err) })
+func (l *line) submitOne(a session.Arrival) error {
+	v := l.sync
+	answer := session.Answer{Ticket: a.Ticket, Mark: v.mark.Load(), Generation: v.known.MarkInFlight(a.Event.ID, l.relay)}
+	return v.deps.Ingest.Submit(l.ctx, &host.Item{Event: a.Event, Source: l.source, Done: func(verdict host.Verdict, err error) {
+		v.decided(a.Event, verdict, err, a.Purpose)
+		if answer.Verdict = verdict; err != nil {
+			answer.Fate = session.Failed
+		}
+		l.put(answer)
 	}})
 }
 
-// answered notes what became of an event, before anybody else hears of it. It is called
+// decided notes what became of an event, before anybody else hears of it. It is called
 // by the pipeline's goroutine.
-func (v *env) answered(e *host.Event, verdict host.Verdict, err error, purpose uint32) {
-	v.known.arrive(e.ID)
-	if err != nil {
-		return
-	}
-	switch verdict.Code {
-	case host.Stored, host.Held:
-		v.metrics.events.WithLabelValues(sources[purpose]).Inc()
-		v.known.add(e.ID)
-	case host.Duplicate, host.Replaced:
-		v.known.add(e.ID)
+func (v *Sync) decided(e *host.Event, verdict host.Verdict, err error, purpose uint32) {
+	v.known.Decided(e.ID, verdict, err)
+	if err == nil && (verdict.Code == host.Stored || verdict.Code == host.Held) {
+		v.metrics.events.WithLabelValues(session.SourceOf(purpose)).Inc()
 	}
 }
 
-// answered notes what became of an event of this connection.
-func (c *conn) answered(a arrived, v host.Verdict, err error) {
-	c.flying--
-	c.flyBytes -= len(a.event.JSON)
-	r := a.request
-	log := c.env.cfg.Log
-	switch {
-	case err != nil || v.Code == host.Busy:
-		r.failed = true
-	case v.Code == host.Stored || v.Code == host.Held:
-		if r.kept == 0 {
-			r.first = a.event.ID
+// resubmit submits events again. It waits for the pipeline, so that the loop need not.
+func (v *Sync) resubmit(ctx context.Context) {
+	sources := map[string]*host.Source{}
+	for {
+		var a loop.Resubmit
+		select {
+		case <-ctx.Done():
+			return
+		case a = <-v.again:
 		}
-		r.kept++
-		log.Debug("event from a relay", "event", a.event.ID, "kind", a.event.Kind, "relay", c.url, "source", sources[r.purpose], "verdict", v.Code)
-	case v.Code == host.Duplicate || v.Code == host.Replaced:
-		// An older version of something is not stored, but compared as if it were.
-		if a.event.Kind.Class() == host.Replaceable || a.event.Kind.Class() == host.Addressable {
-			c.env.known.outdate(a.event, c.env.now())
+		if len(sources) > v.cfg.Limits.Relays {
+			clear(sources)
 		}
-	case v.Code == host.Relayed:
-	default:
-		log.Debug("refused an event from a relay", "event", a.event.ID, "kind", a.event.Kind, "relay", c.url, "reason", v.Reason)
-		c.refused(a)
-	}
-	a.landed(c)
-}
-
-// forgedWeight is what an event with a wrong id or signature counts.
-const forgedWeight = 5
-
-// refused notes an event that the pipeline refused. What is not what its id says must
-// not stand in the way of what is: it is only counted.
-func (c *conn) refused(a arrived) {
-	if err := c.env.deps.Verify(a.event); err != nil {
-		if c.strike(dropForged, forgedWeight) != nil {
-			c.out.fail(errBreach)
+		if sources[a.Relay] == nil {
+			sources[a.Relay] = &host.Source{Origin: host.FromSync, Relay: a.Relay}
 		}
-		return
+		mark := v.mark.Load()
+		v.known.MarkInFlight(a.Event.ID, a.Relay)
+		err := v.deps.Ingest.Submit(ctx, &host.Item{Event: a.Event, Source: sources[a.Relay], Done: func(verdict host.Verdict, err error) {
+			v.decided(a.Event, verdict, err, 0)
+			v.inbox.retried(loop.Retry{
+				Event: a.Event, Relay: a.Relay, Mark: mark, Refused: err == nil && verdict.Code == host.Rejected, Failed: err != nil || verdict.Code == host.Busy,
+			})
+		}})
+		if err != nil {
+			return
+		}
 	}
-	c.env.known.refuse(a.event, c.env.now(), a.era)
-	c.tell(report{refused: &refusedReport{a.event, a.mark}})
-}
-
-// gapsOf returns how many of a request's events live sync should have brought.
-func gapsOf(purpose uint32, kept int) int {
-	if purpose == abi.PurposeReconnect || purpose == abi.PurposeDaily {
-		return kept
-	}
-	return 0
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
+	"talon/host/relaysync/loop"
 	"talon/host/wire"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
@@ -78,7 +78,7 @@ func TestReconnect(t *testing.T) {
 		}
 	}
 	until(t, "the count of gaps", func() bool { return testutil.ToFloat64(w.sync.metrics.gaps.WithLabelValues(r.url)) == 3 })
-	if !w.health.saw(OutcomeServer) || !w.health.saw(OutcomeDisconnected) {
+	if !w.health.saw(loop.OutcomeServer) || !w.health.saw(loop.OutcomeDisconnected) {
 		t.Errorf("the throttle was told %v", w.health.outcomes)
 	}
 }
@@ -173,22 +173,6 @@ func TestForget(t *testing.T) {
 	until(t, "the arrival of all", func() bool { stored, _ := w.shelf.count(); return stored == len(list) })
 }
 
-// What the policy before refused while another took its place is not remembered.
-func TestRefusedBeforeForget(t *testing.T) {
-	k := newKnown(10, 100)
-	list := notes(t, 3)
-	k.refuse(list[0], epoch, k.leave(list[0].ID, "wss://x"))
-	era := k.leave(list[1].ID, "wss://x")
-	k.forget()
-	k.refuse(list[1], epoch, era)
-	k.refuse(list[2], epoch, k.leave(list[2].ID, "wss://x"))
-	for i, want := range []bool{false, false, true} {
-		if got := k.has(list[i].ID, epoch); got != want {
-			t.Errorf("event %d is known: %v", i, got)
-		}
-	}
-}
-
 // What happens here is told: announcements with their relays, normalised and without
 // our own; root events of our repositories; and what ends.
 func TestLocalEvents(t *testing.T) {
@@ -255,7 +239,7 @@ func TestMissedNews(t *testing.T) {
 	w.shelf.mu.Lock()
 	w.shelf.events[repo.ID], w.shelf.events[issue.ID] = repo, issue
 	w.shelf.mu.Unlock()
-	w.sync.inbox.put(make([]news, maxNews+1)...)
+	w.sync.inbox.changed(make([]loop.Change, maxChanges+1))
 	w.plan.wait(t, 1, "local kind=30617")
 	w.plan.wait(t, 1, "local kind=1621")
 }
@@ -421,9 +405,6 @@ func TestCaps(t *testing.T) {
 	r.add(e)
 	until(t, "the event's arrival", func() bool { return w.shelf.has(e) })
 	w.stop()
-	if n := w.sync.timers.len(); n != 100 {
-		t.Errorf("%d timers", n)
-	}
 }
 
 // An answer that is too large is passed over as a whole.
@@ -639,30 +620,6 @@ func (slowMemory) Load(ctx context.Context) (map[string][]byte, error) {
 
 func (slowMemory) Save(context.Context, map[string][]byte) error { return nil }
 
-// The loop rests until the next timer, or as long as it may at most, however far ahead or
-// back that is.
-func TestRest(t *testing.T) {
-	w := start(t, nil, nil)
-	w.stop()
-	s := w.sync
-	const years = 365 * 24 * 3600 * 1000
-	for at, want := range map[int64]time.Duration{
-		math.MinInt64:       time.Millisecond,
-		s.clock - 5:         time.Millisecond,
-		s.clock + 50:        50 * time.Millisecond,
-		s.clock + 5000:      maxRest,
-		s.clock + 300*years: maxRest, // more than a time.Duration holds
-		1 << 62:             maxRest,
-		math.MaxInt64:       maxRest,
-	} {
-		s.timers = newTimers()
-		s.timers.set("t", at)
-		if got := s.rest(); got != want {
-			t.Errorf("it rests for %v before a timer at %d, want %v", got, at, want)
-		}
-	}
-}
-
 // The clock jumps: a strategy's never goes back, and timers fire.
 func TestClockJumps(t *testing.T) {
 	var mu sync.Mutex
@@ -812,7 +769,7 @@ func TestRateLimited(t *testing.T) {
 	if rest := time.Since(<-said); rest < time.Second {
 		t.Errorf("it was asked again after %v", rest)
 	}
-	if !w.health.saw(OutcomeRateLimited) {
+	if !w.health.saw(loop.OutcomeRateLimited) {
 		t.Error("the throttle was not told")
 	}
 }
@@ -850,17 +807,6 @@ func TestRateLimitedHistoric(t *testing.T) {
 				t.Errorf("%d events are here", stored)
 			}
 		})
-	}
-}
-
-// A relay that was told to rest for long is not asked sooner because it says so again.
-func TestRestIsNotCutShort(t *testing.T) {
-	c := fuzzed(t, newShelf(t))
-	long := time.Now().Add(time.Minute)
-	c.rest(long)
-	c.limited("rate-limited: slow down")
-	if c.cool != long {
-		t.Errorf("it rests until %v, want %v", c.cool, long)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"talon/host/relaysync"
+	"talon/host/relaysync/loop"
 	"talon/sdk/abi"
 )
 
@@ -38,7 +38,7 @@ type Disk interface {
 	Save(ctx context.Context, relays map[string][]byte) error
 }
 
-// Keeper is the health of relays (relaysync.Health).
+// Keeper is the health of relays (loop.Health).
 type Keeper struct {
 	ctx    context.Context // of questions
 	module Module
@@ -46,9 +46,9 @@ type Keeper struct {
 	log    *slog.Logger
 
 	request []byte
-	flying  int       // attempts under way, to all relays
-	said    time.Time // when a failure of the module was logged last
-	absent  bool      // there is no module, which was said
+	flying  int   // attempts under way, to all relays
+	said    int64 // when a failure of the module was logged last
+	absent  bool  // there is no module, which was said
 
 	mu      sync.Mutex // guards what follows
 	relays  map[string]*record
@@ -68,9 +68,9 @@ type record struct {
 }
 
 const (
-	maxStarts = 16 // that a module is told
-	maxWait   = 24 * time.Hour
-	maxKnown  = 20_000 // relays; the oldest news is forgotten first
+	maxStarts = 16               // that a module is told
+	maxWait   = 24 * 3600 * 1000 // ms
+	maxKnown  = 20_000           // relays; the oldest news is forgotten first
 )
 
 // Open reads what was kept. ctx is that of questions to the module.
@@ -94,29 +94,28 @@ func Open(ctx context.Context, module Module, disk Disk, log *slog.Logger) (*Kee
 	return k, nil
 }
 
-// May returns how long to wait before the relay is connected to; 0 is now, and an
-// attempt has begun then.
-func (k *Keeper) May(relay string, now time.Time) time.Duration {
+// Allow returns how long to wait before the relay is connected to; 0 is now, and an
+// attempt has begun then. Times are milliseconds.
+func (k *Keeper) Allow(relay string, at int64) (wait int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.relay(relay)
-	at := now.UnixMilli()
 	k.request = abi.AppendThrottleAdmitRequest(k.request[:0], &abi.ThrottleAdmitRequest{
 		Now: at, Subject: r.subject(relay, at), AllInFlight: uint32(k.flying),
 	})
-	wait := max(0, r.NotBefore-at)
-	if answer, err := k.ask(Admit, now); err == nil {
+	wait = max(0, r.NotBefore-at)
+	if answer, err := k.ask(Admit, at); err == nil {
 		if a, err := abi.DecodeThrottleAdmitAnswer(answer); err == nil {
 			if wait = 0; !a.Start {
 				wait = max(a.Wait, 0)
 				if wait == 0 {
-					wait = int64(time.Second / time.Millisecond) // when another attempt has ended
+					wait = 1000 // when another attempt has ended
 				}
 			}
 		}
 	}
 	if wait > 0 {
-		return min(time.Duration(wait)*time.Millisecond, maxWait)
+		return min(wait, maxWait)
 	}
 	r.Starts = append([]int64{at}, r.Starts[:min(len(r.Starts), maxStarts-1)]...)
 	if !r.attempting {
@@ -126,19 +125,18 @@ func (k *Keeper) May(relay string, now time.Time) time.Duration {
 	return 0
 }
 
-// After tells how an attempt, or a connection, ended, and returns what follows.
-func (k *Keeper) After(relay string, e relaysync.Ending, now time.Time) relaysync.Standing {
+// Report takes how an attempt, or a connection, ended, and returns what follows.
+func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.relay(relay)
-	at := now.UnixMilli()
-	k.landed(r)
+	k.attemptDone(r)
 	since := r.since
 	switch e.Outcome {
-	case relaysync.OutcomeOK:
+	case loop.OutcomeOK:
 		r.since, r.LastSuccess = at, at
 		r.Failures, r.FailingSince = 0, 0
-	case relaysync.OutcomeRateLimited:
+	case loop.OutcomeRateLimited:
 		// The connection may be up all the same.
 	default:
 		r.since = 0
@@ -148,15 +146,15 @@ func (k *Keeper) After(relay string, e relaysync.Ending, now time.Time) relaysyn
 	}
 	k.request = abi.AppendAfterRequest(k.request[:0], &abi.AfterRequest{
 		Now: at, Subject: r.subject(relay, at), Outcome: uint32(e.Outcome), Status: uint32(max(e.Status, 0)),
-		Took: e.Took.Milliseconds(), Since: since, Reason: e.Reason,
+		Took: e.Took, Since: since, Reason: e.Reason,
 	})
-	a := careful(e.Outcome, r.Failures)
-	if answer, err := k.ask(After, now); err == nil {
+	a := defaultBackoff(e.Outcome, r.Failures)
+	if answer, err := k.ask(After, at); err == nil {
 		if said, err := abi.DecodeAfterAnswer(answer); err == nil {
 			a = said
 		}
 	}
-	a.Delay = min(max(a.Delay, 0), maxWait.Milliseconds())
+	a.Delay = min(max(a.Delay, 0), maxWait)
 	if a.Health != abi.HealthUnspecified {
 		r.Health = a.Health
 	}
@@ -164,59 +162,59 @@ func (k *Keeper) After(relay string, e relaysync.Ending, now time.Time) relaysyn
 	if a.Delay > 0 {
 		r.NotBefore = at + a.Delay
 	}
-	if r.Health == abi.HealthHealthy && e.Outcome != relaysync.OutcomeOK {
+	if r.Health == abi.HealthHealthy && e.Outcome != loop.OutcomeOK {
 		r.Failures, r.FailingSince = 0, 0 // an end that the module finds fine is no failure
 	}
 	k.changed[relay] = true
-	st := relaysync.Standing{Status: status(r.Health), Failures: int(r.Failures), Wait: time.Duration(a.Delay) * time.Millisecond}
+	st := loop.State{Status: status(r.Health), Failures: int(r.Failures), Wait: a.Delay, Reason: a.Reason}
 	if r.FailingSince > 0 {
-		st.Failing = time.Duration(max(0, at-r.FailingSince)) * time.Millisecond
+		st.Failing = max(0, at-r.FailingSince)
 	}
 	return st
 }
 
-// Left tells that we ended an attempt, or a connection.
-func (k *Keeper) Left(relay string) {
+// Forget takes the news that we ended an attempt, or a connection.
+func (k *Keeper) Forget(relay string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r := k.relays[relay]; r != nil {
-		k.landed(r)
+		k.attemptDone(r)
 		r.since = 0
 	}
 }
 
-// landed ends an attempt, if one is under way. REQUIRES: mu.
-func (k *Keeper) landed(r *record) {
+// attemptDone ends an attempt, if one is under way. REQUIRES: mu.
+func (k *Keeper) attemptDone(r *record) {
 	if r.attempting {
 		r.attempting = false
 		k.flying--
 	}
 }
 
-// careful is what follows where no module says so.
-func careful(o relaysync.Outcome, failures uint32) abi.AfterAnswer {
-	const first, most = 5 * time.Second, time.Hour
-	if o == relaysync.OutcomeOK {
+// defaultBackoff is what follows where no module says so.
+func defaultBackoff(o loop.Outcome, failures uint32) abi.AfterAnswer {
+	const first, most = 5_000, 3600_000
+	if o == loop.OutcomeOK {
 		return abi.AfterAnswer{Health: abi.HealthHealthy}
 	}
-	wait := min(most, first<<min(max(failures, 1)-1, 20))
-	return abi.AfterAnswer{Delay: wait.Milliseconds(), Health: abi.HealthDegraded}
+	wait := min(most, int64(first)<<min(max(failures, 1)-1, 20))
+	return abi.AfterAnswer{Delay: wait, Health: abi.HealthDegraded}
 }
 
-func status(health uint32) relaysync.Status {
+func status(health uint32) loop.Status {
 	switch health {
 	case abi.HealthHealthy:
-		return relaysync.StatusHealthy
+		return loop.StatusHealthy
 	case abi.HealthDegraded:
-		return relaysync.StatusDegraded
+		return loop.StatusDegraded
 	case abi.HealthDead, abi.HealthBarred:
-		return relaysync.StatusDead
+		return loop.StatusDead
 	}
-	return relaysync.StatusUnknown
+	return loop.StatusUnknown
 }
 
-func (k *Keeper) ask(q Question, now time.Time) ([]byte, error) {
-	answer, err := k.module.Ask(k.ctx, q, k.request, now.Unix())
+func (k *Keeper) ask(q Question, at int64) ([]byte, error) {
+	answer, err := k.module.Ask(k.ctx, q, k.request, at/1000)
 	if absent := errors.Is(err, ErrNoModule); absent != k.absent {
 		k.absent = absent
 		if absent {
@@ -225,8 +223,8 @@ func (k *Keeper) ask(q Question, now time.Time) ([]byte, error) {
 			k.log.Info("a plugin says how hard to press on relays")
 		}
 	}
-	if err != nil && !k.absent && now.Sub(k.said) >= time.Minute {
-		k.said = now
+	if err != nil && !k.absent && at-k.said >= 60_000 {
+		k.said = at
 		k.log.Warn("the throttle does not answer about relays: being careful", "err", err)
 	}
 	return answer, err
@@ -237,7 +235,7 @@ func (k *Keeper) relay(url string) *record {
 	r := k.relays[url]
 	if r == nil {
 		if len(k.relays) >= maxKnown {
-			k.forget()
+			k.evict()
 		}
 		r = new(record)
 		k.relays[url] = r
@@ -245,8 +243,8 @@ func (k *Keeper) relay(url string) *record {
 	return r
 }
 
-// forget drops the relay with the oldest news that is not connected to. REQUIRES: mu.
-func (k *Keeper) forget() {
+// evict drops the relay with the oldest news that is not connected to. REQUIRES: mu.
+func (k *Keeper) evict() {
 	oldest, found := "", int64(0)
 	for url, r := range k.relays {
 		news := max(r.FailingSince, r.LastSuccess)

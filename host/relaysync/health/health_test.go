@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"talon/host/relaysync"
+	"talon/host/relaysync/loop"
 	"talon/sdk/abi"
 )
 
@@ -78,24 +78,24 @@ func TestCareful(t *testing.T) {
 	k := open(t, &script{err: errors.New("no plugin serves this world")}, &disk{kept: map[string][]byte{}})
 	now := start
 	for i, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
-		if wait := k.May(relay, now); wait != 0 {
+		if wait := k.Allow(relay, now.UnixMilli()); wait != 0 {
 			t.Fatalf("attempt %d waits %v", i, wait)
 		}
-		st := k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeTimeout}, now)
-		if st.Wait != want || st.Failures != i+1 || st.Failing != now.Sub(start) || st.Status != relaysync.StatusDegraded {
+		st := k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeTimeout}, now.UnixMilli())
+		if st.Wait != want.Milliseconds() || st.Failures != i+1 || st.Failing != now.Sub(start).Milliseconds() || st.Status != loop.StatusDegraded {
 			t.Errorf("failure %d: %+v, want %v", i, st, want)
 		}
-		if wait := k.May(relay, now); wait != want {
+		if wait := k.Allow(relay, now.UnixMilli()); wait != want.Milliseconds() {
 			t.Errorf("after failure %d it waits %v, want %v", i, wait, want)
 		}
 		now = now.Add(want)
 	}
 	for range 40 {
-		if st := k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeDNS}, now); st.Wait > time.Hour {
+		if st := k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeDNS}, now.UnixMilli()); st.Wait > time.Hour.Milliseconds() {
 			t.Fatalf("it waits %v", st.Wait)
 		}
 	}
-	if st := k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeOK}, now); st.Failures != 0 || st.Failing != 0 || st.Wait != 0 || st.Status != relaysync.StatusHealthy {
+	if st := k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeOK}, now.UnixMilli()); st.Failures != 0 || st.Failing != 0 || st.Wait != 0 || st.Status != loop.StatusHealthy {
 		t.Errorf("after a success: %+v", st)
 	}
 }
@@ -110,7 +110,7 @@ func TestNoModule(t *testing.T) {
 	}
 	for i, err := range []error{ErrNoModule, ErrNoModule, nil, nil, ErrNoModule} {
 		m.err = err
-		k.May(fmt.Sprintf("wss://%d.example.com", i), start.Add(time.Duration(i)*time.Hour))
+		k.Allow(fmt.Sprintf("wss://%d.example.com", i), start.Add(time.Duration(i)*time.Hour).UnixMilli())
 	}
 	if gone, back := strings.Count(said.String(), "level=WARN"), strings.Count(said.String(), "level=INFO"); gone != 2 || back != 1 {
 		t.Errorf("the log says\n%s", said.String())
@@ -121,11 +121,11 @@ func TestNoModule(t *testing.T) {
 func TestModule(t *testing.T) {
 	m := &script{admit: abi.ThrottleAdmitAnswer{Start: true}, after: abi.AfterAnswer{Delay: (48 * time.Hour).Milliseconds(), Health: abi.HealthDead}}
 	k := open(t, m, &disk{kept: map[string][]byte{}})
-	k.May(relay, start)
-	k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeOK}, start)
+	k.Allow(relay, start.UnixMilli())
+	k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeOK}, start.UnixMilli())
 	later := start.Add(time.Minute)
-	st := k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeDisconnected, Reason: "reset"}, later)
-	if st.Wait != maxWait || st.Status != relaysync.StatusDead {
+	st := k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeDisconnected, Reason: "reset"}, later.UnixMilli())
+	if st.Wait != maxWait || st.Status != loop.StatusDead {
 		t.Errorf("%+v", st)
 	}
 	if v := &m.asked; v.Since != start.UnixMilli() || v.Subject.Failures != 1 || v.Subject.FailingSince != later.UnixMilli() ||
@@ -133,11 +133,11 @@ func TestModule(t *testing.T) {
 		t.Errorf("the module is told %+v", v)
 	}
 	m.admit = abi.ThrottleAdmitAnswer{} // when another attempt has ended
-	if wait := k.May(relay, later); wait != time.Second {
+	if wait := k.Allow(relay, later.UnixMilli()); wait != 1000 {
 		t.Errorf("it waits %v", wait)
 	}
 	m.after = abi.AfterAnswer{Health: abi.HealthHealthy}
-	if st := k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeDisconnected}, later); st.Failures != 0 {
+	if st := k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeDisconnected}, later.UnixMilli()); st.Failures != 0 {
 		t.Errorf("an end that is fine counts: %+v", st)
 	}
 }
@@ -148,19 +148,19 @@ func TestLeft(t *testing.T) {
 	m := &throttleAll{}
 	k := open(t, m, &disk{kept: map[string][]byte{}})
 	for range 3 {
-		if wait := k.May(relay, start); wait != 0 {
+		if wait := k.Allow(relay, start.UnixMilli()); wait != 0 {
 			t.Fatalf("it waits %v", wait)
 		}
 		if m.asked.AllInFlight != 0 || m.asked.Subject.InFlight != 0 {
 			t.Errorf("the module is told of %d attempts, %d to this relay", m.asked.AllInFlight, m.asked.Subject.InFlight)
 		}
-		k.Left(relay)
+		k.Forget(relay)
 	}
-	k.May(relay, start)
-	k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeOK}, start)
-	k.Left(relay)
-	k.Left("wss://unknown.example.com")
-	if k.forget(); len(k.relays) != 0 {
+	k.Allow(relay, start.UnixMilli())
+	k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeOK}, start.UnixMilli())
+	k.Forget(relay)
+	k.Forget("wss://unknown.example.com")
+	if k.evict(); len(k.relays) != 0 {
 		t.Error("a relay that was left is never forgotten")
 	}
 }
@@ -184,16 +184,16 @@ func TestRestart(t *testing.T) {
 	failing := &script{err: errors.New("none")}
 	k := open(t, failing, d)
 	for range 4 {
-		k.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeUnreachable}, start)
+		k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeUnreachable}, start.UnixMilli())
 	}
 	k.save(t.Context())
 	d.full = false
 	k.save(t.Context())
 	again := open(t, failing, d)
-	if wait := again.May(relay, start); wait != 40*time.Second {
+	if wait := again.Allow(relay, start.UnixMilli()); wait != 40_000 {
 		t.Errorf("after a restart it waits %v", wait)
 	}
-	if st := again.After(relay, relaysync.Ending{Outcome: relaysync.OutcomeUnreachable}, start); st.Failures != 5 {
+	if st := again.Report(relay, loop.ConnResult{Outcome: loop.OutcomeUnreachable}, start.UnixMilli()); st.Failures != 5 {
 		t.Errorf("after a restart: %+v", st)
 	}
 }

@@ -1,0 +1,230 @@
+package relaysync
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"talon/host"
+	"talon/host/netguard"
+	"talon/host/relayclient"
+	"talon/host/relaysync/loop"
+	"talon/host/relaysync/session"
+	"talon/sdk/abi"
+)
+
+// Dialer makes connections to relays. A test may have one of its own.
+type Dialer interface {
+	// Inform reads the document in which a relay says what it is (NIP-11).
+	Inform(ctx context.Context, url string) (*Information, error)
+
+	// Dial opens a connection.
+	Dial(ctx context.Context, url string) (Conn, error)
+}
+
+// Conn is a connection to a relay. One goroutine reads, one writes, and any may close it.
+type Conn interface {
+	Read() ([]byte, error) // a message
+	Write(text []byte) error
+	Ping() error
+	Received() int64 // bytes, messages that are not whole included
+	Close() error
+}
+
+// netDialer connects over the network.
+type netDialer struct {
+	cfg   *Config
+	guard *netguard.Guard
+}
+
+func (d *netDialer) Dial(ctx context.Context, url string) (Conn, error) {
+	return relayclient.DialSocket(ctx, url, relayclient.SocketOptions{
+		MessageBytes: d.cfg.Limits.MessageBytes,
+		Compress:     true,
+		Dial:         d.guard.Dial,
+		TLS:          d.cfg.TLS,
+		UserAgent:    d.cfg.Agent,
+	})
+}
+
+// dial asks the relay what it is, if that is not known, and connects.
+func (l *line) dial() (Conn, loop.Opened, error) {
+	v := l.sync
+	opened := loop.Opened{Capabilities: l.caps}
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(l.ctx, v.cfg.Limits.ConnectTime)
+	defer cancel()
+	if l.inform {
+		info, err := v.dialer.Inform(ctx, l.relay)
+		switch {
+		case errors.Is(err, netguard.ErrForbidden):
+			return nil, opened, err
+		case err != nil:
+			// Not every relay has one.
+			v.cfg.Log.Debug("read relay information", "relay", l.relay, "err", err)
+		case info.isSelf(v.cfg.Self):
+			return nil, opened, fmt.Errorf("%w: it is this relay under another name", netguard.ErrForbidden)
+		default:
+			opened.Informed = true
+			info.tell(&opened.Capabilities)
+			opened.Version = info.version()
+		}
+	}
+	c, err := v.dialer.Dial(ctx, l.relay)
+	opened.Took = time.Since(begun).Milliseconds()
+	return c, opened, err
+}
+
+// Information is what we read of a relay's NIP-11 document. Every number is what the
+// relay claims.
+type Information struct {
+	Software   string `json:"software"`
+	Version    string `json:"version"`
+	Self       string `json:"self"`
+	NIPs       []any  `json:"supported_nips"`
+	Limitation struct {
+		MaxMessage       float64 `json:"max_message_length"`
+		MaxSubscriptions float64 `json:"max_subscriptions"`
+		MaxFilters       float64 `json:"max_filters"`
+		MaxLimit         float64 `json:"max_limit"`
+		AuthRequired     bool    `json:"auth_required"`
+	} `json:"limitation"`
+}
+
+var errRedirect = errors.New("the relay's information is behind a redirect, which is not followed")
+
+// Inform fetches the document.
+func (d *netDialer) Inform(ctx context.Context, url string) (*Information, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http"+strings.TrimPrefix(url, "ws"), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/nostr+json")
+	if d.cfg.Agent != "" {
+		req.Header.Set("User-Agent", d.cfg.Agent)
+	}
+	transport := &http.Transport{
+		DialContext:            d.guard.Dial,
+		TLSClientConfig:        d.cfg.TLS,
+		DisableKeepAlives:      true,
+		MaxResponseHeaderBytes: 32 << 10,
+		ResponseHeaderTimeout:  d.cfg.Limits.ConnectTime / 4,
+	}
+	client := http.Client{
+		Transport:     transport,
+		Timeout:       d.cfg.Limits.ConnectTime / 2,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("HTTP status %d", res.StatusCode)
+	}
+	text, err := io.ReadAll(io.LimitReader(res.Body, int64(d.cfg.Limits.InfoBytes)))
+	if err != nil {
+		return nil, err
+	}
+	var info Information
+	// What has another type than it should is left out, the rest counts.
+	if err := json.Unmarshal(text, &info); err != nil && !errors.As(err, new(*json.UnmarshalTypeError)) {
+		return nil, err
+	}
+	return &info, nil
+}
+
+func (i *Information) isSelf(own host.PubKey) bool {
+	return own != host.PubKey{} && i.Self == own.String()
+}
+
+// version names the software of the relay.
+func (i *Information) version() string { return session.Quote(i.Software + " " + i.Version) }
+
+// tell adds what the document says to what is known. That a NIP is not listed means
+// nothing.
+func (i *Information) tell(caps *abi.Capabilities) {
+	for _, nip := range i.NIPs {
+		if n, ok := nip.(float64); ok && n == 77 && caps.Negentropy == abi.SupportUnknown {
+			caps.Negentropy = abi.SupportYes
+		}
+	}
+	count := func(n float64) uint32 {
+		if !(n >= 1) {
+			return 0
+		}
+		return uint32(min(n, 1<<30))
+	}
+	m := &i.Limitation
+	caps.MaxMessage = count(m.MaxMessage)
+	caps.MaxSubscriptions = count(m.MaxSubscriptions)
+	caps.MaxFilters = count(m.MaxFilters)
+	caps.MaxLimit = count(m.MaxLimit)
+	caps.AuthRequired = m.AuthRequired
+}
+
+// classify tells how an attempt or a connection ended.
+func classify(err error, wasUp bool) loop.Ended {
+	r := loop.ConnResult{Outcome: loop.OutcomeUnreachable}
+	if err != nil {
+		r.Reason = session.Quote(err.Error())
+	}
+	class := uint32(abi.ClassUnreachable)
+	if wasUp {
+		class, r.Outcome = abi.ClassLost, loop.OutcomeDisconnected
+	}
+	var status *relayclient.StatusError
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, netguard.ErrForbidden):
+		class, r.Outcome = abi.ClassForbidden, loop.OutcomeRefused
+	case errors.Is(err, errRestart):
+		return loop.Ended{Class: abi.ClassLost, Result: r, Restart: true}
+	case errors.Is(err, errViolations), errors.Is(err, relayclient.ErrWebsocket):
+		class, r.Outcome = abi.ClassError, loop.OutcomeProtocol
+	case errors.As(err, &status):
+		r.Status = status.Status
+		switch {
+		case status.Status == http.StatusTooManyRequests:
+			class, r.Outcome = abi.ClassRateLimited, loop.OutcomeRateLimited
+		case status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden:
+			class, r.Outcome = abi.ClassRestricted, loop.OutcomeRefused
+		case status.Status >= 500:
+			r.Outcome = loop.OutcomeServer
+		default:
+			r.Outcome = loop.OutcomeProtocol
+		}
+	case errors.Is(err, relayclient.ErrHandshake):
+		r.Outcome = loop.OutcomeProtocol
+	case errors.As(err, &dns):
+		if !dns.IsTimeout && !dns.IsTemporary {
+			r.Outcome = loop.OutcomeDNS
+		}
+	case isTLS(err):
+		r.Outcome = loop.OutcomeTLS
+	case !wasUp && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)):
+		r.Outcome = loop.OutcomeTimeout
+	}
+	return loop.Ended{Class: class, Result: r}
+}
+
+func isTLS(err error) bool {
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	var cert *tls.CertificateVerificationError
+	var name x509.HostnameError
+	var authority x509.UnknownAuthorityError
+	var invalid x509.CertificateInvalidError
+	return errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &cert) || errors.As(err, &name) ||
+		errors.As(err, &authority) || errors.As(err, &invalid)
+}

@@ -1,0 +1,112 @@
+package relaysync
+
+import (
+	"sync"
+
+	"talon/host"
+	"talon/host/relaysync/loop"
+)
+
+// inbox is what happened here and the loop has not heard of. Putting something in never
+// waits.
+type inbox struct {
+	mu      sync.Mutex // guards the fields below
+	pending pending
+	signal  chan struct{}
+}
+
+// pending is what lies in an inbox.
+type pending struct {
+	changes []loop.Change
+	retries []loop.Retry
+	missed  bool // changes had no room
+	anew    bool // other policies decide
+}
+
+// maxChanges bounds the changes that wait. Above it the loop reads all repositories again.
+const maxChanges = 1 << 16
+
+func newInbox() *inbox { return &inbox{signal: make(chan struct{}, 1)} }
+
+// put changes what is pending.
+func (b *inbox) put(f func(p *pending)) {
+	b.mu.Lock()
+	f(&b.pending)
+	b.mu.Unlock()
+	select {
+	case b.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (b *inbox) changed(list []loop.Change) {
+	if len(list) == 0 {
+		return
+	}
+	b.put(func(p *pending) {
+		if len(p.changes)+len(list) > maxChanges {
+			p.missed = true
+		} else {
+			p.changes = append(p.changes, list...)
+		}
+	})
+}
+
+func (b *inbox) retried(r loop.Retry) {
+	b.put(func(p *pending) { p.retries = append(p.retries, r) }) // as many as were given out
+}
+
+func (b *inbox) take() pending {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.pending
+	b.pending = pending{}
+	return p
+}
+
+// Publish takes the events of a commit (ingest.Publisher). It does not wait.
+func (v *Sync) Publish(events []host.Published) {
+	list := loop.Published(v.known, events)
+	for i := range list {
+		if !list[i].Synced {
+			v.metrics.events.WithLabelValues(direct).Inc()
+		}
+	}
+	v.inbox.changed(list)
+}
+
+// Follow takes what a commit removed and what it changed in purgatory
+// (ingest.Follower). It does not wait.
+func (v *Sync) Follow(removed []*host.Event, held []host.HeldChange) {
+	v.inbox.changed(loop.Followed(v.known, v.cfg.Now().Unix(), removed, held))
+}
+
+// Forget forgets which events were refused: another policy decides. Those that are
+// kept for another try are tried at once, the rest is fetched with the next comparison.
+// It may be called by any goroutine.
+func (v *Sync) Forget() {
+	v.known.Invalidate()
+	v.inbox.put(func(p *pending) { p.anew = true })
+}
+
+// local tells the loop what happened here.
+func (v *Sync) local(now int64) {
+	p := v.inbox.take()
+	v.loop.Retried(now, p.retries...)
+	if p.anew {
+		v.loop.RetryAll(now)
+	}
+	for len(p.changes) > 0 {
+		n := min(len(p.changes), changesAtOnce)
+		v.loop.Changed(now, p.changes[:n])
+		v.mark.Store(v.loop.Mark())
+		p.changes = p.changes[n:]
+		v.perform()
+	}
+	if p.missed {
+		v.loop.Missed(now)
+	}
+}
+
+// changesAtOnce is how many changes the loop is told before what comes of them is done.
+const changesAtOnce = 64

@@ -1,0 +1,322 @@
+package relaysync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"talon/host"
+	"talon/host/negentropy"
+	"talon/host/relaysync/loop"
+	"talon/host/relaysync/session"
+	"talon/sdk/abi"
+)
+
+// line is an attempt to connect to a relay, and the connection that comes of it: it does
+// for a session what that must not do itself. Its goroutine (run) owns the session; one
+// more reads frames, one writes.
+type line struct {
+	sync   *Sync
+	id     loop.ConnID
+	relay  string
+	source *host.Source
+	caps   abi.Capabilities // before the attempt
+	inform bool
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	conn     Conn
+	out      *outbox
+	session  *session.Session
+	stats    session.Stats // as counted for metrics
+	received atomic.Int64
+
+	mu     sync.Mutex // guards the fields below, which others write
+	inputs []any      // session.Command, session.Answer or built
+	signal chan struct{}
+}
+
+// built is the answer to a session.Build.
+type built struct {
+	ticket uint64
+	set    *negentropy.Set
+	err    error
+}
+
+func newLine(ctx context.Context, v *Sync, d loop.Dial) *line {
+	l := &line{
+		sync: v, id: d.Conn, relay: d.Relay, caps: d.Capabilities, inform: d.Inform,
+		source: &host.Source{Origin: host.FromSync, Relay: d.Relay},
+		signal: make(chan struct{}, 1),
+	}
+	l.ctx, l.cancel = context.WithCancel(ctx)
+	return l
+}
+
+// put hands an input to the session, from any goroutine. It does not wait. How many can
+// lie there is bounded by whoever makes them: a strategy's answer in a step, events in
+// flight.
+func (l *line) put(input any) {
+	l.mu.Lock()
+	l.inputs = append(l.inputs, input)
+	l.mu.Unlock()
+	select {
+	case l.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (l *line) take() []any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := l.inputs
+	l.inputs = nil
+	return list
+}
+
+// Errors that end a connection.
+var (
+	errLost       = errors.New("the relay closed the connection")
+	errViolations = errors.New("the relay sends too much that nobody asked for, or that is wrong")
+	errSilent     = errors.New("the relay does not answer")
+	errRestart    = errors.New("the relay takes less than it was asked for")
+)
+
+// run connects and serves until the connection ends, and reports how it did.
+func (l *line) run() {
+	var ended loop.Ended
+	defer func() {
+		if p := recover(); p != nil {
+			l.sync.metrics.panics.Inc()
+			l.sync.cfg.Log.Error("panic in sync", "relay", l.relay, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			ended = loop.Ended{Class: abi.ClassError, Result: loop.ConnResult{Outcome: loop.OutcomeProtocol, Reason: "the host failed"}}
+		}
+		l.close()
+		// The loop takes this one, whatever happens to the connection.
+		l.sync.messages <- message{line: l, ended: &ended}
+	}()
+	begun := time.Now()
+	conn, opened, err := l.dial()
+	l.conn = conn
+	if err != nil {
+		l.conn = nil
+		ended = classify(err, false)
+		ended.Result.Took = time.Since(begun).Milliseconds()
+		return
+	}
+	l.tell(message{opened: &opened})
+	begun = time.Now()
+	err = l.serve(opened)
+	ended = classify(err, true)
+	ended.Result.Took = time.Since(begun).Milliseconds()
+	ended.Unanswered = l.session.Unanswered()
+}
+
+func (l *line) close() {
+	l.cancel()
+	if l.conn != nil {
+		_ = l.conn.Close()
+	}
+}
+
+// Bounds of how long a session is left alone: the clock may jump.
+const (
+	minRest = time.Millisecond
+	maxRest = time.Second
+)
+
+// gatherTime is how long messages that follow one another are taken before the session
+// has its turn.
+const gatherTime = 100 // ms
+
+// serve reads and acts until the connection ends.
+func (l *line) serve(opened loop.Opened) error {
+	v := l.sync
+	l.session = session.New(v.sessionConfig(l.relay, opened), v.now())
+	l.out = newOutbox(l.conn, v.cfg.Limits.QueueBytes)
+	var helpers sync.WaitGroup
+	defer func() {
+		helpers.Wait()
+		l.count(v.now())
+	}()
+	defer l.close()
+	frames := make(chan []byte, 2)
+	broken := make(chan error, 2)
+	helpers.Go(func() { broken <- l.read(frames) })
+	helpers.Go(func() {
+		if err := l.out.run(l.ctx); err != nil {
+			broken <- err
+		}
+	})
+	timer := time.NewTimer(maxRest)
+	defer timer.Stop()
+	turned := v.now()
+	for {
+		in := frames
+		if l.session.Full() {
+			in = nil // the relay waits for the pipeline
+		}
+		gather := false
+		select {
+		case <-l.ctx.Done():
+			return l.ctx.Err()
+		case err := <-broken:
+			if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				err = errLost
+			}
+			return err
+		case text := <-in:
+			now := v.now()
+			l.session.Receive(now, text)
+			gather = len(frames) > 0 && now-turned < gatherTime
+		case <-l.signal:
+			l.input(v.now())
+		case <-timer.C:
+		}
+		if err := l.perform(); err != nil {
+			return err
+		}
+		if gather {
+			continue
+		}
+		turned = v.now()
+		l.count(turned)
+		next := l.session.Turn(turned, len(frames) > 0)
+		if err := l.perform(); err != nil {
+			return err
+		}
+		if err := l.out.failed(); err != nil {
+			return err
+		}
+		timer.Reset(restUntil(next, turned))
+	}
+}
+
+func restUntil(next, now int64) time.Duration {
+	rest := min(next, now+maxRest.Milliseconds()) - now
+	return max(minRest, time.Duration(rest)*time.Millisecond)
+}
+
+// input gives the session what others have for it.
+func (l *line) input(now int64) {
+	for _, in := range l.take() {
+		switch in := in.(type) {
+		case session.Command:
+			l.session.Do(now, in)
+		case session.Answer:
+			l.session.Answered(now, in)
+		case built:
+			l.session.Built(now, in.ticket, in.set, in.err)
+		}
+	}
+}
+
+// perform does what the session wants done. It waits for the pipeline and the loop.
+func (l *line) perform() error {
+	for {
+		effects := l.session.Effects()
+		if len(effects) == 0 {
+			return nil
+		}
+		for _, e := range effects {
+			if err := l.effect(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (l *line) effect(e session.Effect) error {
+	v := l.sync
+	switch e := e.(type) {
+	case session.Send:
+		l.out.push(e.Text)
+	case session.Ping:
+		l.out.ping()
+	case session.Submit:
+		return l.submit(e.Events)
+	case session.Build:
+		v.helpers.Go(func() {
+			set, err := v.localSet(l.ctx, e.Filter, e.Matcher)
+			l.put(built{e.Ticket, set, err})
+		})
+	case session.Lookup:
+		missing, err := v.deps.Local.Missing(l.ctx, e.IDs)
+		l.session.Missing(v.now(), e.Ticket, missing, err == nil)
+	case session.Read:
+		var texts [][]byte
+		for _, id := range e.IDs {
+			if text, err := v.deps.Facts.Get(l.ctx, id); err == nil && text != nil {
+				texts = append(texts, text)
+			} // else held, refused, or gone
+		}
+		l.session.Texts(v.now(), e.Ticket, texts)
+	case session.Tell:
+		l.tell(message{report: e.Report})
+	case session.Log:
+		v.cfg.Log.Log(l.ctx, slog.Level(e.Level), e.Message, e.Attrs...)
+	case session.End:
+		switch e.Reason {
+		case session.EndViolations:
+			return errViolations
+		case session.EndRestart:
+			return errRestart
+		}
+		return errSilent
+	}
+	return nil
+}
+
+// read hands on what the relay sends. It waits for the session.
+func (l *line) read(frames chan<- []byte) error {
+	for {
+		text, err := l.conn.Read()
+		if err != nil {
+			return err
+		}
+		select {
+		case frames <- text:
+		case <-l.ctx.Done():
+			return l.ctx.Err()
+		}
+	}
+}
+
+// count counts what happened since it was counted last.
+func (l *line) count(now int64) {
+	received := l.conn.Received()
+	l.session.Heard(now, received)
+	l.received.Store(received)
+	m, st := l.sync.metrics, l.session.Stats()
+	m.received.Add(float64(received - l.stats.Bytes))
+	for why, n := range st.Dropped {
+		if d := n - l.stats.Dropped[why]; d > 0 {
+			m.dropped.WithLabelValues(session.Drop(why).String()).Add(float64(d))
+		}
+	}
+	l.stats = st
+	l.stats.Bytes = received
+}
+
+// message is what a line tells the loop. One of the pointers is set.
+type message struct {
+	line   *line
+	opened *loop.Opened
+	report session.Report
+	ended  *loop.Ended
+}
+
+// tell sends a message. It waits for the loop, and gives up when the connection ends.
+func (l *line) tell(m message) {
+	m.line = l
+	select {
+	case l.sync.messages <- m:
+	case <-l.ctx.Done():
+	}
+}

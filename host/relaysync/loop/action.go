@@ -1,0 +1,257 @@
+package loop
+
+import (
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"talon/host"
+	"talon/host/netguard"
+	"talon/host/relaysync/session"
+	"talon/sdk/abi"
+)
+
+// carryOut does what a strategy answered. An answer that can not be read is passed over
+// as a whole.
+func (s *Loop) carryOut(answer []byte) {
+	l := &s.cfg.Limits
+	if len(answer) > l.AnswerBytes {
+		s.refuse(RefusedLimit)
+		s.log(Error, "the strategy's answer is too long", "bytes", len(answer), "limit", l.AnswerBytes)
+		return
+	}
+	actions, err := abi.DecodeActions(answer, abi.ActionLimits{Actions: l.Actions, Filters: l.Filters, Values: l.Values, AllValues: l.AllValues})
+	if err != nil {
+		s.refuse(RefusedMalformed)
+		s.log(Error, "the strategy's answer is not carried out", "err", err)
+		return
+	}
+	for i := range actions {
+		s.act(&actions[i])
+	}
+}
+
+func (s *Loop) refuse(why Refusal) { s.stats.Refused[why]++ }
+
+func (s *Loop) act(a *abi.StepAction) {
+	if a.Do == abi.DoSetTimer {
+		s.setTimer(a)
+		return
+	}
+	u, ok := Normalise(a.Relay)
+	if !ok {
+		u = ""
+	}
+	switch a.Do {
+	case abi.DoConnect:
+		s.connect(a, u)
+	case abi.DoDisconnect:
+		s.disconnect(a, u)
+	case abi.DoSubscribe:
+		s.subscribe(a, u)
+	case abi.DoHistoric:
+		s.historic(a, u)
+	case abi.DoUnsubscribe:
+		if r := s.relays[u]; r != nil && r.up {
+			delete(r.subs, a.ID)
+			delete(r.hists, a.ID)
+			s.progress(r)
+			s.do(Tell{r.conn, session.Unsubscribe{ID: a.ID}})
+		}
+	}
+}
+
+func (s *Loop) setTimer(a *abi.StepAction) {
+	if a.At != 0 && s.timers.byID[a.ID] == nil && s.timers.len() >= s.cfg.Limits.Timers {
+		s.refuse(RefusedLimit)
+		return
+	}
+	s.timers.set(a.ID, a.At)
+}
+
+func (s *Loop) connect(a *abi.StepAction, u string) {
+	refuse := func(why Refusal, class uint32, reason string) {
+		s.refuse(why)
+		s.answer(&abi.RelayDisconnected{Relay: a.Relay, Class: class, Reason: reason})
+	}
+	switch {
+	case u == "":
+		refuse(RefusedForbidden, abi.ClassForbidden, "this is no URL of a relay")
+		return
+	case s.own.has(u):
+		refuse(RefusedForbidden, abi.ClassForbidden, "this is our own relay")
+		return
+	case !s.cfg.AllowPrivate && isPrivate(u):
+		refuse(RefusedForbidden, abi.ClassForbidden, "this address is private (option allow-private)")
+		return
+	}
+	r := s.relay(u)
+	if r == nil {
+		refuse(RefusedLimit, abi.ClassLimit, "too many relays are wanted")
+		return
+	}
+	r.wanted, r.priority, r.reason = true, a.Priority, session.Quote(a.Reason)
+	s.dialAt = 0
+}
+
+// isPrivate reports whether a URL names an address that is not reached from everywhere.
+// What a name leads to is looked at when it is connected to.
+func isPrivate(u string) bool {
+	parsed, err := url.Parse(u)
+	if err != nil {
+		return true
+	}
+	hostname := parsed.Hostname()
+	if hostname == "localhost" || strings.HasSuffix(hostname, ".localhost") || strings.HasSuffix(hostname, ".local") || strings.HasSuffix(hostname, ".internal") {
+		return true
+	}
+	ip, err := netip.ParseAddr(hostname)
+	return err == nil && !netguard.Public(ip)
+}
+
+func (s *Loop) disconnect(a *abi.StepAction, u string) {
+	r := s.relays[u]
+	if r == nil {
+		return
+	}
+	r.wanted, r.priority, r.reason = false, 0, session.Quote(a.Reason)
+	if r.bootstrap {
+		s.refuse(RefusedBootstrap)
+		return
+	}
+	s.hangUp(r)
+}
+
+// ready returns the relay of an action if it is connected. The reason says why not.
+func (s *Loop) ready(u string) (r *relay, class uint32, reason string) {
+	r = s.relays[u]
+	switch {
+	case u == "" || s.own.has(u):
+		return nil, abi.ClassForbidden, "this relay is not contacted"
+	case r == nil || !r.up:
+		return nil, abi.ClassLost, "the relay is not connected"
+	}
+	return r, 0, ""
+}
+
+// smallFilter is the number of values up to which filters are kept for a strategy that
+// takes over. Others it learns of without them: with all their values they would fill
+// memory many times over.
+const smallFilter = 16
+
+// keep returns the filters if they are small.
+func keep(filters []abi.Filter) []abi.Filter {
+	n := 0
+	for i := range filters {
+		f := &filters[i]
+		n += len(f.IDs) + len(f.Authors) + len(f.Kinds)
+		for j := range f.Tags {
+			n += len(f.Tags[j].Values)
+		}
+	}
+	if n > smallFilter {
+		return nil
+	}
+	return filters
+}
+
+func (s *Loop) subscribe(a *abi.StepAction, u string) {
+	refuse := func(why Refusal, class uint32, reason string) {
+		s.refuse(why)
+		s.answer(&abi.Closed{Relay: a.Relay, ID: a.ID, Class: class, Reason: reason})
+	}
+	r, class, reason := s.ready(u)
+	if r == nil {
+		refuse(RefusedOffline, class, reason)
+		return
+	}
+	if r.subs[a.ID] == nil && len(r.subs) >= s.cfg.Limits.Subscriptions {
+		refuse(RefusedLimit, abi.ClassLimit, "too many subscriptions on this relay")
+		return
+	}
+	s.serial++
+	sub := &session.Subscribe{ID: a.ID, Serial: s.serial, Live: a.Live, Purpose: a.Purpose}
+	if a.Live {
+		sub.Purpose = abi.PurposeLive
+	}
+	for i := range a.Filters {
+		f, ok := filterOf(&a.Filters[i])
+		if !ok {
+			refuse(RefusedMalformed, abi.ClassUnsupported, "a filter that matches nothing, or that no relay understands")
+			return
+		}
+		if a.Live {
+			f.Limit = 0
+		}
+		sub.Filters = append(sub.Filters, f)
+	}
+	delete(r.hists, a.ID)
+	r.subs[a.ID] = &subRecord{serial: s.serial, filters: keep(a.Filters), live: a.Live, purpose: sub.Purpose}
+	s.progress(r)
+	s.do(Tell{r.conn, sub})
+}
+
+func (s *Loop) historic(a *abi.StepAction, u string) {
+	refuse := func(why Refusal, class uint32, reason string) {
+		s.refuse(why)
+		s.answer(&abi.HistoricDone{Relay: a.Relay, ID: a.ID, Method: a.Method, Class: class, Reason: reason})
+	}
+	r, class, reason := s.ready(u)
+	if r == nil {
+		refuse(RefusedOffline, class, reason)
+		return
+	}
+	f, ok := filterOf(&a.Filters[0])
+	if !ok {
+		refuse(RefusedMalformed, abi.ClassUnsupported, "a filter that matches nothing, or that no relay understands")
+		return
+	}
+	if r.hists[a.ID] == nil && len(r.hists) >= s.cfg.Limits.Waiting {
+		refuse(RefusedLimit, abi.ClassLimit, "too many historics on this relay")
+		return
+	}
+	s.serial++
+	delete(r.subs, a.ID)
+	record := &histRecord{serial: s.serial, method: a.Method, purpose: a.Purpose}
+	if small := keep(a.Filters); small != nil {
+		record.filter = small[0]
+	}
+	r.hists[a.ID] = record
+	s.progress(r)
+	s.do(Tell{r.conn, &session.Fetch{
+		ID: a.ID, Serial: s.serial, Filter: f, Method: a.Method, Purpose: a.Purpose, Page: int(min(a.Page, 1<<20)), Push: a.Push && s.cfg.AllowPush,
+	}})
+}
+
+// filterOf returns a strategy's filter, and false for one that no relay would
+// understand, or that matches nothing.
+func filterOf(f *abi.Filter) (host.Filter, bool) {
+	out := host.Filter{Since: f.Since, Until: f.Until, Limit: -1}
+	if f.Limit > 0 {
+		out.Limit = int(f.Limit)
+	}
+	for i := range f.IDs {
+		out.IDs = append(out.IDs, f.IDs[i])
+	}
+	for i := range f.Authors {
+		out.Authors = append(out.Authors, f.Authors[i])
+	}
+	for _, k := range f.Kinds {
+		if k > 0xffff {
+			return out, false
+		}
+		out.Kinds = append(out.Kinds, host.Kind(k))
+	}
+	names := map[string]bool{}
+	for _, t := range f.Tags {
+		if len(t.Name) != 1 || !isLetter(t.Name[0]) || len(t.Values) == 0 || names[t.Name] {
+			return out, false
+		}
+		names[t.Name] = true
+		out.Tags = append(out.Tags, host.TagFilter{Name: t.Name[0], Values: t.Values})
+	}
+	bad := func(at *int64) bool { return at != nil && *at < 0 }
+	return out, !out.Empty() && !bad(f.Since) && !bad(f.Until)
+}
+
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }

@@ -1,0 +1,167 @@
+package loop
+
+import (
+	"errors"
+
+	"talon/host"
+	"talon/host/grasp"
+	"talon/host/relaysync/retry"
+	"talon/sdk/abi"
+	rules "talon/sdk/grasp"
+)
+
+// Strategy decides what is asked of which relay. It must be deterministic if the loop is
+// to be.
+type Strategy interface {
+	// Call hands over a StepRequest and returns StepActions, valid until the next
+	// call. If what answers is new, it gets what [Loop.Init] returns instead of the
+	// request, and fresh is true. With a nil request nothing happens unless it is new.
+	// After an error the next call begins with Init. now is in unix seconds.
+	Call(request []byte, now int64) (answer []byte, fresh bool, err error)
+}
+
+// ErrNoStrategy is the error of a [Strategy] that is not there. It is no failure.
+var ErrNoStrategy = errors.New("there is no strategy")
+
+// Facts is what is known here of repositories.
+type Facts interface {
+	Query(f host.Filter) ([][]byte, error)  // stored events, newest first
+	HeldBy(f host.Filter) ([][]byte, error) // held events, newest first
+}
+
+// Health decides when a relay is connected to: the relay half of a throttle. Times are
+// unix milliseconds, as everywhere here.
+type Health interface {
+	// Allow returns how long to wait before the relay is connected to; 0 is now, and
+	// an attempt has begun then.
+	Allow(relay string, now int64) (wait int64)
+
+	// Report takes how an attempt, or a connection, ended, and returns what follows.
+	Report(relay string, r ConnResult, now int64) State
+
+	// Forget takes the news that we ended an attempt, or a connection. It says nothing
+	// about the relay.
+	Forget(relay string)
+}
+
+// Outcome is how an attempt or a connection ended, as in talon.proto.
+type Outcome uint32
+
+// Outcomes of a relay; their numbers are the wire's.
+const (
+	OutcomeOK           Outcome = 1
+	OutcomeRateLimited  Outcome = 4
+	OutcomeRefused      Outcome = 5
+	OutcomeServer       Outcome = 6
+	OutcomeTimeout      Outcome = 7
+	OutcomeUnreachable  Outcome = 8
+	OutcomeDNS          Outcome = 9
+	OutcomeTLS          Outcome = 10
+	OutcomeProtocol     Outcome = 11
+	OutcomeDisconnected Outcome = 13
+)
+
+// ConnResult is one thing that happened to a relay.
+type ConnResult struct {
+	Outcome    Outcome
+	Took       int64  // of the attempt; of the connection, if it was up
+	Status     int    // of HTTP
+	Reason     string // what the relay or the network said; hostile text
+	Productive bool   // the connection was up and brought something
+}
+
+// Status is what is thought of a relay; the numbers are those of the metric.
+type Status uint8
+
+// Statuses.
+const (
+	StatusUnknown  Status = 0
+	StatusHealthy  Status = 1
+	StatusDegraded Status = 2
+	StatusDead     Status = 3
+)
+
+func (s Status) String() string { return [...]string{"unknown", "healthy", "degraded", "dead"}[s] }
+
+// State is what follows from a result.
+type State struct {
+	Status   Status
+	Failures int    // in a row
+	Failing  int64  // since the first of these
+	Wait     int64  // until the next attempt; while connected: until more is asked of the relay
+	Reason   string // why, as the throttle says it
+}
+
+// Config is what an operator chooses.
+type Config struct {
+	Own       []string // names and URLs of this service; never contacted
+	Bootstrap []string // relays that are always connected to
+
+	AllowPrivate bool // private and loopback addresses may be contacted
+	AllowPush    bool // relays may be sent what they lack, if the strategy asks for it
+
+	Limits Limits
+	Seed   int64 // for a strategy's random numbers
+}
+
+// Deps is what a loop asks, and gets an answer at once.
+type Deps struct {
+	Strategy Strategy
+	Facts    Facts
+	Health   Health
+
+	// Ours reports whether a repository is kept here. An announcement that lists this
+	// service usually is one.
+	Ours func(a *rules.Announcement) bool
+}
+
+// Limits bounds what a strategy can make the host do. Every number must be positive;
+// lengths of time are milliseconds.
+type Limits struct {
+	Connections   int // relays connected to at once
+	Dials         int // attempts at once
+	Relays        int // relays that are wanted or known
+	Subscriptions int // open on one relay
+	Filters       int // of one subscription
+	Values        int // of one filter
+	AllValues     int // of all filters of one answer
+	Historics     int // running on one relay
+	Waiting       int // historics that wait for their turn, on one relay
+	Timers        int
+	Actions       int // of one answer
+	AnswerBytes   int // of one answer
+	Answers       int // of the host in a second, to actions that it does not carry out, and timers
+
+	FailTime  int64 // after a failure of the strategy, doubled up to a minute
+	SaveEvery int64 // of what is kept of relays
+
+	Retry retry.Limits
+}
+
+// step are the limits as a strategy is told.
+func (l *Limits) step() abi.StepLimits {
+	return abi.StepLimits{
+		Connections:   uint32(l.Connections),
+		Subscriptions: uint32(l.Subscriptions),
+		Filters:       uint32(l.Filters),
+		Values:        uint32(l.Values),
+		Historics:     uint32(l.Historics),
+		Timers:        uint32(l.Timers),
+		Actions:       uint32(l.Actions),
+		Bytes:         uint32(l.AnswerBytes),
+	}
+}
+
+// OursByService returns an Ours for a service that keeps what lists it.
+func OursByService(s rules.Service) func(a *rules.Announcement) bool {
+	return func(a *rules.Announcement) bool { return a.ListsService(s) }
+}
+
+// announcementOf reads an announcement, nil if it is none.
+func announcementOf(e *host.Event) *rules.Announcement {
+	a, err := rules.ParseAnnouncement(grasp.Event(e))
+	if err != nil {
+		return nil
+	}
+	return a
+}

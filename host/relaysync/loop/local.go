@@ -1,0 +1,238 @@
+package loop
+
+import (
+	"maps"
+	"slices"
+
+	"talon/host"
+	"talon/host/relaysync/known"
+	"talon/host/wire"
+	"talon/sdk/abi"
+	rules "talon/sdk/grasp"
+)
+
+// Change is one change of what is stored or held here.
+type Change struct {
+	Event  *host.Event
+	Kind   ChangeKind
+	Relay  string // from which it came
+	Synced bool   // it came from a relay
+}
+
+// ChangeKind is what happened to an event.
+type ChangeKind uint8
+
+// Kinds.
+const (
+	Stored ChangeKind = iota
+	Removed
+	Held    // or revived
+	Dropped // from purgatory, or with its repository
+)
+
+// Published returns the changes of a commit's events (ingest.Publisher). It may be called
+// by any goroutine.
+func Published(k *known.Set, events []host.Published) []Change {
+	list := make([]Change, 0, len(events))
+	for _, p := range events {
+		if p.Seq == 0 {
+			continue // ephemeral
+		}
+		relay, synced := k.InFlight(p.Event.ID)
+		k.Add(p.Event.ID)
+		list = append(list, Change{Event: p.Event, Kind: Stored, Relay: relay, Synced: synced})
+	}
+	return list
+}
+
+// Followed returns the changes of what a commit removed and of what it did in purgatory
+// (ingest.Follower). It may be called by any goroutine. now is in unix seconds.
+func Followed(k *known.Set, now int64, removed []*host.Event, held []host.HeldChange) []Change {
+	list := make([]Change, 0, len(removed)+len(held))
+	for _, e := range removed {
+		// Other relays may have it for long, and every comparison would find it again.
+		k.Outdate(e, now)
+		list = append(list, Change{Event: e, Kind: Removed})
+	}
+	for _, h := range held {
+		kind := Dropped
+		switch h.Fate {
+		case host.FateHeld, host.FateRevived:
+			kind = Held
+		case host.FateReleased:
+			continue // it is published
+		case host.FateExpired:
+			k.Remove(h.Event.ID)
+		}
+		relay, synced := k.InFlight(h.Event.ID)
+		list = append(list, Change{Event: h.Event, Kind: kind, Relay: relay, Synced: synced})
+	}
+	return list
+}
+
+// Changed takes what changed here, and tells the strategy of what matters to it.
+func (s *Loop) Changed(now int64, list []Change) {
+	s.tick(now)
+	for i := range list {
+		n := &list[i]
+		if n.Kind == Stored || n.Kind == Held {
+			s.retries.Arrived(n.Event)
+		}
+		s.onChange(n)
+	}
+}
+
+// Missed takes the news that there were changes that were not told: the loop reads all
+// repositories again.
+func (s *Loop) Missed(now int64) {
+	s.tick(now)
+	s.log(Warn, "sync missed what happened here, and looks at all repositories again")
+	s.readAgain()
+}
+
+// onChange tells the strategy of one change.
+func (s *Loop) onChange(n *Change) {
+	switch n.Event.Kind {
+	case rules.KindAnnouncement:
+		s.announced(n)
+	case rules.KindPatch, rules.KindPullRequest, rules.KindPRUpdate, rules.KindIssue:
+		if n.Kind == Stored || n.Kind == Held {
+			if to := s.tagged(n.Event); len(to) > 0 {
+				s.step(n.input(to, nil, 0))
+			}
+		}
+	case rules.KindGraspList:
+		if n.Kind == Stored {
+			var servers []string
+			for _, tag := range n.Event.Tags {
+				if len(tag) > 1 && tag[0] == "g" {
+					servers = append(servers, tag[1])
+				}
+			}
+			s.step(n.input(nil, s.own.relayList(servers, repoRelays), 0))
+		}
+	}
+}
+
+func (n *Change) input(repositories, relays []string, level uint32) *abi.LocalEvent {
+	e := n.Event
+	in := &abi.LocalEvent{
+		ID: e.ID, PubKey: e.PubKey, Kind: uint32(e.Kind), CreatedAt: e.CreatedAt,
+		Repositories: repositories, Relays: relays, Level: level, Origin: abi.OriginClient,
+	}
+	if n.Synced {
+		in.Origin, in.Relay = abi.OriginSync, n.Relay
+	}
+	return in
+}
+
+// announced looks at what is so for a repository now, whatever the change is: it may
+// be told late.
+func (s *Loop) announced(n *Change) {
+	address, ok := n.Event.Address()
+	if !ok {
+		return
+	}
+	name := address.String()
+	was := s.repos[name]
+	delete(s.repos, name)
+	e, level, err := s.announcement(address)
+	if err != nil {
+		s.repos[name] = was
+		if was == nil {
+			delete(s.repos, name)
+		}
+		s.log(Error, "read an announcement", "repo", name, "err", err)
+		return
+	}
+	if e != nil {
+		s.consider(e, level)
+	}
+	now := s.repos[name]
+	switch {
+	case now == nil && was != nil:
+		s.step(&abi.RepoGone{Repository: name})
+	case now == nil:
+	case was == nil || was.id != now.id || was.level != now.level || !slices.Equal(was.relays, now.relays):
+		told := Change{Event: e, Relay: n.Relay, Synced: n.Synced}
+		if e.ID != n.Event.ID {
+			told.Synced = false
+		}
+		s.step(told.input([]string{name}, now.relays, now.level))
+		if was == nil {
+			s.tellRoots(address)
+		}
+	}
+}
+
+// announcement returns the announcement that counts: the stored one, else the held one.
+func (s *Loop) announcement(a host.Address) (*host.Event, uint32, error) {
+	f := host.Filter{
+		Kinds:   []host.Kind{a.Kind},
+		Authors: []host.PubKey{a.PubKey},
+		Tags:    []host.TagFilter{{Name: 'd', Values: []string{a.D}}},
+		Limit:   1,
+	}
+	texts, err := s.deps.Facts.Query(f)
+	if err != nil {
+		return nil, 0, err
+	}
+	level := uint32(abi.SyncLevelFull)
+	if len(texts) == 0 {
+		level = abi.SyncLevelState
+		if texts, err = s.deps.Facts.HeldBy(f); err != nil {
+			return nil, 0, err
+		}
+	}
+	if len(texts) == 0 {
+		return nil, 0, nil
+	}
+	e, err := wire.ParseEvent(texts[0])
+	return e, level, err
+}
+
+// tellRoots tells of the root events that were stored before their repository was
+// ours.
+func (s *Loop) tellRoots(a host.Address) {
+	f := host.Filter{Kinds: rootKinds, Tags: []host.TagFilter{{Name: 'a', Values: []string{a.String()}}}}
+	err := s.eachEvent(f, func(e *host.Event) {
+		n := Change{Event: e}
+		s.step(n.input(s.tagged(e), nil, 0))
+	})
+	if err != nil {
+		s.log(Error, "read the root events of a repository", "repo", a.String(), "err", err)
+	}
+}
+
+// readAgain tells everything that may have been missed. Of a root event only the id
+// and the repository are right.
+func (s *Loop) readAgain() {
+	was := s.repos
+	roots, err := s.readRepositories()
+	if err != nil {
+		s.log(Error, "read the repositories", "err", err)
+		return
+	}
+	for _, name := range sortedKeys(was) {
+		if s.repos[name] == nil {
+			s.step(&abi.RepoGone{Repository: name})
+		}
+	}
+	repos := s.repos // a strategy that begins while it is told has them read again
+	for _, name := range sortedKeys(repos) {
+		r := repos[name]
+		a, ok := host.ParseAddress(name)
+		if !ok {
+			continue
+		}
+		s.step(&abi.LocalEvent{
+			ID: r.id, PubKey: a.PubKey, Kind: rules.KindAnnouncement, CreatedAt: s.clock / 1000,
+			Repositories: []string{name}, Relays: r.relays, Level: r.level, Origin: abi.OriginClient,
+		})
+		for _, id := range roots[name] {
+			s.step(&abi.LocalEvent{ID: id, Kind: rules.KindIssue, CreatedAt: s.clock / 1000, Repositories: []string{name}, Origin: abi.OriginClient})
+		}
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,254 @@
+package loop
+
+import (
+	"errors"
+	"fmt"
+
+	"talon/host/relaysync/retry"
+	"talon/host/relaysync/session"
+	"talon/sdk/abi"
+)
+
+// Loop carries out what a strategy decides. See the package documentation.
+type Loop struct {
+	cfg     Config
+	deps    Deps
+	own     ownNames
+	effects []Effect
+	spare   []Effect // those of the last call of Effects
+	stats   Stats
+
+	clock   int64 // unix milliseconds; never goes back
+	relays  map[string]*relay
+	repos   map[string]*repo // those of ours, by address
+	timers  *timers
+	answers []abi.Input // to actions that were not carried out
+	budget  float64     // answers and timers that may be told now
+	spent   int64       // when that was last counted
+	retries *retry.Set
+	trying  int   // events that are being decided again
+	failed  int   // calls of the strategy in a row
+	idle    bool  // there is no strategy
+	resume  int64 // when a strategy that failed is called again; 0: it did not
+	steps   int   // calls of this instance
+	parts   [][]byte
+	changed map[string]bool // relays that are to be saved
+	saving  bool
+	saved   int64
+	serial  uint64 // subscriptions, historics and connections so far
+	dialAt  int64  // when the next attempt may be due
+}
+
+// New returns a loop. Nothing happens until Start.
+func New(cfg Config, deps Deps) (*Loop, error) {
+	s := &Loop{
+		cfg: cfg, deps: deps,
+		own:     newOwnNames(cfg.Own),
+		relays:  make(map[string]*relay),
+		repos:   make(map[string]*repo),
+		timers:  newTimers(),
+		budget:  float64(cfg.Limits.Answers),
+		retries: retry.New(cfg.Limits.Retry),
+		changed: make(map[string]bool),
+	}
+	for _, address := range cfg.Bootstrap {
+		u, ok := Normalise(address)
+		if !ok {
+			return nil, fmt.Errorf("the bootstrap relay %q is wrong: it must be written as wss://host", session.Quote(address))
+		}
+		if s.own.has(u) {
+			return nil, fmt.Errorf("the bootstrap relay %s is this relay", u)
+		}
+		s.relays[u] = newRelay(u)
+		s.relays[u].bootstrap = true
+	}
+	return s, nil
+}
+
+// Start begins with what was kept of relays, by URL.
+func (s *Loop) Start(now int64, records map[string][]byte) {
+	s.tick(now)
+	s.spent, s.saved = s.clock, s.clock
+	s.load(records)
+	s.step(nil)
+}
+
+// Swapped takes the news that another strategy decides from now on.
+func (s *Loop) Swapped(now int64) {
+	s.tick(now)
+	s.failed, s.resume = 0, 0
+	s.step(nil)
+}
+
+// Effects returns what is to be done since the last call, in order. The slice is valid
+// until the next call; inputs may be given before.
+func (s *Loop) Effects() []Effect {
+	clear(s.spare)
+	s.effects, s.spare = s.spare[:0], s.effects
+	return s.spare
+}
+
+// Stats returns what was counted so far.
+func (s *Loop) Stats() Stats {
+	s.stats.Retrying = s.retries.Len()
+	return s.stats
+}
+
+// Mark says how far the loop has seen what was accepted here. It is taken before an event
+// is decided, and comes back with its refusal.
+func (s *Loop) Mark() uint64 { return s.retries.Mark() }
+
+// Init returns the request with which a strategy begins: the first part of the world as
+// it is. The loop tells the rest. It is called by the strategy's Call.
+func (s *Loop) Init() []byte {
+	s.timers = newTimers()
+	s.answers = nil
+	roots, err := s.readRepositories()
+	if err != nil {
+		s.log(Error, "read the repositories for the strategy", "err", err)
+	}
+	s.parts = s.encode(roots)
+	first := s.parts[0]
+	s.parts = s.parts[1:]
+	return first
+}
+
+// Turn does what is due. It returns when it is to be called again at the latest.
+func (s *Loop) Turn(now int64) (next int64) {
+	s.tick(now)
+	most := float64(s.cfg.Limits.Answers)
+	s.budget = min(most, s.budget+float64(s.clock-s.spent)/1000*most)
+	s.spent = s.clock
+	if s.resume != 0 && s.clock >= s.resume {
+		s.resume = 0
+		s.step(nil)
+	}
+	for s.budget >= 1 && len(s.answers) > 0 {
+		input := s.answers[0]
+		s.answers = s.answers[1:]
+		s.budget--
+		s.step(input)
+	}
+	for s.budget >= 1 {
+		t := s.timers.due(s.clock)
+		if t == nil {
+			break
+		}
+		s.budget--
+		s.step(&abi.TimerFired{ID: t.id, At: t.at})
+	}
+	s.dialAll()
+	s.retries.Expire(s.clock / 1000)
+	s.retry()
+	if !s.saving && s.clock-s.saved > s.cfg.Limits.SaveEvery {
+		s.saved = s.clock
+		s.save()
+	}
+	return s.nextTurn()
+}
+
+// heldBack is how soon answers that are held back are looked at.
+const heldBack = 20
+
+// nextTurn returns when something is due.
+func (s *Loop) nextTurn() int64 {
+	next := min(s.dialAt, s.saved+s.cfg.Limits.SaveEvery+1)
+	if s.resume != 0 {
+		next = min(next, s.resume)
+	}
+	if len(s.answers) > 0 {
+		next = min(next, s.clock+heldBack)
+	}
+	if at, ok := s.timers.next(); ok {
+		if s.budget < 1 {
+			at = max(at, s.clock+heldBack)
+		}
+		next = min(next, at)
+	}
+	return max(next, s.clock+1)
+}
+
+// tick takes the time. A strategy's clock never goes back: if ours does, it stands.
+func (s *Loop) tick(now int64) { s.clock = max(s.clock, now) }
+
+func (s *Loop) do(e Effect) { s.effects = append(s.effects, e) }
+
+func (s *Loop) log(level LogLevel, message string, attrs ...any) { s.do(Log{level, message, attrs}) }
+
+// step tells the strategy what happened and does what it answers. With a nil input it
+// does so only if the strategy is new. While a strategy that failed rests, it is told
+// nothing: what it missed is in the world that it begins with.
+func (s *Loop) step(input abi.Input) {
+	if s.resume != 0 {
+		return
+	}
+	var request []byte
+	if input != nil {
+		request = abi.AppendStep(nil, s.clock, input)
+	}
+	fresh := s.call(request)
+	for tries := 0; fresh && len(s.parts) > 0; {
+		part := s.parts[0]
+		s.parts = s.parts[1:]
+		if s.call(part) { // swapped in between: it begins again
+			if tries++; tries > 3 {
+				s.fault(errRestless)
+				return
+			}
+		}
+	}
+	s.parts = nil
+}
+
+var errRestless = errors.New("the strategy begins anew again and again")
+
+func (s *Loop) call(request []byte) (fresh bool) {
+	answer, fresh, err := s.deps.Strategy.Call(request, s.clock/1000)
+	if err != nil {
+		s.fault(err)
+		return false
+	}
+	s.idle = false
+	if fresh {
+		s.steps = 0
+	}
+	if s.steps++; s.steps > 3 {
+		s.failed = 0
+	}
+	s.carryOut(answer)
+	return fresh
+}
+
+// fault lets the strategy rest after a failure, or until there is one.
+func (s *Loop) fault(err error) {
+	s.parts = nil
+	if errors.Is(err, ErrNoStrategy) {
+		s.resume = s.clock + minute
+		if !s.idle {
+			s.log(Info, "there is no strategy: no relay is followed")
+		}
+		s.idle = true
+		return
+	}
+	s.stats.Faults++
+	wait := min(minute, s.cfg.Limits.FailTime<<min(s.failed, 10))
+	s.failed++
+	s.resume = s.clock + wait
+	s.log(Error, "the strategy failed", "err", err, "again_in", Duration(wait))
+}
+
+const minute = 60_000
+
+// answer queues an input that answers an action. There may be no end to them: a
+// strategy may ask again.
+func (s *Loop) answer(input abi.Input) {
+	if len(s.answers) < maxAnswers {
+		s.answers = append(s.answers, input)
+	}
+}
+
+// maxAnswers bounds the answers that wait.
+const maxAnswers = 10_000
+
+// Duration is a length of time in milliseconds, as an attribute of a line.
+type Duration int64

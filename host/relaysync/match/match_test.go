@@ -1,0 +1,137 @@
+package match
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"talon/host"
+)
+
+var hash = NewHash(1, 2)
+
+// A matcher says what the filter says, for anything.
+func TestMatcher(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	pick := func(n int) byte { return byte(r.IntN(n)) }
+	value := func() string { return string(rune('a' + pick(5))) }
+	at := func() *int64 { v := int64(pick(10)); return &v }
+	matched, joined := 0, 0
+	for range 30_000 {
+		e := &host.Event{ID: host.ID{pick(4)}, PubKey: host.PubKey{pick(4)}, Kind: host.Kind(pick(3)), CreatedAt: int64(pick(10))}
+		for range pick(5) {
+			e.Tags = append(e.Tags, host.Tag{[]string{"a", "e", "E", "long", "q"}[pick(5)], value(), "x"})
+		}
+		if pick(9) == 0 {
+			e.Tags = append(e.Tags, host.Tag{"e"}, host.Tag{})
+		}
+		f := host.Filter{Limit: -1}
+		if pick(4) == 0 {
+			f.IDs = []host.ID{{pick(4)}, {pick(4)}}
+		}
+		if pick(4) == 0 {
+			f.Authors = []host.PubKey{{pick(4)}, {pick(4)}}
+		}
+		if pick(4) == 0 {
+			f.Kinds = []host.Kind{host.Kind(pick(3)), host.Kind(pick(3))}
+		}
+		for _, name := range []byte("aeE") {
+			if pick(3) == 0 {
+				f.Tags = append(f.Tags, host.TagFilter{Name: name, Values: []string{value(), value()}})
+			}
+		}
+		if pick(4) == 0 {
+			f.Since = at()
+		}
+		if pick(4) == 0 {
+			f.Until = at()
+		}
+		d := hash.Digest(e)
+		m := hash.Matchers([]host.Filter{f})
+		if got, want := m[0].Matches(&d), f.Matches(e); got != want {
+			t.Fatalf("%+v: %v, want %v for %+v", f, got, want, e)
+		} else if got {
+			matched++
+		}
+		// One that is like it, or differs in one thing.
+		g := f
+		g.Tags = slices.Clone(f.Tags)
+		if len(g.Tags) > 0 {
+			g.Tags[0].Name = "aeEq"[pick(4)]
+		}
+		switch pick(8) {
+		case 0:
+			g.Since = at()
+		case 1:
+			g.Until = at()
+		case 2:
+			g.Kinds = []host.Kind{host.Kind(pick(3))}
+		case 3:
+			g.Kinds = []host.Kind{}
+		case 4:
+			g.Authors = []host.PubKey{{pick(4)}}
+		case 5:
+			g.IDs = []host.ID{{pick(4)}}
+		case 6:
+			if len(g.Tags) > 0 {
+				g.Tags[0].Values = []string{value(), value()}
+			}
+		}
+		both := []host.Filter{f, g, f}
+		if got, want := Any(hash.Matchers(both), &d), f.Matches(e) || g.Matches(e); got != want {
+			t.Fatalf("%+v: %v, want %v for %+v", both, got, want, e)
+		}
+		if len(hash.Matchers(both)) < len(both) {
+			joined++
+		}
+	}
+	if joined < 1000 {
+		t.Errorf("only %d were joined", joined)
+	}
+	if matched < 1000 {
+		t.Errorf("only %d matched", matched)
+	}
+}
+
+// Filters for e, E and q tags of the same events are one matcher.
+func TestMatchersJoin(t *testing.T) {
+	values := []string{"one", "two", "three"}
+	var filters []host.Filter
+	for _, name := range []byte("eEq") {
+		filters = append(filters, host.Filter{Tags: []host.TagFilter{{Name: name, Values: values}}})
+	}
+	if m := hash.Matchers(filters); len(m) != 1 || cap(m) != 1 || m[0].tags[0].count != 3 {
+		t.Errorf("%d matchers in room for %d: %+v", len(m), cap(m), m)
+	}
+	filters[2].Tags[0].Values = values[:2]
+	if m := hash.Matchers(filters); len(m) != 2 {
+		t.Errorf("%d matchers", len(m))
+	}
+	filters = nil
+	for name := byte('a'); name < 'a'+2*maxNames; name++ {
+		filters = append(filters, host.Filter{Tags: []host.TagFilter{{Name: name, Values: values}}})
+	}
+	if m := hash.Matchers(filters); len(m) != 2 {
+		t.Errorf("%d matchers for %d names", len(m), len(filters))
+	}
+}
+
+// The hash is SipHash-1-3 of the text, whatever its length, folded to 32 bits.
+func TestHash(t *testing.T) {
+	seen := map[mark]string{}
+	text := ""
+	for range 200 {
+		got := sum(hash, text)
+		if other, ok := seen[got]; ok {
+			t.Errorf("%q and %q have the same mark", text, other)
+		}
+		if got != sum(hash, []byte(text)) {
+			t.Errorf("%q has another mark as bytes", text)
+		}
+		if got == sum(NewHash(1, 3), text) {
+			t.Errorf("the mark of %q does not depend on the key", text)
+		}
+		seen[got] = text
+		text += "x"
+	}
+}

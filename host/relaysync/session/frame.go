@@ -1,0 +1,214 @@
+package session
+
+import (
+	"encoding/hex"
+	"strconv"
+
+	"talon/host"
+	"talon/host/wire"
+	"talon/sdk/abi"
+)
+
+// Receive takes one message of the relay.
+func (s *Session) Receive(now int64, text []byte) {
+	if !s.at(now) {
+		return
+	}
+	a, err := wire.ParseAnswer(text)
+	if err != nil {
+		s.violation(DropNonsense, 1)
+		return
+	}
+	before := s.lastEose
+	s.lastEose = nil
+	switch a.Verb {
+	case wire.AnswerEvent:
+		s.event(a.SubID, a.Event, len(text))
+	case wire.AnswerEOSE:
+		s.eose(a.SubID)
+	case wire.AnswerClosed:
+		s.closed(a.SubID, a.Text)
+	case wire.AnswerOK:
+		s.okay(a)
+	case wire.AnswerAuth:
+		if s.challenges++; s.challenges > 3 {
+			s.violation(DropUnasked, 1)
+			return
+		}
+		s.challenged(a.Text)
+	case wire.AnswerNotice:
+		s.notice(a.Text, before)
+	case wire.OtherAnswer:
+		s.other(text)
+	}
+}
+
+// late passes over something about a request that is not open. One that was closed long
+// ago may be meant: the relay has not taken our CLOSE, or is slow. One that never was is
+// made up.
+func (s *Session) late(id string, weight float64) {
+	if len(id) > 1 && (id[0] == 's' || id[0] == 'n') {
+		if n, err := strconv.Atoi(id[1:]); err == nil && n > 0 && n <= s.serial {
+			s.violation(DropUnasked, weight)
+			return
+		}
+	}
+	s.violation(DropUnasked, 1)
+}
+
+// event takes an event that was sent for a request.
+func (s *Session) event(id string, e *host.Event, size int) {
+	r := s.requests[id]
+	if r == nil {
+		if r = s.draining.byID[id]; r == nil {
+			s.late(id, 0.05)
+			return
+		}
+	}
+	r.heard = s.now
+	d := s.cfg.Hash.Digest(e)
+	if !r.asksFor(&d) {
+		s.violation(DropUnasked, 1)
+		return
+	}
+	s.answered(r)
+	if r.live && !r.stored {
+		// The relay would not send it if the subscription were not open.
+		r.stored = true
+		defer s.settle(r)
+	}
+	r.events++
+	r.received += int64(size)
+	if r.oldest == 0 || e.CreatedAt < r.oldest {
+		r.oldest = e.CreatedAt
+	}
+	if r.events > s.limits.PageEvents {
+		switch {
+		case r.closed:
+			s.violation(DropUnasked, 1) // it does not end
+			return
+		case !r.stored:
+			s.fail(r, abi.ClassTooMuch, "the answer has no end")
+			return
+		}
+	}
+	if s.cfg.Known.Has(e.ID, s.seconds()) {
+		weight := 0.0
+		if r.stored {
+			weight = 0.001 // others may have been faster, but not a thousand times a second
+		}
+		s.violation(DropKnown, weight)
+		return
+	}
+	s.arrive(e, r)
+}
+
+// eose takes the end of what is stored.
+func (s *Session) eose(id string) {
+	r := s.requests[id]
+	if r == nil {
+		r = s.draining.byID[id]
+	}
+	if r == nil || r.eose {
+		s.late(id, 0.2)
+		return
+	}
+	r.eose = true
+	s.eoses++
+	if r.closed {
+		r.heard = s.now
+		return
+	}
+	s.answered(r)
+	s.flush()
+	if r.lasting {
+		s.lastEose = r
+	}
+	r.stored = true
+	s.settle(r)
+}
+
+// closed takes a CLOSED.
+func (s *Session) closed(id, reason string) {
+	class := classOf(reason)
+	if r := s.requests[id]; r != nil {
+		what, most := refusalOf(reason)
+		switch {
+		case class == abi.ClassAuthRequired && r.filters != nil && s.mustProve(id):
+			return
+		case what == refusedRoom && r.filters != nil:
+			s.drop(r)
+			r.sent, r.closed = 0, false
+			s.noRoom(r, most, reason)
+			return
+		case class == abi.ClassRateLimited:
+			s.limited(reason)
+		}
+		s.flush()
+		s.answered(r)
+		s.drop(r)
+		r.owner.refused(s, r, class, Quote(reason))
+		return
+	}
+	if n := s.negs[id]; n != nil {
+		if class == abi.ClassRateLimited {
+			s.limited(reason)
+		}
+		n.refused(s, class, reason)
+		return
+	}
+	if r := s.draining.byID[id]; r != nil {
+		s.draining.remove(r)
+		return
+	}
+	s.late(id, 0.2)
+}
+
+// limited notes that we ask too much.
+func (s *Session) limited(reason string) {
+	// Until the loop has asked what is right, nothing more is asked.
+	s.pace.coolDown(s.now + 1000)
+	s.tell(&Limited{Quote(reason)})
+}
+
+// okay takes the answer to an event of ours.
+func (s *Session) okay(a wire.Answer) {
+	if s.auth.state == authSent && a.ID == s.auth.event {
+		s.proven(a.OK, Quote(a.Text))
+		return
+	}
+	p := s.pushes[a.ID]
+	if p == nil {
+		s.violation(DropUnasked, 0.5)
+		return
+	}
+	delete(s.pushes, a.ID)
+	p.answered(s, a.OK, a.Text)
+}
+
+// other takes what package wire does not read: the messages of NIP-77.
+func (s *Session) other(text []byte) {
+	verb, id, body, ok := wire.NegAnswer(text)
+	n := s.negs[id]
+	switch {
+	case ok && verb == "NEG-MSG" && n != nil:
+		msg, err := hex.DecodeString(body)
+		if err != nil {
+			n.fetch.noNegentropy(s, abi.ClassError, "a message of negentropy is not hex", false)
+			s.violation(DropNonsense, 5)
+			return
+		}
+		n.fetch.result.bytes += int64(len(text))
+		n.message(s, msg)
+	case ok && (verb == "NEG-ERR" || verb == "NEG-ERROR") && n != nil: // the second is what khatru says
+		class := classOf(body)
+		if class == abi.ClassRateLimited {
+			s.limited(body)
+		}
+		n.refused(s, class, body)
+	case ok && (verb == "NEG-MSG" || verb == "NEG-ERR" || verb == "NEG-ERROR"):
+		s.late(id, 0.2)
+	default:
+		s.violation(DropUnasked, 0.5)
+	}
+}

@@ -1,0 +1,153 @@
+package session
+
+import (
+	"strings"
+
+	"talon/sdk/abi"
+)
+
+// refusal is what a relay had no room for, by its words.
+type refusal uint8
+
+const (
+	refusedNothing refusal = iota
+	refusedRoom            // too many subscriptions
+	refusedSize            // the message is too large
+	refusedReq             // a REQ, for some other reason
+)
+
+// refusalOf tells what a relay's words refuse, and how much of it the relay takes, if it
+// says so. Relays that have no CLOSED say it in a NOTICE.
+func refusalOf(text string) (what refusal, most int) {
+	text = strings.ToLower(text[:min(len(text), 300)])
+	has := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(text, w) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case has("too many concurrent req", "too many reqs", "too many subscriptions", "too many open subscriptions", "maximum concurrent subscription",
+		"max subscriptions", "maximum number of subscriptions", "subscription limit"):
+		return refusedRoom, lastNumber(text)
+	case has("message too large", "message is too large", "message too big", "message too long", "max_message_length", "exceeds maximum message"):
+		return refusedSize, lastNumber(text)
+	case has("bad req", "subscription rejected", "req message must", "subscription error", "invalid filter", "filter limit"):
+		return refusedReq, 0
+	}
+	return refusedNothing, 0
+}
+
+// lastNumber returns the number that a text names last, 0 if there is none that could be
+// a limit.
+func lastNumber(text string) (n int) {
+	digits := func(c rune) bool { return c >= '0' && c <= '9' }
+	end := strings.LastIndexFunc(text, digits) + 1
+	begin := strings.LastIndexFunc(text[:end], func(c rune) bool { return !digits(c) }) + 1
+	if end-begin > 9 {
+		return 0
+	}
+	for _, c := range text[begin:end] {
+		n = 10*n + int(c-'0')
+	}
+	return n
+}
+
+// notice takes a NOTICE. before is the subscription whose EOSE was the message before it,
+// if that was one.
+func (s *Session) notice(text string, before *request) {
+	class := classOf(text)
+	s.attribute(class, text, before)
+	if s.notices < 1 {
+		s.violation(DropUnasked, 0.5)
+		return
+	}
+	s.notices--
+	if class == abi.ClassRateLimited {
+		s.limited(text)
+	}
+	s.tell(&Notice{abi.Notice{Relay: s.relay, Class: class, Text: Quote(text)}})
+}
+
+// attribute finds out what a NOTICE refuses. A relay refuses a message when it reads it,
+// while what came before may still be answered: so it is the newest that is not answered.
+func (s *Session) attribute(class uint32, text string, before *request) {
+	what, most := refusalOf(text)
+	switch {
+	case what == refusedRoom:
+		r := s.unanswered()
+		if before != nil && !before.closed && (r == nil || r.sent < before.heard) && strings.Contains(text, "too many concurrent REQs") {
+			r = before // strfry answers what is stored, and then has no room for what is live
+		}
+		if r != nil {
+			s.noRoom(r, most, text)
+		}
+	case what == refusedSize:
+		s.tooLarge(most, Quote(text))
+	case class == abi.ClassUnsupported && s.refuseNegentropy(class, text):
+	case class == abi.ClassRateLimited:
+		// Some relays lose the message, others answer it all the same.
+		if r := s.unanswered(); r != nil && r.lost == 0 {
+			r.lost = s.now
+			s.check(s.now + lostTime)
+		}
+	case what == refusedReq || class == abi.ClassUnsupported && s.strays == 0:
+		if r := s.unanswered(); r != nil {
+			s.fail(r, max(class, abi.ClassUnsupported), Quote(text))
+		}
+	case class == abi.ClassUnsupported:
+		s.strays--
+	case class == abi.ClassError:
+		s.errors++
+	}
+}
+
+// lostTime is how long a request that may be lost has to be answered.
+const lostTime = 10_000
+
+// resendLost sends a request again that the relay seems to have lost.
+func (s *Session) resendLost(r *request) {
+	switch by := max(r.lost+lostTime, s.pace.cooldownUntil); {
+	case r.filters == nil || r.refusals >= maxRefusals:
+	case s.now < by:
+		s.check(by)
+	default:
+		r.lost = 0
+		r.refusals++
+		s.withdraw(r)
+		s.ask(r)
+	}
+}
+
+// refuseNegentropy takes the only answer that many relays have for NEG-OPEN. Each of
+// those that are open gets one of its own.
+func (s *Session) refuseNegentropy(class uint32, text string) (any bool) {
+	if s.caps.Negentropy == abi.SupportYes {
+		return false
+	}
+	for _, h := range s.runningFetches() {
+		n := h.reconciliation
+		if h.gone || n == nil || n.wire == "" || n.rounds > 0 || s.auth.waits(n.wire) {
+			continue
+		}
+		if any {
+			s.strays++
+		}
+		any = true
+		h.noNegentropy(s, class, Quote(text), true)
+	}
+	return any
+}
+
+// unanswered returns the newest request that the relay has not answered, nil if there is
+// none.
+func (s *Session) unanswered() (newest *request) {
+	for _, r := range s.requests {
+		if r.filters != nil && r.lost == 0 && !s.auth.waits(r.id) && (newest == nil || r.number > newest.number) {
+			newest = r
+		}
+	}
+	return newest
+}

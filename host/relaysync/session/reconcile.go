@@ -1,0 +1,250 @@
+package session
+
+import (
+	"slices"
+	"strings"
+
+	"talon/host"
+	"talon/host/negentropy"
+	"talon/host/wire"
+	"talon/sdk/abi"
+)
+
+// reconciliation compares what is here with what the relay has (NIP-77), and fetches what
+// it finds by ids, in chunks. What it finds more than it can hold it leaves to another
+// session of the protocol after this one.
+type reconciliation struct {
+	fetch *fetch
+	ended bool // the fetch goes on without it
+
+	wire     string // id of the protocol's session, empty if there is none
+	build    uint64 // ticket of the set that is being built; 0: none is
+	client   *negentropy.Client
+	taken    int   // of client.Need
+	bytes    int   // of NEG-OPEN
+	heard    int64 // when the relay last said something, or was asked
+	rounds   int
+	sessions int
+	repeats  int // sessions begun again, for the relay had lost the one before
+	before   int // events that were here, or had come, when this session began
+	compared bool
+	again    bool // it found more than it could hold
+
+	need         []host.ID // to be fetched
+	chunks       []*chunk  // in flight
+	awaits       int       // ids that others' chunks ask for
+	chunkLimit   int       // ids of a chunk that the relay takes; 0: any
+	alreadyLocal int       // ids that were here when they were to be asked for
+
+	push push
+}
+
+// open compares: first with what is here, which has to be looked up.
+func (n *reconciliation) open(s *Session) {
+	n.sessions++
+	n.before = n.fetch.result.events + n.alreadyLocal
+	n.again, n.compared = false, false
+	n.build = s.ticket()
+	s.builds[n.build] = n
+	s.do(Build{n.build, n.fetch.cmd.Filter, &n.fetch.matchers[0]})
+}
+
+// clientFrame bounds the messages of negentropy that we send: relays bound theirs, and
+// hex doubles it.
+const clientFrame = 30 << 10
+
+// Built takes the set of what is here.
+func (s *Session) Built(now int64, ticket uint64, set *negentropy.Set, err error) {
+	n := s.builds[ticket]
+	delete(s.builds, ticket)
+	if n == nil || !s.at(now) || n.build != ticket {
+		return
+	}
+	n.build = 0
+	if err == nil {
+		err = n.begin(s, set)
+	} else {
+		n.fetch.noNegentropy(s, abi.ClassLimit, "what is stored here can not be compared: "+err.Error(), false)
+		return
+	}
+	if err != nil {
+		n.fetch.noNegentropy(s, abi.ClassError, err.Error(), false)
+	}
+}
+
+// begin sends the first message.
+func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
+	frame := clientFrame
+	if most := int(s.caps.MaxMessage); most > 0 {
+		frame = max(negentropy.MinFrame, min(frame, most/2-1024))
+	}
+	client, err := negentropy.NewClient(set, negentropy.ClientLimits{Frame: frame, IDs: max(s.limits.Need, set.Len()), Rounds: s.limits.Rounds})
+	if err != nil {
+		return err
+	}
+	msg, err := client.Initiate()
+	if err != nil {
+		return err
+	}
+	n.client, n.taken = client, 0
+	n.wire = s.wireID('n')
+	s.negs[n.wire] = n
+	text := wire.AppendNegOpen(nil, n.wire, &n.fetch.cmd.Filter, msg)
+	n.bytes = len(text)
+	n.send(s, text)
+	return nil
+}
+
+func (n *reconciliation) send(s *Session, text []byte) {
+	n.heard = s.now
+	s.check(n.heard + n.patience(s) + 1)
+	s.send(text)
+}
+
+// message takes a NEG-MSG.
+func (n *reconciliation) message(s *Session, msg []byte) {
+	if n.rounds == 0 {
+		s.size.fits(n.bytes)
+		s.learnNegentropy(abi.SupportYes)
+	}
+	n.rounds++
+	n.fetch.result.rounds++
+	n.heard = s.now
+	reply, done, err := n.client.Reconcile(msg)
+	need := n.client.Need()
+	n.need = append(n.need, need[n.taken:]...)
+	n.taken = len(need)
+	switch {
+	case err == nil && !done:
+		n.send(s, wire.AppendNegMsg(nil, n.wire, reply))
+		n.more(s)
+		return
+	case err == nil:
+		n.found(s)
+	case err == negentropy.ErrTooManyIDs && len(need) > 0:
+		n.again = true // what it found is fetched, then it is compared again
+	default:
+		n.fetch.noNegentropy(s, abi.ClassError, "negentropy: "+err.Error(), false)
+		s.violation(DropNonsense, 5)
+		return
+	}
+	n.compared = true
+	n.hangUp(s)
+	n.more(s)
+}
+
+// found notes what the relay lacks.
+func (n *reconciliation) found(s *Session) {
+	have := s.cfg.Known.NotRefused(n.client.Have(), s.seconds())
+	r := &n.fetch.result
+	r.lacking = len(have)
+	if len(have) > 0 {
+		r.missing = &MissingAtRelay{Repositories: repositoriesOf(&n.fetch.cmd.Filter), Event: have[0]}
+	}
+	n.push.have = have
+}
+
+// hangUp ends the protocol's session.
+func (n *reconciliation) hangUp(s *Session) {
+	if n.wire != "" {
+		s.send([]byte(`["NEG-CLOSE","` + n.wire + `"]`))
+		n.forget(s)
+	}
+}
+
+func (n *reconciliation) forget(s *Session) {
+	delete(s.negs, n.wire)
+	s.auth.forget(n.wire)
+	n.wire, n.client = "", nil
+}
+
+// stop ends it: the fetch goes on without. What chunks bring is taken.
+func (n *reconciliation) stop(s *Session) {
+	n.hangUp(s)
+	n.ended, n.build = true, 0
+	n.need, n.push.have = nil, nil
+}
+
+// abandon ends it and all that it asked for.
+func (n *reconciliation) abandon(s *Session) {
+	n.stop(s)
+	for _, k := range slices.Clone(n.chunks) {
+		k.abandon(s)
+	}
+	n.push.abandon(s)
+}
+
+// refused takes a NEG-ERR, or the CLOSED that some relays send for it.
+func (n *reconciliation) refused(s *Session, class uint32, reason string) {
+	if class == abi.ClassAuthRequired && s.mustProve(n.wire) {
+		return
+	}
+	if n.rounds > 0 && n.repeats < maxRepeats && sessionLost(reason) {
+		n.repeat(s)
+		return
+	}
+	never := class == abi.ClassUnsupported && n.rounds == 0
+	n.fetch.noNegentropy(s, class, Quote(reason), never)
+}
+
+// patience is how long the relay has to answer.
+func (n *reconciliation) patience(s *Session) int64 {
+	if n.repeats == 0 && (n.rounds == 0 || s.caps.Negentropy == abi.SupportYes) {
+		return s.limits.AnswerTime / 4 // many relays pass over what they do not know, and some lose a message
+	}
+	return s.limits.AnswerTime
+}
+
+// timeOut ends a session that the relay has not answered in time. If it answers others,
+// it is asked once more: pages would bring all that is here already.
+func (n *reconciliation) timeOut(s *Session) {
+	n.push.timeOut(s, n)
+	if n.wire == "" || s.auth.waits(n.wire) {
+		return
+	}
+	by := n.heard + n.patience(s)
+	switch {
+	case s.now <= by:
+		s.check(by + 1)
+	case s.caps.Negentropy == abi.SupportYes && n.repeats == 0:
+		n.repeat(s)
+	default:
+		n.fetch.noNegentropy(s, abi.ClassError, "no answer to NEG-OPEN in time", n.rounds == 0)
+	}
+}
+
+// maxRepeats is how often a session is begun again, for a relay that says that it has
+// none: khatru keeps one only after it has sent its first answer, and may then have got
+// ours already.
+const maxRepeats = 5
+
+func (n *reconciliation) repeat(s *Session) {
+	n.repeats++
+	n.hangUp(s)
+	n.open(s)
+}
+
+// sessionLost reports whether a relay says that it does not know the session (NIP-77:
+// "closed").
+func sessionLost(reason string) bool {
+	return len(reason) >= 6 && strings.EqualFold(reason[:6], "closed")
+}
+
+// reopen begins again: the relay has forgotten the session.
+func (n *reconciliation) reopen(s *Session) {
+	n.forget(s)
+	n.open(s)
+}
+
+// tooLarge begins again with shorter messages, if the filter leaves room for them.
+func (n *reconciliation) tooLarge(s *Session, reason string) {
+	filter := len(wire.AppendFilter(nil, &n.fetch.cmd.Filter))
+	if int(s.caps.MaxMessage) >= filter+2*negentropy.MinFrame+100 && n.repeats < maxRepeats {
+		n.repeat(s)
+		return
+	}
+	n.stop(s)
+	n.fetch.method = abi.MethodNegentropy
+	n.fetch.result.lack(abi.ClassTooMuch, reason)
+	n.fetch.finish(s)
+}

@@ -1,0 +1,274 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"talon/host"
+	"talon/host/relaysync/known"
+	"talon/host/relaysync/match"
+	"talon/sdk/abi"
+)
+
+// Config is what a session is made of.
+type Config struct {
+	Relay        string // its URL
+	Capabilities abi.Capabilities
+	Limits       Limits
+	Known        *known.Set
+	Hash         match.Hash
+	Debug        bool // lines of that level are wanted
+
+	// Verify checks id and signature of events that were refused.
+	Verify func(*host.Event) error
+
+	// Sign fills in author, id and signature of our AUTH events; nil: nothing is proven.
+	Sign func(*host.Event) error
+}
+
+// Session is one connection to a relay. See the package documentation.
+type Session struct {
+	cfg     Config
+	relay   string
+	limits  *Limits
+	caps    abi.Capabilities
+	now     int64
+	effects []Effect
+	spare   []Effect // those of the last call of Effects
+	stats   Stats
+	ended   bool
+
+	serial   int                 // wire ids given
+	requests map[string]*request // that are open, by wire id
+	room     room                // for requests on the relay
+	draining drain               // requests that we closed
+	negs     map[string]*reconciliation
+
+	subs    map[string]*subscription // by the strategy's id; so fetches
+	fetches map[string]*fetch
+	ordered int                // commands so far
+	wanted  map[host.ID]*chunk // what chunks ask for
+	pushes  map[host.ID]*push
+
+	pace         pace
+	size         size
+	liveLimit    int      // of a live REQ: 0, or 1 for relays that do not answer that
+	lastAnswered int      // the newest request that was answered
+	lastEose     *request // nil: the latest message was something else
+	eoses        uint64   // that came
+	errors       uint64   // NOTICEs that report an error
+	strays       int      // NOTICEs that are to come about what has ended
+	restartAt    int64    // 0: the connection may stay as it is
+	auth         auth
+	violations   float64
+	notices      float64
+	challenges   int
+	liveness     liveness
+	arrivals     arrivals
+	lookups      map[uint64]*chunk // by ticket
+	builds       map[uint64]*reconciliation
+	reads        map[uint64]*push
+	tickets      uint64
+	checkAt      int64 // when time-outs are looked at next
+	refilled     int64 // when allowances grew
+}
+
+// Stats counts what happened in a session. It only grows.
+type Stats struct {
+	Dropped [Drops]uint64
+	Bytes   int64 // received
+}
+
+// New returns the session of a connection that was made now.
+func New(cfg Config, now int64) *Session {
+	s := &Session{
+		cfg: cfg, relay: cfg.Relay, caps: cfg.Capabilities, now: now,
+		requests: make(map[string]*request),
+		draining: newDrain(),
+		negs:     make(map[string]*reconciliation),
+		subs:     make(map[string]*subscription),
+		fetches:  make(map[string]*fetch),
+		wanted:   make(map[host.ID]*chunk),
+		pushes:   make(map[host.ID]*push),
+		arrivals: newArrivals(),
+		lookups:  make(map[uint64]*chunk),
+		builds:   make(map[uint64]*reconciliation),
+		reads:    make(map[uint64]*push),
+		liveness: liveness{heard: now},
+		refilled: now,
+	}
+	s.limits = &s.cfg.Limits
+	s.pace = pace{tokens: float64(s.limits.Burst)}
+	s.notices = float64(s.limits.Notices)
+	s.checkAt = now + s.limits.PingAfter
+	return s
+}
+
+// Effects returns what is to be done since the last call, in order. The slice is valid
+// until the next call; inputs may be given before.
+func (s *Session) Effects() []Effect {
+	clear(s.spare)
+	s.effects, s.spare = s.spare[:0], s.effects
+	return s.spare
+}
+
+// Stats returns what was counted so far.
+func (s *Session) Stats() Stats { return s.stats }
+
+// Capabilities returns what is known of the relay.
+func (s *Session) Capabilities() abi.Capabilities { return s.caps }
+
+// Full reports whether nothing more is to be read: the relay waits for the pipeline.
+func (s *Session) Full() bool {
+	return s.arrivals.count >= s.limits.InFlight || s.arrivals.bytes >= s.limits.EventBytes
+}
+
+// Do carries out a command.
+func (s *Session) Do(now int64, c Command) {
+	if !s.at(now) {
+		return
+	}
+	switch c := c.(type) {
+	case *Subscribe:
+		s.subscribe(c)
+	case *Fetch:
+		s.fetch(c)
+	case Unsubscribe:
+		s.unsubscribe(c.ID)
+	case CoolDown:
+		s.pace.coolDown(c.Until)
+	}
+}
+
+// Turn lets time pass: it submits what has come, opens what waits, and ends what the
+// relay does not answer. It returns when it is to be called again at the latest. With
+// busy set there are messages of the relay that the session has not seen: silence is
+// not the relay's fault.
+func (s *Session) Turn(now int64, busy bool) (next int64) {
+	if !s.at(now) {
+		return never
+	}
+	s.refill()
+	s.flush()
+	switch {
+	case busy || s.Full():
+		s.liveness = liveness{heard: s.now}
+		s.checkAt = now + busyTime
+	case now >= s.checkAt:
+		s.timeOut()
+	}
+	s.begin()
+	s.flush()
+	return min(s.checkAt, s.nextBegin())
+}
+
+// never is a time that does not come.
+const never = 1<<63 - 1
+
+// busyTime is how soon a session that is busy looks at time-outs again.
+const busyTime = 250
+
+// at notes the time of an input, and reports whether the session takes any.
+func (s *Session) at(now int64) bool {
+	s.now = max(s.now, now)
+	return !s.ended
+}
+
+// refill lets allowances grow with time.
+func (s *Session) refill() {
+	passed := float64(s.now-s.refilled) / 1000
+	s.refilled = s.now
+	s.pace.refill(passed, s.limits)
+	s.violations = max(0, s.violations-passed)
+	s.notices = min(float64(s.limits.Notices), s.notices+passed*float64(s.limits.Notices)/60)
+}
+
+// seconds is the time as events have it.
+func (s *Session) seconds() int64 { return s.now / 1000 }
+
+// do appends an effect.
+func (s *Session) do(e Effect) { s.effects = append(s.effects, e) }
+
+func (s *Session) send(text []byte) { s.do(Send{text}) }
+
+func (s *Session) tell(r Report) { s.do(Tell{r}) }
+
+func (s *Session) debug(message string, attrs ...any) {
+	if s.cfg.Debug {
+		s.do(Log{Debug, message, attrs})
+	}
+}
+
+// end hangs up.
+func (s *Session) end(why EndReason) {
+	if !s.ended {
+		s.ended = true
+		s.do(End{why})
+	}
+}
+
+// ticket names a question whose answer comes later.
+func (s *Session) ticket() uint64 {
+	s.tickets++
+	return s.tickets
+}
+
+// wireID makes a short id: relays bound their length.
+func (s *Session) wireID(kind byte) string {
+	s.serial++
+	return fmt.Sprintf("%c%d", kind, s.serial)
+}
+
+// check has time-outs looked at by a time.
+func (s *Session) check(by int64) { s.checkAt = min(s.checkAt, by) }
+
+// timeOut ends what the relay does not answer, and says when to look again.
+func (s *Session) timeOut() {
+	s.checkAt = never
+	if !s.alive() {
+		return
+	}
+	if s.restartAt != 0 && s.now >= s.restartAt {
+		s.end(EndRestart)
+		return
+	}
+	if s.restartAt != 0 {
+		s.check(s.restartAt)
+	}
+	s.auth.timeOut(s)
+	s.forgetDrained()
+	s.giveUpRoom()
+	for _, r := range s.openRequests() {
+		if !r.closed && !r.settled {
+			r.timeOut(s)
+		}
+	}
+	for _, h := range s.runningFetches() {
+		if !h.gone {
+			h.timeOut(s)
+		}
+	}
+}
+
+// openRequests returns the open requests in the order in which they were made.
+func (s *Session) openRequests() []*request {
+	list := make([]*request, 0, len(s.requests))
+	for _, r := range s.requests {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b *request) int { return cmp.Compare(a.number, b.number) })
+	return list
+}
+
+// runningFetches returns the fetches that have begun, in the order of their commands.
+func (s *Session) runningFetches() []*fetch {
+	var list []*fetch
+	for _, h := range s.fetches {
+		if h.started {
+			list = append(list, h)
+		}
+	}
+	slices.SortFunc(list, func(a, b *fetch) int { return cmp.Compare(a.number, b.number) })
+	return list
+}

@@ -1,0 +1,443 @@
+package session
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"talon/host"
+	"talon/host/wire"
+	"talon/sdk/abi"
+)
+
+// Equal inputs give equal effects, whatever the order of maps.
+func TestRepeats(t *testing.T) {
+	run := func() []string {
+		g := newRig(t, func(cfg *Config) { cfg.Limits.Chunk = 7 })
+		g.serve(notes(300), limitOf(50))
+		for i := range 6 {
+			g.Session.Do(g.now, live(fmt.Sprint("live", i), kinds(1, host.Kind(i+2))))
+			g.Session.Do(g.now, &Fetch{ID: fmt.Sprint("past", i), Serial: uint64(i), Filter: kinds(1, host.Kind(i+2)), Method: uint32(i % 3)})
+		}
+		g.turn()
+		g.remote = nil
+		for i := range 6 {
+			g.Session.Do(g.now, live(fmt.Sprint("silent", i), kinds(host.Kind(i))))
+		}
+		g.turn()
+		g.pass(400_000)
+		if len(g.stored) != 300 {
+			t.Fatalf("%d events are here", len(g.stored))
+		}
+		return g.log
+	}
+	first := run()
+	for range 5 {
+		if got := run(); !slices.Equal(got, first) {
+			for i := range got {
+				if got[i] != first[i] {
+					t.Fatalf("effect %d: %s\nwant %s", i, got[i], first[i])
+				}
+			}
+			t.Fatalf("%d effects, want %d", len(got), len(first))
+		}
+	}
+}
+
+// A session that has nothing to do wants a turn for a ping only.
+func TestIdle(t *testing.T) {
+	g := newRig(t, nil)
+	g.serve(nil, limitOf(50))
+	g.do(live("l", kinds(1)))
+	g.want("reports", g.reports(), "eose l events=0 new=0")
+	turns := 0
+	for end := g.now + 3600_000; g.now < end; turns++ {
+		g.now = g.next
+		g.turn()
+	}
+	if turns > 250 {
+		t.Errorf("%d turns in an idle hour", turns)
+	}
+	if len(g.ends) > 0 {
+		t.Error("it ended")
+	}
+}
+
+// A relay that was told to rest for long is not asked sooner because it says so again.
+func TestCoolDownIsNotCutShort(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(CoolDown{g.now + 60_000})
+	g.say(`["NOTICE","rate-limited: slow down"]`)
+	g.do(live("l", kinds(1)))
+	g.pass(59_000)
+	g.want("messages in the cooldown", g.take())
+	g.pass(2000)
+	g.want("messages after it", g.take(), `"REQ" "s1"`)
+}
+
+// Two forged copies of an event come at once: the second is not taken for a copy of what
+// is here.
+func TestForgedTwiceDoesNotPoison(t *testing.T) {
+	real := notes(1)[0]
+	g := newRig(t, nil)
+	g.do(&Subscribe{ID: "a", Filters: []host.Filter{kinds(1)}})
+	copied := strings.Replace(string(real.JSON), `"note 0"`, `"forged"`, 1)
+	for range 2 {
+		g.Receive(g.now, fmt.Appendf(nil, `["EVENT","s1",%s]`, copied))
+	}
+	g.turn()
+	if g.cfg.Known.Has(real.ID, epoch) {
+		t.Error("the real event would be kept out")
+	}
+	if n := g.Stats().Dropped[DropForged]; n != 2 {
+		t.Errorf("%d forged", n)
+	}
+}
+
+// A relay that is silent is pinged, and then left.
+func TestSilence(t *testing.T) {
+	g := newRig(t, nil)
+	g.mute = true
+	g.pass(limits.PingAfter + 10)
+	if !strings.Contains(strings.Join(g.log, " "), "session.Ping") {
+		t.Error("it was not pinged")
+	}
+	g.pass(limits.PongTime + 10)
+	if !slices.Equal(g.ends, []EndReason{EndSilent}) {
+		t.Errorf("it ends for %v", g.ends)
+	}
+}
+
+// FuzzMessages gives a session any messages: nothing panics, and nothing comes in that is
+// not signed.
+func FuzzMessages(f *testing.F) {
+	f.Add([]byte(`["EVENT","s1",{"id":"","pubkey":"","created_at":1,"kind":1,"tags":[],"content":"","sig":""}]`))
+	f.Add([]byte("[\"EOSE\",\"s1\"]\n[\"CLOSED\",\"s2\",\"auth-required: x\"]\n[\"AUTH\",\"x\"]"))
+	f.Add([]byte("[\"NEG-MSG\",\"n3\",\"61\"]\n[\"NEG-ERR\",\"n3\",\"blocked: x\"]\n[\"NOTICE\",\"unknown cmd\"]"))
+	f.Add([]byte("[\"EOSE\",\"s1\"]\n[\"NOTICE\",\"ERROR: too many concurrent REQs\"]\n[\"NOTICE\",\"message too large (9 > 5)\"]"))
+	f.Add([]byte("[\"CLOSED\",\"s1\",\"rate-limited: too many REQs\"]\n[\"NOTICE\",\"rate limited\"]\n[\"NOTICE\",\"Subscription rejected: x\"]"))
+	f.Add([]byte(`["OK","` + strings.Repeat("ab", 32) + `",false,"rate-limited: x"]`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g := newRig(t, func(cfg *Config) { cfg.Verify = func(*host.Event) error { return host.ErrID } })
+		g.verdict = func(*host.Event) host.Verdict { return host.Verdict{Code: host.Rejected} }
+		g.do(&Subscribe{ID: "a", Filters: []host.Filter{kinds(1)}})
+		g.do(live("b", kinds(1)))
+		g.do(&Fetch{ID: "c", Serial: 3, Filter: kinds(1), Push: true})
+		g.do(&Fetch{ID: "d", Serial: 4, Filter: kinds(1, 2), Method: abi.MethodREQ})
+		for i, text := range bytes.Split(data, []byte("\n")) {
+			g.say("%s", text)
+			if i%5 == 4 {
+				g.pass(20_000)
+			}
+		}
+		g.pass(3600_000)
+		if len(g.stored) != 0 {
+			t.Errorf("%d events came in", len(g.stored))
+		}
+	})
+}
+
+// Events that were on their way when we closed a request are taken, and no violation:
+// with two swaps of the strategy during a first sync they are thousands.
+func TestEventsAfterClose(t *testing.T) {
+	list := notes(3000)
+	g := newRig(t, nil)
+	g.do(&Subscribe{ID: "first", Filters: []host.Filter{kinds(1)}})
+	g.do(Unsubscribe{ID: "first"})
+	g.want("messages", g.take(), `"REQ" "s1"`, `"CLOSE" "s1"`)
+	for _, e := range list {
+		g.event("s1", e)
+	}
+	g.say(`["EOSE","s1"]`)
+	if len(g.ends) > 0 || g.violations > 0 {
+		t.Fatalf("violations of %v, ends %v", g.violations, g.ends)
+	}
+	if len(g.stored) != len(list) {
+		t.Errorf("%d events are here", len(g.stored))
+	}
+	g.want("reports", g.reports())
+	// It has an end: so much later nothing is on its way.
+	g.pass(limits.AnswerTime + 10)
+	for range 3000 {
+		g.event("s1", list[0])
+	}
+	if !slices.Equal(g.ends, []EndReason{EndViolations}) {
+		t.Errorf("it ends for %v", g.ends)
+	}
+}
+
+// What nobody ever asked for is a violation also for a request that was closed.
+func TestOthersAfterClose(t *testing.T) {
+	other := alice.Event(7, epoch, "")
+	g := newRig(t, nil)
+	g.do(&Subscribe{ID: "first", Filters: []host.Filter{kinds(1)}})
+	g.do(Unsubscribe{ID: "first"})
+	for range 150 {
+		g.event("s1", other)
+	}
+	if !slices.Equal(g.ends, []EndReason{EndViolations}) {
+		t.Errorf("it ends for %v", g.ends)
+	}
+}
+
+// A live REQ is open when the relay has answered it, not when time has passed.
+func TestLiveNeedsAnswer(t *testing.T) {
+	// A relay that answers others and not this one: it is asked in another form, and then
+	// the strategy is told.
+	g := newRig(t, nil)
+	g.do(live("lost", kinds(1)))
+	g.do(live("open", kinds(2)))
+	g.say(`["EOSE","s2"]`)
+	g.want("reports", g.reports(), "eose open events=0 new=0")
+	g.pass(limits.AnswerTime/4 + 10)
+	g.want("messages", g.take(), `"REQ" "s1"`, `"REQ" "s2"`, `"CLOSE" "s1"`, `"REQ" "s3"`)
+	if !strings.Contains(g.all[3], `"limit":1`) {
+		t.Errorf("it asks with %s", g.all[3])
+	}
+	g.pass(limits.AnswerTime + 10)
+	g.want("reports", g.reports(), fmt.Sprintf("closed lost class=%d", abi.ClassError))
+
+	// A relay that answers only those that ask for something stored (nostr-rs-relay).
+	g = newRig(t, nil)
+	g.remote = func(m *wire.Message, _ string) {
+		if m.Verb == wire.Req && m.Filters[0].Limit != 0 {
+			g.Receive(g.now, fmt.Appendf(nil, `["EOSE","%s"]`, m.SubID))
+		}
+	}
+	g.do(live("first", kinds(1)))
+	g.pass(limits.AnswerTime + 10)
+	g.do(live("second", kinds(1)))
+	g.want("reports", g.reports(), "eose first events=0 new=0", "eose second events=0 new=0")
+
+	// A relay that sends no EOSE at all.
+	g = newRig(t, nil)
+	g.do(live("l", kinds(1)))
+	g.pass(2*limits.AnswerTime + 10)
+	g.want("reports", g.reports(), "eose l events=0 new=0")
+
+	// An event shows that it is open.
+	g = newRig(t, nil)
+	g.do(live("l", kinds(1)))
+	g.event("s1", notes(1)[0])
+	g.want("reports", g.reports(), "eose l events=1 new=0")
+	g.say(`["EOSE","s1"]`)
+	if g.violations > 0 || len(g.stored) != 1 {
+		t.Errorf("violations of %v, %d events", g.violations, len(g.stored))
+	}
+}
+
+// A relay that refuses by NOTICE only: what it refuses waits for room, and is open when
+// it has been answered.
+func TestRefusedByNotice(t *testing.T) {
+	for name, text := range map[string]string{
+		"strfry":         "ERROR: too many concurrent REQs",
+		"nostr-rs-relay": "Subscription error: Maximum concurrent subscription count reached",
+		"nostream":       "Subscription rejected: Too many subscriptions: Number of subscriptions must be less than or equal to 3",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, nil)
+			open := map[string]bool{}
+			g.remote = func(m *wire.Message, _ string) {
+				switch m.Verb {
+				case wire.Req:
+					if len(open) == 3 && !open[m.SubID] {
+						g.Receive(g.now, fmt.Appendf(nil, `["NOTICE",%q]`, text))
+						return
+					}
+					open[m.SubID] = true
+					g.Receive(g.now, fmt.Appendf(nil, `["EOSE","%s"]`, m.SubID))
+				case wire.Close:
+					delete(open, m.SubID)
+				}
+			}
+			for i := range 5 {
+				g.do(live(fmt.Sprint("l", i), kinds(1)))
+			}
+			g.pass(1000)
+			want := []string{"eose l0 events=0 new=0", "eose l1 events=0 new=0", "eose l2 events=0 new=0", "learnt neg=0 subs=3 message=0", "notice"}
+			g.want("reports", g.reports(), want...)
+			// The strategy was told of no limit: it is to hear of it with another connection.
+			g.pass(restartTime)
+			if !slices.Equal(g.ends, []EndReason{EndRestart}) {
+				t.Errorf("it ends for %v", g.ends)
+			}
+			if caps := g.Capabilities(); caps.MaxSubscriptions != 3 {
+				t.Errorf("it learnt %+v", caps)
+			}
+		})
+	}
+}
+
+// What a relay has no room for waits until another request ends, within what the relay
+// says that it takes. Some of the room is for fetches.
+func TestRoom(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 4, Negentropy: abi.SupportNo} })
+	list := notes(1000)
+	open, most := map[string]bool{}, 0
+	g.serve(list, limitOf(100))
+	answer := g.remote
+	g.remote = func(m *wire.Message, text string) {
+		switch m.Verb {
+		case wire.Req:
+			open[m.SubID] = true
+			most = max(most, len(open))
+		case wire.Close:
+			delete(open, m.SubID)
+		}
+		answer(m, text)
+	}
+	for i := range 4 {
+		g.do(live(fmt.Sprint("l", i), kinds(7)))
+		g.do(&Fetch{ID: fmt.Sprint("f", i), Filter: kinds(1, host.Kind(i+2))})
+	}
+	if most > 4 {
+		t.Errorf("%d requests were open at once", most)
+	}
+	if len(g.stored) != 1000 {
+		t.Errorf("%d events are here", len(g.stored))
+	}
+	got := strings.Join(g.reports(), "\n")
+	if strings.Count(got, "complete=true") != 4 || strings.Count(got, "eose") != 2 {
+		t.Errorf("reports:\n%s", got)
+	}
+	// Those that have no room for long are told, so that they are asked for otherwise.
+	g.pass(limits.AnswerTime)
+	got = strings.Join(g.reports(), " ")
+	if got != fmt.Sprintf("closed l2 class=%d closed l3 class=%d", abi.ClassLimit, abi.ClassLimit) {
+		t.Errorf("reports: %s", got)
+	}
+}
+
+// strfry answers what is stored of a subscription, and then has no room for the rest of it.
+func TestRefusedAfterEose(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(live("a", kinds(1)))
+	g.do(live("b", kinds(2)))
+	g.pass(50)
+	g.say(`["EOSE","s1"]`)
+	g.say(`["NOTICE","ERROR: too many concurrent REQs"]`)
+	g.want("reports", g.reports(), "eose a events=0 new=0", "learnt neg=0 subs=1 message=0", fmt.Sprintf("closed a class=%d", abi.ClassLimit), "notice")
+	g.say(`["EOSE","s2"]`)
+	g.want("reports", g.reports(), "eose b events=0 new=0")
+}
+
+// A message that is too large is made smaller until the relay takes it, whatever it says.
+func TestMessageTooLarge(t *testing.T) {
+	for name, text := range map[string]string{"no number": "ERROR: message too large", "a number": "message too large (17000 > 4096)"} {
+		t.Run(name, func(t *testing.T) {
+			const most = 4096
+			list := notes(1000)
+			g := newRig(t, nil)
+			g.serve(list, limitOf(500))
+			answer := g.remote
+			g.remote = func(m *wire.Message, sent string) {
+				if len(sent) > most {
+					g.Receive(g.now, fmt.Appendf(nil, `["NOTICE",%q]`, text))
+					return
+				}
+				answer(m, sent)
+			}
+			g.do(&Fetch{ID: "f", Filter: kinds(1)})
+			g.pass(10_000)
+			got := g.reports()
+			if len(g.stored) != 1000 || len(got) == 0 || !strings.HasPrefix(got[len(got)-1], "done f method=1 complete=true") {
+				t.Errorf("%d events are here, reports %q", len(g.stored), got)
+			}
+			if n := g.Capabilities().MaxMessage; n > most+most/2 || n < most/2 {
+				t.Errorf("it learnt %d", n)
+			}
+			// A subscription that is too large is the strategy's to cut.
+			var values []string
+			for i := range 100 {
+				values = append(values, fmt.Sprintf("%064x", i))
+			}
+			g.do(live("l", host.Filter{Tags: []host.TagFilter{{Name: 'e', Values: values}}}))
+			g.pass(1000)
+			got = g.reports()
+			if !slices.Contains(got, fmt.Sprintf("closed l class=%d", abi.ClassTooMuch)) {
+				t.Errorf("reports %q", got)
+			}
+		})
+	}
+}
+
+// A relay whose NOTICE says that messages are lost is asked again for what it has not
+// answered.
+func TestLostMessage(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(live("l", kinds(1)))
+	g.say(`["NOTICE","rate limited"]`)
+	g.pass(lostTime + 10)
+	g.want("messages", g.take(), `"REQ" "s1"`, `"CLOSE" "s1"`, `"REQ" "s2"`)
+	g.say(`["EOSE","s2"]`)
+	g.want("reports", g.reports(), "limited", "notice", "eose l events=0 new=0")
+}
+
+// A NOTICE for each NEG-OPEN is all that many relays say: the others refuse no REQ.
+func TestNoticesOfNegentropy(t *testing.T) {
+	g := newRig(t, nil)
+	list := notes(50)
+	g.serve(list, limitOf(500))
+	answer, notices := g.remote, 0
+	g.remote = func(m *wire.Message, text string) {
+		switch m.Verb {
+		case wire.NegOpen, wire.NegClose, wire.NegMsg:
+			notices++
+		case wire.Req:
+			g.Session.Do(g.now, CoolDown{}) // nothing
+			if m.Filters[0].Limit != 0 {
+				return // it takes its time
+			}
+			answer(m, text)
+		}
+	}
+	for i := range 4 {
+		g.Session.Do(g.now, &Fetch{ID: fmt.Sprint("f", i), Filter: kinds(1, host.Kind(i+2))})
+	}
+	g.turn()
+	for range notices {
+		g.say(`["NOTICE","ERROR: bad msg: unknown cmd"]`)
+	}
+	if got := strings.Join(g.reports(), " "); strings.Contains(got, "done") {
+		t.Errorf("reports: %s", got)
+	}
+	if n := len(g.requests); n != 4 {
+		t.Errorf("%d pages are open", n)
+	}
+}
+
+// A relay that takes our limit for too high gives less than it can: a second that holds
+// more than that is asked for in parts all the same (khatru gives a quarter of its own).
+func TestDenseSecond(t *testing.T) {
+	var list []*host.Event
+	for i := range 120 {
+		list = append(list, alice.Event(host.Kind(1+i%6), epoch, fmt.Sprint("dense ", i)))
+	}
+	for i := range 30 {
+		list = append(list, alice.Event(1, int64(epoch-1-i), fmt.Sprint("older ", i)))
+	}
+	g := newRig(t, nil)
+	g.serve(list, func(f *host.Filter) int {
+		if f.Limit > 40 {
+			return 10
+		}
+		return f.Limit
+	})
+	g.do(&Fetch{ID: "f", Filter: kinds(1, 2, 3, 4, 5, 6), Method: abi.MethodREQ, Page: 20})
+	got := g.reports()
+	if complete := strings.Contains(strings.Join(got, " "), "complete=true"); complete && len(g.stored) != len(list) {
+		t.Errorf("%d of %d events are here, and it says %q", len(g.stored), len(list), got)
+	}
+}
+
+// A relay that fails sends a NOTICE, and EOSE as if there were nothing: that is not
+// complete.
+func TestEmptyAfterError(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(&Fetch{ID: "f", Filter: kinds(1), Method: abi.MethodREQ})
+	g.say(`["NOTICE","error: database is locked"]`)
+	g.say(`["EOSE","s1"]`)
+	g.want("reports", g.reports(), "notice", fmt.Sprintf("done f method=2 complete=false class=%d have=0 need=0 new=0", abi.ClassError))
+}
