@@ -5,6 +5,7 @@ package main_test
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,7 +60,7 @@ func BenchmarkIsolationStrangers(b *testing.B) {
 				for c := range 8 {
 					if attacked {
 						p := dial(b, s, false)
-						events := repositoryEvents(b, 30618, 10_000*(c+1), 2000, "talon")
+						events := slices.Repeat(repositoryEvents(b, 30618, 10_000*(c+1), 100, "talon"), 100)
 						attackers.Go(func() { storm(p, events, &stop) })
 					}
 				}

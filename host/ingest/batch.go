@@ -139,6 +139,17 @@ func (b *batch) finish() {
 	}
 }
 
+// written returns the share of the items that were to be written.
+func (b *batch) written() float64 {
+	n := 0
+	for i := range b.answers {
+		if b.answers[i].written {
+			n++
+		}
+	}
+	return float64(n) / float64(max(len(b.answers), 1))
+}
+
 // answer tells every sender what became of its item. After a failure those whose
 // events were to be written hear of it.
 func (b *batch) answer() {

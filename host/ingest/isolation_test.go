@@ -204,3 +204,66 @@ func TestHoldMeetsArrival(t *testing.T) {
 		t.Errorf("got %v", v)
 	}
 }
+
+// slowDisk is a store whose commits take long.
+type slowDisk struct{ *memory }
+
+const diskTime = 40 * time.Millisecond
+
+func (s slowDisk) Begin() (Tx, error) {
+	tx, err := s.memory.Begin()
+	return slowTx{tx}, err
+}
+
+type slowTx struct{ Tx }
+
+func (tx slowTx) Commit() error {
+	time.Sleep(diskTime) // in the time of the bubble
+	return tx.Tx.Commit()
+}
+
+// Who publishes beside a flood of events that are refused waits for its own commit, and
+// not for what is being decided of the flood.
+func TestCommitDoesNotWaitForRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, func(_ context.Context, it *host.Item, _ host.Facts) host.Ruling {
+			if it.Event.Kind == 7 {
+				time.Sleep(time.Millisecond)
+				return host.Ruling{Action: host.Reject, Reason: "blocked: no"}
+			}
+			return host.Ruling{Action: host.Accept}
+		}, func(c *Config) { c.Workers, c.Store = 2, slowDisk{c.Store.(*memory)} })
+		var flood sync.WaitGroup
+		done := make(chan struct{})
+		for client := range 8 {
+			flood.Go(func() {
+				source := &host.Source{}
+				for n := 0; ; n++ {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					var events []*host.Event
+					for i := range 16 {
+						e := event(100_000*(client+1) + 16*n + i)
+						e.Kind = 7
+						events = append(events, e)
+					}
+					r.submit(t, source, events...)
+				}
+			})
+		}
+		mine := &host.Source{}
+		for n := range 40 {
+			began := time.Now()
+			r.submit(t, mine, event(n))
+			if took := time.Since(began); took > diskTime+5*time.Millisecond {
+				t.Errorf("event %d took %v", n, took)
+			}
+		}
+		close(done)
+		flood.Wait()
+		r.stop()
+	})
+}

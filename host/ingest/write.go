@@ -6,6 +6,9 @@ const (
 	// batchBytes bounds the text of one commit.
 	batchBytes = 8 << 20
 
+	// maxOpen bounds how long a batch stays open for events that are being decided.
+	maxOpen = 5 * time.Millisecond
+
 	sweepEvery = time.Second
 	sweepBatch = 500 // expired events removed in one commit
 )
@@ -23,6 +26,7 @@ type writer struct {
 	batch      *batch        // that is open; nil if none is
 	failures   uint64        // batches that could not be committed
 	commitTime time.Duration // moving average
+	written    float64       // moving average: the share of events that needed a commit
 	tick       <-chan time.Time
 }
 
@@ -66,10 +70,8 @@ func (w *writer) pause() (wait time.Duration, commit bool) {
 		return 0, true // an exclusive turn has left one
 	}
 	if w.batch != nil {
-		// A commit for each of the events that are about to be decided would be most of
-		// the work: so a batch stays open for them for as long as a commit takes.
-		wait = w.commitTime - time.Since(w.batch.opened)
-		if wait <= 0 || w.young() == 0 && !w.schedule.busy() {
+		wait = w.openTime() - time.Since(w.batch.opened)
+		if wait <= 0 {
 			return 0, true
 		}
 	}
@@ -77,6 +79,20 @@ func (w *writer) pause() (wait time.Duration, commit bool) {
 		wait = slow
 	}
 	return wait, false
+}
+
+// openTime returns how long the open batch stays open. A commit for each of the events that
+// are about to be decided would be most of the work: so it waits for them for as long as
+// a commit takes. For those whose turn has not come it does so only while most are
+// written, and not long.
+func (w *writer) openTime() time.Duration {
+	switch {
+	case w.young() > 0:
+		return w.commitTime
+	case w.batch.tx != nil && w.written > 0.5 && w.schedule.busy():
+		return min(w.commitTime, maxOpen)
+	}
+	return 0
 }
 
 // takeTurns applies what is decided, an entry of each lane in turn.
@@ -153,6 +169,8 @@ func (w *writer) finish() {
 		w.fail(b)
 		return
 	}
+	n := float64(len(b.answers))
+	w.written += (b.written() - w.written) * n / (n + 16)
 	if writes {
 		w.commitTime += (time.Since(began) - w.commitTime) / 8
 	}
