@@ -9,13 +9,13 @@ import (
 	"slices"
 	"time"
 
+	"talon/host"
 	"talon/host/ingest/retry"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
 	"talon/host/relaysync"
 	"talon/host/relaysync/health"
-	"talon/host/relaysync/loop"
 	"talon/host/schnorr"
 	"talon/host/store"
 	"talon/sdk/abi/manifest"
@@ -69,7 +69,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Local:    core.Store,
 		Health:   relays,
 		Memory:   knownRelays{core.Store, "sync"},
-		Ours:     loop.OursByService(service),
+		Ours:     core.ours(ctx, service),
 		Verify:   schnorr.Verify,
 		Sign:     key.Sign,
 	})
@@ -127,6 +127,18 @@ func judges(list []plugin.Status) (all []judge) {
 		}
 	}
 	return all
+}
+
+// ours reports which repositories are followed on other relays: those that list this
+// service, and those that have a git repository here all the same, which are archives
+// (GRASP-05). An announcement that is here only to name maintainers has none.
+func (c *Core) ours(ctx context.Context, service grasp.Service) func(*grasp.Announcement) (bool, error) {
+	return func(a *grasp.Announcement) (bool, error) {
+		if a.ListsService(service) {
+			return true, nil
+		}
+		return c.Disk.Here(ctx, host.Address{Kind: host.KindAnnouncement, PubKey: host.PubKey(a.PubKey), D: a.Identifier})
+	}
 }
 
 // openKey reads the relay's own key, and makes it with the first start.

@@ -80,9 +80,10 @@ type Deps struct {
 	Memory   Memory // nil: nothing is kept
 	Dialer   Dialer // nil: the network
 
-	// Ours reports whether a repository is kept here. An announcement that lists this
-	// service usually is one.
-	Ours func(a *rules.Announcement) bool
+	// Ours reports whether the repository of a stored announcement is kept here: it
+	// lists this service, or this service archives it (GRASP-05). One whose announcement
+	// is held is always kept.
+	Ours func(a *rules.Announcement) (bool, error)
 
 	// Verify checks an id and a signature, of events that were refused.
 	Verify func(*host.Event) error

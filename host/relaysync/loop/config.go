@@ -110,9 +110,10 @@ type Deps struct {
 	Facts    Facts
 	Health   Health
 
-	// Ours reports whether a repository is kept here. An announcement that lists this
-	// service usually is one.
-	Ours func(a *rules.Announcement) bool
+	// Ours reports whether the repository of a stored announcement is kept here: it
+	// lists this service, or this service archives it (GRASP-05). One whose announcement
+	// is held is always kept.
+	Ours func(a *rules.Announcement) (bool, error)
 }
 
 // Limits bounds what a strategy can make the host do. Every number must be positive;
@@ -153,8 +154,8 @@ func (l *Limits) step() abi.StepLimits {
 }
 
 // OursByService returns an Ours for a service that keeps what lists it.
-func OursByService(s rules.Service) func(a *rules.Announcement) bool {
-	return func(a *rules.Announcement) bool { return a.ListsService(s) }
+func OursByService(s rules.Service) func(a *rules.Announcement) (bool, error) {
+	return func(a *rules.Announcement) (bool, error) { return a.ListsService(s), nil }
 }
 
 // announcementOf reads an announcement, nil if it is none.

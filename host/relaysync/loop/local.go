@@ -136,7 +136,7 @@ func (s *Loop) announced(n *Change) {
 	name := address.String()
 	was := s.repos[name]
 	delete(s.repos, name)
-	e, level, err := s.announcement(address)
+	e, err := s.announcement(address)
 	if err != nil {
 		s.repos[name] = was
 		if was == nil {
@@ -144,9 +144,6 @@ func (s *Loop) announced(n *Change) {
 		}
 		s.log(Error, "read an announcement", "repo", name, "err", err)
 		return
-	}
-	if e != nil {
-		s.consider(e, level)
 	}
 	now := s.repos[name]
 	switch {
@@ -165,30 +162,39 @@ func (s *Loop) announced(n *Change) {
 	}
 }
 
-// announcement returns the announcement that counts: the stored one, else the held one.
-func (s *Loop) announcement(a host.Address) (*host.Event, uint32, error) {
+// announcement notes the repository of an address by the announcement that counts: the
+// stored one if that makes it ours, else the held one. It returns that one, nil if there is
+// none.
+func (s *Loop) announcement(a host.Address) (*host.Event, error) {
 	f := host.Filter{
 		Kinds:   []host.Kind{a.Kind},
 		Authors: []host.PubKey{a.PubKey},
 		Tags:    []host.TagFilter{{Name: 'd', Values: []string{a.D}}},
 		Limit:   1,
 	}
-	texts, err := s.deps.Facts.Query(f)
-	if err != nil {
-		return nil, 0, err
-	}
-	level := uint32(abi.SyncLevelFull)
-	if len(texts) == 0 {
-		level = abi.SyncLevelState
-		if texts, err = s.deps.Facts.HeldBy(f); err != nil {
-			return nil, 0, err
+	for _, from := range []struct {
+		read  func(host.Filter) ([][]byte, error)
+		level uint32
+	}{{s.deps.Facts.Query, abi.SyncLevelFull}, {s.deps.Facts.HeldBy, abi.SyncLevelState}} {
+		texts, err := from.read(f)
+		if err != nil {
+			return nil, err
+		}
+		if len(texts) == 0 {
+			continue
+		}
+		e, err := wire.ParseEvent(texts[0])
+		if err == nil {
+			err = s.consider(e, from.level)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if s.repos[a.String()] != nil {
+			return e, nil
 		}
 	}
-	if len(texts) == 0 {
-		return nil, 0, nil
-	}
-	e, err := wire.ParseEvent(texts[0])
-	return e, level, err
+	return nil, nil
 }
 
 // tellRoots tells of the root events that were stored before their repository was

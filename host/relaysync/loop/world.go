@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,10 +38,11 @@ func (s *Loop) readRepositories() (_ map[string][][32]byte, err error) {
 			s.repos = was
 		}
 	}()
+	var failed error
 	err = s.eachEvent(host.Filter{Kinds: []host.Kind{rules.KindAnnouncement}}, func(e *host.Event) {
-		s.consider(e, abi.SyncLevelFull)
+		failed = errors.Join(failed, s.consider(e, abi.SyncLevelFull))
 	})
-	if err != nil {
+	if err = errors.Join(err, failed); err != nil {
 		return nil, err
 	}
 	held, err := s.deps.Facts.HeldBy(host.Filter{Kinds: []host.Kind{rules.KindAnnouncement}, Limit: -1})
@@ -49,8 +51,11 @@ func (s *Loop) readRepositories() (_ map[string][][32]byte, err error) {
 	}
 	for _, text := range held {
 		if e, err := wire.ParseEvent(text); err == nil {
-			s.consider(e, abi.SyncLevelState)
+			failed = errors.Join(failed, s.consider(e, abi.SyncLevelState))
 		}
+	}
+	if failed != nil {
+		return nil, failed
 	}
 	roots := make(map[string][][32]byte, len(s.repos))
 	note := func(e *host.Event) {
@@ -69,17 +74,24 @@ func (s *Loop) readRepositories() (_ map[string][][32]byte, err error) {
 	return roots, s.eachEvent(host.Filter{Kinds: rootKinds}, note)
 }
 
-// consider notes a repository if it is ours.
-func (s *Loop) consider(e *host.Event, level uint32) {
+// consider notes a repository if it is ours. That of a held announcement is, whatever it
+// lists: policies hold what gets a repository here.
+func (s *Loop) consider(e *host.Event, level uint32) error {
 	a := announcementOf(e)
-	if a == nil || !s.deps.Ours(a) {
-		return
+	if a == nil {
+		return nil
+	}
+	if level == abi.SyncLevelFull {
+		if ours, err := s.deps.Ours(a); err != nil || !ours {
+			return err
+		}
 	}
 	address := a.Repo().Address()
 	if old := s.repos[address]; old != nil && old.level == abi.SyncLevelFull {
-		return // stored beats held
+		return nil // stored beats held
 	}
 	s.repos[address] = &repo{level: level, relays: s.own.relayList(a.Relays, repoRelays), id: e.ID}
+	return nil
 }
 
 // tagged returns which of our repositories an event tags.
