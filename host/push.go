@@ -7,7 +7,8 @@ type RefUpdate struct {
 	Old, New string
 }
 
-// Push asks a policy about ref updates that GRASP's own rules allow.
+// Push asks a policy about ref updates. What GRASP's own rules refuse stays refused, with
+// the policy's reason if it refuses too.
 type Push struct {
 	Client      *Client
 	Repo        Address  // of the announcement, kind 30617

@@ -15,17 +15,25 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// Authorize decides about a push (githttp.Pushes): first by GRASP's own rules, then
-// by the policies. A repository under /prs/ is made with the first push to it.
+// Authorize decides about a push (githttp.Pushes), by GRASP's own rules and by the
+// policies. What both refuse is refused with the policy's reason: who may not push here at
+// all must not be told to publish a state first. A repository under /prs/ is made with the
+// first push to it.
 func (f *Forge) Authorize(ctx context.Context, push *githttp.Push) error {
 	p, ask, waits, _, err := f.judge(ctx, push)
+	if ask == nil {
+		return err
+	}
+	if byPolicy := f.askPolicy(ctx, push, ask); byPolicy != nil && (err == nil || isRefusal(byPolicy)) {
+		err = byPolicy
+	}
+	if err == nil {
+		err = f.unknownPulls(ctx, push)
+	}
 	if err != nil {
-		return err
-	}
-	if err := f.askPolicy(ctx, push, ask); err != nil {
-		return err
-	}
-	if err := f.unknownPulls(ctx, push); err != nil {
+		if isRefusal(err) {
+			f.metrics.refused.Inc()
+		}
 		return err
 	}
 	if p.prs {
@@ -62,7 +70,6 @@ func (f *Forge) unknownPulls(ctx context.Context, push *githttp.Push) error {
 		f.pulled.Charge(push.Client.Addr, float64(unknown))
 		return nil
 	}
-	f.metrics.refused.Inc()
 	reason := fmt.Sprintf("your address may push %d refs an hour for events that are not here: publish the events first", f.cfg.PullRefs)
 	if wait > 0 {
 		reason += fmt.Sprintf(", or try again in %v", wait.Round(time.Minute))
@@ -94,6 +101,9 @@ func (f *Forge) countUnknown(ctx context.Context, push *githttp.Push) (n int, er
 func (f *Forge) Confirm(ctx context.Context, push *githttp.Push) error {
 	p, _, _, rest, err := f.judge(ctx, push)
 	if err != nil {
+		if isRefusal(err) {
+			f.metrics.refused.Inc()
+		}
 		return err
 	}
 	push.Note = partNote(rest)
@@ -106,9 +116,11 @@ func (f *Forge) Confirm(ctx context.Context, push *githttp.Push) error {
 	return f.note(ctx, p, push)
 }
 
-// judge asks GRASP's rules about a push. It returns the question to the policies, the
-// announcement whose time begins anew, if there is one, and what the state of the push
-// still lacks after it.
+func isRefusal(err error) bool { return errors.As(err, new(*githttp.Refusal)) }
+
+// judge asks GRASP's rules about a push. It returns the question to the policies, also
+// with a refusal, the announcement whose time begins anew, if there is one, and what the
+// state of the push still lacks after it.
 func (f *Forge) judge(ctx context.Context, push *githttp.Push) (p place, ask *host.Push, waits []host.Address, rest []string, err error) {
 	p, ok := f.pathPlace(push.Parts)
 	if !ok {
@@ -167,8 +179,7 @@ func (f *Forge) judge(ctx context.Context, push *githttp.Push) (p place, ask *ho
 		return p, nil, nil, nil, err
 	}
 	if !answer.OK() {
-		f.metrics.refused.Inc()
-		return p, nil, nil, nil, refusal(&answer)
+		return p, ask, nil, nil, refusal(&answer)
 	}
 	return p, ask, waits, answer.Rest, nil
 }
@@ -215,7 +226,7 @@ func refusal(answer *rules.Answer) *githttp.Refusal {
 	return r
 }
 
-// askPolicy asks the policies about a push that the rules allow.
+// askPolicy asks the policies about a push.
 func (f *Forge) askPolicy(ctx context.Context, push *githttp.Push, ask *host.Push) error {
 	there, err := push.Repo.Exists()
 	if err != nil {
@@ -236,7 +247,6 @@ func (f *Forge) askPolicy(ctx context.Context, push *githttp.Push, ask *host.Pus
 	case host.Pass, host.Accept:
 		return nil
 	}
-	f.metrics.refused.Inc()
 	reason := ruling.Reason
 	if reason == "" {
 		reason = "this push is not welcome here"

@@ -488,7 +488,8 @@ func (it *RefUpdateIter) Update() RefUpdate {
 	return m
 }
 
-// PushRequest asks a policy about ref updates that GRASP's own rules allow.
+// PushRequest asks a policy about ref updates. What GRASP's own rules refuse stays refused,
+// with the policy's reason if it refuses too.
 type PushRequest[K ~[32]byte, U ~struct{ Ref, Old, New string }] struct {
 	Client      Client[K]
 	Repo        string // address of the announcement, 30617:pubkey:d

@@ -558,7 +558,8 @@ static inline bool talon_read_connect(talon_text message, talon_connect *to) {
 	return talon_read_client(client, &to->client) && !r.bad;
 }
 
-/* Asks a policy about ref updates that GRASP's own rules allow. */
+/* Asks a policy about ref updates. What GRASP's own rules refuse stays refused, with
+ * the policy's reason if it refuses too. */
 typedef struct {
 	talon_client client;
 	talon_text repo; /* address of the announcement, 30617:pubkey:d */

@@ -35,9 +35,9 @@ type Connector interface {
 
 // Pusher is a policy that also decides about pushes to git repositories.
 type Pusher interface {
-	// Push decides whether ref updates that GRASP's own rules allow may happen:
-	// "push" in the manifest. The answers are Pass, Accept and Reject. If all
-	// policies pass, they may.
+	// Push decides whether ref updates may happen: "push" in the manifest. The
+	// answers are Pass, Accept and Reject. If all policies pass, they may, unless
+	// GRASP's own rules refuse them.
 	Push(in PushInput) Verdict
 }
 

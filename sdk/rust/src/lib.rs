@@ -89,8 +89,8 @@ pub trait Policy: Sized {
         Verdict::pass()
     }
 
-    /// May these ref updates happen, which GRASP's own rules allow? If all policies
-    /// pass, they may.
+    /// May these ref updates happen? If all policies pass, they may, unless GRASP's own
+    /// rules refuse them.
     fn push(&mut self, _input: &Push) -> Verdict {
         Verdict::pass()
     }

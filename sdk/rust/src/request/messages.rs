@@ -223,7 +223,8 @@ impl<'a> RefUpdate<'a> {
     }
 }
 
-/// Asks a policy about ref updates that GRASP's own rules allow.
+/// Asks a policy about ref updates. What GRASP's own rules refuse stays refused, with the
+/// policy's reason if it refuses too.
 #[derive(Clone, Copy)]
 pub struct Push<'a> {
     message: &'a [u8],
