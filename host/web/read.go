@@ -75,7 +75,7 @@ func (r reader) each(ctx context.Context, f host.Filter, most int, yield func(e 
 // announced is a repository as its announcements have it.
 type announced struct {
 	stored      *rules.Announcement // of the owner, nil if none is served
-	held        bool                // one of the owner's waits
+	held        *rules.Announcement // of the owner, nil if none waits
 	maintainers []rules.PubKey      // the recursive set, the owner first; bounded
 }
 
@@ -116,7 +116,7 @@ func (r reader) announced(ctx context.Context, repo rules.Repo) (a announced, er
 				}
 				if found.PubKey == repo.PubKey {
 					if held {
-						a.held = true
+						a.held = found
 					} else {
 						a.stored = found
 					}

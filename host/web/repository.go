@@ -101,7 +101,7 @@ func (h *Handler) repository(repo rules.Repo) page {
 		if err != nil {
 			return 0, "", nil, err
 		}
-		if a.stored == nil && !a.held {
+		if a.stored == nil && a.held == nil {
 			return http.StatusNotFound, "message", notFound, nil
 		}
 		p := h.places(r)
@@ -109,7 +109,7 @@ func (h *Handler) repository(repo rules.Repo) page {
 		if a.stored == nil {
 			here, err := h.git.Here(ctx, address(repo))
 			_, hunted := h.cfg.Hunt(repo.Identifier)
-			return http.StatusOK, "held", waiting{at, here, hunted}, err
+			return http.StatusOK, "held", waiting{at, here, hunted, !a.held.ListsService(h.service)}, err
 		}
 		refs, head, here, err := h.git.Refs(ctx, address(repo))
 		if err != nil {
@@ -134,6 +134,8 @@ type waiting struct {
 	place
 	Here   bool // there is a repository to push to
 	Hunted bool // its data is looked for elsewhere
+
+	Archived bool // its announcement does not list this service: nobody pushes here
 }
 
 // announcedAs returns what the announcement itself says.

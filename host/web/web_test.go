@@ -193,6 +193,21 @@ func TestArchive(t *testing.T) {
 		host.Tag{"clone", "https://git.example.com.evil/x.git"}, host.Tag{"relays", "wss://elsewhere"})))
 	d := w.get("/"+npub("owl")+"/nest").status(t, 200)
 	d.has(t, "read-only archive", "https://git.example.com.evil/x.git", "pushes are refused here", "Branches None yet")
+	d.hasNot(t, "talon event push", "git push", "talon event state")
+}
+
+// One that waits to become an archive does not ask for pushes either.
+func TestHeldArchive(t *testing.T) {
+	w := newWorld(t)
+	e := event("owl", grasp.KindAnnouncement, now, "", host.Tag{"d", "nest"}, host.Tag{"clone", "https://other.example/x.git"}, host.Tag{"relays", "wss://other.example"})
+	w.held = append(w.held, e)
+	w.host(e)
+	for _, want := range []string{"can be cloned already", "no git data was found"} {
+		d := w.get("/"+npub("owl")+"/nest.git").status(t, 200)
+		d.has(t, "waits for its git data", want)
+		d.hasNot(t, "talon event push", "git push", "talon event state", "first push", "other.example")
+		clear(w.repos)
+	}
 }
 
 // A repository that waits has a page, which shows nothing of its announcement.
