@@ -138,7 +138,7 @@ func (s *shelf) decide(it *host.Item) {
 		to.Publish([]host.Published{{Event: e, Seq: 1}})
 	}
 	if to != nil && v.Code == host.Held {
-		to.Follow(nil, []host.HeldChange{{Event: e, Fate: host.FateHeld}})
+		to.Follow(nil, []host.HeldChange{{Event: e, Fate: host.FateHeld, Synced: it.Source.Origin == host.FromSync}})
 	}
 	it.Done(v, nil)
 }

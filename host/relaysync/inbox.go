@@ -66,19 +66,23 @@ func (b *inbox) take() pending {
 
 // Publish takes the events of a commit (ingest.Publisher). It does not wait.
 func (v *Sync) Publish(events []host.Published) {
-	list := loop.Published(v.known, events)
-	for i := range list {
-		if !list[i].Synced {
-			v.metrics.events.WithLabelValues(direct).Inc()
-		}
-	}
-	v.inbox.changed(list)
+	v.changed(loop.Published(v.known, events))
 }
 
 // Follow takes what a commit removed and what it changed in purgatory
 // (ingest.Follower). It does not wait.
 func (v *Sync) Follow(removed []*host.Event, held []host.HeldChange) {
-	v.inbox.changed(loop.Followed(v.known, v.cfg.Now().Unix(), removed, held))
+	v.changed(loop.Followed(v.known, v.cfg.Now().Unix(), removed, held))
+}
+
+// changed counts what clients sent, each event once, and hands changes to the loop.
+func (v *Sync) changed(list []loop.Change) {
+	for i := range list {
+		if list[i].First && !list[i].Synced {
+			v.metrics.events.WithLabelValues(direct).Inc()
+		}
+	}
+	v.inbox.changed(list)
 }
 
 // Forget forgets which events were refused: another policy decides. Those that are

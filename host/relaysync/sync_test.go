@@ -43,6 +43,27 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// An event that waits for git data is counted when it comes, not again when it is
+// released.
+func TestHeldIsCountedOnce(t *testing.T) {
+	r := newRemote(t, nil)
+	w := start(t, onConnect(r.url, live(r.url, "live", kinds(1))), nil)
+	w.shelf.policy = func(*host.Event) host.Verdict { return host.Verdict{Code: host.Held} }
+	w.plan.wait(t, 1, "eose live")
+	counted := func(source string) float64 { return testutil.ToFloat64(w.sync.metrics.events.WithLabelValues(source)) }
+	synced, sent := signed(t, alice, 1, epoch+1, "from a relay"), signed(t, alice, 1, epoch+2, "from a client")
+	r.add(synced)
+	until(t, "the count", func() bool { return counted("live") == 1 })
+	w.shelf.put(t, sent)
+	for _, e := range []*host.Event{synced, sent} {
+		w.sync.Follow(nil, []host.HeldChange{{Event: e, Fate: host.FateReleased}})
+		w.sync.Publish([]host.Published{{Event: e, Seq: 1}})
+	}
+	if counted("live") != 1 || counted("direct") != 1 {
+		t.Errorf("%v live and %v direct events, want one of each", counted("live"), counted("direct"))
+	}
+}
+
 // The relay goes away and comes back: what happened meanwhile is fetched, and counted
 // as a gap.
 func TestReconnect(t *testing.T) {

@@ -110,6 +110,13 @@ func (k *Set) addLocked(id host.ID) {
 	delete(k.refused, id) // its place in the order stays until it is old
 }
 
+// Here reports whether an event is known to be here.
+func (k *Set) Here(id host.ID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.here.has(id)
+}
+
 // Remove forgets events that are here no more.
 func (k *Set) Remove(list ...host.ID) {
 	k.mu.Lock()

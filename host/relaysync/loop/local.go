@@ -17,6 +17,7 @@ type Change struct {
 	Kind   ChangeKind
 	Relay  string // from which it came
 	Synced bool   // it came from a relay
+	First  bool   // nothing was told of the event before
 }
 
 // ChangeKind is what happened to an event.
@@ -39,8 +40,9 @@ func Published(k *known.Set, events []host.Published) []Change {
 			continue // ephemeral
 		}
 		relay, synced := k.InFlight(p.Event.ID)
+		first := !k.Here(p.Event.ID) // it was not held before
 		k.Add(p.Event.ID)
-		list = append(list, Change{Event: p.Event, Kind: Stored, Relay: relay, Synced: synced})
+		list = append(list, Change{Event: p.Event, Kind: Stored, Relay: relay, Synced: synced, First: first})
 	}
 	return list
 }
@@ -55,9 +57,12 @@ func Followed(k *known.Set, now int64, removed []*host.Event, held []host.HeldCh
 		list = append(list, Change{Event: e, Kind: Removed})
 	}
 	for _, h := range held {
-		kind := Dropped
+		kind, first := Dropped, false
 		switch h.Fate {
-		case host.FateHeld, host.FateRevived:
+		case host.FateHeld:
+			kind, first = Held, true
+			k.Add(h.Event.ID)
+		case host.FateRevived:
 			kind = Held
 		case host.FateReleased:
 			continue // it is published
@@ -65,7 +70,7 @@ func Followed(k *known.Set, now int64, removed []*host.Event, held []host.HeldCh
 			k.Remove(h.Event.ID)
 		}
 		relay, synced := k.InFlight(h.Event.ID)
-		list = append(list, Change{Event: h.Event, Kind: kind, Relay: relay, Synced: synced})
+		list = append(list, Change{Event: h.Event, Kind: kind, Relay: relay, Synced: synced || h.Synced, First: first})
 	}
 	return list
 }
