@@ -26,11 +26,12 @@ type Loop struct {
 	budget  float64     // answers and timers that may be told now
 	spent   int64       // when that was last counted
 	retries *retry.Set
-	trying  int   // events that are being decided again
-	failed  int   // calls of the strategy in a row
-	idle    bool  // there is no strategy
-	resume  int64 // when a strategy that failed is called again; 0: it did not
-	steps   int   // calls of this instance
+	missing missing // what relays lack, for the log
+	trying  int     // events that are being decided again
+	failed  int     // calls of the strategy in a row
+	idle    bool    // there is no strategy
+	resume  int64   // when a strategy that failed is called again; 0: it did not
+	steps   int     // calls of this instance
 	parts   [][]byte
 	changed map[string]bool // relays that are to be saved
 	saving  bool
@@ -50,6 +51,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		budget:  float64(cfg.Limits.Answers),
 		retries: retry.New(cfg.Limits.Retry),
 		changed: make(map[string]bool),
+		missing: make(missing),
 	}
 	for _, address := range cfg.Bootstrap {
 		u, ok := Normalise(address)
@@ -138,6 +140,7 @@ func (s *Loop) Turn(now int64) (next int64) {
 		s.step(&abi.TimerFired{ID: t.id, At: t.at})
 	}
 	s.dialAll()
+	s.missing.log(s)
 	s.retries.Expire(s.clock / 1000)
 	s.retry()
 	if !s.saving && s.clock-s.saved > s.cfg.Limits.SaveEvery {

@@ -244,7 +244,11 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 		s.log(Info, "a relay's connection ended", "relay", url, "reason", e.Result.Reason, "again_in", Duration(r.state.Wait))
 	}
 	if r.state.Status == StatusDead && before != StatusDead {
-		s.log(Error, "a relay is dead", "relay", url, "failures", r.state.Failures, "failing_for", Duration(r.state.Failing), "again_in", Duration(r.state.Wait))
+		level := Warn // anybody can name a relay that there is not
+		if r.bootstrap {
+			level = Error
+		}
+		s.log(level, "a relay is dead", "relay", url, "failures", r.state.Failures, "failing_for", Duration(r.state.Failing), "again_in", Duration(r.state.Wait))
 	}
 	retryAt := int64(0)
 	if r.kept() {

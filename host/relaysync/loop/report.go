@@ -36,7 +36,10 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 			r.productive = r.productive || in.Input.Complete
 			r.partial = r.partial || !in.Input.Complete
 			s.gap(r, h.purpose, in.Gap)
-			s.missingAt(r, in)
+			if in.Missing != nil && in.Input.Have > 0 {
+				s.missing.add(r.url, in.Input.Have, in.Missing)
+				s.missing.log(s)
+			}
 			s.progress(r)
 			s.step(&in.Input)
 		}
@@ -52,23 +55,6 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 	}
 }
 
-// missingAt logs that a relay has not what is here, and that it should have had first.
-func (s *Loop) missingAt(r *relay, in *session.Done) {
-	m := in.Missing
-	if m == nil || in.Input.Have == 0 {
-		return
-	}
-	attrs := []any{"relay", r.url, "count", in.Input.Have, "event", m.Event}
-	switch len(m.Repositories) {
-	case 0: // the filter is by root events
-	case 1:
-		attrs = append(attrs, "repo", m.Repositories[0])
-	default:
-		attrs = append(attrs, "repos", len(m.Repositories))
-	}
-	s.log(Warn, "the relay lacks events that are here", attrs...)
-}
-
 // gap logs that live sync missed something.
 func (s *Loop) gap(r *relay, purpose uint32, g session.Gap) {
 	if g.Events == 0 {
@@ -76,7 +62,7 @@ func (s *Loop) gap(r *relay, purpose uint32, g session.Gap) {
 	}
 	s.do(Measure{What: MeasuredGap, Relay: r.url, Value: g.Events})
 	if purpose == abi.PurposeDaily {
-		s.log(Error, "sustained sync gap: events found by the daily sync", "relay", r.url, "count", g.Events, "event", g.First)
+		s.log(Warn, "sustained sync gap: events found by the daily sync", "relay", r.url, "count", g.Events, "event", g.First)
 	} else {
 		s.log(Warn, "sync gap: events found by catching up", "relay", r.url, "count", g.Events, "event", g.First)
 	}
