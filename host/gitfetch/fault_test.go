@@ -547,7 +547,7 @@ func TestCrowdedAddress(t *testing.T) {
 		t.Errorf("%v", g.open)
 	}
 	// It is our own limit: no domain is to blame.
-	if got, _ := attempt(t, "http://127.0.0.1:"+port+"/x", object(1), func(c *Config) { c.Limits.Connections = 0 }, nil); got.Outcome != abi.OutcomeUnspecified {
+	if got, _ := attempt(t, "http://127.0.0.1:"+port+"/x", object(1), func(c *Config) { c.Limits.Connections = 0 }, nil); !got.Crowded || got.Outcome != abi.OutcomeUnspecified {
 		t.Errorf("%+v", got)
 	}
 }

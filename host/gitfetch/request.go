@@ -72,6 +72,7 @@ func (h *Hunter) request(ctx, asking context.Context, g *gate, w queue.Work, lab
 		}
 	}
 	result := judge(wanted, found, s.failure(), git)
+	result.Crowded = errors.Is(s.failure(), errCrowded)
 	result.Bytes = s.bytes.Load()
 	if left, err := h.wanted(ctx, w.Key); err == nil {
 		list = left
@@ -182,7 +183,11 @@ func (h *Hunter) into(ctx context.Context, s *session, into Repository, ids []st
 // told logs how a request ended.
 func (h *Hunter) told(w queue.Work, r *queue.Result, took time.Duration) {
 	level := slog.LevelDebug
-	switch r.Outcome {
+	outcome := r.Outcome
+	if r.Crowded {
+		outcome = abi.OutcomeNotFound
+	}
+	switch outcome {
 	case abi.OutcomeOK, abi.OutcomePartial:
 		level = slog.LevelInfo
 	case abi.OutcomeNotFound:

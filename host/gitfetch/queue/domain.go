@@ -27,6 +27,7 @@ type domain struct {
 	wake    int64      // when to look again
 	place   int        // in wakes; -1 if it is not there
 	stalled bool       // it is among the stalled
+	crowded bool       // it is among the crowded
 	kept    bool       // there is a record of it
 }
 
@@ -120,6 +121,44 @@ func (w *waiting) landed(url string) {
 		return
 	}
 	w.repo.waits = slices.DeleteFunc(w.repo.waits, func(o *waiting) bool { return o == w })
+}
+
+// back has a repository that was to be served be the next one again.
+func (w *waiting) back(url string) {
+	w.flying = false
+	w.urls = slices.Insert(w.urls, 0, url)
+	w.domain.queue = slices.Insert(w.domain.queue, 0, w)
+}
+
+// crowdedRest is how long a domain whose address has no room waits at most. A request
+// that ends may have made room before.
+const crowdedRest = 30 * second
+
+// crowd has a domain wait until a request ends, to whichever domain: the queue knows
+// names, not addresses.
+func (q *Queue) crowd(now int64, d *domain) {
+	d.closed = true
+	d.wake = now + crowdedRest
+	heap.Push(&q.wakes, d)
+	if !d.crowded {
+		d.crowded = true
+		q.crowded = append(q.crowded, d)
+	}
+}
+
+// uncrowd serves the domain that has waited longest for room at its address.
+func (q *Queue) uncrowd(now int64) {
+	if len(q.crowded) == 0 {
+		return
+	}
+	d := q.crowded[0]
+	q.crowded = slices.Delete(q.crowded, 0, 1)
+	d.crowded = false
+	if d.closed && d.place >= 0 {
+		d.closed = false
+		q.unwake(d)
+		q.serve(now, d)
+	}
 }
 
 // leave takes a repository out of the queue.

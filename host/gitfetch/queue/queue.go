@@ -23,6 +23,7 @@ type Queue struct {
 	inFlight int
 	rounds   int
 	stopping int       // requests that are to end early
+	crowded  []*domain // whose addresses have no room; first come, first served
 	stalled  []stalled // what goes on when there is room under Clamps.All; first come, first served
 	checks   []*repo   // that are to be checked
 	checking int       // that are being checked

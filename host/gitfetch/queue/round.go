@@ -149,6 +149,11 @@ type Result struct {
 	// has gone meanwhile. Of the other fields only Missing counts then.
 	Skipped bool
 
+	// Crowded says that there was no request either, because as many connections as there
+	// may be lead to the address of the domain, under whatever names. The URL is asked when
+	// another request has ended.
+	Crowded bool
+
 	Outcome    uint32 // as in package abi; 0 is a fault of this machine, for which no domain is blamed
 	Status     int    // of HTTP
 	RetryAfter int64
@@ -176,9 +181,13 @@ func (q *Queue) Done(now int64, t Ticket, result Result) {
 		q.stopping--
 	}
 	q.changed[d.name] = true
-	if result.Skipped {
+	switch {
+	case result.Crowded:
 		d.cancelled(f.start)
-	} else {
+		result.Moved = URL{}
+	case result.Skipped:
+		d.cancelled(f.start)
+	default:
 		last := Last{now, f.url, result.Outcome, result.Reason}
 		r.last = last
 		q.told(now, f, result, last)
@@ -194,13 +203,26 @@ func (q *Queue) Done(now int64, t Ticket, result Result) {
 		if result.Moved.Text != "" {
 			q.moved(now, r, result.Moved)
 		}
-		f.waiting.landed(f.url)
+		if result.Crowded {
+			f.waiting.back(f.url)
+		} else {
+			f.waiting.landed(f.url)
+		}
+	}
+	if result.Crowded {
+		q.crowd(now, d)
+	} else {
+		q.uncrowd(now)
 	}
 	// Whoever has waited comes before the round.
 	q.serve(now, d)
 	q.unstall(now)
 	if f.round != nil && !r.gone && r.round == f.round {
-		f.round.best(result.Outcome)
+		if result.Crowded {
+			f.round.putOff(f.url)
+		} else {
+			f.round.best(result.Outcome)
+		}
 		if result.Moved.Text != "" {
 			f.round.add(result.Moved, q.clamps.URLs)
 		}
@@ -213,6 +235,13 @@ func (q *Queue) Done(now int64, t Ticket, result Result) {
 func (rd *round) best(outcome uint32) {
 	if outcome != abi.OutcomeUnspecified && (rd.result == abi.OutcomeUnspecified || outcome < rd.result) {
 		rd.result = outcome
+	}
+}
+
+// putOff leaves a URL to the queue of its domain.
+func (rd *round) putOff(url string) {
+	if i := slices.IndexFunc(rd.urls, func(u URL) bool { return u.Text == url }); i >= 0 {
+		rd.state[i] = deferred
 	}
 }
 
