@@ -329,7 +329,8 @@ func (it *RelayStateIter) Relay() RelayStateView {
 	return m
 }
 
-// KnownRepository is a repository that lists this service.
+// KnownRepository is a repository that is followed: it lists this service, or this
+// service archives it.
 type KnownRepository struct {
 	Address string // 30617:pubkey:d
 	Level   uint32
@@ -462,8 +463,8 @@ func (v *LocalEventView) Repositories() BytesIter { return fields(v.b, 5) }
 // Relays iterates over the relays: 30617, 10317: all that it lists now, normalised, without our own.
 func (v *LocalEventView) Relays() BytesIter { return fields(v.b, 6) }
 
-// RepoGone is a repository that is no longer ours: deleted, expired, or its
-// announcement no longer lists this service.
+// RepoGone is a repository that is no longer followed: deleted, expired, or its
+// announcement no longer lists this service and it is no archive.
 type RepoGone struct{ Repository string }
 
 // RelayConnected is a connection that is up. It has no subscriptions.
@@ -472,6 +473,7 @@ type RelayConnected struct {
 	Capabilities   Capabilities
 	LastConnected  int64 // start of the connection before this one; 0: there was none
 	DisconnectedAt int64 // end of the connection before this one
+	Anew           bool  // everything is to be compared again, whatever is known: the operator asks for it
 }
 
 // RelayDisconnected is a connection that ended, or that could not be made. With
@@ -644,6 +646,7 @@ func (m *RelayConnected) appendInput(b []byte) []byte {
 	b = appendCapabilities(b, 2, &m.Capabilities)
 	b = appendUint(b, 3, uint64(m.LastConnected))
 	b = appendUint(b, 4, uint64(m.DisconnectedAt))
+	b = appendBool(b, 5, m.Anew)
 	return seal(b, at)
 }
 
@@ -660,6 +663,8 @@ func (v *StepView) RelayConnected() RelayConnected {
 			m.LastConnected = int64(r.num)
 		case 4<<3 | wireVarint:
 			m.DisconnectedAt = int64(r.num)
+		case 5<<3 | wireVarint:
+			m.Anew = r.num != 0
 		}
 	}
 	return m

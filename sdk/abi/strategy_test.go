@@ -70,8 +70,8 @@ var sampleInputs = []struct {
 	}, `local_event:{id:01010101 pubkey:02020202 kind:30617 created_at:3 repositories:"r" repositories:"s" relays:"wss://a" ` +
 		`level:SYNC_LEVEL_FULL origin:ORIGIN_SYNC relay:"wss://b"}`},
 	{&RepoGone{"30617:ab:x"}, `repo_gone:{repository:"30617:ab:x"}`},
-	{&RelayConnected{"wss://a", Capabilities{Negentropy: SupportNo}, 5, 6},
-		`relay_connected:{relay:"wss://a" capabilities:{negentropy:SUPPORT_NO} last_connected:5 disconnected_at:6}`},
+	{&RelayConnected{"wss://a", Capabilities{Negentropy: SupportNo}, 5, 6, true},
+		`relay_connected:{relay:"wss://a" capabilities:{negentropy:SUPPORT_NO} last_connected:5 disconnected_at:6 anew:true}`},
 	{&RelayDisconnected{"wss://a", ClassLost, "bye", true, 3, 4},
 		`relay_disconnected:{relay:"wss://a" class:CLASS_LOST reason:"bye" connected:true failures:3 retry_at:4}`},
 	{&Eose{"wss://a", "s", 1, 2, -3}, `eose:{relay:"wss://a" id:"s" events:1 new:2 min_created_at:-3}`},

@@ -339,7 +339,7 @@ func (d *Driver) connected(c abi.RelayConnected) {
 	ended := max(p.ended, c.DisconnectedAt)
 	known := p.covered > 0 && (p.Announced || !p.Confirmed.Empty())
 	switch {
-	case p.again:
+	case p.again, c.Anew:
 		d.start(p, strategy.PurposeDaily)
 	case known && (d.set.Within == 0 || d.turn.now-ended <= d.set.Within):
 		p.started = true

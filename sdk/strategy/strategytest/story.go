@@ -45,7 +45,7 @@ var rewrite = flag.Bool("rewrite", false, "write what strategies say into their 
 //	init                        the world as it is
 //	event KIND ADDRESS… [id ID…] [relays URL…] [level state]   accepted here, one for each id
 //	gone ADDRESS
-//	connected URL [ended TIME] [CAPABILITY…]   negentropy yes|no, max_subscriptions, max_filters, max_limit, max_message N
+//	connected URL [ended TIME] [anew] [CAPABILITY…]   negentropy yes|no, max_subscriptions, max_filters, max_limit, max_message N
 //	disconnected URL CLASS      a connection ended
 //	failed URL CLASS [failures N] [retry TIME]   it could not be made
 //	eose URL ID [events N] [oldest TIME]

@@ -51,6 +51,7 @@ func (s *teller) input(line string) {
 		c := &abi.RelayConnected{Relay: w.next()}
 		w.options(map[string]func(){
 			"ended": func() { c.DisconnectedAt = Start + w.time() },
+			"anew":  func() { c.Anew = true },
 		}, &c.Capabilities)
 		delete(s.asked, c.Relay)
 		s.step(c)

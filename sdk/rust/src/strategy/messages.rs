@@ -177,7 +177,7 @@ impl<'a> RelayState<'a> {
 }
 
 message! {
-    /// A repository that lists this service.
+    /// A repository that is followed: it lists this service, or this service archives it.
     Repository ['a] {
         /// 30617:pubkey:d.
         address: &'a str = 1,
@@ -268,8 +268,8 @@ impl<'a> LocalEvent<'a> {
 }
 
 message! {
-    /// A repository that is no longer ours: deleted, expired, or its announcement no
-    /// longer lists this service.
+    /// A repository that is no longer followed: deleted, expired, or its announcement no
+    /// longer lists this service and it is no archive.
     RepoGone ['a] {
         /// 30617:pubkey:d.
         repository: &'a str = 1,
@@ -285,6 +285,9 @@ message! {
         last_connected: i64 = 3,
         /// End of the connection before this one.
         disconnected_at: i64 = 4,
+        /// Everything is to be compared again, whatever is known: the operator asks for
+        /// it.
+        anew: bool = 5,
     }
 }
 
