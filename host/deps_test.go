@@ -70,7 +70,7 @@ var allowed = map[string]string{
 	"host/relaysync/health":     "host/relaysync/loop sdk/abi",
 	"host/relaysync/retry":      "host",
 	"host/relayclient":          "host host/inflate host/negentropy host/wire",
-	"host/admin":                "host host/gitfetch host/plugin host/plugin/sample host/plugin/sidecar",
+	"host/admin":                "host host/gitfetch host/plugin host/plugin/sample host/plugin/sidecar host/relaysync",
 	"host/config":               "sdk/grasp sdk/nip19",
 	"host/metrics":              "",
 	"host/daemon":               "*",
@@ -113,7 +113,7 @@ var allowed = map[string]string{
 	"plugins/spam":              "sdk/policy sdk/policy/kinds",
 	"plugins/trust":             "sdk/policy sdk/policy/kinds",
 	"examples/hello-policy":     "sdk/policy",
-	"cmd/talon":                 "host host/admin host/author host/config host/daemon host/devnet host/gitcheck host/gitfetch host/gitrepo host/githttp host/grasp host/negentropy host/plugin host/plugin/claim host/plugin/compile host/plugin/sidecar host/relayclient host/store host/wire host/schnorr sdk/abi/manifest sdk/grasp sdk/nip19",
+	"cmd/talon":                 "host host/admin host/author host/config host/daemon host/devnet host/gitcheck host/gitfetch host/gitrepo host/githttp host/grasp host/negentropy host/plugin host/plugin/claim host/plugin/compile host/plugin/sidecar host/relayclient host/relaysync host/store host/wire host/schnorr sdk/abi/manifest sdk/grasp sdk/nip19",
 }
 
 // keepers says which packages may use a library, where its use would decide the
@@ -235,12 +235,13 @@ var linksC = map[string]string{
 
 // testsLinkC says of which further packages the tests do.
 var testsLinkC = map[string]string{
-	"host/ingest":       "host/store",
-	"host/forge":        "host/store and host/schnorr",
-	"host/gitcheck":     "host/store",
-	"host/gitfetch":     "host/store and host/devnet",
-	"host/plugin/state": "host/store",
-	"host/web":          "host/store",
+	"host/ingest":            "host/store",
+	"host/forge":             "host/store and host/schnorr",
+	"host/gitcheck":          "host/store",
+	"host/gitfetch":          "host/store and host/devnet",
+	"host/plugin/state":      "host/store",
+	"host/web":               "host/store",
+	"host/relaysync/session": "host/schnorr",
 }
 
 func TestPackagesWithoutC(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"maps"
 	"net/http"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host/relaysync"
 )
 
 // archiveWorld is an archive of everything, and two services that list each other's
@@ -94,6 +97,12 @@ func (w *archiveWorld) pull(text string) (ref string, e *nostr.Event) {
 	return ref + "=" + commit, e
 }
 
+// getRefs waits until the archive has just these refs.
+func (w *archiveWorld) getRefs(refs ...string) {
+	w.archive.Helper()
+	w.archive.getRefs(w.archive.repo(w.owner, "demo"), append([]string{"HEAD=refs/heads/main"}, slices.Sorted(slices.Values(refs))...)...)
+}
+
 // said is what is written about the repository: some of it only on one service, some
 // of it about a root event only.
 func (w *archiveWorld) said() []*nostr.Event {
@@ -127,13 +136,15 @@ func TestArchiveFollows(t *testing.T) {
 		}
 	}
 	arrives(events...)
-	st.getRefs(st.repo(w.owner, "demo"), "HEAD=refs/heads/main", "refs/heads/main="+commit, pullRef)
+	w.getRefs("refs/heads/main="+commit, pullRef)
 
 	// Live: events, git data, a pull request.
 	commit, state = w.push("two")
 	liveRef, live := w.pull("another")
 	arrives(append(w.said(), state, live)...)
-	st.getRefs(st.repo(w.owner, "demo"), "HEAD=refs/heads/main", "refs/heads/main="+commit, pullRef, liveRef)
+	w.getRefs("refs/heads/main="+commit, pullRef, liveRef)
+
+	w.operator(t)
 
 	// While it is away.
 	w.stop(t)
@@ -142,9 +153,57 @@ func TestArchiveFollows(t *testing.T) {
 	events = append(w.said(), state, away)
 	w.run()
 	arrives(events...)
-	w.archive.getRefs(w.archive.repo(w.owner, "demo"), "HEAD=refs/heads/main", "refs/heads/main="+commit, pullRef, liveRef, awayRef)
+	w.getRefs("refs/heads/main="+commit, pullRef, liveRef, awayRef)
 	w.stop(t)
 	mustCheck(t, w.data)
+}
+
+// operator looks at sync, has everything compared, and unbars a relay.
+func (w *archiveWorld) operator(t *testing.T) {
+	t.Helper()
+	sync := func(args ...string) string {
+		t.Helper()
+		out, err := talon(t, nil, append(append([]string{"sync"}, args...), "--data", w.data)...)
+		if err != nil {
+			t.Fatalf("talon sync %v: %v\n%s", args, err, out)
+		}
+		return out
+	}
+	status := func(args ...string) (s relaysync.Snapshot) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(sync(append([]string{"status", "--json"}, args...)...)), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	until(t, "two relays are complete", func() bool { return status().Complete == 2 })
+	if s := status(w.owner.npub() + "/demo"); s.Tracked != 4 || len(s.Relays) != 4 || len(s.Coverage) != 1 || s.Coverage[0].Complete != 2 {
+		t.Errorf("%+v", s)
+	}
+	s := status("wss://first.test")
+	if len(s.Relays) != 1 || s.Relays[0].State != relaysync.StateResting || s.Relays[0].Reason == "" || s.Relays[0].Failures == 0 {
+		t.Fatalf("%+v", s)
+	}
+	failures := s.Relays[0].Failures
+	sync("unbar", "wss://first.test")
+	until(t, "the relay that cannot be reached is tried again", func() bool {
+		r := status("wss://first.test").Relays[0]
+		return r.Failures > 0 && r.Failures <= failures
+	})
+	before := status(w.first.s.url).Relays[0].Connected
+	if out := sync("now", w.first.s.url); out != "1 relay compared anew\n" {
+		t.Errorf("%q", out)
+	}
+	until(t, "it is compared anew", func() bool {
+		r := status(w.first.s.url).Relays[0]
+		return r.Connected.After(before) && !r.Complete.IsZero()
+	})
+	if out := sync("status"); !strings.Contains(out, w.second.s.url) || !strings.Contains(out, "first.test") || !strings.Contains(out, "negentropy yes") {
+		t.Errorf("%s", out)
+	}
+	if out, err := talon(t, nil, "sync", "status", "wss://nobody.test", "--data", w.data); err == nil {
+		t.Errorf("a relay that there is not: %s", out)
+	}
 }
 
 // TestPushToArchive: whoever pushes to an archive without a state is told what it is, not

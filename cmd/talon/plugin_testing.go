@@ -126,7 +126,7 @@ func counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	if stem, ok := strings.CutSuffix(what, "y"); ok {
+	if stem, ok := strings.CutSuffix(what, "y"); ok && !strings.HasSuffix(stem, "a") {
 		return fmt.Sprintf("%d %sies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, what)

@@ -29,13 +29,16 @@ running on the same data: what comes in passes the same checks and the same poli
 sync with the server instead: talon sync --from URL --to ws://localhost:7334.
 
 With --from and --to the sides are two relays, and no data folder is touched; --dir both copies in both directions. A relay that cannot compare is read page by page.
-Events that a filter does not match, or whose signature is wrong, are not copied.`,
+Events that a filter does not match, or whose signature is wrong, are not copied.
+
+A server that runs follows relays by itself: sync status shows how that goes.`,
 		Example: `  talon sync wss://relay.example.com --filter '{"kinds":[30617,30618]}'
   talon sync wss://relay.example.com --dir both
   talon sync --from wss://old.example.com --to ws://localhost:7334`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	loader := config.Flags(cmd.Flags(), config.Always|config.Deciding)
+	cmd.AddCommand(syncStatusCommand(), syncNowCommand(), syncUnbarCommand())
 	keyFlag(cmd, &keyPath)
 	f := cmd.Flags()
 	f.StringVar(&filter, "filter", "{}", "which events: a `filter` of NIP-01; keys and ids may be npub, note and nevent")

@@ -45,7 +45,7 @@ func TestHunt(t *testing.T) {
 		if hunt != nil {
 			h = hunt
 		}
-		go func() { done <- Serve(ctx, l, &fake{}, h, slog.New(slog.DiscardHandler)) }()
+		go func() { done <- Serve(ctx, l, &fake{}, h, nil, slog.New(slog.DiscardHandler)) }()
 		client := Dial(path)
 		status, err := client.Hunt(t.Context(), 7)
 		now := client.HuntNow(t.Context(), "30617:ab:x", "x")

@@ -77,9 +77,10 @@ type failure struct {
 }
 
 // Serve answers operators until ctx ends, and closes the listener. A change that
-// is under way then is given up. Hunt is nil if nothing is hunted for.
-func Serve(ctx context.Context, l net.Listener, plugins Plugins, hunt Hunt, log *slog.Logger) error {
-	h := &handler{plugins: plugins, hunt: hunt, log: log, changing: make(chan struct{}, 1)}
+// is under way then is given up. Hunt is nil if nothing is hunted for, sync if no relay is
+// followed.
+func Serve(ctx context.Context, l net.Listener, plugins Plugins, hunt Hunt, sync Sync, log *slog.Logger) error {
+	h := &handler{plugins: plugins, hunt: hunt, sync: sync, log: log, changing: make(chan struct{}, 1)}
 	s := &http.Server{
 		Handler:           h.routes(),
 		ReadHeaderTimeout: headerTime,
@@ -112,6 +113,7 @@ func Serve(ctx context.Context, l net.Listener, plugins Plugins, hunt Hunt, log 
 type handler struct {
 	plugins  Plugins
 	hunt     Hunt // nil: there is none
+	sync     Sync // nil: there is none
 	log      *slog.Logger
 	changing chan struct{} // holds a value while a change is under way
 }
@@ -127,6 +129,9 @@ func (h *handler) routes() http.Handler {
 	mux.HandleFunc("GET "+pathRecord, h.record)
 	mux.HandleFunc("GET "+pathHunt, h.hunts)
 	mux.HandleFunc("POST "+pathHuntNow, h.huntNow)
+	mux.HandleFunc("GET "+pathSync, h.syncs)
+	mux.HandleFunc("POST "+pathSyncNow, h.syncNow)
+	mux.HandleFunc("POST "+pathSyncUnbar, h.syncUnbar)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusNotFound, failure{fmt.Sprintf("this server does not know %s %.80q", r.Method, r.URL.Path)})
 	})

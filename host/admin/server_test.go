@@ -102,7 +102,7 @@ func serve(t *testing.T, f *fake, path string) *Client {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, l, f, nil, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- Serve(ctx, l, f, nil, nil, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -309,7 +309,7 @@ func TestStop(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served, swapped := make(chan error, 1), make(chan error, 1)
-	go func() { served <- Serve(ctx, l, f, nil, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- Serve(ctx, l, f, nil, nil, slog.New(slog.DiscardHandler)) }()
 	go func() { _, err := Dial(path).Swap(context.Background(), "x", nil, nil); swapped <- err }()
 	testkit.Eventually(t, "a change is under way", func() bool { return f.running.Load() > 0 })
 	cancel()
@@ -332,7 +332,7 @@ func TestServeFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := Serve(t.Context(), l, &fake{}, nil, slog.New(slog.DiscardHandler)); err == nil {
+	if err := Serve(t.Context(), l, &fake{}, nil, nil, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("no error")
 	}
 }

@@ -206,13 +206,15 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 		hunt = p.hunter
 		bring(p.hunter.Run)
 	}
+	var synced admin.Sync // likewise
 	if p.sync != nil {
+		synced = p.sync
 		bring(p.sync.Run)
 	}
 	g.Go(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
 	if operators != nil {
 		// A change that is under way must not meet closed plugins.
-		g.Go(func() error { return admin.Serve(failed, operators, p.core.Plugins, hunt, d.log) })
+		g.Go(func() error { return admin.Serve(failed, operators, p.core.Plugins, hunt, synced, d.log) })
 	}
 	for _, ended := range front.ended {
 		g.Go(func() error { return <-ended })

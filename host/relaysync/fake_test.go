@@ -434,6 +434,14 @@ func (h *calm) Report(relay string, r loop.ConnResult, _ int64) loop.State {
 	return st
 }
 
+func (h *calm) Recall(string, int64) loop.State { return loop.State{} }
+
+func (h *calm) Reset(relay string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.failures, relay)
+}
+
 func (h *calm) Forget(relay string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -98,6 +98,7 @@ func (l *line) run() {
 			ended = loop.Ended{Class: abi.ClassError, Result: loop.ConnResult{Outcome: loop.OutcomeProtocol, Reason: "the host failed"}}
 		}
 		l.close()
+		ended.Received = l.received.Load()
 		// The loop takes this one, whatever happens to the connection.
 		l.sync.messages <- message{line: l, ended: &ended}
 	}()

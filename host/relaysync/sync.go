@@ -32,7 +32,8 @@ type Sync struct {
 	scans    chan struct{} // holds a token for each comparison that reads the store
 	mark     atomic.Uint64 // of the retry set
 	again    chan loop.Resubmit
-	queries  chan func()
+	queries  chan func()   // of operators, for the loop's goroutine
+	ended    chan struct{} // closed when Run has ended
 	helpers  sync.WaitGroup
 
 	// The loop's goroutine owns the fields below.
@@ -63,6 +64,7 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 		scans:    make(chan struct{}, cfg.Limits.Scans),
 		again:    make(chan loop.Resubmit, 256),
 		queries:  make(chan func()),
+		ended:    make(chan struct{}),
 		ctx:      context.Background(),
 		lines:    make(map[loop.ConnID]*line),
 	}
@@ -107,6 +109,7 @@ func (v *Sync) now() int64 { return v.cfg.Now().UnixMilli() }
 
 // Run syncs until ctx ends.
 func (v *Sync) Run(ctx context.Context) error {
+	defer close(v.ended)
 	ctx, cancel := context.WithCancel(ctx)
 	defer v.stop(cancel)
 	v.ctx = ctx
@@ -251,27 +254,5 @@ func (v *Sync) stop(cancel context.CancelFunc) {
 	}
 	if err := v.deps.Memory.Save(context.WithoutCancel(v.ctx), records); err != nil {
 		v.cfg.Log.Error("save what is known of relays", "err", err)
-	}
-}
-
-// Status returns how it stands with all relays, by URL. It may be called by any goroutine
-// while Run runs.
-func (v *Sync) Status(ctx context.Context) (relays []loop.RelayStatus, repositories []loop.RepositoryStatus, err error) {
-	done := make(chan struct{})
-	ask := func() {
-		defer close(done)
-		relays, repositories = v.loop.Status(), v.loop.Repositories()
-		for i := range relays {
-			if l := v.lines[v.loop.Conn(relays[i].URL)]; l != nil {
-				relays[i].Received = l.received.Load()
-			}
-		}
-	}
-	select {
-	case v.queries <- ask:
-		<-done
-		return relays, repositories, nil
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
 	}
 }

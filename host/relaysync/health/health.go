@@ -62,7 +62,8 @@ type record struct {
 	LastSuccess  int64   `json:"last_success,omitempty"`
 	NotBefore    int64   `json:"not_before,omitempty"`
 	Health       uint32  `json:"health,omitempty"`
-	Starts       []int64 `json:"-"` // of the latest attempts, newest first
+	Ending       string  `json:"ending,omitempty"` // how the latest attempt or connection ended
+	Starts       []int64 `json:"-"`                // of the latest attempts, newest first
 	since        int64   // the connection that is up was made; 0: there is none
 	attempting   bool
 }
@@ -131,6 +132,7 @@ func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 	defer k.mu.Unlock()
 	r := k.relay(relay)
 	k.attemptDone(r)
+	r.Ending = e.Reason
 	since := r.since
 	switch e.Outcome {
 	case loop.OutcomeOK:
@@ -166,11 +168,41 @@ func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 		r.Failures, r.FailingSince = 0, 0 // an end that the module finds fine is no failure
 	}
 	k.changed[relay] = true
-	st := loop.State{Status: status(r.Health), Failures: int(r.Failures), Wait: a.Delay, Reason: a.Reason}
+	st := r.state(at)
+	st.Wait, st.Reason = a.Delay, a.Reason
+	return st
+}
+
+func (r *record) state(at int64) loop.State {
+	st := loop.State{Status: status(r.Health), Barred: r.Health == abi.HealthBarred, Failures: int(r.Failures), Ending: r.Ending}
 	if r.FailingSince > 0 {
 		st.Failing = max(0, at-r.FailingSince)
 	}
 	return st
+}
+
+// Recall returns what is known of a relay.
+func (k *Keeper) Recall(relay string, at int64) loop.State {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.relays[relay]
+	if r == nil {
+		return loop.State{}
+	}
+	st := r.state(at)
+	st.Wait = max(0, r.NotBefore-at)
+	return st
+}
+
+// Reset forgets what speaks against a relay. An attempt that is under way, and a
+// connection that is up, go on.
+func (k *Keeper) Reset(relay string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.relays[relay]; r != nil {
+		*r = record{LastSuccess: r.LastSuccess, since: r.since, attempting: r.attempting}
+		k.changed[relay] = true
+	}
 }
 
 // Forget takes the news that we ended an attempt, or a connection.

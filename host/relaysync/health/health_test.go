@@ -197,3 +197,30 @@ func TestRestart(t *testing.T) {
 		t.Errorf("after a restart: %+v", st)
 	}
 }
+
+// What is known is there before anything is asked, after a restart too, until it is
+// reset.
+func TestRecallAndReset(t *testing.T) {
+	d := &disk{kept: map[string][]byte{}}
+	m := &script{err: ErrNoModule}
+	k := open(t, m, d)
+	now := start.UnixMilli()
+	if st := k.Recall("wss://a", now); st != (loop.State{}) {
+		t.Errorf("before anything: %+v", st)
+	}
+	k.Allow("wss://a", now)
+	want := k.Report("wss://a", loop.ConnResult{Outcome: loop.OutcomeTLS, Reason: "the certificate is wrong"}, now)
+	if want.Ending != "the certificate is wrong" || want.Wait == 0 || want.Failures != 1 || k.Recall("wss://a", now) != want {
+		t.Errorf("%+v, not %+v", k.Recall("wss://a", now), want)
+	}
+	k.save(t.Context())
+	k = open(t, m, d)
+	if got := k.Recall("wss://a", now); got != want {
+		t.Errorf("after a restart: %+v, want %+v", got, want)
+	}
+	k.Reset("wss://a")
+	if st := k.Recall("wss://a", now); st != (loop.State{}) || k.Allow("wss://a", now) != 0 {
+		t.Errorf("after a reset: %+v", st)
+	}
+	k.Reset("wss://nobody")
+}

@@ -119,7 +119,7 @@ func (s *Loop) disconnect(a *abi.StepAction, u string) {
 		s.refuse(RefusedBootstrap)
 		return
 	}
-	s.hangUp(r)
+	s.hangUp(r, "a relay is not needed any more")
 }
 
 // ready returns the relay of an action if it is connected. The reason says why not.
@@ -186,7 +186,7 @@ func (s *Loop) subscribe(a *abi.StepAction, u string) {
 		sub.Filters = append(sub.Filters, f)
 	}
 	delete(r.hists, a.ID)
-	r.subs[a.ID] = &subRecord{serial: s.serial, filters: keep(a.Filters), live: a.Live, purpose: sub.Purpose}
+	r.subs[a.ID] = &subRecord{serial: s.serial, filters: keep(a.Filters), count: len(a.Filters), live: a.Live, purpose: sub.Purpose}
 	s.progress(r)
 	s.do(Tell{r.conn, sub})
 }

@@ -42,6 +42,13 @@ type Health interface {
 	// Forget takes the news that we ended an attempt, or a connection. It says nothing
 	// about the relay.
 	Forget(relay string)
+
+	// Recall returns what is known of a relay, from before a restart too.
+	Recall(relay string, now int64) State
+
+	// Reset forgets what speaks against a relay. An attempt that is under way, and a
+	// connection that is up, go on.
+	Reset(relay string)
 }
 
 // Outcome is how an attempt or a connection ended, as in talon.proto.
@@ -89,7 +96,9 @@ type State struct {
 	Failures int    // in a row
 	Failing  int64  // since the first of these
 	Wait     int64  // until the next attempt; while connected: until more is asked of the relay
+	Barred   bool   // dead, and not because it could not be reached for long
 	Reason   string // why, as the throttle says it
+	Ending   string // of Recall: how the latest attempt or connection ended; hostile text
 }
 
 // Config is what an operator chooses.

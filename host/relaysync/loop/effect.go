@@ -128,6 +128,7 @@ type Opened struct {
 type Ended struct {
 	Class      uint32
 	Result     ConnResult
-	Restart    bool // the session ended it, to begin again with what it has learnt
-	Unanswered int  // bytes of the longest message that the relay had not answered, and that was longer than all that it had
+	Received   int64 // bytes
+	Restart    bool  // the session ended it, to begin again with what it has learnt
+	Unanswered int   // bytes of the longest message that the relay had not answered, and that was longer than all that it had
 }

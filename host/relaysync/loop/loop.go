@@ -61,7 +61,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		if s.own.has(u) {
 			return nil, fmt.Errorf("the bootstrap relay %s is this relay", u)
 		}
-		s.relays[u] = newRelay(u)
+		s.relays[u] = s.newRelay(u)
 		s.relays[u].bootstrap = true
 	}
 	return s, nil

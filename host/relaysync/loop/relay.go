@@ -29,20 +29,25 @@ type relay struct {
 	disconnectedAt int64
 	productive     bool  // the connection has brought something
 	partial        bool  // a historic of this connection was not complete
+	compareAgain   bool  // the operator has everything compared with the next connection
+	received       int64 // bytes of connections that ended
 	completeSince  int64 // since when nothing is pending; 0: something is
 
 	subs  map[string]*subRecord
 	hists map[string]*histRecord
 }
 
-func newRelay(url string) *relay {
-	return &relay{url: url, subs: map[string]*subRecord{}, hists: map[string]*histRecord{}}
+// newRelay returns the record of a relay as it is known from before.
+func (s *Loop) newRelay(url string) *relay {
+	st := s.deps.Health.Recall(url, s.clock)
+	return &relay{url: url, state: st, last: ConnResult{Reason: st.Ending}, subs: map[string]*subRecord{}, hists: map[string]*histRecord{}}
 }
 
 // subRecord is a subscription as far as the loop needs to know.
 type subRecord struct {
 	serial  uint64       // tells it from another with the same id
 	filters []abi.Filter // only small ones
+	count   int          // filters
 	live    bool
 	eose    bool
 	purpose uint32
@@ -88,7 +93,7 @@ func (s *Loop) relay(url string) *relay {
 	if len(s.relays) >= s.cfg.Limits.Relays && !s.evict() {
 		return nil
 	}
-	r := newRelay(url)
+	r := s.newRelay(url)
 	s.relays[url] = r
 	return r
 }
@@ -211,14 +216,20 @@ func (s *Loop) Up(now int64, url string, conn ConnID, o Opened) {
 	last, at := r.lastConnected, r.disconnectedAt
 	r.lastConnected = s.clock
 	s.changed[url] = true
-	s.step(&abi.RelayConnected{Relay: url, Capabilities: r.caps, LastConnected: last, DisconnectedAt: at})
+	anew := r.compareAgain
+	r.compareAgain = false
+	s.step(&abi.RelayConnected{Relay: url, Capabilities: r.caps, LastConnected: last, DisconnectedAt: at, Anew: anew})
 }
 
 // Down takes the news that a connection ended, or could not be made.
 func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 	s.tick(now)
 	r := s.relays[url]
-	if r == nil || r.conn != conn {
+	if r == nil {
+		return
+	}
+	r.received += e.Received
+	if r.conn != conn {
 		return
 	}
 	wasUp := r.up
@@ -275,14 +286,14 @@ func (s *Loop) isDown(r *relay) {
 	s.dialAt = 0
 }
 
-// hangUp ends a relay's connection because the strategy asked for it.
-func (s *Loop) hangUp(r *relay) {
+// hangUp ends a relay's connection because the strategy, or the operator, asked for it.
+func (s *Loop) hangUp(r *relay, why string) {
 	if r.conn == 0 {
 		return
 	}
 	s.do(HangUp{r.conn}) // what it still reports finds that the relay has no such connection
 	if r.up {
-		s.log(Info, "a relay is not needed any more", "relay", r.url)
+		s.log(Info, why, "relay", r.url)
 	}
 	s.isDown(r)
 	r.retryAt = s.clock + leastWait

@@ -2,116 +2,62 @@ package loop
 
 import (
 	"slices"
-	"strings"
 
 	"talon/sdk/abi"
 )
 
-// RelayStatus is how it stands with a relay. Times are unix milliseconds, lengths of time
-// milliseconds; 0 is none.
+// RelayStatus is how it stands with a relay. Times are unix milliseconds; 0 is none.
 type RelayStatus struct {
-	URL            string `json:"url"`
-	Bootstrap      bool   `json:"bootstrap,omitempty"`
-	Wanted         bool   `json:"wanted"`
-	Priority       uint32 `json:"priority,omitempty"`
-	Reason         string `json:"reason,omitempty"` // why the strategy wants it
-	Connection     string `json:"connection"`       // none, dialing, connected
-	ConnectedSince int64  `json:"connected_since,omitempty"`
-	LastConnected  int64  `json:"last_connected,omitempty"`
-	DisconnectedAt int64  `json:"disconnected_at,omitempty"`
+	URL       string
+	Conn      ConnID // 0: nothing is under way
+	Up        bool   // the connection can be used
+	Bootstrap bool
+	Kept      bool   // the strategy, or the operator, wants it
+	Why       string // the strategy wants it, or not
 
-	Health       string `json:"health"` // unknown, healthy, degraded, dead
-	HealthReason string `json:"health_reason,omitempty"`
-	Failures     int    `json:"failures,omitempty"` // in a row
-	FailingFor   int64  `json:"failing_for,omitempty"`
-	LastError    string `json:"last_error,omitempty"` // how the latest attempt or connection ended; hostile text
-	NextAttempt  int64  `json:"next_attempt,omitempty"`
+	State       State
+	LastError   string // how the latest attempt or connection ended; hostile text
+	NextAttempt int64
 
-	Limits LearntLimits `json:"limits"` // what the relay says, or showed
+	Capabilities   abi.Capabilities // what the relay says, or showed
+	LastConnected  int64
+	DisconnectedAt int64
 
-	Subscriptions []OpenStatus `json:"subscriptions,omitempty"`
-	Historics     []OpenStatus `json:"historics,omitempty"`
-	Open          int          `json:"open"`    // subscriptions that everything stored has come for
-	Pending       int          `json:"pending"` // subscriptions and historics for which that is to come
-	CompleteSince int64        `json:"complete_since,omitempty"`
-	Partial       bool         `json:"partial,omitempty"` // a historic of this connection was not complete
-
-	Received int64 `json:"received_bytes"` // of this connection
-}
-
-// LearntLimits is what a relay takes; 0 is not known.
-type LearntLimits struct {
-	Negentropy    string `json:"negentropy"` // unknown, yes, no
-	Subscriptions uint32 `json:"subscriptions,omitempty"`
-	Filters       uint32 `json:"filters,omitempty"`
-	Limit         uint32 `json:"limit,omitempty"`
-	MessageBytes  uint32 `json:"message_bytes,omitempty"`
-	Auth          bool   `json:"auth,omitempty"`
-}
-
-// OpenStatus is a subscription or a historic.
-type OpenStatus struct {
-	ID       string `json:"id"`
-	Live     bool   `json:"live,omitempty"`
-	Complete bool   `json:"complete"` // everything stored has come
-	Purpose  uint32 `json:"purpose,omitempty"`
+	Subscriptions int
+	Filters       int   // of these
+	Pending       int   // subscriptions and historics whose past is not all here
+	CompleteSince int64 // since when nothing is
+	Partial       bool  // a historic of this connection was not complete
+	Received      int64 // bytes, of connections that ended
 }
 
 // Status returns how it stands with all relays, by URL.
 func (s *Loop) Status() []RelayStatus {
 	list := make([]RelayStatus, 0, len(s.relays))
-	for _, r := range s.relays {
-		list = append(list, r.status())
+	for _, url := range sortedKeys(s.relays) {
+		list = append(list, s.relays[url].status())
 	}
-	slices.SortFunc(list, func(a, b RelayStatus) int { return strings.Compare(a.URL, b.URL) })
 	return list
 }
 
 func (r *relay) status() RelayStatus {
 	st := RelayStatus{
-		URL: r.url, Bootstrap: r.bootstrap, Wanted: r.wanted, Priority: r.priority, Reason: r.reason, Connection: "none",
-		LastConnected: r.lastConnected, DisconnectedAt: r.disconnectedAt,
-		Health: r.state.Status.String(), HealthReason: r.state.Reason, Failures: r.state.Failures, FailingFor: r.state.Failing,
-		LastError: r.last.Reason, Pending: r.pending(), CompleteSince: r.completeSince, Partial: r.partial,
-		Limits: LearntLimits{
-			Negentropy: [...]string{"unknown", "yes", "no"}[min(r.caps.Negentropy, abi.SupportNo)], Subscriptions: r.caps.MaxSubscriptions,
-			Filters: r.caps.MaxFilters, Limit: r.caps.MaxLimit, MessageBytes: r.caps.MaxMessage, Auth: r.caps.AuthRequired,
-		},
+		URL: r.url, Conn: r.conn, Up: r.up, Bootstrap: r.bootstrap, Kept: r.kept(), Why: r.reason,
+		State: r.state, LastError: r.last.Reason, NextAttempt: r.retryAt,
+		Capabilities: r.caps, LastConnected: r.lastConnected, DisconnectedAt: r.disconnectedAt,
+		Subscriptions: len(r.subs), Pending: r.pending(), CompleteSince: r.completeSince, Partial: r.partial, Received: r.received,
 	}
-	switch {
-	case r.up:
-		st.Connection, st.ConnectedSince = "connected", r.since
-	case r.conn != 0:
-		st.Connection = "dialing"
-	case r.kept():
-		st.NextAttempt = r.retryAt
-	}
-	for _, id := range sortedKeys(r.subs) {
-		sub := r.subs[id]
-		st.Subscriptions = append(st.Subscriptions, OpenStatus{ID: id, Live: sub.live, Complete: sub.eose, Purpose: sub.purpose})
-		if sub.eose {
-			st.Open++
-		}
-	}
-	for _, id := range sortedKeys(r.hists) {
-		st.Historics = append(st.Historics, OpenStatus{ID: id, Purpose: r.hists[id].purpose})
+	for _, sub := range r.subs {
+		st.Filters += sub.count
 	}
 	return st
 }
 
-// Conn returns the connection of a relay, 0 if it has none that is up.
-func (s *Loop) Conn(url string) ConnID {
-	if r := s.relays[url]; r != nil && r.up {
-		return r.conn
-	}
-	return 0
-}
-
 // RepositoryStatus is a repository that is ours.
 type RepositoryStatus struct {
-	Address string   `json:"address"`
-	Full    bool     `json:"full"` // its announcement is stored, not only held
-	Relays  []string `json:"relays,omitempty"`
+	Address string
+	Held    bool // its announcement is held, not stored
+	Relays  []string
 }
 
 // Repositories returns the repositories that are ours, by address.
@@ -119,7 +65,51 @@ func (s *Loop) Repositories() []RepositoryStatus {
 	list := make([]RepositoryStatus, 0, len(s.repos))
 	for _, address := range sortedKeys(s.repos) {
 		r := s.repos[address]
-		list = append(list, RepositoryStatus{Address: address, Full: r.level == abi.SyncLevelFull, Relays: slices.Clone(r.relays)})
+		list = append(list, RepositoryStatus{Address: address, Held: r.level == abi.SyncLevelState, Relays: slices.Clone(r.relays)})
 	}
 	return list
+}
+
+// CompareAgain has relays compared again, whatever is known of them: those that are up
+// are connected to anew. An empty URL is all that are kept. It returns how many, and
+// whether the relay is known. What speaks against a relay holds.
+func (s *Loop) CompareAgain(now int64, url string) (count int, known bool) {
+	s.tick(now)
+	urls := []string{url}
+	if url == "" {
+		urls = sortedKeys(s.relays)
+	} else if s.relays[url] == nil {
+		return 0, false
+	}
+	for _, u := range urls {
+		r := s.relays[u]
+		if r == nil || !r.kept() {
+			continue // a step before may have ended it
+		}
+		count++
+		r.compareAgain = true
+		if !r.up {
+			continue
+		}
+		s.hangUp(r, "the operator has a relay compared again")
+		s.step(&abi.RelayDisconnected{
+			Relay: r.url, Class: abi.ClassOther, Reason: "the operator has it compared again", Connected: true, RetryAt: r.retryAt,
+		})
+	}
+	return count, true
+}
+
+// Unbar forgets what has spoken against a relay, which is then connected to at once if it
+// is kept, and reports whether the relay is known.
+func (s *Loop) Unbar(now int64, url string) bool {
+	s.tick(now)
+	r := s.relays[url]
+	if r == nil {
+		return false
+	}
+	s.deps.Health.Reset(url)
+	r.retryAt, s.dialAt = 0, 0
+	s.setState(r, State{})
+	s.log(Info, "the operator unbars a relay", "relay", url)
+	return true
 }

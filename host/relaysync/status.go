@@ -1,0 +1,280 @@
+package relaysync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"talon/host/relaysync/loop"
+	"talon/host/relaysync/session"
+	"talon/sdk/abi"
+)
+
+// Snapshot is how sync stands, for an operator. Texts in it that relays have said are
+// hostile.
+type Snapshot struct {
+	Connections    int `json:"connections"`     // that are up
+	MaxConnections int `json:"max_connections"` // at once
+	Tracked        int `json:"tracked"`         // relays that are wanted
+	Complete       int `json:"complete"`        // of these, relays from which everything that was asked for is here
+	Repositories   int `json:"repositories"`
+
+	Relays []RelaySnapshot `json:"relays"`
+
+	// Coverage is that of repositories: all that list the relay that was asked about, or
+	// those that are covered worst.
+	Coverage []RepositorySnapshot `json:"coverage"`
+}
+
+// Relay states.
+const (
+	StateConnected  = "connected"
+	StateConnecting = "connecting"
+	StateResting    = "resting" // not before Next
+	StateWaiting    = "waiting" // for a connection that another relay has
+	StateUnwanted   = "unwanted"
+)
+
+// RelaySnapshot is how sync stands with one relay.
+type RelaySnapshot struct {
+	Relay     string `json:"relay"`
+	State     string `json:"state"`
+	Bootstrap bool   `json:"bootstrap,omitempty"`
+	Why       string `json:"why,omitempty"` // the strategy wants it, or not
+
+	Health   string    `json:"health"` // unknown, healthy, degraded, dead or barred
+	Failures int       `json:"failures,omitempty"`
+	Reason   string    `json:"reason,omitempty"` // how the latest attempt or connection ended
+	Next     time.Time `json:"next,omitzero"`    // not before that it is connected to
+
+	Limits Learnt `json:"limits"`
+
+	Subscriptions int `json:"subscriptions"` // open
+	Filters       int `json:"filters"`       // of these
+	Pending       int `json:"pending"`       // subscriptions and historics whose past is not all here
+
+	Connected    time.Time `json:"connected,omitzero"`    // begin of the latest connection
+	Disconnected time.Time `json:"disconnected,omitzero"` // end of the latest connection that ended
+	Complete     time.Time `json:"complete,omitzero"`     // since when nothing has been pending
+	Bytes        int64     `json:"bytes"`                 // received since the server started
+	Repositories int       `json:"repositories"`          // that list it
+}
+
+// Learnt is what a relay can do, as far as it says or has shown. 0 is unknown.
+type Learnt struct {
+	Negentropy    string `json:"negentropy"` // yes, no or unknown
+	Subscriptions uint32 `json:"subscriptions,omitempty"`
+	Filters       uint32 `json:"filters,omitempty"`
+	Limit         uint32 `json:"limit,omitempty"`   // events of an answer
+	Message       uint32 `json:"message,omitempty"` // bytes
+	Auth          bool   `json:"auth,omitempty"`    // it wants us to authenticate
+}
+
+// RepositorySnapshot is where a repository is followed.
+type RepositorySnapshot struct {
+	Repository string `json:"repository"` // 30617:pubkey:d
+	Held       bool   `json:"held,omitempty"`
+	Relays     int    `json:"relays"`
+	Connected  int    `json:"connected"`
+	Complete   int    `json:"complete"`
+
+	Listed []string `json:"listed,omitempty"` // the relays; only if the repository was asked about
+}
+
+// Query says what of the status is wanted.
+type Query struct {
+	Relay      string // only this one, and the repositories that list it
+	Repository string // only this one, and its relays
+	Limit      int    // of relays, and of repositories
+}
+
+var (
+	// ErrUnknownRelay says that sync knows no such relay.
+	ErrUnknownRelay = errors.New("sync knows no such relay")
+
+	// ErrUnknownRepository says that no such repository is followed.
+	ErrUnknownRepository = errors.New("no such repository is followed")
+
+	errNotRunning = errors.New("sync does not run")
+)
+
+// ask has the loop's goroutine call do, and waits for it.
+func (v *Sync) ask(ctx context.Context, do func()) error {
+	done := make(chan struct{})
+	select {
+	case v.queries <- func() { defer close(done); do() }:
+	case <-v.ended:
+		return errNotRunning
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	<-done // the loop never waits long
+	return nil
+}
+
+// Status returns how sync stands. It may be called by any goroutine while Run runs.
+func (v *Sync) Status(ctx context.Context, q Query) (status Snapshot, err error) {
+	if q.Relay != "" {
+		u, ok := loop.Normalise(q.Relay)
+		if !ok {
+			return Snapshot{}, unknownRelay(q.Relay)
+		}
+		q.Relay = u
+	}
+	asked := v.ask(ctx, func() { status, err = v.status(q) })
+	return status, errors.Join(asked, err)
+}
+
+// Now has relays compared again, whatever is known of them: those that are up are
+// connected to anew. An empty URL is all that are wanted. It returns how many.
+func (v *Sync) Now(ctx context.Context, url string) (count int, err error) {
+	asked := v.ask(ctx, func() {
+		u, _ := loop.Normalise(url)
+		known := url == ""
+		if known || u != "" {
+			count, known = v.loop.CompareAgain(v.now(), u)
+		}
+		switch {
+		case !known:
+			err = unknownRelay(url)
+		case count == 0 && url != "":
+			err = fmt.Errorf("nothing is wanted from %s", u)
+		}
+	})
+	return count, errors.Join(asked, err)
+}
+
+// Unbar forgets what has spoken against a relay, which is then connected to at once if it
+// is wanted.
+func (v *Sync) Unbar(ctx context.Context, url string) (err error) {
+	asked := v.ask(ctx, func() {
+		if u, ok := loop.Normalise(url); !ok || !v.loop.Unbar(v.now(), u) {
+			err = unknownRelay(url)
+		}
+	})
+	return errors.Join(asked, err)
+}
+
+func unknownRelay(url string) error { return fmt.Errorf("%w: %q", ErrUnknownRelay, session.Quote(url)) }
+
+func (v *Sync) status(q Query) (Snapshot, error) {
+	relays, repositories := v.loop.Status(), v.loop.Repositories()
+	st := Snapshot{
+		MaxConnections: v.cfg.Limits.Connections, Repositories: len(repositories), Relays: []RelaySnapshot{}, Coverage: []RepositorySnapshot{},
+	}
+	byURL := make(map[string]*loop.RelayStatus, len(relays))
+	for i := range relays {
+		byURL[relays[i].URL] = &relays[i]
+	}
+	if q.Relay != "" && byURL[q.Relay] == nil {
+		return Snapshot{}, unknownRelay(q.Relay)
+	}
+	var only []string // relays of the repository that is asked about
+	found := false
+	listed := make(map[string]int)
+	for _, repo := range repositories {
+		c := RepositorySnapshot{Repository: repo.Address, Held: repo.Held, Relays: len(repo.Relays)}
+		for _, u := range repo.Relays {
+			listed[u]++
+			if r := byURL[u]; r != nil && r.Up {
+				c.Connected++
+				if r.CompleteSince != 0 {
+					c.Complete++
+				}
+			}
+		}
+		if q.Repository == repo.Address {
+			found, only, c.Listed = true, repo.Relays, repo.Relays
+		}
+		if (q.Repository == "" || q.Repository == repo.Address) && (q.Relay == "" || slices.Contains(repo.Relays, q.Relay)) {
+			st.Coverage = append(st.Coverage, c)
+		}
+	}
+	if q.Repository != "" && !found {
+		return Snapshot{}, fmt.Errorf("%w: %q", ErrUnknownRepository, session.Quote(q.Repository))
+	}
+	for i := range relays {
+		r := &relays[i]
+		if r.Kept {
+			st.Tracked++
+		}
+		if r.Up {
+			st.Connections++
+			if r.CompleteSince != 0 {
+				st.Complete++
+			}
+		}
+		if (q.Relay == "" || q.Relay == r.URL) && (q.Repository == "" || slices.Contains(only, r.URL)) {
+			one := v.relayStatus(r)
+			one.Repositories = listed[r.URL]
+			st.Relays = append(st.Relays, one)
+		}
+	}
+	slices.SortFunc(st.Relays, func(a, b RelaySnapshot) int {
+		return cmp.Or(compareBool(b.Bootstrap, a.Bootstrap), compareBool(b.State != StateUnwanted, a.State != StateUnwanted),
+			cmp.Compare(b.Repositories, a.Repositories), cmp.Compare(a.Relay, b.Relay))
+	})
+	slices.SortFunc(st.Coverage, func(a, b RepositorySnapshot) int {
+		return cmp.Or(cmp.Compare(a.Complete, b.Complete), cmp.Compare(a.Connected, b.Connected), cmp.Compare(a.Repository, b.Repository))
+	})
+	if q.Limit > 0 {
+		st.Relays = st.Relays[:min(len(st.Relays), q.Limit)]
+		st.Coverage = st.Coverage[:min(len(st.Coverage), q.Limit)]
+	}
+	return st, nil
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+func (v *Sync) relayStatus(r *loop.RelayStatus) RelaySnapshot {
+	caps := &r.Capabilities
+	st := RelaySnapshot{
+		Relay: r.URL, Bootstrap: r.Bootstrap, Why: r.Why, State: StateUnwanted,
+		Health: r.State.Status.String(), Failures: r.State.Failures, Reason: r.LastError,
+		Connected: moment(r.LastConnected), Disconnected: moment(r.DisconnectedAt), Complete: moment(r.CompleteSince),
+		Bytes: r.Received, Subscriptions: r.Subscriptions, Filters: r.Filters, Pending: r.Pending,
+		Limits: Learnt{
+			Negentropy: supportNames[caps.Negentropy], Subscriptions: caps.MaxSubscriptions, Filters: caps.MaxFilters,
+			Limit: caps.MaxLimit, Message: caps.MaxMessage, Auth: caps.AuthRequired,
+		},
+	}
+	if r.State.Barred {
+		st.Health = "barred"
+	}
+	if l := v.lines[r.Conn]; l != nil {
+		st.Bytes += l.received.Load()
+	}
+	switch next := moment(r.NextAttempt); {
+	case r.Up:
+		st.State = StateConnected
+	case r.Conn != 0:
+		st.State = StateConnecting
+	case !r.Kept:
+	case next.After(v.cfg.Now()):
+		st.State, st.Next = StateResting, next
+	default:
+		st.State = StateWaiting
+	}
+	return st
+}
+
+func moment(millis int64) time.Time {
+	if millis == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(millis)
+}
+
+var supportNames = map[uint32]string{abi.SupportUnknown: "unknown", abi.SupportYes: "yes", abi.SupportNo: "no"}
