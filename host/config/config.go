@@ -41,6 +41,9 @@ type Config struct {
 
 	Sync          bool
 	SyncPush      bool
+	SyncRelays    int // connected to at once
+	SyncSubs      int // open on one relay
+	SyncRequests  int // that begin in a second on one relay
 	Bootstrap     []string
 	MetricsPrefix string
 
@@ -180,6 +183,9 @@ func (c *Config) options() []*option {
 		opt("hunt-domain-rate", Serving, "120", integer(&c.HuntDomainRate, 1, 256), "most `requests` to one domain in a minute, whatever a throttle says"),
 		opt("sync", Serving, "true", boolean(&c.Sync), "`true` or false: follow the relays that announcements of repositories here name (GRASP-02)"),
 		opt("bootstrap", Serving, "", relays(&c.Bootstrap), "`relays` to be connected to always, with commas between them, such as wss://relay.example.com"),
+		opt("sync-connections", Serving, "200", integer(&c.SyncRelays, 1, 10_000), "`relays` to be connected to at once; others are visited in turn"),
+		opt("sync-subscriptions", Serving, "70", integer(&c.SyncSubs, 1, 1000), "most `subscriptions` open on one relay, whatever it allows"),
+		opt("sync-requests", Serving, "20", integer(&c.SyncRequests, 1, 1000), "most `requests` that begin on one relay in a second, after a burst of ten times as many"),
 		opt("sync-push", Serving, "false", boolean(&c.SyncPush), "`true` or false: send relays what they lack, if the strategy asks for it"),
 		opt("metrics-prefix", Serving, "talon", prefix(&c.MetricsPrefix), "`name` that metrics of sync begin with"),
 		opt("allow-private", Serving, "false", boolean(&c.AllowPrivate), "`true` or false: connect to servers in private networks and on this machine, if events name them"),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/config"
 	"talon/host/ingest/retry"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
@@ -56,7 +57,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Bootstrap:    d.cfg.Bootstrap,
 		AllowPrivate: d.cfg.AllowPrivate,
 		AllowPush:    d.cfg.SyncPush,
-		Limits:       relaysync.DefaultLimits,
+		Limits:       syncLimits(d.cfg),
 		Prefix:       d.cfg.MetricsPrefix,
 		Agent:        "talon/" + d.version,
 		Seed:         time.Now().UnixNano(),
@@ -77,6 +78,14 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		return nil, err
 	}
 	return s, nil
+}
+
+func syncLimits(cfg *config.Config) relaysync.Limits {
+	l := relaysync.DefaultLimits
+	l.Connections, l.Subscriptions = cfg.SyncRelays, cfg.SyncSubs
+	l.Relays = max(l.Relays, 10*l.Connections)
+	l.Requests, l.Burst = float64(cfg.SyncRequests), 10*cfg.SyncRequests
+	return l
 }
 
 // Run syncs until ctx ends.

@@ -149,7 +149,7 @@ type Limits struct {
 
 // DefaultLimits are the limits of a host that is told nothing else.
 var DefaultLimits = Limits{
-	Connections:   100,
+	Connections:   200,
 	Relays:        2000,
 	Subscriptions: 70,
 	Filters:       10,

@@ -47,7 +47,7 @@ const (
 type Settings struct {
 	Kinds       []uint32 // of local events that matter
 	Values      int      // of one filter
-	Connections int      // at most
+	Connections int      // at most; 0: as many as the host allows
 	Page        uint32   // events of a page of REQ; 0: the host chooses
 	Method      uint32   // of what the driver fetches of itself: what was missed of what is confirmed
 	Push        bool     // also send what a relay lacks, after negentropy
@@ -433,7 +433,13 @@ func (d *Driver) reap() {
 }
 
 // room is how many relays may be asked for.
-func (d *Driver) room() int { return min(d.set.Connections, int(d.turn.limits.Connections)) }
+func (d *Driver) room() int {
+	most := int(d.turn.limits.Connections)
+	if d.set.Connections > 0 {
+		most = min(most, d.set.Connections)
+	}
+	return most
+}
 
 // waiting are the relays that wait for a connection: those that do not fail come
 // first, then those that more repositories name.
