@@ -17,5 +17,7 @@ func TestConverges(t *testing.T) {
 		strategytest.Converges(t, manifest, new(layered), nil, seed)
 		// Everything is opened anew often, and while something else is on its way.
 		strategytest.Converges(t, manifest, new(layered), map[string]any{"consolidate_above_filters": int64(12)}, seed)
+		// There are twice as many relays as connections.
+		strategytest.Converges(t, manifest, new(layered), map[string]any{"max_relays": int64(3), "visit_hours": int64(1)}, seed)
 	}
 }

@@ -11,11 +11,18 @@ func TestStories(t *testing.T) {
 	strategytest.Stories(t, "testdata/*.txt", manifest, func() strategy.Strategy { return new(layered) })
 }
 
+// TestManyRelays: with 300 relays and 100 connections nothing is lost either.
+func TestManyRelays(t *testing.T) {
+	strategytest.ConvergesOn(t, manifest, new(layered), map[string]any{"visit_hours": int64(2)}, 1, 300)
+}
+
 // TestConverges: whatever fails, nothing is lost.
 func TestConverges(t *testing.T) {
 	for seed := range uint64(10) {
 		strategytest.Converges(t, manifest, new(layered), nil, seed)
 		// Everything is opened anew often, and while something else is on its way.
 		strategytest.Converges(t, manifest, new(layered), map[string]any{"consolidate_above_filters": int64(12)}, seed)
+		// There are twice as many relays as connections.
+		strategytest.Converges(t, manifest, new(layered), map[string]any{"max_relays": int64(3), "visit_hours": int64(1)}, seed)
 	}
 }

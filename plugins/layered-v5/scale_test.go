@@ -33,8 +33,10 @@ var (
 	tenThousand = scale{repos: 10_000, roots: 50, relays: 500, relaysOfRepo: 5, many: 20}
 )
 
+// scaleLimits are what a host gives that is told nothing else (relaysync.DefaultLimits): of
+// 500 relays, 300 are visited in turn.
 var scaleLimits = abi.StepLimits{
-	Connections: 500, Subscriptions: 70, Filters: 10, Values: 200, Historics: 10, Timers: 1000, Actions: 1000, Bytes: 256 << 10,
+	Connections: 200, Subscriptions: 70, Filters: 10, Values: 500, Historics: 4, Timers: 2000, Actions: 5000, Bytes: 8 << 20,
 }
 
 func relayURL(i int) string { return fmt.Sprintf("wss://relay-%03d.example.com/", i) }
@@ -82,16 +84,17 @@ func (s scale) world() []*abi.StepInit {
 // stage is a host that does what a strategy asks it for, at once, and notes how
 // long its steps take.
 type stage struct {
-	tb    testing.TB
-	step  func(request []byte, now int64) ([]byte, error)
-	now   int64
-	timer int64
-	took  []time.Duration
-	asked []abi.Input // what is to be answered
-	most  int         // subscriptions of a relay
-	subs  map[string]map[string]bool
-	work  int // values that relays are asked for
-	spent time.Duration
+	tb     testing.TB
+	step   func(request []byte, now int64) ([]byte, error)
+	now    int64
+	timer  int64
+	took   []time.Duration
+	asked  []abi.Input // what is to be answered
+	most   int         // subscriptions of a relay
+	subs   map[string]map[string]bool
+	visits int // connections that others had to give back
+	work   int // values that relays are asked for
+	spent  time.Duration
 }
 
 func (s *stage) tell(in abi.Input) {
@@ -103,7 +106,7 @@ func (s *stage) tell(in abi.Input) {
 	if err != nil {
 		s.tb.Fatalf("step %d, %T: %v", len(s.took), in, err)
 	}
-	actions, err := abi.DecodeActions(answer, abi.ActionLimits{Actions: 1000, Filters: 10, Values: 200, AllValues: 1 << 20})
+	actions, err := abi.DecodeActions(answer, abi.ActionLimits{Actions: 5000, Filters: 10, Values: 500, AllValues: 200_000})
 	if err != nil {
 		s.tb.Fatal(err)
 	}
@@ -118,6 +121,9 @@ func (s *stage) tell(in abi.Input) {
 		case abi.DoConnect:
 			s.subs[a.Relay] = make(map[string]bool)
 			s.asked = append(s.asked, &abi.RelayConnected{Relay: a.Relay, Capabilities: abi.Capabilities{Negentropy: abi.SupportYes}})
+		case abi.DoDisconnect:
+			delete(s.subs, a.Relay)
+			s.visits++
 		case abi.DoSubscribe:
 			s.subs[a.Relay][a.ID] = true
 			s.most = max(s.most, len(s.subs[a.Relay]))
@@ -194,7 +200,7 @@ func natively(tb testing.TB) func([]byte, int64) ([]byte, error) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	settings, err := m.Resolve(map[string]any{"max_relays": int64(500)})
+	settings, err := m.Resolve(nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -216,7 +222,7 @@ func asModule(tb testing.TB, name string, fuel *[]int64) (step func([]byte, int6
 		tb.Fatal(err)
 	}
 	m, err := guest.Load(tb.Context(), wasm, guest.Options{
-		Name: name, Config: map[string]any{"max_relays": int64(500)}, CacheDir: plugintest.MachineCode(tb, "plugins/"+name),
+		Name: name, CacheDir: plugintest.MachineCode(tb, "plugins/"+name),
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -320,5 +326,6 @@ func steps(b *testing.B, s *stage) {
 	b.ReportMetric(float64(s.took[len(s.took)-1]), "max-ns") // took is sorted
 	b.ReportMetric(float64(s.spent.Nanoseconds())/float64(s.work), "ns/value")
 	b.ReportMetric(float64(len(s.subs)), "connections")
+	b.ReportMetric(float64(s.visits), "visits")
 	b.ReportMetric(float64(s.most), "subscriptions")
 }

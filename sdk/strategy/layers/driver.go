@@ -58,6 +58,7 @@ type Settings struct {
 	AtOnce      bool     // relays with nothing left are closed at once
 	Keep        bool     // relays with nothing left are kept
 	Jitter      int64    // milliseconds at most before the first connection to a relay
+	Visit       int64    // milliseconds in which each relay that gets no connection is visited once; 0: never
 
 	// Skip reports whether a relay is not followed, whoever names it. nil: all are
 	// followed.
@@ -341,7 +342,7 @@ func (d *Driver) connected(c abi.RelayConnected) {
 	switch {
 	case p.again, c.Anew:
 		d.start(p, strategy.PurposeDaily)
-	case known && (d.set.Within == 0 || d.turn.now-ended <= d.set.Within):
+	case known && (d.set.Within == 0 || d.turn.now-ended <= d.set.Within || p.visitor):
 		p.started = true
 		d.flow.Resume(p, d.since(p.covered))
 	case known:
@@ -386,6 +387,7 @@ func (d *Driver) fire(key uint64) {
 		d.timers.Set(keyCheck, d.turn.now+d.set.Check)
 		d.reap()
 		d.rotate()
+		d.rotateVisits()
 		d.connect = true
 		return
 	}
@@ -475,40 +477,10 @@ func (d *Driver) rotate() {
 		}
 		if p.wanted && !p.connected && !p.Bootstrap && p.failures >= mostFailures {
 			d.turn.out.Disconnect(p.URL, "cannot be reached, others wait")
-			p.wanted = false
+			p.wanted, p.visit = false, d.turn.now
 			short--
 		}
 	}
-}
-
-// places asks for connections, as far as there is room. It reports whether the
-// answer held all.
-func (d *Driver) places() bool {
-	list, wanted := d.waiting()
-	for _, p := range list {
-		if wanted >= d.room() {
-			break
-		}
-		if d.set.Jitter > 0 && !p.delayed {
-			p.delayed = true
-			d.After(p, Begin, d.Random(d.set.Jitter))
-		}
-		if _, later := d.timers.at[p.key(Begin)]; later {
-			continue
-		}
-		if !d.turn.room(1, len(p.URL)+60) {
-			return false
-		}
-		reason := id("named by ", uint32(p.named)) + " repositories"
-		if p.named == 1 {
-			reason = "named by " + d.Index.Address(d.Index.ReposOf(p.number).spans[0].from)
-		}
-		d.turn.out.Connect(p.URL, uint32(p.named), reason)
-		d.turn.left -= workDo
-		p.wanted = true
-		wanted++
-	}
-	return true
 }
 
 // say works through what is to be said, as far as the answer holds it, and sets

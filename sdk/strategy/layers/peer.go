@@ -32,7 +32,9 @@ type Peer struct {
 	queued    bool // in the driver's list of those with work
 	unsettled bool // something was pending
 	delayed   bool // its first connection has been put off
+	visitor   bool // its place goes round
 	failures  uint32
+	visit     int64 // unix milliseconds: when it got, or gave back, its place; 0: never
 	named     int   // by so many repositories, when it was last looked at
 	narrow    uint  // how often the relay said that it is too much
 	roots     int   // that the latest plan wanted

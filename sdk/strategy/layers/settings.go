@@ -15,6 +15,7 @@ func Common(cfg strategy.Config) (Settings, error) {
 		Page:        uint32(cfg.Int("page_events")),
 		Margin:      cfg.Int("since_margin_minutes") * strategy.Minute / strategy.Second,
 		Check:       cfg.Int("check_seconds") * strategy.Second,
+		Visit:       visitHours(cfg),
 	}
 	for _, kind := range cfg.Ints("own_kinds") {
 		switch kind {

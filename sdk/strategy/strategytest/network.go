@@ -23,7 +23,13 @@ import (
 // Of the same seed, everything that a relay does is the same in every run.
 func Converges(t *testing.T, manifestText string, s strategy.Strategy, values map[string]any, seed uint64) {
 	t.Helper()
-	n := converge(t, manifestText, s, values, seed, nil)
+	ConvergesOn(t, manifestText, s, values, seed, 6)
+}
+
+// ConvergesOn is Converges with so many relays.
+func ConvergesOn(t *testing.T, manifestText string, s strategy.Strategy, values map[string]any, seed uint64, relays int) {
+	t.Helper()
+	n := converge(t, manifestText, s, values, seed, relays, nil)
 	for _, e := range n.events {
 		if !n.here[e.id] && n.wanted(e) {
 			t.Errorf("seed %d: an event of %v on %v is not here", seed, elapsed(e.at*1000-Start), e.relays)
@@ -33,19 +39,19 @@ func Converges(t *testing.T, manifestText string, s strategy.Strategy, values ma
 
 // converge runs a strategy for [Converges]. trace is called with each input and each
 // action, if it is not nil.
-func converge(t *testing.T, manifestText string, s strategy.Strategy, values map[string]any, seed uint64, trace func(line string)) *network {
+func converge(t *testing.T, manifestText string, s strategy.Strategy, values map[string]any, seed uint64, relays int, trace func(line string)) *network {
 	t.Helper()
 	n := &network{
 		h: New(t, manifestText, s, values), random: rand.New(rand.NewPCG(seed, 1)), relays: make(map[string]*simRelay),
 		here: make(map[[32]byte]bool), trace: trace,
 	}
-	for i := range 6 {
+	for i := range relays {
 		url := fmt.Sprintf("wss://relay-%d", i)
-		n.relays[url] = &simRelay{url: url, up: true, most: 5 * i, subs: make(map[string]*simSub)}
+		n.relays[url] = &simRelay{url: url, up: true, most: 5 * (i % 6), subs: make(map[string]*simSub)}
 		n.urls = append(n.urls, url)
 	}
 	init := &abi.StepInit{Seed: int64(seed)}
-	for i := range 8 {
+	for i := range relays + 2 {
 		r := abi.KnownRepository{Address: fmt.Sprintf("30617:ab:%d", i), Level: abi.SyncLevelFull}
 		for _, j := range n.random.Perm(len(n.urls))[:2+n.random.IntN(3)] {
 			r.Relays = append(r.Relays, n.urls[j])
@@ -209,12 +215,17 @@ func (n *network) disturb() {
 	}
 	if !r.up && r.connected {
 		r.connected, r.ended = false, n.h.Now
-		clear(r.subs)
-		n.late = slices.DeleteFunc(n.late, func(a *abi.StepAction) bool { return a.Relay == r.url })
-		n.queue = slices.DeleteFunc(n.queue, func(in abi.Input) bool { return ofRelay(in) == r.url })
+		n.forget(r)
 		n.queue = append(n.queue, &abi.RelayDisconnected{Relay: r.url, Class: abi.ClassLost, Connected: true, RetryAt: r.back})
 	}
 	n.settle()
+}
+
+// forget ends all that is open on a relay.
+func (n *network) forget(r *simRelay) {
+	clear(r.subs)
+	n.late = slices.DeleteFunc(n.late, func(a *abi.StepAction) bool { return a.Relay == r.url })
+	n.queue = slices.DeleteFunc(n.queue, func(in abi.Input) bool { return ofRelay(in) == r.url })
 }
 
 func ofRelay(in abi.Input) string {
@@ -281,7 +292,11 @@ func (n *network) do(actions []abi.StepAction) {
 		case abi.DoConnect:
 			r.asked = true
 		case abi.DoDisconnect:
-			r.asked, r.connected = false, false
+			r.asked = false
+			if r.connected {
+				r.connected, r.ended = false, n.h.Now
+				n.forget(r)
+			}
 		case abi.DoSubscribe:
 			if r.connected {
 				r.subs[a.ID] = &simSub{a.Filters}

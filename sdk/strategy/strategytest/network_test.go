@@ -55,7 +55,7 @@ func (w *watcher) ask(out *strategy.Actions, relay, value string) {
 // The same seed makes the same run, to the last input and action; another one another.
 func TestConvergeRepeats(t *testing.T) {
 	run := func(seed uint64) (lines []string) {
-		converge(t, manifestText, new(watcher), nil, seed, func(line string) { lines = append(lines, line) })
+		converge(t, manifestText, new(watcher), nil, seed, 6, func(line string) { lines = append(lines, line) })
 		return lines
 	}
 	for seed := range uint64(5) {
