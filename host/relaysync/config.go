@@ -207,7 +207,7 @@ func (l *Limits) check() error {
 		l.Connections, l.Relays, l.Subscriptions, l.Filters, l.Values, l.AllValues, l.Historics, l.Waiting, l.Timers, l.Actions,
 		l.AnswerBytes, l.Answers, l.MessageBytes, l.QueueBytes, l.InFlight, l.EventBytes, l.Violations, l.Notices, l.PageEvents, l.Rounds,
 		l.Need, l.Records, l.Push, l.InfoBytes, l.RelayLabels, l.Page, l.Chunk, l.Chunks, l.Burst, l.Dials, l.Scans, l.Refused,
-		int(l.RefusedAge), l.Retry.Events, l.Retry.Bytes, int(l.Retry.Age), l.Retry.Tries,
+		int(l.RefusedAge), l.Retry.Events, l.Retry.Bytes, int(l.Retry.Age), l.Retry.Tries, int(l.Retry.Ahead),
 	} {
 		if n <= 0 {
 			return errLimits

@@ -151,6 +151,33 @@ func TestOrderOfArrival(t *testing.T) {
 	}
 }
 
+// An event that a policy refuses because it is dated ahead is decided again when its time
+// has come.
+func TestDatedAhead(t *testing.T) {
+	r := newRemote(t, nil)
+	e := signed(t, alice, 1, epoch+7200, "from the future")
+	r.add(e)
+	var clock atomic.Int64
+	clock.Store(epoch)
+	w := start(t, nil, func(cfg *Config, _ *Deps) { cfg.Now = func() time.Time { return time.Unix(clock.Load(), 0) } })
+	w.shelf.policy = func(e *host.Event) host.Verdict {
+		if e.CreatedAt > clock.Load()+900 {
+			return host.Verdict{Code: host.Rejected, Reason: "invalid: created_at is more than 900 seconds in the future"}
+		}
+		return host.Verdict{Code: host.Stored}
+	}
+	w.plan.swap(onConnect(r.url, fetch(r.url, "all", abi.MethodREQ, kinds(1))))
+	w.plan.wait(t, 1, "done all")
+	if w.shelf.has(e) {
+		t.Fatal("it is here before its time")
+	}
+	clock.Store(epoch + 7200)
+	until(t, "the event is here", func() bool { return w.shelf.has(e) })
+	if _, submitted := w.shelf.count(); submitted != 2 {
+		t.Errorf("it was submitted %d times, want twice", submitted)
+	}
+}
+
 // A large repository whose announcement comes last: however many wait for it, all are
 // decided again.
 func TestManyWait(t *testing.T) {

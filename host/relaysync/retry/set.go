@@ -2,6 +2,7 @@ package retry
 
 import (
 	"cmp"
+	"container/heap"
 	"container/list"
 	"slices"
 
@@ -14,11 +15,12 @@ type Limits struct {
 	Bytes  int   // of the texts of all events
 	Age    int64 // seconds that an event is kept
 	Tries  int   // of one event
+	Ahead  int64 // seconds that an event may be dated ahead to be kept until its time
 }
 
 // DefaultLimits hold what a few large repositories need whose announcement comes
 // last.
-var DefaultLimits = Limits{Events: 20_000, Bytes: 32 << 20, Age: 3600, Tries: 6}
+var DefaultLimits = Limits{Events: 20_000, Bytes: 32 << 20, Age: 3600, Tries: 6, Ahead: 24 * 3600}
 
 // Set holds events that were refused.
 type Set struct {
@@ -26,7 +28,8 @@ type Set struct {
 	entries map[host.ID]*entry
 	waiting map[key][]*entry
 	sources map[string]*list.List // of *entry, oldest first; none is empty
-	order   *list.List            // of *entry, oldest first
+	order   *list.List            // of *entry, oldest first, but for those that are dated
+	dated   dated                 // those whose time has not come
 	due     *list.List            // of *entry that are to be decided once more, in that order
 	bytes   int
 	count   uint64 // entries so far
@@ -40,9 +43,11 @@ type entry struct {
 	since  int64
 	tries  int
 	out    bool // due, or taken and not answered yet
+	again  bool // its time came while it was out
 	keys   []key
 	mine   *list.Element // in sources
-	all    *list.Element // in order
+	all    *list.Element // in order; nil if it is dated
+	place  int           // in dated
 	due    *list.Element // in due; nil if it is not
 }
 
@@ -88,13 +93,20 @@ func (s *Set) Add(e *host.Event, source string, mark uint64, now int64) {
 		if len(x.keys) == 0 {
 			return
 		}
-		s.insert(x)
+		s.insert(x, e.CreatedAt > now && e.CreatedAt-now <= s.limits.Ahead)
 	case x.due != nil:
 		return // of another copy
 	}
 	x.out = false
 	if x.tries == s.limits.Tries {
-		s.drop(x)
+		if x.all != nil {
+			s.drop(x)
+		} // else it is tried again at its time
+		return
+	}
+	if x.again {
+		x.again = false
+		s.give(x)
 		return
 	}
 	for _, k := range x.keys {
@@ -130,8 +142,13 @@ func (s *Set) Took() { s.due.Remove(s.due.Front()).(*entry).due = nil }
 
 // TryAll makes all events due, oldest first: who decides has changed.
 func (s *Set) TryAll() {
+	all := slices.Clone(s.dated)
 	for at := s.order.Front(); at != nil; at = at.Next() {
-		s.give(at.Value.(*entry))
+		all = append(all, at.Value.(*entry))
+	}
+	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(a.number, b.number) })
+	for _, x := range all {
+		s.give(x)
 	}
 }
 
@@ -168,8 +185,19 @@ func (s *Set) Forget(id host.ID) {
 	}
 }
 
-// Expire removes what is too old.
+// Expire removes what is too old, and makes due what was dated ahead and whose time has
+// come.
 func (s *Set) Expire(now int64) {
+	for len(s.dated) > 0 && s.dated[0].event.CreatedAt <= now {
+		x := heap.Pop(&s.dated).(*entry)
+		// From now on it is as one that has come now.
+		x.since, x.all = now, s.order.PushBack(x)
+		if x.tries = 0; x.out {
+			x.tries = 1 // it is under way, and may have been decided too early
+			x.again = true
+		}
+		s.give(x)
+	}
 	for front := s.order.Front(); front != nil; front = s.order.Front() {
 		x := front.Value.(*entry)
 		if now-x.since < s.limits.Age {
@@ -179,7 +207,7 @@ func (s *Set) Expire(now int64) {
 	}
 }
 
-func (s *Set) insert(x *entry) {
+func (s *Set) insert(x *entry, ahead bool) {
 	for len(s.entries) > 0 && (len(s.entries) >= s.limits.Events || s.bytes+len(x.event.JSON) > s.limits.Bytes) {
 		s.drop(s.largest().Front().Value.(*entry))
 	}
@@ -196,7 +224,36 @@ func (s *Set) insert(x *entry) {
 		s.sources[x.source] = mine
 	}
 	x.mine = mine.PushBack(x)
-	x.all = s.order.PushBack(x)
+	if ahead {
+		heap.Push(&s.dated, x)
+	} else {
+		x.all = s.order.PushBack(x)
+	}
+}
+
+// dated is a heap (container/heap) of what was dated ahead, by its date.
+type dated []*entry
+
+func (d dated) Len() int           { return len(d) }
+func (d dated) Less(i, j int) bool { return d[i].event.CreatedAt < d[j].event.CreatedAt }
+
+func (d dated) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].place, d[j].place = i, j
+}
+
+func (d *dated) Push(x any) {
+	e := x.(*entry)
+	e.place = len(*d)
+	*d = append(*d, e)
+}
+
+func (d *dated) Pop() any {
+	last := len(*d) - 1
+	x := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	return x
 }
 
 // largest returns the events of the source that has most. REQUIRES: there is one.
@@ -212,7 +269,11 @@ func (s *Set) largest() (most *list.List) {
 func (s *Set) drop(x *entry) {
 	delete(s.entries, x.event.ID)
 	s.bytes -= len(x.event.JSON)
-	s.order.Remove(x.all)
+	if x.all != nil {
+		s.order.Remove(x.all)
+	} else {
+		heap.Remove(&s.dated, x.place)
+	}
 	if x.due != nil {
 		s.due.Remove(x.due)
 	}

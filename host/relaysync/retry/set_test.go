@@ -186,6 +186,67 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// An event that was refused because its date has not come is tried when it has, whatever
+// was tried before, and however long that takes; not one that is dated years ahead.
+func TestDated(t *testing.T) {
+	const hour = 3600
+	s := New(Limits{Events: 10, Bytes: 1 << 20, Age: hour, Tries: 2, Ahead: 24 * hour})
+	dated := func(n byte, at int64) *host.Event {
+		e := event(n, 1, host.Tag{"e", host.ID{9}.String()})
+		e.CreatedAt = at
+		return e
+	}
+	soon, later, never := dated(1, now+2*hour), dated(2, now+5*hour), dated(3, now+25*hour)
+	for _, e := range []*host.Event{later, soon, never} {
+		if add(s, e, s.Mark()) {
+			t.Errorf("event %d is tried at once", e.ID[0])
+		}
+	}
+	// What it names arrives: it is tried as often as others, and stays.
+	for range 3 {
+		arrive(s, event(9, 1))
+		s.Add(soon, "one", s.Mark(), now)
+		s.Add(later, "one", s.Mark(), now)
+		s.Add(never, "one", s.Mark(), now)
+	}
+	at := func(time int64) string {
+		s.Expire(time)
+		return due(s)
+	}
+	for _, step := range []struct {
+		at   int64
+		want string
+	}{{now + hour, ""}, {now + 2*hour - 1, ""}, {now + 2*hour, "1"}, {now + 2*hour + 1, ""}, {now + 6*hour, "2"}} {
+		if got := at(step.at); got != step.want {
+			t.Errorf("after %d s: %q, want %q", step.at-now, got, step.want)
+		}
+	}
+	// Refused again, it is one as all others.
+	s.Add(later, "one", s.Mark(), now+6*hour)
+	if at(now+7*hour) != "" || s.Len() != 0 {
+		t.Errorf("%d events are left", s.Len())
+	}
+}
+
+// The time of an event comes while it is being decided: it may have been too early.
+func TestDatedMeanwhile(t *testing.T) {
+	s := New(Limits{Events: 10, Bytes: 1 << 20, Age: 100, Tries: 2, Ahead: 1000})
+	e := event(1, 1, host.Tag{"e", host.ID{9}.String()})
+	e.CreatedAt = now + 10
+	add(s, e, s.Mark())
+	if got := arrive(s, event(9, 1)); got != "1" {
+		t.Fatalf("tried: %q", got)
+	}
+	s.Expire(now + 10)
+	if got := due(s); got != "" {
+		t.Fatalf("tried twice at once: %q", got)
+	}
+	s.Add(e, "one", s.Mark(), now+11)
+	if got := due(s); got != "1" {
+		t.Errorf("after its time: %q", got)
+	}
+}
+
 // One source that sends rubbish pushes out its own.
 func TestRoom(t *testing.T) {
 	s := New(Limits{Events: 10, Bytes: 1 << 20, Age: 100, Tries: 3})
@@ -221,11 +282,17 @@ func TestRoom(t *testing.T) {
 // Whatever happens in whatever order, the books agree.
 func TestBooks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	s := New(Limits{Events: 8, Bytes: 4000, Age: 20, Tries: 3})
+	s := New(Limits{Events: 8, Bytes: 4000, Age: 20, Tries: 3, Ahead: 30})
 	at := int64(now)
 	for range 20_000 {
-		e := event(byte(r.IntN(20)), 1, host.Tag{"e", host.ID{byte(r.IntN(20))}.String()})
-		switch r.IntN(7) {
+		n := r.IntN(20)
+		e := event(byte(n), 1, host.Tag{"e", host.ID{byte(r.IntN(20))}.String()})
+		if n%3 == 0 {
+			e.CreatedAt = at + int64(r.IntN(40))
+		}
+		switch r.IntN(8) {
+		case 7:
+			s.TryAll()
 		case 0, 1:
 			s.Add(e, fmt.Sprint(r.IntN(3)), s.Mark(), at)
 		case 2:
@@ -256,7 +323,12 @@ func TestBooks(t *testing.T) {
 		for _, l := range s.sources {
 			mine += l.Len()
 		}
-		if s.Len() > 8 || s.Bytes() > 4000 || bytes != s.Bytes() || keys != 0 || mine != s.Len() || s.order.Len() != s.Len() || due != s.due.Len() {
+		for i, x := range s.dated {
+			if x.place != i || x.all != nil || s.entries[x.event.ID] != x || s.dated[0].event.CreatedAt > x.event.CreatedAt {
+				t.Fatalf("entry %d of those that are dated ahead is wrong", i)
+			}
+		}
+		if s.Len() > 8 || s.Bytes() > 4000 || bytes != s.Bytes() || keys != 0 || mine != s.Len() || s.order.Len()+len(s.dated) != s.Len() || due != s.due.Len() {
 			t.Fatalf("%d events, %d bytes (%d), %d keys too many, %d of sources, %d due (%d)", s.Len(), s.Bytes(), bytes, keys, mine, due, s.due.Len())
 		}
 	}
