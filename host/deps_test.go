@@ -32,7 +32,7 @@ var allowed = map[string]string{
 	"host/inflate":              "",
 	"host/relay":                "host host/inflate host/wire host/negentropy",
 	"host/plugin":               "host host/plugin/claim host/plugin/compile host/plugin/folder host/plugin/guest host/plugin/program host/plugin/sample host/plugin/sets host/plugin/shelf host/plugin/sidecar host/plugin/state sdk/abi/manifest sdk/grasp sdk/nip19",
-	"host/plugin/sample":        "host host/wire",
+	"host/plugin/sample":        "host host/wire sdk/abi sdk/abi/manifest",
 	"host/plugin/guest":         "host host/wire host/plugin/meter host/plugin/sidecar host/plugin/state sdk/abi sdk/abi/manifest",
 	"host/plugin/compile":       "host host/plugin/guest host/plugin/sidecar",
 	"host/plugin/claim":         "host host/schnorr host/wire",

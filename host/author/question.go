@@ -34,18 +34,7 @@ type Question struct {
 	Then bool
 
 	// Recorded is nil for a line that talon plugin record did not write.
-	Recorded *Recorded
-}
-
-// Recorded is what a recording says of a decision beside the vector.
-type Recorded struct {
-	By     string   // the plugin that gave the answer; empty: none had an opinion
-	Unseen []string // capabilities on which the answer rested, and of which the line says nothing
-
-	// Chain are the plugins that decided, in order, of which so many were asked. Nil: the
-	// answer is that of one plugin.
-	Chain []string
-	Asked int
+	Recorded *manifest.Recorded
 }
 
 // Clock says what the time of a question is that does not say it.
@@ -97,11 +86,9 @@ func (c Clock) ParseQuestion(where string, text []byte) (*Question, error) {
 		return nil, fmt.Errorf("%s: then: want true or false", where)
 	}
 	if l.has("by") {
-		q.Recorded = new(Recorded)
-		for field, v := range map[string]any{"by": &q.Recorded.By, "unseen": &q.Recorded.Unseen, "chain": &q.Recorded.Chain, "asked": &q.Recorded.Asked} {
-			if unmarshal(l[field], v) != nil {
-				return nil, fmt.Errorf("%s: %s is not as talon plugin record writes it", where, field)
-			}
+		var wrong *json.UnmarshalTypeError
+		if err := json.Unmarshal(text, &q.Recorded); errors.As(err, &wrong) {
+			return nil, fmt.Errorf("%s: %s is not as talon plugin record writes it", where, wrong.Field)
 		}
 	}
 	name := filepath.Base(where)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/sdk/abi/manifest"
 )
 
 // Replay asks one module after the other the same, and says what has changed.
@@ -69,7 +70,7 @@ func (f *Replayed) compare(s *Source, q *Question, a Answer) {
 	}
 	given := q.given(&a)
 	if q.Recorded != nil && q.Recorded.Chain != nil && !s.is(q.Recorded.By) {
-		given = q.Recorded.besides(s, given, a)
+		given = besides(q.Recorded, s, given, a)
 	}
 	before := f.Recorded.Differ
 	f.Recorded.Add(q, given, a)
@@ -79,7 +80,7 @@ func (f *Replayed) compare(s *Source, q *Question, a Answer) {
 }
 
 // besides is what the module answered where another plugin of the chain decided.
-func (r *Recorded) besides(s *Source, given, a Answer) Answer {
+func besides(r *manifest.Recorded, s *Source, given, a Answer) Answer {
 	switch at := slices.IndexFunc(r.Chain, s.is); {
 	case at >= r.Asked:
 		return a // it was not asked

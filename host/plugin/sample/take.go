@@ -1,15 +1,14 @@
 package sample
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"strings"
 
 	"talon/host"
 	"talon/host/wire"
+	"talon/sdk/abi/manifest"
 )
 
 // Take is one decision of a sample. It is for the goroutine that decides.
@@ -54,60 +53,9 @@ func (t *Take) Heard(plugin string, r host.Ruling) {
 	}
 }
 
-// line is a vector, and what vectors do not have.
-type line struct {
-	Function    string              `json:"function"`
-	Now         int64               `json:"now"`
-	Service     service             `json:"service"`
-	Event       json.RawMessage     `json:"event,omitempty"`
-	Source      *source             `json:"source,omitempty"`
-	Client      *client             `json:"client,omitempty"`
-	Verb        string              `json:"verb,omitempty"`
-	Filters     []filter            `json:"filters,omitempty"`
-	Open        int                 `json:"open,omitempty"`
-	FromAddress int                 `json:"from_address,omitempty"`
-	Push        *push               `json:"push,omitempty"`
-	Stored      []json.RawMessage   `json:"stored,omitempty"`
-	Held        []json.RawMessage   `json:"held,omitempty"`
-	Sets        map[string][]string `json:"sets,omitempty"`
-	Want        want                `json:"want"`
-
-	// By is the plugin that gave the answer; empty if none had an opinion.
-	By string `json:"by"`
-
-	// Chain are the plugins that decide, in order, and Asked is how many of them were
-	// asked. The chain is null if the line is about what one plugin said.
-	Chain []string `json:"chain"`
-	Asked int      `json:"asked,omitempty"`
-
-	// Unseen are the capabilities on which the answer rests too: a line cannot say what
-	// repositories hold, and what a module remembered before the first line.
-	Unseen []string `json:"unseen,omitempty"`
-}
-
-type service struct {
-	Domain   string `json:"domain"`
-	PRs      bool   `json:"prs"`
-	Operator string `json:"operator,omitempty"`
-}
-
-func serviceOf(s host.Service) service {
-	told := service{Domain: s.Domain, PRs: s.PRs}
-	if s.Operator != ([32]byte{}) {
-		told.Operator = hex.EncodeToString(s.Operator[:])
-	}
-	return told
-}
-
-type want struct {
-	Action string `json:"action"`
-	Rule   string `json:"rule,omitempty"`
-	Reason string `json:"reason,omitempty"`
-}
-
 // Admit ends the take of a decision about an event; r is what the chain said.
 func (t *Take) Admit(it *host.Item, now int64, r host.Ruling) {
-	l := line{Function: "admit", Now: now, Source: t.sample.mask.source(it)}
+	l := manifest.Decision{Function: "admit", Now: now, Source: t.sample.mask.source(it)}
 	text := it.Event.JSON
 	if text == nil {
 		text = it.Event.AppendJSON(nil)
@@ -121,7 +69,7 @@ func (t *Take) Admit(it *host.Item, now int64, r host.Ruling) {
 
 // Query ends the take of a decision about filters.
 func (t *Take) Query(q *host.Query, now int64, r host.Ruling) {
-	l := line{Function: "query", Now: now, Client: t.sample.mask.client(q.Client), Verb: q.Verb.String()}
+	l := manifest.Decision{Function: "query", Now: now, Client: t.sample.mask.client(q.Client), Verb: q.Verb.String()}
 	for i := range q.Filters {
 		// One that matches nothing is not asked about.
 		if !q.Filters[i].Empty() {
@@ -136,16 +84,16 @@ func (t *Take) Query(q *host.Query, now int64, r host.Ruling) {
 
 // Connect ends the take of a decision about a client.
 func (t *Take) Connect(c *host.Connection, now int64, r host.Ruling) {
-	t.end(&line{Function: "connect", Now: now, Client: t.sample.mask.client(&c.Client), Open: c.Open, FromAddress: c.FromAddr}, r)
+	t.end(&manifest.Decision{Function: "connect", Now: now, Client: t.sample.mask.client(&c.Client), Open: c.Open, FromAddress: c.FromAddr}, r)
 }
 
 // Push ends the take of a decision about ref updates.
 func (t *Take) Push(p *host.Push, now int64, r host.Ruling) {
-	t.end(&line{Function: "push", Now: now, Client: t.sample.mask.client(p.Client), Push: pushOf(p)}, r)
+	t.end(&manifest.Decision{Function: "push", Now: now, Client: t.sample.mask.client(p.Client), Push: pushOf(p)}, r)
 }
 
 // end writes the line.
-func (t *Take) end(l *line, r host.Ruling) {
+func (t *Take) end(l *manifest.Decision, r host.Ruling) {
 	if t.sample.o.Plugin != "" {
 		if !t.asked {
 			return
@@ -158,21 +106,19 @@ func (t *Take) end(l *line, r host.Ruling) {
 		t.sample.tooLarge()
 		return
 	}
-	l.Service = serviceOf(t.sample.o.Service)
-	l.Want, l.By = want{r.Action.String(), r.Rule, r.Reason}, r.Module
+	service := t.sample.o.Service
+	l.Service = manifest.VectorService{Domain: service.Domain, PRs: service.PRs, Operator: service.Operator}
+	l.Want, l.By = manifest.VectorWant{Action: r.Action.String(), Rule: r.Rule, Reason: r.Reason}, r.Module
 	if !t.addNotes(l) {
 		return
 	}
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	if e.Encode(l) == nil {
-		t.sample.add(l.Function, text.Bytes(), l.Unseen != nil)
+	if text, err := l.Line(); err == nil {
+		t.sample.add(l.Function, text, l.Unseen != nil)
 	}
 }
 
 // addNotes adds what was read. It reports false if that cannot be redacted.
-func (t *Take) addNotes(l *line) bool {
+func (t *Take) addNotes(l *manifest.Decision) bool {
 	n := &t.notes
 	stored := n.stored.list
 	for _, named := range n.referenced {

@@ -66,7 +66,7 @@ type Vector struct {
 type VectorService struct {
 	Domain   string `json:"domain"`
 	PRs      bool   `json:"prs"`
-	Operator Key    `json:"operator"`
+	Operator Key    `json:"operator,omitzero"`
 }
 
 // At is how the relay of the vector is reached.
@@ -81,8 +81,8 @@ func (v *Vector) At() abi.Service {
 // if they are not empty.
 type VectorWant struct {
 	Action string `json:"action"` // pass, accept, reject, shadow-reject, hold or auth-required
-	Rule   string `json:"rule"`
-	Reason string `json:"reason"` // "prefix: text"
+	Rule   string `json:"rule,omitempty"`
+	Reason string `json:"reason,omitempty"` // "prefix: text"
 }
 
 // Policy reports whether the function is one of a policy, which answers with a

@@ -72,10 +72,10 @@ func (e *VectorEvent) Encoded() abi.Event[[]string] {
 
 // VectorSource says where an event comes from.
 type VectorSource struct {
-	Origin  string  `json:"origin"`  // client (also if absent), import or sync
-	Address Address `json:"address"` // the client's
-	Relay   string  `json:"relay"`   // the remote relay's URL
-	Authed  []Key   `json:"authed"`  // keys that the client has proven
+	Origin  string  `json:"origin"`            // client (also if absent), import or sync
+	Address Address `json:"address,omitempty"` // the client's
+	Relay   string  `json:"relay,omitempty"`   // the remote relay's URL
+	Authed  []Key   `json:"authed,omitempty"`  // keys that the client has proven
 }
 
 func (s *VectorSource) UnmarshalJSON(b []byte) error {
@@ -109,11 +109,11 @@ func (a *Address) UnmarshalText(text []byte) error {
 
 // VectorClient is who is at the other end of the connection.
 type VectorClient struct {
-	Address   Address `json:"address"`
-	Authed    []Key   `json:"authed"` // keys that it has proven
-	UserAgent string  `json:"user_agent"`
-	Origin    string  `json:"origin"` // the page that a browser was on
-	Path      string  `json:"path"`   // of the request
+	Address   Address `json:"address,omitempty"`
+	Authed    []Key   `json:"authed,omitempty"` // keys that it has proven
+	UserAgent string  `json:"user_agent,omitempty"`
+	Origin    string  `json:"origin,omitempty"` // the page that a browser was on
+	Path      string  `json:"path,omitempty"`   // of the request
 }
 
 func (c *VectorClient) given() bool {
@@ -181,11 +181,11 @@ func (f *VectorFilter) UnmarshalJSON(b []byte) error {
 // VectorPush is a push to a repository.
 type VectorPush struct {
 	Repo        string         `json:"repo"` // address of the announcement, 30617:pubkey:d
-	Maintainers []Key          `json:"maintainers"`
+	Maintainers []Key          `json:"maintainers,omitempty"`
 	Updates     []VectorUpdate `json:"updates"`
-	Bytes       int64          `json:"bytes"`  // of the pack; 0 if it is not known
-	Stored      int64          `json:"stored"` // bytes that the repository takes on disk
-	PRs         bool           `json:"prs"`    // to the repository under /prs/ (GRASP-06)
+	Bytes       int64          `json:"bytes,omitempty"`  // of the pack; 0 if it is not known
+	Stored      int64          `json:"stored,omitempty"` // bytes that the repository takes on disk
+	PRs         bool           `json:"prs,omitempty"`    // to the repository under /prs/ (GRASP-06)
 }
 
 // VectorUpdate is one command of a push. Object names that are absent are zeros:
