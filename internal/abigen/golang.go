@@ -27,6 +27,7 @@ import (
 //	actions …      its fields are the actions of a strategy; the order of StepAction
 //	typed          an enum with a type
 //	apart          of a field: written by other means
+//	indexed        of a list of numbers: its bytes are found when the view is made
 //	[]T            of a field: the type to write
 type golang struct {
 	*schema.File
@@ -55,13 +56,21 @@ func goFiles(f *schema.File, files map[string]string) error {
 		case t.Marks.Has("go", "inputs"):
 			g.inputs(t)
 		case g.actions(t) != "":
-			g.action(t)
+			if err := g.action(t); err != nil {
+				return err
+			}
 		case g.within(t, "actions"): // StepAction has their fields
 		default:
+			for _, field := range t.Fields {
+				if strings.HasSuffix(t.Name, "Answer") && field.Type == "string" && field.Most() == 0 {
+					return unlimited(t, field)
+				}
+			}
 			g.message(t)
 		}
 	}
 	for name, g := range groups {
+		g.limits(name)
 		text := "// Code generated from talon.proto by internal/abigen. DO NOT EDIT.\n\npackage abi\n\n"
 		var imports string
 		if g.math {
@@ -159,6 +168,21 @@ func note(f *schema.Field) string {
 		return ""
 	}
 	return " // " + f.Note
+}
+
+// limits writes how many items the lists of a view have at most, where the schema says.
+func (g *golang) limits(group string) {
+	var limits string
+	for _, t := range g.Types {
+		for _, f := range t.Fields {
+			if t.Group == group && f.Repeated && f.Most() > 0 && !t.Marks.Has("go", "copied") {
+				limits += fmt.Sprintf("Max%s = %d // of %s\n", goName(f.Name), f.Most(), article(t.Name))
+			}
+		}
+	}
+	if limits != "" {
+		g.p("// Most that a request holds: the host leaves out what is beyond.\nconst (\n%s)\n", limits)
+	}
 }
 
 func (g *golang) enum(t *schema.Type) {

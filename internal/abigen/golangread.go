@@ -65,7 +65,7 @@ func (g *golang) view(t *schema.Type) {
 		switch m := g.Message(f); {
 		case f.Concatenated():
 			private += f.Name + " []byte\n"
-		case f.Repeated && f.Type == "uint32":
+		case f.Marks.Has("go", "indexed"):
 			private += f.Name + " []byte // packed\nrare bool // they are written in another way than that\n"
 		case f.Repeated:
 		case m != nil:
@@ -146,7 +146,7 @@ func (g *golang) cases(t *schema.Type, of string, fails bool) {
 	for _, f := range t.Fields {
 		v := of + "." + goName(f.Name)
 		m := g.Message(f)
-		if f.Repeated && f.Type == "uint32" {
+		if f.Marks.Has("go", "indexed") {
 			g.p("case %s:\n%s.rare = true", key(f, "wireVarint"), of)
 			g.p("case %s:\n%s.rare = %s.rare || %s.%s != nil\n%s.%s = r.data", key(f, "wireBytes"), of, of, of, f.Name, of, f.Name)
 		}
@@ -160,9 +160,9 @@ func (g *golang) cases(t *schema.Type, of string, fails bool) {
 		case m != nil && !g.isView(m):
 			g.p("%s = read%s(reader{rest: r.data})", v, m.Name)
 		case m != nil && fails:
-			g.p("if err := %s.decode(r.data); err != nil {\nreturn err\n}", v)
+			g.p("if err := %s.%s(r.data); err != nil {\nreturn err\n}", v, g.decodeName(m))
 		case m != nil:
-			g.p("if %s.Decode(r.data) != nil {\n%s = %s{}\n}", v, v, g.readName(m))
+			g.p("if %s.%s(r.data) != nil {\n%s = %s{}\n}", v, g.decodeName(m), v, g.readName(m))
 		case f.Concatenated():
 			g.p("%s.%s = r.data", of, f.Name)
 		case f.Type == "bytes" || f.Type == "string" && t.Marks.Has("go", "bytes"):
@@ -174,6 +174,14 @@ func (g *golang) cases(t *schema.Type, of string, fails bool) {
 		}
 	}
 	g.p("}")
+}
+
+// decodeName is the method that a view of a message is made by.
+func (g *golang) decodeName(t *schema.Type) string {
+	if t.Marks.Has("go", "hand") {
+		return "Decode"
+	}
+	return "decode"
 }
 
 // lists writes the methods of a view that look into the message.
@@ -201,14 +209,29 @@ func (g *golang) lists(t *schema.Type) {
 			g.p("// %s returns the one at index i.\nfunc (v *%sView) %s(i int) [32]byte { return [32]byte(v.%s[32*i:]) }\n", single(name), t.Name, single(name), f.Name)
 		case f.Repeated && g.Message(f) != nil:
 			g.p("%s %sIter { return %sIter{it: fields(v.b, %d)} }\n", method, f.Type, f.Type, f.Number)
-		case f.Repeated && f.Type == "uint32":
+		case f.Repeated && g.wire(f) == "wireVarint":
 			g.p("%s %sIter { return %sIter{r: reader{rest: v.b}} }\n", method, single(name), single(name))
+			g.numbers(f)
 		case f.Repeated:
 			g.p("%s BytesIter { return fields(v.b, %d) }\n", method, f.Number)
 		case lazy:
 			g.p("%s string { return text(lastField(v.b, %d)) }\n", method, f.Number)
 		}
 	}
+}
+
+// numbers writes the iterator over a list of numbers, packed or not.
+func (g *golang) numbers(f *schema.Field) {
+	name, typ := single(goName(f.Name)), g.scalar(f)
+	value := strings.ReplaceAll(g.number(f, "it.r"), "it.r.num", "v")
+	g.p("// %sIter walks the %s of a message.\ntype %[1]sIter struct {\nr reader\npacked []byte\nitem %[3]s\n}\n", name, f.Name, typ)
+	g.p("// Next moves to the next one, and reports whether there is one.\nfunc (it *%sIter) Next() bool {", name)
+	g.p("for len(it.packed) == 0 {\nif !it.r.next() {\nreturn false\n}\nswitch it.r.key {")
+	g.p("case %s:\nit.item = %s\nreturn true", key(f, "wireVarint"), g.number(f, "it.r"))
+	g.p("case %s:\nit.packed = it.r.data\n}\n}", key(f, "wireBytes"))
+	g.p("v, n := readVarint(it.packed)\nif n == 0 {\n*it = %sIter{}\nreturn false\n}", name)
+	g.p("it.item, it.packed = %s, it.packed[n:]\nreturn true\n}\n", value)
+	g.p("// %s returns the one that Next moved to.\nfunc (it *%[1]sIter) %[1]s() %[2]s { return it.item }\n", name, typ)
 }
 
 // single is the name of one of many.
@@ -348,7 +371,7 @@ func (g *golang) decoder(t *schema.Type, answer bool) {
 		case e != nil:
 			check = fmt.Sprintf("checkKnown(%q, %s, %s)", f.Name, v, valueName(e, e.Fields[len(e.Fields)-1]))
 		case f.Type == "string":
-			check = fmt.Sprintf("checkText(%q, %s, MaxAction%s)", f.Name, v, goName(f.Name))
+			check = fmt.Sprintf("checkText(%q, %s, %d)", f.Name, v, f.Most())
 		default:
 			continue
 		}

@@ -105,7 +105,7 @@ func (g *golang) appendPacked(f *schema.Field, v string) {
 
 // action writes the actions of a strategy: one struct for all, and what writes and
 // reads it.
-func (g *golang) action(t *schema.Type) {
+func (g *golang) action(t *schema.Type) error {
 	g.p("// Kinds of %s: their fields in the message.\nconst (", t.Name)
 	for _, f := range t.Fields {
 		g.p("Do%s = %d", f.Type, f.Number)
@@ -116,8 +116,8 @@ func (g *golang) action(t *schema.Type) {
 	}
 	g.p("}\n")
 
-	// The fields of all, and which of the actions have one.
-	types, users := map[string]string{}, map[string][]string{}
+	// The fields of all, their limits, and which of the actions have one.
+	types, users, limits := map[string]string{}, map[string][]string{}, map[string]int{}
 	order := strings.Fields(g.actions(t))
 	for _, f := range t.Fields {
 		for _, field := range g.Message(f).Fields {
@@ -129,6 +129,12 @@ func (g *golang) action(t *schema.Type) {
 				types[name] = typ
 			}
 			users[name] = append(users[name], "Do"+f.Type)
+			if most := field.Most(); most > 0 && limits[name] == 0 {
+				limits[name] = most
+			}
+			if field.Type == "string" && limits[name] == 0 {
+				return unlimited(g.Message(f), field)
+			}
 		}
 	}
 	g.p("// %s is the message %s. Which of the fields count depends on Do.", t.Name, t.Name)
@@ -137,6 +143,14 @@ func (g *golang) action(t *schema.Type) {
 		g.p("%s %s // %s", name, types[name], strings.Join(users[name], ", "))
 	}
 	g.p("}\n")
+
+	g.p("// Limits of what an action says.\nconst (")
+	for _, name := range order {
+		if limits[name] > 0 {
+			g.p("MaxAction%s = %d // bytes", name, limits[name])
+		}
+	}
+	g.p(")\n")
 
 	g.p("// AppendAction appends a as the next action of StepActions. It allocates nothing\n// else.")
 	g.p("func AppendAction(b []byte, a *%s) []byte {\nb, at := open(b, 1)\nb, inner := open(b, byte(a.Do))\nswitch a.Do {", t.Name)
@@ -176,6 +190,11 @@ func (g *golang) action(t *schema.Type) {
 		}
 	}
 	g.p("}\nif what != \"\" {\nreturn what\n}\n}\nif r.bad {\nreturn malformed\n}\nreturn \"\"\n}\n")
+	return nil
+}
+
+func unlimited(t *schema.Type, f *schema.Field) error {
+	return fmt.Errorf("%s.%s is a text that modules write: its note is to say \"at most N bytes\"", t.Name, f.Name)
 }
 
 // actionField is the field of StepAction that holds one of an action.

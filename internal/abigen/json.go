@@ -78,9 +78,9 @@ func (g *golang) names(t *schema.Type, field bool) {
 // form writes the JSON of a message, without now, which is that of the vector.
 func (g *golang) form(t *schema.Type) {
 	for _, f := range t.Fields {
-		if most := f.Most(); f.Repeated && most > 0 {
+		if f.Repeated && f.Most() > 0 {
 			g.p("// %sList are as many as a host tells of.\ntype %[1]sList []%s\n", f.Name, g.formItem(f))
-			g.p("func (l *%sList) UnmarshalJSON(b []byte) error { return atMost(%d, %q, b, (*[]%s)(l)) }\n", f.Name, most, f.Name, g.formItem(f))
+			g.p("func (l *%sList) UnmarshalJSON(b []byte) error { return atMost(abi.Max%s, %q, b, (*[]%s)(l)) }\n", f.Name, goName(f.Name), f.Name, g.formItem(f))
 		}
 	}
 	name := lower(t.Name) + "Form"

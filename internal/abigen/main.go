@@ -33,7 +33,12 @@ func generate(root string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := schema.Parse(string(text))
+	return generateFrom(string(text), root)
+}
+
+// generateFrom is generate for another schema.
+func generateFrom(text, root string) (map[string]string, error) {
+	f, err := schema.Parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +52,10 @@ func generate(root string) (map[string]string, error) {
 	rustFiles(f, files)
 	files["sdk/assemblyscript/assembly/messages.ts"] = assemblyFile(f)
 	const header = "sdk/c/talon.h"
-	if text, err = os.ReadFile(filepath.Join(root, header)); err != nil {
+	was, err := os.ReadFile(filepath.Join(root, header))
+	if err != nil {
 		return nil, err
 	}
-	files[header], err = cFile(f, string(text))
+	files[header], err = cFile(f, string(was))
 	return files, err
 }

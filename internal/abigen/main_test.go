@@ -1,6 +1,11 @@
 package main
 
 import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,5 +59,58 @@ func TestSchemaRefuses(t *testing.T) {
 		if _, err := schema.Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want one that says %q", text, err, want)
 		}
+	}
+}
+
+// TestAnyMessageCanHaveAnotherField adds a field of each type to each message whose Go
+// is generated: package abi compiles with it, so that one line of the schema is enough.
+func TestAnyMessageCanHaveAnotherField(t *testing.T) {
+	const root = "../.."
+	text, err := os.ReadFile(filepath.Join(root, "sdk/abi/talon.proto"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := schema.Parse(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := token.NewFileSet()
+	standard := importer.ForCompiler(set, "source", nil)
+	for _, typ := range []string{"string", "int64", "uint32", "bool", "double", "Origin"} {
+		more := string(text)
+		for _, m := range f.Types {
+			// That of a ref update is what callers have: a constraint of the request says so.
+			if !m.Enum && m.Name != "RefUpdate" && !m.Marks.Has("go", "hand") && !m.Marks.Has("go", "inputs") && !strings.HasPrefix(strings.Join(m.Marks["go"], " "), "actions") {
+				before := "\nmessage " + m.Name + " {\n"
+				more = strings.Replace(more, before, before+"  "+typ+" another = 15; // at most 9 bytes\n", 1)
+			}
+		}
+		files, err := generateFrom(more, root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, err := filepath.Glob(filepath.Join(root, "sdk/abi/*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var parsed []*ast.File
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			var source any // nil: what is in the file
+			if generated, ok := files["sdk/abi/"+filepath.Base(name)]; ok {
+				if source = generated; !strings.Contains(generated, "Another") {
+					t.Errorf("%s: a field of type %s is not there", name, typ)
+				}
+			}
+			file, err := parser.ParseFile(set, name, source, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parsed = append(parsed, file)
+		}
+		failed := func(err error) { t.Errorf("with fields of type %s: %v", typ, err) }
+		_, _ = (&types.Config{Importer: standard, Error: failed}).Check("talon/sdk/abi", set, parsed, nil)
 	}
 }

@@ -197,8 +197,10 @@ func (r *rust) fieldType(f *schema.Field) string {
 	case f.Repeated, f.Type == "bytes", m != nil && m.Marks.Has("rust", "hand"):
 		return ""
 	case m != nil && r.isView(m):
+		r.use(m)
 		return rustName(m.Marks, m.Name) + "<'a>"
 	case m != nil:
+		r.use(m)
 		return rustName(m.Marks, m.Name)
 	case r.Enum(f) != nil:
 		r.use(r.Enum(f))
@@ -210,7 +212,7 @@ func (r *rust) fieldType(f *schema.Field) string {
 // use imports a type of another world.
 func (r *rust) use(t *schema.Type) {
 	if t.Group != r.group {
-		r.uses[map[string]string{"policy": "request", "strategy": "strategy", "throttle": "throttle"}[t.Group]+"::"+t.Name] = true
+		r.uses[map[string]string{"policy": "request", "strategy": "strategy", "throttle": "throttle"}[t.Group]+"::"+rustName(t.Marks, t.Name)] = true
 	}
 }
 

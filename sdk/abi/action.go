@@ -2,13 +2,6 @@ package abi
 
 import "unicode/utf8"
 
-// Limits of what an action says.
-const (
-	MaxActionID     = 64  // bytes of the id of a subscription, historic or timer
-	MaxActionRelay  = 512 // bytes of a relay's URL
-	MaxActionReason = 256 // bytes of a reason
-)
-
 // ActionLimits bounds what DecodeActions reads.
 type ActionLimits struct {
 	Actions   int // of one answer

@@ -14,11 +14,12 @@
 // # How to add a field
 //
 // Add a line to its message in talon.proto, with the next number and a note, and run
-// go generate ./sdk/abi. That is all for a number, a text, a message or a list in
-// any message without the mark "go hand" above it: structs, writers, readers, the
-// other languages and the reference have the field. Then fill it in where the host
-// writes the message, give it a value in the samples of the tests here, and run go
-// test ./sdk ./sdk/abi -update, since the golden bytes and the exported API grow.
+// go generate ./sdk/abi. Structs, writers, readers, the other languages, the JSON of
+// vectors and the reference have the field then, unless the mark "go hand" stands above
+// the message. Fill it in where the host writes the message, give it a value in the
+// samples of the tests here, and run go test ./sdk ./sdk/abi -update, since the golden
+// bytes and the exported API grow. The first list of a message that has none makes a
+// view of the struct to read, as the golden API will say.
 //
 // A field of a message with that mark is added to its code here by hand; one of
 // Verdict is read by all, and is written by [AppendVerdict]. A number above 15 takes

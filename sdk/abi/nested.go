@@ -47,9 +47,6 @@ func appendTexts(b []byte, field byte, list []string) []byte {
 	return b
 }
 
-// uint32 is the value of the field that r is at.
-func (r *reader) uint32() uint32 { return uint32(min(r.num, 1<<32-1)) }
-
 // appendDouble appends a double field, nothing for zero.
 func appendDouble(b []byte, field byte, v float64) []byte {
 	if math.Float64bits(v) == 0 {

@@ -891,6 +891,13 @@ type StepAction struct {
 	At       int64    // DoSetTimer
 }
 
+// Limits of what an action says.
+const (
+	MaxActionRelay  = 512 // bytes
+	MaxActionID     = 64  // bytes
+	MaxActionReason = 256 // bytes
+)
+
 // AppendAction appends a as the next action of StepActions. It allocates nothing
 // else.
 func AppendAction(b []byte, a *StepAction) []byte {

@@ -127,6 +127,39 @@ func (v *SubjectView) decode(b []byte) error {
 // Ages iterates over the ages: milliseconds since each of the latest starts, newest first, at most 256.
 func (v *SubjectView) Ages() AgeIter { return AgeIter{r: reader{rest: v.b}} }
 
+// AgeIter walks the ages of a message.
+type AgeIter struct {
+	r      reader
+	packed []byte
+	item   uint32
+}
+
+// Next moves to the next one, and reports whether there is one.
+func (it *AgeIter) Next() bool {
+	for len(it.packed) == 0 {
+		if !it.r.next() {
+			return false
+		}
+		switch it.r.key {
+		case 4<<3 | wireVarint:
+			it.item = uint32(min(it.r.num, 1<<32-1))
+			return true
+		case 4<<3 | wireBytes:
+			it.packed = it.r.data
+		}
+	}
+	v, n := readVarint(it.packed)
+	if n == 0 {
+		*it = AgeIter{}
+		return false
+	}
+	it.item, it.packed = uint32(min(v, 1<<32-1)), it.packed[n:]
+	return true
+}
+
+// Age returns the one that Next moved to.
+func (it *AgeIter) Age() uint32 { return it.item }
+
 // DelayRequest asks how long to wait before the first attempt: an event of a
 // repository was held, or a relay is to be connected to that was not before.
 type DelayRequest struct {
@@ -447,7 +480,7 @@ func (a *AfterAnswer) decode(b []byte) error {
 	if err := checkKnown("health", a.Health, HealthBarred); err != nil {
 		return err
 	}
-	if err := checkText("reason", a.Reason, MaxActionReason); err != nil {
+	if err := checkText("reason", a.Reason, 256); err != nil {
 		return err
 	}
 	return nil
@@ -787,3 +820,9 @@ func (q *TickRequest) Decode(b []byte) error {
 	}
 	return r.err()
 }
+
+// Most that a request holds: the host leaves out what is beyond.
+const (
+	MaxAges    = 256 // of a Subject
+	MaxWaiting = 16  // of a PickRequest
+)

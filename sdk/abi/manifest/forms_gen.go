@@ -96,7 +96,9 @@ func (v healthForm) MarshalText() ([]byte, error) { return []byte(healthNames[v]
 // agesList are as many as a host tells of.
 type agesList []uint32
 
-func (l *agesList) UnmarshalJSON(b []byte) error { return atMost(256, "ages", b, (*[]uint32)(l)) }
+func (l *agesList) UnmarshalJSON(b []byte) error {
+	return atMost(abi.MaxAges, "ages", b, (*[]uint32)(l))
+}
 
 // subjectForm is the message Subject.
 type subjectForm struct {
@@ -303,7 +305,7 @@ func (m *waitingForm) encoded() (to abi.Waiting) {
 type waitingList []waitingForm
 
 func (l *waitingList) UnmarshalJSON(b []byte) error {
-	return atMost(16, "waiting", b, (*[]waitingForm)(l))
+	return atMost(abi.MaxWaiting, "waiting", b, (*[]waitingForm)(l))
 }
 
 // pickRequestForm is the message PickRequest.
