@@ -59,11 +59,11 @@ func (d *netDialer) Dial(ctx context.Context, url string) (Conn, error) {
 // dial asks the relay what it is, if that is not known, and connects.
 func (l *line) dial() (Conn, loop.Opened, error) {
 	v := l.sync
-	opened := loop.Opened{Capabilities: l.caps}
+	opened := loop.Opened{Capabilities: l.request.Capabilities}
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(l.ctx, v.cfg.Limits.ConnectTime)
 	defer cancel()
-	if l.inform {
+	if l.request.Inform {
 		info, err := v.dialer.Inform(ctx, l.relay)
 		switch {
 		case errors.Is(err, netguard.ErrForbidden):
@@ -77,6 +77,7 @@ func (l *line) dial() (Conn, loop.Opened, error) {
 			opened.Informed = true
 			info.tell(&opened.Capabilities)
 			opened.Version = info.version()
+			opened.Capabilities = l.request.Merge(opened.Capabilities, opened.Version)
 		}
 	}
 	c, err := v.dialer.Dial(ctx, l.relay)
@@ -148,8 +149,10 @@ func (i *Information) isSelf(own host.PubKey) bool {
 	return own != host.PubKey{} && i.Self == own.String()
 }
 
-// version names the software of the relay.
-func (i *Information) version() string { return session.Quote(i.Software + " " + i.Version) }
+// version says what the relay is: when it changes, so may its limits.
+func (i *Information) version() string {
+	return session.Quote(fmt.Sprintf("%s %s %v", i.Software, i.Version, i.Limitation))
+}
 
 // tell adds what the document says to what is known. That a NIP is not listed means
 // nothing.
@@ -199,7 +202,8 @@ func classify(err error, wasUp bool) loop.Ended {
 			class, r.Outcome = abi.ClassRateLimited, loop.OutcomeRateLimited
 		case status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden:
 			class, r.Outcome = abi.ClassRestricted, loop.OutcomeRefused
-		case status.Status >= 500:
+		case status.Status >= 400:
+			// Also a relay that is being deployed says that there is nothing.
 			r.Outcome = loop.OutcomeServer
 		default:
 			r.Outcome = loop.OutcomeProtocol

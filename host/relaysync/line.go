@@ -22,14 +22,13 @@ import (
 // for a session what that must not do itself. Its goroutine (run) owns the session; one
 // more reads frames, one writes.
 type line struct {
-	sync   *Sync
-	id     loop.ConnID
-	relay  string
-	source *host.Source
-	caps   abi.Capabilities // before the attempt
-	inform bool
-	ctx    context.Context
-	cancel context.CancelFunc
+	sync    *Sync
+	id      loop.ConnID
+	relay   string
+	source  *host.Source
+	request loop.Dial
+	ctx     context.Context
+	cancel  context.CancelFunc
 
 	conn     Conn
 	out      *outbox
@@ -51,7 +50,7 @@ type built struct {
 
 func newLine(ctx context.Context, v *Sync, d loop.Dial) *line {
 	l := &line{
-		sync: v, id: d.Conn, relay: d.Relay, caps: d.Capabilities, inform: d.Inform,
+		sync: v, id: d.Conn, relay: d.Relay, request: d,
 		source: &host.Source{Origin: host.FromSync, Relay: d.Relay},
 		signal: make(chan struct{}, 1),
 	}
@@ -114,9 +113,10 @@ func (l *line) run() {
 	l.tell(message{opened: &opened})
 	begun = time.Now()
 	err = l.serve(opened)
+	v := l.sync
 	ended = classify(err, true)
 	ended.Result.Took = time.Since(begun).Milliseconds()
-	ended.Unanswered = l.session.Unanswered()
+	ended.Answered, ended.Unanswered = l.session.Sizes(v.now())
 }
 
 func (l *line) close() {

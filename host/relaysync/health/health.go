@@ -71,7 +71,9 @@ type record struct {
 const (
 	maxStarts = 16               // that a module is told
 	maxWait   = 24 * 3600 * 1000 // ms
-	maxKnown  = 20_000           // relays; the oldest news is forgotten first
+	// unproductive is how long a connection has to be up if it brings nothing.
+	unproductive = 60 * 1000 // ms
+	maxKnown     = 20_000    // relays; the oldest news is forgotten first
 )
 
 // Open reads what was kept. ctx is that of questions to the module.
@@ -134,10 +136,18 @@ func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 	k.attemptDone(r)
 	r.Ending = e.Reason
 	since := r.since
+	if e.Outcome == loop.OutcomeDisconnected && !e.Productive && at-since < unproductive {
+		since = at // it was up for nothing
+	}
 	switch e.Outcome {
 	case loop.OutcomeOK:
-		r.since, r.LastSuccess = at, at
-		r.Failures, r.FailingSince = 0, 0
+		// That a relay takes a connection says little: it may drop it at once.
+		r.LastSuccess = at
+		if e.Productive {
+			r.Failures, r.FailingSince = 0, 0
+		} else {
+			r.since = at
+		}
 	case loop.OutcomeRateLimited:
 		// The connection may be up all the same.
 	default:

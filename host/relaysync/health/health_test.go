@@ -14,6 +14,7 @@ import (
 
 	"talon/host/relaysync/loop"
 	"talon/sdk/abi"
+	"talon/sdk/throttle"
 )
 
 const relay = "wss://relay.example.com"
@@ -95,7 +96,7 @@ func TestCareful(t *testing.T) {
 			t.Fatalf("it waits %v", st.Wait)
 		}
 	}
-	if st := k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeOK}, now.UnixMilli()); st.Failures != 0 || st.Failing != 0 || st.Wait != 0 || st.Status != loop.StatusHealthy {
+	if st := k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeOK, Productive: true}, now.UnixMilli()); st.Failures != 0 || st.Failing != 0 || st.Wait != 0 || st.Status != loop.StatusHealthy {
 		t.Errorf("after a success: %+v", st)
 	}
 }
@@ -140,6 +141,46 @@ func TestModule(t *testing.T) {
 	if st := k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeDisconnected}, later.UnixMilli()); st.Failures != 0 {
 		t.Errorf("an end that is fine counts: %+v", st)
 	}
+}
+
+// A relay that accepts connections and drops them is tried less and less often. One that
+// brought something is not.
+func TestAcceptsAndDrops(t *testing.T) {
+	rules := throttle.Relays{First: 5000, Most: 3600_000, Stable: 10_000, DeadAfter: 24 * 3600_000, DeadEvery: 24 * 3600_000}
+	for _, productive := range []bool{false, true} {
+		k := open(t, &ruled{rules}, &disk{kept: map[string][]byte{}})
+		now, attempts := start.UnixMilli(), 0
+		for end := now + 6*3600_000; now < end; attempts++ {
+			if wait := k.Allow(relay, now); wait > 0 {
+				t.Fatalf("it waits for %d", wait)
+			}
+			k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeOK}, now)
+			now += 30_000
+			if productive {
+				k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeOK, Productive: true}, now)
+			}
+			st := k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeDisconnected, Productive: productive}, now)
+			now += max(st.Wait, 250)
+		}
+		if productive != (attempts > 100) {
+			t.Errorf("productive %v: %d attempts in six hours", productive, attempts)
+		}
+	}
+}
+
+// ruled is a module that follows the rules of the bundled ones.
+type ruled struct{ rules throttle.Relays }
+
+func (m *ruled) Ask(_ context.Context, q Question, request []byte, _ int64) ([]byte, error) {
+	if q == Admit {
+		return abi.AppendThrottleAdmitAnswer(nil, &abi.ThrottleAdmitAnswer{Start: true}), nil
+	}
+	var v abi.AfterRequestView
+	if err := v.Decode(request); err != nil {
+		return nil, err
+	}
+	a := m.rules.After(throttle.AfterInput{AfterRequestView: &v})
+	return abi.AppendAfterAnswer(nil, &a), nil
 }
 
 // An attempt that we gave up is not under way any more, and a connection that we left

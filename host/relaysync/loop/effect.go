@@ -19,7 +19,8 @@ type Dial struct {
 	Conn         ConnID
 	Relay        string
 	Capabilities abi.Capabilities // what is known of the relay
-	Inform       bool             // its NIP-11 document is to be read first
+	Inform       bool             // its NIP-11 document is to be read first; then see Merge
+	learnt       learnt
 }
 
 // HangUp ends an attempt or a connection. Nothing more is to be told of it.
@@ -120,7 +121,7 @@ func (r Refusal) String() string {
 type Opened struct {
 	Capabilities abi.Capabilities
 	Informed     bool   // the NIP-11 document was read
-	Version      string // what it says of itself: another one may have other limits
+	Version      string // what it says of itself there: another one may have other limits
 	Took         int64
 }
 
@@ -130,5 +131,6 @@ type Ended struct {
 	Result     ConnResult
 	Received   int64 // bytes
 	Restart    bool  // the session ended it, to begin again with what it has learnt
-	Unanswered int   // bytes of the longest message that the relay had not answered, and that was longer than all that it had
+	Answered   int   // bytes of the longest message that the relay has answered
+	Unanswered int   // of the longest one that was sent lately and that it has not; 0: it was shorter
 }

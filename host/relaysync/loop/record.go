@@ -11,6 +11,7 @@ type record struct {
 	LastConnected  int64  `json:"last_connected,omitempty"`
 	DisconnectedAt int64  `json:"disconnected_at,omitempty"`
 	Negentropy     uint32 `json:"negentropy,omitempty"`
+	Learnt         learnt `json:"learnt,omitzero"`
 }
 
 // load takes the records that were kept.
@@ -30,6 +31,9 @@ func (s *Loop) load(all map[string][]byte) {
 		if rec.Negentropy == abi.SupportYes {
 			r.caps.Negentropy = abi.SupportYes
 		}
+		r.learnt = rec.Learnt
+		r.learnt.At = min(r.learnt.At, s.clock)
+		r.learnt.merge(&r.caps)
 	}
 }
 
@@ -42,7 +46,7 @@ func (s *Loop) Records(now int64) map[string][]byte {
 		if !s.changed[url] && !r.up {
 			continue
 		}
-		rec := record{LastConnected: r.lastConnected, DisconnectedAt: r.disconnectedAt, Negentropy: r.caps.Negentropy}
+		rec := record{LastConnected: r.lastConnected, DisconnectedAt: r.disconnectedAt, Negentropy: r.caps.Negentropy, Learnt: r.learnt}
 		if r.up {
 			rec.DisconnectedAt = s.clock
 		}

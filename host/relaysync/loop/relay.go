@@ -28,6 +28,7 @@ type relay struct {
 	lastConnected  int64
 	disconnectedAt int64
 	productive     bool  // the connection has brought something
+	proven         bool  // and was up for long enough: failures before it are forgotten
 	partial        bool  // a historic of this connection was not complete
 	compareAgain   bool  // the operator has everything compared with the next connection
 	received       int64 // bytes of connections that ended
@@ -84,6 +85,22 @@ func (s *Loop) progress(r *relay) {
 	}
 }
 
+// provenTime is how long a connection that brings something is up before the failures
+// before it are forgotten: a relay may accept connections, and drop them.
+const provenTime = 30_000
+
+// prove forgets the failures of a relay that works.
+func (s *Loop) prove(r *relay) {
+	switch {
+	case !r.up || r.proven || !r.productive:
+	case s.clock-r.since < provenTime:
+		s.dialAt = min(s.dialAt, r.since+provenTime)
+	default:
+		r.proven = true
+		s.setState(r, s.deps.Health.Report(r.url, ConnResult{Outcome: OutcomeOK, Productive: true, Took: s.clock - r.since}, s.clock))
+	}
+}
+
 // relay returns the record of a relay, a new one if there is none, nil if there are too
 // many.
 func (s *Loop) relay(url string) *relay {
@@ -126,8 +143,11 @@ func (s *Loop) dialAll() {
 	used, dialing := 0, 0
 	st := &s.stats
 	st.Tracked, st.Connected, st.Dead = 0, 0, 0
-	var due []*relay
+	var due, unproven []*relay
 	for _, r := range s.relays {
+		if r.up && r.productive && !r.proven {
+			unproven = append(unproven, r)
+		}
 		switch {
 		case r.conn != 0:
 			used++
@@ -149,6 +169,10 @@ func (s *Loop) dialAll() {
 		if r.state.Status == StatusDead {
 			st.Dead++
 		}
+	}
+	slices.SortFunc(unproven, func(a, b *relay) int { return cmp.Compare(a.url, b.url) })
+	for _, r := range unproven {
+		s.prove(r)
 	}
 	slices.SortFunc(due, func(a, b *relay) int {
 		return cmp.Or(first(a.bootstrap, b.bootstrap), cmp.Compare(b.priority, a.priority), cmp.Compare(a.state.Failures, b.state.Failures), cmp.Compare(a.url, b.url))
@@ -186,6 +210,11 @@ func first(a, b bool) int {
 const informedFor = 6 * 60 * minute
 
 func (s *Loop) dial(r *relay) {
+	if r.learnt.At != 0 && s.clock-r.learnt.At > learntFor {
+		r.learnt = learnt{Version: r.learnt.Version}
+		r.informed = 0
+		r.caps.MaxSubscriptions, r.caps.MaxMessage = 0, 0
+	}
 	known := r.informed != 0 && s.clock-r.informed < informedFor
 	if !known && r.caps.Negentropy == abi.SupportNo {
 		r.caps.Negentropy = abi.SupportUnknown // it may have learnt
@@ -193,7 +222,7 @@ func (s *Loop) dial(r *relay) {
 	s.serial++
 	r.conn = ConnID(s.serial)
 	r.last.Took = 0
-	s.do(Dial{Conn: r.conn, Relay: r.url, Capabilities: r.caps, Inform: !known})
+	s.do(Dial{Conn: r.conn, Relay: r.url, Capabilities: r.caps, Inform: !known, learnt: r.learnt})
 }
 
 // Up takes the news that a relay is connected.
@@ -203,11 +232,12 @@ func (s *Loop) Up(now int64, url string, conn ConnID, o Opened) {
 	if r == nil || r.conn != conn {
 		return
 	}
-	r.up, r.since, r.productive, r.partial, r.completeSince = true, s.clock, false, false, 0
+	r.up, r.since, r.productive, r.proven, r.partial, r.completeSince = true, s.clock, false, false, false, 0
 	s.dialAt = 0
 	r.caps = o.Capabilities
 	if o.Informed {
 		r.informed = s.clock
+		s.says(r, o.Version)
 	}
 	s.setState(r, s.deps.Health.Report(url, ConnResult{Outcome: OutcomeOK, Took: o.Took}, s.clock))
 	s.do(Measure{What: MeasuredAttempt, Relay: url, Value: 1})
@@ -233,6 +263,9 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 		return
 	}
 	wasUp := r.up
+	if wasUp {
+		s.hungUp(r, &e)
+	}
 	s.isDown(r)
 	r.last = e.Result
 	before := r.state.Status
@@ -241,8 +274,10 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 		s.deps.Health.Forget(url)
 		r.state.Wait = 0
 	} else {
+		e.Result.Productive = r.productive
 		r.state = s.deps.Health.Report(url, e.Result, s.clock)
 	}
+	r.productive = false
 	r.retryAt = s.clock + max(r.state.Wait, leastWait)
 	s.setState(r, r.state)
 	switch {

@@ -18,6 +18,7 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 		if sub := r.subs[in.Input.ID]; sub != nil && sub.serial == in.Serial {
 			sub.eose = true
 			r.productive = true
+			s.prove(r)
 			s.gap(r, sub.purpose, in.Gap)
 			s.progress(r)
 			s.step(&in.Input)
@@ -34,6 +35,7 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 		if h := r.hists[in.Input.ID]; h != nil && h.serial == in.Serial {
 			delete(r.hists, in.Input.ID)
 			r.productive = r.productive || in.Input.Complete
+			s.prove(r)
 			r.partial = r.partial || !in.Input.Complete
 			s.gap(r, h.purpose, in.Gap)
 			if in.Missing != nil && in.Input.Have > 0 {

@@ -152,10 +152,11 @@ func (s *Session) Turn(now int64, busy bool) (next int64) {
 	s.refill()
 	s.flush()
 	switch {
+	case now < s.checkAt:
 	case busy || s.Full():
 		s.liveness = liveness{heard: s.now}
 		s.checkAt = now + busyTime
-	case now >= s.checkAt:
+	default:
 		s.timeOut()
 	}
 	s.begin()

@@ -61,13 +61,17 @@ func (s *Session) learnSize(over, most int) {
 	}
 }
 
-// Unanswered returns the bytes of the longest message that the relay has not answered, if
-// it is longer than all that it has: if the relay hangs up, that may be why.
-func (s *Session) Unanswered() int {
-	if _, _, bytes := s.largest(); bytes > max(s.size.fit, leastMessage) {
-		return bytes
+// Sizes returns the bytes of the longest message that the relay has answered, and of the
+// longest one that was sent lately and that it has not, if that is longer: if the relay
+// hangs up, that may be why.
+func (s *Session) Sizes(now int64) (answered, unanswered int) {
+	r, n, bytes := s.largest()
+	switch {
+	case bytes <= s.size.fit:
+	case r != nil && now-r.sent < lostTime, n != nil && now-n.heard < lostTime:
+		unanswered = bytes
 	}
-	return 0
+	return s.size.fit, unanswered
 }
 
 // learnt tells what the relay showed of itself.
