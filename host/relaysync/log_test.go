@@ -38,7 +38,7 @@ func TestLogLevels(t *testing.T) {
 	r := newRemote(t, nil)
 	down := newRemote(t, nil)
 	down.refuse(true)
-	gone := newRemote(t, func(r *remote) { r.handler = http.NotFoundHandler() })
+	gone := newRemote(t, func(r *remote) { r.handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) })
 	repo := announce(t, alice, "demo", epoch, r.url)
 	address, _ := repo.Address()
 	issue := func(content string) host.Tag { return host.Tag{"a", address.String(), "", content} }
