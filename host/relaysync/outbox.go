@@ -31,7 +31,7 @@ const perItem = 64
 func (o *outbox) push(text []byte) {
 	o.mu.Lock()
 	if o.bytes+len(text)+perItem > o.maxBytes {
-		o.failLocked(errSlow)
+		o.err = errSlow
 	}
 	if o.err == nil {
 		o.items = append(o.items, text)
@@ -51,20 +51,6 @@ func (o *outbox) failed() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
-}
-
-// fail takes nothing more. The first reason counts.
-func (o *outbox) fail(err error) {
-	o.mu.Lock()
-	o.failLocked(err)
-	o.mu.Unlock()
-}
-
-// failLocked is fail. REQUIRES: mu.
-func (o *outbox) failLocked(err error) {
-	if o.err == nil {
-		o.err = err
-	}
 }
 
 // run sends until the context ends or the network fails.

@@ -93,7 +93,7 @@ func (s *Loop) retry() {
 		if !ok {
 			return
 		}
-		s.retries.Took()
+		s.retries.Dequeue()
 		s.trying++
 		s.stats.Retries++
 		s.do(Resubmit{a.Event, a.Source})
@@ -116,7 +116,7 @@ func (s *Loop) Retried(now int64, list ...Retry) {
 		s.trying--
 		switch {
 		case r.Failed:
-			s.retries.Returned(r.Event.ID)
+			s.retries.Requeue(r.Event.ID)
 		case r.Refused:
 			s.refused(r.Relay, r.Event, r.Mark)
 		default:

@@ -64,8 +64,8 @@ func New(l Limits) *Set {
 	}
 }
 
-// Again is an event that is to be decided once more.
-type Again struct {
+// Retry is an event that is to be decided once more.
+type Retry struct {
 	Event  *host.Event
 	Source string // from which it came first
 }
@@ -106,19 +106,19 @@ func (s *Set) Add(e *host.Event, source string, mark uint64, now int64) {
 	}
 	if x.again {
 		x.again = false
-		s.give(x)
+		s.schedule(x)
 		return
 	}
 	for _, k := range x.keys {
 		if s.recent.after(k, mark) {
-			s.give(x)
+			s.schedule(x)
 			return
 		}
 	}
 }
 
-// give makes an entry due, unless it is out or was tried too often.
-func (s *Set) give(x *entry) {
+// schedule makes an entry due, unless it is out or was tried too often.
+func (s *Set) schedule(x *entry) {
 	if !x.out && x.tries < s.limits.Tries {
 		x.out = true
 		x.tries++
@@ -127,18 +127,18 @@ func (s *Set) give(x *entry) {
 }
 
 // Next returns the event that is due for longest, and false if none is. It stays due
-// until [Set.Took].
-func (s *Set) Next() (Again, bool) {
+// until [Set.Dequeue].
+func (s *Set) Next() (Retry, bool) {
 	front := s.due.Front()
 	if front == nil {
-		return Again{}, false
+		return Retry{}, false
 	}
 	x := front.Value.(*entry)
-	return Again{x.event, x.source}, true
+	return Retry{x.event, x.source}, true
 }
 
-// Took notes that the event of Next is on its way. REQUIRES: one is due.
-func (s *Set) Took() { s.due.Remove(s.due.Front()).(*entry).due = nil }
+// Dequeue takes the event of Next out: it is on its way. REQUIRES: one is due.
+func (s *Set) Dequeue() { s.due.Remove(s.due.Front()).(*entry).due = nil }
 
 // TryAll makes all events due, oldest first: who decides has changed.
 func (s *Set) TryAll() {
@@ -148,7 +148,7 @@ func (s *Set) TryAll() {
 	}
 	slices.SortFunc(all, func(a, b *entry) int { return cmp.Compare(a.number, b.number) })
 	for _, x := range all {
-		s.give(x)
+		s.schedule(x)
 	}
 }
 
@@ -166,12 +166,12 @@ func (s *Set) Arrived(e *host.Event) {
 	}
 	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(a.number, b.number) })
 	for _, x := range found {
-		s.give(x) // once
+		s.schedule(x) // once
 	}
 }
 
-// Returned notes that an event that was taken could not be tried.
-func (s *Set) Returned(id host.ID) {
+// Requeue notes that an event that was taken could not be tried.
+func (s *Set) Requeue(id host.ID) {
 	if x := s.entries[id]; x != nil && x.out && x.due == nil {
 		x.out = false
 		x.tries--
@@ -196,7 +196,7 @@ func (s *Set) Expire(now int64) {
 			x.tries = 1 // it is under way, and may have been decided too early
 			x.again = true
 		}
-		s.give(x)
+		s.schedule(x)
 	}
 	for front := s.order.Front(); front != nil; front = s.order.Front() {
 		x := front.Value.(*entry)

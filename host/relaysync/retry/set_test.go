@@ -32,7 +32,7 @@ func due(s *Set) string {
 		if !ok {
 			return strings.Join(list, " ")
 		}
-		s.Took()
+		s.Dequeue()
 		list = append(list, fmt.Sprint(a.Event.ID[0]))
 	}
 }
@@ -155,7 +155,7 @@ func TestTries(t *testing.T) {
 		if got := arrive(s, root); got != "2" {
 			t.Fatalf("%q", got)
 		}
-		s.Returned(reply.ID)
+		s.Requeue(reply.ID)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestDue(t *testing.T) {
 	s.Arrived(root)
 	s.Arrived(root)
 	s.Add(event(11, 1, host.Tag{"e", root.ID.String()}), "two", mark, now) // another copy
-	s.Returned(host.ID{12})                                                // nobody took it
+	s.Requeue(host.ID{12})                                                 // nobody took it
 	s.Forget(host.ID{13})
 	if got := due(s); got != "10 11 12 14" {
 		t.Errorf("%q are due", got)
@@ -304,10 +304,10 @@ func TestBooks(t *testing.T) {
 			s.Expire(at)
 		case 5:
 			if _, ok := s.Next(); ok {
-				s.Took()
+				s.Dequeue()
 			}
 		case 6:
-			s.Returned(e.ID)
+			s.Requeue(e.ID)
 		}
 		bytes, keys, mine, due := 0, 0, 0, 0
 		for _, x := range s.entries {
