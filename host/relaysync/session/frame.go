@@ -124,6 +124,9 @@ func (s *Session) eose(id string) {
 	if r.lasting {
 		s.lastEose = r
 	}
+	if r.live && s.liveLimit == 0 {
+		s.liveAnswered = true
+	}
 	r.stored = true
 	s.settle(r)
 }

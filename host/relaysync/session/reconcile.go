@@ -209,6 +209,9 @@ func (n *reconciliation) timeOut(s *Session) {
 	case s.caps.Negentropy == abi.SupportYes && n.repeats == 0:
 		n.repeat(s)
 	default:
+		if n.rounds == 0 {
+			s.strays++ // a NOTICE may still come
+		}
 		n.fetch.noNegentropy(s, abi.ClassError, "no answer to NEG-OPEN in time", n.rounds == 0)
 	}
 }

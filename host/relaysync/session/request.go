@@ -182,7 +182,10 @@ func (s *Session) probe(r *request) {
 	switch {
 	case !r.probed:
 		s.withdraw(r)
-		s.liveLimit, r.probed = 1, true
+		r.probed = true
+		if !s.liveAnswered {
+			s.liveLimit = 1
+		} // else the request, or its answer, was lost
 		s.ask(r)
 	case s.eoses == 0:
 		r.filters = nil

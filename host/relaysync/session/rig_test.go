@@ -149,7 +149,7 @@ func (g *rig) answer() {
 		case g.stored[a.Event.ID] != nil:
 			g.Answered(g.now, Answer{Ticket: a.Ticket, Fate: Here})
 			continue
-		case schnorr.Verify(a.Event) != nil:
+		case a.Event.CheckID() != nil:
 			v = host.Verdict{Code: host.Rejected, Reason: "invalid: forged"}
 		case g.verdict != nil:
 			v = g.verdict(a.Event)

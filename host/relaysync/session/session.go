@@ -54,6 +54,7 @@ type Session struct {
 	pace         pace
 	size         size
 	liveLimit    int      // of a live REQ: 0, or 1 for relays that do not answer that
+	liveAnswered bool     // the relay sends EOSE for a limit of 0
 	lastAnswered int      // the newest request that was answered
 	lastEose     *request // nil: the latest message was something else
 	eoses        uint64   // that came
