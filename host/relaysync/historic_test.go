@@ -3,9 +3,7 @@ package relaysync
 import (
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"talon/host"
 	"talon/host/wire"
@@ -131,49 +129,6 @@ func TestNegentropyTogether(t *testing.T) {
 	}
 }
 
-// A relay that does not answer one comparison, or has lost it, and answers others is
-// asked once more.
-func TestNegentropyRepeated(t *testing.T) {
-	for name, tt := range map[string]struct {
-		verb    wire.Verb // the first of these is not answered
-		instead string    // what is said in place of that; empty: nothing
-		time    time.Duration
-	}{
-		"no answer to the first message": {wire.NegOpen, "", 8 * time.Second},
-		"no answer to a later one":       {wire.NegMsg, "", 8 * time.Second},
-		"a NEG-ERR":                      {wire.NegMsg, `["NEG-ERR","%s","closed: unknown subscription handle"]`, time.Hour},
-		"a NEG-ERROR, as of khatru":      {wire.NegMsg, `["NEG-ERROR","%s","CLOSED"]`, time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var asked atomic.Int64
-			r := newRemote(t, func(r *remote) {
-				r.info = `{"supported_nips":[1,77]}`
-				r.script = func(p *peer, m *wire.Message) bool {
-					if m.Verb != tt.verb || asked.Add(1) > 1 {
-						return false
-					}
-					if tt.instead != "" {
-						p.say(tt.instead, m.SubID)
-					}
-					return true
-				}
-			})
-			list := notes(t, 1000)
-			r.add(list...)
-			w := start(t, nil, func(cfg *Config, _ *Deps) { cfg.Limits.AnswerTime = tt.time })
-			w.shelf.put(t, list[100:]...)
-			w.plan.swap(onConnect(r.url, fetch(r.url, "auto", abi.MethodAuto, kinds(1))))
-			if got := w.plan.wait(t, 1, "done auto"); !strings.HasPrefix(got, "done auto method=1 complete=true class=0 have=0 need=100 new=100") {
-				t.Errorf("the strategy hears %q", got)
-			}
-			if asked.Load() < 2 {
-				t.Error("nothing was lost: nothing was tested")
-			}
-		})
-	}
-}
-
 // needOf is how many events a historic has brought.
 func needOf(t *testing.T, said string) (n int) {
 	t.Helper()
@@ -262,132 +217,5 @@ func TestPush(t *testing.T) {
 				t.Errorf("the relay has %d events, want %d", n, want)
 			}
 		})
-	}
-}
-
-// Relays that have no negentropy, each in its own way, are asked page by page.
-func TestNoNegentropy(t *testing.T) {
-	for name, script := range map[string]func(p *peer, m *wire.Message) bool{
-		"a notice": nil,
-		"a NEG-ERR": func(p *peer, m *wire.Message) bool {
-			p.say(`["NEG-ERR","%s","blocked: negentropy disabled"]`, m.SubID)
-			return true
-		},
-		"a CLOSED": func(p *peer, m *wire.Message) bool {
-			p.say(`["CLOSED","%s","unsupported: what is this"]`, m.SubID)
-			return true
-		},
-		"silence": func(*peer, *wire.Message) bool { return true },
-		"not hex": func(p *peer, m *wire.Message) bool { p.say(`["NEG-MSG","%s","xyz"]`, m.SubID); return true },
-		"malformed": func(p *peer, m *wire.Message) bool {
-			p.say(`["NEG-MSG","%s","61ffffffffffffffffffff"]`, m.SubID)
-			return true
-		},
-		"version": func(p *peer, m *wire.Message) bool { p.say(`["NEG-MSG","%s","60"]`, m.SubID); return true },
-		"no text": func(p *peer, m *wire.Message) bool { p.say(`["NEG-MSG","%s",17]`, m.SubID); return true },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			list := notes(t, 50)
-			r := newRemote(t, func(r *remote) {
-				r.neg = false
-				if script != nil {
-					r.script = func(p *peer, m *wire.Message) bool { return m.Verb == wire.NegOpen && script(p, m) }
-				}
-			})
-			r.add(list...)
-			w := start(t, onConnect(r.url, fetch(r.url, "auto", abi.MethodAuto, kinds(1)), fetch(r.url, "neg", abi.MethodNegentropy, kinds(2))), func(cfg *Config, _ *Deps) {
-				cfg.Limits.AnswerTime = 4 * time.Second
-			})
-			if got := w.plan.wait(t, 1, "done auto"); !strings.HasPrefix(got, "done auto method=2 complete=true class=0 have=0 need=") {
-				t.Errorf("the strategy hears %q", got)
-			}
-			if got := w.plan.wait(t, 1, "done neg"); !strings.HasPrefix(got, "done neg method=1 complete=false") {
-				t.Errorf("the strategy hears %q", got)
-			}
-			if stored, _ := w.shelf.count(); stored != 50 {
-				t.Errorf("%d events are here", stored)
-			}
-		})
-	}
-}
-
-// Paging finds everything, whatever the relay's limit, and however many events share a
-// second; also if all of them are refused.
-func TestPages(t *testing.T) {
-	for name, tt := range map[string]struct {
-		most     int // events that the relay gives at once
-		seconds  []int
-		refuse   bool
-		complete bool
-		one      bool // a filter with nothing to divide
-	}{
-		"nothing":                      {most: 100, complete: true},
-		"one event":                    {most: 100, seconds: []int{1}, complete: true},
-		"one page":                     {most: 100, seconds: []int{1, 2, 3}, complete: true},
-		"exactly one page":             {most: 6, seconds: []int{1, 2, 3}, complete: true},
-		"many pages":                   {most: 10, seconds: []int{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3}, complete: true},
-		"a second that is a page":      {most: 10, seconds: []int{1, 10, 1}, complete: true},
-		"a second larger than a page":  {most: 20, seconds: []int{5, 50, 5}, complete: true},
-		"the first second larger":      {most: 20, seconds: []int{50, 5}, complete: true},
-		"the last second larger":       {most: 20, seconds: []int{5, 50}, complete: true},
-		"only one second, larger":      {most: 20, seconds: []int{50}, complete: true},
-		"everything is refused":        {most: 10, seconds: []int{3, 3, 3, 3, 3, 30, 3}, refuse: true, complete: true},
-		"a second that can not be cut": {most: 20, seconds: []int{5, 50, 5}, one: true},
-		"two events of a limit of one": {most: 1, seconds: []int{1, 1, 1}, complete: true},
-		"seconds larger than a few":    {most: 8, seconds: []int{3, 9, 20, 5, 9, 2}, complete: true},
-		"the last larger than a few":   {most: 8, seconds: []int{3, 20}, complete: true},
-		"a few that can not be cut":    {most: 8, seconds: []int{3, 9, 5}, one: true},
-		"our own limit":                {most: 5000, seconds: []int{7, 7, 40, 7}, complete: true, one: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRemote(t, func(r *remote) { r.most = tt.most })
-			total := 0
-			for i, n := range tt.seconds {
-				for j := range n {
-					kind := 2
-					if !tt.one {
-						kind = 1 + j%8
-					}
-					r.add(signed(t, alice, kind+100, epoch-int64(i), fmt.Sprint(i, j)))
-					total++
-				}
-			}
-			f := kinds(101, 102, 103, 104, 105, 106, 107, 108)
-			if tt.one {
-				f = kinds(102)
-			}
-			a := fetch(r.url, "pages", abi.MethodREQ, f)
-			a.Page = 30
-			w := start(t, nil, nil)
-			w.shelf.policy = func(*host.Event) host.Verdict {
-				if tt.refuse {
-					return host.Verdict{Code: host.Rejected, Reason: "blocked: no"}
-				}
-				return host.Verdict{Code: host.Stored}
-			}
-			w.plan.swap(onConnect(r.url, a))
-			got := w.plan.wait(t, 1, "done pages")
-			if !strings.HasPrefix(got, fmt.Sprintf("done pages method=2 complete=%v", tt.complete)) {
-				t.Errorf("the strategy hears %q", got)
-			}
-			if _, n := w.shelf.count(); tt.complete && n != total {
-				t.Errorf("%d of %d events came: %s", n, total, got)
-			}
-		})
-	}
-}
-
-// A filter with a limit gets so many events, over as many pages as it takes.
-func TestPagesWithLimit(t *testing.T) {
-	r := newRemote(t, func(r *remote) { r.most = 10 })
-	r.add(notes(t, 100)...)
-	f := kinds(1)
-	f.Limit = 35
-	w := start(t, onConnect(r.url, fetch(r.url, "some", abi.MethodAuto, f)), nil)
-	w.plan.wait(t, 1, "done some")
-	if stored, _ := w.shelf.count(); stored != 35 {
-		t.Errorf("%d events are here, want 35", stored)
 	}
 }

@@ -168,55 +168,6 @@ func TestStreamAfterEnd(t *testing.T) {
 	release()
 }
 
-// Events without an end, each a right one: what is asked for is bounded.
-func TestEventsForEver(t *testing.T) {
-	list := notes(t, 600)
-	r := newRemote(t, onReq(func(p *peer, sub string) {
-		for _, e := range list {
-			p.event(sub, e)
-		}
-	}))
-	w := start(t, onConnect(r.url, fetch(r.url, "h", abi.MethodREQ, kinds(1)), abi.StepAction{Do: abi.DoSubscribe, Relay: r.url, ID: "s", Filters: []abi.Filter{kinds(1)}}),
-		func(cfg *Config, _ *Deps) { cfg.Limits.PageEvents = 500 })
-	w.plan.wait(t, 1, fmt.Sprintf("done h method=2 complete=false class=%d", abi.ClassTooMuch))
-	w.plan.wait(t, 1, fmt.Sprintf("closed s class=%d", abi.ClassTooMuch))
-}
-
-// A trickle that never ends, and silence, end in time.
-func TestNoAnswer(t *testing.T) {
-	e := notes(t, 200)
-	for name, play := range map[string]func(p *peer, sub string){
-		"silence": func(*peer, string) {},
-		"a trickle": func(p *peer, sub string) {
-			go func() {
-				pace := time.NewTicker(20 * time.Millisecond)
-				defer pace.Stop()
-				for i := range e {
-					p.event(sub, e[i])
-					select {
-					case <-pace.C:
-					case <-t.Context().Done():
-						return
-					}
-				}
-			}()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRemote(t, onReq(play))
-			w := start(t, onConnect(r.url, fetch(r.url, "h", abi.MethodREQ, kinds(1)), abi.StepAction{Do: abi.DoSubscribe, Relay: r.url, ID: "s", Filters: []abi.Filter{kinds(1)}}, live(r.url, "l", kinds(2))),
-				func(cfg *Config, _ *Deps) {
-					cfg.Limits.AnswerTime, cfg.Limits.PageTime = 300*time.Millisecond, 600*time.Millisecond
-				})
-			w.plan.wait(t, 1, "done h method=2 complete=false")
-			w.plan.wait(t, 1, "closed s")
-			// A live subscription asks for nothing that is stored: it stays.
-			w.plan.wait(t, 1, "eose l")
-		})
-	}
-}
-
 // A relay closes every subscription, and the strategy asks again at once, for ever.
 func TestClosedForEver(t *testing.T) {
 	r := newRemote(t, onReq(func(p *peer, sub string) { p.say(`["CLOSED","%s","error: no"]`, sub) }))

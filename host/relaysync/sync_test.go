@@ -822,42 +822,6 @@ func TestRateLimited(t *testing.T) {
 	}
 }
 
-// A relay says so in the middle of a historic, which goes on later.
-func TestRateLimitedHistoric(t *testing.T) {
-	list := notes(t, 30)
-	for _, method := range []uint32{abi.MethodREQ, abi.MethodNegentropy} {
-		t.Run(fmt.Sprint(method), func(t *testing.T) {
-			t.Parallel()
-			asked := make(chan time.Time, 10)
-			r := newRemote(t, func(r *remote) {
-				r.most, r.info = 10, `{"limitation":{"max_limit":10}}`
-				r.script = func(p *peer, m *wire.Message) bool {
-					if m.Verb == wire.Req {
-						now := time.Now()
-						if len(asked) == 0 {
-							p.say(`["NOTICE","rate-limited: slow down"]`)
-						}
-						asked <- now
-					}
-					return false
-				}
-			})
-			r.add(list...)
-			w := start(t, onConnect(r.url, fetch(r.url, "h", method, kinds(1))), func(cfg *Config, d *Deps) {
-				d.Health.(*calm).first = 1500 * time.Millisecond
-				cfg.Limits.Chunks = 1
-			})
-			w.plan.wait(t, 1, fmt.Sprintf("done h method=%d complete=true", method))
-			if first, second := <-asked, <-asked; second.Sub(first) < time.Second {
-				t.Errorf("it was asked again after %v", second.Sub(first))
-			}
-			if stored, _ := w.shelf.count(); stored != 30 {
-				t.Errorf("%d events are here", stored)
-			}
-		})
-	}
-}
-
 // The most important relays come first where not all can be connected to.
 func TestPriority(t *testing.T) {
 	a, b, c := newRemote(t, nil), newRemote(t, nil), newRemote(t, nil)
