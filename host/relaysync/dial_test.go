@@ -40,30 +40,3 @@ func TestClassify(t *testing.T) {
 		t.Errorf("a restart: %+v", got)
 	}
 }
-
-// How it stands with relays and repositories can be asked for at any time.
-func TestStatus(t *testing.T) {
-	r := newRemote(t, nil)
-	r.add(notes(t, 20)...)
-	w := start(t, onConnect(r.url, live(r.url, "l", kinds(1)), fetch(r.url, "h", abi.MethodAuto, kinds(1))), nil)
-	w.shelf.put(t, announce(t, alice, "demo", epoch, r.url))
-	w.plan.wait(t, 1, "done h")
-	w.plan.wait(t, 1, "eose l")
-	w.plan.wait(t, 1, "local")
-	relays, repositories, err := w.sync.Status(t.Context())
-	if err != nil || len(relays) != 1 || len(repositories) != 1 {
-		t.Fatalf("%+v, %+v, %v", relays, repositories, err)
-	}
-	st := relays[0]
-	if st.URL != r.url || st.Connection != "connected" || st.Health != "healthy" || st.Open != 1 || st.Pending != 0 || st.CompleteSince == 0 ||
-		st.Limits.Negentropy != "yes" || !st.Wanted {
-		t.Errorf("%+v", st)
-	}
-	until(t, "the count of bytes", func() bool {
-		relays, _, _ := w.sync.Status(t.Context())
-		return relays[0].Received > 1000
-	})
-	if repositories[0].Relays[0] != r.url || !repositories[0].Full {
-		t.Errorf("%+v", repositories)
-	}
-}

@@ -87,7 +87,7 @@ func TestLogLevels(t *testing.T) {
 // A bootstrap relay is the operator's choice: that it is dead needs a person.
 func TestDeadBootstrap(t *testing.T) {
 	log := new(journal)
-	gone := newRemote(t, func(r *remote) { r.handler = http.NotFoundHandler() })
+	gone := newRemote(t, func(r *remote) { r.handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) })
 	start(t, nil, func(cfg *Config, _ *Deps) {
 		cfg.Bootstrap = []string{gone.url}
 		cfg.Log = slog.New(slog.NewTextHandler(log, nil))

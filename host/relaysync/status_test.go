@@ -33,7 +33,7 @@ func one(t testing.TB, w *world, url string) RelaySnapshot {
 func TestStatus(t *testing.T) {
 	r := newRemote(t, nil)
 	r.add(notes(t, 3)...)
-	gone := newRemote(t, func(r *remote) { r.handler = http.NotFoundHandler() })
+	gone := newRemote(t, func(r *remote) { r.handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) })
 	w := start(t, func(v *abi.StepView) []abi.StepAction {
 		switch v.Kind {
 		case abi.InputInit:
