@@ -244,7 +244,7 @@ func asModule(tb testing.TB, name string, fuel *[]int64) (step func([]byte, int6
 func TestMain(m *testing.M) { os.Exit(plugintest.Main(m)) }
 
 // TestMemory is what 1,000 repositories with 50 roots, at 5 of 100 relays each,
-// take in a module. What the host keeps of them comes to that (relaysync.TestRecords):
+// take in a module. What the host keeps of them comes to that (loop.TestRecords):
 // 10 MB together.
 func TestMemory(t *testing.T) {
 	var fuel []int64
