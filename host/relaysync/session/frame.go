@@ -139,7 +139,8 @@ func (s *Session) closed(id, reason string) {
 		switch {
 		case class == abi.ClassAuthRequired && r.filters != nil && s.mustProve(id):
 			return
-		case what == refusedRoom && r.filters != nil:
+		case what == refusedRoom:
+			s.flush()
 			s.drop(r)
 			r.sent, r.closed = 0, false
 			s.noRoom(r, most, reason)

@@ -10,7 +10,6 @@ import (
 	"talon/host/negentropy"
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/match"
-	"talon/host/schnorr"
 	"talon/host/wire"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
@@ -51,7 +50,7 @@ func newRig(t testing.TB, change func(cfg *Config)) *rig {
 	g := &rig{t: t, now: epoch * 1000, stored: map[host.ID]*host.Event{}}
 	hash := match.NewHash(1, 2)
 	cfg := Config{
-		Relay: "wss://relay.example", Limits: limits, Hash: hash, Known: known.New(hash, 1000, 3600), Verify: schnorr.Verify,
+		Relay: "wss://relay.example", Limits: limits, Hash: hash, Known: known.New(hash, 1000, 3600), Verify: (*host.Event).CheckID,
 		Sign: func(e *host.Event) error { *e = *alice.Event(e.Kind, e.CreatedAt, "", e.Tags...); return nil },
 	}
 	if change != nil {

@@ -99,8 +99,12 @@ func (s *Session) noRoom(r *request, most int, reason string) {
 	if most <= 0 {
 		most = s.room.open
 	}
-	s.learnRoom(max(1, most))
-	if r.refusals++; settled || r.refusals > maxRefusals {
+	if most > 0 {
+		s.learnRoom(most)
+	} else {
+		s.pace.coolDown(s.now + fullTime) // it is others who fill it
+	}
+	if r.refusals++; settled || r.filters == nil || r.refusals > maxRefusals {
 		// It was taken for open: the strategy is to know what it may have missed.
 		r.closed = true
 		r.owner.refused(s, r, abi.ClassLimit, reason)
@@ -110,6 +114,9 @@ func (s *Session) noRoom(r *request, most int, reason string) {
 	s.room.waiting = slices.Insert(s.room.waiting, 0, r)
 	s.check(s.now + s.roomTime(r))
 }
+
+// fullTime is how long a relay is left alone that has no room for a single request.
+const fullTime = 5000
 
 // learnRoom notes how many requests the relay takes at once. If that is far fewer than
 // the strategy was told when the connection was made, there is to be another one soon, so

@@ -310,6 +310,23 @@ func TestRoom(t *testing.T) {
 	}
 }
 
+// A relay that is full with others' requests shows no limit of its own: it is asked again
+// later, and then the strategy is told.
+func TestFullWithOthers(t *testing.T) {
+	g := newRig(t, nil)
+	g.remote = func(m *wire.Message, _ string) {
+		if m.Verb == wire.Req {
+			g.Receive(g.now, fmt.Appendf(nil, `["CLOSED","%s","rate-limited: too many REQs"]`, m.SubID))
+		}
+	}
+	g.do(live("l", kinds(1)))
+	g.pass(limits.AnswerTime)
+	g.want("reports", g.reports(), fmt.Sprintf("closed l class=%d", abi.ClassLimit))
+	if n := len(g.all); n != 1+maxRefusals || g.Capabilities().MaxSubscriptions != 0 {
+		t.Errorf("%d messages, %+v", n, g.Capabilities())
+	}
+}
+
 // strfry answers what is stored of a subscription, and then has no room for the rest of it.
 func TestRefusedAfterEose(t *testing.T) {
 	g := newRig(t, nil)
