@@ -46,7 +46,8 @@ func TestLogLevels(t *testing.T) {
 		return abi.Filter{Tags: []abi.TagFilter{{Name: "a", Values: values}}}
 	}
 	late, daily := fetch(r.url, "late", abi.MethodAuto, kinds(1)), fetch(r.url, "daily", abi.MethodREQ, kinds(2))
-	late.Purpose, daily.Purpose = abi.PurposeReconnect, abi.PurposeDaily
+	poll := fetch(r.url, "poll", abi.MethodREQ, kinds(3))
+	late.Purpose, daily.Purpose, poll.Purpose = abi.PurposeReconnect, abi.PurposeDaily, abi.PurposeLive
 	r.add(notes(t, 3)...)
 	r.add(signed(t, bob, 2, epoch, "one"), signed(t, bob, 2, epoch, "two"))
 	w := start(t, nil, func(cfg *Config, _ *Deps) {
@@ -59,7 +60,7 @@ func TestLogLevels(t *testing.T) {
 			return []abi.StepAction{connectTo(r.url), connectTo(down.url), connectTo(gone.url)}
 		case abi.InputRelayConnected:
 			return []abi.StepAction{
-				live(r.url, "live", kinds(7)), late, daily,
+				live(r.url, "live", kinds(7)), late, daily, poll,
 				fetch(r.url, "one", abi.MethodNegentropy, about(address.String())),
 				fetch(r.url, "two", abi.MethodNegentropy, about(address.String(), "30617:"+address.PubKey.String()+":other")),
 				fetch(r.url, "root", abi.MethodNegentropy, kinds(1621)),
@@ -77,6 +78,7 @@ func TestLogLevels(t *testing.T) {
 		`level=WARN msg="sustained sync gap: events found by the daily sync" relay=` + r.url + ` count=2 ` + id,
 		`level=WARN msg="could not connect to a relay" relay=` + down.url + ` attempt=1 again_in=50ms err=`,
 		`level=WARN msg="a relay is dead" relay=` + gone.url + ` failures=1 failing_for=0s again_in=12h0m0s`,
+		`level=INFO msg="the relay allows too few subscriptions: what is new is fetched from time to time" relay=` + r.url + ` subscriptions=1`,
 		`level=WARN msg="the relay lacks events that are here" relay=` + r.url + ` count=2 ` + id,
 	} {
 		line := regexp.MustCompile(`(?m)^time=\S+ ` + want)

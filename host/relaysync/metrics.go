@@ -30,6 +30,7 @@ type metrics struct {
 	steps    prometheus.Histogram
 	waiting  prometheus.Gauge
 	retried  prometheus.Counter
+	polls    prometheus.Counter
 	received prometheus.Counter
 	panics   prometheus.Counter
 }
@@ -73,6 +74,7 @@ func newMetrics(prefix string, labels int) *metrics {
 		}),
 		waiting:  gauge("retry_events", "Refused events that are decided again when what they name arrives."),
 		retried:  counter("retries_total", "Refused events that were decided again."),
+		polls:    counter("polls_total", "Historics for what is new, where a relay allows too few subscriptions for all."),
 		received: counter("received_bytes_total", "Bytes that relays sent in frames."),
 		panics:   counter("panics_total", "Panics in a connection."),
 	}
@@ -157,6 +159,7 @@ func (v *Sync) count() {
 	}
 	m.faults.Add(float64(now.Faults - was.Faults))
 	m.retried.Add(float64(now.Retries - was.Retries))
+	m.polls.Add(float64(now.Polls - was.Polls))
 	m.waiting.Set(float64(now.Retrying))
 	m.tracked.Set(float64(now.Tracked))
 	m.up.Set(float64(now.Connected))
@@ -168,6 +171,6 @@ func (v *Sync) Collectors() []prometheus.Collector {
 	m := v.metrics
 	return []prometheus.Collector{
 		m.connected, m.attempts, m.status, m.failures, m.events, m.gaps, m.tracked, m.up, m.dead,
-		m.dropped, m.refused, m.faults, m.steps, m.waiting, m.retried, m.received, m.panics,
+		m.dropped, m.refused, m.faults, m.steps, m.waiting, m.retried, m.polls, m.received, m.panics,
 	}
 }

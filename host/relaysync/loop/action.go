@@ -210,6 +210,9 @@ func (s *Loop) historic(a *abi.StepAction, u string) {
 		refuse(RefusedLimit, abi.ClassLimit, "too many historics on this relay")
 		return
 	}
+	if a.Purpose == abi.PurposeLive {
+		s.polled(r)
+	}
 	s.serial++
 	delete(r.subs, a.ID)
 	record := &histRecord{serial: s.serial, method: a.Method, purpose: a.Purpose}
@@ -221,6 +224,15 @@ func (s *Loop) historic(a *abi.StepAction, u string) {
 	s.do(Tell{r.conn, &session.Fetch{
 		ID: a.ID, Serial: s.serial, Filter: f, Method: a.Method, Purpose: a.Purpose, Page: int(min(a.Page, 1<<20)), Push: a.Push && s.cfg.AllowPush,
 	}})
+}
+
+// polled notes that a strategy fetches what is new: it has no subscription for it.
+func (s *Loop) polled(r *relay) {
+	s.stats.Polls++
+	if !r.polled {
+		r.polled = true
+		s.log(Info, "the relay allows too few subscriptions: what is new is fetched from time to time", "relay", r.url, "subscriptions", len(r.subs))
+	}
 }
 
 // filterOf returns a strategy's filter, and false for one that no relay would

@@ -94,6 +94,7 @@ type Stats struct {
 	Faults   uint64           // calls of the strategy that failed
 	Retries  uint64           // refused events that were decided again
 	Retrying int              // refused events that are kept for that
+	Polls    uint64           // historics for what is new, in place of a subscription
 
 	Tracked, Connected, Dead int // relays
 }

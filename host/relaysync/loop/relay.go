@@ -27,6 +27,7 @@ type relay struct {
 	informed       int64 // when its NIP-11 document was read; 0: never
 	lastConnected  int64
 	disconnectedAt int64
+	polled         bool  // the log says that not everything there has a subscription
 	productive     bool  // the connection has brought something
 	proven         bool  // and was up for long enough: failures before it are forgotten
 	partial        bool  // a historic of this connection was not complete

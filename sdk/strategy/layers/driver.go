@@ -36,6 +36,7 @@ type Kind uint8
 
 const (
 	wake  Kind = iota // something is to be tried again
+	poll              // what is new and has no subscription is to be fetched
 	Daily             // everything again. It is kept while the relay is away
 	Delay
 	Deadline
@@ -364,7 +365,7 @@ func (d *Driver) disconnected(e abi.RelayDisconnected) {
 		return
 	}
 	p.disconnected(d.turn.now)
-	for _, kind := range [3]Kind{wake, Delay, Deadline} {
+	for _, kind := range [...]Kind{wake, poll, Delay, Deadline} {
 		d.Stop(p, kind)
 	}
 	p.failures = e.Failures
@@ -401,6 +402,8 @@ func (d *Driver) fire(key uint64) {
 	case !p.connected:
 	case kind == wake:
 		p.woken(d.turn.now)
+	case kind == poll:
+		p.poll(d.turn.now)
 	default:
 		d.turn.left -= workPlan + p.roots/10
 		d.flow.Timer(p, kind)

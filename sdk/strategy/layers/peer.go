@@ -53,6 +53,8 @@ type Peer struct {
 	stale    []string // ids of the strategy before, to be closed when ours are open
 	gap      bool     // subscriptions were closed before those in their place were open
 	missed   *job     // to be fetched when what is to be opened is
+	unheard  Content  // there is no subscription for it: what is new is polled
+	polled   int64    // unix milliseconds: until then, polls have brought all of it
 	fetchAt  int64    // unix milliseconds: no further batch before
 }
 
@@ -199,6 +201,7 @@ func (p *Peer) Plan() Items {
 func (p *Peer) Forget() {
 	p.Clear()
 	p.Confirmed, p.Announced, p.covered, p.missed = Items{}, false, 0, nil
+	p.unheard = Content{}
 }
 
 // Clear makes nothing pending. What is open is closed once what is opened next
@@ -372,6 +375,7 @@ func (p *Peer) Crowded(items Items, most int, live bool) bool {
 // drop takes out what is not wanted any more.
 func (p *Peer) drop(gone Items) {
 	p.Confirmed.RemoveItems(gone)
+	p.unheard.Items.RemoveItems(gone)
 	for _, list := range [2][]*opening{p.openings, p.lost} {
 		for _, o := range list {
 			o.content.Items.RemoveItems(gone)
@@ -396,7 +400,11 @@ func (p *Peer) drop(gone Items) {
 func (p *Peer) disconnected(now int64) {
 	if p.connected && p.started && !p.behind() {
 		p.covered = now
+		if !p.unheard.empty() {
+			p.covered = p.polled
+		}
 	}
+	p.unheard = Content{}
 	if p.connected {
 		p.ended = now
 	}

@@ -108,7 +108,7 @@ func (p *Peer) openSome(t *turn, o *opening) bool {
 }
 
 // withoutSub does what can be done where no subscription is to be had: what is
-// stored is fetched, and what is new will be fetched with all the rest in a day.
+// stored is fetched, and what is new is fetched from time to time.
 func (p *Peer) withoutSub(o *opening) {
 	if !o.Live {
 		p.fetches(&job{
@@ -116,7 +116,35 @@ func (p *Peer) withoutSub(o *opening) {
 			Fetching: Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track},
 		})
 	}
+	if p.unheard.empty() {
+		p.polled = p.driver.turn.now
+		p.driver.After(p, poll, pollEvery)
+	}
+	p.unheard.Announcements = p.unheard.Announcements || o.content.Announcements
+	p.unheard.Items.AddItems(o.content.Items)
 	o.content = Content{}
+}
+
+// pollEvery is between two fetches of what is new and has no subscription.
+const pollEvery = strategy.Hour
+
+// poll fetches what is new since the last time, unless that is still under way.
+func (p *Peer) poll(now int64) {
+	if p.unheard.empty() {
+		return
+	}
+	p.driver.After(p, poll, pollEvery)
+	polls := func(f *Fetching) bool { return f.Purpose == strategy.PurposeLive && !f.Track }
+	if slices.ContainsFunc(p.jobs, func(j *job) bool { return polls(&j.Fetching) }) ||
+		slices.ContainsFunc(p.batches, func(b *batch) bool { return polls(&b.fetch) && !b.stored }) {
+		return
+	}
+	p.fetches(&job{
+		content: p.unheard.clone(), which: allParts,
+		Fetching: Fetching{Method: p.driver.set.Method, Since: p.driver.since(p.polled), Purpose: strategy.PurposeLive},
+	})
+	p.polled = now
+	p.driver.ready(p)
 }
 
 func (p *Peer) subscribe(t *turn, o *opening, c Content, which parts, filters []strategy.Filter) {

@@ -107,7 +107,7 @@ func (d *Driver) letGo(p *Peer) bool {
 	}
 	d.turn.out.Disconnect(p.URL, "others wait for their turn")
 	p.disconnected(d.turn.now)
-	for _, kind := range [3]Kind{wake, Delay, Deadline} {
+	for _, kind := range [...]Kind{wake, poll, Delay, Deadline} {
 		d.Stop(p, kind)
 	}
 	p.wanted, p.visitor, p.visit = false, false, d.turn.now
