@@ -16,6 +16,7 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 	limits.Connections = cfg.Connections
 	limits.ConnectionsPerAddr = cfg.ConnectionsPer
 	limits.MessageBytes = int(cfg.Message)
+	limits.PartialBytes = max(limits.PartialBytes, 4*int(cfg.Message))
 	limits.MessagesPerSecond = float64(cfg.MessageRate)
 	limits.MessageBurst = 2 * cfg.MessageRate
 	limits.QueueBytes = int(cfg.SendQueue)

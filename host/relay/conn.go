@@ -136,6 +136,7 @@ func (c *conn) endLocked(e *ending) {
 func (c *conn) finish(err error) {
 	c.unsubscribeAll()
 	c.closeSessions()
+	c.relay.reassembly.release(c)
 
 	c.mu.Lock()
 	if c.ended == nil {

@@ -18,14 +18,18 @@ const (
 	cutSlow                // does not read what it asked for
 	cutPaced               // may not read as much as it asked for
 	cutIdle                // does not answer pings, or does not finish a message
+	cutCrowded             // long messages of all connections together are too large
 	cutShutdown
 	cutPanic
 	cuts
 )
 
 func (c cut) String() string {
-	return [cuts]string{"peer", "protocol", "size", "garbage", "slow", "limited", "idle", "shutdown", "panic"}[c]
+	return [cuts]string{"peer", "protocol", "size", "garbage", "slow", "limited", "idle", "crowded", "shutdown", "panic"}[c]
 }
+
+// statusTryAgain is of the registry that RFC 6455 began: the server is overloaded.
+const statusTryAgain ws.StatusCode = 1013
 
 // ending is why and how a connection is closed from our side.
 type ending struct {
@@ -48,6 +52,7 @@ var (
 	errPaced    = &ending{cut: cutPaced, code: ws.StatusPolicyViolation, reason: "rate-limited: you subscribed to more than the relay sends to one client now", discard: true}
 	errIdle     = &ending{cut: cutIdle, code: ws.StatusPolicyViolation, reason: "no answer to a ping", discard: true}
 	errDawdling = &ending{cut: cutIdle, code: ws.StatusPolicyViolation, reason: "a message was not finished in time"}
+	errCrowded  = &ending{cut: cutCrowded, code: statusTryAgain, reason: "too many long messages at once, try again later"}
 	errShutdown = &ending{cut: cutShutdown, code: ws.StatusGoingAway, reason: "the relay is shutting down"}
 	errPanicked = &ending{cut: cutPanic, code: ws.StatusInternalServerError, reason: "internal error"}
 )

@@ -148,6 +148,9 @@ func (in *input) next(ctx context.Context) ([]byte, error) {
 		}
 		if h.Fin {
 			c.partial.Store(0)
+			if len(in.msg.b) > freePartial {
+				c.relay.reassembly.release(c)
+			}
 			return in.finish(in.msg.b, compressed)
 		}
 	}
@@ -167,6 +170,7 @@ func (in *input) payload(n int, mask [4]byte) error {
 		ws.Cipher(part, mask, done)
 		in.msg.b = append(in.msg.b, part...)
 		done += len(part)
+		in.conn.relay.reassembly.grow(in.conn, len(in.msg.b))
 	}
 	return nil
 }

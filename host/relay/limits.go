@@ -18,6 +18,7 @@ type Limits struct {
 	ConnectionsPerAddr int // for an IPv4 address or an IPv6 /64; loopback is exempt
 
 	MessageBytes      int     // of one message, also after decompression
+	PartialBytes      int     // of long messages that are not complete, of all connections
 	MessagesPerSecond float64 // of one connection; reading pauses above it. A query counts for several
 	MessageBurst      int     // how many may come at once
 	BadMessages       int     // in a row that were not understood, until cut-off
@@ -61,6 +62,7 @@ var DefaultLimits = Limits{
 	ConnectionsPerAddr: 100,
 
 	MessageBytes:      3 << 20,
+	PartialBytes:      64 << 20,
 	MessagesPerSecond: 10_000,
 	MessageBurst:      20_000,
 	BadMessages:       64,
@@ -98,7 +100,7 @@ var errLimits = errors.New("every limit must be positive")
 func (l *Limits) check() error {
 	counts := []int{
 		l.Wire.SubID, l.Wire.Filters, l.Wire.Values,
-		l.Connections, l.ConnectionsPerAddr, l.MessageBytes, l.MessageBurst, l.BadMessages, l.QueueBytes,
+		l.Connections, l.ConnectionsPerAddr, l.MessageBytes, l.PartialBytes, l.MessageBurst, l.BadMessages, l.QueueBytes,
 		l.EventsInFlight, l.EventBytes, l.Subscriptions, l.SubscriptionsTotal, l.Values, l.DefaultLimit, l.MaxLimit,
 		l.AuthedKeys, l.NegSessions, l.NegSessionsTotal, l.NegRecords, l.NegRecordsTotal, l.NegFrameBytes,
 	}
@@ -120,6 +122,9 @@ func (l *Limits) check() error {
 	}
 	if least := queueAhead + fetchBytes + 3*l.MessageBytes; l.QueueBytes < least {
 		return fmt.Errorf("the queue must hold at least %d bytes: a part of a stored answer, and three messages", least)
+	}
+	if l.PartialBytes < 4*l.MessageBytes {
+		return errors.New("four messages of the largest size must be able to come at once")
 	}
 	if l.NegFrameBytes < negentropy.MinFrame || l.NegFrameBytes > negentropy.MaxFrame {
 		return errors.New("the negentropy frame limit must be from 4096 bytes to 4 MiB")

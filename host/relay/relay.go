@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"talon/host"
 )
 
@@ -19,6 +21,8 @@ type Relay struct {
 	metrics   *metrics
 	index     *index
 	snapshots *snapshots
+
+	reassembly *reassembly
 
 	mu       sync.Mutex // guards the fields below
 	conns    map[*conn]struct{}
@@ -64,6 +68,11 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 		gone:    make(chan struct{}),
 	}
 	r.snapshots = newSnapshots(r)
+	r.reassembly = newReassembly(cfg.Limits.PartialBytes)
+	r.metrics.all = append(r.metrics.all, prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: metricPrefix + "partial_bytes", Help: "Bytes of long messages that are not complete, of all connections."},
+		r.reassembly.bytes,
+	))
 	r.watcher.at = r.cfg.Now()
 	return r, nil
 }

@@ -232,6 +232,7 @@ func TestNewRefusesBadLimits(t *testing.T) {
 	for name, set := range map[string]func(*Limits){
 		"zero":        func(l *Limits) { l.Subscriptions = 0 },
 		"no time":     func(l *Limits) { l.NegIdle = 0 },
+		"small parts": func(l *Limits) { l.PartialBytes = 3 * l.MessageBytes },
 		"small queue": func(l *Limits) { l.QueueBytes = l.MessageBytes },
 		"small frame": func(l *Limits) { l.NegFrameBytes = 100 },
 		"no rate":     func(l *Limits) { l.MessagesPerSecond = 0 },
