@@ -50,7 +50,8 @@ func (f Facts) Get(id ID) (Event, bool) {
 }
 
 // Query returns the stored events that match, newest first: at most 500, of 512
-// KiB together. It needs the capability "store.query". Where the host cannot answer, there are none, and
+// KiB together. It ends before an event that does not fit, which a query for headers
+// finds, and Get has whole. It needs the capability "store.query". Where the host cannot answer, there are none, and
 // the host replaces the verdict as for Get.
 func (f Facts) Query(filter Filter) Events {
 	c := f.c
