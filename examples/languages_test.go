@@ -103,7 +103,7 @@ func TestConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := load(t, wasm, o)
-		if about := m.About(); about.Criteria != "everything" || about.Curation != "nothing" || !slices.Equal(about.Grasps, []string{"GRASP-01", "GRASP-06"}) {
+		if about := m.About(); about.Criteria != "everything" || about.Curation != "nothing" || about.Writes != host.WritesRestricted || !slices.Equal(about.Grasps, []string{"GRASP-01", "GRASP-06"}) {
 			t.Errorf("the module says %+v of the relay", about)
 		}
 		o.Config = map[string]any{"text": "wrong"}

@@ -25,7 +25,7 @@
 export { Bytes, Line } from "./assembly/bytes";
 export { Config, wrongValue } from "./assembly/config";
 export { Event, Events, Tags } from "./assembly/event";
-export { Conditions, Filter, Filters, Search } from "./assembly/filter";
+export { BY_ADDRESS, BY_MAINTAINER, Conditions, Filter, Filters, Search } from "./assembly/filter";
 export { KeySet, hex, npub, parseKey } from "./assembly/key";
 export {
   Level, NEVER, NOT_FOUND, count, gauge, get, gitHas, gitRef, held, inSet, kvDelete, kvGet, kvIncr, kvSet, log, query,
@@ -35,5 +35,5 @@ export { Action, Client, Connect, Origin, Push, Query, Verb } from "./assembly/m
 export { Admit, Updates } from "./assembly/request";
 export { Verdict } from "./assembly/verdict";
 export {
-  Policy, register, talon_abi_1, talon_admit, talon_buffer, talon_configure, talon_connect, talon_push, talon_query,
+  Policy, Writes, register, talon_abi_1, talon_admit, talon_buffer, talon_configure, talon_connect, talon_push, talon_query,
 } from "./assembly/policy";

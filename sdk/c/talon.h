@@ -687,11 +687,18 @@ static inline bool talon_config_prs(const talon_config *c) {
  * policy implements ("GRASP-01", ...), the first empty one ends them; they, criteria
  * and curation are for the relay's information document, one line each. A policy that
  * says GRASP-01 hosts repositories: it may hold an event of kind 30617, 30618, 1618 or
- * 1619 that a policy before it accepts. */
+ * 1619 that a policy before it accepts. writes says whose events are accepted, as far
+ * as the policy is asked. */
+enum {
+	TALON_WRITES_UNSAID = 0,
+	TALON_WRITES_OPEN = 1,       /* every valid event, but for spam and excess */
+	TALON_WRITES_RESTRICTED = 2, /* only of some authors, some kinds, about something */
+};
 typedef struct {
 	talon_text failure;
 	bool idle_admit, idle_query, idle_connect, idle_push;
 	talon_text grasps[16], criteria, curation;
+	uint32_t writes;
 } talon_configured;
 
 /* The failure for a value that the manifest cannot describe as wrong. */
@@ -1012,6 +1019,24 @@ static inline void talon_ask_tag(talon_writer *w, char name, talon_text value) {
 	talon_put_data(w, 2, value);
 }
 
+/* What is at an address, kind:pubkey:d: one stored event at most, however many others
+ * have announced under the same d. */
+#define TALON_BY_ADDRESS TALON_TEXT("address")
+
+/* The repository announcements (NIP-34) that list a maintainer: pubkey:identifier. */
+#define TALON_BY_MAINTAINER TALON_TEXT("maintainer")
+
+static inline void talon_ask_by(talon_writer *w, talon_text name, talon_text value) {
+	talon_put_varint(w, TALON_DATA(4));
+	talon_put_varint(w, 1 + talon_size_varint(name.len) + name.len + 1 + talon_size_varint(value.len) + value.len);
+	talon_put_data(w, 1, name);
+	talon_put_data(w, 2, value);
+}
+
+/* The events may come without tags, content and signature, which costs no fuel for
+ * their size. */
+static inline void talon_ask_header(talon_writer *w) { talon_put_number(w, 8, 1); }
+
 static inline talon_text talon_asked(const talon_writer *w) { return talon_bytes(w->at, w->full ? 0 : w->len); }
 
 /* ---- Answers ---- */
@@ -1067,6 +1092,8 @@ TALON_APART void talon_write_configured(talon_writer *w, const talon_configured 
 	uint32_t size = talon_size_some(c->criteria) + talon_size_some(c->curation), n = 0;
 	for (; n < 16 && c->grasps[n].len > 0; n++)
 		size += talon_size_some(c->grasps[n]);
+	if (c->writes != TALON_WRITES_UNSAID)
+		size += 1 + talon_size_varint(c->writes);
 	if (size > 0) {
 		talon_put_varint(w, TALON_DATA(3));
 		talon_put_varint(w, size);
@@ -1074,6 +1101,8 @@ TALON_APART void talon_write_configured(talon_writer *w, const talon_configured 
 			talon_put_some(w, 1, c->grasps[i]);
 		talon_put_some(w, 2, c->criteria);
 		talon_put_some(w, 3, c->curation);
+		if (c->writes != TALON_WRITES_UNSAID)
+			talon_put_number(w, 4, c->writes);
 	}
 }
 

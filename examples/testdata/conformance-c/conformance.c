@@ -40,6 +40,7 @@ static talon_configured configure(const talon_config *c) {
 	settings = line;
 	return (talon_configured){
 		.grasps = {TALON_TEXT("GRASP-01"), TALON_TEXT("GRASP-06")}, .criteria = TALON_TEXT("everything"), .curation = TALON_TEXT("nothing"),
+		.writes = TALON_WRITES_RESTRICTED,
 	};
 }
 
@@ -98,6 +99,14 @@ static talon_verdict admit(const talon_admit *in) {
 	events = talon_events(talon_bytes(out, n < 0 ? 0 : n));
 	for (; talon_next_event(&events, &e); add(","))
 		num(e.id[0]);
+	add(" there=");
+	filter.len = 0;
+	talon_ask_by(&filter, TALON_BY_ADDRESS, TALON_TEXT("30023:0800000000000000000000000000000000000000000000000000000000000000:x"));
+	talon_ask_header(&filter);
+	n = talon_store_query(talon_asked(&filter), out, sizeof out);
+	events = talon_events(talon_bytes(out, n < 0 ? 0 : n));
+	for (; talon_next_event(&events, &e); add(","))
+		num(e.id[0]), text(e.content);
 	add(" referenced="), num(talon_store_referenced(event->content));
 
 	talon_text k = TALON_TEXT("k");

@@ -49,7 +49,7 @@ func (c *conformance) Configure(cfg policy.Config) error {
 }
 
 func (c *conformance) Describe() policy.Description {
-	return policy.Description{Grasps: []string{"GRASP-01", "GRASP-06"}, Criteria: "everything", Curation: "nothing"}
+	return policy.Description{Grasps: []string{"GRASP-01", "GRASP-06"}, Criteria: "everything", Curation: "nothing", Writes: policy.WritesRestricted}
 }
 
 func (c *conformance) Admit(in policy.Input) policy.Verdict {
@@ -86,6 +86,11 @@ func (c *conformance) Admit(in policy.Input) policy.Verdict {
 	l.flag(found.More()).add(" queryheld=")
 	for found := in.QueryHeld(policy.Filter{IDs: []policy.ID{event.ID()}}); found.Next(); {
 		l.num(int64(found.Event().ID()[0])).add(",")
+	}
+	l.add(" there=")
+	address := []policy.TagFilter{{Name: policy.ByAddress, Values: []string{"30023:0800000000000000000000000000000000000000000000000000000000000000:x"}}}
+	for found := in.Query(policy.Filter{Tags: address, Header: true}); found.Next(); {
+		l.num(int64(found.Event().ID()[0])).add(found.Event().Content(), ",")
 	}
 	l.add(" referenced=").flag(in.Referenced(event.Content()))
 

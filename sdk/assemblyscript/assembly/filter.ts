@@ -68,6 +68,13 @@ export class Filters {
   }
 }
 
+// Names for Search.tag. BY_ADDRESS asks for what is at addresses, kind:pubkey:d: one stored
+// event for each at most, however many others have announced under the same d.
+// BY_MAINTAINER asks for the repository announcements (NIP-34) that list a maintainer;
+// its values are pubkey:identifier.
+export const BY_ADDRESS = "address";
+export const BY_MAINTAINER = "maintainer";
+
 // A Search is a filter to ask the host with. Make it once, and clear it before it is
 // used again.
 export class Search {
@@ -96,7 +103,7 @@ export class Search {
     return this;
   }
 
-  // A tag whose name is one letter, with this value.
+  // A tag whose name is one letter, or BY_ADDRESS or BY_MAINTAINER, with this value.
   tag(name: string, value: Bytes): this {
     const n = String.UTF8.byteLength(name);
     this.message.begin(4, 1 + size(n) + n + 1 + size(value.length) + value.length);
@@ -118,6 +125,13 @@ export class Search {
 
   limit(n: u32): this {
     this.message.number(7, n);
+    return this;
+  }
+
+  // The events may come without tags, content and signature, which costs no fuel for
+  // their size.
+  header(): this {
+    this.message.number(8, 1);
     return this;
   }
 }

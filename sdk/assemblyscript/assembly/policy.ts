@@ -4,6 +4,13 @@ import { Admit } from "./request";
 import { Verdict } from "./verdict";
 import { Writer } from "./wire";
 
+// Whether a client must know the rules of a policy before it writes.
+export enum Writes {
+  Unsaid = 0,
+  Open = 1, // every valid event is accepted, but for spam and excess
+  Restricted = 2, // only events of some authors, some kinds, about something
+}
+
 // A policy: what an operator's relay asks before it accepts something.
 //
 // The host calls those functions that "functions" of the manifest names, and the module
@@ -36,6 +43,11 @@ export abstract class Policy {
   }
   curation(): string {
     return "";
+  }
+
+  // Whose events are accepted, as far as this policy is asked.
+  writes(): Writes {
+    return Writes.Unsaid;
   }
 
   // May this event be stored? If all policies pass, it is refused.
@@ -119,6 +131,7 @@ export function talon_configure(length: u32): i64 {
   for (let i = 0; i < grasps.length; i++) about.text(1, grasps[i]);
   about.text(2, policy.criteria());
   about.text(3, policy.curation());
+  if (policy.writes() != Writes.Unsaid) about.number(4, policy.writes());
   if (about.length > 0) output.bytes(3, about.ptr, about.length);
   return answered();
 }

@@ -88,6 +88,17 @@ impl WrongValue {
     }
 }
 
+/// Whether a client must know the rules of a policy before it writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writes {
+    #[default]
+    Unsaid = 0,
+    /// Every valid event is accepted, but for spam and excess.
+    Open = 1,
+    /// Only events of some authors, some kinds, about something.
+    Restricted = 2,
+}
+
 /// What the host is told of a policy that has taken its configuration.
 #[derive(Default)]
 pub struct Configured {
@@ -101,6 +112,8 @@ pub struct Configured {
     pub criteria: String,
     /// By what rule the operator chooses among them, likewise.
     pub curation: String,
+    /// Whose events are accepted, as far as this policy is asked.
+    pub writes: Writes,
 }
 
 impl Configured {
@@ -114,6 +127,9 @@ impl Configured {
         }
         wire::put_text(&mut about, 2, cut(&self.criteria));
         wire::put_text(&mut about, 3, cut(&self.curation));
+        if self.writes != Writes::Unsaid {
+            wire::put_number(&mut about, 4, self.writes as u64);
+        }
         if !about.is_empty() {
             wire::put_data(b, 3, &about);
         }

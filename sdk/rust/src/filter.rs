@@ -66,6 +66,14 @@ impl<'a> Condition<'a> {
     }
 }
 
+/// Asks for what is at addresses, kind:pubkey:d: one stored event for each at most, however
+/// many others have announced under the same d. A name for [`Search::tag`].
+pub const BY_ADDRESS: &str = "address";
+
+/// Asks for the repository announcements (NIP-34) that list a maintainer. Its values are
+/// pubkey:identifier. A name for [`Search::tag`].
+pub const BY_MAINTAINER: &str = "maintainer";
+
 /// A filter to ask with: the host, or, in a strategy, a relay.
 ///
 /// ```ignore
@@ -104,7 +112,8 @@ impl Search {
         self
     }
 
-    /// A tag whose name is one letter, with one of the values.
+    /// A tag whose name is one letter, or [`BY_ADDRESS`] or [`BY_MAINTAINER`], with one of
+    /// the values.
     pub fn tag(mut self, name: &str, values: &[impl AsRef<str>]) -> Self {
         wire::put_message(&mut self.0, 4, |b| {
             wire::put_text(b, 1, name);
@@ -129,6 +138,13 @@ impl Search {
 
     pub fn limit(mut self, n: u32) -> Self {
         wire::put_number(&mut self.0, 7, n.into());
+        self
+    }
+
+    /// The events may come without tags, content and signature, which costs no fuel for
+    /// their size.
+    pub fn header(mut self) -> Self {
+        wire::put_number(&mut self.0, 8, 1);
         self
     }
 }

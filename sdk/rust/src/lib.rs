@@ -51,9 +51,9 @@ pub mod throttle;
 mod verdict;
 mod wire;
 
-pub use config::{Config, Configured, WrongValue};
+pub use config::{Config, Configured, Writes, WrongValue};
 pub use event::{Event, Events, Tag};
-pub use filter::{Condition, Filter, Search};
+pub use filter::{Condition, Filter, Search, BY_ADDRESS, BY_MAINTAINER};
 pub use key::{hex, npub, parse_key, Key};
 pub use request::{Admit, Client, Connect, Origin, Push, Query, RefUpdate, Verb};
 pub use verdict::{Action, Verdict};

@@ -1,7 +1,7 @@
 // Says everything that it is told and finds out.
 
 import {
-  Admit, Bytes, Client, Config, Connect, Level, Line, NOT_FOUND, Policy, Push, Query, Search, Verdict, count, gauge, get,
+  Admit, BY_ADDRESS, Bytes, Client, Config, Connect, Level, Line, NOT_FOUND, Policy, Push, Query, Search, Verdict, Writes, count, gauge, get,
   gitHas, gitRef, held, hex, inSet, kvDelete, kvGet, kvIncr, kvSet, log, npub, parseKey, query, queryHeld, referenced, register,
   take, wrongValue,
 } from "talon-policy";
@@ -34,6 +34,7 @@ class Conformance extends Policy {
 
   grasps(): Array<string> { return ["GRASP-01", "GRASP-06"]; }
   criteria(): string { return "everything"; }
+  writes(): Writes { return Writes.Restricted; }
   curation(): string { return "nothing"; }
 
   admit(input: Admit): Verdict {
@@ -65,6 +66,10 @@ class Conformance extends Policy {
     while (found.next()) line.addBytes(found.event.content).add(",");
     line.addInt(found.more() ? 1 : 0).add(" queryheld=");
     for (const events = queryHeld(this.search.clear().id(event.id)); events.next(); ) line.addInt(events.event.id.at(0)).add(",");
+    line.add(" there=");
+    key.clear().add("30023:0800000000000000000000000000000000000000000000000000000000000000:x");
+    for (const events = query(this.search.clear().tag(BY_ADDRESS, key).header()); events.next(); )
+      line.addInt(events.event.id.at(0)).addBytes(events.event.content).add(",");
     line.add(" referenced=").addInt(referenced(event.content) ? 1 : 0);
 
     key.clear().add("k");

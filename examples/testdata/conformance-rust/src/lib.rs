@@ -6,7 +6,7 @@ use std::time::Duration;
 use talon::host::{self, Level, Wait};
 use talon::{
     hex, npub, parse_key, Admit, Client, Config, Configured, Connect, Key, Origin, Policy, Push,
-    Query, Search, Verb, Verdict, WrongValue,
+    Query, Search, Verb, Verdict, Writes, WrongValue, BY_ADDRESS,
 };
 
 struct Conformance {
@@ -56,6 +56,7 @@ impl Policy for Conformance {
             grasps: &["GRASP-01", "GRASP-06"],
             criteria: "everything".into(),
             curation: "nothing".into(),
+            writes: Writes::Restricted,
             ..Configured::default()
         }
     }
@@ -118,6 +119,12 @@ impl Policy for Conformance {
             " queryheld={}",
             first_bytes(found.iter().map(|e| e.id()))
         );
+        let address = "30023:0800000000000000000000000000000000000000000000000000000000000000:x";
+        let found = host::query(&Search::new().tag(BY_ADDRESS, &[address]).header());
+        let _ = write!(l, " there=");
+        for e in found.iter() {
+            let _ = write!(l, "{}{},", e.id()[0], e.content());
+        }
         let _ = write!(l, " referenced={}", host::referenced(event.content()) as u8);
 
         let _ = write!(
