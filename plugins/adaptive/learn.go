@@ -20,7 +20,8 @@ type domain struct {
 	rate     float64
 	usual    float64 // milliseconds that an answer without much data takes
 	worsened int64   // when its limits were lowered last
-	used     int64
+
+	newer, older *domain // used after it, and before
 }
 
 // calm is how long limits stay as they are after they were lowered: what was under
@@ -74,35 +75,58 @@ func (l learning) worse(d *domain, now int64) {
 	d.rate = max(d.rate/2, 2)
 }
 
-// memory is what is known of domains, of a bounded number of them.
+// memory is what is known of domains, of a bounded number of them: whoever names one
+// domain after the other makes it forget those that were used longest ago.
 type memory struct {
-	most int
-	list map[string]*domain
+	most           int
+	list           map[string]*domain
+	newest, oldest *domain // by when they were used
 }
 
 func (m *memory) find(name string) *domain { return m.list[name] }
 
 // get returns a domain's record, a new one if there is none: in place of the one
 // that was used longest ago if there are too many.
-func (m *memory) get(name string, now int64, l learning) *domain {
+func (m *memory) get(name string, l learning) *domain {
 	d := m.list[name]
+	switch {
+	case d != nil:
+		m.unlink(d)
+	case m.list == nil:
+		m.list = make(map[string]*domain)
+	case len(m.list) >= m.most:
+		delete(m.list, m.oldest.name)
+		m.unlink(m.oldest)
+	}
 	if d == nil {
-		if m.list == nil {
-			m.list = make(map[string]*domain)
-		}
-		if len(m.list) >= m.most {
-			var oldest *domain
-			for _, other := range m.list {
-				if oldest == nil || other.used < oldest.used || other.used == oldest.used && other.name < oldest.name {
-					oldest = other
-				}
-			}
-			delete(m.list, oldest.name)
-		}
 		// The name of a request is valid only while it is answered.
 		d = &domain{name: strings.Clone(name), atOnce: l.start, rate: l.rate}
 		m.list[d.name] = d
 	}
-	d.used = now
+	m.push(d)
 	return d
+}
+
+// push makes d the newest. REQUIRES: it is not linked.
+func (m *memory) push(d *domain) {
+	d.older, d.newer = m.newest, nil
+	if m.newest != nil {
+		m.newest.newer = d
+	} else {
+		m.oldest = d
+	}
+	m.newest = d
+}
+
+func (m *memory) unlink(d *domain) {
+	if d.newer != nil {
+		d.newer.older = d.older
+	} else {
+		m.newest = d.older
+	}
+	if d.older != nil {
+		d.older.newer = d.newer
+	} else {
+		m.oldest = d.newer
+	}
 }

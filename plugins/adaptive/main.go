@@ -90,7 +90,7 @@ func (a *adaptive) After(in throttle.AfterInput) throttle.AfterAnswer {
 	case throttle.Repository:
 		return throttle.AfterAnswer{Delay: throttle.Backoff(a.first, a.most, in.Attempts)}
 	}
-	d := a.known.get(in.Subject.Name, in.Now, a.learning)
+	d := a.known.get(in.Subject.Name, a.learning)
 	asked := min(in.RetryAfter, a.rest)
 	switch in.Outcome {
 	case throttle.RateLimited:

@@ -103,14 +103,7 @@ func placed(name string) bool { return name == "d" || name == "clone" || name ==
 // repository today. It takes from what is left of URLs to read; unknown: they do not
 // suffice.
 func (q *question) rehosted(event policy.Event, left *int) (a *grasp.Announcement, ok, unknown bool) {
-	for it := walk(event); it.next() && *left >= 0; {
-		if it.Name() == "clone" || it.Name() == "relays" {
-			for items := it.Tag().Items(); *left >= 0 && items.Next(); {
-				*left--
-			}
-		}
-	}
-	if *left < 0 {
+	if !fewURLs(event, left) {
 		return nil, false, true
 	}
 	a, err := grasp.ParseAnnouncement(q.found.read(event, placed))
@@ -119,6 +112,19 @@ func (q *question) rehosted(event policy.Event, left *int) (a *grasp.Announcemen
 	}
 	standing, _ := q.rules.Announcement(a, false)
 	return a, standing != grasp.Refused, false
+}
+
+// fewURLs takes the URLs of an announcement from what is left to be read, and reports
+// whether that suffices.
+func fewURLs(event policy.Event, left *int) bool {
+	for it := walk(event); it.next() && *left >= 0; {
+		if it.Name() == "clone" || it.Name() == "relays" {
+			for items := it.Tag().Items(); *left >= 0 && items.Next(); {
+				*left--
+			}
+		}
+	}
+	return *left >= 0
 }
 
 // maintained reports whether the author is in the recursive maintainer set of

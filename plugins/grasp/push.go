@@ -6,7 +6,8 @@ import (
 )
 
 // Push refuses what goes to a read-only archive, or to a repository that the
-// operator denies. Whether a state event allows the rest is the relay's to say.
+// operator denies. Whether a state event allows the rest is the relay's to say, and of
+// a repository at more places than are read, all.
 func (s *service) Push(in policy.PushInput) policy.Verdict {
 	repo, ok := grasp.ParseRepo(in.Repo())
 	switch {
@@ -21,13 +22,16 @@ func (s *service) Push(in policy.PushInput) policy.Verdict {
 	case s.readOnly:
 		return archived
 	}
-	q := s.ask(in.Facts)
+	q, left := s.ask(in.Facts), maxURLs
 	var newest grasp.Stamp
 	found, listed := false, false
 	for _, ask := range q.everywhere() {
 		here := ask(at(repo.Address()))
 		if !here.Next() {
 			continue
+		}
+		if !fewURLs(here.Event(), &left) {
+			return policy.Pass()
 		}
 		a, err := grasp.ParseAnnouncement(s.found.read(here.Event(), placed))
 		if err != nil || found && !a.Newer(&newest) {

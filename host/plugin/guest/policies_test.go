@@ -64,7 +64,7 @@ func hostileEvents() map[string][]byte {
 	requests := map[string][]byte{}
 	add := func(name string, e *host.Event) {
 		e.CreatedAt = now
-		for _, kind := range []host.Kind{1, 1617} {
+		for _, kind := range []host.Kind{1, 5, 1617} {
 			e.Kind = kind
 			requests[fmt.Sprintf("%s, kind %d", name, kind)] = slices.Clone(new(Request).Admit(&host.Item{Event: e, Source: &host.Source{}}, now))
 		}
@@ -75,6 +75,8 @@ func hostileEvents() map[string][]byte {
 		"small tags":       slices.Repeat(host.Tags{{"t", "x"}}, 45_000),
 		"p tags":           slices.Repeat(host.Tags{{"p", strings.Repeat("é", 32)}}, 6000),
 		"a wide tag":       {slices.Repeat(host.Tag{"nonce"}, 50_000)},
+		"ids":              graspEvent(5, 1, manyTags(7000, "e %064x")...).Tags,
+		"addresses":        graspEvent(5, 1, manyTags(3000, "a 30617:%064x:x")...).Tags,
 	} {
 		add(name, &host.Event{Tags: tags})
 	}
