@@ -23,7 +23,8 @@
 //  4. A fetch brings objects and never a ref: what a repository's refs are, signed
 //     events say.
 //  5. All that comes is bounded in bytes, objects and time, and none of it is held in
-//     memory.
+//     memory. Packs are looked at as those of pushes are: one that stands for more than
+//     it may is cut off before git has all of it.
 //  6. Nothing is lost with the process: what waits is rebuilt from the events that
 //     are held, and what is known of domains is kept. That a request begins is kept
 //     before it does: no restart, and no crash, gives a domain more than its limits.

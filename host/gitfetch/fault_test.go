@@ -129,6 +129,8 @@ func TestFaults(t *testing.T) {
 		"announces 4 billion objects": {advertise(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, pkt("packfile\n")+pkt("\x01"+packOf(1<<32-1)))
 		}), abi.OutcomeTooLarge, "too many objects", 0},
+		"says that a delta makes 2 TiB": {advertise(sends(deltas(1, 1<<41))), abi.OutcomeTooLarge, "takes more work than it may", 0},
+		"puts 600 deltas on each other": {advertise(sends(deltas(600, 4))), abi.OutcomeTooLarge, "deltas are more than 500 deep", 0},
 		"sends a pack without an end": {advertise(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, pkt("packfile\n")+pkt("\x01"+packOf(1000)))
 			block := pkt("\x01" + strings.Repeat("x", 60_000))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"talon/host"
+	"talon/host/gitrepo"
 )
 
 // Forge knows what is missing, and what to do when it has come.
@@ -31,6 +32,10 @@ type Repository interface {
 	// Store tells apart where objects are kept: repositories with the same store share
 	// them.
 	Store() string
+
+	// Format and ScanPack are those of [gitrepo.Repo].
+	Format(ctx context.Context) (gitrepo.Format, error)
+	ScanPack(format gitrepo.Format) *gitrepo.PackScan
 
 	// Fetch is [gitrepo.Repo.Fetch].
 	Fetch(ctx context.Context, url string, ids ...string) (found []string, err error)

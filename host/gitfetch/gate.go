@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"talon/host/gitfetch/queue"
+	"talon/host/gitrepo"
 )
 
 const (
@@ -107,6 +108,8 @@ type session struct {
 	kept  []byte     // the advertisement, if it is short
 	form  string     // of the protocol that it was asked in
 	cause error      // the first thing that went wrong
+
+	scan func() *gitrepo.PackScan // bounds what a pack stands for; nil: nothing does
 }
 
 // open begins a session with a URL that ParseURL has returned.

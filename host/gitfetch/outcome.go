@@ -65,6 +65,7 @@ func outcomeOf(err error) uint32 {
 		protocol *protocolError
 		refused  *refusedError
 		moved    *movedError
+		pack     *gitrepo.Refused
 		dns      *net.DNSError
 		network  net.Error
 	)
@@ -77,7 +78,7 @@ func outcomeOf(err error) uint32 {
 		return abi.OutcomeRefused
 	case errors.As(err, &protocol), errors.Is(err, errTalk):
 		return abi.OutcomeProtocol
-	case errors.Is(err, errBytes), errors.Is(err, errObjects), errors.Is(err, errRefs):
+	case errors.Is(err, errBytes), errors.Is(err, errObjects), errors.Is(err, errRefs), errors.As(err, &pack):
 		return abi.OutcomeTooLarge
 	case errors.Is(err, errTime), errors.Is(err, errStalled), errors.Is(err, errQuiet), errors.Is(err, errOthers):
 		return abi.OutcomeTimeout

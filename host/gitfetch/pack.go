@@ -1,13 +1,19 @@
 package gitfetch
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
-// packCounter reads an answer as it passes, up to the head of the pack in it, which
-// says how many objects there are. It knows just enough of pkt-lines (gitprotocol-pack,
-// gitprotocol-v2) to find the head, with a side band and without.
+// packCounter reads an answer as it passes, and finds the pack in it, whose head says
+// how many objects there are. It knows just enough of pkt-lines (gitprotocol-pack,
+// gitprotocol-v2) for that, with a side band and without.
 type packCounter struct {
 	most  int64
 	lines int // pkt-lines so far, up to the pack
+
+	// pack is given the pack, and says whether the rest may come; nil if nobody wants it.
+	pack func(b []byte) error
 
 	found bool   // the head was read
 	done  bool   // nothing is to be read any more
@@ -23,8 +29,8 @@ const (
 	packBand = 1
 )
 
-// ok takes the next bytes, and reports whether the pack may come.
-func (c *packCounter) ok(b []byte) bool {
+// read takes the next bytes, and says why the pack must not come, if so.
+func (c *packCounter) read(b []byte) error {
 	for i := 0; i < len(b) && !c.done; {
 		if c.left == 0 {
 			c.size = append(c.size, b[i])
@@ -40,24 +46,32 @@ func (c *packCounter) ok(b []byte) bool {
 			continue
 		}
 		n := min(c.left, len(b)-i)
-		if c.data {
+		var err error
+		switch {
+		case !c.data:
+		case c.found:
+			err = c.pack(b[i : i+n])
+		default:
 			n = min(n, packHead-len(c.head))
-			c.head = append(c.head, b[i:i+n]...)
+			if c.head = append(c.head, b[i:i+n]...); len(c.head) == packHead {
+				err = c.count()
+			}
+		}
+		if err != nil {
+			c.done = true
+			return err
 		}
 		c.left -= n
 		i += n
-		if len(c.head) == packHead {
-			return c.count()
-		}
 	}
-	return true
+	return nil
 }
 
 // begin reads the length of a pkt-line. In its place may be the pack itself, if there
 // is no side band: then all that follows is.
 func (c *packCounter) begin() {
 	if string(c.size) == "PACK" {
-		c.head, c.data, c.left = append(c.head[:0], c.size...), true, 1<<30
+		c.head, c.data, c.left = append(c.head[:0], c.size...), true, math.MaxInt
 		return
 	}
 	n, ok := pktLength(c.size)
@@ -66,15 +80,29 @@ func (c *packCounter) begin() {
 		c.done = true // git will say what is wrong with it
 		return
 	}
-	c.lines++
+	if !c.found {
+		c.lines++
+	}
 	// Those up to 2 only separate others.
 	c.left = max(n-4, 0)
 	c.fresh = c.left > 0
 }
 
-func (c *packCounter) count() bool {
-	c.done, c.found = true, true
-	return string(c.head[:4]) != "PACK" || int64(binary.BigEndian.Uint32(c.head[8:])) <= c.most
+// count looks at the head of the pack.
+func (c *packCounter) count() error {
+	c.found = true
+	if string(c.head[:4]) != "PACK" {
+		c.done = true // git will say what is wrong with it
+		return nil
+	}
+	if int64(binary.BigEndian.Uint32(c.head[8:])) > c.most {
+		return errObjects
+	}
+	if c.pack == nil {
+		c.done = true
+		return nil
+	}
+	return c.pack(c.head)
 }
 
 // pktLength reads four hex digits.

@@ -177,6 +177,13 @@ func (h *Hunter) remember(w queue.Work, to string) {
 func (h *Hunter) into(ctx context.Context, s *session, into Repository, ids []string) ([]string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, h.cfg.Limits.Whole+time.Minute, errTime)
 	defer cancel()
+	format, err := into.Format(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.scan = func() *gitrepo.PackScan { return into.ScanPack(format) }
+	s.mu.Unlock()
 	return into.Fetch(ctx, s.url(), ids...)
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"talon/host/gitrepo"
 )
 
 // pass hands an answer to git.
@@ -23,6 +25,13 @@ func (s *session) pass(w http.ResponseWriter, resp *http.Response, contentType s
 	watch := s.watch(contentType == refsType)
 	defer watch.stop()
 	counter := packCounter{most: s.gate.limits.Objects}
+	if scan := s.scanPack(contentType); scan != nil {
+		defer scan.Close()
+		counter.pack = func(b []byte) error {
+			_, err := scan.Write(b)
+			return err
+		}
+	}
 	buf := make([]byte, 32<<10)
 	before := int64(0) // bytes that are not of a pack
 	for {
@@ -32,8 +41,8 @@ func (s *session) pass(w http.ResponseWriter, resp *http.Response, contentType s
 			if s.bytes.Add(int64(n)) > s.gate.limits.Bytes {
 				return errBytes
 			}
-			if !counter.ok(buf[:n]) {
-				return errObjects
+			if err := counter.read(buf[:n]); err != nil {
+				return err
 			}
 			if !counter.found {
 				before += int64(n)
@@ -56,6 +65,17 @@ func (s *session) pass(w http.ResponseWriter, resp *http.Response, contentType s
 			return err
 		}
 	}
+}
+
+// scanPack begins to look at the pack of an answer, as at those of pushes; nil if there
+// is none to look at.
+func (s *session) scanPack(contentType string) *gitrepo.PackScan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if contentType != packType || s.scan == nil {
+		return nil
+	}
+	return s.scan()
 }
 
 // maxQuiet is how many times Limits.Stall a server may take to prepare a pack. While
