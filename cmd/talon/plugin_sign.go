@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"talon/host"
 	"talon/host/author"
 	"talon/host/plugin/claim"
 	"talon/sdk/nip19"
@@ -16,10 +18,11 @@ func pluginSignCommand() *cobra.Command {
 	var who signing
 	var address, out string
 	cmd := &cobra.Command{
-		Use:   "sign MODULE.wasm",
-		Short: "Sign a module: its hash and what it may do",
+		Use:   "sign MODULE.wasm | NAME.toml",
+		Short: "Sign a module: its hash and what it may do; or a side-car",
 		Long: `Sign a module with your key: a nostr event (kind 1063, NIP-94) that names the hash of the file and the capabilities that it
-asks for. It is written to MODULE.wasm` + claim.Suffix + `; talon event publish sends it to relays.`,
+asks for. It is written to MODULE.wasm` + claim.Suffix + `; talon event publish sends it to relays.
+A side-car is signed by its hash alone: a relay with --plugin-signers asks for that where the side-car of a required policy changes.`,
 		Example: `  talon plugin sign words.wasm --key alice.key --url https://example.com/words.wasm`,
 		Args:    cobra.ExactArgs(1),
 	}
@@ -30,11 +33,10 @@ asks for. It is written to MODULE.wasm` + claim.Suffix + `; talon event publish 
 		if u, err := url.Parse(address); address != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
 			return fmt.Errorf("url %.100q: want one that begins with https://", address)
 		}
-		source, err := author.Find(cmd.Context(), args[0], "", cmd.ErrOrStderr())
+		file, e, err := claimOf(cmd, args[0], address)
 		if err != nil {
 			return quoted(err)
 		}
-		e := source.Claim(address)
 		if _, err := who.sign(e); err != nil {
 			return err
 		}
@@ -42,15 +44,28 @@ asks for. It is written to MODULE.wasm` + claim.Suffix + `; talon event publish 
 			return printEvent(cmd, e)
 		}
 		if out == "" {
-			out = source.File + claim.Suffix
+			out = file + claim.Suffix
 		}
 		if err := os.WriteFile(out, append(e.JSON, '\n'), 0o644); err != nil {
 			return fmt.Errorf("write the signature: %w", err)
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: sha256 %s, by %s\n", plain(out), source.SHA256, nip19.EncodeNpub(e.PubKey))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: sha256 %s, by %s\n", plain(out), e.Tags[0][1], nip19.EncodeNpub(e.PubKey))
 		return err
 	}
 	return cmd
+}
+
+// claimOf returns what is to be signed of a module, or of a side-car, and its file.
+func claimOf(cmd *cobra.Command, path, address string) (file string, e *host.Event, err error) {
+	if filepath.Ext(path) == ".toml" {
+		e, err = author.ClaimSidecar(path)
+		return path, e, err
+	}
+	source, err := author.Find(cmd.Context(), path, "", cmd.ErrOrStderr())
+	if err != nil {
+		return "", nil, err
+	}
+	return source.File, source.Claim(address), nil
 }
 
 func pluginVerifyCommand() *cobra.Command {

@@ -40,6 +40,7 @@ type key struct {
 
 	signature [sha256.Size]byte
 	program   bool // there is no module
+	barred    bool // it may not take the place of what ran
 }
 
 func newSource(name string, wasm, sidecar []byte) *source {

@@ -166,6 +166,9 @@ func seenOf(e folder.Entry) (s seen) {
 	if e.Signature != nil {
 		s.signature = e.Signature.Stamp
 	}
+	if e.SidecarSignature != nil {
+		s.sidecarSignature = e.SidecarSignature.Stamp
+	}
 	return s
 }
 
@@ -195,6 +198,14 @@ func (r *Registry) look(ctx context.Context, e folder.Entry, s *slot) *finding {
 		return f
 	}
 	f.source = newSource(e.Name, wasm, text).sign(signature)
+	if err := r.checkReplacing(e, s, f.source); errors.Is(err, folder.ErrChanged) {
+		return nil
+	} else if err != nil {
+		f.source.key.barred = true
+		f.err = err
+		f.same = s.refused != nil && s.refused.key == f.source.key && s.refused.reason == oneLine(err)
+		return f
+	}
 	if s != nil {
 		runs := s.applied == f.source.key
 		if runs || s.refused != nil && s.refused.key == f.source.key {

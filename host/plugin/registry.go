@@ -65,7 +65,7 @@ type slot struct {
 }
 
 // seen are the files as they were when they were looked at last.
-type seen struct{ wasm, sidecar, signature folder.Stamp }
+type seen struct{ wasm, sidecar, signature, sidecarSignature folder.Stamp }
 
 type refused struct {
 	key    key

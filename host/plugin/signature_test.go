@@ -222,3 +222,137 @@ func TestSignedFallback(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestRequiredSidecar changes the side-car of a policy that is required, where only
+// signed modules run: without a signature of its own it changes nothing, unless a command
+// does it.
+func TestRequiredSidecar(t *testing.T) {
+	for _, byChoice := range []bool{false, true} {
+		t.Run(fmt.Sprintf("chosen=%v", byChoice), func(t *testing.T) {
+			w := newWorld(t)
+			w.o.Signers = [][32]byte{alice.PubKey}
+			guard, open := rejecting("g").wasm(t), accepting("1").wasm(t)
+			w.drop("open.wasm", open)
+			w.drop("open.wasm.sig", signedBy(alice, open))
+			w.drop("guard.wasm", guard)
+			w.drop("guard.wasm.sig", signedBy(alice, guard))
+			if byChoice {
+				w.o.Policy = []string{"guard", "open"}
+			} else {
+				w.drop("guard.toml", []byte("required = true\n"))
+			}
+			w.mustOpen()
+			w.want("guard reject g")
+			off := []byte("mode = \"off\"\n")
+			w.drop("guard.toml", off)
+			for _, test := range []struct {
+				name      string
+				signature []byte
+				reason    string
+			}{
+				{"none", nil, "want guard.toml.sig beside it"},
+				{"by another key", signedBy(mallory, off), "guard.toml is signed by"},
+				{"of another file", signedBy(alice, guard), "the signature is for another file"},
+				{"garbage", []byte("{}"), "the signature is no event"},
+			} {
+				if test.signature != nil {
+					w.drop("guard.toml.sig", test.signature)
+				}
+				for range 2 {
+					w.look()
+					w.want("guard reject g")
+					if q := w.of("guard").Quarantine; q == nil || !strings.Contains(q.Reason, test.reason) {
+						t.Errorf("%s: %+v, want %q", test.name, q, test.reason)
+					}
+					w.restart()
+				}
+				w.want("guard reject g")
+			}
+			w.drop("guard.toml.sig", signedBy(alice, off))
+			w.look()
+			w.want("open accept v1")
+			if _, err := w.SetMode(t.Context(), "guard", sidecar.Enforce); err != nil {
+				t.Fatal(err)
+			}
+			w.want("guard reject g")
+			w.restart() // what a command wrote needs no signature
+			w.want("guard reject g")
+			if q := w.of("guard").Quarantine; q != nil {
+				t.Errorf("%+v", q)
+			}
+		})
+	}
+}
+
+// TestSignedSidecarTakenAway removes the side-car that makes a policy a required one.
+func TestSignedSidecarTakenAway(t *testing.T) {
+	w := newWorld(t)
+	w.o.Signers = [][32]byte{alice.PubKey}
+	guard := rejecting("g").wasm(t)
+	w.drop("guard.wasm", guard)
+	w.drop("guard.wasm.sig", signedBy(alice, guard))
+	w.drop("guard.toml", []byte("required = true\n"))
+	w.mustOpen()
+	w.remove("guard.toml")
+	w.look()
+	w.want("guard reject g")
+	if q := w.of("guard").Quarantine; q == nil || !strings.Contains(q.Reason, "is not there any more: want guard.toml") {
+		t.Errorf("%+v", q)
+	}
+	w.drop("guard.toml", []byte("required = true\n"))
+	w.look()
+	if q := w.of("guard").Quarantine; q != nil {
+		t.Errorf("%+v", q)
+	}
+}
+
+// TestOlderVersion drops an older module that is signed: it runs if a command says so.
+func TestOlderVersion(t *testing.T) {
+	w := newWorld(t)
+	w.o.Signers = [][32]byte{alice.PubKey}
+	put := func(version string) []byte {
+		wasm := accepting(version).wasm(t)
+		w.drop("open.wasm", wasm)
+		w.drop("open.wasm.sig", signedBy(alice, wasm))
+		return wasm
+	}
+	put("1.10.0")
+	w.mustOpen()
+	old := put("1.9.3")
+	w.look()
+	w.want("open accept v1.10.0")
+	if q := w.of("open").Quarantine; q == nil || !strings.Contains(q.Reason, `its version "1.9.3" is older than "1.10.0"`) {
+		t.Errorf("%+v", q)
+	}
+	w.restart()
+	w.want("open accept v1.10.0")
+	if _, err := w.Swap(t.Context(), "open", old, signedBy(alice, old)); err != nil {
+		t.Fatal(err)
+	}
+	w.want("open accept v1.9.3")
+	w.restart()
+	w.want("open accept v1.9.3")
+	put("2.0.0")
+	w.look()
+	w.want("open accept v2.0.0")
+	if _, err := w.Rollback(t.Context(), "open", 1); err != nil {
+		t.Fatal(err)
+	}
+	w.want("open accept v1.9.3")
+}
+
+func TestOlder(t *testing.T) {
+	order := []string{"0.9", "1.0.0-alpha", "1.0.0-rc1", "1.0", "1.0.1", "v1.2", "1.10.0", "2"}
+	for i, a := range order {
+		for j, b := range order {
+			if older(a, b) != (i < j) {
+				t.Errorf("%s is older than %s: %v", a, b, older(a, b))
+			}
+		}
+	}
+	for _, odd := range []string{"", "devel", "1..2", "1.x", "-1", "99999999999999999999"} {
+		if older(odd, "1") || older("1", odd) {
+			t.Errorf("%q is compared", odd)
+		}
+	}
+}

@@ -13,11 +13,13 @@ import (
 )
 
 // Entry is what lies in the folder under one name. Wasm is nil if there is a
-// side-car without a module, which is a [Problem] too. Signature is NAME.wasm.sig,
-// nil if there is none; without a module it is passed over.
+// side-car without a module, which is a [Problem] too. Signature is NAME.wasm.sig, and
+// SidecarSignature NAME.toml.sig, nil if there is none; without what they sign they are
+// passed over.
 type Entry struct {
 	Name                     string
 	Wasm, Sidecar, Signature *File
+	SidecarSignature         *File
 }
 
 // Problem says why a file cannot be part of a plugin. Name is the file's.
@@ -37,7 +39,7 @@ func Scan(dir string) (entries []Entry, problems []Problem, err error) {
 		return nil, nil, err
 	}
 	defer f.Close()
-	s := scan{dir: dir, byName: make(map[string]*Entry), signatures: make(map[string]*File)}
+	s := scan{dir: dir, byName: make(map[string]*Entry), signatures: make(map[string]*File), ofSidecars: make(map[string]*File)}
 	for {
 		list, err := f.ReadDir(256)
 		for _, d := range list {
@@ -59,6 +61,7 @@ type scan struct {
 	dir        string
 	byName     map[string]*Entry
 	signatures map[string]*File // by the name of the plugin
+	ofSidecars map[string]*File // likewise
 	problems   []Problem
 }
 
@@ -82,7 +85,7 @@ func (s *scan) add(d fs.DirEntry) {
 		return
 	}
 	if err := CheckName(name); err != nil {
-		if kind != signature { // it is said of the module
+		if kind != signature && kind != sidecarSignature { // it is said of what is signed
 			s.problem(file, "%v", err)
 		}
 		return
@@ -93,12 +96,16 @@ func (s *scan) add(d fs.DirEntry) {
 	if errors.Is(err, fs.ErrNotExist) && d.Type()&fs.ModeSymlink == 0 {
 		return // it was removed just now
 	}
-	if kind == signature {
-		if len(s.signatures) == maxEntries {
+	if kind == signature || kind == sidecarSignature {
+		list := s.signatures
+		if kind == sidecarSignature {
+			list = s.ofSidecars
+		}
+		if len(list) == maxEntries {
 			s.problem(file, "the folder has more than %d signatures", maxEntries)
 			return
 		}
-		s.signatures[name] = found
+		list[name] = found
 		return
 	}
 	e := s.byName[name]
@@ -143,6 +150,9 @@ func (s *scan) entries() []Entry {
 		} else {
 			s.problem(name+".toml", "there is no %s.wasm for this side-car", name)
 		}
+		if e.Sidecar != nil {
+			e.SidecarSignature = s.ofSidecars[name]
+		}
 		list = append(list, *e)
 	}
 	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
@@ -165,13 +175,20 @@ const (
 	module
 	sideCar
 	signature
+	sidecarSignature
 )
 
-const signatureEnd = ".wasm.sig"
+const (
+	signatureEnd        = ".wasm.sig"
+	sidecarSignatureEnd = ".toml.sig"
+)
 
 func split(file string) (name string, k kind) {
 	if name, ok := strings.CutSuffix(file, signatureEnd); ok {
 		return name, signature
+	}
+	if name, ok := strings.CutSuffix(file, sidecarSignatureEnd); ok {
+		return name, sidecarSignature
 	}
 	name, ext := strings.TrimSuffix(file, filepath.Ext(file)), filepath.Ext(file)
 	switch strings.ToLower(ext) {
