@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,8 @@ type attack struct {
 	manifest string
 
 	functions int // large ones of a module that comes into the folder meanwhile
+
+	program bool // that never answers about large events, in the place of a module
 }
 
 const isolationTime = 5 * time.Second
@@ -68,6 +71,7 @@ var attacks = []attack{
 		code: again(wasmtest.I32Const(0), wasmtest.I32Const(32), wasmtest.I32Const(1), wasmtest.I32Const(1<<30), wasmtest.I64Const(1),
 			wasmtest.Call(0), wasmtest.Drop),
 	},
+	{name: "a program that hangs", program: true},
 	{name: "compiles for long", functions: 40},
 }
 
@@ -104,6 +108,15 @@ func attackModule(a attack) []byte {
 	return m.Bytes()
 }
 
+// hanging is a program that has no opinion, and hangs where it would have one.
+const hanging = `#!/bin/sh
+while read -r line; do
+	case "$line" in *"attack attack"*) sleep 3600 ;; esac
+	id=${line#*'"id":"'}
+	printf '{"id":"%s","action":"accept"}\n' "${id%%'"'*}"
+done
+`
+
 // isolate measures one attack.
 func isolate(b *testing.B, a attack) {
 	dir := generalRelay(b, *program)
@@ -120,10 +133,17 @@ func isolate(b *testing.B, a attack) {
 		place("attacked.wasm", attackModule(a))
 		place("attacked.toml", []byte(a.sidecar))
 	}
-	s := serve(b, b.TempDir(), "--plugins", dir)
+	if a.program {
+		path := filepath.Join(b.TempDir(), "hanging")
+		if err := os.WriteFile(path, []byte(hanging), 0o700); err != nil {
+			b.Fatal(err)
+		}
+		place("attacked.toml", fmt.Appendf(nil, "exec = %q\nplace = 10\n", path))
+	}
+	s := serve(b, b.TempDir(), "--plugins", dir, "--allow-exec", "true")
 	stop := make(chan struct{})
 	var attacking sync.WaitGroup
-	if a.code != nil {
+	if a.code != nil || a.program {
 		p := dial(b, s, false)
 		attacking.Go(func() { flood(b, p, stop) })
 	}

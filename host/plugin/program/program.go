@@ -15,7 +15,7 @@ import (
 type Options struct {
 	Name      string        // of the plugin, for the log
 	Path      string        // of the program, absolute
-	Timeout   time.Duration // of one decision, waiting for a process included
+	Timeout   time.Duration // of one decision; waiting for a process may take as long again
 	Processes int           // at once
 	Log       *slog.Logger
 	Clock     func() time.Time
@@ -47,17 +47,13 @@ func New(o Options) (*Program, error) {
 // Admit asks about an event; now is in unix seconds. A *[Failure] says that the
 // program did not do its part, another error that ctx was done: nothing was decided.
 func (p *Program) Admit(ctx context.Context, it *host.Item, now int64) (Answer, error) {
+	if err := p.wait(ctx); err != nil {
+		return Answer{}, err
+	}
+	defer func() { <-p.turns }()
+	// What others have taken of the time must not count against this event.
 	bounded, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
-	select {
-	case p.turns <- struct{}{}:
-		defer func() { <-p.turns }()
-	case <-bounded.Done():
-		if ctx.Err() != nil {
-			return Answer{}, ctx.Err()
-		}
-		return Answer{}, &Failure{Cause: CauseBusy, what: fmt.Sprintf("had no process free within %v", p.o.Timeout)}
-	}
 	x, err := p.process()
 	if err != nil {
 		return Answer{}, p.failed(&Failure{Cause: CauseStart, what: "could not be started", err: err})
@@ -75,6 +71,21 @@ func (p *Program) Admit(ctx context.Context, it *host.Item, now int64) (Answer, 
 	}
 	p.discard(x, 0)
 	return Answer{}, p.failed(err)
+}
+
+// wait waits until a process may be asked.
+func (p *Program) wait(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, p.o.Timeout)
+	defer cancel()
+	select {
+	case p.turns <- struct{}{}:
+		return nil
+	case <-waiting.Done():
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return &Failure{Cause: CauseBusy, what: fmt.Sprintf("had no process free within %v", p.o.Timeout)}
+	}
 }
 
 // failed logs a failure and returns the error as it was given.
