@@ -23,10 +23,17 @@ type Guard struct {
 	// Own are the addresses on which this server listens. They are never connected
 	// to; an unspecified IP stands for every address of this machine.
 	Own []netip.AddrPort
+
+	// Connect makes the connections in place of net.Dialer, such as those of a network in
+	// memory. Its addresses are not looked at. Nil: net.Dialer.
+	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Dial connects as net.Dialer does.
 func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if g.Connect != nil {
+		return g.Connect(ctx, network, address)
+	}
 	d := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return g.Check(address) }}
 	return d.DialContext(ctx, network, address)
 }

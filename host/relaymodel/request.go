@@ -52,14 +52,21 @@ func (r *Relay) request(c *conn, m *wire.Message, frame []byte) {
 	if !p.Live.Adds {
 		r.unsubscribe(c, m.SubID)
 	}
-	found := r.answer(c, m)
+	a := r.answer(c, m)
 	switch {
 	case over:
-		r.refuse(c, m.SubID, p.Refuse.Subscriptions, others+1, p.Limits.Subscriptions)
-	case p.Answer.ClosedByFound && allFound(m.Filters, found):
-		r.send(c, wire.AppendClosed(nil, m.SubID, ""))
+		a.last = func() { r.refuse(c, m.SubID, p.Refuse.Subscriptions, others+1, p.Limits.Subscriptions) }
+	case p.Answer.ClosedByFound && allFound(m.Filters, len(a.events)):
+		a.last = func() { r.send(c, wire.AppendClosed(nil, m.SubID, "")) }
 	default:
 		c.subs = append(c.subs, &subscription{m.SubID, string(frame), m.Filters})
+	}
+	c.answers = append(c.answers, a)
+	switch {
+	case p.Answer.PerSecond == 0:
+		r.sendAnswers(c, len(a.events))
+	case len(c.answers) == 1:
+		r.schedule(timer{at: r.now, what: answerGoesOn, conn: c.id})
 	}
 }
 
@@ -133,8 +140,8 @@ func longestList(f *host.Filter) int {
 	return n
 }
 
-// answer sends what is stored, and EOSE, and returns how many events there are.
-func (r *Relay) answer(c *conn, m *wire.Message) int {
+// answer returns what is to be sent: what is stored, and EOSE.
+func (r *Relay) answer(c *conn, m *wire.Message) *answering {
 	p := &r.profile.Answer
 	list := r.stored(c, m.Filters)
 	a := &answering{sub: m.SubID, events: list, eose: p.Eose == "always"}
@@ -155,13 +162,7 @@ func (r *Relay) answer(c *conn, m *wire.Message) int {
 		r.rounds++
 		a.eose = a.eose && r.draw(drawEose+r.rounds<<8, host.ID{}) >= p.EoseLost
 	}
-	c.answers = append(c.answers, a)
-	if p.PerSecond == 0 {
-		r.sendAnswers(c, len(a.events)+1)
-	} else if len(c.answers) == 1 {
-		r.schedule(timer{at: r.now, what: answerGoesOn, conn: c.id})
-	}
-	return len(list)
+	return a
 }
 
 // answering is an answer that is being sent.
@@ -169,6 +170,7 @@ type answering struct {
 	sub    string
 	events []*host.Event // that are still to be sent
 	eose   bool
+	last   func() // what follows EOSE; nil: nothing
 }
 
 // answerStep is the time between two parts of an answer, in milliseconds.
@@ -196,6 +198,9 @@ func (r *Relay) sendAnswers(c *conn, most int) {
 		}
 		if a.eose {
 			r.send(c, wire.AppendEOSE(nil, a.sub))
+		}
+		if a.last != nil {
+			a.last()
 		}
 		c.answers = c.answers[1:]
 	}

@@ -1,0 +1,11 @@
+package relaysync
+
+import (
+	"context"
+	"net"
+)
+
+// ConnectBy makes all connections over another network, before Run.
+func (s *Sync) ConnectBy(connect func(ctx context.Context, network, address string) (net.Conn, error)) {
+	s.env.guard.Connect = connect
+}

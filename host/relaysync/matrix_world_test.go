@@ -1,0 +1,494 @@
+package relaysync_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"talon/host"
+	"talon/host/plugin"
+	"talon/host/plugin/guest"
+	"talon/host/relaymodel"
+	"talon/host/relaymodel/server"
+	"talon/host/relaysync"
+	"talon/host/relaysync/health"
+	"talon/host/schnorr"
+	"talon/internal/testkit"
+	"talon/sdk/abi/manifest"
+	rules "talon/sdk/grasp"
+)
+
+// ownDomain is that of the Talon in the middle.
+const ownDomain = "own.example.com"
+
+// matrixRelays is how many relays a world has, all of one profile. The first is the
+// bootstrap relay.
+const matrixRelays = 3
+
+func matrixURL(relay int) string { return fmt.Sprintf("ws://relay-%d.example", relay) }
+
+// matrixEvent is an event and the relays that get it.
+type matrixEvent struct {
+	*host.Event
+	relays []int
+}
+
+// matrixEvents are what people say in a world. They are made once: signing is slow.
+type matrixEvents struct {
+	stored []matrixEvent // before Talon begins
+	fresh  [][]matrixEvent
+	bulk   []matrixEvent // further issues, for a first sync that takes its time
+}
+
+const (
+	matrixRepos    = 20
+	matrixRoots    = 8
+	matrixBulk     = 4000
+	matrixBegin    = 946684800 // what synctest begins with, 2000-01-01, in unix seconds
+	matrixFresh    = 20        // events of one round that are said later
+	matrixRounds   = 3
+	matrixInterval = 7 // seconds between two stored events
+)
+
+var matrixSaid = sync.OnceValue(func() *matrixEvents {
+	people := []*testkit.Signer{testkit.NewSigner(11), testkit.NewSigner(12), testkit.NewSigner(13)}
+	at := int64(matrixBegin - 100_000)
+	m := &matrixEvents{}
+	relaysOf := func(repo int) []int { return []int{repo % matrixRelays, (repo + 1) % matrixRelays} }
+	var addresses []string
+	var roots [][]*host.Event
+	say := func(list *[]matrixEvent, repo, n int, kind host.Kind, at int64, text string, tags ...host.Tag) *host.Event {
+		e := people[n%3].Event(kind, at, text, tags...)
+		relays := relaysOf(repo)
+		if n%4 != 0 {
+			relays = relays[n%2 : n%2+1]
+		}
+		*list = append(*list, matrixEvent{e, relays})
+		return e
+	}
+	for i := range matrixRepos {
+		list := host.Tag{"relays", "wss://" + ownDomain}
+		for _, k := range relaysOf(i) {
+			list = append(list, matrixURL(k))
+		}
+		d := fmt.Sprintf("repo-%d", i)
+		e := people[0].Event(30617, at, "", host.Tag{"d", d}, host.Tag{"clone", "https://" + ownDomain + "/x/" + d + ".git"}, list)
+		m.stored = append(m.stored, matrixEvent{e, append([]int{0}, relaysOf(i)...)})
+		a, _ := e.Address()
+		addresses = append(addresses, a.String())
+		roots = append(roots, nil)
+		for k := range matrixRoots {
+			at += matrixInterval
+			root := say(&m.stored, i, i+k, 1621, at, fmt.Sprint("issue ", i, k), host.Tag{"a", a.String()})
+			roots[i] = append(roots[i], root)
+			say(&m.stored, i, i+k+1, 1111, at+1, fmt.Sprint("comment ", i, k), host.Tag{"E", root.ID.String()}, host.Tag{"e", root.ID.String()})
+		}
+	}
+	for round := range matrixRounds {
+		var list []matrixEvent
+		for n := range matrixFresh {
+			i := (n*7 + round) % matrixRepos
+			// Late events have old dates; the others get theirs when they are said.
+			text := fmt.Sprint("fresh ", round, n)
+			if n%2 == 0 {
+				say(&list, i, n, 1621, matrixBegin-50_000+int64(100*round+n), text, host.Tag{"a", addresses[i]})
+			} else {
+				root := roots[i][n%matrixRoots]
+				say(&list, i, n, 1111, matrixBegin-50_000+int64(100*round+n), text, host.Tag{"E", root.ID.String()}, host.Tag{"e", root.ID.String()})
+			}
+		}
+		m.fresh = append(m.fresh, list)
+	}
+	for n := range matrixBulk {
+		i := n % 6
+		e := people[1].Event(1621, matrixBegin-90_000+int64(n), fmt.Sprint("bulk ", n), host.Tag{"a", addresses[i]})
+		m.bulk = append(m.bulk, matrixEvent{e, relaysOf(i)})
+	}
+	return m
+})
+
+// matrixWorld is relays of one profile and a Talon, in a network in memory.
+type matrixWorld struct {
+	t        *testing.T
+	warnings *matrixWarnings
+	network  *testkit.Network
+	relays   []*server.Server
+	expected map[host.ID]bool
+	here     *matrixStore
+	strategy *matrixStrategy
+	health   *health.Keeper
+	known    matrixMemory // of sync
+	sound    matrixMemory // of health
+	stop     func()
+	closers  []func()
+}
+
+func newMatrixWorld(t *testing.T, modules, code string, p *relaymodel.Profile) *matrixWorld {
+	w := &matrixWorld{t: t, warnings: newMatrixWarnings(t), network: testkit.NewNetwork(), expected: map[host.ID]bool{}, here: newMatrixStore(), known: matrixMemory{}, sound: matrixMemory{}}
+	registry, err := plugin.Open(context.Background(), plugin.Options{
+		Dir: modules, CacheDir: code, Facts: w.here, Held: w.here, Limits: guest.Limits{Fuel: 1e10, Memory: 256 << 20}, Log: slog.New(w.warnings),
+	})
+	if err != nil {
+		w.here.close()
+		t.Fatal(err)
+	}
+	w.strategy = &matrixStrategy{registry: registry, changed: make(chan struct{}, 1)}
+	throttle := registry.Reducer(manifest.WorldThrottle, nil)
+	if w.health, err = health.Open(context.Background(), matrixThrottle{throttle}, w.sound, slog.New(w.warnings)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range matrixRelays {
+		s := server.New(p, uint64(i+1))
+		web := &http.Server{Handler: s}
+		done := make(chan error, 1)
+		l := w.network.Listen(fmt.Sprintf("relay-%d.example:80", i))
+		go func() { done <- web.Serve(l) }()
+		w.relays = append(w.relays, s)
+		w.closers = append(w.closers, func() {
+			_ = web.Close()
+			<-done
+			s.Close()
+		})
+	}
+	w.closers = append(w.closers, func() {
+		throttle.Close()
+		w.strategy.close()
+		_ = registry.Close(context.Background())
+	}, w.here.close)
+	return w
+}
+
+// say publishes events at their relays.
+func (w *matrixWorld) say(list []matrixEvent) {
+	for _, e := range list {
+		w.expected[e.ID] = true
+		for _, k := range e.relays {
+			w.relays[k].Add(e.Event)
+		}
+	}
+}
+
+// begin starts Talon.
+func (w *matrixWorld) begin() {
+	w.strategy.restart(w)
+	s, err := relaysync.New(relaysync.Config{
+		Own: []string{ownDomain}, Bootstrap: []string{matrixURL(0)}, AllowPrivate: true, Limits: relaysync.DefaultLimits, Seed: 1, Log: slog.New(w.warnings), Now: time.Now,
+	}, relaysync.Deps{
+		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: w.known, Verify: schnorr.Verify,
+		Sign: func(e *host.Event) error { testkit.NewSigner(42).Sign(e); return nil },
+		Ours: relaysync.OursByService(rules.Service{Host: ownDomain}),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s.ConnectBy(w.network.Dial)
+	w.strategy.sync = s
+	w.here.follow(s)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Errorf("Run: %v", err)
+		}
+		w.here.follow(nil)
+	})
+}
+
+func (w *matrixWorld) close() {
+	w.stop()
+	for _, f := range w.closers {
+		f()
+	}
+}
+
+// missing returns how many events are not here that should be.
+func (w *matrixWorld) missing() int {
+	w.here.mu.Lock()
+	defer w.here.mu.Unlock()
+	n := 0
+	for id := range w.expected {
+		if w.here.store.Get(id) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// beside returns how many events are here that should not be.
+func (w *matrixWorld) beside() int {
+	w.here.mu.Lock()
+	defer w.here.mu.Unlock()
+	return w.here.store.Len() - len(w.expected)
+}
+
+// within waits until all that should be here is, and returns what is wrong if that
+// takes longer, or if there is more.
+func (w *matrixWorld) within(limit time.Duration) string {
+	began := time.Now()
+	for step := time.Second; w.missing() > 0; time.Sleep(step) {
+		if time.Since(began) > limit {
+			return fmt.Sprintf("after %v %d of %d are missing", limit, w.missing(), len(w.expected))
+		}
+		if time.Since(began) > time.Minute {
+			step = 10 * time.Second
+		}
+	}
+	if n := w.beside(); n > 0 {
+		return fmt.Sprintf("%d others are here", n)
+	}
+	return ""
+}
+
+// matrixWarnings counts what is logged as a warning or an error: it says why a world
+// does not converge. With TALON_TEST_LOG=1 all that is logged is shown.
+type matrixWarnings struct {
+	t *testing.T
+
+	mu    sync.Mutex // guards lines
+	lines map[string]int
+}
+
+func newMatrixWarnings(t *testing.T) *matrixWarnings {
+	return &matrixWarnings{t: t, lines: map[string]int{}}
+}
+
+func (m *matrixWarnings) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn || os.Getenv("TALON_TEST_LOG") != ""
+}
+
+func (m *matrixWarnings) WithAttrs([]slog.Attr) slog.Handler { return m }
+func (m *matrixWarnings) WithGroup(string) slog.Handler      { return m }
+
+func (m *matrixWarnings) Handle(_ context.Context, r slog.Record) error {
+	text, all := r.Message, r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "reason" || a.Key == "err" {
+			text += ": " + a.Value.String()
+		}
+		all += fmt.Sprintf(" %s=%v", a.Key, a.Value)
+		return true
+	})
+	if os.Getenv("TALON_TEST_LOG") != "" {
+		m.t.Logf("%v %s", time.Now().Format("15:04:05.000"), all)
+	}
+	if r.Level >= slog.LevelWarn {
+		m.mu.Lock()
+		m.lines[text]++
+		m.mu.Unlock()
+	}
+	return nil
+}
+
+// String returns what was said most often.
+func (m *matrixWarnings) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	keys := slices.SortedFunc(maps.Keys(m.lines), func(a, b string) int { return cmp.Or(m.lines[b]-m.lines[a], strings.Compare(a, b)) })
+	text := ""
+	for _, k := range keys[:min(len(keys), 4)] {
+		text += fmt.Sprintf("; %d × %q", m.lines[k], k)
+	}
+	return text
+}
+
+// matrixStrategy is a module as the daemon has it, which begins anew when it is told.
+type matrixStrategy struct {
+	registry *plugin.Registry
+	changed  chan struct{}
+
+	mu      sync.Mutex // guards the fields below
+	reducer *plugin.Reducer
+	sync    *relaysync.Sync
+}
+
+func (m *matrixStrategy) Changed() <-chan struct{} { return m.changed }
+
+func (m *matrixStrategy) Call(ctx context.Context, request []byte, now int64) ([]byte, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reducer.Call(ctx, guest.Step, request, now)
+}
+
+// restart gives the next call a new instance.
+func (m *matrixStrategy) restart(*matrixWorld) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.reducer != nil {
+		m.reducer.Close()
+	}
+	m.reducer = m.registry.Reducer(manifest.WorldStrategy, func() []byte { return m.sync.Init() })
+}
+
+// swap restarts the strategy while it runs.
+func (m *matrixStrategy) swap() {
+	m.restart(nil)
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (m *matrixStrategy) close() {
+	if m.reducer != nil {
+		m.reducer.Close()
+	}
+}
+
+type matrixThrottle struct{ plugin *plugin.Reducer }
+
+func (m matrixThrottle) Ask(ctx context.Context, q health.Question, request []byte, now int64) ([]byte, error) {
+	f := [health.Questions]guest.Func{health.Admit: guest.ThrottleAdmit, health.After: guest.ThrottleAfter}[q]
+	answer, _, err := m.plugin.Call(ctx, f, request, now)
+	if errors.Is(err, plugin.ErrNoPlugin) {
+		err = health.ErrNoModule
+	}
+	return answer, err
+}
+
+// matrixMemory is what stays over a restart.
+type matrixMemory map[string][]byte
+
+func (m matrixMemory) Load(context.Context) (map[string][]byte, error) { return maps.Clone(m), nil }
+
+func (m matrixMemory) Save(_ context.Context, relays map[string][]byte) error {
+	maps.Copy(m, relays)
+	return nil
+}
+
+// matrixStore is what is stored here: announcements that list us, and what is about
+// something that is here.
+type matrixStore struct {
+	queue chan *host.Item
+	done  chan struct{}
+
+	mu    sync.Mutex // guards the fields below
+	store *relaymodel.Store
+	named map[string]bool // ids and addresses of what is here
+	sync  *relaysync.Sync
+	seq   int64
+}
+
+func newMatrixStore() *matrixStore {
+	s := &matrixStore{queue: make(chan *host.Item, 64), done: make(chan struct{}), store: relaymodel.NewStore(), named: map[string]bool{}}
+	go func() {
+		defer close(s.done)
+		for it := range s.queue {
+			it.Done(s.decide(it.Event), nil)
+		}
+	}()
+	return s
+}
+
+func (s *matrixStore) close() {
+	close(s.queue)
+	<-s.done
+}
+
+func (s *matrixStore) follow(to *relaysync.Sync) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sync = to
+}
+
+func (s *matrixStore) Submit(ctx context.Context, it *host.Item) error {
+	select {
+	case s.queue <- it:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *matrixStore) decide(e *host.Event) host.Verdict {
+	s.mu.Lock()
+	v := s.verdict(e)
+	to, seq := s.sync, s.seq
+	s.mu.Unlock()
+	if to != nil && v.Code == host.Stored {
+		to.Publish([]host.Published{{Event: e, Seq: seq}})
+	}
+	return v
+}
+
+func (s *matrixStore) verdict(e *host.Event) host.Verdict {
+	if s.store.Newer(e) != nil {
+		return host.Verdict{Code: host.Duplicate}
+	}
+	if schnorr.Verify(e) != nil {
+		return host.Verdict{Code: host.Rejected, Reason: "invalid: forged"}
+	}
+	ok := false
+	for _, tag := range e.Tags {
+		for _, value := range tag[min(1, len(tag)):] {
+			ok = ok || s.named[value] || e.Kind == 30617 && value == "wss://"+ownDomain
+		}
+	}
+	if !ok {
+		return host.Verdict{Code: host.Rejected, Reason: "blocked: not about anything here"}
+	}
+	s.store.Put(e)
+	s.seq++
+	s.named[e.ID.String()] = true
+	if a, ok := e.Address(); ok {
+		s.named[a.String()] = true
+	}
+	return host.Verdict{Code: host.Stored}
+}
+
+func (s *matrixStore) Get(_ context.Context, id host.ID) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.store.Get(id); e != nil {
+		return e.JSON, nil
+	}
+	return nil, nil
+}
+
+func (s *matrixStore) Query(_ context.Context, f host.Filter) (texts [][]byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.store.Query(&f) {
+		texts = append(texts, e.JSON)
+	}
+	return texts, nil
+}
+
+func (s *matrixStore) Referenced(context.Context, string) (bool, error) { return false, nil }
+
+func (s *matrixStore) Held(context.Context, host.ID) ([]byte, error) { return nil, nil }
+
+func (s *matrixStore) HeldBy(context.Context, host.Filter) ([][]byte, error) { return nil, nil }
+
+func (s *matrixStore) Scan(_ context.Context, f host.Filter, most int, _ int64, yield func(int64, host.ID)) (int64, int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.store.Query(&f)
+	list = list[:min(len(list), most)]
+	for _, e := range list {
+		yield(e.CreatedAt, e.ID)
+	}
+	return s.seq, len(list), nil
+}
+
+func (s *matrixStore) Missing(_ context.Context, ids []host.ID) (missing []host.ID, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		if s.store.Get(id) == nil {
+			missing = append(missing, id)
+		}
+	}
+	return missing, nil
+}
