@@ -59,7 +59,7 @@ var allowed = map[string]string{
 	"host/author":               "host host/plugin/claim host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/wire sdk sdk/abi/manifest examples",
 	"sdk":                       "",
 	"examples":                  "",
-	"host/devnet":               "host host/githttp host/gitrepo host/negentropy host/relayclient host/relaymodel host/relaymodel/server sdk/grasp sdk/nip19",
+	"host/devnet":               "host host/githttp host/gitrepo host/negentropy host/relayclient host/relaymodel host/relaymodel/server host/wire sdk/grasp sdk/nip19",
 	"host/relaymodel":           "host host/negentropy host/wire",
 	"host/relaymodel/server":    "host host/inflate host/relaymodel",
 	"host/relaysync":            "host host/negentropy host/netguard host/relayclient host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/retry host/relaysync/session host/schnorr host/wire sdk/abi sdk/grasp",

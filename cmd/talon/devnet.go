@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talon/host/devnet"
+	"talon/host/relaymodel"
 )
 
 // devnetRun are the options of talon devnet that are not those of its network.
@@ -24,6 +25,7 @@ type devnetRun struct {
 	plugins    string
 	lasts      time.Duration
 	untilQuiet bool
+	json       bool
 	serveArgs  []string
 }
 
@@ -33,18 +35,26 @@ func devnetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "devnet [flags] [-- FLAGS OF TALON SERVE]",
 		Short: "Run a small nostr network, to see sync at work",
-		Long: `Run relays (khatru) and git servers on the loopback interface, with generated repositories that list Talon at --talon, until SIGINT or SIGTERM, and show
+		Long: `Run relays and git servers on the loopback interface, with generated repositories that list Talon at --talon, until SIGINT or SIGTERM, and show
 what each relay has and what Talon misses of it.
+
+--relays names them: a number of khatru's, and others by the profile of their manners and a number, such as 2,strfry:3,paid:1. Profiles of relays that
+exist: ` + strings.Join(relaymodel.Names(), ", ") + `; of relays with a fault: ` + strings.Join(relaymodel.Faults(), ", ") + `;
+or a file, such as ./mine.toml:2. What belongs to Talon is always on a relay too from which it can be had.
 
 With --serve a Talon is started too, on a new data folder; what follows -- are more flags for it. Otherwise start one with the command that is printed.
 The same seed makes the same keys, events and git objects. All is in memory or in a temporary folder, and gone at the end.`,
 		Example: `  talon devnet --serve
   talon devnet --serve --relays 20 --repos 200 --outage-every 10s --git-failing 2
+  talon devnet --serve --relays 1,strfry:2,nostream:1,dead:1 --for 2m --until-quiet --json
   talon devnet --talon 127.0.0.1:7334 --rate 5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.serveArgs = args
 			if len(args) > 0 && !o.serve {
 				return errors.New("flags of talon serve were given without --serve")
+			}
+			if err := o.partners(cmd.Flags().Changed); err != nil {
+				return err
 			}
 			return o.run(cmd)
 		},
@@ -58,7 +68,8 @@ The same seed makes the same keys, events and git objects. All is in memory or i
 	f.IntVar(&c.Port, "port", 7400, "`port` of the first relay; other relays, then git servers take those that follow, and 0 takes free ones")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "`number` from which everything is made")
 
-	f.IntVar(&c.Relays, "relays", c.Relays, "`relays`")
+	f.Var(relaysFlag{c}, "relays", "`relays`: a number of khatru's, others as PROFILE:NUMBER")
+	f.BoolVar(&o.json, "json", false, "write the result as one JSON object at the end, and all else to stderr")
 	f.IntVar(&c.Bootstrap, "bootstrap", c.Bootstrap, "`relays` that have all announcements and states, and that Talon begins with")
 	f.IntVar(&c.GitServers, "git-servers", c.GitServers, "git `servers`")
 	f.IntVar(&c.Repos, "repos", c.Repos, "`repositories`")
@@ -69,12 +80,12 @@ The same seed makes the same keys, events and git objects. All is in memory or i
 	f.Float64Var(&c.Split, "split", c.Split, "`share` of repositories whose servers have only a part of the objects each")
 	f.Float64Var(&c.Noise, "noise", c.Noise, "events that are not Talon's, as a `share` of those that are")
 
-	f.Float64Var(&c.Negentropy, "negentropy", c.Negentropy, "`share` of relays that compare (NIP-77)")
+	f.Float64Var(&c.Negentropy, "negentropy", c.Negentropy, "`share` of khatru's relays that compare (NIP-77)")
 	f.DurationVar(&c.Latency, "latency", c.Latency, "`time` that all that servers send is late")
 	f.Float64Var(&c.Drop, "drop", c.Drop, "`share` of relays' messages at which the connection breaks")
-	f.Float64Var(&c.Lose, "lose", c.Lose, "`share` of new events that a subscriber is not told")
-	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "`filters` and events that a relay takes from one connection in a second; 0 means all")
-	f.IntVar(&c.MaxLimit, "max-limit", c.MaxLimit, "most `events` of one answer; 0 means all")
+	f.Float64Var(&c.Lose, "lose", c.Lose, "`share` of new events that a subscriber of khatru's relays is not told")
+	f.Float64Var(&c.RateLimit, "rate-limit", c.RateLimit, "`filters` and events that a relay of khatru's takes from one connection in a second; 0 means all")
+	f.IntVar(&c.MaxLimit, "max-limit", c.MaxLimit, "most `events` of one answer of khatru's relays; 0 means all")
 	f.Float64Var(&c.Rate, "rate", c.Rate, "new `events` in a second, over all relays")
 	f.DurationVar(&c.OutageEvery, "outage-every", c.OutageEvery, "cut off one relay after the other, each this `time`; 0 means never")
 	f.DurationVar(&c.OutageFor, "outage-for", c.OutageFor, "the `time` that a relay is cut off")
@@ -95,6 +106,9 @@ func (o *devnetRun) run(cmd *cobra.Command) (err error) {
 		return fmt.Errorf("make a folder for the network: %w", err)
 	}
 	out := cmd.OutOrStdout()
+	if o.json {
+		out = cmd.ErrOrStderr()
+	}
 	fmt.Fprintln(out, "making the network")
 	n, err := devnet.Open(cmd.Context(), o.net)
 	if err != nil {
@@ -119,7 +133,11 @@ func (o *devnetRun) run(cmd *cobra.Command) (err error) {
 		defer child.stop()
 		served = child.ended
 	}
-	return o.watch(ctx, n, newNetTable(out), served)
+	last, err := o.watch(ctx, n, newNetTable(out), served)
+	if o.json {
+		err = errors.Join(err, writeNetResult(cmd.OutOrStdout(), n, last))
+	}
+	return err
 }
 
 // describe says where everything is.
@@ -127,7 +145,7 @@ func (o *devnetRun) describe(n *devnet.Net) string {
 	var b strings.Builder
 	for _, r := range n.Relays {
 		s := r.Status()
-		fmt.Fprintf(&b, "relay %s  %d events%s\n", s.URL, s.Events, map[bool]string{true: ", compares (NIP-77)"}[s.Negentropy])
+		fmt.Fprintf(&b, "relay %s  %s, %d events%s\n", s.URL, s.Profile, s.Events, map[bool]string{true: ", compares (NIP-77)"}[s.Negentropy])
 	}
 	for _, g := range n.Git {
 		fmt.Fprintf(&b, "git %s\n", g.URL)
@@ -154,55 +172,74 @@ func (o *devnetRun) talonArgs(n *devnet.Net) []string {
 // quietFor is how many looks in a row must find Talon in line.
 const quietFor = 3
 
-// watch shows the network each second, until it has been looked at for long enough.
-func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, served <-chan error) error {
+// netLook is one look at what Talon has.
+type netLook struct {
+	devnet.Comparison
+	failed error // Talon did not answer
+	began  time.Time
+	quiet  int // looks in a row that found nothing wrong, this one included
+}
+
+// watch shows the network each second, until it has been looked at for long enough. It
+// returns the last look.
+func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, served <-chan error) (last netLook, err error) {
 	var over <-chan time.Time
 	if o.lasts > 0 {
 		over = time.After(o.lasts)
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	quiet := 0
+	last.began = t.began
 	for {
 		looking, cancel := context.WithTimeout(ctx, 20*time.Second)
-		last, failed := n.Compare(looking, "ws://"+o.net.Talon)
+		seen, failed := n.Compare(looking, "ws://"+o.net.Talon)
 		cancel()
-		t.show(n, last, failed)
-		if quiet++; failed != nil || len(last.Lacks)+len(last.Beside) > 0 {
-			quiet = 0
+		if ctx.Err() != nil {
+			return last, nil // a look that was broken off says nothing
 		}
-		if o.untilQuiet && quiet == quietFor {
-			return nil
+		last.Comparison, last.failed = seen, failed
+		t.show(n, seen, failed)
+		if last.quiet++; failed != nil || len(seen.Lacks)+len(seen.Beside) > 0 {
+			last.quiet = 0
+		}
+		if o.untilQuiet && last.quiet == quietFor {
+			return last, nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return last, nil
 		case err := <-served:
 			if ctx.Err() != nil {
-				return nil
+				return last, nil
 			}
-			return fmt.Errorf("talon serve ended: %w", errors.Join(err, errEnded))
+			return last, fmt.Errorf("talon serve ended: %w", errors.Join(err, errEnded))
 		case <-over:
 			if !o.untilQuiet {
-				return nil
+				return last, nil
 			}
 			if failed != nil {
-				return fmt.Errorf("in %v Talon did not come in line with the network: %w", o.lasts, failed)
+				return last, fmt.Errorf("in %v Talon did not come in line with the network: %w", o.lasts, failed)
 			}
-			return fmt.Errorf("in %v Talon did not come in line with the network: %s", o.lasts, difference(n, last))
+			return last, fmt.Errorf("in %v Talon did not come in line with the network: %s", o.lasts, difference(n, seen))
 		case <-tick.C:
 		}
 	}
 }
 
-// difference says what is wrong, by kinds of events.
-func difference(n *devnet.Net, c devnet.Comparison) string {
+// lackedKinds counts what Talon lacks by kind.
+func lackedKinds(n *devnet.Net, c devnet.Comparison) map[int]int {
 	kinds := map[int]int{}
 	for _, id := range c.Lacks {
 		if e, _ := n.Event(id); e != nil {
 			kinds[e.Kind]++
 		}
 	}
+	return kinds
+}
+
+// difference says what is wrong, by kinds of events.
+func difference(n *devnet.Net, c devnet.Comparison) string {
+	kinds := lackedKinds(n, c)
 	text := fmt.Sprintf("it lacks %d events and has %d others", len(c.Lacks), len(c.Beside))
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
 		text += fmt.Sprintf("; %d of kind %d", kinds[k], k)

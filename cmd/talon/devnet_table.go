@@ -35,10 +35,10 @@ func (t *netTable) show(n *devnet.Net, c devnet.Comparison, err error) {
 		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", t.lines)
 	}
 	b.WriteString("\x1b[?7l") // a line that is too long is cut: folded, it would be two
-	fmt.Fprintf(&b, "%-26s %5s %4s %8s %8s %5s %5s %7s %9s\n", "relay", "", "neg", "events", "missing", "conns", "subs", "filters", "sent kB")
+	fmt.Fprintf(&b, "%-26s %-14s %5s %4s %8s %8s %5s %5s %7s %9s\n", "relay", "profile", "", "neg", "events", "missing", "conns", "subs", "filters", "sent kB")
 	for i, r := range n.Relays[:min(len(n.Relays), tableRows)] {
 		s := r.Status()
-		fmt.Fprintf(&b, "%-26s %5s %4s %8d %8s %5d %5d %7d %9d\n", s.URL, map[bool]string{true: "up", false: "DOWN"}[s.Up],
+		fmt.Fprintf(&b, "%-26s %-14s %5s %4s %8d %8s %5d %5d %7d %9d\n", s.URL, s.Profile, map[bool]string{true: "up", false: "DOWN"}[s.Up],
 			map[bool]string{true: "yes", false: "no"}[s.Negentropy], s.Events, missing(c, i, err), s.Connections, s.Subscriptions, s.Filters, s.Sent/1000)
 	}
 	if more := len(n.Relays) - tableRows; more > 0 {

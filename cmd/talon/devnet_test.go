@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -411,12 +412,56 @@ func TestDevnetCommand(t *testing.T) {
 			t.Errorf("%q is not said in\n%s", want, out)
 		}
 	}
+	mine, wrong := filepath.Join(t.TempDir(), "mine.toml"), filepath.Join(t.TempDir(), "wrong.toml")
+	for file, text := range map[string]string{mine: "[limits]\nsubscriptions = 3\n", wrong: "[limits]\nx = 3\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err = run("--for", "1500ms", "--relays", "1,strfry:2,khatru:1,"+mine, "--json"); err != nil {
+		t.Fatal(err)
+	}
+	var result struct {
+		InLine   bool `json:"in_line"`
+		Expected int
+		Error    string
+		Relays   []struct {
+			Profile string
+			Events  int
+		}
+	}
+	if err := json.Unmarshal([]byte(out[strings.LastIndex(out, "\n{")+1:]), &result); err != nil {
+		t.Fatalf("%v in\n%s", err, out)
+	}
+	names := []string{}
+	for _, r := range result.Relays {
+		names = append(names, r.Profile)
+	}
+	if want := []string{"khatru", "khatru", "strfry", "strfry", "mine"}; result.InLine || result.Error == "" || !slices.Equal(names, want) {
+		t.Errorf("%+v, want relays %v and no Talon", result, want)
+	}
 	if _, err := run("--for", "1500ms", "--until-quiet"); err == nil || !strings.Contains(err.Error(), "did not come in line with the network: compare with Talon: ") {
 		t.Errorf("a Talon that is not there is in line, or lacks what nobody knows: %v", err)
 	}
-	for _, args := range [][]string{{"--relays", "0"}, {"--negentropy", "2"}, {"--relays-per", "4"}, {"--", "--x"}} {
-		if _, err := run(args...); err == nil {
-			t.Errorf("%v is taken", args)
+	for want, args := range map[string][]string{
+		"want 1 to 1000":            {"--relays", "0"},
+		"negentropy":                {"--negentropy", "2"},
+		"relays-per":                {"--relays-per", "4"},
+		"without --serve":           {"--", "--x"},
+		`there is no profile "x"`:   {"--relays", "x:2"},
+		"want a number, or":         {"--relays", "strfry:x"},
+		"want 1 to 1000 of":         {"--relays", "1,strfry:0"},
+		"needs --outage-every":      {"--outage-for", "1s"},
+		"needs --git-failing":       {"--git-turn", "1s"},
+		"needs --roots above 0":     {"--roots", "0", "--comments", "1"},
+		"needs --clones-per above":  {"--clones-per", "1", "--split", "1"},
+		"needs a relay of khatru's": {"--relays", "strfry:3", "--max-limit", "5"},
+		"hold every repository":     {"--serve", "--git-servers", "0", "--clones-per", "0"},
+		"cannot be a bootstrap":     {"--relays", "dead:3"},
+		"line 2: limits.x":          {"--relays", wrong + ":3"},
+	} {
+		if _, err := run(args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", args, err, want)
 		}
 	}
 }

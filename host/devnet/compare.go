@@ -79,36 +79,44 @@ func (n *Net) Event(id host.ID) (e *nostr.Event, relays []int) {
 }
 
 // Watched reports whether a subscription at the relay is for such an event.
-func (r *Relay) Watched(e *nostr.Event) bool { return r.live.watched(e) }
+func (r *Relay) Watched(e *nostr.Event) bool {
+	parsed, err := parse(e)
+	return err == nil && r.backend.watched(&post{event: e, parsed: parsed})
+}
 
 // RelayStatus is how a relay is.
 type RelayStatus struct {
-	URL                    string
-	Negentropy, Up         bool
-	Events                 int
-	Connections            int
-	Subscriptions, Filters int   // open
-	Requests, Comparisons  int64 // filters of REQs, and NEG-OPENs
-	RateLimited, Dropped   int64
-	Sent                   int64 // bytes
+	URL           string `json:"url"`
+	Profile       string `json:"profile"`
+	Negentropy    bool   `json:"negentropy"`
+	Up            bool   `json:"up"`
+	Events        int    `json:"events"`
+	Connections   int    `json:"connections"`
+	Subscriptions int    `json:"subscriptions"` // open
+	Filters       int    `json:"filters"`
+	Requests      int64  `json:"requests"`    // filters of REQs
+	Comparisons   int64  `json:"comparisons"` // NEG-OPENs
+	Refused       int64  `json:"refused"`     // messages
+	Dropped       int64  `json:"dropped"`     // connections that broke
+	Sent          int64  `json:"sent_bytes"`
 }
 
 // Status says how the relay is.
 func (r *Relay) Status() RelayStatus {
 	s := RelayStatus{
-		URL: r.URL, Negentropy: r.Negentropy, Events: r.shelf.count(), Requests: r.reqs.Load(), Comparisons: r.negs.Load(),
-		RateLimited: r.limited.Load(), Dropped: r.exchange.dropped.Load(), Sent: r.exchange.sent.Load(),
+		URL: r.URL, Profile: r.Profile, Negentropy: r.Negentropy, Dropped: r.exchange.dropped.Load(), Sent: r.exchange.sent.Load(),
 	}
 	s.Up, s.Connections = r.exchange.state()
-	s.Subscriptions, s.Filters = r.live.count()
+	r.backend.fill(&s)
 	return s
 }
 
 // GitStatus is how a git server is.
 type GitStatus struct {
-	URL            string
-	Now            string // works, or how it fails
-	Served, Failed int64  // requests
+	URL    string `json:"url"`
+	Now    string `json:"now"`    // works, or how it fails
+	Served int64  `json:"served"` // requests
+	Failed int64  `json:"failed"`
 }
 
 // Status says how the git server is.

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
+	"talon/host/relaymodel"
 	"talon/sdk/grasp"
 )
 
@@ -15,10 +17,11 @@ type Config struct {
 	Dir   string // of the repositories; it must be empty
 	Seed  uint64
 
-	Port       int // of the first relay; relays and then git servers take those that follow. 0: free ones
-	Relays     int
-	Bootstrap  int // relays that have every announcement and state, as index relays do
-	GitServers int // with none, the commits of states and pull requests are nowhere
+	Port       int       // of the first relay; relays and then git servers take those that follow. 0: free ones
+	Relays     int       // of khatru
+	Foreign    []Foreign // further relays, behind these
+	Bootstrap  int       // relays that have every announcement and state, as index relays do
+	GitServers int       // with none, the commits of states and pull requests are nowhere
 
 	Repos     int
 	Roots     int     // issues, patches and pull requests of one repository
@@ -28,7 +31,7 @@ type Config struct {
 	Split     float64 // share of repositories whose servers have only a part of the objects each
 	Noise     float64 // events that belong to no repository of Talon, for each one that does
 
-	// How the relays behave.
+	// How the relays behave. Where a profile says how, Latency and Drop alone count.
 	Negentropy float64       // share of them that compare (NIP-77)
 	Latency    time.Duration // that all they send is late
 	Drop       float64       // share of messages at which the connection breaks instead
@@ -70,21 +73,51 @@ var DefaultConfig = Config{
 	GitTurn:    10 * time.Second,
 }
 
+// Foreign is relays of one profile.
+type Foreign struct {
+	Name    string
+	Profile *relaymodel.Profile
+	Count   int
+}
+
+// all returns how many relays there are, and whether each of the first can be relied upon.
+func (c *Config) all() (n int, honest []bool) {
+	for range c.Relays {
+		honest = append(honest, true)
+	}
+	for _, f := range c.Foreign {
+		for range f.Count {
+			honest = append(honest, f.Profile.Honest())
+		}
+	}
+	return len(honest), honest
+}
+
 // check refuses what makes no sense, in the words of the command's options.
 func (c *Config) check() error {
+	const maxRelays = 1000
+	for _, f := range c.Foreign {
+		if f.Count < 1 || f.Count > maxRelays {
+			return fmt.Errorf("the value %s:%d of option relays is wrong: want 1 to %d of a profile", f.Name, f.Count, maxRelays)
+		}
+	}
+	if c.Relays < 0 || c.Relays > maxRelays {
+		return fmt.Errorf("the value %d of option relays is wrong: want 0 to %d", c.Relays, maxRelays)
+	}
+	relays, honest := c.all()
 	for _, n := range []struct {
 		option      string
 		value       int
 		least, most int
 	}{
-		{"relays", c.Relays, 1, 1000},
-		{"bootstrap", c.Bootstrap, 1, c.Relays},
+		{"relays", relays, 1, maxRelays},
+		{"bootstrap", c.Bootstrap, 1, relays},
 		{"port", c.Port, 0, 60_000},
 		{"git-servers", c.GitServers, 0, 100},
 		{"repos", c.Repos, 0, 100_000},
 		{"roots", c.Roots, 0, 10_000},
 		{"comments", c.Comments, 0, 1000},
-		{"relays-per", c.RelaysPer, 1, c.Relays},
+		{"relays-per", c.RelaysPer, 1, relays},
 		{"clones-per", c.ClonesPer, 0, c.GitServers},
 		{"git-failing", c.GitFailing, 0, c.GitServers},
 		{"max-limit", c.MaxLimit, 0, 1 << 30},
@@ -92,6 +125,9 @@ func (c *Config) check() error {
 		if n.value < n.least || n.value > n.most {
 			return fmt.Errorf("the value %d of option %s is wrong: want %d to %d", n.value, n.option, n.least, n.most)
 		}
+	}
+	if i := slices.Index(honest[:c.Bootstrap], false); i >= 0 {
+		return fmt.Errorf("relay %d of option relays cannot be a bootstrap relay (option bootstrap): what it has cannot be had from it; name another profile first", i+1)
 	}
 	for _, s := range []struct {
 		option string

@@ -15,6 +15,7 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 
 	"talon/host/relayclient"
+	"talon/host/relaymodel"
 	"talon/internal/testkit"
 )
 
@@ -180,6 +181,58 @@ func TestRateLimit(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// Relays of profiles stand beside khatru's. What Talon is to have is always on one from
+// which it can be had.
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	cfg := small(t)
+	cfg.Relays, cfg.RelaysPer, cfg.Repos = 1, 3, 8
+	for _, name := range []string{"strfry", "dead", "lying"} {
+		p, err := relaymodel.Builtin(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Foreign = append(cfg.Foreign, Foreign{name, p, 2})
+	}
+	n := open(t, cfg)
+	copies := map[string]int{}
+	for id := range n.Expected() {
+		_, relays := n.Event(id)
+		if !slices.ContainsFunc(relays, n.honest) {
+			t.Errorf("%v is only on %v", id, relays)
+		}
+		for _, k := range relays {
+			copies[n.Relays[k].Profile]++
+		}
+	}
+	if len(n.Relays) != 7 || copies["strfry"] == 0 || copies["dead"] == 0 || copies["lying"] == 0 {
+		t.Errorf("%d relays, with copies: %v", len(n.Relays), copies)
+	}
+	for _, r := range n.Relays {
+		dead := r.Profile == "dead"
+		if s := r.Status(); s.Up == dead || s.Events == 0 {
+			t.Errorf("%s is up: %v, with %d events", r.Profile, s.Up, s.Events)
+		}
+		if dead {
+			continue
+		}
+		c := connect(t, r)
+		c.say(`["REQ","s",{"kinds":[1621],"limit":0}]`)
+		if got := strings.TrimSpace(c.hear()); r.Profile != "lying" && got != `["EOSE","s"]` {
+			t.Errorf("%s says %s", r.Profile, got)
+		}
+	}
+	cfg = small(t)
+	p, err := relaymodel.Builtin("dead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Relays, cfg.Foreign = 0, []Foreign{{"dead", p, 3}}
+	if _, err := Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "bootstrap") {
+		t.Errorf("a dead bootstrap relay: %v", err)
 	}
 }
 

@@ -84,7 +84,16 @@ func (n *Net) listen(ctx context.Context) error {
 		}
 		// Spread evenly: so many of the first i have it.
 		share := func(i int) int { return int(float64(i)*n.cfg.Negentropy + 0.5) }
-		n.Relays = append(n.Relays, newRelay(&n.cfg, l, share(i+1) > share(i)))
+		n.Relays = append(n.Relays, newRelay(&n.cfg, l, share(i+1) > share(i), nil))
+	}
+	for i := range n.cfg.Foreign {
+		for range n.cfg.Foreign[i].Count {
+			l, err := open()
+			if err != nil {
+				return err
+			}
+			n.Relays = append(n.Relays, newRelay(&n.cfg, l, false, &n.cfg.Foreign[i]))
+		}
 	}
 	for i := range n.cfg.GitServers {
 		dir := filepath.Join(n.cfg.Dir, fmt.Sprintf("git-%02d", i))
@@ -156,7 +165,7 @@ func (n *Net) publish(p *post) error {
 	}
 	n.mu.Unlock()
 	for _, k := range p.relays {
-		n.Relays[k].add(p.event)
+		n.Relays[k].backend.add(p)
 	}
 	return nil
 }

@@ -1,83 +1,56 @@
 package devnet
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/fiatjaf/eventstore"
-	"github.com/fiatjaf/khatru"
 	"github.com/nbd-wtf/go-nostr"
-	"github.com/nbd-wtf/go-nostr/nip11"
+
+	"talon/host"
+	"talon/host/relaymodel"
+	"talon/host/relaymodel/server"
+	"talon/host/wire"
 )
 
 // Relay is one relay of the network.
 type Relay struct {
 	URL        string
+	Profile    string // khatru where it is a relay of khatru's
 	Negentropy bool
 
-	shelf    *shelf
-	live     live
+	backend  backend
+	honest   bool // what it has can be had from it
 	exchange *exchange
 	server   *http.Server
-	lose     float64
-	reqs     atomic.Int64
-	negs     atomic.Int64
-	limited  atomic.Int64
 }
 
-// newRelay makes a relay that serves on l.
-func newRelay(cfg *Config, l net.Listener, negentropy bool) *Relay {
-	r := &Relay{
-		URL: "ws://" + l.Addr().String(), Negentropy: negentropy, lose: cfg.Lose, shelf: newShelf(),
-		live: live{subs: map[subKey]*sub{}}, exchange: newExchange(l, cfg.Latency, cfg.Drop),
+// backend is what answers as a relay.
+type backend interface {
+	handler() http.Handler
+	add(p *post) // gives it an event
+	watched(p *post) bool
+	fill(s *RelayStatus)
+	close()
+}
+
+// newRelay makes a relay that serves on l: of khatru, or of a profile.
+func newRelay(cfg *Config, l net.Listener, negentropy bool, other *Foreign) *Relay {
+	address := l.Addr().String()
+	r := &Relay{URL: "ws://" + address, exchange: newExchange(l, cfg.Latency, cfg.Drop)}
+	if other == nil {
+		r.Profile, r.Negentropy, r.honest = "khatru", negentropy, true
+		r.backend = newKhatru(cfg, address, negentropy)
+	} else {
+		p := other.Profile
+		r.Profile, r.Negentropy, r.honest = other.Name, p.Negentropy.Supported, p.Honest()
+		r.backend = &modelRelay{server.New(p, cfg.Seed)}
 	}
-	quiet := log.New(io.Discard, "", 0)
-	front, store := khatru.NewRouter(), khatru.NewRelay()
-	front.Log, store.Log = quiet, quiet
-	front.ServiceURL = "http://" + l.Addr().String()
-	front.Negentropy = negentropy
-	front.Info.Name = "devnet"
-	if cfg.MaxLimit > 0 {
-		front.Info.Limitation = &nip11.RelayLimitationDocument{MaxLimit: cfg.MaxLimit, DefaultLimit: cfg.MaxLimit}
-	}
-	// Events go to a relay of khatru that has no listeners: see live.
-	front.Route().Event(func(*nostr.Event) bool { return true }).Relay(store)
-	store.StoreEvent = append(store.StoreEvent, r.store)
-	store.ReplaceEvent = append(store.ReplaceEvent, r.store)
-	store.QueryEvents = append(store.QueryEvents, r.query)
-	store.DeleteEvent = append(store.DeleteEvent, func(_ context.Context, e *nostr.Event) error {
-		r.shelf.delete(e.ID)
-		return nil
-	})
-	front.OverwriteFilter = append(front.OverwriteFilter, func(ctx context.Context, f *nostr.Filter) {
-		if eventstore.IsNegentropySession(ctx) {
-			r.negs.Add(1)
-			return
-		}
-		r.reqs.Add(1)
-		r.live.add(ctx, *f)
-		if cfg.MaxLimit > 0 && (f.Limit == 0 || f.Limit > cfg.MaxLimit) {
-			f.Limit = cfg.MaxLimit
-		}
-	})
-	front.QueryEvents = append(front.QueryEvents, r.query)
-	front.CountEvents = append(front.CountEvents, func(_ context.Context, f nostr.Filter) (int64, error) {
-		return int64(len(r.shelf.query(f))), nil
-	})
-	if cfg.RateLimit > 0 {
-		meters := &meters{rate: cfg.RateLimit, of: map[*khatru.WebSocket]*meter{}}
-		front.OnDisconnect = append(front.OnDisconnect, func(ctx context.Context) { meters.forget(khatru.GetConnection(ctx)) })
-		front.RejectFilter = append(front.RejectFilter, func(ctx context.Context, _ nostr.Filter) (bool, string) { return r.limit(ctx, meters) })
-		store.RejectEvent = append(store.RejectEvent, func(ctx context.Context, _ *nostr.Event) (bool, string) { return r.limit(ctx, meters) })
-	}
-	r.server = &http.Server{Handler: front.Relay, ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
+	r.server = &http.Server{Handler: r.backend.handler(), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
 	return r
 }
 
@@ -92,77 +65,39 @@ func (r *Relay) serve() error {
 func (r *Relay) close() error {
 	err := errors.Join(r.server.Close(), r.exchange.close())
 	r.exchange.cut(true) // the server has forgotten its websockets
+	r.backend.close()
 	return err
 }
 
-// add gives an event to the relay, as somebody would who can always reach it.
-func (r *Relay) add(e *nostr.Event) {
-	if r.shelf.put(e) {
-		r.live.publish(e, r.lose)
+// modelRelay is a relay of a profile.
+type modelRelay struct{ *server.Server }
+
+func (m *modelRelay) handler() http.Handler { return m.Server }
+
+func (m *modelRelay) close() { m.Close() }
+
+func (m *modelRelay) add(p *post) { m.Add(p.parsed) }
+
+func (m *modelRelay) watched(p *post) (yes bool) {
+	m.Look(func(r *relaymodel.Relay) { yes = r.Watched(p.parsed) })
+	return yes
+}
+
+func (m *modelRelay) fill(s *RelayStatus) {
+	m.Look(func(r *relaymodel.Relay) {
+		counted := r.Stats()
+		s.Events = r.Store().Len()
+		s.Requests, s.Comparisons, s.Refused = int64(counted.Filters), int64(counted.Comparisons), int64(counted.Refused)
+		_, s.Subscriptions, s.Filters = r.Opened()
+		s.Up = s.Up && r.Up()
+	})
+}
+
+// parse returns an event as the host has it.
+func parse(e *nostr.Event) (*host.Event, error) {
+	parsed, err := wire.ParseEvent([]byte(e.String()))
+	if err != nil {
+		return nil, fmt.Errorf("publish an event: %w", err)
 	}
-}
-
-func (r *Relay) store(_ context.Context, e *nostr.Event) error {
-	if !r.shelf.put(e) {
-		return eventstore.ErrDupEvent
-	}
-	r.live.publish(e, r.lose)
-	return nil
-}
-
-// query answers into a channel with room for all: khatru may read one event and go.
-func (r *Relay) query(_ context.Context, f nostr.Filter) (chan *nostr.Event, error) {
-	list := r.shelf.query(f)
-	events := make(chan *nostr.Event, len(list))
-	for _, e := range list {
-		events <- e
-	}
-	close(events)
-	return events, nil
-}
-
-func (r *Relay) limit(ctx context.Context, m *meters) (bool, string) {
-	if m.take(khatru.GetConnection(ctx), time.Now()) {
-		return false, ""
-	}
-	r.limited.Add(1)
-	return true, "rate-limited: slow down"
-}
-
-// meters count what each connection asks for.
-type meters struct {
-	rate float64
-
-	mu sync.Mutex // guards of
-	of map[*khatru.WebSocket]*meter
-}
-
-// meter is a bucket that holds what a connection may ask for in two seconds.
-type meter struct {
-	left float64
-	at   time.Time
-}
-
-func (m *meters) take(ws *khatru.WebSocket, now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	full := max(1, 2*m.rate)
-	b := m.of[ws]
-	if b == nil {
-		b = &meter{left: full, at: now}
-		m.of[ws] = b
-	}
-	b.left = min(full, b.left+m.rate*now.Sub(b.at).Seconds())
-	b.at = now
-	if b.left < 1 {
-		return false
-	}
-	b.left--
-	return true
-}
-
-func (m *meters) forget(ws *khatru.WebSocket) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.of, ws)
+	return parsed, nil
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 
 	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host"
 )
 
 // epoch is when the first events were signed.
@@ -48,6 +50,7 @@ func (n *Net) Repositories() []Repository {
 // post is an event and the relays that get it.
 type post struct {
 	event  *nostr.Event
+	parsed *host.Event // the same
 	relays []int
 	ours   bool // Talon is to have it
 }
@@ -66,7 +69,7 @@ func (n *Net) newRepository(i int) *repository {
 	who := rng.Perm(len(n.people))
 	r := &repository{
 		owner: n.people[who[0]], keeper: n.people[who[0]], fan: n.people[who[1]], id: fmt.Sprintf("repo-%05d", i),
-		relays: rng.Perm(n.cfg.Relays)[:n.cfg.RelaysPer], clones: rng.Perm(n.cfg.GitServers)[:n.cfg.ClonesPer],
+		relays: n.listed(rng.Perm(len(n.Relays))), clones: rng.Perm(n.cfg.GitServers)[:n.cfg.ClonesPer],
 		rng: rng, clock: epoch + int64(i)*60,
 	}
 	if n.cfg.GitServers > 0 {
@@ -77,6 +80,18 @@ func (n *Net) newRepository(i int) *repository {
 	}
 	return r
 }
+
+// listed returns the relays that a repository lists, from all in a random order. One of
+// them can be relied upon.
+func (n *Net) listed(order []int) []int {
+	list := order[:n.cfg.RelaysPer]
+	if !slices.ContainsFunc(list, n.honest) {
+		list[len(list)-1] = order[slices.IndexFunc(order, n.honest)]
+	}
+	return list
+}
+
+func (n *Net) honest(relay int) bool { return n.Relays[relay].honest }
 
 func (r *repository) address() string { return "30617:" + r.owner.public + ":" + r.id }
 
@@ -203,7 +218,15 @@ func (w *writer) put(who person, kind int, content string, at int64, ours bool, 
 	}
 	some := slices.Clone(w.r.relays)
 	w.r.rng.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
-	w.posts = append(w.posts, post{e, some[:1+w.r.rng.IntN(len(some))], ours})
+	some = some[:1+w.r.rng.IntN(len(some))]
+	if !slices.ContainsFunc(some, w.net.honest) { // a copy that can be had
+		some = append(some, w.r.relays[slices.IndexFunc(w.r.relays, w.net.honest)])
+	}
+	parsed, err := parse(e)
+	if err != nil && w.err == nil {
+		w.err = err
+	}
+	w.posts = append(w.posts, post{e, parsed, some, ours})
 }
 
 // everywhere gives announcements and states to the relays that are asked first too.

@@ -3,6 +3,7 @@ package relaymodel
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"reflect"
 	"slices"
@@ -17,13 +18,19 @@ func TestBuiltin(t *testing.T) {
 	if got := Names(); !slices.Equal(got, want) {
 		t.Fatalf("the profiles are %v, want %v", got, want)
 	}
-	for _, name := range Names() {
+	for _, name := range slices.Concat(Names(), Faults()) {
 		p, err := Builtin(name)
 		if err != nil {
 			t.Fatal(err)
 		}
+		if honest := !slices.Contains([]string{"dead", "lying", "silent"}, name); p.Honest() != honest {
+			t.Errorf("%s is honest: %v", name, !honest)
+		}
 		if p.Description == "" || reflect.DeepEqual(p, Default()) {
 			t.Errorf("%s is nothing of its own", name)
+		}
+		if !p.Info.Served {
+			continue
 		}
 		var info struct {
 			Name       string
@@ -83,12 +90,18 @@ func TestParseWrong(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, name := range Names() {
-		text, err := Text(name)
+	for _, dir := range []string{"profiles/*.toml", "faults/*.toml"} {
+		paths, err := fs.Glob(files, dir)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(text)
+		for _, path := range paths {
+			text, err := files.ReadFile(path)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(text)
+		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p, err := Parse(text)

@@ -21,12 +21,22 @@ These profiles are built in; their limits and texts are those of the relays' sou
 | name | what it is |
 |---|---|
 `)
-	for _, name := range Names() {
-		p, err := Builtin(name)
-		if err != nil {
-			return nil, err
+	list := func(dir string, names []string) error {
+		for _, name := range names {
+			p, err := Builtin(name)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, "| [`%s`](../host/relaymodel/%s/%s.toml) | %s |\n", name, dir, name, p.Description)
 		}
-		fmt.Fprintf(&b, "| [`%s`](../host/relaymodel/profiles/%s.toml) | %s |\n", name, name, p.Description)
+		return nil
+	}
+	if err := list("profiles", Names()); err != nil {
+		return nil, err
+	}
+	b.WriteString("\nAnd these of relays with a fault:\n\n| name | what it does |\n|---|---|\n")
+	if err := list("faults", Faults()); err != nil {
+		return nil, err
 	}
 	b.WriteString("\nA refusal is a table: `by` is " + alternatives(ways) + ", `text` what is said, `code` that of a close frame.\n" +
 		"In a text, `{id}` stands for the subscription's id, `{size}` for what there was, `{max}` for what is allowed.\n")

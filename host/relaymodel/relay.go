@@ -81,6 +81,7 @@ func New(p *Profile, seed uint64, now int64) *Relay {
 	for i := range p.Outages {
 		r.schedule(timer{at: now + millis(p.Outages[i].AfterSeconds), what: outageBegins, index: i})
 	}
+	r.advance(now)
 	return r
 }
 
@@ -237,6 +238,9 @@ func (r *Relay) status() int {
 	return 200
 }
 
+// Up reports whether the relay was there when it was last used.
+func (r *Relay) Up() bool { return r.status() == 200 }
+
 // InfoDocument returns the NIP-11 document, nil if there is none.
 func (r *Relay) InfoDocument() []byte {
 	i := &r.profile.Info
@@ -269,7 +273,7 @@ func (r *Relay) Watched(e *host.Event) bool {
 	return false
 }
 
-// Open counts the connections, and the subscriptions and filters that are open on them.
+// Opened counts the connections, and the subscriptions and filters that are open on them.
 func (r *Relay) Opened() (connections, subscriptions, filters int) {
 	for _, c := range r.conns {
 		subscriptions += len(c.subs)

@@ -70,12 +70,9 @@ var matrixScenarios = []struct {
 	{"swap", "[answer]\nper-second = 1000\n", func(w *matrixWorld) string {
 		w.say(matrixSaid().bulk)
 		w.begin()
-		began := time.Now()
-		for w.missing() > len(w.expected)*9/10 { // announcements, and the first issues
-			if time.Since(began) > visit {
-				return fmt.Sprintf("after %v %d of %d are missing", visit, w.missing(), len(w.expected))
-			}
-			time.Sleep(10 * time.Millisecond)
+		// In the middle of it: announcements are here, and the first issues.
+		if wrong := w.until(visit, 10*time.Millisecond, len(w.expected)*9/10); wrong != "" {
+			return "before the swap: " + wrong
 		}
 		for range 4 {
 			w.strategy.swap()

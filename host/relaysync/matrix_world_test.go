@@ -236,17 +236,25 @@ func (w *matrixWorld) beside() int {
 // within waits until all that should be here is, and returns what is wrong if that
 // takes longer, or if there is more.
 func (w *matrixWorld) within(limit time.Duration) string {
-	began := time.Now()
-	for step := time.Second; w.missing() > 0; time.Sleep(step) {
-		if time.Since(began) > limit {
-			return fmt.Sprintf("after %v %d of %d are missing", limit, w.missing(), len(w.expected))
-		}
-		if time.Since(began) > time.Minute {
-			step = 10 * time.Second
-		}
+	if wrong := w.until(limit, time.Second, 0); wrong != "" {
+		return wrong
 	}
 	if n := w.beside(); n > 0 {
 		return fmt.Sprintf("%d others are here", n)
+	}
+	return ""
+}
+
+// until waits until no more than so many are missing. After a minute it looks each ten
+// seconds only.
+func (w *matrixWorld) until(limit, step time.Duration, missing int) string {
+	for began := time.Now(); w.missing() > missing; time.Sleep(step) {
+		switch {
+		case time.Since(began) > limit:
+			return fmt.Sprintf("after %v %d of %d are missing", limit, w.missing(), len(w.expected))
+		case time.Since(began) > time.Minute:
+			step = 10 * time.Second
+		}
 	}
 	return ""
 }
