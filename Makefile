@@ -61,8 +61,11 @@ e2e: build ## the real binary with clients that are not ours (go-nostr, nostr-to
 scale: tools ## tests that cost more than make test has time for: large inputs, many rounds
 	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 ./...
 
-devnet: tools ## sync and the hunt in larger networks on loopback than make test has, minutes
+devnet: tools ## sync and the hunt in larger networks than make test has, and strategies beside relays as they are, minutes
 	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run Devnet ./cmd/talon ./host/devnet
+	@mkdir -p bin
+	@TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestMatrix -v -timeout 30m ./host/relaysync >bin/matrix.txt || { cat bin/matrix.txt; exit 1; }
+	@sed -n '/^ *strategy  *relay/,/^--- /p' bin/matrix.txt
 
 guides: tools ## every page for authors of modules, followed literally up to a running relay
 	TALON_TEST_GUIDES=1 $(GO) test -count=1 -run 'TestTutorials|TestGuides' ./cmd/talon ./examples

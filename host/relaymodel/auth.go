@@ -37,6 +37,9 @@ func (r *Relay) needsProof(c *conn, filters []host.Filter) bool {
 	if !p.Read || c.proven {
 		return false
 	}
+	if p.LiveFree && !slices.ContainsFunc(filters, func(f host.Filter) bool { return f.Limit != 0 }) {
+		return false
+	}
 	if p.Kinds == nil {
 		return true
 	}

@@ -122,6 +122,7 @@ type Auth struct {
 	ReadText  string `key:"read-text" doc:"text of the CLOSED without one"`
 	NegText   string `key:"compare-text" doc:"text of the NEG-ERR, where it is another than read-text"`
 	Kinds     []int  `key:"kinds" max:"65535" doc:"only a filter of these kinds alone needs the proof, and such events are withheld from others; none: all"`
+	LiveFree  bool   `key:"limit-zero-free" doc:"a REQ whose filters all have a limit of 0 needs no proof"`
 	Write     bool   `key:"write" doc:"publishing needs a proof"`
 	WriteText string `key:"write-text" doc:"text of the OK without one"`
 	Proof     string `key:"proof" one:"accepted|refused" doc:"what comes of a proof"`

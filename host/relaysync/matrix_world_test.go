@@ -41,6 +41,7 @@ func matrixURL(relay int) string { return fmt.Sprintf("ws://relay-%d.example", r
 type matrixEvent struct {
 	*host.Event
 	relays []int
+	listed []int // by its repository
 }
 
 // matrixEvents are what people say in a world. They are made once: signing is slow.
@@ -73,7 +74,7 @@ var matrixSaid = sync.OnceValue(func() *matrixEvents {
 		if n%4 != 0 {
 			relays = relays[n%2 : n%2+1]
 		}
-		*list = append(*list, matrixEvent{e, relays})
+		*list = append(*list, matrixEvent{e, relays, relaysOf(repo)})
 		return e
 	}
 	for i := range matrixRepos {
@@ -83,7 +84,7 @@ var matrixSaid = sync.OnceValue(func() *matrixEvents {
 		}
 		d := fmt.Sprintf("repo-%d", i)
 		e := people[0].Event(30617, at, "", host.Tag{"d", d}, host.Tag{"clone", "https://" + ownDomain + "/x/" + d + ".git"}, list)
-		m.stored = append(m.stored, matrixEvent{e, append([]int{0}, relaysOf(i)...)})
+		m.stored = append(m.stored, matrixEvent{e, append([]int{0}, relaysOf(i)...), relaysOf(i)})
 		a, _ := e.Address()
 		addresses = append(addresses, a.String())
 		roots = append(roots, nil)
@@ -112,7 +113,7 @@ var matrixSaid = sync.OnceValue(func() *matrixEvents {
 	for n := range matrixBulk {
 		i := n % 6
 		e := people[1].Event(1621, matrixBegin-90_000+int64(n), fmt.Sprint("bulk ", n), host.Tag{"a", addresses[i]})
-		m.bulk = append(m.bulk, matrixEvent{e, relaysOf(i)})
+		m.bulk = append(m.bulk, matrixEvent{e, relaysOf(i), relaysOf(i)})
 	}
 	return m
 })
@@ -180,7 +181,7 @@ func (w *matrixWorld) say(list []matrixEvent) {
 
 // begin starts Talon.
 func (w *matrixWorld) begin() {
-	w.strategy.restart(w)
+	w.strategy.restart()
 	s, err := relaysync.New(relaysync.Config{
 		Own: []string{ownDomain}, Bootstrap: []string{matrixURL(0)}, AllowPrivate: true, Limits: relaysync.DefaultLimits, Seed: 1, Log: slog.New(w.warnings), Now: time.Now,
 	}, relaysync.Deps{
@@ -330,7 +331,7 @@ func (m *matrixStrategy) Call(ctx context.Context, request []byte, now int64) ([
 }
 
 // restart gives the next call a new instance.
-func (m *matrixStrategy) restart(*matrixWorld) {
+func (m *matrixStrategy) restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.reducer != nil {
@@ -341,7 +342,7 @@ func (m *matrixStrategy) restart(*matrixWorld) {
 
 // swap restarts the strategy while it runs.
 func (m *matrixStrategy) swap() {
-	m.restart(nil)
+	m.restart()
 	select {
 	case m.changed <- struct{}{}:
 	default:
