@@ -1,7 +1,6 @@
 package relaymodel
 
 import (
-	"container/heap"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -43,16 +42,15 @@ type Relay struct {
 	now     int64
 	away    int // status of an outage that [Relay.SetAway] began; -1: none
 
-	conns    []*conn // in the order of their ids
-	opened   uint64
-	timers   timers
-	rounds   uint64 // of what is drawn without an event
-	doors    map[netip.Addr]*bucket
-	deleted  map[host.ID]host.PubKey
-	erased   map[host.Address]int64
-	stats    Stats
-	out      []Effect
-	received func(conn uint64, frame []byte)
+	conns   []*conn // in the order of their ids
+	opened  uint64
+	timers  timers
+	rounds  uint64 // of what is drawn without an event
+	doors   map[netip.Addr]*bucket
+	deleted map[host.ID]host.PubKey
+	erased  map[host.Address]int64
+	stats   Stats
+	out     []Effect
 }
 
 // conn is one connection of a client.
@@ -62,6 +60,7 @@ type conn struct {
 	subs      []*subscription // in the order of their opening
 	sessions  []*session
 	answers   []*answering // that are being sent
+	sending   bool         // a timer goes on with them
 	challenge string
 	asked     bool // the challenge was sent
 	proven    bool
@@ -85,17 +84,11 @@ func New(p *Profile, seed uint64, now int64) *Relay {
 	return r
 }
 
-// Profile returns how the relay behaves. It must not be changed.
-func (r *Relay) Profile() *Profile { return r.profile }
-
 // Store returns the relay's events. Only [Relay.Add] and clients may change them.
 func (r *Relay) Store() *Store { return r.store }
 
 // Stats returns what was counted so far.
 func (r *Relay) Stats() Stats { return r.stats }
-
-// OnReceive calls f with each frame that a client sends, before it is handled.
-func (r *Relay) OnReceive(f func(conn uint64, frame []byte)) { r.received = f }
 
 // Open accepts a connection from an address, or answers it with an HTTP status other
 // than 101; 0 resets it.
@@ -150,9 +143,6 @@ func (r *Relay) Receive(id uint64, frame []byte, now int64) []Effect {
 	c := r.conn(id)
 	if c == nil {
 		return r.flush()
-	}
-	if r.received != nil {
-		r.received(id, frame)
 	}
 	c.heard = r.now
 	at := max(c.busy, r.now+int64(r.profile.Answer.DelayMS))
@@ -385,134 +375,4 @@ func (r *Relay) unreadable(c *conn, m *wire.Message) {
 	default:
 		r.refuse(c, "", p.Refuse.Message, 0, 0)
 	}
-}
-
-// timer is something that is due at a time.
-type timer struct {
-	at    int64
-	seq   uint64
-	what  happening
-	conn  uint64
-	index int
-	frame []byte
-	event *host.Event
-}
-
-type happening uint8
-
-const (
-	frameHandled happening = iota
-	connEnds
-	connIdle
-	sessionIdle
-	eventArrives
-	eventSent
-	answerGoesOn
-	outageBegins
-	outageEnds
-)
-
-// timers is a heap; of the same time, what was scheduled first comes first.
-type timers struct {
-	list []timer
-	seq  uint64
-}
-
-func (t *timers) Len() int { return len(t.list) }
-func (t *timers) Less(i, j int) bool {
-	a, b := &t.list[i], &t.list[j]
-	return a.at < b.at || a.at == b.at && a.seq < b.seq
-}
-func (t *timers) Swap(i, j int) { t.list[i], t.list[j] = t.list[j], t.list[i] }
-func (t *timers) Push(x any)    { t.list = append(t.list, x.(timer)) }
-func (t *timers) Pop() any {
-	last := t.list[len(t.list)-1]
-	t.list = t.list[:len(t.list)-1]
-	return last
-}
-
-func (r *Relay) schedule(t timer) {
-	r.timers.seq++
-	t.seq = r.timers.seq
-	heap.Push(&r.timers, t)
-}
-
-// advance does what is due until now, each thing at its own time.
-func (r *Relay) advance(now int64) {
-	for len(r.timers.list) > 0 && r.timers.list[0].at <= now {
-		t := heap.Pop(&r.timers).(timer)
-		r.now = max(r.now, t.at)
-		r.fire(&t)
-	}
-	r.now = max(r.now, now)
-}
-
-func (r *Relay) fire(t *timer) {
-	c := r.conn(t.conn)
-	switch t.what {
-	case frameHandled:
-		if c != nil {
-			r.handle(c, t.frame)
-		}
-	case connEnds:
-		if c != nil {
-			r.end(c, r.profile.Connection.DropCode, "")
-		}
-	case connIdle:
-		if c == nil {
-			break
-		}
-		if due := c.heard + millis(r.profile.Connection.IdleSeconds); due > t.at {
-			r.schedule(timer{at: due, what: connIdle, conn: t.conn})
-			break
-		}
-		r.end(c, 0, "")
-	case sessionIdle:
-		if c != nil {
-			r.idle(c, t.frame)
-		}
-	case answerGoesOn:
-		if c != nil {
-			r.goOn(c)
-		}
-	case eventArrives:
-		r.accept(t.event)
-	case eventSent:
-		r.sendLive(t.event)
-	case outageBegins:
-		o := &r.profile.Outages[t.index]
-		r.schedule(timer{at: t.at + millis(o.ForSeconds), what: outageEnds, index: t.index})
-		if o.EverySeconds > 0 {
-			r.schedule(timer{at: t.at + millis(o.EverySeconds), what: outageBegins, index: t.index})
-		}
-		r.leave()
-	case outageEnds: // status finds it no more
-	}
-}
-
-func millis(seconds float64) int64 { return int64(seconds * 1000) }
-
-// What is drawn of an event.
-const (
-	drawLate = iota + 1
-	drawLost
-	drawTwice
-	drawOmitted
-	drawForgedID
-	drawForgedSig
-	drawEose
-)
-
-// draw returns a number from 0 to below 1 that follows from the seed, the event and
-// what it is for.
-func (r *Relay) draw(what uint64, id host.ID) float64 {
-	return float64(mix(mix(r.seed+what)^binary.LittleEndian.Uint64(id[8:]))>>11) / (1 << 53)
-}
-
-// mix spreads the bits of a number (the finalizer of splitmix64).
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }

@@ -65,7 +65,8 @@ func (r *Relay) request(c *conn, m *wire.Message, frame []byte) {
 	switch {
 	case p.Answer.PerSecond == 0:
 		r.sendAnswers(c, len(a.events))
-	case len(c.answers) == 1:
+	case !c.sending:
+		c.sending = true
 		r.schedule(timer{at: r.now, what: answerGoesOn, conn: c.id})
 	}
 }
@@ -179,7 +180,7 @@ const answerStep = 100
 // goOn sends a part of the answers that are being sent, one after the other.
 func (r *Relay) goOn(c *conn) {
 	r.sendAnswers(c, max(1, r.profile.Answer.PerSecond*answerStep/1000))
-	if len(c.answers) > 0 {
+	if c.sending = len(c.answers) > 0; c.sending {
 		r.schedule(timer{at: r.now + answerStep, what: answerGoesOn, conn: c.id})
 	}
 }

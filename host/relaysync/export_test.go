@@ -9,3 +9,6 @@ import (
 func (s *Sync) ConnectBy(connect func(ctx context.Context, network, address string) (net.Conn, error)) {
 	s.env.guard.Connect = connect
 }
+
+// RaceDetector is that of this package's tests, for those beside it.
+const RaceDetector = raceDetector
