@@ -23,7 +23,7 @@ func TestBuiltin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if honest := !slices.Contains([]string{"dead", "lying", "silent"}, name); p.Honest() != honest {
+		if honest := !slices.Contains([]string{"dead", "dropping", "lying", "silent"}, name); p.Honest() != honest {
 			t.Errorf("%s is honest: %v", name, !honest)
 		}
 		if p.Description == "" || reflect.DeepEqual(p, Default()) {

@@ -24,11 +24,13 @@ const visit = 6 * time.Hour
 
 // matrixScenarios are what happens in a world. Each returns what is wrong, "" if nothing.
 var matrixScenarios = []struct {
-	name string
-	keys string // over those of the profile
-	run  func(w *matrixWorld) string
+	name      string
+	keys      string // over those of the profile
+	neighbour string // profile of the second relay, where it is another one
+	only      string // profile with which it is tried; empty: all that exist
+	run       func(w *matrixWorld) string
 }{
-	{"plain", "", func(w *matrixWorld) string {
+	{"plain", "", "", "", func(w *matrixWorld) string {
 		w.begin()
 		if wrong := w.within(visit); wrong != "" {
 			return wrong
@@ -36,7 +38,7 @@ var matrixScenarios = []struct {
 		w.say(matrixNow(0))
 		return w.within(visit)
 	}},
-	{"outage", "", func(w *matrixWorld) string {
+	{"outage", "", "", "", func(w *matrixWorld) string {
 		w.begin()
 		if wrong := w.within(visit); wrong != "" {
 			return wrong
@@ -54,7 +56,7 @@ var matrixScenarios = []struct {
 		w.relays[2].SetAway(-1)
 		return w.within(visit)
 	}},
-	{"restart", "[answer]\nper-second = 100\n", func(w *matrixWorld) string {
+	{"restart", "[answer]\nper-second = 100\n", "", "", func(w *matrixWorld) string {
 		w.begin()
 		time.Sleep(2 * time.Second)
 		w.stop()
@@ -69,7 +71,7 @@ var matrixScenarios = []struct {
 		w.begin()
 		return w.within(visit)
 	}},
-	{"swap", "[answer]\nper-second = 1000\n", func(w *matrixWorld) string {
+	{"swap", "[answer]\nper-second = 1000\n", "", "", func(w *matrixWorld) string {
 		w.say(matrixSaid().bulk)
 		w.begin()
 		// In the middle of it: announcements are here, and the first issues.
@@ -86,7 +88,7 @@ var matrixScenarios = []struct {
 		w.say(matrixNow(0))
 		return w.within(visit)
 	}},
-	{"late", "", func(w *matrixWorld) string {
+	{"late", "", "", "", func(w *matrixWorld) string {
 		w.begin()
 		if wrong := w.within(visit); wrong != "" {
 			return wrong
@@ -105,6 +107,40 @@ var matrixScenarios = []struct {
 		time.Sleep(10 * time.Minute)
 		w.relays[1].SetAway(-1)
 		return w.within(visit)
+	}},
+	// For a minute another server answers in a relay's place.
+	{"redeploy", "", "", "strfry", func(w *matrixWorld) string {
+		w.begin()
+		if wrong := w.within(visit); wrong != "" {
+			return wrong
+		}
+		for _, r := range w.relays {
+			r.SetAway(404)
+		}
+		time.Sleep(time.Minute)
+		w.say(matrixNow(0))
+		for _, r := range w.relays {
+			r.SetAway(-1)
+		}
+		return w.within(visit)
+	}},
+	// One relay lies, and one drops every connection: all the others have comes all the
+	// same, and the one that drops is tried more and more seldom.
+	{"liar", "", "lying", "strfry", func(w *matrixWorld) string {
+		w.begin()
+		return w.within(visit)
+	}},
+	{"dropper", "", "dropping", "strfry", func(w *matrixWorld) string {
+		w.begin()
+		if wrong := w.within(visit); wrong != "" {
+			return wrong
+		}
+		time.Sleep(visit)
+		const attempts = 30 // after 5 s, 10 s, 20 s … 1 h, 1 h, it is 16
+		if n := w.connections(1); n < 3 || n > attempts {
+			return fmt.Sprintf("the relay that drops is connected to %d times in %v, want 3 to %d", n, visit, attempts)
+		}
+		return ""
 	}},
 }
 
@@ -125,7 +161,9 @@ const (
 	oldestFirst   = "an answer without a limit is the oldest events, behind which paging by until finds nothing"
 	liveSince     = "what is live has a since in this strategy: events with old dates are found by the daily comparison"
 	sinceAway     = "events that reach a relay while we are away, dated before since, are found by the daily comparison"
-	smaller       = "a refusal of too many subscriptions or of a long message is not answered by fewer or shorter ones"
+	notFound      = "a 404 during a redeploy is taken for a broken protocol, which bars the relay for 12 hours"
+	handshake     = "a handshake ends the count of failures: a relay that drops each connection is tried every 5 seconds"
+	smaller       = "what a relay refuses as too much or too long, by NOTICE above all, is not asked for again in smaller parts"
 )
 
 // sometimes marks a cell that depends on which goroutine is faster: no outcome of it
@@ -152,10 +190,12 @@ var matrixKnown = map[string]string{
 	"layered-v1/nostream/plain":         sometimes(silentRefusal),
 	"layered-v1/nostream/restart":       sometimes(silentRefusal),
 	"layered-v1/nostream/swap":          barred,
-	"layered-v1/notice-only/plain":      silentRefusal,
+	"layered-v1/notice-only/plain":      smaller,
 	"layered-v1/paid/late":              liveSince,
 	"layered-v1/paid/swap":              barred,
+	"layered-v1/strfry/dropper":         handshake,
 	"layered-v1/strfry/late":            liveSince,
+	"layered-v1/strfry/redeploy":        notFound,
 	"layered-v2/khatru/late":            sinceAway,
 	"layered-v2/limited/plain":          smaller,
 	"layered-v2/ngit-grasp/late":        sinceAway,
@@ -164,9 +204,11 @@ var matrixKnown = map[string]string{
 	"layered-v2/nostr-rs-relay/swap":    barred,
 	"layered-v2/nostream/late":          sinceAway,
 	"layered-v2/nostream/swap":          oldestFirst,
-	"layered-v2/notice-only/plain":      silentRefusal,
+	"layered-v2/notice-only/plain":      smaller,
 	"layered-v2/paid/late":              sinceAway,
+	"layered-v2/strfry/dropper":         handshake,
 	"layered-v2/strfry/late":            sinceAway,
+	"layered-v2/strfry/redeploy":        notFound,
 	"layered-v4/khatru/late":            sinceAway,
 	"layered-v4/limited/plain":          smaller,
 	"layered-v4/ngit-grasp/late":        sinceAway,
@@ -175,9 +217,11 @@ var matrixKnown = map[string]string{
 	"layered-v4/nostr-rs-relay/swap":    barred,
 	"layered-v4/nostream/late":          sinceAway,
 	"layered-v4/nostream/swap":          oldestFirst,
-	"layered-v4/notice-only/plain":      silentRefusal,
+	"layered-v4/notice-only/plain":      smaller,
 	"layered-v4/paid/late":              sinceAway,
+	"layered-v4/strfry/dropper":         handshake,
 	"layered-v4/strfry/late":            sinceAway,
+	"layered-v4/strfry/redeploy":        notFound,
 	"layered-v5/khatru/late":            sinceAway,
 	"layered-v5/limited/plain":          smaller,
 	"layered-v5/ngit-grasp/late":        sometimes(sinceAway),
@@ -186,9 +230,11 @@ var matrixKnown = map[string]string{
 	"layered-v5/nostr-rs-relay/late":    sinceAway,
 	"layered-v5/nostream/late":          sinceAway,
 	"layered-v5/nostream/swap":          silentRefusal,
-	"layered-v5/notice-only/plain":      silentRefusal,
+	"layered-v5/notice-only/plain":      smaller,
 	"layered-v5/paid/late":              sinceAway,
+	"layered-v5/strfry/dropper":         handshake,
 	"layered-v5/strfry/late":            sinceAway,
+	"layered-v5/strfry/redeploy":        notFound,
 }
 
 // matrixProfiles are the relays that exist, and two with a fault, which are tried in a
@@ -221,7 +267,9 @@ func TestMatrix(t *testing.T) {
 			for i, profile := range matrixProfiles() {
 				for k, scenario := range matrixScenarios {
 					exists := i < len(relaymodel.Names())
-					if k != 0 && (!exists || !all && (i+k)%len(relaymodel.Names()) != 0) {
+					switch {
+					case scenario.only != "" && (!all || scenario.only != profile),
+						scenario.only == "" && k != 0 && (!exists || !all && (i+k)%len(relaymodel.Names()) != 0):
 						continue
 					}
 					name := strategy + "/" + profile + "/" + scenario.name
@@ -231,12 +279,16 @@ func TestMatrix(t *testing.T) {
 						if err == nil {
 							p, err = p.With([]byte(scenario.keys))
 						}
+						profiles := [matrixRelays]*relaymodel.Profile{p, p, p}
+						if scenario.neighbour != "" && err == nil {
+							profiles[1], err = relaymodel.Builtin(scenario.neighbour)
+						}
 						if err != nil {
 							t.Fatal(err)
 						}
 						wrong := ""
 						synctest.Test(t, func(t *testing.T) {
-							w := newMatrixWorld(t, modules, code, p)
+							w := newMatrixWorld(t, modules, code, profiles)
 							defer w.close()
 							w.say(matrixSaid().stored)
 							if wrong = scenario.run(w); wrong != "" {

@@ -118,12 +118,13 @@ var matrixSaid = sync.OnceValue(func() *matrixEvents {
 	return m
 })
 
-// matrixWorld is relays of one profile and a Talon, in a network in memory.
+// matrixWorld is relays and a Talon, in a network in memory.
 type matrixWorld struct {
 	t        *testing.T
 	warnings *matrixWarnings
 	network  *testkit.Network
 	relays   []*server.Server
+	honest   []bool // by relay: what it has can be had from it
 	expected map[host.ID]bool
 	here     *matrixStore
 	strategy *matrixStrategy
@@ -134,7 +135,7 @@ type matrixWorld struct {
 	closers  []func()
 }
 
-func newMatrixWorld(t *testing.T, modules, code string, p *relaymodel.Profile) *matrixWorld {
+func newMatrixWorld(t *testing.T, modules, code string, profiles [matrixRelays]*relaymodel.Profile) *matrixWorld {
 	w := &matrixWorld{t: t, warnings: newMatrixWarnings(t), network: testkit.NewNetwork(), expected: map[host.ID]bool{}, here: newMatrixStore(), known: matrixMemory{}, sound: matrixMemory{}}
 	registry, err := plugin.Open(context.Background(), plugin.Options{
 		Dir: modules, CacheDir: code, Facts: w.here, Held: w.here, Limits: guest.Limits{Fuel: 1e10, Memory: 256 << 20}, Log: slog.New(w.warnings),
@@ -149,7 +150,8 @@ func newMatrixWorld(t *testing.T, modules, code string, p *relaymodel.Profile) *
 		t.Fatal(err)
 	}
 	for i := range matrixRelays {
-		s := server.New(p, uint64(i+1))
+		s := server.New(profiles[i], uint64(i+1))
+		w.honest = append(w.honest, profiles[i].Honest())
 		web := &http.Server{Handler: s}
 		done := make(chan error, 1)
 		l := w.network.Listen(fmt.Sprintf("relay-%d.example:80", i))
@@ -169,11 +171,16 @@ func newMatrixWorld(t *testing.T, modules, code string, p *relaymodel.Profile) *
 	return w
 }
 
-// say publishes events at their relays.
+// say publishes events at their relays, and at one from which they can be had.
 func (w *matrixWorld) say(list []matrixEvent) {
+	trusted := func(k int) bool { return w.honest[k] }
 	for _, e := range list {
 		w.expected[e.ID] = true
-		for _, k := range e.relays {
+		relays := e.relays
+		if !slices.ContainsFunc(relays, trusted) {
+			relays = append(slices.Clone(relays), e.listed[slices.IndexFunc(e.listed, trusted)])
+		}
+		for _, k := range relays {
 			w.relays[k].Add(e.Event)
 		}
 	}
@@ -212,6 +219,12 @@ func (w *matrixWorld) close() {
 	for _, f := range w.closers {
 		f()
 	}
+}
+
+// connections returns how often a relay was connected to.
+func (w *matrixWorld) connections(relay int) (n uint64) {
+	w.relays[relay].Look(func(r *relaymodel.Relay) { n = r.Stats().Connections })
+	return n
 }
 
 // missing returns how many events are not here that should be.
