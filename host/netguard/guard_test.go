@@ -1,6 +1,7 @@
 package netguard
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -67,4 +68,18 @@ func TestDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = conn.Close()
+}
+
+// Connect takes the place of the network.
+func TestConnect(t *testing.T) {
+	want := errors.New("not today")
+	g := &Guard{Connect: func(_ context.Context, network, address string) (net.Conn, error) {
+		if network != "tcp" || address != "relay.example:80" {
+			t.Errorf("connect to %s over %s", address, network)
+		}
+		return nil, want
+	}}
+	if _, err := g.Dial(t.Context(), "tcp", "relay.example:80"); !errors.Is(err, want) {
+		t.Errorf("%v, want %v", err, want)
+	}
 }

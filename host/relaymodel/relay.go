@@ -23,7 +23,7 @@ type Effect struct {
 // Stats counts what a relay was asked and what it did.
 type Stats struct {
 	Connections uint64 // accepted
-	Turned      uint64 // not accepted: away, or too many
+	Rejected    uint64 // not accepted: away, or too many
 	Requests    uint64 // REQs
 	Filters     uint64 // of these
 	Comparisons uint64 // NEG-OPENs
@@ -96,11 +96,11 @@ func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects
 	r.advance(now)
 	p := &r.profile.Connection
 	if status = r.status(); status != 200 {
-		r.stats.Turned++
+		r.stats.Rejected++
 		return 0, status, r.flush()
 	}
 	if most := r.profile.Limits.Connections; most > 0 && len(r.conns) >= most {
-		r.stats.Turned++
+		r.stats.Rejected++
 		return 0, 429, r.flush()
 	}
 	drop := p.DropAtOnce
@@ -110,7 +110,7 @@ func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects
 		}
 		if !r.doors[from].take(rate, r.now) {
 			if rate.By == "status" {
-				r.stats.Turned++
+				r.stats.Rejected++
 				return 0, max(rate.Code, 400), r.flush()
 			}
 			drop = true
