@@ -7,7 +7,7 @@ import (
 
 // ConnectBy makes all connections over another network, before Run.
 func (s *Sync) ConnectBy(connect func(ctx context.Context, network, address string) (net.Conn, error)) {
-	s.env.guard.Connect = connect
+	s.dialer.(*netDialer).guard.Connect = connect
 }
 
 // RaceDetector is that of this package's tests, for those beside it.

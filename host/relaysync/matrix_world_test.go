@@ -21,6 +21,7 @@ import (
 	"talon/host/relaymodel"
 	"talon/host/relaymodel/server"
 	"talon/host/relaysync"
+	"talon/host/relaysync/loop"
 	"talon/host/relaysync/health"
 	"talon/host/schnorr"
 	"talon/internal/testkit"
@@ -194,7 +195,7 @@ func (w *matrixWorld) begin() {
 	}, relaysync.Deps{
 		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: w.known, Verify: schnorr.Verify,
 		Sign: func(e *host.Event) error { testkit.NewSigner(42).Sign(e); return nil },
-		Ours: relaysync.OursByService(rules.Service{Host: ownDomain}),
+		Ours: loop.OursByService(rules.Service{Host: ownDomain}),
 	})
 	if err != nil {
 		w.t.Fatal(err)
