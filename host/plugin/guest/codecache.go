@@ -6,37 +6,55 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/tetratelabs/wazero"
+
+	"talon/host/plugin/meter"
 )
 
-// code is the compiled code of one module on disk: a folder named for the hash of
-// the metered module, with what wazero keeps there and a checksum over it.
+// code is what is kept of one module on disk: a folder named for the hash of the
+// module and of what meters it. In its folder "code" are the machine code, where wazero
+// looks for it, and the shell of the metered module ([meter.Shell]), for which wazero
+// finds it; beside it stands a checksum over both.
 //
 // wazero refuses to compile when its own file is cut short or empty, as a power
 // failure leaves it, and checks the machine code alone. So a folder without the
 // right checksum is deleted before wazero sees it.
 type code struct {
 	dir   string
+	shell []byte
 	cache wazero.CompilationCache
-	fresh bool // no checksum has been written yet
+
+	machine string // file of machine code
+	info    fs.FileInfo
 }
 
 const (
+	codeFolder   = "code"
+	shellFile    = "shell.wasm"
 	checksumFile = "checksum"
 	keepCode     = 32 // folders of modules, the newest
 )
 
+// meterVersion is what made metered modules.
+var meterVersion = sync.OnceValue(meter.Version)
+
 // codeDir is the folder for a module.
-func codeDir(dir string, metered []byte) string {
-	name := sha256.Sum256(metered)
-	return filepath.Join(dir, hex.EncodeToString(name[:]))
+func codeDir(dir string, wasm []byte) string {
+	sum, version := sha256.New(), meterVersion()
+	sum.Write(version[:])
+	sum.Write(wasm)
+	return filepath.Join(dir, hex.EncodeToString(sum.Sum(nil)))
 }
 
 // folders are locked one by one while they are filled: the same module may be
@@ -72,61 +90,143 @@ func lockFolder(dir string) (unlock func()) {
 	}
 }
 
-// openCode opens the folder for a module. The caller has locked it, until the code
-// is sealed.
-func openCode(dir string, metered []byte) (*code, error) {
-	c := &code{dir: codeDir(dir, metered)}
-	want, err := os.ReadFile(filepath.Join(c.dir, checksumFile))
+// openCode opens the folder of a module, nil if nothing usable is there. The caller has
+// locked it.
+func openCode(dir string) (*code, error) {
+	want, err := os.ReadFile(filepath.Join(dir, checksumFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err == nil {
 		var sum []byte
-		if sum, err = c.checksum(); err == nil && !bytes.Equal(sum, want) {
+		if sum, err = checksum(dir); err == nil && !bytes.Equal(sum, want) {
 			err = fs.ErrInvalid
 		}
 	}
+	c := &code{dir: dir}
+	if err == nil {
+		c.shell, err = os.ReadFile(filepath.Join(dir, codeFolder, shellFile))
+	}
+	if err == nil {
+		c.machine, err = machineFile(dir, codeFolder)
+	}
+	if err == nil {
+		c.info, err = os.Lstat(c.machine)
+	}
 	if err != nil {
-		if err := os.RemoveAll(c.dir); err != nil {
-			return nil, fmt.Errorf("remove damaged code: %w", err)
-		}
-		c.fresh = true
+		return nil, removeCode(dir)
 	}
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make a folder for compiled code: %w", err)
-	}
-	if c.cache, err = wazero.NewCompilationCacheWithDir(c.dir); err != nil {
+	if c.cache, err = wazero.NewCompilationCacheWithDir(filepath.Join(dir, codeFolder)); err != nil {
 		return nil, fmt.Errorf("open the folder of compiled code: %w", err)
 	}
 	return c, nil
 }
 
-// seal writes the checksum after the module has been compiled. It comes last and
-// all at once: a crash before leaves a folder that the next start deletes.
-func (c *code) seal() error {
-	if !c.fresh {
-		return nil
+// removeCode removes what cannot be used.
+func removeCode(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove damaged code: %w", err)
 	}
-	sum, err := c.checksum()
-	if err != nil {
-		return fmt.Errorf("read compiled code: %w", err)
-	}
-	path := filepath.Join(c.dir, checksumFile)
-	if err := os.WriteFile(path+".new", sum, 0o600); err != nil {
-		return fmt.Errorf("write the checksum of compiled code: %w", err)
-	}
-	return os.Rename(path+".new", path)
+	return nil
 }
 
-// checksum is over the names and contents of all files but itself.
-func (c *code) checksum() ([]byte, error) {
+// machineFile returns the only file that wazero has written below a folder.
+func machineFile(dir, folder string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, folder, "wazero-*", "*"))
+	if err == nil && len(files) != 1 {
+		err = fmt.Errorf("%d files of machine code", len(files))
+	}
+	if err != nil {
+		return "", err
+	}
+	return files[0], nil
+}
+
+// used reports whether wazero has taken the machine code that is there. It makes its
+// own where it looks for another file: for another processor, or in another version.
+func (c *code) used() bool {
+	machine, err := machineFile(c.dir, codeFolder)
+	if err != nil || machine != c.machine {
+		return false
+	}
+	info, err := os.Lstat(machine)
+	return err == nil && os.SameFile(info, c.info) && info.Size() == c.info.Size() && info.ModTime().Equal(c.info.ModTime())
+}
+
+// fillCode makes the folder of a module: whole or not at all, also where another process
+// does the same. With compile, the module is compiled, and what wazero writes goes to a
+// folder.
+func fillCode(dir string, metered []byte, compile func(module []byte, folder string) error) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	made, err := os.MkdirTemp(filepath.Dir(dir), newCode)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(made)
+	const full = "full"
+	if err := compile(metered, filepath.Join(made, full)); err != nil {
+		return err
+	}
+	shell := meter.Shell(metered)
+	if err := compile(shell, filepath.Join(made, codeFolder)); err != nil {
+		return err
+	}
+	// Both have the same types, imports, globals and functions, which is all of a module
+	// that machine code depends on; the names of the files depend on all.
+	from, err := machineFile(made, full)
+	if err != nil {
+		return err
+	}
+	to, err := machineFile(made, codeFolder)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(made, full)); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(made, codeFolder, shellFile), shell, 0o600); err != nil {
+		return err
+	}
+	sum, err := checksum(made)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(made, checksumFile), sum, 0o600); err != nil {
+		return err
+	}
+	return place(made, dir)
+}
+
+// newCode begins the names of folders that are being filled.
+const newCode = "new-"
+
+// place gives a folder that has been filled its name. One that is there already is as
+// good.
+func place(made, dir string) error {
+	err := os.Rename(made, dir)
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
+		return nil
+	}
+	return err
+}
+
+// checksum is over the names and contents of all files in the folder of code.
+func checksum(dir string) ([]byte, error) {
 	sum := sha256.New()
-	err := filepath.WalkDir(c.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Dir(path) == c.dir {
+	err := filepath.WalkDir(filepath.Join(dir, codeFolder), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
 			return err
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		relative, err := filepath.Rel(c.dir, path)
+		relative, err := filepath.Rel(dir, path)
 		fmt.Fprintf(sum, "%s %d\n", relative, len(data))
 		sum.Write(data)
 		return err
@@ -135,6 +235,9 @@ func (c *code) checksum() ([]byte, error) {
 }
 
 func (c *code) close(ctx context.Context) error { return c.cache.Close(ctx) }
+
+// abandonedTime is how old a folder is that nobody fills any more.
+const abandonedTime = time.Hour
 
 // PruneCache deletes from [Options.CacheDir] all but the newest folders of
 // modules, and none of those in use ([Module.Code]). Code that another process
@@ -151,6 +254,9 @@ func PruneCache(dir string, inUse ...string) error {
 	var folders []folder
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), newCode) && time.Since(info.ModTime()) > abandonedTime {
+			_ = os.RemoveAll(path) // of a process that was killed
+		}
 		if info, err := e.Info(); err == nil && e.IsDir() && len(e.Name()) == 2*sha256.Size && !slices.Contains(inUse, path) {
 			folders = append(folders, folder{path, info})
 		}

@@ -43,7 +43,7 @@ func TestFuelOfBundledModules(t *testing.T) {
 			Name: name, CacheDir: plugintest.MachineCode(t, folder), Service: host.Service{Domain: "localhost:7334"},
 		}.withDefaults()
 		o.Instances, o.Metrics, o.Sets = 1, NewMetrics(), new(recording)
-		m, metered, err := prepare(goModule(t, folder), &o)
+		m, err := prepare(goModule(t, folder), &o)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -51,7 +51,7 @@ func TestFuelOfBundledModules(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		outcomes, err := m.trial(t.Context(), metered, compiler, o, tests)
+		outcomes, err := m.trial(t.Context(), goModule(t, folder), compiler, o, tests)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

@@ -24,13 +24,13 @@ type mark struct {
 	line string
 }
 
-func newMark(cacheDir string, metered []byte, m *Module) mark {
+func newMark(cacheDir string, wasm []byte, m *Module) mark {
 	if cacheDir == "" {
 		return mark{}
 	}
 	limits := fmt.Sprint(testsVersion, m.budgets, m.limits)
 	return mark{
-		path: filepath.Join(codeDir(cacheDir, metered), markFile),
+		path: filepath.Join(codeDir(cacheDir, wasm), markFile),
 		line: fmt.Sprintf("%x", sha256.Sum256(append([]byte(limits), m.config...))),
 	}
 }

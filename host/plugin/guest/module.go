@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/experimental"
 
 	"talon/host"
-	"talon/host/plugin/meter"
 	"talon/sdk/abi"
 	"talon/sdk/abi/manifest"
 )
@@ -63,11 +60,11 @@ type Module struct {
 // what is wrong with the module, or with what the operator chose for it.
 func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
 	o = o.withDefaults()
-	m, metered, err := prepare(wasm, &o)
+	m, err := prepare(wasm, &o)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.start(ctx, metered, compiler, o); err != nil {
+	if err := m.start(ctx, wasm, compiler, o); err != nil {
 		m.release(context.WithoutCancel(ctx))
 		return nil, err
 	}
@@ -91,15 +88,15 @@ func (m *Module) rest() {
 	m.pool.put(first)
 }
 
-// prepare does what needs no runtime: it reads the manifest, checks it and the
-// operator's choices, and meters the module.
-func prepare(wasm []byte, o *Options) (*Module, []byte, error) {
+// prepare does what needs no runtime: it reads the manifest, and checks it and the
+// operator's choices.
+func prepare(wasm []byte, o *Options) (*Module, error) {
 	if len(wasm) > maxModuleSize {
-		return nil, nil, fmt.Errorf("the module has %d bytes; the limit is %d", len(wasm), maxModuleSize)
+		return nil, fmt.Errorf("the module has %d bytes; the limit is %d", len(wasm), maxModuleSize)
 	}
 	man, err := manifest.FromModule(wasm)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	functions, mostFuel := called(man), o.Limits.Fuel
 	reduces := slices.ContainsFunc(functions, func(f Func) bool { return !f.policy() })
@@ -107,14 +104,14 @@ func prepare(wasm []byte, o *Options) (*Module, []byte, error) {
 		o.Limits = o.Limits.forReducers()
 	}
 	if err := o.validate(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := auditManifest(man, o); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	settings, err := man.Resolve(o.Config)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	budgets := o.resolve(&man.Budgets, reduces)
 	m := &Module{
@@ -131,24 +128,20 @@ func prepare(wasm []byte, o *Options) (*Module, []byte, error) {
 		most += o.Waits
 	}
 	m.pool = newPool(o.Instances, most, m.discard)
-	metered, err := meter.Rewrite(wasm, meter.Options{StartFuel: startFuel, MaxModule: maxModuleSize})
-	if err != nil {
-		return nil, nil, err
-	}
 	for _, f := range m.functions {
 		m.metrics.add(f)
 	}
-	return m, metered, nil
+	return m, nil
 }
 
 // start compiles the module, audits it and makes a first instance. What it leaves
 // when it fails is for release.
-func (m *Module) start(ctx context.Context, metered []byte, engine wazero.RuntimeConfig, o Options) error {
+func (m *Module) start(ctx context.Context, wasm []byte, engine wazero.RuntimeConfig, o Options) error {
 	const page = 64 << 10
 	config := engine.
 		WithMemoryLimitPages(uint32(max(min(m.budgets.Memory/page, 65535), 1))).
 		WithDebugInfoEnabled(false)
-	if err := m.compile(ctx, metered, config, &o); err != nil {
+	if err := m.compile(ctx, wasm, config, &o); err != nil {
 		return err
 	}
 	if err := m.audit(m.compiled, o.Grants); err != nil {
@@ -169,67 +162,6 @@ func (m *Module) start(ctx context.Context, metered []byte, engine wazero.Runtim
 
 // atOnce runs f: nobody is told that the caller waits.
 func atOnce(f func()) { f() }
-
-const (
-	compileTime = raceFactor * time.Minute
-
-	// compileWorkers is two since wazero looks whether the context is done only if
-	// there is more than one: between functions, each of which is bounded.
-	compileWorkers = 2
-)
-
-// learnVersion lets wazero look up its own version. It keeps it in a variable
-// that it does not guard, and modules load side by side.
-var learnVersion = sync.OnceFunc(func() {
-	ctx := context.Background()
-	wazero.NewRuntimeWithConfig(ctx, compiler).Close(ctx)
-})
-
-// compile makes a runtime with the module compiled, and keeps the code in
-// the folder for it.
-func (m *Module) compile(ctx context.Context, metered []byte, config wazero.RuntimeConfig, o *Options) (err error) {
-	learnVersion()
-	if o.CacheDir != "" {
-		defer lockFolder(codeDir(o.CacheDir, metered))()
-		if m.code, err = openCode(o.CacheDir, metered); err == nil && m.code.fresh && o.Elsewhere != nil {
-			err = m.fetch(ctx, metered, o)
-		}
-		if err != nil {
-			return err
-		}
-		config = config.WithCompilationCache(m.code.cache)
-	}
-	m.runtime = wazero.NewRuntimeWithConfig(ctx, config)
-	bounded, cancel := o.limited(experimental.WithCompilationWorkers(ctx, compileWorkers), compileTime, nil)
-	defer cancel()
-	switch m.compiled, err = m.runtime.CompileModule(bounded, metered); {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case bounded.Err() != nil:
-		return fmt.Errorf("the module takes longer than %v to compile", compileTime)
-	case err != nil:
-		return fmt.Errorf("compile: %w", brief{err})
-	case m.code != nil:
-		// A full disk costs the next start its time, not this one its module.
-		if err := m.code.seal(); err != nil {
-			m.log.Warn("compiled plugin is not kept", "module", m.name, "err", err)
-		}
-	}
-	return nil
-}
-
-// fetch has another process fill the folder, and opens it again.
-func (m *Module) fetch(ctx context.Context, metered []byte, o *Options) error {
-	err := m.code.close(ctx)
-	m.code = nil
-	if err == nil {
-		err = o.Elsewhere(ctx)
-	}
-	if err == nil {
-		m.code, err = openCode(o.CacheDir, metered)
-	}
-	return err
-}
 
 // offer defines the host functions that the module may import.
 func (m *Module) offer(ctx context.Context) error {

@@ -10,11 +10,17 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
+	"talon/host"
 	"talon/host/plugin/state"
+	"talon/sdk/abi/manifest"
 )
 
 // selfTestTime bounds the whole of a self-test.
 const selfTestTime = raceFactor * time.Minute
+
+// testService is how the relay of a self-test is reached, whatever relay the module is
+// for: what it has passed, it has passed everywhere.
+var testService = host.Service{Domain: manifest.VectorDomain, PRs: true}
 
 var errSelfTestTime = fmt.Errorf("self-test: it takes longer than %v", selfTestTime)
 
@@ -24,18 +30,20 @@ var errSelfTestTime = fmt.Errorf("self-test: it takes longer than %v", selfTestT
 // module sees an empty relay, or what its vector holds, and remembers nothing
 // afterwards.
 //
-// An error is one sentence. [Options.CacheDir] keeps which modules have passed
+// Its relay is always the same one, and not that of the options. An error is one
+// sentence. [Options.CacheDir] keeps which modules have passed
 // with which configuration.
 func SelfTest(ctx context.Context, wasm []byte, o Options) error {
 	o = o.withDefaults()
 	log := o.Log
 	o.Instances, o.Metrics, o.Log, o.Held, o.Git = 1, NewMetrics(), slog.New(slog.DiscardHandler), nil, nil
 	o.Sets = &recording{sets: o.Sets}
-	m, metered, err := prepare(wasm, &o)
+	o.Service = testService
+	m, err := prepare(wasm, &o)
 	if err != nil {
 		return err
 	}
-	mark := newMark(o.CacheDir, metered, m)
+	mark := newMark(o.CacheDir, wasm, m)
 	if mark.there() {
 		return nil
 	}
@@ -48,15 +56,15 @@ func SelfTest(ctx context.Context, wasm []byte, o Options) error {
 	}
 	ctx, cancel := o.limited(ctx, selfTestTime, errSelfTestTime)
 	defer cancel()
-	compiled, err := m.trial(ctx, metered, compiler, o, tests)
+	compiled, err := m.trial(ctx, wasm, compiler, o, tests)
 	if err != nil {
 		return err
 	}
-	if m, _, err = prepare(wasm, &o); err != nil {
+	if m, err = prepare(wasm, &o); err != nil {
 		return err
 	}
 	o.CacheDir, m.bound = "", ctx
-	interpreted, err := m.trial(ctx, metered, interpreter, o, tests)
+	interpreted, err := m.trial(ctx, wasm, interpreter, o, tests)
 	if err != nil {
 		return fmt.Errorf("by the interpreter: %w", err)
 	}
@@ -96,12 +104,12 @@ func (o outcome) differs(other outcome) error {
 }
 
 // trial runs the tests by one engine and closes the module.
-func (m *Module) trial(ctx context.Context, metered []byte, engine wazero.RuntimeConfig, o Options, tests []*selfTest) ([]outcome, error) {
+func (m *Module) trial(ctx context.Context, wasm []byte, engine wazero.RuntimeConfig, o Options, tests []*selfTest) ([]outcome, error) {
 	defer m.release(context.WithoutCancel(ctx))
 	if err := m.forget(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.start(ctx, metered, engine, o); err != nil {
+	if err := m.start(ctx, wasm, engine, o); err != nil {
 		return nil, stopped(ctx, err)
 	}
 	// The host's probes come one after the other to the first instance.

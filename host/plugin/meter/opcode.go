@@ -44,6 +44,7 @@ const (
 	opLocalGet   = 0x20
 	opLocalSet   = 0x21
 	opMemoryGrow = 0x40
+	opI32Const   = 0x41
 	opMisc       = 0xfc
 	opVector     = 0xfd
 
