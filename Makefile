@@ -29,8 +29,9 @@ wasm-%:
 	@GOOS=wasip1 GOARCH=wasm $(GO) build -buildmode=c-shared -trimpath -ldflags='-s -w' \
 		-o bin/$(if $(filter $*,$(DEFAULT)),plugins,more)/$*.wasm ./plugins/$*
 
-build: tools wasm ## build bin/talon and the bundled modules
+build: tools wasm ## build bin/talon and the bundled modules, and compile those that run
 	$(GO) build -trimpath -ldflags='-s -w -X main.release=$(RELEASE)' -o bin/talon ./cmd/talon
+	@bin/talon compile-bundled bin/compiled bin/plugins
 
 run: build ## serve on 127.0.0.1:7334 with data in ./data
 	bin/talon serve --listen $(LISTEN) --data $(DATA)

@@ -43,6 +43,6 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.CompletionOptions.HiddenDefaultCmd = true
-	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), checkCommand(), pluginCommand(), eventCommand(), gitCommand(), devnetCommand(), huntCommand(), syncCommand(), versionCommand(), compileCommand())
+	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), checkCommand(), pluginCommand(), eventCommand(), gitCommand(), devnetCommand(), huntCommand(), syncCommand(), versionCommand(), compileCommand(), prepareCommand())
 	return cmd
 }

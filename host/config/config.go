@@ -70,6 +70,7 @@ type Config struct {
 	Queue          int
 	Batch          int
 	Readers        int
+	Memory         int64
 	Cache          int64
 	Shutdown       time.Duration
 	Connections    int
@@ -218,7 +219,8 @@ func (c *Config) options() []*option {
 		opt("neg-frame", Serving, "64KiB", size(&c.NegFrame, 4<<10, 4<<20), "`bytes` of one negentropy message of ours"),
 		opt("neg-idle", Serving, "1m", duration(&c.NegIdle, time.Second, time.Hour), "`time` after which a silent negentropy session ends"),
 
-		opt("cache", Always, "256MiB", size(&c.Cache, 1<<20, 1<<40), "`bytes` of events and database pages that are kept in memory"),
+		opt("memory", Always, "0", orZero(&c.Memory, size(&c.Memory, 64<<20, 1<<44)), "`bytes` of memory to stay within, the cache included; 0 means a quarter of what the machine or the container has, at most 1GiB"),
+		opt("cache", Always, "0", orZero(&c.Cache, size(&c.Cache, 1<<20, 1<<40)), "`bytes` of events and database pages that are kept in memory; 0 means half of --memory, at most 256MiB"),
 		opt("readers", Always, "0", integer(&c.Readers, 0, 256), "`queries` that read the database at once; 0 means two per processor"),
 	}
 }

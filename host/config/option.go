@@ -36,15 +36,21 @@ func opt(name string, scope Scope, preset string, v value, help string) *option 
 const besideProgram = "\x00beside"
 
 // BundledFolder is where the modules are that came with the program.
-func BundledFolder() string {
+func BundledFolder() string { return beside("plugins") }
+
+// PreparedFolder is where the compiled code of these modules is.
+func PreparedFolder() string { return beside("compiled") }
+
+// beside returns the path of a folder next to the running program.
+func beside(name string) string {
 	program, err := os.Executable()
 	if err != nil {
-		return "plugins"
+		return name
 	}
 	if real, err := filepath.EvalSymlinks(program); err == nil {
 		program = real
 	}
-	return filepath.Join(filepath.Dir(program), "plugins")
+	return filepath.Join(filepath.Dir(program), name)
 }
 
 // env is the name of the option's environment variable.

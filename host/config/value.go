@@ -177,6 +177,22 @@ func size(p *int64, least, most int64) value {
 	}
 }
 
+// orZero lets a size be 0 too, which stands for a default that is not known before.
+func orZero(p *int64, v value) value {
+	set := v.set
+	v.set = func(s string) error {
+		if s == "0" {
+			*p = 0
+			return nil
+		}
+		if err := set(s); err != nil {
+			return fmt.Errorf("0 or %w", err)
+		}
+		return nil
+	}
+	return v
+}
+
 func formatSize(n int64) string {
 	for i := 2; i >= 0; i-- {
 		if unit := units[i]; n >= unit.bytes && n%unit.bytes == 0 {

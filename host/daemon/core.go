@@ -49,11 +49,12 @@ func storeOptions(cfg *config.Config, log *slog.Logger) store.Options {
 	if readers == 0 {
 		readers = 2 * runtime.GOMAXPROCS(0)
 	}
+	cache := cacheOf(cfg)
 	return store.Options{
 		Readers:     readers,
-		Texts:       cfg.Cache / 2,
-		WriterCache: cfg.Cache / 4,
-		ReaderCache: cfg.Cache / 4 / int64(readers),
+		Texts:       cache / 2,
+		WriterCache: cache / 4,
+		ReaderCache: cache / 4 / int64(readers),
 		Log:         log,
 	}
 }
@@ -84,6 +85,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db *sto
 		CacheDir:   filepath.Join(cfg.Data, "wasm-cache"),
 		Compiler:   cfg.Compiler,
 		Bundled:    config.BundledFolder(),
+		Prepared:   config.PreparedFolder(),
 		AllowExec:  cfg.AllowExec,
 		Signers:    cfg.PluginSigners,
 		Limits:     guest.Limits{Fuel: cfg.Fuel, Memory: cfg.ModuleMemory},

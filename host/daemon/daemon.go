@@ -43,6 +43,9 @@ func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
 // Run serves until ctx ends. It returns nil after an orderly stop, and an error
 // when it could not start or a part of it failed.
 func (d *Daemon) Run(ctx context.Context) (err error) {
+	if err := checkMemory(d.cfg); err != nil {
+		return err
+	}
 	// The database first: a second server on the same data must fail before it
 	// takes the address.
 	db, err := OpenStore(ctx, d.cfg, d.log)
@@ -66,6 +69,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		front.close()
 		return unlessStopped(ctx, err)
 	}
+	limitMemory(d.cfg, d.log)
 	return d.serve(ctx, p, front, operators)
 }
 

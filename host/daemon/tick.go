@@ -266,7 +266,7 @@ func usage() (cpu time.Duration, memory int64) {
 	return cpu, memory
 }
 
-// memoryLimit is that of the runtime (GOMEMLIMIT), 0 if there is none.
+// memoryLimit is that of the runtime, 0 if there is none.
 func memoryLimit() int64 {
 	if n := debug.SetMemoryLimit(-1); n != math.MaxInt64 {
 		return n

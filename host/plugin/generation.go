@@ -167,6 +167,7 @@ func (r *Registry) guestOptions(g *generation) guest.Options {
 		Git:       r.o.Git,
 		Service:   r.o.Service,
 		CacheDir:  r.o.CacheDir,
+		Prepared:  r.o.Prepared,
 		Instances: r.o.Instances,
 		Metrics:   r.metrics.guests,
 		Log:       r.o.Log,

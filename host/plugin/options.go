@@ -27,6 +27,10 @@ type Options struct {
 	// not in the cache yet. Nil: they are compiled in this process.
 	Compiler []string
 
+	// Prepared is a folder with compiled code of modules that came with the program, and is
+	// trusted like it. Empty: there is none.
+	Prepared string
+
 	// Bundled is the folder of the modules that came with the program: what
 	// on-failure = "bundled" falls back to.
 	Bundled string

@@ -37,6 +37,7 @@ type code struct {
 
 	machine string // file of machine code
 	info    fs.FileInfo
+	first   bool // no code of this folder has been in the memory of this process before
 }
 
 const (
@@ -94,9 +95,6 @@ func lockFolder(dir string) (unlock func()) {
 // locked it.
 func openCode(dir string) (*code, error) {
 	want, err := os.ReadFile(filepath.Join(dir, checksumFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err == nil {
 		var sum []byte
 		if sum, err = checksum(dir); err == nil && !bytes.Equal(sum, want) {
@@ -125,7 +123,7 @@ func openCode(dir string) (*code, error) {
 // removeCode removes what cannot be used.
 func removeCode(dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove damaged code: %w", err)
+		return fmt.Errorf("remove compiled code that cannot be used: %w", err)
 	}
 	return nil
 }
@@ -166,6 +164,7 @@ func fillCode(dir string, metered []byte, compile func(module []byte, folder str
 	}
 	defer os.RemoveAll(made)
 	const full = "full"
+	firstLoad(dir)
 	if err := compile(metered, filepath.Join(made, full)); err != nil {
 		return err
 	}
@@ -234,7 +233,15 @@ func checksum(dir string) ([]byte, error) {
 	return hex.AppendEncode(nil, sum.Sum(nil)), err
 }
 
-func (c *code) close(ctx context.Context) error { return c.cache.Close(ctx) }
+// close releases what is in memory. It may be called more than once.
+func (c *code) close(ctx context.Context) error {
+	cache := c.cache
+	c.cache = nil
+	if cache == nil {
+		return nil
+	}
+	return cache.Close(ctx)
+}
 
 // abandonedTime is how old a folder is that nobody fills any more.
 const abandonedTime = time.Hour

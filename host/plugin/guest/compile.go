@@ -50,6 +50,17 @@ func (m *Module) compile(ctx context.Context, wasm []byte, config wazero.Runtime
 	if found, err := m.load(ctx, dir, config); found || err != nil {
 		return err
 	}
+	if o.Prepared != "" {
+		found, err := unpackCode(PreparedFile(o.Prepared, wasm), dir)
+		if err != nil {
+			m.log.Warn("what came compiled with the program cannot be used", "module", m.name, "err", err)
+		}
+		if found {
+			if found, err := m.load(ctx, dir, config); found || err != nil {
+				return err
+			}
+		}
+	}
 	if o.Elsewhere != nil {
 		if err := o.Elsewhere(ctx); err != nil {
 			return err
@@ -92,6 +103,7 @@ func (m *Module) load(ctx context.Context, dir string, config wazero.RuntimeConf
 	if c == nil {
 		return false, err
 	}
+	c.first = firstLoad(dir)
 	runtime := wazero.NewRuntimeWithConfig(ctx, config.WithCompilationCache(c.cache))
 	compiled, err := runtime.CompileModule(ctx, c.shell)
 	if err == nil && c.used() {

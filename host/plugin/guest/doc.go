@@ -8,6 +8,10 @@
 // and exports, and make and configure a first instance. [SelfTest] then asks it
 // before anybody else does, by the compiler and by the interpreter.
 //
+// What is compiled is kept (codecache.go) as machine code and the shell of the module
+// (meter.Shell), and may come with the program (prepared.go). A module that as it is
+// configured passes every request holds no code and no instance.
+//
 // A policy is asked with [Module.Rule], by many goroutines at once over a pool of
 // instances. A strategy or throttle is a [Reducer]: one instance that keeps what
 // it knows in its own memory.

@@ -55,8 +55,5 @@ func (k mark) leave() error {
 	}
 	lines := append([]string{k.line}, k.lines()...)
 	text := strings.Join(lines[:min(len(lines), keepMarks)], "\n")
-	if err := os.WriteFile(k.path+".new", []byte(text), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(k.path+".new", k.path)
+	return writeWhole(k.path, []byte(text))
 }

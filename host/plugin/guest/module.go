@@ -69,6 +69,18 @@ func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
 		return nil, err
 	}
 	m.rest()
+	if len(m.functions) == 0 {
+		// Nobody calls it: what it is configured to is all that is needed.
+		m.pool.drain(ctx)
+		if err := m.release(context.WithoutCancel(ctx)); err != nil {
+			return nil, err
+		}
+	} else if m.code != nil && m.code.first {
+		// Where that is not possible the code stays in memory of this process alone.
+		if err := m.code.mapCode(); err != nil {
+			m.log.Debug("machine code of a plugin is not mapped from its file", "module", m.name, "err", err)
+		}
+	}
 	return m, nil
 }
 
@@ -284,6 +296,7 @@ func (m *Module) release(ctx context.Context) error {
 	var err error
 	if m.runtime != nil {
 		err = m.runtime.Close(ctx)
+		m.runtime, m.compiled = nil, nil
 	}
 	if m.code != nil {
 		err = cmpErr(err, m.code.close(ctx))

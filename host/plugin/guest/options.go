@@ -37,6 +37,11 @@ type Options struct {
 	// between starts. Empty: nothing is kept.
 	CacheDir string
 
+	// Prepared is a folder with what CacheDir would keep of some modules, made by [Pack]:
+	// machine code that came with the program, and is trusted like the program. Empty:
+	// there is none.
+	Prepared string
+
 	// Elsewhere loads and tests the module with these options in another process, which
 	// keeps what comes of it in CacheDir. It is called if the module is not there yet.
 	// Nil: that is done here.

@@ -1,0 +1,162 @@
+//go:build linux
+
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"talon/host/plugin/plugintest"
+)
+
+// bundled returns a folder with the modules beside the program, as they come.
+func bundled(b *testing.B) string {
+	b.Helper()
+	dir := b.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(filepath.Dir(*program), "plugins"))); err != nil {
+		b.Fatal(err)
+	}
+	return dir
+}
+
+// started is what a start took.
+type started struct {
+	*server
+	wall time.Duration // until the first query was answered
+	cpu  time.Duration // of the server and of what it started and waited for
+}
+
+func start(b *testing.B, data, plugins string, flags ...string) started {
+	b.Helper()
+	began := time.Now()
+	s := serve(b, data, append([]string{"--plugins", plugins}, flags...)...)
+	expectEOSE(b, dial(b, s, false), string(appendFrame(nil, `["REQ","s",{"limit":1}]`)), 1)
+	return started{s, time.Since(began), s.cpu() + s.childrenCPU()}
+}
+
+// childrenCPU is the processor time of the processes that the server has waited for.
+func (s *server) childrenCPU() time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	_, fields, _ := strings.Cut(string(text), ") ") // the name may have spaces
+	var user, system int64
+	list := strings.Fields(fields)
+	if _, err := fmt.Sscan(list[13]+" "+list[14], &user, &system); err != nil { // cutime and cstime of proc(5)
+		s.tb.Fatal(err)
+	}
+	return time.Duration(user+system) * time.Second / 100
+}
+
+// anonymous returns the memory of the server that belongs to no file, in MB, when it has
+// had nothing to do for a while.
+func (s *server) anonymous() float64 {
+	time.Sleep(5 * time.Second)
+	return s.proc("status", "RssAnon") * 1024 / 1e6
+}
+
+// BenchmarkLight starts servers with the chain that Talon comes with: where it never ran,
+// where it has, and under other addresses.
+func BenchmarkLight(b *testing.B) {
+	median := func(list []started, of func(started) time.Duration) float64 {
+		slices.SortFunc(list, func(x, y started) int { return int(of(x) - of(y)) })
+		return of(list[len(list)/2]).Seconds()
+	}
+	cpu, wall := func(s started) time.Duration { return s.cpu }, func(s started) time.Duration { return s.wall }
+	b.Run("start", func(b *testing.B) {
+		for b.Loop() {
+			plugins := bundled(b)
+			var first, warm, moved []started
+			for i := range 3 {
+				data := b.TempDir()
+				for _, run := range []struct {
+					list   *[]started
+					domain string
+				}{{&first, "relay.example.com"}, {&warm, "relay.example.com"}, {&moved, fmt.Sprint("other-", i, ".example.com")}} {
+					s := start(b, data, plugins, "--domain", run.domain)
+					*run.list = append(*run.list, s)
+					s.stop()
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(median(first, wall), "first-s")
+			b.ReportMetric(median(first, cpu), "first-cpu-s")
+			b.ReportMetric(median(warm, wall), "warm-s")
+			b.ReportMetric(median(warm, cpu), "warm-cpu-s")
+			b.ReportMetric(median(moved, wall), "moved-s")
+			b.ReportMetric(median(moved, cpu), "moved-cpu-s")
+		}
+	})
+	b.Run("idle", func(b *testing.B) {
+		for b.Loop() {
+			plugins, data := bundled(b), b.TempDir()
+			start(b, data, plugins).stop()
+			s := start(b, data, plugins)
+			idle := s.anonymous()
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(idle, "anonymous-MB")
+			b.ReportMetric(s.proc("status", "VmRSS")*1024/1e6, "resident-MB")
+			s.stop()
+			s = start(b, data, plugins, "--cache", "16MiB")
+			b.ReportMetric(s.anonymous(), "cache-16MiB-anonymous-MB")
+			s.stop()
+			for unit, module := range extraPolicies(b) {
+				wasm, err := os.ReadFile(module)
+				if err == nil {
+					err = os.WriteFile(filepath.Join(plugins, "extra.wasm"), wasm, 0o600)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+				start(b, data, plugins).stop()
+				s = start(b, data, plugins)
+				b.ReportMetric(s.anonymous()-idle, unit)
+				s.stop()
+			}
+		}
+	})
+	b.Run("size", func(b *testing.B) {
+		for b.Loop() {
+			dir := filepath.Dir(*program)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(folderSize(b, dir)/1e6, "MB")
+			info, err := os.Stat(*program)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(info.Size())/1e6, "program-MB")
+			b.ReportMetric(folderSize(b, filepath.Join(dir, "plugins"))/1e6, "plugins-MB")
+		}
+	})
+}
+
+// extraPolicies are modules that enforce one more policy, each in a folder of its own, by
+// the name of what is measured with them.
+func extraPolicies(b *testing.B) map[string]string {
+	list := map[string]string{"go-policy-MB": plugintest.Build(b, "examples/hello-policy") + "/hello-policy.wasm"}
+	for _, tool := range []string{"clang", "wasm-ld", "make"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return list
+		}
+	}
+	dir := b.TempDir()
+	root, err := filepath.Abs("../..")
+	if err == nil {
+		err = os.CopyFS(dir, os.DirFS(filepath.Join(root, "examples/hello-policy-c")))
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	if out, err := exec.Command("make", "--silent", "-C", dir, "TALON="+root, "hello-policy.wasm").CombinedOutput(); err != nil {
+		b.Fatalf("build the policy in C: %v: %s", err, out)
+	}
+	list["c-policy-MB"] = filepath.Join(dir, "hello-policy.wasm")
+	return list
+}
