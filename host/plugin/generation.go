@@ -144,8 +144,10 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 	if g.module, err = guest.Load(ctx, s.wasm, o); err != nil {
 		return nil, err
 	}
-	if err := guest.SelfTest(ctx, s.wasm, o); err != nil {
-		return nil, errors.Join(err, g.module.Close(context.WithoutCancel(ctx)))
+	if !g.module.Tested() {
+		if err := guest.SelfTest(ctx, s.wasm, o); err != nil {
+			return nil, errors.Join(err, g.module.Close(context.WithoutCancel(ctx)))
+		}
 	}
 	g.place = g.module.Manifest().Place
 	if file.Place != nil {

@@ -24,14 +24,12 @@ type mark struct {
 	line string
 }
 
-func newMark(cacheDir string, wasm []byte, m *Module) mark {
-	if cacheDir == "" {
-		return mark{}
-	}
+// newMark is that of a module in the folder of its code.
+func newMark(dir string, m *Module) mark {
 	limits := fmt.Sprint(testsVersion, m.budgets, m.limits)
 	return mark{
-		path: filepath.Join(codeDir(cacheDir, wasm), markFile),
-		line: fmt.Sprintf("%x", sha256.Sum256(append([]byte(limits), m.config...))),
+		path: filepath.Join(dir, markFile),
+		line: fmt.Sprintf("%x", sha256.Sum256(append([]byte(limits), m.testConfig...))),
 	}
 }
 

@@ -24,6 +24,8 @@ type Module struct {
 	functions []Func   // that the host calls
 	config    []byte   // the encoded Config
 
+	testConfig []byte // the same for a self-test
+
 	limits   Limits
 	budgets  Budgets
 	mostFuel int64 // of one call for a verdict
@@ -129,7 +131,8 @@ func prepare(wasm []byte, o *Options) (*Module, error) {
 	m := &Module{
 		name: o.Name, manifest: man, functions: functions, config: encodeConfig(settings, o.Service),
 		limits: o.Limits, budgets: budgets, mostFuel: mostFuel,
-		state: o.State, sets: o.Sets, held: o.Held, git: o.Git,
+		testConfig: encodeConfig(settings, testService),
+		state:      o.State, sets: o.Sets, held: o.Held, git: o.Git,
 		bound: context.Background(), metrics: o.Metrics.of(o.Name), valueNames: names{most: maxValues},
 		logRate: logRate{most: budgets.LogRate, clock: o.Clock},
 		log:     o.Log, clock: o.Clock,

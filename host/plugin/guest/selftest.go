@@ -24,6 +24,10 @@ var testService = host.Service{Domain: manifest.VectorDomain, PRs: true}
 
 var errSelfTestTime = fmt.Errorf("self-test: it takes longer than %v", selfTestTime)
 
+// Tested reports whether it is kept that the module, as it is configured, has passed
+// [SelfTest].
+func (m *Module) Tested() bool { return m.code != nil && newMark(m.code.dir, m).there() }
+
 // SelfTest runs the module's own vectors and some requests of the host's, by
 // wazero's compiler and by its interpreter. Both must give the same answer for the
 // same fuel, no call may fail, and the vectors must be answered as they want. The
@@ -43,7 +47,10 @@ func SelfTest(ctx context.Context, wasm []byte, o Options) error {
 	if err != nil {
 		return err
 	}
-	mark := newMark(o.CacheDir, wasm, m)
+	var mark mark
+	if o.CacheDir != "" {
+		mark = newMark(codeDir(o.CacheDir, wasm), m)
+	}
 	if mark.there() {
 		return nil
 	}

@@ -79,7 +79,7 @@ type segment struct {
 // join puts segments whose addresses follow each other together.
 func join(segments []segment) [][]byte {
 	var runs [][]byte
-	active := segments[:0:0]
+	active := make([]segment, 0, len(segments))
 	for _, s := range segments {
 		if s.passive {
 			runs = append(runs, s.data)
@@ -87,6 +87,7 @@ func join(segments []segment) [][]byte {
 			active = append(active, s)
 		}
 	}
+	runs = slices.Grow(runs, len(active))
 	slices.SortStableFunc(active, func(a, b segment) int { return cmp.Compare(a.addr, b.addr) })
 	for i := 0; i < len(active); {
 		run, end := active[i].data, active[i].addr+uint64(len(active[i].data))
@@ -133,6 +134,7 @@ func dataSegments(wasm []byte) ([]segment, error) {
 func parseData(body []byte, segments []segment) ([]segment, error) {
 	r := binaryReader{rest: body}
 	count := r.u32()
+	segments = slices.Grow(segments, int(min(count, maxSegments, uint32(len(r.rest)/4)))) // each has as many bytes
 	for i := uint32(0); i < count && !r.bad; i++ {
 		flag := r.u32()
 		memory := uint32(0)
