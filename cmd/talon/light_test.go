@@ -3,12 +3,16 @@
 package main_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,6 +139,96 @@ func BenchmarkLight(b *testing.B) {
 			b.ReportMetric(folderSize(b, filepath.Join(dir, "plugins"))/1e6, "plugins-MB")
 		}
 	})
+}
+
+// BenchmarkSmall is for a server with little memory (scripts/small): 1,000 connections that
+// subscribe, 100,000 events, broad questions of 30 more connections, and pushes, all at
+// once. It fails if the server does not live to answer afterwards.
+func BenchmarkSmall(b *testing.B) {
+	const subscribers, questions, events, pushes = 1000, 30, 100_000, 5
+	raiseFileLimit(b, subscribers+1000)
+	for b.Loop() {
+		s := serve(b, b.TempDir())
+		before := s.proc("status", "RssAnon")
+		for i := range subscribers {
+			p := dial(b, s, false)
+			expectEOSE(b, p, string(appendFrame(nil, fmt.Sprintf(`["REQ","s",{"kinds":[1],"authors":["%s"],"limit":10}]`, authorHex(i)))), 1)
+			go func() { // what it is sent, until the server ends
+				for err := error(nil); err == nil; {
+					_, err = p.next()
+				}
+			}()
+		}
+		var stop atomic.Bool
+		var others sync.WaitGroup
+		frames := crowd()
+		for i := range questions {
+			p := dial(b, s, false)
+			others.Go(func() {
+				for n := i; !stop.Load(); n++ {
+					if _, err := p.query([]byte(frames[n%len(frames)])); err != nil && !errors.Is(err, errRefused) {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		others.Go(func() { pushTo(b, s, pushes) })
+		var most float64
+		others.Go(func() {
+			for !stop.Load() {
+				most = max(most, s.proc("status", "RssAnon"))
+				time.Sleep(50 * time.Millisecond)
+			}
+		})
+		const part = 10_000
+		var took []time.Duration
+		for from := 0; from < events; from += part {
+			took = append(took, publish(b, s, sign(b, from, from+part), publishers, 16).times...)
+		}
+		stop.Store(true)
+		others.Wait()
+		expectEOSE(b, dial(b, s, false), string(appendFrame(nil, `["REQ","s",{"limit":1}]`)), 1)
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(before*1024/1e6, "before-anonymous-MB")
+		b.ReportMetric(most*1024/1e6, "most-anonymous-MB")
+		b.ReportMetric(s.proc("status", "RssAnon")*1024/1e6, "after-anonymous-MB")
+		b.ReportMetric(millis(quantile(took, 0.5)), "p50-ms")
+		b.ReportMetric(millis(quantile(took, 0.99)), "p99-ms")
+		s.stop()
+	}
+}
+
+// pushTo announces a repository, and pushes commits to it.
+func pushTo(b *testing.B, s *server, pushes int) {
+	dir := b.TempDir()
+	path, err := filepath.Abs(*program)
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	run := func(name string, args ...string) string {
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			b.Errorf("%s %s: %v: %s", name, args, err, out)
+		}
+		return string(out)
+	}
+	key := filepath.Join(b.TempDir(), "me.key")
+	run(path, "event", "key", "--out", key)
+	run("git", "init", "--quiet")
+	url := regexp.MustCompile(`http\S+\.git`).FindString(run(path, "event", "announce", "--key", key, "--name", "small", "--server", "ws://"+s.addr))
+	// It is made beside everything else that happens.
+	for exec.Command("git", "ls-remote", url).Run() != nil && !b.Failed() {
+		time.Sleep(time.Second)
+	}
+	for i := range pushes {
+		run("git", "-c", "user.name=me", "-c", "user.email=me@example.com", "commit", "--quiet", "--allow-empty", "-m", fmt.Sprint("commit ", i))
+		run(path, "event", "push", "--key", key, url, "--all")
+	}
 }
 
 // extraPolicies are modules that enforce one more policy, each in a folder of its own, by

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,6 +80,58 @@ func TestCompiled(t *testing.T) {
 	o.Budgets.Reads = 6
 	if err := guest.SelfTest(t.Context(), wasm, o); err == nil || err.Error() != "it is not there" {
 		t.Errorf("%v; want that other budgets are tested again", err)
+	}
+}
+
+// TestPrepare compiles a module for a folder, once, from which a server starts without a
+// process for it.
+func TestPrepare(t *testing.T) {
+	wasm := bomb(0)
+	modules, folder := t.TempDir(), filepath.Join(t.TempDir(), "with [brackets]")
+	if err := errors.Join(os.WriteFile(filepath.Join(modules, "bomb.wasm"), wasm, 0o600), os.Mkdir(folder, 0o755),
+		os.WriteFile(filepath.Join(folder, "old"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	file := guest.PreparedFile(folder, wasm)
+	for _, again := range []bool{false, true} {
+		before, _ := os.Stat(file)
+		if err := Prepare(t.Context(), folder, []string{modules}); err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again != os.SameFile(before, after) {
+			t.Errorf("it is kept: %v, want %v", !again, again)
+		}
+		if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
+			t.Errorf("%v, %v; want the one file", left, err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "old"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := guest.Options{
+		Name: "bomb", CacheDir: filepath.Join(t.TempDir(), "with [brackets]"), Prepared: folder, Service: host.Service{Domain: "relay.example.com"},
+		Elsewhere: func(context.Context) error { return errors.New("it is not there") },
+	}
+	m, err := guest.Load(t.Context(), wasm, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	if !m.Tested() {
+		t.Error("its self-test is to run again")
+	}
+	if err := os.WriteFile(file, []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Prepare(t.Context(), folder, []string{modules}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Size() < 100 {
+		t.Errorf("%v, %v: what is damaged is made again", info, err)
 	}
 }
 

@@ -23,22 +23,25 @@ func Prepare(ctx context.Context, folder string, from []string) error {
 	}
 	var files []string
 	for _, dir := range from {
-		modules, err := filepath.Glob(filepath.Join(dir, "*.wasm"))
+		modules, err := os.ReadDir(dir)
 		if err != nil {
 			return err
 		}
-		for _, module := range modules {
-			file, err := prepare(ctx, folder, module)
-			if err != nil {
-				return fmt.Errorf("compile %s: %w", module, err)
+		for _, e := range modules {
+			if filepath.Ext(e.Name()) != ".wasm" {
+				continue
 			}
-			files = append(files, file)
+			file, err := prepare(ctx, folder, filepath.Join(dir, e.Name()))
+			if err != nil {
+				return fmt.Errorf("compile %s: %w", e.Name(), err)
+			}
+			files = append(files, filepath.Base(file))
 		}
 	}
-	there, err := filepath.Glob(filepath.Join(folder, "*"))
-	for _, file := range there {
-		if err == nil && !slices.Contains(files, file) {
-			err = os.Remove(file)
+	there, err := os.ReadDir(folder)
+	for _, e := range there {
+		if err == nil && !slices.Contains(files, e.Name()) {
+			err = os.Remove(filepath.Join(folder, e.Name()))
 		}
 	}
 	return err

@@ -130,9 +130,16 @@ func removeCode(dir string) error {
 
 // machineFile returns the only file that wazero has written below a folder.
 func machineFile(dir, folder string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, folder, "wazero-*", "*"))
+	var files []string
+	top := filepath.Join(dir, folder)
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Dir(path) != top {
+			files = append(files, path)
+		}
+		return err
+	})
 	if err == nil && len(files) != 1 {
-		err = fmt.Errorf("%d files of machine code", len(files))
+		err = &fs.PathError{Op: "find machine code", Path: top, Err: fs.ErrNotExist}
 	}
 	if err != nil {
 		return "", err
