@@ -48,8 +48,8 @@ func (r *Registry) start(ctx context.Context) error {
 		}
 	}
 	entries, problems = r.programs(entries, problems)
-	// It can take a minute, in which nothing else is logged.
-	r.o.Log.Info(fmt.Sprintf("compiling %d modules …", modules(entries)), "dir", r.o.Dir)
+	// Where they have to be compiled it can take a minute, in which nothing else is logged.
+	r.o.Log.Info(fmt.Sprintf("loading %d modules …", modules(entries)), "dir", r.o.Dir)
 	findings := r.lookAtAll(ctx, entries)
 	if ctx.Err() != nil {
 		r.abandon(findings)
