@@ -37,7 +37,6 @@ type code struct {
 
 	machine string // file of machine code
 	info    fs.FileInfo
-	first   bool // no code of this folder has been in the memory of this process before
 }
 
 const (
@@ -171,7 +170,7 @@ func fillCode(dir string, metered []byte, compile func(module []byte, folder str
 	}
 	defer os.RemoveAll(made)
 	const full = "full"
-	firstLoad(dir)
+	countLoad(dir)
 	if err := compile(metered, filepath.Join(made, full)); err != nil {
 		return err
 	}

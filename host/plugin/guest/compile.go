@@ -103,7 +103,7 @@ func (m *Module) load(ctx context.Context, dir string, config wazero.RuntimeConf
 	if c == nil {
 		return false, err
 	}
-	c.first = firstLoad(dir)
+	countLoad(dir)
 	runtime := wazero.NewRuntimeWithConfig(ctx, config.WithCompilationCache(c.cache))
 	compiled, err := runtime.CompileModule(ctx, c.shell)
 	if err == nil && c.used() {

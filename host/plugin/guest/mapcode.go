@@ -18,22 +18,35 @@ import (
 // mappedFile is a copy of machine code as it lies in memory, in the folder of a module.
 const mappedFile = "mapped"
 
-// mapped are the folders whose machine code this process has had in memory.
-var mapped sync.Map
+// loads says how often this process has had the machine code of a folder in memory.
+var loads = struct {
+	sync.Mutex
+	of map[string]int
+}{of: make(map[string]int)}
 
-// firstLoad reports whether this process had no machine code of the folder in memory
-// before.
-func firstLoad(dir string) bool {
-	_, there := mapped.LoadOrStore(dir, true)
-	return !there
+// countLoad is called before that. The caller has locked the folder.
+func countLoad(dir string) {
+	loads.Lock()
+	defer loads.Unlock()
+	loads.of[dir]++
+}
+
+func loadedOnce(dir string) bool {
+	loads.Lock()
+	defer loads.Unlock()
+	return loads.of[dir] == 1
 }
 
 // mapCode has the system take the pages of the machine code that wazero has read from a
 // file: they are shared, and can be dropped and read again, as those of a program. wazero
 // does not say where they are, so that they are looked for by what they hold; of code that
 // was loaded before in this process there may be two copies, which go at any time, so that
-// only the first time counts. Whatever fails, the code stays where it is.
+// nothing is done then. Whatever fails, the code stays where it is.
 func (c *code) mapCode() error {
+	defer lockFolder(c.dir)() // meanwhile nobody else loads it
+	if !loadedOnce(c.dir) {
+		return nil
+	}
 	data, err := os.ReadFile(c.machine)
 	if err != nil {
 		return err

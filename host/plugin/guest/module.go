@@ -77,7 +77,8 @@ func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
 		if err := m.release(context.WithoutCancel(ctx)); err != nil {
 			return nil, err
 		}
-	} else if m.code != nil && m.code.first {
+		m.runtime, m.compiled = nil, nil
+	} else if m.code != nil {
 		// Where that is not possible the code stays in memory of this process alone.
 		if err := m.code.mapCode(); err != nil {
 			m.log.Debug("machine code of a plugin is not mapped from its file", "module", m.name, "err", err)
@@ -299,7 +300,6 @@ func (m *Module) release(ctx context.Context) error {
 	var err error
 	if m.runtime != nil {
 		err = m.runtime.Close(ctx)
-		m.runtime, m.compiled = nil, nil
 	}
 	if m.code != nil {
 		err = cmpErr(err, m.code.close(ctx))
