@@ -21,6 +21,9 @@ func TestCheckFinds(t *testing.T) {
 		{"index row missing", `DELETE FROM posting WHERE key IN (SELECT key FROM posting WHERE length(key) = 16 LIMIT 1)`, "not in the index"},
 		{"index row too many", `INSERT INTO posting SELECT key, kind + 1, place FROM posting LIMIT 1`, "the events call for"},
 		{"index row of no event", `INSERT INTO posting VALUES (x'11', 1, x'000000000000000000000000000000000000000000000063')`, "event 99, which is not there"},
+		{"index row merged and not noted", `UPDATE merge SET indexed = indexed - 1, target = target - 1`, "the events call for"},
+		{"index row noted and not merged", `UPDATE merge SET indexed = indexed + 1, target = target + 1`, "index: rows of events up to"},
+		{"merge not noted", `DELETE FROM merge`, "the events call for"},
 		{"event without index rows", `UPDATE total SET seq = 50; INSERT INTO event SELECT 50, x'22', pubkey, created_at, kind, json FROM event WHERE seq = 1`, "event 50"},
 		{"address missing", `DELETE FROM address`, "is not noted"},
 		{"address of another event", `UPDATE address SET event = 1`, "stored beside event 1"},
@@ -36,7 +39,7 @@ func TestCheckFinds(t *testing.T) {
 		{"index of ids", `PRAGMA writable_schema = 1; UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'posting') WHERE name = 'event_id'`, "database file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := Open(context.Background(), t.TempDir(), Options{})
+			s, err := Open(context.Background(), t.TempDir(), Options{tune: mergesAll})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -47,6 +47,17 @@ func (v *snapshot) countSpans(ctx context.Context, p *plan) (total int64, err er
 		if err := v.pause(ctx); err != nil {
 			return 0, err
 		}
+		if c.recent {
+			c.last, c.ended = above(p.newest), false
+			for !c.ended {
+				packed, err := v.nextRecent(p, c, v.tune.chunkMost, under(p.oldest))
+				if err != nil {
+					return 0, err
+				}
+				total += int64(len(packed) / p.width())
+			}
+			continue
+		}
 		args := []driver.Value{c.key, c.kind, above(p.newest), under(p.oldest)}
 		n, err := v.number(ctx, spanCount, args...)
 		if err != nil {

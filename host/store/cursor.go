@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql/driver"
 )
@@ -12,6 +13,8 @@ type cursor struct {
 	size  int    // of the next chunk
 	last  []byte // the last place read; the next chunk lies behind it
 	ended bool   // nothing lies behind it
+
+	recent bool // it is what the memtables have of the span, and not the table
 }
 
 // open returns cursors for all spans of the plan that have anything, each with
@@ -25,7 +28,7 @@ func (v *snapshot) open(ctx context.Context, p *plan, size int, first func(c *cu
 		sql, args = spans.some, append(args, jsonInts(p.kinds))
 	}
 	width := p.width()
-	return v.each(ctx, sql, args, func(row []driver.Value) error {
+	err := v.each(ctx, sql, args, func(row []driver.Value) error {
 		packed, _ := row[2].(string)
 		if packed == "" {
 			return nil
@@ -40,6 +43,30 @@ func (v *snapshot) open(ctx context.Context, p *plan, size int, first func(c *cu
 		}
 		return v.pause(ctx)
 	})
+	if err != nil {
+		return err
+	}
+	v.recentSpans(p, func(key []byte, kind int64, _ int) {
+		if err != nil {
+			return
+		}
+		c := &cursor{key: key, kind: kind, last: above(p.newest), recent: true}
+		var packed []byte
+		if packed, err = v.nextRecent(p, c, size, under(p.oldest)); err == nil {
+			err = first(c, string(packed))
+		}
+	})
+	return err
+}
+
+// nextRecent reads the chunk behind the last from the memtables.
+func (v *snapshot) nextRecent(p *plan, c *cursor, size int, under []byte) ([]byte, error) {
+	packed, last, more, err := v.recentPlaces(c.key, c.kind, c.last, under, size, p.width())
+	if last != nil {
+		c.last = bytes.Clone(last)
+	}
+	c.ended, c.size = !more, 2*size
+	return packed, err
 }
 
 // pass notes that a chunk has been read.
@@ -60,6 +87,10 @@ func (v *snapshot) next(ctx context.Context, p *plan, c *cursor) (packed string,
 		return "", err
 	}
 	size := min(c.size, v.chunk(p))
+	if c.recent {
+		b, err := v.nextRecent(p, c, size, under(p.oldest))
+		return string(b), err
+	}
 	row, err := v.first(spanPlaces, c.key, c.kind, c.last, under(p.oldest), int64(size))
 	if err != nil {
 		return "", err
@@ -84,14 +115,30 @@ func (v *snapshot) further(ctx context.Context, p *plan, spans []*cursor, oldest
 	if err := v.pause(ctx); err != nil {
 		return nil, nil, err
 	}
-	var open []*cursor
+	var open, table []*cursor
 	size := min(spans[0].size, v.chunk(p)) // all have read equally often
-	err := v.each(ctx, spansBehind, list(jsonSpans(spans), under(oldest), int64(size)), func(row []driver.Value) error {
+	for _, c := range spans {
+		if !c.recent {
+			table = append(table, c)
+			continue
+		}
+		packed, err := v.nextRecent(p, c, size, under(oldest))
+		if err != nil {
+			return nil, nil, err
+		}
+		if all = append(all, packed...); !c.ended {
+			open = append(open, c)
+		}
+	}
+	if len(table) == 0 {
+		return open, all, nil
+	}
+	err := v.each(ctx, spansBehind, list(jsonSpans(table), under(oldest), int64(size)), func(row []driver.Value) error {
 		packed, _ := row[1].(string)
 		if len(packed)%p.width() != 0 {
 			return errPlaces
 		}
-		c := spans[row[0].(int64)]
+		c := table[row[0].(int64)]
 		if c.pass(packed, size, p.width()); !c.ended {
 			open = append(open, c)
 		}

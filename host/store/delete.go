@@ -103,7 +103,11 @@ func (tx *Tx) remove(seq int64) (*host.Event, error) {
 		return nil, tx.removeDamaged(seq, textSize(text), err)
 	}
 	tx.w.rows = tx.s.keys.postings(tx.w.rows[:0], e, seq)
+	tx.forget(seq)
 	for _, r := range tx.w.rows {
+		if seq > tx.w.merge.through(r.key) {
+			continue
+		}
 		if err := c.exec(`DELETE FROM posting WHERE key = ? AND kind = ? AND place = ?`, r.key, r.kind, r.place); err != nil {
 			return nil, err
 		}
@@ -121,11 +125,22 @@ func (tx *Tx) remove(seq int64) (*host.Event, error) {
 	return e, tx.drop(seq, textSize(text))
 }
 
+// forget notes that memtables may have rows of an event that is gone.
+func (tx *Tx) forget(seq int64) {
+	if seq <= tx.w.merge.indexed {
+		return
+	}
+	for _, t := range *tx.s.recent.Load() {
+		t.remove(seq)
+	}
+}
+
 // removeDamaged removes an event whose text cannot be read any more. What its
 // index rows are is not known, so they are looked for: one damaged row must not
 // stop every batch that touches it.
 func (tx *Tx) removeDamaged(seq, size int64, cause error) error {
 	tx.s.log.Error("remove damaged event", "seq", seq, "err", cause)
+	tx.forget(seq)
 	c := tx.w.conn
 	if err := c.exec(`DELETE FROM posting WHERE substr(place, -8) = ?`, binary.BigEndian.AppendUint64(nil, uint64(seq))); err != nil {
 		return err

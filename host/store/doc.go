@@ -16,7 +16,9 @@
 //     Deletion events themselves cannot be deleted.
 //  5. An event that has expired by the caller's now is in no answer to a filter,
 //     swept or not.
-//  6. An index row exists exactly for what its event says; [Store.Check] compares.
+//  6. An index row exists exactly for what its event says, in the table or, of the events
+//     that came last, in memory: each snapshot knows which ([merge]), so that none is missed
+//     or met twice. What is in memory follows from the events. [Store.Check] compares.
 //  7. No statement leaves the choice of an index to SQLite: plans do not depend
 //     on statistics, so there are none to keep up to date.
 //  8. What is in purgatory ([Tx.Hold]) is in no answer to a filter, no count, no scan

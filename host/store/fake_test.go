@@ -96,6 +96,19 @@ func openWith(t testing.TB, dir string, opts Options) *Store {
 	return s
 }
 
+// mergesAll has the rows of each transaction merged into the table by its commit.
+var mergesAll = func() *tuning {
+	t := defaultTuning
+	t.mergeFrom = 1
+	return &t
+}()
+
+// merged opens a store in which nothing waits in memory to be merged.
+func merged(t testing.TB, dir string) *Store {
+	t.Helper()
+	return openWith(t, dir, Options{Readers: 2, tune: mergesAll})
+}
+
 // put stores the events in one transaction.
 func put(t testing.TB, s *Store, now int64, events ...*host.Event) []host.Outcome {
 	t.Helper()

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"io"
+	"math"
 
 	"talon/host"
 )
@@ -147,15 +148,20 @@ func (s *Store) Missing(ctx context.Context, ids []host.ID) (missing []host.ID, 
 // Referenced reports whether a stored event names the id or address in one of
 // its [host.ReferenceTags].
 func (s *Store) Referenced(ctx context.Context, idOrAddress string) (found bool, err error) {
-	err = s.use(ctx, opReferenced, func(r *reader) error {
+	err = s.view(ctx, opReferenced, math.MinInt64, func(v *snapshot) error {
 		for _, name := range []byte(host.ReferenceTags) {
-			row, err := r.first(`SELECT 1 FROM posting WHERE key = ? LIMIT 1`, s.keys.key(name, idOrAddress))
-			if err != nil {
+			p := &plan{keys: [][]byte{s.keys.key(name, idOrAddress)}, byTag: true, newest: math.MaxInt64}
+			row, err := v.first(`SELECT 1 FROM posting WHERE key = ? LIMIT 1`, p.keys[0])
+			found = row != nil
+			v.recentSpans(p, func(key []byte, kind int64, rows int) {
+				if !found && err == nil {
+					var packed []byte
+					packed, _, _, err = v.recentPlaces(key, kind, above(p.newest), under(p.oldest), rows, p.width())
+					found = len(packed) > 0
+				}
+			})
+			if err != nil || found {
 				return err
-			}
-			if row != nil {
-				found = true
-				break
 			}
 		}
 		return nil

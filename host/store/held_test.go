@@ -559,9 +559,10 @@ func TestCheckFindsHeld(t *testing.T) {
 	}
 }
 
-// noRelays undoes the last step of the schema but one, noPlaceholders that before it as
-// well, noHeld that before these. The last step adds rows alone.
-const noRelays = `DROP TABLE relay;`
+// noMerge undoes what the last step of the schema adds, noRelays what came before it,
+// noPlaceholders and noHeld what came before these. Nothing must wait to be merged.
+const noMerge = `DROP TABLE merge;`
+const noRelays = noMerge + `DROP TABLE relay;`
 const noPlaceholders = noRelays + `DROP TABLE placeholder;`
 const noHeld = noPlaceholders + `DROP TABLE held; DROP TABLE held_posting; DROP TABLE held_gone;
 	ALTER TABLE total DROP COLUMN held; ALTER TABLE total DROP COLUMN held_bytes;`
@@ -585,7 +586,7 @@ func TestMigrateHeld(t *testing.T) {
 	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays} {
 		t.Run(fmt.Sprint("with events, version ", version), func(t *testing.T) {
 			dir := t.TempDir()
-			s := reopen(t, dir)
+			s := merged(t, dir)
 			e, waits := fake(1, 1, 1, 1), fake(2, 1, 1618, 1)
 			put(t, s, 0, e)
 			if err := s.Close(); err != nil {
@@ -626,7 +627,7 @@ func TestMigrateHeld(t *testing.T) {
 // TestMigrateMaintainers opens a database in which no maintainer is indexed.
 func TestMigrateMaintainers(t *testing.T) {
 	dir := t.TempDir()
-	s := reopen(t, dir)
+	s := merged(t, dir)
 	mike := host.PubKey{7}
 	announce := func(n int, author byte) *host.Event {
 		return fake(n, author, host.KindAnnouncement, int64(n), host.Tag{"d", "repo"}, host.Tag{"maintainers", mike.String(), "x"})
@@ -658,7 +659,7 @@ func TestMigrateMaintainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys = fmt.Sprintf("x'%x'", ring.key(host.MaintainerOf, host.Maintains(mike, "repo")))
-	raw(t, filepath.Join(dir, FileName), `DELETE FROM posting WHERE key = `+keys+`; DELETE FROM held_posting WHERE key = `+keys+
+	raw(t, filepath.Join(dir, FileName), noMerge+`DELETE FROM posting WHERE key = `+keys+`; DELETE FROM held_posting WHERE key = `+keys+
 		`; UPDATE meta SET value = 5 WHERE name = 'version'`)
 	s = reopen(t, dir)
 	f := host.Filter{Tags: []host.TagFilter{{Name: host.MaintainerOf, Values: []string{host.Maintains(mike, "repo")}}}, Limit: -1}

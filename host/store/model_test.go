@@ -253,7 +253,7 @@ func TestModel(t *testing.T) {
 			dir := t.TempDir()
 			opts := Options{Readers: 2}
 			if seed%2 == 1 {
-				opts.tune = &tuning{probes: [2]int{2, 4}, gatherFull: 1, wholeKey: 2, wholeKeyFull: 1, chunkLeast: 1, chunkMost: 3, chunkFull: 2}
+				opts.tune = &tuning{probes: [2]int{2, 4}, gatherFull: 1, wholeKey: 2, wholeKeyFull: 1, chunkLeast: 1, chunkMost: 3, chunkFull: 2, mergeFrom: 5}
 			}
 			s, m := openWith(t, dir, opts), newModel()
 			w := &world{Rand: rand.New(rand.NewPCG(uint64(seed), 1))}

@@ -78,6 +78,12 @@ type Store struct {
 	checkpoint *checkpointer // nil if read-only
 	closed     chan struct{}
 
+	recent       atomic.Pointer[[]*memtable] // the last takes what is put; nil if read-only
+	following    sync.Mutex                  // guards what follows, which is for a store that is read-only
+	followed     []*memtable
+	followedAt   Total
+	followedFrom int64
+
 	texts  *textCache
 	total  atomic.Pointer[Total] // as of the last commit; never nil
 	expiry atomic.Int64          // earliest in table expiry, noExpiry if it is empty
@@ -219,6 +225,9 @@ func (s *Store) openWriter(ctx context.Context, opts Options) error {
 		return err
 	}
 	s.writer.seq = s.total.Load().Seq
+	if err := s.loadMerge(c); err != nil {
+		return err
+	}
 	if err := s.writer.loadHeld(); err != nil {
 		return err
 	}

@@ -149,6 +149,14 @@ func textSize(row []byte) int64 {
 	return int64(len(row))
 }
 
+// hexOf has the two characters of each byte, as they lie in memory.
+var hexOf = func() (of [256]uint16) {
+	for i := range of {
+		of[i] = binary.NativeEndian.Uint16(hex.AppendEncode(nil, []byte{byte(i)}))
+	}
+	return of
+}()
+
 var errPacked = errors.New("a packed text is damaged: run `talon check`")
 
 // unpack returns the text of a row. It shares memory with row if that is the text as it is.
@@ -183,7 +191,11 @@ func unpack(row []byte) ([]byte, error) {
 			if number > uint64(len(row)) || 2*number > room {
 				return nil, errPacked
 			}
-			text = hex.AppendEncode(text, row[:number])
+			start := len(text)
+			text = text[:start+2*int(number)]
+			for i, c := range row[:number] {
+				binary.NativeEndian.PutUint16(text[start+2*i:], hexOf[c])
+			}
 			row = row[number:]
 		case pieceFragment:
 			if number-1 >= uint64(len(fragments)) || uint64(len(fragments[number-1])) > room {

@@ -121,7 +121,7 @@ func BenchmarkPack(b *testing.B) {
 // they are, beside new ones.
 func TestPlainRows(t *testing.T) {
 	dir := t.TempDir()
-	s := reopen(t, dir)
+	s := merged(t, dir)
 	var events []*host.Event
 	old := ""
 	for n := range 40 {
@@ -135,7 +135,7 @@ func TestPlainRows(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	raw(t, s.Path(), old+`UPDATE meta SET value = 6 WHERE name = 'version'`)
+	raw(t, s.Path(), old+noMerge+`UPDATE meta SET value = 6 WHERE name = 'version'`)
 	s = reopen(t, dir)
 	check(t, s)
 	if got, want := selected(t, s, 0, host.Filter{Limit: -1}), texts(events...); !slices.Equal(got, want) {

@@ -149,6 +149,8 @@ func (v *snapshot) fewest(p *plan, options [][][]byte) (best int, err error) {
 			if err != nil {
 				return 0, err
 			}
+			v.recentSpans(p, func(_ []byte, _ int64, rows int) { n += int64(rows) })
+			n = min(n, int64(most))
 			if n < fewest {
 				best, fewest = i, n
 			}

@@ -108,6 +108,8 @@ type snapshot struct {
 	seq     int64              // every event with a Seq up to this is in it
 	now     int64              // the caller's
 	expired map[int64]struct{} // rows that are in it but must not be seen
+	merged  merge
+	recent  []*memtable
 }
 
 // view calls read with a snapshot as of now. The time it takes is recorded
@@ -156,7 +158,22 @@ func (r *reader) pause(ctx context.Context) error {
 	return r.store.await(ctx, ready, pausedRead)
 }
 
-func (r *reader) snapshot(now int64, read func(*snapshot) error) (err error) {
+func (r *reader) snapshot(now int64, read func(*snapshot) error) error {
+	for {
+		before := r.store.recent.Load()
+		err := r.snapshotWith(now, before, read)
+		if err != errOtherMemtables {
+			return err
+		}
+	}
+}
+
+// errOtherMemtables says that there were others before a snapshot began and after.
+var errOtherMemtables = errors.New("other memtables")
+
+// snapshotWith calls read with a snapshot, if before are the memtables all the time that it
+// takes to begin: then they have what it has not in the table.
+func (r *reader) snapshotWith(now int64, before *[]*memtable, read func(*snapshot) error) (err error) {
 	if err := r.exec(`BEGIN`); err != nil {
 		return err
 	}
@@ -165,7 +182,7 @@ func (r *reader) snapshot(now int64, read func(*snapshot) error) (err error) {
 			err = errors.Join(err, cerr, r.abandon())
 		}
 	}()
-	row, err := r.first(`SELECT seq, (SELECT min(at) FROM expiry) FROM total`)
+	row, err := r.first(`SELECT seq, (SELECT min(at) FROM expiry), events, bytes, ` + mergeColumns + ` FROM total`)
 	if err != nil {
 		return err
 	}
@@ -174,7 +191,18 @@ func (r *reader) snapshot(now int64, read func(*snapshot) error) (err error) {
 	}
 	v := &snapshot{reader: r, now: now}
 	v.seq, _ = row[0].(int64)
-	if at, ok := row[1].(int64); ok && at <= now {
+	v.merged = scanMerge(row[4:])
+	total := Total{Seq: v.seq}
+	total.Events, _ = row[2].(int64)
+	total.Bytes, _ = row[3].(int64)
+	earliest, dated := row[1].(int64)
+	if v.recent, err = r.recentOf(v.merged, total); err != nil {
+		return err
+	}
+	if r.store.recent.Load() != before {
+		return errOtherMemtables
+	}
+	if dated && earliest <= now {
 		if v.expired, err = r.expired(now); err != nil {
 			return err
 		}

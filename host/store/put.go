@@ -140,7 +140,13 @@ func (tx *Tx) insert(e *host.Event) (host.Outcome, error) {
 		}
 		tx.dated = true
 	}
-	tx.w.pending = tx.s.keys.postings(tx.w.pending, e, seq)
+	tx.w.rows = tx.s.keys.postings(tx.w.rows[:0], e, seq)
+	for _, r := range tx.w.rows {
+		if len(r.key) != keySize {
+			tx.w.pending = append(tx.w.pending, r)
+		}
+	}
+	tx.s.active().add(e, seq, tx.w.rows)
 	tx.work++
 	tx.total.Events++
 	tx.total.Bytes += int64(len(e.JSON))
@@ -159,12 +165,18 @@ var insertPostings = func() (sql [postingRows + 1]string) {
 	return sql
 }()
 
-// index writes the index rows of the events put since the last time, in their
-// order in the table: neighbours then share the way down to their page.
+// index writes the index rows of the events put since the last time that are not for the
+// memtable.
 func (tx *Tx) index() error {
 	rows := tx.w.pending
 	tx.w.pending = rows[:0]
 	slices.SortFunc(rows, posting.compare)
+	return tx.insertPostings(rows)
+}
+
+// insertPostings inserts rows, which are in their order in the table: neighbours then share
+// the way down to their page.
+func (tx *Tx) insertPostings(rows []posting) error {
 	var args [3 * postingRows]driver.Value
 	for len(rows) > 0 {
 		n := min(len(rows), postingRows)

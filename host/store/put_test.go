@@ -168,7 +168,7 @@ func TestRemoveDamaged(t *testing.T) {
 
 // TestFailure makes the database full in the middle of a transaction.
 func TestFailure(t *testing.T) {
-	s := open(t)
+	s := merged(t, t.TempDir())
 	before := fake(0, 1, 1, 1)
 	put(t, s, 0, before)
 	limit := func(pages int64) {

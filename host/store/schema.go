@@ -15,6 +15,9 @@ package store
 //
 // Column json of table event holds the text as it is sent, or packed: see [pack].
 //
+// Rows under hashed keys, those of authors and tags, come into posting some thousand events
+// late: see [merge].
+//
 // Purgatory has tables of its own, so that nothing that reads events can meet it.
 // Table held_posting serves as posting does, with all kinds under one key, for
 // little is held.
@@ -131,6 +134,15 @@ CREATE TABLE relay (
 `, `
 -- Rows of event may be packed, which older versions cannot read. Those that are there
 -- stay as they are.
+`, `
+-- Which rows of posting are there, and which are yet to be merged into it: see merge.
+CREATE TABLE merge (
+	one     INTEGER PRIMARY KEY CHECK (one = 1),
+	indexed INTEGER NOT NULL, -- those of events up to this are there
+	target  INTEGER NOT NULL, -- and, under some keys, those up to this
+	next    INTEGER NOT NULL  -- the first byte from which keys are not among them
+);
+INSERT INTO merge SELECT 1, n, n, 0 FROM (SELECT max(seq, ifnull((SELECT max(seq) FROM event), 0)) AS n FROM total);
 `}
 
 // fills do what statements alone cannot, by the number of the step: they run after its

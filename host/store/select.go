@@ -110,7 +110,15 @@ func (v *snapshot) candidates(p *plan, limit int) (packed []byte, keys int, err 
 	if len(text)%p.width() != 0 {
 		return nil, 0, errPlaces
 	}
-	return []byte(text), int(last) + 1, nil
+	packed = []byte(text)
+	v.recentSpans(p, func(key []byte, kind int64, _ int) {
+		if room := limit - len(packed)/p.width(); room > 0 && err == nil {
+			var more []byte
+			more, _, _, err = v.recentPlaces(key, kind, above(p.newest), under(p.oldest), room, p.width())
+			packed = append(packed, more...)
+		}
+	})
+	return packed, int(last) + 1, err
 }
 
 // wholeKey is how many places of a key whole reads at most.
@@ -128,14 +136,34 @@ func (v *snapshot) whole(ctx context.Context, p *plan) (found []place, rest [][]
 	most := v.wholeKey(p)
 	var all []byte
 	width := p.width()
+	many := map[string]bool{} // keys of which a span in memory is not to be read whole
+	v.recentSpans(p, func(key []byte, _ int64, rows int) {
+		if rows > most {
+			many[string(key)] = true
+		}
+	})
+	small := *p
+	small.keys = nil
 	err = v.each(ctx, keyPlaces, list(jsonHex(p.keys), int64(most+1)), func(row []driver.Value) error {
 		packed, _ := row[1].(string)
-		if len(packed) > most*width {
-			rest = append(rest, p.keys[row[0].(int64)])
+		key := p.keys[row[0].(int64)]
+		if len(packed) > most*width || many[string(key)] {
+			rest = append(rest, key)
 			return nil
 		}
+		small.keys = append(small.keys, key)
 		all = append(all, packed...)
 		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	v.recentSpans(&small, func(key []byte, kind int64, _ int) {
+		if err == nil {
+			var more []byte
+			more, _, _, err = v.recentPlaces(key, kind, above(p.newest), under(p.oldest), most, width)
+			all = append(all, more...)
+		}
 	})
 	if err != nil {
 		return nil, nil, err

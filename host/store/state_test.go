@@ -159,7 +159,7 @@ func TestStateWaitsForTx(t *testing.T) {
 // TestMigrateEvents opens a database as the first release made it.
 func TestMigrateEvents(t *testing.T) {
 	dir := t.TempDir()
-	s := reopen(t, dir)
+	s := merged(t, dir)
 	e := fake(1, 1, 1, 1)
 	put(t, s, 0, e)
 	if err := s.Close(); err != nil {

@@ -19,6 +19,10 @@ type tuning struct {
 	// read for them. Between chunks the context is looked at.
 	chunkLeast, chunkMost, chunkFull int
 
+	// mergeFrom is how many events have their rows in memory before these are merged into
+	// the table.
+	mergeFrom int
+
 	// Pages of the log, 4 KiB each. From walStart on it is copied, beside the
 	// writer while more than walFinish are left, which is a large commit or two.
 	// Once it is longer than walMost the writer waits for readers that need it.
@@ -35,6 +39,7 @@ var defaultTuning = tuning{
 	chunkLeast:   4,
 	chunkMost:    4096,
 	chunkFull:    128,
+	mergeFrom:    16_384,
 	walStart:     8_000,
 	walFinish:    4_000,
 	walMost:      64_000,

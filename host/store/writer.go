@@ -17,6 +17,9 @@ type writer struct {
 	pending []posting // of the open transaction, not written yet
 	tune    *tuning
 
+	merge     merge // as in the open transaction
+	mergeDebt int   // what is to be merged of it
+
 	patience int64 // length of the log from which on the writer waits for readers
 
 	// heldKinds has every kind that is in purgatory, and may have more: an event of
@@ -45,7 +48,8 @@ type Tx struct {
 	failed error // the first error
 	done   bool
 
-	fresh []text // what Commit makes visible
+	fresh        []text // what Commit makes visible
+	mergedBefore merge  // as it was before
 }
 
 // Begin starts a transaction. It waits until the one before has ended.
@@ -69,7 +73,7 @@ func (s *Store) Begin() (*Tx, error) {
 		s.writing.Unlock()
 		return nil, fmt.Errorf("begin transaction: %w", err)
 	}
-	return &Tx{s: s, w: s.writer, total: *s.total.Load()}, nil
+	return &Tx{s: s, w: s.writer, total: *s.total.Load(), mergedBefore: s.writer.merge}, nil
 }
 
 // Commit makes the transaction durable and visible. After an error nothing of it
@@ -91,6 +95,7 @@ func (tx *Tx) Commit() error {
 		return errors.Join(fmt.Errorf("commit: %w", err), tx.Rollback())
 	}
 	tx.s.total.Store(&tx.total)
+	tx.s.forgetMerged(tx.w.merge.indexed)
 	tx.s.expiry.Store(expiry)
 	tx.s.heldDue.Store(heldDue)
 	tx.s.left.Add(tx.left)
@@ -107,6 +112,9 @@ func (tx *Tx) Commit() error {
 // expires, and when something in purgatory is due.
 func (tx *Tx) seal() (expiry, heldDue int64, err error) {
 	if err := tx.index(); err != nil {
+		return 0, 0, err
+	}
+	if err := tx.mergeRows(); err != nil {
 		return 0, 0, err
 	}
 	if tx.work > 0 {
@@ -133,6 +141,8 @@ func (tx *Tx) Rollback() error {
 		return nil
 	}
 	defer tx.end()
+	tx.s.forgetPut()
+	tx.w.merge = tx.mergedBefore
 	if err := tx.w.conn.abandon(); err != nil {
 		return fmt.Errorf("roll back: %w", err)
 	}

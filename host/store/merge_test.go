@@ -1,0 +1,139 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"talon/host"
+)
+
+// TestMergeBesideReaders puts, replaces, deletes and rolls back while rows are merged all
+// the time. In each snapshot, of this process and of one that only reads, the index by tag
+// and by author says the same as that by time, which is never merged.
+func TestMergeBesideReaders(t *testing.T) {
+	dir := t.TempDir()
+	tune := defaultTuning
+	tune.mergeFrom, tune.chunkLeast, tune.chunkMost = 100, 1, 50
+	opts := Options{Readers: 3, tune: &tune}
+	s := openWith(t, dir, opts)
+	other, err := OpenReadOnly(t.Context(), dir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	var reads atomic.Int64
+	for i, of := range []*Store{s, s, other} {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(7, uint64(i)))
+			for !done.Load() && !t.Failed() {
+				compareIndexes(t, of, rnd)
+				reads.Add(1)
+			}
+		})
+	}
+	rnd := rand.New(rand.NewPCG(7, 7))
+	merges, was := 0, int64(0)
+	var ids []host.ID
+	for n := 0; n < 3000 || reads.Load() < 100; {
+		tx, err := s.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 1 + rnd.IntN(20) {
+			n++
+			kind := []host.Kind{1, 7, 30000}[rnd.IntN(3)]
+			e := fake(n, byte(rnd.IntN(3)), kind, rnd.Int64N(50), host.Tag{"t", "x"}, host.Tag{"d", fmt.Sprint(rnd.IntN(5))})
+			if rnd.IntN(10) == 0 && len(ids) > 0 {
+				e = fake(n, byte(rnd.IntN(3)), 5, rnd.Int64N(50), host.Tag{"t", "x"}, host.Tag{"e", ids[rnd.IntN(len(ids))].String()})
+			}
+			ids = append(ids, e.ID)
+			if _, err := tx.Put(e, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		end := tx.Commit
+		if rnd.IntN(4) == 0 {
+			end = tx.Rollback
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		if m := s.writer.merge; m.indexed != was {
+			merges, was = merges+1, m.indexed
+		}
+		if all := *s.recent.Load(); len(all) > 4 {
+			t.Fatalf("%d memtables", len(all))
+		}
+	}
+	done.Store(true)
+	wg.Wait()
+	if merges < 10 {
+		t.Errorf("only %d merges", merges)
+	}
+	check(t, s)
+	if _, err := other.Check(t.Context(), func(*host.Event) error { return nil }, func(p string) { t.Error("check beside the writer: " + p) }); err != nil {
+		t.Error(err)
+	}
+	rnd = rand.New(rand.NewPCG(8, 8))
+	compareIndexes(t, s, rnd)
+	// What is in memory is there again after a start.
+	if err := errors.Join(other.Close(), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = openWith(t, dir, opts)
+	compareIndexes(t, s, rnd)
+	check(t, s)
+}
+
+// compareIndexes compares, in one snapshot, what filters find that all events match.
+func compareIndexes(t *testing.T, s *Store, rnd *rand.Rand) {
+	t.Helper()
+	ctx := context.Background()
+	limit := []int{-1, 1, 5, 40, 500}[rnd.IntN(5)]
+	all := []host.PubKey{{0}, {1}, {2}}
+	err := s.view(ctx, opSelect, 0, func(v *snapshot) error {
+		want, err := v.top(ctx, &host.Filter{Limit: limit}, limit)
+		if err != nil {
+			return err
+		}
+		every, err := v.count(ctx, []host.Filter{{Limit: -1}})
+		if err != nil {
+			return err
+		}
+		for name, f := range map[string]host.Filter{
+			"tag":               {Tags: []host.TagFilter{{Name: 't', Values: []string{"x"}}}},
+			"tag of kinds":      {Tags: []host.TagFilter{{Name: 't', Values: []string{"x", "y"}}}, Kinds: []host.Kind{1, 5, 7, 30000}},
+			"authors":           {Authors: all},
+			"authors of kinds":  {Authors: all, Kinds: []host.Kind{1, 5, 7, 30000}},
+			"tags, and authors": {Authors: all, Tags: []host.TagFilter{{Name: 't', Values: []string{"x"}}}},
+		} {
+			f.Limit = limit
+			got, err := v.top(ctx, &f, limit)
+			if err != nil {
+				return err
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("by %s, limit %d: got %d events, by time %d", name, limit, len(got), len(want))
+			}
+			n, err := v.count(ctx, []host.Filter{f})
+			if err != nil {
+				return err
+			}
+			if n != every {
+				t.Errorf("by %s: counted %d, by time %d", name, n, every)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
