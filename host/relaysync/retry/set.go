@@ -19,8 +19,9 @@ type Limits struct {
 }
 
 // DefaultLimits hold what a few large repositories need whose announcement comes
-// last.
-var DefaultLimits = Limits{Events: 20_000, Bytes: 32 << 20, Age: 3600, Tries: 6, Ahead: 24 * 3600}
+// last. A comment names the announcements of all maintainers beside its root, and each of
+// these may arrive twice, held and then released: it needs more tries than that.
+var DefaultLimits = Limits{Events: 20_000, Bytes: 32 << 20, Age: 3600, Tries: 20, Ahead: 24 * 3600}
 
 // Set holds events that were refused.
 type Set struct {

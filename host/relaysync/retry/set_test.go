@@ -49,6 +49,35 @@ func add(s *Set, e *host.Event, mark uint64) bool {
 	return due(s) != ""
 }
 
+// A comment names the announcements of four maintainers, which are held and then released,
+// and its root, which comes last: it is not out of tries then.
+func TestManyMaintainers(t *testing.T) {
+	s := New(DefaultLimits)
+	root := event(1, 1621)
+	comment := event(2, 1111, host.Tag{"E", root.ID.String()})
+	var announcements []*host.Event
+	for n := byte(10); n < 14; n++ {
+		a := event(n, 30617, host.Tag{"d", "x"})
+		address, _ := a.Address()
+		comment.Tags = append(comment.Tags, host.Tag{"A", address.String()})
+		announcements = append(announcements, a)
+	}
+	if add(s, comment, s.Mark()) {
+		t.Error("it is tried at once")
+	}
+	for range 2 {
+		for _, a := range announcements {
+			if got := arrive(s, a); got != "2" {
+				t.Errorf("%q is tried again", got)
+			}
+			add(s, comment, s.Mark())
+		}
+	}
+	if got := arrive(s, root); got != "2" {
+		t.Errorf("%q is tried again when the root comes", got)
+	}
+}
+
 // An issue comes before its repository, a comment before the issue: the announcement
 // brings in the issue, and that the comment.
 func TestChain(t *testing.T) {

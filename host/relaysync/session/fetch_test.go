@@ -1,7 +1,10 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -241,5 +244,73 @@ func TestRateLimitedFetch(t *testing.T) {
 				t.Errorf("it was asked at %d", asked)
 			}
 		})
+	}
+}
+
+// Pages that are said to be complete are: whatever the relay's limit, what it makes of a
+// limit that it takes for too high, how many events share a second, and in which order it
+// sends those. A relay that gives fewer than ten events at once is beyond that.
+func TestPagesDoNotLie(t *testing.T) {
+	luck := rand.New(rand.NewPCG(5, 6))
+	all := make([]*host.Event, 0, 400)
+	for i := range 400 {
+		all = append(all, &host.Event{ID: host.ID{byte(i), byte(i >> 8), 1}, Kind: host.Kind(1 + i%5), Content: fmt.Sprint(i)})
+	}
+	complete, truncated := 0, 0
+	for round := range 300 {
+		most, clamp := 40+luck.IntN(50), luck.IntN(3)
+		at, left := int64(epoch), 0
+		list := all[:luck.IntN(len(all))]
+		for i, e := range list {
+			if left--; left <= 0 {
+				at -= int64(1 + luck.IntN(3))
+				if left = 1; luck.IntN(4) == 0 {
+					left = 1 + luck.IntN(2*most)
+				}
+			}
+			copied := *e
+			copied.CreatedAt = at
+			copied.JSON = copied.AppendJSON(nil)
+			list[i] = &copied
+		}
+		g := newRig(t, func(cfg *Config) { cfg.Limits.Page = 1 + luck.IntN(60) })
+		g.remote = func(m *wire.Message, _ string) {
+			if m.Verb != wire.Req {
+				return
+			}
+			f := &m.Filters[0]
+			n := f.Limit
+			if n > most {
+				n = []int{most, max(1, most/4), max(1, most-1)}[clamp]
+			}
+			var found []*host.Event
+			for _, e := range list {
+				if f.Matches(e) {
+					found = append(found, e)
+				}
+			}
+			luck.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+			slices.SortStableFunc(found, func(a, b *host.Event) int { return cmp.Compare(b.CreatedAt, a.CreatedAt) })
+			for _, e := range found[:min(n, len(found))] {
+				g.Receive(g.now, fmt.Appendf(nil, `["EVENT","%s",%s]`, m.SubID, e.JSON))
+			}
+			g.Receive(g.now, fmt.Appendf(nil, `["EOSE","%s"]`, m.SubID))
+		}
+		g.verdict = func(*host.Event) host.Verdict { return host.Verdict{Code: host.Stored} }
+		g.do(&Fetch{ID: "f", Filter: kinds(1, 2, 3, 4, 5), Method: abi.MethodREQ})
+		got := strings.Join(g.reports(), " ")
+		switch {
+		case strings.Contains(got, "complete=false"):
+			truncated++
+		case !strings.Contains(got, "complete=true"):
+			t.Fatalf("round %d: it reports %q", round, got)
+		case len(g.stored) != len(list):
+			t.Errorf("round %d: %d of %d events are here (most %d, clamp %d, page %d): %s", round, len(g.stored), len(list), most, clamp, g.limits.Page, got)
+		default:
+			complete++
+		}
+	}
+	if complete < 200 {
+		t.Errorf("only %d of 300 were complete, %d were not", complete, truncated)
 	}
 }

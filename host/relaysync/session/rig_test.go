@@ -148,7 +148,7 @@ func (g *rig) answer() {
 		case g.stored[a.Event.ID] != nil:
 			g.Answered(g.now, Answer{Ticket: a.Ticket, Fate: Here})
 			continue
-		case a.Event.CheckID() != nil:
+		case g.verdict == nil && a.Event.CheckID() != nil:
 			v = host.Verdict{Code: host.Rejected, Reason: "invalid: forged"}
 		case g.verdict != nil:
 			v = g.verdict(a.Event)
