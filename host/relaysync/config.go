@@ -231,8 +231,8 @@ func (d *Deps) check() error {
 	return nil
 }
 
-// loop returns what the loop needs of the limits.
-func (l *Limits) loop() loop.Limits {
+// Loop returns what a loop needs of the limits.
+func (l *Limits) Loop() loop.Limits {
 	return loop.Limits{
 		Connections: l.Connections, Dials: l.Dials, Relays: l.Relays, Subscriptions: l.Subscriptions, Filters: l.Filters, Values: l.Values,
 		AllValues: l.AllValues, Historics: l.Historics, Waiting: l.Waiting, Timers: l.Timers, Actions: l.Actions, AnswerBytes: l.AnswerBytes,
@@ -240,8 +240,8 @@ func (l *Limits) loop() loop.Limits {
 	}
 }
 
-// session returns what a session needs of the limits.
-func (l *Limits) session() session.Limits {
+// Session returns what a session needs of the limits.
+func (l *Limits) Session() session.Limits {
 	return session.Limits{
 		Subscriptions: l.Subscriptions, Fetches: l.Historics, Waiting: l.Waiting, InFlight: l.InFlight, EventBytes: l.EventBytes,
 		Violations: l.Violations, Notices: l.Notices, PageEvents: l.PageEvents, Rounds: l.Rounds, Need: l.Need, Push: l.Push,

@@ -73,7 +73,7 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 	}
 	var err error
 	v.loop, err = loop.New(loop.Config{
-		Own: cfg.Own, Bootstrap: cfg.Bootstrap, AllowPrivate: cfg.AllowPrivate, AllowPush: cfg.AllowPush, Limits: cfg.Limits.loop(), Seed: cfg.Seed,
+		Own: cfg.Own, Bootstrap: cfg.Bootstrap, AllowPrivate: cfg.AllowPrivate, AllowPush: cfg.AllowPush, Limits: cfg.Limits.Loop(), Seed: cfg.Seed,
 	}, loop.Deps{Strategy: called{v}, Facts: read{v}, Health: deps.Health, Ours: deps.Ours})
 	return v, err
 }
@@ -95,7 +95,7 @@ func (r read) HeldBy(f host.Filter) ([][]byte, error) { return r.sync.deps.Facts
 
 func (v *Sync) sessionConfig(relay string, o loop.Opened) session.Config {
 	return session.Config{
-		Relay: relay, Capabilities: o.Capabilities, Limits: v.cfg.Limits.session(), Known: v.known, Hash: v.hash, Debug: v.debug,
+		Relay: relay, Capabilities: o.Capabilities, Limits: v.cfg.Limits.Session(), Known: v.known, Hash: v.hash, Debug: v.debug,
 		Verify: v.deps.Verify, Sign: v.deps.Sign,
 	}
 }

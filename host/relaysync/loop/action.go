@@ -115,6 +115,7 @@ func (s *Loop) disconnect(a *abi.StepAction, u string) {
 		return
 	}
 	r.wanted, r.priority, r.reason = false, 0, session.Quote(a.Reason)
+	s.dialAt = 0
 	if r.bootstrap {
 		s.refuse(RefusedBootstrap)
 		return
