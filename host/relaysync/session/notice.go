@@ -121,16 +121,17 @@ func (s *Session) resendLost(r *request) {
 	}
 }
 
-// refuseNegentropy takes the only answer that many relays have for NEG-OPEN. Each of
-// those that are open gets one of its own.
+// refuseNegentropy takes the only answer that many relays have for NEG-OPEN, and reports
+// whether there is one that it can be about. Each of those that are open gets one of its
+// own. A relay that says that it has negentropy is believed until it does not answer.
 func (s *Session) refuseNegentropy(class uint32, text string) (any bool) {
-	if s.caps.Negentropy == abi.SupportYes {
-		return false
-	}
 	for _, h := range s.runningFetches() {
 		n := h.reconciliation
 		if h.gone || n == nil || n.wire == "" || n.rounds > 0 || s.auth.waits(n.wire) {
 			continue
+		}
+		if s.caps.Negentropy == abi.SupportYes {
+			return true
 		}
 		if any {
 			s.strays++

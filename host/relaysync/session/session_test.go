@@ -425,6 +425,18 @@ func TestNoticesOfNegentropy(t *testing.T) {
 	}
 }
 
+// A relay that says that it has negentropy, and does not know NEG-OPEN, refuses no REQ by
+// what it says of that (khatru with an older go-nostr).
+func TestNoticeOfPromisedNegentropy(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.Capabilities.Negentropy = abi.SupportYes })
+	g.do(live("l", kinds(1)))
+	g.do(&Fetch{ID: "f", Filter: kinds(1)})
+	g.say(`["NOTICE","failed to parse envelope: unknown envelope label"]`)
+	g.want("reports", g.reports(), "notice")
+	g.say(`["EOSE","s1"]`)
+	g.want("reports", g.reports(), "eose l events=0 new=0")
+}
+
 // A relay that takes our limit for too high gives less than it can: a second that holds
 // more than that is asked for in parts all the same (khatru gives a quarter of its own).
 func TestDenseSecond(t *testing.T) {
