@@ -42,7 +42,7 @@ func TestMergeBesideReaders(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	merges, was := 0, int64(0)
 	var ids []host.ID
-	for n := 0; n < 3000 || reads.Load() < 100; {
+	for n := 0; (n < 3000 || reads.Load() < 100) && !t.Failed(); {
 		tx, err := s.Begin()
 		if err != nil {
 			t.Fatal(err)

@@ -69,14 +69,15 @@ func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]place,
 		if p.rest == needEvent {
 			most = v.tune.gatherFull
 		}
-		all, keys, err := v.candidates(p, most+1)
+		all, keys, few, err := v.candidates(p, most)
 		if err != nil {
 			return nil, err
 		}
-		if n := len(all) / p.width(); n <= most {
+		if few {
 			found, err = v.selected(ctx, p, all, nil)
 			return v.cut(found, limit, err)
-		} else if p.kinds == nil && n <= keys*v.wholeKey(p) {
+		}
+		if p.kinds == nil && most < keys*v.wholeKey(p) {
 			if found, p.keys, err = v.whole(ctx, p); err != nil || len(p.keys) == 0 {
 				return v.cut(found, limit, err)
 			}
@@ -96,29 +97,32 @@ func (v *snapshot) cut(found []place, limit int, err error) ([]place, error) {
 	return found[:min(limit, len(found))], nil
 }
 
-// candidates returns the places of all keys and kinds if they are at most limit, and else
-// limit of them. keys is how many keys they are of, those before them that have none
-// among them.
-func (v *snapshot) candidates(p *plan, limit int) (packed []byte, keys int, err error) {
-	sql, args := p.gather(packCandidates, limit)
+// candidates returns the places of all keys and kinds if they are few, which is as many as
+// most says, and else some of them. keys is how many keys those in the table are of.
+func (v *snapshot) candidates(p *plan, most int) (packed []byte, keys int, few bool, err error) {
+	sql, args := p.gather(packCandidates, most+1)
 	row, err := v.first(sql, args...)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, false, err
 	}
 	text, _ := row[0].(string)
 	last, _ := row[1].(int64)
 	if len(text)%p.width() != 0 {
-		return nil, 0, errPlaces
+		return nil, 0, false, errPlaces
 	}
 	packed = []byte(text)
+	few = len(packed) <= most*p.width()
 	v.recentSpans(p, func(key []byte, kind int64, _ int) {
-		if room := limit - len(packed)/p.width(); room > 0 && err == nil {
-			var more []byte
-			more, _, _, err = v.recentPlaces(key, kind, above(p.newest), under(p.oldest), room, p.width())
-			packed = append(packed, more...)
+		if !few || err != nil {
+			return
 		}
+		var recent []byte
+		var more bool
+		recent, _, more, err = v.recentPlaces(key, kind, above(p.newest), under(p.oldest), most+1, p.width())
+		packed = append(packed, recent...)
+		few = !more && len(packed) <= most*p.width()
 	})
-	return packed, int(last) + 1, err
+	return packed, int(last) + 1, few, err
 }
 
 // wholeKey is how many places of a key whole reads at most.
