@@ -188,7 +188,7 @@ func (c *Config) options() []*option {
 		opt("sync-subscriptions", Serving, "70", integer(&c.SyncSubs, 1, 1000), "most `subscriptions` open on one relay, whatever it allows"),
 		opt("sync-requests", Serving, "20", integer(&c.SyncRequests, 1, 1000), "most `requests` that begin on one relay in a second, after a burst of ten times as many"),
 		opt("sync-push", Serving, "false", boolean(&c.SyncPush), "`true` or false: send relays what they lack, if the strategy asks for it"),
-		opt("metrics-prefix", Serving, "talon", prefix(&c.MetricsPrefix), "`name` that metrics of sync begin with"),
+		opt("metrics-prefix", Serving, "talon", prefix(&c.MetricsPrefix), "`name` that metrics begin with"),
 		opt("allow-private", Serving, "false", boolean(&c.AllowPrivate), "`true` or false: connect to servers in private networks and on this machine, if events name them"),
 		opt("admin-socket", Serving|Operating, "", text(&c.AdminSocket, nil), "`path` of the socket for talon plugin, in a folder of its own; empty means admin/talon.sock in the data folder, off means none"),
 		opt("decisions", Serving, "100000", integer(&c.Decisions, 0, 1e8), "`decisions` that talon plugin why can explain; 0 remembers none"),

@@ -116,7 +116,7 @@ type parts struct {
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
-	p = &parts{core: core, ingest: retry.New(core.Pipeline), registry: metrics.New(d.version)}
+	p = &parts{core: core, ingest: retry.New(core.Pipeline), registry: metrics.New(d.version, d.cfg.MetricsPrefix)}
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
 	}

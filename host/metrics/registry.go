@@ -3,20 +3,27 @@ package metrics
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Registry collects the metrics of one server.
 type Registry struct {
 	registry *prometheus.Registry
+	prefix   string
 }
 
-// New returns a registry with the metrics of the process and of the build.
-func New(version string) *Registry {
-	r := &Registry{registry: prometheus.NewRegistry()}
+// ownPrefix begins the names of Talon's own metrics, as its packages register them.
+const ownPrefix = "talon_"
+
+// New returns a registry with the metrics of the process and of the build. The prefix
+// stands in place of talon in the names that are shown.
+func New(version, prefix string) *Registry {
+	r := &Registry{registry: prometheus.NewRegistry(), prefix: prefix + "_"}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "talon_build_info", Help: "Always 1; the version is in the label.",
 		ConstLabels: prometheus.Labels{"version": version},
@@ -42,5 +49,17 @@ func (r *Registry) Register(list ...prometheus.Collector) error {
 
 // Handler serves the metrics in the formats that Prometheus reads.
 func (r *Registry) Handler() http.Handler {
-	return promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	return promhttp.HandlerFor(prometheus.GathererFunc(r.gather), promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+}
+
+// gather returns the metrics under the names that are shown.
+func (r *Registry) gather() ([]*dto.MetricFamily, error) {
+	families, err := r.registry.Gather() // made for this call
+	for _, f := range families {
+		if rest, own := strings.CutPrefix(f.GetName(), ownPrefix); own {
+			name := r.prefix + rest
+			f.Name = &name
+		}
+	}
+	return families, err
 }
