@@ -24,16 +24,21 @@ type metrics struct {
 	up        prometheus.Gauge
 	dead      prometheus.Gauge
 
-	dropped  *prometheus.CounterVec
-	refused  *prometheus.CounterVec // actions that were not carried out
-	faults   prometheus.Counter
-	steps    prometheus.Histogram
-	waiting  prometheus.Gauge
-	retried  prometheus.Counter
-	polls    prometheus.Counter
-	received prometheus.Counter
-	panics   prometheus.Counter
+	dropped *prometheus.CounterVec
+	refused *prometheus.CounterVec // actions that were not carried out
+	faults  prometheus.Counter
+	steps   prometheus.Histogram
+	waiting prometheus.Gauge
+	retried prometheus.Counter
+	polls   prometheus.Counter
+
+	reconnections *prometheus.CounterVec
+	received      prometheus.Counter
+	panics        prometheus.Counter
 }
+
+// absences are the values of the label absence, as loop.Stats counts them.
+var absences = [2]string{"short", "long"}
 
 // otherRelay is the label of relays above the number that have their own.
 const otherRelay = "other"
@@ -77,6 +82,10 @@ func newMetrics(prefix string, labels int) *metrics {
 		polls:    counter("polls_total", "Historics for what is new, where a relay allows too few subscriptions for all."),
 		received: counter("received_bytes_total", "Bytes that relays sent in frames."),
 		panics:   counter("panics_total", "Panics in a connection."),
+	}
+	m.reconnections = counters("reconnections_total", "Connections to a relay after one that was lost, by how long it was away: short, or long for more than 15 minutes.", "absence")
+	for _, absence := range absences {
+		m.reconnections.WithLabelValues(absence)
 	}
 	for purpose := range uint32(abi.PurposeDaily + 1) {
 		m.events.WithLabelValues(session.SourceOf(purpose))
@@ -159,6 +168,9 @@ func (v *Sync) count() {
 	}
 	m.faults.Add(float64(now.Faults - was.Faults))
 	m.retried.Add(float64(now.Retries - was.Retries))
+	for long, absence := range absences {
+		m.reconnections.WithLabelValues(absence).Add(float64(now.Reconnections[long] - was.Reconnections[long]))
+	}
 	m.polls.Add(float64(now.Polls - was.Polls))
 	m.waiting.Set(float64(now.Retrying))
 	m.tracked.Set(float64(now.Tracked))
@@ -171,6 +183,6 @@ func (v *Sync) Collectors() []prometheus.Collector {
 	m := v.metrics
 	return []prometheus.Collector{
 		m.connected, m.attempts, m.status, m.failures, m.events, m.gaps, m.tracked, m.up, m.dead,
-		m.dropped, m.refused, m.faults, m.steps, m.waiting, m.retried, m.polls, m.received, m.panics,
+		m.dropped, m.refused, m.faults, m.steps, m.waiting, m.retried, m.polls, m.reconnections, m.received, m.panics,
 	}
 }

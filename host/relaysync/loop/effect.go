@@ -90,11 +90,12 @@ func (Measure) effect()  {}
 
 // Stats counts what happened in all. Counters only grow.
 type Stats struct {
-	Refused  [Refusals]uint64 // actions that were not carried out
-	Faults   uint64           // calls of the strategy that failed
-	Retries  uint64           // refused events that were decided again
-	Retrying int              // refused events that are kept for that
-	Polls    uint64           // historics for what is new, in place of a subscription
+	Refused       [Refusals]uint64 // actions that were not carried out
+	Faults        uint64           // calls of the strategy that failed
+	Retries       uint64           // refused events that were decided again
+	Retrying      int              // refused events that are kept for that
+	Reconnections [2]uint64        // connections after one that was lost: after a short absence, after a long one
+	Polls         uint64           // historics for what is new, in place of a subscription
 
 	Tracked, Connected, Dead int // relays
 }

@@ -27,6 +27,7 @@ type relay struct {
 	informed       int64 // when its NIP-11 document was read; 0: never
 	lastConnected  int64
 	disconnectedAt int64
+	lost           bool  // the latest connection ended, and not because we ended it
 	polled         bool  // the log says that not everything there has a subscription
 	productive     bool  // the connection has brought something
 	proven         bool  // and was up for long enough: failures before it are forgotten
@@ -244,6 +245,14 @@ func (s *Loop) Up(now int64, url string, conn ConnID, o Opened) {
 	s.do(Measure{What: MeasuredAttempt, Relay: url, Value: 1})
 	s.do(Measure{What: MeasuredConnected, Relay: url, Value: 1})
 	s.log(Info, "connected to a relay", "relay", url)
+	if r.lost {
+		long := 0
+		if s.clock-r.disconnectedAt > shortAbsence {
+			long = 1
+		}
+		s.stats.Reconnections[long]++
+		r.lost = false
+	}
 	last, at := r.lastConnected, r.disconnectedAt
 	r.lastConnected = s.clock
 	s.changed[url] = true
@@ -268,6 +277,7 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 		s.hungUp(r, &e)
 	}
 	s.isDown(r)
+	r.lost = r.lost || wasUp && !e.Restart
 	r.last = e.Result
 	before := r.state.Status
 	if e.Restart {
@@ -306,6 +316,9 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 	})
 }
 
+// shortAbsence is how long what is known of a relay counts, as the source document has it.
+const shortAbsence = 15 * minute
+
 // leastWait is between two attempts, whatever the throttle says.
 const leastWait = 250
 
@@ -332,6 +345,7 @@ func (s *Loop) hangUp(r *relay, why string) {
 		s.log(Info, why, "relay", r.url)
 	}
 	s.isDown(r)
+	r.lost = false
 	r.retryAt = s.clock + leastWait
 	s.deps.Health.Forget(r.url)
 }
