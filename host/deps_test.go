@@ -235,12 +235,12 @@ var linksC = map[string]string{
 
 // testsLinkC says of which further packages the tests do.
 var testsLinkC = map[string]string{
-	"host/ingest":            "host/store",
-	"host/forge":             "host/store and host/schnorr",
-	"host/gitcheck":          "host/store",
-	"host/gitfetch":          "host/store and host/devnet",
-	"host/plugin/state":      "host/store",
-	"host/web":               "host/store",
+	"host/ingest":       "host/store",
+	"host/forge":        "host/store and host/schnorr",
+	"host/gitcheck":     "host/store",
+	"host/gitfetch":     "host/store and host/devnet",
+	"host/plugin/state": "host/store",
+	"host/web":          "host/store",
 }
 
 func TestPackagesWithoutC(t *testing.T) {
