@@ -37,6 +37,7 @@ type code struct {
 
 	machine string // file of machine code
 	info    fs.FileInfo
+	spans   []span // where it is in memory, with some other code
 }
 
 const (
@@ -170,7 +171,6 @@ func fillCode(dir string, metered []byte, compile func(module []byte, folder str
 	}
 	defer os.RemoveAll(made)
 	const full = "full"
-	countLoad(dir)
 	if err := compile(metered, filepath.Join(made, full)); err != nil {
 		return err
 	}

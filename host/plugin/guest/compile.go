@@ -103,9 +103,12 @@ func (m *Module) load(ctx context.Context, dir string, config wazero.RuntimeConf
 	if c == nil {
 		return false, err
 	}
-	countLoad(dir)
 	runtime := wazero.NewRuntimeWithConfig(ctx, config.WithCompilationCache(c.cache))
+	loading.Lock()
+	before := executableMemory()
 	compiled, err := runtime.CompileModule(ctx, c.shell)
+	c.spans = without(executableMemory(), before)
+	loading.Unlock()
 	if err == nil && c.used() {
 		c.shell = nil
 		m.code, m.runtime, m.compiled = c, runtime, compiled
@@ -133,7 +136,9 @@ func compileModule(ctx context.Context, module []byte, config wazero.RuntimeConf
 	runtime := wazero.NewRuntimeWithConfig(ctx, config)
 	bounded, cancel := o.limited(experimental.WithCompilationWorkers(ctx, compileWorkers), compileTime, nil)
 	defer cancel()
+	loading.RLock()
 	compiled, err := runtime.CompileModule(bounded, module)
+	loading.RUnlock()
 	switch {
 	case ctx.Err() != nil:
 		err = ctx.Err()

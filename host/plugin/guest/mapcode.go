@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -18,35 +17,19 @@ import (
 // mappedFile is a copy of machine code as it lies in memory, in the folder of a module.
 const mappedFile = "mapped"
 
-// loads says how often this process has had the machine code of a folder in memory.
-var loads = struct {
-	sync.Mutex
-	of map[string]int
-}{of: make(map[string]int)}
+// loading is held by who has wazero read machine code, and shared by who has it compile:
+// what is new in memory meanwhile is what was read.
+var loading sync.RWMutex
 
-// countLoad is called before that. The caller has locked the folder.
-func countLoad(dir string) {
-	loads.Lock()
-	defer loads.Unlock()
-	loads.of[dir]++
-}
-
-func loadedOnce(dir string) bool {
-	loads.Lock()
-	defer loads.Unlock()
-	return loads.of[dir] == 1
-}
+// span is a part of memory, in whole pages.
+type span struct{ from, to uint64 }
 
 // mapCode has the system take the pages of the machine code that wazero has read from a
 // file: they are shared, and can be dropped and read again, as those of a program. wazero
-// does not say where they are, so that they are looked for by what they hold; of code that
-// was loaded before in this process there may be two copies, which go at any time, so that
-// nothing is done then. Whatever fails, the code stays where it is.
+// does not say where they are, so that they are looked for, by what they hold, in what was
+// new when it had read them: nobody else can give that back. Whatever fails, the code stays
+// where it is.
 func (c *code) mapCode() error {
-	defer lockFolder(c.dir)() // meanwhile nobody else loads it
-	if !loadedOnce(c.dir) {
-		return nil
-	}
 	data, err := os.ReadFile(c.machine)
 	if err != nil {
 		return err
@@ -55,7 +38,7 @@ func (c *code) mapCode() error {
 	if len(executable) == 0 {
 		return errors.New("the file of machine code has another form")
 	}
-	addr, err := findExecutable(executable)
+	addr, err := findExecutable(c.spans, executable)
 	if err != nil {
 		return err
 	}
@@ -134,35 +117,59 @@ func executableOf(data []byte) []byte {
 	return rest[:size:size]
 }
 
-// findExecutable returns the address of machine code in the memory of this process that
-// belongs to no file. It reads memory as a file, since others may give theirs back at any
-// time.
-func findExecutable(executable []byte) (addr uintptr, err error) {
-	maps, err := os.Open("/proc/self/maps")
-	if err != nil {
-		return 0, err
+// executableMemory are the parts of the memory of this process with code that belongs to no
+// file; none where the system does not say.
+func executableMemory() (spans []span) {
+	text, _ := os.ReadFile("/proc/self/maps")
+	for line := range strings.Lines(string(text)) {
+		var s span
+		var offset, inode uint64
+		var rights, device string
+		n, _ := fmt.Sscanf(line, "%x-%x %s %x %s %d", &s.from, &s.to, &rights, &offset, &device, &inode)
+		if n == 6 && rights == "r-xp" && inode == 0 && !strings.Contains(line, "[") {
+			spans = append(spans, s)
+		}
 	}
-	defer maps.Close()
+	return spans
+}
+
+// without returns what is in spans and not in others.
+func without(spans, others []span) []span {
+	for _, o := range others {
+		var left []span
+		for _, s := range spans {
+			if o.to <= s.from || s.to <= o.from {
+				left = append(left, s)
+				continue
+			}
+			if s.from < o.from {
+				left = append(left, span{s.from, o.from})
+			}
+			if o.to < s.to {
+				left = append(left, span{o.to, s.to})
+			}
+		}
+		spans = left
+	}
+	return spans
+}
+
+// findExecutable returns the address of machine code in parts of the memory of this
+// process, which it reads as a file.
+func findExecutable(spans []span, executable []byte) (addr uintptr, err error) {
 	memory, err := os.Open("/proc/self/mem")
 	if err != nil {
 		return 0, err
 	}
 	defer memory.Close()
-	page := uint64(os.Getpagesize())
-	head := make([]byte, min(len(executable), 64))
-	for lines := bufio.NewScanner(maps); lines.Scan(); {
-		var from, to, offset, inode uint64
-		var rights, device string
-		n, _ := fmt.Sscanf(lines.Text(), "%x-%x %s %x %s %d", &from, &to, &rights, &offset, &device, &inode)
-		if n != 6 || rights != "r-xp" || inode != 0 || strings.HasSuffix(lines.Text(), "]") {
-			continue
-		}
-		for ; from+uint64(len(executable)) <= to; from += page {
-			if _, err := memory.ReadAt(head, int64(from)); err != nil || !bytes.HasPrefix(executable, head) {
+	page, head := uint64(os.Getpagesize()), make([]byte, min(len(executable), 64))
+	for _, s := range spans {
+		for at := s.from; at+uint64(len(executable)) <= s.to; at += page {
+			if _, err := memory.ReadAt(head, int64(at)); err != nil || !bytes.HasPrefix(executable, head) {
 				continue
 			}
-			if sameAs(io.NewSectionReader(memory, int64(from), int64(len(executable))), executable) {
-				return uintptr(from), nil
+			if sameAs(io.NewSectionReader(memory, int64(at), int64(len(executable))), executable) {
+				return uintptr(at), nil
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -173,8 +174,7 @@ func flip(file string) error {
 	return os.WriteFile(file, data, 0o600)
 }
 
-// TestMappedCode has the code of a module in pages of a file, if it is the first time in
-// this process that it is loaded.
+// TestMappedCode has the code of a module in pages of a file, as often as it is loaded.
 func TestMappedCode(t *testing.T) {
 	wasm, folder := prepareGuest(t)
 	cache := t.TempDir()
@@ -193,8 +193,8 @@ func TestMappedCode(t *testing.T) {
 			t.Fatal(err)
 		}
 		modules = append(modules, m)
-		if n := maps(); n != 1 {
-			t.Errorf("%d mappings of %s, want one", n, file)
+		if n := maps(); n != len(modules) {
+			t.Errorf("%d mappings of %s, want %d", n, file, len(modules))
 		}
 		admit(t, m, item(1, "hello"))
 	}
@@ -205,5 +205,20 @@ func TestMappedCode(t *testing.T) {
 	}
 	for maps() != 0 { // wazero leaves it to the garbage collector
 		runtime.GC()
+	}
+}
+
+func TestWithout(t *testing.T) {
+	for _, test := range []struct{ spans, others, want []span }{
+		{[]span{{1, 5}}, nil, []span{{1, 5}}},
+		{[]span{{1, 5}}, []span{{1, 5}}, nil},
+		{[]span{{1, 5}}, []span{{2, 3}}, []span{{1, 2}, {3, 5}}},
+		{[]span{{1, 5}, {7, 9}}, []span{{4, 8}}, []span{{1, 4}, {8, 9}}},
+		{[]span{{1, 5}}, []span{{5, 8}, {0, 1}}, []span{{1, 5}}},
+		{[]span{{1, 9}}, []span{{2, 3}, {4, 5}}, []span{{1, 2}, {3, 4}, {5, 9}}},
+	} {
+		if got := without(test.spans, test.others); !slices.Equal(got, test.want) {
+			t.Errorf("%v without %v is %v, want %v", test.spans, test.others, got, test.want)
+		}
 	}
 }
