@@ -61,6 +61,11 @@ func (m *Module) compile(ctx context.Context, wasm []byte, config wazero.Runtime
 			}
 		}
 	}
+	// What this refuses needs no other process.
+	metered, err := rewrite(wasm)
+	if err != nil {
+		return err
+	}
 	if o.Elsewhere != nil {
 		if err := o.Elsewhere(ctx); err != nil {
 			return err
@@ -68,10 +73,6 @@ func (m *Module) compile(ctx context.Context, wasm []byte, config wazero.Runtime
 		if found, err := m.load(ctx, dir, config); found || err != nil {
 			return err
 		}
-	}
-	metered, err := rewrite(wasm)
-	if err != nil {
-		return err
 	}
 	if o.Elsewhere == nil {
 		err = fillCode(dir, metered, func(module []byte, folder string) error { return compileInto(ctx, folder, module, config, o) })
