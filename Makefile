@@ -56,7 +56,7 @@ lint: tools ## format, vet, staticcheck
 check: lint test race ## what must pass before a change lands, and a clean tree after
 	@test -z "$$(git status --porcelain)" || { git status --short; echo "the tree is not clean"; exit 1; }
 
-e2e: build ## the real binary with clients that are not ours (go-nostr, nostr-tools)
+e2e: build ## the real binary with clients that are not ours (nostr-tools, ngit, those of git)
 	scripts/e2e
 
 scale: tools ## tests that cost more than make test has time for: large inputs, many rounds
