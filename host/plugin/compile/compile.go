@@ -82,11 +82,10 @@ var shortOfMemory = []string{"out of memory", "cannot allocate memory", "pthread
 // explain says why a process ended without an answer.
 func (j *Job) explain(state *os.ProcessState, err error, wrong string) error {
 	if state != nil {
-		status, _ := state.Sys().(syscall.WaitStatus)
 		switch {
 		case slices.ContainsFunc(shortOfMemory, func(text string) bool { return strings.Contains(wrong, text) }):
 			return fmt.Errorf("the module takes more than %d MiB to compile and test", j.memory()>>20)
-		case status.Signaled() && (status.Signal() == syscall.SIGXCPU || (state.UserTime()+state.SystemTime()).Seconds() > 0.9*float64(j.seconds())):
+		case strings.Contains(wrong, outOfTime), (state.UserTime() + state.SystemTime()).Seconds() > float64(j.seconds())+1:
 			return fmt.Errorf("the module takes longer than %d s of a processor to compile and test", j.seconds())
 		}
 	}
