@@ -164,6 +164,9 @@ func bomb(functions int) []byte {
 // TestBounds has modules that take more than the process may: the server is told which,
 // and lives.
 func TestBounds(t *testing.T) {
+	if factor > 1 {
+		t.Skip("the race detector takes memory and time of its own")
+	}
 	for _, test := range []struct {
 		name            string
 		wasm            []byte
