@@ -173,7 +173,6 @@ func sometimes(why string) string { return "sometimes: " + why }
 var matrixKnown = map[string]string{
 	"layered-v1/khatru/late":         liveSince,
 	"layered-v1/ngit-grasp/late":     liveSince,
-	"layered-v1/ngit-grasp/swap":     barred,
 	"layered-v1/ngit-relay/late":     liveSince,
 	"layered-v1/nostr-rs-relay/late": liveSince,
 	"layered-v1/nostream/late":       liveSince,

@@ -1,14 +1,21 @@
 package session
 
 // drain keeps requests that we closed for as long as the relay may still send something
-// for them: events that were on their way are wanted, and no breach of the rules.
+// for them: events that were on their way are wanted, and no breach of the rules. A relay
+// may have hundreds of answers to go when we change our minds, and sends them in turn: of
+// those closed long ago only the ids are kept, and what comes for them is passed over.
 type drain struct {
 	byID  map[string]*request
 	order []*request // the one closed first is first
+	whole int        // of them, those whose events are still taken
 }
 
-// maxDraining bounds the requests that are kept.
-const maxDraining = 128
+// maxDraining bounds the requests whose events are taken, and maxDrainingIDs all that
+// are kept.
+const (
+	maxDraining    = 128
+	maxDrainingIDs = 4096
+)
 
 func newDrain() drain { return drain{byID: make(map[string]*request)} }
 
@@ -22,13 +29,40 @@ func (s *Session) drain(r *request) {
 	d := &s.draining
 	d.byID[old.id] = old
 	d.order = append(d.order, old)
-	for len(d.byID) > maxDraining {
+	if d.whole++; d.whole > maxDraining {
+		d.strip(d.least())
+	}
+	if len(d.byID) > maxDrainingIDs {
 		d.remove(d.order[0])
 	}
 	s.check(s.now + s.limits.AnswerTime)
 }
 
+// least returns the request of which least is to be expected: the first to be closed of
+// those that were answered, or of all.
+func (d *drain) least() (least *request) {
+	for _, r := range d.order {
+		switch {
+		case r.matchers == nil || d.byID[r.id] != r:
+		case r.eose:
+			return r
+		case least == nil:
+			least = r
+		}
+	}
+	return least
+}
+
+// strip keeps no more of a request than that it was ours.
+func (d *drain) strip(r *request) {
+	if r.matchers != nil {
+		r.matchers = nil
+		d.whole--
+	}
+}
+
 func (d *drain) remove(r *request) {
+	d.strip(r)
 	delete(d.byID, r.id)
 	for len(d.order) > 0 && d.byID[d.order[0].id] != d.order[0] {
 		d.order[0] = nil
@@ -36,18 +70,24 @@ func (d *drain) remove(r *request) {
 	}
 }
 
-// forgetDrained removes requests for which nothing has come for long, and those that
-// were closed long ago.
+// forgetDrained lets go of requests for which nothing has come for long, and of those
+// that were closed long ago.
 func (s *Session) forgetDrained() {
 	d, l := &s.draining, s.limits
 	for _, r := range d.order {
 		if r == nil || d.byID[r.id] != r {
 			continue
 		}
-		if by := min(r.heard+l.AnswerTime, r.sent+l.PageTime); s.now >= by {
+		by := r.sent + l.PageTime
+		silent := min(r.heard+l.AnswerTime, by)
+		switch {
+		case s.now >= by, s.now >= silent && r.eose:
 			d.remove(r)
-		} else {
+		case s.now >= silent:
+			d.strip(r) // its answer may still wait for its turn
 			s.check(by)
+		default:
+			s.check(silent)
 		}
 	}
 }

@@ -66,6 +66,14 @@ func (s *Session) event(id string, e *host.Event, size int) {
 		}
 	}
 	r.heard = s.now
+	if r.closed && r.matchers == nil {
+		weight := 0.0
+		if r.events++; r.events > s.limits.PageEvents {
+			weight = 1 // it does not end
+		}
+		s.violation(DropUnasked, weight)
+		return
+	}
 	d := s.cfg.Hash.Digest(e)
 	if !r.asksFor(&d) {
 		s.violation(DropUnasked, 1)

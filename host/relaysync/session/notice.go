@@ -55,13 +55,18 @@ func lastNumber(text string) (n int) {
 	return n
 }
 
-// notice takes a NOTICE. before is the subscription whose EOSE was the message before it,
+// notice takes a NOTICE. Only so many are told; beyond that there may be one for each
+// message of ours: some relays refuse each that is too much for them. before is the subscription whose EOSE was the message before it,
 // if that was one.
 func (s *Session) notice(text string, before *request) {
 	class := classOf(text)
 	s.attribute(class, text, before)
 	if s.notices < 1 {
-		s.violation(DropUnasked, 0.5)
+		weight := 0.0
+		if s.unnoticed--; s.unnoticed < 0 {
+			s.unnoticed, weight = 0, 0.5 // it has more to say than we have asked
+		}
+		s.violation(DropUnasked, weight)
 		return
 	}
 	s.notices--

@@ -64,6 +64,7 @@ type Session struct {
 	auth         auth
 	violations   float64
 	notices      float64
+	unnoticed    int // messages of ours that a NOTICE that is not told may yet be about
 	challenges   int
 	liveness     liveness
 	arrivals     arrivals
@@ -192,7 +193,10 @@ func (s *Session) seconds() int64 { return s.now / 1000 }
 // do appends an effect.
 func (s *Session) do(e Effect) { s.effects = append(s.effects, e) }
 
-func (s *Session) send(text []byte) { s.do(Send{text}) }
+func (s *Session) send(text []byte) {
+	s.unnoticed++
+	s.do(Send{text})
+}
 
 func (s *Session) tell(r Report) { s.do(Tell{r}) }
 

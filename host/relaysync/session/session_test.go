@@ -168,6 +168,59 @@ func TestEventsAfterClose(t *testing.T) {
 	}
 }
 
+// A relay may have hundreds of answers to go when we change our minds, and take its time
+// for them: none is a violation.
+func TestManyAnswersAfterClose(t *testing.T) {
+	const requests, answer = 200, 40
+	list := notes(answer)
+	g := newRig(t, nil)
+	for i := range requests {
+		g.do(&Subscribe{ID: fmt.Sprint(i), Filters: []host.Filter{kinds(1)}})
+		g.do(Unsubscribe{ID: fmt.Sprint(i)})
+	}
+	for i := range requests {
+		if i == requests/2 {
+			g.pass(limits.AnswerTime + 10)
+		}
+		for _, e := range list {
+			g.event(fmt.Sprintf("s%d", i+1), e)
+		}
+		g.say(`["EOSE","s%d"]`, i+1)
+	}
+	if len(g.ends) > 0 || g.violations > 0 {
+		t.Errorf("violations of %v, ends %v", g.violations, g.ends)
+	}
+	if n := g.draining.whole; n > maxDraining {
+		t.Errorf("the events of %d closed requests are taken", n)
+	}
+	g.pass(limits.PageTime)
+	if d := &g.draining; len(d.byID)+len(d.order)+d.whole > 0 {
+		t.Errorf("in the end %d are kept, %d in order, %d whole", len(d.byID), len(d.order), d.whole)
+	}
+}
+
+// A relay that refuses each message of ours by a NOTICE breaks no rule; one that has more
+// to say does.
+func TestNoticeForEachMessage(t *testing.T) {
+	g := newRig(t, nil)
+	for i := range 200 {
+		g.do(live(fmt.Sprint(i), kinds(1)))
+		g.do(Unsubscribe{ID: fmt.Sprint(i)})
+	}
+	for range g.take() {
+		g.say(`["NOTICE","rate limited"]`)
+	}
+	if len(g.ends) > 0 || g.violations > 0 {
+		t.Errorf("violations of %v, ends %v", g.violations, g.ends)
+	}
+	for range 300 {
+		g.say(`["NOTICE","buy this"]`)
+	}
+	if !slices.Equal(g.ends, []EndReason{EndViolations}) {
+		t.Errorf("it ends for %v", g.ends)
+	}
+}
+
 // What nobody ever asked for is a violation also for a request that was closed.
 func TestOthersAfterClose(t *testing.T) {
 	other := alice.Event(7, epoch, "")
