@@ -161,7 +161,6 @@ const (
 	oldestFirst   = "an answer without a limit is the oldest events, behind which paging by until finds nothing"
 	liveSince     = "what is live has a since in this strategy: events with old dates are found by the daily comparison"
 	sinceAway     = "events that reach a relay while we are away, dated before since, are found by the daily comparison"
-	smaller       = "what a relay refuses as too much or too long, by NOTICE above all, is not asked for again in smaller parts"
 )
 
 // sometimes marks a cell that depends on which goroutine is faster: no outcome of it
@@ -180,7 +179,6 @@ var matrixKnown = map[string]string{
 	"layered-v1/nostream/plain":      sometimes(silentRefusal),
 	"layered-v1/nostream/restart":    sometimes(silentRefusal),
 	"layered-v1/nostream/swap":       barred,
-	"layered-v1/notice-only/plain":   smaller,
 	"layered-v1/paid/late":           liveSince,
 	"layered-v1/strfry/late":         liveSince,
 	"layered-v2/khatru/late":         sinceAway,
@@ -189,7 +187,6 @@ var matrixKnown = map[string]string{
 	"layered-v2/nostr-rs-relay/late": sinceAway,
 	"layered-v2/nostream/late":       sinceAway,
 	"layered-v2/nostream/swap":       oldestFirst,
-	"layered-v2/notice-only/plain":   smaller,
 	"layered-v2/paid/late":           sinceAway,
 	"layered-v2/strfry/late":         sinceAway,
 	"layered-v4/khatru/late":         sinceAway,
@@ -198,7 +195,6 @@ var matrixKnown = map[string]string{
 	"layered-v4/nostr-rs-relay/late": sinceAway,
 	"layered-v4/nostream/late":       sinceAway,
 	"layered-v4/nostream/swap":       oldestFirst,
-	"layered-v4/notice-only/plain":   smaller,
 	"layered-v4/paid/late":           sinceAway,
 	"layered-v4/strfry/late":         sinceAway,
 	"layered-v5/khatru/late":         sinceAway,
@@ -206,7 +202,6 @@ var matrixKnown = map[string]string{
 	"layered-v5/ngit-relay/late":     sinceAway,
 	"layered-v5/nostr-rs-relay/late": sinceAway,
 	"layered-v5/nostream/late":       sinceAway,
-	"layered-v5/notice-only/plain":   smaller,
 	"layered-v5/paid/late":           sinceAway,
 	"layered-v5/strfry/late":         sinceAway,
 }

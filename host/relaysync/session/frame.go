@@ -79,7 +79,7 @@ func (s *Session) event(id string, e *host.Event, size int) {
 		s.violation(DropUnasked, 1)
 		return
 	}
-	s.answered(r)
+	s.accepted(r)
 	if r.live && !r.stored {
 		// The relay would not send it if the subscription were not open.
 		r.stored = true
@@ -127,7 +127,7 @@ func (s *Session) eose(id string) {
 		r.heard = s.now
 		return
 	}
-	s.answered(r)
+	s.accepted(r)
 	s.flush()
 	if r.lasting {
 		s.lastEose = r
@@ -157,6 +157,7 @@ func (s *Session) closed(id, reason string) {
 			s.limited(reason)
 		}
 		s.flush()
+		class = s.tooWide(r, class)
 		s.answered(r)
 		s.drop(r)
 		r.owner.refused(s, r, class, Quote(reason))

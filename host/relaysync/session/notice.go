@@ -100,7 +100,7 @@ func (s *Session) attribute(class uint32, text string, before *request) {
 		}
 	case what == refusedReq || class == abi.ClassUnsupported && s.strays == 0:
 		if r := s.unanswered(); r != nil {
-			s.fail(r, max(class, abi.ClassUnsupported), Quote(text))
+			s.fail(r, s.tooWide(r, max(class, abi.ClassUnsupported)), Quote(text))
 		}
 	case class == abi.ClassUnsupported:
 		s.strays--

@@ -98,6 +98,14 @@ func (s *Session) answered(r *request) {
 	s.lastAnswered = max(s.lastAnswered, r.number)
 }
 
+// accepted notes that the relay answers a request with what was asked for.
+func (s *Session) accepted(r *request) {
+	if !r.closed {
+		s.width.fits(r.filters)
+	}
+	s.answered(r)
+}
+
 // drop forgets a request that the relay has ended.
 func (s *Session) drop(r *request) {
 	if r.closed {

@@ -53,6 +53,7 @@ type Session struct {
 
 	pace         pace
 	size         size
+	width        width
 	liveLimit    int      // of a live REQ: 0, or 1 for relays that do not answer that
 	liveAnswered bool     // the relay sends EOSE for a limit of 0
 	lastAnswered int      // the newest request that was answered

@@ -393,6 +393,35 @@ func TestRefusedAfterEose(t *testing.T) {
 	g.want("reports", g.reports(), "eose b events=0 new=0")
 }
 
+// A refusal that does not say why may be for the number of filters, or of values, if the
+// relay has never answered as many.
+func TestTooWide(t *testing.T) {
+	for _, refusal := range []string{`["NOTICE","could not parse command"]`, `["CLOSED","SUB","invalid: filter"]`} {
+		g := newRig(t, nil)
+		refuse := func(sub string) { g.say("%s", strings.ReplaceAll(refusal, "SUB", sub)) }
+		closed := func(what string, class int) {
+			t.Helper()
+			got := slices.DeleteFunc(g.reports(), func(s string) bool { return s == "notice" })
+			g.want(what, got, fmt.Sprintf("closed x class=%d", class))
+		}
+		g.do(live("x", kinds(1), kinds(2)))
+		refuse("s1")
+		closed("filters", abi.ClassTooMuch)
+		g.do(live("x", kinds(1, 2)))
+		refuse("s2")
+		closed("values", abi.ClassTooMuch)
+		g.do(live("x", kinds(1)))
+		refuse("s3")
+		closed("the least there is", abi.ClassUnsupported)
+		g.do(live("y", kinds(1, 2), kinds(3)))
+		g.say(`["EOSE","s4"]`)
+		g.reports()
+		g.do(live("x", kinds(3), kinds(4, 5)))
+		refuse("s5")
+		closed("what was answered", abi.ClassUnsupported)
+	}
+}
+
 // A message that is too large is made smaller until the relay takes it, whatever it says.
 func TestMessageTooLarge(t *testing.T) {
 	for name, text := range map[string]string{"no number": "ERROR: message too large", "a number": "message too large (17000 > 4096)"} {

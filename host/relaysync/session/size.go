@@ -1,6 +1,9 @@
 package session
 
-import "talon/sdk/abi"
+import (
+	"talon/host"
+	"talon/sdk/abi"
+)
 
 // size is what is known of the longest message that the relay takes.
 type size struct {
@@ -72,6 +75,37 @@ func (s *Session) Sizes(now int64) (answered, unanswered int) {
 		unanswered = bytes
 	}
 	return s.size.fit, unanswered
+}
+
+// width is how many filters, and values in one of their lists, were answered at most.
+type width struct{ filters, values int }
+
+func widthOf(filters []host.Filter) width {
+	w := width{filters: len(filters)}
+	for i := range filters {
+		f := &filters[i]
+		w.values = max(w.values, len(f.IDs), len(f.Authors), len(f.Kinds))
+		for k := range f.Tags {
+			w.values = max(w.values, len(f.Tags[k].Values))
+		}
+	}
+	return w
+}
+
+func (w *width) fits(filters []host.Filter) {
+	o := widthOf(filters)
+	w.filters, w.values = max(w.filters, o.filters), max(w.values, o.values)
+}
+
+// tooWide makes more of a refusal that does not say why: a request of more filters, or
+// more values, than the relay has ever answered may be too much for it. So whoever made
+// the request asks in smaller parts; at one filter of one value there is no smaller one.
+func (s *Session) tooWide(r *request, class uint32) uint32 {
+	w := widthOf(r.filters)
+	if class == abi.ClassUnsupported && (w.filters > max(1, s.width.filters) || w.values > max(1, s.width.values)) {
+		return abi.ClassTooMuch
+	}
+	return class
 }
 
 // learnt tells what the relay showed of itself.
