@@ -158,7 +158,6 @@ func matrixNow(round int) []matrixEvent {
 const (
 	barred        = "events in flight after our own CLOSE count as breaches of the rules, until the relay is barred"
 	silentRefusal = "a REQ that is refused by a NOTICE, or not answered, is taken for one that is open"
-	oldestFirst   = "an answer without a limit is the oldest events, behind which paging by until finds nothing"
 	liveSince     = "what is live has a since in this strategy: events with old dates are found by the daily comparison"
 	sinceAway     = "events that reach a relay while we are away, dated before since, are found by the daily comparison"
 )
@@ -186,7 +185,6 @@ var matrixKnown = map[string]string{
 	"layered-v2/ngit-relay/late":     sinceAway,
 	"layered-v2/nostr-rs-relay/late": sinceAway,
 	"layered-v2/nostream/late":       sinceAway,
-	"layered-v2/nostream/swap":       oldestFirst,
 	"layered-v2/paid/late":           sinceAway,
 	"layered-v2/strfry/late":         sinceAway,
 	"layered-v4/khatru/late":         sinceAway,
@@ -194,7 +192,6 @@ var matrixKnown = map[string]string{
 	"layered-v4/ngit-relay/late":     sinceAway,
 	"layered-v4/nostr-rs-relay/late": sinceAway,
 	"layered-v4/nostream/late":       sinceAway,
-	"layered-v4/nostream/swap":       oldestFirst,
 	"layered-v4/paid/late":           sinceAway,
 	"layered-v4/strfry/late":         sinceAway,
 	"layered-v5/khatru/late":         sinceAway,

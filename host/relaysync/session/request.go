@@ -75,9 +75,15 @@ func (s *Session) resend(r *request) {
 	if r.closed || r.filters == nil {
 		return
 	}
-	if r.live {
-		for i := range r.filters {
-			r.filters[i].Limit = s.liveLimit
+	most := int(s.caps.MaxLimit)
+	for i := range r.filters {
+		switch f := &r.filters[i]; {
+		case r.live:
+			f.Limit = s.liveLimit
+		case f.Limit < 0 && most > 0 && most <= s.limits.PageEvents:
+			// Without one some relays give the oldest events, and not as many
+			// (nostream): what is asked for by until, behind them, is nothing.
+			f.Limit = most
 		}
 	}
 	text := wire.AppendReq(nil, r.id, r.filters...)

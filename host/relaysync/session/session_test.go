@@ -552,3 +552,18 @@ func TestEmptyAfterError(t *testing.T) {
 	g.say(`["EOSE","s1"]`)
 	g.want("reports", g.reports(), "notice", fmt.Sprintf("done f method=2 complete=false class=%d have=0 need=0 new=0", abi.ClassError))
 }
+
+// A relay that says how much it gives at once is asked for as much: without a limit some
+// give the oldest events.
+func TestLimitOfSubscription(t *testing.T) {
+	for most, want := range map[uint32]string{
+		0:    `["REQ","s1",{"kinds":[1]},{"kinds":[2],"limit":7}]`,
+		5000: `["REQ","s1",{"kinds":[1],"limit":5000},{"kinds":[2],"limit":7}]`,
+		// As many are no answer: what it gives without is.
+		1 << 30: `["REQ","s1",{"kinds":[1]},{"kinds":[2],"limit":7}]`,
+	} {
+		g := newRig(t, func(cfg *Config) { cfg.Capabilities.MaxLimit = most })
+		g.do(&Subscribe{ID: "all", Filters: []host.Filter{kinds(1), {Kinds: []host.Kind{2}, Limit: 7}}})
+		g.want(fmt.Sprint("messages with max_limit ", most), g.all, want)
+	}
+}
