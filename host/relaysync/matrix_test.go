@@ -156,7 +156,7 @@ func matrixNow(round int) []matrixEvent {
 
 // Why cells do not converge today.
 const (
-	barred        = "events in flight after our own CLOSE count as breaches of the rules, until the relay is barred"
+	lostClose     = "a relay that loses what is over its rate loses our CLOSE too: it has no room, and we believe that it has"
 	silentRefusal = "a REQ that is refused by a NOTICE, or not answered, is taken for one that is open"
 	liveSince     = "what is live has a since in this strategy: events with old dates are found by the daily comparison"
 	sinceAway     = "events that reach a relay while we are away, dated before since, are found by the daily comparison"
@@ -177,7 +177,7 @@ var matrixKnown = map[string]string{
 	"layered-v1/nostream/outage":     sometimes(silentRefusal),
 	"layered-v1/nostream/plain":      sometimes(silentRefusal),
 	"layered-v1/nostream/restart":    sometimes(silentRefusal),
-	"layered-v1/nostream/swap":       barred,
+	"layered-v1/nostream/swap":       lostClose,
 	"layered-v1/paid/late":           liveSince,
 	"layered-v1/strfry/late":         liveSince,
 	"layered-v2/khatru/late":         sinceAway,
