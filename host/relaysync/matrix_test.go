@@ -156,10 +156,9 @@ func matrixNow(round int) []matrixEvent {
 
 // Why cells do not converge today.
 const (
-	lostClose     = "a relay that loses what is over its rate loses our CLOSE too: it has no room, and we believe that it has"
-	silentRefusal = "a REQ that is refused by a NOTICE, or not answered, is taken for one that is open"
-	liveSince     = "what is live has a since in this strategy: events with old dates are found by the daily comparison"
-	sinceAway     = "events that reach a relay while we are away, dated before since, are found by the daily comparison"
+	overRate  = "a relay loses what is over its rate, our CLOSE too, it seems: then it has no room, and we believe that it has"
+	liveSince = "what is live has a since in this strategy: events with old dates are found by the daily comparison"
+	sinceAway = "events that reach a relay while we are away, dated before since, are found by the daily comparison"
 )
 
 // sometimes marks a cell that depends on which goroutine is faster: no outcome of it
@@ -174,10 +173,10 @@ var matrixKnown = map[string]string{
 	"layered-v1/ngit-relay/late":     liveSince,
 	"layered-v1/nostr-rs-relay/late": liveSince,
 	"layered-v1/nostream/late":       liveSince,
-	"layered-v1/nostream/outage":     sometimes(silentRefusal),
-	"layered-v1/nostream/plain":      sometimes(silentRefusal),
-	"layered-v1/nostream/restart":    sometimes(silentRefusal),
-	"layered-v1/nostream/swap":       lostClose,
+	"layered-v1/nostream/outage":     sometimes(overRate),
+	"layered-v1/nostream/plain":      sometimes(overRate),
+	"layered-v1/nostream/restart":    sometimes(overRate),
+	"layered-v1/nostream/swap":       sometimes(overRate),
 	"layered-v1/paid/late":           liveSince,
 	"layered-v1/strfry/late":         liveSince,
 	"layered-v2/khatru/late":         sinceAway,
