@@ -2,11 +2,13 @@ package main
 
 import (
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -74,6 +76,12 @@ func TestAnyMessageCanHaveAnotherField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A test that was built with -trimpath does not know where the standard library is.
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	build.Default.GOROOT = strings.TrimSpace(string(goroot))
 	set := token.NewFileSet()
 	standard := importer.ForCompiler(set, "source", nil)
 	for _, typ := range []string{"string", "int64", "uint32", "bool", "double", "Origin"} {
