@@ -114,6 +114,9 @@ func writeSync(w io.Writer, s *relaysync.Snapshot, now time.Time) error {
 		complete, next := "-", "-"
 		if !r.Complete.IsZero() {
 			complete = ago(r.Complete, now)
+			if r.Partial {
+				complete += ", a fetch was cut short"
+			}
 		}
 		if r.Next.After(now) {
 			next = in(r.Next, now)

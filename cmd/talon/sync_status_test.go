@@ -36,7 +36,7 @@ func TestWriteSync(t *testing.T) {
 		Connections: 1, MaxConnections: 200, Tracked: 2, Complete: 1, Repositories: 1,
 		Relays: []relaysync.RelaySnapshot{
 			{Relay: "wss://a", State: relaysync.StateConnected, Bootstrap: true, Health: "healthy", Subscriptions: 3, Filters: 1, Pending: 7, Bytes: 3 << 20,
-				Complete: now.Add(-5 * time.Minute), Repositories: 40, Reason: "what ended it before", Limits: relaysync.Learnt{Negentropy: "yes", Limit: 500, Auth: true}},
+				Complete: now.Add(-5 * time.Minute), Partial: true, Repositories: 40, Reason: "what ended it before", Limits: relaysync.Learnt{Negentropy: "yes", Limit: 500, Auth: true}},
 			{Relay: "wss://b", State: relaysync.StateResting, Health: "barred", Failures: 3, Reason: "gone \x1b[2J", Next: now.Add(time.Minute), Limits: relaysync.Learnt{Negentropy: "unknown"}},
 		},
 		Coverage: []relaysync.RepositorySnapshot{{Repository: "30617:ab:evil\x1b[2J", Held: true, Relays: 5, Connected: 4, Complete: 2}},
@@ -45,7 +45,7 @@ func TestWriteSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"1 of 2 relays connected, at most 200 at once; 1 complete; 1 repository followed\n", "wss://a (bootstrap)", "3 (1 filter)", "5m ago", "3 MiB",
+		"1 of 2 relays connected, at most 200 at once; 1 complete; 1 repository followed\n", "wss://a (bootstrap)", "3 (1 filter)", "5m ago, a fetch was cut short", "3 MiB",
 		"negentropy yes, 500 events, authentication", "barred", "in 1m0s", `gone \x1b[2J`, `evil\x1b[2J`, "waits for git data",
 	} {
 		if !strings.Contains(out.String(), want) {

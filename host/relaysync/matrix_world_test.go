@@ -22,7 +22,6 @@ import (
 	"talon/host/relaymodel/server"
 	"talon/host/relaysync"
 	"talon/host/relaysync/health"
-	"talon/host/relaysync/loop"
 	"talon/host/schnorr"
 	"talon/internal/testkit"
 	"talon/sdk/abi/manifest"
@@ -195,7 +194,7 @@ func (w *matrixWorld) begin() {
 	}, relaysync.Deps{
 		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: w.known, Verify: schnorr.Verify,
 		Sign: func(e *host.Event) error { testkit.NewSigner(42).Sign(e); return nil },
-		Ours: loop.OursByService(rules.Service{Host: ownDomain}),
+		Ours: func(a *rules.Announcement) (bool, error) { return a.ListsService(rules.Service{Host: ownDomain}), nil },
 	})
 	if err != nil {
 		w.t.Fatal(err)

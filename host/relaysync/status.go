@@ -59,6 +59,7 @@ type RelaySnapshot struct {
 	Connected    time.Time `json:"connected,omitzero"`    // begin of the latest connection
 	Disconnected time.Time `json:"disconnected,omitzero"` // end of the latest connection that ended
 	Complete     time.Time `json:"complete,omitzero"`     // since when nothing has been pending
+	Partial      bool      `json:"partial,omitempty"`     // a fetch of this connection did not bring all; the strategy may have asked again
 	Bytes        int64     `json:"bytes"`                 // received since the server started
 	Repositories int       `json:"repositories"`          // that list it
 }
@@ -243,7 +244,7 @@ func (v *Sync) relayStatus(r *loop.RelayStatus) RelaySnapshot {
 	st := RelaySnapshot{
 		Relay: r.URL, Bootstrap: r.Bootstrap, Why: r.Why, State: StateUnwanted,
 		Health: r.State.Status.String(), Failures: r.State.Failures, Reason: r.LastError,
-		Connected: moment(r.LastConnected), Disconnected: moment(r.DisconnectedAt), Complete: moment(r.CompleteSince),
+		Connected: moment(r.LastConnected), Disconnected: moment(r.DisconnectedAt), Complete: moment(r.CompleteSince), Partial: r.Up && r.Partial,
 		Bytes: r.Received, Subscriptions: r.Subscriptions, Filters: r.Filters, Pending: r.Pending,
 		Limits: Learnt{
 			Negentropy: supportNames[caps.Negentropy], Subscriptions: caps.MaxSubscriptions, Filters: caps.MaxFilters,

@@ -162,11 +162,6 @@ func (l *Limits) step() abi.StepLimits {
 	}
 }
 
-// OursByService returns an Ours for a service that keeps what lists it.
-func OursByService(s rules.Service) func(a *rules.Announcement) (bool, error) {
-	return func(a *rules.Announcement) (bool, error) { return a.ListsService(s), nil }
-}
-
 // announcementOf reads an announcement, nil if it is none.
 func announcementOf(e *host.Event) *rules.Announcement {
 	a, err := rules.ParseAnnouncement(grasp.Event(e))

@@ -51,7 +51,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		budget:  float64(cfg.Limits.Answers),
 		retries: retry.New(cfg.Limits.Retry),
 		changed: make(map[string]bool),
-		missing: make(missing),
+		missing: newMissing(),
 	}
 	for _, address := range cfg.Bootstrap {
 		u, ok := Normalise(address)

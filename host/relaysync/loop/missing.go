@@ -5,7 +5,10 @@ import "talon/host/relaysync/session"
 // missing gathers what comparisons show that relays lack, so that the log has one line a
 // relay and hour: a relay that is new to a repository lacks much, and each of its filters
 // is compared by itself.
-type missing map[string]*missingAt
+type missing struct {
+	relays map[string]*missingAt
+	next   int64 // unix milliseconds; nothing is due before
+}
 
 type missingAt struct {
 	count       uint32 // since the last line
@@ -17,12 +20,15 @@ type missingAt struct {
 // missingEvery is between two lines about one relay.
 const missingEvery = 60 * minute
 
-func (m missing) add(relay string, count uint32, example *session.MissingAtRelay) {
-	at := m[relay]
+func newMissing() missing { return missing{relays: make(map[string]*missingAt), next: never} }
+
+func (m *missing) add(relay string, count uint32, example *session.MissingAtRelay) {
+	at := m.relays[relay]
 	if at == nil {
 		at = new(missingAt)
-		m[relay] = at
+		m.relays[relay] = at
 	}
+	m.next = min(m.next, at.next)
 	at.count += count
 	at.comparisons++
 	at.example = example
@@ -30,14 +36,19 @@ func (m missing) add(relay string, count uint32, example *session.MissingAtRelay
 
 // log writes the lines that are due, and forgets relays about which there was nothing to
 // say for an hour.
-func (m missing) log(s *Loop) {
-	for _, relay := range sortedKeys(m) {
-		at := m[relay]
+func (m *missing) log(s *Loop) {
+	if s.clock < m.next {
+		return
+	}
+	m.next = never
+	for _, relay := range sortedKeys(m.relays) {
+		at := m.relays[relay]
 		if s.clock < at.next {
+			m.next = min(m.next, at.next)
 			continue
 		}
 		if at.count == 0 {
-			delete(m, relay)
+			delete(m.relays, relay)
 			continue
 		}
 		attrs := []any{"relay", relay, "count", at.count, "event", at.example.Event}
@@ -51,5 +62,6 @@ func (m missing) log(s *Loop) {
 		}
 		s.log(Warn, "the relay lacks events that are here", attrs...)
 		*at = missingAt{next: s.clock + missingEvery}
+		m.next = min(m.next, at.next)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // A relay that lacks much is one line an hour, with what was found since the last one.
 func TestMissingAtRelays(t *testing.T) {
-	m, s := make(missing), new(Loop)
+	m, s := newMissing(), new(Loop)
 	add := func(relay string, count uint32, repos ...string) func() {
 		return func() { m.add(relay, count, &session.MissingAtRelay{Repositories: repos}) }
 	}
@@ -39,7 +39,7 @@ func TestMissingAtRelays(t *testing.T) {
 			t.Errorf("step %d: %q, want %q", i, got, step.want)
 		}
 	}
-	if len(m) != 0 {
-		t.Errorf("%d relays are kept that lack nothing", len(m))
+	if len(m.relays) != 0 {
+		t.Errorf("%d relays are kept that lack nothing", len(m.relays))
 	}
 }
