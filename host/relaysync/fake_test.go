@@ -471,7 +471,9 @@ func start(t testing.TB, react func(v *abi.StepView) []abi.StepAction, change fu
 	cfg := Config{AllowPrivate: true, Limits: DefaultLimits, Now: time.Now, Log: slog.New(slog.NewTextHandler(logs{t}, nil)), Own: []string{"own.example.com"}}
 	deps := Deps{
 		Strategy: w.plan, Ingest: w.shelf, Facts: w.shelf, Local: w.shelf, Health: w.health, Verify: schnorr.Verify,
-		Ours: func(a *rules.Announcement) (bool, error) { return a.ListsService(rules.Service{Host: "own.example.com"}), nil },
+		Ours: func(a *rules.Announcement) (bool, error) {
+			return a.ListsService(rules.Service{Host: "own.example.com"}), nil
+		},
 	}
 	if change != nil {
 		change(&cfg, &deps)

@@ -117,7 +117,9 @@ func newNetwork(t testing.TB, react func(v *abi.StepView) []abi.StepAction, remo
 func (n *network) start() {
 	n.queue, n.lines = nil, map[loop.ConnID]*line{}
 	l, err := loop.New(loop.Config{Own: []string{"own.example.com"}, Limits: limits}, loop.Deps{
-		Strategy: n.plan, Facts: n, Health: n.health, Ours: func(a *rules.Announcement) (bool, error) { return a.ListsService(rules.Service{Host: "own.example.com"}), nil },
+		Strategy: n.plan, Facts: n, Health: n.health, Ours: func(a *rules.Announcement) (bool, error) {
+			return a.ListsService(rules.Service{Host: "own.example.com"}), nil
+		},
 	})
 	if err != nil {
 		n.t.Fatal(err)

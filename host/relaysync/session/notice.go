@@ -55,9 +55,10 @@ func lastNumber(text string) (n int) {
 	return n
 }
 
-// notice takes a NOTICE. Only so many are told; beyond that there may be one for each
-// message of ours: some relays refuse each that is too much for them. before is the subscription whose EOSE was the message before it,
-// if that was one.
+// notice takes a NOTICE. The loop gets a bounded number of them a minute; beyond that
+// there may be one for each message of ours: some relays refuse each that is too much for
+// them. before is the subscription whose EOSE was the message before it, nil if that was
+// something else.
 func (s *Session) notice(text string, before *request) {
 	class := classOf(text)
 	s.attribute(class, text, before)
