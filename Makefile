@@ -63,7 +63,7 @@ scale: tools ## tests that cost more than make test has time for: large inputs, 
 	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 ./...
 
 devnet: tools ## sync and the hunt in larger networks than make test has, and strategies beside relays as they are, minutes
-	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run Devnet ./cmd/talon ./host/devnet
+	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run Devnet ./cmd/talon ./cmd/internal/devnet
 	@mkdir -p bin
 	@TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestMatrix -v -timeout 30m ./host/relaysync >bin/matrix.txt || { cat bin/matrix.txt; exit 1; }
 	@sed -n '/^ *strategy  *relay/,/^--- /p' bin/matrix.txt

@@ -51,15 +51,15 @@ var allowed = map[string]string{
 	"host/gitrepo":              "host sdk/nip19",
 	"host/githttp":              "host host/gitrepo",
 	"host/forge":                "host host/gitfetch host/gitrepo host/githttp host/grasp host/maintainers host/wire sdk/grasp sdk/nip19",
-	"host/gitcheck":             "host host/gitrepo host/grasp host/wire sdk/grasp sdk/nip19",
+	"cmd/internal/gitcheck":     "host host/gitrepo host/grasp host/wire sdk/grasp sdk/nip19",
 	"host/web":                  "host host/grasp host/wire sdk/grasp sdk/nip19",
 	"host/netguard":             "",
 	"host/gitfetch":             "host host/gitfetch/queue host/gitrepo host/netguard sdk/abi sdk/grasp",
 	"host/gitfetch/queue":       "sdk/abi",
-	"host/author":               "host host/plugin/claim host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/wire sdk sdk/abi/manifest examples",
+	"cmd/internal/author":       "host host/plugin/claim host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/wire sdk sdk/abi/manifest examples",
 	"sdk":                       "",
 	"examples":                  "",
-	"host/devnet":               "host host/githttp host/gitrepo host/negentropy host/relayclient host/relaymodel host/relaymodel/server host/wire sdk/grasp sdk/nip19",
+	"cmd/internal/devnet":       "host host/githttp host/gitrepo host/negentropy host/relayclient host/relaymodel host/relaymodel/server host/wire sdk/grasp sdk/nip19",
 	"host/relaymodel":           "host host/negentropy host/wire",
 	"host/relaymodel/server":    "host host/inflate host/relaymodel",
 	"host/relaysync":            "host host/negentropy host/netguard host/relayclient host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/retry host/relaysync/session host/schnorr host/wire sdk/abi sdk/grasp",
@@ -113,7 +113,7 @@ var allowed = map[string]string{
 	"plugins/spam":              "sdk/policy sdk/policy/kinds",
 	"plugins/trust":             "sdk/policy sdk/policy/kinds",
 	"examples/hello-policy":     "sdk/policy",
-	"cmd/talon":                 "host host/admin host/author host/config host/daemon host/devnet host/gitcheck host/gitfetch host/gitrepo host/githttp host/grasp host/negentropy host/plugin host/plugin/claim host/plugin/compile host/plugin/sidecar host/relayclient host/relaymodel host/relaysync host/store host/wire host/schnorr sdk/abi/manifest sdk/grasp sdk/nip19",
+	"cmd/talon":                 "host host/admin cmd/internal/author host/config host/daemon cmd/internal/devnet cmd/internal/gitcheck host/gitfetch host/gitrepo host/githttp host/grasp host/negentropy host/plugin host/plugin/claim host/plugin/compile host/plugin/sidecar host/relayclient host/relaymodel host/relaysync host/store host/wire host/schnorr sdk/abi/manifest sdk/grasp sdk/nip19",
 }
 
 // keepers says which packages may use a library, where its use would decide the
@@ -124,9 +124,9 @@ var keepers = map[string]string{
 	"github.com/gobwas/ws":                "host/relay host/relayclient host/relaymodel/server",
 	"github.com/BurntSushi/toml":          "host/config host/plugin/sidecar host/relaymodel",
 	"github.com/spf13/cobra":              "cmd/talon",
-	"github.com/nbd-wtf/go-nostr":         "host/schnorr host/devnet",
-	"github.com/fiatjaf/khatru":           "host/devnet",
-	"github.com/fiatjaf/eventstore":       "host/devnet",
+	"github.com/nbd-wtf/go-nostr":         "host/schnorr cmd/internal/devnet",
+	"github.com/fiatjaf/khatru":           "cmd/internal/devnet",
+	"github.com/fiatjaf/eventstore":       "cmd/internal/devnet",
 	"github.com/prometheus/client_golang": "host/ingest host/ingest/retry host/store host/relay host/plugin host/plugin/guest host/metrics host/githttp host/forge host/gitfetch host/relaysync host/daemon",
 	"github.com/btcsuite/btcd":            "internal/testkit",
 	"google.golang.org/protobuf":          "",
@@ -134,11 +134,11 @@ var keepers = map[string]string{
 	"github.com/klauspost/compress":       "host/gitrepo host/inflate host/plugin/guest host/relay host/relaymodel/server",
 	"database/sql":                        "",
 	"database/sql/driver":                 "host/store",
-	"golang.org/x/sync":                   "host/daemon host/plugin host/forge host/devnet",
+	"golang.org/x/sync":                   "host/daemon host/plugin host/forge cmd/internal/devnet",
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config cmd/talon",
 	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
-	"os/exec":                             "internal/testkit host/author host/devnet host/plugin/compile host/plugin/plugintest host/plugin/program host/gitrepo cmd/talon",
+	"os/exec":                             "internal/testkit cmd/internal/author cmd/internal/devnet host/plugin/compile host/plugin/plugintest host/plugin/program host/gitrepo cmd/talon",
 }
 
 func TestImports(t *testing.T) {
@@ -221,26 +221,26 @@ func checkImport(t *testing.T, file, pkg, imported string) {
 // others and their tests build without a C compiler, in a fraction of the time, and
 // without the 115 packages that go-nostr brings.
 var linksC = map[string]string{
-	"host/schnorr":      "libsecp256k1 verifies three times as fast as Go",
-	"host/plugin/claim": "verifies signatures of modules",
-	"host/plugin":       "host/plugin/claim",
-	"host/author":       "host/plugin/claim",
-	"host/admin":        "host/plugin",
-	"host/relaysync":    "proves itself to relays with a key",
-	"host/store":        "SQLite",
-	"host/devnet":       "khatru",
-	"host/daemon":       "everything",
-	"cmd/talon":         "everything",
+	"host/schnorr":        "libsecp256k1 verifies three times as fast as Go",
+	"host/plugin/claim":   "verifies signatures of modules",
+	"host/plugin":         "host/plugin/claim",
+	"cmd/internal/author": "host/plugin/claim",
+	"host/admin":          "host/plugin",
+	"host/relaysync":      "proves itself to relays with a key",
+	"host/store":          "SQLite",
+	"cmd/internal/devnet": "khatru",
+	"host/daemon":         "everything",
+	"cmd/talon":           "everything",
 }
 
 // testsLinkC says of which further packages the tests do.
 var testsLinkC = map[string]string{
-	"host/ingest":       "host/store",
-	"host/forge":        "host/store and host/schnorr",
-	"host/gitcheck":     "host/store",
-	"host/gitfetch":     "host/store and host/devnet",
-	"host/plugin/state": "host/store",
-	"host/web":          "host/store",
+	"host/ingest":           "host/store",
+	"host/forge":            "host/store and host/schnorr",
+	"cmd/internal/gitcheck": "host/store",
+	"host/gitfetch":         "host/store",
+	"host/plugin/state":     "host/store",
+	"host/web":              "host/store",
 }
 
 func TestPackagesWithoutC(t *testing.T) {

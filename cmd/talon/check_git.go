@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"talon/cmd/internal/gitcheck"
 	"talon/host/config"
-	"talon/host/gitcheck"
 	"talon/host/gitrepo"
 	"talon/host/store"
 )

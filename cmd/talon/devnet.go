@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talon/host/devnet"
+	"talon/cmd/internal/devnet"
 	"talon/host/relaymodel"
 )
 

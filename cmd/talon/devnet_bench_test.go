@@ -10,7 +10,7 @@ import (
 
 	"github.com/nbd-wtf/go-nostr"
 
-	"talon/host/devnet"
+	"talon/cmd/internal/devnet"
 )
 
 // BenchmarkDevnet is sync with one relay that compares, as an operator sees it: the

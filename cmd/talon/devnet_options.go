@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"talon/host/devnet"
+	"talon/cmd/internal/devnet"
 	"talon/host/relaymodel"
 )
 

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"talon/host/devnet"
+	"talon/cmd/internal/devnet"
 )
 
 // childTalon is the Talon in the middle of a network, in a process of its own.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"talon/host/devnet"
+	"talon/cmd/internal/devnet"
 )
 
 // netTable shows a network: on a terminal a table that stays in its place, elsewhere a

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"talon/cmd/internal/devnet"
 	"talon/host"
-	"talon/host/devnet"
 	"talon/host/plugin/plugintest"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talon/host/author"
+	"talon/cmd/internal/author"
 )
 
 // benchLines bounds the events of a measurement, which are kept in memory.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talon/host/author"
+	"talon/cmd/internal/author"
 )
 
 func pluginBuildCommand() *cobra.Command {

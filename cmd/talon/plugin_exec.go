@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talon/host/author"
+	"talon/cmd/internal/author"
 )
 
 func pluginExecCommand() *cobra.Command {

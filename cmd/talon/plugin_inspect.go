@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talon/host/author"
+	"talon/cmd/internal/author"
 )
 
 func pluginInspectCommand() *cobra.Command {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talon/host/author"
+	"talon/cmd/internal/author"
 )
 
 func pluginRunCommand() *cobra.Command {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talon/host/author"
+	"talon/cmd/internal/author"
 	"talon/sdk/abi/manifest"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"talon/cmd/internal/author"
 	"talon/host"
-	"talon/host/author"
 	"talon/host/plugin/claim"
 	"talon/sdk/nip19"
 )

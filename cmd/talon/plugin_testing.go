@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"talon/host/author"
+	"talon/cmd/internal/author"
 )
 
 // vectorsFile is what a folder has vectors in, beside those of its manifest.

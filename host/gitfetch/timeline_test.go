@@ -9,15 +9,16 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"talon/host"
-	"talon/host/devnet"
 	"talon/host/forge"
 	"talon/host/gitfetch"
 	"talon/host/gitfetch/queue"
@@ -367,27 +368,39 @@ type servers struct {
 
 func startServers(t *testing.T) *servers {
 	t.Helper()
-	cfg := devnet.DefaultConfig
-	cfg.Talon, cfg.Dir, cfg.Log = serviceDomain, t.TempDir(), slog.New(slog.DiscardHandler)
-	cfg.Relays, cfg.RelaysPer, cfg.Repos, cfg.GitServers = 1, 1, 0, 3
-	n, err := devnet.Open(t.Context(), cfg)
+	git, err := gitrepo.Find(t.Context(), "git", gitrepo.DefaultOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	ran := make(chan error, 1)
-	go func() { ran <- n.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ran; err != nil {
-			t.Error(err)
+	l := &servers{dir: t.TempDir()}
+	for i := range 3 {
+		dir := filepath.Join(l.dir, strconv.Itoa(i))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
 		}
-	})
-	l := &servers{dir: cfg.Dir}
-	for _, g := range n.Git {
-		l.urls = append(l.urls, g.URL+"/"+alice+"/demo.git")
+		folder, err := gitrepo.OpenFolder(git, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler, err := githttp.New(githttp.Config{Prefix: "/", Limits: githttp.DefaultLimits, Log: slog.New(slog.DiscardHandler)}, everyRepository{folder}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(handler)
+		t.Cleanup(func() {
+			server.Close()
+			folder.Close()
+		})
+		l.urls = append(l.urls, server.URL+"/"+alice+"/demo.git")
 	}
 	return l
+}
+
+// everyRepository finds every repository of a folder.
+type everyRepository struct{ folder *gitrepo.Folder }
+
+func (r everyRepository) Find(_ context.Context, parts []string, _ githttp.Use) (*gitrepo.Repo, error) {
+	return r.folder.Find(parts)
 }
 
 const alice = "npub1xnyq0w834zswvmqld7y803ntdjqlqzw473xjtkuzu2gqndyd8ghqsadjyq"
@@ -395,7 +408,7 @@ const alice = "npub1xnyq0w834zswvmqld7y803ntdjqlqzw473xjtkuzu2gqndyd8ghqsadjyq"
 // give puts a copy of a repository on a server.
 func (l *servers) give(s *service, server int, dir string) {
 	s.t.Helper()
-	testkit.Git(s.t, dir, "clone", "-q", "--bare", "--no-local", dir, filepath.Join(l.dir, fmt.Sprintf("git-%02d", server-1), alice, "demo.git"))
+	testkit.Git(s.t, dir, "clone", "-q", "--bare", "--no-local", dir, filepath.Join(l.dir, strconv.Itoa(server-1), alice, "demo.git"))
 }
 
 // late is a server that does not answer the first request, in front of another.

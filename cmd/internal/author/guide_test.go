@@ -15,7 +15,7 @@ var named = regexp.MustCompile("(?ms)`([^`\n]+)`:\n\n```[a-z]+\n(.*?)^```$")
 // TestGuidesAskTheRelay writes the policy of docs/how-to-ask-the-relay.md in each
 // language, as the page says, and asks its vectors.
 func TestGuidesAskTheRelay(t *testing.T) {
-	page, err := os.ReadFile("../../docs/how-to-ask-the-relay.md")
+	page, err := os.ReadFile("../../../docs/how-to-ask-the-relay.md")
 	if err != nil {
 		t.Fatal(err)
 	}

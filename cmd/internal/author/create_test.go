@@ -79,7 +79,7 @@ func compiles(t *testing.T, lang string) {
 // is there.
 func npmInstall(t *testing.T, dir string) {
 	t.Helper()
-	compiler, err := filepath.Abs("../../sdk/assemblyscript/node_modules/assemblyscript")
+	compiler, err := filepath.Abs("../../../sdk/assemblyscript/node_modules/assemblyscript")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestCreateRefuses(t *testing.T) {
 
 // TestLicense: the copy that goes with the SDK is the project's.
 func TestLicense(t *testing.T) {
-	text, err := os.ReadFile("../../LICENSE")
+	text, err := os.ReadFile("../../../LICENSE")
 	if err != nil {
 		t.Fatal(err)
 	}
