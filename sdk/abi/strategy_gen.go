@@ -888,6 +888,7 @@ type StepAction struct {
 	Method   uint32   // DoHistoric
 	Page     uint32   // DoHistoric
 	Push     bool     // DoHistoric
+	Holdings bool     // DoHistoric
 	At       int64    // DoSetTimer
 }
 
@@ -956,6 +957,7 @@ func appendHistoric(b []byte, a *StepAction) []byte {
 	b = appendUint(b, 5, uint64(a.Purpose))
 	b = appendUint(b, 6, uint64(a.Page))
 	b = appendBool(b, 7, a.Push)
+	b = appendBool(b, 8, a.Holdings)
 	return b
 }
 
@@ -1009,6 +1011,8 @@ func (d *actionDecoder) body(a *StepAction, b []byte) string {
 			a.Page = uint32(min(r.num, 1<<32-1))
 		case DoHistoric<<32 | 7<<3 | wireVarint:
 			a.Push = r.num != 0
+		case DoHistoric<<32 | 8<<3 | wireVarint:
+			a.Holdings = r.num != 0
 		case DoSetTimer<<32 | 1<<3 | wireBytes:
 			what = copyText(&a.ID, "id", r.data, MaxActionID)
 		case DoSetTimer<<32 | 2<<3 | wireVarint:

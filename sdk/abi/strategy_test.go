@@ -213,7 +213,7 @@ func sampleActions() []StepAction {
 		{Do: DoSubscribe, Relay: "wss://a", ID: "s", Filters: []Filter{{Kinds: []uint32{30617}, Since: &since}, {IDs: [][32]byte{key32(1)}}}, Live: true, Purpose: PurposeReconnect},
 		{Do: DoUnsubscribe, Relay: "wss://a", ID: "s"},
 		{Do: DoHistoric, Relay: "wss://a", ID: "h", Filters: []Filter{{Tags: []TagFilter{{"e", []string{strings.Repeat("ab", 100)}}}}},
-			Method: MethodNegentropy, Purpose: PurposeDaily, Page: 500, Push: true},
+			Method: MethodNegentropy, Purpose: PurposeDaily, Page: 500, Push: true, Holdings: true},
 		{Do: DoSetTimer, ID: "t", At: 7},
 		{Do: DoSetTimer, ID: "t"},
 	}
@@ -234,7 +234,7 @@ func TestActionsFollowTheSchema(t *testing.T) {
 			`actions:{subscribe:{relay:"wss://a" id:"s" filters:{kinds:30617 since:5} filters:{ids:01010101} live:true purpose:PURPOSE_RECONNECT}} `+
 			`actions:{unsubscribe:{relay:"wss://a" id:"s"}} `+
 			`actions:{historic:{relay:"wss://a" id:"h" filter:{tags:{name:"e" values:"`+strings.Repeat("ab", 100)+`"}} `+
-			`method:METHOD_NEGENTROPY purpose:PURPOSE_DAILY page:500 push:true}} actions:{timer:{id:"t" at:7}} actions:{timer:{id:"t"}}`)
+			`method:METHOD_NEGENTROPY purpose:PURPOSE_DAILY page:500 push:true holdings:true}} actions:{timer:{id:"t" at:7}} actions:{timer:{id:"t"}}`)
 }
 
 func TestActionsRoundTrip(t *testing.T) {

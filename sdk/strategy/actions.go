@@ -68,6 +68,10 @@ type Catchup struct {
 	Purpose uint32
 	Page    uint32 // events of one page of MethodREQ; 0: the host chooses
 	Push    bool   // also send what the relay lacks, after negentropy
+
+	// Compare with what this relay is believed to hold, instead of with everything that
+	// is here: with nothing new that costs 1 to 3 kB, however much is here that it lacks.
+	Holdings bool
 }
 
 // Historic fetches what a relay has stored and we have not. The answer is a
@@ -76,7 +80,7 @@ func (o *Actions) Historic(h Catchup) {
 	o.filters = append(o.filters[:0], h.Filter.wire())
 	o.add(abi.StepAction{
 		Do: abi.DoHistoric, Relay: h.Relay, ID: h.ID, Filters: o.filters,
-		Method: h.Method, Purpose: h.Purpose, Page: h.Page, Push: h.Push,
+		Method: h.Method, Purpose: h.Purpose, Page: h.Page, Push: h.Push, Holdings: h.Holdings,
 	})
 }
 

@@ -144,6 +144,7 @@ impl<'b> Actions<'b> {
             wire::put_some(b, 5, h.purpose as u64);
             wire::put_some(b, 6, h.page.into());
             wire::put_some(b, 7, h.push.into());
+            wire::put_some(b, 8, h.holdings.into());
         });
     }
 
@@ -184,4 +185,7 @@ pub struct Historic<'s> {
     pub page: u32,
     /// Also send what the relay lacks, after negentropy.
     pub push: bool,
+    /// Compare with what this relay is believed to hold, instead of with everything that
+    /// is here: with nothing new that costs 1 to 3 kB, however much is here that it lacks.
+    pub holdings: bool,
 }

@@ -56,7 +56,7 @@ func TestActionsAsLines(t *testing.T) {
 		out.Subscribe(strategy.Subscription{Relay: "wss://a", ID: "s", Filters: []strategy.Filter{{}, {Kinds: []uint32{1}}}, Live: true})
 		out.Unsubscribe("wss://a", "s")
 		out.Historic(strategy.Catchup{
-			Relay: "wss://a", ID: "h", Filter: filter, Method: strategy.MethodREQ, Purpose: strategy.PurposeReconnect, Page: 500, Push: true,
+			Relay: "wss://a", ID: "h", Filter: filter, Method: strategy.MethodREQ, Purpose: strategy.PurposeReconnect, Page: 500, Push: true, Holdings: true,
 		})
 		out.SetTimer("t", in.Now()+strategy.Second)
 		out.SetTimer("u", -5)
@@ -72,7 +72,7 @@ func TestActionsAsLines(t *testing.T) {
 		"disconnect wss://a: done",
 		"subscribe wss://a s live {} {kinds 1}",
 		"unsubscribe wss://a s",
-		"historic wss://a h req reconnect page 500 push {ids 01"+strings.Repeat("0", 62)+"; authors 02"+strings.Repeat("0", 62)+
+		"historic wss://a h req reconnect page 500 push holdings {ids 01"+strings.Repeat("0", 62)+"; authors 02"+strings.Repeat("0", 62)+
 			" 03"+strings.Repeat("0", 62)+"; kinds 1 7; #e ab cd; since 5; until 6; limit 10}",
 		"timer t 1700000001000",
 		"timer u 1",

@@ -17,7 +17,7 @@ import (
 //	disconnect wss://r: nothing left
 //	subscribe wss://r notes live {kinds 1 7; #e ab cd; since 5; limit 10} {…}
 //	unsubscribe wss://r notes
-//	historic wss://r notes negentropy startup page 500 push {…}
+//	historic wss://r notes negentropy startup page 500 push holdings {…}
 //	timer batch 1700000005000
 //	timer batch off
 func Line(a *abi.StepAction) string { return style{}.line(a) }
@@ -62,6 +62,9 @@ func (s style) line(a *abi.StepAction) string {
 	}
 	if a.Push {
 		word(" push")
+	}
+	if a.Holdings {
+		word(" holdings")
 	}
 	if a.Reason != "" {
 		word(": %s", a.Reason)
