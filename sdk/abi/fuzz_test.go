@@ -1,24 +1,42 @@
 package abi
 
 import (
+	"encoding/binary"
 	"reflect"
 	"testing"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// wellFormed says what another implementation thinks of the outer fields.
+// wellFormed says what encoding/binary makes of the outer fields.
 func wellFormed(b []byte) bool {
 	for len(b) > 0 {
-		number, typ, n := protowire.ConsumeTag(b)
-		if n < 0 || number > protowire.MaxValidNumber || typ == protowire.StartGroupType || typ == protowire.EndGroupType {
+		tag, n := binary.Uvarint(b)
+		if n <= 0 || tag>>3 == 0 || tag>>3 >= 1<<29 {
 			return false
 		}
-		m := protowire.ConsumeFieldValue(number, typ, b[n:])
-		if m < 0 {
+		b = b[n:]
+		size := uint64(0)
+		switch tag & 7 {
+		case wireVarint:
+			if _, n = binary.Uvarint(b); n <= 0 {
+				return false
+			}
+			size = uint64(n)
+		case wireFixed64:
+			size = 8
+		case wireBytes:
+			if size, n = binary.Uvarint(b); n <= 0 {
+				return false
+			}
+			b = b[n:]
+		case wireFixed32:
+			size = 4
+		default:
 			return false
 		}
-		b = b[n+m:]
+		if size > uint64(len(b)) {
+			return false
+		}
+		b = b[size:]
 	}
 	return true
 }

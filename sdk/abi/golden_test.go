@@ -3,45 +3,23 @@ package abi
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 var update = flag.Bool("update", false, "write testdata/messages.golden")
 
 // TestGoldenBytes holds the bytes of every message against testdata/messages.golden: a
-// module that was built years ago reads and writes these. The samples have every field of
-// every message of talon.proto.
+// module that was built years ago reads and writes these. What they mean is for the tests
+// of internal/abigen, which read them with another implementation of protobuf and talon.proto.
 func TestGoldenBytes(t *testing.T) {
 	var text strings.Builder
-	seen := make(map[protoreflect.FullName]bool)
 	for _, sample := range goldenSamples() {
-		m := message(t, sample.message)
-		if err := proto.Unmarshal(sample.encoded, m); err != nil {
-			t.Errorf("%s: %v", sample.message, err)
-		}
-		mark(m, seen)
 		fmt.Fprintf(&text, "%s %x\n", sample.message, sample.encoded)
-	}
-	all := make(map[protoreflect.FullName]bool)
-	messages := descriptor(t).Messages()
-	for i := range messages.Len() {
-		fields := messages.Get(i).Fields()
-		for k := range fields.Len() {
-			all[fields.Get(k).FullName()] = true
-		}
-	}
-	maps.DeleteFunc(all, func(name protoreflect.FullName, _ bool) bool { return seen[name] })
-	if missing := slices.Sorted(maps.Keys(all)); len(missing) > 0 {
-		t.Errorf("no sample has %s", missing)
 	}
 
 	file := filepath.Join("testdata", "messages.golden")
@@ -58,27 +36,10 @@ func TestGoldenBytes(t *testing.T) {
 	for i := range max(len(want), len(got)) {
 		if i >= len(want) || i >= len(got) || want[i] != got[i] {
 			t.Fatalf("line %d of %s is not what the encoders write. What modules read and write must not change; "+
-				"if a message has a new field, go test ./sdk/abi -update, and only lines with that field change.\nwrites %s\ngolden %s",
+				"if a message has a new field, go test ./sdk/abi ./internal/abigen -update, and only lines with that field change.\nwrites %s\ngolden %s",
 				i+1, file, slices.Concat(got, make([]string, i+1))[i], slices.Concat(want, make([]string, i+1))[i])
 		}
 	}
-}
-
-// mark notes which fields a message has, and those in it.
-func mark(m protoreflect.Message, seen map[protoreflect.FullName]bool) {
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		seen[f.FullName()] = true
-		switch {
-		case f.Kind() != protoreflect.MessageKind:
-		case f.IsList():
-			for i := range v.List().Len() {
-				mark(v.List().Get(i).Message(), seen)
-			}
-		default:
-			mark(v.Message(), seen)
-		}
-		return true
-	})
 }
 
 type goldenSample struct {
@@ -124,9 +85,28 @@ func goldenSamples() []goldenSample {
 		{"PickAnswer", AppendPickAnswer(nil, &PickAnswer{None: true})},
 		{"TickRequest", AppendTickRequest(nil, sampleTick())},
 		{"TickAnswer", AppendTickAnswer(nil, &TickAnswer{Set: true, Limits: ClientLimits{1, 2, 3, 4, 5, 6, 7}})},
+		{"Event", AppendEvent(nil, &Event[[]string]{})},
+		{"Event", AppendEvent(nil, &Event[[]string]{CreatedAt: -1, Kind: 65535})},
+		{"EventList", AppendEventOf(AppendEventOf(nil, &Event[[]string]{Kind: 1}), &Event[[]string]{Content: "x"})},
+		{"AdmitRequest", AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{})},
+		{"Verdict", AppendVerdict(nil, ActionPass, "", "", "")},
+		{"Verdict", AppendRetry(AppendVerdict(nil, ActionReject, "", "", ""), 0)},
+		{"Verdict", AppendVerdict(nil, ActionRequireAuth, "", "", "auth-required: x")},
+		{"Configured", AppendConfigured(nil, &Configured{About: About{Grasps: []string{"GRASP-01"}, Criteria: strings.Repeat("y", 300)}})},
+		{"Config", AppendConfig(nil, &Config{Service: Service{Operator: key32(7)}})},
+		{"Filter", AppendFilter(nil, &Filter{Tags: []TagFilter{{"e", nil}}, Until: new(int64)})},
+		{"Filter", AppendFilter(nil, &Filter{})},
+		{"QueryRequest", AppendQueryRequest(nil, &QueryRequest[[32]byte]{})},
+		{"ConnectRequest", AppendConnectRequest(nil, &ConnectRequest[[32]byte]{})},
+		{"PushRequest", AppendPushRequest(nil, &PushRequest[[32]byte, RefUpdate]{})},
+		{"DelayRequest", AppendDelayRequest(nil, &DelayRequest{})},
+		{"ThrottleAdmitAnswer", AppendThrottleAdmitAnswer(nil, &ThrottleAdmitAnswer{Start: true})},
+		{"ThrottleAdmitAnswer", AppendThrottleAdmitAnswer(nil, &ThrottleAdmitAnswer{Wait: 9})},
+		{"TickAnswer", AppendTickAnswer(nil, &TickAnswer{})},
+		{"TickAnswer", AppendTickAnswer(nil, &TickAnswer{Set: true, Limits: ClientLimits{Events: 9}})},
 	}
-	for _, test := range sampleInputs {
-		samples = append(samples, goldenSample{"StepRequest", AppendStep(nil, 77, test.input)})
+	for _, input := range sampleInputs {
+		samples = append(samples, goldenSample{"StepRequest", AppendStep(nil, 77, input)})
 	}
 	return samples
 }

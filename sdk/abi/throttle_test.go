@@ -14,9 +14,6 @@ func sampleSubject() Subject {
 	}
 }
 
-const sampleSubjectText = `subject:{kind:SUBJECT_DOMAIN name:"git.example.com" in_flight:2 ages:0 ages:300 ages:70000 failures:3 ` +
-	`failing_since:4 last_success:5 not_before:6 health:HEALTH_DEAD}`
-
 func sampleTick() *TickRequest {
 	return &TickRequest{
 		Now: 77,
@@ -37,39 +34,6 @@ func sampleAfter() *AfterRequest {
 
 func samplePick() *PickRequest {
 	return &PickRequest{Now: 77, Subject: sampleSubject(), Waiting: []Waiting{{"30617:ab:x", 1, 2, 3, 4, 5}, {}}}
-}
-
-func TestThrottleMessagesFollowTheSchema(t *testing.T) {
-	for _, test := range []struct {
-		message string
-		encoded []byte
-		want    string
-	}{
-		{"DelayRequest", AppendDelayRequest(nil, &DelayRequest{77, sampleSubject(), OriginSync, 30618, 9}),
-			`now:77 ` + sampleSubjectText + ` origin:ORIGIN_SYNC event_kind:30618 planned:9`},
-		{"DelayRequest", AppendDelayRequest(nil, &DelayRequest{}), `subject:{}`},
-		{"DelayAnswer", AppendDelayAnswer(nil, &DelayAnswer{500, 1_800_000}), `delay:500 expiry:1800000`},
-		{"ThrottleAdmitRequest", AppendThrottleAdmitRequest(nil, &ThrottleAdmitRequest{77, sampleSubject(), "30617:ab:x", 9}),
-			`now:77 ` + sampleSubjectText + ` repository:"30617:ab:x" all_in_flight:9`},
-		{"ThrottleAdmitAnswer", AppendThrottleAdmitAnswer(nil, &ThrottleAdmitAnswer{Start: true}), `start:true`},
-		{"ThrottleAdmitAnswer", AppendThrottleAdmitAnswer(nil, &ThrottleAdmitAnswer{Wait: 9}), `wait:9`},
-		{"AfterRequest", AppendAfterRequest(nil, sampleAfter()),
-			`now:77 ` + sampleSubjectText + ` outcome:OUTCOME_RATE_LIMITED repository:"30617:ab:x" status:429 retry_after:1 took:2 bytes:3 ` +
-				`found:4 missing:5 attempts:6 since:7 reason:"slow down"`},
-		{"AfterAnswer", AppendAfterAnswer(nil, &AfterAnswer{5, true, HealthBarred, "x"}), `delay:5 give_up:true health:HEALTH_BARRED reason:"x"`},
-		{"PickRequest", AppendPickRequest(nil, samplePick()),
-			`now:77 ` + sampleSubjectText + ` waiting:{repository:"30617:ab:x" since:1 last_tried:2 attempts:3 missing:4 urls:5} waiting:{}`},
-		{"PickAnswer", AppendPickAnswer(nil, &PickAnswer{Index: 3}), `index:3`},
-		{"PickAnswer", AppendPickAnswer(nil, &PickAnswer{None: true}), `none:true`},
-		{"TickRequest", AppendTickRequest(nil, sampleTick()),
-			`now:77 telemetry:{interval:1 cpu:0.5 memory:3 memory_limit:4 connections:5 subscriptions:6 events:7.5 queries:8.5 bytes_in:9.5 ` +
-				`bytes_out:10.5 queue:11 queue_limit:12 answer_time:13 slow_clients:14} ` +
-				`current:{connections:1 subscriptions:2 filters:3 events:4 queries:5 bytes_in:6 bytes_out:7} least:{events:1} most:{bytes_out:1099511627776}`},
-		{"TickAnswer", AppendTickAnswer(nil, &TickAnswer{}), ``},
-		{"TickAnswer", AppendTickAnswer(nil, &TickAnswer{Set: true, Limits: ClientLimits{Events: 9}}), `limits:{events:9}`},
-	} {
-		checkSchema(t, test.message, test.encoded, test.want)
-	}
 }
 
 func readSubject(v SubjectView) Subject {

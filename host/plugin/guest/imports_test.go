@@ -1,4 +1,4 @@
-package policy_test
+package guest_test
 
 import (
 	"context"

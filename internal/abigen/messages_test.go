@@ -1,6 +1,8 @@
-package abi
+package main
 
 import (
+	"encoding/hex"
+	"flag"
 	"fmt"
 	"os"
 	"strconv"
@@ -20,7 +22,7 @@ import (
 // documentation of record is what the code is tested against.
 func descriptor(t testing.TB) protoreflect.FileDescriptor {
 	t.Helper()
-	text, err := os.ReadFile("talon.proto")
+	text, err := os.ReadFile("../../sdk/abi/talon.proto")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,18 +83,79 @@ func descriptor(t testing.TB) protoreflect.FileDescriptor {
 	return d
 }
 
-// message returns an empty message of the schema.
-func message(t testing.TB, name string) *dynamicpb.Message {
-	t.Helper()
-	d := descriptor(t).Messages().ByName(protoreflect.Name(name))
-	if d == nil {
-		t.Fatalf("talon.proto has no message %s", name)
+var update = flag.Bool("update", false, "write testdata/messages.txt")
+
+// TestMessages reads what the encoders of sdk/abi write with another implementation of
+// protobuf and talon.proto. What it finds must be what testdata/messages.txt says, it must
+// write the same bytes, and the samples must have every field of every message.
+func TestMessages(t *testing.T) {
+	golden, err := os.ReadFile("../../sdk/abi/testdata/messages.golden")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return dynamicpb.NewMessage(d)
+	messages := descriptor(t).Messages()
+	seen := make(map[protoreflect.FullName]bool)
+	var text strings.Builder
+	for line := range strings.Lines(string(golden)) {
+		name, encoded, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		bytes, err := hex.DecodeString(encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := messages.ByName(protoreflect.Name(name))
+		if d == nil {
+			t.Fatalf("talon.proto has no message %s", name)
+		}
+		m := dynamicpb.NewMessage(d)
+		if err := proto.Unmarshal(bytes, m); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		again, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+		if err != nil || hex.EncodeToString(again) != encoded {
+			t.Errorf("%s: %s, %v; another implementation writes %x", name, encoded, err, again)
+		}
+		mark(m, seen)
+		fmt.Fprintf(&text, "%s{%s}\n", name, show(m))
+	}
+	for i := range messages.Len() {
+		fields := messages.Get(i).Fields()
+		for k := range fields.Len() {
+			if name := fields.Get(k).FullName(); !seen[name] {
+				t.Errorf("no sample has %s", name)
+			}
+		}
+	}
+	const file = "testdata/messages.txt"
+	if *update {
+		if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(file); err != nil || string(want) != text.String() {
+		t.Errorf("%v; the messages are\n%s\nand not those of %s", err, text.String(), file)
+	}
+}
+
+// mark notes which fields a message has, and those in it.
+func mark(m protoreflect.Message, seen map[protoreflect.FullName]bool) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		seen[f.FullName()] = true
+		switch {
+		case f.Kind() != protoreflect.MessageKind:
+		case f.IsList():
+			for i := range v.List().Len() {
+				mark(v.List().Get(i).Message(), seen)
+			}
+		default:
+			mark(v.Message(), seen)
+		}
+		return true
+	})
 }
 
 // show prints every field of a message with its name, in the order of numbers,
-// so that a test can state what it expects as text.
+// so that a person can read what it says.
 func show(m protoreflect.Message) string {
 	if len(m.GetUnknown()) > 0 {
 		return "unknown fields"
