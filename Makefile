@@ -8,6 +8,9 @@ RELEASE ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LISTEN  ?= 127.0.0.1:7334
 DATA    ?= ./data
 
+# The SDK is a module of its own.
+PACKAGES := ./... talon/sdk/...
+
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 
 # With -trimpath everywhere, tests and programs share what the compilers made.
@@ -39,19 +42,19 @@ run: build ## serve on 127.0.0.1:7334 with data in ./data
 # make lint has all of go vet, of which go test would do a part again. Tests wait for
 # servers and for git: three packages at a time keep two processors busy.
 test: tools ## every test, and the seeds of every fuzz target
-	$(GO) test -vet=off -p 3 ./...
+	$(GO) test -vet=off -p 3 $(PACKAGES)
 
 # Which packages, and why not the others: scripts/race-packages -v.
 race: tools ## the packages with goroutines or locks of their own, under the race detector
 	$(GO) test -vet=off -race -p 3 -timeout 45m $$(scripts/race-packages)
 
 race-all: tools ## every test of every package under the race detector, an hour
-	TALON_TEST_RACE=all $(GO) test -vet=off -race -timeout 90m ./...
+	TALON_TEST_RACE=all $(GO) test -vet=off -race -timeout 90m $(PACKAGES)
 
 lint: tools ## format, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "not formatted: $$(gofmt -l . | tr '\n' ' ')"; echo "run: gofmt -w ."; exit 1; }
-	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) ./...
+	$(GO) vet $(PACKAGES)
+	$(GO) run $(STATICCHECK) $(PACKAGES)
 
 check: lint test race ## what must pass before a change lands, and a clean tree after
 	@test -z "$$(git status --porcelain)" || { git status --short; echo "the tree is not clean"; exit 1; }
@@ -60,7 +63,7 @@ e2e: build ## the real binary with clients that are not ours (nostr-tools, ngit,
 	scripts/e2e
 
 scale: tools ## tests that cost more than make test has time for: large inputs, many rounds
-	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 ./...
+	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 $(PACKAGES)
 
 devnet: tools ## sync and the hunt in larger networks than make test has, and strategies beside relays as they are, minutes
 	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run Devnet ./cmd/talon ./cmd/internal/devnet

@@ -2,6 +2,9 @@ module talon
 
 go 1.26.0
 
+// The SDK is a module of its own, here beside the host.
+replace talon/sdk => ./sdk
+
 require (
 	github.com/BurntSushi/toml v1.6.0
 	github.com/btcsuite/btcd/btcec/v2 v2.3.4
@@ -22,6 +25,7 @@ require (
 	golang.org/x/sync v0.22.0
 	golang.org/x/sys v0.48.0
 	google.golang.org/protobuf v1.36.12
+	talon/sdk v1.0.0
 )
 
 require (

@@ -64,7 +64,7 @@ func TestExportedAPI(t *testing.T) {
 		t.Error(line)
 	}
 	t.Error("the SDK exports something else than " + file + " says. A line that is gone or changed breaks modules; " +
-		"if all that changes is meant to: go test ./sdk -update")
+		"if all that changes is meant to: go test talon/sdk -update")
 }
 
 // exported adds what a package exports when it is built for an operating system: each

@@ -8,7 +8,7 @@ import "embed"
 // Files are the SDKs of all languages with the license, the Go packages with their
 // tests.
 //
-//go:embed LICENSE
+//go:embed LICENSE go.mod
 //go:embed abi grasp internal module nip19 policy strategy throttle
 //go:embed c/talon.h c/talon.mk
 //go:embed rust/Cargo.toml rust/src

@@ -1,7 +1,9 @@
 // Command abigen writes what sdk/abi/talon.proto says: the messages in Go and in the
 // SDKs of other languages, their JSON in vectors, and docs/reference-messages.md. It is
-// run from the folder sdk/abi, by go generate; package abi says how to add a field.
+// run by go generate; package abi says how to add a field.
 package main
+
+//go:generate go run .
 
 import (
 	"fmt"

@@ -32,12 +32,12 @@ func TestCurrent(t *testing.T) {
 		has := strings.Split(string(got), "\n")
 		for i, line := range strings.Split(want, "\n") {
 			if i >= len(has) || has[i] != line {
-				t.Errorf("%s:%d is not what talon.proto says:\n%s\nrun: go generate ./sdk/abi", name, i+1, line)
+				t.Errorf("%s:%d is not what talon.proto says:\n%s\nrun: go generate ./internal/abigen", name, i+1, line)
 				break
 			}
 		}
 		if len(has) > strings.Count(want, "\n")+1 {
-			t.Errorf("%s has more than talon.proto says; run: go generate ./sdk/abi", name)
+			t.Errorf("%s has more than talon.proto says; run: go generate ./internal/abigen", name)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func page(f *schema.File) string {
 	return "# Reference: the messages of the ABI\n\n" +
 		"Every message that crosses the boundary between Talon and a module: protobuf (proto3), package `talon.v1`. What a module is, and when\n" +
 		"which message is sent, is in [the ABI](reference-abi.md). This page is made from [talon.proto](../sdk/abi/talon.proto), by\n" +
-		"`go generate ./sdk/abi`; a test holds the two against each other.\n\n" +
+		"`go generate ./internal/abigen`; a test holds the two against each other.\n\n" +
 		"A field is never renumbered or given another type, a removed number is reserved. Skip fields that you do not know; expect that any field\n" +
 		"is absent.\n\n" + index.String() + body.String()
 }

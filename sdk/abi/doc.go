@@ -14,11 +14,11 @@
 // # How to add a field
 //
 // Add a line to its message in talon.proto, with the next number and a note, and run
-// go generate ./sdk/abi. Structs, writers, readers, the other languages, the JSON of
+// go generate ./internal/abigen. Structs, writers, readers, the other languages, the JSON of
 // vectors and the reference have the field then, unless the mark "go hand" stands above
 // the message. Fill it in where the host writes the message, give it a value in the
-// samples of the tests here, and run go test ./sdk ./sdk/abi -update, since the golden
-// bytes and the exported API grow. The first list of a message that has none makes a
+// samples of the tests here, and run go test with -update in talon/sdk, talon/sdk/abi and
+// ./internal/abigen, since the golden bytes, what they say and the exported API grow. The first list of a message that has none makes a
 // view of the struct to read, as the golden API will say.
 //
 // A field of a message with that mark is added to its code here by hand; one of
@@ -66,6 +66,4 @@
 //
 // The package imports nothing that a guest would have to carry along. It never
 // imports host packages.
-//
-//go:generate go run talon/internal/abigen
 package abi

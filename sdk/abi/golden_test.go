@@ -36,7 +36,7 @@ func TestGoldenBytes(t *testing.T) {
 	for i := range max(len(want), len(got)) {
 		if i >= len(want) || i >= len(got) || want[i] != got[i] {
 			t.Fatalf("line %d of %s is not what the encoders write. What modules read and write must not change; "+
-				"if a message has a new field, go test ./sdk/abi ./internal/abigen -update, and only lines with that field change.\nwrites %s\ngolden %s",
+				"if a message has a new field, go test talon/sdk/abi -update, go test ./internal/abigen -update, and only lines with that field change.\nwrites %s\ngolden %s",
 				i+1, file, slices.Concat(got, make([]string, i+1))[i], slices.Concat(want, make([]string, i+1))[i])
 		}
 	}

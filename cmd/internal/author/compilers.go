@@ -17,10 +17,9 @@ var golang = language{
 	examples: map[string]string{
 		manifest.WorldPolicy: "hello-policy", manifest.WorldStrategy: "hello-strategy", manifest.WorldThrottle: "hello-throttle",
 	},
-	sdk: []string{"abi", "grasp", "internal", "module", "nip19", "policy", "strategy", "throttle"},
+	sdk: []string{"go.mod", "abi", "grasp", "internal", "module", "nip19", "policy", "strategy", "throttle"},
 	files: map[string]string{
-		"go.mod":       "module example.com/NAME\n\ngo 1.24\n\nrequire talon v0.0.0\n\nreplace talon => ./talon\n",
-		"talon/go.mod": "module talon\n\ngo 1.24\n",
+		"go.mod": "module example.com/NAME\n\ngo 1.24\n\nrequire talon/sdk v1.0.0\n\nreplace talon/sdk => ./talon/sdk\n",
 	},
 	marks: []string{"*.go"},
 	find: func(string) (string, []string, error) {

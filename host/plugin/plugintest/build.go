@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -53,8 +54,8 @@ func compile(folder string) ([]byte, error) {
 	}
 	defer os.Remove(out.Name())
 	out.Close()
-	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", out.Name(), "./"+folder)
-	cmd.Dir = root
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", out.Name(), "./"+path.Base(folder))
+	cmd.Dir = filepath.Join(root, path.Dir(folder)) // in the module that it is of
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build %s: %w\n%s", folder, err, text)

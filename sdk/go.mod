@@ -1,0 +1,3 @@
+module talon/sdk
+
+go 1.24
