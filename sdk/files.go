@@ -3,14 +3,24 @@
 // without a network.
 package sdk
 
-import "embed"
+import (
+	"embed"
+	"strings"
+)
 
 // Files are the SDKs of all languages with the license, the Go packages with their
 // tests.
 //
-//go:embed LICENSE go.mod
+//go:embed LICENSE VERSION go.mod
 //go:embed abi grasp internal module nip19 policy strategy throttle
 //go:embed c/talon.h c/talon.mk
 //go:embed rust/Cargo.toml rust/src
 //go:embed assemblyscript/package.json assemblyscript/index.ts assemblyscript/manifest.mjs assemblyscript/assembly
 var Files embed.FS
+
+//go:embed VERSION
+var version string
+
+// Version is that of the SDK, in all languages. Each module carries the one that it was
+// built with.
+func Version() string { return strings.TrimSpace(version) }

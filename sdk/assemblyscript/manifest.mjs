@@ -1,5 +1,10 @@
 // A transform of asc that puts manifest.json into the module, where the host finds
-// it: in the options of asconfig.json, "transform": ["talon-policy/manifest.mjs"].
+// it, and which SDK the module is built with: in the options of asconfig.json,
+// "transform": ["talon-policy/manifest.mjs"].
+
+import { readFileSync } from "node:fs";
+
+const { version } = JSON.parse(readFileSync(new URL("./package.json", import.meta.url), "utf8"));
 
 export default class Manifest {
   async afterParse(parser) {
@@ -14,7 +19,7 @@ export default class Manifest {
     if (Object.keys(manifest)[0] !== "talon_manifest") {
       throw new Error('manifest.json: the first key must be "talon_manifest"');
     }
-    const bytes = new TextEncoder().encode(JSON.stringify(manifest));
+    const bytes = new TextEncoder().encode(`${JSON.stringify(manifest)}talon-sdk/assemblyscript ${version}\0`);
     parser.parseFile(`memory.data<u8>([${bytes.join(",")}]);`, "talon-manifest.ts", true);
   }
 }

@@ -29,6 +29,9 @@
 #ifndef TALON_H
 #define TALON_H
 
+/* The version of the SDK, which a module carries. */
+#define TALON_SDK "1.0.0"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -1177,7 +1180,8 @@ static inline int64_t talon_answer(const talon_verdict *v) {
 #define TALON_POLICY(manifest, configure)                                                      \
 	__asm__(".section .rodata.talon_manifest,\"\",@\n"                                     \
 		".globl talon_manifest\n.type talon_manifest,@object\n"                        \
-		"talon_manifest:\n.incbin \"" manifest "\"\n.Ltalon_manifest_end:\n"           \
+		"talon_manifest:\n.incbin \"" manifest "\"\n"                                    \
+		".asciz \"talon-sdk/c " TALON_SDK "\"\n.Ltalon_manifest_end:\n"                  \
 		".size talon_manifest, .Ltalon_manifest_end-talon_manifest\n");                \
 	extern const char talon_manifest[];                                                    \
 	__attribute__((export_name("talon_configure"))) int64_t talon_export_configure(uint32_t len) { \

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"talon/sdk"
 	"talon/sdk/abi/manifest"
 )
 
@@ -19,7 +20,7 @@ var golang = language{
 	},
 	sdk: []string{"go.mod", "abi", "grasp", "internal", "module", "nip19", "policy", "strategy", "throttle"},
 	files: map[string]string{
-		"go.mod": "module example.com/NAME\n\ngo 1.24\n\nrequire talon/sdk v1.0.0\n\nreplace talon/sdk => ./talon/sdk\n",
+		"go.mod": "module example.com/NAME\n\ngo 1.24\n\nrequire talon/sdk v" + sdk.Version() + "\n\nreplace talon/sdk => ./talon/sdk\n",
 	},
 	marks: []string{"*.go"},
 	find: func(string) (string, []string, error) {

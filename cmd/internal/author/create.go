@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,15 +84,25 @@ func (l *language) tree(name, world string) map[string][]byte {
 			}
 		})
 	}
-	for _, part := range append([]string{"LICENSE"}, l.sdk...) {
+	maps.Copy(tree, l.sdkTree())
+	return tree
+}
+
+// sdkTree returns the files of the SDK, as a module has them.
+func (l *language) sdkTree() map[string][]byte {
+	tree := make(map[string][]byte)
+	for _, part := range append([]string{"LICENSE", "VERSION"}, l.sdk...) {
 		walk(sdk.Files, part, func(file string, text []byte) {
 			if !strings.HasSuffix(file, "_test.go") {
-				tree["talon/sdk/"+file] = text
+				tree[sdkDir+file] = text
 			}
 		})
 	}
 	return tree
 }
+
+// sdkDir is where a module has the SDK.
+const sdkDir = "talon/sdk/"
 
 // walk calls f for the files below a path, but for what tests need.
 func walk(files embed.FS, from string, f func(file string, text []byte)) {

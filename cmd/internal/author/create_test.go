@@ -42,7 +42,7 @@ func TestNewModules(t *testing.T) {
 				}
 				compiles(t, lang)
 				in, err := s.Inspect(t.Context())
-				if err != nil || in.Problem != "" {
+				if err != nil || in.Problem != "" || in.SDK != lang+" "+sdk.Version() {
 					t.Errorf("%+v, %v", in, err)
 				}
 				// The tests of the others are those of the examples.

@@ -1,6 +1,7 @@
 package author
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,7 +17,8 @@ type Inspection struct {
 	Version      string             `json:"version"`
 	Summary      string             `json:"summary"`
 	SHA256       string             `json:"sha256"`
-	Size         int                `json:"size"` // bytes
+	SDK          string             `json:"sdk,omitempty"` // that it is built with, and its version
+	Size         int                `json:"size"`          // bytes
 	Worlds       []string           `json:"worlds"`
 	Functions    []string           `json:"functions"` // that a relay calls
 	Place        int                `json:"place"`
@@ -36,7 +38,7 @@ type Inspection struct {
 func (s *Source) Inspect(ctx context.Context) (*Inspection, error) {
 	man := s.Manifest
 	in := &Inspection{
-		Name: man.Name, Version: man.Release, Summary: man.Summary, SHA256: s.SHA256, Size: len(s.Wasm),
+		Name: man.Name, Version: man.Release, Summary: man.Summary, SHA256: s.SHA256, SDK: manifest.SDK(s.Wasm), Size: len(s.Wasm),
 		Worlds: man.Worlds, Functions: man.Functions, Place: man.Place, Capabilities: slices.Sorted(slices.Values(man.Capabilities)),
 		Fuel: man.Budgets.Fuel, Memory: man.Budgets.MemoryBytes, Vectors: len(man.Vectors), Settings: man.Config,
 	}
@@ -74,6 +76,7 @@ func (in *Inspection) Rows(bytes func(int64) string) []Row {
 		{"version", in.Version},
 		{"summary", in.Summary},
 		{"sha256", in.SHA256},
+		{"sdk", cmp.Or(in.SDK, "none that is known")},
 		{"size", bytes(int64(in.Size))},
 		{"worlds", list(in.Worlds)},
 		{"functions", list(in.Functions)},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // ErrNone says that a module has no manifest.
@@ -68,6 +69,40 @@ func FromModule(wasm []byte) (*Manifest, error) {
 	}
 	return found, nil
 }
+
+// sdkMark begins what the SDKs put into the data of a module to say which they are: its
+// language, a space, the version and a zero byte follow, which may not be there where the
+// data ends.
+const sdkMark = "talon-sdk/"
+
+// SDK says with which SDK a module is built, such as "go 1.0.0". It is empty for one
+// that is built without.
+func SDK(wasm []byte) string {
+	segments, err := dataSegments(wasm)
+	if err != nil {
+		return ""
+	}
+	for _, run := range join(segments) {
+		for {
+			at := bytes.Index(run, []byte(sdkMark))
+			if at < 0 {
+				break
+			}
+			run = run[at+len(sdkMark):]
+			text, _, ended := bytes.Cut(run[:min(len(run), maxSDK)], []byte{0})
+			language, version, ok := strings.Cut(string(text), " ")
+			if (ended || len(run) < maxSDK) && ok && onlyOf(language, "abcdefghijklmnopqrstuvwxyz") && onlyOf(version, "0123456789.") {
+				return string(text)
+			}
+		}
+	}
+	return ""
+}
+
+// maxSDK bounds the name and version of an SDK.
+const maxSDK = 64
+
+func onlyOf(s, chars string) bool { return s != "" && strings.Trim(s, chars) == "" }
 
 // segment is a piece of initialized data. A passive one has no address.
 type segment struct {

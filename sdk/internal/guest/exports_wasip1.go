@@ -11,9 +11,13 @@ import (
 var (
 	worlds []world
 	kept   string // the manifest; a constant that nothing holds is not linked
+	made   string // says which SDK the module is built with; likewise
 	input  []byte // where the host writes
 	output []byte // what the host reads
 )
+
+// mark is what package manifest looks for; the version is that of the file VERSION.
+const mark = "talon-sdk/go 1.0.0\x00"
 
 type world struct {
 	name      string
@@ -33,7 +37,7 @@ func Register(name, manifest string, configure func(abi.Config) (abi.Configured,
 	if len(worlds) > 0 && manifest != kept {
 		panic("the worlds of a module are registered with different manifests")
 	}
-	kept = manifest
+	kept, made = manifest, mark
 	worlds = append(worlds, world{name, configure})
 }
 

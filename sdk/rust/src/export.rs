@@ -66,6 +66,7 @@ impl<P> Module<P> {
         tell: impl FnOnce(&P, &mut Vec<u8>),
     ) -> u64 {
         keep(manifest);
+        keep(SDK);
         let s = self.state();
         s.output.clear();
         match configure(&Config(request(&s.input, len))) {
@@ -191,6 +192,9 @@ fn answered(output: &[u8]) -> u64 {
         len => (output.as_ptr() as usize as u64) << 32 | len as u64,
     }
 }
+
+/// Says which SDK the module is built with.
+static SDK: &[u8] = concat!("talon-sdk/rust ", env!("CARGO_PKG_VERSION"), "\0").as_bytes();
 
 /// Reads a byte in a way that the compiler cannot leave out.
 fn keep(manifest: &'static [u8]) {
