@@ -12,7 +12,6 @@ import (
 	"talon/host/config"
 	"talon/host/daemon"
 	"talon/host/schnorr"
-	"talon/host/store"
 )
 
 func checkCommand() *cobra.Command {
@@ -91,7 +90,7 @@ func (c *check) run(cmd *cobra.Command, cfg *config.Config, log *slog.Logger) (e
 	return nil
 }
 
-func (c *check) events(cmd *cobra.Command, db *store.Store) (int64, error) {
+func (c *check) events(cmd *cobra.Command, db daemon.Store) (int64, error) {
 	verified := 0
 	checked, err := db.Check(cmd.Context(), func(e *host.Event) error {
 		verified++

@@ -14,8 +14,8 @@ import (
 
 	"talon/cmd/internal/gitcheck"
 	"talon/host/config"
+	"talon/host/daemon"
 	"talon/host/gitrepo"
-	"talon/host/store"
 )
 
 // checkDepth is how far talon check looks into repositories.
@@ -44,7 +44,7 @@ func (d *checkDepth) Set(s string) error {
 const settle = 2 * time.Second
 
 // repositories checks those of the data folder, and returns how many there are.
-func (c *check) repositories(ctx context.Context, cfg *config.Config, db *store.Store) (int, error) {
+func (c *check) repositories(ctx context.Context, cfg *config.Config, db daemon.Store) (int, error) {
 	announced, prs := filepath.Join(cfg.Data, "git"), filepath.Join(cfg.Data, "git-prs")
 	if c.depth == checkNothing || absent(announced) && absent(prs) {
 		return 0, nil

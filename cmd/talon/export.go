@@ -14,7 +14,6 @@ import (
 	"talon/host"
 	"talon/host/config"
 	"talon/host/daemon"
-	"talon/host/store"
 	"talon/host/wire"
 )
 
@@ -81,7 +80,7 @@ func export(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, filter str
 }
 
 // each calls yield with every event, or every one that the filter matches.
-func each(ctx context.Context, db *store.Store, f *host.Filter, yield func(json []byte) error) error {
+func each(ctx context.Context, db daemon.Store, f *host.Filter, yield func(json []byte) error) error {
 	if f == nil {
 		return db.Export(ctx, yield)
 	}

@@ -18,45 +18,15 @@ import (
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
 	"talon/host/schnorr"
-	"talon/host/store"
 )
 
 // Core is the part of Talon that decides and stores: the database, the plugins,
 // the pipeline between them.
 type Core struct {
-	Store    *store.Store
+	Store    Store
 	Plugins  *plugin.Registry
 	Pipeline *ingest.Pipeline
 	Disk     *forge.Disk // nil unless it serves
-}
-
-// OpenStore opens the database of the data folder for writing.
-func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (*store.Store, error) {
-	return store.Open(ctx, cfg.Data, storeOptions(cfg, log))
-}
-
-// OpenStoreReadOnly opens the database for reading, also while a server runs on
-// it.
-func OpenStoreReadOnly(ctx context.Context, cfg *config.Config, log *slog.Logger) (*store.Store, error) {
-	return store.OpenReadOnly(ctx, cfg.Data, storeOptions(cfg, log))
-}
-
-// storeOptions gives half of the cache to the texts of events, which most answers
-// are made of, a quarter to the writer, which touches pages all over the indexes, and
-// the rest to the readers.
-func storeOptions(cfg *config.Config, log *slog.Logger) store.Options {
-	readers := cfg.Readers
-	if readers == 0 {
-		readers = 2 * runtime.GOMAXPROCS(0)
-	}
-	cache := cacheOf(cfg)
-	return store.Options{
-		Readers:     readers,
-		Texts:       cache / 2,
-		WriterCache: cache / 4,
-		ReaderCache: cache / 4 / int64(readers),
-		Log:         log,
-	}
 }
 
 // OpenCore opens the database and loads the plugins. Nothing runs yet. Only a
@@ -72,7 +42,7 @@ func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving
 }
 
 // openCore is OpenCore on a database that is open. It closes that if it fails.
-func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db *store.Store, serving bool) (_ *Core, err error) {
+func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Store, serving bool) (_ *Core, err error) {
 	c := &Core{Store: db}
 	defer func() {
 		if err != nil {
@@ -115,7 +85,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db *sto
 	c.Pipeline = ingest.New(ingest.Config{
 		Verify:  schnorr.Verify,
 		Policy:  c.Plugins,
-		Store:   writes{db},
+		Store:   db,
 		Facts:   facts{db},
 		Held:    db,
 		Log:     log,
@@ -178,31 +148,6 @@ func (c *Core) Collectors() []prometheus.Collector {
 	list := c.Store.Collectors()
 	list = append(list, c.Plugins.Collectors()...)
 	return append(list, c.Pipeline.Collectors()...)
-}
-
-// writes is the store as the pipeline sees it.
-type writes struct{ *store.Store }
-
-func (w writes) Begin() (ingest.Tx, error) { return w.Store.Begin() }
-
-// facts is the store as those see it who only read.
-type facts struct{ *store.Store }
-
-// Query returns the events that match, newest first.
-func (f facts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) {
-	found, err := f.Select(ctx, []host.Filter{filter}, time.Now().Unix())
-	if err != nil {
-		return nil, err
-	}
-	if filter.Header {
-		return f.Headers(ctx, found.Rows)
-	}
-	var list [][]byte
-	err = f.Fetch(ctx, found.Rows, func(_ int64, json []byte) error {
-		list = append(list, append([]byte(nil), json...))
-		return nil
-	})
-	return list, err
 }
 
 // service is what every plugin is told of this relay.

@@ -18,7 +18,6 @@ import (
 	"talon/host/relaysync"
 	"talon/host/relaysync/health"
 	"talon/host/schnorr"
-	"talon/host/store"
 	"talon/sdk/abi/manifest"
 	"talon/sdk/grasp"
 )
@@ -181,7 +180,7 @@ func (t relayThrottle) Ask(ctx context.Context, q health.Question, request []byt
 // knownRelays is what the store keeps of relays, or of git servers by their domains,
 // of one sort.
 type knownRelays struct {
-	store *store.Store
+	store Store
 	about string
 }
 

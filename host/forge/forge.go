@@ -19,7 +19,12 @@ import (
 // Store is what a forge reads of events, and what it keeps of refs that have none.
 type Store interface {
 	host.RepoFacts
+	HeldStore
+	Placeholders
+}
 
+// HeldStore is what is asked of purgatory, and of tombstones, beside facts.
+type HeldStore interface {
 	// HeldEvent returns the event in purgatory, and whether it is there.
 	HeldEvent(ctx context.Context, id host.ID) (e host.HeldEvent, ok bool, err error)
 
@@ -29,8 +34,6 @@ type Store interface {
 	// DeletedAddress reports whether a deletion stands against a version of the
 	// address of that time.
 	DeletedAddress(ctx context.Context, a host.Address, createdAt int64) (bool, error)
-
-	Placeholders
 }
 
 // Placeholders are the refs under refs/nostr/ whose event has not come, by

@@ -5,24 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"talon/host"
 )
-
-// fake makes an event with the given fields. Its id is made from n, its
-// signature is zero.
-func fake(n int, author byte, kind host.Kind, at int64, tags ...host.Tag) *host.Event {
-	e := &host.Event{PubKey: host.PubKey{author}, Kind: kind, CreatedAt: at, Tags: tags, Content: fmt.Sprint("event ", n)}
-	if tags == nil {
-		e.Tags = host.Tags{}
-	}
-	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16), 1}).Read(e.ID[:])
-	e.JSON = e.AppendJSON(nil)
-	return e
-}
 
 // load makes events like those of a busy relay: 1,000 authors, 1 kB, four
 // single-letter tags.
@@ -108,76 +95,3 @@ func merged(t testing.TB, dir string) *Store {
 	t.Helper()
 	return openWith(t, dir, Options{Readers: 2, tune: mergesAll})
 }
-
-// put stores the events in one transaction.
-func put(t testing.TB, s *Store, now int64, events ...*host.Event) []host.Outcome {
-	t.Helper()
-	tx, err := s.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
-	var out []host.Outcome
-	for _, e := range events {
-		o, err := tx.Put(e, now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, o)
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-// check fails the test if anything in the store does not fit together.
-func check(t testing.TB, s *Store) {
-	t.Helper()
-	n, err := s.Check(context.Background(), func(*host.Event) error { return nil }, func(p string) { t.Error("check: " + p) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := s.Stats().Events; n != want {
-		t.Errorf("checked %d events, %d are stored", n, want)
-	}
-}
-
-// selected returns the texts that the filters select.
-func selected(t testing.TB, s *Store, now int64, filters ...host.Filter) []string {
-	t.Helper()
-	sel, err := s.Select(context.Background(), filters, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []string
-	err = s.Fetch(context.Background(), sel.Rows, func(_ int64, json []byte) error {
-		out = append(out, string(json))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(out) != len(sel.Rows) {
-		t.Errorf("selected %d rows, fetched %d", len(sel.Rows), len(out))
-	}
-	return out
-}
-
-// texts returns the JSON of events in the order of answers.
-func texts(events ...*host.Event) []string {
-	events = slices.Clone(events)
-	slices.SortFunc(events, func(a, b *host.Event) int {
-		if a.Before(b) {
-			return -1
-		}
-		return 1
-	})
-	var out []string
-	for _, e := range events {
-		out = append(out, string(e.JSON))
-	}
-	return out
-}
-
-func ptr[T any](v T) *T { return &v }

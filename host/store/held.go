@@ -9,17 +9,17 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/grasp"
+	"talon/host/store/semantics"
 	"talon/host/wire"
 )
 
 // Reasons of Hold, as clients see them, beside those of Put.
 const (
-	reasonGone = "blocked: this announcement waited for its git data in vain: its author may send it again"
+	reasonGone = semantics.ReasonGone
 )
 
 // kindAnnouncement is the kind of which one version is held (NIP-34).
-const kindAnnouncement host.Kind = 30617
+const kindAnnouncement = host.KindAnnouncement
 
 // Hold puts the event into purgatory, or says why it does not: it is stored, or a
 // newer version is, its author deleted it, it has expired, or there is no room. One
@@ -204,7 +204,7 @@ func (tx *Tx) insertHeld(e *host.Event, reason string, now int64) error {
 	row, err := c.first(`
 		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json)
 		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?) RETURNING number`,
-		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), address, now, due(e, now, false), reason, e.JSON)
+		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), address, now, semantics.Due(e, now, false), reason, e.JSON)
 	if err != nil {
 		return err
 	}
@@ -226,19 +226,6 @@ func (tx *Tx) insertHeld(e *host.Event, reason string, now int64) error {
 	tx.total.Held++
 	tx.total.HeldBytes += int64(len(e.JSON))
 	return nil
-}
-
-// due returns when the event is next to be looked at.
-func due(e *host.Event, since int64, dormant bool) int64 {
-	h := grasp.Hold{Announcement: e.Kind == kindAnnouncement, Since: since}
-	at, _ := h.Next(since)
-	if dormant {
-		at, _ = h.Next(at)
-	}
-	if expires, ok := e.Expiration(); ok {
-		at = min(at, expires)
-	}
-	return at
 }
 
 // heldPostings appends the index rows of a held event: those of a stored one, but

@@ -5,21 +5,14 @@ import (
 	"fmt"
 
 	"talon/host"
+	"talon/host/store/semantics"
 )
 
-// HeldLimits bound purgatory, which anybody may fill whose events a policy holds.
-type HeldLimits struct {
-	Events   int64 // in all; default 20,000
-	ByAuthor int64 // by one author; default 200
-	Bytes    int64 // of their JSON, in all; default 64 MiB
-
-	Placeholders int64 // refs that were pushed before their events; default 100,000
-}
+// HeldLimits bound purgatory.
+type HeldLimits = semantics.HeldLimits
 
 // maxEvicted is how many events give way to one.
-const maxEvicted = 100
-
-const reasonFull = "rate-limited: too many events wait for their git data here: try again later"
+const maxEvicted = semantics.MaxEvicted
 
 // makeRoom makes sure that e fits, and returns why it does not. Announcements that
 // are dormant, whose git data did not come in time, give way to it: first those
@@ -52,7 +45,7 @@ func (tx *Tx) makeRoom(e *host.Event, older *heldRow, out *host.Outcome) (reason
 				return "", err
 			}
 			if ok, err := evict(number); err != nil || !ok {
-				return fmt.Sprintf("restricted: %d events of yours wait for their git data: push it, or delete those that you do not need", n), err
+				return fmt.Sprintf(semantics.ReasonOwnFull, n), err
 			}
 		}
 	}
@@ -67,7 +60,7 @@ func (tx *Tx) makeRoom(e *host.Event, older *heldRow, out *host.Outcome) (reason
 			return "", err
 		}
 		if ok, err := evict(number); err != nil || !ok {
-			return reasonFull, err
+			return semantics.ReasonFull, err
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"talon/host"
 	"talon/host/grasp"
+	"talon/host/store/semantics"
 	"talon/host/wire"
 )
 
@@ -89,7 +90,7 @@ func (tx *Tx) age(number, now int64) (change *host.HeldChange, gone bool, err er
 		}
 		dormant = true
 	}
-	return change, false, tx.schedule(number, since, due(e, since, dormant), dormant)
+	return change, false, tx.schedule(number, since, semantics.Due(e, since, dormant), dormant)
 }
 
 func (tx *Tx) schedule(number, since, at int64, dormant bool) error {
@@ -144,5 +145,5 @@ func (tx *Tx) restartRow(number, now int64, changes *[]host.HeldChange) error {
 	if dormant {
 		*changes = append(*changes, host.HeldChange{Event: e, Fate: host.FateRevived})
 	}
-	return tx.schedule(number, h.Since, due(e, h.Since, false), false)
+	return tx.schedule(number, h.Since, semantics.Due(e, h.Since, false), false)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"talon/host"
+	"talon/host/store/semantics"
 )
 
 const (
@@ -82,67 +83,20 @@ func (k *keyring) postings(rows []posting, e *host.Event, seq int64) []posting {
 	long := places[:longPlace]
 	short := appendPlace(places, e.CreatedAt, e.ID[:8], seq)[longPlace:]
 	rows = append(rows, posting{keyTime, 0, long}, posting{keyKind, kind, long}, posting{k.author(e.PubKey), kind, long})
-	var seen tagSet
-	for _, tag := range e.Tags {
-		if len(tag) > 1 && len(tag[0]) == 1 && letter(tag[0][0]) && seen.add(tag[0][0], tag[1]) {
-			rows = append(rows, posting{k.key(tag[0][0], tag[1]), kind, short})
-		}
-	}
+	semantics.Tags(e, func(name byte, value string) {
+		rows = append(rows, posting{k.key(name, value), kind, short})
+	})
 	return k.maintainerPostings(rows, e, seq)
 }
 
 // maintainerPostings appends a row for each maintainer that an announcement lists.
 func (k *keyring) maintainerPostings(rows []posting, e *host.Event, seq int64) []posting {
-	maintainers := e.Maintainers()
-	if len(maintainers) == 0 {
+	if e.Kind != host.KindAnnouncement {
 		return rows
 	}
 	short := appendPlace(make([]byte, 0, shortPlace), e.CreatedAt, e.ID[:8], seq)
-	identifier := e.D()
-	for _, m := range maintainers {
-		rows = append(rows, posting{k.key(host.MaintainerOf, host.Maintains(m, identifier)), int64(e.Kind), short})
-	}
+	semantics.Maintained(e, func(value string) {
+		rows = append(rows, posting{k.key(host.MaintainerOf, value), int64(e.Kind), short})
+	})
 	return rows
-}
-
-func letter(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
-// tagSet holds tags, most often few.
-type tagSet struct {
-	n    int
-	few  [8]indexedTag
-	many map[indexedTag]struct{} // nil while few will do
-}
-
-type indexedTag struct {
-	name  byte
-	value string
-}
-
-// add reports whether the tag was not in the set.
-func (s *tagSet) add(name byte, value string) bool {
-	t := indexedTag{name, value}
-	if s.many == nil {
-		for _, have := range s.few[:s.n] {
-			if have == t {
-				return false
-			}
-		}
-		if s.n < len(s.few) {
-			s.few[s.n] = t
-			s.n++
-			return true
-		}
-		s.many = make(map[indexedTag]struct{})
-		for _, have := range s.few {
-			s.many[have] = struct{}{}
-		}
-	}
-	if _, ok := s.many[t]; ok {
-		return false
-	}
-	s.many[t] = struct{}{}
-	return true
 }

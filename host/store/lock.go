@@ -8,10 +8,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"talon/host/store/semantics"
 )
 
 // ErrInUse says that another process serves or changes the same database.
-var ErrInUse = errors.New("database is in use")
+var ErrInUse = semantics.ErrInUse
 
 // lock takes the lock that keeps a second process from writing to the database
 // at path. SQLite's own locks would let it: they are held for moments, while the

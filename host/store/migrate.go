@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"talon/host"
+	"talon/host/store/semantics"
 )
 
 // applicationID marks SQLite files as ours ("Taln").
@@ -19,7 +20,7 @@ var Version = len(steps)
 
 var (
 	// ErrNewer says that a newer Talon wrote the database.
-	ErrNewer = errors.New("database is from a newer version of Talon")
+	ErrNewer = semantics.ErrNewer
 
 	// ErrForeign says that the file is not a database of Talon.
 	ErrForeign = errors.New("not a database of Talon")

@@ -16,6 +16,7 @@ import (
 	sqlite3 "github.com/mattn/go-sqlite3"
 
 	"talon/host"
+	"talon/host/store/semantics"
 )
 
 // FileName is the database's name where only a directory is given.
@@ -47,10 +48,7 @@ func (o Options) filled() Options {
 	def(&o.ReaderCache, 4<<20)
 	def(&o.Map, 1<<31)
 	def(&o.Texts, 32<<20)
-	def(&o.Held.Events, 20_000)
-	def(&o.Held.ByAuthor, 200)
-	def(&o.Held.Bytes, 64<<20)
-	def(&o.Held.Placeholders, 100_000)
+	o.Held = o.Held.Filled()
 	o.Map = max(o.Map, 0)
 	if o.tune == nil {
 		o.tune = &defaultTuning
@@ -96,14 +94,7 @@ type Store struct {
 }
 
 // Total is what the database holds.
-type Total struct {
-	Seq    int64 // the highest ever given
-	Events int64
-	Bytes  int64 // of their JSON
-
-	Held      int64 // events in purgatory
-	HeldBytes int64 // of their JSON
-}
+type Total = semantics.Total
 
 const noExpiry = math.MaxInt64
 

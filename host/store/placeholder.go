@@ -3,12 +3,12 @@ package store
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 
 	"talon/host"
+	"talon/host/store/semantics"
 )
 
 // A placeholder is a ref refs/nostr/<event id> that was pushed before its event
@@ -16,10 +16,10 @@ import (
 // which events are here does not depend on them.
 
 // maxPlaceholderRepo bounds the key of a repository, in bytes.
-const maxPlaceholderRepo = 8 << 10
+const maxPlaceholderRepo = semantics.MaxPlaceholderRepo
 
 // ErrTooManyPlaceholders says that there is no room for another placeholder.
-var ErrTooManyPlaceholders = errors.New("too many refs wait for their events")
+var ErrTooManyPlaceholders = semantics.ErrTooManyPlaceholders
 
 // AddPlaceholder notes that the repository has a ref for an event that is not here,
 // and since when, in unix seconds. One that is noted already stays as it is. What

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/store/semantics"
 )
 
 // ErrClosed says that the store has been closed.
-var ErrClosed = errors.New("store is closed")
+var ErrClosed = semantics.ErrClosed
 
 // reader is a reading connection.
 type reader struct {

@@ -3,25 +3,25 @@ package store
 import (
 	"bytes"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"talon/host"
+	"talon/host/store/semantics"
 )
 
 // Reasons of Put, as clients see them.
 const (
-	reasonHave    = "duplicate: already have this event"
-	reasonNewer   = "replaced: have newer event"
-	reasonDeleted = "blocked: deleted by its author"
-	reasonExpired = "invalid: event has expired"
+	reasonHave    = semantics.ReasonHave
+	reasonNewer   = semantics.ReasonNewer
+	reasonDeleted = semantics.ReasonDeleted
+	reasonExpired = semantics.ReasonExpired
 )
 
 // ErrEphemeral says that Put was given an event that is not to be kept.
-var ErrEphemeral = errors.New("ephemeral events are not stored")
+var ErrEphemeral = semantics.ErrEphemeral
 
 // Put stores the event, or says why it does not: it is here already, or a newer
 // version is, or its author deleted it, or it has expired by now. What it

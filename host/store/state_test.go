@@ -34,69 +34,10 @@ func saveState(t testing.TB, s *Store, entries ...host.StateEntry) {
 	}
 }
 
-func sweepState(t testing.TB, s *Store, now int64) {
-	t.Helper()
-	if err := s.SweepState(context.Background(), now); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func wantState(t testing.TB, s *Store, want ...host.StateEntry) {
 	t.Helper()
 	if got := state(t, s); fmt.Sprintf("%#v", got) != fmt.Sprintf("%#v", want) {
 		t.Errorf("got %#v, want %#v", got, want)
-	}
-}
-
-func TestState(t *testing.T) {
-	dir := t.TempDir()
-	s := reopen(t, dir)
-	wantState(t, s)
-	put(t, s, 0, fake(1, 1, 1, 1))
-	total := s.Stats().Total
-	a := host.StateEntry{Module: "a", Key: "\x00\xff", Value: []byte("\x00value"), Expires: 0}
-	bucket := host.StateEntry{Module: "a", Space: 1, Key: "\x00\xff", Value: []byte("8"), Expires: 20}
-	b := host.StateEntry{Module: "b", Key: "", Value: []byte{}, Expires: 30}
-	saveState(t, s, a, bucket, b)
-	wantState(t, s, a, bucket, b)
-	a.Value, a.Expires = []byte("other"), 25
-	saveState(t, s, host.StateEntry{Module: "a", Key: "\x00\xff", Value: []byte("earlier")}, a, host.StateEntry{Module: "b", Space: 1})
-	wantState(t, s, a, bucket, b)
-	sweepState(t, s, 19)
-	wantState(t, s, a, bucket, b)
-	sweepState(t, s, 20)
-	wantState(t, s, a, b)
-	saveState(t, s, host.StateEntry{Module: "b"}, host.StateEntry{Module: "never seen"})
-	wantState(t, s, a)
-	if s.Stats().Total != total {
-		t.Errorf("state changes the totals of events: %v, %v before", s.Stats().Total, total)
-	}
-	check(t, s)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.SaveState(context.Background(), nil); !errors.Is(err, ErrClosed) {
-		t.Errorf("save after close: %v", err)
-	}
-	if err := s.SweepState(context.Background(), 0); !errors.Is(err, ErrClosed) {
-		t.Errorf("sweep after close: %v", err)
-	}
-	if err := s.LoadState(context.Background(), nil); !errors.Is(err, ErrClosed) {
-		t.Errorf("load after close: %v", err)
-	}
-	s = reopen(t, dir)
-	wantState(t, s, a)
-	ro, err := OpenReadOnly(context.Background(), dir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ro.Close()
-	wantState(t, ro, a)
-	if err := ro.SaveState(context.Background(), []host.StateEntry{b}); !errors.Is(err, ErrReadOnly) {
-		t.Errorf("save: got %v, want %v", err, ErrReadOnly)
-	}
-	if err := ro.SweepState(context.Background(), 1000); !errors.Is(err, ErrReadOnly) {
-		t.Errorf("sweep: got %v, want %v", err, ErrReadOnly)
 	}
 }
 
@@ -131,31 +72,6 @@ func TestStateFails(t *testing.T) {
 	}
 }
 
-// TestStateWaitsForTx: the state is not part of a transaction of events.
-func TestStateWaitsForTx(t *testing.T) {
-	s := open(t)
-	tx, err := s.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := host.StateEntry{Module: "a", Key: "k", Value: []byte("x")}
-	done := make(chan error)
-	go func() { done <- s.SaveState(context.Background(), []host.StateEntry{e}) }()
-	if _, err := tx.Put(fake(1, 1, 1, 1), 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	wantState(t, s, e)
-	if got := s.Stats().Events; got != 0 {
-		t.Errorf("%d events are stored", got)
-	}
-}
-
 // TestMigrateEvents opens a database as the first release made it.
 func TestMigrateEvents(t *testing.T) {
 	dir := t.TempDir()
@@ -175,25 +91,6 @@ func TestMigrateEvents(t *testing.T) {
 	}
 	saveState(t, s, host.StateEntry{Module: "a", Key: "k", Value: []byte("x")})
 	check(t, s)
-}
-
-// TestStateSweep removes more than fits into one scan.
-func TestStateSweep(t *testing.T) {
-	s := open(t)
-	var entries []host.StateEntry
-	for i := range stateFound + 10 {
-		entries = append(entries, host.StateEntry{Module: "a", Key: fmt.Sprint(i), Value: []byte("x"), Expires: 5})
-	}
-	stays := host.StateEntry{Module: "a", Space: 1, Key: "stays", Value: []byte("x"), Expires: 6}
-	saveState(t, s, append(entries, stays)...)
-	sweepState(t, s, 5)
-	wantState(t, s, stays)
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := s.SweepState(ctx, 6); err == nil {
-		t.Error("sweep goes on though the context has ended")
-	}
-	wantState(t, s, stays)
 }
 
 // BenchmarkSaveState writes 500 buckets of 50,000, as a busy second does, and says

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/store/semantics"
 )
 
 // writer is what changes the database. Who has Store.writing owns it.
@@ -28,7 +29,7 @@ type writer struct {
 }
 
 // ErrReadOnly says that the store was opened with OpenReadOnly.
-var ErrReadOnly = errors.New("store is read-only")
+var ErrReadOnly = semantics.ErrReadOnly
 
 var errDone = errors.New("transaction has ended")
 

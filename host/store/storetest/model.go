@@ -1,4 +1,4 @@
-package store
+package storetest
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/store/semantics"
 )
 
 // model is the store as simple as it can be said.
@@ -33,22 +34,22 @@ func (m *model) at(a host.Address) *host.Event {
 
 func (m *model) put(e *host.Event, now int64) (out host.Outcome) {
 	if at, ok := e.Expiration(); ok && at <= now {
-		return host.Outcome{Code: host.Rejected, Reason: reasonExpired}
+		return host.Outcome{Code: host.Rejected, Reason: semantics.ReasonExpired}
 	}
 	if m.events[e.ID] != nil {
-		return host.Outcome{Code: host.Duplicate, Reason: reasonHave}
+		return host.Outcome{Code: host.Duplicate, Reason: semantics.ReasonHave}
 	}
 	a, addressed := e.Address()
 	if addressed {
 		if old := m.at(a); old != nil && old.Before(e) {
-			return host.Outcome{Code: host.Replaced, Reason: reasonNewer}
+			return host.Outcome{Code: host.Replaced, Reason: semantics.ReasonNewer}
 		}
 		if until, ok := m.addresses[a]; ok && e.CreatedAt <= until {
-			return host.Outcome{Code: host.Rejected, Reason: reasonDeleted}
+			return host.Outcome{Code: host.Rejected, Reason: semantics.ReasonDeleted}
 		}
 	}
 	if e.Kind != host.KindDeletion && m.deleted[e.ID][e.PubKey] {
-		return host.Outcome{Code: host.Rejected, Reason: reasonDeleted}
+		return host.Outcome{Code: host.Rejected, Reason: semantics.ReasonDeleted}
 	}
 	remove := func(old *host.Event) {
 		if old != nil {
@@ -137,7 +138,7 @@ func (w *world) event(now int64) *host.Event {
 	}
 	w.n++
 	kind := pick[host.Kind](w, 0, 1, 1, 1, 3, 5, 7, 10002, 30000, 30617, 40000, 65535)
-	e := fake(w.n, byte(w.IntN(4)), kind, int64(w.IntN(12)))
+	e := Event(w.n, byte(w.IntN(4)), kind, int64(w.IntN(12)))
 	if w.IntN(4) == 0 { // an id that starts like another
 		copy(e.ID[:], []byte{1, 2, 3, 4, 5, 6, 7, 8})
 	}
@@ -197,7 +198,7 @@ func (w *world) target(e *host.Event) host.Tag {
 		return host.Tag{"a", a.String()}
 	}
 	if w.IntN(8) == 0 { // what has not come yet
-		return host.Tag{"e", fake(w.n+1+w.IntN(3), 0, 1, 0).ID.String()}
+		return host.Tag{"e", Event(w.n+1+w.IntN(3), 0, 1, 0).ID.String()}
 	}
 	return host.Tag{"e", old.ID.String()}
 }
@@ -207,7 +208,7 @@ func (w *world) filter() host.Filter {
 	if w.IntN(6) == 0 {
 		f.IDs = []host.ID{}
 		for range w.IntN(6) {
-			f.IDs = append(f.IDs, pick(w, append(w.past, fake(1<<20, 0, 0, 0))...).ID)
+			f.IDs = append(f.IDs, pick(w, append(w.past, Event(1<<20, 0, 0, 0))...).ID)
 		}
 	}
 	if w.IntN(3) == 0 {
@@ -240,9 +241,9 @@ func (w *world) filter() host.Filter {
 	return f
 }
 
-// TestModel does the same to the store and to the model and compares all that
+// testModel does the same to the store and to the model and compares all that
 // can be asked.
-func TestModel(t *testing.T) {
+func testModel(t *testing.T, x Engine) {
 	rounds := 12
 	if testing.Short() {
 		rounds = 3
@@ -250,12 +251,9 @@ func TestModel(t *testing.T) {
 	for seed := range rounds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			opts := Options{Readers: 2}
-			if seed%2 == 1 {
-				opts.tune = &tuning{probes: [2]int{2, 4}, gatherFull: 1, wholeKey: 2, wholeKeyFull: 1, chunkLeast: 1, chunkMost: 3, chunkFull: 2, mergeFrom: 5}
-			}
-			s, m := openWith(t, dir, opts), newModel()
+			dir := x.New(t)
+			opts := Options{Small: seed%2 == 1}
+			s, m := openWith(t, x, dir, opts), newModel()
 			w := &world{Rand: rand.New(rand.NewPCG(uint64(seed), 1))}
 			now := int64(100)
 			for step := range 40 {
@@ -263,17 +261,17 @@ func TestModel(t *testing.T) {
 				for range 12 {
 					compareReads(t, s, m, w, now)
 				}
-				check(t, s)
+				Check(t, s)
 				now += int64(w.IntN(3))
 				if w.IntN(3) == 0 {
 					compareSweep(t, s, m, now)
-					check(t, s)
+					Check(t, s)
 				}
 				if step%10 == 9 {
 					if err := s.Close(); err != nil {
 						t.Fatal(err)
 					}
-					s = openWith(t, dir, opts)
+					s = openWith(t, x, dir, opts)
 				}
 				if t.Failed() {
 					t.Fatalf("at step %d", step)
@@ -283,7 +281,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-func compareWrites(t *testing.T, s *Store, m *model, w *world, now int64) {
+func compareWrites(t *testing.T, s Store, m *model, w *world, now int64) {
 	tx, err := s.Begin()
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +297,7 @@ func compareWrites(t *testing.T, s *Store, m *model, w *world, now int64) {
 		if got.Code != want.Code || got.Reason != want.Reason || (got.Seq != 0) != (got.Code == host.Stored) {
 			t.Errorf("put %s: got %+v, want %+v", e.JSON, got, want)
 		}
-		if a, b := texts(got.Removed...), texts(want.Removed...); !slices.Equal(a, b) {
+		if a, b := Texts(got.Removed...), Texts(want.Removed...); !slices.Equal(a, b) {
 			t.Errorf("put %s: removed %q, want %q", e.JSON, a, b)
 		}
 	}
@@ -308,7 +306,7 @@ func compareWrites(t *testing.T, s *Store, m *model, w *world, now int64) {
 	}
 }
 
-func compareSweep(t *testing.T, s *Store, m *model, now int64) {
+func compareSweep(t *testing.T, s Store, m *model, now int64) {
 	tx, err := s.Begin()
 	if err != nil {
 		t.Fatal(err)
@@ -318,7 +316,7 @@ func compareSweep(t *testing.T, s *Store, m *model, now int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := texts(got...), texts(m.sweep(now)...); !slices.Equal(a, b) {
+	if a, b := Texts(got...), Texts(m.sweep(now)...); !slices.Equal(a, b) {
 		t.Errorf("swept %q, want %q", a, b)
 	}
 	if err := tx.Commit(); err != nil {
@@ -329,7 +327,7 @@ func compareSweep(t *testing.T, s *Store, m *model, now int64) {
 	}
 }
 
-func compareReads(t *testing.T, s *Store, m *model, w *world, now int64) {
+func compareReads(t *testing.T, s Store, m *model, w *world, now int64) {
 	ctx := context.Background()
 	filters := make([]host.Filter, 1+w.IntN(3))
 	var limited, all []*host.Event
@@ -344,7 +342,7 @@ func compareReads(t *testing.T, s *Store, m *model, w *world, now int64) {
 	}
 	limited, all = ordered(limited), ordered(all)
 
-	if got, want := selected(t, s, now, filters...), texts(limited...); !slices.Equal(got, want) {
+	if got, want := Selected(t, s, now, filters...), Texts(limited...); !slices.Equal(got, want) {
 		t.Errorf("select %s:\n got %q\nwant %q", show(filters), got, want)
 	}
 	if n, err := s.Count(ctx, filters, now); err != nil || n != int64(len(all)) {
@@ -365,7 +363,7 @@ func compareReads(t *testing.T, s *Store, m *model, w *world, now int64) {
 	compareScan(t, s, m.matching(filters[0], now), filters[0], now)
 }
 
-func compareScan(t *testing.T, s *Store, want []*host.Event, f host.Filter, now int64) {
+func compareScan(t *testing.T, s Store, want []*host.Event, f host.Filter, now int64) {
 	type item struct {
 		at int64
 		id host.ID
@@ -386,7 +384,7 @@ func compareScan(t *testing.T, s *Store, want []*host.Event, f host.Filter, now 
 		return 1
 	})
 	if !slices.EqualFunc(got, want, func(a item, b *host.Event) bool { return a.at == b.CreatedAt && a.id == b.ID }) {
-		t.Errorf("scan %s: got %v, want %q", show([]host.Filter{f}), got, texts(want...))
+		t.Errorf("scan %s: got %v, want %q", show([]host.Filter{f}), got, Texts(want...))
 	}
 }
 

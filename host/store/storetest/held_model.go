@@ -1,4 +1,4 @@
-package store
+package storetest
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"talon/host"
 	"talon/host/grasp"
+	"talon/host/store/semantics"
 )
 
 // heldModel is a store with purgatory as simple as it can be said.
@@ -18,7 +19,7 @@ type heldModel struct {
 	*model
 	held []*modelHeld // in the order in which they came
 	gone map[host.ID]int64
-	most HeldLimits
+	most semantics.HeldLimits
 }
 
 type modelHeld struct {
@@ -28,7 +29,7 @@ type modelHeld struct {
 	reason  string
 }
 
-func (h *modelHeld) due() int64 { return due(h.Event, h.since, h.dormant) }
+func (h *modelHeld) due() int64 { return semantics.Due(h.Event, h.since, h.dormant) }
 
 func (h *modelHeld) phase(now int64) grasp.Phase {
 	if at, ok := h.Expiration(); ok && at <= now {
@@ -84,7 +85,7 @@ func (m *heldModel) put(e *host.Event, now int64) (host.Outcome, []string) {
 func (m *heldModel) hold(e *host.Event, hd host.Holding, now int64) (host.Code, string, []string) {
 	var fates []string
 	if at, ok := e.Expiration(); ok && at <= now {
-		return host.Rejected, reasonExpired, nil
+		return host.Rejected, semantics.ReasonExpired, nil
 	}
 	if h := m.find(e.ID); h != nil {
 		m.age(&fates, h, now)
@@ -97,21 +98,21 @@ func (m *heldModel) hold(e *host.Event, hd host.Holding, now int64) (host.Code, 
 		}
 	}
 	if m.events[e.ID] != nil {
-		return host.Duplicate, reasonHave, fates
+		return host.Duplicate, semantics.ReasonHave, fates
 	}
 	if e.Kind != host.KindDeletion && m.deleted[e.ID][e.PubKey] {
-		return host.Rejected, reasonDeleted, fates
+		return host.Rejected, semantics.ReasonDeleted, fates
 	}
 	if a, ok := e.Address(); ok {
 		if old := m.at(a); old != nil && old.Before(e) {
-			return host.Replaced, reasonNewer, fates
+			return host.Replaced, semantics.ReasonNewer, fates
 		}
 		if until, ok := m.addresses[a]; ok && e.CreatedAt <= until {
-			return host.Rejected, reasonDeleted, fates
+			return host.Rejected, semantics.ReasonDeleted, fates
 		}
 	}
 	if e.Kind == 30617 && hd.Synced && m.gone[e.ID] > now {
-		return host.Rejected, reasonGone, fates
+		return host.Rejected, semantics.ReasonGone, fates
 	}
 	var old *modelHeld
 	for _, h := range m.held {
@@ -120,7 +121,7 @@ func (m *heldModel) hold(e *host.Event, hd host.Holding, now int64) (host.Code, 
 		}
 	}
 	if old != nil && old.Before(e) {
-		return host.Replaced, reasonNewer, fates
+		return host.Replaced, semantics.ReasonNewer, fates
 	}
 	if prefix := m.room(&fates, e, old); prefix != "" {
 		return host.Rejected, prefix, fates
@@ -238,7 +239,7 @@ func (m *heldModel) release(r host.Release, now int64) (events, fates []string) 
 			switch {
 			case out.Code == host.Stored:
 				fate = host.FateReleased
-			case out.Reason == reasonExpired:
+			case out.Reason == semantics.ReasonExpired:
 				fate = host.FateExpired
 			default:
 				panic("the model held what it would not store: " + out.Reason)
@@ -286,9 +287,9 @@ func sameFates(t *testing.T, what string, got []host.HeldChange, want []string) 
 	}
 }
 
-// TestHeldModel does the same to purgatory and to the model and compares all that
+// testHeldModel does the same to purgatory and to the model and compares all that
 // can be asked.
-func TestHeldModel(t *testing.T) {
+func testHeldModel(t *testing.T, x Engine) {
 	rounds := 12
 	if testing.Short() {
 		rounds = 4
@@ -296,12 +297,12 @@ func TestHeldModel(t *testing.T) {
 	for seed := range rounds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			opts := Options{Readers: 2, Held: HeldLimits{Events: 12, ByAuthor: 5, Bytes: 5000}}
+			dir := x.New(t)
+			opts := Options{Held: semantics.HeldLimits{Events: 12, ByAuthor: 5, Bytes: 5000}}
 			if seed%3 == 0 {
-				opts.Held = HeldLimits{Events: 1000, ByAuthor: 1000, Bytes: 1 << 20}
+				opts.Held = semantics.HeldLimits{Events: 1000, ByAuthor: 1000, Bytes: 1 << 20}
 			}
-			s := openWith(t, dir, opts)
+			s := openWith(t, x, dir, opts)
 			m := &heldModel{model: newModel(), gone: map[host.ID]int64{}, most: opts.Held}
 			w := &world{Rand: rand.New(rand.NewPCG(uint64(seed), 2))}
 			now := int64(1_700_000_000)
@@ -309,12 +310,12 @@ func TestHeldModel(t *testing.T) {
 				compareHolds(t, s, m, w, &now)
 				compareHeldReads(t, s, m, w)
 				compareReads(t, s, m.model, w, now)
-				check(t, s)
+				Check(t, s)
 				if step%10 == 9 {
 					if err := s.Close(); err != nil {
 						t.Fatal(err)
 					}
-					s = openWith(t, dir, opts)
+					s = openWith(t, x, dir, opts)
 				}
 				if t.Failed() {
 					t.Fatalf("at step %d", step)
@@ -324,7 +325,7 @@ func TestHeldModel(t *testing.T) {
 	}
 }
 
-func compareHolds(t *testing.T, s *Store, m *heldModel, w *world, now *int64) {
+func compareHolds(t *testing.T, s Store, m *heldModel, w *world, now *int64) {
 	tx, err := s.Begin()
 	if err != nil {
 		t.Fatal(err)
@@ -400,7 +401,7 @@ func (w *world) restarts() (list []host.Address) {
 	return list
 }
 
-func compareHeldReads(t *testing.T, s *Store, m *heldModel, w *world) {
+func compareHeldReads(t *testing.T, s Store, m *heldModel, w *world) {
 	ctx := context.Background()
 	var size int64
 	first := int64(math.MaxInt64)
@@ -420,7 +421,7 @@ func compareHeldReads(t *testing.T, s *Store, m *heldModel, w *world) {
 	if at, ok := s.NextHeld(); at != first || ok != (first != math.MaxInt64) {
 		t.Errorf("the next is due at %d, %v, want %d", at, ok, first)
 	}
-	if st := s.Stats(); st.Held != int64(len(m.held)) || st.HeldBytes != size {
+	if st := s.Total(); st.Held != int64(len(m.held)) || st.HeldBytes != size {
 		t.Errorf("totals %+v, want %d held of %d bytes", st, len(m.held), size)
 	}
 	var got []string
@@ -455,7 +456,7 @@ func compareHeldReads(t *testing.T, s *Store, m *heldModel, w *world) {
 		for _, b := range found {
 			list = append(list, string(b))
 		}
-		if want := texts(match...); !slices.Equal(list, want) {
+		if want := Texts(match...); !slices.Equal(list, want) {
 			t.Errorf("held by %s:\n got %q\nwant %q", show([]host.Filter{f}), list, want)
 		}
 	}

@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"talon/host"
+	"talon/host/config"
+	"talon/host/forge"
+	"talon/host/ingest"
+	"talon/host/plugin/state"
+	"talon/host/relay"
+	"talon/host/relaysync"
+	"talon/host/store"
+)
+
+// Store is a database as the parts of Talon need it, each by its own interface. All
+// engines answer alike: see package host/store/storetest.
+type Store interface {
+	ingest.Store
+	relay.Store
+	relaysync.Local
+	state.Disk
+	host.HeldFacts
+	forge.HeldStore
+	forge.Placeholders
+
+	Get(ctx context.Context, id host.ID) ([]byte, error)
+	Referenced(ctx context.Context, idOrAddress string) (bool, error)
+	Headers(ctx context.Context, rows []int64) ([][]byte, error) // [host.Event.Header] of each that is still there
+
+	// Relays and SaveRelays keep what is known of other servers, of each sort of
+	// knowledge by URL; a nil value is forgotten.
+	Relays(ctx context.Context, about string) (map[string][]byte, error)
+	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
+
+	// Export yields every stored event, oldest first; yield may wait.
+	Export(ctx context.Context, yield func(json []byte) error) error
+
+	// Check compares everything that is stored with everything else, and reports each
+	// problem. It returns how many stored events it looked at.
+	Check(ctx context.Context, verify func(*host.Event) error, report func(problem string)) (checked int64, err error)
+
+	Collectors() []prometheus.Collector
+	Close() error
+}
+
+// OpenStore opens the database for writing.
+func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
+	return opened(store.Open(ctx, cfg.Data, sqliteOptions(cfg, log)))
+}
+
+// OpenStoreReadOnly opens the database for reading, also while a server runs on
+// it.
+func OpenStoreReadOnly(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
+	return opened(store.OpenReadOnly(ctx, cfg.Data, sqliteOptions(cfg, log)))
+}
+
+func opened(db *store.Store, err error) (Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return sqlite{db}, nil
+}
+
+// sqlite is SQLite's engine as a [Store].
+type sqlite struct{ *store.Store }
+
+func (s sqlite) Begin() (ingest.Tx, error) { return s.Store.Begin() }
+
+// sqliteOptions gives half of the cache to the texts of events, which most answers
+// are made of, a quarter to the writer, which touches pages all over the indexes, and
+// the rest to the readers.
+func sqliteOptions(cfg *config.Config, log *slog.Logger) store.Options {
+	readers, cache := readers(cfg), cacheOf(cfg)
+	return store.Options{
+		Readers:     readers,
+		Texts:       cache / 2,
+		WriterCache: cache / 4,
+		ReaderCache: cache / 4 / int64(readers),
+		Log:         log,
+	}
+}
+
+func readers(cfg *config.Config) int {
+	if cfg.Readers == 0 {
+		return 2 * runtime.GOMAXPROCS(0)
+	}
+	return cfg.Readers
+}
+
+// facts is the store as those see it who only read.
+type facts struct{ Store }
+
+// Query returns the events that match, newest first.
+func (f facts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) {
+	found, err := f.Select(ctx, []host.Filter{filter}, time.Now().Unix())
+	if err != nil {
+		return nil, err
+	}
+	if filter.Header {
+		return f.Headers(ctx, found.Rows)
+	}
+	var list [][]byte
+	err = f.Fetch(ctx, found.Rows, func(_ int64, json []byte) error {
+		list = append(list, append([]byte(nil), json...))
+		return nil
+	})
+	return list, err
+}

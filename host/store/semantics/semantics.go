@@ -1,0 +1,96 @@
+// Package semantics has what every engine of the store answers alike: its words, its
+// bounds, when something in purgatory is due, and under which values an event is found.
+//
+// It does no I/O and knows no database.
+package semantics
+
+import (
+	"errors"
+
+	"talon/host"
+	"talon/host/grasp"
+)
+
+// Reasons why an event is not stored or held, as clients see them.
+const (
+	ReasonHave    = "duplicate: already have this event"
+	ReasonNewer   = "replaced: have newer event"
+	ReasonDeleted = "blocked: deleted by its author"
+	ReasonExpired = "invalid: event has expired"
+	ReasonGone    = "blocked: this announcement waited for its git data in vain: its author may send it again"
+	ReasonFull    = "rate-limited: too many events wait for their git data here: try again later"
+
+	// ReasonOwnFull has a verb for how many events of the author are held.
+	ReasonOwnFull = "restricted: %d events of yours wait for their git data: push it, or delete those that you do not need"
+)
+
+var (
+	// ErrEphemeral says that a store was given an event that is not to be kept.
+	ErrEphemeral = errors.New("ephemeral events are not stored")
+
+	// ErrReadOnly says that the store was opened for reading.
+	ErrReadOnly = errors.New("store is read-only")
+
+	// ErrClosed says that the store has been closed.
+	ErrClosed = errors.New("store is closed")
+
+	// ErrInUse says that another process serves or changes the same database.
+	ErrInUse = errors.New("database is in use")
+
+	// ErrNewer says that a newer Talon wrote the database.
+	ErrNewer = errors.New("database is from a newer version of Talon")
+
+	// ErrTooManyPlaceholders says that there is no room for another placeholder.
+	ErrTooManyPlaceholders = errors.New("too many refs wait for their events")
+)
+
+// Bounds of single things.
+const (
+	MaxEvicted         = 100     // held events that give way to one
+	MaxPlaceholderRepo = 8 << 10 // bytes of a repository's key
+)
+
+// Total is what a database holds.
+type Total struct {
+	Seq    int64 // the highest ever given
+	Events int64
+	Bytes  int64 // of their JSON
+
+	Held      int64 // events in purgatory
+	HeldBytes int64 // of their JSON
+}
+
+// HeldLimits bound purgatory, which anybody may fill whose events a policy holds.
+type HeldLimits struct {
+	Events   int64 // in all; default 20,000
+	ByAuthor int64 // by one author; default 200
+	Bytes    int64 // of their JSON, in all; default 64 MiB
+
+	Placeholders int64 // refs that were pushed before their events; default 100,000
+}
+
+// Filled returns the limits with defaults where none are given.
+func (l HeldLimits) Filled() HeldLimits {
+	for _, v := range []struct {
+		limit *int64
+		value int64
+	}{{&l.Events, 20_000}, {&l.ByAuthor, 200}, {&l.Bytes, 64 << 20}, {&l.Placeholders, 100_000}} {
+		if *v.limit == 0 {
+			*v.limit = v.value
+		}
+	}
+	return l
+}
+
+// Due returns when a held event is next to be looked at.
+func Due(e *host.Event, since int64, dormant bool) int64 {
+	h := grasp.Hold{Announcement: e.Kind == host.KindAnnouncement, Since: since}
+	at, _ := h.Next(since)
+	if dormant {
+		at, _ = h.Next(at)
+	}
+	if expires, ok := e.Expiration(); ok {
+		at = min(at, expires)
+	}
+	return at
+}

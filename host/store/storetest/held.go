@@ -1,0 +1,495 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"talon/host"
+	"talon/host/grasp"
+	"talon/host/store/semantics"
+)
+
+var purgatory = host.Holding{Reason: host.ReasonHeld}
+
+// testHeldStories tells what happens to events in purgatory, in short steps:
+//
+//	hold X, sync X     a client or another relay sends it, to be held
+//	put X              it is stored, deletions too
+//	wait N             seconds pass, and the sweep comes
+//	pass N             seconds pass, and the sweep is late
+//	release X Y        their data has come
+//	restart            a push to the announcements was authorised
+//
+// and each step's answer and what became of which event.
+func testHeldStories(t *testing.T, x Engine) {
+	const now = 1_700_000_000
+	d := host.Tag{"d", "repo"}
+	address := func(kind host.Kind) host.Tag {
+		return host.Tag{"a", host.Address{Kind: kind, PubKey: host.PubKey{1}, D: "repo"}.String()}
+	}
+	e := func(of *host.Event) host.Tag { return host.Tag{"e", of.ID.String()} }
+	events := map[string]*host.Event{
+		"A1": Event(1, 1, 30617, 10, d), "A2": Event(2, 1, 30617, 20, d),
+		"S1": Event(3, 1, 30618, 10, d), "S2": Event(4, 1, 30618, 20, d), "S3": Event(5, 1, 30618, 30, d),
+		"PR":  Event(6, 2, 1618, 10, address(30617)),
+		"old": Event(7, 1, 1618, 10, host.Tag{"expiration", fmt.Sprint(now + 100)}),
+	}
+	events["delA1"] = Event(20, 1, 5, 5, e(events["A1"]))
+	events["delA"] = Event(21, 1, 5, 20, address(30617))
+	events["delS"] = Event(22, 1, 5, 20, address(30618))
+	events["stranger"] = Event(23, 3, 5, 50, e(events["A1"]), address(30617))
+	names := map[host.ID]string{}
+	for name, e := range events {
+		names[e.ID] = name
+	}
+	for _, tt := range []struct{ name, story string }{
+		{"data comes", `
+			hold A1: held, A1 held
+			hold S1: held, S1 held
+			release S1 A1: A1 released S1 released
+			release S1 A1: A1 stored S1 stored
+			hold A1: duplicate`},
+		{"data never comes", `
+			hold S1: held, S1 held
+			wait 1799: 
+			hold S1: held
+			wait 1: S1 expired
+			release S1: S1 absent`},
+		{"an announcement has two phases", `
+			hold A1: held, A1 held
+			wait 1800: A1 dormant
+			wait 86399: 
+			wait 1: A1 expired
+			release A1: A1 expired
+			sync A1: rejected
+			hold A1: held, A1 held`},
+		{"the memory of a synced announcement lasts seven days", `
+			sync A1: held, A1 held
+			wait 1800: A1 dormant
+			wait 86400: A1 expired
+			wait 604799: 
+			sync A1: rejected
+			sync A2: held, A2 held
+			wait 1: 
+			sync A1: replaced`},
+		{"a sweep that comes late", `
+			hold A1: held, A1 held
+			wait 700000: A1 expired
+			sync A1: held, A1 held`},
+		{"its author sends it again", `
+			hold A1: held, A1 held
+			wait 1700: 
+			hold A1: held
+			wait 1700: 
+			sync A1: held
+			wait 100: A1 dormant
+			sync A1: held
+			hold A1: held, A1 revived
+			wait 1799: 
+			wait 1: A1 dormant`},
+		{"a replacement restarts", `
+			hold A1: held, A1 held
+			wait 1800: A1 dormant
+			sync A2: held, A1 replaced A2 held
+			hold A1: replaced
+			wait 1799: 
+			wait 1: A2 dormant`},
+		{"a push or a state restarts", `
+			hold A1: held, A1 held
+			wait 1800: A1 dormant
+			restart: A1 revived
+			wait 1700: 
+			restart: 
+			wait 1700: 
+			state S1: held, S1 held
+			wait 1700: 
+			state S1: held
+			wait 1700: S1 expired
+			wait 100: A1 dormant
+			wait 86400: A1 expired
+			restart: `},
+		{"older states still count until a newer one takes effect", `
+			hold S2: held, S2 held
+			hold S1: held, S1 held
+			hold S3: held, S3 held
+			release S1: S1 released
+			release S3: S3 released, S2 replaced
+			hold S2: replaced`},
+		{"states are released oldest first", `
+			hold S3: held, S3 held
+			hold S1: held, S1 held
+			hold S2: held, S2 held
+			release S3 S1 S2 S1: S1 released S2 released S3 released
+			hold S1: replaced`},
+		{"an announcement that is stored meanwhile", `
+			hold A1: held, A1 held
+			hold PR: held, PR held
+			put A2: stored, A1 replaced
+			hold A1: replaced
+			put PR: stored, PR released`},
+		{"deletion by id", `
+			hold A1: held, A1 held
+			put stranger: stored
+			put delA1: stored, A1 deleted
+			release A1: A1 deleted
+			hold A1: rejected
+			hold A2: held, A2 held`},
+		{"deletion comes first", `
+			put delA1: stored
+			hold A1: rejected`},
+		{"deletion by address takes those of the same second, and no newer ones", `
+			hold S1: held, S1 held
+			hold S2: held, S2 held
+			hold S3: held, S3 held
+			hold A2: held, A2 held
+			put delS: stored, S1 deleted S2 deleted
+			hold S2: rejected
+			put delA: stored, A2 deleted
+			hold A2: rejected`},
+		{"an event that expires (NIP-40)", `
+			hold old: held, old held
+			wait 100: old expired
+			hold old: rejected`},
+		{"a sweep that comes after the events", `
+			hold S1: held, S1 held
+			hold A1: held, A1 held
+			hold old: held, old held
+			pass 100: 
+			release old: old expired, old expired
+			pass 1700: 
+			hold S1: held, S1 expired S1 held
+			hold A1: held, A1 dormant A1 revived
+			pass 88200: 
+			sync A1: rejected, A1 expired
+			hold A1: held, A1 held`},
+		{"a held deletion takes what waits when it is released", `
+			hold A1: held, A1 held
+			hold delA1: held, delA1 held
+			release A1 delA1: delA1 released A1 deleted, A1 deleted
+			hold A1: rejected`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, now := open(t, x), int64(now)
+			for line := range strings.Lines(strings.TrimSpace(tt.story)) {
+				line = strings.TrimSpace(line)
+				step, want, _ := strings.Cut(line, ":")
+				words := strings.Fields(step)
+				e := events[words[len(words)-1]]
+				answer, fates := "", []host.HeldChange(nil)
+				switch words[0] {
+				case "hold", "sync", "state":
+					h := host.Holding{Reason: host.ReasonHeld, Synced: words[0] == "sync"}
+					if words[0] == "state" {
+						h.Restart = []host.Address{{Kind: 30617, PubKey: host.PubKey{1}, D: "repo"}}
+					}
+					out := Hold(t, s, now, h, e)
+					answer, fates = out.Code.String(), out.Held
+					if out.Code == host.Held != (out.Reason == host.ReasonHeld) {
+						t.Errorf("%s: %+v", step, out)
+					}
+				case "put":
+					out := Put(t, s, now, e)[0]
+					answer, fates = out.Code.String(), out.Held
+				case "wait":
+					var n int64
+					fmt.Sscan(words[1], &n)
+					now += n
+					fates = SweepHeld(t, s, now)
+				case "pass":
+					var n int64
+					fmt.Sscan(words[1], &n)
+					now += n
+				case "restart":
+					fates = Release(t, s, now, host.Release{Restart: []host.Address{
+						{Kind: 30617, PubKey: host.PubKey{1}, D: "repo"}, {Kind: 1, PubKey: host.PubKey{1}},
+					}}).Held
+				case "release":
+					var r host.Release
+					for _, name := range words[1:] {
+						r.IDs = append(r.IDs, events[name].ID)
+					}
+					out := Release(t, s, now, r)
+					var list []string
+					for _, one := range out.Events {
+						list = append(list, names[one.ID]+" "+one.Fate.String())
+						if (one.Fate == host.FateReleased) != (one.Seq != 0) {
+							t.Errorf("%s: %+v", step, one)
+						}
+					}
+					answer = strings.Join(list, " ")
+					for _, c := range out.Held {
+						if c.Fate != host.FateReleased {
+							fates = append(fates, c)
+						}
+					}
+				default:
+					t.Fatalf("no step %q", words[0])
+				}
+				var list []string
+				for _, c := range fates {
+					list = append(list, names[c.Event.ID]+" "+c.Fate.String())
+				}
+				got := strings.Trim(answer+", "+strings.Join(list, " "), ", ")
+				if got != strings.TrimSpace(want) {
+					t.Errorf("%s: got %q, want %q", step, got, strings.TrimSpace(want))
+				}
+				Check(t, s)
+			}
+		})
+	}
+}
+
+// testHeldIsNotServed asks in every way for what is held.
+func testHeldIsNotServed(t *testing.T, x Engine) {
+	name, ctx := x.New(t), context.Background()
+	s := reopen(t, x, name)
+	e := Event(1, 1, 30617, 10, host.Tag{"d", "x"}, host.Tag{"e", Event(2, 1, 1, 1).ID.String()})
+	Hold(t, s, 0, purgatory, e)
+	all := []host.Filter{{Limit: 10}, {IDs: []host.ID{e.ID}, Limit: 10}, {Authors: []host.PubKey{e.PubKey}, Limit: 10}, {Kinds: []host.Kind{30617}, Limit: 10}, {Tags: []host.TagFilter{{Name: 'd', Values: []string{"x"}}}, Limit: 10}}
+	if got := Selected(t, s, 0, all...); got != nil {
+		t.Errorf("selected %q", got)
+	}
+	if n, err := s.Count(ctx, all, 0); n != 0 || err != nil {
+		t.Errorf("counted %d, %v", n, err)
+	}
+	if _, n, err := s.Scan(ctx, host.Filter{Limit: -1}, 10, 0, func(int64, host.ID) {}); n != 0 || err != nil {
+		t.Errorf("scanned %d, %v", n, err)
+	}
+	if err := s.Export(ctx, func(text []byte) error { t.Errorf("exported %s", text); return nil }); err != nil {
+		t.Error(err)
+	}
+	if err := s.Authors(ctx, all, 0, func(p host.PubKey) { t.Errorf("author %s", p) }); err != nil {
+		t.Error(err)
+	}
+	if yes, err := s.Referenced(ctx, Event(2, 1, 1, 1).ID.String()); yes || err != nil {
+		t.Errorf("referenced: %v, %v", yes, err)
+	}
+	if text, err := s.Get(ctx, e.ID); text != nil || err != nil {
+		t.Errorf("got %s, %v", text, err)
+	}
+	if text, err := s.Held(ctx, e.ID); string(text) != string(e.JSON) || err != nil {
+		t.Errorf("held: %s, %v", text, err)
+	}
+	ro, err := x.ReadOnly(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ro.Close()
+	if found, err := ro.HeldBy(ctx, all[4]); len(found) != 1 || err != nil {
+		t.Errorf("a reader beside the writer finds %q, %v", found, err)
+	}
+}
+
+// testHeldBounds fills purgatory as an attacker would.
+func testHeldBounds(t *testing.T, x Engine) {
+	const now = 1_700_000_000
+	d := func(n int) host.Tag { return host.Tag{"d", fmt.Sprint(n)} }
+	size := int64(len(Event(1, 1, 30617, 1, d(1)).JSON))
+	limited := func(t *testing.T, l semantics.HeldLimits) Store {
+		return openWith(t, x, x.New(t), Options{Held: l})
+	}
+	// fill holds announcements n by the author.
+	fill := func(t *testing.T, s Store, at int64, author byte, from, to int) (codes, reason string) {
+		for n := from; n < to; n++ {
+			out := Hold(t, s, at, purgatory, Event(n, author, 30617, 1, d(n)))
+			codes += out.Code.String()[:1]
+			reason = out.Reason
+		}
+		Check(t, s)
+		return codes, reason
+	}
+	want := func(t *testing.T, codes, want, reason, prefix string) {
+		t.Helper()
+		if codes != want || !strings.HasPrefix(reason, prefix) {
+			t.Errorf("got %s, last %q, want %s, %q", codes, reason, want, prefix)
+		}
+	}
+	t.Run("events", func(t *testing.T) {
+		s := limited(t, semantics.HeldLimits{Events: 3})
+		codes, reason := fill(t, s, now, 1, 10, 14)
+		want(t, codes, "hhhr", reason, "rate-limited: ")
+		// A replacement needs no room.
+		if out := Hold(t, s, now, purgatory, Event(20, 1, 30617, 2, d(10))); out.Code != host.Held {
+			t.Errorf("replacement: %+v", out)
+		}
+		// What is there already is answered as before.
+		codes, reason = fill(t, s, now, 1, 11, 13)
+		want(t, codes, "hh", reason, "purgatory: ")
+		// A dormant one gives way, to one each.
+		SweepHeld(t, s, now+grasp.HoldFor)
+		codes, reason = fill(t, s, now+grasp.HoldFor, 2, 30, 34)
+		want(t, codes, "hhhr", reason, "rate-limited: ")
+	})
+	t.Run("author", func(t *testing.T) {
+		s := limited(t, semantics.HeldLimits{ByAuthor: 2})
+		codes, reason := fill(t, s, now, 1, 10, 13)
+		want(t, codes, "hhr", reason, "restricted: 2 events of yours ")
+		codes, reason = fill(t, s, now, 2, 20, 22)
+		want(t, codes, "hh", reason, "purgatory: ")
+		SweepHeld(t, s, now+grasp.HoldFor)
+		codes, reason = fill(t, s, now+grasp.HoldFor, 1, 30, 33)
+		want(t, codes, "hhr", reason, "restricted: ")
+		for n := 20; n < 22; n++ {
+			if text, err := s.Held(context.Background(), Event(n, 2, 30617, 1, d(n)).ID); text == nil || err != nil {
+				t.Errorf("an author pushes out others' events: %v", err)
+			}
+		}
+	})
+	t.Run("bytes", func(t *testing.T) {
+		s := limited(t, semantics.HeldLimits{Bytes: 3*size + size/2})
+		codes, reason := fill(t, s, now, 1, 10, 14)
+		want(t, codes, "hhhr", reason, "rate-limited: ")
+		big := Event(20, 1, 30617, 2, d(10), host.Tag{"x", strings.Repeat("x", int(size))})
+		if out := Hold(t, s, now, purgatory, big); out.Code != host.Rejected {
+			t.Errorf("a larger replacement: %+v", out)
+		}
+		// One that is not taken leaves the older one where it is.
+		if text, err := s.Held(context.Background(), Event(10, 1, 30617, 1, d(10)).ID); text == nil || err != nil {
+			t.Errorf("the older one has gone: %v", err)
+		}
+		SweepHeld(t, s, now+grasp.HoldFor)
+		if out := Hold(t, s, now+grasp.HoldFor, purgatory, big); out.Code != host.Held || len(out.Held) != 3 {
+			t.Errorf("with dormant ones: %+v", out)
+		}
+		Check(t, s)
+	})
+	t.Run("a giant pushes out few", func(t *testing.T) {
+		s := limited(t, semantics.HeldLimits{Bytes: 200 * size})
+		fill(t, s, now, 1, 10, 10+semantics.MaxEvicted+20)
+		SweepHeld(t, s, now+grasp.HoldFor)
+		giant := Event(1, 2, 30617, 2, host.Tag{"x", strings.Repeat("x", int(199*size))})
+		out := Hold(t, s, now+grasp.HoldFor, purgatory, giant)
+		if out.Code != host.Rejected || len(out.Held) != semantics.MaxEvicted {
+			t.Errorf("%v, %d gave way", out.Code, len(out.Held))
+		}
+		Check(t, s)
+	})
+}
+
+// testHeldRollback: what was not committed did not happen.
+func testHeldRollback(t *testing.T, x Engine) {
+	s := open(t, x)
+	waits, other := Event(1, 1, 30617, 1), Event(2, 1, 1618, 1)
+	Hold(t, s, 100, purgatory, waits)
+	due, _ := s.NextHeld()
+	tx, err := s.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Release(host.Release{IDs: []host.ID{waits.ID}}, 100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Hold(other, purgatory, 50); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if st := s.Total(); st.Held != 1 || st.Events != 0 {
+		t.Errorf("totals %+v", st)
+	}
+	if at, ok := s.NextHeld(); at != due || !ok {
+		t.Errorf("the next is due at %d, want %d", at, due)
+	}
+	Check(t, s)
+	for name, f := range map[string]func() error{
+		"hold":    func() error { _, err := tx.Hold(other, purgatory, 0); return err },
+		"release": func() error { _, err := tx.Release(host.Release{}, 0); return err },
+		"sweep":   func() error { _, err := tx.SweepHeld(0, 1); return err },
+	} {
+		if f() == nil {
+			t.Errorf("%s after the end: no error", name)
+		}
+	}
+	Change(t, s, func(tx Tx) error {
+		if _, err := tx.Hold(Event(3, 1, 20001, 1), purgatory, 0); err == nil {
+			t.Error("an ephemeral event is held")
+		}
+		return nil
+	})
+}
+
+// testHeaders: what is found without its tags and content, stored and held.
+func testHeaders(t *testing.T, x Engine) {
+	s := open(t, x)
+	mike := host.PubKey{7}
+	tags := []host.Tag{{"d", "repo"}, {"maintainers", mike.String()}}
+	stored, held := Event(1, 1, host.KindAnnouncement, 5, tags...), Event(2, 2, host.KindAnnouncement, 6, tags...)
+	Put(t, s, 0, stored)
+	Hold(t, s, 100, purgatory, held)
+	maintainer := host.TagFilter{Name: host.MaintainerOf, Values: []string{host.Maintains(mike, "repo")}}
+	d := host.TagFilter{Name: 'd', Values: []string{"repo"}}
+	at := host.TagFilter{Name: host.AddressOf}
+	for _, e := range []*host.Event{stored, held} {
+		a, _ := e.Address()
+		at.Values = append(at.Values, a.String())
+	}
+	for name, f := range map[string]host.Filter{
+		"by maintainer": {Tags: []host.TagFilter{maintainer}}, "by address": {Tags: []host.TagFilter{at}}, "by d": {Tags: []host.TagFilter{d}},
+		"by both": {Tags: []host.TagFilter{d, maintainer}}, "by all": {Tags: []host.TagFilter{at, d, maintainer}},
+		"by id": {IDs: []host.ID{stored.ID, held.ID}}, "by id and kind": {IDs: []host.ID{stored.ID, held.ID}, Kinds: []host.Kind{host.KindAnnouncement}},
+		"by author": {Authors: []host.PubKey{stored.PubKey, held.PubKey}}, "by author and d": {Authors: []host.PubKey{stored.PubKey, held.PubKey}, Tags: []host.TagFilter{d}},
+		"all": {},
+	} {
+		f.Limit, f.Header = 5, true
+		waiting, err := s.HeldBy(t.Context(), f)
+		if err != nil || len(waiting) != 1 || string(waiting[0]) != string(held.Header().JSON) {
+			t.Errorf("%s, held: %q, %v", name, waiting, err)
+		}
+		sel, err := s.Select(t.Context(), []host.Filter{f}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := s.Headers(t.Context(), sel.Rows)
+		if err != nil || len(list) != 1 || string(list[0]) != string(stored.Header().JSON) {
+			t.Errorf("%s, stored: %q, %v", name, list, err)
+		}
+	}
+}
+
+func testHeldEvent(t *testing.T, x Engine) {
+	s := open(t, x)
+	a, absent := Event(1, 1, 30617, 10, host.Tag{"d", "repo"}), Event(2, 1, 1618, 1)
+	want := func(e *host.Event, since int64, dormant, there bool) {
+		t.Helper()
+		h, ok, err := s.HeldEvent(context.Background(), e.ID)
+		if err != nil || ok != there || ok && (string(h.JSON) != string(e.JSON) || h.Since != since || h.Dormant != dormant) {
+			t.Errorf("got %+v, %v, %v", h, ok, err)
+		}
+	}
+	want(a, 0, false, false)
+	Hold(t, s, 100, purgatory, a)
+	want(a, 100, false, true)
+	want(absent, 0, false, false)
+	SweepHeld(t, s, 100+1800)
+	want(a, 100, true, true)
+}
+
+// testEachHeld ends with the error of yield, and goes on after a part.
+func testEachHeld(t *testing.T, x Engine) {
+	s := openWith(t, x, x.New(t), Options{Held: semantics.HeldLimits{ByAuthor: 1000}})
+	n := 600
+	Change(t, s, func(tx Tx) error {
+		for i := range n {
+			if _, err := tx.Hold(Event(i, 1, 1618, 1), purgatory, 100); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	seen := 0
+	if err := s.EachHeld(context.Background(), func(host.HeldEvent) error { seen++; return nil }); err != nil || seen != n {
+		t.Errorf("%d of %d, %v", seen, n, err)
+	}
+	enough := fmt.Errorf("enough")
+	if err := s.EachHeld(context.Background(), func(host.HeldEvent) error { return enough }); err != enough {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := s.HeldBy(ctx, host.Filter{Limit: -1}); err == nil {
+		t.Error("goes on though the context has ended")
+	}
+}
