@@ -65,10 +65,11 @@ var allowed = map[string]string{
 	"cmd/internal/devnet":       "host host/githttp host/gitrepo host/negentropy host/relayclient host/relaymodel host/relaymodel/server host/wire sdk/grasp sdk/nip19",
 	"host/relaymodel":           "host host/negentropy host/wire",
 	"host/relaymodel/server":    "host host/inflate host/relaymodel",
-	"host/relaysync":            "host host/negentropy host/netguard host/relayclient host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/retry host/relaysync/session host/schnorr host/wire sdk/abi sdk/grasp",
+	"host/relaysync":            "host host/negentropy host/netguard host/relayclient host/relaysync/holdings host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/retry host/relaysync/session host/schnorr host/wire sdk/abi sdk/grasp",
 	"host/relaysync/loop":       "host host/grasp host/netguard host/relayclient host/relaysync/known host/relaysync/retry host/relaysync/session host/wire sdk/abi sdk/grasp",
-	"host/relaysync/session":    "host host/negentropy host/relaysync/known host/relaysync/match host/wire sdk/abi sdk/grasp",
+	"host/relaysync/session":    "host host/negentropy host/relaysync/holdings host/relaysync/known host/relaysync/match host/wire sdk/abi sdk/grasp",
 	"host/relaysync/known":      "host host/relaysync/match",
+	"host/relaysync/holdings":   "host",
 	"host/relaysync/match":      "host",
 	"host/relaysync/health":     "host/relaysync/loop sdk/abi",
 	"host/relaysync/retry":      "host",
@@ -300,7 +301,7 @@ func TestPackagesWithoutC(t *testing.T) {
 func TestPurePackages(t *testing.T) {
 	pure := []string{
 		"wire", "negentropy", "schnorr", "plugin/meter", "plugin/sidecar", "grasp", "relaymodel", "../sdk/grasp",
-		"relaysync/loop", "relaysync/session", "relaysync/match", "relaysync/retry",
+		"relaysync/loop", "relaysync/session", "relaysync/match", "relaysync/retry", "relaysync/holdings",
 	}
 	impure := []string{"context", "log", "log/slog", "net", "net/http", "os", "time", "sync"}
 	for _, pkg := range pure {

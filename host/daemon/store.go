@@ -33,8 +33,9 @@ type Store interface {
 	Referenced(ctx context.Context, idOrAddress string) (bool, error)
 	Headers(ctx context.Context, rows []int64) ([][]byte, error) // [host.Event.Header] of each that is still there
 
-	// Relays and SaveRelays keep what is known of other servers, of each sort of
+	// Relay, Relays and SaveRelays keep what is known of other servers, of each sort of
 	// knowledge by URL; a nil value is forgotten.
+	Relay(ctx context.Context, about, url string) ([]byte, error)
 	Relays(ctx context.Context, about string) (map[string][]byte, error)
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
 

@@ -69,6 +69,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Local:    core.Store,
 		Health:   relays,
 		Memory:   knownRelays{core.Store, "sync"},
+		Holdings: holdings{core.Store},
 		Ours:     core.ours(ctx, service),
 		Verify:   schnorr.Verify,
 		Sign:     key.Sign,
@@ -190,6 +191,17 @@ func (k knownRelays) Load(ctx context.Context) (map[string][]byte, error) {
 
 func (k knownRelays) Save(ctx context.Context, relays map[string][]byte) error {
 	return k.store.SaveRelays(ctx, k.about, relays)
+}
+
+// holdings is what the store keeps of what relays hold.
+type holdings struct{ store Store }
+
+func (h holdings) Load(ctx context.Context, relay string) ([]byte, error) {
+	return h.store.Relay(ctx, "holdings", relay)
+}
+
+func (h holdings) Save(ctx context.Context, relays map[string][]byte) error {
+	return h.store.SaveRelays(ctx, "holdings", relays)
 }
 
 // addresses are those of the listeners.

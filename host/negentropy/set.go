@@ -82,6 +82,15 @@ func (s *Set) Bytes() int {
 	return n
 }
 
+// Each calls yield for each item, in order.
+func (s *Set) Each(yield func(Item)) {
+	for _, c := range s.items.chunks {
+		for i, id := range c.ids {
+			yield(Item{CreatedAt: c.times[i], ID: id})
+		}
+	}
+}
+
 // fingerprint returns the fingerprint of the items [lo, hi).
 func (s *Set) fingerprint(lo, hi int) fingerprint {
 	t := s.sum(lo, hi)

@@ -77,8 +77,9 @@ type Deps struct {
 	Facts    host.RepoFacts
 	Local    Local
 	Health   loop.Health
-	Memory   Memory // nil: nothing is kept
-	Dialer   Dialer // nil: the network
+	Memory   Memory   // nil: nothing is kept
+	Holdings Holdings // nil: nothing is kept, and every comparison is with all that is here
+	Dialer   Dialer   // nil: the network
 
 	// Ours reports whether the repository of a stored announcement is kept here: it
 	// lists this service, or this service archives it (GRASP-05). One whose announcement
@@ -121,6 +122,7 @@ type Limits struct {
 	Rounds       int // pages, or messages, of one historic
 	Need         int // ids that are fetched before the comparison begins anew
 	Records      int // local events of one comparison
+	Holdings     int // events that one relay is believed to hold, 6 bytes each
 	Push         int // events that one historic sends
 	InfoBytes    int // of the NIP-11 document
 	RelayLabels  int // relays with metrics of their own
@@ -140,7 +142,7 @@ type Limits struct {
 	PingAfter   time.Duration // of silence
 	PongTime    time.Duration
 	FailTime    time.Duration // after a failure of the strategy, doubled up to a minute
-	SaveEvery   time.Duration // of what Memory keeps
+	SaveEvery   time.Duration // of what Memory and Holdings keep
 
 	Refused    int   // events that are remembered as refused
 	RefusedAge int64 // seconds
@@ -172,6 +174,7 @@ var DefaultLimits = Limits{
 	Rounds:       5000,
 	Need:         100_000,
 	Records:      1_000_000,
+	Holdings:     500_000,
 	Push:         10_000,
 	InfoBytes:    128 << 10,
 	RelayLabels:  500,
@@ -206,7 +209,7 @@ func (l *Limits) check() error {
 	for _, n := range []int{
 		l.Connections, l.Relays, l.Subscriptions, l.Filters, l.Values, l.AllValues, l.Historics, l.Waiting, l.Timers, l.Actions,
 		l.AnswerBytes, l.Answers, l.MessageBytes, l.QueueBytes, l.InFlight, l.EventBytes, l.Violations, l.Notices, l.PageEvents, l.Rounds,
-		l.Need, l.Records, l.Push, l.InfoBytes, l.RelayLabels, l.Page, l.Chunk, l.Chunks, l.Burst, l.Dials, l.Scans, l.Refused,
+		l.Need, l.Records, l.Holdings, l.Push, l.InfoBytes, l.RelayLabels, l.Page, l.Chunk, l.Chunks, l.Burst, l.Dials, l.Scans, l.Refused,
 		int(l.RefusedAge), l.Retry.Events, l.Retry.Bytes, int(l.Retry.Age), l.Retry.Tries, int(l.Retry.Ahead),
 	} {
 		if n <= 0 {

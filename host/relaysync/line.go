@@ -13,6 +13,7 @@ import (
 
 	"talon/host"
 	"talon/host/negentropy"
+	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/session"
 	"talon/sdk/abi"
@@ -33,6 +34,8 @@ type line struct {
 	conn     Conn
 	out      *outbox
 	session  *session.Session
+	holdings *holdings.Set // what the relay is believed to hold; nil: that is not kept
+	kept     int64         // when that was last put to be written
 	stats    session.Stats // as counted for metrics
 	received atomic.Int64
 
@@ -139,7 +142,13 @@ const gatherTime = 100 // ms
 // serve reads and acts until the connection ends.
 func (l *line) serve(opened loop.Opened) error {
 	v := l.sync
-	l.session = session.New(v.sessionConfig(l.relay, opened), v.now())
+	held, err := v.beliefs.get(l.ctx, l.relay)
+	if err != nil && l.ctx.Err() == nil {
+		v.cfg.Log.Error("read what a relay is believed to hold", "relay", l.relay, "err", err)
+	}
+	l.holdings, l.kept = held, v.now()
+	defer l.keepHoldings()
+	l.session = session.New(v.sessionConfig(l.relay, opened, held), v.now())
 	l.out = newOutbox(l.conn, v.cfg.Limits.QueueBytes)
 	var helpers sync.WaitGroup
 	defer func() {
@@ -244,7 +253,7 @@ func (l *line) effect(e session.Effect) error {
 		return l.submit(e.Events)
 	case session.Build:
 		v.helpers.Go(func() {
-			set, err := v.localSet(l.ctx, e.Filter, e.Matcher)
+			set, err := v.localSet(l.ctx, e.Filter, e.Matcher, e.Within)
 			l.put(built{e.Ticket, set, err})
 		})
 	case session.Lookup:
@@ -303,6 +312,20 @@ func (l *line) count(now int64) {
 	}
 	l.stats = st
 	l.stats.Bytes = received
+	if now-l.kept > holdingsEvery {
+		l.kept = now
+		l.keepHoldings()
+	}
+}
+
+// holdingsEvery is how often what a relay is believed to hold is written while it is
+// connected. After a crash, what is newer costs bytes.
+const holdingsEvery = 5 * 60_000 // ms
+
+func (l *line) keepHoldings() {
+	if l.holdings != nil && l.holdings.TakeChanged() {
+		l.sync.beliefs.put(l.relay, l.holdings.Encode())
+	}
 }
 
 // message is what a line tells the loop. One of the pointers is set.

@@ -6,6 +6,7 @@ import (
 
 	"talon/host"
 	"talon/host/negentropy"
+	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/match"
 	"talon/host/wire"
 )
@@ -14,7 +15,8 @@ var errRecords = errors.New("too many events match")
 
 // localSet returns what is here of a filter's events: stored, held, and recently
 // refused. What was refused counts as here, or every comparison would find it anew.
-func (v *Sync) localSet(ctx context.Context, f host.Filter, m *match.Matcher) (*negentropy.Set, error) {
+// If within is not nil, it is what the relay is believed to hold: the rest is left out.
+func (v *Sync) localSet(ctx context.Context, f host.Filter, m *match.Matcher, within *holdings.View) (*negentropy.Set, error) {
 	select {
 	case v.scans <- struct{}{}:
 		defer func() { <-v.scans }()
@@ -24,7 +26,7 @@ func (v *Sync) localSet(ctx context.Context, f host.Filter, m *match.Matcher) (*
 	now := v.cfg.Now().Unix()
 	var b negentropy.Builder
 	add := func(createdAt int64, id host.ID) {
-		if createdAt >= 0 {
+		if createdAt >= 0 && (within == nil || within.Has(id)) {
 			b.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
 		}
 	}

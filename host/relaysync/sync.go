@@ -11,6 +11,7 @@ import (
 
 	"talon/host"
 	"talon/host/netguard"
+	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/match"
@@ -26,6 +27,7 @@ type Sync struct {
 	inbox   *inbox // of what was committed here
 	known   *known.Set
 	hash    match.Hash
+	beliefs *beliefs // of what relays are believed to hold
 	debug   bool
 
 	messages chan message  // of lines
@@ -59,6 +61,7 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 		inbox:    newInbox(),
 		known:    known.New(hash, cfg.Limits.Refused, cfg.Limits.RefusedAge),
 		hash:     hash,
+		beliefs:  newBeliefs(deps.Holdings, cfg.Limits.Holdings),
 		debug:    cfg.Log != nil && cfg.Log.Enabled(context.Background(), slog.LevelDebug),
 		messages: make(chan message, 256),
 		scans:    make(chan struct{}, cfg.Limits.Scans),
@@ -93,9 +96,9 @@ type read struct{ sync *Sync }
 func (r read) Query(f host.Filter) ([][]byte, error)  { return r.sync.deps.Facts.Query(r.sync.ctx, f) }
 func (r read) HeldBy(f host.Filter) ([][]byte, error) { return r.sync.deps.Facts.HeldBy(r.sync.ctx, f) }
 
-func (v *Sync) sessionConfig(relay string, o loop.Opened) session.Config {
+func (v *Sync) sessionConfig(relay string, o loop.Opened, held *holdings.Set) session.Config {
 	return session.Config{
-		Relay: relay, Capabilities: o.Capabilities, Limits: v.cfg.Limits.Session(), Known: v.known, Hash: v.hash, Debug: v.debug,
+		Relay: relay, Capabilities: o.Capabilities, Limits: v.cfg.Limits.Session(), Known: v.known, Holdings: held, Hash: v.hash, Debug: v.debug,
 		Verify: v.deps.Verify, Sign: v.deps.Sign,
 	}
 }
@@ -123,6 +126,7 @@ func (v *Sync) Run(ctx context.Context) error {
 		}
 	}
 	v.helpers.Go(func() { v.resubmit(ctx) })
+	v.helpers.Go(func() { v.beliefs.run(ctx, v.cfg.Limits.SaveEvery, v.unsaved) })
 	v.loop.Start(v.now(), records)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -215,7 +219,14 @@ func (v *Sync) log(e loop.Log) {
 	v.cfg.Log.Log(v.ctx, slog.Level(e.Level), e.Message, attrs...)
 }
 
+func (v *Sync) unsaved(err error) { v.cfg.Log.Error("save what is known of relays", "err", err) }
+
 func (v *Sync) save(records map[string][]byte) {
+	for relay, record := range records {
+		if record == nil {
+			v.beliefs.put(relay, nil)
+		}
+	}
 	done := make(chan error, 1)
 	v.saving = done
 	if v.deps.Memory == nil {
@@ -249,10 +260,13 @@ func (v *Sync) stop(cancel context.CancelFunc) {
 			v.metrics.measure(m)
 		}
 	}
+	if err := v.beliefs.flush(context.WithoutCancel(v.ctx)); err != nil {
+		v.unsaved(err)
+	}
 	if v.deps.Memory == nil {
 		return
 	}
 	if err := v.deps.Memory.Save(context.WithoutCancel(v.ctx), records); err != nil {
-		v.cfg.Log.Error("save what is known of relays", "err", err)
+		v.unsaved(err)
 	}
 }

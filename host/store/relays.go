@@ -29,6 +29,20 @@ func (s *Store) Relays(ctx context.Context, about string) (map[string][]byte, er
 	return known, nil
 }
 
+// Relay returns what is known about one relay, nil if nothing is.
+func (s *Store) Relay(ctx context.Context, about, url string) (known []byte, err error) {
+	err = s.use(ctx, opRelays, func(r *reader) error {
+		return r.each(ctx, `SELECT json FROM relay WHERE about = ? AND url = ?`, list(about, url), func(row []driver.Value) error {
+			known, _ = row[0].([]byte)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load what is known about a server (%s): %w", about, err)
+	}
+	return known, nil
+}
+
 // SaveRelays keeps what has become known about relays, and forgets those with a nil
 // value, in one transaction: all or none, and durable when it returns nil.
 //

@@ -512,12 +512,14 @@ type HistoricDone struct {
 	Complete     bool   // all that the relay has is here, or was refused here
 	Class        uint32 // why it is not complete
 	Reason       string
-	Have         uint32 // events that the relay lacks (negentropy)
+	Have         uint32 // events that the relay lacks (negentropy); with holdings, that it has lost
 	Need         uint32 // events that were fetched
 	New          uint32 // of them, those that were not known here
 	Bytes        int64  // received
 	Rounds       uint32 // messages of negentropy, or pages
 	MinCreatedAt int64  // unix seconds, of all that were fetched
+	Kept         uint32 // of the new events, those that were stored or held
+	Sent         int64  // bytes, of the messages that asked
 }
 
 // Notice is a NOTICE of a relay.
@@ -774,6 +776,8 @@ func (m *HistoricDone) appendInput(b []byte) []byte {
 	b = appendUint(b, 10, uint64(m.Bytes))
 	b = appendUint(b, 11, uint64(m.Rounds))
 	b = appendUint(b, 12, uint64(m.MinCreatedAt))
+	b = appendUint(b, 13, uint64(m.Kept))
+	b = appendUint(b, 14, uint64(m.Sent))
 	return seal(b, at)
 }
 
@@ -806,6 +810,10 @@ func (v *StepView) HistoricDone() HistoricDone {
 			m.Rounds = uint32(min(r.num, 1<<32-1))
 		case 12<<3 | wireVarint:
 			m.MinCreatedAt = int64(r.num)
+		case 13<<3 | wireVarint:
+			m.Kept = uint32(min(r.num, 1<<32-1))
+		case 14<<3 | wireVarint:
+			m.Sent = int64(r.num)
 		}
 	}
 	return m

@@ -224,6 +224,7 @@ func (s *Loop) historic(a *abi.StepAction, u string) {
 	s.progress(r)
 	s.do(Tell{r.conn, &session.Fetch{
 		ID: a.ID, Serial: s.serial, Filter: f, Method: a.Method, Purpose: a.Purpose, Page: int(min(a.Page, 1<<20)), Push: a.Push && s.cfg.AllowPush,
+		Holdings: a.Holdings,
 	}})
 }
 

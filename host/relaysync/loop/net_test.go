@@ -10,6 +10,7 @@ import (
 
 	"talon/host"
 	"talon/host/negentropy"
+	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/match"
@@ -37,6 +38,9 @@ type network struct {
 	lines   map[loop.ConnID]*line
 	remotes map[string]*remote
 	records map[string][]byte
+	beliefs map[string][]byte // what relays are believed to hold, as it is written
+	refuses func(*host.Event) bool
+	quiet   bool // nothing is logged
 	log     []string
 }
 
@@ -69,6 +73,7 @@ type line struct {
 	session *session.Session
 	negs    map[string]*negentropy.Server
 	open    map[string][]host.Filter
+	held    *holdings.Set
 	turnAt  int64
 	bytes   int64
 	down    bool
@@ -79,11 +84,15 @@ type remote struct {
 	url     string
 	latency int64
 	events  []*host.Event
+	claims  []*host.Event // that it names in comparisons, and does not have
 	caps    abi.Capabilities
 	version string
 	refuse  bool // it takes no connections
 	most    int  // subscriptions; 0: any
 	message int  // bytes of a message upon which it hangs up; 0: any
+
+	asked, sent, received int // messages that ask for something, bytes that it got, bytes that it gave
+	visits                []int64
 }
 
 const epoch = 1_700_000_000
@@ -104,7 +113,7 @@ var hash = match.NewHash(1, 2)
 func newNetwork(t testing.TB, react func(v *abi.StepView) []abi.StepAction, remotes ...*remote) *network {
 	n := &network{
 		t: t, now: epoch * 1000, health: &health{}, known: known.New(hash, 1000, 3600), stored: map[host.ID]*host.Event{},
-		remotes: map[string]*remote{}, plan: &plan{react: react},
+		remotes: map[string]*remote{}, plan: &plan{react: react}, beliefs: map[string][]byte{},
 	}
 	for _, r := range remotes {
 		n.remotes[r.url] = r
@@ -130,6 +139,9 @@ func (n *network) start() {
 }
 
 func (n *network) stop() {
+	for _, l := range n.lines {
+		n.keep(l)
+	}
 	for url, record := range n.loop.Stop(n.now) {
 		if n.records == nil {
 			n.records = map[string][]byte{}
@@ -181,8 +193,16 @@ func (n *network) perform() {
 	}
 }
 
+// keep writes what the relay of a connection is believed to hold.
+func (n *network) keep(l *line) {
+	if l.held.TakeChanged() {
+		n.beliefs[l.remote.url] = l.held.Encode()
+	}
+}
+
 func (n *network) effect(e loop.Effect) {
-	if tell, ok := e.(loop.Tell); ok {
+	if n.quiet {
+	} else if tell, ok := e.(loop.Tell); ok {
 		text, _ := json.Marshal(tell)
 		n.log = append(n.log, fmt.Sprintf("%d %s", n.now, text))
 	} else {
@@ -194,6 +214,7 @@ func (n *network) effect(e loop.Effect) {
 	case loop.HangUp:
 		if l := n.lines[e.Conn]; l != nil {
 			l.down = true
+			n.keep(l)
 			delete(n.lines, e.Conn)
 		}
 	case loop.Tell:
@@ -223,9 +244,10 @@ func (n *network) dial(d loop.Dial) {
 			}
 			o.Capabilities = d.Merge(o.Capabilities, o.Version)
 		}
-		l := &line{id: d.Conn, remote: r, negs: map[string]*negentropy.Server{}, open: map[string][]host.Filter{}}
+		l := &line{id: d.Conn, remote: r, negs: map[string]*negentropy.Server{}, open: map[string][]host.Filter{}, held: holdings.Decode(n.beliefs[r.url], 500_000)}
+		r.visits = append(r.visits, n.now)
 		l.session = session.New(session.Config{
-			Relay: r.url, Capabilities: o.Capabilities, Limits: sessionLimits, Known: n.known, Hash: hash, Verify: func(*host.Event) error { return nil },
+			Relay: r.url, Capabilities: o.Capabilities, Limits: sessionLimits, Known: n.known, Holdings: l.held, Hash: hash, Verify: func(*host.Event) error { return nil },
 		}, n.now)
 		n.lines[d.Conn] = l
 		n.loop.Up(n.now, r.url, d.Conn, o)
@@ -268,7 +290,10 @@ func (n *network) performSession(l *line) {
 func (n *network) sessionEffect(l *line, e session.Effect) {
 	switch e := e.(type) {
 	case session.Send:
-		n.log = append(n.log, fmt.Sprintf("%d %s < %.80s", n.now, l.remote.url, e.Text))
+		if !n.quiet {
+			n.log = append(n.log, fmt.Sprintf("%d %s < %.80s", n.now, l.remote.url, e.Text))
+		}
+		l.remote.sent += len(e.Text)
 		n.after(l.remote.latency, func() { n.receive(l, e.Text) })
 	case session.Ping:
 		n.say(l, "")
@@ -276,10 +301,14 @@ func (n *network) sessionEffect(l *line, e session.Effect) {
 		for _, a := range e.Events {
 			n.after(1, func() {
 				v := host.Verdict{Code: host.Stored}
-				if n.stored[a.Event.ID] != nil {
+				switch {
+				case n.stored[a.Event.ID] != nil:
 					v.Code = host.Duplicate
+				case n.refuses != nil && n.refuses(a.Event):
+					v.Code = host.Rejected
+				default:
+					n.stored[a.Event.ID] = a.Event
 				}
-				n.stored[a.Event.ID] = a.Event
 				n.known.Decided(a.Event.ID, v, nil)
 				l.session.Answered(n.now, session.Answer{Ticket: a.Ticket, Verdict: v, Mark: n.loop.Mark()})
 				n.serve(l)
@@ -288,11 +317,17 @@ func (n *network) sessionEffect(l *line, e session.Effect) {
 		}
 	case session.Build:
 		var b negentropy.Builder
-		for _, x := range n.stored {
-			if e.Filter.Matches(x) {
-				b.Add(negentropy.Item{CreatedAt: uint64(x.CreatedAt), ID: x.ID})
+		add := func(at int64, id host.ID) {
+			if e.Within == nil || e.Within.Has(id) {
+				b.Add(negentropy.Item{CreatedAt: uint64(at), ID: id})
 			}
 		}
+		for _, x := range n.stored {
+			if e.Filter.Matches(x) {
+				add(x.CreatedAt, x.ID)
+			}
+		}
+		n.known.EachRefused(e.Matcher, n.now/1000, add)
 		l.session.Built(n.now, e.Ticket, b.Build(), nil)
 	case session.Lookup:
 		l.session.Missing(n.now, e.Ticket, slices.DeleteFunc(slices.Clone(e.IDs), func(id host.ID) bool { return n.stored[id] != nil }), true)
@@ -311,6 +346,7 @@ func (n *network) end(l *line, e loop.Ended) {
 		return
 	}
 	l.down = true
+	n.keep(l)
 	delete(n.lines, l.id)
 	e.Answered, e.Unanswered = l.session.Sizes(n.now)
 	n.after(0, func() {
@@ -336,6 +372,7 @@ func (n *network) say(l *line, format string, args ...any) {
 			return
 		}
 		l.bytes += int64(len(text)) + 2
+		l.remote.received += len(text)
 		l.session.Heard(n.now, l.bytes)
 		if len(text) > 0 {
 			l.session.Receive(n.now, text)
@@ -360,6 +397,10 @@ func (n *network) receive(l *line, text []byte) {
 		n.t.Fatalf("it sends %.200s: %v", text, err)
 	}
 	switch m.Verb {
+	case wire.Req, wire.NegOpen:
+		r.asked++
+	}
+	switch m.Verb {
 	case wire.Req:
 		if r.most > 0 && len(l.open) >= r.most {
 			n.say(l, `["NOTICE","ERROR: too many concurrent REQs"]`)
@@ -381,7 +422,7 @@ func (n *network) receive(l *line, text []byte) {
 	case wire.NegOpen, wire.NegMsg:
 		if m.Verb == wire.NegOpen {
 			var b negentropy.Builder
-			for _, e := range r.events {
+			for _, e := range slices.Concat(r.events, r.claims) {
 				if m.Filters[0].Matches(e) {
 					b.Add(negentropy.Item{CreatedAt: uint64(e.CreatedAt), ID: e.ID})
 				}
@@ -404,6 +445,7 @@ type plan struct {
 	init  func() []byte
 	fresh bool
 	told  []string
+	done  []abi.HistoricDone
 }
 
 func (p *plan) Call(request []byte, _ int64) ([]byte, bool, error) {
@@ -426,6 +468,7 @@ func (p *plan) Call(request []byte, _ int64) ([]byte, bool, error) {
 		p.told = append(p.told, fmt.Sprintf("disconnected class=%d", v.RelayDisconnected().Class))
 	case abi.InputHistoricDone:
 		p.told = append(p.told, fmt.Sprintf("done %s complete=%v", v.HistoricDone().ID, v.HistoricDone().Complete))
+		p.done = append(p.done, v.HistoricDone())
 	case abi.InputClosed:
 		p.told = append(p.told, fmt.Sprintf("closed %s class=%d", v.Closed().ID, v.Closed().Class))
 	case abi.InputEose:

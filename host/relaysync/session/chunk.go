@@ -96,6 +96,7 @@ func (n *reconciliation) unasked(s *Session, ids []host.ID) (rest []host.ID) {
 
 // lookUp begins a chunk: it finds out which of the ids are still not here.
 func (n *reconciliation) lookUp(s *Session, ids []host.ID) {
+	s.cfg.Holdings.Add(ids...) // it says so
 	all := len(ids)
 	ids = s.cfg.Known.Unknown(ids, s.seconds())
 	n.alreadyLocal += all - len(ids)

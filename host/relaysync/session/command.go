@@ -24,6 +24,10 @@ type Fetch struct {
 	Purpose uint32
 	Page    int  // events of one page; 0: the default
 	Push    bool // send the relay what it lacks
+
+	// Holdings compares with what the relay is believed to hold, once the filter was
+	// compared with it to the end. Not with Push, which needs to know what it lacks.
+	Holdings bool
 }
 
 // Unsubscribe ends a subscription or a fetch, silently.

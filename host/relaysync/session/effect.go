@@ -2,6 +2,7 @@ package session
 
 import (
 	"talon/host"
+	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/match"
 )
 
@@ -32,6 +33,7 @@ type Build struct {
 	Ticket  uint64
 	Filter  host.Filter
 	Matcher *match.Matcher // of the filter
+	Within  *holdings.View // only events that this has; nil: all
 }
 
 // Lookup asks which events are not stored here. It is answered by [Session.Missing].

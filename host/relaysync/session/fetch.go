@@ -24,7 +24,7 @@ type fetch struct {
 // result is what a fetch reports.
 type result struct {
 	events, fresh, kept, rounds int
-	bytes                       int64
+	bytes, sent                 int64
 	oldest                      int64
 	first                       host.ID
 	lacking                     int // ids that the relay lacks
@@ -37,6 +37,9 @@ type result struct {
 // fetch queues a fetch, in place of what has the same id.
 func (s *Session) fetch(cmd *Fetch) {
 	s.unsubscribe(cmd.ID)
+	if cmd.Holdings {
+		s.cfg.Holdings.Keep()
+	}
 	s.pace.prune(s.limits)
 	if len(s.pace.waiting) >= s.limits.Waiting {
 		s.tell(&Done{Serial: cmd.Serial, Input: abi.HistoricDone{
@@ -133,6 +136,7 @@ func (r *result) add(req *request) {
 	r.events += req.events
 	r.fresh += req.fresh
 	r.bytes += req.received
+	r.sent += int64(req.bytes)
 	if req.kept > 0 && r.kept == 0 {
 		r.first = req.first
 	}
@@ -183,7 +187,7 @@ func (h *fetch) finish(s *Session) {
 		Input: abi.HistoricDone{
 			Relay: s.relay, ID: h.cmd.ID, Method: method, Complete: !r.partial, Class: r.class, Reason: r.reason,
 			Have: uint32(r.lacking), Need: uint32(r.events), New: uint32(r.fresh), Bytes: r.bytes, Rounds: uint32(r.rounds),
-			MinCreatedAt: r.oldest,
+			MinCreatedAt: r.oldest, Kept: uint32(r.kept), Sent: r.sent,
 		},
 		Gap: gapOf(h.cmd.Purpose, r.kept, r.first), Missing: r.missing,
 	})

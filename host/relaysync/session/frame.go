@@ -80,6 +80,7 @@ func (s *Session) event(id string, e *host.Event, size int) {
 		return
 	}
 	s.accepted(r)
+	s.cfg.Holdings.Add(e.ID)
 	if r.live && !r.stored {
 		// The relay would not send it if the subscription were not open.
 		r.stored = true
@@ -196,6 +197,9 @@ func (s *Session) okay(a wire.Answer) {
 		return
 	}
 	delete(s.pushes, a.ID)
+	if a.OK {
+		s.cfg.Holdings.Add(a.ID)
+	}
 	p.answered(s, a.OK, a.Text)
 }
 

@@ -20,9 +20,11 @@ type reconciliation struct {
 	wire     string // id of the protocol's session, empty if there is none
 	build    uint64 // ticket of the set that is being built; 0: none is
 	client   *negentropy.Client
-	taken    int   // of client.Need
-	bytes    int   // of NEG-OPEN
-	heard    int64 // when the relay last said something, or was asked
+	set      *negentropy.Set // that the relay is offered
+	within   bool            // it is what the relay is believed to hold, not all that is here
+	taken    int             // of client.Need
+	bytes    int             // of NEG-OPEN
+	heard    int64           // when the relay last said something, or was asked
 	rounds   int
 	sessions int
 	repeats  int // sessions begun again, for the relay had lost the one before
@@ -39,14 +41,21 @@ type reconciliation struct {
 	push push
 }
 
-// open compares: first with what is here, which has to be looked up.
+// open compares: first with what is here, which has to be looked up. With what the relay is
+// believed to hold it compares only if that is all that it held once: what it has beyond that
+// comes as a list of ids, while two sets that are alike cost next to nothing.
 func (n *reconciliation) open(s *Session) {
 	n.sessions++
 	n.before = n.fetch.result.events + n.alreadyLocal
 	n.again, n.compared = false, false
 	n.build = s.ticket()
 	s.builds[n.build] = n
-	s.do(Build{n.build, n.fetch.cmd.Filter, &n.fetch.matchers[0]})
+	build := Build{Ticket: n.build, Filter: n.fetch.cmd.Filter, Matcher: &n.fetch.matchers[0]}
+	if n.within = n.fetch.cmd.Holdings && !n.fetch.cmd.Push && s.cfg.Holdings.Knows(&n.fetch.cmd.Filter); n.within {
+		view := s.cfg.Holdings.View()
+		build.Within = &view
+	}
+	s.do(build)
 }
 
 // clientFrame bounds the messages of negentropy that we send: relays bound theirs, and
@@ -86,7 +95,7 @@ func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
 	if err != nil {
 		return err
 	}
-	n.client, n.taken = client, 0
+	n.client, n.set, n.taken = client, set, 0
 	n.wire = s.wireID('n')
 	s.negs[n.wire] = n
 	text := wire.AppendNegOpen(nil, n.wire, &n.fetch.cmd.Filter, msg)
@@ -97,6 +106,7 @@ func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
 
 func (n *reconciliation) send(s *Session, text []byte) {
 	n.heard = s.now
+	n.fetch.result.sent += int64(len(text))
 	s.check(n.heard + n.patience(s) + 1)
 	s.send(text)
 }
@@ -133,15 +143,26 @@ func (n *reconciliation) message(s *Session, msg []byte) {
 	n.more(s)
 }
 
-// found notes what the relay lacks.
+// found notes what the relay lacks, and so what it has.
 func (n *reconciliation) found(s *Session) {
+	n.learn(s)
 	have := s.cfg.Known.NotRefused(n.client.Have(), s.seconds())
 	r := &n.fetch.result
 	r.lacking = len(have)
-	if len(have) > 0 {
+	if len(have) > 0 && !n.within {
 		r.missing = &MissingAtRelay{Repositories: repositoriesOf(&n.fetch.cmd.Filter), Event: have[0]}
 	}
 	n.push.have = have
+}
+
+// learn takes what a comparison that came to its end says of the relay.
+func (n *reconciliation) learn(s *Session) {
+	known := s.cfg.Holdings
+	if known.Kept() && !n.within {
+		n.set.Each(func(it negentropy.Item) { known.Add(it.ID) })
+	}
+	known.Remove(n.client.Have()...)
+	known.Compared(&n.fetch.cmd.Filter)
 }
 
 // hangUp ends the protocol's session.
@@ -155,7 +176,7 @@ func (n *reconciliation) hangUp(s *Session) {
 func (n *reconciliation) forget(s *Session) {
 	delete(s.negs, n.wire)
 	s.auth.forget(n.wire)
-	n.wire, n.client = "", nil
+	n.wire, n.client, n.set = "", nil, nil
 }
 
 // stop ends it: the fetch goes on without. What chunks bring is taken.

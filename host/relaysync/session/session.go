@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"talon/host"
+	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/match"
 	"talon/sdk/abi"
@@ -17,6 +18,7 @@ type Config struct {
 	Capabilities abi.Capabilities
 	Limits       Limits
 	Known        *known.Set
+	Holdings     *holdings.Set // what the relay is believed to hold; nil: that is not kept
 	Hash         match.Hash
 	Debug        bool // lines of that level are wanted
 
@@ -100,6 +102,9 @@ func New(cfg Config, now int64) *Session {
 		reads:    make(map[uint64]*push),
 		liveness: liveness{heard: now},
 		refilled: now,
+	}
+	if cfg.Holdings == nil {
+		s.cfg.Holdings = holdings.New(0)
 	}
 	s.limits = &s.cfg.Limits
 	s.pace = pace{tokens: float64(s.limits.Burst)}

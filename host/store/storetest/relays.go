@@ -38,4 +38,9 @@ func testRelays(t *testing.T, x Engine) {
 			t.Errorf("%s is %v, want %v", about, got, want)
 		}
 	}
+	for url, want := range map[string]string{"wss://a": "4", "wss://b": "", "wss://never": ""} {
+		if got, err := s.Relay(t.Context(), "health", url); string(got) != want || err != nil {
+			t.Errorf("%s is %q, %v; want %q", url, got, err, want)
+		}
+	}
 }

@@ -62,6 +62,7 @@ type Store interface {
 	SaveState(ctx context.Context, entries []host.StateEntry) error
 	SweepState(ctx context.Context, now int64) error
 
+	Relay(ctx context.Context, about, url string) ([]byte, error)
 	Relays(ctx context.Context, about string) (map[string][]byte, error)
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
 

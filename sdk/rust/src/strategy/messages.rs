@@ -343,7 +343,7 @@ message! {
         /// Why it is not complete.
         class: Class = 5,
         reason: &'a str = 6,
-        /// Events that the relay lacks (negentropy).
+        /// Events that the relay lacks (negentropy); with holdings, that it has lost.
         have: u32 = 7,
         /// Events that were fetched.
         need: u32 = 8,
@@ -355,6 +355,10 @@ message! {
         rounds: u32 = 11,
         /// Unix seconds, of all that were fetched.
         min_created_at: i64 = 12,
+        /// Of the new events, those that were stored or held.
+        kept: u32 = 13,
+        /// Bytes, of the messages that asked.
+        sent: i64 = 14,
     }
 }
 

@@ -1,0 +1,141 @@
+package loop_test
+
+import (
+	"testing"
+
+	"talon/host"
+	"talon/sdk/abi"
+)
+
+// compare compares with what a relay is believed to hold, whenever it is connected.
+func compare(kinds ...uint32) func(v *abi.StepView) []abi.StepAction {
+	return func(v *abi.StepView) []abi.StepAction {
+		switch v.Kind {
+		case abi.InputInit:
+			return []abi.StepAction{connectTo("wss://a.example")}
+		case abi.InputRelayConnected:
+			a := fetch(v.RelayConnected().Relay, "all", kinds...)
+			a.Holdings = true
+			return []abi.StepAction{a}
+		}
+		return nil
+	}
+}
+
+// again restarts the host, lets it compare, and returns what that was like.
+func (n *network) again() (done abi.HistoricDone, bytes int) {
+	n.t.Helper()
+	r := n.remotes["wss://a.example"]
+	n.stop()
+	r.sent, r.received, r.asked = 0, 0, 0
+	before := len(n.plan.done)
+	n.start()
+	n.pass(120_000)
+	if len(n.plan.done) != before+1 || !n.plan.done[before].Complete {
+		n.t.Fatalf("it hears %q", n.plan.told[max(0, len(n.plan.told)-5):])
+	}
+	return n.plan.done[before], r.sent + r.received
+}
+
+// After a restart a comparison with nothing new costs a kilobyte, however much is here that
+// the relay lacks, and however much it has that was refused here. What is new is found, with
+// whatever date, and costs itself.
+func TestHoldings(t *testing.T) {
+	const there, here = 6000, 3000
+	list := notes(there + here + 10)
+	a := &remote{url: "wss://a.example", latency: 20, caps: abi.Capabilities{Negentropy: abi.SupportYes}}
+	n := newNetwork(t, compare(1), a)
+	n.refuses = func(e *host.Event) bool { return e.ID[0] < 16 }
+	n.stop()
+	for i, e := range list[:there+here] {
+		if i%3 < 2 {
+			a.events = append(a.events, e)
+		} else {
+			n.stored[e.ID] = e
+		}
+	}
+	n.start()
+	n.pass(120_000)
+	first := a.sent + a.received
+	whole := n.plan.done[0]
+	if whole.New != there || whole.Kept >= whole.New || whole.Kept < there*9/10 || !whole.Complete {
+		t.Fatalf("first: %+v", whole)
+	}
+	done, bytes := n.again()
+	if bytes > 1500 || done.Need != 0 || done.Have != 0 || a.asked != 1 {
+		t.Errorf("nothing new: %d bytes, %d questions, %+v", bytes, a.asked, done)
+	}
+	held := len(n.beliefs[a.url])
+	if held > 12*there {
+		t.Errorf("%d bytes are kept for %d events", held, there)
+	}
+	t.Logf("%d events there, %d more here: first %d bytes, then %d; %d bytes are kept", there, here, first, bytes, held)
+
+	// One event came there that is as old as the first, and one that is here already.
+	late, known := list[there+here], n.stored[list[2].ID]
+	a.events = append(a.events, late, known)
+	if done, bytes = n.again(); done.New != 1 || n.stored[late.ID] == nil || bytes > 12_000 {
+		t.Errorf("two events: %d bytes, %+v", bytes, done)
+	}
+	t.Logf("two events of old: %d bytes", bytes)
+	if done, bytes = n.again(); bytes > 1500 || done.Need != 0 {
+		t.Errorf("nothing new again: %d bytes, %+v", bytes, done)
+	}
+
+	// What the relay has lost is no more expected of it.
+	a.events = a.events[10:]
+	if done, _ = n.again(); done.Have < 9 || done.Have > 10 {
+		t.Errorf("ten events are gone there: %+v", done)
+	}
+	if done, bytes = n.again(); done.Have != 0 || bytes > 1500 {
+		t.Errorf("they are gone for good: %d bytes, %+v", bytes, done)
+	}
+
+	// If it was lost, it is as with a relay that nothing is known of.
+	n.beliefs = map[string][]byte{}
+	if done, _ = n.again(); done.New != 0 || int(done.Have) < here-1 {
+		t.Errorf("forgotten: %+v", done)
+	}
+	if done, bytes = n.again(); bytes > 1500 || done.Have != 0 {
+		t.Errorf("known again: %d bytes, %+v", bytes, done)
+	}
+}
+
+// A relay that says what is not so harms nobody but itself: what it claims to have is
+// believed of it alone, and what it keeps back is fetched from others.
+func TestHoldingsOfALiar(t *testing.T) {
+	list := notes(300)
+	liar := &remote{url: "wss://a.example", latency: 20, caps: abi.Capabilities{Negentropy: abi.SupportYes}, claims: list[:200]}
+	honest := &remote{url: "wss://b.example", latency: 30, caps: abi.Capabilities{Negentropy: abi.SupportYes}, events: list[100:]}
+	n := newNetwork(t, compare(1), liar, honest)
+	n.pass(120_000)
+	if len(n.stored) != 0 {
+		t.Fatalf("%d events are here", len(n.stored))
+	}
+	for range 2 {
+		n.stop()
+		n.start()
+		n.plan.react = func(v *abi.StepView) []abi.StepAction {
+			if v.Kind == abi.InputInit {
+				return []abi.StepAction{connectTo(liar.url), connectTo(honest.url)}
+			}
+			return compare(1)(v)
+		}
+		n.plan.fresh = true
+		n.loop.Swapped(n.now)
+		n.turn()
+		n.pass(300_000)
+		if len(n.stored) != 200 {
+			t.Errorf("%d events are here, want 200", len(n.stored))
+		}
+	}
+	// It has them after all.
+	liar.events = list
+	liar.claims = nil
+	n.stop()
+	n.start()
+	n.pass(300_000)
+	if len(n.stored) != 300 {
+		t.Errorf("%d events are here, want 300", len(n.stored))
+	}
+}
