@@ -108,7 +108,7 @@ func (f facts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) 
 	}
 	var list [][]byte
 	err = f.Fetch(ctx, found.Rows, func(_ int64, json []byte) error {
-		list = append(list, append([]byte(nil), json...))
+		list = append(list, json)
 		return nil
 	})
 	return list, err

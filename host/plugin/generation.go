@@ -171,6 +171,7 @@ func (r *Registry) guestOptions(g *generation) guest.Options {
 		CacheDir:  r.o.CacheDir,
 		Prepared:  r.o.Prepared,
 		Instances: r.o.Instances,
+		Events:    r.events,
 		Metrics:   r.metrics.guests,
 		Log:       r.o.Log,
 	}

@@ -14,6 +14,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/folder"
+	"talon/host/plugin/guest"
 	"talon/host/plugin/sample"
 	"talon/host/plugin/shelf"
 	"talon/host/plugin/state"
@@ -27,6 +28,7 @@ type Registry struct {
 	journal *journal
 	tallies tallies
 	metrics *metrics
+	events  *guest.EventCache
 
 	cacheDir string // absolute
 
@@ -98,7 +100,7 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 			o.Log.Warn("a last good plugin is lost", "problem", problem)
 		}
 	}
-	r.metrics = newMetrics(r)
+	r.metrics, r.events = newMetrics(r), guest.NewEventCache()
 	r.closing.Add(1)
 	r.current.Store(newLineup(nil, nil, r.end))
 	defer func() {

@@ -22,7 +22,7 @@ type text struct {
 }
 
 // Fetch calls yield with the JSON of each row in the given order. Rows that have gone
-// since Select are left out, unless their text is remembered. yield may wait, but must not change the text: no reader is held
+// since Select are left out, unless their text is remembered. yield may wait, but must not change the text, and may keep it: no reader is held
 // meanwhile. Its error ends Fetch and is returned as it is. About a megabyte of
 // text is in memory at a time, beside what is remembered anyway.
 func (s *Store) Fetch(ctx context.Context, rows []int64, yield func(row int64, json []byte) error) error {

@@ -38,7 +38,8 @@ type used struct {
 	logLines   int
 	firstLine  string // of what was logged, to explain a failure
 
-	err error // why the host could not answer
+	unfit *unfitAnswer // that the guest was told the size of; nil: none
+	err   error        // why the host could not answer
 }
 
 // Done and Err tell wazero when to stop the guest, if the engine looks: when the
@@ -60,7 +61,7 @@ func (c *call) end() {
 	if len(c.line) > 0 {
 		c.log(infoLevel, string(c.line))
 	}
-	c.Context, c.facts, c.waiter = context.Background(), nil, nil
+	c.Context, c.facts, c.waiter, c.unfit = context.Background(), nil, nil, nil
 }
 
 // timedCalls is how many host functions are called between two looks at the clock.
@@ -103,9 +104,7 @@ func (c *call) spend(n int) {
 // is told Unavailable. What is read of facts waits by itself, if they are a
 // [host.Waiter].
 func (c *call) read(what string, f func(ctx context.Context) error) bool {
-	if c.reads++; c.reads > c.inst.module.budgets.Reads {
-		panic(errReads)
-	}
+	c.countRead()
 	c.lap()
 	err := c.clock.read(c.Context, c.facts, f)
 	c.resume()
@@ -116,6 +115,13 @@ func (c *call) read(what string, f func(ctx context.Context) error) bool {
 		c.unavailable(fmt.Errorf("%s: %w", what, err))
 	}
 	return err == nil
+}
+
+// countRead counts a read, and ends the guest's call when there are too many.
+func (c *call) countRead() {
+	if c.reads++; c.reads > c.inst.module.budgets.Reads {
+		panic(errReads)
+	}
 }
 
 // wait runs f, which may block, without counting the caller among those who decide.

@@ -226,7 +226,7 @@ func TestAnswersOfQueriesAreBounded(t *testing.T) {
 		var want []byte
 		for _, text := range test.stored[:test.want] {
 			var err error
-			if want, err = appendStored(want, text, true, false); err != nil {
+			if want, err = (*EventCache)(nil).append(want, text, true, false); err != nil {
 				t.Fatal(err)
 			}
 		}

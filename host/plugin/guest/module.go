@@ -30,10 +30,11 @@ type Module struct {
 	budgets  Budgets
 	mostFuel int64 // of one call for a verdict
 
-	state State
-	sets  Sets
-	held  host.HeldFacts
-	git   Git
+	state  State
+	sets   Sets
+	held   host.HeldFacts
+	events *EventCache
+	git    Git
 
 	about host.Description
 
@@ -133,7 +134,7 @@ func prepare(wasm []byte, o *Options) (*Module, error) {
 		name: o.Name, manifest: man, functions: functions, config: encodeConfig(settings, o.Service),
 		limits: o.Limits, budgets: budgets, mostFuel: mostFuel,
 		testConfig: encodeConfig(settings, testService),
-		state:      o.State, sets: o.Sets, held: o.Held, git: o.Git,
+		state:      o.State, sets: o.Sets, held: o.Held, git: o.Git, events: o.Events,
 		bound: context.Background(), metrics: o.Metrics.of(o.Name), valueNames: names{most: maxValues},
 		logRate: logRate{most: budgets.LogRate, clock: o.Clock},
 		log:     o.Log, clock: o.Clock,

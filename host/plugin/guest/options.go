@@ -57,7 +57,8 @@ type Options struct {
 	// Waits is how many more may wait for a disk, each with its instance; default 16.
 	Waits int
 
-	Metrics *Metrics // shared by all modules; nil: nobody looks
+	Events  *EventCache // shared by all modules; nil: nothing is kept
+	Metrics *Metrics    // shared by all modules; nil: nobody looks
 	Log     *slog.Logger
 	Clock   func() time.Time // default time.Now
 }

@@ -1,14 +1,15 @@
 package guest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/tetratelabs/wazero/api"
 
 	"talon/host"
-	"talon/host/wire"
 	"talon/sdk/abi"
 )
 
@@ -58,7 +59,7 @@ func (c *call) get(what string, mem api.Memory, stack []uint64, f func(context.C
 		return
 	}
 	c.charge(int64(len(text)) * fuelPerStored)
-	answer, err := appendStored(nil, text, false, false)
+	answer, err := c.inst.module.events.append(nil, text, false, false)
 	if err != nil {
 		c.unavailable(err)
 		stack[0] = i32Result(abi.Unavailable)
@@ -86,10 +87,19 @@ func heldQuery(c *call, mem api.Memory, stack []uint64) {
 }
 
 // query answers with the events that f finds for the filter of the first two
-// parameters.
+// parameters. An answer that does not fit is kept for the guest to ask for it again,
+// with more room, which costs the same.
 func (c *call) query(what string, mem api.Memory, stack []uint64, f func(context.Context, host.Filter) ([][]byte, error)) {
 	encoded := read(mem, stack[0], stack[1])
 	c.spend(len(encoded))
+	if q := c.unfit; q != nil && q.what == what && bytes.Equal(q.filter, encoded) {
+		c.countRead()
+		c.lap()
+		c.charge(q.fuel)
+		stack[0] = c.deliver(mem, stack[2], stack[3], q.answer)
+		return
+	}
+	c.unfit = nil
 	filter, possible, err := readFilter(encoded)
 	if err != nil {
 		panic(err)
@@ -106,17 +116,44 @@ func (c *call) query(what string, mem api.Memory, stack []uint64, f func(context
 		stack[0] = i32Result(abi.Unavailable)
 		return
 	}
-	var answer []byte
+	b := answers.Get().(*[]byte)
+	defer answers.Put(b)
+	answer, fuel, err := c.encode((*b)[:0], found, &filter)
+	if err != nil {
+		c.unavailable(err)
+		stack[0] = i32Result(abi.Unavailable)
+		return
+	}
+	*b = answer
+	if len(answer) > int(uint32(stack[3])) {
+		c.unfit = &unfitAnswer{what, bytes.Clone(encoded), bytes.Clone(answer), fuel}
+	}
+	stack[0] = c.deliver(mem, stack[2], stack[3], answer)
+}
+
+// answers are buffers for answers to queries.
+var answers = sync.Pool{New: func() any { return new([]byte) }}
+
+// unfitAnswer is the answer to a query that had more bytes than the guest had room for.
+type unfitAnswer struct {
+	what   string
+	filter []byte // encoded
+	answer []byte
+	fuel   int64 // for what was found
+}
+
+// encode appends the answer to a query, and returns the fuel that it has cost.
+func (c *call) encode(answer []byte, found [][]byte, filter *host.Filter) (_ []byte, fuel int64, err error) {
 	more := len(found) >= filter.Limit
 	for _, text := range found[:min(len(found), filter.Limit)] {
 		if !filter.Header {
-			c.charge(int64(len(text)) * fuelPerStored)
+			price := int64(len(text)) * fuelPerStored
+			fuel += price
+			c.charge(price)
 		}
-		longer, err := appendStored(answer, text, true, filter.Header)
+		longer, err := c.inst.module.events.append(answer, text, true, filter.Header)
 		if err != nil {
-			c.unavailable(err)
-			stack[0] = i32Result(abi.Unavailable)
-			return
+			return nil, fuel, err
 		}
 		if len(longer) > queryBytes {
 			more = true
@@ -127,18 +164,7 @@ func (c *call) query(what string, mem api.Memory, stack []uint64, f func(context
 	if more {
 		answer = abi.AppendMore(answer)
 	}
-	stack[0] = c.deliver(mem, stack[2], stack[3], answer)
-}
-
-func appendStored(b, text []byte, inList, header bool) ([]byte, error) {
-	e, err := wire.ParseEvent(text)
-	if err != nil {
-		return b, fmt.Errorf("parse a stored event: %w", err)
-	}
-	if header {
-		e.Tags, e.Content, e.Sig = nil, "", host.Sig{}
-	}
-	return appendEvent(b, e, inList), nil
+	return answer, fuel, nil
 }
 
 // maxReference bounds the text of an address: it holds a d tag.
