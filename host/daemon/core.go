@@ -18,6 +18,7 @@ import (
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
 	"talon/host/schnorr"
+	"talon/host/store/semantics"
 )
 
 // Core is the part of Talon that decides and stores: the database, the plugins,
@@ -82,14 +83,20 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 	if workers == 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
+	held := semantics.HeldLimits{}.Filled()
 	c.Pipeline = ingest.New(ingest.Config{
-		Verify:  schnorr.Verify,
-		Policy:  c.Plugins,
-		Store:   db,
-		Facts:   facts{db},
-		Held:    db,
-		Log:     log,
-		Now:     time.Now,
+		Verify: schnorr.Verify,
+		Policy: c.Plugins,
+		Store:  db,
+		Facts:  facts{db},
+		Held:   db,
+		Log:    log,
+		Now:    time.Now,
+
+		// A quarter of purgatory is what one network may fill.
+		Quota:    ingest.Quota{ByAuthor: held.ByAuthor, ByNetwork: held.Events / 4},
+		EachHeld: db.EachHeld,
+
 		Workers: workers,
 		Queue:   cfg.Queue,
 		Batch:   cfg.Batch,

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"talon/host"
@@ -19,6 +20,7 @@ type batch struct {
 	published []host.Published
 	removed   []*host.Event
 	held      []host.HeldChange
+	networks  map[host.ID]netip.Prefix // that sent what was held
 }
 
 type answer struct {
@@ -126,6 +128,7 @@ func (b *batch) finish() {
 			b.w.recent.remove(e.ID)
 		}
 		b.w.metrics.changed(b.held)
+		b.w.quotas.committed(b.held, b.networks)
 	}
 	// From here on the events can be read, so from here on decisions that were made
 	// before are measured against this commit.

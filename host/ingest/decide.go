@@ -38,12 +38,26 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		}
 	}
 	r := p.recorder(e)
+	if !e.atTurn {
+		if e.verdict, e.err = p.refuseEarly(ctx, e, &r); e.verdict != nil || e.err != nil {
+			e.facts = r.notes
+			return
+		}
+	}
 	ruling, err := p.cfg.Policy.Admit(ctx, e.item, &r, now.Unix())
 	p.metrics.decision.Observe(p.cfg.Now().Sub(now).Seconds())
+	var over limit
+	var waiting int64
+	if err == nil && ruling.Action == host.Hold {
+		over, waiting = p.quotas.reached(e.item)
+	}
 	switch {
 	case err != nil:
 	case ruling.Action == host.Hold && p.cfg.Held == nil:
 		e.verdict = &host.Verdict{Code: host.Rejected, Reason: "blocked: this relay does not hold events back"}
+	case over == ofNetwork:
+		p.metrics.overQuota.WithLabelValues(string(over)).Inc()
+		e.verdict = over.verdict(waiting)
 	case ruling.Action == host.Hold && e.item.Event.Kind.Class() != host.Ephemeral:
 		e.holding, err = holding(ctx, e.item, ruling.Reason, &r)
 	default:

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"net/netip"
 
 	"talon/host"
 	"talon/host/maintainers"
@@ -56,6 +57,12 @@ func (b *batch) hold(e *entry) {
 		if out, b.err = b.tx.Hold(e.item.Event, *e.holding, b.w.cfg.Now().Unix()); b.err == nil {
 			a.verdict = host.Verdict{Code: out.Code, Reason: out.Reason}
 			b.changedHeld(out.Held)
+			if network := networkOf(e.item.Source); network.IsValid() {
+				if b.networks == nil {
+					b.networks = make(map[host.ID]netip.Prefix)
+				}
+				b.networks[e.item.Event.ID] = network
+			}
 		}
 	}
 	b.answers = append(b.answers, a)

@@ -21,6 +21,7 @@ type metrics struct {
 	expired   prometheus.Counter
 	held      *prometheus.CounterVec
 	arrivals  *prometheus.CounterVec
+	overQuota *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -62,6 +63,9 @@ func newMetrics() *metrics {
 		arrivals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "talon_arrivals_total", Help: "Arrivals of git data, by whether they released events.",
 		}, []string{"outcome"}),
+		overQuota: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "talon_held_quota_refused_total", Help: "Events refused since as much of their author or network waits for git data as may.",
+		}, []string{"limit"}),
 	}
 }
 
@@ -98,5 +102,5 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "talon_ingest_queue", Help: "Items that wait for the writer.",
 	}, func() float64 { return float64(p.schedule.depth()) })
-	return []prometheus.Collector{m.events, m.verify, m.decision, m.batch, m.redecided, m.retries, m.contended, m.exclusive, m.blocked, m.expired, m.held, m.arrivals, depth}
+	return []prometheus.Collector{m.events, m.verify, m.decision, m.batch, m.redecided, m.retries, m.contended, m.exclusive, m.blocked, m.expired, m.held, m.arrivals, m.overQuota, depth}
 }

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -68,8 +69,14 @@ type Config struct {
 	Store  Store
 	Facts  host.Facts     // committed state
 	Held   host.HeldFacts // and of purgatory; nil if there is none: what a policy would hold is refused
-	Log    *slog.Logger
-	Now    func() time.Time
+	Quota  Quota          // optional
+
+	// EachHeld calls yield for every event in purgatory; nil if there is none when the
+	// pipeline starts.
+	EachHeld func(ctx context.Context, yield func(host.HeldEvent) error) error
+
+	Log *slog.Logger
+	Now func() time.Time
 
 	Workers int // goroutines that verify and ask the policy at once
 	Queue   int // items that may wait before Submit blocks; each source may always have one
@@ -83,6 +90,7 @@ type Pipeline struct {
 	schedule *schedule
 	version  atomic.Uint64 // of the history, as committed
 	recent   *recent
+	quotas   *quotas
 }
 
 // entry is an item on its way. It belongs to a worker until it is decided, then to
@@ -118,7 +126,7 @@ type entry struct {
 
 // New returns a pipeline. It does nothing until Run.
 func New(cfg Config) *Pipeline {
-	return &Pipeline{cfg: cfg, metrics: newMetrics(), schedule: newSchedule(cfg.Workers), recent: newRecent(recentIDs)}
+	return &Pipeline{cfg: cfg, metrics: newMetrics(), schedule: newSchedule(cfg.Workers), recent: newRecent(recentIDs), quotas: newQuotas(cfg.Quota)}
 }
 
 // Submit queues an item behind those of the same Source. It blocks while too much is
@@ -173,6 +181,11 @@ func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
 	s := p.schedule
 	// The work that is queued is finished even though ctx has ended.
 	working := context.WithoutCancel(ctx)
+	if p.cfg.EachHeld != nil {
+		if err := p.quotas.load(working, p.cfg.EachHeld); err != nil {
+			return fmt.Errorf("count what is held: %w", err)
+		}
+	}
 	var workers sync.WaitGroup
 	s.spawn = func() { workers.Go(func() { p.decideAll(working) }) }
 	for range p.cfg.Workers {

@@ -1,0 +1,215 @@
+package ingest
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"talon/host"
+	"talon/host/wire"
+	rules "talon/sdk/grasp"
+)
+
+// Quota bounds what may wait in purgatory at a time. 0 is no bound.
+type Quota struct {
+	ByAuthor  int64 // events of one author, as the store bounds them too
+	ByNetwork int64 // events that clients of one network have sent, see [host.NetworkOf]
+}
+
+// quotas counts what waits, so that an event that would have to wait, where as much
+// does as may, is refused before anything is looked up for it. Dormant announcements
+// give way to others, so they are not counted among those that wait.
+type quotas struct {
+	most Quota
+
+	mu       sync.RWMutex // guards the fields below
+	events   map[host.ID]heldEvent
+	authors  map[host.PubKey]*authorHeld
+	networks map[netip.Prefix]int64 // events that wait
+}
+
+type heldEvent struct {
+	network netip.Prefix // of the client that sent it; zero where it is not counted
+	dormant bool
+}
+
+// authorHeld is what one author has in purgatory.
+type authorHeld struct {
+	waiting, dormant int64
+	announced        map[string]int // announcements, by their identifiers
+}
+
+func newQuotas(most Quota) *quotas {
+	return &quotas{
+		most: most, events: make(map[host.ID]heldEvent), authors: make(map[host.PubKey]*authorHeld),
+		networks: make(map[netip.Prefix]int64),
+	}
+}
+
+// load counts what is held when the pipeline starts. From where it came is not known
+// any more.
+func (q *quotas) load(ctx context.Context, each func(context.Context, func(host.HeldEvent) error) error) error {
+	return each(ctx, func(h host.HeldEvent) error {
+		e, err := wire.ParseEvent(h.JSON)
+		if err != nil {
+			return fmt.Errorf("parse a held event: %w", err)
+		}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.add(e, heldEvent{dormant: h.Dormant})
+		return nil
+	})
+}
+
+// committed counts what a commit changed, and from which networks the events came.
+func (q *quotas) committed(changes []host.HeldChange, from map[host.ID]netip.Prefix) {
+	if len(changes) == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range changes {
+		was, known := q.events[c.Event.ID]
+		if known {
+			q.remove(c.Event, was)
+		}
+		switch c.Fate {
+		case host.FateHeld:
+			was = heldEvent{network: from[c.Event.ID]}
+		case host.FateDormant, host.FateRevived:
+			was.dormant = c.Fate == host.FateDormant
+		default:
+			continue
+		}
+		q.add(c.Event, was)
+	}
+}
+
+// add counts an event. REQUIRES: mu.
+func (q *quotas) add(e *host.Event, h heldEvent) {
+	q.events[e.ID] = h
+	a := q.authors[e.PubKey]
+	if a == nil {
+		a = &authorHeld{announced: make(map[string]int)}
+		q.authors[e.PubKey] = a
+	}
+	if e.Kind == host.KindAnnouncement {
+		a.announced[e.D()]++
+	}
+	if h.dormant {
+		a.dormant++
+		return
+	}
+	a.waiting++
+	if h.network.IsValid() {
+		q.networks[h.network]++
+	}
+}
+
+// remove is the opposite of add. REQUIRES: mu.
+func (q *quotas) remove(e *host.Event, h heldEvent) {
+	delete(q.events, e.ID)
+	a := q.authors[e.PubKey]
+	if e.Kind == host.KindAnnouncement {
+		if d := e.D(); a.announced[d] > 1 {
+			a.announced[d]--
+		} else {
+			delete(a.announced, d)
+		}
+	}
+	if h.dormant {
+		a.dormant--
+	} else if a.waiting--; h.network.IsValid() {
+		if q.networks[h.network]--; q.networks[h.network] == 0 {
+			delete(q.networks, h.network)
+		}
+	}
+	if a.waiting+a.dormant == 0 {
+		delete(q.authors, e.PubKey)
+	}
+}
+
+// limit is a bound that is reached.
+type limit string
+
+const (
+	noLimit   limit = ""
+	ofAuthor  limit = "author"
+	ofNetwork limit = "network"
+)
+
+// reached returns which bound keeps an event from going into purgatory, and how much
+// waits. What is there already, or replaces what is, needs no room.
+func (q *quotas) reached(it *host.Item) (l limit, waiting int64) {
+	e := it.Event
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	if _, held := q.events[e.ID]; held {
+		return noLimit, 0
+	}
+	a := q.authors[e.PubKey]
+	if a != nil && e.Kind == host.KindAnnouncement && a.announced[e.D()] > 0 {
+		return noLimit, 0
+	}
+	if a != nil && q.most.ByAuthor > 0 && a.dormant == 0 && a.waiting >= q.most.ByAuthor {
+		return ofAuthor, a.waiting
+	}
+	if n := q.networks[networkOf(it.Source)]; q.most.ByNetwork > 0 && n >= q.most.ByNetwork {
+		return ofNetwork, n
+	}
+	return noLimit, 0
+}
+
+// networkOf returns what a source is counted by: the zero prefix unless it is a client.
+func networkOf(s *host.Source) netip.Prefix {
+	if s == nil || s.Origin != host.FromClient {
+		return netip.Prefix{}
+	}
+	return host.NetworkOf(s.Addr)
+}
+
+func (l limit) verdict(waiting int64) *host.Verdict {
+	reason := "rate-limited: too many events from your network wait for their git data here: try again later"
+	if l == ofAuthor {
+		reason = fmt.Sprintf("restricted: %d events of yours wait for their git data: push it, or delete those that you do not need", waiting)
+	}
+	return &host.Verdict{Code: host.Rejected, Reason: reason}
+}
+
+// refuseEarly refuses an event whose kind is held for git data, without asking the
+// policy, if no more of them may wait. Served all the same is what may not have to
+// wait: a new version of what is stored here, and a state of a repository whose
+// announcement by the same author is.
+func (p *Pipeline) refuseEarly(ctx context.Context, e *entry, facts *recorder) (*host.Verdict, error) {
+	it := e.item
+	var known host.Filter
+	switch it.Event.Kind {
+	case host.KindAnnouncement, rules.KindState:
+		at := host.Address{Kind: host.KindAnnouncement, PubKey: it.Event.PubKey, D: it.Event.D()}
+		own := host.Address{Kind: it.Event.Kind, PubKey: at.PubKey, D: at.D}
+		known.Tags = []host.TagFilter{{Name: host.AddressOf, Values: []string{at.String(), own.String()}}}
+	case rules.KindPullRequest, rules.KindPRUpdate:
+		known.IDs = []host.ID{it.Event.ID}
+	default:
+		return nil, nil
+	}
+	l, waiting := p.quotas.reached(it)
+	pull := known.IDs != nil
+	if l == noLimit || l == ofNetwork && pull {
+		// What a pull request waits for was often pushed before it, by others than
+		// those who fill purgatory.
+		return nil, nil
+	}
+	known.Limit, known.Header = 1, true
+	found, err := facts.Query(ctx, known)
+	if err != nil || len(found) > 0 {
+		return nil, err
+	}
+	if l == ofAuthor {
+		// Whatever of the author leaves makes room.
+		facts.notes.held = append(facts.notes.held, host.Filter{Authors: []host.PubKey{it.Event.PubKey}})
+	}
+	p.metrics.overQuota.WithLabelValues(string(l)).Inc()
+	return l.verdict(waiting), nil
+}

@@ -1,0 +1,170 @@
+package ingest
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"talon/host"
+	"talon/host/store"
+	rules "talon/sdk/grasp"
+)
+
+// quotaRig is a pipeline on a real store whose policy holds what says so, and counts how
+// often it is asked.
+type quotaRig struct {
+	*rig
+	db    *store.Store
+	asked atomic.Int64
+}
+
+func startQuota(t *testing.T, db *store.Store, q Quota) *quotaRig {
+	t.Helper()
+	r := &quotaRig{db: db}
+	r.rig = start(t, func(_ context.Context, it *host.Item, _ host.Facts) host.Ruling {
+		r.asked.Add(1)
+		if strings.HasPrefix(it.Event.Content, "hold") {
+			return host.Ruling{Action: host.Hold}
+		}
+		return host.Ruling{Action: host.Accept}
+	}, func(c *Config) {
+		c.Store, c.Facts, c.Held = realStore{db}, storeFacts{db}, db
+		c.Quota, c.EachHeld = q, db.EachHeld
+	})
+	return r
+}
+
+// repoEvent makes an event of an author about a repository.
+func repoEvent(author byte, kind host.Kind, at int64, d, content string) *host.Event {
+	e := &host.Event{Kind: kind, CreatedAt: at, PubKey: host.PubKey{author}, Content: content, Tags: host.Tags{{"d", d}}}
+	e.ID = sha256.Sum256(e.AppendCanonical(nil))
+	e.JSON = e.AppendJSON(nil)
+	return e
+}
+
+// answers submits events one after the other, and checks how each answer begins and
+// whether the policy was asked.
+func (r *quotaRig) answers(t *testing.T, source *host.Source, steps ...quotaStep) {
+	t.Helper()
+	for i, s := range steps {
+		before := r.asked.Load()
+		got := r.submit(t, source, s.event)[0]
+		answer := fmt.Sprint(got.verdict.Code, " ", got.verdict.Reason)
+		if got.err != nil || !strings.HasPrefix(answer, s.want) {
+			t.Errorf("step %d: answered %q %v; want %q", i, answer, got.err, s.want)
+		}
+		if asked := r.asked.Load() > before; asked != s.asked {
+			t.Errorf("step %d: the policy was asked: %v", i, asked)
+		}
+	}
+}
+
+type quotaStep struct {
+	event *host.Event
+	want  string
+	asked bool
+}
+
+// Of whom as much waits as may, what would wait too is refused before the policy is
+// asked. What may not have to wait is served.
+func TestQuotaOfAuthor(t *testing.T) {
+	db := openStore(t)
+	r := startQuota(t, db, Quota{ByAuthor: 2})
+	me := &host.Source{}
+	const announcement, state, pull = host.KindAnnouncement, rules.KindState, rules.KindPullRequest
+	first := repoEvent(1, announcement, 100, "first", "hold")
+	held, refused, stored := "held", "rejected restricted: 2 events of yours wait", "stored"
+	r.answers(t, me,
+		quotaStep{repoEvent(1, announcement, 100, "stored", ""), stored, true},
+		quotaStep{first, held, true},
+		quotaStep{repoEvent(1, state, 100, "first", "hold"), held, true},
+
+		quotaStep{repoEvent(1, announcement, 100, "second", "hold"), refused, false},
+		quotaStep{repoEvent(1, state, 100, "second", ""), refused, false},
+		quotaStep{repoEvent(1, pull, 100, "", "hold"), refused, false},
+
+		quotaStep{first, held, true},
+		quotaStep{repoEvent(1, announcement, 101, "first", "hold again"), held, true},
+		quotaStep{repoEvent(1, announcement, 101, "stored", ""), stored, true},
+		quotaStep{repoEvent(1, state, 101, "stored", ""), stored, true},
+		quotaStep{repoEvent(1, 1, 101, "", ""), stored, true},
+		quotaStep{repoEvent(2, announcement, 100, "second", "hold"), held, true},
+	)
+	if n := testutil.ToFloat64(r.metrics.overQuota.WithLabelValues("author")); n != 3 {
+		t.Errorf("%v events were counted", n)
+	}
+
+	// What has left makes room, also for what was sent right after.
+	deletion := repoEvent(1, host.KindDeletion, 200, "", "")
+	deletion.Tags = host.Tags{{"a", host.Address{Kind: announcement, PubKey: host.PubKey{1}, D: "first"}.String()}}
+	deletion.JSON = deletion.AppendJSON(nil)
+	got := r.submit(t, me, deletion, repoEvent(1, announcement, 201, "third", "hold"))
+	if got[0].verdict.Code != host.Stored || got[1].verdict.Code != host.Held {
+		t.Errorf("after a deletion: %v", got)
+	}
+
+	// It is known after a start too.
+	r.stop()
+	again := startQuota(t, db, Quota{ByAuthor: 2})
+	again.answers(t, me,
+		quotaStep{repoEvent(1, announcement, 202, "fourth", "hold"), refused, false},
+		quotaStep{repoEvent(1, announcement, 202, "third", "hold"), held, true},
+	)
+}
+
+// Clients of one network do not fill purgatory.
+func TestQuotaOfNetwork(t *testing.T) {
+	r := startQuota(t, openStore(t), Quota{ByNetwork: 2})
+	const announcement, pull = host.KindAnnouncement, rules.KindPullRequest
+	from := func(address string) *host.Source { return &host.Source{Addr: netip.MustParseAddr(address)} }
+	held, refused := "held", "rejected rate-limited: too many events from your network"
+	last := repoEvent(2, announcement, 100, "b", "hold")
+	r.answers(t, from("2001:db8::1"),
+		quotaStep{repoEvent(1, announcement, 100, "a", "hold"), held, true},
+		quotaStep{last, held, true},
+	)
+	r.answers(t, from("2001:db8::2"),
+		quotaStep{repoEvent(3, announcement, 100, "c", "hold"), refused, false},
+		quotaStep{repoEvent(3, pull, 100, "", "hold"), refused, true},
+		quotaStep{repoEvent(3, pull, 101, "", "it is here"), "stored", true},
+		quotaStep{repoEvent(2, announcement, 101, "b", "hold, a newer one"), held, true},
+	)
+	r.answers(t, from("2001:db8:0:1::"), quotaStep{repoEvent(4, announcement, 100, "d", "hold"), held, true})
+	r.answers(t, from("127.0.0.1"), quotaStep{repoEvent(5, announcement, 100, "e", "hold"), held, true})
+	r.answers(t, &host.Source{Origin: host.FromSync}, quotaStep{repoEvent(6, announcement, 100, "f", "hold"), held, true})
+
+	newest := repoEvent(2, announcement, 101, "b", "hold, a newer one")
+	if got := r.arrive(t, host.ReleaseOf(newest.ID)); len(got.released) != 1 || got.released[0].Fate != host.FateReleased {
+		t.Fatalf("released %v", got)
+	}
+	r.answers(t, from("2001:db8::2"), quotaStep{repoEvent(3, announcement, 102, "c", "hold"), held, true})
+}
+
+// What is counted is what there is, whatever becomes of it.
+func TestQuotaCounts(t *testing.T) {
+	q := newQuotas(Quota{ByAuthor: 1})
+	e, other := repoEvent(1, host.KindAnnouncement, 1, "a", ""), repoEvent(1, host.KindAnnouncement, 1, "b", "")
+	network := netip.MustParsePrefix("192.0.2.1/32")
+	for _, step := range []struct {
+		fate host.Fate
+		want limit
+	}{
+		{host.FateHeld, ofAuthor}, {host.FateDormant, noLimit}, {host.FateRevived, ofAuthor}, {host.FateExpired, noLimit},
+		{host.FateHeld, ofAuthor}, {host.FateReleased, noLimit}, {host.FateHeld, ofAuthor}, {host.FateDeleted, noLimit},
+		{host.FateHeld, ofAuthor}, {host.FateDormant, noLimit}, {host.FateReplaced, noLimit},
+	} {
+		q.committed([]host.HeldChange{{Event: e, Fate: step.fate}}, map[host.ID]netip.Prefix{e.ID: network})
+		if got, _ := q.reached(&host.Item{Event: other}); got != step.want {
+			t.Errorf("after %v: %q, want %q", step.fate, got, step.want)
+		}
+	}
+	if len(q.events)+len(q.authors)+len(q.networks) != 0 {
+		t.Errorf("left behind: %v %v %v", q.events, q.authors, q.networks)
+	}
+}
