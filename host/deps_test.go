@@ -55,6 +55,7 @@ var allowed = map[string]string{
 	"host/githttp":              "host host/gitrepo",
 	"host/forge":                "host host/gitfetch host/gitrepo host/githttp host/grasp host/maintainers host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/gitcheck":     "host host/gitrepo host/grasp host/wire sdk/grasp sdk/nip19",
+	"cmd/internal/lab/result":   "",
 	"host/web":                  "host host/grasp host/wire sdk/grasp sdk/nip19",
 	"host/netguard":             "",
 	"host/gitfetch":             "host host/gitfetch/queue host/gitrepo host/netguard sdk/abi sdk/grasp",

@@ -1,0 +1,130 @@
+package result
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Reference writes the page about the forms.
+func Reference() []byte {
+	var b bytes.Buffer
+	b.WriteString(`# Reference: results of the lab
+
+` + "`talon lab run --out DIR`" + ` leaves ` + "`runs.jsonl`" + ` and, made from it, tables as CSV. This page is made from the code
+(` + "`go test ./cmd/internal/lab/result -rewrite`" + `).
+
+Equal runs are equal bytes: the same scenario, modules and seed give the same line on every machine. Times are virtual, in seconds since the begin of the run, with up to
+three decimals. A line stands alone; the order of the variants is that of their first lines. Later versions of Talon may add keys and measures, and change the version for
+anything else.
+
+` + "```python" + `
+import json, pandas as pd
+runs = pd.json_normalize([json.loads(line) for line in open("runs.jsonl")])
+runs.groupby("strategy.name")["measures.bytes_down"].describe()
+` + "```" + `
+
+` + "```r" + `
+runs <- jsonlite::stream_in(file("runs.jsonl"), flatten = TRUE)
+tapply(runs$measures.bytes_down, runs$strategy.name, summary)
+` + "```" + `
+
+## Measures
+
+The better direction is the one in which a change is an improvement. Measures over several Talons under test are summed, times are pooled.
+
+| name | unit | better | |
+|---|---|---|---|
+`)
+	for _, m := range Measures() {
+		i, better := m.Info(), "lower"
+		if i.Higher {
+			better = "higher"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", i.Name, i.Unit, better, i.Doc)
+	}
+	b.WriteString("\n## A line\n\nA key that may be absent is marked with ?.\n")
+	table(&b, reflect.TypeFor[Run]())
+	seen := map[reflect.Type]bool{}
+	tablesOf(&b, reflect.TypeFor[Run](), seen)
+	b.WriteString("\n## CSV\n\nThe columns scenario, level, variant and seed join the tables. A text that a spreadsheet would take for a formula has an apostrophe before it.\n\n| file | | columns |\n|---|---|---|\n")
+	for _, t := range Tables() {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", t.File, t.Doc, strings.Join(t.Columns, ", "))
+	}
+	return b.Bytes()
+}
+
+// tablesOf writes the tables of the types in a type, once each.
+func tablesOf(b *bytes.Buffer, t reflect.Type, seen map[reflect.Type]bool) {
+	for i := range t.NumField() {
+		f, _ := inner(t.Field(i).Type)
+		if f.Kind() != reflect.Struct || f == reflect.TypeFor[Values]() || seen[f] {
+			continue
+		}
+		seen[f] = true
+		fmt.Fprintf(b, "\n### %s\n", nameOf(f))
+		table(b, f)
+		tablesOf(b, f, seen)
+	}
+}
+
+// inner returns what a list or pointer is of. A histogram is documented by its form.
+func inner(t reflect.Type) (of reflect.Type, list bool) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		list = list || t.Kind() == reflect.Slice
+		t = t.Elem()
+	}
+	if t == reflect.TypeFor[Histogram]() {
+		t = reflect.TypeFor[histogramJSON]()
+	}
+	return t, list
+}
+
+func nameOf(t reflect.Type) string {
+	if t == reflect.TypeFor[histogramJSON]() {
+		return "histogram"
+	}
+	return strings.ToLower(t.Name())
+}
+
+func table(b *bytes.Buffer, t reflect.Type) {
+	b.WriteString("\n| key | type | |\n|---|---|---|\n")
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if options != "" {
+			key += "?"
+		}
+		doc := f.Tag.Get("doc")
+		if one := f.Tag.Get("one"); one != "" {
+			doc += " (`" + strings.ReplaceAll(one, "|", "`, `") + "`)"
+		}
+		fmt.Fprintf(b, "| %s | %s | %s |\n", key, typeText(f.Type), doc)
+	}
+}
+
+func typeText(t reflect.Type) string {
+	t, list := inner(t)
+	var text string
+	switch {
+	case t == reflect.TypeFor[Seconds]():
+		text = "seconds"
+	case t == reflect.TypeFor[Values]():
+		text = "object of numbers"
+	case t.Kind() == reflect.Array:
+		text = "pair"
+	case t.Kind() == reflect.Struct:
+		text = "[" + nameOf(t) + "](#" + nameOf(t) + ")"
+	case t.Kind() == reflect.String:
+		text = "text"
+	case t.Kind() == reflect.Float64:
+		text = "number"
+	default:
+		text = "whole number"
+	}
+	if list {
+		text = "list of " + text
+	}
+	return text
+}
