@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 )
 
-// CSV writes runs as four tables, which the columns scenario, level, variant and seed
-// join.
+// CSV writes runs as four tables, which the columns scenario, level, set, variant
+// and seed join.
 type CSV struct {
 	runs, series, staleness, relays *csv.Writer
 	err                             error
@@ -22,7 +23,7 @@ type Table struct {
 	Columns []string
 }
 
-var key = []string{"scenario", "level", "variant", "seed"}
+var key = []string{"scenario", "level", "set", "variant", "seed"}
 
 // Tables returns what the files have.
 func Tables() []Table {
@@ -56,7 +57,7 @@ func NewCSV(open func(file string) (io.Writer, error)) (*CSV, error) {
 
 // Write adds the rows of a run.
 func (c *CSV) Write(r *Run) error {
-	key := []string{r.Scenario.Name, string(r.Level), r.Variant(), strconv.FormatUint(r.Seed, 10)}
+	key := []string{r.Scenario.Name, string(r.Level), strings.Join(texts(r.Set), " "), r.Variant(), strconv.FormatUint(r.Seed, 10)}
 	with := func(w *csv.Writer, cells ...string) { c.row(w, append(key[:len(key):len(key)], cells...)) }
 	row := []string{r.Scenario.Digest}
 	for _, m := range []*Module{r.Strategy, r.Throttle} {

@@ -16,6 +16,7 @@ const (
 	StalenessP50
 	StalenessP99
 	StalenessMax
+	TotalBytes
 	BytesUp
 	BytesDown
 	BytesOverIdeal
@@ -65,8 +66,9 @@ var infos = [numMeasures]Info{
 	StalenessP50:    {"staleness_p50", "staleness p50", Time, false, "median time from publishing to arrival here; an event that never arrived counts with its age at the end, here and in the next two"},
 	StalenessP99:    {"staleness_p99", "staleness p99", Time, false, "the 99th percentile of it"},
 	StalenessMax:    {"staleness_max", "staleness max", Time, false, "the longest"},
-	BytesUp:         {"bytes_up", "bytes up", Bytes, false, "bytes sent to relays, frames included"},
-	BytesDown:       {"bytes_down", "bytes down", Bytes, false, "bytes received from relays, frames included"},
+	TotalBytes:      {"bytes", "bytes", Bytes, false, "bytes sent to relays and received from them, frames included"},
+	BytesUp:         {"bytes_up", "bytes up", Bytes, false, "those sent"},
+	BytesDown:       {"bytes_down", "bytes down", Bytes, false, "those received"},
 	BytesOverIdeal:  {"bytes_over_ideal", "bytes over ideal", Ratio, false, "bytes in both directions over those of each wanted event sent once"},
 	Duplicates:      {"duplicates", "duplicates", Count, false, "events received that were here already"},
 	Connections:     {"connections", "connections", Count, false, "most connections open at once"},
@@ -115,12 +117,16 @@ type Values struct {
 	set   [numMeasures]bool
 }
 
-// Set keeps a value. One that is not a number is not measured.
+// Set keeps a value. One that is not a number is not measured. TotalBytes follows from
+// BytesUp and BytesDown.
 func (v *Values) Set(m Measure, x float64) {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return
 	}
 	v.value[m], v.set[m] = x, true
+	if v.set[BytesUp] && v.set[BytesDown] {
+		v.value[TotalBytes], v.set[TotalBytes] = v.value[BytesUp]+v.value[BytesDown], true
+	}
 }
 
 // Get returns a value; ok is false if it was not measured.

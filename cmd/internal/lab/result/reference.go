@@ -48,7 +48,7 @@ The better direction is the one in which a change is an improvement. Measures ov
 	table(&b, reflect.TypeFor[Run]())
 	seen := map[reflect.Type]bool{}
 	tablesOf(&b, reflect.TypeFor[Run](), seen)
-	b.WriteString("\n## CSV\n\nThe columns scenario, level, variant and seed join the tables. A text that a spreadsheet would take for a formula has an apostrophe before it.\n\n| file | | columns |\n|---|---|---|\n")
+	b.WriteString("\n## CSV\n\nThe columns scenario, level, set, variant and seed join the tables. A text that a spreadsheet would take for a formula has an apostrophe before it.\n\n| file | | columns |\n|---|---|---|\n")
 	for _, t := range Tables() {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", t.File, t.Doc, strings.Join(t.Columns, ", "))
 	}

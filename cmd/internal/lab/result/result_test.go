@@ -273,21 +273,32 @@ func TestMeasures(t *testing.T) {
 	var v Values
 	v.Set(REQs, math.NaN())
 	v.Set(Fuel, math.Inf(1))
+	if _, ok := v.Get(TotalBytes); ok {
+		t.Error("a sum without parts")
+	}
 	if text, err := v.MarshalJSON(); err != nil || string(text) != "{}" {
 		t.Errorf("%s, %v", text, err)
+	}
+	v.Set(BytesUp, 3)
+	v.Set(BytesDown, 4)
+	if x, ok := v.Get(TotalBytes); !ok || x != 7 {
+		t.Errorf("3 and 4 bytes are %v", x)
 	}
 }
 
 func TestVariant(t *testing.T) {
 	for want, r := range map[string]*Run{
-		"layered-v5 batch_seconds=5 + polite relays.rate=50": sample(),
-		"a":   {Strategy: &Module{Name: "a"}},
-		"t":   {Throttle: &Module{Name: "t"}},
-		"a b": {Strategy: &Module{Name: "a b"}},
+		"layered-v5 batch_seconds=5 + polite": sample(),
+		"a":                                   {Strategy: &Module{Name: "a"}},
+		"t":                                   {Throttle: &Module{Name: "t"}},
+		"a b":                                 {Strategy: &Module{Name: "a b"}},
 	} {
 		if got := r.Variant(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	if got, want := sample().World(), "small relays.rate=50 wire"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -313,7 +324,7 @@ func TestCSV(t *testing.T) {
 			continue
 		}
 		for _, row := range got[1:] {
-			if row[0] != "small" || !strings.HasPrefix(row[2], `'=HYPERLINK`) || row[3] != "18446744073709551615" {
+			if row[0] != "small" || !strings.HasPrefix(row[3], `'=HYPERLINK`) || row[4] != "18446744073709551615" {
 				t.Errorf("%s: %q", table.File, row)
 			}
 		}

@@ -147,8 +147,7 @@ type Step struct {
 	Count     int64     `json:"count,omitempty" doc:"how many; absent for one"`
 }
 
-// Variant names what is under test: strategy, throttle, what was configured, what was set.
-// Runs with one scenario name, level and variant are compared as one.
+// Variant names what is under test: strategy, throttle and what was configured.
 func (r *Run) Variant() string {
 	var parts []string
 	for _, m := range []*Module{r.Strategy, r.Throttle} {
@@ -159,12 +158,21 @@ func (r *Run) Variant() string {
 			parts = append(parts, "+")
 		}
 		parts = append(parts, m.Name)
-		for _, s := range m.Config {
-			parts = append(parts, s.Key+"="+s.Value)
-		}
-	}
-	for _, s := range r.Set {
-		parts = append(parts, s.Key+"="+s.Value)
+		parts = append(parts, texts(m.Config)...)
 	}
 	return strings.Join(parts, " ")
+}
+
+// World names what it was tested in: the scenario, what was set in it, the level. Runs of
+// one world and seed had the same weather, and are compared.
+func (r *Run) World() string {
+	return strings.Join(append(append([]string{r.Scenario.Name}, texts(r.Set)...), string(r.Level)), " ")
+}
+
+func texts(settings []Setting) []string {
+	list := make([]string, 0, len(settings))
+	for _, s := range settings {
+		list = append(list, s.Key+"="+s.Value)
+	}
+	return list
 }
