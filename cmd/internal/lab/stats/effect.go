@@ -1,0 +1,189 @@
+package stats
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/mathext"
+
+	"talon/cmd/internal/lab/result"
+)
+
+const (
+	confidence  = 0.95
+	resamples   = 4000
+	significant = 1 - confidence
+)
+
+// Effect is what a variant does to one measure, beside another variant.
+type Effect struct {
+	Measure  result.Measure
+	Pairs    int     // seeds in which both finished and have the measure
+	A, B     float64 // means
+	Relative bool    // the estimate is a share of A; otherwise it has the measure's unit
+
+	Estimate  float64 // B less A
+	Low, High float64 // its confidence interval; not numbers with one pair
+
+	Lower, Higher int // pairs in which B is so
+	P             float64
+	Adjusted      float64 // P, corrected for the statements that are made together
+}
+
+// Verdict is what can be said of an effect.
+type Verdict int
+
+const (
+	Indistinct Verdict = iota // chance explains it
+	Equal                     // the same in all pairs
+	Better
+	Worse
+)
+
+// Verdict tells better from worse by the direction of the measure.
+func (e *Effect) Verdict() Verdict {
+	if e.Lower+e.Higher == 0 {
+		return Equal
+	}
+	up := e.Low > 0 && e.Higher > e.Lower
+	down := e.High < 0 && e.Lower > e.Higher
+	switch {
+	case e.Adjusted >= significant || !up && !down:
+		return Indistinct
+	case up == e.Measure.Info().Higher:
+		return Better
+	}
+	return Worse
+}
+
+// effect compares the values of pairs.
+func effect(m result.Measure, a, b []float64) Effect {
+	e := Effect{Measure: m, Pairs: len(a), A: mean(a), B: mean(b)}
+	for i := range a {
+		switch {
+		case b[i] < a[i]:
+			e.Lower++
+		case b[i] > a[i]:
+			e.Higher++
+		}
+	}
+	unit := m.Info().Unit
+	e.Relative = unit != result.Share && unit != result.Ratio && !slices.ContainsFunc(a, func(x float64) bool { return x <= 0 })
+	over, by := make([]float64, len(a)), make([]float64, len(a))
+	for i := range a {
+		over[i], by[i] = 1, b[i]-a[i]
+		if e.Relative {
+			over[i] = a[i]
+		}
+	}
+	e.Estimate = sum(by) / sum(over)
+	e.Low, e.High = interval(over, by)
+	e.P = signTest(e.Lower, e.Higher)
+	e.Adjusted = e.P
+	return e
+}
+
+// interval returns the studentized bootstrap interval of sum(y) over sum(x): how far the
+// estimates of the samples are from that of all pairs, in units of their own standard
+// errors. With skewed measures it covers the truth more often than other bootstraps do.
+func interval(x, y []float64) (low, high float64) {
+	n := len(x)
+	if n < 2 {
+		return math.NaN(), math.NaN()
+	}
+	estimate := sum(y) / sum(x)
+	rest := make([]float64, n) // of y, what the estimate does not explain
+	for i := range rest {
+		rest[i] = y[i] - estimate*x[i]
+	}
+	// studentize returns by how much the estimate of some pairs is off, and its standard
+	// error, from sums of x, of rest, and of their products.
+	studentize := func(sx, sr, sxx, sxr, srr float64) (off, se float64) {
+		off = sr / sx
+		squares := max(0, srr-2*off*sxr+off*off*sxx)
+		return off, math.Sqrt(squares*float64(n)/float64(n-1)) / sx
+	}
+	draw := rand.New(rand.NewPCG(1, uint64(n)))
+	sample := make([]float64, resamples)
+	for i := range sample {
+		var sx, sr, sxx, sxr, srr float64
+		for range n {
+			k := draw.IntN(n)
+			sx += x[k]
+			sr += rest[k]
+			sxx += x[k] * x[k]
+			sxr += x[k] * rest[k]
+			srr += rest[k] * rest[k]
+		}
+		if off, se := studentize(sx, sr, sxx, sxr, srr); off != 0 {
+			sample[i] = off / se
+		}
+	}
+	slices.Sort(sample)
+	_, se := studentize(sum(x), 0, 0, 0, dot(rest, rest))
+	if se == 0 {
+		return estimate, estimate
+	}
+	return estimate - quantile(sample, 1-significant/2)*se, estimate - quantile(sample, significant/2)*se
+}
+
+func dot(x, y []float64) (total float64) {
+	for i := range x {
+		total += x[i] * y[i]
+	}
+	return total
+}
+
+// quantile interpolates between the values of a sorted sample.
+func quantile(sorted []float64, p float64) float64 {
+	at := p * float64(len(sorted)-1)
+	i := min(int(at), len(sorted)-2)
+	if sorted[i] == sorted[i+1] {
+		return sorted[i] // infinite ones too
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+// signTest returns the probability that so uneven a split, or a more uneven one, is
+// chance: twice the tail of the binomial distribution with one half.
+func signTest(lower, higher int) float64 {
+	n, k := float64(lower+higher), float64(min(lower, higher))
+	if n == 0 {
+		return 1
+	}
+	return min(1, 2*mathext.RegIncBeta(n-k, k+1, 0.5))
+}
+
+// holm corrects p-values for their number, with more power than Bonferroni's method.
+func holm(p []float64) []float64 {
+	order := make([]int, len(p))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		switch {
+		case p[i] < p[j]:
+			return -1
+		case p[i] > p[j]:
+			return 1
+		}
+		return 0
+	})
+	out := make([]float64, len(p))
+	most := 0.0
+	for rank, i := range order {
+		most = max(most, min(1, p[i]*float64(len(p)-rank)))
+		out[i] = most
+	}
+	return out
+}
+
+func sum(list []float64) (total float64) {
+	for _, x := range list {
+		total += x
+	}
+	return total
+}
+
+func mean(list []float64) float64 { return sum(list) / float64(len(list)) }
