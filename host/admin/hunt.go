@@ -15,9 +15,9 @@ type Hunt interface {
 	// Status returns how the hunt goes, with at most so many repositories and domains.
 	Status(most int) gitfetch.Status
 
-	// Hurry begins a round of the search for an identifier now. The repository is the
+	// FetchNow begins a round of the search for an identifier now. The repository is the
 	// address of one of them, or empty.
-	Hurry(repository, identifier string) error
+	FetchNow(repository, identifier string) error
 }
 
 const (
@@ -67,7 +67,7 @@ func (h *handler) huntNow(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, failure{"the identifier is missing or too long"})
 		return
 	}
-	if err := h.hunt.Hurry(ask.Repository, ask.Identifier); err != nil {
+	if err := h.hunt.FetchNow(ask.Repository, ask.Identifier); err != nil {
 		answer(w, http.StatusServiceUnavailable, failure{err.Error()})
 		return
 	}

@@ -23,7 +23,7 @@ func (f *fakeHunt) Status(most int) gitfetch.Status {
 	return gitfetch.Status{Waiting: 1, Repositories: []gitfetch.RepositoryStatus{{Identifier: "x", Missing: 2}}}
 }
 
-func (f *fakeHunt) Hurry(repository, identifier string) error {
+func (f *fakeHunt) FetchNow(repository, identifier string) error {
 	f.hurried = append(f.hurried, repository+" "+identifier)
 	return f.err
 }

@@ -13,10 +13,10 @@ import (
 
 	"talon/host"
 	"talon/host/config"
-	"talon/host/forge"
 	"talon/host/ingest"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
+	"talon/host/repos"
 	"talon/host/schnorr"
 	"talon/host/store/semantics"
 )
@@ -27,7 +27,7 @@ type Core struct {
 	Store    Store
 	Plugins  *plugin.Registry
 	Pipeline *ingest.Pipeline
-	Disk     *forge.Disk // nil unless it serves
+	Disk     *repos.Disk // nil unless it serves
 }
 
 // OpenCore opens the database and loads the plugins. Nothing runs yet. Only a

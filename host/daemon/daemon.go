@@ -16,7 +16,6 @@ import (
 
 	"talon/host/admin"
 	"talon/host/config"
-	"talon/host/forge"
 	"talon/host/gitfetch"
 	"talon/host/githttp"
 	"talon/host/ingest"
@@ -24,6 +23,7 @@ import (
 	"talon/host/metrics"
 	"talon/host/relay"
 	"talon/host/relaysync"
+	"talon/host/repos"
 	"talon/host/schnorr"
 )
 
@@ -103,16 +103,16 @@ func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener)
 
 // parts are what a daemon runs.
 type parts struct {
-	core     *Core
-	ingest   *retry.Queue // the way into the pipeline
-	registry *metrics.Registry
-	key      *relaysync.Key
-	forge    *forge.Forge
-	hunter   *gitfetch.Hunter // nil if nothing is fetched
-	git      *githttp.Handler
-	relay    *relay.Relay
-	ticks    *ticks
-	sync     *syncing // nil if nothing is synced
+	core       *Core
+	ingest     *retry.Queue // the way into the pipeline
+	registry   *metrics.Registry
+	key        *relaysync.Key
+	reconciler *repos.Reconciler
+	hunter     *gitfetch.Hunter // nil if nothing is fetched
+	git        *githttp.Handler
+	relay      *relay.Relay
+	ticks      *ticks
+	sync       *syncing // nil if nothing is synced
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
@@ -120,17 +120,17 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
 	}
-	if p.forge, err = d.openForge(ctx, core, p.ingest); err != nil {
+	if p.reconciler, err = d.openReconciler(ctx, core, p.ingest); err != nil {
 		return nil, err
 	}
-	if p.hunter, err = d.openHunt(ctx, core, p.forge); err != nil {
+	if p.hunter, err = d.openHunt(ctx, core, p.reconciler); err != nil {
 		return nil, err
 	}
-	pages, err := d.openPages(core, p.forge, p.hunter)
+	pages, err := d.openPages(core, p.reconciler, p.hunter)
 	if err != nil {
 		return nil, err
 	}
-	if p.git, err = d.openGit(p.forge, pages); err != nil {
+	if p.git, err = d.openGit(p.reconciler, pages); err != nil {
 		return nil, err
 	}
 	p.ticks = d.openTicks(core)
@@ -149,7 +149,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 }
 
 func (p *parts) collectors() []prometheus.Collector {
-	list := slices.Concat(p.core.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.forge.Collectors(), p.git.Collectors(), p.ticks.Collectors())
+	list := slices.Concat(p.core.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors())
 	if p.hunter != nil {
 		list = append(list, p.hunter.Collectors()...)
 	}
@@ -161,9 +161,9 @@ func (p *parts) collectors() []prometheus.Collector {
 
 // followers are told of each commit.
 func (p *parts) followers() []ingest.Publisher {
-	list := []ingest.Publisher{p.relay, p.forge}
+	list := []ingest.Publisher{p.relay, p.reconciler}
 	if p.hunter != nil {
-		list = append(list, forge.Hunt{Hunter: p.hunter})
+		list = append(list, repos.Hunt{Hunter: p.hunter})
 	}
 	if p.sync != nil {
 		list = append(list, p.sync)
@@ -197,7 +197,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	g.Go(func() error { return p.core.Run(pipelineCtx, p.followers()...) })
 	g.Go(func() error {
 		defer close(forgeStopped)
-		return p.forge.Run(forgeCtx)
+		return p.reconciler.Run(forgeCtx)
 	})
 	g.Go(func() error {
 		defer close(relayStopped)

@@ -9,17 +9,17 @@ import (
 
 	"talon/host"
 	"talon/host/config"
-	"talon/host/forge"
 	"talon/host/gitfetch"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
 	"talon/host/ingest/retry"
 	"talon/host/relay"
+	"talon/host/repos"
 	"talon/host/web"
 	"talon/sdk/grasp"
 )
 
-func openDisk(ctx context.Context, cfg *config.Config) (*forge.Disk, error) {
+func openDisk(ctx context.Context, cfg *config.Config) (*repos.Disk, error) {
 	o := gitrepo.DefaultOptions
 	o.MaxInput = cfg.PackSize
 	o.DefaultBranch = cfg.GitBranch
@@ -28,16 +28,16 @@ func openDisk(ctx context.Context, cfg *config.Config) (*forge.Disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	return forge.OpenDisk(ctx, git, cfg.Data, cfg.PRs)
+	return repos.OpenDisk(ctx, git, cfg.Data, cfg.PRs)
 }
 
-// openForge sets up what keeps repositories and events in line.
-func (d *Daemon) openForge(ctx context.Context, core *Core, pipeline *retry.Queue) (*forge.Forge, error) {
+// openReconciler sets up what keeps repositories and events in line.
+func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry.Queue) (*repos.Reconciler, error) {
 	service, err := grasp.ParseService(d.cfg.Service())
 	if err != nil {
 		return nil, fmt.Errorf("option domain: %w", err)
 	}
-	return forge.New(ctx, forge.Config{
+	return repos.New(ctx, repos.Config{
 		Disk:     core.Disk,
 		Service:  service,
 		Store:    facts{core.Store},
@@ -52,7 +52,7 @@ func (d *Daemon) openForge(ctx context.Context, core *Core, pipeline *retry.Queu
 }
 
 // openGit serves repositories, and pages for whatever else is asked for.
-func (d *Daemon) openGit(f *forge.Forge, pages http.Handler) (*githttp.Handler, error) {
+func (d *Daemon) openGit(f *repos.Reconciler, pages http.Handler) (*githttp.Handler, error) {
 	limits := githttp.DefaultLimits
 	limits.PushBytes = d.cfg.PackSize + 8<<20 // the commands come with the pack
 	limits.Fetches = orProcessors(d.cfg.GitFetches, 2)

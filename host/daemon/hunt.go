@@ -5,18 +5,18 @@ import (
 	"errors"
 	"time"
 
-	"talon/host/forge"
 	"talon/host/gitfetch"
 	"talon/host/gitfetch/queue"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
+	"talon/host/repos"
 	"talon/sdk/abi/manifest"
 	"talon/sdk/grasp"
 )
 
 // openHunt sets up the search for git data that other servers have, nil if the
 // operator wants none.
-func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *forge.Forge) (*gitfetch.Hunter, error) {
+func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *repos.Reconciler) (*gitfetch.Hunter, error) {
 	if !d.cfg.Hunt {
 		return nil, nil
 	}

@@ -10,11 +10,11 @@ import (
 
 	"talon/host"
 	"talon/host/config"
-	"talon/host/forge"
 	"talon/host/ingest"
 	"talon/host/plugin/state"
 	"talon/host/relay"
 	"talon/host/relaysync"
+	"talon/host/repos"
 	"talon/host/store"
 )
 
@@ -26,8 +26,8 @@ type Store interface {
 	relaysync.Local
 	state.Disk
 	host.HeldFacts
-	forge.HeldStore
-	forge.Placeholders
+	repos.HeldStore
+	repos.Placeholders
 
 	Get(ctx context.Context, id host.ID) ([]byte, error)
 	Referenced(ctx context.Context, idOrAddress string) (bool, error)

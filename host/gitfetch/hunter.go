@@ -37,7 +37,7 @@ type Hunter struct {
 	log     *slog.Logger
 	metrics *metrics
 	guard   *guard
-	looks   chan struct{} // holds a value for each question to the forge
+	looks   chan struct{} // holds a value for each question to the reconciler
 	wake    chan struct{} // receives after the queue was told something
 
 	inbox sync.Mutex           // guards what follows; who holds mu may take it
@@ -56,7 +56,7 @@ type Hunter struct {
 	complained time.Time // of the disk; Run's own
 }
 
-// maxLooks is how many questions to the forge there are at once: each reads the
+// maxLooks is how many questions to the reconciler there are at once: each reads the
 // store and looks for objects.
 const maxLooks = 4
 
@@ -100,10 +100,10 @@ func (h *Hunter) Held(e Event) {
 	h.poke()
 }
 
-// Left says that an event that was held waits no more: it was released, or has gone. A
+// NoLongerHeld says that an event that was held waits no more: it was released, or has gone. A
 // search for whose identifier nothing is missing then ends at once. Like Held, it does
 // not block.
-func (h *Hunter) Left(e Event, released bool) {
+func (h *Hunter) NoLongerHeld(e Event, released bool) {
 	how := queue.Forgotten
 	if released {
 		how = queue.Complete
@@ -166,9 +166,9 @@ func (h *Hunter) add(e Event) {
 	}
 }
 
-// Hurry begins a round of the search for an identifier now, and asks again for what was
+// FetchNow begins a round of the search for an identifier now, and asks again for what was
 // refused.
-func (h *Hunter) Hurry(repository string, identifier string) error {
+func (h *Hunter) FetchNow(repository string, identifier string) error {
 	h.mu.Lock()
 	h.tell()
 	h.forget(identifier)
@@ -269,7 +269,7 @@ func (h *Hunter) Run(ctx context.Context) error {
 func (h *Hunter) begin(ctx context.Context, g *gate, w queue.Work) func() {
 	switch w.Do {
 	case queue.Look:
-		return func() { h.look(ctx, w) }
+		return func() { h.probe(ctx, w) }
 	case queue.Check:
 		return func() { h.check(ctx, w) }
 	case queue.Stop:
@@ -296,7 +296,7 @@ func (h *Hunter) report(now int64, ended []queue.Ended, paused []queue.Paused) {
 
 func span(millis int64) time.Duration { return time.Duration(millis) * time.Millisecond }
 
-// wanted asks the forge, one of a few at a time.
+// wanted asks the reconciler, one of a few at a time.
 func (h *Hunter) wanted(ctx context.Context, identifier string) ([]Want, error) {
 	select {
 	case h.looks <- struct{}{}:
@@ -311,8 +311,8 @@ func (h *Hunter) wanted(ctx context.Context, identifier string) ([]Want, error) 
 	return list, nil
 }
 
-// look answers a Look.
-func (h *Hunter) look(ctx context.Context, w queue.Work) {
+// probe answers a Look.
+func (h *Hunter) probe(ctx context.Context, w queue.Work) {
 	var p queue.Plan
 	list, err := h.wanted(ctx, w.Key)
 	if err != nil {

@@ -272,7 +272,7 @@ func TestPushInTime(t *testing.T) {
 	h := hunt(t, f, &quick{delay: 3_000_000, backoff: 20, atOnce: 5}, nil)
 	h.Held(Event{Repository: host.Address{Kind: 30617, D: "x"}, Kind: 30618, Origin: FromUser})
 	testkit.Git(t, dir, "push", "-q", repo.Dir(), "main")
-	if err := h.Hurry("30617:ab:x", "x"); err != nil {
+	if err := h.FetchNow("30617:ab:x", "x"); err != nil {
 		t.Fatal(err)
 	}
 	over(t, h, "x")
@@ -301,10 +301,10 @@ func TestLeft(t *testing.T) {
 	delete(f.wants, "gone")
 	f.wants["half"] = f.wants["half"][:1]
 	f.mu.Unlock()
-	h.Left(synced("half"), true)
-	h.Left(synced("pushed"), true)
-	h.Left(synced("pushed"), false)
-	h.Left(synced("gone"), false)
+	h.NoLongerHeld(synced("half"), true)
+	h.NoLongerHeld(synced("pushed"), true)
+	h.NoLongerHeld(synced("pushed"), false)
+	h.NoLongerHeld(synced("gone"), false)
 	over(t, h, "pushed")
 	over(t, h, "gone")
 	testkit.Eventually(t, "a look at the other", func() bool { s, ok := h.Search("half"); return ok && s.Missing == 1 && s.Rounds == 0 })
@@ -346,7 +346,7 @@ func TestHeldDoesNotBlock(t *testing.T) {
 		h.Held(synced(fmt.Sprint(i)))
 	}
 	for i := range 5 {
-		h.Left(synced(fmt.Sprint(i)), true)
+		h.NoLongerHeld(synced(fmt.Sprint(i)), true)
 	}
 	if len(h.held) != 2 || len(h.left) != 2 {
 		t.Errorf("%d events wait for the queue, and %d that left, want 2 and 2", len(h.held), len(h.left))
@@ -609,7 +609,7 @@ func TestNow(t *testing.T) {
 	if s, ok := h.Search("x"); !ok || time.Until(s.Next) < time.Minute {
 		t.Fatalf("%+v", s)
 	}
-	if err := h.Hurry("30617:ab:x", "x"); err != nil {
+	if err := h.FetchNow("30617:ab:x", "x"); err != nil {
 		t.Fatal(err)
 	}
 	over(t, h, "x")

@@ -109,7 +109,7 @@ func TestRefusedOnce(t *testing.T) {
 	module.mu.Unlock()
 
 	// An operator who wants it has it asked for again.
-	if err := h.Hurry("30617:ab:x", "x"); err != nil {
+	if err := h.FetchNow("30617:ab:x", "x"); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "another request", func() bool { return first.asked() == 2 && second.asked() == 2 })
@@ -122,7 +122,7 @@ func TestRefusedOnce(t *testing.T) {
 	f.mu.Lock()
 	f.wants["x"] = f.wants["x"][:1]
 	f.mu.Unlock()
-	h.Left(synced("x"), true)
+	h.NoLongerHeld(synced("x"), true)
 	over(t, h, "x")
 	testkit.Eventually(t, "nothing is remembered", func() bool {
 		h.mu.Lock()

@@ -19,12 +19,12 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/forge"
 	"talon/host/gitfetch"
 	"talon/host/gitfetch/queue"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
 	"talon/host/ingest"
+	"talon/host/repos"
 	"talon/host/schnorr"
 	"talon/host/store"
 	"talon/internal/testkit"
@@ -106,7 +106,7 @@ type service struct {
 	clock    clock
 	began    time.Time
 	store    *store.Store
-	disk     *forge.Disk
+	disk     *repos.Disk
 	pipeline *ingest.Pipeline
 	hunter   *gitfetch.Hunter
 	web      string
@@ -142,7 +142,7 @@ func startService(t *testing.T, throttle gitfetch.Module, stall time.Duration) *
 	data := t.TempDir()
 	s.store, err = store.Open(t.Context(), data, store.Options{Readers: 2, Log: log})
 	s.must(err)
-	s.disk, err = forge.OpenDisk(t.Context(), git, data, true)
+	s.disk, err = repos.OpenDisk(t.Context(), git, data, true)
 	s.must(err)
 	facts := storeFacts{s.store, s.clock.now}
 	s.pipeline = ingest.New(ingest.Config{
@@ -151,7 +151,7 @@ func startService(t *testing.T, throttle gitfetch.Module, stall time.Duration) *
 	})
 	own, err := rules.ParseService(serviceDomain)
 	s.must(err)
-	repositories, err := forge.New(t.Context(), forge.Config{
+	repositories, err := repos.New(t.Context(), repos.Config{
 		Disk: s.disk, Service: own, Store: facts, Pipeline: s.pipeline, Policy: holds{}, Log: log, Now: s.clock.now, Jobs: 2,
 	})
 	s.must(err)
@@ -178,7 +178,7 @@ func startService(t *testing.T, throttle gitfetch.Module, stall time.Duration) *
 		}
 	}
 	endPipeline := run(func(ctx context.Context) error {
-		return s.pipeline.Run(ctx, followers{repositories, forge.Hunt{Hunter: s.hunter}})
+		return s.pipeline.Run(ctx, followers{repositories, repos.Hunt{Hunter: s.hunter}})
 	})
 	endForge, endHunt := run(repositories.Run), run(s.hunter.Run)
 	t.Cleanup(func() {

@@ -290,9 +290,9 @@ func TestRefusalsAreReports(t *testing.T) {
 				s.authorize.set(func(*Push) error { return &Refusal{Reason: c.says} })
 			}
 			if strings.Contains(c.says, "busy") {
-				s.handler.writes = newGate(1, 0, time.Second)
+				s.handler.writes = newLimiter(1, 0, time.Second)
 				s.limit(func(*Limits) {})
-				leave, err := s.handler.writes.enter(netip.Prefix{})
+				leave, err := s.handler.writes.admit(netip.Prefix{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -730,7 +730,7 @@ func TestStalledReader(t *testing.T) {
 		"Content-Length: %d\r\n\r\n%s", alice, len(body), body))
 	until(t, "it is cut off", func() bool { return testutil.ToFloat64(s.handler.metrics.requests[verbFetch][resultCutOff]) == 1 })
 	until(t, "upload-pack ends", func() bool { return children(t, r.Dir()) == 0 })
-	if n, err := io.Copy(io.Discard, c); n < progress || n >= 32<<20 {
+	if n, err := io.Copy(io.Discard, c); n < minProgress || n >= 32<<20 {
 		t.Errorf("%d bytes were sent, want some and not all, %v", n, err)
 	}
 }

@@ -256,8 +256,8 @@ func TestGitPrintsReasons(t *testing.T) {
 				s.limit(c.limits)
 			default:
 				s.limit(func(l *Limits) {})
-				s.handler.writes = newGate(1, 0, time.Second)
-				leave, err := s.handler.writes.enter(netip.Prefix{})
+				s.handler.writes = newLimiter(1, 0, time.Second)
+				leave, err := s.handler.writes.admit(netip.Prefix{})
 				if err != nil {
 					t.Fatal(err)
 				}

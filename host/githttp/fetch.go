@@ -21,7 +21,7 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 	case "git-receive-pack":
 		service, use = gitrepo.ReceivePack, Prepare
 	default:
-		say(w, http.StatusForbidden, "This server speaks git's smart HTTP protocol only. Use git 1.6.6 or later.")
+		writeText(w, http.StatusForbidden, "This server speaks git's smart HTTP protocol only. Use git 1.6.6 or later.")
 		return resultMalformed
 	}
 	ctx, stop := context.WithTimeoutCause(r.Context(), h.limits.Whole, errSlow)
@@ -68,7 +68,7 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 	if version == 2 {
 		opening = nil // version 2 speaks for itself
 	}
-	said, ok, err := repo.Greet(work, service, version)
+	said, ok, err := repo.AdvertiseRefs(work, service, version)
 	if h.missing(w, r, err) {
 		return resultNotFound
 	}
@@ -150,7 +150,7 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 		return got
 	}
 	if r.ContentLength > h.limits.FetchBytes {
-		say(w, http.StatusRequestEntityTooLarge, "The request is too large.")
+		writeText(w, http.StatusRequestEntityTooLarge, "The request is too large.")
 		return resultRefused
 	}
 	const contentType = "application/x-git-upload-pack-result"
@@ -176,9 +176,9 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 	})
 }
 
-// exchange has git answer a request, when its turn at a gate has come.
+// exchange has git answer a request as soon as the limiter has a slot.
 func (h *Handler) exchange(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, in *body, out *answer, g *gate, contentType string, v verb,
+	ctx context.Context, w http.ResponseWriter, r *http.Request, in *body, out *answer, g *limiter, contentType string, v verb,
 	start func(context.Context) (*gitrepo.Process, error),
 ) result {
 	end, got, ok := h.begin(ctx, w, r, g)
@@ -221,12 +221,12 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request, contentType str
 		return nil, resultMalformed, false
 	}
 	if r.Header.Get("Content-Type") != contentType {
-		say(w, http.StatusUnsupportedMediaType, "The body must be "+contentType+".")
+		writeText(w, http.StatusUnsupportedMediaType, "The body must be "+contentType+".")
 		return nil, resultMalformed, false
 	}
 	in, err := h.openBody(w, r, limit)
 	if errors.Is(err, errEncoding) {
-		say(w, http.StatusUnsupportedMediaType, "The body may be compressed with gzip, and with nothing else.")
+		writeText(w, http.StatusUnsupportedMediaType, "The body may be compressed with gzip, and with nothing else.")
 		return nil, resultMalformed, false
 	}
 	if err != nil {
@@ -239,14 +239,14 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request, contentType str
 // not see an end then, which would be that of half a request. A git that reads no
 // further says why by itself. While a client is slow, others have its turn, if there is
 // one. A scan, if there is one, sees each byte before git does, and may end it.
-func feed(p *gitrepo.Process, in *body, t *turn, scan *gitrepo.PackScan) error {
-	buf := make([]byte, progress)
+func feed(p *gitrepo.Process, in *body, t *slot, scan *gitrepo.PackScan) error {
+	buf := make([]byte, minProgress)
 	for {
 		var n int
 		var err error
 		if t == nil {
 			n, err = in.Read(buf)
-		} else if lost := t.await(func() { n, err = in.Read(buf) }); lost != nil {
+		} else if lost := t.yieldWhile(func() { n, err = in.Read(buf) }); lost != nil {
 			return lost
 		}
 		if n > 0 && scan != nil {

@@ -89,15 +89,15 @@ type Config struct {
 // Handler serves git's smart HTTP protocol. Mount it where nothing cleans or
 // redirects paths before it: http.ServeMux does.
 type Handler struct {
-	cfg     Config
-	limits  Limits
-	repos   Repositories
-	pushes  Pushes // nil: nobody may push
-	fetches *gate
-	writes  *gate
-	metrics *metrics
-	cpu     *Budget       // seconds of git, for pushes
-	beat    time.Duration // after which a client that waits hears something
+	cfg       Config
+	limits    Limits
+	repos     Repositories
+	pushes    Pushes // nil: nobody may push
+	fetches   *limiter
+	writes    *limiter
+	metrics   *metrics
+	cpu       *Budget       // seconds of git, for pushes
+	keepalive time.Duration // after which a client that waits hears something
 }
 
 // New returns a handler. Without pushes, every push is refused.
@@ -113,14 +113,14 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 	}
 	if cfg.NotFound == nil {
 		cfg.NotFound = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			say(w, http.StatusNotFound, "There is no such repository here.")
+			writeText(w, http.StatusNotFound, "There is no such repository here.")
 		})
 	}
 	l := cfg.Limits
 	return &Handler{
-		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(), beat: 5 * time.Second,
-		fetches: newGate(l.Fetches, l.FetchQueue, l.QueueTime),
-		writes:  newGate(l.Pushes, l.PushQueue, l.QueueTime),
+		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(), keepalive: 5 * time.Second,
+		fetches: newLimiter(l.Fetches, l.FetchQueue, l.QueueTime),
+		writes:  newLimiter(l.Pushes, l.PushQueue, l.QueueTime),
 		cpu:     NewBudget(l.CPU.Seconds(), time.Now),
 	}, nil
 }
@@ -136,8 +136,8 @@ func clientOf(r *http.Request) host.Client {
 	return c
 }
 
-// say answers with a line of text.
-func say(w http.ResponseWriter, status int, text string) {
+// writeText answers with a line of text.
+func writeText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
@@ -178,14 +178,14 @@ func method(w http.ResponseWriter, r *http.Request, allowed ...string) bool {
 		}
 	}
 	w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
-	say(w, http.StatusMethodNotAllowed, "This address does not take "+oneLine(r.Method)+" requests.")
+	writeText(w, http.StatusMethodNotAllowed, "This address does not take "+oneLine(r.Method)+" requests.")
 	return false
 }
 
 // unavailable answers a request that cannot be answered now.
 func (h *Handler) unavailable(w http.ResponseWriter) result {
 	h.retryLater(w)
-	say(w, http.StatusServiceUnavailable, "Too many others are being served. Try again in a moment.")
+	writeText(w, http.StatusServiceUnavailable, "Too many others are being served. Try again in a moment.")
 	return resultBusy
 }
 
@@ -196,9 +196,9 @@ func (h *Handler) retryLater(w http.ResponseWriter) {
 // network is what a client is counted by.
 func (h *Handler) network(r *http.Request) netip.Prefix { return host.NetworkOf(h.cfg.Client(r).Addr) }
 
-// begin enters a gate and waits for a turn. It answers the request if there is none.
-func (h *Handler) begin(ctx context.Context, w http.ResponseWriter, r *http.Request, g *gate) (end func(), got result, ok bool) {
-	leave, err := g.enter(h.network(r))
+// begin waits for a slot of the limiter. It answers the request if there is none.
+func (h *Handler) begin(ctx context.Context, w http.ResponseWriter, r *http.Request, g *limiter) (end func(), got result, ok bool) {
+	leave, err := g.admit(h.network(r))
 	if err != nil {
 		return nil, h.unavailable(w), false
 	}
@@ -254,7 +254,7 @@ func (h *Handler) missing(w http.ResponseWriter, r *http.Request, err error) boo
 // internal answers a request that failed by no fault of the client.
 func (h *Handler) internal(w http.ResponseWriter, r *http.Request, err error) result {
 	h.fail(r, err)
-	say(w, http.StatusInternalServerError, "The server failed. Its log says why.")
+	writeText(w, http.StatusInternalServerError, "The server failed. Its log says why.")
 	return resultFailed
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// progress is how many bytes a client must move in Limits.Stall.
-const progress = 64 << 10
+// minProgress is how many bytes a client must move in Limits.Stall.
+const minProgress = 64 << 10
 
 // Limits bound what clients can have of a server. All but CPU must be positive.
 type Limits struct {

@@ -26,7 +26,7 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	if err := in.begin(); err != nil {
 		return h.internal(w, r, err)
 	}
-	leave, err := h.writes.enter(h.network(r))
+	leave, err := h.writes.admit(h.network(r))
 	if err != nil {
 		return h.turnAway(w, in)
 	}
@@ -50,7 +50,7 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 		return resultMalformed
 	}
 	if err != nil {
-		err = cut{err}
+		err = clientGone{err}
 	} else if r.ContentLength > h.limits.PushBytes {
 		err = errTooLarge
 	} else {
@@ -127,16 +127,16 @@ var (
 	errSettle = errors.New("git took too long with a push")
 )
 
-// cut is an end that came from the client, or from the limits of what it may have.
-type cut struct{ error }
+// clientGone is an end that came from the client, or from the limits of what it may have.
+type clientGone struct{ error }
 
-func (c cut) Unwrap() error { return c.error }
+func (c clientGone) Unwrap() error { return c.error }
 
 // explain says to a client why its push is not done; nothing to one that went away.
 func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
 	var refusal *Refusal
 	var refused *gitrepo.Refused
-	var gone cut
+	var gone clientGone
 	switch {
 	case errors.As(err, &refusal):
 		if refusal.unpack {
@@ -162,7 +162,7 @@ func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
 		return &Refusal{Reason: fmt.Sprintf("the push took longer than the %v that this server gives it", h.limits.Whole)}, resultCutOff
 	case errors.As(err, &gone) && errors.Is(err, os.ErrDeadlineExceeded):
 		h.cfg.Log.Info("a push was cut off", "path", r.URL.Path, "err", err)
-		return &Refusal{Reason: fmt.Sprintf("the push came to a halt: less than %d KiB of it came in %v", progress>>10, h.limits.Stall)}, resultCutOff
+		return &Refusal{Reason: fmt.Sprintf("the push came to a halt: less than %d KiB of it came in %v", minProgress>>10, h.limits.Stall)}, resultCutOff
 	case errors.As(err, &gone):
 		h.cfg.Log.Info("a push was cut off", "path", r.URL.Path, "err", err)
 		return nil, resultCutOff
@@ -190,7 +190,7 @@ func (h *Handler) receive(
 		h.cpu.Charge(push.Client.Addr, q.CPU().Seconds())
 	}()
 	in.feeding = make(chan struct{})
-	v := h.speak(w, out, c, in.feeding)
+	v := h.startProgress(w, out, c, in.feeding)
 	defer v.stop()
 	defer h.pushes.Landed(context.WithoutCancel(ctx), push)
 	if !c.bringsPack() {
@@ -203,13 +203,13 @@ func (h *Handler) receive(
 
 // take brings the pack of a push into its quarantine, and makes sure that nothing is
 // missing.
-func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.Incoming, v *voice, push *Push) error {
-	turn, err := h.writes.takeTurn(ctx)
+func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.Incoming, v *progress, push *Push) error {
+	turn, err := h.writes.acquire(ctx)
 	if err != nil {
 		close(in.feeding)
 		return err
 	}
-	defer turn.rest(true)
+	defer turn.release(true)
 	h.metrics.running[verbPush].Inc()
 	defer h.metrics.running[verbPush].Dec()
 	work, cancel := context.WithCancelCause(ctx)
@@ -222,7 +222,7 @@ func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.In
 
 	var start []byte
 	empty := false
-	if lost := turn.await(func() { start, empty, err = readPackHead(in, q.Format()) }); lost != nil {
+	if lost := turn.yieldWhile(func() { start, empty, err = readPackHead(in, q.Format()) }); lost != nil {
 		err = lost
 	}
 	if err != nil || empty {
@@ -232,7 +232,7 @@ func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.In
 	case errors.Is(err, errNoPack):
 		return &Refusal{Reason: err.Error(), unpack: true}
 	case err != nil:
-		return cut{err}
+		return clientGone{err}
 	case empty:
 		settle()
 		return q.Check(work)
@@ -262,7 +262,7 @@ func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.In
 		case errors.As(err, &refused):
 			cancel(refused)
 		case err != nil:
-			cancel(cut{fmt.Errorf("read the push: %w", err)})
+			cancel(clientGone{fmt.Errorf("read the push: %w", err)})
 		default:
 			settle()
 		}
@@ -295,7 +295,7 @@ func (h *Handler) land(ctx context.Context, q *gitrepo.Incoming, push *Push) err
 	if err := h.pushes.Confirm(ctx, push); err != nil {
 		return err
 	}
-	push.inPlace, err = q.Land(ctx)
+	push.inPlace, err = q.ApplyRefs(ctx)
 	refused := (*gitrepo.Refused)(nil)
 	push.Changed = err == nil || !errors.As(err, &refused)
 	return err

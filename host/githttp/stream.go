@@ -151,7 +151,7 @@ func (b rawBody) Read(p []byte) (int, error) {
 	n, err := b.raw.Read(p)
 	b.in.Add(float64(n))
 	b.waited += time.Since(began)
-	if b.moved += n; b.moved >= progress {
+	if b.moved += n; b.moved >= minProgress {
 		b.waited, b.moved = 0, 0
 	}
 	if err == io.EOF {
@@ -232,7 +232,7 @@ func (a *answer) end() {
 // copyFrom sends what git writes, as it comes: each piece is sent at once when there
 // is no more to be read behind it.
 func (a *answer) copyFrom(r io.Reader) error {
-	buf := make([]byte, progress)
+	buf := make([]byte, minProgress)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {

@@ -20,7 +20,7 @@
 //
 // A push ([Repo.Receive]) comes into a quarantine, which needs no lock, however long that
 // takes: git index-pack, and then a walk from what the refs are to be ([Incoming.Check]).
-// Under the lock its packs move to the shared store, and its refs change ([Incoming.Land]).
+// Under the lock its packs move to the shared store, and its refs change ([Incoming.ApplyRefs]).
 //
 // Refs, and whether objects are there, are read from files without a process, where
 // the files are as Talon makes them; git is asked about all else.

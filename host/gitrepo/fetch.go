@@ -67,7 +67,7 @@ func (r *Repo) Fetch(ctx context.Context, url string, ids ...string) (found []st
 	if len(ids) > maxFetchIDs {
 		ids = ids[:maxFetchIDs]
 	}
-	q, err := r.fetchRoom(ctx, format, url)
+	q, err := r.newFetchQuarantine(ctx, format, url)
 	if err != nil {
 		return nil, fmt.Errorf("fetch objects: %w", err)
 	}
@@ -78,7 +78,7 @@ func (r *Repo) Fetch(ctx context.Context, url string, ids ...string) (found []st
 		fetching = errors.Join(fetching, refused)
 	}
 	if found, err = q.whole(ctx, ids); err == nil && len(found) > 0 {
-		err = q.land(ctx)
+		err = q.migrate(ctx)
 	}
 	if err != nil {
 		found = nil
@@ -98,9 +98,9 @@ func (r *Repo) Store() string {
 	return r.dir
 }
 
-// fetchRoom is the quarantine of one fetch: a repository beside the others that borrows from one of them. Its
+// fetchQuarantine is the quarantine of one fetch: a repository beside the others that borrows from one of them. Its
 // refs are those that exist there, so that git asks for no more than what is new.
-type fetchRoom struct {
+type fetchQuarantine struct {
 	repo *Repo
 	dir  string
 	env  []string
@@ -110,8 +110,8 @@ type fetchRoom struct {
 // and not in the arguments because those can be read by every user of the machine.
 const source = "source"
 
-func (r *Repo) fetchRoom(ctx context.Context, format Format, url string) (_ *fetchRoom, err error) {
-	s, err := r.root.skeleton(ctx, format)
+func (r *Repo) newFetchQuarantine(ctx context.Context, format Format, url string) (_ *fetchQuarantine, err error) {
+	s, err := r.root.template(ctx, format)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (r *Repo) fetchRoom(ctx context.Context, format Format, url string) (_ *fet
 	if err != nil {
 		return nil, err
 	}
-	q := &fetchRoom{repo: r, dir: dir, env: r.git.fetchEnv(url)}
+	q := &fetchQuarantine{repo: r, dir: dir, env: r.git.fetchEnv(url)}
 	defer func() {
 		if err != nil {
 			q.remove()
@@ -152,7 +152,7 @@ func (r *Repo) fetchRoom(ctx context.Context, format Format, url string) (_ *fet
 
 // tips are the objects that refs name, here and in some repositories of the same
 // identifier: what they reach is here.
-func (q *fetchRoom) tips(ctx context.Context, store *store) ([]string, error) {
+func (q *fetchQuarantine) tips(ctx context.Context, store *store) ([]string, error) {
 	from := []*Repo{q.repo}
 	if store != nil {
 		members, err := store.members()
@@ -193,7 +193,7 @@ func (q *fetchRoom) tips(ctx context.Context, store *store) ([]string, error) {
 }
 
 // remove takes the quarantine away, with all that did not land.
-func (q *fetchRoom) remove() { _ = os.RemoveAll(q.dir) }
+func (q *fetchQuarantine) remove() { _ = os.RemoveAll(q.dir) }
 
 // has reports whether an object is among sorted ones. A server may name a million.
 func has(ids []string, id string) bool {
@@ -202,7 +202,7 @@ func has(ids []string, id string) bool {
 }
 
 // fetch brings what the server has of the objects. What it lacks is no error.
-func (q *fetchRoom) fetch(ctx context.Context, ids []string) error {
+func (q *fetchQuarantine) fetch(ctx context.Context, ids []string) error {
 	rest := ids
 	for range maxNotThere {
 		err := q.ask(ctx, rest)
@@ -249,7 +249,7 @@ func (r *RefusedObjects) Error() string { return r.Reason }
 
 // fetchParts is fetch of objects that may be refused: it brings the others, and finds out
 // which are refused by halves, with at most so many fetches.
-func (q *fetchRoom) fetchParts(ctx context.Context, ids []string, parts *int) (*RefusedObjects, error) {
+func (q *fetchQuarantine) fetchParts(ctx context.Context, ids []string, parts *int) (*RefusedObjects, error) {
 	if *parts == 0 {
 		return nil, nil
 	}
@@ -287,7 +287,7 @@ func (q *fetchRoom) fetchParts(ctx context.Context, ids []string, parts *int) (*
 }
 
 // know adds those of the objects that have come to what is not fetched again.
-func (q *fetchRoom) know(ctx context.Context, ids []string) error {
+func (q *fetchQuarantine) know(ctx context.Context, ids []string) error {
 	found, err := q.whole(ctx, ids)
 	if err != nil {
 		return err
@@ -307,7 +307,7 @@ func (q *fetchRoom) know(ctx context.Context, ids []string) error {
 // fetchRefs brings branches, tags and pull requests of a server that does not take
 // the ids of objects: first those that name one of them, and only if something is
 // still missing the others, in which it may be.
-func (q *fetchRoom) fetchRefs(ctx context.Context, ids []string) error {
+func (q *fetchQuarantine) fetchRefs(ctx context.Context, ids []string) error {
 	refs, err := q.listRefs(ctx)
 	if err != nil {
 		return err
@@ -332,7 +332,7 @@ func (q *fetchRoom) fetchRefs(ctx context.Context, ids []string) error {
 
 // listRefs returns what the server says that its branches, tags and pull requests
 // are.
-func (q *fetchRoom) listRefs(ctx context.Context) (list []Ref, err error) {
+func (q *fetchQuarantine) listRefs(ctx context.Context) (list []Ref, err error) {
 	out, err := q.git(ctx, "", "ls-remote", "--quiet", "--refs", "--end-of-options", source)
 	if err != nil {
 		return nil, err
@@ -347,7 +347,7 @@ func (q *fetchRoom) listRefs(ctx context.Context) (list []Ref, err error) {
 }
 
 // ask fetches objects or refs, by their names.
-func (q *fetchRoom) ask(ctx context.Context, names []string) error {
+func (q *fetchQuarantine) ask(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -357,7 +357,7 @@ func (q *fetchRoom) ask(ctx context.Context, names []string) error {
 }
 
 // whole returns those of the objects that are here with all that they refer to.
-func (q *fetchRoom) whole(ctx context.Context, ids []string) ([]string, error) {
+func (q *fetchQuarantine) whole(ctx context.Context, ids []string) ([]string, error) {
 	out, err := q.git(ctx, strings.Join(ids, "\n")+"\n", "cat-file", "--batch-check=%(objectname)")
 	if err != nil {
 		return nil, err
@@ -396,8 +396,8 @@ func (q *fetchRoom) whole(ctx context.Context, ids []string) ([]string, error) {
 	return list, nil
 }
 
-// land moves the packs to where they belong.
-func (q *fetchRoom) land(ctx context.Context) error {
+// migrate moves the packs to where they belong.
+func (q *fetchQuarantine) migrate(ctx context.Context) error {
 	unlock, err := q.repo.Lock(ctx)
 	if err != nil {
 		return err
@@ -413,7 +413,7 @@ func (q *fetchRoom) land(ctx context.Context) error {
 }
 
 // git runs git in the quarantine and returns its output.
-func (q *fetchRoom) git(ctx context.Context, in string, args ...string) ([]byte, error) {
+func (q *fetchQuarantine) git(ctx context.Context, in string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p, err := q.repo.git.start(ctx, q.dir, q.env, append([]string{"--git-dir=."}, args...)...)

@@ -43,7 +43,7 @@ type Incoming struct {
 	format  Format
 	updates []host.RefUpdate
 	dir     string // of the quarantine; empty before Index
-	drops   uint64 // of the root, when Check began
+	gcEpoch uint64 // of the root, when Check began
 
 	size    atomic.Int64  // of the pack, once all of it is there
 	indexer *Process      // git index-pack; nil before Index
@@ -235,7 +235,7 @@ func (q *Incoming) Check(ctx context.Context) error {
 }
 
 func (q *Incoming) reach(ctx context.Context) error {
-	q.drops = q.repo.drops()
+	q.gcEpoch = q.repo.gcEpoch()
 	refs, err := q.repo.tips(ctx)
 	if err != nil && !(errors.Is(err, ErrNotFound) && q.dir != "") {
 		return err
@@ -334,10 +334,10 @@ func (r *Repo) tips(ctx context.Context) (map[string]string, error) {
 	return tips, nil
 }
 
-// drops changes whenever objects may have gone from the root of the repository.
-func (r *Repo) drops() uint64 {
+// gcEpoch changes whenever objects may have gone from the root of the repository.
+func (r *Repo) gcEpoch() uint64 {
 	if r.root == nil {
 		return 0 // somebody else's git gc has its own time of grace
 	}
-	return r.root.drops.Load()
+	return r.root.gcEpoch.Load()
 }

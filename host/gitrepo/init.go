@@ -67,7 +67,7 @@ func (r *Root) build(ctx context.Context, place string, format Format, finish fu
 			_ = os.RemoveAll(dir)
 		}
 	}()
-	empty, err := r.skeleton(ctx, format)
+	empty, err := r.template(ctx, format)
 	if err != nil {
 		return fmt.Errorf("make a repository: %w", err)
 	}

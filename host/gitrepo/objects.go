@@ -30,7 +30,7 @@ func (r *Repo) Has(ctx context.Context, ids ...string) ([]bool, error) {
 	}
 	if len(ids) <= fewObjects {
 		// What is odd about the files, git says best.
-		if found, ok := r.look(ids); ok {
+		if found, ok := r.hasNative(ids); ok {
 			return found, nil
 		}
 	}

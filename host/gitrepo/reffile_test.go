@@ -172,7 +172,7 @@ func TestReadingWhileFilesMove(t *testing.T) {
 					t.Errorf("Ref: %q, %t, %v", id, found, err)
 					return
 				}
-				if found, ok := r.look([]string{first, second, tag}); ok && slices.Contains(found, false) {
+				if found, ok := r.hasNative([]string{first, second, tag}); ok && slices.Contains(found, false) {
 					t.Errorf("look: %v", found)
 					return
 				}

@@ -27,9 +27,9 @@ type Root struct {
 	locks   locks
 	batches *batches
 
-	skeletons skeletons
+	templates templates
 	said      said
-	drops     atomic.Uint64 // counts how often objects may have gone
+	gcEpoch   atomic.Uint64 // counts how often objects may have gone
 }
 
 // Open opens a folder of repositories, and makes it if it is absent. What a crash

@@ -81,7 +81,7 @@ func (s *store) leave(npub string) error {
 	if err != nil || len(members) > 0 {
 		return err
 	}
-	defer s.root.drops.Add(1)
+	defer s.root.gcEpoch.Add(1)
 	if err := s.root.discard(s.dir); err != nil {
 		return fmt.Errorf("remove shared objects: %w", err)
 	}
@@ -228,7 +228,7 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 	if err := s.setTips(ctx, tips); err != nil {
 		return fmt.Errorf("collect shared objects: %w", err)
 	}
-	defer r.drops.Add(1) // before the locks are given back: whoever gets one next sees it
+	defer r.gcEpoch.Add(1) // before the locks are given back: whoever gets one next sees it
 	args := []string{"--git-dir=.", "repack", "--quiet", "-d", "--cruft",
 		fmt.Sprintf("--cruft-expiration=%d.seconds.ago", int64(grace.Seconds()))}
 	if _, err := r.git.run(ctx, s.dir, nil, args...); err != nil {

@@ -62,8 +62,8 @@ type pace struct {
 	at     time.Time
 }
 
-// spend takes n bytes that have passed, and returns how long to wait before the next.
-func (p *pace) spend(n int, perSecond int64, now time.Time) time.Duration {
+// reserve takes n bytes that have passed, and returns how long to wait before the next.
+func (p *pace) reserve(n int, perSecond int64, now time.Time) time.Duration {
 	full := float64(perSecond)
 	if p.at.IsZero() {
 		p.tokens = full
@@ -134,7 +134,7 @@ func (c *conn) beforeRead() error {
 		return nil
 	}
 	now := c.relay.cfg.Now()
-	wait := c.paceIn.spend(0, most, now)
+	wait := c.paceIn.reserve(0, most, now)
 	if wait <= 0 {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (c *conn) beforeRead() error {
 // afterRead counts what came in.
 func (c *conn) afterRead(n int) {
 	if most := c.relay.cfg.Clients().BytesIn; most > 0 {
-		c.paceIn.spend(n, most, c.relay.cfg.Now())
+		c.paceIn.reserve(n, most, c.relay.cfg.Now())
 	}
 }
 
@@ -164,7 +164,7 @@ func (c *conn) beforeWrite() {
 	if most <= 0 {
 		return
 	}
-	wait := c.paceOut.spend(0, most, c.relay.cfg.Now())
+	wait := c.paceOut.reserve(0, most, c.relay.cfg.Now())
 	if wait <= 0 {
 		return
 	}
@@ -177,7 +177,7 @@ func (c *conn) beforeWrite() {
 // afterWrite counts what went out.
 func (c *conn) afterWrite(n int) {
 	if most := c.relay.cfg.Clients().BytesOut; most > 0 {
-		c.paceOut.spend(n, most, c.relay.cfg.Now())
+		c.paceOut.reserve(n, most, c.relay.cfg.Now())
 	}
 }
 
@@ -189,7 +189,7 @@ func (c *conn) setPaced(on bool) {
 
 // full is why a connection ends whose queue is full: it is told if that is not its own
 // fault. REQUIRES: c.mu.
-func (c *conn) full() *ending {
+func (c *conn) full() *closeReason {
 	if c.out.paced {
 		return errPaced
 	}

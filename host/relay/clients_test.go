@@ -268,7 +268,7 @@ func TestPace(t *testing.T) {
 		{time.Minute, 0, 50, 20 * time.Millisecond}, // the clock went back
 		{2 * time.Hour, 1 << 30, 1 << 40, 0},
 	} {
-		if got := p.spend(s.n, s.perSecond, start.Add(s.at)); got != s.want {
+		if got := p.reserve(s.n, s.perSecond, start.Add(s.at)); got != s.want {
 			t.Errorf("step %d: wait %v, want %v", i, got, s.want)
 		}
 	}

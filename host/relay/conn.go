@@ -45,7 +45,7 @@ type conn struct {
 
 	// The connection's goroutine owns the fields below.
 	in     input
-	spent  allowance
+	spent  rateLimiter
 	paceIn pace
 	warned bool // has been told that it is over its rate
 	bad    int  // messages in a row that were not understood
@@ -58,19 +58,19 @@ type conn struct {
 
 	paceOut pace // belongs to the goroutine that writes
 
-	// touched belongs to the goroutine that publishes: the last batch that queued
+	// wokenBatch belongs to the goroutine that publishes: the last batch that queued
 	// something here.
-	touched uint64
+	wokenBatch uint64
 
 	mu        sync.Mutex // guards the fields below
-	room      sync.Cond  // something was written, answered or ended
+	spaceCond sync.Cond  // something was written, answered or ended
 	out       outbox
 	heldBytes int // of live events that wait for their subscription's stored answer
 	inFlight  int // EVENTs submitted and not answered
 	inBytes   int
-	ended     *ending // why the connection closes; nil while it is open
-	pinged    bool    // since the last input
-	timedOut  bool    // a write was
+	ended     *closeReason // why the connection closes; nil while it is open
+	pinged    bool         // since the last input
+	timedOut  bool         // a write was
 	neg       map[string]*negSession
 }
 
@@ -108,7 +108,7 @@ func (c *conn) loop(ctx context.Context) (err error) {
 }
 
 // end closes the connection; the first reason counts.
-func (c *conn) end(e *ending) {
+func (c *conn) end(e *closeReason) {
 	c.mu.Lock()
 	c.endLocked(e)
 	c.mu.Unlock()
@@ -116,7 +116,7 @@ func (c *conn) end(e *ending) {
 
 // endLocked wakes the connection's goroutine, which does the rest in finish.
 // REQUIRES: c.mu.
-func (c *conn) endLocked(e *ending) {
+func (c *conn) endLocked(e *closeReason) {
 	if c.ended != nil {
 		return
 	}
@@ -127,7 +127,7 @@ func (c *conn) endLocked(e *ending) {
 		_ = c.net.SetWriteDeadline(time.Now().Add(lingerTime)) // a closed socket is as good
 	}
 	c.out.sealed = c.out.sealed || e.discard
-	c.room.Broadcast()
+	c.spaceCond.Broadcast()
 	c.cancel()
 	_ = c.net.SetReadDeadline(time.Unix(1, 0))
 }
@@ -140,7 +140,7 @@ func (c *conn) finish(err error) {
 
 	c.mu.Lock()
 	if c.ended == nil {
-		c.ended = &ending{cut: cutPeer}
+		c.ended = &closeReason{cause: cutPeer}
 		errors.As(err, &c.ended)
 	}
 	e := c.ended
@@ -148,7 +148,7 @@ func (c *conn) finish(err error) {
 	if open {
 		drain := c.relay.cfg.Limits.DrainTime
 		c.waitLocked(drain, func() bool {
-			return c.inFlight == 0 || c.out.broken || e.discard || e.cut == cutPeer
+			return c.inFlight == 0 || c.out.broken || e.discard || e.cause == cutPeer
 		})
 		c.out.sealed = true
 		body := ws.NewCloseFrameBody(e.code, e.reason)
@@ -156,18 +156,18 @@ func (c *conn) finish(err error) {
 		n := len(body) + perItem
 		c.out.queued += n
 		c.relay.metrics.queueBytes.Add(float64(n))
-		c.kick()
+		c.wakeWriter()
 		c.waitLocked(drain, func() bool { return !c.out.flushing })
 		open = !c.out.broken
 	}
 	c.out.sealed = true
 	c.mu.Unlock()
 
-	if open && e.cut != cutPeer {
+	if open && e.cause != cutPeer {
 		c.linger()
 	}
 	_ = c.net.Close() // nothing is left to lose
-	c.relay.metrics.cut[e.cut].Inc()
+	c.relay.metrics.cut[e.cause].Inc()
 	c.relay.cfg.Log.Debug("connection closed", "source", c.source.Addr, "err", e)
 	c.mu.Lock()
 	c.relay.metrics.queueBytes.Sub(float64(c.out.queued))
@@ -200,7 +200,7 @@ func (c *conn) pong(payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.push(outgoing{op: ws.OpPong, body: append([]byte(nil), payload...)}) {
-		c.kick()
+		c.wakeWriter()
 	}
 	return c.openLocked()
 }
@@ -218,7 +218,7 @@ func (c *conn) settle() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.inFlight > 0 && c.ended == nil {
-		c.room.Wait()
+		c.spaceCond.Wait()
 	}
 	return c.openLocked()
 }
@@ -228,7 +228,7 @@ func (c *conn) waitRoom(most int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.out.bytes() > most && c.ended == nil {
-		c.room.Wait()
+		c.spaceCond.Wait()
 	}
 	return c.openLocked()
 }
@@ -261,7 +261,7 @@ func (c *conn) sweep(now time.Time) {
 	defer c.mu.Unlock()
 	if !c.pinged && c.push(outgoing{op: ws.OpPing}) {
 		c.pinged = true
-		c.kick()
+		c.wakeWriter()
 	}
 }
 

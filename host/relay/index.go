@@ -172,9 +172,9 @@ func choicesOf(f *host.Filter) []choice {
 func (x *index) register(w *watch, choices []choice) {
 	best := choices[0]
 	if len(choices) > 1 {
-		least := x.crowd(best.keys)
+		least := x.keyCost(best.keys)
 		for _, c := range choices[1:] {
-			if n := x.crowd(c.keys); n < least {
+			if n := x.keyCost(c.keys); n < least {
 				best, least = c, n
 			}
 		}
@@ -193,8 +193,8 @@ func (x *index) register(w *watch, choices []choice) {
 	}
 }
 
-// crowd weighs keys: how many there are, and how many filters share them.
-func (x *index) crowd(keys []string) int {
+// keyCost weighs keys: how many there are, and how many filters share them.
+func (x *index) keyCost(keys []string) int {
 	n := len(keys)
 	for _, key := range keys {
 		if b := x.buckets[key]; b != nil {

@@ -77,7 +77,7 @@ func (in *input) release() {
 }
 
 // next returns the next text message, valid until the following call. Control
-// frames are handled on the way. An error is an [*ending], or one of the network.
+// frames are handled on the way. An error is an [*closeReason], or one of the network.
 func (in *input) next(ctx context.Context) ([]byte, error) {
 	in.release()
 	c := in.conn

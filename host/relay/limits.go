@@ -132,8 +132,8 @@ func (l *Limits) check() error {
 	return nil
 }
 
-// allowance is a token bucket of messages. It belongs to one goroutine.
-type allowance struct {
+// rateLimiter is a token bucket of messages. It belongs to one goroutine.
+type rateLimiter struct {
 	tokens float64
 	at     time.Time
 }
@@ -159,8 +159,8 @@ func cost(verb wire.Verb, size int) int {
 	return n
 }
 
-// spend takes a cost, and returns how long to wait before going on.
-func (a *allowance) spend(l *Limits, cost int, now time.Time) time.Duration {
+// reserve takes a cost, and returns how long to wait before going on.
+func (a *rateLimiter) reserve(l *Limits, cost int, now time.Time) time.Duration {
 	if a.at.IsZero() {
 		a.tokens = float64(l.MessageBurst)
 	} else {
@@ -175,4 +175,4 @@ func (a *allowance) spend(l *Limits, cost int, now time.Time) time.Duration {
 }
 
 // charge takes what an answer turned out to cost: the next message waits for it.
-func (a *allowance) charge(records int64) { a.tokens -= float64(records / recordsPerMessage) }
+func (a *rateLimiter) charge(records int64) { a.tokens -= float64(records / recordsPerMessage) }

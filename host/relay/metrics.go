@@ -86,7 +86,7 @@ func newMetrics() *metrics {
 		m.rejected[i] = rejected.WithLabelValues(refusal(i).String())
 	}
 	for i := range m.cut {
-		m.cut[i] = m.tally("connections_closed_total", "Connections that ended, by reason.", prometheus.Labels{"reason": cut(i).String()})
+		m.cut[i] = m.tally("connections_closed_total", "Connections that ended, by reason.", prometheus.Labels{"reason": closeCause(i).String()})
 	}
 	held := m.vector("limited_total", "What had to wait or was refused because of the limits for clients of the moment, by limit.", "limit")
 	for i := range m.limited {

@@ -169,7 +169,7 @@ func (c *conn) expireSessions(now time.Time) {
 		text := wire.AppendNegErr(nil, id, "closed: the session was idle for too long")
 		if c.push(outgoing{op: ws.OpText, body: text}) {
 			c.relay.metrics.out[outNegErr].Inc()
-			c.kick()
+			c.wakeWriter()
 		}
 	}
 	c.mu.Unlock()

@@ -91,8 +91,8 @@ func (c *conn) push(o outgoing) bool {
 	return true
 }
 
-// kick starts the flusher if there is something to write. REQUIRES: c.mu.
-func (c *conn) kick() {
+// wakeWriter starts the flusher if there is something to write. REQUIRES: c.mu.
+func (c *conn) wakeWriter() {
 	if !c.out.flushing && !c.out.empty() && !c.out.broken {
 		c.out.flushing = true
 		go c.flush(math.MaxInt)
@@ -121,7 +121,7 @@ func (c *conn) send(kind outKind, text []byte) {
 	c.mu.Lock()
 	if c.push(outgoing{op: ws.OpText, body: text}) {
 		c.relay.metrics.out[kind].Inc()
-		c.kick()
+		c.wakeWriter()
 	}
 	c.mu.Unlock()
 }
@@ -143,7 +143,7 @@ func (c *conn) flush(most int) {
 		batch := c.out.take()
 		if len(batch) == 0 || c.out.broken {
 			c.out.flushing = false
-			c.room.Broadcast()
+			c.spaceCond.Broadcast()
 			c.mu.Unlock()
 			return
 		}
@@ -158,7 +158,7 @@ func (c *conn) flush(most int) {
 		if err != nil {
 			c.breakLocked()
 		}
-		c.room.Broadcast()
+		c.spaceCond.Broadcast()
 		c.mu.Unlock()
 		c.relay.metrics.queueBytes.Sub(float64(size))
 	}
@@ -169,11 +169,11 @@ func (c *conn) breakLocked() {
 	c.relay.metrics.queueBytes.Sub(float64(c.out.queued))
 	c.out.drop()
 	c.out.broken, c.out.sealed = true, true
-	c.endLocked(&ending{cut: c.brokenBy()})
+	c.endLocked(&closeReason{cause: c.brokenBy()})
 }
 
 // brokenBy tells a client that left from one that took nothing. REQUIRES: c.mu.
-func (c *conn) brokenBy() cut {
+func (c *conn) brokenBy() closeCause {
 	if c.timedOut {
 		return cutSlow
 	}
@@ -285,11 +285,11 @@ func (c *conn) waitLocked(most time.Duration, ready func() bool) {
 	timer := time.AfterFunc(most, func() {
 		c.mu.Lock()
 		late = true
-		c.room.Broadcast()
+		c.spaceCond.Broadcast()
 		c.mu.Unlock()
 	})
 	defer timer.Stop()
 	for !ready() && !late {
-		c.room.Wait()
+		c.spaceCond.Wait()
 	}
 }

@@ -56,7 +56,7 @@ type stop struct {
 // client may come in.
 func (r *Relay) welcome(c *conn, req *http.Request) *stop {
 	ask := host.Connection{Client: *c.client}
-	ask.Open, ask.FromAddr = r.crowd(c)
+	ask.Open, ask.FromAddr = r.connectionCounts(c)
 	ctx, cancel := context.WithTimeout(req.Context(), r.cfg.Limits.QueryTime)
 	defer cancel()
 	ruling, err := r.connect(ctx, &ask)
@@ -89,8 +89,8 @@ func (r *Relay) connect(ctx context.Context, ask *host.Connection) (ruling host.
 	return r.deps.Policy.Connect(ctx, ask)
 }
 
-// crowd counts the connections, in all and from the address.
-func (r *Relay) crowd(c *conn) (open, fromAddr int) {
+// connectionCounts counts the connections, in all and from the address.
+func (r *Relay) connectionCounts(c *conn) (open, fromAddr int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.slots, r.fromAddr(c)

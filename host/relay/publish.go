@@ -11,7 +11,7 @@ func (r *Relay) Publish(events []host.Published) {
 
 	r.batch++
 	last := int64(0)
-	touched := r.touched[:0]
+	touched := r.pendingWake[:0]
 	r.index.mu.RLock()
 	for i := range events {
 		p := &events[i]
@@ -27,24 +27,24 @@ func (r *Relay) Publish(events []host.Published) {
 			}
 			s.stamp = r.stamp
 			c := s.conn
-			if c.deliver(s, p) && c.touched != r.batch {
-				c.touched = r.batch
+			if c.deliver(s, p) && c.wokenBatch != r.batch {
+				c.wokenBatch = r.batch
 				touched = append(touched, c)
 			}
 		})
 	}
 	r.index.mu.RUnlock()
-	r.handed.Store(max(last, r.handed.Load()))
+	r.publishedSeq.Store(max(last, r.publishedSeq.Load()))
 
 	// Each connection is woken once, so that what a batch has for it goes out in
 	// one piece.
 	for i, c := range touched {
 		c.mu.Lock()
-		c.kick()
+		c.wakeWriter()
 		c.mu.Unlock()
 		touched[i] = nil
 	}
-	r.touched = touched
+	r.pendingWake = touched
 }
 
 // deliver queues a live event, and reports whether the connection must be woken.
@@ -78,7 +78,7 @@ func (c *conn) deliverLocked(s *subscription, p *host.Published) bool {
 	c.relay.metrics.live.Inc()
 	c.relay.metrics.out[outEvent].Inc()
 	if c.out.queued > writeSize {
-		c.kick()
+		c.wakeWriter()
 	}
 	return true
 }

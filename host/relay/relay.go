@@ -34,13 +34,13 @@ type Relay struct {
 
 	watcher watcher
 
-	handed atomic.Int64 // every event with a Seq up to this has gone through Publish
+	publishedSeq atomic.Int64 // every event with a Seq up to this has gone through Publish
 
-	publishing sync.Mutex // guards the fields below
-	stamp      uint64     // counts events
-	batch      uint64     // counts calls of Publish
-	touched    []*conn
-	keys       []byte
+	publishing  sync.Mutex // guards the fields below
+	stamp       uint64     // counts events
+	batch       uint64     // counts calls of Publish
+	pendingWake []*conn
+	keys        []byte
 }
 
 // New returns a relay that serves once its handler is called. It needs Run for

@@ -70,7 +70,7 @@ func (c *conn) handle(ctx context.Context, text []byte) error {
 // throttle takes a cost from the connection's allowance, and waits if that is used
 // up.
 func (c *conn) throttle(ctx context.Context, cost int) error {
-	wait := c.spent.spend(&c.relay.cfg.Limits, cost, c.relay.cfg.Now())
+	wait := c.spent.reserve(&c.relay.cfg.Limits, cost, c.relay.cfg.Now())
 	if wait <= 0 {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (c *conn) event(ctx context.Context, e *host.Event, size int) error {
 	l := &c.relay.cfg.Limits
 	c.mu.Lock()
 	for c.ended == nil && c.inFlight > 0 && (c.inFlight >= l.EventsInFlight || c.inBytes+size > l.EventBytes) {
-		c.room.Wait()
+		c.spaceCond.Wait()
 	}
 	if err := c.openLocked(); err != nil {
 		c.mu.Unlock()
@@ -166,7 +166,7 @@ func (c *conn) answer(e *host.Event, size int, v host.Verdict, err error) {
 	c.mu.Lock()
 	c.inFlight--
 	c.inBytes -= size
-	c.room.Broadcast()
+	c.spaceCond.Broadcast()
 	c.mu.Unlock()
 }
 

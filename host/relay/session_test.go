@@ -217,9 +217,9 @@ func TestAllowance(t *testing.T) {
 		{time.Hour, 10, 0}, // no more than the burst is saved up
 		{time.Hour, 4, 2 * time.Second},
 	}
-	var a allowance
+	var a rateLimiter
 	for i, s := range steps {
-		if got := a.spend(l, s.cost, start.Add(s.at)); got != s.want {
+		if got := a.reserve(l, s.cost, start.Add(s.at)); got != s.want {
 			t.Errorf("step %d: wait %v, want %v", i, got, s.want)
 		}
 	}

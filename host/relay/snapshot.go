@@ -63,7 +63,7 @@ type snapshot struct {
 	filter host.Filter
 	watch  watch // the filter, for what is published
 	key    string
-	line   *lineage
+	line   *snapshotFamily
 
 	// A successor is made of base and of what was published since. They belong to
 	// build, which forgets them.
@@ -164,7 +164,7 @@ func (ss *snapshots) acquire(ctx context.Context, f host.Filter) (s *snapshot, c
 func newSnapshot(f host.Filter, key string) *snapshot {
 	return &snapshot{
 		filter: f, watch: watch{filter: f}, key: key,
-		line:  new(lineage),
+		line:  new(snapshotFamily),
 		ready: make(chan struct{}),
 		users: 1,
 	}
@@ -230,7 +230,7 @@ func (ss *snapshots) try(ctx context.Context, s *snapshot, mine bool, seq int64)
 		return nil, 0, err
 	}
 	if !read {
-		if exact, err := ss.exact(ctx, s, seq); !exact || err != nil {
+		if exact, err := ss.revalidate(ctx, s, seq); !exact || err != nil {
 			return nil, 0, err
 		}
 	}

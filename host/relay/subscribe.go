@@ -81,10 +81,10 @@ func (c *conn) goLive(s *subscription) {
 	}
 	s.held = nil
 	s.phase = live
-	s.answered.settle(c.relay.handed.Load())
+	s.answered.settle(c.relay.publishedSeq.Load())
 	if c.push(outgoing{op: ws.OpText, body: wire.AppendEOSE(nil, s.id)}) {
 		c.relay.metrics.out[outEOSE].Inc()
-		c.kick()
+		c.wakeWriter()
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, strin
 	if values+s.values > l.Values {
 		return nil, "rate-limited: the subscriptions of this connection hold too many values, close one first"
 	}
-	s.answered.done = c.relay.handed.Load()
+	s.answered.done = c.relay.publishedSeq.Load()
 	if !c.relay.index.add(s, old, filters, l.SubscriptionsTotal) {
 		return nil, "rate-limited: the relay has too many subscriptions, try again later"
 	}

@@ -77,7 +77,7 @@ func (r *Relay) upgrade(w http.ResponseWriter, req *http.Request) {
 
 func (r *Relay) newConn(addr netip.Addr) *conn {
 	c := &conn{relay: r, source: &host.Source{Origin: host.FromClient, Addr: addr}, slot: host.NetworkOf(addr)}
-	c.room.L = &c.mu
+	c.spaceCond.L = &c.mu
 	c.in.conn = c
 	return c
 }

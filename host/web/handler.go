@@ -64,7 +64,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) route(r *http.Request) page {
 	path := r.URL.EscapedPath()
 	if path == "/" {
-		return h.landing
+		return h.index
 	}
 	p, ok := parsePath(path)
 	switch {

@@ -431,7 +431,7 @@ func TestScheme(t *testing.T) {
 // A template that misses a field fails when it is used, not before: use them all.
 func TestTemplates(t *testing.T) {
 	for name, content := range map[string]any{
-		"landing": &landing{}, "repository": &repository{}, "held": waiting{}, "elsewhere": &repository{}, "prs": place{}, "message": busy,
+		"landing": &index{}, "repository": &repository{}, "held": waiting{}, "elsewhere": &repository{}, "prs": place{}, "message": busy,
 	} {
 		var b strings.Builder
 		if err := templates.ExecuteTemplate(&b, name, frame{"x", template.CSS(""), content}); err != nil {

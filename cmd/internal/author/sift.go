@@ -41,7 +41,7 @@ func (r *Runner) Sift(ctx context.Context, in io.Reader, out io.Writer, pass boo
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		answer, err := r.sift(ctx, where, text, pass)
+		answer, err := r.answerStrfry(ctx, where, text, pass)
 		if err != nil {
 			log.Error("this is not answered", "err", err)
 			return nil
@@ -55,8 +55,8 @@ func (r *Runner) Sift(ctx context.Context, in io.Reader, out io.Writer, pass boo
 	})
 }
 
-// sift answers one line. An error says that strfry would not have written it.
-func (r *Runner) sift(ctx context.Context, where string, text []byte, pass bool) (*sifted, error) {
+// answerStrfry answers one line. An error says that strfry would not have written it.
+func (r *Runner) answerStrfry(ctx context.Context, where string, text []byte, pass bool) (*sifted, error) {
 	l, err := parseLine(where, text)
 	if err != nil {
 		return nil, err

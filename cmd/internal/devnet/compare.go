@@ -81,7 +81,7 @@ func (n *Net) Event(id host.ID) (e *nostr.Event, relays []int) {
 // Watched reports whether a subscription at the relay is for such an event.
 func (r *Relay) Watched(e *nostr.Event) bool {
 	parsed, err := parse(e)
-	return err == nil && r.backend.watched(&post{event: e, parsed: parsed})
+	return err == nil && r.backend.watched(&script{event: e, parsed: parsed})
 }
 
 // RelayStatus is how a relay is.

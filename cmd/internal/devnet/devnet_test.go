@@ -246,7 +246,7 @@ func TestRare(t *testing.T) {
 
 func TestShelf(t *testing.T) {
 	t.Parallel()
-	who, err := people(1, 1)
+	who, err := users(1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestShelf(t *testing.T) {
 	}
 	old, young, other := sign(30617, 1, nostr.Tag{"d", "a"}), sign(30617, 2, nostr.Tag{"d", "a"}), sign(30617, 1, nostr.Tag{"d", "b"})
 	issue := sign(1621, 3, nostr.Tag{"a", "x"}, nostr.Tag{"a", "y"})
-	s := newShelf()
+	s := newEventStore()
 	for _, tt := range []struct {
 		e    *nostr.Event
 		want bool

@@ -17,7 +17,7 @@ import (
 
 // khatruRelay is a relay of khatru.
 type khatruRelay struct {
-	shelf   *shelf
+	events  *eventStore
 	live    live
 	http    http.Handler
 	lose    float64
@@ -28,7 +28,7 @@ type khatruRelay struct {
 
 // newKhatru makes a relay that is reached at an address, host:port.
 func newKhatru(cfg *Config, address string, negentropy bool) *khatruRelay {
-	r := &khatruRelay{lose: cfg.Lose, shelf: newShelf(), live: live{subs: map[subKey]*sub{}}}
+	r := &khatruRelay{lose: cfg.Lose, events: newEventStore(), live: live{subs: map[subKey]*sub{}}}
 	quiet := log.New(io.Discard, "", 0)
 	front, store := khatru.NewRouter(), khatru.NewRelay()
 	front.Log, store.Log = quiet, quiet
@@ -44,7 +44,7 @@ func newKhatru(cfg *Config, address string, negentropy bool) *khatruRelay {
 	store.ReplaceEvent = append(store.ReplaceEvent, r.store)
 	store.QueryEvents = append(store.QueryEvents, r.query)
 	store.DeleteEvent = append(store.DeleteEvent, func(_ context.Context, e *nostr.Event) error {
-		r.shelf.delete(e.ID)
+		r.events.delete(e.ID)
 		return nil
 	})
 	front.OverwriteFilter = append(front.OverwriteFilter, func(ctx context.Context, f *nostr.Filter) {
@@ -60,7 +60,7 @@ func newKhatru(cfg *Config, address string, negentropy bool) *khatruRelay {
 	})
 	front.QueryEvents = append(front.QueryEvents, r.query)
 	front.CountEvents = append(front.CountEvents, func(_ context.Context, f nostr.Filter) (int64, error) {
-		return int64(len(r.shelf.query(f))), nil
+		return int64(len(r.events.query(f))), nil
 	})
 	if cfg.RateLimit > 0 {
 		meters := &meters{rate: cfg.RateLimit, of: map[*khatru.WebSocket]*meter{}}
@@ -77,21 +77,21 @@ func (r *khatruRelay) handler() http.Handler { return r.http }
 func (r *khatruRelay) close() {}
 
 // add gives an event to the relay, as somebody would who can always reach it.
-func (r *khatruRelay) add(p *post) {
-	if r.shelf.put(p.event) {
+func (r *khatruRelay) add(p *script) {
+	if r.events.put(p.event) {
 		r.live.publish(p.event, r.lose)
 	}
 }
 
-func (r *khatruRelay) watched(p *post) bool { return r.live.watched(p.event) }
+func (r *khatruRelay) watched(p *script) bool { return r.live.watched(p.event) }
 
 func (r *khatruRelay) fill(s *RelayStatus) {
-	s.Events, s.Requests, s.Comparisons, s.Refused = r.shelf.count(), r.reqs.Load(), r.negs.Load(), r.limited.Load()
+	s.Events, s.Requests, s.Comparisons, s.Refused = r.events.count(), r.reqs.Load(), r.negs.Load(), r.limited.Load()
 	s.Subscriptions, s.Filters = r.live.count()
 }
 
 func (r *khatruRelay) store(_ context.Context, e *nostr.Event) error {
-	if !r.shelf.put(e) {
+	if !r.events.put(e) {
 		return eventstore.ErrDupEvent
 	}
 	r.live.publish(e, r.lose)
@@ -100,7 +100,7 @@ func (r *khatruRelay) store(_ context.Context, e *nostr.Event) error {
 
 // query answers into a channel with room for all: khatru may read one event and go.
 func (r *khatruRelay) query(_ context.Context, f nostr.Filter) (chan *nostr.Event, error) {
-	list := r.shelf.query(f)
+	list := r.events.query(f)
 	events := make(chan *nostr.Event, len(list))
 	for _, e := range list {
 		events <- e

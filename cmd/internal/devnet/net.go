@@ -25,15 +25,15 @@ type Net struct {
 	Relays []*Relay
 	Git    []*GitServer
 
-	cfg    Config
-	people []person
-	smith  *smith
-	began  time.Time
-	closed sync.Once
+	cfg     Config
+	people  []user
+	fixture *gitFixture
+	began   time.Time
+	closed  sync.Once
 
 	repos []*repository
-	mu    sync.Mutex        // guards the fields below, and what is said next of repositories
-	posts map[host.ID]*post // that Talon is to have
+	mu    sync.Mutex          // guards the fields below, and what is said next of repositories
+	posts map[host.ID]*script // that Talon is to have
 }
 
 // Open makes a network: its keys, events and repositories. It listens from now on, and
@@ -42,19 +42,19 @@ func Open(ctx context.Context, cfg Config) (n *Net, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	n = &Net{cfg: cfg, posts: map[host.ID]*post{}, began: time.Now()}
+	n = &Net{cfg: cfg, posts: map[host.ID]*script{}, began: time.Now()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	if n.people, err = people(cfg.Seed, max(8, cfg.Repos/4)); err != nil {
+	if n.people, err = users(cfg.Seed, max(8, cfg.Repos/4)); err != nil {
 		return n, err
 	}
 	if err := n.listen(ctx); err != nil {
 		return n, err
 	}
-	if n.smith, err = newSmith(ctx, cfg.Dir); err != nil {
+	if n.fixture, err = newGitFixture(ctx, cfg.Dir); err != nil {
 		return n, err
 	}
 	return n, n.settle(ctx)
@@ -128,7 +128,7 @@ func (n *Net) fault(server int, now time.Time) (fault, time.Duration) {
 func (n *Net) settle(ctx context.Context) error {
 	type founded struct {
 		r     *repository
-		posts []post
+		posts []script
 	}
 	list := make([]founded, n.cfg.Repos)
 	g, ctx := errgroup.WithContext(ctx)
@@ -154,7 +154,7 @@ func (n *Net) settle(ctx context.Context) error {
 }
 
 // publish gives an event to its relays.
-func (n *Net) publish(p *post) error {
+func (n *Net) publish(p *script) error {
 	var id host.ID
 	if !host.ParseHex(id[:], p.event.ID) {
 		return fmt.Errorf("publish an event: its id is %q", p.event.ID)

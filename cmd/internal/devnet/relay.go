@@ -32,8 +32,8 @@ type Relay struct {
 // backend is what answers as a relay.
 type backend interface {
 	handler() http.Handler
-	add(p *post) // gives it an event
-	watched(p *post) bool
+	add(p *script) // gives it an event
+	watched(p *script) bool
 	fill(s *RelayStatus)
 	close()
 }
@@ -76,9 +76,9 @@ func (m *modelRelay) handler() http.Handler { return m.Server }
 
 func (m *modelRelay) close() { m.Close() }
 
-func (m *modelRelay) add(p *post) { m.Add(p.parsed) }
+func (m *modelRelay) add(p *script) { m.Add(p.parsed) }
 
-func (m *modelRelay) watched(p *post) (yes bool) {
+func (m *modelRelay) watched(p *script) (yes bool) {
 	m.Look(func(r *relaymodel.Relay) { yes = r.Watched(p.parsed) })
 	return yes
 }

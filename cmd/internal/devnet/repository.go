@@ -20,7 +20,7 @@ const epoch = 1_760_000_000
 
 // repository is one that lists Talon.
 type repository struct {
-	owner, keeper, fan person // who announces it, who signs its states, who sends pull requests
+	owner, keeper, fan user // who announces it, who signs its states, who sends pull requests
 	id                 string
 	relays, clones     []int // where it is, as the announcement says
 	fork               int   // the git server of the fan
@@ -47,8 +47,8 @@ func (n *Net) Repositories() []Repository {
 	return list
 }
 
-// post is an event and the relays that get it.
-type post struct {
+// script is an event and the relays that get it.
+type script struct {
 	event  *nostr.Event
 	parsed *host.Event // the same
 	relays []int
@@ -102,19 +102,19 @@ func (r *repository) at() int64 {
 }
 
 // path is where a repository of somebody is on a server.
-func path(p person, id string) string { return p.npub + "/" + id + ".git" }
+func path(p user, id string) string { return p.npub + "/" + id + ".git" }
 
-func (n *Net) url(server int, p person, id string) string {
+func (n *Net) url(server int, p user, id string) string {
 	return n.Git[server].URL + "/" + path(p, id)
 }
 
-func (n *Net) place(server int, p person, id string) string {
+func (n *Net) dirOf(server int, p user, id string) string {
 	return filepath.Join(n.Git[server].dir, filepath.FromSlash(path(p, id)))
 }
 
-// forge makes the git repositories, and returns the commits by their marks. Without
+// makeRepositories makes the git repositories, and returns the commits by their marks. Without
 // git servers the commits are nowhere.
-func (n *Net) forge(ctx context.Context, r *repository) (map[int]string, error) {
+func (n *Net) makeRepositories(ctx context.Context, r *repository) (map[int]string, error) {
 	if n.cfg.GitServers == 0 {
 		marks := map[int]string{}
 		for mark := markFirst; mark <= markPull; mark++ {
@@ -137,27 +137,27 @@ func (n *Net) forge(ctx context.Context, r *repository) (map[int]string, error) 
 	split := len(r.clones) > 1 && r.rng.Float64() < n.cfg.Split
 	for i, server := range r.clones {
 		if i > 0 && !split {
-			if err := n.smith.copy(n.place(r.clones[0], r.owner, r.id), n.place(server, r.owner, r.id)); err != nil {
+			if err := n.fixture.copy(n.dirOf(r.clones[0], r.owner, r.id), n.dirOf(server, r.owner, r.id)); err != nil {
 				return nil, err
 			}
 			continue
 		}
 		var s stream
 		base(&s, !split || i%2 == 0, !split || i%2 == 1)
-		if _, err := n.smith.make(ctx, n.place(server, r.owner, r.id), &s); err != nil {
+		if _, err := n.fixture.make(ctx, n.dirOf(server, r.owner, r.id), &s); err != nil {
 			return nil, err
 		}
 	}
 	var s stream
 	base(&s, true, true)
 	s.commit("refs/heads/pull", markPull, markMain, "a pull request to "+r.id)
-	return n.smith.make(ctx, n.place(r.fork, r.fan, r.id), &s)
+	return n.fixture.make(ctx, n.dirOf(r.fork, r.fan, r.id), &s)
 }
 
 // found makes a repository and all that is said of it.
-func (n *Net) found(ctx context.Context, i int) (*repository, []post, error) {
+func (n *Net) found(ctx context.Context, i int) (*repository, []script, error) {
 	r := n.newRepository(i)
-	commits, err := n.forge(ctx, r)
+	commits, err := n.makeRepositories(ctx, r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -197,20 +197,20 @@ func (n *Net) found(ctx context.Context, i int) (*repository, []post, error) {
 	return r, w.posts, w.err
 }
 
-func (n *Net) anyone(rng *rand.Rand) person { return n.people[rng.IntN(len(n.people))] }
+func (n *Net) anyone(rng *rand.Rand) user { return n.people[rng.IntN(len(n.people))] }
 
 // writer signs what is said of a repository. After an error nothing more is said.
 type writer struct {
 	net   *Net
 	r     *repository
-	posts []post
+	posts []script
 	err   error
 }
 
 func (w *writer) last() *nostr.Event { return w.posts[len(w.posts)-1].event }
 
 // put signs an event and gives it to some of the repository's relays.
-func (w *writer) put(who person, kind int, content string, at int64, ours bool, tags ...nostr.Tag) {
+func (w *writer) put(who user, kind int, content string, at int64, ours bool, tags ...nostr.Tag) {
 	e, err := who.sign(kind, at, content, tags...)
 	if err != nil {
 		w.err = err
@@ -226,7 +226,7 @@ func (w *writer) put(who person, kind int, content string, at int64, ours bool, 
 	if err != nil && w.err == nil {
 		w.err = err
 	}
-	w.posts = append(w.posts, post{e, parsed, some, ours})
+	w.posts = append(w.posts, script{e, parsed, some, ours})
 }
 
 // everywhere gives announcements and states to the relays that are asked first too.
@@ -241,7 +241,7 @@ func (w *writer) everywhere() {
 }
 
 // announce announces a repository, which lists Talon or does not.
-func (w *writer) announce(who person, id string, relays, clones []int, ours bool) {
+func (w *writer) announce(who user, id string, relays, clones []int, ours bool) {
 	clone, list := nostr.Tag{"clone"}, nostr.Tag{"relays"}
 	if ours {
 		clone = append(clone, "http://"+w.net.cfg.Talon+"/"+path(who, id))
@@ -260,7 +260,7 @@ func (w *writer) announce(who person, id string, relays, clones []int, ours bool
 	w.put(who, 30617, "", w.r.at(), ours, tags...)
 }
 
-func (w *writer) root(who person, kind int, tags ...nostr.Tag) {
+func (w *writer) root(who user, kind int, tags ...nostr.Tag) {
 	text := fmt.Sprintf("Number %d of %s. %s", len(w.posts), w.r.id, prose)
 	w.put(who, kind, text, w.r.at(), true, append([]nostr.Tag{
 		{"a", w.r.address()}, {"p", w.r.owner.public}, {"subject", fmt.Sprintf("Number %d", len(w.posts))},
@@ -268,7 +268,7 @@ func (w *writer) root(who person, kind int, tags ...nostr.Tag) {
 }
 
 // comment answers a root, or an event below it (NIP-22).
-func (w *writer) comment(who person, text string, root, parent *nostr.Event, at int64) {
+func (w *writer) comment(who user, text string, root, parent *nostr.Event, at int64) {
 	kind := func(e *nostr.Event) string { return strconv.Itoa(e.Kind) }
 	w.put(who, 1111, text, at, true,
 		nostr.Tag{"E", root.ID, "", root.PubKey}, nostr.Tag{"K", kind(root)}, nostr.Tag{"P", root.PubKey},

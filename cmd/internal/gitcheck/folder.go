@@ -33,7 +33,7 @@ type place struct {
 	dir   string
 }
 
-// key is what placeholders name the repository by (package forge).
+// key is what placeholders name the repository by (package repos).
 func key(r rules.Repo, prs bool) string {
 	if prs {
 		return "prs" + r.Path()

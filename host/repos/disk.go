@@ -1,0 +1,180 @@
+package repos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"talon/host"
+	"talon/host/gitrepo"
+	rules "talon/sdk/grasp"
+	"talon/sdk/nip19"
+)
+
+// OpenDisk opens the repositories in a data folder, and makes the folders that are
+// absent. Without prs there is nothing under /prs/.
+func OpenDisk(ctx context.Context, git *gitrepo.Git, data string, prs bool) (d *Disk, err error) {
+	d = new(Disk)
+	defer func() {
+		if err != nil {
+			d.Close()
+		}
+	}()
+	if d.Announced, err = gitrepo.Open(git, filepath.Join(data, "git")); err != nil || !prs {
+		return d, err
+	}
+	if d.PRs, err = gitrepo.Open(git, filepath.Join(data, "git-prs")); err != nil {
+		return d, err
+	}
+	return d, d.makeEmpty(ctx, git, filepath.Join(data, "git-empty"))
+}
+
+// makeEmpty makes the repository that is shown where nothing was pushed (GRASP-06).
+// It has a folder of its own, so that no path leads to it.
+func (d *Disk) makeEmpty(ctx context.Context, git *gitrepo.Git, dir string) error {
+	root, err := gitrepo.Open(git, dir)
+	if err != nil {
+		return err
+	}
+	d.none = root
+	name, err := gitrepo.ParseName(nip19.EncodeNpub([32]byte{}), "empty")
+	if err != nil {
+		return fmt.Errorf("name the empty repository: %w", err)
+	}
+	d.empty = root.Repo(name)
+	unlock, err := d.empty.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return d.empty.Init(ctx, gitrepo.SHA1)
+}
+
+// Close ends the processes that are kept for look-ups.
+func (d *Disk) Close() {
+	for _, root := range []*gitrepo.Root{d.Announced, d.PRs, d.none} {
+		if root != nil {
+			root.Close()
+		}
+	}
+}
+
+var errNoPRs = errors.New("there are no repositories under /prs/ here")
+
+// root is the folder of what is under /prs/, which may be nil, or of the others.
+func (d *Disk) root(prs bool) *gitrepo.Root {
+	if prs {
+		return d.PRs
+	}
+	return d.Announced
+}
+
+// repo returns the repository of a place.
+func (d *Disk) repo(p location) (*gitrepo.Repo, error) {
+	root := d.root(p.prs)
+	if root == nil {
+		return nil, errNoPRs
+	}
+	name, err := gitrepo.ParseName(nip19.EncodeNpub(p.PubKey), p.Identifier)
+	if err != nil {
+		return nil, err
+	}
+	return root.Repo(name), nil
+}
+
+// locationOf is the place of a repository.
+func locationOf(name gitrepo.Name, prs bool) (location, bool) {
+	key, err := nip19.DecodeNpub(name.Npub())
+	if err != nil {
+		return location{}, false
+	}
+	return location{Repo: rules.Repo{PubKey: key, Identifier: name.Identifier()}, prs: prs}, true
+}
+
+// parseLocation is the inverse of String.
+func parseLocation(s string) (location, bool) {
+	path, err := rules.ParsePath("/" + s)
+	if err != nil || path.Rest != "" {
+		return location{}, false
+	}
+	return location{Repo: path.Repo, prs: path.PRs}, true
+}
+
+// Has is what policies ask of git: whether the repository of an announcement has an
+// object, or with ofCommit behind it an object that is a commit. An empty object asks
+// whether there is the repository.
+func (d *Disk) Has(ctx context.Context, a host.Address, object string) (bool, error) {
+	repo, err := d.announced(a)
+	if repo == nil || err != nil {
+		return false, err
+	}
+	if object == "" {
+		return true, nil
+	}
+	var found bool
+	if id, ok := strings.CutSuffix(object, ofCommit); ok {
+		found, err = repo.IsCommit(ctx, id)
+	} else {
+		var list []bool
+		if list, err = repo.Has(ctx, object); err == nil {
+			found = list[0]
+		}
+	}
+	if errors.Is(err, gitrepo.ErrNotFound) {
+		return false, nil
+	}
+	return found, err
+}
+
+const ofCommit = "^{commit}"
+
+// Ref returns the object that a ref of the repository of an announcement names.
+func (d *Disk) Ref(ctx context.Context, a host.Address, ref string) (object string, ok bool, err error) {
+	repo, err := d.announced(a)
+	if repo == nil || err != nil {
+		return "", false, err
+	}
+	object, ok, err = repo.Ref(ctx, ref)
+	if errors.Is(err, gitrepo.ErrNotFound) {
+		return "", false, nil
+	}
+	return object, ok, err
+}
+
+// Here reports whether there is the repository of an announcement.
+func (d *Disk) Here(_ context.Context, a host.Address) (bool, error) {
+	repo, err := d.announced(a)
+	return repo != nil, err
+}
+
+// Refs returns the refs of the repository of an announcement by name, the ref that
+// HEAD names, which need not exist, and whether there is the repository.
+func (d *Disk) Refs(ctx context.Context, a host.Address) (refs []rules.Ref, head string, here bool, err error) {
+	repo, err := d.announced(a)
+	if repo == nil || err != nil {
+		return nil, "", false, err
+	}
+	all, err := repo.Refs(ctx)
+	if errors.Is(err, gitrepo.ErrNotFound) {
+		return nil, "", false, nil
+	}
+	return tracked(all), all.HEAD, err == nil, err
+}
+
+// announced returns the repository of an announcement, nil if there is none.
+func (d *Disk) announced(a host.Address) (*gitrepo.Repo, error) {
+	if a.Kind != rules.KindAnnouncement || strings.TrimSpace(a.D) == "" {
+		return nil, nil
+	}
+	repo, err := d.repo(location{Repo: rules.Repo{PubKey: a.PubKey, Identifier: a.D}})
+	if err != nil {
+		return nil, nil // no repository can have the name
+	}
+	there, err := repo.Exists()
+	if err != nil || !there {
+		return nil, err
+	}
+	return repo, nil
+}

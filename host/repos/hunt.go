@@ -1,0 +1,282 @@
+package repos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"talon/host"
+	"talon/host/gitfetch"
+	"talon/host/gitrepo"
+	"talon/host/grasp"
+	"talon/host/maintainers"
+	"talon/host/wire"
+	rules "talon/sdk/grasp"
+)
+
+// Hunt tells a hunter of each commit (ingest.Follower): what begins to wait for git
+// data, and what waits no more.
+type Hunt struct{ Hunter Hunter }
+
+// Hunter is a *gitfetch.Hunter.
+type Hunter interface {
+	Held(e gitfetch.Event)
+	NoLongerHeld(e gitfetch.Event, released bool)
+}
+
+// Publish does nothing: what is served waits for nothing.
+func (Hunt) Publish([]host.Published) {}
+
+// Follow tells of what became of events in purgatory.
+func (h Hunt) Follow(_ []*host.Event, held []host.HeldChange) {
+	for _, c := range held {
+		event, ok := Hunted(c.Event, c.Synced)
+		if !ok {
+			continue
+		}
+		switch c.Fate {
+		case host.FateHeld:
+			h.Hunter.Held(event)
+		case host.FateReleased:
+			h.Hunter.NoLongerHeld(event, true)
+		case host.FateExpired, host.FateDeleted, host.FateReplaced:
+			h.Hunter.NoLongerHeld(event, false)
+		}
+	}
+}
+
+// Hunted returns the search that an event in purgatory makes necessary, and false if
+// it waits for no git data. Synced is whether another relay sent it.
+func Hunted(e *host.Event, synced bool) (gitfetch.Event, bool) {
+	event := gitfetch.Event{Kind: e.Kind, Origin: gitfetch.FromUser}
+	if synced {
+		event.Origin = gitfetch.FromSync
+	}
+	switch e.Kind {
+	case rules.KindState:
+		event.Repository = host.Address{Kind: rules.KindAnnouncement, PubKey: e.PubKey, D: e.D()}
+	case rules.KindPullRequest, rules.KindPRUpdate:
+		pr, err := rules.ParsePullRequest(grasp.Event(e))
+		if err != nil || len(pr.Repos) == 0 {
+			return gitfetch.Event{}, false
+		}
+		event.Repository = host.Address{Kind: rules.KindAnnouncement, PubKey: pr.Repos[0].PubKey, D: pr.Repos[0].Identifier}
+	default:
+		return gitfetch.Event{}, false
+	}
+	return event, true
+}
+
+// Waiting calls yield for each event in purgatory that waits for git data
+// (gitfetch.Forge).
+func (f *Reconciler) Waiting(ctx context.Context, yield func(gitfetch.Event) error) error {
+	return f.cfg.Store.EachHeld(ctx, func(h host.HeldEvent) error {
+		e, err := wire.ParseEvent(h.JSON)
+		if err != nil {
+			return fmt.Errorf("an event that is here does not parse: %w", err)
+		}
+		event, ok := Hunted(e, true)
+		if !ok {
+			return nil
+		}
+		return yield(event)
+	})
+}
+
+// Wanted returns what the repositories of an identifier lack, and where it may be
+// (gitfetch.Forge).
+func (f *Reconciler) Wanted(ctx context.Context, identifier string) ([]gitfetch.Want, error) {
+	list, err := f.announcements(ctx, identifier)
+	if err != nil {
+		return nil, err
+	}
+	g := graph(list)
+	var wants []gitfetch.Want
+	seen := make(map[rules.PubKey]bool)
+	for _, a := range list {
+		if seen[a.PubKey] {
+			continue
+		}
+		seen[a.PubKey] = true
+		p := location{Repo: a.Repo()}
+		repo, err := f.disk.repo(p)
+		if err != nil {
+			continue // no repository can have the name
+		}
+		there, err := repo.Exists()
+		if err != nil {
+			return nil, err
+		}
+		if !there && a.Held {
+			// It is about to be made.
+			if err := f.await(ctx, f.jobs.enqueue(p, task{})); err != nil {
+				return nil, err
+			}
+			if there, err = repo.Exists(); err != nil {
+				return nil, err
+			}
+		}
+		if !there {
+			continue
+		}
+		more, err := f.wantedBy(ctx, p, repo, list, g.Maintainers(a.PubKey))
+		if err != nil {
+			return nil, err
+		}
+		wants = append(wants, more...)
+	}
+	return wants, nil
+}
+
+// wantedBy returns what one repository lacks.
+func (f *Reconciler) wantedBy(
+	ctx context.Context, p location, repo *gitrepo.Repo, list []maintainers.Announced, maintainers []rules.PubKey,
+) ([]gitfetch.Want, error) {
+	var urls []string
+	for _, a := range list {
+		if slices.Contains(maintainers, a.PubKey) {
+			urls = append(urls, a.Clone...)
+		}
+	}
+	states, err := f.states(ctx, p.Identifier, maintainers)
+	if err != nil {
+		return nil, err
+	}
+	var objects []string
+	newest := rules.Latest(served(states), maintainers)
+	for i := range states {
+		s := &states[i]
+		// An older one takes no effect any more; of those that are served only the newest
+		// does, and its data may be missing if it was imported.
+		if newest != nil && s.ID != newest.ID && newest.Newer(&s.Stamp) || len(s.Faults) > 0 {
+			continue
+		}
+		missing, err := missing(ctx, repo, s.State)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, missing...)
+	}
+	var wants []gitfetch.Want
+	if len(objects) > 0 {
+		slices.Sort(objects)
+		wants = append(wants, gitfetch.Want{Into: repo, Objects: slices.Compact(objects), URLs: urls})
+	}
+	pulls, err := f.heldPulls(ctx, p.Repo)
+	if err != nil {
+		return nil, err
+	}
+	for _, pr := range pulls {
+		there, err := repo.Connected(ctx, pr.Commit)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			wants = append(wants, gitfetch.Want{Into: repo, Objects: []string{pr.Commit}, URLs: slices.Concat(pr.Clone, urls)})
+		}
+	}
+	return wants, nil
+}
+
+func served(states []rules.Candidate) (list []*rules.State) {
+	for _, s := range states {
+		if s.Served {
+			list = append(list, s.State)
+		}
+	}
+	return list
+}
+
+// missing returns the objects of a state that a repository lacks.
+func missing(ctx context.Context, repo *gitrepo.Repo, s *rules.State) ([]string, error) {
+	var all []string
+	for _, ref := range s.Refs {
+		all = append(all, ref.Object)
+	}
+	if whole, err := repo.Connected(ctx, all...); whole || err != nil {
+		return nil, err
+	}
+	found, err := repo.Has(ctx, all...)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for i, object := range all {
+		if !found[i] {
+			list = append(list, object)
+		}
+	}
+	if len(list) == 0 {
+		return all, nil // they are here, and not all that they refer to
+	}
+	return list, nil
+}
+
+// heldPulls returns the pull requests that wait for their commit.
+func (f *Reconciler) heldPulls(ctx context.Context, repo rules.Repo) ([]*rules.PullRequest, error) {
+	texts, err := f.cfg.Store.HeldBy(ctx, host.Filter{
+		Kinds: []host.Kind{rules.KindPullRequest, rules.KindPRUpdate},
+		Tags:  []host.TagFilter{{Name: 'a', Values: []string{repo.Address()}}},
+		Limit: maxHunted,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for pull requests: %w", err)
+	}
+	var list []*rules.PullRequest
+	for _, text := range texts {
+		e, err := wire.ParseEvent(text)
+		if err != nil {
+			return nil, fmt.Errorf("an event that is here does not parse: %w", err)
+		}
+		if pr, err := rules.ParsePullRequest(grasp.Event(e)); err == nil {
+			list = append(list, pr)
+		}
+	}
+	return list, nil
+}
+
+// maxHunted bounds how many pull requests of one repository are looked for at a time:
+// anybody may send them.
+const maxHunted = 100
+
+// Arrived brings a repository in line after objects have come into it, and then those
+// that share them (gitfetch.Forge).
+func (f *Reconciler) Arrived(ctx context.Context, identifier string, into gitfetch.Repository) error {
+	repo, ok := into.(*gitrepo.Repo)
+	if !ok {
+		return fmt.Errorf("objects have come into %s, which is no repository of this service", into.Dir())
+	}
+	first, ok := locationOf(repo.Name(), false)
+	if !ok {
+		return fmt.Errorf("objects have come into %s, which has no name", into.Dir())
+	}
+	if err := f.await(ctx, f.jobs.enqueue(first, task{all: true, newObjects: true})); err != nil {
+		return err
+	}
+	list, err := f.announcements(ctx, identifier, first.PubKey)
+	if err != nil {
+		return err
+	}
+	var others []<-chan struct{}
+	for _, a := range list {
+		// Who only waits gets a round with the release of a state that counts there.
+		if p := (location{Repo: a.Repo()}); p != first && !a.Held {
+			others = append(others, f.jobs.enqueue(p, task{}))
+		}
+	}
+	for _, done := range others {
+		if err := f.await(ctx, done); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Reconciler) await(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

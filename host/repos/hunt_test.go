@@ -1,0 +1,119 @@
+package repos
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"talon/host"
+	"talon/host/gitfetch"
+	"talon/host/githttp"
+	"talon/host/gitrepo"
+	rules "talon/sdk/grasp"
+)
+
+// TestHunted: events wait for data that other servers have. The reconciler says what is
+// missing and where it may be, and what came is served.
+func TestHunted(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	two := work.commit("two")
+	tag := host.Tag{"maintainers", bob.PubKey.String()}
+	announcement := w.announce(alice, "demo")
+	w.sent(w.event(alice, rules.KindAnnouncement, append(slices.Clone(announcement.Tags), tag, host.Tag{"clone", "http://a.test/x.git"})...), host.Held)
+	w.sent(w.event(bob, rules.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"clone", "http://b.test/x.git"}), host.Stored)
+	w.sent(w.event(eve, rules.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"clone", "http://evil.test/x.git"}), host.Stored)
+	state := w.sent(w.state(bob, "demo", "refs/heads/main", one), host.Held)
+	pr := w.sent(w.event(eve, rules.KindPullRequest, host.Tag{"c", two}, host.Tag{"a", repoOf(alice, "demo").Address()},
+		host.Tag{"clone", "http://pr.test/x.git"}), host.Held)
+	w.settle()
+
+	var waiting []gitfetch.Event
+	w.must(w.reconciler.Waiting(t.Context(), func(e gitfetch.Event) error { waiting = append(waiting, e); return nil }))
+	if len(waiting) != 2 || waiting[0].Repository.D != "demo" || waiting[0].Kind != rules.KindState || waiting[1].Kind != rules.KindPullRequest {
+		t.Errorf("waiting is %+v", waiting)
+	}
+	wants, err := w.reconciler.Wanted(t.Context(), "demo")
+	w.must(err)
+	if len(wants) != 2 {
+		t.Fatalf("wanted is %+v", wants)
+	}
+	ours := "https://" + domain + repoOf(alice, "demo").Path()
+	for i, want := range []struct {
+		objects []string
+		urls    []string
+	}{
+		{[]string{one}, []string{"http://a.test/x.git", "http://b.test/x.git", ours}},
+		{[]string{two}, []string{"http://a.test/x.git", "http://b.test/x.git", "http://pr.test/x.git", ours}},
+	} {
+		urls := slices.Sorted(slices.Values(wants[i].URLs))
+		if !slices.Equal(wants[i].Objects, want.objects) || !slices.Equal(urls, want.urls) {
+			t.Errorf("%d wants %v of %v", i, wants[i].Objects, urls)
+		}
+	}
+
+	// A server that has it all.
+	bare := filepath.Join(t.TempDir(), "remote")
+	work.git("clone", "-q", "--bare", work.dir, filepath.Join(bare, "x.git"))
+	git, err := gitrepo.Find(t.Context(), "git", gitrepo.DefaultOptions)
+	w.must(err)
+	folder, err := gitrepo.OpenFolder(git, bare)
+	w.must(err)
+	defer folder.Close()
+	handler, err := githttp.New(githttp.Config{Prefix: "/", Limits: githttp.DefaultLimits, Log: w.reconciler.log}, remote{folder}, nil)
+	w.must(err)
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	for i, done := range []*host.Event{state, pr} {
+		found, err := wants[i].Into.Fetch(t.Context(), server.URL+"/x.git", wants[i].Objects...)
+		if err != nil || !slices.Equal(found, wants[i].Objects) {
+			t.Fatalf("fetched %v, %v", found, err)
+		}
+		w.wantServed(done, false)
+		w.must(w.reconciler.Arrived(t.Context(), "demo", wants[i].Into))
+		w.wantServed(done, true)
+	}
+	if wants, err = w.reconciler.Wanted(t.Context(), "demo"); err != nil || len(wants) != 0 {
+		t.Errorf("still wanted: %v, %v", wants, err)
+	}
+	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/nostr/"+pr.ID.String()+"="+two)
+}
+
+// told is a hunter that writes down what it is told.
+type told struct{ lines []string }
+
+func (h *told) Held(e gitfetch.Event) {
+	h.lines = append(h.lines, fmt.Sprint("held ", e.Repository.D, " ", e.Origin == gitfetch.FromSync))
+}
+
+func (h *told) NoLongerHeld(e gitfetch.Event, released bool) {
+	h.lines = append(h.lines, fmt.Sprint("left ", e.Repository.D, " ", released))
+}
+
+// TestHuntIsTold has all that can become of an event in purgatory: the hunt is told of
+// what waits for git data, and waits no more.
+func TestHuntIsTold(t *testing.T) {
+	w := newWorld(t)
+	state := w.state(alice, "state")
+	pull := w.pullRequest(bob, strings.Repeat("1", 40), repoOf(alice, "pull"))
+	h := new(told)
+	for _, c := range []host.HeldChange{
+		{Event: state, Fate: host.FateHeld},
+		{Event: pull, Fate: host.FateHeld, Synced: true},
+		{Event: w.announce(alice, "announcement"), Fate: host.FateHeld},
+		{Event: w.announce(alice, "announcement"), Fate: host.FateReleased},
+		{Event: state, Fate: host.FateRevived}, {Event: state, Fate: host.FateDormant},
+		{Event: state, Fate: host.FateExpired}, {Event: state, Fate: host.FateDeleted}, {Event: state, Fate: host.FateReplaced},
+		{Event: pull, Fate: host.FateReleased},
+	} {
+		Hunt{h}.Follow(nil, []host.HeldChange{c})
+	}
+	want := []string{"held state false", "held pull true", "left state false", "left state false", "left state false", "left pull true"}
+	if !slices.Equal(h.lines, want) {
+		t.Errorf("it is told %q, want %q", h.lines, want)
+	}
+}

@@ -1,0 +1,48 @@
+package repos
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"talon/host"
+	"talon/host/githttp"
+)
+
+// Refs for events that are not here are bounded by address: not those for events that are,
+// and not those that wait already.
+func TestUnknownPulls(t *testing.T) {
+	w := newWorld(t)
+	f := w.reconciler
+	now := time.Unix(1_700_000_000, 0)
+	f.cfg.PullRefs = 3
+	f.pulled = githttp.NewBudget(3, func() time.Time { return now })
+	push := func(addr string, from, n int) error {
+		p := &githttp.Push{Client: host.Client{Addr: netip.MustParseAddr(addr)}, Parts: strings.Split(strings.SplitN(w.url(alice, "demo"), "/", 4)[3], "/")}
+		for i := range n {
+			id := host.ID{byte(from + i)}
+			p.Updates = append(p.Updates, host.RefUpdate{Ref: nostrRefs + id.String()})
+		}
+		return f.unknownPulls(t.Context(), p)
+	}
+	if err := push("192.0.2.1", 0, 4); err == nil || !strings.Contains(err.Error(), "3 refs an hour") {
+		t.Errorf("four at once: %v", err)
+	}
+	if err := push("192.0.2.1", 0, 3); err != nil {
+		t.Error(err)
+	}
+	if err := push("192.0.2.1", 3, 1); err == nil || !strings.Contains(err.Error(), "try again in") {
+		t.Errorf("the fourth: %v", err)
+	}
+	if err := push("192.0.2.2", 3, 1); err != nil {
+		t.Errorf("somebody else: %v", err)
+	}
+	if err := push("127.0.0.1", 0, 200); err != nil {
+		t.Errorf("loopback: %v", err)
+	}
+	now = now.Add(time.Hour)
+	if err := push("192.0.2.1", 3, 1); err != nil {
+		t.Errorf("an hour later: %v", err)
+	}
+}

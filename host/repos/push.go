@@ -1,0 +1,310 @@
+package repos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"talon/host"
+	"talon/host/githttp"
+	"talon/host/gitrepo"
+	"talon/host/maintainers"
+	rules "talon/sdk/grasp"
+)
+
+// Authorize decides about a push (githttp.Pushes), by GRASP's own rules and by the
+// policies. What both refuse is refused with the policy's reason: who may not push here at
+// all must not be told to publish a state first. A repository under /prs/ is made with the
+// first push to it.
+func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
+	p, ask, waits, _, err := f.judge(ctx, push)
+	if ask == nil {
+		return err
+	}
+	if byPolicy := f.askPolicy(ctx, push, ask); byPolicy != nil && (err == nil || isRefusal(byPolicy)) {
+		err = byPolicy
+	}
+	if err == nil {
+		err = f.unknownPulls(ctx, push)
+	}
+	if err != nil {
+		if isRefusal(err) {
+			f.metrics.refused.Inc()
+		}
+		return err
+	}
+	if p.prs {
+		unlock, err := push.Repo.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		err = makePRs(ctx, push)
+		unlock()
+		if err != nil {
+			return err
+		}
+	}
+	if len(waits) == 0 {
+		return nil
+	}
+	// The push may take longer than what is left of the announcement's time.
+	return f.cfg.Pipeline.Arrive(ctx, &host.Arrival{
+		Plan: func(context.Context, host.RepoFacts, int64) (host.Release, error) {
+			return host.Release{Restart: waits}, nil
+		},
+		Done: func([]host.Released, error) {},
+	})
+}
+
+// unknownPulls refuses refs for events that are not here from those who have pushed many.
+func (f *Reconciler) unknownPulls(ctx context.Context, push *githttp.Push) error {
+	unknown, err := f.countUnknown(ctx, push)
+	if err != nil || unknown == 0 {
+		return err
+	}
+	wait := f.pulled.Wait(push.Client.Addr)
+	if wait == 0 && (f.cfg.PullRefs == 0 || unknown <= f.cfg.PullRefs) {
+		f.pulled.Charge(push.Client.Addr, float64(unknown))
+		return nil
+	}
+	reason := fmt.Sprintf("your address may push %d refs an hour for events that are not here: publish the events first", f.cfg.PullRefs)
+	if wait > 0 {
+		reason += fmt.Sprintf(", or try again in %v", wait.Round(time.Minute))
+	}
+	return &githttp.Refusal{Reason: reason}
+}
+
+// countUnknown counts the refs of a push whose event is not here, and that are not waiting
+// for it.
+func (f *Reconciler) countUnknown(ctx context.Context, push *githttp.Push) (n int, err error) {
+	p, ok := f.locationOfPath(push.Parts)
+	if !ok || host.NetworkOf(push.Client.Addr) == (netip.Prefix{}) {
+		return 0, nil
+	}
+	for id := range pushedPulls(push) {
+		_, known, err := f.pull(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		if !known && !f.waiting.has(p.String(), id) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// Confirm decides about a push whose objects are all here (githttp.Pushes), by what
+// GRASP's own rules say now. No policy is asked, for they count. REQUIRES: the lock.
+func (f *Reconciler) Confirm(ctx context.Context, push *githttp.Push) error {
+	p, _, _, rest, err := f.judge(ctx, push)
+	if err != nil {
+		if isRefusal(err) {
+			f.metrics.refused.Inc()
+		}
+		return err
+	}
+	push.Note = partNote(rest)
+	if p.prs {
+		// Another push that failed may have taken it away.
+		if err := makePRs(ctx, push); err != nil {
+			return err
+		}
+	}
+	return f.note(ctx, p, push)
+}
+
+func isRefusal(err error) bool { return errors.As(err, new(*githttp.Refusal)) }
+
+// judge asks GRASP's rules about a push. It returns the question to the policies, also
+// with a refusal, the announcement whose time begins anew, if there is one, and what the
+// state of the push still lacks after it.
+func (f *Reconciler) judge(ctx context.Context, push *githttp.Push) (p location, ask *host.Push, waits []host.Address, rest []string, err error) {
+	p, ok := f.locationOfPath(push.Parts)
+	if !ok {
+		return p, nil, nil, nil, gitrepo.ErrNotFound
+	}
+	updates := make([]rules.Update, len(push.Updates))
+	for i, u := range push.Updates {
+		updates[i] = rules.Update(u)
+	}
+	tip, failed := f.tips(ctx)
+	ask = &host.Push{
+		Client: &push.Client, Repo: p.address(), PRs: p.prs, Updates: push.Updates, Bytes: push.Bytes,
+	}
+	var answer rules.Answer
+	if p.prs {
+		refs, err := push.Repo.Refs(ctx)
+		if err != nil && !errors.Is(err, gitrepo.ErrNotFound) {
+			return p, nil, nil, nil, err
+		}
+		answer = (&rules.PRsPush{Repo: p.Repo, Updates: updates, Refs: tracked(refs), PullRequest: tip}).Authorize()
+		ask.Maintainers = []host.PubKey{p.PubKey}
+	} else {
+		list, err := maintainers.Below(ctx, f.cfg.Store, p.Identifier, p.PubKey)
+		if err != nil {
+			return p, nil, nil, nil, err
+		}
+		mine := own(list, p.PubKey)
+		if mine == nil {
+			return p, nil, nil, nil, gitrepo.ErrNotFound
+		}
+		rule := rules.Push{
+			Updates: updates, Maintainers: graph(list).Maintainers(p.PubKey),
+			Tip: func(id rules.ID) (string, bool) {
+				pr, known := tip(id)
+				if pr == nil {
+					return "", known
+				}
+				return pr.Commit, known
+			},
+		}
+		if rule.States, err = f.states(ctx, p.Identifier, rule.Maintainers); err != nil {
+			return p, nil, nil, nil, err
+		}
+		refs, err := push.Repo.Refs(ctx)
+		if err != nil {
+			return p, nil, nil, nil, err
+		}
+		rule.Refs = tracked(refs)
+		answer = rule.Authorize()
+		ask.Maintainers = hostKeys(rule.Maintainers)
+		if mine.Held && answer.State != nil {
+			waits = append(waits, p.address())
+		}
+	}
+	if err := failed(); err != nil {
+		return p, nil, nil, nil, err
+	}
+	if !answer.OK() {
+		return p, ask, nil, nil, refusal(&answer)
+	}
+	return p, ask, waits, answer.Rest, nil
+}
+
+// maxRest bounds the refs that a note names.
+const maxRest = 10
+
+// partNote says to a client that its push was one of several.
+func partNote(rest []string) string {
+	if len(rest) == 0 {
+		return ""
+	}
+	more := ""
+	if len(rest) > maxRest {
+		more = fmt.Sprintf(" and %d more", len(rest)-maxRest)
+		rest = rest[:maxRest]
+	}
+	return "accepted as a part: the state event takes effect when the rest of it is pushed: " + strings.Join(rest, " ") + more
+}
+
+// tips returns a function for the rules, which know no errors, and one for the error
+// that it met.
+func (f *Reconciler) tips(ctx context.Context) (tip func(rules.ID) (*rules.PullRequest, bool), failed func() error) {
+	var failure error
+	tip = func(id rules.ID) (*rules.PullRequest, bool) {
+		p, known, err := f.pull(ctx, id)
+		failure = errors.Join(failure, err)
+		return p.PullRequest, known
+	}
+	return tip, func() error { return failure }
+}
+
+// unauthorised begins the reason of every push that is not allowed: by it clients tell one
+// from a push that failed.
+const unauthorised = "authorisation failed: "
+
+func refusal(answer *rules.Answer) *githttp.Refusal {
+	r := &githttp.Refusal{Reason: unauthorised + strings.ReplaceAll(answer.Text(), "\n", "; "), Refs: make(map[string]string)}
+	for _, one := range answer.Refused {
+		if one.Ref != "" {
+			r.Refs[one.Ref] = unauthorised + one.Reason
+		}
+	}
+	return r
+}
+
+// askPolicy asks the policies about a push.
+func (f *Reconciler) askPolicy(ctx context.Context, push *githttp.Push, ask *host.Push) error {
+	there, err := push.Repo.Exists()
+	if err != nil {
+		return err
+	}
+	if there {
+		mine, shared, err := push.Repo.Size()
+		if err != nil {
+			return err
+		}
+		ask.Stored = mine + shared
+	}
+	ruling, err := f.cfg.Policy.Push(ctx, ask)
+	if err != nil {
+		return fmt.Errorf("ask the policies about a push: %w", err)
+	}
+	switch ruling.Action {
+	case host.Pass, host.Accept:
+		return nil
+	}
+	reason := ruling.Reason
+	if reason == "" {
+		reason = "this push is not welcome here"
+	}
+	return &githttp.Refusal{Reason: unauthorised + reason}
+}
+
+// makePRs makes a repository under /prs/. REQUIRES: the lock.
+func makePRs(ctx context.Context, push *githttp.Push) error {
+	format := gitrepo.SHA1
+	if len(push.Updates[0].New) == sha256Digits {
+		format = gitrepo.SHA256
+	}
+	return push.Repo.Init(ctx, format)
+}
+
+// note notes refs that come before their event: should the server die before it is in
+// line, they do not stay for ever.
+func (f *Reconciler) note(ctx context.Context, p location, push *githttp.Push) error {
+	for id := range pushedPulls(push) {
+		_, known, err := f.pull(ctx, id)
+		if err == nil && !known {
+			_, err = f.waiting.add(ctx, p.String(), id, f.cfg.Now().Unix())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pushedPulls are the events whose refs a push sets.
+func pushedPulls(push *githttp.Push) map[host.ID]struct{} {
+	ids := make(map[host.ID]struct{})
+	for _, u := range push.Updates {
+		if id, ok := nostrRef(u.Ref); ok {
+			ids[id] = struct{}{}
+		}
+	}
+	return ids
+}
+
+// Landed brings in line what a push has changed (githttp.Pushes): the client learns
+// that the push is over when its events are served.
+func (f *Reconciler) Landed(ctx context.Context, push *githttp.Push) {
+	p, ok := f.locationOfPath(push.Parts)
+	if !ok {
+		return
+	}
+	done := f.jobs.enqueue(p, task{ids: pushedPulls(push), newObjects: push.Changed})
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	if push.Note != "" && push.Changed {
+		// The state may have taken effect: its objects may have been here.
+		if _, _, _, rest, err := f.judge(ctx, push); err == nil {
+			push.Note = partNote(rest)
+		}
+	}
+}

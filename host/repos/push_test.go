@@ -1,0 +1,107 @@
+package repos
+
+import (
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"talon/host"
+	"talon/host/githttp"
+	rules "talon/sdk/grasp"
+)
+
+// between does something once a push is all here, before it is confirmed.
+type between struct {
+	*Reconciler
+	do func(*githttp.Push)
+}
+
+func (b *between) Confirm(ctx context.Context, p *githttp.Push) error {
+	b.do(p)
+	return b.Reconciler.Confirm(ctx, p)
+}
+
+// between serves the world at another address, where that is done.
+func (w *world) between(do func(*githttp.Push)) (url string) {
+	w.t.Helper()
+	handler, err := githttp.New(githttp.Config{
+		Prefix: "/", Limits: githttp.DefaultLimits, Log: slog.New(slog.NewTextHandler(testLog{w.t}, nil)),
+	}, w.reconciler, &between{w.reconciler, do})
+	w.must(err)
+	server := httptest.NewServer(handler)
+	w.t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestStateDeletedDuringPush: what allowed a push goes while its pack comes; the push does
+// not land, and says why.
+func TestStateDeletedDuringPush(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	at := location{Repo: repoOf(alice, "demo")}
+	w.sent(w.announce(alice, "demo"), host.Held)
+	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	url := w.between(func(*githttp.Push) {
+		w.sent(w.event(alice, 5, host.Tag{"e", state.ID.String()}), host.Stored)
+	}) + at.Path()
+	if out, err := work.try("push", url, "main"); err == nil || !strings.Contains(out, "state event") {
+		t.Errorf("the push: %v %s", err, out)
+	}
+	w.settle()
+	w.wantRefs(at, "HEAD=refs/heads/master")
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main")
+}
+
+// TestAnnouncementDeletedDuringPush: the push is told, and brings no repository back.
+func TestAnnouncementDeletedDuringPush(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	at := location{Repo: repoOf(alice, "demo")}
+	w.sent(w.announce(alice, "demo"), host.Held)
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	url := w.between(func(*githttp.Push) {
+		w.sent(w.event(alice, 5, host.Tag{"a", at.Address()}), host.Stored)
+	}) + at.Path()
+	if out, err := work.try("push", url, "main"); err == nil {
+		t.Errorf("the push landed: %s", out)
+	}
+	w.settle()
+	w.wantRefs(at, "absent")
+}
+
+// TestPolicyIsAskedOnce: a policy that counts pushes counts each of them once.
+func TestPolicyIsAskedOnce(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	at := location{Repo: repoOf(alice, "demo")}
+	w.sent(w.announce(alice, "demo"), host.Held)
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	why := "not twice"
+	url := w.between(func(*githttp.Push) { w.policy.refusing.Store(&why) }) + at.Path()
+	work.git("push", url, "main")
+	w.wantRefs(at, "HEAD=refs/heads/main", "refs/heads/main="+one)
+}
+
+// TestPlaceGoesDuringPush: a push to /prs/ that failed takes the place away, for it is
+// empty, while another is on its way; that one lands all the same.
+func TestPlaceGoesDuringPush(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	at := location{Repo: repoOf(eve, "demo"), prs: true}
+	url := w.between(func(p *githttp.Push) { w.must(p.Repo.Remove(t.Context())) }) + "/prs" + at.Path()
+	pr := w.event(eve, rules.KindPullRequest, host.Tag{"c", one}, host.Tag{"a", repoOf(alice, "demo").Address()},
+		host.Tag{"clone", "https://" + domain + "/prs" + at.Path()})
+	ref := "refs/nostr/" + pr.ID.String()
+	work.git("push", url, one+":"+ref)
+	w.wantRefs(at, "HEAD=refs/heads/master", ref+"="+one)
+	w.sent(pr, host.Held)
+	w.settle()
+	w.wantServed(pr, true)
+}

@@ -1,0 +1,437 @@
+package repos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talon/host"
+	"talon/host/gitrepo"
+	"talon/host/maintainers"
+	rules "talon/sdk/grasp"
+)
+
+// reconcile brings one repository in line with the events, and releases those whose
+// data is here.
+func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
+	repo, err := f.disk.repo(p)
+	if err != nil {
+		return nil // no repository can have the name
+	}
+	unlock, err := repo.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	select {
+	case f.slots <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	w := &run{f: f, place: p, repo: repo, task: t}
+	if p.prs {
+		err = w.reconcilePRs(ctx)
+	} else {
+		err = w.reconcileAnnounced(ctx)
+	}
+	<-f.slots
+	unlock()
+	// What was found complete is released also if something else failed.
+	if len(w.release) > 0 {
+		err = errors.Join(err, f.release(ctx, p, w.release))
+	}
+	for key, next := range w.followUps {
+		f.jobs.enqueue(key, next)
+	}
+	return err
+}
+
+// run is one round of a place's job, under the lock of its repository.
+type run struct {
+	f     *Reconciler
+	place location
+	repo  *gitrepo.Repo
+	task  task
+	refs  gitrepo.Refs
+
+	refsChanged bool // heads or tags were not in line
+	release     []host.ID
+	followUps   map[any]task // jobs to ask for once the lock is given back
+}
+
+func (w *run) followUp(key any, t task) {
+	if w.followUps == nil {
+		w.followUps = make(map[any]task)
+	}
+	if have, ok := w.followUps[key]; ok {
+		have.merge(t)
+		t = have
+	}
+	w.followUps[key] = t
+}
+
+// reconcileAnnounced brings the repository of an announcement in line.
+func (w *run) reconcileAnnounced(ctx context.Context) error {
+	f := w.f
+	list, err := maintainers.Below(ctx, f.cfg.Store, w.place.Identifier, w.place.PubKey)
+	if err != nil {
+		return err
+	}
+	there, err := w.repo.Exists()
+	if err != nil {
+		return err
+	}
+	mine := own(list, w.place.PubKey)
+	waits := false
+	if mine != nil && mine.Held {
+		e, ok, err := f.cfg.Store.HeldEvent(ctx, mine.ID)
+		if err != nil {
+			return err
+		}
+		// It may have been released, or have gone, a moment ago: then there is another
+		// round for that.
+		waits = ok && !e.Dormant
+		if !waits {
+			mine = stored(list, w.place.PubKey)
+		}
+	}
+	if there && mine != nil && !waits && w.task.removed {
+		// One that is served, but never got a repository, has this one only from the
+		// announcement that waited in vain.
+		refs, err := w.repo.Refs(ctx)
+		if err != nil {
+			return err
+		}
+		if len(refs.List) == 0 {
+			mine = nil
+		}
+	}
+	if mine == nil {
+		if !there {
+			return nil
+		}
+		return w.removeOrphan(ctx)
+	}
+	if !there {
+		if !waits {
+			return nil // it only tells who maintains what others have
+		}
+		if err := w.repo.Init(ctx, gitrepo.SHA1); err != nil {
+			return err
+		}
+		f.metrics.made.Inc()
+		w.task.all = true // pull requests may be here already
+	}
+	if w.task.newObjects {
+		if err := w.repo.Share(ctx); err != nil {
+			return err
+		}
+	}
+	if w.refs, err = w.repo.Refs(ctx); err != nil {
+		return err
+	}
+	maintainers := graph(list).Maintainers(w.place.PubKey)
+	state, err := w.reconcileRefs(ctx, maintainers, waits)
+	if err != nil {
+		return err
+	}
+	if waits && state != nil {
+		may, err := w.mayRelease(ctx, state, list)
+		if err != nil {
+			return err
+		}
+		if may {
+			w.release = append(w.release, mine.ID)
+		}
+	}
+	return w.pullRequests(ctx)
+}
+
+// mayRelease reports whether a state releases the announcement of the place: a held
+// one whose data came to this repository does, and any other if it is the owner's own or
+// its author counts the owner as a maintainer too. Else whoever names a busy maintainer
+// in an announcement would have it served by that person's next push. That objects are
+// here says nothing where others announce the identifier: their repositories share them.
+func (w *run) mayRelease(ctx context.Context, state *rules.Candidate, list []maintainers.Announced) (bool, error) {
+	if state.PubKey == w.place.PubKey || !state.Served && w.gotObjects() || slices.Contains(graph(list).Maintainers(state.PubKey), w.place.PubKey) {
+		return true, nil
+	}
+	return w.f.isOnlyOwner(ctx, w.place.Repo)
+}
+
+// gotObjects reports whether data came to this very repository: just now, or before a
+// crash, after which its refs are in line and the events still wait.
+func (w *run) gotObjects() bool { return w.task.newObjects || w.task.all && !w.refsChanged }
+
+// removeOrphan removes a repository without an announcement, if an event took that away, or
+// if nothing was ever pushed to it.
+func (w *run) removeOrphan(ctx context.Context) error {
+	refs, err := w.repo.Refs(ctx)
+	if err != nil {
+		return err
+	}
+	deleted := false
+	if len(refs.List) > 0 && !w.task.removed {
+		if deleted, err = w.f.cfg.Store.DeletedAddress(ctx, w.place.address(), 0); err != nil {
+			return err
+		}
+		if !deleted {
+			w.f.log.Warn("a repository has no announcement", "repository", w.place)
+			return nil
+		}
+	}
+	if err := w.repo.Remove(ctx); err != nil {
+		return err
+	}
+	w.f.metrics.removed.Inc()
+	w.f.log.Info("repository removed", "repository", w.place)
+	return w.f.waiting.removeRepo(ctx, w.place.String())
+}
+
+// reconcileRefs brings heads, tags and HEAD in line with the newest state in effect, and
+// returns it, nil if there is none or its data is not here. Held states whose data is
+// here are to be released.
+func (w *run) reconcileRefs(ctx context.Context, maintainers []rules.PubKey, waits bool) (*rules.Candidate, error) {
+	states, err := w.f.states(ctx, w.place.Identifier, maintainers)
+	if err != nil {
+		return nil, err
+	}
+	states = slices.DeleteFunc(states, func(c rules.Candidate) bool {
+		return !c.Tracks() || !slices.Contains(maintainers, c.PubKey)
+	})
+	slices.SortFunc(states, func(a, b rules.Candidate) int {
+		if a.Newer(&b.Stamp) {
+			return -1
+		}
+		return 1
+	})
+	if err := w.chooseFormat(ctx, states); err != nil {
+		return nil, err
+	}
+	if len(states) > 0 && !states[0].Served {
+		// Its HEAD counts as soon as the branch is there, before the rest is.
+		if err := w.setHEAD(ctx, states[0].State); err != nil {
+			return nil, err
+		}
+	}
+	var effective *rules.Candidate
+	checks := 0
+	for i := range states {
+		s := &states[i]
+		if s.Served && effective != nil || !s.Served && checks == maxChecks {
+			continue
+		}
+		checks++
+		there, err := w.isComplete(ctx, s.State)
+		if err != nil {
+			return nil, err
+		}
+		if there && effective == nil {
+			if err := w.moveRefs(ctx, s.State, waiting(states[:i])); err != nil {
+				// Git does not want it: a branch that is no commit, say.
+				w.f.log.Warn("a state cannot be met", "repository", w.place, "state", host.ID(s.ID).String(), "err", err)
+				there = false
+			}
+		}
+		if there && !s.Served {
+			w.release = append(w.release, s.ID)
+		}
+		if effective == nil && there {
+			effective = s
+		}
+		if s.Served && !there {
+			return nil, nil // older ones must not take effect again
+		}
+	}
+	if effective == nil && waits {
+		// Nothing says what these are, but for those that are pushed one by one: the state
+		// that they were pushed for has gone.
+		return nil, w.removeStaleRefs(ctx, waiting(states))
+	}
+	return effective, nil
+}
+
+// maxChecks bounds how many held states one round looks for the data of, the newest first.
+const maxChecks = 32
+
+// chooseFormat makes an empty repository anew if the newest state names objects by
+// the other hash.
+func (w *run) chooseFormat(ctx context.Context, states []rules.Candidate) error {
+	if len(w.refs.List) > 0 || len(states) == 0 || len(states[0].Refs) == 0 {
+		return nil
+	}
+	want := gitrepo.SHA1
+	if len(states[0].Refs[0].Object) == sha256Digits {
+		want = gitrepo.SHA256
+	}
+	have, err := w.repo.Format(ctx)
+	if err != nil || have == want {
+		return err
+	}
+	if err := w.repo.Remove(ctx); err != nil {
+		return err
+	}
+	return w.repo.Init(ctx, want)
+}
+
+const sha256Digits = 64
+
+// isComplete reports whether all that a state names is here, whole.
+func (w *run) isComplete(ctx context.Context, s *rules.State) (bool, error) {
+	if len(s.Faults) > 0 {
+		return false, nil
+	}
+	have := make(map[string]bool, len(w.refs.List))
+	for _, ref := range w.refs.List {
+		have[ref.ID] = true
+	}
+	var ask []string
+	for _, ref := range s.Refs {
+		if !have[ref.Object] {
+			have[ref.Object] = true
+			ask = append(ask, ref.Object)
+		}
+	}
+	return w.repo.Connected(ctx, ask...)
+}
+
+// waiting returns those of the states that wait for data.
+func waiting(states []rules.Candidate) (list []*rules.State) {
+	for _, s := range states {
+		if !s.Served {
+			list = append(list, s.State)
+		}
+	}
+	return list
+}
+
+// moveRefs makes heads and tags those of a state whose objects are all here, but for what
+// was pushed of newer ones.
+func (w *run) moveRefs(ctx context.Context, s *rules.State, newer []*rules.State) error {
+	al := rules.Align(tracked(w.refs), w.refs.HEAD, s, func(rules.Ref) bool { return true })
+	al.KeepPushed(s, newer)
+	if len(al.Updates) > 0 {
+		w.refsChanged = true
+		if err := w.applyUpdates(ctx, al.Updates); err != nil {
+			return err
+		}
+		w.f.metrics.aligned.Inc()
+	}
+	if al.Head == "" && s.Object(w.refs.HEAD) == "" {
+		al.Head = likelyHEAD(s)
+	}
+	if al.Head == "" {
+		return nil
+	}
+	w.refs.HEAD = al.Head
+	return w.repo.SetHEAD(ctx, al.Head)
+}
+
+// likelyHEAD is the branch that HEAD names if the state has neither what it says that
+// HEAD names nor what HEAD names now: a clone is to have something to check out.
+func likelyHEAD(s *rules.State) string {
+	for _, branch := range []string{"refs/heads/main", "refs/heads/master"} {
+		if s.Object(branch) != "" {
+			return branch
+		}
+	}
+	for _, ref := range s.Refs {
+		if strings.HasPrefix(ref.Name, "refs/heads/") {
+			return ref.Name
+		}
+	}
+	return ""
+}
+
+func (w *run) setHEAD(ctx context.Context, s *rules.State) error {
+	al := rules.Align(tracked(w.refs), w.refs.HEAD, s, func(rules.Ref) bool { return false })
+	if al.Head == "" {
+		return nil
+	}
+	w.refs.HEAD = al.Head
+	return w.repo.SetHEAD(ctx, al.Head)
+}
+
+// removeStaleRefs deletes all heads and tags but what was pushed of the states that wait.
+func (w *run) removeStaleRefs(ctx context.Context, waiting []*rules.State) error {
+	var al rules.Alignment
+	for _, ref := range w.refs.List {
+		if !strings.HasPrefix(ref.Name, nostrRefs) {
+			al.Updates = append(al.Updates, rules.Update{Ref: ref.Name, Old: ref.ID, New: zeros(ref.ID)})
+		}
+	}
+	al.KeepPushed(nil, waiting)
+	return w.applyUpdates(ctx, al.Updates)
+}
+
+// applyUpdates changes refs, all or none: a state that git does not want takes no branch away.
+func (w *run) applyUpdates(ctx context.Context, list []rules.Update) error {
+	updates := make([]host.RefUpdate, len(list))
+	for i, u := range list {
+		updates[i] = host.RefUpdate(u)
+	}
+	err := w.repo.ChangeRefs(ctx, updates)
+	refs, failed := w.repo.Refs(ctx)
+	if failed == nil {
+		w.refs = refs
+	}
+	return errors.Join(err, failed)
+}
+
+const nostrRefs = "refs/nostr/"
+
+// tracked returns the refs as the rules have them.
+func tracked(refs gitrepo.Refs) []rules.Ref {
+	list := make([]rules.Ref, len(refs.List))
+	for i, ref := range refs.List {
+		list[i] = rules.Ref{Name: ref.Name, Object: ref.ID}
+	}
+	return list
+}
+
+func zeros(object string) string { return strings.Repeat("0", len(object)) }
+
+// release has the pipeline store what is complete, and waits for the commit.
+func (f *Reconciler) release(ctx context.Context, p location, ids []host.ID) error {
+	for _, id := range ids {
+		f.inFlightReleases.Store(id, p)
+	}
+	defer func() {
+		for _, id := range ids {
+			f.inFlightReleases.Delete(id)
+		}
+	}()
+	type result struct {
+		released []host.Released
+		err      error
+	}
+	done := make(chan result, 1)
+	err := f.cfg.Pipeline.Arrive(ctx, &host.Arrival{
+		Plan: host.ReleaseOf(ids...),
+		Done: func(r []host.Released, err error) { done <- result{r, err} },
+	})
+	if err != nil {
+		return fmt.Errorf("release events: %w", err)
+	}
+	got := <-done
+	if got.err != nil {
+		return fmt.Errorf("release events: %w", got.err)
+	}
+	lost := false
+	for _, r := range got.released {
+		switch r.Fate {
+		case host.FateReleased:
+			f.metrics.released.Inc()
+			f.log.Info("event released", "repository", p, "event", r.ID.String())
+		case host.FateDeleted, host.FateExpired, host.FateAbsent:
+			lost = true
+		}
+	}
+	if lost {
+		// Its refs have no event any more.
+		f.jobs.enqueue(p, task{all: true})
+	}
+	return nil
+}

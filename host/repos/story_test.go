@@ -1,0 +1,553 @@
+package repos
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"talon/host"
+	"talon/internal/testkit"
+	rules "talon/sdk/grasp"
+)
+
+// TestAnnouncePushClone: alice announces a repository, says what it will have, pushes
+// with plain git, and everybody can clone it.
+func TestAnnouncePushClone(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+
+	announcement := w.sent(w.announce(alice, "demo"), host.Held)
+	// Held is enough to look at it.
+	if out := work.git("ls-remote", w.url(alice, "demo")); out != "" {
+		t.Errorf("a new repository has %s", out)
+	}
+	if out, err := work.try("push", w.url(alice, "demo"), "main"); err == nil || !strings.Contains(out, "state event") {
+		t.Errorf("a push without a state: %v %s", err, out)
+	}
+	state := w.sent(w.state(alice, "demo", "HEAD", "ref: refs/heads/main", "refs/heads/main", one), host.Held)
+	w.wantServed(announcement, false)
+	work.git("push", w.url(alice, "demo"), "main")
+	w.wantServed(announcement, true)
+	w.wantServed(state, true)
+	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
+	if out := work.git("ls-remote", w.url(alice, "demo")); !strings.Contains(out, one) {
+		t.Errorf("the clone has %s", out)
+	}
+}
+
+// TestWhoMayPush: a state counts if a maintainer of the repository has signed it,
+// however many announcements lie between; nobody else's does.
+func TestWhoMayPush(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	commit := work.commit("one")
+	w.sent(w.announce(alice, "demo", bob), host.Held)
+	// Bob's announcement lists carol, and other servers: he has no repository here.
+	w.sent(w.event(bob, rules.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"maintainers", carol.PubKey.String()}), host.Stored)
+
+	state := w.sent(w.state(eve, "demo", "refs/heads/main", commit), host.Held)
+	if out, err := work.try("push", w.url(alice, "demo"), "main"); err == nil {
+		t.Errorf("a stranger's state moved refs: %s", out)
+	}
+	w.wantServed(state, false)
+	for i, who := range []*testkit.Signer{alice, bob, carol} {
+		commit := work.commit(strings.Repeat("x", i+1))
+		state := w.sent(w.state(who, "demo", "refs/heads/main", commit), host.Held)
+		work.git("push", w.url(alice, "demo"), "main")
+		w.wantServed(state, true)
+	}
+	w.wantRefs(location{Repo: repoOf(bob, "demo")}, "absent")
+}
+
+// TestMaintainersRepositoriesFollow: bob has a repository of the same identifier, and
+// alice counts in it. What she pushes to hers is in his a moment later, and costs no
+// second copy.
+func TestMaintainersRepositoriesFollow(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	w.sent(w.announce(alice, "demo", bob), host.Held)
+	his := w.sent(w.announce(bob, "demo", alice), host.Held)
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main")
+	w.settle()
+	w.wantServed(his, true)
+	w.wantRefs(location{Repo: repoOf(bob, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
+	repo, err := w.disk.repo(location{Repo: repoOf(bob, "demo")})
+	w.must(err)
+	if found, err := repo.Has(t.Context(), one); err != nil || !found[0] {
+		t.Errorf("bob's repository has no %s: %v", one, err)
+	}
+}
+
+// TestNobodyIsPromotedByOthers: eve names alice as her maintainer. Alice's push brings
+// eve's repository in line, as GRASP wants, but nobody serves eve's announcement for it.
+func TestNobodyIsPromotedByOthers(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	w.sent(w.announce(alice, "demo"), host.Held)
+	hers := w.sent(w.announce(eve, "demo", alice), host.Held)
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main")
+	w.settle()
+	w.wantRefs(location{Repo: repoOf(eve, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
+	w.wantServed(hers, false)
+	w.restart()
+	w.settle()
+	w.wantServed(hers, false)
+}
+
+// TestManyNameABusyMaintainer: a push brings few of those in line who name its author
+// and wait for data of their own.
+func TestManyNameABusyMaintainer(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	w.sent(w.announce(alice, "demo", bob), host.Held)
+	w.sent(w.announce(bob, "demo", alice), host.Held)
+	var strangers []*testkit.Signer
+	for i := range maxStrangers + 8 {
+		strangers = append(strangers, testkit.NewSigner(byte(100+i)))
+		w.sent(w.announce(strangers[i], "demo", alice), host.Held)
+	}
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	w.settle() // who comes while data comes, follows it
+	work.git("push", w.url(alice, "demo"), "main")
+	w.settle()
+	follow := 0
+	for _, who := range strangers {
+		if strings.Contains(w.refs(location{Repo: repoOf(who, "demo")}), one) {
+			follow++
+		}
+	}
+	if follow != maxStrangers {
+		t.Errorf("%d repositories of strangers follow, want %d", follow, maxStrangers)
+	}
+	w.wantRefs(location{Repo: repoOf(bob, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
+}
+
+// TestStatesOutOfOrder: two states wait; the older one is pushed first and served, then
+// the newer one. Afterwards the older one moves nothing any more.
+func TestStatesOutOfOrder(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	two := work.commit("two")
+	w.sent(w.announce(alice, "demo"), host.Held)
+	older := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	newer := w.sent(w.state(alice, "demo", "refs/heads/main", two), host.Held)
+
+	work.git("push", w.url(alice, "demo"), one+":refs/heads/main")
+	w.wantServed(older, true)
+	w.wantServed(newer, false)
+	work.git("push", w.url(alice, "demo"), two+":refs/heads/main")
+	w.wantServed(newer, true)
+	w.wantServed(older, false) // replaced
+	if out, err := work.try("push", "--force", w.url(alice, "demo"), one+":refs/heads/main"); err == nil {
+		t.Errorf("an old state rolled the repository back: %s", out)
+	}
+	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+two)
+}
+
+// TestStateOfWhatIsHere: a state whose objects have all come before takes effect by
+// itself: branches made, moved and deleted, a force push, HEAD.
+func TestStateOfWhatIsHere(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	work.git("tag", "-a", "v1", "-m", "v1")
+	tag := work.git("rev-parse", "v1")
+	two := work.commit("two")
+	w.sent(w.announce(alice, "demo"), host.Held)
+	w.sent(w.state(alice, "demo", "refs/heads/main", two, "refs/heads/old", one, "refs/tags/v1", tag, "refs/tags/v1^{}", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main", one+":refs/heads/old", "v1")
+
+	state := w.sent(w.state(alice, "demo", "HEAD", "refs/heads/old/deep", "refs/heads/main", one, "refs/heads/old/deep", two), host.Held)
+	w.settle()
+	w.wantServed(state, true)
+	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/old/deep", "refs/heads/main="+one, "refs/heads/old/deep="+two)
+}
+
+// TestImpossibleStates: states that no data can meet wait in vain and hurt nobody.
+func TestImpossibleStates(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	blob := work.git("rev-parse", "HEAD:file")
+	w.sent(w.announce(alice, "demo"), host.Held)
+	good := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main")
+	for _, refs := range [][]string{
+		{"refs/heads/main", "deadbeef"},
+		{"refs/heads/main", strings.Repeat("d", 40)},
+		{"refs/heads/main", "--upload-pack=x"},
+		{"refs/heads/main", blob},
+		{"refs/heads/a..b", one},
+		{"refs/heads/main", one, "refs/heads/main/sub", one},
+	} {
+		state := w.sent(w.state(alice, "demo", refs...), host.Held)
+		w.settle()
+		w.wantServed(state, false)
+	}
+	w.wantServed(good, true)
+	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
+}
+
+// TestImpossibleStateTakesNothing: a state that git does not want takes no branch away,
+// also if no other state says that it is there.
+func TestImpossibleStateTakesNothing(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	blob := work.git("rev-parse", "HEAD:file")
+	w.sent(w.announce(alice, "demo"), host.Held)
+	good := w.sent(w.state(alice, "demo", "refs/heads/main", one, "refs/heads/old", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main", "main:old")
+	w.sent(w.event(alice, 5, host.Tag{"e", good.ID.String()}), host.Stored)
+	state := w.sent(w.state(alice, "demo", "refs/heads/main", blob), host.Held)
+	w.settle()
+	w.wantServed(state, false)
+	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/heads/old="+one)
+}
+
+// TestDeleted: a repository goes with its announcement, held or served, and a state
+// that was deleted allows no push.
+func TestDeleted(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	at := location{Repo: repoOf(alice, "demo")}
+
+	first := w.sent(w.announce(alice, "demo"), host.Held)
+	w.settle()
+	w.sent(w.event(alice, 5, host.Tag{"a", at.Address()}), host.Stored)
+	w.settle()
+	w.wantHeld(first, false)
+	w.wantRefs(at, "absent")
+
+	w.sent(w.announce(alice, "demo"), host.Held)
+	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	w.sent(w.event(alice, 5, host.Tag{"e", state.ID.String()}), host.Stored)
+	if out, err := work.try("push", w.url(alice, "demo"), "main"); err == nil {
+		t.Errorf("a deleted state allowed a push: %s", out)
+	}
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main")
+	w.sent(w.event(alice, 5, host.Tag{"a", at.Address()}), host.Stored)
+	w.settle()
+	w.wantRefs(at, "absent")
+	if out, err := work.try("ls-remote", w.url(alice, "demo")); err == nil {
+		t.Errorf("a deleted repository is served: %s", out)
+	}
+}
+
+// TestTimePasses: half an hour after its announcement a repository that nobody has
+// pushed to goes, the announcement stays for a day, and a state brings both back.
+func TestTimePasses(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	at := location{Repo: repoOf(alice, "demo")}
+	announcement := w.sent(w.announce(alice, "demo"), host.Held)
+	w.settle()
+	w.wantRefs(at, "HEAD=refs/heads/master")
+	w.clock.Add(31 * 60)
+	w.until("the repository goes", func() bool { return w.refs(at) == "absent" })
+	w.settle()
+	w.wantHeld(announcement, true)
+
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main")
+	w.wantServed(announcement, true)
+	w.clock.Add(48 * 60 * 60)
+	w.restart()
+	w.settle()
+	w.wantServed(announcement, true)
+	w.wantRefs(at, "HEAD=refs/heads/main", "refs/heads/main="+one)
+}
+
+// TestServedBeforeItsRepository: an announcement that is served without a repository, and
+// whose successor gets one and waits in vain, is left without one.
+func TestServedBeforeItsRepository(t *testing.T) {
+	w := newWorld(t)
+	at := location{Repo: repoOf(alice, "demo")}
+	plain := w.sent(w.event(alice, 30617, host.Tag{"d", "demo"}, host.Tag{"clone", "https://elsewhere.test/x.git"}, host.Tag{"relays", "wss://elsewhere.test"}), host.Stored)
+	w.settle()
+	w.wantRefs(at, "absent")
+	announcement := w.sent(w.announce(alice, "demo"), host.Held)
+	w.settle()
+	w.wantRefs(at, "HEAD=refs/heads/master")
+	w.wantServed(plain, true)
+	w.clock.Add(31 * 60)
+	w.until("the repository goes", func() bool { return w.refs(at) == "absent" })
+	w.settle()
+	w.wantHeld(announcement, true)
+	w.wantServed(plain, true)
+}
+
+// TestPullRequest: a contributor pushes a commit and sends its event, in either order.
+func TestPullRequest(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	at := location{Repo: repoOf(alice, "demo")}
+	w.sent(w.announce(alice, "demo"), host.Held)
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main")
+	two := work.commit("two")
+	three := work.commit("three")
+	main := "refs/heads/main=" + one
+
+	// The event first: only its own tip is taken.
+	pr := w.sent(w.pullRequest(eve, two, at.Repo), host.Held)
+	name := "refs/nostr/" + pr.ID.String()
+	if out, err := work.try("push", w.url(alice, "demo"), three+":"+name); err == nil {
+		t.Errorf("a wrong tip was taken: %s", out)
+	}
+	work.git("push", w.url(alice, "demo"), two+":"+name)
+	w.wantServed(pr, true)
+	w.wantRefs(at, "HEAD=refs/heads/main", main, name+"="+two)
+
+	// The ref first.
+	later := w.pullRequest(eve, three, at.Repo)
+	other := "refs/nostr/" + later.ID.String()
+	work.git("push", w.url(alice, "demo"), three+":"+other)
+	w.sent(later, host.Held)
+	w.settle()
+	w.wantServed(later, true)
+	if w.reconciler.waiting.len() != 0 {
+		t.Error("its ref still waits for it")
+	}
+
+	// The data is here already: the event alone is enough.
+	again := w.sent(w.pullRequest(bob, two, at.Repo), host.Held)
+	w.settle()
+	w.wantServed(again, true)
+
+	// A deleted pull request takes its ref along.
+	w.sent(w.event(eve, 5, host.Tag{"e", pr.ID.String()}), host.Stored)
+	w.settle()
+	if got := w.refs(at); strings.Contains(got, name) || !strings.Contains(got, other) {
+		t.Errorf("after the deletion there is %s", got)
+	}
+}
+
+// TestRefsWithoutEvent: a ref whose event never comes goes after 20 minutes, also if
+// the service was started again meanwhile; one whose event says something else goes
+// when that comes.
+func TestRefsWithoutEvent(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	two := work.commit("two")
+	at := location{Repo: repoOf(alice, "demo")}
+	w.sent(w.announce(alice, "demo"), host.Held)
+	lie := w.pullRequest(eve, two, at.Repo)
+	work.git("push", w.url(alice, "demo"), one+":refs/nostr/"+strings.Repeat("a", 64), one+":refs/nostr/"+lie.ID.String())
+	w.sent(lie, host.Held)
+	w.settle()
+	w.wantServed(lie, false)
+	w.wantRefs(at, "HEAD=refs/heads/master", "refs/nostr/"+strings.Repeat("a", 64)+"="+one)
+	w.clock.Add(15 * 60)
+	w.restart()
+	w.settle()
+	if w.reconciler.waiting.len() != 1 {
+		t.Fatalf("%d refs wait, want 1", w.reconciler.waiting.len())
+	}
+	w.clock.Add(6 * 60)
+	_, err := w.reconciler.askForDue(t.Context())
+	w.must(err)
+	w.until("the ref goes", func() bool { return w.refs(at) == "HEAD=refs/heads/master" })
+	w.until("nothing waits", func() bool { return w.reconciler.waiting.len() == 0 })
+}
+
+// TestContributorsOwnPlace: a pull request is pushed to /prs/ of its author (GRASP-06),
+// for a repository that is not announced here, which gets it when it is.
+func TestContributorsOwnPlace(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	prs := location{Repo: repoOf(eve, "demo"), prs: true}
+	url := w.server.URL + "/prs" + repoOf(eve, "demo").Path()
+	// Nothing was pushed: an empty repository, that is nowhere on disk.
+	if out := work.git("ls-remote", url); out != "" {
+		t.Errorf("an empty place has %s", out)
+	}
+	if out, err := work.try("push", url, "main"); err == nil || strings.Contains(out, "not found") {
+		t.Errorf("a branch was taken, or the reason is wrong: %s", out)
+	}
+	w.wantRefs(prs, "absent")
+
+	pr := w.event(eve, rules.KindPullRequest, host.Tag{"c", one}, host.Tag{"a", repoOf(alice, "demo").Address()},
+		host.Tag{"clone", "https://" + domain + "/prs" + repoOf(eve, "demo").Path()})
+	work.git("push", url, one+":refs/nostr/"+pr.ID.String())
+	w.sent(pr, host.Held)
+	w.settle()
+	w.wantServed(pr, true)
+
+	// The ref of another signer's event goes when its time is up.
+	two := work.commit("two")
+	wrong := w.event(bob, rules.KindPullRequest, host.Tag{"c", two}, host.Tag{"a", repoOf(alice, "demo").Address()},
+		host.Tag{"clone", "https://" + domain + "/prs" + repoOf(bob, "demo").Path()})
+	work.git("push", url, two+":refs/nostr/"+wrong.ID.String())
+	w.sent(wrong, host.Held)
+	w.settle()
+	w.wantServed(wrong, false)
+	w.clock.Add(21 * 60)
+	_, err := w.reconciler.askForDue(t.Context())
+	w.must(err)
+	w.settle()
+	w.wantRefs(prs, "HEAD=refs/heads/master", "refs/nostr/"+pr.ID.String()+"="+one)
+
+	// Maintenance sets aside what no ref reaches, and drops it when it is old.
+	w.must(w.reconciler.maintainAll(t.Context()))
+	aside, err := filepath.Glob(filepath.Join(w.data, "git-prs", ".shared", "sha1", "demo.git", "objects", "pack", "*.mtimes"))
+	w.must(err)
+	if len(aside) != 1 {
+		t.Errorf("objects that no ref reaches are in %d packs of their own, want 1", len(aside))
+	}
+
+	// The announcement comes later: the pull request is in its repository, too.
+	w.sent(w.announce(alice, "demo"), host.Held)
+	w.settle()
+	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/master", "refs/nostr/"+pr.ID.String()+"="+one)
+}
+
+// TestCrash: refs have landed and the commit has not; the next start finishes it.
+func TestCrash(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	at := location{Repo: repoOf(alice, "demo")}
+	announcement := w.sent(w.announce(alice, "demo"), host.Held)
+	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	w.settle()
+	w.halt()
+	repo, err := w.disk.repo(at)
+	w.must(err)
+	work.git("push", repo.Dir(), "main")
+	w.start()
+	w.until("the events are served", func() bool { return w.served(state) && w.served(announcement) })
+	w.wantRefs(at, "HEAD=refs/heads/main", "refs/heads/main="+one)
+}
+
+// TestCrashOfMaintainer: the same with the state of a maintainer who announces nothing.
+// If others announce the identifier, the refs tell whose data came; if nobody does, the
+// objects alone.
+func TestCrashOfMaintainer(t *testing.T) {
+	for name, others := range map[string]bool{"alone": false, "among others": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			work := w.workspace()
+			one := work.commit("one")
+			at := location{Repo: repoOf(alice, "demo")}
+			state := w.sent(w.state(bob, "demo", "refs/heads/main", one), host.Held)
+			announcement := w.sent(w.announce(alice, "demo", bob), host.Held)
+			if others {
+				w.sent(w.announce(eve, "demo"), host.Held)
+			}
+			w.settle()
+			w.halt()
+			repo, err := w.disk.repo(at)
+			w.must(err)
+			work.git("push", repo.Dir(), "main")
+			if !others {
+				work.git("push", repo.Dir(), ":main")
+			}
+			w.start()
+			w.until("the events are served", func() bool { return w.served(state) && w.served(announcement) })
+			w.wantRefs(at, "HEAD=refs/heads/main", "refs/heads/main="+one)
+		})
+	}
+}
+
+// TestCrashWithoutState: refs have landed, and meanwhile the state that allowed them
+// was deleted. They go.
+func TestCrashWithoutState(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	work.commit("one")
+	at := location{Repo: repoOf(alice, "demo")}
+	announcement := w.sent(w.announce(alice, "demo"), host.Held)
+	w.settle()
+	w.halt()
+	repo, err := w.disk.repo(at)
+	w.must(err)
+	work.git("push", repo.Dir(), "main")
+	w.start()
+	w.until("the refs go", func() bool { return w.refs(at) == "HEAD=refs/heads/master" })
+	w.settle()
+	w.wantServed(announcement, false)
+}
+
+// TestPolicyRefuses: what the rules allow, a policy may refuse, and git shows why.
+func TestPolicyRefuses(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	w.sent(w.announce(alice, "demo"), host.Held)
+	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	why := rules.ReasonArchived
+	w.policy.refusing.Store(&why)
+	if out, err := work.try("push", w.url(alice, "demo"), "main"); err == nil || !strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(out, "remote:", "")), " "), why) {
+		t.Errorf("the client hears %s", out)
+	}
+	w.wantServed(state, false)
+}
+
+// TestSHA256: a repository whose first state names objects by SHA-256 is made so.
+func TestSHA256(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace("--object-format=sha256")
+	one := work.commit("one")
+	w.sent(w.announce(alice, "demo"), host.Held)
+	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main")
+	w.wantServed(state, true)
+}
+
+// TestIdentifiers: whatever an identifier is made of, it has one repository.
+func TestIdentifiers(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	one := work.commit("one")
+	for _, id := range []string{"a:b", "two words", "🦅", strings.Repeat("long", 50), "UPPER", "upper", "a%2Fb", "-x", "--upload-pack=x"} {
+		w.sent(w.announce(alice, id), host.Held)
+		state := w.sent(w.state(alice, id, "refs/heads/main", one), host.Held)
+		work.git("push", w.url(alice, id), "main")
+		w.wantServed(state, true)
+	}
+}
+
+// TestMaintenance: twenty pushes leave twenty packs, and maintenance one, of which
+// nothing is lost.
+func TestMaintenance(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	w.sent(w.announce(alice, "demo"), host.Held)
+	var commit string
+	for i := range 20 {
+		commit = work.commit(strings.Repeat("x", i+1))
+		w.sent(w.state(alice, "demo", "refs/heads/main", commit), host.Held)
+		work.git("push", w.url(alice, "demo"), "main")
+	}
+	packs := func() int {
+		list, err := filepath.Glob(filepath.Join(w.data, "git", ".shared", "sha1", "demo.git", "objects", "pack", "*.pack"))
+		w.must(err)
+		return len(list)
+	}
+	if n := packs(); n != 20 {
+		t.Fatalf("there are %d packs, want 20", n)
+	}
+	w.must(w.reconciler.maintainAll(t.Context()))
+	if n := packs(); n != 1 {
+		t.Errorf("after maintenance there are %d packs, want 1", n)
+	}
+	fresh := filepath.Join(t.TempDir(), "clone")
+	work.git("clone", "-q", w.url(alice, "demo"), fresh)
+	if got := work.git("-C", fresh, "rev-list", "--count", "HEAD"); got != "20" {
+		t.Errorf("the clone has %s commits, want 20", got)
+	}
+}

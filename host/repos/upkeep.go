@@ -1,0 +1,151 @@
+package repos
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"talon/host"
+	"talon/host/gitrepo"
+	"talon/host/wire"
+)
+
+// start finds out what happened while nobody followed: first what purgatory waits
+// for, then every repository, one after the other.
+func (f *Reconciler) start(ctx context.Context) error {
+	before := f.cfg.Now()
+	err := f.cfg.Store.EachHeld(ctx, func(h host.HeldEvent) error {
+		e, err := wire.ParseEvent(h.JSON)
+		if err != nil {
+			return err
+		}
+		t := task{all: true}
+		if h.Dormant {
+			t = removalTask(e)
+		}
+		f.onEvent(e, t)
+		return f.repositoriesLeft(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	return f.eachRepository(ctx, func(p location, repo *gitrepo.Repo) error {
+		unlock, err := repo.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		err = repo.Recover(before)
+		unlock()
+		if err != nil {
+			f.log.Error("clean up after git", "repository", p, "err", err)
+		}
+		return f.await(ctx, f.jobs.enqueue(p, task{all: true}))
+	})
+}
+
+// repositoriesLeft waits while too many jobs wait.
+func (f *Reconciler) repositoriesLeft(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for f.jobs.len() > maxJobs && ctx.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// maxJobs is how many jobs the start makes at once.
+const maxJobs = 1000
+
+// eachRepository calls yield with every repository on disk.
+func (f *Reconciler) eachRepository(ctx context.Context, yield func(location, *gitrepo.Repo) error) error {
+	for _, prs := range []bool{false, true} {
+		root := f.disk.root(prs)
+		if root == nil {
+			continue
+		}
+		var failed error
+		err := root.List(func(name gitrepo.Name) bool {
+			p, ok := locationOf(name, prs)
+			if !ok {
+				return true
+			}
+			if failed = ctx.Err(); failed == nil {
+				failed = yield(p, root.Repo(name))
+			}
+			return failed == nil
+		})
+		if err := errors.Join(err, failed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepUnreached is how long objects stay that no ref reaches: a fetch, or a push that
+// is under way, may be about to name them.
+const keepUnreached = 14 * 24 * time.Hour
+
+// maintain does for every repository, now and then, what git maintenance does.
+func (f *Reconciler) maintain(ctx context.Context) error {
+	if f.cfg.Maintain == 0 {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	tick := time.NewTicker(f.cfg.Maintain)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := f.maintainAll(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// maintainAll goes through all repositories, one at a time, and then through what
+// they share. What fails is logged: the others must not suffer for it.
+func (f *Reconciler) maintainAll(ctx context.Context) error {
+	began := time.Now()
+	type store struct {
+		identifier string
+		prs        bool
+	}
+	stores := make(map[store]bool)
+	n := 0
+	err := f.eachRepository(ctx, func(p location, repo *gitrepo.Repo) error {
+		if err := f.maintainOne(ctx, repo); err != nil && ctx.Err() == nil {
+			f.log.Error("maintain a repository", "repository", p, "err", err)
+		}
+		stores[store{p.Identifier, p.prs}] = true
+		n++
+		return nil
+	})
+	for s := range stores {
+		for _, format := range []gitrepo.Format{gitrepo.SHA1, gitrepo.SHA256} {
+			err := f.disk.root(s.prs).Collect(ctx, s.identifier, format, keepUnreached)
+			if err != nil && ctx.Err() == nil {
+				f.log.Error("drop objects that nothing reaches", "identifier", s.identifier, "prs", s.prs, "err", err)
+			}
+		}
+	}
+	f.log.Info("repositories maintained", "repositories", n, "took", time.Since(began).Round(time.Millisecond))
+	return err
+}
+
+func (f *Reconciler) maintainOne(ctx context.Context, repo *gitrepo.Repo) error {
+	unlock, err := repo.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if there, err := repo.Exists(); err != nil || !there {
+		return err
+	}
+	return repo.Maintain(ctx)
+}

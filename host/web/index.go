@@ -1,0 +1,164 @@
+package web
+
+import (
+	"context"
+	"html/template"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"talon/host"
+	"talon/host/grasp"
+	rules "talon/sdk/grasp"
+)
+
+const (
+	maxListed  = 20  // repositories on a page
+	maxScanned = 200 // announcements that are looked at for them
+)
+
+// index is what the first page shows.
+type index struct {
+	Name        string
+	Description string
+	Service     string
+	Relay       string
+	Git         string
+	Contact     link
+	Grasps      []string
+	NIPs        []int
+	Criteria    []string
+	Curation    []string
+	PRs         bool
+	Hosts       bool // repositories: false if what the policy says of itself has none
+	List        []listed
+	Later       bool   // this is not the first page of the list
+	Next        string // the query of the next one, "" if there is none
+}
+
+// listed is a repository in a list.
+type listed struct {
+	Path    template.URL
+	Name    string
+	Summary string
+	Owner   person
+	At      moment
+}
+
+func (h *Handler) index(ctx context.Context, r *http.Request) (int, string, any, error) {
+	p := h.places(r)
+	l := index{
+		Name:        orElse(line(h.cfg.Name, maxName), h.service.String()),
+		Description: lines(h.cfg.Description, maxText),
+		Service:     h.service.String(),
+		Relay:       p.relay(),
+		Git:         p.git(""),
+		Contact:     contact(h.cfg.Contact),
+		PRs:         h.cfg.PRs,
+		NIPs:        slices.Clone(h.cfg.NIPs),
+	}
+	about := h.cfg.About()
+	for _, d := range about {
+		for _, g := range d.Grasps {
+			if g = line(g, maxName); g != "" {
+				l.Grasps = append(l.Grasps, g)
+			}
+		}
+		if text := lines(d.Criteria, maxText); text != "" {
+			l.Criteria = append(l.Criteria, text)
+		}
+		if text := lines(d.Curation, maxText); text != "" {
+			l.Curation = append(l.Curation, text)
+		}
+	}
+	slices.Sort(l.Grasps)
+	l.Grasps = slices.Compact(l.Grasps)
+	// As in NIP-11. A policy that says nothing at all of itself may host repositories.
+	if len(l.Grasps) > 0 {
+		l.NIPs = append(l.NIPs, 34)
+	}
+	l.Hosts = len(l.Grasps) > 0 || len(about) == 0
+	slices.Sort(l.NIPs)
+	l.NIPs = slices.Compact(l.NIPs)
+	var until *int64
+	if text := r.URL.Query().Get("until"); text != "" {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
+			until, l.Later = &n, true
+		}
+	}
+	var err error
+	l.List, l.Next, err = h.newest(ctx, until)
+	return http.StatusOK, "landing", &l, err
+}
+
+// newest lists the repositories that are here, the newest announcement first, from a
+// time on. What it returns beside them is the query of the next page.
+func (h *Handler) newest(ctx context.Context, until *int64) (list []listed, next string, err error) {
+	var keys []host.PubKey
+	var failed error
+	last := int64(0)
+	f := host.Filter{Kinds: []host.Kind{rules.KindAnnouncement}, Until: until}
+	more, err := h.read.each(ctx, f, maxScanned, func(e *host.Event) bool {
+		last = e.CreatedAt
+		if len(list) == maxListed {
+			return false
+		}
+		a, err := rules.ParseAnnouncement(grasp.Event(e))
+		if err != nil {
+			return true
+		}
+		here, err := h.git.Here(ctx, address(a.Repo()))
+		if err != nil {
+			failed = err
+			return false
+		}
+		if !here {
+			return true // a maintainer's announcement, which has no repository of its own
+		}
+		keys = append(keys, e.PubKey)
+		list = append(list, listed{
+			Path:    template.URL(a.Repo().Path()),
+			Name:    strings.Clone(orElse(line(a.Name, maxName), identifier(a.Identifier))),
+			Summary: strings.Clone(line(a.Description, maxSummary)),
+			At:      at(a.CreatedAt),
+		})
+		return true
+	})
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	people, err := h.read.people(ctx, keys)
+	if err != nil {
+		return nil, "", err
+	}
+	for i, key := range keys {
+		list[i].Owner = people[key]
+	}
+	if more {
+		// A page that does not get past its first second would lead to itself.
+		if until != nil && last >= *until {
+			last = *until - 1
+		}
+		if last >= 0 {
+			next = "?until=" + strconv.FormatInt(last, 10)
+		}
+	}
+	return list, next, nil
+}
+
+func address(r rules.Repo) host.Address {
+	return host.Address{Kind: rules.KindAnnouncement, PubKey: r.PubKey, D: r.Identifier}
+}
+
+// contact makes a link of the operator's address. It is the operator's own text, but
+// for its scheme.
+func contact(s string) link {
+	if strings.HasPrefix(s, "mailto:") && line(s, maxShown) == s {
+		return link{template.URL(s), strings.TrimPrefix(s, "mailto:")}
+	}
+	return linkTo(s)
+}
