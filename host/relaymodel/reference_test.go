@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
-	"strings"
+
+	"talon/internal/tomlschema"
 )
 
 // Reference writes the page about profiles.
@@ -38,7 +39,7 @@ These profiles are built in; their limits and texts are those of the relays' sou
 	if err := list("faults", Faults()); err != nil {
 		return nil, err
 	}
-	b.WriteString("\nA refusal is a table: `by` is " + alternatives(ways) + ", `text` what is said, `code` that of a close frame.\n" +
+	b.WriteString("\nA refusal is a table: `by` is " + tomlschema.Alternatives(ways) + ", `text` what is said, `code` that of a close frame.\n" +
 		"In a text, `{id}` stands for the subscription's id, `{size}` for what there was, `{max}` for what is allowed.\n")
 	p := reflect.ValueOf(Default()).Elem()
 	for i := range p.NumField() {
@@ -53,38 +54,17 @@ These profiles are built in; their limits and texts are those of the relays' sou
 			value = reflect.Zero(table)
 		}
 		fmt.Fprintf(&b, "\n## "+brackets+"\n\n%s\n\n| key | default | |\n|---|---|---|\n", f.Tag.Get("key"), f.Tag.Get("doc"))
-		rows(&b, "", table, value)
+		tomlschema.Rows(&b, "", value, shown)
 	}
 	return b.Bytes(), nil
 }
 
-// rows writes the keys of a table, those of tables in it with a dot.
-func rows(b *bytes.Buffer, path string, table reflect.Type, value reflect.Value) {
-	for i := range table.NumField() {
-		f := table.Field(i)
-		key, doc := path+f.Tag.Get("key"), f.Tag.Get("doc")
-		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeFor[Answer]() {
-			fmt.Fprintf(b, "| **%s** | | %s |\n", key, doc)
-			rows(b, key+".", f.Type, value.Field(i))
-			continue
-		}
-		if one := f.Tag.Get("one"); one != "" {
-			doc += " (" + alternatives(one) + ")"
-		} else if most := f.Tag.Get("max"); most != "" {
-			doc += " (0 to " + most + ")"
-		}
-		fmt.Fprintf(b, "| %s | %s | %s |\n", key, shown(value.Field(i).Interface()), doc)
-	}
-}
-
-func alternatives(one string) string { return "`" + strings.ReplaceAll(one, "|", "`, `") + "`" }
-
-// shown writes a default.
-func shown(value any) string {
+// shown writes the defaults that only profiles have.
+func shown(value any) (string, bool) {
 	switch v := value.(type) {
 	case Answer:
 		if v == (Answer{}) {
-			return "none"
+			return "none", true
 		}
 		text := "by `" + v.By + "`"
 		if v.Text != "" {
@@ -93,14 +73,9 @@ func shown(value any) string {
 		if v.Code != 0 {
 			text += fmt.Sprintf(" (%d)", v.Code)
 		}
-		return text
-	case string:
-		if v == "" {
-			return "none"
-		}
-		return v
+		return text, true
 	case map[string]any:
-		return "none"
+		return "none", true
 	}
-	return fmt.Sprint(value)
+	return "", false
 }
