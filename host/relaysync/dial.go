@@ -74,10 +74,7 @@ func (l *line) dial() (Conn, loop.Opened, error) {
 		case info.isSelf(v.cfg.Self):
 			return nil, opened, fmt.Errorf("%w: it is this relay under another name", netguard.ErrForbidden)
 		default:
-			opened.Informed = true
-			info.tell(&opened.Capabilities)
-			opened.Version = info.version()
-			opened.Capabilities = l.request.Merge(opened.Capabilities, opened.Version)
+			opened = info.Opened(&l.request)
 		}
 	}
 	c, err := v.dialer.Dial(ctx, l.relay)
@@ -145,6 +142,14 @@ func (d *netDialer) Inform(ctx context.Context, url string) (*Information, error
 	return &info, nil
 }
 
+// Opened returns what is known of a relay with the document.
+func (i *Information) Opened(d *loop.Dial) loop.Opened {
+	o := loop.Opened{Capabilities: d.Capabilities, Informed: true, Version: i.version()}
+	i.tell(&o.Capabilities)
+	o.Capabilities = d.Merge(o.Capabilities, o.Version)
+	return o
+}
+
 func (i *Information) isSelf(own host.PubKey) bool {
 	return own != host.PubKey{} && i.Self == own.String()
 }
@@ -176,8 +181,8 @@ func (i *Information) tell(caps *abi.Capabilities) {
 	caps.AuthRequired = m.AuthRequired
 }
 
-// classify tells how an attempt or a connection ended.
-func classify(err error, wasUp bool) loop.Ended {
+// Classify tells how an attempt or a connection ended.
+func Classify(err error, wasUp bool) loop.Ended {
 	r := loop.ConnResult{Outcome: loop.OutcomeUnreachable}
 	if err != nil {
 		r.Reason = session.Quote(err.Error())

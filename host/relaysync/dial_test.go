@@ -31,12 +31,12 @@ func TestClassify(t *testing.T) {
 		"forbidden":       {fmt.Errorf("x: %w", netguard.ErrForbidden), false, abi.ClassForbidden, loop.OutcomeRefused},
 		"something":       {errors.New("x"), false, abi.ClassUnreachable, loop.OutcomeUnreachable},
 	} {
-		got := classify(tt.err, tt.wasUp)
+		got := Classify(tt.err, tt.wasUp)
 		if got.Class != tt.class || got.Result.Outcome != tt.outcome || got.Restart {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if got := classify(errRestart, true); !got.Restart || got.Class != abi.ClassLost {
+	if got := Classify(errRestart, true); !got.Restart || got.Class != abi.ClassLost {
 		t.Errorf("a restart: %+v", got)
 	}
 }

@@ -84,7 +84,7 @@ func (l *line) take() []any {
 
 // Errors that end a connection.
 var (
-	errLost       = errors.New("the relay closed the connection")
+	ErrLost       = errors.New("the relay closed the connection")
 	errViolations = errors.New("the relay sends too much that nobody asked for, or that is wrong")
 	errSilent     = errors.New("the relay does not answer")
 	errRestart    = errors.New("the relay takes less than it was asked for")
@@ -109,7 +109,7 @@ func (l *line) run() {
 	l.conn = conn
 	if err != nil {
 		l.conn = nil
-		ended = classify(err, false)
+		ended = Classify(err, false)
 		ended.Result.Took = time.Since(begun).Milliseconds()
 		return
 	}
@@ -117,7 +117,7 @@ func (l *line) run() {
 	begun = time.Now()
 	err = l.serve(opened)
 	v := l.sync
-	ended = classify(err, true)
+	ended = Classify(err, true)
 	ended.Result.Took = time.Since(begun).Milliseconds()
 	ended.Answered, ended.Unanswered = l.session.Sizes(v.now())
 }
@@ -178,7 +178,7 @@ func (l *line) serve(opened loop.Opened) error {
 			return l.ctx.Err()
 		case err := <-broken:
 			if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				err = errLost
+				err = ErrLost
 			}
 			return err
 		case text := <-in:
@@ -272,15 +272,20 @@ func (l *line) effect(e session.Effect) error {
 	case session.Log:
 		v.cfg.Log.Log(l.ctx, slog.Level(e.Level), e.Message, e.Attrs...)
 	case session.End:
-		switch e.Reason {
-		case session.EndViolations:
-			return errViolations
-		case session.EndRestart:
-			return errRestart
-		}
-		return errSilent
+		return EndError(e.Reason)
 	}
 	return nil
+}
+
+// EndError is the error with which a session's connection ends.
+func EndError(why session.EndReason) error {
+	switch why {
+	case session.EndViolations:
+		return errViolations
+	case session.EndRestart:
+		return errRestart
+	}
+	return errSilent
 }
 
 // read hands on what the relay sends. It waits for the session.

@@ -58,6 +58,14 @@ func (r *Reducer) Call(ctx context.Context, f Func, request []byte, now int64) (
 	return r.answer, fuel, nil
 }
 
+// Memory returns the bytes of the instance's memory, 0 if it has ended.
+func (r *Reducer) Memory() int64 {
+	if r.inst == nil {
+		return 0
+	}
+	return int64(r.inst.memory.Size())
+}
+
 // Close closes the instance. It may be called more than once.
 func (r *Reducer) Close() {
 	if r.inst != nil {

@@ -77,6 +77,7 @@ type Repositories struct {
 	Zipf      float64  `key:"zipf" max:"3" doc:"how unequal they are: the exponent of Zipf's law for roots and everything later"`
 	RelaysMin int      `key:"relays-min" min:"1" max:"64" doc:"foreign relays that one lists"`
 	RelaysMax int      `key:"relays-max" min:"1" max:"64" doc:"at most"`
+	Foreign   float64  `key:"foreign" max:"1" doc:"share that list none of the Talons"`
 	Talons    int      `key:"talons" min:"1" max:"64" doc:"Talons that one lists"`
 	Roots     int      `key:"roots" max:"10000000" doc:"issues, patches and pull requests that are there before the run"`
 	Comments  float64  `key:"comments" max:"1000" doc:"comments for each root"`

@@ -1,0 +1,291 @@
+package engine
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"time"
+
+	"talon/cmd/internal/lab/result"
+	"talon/cmd/internal/lab/world"
+	"talon/host/relaymodel"
+)
+
+// Config is one run.
+type Config struct {
+	World    *world.World
+	Level    result.Level
+	Strategy Module
+	Throttle Module // nil: the host's own backoff
+
+	Only   *result.Prefix // what is left of the world; nil: all
+	Trace  string         // name of a relay whose line to the first Talon is kept; empty: none
+	Relays bool           // rows for relays, with their load over time
+	Watch  func(Progress) // called now and then; nil: nobody looks
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	Now, End     time.Duration
+	Wanted, Here int // events
+	Connections  int
+	Line         string // what has happened; empty: only the time passes
+}
+
+// engine is a run.
+type engine struct {
+	cfg     Config
+	ctx     context.Context
+	w       *world.World
+	now     int64
+	end     int64
+	queue   queue
+	remotes []*remote // by place
+	talons  []*talon
+	watch   observer
+	stopped *result.End // why it ends before its time
+}
+
+// Run runs a world. An error says that there is no run: a module cannot be started. When
+// ctx ends, the result is that of what was done.
+func Run(ctx context.Context, cfg Config) (*result.Run, error) {
+	e := &engine{cfg: cfg, ctx: ctx, w: cfg.World, end: cfg.World.End}
+	if cfg.Only != nil {
+		e.end = min(e.end, cfg.Only.Until.Duration().Milliseconds())
+	}
+	e.watch.begin(e)
+	for _, r := range e.w.Relays {
+		e.remotes = append(e.remotes, newRemote(e, r))
+	}
+	profile := e.w.Scenario.TalonProfile()
+	for _, t := range e.w.Talons {
+		e.remotes = append(e.remotes, newRemote(e, &world.Relay{
+			Number: len(e.remotes), Name: t.Name, Class: "talon", URL: t.URL, Profile: profile, Seed: world.Mix(e.w.Seed ^ uint64(t.Number)),
+			Honest: true, Latency: e.w.Scenario.Talon.LatencyMS,
+		}))
+	}
+	for _, r := range e.remotes {
+		e.watch.remotes[r.URL] = r
+	}
+	for _, t := range e.w.Talons {
+		e.talons = append(e.talons, newTalon(e, t))
+	}
+	defer func() {
+		for _, t := range e.talons {
+			t.close()
+		}
+	}()
+	e.plan()
+	for _, t := range e.talons {
+		if err := t.start(true); err != nil {
+			return nil, err
+		}
+	}
+	e.run()
+	return e.watch.result(), nil
+}
+
+// plan queues what the world has drawn.
+func (e *engine) plan() {
+	for _, ev := range e.w.Events {
+		if !e.keeps(ev.Number, false) {
+			continue
+		}
+		for _, c := range ev.Copies {
+			if c.At <= 0 {
+				e.deliver(ev, c.Place)
+			}
+		}
+	}
+	for _, ev := range e.w.Events {
+		if !e.keeps(ev.Number, false) {
+			continue
+		}
+		e.watch.published(ev)
+		for _, c := range ev.Copies {
+			if c.At > 0 {
+				e.queue.at(c.At, func() { e.deliver(ev, c.Place) })
+			}
+		}
+	}
+	for _, f := range e.w.Faults {
+		if e.keeps(f.Number, true) {
+			e.planFault(f)
+		}
+	}
+}
+
+// keeps reports whether an event or a fault happens in this run.
+func (e *engine) keeps(number uint32, fault bool) bool {
+	only := e.cfg.Only
+	if only == nil {
+		return true
+	}
+	list := only.Events
+	if fault {
+		list = only.Faults
+	}
+	_, ok := find(list, number)
+	return ok
+}
+
+// deliver has an event reach a place.
+func (e *engine) deliver(ev *world.Event, at world.Place) {
+	if t, ok := e.w.IsTalon(at); ok {
+		e.talons[t].fromClient(ev)
+		return
+	}
+	r := e.remotes[at]
+	r.effects(r.relay.Add(ev.Event, e.unix()))
+	e.watch.arrivedAt(ev, r)
+}
+
+// unix is the time in unix milliseconds.
+func (e *engine) unix() int64 { return e.w.Start + e.now }
+
+// run lets time pass until the end.
+func (e *engine) run() {
+	const look = 4096 // happenings between two looks at ctx
+	for n := 0; len(e.queue.list) > 0 && e.queue.list[0].at <= e.end; n++ {
+		if n%look == 0 && e.ctx.Err() != nil {
+			e.stop(result.CutShort, "it was interrupted")
+		}
+		if e.stopped != nil {
+			return
+		}
+		h := heap.Pop(&e.queue).(happening)
+		e.now = h.at
+		h.do()
+	}
+	e.now = e.end
+}
+
+// stop ends the run.
+func (e *engine) stop(how result.How, reason string) {
+	if e.stopped == nil {
+		e.stopped = &result.End{How: how, At: e.seconds(e.now), Reason: reason}
+	}
+}
+
+func (e *engine) seconds(ms int64) result.Seconds {
+	return result.Seconds(time.Duration(ms) * time.Millisecond)
+}
+
+// planFault queues what a fault does.
+func (e *engine) planFault(f *world.Fault) {
+	for _, part := range f.Parts() {
+		e.queue.at(part.From, func() { e.fault(f, true) })
+		if part.To > part.From && part.To < e.w.End {
+			e.queue.at(part.To, func() { e.fault(f, false) })
+		}
+	}
+	e.queue.at(f.At, func() { e.watch.faultBegins(f) })
+	if f.Until < e.w.End {
+		e.queue.at(f.Until, func() { e.watch.faultEnds(f) })
+	}
+}
+
+// fault begins or ends a fault.
+func (e *engine) fault(f *world.Fault, begins bool) {
+	for _, i := range f.Relays {
+		e.remotes[i].fault(f, begins)
+	}
+	for _, i := range f.Talons {
+		e.talons[i].fault(f, begins)
+	}
+}
+
+// remote is a relay as the Talons see it: a foreign one, or another Talon.
+type remote struct {
+	*world.Relay
+	e      *engine
+	relay  *relaymodel.Relay
+	lines  map[uint64]*line // by the relay's own number of the connection
+	turn   alarm
+	away   int     // outages that it has now
+	dumb   int     // faults in which nothing arrives
+	slow   float64 // factor of the latency
+	counts relayCounts
+}
+
+func newRemote(e *engine, r *world.Relay) *remote {
+	m := &remote{Relay: r, e: e, relay: relaymodel.New(r.Profile, r.Seed, e.unix()), lines: map[uint64]*line{}, slow: 1}
+	m.turn = alarm{e: e, ring: func() { m.effects(m.relay.Turn(e.unix())) }}
+	m.alarm()
+	return m
+}
+
+// effects carries out what a relay does.
+func (r *remote) effects(list []relaymodel.Effect) {
+	for i := range list {
+		l := r.lines[list[i].Conn]
+		if l == nil {
+			continue
+		}
+		if list[i].Frame == nil {
+			delete(r.lines, list[i].Conn)
+			l.fromRelay(nil)
+			continue
+		}
+		l.fromRelay(list[i].Frame)
+	}
+	r.alarm()
+}
+
+// alarm has the relay do in time what is due.
+func (r *remote) alarm() {
+	if at, ok := r.relay.Next(); ok {
+		r.turn.set(at - r.e.w.Start)
+	}
+}
+
+// latency is how long something takes to it or from it now.
+func (r *remote) latency() int64 { return max(1, int64(float64(r.LatencyAt(r.e.now))*r.slow)) }
+
+// fault begins or ends one.
+func (r *remote) fault(f *world.Fault, begins bool) {
+	change := map[bool]int{true: 1, false: -1}[begins]
+	switch f.What {
+	case "outage":
+		r.setAway(change, f.Status)
+	case "half-open", "partition":
+		if r.dumb += change; begins {
+			for _, l := range r.inOrder() {
+				l.broken = true
+			}
+		}
+	case "reset":
+		for _, l := range r.inOrder() {
+			r.effects(r.relay.Gone(l.conn, r.e.unix()))
+			delete(r.lines, l.conn)
+			l.fromRelay(nil)
+		}
+	case "slow":
+		if begins {
+			r.slow *= f.Factor
+		} else {
+			r.slow /= f.Factor
+		}
+	}
+}
+
+// setAway begins or ends an outage.
+func (r *remote) setAway(change, status int) {
+	r.away += change
+	if r.away > 0 && change > 0 {
+		r.effects(r.relay.SetAway(status, r.e.unix()))
+	} else if r.away == 0 {
+		r.effects(r.relay.SetAway(-1, r.e.unix()))
+	}
+}
+
+// inOrder returns the lines in the order in which they were made.
+func (r *remote) inOrder() []*line {
+	list := make([]*line, 0, len(r.lines))
+	for _, number := range sortedKeys(r.lines) {
+		list = append(list, r.lines[number])
+	}
+	return list
+}
+
+func (r *remote) String() string { return fmt.Sprintf("%s (%s)", r.Name, r.Class) }

@@ -1,0 +1,389 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"talon/host"
+	"talon/host/negentropy"
+	"talon/host/relayclient"
+	"talon/host/relaysync"
+	"talon/host/relaysync/loop"
+	"talon/host/relaysync/session"
+)
+
+// line is an attempt of a Talon to connect to a relay, and the connection that comes of it.
+type line struct {
+	t       *talon
+	id      loop.ConnID
+	r       *remote
+	request loop.Dial
+	begun   int64
+	conn    uint64 // number of the connection at the relay
+	session *session.Session
+	up      bool
+	upSince int64
+	down    bool // nothing more is told of it
+	broken  bool // nothing arrives any more, in either direction
+	turn    alarm
+
+	in, out        pipe
+	received, sent int64
+	open           map[string]*openSub
+}
+
+// pipe is what is on its way in one direction.
+type pipe struct {
+	frames []frame
+	free   int64 // when what was sent last has arrived
+	alarm  alarm
+}
+
+type frame struct {
+	at   int64
+	text []byte // nil: the connection ends; empty: a pong
+}
+
+// dialTime is how long an attempt takes that is not answered.
+var dialTime = relaysync.DefaultLimits.ConnectTime.Milliseconds()
+
+// What an attempt costs beside frames.
+const (
+	upgradeUp, upgradeDown = 250, 180 // bytes of the request for a websocket, and of its answer
+	informUp, informDown   = 160, 220 // of one for the NIP-11 document, without that
+	firstTrips             = 6        // ways until a first request has its answer: TCP, TLS, HTTP
+)
+
+func newLine(t *talon, r *remote, d loop.Dial) *line {
+	l := &line{t: t, id: d.Conn, r: r, request: d, begun: t.e.now, open: map[string]*openSub{}}
+	l.turn = alarm{e: t.e, ring: func() {
+		if !l.down {
+			l.serve()
+			t.turn()
+		}
+	}}
+	l.in.alarm = alarm{e: t.e, ring: l.read}
+	l.out.alarm = alarm{e: t.e, ring: l.write}
+	return l
+}
+
+// dial begins an attempt.
+func (l *line) dial() {
+	e, r := l.t.e, l.r
+	e.watch.attempt(l)
+	if r.dumb > 0 {
+		e.queue.at(e.now+dialTime, func() { l.fail(context.DeadlineExceeded) })
+		return
+	}
+	trips := int64(firstTrips)
+	if l.request.Inform {
+		trips *= 2
+	}
+	e.queue.at(e.now+(trips-1)*r.latency(), l.arrive)
+}
+
+// arrive is when the request for a websocket reaches the relay.
+func (l *line) arrive() {
+	e, r := l.t.e, l.r
+	if l.down {
+		return
+	}
+	if r.dumb > 0 {
+		e.queue.at(max(e.now, l.begun+dialTime), func() { l.fail(os.ErrDeadlineExceeded) })
+		return
+	}
+	// All Talons have addresses of their own.
+	from := netip.AddrFrom4([4]byte{192, 0, 2, byte(l.t.Number)})
+	conn, status, effects := r.relay.Open(from, e.unix())
+	switch status {
+	case 0:
+		r.effects(effects)
+		e.queue.at(e.now+r.latency(), func() { l.fail(syscall.ECONNREFUSED) })
+	case 101:
+		l.conn = conn
+		r.lines[conn] = l
+		l.in.free = e.now + r.latency()
+		e.queue.at(l.in.free, l.opened)
+		r.effects(effects)
+	default:
+		r.effects(effects)
+		e.queue.at(e.now+r.latency(), func() { l.fail(&relayclient.StatusError{Status: status}) })
+	}
+}
+
+// opened is when the Talon has the connection.
+func (l *line) opened() {
+	e, t := l.t.e, l.t
+	if l.down {
+		return
+	}
+	o := loop.Opened{Capabilities: l.request.Capabilities}
+	if l.request.Inform {
+		doc := l.r.relay.InfoDocument()
+		l.count(informUp, int64(informDown+len(doc)))
+		if info := new(relaysync.Information); doc != nil && json.Unmarshal(doc, info) == nil {
+			o = info.Opened(&l.request)
+		}
+	}
+	l.count(upgradeUp, upgradeDown)
+	o.Took = e.now - l.begun
+	l.up, l.upSince = true, e.now
+	l.session = session.New(session.Config{
+		Relay: l.r.URL, Capabilities: o.Capabilities, Limits: t.limits.Session(), Known: t.known, Hash: t.hash, Verify: verify, Sign: t.sign,
+	}, t.now())
+	e.watch.connected(l)
+	t.loop.Up(t.now(), l.r.URL, l.id, o)
+	l.serve()
+	t.turn()
+}
+
+// fail is when the Talon learns that there is no connection, or none any more.
+func (l *line) fail(err error) {
+	if l.down {
+		return
+	}
+	wasUp := l.up
+	ended := relaysync.Classify(err, wasUp)
+	ended.Result.Took = l.t.e.now - l.begun
+	if wasUp {
+		ended.Result.Took = l.t.e.now - l.upSince
+		ended.Answered, ended.Unanswered = l.session.Sizes(l.t.now())
+	}
+	ended.Received = l.received
+	l.hangUp()
+	l.t.loop.Down(l.t.now(), l.r.URL, l.id, ended)
+	l.t.turn()
+}
+
+// hangUp ends the line for the Talon. The relay learns of it when that reaches it.
+func (l *line) hangUp() {
+	if l.down {
+		return
+	}
+	l.down = true
+	e := l.t.e
+	if l.up {
+		e.watch.disconnected(l)
+	}
+	delete(l.t.lines, l.id)
+	if l.conn != 0 && l.r.lines[l.conn] == l {
+		e.queue.at(e.now+l.r.latency(), func() {
+			delete(l.r.lines, l.conn)
+			l.r.effects(l.r.relay.Gone(l.conn, e.unix()))
+		})
+	}
+}
+
+// frameBytes is the length of a frame with its header.
+func frameBytes(text []byte, masked bool) int64 {
+	n := int64(len(text)) + 2
+	switch {
+	case len(text) > 65535:
+		n += 8
+	case len(text) > 125:
+		n += 2
+	}
+	if masked {
+		n += 4
+	}
+	return n
+}
+
+// fromRelay has something that a relay sends arrive; nil is the end of the connection.
+func (l *line) fromRelay(text []byte) {
+	if l.broken {
+		return
+	}
+	l.send(&l.in, text)
+}
+
+func (l *line) send(p *pipe, text []byte) {
+	e := l.t.e
+	if b := int64(l.r.Bandwidth); b > 0 {
+		// The line is busy with it for a while; then it is on its way.
+		p.free = max(p.free, e.now+l.r.latency()) + int64(len(text))*1000/b
+	} else {
+		p.free = max(p.free, e.now+l.r.latency())
+	}
+	p.frames = append(p.frames, frame{p.free, text})
+	p.alarm.set(p.frames[0].at)
+}
+
+// due takes what has arrived.
+func (p *pipe) due(now int64) (text []byte, ok bool) {
+	if len(p.frames) == 0 || p.frames[0].at > now {
+		return nil, false
+	}
+	text = p.frames[0].text
+	p.frames[0] = frame{}
+	p.frames = p.frames[1:]
+	return text, true
+}
+
+func (p *pipe) again() {
+	if len(p.frames) > 0 {
+		p.alarm.set(p.frames[0].at)
+	}
+}
+
+// read gives the session what has come.
+func (l *line) read() {
+	if l.down || l.broken || !l.up {
+		return
+	}
+	now := l.t.now()
+	for !l.session.Full() {
+		text, ok := l.in.due(l.t.e.now)
+		if !ok {
+			break
+		}
+		if text == nil {
+			l.serve()
+			l.fail(relaysync.ErrLost)
+			return
+		}
+		l.count(0, frameBytes(text, false))
+		l.session.Heard(now, l.received)
+		if len(text) > 0 {
+			l.t.e.watch.frame(l, text, false)
+			l.session.Receive(now, text)
+		}
+	}
+	l.serve()
+	l.t.turn()
+}
+
+// write gives the relay what has come.
+func (l *line) write() {
+	for !l.broken && l.r.lines[l.conn] == l {
+		text, ok := l.out.due(l.t.e.now)
+		if !ok {
+			break
+		}
+		if len(text) == 0 {
+			l.fromRelay([]byte{}) // a pong
+			continue
+		}
+		l.r.effects(l.r.relay.Receive(l.conn, text, l.t.e.unix()))
+	}
+	l.out.again()
+}
+
+// count counts bytes.
+func (l *line) count(up, down int64) {
+	l.sent += up
+	l.received += down
+	l.t.e.watch.bytes(l, up, down)
+}
+
+// do gives the session a command.
+func (l *line) do(c session.Command) {
+	if l.session == nil || l.down {
+		return
+	}
+	l.t.e.watch.command(l, c)
+	l.session.Do(l.t.now(), c)
+	l.serve()
+}
+
+// answered gives the session what became of an event.
+func (l *line) answered(a session.Answer) {
+	if !l.down {
+		l.session.Answered(l.t.now(), a)
+	}
+}
+
+// serve gives the session its turn, and does what it wants done.
+func (l *line) serve() {
+	if l.down {
+		return
+	}
+	l.perform()
+	if l.down {
+		return
+	}
+	busy := len(l.in.frames) > 0 && l.in.frames[0].at <= l.t.e.now
+	next := l.session.Turn(l.t.now(), busy)
+	l.perform()
+	if l.down {
+		return
+	}
+	l.turn.set(l.t.sinceBegin(next))
+	if !l.session.Full() {
+		l.in.again()
+	}
+}
+
+func (l *line) perform() {
+	for !l.down {
+		effects := l.session.Effects()
+		if len(effects) == 0 {
+			return
+		}
+		for _, e := range effects {
+			if !l.down {
+				l.effect(e)
+			}
+		}
+	}
+}
+
+func (l *line) effect(e session.Effect) {
+	t := l.t
+	switch e := e.(type) {
+	case session.Send:
+		l.count(frameBytes(e.Text, true), 0)
+		t.e.watch.frame(l, e.Text, true)
+		if !l.broken {
+			l.send(&l.out, bytes.Clone(e.Text))
+		}
+	case session.Ping:
+		l.count(6, 0)
+		if !l.broken {
+			l.send(&l.out, []byte{})
+		}
+	case session.Submit:
+		t.submit(l, e.Events)
+	case session.Build:
+		t.e.queue.at(t.e.now+1, func() {
+			if !l.down {
+				l.session.Built(t.now(), e.Ticket, t.localSet(e), nil)
+				l.serve()
+				t.turn()
+			}
+		})
+	case session.Lookup:
+		l.session.Missing(t.now(), e.Ticket, t.missing(e.IDs), true)
+	case session.Read:
+		var texts [][]byte
+		for _, id := range e.IDs {
+			if x := t.store().Get(id); x != nil {
+				texts = append(texts, x.JSON)
+			}
+		}
+		l.session.Texts(t.now(), e.Ticket, texts)
+	case session.Tell:
+		t.e.watch.report(l, e.Report)
+		t.loop.Report(t.now(), l.r.URL, l.id, e.Report)
+	case session.End:
+		t.e.queue.at(t.e.now, func() { l.fail(relaysync.EndError(e.Reason)) })
+	}
+}
+
+// localSet is what is here of a filter's events.
+func (t *talon) localSet(b session.Build) *negentropy.Set {
+	var set negentropy.Builder
+	add := func(createdAt int64, id host.ID) { set.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id}) }
+	for _, e := range t.store().Query(&b.Filter) {
+		add(e.CreatedAt, e.ID)
+	}
+	for _, h := range t.heldBy(&b.Filter) {
+		add(h.CreatedAt, h.ID)
+	}
+	t.known.EachRefused(b.Matcher, t.now()/1000, add)
+	return set.Build()
+}

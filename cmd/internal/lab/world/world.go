@@ -1,0 +1,168 @@
+package world
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"talon/cmd/internal/lab/scenario"
+	"talon/host"
+	"talon/host/relaymodel"
+)
+
+// World is a network and what happens in it. Times are milliseconds from its begin.
+type World struct {
+	Scenario *scenario.Scenario
+	Seed     uint64
+	Start    int64 // unix milliseconds
+	End      int64
+	Relays   []*Relay // foreign ones
+	Talons   []*Talon
+	Repos    []*Repo
+	Events   []*Event // in the order of their publishing
+	Faults   []*Fault // in the order of their begin
+	ByID     map[host.ID]*Event
+}
+
+// Relay is a foreign relay.
+type Relay struct {
+	Number    int
+	Name      string // such as strfry-1
+	Class     string
+	URL       string
+	Profile   *relaymodel.Profile
+	Seed      uint64
+	Bootstrap bool
+	Honest    bool
+	Latency   float64 // milliseconds one way
+	Jitter    float64
+	Bandwidth int // bytes in a second; 0: any
+	Away      []Away
+}
+
+// Away is a time at which a relay cannot be reached.
+type Away struct{ From, To int64 }
+
+// Talon is one that runs the modules under test. As a place it comes after the relays.
+type Talon struct {
+	Number int
+	Name   string
+	URL    string
+	Domain string
+}
+
+// Place is where an event can be: a relay, or a Talon behind them.
+type Place int
+
+// Copy is an event that reaches a place.
+type Copy struct {
+	Place Place
+	At    int64
+}
+
+// Event is one that is published.
+type Event struct {
+	*host.Event
+	Number  uint32
+	At      int64 // below 0: before the begin
+	Copies  []Copy
+	Repo    *Repo  // nil: it is about nothing here
+	Thread  *Event // that it is in; nil: it is none, or begins one
+	Refused bool   // the policy refuses it
+	Held    int64  // how long it waits for git data; 0: not
+	Deletes *Event
+	Ended   int64 // when it was deleted, or a newer version came; 0: never
+}
+
+// Repo is a repository.
+type Repo struct {
+	Number  int
+	D       string
+	Owner   int
+	Address string
+	Talons  []int
+	lists   []list
+	said    []*Event // roots and comments
+}
+
+// list is which relays a repository lists from a time.
+type list struct {
+	from   int64
+	relays []int
+}
+
+// relaysAt returns which relays a repository lists at a time.
+func (r *Repo) relaysAt(at int64) []int {
+	for i := len(r.lists) - 1; i > 0; i-- {
+		if r.lists[i].from <= at {
+			return r.lists[i].relays
+		}
+	}
+	return r.lists[0].relays
+}
+
+// Lists reports whether a repository ever lists a relay.
+func (r *Repo) Lists(relay int) bool {
+	return slices.ContainsFunc(r.lists, func(l list) bool { return slices.Contains(l.relays, relay) })
+}
+
+// ListsTalon reports whether it lists a Talon.
+func (r *Repo) ListsTalon(talon int) bool { return slices.Contains(r.Talons, talon) }
+
+// IsTalon returns which Talon a place is.
+func (w *World) IsTalon(p Place) (int, bool) { return int(p) - len(w.Relays), int(p) >= len(w.Relays) }
+
+// TalonPlace is a Talon as a place.
+func (w *World) TalonPlace(talon int) Place { return Place(len(w.Relays) + talon) }
+
+// Wants reports whether an event is wanted by a Talon: its repository lists it, and its
+// policy takes it.
+func (w *World) Wants(talon int, e *Event) bool {
+	return e.Repo != nil && !e.Refused && e.Repo.ListsTalon(talon)
+}
+
+// Draw makes the world of a seed.
+func Draw(s *scenario.Scenario, seed uint64) *World {
+	w := &World{
+		Scenario: s, Seed: seed, Start: int64(s.Start) * 1000, End: s.Duration.Milliseconds(), ByID: map[host.ID]*Event{},
+	}
+	w.drawRelays()
+	for i := range s.Talon.Count {
+		domain := fmt.Sprintf("talon-%d.example", i)
+		w.Talons = append(w.Talons, &Talon{i, fmt.Sprintf("talon-%d", i), "wss://" + domain, domain})
+	}
+	w.drawFaults()
+	w.publish()
+	return w
+}
+
+// drawRelays makes the relays, class by class.
+func (w *World) drawRelays() {
+	for _, class := range slices.Sorted(maps.Keys(w.Scenario.Relays)) {
+		c := w.Scenario.Relays[class]
+		r := newStream(w.Seed, "relays "+class)
+		p := w.Scenario.Profile(class)
+		for i := range c.Count {
+			name := fmt.Sprintf("%s-%d", class, i)
+			w.Relays = append(w.Relays, &Relay{
+				Number: len(w.Relays), Name: name, Class: class, URL: "wss://" + name + ".example", Profile: p, Seed: r.Uint64(),
+				Bootstrap: i < c.Bootstrap, Honest: p.Honest(), Latency: max(0.5, r.logNormal(c.LatencyMS, c.Spread)), Jitter: c.Jitter, Bandwidth: c.Bandwidth,
+			})
+		}
+	}
+}
+
+// LatencyAt is how long something takes to or from a relay that is sent at a time.
+func (r *Relay) LatencyAt(at int64) int64 {
+	share := float64(Mix(r.Seed^uint64(at/60_000))>>11)/(1<<52) - 1 // from -1 to 1
+	return int64(r.Latency + float64(float64(r.Latency*r.Jitter)*share))
+}
+
+// UpFor returns for how long a relay could be reached in a time.
+func (r *Relay) UpFor(from, to int64) int64 {
+	up := max(0, to-from)
+	for _, a := range r.Away {
+		up -= max(0, min(a.To, to)-max(a.From, from))
+	}
+	return max(0, up)
+}
