@@ -36,6 +36,15 @@ func Decode(text []byte, into any, special Special) error {
 	return d.table(keys, reflect.ValueOf(into).Elem(), "")
 }
 
+// Value returns a value as TOML has it, or the text where it is none.
+func Value(text string) any {
+	var v struct{ V any }
+	if _, err := toml.Decode("V = "+text, &v); err != nil {
+		return text
+	}
+	return v.V
+}
+
 // Decoder reads one text.
 type Decoder struct {
 	meta    toml.MetaData

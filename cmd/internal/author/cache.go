@@ -1,6 +1,7 @@
 package author
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,6 +32,20 @@ func openCache() (*cache, error) {
 		return nil, fmt.Errorf("make a folder for compiled code: %w", err)
 	}
 	return &cache{dir: dir}, nil
+}
+
+// Load loads a module with the machine code that commands keep.
+func Load(ctx context.Context, wasm []byte, o guest.Options) (m *guest.Module, err error) {
+	c, err := openCache()
+	if err != nil {
+		return nil, err
+	}
+	o.CacheDir = c.dir
+	err = c.hold(func() (err error) {
+		m, err = guest.Load(ctx, wasm, o)
+		return err
+	})
+	return m, cmpErr(err, c.close()) // the code is mapped, or in memory
 }
 
 // hold calls f while no other process uses the folder.

@@ -146,6 +146,8 @@ func (e *engine) unix() int64 { return e.w.Start + e.now }
 // run lets time pass until the end.
 func (e *engine) run() {
 	const look = 4096 // happenings between two looks at ctx
+	const maxStill = 5_000_000
+	still := 0
 	for n := 0; len(e.queue.list) > 0 && e.queue.list[0].at <= e.end; n++ {
 		if n%look == 0 && e.ctx.Err() != nil {
 			e.stop(result.CutShort, "it was interrupted")
@@ -154,7 +156,11 @@ func (e *engine) run() {
 			return
 		}
 		h := heap.Pop(&e.queue).(happening)
-		e.now = h.at
+		if h.at > e.now {
+			e.now, still = h.at, 0
+		} else if still++; still > maxStill {
+			e.watch.check.broken("busy", "", "more than %d things happen without time passing", maxStill)
+		}
 		h.do()
 	}
 	e.now = e.end

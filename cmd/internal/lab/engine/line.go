@@ -270,6 +270,9 @@ func (l *line) write() {
 		}
 		l.r.effects(l.r.relay.Receive(l.conn, text, l.t.e.unix()))
 	}
+	if l.broken || l.r.lines[l.conn] != l {
+		l.out.frames = nil // nobody is there
+	}
 	l.out.again()
 }
 

@@ -30,7 +30,7 @@ type Wasm struct {
 type Options struct {
 	World     string         // that it must serve: manifest.WorldStrategy or WorldThrottle
 	Config    map[string]any // over that of the side-car
-	CacheDir  string         // keeps machine code; empty: nothing is kept
+	CacheDir  string         // keeps machine code; empty: the one that commands share
 	Instances int            // at once
 	Log       io.Writer      // what a compiler says
 }
@@ -51,7 +51,11 @@ func Open(ctx context.Context, path string, o Options) (*Wasm, error) {
 	}
 	budgets := guest.BudgetsOf(&source.Sidecar.Budgets)
 	budgets.Time = slowest
-	m.module, err = guest.Load(ctx, source.Wasm, guest.Options{
+	load := author.Load
+	if o.CacheDir != "" {
+		load = guest.Load
+	}
+	m.module, err = load(ctx, source.Wasm, guest.Options{
 		Name: source.Manifest.Name, Grants: source.Sidecar.Grants, Config: m.config, Budgets: budgets,
 		Limits:   guest.Limits{Time: slowest},
 		CacheDir: o.CacheDir, Instances: max(1, o.Instances), Log: slog.New(slog.DiscardHandler),
@@ -79,4 +83,4 @@ func (m *Wasm) Manifest() *manifest.Manifest { return m.source.Manifest }
 func (m *Wasm) New(ctx context.Context) (engine.Instance, error) { return m.module.NewReducer(ctx) }
 
 // Close ends the module.
-func (m *Wasm) Close(ctx context.Context) error { return m.module.Close(ctx) }
+func (m *Wasm) Close() error { return m.module.Close(context.Background()) }

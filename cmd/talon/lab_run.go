@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talon/cmd/internal/lab/engine"
+	"talon/cmd/internal/lab/module"
+	"talon/cmd/internal/lab/result"
+	"talon/cmd/internal/lab/runner"
+	"talon/cmd/internal/lab/scenario"
+	"talon/internal/tomlschema"
+	"talon/sdk/abi/manifest"
+)
+
+// labOptions is what the commands that run something share.
+type labOptions struct {
+	strategies, throttles []string
+	set, config           []string
+	level                 string
+	first                 uint64
+	modules               []io.Closer
+}
+
+func (o *labOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringSliceVar(&o.strategies, "strategy", nil, "`modules` to try: .wasm files, their folders, or names of bundled ones")
+	f.StringSliceVar(&o.throttles, "throttle", nil, "`modules` that say how hard relays are pressed, likewise; none: the host's own backoff")
+	f.StringArrayVar(&o.set, "set", nil, "change the scenario: `KEY=VALUE`, or KEY=V1,V2 to try each; relays.*.KEY is that of every class")
+	f.StringArrayVar(&o.config, "config", nil, "configure a module: `MODULE:KEY=VALUE`, or several values to try each")
+	f.StringVar(&o.level, "level", "", "how relays are played: `wire` or model; as the scenario says if it is not given")
+	f.Uint64Var(&o.first, "seed", 1, "the first `seed`")
+}
+
+func labRunCommand() *cobra.Command {
+	var o labOptions
+	var seeds, jobs, shrink int
+	var out, trace string
+	cmd := &cobra.Command{
+		Use:   "run SCENARIO",
+		Short: "Try strategies and throttles in a simulated network",
+		Long: `Run every strategy with every throttle in a scenario, once for each seed. All variants of a seed have the same weather: what is published when, which relays fail,
+how long lines take. The modules are the files that production runs, and so are the machines that carry out what they decide.
+
+SCENARIO is a file (docs/reference-lab-scenarios.md has the keys), or one of those that are built in:
+
+` + scenarioList() + `
+With --out, a folder gets runs.jsonl, the tables as CSV, and report.html. An invariant that a run breaks ends it: the run is named with its seed, and with the shortest
+part of its events and faults that was found to break it too. The exit code is 1 then. Interrupted, it writes what is done.`,
+		Example: `  talon lab run small --strategy layered-v5,./mine.wasm --throttle polite --seeds 200 --out results
+  talon lab run small --strategy layered-v5 --set 'relays.*.rate=10,50,250'
+  talon lab run small --strategy layered-v5 --config layered-v5:batch_seconds=1,5,20`,
+		Args: cobra.ExactArgs(1),
+	}
+	o.flags(cmd)
+	f := cmd.Flags()
+	f.IntVar(&seeds, "seeds", 20, "how `many` seeds, from the first one")
+	f.IntVar(&jobs, "jobs", runtime.GOMAXPROCS(0), "how `many` runs at once")
+	f.IntVar(&shrink, "shrink", 200, "how `many` runs are spent on making a broken invariant small; 0: none")
+	f.StringVar(&out, "out", "", "`folder` for the results; without one there is only the table")
+	f.StringVar(&trace, "trace", "", "keep what crosses the line of the first Talon to this `relay`, such as strfry-0")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if seeds < 1 || seeds > 1_000_000 || jobs < 1 || jobs > 1024 || shrink < 0 {
+			return errors.New("want seeds from 1 to 1000000, jobs from 1 to 1024, and shrink from 0")
+		}
+		variants, err := o.variants(cmd.Context(), args[0], jobs, cmd.ErrOrStderr())
+		defer o.close()
+		if err != nil {
+			return err
+		}
+		p := &runner.Plan{
+			Variants: variants, First: o.first, Seeds: seeds, Jobs: jobs, Level: result.Level(o.level), Trace: trace, Relays: true, Shrink: shrink,
+		}
+		return quoted(runLab(cmd, p, out))
+	}
+	return cmd
+}
+
+func scenarioList() string {
+	var b strings.Builder
+	for _, name := range scenario.Names() {
+		s, _, err := scenario.Builtin(name)
+		if err != nil {
+			panic(err) // they are embedded
+		}
+		fmt.Fprintf(&b, "  %-12s %s\n", name, s.Description)
+	}
+	return b.String()
+}
+
+// runLab makes the runs, and shows what comes of them.
+func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
+	if out == "" {
+		dir, err := os.MkdirTemp("", "talon-lab-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		out = dir
+	}
+	if err := os.MkdirAll(out, 0o777); err != nil {
+		return err
+	}
+	file, err := os.Create(filepath.Join(out, "runs.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	w := result.NewWriter(file)
+	var broken []string
+	p.Write = func(r *result.Run) error {
+		for _, f := range r.Findings {
+			if f.Prefix != nil {
+				broken = append(broken, fmt.Sprintf("%s, seed %d, after %s: %s: %s (%s and %s show it)", r.Variant(), r.Seed, f.At, f.Invariant, f.Text,
+					counted(len(f.Prefix.Events), "event"), counted(len(f.Prefix.Faults), "fault")))
+			} else if len(broken) < 20 {
+				broken = append(broken, fmt.Sprintf("%s, seed %d: %s: %s", r.Variant(), r.Seed, f.Invariant, f.Text))
+			}
+		}
+		return w.Write(r)
+	}
+	bar := newProgress(cmd.ErrOrStderr())
+	p.Progress = func(done, all int, left time.Duration) {
+		bar.show(func() string {
+			const width = 30
+			full := width * done / max(1, all)
+			return fmt.Sprintf("[%s%s] %d of %d runs, %v left", strings.Repeat("=", full), strings.Repeat(" ", width-full), done, all, left.Round(time.Second))
+		})
+	}
+	err = runner.Run(cmd.Context(), p)
+	bar.end()
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := labResults(cmd, out); err != nil {
+		return err
+	}
+	for _, text := range broken {
+		fmt.Fprintln(cmd.OutOrStdout(), plain(text))
+	}
+	if len(broken) > 0 {
+		return errors.New(counted(len(broken), "finding") + ": see above")
+	}
+	return nil
+}
+
+// variants reads the scenario and the modules, and what is to be varied.
+func (o *labOptions) variants(ctx context.Context, path string, jobs int, w io.Writer) (list []runner.Variant, err error) {
+	if o.level != "" && o.level != string(result.Wire) && o.level != string(result.Model) {
+		return nil, fmt.Errorf("level %q: want wire or model", o.level)
+	}
+	if len(o.strategies) == 0 {
+		return nil, errors.New("want a strategy: --strategy layered-v5, or a file")
+	}
+	s, _, err := scenario.Open(path)
+	if err != nil {
+		return nil, errors.New(plain(err.Error()))
+	}
+	sets, err := sweeps(o.set)
+	if err != nil {
+		return nil, err
+	}
+	strategies, err := o.open(ctx, o.strategies, manifest.WorldStrategy, jobs, w)
+	if err != nil {
+		return nil, err
+	}
+	throttles, err := o.open(ctx, o.throttles, manifest.WorldThrottle, jobs, w)
+	if err != nil {
+		return nil, err
+	}
+	if len(throttles) == 0 {
+		throttles = []engine.Module{nil}
+	}
+	for _, set := range sets {
+		changed, err := runner.Change(s, set)
+		if err != nil {
+			return nil, errors.New(plain(err.Error()))
+		}
+		for _, a := range strategies {
+			for _, b := range throttles {
+				list = append(list, runner.Variant{Scenario: changed, Set: set, Strategy: a, Throttle: b})
+			}
+		}
+	}
+	return list, nil
+}
+
+func sweeps(texts []string) ([][]result.Setting, error) {
+	var list []runner.Sweep
+	for _, text := range texts {
+		s, err := runner.ParseSweep(text)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return runner.Combinations(list)
+}
+
+// open makes modules ready, each once for every combination of its settings.
+func (o *labOptions) open(ctx context.Context, paths []string, world string, jobs int, w io.Writer) (list []engine.Module, err error) {
+	for _, path := range paths {
+		file := moduleFile(path)
+		name := strings.TrimSuffix(filepath.Base(file), ".wasm")
+		var own []string
+		for _, text := range o.config {
+			of, rest, ok := strings.Cut(text, ":")
+			if !ok || !slices.ContainsFunc(slices.Concat(o.strategies, o.throttles), func(p string) bool { return strings.TrimSuffix(filepath.Base(p), ".wasm") == of }) {
+				return nil, fmt.Errorf("config %q: want MODULE:KEY=VALUE, with the name of a module that is tried", text)
+			}
+			if of == name {
+				own = append(own, rest)
+			}
+		}
+		all, err := sweeps(own)
+		if err != nil {
+			return nil, err
+		}
+		for _, set := range all {
+			config := map[string]any{}
+			for _, c := range set {
+				config[c.Key] = tomlschema.Value(c.Value)
+			}
+			m, err := module.Open(ctx, file, module.Options{World: world, Config: config, Instances: jobs, Log: w})
+			if err != nil {
+				return nil, err
+			}
+			o.modules = append(o.modules, m)
+			list = append(list, m)
+		}
+	}
+	return list, nil
+}
+
+// moduleFile returns the file of a module that came with the program, or the path as it
+// is.
+func moduleFile(path string) string {
+	if _, err := os.Stat(path); err == nil || strings.ContainsAny(path, `/\`) {
+		return path
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return path
+	}
+	for _, folder := range []string{"plugins", "more"} {
+		file := filepath.Join(filepath.Dir(program), folder, path+".wasm")
+		if _, err := os.Stat(file); err == nil {
+			return file
+		}
+	}
+	return path
+}
+
+func (o *labOptions) close() {
+	for _, m := range o.modules {
+		_ = m.Close()
+	}
+}
