@@ -1,0 +1,210 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"talon/cmd/internal/lab/result"
+	"talon/cmd/internal/lab/stats"
+)
+
+// Text writes a table for each world: measures down, variants across, in as many blocks
+// as the width asks for, and what the comparisons say. A width of 0 is no limit. Names go
+// through plain, which makes a text harmless for a terminal.
+func Text(w io.Writer, o *stats.Outcomes, width int, plain func(string) string) error {
+	var b strings.Builder
+	for i, world := range o.Worlds {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		comparisons := world.Compare()
+		writeWorld(&b, world, comparisons, width, plain)
+		for k := range comparisons {
+			b.WriteByte('\n')
+			wrap(&b, plain(comparisons[k].Sentence()), width)
+		}
+		writeFailures(&b, world, width, plain)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeWorld writes the means. A change beside the first variant stands behind the value if
+// it can be told from chance.
+func writeWorld(b *strings.Builder, world *stats.World, comparisons []stats.Comparison, width int, plain func(string) string) {
+	wrap(b, plain(world.Name), width)
+	titles := []string{"", "finished"}
+	for _, m := range measuresOf(world) {
+		titles = append(titles, m.Info().Title)
+	}
+	var columns [][]string
+	for i, v := range world.Variants {
+		column := []string{plain(v.Name), fmt.Sprintf("%d of %d", v.Finished(), len(v.Runs))}
+		for _, m := range measuresOf(world) {
+			column = append(column, cell(v, comparisonOf(comparisons, i), m))
+		}
+		columns = append(columns, column)
+	}
+	first := columnWidth(titles)
+	for len(columns) > 0 {
+		n, total := 0, first
+		for n < len(columns) && (n == 0 || width == 0 || total+2+columnWidth(columns[n]) <= width) {
+			total += 2 + columnWidth(columns[n])
+			n++
+		}
+		for row, title := range titles {
+			var line strings.Builder
+			pad(&line, title, first, false)
+			for _, c := range columns[:n] {
+				line.WriteString("  ")
+				pad(&line, c[row], columnWidth(c), true)
+			}
+			b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+		}
+		if columns = columns[n:]; len(columns) > 0 {
+			b.WriteByte('\n')
+		}
+	}
+}
+
+// comparisonOf returns the comparison of variant i, or nil for the first one.
+func comparisonOf(list []stats.Comparison, i int) *stats.Comparison {
+	if i == 0 {
+		return nil
+	}
+	return &list[i-1]
+}
+
+func cell(v *stats.Variant, c *stats.Comparison, m result.Measure) string {
+	values := v.Values(m)
+	if len(values) == 0 {
+		return "-"
+	}
+	text := format(mean(values), m.Info().Unit)
+	if c == nil {
+		return text
+	}
+	if e := c.Effect(m); e != nil {
+		text += " " + change(e)
+	}
+	return text
+}
+
+// change is an effect in a few characters.
+func change(e *stats.Effect) string {
+	switch e.Verdict() {
+	case stats.Equal:
+		return "="
+	case stats.Indistinct:
+		return "~"
+	}
+	sign := "+"
+	x := e.Estimate
+	if x < 0 {
+		sign, x = "-", -x
+	}
+	switch {
+	case e.Relative && e.Estimate > 1:
+		return "×" + strings.TrimSuffix(stats.Percent((1+e.Estimate)/100), " %")
+	case e.Relative:
+		return sign + stats.Percent(x)
+	case e.Measure.Info().Unit == result.Share:
+		return sign + strings.TrimSuffix(stats.Percent(x), " %") + " pt"
+	}
+	return sign + format(x, e.Measure.Info().Unit)
+}
+
+// writeFailures says which runs did not finish, and what was found.
+func writeFailures(b *strings.Builder, world *stats.World, width int, plain func(string) string) {
+	const most = 5
+	for _, v := range world.Variants {
+		shown, more := 0, 0
+		for i := range v.Runs {
+			r := &v.Runs[i]
+			if r.End.How == result.Finished && r.Findings == 0 {
+				continue
+			}
+			if shown == most {
+				more++
+				continue
+			}
+			if shown == 0 {
+				b.WriteByte('\n')
+			}
+			shown++
+			wrap(b, plain(fmt.Sprintf("%s, seed %d: %s", v.Name, r.Seed, endText(r.End, r.Findings))), width)
+		}
+		if more > 0 {
+			fmt.Fprintf(b, "… and %s of it\n", counted(more, "other run"))
+		}
+	}
+}
+
+func endText(e result.End, findings int) string {
+	text := map[result.How]string{result.Finished: "finished", result.CutShort: "cut short", result.BrokenInvariant: "an invariant was broken",
+		result.ModuleFailed: "the module failed"}[e.How]
+	if e.How != result.Finished {
+		text += " after " + span(e.At.Float())
+	}
+	if e.Reason != "" {
+		text += ": " + e.Reason
+	}
+	if findings > 0 {
+		text += " (" + counted(findings, "finding") + ")"
+	}
+	return text
+}
+
+// measuresOf returns the measures that any run of a world has.
+func measuresOf(world *stats.World) []result.Measure {
+	return slices.DeleteFunc(result.Measures(), func(m result.Measure) bool {
+		return !slices.ContainsFunc(world.Variants, func(v *stats.Variant) bool { return len(v.Values(m)) > 0 })
+	})
+}
+
+func columnWidth(column []string) int {
+	n := 0
+	for _, text := range column {
+		n = max(n, utf8.RuneCountInString(text))
+	}
+	return n
+}
+
+func pad(b *strings.Builder, text string, width int, right bool) {
+	fill := strings.Repeat(" ", width-utf8.RuneCountInString(text))
+	if right {
+		text, fill = fill, text
+	}
+	b.WriteString(text + fill)
+}
+
+// wrap writes a paragraph in lines of a width.
+func wrap(b *strings.Builder, text string, width int) {
+	at := 0
+	for _, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case at == 0:
+		case width > 0 && at+1+n > width:
+			b.WriteByte('\n')
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	b.WriteByte('\n')
+}
+
+func mean(list []float64) float64 {
+	total := 0.0
+	for _, x := range list {
+		total += x
+	}
+	return total / float64(len(list))
+}
