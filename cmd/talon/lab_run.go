@@ -16,6 +16,7 @@ import (
 
 	"talon/cmd/internal/lab/engine"
 	"talon/cmd/internal/lab/module"
+	"talon/cmd/internal/lab/report"
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/runner"
 	"talon/cmd/internal/lab/scenario"
@@ -100,34 +101,32 @@ func scenarioList() string {
 
 // runLab makes the runs, and shows what comes of them.
 func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
-	if out == "" {
-		dir, err := os.MkdirTemp("", "talon-lab-")
+	w := result.NewWriter(io.Discard)
+	runs := filepath.Join(out, "runs.jsonl")
+	if out != "" {
+		if err := os.MkdirAll(out, 0o755); err != nil {
+			return err
+		}
+		file, err := os.Create(runs)
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
-		out = dir
+		defer file.Close()
+		w = result.NewWriter(file) // a run at a time: nothing is left to be written
 	}
-	if err := os.MkdirAll(out, 0o777); err != nil {
-		return err
-	}
-	file, err := os.Create(filepath.Join(out, "runs.jsonl"))
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	w := result.NewWriter(file)
+	r := new(report.Report)
 	var broken []string
-	p.Write = func(r *result.Run) error {
-		for _, f := range r.Findings {
+	p.Write = func(run *result.Run) error {
+		for _, f := range run.Findings {
 			if f.Prefix != nil {
-				broken = append(broken, fmt.Sprintf("%s, seed %d, after %s: %s: %s (%s and %s show it)", r.Variant(), r.Seed, f.At, f.Invariant, f.Text,
+				broken = append(broken, fmt.Sprintf("%s, seed %d, after %s: %s: %s (%s and %s show it)", run.Variant(), run.Seed, f.At, f.Invariant, f.Text,
 					counted(len(f.Prefix.Events), "event"), counted(len(f.Prefix.Faults), "fault")))
 			} else if len(broken) < 20 {
-				broken = append(broken, fmt.Sprintf("%s, seed %d: %s: %s", r.Variant(), r.Seed, f.Invariant, f.Text))
+				broken = append(broken, fmt.Sprintf("%s, seed %d: %s: %s", run.Variant(), run.Seed, f.Invariant, f.Text))
 			}
 		}
-		return w.Write(r)
+		r.Add(run)
+		return w.Write(run)
 	}
 	bar := newProgress(cmd.ErrOrStderr())
 	p.Progress = func(done, all int, left time.Duration) {
@@ -137,16 +136,22 @@ func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
 			return fmt.Sprintf("[%s%s] %d of %d runs, %v left", strings.Repeat("=", full), strings.Repeat(" ", width-full), done, all, left.Round(time.Second))
 		})
 	}
-	err = runner.Run(cmd.Context(), p)
+	err := runner.Run(cmd.Context(), p)
 	bar.end()
-	if err = errors.Join(err, file.Close()); err != nil {
+	if err != nil {
 		return err
 	}
-	if err := labResults(cmd, out); err != nil {
+	if out != "" {
+		if err := errors.Join(writeTables(out, []string{runs}), writeReport(filepath.Join(out, "report.html"), r)); err != nil {
+			return err
+		}
+	}
+	stdout := cmd.OutOrStdout()
+	if err := report.Text(stdout, &r.Outcomes, columns(stdout), plain); err != nil {
 		return err
 	}
 	for _, text := range broken {
-		fmt.Fprintln(cmd.OutOrStdout(), plain(text))
+		fmt.Fprintln(stdout, plain(text))
 	}
 	if len(broken) > 0 {
 		return errors.New(counted(len(broken), "finding") + ": see above")
