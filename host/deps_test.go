@@ -59,7 +59,7 @@ var allowed = map[string]string{
 	"cmd/internal/lab/result":   "",
 	"cmd/internal/lab/scenario": "host/relaymodel host/relaysync internal/tomlschema",
 	"cmd/internal/lab/world":    "cmd/internal/lab/scenario host host/relaymodel sdk/grasp",
-	"cmd/internal/lab/engine":   "cmd/internal/lab/result cmd/internal/lab/world host host/negentropy host/plugin/guest host/relayclient host/relaymodel host/relaysync host/relaysync/health host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/session sdk/abi sdk/grasp",
+	"cmd/internal/lab/engine":   "cmd/internal/lab/result cmd/internal/lab/world host host/negentropy host/plugin/guest host/relayclient host/relaymodel host/relaysync host/relaysync/health host/relaysync/holdings host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/session sdk/abi sdk/grasp",
 	"cmd/internal/lab/module":   "cmd/internal/author cmd/internal/lab/engine cmd/internal/lab/result host/plugin/guest sdk/abi/manifest sdk/strategy",
 	"cmd/internal/lab/runner":   "cmd/internal/lab/engine cmd/internal/lab/result cmd/internal/lab/scenario cmd/internal/lab/world",
 	"cmd/internal/lab/report":   "cmd/internal/lab/result cmd/internal/lab/stats",

@@ -8,6 +8,7 @@ import (
 
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/world"
+	"talon/host"
 	"talon/host/relaymodel"
 )
 
@@ -136,7 +137,7 @@ func (e *engine) deliver(ev *world.Event, at world.Place) {
 		return
 	}
 	r := e.remotes[at]
-	r.effects(r.relay.Add(ev.Event, e.unix()))
+	r.add(ev.Event)
 	e.watch.arrivedAt(ev, r)
 }
 
@@ -238,6 +239,19 @@ func (r *remote) effects(list []relaymodel.Effect) {
 	r.alarm()
 }
 
+// add has the relay take an event that somebody publishes there.
+func (r *remote) add(e *host.Event) {
+	was := r.relay.Store().Get(e.ID)
+	r.effects(r.relay.Add(e, r.e.unix()))
+	if r.e.cfg.Level == result.Model && was == nil && r.relay.Store().Get(e.ID) != nil {
+		for _, l := range r.inOrder() {
+			if l.model != nil {
+				l.model.live(e)
+			}
+		}
+	}
+}
+
 // alarm has the relay do in time what is due.
 func (r *remote) alarm() {
 	if at, ok := r.relay.Next(); ok {
@@ -258,6 +272,9 @@ func (r *remote) fault(f *world.Fault, begins bool) {
 		if r.dumb += change; begins {
 			for _, l := range r.inOrder() {
 				l.broken = true
+				if l.model != nil {
+					l.model.silent()
+				}
 			}
 		}
 	case "reset":

@@ -8,10 +8,12 @@ import (
 	"os"
 	"syscall"
 
+	"talon/cmd/internal/lab/result"
 	"talon/host"
 	"talon/host/negentropy"
 	"talon/host/relayclient"
 	"talon/host/relaysync"
+	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/session"
 )
@@ -23,8 +25,10 @@ type line struct {
 	r       *remote
 	request loop.Dial
 	begun   int64
-	conn    uint64 // number of the connection at the relay
-	session *session.Session
+	conn    uint64           // number of the connection at the relay
+	session *session.Session // at the level of the wire
+	model   *model           // at that of the model
+	held    *holdings.Set    // what the relay is believed to hold
 	up      bool
 	upSince int64
 	down    bool // nothing more is told of it
@@ -132,9 +136,14 @@ func (l *line) opened() {
 	l.count(upgradeUp, upgradeDown)
 	o.Took = e.now - l.begun
 	l.up, l.upSince = true, e.now
-	l.session = session.New(session.Config{
-		Relay: l.r.URL, Capabilities: o.Capabilities, Limits: t.limits.Session(), Known: t.known, Hash: t.hash, Verify: verify, Sign: t.sign,
-	}, t.now())
+	if e.cfg.Level == result.Model {
+		l.model = newModel(l, &o.Capabilities)
+	} else {
+		l.held = holdings.Decode(t.holdings[l.r.URL], t.limits.Holdings)
+		l.session = session.New(session.Config{
+			Relay: l.r.URL, Capabilities: o.Capabilities, Limits: t.limits.Session(), Known: t.known, Holdings: l.held, Hash: t.hash, Verify: verify, Sign: t.sign,
+		}, t.now())
+	}
 	e.watch.connected(l)
 	t.loop.Up(t.now(), l.r.URL, l.id, o)
 	l.serve()
@@ -151,7 +160,9 @@ func (l *line) fail(err error) {
 	ended.Result.Took = l.t.e.now - l.begun
 	if wasUp {
 		ended.Result.Took = l.t.e.now - l.upSince
-		ended.Answered, ended.Unanswered = l.session.Sizes(l.t.now())
+		if l.session != nil {
+			ended.Answered, ended.Unanswered = l.session.Sizes(l.t.now())
+		}
 	}
 	ended.Received = l.received
 	l.hangUp()
@@ -168,6 +179,9 @@ func (l *line) hangUp() {
 	e := l.t.e
 	if l.up {
 		e.watch.disconnected(l)
+	}
+	if l.held != nil && l.held.TakeChanged() {
+		l.t.holdings[l.r.URL] = l.held.Encode()
 	}
 	delete(l.t.lines, l.id)
 	if l.conn != 0 && l.r.lines[l.conn] == l {
@@ -236,7 +250,7 @@ func (l *line) read() {
 		return
 	}
 	now := l.t.now()
-	for !l.session.Full() {
+	for l.model != nil || !l.session.Full() {
 		text, ok := l.in.due(l.t.e.now)
 		if !ok {
 			break
@@ -245,6 +259,9 @@ func (l *line) read() {
 			l.serve()
 			l.fail(relaysync.ErrLost)
 			return
+		}
+		if l.model != nil {
+			continue // what it costs is counted where it is asked for
 		}
 		l.count(0, frameBytes(text, false))
 		l.session.Heard(now, l.received)
@@ -285,24 +302,32 @@ func (l *line) count(up, down int64) {
 
 // do gives the session a command.
 func (l *line) do(c session.Command) {
-	if l.session == nil || l.down {
+	if !l.up || l.down {
 		return
 	}
 	l.t.e.watch.command(l, c)
+	if l.model != nil {
+		l.model.do(c)
+		return
+	}
 	l.session.Do(l.t.now(), c)
 	l.serve()
 }
 
 // answered gives the session what became of an event.
 func (l *line) answered(a session.Answer) {
-	if !l.down {
+	switch {
+	case l.down:
+	case l.model != nil:
+		l.model.answered(a)
+	default:
 		l.session.Answered(l.t.now(), a)
 	}
 }
 
 // serve gives the session its turn, and does what it wants done.
 func (l *line) serve() {
-	if l.down {
+	if l.down || l.model != nil {
 		return
 	}
 	l.perform()
@@ -380,7 +405,11 @@ func (l *line) effect(e session.Effect) {
 // localSet is what is here of a filter's events.
 func (t *talon) localSet(b session.Build) *negentropy.Set {
 	var set negentropy.Builder
-	add := func(createdAt int64, id host.ID) { set.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id}) }
+	add := func(createdAt int64, id host.ID) {
+		if b.Within == nil || b.Within.Has(id) {
+			set.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
+		}
+	}
 	for _, e := range t.store().Query(&b.Filter) {
 		add(e.CreatedAt, e.ID)
 	}

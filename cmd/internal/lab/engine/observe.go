@@ -292,6 +292,9 @@ func (o *observer) disconnected(l *line) {
 	o.connections--
 	l.r.counts.connected += o.e.now - l.upSince
 	o.trace.of(l, result.Line, "disconnected", "", 0)
+	if l.model != nil {
+		o.duplicates += l.model.known
+	}
 	if l.session != nil {
 		o.duplicates += int64(l.session.Stats().Dropped[session.DropKnown])
 	}

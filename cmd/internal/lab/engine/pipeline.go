@@ -201,7 +201,7 @@ func (t *talon) put(e *host.Event) (host.Verdict, []loop.Change) {
 			}
 		}
 	}
-	t.remote.effects(t.remote.relay.Add(e, t.e.unix()))
+	t.remote.add(e)
 	if t.store().Get(e.ID) == nil {
 		return host.Verdict{Code: host.Rejected, Reason: "blocked: this event was deleted"}, nil
 	}
@@ -224,13 +224,10 @@ func (t *talon) note(e *host.Event) {
 	}
 }
 
-// maxHeld is how long something is held.
-const maxHeld = 30 * 60 * 1000
-
 // hold puts an event into purgatory until its git data come, or its time is up.
 func (t *talon) hold(ev *world.Event) (host.Verdict, []loop.Change) {
 	id := ev.ID
-	t.held[id], t.heldUntil[id] = ev, t.e.now+min(ev.Held, maxHeld)
+	t.held[id], t.heldUntil[id] = ev, t.e.now+min(ev.Held, world.MaxHeld)
 	change := []host.HeldChange{{Event: ev.Event, Fate: host.FateHeld, Synced: true}}
 	changes := loop.Followed(t.known, t.now()/1000, nil, change)
 	t.e.queue.at(t.heldUntil[id], func() { t.release(ev) })
@@ -245,7 +242,7 @@ func (t *talon) release(ev *world.Event) {
 		return
 	}
 	delete(t.held, ev.ID)
-	if ev.Held > maxHeld {
+	if ev.Held > world.MaxHeld {
 		delete(t.heldUntil, ev.ID)
 		t.loop.Changed(t.now(), loop.Followed(t.known, t.now()/1000, nil, []host.HeldChange{{Event: ev.Event, Fate: host.FateExpired}}))
 		t.turn()

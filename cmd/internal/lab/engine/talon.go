@@ -44,6 +44,7 @@ type talon struct {
 
 	// What stays over a restart.
 	records   map[string][]byte
+	holdings  map[string][]byte // what relays are believed to hold
 	healthy   memory
 	named     map[string]bool          // ids and addresses of what is stored
 	held      map[host.ID]*world.Event // in purgatory
@@ -55,7 +56,7 @@ type talon struct {
 func newTalon(e *engine, w *world.Talon) *talon {
 	t := &talon{
 		Talon: w, e: e, limits: relaysync.DefaultLimits, remote: e.remotes[e.w.TalonPlace(w.Number)], disk: 1,
-		hash: match.NewHash(world.Mix(e.w.Seed), uint64(w.Number)), healthy: memory{}, named: map[string]bool{},
+		hash: match.NewHash(world.Mix(e.w.Seed), uint64(w.Number)), healthy: memory{}, holdings: map[string][]byte{}, named: map[string]bool{},
 		held: map[host.ID]*world.Event{}, heldUntil: map[host.ID]int64{},
 	}
 	t.limits.Connections = e.w.Scenario.Talon.Connections
@@ -167,6 +168,11 @@ func (t *talon) save(records map[string][]byte) {
 		t.records = map[string][]byte{}
 	}
 	maps.Copy(t.records, records)
+	for relay, record := range records {
+		if record == nil {
+			delete(t.holdings, relay)
+		}
+	}
 	maps.DeleteFunc(t.records, func(_ string, r []byte) bool { return r == nil })
 }
 

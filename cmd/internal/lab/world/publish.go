@@ -255,6 +255,9 @@ func (p *publisher) announce(repo *Repo, at int64) {
 func (p *publisher) replace(e *Event) {
 	if r := &p.Scenario.Talon; p.content.chance(r.Held) {
 		e.Held = max(1000, int64(p.content.logNormal(float64(r.HeldMedian.Milliseconds()), r.HeldSigma)))
+		if e.Kind == rules.KindAnnouncement {
+			e.Held = min(e.Held, MaxHeld/2) // or all that is about the repository would not come
+		}
 	}
 	p.everywhere(e)
 }

@@ -115,10 +115,13 @@ func (w *World) IsTalon(p Place) (int, bool) { return int(p) - len(w.Relays), in
 // TalonPlace is a Talon as a place.
 func (w *World) TalonPlace(talon int) Place { return Place(len(w.Relays) + talon) }
 
-// Wants reports whether an event is wanted by a Talon: its repository lists it, and its
-// policy takes it.
+// MaxHeld is how long something waits in purgatory, in milliseconds, until it expires.
+const MaxHeld = 30 * 60 * 1000
+
+// Wants reports whether an event is wanted by a Talon: its repository lists it, its
+// policy takes it, and its git data come.
 func (w *World) Wants(talon int, e *Event) bool {
-	return e.Repo != nil && !e.Refused && e.Repo.ListsTalon(talon)
+	return e.Repo != nil && !e.Refused && e.Held <= MaxHeld && e.Repo.ListsTalon(talon)
 }
 
 // Draw makes the world of a seed.
