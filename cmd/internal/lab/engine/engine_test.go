@@ -3,8 +3,8 @@ package engine_test
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"testing"
-	"time"
 
 	"talon/cmd/internal/lab/engine"
 	"talon/cmd/internal/lab/module"
@@ -17,39 +17,152 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(plugintest.Main(m)) }
 
-func TestSmall(t *testing.T) {
-	folders := []string{"plugins/layered-v5", "plugins/polite"}
+var strategies = []string{"layered-v1", "layered-v2", "layered-v4", "layered-v5"}
+
+// open makes bundled modules ready.
+func open(t testing.TB, world string, names ...string) (list []engine.Module) {
+	t.Helper()
+	var folders []string
+	for _, name := range names {
+		folders = append(folders, "plugins/"+name)
+	}
 	dir, code := plugintest.Build(t, folders...), plugintest.MachineCode(t, folders...)
-	s, err := module.Open(t.Context(), dir+"/layered-v5.wasm", module.Options{World: manifest.WorldStrategy, CacheDir: code})
-	if err != nil {
-		t.Fatal(err)
-	}
-	th, err := module.Open(t.Context(), dir+"/polite.wasm", module.Options{World: manifest.WorldThrottle, CacheDir: code})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sc, _, err := scenario.Builtin("small")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for seed := range uint64(3) {
-		begun := time.Now()
-		w := world.Draw(sc, seed)
-		drawn := time.Since(begun)
-		begun = time.Now()
-		r, err := engine.Run(t.Context(), engine.Config{World: w, Level: result.Wire, Strategy: s, Throttle: th, Relays: true})
+	for _, name := range names {
+		m, err := module.Open(t.Context(), filepath.Join(dir, name+".wasm"), module.Options{World: world, CacheDir: code})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var b bytes.Buffer
-		if err := result.NewWriter(&b).Write(r); err != nil {
-			t.Fatal(err)
+		t.Cleanup(func() { _ = m.Close() })
+		list = append(list, m)
+	}
+	return list
+}
+
+func builtin(t testing.TB, name string) *scenario.Scenario {
+	t.Helper()
+	s, _, err := scenario.Builtin(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func run(t testing.TB, cfg engine.Config) *result.Run {
+	t.Helper()
+	r, err := engine.Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// line is the result as it is written.
+func line(t testing.TB, r *result.Run) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := result.NewWriter(&b).Write(r); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// Every bundled strategy keeps every invariant, in three scenarios, and has all that it is
+// to have at the end.
+func TestInvariants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles modules")
+	}
+	seeds := uint64(3)
+	names := []string{"small", "lines", "restarts"}
+	if os.Getenv("TALON_TEST_DEVNET") != "" {
+		seeds, names = 100, nil
+		for _, name := range scenario.Names() {
+			if builtin(t, name).Level == string(result.Wire) {
+				names = append(names, name)
+			}
 		}
-		r.Findings = append(r.Findings, result.Finding{})
-		m, _ := r.Measures.MarshalJSON()
-		t.Logf("seed %d: %d events, drawn in %v, ran in %v: %+v %+v\n%s", seed, len(w.Events), drawn, time.Since(begun), r.End, r.Findings[0].Text, m)
-		if r.End.How != result.Finished {
-			t.Error(r.End.Reason)
+	}
+	all := open(t, manifest.WorldStrategy, strategies...)
+	polite := open(t, manifest.WorldThrottle, "polite")[0]
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := builtin(t, name)
+			for seed := range seeds {
+				w := world.Draw(s, seed)
+				for _, strategy := range all {
+					r := run(t, engine.Config{World: w, Level: result.Wire, Strategy: strategy, Throttle: polite})
+					if complete, _ := r.Measures.Get(result.Completeness); r.End.How != result.Finished || complete < 1 || len(r.Findings) > 0 {
+						t.Errorf("%s, seed %d: %s %s, completeness %v, %+v", strategy.About().Name, seed, r.End.How, r.End.Reason, complete, r.Findings)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Equal seeds make equal bytes, at both levels; another seed makes others.
+func TestRepeats(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles modules")
+	}
+	s := builtin(t, "restarts")
+	strategy, polite := open(t, manifest.WorldStrategy, "layered-v5")[0], open(t, manifest.WorldThrottle, "polite")[0]
+	for _, level := range []result.Level{result.Wire, result.Model} {
+		text := func(seed uint64) string {
+			return line(t, run(t, engine.Config{World: world.Draw(s, seed), Level: level, Strategy: strategy, Throttle: polite, Relays: true, Trace: "strfry-0"}))
 		}
+		once := text(1)
+		if again := text(1); once != again {
+			t.Errorf("level %s: two runs of one seed differ: %s", level, difference(once, again))
+		}
+		if other := text(2); once == other {
+			t.Errorf("level %s: two seeds make the same run", level)
+		}
+	}
+}
+
+// difference shows where two texts part.
+func difference(a, b string) string {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	return a[max(0, i-80):min(len(a), i+80)] + " <> " + b[max(0, i-80):min(len(b), i+80)]
+}
+
+// The two levels agree: all that is to come comes at both, and the bytes of the model are
+// within a third of those of the wire.
+func TestLevels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles modules")
+	}
+	s := builtin(t, "small")
+	polite := open(t, manifest.WorldThrottle, "polite")[0]
+	for _, strategy := range open(t, manifest.WorldStrategy, strategies...) {
+		var bytes, complete [2]float64
+		for i, level := range []result.Level{result.Wire, result.Model} {
+			for seed := range uint64(3) {
+				r := run(t, engine.Config{World: world.Draw(s, seed), Level: level, Strategy: strategy, Throttle: polite})
+				up, _ := r.Measures.Get(result.BytesUp)
+				down, _ := r.Measures.Get(result.BytesDown)
+				bytes[i] += up + down
+				part, _ := r.Measures.Get(result.Completeness)
+				complete[i] += part
+			}
+		}
+		t.Logf("%s: %.0f bytes at the wire, %.0f in the model: %+.0f %%", strategy.About().Name, bytes[0], bytes[1], 100*(bytes[1]/bytes[0]-1))
+		if complete[0] != complete[1] || bytes[1] < bytes[0]*2/3 || bytes[1] > bytes[0]*4/3 {
+			t.Errorf("%s: complete %v at the wire and %v in the model, bytes %v and %v", strategy.About().Name, complete[0], complete[1], bytes[0], bytes[1])
+		}
+	}
+}
+
+// BenchmarkTarget is a day of the network that the source documents aim at.
+func BenchmarkTarget(b *testing.B) {
+	s := builtin(b, "target")
+	strategy, polite := open(b, manifest.WorldStrategy, "layered-v5")[0], open(b, manifest.WorldThrottle, "polite")[0]
+	for b.Loop() {
+		run(b, engine.Config{World: world.Draw(s, 1), Level: result.Model, Strategy: strategy, Throttle: polite})
 	}
 }
