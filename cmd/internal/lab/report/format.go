@@ -20,11 +20,14 @@ func format(x float64, u result.Unit) string {
 		return span(x * 3600)
 	case result.Bytes:
 		return scaled(x, 1024, "B", "KiB", "MiB", "GiB", "TiB")
-	case result.Ratio:
+	case result.Ratio, result.Index:
 		return strconv.FormatFloat(x, 'f', 2, 64)
 	}
-	if x < 10_000 {
+	if x < 100 {
 		return trimmed(x, 1)
+	}
+	if x < 10_000 {
+		return trimmed(x, 0)
 	}
 	return scaled(x, 1000, "", "k", "M", "G", "T")
 }
@@ -45,6 +48,8 @@ func share(x float64) string {
 
 func span(s float64) string {
 	switch abs := math.Abs(s); {
+	case abs == 0:
+		return "0"
 	case abs < 1:
 		return trimmed(s*1000, 0) + " ms"
 	case abs < 120:

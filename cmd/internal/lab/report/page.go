@@ -117,10 +117,11 @@ type seedRow struct {
 }
 
 type seedCell struct {
-	There                    bool
-	OK                       bool
-	End, Complete, P99, Size string
-	Trace                    string
+	There               bool
+	OK                  bool
+	End, Why            string
+	Complete, P99, Size string
+	Trace               string
 }
 
 type traceView struct {
@@ -355,7 +356,7 @@ func (r *Report) addRuns(view *worldView, o *stats.World, w *world) {
 				order = append(order, run.Seed)
 			}
 			s := w.variants[k].seeds[run.Seed]
-			cell := seedCell{There: true, OK: run.End.How == result.Finished && run.Findings == 0, End: endText(run.End, run.Findings),
+			cell := seedCell{There: true, OK: run.End.How == result.Finished && run.Findings == 0, End: endText(result.End{How: run.End.How, At: run.End.At}, run.Findings), Why: run.End.Reason,
 				Complete: valueOf(run, result.Completeness), P99: valueOf(run, result.StalenessP99), Size: valueOf(run, result.TotalBytes)}
 			if s.trace != nil {
 				t := traceOf(s, run)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"html"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -11,8 +12,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"talon/cmd/internal/lab/result"
+	"talon/cmd/internal/lab/stats"
 )
 
 var runsFile = flag.String("runs", "", "write the synthetic runs to a file, to look at with talon lab report")
@@ -172,5 +175,251 @@ func TestPage(t *testing.T) {
 	}
 	if n := len(text); n > 1<<20 {
 		t.Errorf("the page has %d bytes", n)
+	}
+}
+
+// A name may be anything: it is text in the page, and ends neither an attribute nor a script.
+func TestHostileNames(t *testing.T) {
+	const evil = `</script><img src=x onerror=alert(1)>"'&{{.}}<!--` + "\u2028\x1b[31m"
+	r := synthetic(1)[3]
+	r.Scenario.Name, r.Strategy.Name, r.Throttle.Name = evil, evil, evil
+	r.Strategy.Config = []result.Setting{{Key: evil, Value: evil}}
+	r.Set = []result.Setting{{Key: evil, Value: evil}}
+	r.End = result.End{How: result.ModuleFailed, Reason: evil}
+	r.Findings = []result.Finding{{Invariant: evil, Text: evil, Relay: evil}}
+	r.Faults = []result.Fault{{Kind: evil, Where: evil}}
+	r.Relays[0].Name, r.Relays[0].Class = evil, evil
+	r.Trace = &result.Trace{Relay: evil, Steps: []result.Step{{Direction: evil, What: evil, Text: evil}}}
+	text := page(t, []*result.Run{r})
+	if strings.Contains(text, "<img") || strings.Count(text, "</script>") != 3 || strings.Contains(text, "<!--\u2028") {
+		t.Error("a name is markup")
+	}
+	if strings.Contains(text, `class="</`) || !strings.Contains(text, `class="line"`) {
+		t.Error("a direction is a class")
+	}
+	var b strings.Builder
+	if err := Text(&b, &gather(t, []*result.Run{r}).Outcomes, 80, func(s string) string { return strings.ReplaceAll(s, "\x1b", "?") }); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "\x1b") {
+		t.Errorf("a name rules the terminal: %q", b.String())
+	}
+}
+
+// The policy of the page names its scripts as they are.
+func TestPolicy(t *testing.T) {
+	text := page(t, synthetic(2))
+	scripts := regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindAllStringSubmatch(text, -1)
+	if len(scripts) != 2 {
+		t.Fatalf("%d scripts", len(scripts))
+	}
+	policy := html.UnescapeString(regexp.MustCompile(`Content-Security-Policy" content="([^"]*)"`).FindStringSubmatch(text)[1])
+	for _, s := range scripts {
+		if !strings.Contains(policy, hash(s[1])) {
+			t.Errorf("the policy %s lacks a script of %d bytes", policy, len(s[1]))
+		}
+	}
+}
+
+// A page of many seeds, relays and steps has what a person can read, and says what is left out.
+func TestLargePage(t *testing.T) {
+	var runs []*result.Run
+	for seed := range uint64(600) {
+		r := &result.Run{Scenario: result.Scenario{Name: "large", Duration: 30 * 86400 * second}, Level: result.Model, Seed: seed, Strategy: &result.Module{Name: "a"},
+			End: result.End{How: result.Finished}, Series: result.Series{Every: second}, LoadEvery: second}
+		for i := range 1000 {
+			r.Series.Completeness = append(r.Series.Completeness, float64(i)/1000)
+			r.Series.BytesUp, r.Series.BytesDown = append(r.Series.BytesUp, int64(i)), append(r.Series.BytesDown, int64(i))
+		}
+		for i := range 60 {
+			r.Relays = append(r.Relays, result.Relay{Name: fmt.Sprint("relay", i), BytesUp: int64(i), Load: make([]int64, 500)})
+		}
+		for i := range 1000 {
+			r.Findings = append(r.Findings, result.Finding{Invariant: "i", Text: fmt.Sprint(i)})
+		}
+		r.Trace = &result.Trace{Relay: "relay0"}
+		for range 1000 {
+			r.Trace.Steps = append(r.Trace.Steps, result.Step{What: "REQ"})
+		}
+		runs = append(runs, r)
+		if seed == 30 { // the others are small: the test need not write them all
+			for ; seed < 599; seed++ {
+				runs = append(runs, &result.Run{Scenario: r.Scenario, Level: r.Level, Seed: seed + 1, Strategy: r.Strategy, End: r.End})
+			}
+			break
+		}
+	}
+	text := page(t, runs)
+	for _, want := range []string{"and 30950 more", "20 relays with less traffic", "100 more seeds are in runs.csv", "Sequences of 7 more runs", "600 later steps left out"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if n := len(text); n > 3<<20 {
+		t.Errorf("the page has %d bytes", n)
+	}
+}
+
+func TestBands(t *testing.T) {
+	var curves []curve
+	for i := range 11 {
+		c := curve{every: 2, bytes: []float64{float64(i), 10 * float64(i), 5}}
+		if i >= 5 { // these were cut short
+			c.bytes = c.bytes[:2]
+		}
+		curves = append(curves, c)
+	}
+	curves = append(curves, curve{every: 3, bytes: []float64{1e9, 1e9, 1e9}}, curve{every: 2})
+	times, b := bands(curves, func(c *curve) []float64 { return c.bytes })
+	if fmt.Sprint(times, b) != "[0 2] {[1 10] [5 50] [9 90]}" {
+		t.Errorf("%v %v", times, b)
+	}
+	if times, _ := bands(nil, func(c *curve) []float64 { return c.bytes }); times != nil {
+		t.Errorf("%v", times)
+	}
+}
+
+// Worlds that differ in one number are drawn over it.
+func TestSweep(t *testing.T) {
+	var runs []*result.Run
+	for _, rate := range []string{"250", "10", "50"} {
+		for _, r := range synthetic(3) {
+			r.Set = []result.Setting{{Key: "relays.rate", Value: rate}, {Key: "same", Value: "1"}}
+			runs = append(runs, r)
+		}
+	}
+	s := gather(t, runs).sweep()
+	if s == nil || s.Key != "relays.rate" || fmt.Sprint(s.Values) != "[10 50 250]" || len(s.Variants) != 4 || len(s.Measures) != 3 || len(s.Measures[0].Means[3]) != 3 {
+		t.Fatalf("%+v", s)
+	}
+	text := page(t, runs)
+	for _, want := range []string{`<a href="#world-2">`, "Over <code>relays.rate</code>", "<title>3 worlds"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	runs[0].Set[0].Value = "NaN"
+	if s := gather(t, runs).sweep(); s != nil {
+		t.Errorf("over NaN: %+v", s)
+	}
+	runs[0].Set = []result.Setting{{Key: "relays.rate", Value: "9"}, {Key: "same", Value: "2"}}
+	if s := gather(t, runs).sweep(); s != nil {
+		t.Errorf("two things differ: %+v", s)
+	}
+}
+
+// On a narrow terminal the variants stand below each other, and no line is too long.
+func TestNarrowText(t *testing.T) {
+	r := gather(t, synthetic(20))
+	for _, width := range []int{0, 40, 60, 80, 200} {
+		var b strings.Builder
+		if err := Text(&b, &r.Outcomes, width, func(s string) string { return s }); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 0 && n > width {
+				t.Errorf("%d: %d characters: %s", width, n, line)
+			}
+		}
+		blocks := map[int]int{0: 1, 40: 4, 60: 2, 80: 2, 200: 1}[width]
+		if n := strings.Count(b.String(), "\nstaleness p99 "); n != blocks {
+			t.Errorf("%d: %d blocks, want %d", width, n, blocks)
+		}
+		for _, want := range []string{"sampling + polite", "-46 %", "18 of 20", "seed 5"} {
+			if !strings.Contains(strings.ReplaceAll(b.String(), "\n", " "), want) {
+				t.Errorf("%d: no %q in\n%s", width, want, b.String())
+			}
+		}
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for _, c := range []struct {
+		x    float64
+		u    result.Unit
+		want string
+	}{
+		{1, result.Share, "100 %"}, {0.999999, result.Share, ">99.99 %"}, {0.000001, result.Share, "<0.01 %"}, {0.5, result.Share, "50 %"}, {0.9988, result.Share, "99.88 %"},
+		{0, result.Time, "0"}, {0.0421, result.Time, "42 ms"}, {65.55, result.Time, "65.5 s"}, {600, result.Time, "10 min"}, {100000, result.Time, "27.8 h"}, {1e6, result.Time, "11.6 d"},
+		{3, result.Hours, "3 h"}, {0, result.Bytes, "0 B"}, {1023, result.Bytes, "1023 B"}, {1 << 20, result.Bytes, "1 MiB"}, {1.5 * (1 << 30), result.Bytes, "1.5 GiB"},
+		{12, result.Count, "12"}, {12.25, result.Count, "12.2"}, {1104.6, result.Count, "1105"}, {12500, result.Count, "12.5 k"}, {3.1e9, result.Count, "3.1 G"}, {0.305, result.Index, "0.30"},
+	} {
+		if got := format(c.x, c.u); got != c.want {
+			t.Errorf("%v %s: %q, want %q", c.x, c.u, got, c.want)
+		}
+	}
+}
+
+// Two versions of one variant are compared by seed, and a gate says what may not get worse.
+func TestDiff(t *testing.T) {
+	all := synthetic(20)
+	of := func(i int, change func(*result.Run)) []*result.Run {
+		var runs []*result.Run
+		for n, r := range all {
+			if n%4 == i {
+				bare := *r
+				bare.Series, bare.Relays, bare.Staleness = result.Series{}, nil, result.Histogram{}
+				change(&bare)
+				runs = append(runs, &bare)
+			}
+		}
+		return runs
+	}
+	scale := func(m result.Measure, by float64) func(*result.Run) {
+		return func(r *result.Run) {
+			x, _ := r.Measures.Get(m)
+			r.Measures.Set(m, x*by)
+		}
+	}
+	same := func(*result.Run) {}
+	for _, c := range []struct {
+		name           string
+		before, after  []*result.Run
+		gates          string
+		failed, output string
+	}{
+		{"same", of(0, same), of(0, same), "bytes,completeness", "", "the same in all seeds: 16 measures"},
+		{"better", of(0, same), of(0, scale(result.BytesDown, 0.5)), "bytes", "", "45 %"},
+		{"worse", of(0, same), of(0, scale(result.BytesDown, 1.1)), "bytes", "9.0 % more bytes", "worse"},
+		{"worse, allowed", of(0, same), of(0, scale(result.BytesDown, 1.1)), "bytes=10%", "", "worse"},
+		{"worse, elsewhere", of(0, same), of(0, scale(result.BytesDown, 1.1)), "staleness_p99", "", "worse"},
+		{"less complete", of(0, same), of(0, scale(result.Completeness, 0.99)), "completeness=0.5%", "completeness 1.0 points lower", "worse"},
+		{"less complete, allowed", of(0, same), of(0, scale(result.Completeness, 0.99)), "completeness=1%", "", "worse"},
+		{"renamed", of(0, same), of(1, same), "bytes", "", "layered-v2 + polite → layered-v4 + polite in small wire, 20 seeds"},
+		{"broken", of(0, same), of(3, same), "duplicates", "seed 5: an invariant was broken", ""},
+		{"broken before", of(3, same), of(3, same), "bytes", "", "the same in all seeds"},
+	} {
+		pairs, missing := Match(&gather(t, c.before).Outcomes, &gather(t, c.after).Outcomes)
+		if len(pairs) != 1 || len(missing) != 0 {
+			t.Errorf("%s: %v, %v", c.name, pairs, missing)
+			continue
+		}
+		var gates []stats.Gate
+		for text := range strings.SplitSeq(c.gates, ",") {
+			g, err := stats.ParseGate(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gates = append(gates, g)
+		}
+		var b strings.Builder
+		failed, err := Diff(&b, pairs[0], gates, 0, func(s string) string { return s })
+		if err != nil || (len(failed) == 0) != (c.failed == "") || !strings.Contains(strings.Join(failed, "\n"), c.failed) || !strings.Contains(b.String(), c.output) {
+			t.Errorf("%s: %q, %v\n%s", c.name, failed, err, b.String())
+		}
+	}
+	// Nothing to compare is no pass.
+	pairs, _ := Match(&gather(t, of(0, same)[:10]).Outcomes, &gather(t, of(0, same)[10:]).Outcomes)
+	if _, err := Diff(new(strings.Builder), pairs[0], nil, 0, func(s string) string { return s }); err == nil {
+		t.Error("other seeds are compared")
+	}
+	_, missing := Match(&gather(t, synthetic(2)).Outcomes, &gather(t, of(1, same)).Outcomes)
+	if len(missing) != 3 {
+		t.Errorf("%v", missing)
+	}
+	for _, wrong := range []string{"beauty", "bytes=", "bytes=5", "bytes=-1%", "bytes=x%", "bytes=NaN%"} {
+		if _, err := stats.ParseGate(wrong); err == nil {
+			t.Errorf("%s is a gate", wrong)
+		}
 	}
 }

@@ -49,6 +49,7 @@ const (
 	Bytes Unit = "bytes"
 	Count Unit = "count"
 	Ratio Unit = "ratio"
+	Index Unit = "index" // 0 to 1
 	Hours Unit = "h"
 )
 
@@ -72,12 +73,12 @@ var infos = [numMeasures]Info{
 	BytesOverIdeal:  {"bytes_over_ideal", "bytes over ideal", Ratio, false, "bytes in both directions over those of each wanted event sent once"},
 	Duplicates:      {"duplicates", "duplicates", Count, false, "events received that were here already"},
 	Connections:     {"connections", "connections", Count, false, "most connections open at once"},
-	ConnectionHours: {"connection_hours", "connection hours", Hours, false, "how long connections were open, summed"},
+	ConnectionHours: {"connection_hours", "time connected", Hours, false, "how long connections were open, summed"},
 	Attempts:        {"attempts", "attempts", Count, false, "connections attempted"},
 	REQs:            {"reqs", "REQs", Count, false, "REQ messages sent"},
 	NegOpens:        {"neg_opens", "NEG-OPENs", Count, false, "NEG-OPEN messages sent"},
 	RateLimited:     {"rate_limited", "rate limits hit", Count, false, "requests that a relay refused for their number"},
-	LoadGini:        {"load_gini", "load Gini", Ratio, false, "Gini coefficient of the bytes of each relay: 0 if all carry the same, near 1 if one carries all"},
+	LoadGini:        {"load_gini", "load Gini", Index, false, "Gini coefficient of the bytes of each relay: 0 if all carry the same, near 1 if one carries all"},
 	RecoveryP50:     {"recovery_p50", "recovery p50", Time, false, "median time from the end of a fault until everything that it held back was here"},
 	RecoveryMax:     {"recovery_max", "recovery max", Time, false, "the longest"},
 	GitRequests:     {"git_requests", "git requests", Count, false, "requests at git servers"},

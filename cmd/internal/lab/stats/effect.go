@@ -69,7 +69,7 @@ func effect(m result.Measure, a, b []float64) Effect {
 		}
 	}
 	unit := m.Info().Unit
-	e.Relative = unit != result.Share && unit != result.Ratio && !slices.ContainsFunc(a, func(x float64) bool { return x <= 0 })
+	e.Relative = unit != result.Share && unit != result.Index && !slices.ContainsFunc(a, func(x float64) bool { return x <= 0 })
 	over, by := make([]float64, len(a)), make([]float64, len(a))
 	for i := range a {
 		over[i], by[i] = 1, b[i]-a[i]

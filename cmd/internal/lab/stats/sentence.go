@@ -81,7 +81,10 @@ func (e *Effect) Phrase() string {
 	case e.Estimate > 1:
 		text = fmt.Sprintf("%s times %s", digits(1+e.Estimate), the(what, info.Unit))
 		span = digits(1+low) + " to " + digits(1+high)
-	case info.Unit == result.Time:
+	case info.Unit == result.Ratio:
+		text = fmt.Sprintf("%s %s %s", what, Percent(math.Abs(e.Estimate)), pick("lower", "higher"))
+		span = percentRange(low, high)
+	case info.Unit == result.Time || info.Unit == result.Hours:
 		text = fmt.Sprintf("%s %s %s", what, Percent(math.Abs(e.Estimate)), pick("shorter", "longer"))
 		span = percentRange(low, high)
 	default:
@@ -92,7 +95,7 @@ func (e *Effect) Phrase() string {
 }
 
 func the(what string, u result.Unit) string {
-	if u == result.Time {
+	if u == result.Time || u == result.Hours || u == result.Ratio {
 		return "the " + what
 	}
 	return "as many " + what

@@ -75,7 +75,7 @@ func TestHolm(t *testing.T) {
 
 // In 95 of 100 sets of seeds the interval has the true change in it, of a skewed measure too.
 func TestCoverage(t *testing.T) {
-	const sets, pairs = 600, 40
+	const sets, pairs = 300, 40
 	draw := rand.New(rand.NewPCG(7, 7))
 	for _, c := range []struct {
 		name  string
@@ -110,7 +110,7 @@ func TestCoverage(t *testing.T) {
 // Variants that differ by chance alone are called different in at most one world of 20,
 // with however many measures.
 func TestFalsePositives(t *testing.T) {
-	const worlds, runs = 60, 25
+	const worlds, runs = 40, 20
 	draw := rand.New(rand.NewPCG(3, 3))
 	wrong := 0
 	for i := range worlds {

@@ -16,7 +16,7 @@
 		return (short(x, i == 0 || Math.abs(x) >= 100 ? 0 : Math.abs(x) >= 10 ? 1 : 2) + " " + units[i]).trim();
 	};
 	const bytes = x => scaled(x, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
-	const span = s => s < 1 ? short(s * 1000, 0) + " ms" : s < 120 ? short(s, 1) + " s" : s < 7200 ? short(s / 60, 1) + " min" : s < 172800 ? short(s / 3600, 1) + " h" : short(s / 86400, 1) + " d";
+	const span = s => s == 0 ? "0" : s < 1 ? short(s * 1000, 0) + " ms" : s < 120 ? short(s, 1) + " s" : s < 7200 ? short(s / 60, 1) + " min" : s < 172800 ? short(s / 3600, 1) + " h" : short(s / 86400, 1) + " d";
 	const share = x => (x < 1 && x > 0.9999 ? ">99.99" : short(100 * x, 2)) + " %";
 	const formats = { bytes, s: span, share, count: x => scaled(x, 1000, ["", "k", "M", "G", "T"]) };
 
@@ -29,10 +29,15 @@
 		grid: { stroke: () => color("line"), width: 1 }, ticks: { show: false }, border: { show: false }, gap: 6,
 		values: (u, splits) => splits.map(x => x == null ? "" : values(x)), ...more,
 	});
-	const timeAxis = more => axis(span, { incrs: steps, space: 70, ...more });
+	const flat = { size: 30 }; // an axis at the bottom has one line of text
+	const timeAxis = more => axis(span, { incrs: steps, space: 70, ...flat, ...more });
 	const byteAxis = more => axis(bytes, { incrs: powers, ...more });
-	// Of a logarithmic axis every power of ten has a text, and no other value.
-	const logAxis = (values, more) => axis(values, { filter: (u, splits) => splits.map(x => Math.abs(Math.log10(x) % 1) < 1e-9 ? x : null), ...more });
+	// A logarithmic axis has a line for each power, of ten or as clocks and memories count.
+	const powersOf = base => Array.from({ length: 40 }, (_, i) => base ** (i - 9));
+	const within = (fine, coarse) => ({ filter: (u, splits) => splits, splits: (u, i, lo, hi) => (hi / lo < 200 ? fine : coarse).filter(x => x >= lo && x <= hi) });
+	const logTimeAxis = more => axis(span, { ...within([...[0.001, 0.01, 0.1, 1].flatMap(x => [x, 2 * x, 5 * x]), 10, 20, 40, ...[minute, hour].flatMap(x => [x, 2 * x, 5 * x, 10 * x, 20 * x]), 2 * day, 5 * day, 10 * day, 20 * day, 50 * day],
+		[0.001, 0.01, 0.1, 1, 10, 2 * minute, 20 * minute, 4 * hour, 2 * day, 20 * day, 200 * day]), ...more });
+	const logByteAxis = more => axis(bytes, { ...within(powersOf(2), powersOf(4)), ...more });
 
 	const all = []; // functions that draw one plot each
 	const plot = (box, make) => {
@@ -95,7 +100,7 @@
 				data: [one ? [x[0] / 2, x[0]] : x, ...a.shares.map(s => one ? [0, s[0]] : s)],
 				opts: {
 					scales: { x: { time: false, distr: 3 }, y: { range: [0, 1.03] } },
-					axes: [logAxis(span, { space: 40 }), axis(share, { size: 56 })],
+					axes: [logTimeAxis(flat), axis(share, { size: 56 })],
 					series: [{ label: "within", value: (u, s) => s == null ? "" : span(s) }, ...w.variants.map((name, i) => labelled(i, name, share, { paths: uPlot.paths.stepped({ align: 1 }) }))],
 				},
 			}));
@@ -105,15 +110,15 @@
 			if (!points.length) { box.closest("figure").hidden = true; return; }
 			points.sort((a, b) => a.x - b.x);
 			const xs = points.map(p => p.x), ys = points.map(p => p.y);
-			const wide = list => Math.min(...list) > 0 && Math.max(...list) / Math.min(...list) > 30;
+			const wide = list => Math.min(...list) > 0 && Math.max(...list) / Math.min(...list) > 12;
 			const logX = wide(xs), logY = wide(ys);
-			const room = log => (u, lo, hi) => log ? [10 ** Math.floor(Math.log10(lo)), 10 ** Math.ceil(Math.log10(hi))] : [Math.max(0, lo - (hi - lo || hi || 1) * 0.12), hi + (hi - lo || hi || 1) * 0.12];
+			const room = log => (u, lo, hi) => log ? [lo / 1.5, hi * 1.5] : [Math.max(0, lo - (hi - lo || hi || 1) * 0.12), hi + (hi - lo || hi || 1) * 0.12];
 			plot(box, () => ({
 				data: [xs, ...w.variants.flatMap((_, i) => [true, undefined].map(seed => points.map(p => p.i == i && p.seed === seed ? p.y : null)))],
 				opts: {
 					legend: { show: false }, cursor: { drag: { x: false, y: false }, points: { size: 7 } },
 					scales: { x: { time: false, distr: logX ? 3 : 1, range: room(logX) }, y: { distr: logY ? 3 : 1, range: room(logY) } },
-					axes: [logX ? logAxis(bytes) : byteAxis({ space: 80 }), logY ? logAxis(span, { size: 64 }) : axis(span, { size: 64, incrs: steps })],
+					axes: [logX ? logByteAxis(flat) : byteAxis({ space: 80, ...flat }), logY ? logTimeAxis({ size: 64 }) : axis(span, { size: 64, incrs: steps })],
 					series: [{}, ...w.variants.flatMap((name, i) => [
 						{ label: "seed", paths: () => null, points: { show: true, size: 4, width: 0, fill: () => faded(i, 0.35), stroke: "transparent" } },
 						{ label: name, paths: () => null, points: { show: true, size: 13, width: 2, fill: () => of(i), stroke: () => color("card") } },
@@ -129,13 +134,14 @@
 								if (!p.seeds.length) return;
 								const x = u.valToPos(p.bytes, "x", true), right = x < u.bbox.left + u.bbox.width * 0.62;
 								let y = u.valToPos(p.p99, "y", true);
-								while (used.some(t => Math.abs(t - y) < 14 * r)) y -= 14 * r;
-								used.push(y);
+								const name = w.variants[i].length > 28 ? w.variants[i].slice(0, 27) + "…" : w.variants[i];
+								const from = right ? x : x - c.measureText(name).width, to = from + c.measureText(name).width;
+								while (used.some(t => Math.abs(t.y - y) < 14 * r && t.from < to && from < t.to)) y -= 14 * r;
+								used.push({ y, from, to });
 								c.textAlign = right ? "left" : "right";
 								c.lineWidth = 3 * r;
 								c.strokeStyle = color("card");
 								c.fillStyle = of(i);
-								const name = w.variants[i].length > 28 ? w.variants[i].slice(0, 27) + "…" : w.variants[i];
 								c.strokeText(name, x + (right ? 11 : -11) * r, y);
 								c.fillText(name, x + (right ? 11 : -11) * r, y);
 							});
@@ -151,7 +157,7 @@
 				height: 220, data: [s.values, ...m.means],
 				opts: {
 					scales: { x: { time: false }, y: { range: (u, lo, hi) => m.unit == "share" ? [Math.max(0, lo - (1 - lo) * 0.2), 1] : [0, (hi || 1) * 1.06] } },
-					axes: [axis(x => short(x, 3)), axis(value, { size: 68, incrs: m.unit == "bytes" ? powers : m.unit == "s" ? steps : undefined })],
+					axes: [axis(x => short(x, 3), flat), axis(value, { size: 68, incrs: m.unit == "bytes" ? powers : m.unit == "s" ? steps : undefined })],
 					series: [{ label: s.key }, ...s.variants.map((name, i) => labelled(i, name, value, { points: { show: true, size: 6 } }))],
 				},
 			}));
@@ -162,19 +168,19 @@
 	const heat = (root, w) => {
 		const h = w.heat, box = root.querySelector(".plot"), tabs = root.querySelector(".tabs"), read = root.querySelector(".read");
 		if (!h) { root.hidden = true; return; }
-		const n = h.relays.length, most = Math.max(1, ...h.loads.flat(2)), columns = Math.max(...h.loads.flat().map(r => r.length));
-		const hint = "A darker cell is more, up to " + bytes(most) + " in " + span(h.every) + ".";
+		const n = h.relays.length, loads = h.loads.flat(2).filter(x => x > 0), most = Math.max(2, ...loads), least = Math.min(most / 2, ...loads), columns = Math.max(...h.loads.flat().map(r => r.length));
+		const hint = "A stronger cell is more, from " + bytes(least) + " to " + bytes(most) + " in " + span(h.every) + ".";
 		let chosen = 0;
 		const name = (text, width) => text.length > width ? text.slice(0, width - 1) + "…" : text;
 		const draw = plot(box, () => {
-			const narrow = box.clientWidth < 560, width = narrow ? 11 : 26;
+			const narrow = box.clientWidth < 560, width = narrow ? 11 : 30, longest = Math.min(width, Math.max(...h.relays.map(r => r.length)));
 			return {
 				height: Math.max(150, n * (narrow ? 13 : 16) + 40),
 				data: [Array.from({ length: columns + 1 }, (_, i) => i * h.every), Array(columns + 1).fill(null)],
 				opts: {
 					legend: { show: false }, cursor: { points: { show: false }, drag: { x: false, y: false } },
 					scales: { x: { time: false, range: [0, columns * h.every] }, y: { range: [0, n], dir: -1 } },
-					axes: [timeAxis({ grid: { show: false } }), axis(y => name(h.relays[Math.floor(y)] || "", width), { size: narrow ? 84 : 180, splits: () => h.relays.map((_, i) => i + 0.5), grid: { show: false }, font: "11px system-ui, sans-serif", space: 1 })],
+					axes: [timeAxis({ grid: { show: false } }), axis(y => name(h.relays[Math.floor(y)] || "", width), { size: 16 + 6.6 * longest, splits: () => h.relays.map((_, i) => i + 0.5), grid: { show: false }, font: "11px system-ui, sans-serif", space: 1 })],
 					series: [{}, { paths: () => null, points: { show: false } }],
 					hooks: {
 						draw: [u => {
@@ -185,7 +191,7 @@
 								const top = u.valToPos(y, "y", true), high = u.valToPos(y + 1, "y", true) - top;
 								row.forEach((load, k) => {
 									if (!load) return;
-									c.globalAlpha = 0.06 + 0.94 * Math.log1p(load) / Math.log1p(most);
+									c.globalAlpha = 0.07 + 0.93 * Math.log(load / least) / Math.log(most / least);
 									const left = Math.round(u.valToPos(k * h.every, "x", true));
 									c.fillRect(left, Math.round(top) + 1, Math.round(u.valToPos((k + 1) * h.every, "x", true)) - left, Math.round(high) - 1);
 								});
