@@ -16,13 +16,13 @@
 		return (short(x, i == 0 || Math.abs(x) >= 100 ? 0 : Math.abs(x) >= 10 ? 1 : 2) + " " + units[i]).trim();
 	};
 	const bytes = x => scaled(x, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
-	const span = s => s == 0 ? "0" : s < 1 ? short(s * 1000, 0) + " ms" : s < 120 ? short(s, 1) + " s" : s < 7200 ? short(s / 60, 1) + " min" : s < 172800 ? short(s / 3600, 1) + " h" : short(s / 86400, 1) + " d";
+	const span = s => s == 0 ? "0" : s < 1 ? short(s * 1000, 0) + " ms" : s < 120 ? short(s, 1) + " s" : s < 7200 && s != 3600 ? short(s / 60, 1) + " min" : s < 172800 ? short(s / 3600, 1) + " h" : short(s / 86400, 1) + " d";
 	const share = x => (x < 1 && x > 0.9999 ? ">99.99" : short(100 * x, 2)) + " %";
 	const formats = { bytes, s: span, share, count: x => scaled(x, 1000, ["", "k", "M", "G", "T"]) };
 
 	const minute = 60, hour = 3600, day = 86400;
 	const steps = [0.001, 0.01, 0.1, 1, 2, 5, 10, 15, 30, minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute, hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour, day, 2 * day, 5 * day, 7 * day, 14 * day, 30 * day, 90 * day, 365 * day];
-	const powers = [2, 10, 20, 40, 50, 100, 128, 200, 256, 512].flatMap(n => [1, 1024, 1024 ** 2, 1024 ** 3, 1024 ** 4].map(u => n * u)).concat([1, 1024, 1024 ** 2, 1024 ** 3, 1024 ** 4]).sort((a, b) => a - b);
+	const powers = Array.from({ length: 50 }, (_, i) => 2 ** i);
 
 	const axis = (values, more) => ({
 		stroke: () => color("dim"), font, labelFont: font, labelGap: 0,
@@ -33,11 +33,10 @@
 	const timeAxis = more => axis(span, { incrs: steps, space: 70, ...flat, ...more });
 	const byteAxis = more => axis(bytes, { incrs: powers, ...more });
 	// A logarithmic axis has a line for each power, of ten or as clocks and memories count.
-	const powersOf = base => Array.from({ length: 40 }, (_, i) => base ** (i - 9));
-	const within = (fine, coarse) => ({ filter: (u, splits) => splits, splits: (u, i, lo, hi) => (hi / lo < 200 ? fine : coarse).filter(x => x >= lo && x <= hi) });
+	const within = (fine, coarse) => ({ filter: (u, splits) => splits, splits: (u, i, lo, hi) => (hi / lo < 1500 ? fine : coarse).filter(x => x >= lo && x <= hi) });
 	const logTimeAxis = more => axis(span, { ...within([...[0.001, 0.01, 0.1, 1].flatMap(x => [x, 2 * x, 5 * x]), 10, 20, 40, ...[minute, hour].flatMap(x => [x, 2 * x, 5 * x, 10 * x, 20 * x]), 2 * day, 5 * day, 10 * day, 20 * day, 50 * day],
 		[0.001, 0.01, 0.1, 1, 10, 2 * minute, 20 * minute, 4 * hour, 2 * day, 20 * day, 200 * day]), ...more });
-	const logByteAxis = more => axis(bytes, { ...within(powersOf(2), powersOf(4)), ...more });
+	const logByteAxis = more => axis(bytes, { ...within(powers, powers.filter((_, i) => i % 3 == 0)), ...more });
 
 	const all = []; // functions that draw one plot each
 	const plot = (box, make) => {
