@@ -67,7 +67,7 @@ func readRuns(path string, read func(io.Reader) error) error {
 func writeReport(path string, r *report.Report) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
-		return err
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	defer os.Remove(f.Name())
 	err = errors.Join(r.Page(f), f.Chmod(0o644), f.Close())

@@ -68,7 +68,7 @@ func Diff(w io.Writer, v Versions, gates []stats.Gate, width int, plain func(str
 	}
 	writeRows(&b, rows)
 	if same > 0 {
-		fmt.Fprintf(&b, "the same in all seeds: %s\n", counted(same, "measure"))
+		fmt.Fprintf(&b, "the same: %s\n", counted(same, "measure"))
 	}
 	var failed []string
 	for _, g := range gates {

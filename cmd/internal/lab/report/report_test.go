@@ -378,7 +378,7 @@ func TestDiff(t *testing.T) {
 		gates          string
 		failed, output string
 	}{
-		{"same", of(0, same), of(0, same), "bytes,completeness", "", "the same in all seeds: 16 measures"},
+		{"same", of(0, same), of(0, same), "bytes,completeness", "", "the same: 16 measures"},
 		{"better", of(0, same), of(0, scale(result.BytesDown, 0.5)), "bytes", "", "45 %"},
 		{"worse", of(0, same), of(0, scale(result.BytesDown, 1.1)), "bytes", "9.0 % more bytes", "worse"},
 		{"worse, allowed", of(0, same), of(0, scale(result.BytesDown, 1.1)), "bytes=10%", "", "worse"},
@@ -387,7 +387,7 @@ func TestDiff(t *testing.T) {
 		{"less complete, allowed", of(0, same), of(0, scale(result.Completeness, 0.99)), "completeness=1%", "", "worse"},
 		{"renamed", of(0, same), of(1, same), "bytes", "", "layered-v2 + polite → layered-v4 + polite in small wire, 20 seeds"},
 		{"broken", of(0, same), of(3, same), "duplicates", "seed 5: an invariant was broken", ""},
-		{"broken before", of(3, same), of(3, same), "bytes", "", "the same in all seeds"},
+		{"broken before", of(3, same), of(3, same), "bytes", "", "the same"},
 	} {
 		pairs, missing := Match(&gather(t, c.before).Outcomes, &gather(t, c.after).Outcomes)
 		if len(pairs) != 1 || len(missing) != 0 {

@@ -14,6 +14,7 @@ const (
 	confidence  = 0.95
 	resamples   = 4000
 	significant = 1 - confidence
+	negligible  = 0.001 // a relative change of less matters to nobody
 )
 
 // Effect is what a variant does to one measure, beside another variant.
@@ -36,14 +37,14 @@ type Verdict int
 
 const (
 	Indistinct Verdict = iota // chance explains it
-	Equal                     // the same in all pairs
+	Equal                     // the same in all pairs, or to a thousandth
 	Better
 	Worse
 )
 
 // Verdict tells better from worse by the direction of the measure.
 func (e *Effect) Verdict() Verdict {
-	if e.Lower+e.Higher == 0 {
+	if e.Lower+e.Higher == 0 || e.Relative && e.Low > -negligible && e.High < negligible {
 		return Equal
 	}
 	up := e.Low > 0 && e.Higher > e.Lower

@@ -42,7 +42,7 @@ func (c *Comparison) Sentence() string {
 		parts = append(parts, listed(indistinct)+" not distinguishable")
 	}
 	if len(equal) > 0 {
-		parts = append(parts, listed(equal)+" equal in all seeds")
+		parts = append(parts, listed(equal)+" equal")
 	}
 	text := c.B + " beside " + c.A + ": " + strings.Join(parts, "; ") + "."
 	if c.LeftOut > 0 {
