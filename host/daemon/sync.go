@@ -2,7 +2,10 @@ package daemon
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -60,6 +63,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Prefix:       d.cfg.MetricsPrefix,
 		Agent:        "talon/" + d.version,
 		Seed:         time.Now().UnixNano(),
+		Secret:       key.Secret(),
 		Log:          d.log,
 		Now:          time.Now,
 	}, relaysync.Deps{
@@ -70,6 +74,8 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Health:   relays,
 		Memory:   knownRelays{core.Store, "sync"},
 		Holdings: holdings{core.Store},
+		Refused:  knownRelays{core.Store, "refused"},
+		Policies: func() string { return rulesOf(d.version, d.cfg.Service(), core.Plugins.List()) },
 		Ours:     core.ours(ctx, service),
 		Verify:   schnorr.Verify,
 		Sign:     key.Sign,
@@ -136,6 +142,22 @@ func judges(list []plugin.Status) (all []judge) {
 		}
 	}
 	return all
+}
+
+// rulesOf stands for all that decides about events: what was refused by the same is refused
+// again.
+func rulesOf(version, service string, list []plugin.Status) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q", version, service)
+	for _, st := range list {
+		if r := st.Running; r != nil && st.Mode == sidecar.Enforce && slices.Contains(r.Worlds, manifest.WorldPolicy) {
+			fmt.Fprintf(h, " %q %d %q %d", st.Name, r.Generation, r.SHA256, r.Place)
+			for _, set := range r.Sets {
+				fmt.Fprintf(h, " %q %d", set.Name, set.Members)
+			}
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // ours reports which repositories are followed on other relays: those that list this

@@ -66,7 +66,7 @@ func (b *inbox) take() pending {
 
 // Publish takes the events of a commit (ingest.Publisher). It does not wait.
 func (v *Sync) Publish(events []host.Published) {
-	v.changed(loop.Published(v.known, events))
+	v.changed(loop.Published(v.known, v.cfg.Now().Unix(), events))
 }
 
 // Follow takes what a commit removed and what it changed in purgatory
@@ -89,7 +89,7 @@ func (v *Sync) changed(list []loop.Change) {
 // kept for another try are tried at once, the rest is fetched with the next comparison.
 // It may be called by any goroutine.
 func (v *Sync) Forget() {
-	v.known.Invalidate()
+	v.refusals.forget()
 	v.inbox.put(func(p *pending) { p.anew = true })
 }
 

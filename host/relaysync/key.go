@@ -2,6 +2,7 @@ package relaysync
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -84,6 +85,13 @@ func newKey(secret string) (*Key, error) {
 
 // PubKey is the public key.
 func (k *Key) PubKey() host.PubKey { return k.pubkey }
+
+// Secret is a secret of another kind, made of the key: it says nothing about it.
+func (k *Key) Secret() (secret [16]byte) {
+	sum := sha256.Sum256(append([]byte("talon: marks of refused events\n"), k.secret[:]...))
+	copy(secret[:], sum[:])
+	return secret
+}
 
 // Sign fills in author, id, signature and JSON.
 func (k *Key) Sign(e *host.Event) error { return schnorr.Sign(k.secret, e) }

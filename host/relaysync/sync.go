@@ -2,6 +2,7 @@ package relaysync
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -20,15 +21,16 @@ import (
 
 // Sync carries out what a strategy decides. See the package documentation.
 type Sync struct {
-	cfg     Config
-	deps    Deps
-	dialer  Dialer
-	metrics *metrics
-	inbox   *inbox // of what was committed here
-	known   *known.Set
-	hash    match.Hash
-	beliefs *beliefs // of what relays are believed to hold
-	debug   bool
+	cfg      Config
+	deps     Deps
+	dialer   Dialer
+	metrics  *metrics
+	inbox    *inbox // of what was committed here
+	known    *known.Set
+	hash     match.Hash
+	beliefs  *beliefs // of what relays are believed to hold
+	refusals refusals
+	debug    bool
 
 	messages chan message  // of lines
 	scans    chan struct{} // holds a token for each comparison that reads the store
@@ -55,6 +57,12 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 		return nil, err
 	}
 	hash := match.NewHash(rand.Uint64(), rand.Uint64())
+	keep := deps.Refused
+	if cfg.Secret != [16]byte{} {
+		hash = match.NewHash(binary.LittleEndian.Uint64(cfg.Secret[:]), binary.LittleEndian.Uint64(cfg.Secret[8:]))
+	} else {
+		keep = nil
+	}
 	v := &Sync{
 		cfg: cfg, deps: deps, dialer: deps.Dialer,
 		metrics:  newMetrics(cfg.Prefix, cfg.Limits.RelayLabels),
@@ -71,6 +79,7 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 		ctx:      context.Background(),
 		lines:    make(map[loop.ConnID]*line),
 	}
+	v.refusals = refusals{keep: keep, policies: deps.Policies, known: v.known, now: func() int64 { return cfg.Now().Unix() }}
 	if v.dialer == nil {
 		v.dialer = &netDialer{&v.cfg, &netguard.Guard{Private: cfg.AllowPrivate, Own: cfg.Listen}}
 	}
@@ -125,8 +134,14 @@ func (v *Sync) Run(ctx context.Context) error {
 			return fmt.Errorf("read what is known of relays: %w", err)
 		}
 	}
+	if err := v.refusals.load(ctx); ctx.Err() != nil {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("read what was refused: %w", err)
+	}
 	v.helpers.Go(func() { v.resubmit(ctx) })
 	v.helpers.Go(func() { v.beliefs.run(ctx, v.cfg.Limits.SaveEvery, v.unsaved) })
+	v.helpers.Go(func() { v.refusals.run(ctx, v.unsaved) })
 	v.loop.Start(v.now(), records)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -261,6 +276,9 @@ func (v *Sync) stop(cancel context.CancelFunc) {
 		}
 	}
 	if err := v.beliefs.flush(context.WithoutCancel(v.ctx)); err != nil {
+		v.unsaved(err)
+	}
+	if err := v.refusals.save(context.WithoutCancel(v.ctx)); err != nil {
 		v.unsaved(err)
 	}
 	if v.deps.Memory == nil {

@@ -18,17 +18,26 @@ type Set struct {
 	refused    map[host.ID]*refusal
 	oldest     *refusal // of the refused, in the order of their refusal
 	newest     *refusal
-	most       int // refused events
+	most       int // refusals that there is room for yet, by their weight
 	age        int64
 	generation uint64             // how often all refusals were forgotten
 	inFlight   map[host.ID]string // submitted and not answered: the relay
+	numbered   uint64             // refusals so far, and those before a restart
+	written    uint64             // of them, those that Pages has returned
+	restored   []waiting          // what restored refusals may wait for, by mark
+	restoredAt int64
 }
 
 type refusal struct {
 	digest match.Digest
+	number uint64 // in their order, across restarts
+	weight int
 	at     int64
 	next   *refusal
 }
+
+// tagsOfOne is how many tags of an event take the room of another refusal.
+const tagsOfOne = 32
 
 // hereIDs is how many ids of events that are here are remembered, at least.
 const hereIDs = 1 << 14
@@ -154,14 +163,17 @@ func (k *Set) refuseLocked(r *refusal) {
 		k.newest.next = r
 	}
 	k.newest = r
+	r.weight = 1 + r.digest.Tags()/tagsOfOne
+	r.number = k.numbered
+	k.numbered++
 	k.refused[r.digest.ID] = r
-	k.most--
+	k.most -= r.weight
 	for k.oldest != r && (k.most < 0 || r.at-k.oldest.at >= k.age) {
 		if old := k.oldest; k.refused[old.digest.ID] == old {
 			delete(k.refused, old.digest.ID)
 		}
+		k.most += k.oldest.weight
 		k.oldest = k.oldest.next
-		k.most++
 	}
 }
 
@@ -170,10 +182,10 @@ func (k *Set) Invalidate() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for r := k.oldest; r != nil; r = r.next {
-		k.most++
+		k.most += r.weight
 	}
 	k.generation++
-	k.oldest, k.newest = nil, nil
+	k.oldest, k.newest, k.restored = nil, nil, nil
 	clear(k.refused)
 }
 

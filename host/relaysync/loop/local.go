@@ -32,8 +32,8 @@ const (
 )
 
 // Published returns the changes of a commit's events (ingest.Publisher). It may be called
-// by any goroutine.
-func Published(k *known.Set, events []host.Published) []Change {
+// by any goroutine. now is in unix seconds.
+func Published(k *known.Set, now int64, events []host.Published) []Change {
 	list := make([]Change, 0, len(events))
 	for _, p := range events {
 		if p.Seq == 0 {
@@ -42,6 +42,7 @@ func Published(k *known.Set, events []host.Published) []Change {
 		relay, synced := k.InFlight(p.Event.ID)
 		first := !k.Here(p.Event.ID) // it was not held before
 		k.Add(p.Event.ID)
+		k.Arrived(p.Event, now)
 		list = append(list, Change{Event: p.Event, Kind: Stored, Relay: relay, Synced: synced, First: first})
 	}
 	return list
@@ -62,6 +63,7 @@ func Followed(k *known.Set, now int64, removed []*host.Event, held []host.HeldCh
 		case host.FateHeld:
 			kind, first = Held, true
 			k.Add(h.Event.ID)
+			k.Arrived(h.Event, now)
 		case host.FateRevived:
 			kind = Held
 		case host.FateReleased:
