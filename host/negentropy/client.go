@@ -54,12 +54,23 @@ func NewClient(set *Set, limits ClientLimits) (*Client, error) {
 
 // Initiate returns the first message. It is called once.
 func (c *Client) Initiate() ([]byte, error) {
+	return c.initiate(func(w *writer, n int, end *bound) { c.session.split(w, 0, n, end) })
+}
+
+// InitiateAlike is Initiate for a set that is most likely the server's: one fingerprint of it
+// all, in place of those of its parts or a list of its ids. If it is not, that costs a message
+// more, unless the server's set is small.
+func (c *Client) InitiateAlike() ([]byte, error) {
+	return c.initiate(func(w *writer, n int, end *bound) { w.fingerprint(end, c.session.set.fingerprint(0, n)) })
+}
+
+func (c *Client) initiate(write func(w *writer, n int, end *bound)) ([]byte, error) {
 	if c.state != idle {
 		return nil, errInitiated
 	}
 	c.state = waiting
 	w := newWriter()
-	c.session.split(&w, 0, c.session.set.Len(), &bound{time: infinity})
+	write(&w, c.session.set.Len(), &bound{time: infinity})
 	return w.b, nil
 }
 

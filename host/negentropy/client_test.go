@@ -20,13 +20,19 @@ type meeting struct {
 
 func meet(t testing.TB, clientSet, serverSet *Set, frame int) *meeting {
 	t.Helper()
+	return meetBy(t, (*Client).Initiate, clientSet, serverSet, frame)
+}
+
+// meetBy is meet with another first message.
+func meetBy(t testing.TB, initiate func(*Client) ([]byte, error), clientSet, serverSet *Set, frame int) *meeting {
+	t.Helper()
 	m := &meeting{server: mustServer(t, serverSet, frame)}
 	var err error
 	m.client, err = NewClient(clientSet, ClientLimits{Frame: frame, IDs: 1 << 20, Rounds: 5000})
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg, err := m.client.Initiate()
+	msg, err := initiate(m.client)
 	for done := false; ; {
 		if err != nil {
 			t.Fatalf("client: %v", err)
@@ -260,6 +266,26 @@ func TestClientRefuses(t *testing.T) {
 	for _, limits := range []ClientLimits{{}, {IDs: 1}, {Rounds: 1}, {IDs: 1, Rounds: 1, Frame: 1}} {
 		if _, err := NewClient(new(Set), limits); err == nil {
 			t.Errorf("limits %+v were accepted", limits)
+		}
+	}
+}
+
+// One fingerprint finds the same differences as many, and costs next to nothing where there
+// are none.
+func TestInitiateAlike(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for _, common := range []int{0, 1, 31, 32, 5000} {
+		for _, more := range [][2]int{{0, 0}, {1, 0}, {0, 1}, {100, 0}, {0, 100}, {70, 90}} {
+			client, server := randomSets(rnd, common, more[0], more[1], 1000)
+			m := meetBy(t, (*Client).InitiateAlike, client, server, MinFrame)
+			m.check(t)
+			sent := 0
+			for _, msg := range m.sent {
+				sent += len(msg)
+			}
+			if more == [2]int{} && (len(m.sent) != 2 || sent > 25) {
+				t.Errorf("%d events that are alike: %d bytes in %d messages", common, sent, len(m.sent))
+			}
 		}
 	}
 }

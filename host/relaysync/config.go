@@ -65,6 +65,10 @@ type Config struct {
 	Agent  string // how we call ourselves to relays
 	Seed   int64  // for a strategy's random numbers
 
+	// Secret is a key that only this relay knows, and that stays the same: what Refused
+	// keeps means something under it only. Zero: any, and nothing is kept.
+	Secret [16]byte
+
 	TLS *tls.Config // nil: the default
 	Log *slog.Logger
 	Now func() time.Time
@@ -80,6 +84,11 @@ type Deps struct {
 	Memory   Memory   // nil: nothing is kept
 	Holdings Holdings // nil: nothing is kept, and every comparison is with all that is here
 	Dialer   Dialer   // nil: the network
+
+	// Refused keeps what was refused, across restarts, for as long as Policies returns the
+	// same; nil: nothing is kept.
+	Refused  Memory
+	Policies func() string
 
 	// Ours reports whether the repository of a stored announcement is kept here: it
 	// lists this service, or this service archives it (GRASP-05). One whose announcement
@@ -152,7 +161,7 @@ type Limits struct {
 // DefaultLimits are the limits of a host that is told nothing else.
 var DefaultLimits = Limits{
 	Connections:   200,
-	Relays:        2000,
+	Relays:        10_000,
 	Subscriptions: 70,
 	Filters:       10,
 	Values:        500,

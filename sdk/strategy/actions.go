@@ -69,8 +69,9 @@ type Catchup struct {
 	Page    uint32 // events of one page of MethodREQ; 0: the host chooses
 	Push    bool   // also send what the relay lacks, after negentropy
 
-	// Compare with what this relay is believed to hold, instead of with everything that
-	// is here: with nothing new that costs 1 to 3 kB, however much is here that it lacks.
+	// Compare with what this relay is believed to hold, once this very filter was compared
+	// with it to the end, instead of with everything that is here: with nothing new that
+	// costs little more than the filter, however much is here that it lacks.
 	Holdings bool
 }
 

@@ -37,7 +37,7 @@ func (n *network) again() (done abi.HistoricDone, bytes int) {
 	return n.plan.done[before], r.sent + r.received
 }
 
-// After a restart a comparison with nothing new costs a kilobyte, however much is here that
+// After a restart a comparison with nothing new costs next to nothing, however much is here that
 // the relay lacks, and however much it has that was refused here. What is new is found, with
 // whatever date, and costs itself.
 func TestHoldings(t *testing.T) {
@@ -62,7 +62,7 @@ func TestHoldings(t *testing.T) {
 		t.Fatalf("first: %+v", whole)
 	}
 	done, bytes := n.again()
-	if bytes > 1500 || done.Need != 0 || done.Have != 0 || a.asked != 1 {
+	if bytes > 500 || done.Need != 0 || done.Have != 0 || a.asked != 1 {
 		t.Errorf("nothing new: %d bytes, %d questions, %+v", bytes, a.asked, done)
 	}
 	held := len(n.beliefs[a.url])
@@ -78,7 +78,7 @@ func TestHoldings(t *testing.T) {
 		t.Errorf("two events: %d bytes, %+v", bytes, done)
 	}
 	t.Logf("two events of old: %d bytes", bytes)
-	if done, bytes = n.again(); bytes > 1500 || done.Need != 0 {
+	if done, bytes = n.again(); bytes > 500 || done.Need != 0 {
 		t.Errorf("nothing new again: %d bytes, %+v", bytes, done)
 	}
 
@@ -87,7 +87,7 @@ func TestHoldings(t *testing.T) {
 	if done, _ = n.again(); done.Have < 9 || done.Have > 10 {
 		t.Errorf("ten events are gone there: %+v", done)
 	}
-	if done, bytes = n.again(); done.Have != 0 || bytes > 1500 {
+	if done, bytes = n.again(); done.Have != 0 || bytes > 500 {
 		t.Errorf("they are gone for good: %d bytes, %+v", bytes, done)
 	}
 
@@ -96,7 +96,7 @@ func TestHoldings(t *testing.T) {
 	if done, _ = n.again(); done.New != 0 || int(done.Have) < here-1 {
 		t.Errorf("forgotten: %+v", done)
 	}
-	if done, bytes = n.again(); bytes > 1500 || done.Have != 0 {
+	if done, bytes = n.again(); bytes > 500 || done.Have != 0 {
 		t.Errorf("known again: %d bytes, %+v", bytes, done)
 	}
 }

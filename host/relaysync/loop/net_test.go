@@ -32,6 +32,7 @@ type network struct {
 	loop    *loop.Loop
 	turnAt  int64
 	plan    *plan
+	many    *rounds // the strategy in place of plan; nil: plan
 	health  *health
 	known   *known.Set
 	stored  map[host.ID]*host.Event
@@ -92,7 +93,9 @@ type remote struct {
 	message int  // bytes of a message upon which it hangs up; 0: any
 
 	asked, sent, received int // messages that ask for something, bytes that it got, bytes that it gave
-	visits                []int64
+	dials                 int
+	visits                []int64 // when it took a connection
+	firsts                int     // of them, those that a test does not count
 }
 
 const epoch = 1_700_000_000
@@ -122,11 +125,30 @@ func newNetwork(t testing.TB, react func(v *abi.StepView) []abi.StepAction, remo
 	return n
 }
 
+// newNetworkOf returns a network with a strategy for many relays. It logs nothing.
+func newNetworkOf(t testing.TB, s *rounds, remotes ...*remote) *network {
+	n := &network{
+		t: t, now: epoch * 1000, health: &health{}, known: known.New(hash, 1000, 3600), stored: map[host.ID]*host.Event{},
+		remotes: map[string]*remote{}, plan: &plan{}, many: s, beliefs: map[string][]byte{}, quiet: true,
+	}
+	for _, r := range remotes {
+		n.remotes[r.url] = r
+	}
+	n.start()
+	return n
+}
+
 // start begins, or begins again after a stop.
 func (n *network) start() {
 	n.queue, n.lines = nil, map[loop.ConnID]*line{}
+	limits := limits
+	var strategy loop.Strategy = n.plan
+	if n.many != nil {
+		strategy = n.many
+		limits.Relays = 10_000
+	}
 	l, err := loop.New(loop.Config{Own: []string{"own.example.com"}, Limits: limits}, loop.Deps{
-		Strategy: n.plan, Facts: n, Health: n.health, Ours: func(a *rules.Announcement) (bool, error) {
+		Strategy: strategy, Facts: n, Health: n.health, Ours: func(a *rules.Announcement) (bool, error) {
 			return a.ListsService(rules.Service{Host: "own.example.com"}), nil
 		},
 	})
@@ -134,6 +156,9 @@ func (n *network) start() {
 		n.t.Fatal(err)
 	}
 	n.loop, n.plan.init, n.plan.fresh = l, l.Init, true
+	if n.many != nil {
+		n.many.init, n.many.fresh = l.Init, true
+	}
 	l.Start(n.now, n.records)
 	n.turn()
 }
@@ -229,6 +254,7 @@ func (n *network) effect(e loop.Effect) {
 
 func (n *network) dial(d loop.Dial) {
 	r := n.remotes[d.Relay]
+	r.dials++
 	n.after(3*r.latency, func() {
 		if r.refuse {
 			n.loop.Down(n.now, r.url, d.Conn, loop.Ended{Class: abi.ClassUnreachable, Result: loop.ConnResult{Outcome: loop.OutcomeUnreachable}})

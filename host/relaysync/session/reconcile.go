@@ -91,7 +91,11 @@ func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
 	if err != nil {
 		return err
 	}
-	msg, err := client.Initiate()
+	initiate := client.Initiate
+	if n.within && set.Len() > 0 {
+		initiate = client.InitiateAlike
+	}
+	msg, err := initiate()
 	if err != nil {
 		return err
 	}

@@ -185,7 +185,8 @@ pub struct Historic<'s> {
     pub page: u32,
     /// Also send what the relay lacks, after negentropy.
     pub push: bool,
-    /// Compare with what this relay is believed to hold, instead of with everything that
-    /// is here: with nothing new that costs 1 to 3 kB, however much is here that it lacks.
+    /// Compare with what this relay is believed to hold, once this very filter was compared
+    /// with it to the end, instead of with everything that is here: with nothing new that
+    /// costs little more than the filter, however much is here that it lacks.
     pub holdings: bool,
 }
