@@ -108,7 +108,7 @@ func TestHoldAndRelease(t *testing.T) {
 	if want := []string{"held", "held", "released"}; !slices.Equal(r.out.fates(), want) {
 		t.Errorf("followed %q, want %q", r.out.fates(), want)
 	}
-	if n := testutil.ToFloat64(r.metrics.held.WithLabelValues("released")); n != 1 {
+	if n := testutil.ToFloat64(r.metrics.held.WithLabelValues("released", heldKind(plain.Kind))); n != 1 {
 		t.Errorf("%v releases are counted", n)
 	}
 	if n := testutil.ToFloat64(r.metrics.arrivals.WithLabelValues("nothing")); n != 2 {
@@ -485,5 +485,14 @@ func TestStoredAndDeletedAtOnce(t *testing.T) {
 func TestReason(t *testing.T) {
 	if host.ReasonHeld != rules.ReasonHeld {
 		t.Errorf("the host says %q, the rules %q", host.ReasonHeld, rules.ReasonHeld)
+	}
+}
+
+// The label of a kind is from a closed set: a policy may hold what it likes.
+func TestHeldKind(t *testing.T) {
+	for kind, want := range map[host.Kind]string{30617: "30617", 30618: "30618", 1618: "1618", 1619: "1619", 1: "other", 30619: "other"} {
+		if got := heldKind(kind); got != want {
+			t.Errorf("kind %d has the label %s", kind, got)
+		}
 	}
 }

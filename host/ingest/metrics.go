@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -58,8 +59,8 @@ func newMetrics() *metrics {
 			Name: "talon_expired_total", Help: "Events removed because they had expired (NIP-40).",
 		}),
 		held: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "talon_held_total", Help: "Changes in purgatory, by what became of the event.",
-		}, []string{"fate"}),
+			Name: "talon_held_total", Help: "Changes in purgatory, by what became of the event, and its kind.",
+		}, []string{"fate", "kind"}),
 		arrivals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "talon_arrivals_total", Help: "Arrivals of git data, by whether they released events.",
 		}, []string{"outcome"}),
@@ -81,8 +82,18 @@ func (m *metrics) answered(a answer) {
 
 func (m *metrics) changed(held []host.HeldChange) {
 	for _, c := range held {
-		m.held.WithLabelValues(c.Fate.String()).Inc()
+		m.held.WithLabelValues(c.Fate.String(), heldKind(c.Event.Kind)).Inc()
 	}
+}
+
+// heldKind is the label of an event in purgatory: its kind, if it is one that waits for git
+// data. A policy may hold any other.
+func heldKind(kind host.Kind) string {
+	switch kind {
+	case 30617, 30618, 1618, 1619: // announcement, state, pull request, its update
+		return strconv.Itoa(int(kind))
+	}
+	return "other"
 }
 
 func (m *metrics) arrived(released []host.Released, err error) {

@@ -3,6 +3,7 @@ package relaysync
 import (
 	"context"
 	"errors"
+	"math"
 
 	"talon/host"
 	"talon/host/negentropy"
@@ -31,6 +32,9 @@ func (v *Sync) localSet(ctx context.Context, f host.Filter, m *match.Matcher, wi
 		}
 	}
 	most := v.cfg.Limits.Records
+	if within != nil {
+		most = math.MaxInt - 1 // it has its own limit
+	}
 	_, n, err := v.deps.Local.Scan(ctx, f, most+1, now, add)
 	if err != nil {
 		return nil, err

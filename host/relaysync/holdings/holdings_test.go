@@ -124,6 +124,9 @@ func TestKnows(t *testing.T) {
 	s.Keep()
 	bounded := f
 	bounded.Since = &since
+	if s.Knows(&host.Filter{}) {
+		t.Error("nothing was compared")
+	}
 	if s.Compared(&bounded); s.Knows(&f) {
 		t.Error("a part of the past is not all of it")
 	}
@@ -142,16 +145,19 @@ func TestKnows(t *testing.T) {
 		"another value":  {host.Filter{Kinds: f.Kinds, Tags: tags(host.TagFilter{Name: 'e', Values: []string{"ab"}}, f.Tags[1])}, false},
 		"another letter": {host.Filter{Kinds: f.Kinds, Tags: tags(host.TagFilter{Name: 'E', Values: []string{"a", "b"}}, f.Tags[1])}, false},
 		"an author":      {host.Filter{Kinds: f.Kinds, Tags: f.Tags, Authors: []host.PubKey{{1}}}, false},
+		"all of a kind":  {host.Filter{Kinds: []host.Kind{7}}, true}, // any comparison will do
+		"everything":     {host.Filter{}, true},
 		"an id":          {host.Filter{Kinds: f.Kinds, Tags: f.Tags, IDs: []host.ID{{1}}}, false},
 	} {
 		if got := s.Knows(&c.filter); got != c.want {
 			t.Errorf("%s: known %v", name, got)
 		}
 	}
+	by := func(n int) *host.Filter { return &host.Filter{Authors: []host.PubKey{{byte(n), byte(n >> 8)}}, Limit: -1} }
 	for n := range maxFilters {
-		s.Compared(&host.Filter{Kinds: []host.Kind{host.Kind(n)}, Limit: -1})
+		s.Compared(by(n))
 	}
-	if s.Knows(&f) || !s.Knows(&host.Filter{Kinds: []host.Kind{0}}) || len(s.known) != maxFilters {
+	if s.Knows(&f) || !s.Knows(by(0)) || len(s.known) != maxFilters {
 		t.Error("the oldest filter is not the one that was forgotten")
 	}
 }

@@ -171,8 +171,15 @@ func (s *Set) Compared(f *host.Filter) {
 	s.changed = true
 }
 
-// Knows reports whether a filter was compared to its end, with any since or until.
-func (s *Set) Knows(f *host.Filter) bool { return s.known[fingerprintOf(f)] }
+// Knows reports whether what the set holds is the better offer for a filter: it was compared
+// to its end, with any since or until. For one that names no tags, authors or ids it is
+// enough that any was: whoever asks for so much has compared what is wanted before.
+func (s *Set) Knows(f *host.Filter) bool {
+	if f.Tags == nil && f.Authors == nil && f.IDs == nil {
+		return len(s.filters) > 0
+	}
+	return s.known[fingerprintOf(f)]
+}
 
 // sortedCopy returns the values in an order that does not depend on theirs, each once.
 func sortedCopy[T any](list []T, compare func(a, b T) int) []T {

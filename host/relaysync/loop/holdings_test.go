@@ -139,3 +139,42 @@ func TestHoldingsOfALiar(t *testing.T) {
 		t.Errorf("%d events are here, want 300", len(n.stored))
 	}
 }
+
+// What was compared by narrow filters serves a filter for everything, and one that changed by
+// a value is compared with all that is here once more.
+func TestHoldingsOfWideFilters(t *testing.T) {
+	list := notes(2000)
+	a := &remote{url: "wss://a.example", latency: 20, caps: abi.Capabilities{Negentropy: abi.SupportYes}, events: list[:1000]}
+	by := func(authors ...[32]byte) func(v *abi.StepView) []abi.StepAction {
+		return func(v *abi.StepView) []abi.StepAction {
+			actions := compare()(v)
+			for i := range actions {
+				if actions[i].Do == abi.DoHistoric {
+					actions[i].Filters = []abi.Filter{{Authors: authors}}
+				}
+			}
+			return actions
+		}
+	}
+	n := newNetwork(t, by(list[0].PubKey), a)
+	n.stop()
+	for _, e := range list[500:] {
+		n.stored[e.ID] = e
+	}
+	n.start()
+	n.pass(120_000)
+	if done := n.plan.done[0]; done.New != 500 || done.Have != 1000 {
+		t.Fatalf("first: %+v", done)
+	}
+	n.plan.react = compare()
+	if done, bytes := n.again(); bytes > 500 || done.Need != 0 || done.Have != 0 {
+		t.Errorf("everything: %d bytes, %+v", bytes, done)
+	}
+	n.plan.react = by(list[0].PubKey, [32]byte{1})
+	if done, _ := n.again(); done.Need != 0 || done.Have != 1000 {
+		t.Errorf("another filter: %+v", done)
+	}
+	if done, bytes := n.again(); bytes > 500 || done.Have != 0 {
+		t.Errorf("that filter again: %d bytes, %+v", bytes, done)
+	}
+}
