@@ -40,18 +40,56 @@ func (s *schedule) stopDeciding() {
 	}
 }
 
+// handOff is how long a worker keeps its turn while it reads a fact. Most are in memory:
+// to begin another decision for each would have many under way, each slowed by all
+// others, and the one of who has used least could not be made first.
+const handOff = time.Millisecond
+
 // wait runs f, which may block, while another goroutine works instead of this
 // worker. It returns how long the worker then waited for its turn to go on.
 func (s *schedule) wait(f func()) (parked time.Duration) {
 	s.mu.Lock()
+	s.startWaiting()
+	s.mu.Unlock()
+	f()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopWaiting()
+}
+
+// read is wait for an f that seldom blocks: another goroutine works only once it has
+// taken handOff.
+func (s *schedule) read(f func()) (parked time.Duration) {
+	var done, waits bool // guarded by s.mu
+	timer := time.AfterFunc(handOff, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !done {
+			waits = true
+			s.startWaiting()
+		}
+	})
+	f()
+	if timer.Stop() {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if done = true; !waits {
+		return 0
+	}
+	return s.stopWaiting()
+}
+
+// startWaiting gives up a worker's turn until stopWaiting. REQUIRES: mu.
+func (s *schedule) startWaiting() {
 	s.stopDeciding()
 	s.waiting++
 	s.callIfWork()
-	s.mu.Unlock()
+}
 
-	f()
-
-	s.mu.Lock()
+// stopWaiting returns when the worker may go on, and how long that took. REQUIRES: mu.
+func (s *schedule) stopWaiting() (parked time.Duration) {
 	s.waiting--
 	if s.deciding >= s.workers {
 		began := time.Now()
@@ -64,6 +102,5 @@ func (s *schedule) wait(f func()) (parked time.Duration) {
 	}
 	s.deciding++
 	s.callIfWork()
-	s.mu.Unlock()
 	return parked
 }
