@@ -160,6 +160,7 @@ func (r *Registry) guestOptions(g *generation) guest.Options {
 	b := g.file.Budgets
 	return guest.Options{
 		Name:      g.name,
+		SHA256:    g.key.wasm,
 		Grants:    g.file.Grants,
 		Config:    g.file.Config,
 		Budgets:   guest.BudgetsOf(&b),

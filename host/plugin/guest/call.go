@@ -31,6 +31,7 @@ type call struct {
 
 // used is what has been used of the limits of one call, and what came of it.
 type used struct {
+	asked      bool // the host, for more than WASI has
 	hostCalls  int
 	reads      int
 	bytes      int

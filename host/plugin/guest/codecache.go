@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+	"golang.org/x/sys/unix"
 
 	"talon/host/plugin/meter"
 )
@@ -37,7 +39,8 @@ type code struct {
 
 	machine string // file of machine code
 	info    fs.FileInfo
-	spans   []span // where it is in memory, with some other code
+	data    []byte // of that file, mapped; nil when it has been given back
+	spans   []span // where the code is in memory, with some other code
 }
 
 const (
@@ -50,12 +53,11 @@ const (
 // meterVersion is what made metered modules.
 var meterVersion = sync.OnceValue(meter.Version)
 
-// codeDir is the folder for a module.
-func codeDir(dir string, wasm []byte) string {
-	sum, version := sha256.New(), meterVersion()
-	sum.Write(version[:])
-	sum.Write(wasm)
-	return filepath.Join(dir, hex.EncodeToString(sum.Sum(nil)))
+// codeDir is the folder for the module with a SHA-256.
+func codeDir(dir string, module [sha256.Size]byte) string {
+	version := meterVersion()
+	sum := sha256.Sum256(append(version[:], module[:]...))
+	return filepath.Join(dir, hex.EncodeToString(sum[:]))
 }
 
 // folders are locked one by one while they are filled: the same module may be
@@ -95,29 +97,56 @@ func lockFolder(dir string) (unlock func()) {
 // locked it.
 func openCode(dir string) (*code, error) {
 	want, err := os.ReadFile(filepath.Join(dir, checksumFile))
-	if err == nil {
-		var sum []byte
-		if sum, err = checksum(dir); err == nil && !bytes.Equal(sum, want) {
-			err = fs.ErrInvalid
-		}
-	}
 	c := &code{dir: dir}
-	if err == nil {
-		c.shell, err = os.ReadFile(filepath.Join(dir, codeFolder, shellFile))
-	}
 	if err == nil {
 		c.machine, err = machineFile(dir, codeFolder)
 	}
 	if err == nil {
 		c.info, err = os.Lstat(c.machine)
 	}
+	if err == nil {
+		c.data, err = mapFile(c.machine)
+	}
+	if err == nil {
+		c.shell, err = os.ReadFile(filepath.Join(dir, codeFolder, shellFile))
+	}
+	if err == nil && !bytes.Equal(c.checksum(), want) {
+		err = fs.ErrInvalid
+	}
 	if err != nil {
+		c.giveBack()
 		return nil, removeCode(dir)
 	}
 	if c.cache, err = wazero.NewCompilationCacheWithDir(filepath.Join(dir, codeFolder)); err != nil {
+		c.giveBack()
 		return nil, fmt.Errorf("open the folder of compiled code: %w", err)
 	}
 	return c, nil
+}
+
+// mapFile maps a whole file, to read it once and without a copy.
+func mapFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() == 0 {
+		return nil, fs.ErrInvalid
+	}
+	return unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+}
+
+// giveBack unmaps the file of machine code.
+func (c *code) giveBack() {
+	if c.data != nil {
+		_ = unix.Munmap(c.data)
+		c.data = nil
+	}
 }
 
 // removeCode removes what cannot be used.
@@ -197,11 +226,7 @@ func fillCode(dir string, metered []byte, compile func(module []byte, folder str
 	if err := os.WriteFile(filepath.Join(made, codeFolder, shellFile), shell, 0o600); err != nil {
 		return err
 	}
-	sum, err := checksum(made)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(made, checksumFile), sum, 0o600); err != nil {
+	if err := leaveChecksum(made); err != nil {
 		return err
 	}
 	return place(made, dir)
@@ -220,27 +245,37 @@ func place(made, dir string) error {
 	return err
 }
 
-// checksum is over the names and contents of all files in the folder of code.
-func checksum(dir string) ([]byte, error) {
-	sum := sha256.New()
-	err := filepath.WalkDir(filepath.Join(dir, codeFolder), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(dir, path)
-		fmt.Fprintf(sum, "%s %d\n", relative, len(data))
-		sum.Write(data)
+// castagnoli has the polynomial for which processors have an instruction.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum is over the place, length and content of machine code and shell. It tells what
+// a crash or a failing disk has left; whoever may write the folder may run code as well.
+func (c *code) checksum() []byte {
+	place, _ := filepath.Rel(c.dir, c.machine) // it is below
+	return fmt.Appendf(nil, "%s %d %08x\n%s %d %08x\n", place, len(c.data), crc32.Checksum(c.data, castagnoli),
+		shellFile, len(c.shell), crc32.Checksum(c.shell, castagnoli))
+}
+
+// leaveChecksum writes the checksum of what is in a folder of code.
+func leaveChecksum(dir string) error {
+	c := &code{dir: dir}
+	var err error
+	if c.machine, err = machineFile(dir, codeFolder); err != nil {
 		return err
-	})
-	return hex.AppendEncode(nil, sum.Sum(nil)), err
+	}
+	if c.shell, err = os.ReadFile(filepath.Join(dir, codeFolder, shellFile)); err != nil {
+		return err
+	}
+	if c.data, err = mapFile(c.machine); err != nil {
+		return err
+	}
+	defer c.giveBack()
+	return os.WriteFile(filepath.Join(dir, checksumFile), c.checksum(), 0o600)
 }
 
 // close releases what is in memory. It may be called more than once.
 func (c *code) close(ctx context.Context) error {
+	c.giveBack()
 	cache := c.cache
 	c.cache = nil
 	if cache == nil {

@@ -45,13 +45,13 @@ func (m *Module) compile(ctx context.Context, wasm []byte, config wazero.Runtime
 		}
 		return err
 	}
-	dir := codeDir(o.CacheDir, wasm)
+	dir := codeDir(o.CacheDir, o.SHA256)
 	defer lockFolder(dir)()
 	if found, err := m.load(ctx, dir, config); found || err != nil {
 		return err
 	}
 	if o.Prepared != "" {
-		found, err := unpackCode(PreparedFile(o.Prepared, wasm), dir)
+		found, err := unpackCode(preparedFile(o.Prepared, o.SHA256), dir)
 		if err != nil {
 			m.log.Warn("what came compiled with the program cannot be used", "module", m.name, "err", err)
 		}

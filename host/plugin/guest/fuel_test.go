@@ -39,11 +39,12 @@ func TestFuelOfBundledModules(t *testing.T) {
 	for _, folder := range folders {
 		name := filepath.Base(folder)
 		folder = "plugins/" + name
+		wasm := goModule(t, folder)
 		o := Options{
 			Name: name, CacheDir: plugintest.MachineCode(t, folder), Service: host.Service{Domain: "localhost:7334"},
-		}.withDefaults()
+		}.withDefaults(wasm)
 		o.Instances, o.Metrics, o.Sets = 1, NewMetrics(), new(recording)
-		m, err := prepare(goModule(t, folder), &o)
+		m, err := prepare(wasm, &o)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -51,7 +52,7 @@ func TestFuelOfBundledModules(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		outcomes, err := m.trial(t.Context(), goModule(t, folder), compiler, o, tests)
+		outcomes, err := m.trial(t.Context(), wasm, compiler, o, tests)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

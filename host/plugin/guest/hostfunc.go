@@ -41,11 +41,13 @@ var capabilities = map[string]hostFunc{
 	abi.CapLog:             {[]api.ValueType{i32, i32, i32}, nil, logLine},
 }
 
-// define adds functions to a host module.
-func define(b wazero.HostModuleBuilder, name string, f hostFunc) {
+// define adds functions to a host module. With asks, what they answer does not follow from
+// the module and its configuration alone.
+func define(b wazero.HostModuleBuilder, name string, f hostFunc, asks bool) {
 	run, fuel := f.run, priceOf(name)
 	b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 		c := ctx.(*call)
+		c.asked = c.asked || asks
 		c.enter(fuel)
 		run(c, mod.Memory(), stack)
 	}), f.params, f.results).Export(name)

@@ -28,6 +28,7 @@ type instance struct {
 	functions [functions]api.Function // those that the manifest names
 	idle      []string                // of them, those in which it always passes, as it is configured
 	about     host.Description        // likewise
+	asked     bool                    // the host, while it was configured
 
 	addr     uint32 // of the guest's input buffer
 	capacity uint32
@@ -87,7 +88,9 @@ func newInstance(ctx context.Context, m *Module) (_ *instance, err error) {
 			return nil, inst.explain("failed in "+abi.ExportInitialize, err)
 		}
 	}
-	return inst, inst.configure(m.config)
+	err = inst.configure(m.config)
+	inst.asked = inst.call.asked
+	return inst, err
 }
 
 // close ends the guest, which does not run, and frees its memory.

@@ -30,11 +30,8 @@ type span struct{ from, to uint64 }
 // new when it had read them: nobody else can give that back. Whatever fails, the code stays
 // where it is.
 func (c *code) mapCode() error {
-	data, err := os.ReadFile(c.machine)
-	if err != nil {
-		return err
-	}
-	executable := executableOf(data)
+	defer c.giveBack()
+	executable := executableOf(c.data)
 	if len(executable) == 0 {
 		return errors.New("the file of machine code has another form")
 	}
@@ -74,7 +71,7 @@ func openExecutable(file string, executable []byte) (*os.File, error) {
 	}
 	if err == nil {
 		var there []byte
-		if there, err = unix.Mmap(int(f.Fd()), 0, len(executable), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE); err == nil {
+		if there, err = unix.Mmap(int(f.Fd()), 0, len(executable), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_POPULATE); err == nil {
 			if !bytes.Equal(there, executable) {
 				err = errors.New("the file has other bytes")
 			}

@@ -45,6 +45,8 @@ type Module struct {
 	pool     *pool
 	sparing  atomic.Bool // an instance is made in the place of one that failed
 
+	asked bool // the host, while it was configured
+
 	slowCalls atomic.Int64 // since slowSaid
 	slowSaid  atomic.Int64 // when it was said that it is slow, in nanoseconds
 
@@ -62,10 +64,13 @@ type Module struct {
 // configured instance, but for [SelfTest]. An error is one sentence that says
 // what is wrong with the module, or with what the operator chose for it.
 func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
-	o = o.withDefaults()
+	o = o.withDefaults(wasm)
 	m, err := prepare(wasm, &o)
 	if err != nil {
 		return nil, err
+	}
+	if m.recallIdle(&o) {
+		return m, nil
 	}
 	if err := m.start(ctx, wasm, compiler, o); err != nil {
 		m.release(context.WithoutCancel(ctx))
@@ -73,6 +78,7 @@ func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
 	}
 	m.rest()
 	if len(m.functions) == 0 {
+		m.keepIdle()
 		// Nobody calls it: what it is configured to is all that is needed.
 		m.pool.drain(ctx)
 		if err := m.release(context.WithoutCancel(ctx)); err != nil {
@@ -97,7 +103,7 @@ func encodeConfig(settings []abi.Setting, s host.Service) []byte {
 // alike.
 func (m *Module) rest() {
 	first, _ := m.pool.get(context.Background(), atOnce)
-	m.about = first.about
+	m.about, m.asked = first.about, first.asked
 	m.functions = slices.DeleteFunc(m.functions, func(f Func) bool {
 		return f.policy() && slices.Contains(first.idle, f.String())
 	})
@@ -184,14 +190,14 @@ func atOnce(f func()) { f() }
 func (m *Module) offer(ctx context.Context) error {
 	own := m.runtime.NewHostModuleBuilder(abi.ImportModule)
 	for _, name := range m.imports {
-		define(own, name, capabilities[name])
+		define(own, name, capabilities[name], true)
 	}
 	if _, err := own.Instantiate(ctx); err != nil {
 		return fmt.Errorf("offer host functions: %w", err)
 	}
 	system := m.runtime.NewHostModuleBuilder(wasiModule)
 	for name, f := range wasi {
-		define(system, name, f)
+		define(system, name, f, false)
 	}
 	if _, err := system.Instantiate(ctx); err != nil {
 		return fmt.Errorf("offer WASI: %w", err)

@@ -3,6 +3,7 @@ package guest
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -16,6 +17,9 @@ import (
 // Options says how one module runs.
 type Options struct {
 	Name string // of the plugin: letters, digits, - and _
+
+	// SHA256 is the module's, of who has computed it; zero: it is computed.
+	SHA256 [sha256.Size]byte
 
 	// Grants reports whether the operator lets the module import a capability. Nil:
 	// all that the host has.
@@ -165,7 +169,10 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-func (o Options) withDefaults() Options {
+func (o Options) withDefaults(wasm []byte) Options {
+	if o.SHA256 == ([sha256.Size]byte{}) {
+		o.SHA256 = sha256.Sum256(wasm)
+	}
 	o.Limits = o.Limits.withDefaults()
 	o.Instances = max(cmp.Or(o.Instances, runtime.GOMAXPROCS(0)), 1)
 	o.Waits = max(cmp.Or(o.Waits, defaultWaits), 0)

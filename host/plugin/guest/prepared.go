@@ -3,6 +3,7 @@ package guest
 import (
 	"archive/tar"
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -22,13 +23,17 @@ const (
 
 // PreparedFile is the file for a module in [Options.Prepared].
 func PreparedFile(prepared string, wasm []byte) string {
-	return codeDir(prepared, wasm) + preparedSuffix
+	return preparedFile(prepared, sha256.Sum256(wasm))
+}
+
+func preparedFile(prepared string, module [sha256.Size]byte) string {
+	return codeDir(prepared, module) + preparedSuffix
 }
 
 // Pack returns what [Options.CacheDir] keeps of a module, as a file of
 // [Options.Prepared].
 func Pack(cacheDir string, wasm []byte) ([]byte, error) {
-	dir := codeDir(cacheDir, wasm)
+	dir := codeDir(cacheDir, sha256.Sum256(wasm))
 	defer lockFolder(dir)()
 	var packed bytes.Buffer
 	compressed, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
@@ -37,7 +42,7 @@ func Pack(cacheDir string, wasm []byte) ([]byte, error) {
 	}
 	archive := tar.NewWriter(compressed)
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || d.Name() == mappedFile {
+		if err != nil || d.IsDir() || d.Name() == mappedFile || d.Name() == idleFile {
 			return err
 		}
 		data, err := os.ReadFile(path)

@@ -38,7 +38,7 @@ func (m *Module) Tested() bool { return m.code != nil && newMark(m.code.dir, m).
 // sentence. [Options.CacheDir] keeps which modules have passed
 // with which configuration.
 func SelfTest(ctx context.Context, wasm []byte, o Options) error {
-	o = o.withDefaults()
+	o = o.withDefaults(wasm)
 	log := o.Log
 	o.Instances, o.Metrics, o.Log, o.Held, o.Git = 1, NewMetrics(), slog.New(slog.DiscardHandler), nil, nil
 	o.Sets = &recording{sets: o.Sets}
@@ -49,7 +49,7 @@ func SelfTest(ctx context.Context, wasm []byte, o Options) error {
 	}
 	var mark mark
 	if o.CacheDir != "" {
-		mark = newMark(codeDir(o.CacheDir, wasm), m)
+		mark = newMark(codeDir(o.CacheDir, o.SHA256), m)
 	}
 	if mark.there() {
 		return nil

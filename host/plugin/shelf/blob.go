@@ -1,6 +1,7 @@
 package shelf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -43,13 +44,37 @@ func (s *Shelf) Wasm(sha string) ([]byte, error) {
 
 // keepWasm writes a module, unless it is there undamaged. REQUIRES: mu.
 func (s *Shelf) keepWasm(sha string, wasm []byte) error {
-	if _, err := s.Wasm(sha); err == nil {
-		return nil
+	if holds(s.blob(sha), wasm) {
+		return nil // it was checked when it was written
+	}
+	if got := sum(wasm); got != sha {
+		return fmt.Errorf("its module has the SHA-256 %s: want %s", got, sha)
 	}
 	if err := s.disk.write(s.blob(sha), wasm); err != nil {
-		return fmt.Errorf("keep a module: %w", err)
+		return fmt.Errorf("write its module: %w", err)
 	}
 	return nil
+}
+
+// holds reports whether a file has exactly these bytes.
+func holds(path string, want []byte) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Size() != int64(len(want)) {
+		return false
+	}
+	buf := make([]byte, min(len(want), 256<<10))
+	for len(want) > 0 {
+		n, err := io.ReadFull(f, buf[:min(len(buf), len(want))])
+		if err != nil || !bytes.Equal(buf[:n], want[:n]) {
+			return false
+		}
+		want = want[n:]
+	}
+	return true
 }
 
 // drop deletes the modules of a record that is no more, unless another names

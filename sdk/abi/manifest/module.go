@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -34,7 +35,7 @@ func FromModule(wasm []byte) (*Manifest, error) {
 	var found *Manifest
 	var firstErr error
 	candidates := 0
-	for _, run := range join(segments) {
+	for run := range join(segments) {
 		for rest := run; ; {
 			at := bytes.Index(rest, []byte(key))
 			if at < 0 {
@@ -111,36 +112,42 @@ type segment struct {
 	passive bool
 }
 
-// join puts segments whose addresses follow each other together.
-func join(segments []segment) [][]byte {
-	var runs [][]byte
-	active := make([]segment, 0, len(segments))
-	for _, s := range segments {
-		if s.passive {
-			runs = append(runs, s.data)
-		} else if len(s.data) > 0 {
-			active = append(active, s)
-		}
-	}
-	runs = slices.Grow(runs, len(active))
-	slices.SortStableFunc(active, func(a, b segment) int { return cmp.Compare(a.addr, b.addr) })
-	for i := 0; i < len(active); {
-		run, end := active[i].data, active[i].addr+uint64(len(active[i].data))
-		next := i + 1
-		for next < len(active) && active[next].addr == end {
-			end += uint64(len(active[next].data))
-			next++
-		}
-		if next > i+1 {
-			run = make([]byte, 0, end-active[i].addr)
-			for _, s := range active[i:next] {
-				run = append(run, s.data...)
+// join puts segments whose addresses follow each other together. It changes the order of
+// the segments.
+func join(segments []segment) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		active := segments[:0]
+		for _, s := range segments {
+			switch {
+			case !s.passive:
+				active = append(active, s)
+			case !yield(s.data):
+				return
 			}
 		}
-		runs = append(runs, run)
-		i = next
+		byAddress := func(a, b segment) int { return cmp.Compare(a.addr, b.addr) }
+		if !slices.IsSortedFunc(active, byAddress) {
+			slices.SortStableFunc(active, byAddress)
+		}
+		for i := 0; i < len(active); {
+			run, end := active[i].data, active[i].addr+uint64(len(active[i].data))
+			next := i + 1
+			for next < len(active) && active[next].addr == end {
+				end += uint64(len(active[next].data))
+				next++
+			}
+			if next > i+1 {
+				run = make([]byte, 0, end-active[i].addr)
+				for _, s := range active[i:next] {
+					run = append(run, s.data...)
+				}
+			}
+			if !yield(run) {
+				return
+			}
+			i = next
+		}
 	}
-	return runs
 }
 
 // dataSegments returns the data segments of the first memory.
