@@ -22,6 +22,23 @@ type memtable struct {
 	events  []memEvent   // by row number
 	shards  [memShards]map[[keySize]byte]memKey
 	removed map[int64]struct{} // row numbers of which a snapshot may not have the event any more
+	keys    int                // that have rows
+	rows    int
+}
+
+// What an event, a key and a row of a memtable take, with the room that is left in maps and
+// lists: TestMemtableBytes measures it.
+const (
+	memEventBytes = 60
+	memKeyBytes   = 62
+	memRowBytes   = 19
+)
+
+// bytes is about how much memory the memtable takes.
+func (t *memtable) bytes() int64 {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return int64(len(t.events))*memEventBytes + int64(t.keys)*memKeyBytes + int64(t.rows)*memRowBytes
 }
 
 // memShards is how many pieces a memtable is merged in: one for each first byte of a key.
@@ -68,6 +85,9 @@ func (t *memtable) add(e *host.Event, seq int64, rows []posting) {
 		}
 		key := [keySize]byte(r.key)
 		list := (*shard)[key].rows
+		if t.rows++; len(list) == 0 {
+			t.keys++
+		}
 		row := memRow{uint16(r.kind), n}
 		width := len(r.place)
 		i := len(list)
@@ -107,12 +127,16 @@ func (t *memtable) truncate(seq int64) {
 	if n == len(t.events) {
 		return
 	}
+	t.keys, t.rows = 0, 0
 	for _, shard := range t.shards {
 		for key, k := range shard {
 			k.rows = slices.DeleteFunc(k.rows, func(r memRow) bool { return int(r.event) >= n })
 			if shard[key] = k; len(k.rows) == 0 {
 				delete(shard, key)
+				continue
 			}
+			t.keys++
+			t.rows += len(k.rows)
 		}
 	}
 	t.events = t.events[:n]

@@ -53,7 +53,17 @@ func (s *Store) loadMerge(c *conn) error {
 		return err
 	}
 	s.recent.Store(&[]*memtable{t})
+	s.lendRecent()
 	return nil
+}
+
+// lendRecent has the memtables count as a part of the cache of texts.
+func (s *Store) lendRecent() {
+	n := int64(0)
+	for _, t := range *s.recent.Load() {
+		n += t.bytes()
+	}
+	s.texts.lend(n)
 }
 
 // readMemtable makes a memtable of the stored events after from, up to to.
@@ -109,6 +119,7 @@ func (s *Store) active() *memtable {
 // events of the transaction, so that a merge ends before the next one is due.
 func (tx *Tx) mergeRows() error {
 	m, was := &tx.w.merge, tx.w.merge
+	tx.s.lendRecent()
 	if m.target == m.indexed && tx.s.active().len() >= tx.w.tune.mergeFrom {
 		// The rows of this transaction are in the memtable already.
 		m.target = tx.w.seq

@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -135,5 +137,36 @@ func compareIndexes(t *testing.T, s *Store, rnd *rand.Rand) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMemtableBytes compares what a memtable says that it takes with what it takes, of
+// events that have few keys in common, and of such that have many.
+func TestMemtableBytes(t *testing.T) {
+	s := openWith(t, t.TempDir(), Options{})
+	for name, people := range map[string]int{"a hundred authors": 100, "all different": 1 << 30} {
+		heap := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.GC() // what the first one found is swept
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before, table := heap(), newMemtable()
+		for n := range 16_384 {
+			e := fake(n, 0, 1, int64(n), host.Tag{"e", fmt.Sprintf("%064x", n*n)}, host.Tag{"p", fmt.Sprintf("%064x", n%people)}, host.Tag{"t", "x"})
+			binary.BigEndian.PutUint32(e.PubKey[:], uint32(n%people))
+			table.add(e, int64(n+1), s.keys.postings(nil, e, int64(n+1)))
+		}
+		took, says := heap()-before, table.bytes()
+		t.Logf("%s: %d bytes an event, it says %d; %d keys, %d rows", name, took/16_384, says/16_384, table.keys, table.rows)
+		if off := float64(says)/float64(took) - 1; off < -0.2 || off > 0.2 {
+			t.Errorf("%s: it takes %d bytes, and says %d", name, took, says)
+		}
+		keys, rows := table.keys, table.rows
+		table.add(fake(20_000, 9, 1, 1, host.Tag{"t", "y"}), 20_000, s.keys.postings(nil, fake(20_000, 9, 1, 1, host.Tag{"t", "y"}), 20_000))
+		if table.truncate(16_384); table.keys != keys || table.rows != rows {
+			t.Errorf("%s: %d keys and %d rows after a rollback, %d and %d before", name, table.keys, table.rows, keys, rows)
+		}
 	}
 }

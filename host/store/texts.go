@@ -26,15 +26,29 @@ type textShard struct {
 	young, old map[int64][]byte
 	size       int64 // of young
 	most       int64
+	all        int64 // most, if nothing is lent
 }
 
 func newTexts(most int64) *textCache {
 	t := new(textCache)
 	for i := range t.shards {
 		t.shards[i].young = map[int64][]byte{}
-		t.shards[i].most = most / (2 * textShards)
+		t.shards[i].all = most / (2 * textShards)
+		t.shards[i].most = t.shards[i].all
 	}
 	return t
+}
+
+// lend leaves room for n bytes that are kept elsewhere and count as a part of the cache, at
+// most three quarters of it.
+func (t *textCache) lend(n int64) {
+	n /= 2 * textShards
+	for i := range t.shards {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.most = s.all - min(n, s.all/4*3)
+		s.mu.Unlock()
+	}
 }
 
 func (t *textCache) shard(seq int64) *textShard { return &t.shards[uint64(seq)%textShards] }
