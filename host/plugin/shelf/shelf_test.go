@@ -228,7 +228,7 @@ func TestRefusesNonsense(t *testing.T) {
 	}{
 		"name":             {"../p", good, `"../p" is not the name`},
 		"no name":          {"", good, "is not the name"},
-		"other module":     {"p", change(func(g *Generation) { g.Wasm = sum([]byte("b")) }), "want at most"},
+		"other module":     {"p", change(func(g *Generation) { g.Wasm = sum([]byte("b")) }), "has the SHA-256"},
 		"no sum":           {"p", change(func(g *Generation) { g.Wasm = "../../x" }), "not the SHA-256"},
 		"large side-car":   {"p", change(func(g *Generation) { g.Sidecar = make([]byte, maxSidecar+1) }), "1048577 bytes"},
 		"side-car or none": {"p", change(func(g *Generation) { g.HasSidecar = false }), "where none should be"},

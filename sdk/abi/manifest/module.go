@@ -83,7 +83,7 @@ func SDK(wasm []byte) string {
 	if err != nil {
 		return ""
 	}
-	for _, run := range join(segments) {
+	for run := range join(segments) {
 		for {
 			at := bytes.Index(run, []byte(sdkMark))
 			if at < 0 {
