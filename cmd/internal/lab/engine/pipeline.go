@@ -206,7 +206,7 @@ func (t *talon) put(e *host.Event) (host.Verdict, []loop.Change) {
 		return host.Verdict{Code: host.Rejected, Reason: "blocked: this event was deleted"}, nil
 	}
 	t.note(e)
-	changes := loop.Published(t.known, []host.Published{{Event: e, Seq: 1}})
+	changes := loop.Published(t.known, t.now()/1000, []host.Published{{Event: e, Seq: 1}})
 	removed := slices.DeleteFunc(before, func(old *host.Event) bool { return t.store().Get(old.ID) != nil })
 	changes = append(changes, loop.Followed(t.known, t.now()/1000, removed, nil)...)
 	t.e.watch.stored(t, e)
