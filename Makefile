@@ -43,6 +43,8 @@ run: build ## serve on 127.0.0.1:7334 with data in ./data
 # servers and for git: three packages at a time keep two processors busy.
 test: tools ## every test, and the seeds of every fuzz target
 	$(GO) test -vet=off -p 3 $(PACKAGES)
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+		echo 'skipped: what needs PostgreSQL, which is not installed (Debian: apt install postgresql)'
 
 # Which packages, and why not the others: scripts/race-packages -v.
 race: tools ## the packages with goroutines or locks of their own, under the race detector

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 )
 
 // TestMain makes this test binary the program "talon" in the PATH of every test:
@@ -25,11 +26,15 @@ type tests struct{ *testing.M }
 // Run runs the tests and removes what they shared.
 func (t tests) Run() int {
 	defer func() { _ = os.RemoveAll(shared.dir) }()
+	defer database.Stop()
 	if flag.Parse(); raceDetector && os.Getenv("TALON_TEST_RACE") != "all" && flag.Lookup("test.run").Value.String() == "" {
 		_ = flag.Set("test.run", raced)
 	}
 	return plugintest.Main(t.M)
 }
+
+// database is the PostgreSQL of all tests, with a schema for each.
+var database testkit.Postgres
 
 // raced are the tests in which a server does many things at once: those that run under
 // the race detector, unless others are asked for. A server takes four seconds of a

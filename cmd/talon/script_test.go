@@ -33,6 +33,7 @@ import (
 //	publish FILE          sends its events; stdout has the answers
 //	sql FILE STATEMENT    changes a database behind Talon's back
 //	info                  fetches the relay information document (NIP-11)
+//	postgres              sets $STORE to a new database of PostgreSQL; see the condition of that name
 //	occupy                listens on an address, and sets $OCCUPIED to it
 //	free                  sets $FREE to an address that nobody listens on
 //	data FOLDER...        makes data folders that have the machine code of the modules,
@@ -74,6 +75,9 @@ func TestScripts(t *testing.T) {
 		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {
+			case "postgres":
+				_, err := database.New()
+				return err == nil, nil
 			case "root":
 				return os.Geteuid() == 0, nil
 			case "race":
@@ -84,7 +88,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"sign": scriptSign, "serve": scriptServe, "halt": scriptHalt, "publish": scriptPublish,
 			"sql": scriptSQL, "info": scriptInfo, "occupy": scriptOccupy, "free": scriptFree,
-			"data": scriptData, "plugins": scriptPlugins,
+			"data": scriptData, "plugins": scriptPlugins, "postgres": scriptPostgres,
 		},
 	})
 }
@@ -267,4 +271,13 @@ func scriptFree(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Setenv("FREE", l.Addr().String())
 	ts.Check(l.Close())
+}
+
+func scriptPostgres(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: postgres")
+	}
+	url, err := database.New()
+	ts.Check(err)
+	ts.Setenv("STORE", url)
 }

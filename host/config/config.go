@@ -1,9 +1,13 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -55,6 +59,7 @@ type Config struct {
 	PubKey         string // hex
 	Icon           string
 	Data           string
+	Store          string // as it was written; see [Config.Postgres]
 	Plugins        string
 	Policy         []string // nil: every policy of the folder
 	AllowExec      bool
@@ -104,6 +109,30 @@ func (c *Config) Admin() string {
 	return c.AdminSocket
 }
 
+// Postgres is the connection string of the database, "" if that is a file in the data
+// folder. An error never has what it was read from: there may be a password in it.
+func (c *Config) Postgres() (string, error) {
+	if c.Store == "" || isPostgres(c.Store) {
+		return c.Store, nil
+	}
+	if strings.Contains(c.Store, "://") {
+		return "", errors.New("the value of option store is wrong: it begins with neither postgres:// nor postgresql://")
+	}
+	text, err := os.ReadFile(c.Store)
+	if err != nil {
+		return "", fmt.Errorf("the value of option store is wrong: it is neither a connection string nor a file that can be read: %w", err)
+	}
+	line := strings.TrimSpace(string(text))
+	if !isPostgres(line) || strings.ContainsAny(line, "\r\n") {
+		return "", fmt.Errorf("the value of option store is wrong: file %s does not have one line that begins with postgres://", c.Store)
+	}
+	return line, nil
+}
+
+func isPostgres(text string) bool {
+	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
+}
+
 // Service is where the relay is reached from outside, host or host:port as a URL has
 // it: its domain, or else what it listens on. Where that is every address, it is
 // localhost; a port that the system chooses is left out.
@@ -147,6 +176,7 @@ const (
 func (c *Config) options() []*option {
 	return []*option{
 		opt("data", Always|Operating, "data", text(&c.Data, required), "`folder` of the database and caches"),
+		opt("store", Always, "", text(&c.Store, nil), "`database` of the events: empty means a file in the data folder; postgres://USER@HOST/DATABASE, or the path of a file that has such a line, means PostgreSQL 15 or later"),
 		opt("log-format", Always, "text", enum(&c.LogFormat, "text", "json"), "how log lines are written: `text` or json"),
 		opt("log-level", Always, "info", enum(&c.LogLevel, "debug", "info", "warn", "error"), "least `level` that is logged: debug, info, warn or error"),
 

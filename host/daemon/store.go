@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"talon/host/relaysync"
 	"talon/host/repos"
 	"talon/host/store"
+	"talon/host/store/postgres"
 )
 
 // Store is a database as the parts of Talon need it, each by its own interface. All
@@ -52,26 +55,50 @@ type Store interface {
 
 // OpenStore opens the database for writing.
 func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
-	return opened(store.Open(ctx, cfg.Data, sqliteOptions(cfg, log)))
+	return openStore(ctx, cfg, log, store.Open, postgres.Open)
 }
 
 // OpenStoreReadOnly opens the database for reading, also while a server runs on
 // it.
 func OpenStoreReadOnly(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
-	return opened(store.OpenReadOnly(ctx, cfg.Data, sqliteOptions(cfg, log)))
+	return openStore(ctx, cfg, log, store.OpenReadOnly, postgres.OpenReadOnly)
 }
 
-func opened(db *store.Store, err error) (Store, error) {
+func openStore(
+	ctx context.Context, cfg *config.Config, log *slog.Logger,
+	file func(context.Context, string, store.Options) (*store.Store, error),
+	server func(context.Context, string, postgres.Options) (*postgres.Store, error),
+) (Store, error) {
+	url, err := cfg.Postgres()
 	if err != nil {
 		return nil, err
 	}
-	return sqlite{db}, nil
+	if url == "" {
+		db, err := file(ctx, cfg.Data, sqliteOptions(cfg, log))
+		if err != nil {
+			return nil, err
+		}
+		return sqlite{db}, nil
+	}
+	if err := os.MkdirAll(cfg.Data, 0o755); err != nil {
+		return nil, fmt.Errorf("make the data folder: %w", err)
+	}
+	db, err := server(ctx, url, postgres.Options{Readers: readers(cfg), Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return pg{db}, nil
 }
 
 // sqlite is SQLite's engine as a [Store].
 type sqlite struct{ *store.Store }
 
 func (s sqlite) Begin() (ingest.Tx, error) { return s.Store.Begin() }
+
+// pg is PostgreSQL's.
+type pg struct{ *postgres.Store }
+
+func (s pg) Begin() (ingest.Tx, error) { return s.Store.Begin() }
 
 // sqliteOptions gives half of the cache to the texts of events, which most answers
 // are made of, a quarter to the writer, which touches pages all over the indexes, and

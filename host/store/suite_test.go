@@ -14,6 +14,13 @@ func TestSuite(t *testing.T) { storetest.Run(t, engine{}) }
 // engine is SQLite as the suite of all engines opens it.
 type engine struct{}
 
+func (engine) Rounds() int {
+	if testing.Short() {
+		return 4
+	}
+	return 12
+}
+
 func (engine) New(t testing.TB) string { return t.TempDir() }
 
 func (engine) Open(ctx context.Context, name string, o storetest.Options) (storetest.Store, error) {

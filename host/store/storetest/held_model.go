@@ -290,11 +290,7 @@ func sameFates(t *testing.T, what string, got []host.HeldChange, want []string) 
 // testHeldModel does the same to purgatory and to the model and compares all that
 // can be asked.
 func testHeldModel(t *testing.T, x Engine) {
-	rounds := 12
-	if testing.Short() {
-		rounds = 4
-	}
-	for seed := range rounds {
+	for seed := range x.Rounds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			dir := x.New(t)

@@ -244,11 +244,7 @@ func (w *world) filter() host.Filter {
 // testModel does the same to the store and to the model and compares all that
 // can be asked.
 func testModel(t *testing.T, x Engine) {
-	rounds := 12
-	if testing.Short() {
-		rounds = 3
-	}
-	for seed := range rounds {
+	for seed := range x.Rounds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			dir := x.New(t)

@@ -21,6 +21,9 @@ type Engine interface {
 	// Open opens it for writing, ReadOnly for reading. The test closes both.
 	Open(ctx context.Context, name string, o Options) (Store, error)
 	ReadOnly(ctx context.Context, name string) (Store, error)
+
+	// Rounds is how often a long random story is told.
+	Rounds() int
 }
 
 // Options are how a test wants its database.

@@ -1,0 +1,217 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"talon/host"
+	"talon/host/store/semantics"
+	"talon/host/wire"
+)
+
+// Check compares everything that is stored with everything else: each event's text with
+// its row, its id and signature through verify, tags with events in both directions,
+// tombstones, totals and purgatory. It calls report for each problem and returns how many
+// stored events it looked at. An error means that it could not go on.
+//
+// It works on one snapshot.
+func (s *Store) Check(ctx context.Context, verify func(*host.Event) error, report func(problem string)) (checked int64, err error) {
+	select {
+	case <-s.closed:
+		return 0, fmt.Errorf("check events: %w", semantics.ErrClosed)
+	default:
+	}
+	began := time.Now()
+	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		c := &checker{tx: tx, keys: &s.keys, verify: verify, report: report}
+		err := c.run(ctx)
+		checked = c.events
+		return err
+	})
+	s.metrics.queries[opCheck].Observe(time.Since(began).Seconds())
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return checked, fmt.Errorf("check events: %w", cause(err))
+	}
+	return checked, nil
+}
+
+type checker struct {
+	tx     pgx.Tx
+	keys   *keyring
+	verify func(*host.Event) error
+	report func(string)
+	total  semantics.Total
+	events int64
+}
+
+func (c *checker) problem(format string, args ...any) { c.report(fmt.Sprintf(format, args...)) }
+
+func (c *checker) run(ctx context.Context) error {
+	// It reads everything, and for as long as that takes.
+	const plans = `SET LOCAL statement_timeout = 0; SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on`
+	if _, err := c.tx.Exec(ctx, plans); err != nil {
+		return err
+	}
+	var placeholders, rows int64
+	const sql = `SELECT seq, events, bytes, held, held_bytes, placeholders, (SELECT count(*) FROM placeholder) FROM total`
+	t := &c.total
+	if err := c.tx.QueryRow(ctx, sql).Scan(&t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &placeholders, &rows); err != nil {
+		return err
+	}
+	if placeholders != rows {
+		c.problem("totals: %d placeholders noted, %d there", placeholders, rows)
+	}
+	n, size, err := c.table(ctx, stored)
+	if err != nil {
+		return err
+	}
+	c.events = n
+	if t.Events != n || t.Bytes != size {
+		c.problem("totals: %d events of %d bytes noted, %d of %d stored", t.Events, t.Bytes, n, size)
+	}
+	if n, size, err = c.table(ctx, held); err != nil {
+		return err
+	}
+	if t.Held != n || t.HeldBytes != size {
+		c.problem("totals: %d held events of %d bytes noted, %d of %d held", t.Held, t.HeldBytes, n, size)
+	}
+	return c.conflicts(ctx)
+}
+
+// row is one of table event or held.
+type row struct {
+	seq, createdAt          int64
+	id, pubkey, place, json []byte
+	kind                    int32
+	expires                 *int64
+	address                 []byte
+	since, due              int64
+	dormant                 bool
+}
+
+// table looks at every row, in pieces, and returns how many there are and the bytes of
+// their JSON.
+func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error) {
+	more := "0::bigint, 0::bigint, false"
+	name := "event"
+	if t == held {
+		more, name = "since, due, dormant", "held event"
+	}
+	var tags int64
+	sql := `SELECT seq, created_at, id, pubkey, place, json, kind, expires, address, ` + more + ` FROM ` + t.event + ` WHERE seq > $1 ORDER BY seq LIMIT $2`
+	for last := int64(math.MinInt64); ; {
+		found, err := c.tx.Query(ctx, sql, last, fetchRows)
+		if err != nil {
+			return n, size, err
+		}
+		rows, err := pgx.CollectRows(found, func(x pgx.CollectableRow) (r row, err error) {
+			return r, x.Scan(&r.seq, &r.createdAt, &r.id, &r.pubkey, &r.place, &r.json, &r.kind, &r.expires, &r.address, &r.since, &r.due, &r.dormant)
+		})
+		if err != nil {
+			return n, size, err
+		}
+		if len(rows) == 0 {
+			break
+		}
+		var want tagRows
+		for i := range rows {
+			r := &rows[i]
+			last = r.seq
+			n++
+			size += int64(len(r.json))
+			e, err := wire.ParseEvent(r.json)
+			if err != nil {
+				c.problem("%s %d (id %x): its text cannot be read: %v", name, r.seq, r.id, err)
+				continue
+			}
+			c.row(name, r, e, t)
+			want.add(c.keys, e, r.seq)
+		}
+		tags += int64(len(want.key))
+		if err := c.tags(ctx, t, name, &want); err != nil {
+			return n, size, err
+		}
+	}
+	// Every tag that an event calls for has been looked up. So if there are as many rows as
+	// events call for, there are no others.
+	var have int64
+	if err := c.tx.QueryRow(ctx, `SELECT count(*) FROM `+t.tag).Scan(&have); err != nil {
+		return n, size, err
+	}
+	if have != tags {
+		c.problem("table %s: %d rows, the events call for %d", t.tag, have, tags)
+	}
+	return n, size, nil
+}
+
+// row compares a row with its text.
+func (c *checker) row(name string, r *row, e *host.Event, t tables) {
+	expires := expiry(e)
+	same := bytes.Equal(r.id, e.ID[:]) && bytes.Equal(r.pubkey, e.PubKey[:]) && bytes.Equal(r.place, placeOf(e)) && r.createdAt == e.CreatedAt &&
+		r.kind == int32(e.Kind) && bytes.Equal(r.address, c.keys.address(e)) && (r.expires == nil) == (expires == nil) && (expires == nil || *r.expires == *expires)
+	if !same {
+		c.problem("%s %d (%s): its row does not agree with its text", name, r.seq, e.ID)
+	}
+	if err := c.verify(e); err != nil {
+		c.problem("%s %d (%s): %v", name, r.seq, e.ID, err)
+	}
+	switch {
+	case t == held && r.due != semantics.Due(e, r.since, r.dormant):
+		c.problem("%s %d (%s): due at %d, which is wrong for one held since %d", name, r.seq, e.ID, r.due, r.since)
+	case t == stored && r.seq > c.total.Seq:
+		c.problem("%s %d (%s): the highest number given is %d", name, r.seq, e.ID, c.total.Seq)
+	}
+}
+
+// tags looks for rows that events call for.
+func (c *checker) tags(ctx context.Context, t tables, name string, want *tagRows) error {
+	sql := `
+		SELECT x.seq, x.key FROM unnest($1::bytea[], $2::int[], $3::bytea[], $4::bigint[], $5::bigint[]) x (key, kind, place, seq, expires)
+		WHERE NOT EXISTS (SELECT 1 FROM ` + t.tag + ` g WHERE g.key = x.key AND g.kind = x.kind AND g.place = x.place AND g.seq = x.seq AND g.expires IS NOT DISTINCT FROM x.expires)`
+	rows, err := c.tx.Query(ctx, sql, want.key, want.kind, want.place, want.seq, want.expires)
+	if err != nil {
+		return err
+	}
+	var seq int64
+	var key []byte
+	_, err = pgx.ForEachRow(rows, []any{&seq, &key}, func() error {
+		c.problem("%s %d: not in the index under key %x", name, seq, key)
+		return nil
+	})
+	return err
+}
+
+// conflicts looks for what must not be there together. That of an address at most one
+// version is stored, the database itself sees to.
+func (c *checker) conflicts(ctx context.Context) error {
+	for _, rule := range []struct{ sql, problem string }{
+		{`SELECT e.id FROM event e JOIN deleted_id d ON d.id = e.id AND d.pubkey = e.pubkey WHERE e.kind <> 5`, "stored, but deleted by its author"},
+		{`SELECT e.id FROM event e JOIN deleted_address d ON d.key = e.address WHERE e.created_at <= d.until`, "stored, but its author deleted its address"},
+		{`SELECT h.id FROM held h JOIN event e ON e.id = h.id`, "held, but stored as well"},
+		{`SELECT h.id FROM held h JOIN deleted_id d ON d.id = h.id AND d.pubkey = h.pubkey WHERE h.kind <> 5`, "held, but deleted by its author"},
+		{`SELECT h.id FROM held h JOIN deleted_address d ON d.key = h.address WHERE h.created_at <= d.until`, "held, but its author deleted its address"},
+		{`SELECT h.id FROM held h JOIN event e ON e.address = h.address WHERE e.place < h.place`, "held, but a newer version is stored"},
+		{`SELECT h.id FROM held h JOIN held o ON o.address = h.address AND o.seq <> h.seq WHERE h.kind = 30617`, "held beside another version of the announcement"},
+	} {
+		rows, err := c.tx.Query(ctx, rule.sql)
+		if err != nil {
+			return err
+		}
+		var id []byte
+		if _, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+			c.problem("event %x: %s", id, rule.problem)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,274 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"talon/host"
+	"talon/host/store/semantics"
+	"talon/host/store/storetest"
+)
+
+// cut is a line to the server that breaks when it is told to.
+type cut struct {
+	before, after atomic.Bool // the next message is sent; its answer has come
+}
+
+func (c *cut) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, address)
+	return &cutConn{Conn: conn, cut: c}, err
+}
+
+type cutConn struct {
+	net.Conn
+	cut *cut
+}
+
+var errCut = errors.New("the line is cut")
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	// The writer alone commits: its batch has the token's update.
+	if bytes.Contains(b, []byte("COMMIT")) || len(b) > 200 {
+		if c.cut.before.CompareAndSwap(true, false) {
+			c.Close()
+			return 0, errCut
+		}
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *cutConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && bytes.Contains(b[:n], []byte("COMMIT\x00")) && c.cut.after.CompareAndSwap(true, false) {
+		c.Close()
+		return 0, errCut
+	}
+	return n, err
+}
+
+func opened(t *testing.T, url string, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func has(t *testing.T, s *Store, e *host.Event) bool {
+	t.Helper()
+	text, err := s.Get(t.Context(), e.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text != nil
+}
+
+// TestCommitIsCut breaks the line before a commit reaches the server, and after the server
+// has carried it out: Commit says what is so, and the store goes on.
+func TestCommitIsCut(t *testing.T) {
+	var line cut
+	s := opened(t, server.URL(t), Options{Dial: line.dial})
+	storetest.Put(t, tested{s}, 0, storetest.Event(1, 1, 1, 1, host.Tag{"t", "x"})) // statements are prepared
+	for n, after := range []bool{false, true, false, true} {
+		e := storetest.Event(10+n, 1, 1, 1, host.Tag{"t", "x"})
+		tx, err := s.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Put(e, 0); err != nil {
+			t.Fatal(err)
+		}
+		line.before.Store(!after)
+		line.after.Store(after)
+		err = tx.Commit()
+		if (err == nil) != after || line.before.Load() || line.after.Load() {
+			t.Errorf("cut after the commit: %v; commit: %v", after, err)
+		}
+		if has(t, s, e) != after {
+			t.Errorf("cut after the commit: %v; stored: %v", after, !after)
+		}
+		storetest.Put(t, tested{s}, 0, storetest.Event(100+n, 1, 1, 1, host.Tag{"t", "x"}))
+		storetest.Check(t, tested{s})
+	}
+}
+
+// TestServerCrashes writes while the server crashes: what Commit acknowledged is there
+// afterwards, once.
+func TestServerCrashes(t *testing.T) {
+	s := opened(t, server.URL(t), Options{})
+	crashes := 0
+	var acknowledged []*host.Event
+	for n := 0; n < 60; n++ {
+		if n%20 == 10 {
+			done := make(chan struct{})
+			go func() {
+				server.Restart(t)
+				close(done)
+			}()
+			crashes++
+			defer func() { <-done }()
+		}
+		for { // as a client does that hears an error
+			e := storetest.Event(n, 1, 1, int64(n), host.Tag{"t", "x"})
+			tx, err := s.Begin()
+			if err == nil {
+				if _, err = tx.Put(e, 0); err == nil {
+					err = tx.Commit()
+				}
+				tx.Rollback()
+			}
+			if err == nil {
+				acknowledged = append(acknowledged, e)
+				break
+			}
+			if t.Context().Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got, want := storetest.Selected(t, tested{s}, 0, host.Filter{Limit: -1}), storetest.Texts(acknowledged...); !slices.Equal(got, want) {
+		t.Errorf("%d events are stored, want the %d acknowledged", len(got), len(want))
+	}
+	storetest.Check(t, tested{s})
+}
+
+// TestOneWrites: a second store waits in vain while the first lives, and who lost the right
+// to write to somebody else writes no more.
+func TestOneWrites(t *testing.T) {
+	url := server.URL(t)
+	first := opened(t, url, Options{})
+	storetest.Put(t, tested{first}, 0, storetest.Event(1, 1, 1, 1))
+	if s, err := Open(t.Context(), url, Options{}); !errors.Is(err, semantics.ErrInUse) {
+		t.Fatalf("got %v, %v; want %v", s, err, semantics.ErrInUse)
+	}
+	admin := opened(t, server.URL(t), Options{})
+	kill := func() {
+		t.Helper()
+		if _, err := admin.conn.Exec(t.Context(), `SELECT pg_terminate_backend($1::int)`, int32(first.conn.PgConn().PID())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kill()
+	storetest.Put(t, tested{first}, 0, storetest.Event(2, 1, 1, 1)) // on a new connection
+	kill()
+	second := opened(t, url, Options{})
+	storetest.Put(t, tested{second}, 0, storetest.Event(3, 1, 1, 1))
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := first.Begin(); err == nil || !strings.Contains(err.Error(), "another Talon has written") {
+			t.Errorf("begin after another has written: %v", err)
+		}
+	}
+	if n, err := first.Count(t.Context(), []host.Filter{{}}, 0); n != 3 || err != nil {
+		t.Errorf("reads go on: %d, %v", n, err)
+	}
+}
+
+// TestOpenFails names what is wrong, and not the password.
+func TestOpenFails(t *testing.T) {
+	url := server.URL(t)
+	s := opened(t, url, Options{})
+	for _, tt := range []struct{ name, sql, want string }{
+		{"newer", `UPDATE meta SET version = 99`, "run the newer version"},
+		{"foreign", `ALTER TABLE meta RENAME COLUMN talon TO one`, "not Talon's"},
+	} {
+		if _, err := s.conn.Exec(t.Context(), tt.sql); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(t.Context(), url, Options{}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v", tt.name, err)
+		}
+		if _, err := OpenReadOnly(t.Context(), url, Options{}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s, read-only: got %v", tt.name, err)
+		}
+	}
+	for _, url := range []string{"postgres://u:hunter2@127.0.0.1:1/db", "postgres://u:hunter2@[:1/db", "postgres://u:hunter2@/x?host=/nowhere&port=zz"} {
+		if _, err := Open(t.Context(), url, Options{}); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := OpenReadOnly(t.Context(), server.URL(t), Options{}); err == nil {
+		t.Error("a schema that is not there can be read")
+	}
+}
+
+// TestCheckFinds damages the database in one way at a time.
+func TestCheckFinds(t *testing.T) {
+	for _, tt := range []struct{ name, sql, want string }{
+		{"text that is no event", `UPDATE event SET json = '{}' WHERE seq = 1`, "its text cannot be read"},
+		{"author", `UPDATE event SET pubkey = '\x00' WHERE seq = 1`, "does not agree with its text"},
+		{"place", `UPDATE event SET place = '\x00' WHERE seq = 1`, "does not agree with its text"},
+		{"expiry", `UPDATE event SET expires = 7 WHERE seq = 1`, "does not agree with its text"},
+		{"address", `UPDATE event SET address = NULL WHERE seq = 2`, "does not agree with its text"},
+		{"tag missing", `DELETE FROM tag WHERE seq = 1`, "not in the index"},
+		{"tag too many", `INSERT INTO tag VALUES ('\x11', 1, '\x22', 1)`, "the events call for"},
+		{"seq", `UPDATE total SET seq = 1`, "the highest number given"},
+		{"events", `UPDATE total SET events = 17`, "17 events"},
+		{"held", `UPDATE total SET held = 17`, "17 held events"},
+		{"placeholders", `UPDATE total SET placeholders = 17`, "17 placeholders"},
+		{"deleted", `INSERT INTO deleted_id SELECT id, pubkey FROM event WHERE seq = 1`, "stored, but deleted"},
+		{"address deleted", `INSERT INTO deleted_address SELECT address, created_at FROM event WHERE seq = 2`, "deleted its address"},
+		{"due", `UPDATE held SET due = 7`, "due at 7"},
+		{"dormant", `UPDATE held SET dormant = true`, "which is wrong"},
+		{"held tag missing", `DELETE FROM held_tag`, "held event 1: not in the index"},
+		{"stored too", `UPDATE held SET id = (SELECT id FROM event WHERE seq = 1)`, "stored as well"},
+		{"held and deleted", `INSERT INTO deleted_id SELECT id, pubkey FROM held`, "held, but deleted"},
+		{"newer one stored", `UPDATE event SET address = (SELECT address FROM held), place = '\x00' WHERE seq = 2`, "a newer version is stored"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := opened(t, server.URL(t), Options{Readers: 1})
+			d := host.Tag{"d", "x"}
+			storetest.Put(t, tested{s}, 0, storetest.Event(1, 1, 1, 10, d), storetest.Event(2, 1, 30617, 10, d))
+			storetest.Hold(t, tested{s}, 100, host.Holding{}, storetest.Event(3, 2, 30617, 10, d))
+			storetest.Check(t, tested{s})
+			if _, err := s.conn.Exec(t.Context(), tt.sql); err != nil {
+				t.Fatal(err)
+			}
+			var problems []string
+			if _, err := s.Check(t.Context(), func(*host.Event) error { return nil }, func(p string) { problems = append(problems, p) }); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(strings.Join(problems, "\n"), tt.want) {
+				t.Errorf("no problem says %q: %q", tt.want, problems)
+			}
+		})
+	}
+}
+
+// TestDamaged goes on with rows whose text cannot be read any more.
+func TestDamaged(t *testing.T) {
+	s := opened(t, server.URL(t), Options{})
+	storetest.Put(t, tested{s}, 0, storetest.Event(1, 1, 0, 1, host.Tag{"t", "x"}))
+	e := storetest.Event(2, 1, 30617, 1, host.Tag{"d", "x"})
+	storetest.Hold(t, tested{s}, 100, host.Holding{}, e)
+	size := len("{}")
+	if _, err := s.conn.Exec(t.Context(), fmt.Sprintf(`UPDATE event SET json = '{}'; UPDATE held SET json = '{}'; UPDATE total SET bytes = %d, held_bytes = %d`, size, size)); err != nil {
+		t.Fatal(err)
+	}
+	s.total.Store(&semantics.Total{Seq: 1, Events: 1, Bytes: int64(size), Held: 1, HeldBytes: int64(size)})
+	newer := storetest.Event(4, 1, 0, 2)
+	storetest.Put(t, tested{s}, 0, newer)
+	if out := storetest.Release(t, tested{s}, 100, host.Release{IDs: []host.ID{e.ID}}); out.Events[0].Fate != host.FateAbsent {
+		t.Errorf("got %+v", out)
+	}
+	if got := storetest.Selected(t, tested{s}, 0, host.Filter{Limit: 10}); !slices.Equal(got, storetest.Texts(newer)) {
+		t.Errorf("got %q", got)
+	}
+	storetest.Check(t, tested{s})
+}

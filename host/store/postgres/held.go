@@ -1,0 +1,317 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"talon/host"
+	"talon/host/store/semantics"
+)
+
+// Hold puts the event into purgatory, or says why it does not: it is stored, or a newer
+// version is, its author deleted it, it has expired, or there is no room. One that is held
+// already is answered as it was, and there is no second row.
+//
+// Of the announcements at an address the newest is held. A newer one starts the time
+// again, and so does the same one from its author's client. Of other kinds with an address
+// all versions are held.
+//
+// The event's id and signature must have been checked.
+func (tx *Tx) Hold(e *host.Event, h host.Holding, now int64) (host.Outcome, error) {
+	return tx.one("hold event", e, func() (host.Outcome, error) { return tx.hold(e, &h, now) })
+}
+
+func (tx *Tx) hold(e *host.Event, h *host.Holding, now int64) (out host.Outcome, err error) {
+	refuse := func(code host.Code, reason string) (host.Outcome, error) {
+		out.Code, out.Reason = code, reason
+		return out, nil
+	}
+	if at, ok := e.Expiration(); ok && at <= now {
+		return refuse(host.Rejected, semantics.ReasonExpired)
+	}
+	k, err := tx.know(e)
+	if err != nil {
+		return out, err
+	}
+	if k.held {
+		if again, err := tx.holdAgain(e, h, now, &out); err != nil || again {
+			return out, err
+		}
+	}
+	switch {
+	case k.here:
+		return refuse(host.Duplicate, semantics.ReasonHave)
+	case k.deleted:
+		return refuse(host.Rejected, semantics.ReasonDeleted)
+	case k.newer(e):
+		return refuse(host.Replaced, semantics.ReasonNewer)
+	case k.gone(e):
+		return refuse(host.Rejected, semantics.ReasonDeleted)
+	}
+	announcement := e.Kind == host.KindAnnouncement
+	if announcement && h.Synced {
+		gone, err := tx.row(`SELECT until FROM held_gone WHERE id = $1 AND until > $2`, []any{e.ID[:], now}, new(int64))
+		if err != nil || gone {
+			out.Code, out.Reason = host.Rejected, semantics.ReasonGone
+			return out, err
+		}
+	}
+	var older *heldRow
+	if announcement && k.heldAny {
+		var newer bool
+		if older, newer, err = tx.heldVersion(e, k.key); err != nil {
+			return out, err
+		}
+		if newer {
+			return refuse(host.Replaced, semantics.ReasonNewer)
+		}
+	}
+	reason, err := tx.makeRoom(e, older, &out)
+	if err != nil || reason != "" {
+		out.Code, out.Reason = host.Rejected, reason
+		return out, err
+	}
+	if older != nil {
+		changes, err := tx.dropHeld(host.FateReplaced, `seq = $1`, older.seq)
+		if err != nil {
+			return out, err
+		}
+		out.Held = append(out.Held, changes...)
+	}
+	if err := tx.insertHeld(e, k.key, h.Reason, now); err != nil {
+		return out, err
+	}
+	out.Held = append(out.Held, host.HeldChange{Event: e, Fate: host.FateHeld, Synced: h.Synced})
+	if err := tx.restart(h.Restart, now, &out.Held); err != nil {
+		return out, err
+	}
+	return refuse(host.Held, h.Reason)
+}
+
+// holdAgain answers an event that is held, and reports whether it still is.
+func (tx *Tx) holdAgain(e *host.Event, h *host.Holding, now int64, out *host.Outcome) (bool, error) {
+	rows, err := tx.heldRows(`id = $1`, e.ID[:])
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	// Its time may be up, and the sweep be late.
+	if gone, err := tx.age(rows[0], now, &out.Held); err != nil || gone {
+		return false, err
+	}
+	out.Code, out.Reason = host.Held, rows[0].reason
+	if e.Kind == host.KindAnnouncement && !h.Synced {
+		if err := tx.restartRow(rows[0], now, &out.Held); err != nil {
+			return false, err
+		}
+	}
+	return true, tx.restart(h.Restart, now, &out.Held)
+}
+
+// heldVersion returns the held announcement that e replaces, nil if there is none, and
+// whether the held one is newer than e.
+func (tx *Tx) heldVersion(e *host.Event, key []byte) (older *heldRow, newer bool, err error) {
+	rows, err := tx.heldRows(`address = $1`, key)
+	if err != nil || len(rows) == 0 {
+		return nil, false, err
+	}
+	if wins(rows[0].createdAt, rows[0].id, e) {
+		return nil, true, nil
+	}
+	return rows[0], false, nil
+}
+
+func (tx *Tx) insertHeld(e *host.Event, key []byte, reason string, now int64) error {
+	var seq int64
+	_, err := tx.row(`
+		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, false, $11) RETURNING seq`,
+		[]any{e.ID[:], e.PubKey[:], placeOf(e), int32(e.Kind), e.CreatedAt, expiry(e), key, e.JSON, now, semantics.Due(e, now, false), []byte(reason)}, &seq)
+	if err != nil {
+		return err
+	}
+	var tags tagRows
+	tags.add(&tx.s.keys, e, seq)
+	if len(tags.key) > 0 {
+		if _, err := tx.exec(insertTags("held_tag"), tags.key, tags.kind, tags.place, tags.seq, tags.expires); err != nil {
+			return err
+		}
+	}
+	if e.Kind == host.KindAnnouncement {
+		if _, err := tx.exec(`DELETE FROM held_gone WHERE id = $1`, e.ID[:]); err != nil {
+			return err
+		}
+	}
+	tx.work++
+	tx.timed = true
+	tx.total.Held++
+	tx.total.HeldBytes += int64(len(e.JSON))
+	return nil
+}
+
+// makeRoom makes sure that e fits, and returns why it does not. Announcements that are
+// dormant, whose git data did not come in time, give way to it: first those that would go
+// first. What e replaces counts as gone.
+func (tx *Tx) makeRoom(e *host.Event, older *heldRow, out *host.Outcome) (reason string, err error) {
+	most := tx.s.most
+	var gain heldRow
+	if older != nil {
+		gain = *older
+	}
+	evicted := 0
+	evict := func(where string, args ...any) (bool, error) {
+		if evicted == semantics.MaxEvicted {
+			return false, nil
+		}
+		evicted++
+		changes, err := tx.dropHeld(host.FateExpired, `seq = (SELECT seq FROM held WHERE dormant AND `+where+` ORDER BY due, seq LIMIT 1)`, args...)
+		out.Held = append(out.Held, changes...)
+		return len(changes) > 0, err
+	}
+	if older == nil {
+		// With an older one, there are as many of the author as before.
+		var n int64
+		if _, err := tx.row(`SELECT count(*) FROM held WHERE pubkey = $1`, []any{e.PubKey[:]}, &n); err != nil {
+			return "", err
+		}
+		if n >= most.ByAuthor {
+			if ok, err := evict(`pubkey = $1`, e.PubKey[:]); err != nil || !ok {
+				return fmt.Sprintf(semantics.ReasonOwnFull, n), err
+			}
+		}
+	}
+	for {
+		full := older == nil && tx.total.Held >= most.Events
+		if !full && tx.total.HeldBytes-gain.size()+int64(len(e.JSON)) <= most.Bytes {
+			return "", nil
+		}
+		if ok, err := evict(`seq <> $1`, gain.seq); err != nil || !ok {
+			return semantics.ReasonFull, err
+		}
+	}
+}
+
+// dropHeld takes rows away and notes their fate.
+func (tx *Tx) dropHeld(fate host.Fate, where string, args ...any) (changes []host.HeldChange, err error) {
+	events, err := tx.take(held, `DELETE FROM held WHERE `+where+` RETURNING seq, json`, args...)
+	for _, e := range events {
+		changes = append(changes, host.HeldChange{Event: e, Fate: fate})
+	}
+	return changes, err
+}
+
+// supersede takes out of purgatory what a stored event makes pointless: itself, and older
+// versions at its address. They would never be stored.
+func (tx *Tx) supersede(e *host.Event, key []byte) (changes []host.HeldChange, err error) {
+	changes, err = tx.dropHeld(host.FateReleased, `id = $1`, e.ID[:])
+	if err != nil || key == nil {
+		return changes, err
+	}
+	older, err := tx.dropHeld(host.FateReplaced, `address = $1 AND (created_at < $2 OR created_at = $2 AND id > $3)`, key, e.CreatedAt, e.ID[:])
+	return append(changes, older...), err
+}
+
+// Release stores held events as Put would, oldest first, so that a newer version takes
+// effect after an older one. With the rest of the transaction it happens as a whole or not
+// at all. What is not held any more, or must not be stored, is reported so: asking twice
+// is harmless.
+func (tx *Tx) Release(r host.Release, now int64) (out host.ReleaseOutcome, err error) {
+	if err = tx.ready(); err == nil {
+		if out, err = tx.release(&r, now); err != nil {
+			tx.failed = err
+		}
+	}
+	if err != nil {
+		return host.ReleaseOutcome{}, fmt.Errorf("release events: %w", err)
+	}
+	return out, nil
+}
+
+func (tx *Tx) release(r *host.Release, now int64) (out host.ReleaseOutcome, err error) {
+	type waiting struct {
+		id        host.ID
+		createdAt int64
+	}
+	var found []waiting
+	seen := make(map[host.ID]struct{}, len(r.IDs))
+	for _, id := range r.IDs {
+		if _, ok := seen[id]; ok {
+			continue
+		}
+		seen[id] = struct{}{}
+		w := waiting{id: id}
+		if _, err := tx.row(`SELECT created_at FROM held WHERE id = $1`, []any{id[:]}, &w.createdAt); err != nil {
+			return out, err
+		}
+		found = append(found, w)
+	}
+	slices.SortStableFunc(found, func(a, b waiting) int {
+		switch {
+		case a.createdAt < b.createdAt:
+			return -1
+		case a.createdAt > b.createdAt:
+			return 1
+		}
+		return strings.Compare(string(b.id[:]), string(a.id[:]))
+	})
+	for _, w := range found {
+		one, err := tx.releaseOne(w.id, now, &out)
+		if err != nil {
+			return out, err
+		}
+		out.Events = append(out.Events, one)
+	}
+	return out, tx.restart(r.Restart, now, &out.Held)
+}
+
+func (tx *Tx) releaseOne(id host.ID, now int64, out *host.ReleaseOutcome) (host.Released, error) {
+	// One that was released before it may have taken this one away.
+	events, err := tx.take(held, `DELETE FROM held WHERE id = $1 RETURNING seq, json`, id[:])
+	if err != nil {
+		return host.Released{}, err
+	}
+	if len(events) == 0 {
+		fate, err := tx.absent(id)
+		return host.Released{ID: id, Fate: fate}, err
+	}
+	e := events[0]
+	put, err := tx.put(e, now)
+	if err != nil {
+		return host.Released{}, err
+	}
+	fate := host.FateReleased
+	switch {
+	case put.Reason == semantics.ReasonDeleted:
+		fate = host.FateDeleted
+	case put.Reason == semantics.ReasonExpired:
+		fate = host.FateExpired
+	case put.Reason == semantics.ReasonNewer:
+		fate = host.FateReplaced
+	case put.Code != host.Stored:
+		fate = host.FateStored
+	}
+	out.Removed = append(out.Removed, put.Removed...)
+	out.Held = append(out.Held, host.HeldChange{Event: e, Fate: fate})
+	out.Held = append(out.Held, put.Held...)
+	return host.Released{ID: id, Fate: fate, Event: e, Seq: put.Seq}, nil
+}
+
+// absent says, as far as it is known, why an event is not held. Anybody may have asked for
+// the deletion of an id that is nowhere.
+func (tx *Tx) absent(id host.ID) (host.Fate, error) {
+	if err := tx.flush(); err != nil {
+		return 0, err
+	}
+	var stored, gone, deleted bool
+	const sql = `SELECT EXISTS (SELECT 1 FROM event WHERE id = $1), EXISTS (SELECT 1 FROM held_gone WHERE id = $1), EXISTS (SELECT 1 FROM deleted_id WHERE id = $1)`
+	_, err := tx.row(sql, []any{id[:]}, &stored, &gone, &deleted)
+	switch {
+	case stored:
+		return host.FateStored, err
+	case gone:
+		return host.FateExpired, err
+	case deleted:
+		return host.FateDeleted, err
+	}
+	return host.FateAbsent, err
+}

@@ -1,0 +1,50 @@
+package postgres
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"talon/host/store/storetest"
+	"talon/internal/testkit"
+)
+
+var server testkit.Postgres
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	server.Stop()
+	os.Exit(code)
+}
+
+func TestSuite(t *testing.T) {
+	server.URL(t) // or skip all at once
+	storetest.Run(t, engine{})
+}
+
+// engine is PostgreSQL as the suite of all engines opens it.
+type engine struct{}
+
+func (engine) Rounds() int { return 2 }
+
+func (engine) New(t testing.TB) string { return server.URL(t) }
+
+func (engine) Open(ctx context.Context, name string, o storetest.Options) (storetest.Store, error) {
+	return suite(Open(ctx, name, Options{Readers: 2, Held: o.Held}))
+}
+
+func (engine) ReadOnly(ctx context.Context, name string) (storetest.Store, error) {
+	return suite(OpenReadOnly(ctx, name, Options{Readers: 1}))
+}
+
+func suite(s *Store, err error) (storetest.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return tested{s}, nil
+}
+
+// tested is a store as the suite sees it.
+type tested struct{ *Store }
+
+func (s tested) Begin() (storetest.Tx, error) { return s.Store.Begin() }
