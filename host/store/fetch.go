@@ -55,7 +55,7 @@ func (s *Store) part(ctx context.Context, rows []int64, texts []text) ([]text, e
 	var unknown []int64
 	var at []int // of the unknown, in texts
 	for i, seq := range rows {
-		t := text{seq, s.texts.get(seq)}
+		t := text{seq, s.texts.Get(seq)}
 		if t.json == nil {
 			unknown, at = append(unknown, seq), append(at, i)
 		}
@@ -74,7 +74,7 @@ func (s *Store) part(ctx context.Context, rows []int64, texts []text) ([]text, e
 			}
 			i := at[row[2].(int64)]
 			texts[i].json = json
-			s.texts.add(texts[i].seq, json)
+			s.texts.Add(texts[i].seq, json)
 			if size += len(json); size >= fetchBytes {
 				texts = texts[:i+1]
 				return io.EOF

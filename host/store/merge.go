@@ -63,7 +63,7 @@ func (s *Store) lendRecent() {
 	for _, t := range *s.recent.Load() {
 		n += t.bytes()
 	}
-	s.texts.lend(n)
+	s.texts.Lend(n)
 }
 
 // readMemtable makes a memtable of the stored events after from, up to to.

@@ -17,6 +17,7 @@ import (
 
 	"talon/host"
 	"talon/host/store/semantics"
+	"talon/host/store/textcache"
 )
 
 // FileName is the database's name where only a directory is given.
@@ -82,7 +83,7 @@ type Store struct {
 	followedAt   Total
 	followedFrom int64
 
-	texts  *textCache
+	texts  *textcache.Cache
 	total  atomic.Pointer[Total] // as of the last commit; never nil
 	expiry atomic.Int64          // earliest in table expiry, noExpiry if it is empty
 	left   atomic.Int64          // events removed since Open
@@ -115,7 +116,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, explain(filepath.Dir(file), err)
 	}
-	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), texts: newTexts(opts.Texts), heldMost: opts.Held}
+	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), texts: textcache.New(opts.Texts), heldMost: opts.Held}
 	s.metrics = newMetrics(s)
 	if s.lock, err = lock(file); err != nil {
 		return nil, err
@@ -140,7 +141,7 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 	if _, err := os.Stat(file); err != nil {
 		return nil, explain(file, err)
 	}
-	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), texts: newTexts(opts.Texts), heldMost: opts.Held}
+	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), texts: textcache.New(opts.Texts), heldMost: opts.Held}
 	s.metrics = newMetrics(s)
 	// A log that a crash left must be replayed, for which SQLite needs to write
 	// beside the file, even if nothing changes in it.

@@ -101,7 +101,7 @@ func (tx *Tx) Commit() error {
 	tx.s.heldDue.Store(heldDue)
 	tx.s.left.Add(tx.left)
 	for _, t := range tx.fresh {
-		tx.s.texts.add(t.seq, t.json)
+		tx.s.texts.Add(t.seq, t.json)
 	}
 	tx.s.metrics.commit.Observe(time.Since(began).Seconds())
 	tx.s.metrics.batch.Observe(float64(tx.work))

@@ -19,11 +19,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"talon/host/store/semantics"
+	"talon/host/store/textcache"
 )
 
 // Options tune a store. The zero value means the defaults.
 type Options struct {
-	Readers int // connections that read; default 4
+	Readers int   // connections that read; default 4
+	Texts   int64 // bytes of events' JSON that are remembered; default 32 MiB, negative for none
 	Held    semantics.HeldLimits
 	Log     *slog.Logger
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil: the default
@@ -55,6 +57,7 @@ type Store struct {
 	most    semantics.HeldLimits
 	metrics *metrics
 	pool    *pgxpool.Pool
+	texts   *textcache.Cache
 	closed  chan struct{}
 
 	cfg     *pgx.ConnConfig // of the writer; nil if read-only
@@ -114,6 +117,9 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 	if o.Readers <= 0 {
 		o.Readers = 4
 	}
+	if o.Texts == 0 {
+		o.Texts = 32 << 20
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -139,7 +145,7 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 	if o.Dial != nil {
 		cfg.ConnConfig.DialFunc = o.Dial
 	}
-	s := &Store{log: o.Log, most: o.Held.Filled(), closed: make(chan struct{})}
+	s := &Store{log: o.Log, most: o.Held.Filled(), closed: make(chan struct{}), texts: textcache.New(o.Texts)}
 	s.total.Store(new(semantics.Total))
 	s.metrics = newMetrics(s)
 	cfg.MaxConns = int32(o.Readers)

@@ -147,6 +147,7 @@ func (tx *Tx) add(e *host.Event, key []byte) (seq int64, err error) {
 	r.json, r.kind = append(r.json, e.JSON), append(r.kind, int32(e.Kind))
 	r.expires = append(r.expires, expires)
 	tx.tags.add(&tx.s.keys, e, seq)
+	tx.texts = append(tx.texts, text{seq, e.JSON})
 	tx.ids[e.ID] = struct{}{}
 	if key != nil {
 		tx.addresses[string(key)] = struct{}{}

@@ -185,44 +185,65 @@ func (s *Store) Select(ctx context.Context, filters []host.Filter, now int64) (s
 }
 
 // Fetch calls yield with the JSON of each row in the given order. Rows that have gone since
-// Select are left out. yield may wait: no connection is held meanwhile. Its error ends Fetch
-// and is returned as it is. About a megabyte of text is in memory at a time.
+// Select are left out, unless their text is remembered. yield may wait, but must not change
+// the text: no connection is held meanwhile. Its error ends Fetch and is returned as it is.
+// About a megabyte of text is in memory at a time, beside what is remembered anyway.
 func (s *Store) Fetch(ctx context.Context, seqs []int64, yield func(row int64, json []byte) error) error {
-	const sql = `
-		SELECT p.n, p.json FROM (
-			SELECT r.n, e.json, sum(octet_length(e.json)) OVER (ORDER BY r.n) - octet_length(e.json) AS before
-			FROM unnest($1::bigint[]) WITH ORDINALITY r (seq, n) JOIN event e ON e.seq = r.seq
-		) p WHERE p.before < $2 ORDER BY p.n`
-	type text struct {
-		n    int64
-		json []byte
-	}
 	for len(seqs) > 0 {
-		part := seqs[:min(len(seqs), fetchRows)]
-		var texts []text
-		size := 0
-		err := s.each(ctx, opFetch, sql, []any{part, int64(fetchBytes)}, func(rows pgx.Rows) error {
-			var t text
-			err := rows.Scan(&t.n, &t.json)
-			texts = append(texts, t)
-			size += len(t.json)
-			return err
-		})
+		if ctx.Err() != nil {
+			return fmt.Errorf("fetch events: %w", context.Cause(ctx))
+		}
+		part, err := s.part(ctx, seqs[:min(len(seqs), fetchRows)])
 		if err != nil {
 			return err
 		}
-		done := len(part)
-		if size >= fetchBytes {
-			done = int(texts[len(texts)-1].n)
-		}
-		for _, t := range texts {
-			if err := yield(part[t.n-1], t.json); err != nil {
+		for _, t := range part {
+			if t.json == nil {
+				continue
+			}
+			if err := yield(t.seq, t.json); err != nil {
 				return err
 			}
 		}
-		seqs = seqs[done:]
+		seqs = seqs[len(part):]
 	}
 	return nil
+}
+
+// part returns the texts of the first rows, nil for those that have gone. It stops early
+// when it has read enough.
+func (s *Store) part(ctx context.Context, seqs []int64) ([]text, error) {
+	part := make([]text, len(seqs))
+	var unknown, at []int64 // at: where they are in part
+	for i, seq := range seqs {
+		part[i] = text{seq, s.texts.Get(seq)}
+		if part[i].json == nil {
+			unknown, at = append(unknown, seq), append(at, int64(i))
+		}
+	}
+	if unknown == nil {
+		return part, nil
+	}
+	const sql = `
+		SELECT p.at, p.json FROM (
+			SELECT r.at, e.json, sum(octet_length(e.json)) OVER (ORDER BY r.at) - octet_length(e.json) AS before
+			FROM unnest($1::bigint[], $2::bigint[]) r (seq, at) JOIN event e ON e.seq = r.seq
+		) p WHERE p.before < $3 ORDER BY p.at`
+	size, last := 0, int64(0)
+	err := s.each(ctx, opFetch, sql, []any{unknown, at, int64(fetchBytes)}, func(rows pgx.Rows) error {
+		var json []byte
+		if err := rows.Scan(&last, &json); err != nil {
+			return err
+		}
+		part[last].json = json
+		s.texts.Add(part[last].seq, json)
+		size += len(json)
+		return nil
+	})
+	if size >= fetchBytes {
+		part = part[:last+1]
+	}
+	return part, err
 }
 
 // Headers returns [host.Event.Header] of each row in the given order. Rows that have gone

@@ -43,6 +43,14 @@ type Tx struct {
 	ids       map[host.ID]struct{}
 	addresses map[string]struct{}
 	bytes     int
+
+	texts []text // what Commit makes visible
+}
+
+// text is the JSON of a row.
+type text struct {
+	seq  int64
+	json []byte
 }
 
 // eventRows are rows of table event, a slice for each column.
@@ -139,6 +147,9 @@ func (tx *Tx) Commit() error {
 		s.total.Store(&tx.total)
 	}
 	s.left.Add(tx.left)
+	for _, e := range tx.texts {
+		s.texts.Add(e.seq, e.json)
+	}
 	s.metrics.commit.Observe(time.Since(began).Seconds())
 	s.metrics.batch.Observe(float64(tx.work))
 	tx.end()

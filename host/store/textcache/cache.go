@@ -1,27 +1,28 @@
-package store
-
-import "sync"
-
-// textCache keeps the JSON of events that were written or read lately, so that what
+// Package textcache keeps the JSON of events that were written or read lately, so that what
 // many ask for is read once. Row numbers are never used twice.
 //
 // A text may outlive its row. Only a caller whose Select saw the row asks for it,
 // and gets the answer as it was then: without it, a REQ that meets the replacement
 // of an event could find neither the old version nor the new one.
-type textCache struct {
-	shards [textShards]textShard
+package textcache
+
+import "sync"
+
+// Cache is for the texts of one store. Many goroutines may use it at once.
+type Cache struct {
+	shards [shards]shard
 }
 
 const (
-	textShards = 16
+	shards = 16
 
 	// textCost is what a text costs beside its bytes.
 	textCost = 96
 )
 
-// textShard holds two generations. What is asked for moves to the younger one;
+// shard holds two generations. What is asked for moves to the younger one;
 // when that is full, the older one is forgotten.
-type textShard struct {
+type shard struct {
 	mu         sync.Mutex // guards the fields below
 	young, old map[int64][]byte
 	size       int64 // of young
@@ -29,20 +30,21 @@ type textShard struct {
 	all        int64 // most, if nothing is lent
 }
 
-func newTexts(most int64) *textCache {
-	t := new(textCache)
+// New returns a cache of so many bytes, or of nothing.
+func New(most int64) *Cache {
+	t := new(Cache)
 	for i := range t.shards {
 		t.shards[i].young = map[int64][]byte{}
-		t.shards[i].all = most / (2 * textShards)
+		t.shards[i].all = most / (2 * shards)
 		t.shards[i].most = t.shards[i].all
 	}
 	return t
 }
 
-// lend leaves room for n bytes that are kept elsewhere and count as a part of the cache, at
+// Lend leaves room for n bytes that are kept elsewhere and count as a part of the cache, at
 // most three quarters of it.
-func (t *textCache) lend(n int64) {
-	n /= 2 * textShards
+func (t *Cache) Lend(n int64) {
+	n /= 2 * shards
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
@@ -51,10 +53,10 @@ func (t *textCache) lend(n int64) {
 	}
 }
 
-func (t *textCache) shard(seq int64) *textShard { return &t.shards[uint64(seq)%textShards] }
+func (t *Cache) shard(seq int64) *shard { return &t.shards[uint64(seq)%shards] }
 
-// get returns the text of the row, nil if it is not remembered.
-func (t *textCache) get(seq int64) []byte {
+// Get returns the text of the row, nil if it is not remembered.
+func (t *Cache) Get(seq int64) []byte {
 	s := t.shard(seq)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +70,8 @@ func (t *textCache) get(seq int64) []byte {
 	return json
 }
 
-// add remembers a text, which nobody may change any more.
-func (t *textCache) add(seq int64, json []byte) {
+// Add remembers a text, which nobody may change any more.
+func (t *Cache) Add(seq int64, json []byte) {
 	s := t.shard(seq)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +81,7 @@ func (t *textCache) add(seq int64, json []byte) {
 }
 
 // add is for a text that is not in the younger generation. REQUIRES: s.mu.
-func (s *textShard) add(seq int64, json []byte) {
+func (s *shard) add(seq int64, json []byte) {
 	cost := int64(len(json)) + textCost
 	if s.size+cost > s.most {
 		if cost > s.most/8 {
