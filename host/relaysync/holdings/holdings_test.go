@@ -153,7 +153,9 @@ func TestKnows(t *testing.T) {
 			t.Errorf("%s: known %v", name, got)
 		}
 	}
-	by := func(n int) *host.Filter { return &host.Filter{Authors: []host.PubKey{{byte(n), byte(n >> 8)}}, Limit: -1} }
+	by := func(n int) *host.Filter {
+		return &host.Filter{Authors: []host.PubKey{{byte(n), byte(n >> 8)}}, Limit: -1}
+	}
 	for n := range maxFilters {
 		s.Compared(by(n))
 	}
