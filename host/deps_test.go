@@ -56,6 +56,7 @@ var allowed = map[string]string{
 	"host/gitrepo":              "host sdk/nip19",
 	"host/githttp":              "host host/gitrepo",
 	"host/repos":                "host host/gitfetch host/gitrepo host/githttp host/grasp host/maintainers host/wire sdk/grasp sdk/nip19",
+	"cmd/internal/gitremote":    "",
 	"cmd/internal/gitcheck":     "host host/gitrepo host/grasp host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/lab/result":   "",
 	"cmd/internal/lab/scenario": "host/relaymodel host/relaysync internal/tomlschema",
@@ -127,7 +128,7 @@ var allowed = map[string]string{
 	"plugins/spam":              "sdk/policy sdk/policy/kinds",
 	"plugins/trust":             "sdk/policy sdk/policy/kinds",
 	"examples/hello-policy":     "sdk/policy",
-	"cmd/talon":                 "host host/admin cmd/internal/author host/config host/daemon cmd/internal/devnet cmd/internal/gitcheck cmd/internal/lab/engine cmd/internal/lab/module cmd/internal/lab/report cmd/internal/lab/result cmd/internal/lab/runner cmd/internal/lab/scenario cmd/internal/lab/stats host/gitfetch host/gitrepo host/githttp host/grasp host/negentropy host/plugin host/plugin/claim host/plugin/compile host/plugin/sidecar host/relayclient host/relaymodel host/relaysync host/store host/wire host/schnorr internal/tomlschema sdk/abi/manifest sdk/grasp sdk/nip19",
+	"cmd/talon":                 "host host/admin cmd/internal/author host/config host/daemon cmd/internal/devnet cmd/internal/gitcheck cmd/internal/gitremote cmd/internal/lab/engine cmd/internal/lab/module cmd/internal/lab/report cmd/internal/lab/result cmd/internal/lab/runner cmd/internal/lab/scenario cmd/internal/lab/stats host/gitfetch host/gitrepo host/githttp host/grasp host/negentropy host/plugin host/plugin/claim host/plugin/compile host/plugin/sidecar host/relayclient host/relaymodel host/relaysync host/store host/wire host/schnorr internal/tomlschema sdk/abi/manifest sdk/grasp sdk/nip19",
 }
 
 // keepers says which packages may use a library, where its use would decide the

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,6 +22,8 @@ type pushing struct {
 	relays    []string
 	dryRun    bool
 	git       []string // git's own options, as they were given
+
+	helper remoteHelper
 }
 
 // gitPushFlags are the options that go to git push as they are.
@@ -85,6 +88,8 @@ func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []str
 		return err
 	}
 	warnKeyInRepository(cmd, who.keyFile)
+	p.helper = newRemoteHelper(cmd.Context(), p.dir, args)
+	defer p.helper.close()
 	intent, err := p.ask(cmd.Context(), args)
 	if err != nil {
 		return err
@@ -131,38 +136,94 @@ func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []str
 		if !held && intent.removes() {
 			// The server removes what is to go by itself, and git push knows no way to
 			// remove what is not there.
-			fmt.Fprintln(cmd.ErrOrStderr(), "the server has all that the state names, and brings its branches and tags in line: nothing is left to push")
+			fmt.Fprintln(cmd.ErrOrStderr(), nothingLeft)
 			return nil
 		}
 	}
 	if p.dryRun || !intent.moves {
 		return nil
 	}
-	return p.push(cmd, args)
+	return p.push(cmd, args, intent, how.timeout)
 }
 
 // push pushes. The hook has been asked before the state was signed.
-func (p *pushing) push(cmd *cobra.Command, args []string) error {
-	git := gitProcess(cmd.Context(), p.dir, p.args(args, "--no-verify")...)
+//
+// A server that has all that the state names removes what is to go by itself, and git push
+// fails where it finds that gone.
+func (p *pushing) push(cmd *cobra.Command, args []string, intent *pushIntent, timeout time.Duration) error {
+	git := p.process(cmd.Context(), args, "--no-verify")
 	git.Stdin, git.Stdout, git.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	if err := git.Run(); err != nil {
+	said := &bounded{most: 64 << 10}
+	if intent.removes() {
+		git.Stderr = said
+	}
+	err := git.Run()
+	if err != nil && intent.removes() {
+		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+		defer cancel()
+		if p.isInLine(ctx, intent) {
+			fmt.Fprintln(cmd.ErrOrStderr(), nothingLeft)
+			return nil
+		}
+	}
+	_, _ = said.kept.WriteTo(cmd.ErrOrStderr())
+	if err != nil {
 		return fmt.Errorf("the state was sent, and git did not push: %w", err)
 	}
 	return nil
 }
 
-// args are the arguments of git push.
-func (p *pushing) args(args []string, more ...string) []string {
-	return slices.Concat([]string{"push"}, more, p.git, []string{"--"}, args)
+const nothingLeft = "the server has all that the state names, and brings its branches and tags in line: nothing is left to push"
+
+// isInLine reports whether the repository becomes what the push was to make of it. It waits
+// for a server that has begun.
+func (p *pushing) isInLine(ctx context.Context, intent *pushIntent) bool {
+	for {
+		missing, begun := 0, false
+		for _, address := range intent.addresses {
+			list, err := runGit(ctx, p.dir, "ls-remote", "--refs", "--", address)
+			if err != nil {
+				return false
+			}
+			there := map[string]string{}
+			for line := range strings.Lines(list) {
+				object, ref, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+				there[ref] = object
+			}
+			for ref, object := range intent.refs {
+				if there[ref] != object {
+					missing++
+				} else if object == "" {
+					begun = true
+				}
+			}
+		}
+		if missing == 0 || !begun {
+			return missing == 0
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// process is git push with arguments, and more options.
+func (p *pushing) process(ctx context.Context, args []string, more ...string) *exec.Cmd {
+	git := gitProcess(ctx, p.dir, slices.Concat(p.helper.settings, []string{"push"}, more, p.git, []string{"--"}, args)...)
+	p.helper.use(git)
+	return git
 }
 
 // pushIntent is what git says that it would push.
 type pushIntent struct {
-	repo    grasp.Repo
-	relays  []string
-	refs    map[string]string // objects by name as they are after it; "" for those that go
-	sources map[string]string // by name: what is pushed there
-	moves   bool              // anything has to be pushed
+	repo      grasp.Repo
+	addresses []string // of the repository
+	relays    []string
+	refs      map[string]string // objects by name as they are after it; "" for those that go
+	sources   map[string]string // by name: what is pushed there
+	moves     bool              // anything has to be pushed
 }
 
 // apply brings refs to where they are after the push.
@@ -188,7 +249,7 @@ func (i *pushIntent) removes() bool {
 
 // ask asks git what it would push, and runs its hook pre-push.
 func (p *pushing) ask(ctx context.Context, args []string) (*pushIntent, error) {
-	git := gitProcess(ctx, p.dir, p.args(args, "--dry-run", "--porcelain")...)
+	git := p.process(ctx, args, "--dry-run", "--porcelain")
 	out, errOut := &bounded{most: refsBytes}, &bounded{most: 64 << 10}
 	git.Stdout, git.Stderr = out, errOut
 	err := git.Run()
@@ -301,6 +362,7 @@ func (i *pushIntent) remote(address string) error {
 		return fmt.Errorf("the remote has the URLs of different repositories, %s among them: push to one of them", plain(address))
 	}
 	i.repo = path.Repo
+	i.addresses = append(i.addresses, address)
 	i.relays = append(i.relays, scheme+"://"+u.Host)
 	return nil
 }

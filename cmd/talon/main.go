@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"talon/cmd/internal/gitremote"
 )
 
 func main() {
@@ -23,7 +26,11 @@ func main() {
 	if path, err := os.Executable(); err == nil {
 		compileWith = []string{path, compileName}
 	}
-	if err := root().ExecuteContext(ctx); err != nil {
+	run := root().ExecuteContext
+	if filepath.Base(os.Args[0]) == gitremote.Name {
+		run = remoteHelps
+	}
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "talon: "+err.Error())
 		os.Exit(1)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"talon/cmd/internal/gitremote"
 	"talon/host/plugin/plugintest"
 	"talon/internal/testkit"
 )
@@ -18,7 +19,7 @@ import (
 // TestMain makes this test binary the program "talon" in the PATH of every test:
 // what is tested is main, in a process of its own.
 func TestMain(m *testing.M) {
-	testscript.Main(tests{m}, map[string]func(){"talon": main})
+	testscript.Main(tests{m}, map[string]func(){"talon": main, gitremote.Name: main})
 }
 
 type tests struct{ *testing.M }
