@@ -79,13 +79,13 @@ func over(n, limit int64) bool { return limit > 0 && n > limit }
 func (l *limits) admitState(event policy.Event) policy.Verdict {
 	var tags, tagBytes, refs, refBytes int64
 	for it := event.Tags(); it.Next(); {
-		tag := it.Tag()
-		if strings.HasPrefix(tag.Name(), "refs/") {
+		size := int64(it.Tag().Size())
+		if strings.HasPrefix(it.Name(), "refs/") {
 			refs++
-			refBytes += int64(tag.Size())
+			refBytes += size
 		} else {
 			tags++
-			tagBytes += int64(tag.Size())
+			tagBytes += size
 		}
 		switch {
 		case over(refs, l.refs):

@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -104,6 +105,35 @@ func TestEventViewReadsInPlace(t *testing.T) {
 
 // appendTag returns the tag of a field.
 func appendTag(number, wireType uint64) []byte { return binary.AppendUvarint(nil, number<<3|wireType) }
+
+// TestTagsOfAnyLength: lengths take one byte, two or three.
+func TestTagsOfAnyLength(t *testing.T) {
+	lengths := []int{0, 1, 63, 64, 123, 124, 125, 126, 127, 128, 129, 8190, 16_379, 16_380, 16_383, 16_384, 16_385, 40_000}
+	want := [][]string{{}}
+	for _, n := range lengths {
+		for _, m := range lengths {
+			want = append(want, []string{strings.Repeat("n", n)}, []string{strings.Repeat("n", n), strings.Repeat("v", m)}, []string{"e", strings.Repeat("v", n), strings.Repeat("x", m)})
+		}
+	}
+	var v EventView
+	if err := v.Decode(AppendEvent(nil, &Event[[]string]{Tags: want})); err != nil {
+		t.Fatal(err)
+	}
+	i := 0
+	for it := v.Tags(); it.Next(); i++ {
+		checkTag(t, &it)
+		items := []string{}
+		for j := range it.Tag().Len() {
+			items = append(items, it.Tag().Item(j))
+		}
+		if i >= len(want) || !slices.Equal(items, want[i]) {
+			t.Fatalf("tag %d is another one", i)
+		}
+	}
+	if i != len(want) || v.TagCount() != len(want) {
+		t.Errorf("%d tags, %d counted; want %d", i, v.TagCount(), len(want))
+	}
+}
 
 // TestFieldsMayBeUnknownAndOutOfOrder reads an event as a newer host might write
 // it.

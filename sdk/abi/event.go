@@ -185,96 +185,146 @@ func (v *EventView) TagCount() (n int) {
 	for rest := v.tags; len(rest) > 0; {
 		n += countTags(rest)
 		// What is left begins with a tag of another shape, or with another field.
-		it := TagIter{rest: rest[pastTags(rest, 0):]}
+		it := TagIter{tags: rest, next: pastTags(rest, 0)}
 		if !it.nextAny() {
 			break
 		}
 		n++
-		rest = it.rest
+		rest = rest[it.next:]
 	}
 	return n
 }
 
 // Tags returns an iterator over the tags.
-func (v *EventView) Tags() TagIter { return TagIter{rest: v.tags} }
+func (v *EventView) Tags() TagIter { return TagIter{tags: v.tags} }
 
 // TagIter walks the tags of an event:
 //
 //	for it := event.Tags(); it.Next(); {
 //		if it.Name() == "t" {
 //			topic := it.Value()
+//
+// It holds places instead of slices, so that Next writes no pointers: while a guest's
+// runtime collects its garbage, each of those would cost as much as the rest of a step.
 type TagIter struct {
-	rest, tag   []byte
-	name, value string
+	tags             []byte
+	next             int // where the next tag begins
+	tag, name, value span
 }
+
+// span is a part of an iterator's tags.
+type span struct{ from, to int }
 
 const tagKey = 5<<3 | wireBytes
 
 // Next moves to the next tag, and reports whether there is one.
 //
 // It reads name and value at once, in one function without calls, if tag and items
-// are shorter than 128 bytes, as nearly all are: a guest pays for each call.
+// are shorter than 16 KiB, as nearly all are: a guest pays for each call.
 func (it *TagIter) Next() bool {
-	b := it.rest
-	if len(b) < 2 || b[0] != tagKey || b[1] >= 0x80 || int(b[1]) > len(b)-2 {
+	b := it.tags
+	at := it.next
+	if len(b)-at < 2 || b[at] != tagKey {
 		return it.nextAny()
 	}
-	end := 2 + int(b[1])
-	tag := b[2:end]
-	it.tag, it.rest = tag, b[end:]
-	if len(tag) == 0 {
-		it.name, it.value = "", ""
+	n := int(b[at+1])
+	at += 2
+	if n >= 0x80 {
+		if at == len(b) || b[at] >= 0x80 {
+			return it.nextAny()
+		}
+		n = n&0x7f | int(b[at])<<7
+		at++
+	}
+	if n > len(b)-at {
+		return it.nextAny()
+	}
+	b = b[:at+n]
+	it.tag, it.next = span{at, len(b)}, len(b)
+	if n == 0 {
+		it.name, it.value = span{}, span{}
 		return true
 	}
-	if n := headLen(tag); n >= 0 {
-		rest := tag[2+n:]
-		if len(rest) == 0 {
-			it.name, it.value = text(tag[2:2+n]), ""
-			return true
-		}
-		if m := headLen(rest); m >= 0 {
-			it.name, it.value = text(tag[2:2+n]), text(rest[2:2+m])
-			return true
-		}
+	if n < 2 || b[at] != itemKey {
+		return it.items()
 	}
-	return it.items()
+	n = int(b[at+1])
+	at += 2
+	if n >= 0x80 {
+		if at == len(b) || b[at] >= 0x80 {
+			return it.items()
+		}
+		n = n&0x7f | int(b[at])<<7
+		at++
+	}
+	if n > len(b)-at {
+		return it.items()
+	}
+	it.name = span{at, at + n}
+	at += n
+	if at == len(b) {
+		it.value = span{}
+		return true
+	}
+	if len(b)-at < 2 || b[at] != itemKey {
+		return it.items()
+	}
+	n = int(b[at+1])
+	at += 2
+	if n >= 0x80 {
+		if at == len(b) || b[at] >= 0x80 {
+			return it.items()
+		}
+		n = n&0x7f | int(b[at])<<7
+		at++
+	}
+	if n > len(b)-at {
+		return it.items()
+	}
+	it.value = span{at, at + n}
+	return true
 }
 
 // nextAny is Next for tags of any shape.
 func (it *TagIter) nextAny() bool {
-	for r := (reader{rest: it.rest}); r.next(); {
+	for r := (reader{rest: it.tags[it.next:]}); r.next(); {
 		if r.key == tagKey {
-			it.tag, it.rest = r.data, r.rest
+			it.next = len(it.tags) - len(r.rest)
+			it.tag = span{it.next - len(r.data), it.next}
 			return it.items()
 		}
 	}
-	it.rest = nil
+	it.next = len(it.tags)
+	it.tag, it.name, it.value = span{}, span{}, span{}
 	return false
 }
 
 // items reads name and value of items of any shape.
 func (it *TagIter) items() bool {
-	it.name, it.value = it.Tag().Item(0), it.Tag().Item(1)
+	it.name, it.value = span{}, span{}
+	part := &it.name
+	for r := (reader{rest: it.tags[it.tag.from:it.tag.to]}); r.next(); {
+		if r.key != itemKey {
+			continue
+		}
+		end := it.tag.to - len(r.rest)
+		*part = span{end - len(r.data), end}
+		if part == &it.value {
+			break
+		}
+		part = &it.value
+	}
 	return true
 }
 
-// headLen is the length of the item that b begins with, -1 if it is not one of
-// less than 128 bytes.
-func headLen(b []byte) int {
-	if len(b) >= 2 && b[0] == itemKey && b[1] < 0x80 && int(b[1]) <= len(b)-2 {
-		return int(b[1])
-	}
-	return -1
-}
-
 // Name returns the first item of the tag that Next moved to: "e", "p", "d", …
-func (it *TagIter) Name() string { return it.name }
+func (it *TagIter) Name() string { return text(it.tags[it.name.from:it.name.to]) }
 
 // Value returns the second item, "" if there is none.
-func (it *TagIter) Value() string { return it.value }
+func (it *TagIter) Value() string { return text(it.tags[it.value.from:it.value.to]) }
 
 // Tag returns the tag that Next moved to.
-func (it *TagIter) Tag() TagView { return TagView{it.tag} }
+func (it *TagIter) Tag() TagView { return TagView{it.tags[it.tag.from:it.tag.to]} }
 
 // TagView reads a Tag in place.
 type TagView struct{ b []byte }
@@ -318,7 +368,30 @@ func (t TagView) Value() string { return t.Item(1) }
 // Size returns the total length of the items in bytes.
 func (t TagView) Size() int {
 	n := 0
-	for r := (reader{rest: t.b}); r.next(); {
+	for b, at := t.b, 0; at < len(b); {
+		if len(b)-at < 2 || b[at] != itemKey {
+			return n + sizeAny(b[at:])
+		}
+		end, start := int(b[at+1]), at+2
+		if end >= 0x80 {
+			if start == len(b) || b[start] >= 0x80 {
+				return n + sizeAny(b[at:])
+			}
+			end = end&0x7f | int(b[start])<<7
+			start++
+		}
+		if end > len(b)-start {
+			return n + sizeAny(b[at:])
+		}
+		n += end
+		at = start + end
+	}
+	return n
+}
+
+// sizeAny is Size of items of any shape.
+func sizeAny(b []byte) (n int) {
+	for r := (reader{rest: b}); r.next(); {
 		if r.is(1, wireBytes) {
 			n += len(r.data)
 		}

@@ -53,6 +53,18 @@ func seed(f *testing.F) {
 	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f})
 }
 
+// checkTag compares what an iterator read at once with the items one by one.
+func checkTag(t *testing.T, it *TagIter) {
+	t.Helper()
+	tag, size := it.Tag(), 0
+	for i := range tag.Len() {
+		size += len(tag.Item(i))
+	}
+	if it.Name() != tag.Item(0) || it.Value() != tag.Item(1) || tag.Size() != size {
+		t.Errorf("tag %x: name %q, value %q, %d bytes", tag, it.Name(), it.Value(), tag.Size())
+	}
+}
+
 func FuzzViews(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -69,6 +81,7 @@ func FuzzViews(f *testing.F) {
 			if tag.Item(tag.Len()) != "" || tag.Size() > len(b) {
 				t.Errorf("%x: a tag reaches outside", b)
 			}
+			checkTag(t, &it)
 		}
 		var request AdmitRequestView
 		if request.Decode(b) == nil {

@@ -173,6 +173,45 @@ func TestManyTags(t *testing.T) {
 	}
 }
 
+// TestManyRefs: a state of as many branches as a message can hold is decided about within
+// the budget, also when each request needs a larger buffer than the one before: then the
+// guest's runtime collects its garbage while the tags are walked.
+func TestManyRefs(t *testing.T) {
+	if raceDetector {
+		t.Skip("fuel is the same, and one goroutine spends it for a minute")
+	}
+	m := loadGo(t, "plugins/limits", func(o *Options) { o.Limits.Time, o.Budgets.Time, o.Instances = time.Minute, time.Minute, 1 })
+	for _, test := range []struct {
+		name   string
+		refs   int
+		length int
+		want   string
+	}{
+		{"short names", 19_000, 12, "pass "},
+		{"tags of 128 bytes and more", 19_000, 85, "pass "},
+		{"names of 128 bytes and more", 14_000, 130, "pass "},
+		{"too many", 20_100, 60, "reject too-many-refs"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := &host.Event{Kind: 30618, CreatedAt: now}
+			for i := range test.refs {
+				e.Tags = append(e.Tags, []string{fmt.Sprintf("refs/heads/%0*d", test.length, i), strings.Repeat("ab", 20)})
+			}
+			for range 8 {
+				e.Tags = append(e.Tags, []string{"x", "y"})
+				request := new(Request).Admit(&host.Item{Event: e, Source: &host.Source{}}, now)
+				ruling, fuel, err := m.Rule(t.Context(), Admit, request, new(vectorFacts), now, "client")
+				if got := fmt.Sprint(ruling.Action, " ", ruling.Rule); err != nil || got != test.want {
+					t.Fatalf("%s, %v; want %s", got, err, test.want)
+				}
+				if most := int64(fuelBytes) * fuelPerByte / 2; fuel > most {
+					t.Errorf("it takes %d fuel; want %d at most", fuel, most)
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkGrasp is the cost of decisions of the module grasp, with an empty store
 // or one announcement behind it, so without what the database takes.
 func BenchmarkGrasp(b *testing.B) {

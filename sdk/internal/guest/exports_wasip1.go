@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"math/bits"
 	"unsafe"
 
 	"talon/sdk/abi"
@@ -83,7 +84,13 @@ func marker() {}
 //go:wasmexport talon_buffer
 func buffer(size int32) int32 {
 	if int(size) > len(input) {
-		input = make([]byte, max(int(size), 8<<10))
+		// In steps, or messages that are each a little longer than the one before fill the
+		// memory with buffers before the collector has been through.
+		n := max(int(size), 8<<10)
+		if n <= 4<<20 {
+			n = 1 << bits.Len(uint(n-1))
+		}
+		input = make([]byte, n)
 	}
 	return int32(address(input))
 }
