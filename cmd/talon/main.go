@@ -50,6 +50,6 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.CompletionOptions.HiddenDefaultCmd = true
-	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), checkCommand(), pluginCommand(), eventCommand(), gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand(), prepareCommand())
+	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), copyCommand(), checkCommand(), pluginCommand(), eventCommand(), gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand(), prepareCommand())
 	return cmd
 }

@@ -31,7 +31,7 @@ func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *repos.R
 	return gitfetch.New(ctx, gitfetch.Config{
 		Forge:     repositories,
 		Module:    throttle{core.Plugins.Reducer(manifest.WorldThrottle, nil)},
-		Disk:      knownRelays{core.Store, "git"},
+		Disk:      knownRelays{core.Store, knownGit},
 		Addresses: gitfetch.Addresses{Own: own, Private: d.cfg.AllowPrivate},
 		Clamps:    clamps,
 		Limits:    limits,

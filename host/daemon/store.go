@@ -53,6 +53,17 @@ type Store interface {
 	Close() error
 }
 
+// What is known of other servers, by the name under which the store keeps it.
+const (
+	knownHealth   = "health"
+	knownSync     = "sync"
+	knownHoldings = "holdings"
+	knownGit      = "git"
+)
+
+// Knowledge is all of it.
+var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownGit}
+
 // OpenStore opens the database for writing.
 func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
 	return openStore(ctx, cfg, log, store.Open, postgres.Open)

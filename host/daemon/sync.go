@@ -43,7 +43,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 	if err != nil {
 		return nil, err
 	}
-	relays, err := health.Open(ctx, relayThrottle{core.Plugins.Reducer(manifest.WorldThrottle, nil)}, knownRelays{core.Store, "health"}, d.log)
+	relays, err := health.Open(ctx, relayThrottle{core.Plugins.Reducer(manifest.WorldThrottle, nil)}, knownRelays{core.Store, knownHealth}, d.log)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Facts:    facts{core.Store},
 		Local:    core.Store,
 		Health:   relays,
-		Memory:   knownRelays{core.Store, "sync"},
+		Memory:   knownRelays{core.Store, knownSync},
 		Holdings: holdings{core.Store},
 		Refused:  knownRelays{core.Store, "refused"},
 		Policies: func() string { return rulesOf(d.version, d.cfg.Service(), core.Plugins.List()) },
@@ -219,11 +219,11 @@ func (k knownRelays) Save(ctx context.Context, relays map[string][]byte) error {
 type holdings struct{ store Store }
 
 func (h holdings) Load(ctx context.Context, relay string) ([]byte, error) {
-	return h.store.Relay(ctx, "holdings", relay)
+	return h.store.Relay(ctx, knownHoldings, relay)
 }
 
 func (h holdings) Save(ctx context.Context, relays map[string][]byte) error {
-	return h.store.SaveRelays(ctx, "holdings", relays)
+	return h.store.SaveRelays(ctx, knownHoldings, relays)
 }
 
 // addresses are those of the listeners.

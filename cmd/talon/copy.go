@@ -1,0 +1,350 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talon/host"
+	"talon/host/config"
+	"talon/host/daemon"
+	"talon/host/wire"
+)
+
+// copyEvents is how many events one transaction copies.
+const copyEvents = 256
+
+func copyCommand() *cobra.Command {
+	var to string
+	cmd := &cobra.Command{
+		Use:   "copy --to STORE",
+		Short: "Copy the database to another folder or to PostgreSQL, and compare",
+		Long: `Copy all that the database has to another one: events, what waits for git data, what plugins remember, and what is known of
+relays and git servers. STORE is postgres://USER@HOST/DATABASE, a file that has such a line, or a data folder. Repositories are not copied.
+
+The server may run meanwhile on the database that is read, not on the other. What is there already is not copied again: copy once while
+the server runs, and once more, briefly, when it has stopped. At last every event is compared; the exit code is 1 if one differs.`,
+		Args: cobra.NoArgs,
+	}
+	loader := config.Flags(cmd.Flags(), config.Always)
+	cmd.Flags().StringVar(&to, "to", "", "`store` to copy to")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, log, err := load(cmd, loader)
+		if err != nil {
+			return err
+		}
+		return copyStore(cmd, cfg, log, to)
+	}
+	return cmd
+}
+
+func copyStore(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, to string) (err error) {
+	target, err := copyTarget(cfg, to)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	source, err := daemon.OpenStoreReadOnly(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	db, err := daemon.OpenStore(ctx, target, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	c := &copier{from: source, to: db, progress: newProgress(cmd.ErrOrStderr())}
+	err = c.run(ctx)
+	c.progress.end()
+	if err != nil {
+		return fmt.Errorf("copy the database: %w", err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%d events copied, %d were there; %d held, %d placeholders, %d entries of plugins, %d of servers\n",
+		c.copied, c.there, c.held, c.placeholders, c.state, c.servers)
+	differ, same, err := c.compare(ctx)
+	c.progress.end()
+	if err != nil {
+		return fmt.Errorf("compare the databases: %w", err)
+	}
+	if differ > 0 {
+		return fmt.Errorf("%d events are the same, %d differ: stop the server and copy again", same, differ)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "all %d events are the same\n", same)
+	return nil
+}
+
+// copyTarget returns the settings of the store that is copied to.
+func copyTarget(cfg *config.Config, to string) (*config.Config, error) {
+	if to == "" {
+		return nil, errors.New("option to is missing: it names the store to copy to")
+	}
+	target := *cfg
+	target.Store = to
+	if info, err := os.Stat(to); err == nil && info.IsDir() || err != nil && !strings.Contains(to, "://") {
+		target.Store, target.Data = "", to
+	}
+	url, err := target.Postgres()
+	if err != nil {
+		return nil, err
+	}
+	before, err := cfg.Postgres()
+	if err != nil {
+		return nil, err
+	}
+	if url == before && (url != "" || sameFolder(cfg.Data, target.Data)) {
+		return nil, errors.New("the value of option to is wrong: it is the store that is copied")
+	}
+	return &target, nil
+}
+
+func sameFolder(a, b string) bool {
+	x, err := os.Stat(a)
+	y, also := os.Stat(b)
+	return err == nil && also == nil && os.SameFile(x, y)
+}
+
+// copier is one run of talon copy.
+type copier struct {
+	from, to daemon.Store
+	progress *progress
+
+	copied, there, held, placeholders, state, servers int
+}
+
+func (c *copier) run(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{c.events, c.purgatory, c.refs, c.plugins, c.relays} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// events copies them oldest first, as they were stored: tombstones follow from deletions.
+func (c *copier) events(ctx context.Context) error {
+	all, err := c.from.Count(ctx, []host.Filter{{Limit: -1}}, 0)
+	if err != nil {
+		return err
+	}
+	var part []*host.Event
+	flush := func() error {
+		ids := make([]host.ID, len(part))
+		for i, e := range part {
+			ids[i] = e.ID
+		}
+		missing, err := c.to.Missing(ctx, ids)
+		if err != nil {
+			return err
+		}
+		c.there += len(part) - len(missing)
+		err = c.change(part, missing)
+		part = part[:0]
+		c.progress.show(func() string { return fmt.Sprintf("%d of %d events", c.there+c.copied, all) })
+		return err
+	}
+	err = c.from.Export(ctx, func(json []byte) error {
+		e, err := wire.ParseEvent(bytes.Clone(json))
+		if err != nil {
+			return fmt.Errorf("an event cannot be read: %w: run `talon check`", err)
+		}
+		if part = append(part, e); len(part) < copyEvents {
+			return nil
+		}
+		return flush()
+	})
+	if err == nil {
+		err = flush()
+	}
+	return err
+}
+
+// change stores those of the events whose ids are missing, in one transaction.
+func (c *copier) change(events []*host.Event, missing []host.ID) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	wanted := make(map[host.ID]bool, len(missing))
+	for _, id := range missing {
+		wanted[id] = true
+	}
+	tx, err := c.to.Begin()
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for _, e := range events {
+		if !wanted[e.ID] {
+			continue
+		}
+		// What has expired is copied as well: whoever serves it sweeps it.
+		if _, err := tx.Put(e, 0); err != nil {
+			return err
+		}
+		c.copied++
+	}
+	return tx.Commit()
+}
+
+// purgatory copies what waits, with the time since when it does. What has become dormant
+// becomes so again with the next sweep.
+func (c *copier) purgatory(ctx context.Context) error {
+	return c.from.EachHeld(ctx, func(h host.HeldEvent) error {
+		e, err := wire.ParseEvent(bytes.Clone(h.JSON))
+		if err != nil {
+			return fmt.Errorf("an event in purgatory cannot be read: %w: run `talon check`", err)
+		}
+		tx, err := c.to.Begin()
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		c.held++
+		if _, err := tx.Hold(e, host.Holding{Reason: host.ReasonHeld, Synced: true}, h.Since); err != nil {
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
+func (c *copier) refs(ctx context.Context) error {
+	type placeholder struct {
+		repo string
+		id   host.ID
+	}
+	here := make(map[placeholder]bool)
+	err := c.from.Placeholders(ctx, func(repo string, id host.ID, since int64) error {
+		here[placeholder{repo, id}] = true
+		c.placeholders++
+		return c.to.AddPlaceholder(ctx, repo, id, since)
+	})
+	if err != nil {
+		return err
+	}
+	return c.to.Placeholders(ctx, func(repo string, id host.ID, _ int64) error {
+		if here[placeholder{repo, id}] {
+			return nil
+		}
+		return c.to.DropPlaceholder(ctx, repo, id)
+	})
+}
+
+func (c *copier) plugins(ctx context.Context) error {
+	type name struct {
+		module string
+		space  byte
+		key    string
+	}
+	here := make(map[name]bool)
+	var entries []host.StateEntry
+	err := c.from.LoadState(ctx, func(e host.StateEntry) error {
+		here[name{e.Module, e.Space, e.Key}] = true
+		entries = append(entries, e)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	c.state = len(entries)
+	err = c.to.LoadState(ctx, func(e host.StateEntry) error {
+		if !here[name{e.Module, e.Space, e.Key}] {
+			e.Value = nil
+			entries = append(entries, e)
+		}
+		return nil
+	})
+	for err == nil && len(entries) > 0 {
+		n := min(len(entries), copyEvents)
+		err = c.to.SaveState(ctx, entries[:n])
+		entries = entries[n:]
+	}
+	return err
+}
+
+func (c *copier) relays(ctx context.Context) error {
+	for _, about := range daemon.Knowledge {
+		known, err := c.from.Relays(ctx, about)
+		if err != nil {
+			return err
+		}
+		c.servers += len(known)
+		there, err := c.to.Relays(ctx, about)
+		if err != nil {
+			return err
+		}
+		for url := range there {
+			if _, ok := known[url]; !ok {
+				known[url] = nil
+			}
+		}
+		if err := c.to.SaveRelays(ctx, about, known); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare goes through both databases side by side and returns how many events only one of
+// them has, or with another text, and how many are the same. Those that have expired do
+// not count: one may have swept them.
+func (c *copier) compare(ctx context.Context) (differ, same int, err error) {
+	now := time.Now().Unix()
+	a, stopA := iter.Pull2(exported(ctx, c.from, now))
+	defer stopA()
+	b, stopB := iter.Pull2(exported(ctx, c.to, now))
+	defer stopB()
+	next := func(pull func() (*host.Event, error, bool)) (*host.Event, error) {
+		e, err, _ := pull()
+		return e, err
+	}
+	x, errA := next(a)
+	y, errB := next(b)
+	for errA == nil && errB == nil && (x != nil || y != nil) {
+		switch {
+		case x != nil && y != nil && x.ID == y.ID:
+			if bytes.Equal(x.JSON, y.JSON) {
+				same++
+			} else {
+				differ++
+			}
+			x, errA = next(a)
+			y, errB = next(b)
+		case y == nil || x != nil && y.Before(x): // the oldest comes first
+			differ++
+			x, errA = next(a)
+		default:
+			differ++
+			y, errB = next(b)
+		}
+		c.progress.show(func() string { return fmt.Sprintf("%d events compared", same+differ) })
+	}
+	return differ, same, errors.Join(errA, errB)
+}
+
+// exported yields the events of a store, oldest first, but for those that have expired.
+func exported(ctx context.Context, s daemon.Store, now int64) iter.Seq2[*host.Event, error] {
+	return func(yield func(*host.Event, error) bool) {
+		enough := errors.New("enough")
+		err := s.Export(ctx, func(json []byte) error {
+			e, err := wire.ParseEvent(bytes.Clone(json))
+			if err != nil {
+				return err
+			}
+			if at, ok := e.Expiration(); ok && at <= now || yield(e, nil) {
+				return nil
+			}
+			return enough
+		})
+		if err != nil && !errors.Is(err, enough) {
+			yield(nil, err)
+		}
+	}
+}
