@@ -104,12 +104,21 @@ func openStore(
 // sqlite is SQLite's engine as a [Store].
 type sqlite struct{ *store.Store }
 
-func (s sqlite) Begin() (ingest.Tx, error) { return s.Store.Begin() }
+func (s sqlite) Begin() (ingest.Tx, error) { return begun(s.Store.Begin()) }
 
 // pg is PostgreSQL's.
 type pg struct{ *postgres.Store }
 
-func (s pg) Begin() (ingest.Tx, error) { return s.Store.Begin() }
+func (s pg) Begin() (ingest.Tx, error) { return begun(s.Store.Begin()) }
+
+// begun is a transaction of an engine, nil after an error: an interface that has a nil
+// pointer is not nil, and who sees one rolls it back.
+func begun[T ingest.Tx](tx T, err error) (ingest.Tx, error) {
+	if err != nil {
+		return nil, err
+	}
+	return tx, nil
+}
 
 // sqliteOptions gives half of the cache to the texts of events, which most answers
 // are made of, a quarter to the writer, which touches pages all over the indexes, and
