@@ -72,7 +72,11 @@ func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
 	if m.recallIdle(&o) {
 		return m, nil
 	}
-	if err := m.start(ctx, wasm, compiler, o); err != nil {
+	engine := compiler
+	if o.Interpret {
+		engine, o.CacheDir = interpreter, ""
+	}
+	if err := m.start(ctx, wasm, engine, o); err != nil {
 		m.release(context.WithoutCancel(ctx))
 		return nil, err
 	}

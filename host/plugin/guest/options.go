@@ -51,6 +51,10 @@ type Options struct {
 	// Nil: that is done here.
 	Elsewhere func(ctx context.Context) error
 
+	// Interpret runs the module without machine code, many times slower, to compare the
+	// two. Nothing is kept then.
+	Interpret bool
+
 	// Patient is for a process of low priority, whose time on processors is bounded:
 	// compiling and self-tests have no limit of their own.
 	Patient bool

@@ -20,7 +20,13 @@ func TestMain(m *testing.M) { os.Exit(plugintest.Main(m)) }
 var strategies = []string{"layered-v1", "layered-v2", "layered-v4", "layered-v5"}
 
 // open makes bundled modules ready.
-func open(t testing.TB, world string, names ...string) (list []engine.Module) {
+func open(t testing.TB, world string, names ...string) []engine.Module {
+	t.Helper()
+	return openBy(t, false, world, names...)
+}
+
+// openBy has them run by the interpreter, or as machine code.
+func openBy(t testing.TB, interpret bool, world string, names ...string) (list []engine.Module) {
 	t.Helper()
 	var folders []string
 	for _, name := range names {
@@ -28,7 +34,7 @@ func open(t testing.TB, world string, names ...string) (list []engine.Module) {
 	}
 	dir, code := plugintest.Build(t, folders...), plugintest.MachineCode(t, folders...)
 	for _, name := range names {
-		m, err := module.Open(t.Context(), filepath.Join(dir, name+".wasm"), module.Options{World: world, CacheDir: code})
+		m, err := module.Open(t.Context(), filepath.Join(dir, name+".wasm"), module.Options{World: world, CacheDir: code, Interpret: interpret})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,6 +125,28 @@ func TestRepeats(t *testing.T) {
 		if other := text(2); once == other {
 			t.Errorf("level %s: two seeds make the same run", level)
 		}
+	}
+}
+
+// Machine code and the interpreter make the same bytes: what a module decides does not
+// depend on the machine.
+func TestInterpreter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles modules")
+	}
+	s, err := builtin(t, "small").With("quiet", "10m")
+	if err == nil {
+		s, err = s.With("duration", "1h")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(interpret bool) string {
+		strategy, polite := openBy(t, interpret, manifest.WorldStrategy, "layered-v5")[0], openBy(t, interpret, manifest.WorldThrottle, "polite")[0]
+		return line(t, run(t, engine.Config{World: world.Draw(s, 1), Level: result.Wire, Strategy: strategy, Throttle: polite, Relays: true}))
+	}
+	if a, b := text(false), text(true); a != b {
+		t.Errorf("they differ: %s", difference(a, b))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/world"
@@ -147,25 +148,37 @@ func (c *invariants) within() {
 	for t, missing := range c.o.missing {
 		for _, number := range slices.Sorted(maps.Keys(missing)) {
 			if ev := e.w.Events[number]; e.now-missing[number] > most && e.talons[t].up && e.reachableFor(ev, most) {
-				c.broken("late", e.talons[t].Name, "event %s of kind %d is not here, and was to be had for %v", ev.ID, ev.Kind, e.w.Scenario.Invariants.Within)
+				c.broken("late", e.talons[t].Name, "event %s of kind %d is not here, and was to be had for %v at %s", ev.ID, ev.Kind, e.w.Scenario.Invariants.Within, e.holders(ev))
 				return
 			}
 		}
 	}
 }
 
-// reachableFor reports whether a relay that has an event could be reached for so long.
+// reachableFor reports whether a relay that has an event, and that its repository lists,
+// could be reached for so long.
 func (e *engine) reachableFor(ev *world.Event, most int64) bool {
 	for _, copy := range ev.Copies {
 		if _, ok := e.w.IsTalon(copy.Place); ok {
 			continue
 		}
 		r := e.w.Relays[copy.Place]
-		if r.Honest && r.UpFor(max(0, copy.At), e.now) >= most && e.remotes[copy.Place].relay.Store().Get(ev.ID) != nil {
+		if r.Honest && ev.Repo.Lists(r.Number, e.now) && r.UpFor(max(0, copy.At), e.now) >= most && e.remotes[copy.Place].relay.Store().Get(ev.ID) != nil {
 			return true
 		}
 	}
 	return false
+}
+
+// holders names the relays that have an event.
+func (e *engine) holders(ev *world.Event) string {
+	var names []string
+	for _, copy := range ev.Copies {
+		if e.remotes[copy.Place].relay.Store().Get(ev.ID) != nil {
+			names = append(names, e.remotes[copy.Place].Name)
+		}
+	}
+	return strings.Join(names, " ")
 }
 
 // overlap checks that no value is asked for twice on a relay for long.

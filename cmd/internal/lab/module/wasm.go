@@ -31,6 +31,7 @@ type Options struct {
 	World     string         // that it must serve: manifest.WorldStrategy or WorldThrottle
 	Config    map[string]any // over that of the side-car
 	CacheDir  string         // keeps machine code; empty: the one that commands share
+	Interpret bool           // without machine code, many times slower
 	Instances int            // at once
 	Log       io.Writer      // what a compiler says
 }
@@ -52,13 +53,13 @@ func Open(ctx context.Context, path string, o Options) (*Wasm, error) {
 	budgets := guest.BudgetsOf(&source.Sidecar.Budgets)
 	budgets.Time = slowest
 	load := author.Load
-	if o.CacheDir != "" {
+	if o.CacheDir != "" || o.Interpret {
 		load = guest.Load
 	}
 	m.module, err = load(ctx, source.Wasm, guest.Options{
 		Name: source.Manifest.Name, Grants: source.Sidecar.Grants, Config: m.config, Budgets: budgets,
 		Limits:   guest.Limits{Time: slowest},
-		CacheDir: o.CacheDir, Instances: max(1, o.Instances), Log: slog.New(slog.DiscardHandler),
+		CacheDir: o.CacheDir, Interpret: o.Interpret, Instances: max(1, o.Instances), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

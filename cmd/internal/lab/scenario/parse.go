@@ -102,10 +102,10 @@ func Builtin(name string) (*Scenario, []byte, error) {
 
 // Open reads a scenario from a file, or an embedded one by its name.
 func Open(path string) (*Scenario, []byte, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(path, `/\`) {
+	if info, err := os.Stat(path); (errors.Is(err, os.ErrNotExist) || err == nil && info.IsDir()) && !strings.ContainsAny(path, `/\`) {
 		return Builtin(path)
 	}
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the scenario: %w", err)
 	}

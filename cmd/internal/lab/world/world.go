@@ -101,10 +101,8 @@ func (r *Repo) relaysAt(at int64) []int {
 	return r.lists[0].relays
 }
 
-// Lists reports whether a repository ever lists a relay.
-func (r *Repo) Lists(relay int) bool {
-	return slices.ContainsFunc(r.lists, func(l list) bool { return slices.Contains(l.relays, relay) })
-}
+// Lists reports whether a repository lists a relay at a time.
+func (r *Repo) Lists(relay int, at int64) bool { return slices.Contains(r.relaysAt(at), relay) }
 
 // ListsTalon reports whether it lists a Talon.
 func (r *Repo) ListsTalon(talon int) bool { return slices.Contains(r.Talons, talon) }
