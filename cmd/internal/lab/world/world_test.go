@@ -1,0 +1,134 @@
+package world
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"talon/cmd/internal/lab/scenario"
+	"talon/host"
+)
+
+func drawn(t *testing.T, name string, seed uint64) *World {
+	t.Helper()
+	s, _, err := scenario.Builtin(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Draw(s, seed)
+}
+
+// Equal seeds draw equal worlds, and each wanted event is at an honest relay.
+func TestDraw(t *testing.T) {
+	for _, name := range []string{"small", "liars", "late", "policy"} {
+		a, b := drawn(t, name, 7), drawn(t, name, 7)
+		if len(a.Events) != len(b.Events) || len(a.Faults) != len(b.Faults) {
+			t.Fatalf("%s: two worlds of one seed differ", name)
+		}
+		seen := map[host.ID]bool{}
+		for i, e := range a.Events {
+			if e.ID != b.Events[i].ID || !slices.Equal(e.Copies, b.Events[i].Copies) {
+				t.Fatalf("%s: event %d differs between two worlds of one seed", name, i)
+			}
+			if Verify(e.Event) != nil || seen[e.ID] {
+				t.Errorf("%s: event %d is forged, or there twice", name, i)
+			}
+			seen[e.ID] = true
+			honest := slices.ContainsFunc(e.Copies, func(c Copy) bool { return int(c.Place) < len(a.Relays) && a.Relays[c.Place].Honest })
+			if e.Repo != nil && !honest {
+				t.Errorf("%s: event %d of kind %d is at no honest relay", name, i, e.Kind)
+			}
+			if i > 0 && e.At < a.Events[i-1].At {
+				t.Errorf("%s: event %d is out of order", name, i)
+			}
+		}
+		if other := drawn(t, name, 8); other.Events[0].ID == a.Events[0].ID {
+			t.Errorf("%s: two seeds draw the same", name)
+		}
+	}
+}
+
+// A change of one thing that is drawn leaves the others as they are.
+func TestStreams(t *testing.T) {
+	s, _, err := scenario.Builtin("small")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := s.With("relays.khatru.outage-every", "1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := Draw(s, 3), Draw(more, 3)
+	if len(b.Faults) <= len(a.Faults) || len(a.Events) != len(b.Events) {
+		t.Fatalf("%d faults and %d events, then %d and %d", len(a.Faults), len(a.Events), len(b.Faults), len(b.Events))
+	}
+	for i := range a.Events {
+		if a.Events[i].ID != b.Events[i].ID {
+			t.Fatalf("event %d is another one when there are more outages", i)
+		}
+	}
+}
+
+// Only one version of what is replaced lasts.
+func TestVersions(t *testing.T) {
+	w := drawn(t, "late", 1)
+	lasting := map[string]int{}
+	for _, e := range w.Events {
+		if a, ok := e.Address(); ok {
+			lasting[a.String()] += 0
+			if e.Ended == 0 {
+				lasting[a.String()]++
+			}
+		}
+	}
+	for address, n := range lasting {
+		if n != 1 {
+			t.Errorf("%d versions of %s last, want 1", n, address)
+		}
+	}
+}
+
+// A forged event is found, by its id or its signature.
+func TestVerify(t *testing.T) {
+	e := *drawn(t, "small", 1).Events[0].Event
+	for _, change := range []func(*host.Event){
+		func(e *host.Event) { e.ID[0] ^= 1 },
+		func(e *host.Event) { e.Sig[63] ^= 1 },
+		func(e *host.Event) { e.Content += "x" },
+	} {
+		forged := e
+		if change(&forged); Verify(&forged) == nil {
+			t.Error("a forged event is taken for a right one")
+		}
+	}
+}
+
+// The functions that do not depend on the processor are right to a hundredth.
+func TestFunctions(t *testing.T) {
+	for x := -8.0; x <= 8; x += 0.37 {
+		if got, want := exp(x), math.Exp(x); math.Abs(got/want-1) > 0.01 {
+			t.Errorf("exp(%v) = %v, want %v", x, got, want)
+		}
+		if got := ln(math.Exp(x)); math.Abs(got-x) > 1e-9*max(1, math.Abs(x)) {
+			t.Errorf("ln(e^%v) = %v", x, got)
+		}
+	}
+	s := newStream(1, "test")
+	var sum, squares float64
+	const n = 20_000
+	for range n {
+		x := s.normal()
+		sum += x
+		squares += x * x
+	}
+	if mean, variance := sum/n, squares/n; math.Abs(mean) > 0.05 || math.Abs(variance-1) > 0.05 {
+		t.Errorf("the bell curve has mean %v and variance %v", mean, variance)
+	}
+}
+
+func TestUpFor(t *testing.T) {
+	r := &Relay{Away: union([]Away{{50, 60}, {10, 20}, {15, 30}})}
+	if got := r.UpFor(0, 100); got != 70 {
+		t.Errorf("up for %d of 100, want 70", got)
+	}
+}
