@@ -59,7 +59,7 @@ var allowed = map[string]string{
 	"cmd/internal/gitremote":    "",
 	"cmd/internal/gitcheck":     "host host/gitrepo host/grasp host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/lab/result":   "",
-	"cmd/internal/lab/scenario": "host/relaymodel host/relaysync internal/tomlschema",
+	"cmd/internal/lab/scenario": "host host/relaymodel host/relaysync internal/tomlschema sdk/grasp",
 	"cmd/internal/lab/world":    "cmd/internal/lab/scenario host host/relaymodel sdk/grasp",
 	"cmd/internal/lab/engine":   "cmd/internal/lab/result cmd/internal/lab/world host host/negentropy host/plugin/guest host/relayclient host/relaymodel host/relaysync host/relaysync/health host/relaysync/holdings host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/session sdk/abi sdk/grasp",
 	"cmd/internal/lab/module":   "cmd/internal/author cmd/internal/lab/engine cmd/internal/lab/result host/plugin/guest sdk/abi/manifest sdk/strategy",
@@ -128,7 +128,7 @@ var allowed = map[string]string{
 	"plugins/spam":              "sdk/policy sdk/policy/kinds",
 	"plugins/trust":             "sdk/policy sdk/policy/kinds",
 	"examples/hello-policy":     "sdk/policy",
-	"cmd/talon":                 "host host/admin cmd/internal/author host/config host/daemon cmd/internal/devnet cmd/internal/gitcheck cmd/internal/gitremote cmd/internal/lab/engine cmd/internal/lab/module cmd/internal/lab/report cmd/internal/lab/result cmd/internal/lab/runner cmd/internal/lab/scenario cmd/internal/lab/stats host/gitfetch host/gitrepo host/githttp host/grasp host/negentropy host/plugin host/plugin/claim host/plugin/compile host/plugin/sidecar host/relayclient host/relaymodel host/relaysync host/store host/wire host/schnorr internal/tomlschema sdk/abi/manifest sdk/grasp sdk/nip19",
+	"cmd/talon":                 "host host/admin cmd/internal/author host/config host/daemon cmd/internal/devnet cmd/internal/gitcheck cmd/internal/lab/engine cmd/internal/lab/module cmd/internal/lab/report cmd/internal/lab/result cmd/internal/lab/runner cmd/internal/lab/scenario cmd/internal/lab/stats cmd/internal/lab/world host/gitfetch host/gitrepo host/githttp host/grasp host/negentropy host/plugin host/plugin/claim host/plugin/compile host/plugin/sidecar host/relayclient host/relaymodel host/relaysync host/store host/wire host/schnorr internal/tomlschema sdk/abi/manifest sdk/grasp sdk/nip19",
 }
 
 // keepers says which packages may use a library, where its use would decide the

@@ -23,7 +23,7 @@ What runs leave is a file of JSON lines. Comparisons are paired by seed: variant
 			return errors.New("no command was given")
 		},
 	}
-	group(cmd, "run", "Try modules:", labRunCommand())
+	group(cmd, "run", "Try modules:", labRunCommand(), labWatchCommand(), labRecordCommand())
 	group(cmd, "results", "Look at results:", labReportCommand(), labDiffCommand())
 	return cmd
 }

@@ -30,7 +30,8 @@ type Progress struct {
 	Now, End     time.Duration
 	Wanted, Here int // events
 	Connections  int
-	Line         string // what has happened; empty: only the time passes
+	Stored       bool   // an event came to be here
+	Line         string // what went wrong; empty: nothing
 }
 
 // engine is a run.

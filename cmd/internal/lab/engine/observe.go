@@ -168,7 +168,7 @@ func (o *observer) stored(t *talon, e *host.Event) {
 		o.run.Staleness.Add(time.Duration(o.e.now-ev.At) * time.Millisecond)
 	}
 	o.change(t.Number, ev, isHere)
-	o.say("stored here", t, "")
+	o.say(Progress{Stored: true})
 }
 
 // removed takes an event that was deleted or replaced.
@@ -212,7 +212,7 @@ func (o *observer) faultBegins(f *world.Fault) {
 			o.trace.line(o.e.remotes[r].Name, f.What, "until "+o.e.seconds(f.Until).String())
 		}
 	}
-	o.say(f.What, nil, where)
+	o.say(Progress{Line: f.What + " of " + where + " until " + time.Duration(f.Until*int64(time.Millisecond)).String()})
 }
 
 func (o *observer) faultEnds(f *world.Fault) {
@@ -238,7 +238,7 @@ func (o *observer) sample() {
 	s.Completeness = append(s.Completeness, o.completeness())
 	s.BytesUp = append(s.BytesUp, o.up)
 	s.BytesDown = append(s.BytesDown, o.down)
-	o.say("", nil, "")
+	o.say(Progress{})
 	if e.now+o.bucket <= e.end {
 		e.queue.at(e.now+o.bucket, o.sample)
 	}
@@ -252,21 +252,13 @@ func (o *observer) completeness() float64 {
 }
 
 // say tells who watches.
-func (o *observer) say(what string, t *talon, where string) {
+func (o *observer) say(p Progress) {
 	if o.e.cfg.Watch == nil {
 		return
 	}
-	text := what
-	if t != nil {
-		text = t.Name + ": " + text
-	}
-	if where != "" {
-		text += " " + where
-	}
-	o.e.cfg.Watch(Progress{
-		Now: time.Duration(o.e.now) * time.Millisecond, End: time.Duration(o.e.end) * time.Millisecond,
-		Wanted: o.wanted, Here: o.here, Connections: o.connections, Line: text,
-	})
+	p.Now, p.End = time.Duration(o.e.now)*time.Millisecond, time.Duration(o.e.end)*time.Millisecond
+	p.Wanted, p.Here, p.Connections = o.wanted, o.here, o.connections
+	o.e.cfg.Watch(p)
 }
 
 func (o *observer) arrivedAt(ev *world.Event, r *remote) {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"talon/host"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write docs/reference-lab-scenarios.md")
@@ -102,5 +104,40 @@ func TestBuiltin(t *testing.T) {
 	}
 	if _, _, err := Open("no-such-scenario"); err == nil || !strings.Contains(err.Error(), "small") {
 		t.Errorf("got %v, want the names of those that are there", err)
+	}
+}
+
+// What is recorded is a scenario, and says what was seen.
+func TestRecord(t *testing.T) {
+	const now = 1_800_000_000
+	r := NewRecording(now)
+	r.Relay(Observed{Bootstrap: true, Negentropy: true})
+	for range 3 {
+		r.Relay(Observed{Subscriptions: 20, Limit: 500})
+	}
+	r.Relay(Observed{Dead: true})
+	var key host.PubKey
+	for i := range 10 {
+		d := string(rune('a' + i))
+		r.Event(&host.Event{PubKey: key, Kind: 30617, CreatedAt: now - 1e7, Tags: host.Tags{{"d", d}, {"relays", "wss://us", "wss://x", "wss://y"}}})
+		for n := range 100 / (i + 1) {
+			r.Event(&host.Event{Kind: 1621, CreatedAt: now - int64(n)*24*3600, Content: strings.Repeat("x", 10*n), Tags: host.Tags{{"a", "30617:" + key.String() + ":" + d}}})
+			r.Event(&host.Event{Kind: 1111, CreatedAt: now - 1e6, Content: "secret name", Tags: host.Tags{}})
+		}
+	}
+	text := r.Text()
+	s, err := Parse(text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	p := s.Repositories
+	if len(s.Relays) != 3 || s.Relays["class-1"].Count != 3 || s.Profile("class-1").Limits.Subscriptions != 20 || s.Profile("class-1").Negentropy.Supported {
+		t.Errorf("relays: %+v", s.Relays)
+	}
+	if p.Count != 10 || p.Owners != 1 || p.Roots != 291 || p.Comments != 1 || p.RelaysMax != 2 || p.Zipf < 0.9 || p.Zipf > 1.1 {
+		t.Errorf("repositories: %+v", p)
+	}
+	if s.Publishers.Comments < 9 || s.Publishers.Comments > 10 || bytes.Contains(text, []byte("wss")) || bytes.Contains(text, []byte("secret")) {
+		t.Errorf("publishers: %+v\n%s", s.Publishers, text)
 	}
 }
