@@ -15,6 +15,7 @@ import (
 
 	"github.com/nbd-wtf/go-nostr"
 
+	"talon/host/plugin/plugintest"
 	"talon/host/plugin/wasmtest"
 	"talon/sdk/abi"
 )
@@ -46,6 +47,8 @@ type attack struct {
 	functions int // large ones of a module that comes into the folder meanwhile
 
 	program bool // that never answers about large events, in the place of a module
+
+	strategy bool // one that never rests decides over sync
 }
 
 const isolationTime = 5 * time.Second
@@ -71,7 +74,21 @@ var attacks = []attack{
 		code: again(wasmtest.I32Const(0), wasmtest.I32Const(32), wasmtest.I32Const(1), wasmtest.I32Const(1<<30), wasmtest.I64Const(1),
 			wasmtest.Call(0), wasmtest.Drop),
 	},
+	{
+		name: "writes to the log", manifest: `, "capabilities": ["log"]`,
+		imports: []wasmtest.Import{{Module: abi.ImportModule, Name: abi.CapLog, Type: 3}},
+		types:   []wasmtest.Type{{Params: i32s(3)}},
+		code:    again(wasmtest.I32Const(0), wasmtest.I32Const(300<<10), wasmtest.I32Const(64), wasmtest.Call(0)),
+	},
+	{
+		name: "writes what it remembers", manifest: `, "capabilities": ["kv.set"]`,
+		imports: []wasmtest.Import{{Module: abi.ImportModule, Name: abi.CapKVSet, Type: 3}},
+		types:   []wasmtest.Type{{Params: append(i32s(4), wasmtest.I64), Results: i32s(1)}},
+		code: again(wasmtest.I32Const(0), wasmtest.I32Const(32), wasmtest.I32Const(300<<10), wasmtest.I32Const(64), wasmtest.I64Const(60),
+			wasmtest.Call(0), wasmtest.Drop),
+	},
 	{name: "a program that hangs", program: true},
+	{name: "a strategy that never rests", strategy: true},
 	{name: "compiles for long", functions: 40},
 }
 
@@ -140,6 +157,12 @@ func isolate(b *testing.B, a attack) {
 		}
 		place("attacked.toml", fmt.Appendf(nil, "exec = %q\nplace = 10\n", path))
 	}
+	if a.strategy {
+		built := plugintest.Build(b, "cmd/talon/testdata/busystrategy")
+		if err := os.Rename(filepath.Join(built, "busystrategy.wasm"), filepath.Join(dir, "busystrategy.wasm")); err != nil {
+			b.Fatal(err)
+		}
+	}
 	s := serve(b, b.TempDir(), "--plugins", dir, "--allow-exec", "true")
 	stop := make(chan struct{})
 	var attacking sync.WaitGroup
@@ -177,6 +200,9 @@ func isolate(b *testing.B, a attack) {
 	b.ReportMetric(100*float64(refused)/float64(len(times)), "%refused")
 	b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
 	b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
+	if a.strategy {
+		b.ReportMetric(s.metrics()[`talon_plugin_decision_seconds_sum{function="step",module="busystrategy"}`], "s-in-strategy")
+	}
 	rss, _ := s.memory()
 	b.ReportMetric(rss/1e6, "MB")
 }
