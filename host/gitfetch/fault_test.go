@@ -512,6 +512,7 @@ func TestJudge(t *testing.T) {
 		"git fails, and it goes on": {0, errClosed, failed, abi.OutcomeProtocol},
 		"git fails":                 {0, nil, failed, abi.OutcomeProtocol},
 		"this machine fails":        {0, nil, errTrap, abi.OutcomeUnspecified},
+		"git works for too long":    {0, errClosed, fmt.Errorf("fetch objects: %w", &gitrepo.Failure{Err: &gitrepo.Refused{}}), abi.OutcomeTooLarge},
 	} {
 		if got := judge(2, test.found, test.cause, test.git); got.Outcome != test.outcome {
 			t.Errorf("%s: %s, want %s", name, OutcomeName(got.Outcome), OutcomeName(test.outcome))

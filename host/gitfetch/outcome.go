@@ -24,6 +24,7 @@ import (
 func judge(wanted, found int, cause, git error) queue.Result {
 	r := queue.Result{Found: found}
 	var refused *gitrepo.RefusedObjects
+	var work *gitrepo.Refused
 	switch {
 	case found == wanted:
 		r.Outcome = abi.OutcomeOK
@@ -34,6 +35,9 @@ func judge(wanted, found int, cause, git error) queue.Result {
 	case (cause == nil || errors.Is(cause, errClosed)) && errors.As(git, &refused):
 		r.Outcome = abi.OutcomeNotFound
 		r.Reason = reason(fmt.Errorf("what it has is refused: %w", refused))
+	case (cause == nil || errors.Is(cause, errClosed)) && errors.As(git, &work):
+		r.Outcome = abi.OutcomeTooLarge
+		r.Reason = reason(git)
 	case cause == nil || errors.Is(cause, errClosed):
 		r.Outcome = abi.OutcomeProtocol
 		if ours(git) {

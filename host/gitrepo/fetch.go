@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -422,6 +423,8 @@ func (q *fetchQuarantine) git(ctx context.Context, in string, args ...string) ([
 	}
 	// It starts no other process before its input, which names what is fetched.
 	limitMemory(p.cmd.Process.Pid, 4*q.repo.git.options.AllocBytes)
+	watched := q.watchWork(ctx, p.cmd.Process.Pid, cancel)
+	defer watched()
 	go func() {
 		// A process that ends before it has read all says why itself.
 		_, _ = io.WriteString(p.In, in)
@@ -436,6 +439,46 @@ func (q *fetchQuarantine) git(ctx context.Context, in string, args ...string) ([
 		cancel(err)
 	}
 	return out.Bytes(), p.Wait()
+}
+
+// workEvery is how often the work of a fetch is looked at.
+const workEvery = 250 * time.Millisecond
+
+// watchWork ends git when it, and what it has started, take more processor time than what
+// has come allows: as much as a push of that size. It returns how to end the watch, which
+// waits for it.
+func (q *fetchRoom) watchWork(ctx context.Context, pid int, end context.CancelCauseFunc) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(workEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			options := &q.repo.git.options
+			if took := familyCPU(pid); took > options.CPU && took > options.CPU+time.Duration(q.size()>>19)*time.Second {
+				end(&Refused{Reason: "the fetch takes more work than its size allows"})
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// size is the bytes of the packs in the quarantine, also of one that is still coming.
+func (q *fetchRoom) size() (sum int64) {
+	entries, _ := os.ReadDir(filepath.Join(q.dir, "objects", "pack"))
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil {
+			sum += info.Size()
+		}
+	}
+	return sum
 }
 
 // readRefusal says what a server does not give: one object, or any by its id.

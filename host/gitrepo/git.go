@@ -24,7 +24,7 @@ type Options struct {
 	AllocBytes int64
 
 	// Pack bounds the work that a pack may be, and CPU the processor time: CPU for each
-	// git that works on a push, and a second more for each half MiB of it.
+	// git that works on a push or a fetch, and a second more for each half MiB of it.
 	Pack PackLimits
 	CPU  time.Duration
 
