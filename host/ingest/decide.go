@@ -38,18 +38,16 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		}
 	}
 	r := p.recorder(e)
-	if !e.atTurn {
-		if e.verdict, e.err = p.refuseEarly(ctx, e, &r); e.verdict != nil || e.err != nil {
-			e.facts = r.notes
-			return
-		}
+	if e.verdict, e.err = p.refuseEarly(ctx, e.item, &r); e.verdict != nil || e.err != nil {
+		e.facts = r.notes
+		return
 	}
 	ruling, err := p.cfg.Policy.Admit(ctx, e.item, &r, now.Unix())
 	p.metrics.decision.Observe(p.cfg.Now().Sub(now).Seconds())
 	var over limit
 	var waiting int64
 	if err == nil && ruling.Action == host.Hold {
-		over, waiting = p.quotas.reached(e.item)
+		over, waiting = p.quotas.reached(e.item, &r.view)
 	}
 	switch {
 	case err != nil:

@@ -11,6 +11,7 @@ import (
 
 	"talon/host"
 	"talon/host/store"
+	rules "talon/sdk/grasp"
 )
 
 // storeFacts are the stored events as a policy reads them.
@@ -102,12 +103,19 @@ func releaseNewest(author host.PubKey) func(context.Context, host.RepoFacts, int
 
 // modelEvent makes an event of a client's random history.
 func modelEvent(random *rand.Rand, client, n int, seen []host.ID) *host.Event {
-	kinds := []host.Kind{1, 1, 1, 10002, 30000, host.KindDeletion}
+	kinds := []host.Kind{1, 1, 1, 10002, 30000, host.KindDeletion, host.KindAnnouncement, rules.KindPullRequest}
 	e := &host.Event{
 		Kind: kinds[random.IntN(len(kinds))], CreatedAt: int64(1000 + random.IntN(50)),
 		PubKey: host.PubKey{byte(random.IntN(3))}, Content: fmt.Sprint(client, "/", n), Tags: host.Tags{},
 	}
-	if e.Kind == 30000 {
+	if e.Kind == host.KindDeletion && random.IntN(2) == 0 {
+		at := host.Address{Kind: []host.Kind{10002, 30000, host.KindAnnouncement}[random.IntN(3)], PubKey: e.PubKey}
+		if at.Kind != 10002 {
+			at.D = fmt.Sprint(random.IntN(3))
+		}
+		e.Tags = append(e.Tags, host.Tag{"a", at.String()})
+	}
+	if e.Kind.Class() == host.Addressable {
 		e.Tags = append(e.Tags, host.Tag{"d", fmt.Sprint(random.IntN(3))})
 	}
 	if len(seen) > 0 && (e.Kind == host.KindDeletion || random.IntN(3) == 0) {
@@ -220,7 +228,7 @@ func released(list []host.Released, err error) string {
 
 func openStore(t *testing.T) *store.Store {
 	t.Helper()
-	db, err := store.Open(t.Context(), t.TempDir(), store.Options{Readers: 4})
+	db, err := store.Open(t.Context(), t.TempDir(), store.Options{Readers: 4, Held: store.HeldLimits{ByAuthor: 4}})
 	if err != nil {
 		t.Fatal(err)
 	}

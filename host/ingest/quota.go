@@ -140,19 +140,47 @@ const (
 )
 
 // reached returns which bound keeps an event from going into purgatory, and how much
-// waits. What is there already, or replaces what is, needs no room.
-func (q *quotas) reached(it *host.Item) (l limit, waiting int64) {
+// waits, as a view has it. What is there already, or replaces what is, needs no room.
+func (q *quotas) reached(it *host.Item, v *view) (l limit, waiting int64) {
 	e := it.Event
 	q.mu.RLock()
 	defer q.mu.RUnlock()
-	if _, held := q.events[e.ID]; held {
+	_, held := q.events[e.ID]
+	var a authorHeld
+	versions := 0
+	if all := q.authors[e.PubKey]; all != nil {
+		a = *all
+		if e.Kind == host.KindAnnouncement {
+			versions = all.announced[e.D()]
+		}
+	}
+	// Of the open batch counts what is not counted yet: it may be committed by now.
+	for i := range v.open {
+		c := &v.open[i]
+		was, counted := q.events[c.event.ID]
+		if !c.held || c.event.PubKey != e.PubKey || counted != c.removed || v.last(c.event.ID, true) != c {
+			continue
+		}
+		n := 1
+		if c.removed {
+			n = -1
+		}
+		if was.dormant {
+			a.dormant += int64(n)
+		} else {
+			a.waiting += int64(n)
+		}
+		if e.Kind == host.KindAnnouncement && c.event.Kind == e.Kind && c.event.D() == e.D() {
+			versions += n
+		}
+		if c.event.ID == e.ID {
+			held = !c.removed
+		}
+	}
+	if held || versions > 0 {
 		return noLimit, 0
 	}
-	a := q.authors[e.PubKey]
-	if a != nil && e.Kind == host.KindAnnouncement && a.announced[e.D()] > 0 {
-		return noLimit, 0
-	}
-	if a != nil && q.most.ByAuthor > 0 && a.dormant == 0 && a.waiting >= q.most.ByAuthor {
+	if q.most.ByAuthor > 0 && a.dormant == 0 && a.waiting >= q.most.ByAuthor {
 		return ofAuthor, a.waiting
 	}
 	if n := q.networks[networkOf(it.Source)]; q.most.ByNetwork > 0 && n >= q.most.ByNetwork {
@@ -181,8 +209,7 @@ func (l limit) verdict(waiting int64) *host.Verdict {
 // policy, if no more of them may wait. Served all the same is what may not have to
 // wait: a new version of what is stored here, and a state of a repository whose
 // announcement by the same author is.
-func (p *Pipeline) refuseEarly(ctx context.Context, e *entry, facts *recorder) (*host.Verdict, error) {
-	it := e.item
+func (p *Pipeline) refuseEarly(ctx context.Context, it *host.Item, facts *recorder) (*host.Verdict, error) {
 	var known host.Filter
 	switch it.Event.Kind {
 	case host.KindAnnouncement, rules.KindState:
@@ -194,7 +221,7 @@ func (p *Pipeline) refuseEarly(ctx context.Context, e *entry, facts *recorder) (
 	default:
 		return nil, nil
 	}
-	l, waiting := p.quotas.reached(it)
+	l, waiting := p.quotas.reached(it, &facts.view)
 	pull := known.IDs != nil
 	if l == noLimit || l == ofNetwork && pull {
 		// What a pull request waits for was often pushed before it, by others than

@@ -160,7 +160,7 @@ func TestQuotaCounts(t *testing.T) {
 		{host.FateHeld, ofAuthor}, {host.FateDormant, noLimit}, {host.FateReplaced, noLimit},
 	} {
 		q.committed([]host.HeldChange{{Event: e, Fate: step.fate}}, map[host.ID]netip.Prefix{e.ID: network})
-		if got, _ := q.reached(&host.Item{Event: other}); got != step.want {
+		if got, _ := q.reached(&host.Item{Event: other}, &view{}); got != step.want {
 			t.Errorf("after %v: %q, want %q", step.fate, got, step.want)
 		}
 	}
