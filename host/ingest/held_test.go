@@ -426,7 +426,7 @@ func TestStateInPurgatory(t *testing.T) {
 
 // recorderOf returns the facts of a decision that no worker makes.
 func recorderOf(m *memory) *recorder {
-	return &recorder{view: view{stored: m, held: m}, work: newSchedule(1)}
+	return &recorder{view: view{stored: m, held: m}, work: newSchedule(1, newMetrics().waits)}
 }
 
 // What is read aside is the same, and not noted.

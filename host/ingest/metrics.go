@@ -13,6 +13,7 @@ type metrics struct {
 	events    *prometheus.CounterVec
 	verify    prometheus.Histogram
 	decision  prometheus.Histogram
+	waits     prometheus.Histogram
 	batch     prometheus.Histogram
 	redecided prometheus.Counter
 	retries   prometheus.Histogram
@@ -36,6 +37,10 @@ func newMetrics() *metrics {
 		}),
 		decision: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "talon_decision_seconds", Help: "Time of verification and policy together, of one worker.", Buckets: fast,
+		}),
+		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "talon_decision_wait_seconds", Help: "Time that a decision waited for a fact or a program while another one was made in its place.",
+			Buckets: prometheus.ExponentialBuckets(1e-3, 2.5, 10),
 		}),
 		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "talon_commit_items", Help: "Items answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
@@ -113,5 +118,8 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "talon_ingest_queue", Help: "Items that wait for the writer.",
 	}, func() float64 { return float64(p.schedule.depth()) })
-	return []prometheus.Collector{m.events, m.verify, m.decision, m.batch, m.redecided, m.retries, m.contended, m.exclusive, m.blocked, m.expired, m.held, m.arrivals, m.overQuota, depth}
+	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "talon_decisions_waiting", Help: "Decisions that wait for a fact or a program now, without a worker.",
+	}, func() float64 { return float64(p.schedule.waits()) })
+	return []prometheus.Collector{m.events, m.verify, m.decision, m.waits, m.batch, m.redecided, m.retries, m.contended, m.exclusive, m.blocked, m.expired, m.held, m.arrivals, m.overQuota, depth, waiting}
 }

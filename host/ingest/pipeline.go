@@ -126,7 +126,8 @@ type entry struct {
 
 // New returns a pipeline. It does nothing until Run.
 func New(cfg Config) *Pipeline {
-	return &Pipeline{cfg: cfg, metrics: newMetrics(), schedule: newSchedule(cfg.Workers), recent: newRecent(recentIDs), quotas: newQuotas(cfg.Quota)}
+	m := newMetrics()
+	return &Pipeline{cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m.waits), recent: newRecent(recentIDs), quotas: newQuotas(cfg.Quota)}
 }
 
 // Submit queues an item behind those of the same Source. It blocks while too much is

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"talon/host"
 )
 
@@ -31,7 +33,8 @@ const (
 // waits for its own. An entry that is decided, and first in its lane, makes the lane
 // ready for the writer.
 type schedule struct {
-	workers int // that decide at once
+	workers int                 // that decide at once
+	waited  prometheus.Observer // seconds that decisions waited
 
 	mu       sync.Mutex // guards the fields below
 	lanes    map[*host.Source]*lane
@@ -57,8 +60,8 @@ type schedule struct {
 	wake  chan struct{}   // tells the writer; holds one token
 }
 
-func newSchedule(workers int) *schedule {
-	s := &schedule{workers: workers, lanes: make(map[*host.Source]*lane), wake: make(chan struct{}, 1)}
+func newSchedule(workers int, waited prometheus.Observer) *schedule {
+	s := &schedule{workers: workers, waited: waited, lanes: make(map[*host.Source]*lane), wake: make(chan struct{}, 1)}
 	s.work.L, s.resume.L = &s.mu, &s.mu
 	return s
 }
@@ -348,6 +351,13 @@ func (s *schedule) depth() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending
+}
+
+// waits is how many decisions wait without a worker.
+func (s *schedule) waits() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting
 }
 
 // end lets the workers go.

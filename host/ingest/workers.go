@@ -51,7 +51,9 @@ func (s *schedule) wait(f func()) (parked time.Duration) {
 	s.mu.Lock()
 	s.startWaiting()
 	s.mu.Unlock()
+	began := time.Now()
 	f()
+	s.waited.Observe(time.Since(began).Seconds())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stopWaiting()
@@ -61,6 +63,7 @@ func (s *schedule) wait(f func()) (parked time.Duration) {
 // taken handOff.
 func (s *schedule) read(f func()) (parked time.Duration) {
 	var done, waits bool // guarded by s.mu
+	began := time.Now()
 	timer := time.AfterFunc(handOff, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -78,6 +81,7 @@ func (s *schedule) read(f func()) (parked time.Duration) {
 	if done = true; !waits {
 		return 0
 	}
+	s.waited.Observe(time.Since(began).Seconds())
 	return s.stopWaiting()
 }
 
