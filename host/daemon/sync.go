@@ -162,14 +162,21 @@ func rulesOf(version, service string, list []plugin.Status) string {
 
 // ours reports which repositories are followed on other relays: those that list this
 // service, and those that have a git repository here all the same, which are archives
-// (GRASP-05). An announcement that is here only to name maintainers has none.
+// (GRASP-05), while archives are kept. An announcement that is here only to name maintainers
+// has none.
 func (c *Core) ours(ctx context.Context, service grasp.Service) func(*grasp.Announcement) (bool, error) {
 	return func(a *grasp.Announcement) (bool, error) {
-		if a.ListsService(service) {
-			return true, nil
+		if listed := a.ListsService(service); listed || !archives(c.Plugins.Describe()) {
+			return listed, nil
 		}
 		return c.Disk.Here(ctx, host.Address{Kind: host.KindAnnouncement, PubKey: host.PubKey(a.PubKey), D: a.Identifier})
 	}
+}
+
+// archives reports whether the policy that hosts repositories keeps archives of others. Where
+// none says that it hosts any, what is here was accepted by rules that nobody states.
+func archives(about []host.Description) bool {
+	return !hosts(about) || slices.ContainsFunc(about, func(d host.Description) bool { return slices.Contains(d.Grasps, "GRASP-05") })
 }
 
 // openKey reads the relay's own key, and makes it with the first start.

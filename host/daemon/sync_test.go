@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"talon/host"
 	"talon/host/plugin"
 	"talon/host/plugin/sidecar"
 	"talon/sdk/abi/manifest"
@@ -46,4 +47,24 @@ func TestFollowPolicies(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// What is here because it was archived is followed as long as archives are kept, or nobody
+// says what is kept.
+func TestArchives(t *testing.T) {
+	says := func(grasps ...string) host.Description { return host.Description{Grasps: grasps} }
+	for name, c := range map[string]struct {
+		about []host.Description
+		want  bool
+	}{
+		"an archive":                     {[]host.Description{says("GRASP-01", "GRASP-05")}, true},
+		"no archive":                     {[]host.Description{says("GRASP-01")}, false},
+		"an archive beside another rule": {[]host.Description{says("GRASP-01"), says("GRASP-05")}, true},
+		"nobody says":                    {nil, true},
+		"nobody hosts":                   {[]host.Description{{Criteria: "no spam"}}, true},
+	} {
+		if got := archives(c.about); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
 }

@@ -98,7 +98,7 @@ func (v *Sync) local(now int64) {
 	p := v.inbox.take()
 	v.loop.Retried(now, p.retries...)
 	if p.anew {
-		v.loop.RetryAll(now)
+		v.loop.PoliciesChanged(now)
 	}
 	for len(p.changes) > 0 {
 		n := min(len(p.changes), changesAtOnce)

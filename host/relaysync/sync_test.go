@@ -20,6 +20,7 @@ import (
 	"talon/host/wire"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
+	rules "talon/sdk/grasp"
 )
 
 // An event that the relay gets is here at once, and counted as live.
@@ -290,6 +291,39 @@ func TestMissedNews(t *testing.T) {
 	w.sync.inbox.changed(make([]loop.Change, maxChanges+1))
 	w.plan.wait(t, 1, "local kind=30617")
 	w.plan.wait(t, 1, "local kind=1621")
+}
+
+// Other policies decide: what they keep no archive of is followed no more, what they keep one
+// of is, and nothing else is told again.
+func TestPoliciesChanged(t *testing.T) {
+	var archived atomic.Value
+	archived.Store("first")
+	w := start(t, nil, func(_ *Config, d *Deps) {
+		d.Ours = func(a *rules.Announcement) (bool, error) {
+			return a.Identifier == "ours" || a.Identifier == archived.Load(), nil
+		}
+	})
+	w.plan.wait(t, 1, "init")
+	for i, d := range []string{"ours", "first", "second"} {
+		repo := announce(t, alice, d, epoch+int64(i), "wss://"+d+".example")
+		address, _ := repo.Address()
+		w.shelf.put(t, repo, signed(t, bob, 1621, epoch, d, host.Tag{"a", address.String()}))
+	}
+	w.plan.wait(t, 2, "local kind=30617")
+	archived.Store("second")
+	w.sync.Forget()
+	w.plan.wait(t, 1, "gone")
+	if got := w.plan.wait(t, 3, "local kind=30617"); !strings.Contains(got, "wss://second.example") {
+		t.Errorf("the strategy hears %q", got)
+	}
+	archived.Store("")
+	w.sync.Forget()
+	w.plan.wait(t, 2, "gone")
+	w.stop()
+	heard := slices.DeleteFunc(slices.Clone(w.plan.list()), func(s string) bool { return !strings.HasPrefix(s, "local kind=30617") })
+	if len(heard) != 3 {
+		t.Errorf("it hears %q, want each repository once", heard)
+	}
 }
 
 // A strategy is swapped while a relay is connected: the connection stays, and the new

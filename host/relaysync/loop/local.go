@@ -94,7 +94,7 @@ func (s *Loop) Changed(now int64, list []Change) {
 func (s *Loop) Missed(now int64) {
 	s.tick(now)
 	s.log(Warn, "sync missed what happened here, and looks at all repositories again")
-	s.readAgain()
+	s.readAgain(func(_, _ *repo) bool { return true })
 }
 
 // onChange tells the strategy of one change.
@@ -217,9 +217,10 @@ func (s *Loop) tellRoots(a host.Address) {
 	}
 }
 
-// readAgain tells everything that may have been missed. Of a root event only the id
-// and the repository are right.
-func (s *Loop) readAgain() {
+// readAgain tells which repositories are ours no more, and everything of those that tell says:
+// it gets what the loop knew of one, nil if that is nothing, and what it knows now. Of a root
+// event only the id and the repository are right.
+func (s *Loop) readAgain(tell func(was, now *repo) bool) {
 	was := s.repos
 	roots, err := s.readRepositories()
 	if err != nil {
@@ -235,7 +236,7 @@ func (s *Loop) readAgain() {
 	for _, name := range sortedKeys(repos) {
 		r := repos[name]
 		a, ok := host.ParseAddress(name)
-		if !ok {
+		if !ok || !tell(was[name], r) {
 			continue
 		}
 		s.step(&abi.LocalEvent{

@@ -125,8 +125,10 @@ func (s *Loop) Retried(now int64, list ...Retry) {
 	}
 }
 
-// RetryAll decides all refused events again: other policies decide.
-func (s *Loop) RetryAll(now int64) {
+// PoliciesChanged takes the news that other policies decide: all refused events are decided
+// again, and other repositories may be ours.
+func (s *Loop) PoliciesChanged(now int64) {
 	s.tick(now)
 	s.retries.TryAll()
+	s.readAgain(func(was, _ *repo) bool { return was == nil })
 }
