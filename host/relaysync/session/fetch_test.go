@@ -314,3 +314,24 @@ func TestPagesDoNotLie(t *testing.T) {
 		t.Errorf("only %d of 300 were complete, %d were not", complete, truncated)
 	}
 }
+
+// A relay that ends a fetch of ids by CLOSED, after EOSE (ngit-grasp), has not refused it:
+// what is still being decided counts.
+func TestClosedAfterEvents(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.Capabilities.Negentropy = abi.SupportYes })
+	g.serve(notes(20), limitOf(500))
+	answer := g.remote
+	g.remote = func(m *wire.Message, text string) {
+		answer(m, text)
+		if m.Verb == wire.Req && len(m.Filters[0].IDs) > 0 {
+			g.Receive(g.now, fmt.Appendf(nil, `["CLOSED","%s",""]`, m.SubID))
+		}
+	}
+	g.hold = true
+	g.do(&Fetch{ID: "auto", Filter: kinds(1), Method: abi.MethodAuto})
+	g.want("reports before the events are decided", g.reports())
+	g.hold = false
+	g.answer()
+	g.turn()
+	g.want("reports", g.reports(), "done auto method=1 complete=true class=0 have=0 need=20 new=20")
+}

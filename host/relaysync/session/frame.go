@@ -146,6 +146,10 @@ func (s *Session) closed(id, reason string) {
 	if r := s.requests[id]; r != nil {
 		what, most := refusalOf(reason)
 		switch {
+		case r.stored && !r.lasting && class != abi.ClassRateLimited:
+			// It has said all (EOSE) and ends what we end anyway (ngit-grasp, where all
+			// ids were found): what is being decided still counts.
+			return
 		case class == abi.ClassAuthRequired && r.filters != nil && s.mustProve(id):
 			return
 		case what == refusedRoom:
