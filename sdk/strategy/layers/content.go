@@ -8,7 +8,11 @@ import (
 type Content struct {
 	Announcements bool // layer 1: kinds 30617 and 30618
 	Items         Items
+	All           bool // whatever the relay has
 }
+
+// Everything is whatever a relay has. It is only fetched, never tracked.
+var Everything = Content{All: true}
 
 // Announcements is layer 1.
 var Announcements = Content{Announcements: true}
@@ -16,18 +20,18 @@ var Announcements = Content{Announcements: true}
 // Of is the content of layers 2 and 3 for these items.
 func Of(items Items) Content { return Content{Items: items} }
 
-func (c Content) empty() bool { return !c.Announcements && c.Items.Empty() }
+func (c Content) empty() bool { return !c.All && !c.Announcements && c.Items.Empty() }
 
-func (c Content) clone() Content { return Content{c.Announcements, c.Items.Clone()} }
+func (c Content) clone() Content { return Content{c.Announcements, c.Items.Clone(), c.All} }
 
 // parts are the filters of a chunk: one for each of the tags a, A and q, or e, E
-// and q. Layer 1 has the first of them.
+// and q. Layer 1, and all that a relay has, have the first of them.
 type parts uint8
 
 const allParts parts = 7
 
 func (c Content) parts(which parts) parts {
-	if c.Announcements {
+	if c.Announcements || c.All {
 		return 1
 	}
 	return which
@@ -50,6 +54,10 @@ type shape struct {
 // chunk takes off what one filter can ask for: announcements, or repositories, or
 // root events. An address that no message can hold is dropped.
 func (x *Index) chunk(c *Content, s shape) Content {
+	if c.All {
+		c.All = false
+		return Everything
+	}
 	if c.Announcements {
 		c.Announcements = false
 		return Announcements
@@ -94,6 +102,11 @@ func (w *writer) reset() {
 
 // add appends the filters of content that chunk has returned.
 func (w *writer) add(x *Index, c Content, which parts, since int64, until [3]int64) {
+	if c.All {
+		w.filters = append(w.filters, strategy.Filter{Since: since, Until: until[0]})
+		w.size += 40
+		return
+	}
 	if c.Announcements {
 		w.filters = append(w.filters, strategy.Filter{Kinds: announcementKinds, Since: since, Until: until[0]})
 		w.count += 2

@@ -31,6 +31,22 @@ type Flow interface {
 	Timer(p *Peer, kind Kind)
 }
 
+// Watcher is a flow that is told of more.
+type Watcher interface {
+	Flow
+
+	// Ended is called for a relay whose connection has ended, or from which nothing
+	// is wanted any more.
+	Ended(p *Peer)
+
+	// Fetched is called when a fetch has ended, before anything else follows from that.
+	Fetched(p *Peer, c Content, f Fetched)
+
+	// Turn is called in each step, before what is to be done is said. It reports
+	// whether it has done all that it had to do; else another step follows at once.
+	Turn() bool
+}
+
 // Kind names a timer of a peer.
 type Kind uint8
 
@@ -55,6 +71,7 @@ type Settings struct {
 	Margin      int64    // seconds that since lies before what is known to be here
 	Within      int64    // milliseconds of absence after which Fresh takes the place of Resume; 0: never
 	Window      int64    // milliseconds that local events are gathered; 0: not at all
+	Eager       bool     // the first local event after a window is not kept waiting: it opens one, for those that follow
 	Check       int64    // milliseconds between looks at connections: relays with nothing left are closed, others get their place
 	AtOnce      bool     // relays with nothing left are closed at once
 	Keep        bool     // relays with nothing left are kept
@@ -72,6 +89,7 @@ type Driver struct {
 	Index Index
 
 	flow    Flow
+	watcher Watcher // the flow, if it is one
 	set     Settings
 	timers  Timers
 	turn    turn
@@ -81,11 +99,13 @@ type Driver struct {
 	own     []string
 	random  uint64
 	connect bool // relays may be waiting for a connection
+	more    bool // the watcher has more to do
 }
 
 // Configure prepares d. It is called before the first Step.
 func (d *Driver) Configure(f Flow, set Settings) {
 	d.flow, d.set = f, set
+	d.watcher, _ = f.(Watcher)
 	d.Index.Drop = func(relay uint32, gone Items) {
 		if p := d.peer(relay); p != nil {
 			p.drop(gone)
@@ -217,7 +237,40 @@ func (d *Driver) Step(in strategy.Input, out *strategy.Actions) {
 		}
 		d.fire(key)
 	}
+	d.more = d.watcher != nil && !d.watcher.Turn()
 	d.say()
+}
+
+// Spend notes that a watcher has done so much of what a step may do, and reports whether
+// it may do more.
+func (d *Driver) Spend(work int) bool {
+	d.turn.left -= work
+	return d.turn.left > 0
+}
+
+// Fetched is what one fetch has come to.
+type Fetched struct {
+	Complete          bool
+	Lacks             uint32 // events that are here and not there, if they were compared
+	Events, New, Kept uint32 // that came, that were not known here, that were stored or held
+	Bytes             int64  // that came and that were sent
+	Oldest            int64  // unix seconds, of what came
+}
+
+// fetched tells the watcher that a fetch has ended.
+func (d *Driver) fetched(p *Peer, c Content, h abi.HistoricDone) {
+	if d.watcher != nil {
+		d.watcher.Fetched(p, c, Fetched{
+			Complete: h.Complete, Lacks: h.Have, Events: h.Need, New: h.New, Kept: h.Kept, Bytes: h.Bytes + h.Sent, Oldest: h.MinCreatedAt,
+		})
+	}
+}
+
+// ended tells the watcher that a relay is not connected any more.
+func (d *Driver) ended(p *Peer) {
+	if d.watcher != nil {
+		d.watcher.Ended(p)
+	}
 }
 
 // learn takes a part of the world, and reports whether it is complete.
@@ -270,6 +323,7 @@ func (d *Driver) takeOver(state abi.RelayStateView) {
 		return
 	}
 	p := d.meet(relay)
+	p.Before = state.LastConnected > 0
 	p.Bootstrap, p.wanted, p.connected, p.Caps = state.Bootstrap, state.Wanted, state.Connected, state.Capabilities
 	stale := func(id string) {
 		p.stale = append(p.stale, strings.Clone(id))
@@ -305,6 +359,9 @@ func (d *Driver) localEvent(e abi.LocalEventView) {
 	case d.Index.Touched.Empty() && e.Kind != 30617:
 	case d.set.Window == 0:
 		d.open()
+	case d.set.Eager && !d.timers.has(keyWindow):
+		d.open()
+		d.timers.Set(keyWindow, d.turn.now+d.set.Window)
 	default:
 		d.timers.Sooner(keyWindow, d.turn.now+d.set.Window)
 	}
@@ -339,6 +396,7 @@ func (d *Driver) connected(c abi.RelayConnected) {
 		p.Caps.Negentropy = negentropy
 	}
 	ended := max(p.ended, c.DisconnectedAt)
+	p.Before = p.Before || c.LastConnected > 0 || ended > 0
 	known := p.covered > 0 && (p.Announced || !p.Confirmed.Empty())
 	switch {
 	case p.again, c.Anew:
@@ -382,6 +440,9 @@ func (d *Driver) disconnected(e abi.RelayDisconnected) {
 func (d *Driver) fire(key uint64) {
 	switch key {
 	case keyWindow:
+		if d.set.Eager && !d.Index.Touched.Empty() {
+			d.timers.Set(keyWindow, d.turn.now+d.set.Window)
+		}
 		d.open()
 		return
 	case keyCheck:
@@ -428,6 +489,9 @@ func (d *Driver) reap() {
 			d.connect = true
 		}
 		p.gone, p.queued = true, false
+		if p.connected {
+			d.ended(p)
+		}
 		for kind := range kinds {
 			d.Stop(p, kind)
 		}
@@ -525,7 +589,7 @@ func (d *Driver) say() {
 	if first, ok := d.timers.first(); ok {
 		at = first.at
 	}
-	if len(d.busy) > 0 || d.connect {
+	if len(d.busy) > 0 || d.connect || d.more {
 		at = t.now
 		if t.out.Len() == 0 && t.full {
 			at += strategy.Second // not even one action fits

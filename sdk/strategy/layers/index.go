@@ -35,6 +35,10 @@ type Index struct {
 	// for them takes it and sets it to the empty set.
 	Touched Set
 
+	// Moved holds the repositories that are new, gone, or name other relays, or are
+	// wanted on another level, than before. Who looks at them takes it.
+	Moved Set
+
 	// Drop is called for each relay from which something is not wanted any more,
 	// before the numbers are given out again. It must not keep the sets.
 	Drop func(relay uint32, gone Items)
@@ -99,6 +103,21 @@ func (x *Index) Find(url string) (uint32, bool) {
 // ReposOf are the repositories that name a relay.
 func (x *Index) ReposOf(relay uint32) Set { return x.relays[relay].repos }
 
+// Repo returns the number of a repository that has one.
+func (x *Index) Repo(address string) (uint32, bool) {
+	n, ok := x.byAddress[address]
+	return n, ok
+}
+
+// RelaysOf are the relays that a repository names which is followed through all
+// layers; none if it is gone. The slice does not change.
+func (x *Index) RelaysOf(repo uint32) []uint32 {
+	if r := &x.repos[repo]; r.full {
+		return r.relays
+	}
+	return nil
+}
+
 // Address returns that of a repository.
 func (x *Index) Address(repo uint32) string { return x.repos[repo].address }
 
@@ -159,6 +178,9 @@ func (x *Index) SetRepo(address string, level uint32, relays Texts, skip func(ur
 			x.Touched.Add(relay)
 		}
 	}
+	if r.full != full || !slices.Equal(r.relays, now) {
+		x.Moved.Add(n)
+	}
 	r.full, r.relays = full, slices.Clip(now)
 }
 
@@ -218,6 +240,7 @@ func (x *Index) RemoveRepo(address string) {
 	}
 	delete(x.byAddress, r.address)
 	*r = repo{}
+	x.Moved.Add(n)
 	x.freeRepos = append(x.freeRepos, n)
 }
 
@@ -261,13 +284,16 @@ func (x *Index) only(n, relay uint32) Items {
 }
 
 // Targets turns the index over: what is wanted from one relay.
-func (x *Index) Targets(relay uint32) Items {
+func (x *Index) Targets(relay uint32) Items { return x.ItemsOf(x.relays[relay].repos) }
+
+// ItemsOf is what is wanted of these repositories.
+func (x *Index) ItemsOf(repos Set) Items {
 	var wanted Items
 	if need := (x.roots.len() + 63) / 64; need > len(x.mark) {
 		x.mark = append(x.mark, make([]uint64, need-len(x.mark))...)
 	}
 	low, high := len(x.mark), 0
-	for n := range x.relays[relay].repos.All() {
+	for n := range repos.All() {
 		r := &x.repos[n]
 		if !r.full {
 			continue

@@ -12,12 +12,20 @@ type Peer struct {
 	URL       string
 	Bootstrap bool // the host never drops it
 	Phase     int  // for the flow; 0 after each connection
+	Before    bool // it was connected to before
 	Caps      abi.Capabilities
 
 	// Confirmed items are here, as far as the relay has them, and what is new of
 	// them comes in live.
 	Confirmed Items
 	Announced bool // likewise layer 1
+
+	// Later items are asked for when the flow does it: no plan has them. They are
+	// forgotten when the connection ends.
+	Later Items
+
+	// Due says that something is still to be asked for: a visit is not over.
+	Due bool
 
 	driver    *Driver
 	number    uint32 // in the index
@@ -88,6 +96,11 @@ type Fetching struct {
 	Track   bool  // as of Opening
 	Apart   int64 // milliseconds between one batch of filters and the next
 	After   int64 // milliseconds before the first of them
+
+	// Holdings compares with what the relay is believed to hold (strategy.Catchup).
+	Holdings bool
+
+	Limit uint32 // the newest so many; 0: all. Page by page
 }
 
 // job is what is still to be fetched.
@@ -136,6 +149,15 @@ type ask struct {
 // Connected reports whether the connection is up.
 func (p *Peer) Connected() bool { return p.connected }
 
+// Number is that of the relay in the index.
+func (p *Peer) Number() uint32 { return p.number }
+
+// Visitor reports whether the relay has a connection only until others need it.
+func (p *Peer) Visitor() bool { return p.visitor }
+
+// Quiet reports whether nothing that was asked for is on its way.
+func (p *Peer) Quiet() bool { return len(p.openings)+len(p.jobs)+len(p.batches) == 0 }
+
 // Pending is what is on its way.
 func (p *Peer) Pending() Items {
 	var items Items
@@ -166,6 +188,16 @@ func (p *Peer) pending(yield func(c *Content) bool) {
 	}
 }
 
+// Waits reports whether announcements that are tracked are on their way.
+func (p *Peer) Waits() bool {
+	for c := range p.pending {
+		if c.Announcements {
+			return true
+		}
+	}
+	return false
+}
+
 // waiting reports whether something tracked is on its way, layer 1 included.
 func (p *Peer) waiting() bool {
 	for range p.pending {
@@ -193,6 +225,7 @@ func (p *Peer) behind() bool {
 func (p *Peer) Plan() Items {
 	wanted := p.driver.Index.Targets(p.number)
 	p.roots = wanted.Roots.Len()
+	wanted.RemoveItems(p.Later)
 	return Plan(wanted, p.Pending(), p.Confirmed)
 }
 
@@ -201,7 +234,7 @@ func (p *Peer) Plan() Items {
 func (p *Peer) Forget() {
 	p.Clear()
 	p.Confirmed, p.Announced, p.covered, p.missed = Items{}, false, 0, nil
-	p.unheard = Content{}
+	p.unheard, p.Later = Content{}, Items{}
 }
 
 // Clear makes nothing pending. What is open is closed once what is opened next
@@ -344,6 +377,31 @@ func (p *Peer) Covered() Items {
 	return items
 }
 
+// Listening is the content of all subscriptions: those that are open, are to be opened,
+// wait until the relay takes them again, or are polled.
+func (p *Peer) Listening() Items {
+	items := p.Covered()
+	for _, o := range p.lost {
+		items.AddItems(o.content.Items)
+	}
+	items.AddItems(p.unheard.Items)
+	return items
+}
+
+// Replace makes what is open old: it is closed once what is opened next stands. What
+// has no subscription any more, or waits for one, is forgotten: it reports whether
+// there was something. It is called while the relay is [Peer.Quiet].
+func (p *Peer) Replace() (missed bool) {
+	for _, s := range p.subs {
+		s.old = true
+	}
+	missed = len(p.lost) > 0 || !p.unheard.empty()
+	p.lost, p.unheard = nil, Content{}
+	p.driver.Stop(p, poll)
+	p.driver.ready(p)
+	return missed
+}
+
 // Crowded reports whether more than so many filters would be open with those for
 // items, or more subscriptions than there may be, and to open all anew would save
 // a quarter of them.
@@ -375,6 +433,7 @@ func (p *Peer) Crowded(items Items, most int, live bool) bool {
 // drop takes out what is not wanted any more.
 func (p *Peer) drop(gone Items) {
 	p.Confirmed.RemoveItems(gone)
+	p.Later.RemoveItems(gone)
 	p.unheard.Items.RemoveItems(gone)
 	for _, list := range [2][]*opening{p.openings, p.lost} {
 		for _, o := range list {
@@ -407,9 +466,11 @@ func (p *Peer) disconnected(now int64) {
 	p.unheard = Content{}
 	if p.connected {
 		p.ended = now
+		p.driver.ended(p)
 	}
 	p.connected, p.started, p.taken, p.dirty, p.gap, p.Phase = false, false, false, false, false, 0
 	p.unsettled, p.fetchAt = false, 0
 	p.openings, p.jobs, p.batches, p.subs, p.asks, p.lost = nil, nil, nil, nil, nil, nil
 	p.closing, p.stale, p.missed = nil, nil, nil
+	p.Later, p.Due = Items{}, false
 }

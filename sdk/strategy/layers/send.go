@@ -172,7 +172,7 @@ func (p *Peer) retire(t *turn) bool {
 	}
 	if p.gap {
 		p.gap = false
-		missed := Content{p.Announced, p.Covered()}
+		missed := Content{Announcements: p.Announced, Items: p.Covered()}
 		p.Fetch(missed, Fetching{Method: p.driver.set.Method, Since: p.driver.since(t.now), Purpose: strategy.PurposeReconnect})
 	}
 	if p.missed != nil {
@@ -257,6 +257,9 @@ func (p *Peer) askFor(t *turn, b *batch, most int) bool {
 	w.reset()
 	w.add(&p.driver.Index, b.content, which, b.fetch.Since, b.until)
 	filters := w.filters
+	for i := range filters {
+		filters[i].Limit = b.fetch.Limit
+	}
 	for part := range 3 {
 		if which&(1<<part) == 0 {
 			continue
@@ -277,7 +280,7 @@ func (p *Peer) askFor(t *turn, b *batch, most int) bool {
 		b.busy |= 1 << part
 		t.out.Historic(strategy.Catchup{
 			Relay: p.URL, ID: id(pastID, a.id), Filter: filters[0], Method: a.method, Purpose: b.fetch.Purpose,
-			Page: p.driver.set.Page, Push: p.driver.set.Push && a.method != strategy.MethodREQ,
+			Page: p.driver.set.Page, Push: p.driver.set.Push && a.method != strategy.MethodREQ, Holdings: b.fetch.Holdings && a.method != strategy.MethodREQ,
 		})
 		filters = filters[1:]
 	}
@@ -420,6 +423,7 @@ func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
 	p.driver.ready(p)
 	b, part := a.batch, parts(1)<<a.part
 	b.busy &^= part
+	p.driver.fetched(p, b.content, h)
 	if a.method == strategy.MethodAuto && (h.Method == strategy.MethodREQ && h.Complete || h.Class == strategy.ClassUnsupported) {
 		p.Caps.Negentropy = strategy.SupportNo
 	}

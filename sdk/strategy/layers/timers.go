@@ -40,6 +40,12 @@ func (t *Timers) Sooner(key uint64, at int64) {
 	}
 }
 
+// has reports whether a point in time is set.
+func (t *Timers) has(key uint64) bool {
+	_, ok := t.at[key]
+	return ok
+}
+
 // Stop forgets a point in time.
 func (t *Timers) Stop(key uint64) { delete(t.at, key) }
 

@@ -49,7 +49,7 @@ func (d *Driver) visited(p *Peer) bool {
 	case !p.connected:
 		return p.failures > 0
 	}
-	return p.started && !p.dirty && !p.waiting() && !p.behind()
+	return p.started && !p.dirty && !p.Due && !p.waiting() && !p.behind()
 }
 
 // rotateVisits lets relays go whose visit is over, as many as others have waited for long

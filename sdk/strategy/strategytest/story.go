@@ -43,14 +43,15 @@ var rewrite = flag.Bool("rewrite", false, "write what strategies say into their 
 //	relay URL [bootstrap] [wanted] [connected] [sub ID]… [historic ID]… [CAPABILITY…]   before init
 //	repo ADDRESS… [level state] [relays URL…] [roots ID…]   a known repository; before init
 //	init                        the world as it is
-//	event KIND ADDRESS… [id ID…] [relays URL…] [level state]   accepted here, one for each id
+//	event KIND ADDRESS… [id ID…] [relays URL…] [level state] [from URL]   accepted here, one for each id
 //	gone ADDRESS
 //	connected URL [ended TIME] [anew] [CAPABILITY…]   negentropy yes|no, max_subscriptions, max_filters, max_limit, max_message N
 //	disconnected URL CLASS      a connection ended
 //	failed URL CLASS [failures N] [retry TIME]   it could not be made
 //	eose URL ID [events N] [oldest TIME]
 //	closed URL ID CLASS
-//	done URL ID [req] [incomplete CLASS] [need N] [oldest TIME]   a historic ended; by negentropy unless req
+//	done URL ID [req] [incomplete CLASS] [need N] [new N] [kept N] [have N] [sent N] [oldest TIME]
+//	                            a historic ended; by negentropy unless req
 //	after LENGTH                time passes, timers fire; each that does something is told: at TIME
 //
 // A TIME is told from the beginning of the story, such as 1h30m or -5m. An ID has

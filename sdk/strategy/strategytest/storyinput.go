@@ -81,6 +81,10 @@ func (s *teller) input(line string) {
 			"req":        func() { d.Method = abi.MethodREQ },
 			"incomplete": func() { d.Complete, d.Class = false, w.class() },
 			"need":       func() { d.Need = uint32(w.number()) },
+			"new":        func() { d.New = uint32(w.number()) },
+			"kept":       func() { d.Kept = uint32(w.number()) },
+			"have":       func() { d.Have = uint32(w.number()) },
+			"sent":       func() { d.Sent = w.number() },
 			"oldest":     func() { d.MinCreatedAt = (Start + w.time()) / 1000 },
 		}, nil)
 		s.each(d.Relay, d.ID, func(id string) { d.ID = id; s.step(&d) })
@@ -133,6 +137,7 @@ func (s *teller) events(w *words) {
 		"id":     func() { ids = w.list() },
 		"relays": func() { e.Relays = w.list() },
 		"level":  func() { e.Level = w.level() },
+		"from":   func() { e.Origin, e.Relay = abi.OriginSync, w.next() },
 	}, nil)
 	if ids == nil {
 		s.step(&e)
@@ -208,7 +213,7 @@ func (w *words) relay() abi.RelayState {
 	w.options(map[string]func(){
 		"bootstrap": func() { r.Bootstrap = true },
 		"wanted":    func() { r.Wanted = true },
-		"connected": func() { r.Connected = true },
+		"connected": func() { r.Connected, r.LastConnected = true, Start },
 		"sub": func() {
 			r.Subscriptions = append(r.Subscriptions, abi.OpenSubscription{ID: w.next(), Filters: []abi.Filter{{}}})
 		},
@@ -259,7 +264,7 @@ func (w *words) level() uint32 {
 // list reads words up to one that says what follows.
 func (w *words) list() []string {
 	var list []string
-	for len(w.rest) > 0 && w.rest[0] != "relays" && w.rest[0] != "roots" && w.rest[0] != "level" && w.rest[0] != "id" {
+	for len(w.rest) > 0 && w.rest[0] != "relays" && w.rest[0] != "roots" && w.rest[0] != "level" && w.rest[0] != "id" && w.rest[0] != "from" {
 		list = append(list, w.run()...)
 	}
 	return list
