@@ -3,6 +3,7 @@ package relaysync_test
 import (
 	"context"
 	"sync"
+	"time"
 
 	"talon/host"
 	"talon/host/relaymodel"
@@ -21,10 +22,11 @@ type matrixStore struct {
 	named map[string]bool // ids and addresses of what is here
 	sync  *relaysync.Sync
 	seq   int64
+	came  map[host.ID]time.Time // when each event was stored
 }
 
 func newMatrixStore() *matrixStore {
-	s := &matrixStore{queue: make(chan *host.Item, 64), done: make(chan struct{}), store: relaymodel.NewStore(), named: map[string]bool{}}
+	s := &matrixStore{queue: make(chan *host.Item, 64), done: make(chan struct{}), store: relaymodel.NewStore(), named: map[string]bool{}, came: map[host.ID]time.Time{}}
 	go func() {
 		defer close(s.done)
 		for it := range s.queue {
@@ -83,6 +85,7 @@ func (s *matrixStore) verdict(e *host.Event) host.Verdict {
 	}
 	s.store.Put(e)
 	s.seq++
+	s.came[e.ID] = time.Now()
 	s.named[e.ID.String()] = true
 	if a, ok := e.Address(); ok {
 		s.named[a.String()] = true

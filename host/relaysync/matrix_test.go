@@ -206,7 +206,7 @@ var matrixKnown = map[string]string{
 // plain world alone.
 func matrixProfiles() []string { return append(relaymodel.Names(), "limited", "notice-only") }
 
-var matrixStrategies = []string{"layered-v1", "layered-v2", "layered-v4", "layered-v5"}
+var matrixStrategies = []string{"layered-v1", "layered-v2", "layered-v4", "layered-v5", "mirror"}
 
 // TestMatrix: with each strategy, each relay that exists, and what happens to them,
 // Talon has exactly what it is to have, within the time of a visit, in virtual time.
@@ -222,7 +222,7 @@ func TestMatrix(t *testing.T) {
 	t.Run("cells", func(t *testing.T) {
 		for _, strategy := range matrixStrategies {
 			folders := []string{"plugins/" + strategy, "plugins/polite", "plugins/open"}
-			if !all && strategy != "layered-v5" {
+			if !all && strategy != "layered-v5" && strategy != "mirror" {
 				continue
 			}
 			modules, code := plugintest.Build(t, folders...), plugintest.MachineCode(t, folders...)
@@ -244,7 +244,7 @@ func TestMatrix(t *testing.T) {
 						if err == nil {
 							p, err = p.With([]byte(scenario.keys))
 						}
-						profiles := [matrixRelays]*relaymodel.Profile{p, p, p}
+						profiles := []*relaymodel.Profile{p, p, p}
 						if scenario.neighbour != "" && err == nil {
 							profiles[1], err = relaymodel.Builtin(scenario.neighbour)
 						}

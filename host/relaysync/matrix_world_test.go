@@ -130,13 +130,14 @@ type matrixWorld struct {
 	strategy *matrixStrategy
 	health   *health.Keeper
 	known    matrixMemory // of sync
+	beliefs  *matrixBeliefs
 	sound    matrixMemory // of health
 	stop     func()
 	closers  []func()
 }
 
-func newMatrixWorld(t *testing.T, modules, code string, profiles [matrixRelays]*relaymodel.Profile) *matrixWorld {
-	w := &matrixWorld{t: t, warnings: newMatrixWarnings(t), network: testkit.NewNetwork(), expected: map[host.ID]bool{}, here: newMatrixStore(), known: matrixMemory{}, sound: matrixMemory{}}
+func newMatrixWorld(t *testing.T, modules, code string, profiles []*relaymodel.Profile) *matrixWorld {
+	w := &matrixWorld{t: t, warnings: newMatrixWarnings(t), network: testkit.NewNetwork(), expected: map[host.ID]bool{}, here: newMatrixStore(), known: matrixMemory{}, beliefs: &matrixBeliefs{of: matrixMemory{}}, sound: matrixMemory{}}
 	registry, err := plugin.Open(context.Background(), plugin.Options{
 		Dir: modules, CacheDir: code, Facts: w.here, Held: w.here, Limits: guest.Limits{Fuel: 1e10, Memory: 256 << 20}, Log: slog.New(w.warnings),
 	})
@@ -149,9 +150,9 @@ func newMatrixWorld(t *testing.T, modules, code string, profiles [matrixRelays]*
 	if w.health, err = health.Open(context.Background(), matrixThrottle{throttle}, w.sound, slog.New(w.warnings)); err != nil {
 		t.Fatal(err)
 	}
-	for i := range matrixRelays {
-		s := server.New(profiles[i], uint64(i+1))
-		w.honest = append(w.honest, profiles[i].Honest())
+	for i, profile := range profiles {
+		s := server.New(profile, uint64(i+1))
+		w.honest = append(w.honest, profile.Honest())
 		web := &http.Server{Handler: s}
 		done := make(chan error, 1)
 		l := w.network.Listen(fmt.Sprintf("relay-%d.example:80", i))
@@ -192,7 +193,7 @@ func (w *matrixWorld) begin() {
 	s, err := relaysync.New(relaysync.Config{
 		Own: []string{ownDomain}, Bootstrap: []string{matrixURL(0)}, AllowPrivate: true, Limits: relaysync.DefaultLimits, Seed: 1, Log: slog.New(w.warnings), Now: time.Now,
 	}, relaysync.Deps{
-		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: w.known, Verify: schnorr.Verify,
+		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: w.known, Holdings: w.beliefs, Verify: schnorr.Verify,
 		Sign: func(e *host.Event) error { testkit.NewSigner(42).Sign(e); return nil },
 		Ours: func(a *rules.Announcement) (bool, error) { return a.ListsService(rules.Service{Host: ownDomain}), nil },
 	})
@@ -387,4 +388,22 @@ func (m matrixMemory) Load(context.Context) (map[string][]byte, error) { return 
 func (m matrixMemory) Save(_ context.Context, relays map[string][]byte) error {
 	maps.Copy(m, relays)
 	return nil
+}
+
+// matrixBeliefs are what relays are believed to hold. It stays over a restart.
+type matrixBeliefs struct {
+	mu sync.Mutex // guards of
+	of matrixMemory
+}
+
+func (m *matrixBeliefs) Load(_ context.Context, relay string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[relay], nil
+}
+
+func (m *matrixBeliefs) Save(ctx context.Context, relays map[string][]byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of.Save(ctx, relays)
 }

@@ -260,9 +260,9 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestSelfTest loads the layered strategies as a host does before it runs them.
+// TestSelfTest loads the strategies as a host does before it runs them.
 func TestSelfTest(t *testing.T) {
-	for _, name := range []string{"layered-v5", "layered-v4", "layered-v2", "layered-v1"} {
+	for _, name := range []string{"mirror", "layered-v5", "layered-v4", "layered-v2", "layered-v1"} {
 		wasm, err := os.ReadFile(filepath.Join(plugintest.Build(t, "plugins/"+name), name+".wasm"))
 		if err != nil {
 			t.Fatal(err)
@@ -294,7 +294,7 @@ func BenchmarkScale(b *testing.B) {
 				runtime.KeepAlive(s)
 			}
 		})
-		for _, name := range []string{"layered-v5", "layered-v4", "layered-v2", "layered-v1"} {
+		for _, name := range []string{"mirror", "layered-v5", "layered-v4", "layered-v2", "layered-v1"} {
 			b.Run(fmt.Sprintf("module/%s/%d", name, sc.repos), func(b *testing.B) {
 				for b.Loop() {
 					var fuel []int64

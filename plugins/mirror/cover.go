@@ -1,0 +1,222 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+
+	"talon/sdk/strategy"
+	"talon/sdk/strategy/layers"
+)
+
+// cover says to which relays of each repository is listened.
+type cover struct {
+	places []place    // by number of the repository
+	due    layers.Set // repositories that are to be looked at
+}
+
+// place is one repository.
+type place struct {
+	relays []uint32 // that it named when it was last looked at
+	live   []uint32 // of them, those that are listened to for it
+	seen   bool     // one of them is compared with, or was
+	again  bool     // lots are to be drawn anew
+	events uint8    // that were delivered since they last were
+}
+
+// unit is what a repository weighs that no relay has been compared for. Each of its
+// relays gets its share.
+const unit = 1 << 12
+
+// weigh adds the shares of a repository to those of its relays, or takes them away.
+func (s *mirror) weigh(pl *place, sign int) {
+	if pl.seen {
+		return
+	}
+	for _, n := range pl.relays {
+		s.at(n).weight += sign * unit / len(pl.relays)
+	}
+}
+
+// claim notes that a relay is compared with: what its repositories have in common with
+// other relays is less reason to compare with those soon.
+func (s *mirror) claim(r *relay) {
+	for n := range s.Index.ReposOf(r.peer.Number()).All() {
+		if pl := s.place(n); !pl.seen {
+			s.weigh(pl, -1)
+			pl.seen = true
+		}
+	}
+}
+
+func (s *mirror) place(repo uint32) *place {
+	for int(repo) >= len(s.cover.places) {
+		s.cover.places = append(s.cover.places, place{})
+	}
+	return &s.cover.places[repo]
+}
+
+// chooseWork is what it takes to choose the relays of one repository.
+const chooseWork = 3
+
+// choose decides to which relays is listened for a repository: those that it has stay
+// unless they are gone or lots are drawn anew.
+func (s *mirror) choose(repo uint32) {
+	pl := s.place(repo)
+	if relays := s.Index.RelaysOf(repo); !slices.Equal(relays, pl.relays) {
+		s.weigh(pl, -1)
+		pl.relays, pl.seen = relays, false
+		s.weigh(pl, 1)
+	}
+	var chosen []uint32
+	fits := func(n uint32) bool {
+		r := s.at(n)
+		return r.up && !r.visitor && slices.Contains(pl.relays, n) && !slices.Contains(chosen, n)
+	}
+	if !pl.again {
+		for _, n := range pl.live {
+			if fits(n) && len(chosen) < s.live {
+				chosen = append(chosen, n)
+			}
+		}
+	}
+	type lot struct {
+		relay uint32
+		drawn int64
+	}
+	var lots []lot
+	if len(chosen) < s.live {
+		for _, n := range pl.relays {
+			if fits(n) {
+				lots = append(lots, lot{n, s.draw(s.at(n))})
+			}
+		}
+		slices.SortStableFunc(lots, func(a, b lot) int { return cmp.Compare(b.drawn, a.drawn) })
+		for _, l := range lots[:min(len(lots), s.live-len(chosen))] {
+			chosen = append(chosen, l.relay)
+		}
+	}
+	for _, n := range pl.live {
+		if r := s.at(n); !slices.Contains(chosen, n) && r.live.Has(repo) {
+			r.live.Remove(layers.SetOf(repo))
+			s.change(r)
+		}
+	}
+	for _, n := range chosen {
+		if r := s.at(n); !r.live.Has(repo) {
+			r.live.Add(repo)
+			s.change(r)
+		}
+	}
+	pl.live, pl.again, pl.events = slices.Clip(chosen), false, 0
+	if pl.relays == nil {
+		*pl = place{}
+	}
+}
+
+// change notes that a relay may have to be listened to for other repositories.
+func (s *mirror) change(r *relay) {
+	if !r.changed {
+		r.changed = true
+		s.changed = append(s.changed, r)
+	}
+}
+
+const (
+	mostTrials = 32 // of a relay: then all count half
+	drawEvery  = 8  // events of a repository, before lots are drawn anew for it
+	newsAge    = 3600
+)
+
+// credit notes which relay was the first to deliver an event: those that were listened
+// to for its repository and were not have lost.
+func (s *mirror) credit(in strategy.Input) {
+	e := in.LocalEvent()
+	if e.Relay == "" || e.CreatedAt < in.Now()/1000-newsAge {
+		return
+	}
+	n, ok := s.Index.Find(e.Relay)
+	if !ok {
+		return
+	}
+	first := s.at(n)
+	first.brought = true
+	for it := e.Repositories(); it.Next(); {
+		repo, ok := s.Index.Repo(it.Text())
+		if !ok {
+			continue
+		}
+		pl := s.place(repo)
+		for _, other := range pl.relays {
+			if r := s.at(other); r != first && (r.full || slices.Contains(pl.live, other)) {
+				r.trial(0, 1)
+			}
+		}
+		first.trial(1, 0)
+		if pl.events++; pl.events >= drawEvery && len(pl.relays) > s.live {
+			pl.again = true
+			s.cover.due.Add(repo)
+		}
+	}
+}
+
+// trial adds to what is known of how often a relay delivers first.
+func (r *relay) trial(won, lost int) {
+	r.won += won
+	r.lost += lost
+	if r.won+r.lost > mostTrials {
+		r.won, r.lost = r.won/2, r.lost/2
+	}
+}
+
+// draw draws a relay's lot (Thompson sampling): a value of the beta distribution of how
+// often it delivers first, after what is known of it. That is the k-th least of n even
+// random numbers.
+func (s *mirror) draw(r *relay) int64 {
+	var drawn [mostTrials + 1]int64
+	n := r.won + r.lost + 1
+	for i := range n {
+		drawn[i] = s.Random(1 << 62)
+	}
+	slices.Sort(drawn[:n])
+	return drawn[r.won]
+}
+
+// heard is what a relay is listened to for.
+func (s *mirror) heard(r *relay) layers.Items {
+	switch {
+	case r.visitor:
+		return layers.Items{}
+	case r.full:
+		return s.Index.Targets(r.peer.Number())
+	}
+	return s.Index.ItemsOf(r.live)
+}
+
+// listen subscribes to what is not listened to yet. If much of what is open is not
+// wanted, or it takes too many filters, all is opened anew. What was missed is fetched.
+func (s *mirror) listen(r *relay) {
+	p := r.peer
+	want, open := s.heard(r), p.Listening()
+	more := layers.Plan(want, open, layers.Items{})
+	s.Spend(100 + (want.Len()+open.Len())/10)
+	missed := both(more, p.Confirmed)
+	switch {
+	case p.Quiet() && (open.Len()+more.Len() > 2*want.Len()+spare || p.Crowded(more, s.most, true)):
+		if p.Replace() {
+			s.enqueueWhole(r)
+		}
+		p.Open(layers.Announcements, live)
+		p.Open(layers.Of(want), live)
+	default:
+		p.Open(layers.Of(more), live)
+	}
+	if !missed.Empty() && r.compared > 0 {
+		p.Fetch(layers.Of(missed), layers.Fetching{Since: s.since(r.compared, s.overlapShort), Purpose: strategy.PurposeStartup})
+	}
+}
+
+// spare is how many items a relay may be listened to for in vain.
+const spare = 50
+
+// since is a point in time as a filter has it, so many seconds earlier.
+func (s *mirror) since(millis, earlier int64) int64 { return max(millis/1000-earlier, 1) }

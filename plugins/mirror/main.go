@@ -1,0 +1,200 @@
+// Command mirror is a strategy that asks each relay for as little as it can: it
+// listens to two relays of each repository, those that deliver first, and compares
+// the others from time to time, the more often the more that brings.
+//
+// Comparisons take turns, few relays at once. In a first sync relays come first that
+// have repositories with few relays, and those at the same time that have little in
+// common: the others then have nothing left that would be fetched twice.
+package main
+
+import (
+	_ "embed"
+
+	"talon/sdk/strategy"
+	"talon/sdk/strategy/layers"
+)
+
+//go:embed manifest.json
+var manifest string
+
+var _ = strategy.Register(manifest, new(mirror))
+
+func main() {}
+
+type mirror struct {
+	layers.Driver
+
+	most                  int // filters, before all are opened anew
+	live                  int // relays of a repository that are listened to
+	slots                 int // relays that are compared with at once
+	least, longest        int64
+	overlapShort, overlap int64 // seconds
+	daily, over           int64
+
+	relays  []*relay // by number in the index
+	changed []*relay // that may have to be listened to for other repositories
+	queue   []*relay // whose turn comes
+	running []*relay
+	burst   int   // root events
+	burstAt int64 // since when
+	came    int   // events that were new, in first comparisons
+	lacked  int   // events that were here and not there, in these
+	ended   int   // one more than turns so far
+	cover   cover
+}
+
+func (s *mirror) Configure(cfg strategy.Config) error {
+	set, err := layers.Common(cfg)
+	if err != nil {
+		return err
+	}
+	s.most, s.live, s.slots = int(cfg.Int("consolidate_above_filters")), int(cfg.Int("live_relays")), int(cfg.Int("relays_at_once"))
+	s.least = cfg.Int("compare_minutes_from") * strategy.Minute
+	s.longest = max(s.least, cfg.Int("compare_minutes_to")*strategy.Minute)
+	s.overlapShort = set.Margin
+	s.overlap = max(s.overlapShort, cfg.Int("overlap_hours")*strategy.Hour/strategy.Second)
+	if s.daily, s.over, err = layers.Hours(cfg, "daily_hours_from", "daily_hours_to"); err != nil {
+		return err
+	}
+	set.Window, set.Eager = cfg.Int("batch_seconds")*strategy.Second, true
+	set.Method = strategy.MethodAuto
+	s.Driver.Configure(s, set)
+	return nil
+}
+
+// Step is that of the strategy.
+func (s *mirror) Step(in strategy.Input, out *strategy.Actions) {
+	switch in.Kind() {
+	case strategy.Init:
+		if in.Init().First() {
+			s.relays, s.changed, s.queue, s.running, s.ended, s.cover = nil, nil, nil, nil, 1, cover{}
+			s.came, s.lacked = 0, 0
+		}
+	case strategy.LocalEvent:
+		s.note(in)
+		s.credit(in)
+	}
+	s.Driver.Step(in, out)
+}
+
+// Fresh is called for a relay of which too little is known to be here, and once a day.
+func (s *mirror) Fresh(p *layers.Peer, purpose uint32) {
+	r := s.relay(p)
+	if purpose == strategy.PurposeDaily {
+		r.all = true
+	}
+	s.met(r)
+}
+
+// Resume is called for a relay that is back.
+func (s *mirror) Resume(p *layers.Peer, _ int64) { s.met(s.relay(p)) }
+
+var (
+	live   = layers.Opening{Live: true}
+	stored = layers.Opening{Track: true} // what is stored, then what is new
+)
+
+// met begins with a relay that is connected: what is new is listened to at once, what
+// is stored is compared when the relay's turn comes.
+func (s *mirror) met(r *relay) {
+	p := r.peer
+	if r.up {
+		// Everything is to be compared again.
+		s.enqueue(r)
+		return
+	}
+	r.up, r.metAt, r.brought = true, s.Now(), false
+	s.After(p, layers.Daily, s.daily+s.Random(s.over))
+	p.Open(layers.Announcements, live)
+	s.cover.due.AddSet(s.Index.ReposOf(p.Number()))
+	r.visitor = p.Visitor()
+	if wait := r.penance(); wait > 0 && !r.visitor {
+		p.Later = p.Plan()
+		s.After(p, layers.Delay, wait)
+		return
+	}
+	s.enqueue(r)
+}
+
+// New takes what has become wanted. A little that the relay is listened to for is asked
+// for at once; the rest when its turn comes.
+func (s *mirror) New(p *layers.Peer, items layers.Items) {
+	r := s.relay(p)
+	if r.state != idle {
+		p.Later.AddItems(items)
+		return
+	}
+	heard := both(items, s.heard(r))
+	if n := heard.Len(); n > 0 && n <= atOnce && s.burst <= mostBurst && !s.starting() && p.Quiet() && !p.Crowded(heard, s.most, true) {
+		p.Open(layers.Of(heard), stored)
+		items.RemoveItems(heard)
+		heard = layers.Items{}
+	}
+	p.Later.AddItems(items)
+	switch {
+	case items.Empty():
+	case !heard.Empty():
+		s.enqueue(r)
+	default:
+		s.After(p, layers.Delay, s.soon(r))
+	}
+}
+
+// both are the items that are in a and in b.
+func both(a, b layers.Items) layers.Items {
+	return layers.Plan(a, layers.Plan(a, b, layers.Items{}), layers.Items{})
+}
+
+const (
+	atOnce    = 30 // items are asked for without waiting for a turn
+	mostBurst = 5  // if no more root events than that have come in burstTime
+	burstTime = 5 * strategy.Second
+)
+
+// note counts root events that come in a short time: many of them are a past that is
+// being fetched, whose rest had better not come from two relays at once.
+func (s *mirror) note(in strategy.Input) {
+	if in.Now()-s.burstAt > burstTime {
+		s.burstAt, s.burst = in.Now(), 0
+	}
+	if in.LocalEvent().Kind != 30617 {
+		s.burst++
+	}
+}
+
+// Settled has nothing to do: Turn looks at all that is on its way.
+func (s *mirror) Settled(*layers.Peer) {}
+
+func (s *mirror) Timer(p *layers.Peer, kind layers.Kind) {
+	r := s.relay(p)
+	switch kind {
+	case layers.Daily:
+		s.After(p, layers.Daily, s.daily+s.Random(s.over))
+		r.all = true
+		s.enqueue(r)
+	case layers.Delay:
+		s.enqueue(r)
+	case layers.Deadline:
+		s.stuck(r)
+	}
+}
+
+// Ended is called for a relay that is not connected any more.
+func (s *mirror) Ended(p *layers.Peer) {
+	r := s.relay(p)
+	if !r.up {
+		return
+	}
+	r.up = false
+	switch {
+	case r.brought || s.Now()-r.metAt >= unproductive:
+		r.fruitless = 0
+	case !r.visitor: // whose connection we end
+		r.fruitless++
+	}
+	s.leave(r)
+	s.ended++
+	r.whole, r.wide, r.stage, r.failed = false, unknown, narrow, false
+	s.cover.due.AddSet(r.live)
+	r.live, r.full = layers.Set{}, false
+}

@@ -1,0 +1,452 @@
+package main
+
+import (
+	"slices"
+
+	"talon/sdk/strategy"
+	"talon/sdk/strategy/layers"
+)
+
+// relay is what is known of a relay beside its peer.
+type relay struct {
+	peer   *layers.Peer // nil: it has none yet
+	weight int          // of its repositories that no relay was compared for
+	live   layers.Set   // repositories for which it is listened to
+	full   bool         // it is listened to for all that it may have
+
+	up      bool
+	visitor bool // it has its connection for a short while
+	changed bool // it is in the list of those
+	metAt   int64
+
+	state    state
+	whole    bool // everything is being compared, in one turn or several
+	asked    bool // for something, in this turn
+	how      layers.Fetching
+	stage    stage
+	wide     width
+	failed   bool  // to compare whatever it has
+	unwanted int   // events of those that were probed
+	cost     int64 // bytes of the latest comparison of everything, both ways
+	due      bool  // a comparison of everything, now
+	all      bool  // with all that is here, whatever the relay is believed to hold
+	began    int64
+	compared int64 // when the latest complete comparison began; 0: there was none
+	lookback int64 // when events with old dates were last asked for (no NIP-77)
+	interval int64
+	answers  int // to fetches
+	before   int // of them, when that was last looked at
+	news     int // events of the turn that were not here and have come about since the latest one
+
+	waits     int  // mirror.ended when others were being asked for all that it is to be asked for
+	brought   bool // something, since it was connected to
+	fruitless uint // connections in a row that brought nothing and ended soon
+	won, lost int  // how often it delivered first, and not
+}
+
+type state uint8
+
+const (
+	idle    state = iota
+	queued        // its turn comes
+	running       // it is compared with
+)
+
+// stage is how everything is compared.
+type stage uint8
+
+const (
+	narrow    stage = iota // by what is wanted
+	probing                // the newest events are looked at
+	comparing              // whatever the relay has
+)
+
+// width is whether to compare whatever a relay has.
+type width uint8
+
+const (
+	unknown width = iota
+	wide          // most of it is wanted
+	tooWide
+)
+
+const (
+	probed       = 8      // events
+	worthWide    = 20_000 // bytes of a comparison by what is wanted
+	probedAgain  = 3      // of a relay that was connected to before the strategy began
+	mostUnwanted = 200    // events of a comparison of whatever a relay has
+	paidBy       = 5      // milliseconds until the next comparison, for each byte of one
+)
+
+// at returns what is known of the relay with this number.
+func (s *mirror) at(n uint32) *relay {
+	for int(n) >= len(s.relays) {
+		s.relays = append(s.relays, nil)
+	}
+	if s.relays[n] == nil {
+		s.relays[n] = new(relay)
+	}
+	return s.relays[n]
+}
+
+// relay returns what is known of a peer. The number of one that is gone is given out
+// again.
+func (s *mirror) relay(p *layers.Peer) *relay {
+	r := s.at(p.Number())
+	if r.peer != nil && r.peer != p {
+		*r = relay{weight: r.weight}
+	}
+	r.peer = p
+	return r
+}
+
+const (
+	unproductive = 10 * strategy.Minute // a connection that brought nothing in less is no good
+	stall        = strategy.Minute      // without an answer, before the next relay gets its turn
+)
+
+// penance is how long a relay waits for its turn whose connections ended soon and
+// brought nothing.
+func (r *relay) penance() int64 {
+	if r.fruitless < 2 {
+		return 0
+	}
+	return min(5*strategy.Second<<min(r.fruitless, 12), strategy.Hour)
+}
+
+// starting reports whether relays are to be compared with for the first time.
+func (s *mirror) starting() bool {
+	first := func(r *relay) bool { return r.compared == 0 }
+	return slices.ContainsFunc(s.queue, first) || slices.ContainsFunc(s.running, first)
+}
+
+// soon is when a relay is to be asked for what has become wanted and is not listened to
+// there.
+func (s *mirror) soon(r *relay) int64 {
+	if s.starting() || r.compared == 0 {
+		return 5 * strategy.Second
+	}
+	return min(max(r.interval/4, 30*strategy.Second), strategy.Hour)
+}
+
+// enqueue lets a relay have its turn, when others have had theirs.
+func (s *mirror) enqueue(r *relay) {
+	if r.up && r.state == idle {
+		r.state, r.peer.Due = queued, true
+		s.queue = append(s.queue, r)
+	}
+}
+
+// enqueueWhole is enqueue for a comparison of everything.
+func (s *mirror) enqueueWhole(r *relay) {
+	r.due = true
+	s.enqueue(r)
+}
+
+// leave takes a relay out of turn.
+func (s *mirror) leave(r *relay) {
+	same := func(o *relay) bool { return o == r }
+	s.queue, s.running = slices.DeleteFunc(s.queue, same), slices.DeleteFunc(s.running, same)
+	r.state, r.peer.Due = idle, false
+}
+
+// Turn goes on with what is to be decided. It reports whether that was all.
+func (s *mirror) Turn() bool {
+	s.cover.due.AddSet(s.Index.Moved)
+	s.Index.Moved = layers.Set{}
+	for !s.cover.due.Empty() {
+		some := s.cover.due.Take(16)
+		for n := range some.All() {
+			s.choose(n)
+		}
+		if !s.Spend(16 * chooseWork) {
+			return false
+		}
+	}
+	for len(s.changed) > 0 {
+		r := s.changed[0]
+		s.changed, r.changed = s.changed[1:], false
+		if r.up && !r.visitor {
+			s.listen(r)
+			if !s.Spend(0) {
+				return false
+			}
+		}
+	}
+	for _, r := range slices.Clone(s.running) {
+		if r.peer.Quiet() || r.failed {
+			s.next(r)
+		}
+	}
+	for len(s.queue) > 0 && len(s.running) < s.slots {
+		best := -1
+		for i, r := range s.queue {
+			if r.waits != s.ended && (best < 0 || r.weight > s.queue[best].weight) {
+				best = i
+			}
+		}
+		if best < 0 {
+			break
+		}
+		r := s.queue[best]
+		s.queue = slices.Delete(s.queue, best, best+1)
+		s.begin(r)
+		if !s.Spend(0) {
+			return false
+		}
+	}
+	// One of which nothing had to be asked is done already.
+	return !slices.ContainsFunc(s.running, func(r *relay) bool { return r.peer.Quiet() })
+}
+
+// begin gives a relay its turn.
+func (s *mirror) begin(r *relay) {
+	p := r.peer
+	r.state, r.before, r.asked = running, r.answers, false
+	s.running = append(s.running, r)
+	s.After(p, layers.Deadline, stall)
+	s.listen(r)
+	if !r.whole && (r.compared == 0 || r.all || r.due || s.Now() >= r.compared+r.interval || r.metAt > r.compared) {
+		s.beginWhole(r)
+	}
+	if r.stage == narrow {
+		s.fetch(r)
+	}
+}
+
+// beginWhole begins to compare all that a relay has with what is here. It may take
+// several turns.
+func (s *mirror) beginWhole(r *relay) {
+	p := r.peer
+	p.End()
+	r.whole, r.began, r.news = true, s.Now(), 0
+	r.how = layers.Fetching{Purpose: strategy.PurposeStartup, Track: true, Holdings: !r.all}
+	switch {
+	case r.all:
+		r.how.Purpose = strategy.PurposeDaily
+	case r.compared > 0 && r.metAt > r.compared:
+		r.how.Purpose = strategy.PurposeReconnect
+	case r.compared == 0:
+		s.claim(r)
+		s.Spend(s.Index.ReposOf(p.Number()).Len() / 20)
+	}
+	worth := r.compared == 0 && p.Before || r.compared > 0 && r.cost > worthWide || r.wide == wide
+	if worth && !r.all && !r.paged() && r.wide != tooWide {
+		r.asked = true
+		if r.wide == wide {
+			s.beginWide(r)
+			return
+		}
+		r.stage = probing
+		probe := layers.Fetching{Method: strategy.MethodREQ, Limit: probed, Purpose: r.how.Purpose}
+		if r.compared == 0 {
+			probe.Limit = probedAgain
+		}
+		p.Fetch(layers.Everything, probe)
+		return
+	}
+	s.beginNarrow(r)
+}
+
+// beginWide compares all that a relay has, whatever it is about: that takes no list of
+// what is wanted. It is for relays that have little else.
+func (s *mirror) beginWide(r *relay) {
+	r.stage, r.failed, r.cost = comparing, false, 0
+	r.peer.Fetch(layers.Everything, layers.Fetching{Method: strategy.MethodNegentropy, Holdings: true, Purpose: r.how.Purpose})
+}
+
+// beginNarrow compares what a relay has of what is wanted.
+func (s *mirror) beginNarrow(r *relay) {
+	p := r.peer
+	r.stage, r.cost = narrow, 0
+	if r.paged() && r.compared > 0 && !r.all {
+		overlap := s.overlapShort
+		if r.metAt <= r.compared && r.lookback < r.metAt {
+			overlap, r.lookback = s.overlap, s.Now()
+		}
+		again := layers.Fetching{Method: strategy.MethodREQ, Since: s.since(r.compared, overlap), Purpose: r.how.Purpose}
+		p.Fetch(layers.Announcements, again)
+		p.Fetch(layers.Of(p.Confirmed), again)
+		return
+	}
+	p.Confirmed = layers.Items{}
+	if !p.Waits() {
+		p.Announced = false
+		p.Fetch(layers.Announcements, r.how)
+	}
+}
+
+// paged reports whether a relay has no NIP-77.
+func (r *relay) paged() bool { return r.peer.Caps.Negentropy == strategy.SupportNo }
+
+// fetch asks a relay for what is wanted from it, but for what others are being asked for:
+// after that, less of it is left to ask for. It reports whether there was something.
+func (s *mirror) fetch(r *relay) bool {
+	p := r.peer
+	p.Later = layers.Items{}
+	wanted := p.Plan()
+	items := wanted
+	for _, other := range s.running {
+		if other != r {
+			items.RemoveItems(other.peer.Pending())
+		}
+	}
+	p.Later = layers.Plan(wanted, items, layers.Items{})
+	s.Spend(50 + wanted.Len()/10)
+	how := layers.Fetching{Purpose: strategy.PurposeStartup, Track: true}
+	if r.whole {
+		how = r.how
+	}
+	p.Fetch(layers.Of(items), how)
+	r.asked = r.asked || !items.Empty()
+	return !items.Empty()
+}
+
+// next goes on with a relay when all that it was asked for is here.
+func (s *mirror) next(r *relay) {
+	p := r.peer
+	switch {
+	case r.stage == probing && r.wide == wide:
+		s.beginWide(r)
+		return
+	case r.stage == probing, r.failed:
+		p.End()
+		r.failed = false
+		s.beginNarrow(r)
+		s.fetch(r)
+		return
+	case r.stage == comparing:
+		// All that it had when this began is here, and what has become wanted since
+		// was there then, or is listened to.
+		p.Later = layers.Items{}
+		p.Confirmed.AddItems(p.Plan())
+		p.Announced = true
+	case !p.Later.Empty():
+		s.listen(r)
+		if s.fetch(r) {
+			return
+		}
+	}
+	s.Stop(p, layers.Deadline)
+	s.leave(r)
+	if r.asked {
+		s.ended++
+	}
+	if !p.Later.Empty() {
+		r.waits = s.ended // others are being asked for it
+		s.enqueue(r)
+		return
+	}
+	if r.whole {
+		s.complete(r)
+	}
+	if r.visitor && !p.Visitor() {
+		r.visitor = false
+		s.cover.due.AddSet(s.Index.ReposOf(p.Number()))
+	}
+	s.After(p, layers.Delay, max(r.next()-s.Now(), strategy.Second))
+}
+
+// next is when a relay is compared with again.
+func (r *relay) next() int64 { return r.compared + r.interval }
+
+// complete notes a comparison of everything: the more it brought, the sooner the next.
+func (s *mirror) complete(r *relay) {
+	first, away := r.compared == 0, r.metAt > r.compared
+	r.compared, r.whole, r.due, r.all = r.began, false, false, false
+	if r.stage == comparing {
+		r.stage = narrow
+		s.change(r)
+	}
+	// What costs much happens less often.
+	least := min(max(s.least, r.cost*paidBy), s.longest)
+	longest := min(max(10*least, 30*strategy.Minute), s.longest)
+	switch {
+	case first:
+		r.interval = least
+		if s.lacked > s.came/8 {
+			s.listenToAll(r, true) // copies are not everywhere
+		}
+	case r.news > 0 && !away:
+		// It has what others have not, or sooner.
+		r.interval = min(max(r.interval/4, least), longest)
+		s.listenToAll(r, true)
+	default:
+		r.interval = min(max(2*r.interval, least), longest)
+		if r.full && r.won == 0 && r.lost >= mostTrials/2 {
+			s.listenToAll(r, false)
+		}
+	}
+	if r.paged() {
+		// Pages bring again what is here: to listen costs less.
+		s.listenToAll(r, true)
+		r.interval = s.longest
+		if away {
+			r.interval = min(s.longest, strategy.Hour) // then from further back
+		}
+	}
+	if first && s.hears(r) {
+		r.interval = longest
+	}
+}
+
+func (s *mirror) listenToAll(r *relay, full bool) {
+	if r.full != full && !r.visitor {
+		r.full = full
+		s.change(r)
+	}
+}
+
+// hears reports whether a relay is listened to for all that it may have.
+func (s *mirror) hears(r *relay) bool {
+	return r.full || r.live.Len() == s.Index.ReposOf(r.peer.Number()).Len()
+}
+
+// stuck ends the turn of a relay that does not answer. What it was asked for stays asked
+// for.
+func (s *mirror) stuck(r *relay) {
+	if r.state != running {
+		return
+	}
+	if r.answers != r.before {
+		r.before = r.answers
+		s.After(r.peer, layers.Deadline, stall)
+		return
+	}
+	s.leave(r)
+	s.ended++
+	r.failed = r.stage == comparing
+	r.interval = min(max(2*r.interval, s.least), s.longest)
+	s.After(r.peer, layers.Delay, r.interval)
+}
+
+// Fetched notes what a fetch has come to.
+func (s *mirror) Fetched(p *layers.Peer, c layers.Content, f layers.Fetched) {
+	r := s.relay(p)
+	r.answers++
+	if r.whole {
+		r.cost += f.Bytes
+	}
+	switch {
+	case r.stage == probing && c.All:
+		r.unwanted = int(f.New) - int(f.Kept)
+		r.wide = tooWide
+		if f.Complete && 8*r.unwanted <= int(f.Events) {
+			r.wide = wide
+		}
+	case r.stage == comparing && c.All:
+		r.failed = !f.Complete
+		if r.failed || f.New-f.Kept > max(mostUnwanted, f.Kept) {
+			r.wide = tooWide
+		}
+	case r.compared == 0 && !c.Announcements:
+		s.came += int(f.New)
+		s.lacked += int(f.Lacks)
+	}
+	if f.New > 0 {
+		r.brought = true
+		if r.compared > 0 && f.Kept > 0 && f.Oldest >= s.since(r.compared, s.overlapShort) {
+			r.news += int(f.Kept)
+		}
+	}
+}
