@@ -30,8 +30,10 @@ type Stats struct {
 	Published   uint64 // EVENTs
 	Refused     uint64 // messages that were refused
 	Dropped     uint64 // connections that the relay ended
+	SentEvents  uint64
 	SentFrames  uint64
 	SentBytes   uint64
+	Received    uint64 // bytes of frames
 }
 
 // Relay is one relay. Its methods that take the time return what it does, in order.
@@ -145,6 +147,7 @@ func (r *Relay) Receive(id uint64, frame []byte, now int64) []Effect {
 		return r.flush()
 	}
 	c.heard = r.now
+	r.stats.Received += uint64(len(frame))
 	at := max(c.busy, r.now+int64(r.profile.Answer.DelayMS))
 	if rate := &r.profile.Rate.Messages; rate.PerMinute > 0 && !c.messages.take(rate, r.now) {
 		if rate.By != "delay" {

@@ -363,5 +363,6 @@ func (r *Relay) sendEvent(c *conn, id string, e *host.Event) {
 		text = other.AppendJSON(nil)
 	}
 	frame := wire.AppendEventPrefix(make([]byte, 0, len(text)+len(id)+16), id)
+	r.stats.SentEvents++
 	r.send(c, append(append(frame, text...), ']'))
 }
