@@ -19,6 +19,12 @@ import (
 //
 // Announcements need no git data here (open), so that it is sync that is measured.
 func BenchmarkDevnet(b *testing.B) {
+	for _, strategy := range []string{"mirror", "layered-v5"} {
+		b.Run(strategy, func(b *testing.B) { devnetBench(b, strategy) })
+	}
+}
+
+func devnetBench(b *testing.B, strategy string) {
 	const repos, roots, comments = 20, 25, 99
 	var fetched, first, ratio, second, p99, missed float64
 	for range b.N {
@@ -29,7 +35,7 @@ func BenchmarkDevnet(b *testing.B) {
 		relay := n.Relays[0]
 		began := eventBytes(n)
 
-		s := startBeside(b, relay)
+		s := startBeside(b, relay, strategy)
 		inLine := func() time.Time { return hasAll(b, n, s) }
 		serves := time.Now() // sync begins then
 		first += inLine().Sub(serves).Seconds()
@@ -88,7 +94,7 @@ func BenchmarkOutage(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		s := startBeside(b, n.Relays[0])
+		s := startBeside(b, n.Relays[0], "mirror")
 		hasAll(b, n, s)
 		untilQuiet(b, n.Relays[0])
 		bytes, size, took := outage(b, n, s, length)
@@ -128,9 +134,9 @@ func outage(b *testing.B, n *devnet.Net, s *process, length time.Duration) (rece
 
 // startBeside starts a Talon that syncs with one relay, and needs no git data for
 // announcements (open).
-func startBeside(b *testing.B, relay *devnet.Relay) *process {
+func startBeside(b *testing.B, relay *devnet.Relay, strategy string) *process {
 	b.Helper()
-	plugins := devnetModules(b, map[string]string{"layered-v5": "", "polite": hasty})
+	plugins := devnetModules(b, map[string]string{strategy: "", "polite": hasty})
 	drop(b, plugins, "open.toml", []byte(openRelay))
 	if err := os.Remove(filepath.Join(plugins, "grasp.wasm")); err != nil { // it would hold them
 		b.Fatal(err)

@@ -245,6 +245,7 @@ func TestDevnetStrategies(t *testing.T) {
 		"layered-v2": "batch_seconds = 1\nconsolidate_wait_seconds = 1\n",
 		"layered-v4": "batch_seconds = 1\nconsolidate_wait_seconds = 1\n",
 		"layered-v5": "batch_seconds = 1\n",
+		"mirror":     "batch_seconds = 1\n",
 	}
 	devnetCode(t, append(slices.Sorted(maps.Keys(strategies)), "polite")...)
 	t.Parallel()
@@ -298,14 +299,14 @@ func TestDevnetStrategies(t *testing.T) {
 // which leaves everything in order.
 func TestDevnetCrash(t *testing.T) {
 	notUnderRace(t)
-	devnetCode(t, "layered-v5", "polite")
+	devnetCode(t, "mirror", "polite")
 	t.Parallel()
 	n := startNet(t, func(c *devnet.Config) {
 		c.Relays, c.RelaysPer, c.GitServers, c.ClonesPer = 3, 2, 1, 1
 		c.Repos, c.Roots = 4, 20
 		c.MaxLimit, c.Latency = 12, 5*time.Millisecond
 	})
-	plugins := modulesAnd(t, judges, map[string]string{"layered-v5": "batch_seconds = 1\n", "polite": hasty})
+	plugins := modulesAnd(t, judges, map[string]string{"mirror": "batch_seconds = 1\n", "polite": hasty})
 	data := newMiddleData(t)
 	for part := range 3 {
 		s := startAs(t, exec.Command("talon", middleArgs(t, n, data, plugins)...), data)
@@ -332,7 +333,7 @@ func TestDevnetCrash(t *testing.T) {
 // nobody ever pushed, from git servers of which one works at a time.
 func TestDevnetClone(t *testing.T) {
 	notUnderRace(t)
-	devnetCode(t, "layered-v5", "polite")
+	devnetCode(t, "mirror", "polite")
 	t.Parallel()
 	n := startNet(t, func(c *devnet.Config) {
 		c.Roots, c.Split = 1, 0.5
@@ -341,7 +342,7 @@ func TestDevnetClone(t *testing.T) {
 		}
 		c.GitFailing, c.GitTurn = c.GitServers-1, time.Second
 	})
-	s := startMiddle(t, n, modulesAnd(t, judges, map[string]string{"layered-v5": "batch_seconds = 1\n", "polite": hasty}))
+	s := startMiddle(t, n, modulesAnd(t, judges, map[string]string{"mirror": "batch_seconds = 1\n", "polite": hasty}))
 	inLine(t, n, s)
 	st := newStory(t, s)
 	for _, r := range n.Repositories() {

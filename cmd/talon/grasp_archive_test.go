@@ -34,7 +34,7 @@ func newArchiveWorld(t *testing.T) *archiveWorld {
 	for i := range data {
 		data[i] = graspData(t)
 	}
-	names := map[string]string{"layered-v5": "batch_seconds = 0\n", "polite": ""}
+	names := map[string]string{"mirror": "batch_seconds = 0\n", "polite": ""}
 	data[2] = filepath.Join(t.TempDir(), "data")
 	if err := linkCompiled(data[2], devnetCode(t, slices.Sorted(maps.Keys(names))...)); err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func TestMetricNames(t *testing.T) {
 func assembled(t *testing.T) []prometheus.Collector {
 	t.Helper()
 	ctx := context.Background()
-	plugins := built(t, "plugins/open", "plugins/polite", "plugins/layered-v5")
+	plugins := built(t, "plugins/open", "plugins/polite", "plugins/mirror")
 	write(t, plugins, "open.toml", "[config]\nevery = true\n") // a policy has to be there
 	cfg := defaults(t, plugins)
 	d := New(cfg, "test", slog.New(slog.DiscardHandler))

@@ -47,7 +47,7 @@ func TestStrategiesConverge(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
 	}
-	for _, folder := range []string{"plugins/layered-v5", "examples/three-relays", "examples/no-negentropy"} {
+	for _, folder := range []string{"plugins/mirror", "examples/three-relays", "examples/no-negentropy"} {
 		t.Run(filepath.Base(folder), func(t *testing.T) { converge(t, folder) })
 	}
 }
