@@ -447,7 +447,7 @@ const workEvery = 250 * time.Millisecond
 // watchWork ends git when it, and what it has started, take more processor time than what
 // has come allows: as much as a push of that size. It returns how to end the watch, which
 // waits for it.
-func (q *fetchRoom) watchWork(ctx context.Context, pid int, end context.CancelCauseFunc) (stop func()) {
+func (q *fetchQuarantine) watchWork(ctx context.Context, pid int, end context.CancelCauseFunc) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -471,7 +471,7 @@ func (q *fetchRoom) watchWork(ctx context.Context, pid int, end context.CancelCa
 }
 
 // size is the bytes of the packs in the quarantine, also of one that is still coming.
-func (q *fetchRoom) size() (sum int64) {
+func (q *fetchQuarantine) size() (sum int64) {
 	entries, _ := os.ReadDir(filepath.Join(q.dir, "objects", "pack"))
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil {
