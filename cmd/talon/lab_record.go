@@ -52,6 +52,9 @@ There are counts and sizes in it, and no key, name or address of anybody. What t
 // recordNetwork asks a server for its relays, and its store for the rest.
 func recordNetwork(ctx context.Context, cfg *config.Config) (text []byte, err error) {
 	status, err := admin.Dial(cfg.Admin()).Sync(ctx, relaysync.Query{Limit: 1 << 20})
+	if errors.Is(err, admin.ErrNoServer) {
+		return nil, fmt.Errorf("%w: start one with talon serve, or say with --data or --admin-socket where it is", err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -119,7 +119,7 @@ func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
 	p.Write = func(run *result.Run) error {
 		for _, f := range run.Findings {
 			if f.Prefix != nil {
-				broken = append(broken, fmt.Sprintf("%s, seed %d, after %s: %s: %s (%s and %s show it)", run.Variant(), run.Seed, f.At, f.Invariant, f.Text,
+				broken = append(broken, fmt.Sprintf("%s, seed %d, after %v: %s: %s (%s and %s show it)", run.Variant(), run.Seed, f.At.Duration(), f.Invariant, f.Text,
 					counted(len(f.Prefix.Events), "event"), counted(len(f.Prefix.Faults), "fault")))
 			} else if len(broken) < 20 {
 				broken = append(broken, fmt.Sprintf("%s, seed %d: %s: %s", run.Variant(), run.Seed, f.Invariant, f.Text))

@@ -103,7 +103,7 @@ func (w *labWatch) print(line string) {
 }
 
 func (w *labWatch) end(r *result.Run) error {
-	w.print(fmt.Sprintf("%s after %s", r.End.How, r.End.At))
+	w.print(fmt.Sprintf("%s after %v", r.End.How, r.End.At.Duration()))
 	for _, f := range r.Findings {
 		w.print(f.Invariant + ": " + f.Text)
 	}

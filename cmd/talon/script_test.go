@@ -19,6 +19,8 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 	"github.com/nbd-wtf/go-nostr"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"talon/host/plugin/plugintest"
 )
 
 // TestScripts runs testdata/script: one behaviour or attack a file. Beside the
@@ -42,7 +44,8 @@ import (
 //	                      to a folder, and sets $TALON_PLUGINS to it; open accepts every
 //	                      event, unless the folder has an open.toml
 //
-// and the variables $TALON_PLUGINS, $ALICE, $ALICE_NPUB and $BOB.
+// and the variables $TALON_PLUGINS, $ALICE, $ALICE_NPUB, $BOB and $STRATEGIES, a folder
+// with layered-v5 and polite.
 func TestScripts(t *testing.T) {
 	// A command that should have failed may serve instead. Under the race detector
 	// each takes seconds to start.
@@ -56,6 +59,7 @@ func TestScripts(t *testing.T) {
 	if err := linkModules(userCache, compiled(t)); err != nil {
 		t.Fatal(err)
 	}
+	strategies := plugintest.Build(t, "plugins/layered-v5", "plugins/polite")
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
@@ -64,6 +68,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Values[running{}] = new(running)
 			env.Setenv("TALON_PLUGINS", plugins)
+			env.Setenv("STRATEGIES", strategies)
 			env.Setenv("TALON_LISTEN", "127.0.0.1:0")
 			env.Setenv("ALICE", pubkey("alice"))
 			env.Setenv("ALICE_NPUB", aliceNpub)

@@ -19,7 +19,7 @@ type Scenario struct {
 	Description string   `key:"description" doc:"one sentence for people"`
 	Duration    Duration `key:"duration" doc:"how long the network is run"`
 	Quiet       Duration `key:"quiet" doc:"the last part of it, in which nobody publishes: what is missing then comes, and nothing else happens"`
-	Start       int      `key:"start" min:"1000000000" max:"4000000000" doc:"when it begins, in unix seconds"`
+	Start       int      `key:"start" min:"900000000" max:"4000000000" doc:"when it begins, in unix seconds"`
 	Level       string   `key:"level" one:"wire|model" doc:"how relays are played unless the command says so: wire is every frame and the session of production, model what it costs"`
 	Bucket      Duration `key:"bucket" doc:"the step of what is drawn over time; 0: a 200th of the duration"`
 
