@@ -84,6 +84,7 @@ nightly: scale devnet race-all fuzz ## what takes hours: large networks and inpu
 
 bench: build ## the benchmarks, the whole server included
 	scripts/bench
+	scripts/light
 
 bench-set: build ## the benchmarks that two revisions are compared by, in a form for benchstat
 	@scripts/bench-set

@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -127,6 +128,32 @@ func BenchmarkLight(b *testing.B) {
 			}
 		}
 	})
+	b.Run("work", func(b *testing.B) {
+		events := sign(b, 0, 30_000)
+		for b.Loop() {
+			plugins := generalRelay(b, *program)
+			b.ReportMetric(0, "ns/op")
+			for _, cache := range []string{"", "16MiB", "64MiB"} {
+				data, flags := b.TempDir(), []string(nil)
+				if cache != "" {
+					flags = []string{"--cache", cache}
+				}
+				s := start(b, data, plugins, flags...).server
+				publish(b, s, slices.Clone(events), publishers, 16)
+				for i := range 3 {
+					p := dial(b, s, false)
+					for _, frame := range crowd() {
+						if _, err := p.query([]byte(frame)); err != nil && !errors.Is(err, errRefused) {
+							b.Fatalf("round %d: %v", i, err)
+						}
+					}
+					p.Close()
+				}
+				b.ReportMetric(s.anonymous(), "cache-"+cmp.Or(cache, "default")+"-anonymous-MB")
+				s.stop()
+			}
+		}
+	})
 	b.Run("size", func(b *testing.B) {
 		for b.Loop() {
 			dir := filepath.Dir(*program)
@@ -149,13 +176,7 @@ func BenchmarkSmall(b *testing.B) {
 	const subscribers, questions, events, pushes = 1000, 30, 100_000, 5
 	raiseFileLimit(b, subscribers+1000)
 	for b.Loop() {
-		// Repositories are at an address that is known before.
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			b.Fatal(err)
-		}
-		free.Close()
-		s := serve(b, b.TempDir(), "--listen", free.Addr().String())
+		s := serve(b, b.TempDir(), "--listen", freeAddress(b))
 		before := s.proc("status", "RssAnon")
 		for i := range subscribers {
 			p := dial(b, s, false)
@@ -219,6 +240,18 @@ func BenchmarkSmall(b *testing.B) {
 		b.ReportMetric(float64(cut.Load()), "questions-cut")
 		s.stop()
 	}
+}
+
+// freeAddress returns an address that is free now, for a server whose repositories are at
+// an address that is known before.
+func freeAddress(b *testing.B) string {
+	b.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	free.Close()
+	return free.Addr().String()
 }
 
 // pushTo announces a repository, and pushes commits to it. What is refused because of all
