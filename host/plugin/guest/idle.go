@@ -31,9 +31,10 @@ type idle struct {
 }
 
 // idleKey stands for all that the answer depends on besides the module: what it is given,
-// and within which bounds.
+// within which bounds, and what this host reads of it. A field that a description gets
+// makes other keys.
 func (m *Module) idleKey() string {
-	bounds := fmt.Sprint(idleVersion, m.budgets, m.limits)
+	bounds := fmt.Sprintf("%d %#v %#v %#v", idleVersion, host.Description{}, m.budgets, m.limits)
 	return fmt.Sprintf("%x", sha256.Sum256(append([]byte(bounds), m.config...)))
 }
 
