@@ -59,6 +59,7 @@ type Config struct {
 	PubKey         string // hex
 	Icon           string
 	Data           string
+	Standby        bool
 	Store          string // as it was written; see [Config.Postgres]
 	Plugins        string
 	Policy         []string // nil: every policy of the folder
@@ -194,6 +195,7 @@ func (c *Config) options() []*option {
 		opt("batch", Deciding, "512", integer(&c.Batch, 1, 1<<16), "most `events` of one commit"),
 
 		opt("listen", Serving, "127.0.0.1:7334", address(&c.Listen), "`address` to serve on"),
+		opt("standby", Serving, "false", boolean(&c.Standby), "`true` or false: where another Talon writes to the database of PostgreSQL, wait until it has ended, and take its place"),
 		opt("trust-proxy", Serving, "", prefixes(&c.Proxies), "`networks` of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, such as 127.0.0.1/32"),
 		opt("git", Serving, "git", text(&c.Git, required), "`program` of git, 2.39 or later: a name in the PATH, or a path"),
 		opt("pack-size", Serving, "2GiB", size(&c.PackSize, 1<<20, 1<<40), "most `bytes` of one push"),

@@ -14,6 +14,7 @@ import (
 	"talon/host"
 	"talon/host/store/semantics"
 	"talon/host/store/storetest"
+	"talon/internal/testkit"
 )
 
 // cut is a line to the server that breaks when it is told to.
@@ -178,6 +179,56 @@ func TestOneWrites(t *testing.T) {
 	if n, err := first.Count(t.Context(), []host.Filter{{}}, 0); n != 3 || err != nil {
 		t.Errorf("reads go on: %d, %v", n, err)
 	}
+}
+
+// TestStandby: who waits takes the place of who ends, and may be stopped while it waits.
+func TestStandby(t *testing.T) {
+	url := server.URL(t)
+	first := opened(t, url, Options{})
+	storetest.Put(t, tested{first}, 0, storetest.Event(1, 1, 1, 1))
+	waiting := func(n int) {
+		t.Helper()
+		testkit.Eventually(t, "one waits for the lock", func() bool {
+			var have int
+			err := first.pool.QueryRow(t.Context(), `
+				SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 'meta'::regclass::oid`).Scan(&have)
+			return err == nil && have == n
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := Open(ctx, url, Options{Wait: true})
+		failed <- err
+	}()
+	waiting(1)
+	cancel()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped while it waits: %v", err)
+	}
+	waiting(0)
+	took := make(chan *Store, 1)
+	go func() {
+		s, err := Open(t.Context(), url, Options{Wait: true})
+		if err != nil {
+			t.Error(err)
+		}
+		took <- s
+	}()
+	waiting(1)
+	storetest.Put(t, tested{first}, 0, storetest.Event(2, 1, 1, 1))
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := <-took
+	if second == nil {
+		return
+	}
+	defer second.Close()
+	if out := storetest.Put(t, tested{second}, 0, storetest.Event(2, 1, 1, 1), storetest.Event(3, 1, 1, 1)); out[0].Code != host.Duplicate || out[1].Seq != 3 {
+		t.Errorf("after the other's events: %+v", out)
+	}
+	storetest.Check(t, tested{second})
 }
 
 // TestOpenFails names what is wrong, and not the password.

@@ -26,6 +26,7 @@ import (
 type Options struct {
 	Readers int   // connections that read; default 4
 	Texts   int64 // bytes of events' JSON that are remembered; default 32 MiB, negative for none
+	Wait    bool  // until who writes to the database has ended, and take its place
 	Held    semantics.HeldLimits
 	Log     *slog.Logger
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil: the default
@@ -34,6 +35,9 @@ type Options struct {
 const (
 	// lockClass is the upper half of the keys of advisory locks.
 	lockClass = 0x7461_6c6f
+
+	// lockKey is the key of the lock of who writes, one for each schema.
+	lockKey = `($1::bigint << 32) | 'meta'::regclass::oid::bigint`
 
 	// leastServer is the server that the statements need.
 	leastServer = 150_000
@@ -60,6 +64,7 @@ type Store struct {
 	texts   *textcache.Cache
 	closed  chan struct{}
 
+	wait    bool
 	cfg     *pgx.ConnConfig // of the writer; nil if read-only
 	writing sync.Mutex      // held by the open Tx; guards what follows
 	conn    *pgx.Conn       // nil while there is none
@@ -84,7 +89,7 @@ func Open(ctx context.Context, connection string, o Options) (*Store, error) {
 	s.cfg = cfg.ConnConfig.Copy()
 	for name, value := range map[string]string{
 		"statement_timeout": "60s", "lock_timeout": "0", "idle_in_transaction_session_timeout": "60s",
-		"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
+		"tcp_keepalives_idle": "3", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "2", "tcp_user_timeout": "7s",
 	} {
 		s.cfg.RuntimeParams[name] = value
 	}
@@ -145,7 +150,7 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 	if o.Dial != nil {
 		cfg.ConnConfig.DialFunc = o.Dial
 	}
-	s := &Store{log: o.Log, most: o.Held.Filled(), closed: make(chan struct{}), texts: textcache.New(o.Texts)}
+	s := &Store{log: o.Log, wait: o.Wait, most: o.Held.Filled(), closed: make(chan struct{}), texts: textcache.New(o.Texts)}
 	s.total.Store(new(semantics.Total))
 	s.metrics = newMetrics(s)
 	cfg.MaxConns = int32(o.Readers)
@@ -167,11 +172,35 @@ func (s *Store) openWriter(ctx context.Context) error {
 		if err == nil && server < leastServer {
 			err = fmt.Errorf("the server is PostgreSQL %d, Talon needs %d or later", server/10_000, leastServer/10_000)
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = prepareSchema(ctx, c)
 		}
-		return migrate(ctx, c)
-	})
+		if err == nil && s.wait {
+			err = s.await(ctx, c)
+		}
+		return err
+	}, func(c *pgx.Conn) error { return migrate(ctx, c) })
+}
+
+// await takes the lock of the one that writes, however long that has it.
+func (s *Store) await(ctx context.Context, c *pgx.Conn) error {
+	var taken bool
+	if err := c.QueryRow(ctx, `SELECT pg_try_advisory_lock(`+lockKey+`)`, int64(lockClass)).Scan(&taken); err != nil || taken {
+		return err
+	}
+	s.log.Info("standing by: another Talon writes to the database")
+	if _, err := c.Exec(ctx, `SET statement_timeout = 0`); err != nil {
+		return err
+	}
+	if _, err := c.Exec(ctx, `SELECT pg_advisory_lock(`+lockKey+`)`, int64(lockClass)); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("stand by: %w", err)
+	}
+	s.log.Info("the other Talon has ended")
+	_, err := c.Exec(ctx, `RESET statement_timeout`)
+	return err
 }
 
 func (s *Store) openPool(ctx context.Context, cfg *pgxpool.Config) error {
@@ -202,11 +231,12 @@ func cause(err error) error {
 // connect opens the writing connection, takes the lock and reads what is kept in memory.
 // REQUIRES: s.writing.
 func (s *Store) connect(ctx context.Context) error {
-	return s.connectWith(ctx, func(*pgx.Conn) error { return nil })
+	nothing := func(*pgx.Conn) error { return nil }
+	return s.connectWith(ctx, nothing, nothing)
 }
 
-// connectWith is connect with something that comes before the lock.
-func (s *Store) connectWith(ctx context.Context, first func(*pgx.Conn) error) error {
+// connectWith is connect with something that comes before the lock, and after it.
+func (s *Store) connectWith(ctx context.Context, before, locked func(*pgx.Conn) error) error {
 	if s.over != nil {
 		return s.over
 	}
@@ -214,8 +244,11 @@ func (s *Store) connectWith(ctx context.Context, first func(*pgx.Conn) error) er
 	if err != nil {
 		return cause(err)
 	}
-	if err = first(c); err == nil {
+	if err = before(c); err == nil {
 		err = s.claim(ctx, c)
+	}
+	if err == nil {
+		err = locked(c)
 	}
 	if err == nil {
 		err = s.inspect(ctx, c)
@@ -231,6 +264,9 @@ func (s *Store) connectWith(ctx context.Context, first func(*pgx.Conn) error) er
 	if err != nil {
 		return errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
+	if s.token != nil {
+		s.log.Info("connected to the database again")
+	}
 	s.conn, s.token, s.unknown = c, token, nil
 	return nil
 }
@@ -240,7 +276,7 @@ func (s *Store) claim(ctx context.Context, c *pgx.Conn) error {
 	if _, err := c.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d`, turnWait.Milliseconds())); err != nil {
 		return err
 	}
-	_, err := c.Exec(ctx, `SELECT pg_advisory_lock(($1::bigint << 32) | 'meta'::regclass::oid::bigint)`, int64(lockClass))
+	_, err := c.Exec(ctx, `SELECT pg_advisory_lock(`+lockKey+`)`, int64(lockClass))
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) && refused.Code == "55P03" {
 		return fmt.Errorf("%w: another Talon writes to it: stop that first, or use another database or schema", semantics.ErrInUse)
@@ -255,7 +291,7 @@ func (s *Store) claim(ctx context.Context, c *pgx.Conn) error {
 
 // inspect reads what is kept in memory.
 func (s *Store) inspect(ctx context.Context, c *pgx.Conn) error {
-	v, err := version(ctx, c)
+	v, _, err := version(ctx, c)
 	if err != nil {
 		return err
 	}

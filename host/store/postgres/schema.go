@@ -137,9 +137,9 @@ CREATE TABLE relay (
 );
 `}
 
-// migrate brings the schema that the connection's search path names to the present
-// version, and makes it if there is none.
-func migrate(ctx context.Context, c *pgx.Conn) error {
+// prepareSchema makes sure that there is a table meta in the schema that the connection's
+// search path names, and so a lock for who writes.
+func prepareSchema(ctx context.Context, c *pgx.Conn) error {
 	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 		// Two that start at once take turns. The key is that of all Talons of the database.
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockClass)<<32); err != nil {
@@ -155,25 +155,31 @@ func migrate(ctx context.Context, c *pgx.Conn) error {
 				return err
 			}
 		}
-		version, err := version(ctx, tx)
+		if _, there, err := version(ctx, tx); err != nil || there {
+			return err
+		}
+		secret := make([]byte, secretSize)
+		rand.Read(secret)
+		if _, err := tx.Exec(ctx, `CREATE TABLE meta (talon boolean PRIMARY KEY CHECK (talon), version int NOT NULL, secret bytea NOT NULL)`); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `INSERT INTO meta VALUES (true, 0, $1)`, secret)
+		return err
+	})
+}
+
+// migrate brings the schema to the present version. REQUIRES: c has the lock of who writes.
+func migrate(ctx context.Context, c *pgx.Conn) error {
+	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+		have, _, err := version(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if version == 0 {
-			secret := make([]byte, secretSize)
-			rand.Read(secret)
-			if _, err := tx.Exec(ctx, `CREATE TABLE meta (talon boolean PRIMARY KEY CHECK (talon), version int NOT NULL, secret bytea NOT NULL)`); err != nil {
-				return err
+		for ; have < Version; have++ {
+			if _, err := tx.Exec(ctx, steps[have]); err != nil {
+				return fmt.Errorf("bring the schema to version %d: %w", have+1, err)
 			}
-			if _, err := tx.Exec(ctx, `INSERT INTO meta VALUES (true, 0, $1)`, secret); err != nil {
-				return err
-			}
-		}
-		for ; version < Version; version++ {
-			if _, err := tx.Exec(ctx, steps[version]); err != nil {
-				return fmt.Errorf("bring the schema to version %d: %w", version+1, err)
-			}
-			if _, err := tx.Exec(ctx, `UPDATE meta SET version = $1`, version+1); err != nil {
+			if _, err := tx.Exec(ctx, `UPDATE meta SET version = $1`, have+1); err != nil {
 				return err
 			}
 		}
@@ -181,25 +187,25 @@ func migrate(ctx context.Context, c *pgx.Conn) error {
 	})
 }
 
-// version returns that of the schema, 0 if there is none.
+// version returns that of the schema, and whether there is one.
 func version(ctx context.Context, c interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}) (version int, err error) {
-	var have, ours bool
+}) (version int, have bool, err error) {
+	var ours bool
 	const sql = `
 		SELECT to_regclass('meta') IS NOT NULL, EXISTS (
 			SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('meta') AND attname = 'talon')`
 	if err := c.QueryRow(ctx, sql).Scan(&have, &ours); err != nil || !have {
-		return 0, err
+		return 0, false, err
 	}
 	if !ours {
-		return 0, errors.New("its table meta is not Talon's: give Talon a schema of its own with search_path")
+		return 0, true, errors.New("its table meta is not Talon's: give Talon a schema of its own with search_path")
 	}
 	if err := c.QueryRow(ctx, `SELECT version FROM meta`).Scan(&version); err != nil {
-		return 0, err
+		return 0, true, err
 	}
 	if version > Version {
-		return 0, fmt.Errorf("%w: it has schema %d, this program knows %d: run the newer version", semantics.ErrNewer, version, Version)
+		return 0, true, fmt.Errorf("%w: it has schema %d, this program knows %d: run the newer version", semantics.ErrNewer, version, Version)
 	}
-	return version, nil
+	return version, true, nil
 }

@@ -98,8 +98,7 @@ func (s *Store) lock() error {
 func (s *Store) retry(f func(ctx context.Context) error) error {
 	ctx, cancel := call()
 	defer cancel()
-	fresh := s.conn == nil
-	if !fresh {
+	if s.conn != nil {
 		err := f(ctx)
 		if err == nil || !s.conn.IsClosed() {
 			return err
@@ -109,9 +108,6 @@ func (s *Store) retry(f func(ctx context.Context) error) error {
 	}
 	if err := s.connect(ctx); err != nil {
 		return err
-	}
-	if !fresh {
-		s.log.Info("connected to the database again")
 	}
 	return f(ctx)
 }
@@ -202,10 +198,10 @@ func (tx *Tx) resolve(token []byte, failed error) error {
 		err := s.connect(ctx)
 		switch {
 		case err == nil && bytes.Equal(s.token, token):
-			s.log.Info("connected to the database again: the commit holds")
+			s.log.Info("the commit holds")
 			return nil
 		case err == nil && bytes.Equal(s.token, before):
-			s.log.Info("connected to the database again: nothing was committed")
+			s.log.Info("nothing was committed")
 			return failed
 		case s.over != nil:
 			return s.over
