@@ -119,15 +119,15 @@ func (s *Session) noRoom(r *request, most int, reason string) {
 const fullTime = 5000
 
 // learnRoom notes how many requests the relay takes at once. If that is far fewer than
-// the strategy was told when the connection was made, there is to be another one soon, so
-// that the strategy asks for less.
+// the strategy was told when the connection was made, or no more than what stays open, so
+// that nothing can be fetched, there is to be another one soon: the strategy asks for less.
 func (s *Session) learnRoom(most int) {
 	if known := int(s.caps.MaxSubscriptions); known != 0 && most >= known {
 		return
 	}
 	s.caps.MaxSubscriptions = uint32(most)
 	s.learnt()
-	if told := int(s.cfg.Capabilities.MaxSubscriptions); s.restartAt == 0 && (told == 0 || 4*most <= 3*told) {
+	if told := int(s.cfg.Capabilities.MaxSubscriptions); s.restartAt == 0 && (told == 0 || 4*most <= 3*told || s.room.lasting >= most) {
 		s.restartAt = s.now + restartTime
 		s.check(s.restartAt)
 	}

@@ -363,6 +363,22 @@ func TestRoom(t *testing.T) {
 	}
 }
 
+// Where what stays open turns out to take all the room that there is, nothing can be
+// fetched any more: the strategy is to ask for less.
+func TestNoRoomToFetch(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 9, Negentropy: abi.SupportNo} })
+	for i := range 7 {
+		g.do(live(fmt.Sprint("l", i), kinds(host.Kind(i))))
+		g.say(`["EOSE","s%d"]`, i+1)
+	}
+	g.do(&Fetch{ID: "f", Filter: kinds(8)})
+	g.say(`["CLOSED","s8","error: too many subscriptions"]`)
+	g.pass(restartTime + 1)
+	if !slices.Equal(g.ends, []EndReason{EndRestart}) {
+		t.Errorf("the session ends: %v, want that it begins again; reports %q", g.ends, g.reports())
+	}
+}
+
 // A relay that is full with others' requests shows no limit of its own: it is asked again
 // later, and then the strategy is told.
 func TestFullWithOthers(t *testing.T) {
