@@ -175,7 +175,7 @@ func (s *mirror) Timer(p *layers.Peer, kind layers.Kind) {
 	case layers.Delay:
 		s.enqueue(r)
 	case layers.Deadline:
-		s.stuck(r)
+		s.waited(r)
 	}
 }
 

@@ -19,24 +19,28 @@ type relay struct {
 	changed bool // it is in the list of those
 	metAt   int64
 
-	state    state
-	whole    bool // everything is being compared, in one turn or several
-	asked    bool // for something, in this turn
-	how      layers.Fetching
-	stage    stage
-	wide     width
-	failed   bool  // to compare whatever it has
-	unwanted int   // events of those that were probed
-	cost     int64 // bytes of the latest comparison of everything, both ways
-	due      bool  // a comparison of everything, now
-	all      bool  // with all that is here, whatever the relay is believed to hold
-	began    int64
-	compared int64 // when the latest complete comparison began; 0: there was none
-	lookback int64 // when events with old dates were last asked for (no NIP-77)
-	interval int64
-	answers  int // to fetches
-	before   int // of them, when that was last looked at
-	news     int // events of the turn that were not here and have come about since the latest one
+	state     state
+	whole     bool // everything is being compared, in one turn or several
+	asked     bool // for something, in this turn
+	how       layers.Fetching
+	stage     stage
+	wide      width
+	failed    bool  // to compare whatever it has
+	unwanted  int   // events of those that were probed
+	cost      int64 // bytes that the latest comparison of everything took to ask for
+	due       bool  // a comparison of everything, now
+	all       bool  // with all that is here, whatever the relay is believed to hold
+	began     int64
+	compared  int64 // when the latest complete comparison began; 0: there was none
+	lookback  int64 // when events with old dates were last asked for (no NIP-77)
+	interval  int64
+	turnAt    int64
+	silent    bool  // it has not answered for a while
+	stalls    uint  // turns in a row that ended without an answer
+	notBefore int64 // comes the next turn then
+	answers   int   // to fetches
+	before    int   // of them, when that was last looked at
+	news      int   // events of the turn that were not here and have come about since the latest one
 
 	waits     int  // mirror.ended when others were being asked for all that it is to be asked for
 	brought   bool // something, since it was connected to
@@ -72,10 +76,10 @@ const (
 
 const (
 	probed       = 8      // events
-	worthWide    = 20_000 // bytes of a comparison by what is wanted
+	worthWide    = 20_000 // bytes that it takes to ask for what is wanted
 	probedAgain  = 3      // of a relay that was connected to before the strategy began
 	mostUnwanted = 200    // events of a comparison of whatever a relay has
-	paidBy       = 5      // milliseconds until the next comparison, for each byte of one
+	paidBy       = 5      // milliseconds until the next comparison, for each byte that one took to ask for
 )
 
 // at returns what is known of the relay with this number.
@@ -102,7 +106,9 @@ func (s *mirror) relay(p *layers.Peer) *relay {
 
 const (
 	unproductive = 10 * strategy.Minute // a connection that brought nothing in less is no good
-	stall        = strategy.Minute      // without an answer, before the next relay gets its turn
+	patience     = 5 * strategy.Second  // without an answer, before another relay may have a turn beside
+	stall        = strategy.Minute      // without an answer, before the turn ends
+	longTurn     = 10 * strategy.Minute // with answers, before it does
 )
 
 // penance is how long a relay waits for its turn whose connections ended soon and
@@ -114,9 +120,19 @@ func (r *relay) penance() int64 {
 	return min(5*strategy.Second<<min(r.fruitless, 12), strategy.Hour)
 }
 
-// starting reports whether relays are to be compared with for the first time.
+// busy is how many relays are being compared with and answer.
+func (s *mirror) busy() (n int) {
+	for _, r := range s.running {
+		if !r.silent {
+			n++
+		}
+	}
+	return n
+}
+
+// starting reports whether relays that answer are to be compared with for the first time.
 func (s *mirror) starting() bool {
-	first := func(r *relay) bool { return r.compared == 0 }
+	first := func(r *relay) bool { return r.compared == 0 && !r.silent }
 	return slices.ContainsFunc(s.queue, first) || slices.ContainsFunc(s.running, first)
 }
 
@@ -131,7 +147,11 @@ func (s *mirror) soon(r *relay) int64 {
 
 // enqueue lets a relay have its turn, when others have had theirs.
 func (s *mirror) enqueue(r *relay) {
-	if r.up && r.state == idle {
+	switch {
+	case !r.up || r.state != idle:
+	case s.Now() < r.notBefore:
+		s.After(r.peer, layers.Delay, r.notBefore-s.Now())
+	default:
 		r.state, r.peer.Due = queued, true
 		s.queue = append(s.queue, r)
 	}
@@ -178,7 +198,7 @@ func (s *mirror) Turn() bool {
 			s.next(r)
 		}
 	}
-	for len(s.queue) > 0 && len(s.running) < s.slots {
+	for len(s.queue) > 0 && s.busy() < s.slots {
 		best := -1
 		for i, r := range s.queue {
 			if r.waits != s.ended && (best < 0 || r.weight > s.queue[best].weight) {
@@ -196,15 +216,15 @@ func (s *mirror) Turn() bool {
 		}
 	}
 	// One of which nothing had to be asked is done already.
-	return !slices.ContainsFunc(s.running, func(r *relay) bool { return r.peer.Quiet() })
+	return !slices.ContainsFunc(s.running, func(r *relay) bool { return r.peer.Quiet() || r.failed })
 }
 
 // begin gives a relay its turn.
 func (s *mirror) begin(r *relay) {
 	p := r.peer
-	r.state, r.before, r.asked = running, r.answers, false
+	r.state, r.before, r.asked, r.silent, r.turnAt = running, r.answers, false, false, s.Now()
 	s.running = append(s.running, r)
-	s.After(p, layers.Deadline, stall)
+	s.After(p, layers.Deadline, patience)
 	s.listen(r)
 	if !r.whole && (r.compared == 0 || r.all || r.due || s.Now() >= r.compared+r.interval || r.metAt > r.compared) {
 		s.beginWhole(r)
@@ -353,14 +373,19 @@ func (r *relay) next() int64 { return r.compared + r.interval }
 // complete notes a comparison of everything: the more it brought, the sooner the next.
 func (s *mirror) complete(r *relay) {
 	first, away := r.compared == 0, r.metAt > r.compared
-	r.compared, r.whole, r.due, r.all = r.began, false, false, false
+	r.compared, r.whole, r.due, r.all = r.began, false, false, r.all && r.how.Holdings
+	r.stalls, r.notBefore = 0, 0
 	if r.stage == comparing {
 		r.stage = narrow
 		s.change(r)
 	}
 	// What costs much happens less often.
 	least := min(max(s.least, r.cost*paidBy), s.longest)
-	longest := min(max(10*least, 30*strategy.Minute), s.longest)
+	longest := max(10*least, 30*strategy.Minute)
+	if s.hears(r) {
+		longest *= 4 // it is for what is not told live
+	}
+	longest = min(longest, s.longest)
 	switch {
 	case first:
 		r.interval = least
@@ -402,22 +427,30 @@ func (s *mirror) hears(r *relay) bool {
 	return r.full || r.live.Len() == s.Index.ReposOf(r.peer.Number()).Len()
 }
 
-// stuck ends the turn of a relay that does not answer. What it was asked for stays asked
-// for.
-func (s *mirror) stuck(r *relay) {
-	if r.state != running {
+// waited looks at a relay in whose turn some time has passed. One that does not answer is
+// no reason for others to wait, and waits the longer for its next turn; one that answers
+// for long has another turn soon. What they were asked for stays asked for.
+func (s *mirror) waited(r *relay) {
+	p := r.peer
+	switch {
+	case r.state != running:
 		return
-	}
-	if r.answers != r.before {
-		r.before = r.answers
-		s.After(r.peer, layers.Deadline, stall)
+	case r.answers == r.before && !r.silent:
+		r.silent = true
+		s.After(p, layers.Deadline, stall-patience)
+		return
+	case r.answers == r.before:
+		r.stalls++
+		r.notBefore = s.Now() + min(strategy.Minute<<min(r.stalls, 6), strategy.Hour)
+		r.failed = r.stage == comparing
+	case s.Now() < r.turnAt+longTurn:
+		r.before, r.silent = r.answers, false
+		s.After(p, layers.Deadline, patience)
 		return
 	}
 	s.leave(r)
 	s.ended++
-	r.failed = r.stage == comparing
-	r.interval = min(max(2*r.interval, s.least), s.longest)
-	s.After(r.peer, layers.Delay, r.interval)
+	s.After(p, layers.Delay, max(r.notBefore-s.Now(), patience))
 }
 
 // Fetched notes what a fetch has come to.
@@ -425,7 +458,7 @@ func (s *mirror) Fetched(p *layers.Peer, c layers.Content, f layers.Fetched) {
 	r := s.relay(p)
 	r.answers++
 	if r.whole {
-		r.cost += f.Bytes
+		r.cost += f.Sent
 	}
 	switch {
 	case r.stage == probing && c.All:

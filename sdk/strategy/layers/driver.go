@@ -253,7 +253,7 @@ type Fetched struct {
 	Complete          bool
 	Lacks             uint32 // events that are here and not there, if they were compared
 	Events, New, Kept uint32 // that came, that were not known here, that were stored or held
-	Bytes             int64  // that came and that were sent
+	Sent              int64  // bytes, of the messages that asked
 	Oldest            int64  // unix seconds, of what came
 }
 
@@ -261,7 +261,7 @@ type Fetched struct {
 func (d *Driver) fetched(p *Peer, c Content, h abi.HistoricDone) {
 	if d.watcher != nil {
 		d.watcher.Fetched(p, c, Fetched{
-			Complete: h.Complete, Lacks: h.Have, Events: h.Need, New: h.New, Kept: h.Kept, Bytes: h.Bytes + h.Sent, Oldest: h.MinCreatedAt,
+			Complete: h.Complete, Lacks: h.Have, Events: h.Need, New: h.New, Kept: h.Kept, Sent: h.Sent, Oldest: h.MinCreatedAt,
 		})
 	}
 }
