@@ -29,6 +29,7 @@ wasm: tools $(MODULES:%=wasm-%) ## build the bundled modules: those that run to 
 
 wasm-%:
 	@mkdir -p bin/plugins bin/more
+	@rm -f bin/$(if $(filter $*,$(DEFAULT)),more,plugins)/$*.wasm
 	@GOOS=wasip1 GOARCH=wasm $(GO) build -buildmode=c-shared -trimpath -ldflags='-s -w' \
 		-o bin/$(if $(filter $*,$(DEFAULT)),plugins,more)/$*.wasm ./plugins/$*
 
