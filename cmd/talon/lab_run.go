@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -99,8 +100,15 @@ func scenarioList() string {
 	return b.String()
 }
 
+// labMemory is what memory is kept below where that is possible: runs make much that is
+// short-lived.
+const labMemory = 900 << 20
+
 // runLab makes the runs, and shows what comes of them.
 func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(labMemory)
+	}
 	w := result.NewWriter(io.Discard)
 	runs := filepath.Join(out, "runs.jsonl")
 	if out != "" {

@@ -261,7 +261,12 @@ func (m *model) compare(op *modelOp, theirs []*host.Event) {
 	}
 	op.done.Method, op.done.Need = abi.MethodNegentropy, uint32(len(need))
 	op.done.Have = uint32(len(ours) - (len(theirs) - len(need)))
-	rounds, up, down := comparison(len(ours), len(theirs), len(need)+int(op.done.Have))
+	offered := len(ours)
+	if op.fetch.Holdings {
+		// What the relay is believed to lack is left out.
+		offered, op.done.Have = offered-int(op.done.Have), 0
+	}
+	rounds, up, down := comparison(offered, len(theirs), len(need)+int(op.done.Have))
 	chunks := int64((len(need) + t.limits.Chunk - 1) / t.limits.Chunk)
 	op.done.Rounds = uint32(rounds)
 	op.done.Bytes = down + eventBytes(need) + chunks*eoseBytes
