@@ -33,21 +33,14 @@ const maxCommit = 256
 
 // submit hands events of a relay to the pipeline that are not stored yet.
 func (t *talon) submit(l *line, batch []session.Arrival) {
-	wanted := map[host.ID]bool{}
+	copies := map[host.ID]bool{} // of events of this batch that are not stored
 	for i := range batch {
 		a := batch[i]
 		id := a.Event.ID
-		first, seen := wanted[id]
-		if !seen {
-			first = t.store().Get(id) == nil
-			if first {
-				wanted[id] = false
-				seen = true
-			}
-		} else {
-			first = false
-		}
+		seen := copies[id]
+		first := !seen && t.store().Get(id) == nil
 		if first {
+			copies[id] = true
 			answer := session.Answer{Ticket: a.Ticket, Mark: t.loop.Mark(), Generation: t.known.MarkInFlight(id, l.r.URL)}
 			t.enqueue(submitted{a.Event, func(v host.Verdict) {
 				answer.Verdict = v
