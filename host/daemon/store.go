@@ -58,11 +58,12 @@ const (
 	knownHealth   = "health"
 	knownSync     = "sync"
 	knownHoldings = "holdings"
+	knownRefused  = "refused"
 	knownGit      = "git"
 )
 
-// Knowledge is all of it.
-var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownGit}
+// Knowledge is all of it: what talon copy copies.
+var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit}
 
 // OpenStore opens the database for writing.
 func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {

@@ -74,7 +74,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Health:   relays,
 		Memory:   knownRelays{core.Store, knownSync},
 		Holdings: holdings{core.Store},
-		Refused:  knownRelays{core.Store, "refused"},
+		Refused:  knownRelays{core.Store, knownRefused},
 		Policies: func() string { return rulesOf(d.version, d.cfg.Service(), core.Plugins.List()) },
 		Ours:     core.ours(ctx, service),
 		Verify:   schnorr.Verify,
