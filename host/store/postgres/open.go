@@ -137,7 +137,7 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 	for name, value := range map[string]string{
 		"search_path": "talon", "application_name": "talon",
 		// Plans must not depend on statistics.
-		"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_hashagg": "off",
+		"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_hashagg": "off", "enable_material": "off", "enable_memoize": "off",
 		"plan_cache_mode": "force_generic_plan", "jit": "off", "max_parallel_workers_per_gather": "0",
 	} {
 		if _, given := params[name]; !given {

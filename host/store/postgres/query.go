@@ -144,7 +144,9 @@ func (s *selection) write() {
 			add(e + ".address = ANY(" + keys() + ")")
 			join = true
 		default:
-			add("EXISTS (SELECT 1 FROM " + s.tables.tag + " y WHERE y.key = ANY(" + keys() + ") AND y.kind = x.kind AND y.place = x.place)")
+			// Looked up for each candidate: a join would go through all that the keys have.
+			add("EXISTS (SELECT 1 FROM unnest(" + keys() + ") v (key) CROSS JOIN LATERAL (SELECT 1 FROM " +
+				s.tables.tag + " y WHERE y.key = v.key AND y.kind = x.kind AND y.place = x.place LIMIT 1) z)")
 		}
 	}
 	s.WriteString("(SELECT ")
