@@ -92,7 +92,9 @@ func (r *refusals) save(ctx context.Context) error {
 	if stamp != r.written {
 		out[stampRow] = []byte(stamp)
 		for name := range r.rows {
-			out[name] = out[name] // nil, unless it is written: others refused what is there
+			if _, ok := out[name]; !ok {
+				out[name] = nil // other policies refused what is there
+			}
 		}
 	}
 	if len(out) == 0 {

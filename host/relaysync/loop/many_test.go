@@ -25,7 +25,6 @@ type turn struct {
 	url      string
 	due      int64
 	interval int64
-	place    int
 }
 
 type turns []*turn
