@@ -16,6 +16,7 @@ import (
 
 	"talon/host"
 	"talon/host/store"
+	"talon/internal/testkit"
 	rules "talon/sdk/grasp"
 )
 
@@ -230,6 +231,13 @@ func TestArrivalSeesWhatIsHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Sources have no order among each other: so all are decided first.
+	testkit.Eventually(t, "all are decided", func() bool {
+		s := r.schedule
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.deciding+len(s.fast)+len(s.slow)+len(s.retries) == 0
+	})
 	done := make(chan arrived, 1)
 	if err := r.Arrive(t.Context(), &host.Arrival{Plan: plan, Done: func(list []host.Released, err error) { done <- arrived{list, err} }}); err != nil {
 		t.Fatal(err)
