@@ -15,10 +15,11 @@ import (
 
 func labReportCommand() *cobra.Command {
 	var out, tables string
+	var markdown bool
 	cmd := &cobra.Command{
 		Use:   "report FILE.jsonl...",
 		Short: "Show runs: as a table, a page of HTML, or CSV",
-		Long: `Show runs, of one file or of several: as a table here, as a page of HTML (--out), as CSV (--csv).
+		Long: `Show runs, of one file or of several: as a table here, as a page of HTML (--out), as CSV (--csv), or the main measures as Markdown.
 
 The page is one file that needs no network. The first variant of a world is the one that the others are compared with.`,
 		Example: `  talon lab report runs.jsonl
@@ -27,6 +28,7 @@ The page is one file that needs no network. The first variant of a world is the 
 	}
 	cmd.Flags().StringVar(&out, "out", "", "write the page: a `file`")
 	cmd.Flags().StringVar(&tables, "csv", "", "write runs.csv, series.csv, staleness.csv and relays.csv: a `folder`")
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "write the table as Markdown")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r := new(report.Report)
 		for _, path := range args {
@@ -45,6 +47,9 @@ The page is one file that needs no network. The first variant of a world is the 
 			}
 		}
 		w := cmd.OutOrStdout()
+		if markdown {
+			return report.Markdown(w, &r.Outcomes, plain)
+		}
 		return report.Text(w, &r.Outcomes, columns(w), plain)
 	}
 	return cmd

@@ -44,6 +44,14 @@ func TestTutorials(t *testing.T) {
 			"mine: mode enforce, generation 1",
 			`"content":"It crashes"`,
 		},
+		"tutorial-compare-strategies": {
+			"layered-v5 + polite beside layered-v2 + polite: ",
+			"thrifty is there; next: cd thrifty && talon plugin test\n",
+			" % fewer bytes (", // with what it does after an outage, too
+			" times as many bytes (",
+			"thrifty + polite in outages wire, 20 seeds",
+			"layered-v2 + polite in outages wire, 20 seeds\nthe same: ",
+		},
 		"how-to-write-a-throttle": {
 			"gentle is there; next: cd gentle && talon plugin test\n",
 			"gentle: mode enforce, generation 1",
@@ -84,8 +92,8 @@ func literally(t *testing.T, page string) (out, said string) {
 	}
 	port := freePort(t)
 	script := strings.NewReplacer("127.0.0.1:7334", "127.0.0.1:"+port, "127.0.0.1:7335", "127.0.0.1:"+freePort(t)).Replace(plugintest.Script(string(text)))
-	if !strings.Contains(script, "talon serve") {
-		t.Fatalf("the page starts no relay:\n%s", script)
+	if !strings.Contains(script, "talon serve") && !strings.Contains(script, "talon lab run") {
+		t.Fatalf("the page starts no relay and no lab:\n%s", script)
 	}
 
 	dir, home := t.TempDir(), t.TempDir()
@@ -96,6 +104,15 @@ func literally(t *testing.T, page string) (out, said string) {
 	if err := errors.Join(os.Symlink(modules(t), filepath.Join(home, "talon", "bin", "plugins")), linkModules(cache, compiled(t)),
 		linkCompiled(filepath.Join(dir, "data"), compiled(t)), linkCompiled(filepath.Join(dir, "other"), compiled(t))); err != nil {
 		t.Fatal(err)
+	}
+	if strings.Contains(script, "talon lab run") {
+		// The program of the tests has no bundled modules beside it: files of the folder come first.
+		built := plugintest.Build(t, "plugins/layered-v2", "plugins/layered-v5", "plugins/polite")
+		for _, name := range []string{"layered-v2", "layered-v5", "polite"} {
+			if err := os.Symlink(filepath.Join(built, name+".wasm"), filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*patience)
 	defer cancel()

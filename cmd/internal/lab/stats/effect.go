@@ -44,7 +44,14 @@ const (
 
 // Verdict tells better from worse by the direction of the measure.
 func (e *Effect) Verdict() Verdict {
-	if e.Lower+e.Higher == 0 || e.Relative && e.Low > -negligible && e.High < negligible {
+	weight := negligible * math.Abs(e.A)
+	switch {
+	case e.Relative:
+		weight = negligible
+	case e.Measure.Info().Unit == result.Share:
+		weight = 0 // one lost event is one too many
+	}
+	if e.Lower+e.Higher == 0 || e.Low > -weight && e.High < weight {
 		return Equal
 	}
 	up := e.Low > 0 && e.Higher > e.Lower

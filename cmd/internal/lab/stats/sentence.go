@@ -76,7 +76,11 @@ func (e *Effect) Phrase() string {
 	var text, span string
 	switch {
 	case !e.Relative:
-		text = fmt.Sprintf("%s %s %s", what, amount(math.Abs(e.Estimate), info.Unit), pick("lower", "higher"))
+		by := pick("lower", "higher")
+		if info.Unit == result.Time {
+			by = pick("shorter", "longer")
+		}
+		text = fmt.Sprintf("%s %s %s", what, amount(math.Abs(e.Estimate), info.Unit), by)
 		span = amountRange(low, high, info.Unit)
 	case e.Estimate > 1:
 		text = fmt.Sprintf("%s times %s", digits(1+e.Estimate), the(what, info.Unit))
