@@ -45,7 +45,7 @@ func TestShell(t *testing.T) {
 		}
 	}
 	w := world.Draw(s, 1)
-	for _, strategy := range open(t, manifest.WorldStrategy, "layered-v2", "layered-v5") {
+	for _, strategy := range open(t, manifest.WorldStrategy, "layered-v2", "layered-v5", "mirror") {
 		r := run(t, engine.Config{World: w, Level: result.Wire, Strategy: strategy, Relays: true})
 		var lab, real [3]float64 // bytes that relays send, REQs, NEG-OPENs
 		for _, row := range r.Relays {
@@ -115,7 +115,7 @@ func shell(t *testing.T, w *world.World, module engine.Module) (here int, cost [
 		Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	}, relaysync.Deps{
 		Strategy: strategy, Ingest: store, Facts: store, Local: store, Health: keeper, Verify: world.Verify,
-		Dialer: plainDialer{network, latencies},
+		Dialer: plainDialer{network, latencies}, Holdings: noHoldings{},
 		Ours: func(a *rules.Announcement) (bool, error) {
 			return a.ListsService(rules.Service{Host: w.Talons[0].Domain}), nil
 		},
@@ -361,6 +361,11 @@ func (d plainDialer) Inform(ctx context.Context, url string) (*relaysync.Informa
 func (d plainDialer) Dial(ctx context.Context, url string) (relaysync.Conn, error) {
 	return relayclient.DialSocket(ctx, "ws"+strings.TrimPrefix(url, "wss"), relayclient.SocketOptions{Dial: d.to(url)})
 }
+
+type noHoldings struct{}
+
+func (noHoldings) Load(context.Context, string) ([]byte, error)  { return nil, nil }
+func (noHoldings) Save(context.Context, map[string][]byte) error { return nil }
 
 type noModule struct{}
 
