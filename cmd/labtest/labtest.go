@@ -1,0 +1,66 @@
+// Package labtest runs a strategy of Go in the lab from go test: natively, without
+// WebAssembly, several times as fast as talon lab run and with a debugger at hand.
+//
+//	func TestOutages(t *testing.T) {
+//		m := labtest.Run(t, "outages", 5, labtest.Strategy{Manifest: manifest, New: func() strategy.Strategy { return new(plan) }})
+//		if worst := slices.Max(m["staleness_p99"]); worst > 6*3600 {
+//			t.Errorf("an event came after %v s", worst)
+//		}
+//	}
+//
+// It stands beside the commands, as the lab does, and outside of internal: a test of any
+// package may use it, those of modules that only have the SDK run talon lab instead.
+package labtest
+
+import (
+	"testing"
+
+	"talon/cmd/internal/lab/engine"
+	"talon/cmd/internal/lab/module"
+	"talon/cmd/internal/lab/result"
+	"talon/cmd/internal/lab/scenario"
+	"talon/cmd/internal/lab/world"
+	"talon/sdk/strategy"
+)
+
+// Strategy is what is tried.
+type Strategy struct {
+	Manifest string
+	Config   map[string]any // over the manifest's defaults
+	New      func() strategy.Strategy
+}
+
+// Measures are the measures by name, as docs/reference-lab-results.md has them: a value for
+// each seed.
+type Measures map[string][]float64
+
+// Run runs a scenario, a file or one that is built in, with so many seeds from 1 on. A run
+// that does not finish, for an invariant or the strategy broke, fails the test, and so does
+// each finding.
+func Run(t testing.TB, path string, seeds int, s Strategy) Measures {
+	t.Helper()
+	sc, _, err := scenario.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := module.NewNative(t.Name(), s.Manifest, s.Config, s.New)
+	all := Measures{}
+	for seed := uint64(1); seed <= uint64(seeds); seed++ {
+		r, err := engine.Run(t.Context(), engine.Config{World: world.Draw(sc, seed), Level: result.Level(sc.Level), Strategy: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.End.How != result.Finished {
+			t.Errorf("seed %d: %s after %v: %s", seed, r.End.How, r.End.At.Duration(), r.End.Reason)
+		}
+		for _, f := range r.Findings {
+			t.Errorf("seed %d: after %v: %s: %s", seed, f.At.Duration(), f.Invariant, f.Text)
+		}
+		for _, measure := range result.Measures() {
+			if x, ok := r.Measures.Get(measure); ok {
+				all[measure.String()] = append(all[measure.String()], x)
+			}
+		}
+	}
+	return all
+}
