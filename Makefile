@@ -17,7 +17,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 export GOFLAGS := $(GOFLAGS) -tags=$(TAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help tools wasm build run test race race-all lint check e2e devnet scale guides fuzz nightly bench bench-set clean
+.PHONY: help tools wasm build run test race race-all lint check e2e devnet lab scale guides fuzz nightly bench bench-set clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ devnet: tools ## sync and the hunt in larger networks than make test has, and st
 	@mkdir -p bin
 	@TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestMatrix -v -timeout 30m ./host/relaysync >bin/matrix.txt || { cat bin/matrix.txt; exit 1; }
 	@sed -n '/^ *strategy  *relay/,/^--- /p' bin/matrix.txt
+
+lab: build ## compare the bundled strategies in simulated networks, minutes, and write docs/which-strategy.md
+	@scripts/lab
 
 guides: tools ## every page for authors of modules, followed literally up to a running relay
 	TALON_TEST_GUIDES=1 $(GO) test -count=1 -run 'TestTutorials|TestGuides' ./cmd/talon ./examples

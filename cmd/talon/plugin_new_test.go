@@ -52,6 +52,10 @@ func TestTutorials(t *testing.T) {
 			"thrifty + polite in outages wire, 20 seeds",
 			"layered-v2 + polite in outages wire, 20 seeds\nthe same: ",
 		},
+		"how-to-lab-scenarios": {
+			"mine wire\n",
+			"mine relays.rated.rate=250 wire\n",
+		},
 		"how-to-write-a-throttle": {
 			"gentle is there; next: cd gentle && talon plugin test\n",
 			"gentle: mode enforce, generation 1",

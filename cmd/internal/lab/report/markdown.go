@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"talon/cmd/internal/lab/result"
@@ -46,8 +47,12 @@ func Markdown(w io.Writer, o *stats.Outcomes, plain func(string) string) error {
 			}
 			b.WriteByte('\n')
 		}
-		if len(comparisons) > 0 {
-			b.WriteByte('\n')
+		b.WriteByte('\n')
+		for _, v := range world.Variants {
+			if n := len(v.Runs) - v.Finished(); n > 0 {
+				k := slices.IndexFunc(v.Runs, func(o stats.Outcome) bool { return o.End.How != result.Finished })
+				fmt.Fprintf(&b, "- %s did not finish %d of %s. Seed %d: %s.\n", name(v.Name), n, counted(len(v.Runs), "run"), v.Runs[k].Seed, name(endText(v.Runs[k].End, 0)))
+			}
 		}
 		for k := range comparisons {
 			b.WriteString("- " + name(comparisons[k].Sentence()) + "\n")

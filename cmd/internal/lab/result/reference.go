@@ -17,7 +17,7 @@ func Reference() []byte {
 
 Equal runs are equal bytes: the same scenario, modules and seed give the same line on every machine. Times are virtual, in seconds since the begin of the run, with up to
 three decimals. A line stands alone; the order of the variants is that of their first lines. Later versions of Talon may add keys and measures, and change the version for
-anything else.
+anything else. [Compare two strategies](tutorial-compare-strategies.md) shows where such files come from.
 
 ` + "```python" + `
 import json, pandas as pd

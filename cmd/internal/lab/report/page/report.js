@@ -86,7 +86,7 @@
 		completeness: (box, w) => {
 			// A curve near 100 % is read between its own ends.
 			const least = Math.min(...w.completeness.flatMap(c => (c.low || []).slice(Math.ceil((c.low || []).length / 10))));
-			const from = least > 0.9 ? Math.max(0, least - (1 - least) * 0.15) : 0;
+			const from = least > 0.9 ? Math.min(0.995, least - (1 - least) * 0.15) : 0;
 			curves(box, w, w.completeness, share, axis(share, { size: 64 }), () => [from, 1 + (1 - from) * 0.03]);
 		},
 		bytes: (box, w) => curves(box, w, w.bytes, bytes, byteAxis({ size: 70 }), (u, lo, hi) => [0, (hi || 1) * 1.04]),
@@ -155,7 +155,7 @@
 			plot(box, () => ({
 				height: 220, data: [s.values, ...m.means],
 				opts: {
-					scales: { x: { time: false }, y: { range: (u, lo, hi) => m.unit == "share" ? [Math.max(0, lo - (1 - lo) * 0.2), 1] : [0, (hi || 1) * 1.06] } },
+					scales: { x: { time: false }, y: { range: (u, lo, hi) => m.unit == "share" ? [Math.max(0, Math.min(0.995, lo - (1 - lo) * 0.2)), 1.0003] : [0, (hi || 1) * 1.06] } },
 					axes: [axis(x => short(x, 3), flat), axis(value, { size: 68, incrs: m.unit == "bytes" ? powers : m.unit == "s" ? steps : undefined })],
 					series: [{ label: s.key }, ...s.variants.map((name, i) => labelled(i, name, value, { points: { show: true, size: 6 } }))],
 				},
