@@ -3,7 +3,7 @@
 TAGS    := libsecp256k1
 GO      ?= go
 MODULES := $(notdir $(wildcard plugins/*))
-DEFAULT := rate limits lists open grasp polite mirror
+DEFAULT := rate limits lists open grasp polite layered-v5
 RELEASE ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LISTEN  ?= 127.0.0.1:7334
 DATA    ?= ./data

@@ -1,5 +1,5 @@
-// Command layered-v5 is a strategy that keeps what is new apart from what is
-// stored.
+// Command layered-v5 is the strategy that Talon runs unless told otherwise: it
+// keeps what is new apart from what is stored.
 //
 // Each relay that our repositories name has live subscriptions, which bring
 // nothing that is stored, and historics, which fetch what is: by negentropy, or
