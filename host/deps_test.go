@@ -252,6 +252,7 @@ var linksC = map[string]string{
 	"cmd/internal/lab/world":    "signs events",
 	"cmd/internal/lab/engine":   "cmd/internal/lab/module",
 	"cmd/internal/lab/runner":   "cmd/internal/lab/engine",
+	"cmd/labtest":               "cmd/internal/lab/module",
 	"cmd/internal/devnet":       "khatru",
 	"host/daemon":               "everything",
 	"cmd/talon":                 "everything",
