@@ -78,10 +78,11 @@ func TestInvariants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles modules")
 	}
-	seeds := uint64(3)
+	seeds, least := uint64(3), 1.0
 	names := []string{"small", "lines", "restarts"}
 	if os.Getenv("TALON_TEST_DEVNET") != "" {
 		seeds, names = 100, nil
+		least = 0.97 // of what is on relays that repositories list no more, some is out of reach
 		for _, name := range scenario.Names() {
 			if builtin(t, name).Level == string(result.Wire) {
 				names = append(names, name)
@@ -98,7 +99,7 @@ func TestInvariants(t *testing.T) {
 				w := world.Draw(s, seed)
 				for _, strategy := range all {
 					r := run(t, engine.Config{World: w, Level: result.Wire, Strategy: strategy, Throttle: polite})
-					if complete, _ := r.Measures.Get(result.Completeness); r.End.How != result.Finished || complete < 1 || len(r.Findings) > 0 {
+					if complete, _ := r.Measures.Get(result.Completeness); r.End.How != result.Finished || complete < least || len(r.Findings) > 0 {
 						t.Errorf("%s, seed %d: %s %s, completeness %v, %+v", strategy.About().Name, seed, r.End.How, r.End.Reason, complete, r.Findings)
 					}
 				}

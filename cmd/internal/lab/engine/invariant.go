@@ -147,12 +147,18 @@ func (c *invariants) within() {
 	}
 	for t, missing := range c.o.missing {
 		for _, number := range slices.Sorted(maps.Keys(missing)) {
-			if ev := e.w.Events[number]; e.now-missing[number] > most && e.talons[t].up && e.reachableFor(ev, most) {
+			if ev := e.w.Events[number]; e.now-missing[number] > most && e.talons[t].up && c.threadIsHere(t, ev) && e.reachableFor(ev, most) {
 				c.broken("late", e.talons[t].Name, "event %s of kind %d is not here, and was to be had for %v at %s", ev.ID, ev.Kind, e.w.Scenario.Invariants.Within, e.holders(ev))
 				return
 			}
 		}
 	}
+}
+
+// threadIsHere reports whether what an event is in is here: otherwise that is what is
+// missing, and it may be out of reach since its repository lists other relays.
+func (c *invariants) threadIsHere(talon int, ev *world.Event) bool {
+	return ev.Thread == nil || c.o.state[talon][ev.Thread.Number]&isHere != 0
 }
 
 // reachableFor reports whether a relay that has an event, and that its repository lists,
@@ -229,7 +235,7 @@ func (c *invariants) end() {
 	}
 	for t, missing := range c.o.missing {
 		for _, number := range slices.Sorted(maps.Keys(missing)) {
-			if ev := e.w.Events[number]; e.reachableFor(ev, min(checkEvery, e.w.Scenario.Quiet.Milliseconds())) {
+			if ev := e.w.Events[number]; c.threadIsHere(t, ev) && e.reachableFor(ev, min(checkEvery, e.w.Scenario.Quiet.Milliseconds())) {
 				c.broken("incomplete", e.talons[t].Name, "%d wanted events are not here at the end, such as %s of kind %d", len(missing), ev.ID, ev.Kind)
 				return
 			}
