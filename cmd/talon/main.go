@@ -51,5 +51,6 @@ func root() *cobra.Command {
 	}
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), copyCommand(), checkCommand(), pluginCommand(), eventCommand(), gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand(), prepareCommand())
+	wrapHelp(cmd)
 	return cmd
 }
