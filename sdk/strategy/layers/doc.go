@@ -35,8 +35,11 @@
 //     ends. A fetch that fails is made again, from where it stopped.
 //  3. What takes the place of open subscriptions stands before they are closed.
 //     Where limits forbid that, what may have come in between is fetched.
-//  4. The number of an item is given out again only after every peer was told
+//  4. An item that one open subscription asks for is not asked for in another, but
+//     for as long as the one takes the place of the other. That is so, too, when it
+//     was not wanted for a while; not when its repository was gone altogether.
+//  5. The number of an item is given out again only after every peer was told
 //     that it is gone.
-//  5. A step does a bounded amount of work. The rest follows at once, by a timer.
-//  6. Nothing depends on the order of a map, or on anything but the inputs.
+//  6. A step does a bounded amount of work. The rest follows at once, by a timer.
+//  7. Nothing depends on the order of a map, or on anything but the inputs.
 package layers

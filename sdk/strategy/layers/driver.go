@@ -111,6 +111,13 @@ func (d *Driver) Configure(f Flow, set Settings) {
 			p.drop(gone)
 		}
 	}
+	d.Index.freed = func(gone Items) {
+		for p := range d.Peers {
+			for _, s := range p.subs {
+				s.left.RemoveItems(gone)
+			}
+		}
+	}
 	d.Index.Reset(0)
 	d.timers.reset()
 }

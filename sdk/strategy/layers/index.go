@@ -42,6 +42,8 @@ type Index struct {
 	// Drop is called for each relay from which something is not wanted any more,
 	// before the numbers are given out again. It must not keep the sets.
 	Drop func(relay uint32, gone Items)
+
+	freed func(gone Items) // called before numbers are given out again
 }
 
 type repo struct {
@@ -58,7 +60,7 @@ type relay struct {
 
 // Reset empties the index. The seed is for its hash table.
 func (x *Index) Reset(seed int64) {
-	*x = Index{byAddress: make(map[string]uint32), byURL: make(map[string]uint32), roots: roots{seed: uint64(seed)}, Drop: x.Drop}
+	*x = Index{byAddress: make(map[string]uint32), byURL: make(map[string]uint32), roots: roots{seed: uint64(seed)}, Drop: x.Drop, freed: x.freed}
 }
 
 // Relay returns the number of a relay, a new one if it has none; false if there
@@ -235,8 +237,14 @@ func (x *Index) RemoveRepo(address string) {
 	for _, relay := range r.relays {
 		x.unlink(n, relay)
 	}
+	gone := Items{Repos: SetOf(n)}
 	for root := range r.roots.All() {
-		x.roots.drop(root)
+		if x.roots.drop(root) {
+			gone.Roots.Add(root)
+		}
+	}
+	if x.freed != nil {
+		x.freed(gone)
 	}
 	delete(x.byAddress, r.address)
 	*r = repo{}

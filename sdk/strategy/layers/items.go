@@ -22,6 +22,14 @@ func (i *Items) RemoveItems(o Items) {
 	i.Roots.Remove(o.Roots)
 }
 
+// common is what is in both. It may share memory with i.
+func (i Items) common(o Items) Items {
+	rest := i
+	rest.RemoveItems(o)
+	i.RemoveItems(rest)
+	return i
+}
+
 // Clone returns a copy that shares nothing.
 func (i Items) Clone() Items { return Items{i.Repos.Clone(), i.Roots.Clone()} }
 

@@ -127,6 +127,7 @@ type batch struct {
 type sub struct {
 	id      uint32
 	content Content
+	left    Items // it still asks for them, and they are not wanted any more
 	open    Opening
 	which   parts
 	filters int
@@ -316,12 +317,15 @@ func (p *Peer) End() {
 	p.driver.ready(p)
 }
 
-// Open subscribes.
+// Open subscribes. Items that an open subscription asks for from before, when they
+// were wanted, are not asked for once more.
 func (p *Peer) Open(c Content, how Opening) {
+	c = c.clone()
+	p.takeBack(&c, how)
 	if c.empty() {
 		return
 	}
-	p.opens(&opening{content: c.clone(), Opening: how, which: allParts})
+	p.opens(&opening{content: c, Opening: how, which: allParts})
 }
 
 // Reopen opens everything anew: what is confirmed in one way, the rest in another.
@@ -428,31 +432,6 @@ func (p *Peer) Crowded(items Items, most int, live bool) bool {
 		return true
 	}
 	return then > most && 4*s.filtersFor(all) <= 3*then
-}
-
-// drop takes out what is not wanted any more.
-func (p *Peer) drop(gone Items) {
-	p.Confirmed.RemoveItems(gone)
-	p.Later.RemoveItems(gone)
-	p.unheard.Items.RemoveItems(gone)
-	for _, list := range [2][]*opening{p.openings, p.lost} {
-		for _, o := range list {
-			o.content.Items.RemoveItems(gone)
-		}
-	}
-	for _, j := range p.jobs {
-		j.content.Items.RemoveItems(gone)
-	}
-	if p.missed != nil {
-		p.missed.content.Items.RemoveItems(gone)
-	}
-	for _, b := range p.batches {
-		b.content.Items.RemoveItems(gone)
-	}
-	for _, s := range p.subs {
-		s.content.Items.RemoveItems(gone)
-	}
-	p.driver.ready(p)
 }
 
 // disconnected forgets what ended with the connection. It is pending no more.

@@ -132,17 +132,18 @@ func (r *roots) grow(s *segment) {
 }
 
 // drop counts one repository less that has the number. After the last one it is
-// free.
-func (r *roots) drop(n uint32) {
+// free: it reports whether that is so.
+func (r *roots) drop(n uint32) bool {
 	if r.uses[n] == mostUses {
-		return
+		return false
 	}
 	if r.uses[n]--; r.uses[n] > 0 {
-		return
+		return false
 	}
 	r.remove(n)
 	r.used--
 	r.free = append(r.free, n)
+	return true
 }
 
 // remove takes a number out of the table and moves up what it was in the way of.
