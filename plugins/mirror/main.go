@@ -126,7 +126,9 @@ func (s *mirror) New(p *layers.Peer, items layers.Items) {
 	}
 	heard := both(items, s.heard(r))
 	if n := heard.Len(); n > 0 && n <= atOnce && s.burst <= mostBurst && !s.starting() && p.Quiet() && !p.Crowded(heard, s.most, true) {
-		p.Open(layers.Of(heard), stored)
+		listening := p.Listening()
+		p.Open(layers.Of(layers.Plan(heard, listening, layers.Items{})), stored)
+		p.Fetch(layers.Of(both(heard, listening)), layers.Fetching{Purpose: strategy.PurposeStartup, Track: true})
 		items.RemoveItems(heard)
 		heard = layers.Items{}
 	}
