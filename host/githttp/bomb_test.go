@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,6 +25,8 @@ const (
 	packBlob  = 3
 	packTree  = 2
 	packDelta = 6 // of an object earlier in the pack
+
+	packDeltaByID = 7
 
 	// copyAll is the longest piece that an instruction of a delta copies.
 	copyAll = 0xffffff
@@ -158,6 +161,37 @@ func TestPackBombs(t *testing.T) {
 	if _, found, err := r.Ref(context.Background(), "refs/heads/main"); !found || err != nil {
 		t.Errorf("a push after the bombs: %t, %v", found, err)
 	}
+}
+
+// Deltas that name their bases by id are known to be deep only when git has indexed them:
+// the push is refused then, in the words of a pack that is refused as it passes.
+func TestDeepDeltasByID(t *testing.T) {
+	s := newSite(t, nil)
+	r, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	const deltas = 501
+	b := newBomb(deltas + 1)
+	content := "base"
+	b.object(packBlob, len(content), 0, []byte(content))
+	for i := range deltas {
+		base := sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(content), content))
+		content = fmt.Sprintf("%04d", i)
+		delta := append([]byte{4, 4, 4}, content...)
+		b.WriteByte(packDeltaByID<<4 | byte(len(delta)))
+		b.Write(base[:])
+		z := zlib.NewWriter(b)
+		_, _ = z.Write(delta)
+		_ = z.Close()
+	}
+	command := string(appendPkt(nil, strings.Repeat("0", 40), " ", git(t, dir, "rev-parse", "main"), " refs/heads/main\x00report-status")) + "0000"
+	answer := text(t, s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(command+string(b.pack()))))
+	if !strings.Contains(answer, "unpack the pack takes more work than it may: deltas are more than 500 deep") || !strings.Contains(answer, "ng refs/heads/main") {
+		t.Errorf("%q", answer)
+	}
+	if left := leftovers(t, r); len(left) > 0 {
+		t.Errorf("it leaves %v", left)
+	}
+	git(t, dir, "push", "-q", url, "main")
 }
 
 // watchMemory returns a function that returns the most memory, in MB, that a git

@@ -37,7 +37,8 @@
 //     nothing, and has bounded memory. What the death of the server leaves is removed
 //     when a Root is opened, and in a Folder by a later push.
 //     A pack that stands for more than it may ([PackLimits]) is refused before git has
-//     all of it.
+//     all of it; for the depth of deltas that name their bases by id, once git has
+//     indexed it.
 //  5. A repository is whole or absent: it is made beside its place and renamed.
 //  6. Objects leave a shared store only in [Root.Collect], under the locks of all
 //     repositories that borrow from it, and only if none of their refs reaches them

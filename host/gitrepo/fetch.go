@@ -78,7 +78,10 @@ func (r *Repo) Fetch(ctx context.Context, url string, ids ...string) (found []st
 	if refused != nil {
 		fetching = errors.Join(fetching, refused)
 	}
-	if found, err = q.whole(ctx, ids); err == nil && len(found) > 0 {
+	if err = checkDepths(ctx, q.dir, format, r.git.options.Pack.Depth); err == nil {
+		found, err = q.whole(ctx, ids)
+	}
+	if err == nil && len(found) > 0 {
 		err = q.migrate(ctx)
 	}
 	if err != nil {

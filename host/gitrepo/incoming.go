@@ -128,9 +128,12 @@ func (q *Incoming) Indexed(p *Process) error {
 		return &Refused{Reason: tooMuchWork}
 	}
 	if err == nil {
-		q.sync()
+		if err = checkDepths(p.ctx, q.dir, q.format, q.repo.git.options.Pack.Depth); err == nil {
+			q.sync()
+		}
+		return err
 	}
-	if err == nil || p.ctx.Err() != nil {
+	if p.ctx.Err() != nil {
 		return err
 	}
 	reason := complaint(err, q.dir+"/")

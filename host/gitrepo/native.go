@@ -101,6 +101,11 @@ func lookIn(dirs, packs []string, size int, ids []string, found []bool) (missing
 
 var errIndex = errors.New("not an index of a pack in version 2")
 
+const (
+	indexMagic = "\xfftOc\x00\x00\x00\x02"
+	indexHead  = 8 + 256*4 // before the names
+)
+
 // lookInPack looks in one index (gitformat-pack): 8 bytes of head, 256 counts of the
 // names up to a first byte, then the names in order.
 func lookInPack(pack string, size int, names [][]byte, found []bool) error {
@@ -109,9 +114,8 @@ func lookInPack(pack string, size int, names [][]byte, found []bool) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	const head = 8 + 256*4
-	var counts [head]byte
-	if _, err := io.ReadFull(f, counts[:]); err != nil || string(counts[:8]) != "\xfftOc\x00\x00\x00\x02" {
+	var counts [indexHead]byte
+	if _, err := io.ReadFull(f, counts[:]); err != nil || string(counts[:8]) != indexMagic {
 		return errIndex
 	}
 	upTo := func(first int) int64 { return int64(binary.BigEndian.Uint32(counts[8+4*first:])) }
@@ -126,7 +130,7 @@ func lookInPack(pack string, size int, names [][]byte, found []bool) error {
 		}
 		for low < high {
 			middle := low + (high-low)/2
-			if _, err := f.ReadAt(there, head+middle*int64(size)); err != nil {
+			if _, err := f.ReadAt(there, indexHead+middle*int64(size)); err != nil {
 				return errIndex
 			}
 			order := bytes.Compare(there, name)

@@ -15,7 +15,7 @@ import (
 // stand for terabytes. All must be positive.
 type PackLimits struct {
 	Objects   int64 // of a pack
-	Depth     int   // deltas one on the other, as far as they name their bases by place
+	Depth     int   // deltas one on the other
 	Inflated  int64 // bytes of all objects together
 	Expansion int64 // times its own size that a pack may inflate to, beyond freeExpansion
 }
@@ -176,16 +176,9 @@ func refusedPack(format string, args ...any) error {
 // object reads one object, and adds up what it stands for.
 func (p *packReader) object(i int) error {
 	at := p.at()
-	c, err := p.in.ReadByte()
+	kind, size, err := readObjectHead(p.in)
 	if err != nil {
-		return errNotPack
-	}
-	kind, size := c>>4&7, int64(c&15)
-	for shift := 4; c&0x80 != 0; shift += 7 {
-		if c, err = p.in.ReadByte(); err != nil || shift > 56 {
-			return errNotPack
-		}
-		size |= int64(c&0x7f) << shift
+		return err
 	}
 	depth := 0
 	switch kind {
@@ -203,16 +196,32 @@ func (p *packReader) object(i int) error {
 		if _, err := io.ReadFull(p.in, p.buf[:p.idSize]); err != nil {
 			return errNotPack
 		}
-		depth = 1
+		depth = 1 // at least; see checkDepths
 	}
 	if depth > p.limits.Depth {
-		return refusedPack("deltas are more than %d deep", p.limits.Depth)
+		return refusedDepth(p.limits.Depth)
 	}
 	if i > 0 && uint32(at) < p.places[i-1] {
 		p.wraps = append(p.wraps, i)
 	}
 	p.places, p.depths = append(p.places, uint32(at)), append(p.depths, uint16(min(depth, 1<<16-1)))
 	return p.content(kind, size)
+}
+
+// readObjectHead reads what an object is, and how long its content is, inflated.
+func readObjectHead(in io.ByteReader) (kind byte, size int64, err error) {
+	c, err := in.ReadByte()
+	if err != nil {
+		return 0, 0, errNotPack
+	}
+	kind, size = c>>4&7, int64(c&15)
+	for shift := 4; c&0x80 != 0; shift += 7 {
+		if c, err = in.ReadByte(); err != nil || shift > 56 {
+			return 0, 0, errNotPack
+		}
+		size |= int64(c&0x7f) << shift
+	}
+	return kind, size, nil
 }
 
 // readDistance reads how far before a delta its base begins.
