@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,23 +14,38 @@ import (
 
 // heldThere keeps what relays hold, or fails to.
 type heldThere struct {
+	mu     sync.Mutex // guards what follows
 	relays map[string][]byte
 	fail   error
 	during func() // called while it writes
 }
 
 func (h *heldThere) Load(_ context.Context, relay string) ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return h.relays[relay], h.fail
 }
 
 func (h *heldThere) Save(_ context.Context, relays map[string][]byte) error {
-	if h.during != nil {
-		h.during()
+	h.mu.Lock()
+	during, fail := h.during, h.fail
+	h.mu.Unlock()
+	if during != nil {
+		during()
 	}
-	if h.fail == nil {
+	if fail == nil {
+		h.mu.Lock()
 		maps.Copy(h.relays, relays)
+		h.mu.Unlock()
 	}
-	return h.fail
+	return fail
+}
+
+// set says how the next writes go.
+func (h *heldThere) set(during func(), fail error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.during, h.fail = during, fail
 }
 
 // What a line has put is there for the next one at once, whether it is written already, being
@@ -56,7 +72,7 @@ func TestBeliefs(t *testing.T) {
 		there("nothing", 0)
 		put(1)
 		there("put", 1)
-		keep.during = func() { there("while it is written", 1) }
+		keep.set(func() { there("while it is written", 1) }, nil)
 		ctx, stop := context.WithCancel(t.Context())
 		var failures []error
 		go b.run(ctx, time.Minute, func(err error) { failures = append(failures, err) })
@@ -64,16 +80,15 @@ func TestBeliefs(t *testing.T) {
 		synctest.Wait()
 		there("written", 1)
 		put(2)
-		keep.during = func() { put(3) }
-		keep.fail = errors.New("no space")
+		keep.set(func() { put(3) }, errors.New("no space"))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(failures) != 1 {
 			t.Errorf("failures: %v", failures)
 		}
-		keep.during = nil
+		keep.set(nil, errors.New("no space"))
 		there("not written", 3)
-		keep.fail = nil
+		keep.set(nil, nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if set := holdings.Decode(keep.relays[relay], 10); set.Len() != 3 {
