@@ -292,7 +292,7 @@ func TestRefusalsAreReports(t *testing.T) {
 			if strings.Contains(c.says, "busy") {
 				s.handler.writes = newLimiter(1, 0, time.Second)
 				s.limit(func(*Limits) {})
-				leave, err := s.handler.writes.admit(netip.Prefix{})
+				leave, err := s.handler.writes.reserve(netip.Prefix{})
 				if err != nil {
 					t.Fatal(err)
 				}

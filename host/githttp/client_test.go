@@ -257,7 +257,7 @@ func TestGitPrintsReasons(t *testing.T) {
 			default:
 				s.limit(func(l *Limits) {})
 				s.handler.writes = newLimiter(1, 0, time.Second)
-				leave, err := s.handler.writes.admit(netip.Prefix{})
+				leave, err := s.handler.writes.reserve(netip.Prefix{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -198,7 +198,7 @@ func (h *Handler) network(r *http.Request) netip.Prefix { return host.NetworkOf(
 
 // begin waits for a slot of the limiter. It answers the request if there is none.
 func (h *Handler) begin(ctx context.Context, w http.ResponseWriter, r *http.Request, g *limiter) (end func(), got result, ok bool) {
-	leave, err := g.admit(h.network(r))
+	leave, err := g.reserve(h.network(r))
 	if err != nil {
 		return nil, h.unavailable(w), false
 	}

@@ -26,8 +26,8 @@ func newLimiter(work, queue int, wait time.Duration) *limiter {
 	return &limiter{work: make(chan struct{}, work), wait: wait, max: work + queue, from: make(map[netip.Prefix]int)}
 }
 
-// admit reserves a place for a client of a network, or fails with errBusy without waiting.
-func (g *limiter) admit(network netip.Prefix) (leave func(), err error) {
+// reserve reserves a place for a client of a network, or fails with errBusy without waiting.
+func (g *limiter) reserve(network netip.Prefix) (leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.inside == g.max || network.IsValid() && g.from[network] >= (g.max+1)/2 {

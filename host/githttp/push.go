@@ -26,7 +26,7 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	if err := in.begin(); err != nil {
 		return h.internal(w, r, err)
 	}
-	leave, err := h.writes.admit(h.network(r))
+	leave, err := h.writes.reserve(h.network(r))
 	if err != nil {
 		return h.turnAway(w, in)
 	}

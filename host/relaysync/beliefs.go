@@ -79,7 +79,7 @@ func (s *beliefs) flush(ctx context.Context) error {
 	return err
 }
 
-// run writes from time to time, and once more when ctx ends.
+// run writes from time to time until ctx ends. Who calls it flushes once more.
 func (s *beliefs) run(ctx context.Context, every time.Duration, failed func(error)) {
 	if s.keep == nil {
 		return

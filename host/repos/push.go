@@ -20,7 +20,7 @@ import (
 // all must not be told to publish a state first. A repository under /prs/ is made with the
 // first push to it.
 func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
-	p, ask, waits, _, err := f.judge(ctx, push)
+	p, ask, waits, _, err := f.checkUpdates(ctx, push)
 	if ask == nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (f *Reconciler) countUnknown(ctx context.Context, push *githttp.Push) (n in
 // Confirm decides about a push whose objects are all here (githttp.Pushes), by what
 // GRASP's own rules say now. No policy is asked, for they count. REQUIRES: the lock.
 func (f *Reconciler) Confirm(ctx context.Context, push *githttp.Push) error {
-	p, _, _, rest, err := f.judge(ctx, push)
+	p, _, _, rest, err := f.checkUpdates(ctx, push)
 	if err != nil {
 		if isRefusal(err) {
 			f.metrics.refused.Inc()
@@ -118,10 +118,10 @@ func (f *Reconciler) Confirm(ctx context.Context, push *githttp.Push) error {
 
 func isRefusal(err error) bool { return errors.As(err, new(*githttp.Refusal)) }
 
-// judge asks GRASP's rules about a push. It returns the question to the policies, also
+// checkUpdates asks GRASP's rules about a push. It returns the question to the policies, also
 // with a refusal, the announcement whose time begins anew, if there is one, and what the
 // state of the push still lacks after it.
-func (f *Reconciler) judge(ctx context.Context, push *githttp.Push) (p location, ask *host.Push, waits []host.Address, rest []string, err error) {
+func (f *Reconciler) checkUpdates(ctx context.Context, push *githttp.Push) (p location, ask *host.Push, waits []host.Address, rest []string, err error) {
 	p, ok := f.locationOfPath(push.Parts)
 	if !ok {
 		return p, nil, nil, nil, gitrepo.ErrNotFound
@@ -303,7 +303,7 @@ func (f *Reconciler) Landed(ctx context.Context, push *githttp.Push) {
 	}
 	if push.Note != "" && push.Changed {
 		// The state may have taken effect: its objects may have been here.
-		if _, _, _, rest, err := f.judge(ctx, push); err == nil {
+		if _, _, _, rest, err := f.checkUpdates(ctx, push); err == nil {
 			push.Note = partNote(rest)
 		}
 	}

@@ -3,10 +3,9 @@ package store
 import (
 	"database/sql/driver"
 	"fmt"
-	"slices"
-	"strings"
 
 	"talon/host"
+	"talon/host/store/semantics"
 )
 
 // Release stores held events as Put would, oldest first, so that a newer version
@@ -26,11 +25,7 @@ func (tx *Tx) Release(r host.Release, now int64) (host.ReleaseOutcome, error) {
 }
 
 func (tx *Tx) release(r *host.Release, now int64) (out host.ReleaseOutcome, err error) {
-	type waiting struct {
-		id        host.ID
-		createdAt int64
-	}
-	var found []waiting
+	var found []semantics.Waiting
 	seen := make(map[host.ID]struct{}, len(r.IDs))
 	for _, id := range r.IDs {
 		if _, ok := seen[id]; ok {
@@ -41,23 +36,15 @@ func (tx *Tx) release(r *host.Release, now int64) (out host.ReleaseOutcome, err 
 		if err != nil {
 			return out, err
 		}
-		w := waiting{id: id}
+		w := semantics.Waiting{ID: id}
 		if row != nil {
-			w.createdAt, _ = row[0].(int64)
+			w.CreatedAt, _ = row[0].(int64)
 		}
 		found = append(found, w)
 	}
-	slices.SortStableFunc(found, func(a, b waiting) int {
-		switch {
-		case a.createdAt < b.createdAt:
-			return -1
-		case a.createdAt > b.createdAt:
-			return 1
-		}
-		return strings.Compare(string(b.id[:]), string(a.id[:]))
-	})
+	semantics.SortForRelease(found)
 	for _, w := range found {
-		one, err := tx.releaseOne(w.id, now, &out)
+		one, err := tx.releaseOne(w.ID, now, &out)
 		if err != nil {
 			return out, err
 		}

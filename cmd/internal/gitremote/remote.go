@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -166,14 +167,14 @@ func readCommands(in *bufio.Reader) (commands []byte, pack bool, err error) {
 func send(ctx context.Context, address string, commands []byte, pack bool, in *bufio.Reader, out io.Writer) error {
 	var body io.Reader = bytes.NewReader(commands)
 	if pack {
-		b := &streamed{Reader: io.MultiReader(body, in), closed: make(chan struct{})}
+		b := &streamed{from: io.MultiReader(body, in), closed: make(chan struct{})}
 		body = b
 		// git writes its pack to the end, also after a server has said no.
 		drained := make(chan struct{})
 		go func() {
 			defer close(drained)
 			<-b.closed
-			_, _ = io.Copy(io.Discard, in)
+			_, _ = io.Copy(io.Discard, b)
 		}()
 		defer func() { <-drained }()
 	}
@@ -188,14 +189,25 @@ func send(ctx context.Context, address string, commands []byte, pack bool, in *b
 	return nil
 }
 
-// streamed is the body of a request, which says when nobody reads it any more.
+// streamed is the body of a request, which says when package http needs it no more. That
+// may close a body while it reads, and more than once.
 type streamed struct {
-	io.Reader
+	mu     sync.Mutex // guards from
+	from   io.Reader
 	closed chan struct{}
+	once   sync.Once
 }
 
-// Close is called once, by package http.
-func (s *streamed) Close() error { close(s.closed); return nil }
+func (s *streamed) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.from.Read(p)
+}
+
+func (s *streamed) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return nil
+}
 
 // do makes a request and wants an answer of a media type.
 func do(ctx context.Context, method, address string, body io.Reader, media string) (*http.Response, error) {

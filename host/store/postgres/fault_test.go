@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -110,18 +111,15 @@ func TestCommitIsCut(t *testing.T) {
 // TestServerCrashes writes while the server crashes: what Commit acknowledged is there
 // afterwards, once.
 func TestServerCrashes(t *testing.T) {
-	s := opened(t, server.URL(t), Options{})
-	crashes := 0
+	url := server.URL(t)
+	s := opened(t, url, Options{})
+	var restarts sync.WaitGroup
+	defer restarts.Wait()
 	var acknowledged []*host.Event
 	for n := 0; n < 60; n++ {
 		if n%20 == 10 {
-			done := make(chan struct{})
-			go func() {
-				server.Restart(t)
-				close(done)
-			}()
-			crashes++
-			defer func() { <-done }()
+			restarts.Wait() // a slow one must not meet the next
+			restarts.Go(func() { server.Restart(t) })
 		}
 		for { // as a client does that hears an error
 			e := storetest.Event(n, 1, 1, int64(n), host.Tag{"t", "x"})
@@ -141,6 +139,12 @@ func TestServerCrashes(t *testing.T) {
 			}
 		}
 	}
+	// What follows reads, and is not about a server that is away: it is another store.
+	restarts.Wait()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = opened(t, url, Options{})
 	if got, want := storetest.Selected(t, tested{s}, 0, host.Filter{Limit: -1}), storetest.Texts(acknowledged...); !slices.Equal(got, want) {
 		t.Errorf("%d events are stored, want the %d acknowledged", len(got), len(want))
 	}

@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"talon/host"
 	"talon/host/store/semantics"
@@ -228,34 +226,22 @@ func (tx *Tx) Release(r host.Release, now int64) (out host.ReleaseOutcome, err e
 }
 
 func (tx *Tx) release(r *host.Release, now int64) (out host.ReleaseOutcome, err error) {
-	type waiting struct {
-		id        host.ID
-		createdAt int64
-	}
-	var found []waiting
+	var found []semantics.Waiting
 	seen := make(map[host.ID]struct{}, len(r.IDs))
 	for _, id := range r.IDs {
 		if _, ok := seen[id]; ok {
 			continue
 		}
 		seen[id] = struct{}{}
-		w := waiting{id: id}
-		if _, err := tx.row(`SELECT created_at FROM held WHERE id = $1`, []any{id[:]}, &w.createdAt); err != nil {
+		w := semantics.Waiting{ID: id}
+		if _, err := tx.row(`SELECT created_at FROM held WHERE id = $1`, []any{id[:]}, &w.CreatedAt); err != nil {
 			return out, err
 		}
 		found = append(found, w)
 	}
-	slices.SortStableFunc(found, func(a, b waiting) int {
-		switch {
-		case a.createdAt < b.createdAt:
-			return -1
-		case a.createdAt > b.createdAt:
-			return 1
-		}
-		return strings.Compare(string(b.id[:]), string(a.id[:]))
-	})
+	semantics.SortForRelease(found)
 	for _, w := range found {
-		one, err := tx.releaseOne(w.id, now, &out)
+		one, err := tx.releaseOne(w.ID, now, &out)
 		if err != nil {
 			return out, err
 		}

@@ -5,7 +5,10 @@
 package semantics
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
+	"slices"
 
 	"talon/host"
 	"talon/host/grasp"
@@ -93,4 +96,18 @@ func Due(e *host.Event, since int64, dormant bool) int64 {
 		at = min(at, expires)
 	}
 	return at
+}
+
+// Waiting is a held event that is to be released. CreatedAt is 0 for one that is not there.
+type Waiting struct {
+	ID        host.ID
+	CreatedAt int64
+}
+
+// SortForRelease sorts by time, and within a second the highest id first: the version that
+// stays comes last.
+func SortForRelease(list []Waiting) {
+	slices.SortStableFunc(list, func(a, b Waiting) int {
+		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), bytes.Compare(b.ID[:], a.ID[:]))
+	})
 }

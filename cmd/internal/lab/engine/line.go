@@ -165,13 +165,13 @@ func (l *line) fail(err error) {
 		}
 	}
 	ended.Received = l.received
-	l.hangUp()
+	l.disconnect()
 	l.t.loop.Down(l.t.now(), l.r.URL, l.id, ended)
 	l.t.turn()
 }
 
-// hangUp ends the line for the Talon. The relay learns of it when that reaches it.
-func (l *line) hangUp() {
+// disconnect ends the line for the Talon. The relay learns of it when that reaches it.
+func (l *line) disconnect() {
 	if l.down {
 		return
 	}

@@ -189,7 +189,7 @@ func (m *model) subscribe(c *session.Subscribe) {
 		}
 		m.arrive(op, list)
 		op.sent = true
-		m.settle(op)
+		m.complete(op)
 	})
 }
 
@@ -233,7 +233,7 @@ func (m *model) page(op *modelOp, theirs []*host.Event) {
 		if !op.gone {
 			m.arrive(op, theirs)
 			op.sent = true
-			m.settle(op)
+			m.complete(op)
 		}
 	})
 }
@@ -278,7 +278,7 @@ func (m *model) compare(op *modelOp, theirs []*host.Event) {
 		if !op.gone {
 			m.arrive(op, need)
 			op.sent = true
-			m.settle(op)
+			m.complete(op)
 		}
 	})
 }
@@ -402,11 +402,11 @@ func (m *model) answered(a session.Answer) {
 		}
 	}
 	op.left--
-	m.settle(op)
+	m.complete(op)
 }
 
-// settle tells that an answer is whole, and that all of it was decided.
-func (m *model) settle(op *modelOp) {
+// complete tells that an answer is whole, and that all of it was decided.
+func (m *model) complete(op *modelOp) {
 	if op.sent && op.left == 0 && !op.gone {
 		op.gone = true
 		op.finished(op)

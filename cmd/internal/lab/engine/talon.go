@@ -126,7 +126,7 @@ func (t *talon) stop(crash bool) {
 	}
 	t.up = false
 	for _, id := range slices.Sorted(maps.Keys(t.lines)) {
-		t.lines[id].hangUp()
+		t.lines[id].disconnect()
 	}
 	if records := t.loop.Stop(t.now()); !crash {
 		t.save(records)
@@ -213,7 +213,7 @@ func (t *talon) effect(e loop.Effect) {
 		t.dial(e)
 	case loop.HangUp:
 		if l := t.lines[e.Conn]; l != nil {
-			l.hangUp()
+			l.disconnect()
 		}
 	case loop.Tell:
 		if l := t.lines[e.Conn]; l != nil {
