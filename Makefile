@@ -3,7 +3,7 @@
 TAGS    := libsecp256k1
 GO      ?= go
 MODULES := $(notdir $(wildcard plugins/*))
-DEFAULT := rate limits lists open grasp polite layered-v5
+DEFAULT := rate limits lists open grasp polite mirror
 RELEASE ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LISTEN  ?= 127.0.0.1:7334
 DATA    ?= ./data
@@ -17,7 +17,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 export GOFLAGS := $(GOFLAGS) -tags=$(TAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help tools wasm build run test race race-all lint check e2e devnet lab scale guides fuzz nightly bench bench-set clean
+.PHONY: help tools wasm build run test race race-all lint check e2e devnet cluster lab scale seeds guides fuzz nightly bench bench-set clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,13 +25,15 @@ help: ## this list
 tools:
 	@scripts/tools
 
+# The modules as they are compiled are in build/wasm; what ships is compressed.
 wasm: tools $(MODULES:%=wasm-%) ## build the bundled modules: those that run to bin/plugins, the others to bin/more
+	@mkdir -p bin/plugins bin/more
+	@rm -f $(DEFAULT:%=bin/more/%.wasm) $(patsubst %,bin/plugins/%.wasm,$(filter-out $(DEFAULT),$(MODULES)))
+	@$(GO) run ./internal/compress bin/plugins $(DEFAULT:%=build/wasm/%.wasm)
+	@$(GO) run ./internal/compress bin/more $(patsubst %,build/wasm/%.wasm,$(filter-out $(DEFAULT),$(MODULES)))
 
 wasm-%:
-	@mkdir -p bin/plugins bin/more
-	@rm -f bin/$(if $(filter $*,$(DEFAULT)),more,plugins)/$*.wasm
-	@GOOS=wasip1 GOARCH=wasm $(GO) build -buildmode=c-shared -trimpath -ldflags='-s -w' \
-		-o bin/$(if $(filter $*,$(DEFAULT)),plugins,more)/$*.wasm ./plugins/$*
+	@GOOS=wasip1 GOARCH=wasm $(GO) build -buildmode=c-shared -trimpath -ldflags='-s -w' -o build/wasm/$*.wasm ./plugins/$*
 
 build: tools wasm ## build bin/talon and the bundled modules, and compile those that run
 	$(GO) build -trimpath -ldflags='-s -w -X main.release=$(RELEASE)' -o bin/talon ./cmd/talon
@@ -43,7 +45,7 @@ run: build ## serve on 127.0.0.1:7334 with data in ./data
 # make lint has all of go vet, of which go test would do a part again. Tests wait for
 # servers and for git: three packages at a time keep two processors busy.
 test: tools ## every test, and the seeds of every fuzz target
-	$(GO) test -vet=off -p 3 $(PACKAGES)
+	$(GO) test -vet=off -p 3 -timeout 25m $(PACKAGES)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 		echo 'skipped: what needs PostgreSQL, which is not installed (Debian: apt install postgresql)'
 
@@ -75,8 +77,14 @@ devnet: tools ## sync and the hunt in larger networks than make test has, and st
 	@TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestMatrix -v -timeout 30m ./host/relaysync >bin/matrix.txt || { cat bin/matrix.txt; exit 1; }
 	@sed -n '/^ *strategy  *relay/,/^--- /p' bin/matrix.txt
 
+cluster: build ## three Talons as one relay on PostgreSQL, behind a proxy, on loopback, until ^C
+	@scripts/cluster
+
 lab: build ## compare the bundled strategies in simulated networks, minutes, and write docs/which-strategy.md
 	@scripts/lab
+
+seeds: tools ## the invariants of sync in the networks of make test, with 2,000 seeds (TALON_TEST_SEEDS), an hour
+	TALON_TEST_SEEDS=$${TALON_TEST_SEEDS:-2000} $(GO) test -vet=off -count=1 -run TestInvariants -timeout 6h ./cmd/internal/lab/engine
 
 guides: tools ## every page for authors of modules, followed literally up to a running relay
 	TALON_TEST_GUIDES=1 $(GO) test -count=1 -run 'TestTutorials|TestGuides' ./cmd/talon ./examples
@@ -84,7 +92,7 @@ guides: tools ## every page for authors of modules, followed literally up to a r
 fuzz: tools ## every fuzz target for a minute
 	@scripts/fuzz 60s
 
-nightly: scale devnet race-all fuzz ## what takes hours: large networks and inputs, races everywhere, fuzzing
+nightly: scale devnet seeds race-all fuzz ## what takes hours: large networks and inputs, races everywhere, fuzzing
 
 bench: build ## the benchmarks, the whole server included
 	scripts/bench
@@ -94,4 +102,4 @@ bench-set: build ## the benchmarks that two revisions are compared by, in a form
 	@scripts/bench-set
 
 clean: ## remove what was built; data stays
-	rm -rf bin
+	rm -rf bin build/wasm

@@ -20,6 +20,7 @@ import (
 	"talon/host/plugin/guest"
 	"talon/host/plugin/plugintest"
 	"talon/host/plugin/state"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 	"talon/sdk/abi/manifest"
 )
@@ -420,9 +421,7 @@ func TestWasmOptInPath(t *testing.T) {
 		t.Skip(why)
 	}
 	bin := t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "wasm-opt"), []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteProgram(t, filepath.Join(bin, "wasm-opt"), "#!/bin/sh\nexit 1\n")
 	at, err := lay(t.TempDir(), "hello-policy")
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -30,6 +31,13 @@ func TestArchitecture(t *testing.T) {
 		}
 		if !declared[pkg][name] {
 			t.Errorf("%s has no %s", pkg, name)
+		}
+	}
+	for _, f := range regexp.MustCompile("`([a-z_]+\\.go)`").FindAllStringSubmatch(string(text), -1) {
+		if found, err := exec.Command("git", "ls-files", "..").Output(); err != nil {
+			t.Fatal(err)
+		} else if !strings.Contains(string(found), "/"+f[1]+"\n") {
+			t.Errorf("there is no %s", f[1])
 		}
 	}
 	for _, f := range regexp.MustCompile("`((?:host|sdk|plugins|cmd)/[a-z_./-]+)`").FindAllStringSubmatch(string(text), -1) {

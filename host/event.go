@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"strings"
 )
 
 // ID is an event id: the SHA-256 of the event's canonical serialization.
@@ -21,10 +22,10 @@ func (id ID) String() string     { return hex.EncodeToString(id[:]) }
 func (pk PubKey) String() string { return hex.EncodeToString(pk[:]) }
 func (s Sig) String() string     { return hex.EncodeToString(s[:]) }
 
-// LogValue makes log lines of every format show the digits.
+// LogValue returns the hex digits, for log lines of every format.
 func (id ID) LogValue() slog.Value { return slog.StringValue(id.String()) }
 
-// LogValue is like that of an ID.
+// LogValue returns the hex digits, as that of an ID.
 func (pk PubKey) LogValue() slog.Value { return slog.StringValue(pk.String()) }
 
 // Tag is one tag of an event: its name and its values. It may be empty.
@@ -248,4 +249,99 @@ func (e *Event) Before(f *Event) bool {
 		return e.CreatedAt > f.CreatedAt
 	}
 	return string(e.ID[:]) < string(f.ID[:])
+}
+
+// Kind is an event's kind, 0 to 65535.
+type Kind uint16
+
+// Kinds that the host itself acts on.
+const (
+	KindDeletion Kind = 5     // NIP-09
+	KindAuth     Kind = 22242 // NIP-42
+
+	KindAnnouncement Kind = 30617 // of a repository (NIP-34)
+)
+
+// Class says how events of a kind are kept (NIP-01).
+type Class uint8
+
+const (
+	Regular     Class = iota // each event is kept
+	Replaceable              // the newest for an author and kind is kept
+	Addressable              // the newest for an author, kind and d is kept
+	Ephemeral                // sent to those who listen, not kept
+)
+
+func (c Class) String() string {
+	return [...]string{"regular", "replaceable", "addressable", "ephemeral"}[c]
+}
+
+// Class returns how events of kind k are kept. Kinds from 40000 are regular.
+func (k Kind) Class() Class {
+	switch {
+	case k == 0, k == 3, k >= 10000 && k < 20000:
+		return Replaceable
+	case k >= 20000 && k < 30000:
+		return Ephemeral
+	case k >= 30000 && k < 40000:
+		return Addressable
+	}
+	return Regular
+}
+
+// Address names the newest event of an author, kind and d tag: the value of an
+// "a" tag (NIP-01). D is empty for replaceable kinds.
+type Address struct {
+	Kind   Kind
+	PubKey PubKey
+	D      string
+}
+
+// String returns kind:pubkey:d.
+func (a Address) String() string {
+	return strconv.Itoa(int(a.Kind)) + ":" + a.PubKey.String() + ":" + a.D
+}
+
+// ParseAddress parses kind:pubkey:d. The d part is all that follows the second
+// colon, colons included. It reports false for anything else, and for kinds
+// that have no address.
+func ParseAddress(s string) (Address, bool) {
+	kind, rest, ok := strings.Cut(s, ":")
+	if !ok {
+		return Address{}, false
+	}
+	pubkey, d, ok := strings.Cut(rest, ":")
+	if !ok {
+		return Address{}, false
+	}
+	n, err := strconv.ParseUint(kind, 10, 16)
+	if err != nil || kind != strconv.FormatUint(n, 10) {
+		return Address{}, false
+	}
+	a := Address{Kind: Kind(n), D: d}
+	if !ParseHex(a.PubKey[:], pubkey) {
+		return Address{}, false
+	}
+	switch a.Kind.Class() {
+	case Replaceable:
+		return a, d == ""
+	case Addressable:
+		return a, true
+	}
+	return Address{}, false
+}
+
+// ParseHex fills dst from s, which must be exactly twice as long and lower-case
+// hex.
+func ParseHex(dst []byte, s string) bool {
+	if len(s) != 2*len(dst) {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	_, err := hex.Decode(dst, []byte(s))
+	return err == nil
 }

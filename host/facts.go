@@ -2,8 +2,12 @@ package host
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+// ErrAway says that the database cannot be reached for now: the same may be tried again.
+var ErrAway = errors.New("the database cannot be reached")
 
 // Facts is what a policy may read of the relay while it decides. Each
 // implementation records what was read, so that a decision can be taken again
@@ -20,8 +24,8 @@ type Facts interface {
 	Referenced(ctx context.Context, idOrAddress string) (bool, error)
 }
 
-// HeldFacts is what may be read of purgatory, recorded in the same way. Announcements
-// whose repository has gone are among it as long as they can be revived.
+// HeldFacts is what may be read of purgatory, recorded in the same way. It includes
+// announcements whose repository was removed, as long as they can be revived.
 type HeldFacts interface {
 	// Held returns the JSON of the held event with this id, nil if there is none.
 	Held(ctx context.Context, id ID) ([]byte, error)
@@ -41,16 +45,40 @@ type RepoFacts interface {
 // (NIP-01, NIP-10, NIP-18, NIP-22).
 const ReferenceTags = "aAeEq"
 
-// Waiter is what the facts of a decision may be as well: those who decide are few.
+// Waiter is an optional interface of the facts of a decision: there are few workers.
 type Waiter interface {
-	// Wait runs f, which may block for a disk or a process. Meanwhile the caller does
-	// not count among those who decide.
+	// Asking names the module that is called from now on: each module has its own
+	// limit of waits.
+	Asking(module string)
+
+	// Wait runs f, which may block for a disk or a process. Meanwhile another worker
+	// decides.
 	Wait(f func())
 }
 
-// Parked is what a [Waiter] may be as well.
+// Parked is an optional interface of a [Waiter].
 type Parked interface {
-	// Parked returns how long the decision has waited for its turn among those who
-	// decide, after what it waited for had come. That time is nobody's budget.
+	// Parked returns how long the decision has waited for a worker after its waits in
+	// Wait had ended. That time counts against no budget.
 	Parked() time.Duration
+}
+
+// Recorder is an optional interface of facts that record what is read.
+type Recorder interface {
+	// WithoutRecording returns the same facts without recording what is read, for reads
+	// on which the decision does not depend.
+	WithoutRecording() Facts
+}
+
+// StateEntry is one thing that a module remembers. Key and value are bytes of
+// the module's own.
+type StateEntry struct {
+	Module  string
+	Space   byte // what kind of memory it belongs to
+	Key     string
+	Value   []byte // nil: it is forgotten
+	Expires int64  // unix seconds; 0 is never
+
+	// Merged says that the value depends on what is stored, where others store it as well.
+	Merged bool
 }

@@ -19,8 +19,8 @@ type Filter struct {
 	// filter gives none.
 	Limit int
 
-	// Header says that of each event its id, author, time and kind are enough: an answer
-	// may leave the rest empty. No client asks so.
+	// Header says that the id, author, time and kind of each event are enough: an answer
+	// may leave the rest empty. Clients cannot set it.
 	Header bool
 }
 
@@ -31,7 +31,7 @@ type TagFilter struct {
 	Values []string
 }
 
-// What is asked of an event as if it were a tag. No client can: these are no letters.
+// Names of conditions that are no tags. Clients cannot use them: they are no letters.
 const (
 	// AddressOf asks for the events at addresses (NIP-01), written kind:pubkey:d. Unlike a
 	// condition on the author and the d tag, it selects one version of each at most.

@@ -21,6 +21,6 @@ var Files embed.FS
 //go:embed VERSION
 var version string
 
-// Version is that of the SDK, in all languages. Each module carries the one that it was
-// built with.
+// Version returns the version of the SDK, in all languages. Each module carries the one
+// that it was built with.
 func Version() string { return strings.TrimSpace(version) }

@@ -1,5 +1,6 @@
 // Package labtest runs a strategy of Go in the lab from go test: natively, without
-// WebAssembly, several times as fast as talon lab run and with a debugger at hand.
+// WebAssembly, with nothing to build and a debugger at hand. The strategy takes a fifth of
+// its time as a module; a run, whose network takes most of the time, three quarters.
 //
 //	func TestOutages(t *testing.T) {
 //		m := labtest.Run(t, "outages", 5, labtest.Strategy{Manifest: manifest, New: func() strategy.Strategy { return new(plan) }})
@@ -23,20 +24,20 @@ import (
 	"talon/sdk/strategy"
 )
 
-// Strategy is what is tried.
+// Strategy is the strategy under test.
 type Strategy struct {
 	Manifest string
 	Config   map[string]any // over the manifest's defaults
 	New      func() strategy.Strategy
 }
 
-// Measures are the measures by name, as docs/reference-lab-results.md has them: a value for
-// each seed.
+// Measures are the measures by name (docs/reference-lab-results.md): a value for each
+// seed.
 type Measures map[string][]float64
 
-// Run runs a scenario, a file or one that is built in, with so many seeds from 1 on. A run
-// that does not finish, for an invariant or the strategy broke, fails the test, and so does
-// each finding.
+// Run runs a scenario, a file or one that is built in, with the given number of seeds,
+// from 1 on. A run that does not finish, for an invariant or the strategy broke, fails
+// the test, and so does each finding.
 func Run(t testing.TB, path string, seeds int, s Strategy) Measures {
 	t.Helper()
 	sc, _, err := scenario.Open(path)

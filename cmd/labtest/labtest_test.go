@@ -85,7 +85,7 @@ type recorder struct {
 
 func (r *recorder) Errorf(format string, _ ...any) { r.failed = append(r.failed, format) }
 
-// A strategy that panics fails the test, and is started anew as the server does it.
+// A strategy that panics fails the test, and is started again as the server does it.
 func TestPanic(t *testing.T) {
 	r := &recorder{TB: t}
 	labtest.Run(r, scenario(t), 1, labtest.Strategy{Manifest: manifest, New: func() strategy.Strategy { return &plain{panics: true} }})

@@ -1,16 +1,25 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"talon/cmd/internal/gitcheck"
 	"talon/host"
 	"talon/host/config"
 	"talon/host/daemon"
+	"talon/host/gitrepo"
 	"talon/host/schnorr"
 )
 
@@ -99,4 +108,122 @@ func (c *check) events(cmd *cobra.Command, db daemon.Store) (int64, error) {
 	}, c.report)
 	c.progress.end()
 	return checked, err
+}
+
+// checkDepth is how far talon check looks into repositories.
+type checkDepth uint8
+
+const (
+	checkRefs checkDepth = iota
+	checkObjects
+	checkNothing
+)
+
+func (d checkDepth) String() string { return [...]string{"refs", "objects", "no"}[d] }
+func (checkDepth) Type() string     { return "" }
+
+func (d *checkDepth) Set(s string) error {
+	for _, v := range []checkDepth{checkRefs, checkObjects, checkNothing} {
+		if s == v.String() {
+			*d = v
+			return nil
+		}
+	}
+	return errors.New("it is refs, objects or no")
+}
+
+// settle is how long a push or a release gets to finish what looks like a problem.
+const settle = 2 * time.Second
+
+// repositories checks those of the data folder, and returns how many there are.
+func (c *check) repositories(ctx context.Context, cfg *config.Config, db daemon.Store) (int, error) {
+	announced, prs := filepath.Join(cfg.GitFolder(), "git"), filepath.Join(cfg.GitFolder(), "git-prs")
+	if c.depth == checkNothing || absent(announced) && absent(prs) {
+		return 0, nil
+	}
+	git, err := gitrepo.Find(ctx, cfg.Git, gitrepo.DefaultOptions)
+	if err != nil {
+		return 0, fmt.Errorf("check the repositories: %w", err)
+	}
+	program := inspector(git.Program())
+	check := gitcheck.Config{
+		Git: git, Announced: announced, PRs: prs, Events: db,
+		Connected: program.connected, Limit: c.limit, Settle: settle, Now: time.Now,
+		Progress: func(n int) { c.progress.show(func() string { return fmt.Sprintf("%d repositories checked", n) }) },
+	}
+	if c.depth == checkObjects {
+		check.Intact = program.intact
+	}
+	return gitcheck.Run(ctx, check, func(p gitcheck.Problem) { c.report(p.String()) })
+}
+
+func absent(dir string) bool {
+	_, err := os.Stat(dir)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// inspector is the path of the git program.
+type inspector string
+
+// connected walks from all refs to all that they reach. Git stops at the first object
+// that is absent or cannot be read.
+func (git inspector) connected(ctx context.Context, dir string) ([]string, error) {
+	return git.inspect(ctx, dir, func(string) bool { return true }, "rev-list", "--objects", "--all", "--quiet")
+}
+
+// intact reads every object. How objects are made is not looked at: a repository has
+// what its maintainers have signed, and the server does not judge that either.
+func (git inspector) intact(ctx context.Context, dir string) ([]string, error) {
+	return git.inspect(ctx, dir, func(line string) bool {
+		for _, about := range []string{"error in ", "warning in ", "notice: ", "dangling ", "warning: "} {
+			if strings.HasPrefix(line, about) {
+				return false
+			}
+		}
+		return true
+	}, "fsck", "--full", "--no-dangling", "--no-reflogs", "--no-progress")
+}
+
+// inspectBytes is how much is read of what git says about one repository.
+const inspectBytes = 64 << 10
+
+// inspect runs git in a repository without the configuration of the machine or the
+// user, programs that the repository names, or the network. It returns what git says
+// is wrong. Git takes no lock for these commands.
+func (git inspector) inspect(ctx context.Context, dir string, wrong func(line string) bool, args ...string) ([]string, error) {
+	cmd := exec.CommandContext(ctx, string(git), append([]string{
+		"--git-dir=.", "-c", "safe.directory=*", "-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false",
+		"-c", "core.alternateRefsCommand=true", "-c", "protocol.allow=never",
+		"-c", "core.commitGraph=false", // it would stand for commits that are absent
+	}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1",
+		"GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0",
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 3 * time.Second
+	out := &bounded{max: inspectBytes}
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil && !errors.As(err, &exit):
+		return nil, fmt.Errorf("git %s: %w", args[0], err)
+	}
+	var lines []string
+	said := false
+	for line := range strings.Lines(out.kept.String()) {
+		line = strings.TrimSpace(line)
+		said = said || line != ""
+		if line != "" && wrong(line) {
+			lines = append(lines, "git "+args[0]+": "+line)
+		}
+	}
+	if exit != nil && !said {
+		lines = append(lines, fmt.Sprintf("git %s: %v", args[0], exit))
+	}
+	return lines, nil
 }

@@ -27,7 +27,12 @@ type client struct {
 func open(url string) (*client, error) { return openWith(url, ws.Dialer{}) }
 
 func openWith(url string, d ws.Dialer) (*client, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	// Of a dialer's own, gobwas minds the handshake only without a context.
+	limit := patience
+	if d.Timeout > 0 {
+		limit = d.Timeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	conn, early, _, err := d.Dial(ctx, url)
 	if err != nil {

@@ -208,7 +208,7 @@ func (c *copier) purgatory(ctx context.Context) error {
 		}
 		defer tx.Rollback()
 		c.held++
-		if _, err := tx.Hold(e, host.Holding{Reason: host.ReasonHeld, Synced: true}, h.Since); err != nil {
+		if _, err := tx.Hold(e, host.HoldOptions{Reason: host.ReasonHeld, Synced: true}, h.Since); err != nil {
 			return err
 		}
 		return tx.Commit()

@@ -24,6 +24,7 @@ import (
 // of NIP-01, NIP-09 and NIP-40 as this test applies them, exports and checks them,
 // and reads them back.
 func TestRealEvents(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"events.jsonl", "nip34.jsonl"} {
 		t.Run(name, func(t *testing.T) {
 			path, err := filepath.Abs(filepath.Join("..", "..", "..", "shared", "data", name))

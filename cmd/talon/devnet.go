@@ -2,14 +2,19 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -248,3 +253,178 @@ func difference(n *devnet.Net, c devnet.Comparison) string {
 }
 
 var errEnded = errors.New("it was to run")
+
+// childTalon is the Talon in the middle of a network, in a process of its own.
+type childTalon struct {
+	cmd   *exec.Cmd
+	ended chan error // one value, when it has ended
+	gone  chan struct{}
+}
+
+// startTalon starts a Talon on a new data folder. What it logs, from level warn on
+// unless its own flags say otherwise, goes to log.
+func (o *devnetRun) startTalon(ctx context.Context, n *devnet.Net, data string, log io.Writer) (*childTalon, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the program of Talon: %w", err)
+	}
+	args := slices.Concat([]string{"serve", "--log-level", "warn"}, o.talonArgs(n)[1:], []string{"--data", data}) // of a flag, the last one counts
+	// It gets a signal of its own, and not the end of the context: it stops in order.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, args...)
+	cmd.Args[0] = "talon" // whatever the file is called
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start talon serve: %w", err)
+	}
+	c := &childTalon{cmd: cmd, ended: make(chan error, 1), gone: make(chan struct{})}
+	go func() {
+		c.ended <- cmd.Wait()
+		close(c.gone)
+	}()
+	return c, nil
+}
+
+// stop ends it, in order if that does not take for ever.
+func (c *childTalon) stop() {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-c.gone:
+	case <-time.After(20 * time.Second):
+		_ = c.cmd.Process.Kill()
+		<-c.gone
+	}
+}
+
+// relaysFlag is the value of --relays: 2,strfry:3,./mine.toml:1.
+type relaysFlag struct{ cfg *devnet.Config }
+
+func (f relaysFlag) Type() string { return "list" }
+
+func (f relaysFlag) String() string {
+	parts := []string{}
+	if f.cfg != nil && (f.cfg.Relays > 0 || len(f.cfg.Foreign) == 0) {
+		parts = append(parts, strconv.Itoa(f.cfg.Relays))
+	}
+	if f.cfg != nil {
+		for _, other := range f.cfg.Foreign {
+			parts = append(parts, fmt.Sprintf("%s:%d", other.Name, other.Count))
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+func (f relaysFlag) Set(text string) error {
+	f.cfg.Relays, f.cfg.Foreign = 0, nil
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		if n, err := strconv.Atoi(part); err == nil {
+			f.cfg.Relays += n
+			continue
+		}
+		name, number := part, "1"
+		if i := strings.LastIndexByte(part, ':'); i >= 0 {
+			name, number = part[:i], part[i+1:]
+		}
+		count, err := strconv.Atoi(number)
+		if err != nil || name == "" {
+			return fmt.Errorf("want a number, or a profile with a number such as strfry:3, not %q", part)
+		}
+		if name == "khatru" && count > 0 {
+			// The real one is at hand.
+			f.cfg.Relays += count
+			continue
+		}
+		p, err := readProfile(name)
+		if err != nil {
+			return err
+		}
+		f.cfg.Foreign = append(f.cfg.Foreign, devnet.Foreign{Name: strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".toml"), Profile: p, Count: count})
+	}
+	return nil
+}
+
+// readProfile returns a profile that is built in, or that of a file.
+func readProfile(name string) (*relaymodel.Profile, error) {
+	if !strings.HasSuffix(name, ".toml") {
+		return relaymodel.Builtin(name)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read a profile: %w", err)
+	}
+	p, err := relaymodel.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+// partners refuses options that do nothing without others.
+func (o *devnetRun) partners(given func(option string) bool) error {
+	c := &o.net
+	for _, p := range []struct {
+		option string
+		there  bool
+		want   string
+	}{
+		{"outage-for", c.OutageEvery > 0, "--outage-every: no relay is cut off without it"},
+		{"git-turn", c.GitFailing > 0, "--git-failing: no git server fails without it"},
+		{"comments", c.Roots > 0 || c.Comments == 0, "--roots above 0: there is nothing to comment on"},
+		{"split", c.ClonesPer > 1 || c.Split == 0, "--clones-per above 1: one git server has all objects"},
+		{"negentropy", c.Relays > 0, "a relay of khatru's in --relays: profiles say themselves who compares"},
+		{"lose", c.Relays > 0, "a relay of khatru's in --relays: a profile says so itself (live.lost)"},
+		{"rate-limit", c.Relays > 0, "a relay of khatru's in --relays: a profile says so itself (rate)"},
+		{"max-limit", c.Relays > 0, "a relay of khatru's in --relays: a profile says so itself (limits.limit)"},
+	} {
+		if given(p.option) && !p.there {
+			return fmt.Errorf("the option --%s needs %s", p.option, p.want)
+		}
+	}
+	// With the modules of talon serve, nothing is served without its git data.
+	if o.serve && c.Repos > 0 && (c.GitServers == 0 || c.ClonesPer == 0) && o.plugins == "" && len(o.serveArgs) == 0 {
+		return errors.New("without git servers (--git-servers, --clones-per) the modules of talon serve hold every repository until its git data comes, " +
+			"which is never: give --plugins a folder whose modules accept events without it, or flags of talon serve after --")
+	}
+	return nil
+}
+
+// writeNetResult writes the last look as one JSON object.
+func writeNetResult(w io.Writer, n *devnet.Net, last netLook) error {
+	type relay struct {
+		devnet.RelayStatus
+		Missing int `json:"missing"` // events that it has and Talon lacks
+	}
+	result := struct {
+		InLine       bool               `json:"in_line"` // Talon has exactly what it is to have
+		Seconds      float64            `json:"seconds"`
+		Expected     int                `json:"expected"`
+		Missing      int                `json:"missing"`
+		MissingKinds map[int]int        `json:"missing_by_kind"`
+		Others       int                `json:"others"` // events that Talon has and is not to have
+		Repositories int                `json:"repositories"`
+		Error        string             `json:"error,omitempty"` // Talon did not answer
+		Relays       []relay            `json:"relays"`
+		Git          []devnet.GitStatus `json:"git"`
+	}{
+		InLine: last.quiet > 0, Seconds: time.Since(last.began).Seconds(), Expected: last.Expected, Missing: len(last.Lacks),
+		MissingKinds: lackedKinds(n, last.Comparison), Others: len(last.Beside), Repositories: last.Repos, Git: []devnet.GitStatus{},
+	}
+	if last.failed != nil {
+		result.Error = last.failed.Error()
+	}
+	for i, r := range n.Relays {
+		s := relay{RelayStatus: r.Status()}
+		if last.failed == nil && i < len(last.LacksOf) {
+			s.Missing = last.LacksOf[i]
+		}
+		result.Relays = append(result.Relays, s)
+	}
+	for _, g := range n.Git {
+		result.Git = append(result.Git, g.Status())
+	}
+	if err := json.NewEncoder(w).Encode(result); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}

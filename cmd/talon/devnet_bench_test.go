@@ -46,11 +46,7 @@ func devnetBench(b *testing.B, strategy string) {
 		sent := relay.Status().Sent
 		relay.Cut(true)
 		relay.Cut(false)
-		for deadline := time.Now().Add(patience); relay.Status().Connections == 0; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				b.Fatal("Talon does not come back to the relay")
-			}
-		}
+		until(b, "Talon comes back to the relay", func() bool { return relay.Status().Connections > 0 })
 		untilQuiet(b, relay)
 		second += float64(relay.Status().Sent - sent)
 

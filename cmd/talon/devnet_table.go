@@ -20,8 +20,8 @@ type netTable struct {
 
 func newNetTable(w io.Writer) *netTable { return &netTable{w: w, live: terminal(w), began: time.Now()} }
 
-// tableRows bounds the relays and the git servers that a table has: a terminal has only
-// so many lines.
+// tableRows bounds the relays and the git servers that a table has: a terminal has few
+// lines.
 const tableRows = 24
 
 func (t *netTable) show(n *devnet.Net, c devnet.Comparison, err error) {
@@ -66,7 +66,7 @@ func missing(c devnet.Comparison, relay int, err error) string {
 
 // summary says how the network is, and what Talon has of it.
 func (t *netTable) summary(n *devnet.Net, c devnet.Comparison, err error) (network, talon string) {
-	down, connections, events, most := 0, 0, 0, 0
+	down, connections, events, limit := 0, 0, 0, 0
 	for _, r := range n.Relays {
 		s := r.Status()
 		if !s.Up {
@@ -74,7 +74,7 @@ func (t *netTable) summary(n *devnet.Net, c devnet.Comparison, err error) (netwo
 		}
 		connections += s.Connections
 		events += s.Events
-		most = max(most, s.Subscriptions)
+		limit = max(limit, s.Subscriptions)
 	}
 	failing := 0
 	for _, g := range n.Git {
@@ -83,7 +83,7 @@ func (t *netTable) summary(n *devnet.Net, c devnet.Comparison, err error) (netwo
 		}
 	}
 	at := time.Since(t.began).Round(time.Second)
-	network = fmt.Sprintf("%5v  %d relays (%d down) with %d events, %d connections and up to %d subscriptions, %d git servers (%d failing)", at, len(n.Relays), down, events, connections, most, len(n.Git), failing)
+	network = fmt.Sprintf("%5v  %d relays (%d down) with %d events, %d connections and up to %d subscriptions, %d git servers (%d failing)", at, len(n.Relays), down, events, connections, limit, len(n.Git), failing)
 	if err != nil {
 		return network, fmt.Sprintf("Talon does not answer: %v", err)
 	}

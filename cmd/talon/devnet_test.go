@@ -197,9 +197,8 @@ func middleArgs(t *testing.T, n *devnet.Net, data, plugins string) []string {
 // inLine waits until Talon has all that it is to have, and nothing else.
 func inLine(t *testing.T, n *devnet.Net, s *process) {
 	t.Helper()
-	const patience = 50 * time.Second
 	began := time.Now()
-	for {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		c, err := n.Compare(t.Context(), s.url)
 		if err != nil {
 			t.Fatal(err)
@@ -211,7 +210,7 @@ func inLine(t *testing.T, n *devnet.Net, s *process) {
 		if time.Since(began) > patience {
 			t.Fatalf("after %v of %d events %s\n%s", patience, c.Expected, difference(n, c), missed(n, c.Lacks))
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
@@ -310,20 +309,13 @@ func TestDevnetCrash(t *testing.T) {
 	data := newMiddleData(t)
 	for part := range 3 {
 		s := startAs(t, exec.Command("talon", middleArgs(t, n, data, plugins)...), data)
-		for deadline := time.Now().Add(patience); ; {
+		until(t, fmt.Sprint("more than ", part, " quarters of the events come"), func() bool {
 			c, err := n.Compare(t.Context(), s.url)
 			if err != nil {
 				t.Fatal(err)
 			}
-			has := c.Expected - len(c.Lacks)
-			if 4*has > part*c.Expected {
-				t.Logf("killed with %d of %d events", has, c.Expected)
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%d of %d events came\n%s", has, c.Expected, s.text())
-			}
-		}
+			return 4*(c.Expected-len(c.Lacks)) > part*c.Expected
+		})
 		s.kill()
 	}
 	inLine(t, n, startMiddleOn(t, n, data, plugins))

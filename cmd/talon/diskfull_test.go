@@ -14,6 +14,7 @@ import (
 // disk without room. Publishers hear of it, readers are served, nothing that was
 // answered is lost; with room again the server goes on.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	// The machine code of the modules is larger than the limit: it is cached before.
 	start(t, newData(t)).mustStop(t)
 	data := newData(t)

@@ -136,7 +136,7 @@ func runGitWith(ctx context.Context, dir string, in io.Reader, args ...string) (
 	defer cancel()
 	cmd := gitProcess(ctx, dir, args...)
 	cmd.Env = append(cmd.Env, "LC_ALL=C")
-	out, errOut := &bounded{most: refsBytes}, &bounded{most: 4096}
+	out, errOut := &bounded{max: refsBytes}, &bounded{max: 4096}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, errOut
 	err := cmd.Run()
 	switch {
@@ -167,12 +167,12 @@ func gitProcess(ctx context.Context, dir string, args ...string) *exec.Cmd {
 // bounded keeps the beginning of what is written.
 type bounded struct {
 	kept bytes.Buffer
-	most int
+	max  int
 	over bool
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	room := b.most - b.kept.Len()
+	room := b.max - b.kept.Len()
 	if len(p) > room {
 		b.over = true
 	}

@@ -133,10 +133,10 @@ func (p *statePlan) write(w io.Writer) {
 	var b strings.Builder
 	added, moved, removed := p.difference()
 	list := func(refs []string, line func(ref string) string) {
-		const most = 100
+		const maximum = 100
 		for i, ref := range refs {
-			if i == most {
-				fmt.Fprintf(&b, "  … and %d more\n", len(refs)-most)
+			if i == maximum {
+				fmt.Fprintf(&b, "  … and %d more\n", len(refs)-maximum)
 				return
 			}
 			fmt.Fprintf(&b, "  %s\n", plain(line(ref)))
@@ -165,11 +165,11 @@ func short(object string) string { return object[:min(12, len(object))] }
 
 // shorten keeps the beginning of a long list for a message.
 func shorten(list []string) []string {
-	const most = 10
+	const maximum = 10
 	var short []string
 	for i, text := range list {
-		if i == most {
-			return append(short, fmt.Sprintf("and %d more", len(list)-most))
+		if i == maximum {
+			return append(short, fmt.Sprintf("and %d more", len(list)-maximum))
 		}
 		short = append(short, plain(text))
 	}

@@ -153,7 +153,7 @@ func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []str
 func (p *pushing) push(cmd *cobra.Command, args []string, intent *pushIntent, timeout time.Duration) error {
 	git := p.process(cmd.Context(), args, "--no-verify")
 	git.Stdin, git.Stdout, git.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	said := &bounded{most: 64 << 10}
+	said := &bounded{max: 64 << 10}
 	if intent.removes() {
 		git.Stderr = said
 	}
@@ -250,7 +250,7 @@ func (i *pushIntent) removes() bool {
 // ask asks git what it would push, and runs its hook pre-push.
 func (p *pushing) ask(ctx context.Context, args []string) (*pushIntent, error) {
 	git := p.process(ctx, args, "--dry-run", "--porcelain")
-	out, errOut := &bounded{most: refsBytes}, &bounded{most: 64 << 10}
+	out, errOut := &bounded{max: refsBytes}, &bounded{max: 64 << 10}
 	git.Stdout, git.Stderr = out, errOut
 	err := git.Run()
 	said := strings.TrimSpace(errOut.kept.String())

@@ -18,8 +18,8 @@ import (
 	"talon/sdk/nip19"
 )
 
-// queryMost bounds --limit.
-const queryMost = 1_000_000
+// maxQuery bounds --limit.
+const maxQuery = 1_000_000
 
 func eventQueryCommand() *cobra.Command {
 	var file string
@@ -48,8 +48,8 @@ does not match, or whose signature is wrong, is not printed. A key is only neede
 		if err := how.check(args[:1]); err != nil {
 			return err
 		}
-		if limit < 1 || limit > queryMost {
-			return fmt.Errorf("the value of option limit must be from 1 to %d", queryMost)
+		if limit < 1 || limit > maxQuery {
+			return fmt.Errorf("the value of option limit must be from 1 to %d", maxQuery)
 		}
 		text := "{}"
 		if len(args) == 2 {

@@ -14,8 +14,8 @@ import (
 	"talon/host/relayclient"
 )
 
-// relayMost bounds the relays of one command.
-const relayMost = 100
+// maxRelay bounds the relays of one command.
+const maxRelay = 100
 
 // sending are the options of every command that talks to relays.
 type sending struct {
@@ -30,8 +30,8 @@ func (s *sending) check(addresses []string) error {
 	if s.timeout <= 0 {
 		return errors.New("the value of option timeout must be more than nothing")
 	}
-	if len(addresses) > relayMost {
-		return fmt.Errorf("at most %d relays at once, not %d", relayMost, len(addresses))
+	if len(addresses) > maxRelay {
+		return fmt.Errorf("at most %d relays at once, not %d", maxRelay, len(addresses))
 	}
 	for _, a := range addresses {
 		if err := relayclient.CheckURL(a); err != nil {
@@ -111,11 +111,11 @@ func newPublisher(cmd *cobra.Command, s *sending, addresses []string, key *secre
 	return p
 }
 
-// noticeMost bounds how many notices of a relay are shown.
-const noticeMost = 10
+// maxNotice bounds how many notices of a relay are shown.
+const maxNotice = 10
 
 func clientOptions(cmd *cobra.Command, address string, key *secretKey) relayclient.Options {
-	left := noticeMost
+	left := maxNotice
 	opts := relayclient.Options{Notice: func(text string) {
 		if left--; left >= 0 {
 			// In one piece: relays answer side by side.
@@ -130,20 +130,20 @@ func clientOptions(cmd *cobra.Command, address string, key *secretKey) relayclie
 
 // shown is text of a relay as a terminal may see it.
 func shown(text string) string {
-	const most = 500
+	const maximum = 500
 	text = plain(text)
-	if len(text) > most {
-		text = text[:most] + "…"
+	if len(text) > maximum {
+		text = text[:maximum] + "…"
 	}
 	return text
 }
 
-// publish sends an event to all relays at once and writes a line for each.
+// publish sends an event to all relays concurrently and writes a line for each.
 func (p *publisher) publish(ctx context.Context, e *host.Event) error {
 	return errors.Join(p.write(e, p.send(ctx, e)), ctx.Err())
 }
 
-// send sends an event to all relays at once and returns the answer of each.
+// send sends an event to all relays concurrently and returns the answer of each.
 func (p *publisher) send(ctx context.Context, e *host.Event) []relayAnswer {
 	answers := make([]relayAnswer, len(p.targets))
 	var flying sync.WaitGroup

@@ -97,8 +97,7 @@ var (
 	certificates   = regexp.MustCompile(`^GIT_(SSL|PROXY_SSL)_[A-Z_]+=.`)
 )
 
-// ownHTTP reports whether git was told how to reach a server, in words that the helper
-// does not know.
+// ownHTTP reports whether git has settings for HTTP that the helper does not know.
 func ownHTTP(ctx context.Context, repository string) bool {
 	if slices.ContainsFunc(os.Environ(), func(variable string) bool {
 		return certificates.MatchString(variable) && !strings.HasPrefix(variable, authorities+"=")

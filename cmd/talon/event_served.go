@@ -27,8 +27,8 @@ type served struct {
 
 // Bounds of what relays are asked about one repository.
 const (
-	authorsMost   = 100 // of one filter
-	keysMost      = 1000
+	maxAuthors    = 100 // of one filter
+	maxKeys       = 1000
 	maintainDepth = 20 // announcements that are followed one after the other
 )
 
@@ -59,7 +59,7 @@ func readServed(cmd *cobra.Command, how *sending, addresses []string, key *secre
 		next = nil
 		s.maintainers = grasp.NewGraph(announcements).Maintainers(repo.PubKey)
 		for _, key := range s.maintainers {
-			if !asked[key] && len(asked)+len(next) < keysMost {
+			if !asked[key] && len(asked)+len(next) < maxKeys {
 				next = append(next, key)
 			}
 		}
@@ -136,7 +136,7 @@ func (a *asker) events(ctx context.Context, kind host.Kind, identifier string, a
 	for i, t := range a.targets {
 		some := authors
 		for first := true; first || len(some) > 0; first = false {
-			n := min(len(some), authorsMost)
+			n := min(len(some), maxAuthors)
 			events, err := a.ask(ctx, i, kind, identifier, some[:n])
 			if err != nil {
 				return nil, fmt.Errorf("ask %s what it has of the repository: %w", t.address, plainError(t.why(err)))
@@ -148,7 +148,7 @@ func (a *asker) events(ctx context.Context, kind host.Kind, identifier string, a
 }
 
 func (a *asker) ask(ctx context.Context, i int, kind host.Kind, identifier string, authors []grasp.PubKey) (list []*host.Event, err error) {
-	const most = 500 // of one query, which has at most one event an author
+	const maximum = 500 // of one query, which has at most one event an author
 	t := a.targets[i]
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
@@ -157,7 +157,7 @@ func (a *asker) ask(ctx context.Context, i int, kind host.Kind, identifier strin
 			return nil, err
 		}
 	}
-	filter := map[string]any{"kinds": []int{int(kind)}, "#d": []string{identifier}, "limit": most}
+	filter := map[string]any{"kinds": []int{int(kind)}, "#d": []string{identifier}, "limit": maximum}
 	if len(authors) > 0 {
 		var keys []string
 		for _, key := range authors {
@@ -169,13 +169,13 @@ func (a *asker) ask(ctx context.Context, i int, kind host.Kind, identifier strin
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := wire.ParseFilter(text, &wire.Limits{Values: 2 * authorsMost})
+	parsed, err := wire.ParseFilter(text, &wire.Limits{Values: 2 * maxAuthors})
 	if err != nil {
 		return nil, err
 	}
 	sent := 0
 	err = a.conns[i].Query(ctx, text, func(e *host.Event) bool {
-		if sent++; sent > most {
+		if sent++; sent > maximum {
 			return false
 		}
 		if parsed.Matches(e) && schnorr.Verify(e) == nil {
@@ -183,7 +183,7 @@ func (a *asker) ask(ctx context.Context, i int, kind host.Kind, identifier strin
 		}
 		return true
 	})
-	if err == nil && sent > most {
+	if err == nil && sent > maximum {
 		err = errors.New("it sends more than it was asked for")
 	}
 	return list, err

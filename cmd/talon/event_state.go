@@ -90,7 +90,7 @@ func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, add
 	plan.write(cmd.ErrOrStderr())
 	lost := plan.lost(cmd.Context(), what.dir)
 	if len(lost) > 0 && !what.yes {
-		if err := confirm(cmd, fmt.Sprintf("Commits are lost: %s. Sign this?", strings.Join(shorten(lost), ", "))); err != nil {
+		if err := confirm(cmd, fmt.Sprintf("Removed or moved back: %s. Sign this?", strings.Join(shorten(lost), ", "))); err != nil {
 			return err
 		}
 	}

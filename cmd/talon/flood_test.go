@@ -13,6 +13,7 @@ import (
 // TestTenThousandSubscriptions opens more than a connection may have: the rest is
 // CLOSED, those that are open live on.
 func TestTenThousandSubscriptions(t *testing.T) {
+	t.Parallel()
 	// The allowance of a connection would stretch this over half a minute.
 	s := start(t, newData(t), "--max-message-rate", "1000000")
 	b := newBystander(t, s)
@@ -51,6 +52,7 @@ func TestTenThousandSubscriptions(t *testing.T) {
 // TestFlood sends as fast as it can on one connection, and reads nothing on
 // another. Both wait or are cut off; nobody else does.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	s := start(t, newData(t))
 	b := newBystander(t, s)
 	publisher := connect(t, s)

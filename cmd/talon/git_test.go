@@ -2,9 +2,12 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"compress/zlib"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"talon/internal/testkit"
 )
 
 // gitAs runs git as somebody without a configuration.
@@ -84,9 +89,23 @@ func startGit(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, url stri
 	return nil, "", nil
 }
 
+// halfPack is the beginning of a pack, and more of it than is looked at before git is
+// started.
+func halfPack() string {
+	noise := make([]byte, 128<<10)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	var b bytes.Buffer
+	b.WriteString("PACK\x00\x00\x00\x02\x00\x00\x00\x09\xb0\x80\x40") // of nine objects; a blob of 128 KiB
+	z := zlib.NewWriter(&b)
+	_, _ = z.Write(noise)
+	_ = z.Close()
+	return b.String()
+}
+
 // The server is killed in the middle of a push. Git sees half a push, and ends; no ref
 // has changed, the next server takes the push, and what is left of the first one goes.
 func TestGitServeKilled(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	repo := filepath.Join(dir, "x.git")
 	mustGit(t, ".", "init", "-q", "--bare", "-b", "main", repo)
@@ -108,7 +127,7 @@ func TestGitServeKilled(t *testing.T) {
 	defer c.Close()
 	command := strings.Repeat("0", 40) + " " + id + " refs/heads/half\x00report-status"
 	fmt.Fprintf(c, "POST /x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\n"+
-		"Content-Length: 1000000\r\n\r\n%04x%s0000PACK\x00\x00\x00\x02\x00\x00\x00\x09", len(command)+4, command)
+		"Content-Length: 1000000\r\n\r\n%04x%s0000%s", len(command)+4, command, halfPack())
 	incoming := func(pattern string) int {
 		t.Helper()
 		found, err := filepath.Glob(filepath.Join(repo, pattern))
@@ -157,6 +176,7 @@ func TestGitServeKilled(t *testing.T) {
 
 // A folder of repositories, with folders in it, with and without .git at the end.
 func TestGitServe(t *testing.T) {
+	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()
 	for _, name := range []string{"top.git", "a/b c/deep.git", "plain", "top.git/inner.git"} {
 		mustGit(t, ".", "init", "-q", "--bare", "-b", "main", filepath.Join(dir, name))
@@ -200,6 +220,7 @@ func TestGitServe(t *testing.T) {
 
 // What would attack whoever clones is refused, in git's words; old histories are not.
 func TestGitServeRefusesAttacks(t *testing.T) {
+	t.Parallel()
 	dir, work := t.TempDir(), filepath.Join(t.TempDir(), "work")
 	mustGit(t, ".", "init", "-q", "--bare", "-b", "main", filepath.Join(dir, "x.git"))
 	mustGit(t, ".", "init", "-q", "-b", "main", work)
@@ -240,6 +261,7 @@ func TestGitServeRefusesAttacks(t *testing.T) {
 // With --plain git does what is asked, by the configuration of each repository. Hooks do
 // not run, and no path leads anywhere else than before.
 func TestGitServePlain(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	bare, inner := filepath.Join(dir, "bare.git"), filepath.Join(dir, "work", "inner.git")
 	mustGit(t, ".", "init", "-q", "--bare", "-b", "main", bare)
@@ -253,9 +275,7 @@ func TestGitServePlain(t *testing.T) {
 	}
 	trace := filepath.Join(t.TempDir(), "trace")
 	for _, hook := range []string{"pre-receive", "update", "post-receive", "post-update", "reference-transaction"} {
-		if err := os.WriteFile(filepath.Join(bare, "hooks", hook), []byte("#!/bin/sh\necho ran >>"+trace+"\nexit 1\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteProgram(t, filepath.Join(bare, "hooks", hook), "#!/bin/sh\necho ran >>"+trace+"\nexit 1\n")
 	}
 	mustGit(t, bare, "config", "core.logAllRefUpdates", "always")
 	mustGit(t, bare, "config", "receive.certNonceSeed", "x")

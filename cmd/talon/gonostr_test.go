@@ -16,6 +16,7 @@ import (
 
 // TestGoNostr talks to the relay with go-nostr's client, the policy chain on.
 func TestGoNostr(t *testing.T) {
+	t.Parallel()
 	if raceDetector {
 		t.Skip("go-nostr's client has data races of its own when it closes a connection")
 	}

@@ -56,9 +56,9 @@ func related(st *story) {
 	st.refused(st.event(stranger, 1618, nostr.Tag{"c", strings.Repeat("1", 40)}, nostr.Tag{"a", repoAddress(stranger, "demo")}), unrelatedReason)
 }
 
-// orphans: a client sends an announcement and at once, without a wait for any answer,
-// all that is about it. None of that is refused as unrelated, though what it is about
-// is held; nor is what is about a held state or pull request.
+// orphans: a client sends an announcement and immediately, without a wait for any answer,
+// all that is about it. None of that is refused as unrelated, though what it is about is
+// held; nor is what is about a held state or pull request.
 func orphans(st *story) {
 	owner, contributor := st.who("owner"), st.who("contributor")
 	address := repoAddress(owner, "demo")

@@ -206,17 +206,21 @@ func (w *archiveWorld) operator(t *testing.T) {
 	}
 }
 
-// TestPushToArchive: whoever pushes to an archive without a state is told what it is, not
-// to publish a state; and no page asks for pushes.
+// TestPushToArchive: whoever pushes to an archive without a state learns what it is, and
+// is not asked to publish a state; and no page asks for pushes.
 func TestPushToArchive(t *testing.T) {
 	w := newArchiveWorld(t)
 	st := w.archive
 	one := w.work.commit("one")
 	page := func(want string) {
 		t.Helper()
-		text := st.wantStatus(http.StatusOK, "GET", repoPath(w.owner, "demo")).body
-		if !strings.Contains(text, want) || strings.Contains(text, "event push") || strings.Contains(text, "git push") {
-			t.Errorf("the page does not say %q, or invites to push:\n%s", want, text)
+		var text string
+		st.until("the page says that it is a "+want, func() bool {
+			text = st.wantStatus(http.StatusOK, "GET", repoPath(w.owner, "demo")).body
+			return strings.Contains(text, want)
+		})
+		if strings.Contains(text, "event push") || strings.Contains(text, "git push") {
+			t.Errorf("the page invites to push:\n%s", text)
 		}
 	}
 	st.held(w.announce())

@@ -84,7 +84,7 @@ func TestGraspCrash(t *testing.T) {
 	t.Logf("%d repositories, %d pushes", len(all), pushes)
 }
 
-// crashRepo is a repository, and what its owner was told about it.
+// crashRepo is a repository, and the answers that its owner got.
 type crashRepo struct {
 	owner person
 	id    string

@@ -184,8 +184,8 @@ func fetchByID(st *story) {
 	st.git(partial, "checkout", "-q", "main") // asks for trees and files one by one
 }
 
-// notSmart: clients of git's old protocol, and of other methods, are told what is
-// spoken here.
+// notSmart: clients of git's old protocol, and of other methods, get an answer with the
+// supported protocol.
 func notSmart(st *story) {
 	owner := st.who("owner")
 	path := repoPath(owner, "demo")

@@ -180,8 +180,8 @@ func TestGraspWithoutPRs(t *testing.T) {
 	st.wantServed(pr, true)
 }
 
-// TestGraspListens: a service that was not told its domain is reached at what it
-// listens on, with the port.
+// TestGraspListens: a service without a configured domain is reached at what it listens
+// on, with the port.
 func TestGraspListens(t *testing.T) {
 	data := graspData(t)
 	t.Parallel()

@@ -302,7 +302,7 @@ func deletedWhenServed(st *story) {
 		st.Errorf("%d announcements are served", n)
 	}
 	st.wantServed(issue, true)
-	// It can be announced anew, and nothing old is in it.
+	// It can be announced again, and nothing old is in it.
 	st.held(st.announcement(owner, "demo"))
 	if got := st.refsOf(url); strings.Contains(got, nostrRef) {
 		st.Errorf("the new repository has %s", got)

@@ -23,8 +23,8 @@ import (
 	"talon/host/wire"
 )
 
-// lineMost bounds one line of an import.
-const lineMost = 64 << 20
+// maxLine bounds one line of an import.
+const maxLine = 64 << 20
 
 func importCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -122,7 +122,7 @@ func (im *importer) readAll(cmd *cobra.Command, files []string) error {
 // read submits each line. It returns early when the host fails or ctx ends.
 func (im *importer) read(ctx context.Context, name string, r io.Reader) error {
 	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 64<<10), lineMost)
+	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
 	for n := 1; lines.Scan(); n++ {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stopped at %s:%d", name, n)

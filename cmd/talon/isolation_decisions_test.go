@@ -57,13 +57,17 @@ func BenchmarkIsolationContention(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%dx%d", word, load.conns, load.window), func(b *testing.B) {
 				for b.Loop() {
 					s := isolationRelay(b)
-					got := publish(b, s, saying(b, word, 1, n), load.conns, load.window)
+					events := saying(b, word, 1, n)
+					used := s.cpu()
+					got := publish(b, s, events, load.conns, load.window)
+					used = s.cpu() - used
 					m := s.metrics()
 					b.ReportMetric(0, "ns/op")
 					b.ReportMetric(n/got.wall.Seconds(), "events/s")
 					b.ReportMetric(millis(quantile(got.times, 0.5)), "p50-ms")
 					b.ReportMetric(millis(quantile(got.times, 0.99)), "p99-ms")
 					b.ReportMetric(m["talon_redecided_total"]/n, "again/event")
+					b.ReportMetric(micros(used)/n, "cpu-µs/event")
 					s.stop()
 				}
 			})

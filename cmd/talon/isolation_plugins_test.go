@@ -17,6 +17,7 @@ import (
 
 	"talon/host/plugin/plugintest"
 	"talon/host/plugin/wasmtest"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -44,7 +45,7 @@ type attack struct {
 	code     wasmtest.Code // what it does about large events
 	manifest string
 
-	functions int // large ones of a module that comes into the folder meanwhile
+	late []wasmtest.Func // of a module that comes into the folder meanwhile
 
 	program bool // that never answers about large events, in the place of a module
 
@@ -89,7 +90,32 @@ var attacks = []attack{
 	},
 	{name: "a program that hangs", program: true},
 	{name: "a strategy that never rests", strategy: true},
-	{name: "compiles for long", functions: 40},
+	{name: "compiles for long", late: slices.Repeat([]wasmtest.Func{repeated(nil, 40_000, wasmtest.I32Const(1), wasmtest.I32Load8U, wasmtest.Drop)}, 40)},
+	{name: "compiles 8 kB for long", late: []wasmtest.Func{nested(2000, 2000)}},
+	{name: "has many locals", late: slices.Repeat([]wasmtest.Func{nested(200, 50_000)}, 10)},
+	{name: "jumps to many places", late: slices.Repeat([]wasmtest.Func{{Code: wasmtest.Body(
+		wasmtest.Block(wasmtest.Void), wasmtest.I32Const(0), wasmtest.BrTable(make([]uint32, 30_000)...), wasmtest.End, wasmtest.End)}}, 100)},
+	{name: "has a million functions", late: slices.Repeat([]wasmtest.Func{repeated(nil, 4, wasmtest.I32Const(1), wasmtest.Drop)}, 1_000_000)},
+	{name: "has one function of 5 MB", late: []wasmtest.Func{repeated([]wasmtest.Locals{{N: 1, Type: wasmtest.I64}}, 1_000_000,
+		wasmtest.LocalGet(0), wasmtest.I32Const(1), wasmtest.I32Load8U, wasmtest.Drop, wasmtest.Drop)}},
+}
+
+// repeated returns a function that does something the given number of times.
+func repeated(locals []wasmtest.Locals, times int, c ...wasmtest.Code) wasmtest.Func {
+	return wasmtest.Func{Locals: locals, Code: wasmtest.Body(bytes.Repeat(wasmtest.Body(c...), times), wasmtest.End)}
+}
+
+// nested is a function of loops one in the other, each of which may go on in each around
+// it, with all of its locals.
+func nested(loops int, locals uint32) wasmtest.Func {
+	var c wasmtest.Code
+	for i := range loops {
+		c = append(c, wasmtest.Body(wasmtest.Loop(wasmtest.Void), wasmtest.LocalGet(uint32(i)), wasmtest.BrIf(uint32(i/2)))...)
+	}
+	return wasmtest.Func{
+		Locals: []wasmtest.Locals{{N: locals, Type: wasmtest.I32}},
+		Code:   wasmtest.Body(c, bytes.Repeat(wasmtest.End, loops+1)),
+	}
 }
 
 // attackModule is a policy that passes small events, and does something about others.
@@ -118,10 +144,7 @@ func attackModule(a attack) []byte {
 			Bytes:  []byte(`{"talon_manifest": 1, "name": "attacked", "worlds": ["policy"], "place": 10` + a.manifest + `}`),
 		}},
 	}
-	for range a.functions {
-		loads := bytes.Repeat(wasmtest.Body(wasmtest.I32Const(1), wasmtest.I32Load8U, wasmtest.Drop), 40_000)
-		m.Funcs = append(m.Funcs, wasmtest.Func{Code: wasmtest.Body(loads, wasmtest.End)})
-	}
+	m.Funcs = append(m.Funcs, a.late...)
 	return m.Bytes()
 }
 
@@ -152,9 +175,7 @@ func isolate(b *testing.B, a attack) {
 	}
 	if a.program {
 		path := filepath.Join(b.TempDir(), "hanging")
-		if err := os.WriteFile(path, []byte(hanging), 0o700); err != nil {
-			b.Fatal(err)
-		}
+		testkit.WriteProgram(b, path, hanging)
 		place("attacked.toml", fmt.Appendf(nil, "exec = %q\nplace = 10\n", path))
 	}
 	if a.strategy {
@@ -170,8 +191,11 @@ func isolate(b *testing.B, a attack) {
 		p := dial(b, s, false)
 		attacking.Go(func() { flood(b, p, stop) })
 	}
-	if a.functions > 0 {
-		place("late.wasm", attackModule(attack{code: wasmtest.Nop, functions: a.functions}))
+	var size float64
+	if a.late != nil {
+		module := attackModule(attack{code: wasmtest.Nop, late: a.late})
+		size = float64(len(module))
+		place("late.wasm", module)
 	}
 	events := sign(b, 2_000_000, 2_002_000)
 	p := dial(b, s, false)
@@ -192,6 +216,9 @@ func isolate(b *testing.B, a attack) {
 			refused++
 		}
 		times = append(times, time.Since(sent))
+		if a.late != nil {
+			time.Sleep(isolationTime / 5000)
+		}
 	}
 	close(stop)
 	attacking.Wait()
@@ -202,6 +229,16 @@ func isolate(b *testing.B, a attack) {
 	b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
 	if a.strategy {
 		b.ReportMetric(s.metrics()[`talon_plugin_decision_seconds_sum{function="step",module="busystrategy"}`], "s-in-strategy")
+	}
+	if a.late != nil {
+		m := s.metrics()
+		for name := range m {
+			if strings.HasPrefix(name, "talon_plugin_changes_total{") && strings.Contains(name, `"late"`) {
+				_, result, _ := strings.Cut(name, `result="`)
+				b.ReportMetric(m[name], strings.TrimSuffix(result, `"}`))
+			}
+		}
+		b.ReportMetric(size/1e3, "kB-of-module")
 	}
 	rss, _ := s.memory()
 	b.ReportMetric(rss/1e6, "MB")

@@ -3,8 +3,10 @@
 package main_test
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/nbd-wtf/go-nostr"
 
+	"talon/host"
 	"talon/sdk/nip19"
 )
 
@@ -82,6 +85,60 @@ func BenchmarkIsolationStrangers(b *testing.B) {
 				stop.Store(true)
 				attackers.Wait()
 				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
+				b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
+				s.stop()
+			}
+		})
+	}
+}
+
+// BenchmarkIsolationIdentifier publishes states that are refused, of an identifier that one
+// stranger announces, or 100,000: what one costs does not depend on that.
+func BenchmarkIsolationIdentifier(b *testing.B) {
+	const states = 500
+	for _, announced := range []int{1, 100_000} {
+		b.Run(fmt.Sprintf("announced=%d", announced), func(b *testing.B) {
+			folder := fixture(b, "identifier", announced, func(i int) *host.Event {
+				e := &host.Event{Kind: host.KindAnnouncement, CreatedAt: epoch - int64(i), PubKey: numbered('p', i), ID: numbered('i', i)}
+				lists := numbered('p', i+1)
+				e.Tags = []host.Tag{
+					{"d", "talon"}, {"clone", "https://elsewhere.test/talon.git"}, {"relays", "wss://elsewhere.test"},
+					{"maintainers", hex.EncodeToString(lists[:])},
+				}
+				e.JSON = e.AppendJSON(nil)
+				return e
+			})
+			for b.Loop() {
+				dir := b.TempDir()
+				if err := os.CopyFS(dir, os.DirFS(folder)); err != nil {
+					b.Fatal(err)
+				}
+				s := serve(b, dir, "--policy", "lists,grasp", "--domain", "relay.test")
+				p := dial(b, s, false)
+				refuse := func(events []signed) (times []time.Duration) {
+					for _, e := range events {
+						began := time.Now()
+						p.send(b, `["EVENT",`+string(e.json)+`]`)
+						f, err := p.next()
+						if err != nil || !bytes.Contains(f.text, []byte("author not authorized")) {
+							b.Fatalf("%s %v", f.text, err)
+						}
+						times = append(times, time.Since(began))
+					}
+					return times
+				}
+				refuse(repositoryEvents(b, 30618, 700_000, states, "talon")) // what is cold becomes warm
+				events := repositoryEvents(b, 30618, 800_000, states, "talon")
+				m, used := s.metrics(), s.cpu()
+				times := refuse(events)
+				used = s.cpu() - used
+				const fuel, reads = `talon_plugin_decision_fuel_sum{function="admit",module="grasp"}`, `talon_store_query_seconds_count{operation="select"}`
+				after := s.metrics()
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(micros(used)/states, "cpu-µs/state")
+				b.ReportMetric((after[fuel]-m[fuel])/states, "fuel/state")
+				b.ReportMetric((after[reads]-m[reads])/states, "selects/state")
 				b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
 				b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
 				s.stop()

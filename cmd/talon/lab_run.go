@@ -10,10 +10,12 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"talon/cmd/internal/lab/engine"
 	"talon/cmd/internal/lab/module"
@@ -100,14 +102,20 @@ func scenarioList() string {
 	return b.String()
 }
 
-// labMemory is what memory is kept below where that is possible: runs make much that is
-// short-lived.
-const labMemory = 900 << 20
+// Runs make much that is short-lived: garbage may be several times what is in use, as long
+// as memory stays below labMemory, where that is possible.
+const (
+	labGarbage = 400 // percent
+	labMemory  = 900 << 20
+)
 
 // runLab makes the runs, and shows what comes of them.
 func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(labMemory)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(labGarbage)
 	}
 	w := result.NewWriter(io.Discard)
 	runs := filepath.Join(out, "runs.jsonl")
@@ -163,6 +171,9 @@ func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
 	}
 	if len(broken) > 0 {
 		return errors.New(counted(len(broken), "finding") + ": see above")
+	}
+	if cmd.Context().Err() != nil {
+		return errors.New("interrupted: this is what was done until then")
 	}
 	return nil
 }
@@ -278,4 +289,36 @@ func (o *labOptions) close() {
 	for _, m := range o.modules {
 		_ = m.Close()
 	}
+}
+
+func labCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Try strategies and throttles in a simulated network",
+		Long: `Try strategies and throttles, the files that production runs, in a network in virtual time: seeded, with faults, repeatable to the byte.
+
+What runs leave is a file of JSON lines. Comparisons are paired by seed: variants in the same world with the same seed had the same weather.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return errors.New("no command was given")
+		},
+	}
+	group(cmd, "run", "Try modules:", labRunCommand(), labWatchCommand(), labRecordCommand())
+	group(cmd, "results", "Look at results:", labReportCommand(), labDiffCommand())
+	return cmd
+}
+
+// columns returns how wide a table may be: that of the terminal, or COLUMNS, or 0 for as
+// wide as it is.
+func columns(w io.Writer) int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if f, ok := w.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
+			return int(size.Col)
+		}
+	}
+	return 0
 }

@@ -171,7 +171,7 @@ func BenchmarkLight(b *testing.B) {
 
 // BenchmarkSmall is for a server with little memory (scripts/small): 1,000 connections that
 // subscribe, 100,000 events, broad questions of 30 more connections, and pushes, all at
-// once. It fails if the server does not live to answer afterwards.
+// the same time. It fails if the server does not live to answer afterwards.
 func BenchmarkSmall(b *testing.B) {
 	const subscribers, questions, events, pushes = 1000, 30, 100_000, 5
 	raiseFileLimit(b, subscribers+1000)
@@ -211,10 +211,10 @@ func BenchmarkSmall(b *testing.B) {
 		}
 		again := 0
 		others.Go(func() { again = pushTo(b, s, pushes) })
-		var most float64
+		var limit float64
 		others.Go(func() {
 			for !stop.Load() {
-				most = max(most, s.proc("status", "RssAnon"))
+				limit = max(limit, s.proc("status", "RssAnon"))
 				time.Sleep(50 * time.Millisecond)
 			}
 		})
@@ -231,7 +231,7 @@ func BenchmarkSmall(b *testing.B) {
 		}
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(before*1024/1e6, "before-anonymous-MB")
-		b.ReportMetric(most*1024/1e6, "most-anonymous-MB")
+		b.ReportMetric(limit*1024/1e6, "most-anonymous-MB")
 		b.ReportMetric(s.proc("status", "RssAnon")*1024/1e6, "after-anonymous-MB")
 		b.ReportMetric(millis(quantile(took, 0.5)), "p50-ms")
 		b.ReportMetric(millis(quantile(took, 0.99)), "p99-ms")

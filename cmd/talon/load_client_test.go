@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -117,7 +118,7 @@ func (p *peer) next() (frame, error) {
 	}
 }
 
-// buffered reports whether next would return at once.
+// buffered reports whether next would return without waiting.
 func (p *peer) buffered() bool {
 	head, size, ok := p.header()
 	return ok && p.w-p.r >= head+size
@@ -156,6 +157,7 @@ func (p *peer) fill(n int) error {
 	p.w += got
 	p.got += got
 	if got > 0 {
+		runtime.Gosched() // to who waits for a small answer beside large ones
 		return nil
 	}
 	if err == nil {

@@ -48,8 +48,15 @@ func crowd() (frames []string) {
 }
 
 // BenchmarkServerCrowd asks a small question again and again, alone and beside 30
-// connections that ask broad ones without a pause.
+// connections that ask broad ones without a pause, or for events that are in memory.
 func BenchmarkServerCrowd(b *testing.B) {
+	b.Run("broad", func(b *testing.B) { besideCrowd(b, crowd()) })
+	b.Run("newest", func(b *testing.B) {
+		besideCrowd(b, []string{string(appendFrame(nil, `["REQ","s",{"limit":5000}]`))})
+	})
+}
+
+func besideCrowd(b *testing.B, frames []string) {
 	const conns, asked = 30, 200
 	s := serve(b, warm(b), "--max-values", "4000")
 	bystander := dial(b, s, false)
@@ -68,7 +75,6 @@ func BenchmarkServerCrowd(b *testing.B) {
 		var events, answers, refused atomic.Int64
 		var wg sync.WaitGroup
 		ready := make(chan struct{})
-		frames := crowd()
 		for i := range conns {
 			p := dial(b, s, false)
 			wg.Go(func() {

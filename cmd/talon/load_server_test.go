@@ -208,10 +208,10 @@ func (m metrics) total(prefix, part string) (sum float64) {
 func (s *server) memory() (rss, heap float64) {
 	const cycles = "go_gc_duration_seconds_count"
 	heap = math.Inf(1)
-	for goal := s.metrics()[cycles] + 3; ; {
+	for goal := s.metrics().total(cycles, "") + 3; ; {
 		m := s.metrics()
-		heap = min(heap, m["go_memstats_heap_inuse_bytes"]+m["go_memstats_stack_inuse_bytes"])
-		if m[cycles] >= goal {
+		heap = min(heap, m.total("go_memstats_heap_inuse_bytes", "")+m.total("go_memstats_stack_inuse_bytes", ""))
+		if m.total(cycles, "") >= goal {
 			break
 		}
 	}

@@ -5,20 +5,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
 	"syscall"
+	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"talon/cmd/internal/gitremote"
+	"talon/host/config"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A second signal ends the process at once.
+	// A second signal ends the process immediately.
 	context.AfterFunc(ctx, stop)
 	// A file that may not grow is a write that fails, like one on a full disk, not
 	// the end of the process.
@@ -50,7 +58,144 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.CompletionOptions.HiddenDefaultCmd = true
-	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), copyCommand(), checkCommand(), pluginCommand(), eventCommand(), gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand(), prepareCommand())
+	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), copyCommand(), checkCommand(), clusterCommand(), pluginCommand(), eventCommand(), gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand(), prepareCommand())
 	wrapHelp(cmd)
 	return cmd
+}
+
+// helpColumns is how wide the text of help is.
+const helpColumns = 100
+
+// wrapHelp breaks the long texts of a command and of those below it.
+func wrapHelp(cmd *cobra.Command) {
+	cmd.Long = wrap(cmd.Long)
+	for _, c := range cmd.Commands() {
+		wrapHelp(c)
+	}
+}
+
+// wrap breaks paragraphs into lines. Lines that are indented stay as they are.
+func wrap(text string) string {
+	var b strings.Builder
+	column := 0
+	end := func() {
+		if column > 0 {
+			b.WriteByte('\n')
+		}
+		column = 0
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || strings.HasPrefix(line, " ") {
+			end()
+			b.WriteString(line + "\n")
+			continue
+		}
+		for word := range strings.FieldsSeq(line) {
+			n := utf8.RuneCountInString(word)
+			switch {
+			case column == 0:
+			case column+1+n > helpColumns:
+				end()
+			default:
+				b.WriteByte(' ')
+				column++
+			}
+			b.WriteString(word)
+			column += n
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// load reads the configuration and opens the log on the command's stderr.
+func load(cmd *cobra.Command, loader *config.Loader) (*config.Config, *slog.Logger, error) {
+	cfg, err := loader.Load(os.LookupEnv)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg.Compiler = compileWith
+	return cfg, logger(cmd.ErrOrStderr(), cfg), nil
+}
+
+func logger(w io.Writer, cfg *config.Config) *slog.Logger {
+	var level slog.Level
+	// The configuration has checked the name.
+	_ = level.UnmarshalText([]byte(cfg.LogLevel))
+	options := &slog.HandlerOptions{Level: level}
+	if cfg.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// release is set by the build.
+var release = ""
+
+// version names this build: the release, or the commit that it was built from.
+func version() string {
+	if release != "" {
+		return release
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "devel"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return "devel-" + s.Value[:12]
+		}
+	}
+	return "devel"
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Say which version this is",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "talon %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// progress keeps one line up to date on a terminal. Elsewhere it does nothing.
+type progress struct {
+	w    io.Writer
+	last time.Time
+}
+
+func newProgress(w io.Writer) *progress {
+	if terminal(w) {
+		return &progress{w: w, last: time.Now()}
+	}
+	return &progress{}
+}
+
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// show replaces the line, a few times a second at most.
+func (p *progress) show(line func() string) {
+	const every = 200 * time.Millisecond
+	if p.w == nil || time.Since(p.last) < every {
+		return
+	}
+	p.last = time.Now()
+	fmt.Fprintf(p.w, "\r\x1b[K%s", line())
+}
+
+// end removes the line.
+func (p *progress) end() {
+	if p.w != nil {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
 }

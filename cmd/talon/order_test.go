@@ -14,6 +14,7 @@ import (
 // TestOrder sends messages of one connection without waiting for answers: each
 // sees what came before it.
 func TestOrder(t *testing.T) {
+	t.Parallel()
 	s := start(t, newData(t))
 	c := connect(t, s)
 	expectOK := func(t *testing.T, e *nostr.Event, ok bool) {
@@ -94,6 +95,7 @@ func TestOrder(t *testing.T) {
 // TestNoGap subscribes again and again while others publish: what is stored and
 // what is live together are every event, each once.
 func TestNoGap(t *testing.T) {
+	t.Parallel()
 	const publishers, each, readers = 4, 1000, 24
 	s := start(t, newData(t), "--max-message-rate", "100000")
 	all := make([][]*nostr.Event, publishers)

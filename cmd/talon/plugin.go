@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"talon/cmd/internal/author"
 	"talon/host/admin"
 	"talon/host/config"
+	"talon/host/plugin/compile"
 )
 
 func pluginCommand() *cobra.Command {
@@ -64,4 +67,146 @@ func operating(cmd *cobra.Command, do func(cmd *cobra.Command, server *admin.Cli
 		return nil
 	}
 	return cmd
+}
+
+func pluginNewCommand() *cobra.Command {
+	var world, lang string
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Make a folder with a module that builds and passes its tests",
+		Long: `Make the folder NAME with the smallest useful module, and all that it needs: it builds and is tested without a network
+(AssemblyScript needs one once, for npm install). Strategies and throttles are written in Go or Rust.
+The last part of NAME is the name of the module.`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&world, "world", "policy", "what the module is `for`: policy, strategy or throttle")
+	cmd.Flags().StringVar(&lang, "lang", "go", "the `language`: "+strings.Join(author.Languages(), ", "))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := author.Create(args[0], world, lang); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is there; next: %s\n", plain(args[0]), plain(author.Next(args[0], lang)))
+		return err
+	}
+	return cmd
+}
+
+func pluginBuildCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "build [FOLDER]",
+		Short: "Build the module of a folder, and check it as a relay would",
+		Long: `Build the module of a folder to NAME.wasm in it, where manifest.json says the name. A module that a relay would refuse
+is an error; talon plugin test asks it something too.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "write the module to this `file`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		file, err := author.Build(cmd.Context(), folderOf(args), out, cmd.ErrOrStderr())
+		if err != nil {
+			return quoted(err)
+		}
+		source, err := author.Find(cmd.Context(), file, "", cmd.ErrOrStderr())
+		if err != nil {
+			return quoted(err)
+		}
+		in, err := source.Inspect(cmd.Context())
+		if err == nil && in.Problem != "" {
+			err = fmt.Errorf("%s is built, but a relay refuses it: %s", file, in.Problem)
+		}
+		if err != nil {
+			return quoted(err)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, sha256 %s\n", plain(file), bytesText(int64(in.Size)), in.SHA256)
+		return err
+	}
+	return cmd
+}
+
+func folderOf(args []string) string {
+	if len(args) == 0 {
+		return "."
+	}
+	return args[0]
+}
+
+func pluginSDKCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sdk",
+		Short: "The SDK in the folder of a module",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return errors.New("no command was given")
+		},
+	}
+	cmd.AddCommand(pluginSDKUpdateCommand())
+	return cmd
+}
+
+func pluginSDKUpdateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "update [FOLDER]",
+		Short: "Put the SDK of this version into a folder that talon plugin new made",
+		Long: `Put the SDK of this version into a folder that talon plugin new made, in the place of the one in talon/sdk.
+What you wrote stays as it is. Without FOLDER, it is the folder in which you are.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			u, err := author.Update(dir)
+			if err != nil {
+				return quoted(err)
+			}
+			w := cmd.OutOrStdout()
+			for _, file := range u.Files {
+				fmt.Fprintln(w, plain(file))
+			}
+			if len(u.Files) == 0 {
+				_, err = fmt.Fprintf(w, "the SDK is that of this version, %s\n", u.To)
+				return err
+			}
+			from := u.From
+			if from == "" {
+				from = "a version that does not say which it is"
+			}
+			_, err = fmt.Fprintf(w, "the SDK is updated from %s to %s: %d files; next: talon plugin test\n", plain(from), u.To, len(u.Files))
+			return err
+		},
+	}
+}
+
+// compileWith is the command of this very program that compiles a module; nil in tests
+// that run no program.
+var compileWith []string
+
+const compileName = "compile-plugin"
+
+// compileCommand is what a server starts for a module that it does not know yet.
+func compileCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    compileName,
+		Short:  "Compile a module for a server, which starts this by itself",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return compile.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+}
+
+// prepareCommand is what a build runs, so that no server has to compile the modules that
+// come with it.
+func prepareCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "compile-bundled FOLDER MODULES...",
+		Short:  "Compile the modules in folders for the servers of this build, which look for that in the folder compiled beside the program",
+		Hidden: true,
+		Args:   cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return compile.Prepare(cmd.Context(), args[0], args[1:])
+		},
+	}
 }

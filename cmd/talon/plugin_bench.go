@@ -114,7 +114,7 @@ func (r *benchResult) write(w io.Writer, command string) error {
 	m := &r.Module
 	t := newTable(w)
 	t.row("decision", timesText(m))
-	t.row("fuel", fmt.Sprintf("p50 %d, p99 %d, most %d; budget %d, and more for large events", m.Fuel50, m.Fuel99, m.FuelMost, m.FuelBudget))
+	t.row("fuel", fmt.Sprintf("p50 %d, p99 %d, most %d; budget %d, and more for large events", m.Fuel50, m.Fuel99, m.MaxFuel, m.FuelBudget))
 	t.row("start", fmt.Sprintf("%v; %v where compiled code is kept", m.Cold.Round(time.Millisecond), m.Warm.Round(time.Millisecond)))
 	t.row("memory", fmt.Sprintf("%s an instance, of %s", bytesText(m.Memory), bytesText(m.MemoryLimit)))
 	t.row("module", bytesText(int64(m.Size)))

@@ -53,7 +53,7 @@ func (f *fakePlugins) SetMode(_ context.Context, name string, m sidecar.Mode) (p
 }
 
 func (f *fakePlugins) Record(_ context.Context, o plugin.Recording, write func([]byte) error) (plugin.Recorded, error) {
-	f.asked = append(f.asked, fmt.Sprintf("record %q %v %d %+v", o.Plugin, o.For, o.Most, o.Redact))
+	f.asked = append(f.asked, fmt.Sprintf("record %q %v %d %+v", o.Plugin, o.For, o.Max, o.Redact))
 	if f.refuse != nil {
 		return plugin.Recorded{}, f.refuse
 	}
@@ -121,7 +121,7 @@ func serveFake(t *testing.T, f *fakePlugins) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- admin.Serve(ctx, l, f, nil, nil, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- admin.Serve(ctx, l, admin.Surface{Plugins: f}, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

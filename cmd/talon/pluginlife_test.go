@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/nbd-wtf/go-nostr"
+
+	"talon/host/admin"
+	"talon/host/plugin"
 )
 
 // pluginFolder returns a folder of plugins of the test's own, with the bundled
@@ -53,34 +56,14 @@ func drop(t testing.TB, dir, name string, data []byte) {
 	}
 }
 
-// pluginStatus is what an operator sees of one plugin, of which the tests look at
-// a part.
-type pluginStatus struct {
-	Name, Mode string
-	Running    *struct {
-		Generation int64
-		SHA256     string
-	}
-	Quarantine *struct{ Reason string }
-	Calls      uint64
-	Failures   uint64
-
-	LastFailure   string `json:"last_failure"`
-	Disagreements []struct{ Count uint64 }
-}
-
 // plugins asks the server for its plugins.
-func plugins(t testing.TB, data string) map[string]pluginStatus {
+func plugins(t testing.TB, data string) map[string]plugin.Status {
 	t.Helper()
-	out, err := talon(t, nil, "plugin", "list", "--json", "--data", data)
+	list, err := admin.Dial(filepath.Join(data, "admin", "talon.sock")).List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []pluginStatus
-	if err := json.Unmarshal([]byte(out), &list); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	by := make(map[string]pluginStatus)
+	by := make(map[string]plugin.Status)
 	for _, p := range list {
 		by[p.Name] = p
 	}
@@ -88,18 +71,14 @@ func plugins(t testing.TB, data string) map[string]pluginStatus {
 }
 
 // eventually waits until the plugin is as it should be.
-func eventually(t testing.TB, data, name, what string, is func(pluginStatus) bool) pluginStatus {
+func eventually(t testing.TB, data, name, what string, is func(plugin.Status) bool) (p plugin.Status) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		p, there := plugins(t, data)[name]
-		if is(p) && (there || what == "gone") {
-			return p
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("plugin %s is not %s after %v: %+v", name, what, patience, p)
-		}
-	}
+	until(t, fmt.Sprint("plugin ", name, " is ", what), func() bool {
+		var there bool
+		p, there = plugins(t, data)[name]
+		return is(p) && (there || what == "gone")
+	})
+	return p
 }
 
 // traffic publishes without end on several connections, and counts the answers
@@ -209,27 +188,21 @@ func (f *traffic) slowest() time.Duration {
 	return worst.Round(time.Millisecond)
 }
 
-// decided waits until so many events with the word that are sent from now on have been
-// answered, and returns how many were accepted and refused.
+// decided waits until the given number of events with the word, sent from now on, have
+// been answered, and returns how many were accepted and refused.
 func (f *traffic) decided(n int) (accepted, refused int) {
 	f.t.Helper()
 	f.mu.Lock()
 	f.asked.Add(1)
 	f.recent = [2]int{}
 	f.mu.Unlock()
-	deadline := time.Now().Add(patience)
-	for {
+	until(f.t, fmt.Sprint(n, " events are answered"), func() bool {
 		f.mu.Lock()
+		defer f.mu.Unlock()
 		accepted, refused = f.recent[0], f.recent[1]
-		f.mu.Unlock()
-		if accepted+refused >= n {
-			return accepted, refused
-		}
-		if time.Now().After(deadline) || f.t.Failed() {
-			f.t.Fatalf("%d events were answered, want %d", accepted+refused, n)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return accepted+refused >= n || f.t.Failed()
+	})
+	return accepted, refused
 }
 
 // end stops the traffic and waits for the last answers.
@@ -242,6 +215,7 @@ func (f *traffic) end() {
 // replaces it, rolls it back and removes it. Each event gets exactly one answer,
 // and each change begins to count.
 func TestPluginLife(t *testing.T) {
+	t.Parallel()
 	data, dir := newData(t), pluginFolder(t, "lists", "open")
 	s := start(t, data, "--plugins", dir)
 	f := startTraffic(t, s, 4)
@@ -260,8 +234,8 @@ func TestPluginLife(t *testing.T) {
 			t.Errorf("%s: %d events with the word were accepted, %d refused", what, accepted, refused)
 		}
 	}
-	generation := func(n int64) func(pluginStatus) bool {
-		return func(p pluginStatus) bool { return p.Running != nil && p.Running.Generation == n }
+	generation := func(n int64) func(plugin.Status) bool {
+		return func(p plugin.Status) bool { return p.Running != nil && p.Running.Generation == n }
 	}
 
 	settled("nothing is dropped", true)
@@ -273,7 +247,7 @@ func TestPluginLife(t *testing.T) {
 
 	command("mode", "words", "shadow")
 	settled("shadowed", true)
-	p := eventually(t, data, "words", "disagreeing", func(p pluginStatus) bool { return len(p.Disagreements) > 0 })
+	p := eventually(t, data, "words", "disagreeing", func(p plugin.Status) bool { return len(p.Disagreements) > 0 })
 	if p.Mode != "shadow" || p.Disagreements[0].Count == 0 {
 		t.Errorf("%+v", p)
 	}
@@ -285,7 +259,7 @@ func TestPluginLife(t *testing.T) {
 	settled("enforced", false)
 
 	drop(t, dir, "words.wasm", bundledModule(t, "open")) // accepts everything, and knows no deny_words
-	eventually(t, data, "words", "quarantined", func(p pluginStatus) bool {
+	eventually(t, data, "words", "quarantined", func(p plugin.Status) bool {
 		return p.Quarantine != nil && strings.Contains(p.Quarantine.Reason, "deny_words")
 	})
 	settled("a replacement that does not fit its side-car", false)
@@ -313,7 +287,7 @@ func TestPluginLife(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, data, "words", "gone", func(p pluginStatus) bool { return p.Name == "" })
+	eventually(t, data, "words", "gone", func(p plugin.Status) bool { return p.Name == "" })
 	settled("removed", true)
 	f.end()
 

@@ -76,6 +76,7 @@ func (r *recording) file() (file, said string) {
 // settings say the same about the file. One of them asks for events that are stored,
 // and for how the relay is reached.
 func TestRecordAndReplay(t *testing.T) {
+	t.Parallel()
 	data := graspData(t)
 	dir := pluginFolder(t, "lists", "grasp")
 	sidecar := filepath.Join(dir, "lists.toml")

@@ -11,6 +11,7 @@ import (
 // TestPluginSets limits authors, but for those whom alice follows: the set follows
 // her list as she changes and deletes it.
 func TestPluginSets(t *testing.T) {
+	t.Parallel()
 	data, dir := newData(t), pluginFolder(t, "open", "rate")
 	drop(t, dir, "rate.toml", []byte(`
 [config]
@@ -61,6 +62,7 @@ list = "`+aliceNpub+`"
 // TestPluginState uses up a limit, and finds it used up after a swap
 // and a restart.
 func TestPluginState(t *testing.T) {
+	t.Parallel()
 	data, dir := newData(t), pluginFolder(t, "open", "rate")
 	drop(t, dir, "rate.toml", []byte("[config]\nper_author_bytes_per_day = 1000\n"))
 	note := func(s *process, text string) answer {

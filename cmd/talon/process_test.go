@@ -18,6 +18,14 @@ import (
 	"time"
 )
 
+// patience bounds every wait for something that should be a matter of moments. A machine
+// that has other things to do is not a reason to give up.
+const patience = 5 * time.Minute
+
+// stall is what an answer takes only if something keeps it waiting, however busy the
+// machine is.
+const stall = 30 * time.Second
+
 // process is `talon serve` in a process of its own.
 type process struct {
 	cmd   *exec.Cmd
@@ -120,10 +128,12 @@ func serveArgs(t testing.TB, data string, args ...string) []string {
 // until waits for what a server brings about.
 func until(t testing.TB, what string, yes func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !yes(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	began := time.Now()
+	for pause := time.Millisecond; !yes(); pause = min(2*pause, 50*time.Millisecond) {
+		if time.Since(began) > patience {
 			t.Fatalf("it does not happen: %s", what)
 		}
+		time.Sleep(pause)
 	}
 }
 

@@ -14,13 +14,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	_ "github.com/mattn/go-sqlite3"
 	"github.com/nbd-wtf/go-nostr"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 )
 
 // TestScripts runs testdata/script: one behaviour or attack a file. Beside the
@@ -47,12 +47,6 @@ import (
 // and the variables $TALON_PLUGINS, $ALICE, $ALICE_NPUB, $BOB and $STRATEGIES, a folder
 // with layered-v5 and polite.
 func TestScripts(t *testing.T) {
-	// A command that should have failed may serve instead. Under the race detector
-	// each takes seconds to start.
-	deadline := 10 * patience
-	if raceDetector {
-		deadline *= 5
-	}
 	checkScripts(t)
 	plugins, goCache := modules(t), goCache(t)
 	userCache := t.TempDir()
@@ -64,7 +58,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Deadline:            time.Now().Add(deadline),
+		Deadline:            testkit.Deadline(t), // a command that should have failed may serve instead
 		Setup: func(env *testscript.Env) error {
 			env.Values[running{}] = new(running)
 			env.Setenv("TALON_PLUGINS", plugins)

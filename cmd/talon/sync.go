@@ -66,7 +66,7 @@ A server that runs follows relays by itself: sync status shows how that goes.`,
 		if err := (&sending{timeout: s.timeout}).check(addresses); err != nil {
 			return err
 		}
-		q, err := newQuery([]byte(filter), queryMost)
+		q, err := newQuery([]byte(filter), maxQuery)
 		if err != nil {
 			return fmt.Errorf("the filter is wrong: %w", err)
 		}
@@ -258,14 +258,14 @@ func (t *copied) count() int { return t.stored + t.known + t.refused + t.missing
 
 // refuse counts a refusal. A few reasons are enough to see what is wrong.
 func (t *copied) refuse(reason string) {
-	const most = 5
+	const maximum = 5
 	t.refused++
 	for _, r := range t.reasons {
 		if r == reason {
 			return
 		}
 	}
-	if len(t.reasons) < most && reason != "" {
+	if len(t.reasons) < maximum && reason != "" {
 		t.reasons = append(t.reasons, reason)
 	}
 }

@@ -23,12 +23,12 @@ type localSide struct {
 func (l *localSide) name() string { return "the database" }
 func (l *localSide) close() error { return nil }
 
-// itemsMost bounds what is held in memory of a side.
-const itemsMost = 20_000_000
+// maxItems bounds what is held in memory of a side.
+const maxItems = 20_000_000
 
 func (l *localSide) items(ctx context.Context, f host.Filter, _ func(int)) (map[host.ID]int64, error) {
 	all := map[host.ID]int64{}
-	_, _, err := l.core.Store.Scan(ctx, f, itemsMost, time.Now().Unix(), func(createdAt int64, id host.ID) { all[id] = createdAt })
+	_, _, err := l.core.Store.Scan(ctx, f, maxItems, time.Now().Unix(), func(createdAt int64, id host.ID) { all[id] = createdAt })
 	return all, err
 }
 
@@ -138,7 +138,7 @@ func (r *relaySide) items(ctx context.Context, f host.Filter, progress func(int)
 				}
 				newest = max(newest, e.CreatedAt)
 				got++
-				return got < itemsMost
+				return got < maxItems
 			})
 		})
 		if err != nil {
@@ -154,7 +154,7 @@ func (r *relaySide) items(ctx context.Context, f host.Filter, progress func(int)
 			if fresh == 0 {
 				until-- // all of it was seen, and the relay gave more than a second
 			}
-		case got >= limit && limit < itemsMost && fresh > 0:
+		case got >= limit && limit < maxItems && fresh > 0:
 			limit *= 4
 		default:
 			limit = pageEvents
@@ -168,7 +168,7 @@ func (r *relaySide) items(ctx context.Context, f host.Filter, progress func(int)
 }
 
 // reconcileLimits bounds what a relay can make us hold.
-var reconcileLimits = negentropy.ClientLimits{Frame: 30 << 10, IDs: itemsMost, Rounds: 100_000}
+var reconcileLimits = negentropy.ClientLimits{Frame: 30 << 10, IDs: maxItems, Rounds: 100_000}
 
 func (r *relaySide) compare(ctx context.Context, f host.Filter, set *negentropy.Set) (lacks, beside []host.ID, err error) {
 	err = r.ask(ctx, func(ctx context.Context, c *relayclient.Conn) error {
@@ -178,8 +178,8 @@ func (r *relaySide) compare(ctx context.Context, f host.Filter, set *negentropy.
 	return lacks, beside, err
 }
 
-// fetch asks until the relay gives no more of the events: it may give fewer at once than
-// it is asked for.
+// fetch asks until the relay gives no more of the events: it may give fewer in one answer
+// than it is asked for.
 func (r *relaySide) fetch(ctx context.Context, ids []host.ID, yield func(*host.Event)) error {
 	for len(ids) > 0 {
 		came := map[host.ID]bool{}

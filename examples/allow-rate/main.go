@@ -1,4 +1,4 @@
-// Command allow-rate is a policy that accepts the authors on a list, each so many
+// Command allow-rate is a policy that accepts the authors on a list, each a number of
 // events in a minute. The same policy in C, Rust and AssemblyScript stands beside
 // it; all of them have the same manifest.
 package main

@@ -15,10 +15,10 @@ var _ = policy.Register(manifest, new(hello))
 
 func main() {}
 
-type hello struct{ most int64 }
+type hello struct{ maxCapitals int64 }
 
 func (h *hello) Configure(cfg policy.Config) error {
-	h.most = cfg.Int("max_capitals")
+	h.maxCapitals = cfg.Int("max_capitals")
 	return nil
 }
 
@@ -35,7 +35,7 @@ func (h *hello) Admit(in policy.Input) policy.Verdict {
 		case 'a' <= c && c <= 'z':
 			row = 0
 		}
-		if row > h.most {
+		if row > h.maxCapitals {
 			return policy.Reject("blocked", "please do not shout").By("shouting")
 		}
 	}

@@ -19,7 +19,7 @@ var _ = strategy.Register(manifest, new(hello))
 func main() {}
 
 type hello struct {
-	most   int // relays to be connected to at once, as the operator wants it
+	max    int // relays to be connected to at once, as the operator wants it
 	room   int // and as the host allows it
 	values int // addresses in one filter
 	perSub int // addresses in one subscription
@@ -41,11 +41,11 @@ type relay struct {
 	changed   bool     // not all do
 }
 
-// touch says that the subscriptions have to be opened anew.
+// touch says that the subscriptions have to be opened again.
 func (r *relay) touch() { r.changed, r.current = true, 0 }
 
 func (h *hello) Configure(cfg strategy.Config) error {
-	h.most = int(cfg.Int("max_relays"))
+	h.max = int(cfg.Int("max_relays"))
 	return nil
 }
 
@@ -98,7 +98,7 @@ func (h *hello) Step(in strategy.Input, out *strategy.Actions) {
 func (h *hello) learn(world strategy.World) bool {
 	if world.First() {
 		h.limits = world.Limits
-		h.room = min(h.most, int(h.limits.Connections))
+		h.room = min(h.max, int(h.limits.Connections))
 		h.values = min(int(h.limits.Values)-1, 100) // the tag's name counts as well
 		h.perSub = h.values * int(h.limits.Filters)
 		h.repos, h.relays = make(map[string][]string), make(map[string]*relay)
@@ -203,7 +203,7 @@ func (h *hello) plan(out *strategy.Actions) bool {
 	return true
 }
 
-// subscribe ends what another strategy has open on a relay, and opens anew what
+// subscribe ends what another strategy has open on a relay, and opens again what
 // has changed: a subscription takes the place of one with the same id. It reports
 // whether the answer could hold it all.
 func (h *hello) subscribe(r *relay, out *strategy.Actions) bool {
@@ -253,7 +253,7 @@ func (h *hello) batches(r *relay) [][]string {
 	return all[:min(len(all), int(h.limits.Subscriptions))]
 }
 
-// fits reports whether the answer has room for one more action with so many bytes
+// fits reports whether the answer has room for one more action of that many bytes
 // of text, and the timer after it.
 func (h *hello) fits(out *strategy.Actions, size int) bool {
 	const rest = 400 // of an action: ids, a reason, lengths; the timer

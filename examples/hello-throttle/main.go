@@ -89,10 +89,10 @@ func (h *hello) Tick(in throttle.TickInput) throttle.TickAnswer {
 	if in.Most.Events > 0 {
 		top = min(top, in.Most.Events)
 	}
-	least := min(max(in.Least.Events, 1), top)
+	low := min(max(in.Least.Events, 1), top)
 	busy := min(max(2*load-1, 0), 1)
 	limits := in.Current
-	limits.Events = top - uint32(busy*float64(top-least))
+	limits.Events = top - uint32(busy*float64(top-low))
 	if limits == in.Current {
 		return throttle.Keep()
 	}

@@ -21,8 +21,8 @@ func main() {}
 
 type plain struct{ layers.Driver }
 
-// mostFilters may be open on a relay, before all are opened anew in fewer.
-const mostFilters = 70
+// maxFilters may be open on a relay, before all are opened again in fewer.
+const maxFilters = 70
 
 func (s *plain) Configure(cfg strategy.Config) error {
 	s.Driver.Configure(s, layers.Settings{
@@ -51,9 +51,9 @@ func (s *plain) Resume(p *layers.Peer, since int64) {
 }
 
 // New asks for what has become wanted. When there would be too many filters, all that
-// is here is opened anew from now on, and the rest is asked for again.
+// is here is opened again from now on, and the rest is asked for again.
 func (s *plain) New(p *layers.Peer, items layers.Items) {
-	if p.Crowded(items, mostFilters, false) {
+	if p.Crowded(items, maxFilters, false) {
 		p.Reopen(layers.Opening{Since: s.Since(), Purpose: strategy.PurposeLive}, all(strategy.PurposeStartup))
 		return
 	}

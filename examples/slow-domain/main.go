@@ -35,15 +35,15 @@ func (s *slow) Configure(cfg throttle.Config) error {
 var (
 	others = throttle.DomainLimits{AtOnce: 5, PerMinute: 30}
 	relays = throttle.Relays{
-		First: 5 * throttle.Second, Most: throttle.Hour, Stable: 10 * throttle.Second, DeadAfter: throttle.Day, DeadEvery: throttle.Day,
+		First: 5 * throttle.Second, Max: throttle.Hour, Stable: 10 * throttle.Second, DeadAfter: throttle.Day, DeadEvery: throttle.Day,
 		Limited: 65 * throttle.Second, Barred: throttle.Day / 2, AtOnce: 10,
 	}
 )
 
 const (
-	first   = 20 * throttle.Second // to the second round, or attempt
-	most    = 2 * throttle.Minute
-	limited = 65 * throttle.Second // after 429, unless the server says
+	first    = 20 * throttle.Second // to the second round, or attempt
+	maxDelay = 2 * throttle.Minute
+	limited  = 65 * throttle.Second // after 429, unless the server says
 )
 
 func (s *slow) isSlow(subject *throttle.Subject) bool {
@@ -75,7 +75,7 @@ func (s *slow) After(in throttle.AfterInput) throttle.AfterAnswer {
 	case throttle.Relay:
 		return relays.After(in)
 	case throttle.Repository:
-		return throttle.AfterAnswer{Delay: throttle.Backoff(first, most, in.Attempts)}
+		return throttle.AfterAnswer{Delay: throttle.Backoff(first, maxDelay, in.Attempts)}
 	}
 	answer := usual(in)
 	if s.isSlow(&in.Subject) {
@@ -97,7 +97,7 @@ func usual(in throttle.AfterInput) throttle.AfterAnswer {
 		}
 		return throttle.AfterAnswer{Delay: asked, Health: throttle.Degraded}
 	case throttle.Timeout, throttle.Unreachable, throttle.DNS, throttle.TLS:
-		delay := max(asked, throttle.Backoff(first, most, in.Subject.Failures))
+		delay := max(asked, throttle.Backoff(first, maxDelay, in.Subject.Failures))
 		if since := in.Subject.FailingSince; since != 0 && in.Now-since >= throttle.Day {
 			return throttle.AfterAnswer{Delay: delay, Health: throttle.Dead}
 		}

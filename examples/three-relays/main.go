@@ -24,13 +24,13 @@ func main() {}
 type three struct{ layers.Driver }
 
 const (
-	most        = 3
-	mostFilters = 70 // filters open on a relay, before all are opened anew in fewer
+	maxRelays  = 3
+	maxFilters = 70 // filters open on a relay, before all are opened again in fewer
 )
 
 func (s *three) Configure(cfg strategy.Config) error {
 	relays := slices.Clone(cfg.Strings("relays"))
-	if len(relays) > most {
+	if len(relays) > maxRelays {
 		return strategy.WrongValue("relays", strings.Join(relays, " "), "at most three relays")
 	}
 	for i, url := range relays {
@@ -40,7 +40,7 @@ func (s *three) Configure(cfg strategy.Config) error {
 		relays[i] = strings.TrimRight(url, "/") // as the host writes them
 	}
 	s.Driver.Configure(s, layers.Settings{
-		Kinds: []uint32{30617, 1617, 1618, 1621}, Values: 100, Connections: most,
+		Kinds: []uint32{30617, 1617, 1618, 1621}, Values: 100, Connections: maxRelays,
 		Margin: 15 * strategy.Minute / strategy.Second, Within: 15 * strategy.Minute, Window: cfg.Int("batch_seconds") * strategy.Second,
 		Check: strategy.Minute,
 		Skip:  func(url string) bool { return !slices.Contains(relays, url) },
@@ -62,7 +62,7 @@ func (s *three) Resume(p *layers.Peer, _ int64) { s.Fresh(p, strategy.PurposeRec
 
 // New asks for what has become wanted, such as comments on an issue that just came.
 func (s *three) New(p *layers.Peer, items layers.Items) {
-	if p.Crowded(items, mostFilters, true) {
+	if p.Crowded(items, maxFilters, true) {
 		s.Fresh(p, strategy.PurposeStartup)
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"talon/host"
+	"talon/host/gitfetch"
 	"talon/host/plugin"
 	"talon/host/plugin/sidecar"
 )
@@ -77,7 +78,7 @@ func (c *Client) Why(ctx context.Context, event host.ID) (why plugin.Why, err er
 	return why, err
 }
 
-// Swap makes a module run under a name. signature is nil if none goes with it.
+// Swap replaces the module that runs under a name. signature is nil if none goes with it.
 func (c *Client) Swap(ctx context.Context, name string, wasm, signature []byte) (status plugin.Status, err error) {
 	if len(wasm) > MaxModule {
 		return status, fmt.Errorf("the module has %d bytes, want at most %d", len(wasm), MaxModule)
@@ -99,7 +100,7 @@ func (c *Client) Rollback(ctx context.Context, name string, steps int) (status p
 	return status, err
 }
 
-// SetMode changes what a plugin's opinions do.
+// SetMode changes the mode of a plugin.
 func (c *Client) SetMode(ctx context.Context, name string, m sidecar.Mode) (status plugin.Status, err error) {
 	err = c.post(ctx, pathMode, mode{name, m}, &status)
 	return status, err
@@ -162,4 +163,91 @@ func (c *Client) explain(err error) error {
 		err = u.Err
 	}
 	return fmt.Errorf("ask the server on the admin socket %s: %w", c.path, err)
+}
+
+// Hunt lets an operator see the search for git data, and start a round of it.
+type Hunt interface {
+	// Status returns the status of the hunt, with at most the given number of
+	// repositories and of domains.
+	Status(ctx context.Context, limit int) (gitfetch.Status, error)
+
+	// FetchNow begins a round of the search for an identifier now. The repository is the
+	// address of one of them, or empty.
+	FetchNow(ctx context.Context, repository, identifier string) error
+}
+
+const (
+	pathHunt    = "/hunt"     // GET, limit
+	pathHuntNow = "/hunt/now" // POST a hurry
+)
+
+type hurry struct {
+	Repository string `json:"repository"`
+	Identifier string `json:"identifier"`
+}
+
+const (
+	maxIdentifier = 4096 // bytes
+	maxHunted     = 10_000
+	defaultHunted = 100
+)
+
+func (h *handler) hunts(w http.ResponseWriter, r *http.Request) {
+	if h.Hunt == nil {
+		answer(w, http.StatusNotFound, failure{"this server does not hunt for git data"})
+		return
+	}
+	limit := defaultHunted
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			answer(w, http.StatusBadRequest, failure{fmt.Sprintf("limit %.20q is wrong: want a number from 1", text)})
+			return
+		}
+		limit = min(n, maxHunted)
+	}
+	h.answerHunt(w, r, limit)
+}
+
+func (h *handler) huntNow(w http.ResponseWriter, r *http.Request) {
+	var ask hurry
+	err := parse(r, &ask)
+	switch {
+	case h.Hunt == nil:
+		answer(w, http.StatusNotFound, failure{"this server does not hunt for git data"})
+		return
+	case err != nil:
+		answer(w, statusOf(err), failure{err.Error()})
+		return
+	case ask.Identifier == "" || len(ask.Identifier) > maxIdentifier || len(ask.Repository) > maxIdentifier+100:
+		answer(w, http.StatusBadRequest, failure{"the identifier is missing or too long"})
+		return
+	}
+	if err := h.Hunt.FetchNow(r.Context(), ask.Repository, ask.Identifier); err != nil {
+		answer(w, http.StatusServiceUnavailable, failure{err.Error()})
+		return
+	}
+	h.log.Info("the operator hurries a search", "identifier", ask.Identifier)
+	h.answerHunt(w, r, defaultHunted)
+}
+
+func (h *handler) answerHunt(w http.ResponseWriter, r *http.Request, limit int) {
+	status, err := h.Hunt.Status(r.Context(), limit)
+	if err != nil {
+		answer(w, http.StatusServiceUnavailable, failure{err.Error()})
+		return
+	}
+	answer(w, http.StatusOK, status)
+}
+
+// Hunt returns the status of the hunt for git data.
+func (c *Client) Hunt(ctx context.Context, limit int) (status gitfetch.Status, err error) {
+	err = c.ask(ctx, http.MethodGet, pathHunt, url.Values{"limit": {strconv.Itoa(limit)}}, nil, &status)
+	return status, err
+}
+
+// HuntNow begins a round of the search for an identifier now.
+func (c *Client) HuntNow(ctx context.Context, repository, identifier string) error {
+	var status gitfetch.Status
+	return c.post(ctx, pathHuntNow, hurry{repository, identifier}, &status)
 }

@@ -1,4 +1,4 @@
-// Package admin is the operator's door to a running relay: HTTP with JSON over a
+// Package admin serves the operator's commands to a running relay: HTTP with JSON over a
 // unix socket. [Serve] is the server's side, [Client] the other.
 //
 // Invariants:

@@ -18,12 +18,12 @@ type fakeHunt struct {
 	err     error
 }
 
-func (f *fakeHunt) Status(most int) gitfetch.Status {
-	f.limit = most
-	return gitfetch.Status{Waiting: 1, Repositories: []gitfetch.RepositoryStatus{{Identifier: "x", Missing: 2}}}
+func (f *fakeHunt) Status(_ context.Context, maximum int) (gitfetch.Status, error) {
+	f.limit = maximum
+	return gitfetch.Status{Waiting: 1, Repositories: []gitfetch.RepositoryStatus{{Identifier: "x", Missing: 2}}}, nil
 }
 
-func (f *fakeHunt) FetchNow(repository, identifier string) error {
+func (f *fakeHunt) FetchNow(_ context.Context, repository, identifier string) error {
 	f.hurried = append(f.hurried, repository+" "+identifier)
 	return f.err
 }
@@ -45,7 +45,7 @@ func TestHunt(t *testing.T) {
 		if hunt != nil {
 			h = hunt
 		}
-		go func() { done <- Serve(ctx, l, &fake{}, h, nil, slog.New(slog.DiscardHandler)) }()
+		go func() { done <- Serve(ctx, l, Surface{Plugins: &fake{}, Hunt: h}, slog.New(slog.DiscardHandler)) }()
 		client := Dial(path)
 		status, err := client.Hunt(t.Context(), 7)
 		now := client.HuntNow(t.Context(), "30617:ab:x", "x")

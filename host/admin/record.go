@@ -27,7 +27,7 @@ const (
 type Record struct {
 	Plugin string        // empty: the chain
 	For    time.Duration // 0: DefaultRecordTime
-	Most   int           // lines; 0: DefaultRecordLines
+	Max    int           // lines; 0: DefaultRecordLines
 	Redact string        // content, address, or both with a comma between them
 }
 
@@ -50,12 +50,12 @@ func (h *handler) record(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	begun := false
-	came, err := h.plugins.Record(r.Context(), ask, func(lines []byte) error {
+	came, err := h.Plugins.Record(r.Context(), ask, func(lines []byte) error {
 		if !begun {
 			begun = true
 			w.Header().Set("Content-Type", "application/jsonl")
 			w.Header().Set("Trailer", recordTrailer)
-			h.log.Info("the operator records decisions", "plugin", ask.Plugin, "for", ask.For.String(), "most", ask.Most)
+			h.log.Info("the operator records decisions", "plugin", ask.Plugin, "for", ask.For.String(), "most", ask.Max)
 		}
 		if err := on.SetWriteDeadline(time.Now().Add(readTime)); err != nil {
 			return err
@@ -82,14 +82,14 @@ func (h *handler) record(w http.ResponseWriter, r *http.Request) {
 }
 
 func parseRecord(query url.Values) (ask plugin.Recording, err error) {
-	ask = plugin.Recording{Plugin: query.Get("plugin"), For: DefaultRecordTime, Most: DefaultRecordLines}
+	ask = plugin.Recording{Plugin: query.Get("plugin"), For: DefaultRecordTime, Max: DefaultRecordLines}
 	if text := query.Get("for"); text != "" {
 		if ask.For, err = time.ParseDuration(text); err != nil || ask.For <= 0 || ask.For > plugin.MaxRecordTime {
 			return ask, fmt.Errorf("for %.20q is wrong: want a time up to %v, such as 30s", text, plugin.MaxRecordTime)
 		}
 	}
 	if text := query.Get("most"); text != "" {
-		if ask.Most, err = strconv.Atoi(text); err != nil || ask.Most < 1 || ask.Most > plugin.MaxRecordLines {
+		if ask.Max, err = strconv.Atoi(text); err != nil || ask.Max < 1 || ask.Max > plugin.MaxRecordLines {
 			return ask, fmt.Errorf("most %.20q is wrong: want a number from 1 to %d", text, plugin.MaxRecordLines)
 		}
 	}
@@ -101,7 +101,7 @@ func parseRecord(query url.Values) (ask plugin.Recording, err error) {
 const maxRecorded = 512 << 20
 
 // Record writes whole lines to w, as they come; begun is called when the server has
-// begun. What came of it is known only if the recording ends by itself.
+// begun. It returns the result only if the recording ends by itself.
 func (c *Client) Record(ctx context.Context, ask Record, w io.Writer, begun func()) (came plugin.Recorded, err error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"plugin": ask.Plugin, "redact": ask.Redact} {
@@ -112,8 +112,8 @@ func (c *Client) Record(ctx context.Context, ask Record, w io.Writer, begun func
 	if ask.For != 0 {
 		query.Set("for", ask.For.String())
 	}
-	if ask.Most != 0 {
-		query.Set("most", strconv.Itoa(ask.Most))
+	if ask.Max != 0 {
+		query.Set("most", strconv.Itoa(ask.Max))
 	}
 	at := url.URL{Scheme: "http", Host: "talon", Path: pathRecord, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)

@@ -25,7 +25,7 @@ func TestRecord(t *testing.T) {
 	if err != nil || text != "{\"\": 10000}\n[1m0s, {false false}]\n" || came.Ended != "count" || came.Lines != 2 || begun != 1 {
 		t.Errorf("%q, %+v, %v", text, came, err)
 	}
-	text, _, err = ask(Record{Plugin: "a b", For: 10 * time.Minute, Most: 7, Redact: "content"})
+	text, _, err = ask(Record{Plugin: "a b", For: 10 * time.Minute, Max: 7, Redact: "content"})
 	if err != nil || text != "{\"a b\": 7}\n[10m0s, {true false}]\n" {
 		t.Errorf("%q, %v", text, err)
 	}
@@ -36,7 +36,7 @@ func TestRecord(t *testing.T) {
 	}
 	for want, r := range map[string]Record{
 		`for "10m0.000000001s" is wrong`: {For: plugin.MaxRecordTime + 1}, `for "-1s" is wrong`: {For: -time.Second},
-		`most "-1" is wrong`: {Most: -1}, `most "100001" is wrong`: {Most: plugin.MaxRecordLines + 1}, `redact "x"`: {Redact: "x"},
+		`most "-1" is wrong`: {Max: -1}, `most "100001" is wrong`: {Max: plugin.MaxRecordLines + 1}, `redact "x"`: {Redact: "x"},
 	} {
 		if text, _, err := ask(r); err == nil || !strings.HasPrefix(err.Error(), want) || text != "" {
 			t.Errorf("%+v: %q, %v; want %s", r, text, err, want)

@@ -10,7 +10,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"talon/host"
@@ -18,8 +20,8 @@ import (
 	"talon/host/plugin/sidecar"
 )
 
-// Plugins is what an operator can see and change. Errors are for the operator;
-// those of a change are [plugin.ErrUnknown], [plugin.ErrRefused], or the host's.
+// Plugins lets an operator see and change the plugins. Errors are for the operator; those
+// of a change are [plugin.ErrUnknown], [plugin.ErrRefused], or the host's.
 type Plugins interface {
 	List() []plugin.Status
 	Disagreements(name string, limit int) []plugin.Disagreement
@@ -76,11 +78,18 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// Serve answers operators until ctx ends, and closes the listener. A change that
-// is under way then is given up. Hunt is nil if nothing is hunted for, sync if no relay is
-// followed.
-func Serve(ctx context.Context, l net.Listener, plugins Plugins, hunt Hunt, sync Sync, log *slog.Logger) error {
-	h := &handler{plugins: plugins, hunt: hunt, sync: sync, log: log, changing: make(chan struct{}, 1)}
+// Surface is what operators see and change.
+type Surface struct {
+	Plugins Plugins
+	Hunt    Hunt  // nil if nothing is hunted for
+	Sync    Sync  // nil if no relay is followed
+	Nodes   Nodes // nil if this process is the only one of the relay
+}
+
+// Serve answers operators until ctx ends, and closes the listener. It then cancels a
+// change that is under way.
+func Serve(ctx context.Context, l net.Listener, surface Surface, log *slog.Logger) error {
+	h := &handler{Surface: surface, log: log, changing: make(chan struct{}, 1)}
 	s := &http.Server{
 		Handler:           h.routes(),
 		ReadHeaderTimeout: headerTime,
@@ -111,31 +120,29 @@ func Serve(ctx context.Context, l net.Listener, plugins Plugins, hunt Hunt, sync
 }
 
 type handler struct {
-	plugins  Plugins
-	hunt     Hunt // nil: there is none
-	sync     Sync // nil: there is none
+	Surface
 	log      *slog.Logger
 	changing chan struct{} // holds a value while a change is under way
 }
 
 func (h *handler) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+pathPlugins, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.plugins.List()) })
+	mux.HandleFunc("GET "+pathPlugins, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.Plugins.List()) })
 	mux.HandleFunc("GET "+pathDisagreements, h.disagreements)
 	mux.HandleFunc("GET "+pathWhy, h.why)
 	mux.HandleFunc("POST "+pathSwap, h.change("swap", h.swap))
 	mux.HandleFunc("POST "+pathRollback, h.change("rollback", h.rollback))
 	mux.HandleFunc("POST "+pathMode, h.change("mode", h.mode))
 	mux.HandleFunc("GET "+pathRecord, h.record)
-	mux.HandleFunc("GET "+pathHunt, h.hunts)
-	mux.HandleFunc("POST "+pathHuntNow, h.huntNow)
-	mux.HandleFunc("GET "+pathSync, h.syncs)
-	mux.HandleFunc("POST "+pathSyncNow, h.syncNow)
-	mux.HandleFunc("POST "+pathSyncUnbar, h.syncUnbar)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, http.StatusNotFound, failure{fmt.Sprintf("this server does not know %s %.80q", r.Method, r.URL.Path)})
-	})
+	for _, r := range h.ofRoles() {
+		mux.HandleFunc(r.pattern, h.whereRole(r))
+	}
+	mux.HandleFunc("/", unknownPath)
 	return mux
+}
+
+func unknownPath(w http.ResponseWriter, r *http.Request) {
+	answer(w, http.StatusNotFound, failure{fmt.Sprintf("this server does not know %s %.80q", r.Method, r.URL.Path)})
 }
 
 func (h *handler) disagreements(w http.ResponseWriter, r *http.Request) {
@@ -150,9 +157,9 @@ func (h *handler) disagreements(w http.ResponseWriter, r *http.Request) {
 	}
 	// Only a name that exists is looked up, so that nothing is kept for others.
 	name := r.URL.Query().Get("plugin")
-	for _, s := range h.plugins.List() {
+	for _, s := range h.Plugins.List() {
 		if s.Name == name {
-			answer(w, http.StatusOK, h.plugins.Disagreements(name, limit))
+			answer(w, http.StatusOK, h.Plugins.Disagreements(name, limit))
 			return
 		}
 	}
@@ -165,7 +172,7 @@ func (h *handler) why(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, failure{"the event is wrong: want its id, 64 lower-case hex digits"})
 		return
 	}
-	why, ok := h.plugins.Why(id)
+	why, ok := h.Plugins.Why(id)
 	if !ok {
 		answer(w, http.StatusNotFound, failure{fmt.Sprintf("no decision about event %s is remembered", id)})
 		return
@@ -207,7 +214,7 @@ func (h *handler) swap(ctx context.Context, r *http.Request) (plugin.Status, err
 			return plugin.Status{}, fmt.Errorf("%w: the signature is not in base64", errRequest)
 		}
 	}
-	return h.plugins.Swap(ctx, r.URL.Query().Get("plugin"), wasm, signature)
+	return h.Plugins.Swap(ctx, r.URL.Query().Get("plugin"), wasm, signature)
 }
 
 func (h *handler) rollback(ctx context.Context, r *http.Request) (plugin.Status, error) {
@@ -215,7 +222,7 @@ func (h *handler) rollback(ctx context.Context, r *http.Request) (plugin.Status,
 	if err := parse(r, &ask); err != nil {
 		return plugin.Status{}, err
 	}
-	return h.plugins.Rollback(ctx, ask.Plugin, ask.Steps)
+	return h.Plugins.Rollback(ctx, ask.Plugin, ask.Steps)
 }
 
 func (h *handler) mode(ctx context.Context, r *http.Request) (plugin.Status, error) {
@@ -226,7 +233,7 @@ func (h *handler) mode(ctx context.Context, r *http.Request) (plugin.Status, err
 	if ask.Mode == "" {
 		return plugin.Status{}, fmt.Errorf("%w: the mode is missing", errRequest)
 	}
-	return h.plugins.SetMode(ctx, ask.Plugin, ask.Mode)
+	return h.Plugins.SetMode(ctx, ask.Plugin, ask.Mode)
 }
 
 var (
@@ -237,19 +244,19 @@ var (
 // maxDrained bounds what is read of a request that is refused.
 const maxDrained = 64 << 20
 
-// body reads a request of at most so many bytes.
-func body(r *http.Request, most int64) ([]byte, error) {
-	if r.ContentLength > most {
+// body reads a request of at most the given number of bytes.
+func body(r *http.Request, limit int64) ([]byte, error) {
+	if r.ContentLength > limit {
 		// A client that is still writing would not see the answer.
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrained)
-		return nil, fmt.Errorf("%w: want at most %d bytes", errTooBig, most)
+		return nil, fmt.Errorf("%w: want at most %d bytes", errTooBig, limit)
 	}
-	text, err := io.ReadAll(io.LimitReader(r.Body, most+1))
+	text, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errRequest, err)
-	case int64(len(text)) > most:
-		return nil, fmt.Errorf("%w: want at most %d bytes", errTooBig, most)
+	case int64(len(text)) > limit:
+		return nil, fmt.Errorf("%w: want at most %d bytes", errTooBig, limit)
 	}
 	return text, nil
 }
@@ -289,4 +296,50 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(text, '\n')) // who asked may have left
+}
+
+// guard lets in only connections of trusted users.
+type guard struct {
+	net.Listener
+	trusted func(uid uint32) bool
+	log     *slog.Logger
+}
+
+// ourselves reports whether a user is the one that this process runs as, or root.
+func ourselves(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
+
+func (g *guard) Accept() (net.Conn, error) {
+	for {
+		nc, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		uid, err := peer(nc)
+		if err == nil && g.trusted(uid) {
+			return nc, nil
+		}
+		g.log.Warn("refuse a connection to the admin socket", "uid", uid, "err", err)
+		_ = nc.Close() // it gets no answer
+	}
+}
+
+// peer asks the kernel which user opened the other end.
+func peer(nc net.Conn) (uint32, error) {
+	unix, ok := nc.(*net.UnixConn)
+	if !ok {
+		return 0, errors.New("not a unix socket")
+	}
+	raw, err := unix.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *syscall.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		cred, failed = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return 0, err
+	}
+	return cred.Uid, nil
 }

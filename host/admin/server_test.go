@@ -77,7 +77,7 @@ func (f *fake) Record(ctx context.Context, o plugin.Recording, write func([]byte
 	if f.err != nil {
 		return plugin.Recorded{}, f.err
 	}
-	for _, text := range []string{"", fmt.Sprintf("{%q: %d}\n", o.Plugin, o.Most), fmt.Sprintf("[%v, %v]\n", o.For, o.Redact)} {
+	for _, text := range []string{"", fmt.Sprintf("{%q: %d}\n", o.Plugin, o.Max), fmt.Sprintf("[%v, %v]\n", o.For, o.Redact)} {
 		if err := write([]byte(text)); err != nil {
 			return plugin.Recorded{}, err
 		}
@@ -102,7 +102,7 @@ func serve(t *testing.T, f *fake, path string) *Client {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, l, f, nil, nil, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- Serve(ctx, l, Surface{Plugins: f}, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -309,7 +309,7 @@ func TestStop(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served, swapped := make(chan error, 1), make(chan error, 1)
-	go func() { served <- Serve(ctx, l, f, nil, nil, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- Serve(ctx, l, Surface{Plugins: f}, slog.New(slog.DiscardHandler)) }()
 	go func() { _, err := Dial(path).Swap(context.Background(), "x", nil, nil); swapped <- err }()
 	testkit.Eventually(t, "a change is under way", func() bool { return f.running.Load() > 0 })
 	cancel()
@@ -332,7 +332,7 @@ func TestServeFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := Serve(t.Context(), l, &fake{}, nil, nil, slog.New(slog.DiscardHandler)); err == nil {
+	if err := Serve(t.Context(), l, Surface{Plugins: &fake{}}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("no error")
 	}
 }

@@ -11,14 +11,15 @@ import (
 	"talon/host/relaysync"
 )
 
-// Sync is what follows other relays, which an operator can see and hurry.
+// Sync lets an operator see the sync with other relays, and start comparisons.
 type Sync interface {
 	Status(ctx context.Context, q relaysync.Query) (relaysync.Snapshot, error)
 
-	// Now has a relay compared again, all for an empty URL, and returns how many.
+	// Now starts a new comparison with a relay, or with all for an empty URL, and returns
+	// how many.
 	Now(ctx context.Context, url string) (int, error)
 
-	// Unbar forgets what has spoken against a relay.
+	// Unbar resets the failures and the bar of a relay.
 	Unbar(ctx context.Context, url string) error
 }
 
@@ -44,7 +45,7 @@ const (
 )
 
 func (h *handler) syncs(w http.ResponseWriter, r *http.Request) {
-	if h.sync == nil {
+	if h.Sync == nil {
 		answer(w, http.StatusNotFound, failure{noSync})
 		return
 	}
@@ -58,7 +59,7 @@ func (h *handler) syncs(w http.ResponseWriter, r *http.Request) {
 		}
 		q.Limit = min(n, maxSynced)
 	}
-	status, err := h.sync.Status(r.Context(), q)
+	status, err := h.Sync.Status(r.Context(), q)
 	if err != nil {
 		answer(w, statusOfSync(err), failure{err.Error()})
 		return
@@ -70,20 +71,20 @@ const noSync = "this server does not follow other relays (option sync)"
 
 func (h *handler) syncNow(w http.ResponseWriter, r *http.Request) {
 	h.aboutRelay(w, r, func(relay string) (any, error) {
-		n, err := h.sync.Now(r.Context(), relay)
+		n, err := h.Sync.Now(r.Context(), relay)
 		return begun{n}, err
 	})
 }
 
 func (h *handler) syncUnbar(w http.ResponseWriter, r *http.Request) {
-	h.aboutRelay(w, r, func(relay string) (any, error) { return begun{1}, h.sync.Unbar(r.Context(), relay) })
+	h.aboutRelay(w, r, func(relay string) (any, error) { return begun{1}, h.Sync.Unbar(r.Context(), relay) })
 }
 
 func (h *handler) aboutRelay(w http.ResponseWriter, r *http.Request, do func(relay string) (any, error)) {
 	var ask named
 	err := parse(r, &ask)
 	switch {
-	case h.sync == nil:
+	case h.Sync == nil:
 		answer(w, http.StatusNotFound, failure{noSync})
 		return
 	case err != nil:
@@ -105,21 +106,22 @@ func statusOfSync(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// Sync returns how sync stands.
+// Sync returns the status of sync.
 func (c *Client) Sync(ctx context.Context, q relaysync.Query) (status relaysync.Snapshot, err error) {
 	values := url.Values{"limit": {strconv.Itoa(q.Limit)}, "relay": {q.Relay}, "repository": {q.Repository}}
 	err = c.ask(ctx, http.MethodGet, pathSync, values, nil, &status)
 	return status, err
 }
 
-// SyncNow has a relay compared again, all for an empty URL, and returns how many.
+// SyncNow starts a new comparison with a relay, or with all for an empty URL, and returns
+// how many.
 func (c *Client) SyncNow(ctx context.Context, relay string) (int, error) {
 	var done begun
 	err := c.post(ctx, pathSyncNow, named{relay}, &done)
 	return done.Relays, err
 }
 
-// SyncUnbar forgets what has spoken against a relay.
+// SyncUnbar resets the failures and the bar of a relay.
 func (c *Client) SyncUnbar(ctx context.Context, relay string) error {
 	return c.post(ctx, pathSyncUnbar, named{relay}, new(begun))
 }

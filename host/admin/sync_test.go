@@ -48,7 +48,7 @@ func TestSync(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- Serve(ctx, l, &fake{}, nil, s, slog.New(slog.DiscardHandler)) }()
+		go func() { done <- Serve(ctx, l, Surface{Plugins: &fake{}, Sync: s}, slog.New(slog.DiscardHandler)) }()
 		return Dial(path), func() {
 			stop()
 			if err := <-done; err != nil {

@@ -1,12 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -45,7 +47,7 @@ type Config struct {
 
 	Sync          bool
 	SyncPush      bool
-	SyncRelays    int // connected to at once
+	SyncRelays    int // connected to at the same time
 	SyncSubs      int // open on one relay
 	SyncRequests  int // that begin in a second on one relay
 	Bootstrap     []string
@@ -59,6 +61,10 @@ type Config struct {
 	PubKey         string // hex
 	Icon           string
 	Data           string
+	Node           string // empty: host name and port
+	PluginsNode    string // empty: none
+	GitData        string // as it was written; see [Config.GitFolder]
+	Drain          time.Duration
 	Standby        bool
 	Store          string // as it was written; see [Config.Postgres]
 	Plugins        string
@@ -98,8 +104,8 @@ type Config struct {
 	NegIdle        time.Duration
 }
 
-// Admin is the path of the socket on which a server takes the operator's
-// commands, "" if there is none.
+// Admin returns the path of the socket on which a server takes the operator's commands,
+// "" if there is none.
 func (c *Config) Admin() string {
 	switch c.AdminSocket {
 	case "":
@@ -110,8 +116,11 @@ func (c *Config) Admin() string {
 	return c.AdminSocket
 }
 
-// Postgres is the connection string of the database, "" if that is a file in the data
-// folder. An error never has what it was read from: there may be a password in it.
+// GitFolder returns the folder of the repositories and of the relay's own key.
+func (c *Config) GitFolder() string { return cmp.Or(c.GitData, c.Data) }
+
+// Postgres returns the connection string of the database, "" if that is a file in the
+// data folder. An error never has what it was read from: there may be a password in it.
 func (c *Config) Postgres() (string, error) {
 	if c.Store == "" || isPostgres(c.Store) {
 		return c.Store, nil
@@ -134,9 +143,9 @@ func isPostgres(text string) bool {
 	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
 }
 
-// Service is where the relay is reached from outside, host or host:port as a URL has
-// it: its domain, or else what it listens on. Where that is every address, it is
-// localhost; a port that the system chooses is left out.
+// Service returns the relay's address from outside, host or host:port as in a URL: its
+// domain, or else what it listens on. Where that is every address, it is localhost; a
+// port that the system chooses is left out.
 func (c *Config) Service() string {
 	if c.Domain != "" {
 		return inURL(c.Domain)
@@ -162,7 +171,7 @@ func inURL(host string) string {
 	return host
 }
 
-// Scope says which commands an option is for.
+// Scope is the set of commands that have an option.
 type Scope uint8
 
 const (
@@ -178,6 +187,7 @@ func (c *Config) options() []*option {
 	return []*option{
 		opt("data", Always|Operating, "data", text(&c.Data, required), "`folder` of the database and caches"),
 		opt("store", Always, "", text(&c.Store, nil), "`database` of the events: empty means a file in the data folder; postgres://USER@HOST/DATABASE, or the path of a file that has such a line, means PostgreSQL 15 or later"),
+		opt("git-data", Always, "", text(&c.GitData, nil), "`folder` of the repositories and of the relay's own key, which all nodes of a relay share; empty means the data folder"),
 		opt("log-format", Always, "text", enum(&c.LogFormat, "text", "json"), "how log lines are written: `text` or json"),
 		opt("log-level", Always, "info", enum(&c.LogLevel, "debug", "info", "warn", "error"), "least `level` that is logged: debug, info, warn or error"),
 
@@ -195,6 +205,9 @@ func (c *Config) options() []*option {
 		opt("batch", Deciding, "512", integer(&c.Batch, 1, 1<<16), "most `events` of one commit"),
 
 		opt("listen", Serving, "127.0.0.1:7334", address(&c.Listen), "`address` to serve on"),
+		opt("node", Serving, "", text(&c.Node, nil), "`name` of this server among those that write to one database of PostgreSQL; empty means its host name and port"),
+		opt("plugins-node", Serving, "", text(&c.PluginsNode, nil), "`name` of the node whose folder of plugins is followed where several servers write to one database of PostgreSQL; empty means none: talon plugin changes them"),
+		opt("drain", Serving, "0s", duration(&c.Drain, 0, time.Hour), "`time` for which /healthz says draining before the server stops, so that a proxy sends no more clients"),
 		opt("standby", Serving, "false", boolean(&c.Standby), "`true` or false: where another Talon writes to the database of PostgreSQL, wait until it has ended, and take its place"),
 		opt("trust-proxy", Serving, "", prefixes(&c.Proxies), "`networks` of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, such as 127.0.0.1/32"),
 		opt("git", Serving, "git", text(&c.Git, required), "`program` of git, 2.39 or later: a name in the PATH, or a path"),
@@ -255,4 +268,84 @@ func (c *Config) options() []*option {
 		opt("cache", Always, "0", orZero(&c.Cache, size(&c.Cache, 1<<20, 1<<40)), "`bytes` of events and database pages that are kept in memory; 0 means half of --memory, at most 256MiB"),
 		opt("readers", Always, "0", integer(&c.Readers, 0, 256), "`queries` that read the database at once; 0 means two per processor"),
 	}
+}
+
+// option is one thing that an operator can choose.
+type option struct {
+	name    string // of the flag and of the key in the file
+	scope   Scope
+	preset  string // the default, as it would be written
+	help    string
+	value   value
+	changed bool // by the file or the environment
+}
+
+// value is a variable that can be set from text.
+type value struct {
+	set  func(text string) error // the error says what is allowed
+	get  func() string
+	kind string
+}
+
+func opt(name string, scope Scope, preset string, v value, help string) *option {
+	if preset == besideProgram {
+		preset = BundledFolder()
+	}
+	return &option{name: name, scope: scope, preset: preset, value: v, help: help}
+}
+
+// besideProgram stands for the folder "plugins" next to the running program.
+const besideProgram = "\x00beside"
+
+// BundledFolder is the folder of the bundled modules.
+func BundledFolder() string { return beside("plugins") }
+
+// PreparedFolder is the folder of the compiled code of these modules.
+func PreparedFolder() string { return beside("compiled") }
+
+// beside returns the path of a folder next to the running program.
+func beside(name string) string {
+	program, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	if real, err := filepath.EvalSymlinks(program); err == nil {
+		program = real
+	}
+	return filepath.Join(filepath.Dir(program), name)
+}
+
+// env is the name of the option's environment variable.
+func env(name string) string {
+	return "TALON_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// apply sets the option from a place that is not a flag.
+func (o *option) apply(text, place string) error {
+	if err := o.value.set(text); err != nil {
+		return fmt.Errorf("%s: the value %q of option %s is wrong: want %w", place, text, o.name, err)
+	}
+	o.changed = true
+	return nil
+}
+
+// usage is the option's help with its environment variable and its default.
+func (o *option) usage() string {
+	shown := o.preset
+	if shown == "" || o.value.kind == "string" {
+		shown = strconv.Quote(shown)
+	}
+	return o.help + " [" + env(o.name) + "] (default " + shown + ")"
+}
+
+// flag makes an option a flag (pflag.Value).
+type flag struct{ *option }
+
+func (f flag) String() string { return f.value.get() }
+func (f flag) Type() string   { return f.value.kind }
+func (f flag) Set(text string) error {
+	if err := f.value.set(text); err != nil {
+		return fmt.Errorf("want %w", err)
+	}
+	return nil
 }

@@ -1,5 +1,5 @@
-// Package config turns what an operator wrote into checked values: defaults, then
-// the file, then the environment, then flags, each overriding the one before.
+// Package config reads and checks the operator's options: defaults, then the file, then
+// the environment, then flags, each overriding the one before.
 //
 // Invariants:
 //

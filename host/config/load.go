@@ -82,9 +82,9 @@ func (c *Config) check() error {
 		return fmt.Errorf("the value %d of option default-limit is wrong: want at most max-limit, which is %d", c.DefaultLimit, c.MaxLimit)
 	}
 	// Three messages, and the part of a stored answer that is read ahead.
-	if least := 3*c.Message + 512<<10; c.SendQueue < least {
+	if low := 3*c.Message + 512<<10; c.SendQueue < low {
 		return fmt.Errorf("the value %s of option send-queue is wrong: want at least %s, three times max-message, which is %s, and 512KiB",
-			formatSize(c.SendQueue), formatSize(least), formatSize(c.Message))
+			formatSize(c.SendQueue), formatSize(low), formatSize(c.Message))
 	}
 	return nil
 }

@@ -136,12 +136,12 @@ func prefix(p *string) value {
 	})
 }
 
-func integer[T int | int64](p *T, least, most int64) value {
+func integer[T int | int64](p *T, low, limit int64) value {
 	return value{
 		set: func(s string) error {
 			n, err := strconv.ParseInt(s, 10, 64)
-			if err != nil || n < least || n > most {
-				return fmt.Errorf("a whole number from %d to %d", least, most)
+			if err != nil || n < low || n > limit {
+				return fmt.Errorf("a whole number from %d to %d", low, limit)
 			}
 			*p = T(n)
 			return nil
@@ -155,8 +155,8 @@ var units = []struct {
 	bytes  int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1}}
 
-func size(p *int64, least, most int64) value {
-	wrong := fmt.Errorf("a number of bytes from %s to %s, such as 512KiB or 2MB", formatSize(least), formatSize(most))
+func size(p *int64, low, limit int64) value {
+	wrong := fmt.Errorf("a number of bytes from %s to %s, such as 512KiB or 2MB", formatSize(low), formatSize(limit))
 	return value{
 		set: func(s string) error {
 			for _, unit := range units {
@@ -165,7 +165,7 @@ func size(p *int64, least, most int64) value {
 					continue
 				}
 				n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
-				if err != nil || n < 0 || n > most/unit.bytes || n*unit.bytes < least {
+				if err != nil || n < 0 || n > limit/unit.bytes || n*unit.bytes < low {
 					return wrong
 				}
 				*p = n * unit.bytes
@@ -202,12 +202,12 @@ func formatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func duration(p *time.Duration, least, most time.Duration) value {
+func duration(p *time.Duration, low, limit time.Duration) value {
 	return value{
 		set: func(s string) error {
 			d, err := time.ParseDuration(s)
-			if err != nil || d < least || d > most {
-				return fmt.Errorf("a time from %v to %v, such as 500ms, 30s or 2m", least, most)
+			if err != nil || d < low || d > limit {
+				return fmt.Errorf("a time from %v to %v, such as 500ms, 30s or 2m", low, limit)
 			}
 			*p = d
 			return nil

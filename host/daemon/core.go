@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/ingest"
 	"talon/host/plugin"
@@ -19,6 +21,7 @@ import (
 	"talon/host/repos"
 	"talon/host/schnorr"
 	"talon/host/store/semantics"
+	"talon/sdk/abi/manifest"
 )
 
 // Core is the part of Talon that decides and stores: the database, the plugins,
@@ -27,7 +30,8 @@ type Core struct {
 	Store    Store
 	Plugins  *plugin.Registry
 	Pipeline *ingest.Pipeline
-	Disk     *repos.Disk // nil unless it serves
+	Disk     *repos.Disk      // nil unless it serves
+	Node     *cluster.Cluster // nil if no other may work on the same database and repositories
 }
 
 // OpenCore opens the database and loads the plugins. Nothing runs yet. Only a
@@ -39,12 +43,13 @@ func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving
 	if err != nil {
 		return nil, err
 	}
-	return openCore(ctx, cfg, log, db, serving)
+	return openCore(ctx, cfg, log, db, nil, serving)
 }
 
-// openCore is OpenCore on a database that is open. It closes that if it fails.
-func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Store, serving bool) (_ *Core, err error) {
-	c := &Core{Store: db}
+// openCore is OpenCore on a database that is open, as a node of a cluster if that is not nil.
+// It closes both if it fails.
+func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Store, node *cluster.Cluster, serving bool) (_ *Core, err error) {
+	c := &Core{Store: db, Node: node}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
@@ -68,10 +73,14 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		Log:        log,
 	}
 	if serving {
-		o.Shelf = filepath.Join(cfg.Data, "generations")
+		o.History = filepath.Join(cfg.Data, "generations")
 		o.Decisions = cfg.Decisions
 		o.Watch = true
-		if c.Disk, err = openDisk(ctx, cfg); err != nil {
+		if db, ok := db.(pg); ok && node != nil {
+			o.Nodes = &pluginNodes{Store: db.Store, node: node}
+			o.Watch = cfg.PluginsNode == node.Name()
+		}
+		if c.Disk, err = openDisk(ctx, cfg, node); err != nil {
 			return nil, err
 		}
 		o.Git = c.Disk
@@ -104,7 +113,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 	return c, nil
 }
 
-// Run decides and stores until ctx ends and what was submitted has been
+// Run decides about events and stores them until ctx ends and all submitted events are
 // answered. Every commit goes to each of out.
 func (c *Core) Run(ctx context.Context, out ...ingest.Publisher) error {
 	// Plugins may remember something until the last decision.
@@ -138,6 +147,26 @@ func (p committed) Follow(removed []*host.Event, held []host.HeldChange) {
 	}
 }
 
+// Elsewhere publishes what another process has committed. Repositories are on a disk that
+// all processes share: the one that has committed has seen to them.
+func (p committed) Elsewhere(c host.Commit) {
+	if c.Plugins != 0 {
+		p.plugins.Switch(c.Plugins)
+	}
+	p.plugins.Published(context.Background(), c.Published)
+	for _, out := range p.out {
+		if _, ok := out.(*repos.Reconciler); ok {
+			continue
+		}
+		if len(c.Published) > 0 {
+			out.Publish(c.Published)
+		}
+		if f, ok := out.(ingest.Follower); ok && len(c.Removed)+len(c.Held) > 0 {
+			f.Follow(c.Removed, c.Held)
+		}
+	}
+}
+
 // Close releases what OpenCore opened. Run must have returned.
 func (c *Core) Close(ctx context.Context) error {
 	var err error
@@ -147,7 +176,7 @@ func (c *Core) Close(ctx context.Context) error {
 	if c.Disk != nil {
 		c.Disk.Close()
 	}
-	return errors.Join(err, c.Store.Close())
+	return errors.Join(err, c.Store.Close(), c.Node.Close())
 }
 
 // Collectors returns the metrics of all parts.
@@ -157,9 +186,26 @@ func (c *Core) Collectors() []prometheus.Collector {
 	return append(list, c.Pipeline.Collectors()...)
 }
 
-// service is what every plugin is told of this relay.
+// service returns what every plugin gets to know of this relay.
 func service(cfg *config.Config) host.Service {
 	s := host.Service{Domain: cfg.Service(), PRs: cfg.PRs}
 	host.ParseHex(s.Operator[:], cfg.PubKey) // where none is named, it stays zeros
 	return s
+}
+
+// describe returns what the plugins say of the relay, and what they and the host are
+// together: repositories that a policy hosts (GRASP-01) are kept complete from other
+// servers (GRASP-02) while sync and the hunt run.
+func describe(cfg *config.Config, plugins *plugin.Registry) func() []host.Description {
+	return func() []host.Description {
+		about := plugins.Describe()
+		if cfg.Sync && cfg.Hunt && hosts(about) && plugins.Serves(manifest.WorldStrategy) {
+			about = append(slices.Clip(about), host.Description{Grasps: []string{"GRASP-02"}})
+		}
+		return about
+	}
+}
+
+func hosts(about []host.Description) bool {
+	return slices.ContainsFunc(about, func(d host.Description) bool { return d.Hosts() })
 }

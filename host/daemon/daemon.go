@@ -7,16 +7,18 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"talon/host/admin"
+	"talon/host/cluster"
 	"talon/host/config"
-	"talon/host/gitfetch"
 	"talon/host/githttp"
 	"talon/host/ingest"
 	"talon/host/ingest/retry"
@@ -33,6 +35,8 @@ type Daemon struct {
 	version string
 	log     *slog.Logger
 	every   time.Duration // between two ticks of the throttle
+
+	draining atomic.Bool // it is about to stop
 }
 
 // New returns a daemon. It does nothing until Run.
@@ -52,13 +56,19 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// Then the address: what follows may take a minute, in which clients are told so.
+	// Then the address: what follows may take a minute, in which clients get an answer
+	// that says so.
 	listeners, err := d.listen(ctx)
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
 	front := d.enter(listeners)
-	core, err := openCore(ctx, d.cfg, d.log, db, true)
+	node, err := d.join(ctx, listeners[0].Addr())
+	if err != nil {
+		front.close()
+		return unlessStopped(ctx, errors.Join(err, db.Close()))
+	}
+	core, err := openCore(ctx, d.cfg, d.log, db, node, true)
 	if err != nil {
 		front.close()
 		return unlessStopped(ctx, err)
@@ -108,15 +118,15 @@ type parts struct {
 	registry   *metrics.Registry
 	key        *relaysync.Key
 	reconciler *repos.Reconciler
-	hunter     *gitfetch.Hunter // nil if nothing is fetched
+	hunter     *huntRole // nil if nothing is fetched
 	git        *githttp.Handler
 	relay      *relay.Relay
 	ticks      *ticks
-	sync       *syncing // nil if nothing is synced
+	sync       *syncRole // nil if nothing is synced
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
-	p = &parts{core: core, ingest: retry.New(core.Pipeline), registry: metrics.New(d.version, d.cfg.MetricsPrefix)}
+	p = &parts{core: core, ingest: retry.New(core.Pipeline), registry: metrics.New(d.version, d.cfg.MetricsPrefix, core.Node.Name())}
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
 	}
@@ -159,11 +169,11 @@ func (p *parts) collectors() []prometheus.Collector {
 	return list
 }
 
-// followers are told of each commit.
+// followers returns the parts that get each commit.
 func (p *parts) followers() []ingest.Publisher {
 	list := []ingest.Publisher{p.relay, p.reconciler}
 	if p.hunter != nil {
-		list = append(list, repos.Hunt{Hunter: p.hunter})
+		list = append(list, repos.Hunt{Hunter: *p.hunter})
 	}
 	if p.sync != nil {
 		list = append(list, p.sync)
@@ -176,7 +186,14 @@ func (p *parts) followers() []ingest.Publisher {
 func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators net.Listener) error {
 	// Each part runs in a context of its own, so that they can stop one after the
 	// other; the group's context ends when any of them fails.
-	g, failed := errgroup.WithContext(ctx)
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	g, failed := errgroup.WithContext(serving)
+	g.Go(func() error {
+		d.drain(ctx, failed, p.core.Node)
+		end()
+		return nil
+	})
 	pipelineCtx, stopPipeline := context.WithCancel(context.WithoutCancel(ctx))
 	relayCtx, stopRelay := context.WithCancel(context.WithoutCancel(ctx))
 	forgeCtx, stopForge := context.WithCancel(context.WithoutCancel(ctx))
@@ -205,20 +222,24 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	})
 	// These end first: what they bring in is for the others to finish.
 	bring(p.ingest.Run)
-	var hunt admin.Hunt // nil if there is none
+	surface := admin.Surface{Plugins: p.core.Plugins}
 	if p.hunter != nil {
-		hunt = p.hunter
+		surface.Hunt = p.hunter
 		bring(p.hunter.Run)
 	}
-	var synced admin.Sync // likewise
 	if p.sync != nil {
-		synced = p.sync
+		surface.Sync = p.sync
 		bring(p.sync.Run)
 	}
+	if p.core.Node != nil {
+		surface.Nodes = p.core.Node
+		g.Go(func() error { return p.core.Node.Answer(failed, admin.Answer(surface, d.log)) })
+	}
 	g.Go(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
+	g.Go(func() error { return runScavenger(failed) })
 	if operators != nil {
 		// A change that is under way must not meet closed plugins.
-		g.Go(func() error { return admin.Serve(failed, operators, p.core.Plugins, hunt, synced, d.log) })
+		g.Go(func() error { return admin.Serve(failed, operators, surface, d.log) })
 	}
 	for _, ended := range front.ended {
 		g.Go(func() error { return <-ended })
@@ -228,6 +249,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 		handlers = append(handlers, d.operators(p.registry, p.core.Plugins.Health))
 	}
 	front.open(handlers...)
+	p.core.Node.SetState(cluster.Ready)
 	d.log.Info("serving", "addr", "ws://"+front.listeners[0].Addr().String(), "data", d.cfg.Data, "version", d.version)
 
 	g.Go(func() error {
@@ -255,6 +277,26 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	return g.Wait()
 }
 
+// drain returns when it is time to stop. It says so when ctx ends, and serves on for as long
+// as others need to learn it, who send clients here.
+func (d *Daemon) drain(ctx, failed context.Context, node *cluster.Cluster) {
+	select {
+	case <-ctx.Done():
+	case <-failed.Done():
+		return
+	}
+	d.draining.Store(true)
+	node.SetState(cluster.Draining)
+	if d.cfg.Drain == 0 {
+		return
+	}
+	d.log.Info("draining", "time", d.cfg.Drain)
+	select {
+	case <-time.After(d.cfg.Drain):
+	case <-failed.Done():
+	}
+}
+
 // listen opens the addresses, the relay's own first.
 func (d *Daemon) listen(ctx context.Context) ([]net.Listener, error) {
 	var list []net.Listener
@@ -272,6 +314,23 @@ func (d *Daemon) listen(ctx context.Context) ([]net.Listener, error) {
 		list = append(list, l)
 	}
 	return list, nil
+}
+
+// join makes this process a node, if the events are in PostgreSQL; else it is alone.
+func (d *Daemon) join(ctx context.Context, listen net.Addr) (*cluster.Cluster, error) {
+	url, err := d.cfg.Postgres()
+	if url == "" || err != nil {
+		return nil, err
+	}
+	name := d.cfg.Node
+	if name == "" {
+		if name, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("name this node (option node): %w", err)
+		}
+		_, port, _ := net.SplitHostPort(listen.String())
+		name += ":" + port
+	}
+	return cluster.Join(ctx, url, cluster.Options{Name: name, Address: listen.String(), Release: d.version, Log: d.log})
 }
 
 // listenAdmin opens the socket for talon plugin, nil if there is to be none.

@@ -2,6 +2,6 @@
 // knows them all; it holds no behaviour of its own beyond the order in which
 // things start and stop.
 //
-// [Core] is what decides and stores; import uses it alone. [Daemon] adds the doors
-// that other people use.
+// [Core] is what decides and stores; import uses it alone. [Daemon] adds the interfaces
+// for other people.
 package daemon

@@ -6,14 +6,17 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"talon/host/githttp"
+	"talon/host/metrics"
 )
 
 // entrance is the HTTP servers of the daemon. They serve from the moment at which the
 // addresses are taken: until what they serve is ready, which takes a minute where modules
-// are compiled, clients are told to come again.
+// are compiled, they answer clients with "retry later".
 type entrance struct {
 	listeners []net.Listener
 	servers   []*http.Server
@@ -48,7 +51,7 @@ func (e *entrance) open(handlers ...http.Handler) {
 	}
 }
 
-// close ends all servers at once, where the daemon does not come to serve.
+// close ends all servers without a drain, where the daemon does not come to serve.
 func (e *entrance) close() {
 	for i, s := range e.servers {
 		_ = s.Close()
@@ -68,7 +71,7 @@ func (h *ready) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	starting(w, r)
 }
 
-// retryAfter is how many seconds clients are told to wait while the daemon starts.
+// retryAfter is the Retry-After of answers while the daemon starts, in seconds.
 const retryAfter = "5"
 
 // starting answers every request until the daemon is ready: websockets, git and pages.
@@ -84,4 +87,76 @@ func starting(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Retry-After", retryAfter)
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_, _ = io.WriteString(w, "starting\n")
+}
+
+// front serves what is neither a websocket nor NIP-11 on the relay's own address:
+// git, what operators look at unless that has an address of its own, and pages.
+func (d *Daemon) front(git *githttp.Handler, pages http.Handler, registry *metrics.Registry, health func() []string) http.Handler {
+	operators := http.NewServeMux()
+	if d.cfg.MetricsListen == "" {
+		operators = d.operators(registry, health)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A mux would clean the paths of repositories.
+		if githttp.IsGit("/", r) {
+			git.ServeHTTP(w, r)
+			return
+		}
+		if _, pattern := operators.Handler(r); pattern != "" {
+			githttp.CORS(w.Header())
+			operators.ServeHTTP(w, r)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
+}
+
+// operators serves what operators look at.
+func (d *Daemon) operators(registry *metrics.Registry, health func() []string) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", registry.Handler())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if d.draining.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, "draining\n")
+			return
+		}
+		if wrong := health(); len(wrong) > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, strings.Join(wrong, "\n")+"\n")
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	})
+	return mux
+}
+
+// answerTime bounds how long a client that wants no git data may take over one request
+// and its answer.
+const answerTime = time.Minute
+
+// inTime lets no client hold a connection that does not send what it announced, or does
+// not take its answer. Git's bodies and answers are large: package githttp bounds how
+// long each of them may stall, over what is set here. A websocket takes its connection
+// out of these bounds.
+func inTime(h http.Handler, limit time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		bound := func() {
+			until := time.Now().Add(limit)
+			_ = rc.SetWriteDeadline(until)
+			// The server reads what is left of a body before it answers. Without a body it
+			// reads on meanwhile, to learn whether the client goes away.
+			if r.Body != http.NoBody {
+				_ = rc.SetReadDeadline(until)
+			}
+		}
+		bound()
+		if githttp.IsGit("/", r) {
+			_ = rc.SetWriteDeadline(time.Time{})
+			defer bound() // for what the server itself sends at the end
+		}
+		h.ServeHTTP(w, r)
+	})
 }

@@ -29,7 +29,7 @@ func ask(t *testing.T, method, url string, header http.Header) (*http.Response, 
 }
 
 // From the moment at which the addresses are taken until the daemon is ready, everybody
-// is told to come again: who looks at the health, websockets, git, pages.
+// gets status 503: who looks at the health, websockets, git, pages.
 func TestStarting(t *testing.T) {
 	d := &Daemon{log: slog.New(slog.DiscardHandler)}
 	var listeners []net.Listener

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,6 +11,7 @@ import (
 	rtmetrics "runtime/metrics"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +23,10 @@ const (
 	maxCache    = 256 << 20 // likewise
 	besideCache = 128 << 20 // that a chosen cache leaves at least, if memory is not chosen
 	minHeap     = 32 << 20  // below, the garbage collector would do nothing else
+
+	minHeadroom   = 32 << 20 // that the heap may grow by between two collections
+	minScavenge   = 8 << 20  // that is worth a collection
+	scavengeEvery = 2 * time.Second
 )
 
 // memoryOf is how much this process is to stay within: what the operator chose, or a
@@ -69,6 +75,62 @@ func limitMemory(cfg *config.Config, log *slog.Logger) {
 		heap = debug.SetMemoryLimit(-1)
 	}
 	log.Info("memory is divided", "memory", mib(memory), "pages", mib(cache/2), "modules", mib(modules), "heap", mib(heap), "events", mib(cache/2))
+}
+
+// heapStats is what Go's runtime says of its heap.
+type heapStats struct {
+	live   int64 // after the last collection
+	unused int64 // garbage at most, and pages that the runtime keeps for later
+}
+
+func readHeap() heapStats {
+	samples := []rtmetrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	rtmetrics.Read(samples)
+	live, objects, free := int64(samples[0].Value.Uint64()), int64(samples[1].Value.Uint64()), int64(samples[2].Value.Uint64())
+	return heapStats{live, free + max(objects-live, 0)}
+}
+
+// gcPercent is the GOGC of a heap. Most of a large one are texts of events, which cost the
+// garbage collector little: the heap need not double for them.
+func (h heapStats) gcPercent() int {
+	if h.live <= minHeadroom {
+		return 100
+	}
+	return int(100 * max(minHeadroom, h.live/2) / h.live)
+}
+
+// scavengeable reports whether the process, which used that much processor time since the
+// last check, is idle and has memory to return.
+func (h heapStats) scavengeable(cpu time.Duration) bool {
+	return cpu < scavengeEvery/20 && h.unused >= max(minScavenge, h.live/4)
+}
+
+// runScavenger adapts GOGC to the size of the heap, and returns unused memory to the system
+// while the process is idle, until ctx ends. The runtime alone would keep what the heap had
+// at the last collection, which is due only after as much again is allocated, or after two
+// minutes. GOGC in the environment wins.
+func runScavenger(ctx context.Context) error {
+	ticker := time.NewTicker(scavengeEvery)
+	defer ticker.Stop()
+	before, _ := usage()
+	for percent := 100; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		h := readHeap()
+		if want := h.gcPercent(); os.Getenv("GOGC") == "" && (want > percent+5 || want < percent-5) {
+			percent = want
+			debug.SetGCPercent(percent)
+		}
+		cpu, _ := usage()
+		if h.scavengeable(cpu - before) {
+			debug.FreeOSMemory()
+			cpu, _ = usage()
+		}
+		before = cpu
+	}
 }
 
 func mib(n int64) string { return strconv.FormatInt(n>>20, 10) + " MiB" }

@@ -1,11 +1,16 @@
 package daemon
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"talon/host/config"
 )
@@ -80,5 +85,50 @@ func TestMemoryIsDivided(t *testing.T) {
 	}
 	if err := checkMemory(&config.Config{Memory: 1 << 30, Cache: 1 << 30}); err == nil || !strings.Contains(err.Error(), "1024 MiB does not fit") {
 		t.Errorf("a cache of all memory: %v", err)
+	}
+}
+
+func TestHeadroomOfHeap(t *testing.T) {
+	for name, test := range map[string]struct {
+		heap        heapStats
+		cpu         time.Duration
+		wantPercent int
+		wantScav    bool
+	}{
+		"small":          {heapStats{20 << 20, 7 << 20}, 0, 100, false},
+		"after work":     {heapStats{64 << 20, 80 << 20}, scavengeEvery / 100, 50, true},
+		"at work":        {heapStats{64 << 20, 80 << 20}, scavengeEvery, 50, false},
+		"large":          {heapStats{300 << 20, 74 << 20}, 0, 50, false},
+		"large at rest":  {heapStats{300 << 20, 76 << 20}, 0, 50, true},
+		"never measured": {heapStats{0, 0}, 0, 100, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if percent := test.heap.gcPercent(); percent != test.wantPercent {
+				t.Errorf("the heap may grow by %d %%, want %d", percent, test.wantPercent)
+			}
+			if got := test.heap.scavengeable(test.cpu); got != test.wantScav {
+				t.Errorf("scavengeable: %v", got)
+			}
+		})
+	}
+}
+
+var ballast []byte
+
+func TestHeapIsReturned(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	ballast = make([]byte, 64<<20)
+	runtime.GC()
+	ballast = nil
+	runtime.GC() // leaves pages that the runtime keeps
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*scavengeEvery)
+		defer cancel()
+		if err := runScavenger(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if h := readHeap(); h.unused > 32<<20 {
+		t.Errorf("%s are not used and not returned", mib(h.unused))
 	}
 }

@@ -1,10 +1,22 @@
 package daemon
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"runtime"
+	"time"
 
 	"talon/host"
+	"talon/host/cluster"
+	"talon/host/config"
+	"talon/host/githttp"
+	"talon/host/gitrepo"
+	"talon/host/ingest/retry"
 	"talon/host/relay"
+	"talon/host/repos"
+	"talon/host/web"
+	"talon/sdk/grasp"
 )
 
 // relayConfig translates the operator's choices for the relay.
@@ -54,5 +66,114 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 		Next:    next,
 		About:   about,
 		Log:     d.log,
+	}
+}
+
+func openDisk(ctx context.Context, cfg *config.Config, node *cluster.Cluster) (*repos.Disk, error) {
+	o := gitrepo.DefaultOptions
+	o.MaxInput = cfg.PackSize
+	o.DefaultBranch = cfg.GitBranch
+	o.Pack = gitrepo.PackLimits{Objects: cfg.PackObjects, Depth: cfg.PackDepth, Inflated: cfg.PackBytes, Expansion: cfg.PackTimes}
+	git, err := gitrepo.Find(ctx, cfg.Git, o)
+	if err != nil {
+		return nil, err
+	}
+	var nodes gitrepo.Nodes // nil where this process is alone
+	if node != nil {
+		nodes = gitNodes{node}
+	}
+	return repos.OpenDisk(ctx, git, cfg.GitFolder(), cfg.PRs, nodes)
+}
+
+// openReconciler sets up what keeps repositories and events in line.
+func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry.Queue) (*repos.Reconciler, error) {
+	service, err := grasp.ParseService(d.cfg.Service())
+	if err != nil {
+		return nil, fmt.Errorf("option domain: %w", err)
+	}
+	var nodes repos.Nodes
+	if core.Node != nil {
+		nodes = core.Node
+	}
+	return repos.New(ctx, repos.Config{
+		Nodes:    nodes,
+		Disk:     core.Disk,
+		Service:  service,
+		Store:    facts{core.Store},
+		Pipeline: pipeline,
+		Policy:   core.Plugins,
+		Log:      d.log,
+		Now:      time.Now,
+		Jobs:     orProcessors(d.cfg.GitPushes, 1),
+		Maintain: d.cfg.Maintenance,
+		PullRefs: d.cfg.PullRefs,
+	})
+}
+
+// openGit serves repositories, and pages for whatever else is asked for.
+func (d *Daemon) openGit(f *repos.Reconciler, pages http.Handler) (*githttp.Handler, error) {
+	limits := githttp.DefaultLimits
+	limits.PushBytes = d.cfg.PackSize + 8<<20 // the commands come with the pack
+	limits.Fetches = orProcessors(d.cfg.GitFetches, 2)
+	limits.Pushes = orProcessors(d.cfg.GitPushes, 1)
+	limits.Whole = d.cfg.GitTime
+	limits.CPU = d.cfg.GitCPU
+	return githttp.New(githttp.Config{
+		Prefix:   "/",
+		Limits:   limits,
+		Log:      d.log,
+		Client:   d.client,
+		NotFound: pages,
+	}, f, f)
+}
+
+// orProcessors returns an operator's number, or if it is 0 the given number for each
+// processor, but at least four: git waits for disks and clients.
+func orProcessors(n, each int) int {
+	if n > 0 {
+		return n
+	}
+	return max(4, each*runtime.GOMAXPROCS(0))
+}
+
+// openPages makes the pages for people.
+func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *huntRole) (*web.Handler, error) {
+	return web.New(web.Config{
+		Name:        d.cfg.Name,
+		Description: d.cfg.Description,
+		Contact:     d.cfg.Contact,
+		Service:     d.cfg.Service(),
+		PRs:         d.cfg.PRs,
+		NIPs:        relay.NIPs(),
+		About:       describe(d.cfg, core.Plugins),
+		Hunt:        searchOf(hunter),
+		Proxies:     d.cfg.Proxies,
+		CORS:        githttp.CORS,
+		Log:         d.log,
+	}, web.Deps{Facts: facts{core.Store}, Git: repositories})
+}
+
+// searchOf tells the pages how the hunt goes, if there is one.
+func searchOf(hunter *huntRole) func(string) (web.Hunt, bool) {
+	if hunter == nil {
+		return nil
+	}
+	return func(identifier string) (web.Hunt, bool) {
+		p := hunter.part()
+		if p == nil {
+			return web.Hunt{}, false
+		}
+		s, ok := p.Search(identifier)
+		return web.Hunt{Missing: s.Missing, Asking: s.Asking, Next: s.Next}, ok
+	}
+}
+
+// client says who sent a request.
+func (d *Daemon) client(r *http.Request) host.Client {
+	return host.Client{
+		Addr:      relay.ClientAddr(r, d.cfg.Proxies),
+		UserAgent: r.UserAgent(),
+		Origin:    r.Header.Get("Origin"),
+		Path:      r.URL.Path,
 	}
 }

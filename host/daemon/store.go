@@ -22,7 +22,7 @@ import (
 )
 
 // Store is a database as the parts of Talon need it, each by its own interface. All
-// engines answer alike: see package host/store/storetest.
+// engines give the same answers: see package host/store/storetest.
 type Store interface {
 	ingest.Store
 	relay.Store
@@ -62,7 +62,7 @@ const (
 	knownGit      = "git"
 )
 
-// Knowledge is all of it: what talon copy copies.
+// Knowledge lists all sorts of it, for talon copy.
 var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit}
 
 // OpenStore opens the database for writing.
@@ -112,6 +112,14 @@ type pg struct{ *postgres.Store }
 
 func (s pg) Begin() (ingest.Tx, error) { return begun(s.Store.Begin()) }
 
+func (s pg) BeginShared(yield func(host.Commit), upcoming func(int) []*host.Event) (ingest.SharedTx, error) {
+	tx, err := s.Store.BeginAfter(yield, upcoming)
+	if err != nil {
+		return nil, err
+	}
+	return tx, nil
+}
+
 // begun is a transaction of an engine, nil after an error: an interface that has a nil
 // pointer is not nil, and who sees one rolls it back.
 func begun[T ingest.Tx](tx T, err error) (ingest.Tx, error) {
@@ -128,7 +136,7 @@ func sqliteOptions(cfg *config.Config, log *slog.Logger) store.Options {
 	readers, cache := readers(cfg), cacheOf(cfg)
 	return store.Options{
 		Readers:     readers,
-		Texts:       cache / 2,
+		EventCache:  cache / 2,
 		WriterCache: cache / 4,
 		ReaderCache: cache / 4 / int64(readers),
 		Log:         log,

@@ -14,13 +14,17 @@ import (
 
 	"talon/host"
 	"talon/host/config"
+	"talon/host/gitfetch"
+	"talon/host/gitfetch/queue"
 	"talon/host/ingest/retry"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
 	"talon/host/relaysync"
 	"talon/host/relaysync/health"
+	"talon/host/repos"
 	"talon/host/schnorr"
+	"talon/host/throttle"
 	"talon/sdk/abi/manifest"
 	"talon/sdk/grasp"
 )
@@ -28,30 +32,85 @@ import (
 // syncing is proactive sync with other relays (GRASP-02), and what it needs.
 type syncing struct {
 	*relaysync.Sync
-	relays  *health.Keeper
-	plugins *plugin.Registry
-	changed <-chan struct{} // receives after every change of what plugins run
+	relays   *health.Keeper
+	plugins  *plugin.Registry
+	changed  <-chan struct{} // receives after every change of what plugins run
+	reducers []*plugin.Reducer
+}
+
+// syncRole is sync, on whichever node it is.
+type syncRole struct{ *role[*syncing] }
+
+func (s syncRole) Publish(events []host.Published) {
+	if p := s.part(); p != nil {
+		p.Sync.Publish(events)
+	}
+}
+
+func (s syncRole) Follow(removed []*host.Event, held []host.HeldChange) {
+	if p := s.part(); p != nil {
+		p.Sync.Follow(removed, held)
+	}
+}
+
+func (s syncRole) Status(ctx context.Context, q relaysync.Query) (relaysync.Snapshot, error) {
+	p, err := s.here()
+	if err != nil {
+		return relaysync.Snapshot{}, err
+	}
+	return p.Sync.Status(ctx, q)
+}
+
+func (s syncRole) Now(ctx context.Context, url string) (int, error) {
+	p, err := s.here()
+	if err != nil {
+		return 0, err
+	}
+	return p.Sync.Now(ctx, url)
+}
+
+func (s syncRole) Unbar(ctx context.Context, url string) error {
+	p, err := s.here()
+	if err != nil {
+		return err
+	}
+	return p.Sync.Unbar(ctx, url)
 }
 
 // openSync sets up sync, nil if the operator wants none. The addresses are those that
 // we listen on: sync never connects to them.
-func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue, key *relaysync.Key, listen []netip.AddrPort) (*syncing, error) {
+func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue, key *relaysync.Key, listen []netip.AddrPort) (*syncRole, error) {
 	if !d.cfg.Sync {
 		return nil, nil
 	}
+	r, err := openRole(ctx, "sync", core.Node, func(ctx context.Context) (*syncing, error) {
+		return d.makeSync(ctx, core, pipeline, key, listen)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &syncRole{r}, nil
+}
+
+// makeSync makes what one term of sync is.
+func (d *Daemon) makeSync(ctx context.Context, core *Core, pipeline *retry.Queue, key *relaysync.Key, listen []netip.AddrPort) (*syncing, error) {
 	service, err := grasp.ParseService(d.cfg.Service())
 	if err != nil {
 		return nil, err
 	}
-	relays, err := health.Open(ctx, relayThrottle{core.Plugins.Reducer(manifest.WorldThrottle, nil)}, knownRelays{core.Store, knownHealth}, d.log)
+	s := &syncing{plugins: core.Plugins}
+	reducer := func(world string, init func() []byte) *plugin.Reducer {
+		r := core.Plugins.Reducer(world, init)
+		s.reducers = append(s.reducers, r)
+		return r
+	}
+	relays, err := health.Open(ctx, module{reducer(manifest.WorldThrottle, nil)}, knownRelays{core.Store, knownHealth}, d.log)
 	if err != nil {
+		s.close()
 		return nil, err
 	}
-	s := &syncing{
-		relays: relays, plugins: core.Plugins,
-		changed: core.Plugins.Reducer(manifest.WorldPolicy, nil).Changed(), // it is asked nothing
-	}
-	strategy := strategy{core.Plugins.Reducer(manifest.WorldStrategy, func() []byte { return s.Init() })}
+	s.relays, s.changed = relays, reducer(manifest.WorldPolicy, nil).Changed() // it is asked nothing
+	strategy := strategy{reducer(manifest.WorldStrategy, func() []byte { return s.Init() })}
 	s.Sync, err = relaysync.New(relaysync.Config{
 		Own:          []string{d.cfg.Service()},
 		Listen:       listen,
@@ -81,9 +140,17 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Sign:     key.Sign,
 	})
 	if err != nil {
+		s.close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// close ends the reducers. Nothing may ask them any more.
+func (s *syncing) close() {
+	for _, r := range s.reducers {
+		r.Close()
+	}
 }
 
 func syncLimits(cfg *config.Config) relaysync.Limits {
@@ -96,6 +163,7 @@ func syncLimits(cfg *config.Config) relaysync.Limits {
 
 // Run syncs until ctx ends.
 func (s *syncing) Run(ctx context.Context) error {
+	defer s.close()
 	kept := make(chan error, 1)
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { kept <- s.relays.Run(keeping, relaysync.DefaultLimits.SaveEvery) }()
@@ -181,7 +249,7 @@ func archives(about []host.Description) bool {
 
 // openKey reads the relay's own key, and makes it with the first start.
 func (d *Daemon) openKey() (*relaysync.Key, error) {
-	return relaysync.OpenKey(filepath.Join(d.cfg.Data, "relay.key"))
+	return relaysync.OpenKey(filepath.Join(d.cfg.GitFolder(), "relay.key"))
 }
 
 // strategy is the plugin that says what is asked of which relay.
@@ -195,14 +263,19 @@ func (s strategy) Call(ctx context.Context, request []byte, now int64) ([]byte, 
 	return answer, fresh, err
 }
 
-// relayThrottle is the plugin that says how hard to press on relays.
-type relayThrottle struct{ plugin *plugin.Reducer }
+// module is the plugin that says how hard to press on the servers of others.
+type module struct{ plugin *plugin.Reducer }
 
-func (t relayThrottle) Ask(ctx context.Context, q health.Question, request []byte, now int64) ([]byte, error) {
-	f := [health.Questions]guest.Func{health.Admit: guest.ThrottleAdmit, health.After: guest.ThrottleAfter}[q]
-	answer, _, err := t.plugin.Call(ctx, f, request, now)
+func (m module) Ask(ctx context.Context, q throttle.Question, request []byte, now int64) ([]byte, error) {
+	f := [throttle.Questions]guest.Func{
+		throttle.Delay: guest.ThrottleDelay,
+		throttle.Admit: guest.ThrottleAdmit,
+		throttle.After: guest.ThrottleAfter,
+		throttle.Pick:  guest.ThrottlePick,
+	}[q]
+	answer, _, err := m.plugin.Call(ctx, f, request, now)
 	if errors.Is(err, plugin.ErrNoPlugin) {
-		err = health.ErrNoModule
+		err = throttle.ErrNoModule
 	}
 	return answer, err
 }
@@ -242,4 +315,81 @@ func addresses(listeners []net.Listener) []netip.AddrPort {
 		}
 	}
 	return list
+}
+
+// hunting is the hunt for git data (GRASP-02) of one term.
+type hunting struct {
+	*gitfetch.Hunter
+	module *plugin.Reducer
+}
+
+// Run hunts until ctx ends.
+func (h *hunting) Run(ctx context.Context) error {
+	defer h.module.Close()
+	return h.Hunter.Run(ctx)
+}
+
+// huntRole is the hunt, on whichever node it is.
+type huntRole struct{ *role[*hunting] }
+
+func (h huntRole) Held(e gitfetch.Event) {
+	if p := h.part(); p != nil {
+		p.Held(e)
+	}
+}
+
+func (h huntRole) NoLongerHeld(e gitfetch.Event, released bool) {
+	if p := h.part(); p != nil {
+		p.NoLongerHeld(e, released)
+	}
+}
+
+func (h huntRole) Status(_ context.Context, limit int) (gitfetch.Status, error) {
+	p, err := h.here()
+	if err != nil {
+		return gitfetch.Status{}, err
+	}
+	return p.Hunter.Status(limit), nil
+}
+
+func (h huntRole) FetchNow(_ context.Context, repository, identifier string) error {
+	p, err := h.here()
+	if err != nil {
+		return err
+	}
+	return p.Hunter.FetchNow(repository, identifier)
+}
+
+// openHunt sets up the search for git data that other servers have, nil if the
+// operator wants none.
+func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *repos.Reconciler) (*huntRole, error) {
+	if !d.cfg.Hunt {
+		return nil, nil
+	}
+	own, err := grasp.ParseService(d.cfg.Service())
+	if err != nil {
+		return nil, err
+	}
+	clamps := queue.DefaultClamps
+	clamps.All, clamps.AtOnce, clamps.PerMinute = d.cfg.HuntRequests, d.cfg.HuntDomainRequests, d.cfg.HuntDomainRate
+	limits := gitfetch.DefaultLimits
+	limits.Bytes = d.cfg.PackSize
+	r, err := openRole(ctx, "hunt", core.Node, func(ctx context.Context) (*hunting, error) {
+		reducer := core.Plugins.Reducer(manifest.WorldThrottle, nil)
+		return &hunting{module: reducer, Hunter: gitfetch.New(ctx, gitfetch.Config{
+			Forge:     repositories,
+			Module:    module{reducer},
+			Disk:      knownRelays{core.Store, knownGit},
+			Addresses: gitfetch.Addresses{Own: own, Private: d.cfg.AllowPrivate},
+			Clamps:    clamps,
+			Limits:    limits,
+			Log:       d.log,
+			Now:       time.Now,
+			Prefix:    d.cfg.MetricsPrefix,
+		})}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &huntRole{r}, nil
 }

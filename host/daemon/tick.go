@@ -30,12 +30,12 @@ const tickEvery = 10 * time.Second
 
 // What no module can take away: with it a client still reads and writes, slowly.
 const (
-	leastConnections   = 1
-	leastSubscriptions = 4 // an ordinary client's, of one page
-	leastFilters       = 1
-	leastEvents        = 10
-	leastQueries       = 20
-	leastBytesOut      = 16 << 10
+	minConnections   = 1
+	minSubscriptions = 4 // an ordinary client's, of one page
+	minFilters       = 1
+	minEvents        = 10
+	minQueries       = 20
+	minBytesOut      = 16 << 10
 )
 
 // ticks asks the throttle module what clients may do, and keeps its answer.
@@ -56,7 +56,7 @@ type tickModule interface {
 
 // tickConfig is what ticks need to know of the host.
 type tickConfig struct {
-	least, most host.ClientLimits
+	min, max    host.ClientLimits
 	queue       int // events that may wait for the writer
 	usage       func() (cpu time.Duration, memory int64)
 	processors  int
@@ -66,9 +66,9 @@ type tickConfig struct {
 }
 
 func (d *Daemon) openTicks(core *Core) *ticks {
-	least, most := clientClamps(d.cfg)
+	low, limit := clientClamps(d.cfg)
 	return newTicks(core.Plugins.Reducer(manifest.WorldThrottle, nil), tickConfig{
-		least: least, most: most,
+		min: low, max: limit,
 		queue:       d.cfg.Queue,
 		usage:       usage,
 		processors:  runtime.GOMAXPROCS(0),
@@ -81,29 +81,29 @@ func (d *Daemon) openTicks(core *Core) *ticks {
 // clientClamps are the operator's: most is what the configuration says per client and
 // least what is left of it in any case. max-message-rate is no limit of this kind: it
 // is for floods, and holds beside whatever a module says.
-func clientClamps(cfg *config.Config) (least, most host.ClientLimits) {
-	most = host.ClientLimits{
+func clientClamps(cfg *config.Config) (low, limit host.ClientLimits) {
+	limit = host.ClientLimits{
 		Connections:   int64(cfg.ConnectionsPer),
 		Subscriptions: int64(cfg.Subscriptions),
 		Filters:       int64(cfg.Filters),
 	}
-	least = host.ClientLimits{
-		Connections:   leastConnections,
-		Subscriptions: leastSubscriptions,
-		Filters:       leastFilters,
-		Events:        leastEvents,
-		Queries:       leastQueries,
+	low = host.ClientLimits{
+		Connections:   minConnections,
+		Subscriptions: minSubscriptions,
+		Filters:       minFilters,
+		Events:        minEvents,
+		Queries:       minQueries,
 		// The largest message must come through in half the time that it may take.
 		BytesIn:  max(16<<10, cfg.Message*2/int64(relay.DefaultLimits.MessageTime/time.Second)),
-		BytesOut: leastBytesOut,
+		BytesOut: minBytesOut,
 	}
 	// An operator may want less.
-	return least.Within(host.ClientLimits{}, most), most
+	return low.Within(host.ClientLimits{}, limit), limit
 }
 
 func newTicks(module tickModule, cfg tickConfig) *ticks {
 	t := &ticks{module: module, cfg: cfg}
-	t.current.Store(&cfg.most)
+	t.current.Store(&cfg.max)
 	t.failures = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "talon_client_limits_failures_total",
 		Help: "Times that the throttle module failed to say what clients may do: the limits stayed as they were.",
@@ -114,7 +114,7 @@ func newTicks(module tickModule, cfg tickConfig) *ticks {
 // Limits returns what each client may do now.
 func (t *ticks) Limits() host.ClientLimits { return *t.current.Load() }
 
-// Run asks the module again and again until ctx ends.
+// Run asks the module at intervals until ctx ends.
 func (t *ticks) Run(ctx context.Context, telemetry func() relay.Telemetry, every time.Duration) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -138,7 +138,7 @@ func (t *ticks) tick(ctx context.Context, seen relay.Telemetry, cpu time.Duratio
 	limits := old
 	select {
 	case <-t.module.Changed():
-		limits = t.cfg.most
+		limits = t.cfg.max
 	default:
 	}
 	now := t.cfg.now()
@@ -146,8 +146,8 @@ func (t *ticks) tick(ctx context.Context, seen relay.Telemetry, cpu time.Duratio
 		Now:       now.UnixMilli(),
 		Telemetry: t.telemetry(seen, cpu, memory),
 		Current:   toModule(limits),
-		Least:     toModule(t.cfg.least),
-		Most:      toModule(t.cfg.most),
+		Least:     toModule(t.cfg.min),
+		Most:      toModule(t.cfg.max),
 	}
 	var answer abi.TickAnswer
 	b, _, err := t.module.Call(ctx, guest.ThrottleTick, abi.AppendTickRequest(nil, &request), now.Unix())
@@ -156,11 +156,11 @@ func (t *ticks) tick(ctx context.Context, seen relay.Telemetry, cpu time.Duratio
 	}
 	switch {
 	case errors.Is(err, plugin.ErrNoPlugin):
-		limits = t.cfg.most
+		limits = t.cfg.max
 	case err != nil:
 		t.failed(ctx, err, now)
 	case answer.Set:
-		limits = fromModule(answer.Limits).Within(t.cfg.least, t.cfg.most)
+		limits = fromModule(answer.Limits).Within(t.cfg.min, t.cfg.max)
 	}
 	if limits != old {
 		t.current.Store(&limits)

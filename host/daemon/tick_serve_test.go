@@ -129,7 +129,7 @@ func clientLimit(t *testing.T, addr, of string) string {
 	return scraped(t, addr, fmt.Sprintf("talon_client_limit{limit=%q}", of))
 }
 
-// client is a nostr client that sends what it is told.
+// client is a nostr client that sends the given messages.
 type client struct {
 	t   *testing.T
 	net net.Conn
@@ -265,9 +265,9 @@ func TestPoliteTicks(t *testing.T) {
 		}
 	}
 	got := tick(busy)
-	least := ticks.cfg.least
-	if got.Subscriptions != least.Subscriptions || got.Events != least.Events || got.Queries != least.Queries || got.BytesOut != least.BytesOut {
-		t.Errorf("busy: %+v, want %+v", got, least)
+	low := ticks.cfg.min
+	if got.Subscriptions != low.Subscriptions || got.Events != low.Events || got.Queries != low.Queries || got.BytesOut != low.BytesOut {
+		t.Errorf("busy: %+v, want %+v", got, low)
 	}
 	if got.Connections != operators.Connections || got.Filters != operators.Filters {
 		t.Errorf("busy: %+v", got)

@@ -56,9 +56,9 @@ type bench struct {
 
 func newBench() *bench {
 	b := &bench{module: &script{changed: make(chan struct{}, 1)}, now: time.Unix(1_700_000_000, 0)}
-	least, most := clientClamps(&config.Config{ConnectionsPer: 100, Subscriptions: 64, Filters: 20, Message: 512 << 10})
+	low, limit := clientClamps(&config.Config{ConnectionsPer: 100, Subscriptions: 64, Filters: 20, Message: 512 << 10})
 	b.ticks = newTicks(b.module, tickConfig{
-		least: least, most: most, queue: 4096, processors: 2, memoryLimit: 1 << 30,
+		min: low, max: limit, queue: 4096, processors: 2, memoryLimit: 1 << 30,
 		log: slog.New(slog.NewTextHandler(&b.log, nil)), now: func() time.Time { return b.now },
 	})
 	return b
@@ -74,7 +74,7 @@ func TestTickClamps(t *testing.T) {
 	if got, want := b.Limits(), (host.ClientLimits{Connections: 100, Subscriptions: 64, Filters: 20}); got != want {
 		t.Errorf("before the first answer: %+v, want the operator's %+v", got, want)
 	}
-	most := uint32(1<<32 - 1)
+	limit := uint32(1<<32 - 1)
 	for _, tt := range []struct {
 		name string
 		says abi.ClientLimits
@@ -88,7 +88,7 @@ func TestTickClamps(t *testing.T) {
 		},
 		{
 			"the door wide open",
-			abi.ClientLimits{Connections: most, Subscriptions: most, Filters: most, Events: most, Queries: most, BytesIn: 1<<63 - 1, BytesOut: 1<<63 - 1},
+			abi.ClientLimits{Connections: limit, Subscriptions: limit, Filters: limit, Events: limit, Queries: limit, BytesIn: 1<<63 - 1, BytesOut: 1<<63 - 1},
 			host.ClientLimits{Connections: 100, Subscriptions: 64, Filters: 20, Events: 1<<32 - 1, Queries: 1<<32 - 1, BytesIn: 1<<63 - 1, BytesOut: 1<<63 - 1},
 		},
 		{
@@ -102,15 +102,15 @@ func TestTickClamps(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
-	// What it is told the next time is what is in force.
+	// Its next input has the limits that are in force.
 	b.ask()
 	if got, want := b.module.asked.Current, (abi.ClientLimits{Connections: 5, Subscriptions: 6, Filters: 7, Events: 80, Queries: 90, BytesIn: 100_000, BytesOut: 200_000}); got != want {
 		t.Errorf("told %+v, want %+v", got, want)
 	}
 	// The operator may want less than a module can take away.
-	least, most2 := clientClamps(&config.Config{ConnectionsPer: 100, Subscriptions: 2, Filters: 20, Message: 1 << 10})
-	if least.Subscriptions != 2 || most2.Subscriptions != 2 || least.BytesIn != 16<<10 {
-		t.Errorf("clamps %+v and %+v", least, most2)
+	low, most2 := clientClamps(&config.Config{ConnectionsPer: 100, Subscriptions: 2, Filters: 20, Message: 1 << 10})
+	if low.Subscriptions != 2 || most2.Subscriptions != 2 || low.BytesIn != 16<<10 {
+		t.Errorf("clamps %+v and %+v", low, most2)
 	}
 }
 

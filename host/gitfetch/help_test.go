@@ -20,6 +20,7 @@ import (
 	"talon/host/gitfetch/queue"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
+	"talon/host/throttle"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
@@ -220,10 +221,10 @@ type quick struct {
 	perMin  int
 	fail    error
 	garbage bool
-	after   []abi.AfterRequestView // what it was told of domains, names apart
+	after   []abi.AfterRequestView // what it got about domains, names apart
 }
 
-func (q *quick) Ask(_ context.Context, question Question, request []byte, _ int64) ([]byte, error) {
+func (q *quick) Ask(_ context.Context, question throttle.Question, request []byte, _ int64) ([]byte, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.fail != nil {
@@ -233,9 +234,9 @@ func (q *quick) Ask(_ context.Context, question Question, request []byte, _ int6
 		return []byte{0xff, 0xff, 0xff}, nil
 	}
 	switch question {
-	case Delay:
+	case throttle.Delay:
 		return abi.AppendDelayAnswer(nil, &abi.DelayAnswer{Delay: q.delay}), nil
-	case Admit:
+	case throttle.Admit:
 		var v abi.ThrottleAdmitRequestView
 		if err := v.Decode(request); err != nil {
 			return nil, err
@@ -245,7 +246,7 @@ func (q *quick) Ask(_ context.Context, question Question, request []byte, _ int6
 			a = abi.ThrottleAdmitAnswer{Wait: 60_000 - int64(age)}
 		}
 		return abi.AppendThrottleAdmitAnswer(nil, &a), nil
-	case After:
+	case throttle.After:
 		var v abi.AfterRequestView
 		if err := v.Decode(request); err != nil {
 			return nil, err
@@ -261,7 +262,7 @@ func (q *quick) Ask(_ context.Context, question Question, request []byte, _ int6
 }
 
 // hunt is a hunter that runs until the end of the test.
-func hunt(t testing.TB, f *forge, m Module, change func(*Config)) *Hunter {
+func hunt(t testing.TB, f *forge, m throttle.Module, change func(*Config)) *Hunter {
 	t.Helper()
 	h := newHunter(t, f, m, change)
 	ctx, stop := context.WithCancel(context.Background())
@@ -276,9 +277,9 @@ func hunt(t testing.TB, f *forge, m Module, change func(*Config)) *Hunter {
 	return h
 }
 
-func newHunter(t testing.TB, f *forge, m Module, change func(*Config)) *Hunter {
+func newHunter(t testing.TB, f *forge, m throttle.Module, change func(*Config)) *Hunter {
 	clamps := queue.DefaultClamps
-	clamps.LeastBackoff = 20
+	clamps.MinBackoff = 20
 	limits := DefaultLimits
 	limits.Stall, limits.Whole = 10*time.Second, time.Minute
 	cfg := Config{

@@ -13,16 +13,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"talon/host"
 	"talon/host/gitfetch/queue"
+	"talon/host/gitrepo"
+	"talon/host/throttle"
 	"talon/sdk/abi"
 )
 
-// Config is what a hunter is made from. All fields are required unless it says
-// otherwise.
+// Config configures a hunter. All fields are required unless it says otherwise.
 type Config struct {
 	Forge     Forge
-	Module    Module // nil: queue.Careful answers
-	Disk      Disk   // nil: what is known of domains ends with the process
+	Module    throttle.Module // nil: queue.Careful answers
+	Disk      throttle.Disk   // nil: what is known of domains ends with the process
 	Addresses Addresses
 	Clamps    queue.Clamps
 	Limits    Limits
@@ -38,11 +40,11 @@ type Hunter struct {
 	metrics *metrics
 	guard   *guard
 	looks   chan struct{} // holds a value for each question to the reconciler
-	wake    chan struct{} // receives after the queue was told something
+	wake    chan struct{} // receives after the queue had an input
 
 	inbox sync.Mutex           // guards what follows; who holds mu may take it
-	held  []Event              // that the queue has not been told of
-	left  map[string]queue.End // identifiers of events that wait no more, since the queue was told
+	held  []Event              // that are not in the queue yet
+	left  map[string]queue.End // identifiers of events that wait no more, not yet passed to the queue
 
 	mu    sync.Mutex // guards queue, the module, and what follows
 	queue *queue.Queue
@@ -56,12 +58,12 @@ type Hunter struct {
 	complained time.Time // of the disk; Run's own
 }
 
-// maxLooks is how many questions to the reconciler there are at once: each reads the
-// store and looks for objects.
+// maxLooks bounds concurrent questions to the reconciler: each reads the store and looks
+// for objects.
 const maxLooks = 4
 
-// New returns a hunter. The queue takes events at once, and Run does the work. ctx is
-// that of questions to the throttle.
+// New returns a hunter. The queue takes events from now on, and Run does the work. ctx is
+// the context of calls of the throttle.
 func New(ctx context.Context, cfg Config) *Hunter {
 	if cfg.Disk == nil {
 		cfg.Disk = noDisk{}
@@ -76,16 +78,15 @@ func New(ctx context.Context, cfg Config) *Hunter {
 		defer h.mu.Unlock()
 		return float64(h.queue.Len())
 	})
-	h.queue = queue.New(&throttled{
-		ctx: context.WithoutCancel(ctx), module: cfg.Module, log: cfg.Log, failed: func(q Question) { h.metrics.failures[q].Inc() },
-	}, cfg.Clamps)
+	module := throttle.New(ctx, cfg.Module, "git servers", cfg.Log, func(q throttle.Question) { h.metrics.failures[q].Inc() })
+	h.queue = queue.New(NewThrottle(module), cfg.Clamps)
 	return h
 }
 
 // Collectors returns the metrics.
 func (h *Hunter) Collectors() []prometheus.Collector { return h.metrics.all }
 
-// Held begins the search for an event's git data, or makes it fresh. It does not
+// Held begins the search for an event's git data, or renews the search. It does not
 // block, and asks no module: the writer calls it.
 func (h *Hunter) Held(e Event) {
 	h.inbox.Lock()
@@ -100,9 +101,8 @@ func (h *Hunter) Held(e Event) {
 	h.poke()
 }
 
-// NoLongerHeld says that an event that was held waits no more: it was released, or has gone. A
-// search for whose identifier nothing is missing then ends at once. Like Held, it does
-// not block.
+// NoLongerHeld reports that an event has left purgatory: it was released, or has gone. A
+// search for whose identifier nothing is missing then ends. Like Held, it does not block.
 func (h *Hunter) NoLongerHeld(e Event, released bool) {
 	how := queue.Forgotten
 	if released {
@@ -121,8 +121,8 @@ func (h *Hunter) NoLongerHeld(e Event, released bool) {
 	h.poke()
 }
 
-// maxTold is how many events the queue is told of at a time: the throttle is asked
-// about each, and others wait for mu.
+// maxTold is how many events go to the queue at a time: the throttle is asked about each,
+// and others wait for mu.
 const maxTold = 256
 
 // tell tells the queue of events that were held, and then of those that wait no more.
@@ -389,9 +389,9 @@ func (h *Hunter) urls(identifier string, list []Want) (urls []queue.URL, refused
 // refuse adds a URL that is not asked. Events are held by the ten thousand, so that little
 // is kept of each.
 func refuse(list []queue.Refused, url string, err error) []queue.Refused {
-	const most, longest = 5, 200
+	const maximum, longest = 5, 200
 	u := queue.Refused{URL: strings.Clone(url[:min(len(url), longest)]), Reason: err.Error()}
-	if len(list) == most || slices.Contains(list, u) {
+	if len(list) == maximum || slices.Contains(list, u) {
 		return list
 	}
 	return append(list, u)
@@ -403,4 +403,79 @@ func printable(s string) string {
 		s = s[:200]
 	}
 	return fmt.Sprintf("%+q", s)
+}
+
+// Forge returns the missing objects, and handles fetched ones.
+type Forge interface {
+	// Waiting calls yield for each event in purgatory that waits for git data: the hunt
+	// begins with these after a start.
+	Waiting(ctx context.Context, yield func(Event) error) error
+
+	// Wanted returns what the repositories of an identifier lack, and where it may be.
+	// It is empty if nothing that is held waits for git data.
+	Wanted(ctx context.Context, identifier string) ([]Want, error)
+
+	// Arrived reports that objects have come that a repository lacked. It returns when
+	// that was reconciled with the events, and others that share its objects: Wanted then
+	// says what is still missing. It is called for each repository that lacked them.
+	Arrived(ctx context.Context, identifier string, into Repository) error
+}
+
+// Repository is the repository that objects are fetched into: a *gitrepo.Repo. Two of the
+// same repository need not be equal.
+type Repository interface {
+	// Dir identifies the repository.
+	Dir() string
+
+	// Store identifies the object store: repositories with the same store share objects.
+	Store() string
+
+	// Format and ScanPack are those of [gitrepo.Repo].
+	Format(ctx context.Context) (gitrepo.Format, error)
+	ScanPack(format gitrepo.Format) *gitrepo.PackScan
+
+	// Fetch is [gitrepo.Repo.Fetch].
+	Fetch(ctx context.Context, url string, ids ...string) (found []string, err error)
+}
+
+// Want is the set of objects that some events lack in one repository: one for each
+// repository with its states and the URLs of its maintainers' announcements, one for each
+// pull request with the URLs that it names and those of the repositories that it is for.
+type Want struct {
+	Into    Repository
+	Objects []string // ids, as signed events name them
+	URLs    []string // as the events write them; each is asked for these objects
+}
+
+// Event is an event in purgatory that waits for git data.
+type Event struct {
+	Repository host.Address // that it is about; its identifier names the search
+	Kind       host.Kind
+	Origin     Origin
+}
+
+// Origin is the source of an event.
+type Origin uint8
+
+const (
+	FromUser Origin = iota // a client: a push is expected
+	FromSync               // another relay, or it was held when the server started
+)
+
+// Limits bound one request to a git server, which is one fetch.
+type Limits struct {
+	Bytes    int64         // that a server may send
+	Objects  int64         // of a pack
+	Refs     int           // that a server lists: lines before a pack
+	RefBytes int64         // of them
+	Whole    time.Duration // from the beginning to the last object
+	Stall    time.Duration // a server must send something in this time,
+	Rate     int64         // bytes a second on average over Stall, once it sends a pack
+
+	Connections int // to one address, under whatever names
+}
+
+// DefaultLimits are the default limits.
+var DefaultLimits = Limits{
+	Bytes: 2 << 30, Objects: 20_000_000, Refs: 500_000, RefBytes: 64 << 20, Whole: 20 * time.Minute, Stall: 30 * time.Second, Rate: 1 << 10, Connections: 16,
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 	"talon/host"
 	"talon/host/gitfetch/queue"
 	"talon/host/gitrepo"
+	"talon/host/throttle"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
 	"talon/sdk/grasp"
@@ -53,7 +53,7 @@ func TestFromARemote(t *testing.T) {
 }
 
 // TestPiecesFromSeveralServers gathers three objects from three servers, of which
-// each has one. Each success is told at once.
+// each has one. Each success is reported immediately.
 func TestPiecesFromSeveralServers(t *testing.T) {
 	f := newForge(t)
 	var ids, urls []string
@@ -325,7 +325,7 @@ func TestLeft(t *testing.T) {
 // blocking is a module that does not answer until a test ends.
 type blocking struct{ asked, end chan struct{} }
 
-func (m blocking) Ask(context.Context, Question, []byte, int64) ([]byte, error) {
+func (m blocking) Ask(context.Context, throttle.Question, []byte, int64) ([]byte, error) {
 	select {
 	case m.asked <- struct{}{}:
 	default:
@@ -335,7 +335,7 @@ func (m blocking) Ask(context.Context, Question, []byte, int64) ([]byte, error) 
 }
 
 // TestHeldDoesNotBlock has a module take its time: who tells of events, which is the
-// writer, does not wait for it. Too many events at once are dropped.
+// writer, does not wait for it. Too many events in a burst are dropped.
 func TestHeldDoesNotBlock(t *testing.T) {
 	m := blocking{make(chan struct{}, 1), make(chan struct{})}
 	h := hunt(t, newForge(t), m, func(c *Config) { c.Clamps.Repositories = 2 })
@@ -437,7 +437,7 @@ func TestRedirectWithin(t *testing.T) {
 }
 
 // TestDomainsLimits has many repositories on few servers: by the servers' own
-// records, none was asked too often, at once or in a minute.
+// records, none was asked too often, at the same time or in a minute.
 func TestDomainLimits(t *testing.T) {
 	const repositories, servers, atOnce, perMinute = 24, 3, 2, 10
 	f := newForge(t)
@@ -486,52 +486,18 @@ func TestThrottleFails(t *testing.T) {
 			dir, id := work(t, "one")
 			r, f := newRemote(t), newForge(t)
 			f.hold(alice, "x", []string{id}, r.add(t, "x", dir))
-			h := hunt(t, f, m, func(c *Config) { c.Clamps.MostDelay = 10 })
+			h := hunt(t, f, m, func(c *Config) { c.Clamps.MaxDelay = 10 })
 			h.Held(synced("x"))
 			over(t, h, "x")
 			if left := f.missingOf("x"); len(left) != 0 {
 				t.Errorf("%v is missing", left)
 			}
-			for q := range Questions {
-				if n := testutil.ToFloat64(h.metrics.failures[q]); (n == 0) != (Question(q) == Pick) {
-					t.Errorf("%s failed %v times", Question(q), n)
+			for q := range throttle.Questions {
+				if n := testutil.ToFloat64(h.metrics.failures[q]); (n == 0) != (throttle.Question(q) == throttle.Pick) {
+					t.Errorf("%s failed %v times", throttle.Question(q), n)
 				}
 			}
 		})
-	}
-}
-
-// TestNoThrottle has a plugin come and go: each is said once, and it is no failure.
-func TestNoThrottle(t *testing.T) {
-	var said bytes.Buffer
-	m := &quick{fail: fmt.Errorf("throttle: %w", ErrNoModule)}
-	ask := &throttled{
-		ctx: t.Context(), module: m, log: slog.New(slog.NewTextHandler(&said, nil)), failed: func(q Question) { t.Errorf("%s failed", q) },
-	}
-	delay := func(minute int64, want int64) {
-		t.Helper()
-		if a := ask.Delay(&abi.DelayRequest{Now: minute * 60_000, Origin: abi.OriginClient}); a.Delay != want {
-			t.Errorf("the delay is %d, want %d", a.Delay, want)
-		}
-	}
-	const careful = 180_000
-	for minute := range int64(5) {
-		delay(minute, careful)
-	}
-	m.fail = nil
-	delay(5, 0)
-	delay(6, 0)
-	m.fail = ErrNoModule
-	delay(7, careful)
-	delay(8, careful)
-	var lines []string
-	for line := range strings.Lines(said.String()) {
-		_, line, _ = strings.Cut(line, " ")
-		lines = append(lines, strings.TrimSpace(line))
-	}
-	const gone, back = `level=WARN msg="no plugin says how hard to press on git servers: being careful"`, `level=INFO msg="a plugin says how hard to press on git servers"`
-	if !slices.Equal(lines, []string{gone, back, gone}) {
-		t.Errorf("the log says\n%s", said.String())
 	}
 }
 
@@ -645,8 +611,7 @@ func TestSlowServersMakeWay(t *testing.T) {
 	}
 }
 
-// stopped is a forge that has a request stopped in the moment when it is told of its
-// data.
+// stopped is a forge that stops a request in the moment when its data arrives.
 type stopped struct {
 	*forge
 	stop context.CancelCauseFunc

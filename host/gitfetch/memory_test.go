@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"talon/host/gitfetch/queue"
+	"talon/host/throttle"
 	"talon/internal/testkit"
 )
 
@@ -63,7 +64,7 @@ func (d *disk) of(t *testing.T, name string) (r queue.Record) {
 }
 
 // running is a hunter with a disk, and what ends it.
-func running(t *testing.T, f *forge, d Disk) (h *Hunter, stop func()) {
+func running(t *testing.T, f *forge, d throttle.Disk) (h *Hunter, stop func()) {
 	t.Helper()
 	h = newHunter(t, f, inAHurry(), func(c *Config) { c.Disk = d })
 	ctx, cancel := context.WithCancel(context.Background())

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host/gitfetch/queue"
+	"talon/host/throttle"
 	"talon/sdk/abi"
 )
 
@@ -40,7 +41,7 @@ type metrics struct {
 	age      prometheus.Observer
 	results  [len(outcomes)]prometheus.Counter
 	seconds  prometheus.Observer
-	failures [Questions]prometheus.Counter
+	failures [throttle.Questions]prometheus.Counter
 
 	inFlight *prometheus.GaugeVec
 	requests *prometheus.CounterVec
@@ -83,7 +84,7 @@ func newMetrics(prefix string, size func() float64) *metrics {
 		Name: name("sync_throttle_failures_total"), Help: "Questions that the throttle module did not answer.",
 	}, []string{"question"})
 	for q := range m.failures {
-		m.failures[q] = failures.WithLabelValues(Question(q).String())
+		m.failures[q] = failures.WithLabelValues(throttle.Question(q).String())
 	}
 	m.inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: name("domain_in_flight"), Help: "Requests to a domain that are under way.",

@@ -77,7 +77,7 @@ func TestPackCounter(t *testing.T) {
 	} {
 		for _, size := range []int{1, 2, 3, 5, 7, 64, 1000} {
 			for objects, want := range map[uint32]bool{0: true, 100: true, 101: false, 1<<32 - 1: false} {
-				c := packCounter{most: 100}
+				c := packCounter{max: 100}
 				ok := true
 				for b := []byte(form(packOf(objects))); len(b) > 0; b = b[min(size, len(b)):] {
 					ok = c.read(b[:min(size, len(b))]) == nil && ok
@@ -91,7 +91,7 @@ func TestPackCounter(t *testing.T) {
 	for name, text := range map[string]string{
 		"an error": pkt("ERR no"), "garbage": "<html>PACK", "nothing": "", "a reserved length": "0003PACK", "not a pack": pkt("\x01" + string(make([]byte, 40))),
 	} {
-		c := packCounter{most: 0}
+		c := packCounter{max: 0}
 		if c.read([]byte(text)) != nil {
 			t.Errorf("%s is a pack that is too large", name)
 		}
@@ -101,7 +101,7 @@ func TestPackCounter(t *testing.T) {
 func FuzzPackCounter(f *testing.F) {
 	f.Add([]byte(pkt("packfile\n")+pkt("\x01"+packOf(7))), byte(3))
 	f.Fuzz(func(t *testing.T, b []byte, cut byte) {
-		whole, parts := packCounter{most: 5}, packCounter{most: 5}
+		whole, parts := packCounter{max: 5}, packCounter{max: 5}
 		want, got := whole.read(bytes.Clone(b)) == nil, true
 		for size := int(cut)%16 + 1; len(b) > 0; b = b[min(size, len(b)):] {
 			got = parts.read(b[:min(size, len(b))]) == nil && got

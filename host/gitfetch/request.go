@@ -84,8 +84,7 @@ func (h *Hunter) request(ctx, asking context.Context, g *gate, w queue.Work, lab
 	return result
 }
 
-// errand is what is fetched at once: all that repositories lack which share their
-// objects.
+// errand is what one fetch brings: all that repositories lack which share their objects.
 type errand struct {
 	into  Repository
 	ids   []string

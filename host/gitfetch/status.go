@@ -7,7 +7,7 @@ import (
 	"talon/sdk/abi"
 )
 
-// Status is how the hunt goes, for the operator.
+// Status is the status of the hunt, for the operator.
 type Status struct {
 	Waiting      int                `json:"waiting"`      // searches
 	Requests     int                `json:"requests"`     // that are under way
@@ -15,7 +15,7 @@ type Status struct {
 	Domains      []DomainStatus     `json:"domains"`      // the busiest first
 }
 
-// RepositoryStatus is how a search goes.
+// RepositoryStatus is the status of a search.
 type RepositoryStatus struct {
 	Identifier string    `json:"identifier"`
 	Repository string    `json:"repository"` // an address of the identifier, 30617:pubkey:d
@@ -36,7 +36,7 @@ type Refused struct {
 	Reason string `json:"reason"`
 }
 
-// DomainStatus is how a domain is treated.
+// DomainStatus is the status of a domain.
 type DomainStatus struct {
 	Domain     string    `json:"domain"`
 	InFlight   int       `json:"in_flight"`
@@ -59,11 +59,12 @@ type Request struct {
 	Reason  string    `json:"reason,omitempty"`
 }
 
-// Status returns how the hunt goes, with at most so many repositories and domains.
-func (h *Hunter) Status(most int) Status {
+// Status returns the status of the hunt, with at most the given number of repositories
+// and of domains.
+func (h *Hunter) Status(limit int) Status {
 	h.mu.Lock()
 	h.tell()
-	repositories, domains := h.queue.Repositories(most), h.queue.Domains(h.now(), most)
+	repositories, domains := h.queue.Repositories(limit), h.queue.Domains(h.now(), limit)
 	s := Status{Waiting: h.queue.Len(), Requests: h.queue.InFlight()}
 	h.mu.Unlock()
 	s.Repositories, s.Domains = make([]RepositoryStatus, len(repositories)), make([]DomainStatus, len(domains))
@@ -81,7 +82,7 @@ func (h *Hunter) Status(most int) Status {
 	return s
 }
 
-// Search returns how the search for an identifier goes, and false if there is none.
+// Search returns the status of the search for an identifier, and false if there is none.
 func (h *Hunter) Search(identifier string) (RepositoryStatus, bool) {
 	h.mu.Lock()
 	h.tell()

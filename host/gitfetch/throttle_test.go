@@ -6,10 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"talon/host/plugin/guest"
 	"talon/host/plugin/plugintest"
+	"talon/host/throttle"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
@@ -17,8 +17,8 @@ import (
 // bundled is a module as the relay runs it.
 type bundled struct{ r *guest.Reducer }
 
-func (m bundled) Ask(ctx context.Context, q Question, request []byte, now int64) ([]byte, error) {
-	f := [...]guest.Func{Delay: guest.ThrottleDelay, Admit: guest.ThrottleAdmit, After: guest.ThrottleAfter, Pick: guest.ThrottlePick}[q]
+func (m bundled) Ask(ctx context.Context, q throttle.Question, request []byte, now int64) ([]byte, error) {
+	f := [...]guest.Func{throttle.Delay: guest.ThrottleDelay, throttle.Admit: guest.ThrottleAdmit, throttle.After: guest.ThrottleAfter, throttle.Pick: guest.ThrottlePick}[q]
 	answer, _, err := m.r.Call(ctx, f, request, now)
 	return answer, err
 }
@@ -26,7 +26,9 @@ func (m bundled) Ask(ctx context.Context, q Question, request []byte, now int64)
 func TestMain(m *testing.M) { os.Exit(plugintest.Main(m)) }
 
 // Bundled loads a bundled module, for tests of package gitfetch_test too.
-func Bundled(t testing.TB, name string, config map[string]any) Module { return load(t, name, config) }
+func Bundled(t testing.TB, name string, config map[string]any) throttle.Module {
+	return load(t, name, config)
+}
 
 func load(t testing.TB, name string, config map[string]any) bundled {
 	t.Helper()
@@ -101,9 +103,7 @@ func BenchmarkDecision(b *testing.B) {
 			config = map[string]any{"domains": []any{"github.com=10,60", "codeberg.org=10,60", "gitlab.com=10,60"}}
 		}
 		m := load(b, name, config)
-		ask := &throttled{
-			ctx: b.Context(), module: m, log: slog.New(slog.DiscardHandler), failed: func(q Question) { b.Fatalf("%s failed", q) }, said: time.Now(),
-		}
+		ask := NewThrottle(throttle.New(b.Context(), m, "git servers", slog.New(slog.DiscardHandler), func(q throttle.Question) { b.Fatalf("%s failed", q) }))
 		for _, bench := range []struct {
 			name   string
 			decide func()

@@ -27,6 +27,7 @@ import (
 	"talon/host/repos"
 	"talon/host/schnorr"
 	"talon/host/store"
+	"talon/host/throttle"
 	"talon/internal/testkit"
 	rules "talon/sdk/grasp"
 )
@@ -84,7 +85,7 @@ type storeWrites struct{ *store.Store }
 
 func (s storeWrites) Begin() (ingest.Tx, error) { return s.Store.Begin() }
 
-// followers are told of each commit.
+// followers get each commit.
 type followers []ingest.Follower
 
 func (l followers) Publish(events []host.Published) {
@@ -132,7 +133,7 @@ const (
 )
 
 // startService runs a service until the end of the test.
-func startService(t *testing.T, throttle gitfetch.Module, stall time.Duration) *service {
+func startService(t *testing.T, throttle throttle.Module, stall time.Duration) *service {
 	t.Helper()
 	s := &service{t: t, began: time.Unix(time.Now().Unix(), 0), owner: testkit.NewSigner(1)}
 	s.clock.set(s.began)
@@ -142,7 +143,7 @@ func startService(t *testing.T, throttle gitfetch.Module, stall time.Duration) *
 	data := t.TempDir()
 	s.store, err = store.Open(t.Context(), data, store.Options{Readers: 2, Log: log})
 	s.must(err)
-	s.disk, err = repos.OpenDisk(t.Context(), git, data, true)
+	s.disk, err = repos.OpenDisk(t.Context(), git, data, true, nil)
 	s.must(err)
 	facts := storeFacts{s.store, s.clock.now}
 	s.pipeline = ingest.New(ingest.Config{
@@ -349,7 +350,8 @@ func (s *service) resolved(e *host.Event) {
 	}
 }
 
-// work makes a repository with so many commits, and returns its folder and them.
+// work makes a repository with the given number of commits, and returns its folder and
+// them.
 func (s *service) work(commits int) (dir string, ids []string) {
 	s.t.Helper()
 	dir = testkit.NewRepository(s.t)
@@ -442,7 +444,7 @@ func TestDocument(t *testing.T) {
 }
 
 // timelines are those of the document, by its own numbers.
-func timelines(t *testing.T, polite gitfetch.Module) {
+func timelines(t *testing.T, polite throttle.Module) {
 	// A: the event comes first, and a push follows. No server is asked, and nothing is
 	// searched for any more.
 	t.Run("A", func(t *testing.T) {
@@ -467,7 +469,7 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 		s.want("servers asked", s.said("asked for git data"))
 	})
 
-	// B: the data comes first: the event is served at once.
+	// B: the data comes first: the event is served immediately.
 	t.Run("B", func(t *testing.T) {
 		s, remote := startService(t, polite, patient), startServers(t)
 		dir, ids := s.work(2)
@@ -562,7 +564,7 @@ func timelines(t *testing.T, polite gitfetch.Module) {
 
 // planned are the tests from end to end that the document plans, but for those that the
 // timelines are.
-func planned(t *testing.T, polite gitfetch.Module) {
+func planned(t *testing.T, polite throttle.Module) {
 	// The commit of a pull request is where its author says, and the repository's own
 	// servers do not have it.
 	t.Run("pull request", func(t *testing.T) {

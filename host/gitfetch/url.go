@@ -20,7 +20,7 @@ const maxURL = 2048
 // ErrOurs says that a URL leads to this service.
 var ErrOurs = errors.New("it is a URL of this service")
 
-// Addresses says where the hunt may go.
+// Addresses restricts the servers that the hunt may contact.
 type Addresses struct {
 	Own     grasp.Service // is never asked
 	Private bool          // addresses that are not of the public internet are allowed

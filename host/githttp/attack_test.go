@@ -24,6 +24,7 @@ import (
 
 	"talon/host"
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
 )
 
 // A path that leads anywhere but to a repository is not found, in every spelling,
@@ -82,7 +83,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Each answer is readable by any web page, and a wrong request is told what is wrong.
+// Each answer is readable by any web page, and the answer to a wrong request says what is
+// wrong.
 func TestAnswers(t *testing.T) {
 	s := newSite(t, nil)
 	s.repo("x", gitrepo.SHA1)
@@ -360,7 +362,7 @@ func TestPushOfNothing(t *testing.T) {
 	}
 }
 
-// What is in place already is no error: the person who pushes is told.
+// What is in place already is no error: the person who pushes gets a message.
 func TestPushesInPlace(t *testing.T) {
 	s := newSite(t, nil)
 	_, url := s.repo("x", gitrepo.SHA1)
@@ -550,14 +552,14 @@ func TestDisconnect(t *testing.T) {
 	r, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	id := git(t, dir, "rev-parse", "main")
-	push := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/x\x00report-status")) + "0000PACK\x00\x00\x00\x02\x00\x00\x00\x09"
+	push := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/x\x00report-status")) + "0000" + halfPack()
 	head := "POST /" + alice + "/x.git/git-%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-%s-request\r\nContent-Length: 1000000\r\n\r\n"
 	for service, body := range map[string]string{"receive-pack": push, "upload-pack": "0032want"} {
 		c := s.dial(fmt.Sprintf(head, service, service) + body)
-		until(t, service+" runs", func() bool { return children(t, r.Dir()) > 0 })
+		testkit.Eventually(t, service+" runs", func() bool { return children(t, r.Dir()) > 0 })
 		c.Close()
-		until(t, service+" ends", func() bool { return children(t, r.Dir()) == 0 })
-		until(t, service+" leaves nothing", func() bool { return len(leftovers(t, r)) == 0 })
+		testkit.Eventually(t, service+" ends", func() bool { return children(t, r.Dir()) == 0 })
+		testkit.Eventually(t, service+" leaves nothing", func() bool { return len(leftovers(t, r)) == 0 })
 	}
 	git(t, dir, "push", "-q", url, "main") // the lock is free
 
@@ -573,7 +575,7 @@ func TestDisconnect(t *testing.T) {
 	c := s.dial(strings.Replace(fmt.Sprintf(head, "receive-pack", "receive-pack"), "1000000", strconv.Itoa(len(body)), 1) + body)
 	c.Close()
 	close(hold)
-	until(t, "the push lands", func() bool {
+	testkit.Eventually(t, "the push lands", func() bool {
 		_, found, err := r.Ref(context.Background(), "refs/heads/gone")
 		return found && err == nil
 	})
@@ -593,7 +595,7 @@ func TestStalledClient(t *testing.T) {
 		if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%q: it is not cut off", pack)
 		}
-		until(t, "nothing is left", func() bool { return children(t, r.Dir())+len(leftovers(t, r)) == 0 })
+		testkit.Eventually(t, "nothing is left", func() bool { return children(t, r.Dir())+len(leftovers(t, r)) == 0 })
 	}
 
 	// A byte now and then is no progress.
@@ -631,6 +633,11 @@ func TestDrippingPushHoldsNoLock(t *testing.T) {
 	s := newSite(t, func(l *Limits) { l.LockTime, l.Pushes = 2*time.Second, 1 })
 	r, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
+	if err := os.WriteFile(filepath.Join(dir, "noise"), noise(2*firstPiece), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "add", "noise")
+	git(t, dir, "commit", "-q", "-m", "noise")
 	id := git(t, dir, "rev-parse", "main")
 	pack, err := gitCommand(t.Context(), dir, "pack-objects", "--all", "--stdout", "-q").Output()
 	if err != nil {
@@ -640,7 +647,7 @@ func TestDrippingPushHoldsNoLock(t *testing.T) {
 	sent := len(body) - 30
 	c := s.dial(fmt.Sprintf("POST /%s/x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\n"+
 		"Content-Length: %d\r\n\r\n%s", alice, len(body), body[:sent]))
-	until(t, "index-pack runs", func() bool { return children(t, r.Dir()) > 0 })
+	testkit.Eventually(t, "index-pack runs", func() bool { return children(t, r.Dir()) > 0 })
 	began := time.Now()
 	git(t, dir, "push", "-q", url, "main~:refs/heads/main", "v1")
 	t.Logf("the push beside it took %v", time.Since(began))
@@ -678,7 +685,7 @@ func TestStalledPushesLeaveRoom(t *testing.T) {
 		t.Error("the first push was cut off")
 	}
 	c.Close()
-	until(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
+	testkit.Eventually(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
 	git(t, dir, "push", "-q", other, "main:again")
 	if n := len(s.handler.writes.work); n != 0 {
 		t.Errorf("%d turns are not given back", n)
@@ -701,7 +708,7 @@ func TestOneNetworkLeavesRoom(t *testing.T) {
 	for range 3 {
 		defer s.halfPush(r, main).Close()
 	}
-	until(t, "three have a place", func() bool {
+	testkit.Eventually(t, "three have a place", func() bool {
 		s.handler.writes.mu.Lock()
 		defer s.handler.writes.mu.Unlock()
 		return s.handler.writes.inside == 3
@@ -728,21 +735,21 @@ func TestStalledReader(t *testing.T) {
 	body := "0032want " + git(t, dir, "rev-parse", "main") + "\n00000009done\n"
 	c := s.dial(fmt.Sprintf("POST /%s/x.git/git-upload-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-upload-pack-request\r\n"+
 		"Content-Length: %d\r\n\r\n%s", alice, len(body), body))
-	until(t, "it is cut off", func() bool { return testutil.ToFloat64(s.handler.metrics.requests[verbFetch][resultCutOff]) == 1 })
-	until(t, "upload-pack ends", func() bool { return children(t, r.Dir()) == 0 })
+	testkit.Eventually(t, "it is cut off", func() bool { return testutil.ToFloat64(s.handler.metrics.requests[verbFetch][resultCutOff]) == 1 })
+	testkit.Eventually(t, "upload-pack ends", func() bool { return children(t, r.Dir()) == 0 })
 	if n, err := io.Copy(io.Discard, c); n < minProgress || n >= 32<<20 {
 		t.Errorf("%d bytes were sent, want some and not all, %v", n, err)
 	}
 }
 
-// More clients than there is room for are told to come again.
+// More clients than there is room for get status 503.
 func TestBusy(t *testing.T) {
 	s := newSite(t, func(l *Limits) { l.Fetches, l.FetchQueue, l.QueueTime = 1, 1, 200*time.Millisecond })
 	r, url := s.repo("x", gitrepo.SHA1)
 	git(t, work(t, gitrepo.SHA1), "push", "-q", url, "main") // of an empty one git is not asked
 	head := "POST /" + alice + "/x.git/git-upload-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-upload-pack-request\r\nContent-Length: 100\r\n\r\n0032want"
 	c := s.dial(head)
-	until(t, "upload-pack runs", func() bool { return children(t, r.Dir()) > 0 })
+	testkit.Eventually(t, "upload-pack runs", func() bool { return children(t, r.Dir()) > 0 })
 	for range 2 {
 		resp := s.request("GET", "/"+alice+"/x.git/info/refs?service=git-upload-pack", nil, nil)
 		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
@@ -750,7 +757,7 @@ func TestBusy(t *testing.T) {
 		}
 	}
 	c.Close()
-	until(t, "there is room again", func() bool {
+	testkit.Eventually(t, "there is room again", func() bool {
 		return s.request("GET", "/"+alice+"/x.git/info/refs?service=git-upload-pack", nil, nil).StatusCode == 200
 	})
 }
@@ -783,7 +790,7 @@ func TestRemoveUnderClone(t *testing.T) {
 	if out, err := tryGit(t.Context(), dir, "ls-remote", url); err == nil || !strings.Contains(out, "not found") {
 		t.Errorf("after Remove: %v %s", err, out)
 	}
-	until(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
+	testkit.Eventually(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
 }
 
 // Expect: 100-continue, as git sends it before large pushes, and chunks.

@@ -8,11 +8,17 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"talon/host"
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
 )
 
 // bomb writes packs that no git would: what it says of sizes need not be so.
@@ -63,8 +69,8 @@ func (b *bomb) object(kind byte, size int, base int, content []byte) {
 	b.last = at
 }
 
-// delta appends an object that copies its base, which is the object before it, so
-// many times and ends in a number.
+// delta appends an object that copies its base, which is the object before it, the given
+// number of times, and ends in a number.
 func (b *bomb) delta(size, copies, number int) (next int) {
 	next = copies*copyAll + 4
 	var text []byte
@@ -92,6 +98,13 @@ func (b *bomb) zeros() int {
 func (b *bomb) pack() []byte {
 	sum := sha1.Sum(b.Bytes())
 	return append(b.Bytes(), sum[:]...)
+}
+
+// halfPack is the beginning of a pack: more than is looked at before git is started.
+func halfPack() string {
+	b := newBomb(9)
+	b.object(packBlob, firstPiece, 0, noise(firstPiece))
+	return b.String()
 }
 
 // A pack of a few kB becomes gigabytes, or hours of work. It ends within the limits
@@ -137,10 +150,10 @@ func TestPackBombs(t *testing.T) {
 		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(command+string(pack)))
 		answer := text(t, resp)
 		took := time.Since(began)
-		if most := memory(); most > 4*64+64 {
-			t.Errorf("%s: a process had %d MB", name, most)
+		if maximum := memory(); maximum > 4*64+64 {
+			t.Errorf("%s: a process had %d MB", name, maximum)
 		} else {
-			t.Logf("%s: a process had %d MB", name, most)
+			t.Logf("%s: a process had %d MB", name, maximum)
 		}
 		if resp.StatusCode != http.StatusOK || strings.Contains(answer, "ok refs/heads/bomb") || !strings.Contains(answer, "ng refs/heads/bomb") {
 			t.Errorf("%s: %s %q", name, resp.Status, answer)
@@ -160,6 +173,48 @@ func TestPackBombs(t *testing.T) {
 	git(t, dir, "push", "-q", url, "main")
 	if _, found, err := r.Ref(context.Background(), "refs/heads/main"); !found || err != nil {
 		t.Errorf("a push after the bombs: %t, %v", found, err)
+	}
+}
+
+// A pack that is refused for its beginning starts no git. What it took to see that counts.
+func TestSmallBombs(t *testing.T) {
+	real, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := filepath.Join(t.TempDir(), "started")
+	program := filepath.Join(t.TempDir(), "git")
+	script := fmt.Sprintf("#!/bin/sh\ncase \" $* \" in *' index-pack '*) touch %s;; esac\nexec %s \"$@\"\n", started, real)
+	testkit.WriteProgram(t, program, script)
+	s := newSiteOf(t, program, gitrepo.DefaultOptions, func(l *Limits) { l.CPU = 100 * time.Millisecond })
+	from := func(addr string) {
+		s.handler.cfg.Client = func(*http.Request) host.Client { return host.Client{Addr: netip.MustParseAddr(addr)} }
+		s.limit(func(*Limits) {})
+	}
+	from("192.0.2.1")
+	_, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	b := newBomb(2)
+	const zeros = 48 << 20
+	b.object(packBlob, zeros, 0, make([]byte, zeros))
+	b.delta(zeros, 50, 1)
+	if b.Len() > firstPiece {
+		t.Fatalf("the pack has %d bytes", b.Len())
+	}
+	command := string(appendPkt(nil, strings.Repeat("0", 40), " ", git(t, dir, "rev-parse", "main"), " refs/heads/main\x00report-status")) + "0000"
+	for i, says := range []string{"the pack takes more work than it may", "pushes from your address have taken all the time"} {
+		answer := text(t, s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(command+string(b.pack()))))
+		if !strings.Contains(answer, says) || !strings.Contains(answer, "ng refs/heads/main") {
+			t.Errorf("push %d: %q", i, answer)
+		}
+	}
+	if _, err := os.Stat(started); err == nil {
+		t.Error("git was started")
+	}
+	from("198.51.100.1")
+	git(t, dir, "push", "-q", url, "main")
+	if _, err := os.Stat(started); err != nil {
+		t.Error("no git was started for an honest push", err)
 	}
 }
 
@@ -198,10 +253,10 @@ func TestDeepDeltasByID(t *testing.T) {
 // process of the repository has had meanwhile.
 func watchMemory(t testing.TB, dir string) (end func() int) {
 	t.Helper()
-	done, most := make(chan struct{}), make(chan int)
+	done, limit := make(chan struct{}), make(chan int)
 	go func() {
 		n := 0
-		defer func() { most <- n }()
+		defer func() { limit <- n }()
 		for {
 			for _, pid := range processes(t, dir) {
 				n = max(n, peakOf(pid)>>10)
@@ -215,6 +270,6 @@ func watchMemory(t testing.TB, dir string) (end func() int) {
 	}()
 	return func() int {
 		close(done)
-		return <-most
+		return <-limit
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"talon/host"
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
 )
 
 func TestBudget(t *testing.T) {
@@ -69,9 +69,7 @@ func TestProcessorTime(t *testing.T) {
 	}
 	program := filepath.Join(t.TempDir(), "git")
 	script := fmt.Sprintf("#!/bin/sh\ncase \" $* \" in *' index-pack '*) while :; do :; done;; esac\nexec %s \"$@\"\n", real)
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteProgram(t, program, script)
 	options := gitrepo.DefaultOptions
 	options.CPU = time.Nanosecond
 	s := newSiteOf(t, program, options, func(l *Limits) { l.CPU, l.Settle = 100*time.Millisecond, time.Hour })

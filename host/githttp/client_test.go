@@ -297,7 +297,7 @@ func TestReadOnly(t *testing.T) {
 	git(t, dir, "ls-remote", url)
 }
 
-// Two pushes of the same ref: one is first, the other is told.
+// Two pushes of the same ref: one is first, the other gets an error.
 func TestRacingPushes(t *testing.T) {
 	s := newSite(t, nil)
 	_, url := s.repo("x", gitrepo.SHA1)
@@ -351,7 +351,7 @@ func TestRacingPushes(t *testing.T) {
 	}
 }
 
-// 100 clones at once: none fails.
+// 100 concurrent clones: none fails.
 func TestHundredClones(t *testing.T) {
 	s := newSite(t, nil)
 	_, url := s.repo("x", gitrepo.SHA1)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
 )
 
 // leftovers are what a push leaves that did not land: quarantines, temporary packs,
@@ -34,9 +35,9 @@ func leftovers(t testing.TB, r *gitrepo.Repo) []string {
 	return all
 }
 
-// The disk is full in the middle of a push: the pusher is told, nothing stays of the
-// push, what was there is served, small pushes land as long as they fit, and with room
-// again so does the large one. A file that may not grow stands for the disk; git
+// The disk is full in the middle of a push: the pusher gets an error, nothing stays of
+// the push, what was there is served, small pushes land as long as they fit, and with
+// room again so does the large one. A file that may not grow stands for the disk; git
 // meets it as an error of write, or, in the second round, as a signal that kills it.
 func TestFullDisk(t *testing.T) {
 	for how, script := range map[string]string{"an error": "trap '' XFSZ; ", "a signal": ""} {
@@ -50,9 +51,7 @@ func TestFullDisk(t *testing.T) {
 			}
 			set("unlimited")
 			text := "#!/bin/sh\n" + script + "ulimit -c 0; ulimit -f $(cat '" + room + "'); exec git \"$@\"\n"
-			if err := os.WriteFile(wrapper, []byte(text), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testkit.WriteProgram(t, wrapper, text)
 			s := newSiteOf(t, wrapper, gitrepo.DefaultOptions, nil)
 			r, url := s.repo("x", gitrepo.SHA1)
 			dir = work(t, gitrepo.SHA1)
@@ -89,11 +88,10 @@ func TestFullDisk(t *testing.T) {
 // halfPush sends the first half of a push and waits until git has it.
 func (s *site) halfPush(r *gitrepo.Repo, id string) io.ReadWriteCloser {
 	s.t.Helper()
-	body := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/half\x00report-status")) +
-		"0000PACK\x00\x00\x00\x02\x00\x00\x00\x09\x33"
+	body := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/half\x00report-status")) + "0000" + halfPack()
 	c := s.dial("POST /" + alice + "/x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\n" +
 		"Content-Length: 1000000\r\n\r\n" + body)
-	until(s.t, "index-pack runs", func() bool {
+	testkit.Eventually(s.t, "index-pack runs", func() bool {
 		packs, err := filepath.Glob(filepath.Join(r.Dir(), "../../.trash/push-*/objects/pack/tmp_pack_*"))
 		return err == nil && len(packs) > 0
 	})
@@ -101,8 +99,8 @@ func (s *site) halfPush(r *gitrepo.Repo, id string) io.ReadWriteCloser {
 }
 
 // Somebody, such as the kernel that is out of memory, kills git in the middle of a
-// push, and one before it in the middle of a change of refs. The pusher is told, nothing
-// stays, and the next push is stopped by no lock.
+// push, and one before it in the middle of a change of refs. The pusher gets an error,
+// nothing stays, and the next push is stopped by no lock.
 func TestKilledGit(t *testing.T) {
 	s := newSite(t, nil)
 	r, url := s.repo("x", gitrepo.SHA1)
@@ -120,8 +118,8 @@ func TestKilledGit(t *testing.T) {
 			t.Errorf("the client is told %q", answer[:n])
 		}
 		c.Close()
-		until(t, "all of git ends", func() bool { return children(t, r.Dir()) == 0 })
-		until(t, "nothing is left", func() bool { return len(leftovers(t, r)) == 0 })
+		testkit.Eventually(t, "all of git ends", func() bool { return children(t, r.Dir()) == 0 })
+		testkit.Eventually(t, "nothing is left", func() bool { return len(leftovers(t, r)) == 0 })
 		if err := os.WriteFile(filepath.Join(r.Dir(), name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -141,13 +139,13 @@ func TestCutOffPushLeavesNothing(t *testing.T) {
 	dir := work(t, gitrepo.SHA1)
 	c := s.halfPush(r, git(t, dir, "rev-parse", "main"))
 	c.Close()
-	until(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
-	until(t, "nothing is left", func() bool { return len(leftovers(t, r)) == 0 })
+	testkit.Eventually(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
+	testkit.Eventually(t, "nothing is left", func() bool { return len(leftovers(t, r)) == 0 })
 }
 
 // The repository is removed while somebody reads a large clone of it slowly: the
 // clone ends, with all of it or with an error, and leaves no process and no files. One
-// of the same name is made at once.
+// of the same name is made immediately.
 func TestRemoveUnderSlowClone(t *testing.T) {
 	s := newSite(t, nil)
 	r, url := s.repo("x", gitrepo.SHA1)
@@ -180,7 +178,7 @@ func TestRemoveUnderSlowClone(t *testing.T) {
 	}
 	n, err := io.Copy(io.Discard, resp.Body)
 	t.Logf("%d bytes more, %v", n, err)
-	until(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
+	testkit.Eventually(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
 	if out := git(t, dir, "ls-remote", url); out != "" {
 		t.Errorf("the new repository has\n%s", out)
 	}
@@ -275,7 +273,7 @@ func TestHostileFetches(t *testing.T) {
 			t.Errorf("%s: it took %v", name, took)
 		}
 	}
-	until(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
+	testkit.Eventually(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
 
 	adv := text(t, s.request("GET", "/"+alice+"/x.git/info/refs?service=git-upload-pack", http.Header{"Git-Protocol": {"version=2"}}, nil))
 	for _, word := range []string{"bundle-uri", "ref-in-want", "packfile-uris"} {

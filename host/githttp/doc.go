@@ -1,7 +1,7 @@
 // Package githttp serves repositories over git's smart HTTP protocol, versions 0, 1
-// and 2: fetches by git upload-pack, and pushes in its own words, with git index-pack. It
-// knows neither how a path becomes a repository ([Repositories]) nor what may be pushed
-// ([Pushes]).
+// and 2: fetches by git upload-pack, and pushes by its own receive-pack, with git
+// index-pack. It knows neither how a path becomes a repository ([Repositories]) nor what
+// may be pushed ([Pushes]).
 //
 // Invariants:
 //

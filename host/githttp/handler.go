@@ -8,10 +8,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,7 +22,7 @@ import (
 	"talon/host/gitrepo"
 )
 
-// Use is what a request wants with a repository.
+// Use is the purpose of a request.
 type Use uint8
 
 const (
@@ -28,12 +31,11 @@ const (
 	PushTo             // change it
 )
 
-// Repositories says which repository a path names. Find may be called by many
-// goroutines.
+// Repositories finds the repository of a path. Find may be called by many goroutines.
 type Repositories interface {
 	// Find returns the repository of a path, given as its decoded parts (see Decode).
-	// gitrepo.ErrNotFound becomes status 404, and a *Refusal is told to git. For
-	// PushTo it may return a repository that is not there yet, which Authorize makes.
+	// gitrepo.ErrNotFound becomes status 404, and a *Refusal is sent to git. For PushTo
+	// it may return a repository that is not there yet, which Authorize makes.
 	Find(ctx context.Context, parts []string, use Use) (*gitrepo.Repo, error)
 }
 
@@ -46,10 +48,10 @@ type Push struct {
 	Bytes   int64            // of the request's body as it is sent; 0 if the client does not say
 	Changed bool             // for Landed: the refs are as the push says, or may be after a failure
 	inPlace []host.RefUpdate // those that changed nothing
-	Note    string           // of Confirm and Landed: what the client is told beside its success; empty for nothing
+	Note    string           // of Confirm and Landed: message to the client with its success; empty for none
 }
 
-// Pushes decides on pushes. A *Refusal that it returns is told to the client, and
+// Pushes decides on pushes. A *Refusal that it returns is sent to the client, and
 // gitrepo.ErrNotFound becomes status 404.
 type Pushes interface {
 	// Authorize is called when the commands of a push are here, before its pack is
@@ -58,8 +60,8 @@ type Pushes interface {
 	Authorize(ctx context.Context, p *Push) error
 
 	// Confirm is called when all of the push is here and whole, under the lock of the
-	// repository, which is held until its refs have changed: what Authorize was told
-	// may not be so any more.
+	// repository, which is held until its refs have changed: the facts that Authorize saw
+	// may have changed.
 	Confirm(ctx context.Context, p *Push) error
 
 	// Landed is called once for each push that Authorize allowed and whose repository
@@ -68,7 +70,7 @@ type Pushes interface {
 	Landed(ctx context.Context, p *Push)
 }
 
-// Config is what a Handler is made from.
+// Config configures a Handler.
 type Config struct {
 	Prefix string // of all paths; starts and ends with a slash
 	Limits Limits
@@ -78,7 +80,7 @@ type Config struct {
 	// asked nothing: repositories are of a gitrepo.Folder with a plain git.
 	Plain bool
 
-	// Client says who sent a request; nil takes the address of the connection.
+	// Client returns who sent a request; nil takes the address of the connection.
 	Client func(*http.Request) host.Client
 
 	// NotFound answers requests that are not for git, or for no repository. CORS
@@ -254,10 +256,162 @@ func (h *Handler) missing(w http.ResponseWriter, r *http.Request, err error) boo
 // internal answers a request that failed by no fault of the client.
 func (h *Handler) internal(w http.ResponseWriter, r *http.Request, err error) result {
 	h.fail(r, err)
+	if errors.Is(err, host.ErrAway) {
+		h.retryLater(w)
+		writeText(w, http.StatusServiceUnavailable, "The server's database cannot be reached now. Try again in a moment.")
+		return resultFailed
+	}
 	writeText(w, http.StatusInternalServerError, "The server failed. Its log says why.")
 	return resultFailed
 }
 
 func (h *Handler) fail(r *http.Request, err error) {
 	h.cfg.Log.Error("git request failed", "path", r.URL.Path, "err", err)
+}
+
+// endpoint is what a URL below a repository means.
+type endpoint uint8
+
+const (
+	infoRefs endpoint = iota
+	uploadPack
+	receivePack
+)
+
+// maxParts bounds the depth of a path.
+const maxParts = 32
+
+// split finds the repository and the endpoint in the path of a request. It reports
+// false if the path is none of git's smart protocol.
+func split(prefix, escaped string) (parts []string, end endpoint, ok bool) {
+	rest, ok := strings.CutPrefix(escaped, prefix)
+	if !ok {
+		return nil, 0, false
+	}
+	switch {
+	case strings.HasSuffix(rest, "/info/refs"):
+		rest, end = strings.TrimSuffix(rest, "/info/refs"), infoRefs
+	case strings.HasSuffix(rest, "/git-upload-pack"):
+		rest, end = strings.TrimSuffix(rest, "/git-upload-pack"), uploadPack
+	case strings.HasSuffix(rest, "/git-receive-pack"):
+		rest, end = strings.TrimSuffix(rest, "/git-receive-pack"), receivePack
+	default:
+		return nil, 0, false
+	}
+	parts, ok = Decode(rest)
+	return parts, end, ok
+}
+
+// Decode splits a path that is still percent-encoded, without a slash at its start,
+// and decodes its parts. It reports false if one of them, decoded, is empty, is . or
+// .., is not UTF-8, or has a slash, a backslash or a control character.
+func Decode(escaped string) (parts []string, ok bool) {
+	if strings.Count(escaped, "/") >= maxParts {
+		return nil, false
+	}
+	for part := range strings.SplitSeq(escaped, "/") {
+		part, err := url.PathUnescape(part)
+		if err != nil || part == "" || part == "." || part == ".." || !utf8.ValidString(part) ||
+			strings.ContainsAny(part, `/\`) || strings.ContainsFunc(part, unicode.IsControl) {
+			return nil, false
+		}
+		parts = append(parts, part)
+	}
+	return parts, true
+}
+
+// IsGit reports whether a request is for git and not for a page: it asks for one of
+// git's endpoints somewhere below a prefix. A server that has pages as well asks it
+// first.
+func IsGit(prefix string, r *http.Request) bool {
+	_, _, ok := split(prefix, r.URL.EscapedPath())
+	return ok
+}
+
+// CORS sets the headers that let any web page use what is answered (GRASP-01).
+func CORS(h http.Header) {
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Allow-Methods", "GET, POST, HEAD, OPTIONS")
+	h.Set("Access-Control-Allow-Headers",
+		"Content-Type, Authorization, Git-Protocol, Accept, Content-Encoding, X-Requested-With")
+	h.Set("Access-Control-Expose-Headers", "Retry-After")
+	h.Set("Access-Control-Max-Age", "86400") // preflights, in which all of this is as long as Talon is
+}
+
+// result is how a request ended; it is a label.
+type result uint8
+
+const (
+	resultOK result = iota
+	resultRefused
+	resultNotFound
+	resultMalformed
+	resultBusy
+	resultCutOff
+	resultFailed
+	results
+)
+
+func (r result) String() string {
+	return [results]string{"ok", "refused", "not-found", "malformed", "busy", "cut-off", "failed"}[r]
+}
+
+// verb is what a request asks for; it is a label.
+type verb uint8
+
+const (
+	verbRefs verb = iota
+	verbFetch
+	verbPush
+	verbs
+)
+
+func (v verb) String() string { return [verbs]string{"info-refs", "fetch", "push"}[v] }
+
+type metrics struct {
+	all            []prometheus.Collector
+	requests       [verbs][results]prometheus.Counter
+	seconds        [verbs]prometheus.Observer
+	running        [verbs]prometheus.Gauge
+	lockSeconds    prometheus.Observer
+	cpuSeconds     prometheus.Observer
+	received, sent prometheus.Counter
+}
+
+func newMetrics() *metrics {
+	m := new(metrics)
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "talon_git_requests_total", Help: "Requests of git clients that were answered, by what they asked and how it ended.",
+	}, []string{"verb", "result"})
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "talon_git_request_seconds", Help: "From a request's headers to the end of its answer.",
+		Buckets: prometheus.ExponentialBuckets(0.002, 4, 10),
+	}, []string{"verb"})
+	running := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "talon_git_running", Help: "Git processes that work for a client now.",
+	}, []string{"verb"})
+	lock := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "talon_git_lock_wait_seconds", Help: "How long pushes waited for the lock of their repository.",
+		Buckets: prometheus.ExponentialBuckets(0.0001, 8, 8),
+	})
+	cpu := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "talon_git_push_cpu_seconds", Help: "Processor time that git and the scan of its pack took for a push.",
+		Buckets: prometheus.ExponentialBuckets(0.01, 8, 7),
+	})
+	received := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "talon_git_received_bytes_total", Help: "Bytes of the bodies of requests, as they came over the wire.",
+	})
+	sent := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "talon_git_sent_bytes_total", Help: "Bytes of the bodies of answers.",
+	})
+	m.lockSeconds, m.cpuSeconds, m.received, m.sent = lock, cpu, received, sent
+	for v := range verbs {
+		m.seconds[v] = seconds.WithLabelValues(v.String())
+		m.running[v] = running.WithLabelValues(v.String())
+		for r := range results {
+			m.requests[v][r] = requests.WithLabelValues(v.String(), r.String())
+		}
+	}
+	m.all = []prometheus.Collector{requests, seconds, running, lock, cpu, received, sent}
+	return m
 }

@@ -10,8 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -20,12 +18,13 @@ import (
 	"time"
 
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
 )
 
 const alice = "npub1xnyq0w834zswvmqld7y803ntdjqlqzw473xjtkuzu2gqndyd8ghqsadjyq"
 
 // patience bounds every wait for something that should be a matter of moments.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // site serves the repositories of a root; pushes are as the test says.
 type site struct {
@@ -204,29 +203,7 @@ func escape(s string) string {
 }
 
 // git runs git as whoever clones and pushes does.
-func git(t testing.TB, dir string, args ...string) string {
-	t.Helper()
-	out, err := tryGit(t.Context(), dir, args...)
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(out)
-}
-
-func tryGit(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := gitCommand(ctx, dir, args...)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C",
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com",
-		"GIT_AUTHOR_DATE=1700000000 +0000", "GIT_COMMITTER_DATE=1700000000 +0000", "no_proxy=127.0.0.1")
-	return cmd
-}
+var git, tryGit, gitCommand = testkit.Git, testkit.TryGit, testkit.GitCommand
 
 // work makes a repository with three commits and an annotated tag.
 func work(t testing.TB, format gitrepo.Format) string {
@@ -234,11 +211,7 @@ func work(t testing.TB, format gitrepo.Format) string {
 	dir := t.TempDir()
 	git(t, dir, "init", "-q", "-b", "main", "--object-format="+format.String())
 	for _, text := range []string{"one", "two", "three"} {
-		if err := os.WriteFile(filepath.Join(dir, "file"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		git(t, dir, "add", ".")
-		git(t, dir, "commit", "-q", "-m", text)
+		testkit.Commit(t, dir, text)
 	}
 	git(t, dir, "tag", "-a", "-m", "v1", "v1", "HEAD~")
 	return dir
@@ -276,18 +249,6 @@ var (
 	pushType  = http.Header{"Content-Type": {"application/x-git-receive-pack-request"}}
 	fetchType = http.Header{"Content-Type": {"application/x-git-upload-pack-request"}}
 )
-
-// until waits for something that must become true.
-func until(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !f() {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not happen: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
 
 // dial opens a connection and sends the beginning of a request.
 func (s *site) dial(text string) net.Conn {

@@ -1,15 +1,20 @@
 package githttp
 
 import (
+	"context"
 	"errors"
+	"net/netip"
 	"runtime"
+	"sync"
 	"time"
+
+	"talon/host"
 )
 
 // minProgress is how many bytes a client must move in Limits.Stall.
 const minProgress = 64 << 10
 
-// Limits bound what clients can have of a server. All but CPU must be positive.
+// Limits bound what clients can use of a server. All but CPU must be positive.
 type Limits struct {
 	Stall time.Duration // in which a client must send or take 64 KiB
 	Whole time.Duration // of one request
@@ -28,7 +33,7 @@ type Limits struct {
 	Commands     int   // of one push
 	CommandBytes int   // of all commands of one push
 
-	Fetches    int // that git works on at once, of all repositories
+	Fetches    int // that git works on concurrently, of all repositories
 	FetchQueue int // more of them that wait for their turn
 	Pushes     int
 	PushQueue  int // that wait, or send slowly
@@ -41,7 +46,7 @@ type Limits struct {
 	DrainTime  time.Duration
 }
 
-// DefaultLimits are the limits of a server that is told nothing else.
+// DefaultLimits are the default limits.
 var DefaultLimits = Limits{
 	Stall: time.Minute,
 	Whole: time.Hour,
@@ -77,4 +82,215 @@ func (l *Limits) check() error {
 		}
 	}
 	return nil
+}
+
+// Budget bounds what the clients of each network use of something in an hour. What is
+// left comes back little by little. It goes below zero: what something costs is known
+// only after it. Loopback, and clients without an address, have no bound.
+type Budget struct {
+	hourly float64 // 0: no bound
+	now    func() time.Time
+
+	mu   sync.Mutex // guards used
+	used map[netip.Prefix]usage
+}
+
+// usage is what a network had used at a time.
+type usage struct {
+	amount float64
+	at     time.Time
+}
+
+// maxNetworks bounds how many networks are remembered. Those that have used little are
+// forgotten first.
+const maxNetworks = 10_000
+
+// NewBudget returns a budget with a limit for each hour, 0 for no limit.
+func NewBudget(hourly float64, now func() time.Time) *Budget {
+	return &Budget{hourly: hourly, now: now, used: make(map[netip.Prefix]usage)}
+}
+
+// Wait returns the time until a client may go on; 0 if it may now.
+func (b *Budget) Wait(client netip.Addr) time.Duration {
+	network := host.NetworkOf(client)
+	if b.hourly <= 0 || !network.IsValid() {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	over := b.counting(network, b.now()) - b.hourly
+	if over < 0 {
+		return 0
+	}
+	// It is to have a tenth of its hour then, and not a moment.
+	return time.Duration((over/b.hourly + 0.1) * float64(time.Hour))
+}
+
+// Charge adds to the use of a client.
+func (b *Budget) Charge(client netip.Addr, amount float64) {
+	network := host.NetworkOf(client)
+	if b.hourly <= 0 || !network.IsValid() || amount <= 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.charge(network, amount, b.now())
+}
+
+// Take charges an amount that a client is about to use if that much is left, and returns 0;
+// otherwise the time until it is.
+func (b *Budget) Take(client netip.Addr, amount float64) time.Duration {
+	network := host.NetworkOf(client)
+	if b.hourly <= 0 || !network.IsValid() {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	if over := b.counting(network, now) + amount - b.hourly; over > 0 {
+		return time.Duration(over / b.hourly * float64(time.Hour))
+	}
+	b.charge(network, amount, now)
+	return 0
+}
+
+// charge is Charge at a time. REQUIRES: mu.
+func (b *Budget) charge(network netip.Prefix, amount float64, now time.Time) {
+	if _, known := b.used[network]; !known && len(b.used) >= maxNetworks {
+		b.forget(now)
+	}
+	b.used[network] = usage{b.counting(network, now) + amount, now}
+}
+
+// counting returns what counts of what a network has used. REQUIRES: mu.
+func (b *Budget) counting(network netip.Prefix, now time.Time) float64 {
+	u := b.used[network]
+	return max(0, u.amount-max(0, now.Sub(u.at).Hours())*b.hourly)
+}
+
+// forget drops the networks that have used no more than they do on average. REQUIRES: mu.
+func (b *Budget) forget(now time.Time) {
+	sum := 0.0
+	for network := range b.used {
+		sum += b.counting(network, now)
+	}
+	average := sum / float64(len(b.used))
+	for network := range b.used {
+		if b.counting(network, now) <= average {
+			delete(b.used, network)
+		}
+	}
+}
+
+var errBusy = errors.New("the server is busy")
+
+// limiter bounds how many requests git works on concurrently, and how many more wait. One
+// network gets half of the places at most.
+type limiter struct {
+	work chan struct{} // one value for each that works
+	wait time.Duration
+	max  int // that wait or work
+
+	mu     sync.Mutex // guards what follows
+	inside int
+	from   map[netip.Prefix]int // of them, by network
+}
+
+func newLimiter(work, queue int, wait time.Duration) *limiter {
+	return &limiter{work: make(chan struct{}, work), wait: wait, max: work + queue, from: make(map[netip.Prefix]int)}
+}
+
+// reserve reserves a place for a client of a network, or fails with errBusy without waiting.
+func (g *limiter) reserve(network netip.Prefix) (leave func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inside == g.max || network.IsValid() && g.from[network] >= (g.max+1)/2 {
+		return nil, errBusy
+	}
+	g.inside++
+	if network.IsValid() {
+		g.from[network]++
+	}
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.inside--
+		if !network.IsValid() {
+			return
+		}
+		if g.from[network]--; g.from[network] == 0 {
+			delete(g.from, network)
+		}
+	}), nil
+}
+
+// idle is how long one whose turn it is may wait for a client before others get it.
+const idle = time.Second
+
+// slot is the right to have git work. Its holder may lend it while it waits. It belongs
+// to one goroutine; release may be called by another.
+type slot struct {
+	limiter *limiter
+	ctx     context.Context // of the one request that it is for
+
+	mu     sync.Mutex // guards what follows
+	held   bool
+	closed bool
+}
+
+// acquire waits for the turn of one who has entered.
+func (g *limiter) acquire(ctx context.Context) (*slot, error) {
+	if _, err := g.begin(ctx); err != nil {
+		return nil, err
+	}
+	return &slot{limiter: g, ctx: ctx, held: true}, nil
+}
+
+// yieldWhile calls f, which waits for a client. If that takes long, others have their turn.
+func (t *slot) yieldWhile(f func()) error {
+	timer := time.AfterFunc(idle, func() { t.release(false) })
+	f()
+	timer.Stop()
+	t.mu.Lock()
+	held := t.held || t.closed
+	t.mu.Unlock()
+	if held {
+		return nil
+	}
+	select {
+	case t.limiter.work <- struct{}{}:
+	case <-t.ctx.Done():
+		return context.Cause(t.ctx)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.held = !t.closed; t.closed {
+		<-t.limiter.work
+	}
+	return nil
+}
+
+// release gives the turn away: until await is over, or for good.
+func (t *slot) release(closed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = t.closed || closed
+	if t.held {
+		t.held = false
+		<-t.limiter.work
+	}
+}
+
+// begin waits for the turn of one who has entered.
+func (g *limiter) begin(ctx context.Context) (end func(), err error) {
+	timer := time.NewTimer(g.wait)
+	defer timer.Stop()
+	select {
+	case g.work <- struct{}{}:
+		return sync.OnceFunc(func() { <-g.work }), nil
+	case <-timer.C:
+		return nil, errBusy
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }

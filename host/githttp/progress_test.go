@@ -96,8 +96,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// What git said last is told, however soon the end comes after it; not to a client that is
-// still sending, and does not listen.
+// Git's last progress is sent, however soon the end comes after it; not to a client that
+// is still sending, and does not listen.
 func TestLastWords(t *testing.T) {
 	s := newSite(t, nil)
 	all, half := make(chan struct{}), make(chan struct{})

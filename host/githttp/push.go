@@ -1,7 +1,11 @@
 package githttp
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	"talon/host"
 	"talon/host/gitrepo"
 )
 
@@ -113,6 +118,7 @@ func ofNothing(reason string) []byte {
 const (
 	turnAwayTime = 10 * time.Second
 	busy         = "the server is busy; try again in a moment"
+	away         = "the server's database cannot be reached now; try again in a moment"
 )
 
 // start sets the headers of an answer that has not begun.
@@ -168,6 +174,9 @@ func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
 		return nil, resultCutOff
 	}
 	h.fail(r, err)
+	if errors.Is(err, host.ErrAway) {
+		return &Refusal{Reason: away}, resultFailed
+	}
 	return &Refusal{Reason: "the server failed; try again later"}, resultFailed
 }
 
@@ -241,24 +250,40 @@ func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.In
 	if c.quiet || c.sideband == 0 {
 		progress = nil
 	}
-	p, err := q.Index(work, progress)
+	scan := push.Repo.ScanPack(q.Format())
+	endScan := func() {
+		scan.Close()
+		q.Scanned(scan)
+	}
+	if lost := turn.yieldWhile(func() { start, err = readFirstPiece(in, start) }); lost != nil {
+		err = lost
+	}
+	refused := (*gitrepo.Refused)(nil)
+	var p *gitrepo.Process
+	if err != nil {
+		err = clientGone{fmt.Errorf("read the push: %w", err)}
+	} else if _, err = scan.Write(start); err == nil {
+		p, err = q.Index(work, progress)
+	}
 	if err != nil {
 		close(in.feeding)
+		endScan()
+		if errors.As(err, &refused) {
+			err = &Refusal{Reason: refused.Reason, unpack: true}
+		}
 		return err
 	}
 	go func() {
 		defer close(in.feeding)
-		scan := push.Repo.ScanPack(q.Format())
-		defer scan.Close()
-		if _, err := scan.Write(start); err != nil {
-			cancel(err)
-			return
+		_, err := p.In.Write(start)
+		if err == nil {
+			err = feed(p, in, turn, scan)
+		} else {
+			err = nil // git has ended, and says why
 		}
-		if _, err := p.In.Write(start); err != nil {
-			return // git has ended, and says why
-		}
+		endScan()
 		refused := (*gitrepo.Refused)(nil)
-		switch err := feed(p, in, turn, scan); {
+		switch {
 		case errors.As(err, &refused):
 			cancel(refused)
 		case err != nil:
@@ -269,7 +294,6 @@ func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.In
 	}()
 	_, _ = io.Copy(io.Discard, p.Out)
 	err = q.Indexed(p)
-	refused := (*gitrepo.Refused)(nil)
 	if errors.As(err, &refused) || errors.As(context.Cause(work), &refused) {
 		return &Refusal{Reason: refused.Reason, unpack: true}
 	}
@@ -298,5 +322,61 @@ func (h *Handler) land(ctx context.Context, q *gitrepo.Incoming, push *Push) err
 	push.inPlace, err = q.ApplyRefs(ctx)
 	refused := (*gitrepo.Refused)(nil)
 	push.Changed = err == nil || !errors.As(err, &refused)
+	return err
+}
+
+var errNoPack = errors.New("what follows the commands is no pack")
+
+// packHead is how long the beginning of a pack is: PACK, a version, and the number of
+// its objects.
+const packHead = 12
+
+// readPackHead reads the beginning of a pack. It reports whether that is all but for a
+// sum, which it reads as well: git sends a pack of nothing with a ref to what is there.
+func readPackHead(r io.Reader, format gitrepo.Format) (head []byte, empty bool, err error) {
+	head = make([]byte, packHead)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return nil, false, shortPack(err)
+	}
+	if string(head[:4]) != "PACK" {
+		return nil, false, errNoPack
+	}
+	if binary.BigEndian.Uint32(head[8:]) > 0 {
+		return head, false, nil
+	}
+	one, two := sha1.Sum(head), sha256.Sum256(head)
+	want := one[:]
+	if format == gitrepo.SHA256 {
+		want = two[:]
+	}
+	sum := make([]byte, len(want))
+	if _, err := io.ReadFull(r, sum); err != nil {
+		return nil, false, shortPack(err)
+	}
+	if !bytes.Equal(sum, want) {
+		return nil, false, errNoPack
+	}
+	return head, true, nil
+}
+
+// firstPiece is how much of a pack is looked at before git is started for it: what is
+// refused for that costs no process.
+const firstPiece = 64 << 10
+
+// readFirstPiece reads on in a pack that begins with head.
+func readFirstPiece(r io.Reader, head []byte) ([]byte, error) {
+	piece := append(make([]byte, 0, firstPiece), head...)
+	n, err := io.ReadFull(r, piece[len(head):firstPiece])
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	return piece[:len(head)+n], err
+}
+
+// shortPack tells a pack that is cut off from a client that is.
+func shortPack(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errNoPack
+	}
 	return err
 }

@@ -1,6 +1,7 @@
 package githttp
 
 import (
+	"bytes"
 	"compress/flate"
 	"compress/gzip"
 	"errors"
@@ -229,8 +230,8 @@ func (a *answer) end() {
 	}
 }
 
-// copyFrom sends what git writes, as it comes: each piece is sent at once when there
-// is no more to be read behind it.
+// copyFrom sends what git writes, as it comes: each piece is flushed when there is no
+// more to be read behind it.
 func (a *answer) copyFrom(r io.Reader) error {
 	buf := make([]byte, minProgress)
 	for {
@@ -252,4 +253,133 @@ func (a *answer) copyFrom(r io.Reader) error {
 			return err
 		}
 	}
+}
+
+// maxPkt is the longest pkt-line, its length included.
+const maxPkt = 65520
+
+var errPkt = errors.New("a length that no pkt-line has")
+
+// readPkt reads a pkt-line onto the end of buf. The payload is nil for a flush
+// packet. What the line takes of the input is len(line) more of buf.
+func readPkt(r io.Reader, buf []byte) (line, payload []byte, err error) {
+	at := len(buf)
+	buf = append(buf, 0, 0, 0, 0)
+	if _, err := io.ReadFull(r, buf[at:]); err != nil {
+		return buf[:at], nil, err
+	}
+	n := 0
+	for _, c := range buf[at:] {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		case 'A' <= c && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return buf, nil, errPkt
+		}
+		n = n<<4 | int(c)
+	}
+	if n == 0 {
+		return buf, nil, nil
+	}
+	if n < 4 || n > maxPkt {
+		return buf, nil, errPkt
+	}
+	at += 4
+	buf = append(buf, make([]byte, n-4)...)
+	if _, err := io.ReadFull(r, buf[at:]); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return buf[:at], nil, err
+	}
+	return buf, buf[at:], nil
+}
+
+const flushPkt = "0000"
+
+// appendPkt appends a pkt-line. REQUIRES: the parts fit in one.
+func appendPkt(buf []byte, parts ...string) []byte {
+	n := 4
+	for _, part := range parts {
+		n += len(part)
+	}
+	buf = fmt.Appendf(buf, "%04x", n)
+	for _, part := range parts {
+		buf = append(buf, part...)
+	}
+	return buf
+}
+
+// maxMessages is how many pieces of what git says wait for the client.
+const maxMessages = 64
+
+// progress sends what git reports, and keepalives, to a client that waits for its push
+// (side-band 2). It never blocks: what the client does not read in time is dropped.
+type progress struct {
+	messages chan []byte
+	stop     func() // waits until all is said that git has said
+}
+
+// startProgress begins to send when the whole request was read: clients do not read before.
+func (h *Handler) startProgress(w http.ResponseWriter, out *answer, c *commands, read <-chan struct{}) *progress {
+	ended, silent := make(chan struct{}), make(chan struct{})
+	v := &progress{messages: make(chan []byte, maxMessages)}
+	v.stop = sync.OnceFunc(func() { close(ended); <-silent })
+	go func() {
+		defer close(silent)
+		if c.sideband == 0 {
+			return
+		}
+		select {
+		case <-read:
+		case <-ended:
+			select {
+			case <-read:
+			default:
+				return
+			}
+		}
+		beat := time.NewTicker(h.keepalive)
+		defer beat.Stop()
+		for {
+			pkt := appendPkt(nil, "\x01") // nothing, in the band of the report
+			select {
+			case text := <-v.messages:
+				pkt = appendPkt(nil, "\x02", string(text))
+			case <-beat.C:
+			case <-ended:
+				select {
+				case text := <-v.messages: // the end of it, as a rule
+					pkt = appendPkt(nil, "\x02", string(text))
+				default:
+					return
+				}
+			}
+			if !out.begun {
+				head(w, pushAnswer)
+			}
+			if _, err := out.Write(pkt); err != nil || out.rc.Flush() != nil {
+				return
+			}
+		}
+	}()
+	return v
+}
+
+// Write takes what git writes.
+func (v *progress) Write(p []byte) (int, error) {
+	const maximum = 900 // fits in each kind of side band
+	for text := p; len(text) > 0; {
+		n := min(len(text), maximum)
+		select {
+		case v.messages <- bytes.Clone(text[:n]):
+		default:
+		}
+		text = text[n:]
+	}
+	return len(p), nil
 }

@@ -12,11 +12,11 @@ import (
 // undoTime is how long git may take to put refs back.
 const undoTime = time.Minute
 
-// ApplyRefs makes what the push brought part of the repository, and its refs what it says:
-// all of them or none. A *Refused says why not. First the objects go to where all
+// ApplyRefs moves the objects of the push to the repository and changes its refs: all of
+// them or none. A *Refused has the reason if not. First the objects go to where all
 // repositories of the identifier see them, which are nobody's until a ref reaches them;
-// then the refs change. A crash leaves the first, or both. It returns the updates that
-// it had nothing to do for, as their refs were in place whatever they say was there.
+// then the refs change. A crash leaves the first, or both. It returns the updates that it
+// had nothing to do for, as their refs were in place whatever they say was there.
 // REQUIRES: the lock, and a Check that found all.
 func (q *Incoming) ApplyRefs(ctx context.Context) (inPlace []host.RefUpdate, err error) {
 	r := q.repo
@@ -55,6 +55,9 @@ func (q *Incoming) ApplyRefs(ctx context.Context) (inPlace []host.RefUpdate, err
 		return nil, err
 	}
 	if err := r.ChangeRefs(ctx, updates); err != nil {
+		if errors.Is(err, ErrOvertaken) {
+			return nil, &Refused{Reason: ErrOvertaken.Error()}
+		}
 		if reason := complaint(err, r.dir+"/"); reason != "" && ctx.Err() == nil {
 			return nil, &Refused{Reason: reason}
 		}

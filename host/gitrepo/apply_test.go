@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // packOf returns a pack of what the objects reach and the others do not.
@@ -285,7 +286,7 @@ func TestLandInPlace(t *testing.T) {
 	}
 }
 
-// 20,000 refs at once are made, moved and deleted, in one file.
+// 20,000 refs are made, moved and deleted in one update, in one file.
 func TestLandManyRefs(t *testing.T) {
 	root := newRoot(t)
 	r := newRepo(t, root, alice, "x", SHA1)
@@ -313,8 +314,8 @@ func TestLandManyRefs(t *testing.T) {
 	}
 }
 
-// Many refs that change at once are what they are if git changes them, whether they had
-// files of their own or not, and none changes if one of them cannot.
+// Many refs that change in one update are what they are if git changes them, whether they
+// had files of their own or not, and none changes if one of them cannot.
 func TestUpdateManyRefs(t *testing.T) {
 	for _, format := range []Format{SHA1, SHA256} {
 		root := newRoot(t)
@@ -544,9 +545,7 @@ case " $* " in *" update-ref "*)
 esac
 exec git "$@"
 `, count, at+1) // the first one prepares
-		if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteProgram(t, wrapper, script)
 		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledInPush$", "-test.timeout=60s")
 		child.Env = append(os.Environ(), inChild+"="+top)
 		out, err := child.CombinedOutput()

@@ -5,7 +5,7 @@
 //
 //	ROOT/<npub>/<name>.git            refs, HEAD, configuration, new packs
 //	ROOT/.shared/<format>/<name>.git  the objects of all repositories of that identifier
-//	ROOT/.trash/                      what is being made or removed
+//	ROOT/.trash/                      what is being made or removed, by each node in a folder of its own
 //
 // The name is the identifier with every byte outside A-Z a-z 0-9 . _ - as %XX. One
 // that would be too long for a file is cut, and ends in ~ and the SHA-256 of the
@@ -16,7 +16,7 @@
 // Every repository of a Root borrows from the shared store of its identifier
 // (objects/info/alternates, a relative path, so that the root can be moved).
 // [Repo.Share] moves packs there, from where all repositories of the identifier
-// see them at once: a second maintainer's copy costs refs only.
+// see them: a second maintainer's copy costs refs only.
 //
 // A push ([Repo.Receive]) comes into a quarantine, which needs no lock, however long that
 // takes: git index-pack, and then a walk from what the refs are to be ([Incoming.Check]).
@@ -46,6 +46,10 @@
 //     push that was checked before is checked again before it lands.
 //  7. Whoever holds the lock of one repository never waits for that of another;
 //     [Root.LockAll] takes several in one order. The lock of an identifier comes last.
+//  8. Several nodes may have one Root open ([Nodes]). A lock is then one of all nodes, and
+//     refs, HEAD and folders do not change for a node that has lost the lock without
+//     knowing it, however late it goes on. What may come late is objects, which harm nobody.
+//     Reads need no lock on any node.
 //
 // The package knows no events and no rules: what a ref may be is for its callers.
 package gitrepo

@@ -21,9 +21,9 @@ const (
 	maxParts     = 24     // fetches that find out which objects are refused
 )
 
-// Fetch brings objects, with all that they refer to, from a git server: those of ids
-// that it has, which are returned. It changes no ref: until one reaches the objects,
-// Collect may drop them once they are old.
+// Fetch fetches objects, with all that they refer to, from a git server. It returns those
+// of ids that the server has. It changes no ref: until one reaches the objects, Collect
+// may drop them once they are old.
 //
 // The URL is one of http that the caller answers for: what it connects to, where that
 // redirects, how many bytes come and how long it takes (the context) are in the
@@ -93,8 +93,8 @@ func (r *Repo) Fetch(ctx context.Context, url string, ids ...string) (found []st
 	return found, nil
 }
 
-// Store is the path of where the repository's objects are kept: repositories with the
-// same store share them.
+// Store returns the path of the repository's object store: repositories with the same
+// store share them.
 func (r *Repo) Store() string {
 	if s, borrows, err := r.shared(); borrows && err == nil {
 		return s.dir
@@ -119,7 +119,7 @@ func (r *Repo) newFetchQuarantine(ctx context.Context, format Format, url string
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(filepath.Join(r.root.dir, trashDir), "fetch-")
+	dir, err := os.MkdirTemp(r.root.trash, "fetch-")
 	if err != nil {
 		return nil, err
 	}
@@ -242,8 +242,8 @@ func (q *fetchQuarantine) fetch(ctx context.Context, ids []string) error {
 	return q.ask(ctx, slices.Compact(slices.Sorted(slices.Values(named))))
 }
 
-// RefusedObjects says that a server has objects that are not taken, for the faults of
-// what they refer to (see fsckIgnored). That server will never have them otherwise.
+// RefusedObjects reports objects of a server that were refused because of faults in what
+// they refer to (see fsckIgnored). That server will never have them otherwise.
 type RefusedObjects struct {
 	IDs    []string // some of those that were asked for; others may be refused as well
 	Reason string   // the first fault, in git's words
@@ -252,7 +252,7 @@ type RefusedObjects struct {
 func (r *RefusedObjects) Error() string { return r.Reason }
 
 // fetchParts is fetch of objects that may be refused: it brings the others, and finds out
-// which are refused by halves, with at most so many fetches.
+// which are refused by halves, with at most *parts fetches.
 func (q *fetchQuarantine) fetchParts(ctx context.Context, ids []string, parts *int) (*RefusedObjects, error) {
 	if *parts == 0 {
 		return nil, nil
@@ -386,9 +386,9 @@ func (q *fetchQuarantine) whole(ctx context.Context, ids []string) ([]string, er
 	if all || err != nil {
 		return there, err
 	}
-	const most = 32 // one by one
+	const maximum = 32 // one by one
 	var list []string
-	for _, id := range there[:min(len(there), most)] {
+	for _, id := range there[:min(len(there), maximum)] {
 		whole, err := connected([]string{id})
 		if err != nil {
 			return nil, err
@@ -503,7 +503,7 @@ func readRefusal(err error) (absent string, refused bool) {
 	return "", false
 }
 
-// fetchConfig is what git is told in addition when it fetches.
+// fetchConfig is git's additional configuration for fetches.
 func fetchConfig(url string) [][2]string {
 	list := [][2]string{
 		{"remote." + source + ".url", url},

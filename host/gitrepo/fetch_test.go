@@ -15,7 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"talon/internal/testkit"
 )
 
 // served serves the repository in a folder by git http-backend, with some settings.
@@ -40,12 +41,9 @@ func served(t *testing.T, dir string, settings ...string) string {
 	return s.URL + "/.git"
 }
 
-// fetch fetches for at most some seconds.
 func fetch(t *testing.T, r *Repo, url string, ids ...string) ([]string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	return r.Fetch(ctx, url, ids...)
+	return r.Fetch(t.Context(), url, ids...)
 }
 
 // clean expects that nothing is left in the quarantine.
@@ -295,10 +293,8 @@ func TestFetchOfHarm(t *testing.T) {
 // gitIn runs git with an input.
 func gitIn(t *testing.T, dir, in string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com",
-		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
-	cmd.Dir, cmd.Stdin = dir, strings.NewReader(in)
+	cmd := testkit.GitCommand(t.Context(), dir, args...)
+	cmd.Stdin = strings.NewReader(in)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("git %v: %v", args, err)

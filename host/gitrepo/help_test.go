@@ -1,12 +1,10 @@
 package gitrepo
 
 import (
-	"context"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
+
+	"talon/internal/testkit"
 )
 
 func newGit(t testing.TB) *Git {
@@ -52,24 +50,7 @@ func locked(t testing.TB, r *Repo, f func()) {
 }
 
 // git runs git as whoever pushes would.
-func git(t testing.TB, dir string, args ...string) string {
-	t.Helper()
-	out, err := tryGit(t.Context(), dir, args...)
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(out)
-}
-
-func tryGit(ctx context.Context, dir string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0",
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com",
-		"GIT_AUTHOR_DATE=1700000000 +0000", "GIT_COMMITTER_DATE=1700000000 +0000")
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
+var git, tryGit = testkit.Git, testkit.TryGit
 
 // work makes a repository with two commits and an annotated tag, and returns its
 // folder and the ids of the commits.
@@ -77,13 +58,7 @@ func work(t testing.TB, format Format) (dir, first, second string) {
 	t.Helper()
 	dir = t.TempDir()
 	git(t, dir, "init", "-q", "-b", "main", "--object-format="+format.String())
-	for _, text := range []string{"one", "two"} {
-		if err := os.WriteFile(filepath.Join(dir, "file"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		git(t, dir, "add", ".")
-		git(t, dir, "commit", "-q", "-m", text)
-	}
-	git(t, dir, "tag", "-a", "-m", "v1", "v1", "HEAD~")
-	return dir, git(t, dir, "rev-parse", "HEAD~"), git(t, dir, "rev-parse", "HEAD")
+	first, second = testkit.Commit(t, dir, "one"), testkit.Commit(t, dir, "two")
+	git(t, dir, "tag", "-a", "-m", "v1", "v1", first)
+	return dir, first, second
 }

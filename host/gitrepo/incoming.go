@@ -25,7 +25,7 @@ const incoming = "tmp_objdir-"
 // staleAfter is the age at which nothing works on a quarantine any more.
 const staleAfter = 24 * time.Hour
 
-// Refused is why a push cannot be: its fault, or that of somebody who was faster.
+// Refused is the reason why a push fails: a fault of the push, or a concurrent change.
 type Refused struct {
 	Reason string
 	Refs   map[string]string // reasons of single refs
@@ -46,6 +46,7 @@ type Incoming struct {
 	gcEpoch uint64 // of the root, when Check began
 
 	size    atomic.Int64  // of the pack, once all of it is there
+	scanned atomic.Int64  // bytes that a scan of it has inflated
 	indexer *Process      // git index-pack; nil before Index
 	cpu     time.Duration // processor time of the gits that have ended
 
@@ -70,7 +71,7 @@ func (r *Repo) Receive(ctx context.Context, updates []host.RefUpdate) (*Incoming
 	return &Incoming{repo: r, format: format, updates: updates}, nil
 }
 
-// Format is the hash that the push names its objects by.
+// Format returns the hash that the push names its objects by.
 func (q *Incoming) Format() Format { return q.format }
 
 // Index starts git index-pack, which reads the pack from In. Its user reads Out to the
@@ -95,12 +96,13 @@ func (q *Incoming) Index(ctx context.Context, progress io.Writer) (*Process, err
 	// It starts no other process.
 	limitMemory(p.cmd.Process.Pid, 4*options.AllocBytes)
 	limitCPU(p.cmd.Process.Pid, q.cpuLimit(options.MaxInput))
+	yield(p.cmd.Process.Pid)
 	q.indexer = p
 	return p, nil
 }
 
-// Sized says how large the pack is, once all of it was written to git: what git may do from
-// then on depends on that. Any goroutine may call it.
+// Sized sets the size of the pack, once all of it was written to git: git's limits from
+// then on depend on it. Any goroutine may call it.
 func (q *Incoming) Sized(bytes int64) {
 	q.size.Store(bytes)
 	if q.indexer != nil {
@@ -108,15 +110,22 @@ func (q *Incoming) Sized(bytes int64) {
 	}
 }
 
-// cpuLimit is how many seconds a git may work for a pack of so many bytes.
+// cpuLimit returns the processor time of a git for a pack of the given size, in seconds.
 func (q *Incoming) cpuLimit(bytes int64) int64 {
 	return int64(q.repo.git.options.CPU.Seconds()) + 1 + bytes>>19
 }
 
-// CPU returns the processor time that git has worked for the push so far.
-func (q *Incoming) CPU() time.Duration { return q.cpu }
+// Scanned reports the end of a scan of the pack. Any goroutine may call it.
+func (q *Incoming) Scanned(s *PackScan) { q.scanned.Store(s.worked) }
 
-// tooMuchWork is what a push is told whose git ran out of processor time.
+// scanTime is how long the scan of a pack takes for a byte that it inflates.
+const scanTime = 3 * time.Nanosecond
+
+// CPU returns the processor time that git has worked for the push so far, and the scan of
+// its pack, if that has ended.
+func (q *Incoming) CPU() time.Duration { return q.cpu + time.Duration(q.scanned.Load())*scanTime }
+
+// tooMuchWork is the answer to a push whose git ran out of processor time.
 const tooMuchWork = "the push takes more work than its size allows"
 
 // Indexed waits for the end of index-pack. A *Refused says what is wrong with the pack,
@@ -181,7 +190,7 @@ func (q *Incoming) make() (err error) {
 		if borrows { // also when the repository goes
 			borrow += filepath.Join(store.dir, "objects") + "\n"
 		}
-		q.dir, err = os.MkdirTemp(filepath.Join(r.root.dir, trashDir), "push-")
+		q.dir, err = os.MkdirTemp(r.root.trash, "push-")
 		if err != nil {
 			return err
 		}
@@ -216,17 +225,17 @@ func (q *Incoming) make() (err error) {
 	)
 }
 
-// Remove takes the quarantine away, with all that did not land. No process of it may
-// run.
+// Remove deletes the quarantine, with all that was not moved to the repository. No
+// process of it may run.
 func (q *Incoming) Remove() {
 	if q.dir != "" {
 		_ = os.RemoveAll(q.dir)
 	}
 }
 
-// Check makes sure that all that the refs are to be is here, with what that refers to;
-// what refs have now is. A *Refused says that something is missing. It needs no lock: as
-// long as nothing is dropped, see [Root.Collect], what it found stays true.
+// Check checks that the new values of the refs are here with all that they refer to; it
+// trusts the present values. A *Refused says that something is missing. It needs no lock:
+// as long as nothing is dropped, see [Root.Collect], what it found stays true.
 func (q *Incoming) Check(ctx context.Context) error {
 	if err := q.reach(ctx); err != nil || q.synced == nil {
 		return err
@@ -306,6 +315,7 @@ func (q *Incoming) walk(ctx context.Context, ids, known []string) error {
 	}
 	limitMemory(p.cmd.Process.Pid, 4*q.repo.git.options.AllocBytes)
 	limitCPU(p.cmd.Process.Pid, q.cpuLimit(q.size.Load()))
+	yield(p.cmd.Process.Pid)
 	go func() {
 		// A process that ends before it has read all says why itself.
 		_, _ = io.WriteString(p.In, in.String())
@@ -342,5 +352,72 @@ func (r *Repo) gcEpoch() uint64 {
 	if r.root == nil {
 		return 0 // somebody else's git gc has its own time of grace
 	}
-	return r.root.gcEpoch.Load()
+	return r.root.epoch()
+}
+
+// fsckIgnored are the faults of objects (fsck.<msg-id> of git-config) that a push or a
+// fetch may bring. All others are refused on both ways, warnings of git too, as git does
+// where transfer.fsckObjects is set:
+//
+//   - what attacks whoever checks it out or clones submodules: hasDot, hasDotdot,
+//     hasDotgit, emptyName, fullPathname, duplicateEntries, treeNotSorted and
+//     gitmodules* but Parse
+//   - what overflows old clients: gitattributes* but Symlink
+//   - what hides a part of a message from readers: nulInCommit
+//   - what git cannot read, or would not write: the rest
+//
+// Here is what old programs and converters wrote into histories that people publish
+// today, and what git itself only mentions. It hurts nobody: git shows such a date,
+// name or mode as well as it can. A commit cannot be mended without a new id, and so
+// without a new history.
+var fsckIgnored = []string{
+	// Authors, committers and taggers: of git before 1.5, of imports from Subversion,
+	// Mercurial and Bazaar, and of names that were empty.
+	"badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "missingEmail", "missingNameBeforeEmail",
+	"missingSpaceBeforeDate", "missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate",
+
+	// Modes of files: of git in 2005, and of other programs that write trees. What git
+	// makes of them when it checks out is 644, 755 or a folder.
+	"badFilemode", "zeroPaddedFilemode",
+
+	// Tags from before 2005 have no tagger, and some have a name that is none today.
+	"badTagName", "missingTaggerEntry",
+
+	// Git mentions these and goes on; they would be a line for each commit. It reads no
+	// such file through a link, and no submodule from what does not parse.
+	"gitmodulesParse", "gitattributesSymlink", "gitignoreSymlink", "mailmapSymlink",
+}
+
+// fsckArgument has git index-pack check each object. Links between objects are checked
+// as well; git checks no faults without.
+func fsckArgument() string { return "--strict=" + strings.Join(fsckIgnored, "=ignore,") + "=ignore" }
+
+// fsckConfig has git fetch check what fsckArgument does.
+func fsckConfig() [][2]string {
+	list := [][2]string{{"fetch.fsckObjects", "true"}}
+	for _, fault := range fsckIgnored {
+		list = append(list, [2]string{"fetch.fsck." + fault, "ignore"})
+	}
+	return list
+}
+
+// fsckFault returns what git found wrong with objects, if it ended because of that. What
+// a server says, git writes behind "remote: ", so it counts for nothing here.
+func fsckFault(stderr []byte) string {
+	const fault, end = "error: ", "fatal: fsck error in pack"
+	var faults []string
+	ended := false
+	for line := range strings.FieldsFuncSeq(string(stderr), func(r rune) bool { return r == '\n' || r == '\r' }) {
+		if text, ok := strings.CutPrefix(line, fault+"object "); ok {
+			faults = append(faults, "object "+text)
+		}
+		ended = ended || strings.HasPrefix(line, end)
+	}
+	switch {
+	case !ended:
+		return ""
+	case len(faults) == 0: // they were too long to be kept
+		return "fsck error in packed object"
+	}
+	return printable(strings.Join(faults, "; "))
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // Format is the hash that a repository names its objects by.
@@ -58,7 +59,7 @@ func (r *Repo) Init(ctx context.Context, format Format) error {
 
 // build makes a bare repository beside its place, and renames it there.
 func (r *Root) build(ctx context.Context, place string, format Format, finish func(dir string) error) (err error) {
-	dir, err := os.MkdirTemp(filepath.Join(r.dir, trashDir), "new-")
+	dir, err := os.MkdirTemp(r.trash, "new-")
 	if err != nil {
 		return fmt.Errorf("make a repository: %w", err)
 	}
@@ -76,6 +77,13 @@ func (r *Root) build(ctx context.Context, place string, format Format, finish fu
 	}
 	if err := finish(dir); err != nil {
 		return fmt.Errorf("make a repository: %w", err)
+	}
+	if hold := r.locks.hold(place); hold != nil {
+		// A late rename fails where a repository is by then; one that comes to nothing
+		// else is empty, and has no announcement.
+		if err := errors.Join(writeFile(filepath.Join(dir, fenceFile), fmt.Sprintf("%d\n", hold.Number())), hold.Err()); err != nil {
+			return fmt.Errorf("make a repository: %w", err)
+		}
 	}
 	if err := errors.Join(os.Chmod(dir, 0o755), syncTree(dir)); err != nil {
 		return fmt.Errorf("make a repository: %w", err)
@@ -110,8 +118,8 @@ func configText(list [][2]string) string {
 	return b.String()
 }
 
-// Remove removes the repository, and what it shared if nobody else borrows from
-// there. What is being read from it meanwhile may fail. REQUIRES: the lock.
+// Remove removes the repository, and its shared store if no other repository borrows from
+// there. Reads of it at the same time may fail. REQUIRES: the lock.
 func (r *Repo) Remove(ctx context.Context) error {
 	if r.root == nil {
 		return errFolder
@@ -142,15 +150,172 @@ func (r *Repo) Remove(ctx context.Context) error {
 
 // discard moves a folder away, which is atomic, and then deletes it.
 func (r *Root) discard(dir string) error {
-	place, err := os.MkdirTemp(filepath.Join(r.dir, trashDir), "old-")
+	if err := r.locks.check(dir); err != nil {
+		return err
+	}
+	place, err := os.MkdirTemp(r.trash, "old-")
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(dir, filepath.Join(place, "gone")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	gone := filepath.Join(place, "gone")
+	err = os.Rename(dir, gone)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if hold := r.locks.hold(dir); hold != nil && err == nil {
+		// If it was late, it is somebody else's.
+		if err := checkFence(gone, hold); err != nil {
+			return errors.Join(err, os.Rename(gone, dir))
+		}
 	}
 	if err := syncDir(filepath.Dir(dir)); err != nil {
 		return err
 	}
 	return os.RemoveAll(place)
+}
+
+// templates are what git init makes in a folder of repositories, one for each
+// format. Git is asked once, for it tries what the file system can do.
+type templates struct {
+	mu   sync.Mutex // guards made
+	made [2]*template
+}
+
+// template is an empty repository.
+type template struct {
+	dirs  []string // a folder comes before what is in it
+	files map[string]string
+}
+
+func (r *Root) template(ctx context.Context, format Format) (*template, error) {
+	r.templates.mu.Lock()
+	defer r.templates.mu.Unlock()
+	if s := r.templates.made[format]; s != nil {
+		return s, nil
+	}
+	dir, err := os.MkdirTemp(r.trash, "new-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if _, err := r.git.run(ctx, dir, nil, "init", "--quiet", "--bare", "--template=",
+		"--initial-branch="+r.git.options.DefaultBranch, "--object-format="+format.String()); err != nil {
+		return nil, err
+	}
+	if err := appendFile(filepath.Join(dir, "config"), configText(r.git.config)); err != nil {
+		return nil, err
+	}
+	s, err := readSkeleton(dir)
+	if err != nil {
+		return nil, err
+	}
+	r.templates.made[format] = s
+	return s, nil
+}
+
+func readSkeleton(dir string) (*template, error) {
+	s := &template{files: map[string]string{}}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			s.dirs = append(s.dirs, name)
+			return nil
+		}
+		if !d.Type().IsRegular() {
+			return fmt.Errorf("git init made %s, which is neither a file nor a folder", name)
+		}
+		text, err := os.ReadFile(path)
+		s.files[name] = string(text)
+		return err
+	})
+	return s, err
+}
+
+// write makes the repository in an empty folder.
+func (s *template) write(dir string) error {
+	for _, name := range s.dirs {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, text := range s.files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Folder is a folder with repositories at any depth. They are bare, unless its git is
+// plain.
+type Folder struct {
+	git     *Git
+	dir     string
+	locks   locks
+	batches *batches
+}
+
+// OpenFolder opens a folder of repositories, which must exist.
+func OpenFolder(git *Git, dir string) (*Folder, error) {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the folder of repositories: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the folder of repositories: %w", err)
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("open the folder of repositories: %s is not a folder", dir)
+	}
+	return &Folder{git: git, dir: dir, batches: newBatches()}, nil
+}
+
+// Close ends the git processes for look-ups.
+func (f *Folder) Close() { f.batches.close() }
+
+// Find returns the repository at a path, given as its percent-decoded parts, with
+// or without .git at the end. A path that leads into a repository or its work tree, or
+// out of the folder by a link, is not found.
+func (f *Folder) Find(parts []string) (*Repo, error) {
+	if len(parts) == 0 {
+		return nil, ErrNotFound
+	}
+	for _, part := range parts {
+		if CheckIdentifier(part) != nil {
+			return nil, ErrNotFound
+		}
+	}
+	for i := 1; i < len(parts); i++ {
+		above := filepath.Join(f.dir, filepath.Join(parts[:i]...))
+		if isBare(above) {
+			return nil, ErrNotFound
+		}
+		// Whoever pushes to a work tree says what is in it.
+		if _, err := os.Lstat(filepath.Join(above, suffix)); f.git.plain && err == nil {
+			return nil, ErrNotFound
+		}
+	}
+	path := filepath.Join(f.dir, filepath.Join(parts...))
+	candidates := []string{path, path + suffix}
+	if f.git.plain {
+		candidates = []string{filepath.Join(path, suffix), path, filepath.Join(path+suffix, suffix), path + suffix}
+	}
+	for _, candidate := range candidates {
+		dir, err := filepath.EvalSymlinks(candidate)
+		if err != nil || !strings.HasPrefix(dir, strings.TrimSuffix(f.dir, "/")+"/") || !isBare(dir) {
+			continue
+		}
+		return &Repo{git: f.git, dir: dir, locks: &f.locks, batches: f.batches}, nil
+	}
+	return nil, ErrNotFound
 }

@@ -72,7 +72,7 @@ func listPacks(dirs []string) ([]string, error) {
 	return packs, nil
 }
 
-// lookIn marks the objects that it finds, whose names have so many bytes, and reports
+// lookIn marks the objects that it finds, whose names have size bytes, and reports
 // whether any is missing.
 func lookIn(dirs, packs []string, size int, ids []string, found []bool) (missing bool, err error) {
 	names := make([][]byte, len(ids)) // nil once there is nothing to look for

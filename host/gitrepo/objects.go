@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -137,6 +139,7 @@ func (r *Repo) ask(ctx context.Context, questions []string) ([]string, error) {
 // batch is a running git cat-file. It belongs to who took it.
 type batch struct {
 	dir string
+	of  fs.FileInfo // of dir, where another node may have replaced it; nil else
 	p   *Process
 	out *bufio.Reader
 	end context.CancelFunc
@@ -149,7 +152,17 @@ func openBatch(r *Repo) (*batch, error) {
 		end()
 		return nil, err
 	}
-	return &batch{dir: r.dir, p: p, out: bufio.NewReader(p.Out), end: end}, nil
+	b := &batch{dir: r.dir, p: p, out: bufio.NewReader(p.Out), end: end}
+	if r.locks.nodes != nil {
+		b.of = r.identity()
+	}
+	return b, nil
+}
+
+// identity is of the folder that is in the place of the repository.
+func (r *Repo) identity() fs.FileInfo {
+	info, _ := os.Stat(r.dir)
+	return info
 }
 
 func (b *batch) close() {
@@ -220,7 +233,11 @@ func (s *batches) take(ctx context.Context, r *Repo) (*batch, error) {
 		b := s.idle[i]
 		s.idle = slices.Delete(s.idle, i, i+1)
 		s.mu.Unlock()
-		return b, nil
+		if b.of == nil || os.SameFile(b.of, r.identity()) {
+			return b, nil
+		}
+		b.close()
+		return openBatch(r)
 	}
 	s.mu.Unlock()
 	return openBatch(r)
@@ -273,4 +290,55 @@ func (s *batches) close() {
 	for _, b := range gone {
 		b.close()
 	}
+}
+
+// IsID reports whether s is the name of an object: 40 (SHA-1) or 64 (SHA-256)
+// lower-case hex digits.
+func IsID(s string) bool {
+	if len(s) != 40 && len(s) != 64 {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// IsZero reports whether s is an object id of zeros only, which stands for "no
+// object" in ref updates.
+func IsZero(s string) bool { return IsID(s) && strings.Trim(s, "0") == "" }
+
+// Format returns the hash that the repository names its objects by.
+func (r *Repo) Format(ctx context.Context) (Format, error) {
+	if s, borrows, err := r.shared(); borrows || err != nil {
+		if err != nil {
+			return 0, err
+		}
+		return s.format, nil
+	}
+	out, err := r.run(ctx, nil, "rev-parse", "--show-object-format")
+	if err != nil {
+		return 0, fmt.Errorf("read the format of a repository: %w", err)
+	}
+	if strings.TrimSpace(string(out)) == SHA256.String() {
+		return SHA256, nil
+	}
+	return SHA1, nil
+}
+
+// IsCommit reports whether an object is in the repository, or in what it borrows from,
+// and is a commit: not a tag of one.
+func (r *Repo) IsCommit(ctx context.Context, id string) (bool, error) {
+	// Most that are asked for are not there, which needs no process of git.
+	found, err := r.Has(ctx, id)
+	if err != nil || !found[0] {
+		return false, err
+	}
+	answers, err := r.ask(ctx, []string{id + "^{commit}"})
+	if err != nil {
+		return false, fmt.Errorf("look for a commit: %w", err)
+	}
+	return answers[0] == id, nil
 }

@@ -27,8 +27,8 @@ func blobID(content string) [sha1.Size]byte {
 }
 
 // deltasByID is a pack as libgit2 writes them: what a commit reaches as it is, and blobs of
-// which each names the one before it as its base, by id, so many one on the other. They
-// stand after their bases, or before them.
+// which each names the one before it as its base, by id, to the given depth. They stand
+// after their bases, or before them.
 func deltasByID(t testing.TB, dir, commit string, deltas int, before bool) []byte {
 	t.Helper()
 	ids := strings.Fields(git(t, dir, "rev-list", "--objects", "--no-object-names", commit))

@@ -2,17 +2,24 @@ package gitrepo
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"sort"
+	"syscall"
 
 	"github.com/klauspost/compress/flate"
 )
 
-// PackLimits bound what a pack may cost whoever indexes it: a pack of a few kB can
-// stand for terabytes. All must be positive.
+// PackLimits bound the cost of indexing a pack: a pack of a few kB can stand for
+// terabytes. All must be positive.
 type PackLimits struct {
 	Objects   int64 // of a pack
 	Depth     int   // deltas one on the other
@@ -20,8 +27,8 @@ type PackLimits struct {
 	Expansion int64 // times its own size that a pack may inflate to, beyond freeExpansion
 }
 
-// DefaultPackLimits are those of an operator who sets none. The Linux kernel has half as
-// many objects, deltas 50 deep, and inflates to 100 times its packed size.
+// DefaultPackLimits are the default limits. The Linux kernel has half as many objects,
+// deltas 50 deep, and inflates to 100 times its packed size.
 var DefaultPackLimits = PackLimits{Objects: 20_000_000, Depth: 500, Inflated: 1 << 40, Expansion: 2000}
 
 // freeExpansion is what each pack may inflate to.
@@ -37,13 +44,15 @@ func (l *PackLimits) check() error {
 // errNotPack ends a scan of what git refuses as well: it says best what is wrong.
 var errNotPack = errors.New("not a pack")
 
-// A PackScan reads a pack as it passes on its way to git, and refuses it before it has
-// cost more than it may. It holds six bytes for each object. It belongs to one goroutine.
+// A PackScan reads a pack on its way to git, and refuses it before its cost exceeds the
+// limits. It holds six bytes for each object. It belongs to one goroutine.
 type PackScan struct {
 	next chan []byte   // what was written, one piece at a time
 	idle chan struct{} // the piece was looked at as far as that is possible
-	done chan struct{} // closed when err is set
-	err  error         // a *Refused, or nil
+	done chan struct{} // closed when the fields below are set
+
+	err    error // a *Refused, or nil
+	worked int64 // bytes that were inflated
 }
 
 // ScanPack begins to read a pack that is given to Write.
@@ -56,6 +65,7 @@ func (r *Repo) ScanPack(format Format) *PackScan {
 		if err := p.read(); errors.As(err, &refused) {
 			s.err = err
 		}
+		s.worked = p.worked
 	}()
 	return s
 }
@@ -124,6 +134,7 @@ type packReader struct {
 	wraps    []int    // the objects with which the next 4 GiB begin
 	depths   []uint16
 	inflated int64 // of all objects, deltas applied
+	worked   int64 // bytes that were inflated to learn that
 }
 
 // counted counts what is read of a pack.
@@ -281,6 +292,8 @@ func (p *packReader) content(kind byte, size int64) error {
 			return errNotPack // it is more than it says
 		}
 		p.inflated += int64(n)
+		p.worked += int64(n)
+		runtime.Gosched() // others wait for the processor that have less to do
 		if first && delta {
 			for n < 2*binary.MaxVarintLen64 && err == nil {
 				var more int
@@ -325,14 +338,14 @@ func (p *packReader) content(kind byte, size int64) error {
 
 // add adds up to what no limit reaches.
 func add(a, b int64) int64 {
-	const most = 1 << 62
-	if a > most-b {
-		return most
+	const maximum = 1 << 62
+	if a > maximum-b {
+		return maximum
 	}
 	return a + b
 }
 
-// within refuses a pack that inflates to too much, after so many bytes of it.
+// within refuses a pack that inflates to too much for the bytes read so far.
 func (p *packReader) within(packed int64) error {
 	if p.inflated > p.limits.Inflated {
 		return refusedPack("its objects have more than %d bytes", p.limits.Inflated)
@@ -341,4 +354,210 @@ func (p *packReader) within(packed int64) error {
 		return refusedPack("its objects have more than %d MiB and %d times its own size", freeExpansion>>20, p.limits.Expansion)
 	}
 	return nil
+}
+
+// checkDepths refuses packs that git has indexed in a quarantine, if deltas in one are
+// deeper than they may be. A [PackScan] cannot see that of deltas that name their bases by
+// id, as libgit2 writes them: it does not know the ids of what passes.
+func checkDepths(ctx context.Context, dir string, format Format, limit int) error {
+	packs, err := listPacks([]string{filepath.Join(dir, "objects")})
+	if err != nil {
+		return fmt.Errorf("look at the deltas of a pack: %w", err)
+	}
+	for _, pack := range packs {
+		refused := (*Refused)(nil)
+		if err := checkDepth(ctx, pack, idLength(format)/2, limit); errors.As(err, &refused) {
+			return err
+		} else if err != nil {
+			return fmt.Errorf("look at the deltas of a pack: %w", err)
+		}
+	}
+	return nil
+}
+
+// indexedPack is a pack with its index, which is mapped: it is larger than the names of all
+// objects. Beside it, fourteen bytes are held for each object while it is looked at.
+type indexedPack struct {
+	pack    *os.File
+	index   []byte
+	idSize  int
+	objects int
+	places  []int64 // of the objects, in order
+
+	head   bytes.Reader
+	window [4 << 10]byte // what was read last of the pack
+	at     int64         // where it begins
+	length int
+}
+
+// noBase is the base of what is no delta.
+const noBase = 1<<32 - 1
+
+// checkDepth refuses a pack with a delta deeper than most. It inflates nothing: it finds the
+// base of each object, and then how far each is from one that is no delta.
+func checkDepth(ctx context.Context, path string, idSize, limit int) error {
+	p, err := openIndexed(path, idSize)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	bases := make([]uint32, p.objects) // by place, as all that follows
+	for i := range bases {
+		if i%(1<<16) == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if bases[i], err = p.base(i); err != nil {
+			return err
+		}
+	}
+	const deepest = 1<<16 - 2
+	limit = min(limit, deepest)
+	known := make([]uint16, p.objects) // depths, and one; 0: not known yet
+	for i := range bases {
+		// A circle, which git has refused, has no end.
+		depth, at := 0, uint32(i)
+		for known[at] == 0 && bases[at] != noBase && depth <= limit {
+			depth, at = depth+1, bases[at]
+		}
+		if known[at] > 0 {
+			depth += int(known[at]) - 1
+		}
+		if depth > limit {
+			return refusedDepth(limit)
+		}
+		for at = uint32(i); known[at] == 0; at = bases[at] {
+			known[at] = uint16(depth + 1)
+			if depth--; depth < 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func refusedDepth(limit int) error { return refusedPack("deltas are more than %d deep", limit) }
+
+// openIndexed opens a pack with its index (gitformat-pack): 8 bytes of head, 256 counts of
+// the names up to a first byte, the names in order, their sums, and their places.
+func openIndexed(path string, idSize int) (_ *indexedPack, err error) {
+	p := &indexedPack{idSize: idSize}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if p.pack, err = os.Open(path + ".pack"); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path + ".idx")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() < indexHead {
+		return nil, errIndex
+	}
+	if p.index, err = syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED); err != nil {
+		return nil, err
+	}
+	p.objects = p.upTo(255)
+	if string(p.index[:8]) != indexMagic || len(p.index) < indexHead+p.objects*(idSize+8) {
+		return nil, errIndex
+	}
+	p.places = make([]int64, p.objects)
+	for i := range p.places {
+		p.places[i] = p.place(i)
+	}
+	slices.Sort(p.places)
+	return p, nil
+}
+
+func (p *indexedPack) close() {
+	if p.index != nil {
+		_ = syscall.Munmap(p.index)
+	}
+	if p.pack != nil {
+		_ = p.pack.Close()
+	}
+}
+
+// upTo counts the names up to a first byte.
+func (p *indexedPack) upTo(first int) int { return int(binary.BigEndian.Uint32(p.index[8+4*first:])) }
+
+// place is where the i-th object of the index begins in the pack. Places beyond 2 GiB stand
+// in a list of their own.
+func (p *indexedPack) place(i int) int64 {
+	places := p.index[indexHead+p.objects*(p.idSize+4):]
+	place := binary.BigEndian.Uint32(places[4*i:])
+	if place&(1<<31) == 0 {
+		return int64(place)
+	}
+	far := 4*p.objects + 8*int(place&^(1<<31))
+	if far+8 > len(places) {
+		return -1 // nothing is there
+	}
+	return int64(binary.BigEndian.Uint64(places[far:]))
+}
+
+// base is what the object that is the i-th in the pack is a delta of, or noBase.
+func (p *indexedPack) base(i int) (uint32, error) {
+	at := p.places[i]
+	const longest = 64 // what stands before a content
+	if at < p.at || at+longest > p.at+int64(p.length) {
+		n, err := p.pack.ReadAt(p.window[:], at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		p.at, p.length = at, n
+	}
+	p.head.Reset(p.window[at-p.at : p.length])
+	kind, _, err := readObjectHead(&p.head)
+	if err != nil {
+		return 0, err
+	}
+	switch kind {
+	case objOffsetDelta:
+		distance, err := readDistance(&p.head)
+		if err != nil {
+			return 0, err
+		}
+		return p.find(at - distance)
+	case objIDDelta:
+		id := p.window[int(at-p.at)+int(p.head.Size())-p.head.Len() : p.length]
+		if len(id) < p.idSize {
+			return 0, errNotPack
+		}
+		return p.named(id[:p.idSize])
+	}
+	return noBase, nil
+}
+
+// find returns which object begins at a place.
+func (p *indexedPack) find(place int64) (uint32, error) {
+	i, found := slices.BinarySearch(p.places, place)
+	if !found {
+		return 0, errNotPack
+	}
+	return uint32(i), nil
+}
+
+// named returns which object has a name. No two have the same: git refuses such a pack.
+func (p *indexedPack) named(id []byte) (uint32, error) {
+	low, high := 0, p.upTo(int(id[0]))
+	if id[0] > 0 {
+		low = p.upTo(int(id[0]) - 1)
+	}
+	if low > high || high > p.objects {
+		return 0, errIndex
+	}
+	name := func(i int) []byte { return p.index[indexHead+i*p.idSize:][:p.idSize] }
+	i := low + sort.Search(high-low, func(i int) bool { return bytes.Compare(name(low+i), id) >= 0 })
+	if i == high || !bytes.Equal(name(i), id) {
+		return 0, errNotPack
+	}
+	return p.find(p.place(i))
 }

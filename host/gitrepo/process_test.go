@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // The end of the context ends git and what it started.
@@ -44,9 +45,7 @@ func TestForeignConfigurationIsIgnored(t *testing.T) {
 	home := t.TempDir()
 	script := "#!/bin/sh\ntouch " + mark + "\n"
 	hook := filepath.Join(home, "post-update")
-	if err := os.WriteFile(hook, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteProgram(t, hook, script)
 	config := "[core]\n\thooksPath = " + home + "\n\talternateRefsCommand = " + hook + "\n[uploadpack]\n\tpackObjectsHook = " + hook + "\n"
 	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
@@ -72,9 +71,7 @@ func TestForeignConfigurationIsIgnored(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"pre-receive", "post-update", "update", "reference-transaction"} {
-		if err := os.WriteFile(filepath.Join(r.Dir(), "hooks", name), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteProgram(t, filepath.Join(r.Dir(), "hooks", name), script)
 	}
 	locked(t, r, func() {
 		if err := r.SetHEAD(t.Context(), "refs/heads/x"); err != nil {

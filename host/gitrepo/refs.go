@@ -1,18 +1,25 @@
 package gitrepo
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"talon/host"
 )
 
-// ManyRefs is how many refs may change at once before they are packed again: git
-// answers from one file much faster than from a file for each, and makes it durable
-// with one sync.
+// ManyRefs is how many refs one update may change before they are packed again: git
+// answers from one file much faster than from a file for each, and makes it durable with
+// one sync.
 const ManyRefs = 64
 
 // Ref is a ref and what it points to.
@@ -151,7 +158,7 @@ func (r *Repo) UpdateRefs(ctx context.Context, updates []host.RefUpdate) error {
 			fmt.Fprintf(&in, "update %s\x00%s\x00%s\x00", u.Ref, u.New, u.Old)
 		}
 	}
-	in.WriteString("prepare\x00commit\x00")
+	in.WriteString("prepare\x00")
 	if r.root != nil && len(updates) >= ManyRefs {
 		if err := r.mustExist(); err != nil {
 			return fmt.Errorf("update refs: %w", err)
@@ -161,14 +168,7 @@ func (r *Repo) UpdateRefs(ctx context.Context, updates []host.RefUpdate) error {
 		}
 	}
 	args := append(syncing(len(updates)), "update-ref", "--no-deref", "-z", "--stdin")
-	_, err := r.run(ctx, []byte(in.String()), args...)
-	if r.root != nil && leftLocked(err) {
-		// Nobody else changes refs here: it is of a git that was killed.
-		if err := r.removeLocks(func(fs.DirEntry) bool { return true }); err != nil {
-			return fmt.Errorf("update refs: %w", err)
-		}
-		_, err = r.run(ctx, []byte(in.String()), args...)
-	}
+	err := r.withoutLeftLocks(func() error { return r.transact(ctx, in.String(), args...) })
 	if err != nil {
 		return fmt.Errorf("update refs: %w", err)
 	}
@@ -178,14 +178,63 @@ func (r *Repo) UpdateRefs(ctx context.Context, updates []host.RefUpdate) error {
 	return nil
 }
 
+// transact runs a git that takes a transaction of refs up to where it is prepared, and
+// commits it, if no other node has taken the repository over by then.
+func (r *Repo) transact(ctx context.Context, prepare string, args ...string) error {
+	const commit = "commit\x00"
+	if r.locks.nodes == nil {
+		_, err := r.run(ctx, []byte(prepare+commit), args...)
+		return err
+	}
+	if err := r.mustExist(); err != nil {
+		return err
+	}
+	p, err := r.git.start(ctx, r.dir, nil, append([]string{"--git-dir=."}, args...)...)
+	if err != nil {
+		return err
+	}
+	answers := bufio.NewScanner(p.Out)
+	_, err = io.WriteString(p.In, prepare)
+	for _, want := range []string{"start: ok", "prepare: ok"} {
+		if err == nil && (!answers.Scan() || answers.Text() != want) {
+			err = fmt.Errorf("git says %.100q", answers.Text())
+		}
+	}
+	if err == nil {
+		// Its lock files are there. Without more input it removes them.
+		if err = r.locks.check(r.dir); err == nil {
+			_, err = io.WriteString(p.In, commit)
+		}
+	}
+	_ = p.In.Close()
+	_, _ = io.Copy(io.Discard, p.Out)
+	if failed := p.Wait(); failed != nil {
+		return r.orGone(failed) // git says best why
+	}
+	return err
+}
+
+// withoutLeftLocks runs a git that changes refs, and runs it again without the lock files of
+// a git that was killed: nobody else changes refs in a Root.
+func (r *Repo) withoutLeftLocks(run func() error) error {
+	err := run()
+	if r.root == nil || !leftLocked(err) {
+		return err
+	}
+	if err := errors.Join(r.locks.check(r.dir), removeLocks(r.dir, func(fs.DirEntry) bool { return true })); err != nil {
+		return err
+	}
+	return run()
+}
+
 // leftLocked reports whether git found a lock file that stayed where it was.
 func leftLocked(err error) bool {
 	failure := new(Failure)
 	return errors.As(err, &failure) && strings.Contains(failure.Stderr, ".lock': File exists")
 }
 
-// syncing are the options of a git that changes so many refs. A sync for each file
-// of 10,000 takes minutes, and PackRefs makes one do.
+// syncing returns the options of a git that changes the given number of refs. A sync for
+// each file of 10,000 takes minutes, and PackRefs makes one do.
 func syncing(refs int) []string {
 	if refs < ManyRefs {
 		return nil
@@ -204,6 +253,12 @@ func (r *Repo) SetHEAD(ctx context.Context, branch string) error {
 	if now, err := r.readHEAD(); err == nil && now == branch {
 		return nil
 	}
+	if r.locks.nodes != nil {
+		if err := r.replaceFile("HEAD", []byte("ref: "+branch+"\n")); err != nil {
+			return fmt.Errorf("set HEAD: %w", err)
+		}
+		return nil
+	}
 	if _, err := r.run(ctx, nil, "symbolic-ref", "HEAD", branch); err != nil {
 		return fmt.Errorf("set HEAD: %w", err)
 	}
@@ -212,8 +267,243 @@ func (r *Repo) SetHEAD(ctx context.Context, branch string) error {
 
 // PackRefs writes all refs to one file. REQUIRES: the lock.
 func (r *Repo) PackRefs(ctx context.Context) error {
-	if _, err := r.run(ctx, nil, "pack-refs", "--all", "--prune"); err != nil {
+	if err := r.locks.check(r.dir); err != nil {
+		return fmt.Errorf("pack the refs: %w", err)
+	}
+	err := r.withoutLeftLocks(func() error {
+		_, err := r.run(ctx, nil, "pack-refs", "--all", "--prune")
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("pack the refs: %w", err)
 	}
 	return nil
+}
+
+// maxRef bounds the name of a ref: a component is a file name.
+const (
+	branches = "refs/heads/"
+
+	maxRef       = 1 << 10
+	maxComponent = 255 - len(".lock")
+)
+
+// IsRef reports whether name is the full name of a ref, such as refs/heads/main,
+// by the rules of git check-ref-format, and short enough for a file system.
+func IsRef(name string) bool {
+	return strings.HasPrefix(name, "refs/") && len(name) <= maxRef && isRefFormat(name) && !hasLong(name)
+}
+
+func hasLong(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if len(part) > maxComponent {
+			return true
+		}
+	}
+	return false
+}
+
+// isRefFormat is git check-ref-format without options.
+func isRefFormat(name string) bool {
+	if !strings.Contains(name, "/") || strings.HasSuffix(name, ".") ||
+		strings.Contains(name, "..") || strings.Contains(name, "@{") {
+		return false
+	}
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; c <= ' ' || c == 0x7f || strings.IndexByte(`~^:?*[\`, c) >= 0 {
+			return false
+		}
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
+			return false
+		}
+	}
+	return true
+}
+
+// IsPushable reports whether a push may name the ref at all: a branch, a tag, or
+// refs/nostr/ and the id of an event (GRASP-01).
+func IsPushable(name string) bool {
+	if id, ok := strings.CutPrefix(name, "refs/nostr/"); ok {
+		return len(id) == 64 && IsID(id)
+	}
+	return IsRef(name) && (strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/"))
+}
+
+// errUnusual says that refs are kept in a way that only git reads: links, symbolic
+// refs but for HEAD, another format, damage. Whoever meets it asks git.
+var errUnusual = errors.New("the refs are kept in a way that only git reads")
+
+const (
+	maxLoose  = 1 << 10 // of a file with one ref
+	maxPacked = maxOutput
+)
+
+// fileRef is a ref as the files of a repository have it.
+type fileRef struct {
+	Ref
+	peeled bool // Peeled is known
+}
+
+// readRefs reads all refs, sorted by name, from their files. Those with a file of
+// their own are read first: git writes a ref to packed-refs before it takes its file
+// away, so that none is missed.
+func (r *Repo) readRefs() ([]fileRef, error) {
+	list, err := readLoose(nil, r.dir, "refs")
+	if err != nil {
+		return nil, err
+	}
+	own := make(map[string]bool, len(list))
+	for _, ref := range list {
+		own[ref.Name] = true
+	}
+	packed, err := readFile(filepath.Join(r.dir, "packed-refs"), maxPacked)
+	if err != nil {
+		return nil, err
+	}
+	skipped := false // the ref before this line has a file of its own
+	for i, line := range bytes.Split(bytes.TrimSuffix(packed, []byte("\n")), []byte("\n")) {
+		text := string(line)
+		id, name, ok := strings.Cut(text, " ")
+		switch {
+		case len(packed) == 0:
+		case i == 0:
+			// Only then a ref without a line of its own for it is not a tag.
+			if !strings.HasPrefix(text, "# pack-refs with:") || !strings.Contains(text+" ", " fully-peeled ") {
+				return nil, errUnusual
+			}
+		case strings.HasPrefix(text, "^"):
+			if !IsID(text[1:]) || i == 1 {
+				return nil, errUnusual
+			}
+			if !skipped {
+				list[len(list)-1].Peeled = text[1:]
+			}
+		case !ok || !IsID(id) || !strings.HasPrefix(name, "refs/") || !isRefFormat(name):
+			return nil, errUnusual
+		default:
+			if skipped = own[name]; !skipped {
+				list = append(list, fileRef{Ref: Ref{Name: name, ID: id}, peeled: true})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b fileRef) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// readLoose appends the refs that have a file of their own below a folder. What goes
+// meanwhile is not there.
+func readLoose(list []fileRef, dir, name string) ([]fileRef, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, name))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return list, nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, errUnusual // a ref took its place just now
+	case err != nil:
+		return nil, fmt.Errorf("read a folder of refs: %w", err)
+	}
+	for _, d := range entries {
+		at := name + "/" + d.Name()
+		switch {
+		case d.IsDir():
+			if list, err = readLoose(list, dir, at); err != nil {
+				return nil, err
+			}
+		case strings.HasSuffix(at, ".lock"):
+		case !d.Type().IsRegular() || !isRefFormat(at):
+			return nil, errUnusual
+		default:
+			id, err := readLooseRef(filepath.Join(dir, at))
+			if err != nil {
+				return nil, err
+			}
+			if id != "" {
+				// Git puts nothing but commits below refs/heads.
+				list = append(list, fileRef{Ref: Ref{Name: at, ID: id}, peeled: strings.HasPrefix(at, "refs/heads/")})
+			}
+		}
+	}
+	return list, nil
+}
+
+// readLooseRef returns the id in the file of a ref, or nothing if there is no file.
+func readLooseRef(path string) (string, error) {
+	text, err := readFile(path, maxLoose)
+	if err != nil || text == nil {
+		return "", err
+	}
+	id, ok := strings.CutSuffix(string(text), "\n")
+	if !ok || !IsID(id) || IsZero(id) {
+		return "", errUnusual
+	}
+	return id, nil
+}
+
+// readRef returns the id of one ref, or nothing.
+func (r *Repo) readRef(name string) (string, error) {
+	path := filepath.Join(r.dir, name)
+	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
+		if !info.Mode().IsRegular() {
+			return "", errUnusual
+		}
+		if id, err := readLooseRef(path); err != nil || id != "" {
+			return id, err
+		}
+	}
+	packed, err := readFile(filepath.Join(r.dir, "packed-refs"), maxPacked)
+	if err != nil {
+		return "", err
+	}
+	end := bytes.Index(packed, []byte(" "+name+"\n"))
+	if end < 0 {
+		return "", nil
+	}
+	id := string(packed[bytes.LastIndexByte(packed[:end], '\n')+1 : end])
+	if !IsID(id) {
+		return "", errUnusual
+	}
+	return id, nil
+}
+
+// readHEAD returns the ref that HEAD names; nothing if it names an object.
+func (r *Repo) readHEAD() (string, error) {
+	text, err := readFile(filepath.Join(r.dir, "HEAD"), maxLoose)
+	if err != nil {
+		return "", err
+	}
+	line, ended := strings.CutSuffix(string(text), "\n")
+	name, symbolic := strings.CutPrefix(line, "ref: ")
+	switch {
+	case !ended || symbolic && !IsRef(name) || !symbolic && !IsID(line):
+		return "", errUnusual
+	case symbolic:
+		return name, nil
+	}
+	return "", nil
+}
+
+// readFile reads a file that is not long. It returns nil for one that is not there.
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read refs: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read refs: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() > limit {
+		return nil, errUnusual
+	}
+	text := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, text); err != nil {
+		return nil, fmt.Errorf("read refs: %w", err)
+	}
+	return text, nil
 }

@@ -7,9 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+	"time"
 )
 
-// ErrNotFound says that a repository is not there.
+// ErrNotFound says that a repository does not exist.
 var ErrNotFound = errors.New("no such repository")
 
 // Repo is a bare repository, or the place where one may be. Its methods may be
@@ -24,19 +27,19 @@ type Repo struct {
 	name Name
 }
 
-// Name is the repository's name; zero in a Folder.
+// Name returns the repository's name; zero in a Folder.
 func (r *Repo) Name() Name { return r.name }
 
-// Dir is the path of the repository on disk.
+// Dir returns the path of the repository on disk.
 func (r *Repo) Dir() string { return r.dir }
 
-// Lock takes the lock of the repository, also of one that is not there yet. It
-// waits until ctx ends.
+// Lock acquires the lock of the repository, which need not exist yet. It waits until ctx
+// ends.
 func (r *Repo) Lock(ctx context.Context) (unlock func(), err error) {
 	return r.locks.lock(ctx, r.dir)
 }
 
-// Exists reports whether the repository is there. A link in its place is an error.
+// Exists reports whether the repository exists. A link in its place is an error.
 func (r *Repo) Exists() (bool, error) {
 	dirs := []string{r.dir}
 	if r.root != nil {
@@ -93,4 +96,303 @@ func (r *Repo) orGone(err error) error {
 		return ErrNotFound
 	}
 	return err
+}
+
+// Size returns the repository's size on disk: its own files, and those of the store that
+// it shares with the others of its identifier, in bytes.
+func (r *Repo) Size() (own, shared int64, err error) {
+	if own, err = diskUse(r.dir); err != nil {
+		return 0, 0, fmt.Errorf("measure a repository: %w", err)
+	}
+	s, borrows, err := r.shared()
+	if err != nil || !borrows {
+		return own, 0, err
+	}
+	if shared, err = diskUse(s.dir); err != nil {
+		return 0, 0, fmt.Errorf("measure shared objects: %w", err)
+	}
+	return own, shared, nil
+}
+
+// Maintain does the regular maintenance of a repository: it packs refs, shares packs, and
+// combines the small packs of the shared store. It drops no object; see [Root.Collect].
+// REQUIRES: the lock.
+func (r *Repo) Maintain(ctx context.Context) error {
+	if err := r.PackRefs(ctx); err != nil {
+		return err
+	}
+	if err := r.Share(ctx); err != nil {
+		return err
+	}
+	s, borrows, err := r.shared()
+	if err != nil || !borrows {
+		return err
+	}
+	unlock, err := r.locks.lock(ctx, s.dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	ctx, end := r.locks.bound(ctx, s.dir)
+	defer end()
+	if _, err := r.git.run(ctx, s.dir, nil, "--git-dir=.", "repack", "--quiet", "-d", "--geometric=2"); err != nil {
+		return fmt.Errorf("pack shared objects: %w", err)
+	}
+	return nil
+}
+
+func writeFile(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
+}
+
+func appendFile(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// makeDirs makes a folder below top and those between, durably. A link on the way
+// is an error.
+func makeDirs(top, dir string) error {
+	if dir == top {
+		return nil
+	}
+	if err := makeDirs(top, filepath.Dir(dir)); err != nil {
+		return err
+	}
+	err := os.Mkdir(dir, 0o755)
+	if err == nil {
+		return syncDir(filepath.Dir(dir))
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "mkdir", Path: dir, Err: errors.New("not a folder; links are not followed")}
+	}
+	return err
+}
+
+// syncTree makes a small folder durable. It syncs all files concurrently: a file system
+// with a journal writes it once for all.
+func syncTree(dir string) error {
+	var paths []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && (d.IsDir() || d.Type().IsRegular()) {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	errs := make([]error, len(paths))
+	var all sync.WaitGroup
+	for i, path := range paths {
+		all.Go(func() { errs[i] = syncDir(path) })
+	}
+	all.Wait()
+	return errors.Join(append(errs, err)...)
+}
+
+// syncDir makes the entries of a folder, or the bytes of a file, durable.
+func syncDir(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// diskUse is the size of all files below a folder. What goes meanwhile does not count.
+func diskUse(dir string) (size int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				size += info.Size()
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	return size, err
+}
+
+// Recover removes what git processes left that were killed: lock files, which would
+// stop every later change, and the quarantines of a receive-pack that somebody else ran.
+// Only those last written before a time go: processes that run now may have others.
+// REQUIRES: the lock.
+func (r *Repo) Recover(before time.Time) error {
+	stale := olderThan(before)
+	objects := filepath.Join(r.dir, "objects")
+	err := errors.Join(
+		removeLocks(r.dir, stale),
+		removeAll(objects, func(d fs.DirEntry) bool { return strings.HasPrefix(d.Name(), incoming) && stale(d) }),
+		removeAll(filepath.Join(objects, "pack"), func(d fs.DirEntry) bool { return strings.HasPrefix(d.Name(), "tmp_") && stale(d) }),
+	)
+	if err != nil {
+		return fmt.Errorf("recover a repository: %w", err)
+	}
+	return nil
+}
+
+// olderThan chooses what was last written before a time.
+func olderThan(before time.Time) func(fs.DirEntry) bool {
+	return func(d fs.DirEntry) bool {
+		info, err := d.Info()
+		return err == nil && info.ModTime().Before(before)
+	}
+}
+
+// removeLocks removes the lock files of refs and of a repository's own files.
+func removeLocks(dir string, which func(fs.DirEntry) bool) error {
+	lock := func(d fs.DirEntry) bool { return !d.IsDir() && strings.HasSuffix(d.Name(), ".lock") && which(d) }
+	err := removeAll(dir, lock)
+	return errors.Join(err, filepath.WalkDir(filepath.Join(dir, "refs"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && lock(d) {
+			err = os.Remove(path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}))
+}
+
+// removeAll removes some of what is in a folder, which need not be there.
+func removeAll(dir string, which func(fs.DirEntry) bool) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, d := range entries {
+		if which(d) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, d.Name())))
+		}
+	}
+	return err
+}
+
+// locks are mutexes by key that exist while somebody holds or wants them.
+type locks struct {
+	nodes Nodes  // nil: this process is alone
+	dir   string // keys are paths below it; with nodes
+	trash string // where files are made that are renamed; with nodes
+
+	mu   sync.Mutex // guards keys
+	keys map[string]*keyLock
+}
+
+type keyLock struct {
+	token chan struct{} // holds one value while the lock is taken
+	users int           // that hold it or wait; guarded by locks.mu
+	hold  Hold          // with nodes, of who holds it; guarded by locks.mu
+}
+
+// lock waits for the key until ctx ends. The function that it returns gives the
+// lock back; more calls of it do nothing.
+func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error) {
+	l.mu.Lock()
+	if l.keys == nil {
+		l.keys = map[string]*keyLock{}
+	}
+	k := l.keys[key]
+	if k == nil {
+		k = &keyLock{token: make(chan struct{}, 1)}
+		l.keys[key] = k
+	}
+	k.users++
+	l.mu.Unlock()
+
+	select {
+	case k.token <- struct{}{}:
+	case <-ctx.Done():
+		l.release(key, k)
+		return nil, fmt.Errorf("lock a repository: %w", context.Cause(ctx))
+	}
+	local := sync.OnceFunc(func() {
+		<-k.token
+		l.release(key, k)
+	})
+	if l.nodes == nil {
+		return local, nil
+	}
+	hold, err := l.acquire(ctx, key)
+	if err != nil {
+		local()
+		return nil, fmt.Errorf("lock a repository: %w", err)
+	}
+	l.setHold(k, hold)
+	return sync.OnceFunc(func() {
+		l.setHold(k, nil)
+		hold.Unlock()
+		local()
+	}), nil
+}
+
+// acquire takes the lock of a key among the nodes. REQUIRES: the lock of the process.
+func (l *locks) acquire(ctx context.Context, key string) (Hold, error) {
+	name, err := filepath.Rel(filepath.Dir(l.dir), key)
+	if err != nil {
+		return nil, err
+	}
+	hold, err := l.nodes.Lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.takeOver(key, hold); err != nil {
+		hold.Unlock()
+		return nil, err
+	}
+	return hold, nil
+}
+
+func (l *locks) setHold(k *keyLock, hold Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.hold = hold
+}
+
+// hold returns what the node has of a lock, nil where it is alone.
+func (l *locks) hold(key string) Hold {
+	if l.nodes == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.keys[key]; k != nil {
+		return k.hold
+	}
+	return nil
+}
+
+// bound returns a context that ends when the lock of a key is lost to another node.
+func (l *locks) bound(ctx context.Context, key string) (context.Context, context.CancelFunc) {
+	if hold := l.hold(key); hold != nil {
+		return hold.Context(ctx)
+	}
+	return ctx, func() {}
+}
+
+// release ends one use of a lock, which goes with its last.
+func (l *locks) release(key string, k *keyLock) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k.users--; k.users == 0 {
+		delete(l.keys, key)
+	}
+}
+
+// len is the number of locks that somebody holds or wants.
+func (l *locks) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.keys)
 }

@@ -2,7 +2,9 @@
 
 package gitrepo
 
-// limitMemory and limitCPU do nothing: only Linux lets a process limit another.
+// limitMemory, limitCPU and yield do nothing: only Linux lets a process limit another.
 func limitMemory(int, int64) {}
 
 func limitCPU(int, int64) {}
+
+func yield(int) {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -74,15 +75,19 @@ func (s *store) make(ctx context.Context, npub string) error {
 // mark without a repository, left by a crash, does not count. REQUIRES: the lock of
 // the store.
 func (s *store) leave(npub string) error {
-	if err := os.Remove(filepath.Join(s.dir, borrowers, npub)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	mark := filepath.Join(s.dir, borrowers, npub)
+	if err := os.Remove(mark); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unmark a borrower of shared objects: %w", err)
+	}
+	if err := s.root.locks.check(s.dir); err != nil {
+		// It may be of a repository that another node has made meanwhile.
+		return errors.Join(err, os.WriteFile(mark, nil, 0o644))
 	}
 	members, err := s.members()
 	if err != nil || len(members) > 0 {
 		return err
 	}
-	defer s.root.gcEpoch.Add(1)
-	if err := s.root.discard(s.dir); err != nil {
+	if err := errors.Join(s.root.discard(s.dir), s.root.objectsGone()); err != nil {
 		return fmt.Errorf("remove shared objects: %w", err)
 	}
 	return nil
@@ -178,11 +183,11 @@ func movePacks(from, to string) error {
 	return nil
 }
 
-// Collect shares what all repositories of an identifier have, packs it anew, and
-// drops objects that none of their refs reaches and that are older than grace. It
-// holds the locks of all of them. If one of their refs is broken, nothing is
-// dropped. REQUIRES: the caller holds no lock of a repository.
-func (r *Root) Collect(ctx context.Context, identifier string, format Format, grace time.Duration) error {
+// Collect shares what all repositories of an identifier have, repacks it, and drops
+// objects that none of their refs reaches and that are older than grace. It holds the
+// locks of all of them. If one of their refs is broken, nothing is dropped. REQUIRES: the
+// caller holds no lock of a repository.
+func (r *Root) Collect(ctx context.Context, identifier string, format Format, grace time.Duration) (err error) {
 	if err := CheckIdentifier(identifier); err != nil {
 		return err
 	}
@@ -225,10 +230,15 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 	if !isBare(s.dir) {
 		return nil
 	}
+	ctx, end := r.locks.bound(ctx, s.dir)
+	defer end()
 	if err := s.setTips(ctx, tips); err != nil {
 		return fmt.Errorf("collect shared objects: %w", err)
 	}
-	defer r.gcEpoch.Add(1) // before the locks are given back: whoever gets one next sees it
+	if err := errors.Join(r.locks.check(s.dir), r.objectsGone()); err != nil {
+		return fmt.Errorf("collect shared objects: %w", err)
+	}
+	defer func() { err = errors.Join(err, r.objectsGone()) }() // before the locks are given back: whoever gets one next sees it
 	args := []string{"--git-dir=.", "repack", "--quiet", "-d", "--cruft",
 		fmt.Sprintf("--cruft-expiration=%d.seconds.ago", int64(grace.Seconds()))}
 	if _, err := r.git.run(ctx, s.dir, nil, args...); err != nil {
@@ -264,4 +274,76 @@ func (s *store) setTips(ctx context.Context, tips []string) error {
 	}
 	_, err = s.root.git.run(ctx, s.dir, nil, "--git-dir=.", "pack-refs", "--all", "--prune")
 	return err
+}
+
+// Copy copies objects, with all that they refer to, from another repository of any
+// identifier. It changes no ref: until one reaches the objects, Collect may drop them
+// once they are old. Recover removes what a failed Copy leaves. Both repositories must
+// have the same format. REQUIRES: the lock of the repository, not that of the other.
+func (r *Repo) Copy(ctx context.Context, from *Repo, ids ...string) error {
+	found, err := from.Has(ctx, ids...)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(found, false) {
+		return errors.New("copy objects: the other repository has not all of them")
+	}
+	refs, err := r.Refs(ctx)
+	if err != nil {
+		return err
+	}
+	// What the refs here reach is not sent again, as far as the other knows it.
+	var known []string
+	for _, ref := range refs.List {
+		known = append(known, ref.ID)
+	}
+	there, err := from.Has(ctx, known...)
+	if err != nil {
+		return err
+	}
+	var want strings.Builder
+	for _, id := range ids {
+		want.WriteString(id + "\n")
+	}
+	for i, id := range known {
+		if there[i] {
+			want.WriteString("^" + id + "\n")
+		}
+	}
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	source, err := from.serve(ctx, 0, "--git-dir=.", "pack-objects", "--quiet", "--revs", "--thin", "--delta-base-offset", "--stdout")
+	if err != nil {
+		return fmt.Errorf("copy objects: %w", err)
+	}
+	target, err := r.serve(ctx, 0, "--git-dir=.", "index-pack", "--stdin", "--fix-thin",
+		fmt.Sprintf("--max-input-size=%d", r.git.options.MaxInput))
+	if err != nil {
+		cancel(err)
+		return errors.Join(fmt.Errorf("copy objects: %w", err), source.Wait())
+	}
+	go func() {
+		_, _ = io.WriteString(source.In, want.String())
+		_ = source.In.Close()
+	}()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, target.Out)
+	}()
+	_, copying := io.Copy(target.In, source.Out)
+	if copying != nil {
+		cancel(copying)
+	}
+	sent := source.Wait()
+	if sent != nil {
+		cancel(sent) // half a pack
+	}
+	_ = target.In.Close()
+	<-drained
+	if err := errors.Join(sent, target.Wait()); err != nil {
+		return fmt.Errorf("copy objects: %w", err)
+	}
+	return nil
 }

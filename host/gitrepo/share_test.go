@@ -24,8 +24,8 @@ func fsck(t testing.TB, r *Repo) {
 	git(t, r.Dir(), "fsck", "--strict", "--connectivity-only")
 }
 
-// A second maintainer's copy costs refs only: the objects are there at once, and
-// stay when the first repository goes.
+// A second maintainer's copy costs refs only: the objects are there immediately, and stay
+// when the first repository goes.
 func TestShare(t *testing.T) {
 	root := newRoot(t)
 	a, b := newRepo(t, root, alice, "x", SHA1), newRepo(t, root, bob, "x", SHA1)

@@ -4,12 +4,13 @@ package gitrepo
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"talon/internal/testkit"
 )
 
 // A fetch whose git, or what that has started, works for longer than what has come
@@ -21,9 +22,7 @@ func TestFetchWork(t *testing.T) {
 	}
 	script := "#!/bin/sh\ncase \" $* \" in *' fetch '*) sh -c 'while :; do :; done' ; exit 1 ;; esac\nexec " + real + " \"$@\"\n"
 	program := filepath.Join(t.TempDir(), "git")
-	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteProgram(t, program, script)
 	options := DefaultOptions
 	options.CPU = 50 * time.Millisecond
 	g, err := Find(t.Context(), program, options)

@@ -1,6 +1,6 @@
 // Package inflate decompresses messages of a websocket (RFC 7692, permessage-deflate)
-// whose sender keeps no window between messages. What a message grows to is bounded,
-// whatever it claims. It is safe for concurrent use.
+// whose sender keeps no window between messages. The size of the result is bounded. It is
+// safe for concurrent use.
 package inflate
 
 import (
@@ -28,7 +28,7 @@ var readers = sync.Pool{New: func() any { return flate.NewReader(new(tailed)) }}
 
 // Append appends to b, which may be empty, what packed decompresses to. The result
 // has at most the given length; what was decompressed until an error is returned with it.
-func Append(b, packed []byte, most int) ([]byte, error) {
+func Append(b, packed []byte, limit int) ([]byte, error) {
 	r := readers.Get().(io.ReadCloser)
 	defer readers.Put(r)
 	if err := r.(flate.Resetter).Reset(&tailed{data: packed, tail: finalBlock}, nil); err != nil {
@@ -38,10 +38,10 @@ func Append(b, packed []byte, most int) ([]byte, error) {
 		if len(b) == cap(b) {
 			b = append(b, 0)[:len(b)]
 		}
-		n, err := r.Read(b[len(b):min(cap(b), most+1)])
+		n, err := r.Read(b[len(b):min(cap(b), limit+1)])
 		b = b[:len(b)+n]
 		switch {
-		case len(b) > most:
+		case len(b) > limit:
 			return b, ErrTooLong
 		case errors.Is(err, io.EOF):
 			return b, nil

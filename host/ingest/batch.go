@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -37,7 +38,7 @@ func (w *writer) newBatch() *batch {
 // open begins the transaction if it is not open yet.
 func (b *batch) open() bool {
 	if b.tx == nil && b.err == nil {
-		b.tx, b.err = b.w.cfg.Store.Begin()
+		b.tx, b.err = b.w.begin()
 	}
 	return b.err == nil
 }
@@ -48,7 +49,7 @@ func (b *batch) apply(e *entry) {
 		b.answers = append(b.answers, answer{entry: e, err: e.err})
 		return
 	}
-	if e.arrival != nil {
+	if e.release != nil {
 		b.release(e)
 		return
 	}
@@ -57,14 +58,26 @@ func (b *batch) apply(e *entry) {
 	switch {
 	case e.verdict != nil:
 		b.answers = append(b.answers, answer{entry: e, verdict: *e.verdict})
-	case e.holding != nil:
+	case e.hold != nil:
 		b.hold(e)
 	case event.Kind.Class() == host.Ephemeral:
+		b.tellOthers(func(tx SharedTx) { tx.Publish(event) })
 		b.published = append(b.published, host.Published{Event: event})
 		b.answers = append(b.answers, answer{entry: e, verdict: host.Verdict{Code: host.Relayed}})
 	default:
 		b.put(e)
 	}
+}
+
+// refuse answers an entry without a decision. It reads nothing that a worker writes.
+func (b *batch) refuse(e *entry) {
+	a := answer{entry: e, verdict: tooFast}
+	if e.release != nil {
+		a.err = errors.New(tooFast.Reason)
+	} else {
+		b.w.metrics.contended.Inc()
+	}
+	b.answers = append(b.answers, a)
 }
 
 func (b *batch) put(e *entry) {
@@ -105,10 +118,10 @@ func (b *batch) sweep(now int64) int {
 	return len(removed)
 }
 
-// finish commits and publishes. If the commit fails it only sets b.err: nothing
-// has been told to anybody, and the items may be tried again.
+// finish commits and publishes. If the commit fails it only sets b.err: no sender
+// has an answer yet, and the items may be submitted again.
 //
-// A crash before the commit loses only what nobody was told of; a crash after it
+// A crash before the commit loses only items without an answer; a crash after it
 // leaves events stored whose senders will send them again.
 func (b *batch) finish() {
 	if b.tx != nil {
@@ -153,8 +166,8 @@ func (b *batch) written() float64 {
 	return float64(n) / float64(max(len(b.answers), 1))
 }
 
-// answer tells every sender what became of its item. After a failure those whose
-// events were to be written hear of it.
+// answer calls Done of every item with its outcome. After a failure, items that
+// were to be written get the error.
 func (b *batch) answer() {
 	if len(b.answers) > 0 {
 		b.w.metrics.batch.Observe(float64(len(b.answers)))
@@ -163,8 +176,8 @@ func (b *batch) answer() {
 		if a.written && b.err != nil {
 			a.verdict, a.err = host.Verdict{}, b.err
 		}
-		if a.entry.arrival != nil {
-			b.answerArrival(a)
+		if a.entry.release != nil {
+			b.answerRelease(a)
 			continue
 		}
 		b.w.metrics.answered(a)
@@ -175,8 +188,8 @@ func (b *batch) answer() {
 	}
 }
 
-// abandon rolls back after a failure.
-func (b *batch) abandon() {
+// rollback rolls back after a failure.
+func (b *batch) rollback() {
 	if b.tx == nil {
 		return
 	}

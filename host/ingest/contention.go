@@ -18,9 +18,9 @@ const (
 	// maxRetries is how often a decision is made again before the event is refused.
 	maxRetries = 8
 
-	// gainAfter is how many decisions in a row must hold before one more is made at
+	// retryFirstAfter is how many decisions in a row must hold before one more is made at
 	// the same time.
-	gainAfter = 16
+	retryFirstAfter = 16
 )
 
 // contention is the entries whose decisions did not hold: something that they rest on
@@ -49,11 +49,14 @@ func (w *writer) judged(e *entry, stale bool) {
 		w.parallel, w.held = 1, 0
 		return
 	}
-	if w.held++; w.held >= gainAfter && w.parallel < w.cfg.Workers {
+	if w.held++; w.held >= retryFirstAfter && w.parallel < w.cfg.Workers {
 		w.parallel++
 		w.held = 0
 	}
 }
+
+// tooFast is the answer to an event about which no decision held.
+var tooFast = host.Verdict{Code: host.Busy, Reason: "error: what this event depends on changes too fast, try again later"}
 
 // contend queues an entry to be decided at its turn, again if it is stale. It reports
 // true if that was tried so often that the event is refused.
@@ -61,10 +64,10 @@ func (w *writer) contend(e *entry, stale bool) (refused bool) {
 	if stale {
 		e.retries++
 		w.metrics.redecided.Inc()
-		if e.retries > maxRetries && e.arrival == nil {
+		if e.retries > maxRetries && e.release == nil {
 			w.metrics.contended.Inc()
-			e.holding, e.facts, e.err = nil, facts{}, nil
-			e.verdict = &host.Verdict{Code: host.Busy, Reason: "error: what this event depends on changes too fast, try again later"}
+			e.hold, e.facts, e.err = nil, facts{}, nil
+			e.verdict = &tooFast
 			return true
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"talon/host"
 	"talon/host/store"
+	"talon/internal/testkit"
 )
 
 // realStore is a store of the right type for a pipeline.
@@ -74,7 +75,7 @@ func TestPurgatoryCrash(t *testing.T) {
 
 // runAndKill returns the lines that the child wrote before its end.
 func runAndKill(t *testing.T, dir string, round, lines int) map[string]bool {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithDeadline(t.Context(), testkit.Deadline(t))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestPurgatoryCrash$")
 	cmd.Env = append(os.Environ(), crashDir+"="+dir, fmt.Sprintf("%s=%d", crashRound, round))

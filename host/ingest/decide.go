@@ -2,7 +2,10 @@ package ingest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"talon/host"
@@ -11,14 +14,14 @@ import (
 // decide fills in the entry's decision. It is called again for an entry whose
 // facts have changed.
 func (p *Pipeline) decide(ctx context.Context, e *entry) {
-	e.verdict, e.holding, e.err, e.facts = nil, nil, nil, facts{}
+	e.verdict, e.hold, e.err, e.facts, e.waited = nil, nil, nil, facts{}, ""
 	now := p.cfg.Now()
 	if !e.atTurn {
 		// The version is read before any fact: a commit in between makes the
 		// decision look older than it is, never newer.
 		e.version = p.version.Load()
 	}
-	if e.arrival != nil {
+	if e.release != nil {
 		p.plan(ctx, e, now.Unix())
 		return
 	}
@@ -38,11 +41,13 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		}
 	}
 	r := p.recorder(e)
+	defer func() { e.waited = r.waited }()
 	if e.verdict, e.err = p.refuseEarly(ctx, e.item, &r); e.verdict != nil || e.err != nil {
 		e.facts = r.notes
 		return
 	}
 	ruling, err := p.cfg.Policy.Admit(ctx, e.item, &r, now.Unix())
+	r.Asking("")
 	p.metrics.decision.Observe(p.cfg.Now().Sub(now).Seconds())
 	var over limit
 	var waiting int64
@@ -57,7 +62,7 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		p.metrics.overQuota.WithLabelValues(string(over)).Inc()
 		e.verdict = over.verdict(waiting)
 	case ruling.Action == host.Hold && e.item.Event.Kind.Class() != host.Ephemeral:
-		e.holding, err = holding(ctx, e.item, ruling.Reason, &r)
+		e.hold, err = holdOptions(ctx, e.item, ruling.Reason, &r)
 	default:
 		e.verdict = verdictOf(ruling)
 	}
@@ -102,4 +107,147 @@ func (p *Pipeline) verify(it *host.Item, now int64) *host.Verdict {
 		return &host.Verdict{Code: host.Rejected, Reason: "invalid: " + host.ErrID.Error()}
 	}
 	return &host.Verdict{Code: host.Rejected, Reason: "invalid: event signature is not valid"}
+}
+
+// Kinds of reposts (NIP-18).
+const (
+	kindRepost        host.Kind = 6
+	kindGenericRepost host.Kind = 16
+)
+
+// rule applies the rules of the protocol that need nothing but the event and its
+// source. It returns nil if the event passes.
+func rule(it *host.Item, now int64) *host.Verdict {
+	e := it.Event
+	refuse := func(reason string) *host.Verdict {
+		return &host.Verdict{Code: host.Rejected, Reason: reason}
+	}
+	if e.Kind == host.KindAuth {
+		return refuse("invalid: an authentication event belongs in an AUTH message (NIP-42)")
+	}
+	if at, ok := e.Expiration(); ok && at <= now {
+		return refuse("invalid: event has expired (NIP-40)")
+	}
+	if e.Protected() {
+		switch {
+		case it.Source.Origin == host.FromImport || slices.Contains(it.Authed, e.PubKey):
+		case it.Source.Origin != host.FromClient:
+			return refuse("blocked: a protected event is taken from its author only (NIP-70)")
+		case len(it.Authed) == 0:
+			return &host.Verdict{Code: host.AuthRequired, Reason: "auth-required: a protected event is taken from its author only (NIP-70)"}
+		default:
+			return refuse("restricted: a protected event is taken from its author only (NIP-70)")
+		}
+	}
+	if (e.Kind == kindRepost || e.Kind == kindGenericRepost) && embedsProtected(e.Content) {
+		return refuse("blocked: a repost must not contain a protected event (NIP-70)")
+	}
+	return nil
+}
+
+// embedsProtected reports whether the content of a repost is an event with a "-"
+// tag.
+func embedsProtected(content string) bool {
+	// Most reposts end here; one that escapes its tag's name does not.
+	if !strings.Contains(content, `"-"`) && !strings.Contains(content, `\u`) {
+		return false
+	}
+	var embedded struct{ Tags [][]string }
+	if json.Unmarshal([]byte(content), &embedded) != nil {
+		return false
+	}
+	return slices.ContainsFunc(embedded.Tags, func(tag []string) bool { return len(tag) > 0 && tag[0] == "-" })
+}
+
+// facts are what a decision rests on: filters that match the events which would
+// change it.
+type facts struct {
+	stored []host.Filter // by being stored or removed
+	held   []host.Filter // by going into purgatory or leaving it
+}
+
+// recorder passes facts on and notes, as filters, which events would change them.
+// It is a [host.RepoFacts], a [host.Recorder], a [host.Waiter] and [host.Parked].
+type recorder struct {
+	view   view
+	work   *schedule
+	notes  facts
+	module string // that is asked; "" is the host itself
+	parked time.Duration
+	wait   time.Duration // the longest
+	waited string        // the module that was asked then
+}
+
+// recorder returns the facts for one decision of an entry.
+func (p *Pipeline) recorder(e *entry) recorder {
+	return recorder{view: view{stored: p.cfg.Facts, held: p.cfg.Held, open: e.open}, work: p.schedule}
+}
+
+// Asking names the module that is called from now on.
+func (r *recorder) Asking(module string) { r.module = module }
+
+// Wait runs f, which may block, while another worker decides.
+func (r *recorder) Wait(f func()) { r.count(r.work.wait(r.module, f)) }
+
+// read runs f, which reads a fact.
+func (r *recorder) read(f func()) { r.count(r.work.read(r.module, f)) }
+
+func (r *recorder) count(waited, parked time.Duration) {
+	r.parked += parked
+	if waited > r.wait {
+		r.wait, r.waited = waited, r.module
+	}
+}
+
+// Parked returns how long the decision has waited for a worker after its waits.
+func (r *recorder) Parked() time.Duration { return r.parked }
+
+// WithoutRecording implements [host.Recorder].
+func (r *recorder) WithoutRecording() host.Facts {
+	return &unrecorded{recorder{view: r.view, work: r.work}}
+}
+
+// unrecorded are facts whose reader's decision has no effect.
+type unrecorded struct{ recorder }
+
+func (r *recorder) Get(ctx context.Context, id host.ID) (text []byte, err error) {
+	r.notes.stored = append(r.notes.stored, host.Filter{IDs: []host.ID{id}})
+	r.read(func() { text, err = r.view.get(ctx, id) })
+	return text, err
+}
+
+func (r *recorder) Query(ctx context.Context, f host.Filter) (found [][]byte, err error) {
+	r.notes.stored = append(r.notes.stored, f)
+	r.read(func() { found, err = r.view.query(ctx, f) })
+	return found, err
+}
+
+func (r *recorder) Referenced(ctx context.Context, idOrAddress string) (yes bool, err error) {
+	for _, name := range []byte(host.ReferenceTags) {
+		r.notes.stored = append(r.notes.stored, referenceFilter(name, idOrAddress))
+	}
+	r.read(func() { yes, err = r.view.referenced(ctx, idOrAddress) })
+	return yes, err
+}
+
+func referenceFilter(name byte, idOrAddress string) host.Filter {
+	return host.Filter{Tags: []host.TagFilter{{Name: name, Values: []string{idOrAddress}}}, Limit: 1}
+}
+
+func (r *recorder) Held(ctx context.Context, id host.ID) (text []byte, err error) {
+	r.notes.held = append(r.notes.held, host.Filter{IDs: []host.ID{id}})
+	if r.view.held == nil {
+		return nil, nil
+	}
+	r.read(func() { text, err = r.view.heldByID(ctx, id) })
+	return text, err
+}
+
+func (r *recorder) HeldBy(ctx context.Context, f host.Filter) (found [][]byte, err error) {
+	r.notes.held = append(r.notes.held, f)
+	if r.view.held == nil {
+		return nil, nil
+	}
+	r.read(func() { found, err = r.view.heldBy(ctx, f) })
+	return found, err
 }

@@ -18,7 +18,7 @@
 //  5. What follows from a commit is data: the events to publish, in commit order, and
 //     for a [Follower] what was removed and what changed in purgatory.
 //  6. What a policy holds is answered OK true after its commit, and is published when
-//     an arrival releases it ([Pipeline.Arrive]).
+//     a release request releases it ([Pipeline.SubmitRelease]).
 //
 // It never parses JSON from outside, never looks at a socket, and never retries a
 // write that failed: the item is answered with the error and the sender decides.

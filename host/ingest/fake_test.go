@@ -227,7 +227,16 @@ type rig struct {
 // start runs a pipeline for the test.
 func start(t testing.TB, policy policyFunc, change func(*Config)) *rig {
 	t.Helper()
-	r := &rig{store: newMemory(), out: &follower{}}
+	out := &follower{}
+	r := startWith(t, policy, out, change)
+	r.out = out
+	return r
+}
+
+// startWith is start with a publisher of the test's own.
+func startWith(t testing.TB, policy policyFunc, out Publisher, change func(*Config)) *rig {
+	t.Helper()
+	r := &rig{store: newMemory()}
 	cfg := Config{
 		Verify: func(*host.Event) error { return nil },
 		Policy: policy, Store: r.store, Facts: r.store, Held: r.store,
@@ -242,7 +251,7 @@ func start(t testing.TB, policy policyFunc, change func(*Config)) *rig {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := r.Run(ctx, r.out); err != nil {
+		if err := r.Run(ctx, out); err != nil {
 			t.Errorf("run: %v", err)
 		}
 	}()

@@ -9,21 +9,21 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// holding says how an item goes into purgatory.
-func holding(ctx context.Context, it *host.Item, reason string, facts host.RepoFacts) (*host.Holding, error) {
+// holdOptions says how an item goes into purgatory.
+func holdOptions(ctx context.Context, it *host.Item, reason string, facts host.RepoFacts) (*host.HoldOptions, error) {
 	if reason == "" {
 		reason = host.ReasonHeld
 	}
-	restart, err := restarts(ctx, it.Event, facts)
+	restart, err := extendsDeadline(ctx, it.Event, facts)
 	if err != nil {
 		return nil, err
 	}
-	return &host.Holding{Reason: reason, Synced: it.Source.Origin == host.FromSync, Restart: restart}, nil
+	return &host.HoldOptions{Reason: reason, Synced: it.Source.Origin == host.FromSync, ExtendDeadline: restart}, nil
 }
 
-// restarts returns the held announcements whose time a state starts again: those in
+// extendsDeadline returns the held announcements whose time a state starts again: those in
 // whose recursive maintainer set its author is.
-func restarts(ctx context.Context, e *host.Event, facts host.RepoFacts) (list []host.Address, err error) {
+func extendsDeadline(ctx context.Context, e *host.Event, facts host.RepoFacts) (list []host.Address, err error) {
 	if e.Kind != rules.KindState {
 		return nil, nil
 	}
@@ -36,17 +36,17 @@ func restarts(ctx context.Context, e *host.Event, facts host.RepoFacts) (list []
 	return list, err
 }
 
-// arrival is an arrival on its way.
-type arrival struct {
-	*host.Arrival
+// releaseRequest is a release request on its way.
+type releaseRequest struct {
+	*host.ReleaseRequest
 	release  host.Release    // as planned
 	released []host.Released // in the batch
 }
 
-// plan fills in what an arrival releases.
+// plan fills in what a release request releases.
 func (p *Pipeline) plan(ctx context.Context, e *entry, now int64) {
 	r := p.recorder(e)
-	e.arrival.release, e.err = e.arrival.Plan(ctx, &r, now)
+	e.release.release, e.err = e.release.Plan(ctx, &r, now)
 	e.facts = r.notes
 }
 
@@ -54,7 +54,7 @@ func (b *batch) hold(e *entry) {
 	a := answer{entry: e, written: true}
 	if b.open() {
 		var out host.Outcome
-		if out, b.err = b.tx.Hold(e.item.Event, *e.holding, b.w.cfg.Now().Unix()); b.err == nil {
+		if out, b.err = b.tx.Hold(e.item.Event, *e.hold, b.w.cfg.Now().Unix()); b.err == nil {
 			a.verdict = host.Verdict{Code: out.Code, Reason: out.Reason}
 			b.changedHeld(out.Held)
 			if network := networkOf(e.item.Source); network.IsValid() {
@@ -69,15 +69,16 @@ func (b *batch) hold(e *entry) {
 }
 
 func (b *batch) release(e *entry) {
-	r := e.arrival
+	r := e.release
 	r.released = nil
-	b.w.history.arrive()
-	if len(r.release.IDs)+len(r.release.Restart) > 0 && b.open() {
+	b.w.history.begin()
+	b.tellOthers(SharedTx.Arrive)
+	if len(r.release.IDs)+len(r.release.ExtendDeadline) > 0 && b.open() {
 		var out host.ReleaseOutcome
 		if out, b.err = b.tx.Release(r.release, b.w.cfg.Now().Unix()); b.err == nil {
 			r.released = out.Events
 			for _, r := range out.Events {
-				if r.Fate == host.FateReleased {
+				if r.Status == host.StatusReleased {
 					b.bytes += len(r.Event.JSON)
 					b.stored(r.Event, r.Seq)
 				}
@@ -90,25 +91,30 @@ func (b *batch) release(e *entry) {
 	b.answers = append(b.answers, answer{entry: e, written: true})
 }
 
-// changedHeld notes what happened in purgatory. Going dormant and back changes no
-// fact.
+// changedHeld notes what happened in purgatory.
 func (b *batch) changedHeld(changes []host.HeldChange) {
 	b.held = append(b.held, changes...)
-	for _, c := range changes {
-		if c.Fate != host.FateDormant && c.Fate != host.FateRevived {
-			b.w.history.add(change{event: c.Event, held: true, removed: c.Fate != host.FateHeld})
+	for i := range changes {
+		if c, ok := changeOf(&changes[i]); ok {
+			b.w.history.add(c)
 		}
 	}
 }
 
-func (b *batch) answerArrival(a answer) {
-	released := a.entry.arrival.released
+// changeOf is what happened in purgatory as the history has it. Going dormant and back
+// changes no fact.
+func changeOf(c *host.HeldChange) (change, bool) {
+	return change{event: c.Event, held: true, removed: c.Status != host.StatusHeld}, c.Status != host.StatusDormant && c.Status != host.StatusRevived
+}
+
+func (b *batch) answerRelease(a answer) {
+	released := a.entry.release.released
 	if a.err != nil {
 		released = nil
 		b.w.cfg.Log.Error("release events", "err", a.err)
 	}
-	b.w.metrics.arrived(released, a.err)
-	a.entry.arrival.Done(released, a.err)
+	b.w.metrics.released(released, a.err)
+	a.entry.release.Done(released, a.err)
 }
 
 // sweepHeld lets time pass in purgatory. What is too much for one commit waits for
@@ -128,7 +134,7 @@ func (w *writer) sweepHeld(now int64) {
 		b.finish()
 	}
 	if b.err != nil {
-		b.abandon()
+		b.rollback()
 		w.failures++
 		w.cfg.Log.Error("sweep purgatory", "err", b.err)
 	}

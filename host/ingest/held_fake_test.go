@@ -15,7 +15,7 @@ func (m *memory) NextHeld() (int64, bool) {
 	return m.heldUntil, m.heldUntil != 0 && len(m.held) > 0
 }
 
-func (tx *memoryTx) Hold(e *host.Event, h host.Holding, _ int64) (host.Outcome, error) {
+func (tx *memoryTx) Hold(e *host.Event, h host.HoldOptions, _ int64) (host.Outcome, error) {
 	if f := tx.m.putFails; f != nil {
 		if err := f(e); err != nil {
 			return host.Outcome{}, err
@@ -26,7 +26,7 @@ func (tx *memoryTx) Hold(e *host.Event, h host.Holding, _ int64) (host.Outcome, 
 	out := host.Outcome{Code: host.Held, Reason: h.Reason}
 	if tx.m.held[e.ID] == nil {
 		tx.holds = append(tx.holds, e)
-		out.Held = []host.HeldChange{{Event: e, Fate: host.FateHeld}}
+		out.Held = []host.HeldChange{{Event: e, Status: host.StatusHeld}}
 	}
 	return out, nil
 }
@@ -37,7 +37,7 @@ func (tx *memoryTx) Release(r host.Release, now int64) (out host.ReleaseOutcome,
 		e := tx.m.held[id]
 		tx.m.mu.Unlock()
 		if e == nil {
-			out.Events = append(out.Events, host.Released{ID: id, Fate: host.FateAbsent})
+			out.Events = append(out.Events, host.Released{ID: id, Status: host.StatusAbsent})
 			continue
 		}
 		put, err := tx.Put(e, now)
@@ -45,8 +45,8 @@ func (tx *memoryTx) Release(r host.Release, now int64) (out host.ReleaseOutcome,
 			return out, err
 		}
 		tx.leaves = append(tx.leaves, e)
-		out.Held = append(out.Held, host.HeldChange{Event: e, Fate: host.FateReleased})
-		out.Events = append(out.Events, host.Released{ID: id, Fate: host.FateReleased, Event: e, Seq: put.Seq})
+		out.Held = append(out.Held, host.HeldChange{Event: e, Status: host.StatusReleased})
+		out.Events = append(out.Events, host.Released{ID: id, Status: host.StatusReleased, Event: e, Seq: put.Seq})
 	}
 	return out, nil
 }
@@ -57,7 +57,7 @@ func (tx *memoryTx) SweepHeld(now int64, limit int) (changes []host.HeldChange, 
 	for _, e := range tx.m.held {
 		if tx.m.heldUntil <= now && len(tx.leaves) < limit {
 			tx.leaves = append(tx.leaves, e)
-			changes = append(changes, host.HeldChange{Event: e, Fate: host.FateExpired})
+			changes = append(changes, host.HeldChange{Event: e, Status: host.StatusExpired})
 		}
 	}
 	return changes, nil
@@ -84,7 +84,7 @@ func (m *memory) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
 	return inOrder(found, f.Limit), nil
 }
 
-// follower notes what it is told, and what was published.
+// follower records its calls, and what was published.
 type follower struct {
 	published
 	mu      sync.Mutex // guards the fields below
@@ -103,7 +103,7 @@ func (f *follower) fates() (list []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, c := range f.held {
-		list = append(list, c.Fate.String())
+		list = append(list, c.Status.String())
 	}
 	return list
 }

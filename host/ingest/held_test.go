@@ -37,11 +37,11 @@ type arrived struct {
 	err      error
 }
 
-// arrive queues an arrival and waits for its answer.
+// arrive queues a release request and waits for its answer.
 func (r *rig) arrive(t testing.TB, plan func(context.Context, host.RepoFacts, int64) (host.Release, error)) arrived {
 	t.Helper()
 	done := make(chan arrived, 1)
-	err := r.Arrive(t.Context(), &host.Arrival{Plan: plan, Done: func(list []host.Released, err error) { done <- arrived{list, err} }})
+	err := r.SubmitRelease(t.Context(), &host.ReleaseRequest{Plan: plan, Done: func(list []host.Released, err error) { done <- arrived{list, err} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func (r *rig) release(t testing.TB, events ...*host.Event) arrived {
 
 func (a arrived) fates() (list []string) {
 	for _, r := range a.released {
-		list = append(list, r.Fate.String())
+		list = append(list, r.Status.String())
 	}
 	return list
 }
@@ -112,10 +112,10 @@ func TestHoldAndRelease(t *testing.T) {
 	if n := testutil.ToFloat64(r.metrics.held.WithLabelValues("released", heldKind(plain.Kind))); n != 1 {
 		t.Errorf("%v releases are counted", n)
 	}
-	if n := testutil.ToFloat64(r.metrics.arrivals.WithLabelValues("nothing")); n != 2 {
+	if n := testutil.ToFloat64(r.metrics.releases.WithLabelValues("nothing")); n != 2 {
 		t.Errorf("%v arrivals without effect are counted", n)
 	}
-	if err := r.Arrive(t.Context(), &host.Arrival{}); !errors.Is(err, ErrClosed) {
+	if err := r.SubmitRelease(t.Context(), &host.ReleaseRequest{}); !errors.Is(err, ErrClosed) {
 		t.Errorf("arrive after the end: %v", err)
 	}
 }
@@ -199,7 +199,7 @@ func TestHeldFactGoes(t *testing.T) {
 	}
 }
 
-// An arrival sees what was submitted before it, though it was planned before that
+// A release request sees what was submitted before it, though it was planned before that
 // was committed.
 func TestArrivalSeesWhatIsHeld(t *testing.T) {
 	r := start(t, holdTagged, nil)
@@ -236,10 +236,10 @@ func TestArrivalSeesWhatIsHeld(t *testing.T) {
 		s := r.schedule
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.deciding+len(s.fast)+len(s.slow)+len(s.retries) == 0
+		return s.deciding+len(s.fast)+s.queued+len(s.retries) == 0
 	})
 	done := make(chan arrived, 1)
-	if err := r.Arrive(t.Context(), &host.Arrival{Plan: plan, Done: func(list []host.Released, err error) { done <- arrived{list, err} }}); err != nil {
+	if err := r.SubmitRelease(t.Context(), &host.ReleaseRequest{Plan: plan, Done: func(list []host.Released, err error) { done <- arrived{list, err} }}); err != nil {
 		t.Fatal(err)
 	}
 	<-planned
@@ -370,7 +370,7 @@ func TestRestarts(t *testing.T) {
 			e := event(100, host.Tag{"d", tt.d})
 			e.Kind, e.PubKey = tt.kind, key(tt.author)
 			r := recorderOf(m)
-			got, err := restarts(t.Context(), e, r)
+			got, err := extendsDeadline(t.Context(), e, r)
 			var want, have []string
 			for _, who := range tt.want {
 				want = append(want, host.Address{Kind: 30617, PubKey: key(who), D: tt.d}.String())
@@ -434,15 +434,16 @@ func TestStateInPurgatory(t *testing.T) {
 
 // recorderOf returns the facts of a decision that no worker makes.
 func recorderOf(m *memory) *recorder {
-	return &recorder{view: view{stored: m, held: m}, work: newSchedule(1, newMetrics().waits)}
+	return &recorder{view: view{stored: m, held: m}, work: newSchedule(1, newMetrics())}
 }
 
-// What is read aside is the same, and not noted.
-func TestAside(t *testing.T) {
+// What is read without recording is the same, and not noted.
+func TestWithoutRecording(t *testing.T) {
 	m := newMemory()
 	m.held[event(1).ID] = event(1)
 	r := recorderOf(m)
-	text, err := r.Aside().(host.HeldFacts).Held(t.Context(), event(1).ID)
+	var facts host.Facts = r // as a policy gets it
+	text, err := facts.(host.Recorder).WithoutRecording().(host.HeldFacts).Held(t.Context(), event(1).ID)
 	if err != nil || !strings.Contains(string(text), event(1).ID.String()) || len(r.notes.held) > 0 {
 		t.Errorf("got %s, %v, noted %v", text, err, r.notes.held)
 	}

@@ -1,6 +1,10 @@
 package ingest
 
-import "talon/host"
+import (
+	"sync"
+
+	"talon/host"
+)
 
 // Bounds of the history. A decision that takes longer than the history reaches
 // back is taken again.
@@ -16,7 +20,8 @@ type history struct {
 	bytes    int
 	version  uint64 // of the last change
 	complete uint64 // every change after this version is in changes
-	arrived  uint64 // version of the last arrival
+	begun    uint64 // version of the last arrival
+	switched uint64 // decisions of earlier versions are of other plugins
 	open     []change
 }
 
@@ -28,16 +33,19 @@ type change struct {
 	removed bool
 }
 
-// add notes a change of the open batch. What is too much is dropped a half at a time,
-// so that it costs little for each event.
-func (h *history) add(c change) {
+// add notes a change of the open batch.
+func (h *history) add(c change) { h.open = append(h.open, h.note(c)) }
+
+// note notes a change of a commit, before any of an open batch, and returns it with its
+// version. What is too much is dropped a half at a time, so that it costs little for each
+// event.
+func (h *history) note(c change) change {
 	h.version++
 	c.version = h.version
-	h.open = append(h.open, c)
 	h.changes = append(h.changes, c)
 	h.bytes += len(c.event.JSON)
 	if len(h.changes) <= historyEvents && h.bytes <= historyBytes {
-		return
+		return c
 	}
 	drop := 0
 	for ; len(h.changes)-drop > historyEvents/2 || h.bytes > historyBytes/2; drop++ {
@@ -47,12 +55,25 @@ func (h *history) add(c change) {
 	n := copy(h.changes, h.changes[drop:])
 	clear(h.changes[n:])
 	h.changes = h.changes[:n]
+	return c
 }
 
-// arrive notes that git data has come.
-func (h *history) arrive() {
+// forget makes whatever was read before stale. REQUIRES: no batch is open.
+func (h *history) forget() {
+	h.begin()
+	h.complete, h.changes, h.bytes = h.version, nil, 0
+}
+
+// begin notes that git data has come.
+func (h *history) begin() {
 	h.version++
-	h.arrived = h.version
+	h.begun = h.version
+}
+
+// switchPlugins makes whatever was decided before stale.
+func (h *history) switchPlugins() {
+	h.version++
+	h.switched = h.version
 }
 
 // commit makes the changes of the open batch those of a commit.
@@ -93,4 +114,53 @@ func (h *history) stale(f *facts, version uint64) bool {
 		}
 	}
 	return false
+}
+
+// recentIDs is how many ids of stored events are remembered, at least.
+const recentIDs = 16384
+
+// recent remembers the ids of events that were stored lately, so that the copies
+// which clients send to many relays cost no signature check. It holds two
+// generations; when the younger is full, the older is forgotten.
+type recent struct {
+	mu         sync.RWMutex // guards the fields below
+	young, old map[host.ID]struct{}
+	size       int
+}
+
+func newRecent(size int) *recent {
+	return &recent{young: make(map[host.ID]struct{}), size: size}
+}
+
+func (r *recent) has(id host.ID) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if _, ok := r.young[id]; ok {
+		return true
+	}
+	_, ok := r.old[id]
+	return ok
+}
+
+func (r *recent) add(id host.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.young) >= r.size {
+		r.young, r.old = make(map[host.ID]struct{}, r.size), r.young
+	}
+	r.young[id] = struct{}{}
+}
+
+func (r *recent) remove(id host.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.young, id)
+	delete(r.old, id)
+}
+
+func (r *recent) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.young)
+	clear(r.old)
 }

@@ -104,6 +104,85 @@ func TestManySlowSources(t *testing.T) {
 	})
 }
 
+// However many sources wait for a module that hangs, those that wait for another one are
+// served, and those that wait for none.
+func TestModulesWaitApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		until := make(chan struct{})
+		hang := func() {
+			select {
+			case <-until:
+			case <-time.After(time.Minute):
+			}
+		}
+		r := start(t, func(_ context.Context, it *host.Item, facts host.Facts) host.Ruling {
+			w := facts.(host.Waiter)
+			if w.Asking("hangs"); it.Event.Kind == 7 {
+				w.Wait(hang)
+			}
+			if w.Asking("slow"); it.Event.Kind == 6 {
+				w.Wait(func() { time.Sleep(20 * time.Millisecond) })
+			}
+			return host.Ruling{Action: host.Accept}
+		}, func(c *Config) { c.Workers = 2 })
+		const sources = 200
+		var attackers []*host.Source
+		var hung atomic.Int32
+		attack := func(round int) {
+			for n, source := range attackers {
+				e := event(10_000*round + n)
+				e.Kind = 7
+				if err := r.Submit(t.Context(), &host.Item{Event: e, Source: source, Done: func(host.Verdict, error) { hung.Add(1) }}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+		}
+		for range sources {
+			attackers = append(attackers, &host.Source{})
+		}
+		waiting := func(module string, n int) {
+			t.Helper()
+			if got := testutil.ToFloat64(r.metrics.waiting.WithLabelValues(module)); got != float64(n) {
+				t.Errorf("%v decisions wait for %q, want %d", got, module, n)
+			}
+		}
+		// They are new, then known to be slow.
+		for round, hangs := range []int{sources, maxSlow} {
+			attack(1 + round)
+			waiting("hangs", hangs)
+			slow, quick := &host.Source{}, &host.Source{}
+			for n := range 50 {
+				began := time.Now()
+				r.submit(t, quick, event(1000*round+n))
+				if took := time.Since(began); took > 0 {
+					t.Errorf("event %d that no module is slow about took %v", n, took)
+				}
+				e := event(1000*round + 500 + n)
+				e.Kind = 6
+				began = time.Now()
+				r.submit(t, slow, e)
+				if took := time.Since(began); took > 20*time.Millisecond {
+					t.Errorf("event %d of another module took %v", n, took)
+				}
+			}
+			if n := hung.Load(); n != int32(round*sources) {
+				t.Errorf("%d decisions that hang have ended", n)
+			}
+			close(until)
+			synctest.Wait()
+			until = make(chan struct{})
+		}
+		waiting("hangs", 0)
+		waiting("slow", 0)
+		time.Sleep(2 * idleLanes)
+		if n := testutil.CollectAndCount(r.metrics.waiting); n > 0 {
+			t.Errorf("%d modules are remembered", n)
+		}
+		r.stop()
+	})
+}
+
 // Decisions that all read what all write are made twice, not again at each commit.
 func TestContendedDecisionsAreFew(t *testing.T) {
 	all := host.Filter{Limit: 1}
@@ -164,6 +243,62 @@ func TestHopelessDecisionIsRefused(t *testing.T) {
 		}
 		if got := testutil.ToFloat64(r.metrics.exclusive.WithLabelValues("timeout")); got == 0 || n-100 > maxRetries+1 {
 			t.Errorf("%v turns were exclusive, %d decisions were made", got, n-100)
+		}
+		r.stop()
+	})
+}
+
+// After a commit that failed, what rests on it is decided again. If that takes long, nobody
+// else waits for it.
+func TestFailedBatchDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, until := make(chan struct{}), make(chan struct{})
+		decisions := 0
+		r := start(t, func(ctx context.Context, it *host.Item, facts host.Facts) host.Ruling {
+			switch it.Event.ID {
+			case event(1).ID:
+				<-first
+			case event(2).ID:
+				if decisions++; decisions == 3 {
+					facts.(host.Waiter).Wait(func() { <-until })
+				}
+			}
+			return needsParent(ctx, it, facts)
+		}, func(c *Config) { c.Store = slowDisk{c.Store.(*memory)} })
+		r.submit(t, &host.Source{}, event(10)) // a batch stays open for as long as a commit takes
+		r.store.preFails = 1
+		source := &host.Source{}
+		child := make(chan host.Verdict, 1)
+		replies := make(chan host.Verdict, 1)
+		submit := func(source *host.Source, e *host.Event, to chan host.Verdict) {
+			if err := r.Submit(t.Context(), &host.Item{Event: e, Source: source, Done: func(v host.Verdict, _ error) { to <- v }}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		submit(source, event(1), replies)
+		submit(source, replyTo(2, 1), child)
+		synctest.Wait()
+		began := time.Now()
+		close(first)
+		if v := <-replies; v.Code != host.Stored {
+			t.Errorf("the first: %v", v)
+		}
+		submit(&host.Source{}, event(3), replies)
+		if v := <-replies; v.Code != host.Stored {
+			t.Errorf("another's: %v", v)
+		}
+		if took := time.Since(began); took > maxFailTime+5*diskTime {
+			t.Errorf("another waited %v", took)
+		}
+		if v := <-child; v != tooFast {
+			t.Errorf("what takes long: %v", v)
+		}
+		if decisions != 3 {
+			t.Fatalf("%d decisions were made about it, want 3: the commit did not fail beside it", decisions)
+		}
+		close(until)
+		if got := r.submit(t, source, replyTo(4, 1))[0]; got.verdict.Code != host.Stored {
+			t.Errorf("the next of its source: %v %v", got.verdict, got.err)
 		}
 		r.stop()
 	})

@@ -13,7 +13,8 @@ type metrics struct {
 	events    *prometheus.CounterVec
 	verify    prometheus.Histogram
 	decision  prometheus.Histogram
-	waits     prometheus.Histogram
+	waits     *prometheus.HistogramVec // module
+	waiting   *prometheus.GaugeVec     // module
 	batch     prometheus.Histogram
 	redecided prometheus.Counter
 	retries   prometheus.Histogram
@@ -22,7 +23,7 @@ type metrics struct {
 	blocked   prometheus.Counter
 	expired   prometheus.Counter
 	held      *prometheus.CounterVec
-	arrivals  *prometheus.CounterVec
+	releases  *prometheus.CounterVec
 	overQuota *prometheus.CounterVec
 }
 
@@ -38,10 +39,13 @@ func newMetrics() *metrics {
 		decision: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "talon_decision_seconds", Help: "Time of verification and policy together, of one worker.", Buckets: fast,
 		}),
-		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "talon_decision_wait_seconds", Help: "Time that a decision waited for a fact or a program while another one was made in its place.",
+		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "talon_decision_wait_seconds", Help: "Time that a decision waited for a module, or for a fact that it reads, while another one was made in its place. Without a module: for what the relay itself reads.",
 			Buckets: prometheus.ExponentialBuckets(1e-3, 2.5, 10),
-		}),
+		}, []string{"module"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "talon_decisions_waiting", Help: "Decisions that wait for a module, or for a fact that it reads, now, without a worker.",
+		}, []string{"module"}),
 		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "talon_commit_items", Help: "Items answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
 		}),
@@ -66,7 +70,7 @@ func newMetrics() *metrics {
 		held: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "talon_held_total", Help: "Changes in purgatory, by what became of the event, and its kind.",
 		}, []string{"fate", "kind"}),
-		arrivals: prometheus.NewCounterVec(prometheus.CounterOpts{
+		releases: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "talon_arrivals_total", Help: "Arrivals of git data, by whether they released events.",
 		}, []string{"outcome"}),
 		overQuota: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -87,7 +91,7 @@ func (m *metrics) answered(a answer) {
 
 func (m *metrics) changed(held []host.HeldChange) {
 	for _, c := range held {
-		m.held.WithLabelValues(c.Fate.String(), heldKind(c.Event.Kind)).Inc()
+		m.held.WithLabelValues(c.Status.String(), heldKind(c.Event.Kind)).Inc()
 	}
 }
 
@@ -101,15 +105,15 @@ func heldKind(kind host.Kind) string {
 	return "other"
 }
 
-func (m *metrics) arrived(released []host.Released, err error) {
+func (m *metrics) released(released []host.Released, err error) {
 	outcome := "nothing"
-	if slices.ContainsFunc(released, func(r host.Released) bool { return r.Fate == host.FateReleased }) {
+	if slices.ContainsFunc(released, func(r host.Released) bool { return r.Status == host.StatusReleased }) {
 		outcome = "released"
 	}
 	if err != nil {
 		outcome = "error"
 	}
-	m.arrivals.WithLabelValues(outcome).Inc()
+	m.releases.WithLabelValues(outcome).Inc()
 }
 
 // Collectors returns the pipeline's metrics.
@@ -118,8 +122,5 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "talon_ingest_queue", Help: "Items that wait for the writer.",
 	}, func() float64 { return float64(p.schedule.depth()) })
-	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "talon_decisions_waiting", Help: "Decisions that wait for a fact or a program now, without a worker.",
-	}, func() float64 { return float64(p.schedule.waits()) })
-	return []prometheus.Collector{m.events, m.verify, m.decision, m.waits, m.batch, m.redecided, m.retries, m.contended, m.exclusive, m.blocked, m.expired, m.held, m.arrivals, m.overQuota, depth, waiting}
+	return []prometheus.Collector{m.events, m.verify, m.decision, m.waits, m.batch, m.redecided, m.retries, m.contended, m.exclusive, m.blocked, m.expired, m.held, m.releases, m.overQuota, depth, m.waiting}
 }

@@ -15,7 +15,7 @@ import (
 // ErrClosed answers a Submit after the pipeline has begun to stop.
 var ErrClosed = errors.New("ingest is shutting down")
 
-// Policy decides about an event. It is called by several workers at once.
+// Policy decides about an event. Several workers call it concurrently.
 type Policy interface {
 	Admit(ctx context.Context, it *host.Item, facts host.Facts, now int64) (host.Ruling, error)
 }
@@ -28,19 +28,19 @@ type Policy interface {
 type Store interface {
 	Begin() (Tx, error)
 
-	// NextExpiry is the earliest time at which a stored event expires, and false
-	// if none does. It does not touch the disk.
+	// NextExpiry returns the earliest time at which a stored event expires, and false if
+	// none does. It does not touch the disk.
 	NextExpiry() (int64, bool)
 
-	// NextHeld is the same for purgatory.
+	// NextHeld returns the same for purgatory.
 	NextHeld() (int64, bool)
 }
 
-// Tx is a transaction of the store. After any other error than that of Commit only
-// Rollback is left.
+// Tx is a transaction of the store. After an error of any method but Commit, only
+// Rollback may be called.
 type Tx interface {
 	Put(e *host.Event, now int64) (host.Outcome, error)
-	Hold(e *host.Event, h host.Holding, now int64) (host.Outcome, error)
+	Hold(e *host.Event, h host.HoldOptions, now int64) (host.Outcome, error)
 	Release(r host.Release, now int64) (host.ReleaseOutcome, error)
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
@@ -48,23 +48,55 @@ type Tx interface {
 	Rollback() error
 }
 
-// Publisher tells those who listen. It must not block.
+// Shared is an optional interface of a [Store] that other processes write too. A decision
+// is then checked against their commits as against those of this process.
+type Shared interface {
+	// Changed receives after others may have committed something.
+	Changed() <-chan struct{}
+
+	// Alone reports whether there are no others, as far as is known.
+	Alone() bool
+
+	// CatchUp yields what others have committed and was not yielded before, in the order
+	// of commits. yield does not wait.
+	CatchUp(yield func(host.Commit)) error
+
+	// BeginShared begins a transaction after a CatchUp. Nobody else commits anything
+	// before the transaction has ended. upcoming returns events that are likely to be put
+	// or held next; the store may look them up together.
+	BeginShared(yield func(host.Commit), upcoming func(limit int) []*host.Event) (SharedTx, error)
+}
+
+// SharedTx is a transaction of a [Shared] store.
+type SharedTx interface {
+	Tx
+	Publish(e *host.Event) // sends an ephemeral event to the other processes
+	Arrive()               // reports to them that git data has come
+}
+
+// Publisher sends new events to subscribers. It must not block.
 type Publisher interface {
 	Publish(events []host.Published)
 }
 
-// Follower is what a [Publisher] may be as well: it is told, after each commit that
-// did such things, which stored events it removed and what it changed in purgatory.
-// It must not block. What a crash kept from it is for it to find out when it starts,
-// from the store.
+// Follower is an optional interface of a [Publisher]. It receives, after each commit that
+// has any, the removed events and the changes in purgatory. It must not block. After a
+// crash, it reads what it missed from the store when it starts.
 type Follower interface {
 	Follow(removed []*host.Event, held []host.HeldChange)
+}
+
+// Elsewhere is an optional interface of a [Publisher]. It receives what others have
+// committed to a [Shared] store, in one order with what is committed here. It must not
+// block. Without it, Publish and Follow receive that too.
+type Elsewhere interface {
+	Elsewhere(c host.Commit)
 }
 
 // Config holds what a pipeline needs. All fields are required unless it says
 // otherwise.
 type Config struct {
-	Verify func(*host.Event) error // id and signature; called by several workers at once
+	Verify func(*host.Event) error // id and signature; called by several workers concurrently
 	Policy Policy
 	Store  Store
 	Facts  host.Facts     // committed state
@@ -78,12 +110,12 @@ type Config struct {
 	Log *slog.Logger
 	Now func() time.Time
 
-	Workers int // goroutines that verify and ask the policy at once
+	Workers int // goroutines that verify and ask the policy
 	Queue   int // items that may wait before Submit blocks; each source may always have one
 	Batch   int // items of one commit
 }
 
-// Pipeline is the one way in. See the package documentation.
+// Pipeline decides about events and writes them. See the package documentation.
 type Pipeline struct {
 	cfg      Config
 	metrics  *metrics
@@ -96,17 +128,18 @@ type Pipeline struct {
 // entry is an item on its way. It belongs to a worker until it is decided, then to
 // the writer.
 type entry struct {
-	item    *host.Item // nil for an arrival
-	arrival *arrival   // nil for an item
+	item    *host.Item      // nil for a release request
+	release *releaseRequest // nil for an item
 	lane    *lane
 
-	verified bool          // the protocol's rules, the id and the signature hold
-	deferred bool          // verified, and not decided before its turn
-	verdict  *host.Verdict // set if the item ends without being written
-	holding  *host.Holding // set if the item goes into purgatory
-	err      error         // the host failed
-	facts    facts         // what the decision rests on
-	version  uint64        // of the history, of the facts
+	verified bool              // the protocol's rules, the id and the signature hold
+	deferred bool              // verified, and not decided before its turn
+	verdict  *host.Verdict     // set if the item ends without being written
+	hold     *host.HoldOptions // set if the item goes into purgatory
+	err      error             // the host failed
+	facts    facts             // what the decision rests on
+	waited   string            // the module that it waited for longest
+	version  uint64            // of the history, of the facts
 
 	// Set by the writer for a decision that is made when the entry's turn has come.
 	atTurn   bool
@@ -119,7 +152,7 @@ type entry struct {
 	decided    bool
 	first      bool          // its first decision is under way
 	verifyOnly bool          // in which the policy is not asked
-	slow       bool          // it counts among those of slow sources
+	slow       *share        // among whose decisions it counts, if its source is slow
 	reserved   time.Duration // what its lane was charged for it ahead
 	notify     chan struct{} // closed when it is decided; nil if nobody waits
 }
@@ -127,7 +160,7 @@ type entry struct {
 // New returns a pipeline. It does nothing until Run.
 func New(cfg Config) *Pipeline {
 	m := newMetrics()
-	return &Pipeline{cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m.waits), recent: newRecent(recentIDs), quotas: newQuotas(cfg.Quota)}
+	return &Pipeline{cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m), recent: newRecent(recentIDs), quotas: newQuotas(cfg.Quota)}
 }
 
 // Submit queues an item behind those of the same Source. It blocks while too much is
@@ -137,11 +170,11 @@ func (p *Pipeline) Submit(ctx context.Context, it *host.Item) error {
 	return p.enqueue(ctx, it.Source, &entry{item: it})
 }
 
-// Arrive queues an arrival. It blocks and answers as Submit does. The data must be in
-// its place before: an event is then either held when the arrival is planned, or
-// decided with the data there.
-func (p *Pipeline) Arrive(ctx context.Context, a *host.Arrival) error {
-	return p.enqueue(ctx, nil, &entry{arrival: &arrival{Arrival: a}})
+// SubmitRelease queues a release request. It blocks and returns as Submit does. The data must be in its
+// place before: an event is then either held when the arrival is planned, or decided with
+// the data there.
+func (p *Pipeline) SubmitRelease(ctx context.Context, a *host.ReleaseRequest) error {
+	return p.enqueue(ctx, nil, &entry{release: &releaseRequest{ReleaseRequest: a}})
 }
 
 func (p *Pipeline) enqueue(ctx context.Context, source *host.Source, e *entry) error {
@@ -160,14 +193,14 @@ func (p *Pipeline) enqueue(ctx context.Context, source *host.Source, e *entry) e
 			p.metrics.blocked.Inc()
 		}
 		room := make(chan struct{})
-		s.rooms = append(s.rooms, room)
+		s.slots = append(s.slots, room)
 		s.mu.Unlock()
 		select {
 		case <-room:
 			s.mu.Lock()
 		case <-ctx.Done():
 			s.mu.Lock()
-			s.leaveRoom(room)
+			s.releaseSlot(room)
 			return ctx.Err()
 		}
 	}
@@ -175,9 +208,9 @@ func (p *Pipeline) enqueue(ctx context.Context, source *host.Source, e *entry) e
 	return nil
 }
 
-// Run decides and writes until ctx ends, and tells the publisher, which may be
-// nil and may be a [Follower], what was stored. Then it refuses new items, finishes those that are queued,
-// and returns.
+// Run decides and writes until ctx ends, and passes what was stored to the publisher,
+// which may be nil and may be a [Follower]. Then it refuses new items, finishes those
+// that are queued, and returns.
 func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
 	s := p.schedule
 	// The work that is queued is finished even though ctx has ended.
@@ -196,6 +229,8 @@ func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
 	defer stop()
 	w := writer{Pipeline: p, publisher: publisher, contention: contention{parallel: p.cfg.Workers}}
 	w.follower, _ = publisher.(Follower)
+	w.elsewhere, _ = publisher.(Elsewhere)
+	w.share()
 	w.write()
 	s.end()
 	workers.Wait()

@@ -21,7 +21,7 @@ type Quota struct {
 // does as may, is refused before anything is looked up for it. Dormant announcements
 // give way to others, so they are not counted among those that wait.
 type quotas struct {
-	most Quota
+	limits Quota
 
 	mu       sync.RWMutex // guards the fields below
 	events   map[host.ID]heldEvent
@@ -40,9 +40,9 @@ type authorHeld struct {
 	announced        map[string]int // announcements, by their identifiers
 }
 
-func newQuotas(most Quota) *quotas {
+func newQuotas(limit Quota) *quotas {
 	return &quotas{
-		most: most, events: make(map[host.ID]heldEvent), authors: make(map[host.PubKey]*authorHeld),
+		limits: limit, events: make(map[host.ID]heldEvent), authors: make(map[host.PubKey]*authorHeld),
 		networks: make(map[netip.Prefix]int64),
 	}
 }
@@ -62,6 +62,19 @@ func (q *quotas) load(ctx context.Context, each func(context.Context, func(host.
 	})
 }
 
+// reload counts again from the store.
+func (q *quotas) reload(ctx context.Context, each func(context.Context, func(host.HeldEvent) error) error) error {
+	q.mu.Lock()
+	clear(q.events)
+	clear(q.authors)
+	clear(q.networks)
+	q.mu.Unlock()
+	if each == nil {
+		return nil
+	}
+	return q.load(ctx, each)
+}
+
 // committed counts what a commit changed, and from which networks the events came.
 func (q *quotas) committed(changes []host.HeldChange, from map[host.ID]netip.Prefix) {
 	if len(changes) == 0 {
@@ -74,11 +87,11 @@ func (q *quotas) committed(changes []host.HeldChange, from map[host.ID]netip.Pre
 		if known {
 			q.remove(c.Event, was)
 		}
-		switch c.Fate {
-		case host.FateHeld:
+		switch c.Status {
+		case host.StatusHeld:
 			was = heldEvent{network: from[c.Event.ID]}
-		case host.FateDormant, host.FateRevived:
-			was.dormant = c.Fate == host.FateDormant
+		case host.StatusDormant, host.StatusRevived:
+			was.dormant = c.Status == host.StatusDormant
 		default:
 			continue
 		}
@@ -180,10 +193,10 @@ func (q *quotas) reached(it *host.Item, v *view) (l limit, waiting int64) {
 	if held || versions > 0 {
 		return noLimit, 0
 	}
-	if q.most.ByAuthor > 0 && a.dormant == 0 && a.waiting >= q.most.ByAuthor {
+	if q.limits.ByAuthor > 0 && a.dormant == 0 && a.waiting >= q.limits.ByAuthor {
 		return ofAuthor, a.waiting
 	}
-	if n := q.networks[networkOf(it.Source)]; q.most.ByNetwork > 0 && n >= q.most.ByNetwork {
+	if n := q.networks[networkOf(it.Source)]; q.limits.ByNetwork > 0 && n >= q.limits.ByNetwork {
 		return ofNetwork, n
 	}
 	return noLimit, 0

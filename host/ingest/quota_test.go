@@ -140,7 +140,7 @@ func TestQuotaOfNetwork(t *testing.T) {
 	r.answers(t, &host.Source{Origin: host.FromSync}, quotaStep{repoEvent(6, announcement, 100, "f", "hold"), held, true})
 
 	newest := repoEvent(2, announcement, 101, "b", "hold, a newer one")
-	if got := r.arrive(t, host.ReleaseOf(newest.ID)); len(got.released) != 1 || got.released[0].Fate != host.FateReleased {
+	if got := r.arrive(t, host.ReleaseOf(newest.ID)); len(got.released) != 1 || got.released[0].Status != host.StatusReleased {
 		t.Fatalf("released %v", got)
 	}
 	r.answers(t, from("2001:db8::2"), quotaStep{repoEvent(3, announcement, 102, "c", "hold"), held, true})
@@ -152,14 +152,14 @@ func TestQuotaCounts(t *testing.T) {
 	e, other := repoEvent(1, host.KindAnnouncement, 1, "a", ""), repoEvent(1, host.KindAnnouncement, 1, "b", "")
 	network := netip.MustParsePrefix("192.0.2.1/32")
 	for _, step := range []struct {
-		fate host.Fate
+		fate host.HeldStatus
 		want limit
 	}{
-		{host.FateHeld, ofAuthor}, {host.FateDormant, noLimit}, {host.FateRevived, ofAuthor}, {host.FateExpired, noLimit},
-		{host.FateHeld, ofAuthor}, {host.FateReleased, noLimit}, {host.FateHeld, ofAuthor}, {host.FateDeleted, noLimit},
-		{host.FateHeld, ofAuthor}, {host.FateDormant, noLimit}, {host.FateReplaced, noLimit},
+		{host.StatusHeld, ofAuthor}, {host.StatusDormant, noLimit}, {host.StatusRevived, ofAuthor}, {host.StatusExpired, noLimit},
+		{host.StatusHeld, ofAuthor}, {host.StatusReleased, noLimit}, {host.StatusHeld, ofAuthor}, {host.StatusDeleted, noLimit},
+		{host.StatusHeld, ofAuthor}, {host.StatusDormant, noLimit}, {host.StatusReplaced, noLimit},
 	} {
-		q.committed([]host.HeldChange{{Event: e, Fate: step.fate}}, map[host.ID]netip.Prefix{e.ID: network})
+		q.committed([]host.HeldChange{{Event: e, Status: step.fate}}, map[host.ID]netip.Prefix{e.ID: network})
 		if got, _ := q.reached(&host.Item{Event: other}, &view{}); got != step.want {
 			t.Errorf("after %v: %q, want %q", step.fate, got, step.want)
 		}

@@ -15,15 +15,13 @@ const (
 	// slow: a slow source has one decision under way at a time.
 	slowAfter = 5 * time.Millisecond
 
-	// maxSlow bounds the decisions of slow sources that are under way together, and
-	// with it what of stores, processes and instances they can occupy.
+	// maxSlow bounds the decisions that are under way together of the sources that are
+	// slow for one module, and with it what of stores, processes and instances they can
+	// occupy.
 	maxSlow = 16
 
-	// maxWaiting bounds the goroutines that wait for facts beside the workers.
-	maxWaiting = 64
-
 	// idleLanes is how long the scheduler remembers what the decisions of a source
-	// that sends nothing have cost.
+	// that sends nothing have cost, and a module that nobody waits for.
 	idleLanes = time.Minute
 )
 
@@ -33,13 +31,14 @@ const (
 // waits for its own. An entry that is decided, and first in its lane, makes the lane
 // ready for the writer.
 type schedule struct {
-	workers int                 // that decide at once
-	waited  prometheus.Observer // seconds that decisions waited
+	workers int // that decide concurrently
+	metrics *metrics
 
 	mu       sync.Mutex // guards the fields below
 	lanes    map[*host.Source]*lane
-	fast     laneHeap      // lanes with work
-	slow     laneHeap      // likewise, of slow sources
+	fast     laneHeap // lanes with work
+	shares   map[string]*share
+	queued   int           // slow lanes with work
 	slowing  int           // decisions of slow sources under way
 	clock    time.Duration // virtual time: of the lane that was served last
 	retries  []*entry      // decisions to be made again, before all others
@@ -50,20 +49,46 @@ type schedule struct {
 
 	deciding  int // workers at work
 	returning int // of those that have waited for facts and want to go on
-	waiting   int // for facts
+	waiting   int // for facts and programs
 	idle      int
 	work      sync.Cond // signalled when there is something to decide
 	resume    sync.Cond // signalled when one that has waited may go on
 	spawn     func()    // starts another goroutine that works
 
-	rooms []chan struct{} // of senders that wait for room, the oldest first
+	slots []chan struct{} // of senders that wait for room, the oldest first
 	wake  chan struct{}   // tells the writer; holds one token
 }
 
-func newSchedule(workers int, waited prometheus.Observer) *schedule {
-	s := &schedule{workers: workers, waited: waited, lanes: make(map[*host.Source]*lane), wake: make(chan struct{}, 1)}
+func newSchedule(workers int, m *metrics) *schedule {
+	s := &schedule{
+		workers: workers, metrics: m, lanes: make(map[*host.Source]*lane), shares: make(map[string]*share),
+		wake: make(chan struct{}, 1),
+	}
 	s.work.L, s.resume.L = &s.mu, &s.mu
 	return s
+}
+
+// share is the slow decisions whose longest wait was for one module. Those that are slow
+// without waiting are of the share "", as the waits of the host itself.
+type share struct {
+	slow    laneHeap // slow lanes with work
+	slowing int      // decisions of such lanes under way
+	waiting int      // decisions that wait for the module now
+	used    time.Time
+
+	waits prometheus.Observer // seconds
+	gauge prometheus.Gauge    // waiting
+}
+
+// share returns the share of a module. REQUIRES: mu.
+func (s *schedule) share(module string) *share {
+	sh := s.shares[module]
+	if sh == nil {
+		sh = &share{waits: s.metrics.waits.WithLabelValues(module), gauge: s.metrics.waiting.WithLabelValues(module)}
+		s.shares[module] = sh
+	}
+	sh.used = time.Now()
+	return sh
 }
 
 // lane is the entries of one source.
@@ -77,6 +102,7 @@ type lane struct {
 	used     time.Duration // virtual time
 	key      time.Duration // of the heap: used when it was pushed
 	average  time.Duration // moving average of the time of one decision
+	module   string        // that the last slow decision waited for
 	missed   int           // grows when decisions made ahead turn out stale, up to maxMissed
 	queued   bool          // in a heap
 	emptied  time.Time     // when the last entry went
@@ -123,7 +149,8 @@ func (s *schedule) offer(l *lane) {
 	}
 	l.queued = true
 	if l.isSlow() {
-		s.slow.push(l)
+		s.share(l.module).slow.push(l)
+		s.queued++
 	} else {
 		s.fast.push(l)
 	}
@@ -138,14 +165,14 @@ func (s *schedule) call() {
 	switch {
 	case s.idle > 0:
 		s.work.Signal()
-	case s.waiting > 0 && s.waiting <= maxWaiting:
+	case s.waiting > 0:
 		s.spawn()
 	}
 }
 
 // callIfWork wakes a worker if there is something to decide. REQUIRES: mu.
 func (s *schedule) callIfWork() {
-	if len(s.retries)+len(s.fast)+len(s.slow) > 0 {
+	if len(s.retries)+len(s.fast)+s.queued > 0 {
 		s.call()
 	}
 }
@@ -172,15 +199,25 @@ func (s *schedule) take() *entry {
 		s.retries = s.retries[1:]
 		return e
 	}
-	h := &s.fast
-	if len(s.slow) > 0 && s.slowing < maxSlow && (len(s.fast) == 0 || s.slow[0].key < s.fast[0].key) {
-		h = &s.slow
+	h, of := &s.fast, (*share)(nil)
+	if s.queued > 0 {
+		for _, sh := range s.shares {
+			if len(sh.slow) > 0 && sh.slowing < maxSlow && (len(*h) == 0 || sh.slow[0].key < (*h)[0].key) {
+				h, of = &sh.slow, sh
+			}
+		}
 	}
 	if len(*h) == 0 {
 		return nil
 	}
 	l := h.pop()
 	l.queued = false
+	switch {
+	case of != nil:
+		s.queued--
+	case l.isSlow(): // since it was queued
+		of = s.share(l.module)
+	}
 	e := l.entries[l.next]
 	l.next++
 	s.clock = max(s.clock, l.used)
@@ -188,8 +225,9 @@ func (s *schedule) take() *entry {
 	l.used += l.average
 	l.deciding++
 	e.first, e.verifyOnly = true, !l.ahead()
-	if e.slow = l.isSlow(); e.slow {
+	if e.slow = of; of != nil {
 		s.slowing++
+		of.slowing++
 	}
 	s.offer(l)
 	return e
@@ -203,9 +241,13 @@ func (s *schedule) done(e *entry, took time.Duration) {
 	l.average += (took - l.average) / 8
 	l.used += took - e.reserved
 	e.reserved = 0
-	if e.slow {
-		e.slow = false
+	if e.slow != nil {
+		e.slow.slowing--
+		e.slow = nil
 		s.slowing--
+	}
+	if took > slowAfter {
+		l.module = e.waited
 	}
 	if e.first {
 		e.first = false
@@ -240,6 +282,31 @@ func (s *schedule) turns(list []*entry) []*entry {
 	return list
 }
 
+// upcoming returns events that are decided and will be written next, if their decisions hold:
+// those in the lanes of the entries whose turn has come, and of those that are ready.
+func (s *schedule) upcoming(turns []*entry, limit int) (events []*host.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen := make(map[*lane]struct{}, len(turns)+len(s.ready))
+	for _, list := range [][]*entry{turns, s.ready} {
+		for _, e := range list {
+			if _, twice := seen[e.lane]; twice {
+				continue
+			}
+			seen[e.lane] = struct{}{}
+			for _, e := range e.lane.entries[e.lane.head:] {
+				if !e.decided || len(events) == limit {
+					break
+				}
+				if e.release == nil && e.verdict == nil && e.err == nil && e.item.Event.Kind.Class() != host.Ephemeral {
+					events = append(events, e.item.Event)
+				}
+			}
+		}
+	}
+	return events
+}
+
 // claim takes an entry that is ready out of its turn.
 func (s *schedule) claim(e *entry) {
 	s.mu.Lock()
@@ -259,7 +326,7 @@ func (s *schedule) pop(e *entry) *entry {
 	l.entries[l.head] = nil
 	l.head++
 	s.pending--
-	s.giveRoom()
+	s.grantSlot()
 	if l.head == len(l.entries) {
 		l.entries, l.head, l.next = l.entries[:0], 0, 0
 		l.emptied = time.Now()
@@ -289,7 +356,7 @@ func (s *schedule) yield(e *entry, missed bool) {
 	s.mu.Unlock()
 }
 
-// forget removes lanes whose sources send nothing.
+// forget removes lanes whose sources send nothing, and modules that nobody waits for.
 func (s *schedule) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,25 +366,32 @@ func (s *schedule) forget() {
 			delete(s.lanes, source)
 		}
 	}
-}
-
-// giveRoom lets the sender go on that has waited longest. REQUIRES: mu.
-func (s *schedule) giveRoom() {
-	if len(s.rooms) > 0 {
-		close(s.rooms[0])
-		s.rooms[0] = nil
-		s.rooms = s.rooms[1:]
+	for module, sh := range s.shares {
+		if len(sh.slow)+sh.slowing+sh.waiting == 0 && now.Sub(sh.used) > idleLanes {
+			delete(s.shares, module)
+			s.metrics.waits.DeleteLabelValues(module)
+			s.metrics.waiting.DeleteLabelValues(module)
+		}
 	}
 }
 
-// leaveRoom withdraws a sender that waits for room. If it was let go meanwhile, the
+// grantSlot lets the sender go on that has waited longest. REQUIRES: mu.
+func (s *schedule) grantSlot() {
+	if len(s.slots) > 0 {
+		close(s.slots[0])
+		s.slots[0] = nil
+		s.slots = s.slots[1:]
+	}
+}
+
+// releaseSlot withdraws a sender that waits for room. If it was let go meanwhile, the
 // next one goes. REQUIRES: mu.
-func (s *schedule) leaveRoom(room chan struct{}) {
-	if i := slices.Index(s.rooms, room); i >= 0 {
-		s.rooms = slices.Delete(s.rooms, i, i+1)
+func (s *schedule) releaseSlot(room chan struct{}) {
+	if i := slices.Index(s.slots, room); i >= 0 {
+		s.slots = slices.Delete(s.slots, i, i+1)
 		return
 	}
-	s.giveRoom()
+	s.grantSlot()
 }
 
 // close takes nothing more from senders, those included that wait for room.
@@ -325,8 +399,8 @@ func (s *schedule) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for len(s.rooms) > 0 {
-		s.giveRoom()
+	for len(s.slots) > 0 {
+		s.grantSlot()
 	}
 	s.wakeWriter()
 }
@@ -351,13 +425,6 @@ func (s *schedule) depth() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending
-}
-
-// waits is how many decisions wait without a worker.
-func (s *schedule) waits() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.waiting
 }
 
 // end lets the workers go.

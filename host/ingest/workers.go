@@ -2,12 +2,19 @@ package ingest
 
 import (
 	"context"
+	"runtime"
 	"time"
 )
+
+// yieldAfter is how long a worker decides before it lets others have its processor. The
+// runtime would let it go on for 10 ms, while the writer, which has less to do, waits for one
+// after each statement of the store that takes long.
+const yieldAfter = 100 * time.Microsecond
 
 // decideAll is a worker: it verifies and decides entries until there are no more.
 func (p *Pipeline) decideAll(ctx context.Context) {
 	s := p.schedule
+	var worked time.Duration // since it let others go on
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -26,7 +33,12 @@ func (p *Pipeline) decideAll(ctx context.Context) {
 		s.mu.Unlock()
 		began := time.Now()
 		p.decide(ctx, e)
-		s.done(e, time.Since(began))
+		took := time.Since(began)
+		s.done(e, took)
+		if worked += took; worked >= yieldAfter {
+			worked = 0
+			runtime.Gosched()
+		}
 		s.mu.Lock()
 		s.stopDeciding()
 	}
@@ -45,23 +57,24 @@ func (s *schedule) stopDeciding() {
 // others, and the one of who has used least could not be made first.
 const handOff = time.Millisecond
 
-// wait runs f, which may block, while another goroutine works instead of this
-// worker. It returns how long the worker then waited for its turn to go on.
-func (s *schedule) wait(f func()) (parked time.Duration) {
+// wait runs f, which may block for a module, while another goroutine works instead of
+// this worker. It returns how long that took, and how long the worker then waited for
+// its turn to go on.
+func (s *schedule) wait(module string, f func()) (waited, parked time.Duration) {
 	s.mu.Lock()
-	s.startWaiting()
+	s.startWaiting(module)
 	s.mu.Unlock()
 	began := time.Now()
 	f()
-	s.waited.Observe(time.Since(began).Seconds())
+	waited = time.Since(began)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stopWaiting()
+	return waited, s.stopWaiting(module, waited)
 }
 
 // read is wait for an f that seldom blocks: another goroutine works only once it has
 // taken handOff.
-func (s *schedule) read(f func()) (parked time.Duration) {
+func (s *schedule) read(module string, f func()) (waited, parked time.Duration) {
 	var done, waits bool // guarded by s.mu
 	began := time.Now()
 	timer := time.AfterFunc(handOff, func() {
@@ -69,32 +82,39 @@ func (s *schedule) read(f func()) (parked time.Duration) {
 		defer s.mu.Unlock()
 		if !done {
 			waits = true
-			s.startWaiting()
+			s.startWaiting(module)
 		}
 	})
 	f()
 	if timer.Stop() {
-		return 0
+		return 0, 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if done = true; !waits {
-		return 0
+		return 0, 0
 	}
-	s.waited.Observe(time.Since(began).Seconds())
-	return s.stopWaiting()
+	waited = time.Since(began)
+	return waited, s.stopWaiting(module, waited)
 }
 
 // startWaiting gives up a worker's turn until stopWaiting. REQUIRES: mu.
-func (s *schedule) startWaiting() {
+func (s *schedule) startWaiting(module string) {
 	s.stopDeciding()
 	s.waiting++
+	sh := s.share(module)
+	sh.waiting++
+	sh.gauge.Inc()
 	s.callIfWork()
 }
 
 // stopWaiting returns when the worker may go on, and how long that took. REQUIRES: mu.
-func (s *schedule) stopWaiting() (parked time.Duration) {
+func (s *schedule) stopWaiting(module string, waited time.Duration) (parked time.Duration) {
 	s.waiting--
+	sh := s.share(module)
+	sh.waiting--
+	sh.gauge.Dec()
+	sh.waits.Observe(waited.Seconds())
 	if s.deciding >= s.workers {
 		began := time.Now()
 		s.returning++

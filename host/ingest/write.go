@@ -1,6 +1,9 @@
 package ingest
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 const (
 	// batchBytes bounds the text of one commit.
@@ -8,6 +11,10 @@ const (
 
 	// maxOpen bounds how long a batch stays open for events that are being decided.
 	maxOpen = 5 * time.Millisecond
+
+	// maxFailTime bounds how long the writer waits for decisions about the items of a batch
+	// that failed.
+	maxFailTime = 100 * time.Millisecond
 
 	sweepEvery = time.Second
 	sweepBatch = 500 // expired events removed in one commit
@@ -19,6 +26,8 @@ type writer struct {
 	*Pipeline
 	publisher Publisher // may be nil
 	follower  Follower  // may be nil
+	elsewhere Elsewhere // may be nil
+	shared    sharing
 	history   history
 	contention
 
@@ -55,6 +64,8 @@ func (w *writer) write() {
 		case <-elapsed:
 		case <-w.tick:
 			w.second()
+		case <-w.shared.changed:
+			w.catchUp()
 		}
 		if timer != nil {
 			timer.Stop()
@@ -84,12 +95,12 @@ func (w *writer) pause() (wait time.Duration, commit bool) {
 // openTime returns how long the open batch stays open. A commit for each of the events that
 // are about to be decided would be most of the work: so it waits for them for as long as
 // a commit takes. For those whose turn has not come it does so only while most are
-// written, and not long.
+// written, and not long; and not while others wait for the end of the transaction.
 func (w *writer) openTime() time.Duration {
 	switch {
 	case w.young() > 0:
 		return w.commitTime
-	case w.batch.tx != nil && w.written > 0.5 && w.schedule.busy():
+	case w.batch.tx != nil && w.written > 0.5 && w.shared.store == nil && w.schedule.busy():
 		return min(w.commitTime, maxOpen)
 	}
 	return 0
@@ -101,8 +112,11 @@ func (w *writer) takeTurns() {
 		select {
 		case <-w.tick:
 			w.second()
+		case <-w.shared.changed:
+			w.catchUp()
 		default:
 		}
+		w.shared.current = false
 		w.turns = w.schedule.turns(w.turns)
 		if len(w.turns) == 0 {
 			return
@@ -133,9 +147,13 @@ func (w *writer) turn(e *entry) *entry {
 // stale reports whether a decision does not hold any more.
 func (w *writer) stale(e *entry) bool {
 	switch {
+	case !w.current(e):
+		return false // it is answered with the error
+	case e.version < w.history.switched:
+		return true
 	case len(e.open) > 0 && e.failures != w.failures:
 		return true // it saw what was never committed
-	case e.holding != nil && e.version < w.history.arrived:
+	case e.hold != nil && e.version < w.history.begun:
 		return true // what it is to wait for may be here
 	}
 	return w.history.stale(&e.facts, e.version)
@@ -181,32 +199,60 @@ func (w *writer) finish() {
 // batch of its own: one of them may be what the store cannot take, and the others
 // must not suffer for it.
 func (w *writer) fail(b *batch) {
-	b.abandon()
+	b.rollback()
 	w.failures++
 	if len(b.answers) == 1 {
 		b.answer()
 		return
 	}
+	over, cancel := context.WithTimeout(context.Background(), maxFailTime)
+	defer cancel()
 	for _, a := range b.answers {
-		if w.stale(a.entry) {
-			<-w.decideAgain(a.entry)
+		holds := w.decideOfFailed(a.entry, over)
+		alone := w.batch // a transaction may be open
+		if w.batch = nil; alone == nil {
+			alone = w.newBatch()
 		}
-		alone := w.newBatch()
-		alone.apply(a.entry)
+		if holds {
+			alone.apply(a.entry)
+		} else {
+			alone.refuse(a.entry)
+		}
 		if alone.err == nil {
 			alone.finish()
 		}
 		if alone.err != nil {
-			alone.abandon()
+			alone.rollback()
 			w.failures++
 		}
 		alone.answer()
 	}
 }
 
+// decideOfFailed has an item of a failed batch decided again if its decision does not hold
+// any more. It reports false if none does in time: a worker may still be at the entry, which
+// then only has its item.
+func (w *writer) decideOfFailed(e *entry, over context.Context) bool {
+	w.shared.current = false
+	for tries := 0; w.stale(e); tries++ {
+		if tries == maxRetries || over.Err() != nil {
+			return false
+		}
+		select {
+		case <-w.decideAgain(e):
+		case <-over.Done():
+			return false
+		}
+	}
+	return true
+}
+
 // second does what is due each second.
 func (w *writer) second() {
 	w.finish()
+	if w.shared.behind {
+		w.catchUp()
+	}
 	w.sweep()
 	w.schedule.forget()
 }
@@ -230,7 +276,7 @@ func (w *writer) sweepStored(now int64) {
 			b.finish()
 		}
 		if b.err != nil {
-			b.abandon()
+			b.rollback()
 			w.failures++
 			w.cfg.Log.Error("remove expired events", "err", b.err)
 			return

@@ -1,3 +1,17 @@
+// Package maintainers follows the lists of maintainers of repository announcements, stored
+// and held: from an author up to the owners whom it works for, and from an owner down to
+// those who work for it (NIP-34, GRASP-01).
+//
+// Invariants:
+//
+//  1. What strangers announce under the same identifier costs nothing: each step is a
+//     lookup by address or by maintainer, none by identifier.
+//  2. A walk ends, also where maintainers list each other, and reads a bounded number of
+//     announcements.
+//  3. Of two announcements by one author the newer counts.
+//
+// It keeps nothing and decides nothing: what a maintainer may do is for package grasp of
+// the SDK to say.
 package maintainers
 
 import (
@@ -11,7 +25,7 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// Facts is what is read of announcements, stored and held.
+// Facts reads announcements, stored and held.
 type Facts interface {
 	Query(ctx context.Context, f host.Filter) ([][]byte, error)
 	HeldBy(ctx context.Context, f host.Filter) ([][]byte, error)
@@ -24,17 +38,17 @@ const (
 	maxBelow   = 200 // authors whose announcements are read from an owner on
 )
 
-// Owner is somebody in whose recursive maintainer set an author is.
+// Owner is the owner of a recursive maintainer set that an author is in.
 type Owner struct {
 	PubKey rules.PubKey
 	Held   bool // the announcement that says so waits in purgatory
 }
 
-// Owners returns those in whose recursive maintainer sets an author is: the author, if it
-// announces the identifier, who lists it, who lists one of those, and so on. It reads
-// no announcement that does not lead to the author, and of those nothing but who signed
-// them. Where there are more than it reads, those that are served come first, then the
-// newest.
+// Owners returns the owners of all recursive maintainer sets that an author is in: the
+// author, if it announces the identifier, who lists it, who lists one of those, and so
+// on. It reads no announcement that does not lead to the author, and of those nothing but
+// who signed them. Where there are more than it reads, those that are served come first,
+// then the newest.
 func Owners(ctx context.Context, facts Facts, identifier string, author rules.PubKey) ([]Owner, error) {
 	w := walkUp{ctx: ctx, facts: facts, identifier: identifier}
 	own := []rules.PubKey{author}

@@ -1,3 +1,6 @@
+// Package metrics owns the registry that /metrics shows. Each package of the host
+// makes its own metrics and returns them as collectors; the daemon registers them
+// here. Nothing is registered globally.
 package metrics
 
 import (
@@ -14,6 +17,7 @@ import (
 // Registry collects the metrics of one server.
 type Registry struct {
 	registry *prometheus.Registry
+	labelled prometheus.Registerer // the same, with the labels of all
 	prefix   string
 }
 
@@ -21,15 +25,20 @@ type Registry struct {
 const ownPrefix = "talon_"
 
 // New returns a registry with the metrics of the process and of the build. The prefix
-// stands in place of talon in the names that are shown.
-func New(version, prefix string) *Registry {
+// stands in place of talon in the names that are shown. Each metric has the label node,
+// unless that is empty.
+func New(version, prefix, node string) *Registry {
 	r := &Registry{registry: prometheus.NewRegistry(), prefix: prefix + "_"}
+	r.labelled = r.registry
+	if node != "" {
+		r.labelled = prometheus.WrapRegistererWith(prometheus.Labels{"node": node}, r.registry)
+	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "talon_build_info", Help: "Always 1; the version is in the label.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	r.registry.MustRegister(
+	r.labelled.MustRegister(
 		build,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -40,7 +49,7 @@ func New(version, prefix string) *Registry {
 // Register adds collectors. Two of the same name are an error.
 func (r *Registry) Register(list ...prometheus.Collector) error {
 	for _, c := range list {
-		if err := r.registry.Register(c); err != nil {
+		if err := r.labelled.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}

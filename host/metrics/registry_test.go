@@ -13,7 +13,7 @@ import (
 // makes them knows it or not; those of the process keep their names.
 func TestPrefix(t *testing.T) {
 	for prefix, own := range map[string]string{"talon": "talon", "ngit": "ngit"} {
-		r := New("1.2.3", prefix)
+		r := New("1.2.3", prefix, "")
 		count := func(name string) prometheus.Collector {
 			return prometheus.NewCounter(prometheus.CounterOpts{Name: name})
 		}

@@ -6,7 +6,7 @@ import (
 	"talon/host"
 )
 
-// ClientLimits bounds what a server can make a client do.
+// ClientLimits bounds the work that a server can cause in a client.
 type ClientLimits struct {
 	Frame  int // longest message that we send, in bytes: MinFrame to MaxFrame; 0 is MaxFrame
 	IDs    int // largest number of ids in Have, and in Need

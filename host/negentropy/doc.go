@@ -1,7 +1,7 @@
-// Package negentropy finds out which events two relays do not share, without
-// sending the ids of those they do share: range-based set reconciliation,
-// negentropy protocol v1 as NIP-77 uses it. Messages are bytes here; their hex
-// form and the frames around them belong to the caller.
+// Package negentropy finds the events that only one of two relays has, without sending
+// the ids of those that both have: range-based set reconciliation, negentropy protocol v1
+// as NIP-77 uses it. Messages are bytes here; their hex form and the frames around them
+// belong to the caller.
 //
 // Both sides order their items by created_at, then id. A message is a list of
 // adjacent ranges, each with the fingerprint of what its sender holds there, or

@@ -28,7 +28,7 @@ func FuzzServer(f *testing.F) {
 		for _, s := range []*Server{small, large} {
 			reply, err := s.Reconcile(msg)
 			checkAnswer(t, reply, err, s.session.full+headroom)
-			if most := 40*set.Len() + 4*len(msg) + 1000; len(reply) > most {
+			if limit := 40*set.Len() + 4*len(msg) + 1000; len(reply) > limit {
 				t.Fatalf("answer of %d bytes to a message of %d", len(reply), len(msg))
 			}
 		}

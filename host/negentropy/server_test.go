@@ -160,12 +160,12 @@ func TestAnswersFitTheFrame(t *testing.T) {
 		"empty lists":          message(t, strings.Repeat("01000200", 300_000)),
 		"small lists":          message(t, strings.Repeat("02000200", 150_000)),
 	} {
-		for frame, most := range map[int]int{0: MaxFrame, MinFrame: MinFrame, 65536: 65536} {
+		for frame, limit := range map[int]int{0: MaxFrame, MinFrame: MinFrame, 65536: 65536} {
 			got, err := mustServer(t, set, frame).Reconcile(msg)
 			if err != nil {
 				t.Errorf("%s, frame limit %d: %v", name, frame, err)
 			}
-			if len(got) > most {
+			if len(got) > limit {
 				t.Errorf("%s, frame limit %d: answer of %d bytes", name, frame, len(got))
 			}
 		}

@@ -1,6 +1,11 @@
 package negentropy
 
-import "talon/host"
+import (
+	"errors"
+	"fmt"
+
+	"talon/host"
+)
 
 const (
 	// MinFrame is the smallest frame limit of the protocol, in bytes.
@@ -156,3 +161,59 @@ func (s *session) split(w *writer, lo, hi int, upper *bound) {
 		lo = next
 	}
 }
+
+// Server answers the messages of a client that reconciles against a set. It
+// keeps nothing between messages and may be used by several goroutines.
+type Server struct {
+	session session
+}
+
+// NewServer returns a server over the set. Its answers are at most frameLimit
+// bytes long, [MinFrame] to [MaxFrame]; 0 is MaxFrame.
+func NewServer(set *Set, frameLimit int) (*Server, error) {
+	s, err := newSession(set, frameLimit)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{session: s}, nil
+}
+
+// Reconcile returns the answer to a client's message. A message of another
+// version of the protocol is answered with our version, which is not an error.
+// Errors wrap [ErrMessage].
+func (s *Server) Reconcile(msg []byte) ([]byte, error) {
+	switch version, err := messageVersion(msg); {
+	case err != nil:
+		return nil, err
+	case version != protocolVersion:
+		return []byte{protocolVersion}, nil
+	}
+	return s.session.answer(msg[1:], nil)
+}
+
+// ErrMessage is wrapped by every error that the bytes of a message cause.
+var ErrMessage = errors.New("bad negentropy message")
+
+// Errors of a message.
+var (
+	ErrTruncated = fmt.Errorf("%w: cut short", ErrMessage)
+	ErrVarint    = fmt.Errorf("%w: varint too long or too large", ErrMessage)
+	ErrTimestamp = fmt.Errorf("%w: timestamp out of range", ErrMessage)
+	ErrPrefix    = fmt.Errorf("%w: id prefix longer than 32 bytes, or behind infinity", ErrMessage)
+	ErrOrder     = fmt.Errorf("%w: bounds not ascending", ErrMessage)
+	ErrMode      = fmt.Errorf("%w: unknown mode", ErrMessage)
+	ErrVersion   = fmt.Errorf("%w: unsupported protocol version", ErrMessage)
+)
+
+// Errors that end a reconciliation although the message is well-formed.
+var (
+	ErrTooManyIDs    = errors.New("too many differing ids")
+	ErrTooManyRounds = errors.New("too many rounds")
+)
+
+var (
+	errFrameLimit = fmt.Errorf("frame limit is neither 0 nor between %d and %d", MinFrame, MaxFrame)
+	errCaps       = errors.New("caps on ids and rounds must be positive")
+	errInitiated  = errors.New("already initiated")
+	errNotOpen    = errors.New("not initiated, or done")
+)

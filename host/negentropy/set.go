@@ -8,7 +8,7 @@ import (
 	"talon/host"
 )
 
-// Item is what the protocol knows of an event.
+// Item is an event as the protocol has it.
 type Item struct {
 	CreatedAt uint64 // unix seconds, below 2^63
 	ID        host.ID

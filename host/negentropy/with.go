@@ -89,8 +89,8 @@ func (s *items) copy(o *items, lo, hi, total int) {
 	}
 }
 
-// Shared returns how many items, the first of both sets, s and t hold in the same
-// memory: those that With left where they were.
+// Shared returns how many leading items s and t hold in the same memory: those that With
+// did not move.
 func (s *Set) Shared(t *Set) int {
 	a, b := s.items.chunks, t.items.chunks
 	same := sort.Search(min(len(a), len(b)), func(i int) bool { return &a[i].ids[0] != &b[i].ids[0] })

@@ -1,3 +1,7 @@
+// Package netguard decides which addresses of the network are contacted. What clients
+// and events name may lead into the operator's own network: a URL is checked when it is
+// read, and again here, by the address that its name has led to in the moment of the
+// connection.
 package netguard
 
 import (
@@ -12,9 +16,8 @@ import (
 // ErrForbidden is wrapped by errors about addresses that are not contacted.
 var ErrForbidden = errors.New("this address is not contacted")
 
-// Guard decides which network addresses are connected to. It looks at the address
-// that is connected to, after the name was resolved: what DNS says in between does
-// not matter.
+// Guard decides which network addresses may be connected to. It checks the address of the
+// connection, after the name was resolved: later DNS answers do not matter.
 type Guard struct {
 	// Private allows addresses that are not reached from everywhere: loopback, private
 	// and link-local ones.
@@ -29,7 +32,7 @@ type Guard struct {
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Dial connects as net.Dialer does.
+// Dial connects like net.Dialer, to allowed addresses only.
 func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if g.Connect != nil {
 		return g.Connect(ctx, network, address)
@@ -38,7 +41,7 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return d.DialContext(ctx, network, address)
 }
 
-// Check reports why an address, IP:port, is not contacted.
+// Check returns an error if an address, IP:port, must not be contacted.
 func (g *Guard) Check(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -73,4 +76,45 @@ func local(ip netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// notPublic are the address blocks that are not of the public internet, by the
+// registries of special-purpose addresses (RFC 6890), and those that carry another
+// address within.
+var notPublic = func() (list []netip.Prefix) {
+	for _, text := range []string{
+		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
+		"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+		"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+	} {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	return list
+}()
+
+var (
+	// unicast is all of IPv6 that is given to networks of the public internet.
+	unicast = netip.MustParsePrefix("2000::/3")
+
+	// nat64 holds an IPv4 address in its last four bytes (RFC 6052).
+	nat64 = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+// Public reports whether an address is one of the public internet. One that leads to
+// an IPv4 address (mapped, or by NAT64) counts as that address.
+func Public(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	if nat64.Contains(addr) {
+		b := addr.As16()
+		addr = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	if !addr.IsValid() || addr.Is6() && !unicast.Contains(addr) {
+		return false
+	}
+	for _, block := range notPublic {
+		if block.Contains(addr) {
+			return false
+		}
+	}
+	return true
 }

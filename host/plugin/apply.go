@@ -7,14 +7,14 @@ import (
 
 	"talon/host/plugin/folder"
 	"talon/host/plugin/guest"
-	"talon/host/plugin/shelf"
+	"talon/host/plugin/history"
 	"talon/host/plugin/sidecar"
 )
 
 // apply makes findings come true, and drops what is not in the folder any more.
 // REQUIRES: changing.
-func (r *Registry) apply(findings []*finding, entries []folder.Entry, problems []folder.Problem) {
-	r.looking.Lock()
+func (r *Registry) apply(findings []*candidate, entries []folder.Entry, problems []folder.Problem) {
+	r.inspecting.Lock()
 	changed := false
 	for _, f := range findings {
 		changed = r.applyOne(f) || changed
@@ -31,16 +31,16 @@ func (r *Registry) apply(findings []*finding, entries []folder.Entry, problems [
 		changed = s.running != nil || changed
 		if r.requires(name, s) && !s.off {
 			changed = !s.gone || changed
-			r.miss(name, s)
+			r.requireMissing(name, s)
 			continue
 		}
 		r.remove(name, s)
 	}
-	r.note(problems)
-	r.looking.Unlock()
+	r.setProblems(problems)
+	r.inspecting.Unlock()
 	if changed {
 		r.install()
-		r.settle(findings)
+		r.afterChange(findings)
 	}
 }
 
@@ -48,24 +48,24 @@ func (r *Registry) apply(findings []*finding, entries []folder.Entry, problems [
 func (r *Registry) slot(name string) *slot {
 	if r.slots[name] == nil {
 		r.slots[name] = new(slot)
-		if r.shelf != nil {
-			r.slots[name].record, _ = r.shelf.Record(name)
+		if r.history != nil {
+			r.slots[name].record, _ = r.history.Record(name)
 			r.slots[name].recall()
 		}
 	}
 	return r.slots[name]
 }
 
-// applyOne reports whether the line-up is another now. REQUIRES: changing and
+// applyOne reports whether the active set is another now. REQUIRES: changing and
 // looking.
-func (r *Registry) applyOne(f *finding) bool {
+func (r *Registry) applyOne(f *candidate) bool {
 	s := r.slot(f.name)
 	if !f.last {
 		s.seen = f.seen
 	}
 	switch {
 	case f.same && f.err == nil:
-		r.forgive(f.name, s)
+		r.clearQuarantine(f.name, s)
 		return false
 	case f.same:
 		return false
@@ -76,7 +76,7 @@ func (r *Registry) applyOne(f *finding) bool {
 	}
 	g := f.generation
 	if !f.last {
-		r.forgive(f.name, s)
+		r.clearQuarantine(f.name, s)
 	}
 	g.since = r.o.Now()
 	if at := r.placeIn(f.source); at > 0 {
@@ -85,11 +85,16 @@ func (r *Registry) applyOne(f *finding) bool {
 	s.off, s.leftOut, s.place = g.off, g.leftOut, g.place
 	s.readRequired(g.file)
 	s.gone = false
+	switch {
+	case f.record != nil:
+		r.adopt(f, s)
+	case s.off:
+		r.deactivate(f.name, s)
+	default:
+		r.promote(f, s)
+	}
 	if s.off {
 		g = nil
-		r.retire(f.name, s)
-	} else {
-		r.promote(f, s)
 	}
 	changed := s.running != g
 	s.applied, s.running = f.source.key, g
@@ -98,7 +103,7 @@ func (r *Registry) applyOne(f *finding) bool {
 		quota = r.o.StateQuota
 	}
 	r.state.Of(f.name).SetQuota(quota)
-	f.generation.tally.disputes.clear()
+	f.generation.counters.disputes.clear()
 	r.metrics.change(f.name, "accepted")
 	if g != nil {
 		r.o.Log.Info("plugin runs", "plugin", g.name, "generation", g.number, "mode", string(g.file.Mode),
@@ -111,14 +116,14 @@ func (r *Registry) applyOne(f *finding) bool {
 
 // promote keeps a generation for the next start. Without it, it runs all the
 // same.
-func (r *Registry) promote(f *finding, s *slot) {
+func (r *Registry) promote(f *candidate, s *slot) {
 	g := f.generation
 	g.number = s.record.Last + 1
 	s.record.Last = g.number
-	if r.shelf == nil {
+	if r.history == nil {
 		return
 	}
-	record, err := r.shelf.Promote(f.name, shelf.Generation{
+	record, err := r.history.Promote(f.name, history.Generation{
 		Wasm:       g.key.sha256(),
 		Version:    g.version(),
 		Sidecar:    f.source.sidecar,
@@ -135,9 +140,9 @@ func (r *Registry) promote(f *finding, s *slot) {
 }
 
 // refuse notes why what lies in the folder does not run.
-func (r *Registry) refuse(f *finding, s *slot) {
+func (r *Registry) refuse(f *candidate, s *slot) {
 	s.refused = &refused{at: r.o.Now(), reason: oneLine(f.err)}
-	kept := &shelf.Refused{Reason: s.refused.reason, At: s.refused.at}
+	kept := &history.Refused{Reason: s.refused.reason, At: s.refused.at}
 	if f.source != nil {
 		s.refused.key = f.source.key
 		kept.Wasm, kept.Sidecar = f.source.key.sha256(), f.source.key.sidecarSHA256()
@@ -153,36 +158,36 @@ func (r *Registry) refuse(f *finding, s *slot) {
 		attrs = append(attrs, "running", s.running.number)
 	}
 	r.o.Log.Warn("plugin refused, what ran before goes on", attrs...)
-	if r.shelf != nil {
-		if err := r.shelf.Refuse(f.name, kept); err != nil {
+	if r.history != nil {
+		if err := r.history.Refuse(f.name, kept); err != nil {
 			r.o.Log.Warn("a refused plugin is not remembered", "plugin", f.name, "err", err)
 		}
 	}
 }
 
-// forgive forgets that something was refused.
-func (r *Registry) forgive(name string, s *slot) {
+// clearQuarantine forgets that something was refused.
+func (r *Registry) clearQuarantine(name string, s *slot) {
 	if s.refused == nil && s.record.Refused == nil {
 		return
 	}
 	s.refused, s.record.Refused = nil, nil
-	if r.shelf != nil {
-		if err := r.shelf.Refuse(name, nil); err != nil {
+	if r.history != nil {
+		if err := r.history.Refuse(name, nil); err != nil {
 			r.o.Log.Warn("a refused plugin is remembered", "plugin", name, "err", err)
 		}
 	}
 }
 
-// retire says on the shelf that nothing runs under a name.
-func (r *Registry) retire(name string, s *slot) {
-	if r.shelf == nil || s.record.Current == nil {
+// deactivate says on the history that nothing runs under a name.
+func (r *Registry) deactivate(name string, s *slot) {
+	if r.history == nil || s.record.Current == nil {
 		return
 	}
-	if err := r.shelf.Retire(name); err != nil {
+	if err := r.history.Retire(name); err != nil {
 		r.o.Log.Warn("a plugin that does not run any more is remembered as running", "plugin", name, "err", err)
 		return
 	}
-	s.record, _ = r.shelf.Record(name)
+	s.record, _ = r.history.Record(name)
 }
 
 // remove drops a name whose module is not in the folder any more. What it
@@ -192,26 +197,26 @@ func (r *Registry) remove(name string, s *slot) {
 		r.o.Log.Info("plugin removed", "plugin", name, "generation", s.running.number)
 		r.metrics.change(name, "removed")
 	}
-	r.forgive(name, s)
-	r.retire(name, s)
+	r.clearQuarantine(name, s)
+	r.deactivate(name, s)
 	delete(r.slots, name)
-	r.tallies.forget(name)
+	r.counters.forget(name)
 	r.metrics.forget(name)
 }
 
-// miss is what becomes of a policy that is required and whose files are not in the
+// requireMissing is what becomes of a policy that is required and whose files are not in the
 // folder any more: it refuses what it would judge.
-func (r *Registry) miss(name string, s *slot) {
+func (r *Registry) requireMissing(name string, s *slot) {
 	if !s.gone {
 		r.o.Log.Error("a policy that is required is not in the folder any more: what it would judge is refused", "plugin", name)
 	}
 	s.running, s.gone = nil, true
 	s.applied, s.seen = key{}, seen{}
-	r.forgive(name, s)
+	r.clearQuarantine(name, s)
 }
 
-// note keeps what the folder itself has against some names.
-func (r *Registry) note(problems []folder.Problem) {
+// setProblems keeps what the folder itself has against some names.
+func (r *Registry) setProblems(problems []folder.Problem) {
 	before := r.problems
 	r.problems = make(map[string]string, len(problems))
 	for _, p := range problems {
@@ -222,8 +227,8 @@ func (r *Registry) note(problems []folder.Problem) {
 	}
 }
 
-// settle does what follows from a new line-up.
-func (r *Registry) settle(findings []*finding) {
+// afterChange does what follows from a new active set.
+func (r *Registry) afterChange(findings []*candidate) {
 	for _, f := range findings {
 		if f.generation == nil || f.generation.module == nil || f.generation.sets == nil {
 			continue

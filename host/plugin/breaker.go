@@ -120,10 +120,10 @@ const (
 	// A failure by its time says little of who asked: the disk may be slow.
 	slowPoints = 0.25
 
-	forgiveTime = 8 * time.Second // until all points are forgiven
-	firstRefuse = time.Second     // doubles with each time
-	mostRefuse  = 64 * time.Second
-	forgetTime  = 10 * time.Minute // without a failure
+	decayTime  = 8 * time.Second // until all points are forgiven
+	minRefuse  = time.Second     // doubles with each time
+	maxRefuse  = 64 * time.Second
+	forgetTime = 10 * time.Minute // without a failure
 
 	maxCulprits = 4096 // the latest
 )
@@ -138,8 +138,8 @@ type window struct {
 
 const (
 	windowTime  = 10 * time.Second
-	restSources = 8 // that must have failed, with more than half of all questions
-	restTime    = time.Second
+	openSources = 8 // that must have failed, with more than half of all questions
+	openTime    = time.Second
 )
 
 // admits reports whether the plugin may be asked, and if not, for whose sake.
@@ -160,7 +160,7 @@ func (b *breaker) admits(c *causes) (causeKind, bool) {
 		if now.Before(b.retry) {
 			return byAll, false
 		}
-		b.retry = now.Add(restTime) // one tries
+		b.retry = now.Add(openTime) // one tries
 	}
 	b.asked.Add(1)
 	return 0, true
@@ -206,7 +206,7 @@ func (b *breaker) failed(c *causes, kind failureKind) {
 	points := 1.0
 	switch kind {
 	case ofPlugin:
-		b.retry = now.Add(restTime)
+		b.retry = now.Add(openTime)
 		return
 	case slow:
 		points = slowPoints
@@ -219,11 +219,11 @@ func (b *breaker) failed(c *causes, kind failureKind) {
 		*w = window{since: now, asked: b.asked.Load() - 1, sources: make(map[cause]struct{})}
 	}
 	w.failures++
-	if len(w.sources) < restSources {
+	if len(w.sources) < openSources {
 		w.sources[c.independent()] = struct{}{}
 	}
-	if len(w.sources) == restSources && 2*w.failures > b.asked.Load()-w.asked {
-		b.retry = now.Add(restTime)
+	if len(w.sources) == openSources && 2*w.failures > b.asked.Load()-w.asked {
+		b.retry = now.Add(openTime)
 	}
 }
 
@@ -243,26 +243,26 @@ func (b *breaker) blame(one cause, points float64, now time.Time) {
 	}
 	b.order.MoveToFront(at)
 	x := at.Value.(*culprit)
-	most := float64(ownPoints)
+	limit := float64(ownPoints)
 	if one.kind >= byNetwork {
-		most = sharedPoints
+		limit = sharedPoints
 	}
 	since := max(now.Sub(x.at), 0)
 	if since > forgetTime {
 		x.level = 0
 	}
-	x.points = max(x.points-most*since.Seconds()/forgiveTime.Seconds(), 0) + points
+	x.points = max(x.points-limit*since.Seconds()/decayTime.Seconds(), 0) + points
 	x.at = now
-	if x.points >= most {
-		x.until = now.Add(min(firstRefuse<<min(x.level, 16), mostRefuse))
+	if x.points >= limit {
+		x.until = now.Add(min(minRefuse<<min(x.level, 16), maxRefuse))
 		x.level++
 		// The next one after that counts again, unless time forgives.
-		x.points, x.at = most-1, x.until
+		x.points, x.at = limit-1, x.until
 	}
 }
 
-// resting reports whether the plugin is not asked, whoever wants to know.
-func (b *breaker) resting() bool {
+// isOpen reports whether the plugin is not asked, whoever wants to know.
+func (b *breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.retry.IsZero()

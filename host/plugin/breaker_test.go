@@ -99,19 +99,19 @@ func TestBreakerRests(t *testing.T) {
 	for i := range 100 {
 		w.asks(from(client(byte(i)), uint32(i), 255))
 	}
-	if st := w.of("guard"); st.Failures != restSources || !st.Resting {
-		t.Errorf("%d failures, resting %v; want %d", st.Failures, st.Resting, restSources)
+	if st := w.of("guard"); st.Failures != openSources || !st.Resting {
+		t.Errorf("%d failures, resting %v; want %d", st.Failures, st.Resting, openSources)
 	}
 	for i := range 5 {
-		w.later(restTime)
+		w.later(openTime)
 		for j := range 10 {
 			w.asks(from(client(byte(100+10*i+j)), uint32(1000+10*i+j), 255))
 		}
 	}
-	if st := w.of("guard"); st.Failures != restSources+5 {
-		t.Errorf("%d failures, want one a second more than %d", st.Failures, restSources)
+	if st := w.of("guard"); st.Failures != openSources+5 {
+		t.Errorf("%d failures, want one a second more than %d", st.Failures, openSources)
 	}
-	w.later(restTime)
+	w.later(openTime)
 	for i := range 3 {
 		if said := w.asks(from(client(byte(250+i)), uint32(5000+i), 1)); said != "guard reject x" {
 			t.Errorf("when it works: %s", said)

@@ -12,7 +12,7 @@ import (
 
 	"talon/host/plugin/claim"
 	"talon/host/plugin/folder"
-	"talon/host/plugin/shelf"
+	"talon/host/plugin/history"
 	"talon/host/plugin/sidecar"
 )
 
@@ -75,10 +75,7 @@ func (r *Registry) SetMode(ctx context.Context, name string, mode sidecar.Mode) 
 	if err != nil {
 		return Status{}, err
 	}
-	wasm, err := readFile(filepath.Join(r.o.Dir, name+".wasm"), maxModule)
-	if errors.Is(err, fs.ErrNotExist) && r.slots[name].program() {
-		err = nil
-	}
+	wasm, err := r.readModule(ctx, name)
 	if err != nil {
 		return Status{}, fmt.Errorf("read the module: %w", err)
 	}
@@ -105,39 +102,41 @@ func (r *Registry) Rollback(ctx context.Context, name string, steps int) (Status
 		return Status{}, fmt.Errorf("%w: %.80q", ErrUnknown, name)
 	}
 	earlier := s.record.Earlier
-	if s.refused != nil && s.record.Current != nil {
-		earlier = append([]shelf.Generation{*s.record.Current}, earlier...)
+	if s.refused != nil && s.record.Current != nil && r.shared == nil {
+		earlier = append([]history.Generation{*s.record.Current}, earlier...)
 	}
-	if r.shelf == nil || steps < 1 || steps > len(earlier) {
+	if r.history == nil && r.shared == nil || steps < 1 || steps > len(earlier) {
 		return Status{}, fmt.Errorf("%w: %s has %d earlier generations, %d steps back is none of them", ErrRefused, name, len(earlier), steps)
 	}
 	to := earlier[steps-1]
-	wasm, err := r.shelf.Wasm(to.Wasm)
+	src, err := r.sourceOf(ctx, name, &to)
 	if err != nil {
 		return Status{}, fmt.Errorf("read generation %d: %w", to.Number, err)
 	}
-	src := newSource(name, moduleOf(wasm), sidecarOf(&to)).sign(to.Signature)
-	return r.replace(ctx, src, func() error {
-		// The side-car first: after a crash in between it is the one whose mode and
-		// capabilities the operator asked for.
-		if src.sidecar == nil {
-			err = folder.Remove(r.o.Dir, name+".toml")
-		} else {
-			err = folder.Write(r.o.Dir, name+".toml", src.sidecar)
-		}
-		if err != nil {
+	return r.replace(ctx, src, func() error { return r.writeFiles(src) })
+}
+
+// writeFiles makes the files of the folder those of a source.
+func (r *Registry) writeFiles(s *source) (err error) {
+	// The side-car first: after a crash in between it is the one whose mode and
+	// capabilities the operator asked for.
+	if s.sidecar == nil {
+		err = folder.Remove(r.o.Dir, s.name+".toml")
+	} else {
+		err = folder.Write(r.o.Dir, s.name+".toml", s.sidecar)
+	}
+	if err != nil {
+		return err
+	}
+	if s.signature != nil {
+		if err := folder.Write(r.o.Dir, s.name+".wasm"+claim.Suffix, s.signature); err != nil {
 			return err
 		}
-		if src.signature != nil {
-			if err := folder.Write(r.o.Dir, name+".wasm"+claim.Suffix, src.signature); err != nil {
-				return err
-			}
-		}
-		if src.wasm == nil {
-			return folder.Remove(r.o.Dir, name+".wasm")
-		}
-		return folder.Write(r.o.Dir, name+".wasm", wasm)
-	})
+	}
+	if s.wasm == nil {
+		return folder.Remove(r.o.Dir, s.name+".wasm")
+	}
+	return folder.Write(r.o.Dir, s.name+".wasm", s.wasm)
 }
 
 // replace builds a generation, writes its files, and makes it run. REQUIRES:
@@ -153,24 +152,51 @@ func (r *Registry) replace(ctx context.Context, s *source, write func() error) (
 		}
 		return Status{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
+	if r.shared != nil {
+		c := r.newChange()
+		c.put(s, g.version())
+		if err := errors.Join(g.close(), r.propose(ctx, c)); err != nil {
+			return Status{}, err
+		}
+		return r.status(s.name), nil
+	}
 	if err := write(); err != nil {
 		return Status{}, errors.Join(fmt.Errorf("write into the folder of plugins: %w", err), g.close())
 	}
 	// What was seen stays as it was, so that the next look finds what runs.
-	f := &finding{name: s.name, source: s, generation: g, seen: r.slot(s.name).seen}
-	r.looking.Lock()
+	f := &candidate{name: s.name, source: s, generation: g, seen: r.slot(s.name).seen}
+	r.inspecting.Lock()
 	changed := r.applyOne(f)
 	delete(r.problems, s.name)
-	r.looking.Unlock()
+	r.inspecting.Unlock()
 	if changed {
 		r.install()
-		r.settle([]*finding{f})
+		r.afterChange([]*candidate{f})
 	}
 	return r.status(s.name), nil
 }
 
+// readModule returns the module of a name, nil for a program.
+func (r *Registry) readModule(ctx context.Context, name string) ([]byte, error) {
+	if now := r.agreed(name); now != nil {
+		src, err := r.sourceOf(ctx, name, now)
+		if err != nil {
+			return nil, err
+		}
+		return src.wasm, nil
+	}
+	wasm, err := readFile(filepath.Join(r.o.Dir, name+".wasm"), maxModule)
+	if errors.Is(err, fs.ErrNotExist) && r.slots[name].program() {
+		err = nil
+	}
+	return wasm, err
+}
+
 // readSidecar returns the text of a side-car, nil if there is none.
 func (r *Registry) readSidecar(name string) ([]byte, error) {
+	if now := r.agreed(name); now != nil {
+		return sidecarOf(now), nil
+	}
 	text, err := readFile(filepath.Join(r.o.Dir, name+".toml"), maxSidecar)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -181,12 +207,12 @@ func (r *Registry) readSidecar(name string) ([]byte, error) {
 	return append([]byte{}, text...), nil
 }
 
-func readFile(path string, most int64) ([]byte, error) {
+func readFile(path string, limit int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	wrong := fmt.Errorf("%s is not a file of at most %d bytes", path, most)
+	wrong := fmt.Errorf("%s is not a file of at most %d bytes", path, limit)
 	if !info.Mode().IsRegular() {
 		return nil, wrong
 	}
@@ -195,8 +221,8 @@ func readFile(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if int64(len(data)) > most {
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if int64(len(data)) > limit {
 		return nil, wrong
 	}
 	return data, err

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"talon/host"
@@ -61,15 +62,15 @@ func (k key) sidecarSHA256() string {
 // generation is a plugin that has passed every check: a loaded module, or a program,
 // with its settings. It never changes; a change of any of its files makes another.
 type generation struct {
-	name   string
-	number int64
-	since  time.Time
-	key    key
-	place  int
-	file   *sidecar.File
-	module *guest.Module
-	sets   *sets.Sets // nil if it has none
-	tally  *tally     // of the name
+	name     string
+	number   int64
+	since    time.Time
+	key      key
+	place    int
+	file     *sidecar.File
+	module   *guest.Module
+	sets     *sets.Sets // nil if it has none
+	counters *counters  // of the name
 
 	program *program.Program // in the place of a module, which is nil then
 	breaker breaker
@@ -77,7 +78,7 @@ type generation struct {
 
 	signer string // npub of who signed the module; empty: nobody had to
 
-	refusal host.Ruling // what a client is told when the module fails
+	refusal host.Ruling // the answer to a client when the module fails
 
 	required bool
 	absent   bool // it stands for a policy that does not run: it refuses
@@ -85,7 +86,7 @@ type generation struct {
 	leftOut  bool // a policy that the operator's choice of them does not name
 	off      bool // by its side-car, or because it is left out and nothing else
 
-	users int // line-ups and reducers that hold it; guarded by Registry.holding
+	users int // active sets and reducers that hold it; guarded by Registry.refs
 }
 
 // build makes a generation: every step that can refuse it. The error is one
@@ -98,7 +99,7 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 	if file.SHA256 != "" && file.SHA256 != s.key.sha256() {
 		return nil, fmt.Errorf("the side-car is for the module with sha256 %s; this one has %s", file.SHA256, s.key.sha256())
 	}
-	g := &generation{name: s.name, key: s.key, file: file, tally: r.tallies.of(s.name), refusal: refusalOf(s.name), meters: r.metrics}
+	g := &generation{name: s.name, key: s.key, file: file, counters: r.counters.of(s.name), refusal: refusalOf(s.name), meters: r.metrics}
 	g.breaker.now = r.o.Now
 	g.required = file.Required || slices.Contains(r.o.Policy, s.name)
 	if g.leftOut, g.off = r.leavesOut(s); g.off || file.Mode == sidecar.Off {
@@ -197,7 +198,7 @@ func (r *Registry) loadFallback(ctx context.Context) error {
 		s.bundled = true
 		if g, err = r.build(ctx, s); err == nil {
 			g.hidden = true
-			r.hold(g)
+			r.acquire(g)
 			r.fallback = g
 		}
 	}
@@ -232,4 +233,97 @@ func (g *generation) close() error {
 		return nil
 	}
 	return g.module.Close(context.Background())
+}
+
+// activeSet is what decides at one moment: the plugins of every policy function in
+// their order. It never changes. A decision is taken by one active set from
+// beginning to end, however often plugins are swapped meanwhile.
+type activeSet struct {
+	refs  atomic.Int64 // calls under way, and one for being the current active set
+	ended func(*activeSet)
+
+	chains   [chains]chain
+	fallback *generation // what on-failure = "bundled" asks; nil if nothing does
+
+	about []host.Description // of those that enforce and say something
+
+	generations []*generation // everything it keeps alive
+	followers   []*sets.Sets
+}
+
+// chains is how many policy functions there are; a guest.Func below it is one.
+const chains = int(guest.Push) + 1
+
+// chain is the plugins of one function, in the order in which they are asked.
+type chain struct {
+	links []link
+	names []string // of those that enforce, for the journal
+	hosts int      // links up to the last that hosts; 0: none does
+}
+
+type link struct {
+	*generation
+	shadow bool
+	hosts  bool // it makes repositories for announcements, or may, since it is missing
+}
+
+// newActiveSet makes an active set of generations that are in order.
+func newActiveSet(generations []*generation, fallback *generation, ended func(*activeSet)) *activeSet {
+	l := &activeSet{ended: ended, fallback: fallback, generations: generations}
+	l.refs.Store(1)
+	for _, g := range generations {
+		if g == fallback && g.hidden {
+			continue
+		}
+		if g.sets != nil {
+			l.followers = append(l.followers, g.sets)
+		}
+		if g.leftOut {
+			continue // it serves another world
+		}
+		about := g.about()
+		if g.file.Mode == sidecar.Enforce && (len(about.Grasps) > 0 || about.Criteria != "" || about.Curation != "" || about.Writes != host.WritesUnsaid) {
+			l.about = append(l.about, about)
+		}
+		for f := range chains {
+			if !g.calls(guest.Func(f)) {
+				continue
+			}
+			c := &l.chains[f]
+			shadow := g.file.Mode == sidecar.Shadow
+			hosts := !shadow && (about.Hosts() || g.absent)
+			c.links = append(c.links, link{g, shadow, hosts})
+			if !shadow {
+				c.names = append(c.names, g.name)
+			}
+			if hosts {
+				c.hosts = len(c.links)
+			}
+		}
+	}
+	return l
+}
+
+// decides reports whether a plugin that enforces is asked about events.
+func (l *activeSet) decides() bool { return len(l.chains[guest.Admit].names) > 0 }
+
+// acquire keeps the active set from ending, if it has not ended.
+func (l *activeSet) acquire() bool {
+	for {
+		n := l.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if l.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// release ends what acquire began. The last release of an active set that is not
+// current any more ends it.
+func (l *activeSet) release() {
+	if l.refs.Add(-1) == 0 {
+		l.ended(l)
+	}
 }

@@ -28,13 +28,16 @@ var requests = sync.Pool{New: func() any { return new(guest.Request) }}
 // rejected. An error means that ctx was done, or that facts could not be read:
 // nothing was decided.
 func (r *Registry) Admit(ctx context.Context, it *host.Item, facts host.Facts, now int64) (host.Ruling, error) {
-	l := r.enter()
-	defer l.leave()
+	if err := r.notCurrent(); err != nil {
+		return host.Ruling{}, err
+	}
+	l := r.acquireSet()
+	defer l.release()
 	q := requests.Get().(*guest.Request)
 	defer requests.Put(q)
 	c := question{
 		chain: &l.chains[guest.Admit], function: guest.Admit, request: q.Admit(it, now), facts: facts, now: now,
-		source: origin(it), causes: causesOf(it), fallback: l.fallback, take: r.take(), held: r.o.Held, item: it,
+		source: origin(it), causes: causesOf(it), fallback: l.fallback, record: r.record(), held: r.o.Held, item: it,
 	}
 	if err := c.ask(ctx); err != nil {
 		return host.Ruling{}, err
@@ -44,12 +47,12 @@ func (r *Registry) Admit(ctx context.Context, it *host.Item, facts host.Facts, n
 	}
 	var opinions []opinion
 	if c.shadows > 0 {
-		opinions = c.overhear(ctx, &it.Event.ID)
+		opinions = c.runShadow(ctx, &it.Event.ID)
 	}
 	r.journal.add(&it.Event.ID, &c, opinions)
-	if c.take != nil {
-		c.take.Asked(c.names())
-		c.take.Admit(it, now, c.ruling)
+	if c.record != nil {
+		c.record.Asked(c.names())
+		c.record.Admit(it, now, c.ruling)
 	}
 	return c.ruling, nil
 }
@@ -78,37 +81,40 @@ func (r *Registry) Push(ctx context.Context, p *host.Push) (host.Ruling, error) 
 
 func (r *Registry) allow(ctx context.Context, f guest.Func, who causes, encode func(*guest.Request, int64) []byte,
 	record func(*sample.Take, int64, host.Ruling)) (host.Ruling, error) {
+	if err := r.notCurrent(); err != nil {
+		return host.Ruling{}, err
+	}
 	// Who records wants to know of questions too that no plugin is asked yet.
 	if len(r.current.Load().chains[f].links) == 0 && r.recording.Load() == nil {
 		return host.Ruling{Action: host.Pass}, nil
 	}
-	l := r.enter()
-	defer l.leave()
+	l := r.acquireSet()
+	defer l.release()
 	q := requests.Get().(*guest.Request)
 	defer requests.Put(q)
 	now := r.o.Now().Unix()
 	c := question{
 		chain: &l.chains[f], function: f, request: encode(q, now), facts: r.o.Facts, now: now,
-		source: "client", causes: who, fallback: l.fallback, take: r.take(), held: r.o.Held,
+		source: "client", causes: who, fallback: l.fallback, record: r.record(), held: r.o.Held,
 	}
 	if err := c.ask(ctx); err != nil {
 		return host.Ruling{}, err
 	}
 	if c.shadows > 0 {
-		c.overhear(ctx, nil)
+		c.runShadow(ctx, nil)
 	}
-	if c.take != nil {
-		c.take.Asked(c.chain.names, c.asked)
-		record(c.take, now, c.ruling)
+	if c.record != nil {
+		c.record.Asked(c.chain.names, c.asked)
+		record(c.record, now, c.ruling)
 	}
 	return c.ruling, nil
 }
 
-// enter takes part in the current line-up; the caller leaves it.
-func (r *Registry) enter() *lineup {
+// acquireSet returns the current active set; the caller releases it.
+func (r *Registry) acquireSet() *activeSet {
 	for {
-		// A line-up that has ended is not current any more.
-		if l := r.current.Load(); l.enter() {
+		// An active set that has ended is not current any more.
+		if l := r.current.Load(); l.acquire() {
 			return l
 		}
 	}
@@ -131,7 +137,7 @@ type question struct {
 	source   string
 	causes   causes
 	fallback *generation
-	take     *sample.Take   // nil: nobody records
+	record   *sample.Take   // nil: nobody records
 	held     host.HeldFacts // what plugins see of purgatory, if facts have none
 	item     *host.Item     // for programs; nil unless admit is asked
 
@@ -247,7 +253,7 @@ func (q *question) names() (list []string, asked int) {
 // decided instead. fuel is what the plugin has spent. Who has made it fail before does
 // not get past it so, whatever the side-car says.
 func (q *question) failed(ctx context.Context, g *generation, fuel int64, f error) (*generation, host.Ruling, int64, error) {
-	if f == errMissing || f == errResting && g.required {
+	if f == errMissing || f == errBreakerOpen && g.required {
 		return g, g.refusal, fuel, nil
 	}
 	switch g.file.Failure(manifest.WorldPolicy) {
@@ -276,11 +282,14 @@ func (g *generation) ask(ctx context.Context, q *question, facts host.Facts) (ho
 	if by, ok := g.breaker.admits(&q.causes); !ok {
 		g.meters.refuse(g.name, by)
 		if by == byAll {
-			return host.Ruling{}, 0, errResting
+			return host.Ruling{}, 0, errBreakerOpen
 		}
 		return host.Ruling{}, 0, errRefused
 	}
-	g.tally.calls.Add(1)
+	g.counters.calls.Add(1)
+	if w, ok := facts.(host.Waiter); ok {
+		w.Asking(g.name)
+	}
 	var ruling host.Ruling
 	var fuel int64
 	var err error
@@ -293,19 +302,19 @@ func (g *generation) ask(ctx context.Context, q *question, facts host.Facts) (ho
 		g.breaker.worked()
 	} else if failure := failure(err); failure != nil {
 		g.breaker.failed(&q.causes, kindOf(failure))
-		g.tally.failed(failure)
+		g.counters.failed(failure)
 	}
 	return ruling, fuel, err
 }
 
 // Failures of a plugin that was not asked.
 var (
-	errRefused = errors.New("it has failed for whom it is asked now, who is refused for a while")
-	errResting = errors.New("it has failed for many and rests")
-	errMissing = errors.New("it is required, and does not run")
+	errRefused     = errors.New("it has failed for whom it is asked now, who is refused for a while")
+	errBreakerOpen = errors.New("it has failed for many and rests")
+	errMissing     = errors.New("it is required, and does not run")
 )
 
-// refusalOf is what a client is told when a plugin fails.
+// refusalOf returns the answer to a client when a plugin fails.
 func refusalOf(name string) host.Ruling {
 	return host.Ruling{
 		Action: host.Reject, Rule: "failed", Module: name,

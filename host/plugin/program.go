@@ -18,7 +18,7 @@ import (
 )
 
 // A side-car can name a program instead of lying beside a module. Its source has no
-// module: the shelf keeps an empty one for it.
+// module: the history keeps an empty one for it.
 
 const (
 	programPlace   = 50 // where its side-car does not say
@@ -184,6 +184,9 @@ func (g *generation) version() string {
 	if g.program != nil {
 		return programVersion
 	}
+	if g.module == nil {
+		return "" // it is off
+	}
 	return g.module.Manifest().Release
 }
 
@@ -192,7 +195,7 @@ func failure(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case err == errRefused, err == errResting, err == errMissing:
+	case err == errRefused, err == errBreakerOpen, err == errMissing:
 		return err
 	}
 	if f := guest.AsFailure(err); f != nil {

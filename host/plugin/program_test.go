@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"talon/host/plugin/sidecar"
+	"talon/internal/testkit"
 )
 
 // programOf writes a program of the shell that answers everything with an action, and
@@ -21,9 +22,7 @@ while read -r line; do
 	printf '{"id":"%s","action":"` + action + `","msg":"too many\\nwords"}\n' "${id%%'"'*}"
 done
 `
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteProgram(t, path, text)
 	return path
 }
 

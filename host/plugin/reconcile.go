@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"talon/host"
 	"talon/host/plugin/folder"
-	"talon/host/plugin/shelf"
+	"talon/host/plugin/history"
+	"talon/host/plugin/sidecar"
 )
 
 const (
@@ -20,9 +23,9 @@ const (
 	maxSidecar = 1 << 20
 )
 
-// finding is what one look at a name came to: something to run, or a reason why
+// candidate is what one look at a name came to: something to run, or a reason why
 // not.
-type finding struct {
+type candidate struct {
 	name       string
 	seen       seen
 	source     *source     // nil if the files could not be read
@@ -30,27 +33,28 @@ type finding struct {
 	err        error       // why, as one sentence
 	same       bool        // it runs already, or it was refused before
 	last       bool        // it is the last good generation, in the place of what was refused
+
+	record *history.Record // that all nodes have agreed on; nil where this server is alone
 }
 
 // start loads the folder for the first time.
 func (r *Registry) start(ctx context.Context) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	entries, problems, err := folder.Scan(r.o.Dir)
-	if err != nil {
-		return fmt.Errorf("read the folder of plugins: %w", err)
-	}
-	if r.shelf != nil {
-		for _, name := range r.shelf.Names() {
-			record, _ := r.shelf.Record(name)
+	if r.history != nil {
+		for _, name := range r.history.Names() {
+			record, _ := r.history.Record(name)
 			r.slots[name] = &slot{record: record}
 			r.slots[name].recall()
 		}
 	}
-	entries, problems = r.programs(entries, problems)
+	entries, problems, err := r.scan()
+	if err != nil {
+		return fmt.Errorf("read the folder of plugins: %w", err)
+	}
 	// Where they have to be compiled it can take a minute, in which nothing else is logged.
 	r.o.Log.Info(fmt.Sprintf("loading %d modules …", modules(entries)), "dir", r.o.Dir)
-	findings := r.lookAtAll(ctx, entries)
+	findings := r.inspectAll(ctx, entries)
 	if ctx.Err() != nil {
 		r.abandon(findings)
 		return ctx.Err()
@@ -60,7 +64,7 @@ func (r *Registry) start(ctx context.Context) error {
 		return err
 	}
 	var unknown []error
-	var ready []*finding
+	var ready []*candidate
 	for _, f := range findings {
 		ready = append(ready, f)
 		if f.err == nil {
@@ -87,11 +91,25 @@ func (r *Registry) start(ctx context.Context) error {
 	if r.current.Load().decides() {
 		return nil
 	}
+	return r.errNoPolicy()
+}
+
+func (r *Registry) errNoPolicy() error {
 	return fmt.Errorf("no plugin in %s decides about events, so that none would be accepted: put a policy there, such as grasp.wasm", r.o.Dir)
 }
 
+// scan returns what lies in the folder and can be plugins. REQUIRES: changing.
+func (r *Registry) scan() ([]folder.Entry, []folder.Problem, error) {
+	entries, problems, err := folder.Scan(r.o.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, problems = r.programs(entries, problems)
+	return entries, problems, nil
+}
+
 // abandon closes what was loaded in vain.
-func (r *Registry) abandon(findings []*finding) {
+func (r *Registry) abandon(findings []*candidate) {
 	for _, f := range findings {
 		if f.generation != nil {
 			_ = f.generation.close()
@@ -104,13 +122,23 @@ func (r *Registry) abandon(findings []*finding) {
 func (r *Registry) reconcile(ctx context.Context) {
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	entries, problems, err := folder.Scan(r.o.Dir)
+	if r.shared != nil {
+		for r.proposeFolder(ctx) && ctx.Err() == nil {
+			r.changing.Unlock()
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+			r.changing.Lock()
+		}
+		return
+	}
+	entries, problems, err := r.scan()
 	if err != nil {
 		r.o.Log.Error("the folder of plugins cannot be read, what runs goes on", "dir", r.o.Dir, "err", err)
 		return
 	}
-	entries, problems = r.programs(entries, problems)
-	findings := r.lookAtAll(ctx, entries)
+	findings := r.inspectAll(ctx, entries)
 	if ctx.Err() != nil {
 		r.abandon(findings)
 		return
@@ -127,23 +155,23 @@ func modules(entries []folder.Entry) (n int) {
 	return n
 }
 
-// lookAtAll looks at the entries that have changed. While the relay serves, it
+// inspectAll looks at the entries that have changed. While the relay serves, it
 // takes one processor at most.
-func (r *Registry) lookAtAll(ctx context.Context, entries []folder.Entry) []*finding {
+func (r *Registry) inspectAll(ctx context.Context, entries []folder.Entry) []*candidate {
 	var g errgroup.Group
 	g.SetLimit(1)
 	if len(r.current.Load().generations) == 0 {
 		g.SetLimit(runtime.GOMAXPROCS(0))
 	}
 	var mu sync.Mutex
-	var findings []*finding
+	var findings []*candidate
 	for _, e := range entries {
 		s := r.slots[e.Name]
 		if s != nil && s.seen == seenOf(e) {
 			continue
 		}
 		g.Go(func() error {
-			if f := r.look(ctx, e, s); f != nil {
+			if f := r.inspect(ctx, e, s); f != nil {
 				mu.Lock()
 				findings = append(findings, f)
 				mu.Unlock()
@@ -152,7 +180,7 @@ func (r *Registry) lookAtAll(ctx context.Context, entries []folder.Entry) []*fin
 		})
 	}
 	_ = g.Wait()
-	slices.SortFunc(findings, func(a, b *finding) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(findings, func(a, b *candidate) int { return strings.Compare(a.name, b.name) })
 	return findings
 }
 
@@ -172,10 +200,10 @@ func seenOf(e folder.Entry) (s seen) {
 	return s
 }
 
-// look reads an entry and tries to make a generation of it. It returns nil while
+// inspect reads an entry and tries to make a generation of it. It returns nil while
 // the files are still being written.
-func (r *Registry) look(ctx context.Context, e folder.Entry, s *slot) *finding {
-	f := &finding{name: e.Name, seen: seenOf(e)}
+func (r *Registry) inspect(ctx context.Context, e folder.Entry, s *slot) *candidate {
+	f := &candidate{name: e.Name, seen: seenOf(e)}
 	var wasm, text []byte
 	var err error
 	if e.Wasm != nil {
@@ -221,19 +249,33 @@ func (r *Registry) look(ctx context.Context, e folder.Entry, s *slot) *finding {
 }
 
 // lastGood loads what ran before under a name.
-func (r *Registry) lastGood(ctx context.Context, name string, g *shelf.Generation) *finding {
-	f := &finding{name: name, last: true}
-	wasm, err := r.shelf.Wasm(g.Wasm)
-	if err != nil {
-		f.err = err
-		return f
+func (r *Registry) lastGood(ctx context.Context, name string, g *history.Generation) *candidate {
+	f := &candidate{name: name, last: true}
+	if f.source, f.err = r.sourceOf(ctx, name, g); f.err == nil {
+		f.generation, f.err = r.build(ctx, f.source)
 	}
-	f.source = newSource(name, moduleOf(wasm), sidecarOf(g)).sign(g.Signature)
-	f.generation, f.err = r.build(ctx, f.source)
 	return f
 }
 
-// moduleOf returns a module as the shelf keeps it: nil for a program.
+// sourceOf returns what a generation was made of, from the history, or from where all nodes
+// have it.
+func (r *Registry) sourceOf(ctx context.Context, name string, g *history.Generation) (s *source, err error) {
+	var wasm []byte
+	if err = errNoHistory; r.history != nil {
+		wasm, err = r.history.Wasm(g.Wasm)
+	}
+	if err != nil && r.shared != nil {
+		wasm, err = r.shared.module(ctx, g.Wasm)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newSource(name, moduleOf(wasm), sidecarOf(g)).sign(g.Signature), nil
+}
+
+var errNoHistory = errors.New("no earlier generations are kept")
+
+// moduleOf returns a module as the history keeps it: nil for a program.
 func moduleOf(wasm []byte) []byte {
 	if len(wasm) == 0 {
 		return nil
@@ -241,9 +283,85 @@ func moduleOf(wasm []byte) []byte {
 	return wasm
 }
 
-func sidecarOf(g *shelf.Generation) []byte {
+func sidecarOf(g *history.Generation) []byte {
 	if !g.HasSidecar {
 		return nil
 	}
 	return append([]byte{}, g.Sidecar...)
+}
+
+// A policy can be required, by its side-car or because the operator's choice of
+// policies names it: what it would judge is refused as long as it does not run.
+
+// requires reports whether a policy is required. REQUIRES: changing or looking.
+func (r *Registry) requires(name string, s *slot) bool {
+	return s.required || slices.Contains(r.o.Policy, name)
+}
+
+// readRequired learns from a side-car whether the plugin is required. One that shadows
+// or is off judges nothing.
+func (s *slot) readRequired(file *sidecar.File) {
+	s.required = file.Required && file.Mode == sidecar.Enforce
+	if file.Place != nil {
+		s.place = *file.Place
+	}
+}
+
+// recall learns it from what ran last, as the history keeps it.
+func (s *slot) recall() {
+	if s.record.Current == nil {
+		return
+	}
+	if file, err := sidecar.Parse(s.record.Current.Sidecar); err == nil {
+		s.readRequired(file)
+	}
+}
+
+// missing returns why a policy that is required does not run, empty if it runs, or is
+// not required. Where others run the same plugins, what they have agreed on runs, or nothing
+// is decided here. REQUIRES: changing or looking.
+func (r *Registry) missing(name string, s *slot) string {
+	switch {
+	case s.running != nil, s.off, r.shared != nil, !r.requires(name, s):
+		return ""
+	case s.gone:
+		return "its files are not in the folder"
+	case s.refused != nil:
+		return s.refused.reason
+	}
+	return ""
+}
+
+// absent takes the place of a policy that is required and does not run.
+func (r *Registry) absent(name string, s *slot) *generation {
+	g := &generation{
+		name: name, place: s.place, file: &sidecar.File{Mode: sidecar.Enforce, Required: true}, counters: r.counters.of(name), meters: r.metrics,
+		absent:  true,
+		refusal: host.Ruling{Action: host.Reject, Rule: "missing", Module: name, Reason: "error: policy " + name + " is missing"},
+	}
+	if at := slices.Index(r.o.Policy, name) + 1; at > 0 {
+		g.place = at
+	}
+	g.breaker.now = r.o.Now
+	return g
+}
+
+// Health returns the required policies that do not run, or that are not asked after
+// many failures, one sentence each.
+func (r *Registry) Health() []string {
+	r.inspecting.Lock()
+	defer r.inspecting.Unlock()
+	var list []string
+	for name, s := range r.slots {
+		if reason := r.missing(name, s); reason != "" {
+			list = append(list, "policy "+name+" is missing: "+reason)
+		} else if s.running != nil && r.requires(name, s) && s.running.breaker.isOpen() {
+			list = append(list, "policy "+name+" has failed for too many and rests")
+		}
+	}
+	slices.SortFunc(list, strings.Compare)
+	if err := r.notCurrent(); err != nil {
+		list = append(list, err.Error())
+	}
+	return list
 }

@@ -10,7 +10,7 @@ import (
 	"talon/host/plugin/sample"
 )
 
-// ErrRecording says that somebody else records.
+// ErrRecording says that another recording is under way.
 var ErrRecording = errors.New("another recording is under way, try again later")
 
 // Bounds of a recording, whatever is asked for.
@@ -22,16 +22,16 @@ const (
 
 // Recording says what is recorded.
 type Recording struct {
-	// Plugin is the one whose questions and answers are recorded, also in shadow mode.
+	// Plugin is the one whose requests and answers are recorded, also in shadow mode.
 	// Empty: those of the chain.
 	Plugin string
 
 	For    time.Duration // at most MaxRecordTime
-	Most   int           // lines, at most MaxRecordLines
+	Max    int           // lines, at most MaxRecordLines
 	Redact sample.Redaction
 }
 
-// Recorded is what came of a recording.
+// Recorded is the result of a recording.
 type Recorded struct {
 	sample.Counts
 
@@ -39,20 +39,20 @@ type Recorded struct {
 	Ended string `json:"ended"`
 }
 
-// Record hands lines of decisions to write as they are taken, until the time is up,
-// there are enough, or ctx ends; at first none, when it has begun. Each is a vector with the verdict that was given
-// (package sample). No decision waits for write.
+// Record passes lines of decisions to write as they are taken, until the time is up,
+// there are enough, or ctx ends; at first none, when it has begun. Each is a vector with
+// the verdict that was given (package sample). No decision waits for write.
 func (r *Registry) Record(ctx context.Context, o Recording, write func(lines []byte) error) (Recorded, error) {
 	if o.Plugin != "" {
-		r.looking.Lock()
+		r.inspecting.Lock()
 		known := r.slots[o.Plugin] != nil
-		r.looking.Unlock()
+		r.inspecting.Unlock()
 		if !known {
 			return Recorded{}, fmt.Errorf("%w: %.80q", ErrUnknown, o.Plugin)
 		}
 	}
 	s := sample.New(sample.Options{
-		Plugin: o.Plugin, Most: min(o.Most, MaxRecordLines), Bytes: maxRecordBytes, Redact: o.Redact, Service: r.o.Service,
+		Plugin: o.Plugin, Max: min(o.Max, MaxRecordLines), Bytes: maxRecordBytes, Redact: o.Redact, Service: r.o.Service,
 	})
 	if !r.recording.CompareAndSwap(nil, s) {
 		return Recorded{}, ErrRecording
@@ -87,8 +87,8 @@ func (r *Registry) Record(ctx context.Context, o Recording, write func(lines []b
 	return Recorded{counts, full}, nil
 }
 
-// take takes part in the decision, if somebody records; nil if not.
-func (r *Registry) take() *sample.Take {
+// record takes part in the decision, if somebody records; nil if not.
+func (r *Registry) record() *sample.Take {
 	if s := r.recording.Load(); s != nil {
 		return s.Begin()
 	}
@@ -97,15 +97,15 @@ func (r *Registry) take() *sample.Take {
 
 // witnessed are the facts that a plugin reads, noted if they are recorded.
 func (q *question) witnessed(g *generation, facts host.Facts) host.Facts {
-	if q.take == nil {
+	if q.record == nil {
 		return facts
 	}
-	return q.take.Facts(g.name, g.shadow(), facts, q.held)
+	return q.record.Facts(g.name, g.shadow(), facts, q.held)
 }
 
 // heard notes what counts as the answer of a plugin, if it is recorded.
 func (q *question) heard(plugin string, ruling host.Ruling) {
-	if q.take != nil {
-		q.take.Heard(plugin, ruling)
+	if q.record != nil {
+		q.record.Heard(plugin, ruling)
 	}
 }

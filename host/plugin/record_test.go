@@ -80,7 +80,7 @@ func (r *recorded) want(lines ...string) {
 	}
 }
 
-var hour = Recording{For: time.Hour, Most: 1000}
+var hour = Recording{For: time.Hour, Max: 1000}
 
 func of(plugin string) Recording {
 	o := hour
@@ -144,12 +144,12 @@ func TestRecordEnds(t *testing.T) {
 	w := newWorld(t)
 	w.drop("open.wasm", accepting("1").wasm(t))
 	w.mustOpen()
-	r := w.record(Recording{For: time.Nanosecond, Most: 5})
+	r := w.record(Recording{For: time.Nanosecond, Max: 5})
 	<-r.done
 	if r.err != nil || r.came.Ended != "time" || r.came.Lines != 0 {
 		t.Errorf("%+v, %v", r.came, r.err)
 	}
-	r = w.record(Recording{For: time.Hour, Most: 2})
+	r = w.record(Recording{For: time.Hour, Max: 2})
 	if _, err := w.Record(t.Context(), hour, nil); !errors.Is(err, ErrRecording) {
 		t.Errorf("two at once: %v", err)
 	}
@@ -183,7 +183,7 @@ func TestRecordDoesNotWait(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
 		var err error
-		came, err = w.Record(ctx, Recording{For: time.Hour, Most: 100_000}, func(lines []byte) error {
+		came, err = w.Record(ctx, Recording{For: time.Hour, Max: 100_000}, func(lines []byte) error {
 			if len(lines) == 0 {
 				close(first)
 				<-read
@@ -228,7 +228,7 @@ func BenchmarkRecord(b *testing.B) {
 			}
 			defer func() { _ = r.Close(context.Background()) }()
 			if recording {
-				s := sample.New(sample.Options{Most: math.MaxInt, Bytes: math.MaxInt64})
+				s := sample.New(sample.Options{Max: math.MaxInt, Bytes: math.MaxInt64})
 				r.recording.Store(s)
 				defer s.End()
 				go func() {

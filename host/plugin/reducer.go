@@ -15,8 +15,8 @@ import (
 var ErrNoPlugin = errors.New("no plugin serves this world")
 
 // Reducer is the one plugin of a world that decides over time: strategy or
-// throttle. What it knows it keeps in its own memory, so it runs in one instance,
-// and a swap begins with the world as it is. Calls go one after the other.
+// throttle. It keeps its state in its own memory, so it runs in one instance, and after
+// a swap it begins with the world as it is. Calls go one after the other.
 type Reducer struct {
 	registry *Registry
 	world    string
@@ -34,21 +34,21 @@ type Reducer struct {
 // instance is to begin with; nil if the world has none.
 func (r *Registry) Reducer(world string, init func() []byte) *Reducer {
 	x := &Reducer{registry: r, world: world, init: init, changed: make(chan struct{}, 1), share: newShare(time.Now())}
-	r.holding.Lock()
+	r.refs.Lock()
 	r.reducers[x] = struct{}{}
-	r.holding.Unlock()
+	r.refs.Unlock()
 	return x
 }
 
 // Serves reports whether a plugin of a world of reducers is there to be asked.
 func (r *Registry) Serves(world string) bool {
-	l := r.enter()
-	defer l.leave()
+	l := r.acquireSet()
+	defer l.release()
 	return l.first(world) != nil
 }
 
-// Changed receives after the plugin has been swapped: the next call begins
-// anew.
+// Changed receives after the plugin has been swapped: the next call makes a new
+// instance.
 func (x *Reducer) Changed() <-chan struct{} { return x.changed }
 
 func (x *Reducer) notify() {
@@ -58,17 +58,16 @@ func (x *Reducer) notify() {
 	}
 }
 
-// Call asks the plugin. Where its instance is new, it is asked with what init
-// returns instead, and fresh is true: what the request would have told must be in
-// there. So an owner changes its own records first and calls then. With a nil
-// request nothing happens unless the instance is new. The answer is valid until
-// the next call.
+// Call sends a request to the plugin. A new instance gets what init returns instead,
+// and fresh is true: that must contain what the request would have said. So an owner
+// changes its own records first and calls then. With a nil request nothing happens
+// unless the instance is new. The answer is valid until the next call.
 //
 // A plugin that has taken more than its share of a processor is asked later: the caller
 // waits.
 //
-// A *guest.Failure says that the plugin did not do its part; the next call
-// begins with a new instance.
+// A *guest.Failure says that the plugin failed; the next call begins with a new
+// instance.
 func (x *Reducer) Call(ctx context.Context, f guest.Func, request []byte, now int64) (answer []byte, fresh bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -84,7 +83,7 @@ func (x *Reducer) Call(ctx context.Context, f guest.Func, request []byte, now in
 	if request == nil {
 		return nil, fresh, nil
 	}
-	t := x.generation.tally
+	t := x.generation.counters
 	t.calls.Add(1)
 	begun := time.Now()
 	answer, fuel, err := x.instance.Call(ctx, f, request, now)
@@ -123,13 +122,13 @@ func (x *Reducer) slow(ctx context.Context) error {
 // ready makes an instance of the generation that is to be asked now, if it has
 // none. REQUIRES: mu.
 func (x *Reducer) ready(ctx context.Context) (fresh bool, err error) {
-	l := x.registry.enter()
-	defer l.leave()
+	l := x.registry.acquireSet()
+	defer l.release()
 	g := l.first(x.world)
 	if g != x.generation {
 		x.release()
 		if g != nil {
-			x.registry.hold(g)
+			x.registry.acquire(g)
 		}
 		x.generation = g
 	}
@@ -141,7 +140,7 @@ func (x *Reducer) ready(ctx context.Context) (fresh bool, err error) {
 	}
 	if x.instance, err = g.module.NewReducer(ctx); err != nil {
 		if failure := guest.AsFailure(err); failure != nil {
-			g.tally.failed(failure)
+			g.counters.failed(failure)
 		}
 		return false, fmt.Errorf("%s %s: %w", x.world, g.name, err)
 	}
@@ -160,16 +159,16 @@ func (x *Reducer) drop() {
 func (x *Reducer) release() {
 	x.drop()
 	if x.generation != nil {
-		x.registry.let(x.generation)
+		x.registry.release(x.generation)
 		x.generation = nil
 	}
 }
 
 // Close ends the reducer. It must not be called afterwards.
 func (x *Reducer) Close() {
-	x.registry.holding.Lock()
+	x.registry.refs.Lock()
 	delete(x.registry.reducers, x)
-	x.registry.holding.Unlock()
+	x.registry.refs.Unlock()
 	x.close()
 }
 
@@ -180,11 +179,51 @@ func (x *Reducer) close() {
 }
 
 // first returns the plugin that is asked in a world of which one is asked.
-func (l *lineup) first(world string) *generation {
+func (l *activeSet) first(world string) *generation {
 	for _, g := range l.generations {
 		if !g.hidden && g.file.Mode == sidecar.Enforce && g.serves(world) {
 			return g
 		}
 	}
 	return nil
+}
+
+// A plugin that decides over time may take a fifth of a processor, over a minute.
+const (
+	reducerShare  = 0.2
+	reducerWindow = time.Minute
+	reducerBurst  = time.Duration(reducerShare * float64(reducerWindow))
+)
+
+// share is what one plugin may take of a processor: time comes back while it does
+// nothing.
+type share struct {
+	left time.Duration // less than nothing: it has taken more
+	at   time.Time
+	said time.Time // when a warning was given
+}
+
+func newShare(now time.Time) share { return share{left: reducerBurst, at: now} }
+
+func (s *share) spend(took time.Duration) { s.left -= took }
+
+// wait returns how long the plugin has to wait for its next step.
+func (s *share) wait(now time.Time) time.Duration {
+	if passed := now.Sub(s.at); passed > 0 {
+		s.left = min(s.left+time.Duration(float64(passed)*reducerShare), reducerBurst)
+	}
+	s.at = now
+	if s.left >= 0 {
+		return 0
+	}
+	return time.Duration(float64(-s.left) / reducerShare)
+}
+
+// warn reports whether it is time to say that the plugin waits: once a minute.
+func (s *share) warn(now time.Time) bool {
+	if !s.said.IsZero() && now.Sub(s.said) < reducerWindow {
+		return false
+	}
+	s.said = now
+	return true
 }

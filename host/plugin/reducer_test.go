@@ -63,7 +63,7 @@ func connects(t *testing.T, answer []byte) (list []string) {
 }
 
 // TestStrategySwap swaps a strategy: the new one begins with the world as it is,
-// not with what the old one was about to be told.
+// not with inputs that the old one has not had yet.
 func TestStrategySwap(t *testing.T) {
 	w := reducers(t)
 	known := relays{"wss://one.example.com"}

@@ -179,6 +179,17 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// askedFacts are facts that note for whom they are.
+type askedFacts struct {
+	host.Facts
+	names      []string
+	unrecorded *askedFacts
+}
+
+func (f *askedFacts) Asking(module string)         { f.names = append(f.names, module) }
+func (f *askedFacts) Wait(wait func())             { wait() }
+func (f *askedFacts) WithoutRecording() host.Facts { return f.unrecorded }
+
 // TestShadow lets a plugin disagree without effect.
 func TestShadow(t *testing.T) {
 	w := newWorld(t)
@@ -208,6 +219,13 @@ func TestShadow(t *testing.T) {
 	}
 	if later := w.of("later"); later.Calls != 0 {
 		t.Errorf("whose turn does not come: %+v", later)
+	}
+	facts := &askedFacts{unrecorded: &askedFacts{}}
+	if _, err := w.Admit(t.Context(), item(5), facts, now); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(facts.names, facts.unrecorded.names); got != "[open] [guard yes]" {
+		t.Errorf("who decides, and who reads without being recorded: %s", got)
 	}
 	why, ok := w.Why(item(4).Event.ID)
 	if !ok || len(why.Shadow) != 2 || why.Ruling.Plugin != "open" || fmt.Sprint(why.Asked) != "[open]" {
@@ -271,7 +289,7 @@ func TestFailures(t *testing.T) {
 		if got := w.of("guard"); got.Failures != 1 || got.LastFailure == "" {
 			t.Errorf("%+v", got)
 		}
-		w.later(firstRefuse)
+		w.later(minRefuse)
 		w.want("guard reject x")
 		w.close()
 	}
@@ -396,9 +414,9 @@ func TestSwapsUnderLoad(t *testing.T) {
 	if asked.Load() == 0 {
 		t.Error("nobody was asked")
 	}
-	w.holding.Lock()
+	w.refs.Lock()
 	users := w.slots["open"].running.users
-	w.holding.Unlock()
+	w.refs.Unlock()
 	if users != 1 {
 		t.Errorf("the generation that runs has %d users, want the line-up alone", users)
 	}

@@ -17,14 +17,14 @@ type opinion struct {
 	fuel   int64
 }
 
-// overhear asks the plugins in shadow mode whose turn came, after the decision:
+// runShadow asks the plugins in shadow mode whose turn came, after the decision:
 // what they say has no effect. It notes where they disagree, and returns what
 // they said. event is nil where the question is not about one.
-func (q *question) overhear(ctx context.Context, event *host.ID) []opinion {
+func (q *question) runShadow(ctx context.Context, event *host.ID) []opinion {
 	facts := q.facts
 	// What a shadow reads must not make the decision older.
-	if recorded, ok := facts.(interface{ Aside() host.Facts }); ok {
-		facts = recorded.Aside()
+	if recorded, ok := facts.(host.Recorder); ok {
+		facts = recorded.WithoutRecording()
 	}
 	var said []opinion
 	for i := range q.chain.links {
@@ -42,7 +42,7 @@ func (q *question) overhear(ctx context.Context, event *host.ID) []opinion {
 		q.heard(l.name, ruling)
 		o := opinion{l.generation, ruling, fuel}
 		if o.disagrees(q) {
-			l.tally.disputes.add(event, q.now, &o, q)
+			l.counters.disputes.add(event, q.now, &o, q)
 		}
 		said = append(said, o)
 	}
@@ -71,24 +71,24 @@ type disputes struct {
 
 // dispute is a pair of opinions; chain is "plugin action rule".
 type dispute struct {
-	shadow voice
+	shadow actionRule
 	chain  string
 }
 
-// voice is what a plugin says without its reason.
-type voice struct{ action, rule string }
+// actionRule is what a plugin says without its reason.
+type actionRule struct{ action, rule string }
 
-func (v voice) String() string {
+func (v actionRule) String() string {
 	if v.rule == "" {
 		return v.action
 	}
 	return v.action + " " + v.rule
 }
 
-func voiceOf(r host.Ruling) voice { return voice{r.Action.String(), r.Rule} }
+func actionRuleOf(r host.Ruling) actionRule { return actionRule{r.Action.String(), r.Rule} }
 
 func (d *disputes) add(event *host.ID, at int64, o *opinion, q *question) {
-	pair := dispute{voiceOf(o.ruling), voiceOf(q.ruling).String()}
+	pair := dispute{actionRuleOf(o.ruling), actionRuleOf(q.ruling).String()}
 	if q.by != nil {
 		pair.chain = q.by.name + " " + pair.chain
 	}
@@ -99,7 +99,7 @@ func (d *disputes) add(event *host.ID, at int64, o *opinion, q *question) {
 		d.counts = make(map[dispute]uint64)
 	}
 	if _, known := d.counts[pair]; !known && len(d.counts) >= maxDisputes {
-		pair = dispute{voice{pair.shadow.action, "other"}, "other"}
+		pair = dispute{actionRule{pair.shadow.action, "other"}, "other"}
 	}
 	d.counts[pair]++
 	if event == nil {
@@ -151,10 +151,10 @@ func (d *disputes) summary() []Dispute {
 }
 
 // byOpinion returns the counts by what the plugin said.
-func (d *disputes) byOpinion() map[voice]uint64 {
+func (d *disputes) byOpinion() map[actionRule]uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	by := make(map[voice]uint64, len(d.counts))
+	by := make(map[actionRule]uint64, len(d.counts))
 	for pair, n := range d.counts {
 		by[pair.shadow] += n
 	}

@@ -1,17 +1,21 @@
 package plugin
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"talon/host/plugin/claim"
 	"talon/host/plugin/folder"
+	"talon/host/plugin/guest"
+	"talon/host/plugin/history"
 	"talon/host/plugin/sidecar"
-	"talon/sdk/abi/manifest"
 	"talon/sdk/nip19"
 )
 
@@ -44,7 +48,7 @@ func (r *Registry) checkSigner(file *sidecar.File, s *source) (string, error) {
 	if s.signature == nil {
 		return "", fmt.Errorf("it is not signed: want %s.wasm%s beside it, as talon plugin sign writes it", s.name, claim.Suffix)
 	}
-	man, err := manifest.FromModule(s.wasm)
+	man, err := guest.ReadManifest(s.wasm)
 	if err != nil {
 		return "", err
 	}
@@ -79,6 +83,9 @@ func (r *Registry) readSignature(name string, text []byte) ([]byte, error) {
 	if !r.mustBeSigned(text) {
 		return nil, nil
 	}
+	if now := r.agreed(name); now != nil && now.Signature != nil {
+		return now.Signature, nil
+	}
 	signature, err := readFile(filepath.Join(r.o.Dir, name+".wasm"+claim.Suffix), claim.Max)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -87,4 +94,103 @@ func (r *Registry) readSignature(name string, text []byte) ([]byte, error) {
 		return nil, fmt.Errorf("read the signature: %w", err)
 	}
 	return signature, nil
+}
+
+// Where only signed modules run, whoever writes into the folder must not bring back what
+// was mended, nor weaken a policy that is required. What the operator says by a command
+// is taken as it is.
+
+// checkReplacing says why what lies in the folder may not take the place of what runs
+// under its name, or ran last.
+func (r *Registry) checkReplacing(e folder.Entry, s *slot, src *source) error {
+	if len(r.o.Signers) == 0 || s == nil || s.record.Current == nil {
+		return nil
+	}
+	before := s.record.Current
+	if r.requires(e.Name, s) && !sameSidecar(src, before) {
+		if err := r.checkSidecarSigner(e, src); err != nil {
+			return err
+		}
+	}
+	if src.wasm == nil || src.key.sha256() == before.Wasm {
+		return nil
+	}
+	man, err := guest.ReadManifest(src.wasm)
+	if err != nil {
+		return err
+	}
+	if older(man.Release, before.Version) {
+		return fmt.Errorf("its version %.80q is older than %.80q, which ran before: talon plugin swap %s FILE takes it all the same", man.Release, before.Version, e.Name)
+	}
+	return nil
+}
+
+func sameSidecar(src *source, g *history.Generation) bool {
+	return (src.sidecar != nil) == g.HasSidecar && bytes.Equal(src.sidecar, g.Sidecar)
+}
+
+// checkSidecarSigner expects that one of the operator's signers has signed the side-car.
+func (r *Registry) checkSidecarSigner(e folder.Entry, src *source) error {
+	if src.sidecar == nil {
+		return fmt.Errorf("the policy is required, and ran with a side-car that is not there any more: want %s.toml", e.Name)
+	}
+	if e.SidecarSignature == nil {
+		return fmt.Errorf("the policy is required, and its side-car is another than before: want %s.toml%s beside it, as talon plugin sign writes it, or a command of talon plugin",
+			e.Name, claim.Suffix)
+	}
+	text, err := folder.Read(e.SidecarSignature, claim.Max)
+	if err != nil {
+		return err
+	}
+	signed, err := claim.Verify(text, fmt.Sprintf("%x", sha256.Sum256(src.sidecar)), nil)
+	if err != nil {
+		return fmt.Errorf("%s.toml: %w", e.Name, err)
+	}
+	if !slices.Contains(r.o.Signers, [32]byte(signed.PubKey)) {
+		return fmt.Errorf("%s.toml is signed by %s, who is not among --plugin-signers", e.Name, nip19.EncodeNpub(signed.PubKey))
+	}
+	return nil
+}
+
+// older reports whether a version comes before another: numbers with dots between them,
+// and what is marked by a hyphen, such as 1.2.0-rc1, before the same without. What has
+// another form is not compared.
+func older(version, than string) bool {
+	a, aMark, aOK := parseVersion(version)
+	b, bMark, bOK := parseVersion(than)
+	if !aOK || !bOK {
+		return false
+	}
+	for i := range max(len(a), len(b)) {
+		if x, y := at(a, i), at(b, i); x != y {
+			return x < y
+		}
+	}
+	switch {
+	case aMark == bMark:
+		return false
+	case aMark == "" || bMark == "":
+		return bMark == ""
+	}
+	return aMark < bMark
+}
+
+func at(numbers []uint64, i int) uint64 {
+	if i < len(numbers) {
+		return numbers[i]
+	}
+	return 0
+}
+
+func parseVersion(text string) (numbers []uint64, mark string, ok bool) {
+	text, _, _ = strings.Cut(strings.TrimPrefix(text, "v"), "+")
+	text, mark, _ = strings.Cut(text, "-")
+	for part := range strings.SplitSeq(text, ".") {
+		n, err := strconv.ParseUint(part, 10, 64)
+		if err != nil {
+			return nil, "", false
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, mark, true
 }

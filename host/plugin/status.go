@@ -95,8 +95,7 @@ type Earlier struct {
 	Until      time.Time `json:"until"`
 }
 
-// Dispute counts events about which a plugin in shadow mode and the chain were
-// of two minds.
+// Dispute counts events about which a plugin in shadow mode and the chain disagreed.
 type Dispute struct {
 	Shadow string `json:"shadow"` // action and rule, such as "reject deny-word"
 	Chain  string `json:"chain"`  // module, action and rule
@@ -139,15 +138,15 @@ type Why struct {
 // Describe returns what the plugins that decide say about the relay, in their
 // order. It changes with the plugins.
 func (r *Registry) Describe() []host.Description {
-	l := r.enter()
-	defer l.leave()
+	l := r.acquireSet()
+	defer l.release()
 	return slices.Clone(l.about)
 }
 
 // List returns all plugins by name.
 func (r *Registry) List() []Status {
-	r.looking.Lock()
-	defer r.looking.Unlock()
+	r.inspecting.Lock()
+	defer r.inspecting.Unlock()
 	list := make([]Status, 0, len(r.slots)+len(r.problems))
 	for name, s := range r.slots {
 		list = append(list, r.describe(name, s))
@@ -164,24 +163,24 @@ func (r *Registry) List() []Status {
 // Disagreements returns events about which a plugin in shadow mode and the chain
 // disagreed, the newest first.
 func (r *Registry) Disagreements(name string, limit int) []Disagreement {
-	r.looking.Lock()
+	r.inspecting.Lock()
 	known := r.slots[name] != nil
-	r.looking.Unlock()
+	r.inspecting.Unlock()
 	if !known {
 		return nil
 	}
-	return r.tallies.of(name).disputes.list(limit)
+	return r.counters.of(name).disputes.list(limit)
 }
 
 func (r *Registry) status(name string) Status {
-	r.looking.Lock()
-	defer r.looking.Unlock()
+	r.inspecting.Lock()
+	defer r.inspecting.Unlock()
 	return r.describe(name, r.slots[name])
 }
 
 // describe says what is known of a name. REQUIRES: looking.
 func (r *Registry) describe(name string, s *slot) Status {
-	t := r.tallies.of(name)
+	t := r.counters.of(name)
 	st := Status{
 		Name:          name,
 		Mode:          sidecar.Enforce,
@@ -199,7 +198,7 @@ func (r *Registry) describe(name string, s *slot) Status {
 	}
 	if g := s.running; g != nil {
 		st.Mode = g.file.Mode
-		st.Resting, st.Refused = g.breaker.resting(), g.breaker.refused()
+		st.Resting, st.Refused = g.breaker.isOpen(), g.breaker.refused()
 		st.Running = g.describe()
 	}
 	if s.refused != nil {

@@ -116,7 +116,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, now: time.Unix(now, 0)}
 	w.o = Options{
-		Dir: t.TempDir(), Shelf: filepath.Join(t.TempDir(), "generations"), Decisions: 1000, Instances: 2,
+		Dir: t.TempDir(), History: filepath.Join(t.TempDir(), "generations"), Decisions: 1000, Instances: 2,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Now: func() time.Time {
 			w.mu.Lock()

@@ -2,10 +2,14 @@ package relay
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"math/bits"
 	"slices"
+	"time"
 
 	"talon/host"
+	"talon/host/wire"
 )
 
 // stored returns the filters that ask for stored events, with their limits.
@@ -33,10 +37,10 @@ func (c *conn) selectRows(ctx context.Context, filters []host.Filter) (host.Sele
 	return c.relay.deps.Store.Select(ctx, filters, c.now())
 }
 
-// How much of a stored answer is read at once, and how much of it may lie in the
+// How much of a stored answer is read in one step, and how much of it may lie in the
 // queue before the next part is read.
 const (
-	fetchRows  = 256
+	fetchRows  = 128
 	fetchBytes = 2 * writeSize
 	queueAhead = 4 * writeSize
 )
@@ -179,4 +183,75 @@ func (a *answered) settle(seq int64) {
 		a.news = nil
 	}
 	a.rows = append([]int64(nil), a.rows[past:]...)
+}
+
+// count answers a COUNT (NIP-45): the exact number, and a HyperLogLog where the
+// filter defines one.
+func (c *conn) count(ctx context.Context, id string, filters []host.Filter) {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, c.relay.cfg.Limits.QueryTime)
+	defer cancel()
+	ask := make([]host.Filter, 0, len(filters))
+	for _, f := range filters {
+		if !f.Empty() {
+			f.Limit = -1 // counting has no page
+			ask = append(ask, f)
+		}
+	}
+	var n int64
+	var err error
+	if len(ask) > 0 {
+		n, err = c.relay.deps.Store.Count(ctx, ask, c.now())
+	}
+	var registers []byte
+	if offset, ok := hllOffset(filters); ok && err == nil {
+		var h hyperLogLog
+		if len(ask) > 0 {
+			err = c.relay.deps.Store.Authors(ctx, ask, c.now(), func(author host.PubKey) { h.add(offset, &author) })
+		}
+		registers = h[:]
+	}
+	if err != nil {
+		c.refuse(id, c.storeFailed(ctx, "count events", err))
+		return
+	}
+	c.spent.charge(n)
+	c.send(outCount, wire.AppendCount(nil, id, n, registers))
+	c.relay.metrics.countTime.Observe(time.Since(began).Seconds())
+}
+
+// hyperLogLog estimates how many authors there are; those of several relays are
+// merged by the maximum of each register (NIP-45).
+type hyperLogLog [256]byte
+
+// add counts an author. The byte at offset chooses the register, which keeps the
+// largest number of leading zeros among the 56 bits after it, plus one.
+func (h *hyperLogLog) add(offset int, author *host.PubKey) {
+	var tail uint64
+	for _, b := range author[offset+1 : offset+8] {
+		tail = tail<<8 | uint64(b)
+	}
+	zeros := bits.LeadingZeros64(tail) - 8
+	r := &h[author[offset]]
+	*r = max(*r, byte(zeros+1))
+}
+
+// hllOffset returns the place in public keys at which a HyperLogLog for this
+// question reads, 8 to 23, and false if NIP-45 defines none: it takes one filter
+// with a tag. The place follows from the first value of the first tag, so that
+// all relays choose the same, and nobody can mine keys for all questions together.
+func hllOffset(filters []host.Filter) (int, bool) {
+	if len(filters) != 1 || len(filters[0].Tags) == 0 || len(filters[0].Tags[0].Values) == 0 {
+		return 0, false
+	}
+	value := filters[0].Tags[0].Values[0]
+	var key [32]byte
+	if !host.ParseHex(key[:], value) {
+		if a, ok := host.ParseAddress(value); ok {
+			key = a.PubKey
+		} else {
+			key = sha256.Sum256([]byte(value))
+		}
+	}
+	return int(key[16]>>4) + 8, true // character 32 of the hex
 }

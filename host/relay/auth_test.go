@@ -113,8 +113,8 @@ func TestAuthDomain(t *testing.T) {
 
 func onDemand(c *Config, _ *world) { c.ChallengeOnConnect = false }
 
-// A client is challenged once, when it is told to authenticate and before that: some
-// wait for it to succeed before they do anything else.
+// A client is challenged once, when it must authenticate and before that: some wait for
+// it to succeed before they do anything else.
 func TestChallengeOnDemand(t *testing.T) {
 	for name, ask := range map[string]func(c *client, e *host.Event) (refusal string){
 		"REQ": func(c *client, _ *host.Event) string {

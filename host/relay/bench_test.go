@@ -147,13 +147,13 @@ func BenchmarkLive(b *testing.B) {
 	}
 }
 
-func pendingBytes(w *world) (most int) {
+func pendingBytes(w *world) (limit int) {
 	for _, c := range w.relay.all() {
 		c.mu.Lock()
-		most = max(most, c.out.bytes())
+		limit = max(limit, c.out.bytes())
 		c.mu.Unlock()
 	}
-	return most
+	return limit
 }
 
 // BenchmarkIdleConnection is the memory of a connection that has subscribed and is
@@ -306,7 +306,7 @@ type manyItems struct {
 	items []negentropy.Item
 }
 
-func (s *manyItems) Scan(_ context.Context, _ host.Filter, most int, _ int64, yield func(int64, host.ID)) (int64, int, error) {
+func (s *manyItems) Scan(_ context.Context, _ host.Filter, limit int, _ int64, yield func(int64, host.ID)) (int64, int, error) {
 	for i := range s.items {
 		yield(int64(s.items[i].CreatedAt), s.items[i].ID)
 	}

@@ -2,6 +2,10 @@ package relay
 
 import (
 	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"talon/host"
@@ -43,12 +47,12 @@ type minute struct {
 
 // take counts one more. If that is more than the limit, it is not counted, and left
 // is how long the minute still lasts.
-func (m *minute) take(most int64, now time.Time) (left time.Duration, ok bool) {
+func (m *minute) take(limit int64, now time.Time) (left time.Duration, ok bool) {
 	past := now.Sub(m.began)
 	if past >= time.Minute || past < 0 {
 		m.began, m.n, past = now, 0, 0
 	}
-	if m.n >= most {
+	if m.n >= limit {
 		return time.Minute - past, false
 	}
 	m.n++
@@ -80,20 +84,20 @@ func (p *pace) reserve(n int, perSecond int64, now time.Time) time.Duration {
 
 // mayPublish counts an EVENT, or says why it is one too many.
 func (c *conn) mayPublish() (refused string) {
-	most := c.relay.cfg.Clients().Events
-	if most <= 0 {
+	limit := c.relay.cfg.Clients().Events
+	if limit <= 0 {
 		return ""
 	}
-	left, ok := c.events.take(most, c.relay.cfg.Now())
+	left, ok := c.events.take(limit, c.relay.cfg.Now())
 	if ok {
 		return ""
 	}
 	c.relay.metrics.limited[limitedEvents].Inc()
-	return tooManyNow("events", most, left)
+	return tooManyNow("events", limit, left)
 }
 
 // mayAsk counts a query, and reports whether it may be answered; if not, the client
-// has been told why.
+// has had the reason.
 func (c *conn) mayAsk(m *wire.Message) bool {
 	now := c.relay.cfg.Clients()
 	if now.Filters > 0 && int64(len(m.Filters)) > now.Filters {
@@ -112,9 +116,9 @@ func (c *conn) mayAsk(m *wire.Message) bool {
 	return ok
 }
 
-func tooManyNow(what string, most int64, left time.Duration) string {
+func tooManyNow(what string, limit int64, left time.Duration) string {
 	return fmt.Sprintf("rate-limited: the relay is busy and takes %d %s a minute from a client now, try again in %d s",
-		most, what, int64((left+time.Second-1)/time.Second))
+		limit, what, int64((left+time.Second-1)/time.Second))
 }
 
 // refuseQuery answers a query in the way of its verb.
@@ -129,12 +133,12 @@ func (c *conn) refuseQuery(m *wire.Message, reason string) {
 // beforeRead waits until more may come in. What a client says meanwhile waits in the
 // network, so that it slows down itself.
 func (c *conn) beforeRead() error {
-	most := c.relay.cfg.Clients().BytesIn
-	if most <= 0 {
+	limit := c.relay.cfg.Clients().BytesIn
+	if limit <= 0 {
 		return nil
 	}
 	now := c.relay.cfg.Now()
-	wait := c.paceIn.reserve(0, most, now)
+	wait := c.paceIn.reserve(0, limit, now)
 	if wait <= 0 {
 		return nil
 	}
@@ -152,19 +156,19 @@ func (c *conn) beforeRead() error {
 
 // afterRead counts what came in.
 func (c *conn) afterRead(n int) {
-	if most := c.relay.cfg.Clients().BytesIn; most > 0 {
-		c.paceIn.reserve(n, most, c.relay.cfg.Now())
+	if limit := c.relay.cfg.Clients().BytesIn; limit > 0 {
+		c.paceIn.reserve(n, limit, c.relay.cfg.Now())
 	}
 }
 
 // beforeWrite waits until more may go out, but not once the connection is closing. It
 // runs in the goroutine that writes: what is published waits in the queue.
 func (c *conn) beforeWrite() {
-	most := c.relay.cfg.Clients().BytesOut
-	if most <= 0 {
+	limit := c.relay.cfg.Clients().BytesOut
+	if limit <= 0 {
 		return
 	}
-	wait := c.paceOut.reserve(0, most, c.relay.cfg.Now())
+	wait := c.paceOut.reserve(0, limit, c.relay.cfg.Now())
 	if wait <= 0 {
 		return
 	}
@@ -176,8 +180,8 @@ func (c *conn) beforeWrite() {
 
 // afterWrite counts what went out.
 func (c *conn) afterWrite(n int) {
-	if most := c.relay.cfg.Clients().BytesOut; most > 0 {
-		c.paceOut.reserve(n, most, c.relay.cfg.Now())
+	if limit := c.relay.cfg.Clients().BytesOut; limit > 0 {
+		c.paceOut.reserve(n, limit, c.relay.cfg.Now())
 	}
 }
 
@@ -187,8 +191,8 @@ func (c *conn) setPaced(on bool) {
 	c.mu.Unlock()
 }
 
-// full is why a connection ends whose queue is full: it is told if that is not its own
-// fault. REQUIRES: c.mu.
+// full returns why a connection ends whose queue is full: the client gets the reason if
+// that is not its own fault. REQUIRES: c.mu.
 func (c *conn) full() *closeReason {
 	if c.out.paced {
 		return errPaced
@@ -198,3 +202,34 @@ func (c *conn) full() *closeReason {
 
 // noLimits is Config.Clients where there is none.
 func noLimits() host.ClientLimits { return host.ClientLimits{} }
+
+// ClientAddr returns the address of the client behind the trusted proxies: the
+// rightmost one that is none of theirs. Whatever stands left of it was written by
+// the client.
+func ClientAddr(req *http.Request, proxies []netip.Prefix) netip.Addr {
+	trusted := func(a netip.Addr) bool {
+		return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
+	}
+	var addr netip.Addr
+	if ap, err := netip.ParseAddrPort(req.RemoteAddr); err == nil {
+		addr = ap.Addr().Unmap()
+	}
+	hops := strings.Split(strings.Join(req.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && trusted(addr); i-- {
+		hop := strings.TrimSpace(hops[i])
+		if hop == "" {
+			continue
+		}
+		a, err := netip.ParseAddr(hop)
+		if err != nil {
+			// Some proxies add the port.
+			ap, err := netip.ParseAddrPort(hop)
+			if err != nil {
+				break
+			}
+			a = ap.Addr()
+		}
+		addr = a.Unmap()
+	}
+	return addr
+}

@@ -166,7 +166,7 @@ func TestFewerConnections(t *testing.T) {
 }
 
 // A connection that may get no more bytes for now keeps nobody waiting, is not taken
-// for a dead one, and closes at once.
+// for a dead one, and closes immediately.
 func TestPacedOut(t *testing.T) {
 	m, option := newMoment(host.ClientLimits{})
 	w := newWorld(t, option)
@@ -209,7 +209,7 @@ func (w *world) only() *conn {
 	return all[0]
 }
 
-// A client that subscribed to more than it may get now is told so.
+// A client that subscribed to more than it may get now is closed with the reason.
 func TestPacedOutQueueFull(t *testing.T) {
 	m, option := newMoment(host.ClientLimits{})
 	w := newWorld(t, option, limit(func(l *Limits) { l.MessageBytes, l.QueueBytes = 100<<10, 1<<20 }))

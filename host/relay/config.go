@@ -3,15 +3,18 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"time"
 
 	"talon/host"
+	"talon/host/negentropy"
+	"talon/host/wire"
 )
 
-// Ingest is the way into the pipeline.
+// Ingest submits items to the pipeline.
 type Ingest interface {
 	// Submit queues an item, and blocks while the pipeline is full. After nil,
 	// Item.Done is called once, from another goroutine, in the order of Submit;
@@ -19,9 +22,9 @@ type Ingest interface {
 	Submit(ctx context.Context, it *host.Item) error
 }
 
-// Store answers questions about stored events. now is in unix seconds: events
-// that expired by then (NIP-40) are not there. A filter's Limit is never negative
-// in Select, and says nothing elsewhere.
+// Store answers queries of stored events. now is in unix seconds: events that expired by
+// then (NIP-40) are not there. A filter's Limit is never negative in Select, and says
+// nothing elsewhere.
 type Store interface {
 	// Select returns what matches any of the filters, each event once.
 	Select(ctx context.Context, filters []host.Filter, now int64) (host.Selection, error)
@@ -37,22 +40,22 @@ type Store interface {
 	// Authors calls yield with the author of each event that matches.
 	Authors(ctx context.Context, filters []host.Filter, now int64, yield func(host.PubKey)) error
 
-	// Left counts the events that have left the store since it was opened: replaced,
-	// deleted, or removed after they had expired. It has risen when the commit that
-	// removes them is reported. It does not touch the disk.
-	Left() int64
+	// RemovedTotal returns the number of events that have left the store since it was opened:
+	// replaced, deleted, or removed after they had expired. It has risen when the commit
+	// that removes them is reported. It does not touch the disk.
+	RemovedTotal() int64
 
 	// NextExpiry is the earliest time at which a stored event expires, past or to
 	// come, and false if none does. It does not touch the disk.
 	NextExpiry() (at int64, ok bool)
 
 	// Scan calls yield for each event that matches, for at most max of them, and
-	// returns how many it were. Every event with a sequence number up to seq was
-	// visible to it.
+	// returns their number. Every event with a sequence number up to seq was visible to
+	// it.
 	Scan(ctx context.Context, f host.Filter, max int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
 }
 
-// Deps are the parts of Talon that a relay works with.
+// Deps are the parts of Talon that a relay needs.
 type Deps struct {
 	Ingest Ingest
 	Store  Store
@@ -62,17 +65,17 @@ type Deps struct {
 	Verify func(*host.Event) error
 }
 
-// Config says how a relay serves.
+// Config configures a relay.
 type Config struct {
 	Info   Info
 	Limits Limits
 
 	// Clients returns what each client may do now, within Limits. It is asked for each
-	// message and each piece that is read or written, by many goroutines at once: it
+	// message and each piece that is read or written, by many goroutines concurrently: it
 	// must cost nothing. Nil: no limits but Limits.
 	Clients func() host.ClientLimits
 
-	// About returns what the policy says of itself now, for NIP-11. It is asked for
+	// About returns the policy's description of itself now, for NIP-11. It is asked for
 	// each document. Nil: nothing.
 	About func() []host.Description
 
@@ -97,7 +100,7 @@ type Config struct {
 	Now func() time.Time // nil means time.Now
 }
 
-// Info is what the relay says of itself (NIP-11). Empty fields are left out.
+// Info is the relay's information document (NIP-11). Empty fields are left out.
 type Info struct {
 	Name        string
 	Description string
@@ -129,3 +132,171 @@ func (c *Config) complete() {
 }
 
 var errDeps = errors.New("relay needs Ingest, Store and Verify")
+
+// Limits bounds what clients may use. Every number must be positive; start from
+// [DefaultLimits].
+type Limits struct {
+	Wire wire.Limits
+
+	Connections        int // in all
+	ConnectionsPerAddr int // for an IPv4 address or an IPv6 /64; loopback is exempt
+
+	MessageBytes      int     // of one message, also after decompression
+	PartialBytes      int     // of long messages that are not complete, of all connections
+	MessagesPerSecond float64 // of one connection; reading pauses above it. A query counts for several
+	MessageBurst      int     // how many may come in one burst
+	BadMessages       int     // in a row that were not understood, until cut-off
+	QueueBytes        int     // waiting to be sent to one connection
+	EventsInFlight    int     // of one connection, submitted and not answered
+	EventBytes        int     // of their messages
+
+	Subscriptions      int // of one connection
+	SubscriptionsTotal int
+	Values             int // of all filters of one connection's subscriptions
+	DefaultLimit       int // of a filter that gives none
+	MaxLimit           int // larger ones are clamped
+
+	AuthedKeys int // of one connection
+
+	NegSessions      int // of one connection
+	NegSessionsTotal int
+	NegRecords       int // events of one session
+	NegRecordsTotal  int // of all snapshots in memory
+	NegFrameBytes    int // of our messages, before hex
+	NegIdle          time.Duration
+
+	QueryTime    time.Duration // of one read of the store
+	MessageTime  time.Duration // from a message's first byte to its last
+	WriteTime    time.Duration // in which a client must take 64 KiB
+	PingInterval time.Duration // of silence, before a ping
+	PongTime     time.Duration // after the ping, until cut-off
+	DrainTime    time.Duration // of shutdown
+
+	// CompressFrom is the size of a message from which it is compressed; 0 is
+	// never. Without a window that is kept between messages, an event below 4 KiB
+	// shrinks by a fifth and costs ten times as much to send (BenchmarkDeflate).
+	CompressFrom int
+}
+
+// DefaultLimits are the default limits.
+var DefaultLimits = Limits{
+	Wire: wire.DefaultLimits,
+
+	Connections:        10_000,
+	ConnectionsPerAddr: 100,
+
+	MessageBytes:      3 << 20,
+	PartialBytes:      64 << 20,
+	MessagesPerSecond: 10_000,
+	MessageBurst:      20_000,
+	BadMessages:       64,
+	QueueBytes:        12 << 20,
+	EventsInFlight:    256,
+	EventBytes:        6 << 20,
+
+	Subscriptions:      64,
+	SubscriptionsTotal: 200_000,
+	Values:             20_000,
+	DefaultLimit:       500,
+	MaxLimit:           5_000,
+
+	AuthedKeys: 16,
+
+	NegSessions:      4,
+	NegSessionsTotal: 256,
+	NegRecords:       1_000_000,
+	NegRecordsTotal:  4_000_000,
+	NegFrameBytes:    64 << 10,
+	NegIdle:          time.Minute,
+
+	QueryTime:    10 * time.Second,
+	MessageTime:  30 * time.Second,
+	WriteTime:    20 * time.Second,
+	PingInterval: time.Minute,
+	PongTime:     30 * time.Second,
+	DrainTime:    5 * time.Second,
+
+	CompressFrom: 4 << 10,
+}
+
+var errLimits = errors.New("every limit must be positive")
+
+func (l *Limits) check() error {
+	counts := []int{
+		l.Wire.SubID, l.Wire.Filters, l.Wire.Values,
+		l.Connections, l.ConnectionsPerAddr, l.MessageBytes, l.PartialBytes, l.MessageBurst, l.BadMessages, l.QueueBytes,
+		l.EventsInFlight, l.EventBytes, l.Subscriptions, l.SubscriptionsTotal, l.Values, l.DefaultLimit, l.MaxLimit,
+		l.AuthedKeys, l.NegSessions, l.NegSessionsTotal, l.NegRecords, l.NegRecordsTotal, l.NegFrameBytes,
+	}
+	times := []time.Duration{
+		l.NegIdle, l.QueryTime, l.MessageTime, l.WriteTime, l.PingInterval, l.PongTime, l.DrainTime,
+	}
+	for _, n := range counts {
+		if n <= 0 {
+			return errLimits
+		}
+	}
+	for _, d := range times {
+		if d <= 0 {
+			return errLimits
+		}
+	}
+	if l.MessagesPerSecond <= 0 || l.CompressFrom < 0 {
+		return errLimits
+	}
+	if low := queueAhead + fetchBytes + 3*l.MessageBytes; l.QueueBytes < low {
+		return fmt.Errorf("the queue must hold at least %d bytes: a part of a stored answer, and three messages", low)
+	}
+	if l.PartialBytes < 4*l.MessageBytes {
+		return errors.New("four messages of the largest size must be able to come at once")
+	}
+	if l.NegFrameBytes < negentropy.MinFrame || l.NegFrameBytes > negentropy.MaxFrame {
+		return errors.New("the negentropy frame limit must be from 4096 bytes to 4 MiB")
+	}
+	return nil
+}
+
+// rateLimiter is a token bucket of messages. It belongs to one goroutine.
+type rateLimiter struct {
+	tokens float64
+	at     time.Time
+}
+
+const (
+	// queryCost is how many messages a query counts for: it is answered by the
+	// store.
+	queryCost = 8
+
+	// recordsPerMessage is how many records, read for an answer, count as one
+	// message more.
+	recordsPerMessage = 256
+)
+
+// cost is what a message takes of the allowance: one for each 4 KiB begun, more for
+// a query, or for a signature that is checked here.
+func cost(verb wire.Verb, size int) int {
+	n := 1 + size>>12
+	switch verb {
+	case wire.Req, wire.Count, wire.NegOpen, wire.Auth:
+		n += queryCost - 1
+	}
+	return n
+}
+
+// reserve takes a cost, and returns how long to wait before going on.
+func (a *rateLimiter) reserve(l *Limits, cost int, now time.Time) time.Duration {
+	if a.at.IsZero() {
+		a.tokens = float64(l.MessageBurst)
+	} else {
+		a.tokens = min(float64(l.MessageBurst), a.tokens+now.Sub(a.at).Seconds()*l.MessagesPerSecond)
+	}
+	a.at = now
+	a.tokens -= float64(cost)
+	if a.tokens >= 0 {
+		return 0
+	}
+	return time.Duration(-a.tokens / l.MessagesPerSecond * float64(time.Second))
+}
+
+// charge takes what an answer turned out to cost: the next message waits for it.
+func (a *rateLimiter) charge(records int64) { a.tokens -= float64(records / recordsPerMessage) }

@@ -47,7 +47,7 @@ type conn struct {
 	in     input
 	spent  rateLimiter
 	paceIn pace
-	warned bool // has been told that it is over its rate
+	warned bool // has been warned that it is over its rate
 	bad    int  // messages in a row that were not understood
 	authed []host.PubKey
 	subs   map[string]*subscription
@@ -224,10 +224,10 @@ func (c *conn) settle() error {
 }
 
 // waitRoom waits until the queue has come down to most bytes.
-func (c *conn) waitRoom(most int) error {
+func (c *conn) waitRoom(limit int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.out.bytes() > most && c.ended == nil {
+	for c.out.bytes() > limit && c.ended == nil {
 		c.spaceCond.Wait()
 	}
 	return c.openLocked()
@@ -283,3 +283,113 @@ func (r *Relay) panicked(where string, p any) {
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
+
+// closeCause says why a connection ended; it is a label.
+type closeCause uint8
+
+const (
+	cutPeer     closeCause = iota // the client left
+	cutProtocol                   // not the websocket protocol
+	cutSize                       // a message over the limit
+	cutGarbage                    // nothing but messages that are not understood
+	cutSlow                       // does not read what it asked for
+	cutPaced                      // may not read as much as it asked for
+	cutIdle                       // does not answer pings, or does not finish a message
+	cutCrowded                    // long messages of all connections together are too large
+	cutShutdown
+	cutPanic
+	cuts
+)
+
+func (c closeCause) String() string {
+	return [cuts]string{"peer", "protocol", "size", "garbage", "slow", "limited", "idle", "crowded", "shutdown", "panic"}[c]
+}
+
+// statusTryAgain is of the registry that RFC 6455 began: the server is overloaded.
+const statusTryAgain ws.StatusCode = 1013
+
+// closeReason is why and how a connection is closed from our side.
+type closeReason struct {
+	cause  closeCause
+	code   ws.StatusCode // of the close frame; 0 sends none
+	reason string
+
+	// discard drops what is queued: the client is not reading it.
+	discard bool
+}
+
+func (e *closeReason) Error() string { return fmt.Sprintf("%s: %s", e.cause, e.reason) }
+
+var (
+	errBinary   = &closeReason{cause: cutProtocol, code: ws.StatusUnsupportedData, reason: "binary messages are not supported"}
+	errUTF8     = &closeReason{cause: cutProtocol, code: ws.StatusInvalidFramePayloadData, reason: "a text message must be valid UTF-8"}
+	errInflate  = &closeReason{cause: cutProtocol, code: ws.StatusInvalidFramePayloadData, reason: "the compressed data is damaged"}
+	errGarbage  = &closeReason{cause: cutGarbage, code: ws.StatusPolicyViolation, reason: "too many messages that are not understood"}
+	errSlow     = &closeReason{cause: cutSlow, code: ws.StatusPolicyViolation, reason: "you do not read what you subscribed to fast enough", discard: true}
+	errPaced    = &closeReason{cause: cutPaced, code: ws.StatusPolicyViolation, reason: "rate-limited: you subscribed to more than the relay sends to one client now", discard: true}
+	errIdle     = &closeReason{cause: cutIdle, code: ws.StatusPolicyViolation, reason: "no answer to a ping", discard: true}
+	errDawdling = &closeReason{cause: cutIdle, code: ws.StatusPolicyViolation, reason: "a message was not finished in time"}
+	errCrowded  = &closeReason{cause: cutCrowded, code: statusTryAgain, reason: "too many long messages at once, try again later"}
+	errShutdown = &closeReason{cause: cutShutdown, code: ws.StatusGoingAway, reason: "the relay is shutting down"}
+	errPanicked = &closeReason{cause: cutPanic, code: ws.StatusInternalServerError, reason: "internal error"}
+)
+
+// errEnded says that the connection is closing; [conn.end] has the reason.
+var errEnded = errors.New("connection is closing")
+
+func tooBig(limit int) error {
+	return &closeReason{
+		cause: cutSize, code: ws.StatusMessageTooBig,
+		reason: fmt.Sprintf("a message may have at most %d bytes", limit),
+	}
+}
+
+func protocolError(err error) error {
+	return &closeReason{cause: cutProtocol, code: ws.StatusProtocolError, reason: err.Error()}
+}
+
+// peerClosed answers the client's close frame with its own code (RFC 6455, 5.5.1).
+func peerClosed(code ws.StatusCode) error {
+	if code == 0 {
+		code = ws.StatusNormalClosure
+	}
+	return &closeReason{cause: cutPeer, code: code}
+}
+
+const (
+	// readSize is the size of one read of a busy connection, in bytes.
+	readSize = 16 << 10
+
+	// writeSize is about the size of one write, in bytes: a client that is not able to
+	// take it within Limits.WriteTime is cut off.
+	writeSize = 64 << 10
+
+	// keepSize is the largest scratch buffer that goes back to its pool.
+	keepSize = 256 << 10
+)
+
+type readBuffer [readSize]byte
+
+var readBuffers = sync.Pool{New: func() any { return new(readBuffer) }}
+
+// buffer is scratch memory that grows.
+type buffer struct{ b []byte }
+
+var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, writeSize+8<<10)} }}
+
+func getBuffer() *buffer { return buffers.Get().(*buffer) }
+
+// small buffers hold messages that did not come in one piece.
+var smallBuffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, 4<<10)} }}
+
+func (b *buffer) free() {
+	if b == nil || cap(b.b) > keepSize {
+		return
+	}
+	b.b = b.b[:0]
+	if cap(b.b) < writeSize {
+		smallBuffers.Put(b)
+		return
+	}
+	buffers.Put(b)
+}

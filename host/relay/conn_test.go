@@ -53,7 +53,7 @@ func TestUnfinishedMessage(t *testing.T) {
 	}
 }
 
-// On shutdown what is in flight is answered, then every client is told.
+// On shutdown what is in flight is answered, then every client gets a close frame.
 func TestShutdown(t *testing.T) {
 	w := newWorld(t)
 	w.ingest.held = make(chan struct{})

@@ -1,6 +1,6 @@
-// Package relay is the websocket side of the relay: what a nostr client sees of
-// NIPs 01, 11, 40, 42, 45, 70 and 77. It owns connections, subscriptions and
-// negentropy sessions, and knows the store and the pipeline by small interfaces.
+// Package relay serves nostr clients over websockets, by NIPs 01, 11, 40, 42, 45, 70 and
+// 77. It owns connections, subscriptions and negentropy sessions, and knows the store and
+// the pipeline by small interfaces.
 //
 // A connection has one goroutine, which reads messages and handles them in order.
 // What is to be sent lies in a queue; a second goroutine exists while there is

@@ -15,11 +15,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/gobwas/ws"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // fakeStore holds events in memory, in the order of commits: an event's row and
@@ -55,7 +55,7 @@ func (s *fakeStore) drop(row int64) {
 	s.gone[row] = true
 }
 
-func (s *fakeStore) Left() int64 {
+func (s *fakeStore) RemovedTotal() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int64(len(s.gone))
@@ -163,7 +163,7 @@ func (s *fakeStore) Authors(ctx context.Context, filters []host.Filter, now int6
 	return s.err
 }
 
-func (s *fakeStore) Scan(ctx context.Context, f host.Filter, most int, now int64, yield func(int64, host.ID)) (int64, int, error) {
+func (s *fakeStore) Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(int64, host.ID)) (int64, int, error) {
 	if s.scanning != nil {
 		s.scanning()
 	}
@@ -171,7 +171,7 @@ func (s *fakeStore) Scan(ctx context.Context, f host.Filter, most int, now int64
 	defer s.mu.Unlock()
 	s.scans++
 	rows := s.rows(&f, now)
-	rows = rows[:min(len(rows), most)]
+	rows = rows[:min(len(rows), limit)]
 	for _, row := range rows {
 		yield(s.events[row-1].CreatedAt, s.events[row-1].ID)
 	}
@@ -369,7 +369,7 @@ func (c *client) write(b []byte) {
 
 // next reads a frame.
 func (c *client) next() (ws.Frame, error) {
-	c.net.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.net.SetReadDeadline(testkit.Deadline(c.t))
 	return ws.ReadFrame(c.in)
 }
 

@@ -73,16 +73,16 @@ func (ss *snapshots) reserve(l *snapshotFamily, n int) bool {
 // makeRoom forgets snapshots that nobody uses until there is room for n more
 // records, and reports whether there is. REQUIRES: ss.mu.
 func (ss *snapshots) makeRoom(n int) bool {
-	most := ss.relay.cfg.Limits.NegRecordsTotal
+	limit := ss.relay.cfg.Limits.NegRecordsTotal
 	for _, idle := range ss.byFilter {
-		if ss.records+n <= most {
+		if ss.records+n <= limit {
 			break
 		}
 		if idle.users == 0 {
 			ss.forgetLocked(idle)
 		}
 	}
-	return ss.records+n <= most
+	return ss.records+n <= limit
 }
 
 // account adds to the records in all. REQUIRES: ss.mu.

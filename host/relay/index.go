@@ -72,7 +72,7 @@ func tagKey(b []byte, name byte, value string) []byte {
 // of the subscription old if that is not nil: no event falls between the two, and
 // none meets both. It reports false, and changes nothing, if there are most
 // subscriptions already.
-func (x *index) add(s, old *subscription, filters []host.Filter, most int) bool {
+func (x *index) add(s, old *subscription, filters []host.Filter, limit int) bool {
 	s.watches = make([]watch, 0, len(filters))
 	for i := range filters {
 		if !filters[i].Empty() {
@@ -88,7 +88,7 @@ func (x *index) add(s, old *subscription, filters []host.Filter, most int) bool 
 	defer x.mu.Unlock()
 	if old != nil {
 		x.removeLocked(old)
-	} else if x.subs >= most {
+	} else if x.subs >= limit {
 		return false
 	}
 	x.subs++
@@ -172,10 +172,10 @@ func choicesOf(f *host.Filter) []choice {
 func (x *index) register(w *watch, choices []choice) {
 	best := choices[0]
 	if len(choices) > 1 {
-		least := x.keyCost(best.keys)
+		low := x.keyCost(best.keys)
 		for _, c := range choices[1:] {
-			if n := x.keyCost(c.keys); n < least {
-				best, least = c, n
+			if n := x.keyCost(c.keys); n < low {
+				best, low = c, n
 			}
 		}
 	}

@@ -2,9 +2,11 @@ package relay
 
 import (
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,7 +20,8 @@ const infoType = "application/nostr+json"
 // supportedNIPs are those that a client of any relay of ours sees.
 var supportedNIPs = []int{1, 9, 11, 40, 42, 45, 70, 77}
 
-// NIPs returns what a client of this relay sees, beyond what policies make of it.
+// NIPs returns the numbers of the NIPs that the relay supports, apart from those of
+// policies.
 func NIPs() []int { return slices.Clone(supportedNIPs) }
 
 // gitNIP is about git repositories. It works where the policy serves them.
@@ -199,4 +202,50 @@ func (r *Relay) serveInfo(w http.ResponseWriter, req *http.Request) {
 	if _, err := w.Write(info); err != nil {
 		r.cfg.Log.Debug("send relay information", "err", err)
 	}
+}
+
+// canonical returns a key that is the same for filters that ask for the same.
+func canonical(f *host.Filter) string {
+	s := sorted(*f)
+	b := []byte{}
+	list := func(name byte, given bool, n int) {
+		if given {
+			b = append(b, name)
+			b = binary.AppendUvarint(b, uint64(n))
+		}
+	}
+	list('i', s.IDs != nil, len(s.IDs))
+	for i := range s.IDs {
+		b = append(b, s.IDs[i][:]...)
+	}
+	list('a', s.Authors != nil, len(s.Authors))
+	for i := range s.Authors {
+		b = append(b, s.Authors[i][:]...)
+	}
+	list('k', s.Kinds != nil, len(s.Kinds))
+	for _, k := range s.Kinds {
+		b = binary.AppendUvarint(b, uint64(k))
+	}
+	var seen [math.MaxUint8 + 1]*host.TagFilter
+	for i := range s.Tags {
+		seen[s.Tags[i].Name] = &s.Tags[i]
+	}
+	for name, t := range seen {
+		if t == nil {
+			continue
+		}
+		list('#', true, len(t.Values))
+		b = append(b, byte(name))
+		for _, v := range t.Values {
+			b = binary.AppendUvarint(b, uint64(len(v)))
+			b = append(b, v...)
+		}
+	}
+	if s.Since != nil {
+		b = binary.AppendUvarint(append(b, 's'), uint64(*s.Since))
+	}
+	if s.Until != nil {
+		b = binary.AppendUvarint(append(b, 'u'), uint64(*s.Until))
+	}
+	return string(b)
 }

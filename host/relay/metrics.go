@@ -168,7 +168,7 @@ func (m *metrics) counter(name, help string) prometheus.Counter {
 type tally struct {
 	atomic.Uint64
 
-	_ [56]byte // the rest of a cache line: many goroutines count at once
+	_ [56]byte // the rest of a cache line: many goroutines count concurrently
 }
 
 func (t *tally) Inc() { t.Add(1) }

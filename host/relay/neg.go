@@ -155,7 +155,7 @@ func (c *conn) endSession(s *negSession) {
 
 // expireSessions ends those that have been silent for too long. It runs beside the
 // connection's goroutine, which may open another session under the same id at any
-// moment: the session goes and the client is told in one step.
+// moment: the session is removed and the client gets its NEG-ERR in one step.
 func (c *conn) expireSessions(now time.Time) {
 	var idle []*negSession
 	c.mu.Lock()

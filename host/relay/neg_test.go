@@ -14,6 +14,7 @@ import (
 	"talon/host"
 	"talon/host/negentropy"
 	"talon/host/wire"
+	"talon/internal/testkit"
 )
 
 func parseFilter(text []byte) (host.Filter, error) {
@@ -143,13 +144,7 @@ func TestNegentropyCaps(t *testing.T) {
 // bring about.
 func wait(t testing.TB, ready func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for !ready() {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not happen")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Eventually(t, "what is waited for", ready)
 }
 
 func TestNegentropyIdle(t *testing.T) {

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"math"
+	"runtime"
 	"time"
 
 	"github.com/gobwas/ws"
@@ -105,14 +106,14 @@ func (c *conn) wakeWriter() {
 // meanwhile is left to another goroutine.
 func (c *conn) flushHere() {
 	c.mu.Lock()
-	most := c.out.queued
+	limit := c.out.queued
 	mine := !c.out.flushing && !c.out.empty() && !c.out.broken
 	if mine {
 		c.out.flushing = true
 	}
 	c.mu.Unlock()
 	if mine {
-		c.flush(most)
+		c.flush(limit)
 	}
 }
 
@@ -126,16 +127,16 @@ func (c *conn) send(kind outKind, text []byte) {
 	c.mu.Unlock()
 }
 
-// flush writes until the queue is empty, or at least so many bytes have been
-// written. It is a goroutine of its own, which exists only while there is something
-// to write, unless flushHere calls it.
-func (c *conn) flush(most int) {
+// flush writes until the queue is empty, or at least the given number of bytes has been
+// written. It is a goroutine of its own, which exists only while there is something to
+// write, unless flushHere calls it.
+func (c *conn) flush(limit int) {
 	defer c.recovered("write")
 	scratch := getBuffer()
 	defer scratch.free()
 	for {
 		c.mu.Lock()
-		if most <= 0 && !c.out.empty() && !c.out.broken {
+		if limit <= 0 && !c.out.empty() && !c.out.broken {
 			go c.flush(math.MaxInt)
 			c.mu.Unlock()
 			return
@@ -151,7 +152,7 @@ func (c *conn) flush(most int) {
 		c.mu.Unlock()
 
 		err := c.write(scratch, batch)
-		most -= size
+		limit -= size
 
 		c.mu.Lock()
 		c.out.wrote(batch)
@@ -161,6 +162,11 @@ func (c *conn) flush(most int) {
 		c.spaceCond.Broadcast()
 		c.mu.Unlock()
 		c.relay.metrics.queueBytes.Sub(float64(size))
+		if size >= writeSize {
+			// A client that reads without a pause would keep a processor for 10 ms at a
+			// time.
+			runtime.Gosched()
+		}
 	}
 }
 
@@ -280,9 +286,9 @@ func appendHeader(b *buffer, op ws.OpCode, rsv byte, n int) {
 
 // waitLocked waits on the connection's condition until ready, but not after the
 // time is over. REQUIRES: c.mu.
-func (c *conn) waitLocked(most time.Duration, ready func() bool) {
+func (c *conn) waitLocked(limit time.Duration, ready func() bool) {
 	late := false
-	timer := time.AfterFunc(most, func() {
+	timer := time.AfterFunc(limit, func() {
 		c.mu.Lock()
 		late = true
 		c.spaceCond.Broadcast()

@@ -279,7 +279,7 @@ func TestExcerpt(t *testing.T) {
 		strings.Repeat("\xff", 9): "",
 	} {
 		got := excerpt(in)
-		if got != want || !utf8.ValidString(got) || len(got) > headerMost {
+		if got != want || !utf8.ValidString(got) || len(got) > maxHeader {
 			t.Errorf("excerpt(%.20q) has %d bytes: %q", in, len(got), got)
 		}
 	}

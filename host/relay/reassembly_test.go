@@ -15,7 +15,7 @@ func behindProxy(c *Config, _ *world) {
 }
 
 // start sends a message but for its last frame, n bytes, and waits until the relay
-// has counted so many of all connections.
+// has counted this number for all connections.
 func (w *world) start(addr string, n int, want float64) *client {
 	w.t.Helper()
 	c := w.connect(http.Header{"X-Forwarded-For": {addr}})

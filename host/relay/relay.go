@@ -80,9 +80,9 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 // sweepEvery is how often silent connections are looked at.
 const sweepEvery = 5 * time.Second
 
-// Run looks after connections until the context ends. Then it closes them: each
-// has Limits.DrainTime to get the answers that are under way, and is told 1001.
-// The pipeline must still run at that time.
+// Run pings connections and enforces time limits until the context ends. Then it closes
+// them: each has Limits.DrainTime to get the answers that are under way, and is closed
+// with status 1001. The pipeline must still run at that time.
 func (r *Relay) Run(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -219,7 +219,7 @@ func (r *Relay) release(c *conn) {
 }
 
 // shareKept is how long the share of an address outlives its last connection: who comes
-// back for each question does not start anew.
+// back for each question does not get a fresh share.
 const shareKept = time.Minute
 
 // network is who is counted together (host.NetworkOf). Relay.mu guards its fields, but for

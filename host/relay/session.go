@@ -150,6 +150,9 @@ func (c *conn) answer(e *host.Event, size int, v host.Verdict, err error) {
 	m.inFlight.Add(-1)
 	if err != nil {
 		v = host.Verdict{Code: host.Busy, Reason: "error: the event could not be stored"}
+		if errors.Is(err, host.ErrAway) {
+			v.Reason = databaseAway
+		}
 		m.okError.Inc()
 	} else {
 		m.ok[v.Code].Inc()
@@ -182,7 +185,7 @@ func pause(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// storeFailed returns what the client is told of an error of the store.
+// storeFailed returns the client's message for an error of the store.
 func (c *conn) storeFailed(ctx context.Context, what string, err error) string {
 	switch {
 	case c.relayEnded():
@@ -192,8 +195,13 @@ func (c *conn) storeFailed(ctx context.Context, what string, err error) string {
 		return "error: this took too long, ask for less"
 	}
 	c.relay.cfg.Log.Error(what, "source", c.source.Addr, "err", err)
+	if errors.Is(err, host.ErrAway) {
+		return databaseAway
+	}
 	return "error: the store could not be read"
 }
+
+const databaseAway = "error: the relay's database cannot be reached now, try again later"
 
 func (c *conn) relayEnded() bool {
 	c.mu.Lock()

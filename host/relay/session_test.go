@@ -93,6 +93,7 @@ func TestOK(t *testing.T) {
 		{"auth", host.Verdict{Code: host.AuthRequired, Reason: "auth-required: who are you"}, nil, `false,"auth-required: who are you"`},
 		{"busy", host.Verdict{Code: host.Busy, Reason: "rate-limited: later"}, nil, `false,"rate-limited: later"`},
 		{"host failed", host.Verdict{}, errors.New("disk /secret/path is full"), `false,"error: the event could not be stored"`},
+		{"database away", host.Verdict{}, fmt.Errorf("begin: %w: /secret/path", host.ErrAway), `false,"` + databaseAway + `"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,9 +136,9 @@ func TestOrder(t *testing.T) {
 func TestEventsInFlight(t *testing.T) {
 	w := newWorld(t, limit(func(l *Limits) { l.EventsInFlight = 2 }))
 	w.ingest.held = make(chan struct{})
-	most := 0
+	maximum := 0
 	w.ingest.decide = func(*host.Item) (host.Verdict, error) {
-		most = max(most, len(w.ingest.items)+1)
+		maximum = max(maximum, len(w.ingest.items)+1)
 		return host.Verdict{}, nil
 	}
 	c := w.dial()
@@ -148,8 +149,8 @@ func TestEventsInFlight(t *testing.T) {
 		w.ingest.held <- struct{}{}
 		c.expect(okMessage(event(1, 1, int64(i), "hi"), `true,""`))
 	}
-	if most > 2 {
-		t.Errorf("%d events were in flight", most)
+	if maximum > 2 {
+		t.Errorf("%d events were in flight", maximum)
 	}
 }
 

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -22,14 +23,14 @@ const (
 	snapshotBuilds = 2
 
 	// snapshotCatchUp is how long a snapshot waits for the publication of what is
-	// committed, before it is read anew.
+	// committed, before it is read again.
 	snapshotCatchUp = 250 * time.Millisecond
 
-	// snapshotStep is how many records are accounted for at once.
+	// snapshotStep is how many records are accounted for in one step.
 	snapshotStep = 4096
 
 	// A snapshot remembers what is published until the next session, but not more
-	// than snapshotStep events, or one for so many of its records.
+	// than snapshotStep events, or one for each recordsPerNews of its records.
 	recordsPerNews = 16
 )
 
@@ -41,12 +42,12 @@ var (
 // snapshots are the sets of events that sessions reconcile against. Sessions of
 // the same filter share one.
 //
-// A snapshot is used again if it is still exact: a client that was told OK for an
-// event finds it, and one that has gone is not offered. What is new is known from
-// Publish, up to the sequence number that the store has reached, and makes a
-// successor of the snapshot without reading the store. Whether anything has gone is
-// known from the store; if so, the number of what matches tells whether it was any of
-// the snapshot's, which makes it worthless.
+// A snapshot is used again if it is still exact: a client that got OK for an event finds
+// it, and one that has gone is not offered. What is new is known from Publish, up to the
+// sequence number that the store has reached, and makes a successor of the snapshot
+// without reading the store. Whether anything has gone is known from the store; if so,
+// the number of what matches tells whether it was any of the snapshot's, which makes it
+// worthless.
 type snapshots struct {
 	relay  *Relay
 	builds chan struct{} // a place for each build
@@ -248,5 +249,202 @@ func (ss *snapshots) await(ctx context.Context, s *snapshot) error {
 		return s.err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// build makes the snapshot, from the store or from its base, and returns how many
+// records were read or copied for it.
+func (ss *snapshots) build(ctx context.Context, s *snapshot) (cost int, err error) {
+	base := s.base
+	defer func() {
+		if s.set == nil {
+			if err == nil {
+				err = errors.New("make snapshot: no set") // a panic is on its way
+			}
+			s.err = err
+			ss.forget(s)
+		}
+		s.base, s.since = nil, nil
+		close(s.ready)
+		if base != nil {
+			ss.release(base)
+		}
+	}()
+	select {
+	case ss.builds <- struct{}{}:
+		defer func() { <-ss.builds }()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	if base != nil {
+		return ss.extend(s)
+	}
+	return ss.read(ctx, s)
+}
+
+// extend makes the snapshot of its base.
+func (ss *snapshots) extend(s *snapshot) (cost int, err error) {
+	more := make([]negentropy.Item, len(s.since))
+	for i := range s.since {
+		more[i] = s.since[i].item
+	}
+	set := s.base.set.With(more...)
+	if set.Len() > ss.relay.cfg.Limits.NegRecords {
+		return 0, errTooManyRecords
+	}
+	if !ss.complete(s, set) {
+		return 0, errSnapshotsFull
+	}
+	ss.relay.metrics.negExtended.Inc()
+	return set.Len() - set.Shared(s.base.set), nil
+}
+
+// read makes the snapshot of what the store has.
+func (ss *snapshots) read(ctx context.Context, s *snapshot) (cost int, err error) {
+	began := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	limit := ss.relay.cfg.Limits.NegRecords
+	ask := limit + 1
+	if s.filter.Limit >= 0 {
+		ask = min(ask, s.filter.Limit)
+	}
+	// Read first: what leaves from here on is noticed.
+	s.left = ss.relay.deps.Store.RemovedTotal()
+	var b negentropy.Builder
+	if !s.filter.Empty() && ask > 0 {
+		s.seq, _, err = ss.relay.deps.Store.Scan(ctx, s.filter, ask, ss.relay.cfg.Now().Unix(), func(createdAt int64, id host.ID) {
+			if b.Len()%snapshotStep == 0 && ctx.Err() == nil && !ss.reserve(s.line, snapshotStep) {
+				cancel(errSnapshotsFull)
+			}
+			if ctx.Err() == nil {
+				b.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
+			}
+		})
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("scan events: %w", err)
+	case b.Len() > limit:
+		return 0, errTooManyRecords
+	}
+	set := b.Build()
+	if !ss.complete(s, set) {
+		return 0, errSnapshotsFull
+	}
+	ss.relay.metrics.negBuild.Observe(time.Since(began).Seconds())
+	return set.Len(), nil
+}
+
+// committed returns the sequence number that the store has reached.
+func (ss *snapshots) committed(ctx context.Context) (int64, error) {
+	nothing := []host.Filter{{IDs: []host.ID{{}}, Limit: 1}}
+	sel, err := ss.relay.deps.Store.Select(ctx, nothing, ss.relay.cfg.Now().Unix())
+	if err != nil {
+		return 0, fmt.Errorf("read sequence: %w", err)
+	}
+	return sel.Seq, nil
+}
+
+// revalidate reports whether the snapshot is what the filter would select now, with
+// every event up to seq. If it is not, it may have a successor that is; if that
+// would not help, the snapshot is forgotten.
+func (ss *snapshots) revalidate(ctx context.Context, s *snapshot, seq int64) (bool, error) {
+	if !ss.caughtUp(ctx, s, seq) {
+		ss.forget(s)
+		return false, ctx.Err()
+	}
+	now := ss.relay.cfg.Now()
+	store := ss.relay.deps.Store
+	left := store.RemovedTotal()
+	expiry, dated := store.NextExpiry()
+	ss.mu.Lock()
+	stale := s.seq < seq && s.lacks(seq)
+	kept := left == s.left && !(dated && expiry <= now.Unix())
+	ss.mu.Unlock()
+	if stale || kept {
+		return !stale, nil
+	}
+	whole, err := ss.whole(ctx, s, now)
+	if err != nil {
+		return false, err
+	}
+	if !whole {
+		ss.forget(s)
+		return false, nil
+	}
+	ss.mu.Lock()
+	s.left = left
+	ss.mu.Unlock()
+	return true, nil
+}
+
+// lacks reports whether a matching event that was published up to seq may be
+// missing. REQUIRES: snapshots.mu.
+func (s *snapshot) lacks(seq int64) bool {
+	if !s.cached || s.overrun {
+		return true // it does not get everything
+	}
+	unseen := s.unseen()
+	return len(unseen) > 0 && unseen[0].seq <= seq
+}
+
+// whole reports whether the store still has what the snapshot has: the count is the same,
+// or higher by the number published meanwhile.
+func (ss *snapshots) whole(ctx context.Context, s *snapshot, now time.Time) (bool, error) {
+	if s.filter.Empty() {
+		return s.set.Len() == 0, nil
+	}
+	n, err := ss.relay.deps.Store.Count(ctx, []host.Filter{s.filter}, now.Unix())
+	if err != nil {
+		return false, fmt.Errorf("count events: %w", err)
+	}
+	extra := int(n) - s.set.Len()
+	if extra <= 0 {
+		return extra == 0, nil
+	}
+	seq, err := ss.committed(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !ss.caughtUp(ctx, s, seq) {
+		return false, ctx.Err()
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return extra <= len(s.unseen()), nil
+}
+
+// caughtUp waits until what the store has committed up to seq is known here, by
+// the snapshot itself or from Publish. It reports false if that takes too long:
+// another process may write the store.
+func (ss *snapshots) caughtUp(ctx context.Context, s *snapshot, seq int64) bool {
+	if s.seq >= seq {
+		return true
+	}
+	timer := time.NewTimer(snapshotCatchUp)
+	defer timer.Stop()
+	for {
+		ss.mu.Lock()
+		if ss.seq >= seq {
+			ss.mu.Unlock()
+			return true
+		}
+		if ss.advanced == nil {
+			ss.advanced = make(chan struct{})
+		}
+		advanced := ss.advanced
+		ss.mu.Unlock()
+		select {
+		case <-advanced:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
 	}
 }

@@ -144,15 +144,15 @@ func TestSnapshotsUnderLoad(t *testing.T) {
 		c := w.dial()
 		readers.Go(func() {
 			for range 10 {
-				least := published.Load()
+				low := published.Load()
 				got := map[host.ID]bool{}
 				for _, id := range c.sync("n", `{}`) {
 					got[id] = true
 				}
 				w.store.mu.Lock()
-				for _, e := range w.store.events[:least] {
+				for _, e := range w.store.events[:low] {
 					if !got[e.ID] {
-						t.Errorf("one of the first %d events is missing", least)
+						t.Errorf("one of the first %d events is missing", low)
 						break
 					}
 				}
@@ -287,7 +287,7 @@ func TestLineage(t *testing.T) {
 	expect("forgotten", 0)
 }
 
-// Where there is no room for a successor, the caller is told, and nothing is lost.
+// Where there is no room for a successor, the caller gets an error, and nothing is lost.
 func TestNoRoomForSuccessor(t *testing.T) {
 	w := newWorld(t, limit(func(l *Limits) { l.NegRecordsTotal = 2 * snapshotStep }))
 	ss := w.relay.snapshots
@@ -385,16 +385,16 @@ func TestBuilderLeaves(t *testing.T) {
 	second.expect(`["NEG-MSG","n","61"]`)
 }
 
-// interrupted is a store whose first scan lasts until it is told to stop.
+// interrupted is a store whose first scan lasts until it is stopped.
 type interrupted struct {
 	*fakeStore
 	began chan struct{}
 	again atomic.Bool
 }
 
-func (s *interrupted) Scan(ctx context.Context, f host.Filter, most int, now int64, yield func(int64, host.ID)) (int64, int, error) {
+func (s *interrupted) Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(int64, host.ID)) (int64, int, error) {
 	if s.again.Swap(true) {
-		return s.fakeStore.Scan(ctx, f, most, now, yield)
+		return s.fakeStore.Scan(ctx, f, limit, now, yield)
 	}
 	close(s.began)
 	<-ctx.Done()

@@ -353,8 +353,8 @@ func TestStoredAnswerWaits(t *testing.T) {
 			c.mu.Lock()
 			n := c.out.bytes()
 			c.mu.Unlock()
-			if most := queueAhead + fetchBytes + 2*writeSize; n > most {
-				t.Fatalf("%d bytes are queued, want at most %d", n, most)
+			if maximum := queueAhead + fetchBytes + 2*writeSize; n > maximum {
+				t.Fatalf("%d bytes are queued, want at most %d", n, maximum)
 			}
 		}
 		return w.slots() == 0
@@ -410,7 +410,7 @@ func TestSlowQuery(t *testing.T) {
 	}
 }
 
-// hanging is a store that answers only when it is told to stop.
+// hanging is a store that answers only when it is stopped.
 type hanging struct{ *fakeStore }
 
 func (hanging) Select(ctx context.Context, _ []host.Filter, _ int64) (host.Selection, error) {

@@ -9,7 +9,7 @@ import (
 	"talon/host/wire"
 )
 
-// Telemetry is how the relay has done for a time.
+// Telemetry has measurements of the relay over an interval.
 type Telemetry struct {
 	Interval      time.Duration // since it was asked for last
 	Connections   int
@@ -33,7 +33,7 @@ type watcher struct {
 	then counted
 }
 
-// Telemetry returns how the relay has done since the call before, or since New.
+// Telemetry returns the measurements since the last call, or since New.
 func (r *Relay) Telemetry() Telemetry {
 	r.watcher.mu.Lock()
 	defer r.watcher.mu.Unlock()
@@ -101,7 +101,7 @@ func longest(class int) time.Duration {
 	return time.Duration(4+class%4+1) << (n - 3) * time.Microsecond
 }
 
-// take returns the time that 99 in 100 kept to, and begins anew.
+// take returns the 99th percentile of the times, and resets them.
 func (t *times) take() time.Duration {
 	var counts [len(t)]uint64
 	var all uint64

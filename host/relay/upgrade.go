@@ -19,8 +19,8 @@ import (
 // handshakeTime bounds the writing of the handshake's answer.
 const handshakeTime = 10 * time.Second
 
-// ServeHTTP accepts websockets, answers NIP-11, and leaves the rest to
-// Config.Next. Every answer may be read by web pages of any origin.
+// ServeHTTP accepts websockets, answers NIP-11, and passes other requests to Config.Next.
+// Every answer may be read by web pages of any origin.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	allowOrigins(w.Header())
 	switch {

@@ -100,7 +100,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// event returns an event that is told from others by n. Nobody here checks it.
+// event returns an event that n distinguishes from others. Nobody here checks it.
 func event(t *testing.T, n byte) *host.Event {
 	t.Helper()
 	e := &host.Event{ID: host.ID{n}, CreatedAt: int64(n), Kind: 1, Content: "hello"}

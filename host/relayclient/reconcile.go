@@ -123,8 +123,8 @@ func nonEmpty(reason string) string {
 const publishesAtOnce = 64
 
 // PublishAll sends events and calls yield with the answer to each, in the order of the
-// answers. If the relay wants to know who sends them, the client proves its key and
-// sends them once more.
+// answers. If the relay asks for authentication, the client authenticates and sends them
+// once more.
 func (c *Conn) PublishAll(ctx context.Context, events []*host.Event, yield func(*host.Event, Result)) error {
 	defer c.bound(ctx)()
 	flying := make(map[host.ID]*host.Event, publishesAtOnce)

@@ -18,10 +18,13 @@ import (
 	"github.com/gobwas/httphead"
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsflate"
+
+	"talon/host"
+	"talon/host/inflate"
 )
 
-// SocketOptions says how a websocket behaves. The zero value is one without
-// compression that connects to any address.
+// SocketOptions are the options of a websocket. The zero value is one without compression
+// that connects to any address.
 type SocketOptions struct {
 	// MessageBytes bounds one message of the relay, also after decompression; 0 is
 	// 4 MiB.
@@ -45,10 +48,10 @@ type SocketOptions struct {
 // Socket is a websocket to a relay that is not trusted: text messages in both
 // directions. One goroutine reads; any may write.
 type Socket struct {
-	net     net.Conn
-	in      *bufio.Reader
-	most    int  // bytes of a message
-	deflate bool // messages of the relay may be compressed
+	net        net.Conn
+	in         *bufio.Reader
+	maxMessage int  // bytes of a message
+	deflate    bool // messages of the relay may be compressed
 
 	received atomic.Int64 // bytes of frames, as they came
 
@@ -141,14 +144,14 @@ func agreed(list []httphead.Option) (bool, error) {
 
 // newSocket makes the client's side of a websocket. The reader, if there is one,
 // holds what came with the handshake.
-func newSocket(conn net.Conn, early *bufio.Reader, most int) *Socket {
+func newSocket(conn net.Conn, early *bufio.Reader, limit int) *Socket {
 	if early == nil {
 		early = bufio.NewReader(conn)
 	}
-	if most == 0 {
-		most = 4 << 20
+	if limit == 0 {
+		limit = 4 << 20
 	}
-	return &Socket{net: conn, in: early, most: most}
+	return &Socket{net: conn, in: early, maxMessage: limit}
 }
 
 // Received returns the bytes of all frames so far.
@@ -186,7 +189,7 @@ func (s *Socket) Read() ([]byte, error) {
 		if h.OpCode == ws.OpBinary {
 			return nil, errBinary
 		}
-		if h.Length > int64(s.most-len(msg)) {
+		if h.Length > int64(s.maxMessage-len(msg)) {
 			return nil, s.tooLong()
 		}
 		if msg, err = s.payload(msg, int(h.Length)); err != nil {
@@ -209,15 +212,15 @@ var errBinary = fmt.Errorf("%w: the relay sent a binary message", ErrWebsocket)
 
 // sizeError says that a message is too long. It is an ErrWebsocket, though no rule of
 // that protocol is broken: nothing more can be read.
-type sizeError struct{ most int }
+type sizeError struct{ max int }
 
 func (e *sizeError) Error() string {
-	return fmt.Sprintf("the relay sent a message of more than %d bytes", e.most)
+	return fmt.Sprintf("the relay sent a message of more than %d bytes", e.max)
 }
 
 func (e *sizeError) Unwrap() error { return ErrWebsocket }
 
-func (s *Socket) tooLong() error { return &sizeError{s.most} }
+func (s *Socket) tooLong() error { return &sizeError{s.maxMessage} }
 
 // payload appends n bytes of input to msg, which grows with what arrives.
 func (s *Socket) payload(msg []byte, n int) ([]byte, error) {
@@ -257,17 +260,17 @@ const writeTime = 30 * time.Second
 // Write sends a text message.
 func (s *Socket) Write(text []byte) error { return s.write(ws.NewTextFrame(text), writeTime) }
 
-// Ping asks the relay for a sign of life: [Socket.Received] grows when it answers.
+// Ping sends a ping: [Socket.Received] grows when the relay answers.
 func (s *Socket) Ping() error { return s.write(ws.NewPingFrame(nil), writeTime) }
 
-func (s *Socket) write(f ws.Frame, most time.Duration) error {
+func (s *Socket) write(f ws.Frame, limit time.Duration) error {
 	frame, err := ws.CompileFrame(ws.MaskFrame(f))
 	if err != nil {
 		return err
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	_ = s.net.SetWriteDeadline(time.Now().Add(most))
+	_ = s.net.SetWriteDeadline(time.Now().Add(limit))
 	_, err = s.net.Write(frame)
 	return err
 }
@@ -275,18 +278,18 @@ func (s *Socket) write(f ws.Frame, most time.Duration) error {
 // goodbyeTime bounds the close frame: nothing depends on it.
 const goodbyeTime = time.Second
 
-// Goodbye tells the relay that the connection ends, and closes it. It waits for a
-// write that is under way.
+// Goodbye sends a close frame, and closes the connection. It waits for a write that is
+// under way.
 func (s *Socket) Goodbye() error {
 	_ = s.write(ws.NewCloseFrame(ws.NewCloseFrameBody(ws.StatusNormalClosure, "")), goodbyeTime)
 	return s.net.Close()
 }
 
-// Close ends the connection at once, whoever reads or writes. It may be called more
-// than once.
+// Close ends the connection immediately, also during a read or a write. It may be called
+// more than once.
 func (s *Socket) Close() error { return s.net.Close() }
 
-// handshake is a connection that gives only so many bytes until done is called.
+// handshake is a connection that reads a limited number of bytes until done is called.
 type handshake struct {
 	net.Conn
 	left int // -1: no bound
@@ -311,7 +314,7 @@ func (h *handshake) Read(p []byte) (int, error) {
 
 func (h *handshake) done() { h.left = -1 }
 
-// CheckURL reports what is wrong with the address of a relay, ws://host[:port] or
+// CheckURL returns an error if the address of a relay is not valid: ws://host[:port] or
 // wss://host[:port], with or without a path. It does not quote the address.
 func CheckURL(address string) error {
 	_, err := parseURL(address)
@@ -329,4 +332,92 @@ func parseURL(address string) (*url.URL, error) {
 		return nil, errors.New("it must not have a fragment (#)")
 	}
 	return u, nil
+}
+
+// Options are the options of a connection. The zero value is a client without a key.
+type Options struct {
+	// MessageBytes bounds one message of the relay; 0 is 4 MiB.
+	MessageBytes int
+
+	// Prove returns the event of kind 22242 that answers a challenge of the relay
+	// (NIP-42). Without it the client does not authenticate.
+	Prove func(relay, challenge string) (*host.Event, error)
+
+	// Notice gets the text of each NOTICE, from the goroutine that makes the call.
+	Notice func(text string)
+
+	// Compress takes compressed messages.
+	Compress bool
+}
+
+// Conn is a connection to a relay. One call at a time: none of its methods may run
+// beside another.
+type Conn struct {
+	url    string
+	opts   Options
+	socket *Socket
+
+	challenge string // the last one; empty if there was none
+	proven    bool   // the challenge was answered, and the relay said OK
+	subs      int    // subscriptions that were made
+	err       error  // what ended the connection
+}
+
+// Dial connects to a relay. The context bounds the time to connect, no more.
+func Dial(ctx context.Context, address string, opts Options) (*Conn, error) {
+	s, err := DialSocket(ctx, address, SocketOptions{MessageBytes: opts.MessageBytes, Compress: opts.Compress})
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{url: address, opts: opts, socket: s}, nil
+}
+
+// Received returns the bytes that the relay has sent.
+func (c *Conn) Received() int64 { return c.socket.Received() }
+
+// Close sends a close frame and closes the connection.
+func (c *Conn) Close() error {
+	if c.err == nil {
+		c.err = errClosed
+		return c.socket.Goodbye()
+	}
+	return c.socket.Close()
+}
+
+var errClosed = errors.New("the connection is closed")
+
+// fail ends the connection with an error, the first of which stays.
+func (c *Conn) fail(ctx context.Context, err error) error {
+	if c.err == nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("the relay closed the connection")
+		}
+		c.err = err
+		_ = c.socket.Close()
+	}
+	return c.err
+}
+
+// bound makes the context end what the connection does, until stop is called.
+func (c *Conn) bound(ctx context.Context) (stop func()) {
+	release := context.AfterFunc(ctx, func() { _ = c.socket.Close() })
+	return func() {
+		if !release() {
+			_ = c.fail(ctx, errClosed)
+		}
+	}
+}
+
+// inflate decompresses a message. What it grows to is bounded, whatever it claims.
+func (s *Socket) inflate(packed []byte) ([]byte, error) {
+	msg, err := inflate.Append(make([]byte, 0, min(4*len(packed)+64, s.maxMessage+1)), packed, s.maxMessage)
+	switch {
+	case errors.Is(err, inflate.ErrTooLong):
+		return nil, s.tooLong()
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrWebsocket, err)
+	}
+	return msg, nil
 }

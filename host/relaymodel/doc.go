@@ -1,8 +1,8 @@
-// Package relaymodel is a nostr relay of somebody else as a state machine: text
-// frames of clients in, text frames and ends of connections out. How it behaves is
-// data, a [Profile]: its limits and whether it advertises them, how it refuses, in
-// which order it answers, what it forgets, when it is away, and how it lies. Tests,
-// the devnet and simulations try sync against it.
+// Package relaymodel simulates a nostr relay of somebody else as a state machine: text
+// frames of clients in, text frames and ends of connections out. How it behaves is data,
+// a [Profile]: its limits and whether it advertises them, how it refuses, in which order
+// it answers, what it forgets, when it is away, and how it lies. Tests, the devnet and
+// simulations try sync against it.
 //
 // Profiles of relays that exist are embedded ([Builtin]); their texts and limits are
 // those of the relays' sources.

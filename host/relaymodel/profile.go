@@ -1,8 +1,22 @@
 package relaymodel
 
-// Profile says how a relay behaves. Start from [Default], or read one with [Parse].
-// The tags of the fields are the keys of the file, their bounds and their meaning;
-// docs/reference-relay-profiles.md is made from them.
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"talon/internal/tomlschema"
+)
+
+// Profile describes the behaviour of a relay. Start from [Default], or read one with
+// [Parse]. The tags of the fields are the keys of the file, their bounds and their
+// meaning; docs/reference-relay-profiles.md is made from them.
 type Profile struct {
 	Info        Info       `key:"info" doc:"The NIP-11 document."`
 	Limits      Limits     `key:"limits" doc:"What one client may ask for. 0 is no limit. Whether a limit is advertised, info.limitation says."`
@@ -30,7 +44,7 @@ type Info struct {
 	Limitation map[string]any `key:"limitation" one:"max_message_length|max_subscriptions|max_filters|max_limit|default_limit|max_subid_length|max_event_tags|max_content_length|min_pow_difficulty|created_at_lower_limit|created_at_upper_limit|auth_required|payment_required|restricted_writes" doc:"what it advertises, in the names of NIP-11, whatever holds in truth"`
 }
 
-// Limits is what one client may ask for.
+// Limits bounds the requests of one client.
 type Limits struct {
 	Subscriptions         int    `key:"subscriptions" max:"1000000" doc:"open at once on a connection"`
 	SubscriptionsAnswered bool   `key:"subscriptions-answered" doc:"one subscription too many gets its stored events and EOSE before it is refused, and nothing live"`
@@ -50,7 +64,7 @@ type Limits struct {
 	TagValue              int    `key:"tag-value" max:"1073741824" doc:"bytes of one value of a tag"`
 }
 
-// Answer is how a relay refuses something.
+// Answer describes how a relay refuses something.
 type Answer struct {
 	By   string // closed, notice, silence, drop, close, ok (EVENT alone)
 	Text string
@@ -60,7 +74,7 @@ type Answer struct {
 // ways are how something can be refused.
 const ways = "closed|notice|silence|drop|close"
 
-// Refuse is how each breach of a limit is answered. In a text, {id} stands for the
+// Refuse has the answer to each breach of a limit. In a text, {id} stands for the
 // subscription's id, {size} for what there was and {max} for what is allowed.
 type Refuse struct {
 	Subscriptions  Answer `key:"subscriptions" doc:"more subscriptions than limits.subscriptions"`
@@ -75,7 +89,7 @@ type Refuse struct {
 	Every          Answer `key:"every-req" doc:"every REQ, where by is not empty: a relay that serves nothing"`
 }
 
-// Answering is how stored events are sent.
+// Answering describes how stored events are sent.
 type Answering struct {
 	Order         string  `key:"order" one:"newest|newest-arrival|oldest" doc:"events of one second by id, by the latest arrival; or the oldest event first"`
 	OrderNoLimit  string  `key:"order-without-limit" one:"same|oldest" doc:"order, and which events, where a filter has no limit: the oldest ones are those that a default limit leaves"`
@@ -90,7 +104,7 @@ type Answering struct {
 	DelayMS       int     `key:"delay-ms" max:"86400000" doc:"milliseconds from a message to its answer"`
 }
 
-// Live is how new events are sent.
+// Live describes how new events are sent.
 type Live struct {
 	Off    bool    `key:"off" doc:"no new events are sent"`
 	Lost   float64 `key:"lost" max:"1" doc:"share of new events that a subscriber is not sent"`
@@ -129,7 +143,7 @@ type Auth struct {
 	ProofText string `key:"proof-text" doc:"text of the OK to a proof that is refused"`
 }
 
-// Events is what is answered to an EVENT.
+// Events describes the answers to an EVENT.
 type Events struct {
 	FutureS       int    `key:"future-s" max:"1000000000" doc:"seconds that an event may be dated ahead; 0 is no limit"`
 	FutureText    string `key:"future" doc:"text of the OK then"`
@@ -147,7 +161,7 @@ type Events struct {
 	Silent        bool   `key:"silent" doc:"an EVENT that cannot be read gets no answer"`
 }
 
-// Rates is what a client may do in a minute. A rate of 0 is no limit.
+// Rates bounds what a client may do in a minute. A rate of 0 is no limit.
 type Rates struct {
 	Messages    Rate `key:"messages" doc:"messages of a connection"`
 	Requests    Rate `key:"requests" doc:"REQs, COUNTs and NEG-OPENs of a connection"`
@@ -164,7 +178,7 @@ type Rate struct {
 	Code      int     `key:"code" max:"4999" doc:"of the close frame, or HTTP status"`
 }
 
-// Connection is how connections end.
+// Connection describes how connections end.
 type Connection struct {
 	Compression  bool    `key:"compression" doc:"messages are compressed where the client offers it"`
 	CompressFrom int     `key:"compress-from" max:"1073741824" doc:"bytes of a message from which it is compressed"`
@@ -185,13 +199,13 @@ type Outage struct {
 	Status       int     `key:"status" max:"599" doc:"HTTP status that is answered meanwhile; 0: connections are refused"`
 }
 
-// Arrival is when events that others publish reach this relay.
+// Arrival describes when events that others publish reach this relay.
 type Arrival struct {
 	Late  float64 `key:"late" max:"1" doc:"share of events that come late, with their old dates"`
 	LateS float64 `key:"late-s" max:"1000000000" doc:"seconds that they are late"`
 }
 
-// Lies is what a relay does that is not honest.
+// Lies describes how a relay is dishonest.
 type Lies struct {
 	Omits      float64 `key:"omits" max:"1" doc:"share of its events that it never sends, though it accepts and compares them"`
 	Claims     int     `key:"claims" max:"1000000" doc:"ids that it names in comparisons and has not"`
@@ -200,8 +214,8 @@ type Lies struct {
 	Unasked    int     `key:"unasked" max:"1000000" doc:"events that are sent beside the answer to each REQ, which it is not about"`
 }
 
-// Default is a relay that does what the NIPs ask for, says nothing of itself but a
-// name, and has no limits.
+// Default returns a relay that follows the NIPs, has only a name in its NIP-11 document,
+// and has no limits.
 func Default() *Profile {
 	return &Profile{
 		Info:       Info{Served: true, Name: "relay", NIPs: []int{1, 9, 11, 77}},
@@ -231,4 +245,154 @@ func Default() *Profile {
 			SubscriptionID: Answer{By: "closed", Text: "invalid: subscription id too long"},
 		},
 	}
+}
+
+//go:embed profiles/*.toml faults/*.toml
+var files embed.FS
+
+// Names returns the names of the embedded profiles of relays that exist, in
+// alphabetical order.
+func Names() []string { return namesIn("profiles") }
+
+// Faults returns the names of the embedded profiles of relays with a fault.
+func Faults() []string { return namesIn("faults") }
+
+func namesIn(dir string) (names []string) {
+	list, err := files.ReadDir(dir)
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	for _, f := range list {
+		names = append(names, strings.TrimSuffix(f.Name(), ".toml"))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Builtin returns an embedded profile.
+func Builtin(name string) (*Profile, error) {
+	dir := "profiles/"
+	if slices.Contains(Faults(), name) {
+		dir = "faults/"
+	}
+	text, err := files.ReadFile(dir + name + ".toml")
+	if err != nil {
+		return nil, fmt.Errorf("there is no profile %q: want one of %s", name, strings.Join(slices.Concat(Names(), Faults()), ", "))
+	}
+	p, err := Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("profile %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// Honest reports whether clients can get all events of such a relay: it is reachable at
+// times, and neither withholds events nor changes them.
+func (p *Profile) Honest() bool {
+	away := slices.ContainsFunc(p.Outages, func(o Outage) bool { return o.AfterSeconds == 0 && o.EverySeconds == 0 })
+	l := &p.Lies
+	return !away && !p.Connection.DropAtOnce && p.Refuse.Every.By == "" && l.Omits == 0 && l.ForgedIDs == 0 && l.ForgedSigs == 0
+}
+
+// maxText bounds the text of a profile.
+const maxText = 64 << 10
+
+// Parse reads the text of a profile. Absent keys are as in [Default]. An error is one
+// sentence with the line, the key and what is allowed.
+func Parse(text []byte) (*Profile, error) { return Default().With(text) }
+
+// With returns the profile with the keys of a text replaced. A list or an answer is
+// replaced as a whole.
+func (p *Profile) With(text []byte) (*Profile, error) {
+	if len(text) > maxText {
+		return nil, fmt.Errorf("the profile has more than %d bytes", maxText)
+	}
+	changed := *p
+	if err := tomlschema.Decode(text, &changed, special); err != nil {
+		return nil, err
+	}
+	if err := changed.check(); err != nil {
+		return nil, err
+	}
+	return &changed, nil
+}
+
+// check refuses values that contradict each other.
+func (p *Profile) check() error {
+	if f := p.Negentropy.FrameBytes; f != 0 && f < 4096 {
+		return fmt.Errorf("negentropy.frame-bytes = %d: want 0, or 4096 and more", f)
+	}
+	for i, o := range p.Outages {
+		if o.ForSeconds <= 0 || o.EverySeconds > 0 && o.EverySeconds <= o.ForSeconds {
+			return fmt.Errorf("outage[%d]: want for-s above 0, and every-s above for-s where it is given", i+1)
+		}
+	}
+	if p.Arrival.Late > 0 && p.Arrival.LateS <= 0 {
+		return errors.New("arrival.late needs arrival.late-s: events that are late by no time are not late")
+	}
+	return nil
+}
+
+// special reads what only profiles have.
+func special(d *tomlschema.Decoder, raw toml.Primitive, into reflect.Value, tag reflect.StructTag, path string) (bool, error) {
+	switch into.Interface().(type) {
+	case Answer:
+		keys, ok := d.Keys(raw)
+		if !ok {
+			return true, d.Wrong(raw, path, `a table such as { by = "closed", text = "…" }`)
+		}
+		return true, answer(d, keys, into.Addr().Interface().(*Answer), path)
+	case map[string]any:
+		return true, limitation(d, raw, into, tag, path)
+	}
+	return false, nil
+}
+
+// answer reads how something is refused. What is not said is nothing, not the default.
+func answer(d *tomlschema.Decoder, keys map[string]toml.Primitive, a *Answer, path string) error {
+	*a = Answer{}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		var err error
+		switch key {
+		case "by":
+			err = d.Value(keys[key], reflect.ValueOf(&a.By).Elem(), `one:"`+ways+`|"`, path+".by")
+		case "text":
+			err = d.Value(keys[key], reflect.ValueOf(&a.Text).Elem(), "", path+".text")
+		case "code":
+			err = d.Value(keys[key], reflect.ValueOf(&a.Code).Elem(), `max:"4999"`, path+".code")
+		default:
+			err = d.Wrong(keys[key], path+"."+key, "one of the keys by, code, text")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limitation reads what is advertised: numbers and booleans.
+func limitation(d *tomlschema.Decoder, raw toml.Primitive, into reflect.Value, tag reflect.StructTag, path string) error {
+	keys, ok := d.Keys(raw)
+	if !ok {
+		return d.Wrong(raw, path, "a table")
+	}
+	names := strings.Split(tag.Get("one"), "|")
+	all := map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if !slices.Contains(names, key) {
+			return d.Wrong(keys[key], path+"."+key, "one of the keys "+strings.Join(names, ", "))
+		}
+		var number int64
+		var flag bool
+		switch {
+		case d.Decode(keys[key], &number) == nil:
+			all[key] = number
+		case d.Decode(keys[key], &flag) == nil:
+			all[key] = flag
+		default:
+			return d.Wrong(keys[key], path+"."+key, "a whole number, or true or false")
+		}
+	}
+	into.Set(reflect.ValueOf(all))
+	return nil
 }

@@ -20,7 +20,7 @@ type Effect struct {
 	Reason string // of the close frame
 }
 
-// Stats counts what a relay was asked and what it did.
+// Stats counts the requests to a relay and its answers.
 type Stats struct {
 	Connections uint64 // accepted
 	Rejected    uint64 // not accepted: away, or too many
@@ -101,7 +101,7 @@ func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects
 		r.stats.Rejected++
 		return 0, status, r.flush()
 	}
-	if most := r.profile.Limits.Connections; most > 0 && len(r.conns) >= most {
+	if limit := r.profile.Limits.Connections; limit > 0 && len(r.conns) >= limit {
 		r.stats.Rejected++
 		return 0, 429, r.flush()
 	}
@@ -165,7 +165,7 @@ func (r *Relay) Receive(id uint64, frame []byte, now int64) []Effect {
 	return r.flush()
 }
 
-// Gone forgets a connection that the client has ended, or that broke.
+// Gone removes a connection that the client has ended, or that broke.
 func (r *Relay) Gone(id uint64, now int64) []Effect {
 	r.advance(now)
 	if c := r.conn(id); c != nil {
@@ -175,8 +175,8 @@ func (r *Relay) Gone(id uint64, now int64) []Effect {
 	return r.flush()
 }
 
-// Add is an event that somebody publishes at the relay over another way than a
-// connection. A relay that gets events late gets it late.
+// Add stores an event that does not come over a connection. A relay with a delay of
+// events delays it.
 func (r *Relay) Add(e *host.Event, now int64) []Effect {
 	r.advance(now)
 	if a := &r.profile.Arrival; a.Late > 0 && r.draw(drawLate, e.ID) < a.Late {
@@ -187,7 +187,7 @@ func (r *Relay) Add(e *host.Event, now int64) []Effect {
 	return r.flush()
 }
 
-// Turn does what is due.
+// Turn runs the timers that are due.
 func (r *Relay) Turn(now int64) []Effect {
 	r.advance(now)
 	return r.flush()
@@ -231,7 +231,7 @@ func (r *Relay) status() int {
 	return 200
 }
 
-// Up reports whether the relay was there when it was last used.
+// Up reports whether the relay was reachable at the time of the last call.
 func (r *Relay) Up() bool { return r.status() == 200 }
 
 // InfoDocument returns the NIP-11 document, nil if there is none.
@@ -254,7 +254,7 @@ func (r *Relay) InfoDocument() []byte {
 	return text
 }
 
-// Watched reports whether a subscription that is open would be sent such an event.
+// Watched reports whether such an event matches an open subscription.
 func (r *Relay) Watched(e *host.Event) bool {
 	for _, c := range r.conns {
 		for _, s := range c.subs {
@@ -336,8 +336,8 @@ func (r *Relay) flush() []Effect {
 // handle does what a message asks for.
 func (r *Relay) handle(c *conn, frame []byte) {
 	p := r.profile
-	if most := p.Limits.MessageBytes; most > 0 && len(frame) > most {
-		r.refuse(c, "", p.Refuse.Size, len(frame), most)
+	if limit := p.Limits.MessageBytes; limit > 0 && len(frame) > limit {
+		r.refuse(c, "", p.Refuse.Size, len(frame), limit)
 		return
 	}
 	m, err := wire.ParseMessage(frame, &wire.Limits{SubID: 1 << 30, Filters: 1 << 30, Values: 1 << 30})
@@ -378,4 +378,54 @@ func (r *Relay) unreadable(c *conn, m *wire.Message) {
 	default:
 		r.refuse(c, "", p.Refuse.Message, 0, 0)
 	}
+}
+
+// challenge sends the connection's challenge, once.
+func (r *Relay) challenge(c *conn) {
+	if c.asked || r.profile.Auth.Challenge == "never" {
+		return
+	}
+	c.asked = true
+	r.send(c, wire.AppendAuth(nil, c.challenge))
+}
+
+// authenticate answers a proof: an event of kind 22242 with the connection's
+// challenge. Its signature is not verified.
+func (r *Relay) authenticate(c *conn, e *host.Event) {
+	p := &r.profile.Auth
+	valid := e.Kind == host.KindAuth && e.CheckID() == nil && slices.ContainsFunc(e.Tags, func(t host.Tag) bool {
+		return len(t) > 1 && t[0] == "challenge" && t[1] == c.challenge
+	})
+	if !valid || p.Proof == "refused" {
+		r.ok(c, e.ID.String(), false, p.ProofText)
+		return
+	}
+	c.proven = true
+	r.ok(c, e.ID.String(), true, "")
+}
+
+// needsProof reports whether a client must prove itself before it asks so.
+func (r *Relay) needsProof(c *conn, filters []host.Filter) bool {
+	p := &r.profile.Auth
+	if !p.Read || c.proven {
+		return false
+	}
+	if p.LiveFree && !slices.ContainsFunc(filters, func(f host.Filter) bool { return f.Limit != 0 }) {
+		return false
+	}
+	if p.Kinds == nil {
+		return true
+	}
+	return !slices.ContainsFunc(filters, func(f host.Filter) bool {
+		return f.Kinds == nil || slices.ContainsFunc(f.Kinds, func(k host.Kind) bool { return !slices.Contains(p.Kinds, int(k)) })
+	})
+}
+
+// withholds reports whether some kinds are kept from a client.
+func (r *Relay) withholds(c *conn) bool {
+	return r.profile.Auth.Read && r.profile.Auth.Kinds != nil && !c.proven
+}
+
+func (r *Relay) isWithheld(e *host.Event) bool {
+	return slices.Contains(r.profile.Auth.Kinds, int(e.Kind))
 }

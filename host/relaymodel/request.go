@@ -2,6 +2,8 @@ package relaymodel
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"talon/host"
@@ -88,13 +90,13 @@ func allFound(filters []host.Filter, found int) bool {
 // mayAsk checks a REQ or a COUNT against the limits, and refuses what breaks one.
 func (r *Relay) mayAsk(c *conn, m *wire.Message, neg bool) bool {
 	p := r.profile
-	refuse := func(a Answer, size, most int) bool {
+	refuse := func(a Answer, size, limit int) bool {
 		if neg && a.By == "closed" {
 			r.stats.Refused++
 			r.send(c, wire.AppendNegErr(nil, m.SubID, a.Text))
 			return false
 		}
-		r.refuse(c, m.SubID, a, size, most)
+		r.refuse(c, m.SubID, a, size, limit)
 		return false
 	}
 	if !c.requests.take(&p.Rate.Requests, r.now) {
@@ -185,15 +187,15 @@ func (r *Relay) goOn(c *conn) {
 	}
 }
 
-// sendAnswers sends so many events, and what ends their answers.
-func (r *Relay) sendAnswers(c *conn, most int) {
+// sendAnswers sends up to most events, and what ends their answers.
+func (r *Relay) sendAnswers(c *conn, limit int) {
 	for len(c.answers) > 0 {
 		a := c.answers[0]
 		for len(a.events) > 0 {
-			if most == 0 {
+			if limit == 0 {
 				return
 			}
-			most--
+			limit--
 			r.sendEvent(c, a.sub, a.events[0])
 			a.events = a.events[1:]
 		}
@@ -209,8 +211,8 @@ func (r *Relay) sendAnswers(c *conn, most int) {
 
 // unasked returns events that a REQ is not about, the newest ones.
 func (r *Relay) unasked(m *wire.Message) (list []*host.Event) {
-	most := r.profile.Lies.Unasked
-	if most == 0 {
+	limit := r.profile.Lies.Unasked
+	if limit == 0 {
 		return nil
 	}
 	s := subscription{filters: m.Filters}
@@ -219,7 +221,7 @@ func (r *Relay) unasked(m *wire.Message) (list []*host.Event) {
 			list = append(list, e)
 		}
 	}
-	return list[:min(len(list), most)]
+	return list[:min(len(list), limit)]
 }
 
 // unsubscribe ends a subscription.
@@ -269,8 +271,8 @@ func (r *Relay) stored(c *conn, filters []host.Filter) []*host.Event {
 		f := &filters[i]
 		lists[i] = r.visible(c, f)
 		slices.SortFunc(lists[i], r.order(f))
-		if most := r.limit(f); most >= 0 && len(lists[i]) > most {
-			lists[i] = lists[i][:most]
+		if maximum := r.limit(f); maximum >= 0 && len(lists[i]) > maximum {
+			lists[i] = lists[i][:maximum]
 		}
 	}
 	var all []*entry
@@ -304,8 +306,8 @@ func (r *Relay) union(c *conn, filters []host.Filter) []*host.Event {
 	}
 	all = once(all)
 	slices.SortFunc(all, r.order(&filters[0]))
-	if most := r.limit(&filters[0]); most >= 0 && len(all) > most {
-		all = all[:most]
+	if maximum := r.limit(&filters[0]); maximum >= 0 && len(all) > maximum {
+		all = all[:maximum]
 	}
 	return events(all)
 }
@@ -365,4 +367,72 @@ func (r *Relay) sendEvent(c *conn, id string, e *host.Event) {
 	frame := wire.AppendEventPrefix(make([]byte, 0, len(text)+len(id)+16), id)
 	r.stats.SentEvents++
 	r.send(c, append(append(frame, text...), ']'))
+}
+
+// bucket holds what a client may still do. It begins full.
+type bucket struct {
+	left float64
+	at   int64 // when it was last refilled
+	used bool
+}
+
+// size is what a bucket holds.
+func (r *Rate) size() float64 {
+	if r.Burst > 0 {
+		return float64(r.Burst)
+	}
+	return max(1, r.PerMinute)
+}
+
+// take takes one, and reports whether there was one.
+func (b *bucket) take(r *Rate, now int64) bool {
+	if r.PerMinute <= 0 {
+		return true
+	}
+	if !b.used {
+		b.left, b.used = r.size(), true
+	} else {
+		b.left = min(r.size(), b.left+float64(now-b.at)*r.PerMinute/60_000)
+	}
+	b.at = now
+	if b.left < 1 && r.By != "delay" {
+		return false
+	}
+	b.left--
+	return b.left >= 0
+}
+
+// wait returns the milliseconds until what was taken and was not there is there.
+func (b *bucket) wait(r *Rate) int64 {
+	return int64(max(0, -b.left) * 60_000 / r.PerMinute)
+}
+
+// answer is how more than the rate is refused.
+func (r *Rate) answer() Answer { return Answer{By: r.By, Text: r.Text, Code: r.Code} }
+
+// refuse answers what is refused. Without a subscription's id a CLOSED is a NOTICE.
+func (r *Relay) refuse(c *conn, id string, a Answer, size, limit int) {
+	r.stats.Refused++
+	text := a.Text
+	if strings.Contains(text, "{") {
+		text = strings.NewReplacer("{id}", id, "{size}", strconv.Itoa(size), "{max}", strconv.Itoa(limit)).Replace(text)
+	}
+	switch a.By {
+	case "closed", "ok":
+		if id != "" {
+			r.send(c, wire.AppendClosed(nil, id, text))
+			return
+		}
+		r.send(c, wire.AppendNotice(nil, text))
+	case "notice":
+		r.send(c, wire.AppendNotice(nil, text))
+	case "drop":
+		r.end(c, 0, "")
+	case "close":
+		code := a.Code
+		if code == 0 {
+			code = 1008
+		}
+		r.end(c, code, text)
+	}
 }

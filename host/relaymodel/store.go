@@ -8,7 +8,8 @@ import (
 )
 
 // Store is the events of one relay, in memory, found by id, tag, author and kind. An
-// event in it never changes, so that many stores may share it.
+// event in it never changes, so that many stores may share it. One goroutine uses a store
+// at a time, to read too.
 type Store struct {
 	byID    map[host.ID]*entry
 	address map[host.Address]*entry
@@ -16,12 +17,14 @@ type Store struct {
 	author  map[host.PubKey][]*entry
 	kind    map[host.Kind][]*entry
 	arrived int64
+	queries int64
 }
 
 // entry is an event with its place in the order of arrival.
 type entry struct {
 	*host.Event
 	arrival int64
+	found   int64 // by this query
 }
 
 type tagValue struct {
@@ -48,7 +51,7 @@ func (s *Store) Get(id host.ID) *host.Event {
 	return nil
 }
 
-// Newer returns the event that keeps another from being stored: itself, or the newer
+// Newer returns the event that prevents another from being stored: itself, or the newer
 // version at its address (NIP-01); nil if there is none.
 func (s *Store) Newer(e *host.Event) *host.Event {
 	if old := s.byID[e.ID]; old != nil {
@@ -69,7 +72,7 @@ func (s *Store) Put(e *host.Event) bool {
 		return false
 	}
 	s.arrived++
-	n := &entry{e, s.arrived}
+	n := &entry{Event: e, arrival: s.arrived}
 	if a, ok := e.Address(); ok {
 		if old := s.address[a]; old != nil {
 			s.Delete(old.ID)
@@ -138,14 +141,12 @@ func (s *Store) matching(f *host.Filter) (list []*entry) {
 	if f.Empty() {
 		return nil
 	}
-	seen := map[*entry]struct{}{}
+	s.queries++
+	rest := *f // conditions that are still to be looked at
 	add := func(from []*entry) {
 		for _, e := range from {
-			if !f.Matches(e.Event) {
-				continue
-			}
-			if _, ok := seen[e]; !ok {
-				seen[e] = struct{}{}
+			if e.found != s.queries && rest.Matches(e.Event) {
+				e.found = s.queries
 				list = append(list, e)
 			}
 		}
@@ -158,7 +159,9 @@ func (s *Store) matching(f *host.Filter) (list []*entry) {
 			}
 		}
 	case slices.ContainsFunc(f.Tags, isLetter): // each of them must match, so one is enough
-		t := f.Tags[slices.IndexFunc(f.Tags, isLetter)]
+		i := slices.IndexFunc(f.Tags, isLetter)
+		t := f.Tags[i]
+		rest.Tags = slices.Concat(f.Tags[:i], f.Tags[i+1:])
 		for _, v := range t.Values {
 			add(s.tag[tagValue{t.Name, v}])
 		}

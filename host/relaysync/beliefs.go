@@ -9,15 +9,15 @@ import (
 	"talon/host/relaysync/holdings"
 )
 
-// Holdings keeps what relays are believed to hold, across restarts. Any goroutine may call
-// it. What it loses costs bytes, never events.
+// Holdings stores which events relays are believed to hold, across restarts. Any
+// goroutine may call it. A lost record costs bytes, never events.
 type Holdings interface {
 	Load(ctx context.Context, relay string) ([]byte, error)   // nil: nothing is known
 	Save(ctx context.Context, relays map[string][]byte) error // those that changed; nil: forgotten
 }
 
-// beliefs holds what lines have learnt of their relays until it is written, many at once. Only
-// relays that are connected have a set in memory.
+// beliefs holds what lines have learnt of their relays until it is written, many in one
+// transaction. Only relays that are connected have a set in memory.
 type beliefs struct {
 	keep  Holdings // nil: nothing is kept
 	limit int      // events of one relay

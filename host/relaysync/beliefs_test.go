@@ -48,8 +48,8 @@ func (h *heldThere) set(during func(), fail error) {
 	h.during, h.fail = during, fail
 }
 
-// What a line has put is there for the next one at once, whether it is written already, being
-// written, or could not be.
+// What a line has put is there for the next one immediately, whether it is written
+// already, being written, or could not be.
 func TestBeliefs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keep := &heldThere{relays: map[string][]byte{}}

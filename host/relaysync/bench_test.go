@@ -186,7 +186,6 @@ func TestFirstSync(t *testing.T) {
 // remote and all on this machine.
 func BenchmarkFirstSync(b *testing.B) {
 	const n = 50_000
-	patience = 5 * time.Minute
 	for range b.N {
 		first, second, share, bytes := firstSync(b, n)
 		b.ReportMetric(n/first.Seconds(), "events/s")

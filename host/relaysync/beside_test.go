@@ -169,15 +169,13 @@ func (s side) run(w *matrixWorld, stored []matrixEvent, said []besideEvent) (r b
 	}
 	time.Sleep(besideBegin + 3*time.Hour - time.Since(began))
 	r.day, r.said = since(w.sum(), hour), len(said)
-	w.here.mu.Lock()
 	for i, e := range said {
-		took := w.here.came[e.ID].Sub(began.Add(besideBegin + e.at))
+		took := w.here.StoredAt(e.ID).Sub(began.Add(besideBegin + e.at))
 		r.staleness = append(r.staleness, took)
 		if i > 0 && e.at == said[i-1].at+500*time.Millisecond {
 			r.comments = append(r.comments, took)
 		}
 	}
-	w.here.mu.Unlock()
 	slices.Sort(r.staleness)
 	slices.Sort(r.comments)
 

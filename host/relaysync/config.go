@@ -15,7 +15,7 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// Strategy decides what is asked of which relay. It is called by one goroutine. A
+// Strategy decides which requests go to which relay. It is called by one goroutine. A
 // plugin.Reducer of the strategy world is one, with guest.Step as the function and
 // [Sync.Init] as its init.
 type Strategy interface {
@@ -29,28 +29,28 @@ type Strategy interface {
 // ErrNoStrategy is the error of a [Strategy] that is not there. It is no failure.
 var ErrNoStrategy = loop.ErrNoStrategy
 
-// Ingest is the way in.
+// Ingest submits events to the pipeline.
 type Ingest interface {
 	Submit(ctx context.Context, it *host.Item) error
 }
 
-// Local is what is stored here, as far as it is compared.
+// Local reads the local store for comparisons.
 type Local interface {
-	// Scan is that of the store: it calls yield for at most so many events that match.
-	Scan(ctx context.Context, f host.Filter, most int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
+	// Scan is that of the store: it calls yield for up to limit events that match.
+	Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
 
 	// Missing returns those of ids that are not stored.
 	Missing(ctx context.Context, ids []host.ID) ([]host.ID, error)
 }
 
-// Memory keeps what is known of relays across restarts. Its methods are called one
-// after the other; both may take their time.
+// Memory stores the records of relays across restarts. Its methods are called one after
+// the other; both may take their time.
 type Memory interface {
 	Load(ctx context.Context) (map[string][]byte, error)      // by URL
 	Save(ctx context.Context, relays map[string][]byte) error // those that changed; nil: forgotten
 }
 
-// Config is what an operator chooses.
+// Config has the operator's options.
 type Config struct {
 	Own       []string         // names and URLs of this service; never contacted
 	Listen    []netip.AddrPort // where it listens; never contacted
@@ -74,7 +74,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Deps is what a Sync needs of others.
+// Deps are the other parts of Talon that a Sync needs.
 type Deps struct {
 	Strategy Strategy
 	Ingest   Ingest
@@ -85,8 +85,8 @@ type Deps struct {
 	Holdings Holdings // nil: nothing is kept, and every comparison is with all that is here
 	Dialer   Dialer   // nil: the network
 
-	// Refused keeps what was refused, across restarts, for as long as Policies returns the
-	// same; nil: nothing is kept.
+	// Refused stores the refused events, across restarts, for as long as Policies returns
+	// the same; nil: nothing is kept.
 	Refused  Memory
 	Policies func() string
 
@@ -103,11 +103,11 @@ type Deps struct {
 	Sign func(*host.Event) error
 }
 
-// Limits bounds what strategies and relays can make the host do. Every number must be
+// Limits bounds the work that strategies and relays can cause. Every number must be
 // positive; start from [DefaultLimits].
 type Limits struct {
 	// What a strategy may ask for.
-	Connections   int // relays connected to at once
+	Connections   int // concurrent connections to relays
 	Relays        int // relays that are wanted or known
 	Subscriptions int // open on one relay
 	Filters       int // of one subscription
@@ -126,10 +126,10 @@ type Limits struct {
 	InFlight     int // events of one relay, submitted and not answered
 	EventBytes   int // of their texts
 	Violations   int // breaches of the rules; one is forgiven each second
-	Notices      int // told to the strategy in a minute
+	Notices      int // passed to the strategy in a minute
 	PageEvents   int // of one answer to a REQ that asks for past events
 	Rounds       int // pages, or messages, of one historic
-	Need         int // ids that are fetched before the comparison begins anew
+	Need         int // ids that are fetched before the comparison begins again
 	Records      int // local events of one comparison
 	Holdings     int // events that one relay is believed to hold, 6 bytes each
 	Push         int // events that one historic sends
@@ -139,11 +139,11 @@ type Limits struct {
 	// How we press on relays.
 	Page     int     // events of one page
 	Chunk    int     // ids of one REQ
-	Chunks   int     // such REQs at once
+	Chunks   int     // concurrent REQs of this kind
 	Requests float64 // subscriptions and historics that begin in a second on one relay, after a burst
 	Burst    int
-	Dials    int // attempts at once
-	Scans    int // comparisons that read the store at once
+	Dials    int // concurrent attempts
+	Scans    int // concurrent comparisons that read the store
 
 	ConnectTime time.Duration // of one attempt
 	AnswerTime  time.Duration // of silence about something that was asked
@@ -158,7 +158,7 @@ type Limits struct {
 	Retry      retry.Limits
 }
 
-// DefaultLimits are the limits of a host that is told nothing else.
+// DefaultLimits are the default limits.
 var DefaultLimits = Limits{
 	Connections:   200,
 	Relays:        10_000,

@@ -13,6 +13,7 @@ import (
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 	"talon/sdk/abi/manifest"
 )
 
@@ -115,7 +116,7 @@ func converge(t *testing.T, folder string) {
 		return e
 	}
 	arrived := func(what string) {
-		until(t, what, func() bool {
+		testkit.Eventually(t, what, func() bool {
 			for _, e := range wanted {
 				if !w.shelf.has(e) {
 					return false

@@ -2,15 +2,11 @@ package relaysync
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -19,12 +15,13 @@ import (
 	"talon/host/relayclient"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/session"
+	"talon/host/throttle"
 	"talon/sdk/abi"
 )
 
 // Dialer makes connections to relays. A test may have one of its own.
 type Dialer interface {
-	// Inform reads the document in which a relay says what it is (NIP-11).
+	// Inform reads a relay's information document (NIP-11).
 	Inform(ctx context.Context, url string) (*Information, error)
 
 	// Dial opens a connection.
@@ -82,8 +79,8 @@ func (l *line) dial() (Conn, loop.Opened, error) {
 	return c, opened, err
 }
 
-// Information is what we read of a relay's NIP-11 document. Every number is what the
-// relay claims.
+// Information has the parts of a relay's NIP-11 document that we read. Every number is
+// what the relay claims.
 type Information struct {
 	Software   string `json:"software"`
 	Version    string `json:"version"`
@@ -142,7 +139,7 @@ func (d *netDialer) Inform(ctx context.Context, url string) (*Information, error
 	return &info, nil
 }
 
-// Opened returns what is known of a relay with the document.
+// Opened combines what is known of a relay with its document.
 func (i *Information) Opened(d *loop.Dial) loop.Opened {
 	o := loop.Opened{Capabilities: d.Capabilities, Informed: true, Version: i.version()}
 	i.tell(&o.Capabilities)
@@ -181,7 +178,7 @@ func (i *Information) tell(caps *abi.Capabilities) {
 	caps.AuthRequired = m.AuthRequired
 }
 
-// Classify tells how an attempt or a connection ended.
+// Classify returns how an attempt or a connection ended.
 func Classify(err error, wasUp bool) loop.Ended {
 	r := loop.ConnResult{Outcome: loop.OutcomeUnreachable}
 	if err != nil {
@@ -192,7 +189,6 @@ func Classify(err error, wasUp bool) loop.Ended {
 		class, r.Outcome = abi.ClassLost, loop.OutcomeDisconnected
 	}
 	var status *relayclient.StatusError
-	var dns *net.DNSError
 	switch {
 	case errors.Is(err, netguard.ErrForbidden):
 		class, r.Outcome = abi.ClassForbidden, loop.OutcomeRefused
@@ -215,25 +211,10 @@ func Classify(err error, wasUp bool) loop.Ended {
 		}
 	case errors.Is(err, relayclient.ErrHandshake):
 		r.Outcome = loop.OutcomeProtocol
-	case errors.As(err, &dns):
-		if !dns.IsTimeout && !dns.IsTemporary {
-			r.Outcome = loop.OutcomeDNS
+	default:
+		if of := loop.Outcome(throttle.Outcome(err)); of != 0 && (!wasUp || of == loop.OutcomeTLS) {
+			r.Outcome = of
 		}
-	case isTLS(err):
-		r.Outcome = loop.OutcomeTLS
-	case !wasUp && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)):
-		r.Outcome = loop.OutcomeTimeout
 	}
 	return loop.Ended{Class: class, Result: r}
-}
-
-func isTLS(err error) bool {
-	var record tls.RecordHeaderError
-	var alert tls.AlertError
-	var cert *tls.CertificateVerificationError
-	var name x509.HostnameError
-	var authority x509.UnknownAuthorityError
-	var invalid x509.CertificateInvalidError
-	return errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &cert) || errors.As(err, &name) ||
-		errors.As(err, &authority) || errors.As(err, &invalid)
 }

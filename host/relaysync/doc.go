@@ -1,5 +1,5 @@
 // Package relaysync keeps repositories complete from the relays that they list: it
-// carries out what a strategy decides (GRASP-02, proactive sync).
+// carries out the actions of a strategy (GRASP-02, proactive sync).
 //
 // What decides over time is in two state machines without I/O, clock or goroutine:
 // package loop owns the strategy and all records about relays, package session is one

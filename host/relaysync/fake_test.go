@@ -27,8 +27,8 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// patience bounds what should be a matter of moments. A benchmark has more.
-var patience = 20 * time.Second
+// patience bounds what should be a matter of moments.
+const patience = 5 * time.Minute
 
 var alice, bob = testkit.NewSigner(1), testkit.NewSigner(2)
 
@@ -138,7 +138,7 @@ func (s *shelf) decide(it *host.Item) {
 		to.Publish([]host.Published{{Event: e, Seq: 1}})
 	}
 	if to != nil && v.Code == host.Held {
-		to.Follow(nil, []host.HeldChange{{Event: e, Fate: host.FateHeld, Synced: it.Source.Origin == host.FromSync}})
+		to.Follow(nil, []host.HeldChange{{Event: e, Status: host.StatusHeld, Synced: it.Source.Origin == host.FromSync}})
 	}
 	it.Done(v, nil)
 }
@@ -225,11 +225,11 @@ func (s *shelf) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
 	return texts(matching(s.held, f)), nil
 }
 
-func (s *shelf) Scan(_ context.Context, f host.Filter, most int, _ int64, yield func(int64, host.ID)) (int64, int, error) {
+func (s *shelf) Scan(_ context.Context, f host.Filter, limit int, _ int64, yield func(int64, host.ID)) (int64, int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := matching(s.events, f)
-	list = list[:min(len(list), most)]
+	list = list[:min(len(list), limit)]
 	for _, e := range list {
 		yield(e.CreatedAt, e.ID)
 	}
@@ -247,7 +247,7 @@ func (s *shelf) Missing(_ context.Context, ids []host.ID) (missing []host.ID, er
 	return missing, nil
 }
 
-// plan is a strategy that does what a test says, and remembers what it was told.
+// plan is a strategy that does what a test says, and records its inputs.
 type plan struct {
 	react   func(v *abi.StepView) []abi.StepAction
 	init    func() []byte
@@ -303,7 +303,7 @@ func (p *plan) Call(_ context.Context, request []byte, _ int64) ([]byte, bool, e
 	return answer, fresh, nil
 }
 
-// swap lets the plan begin anew.
+// swap lets the plan begin again.
 func (p *plan) swap(react func(v *abi.StepView) []abi.StepAction) {
 	p.mu.Lock()
 	p.react, p.fresh = react, true
@@ -311,14 +311,14 @@ func (p *plan) swap(react func(v *abi.StepView) []abi.StepAction) {
 	p.changed <- struct{}{}
 }
 
-// list is what the strategy was told so far.
+// list returns the inputs of the strategy so far.
 func (p *plan) list() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.told)
 }
 
-// wait waits until the strategy is told something that begins so, for the n-th time.
+// wait waits until the strategy gets its n-th input that begins so.
 func (p *plan) wait(t testing.TB, n int, prefix string) string {
 	t.Helper()
 	late := time.After(patience)
@@ -517,17 +517,6 @@ func (l logs) Write(p []byte) (int, error) {
 	defer func() { _ = recover() }() // the test is over
 	l.t.Logf("%s", strings.TrimSpace(string(p)))
 	return len(p), nil
-}
-
-// until waits for a condition that nobody announces.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); {
-		if time.Now().After(end) {
-			t.Fatalf("%s does not happen", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 // remote is a relay that does what it should, but for what a test changes.

@@ -47,12 +47,12 @@ func TestNegentropy(t *testing.T) {
 	}
 }
 
-// What several historics need at once comes once: what one asks for, the others wait
-// for, and ask for themselves if the first one fails or is ended.
+// What several historics need at the same time comes once: what one asks for, the others
+// wait for, and ask for themselves if the first one fails or is ended.
 func TestNegentropyTogether(t *testing.T) {
 	const n = 300
 	names := []string{"first", "second", "third"}
-	// Each filter matches all, and is told from the others by its last kind.
+	// Each filter matches all, and differs from the others by its last kind.
 	filters := []abi.Filter{kinds(1, 10), kinds(1, 11), kinds(1, 12)}
 	for name, fault := range map[string]func(w *world, p *peer, sub, asker string) (ok bool){
 		"answered": func(*world, *peer, string, string) bool { return false },

@@ -21,6 +21,7 @@ import (
 	"talon/host/relayclient"
 	"talon/host/relaysync/loop"
 	"talon/host/wire"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -159,7 +160,7 @@ func TestStreamAfterEnd(t *testing.T) {
 	w := start(t, nil, nil)
 	step, release := w.shelf.halt(t)
 	w.plan.swap(onConnect(r.url, abi.StepAction{Do: abi.DoSubscribe, Relay: r.url, ID: "s", Filters: []abi.Filter{kinds(1)}}))
-	until(t, "the second event", func() bool { return len(w.shelf.queue) == 1 })
+	testkit.Eventually(t, "the second event", func() bool { return len(w.shelf.queue) == 1 })
 	step <- struct{}{} // the first is decided
 	w.plan.wait(t, 1, "eose s events=2 new=1")
 	if stored, _ := w.shelf.count(); stored != 1 {
@@ -168,7 +169,7 @@ func TestStreamAfterEnd(t *testing.T) {
 	release()
 }
 
-// A relay closes every subscription, and the strategy asks again at once, for ever.
+// A relay closes every subscription, and the strategy asks again immediately, for ever.
 func TestClosedForEver(t *testing.T) {
 	r := newRemote(t, onReq(func(p *peer, sub string) { p.say(`["CLOSED","%s","error: no"]`, sub) }))
 	begun := time.Now()
@@ -204,11 +205,11 @@ func TestNeedOfNothing(t *testing.T) {
 			return false
 		}
 	})
-	for name, most := range map[string]int{"all at once": 100_000, "more than can be held": 5000} {
+	for name, limit := range map[string]int{"all at once": 100_000, "more than can be held": 5000} {
 		t.Run(name, func(t *testing.T) {
-			w := start(t, onConnect(r.url, fetch(r.url, "h", abi.MethodAuto, kinds(1))), func(cfg *Config, _ *Deps) { cfg.Limits.Need = most })
+			w := start(t, onConnect(r.url, fetch(r.url, "h", abi.MethodAuto, kinds(1))), func(cfg *Config, _ *Deps) { cfg.Limits.Need = limit })
 			got := w.plan.wait(t, 1, "done h")
-			if complete := most == 100_000; !strings.HasPrefix(got, fmt.Sprintf("done h method=1 complete=%v", complete)) {
+			if complete := limit == 100_000; !strings.HasPrefix(got, fmt.Sprintf("done h method=1 complete=%v", complete)) {
 				t.Errorf("the strategy hears %q", got)
 			}
 		})
@@ -359,7 +360,7 @@ func TestNeverReads(t *testing.T) {
 	for range 1000 {
 		o.push(make([]byte, 100<<10))
 	}
-	until(t, "the end", func() bool { o.push(make([]byte, 100<<10)); return o.failed() != nil })
+	testkit.Eventually(t, "the end", func() bool { o.push(make([]byte, 100<<10)); return o.failed() != nil })
 	o.mu.Lock()
 	waiting := o.bytes
 	o.mu.Unlock()
@@ -385,7 +386,7 @@ func TestBusyPipeline(t *testing.T) {
 		r.add(list...)
 	}()
 	// One is in the pipeline's hands. Of the others, as many as came in a batch.
-	until(t, "the stop", func() bool { return len(w.shelf.queue) >= 9 })
+	testkit.Eventually(t, "the stop", func() bool { return len(w.shelf.queue) >= 9 })
 	// The loop does not wait.
 	w.plan.swap(nil)
 	w.plan.wait(t, 2, "init")
@@ -394,11 +395,11 @@ func TestBusyPipeline(t *testing.T) {
 	}
 	release()
 	<-sent
-	until(t, "the rest", func() bool { stored, _ := w.shelf.count(); return stored == 1000 })
+	testkit.Eventually(t, "the rest", func() bool { stored, _ := w.shelf.count(); return stored == 1000 })
 }
 
-// A hundred relays die at once and come back: all are connected again, each once, and
-// no more at a time than the limit.
+// A hundred relays die together and come back: all are connected again, each once, and no
+// more at a time than the limit.
 func TestManyRelaysDie(t *testing.T) {
 	var remotes []*remote
 	for range 100 {
@@ -425,7 +426,7 @@ func TestManyRelaysDie(t *testing.T) {
 		}
 	}
 	// Nothing is left of them.
-	until(t, "the end of the connections' goroutines", func() bool {
+	testkit.Eventually(t, "the end of the connections' goroutines", func() bool {
 		stacks := make([]byte, 8<<20)
 		return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("relaysync.(*line)"))
 	})
@@ -446,7 +447,7 @@ func TestInterrupted(t *testing.T) {
 		before := len(kept)
 		w.shelf.mu.Unlock()
 		w.plan.swap(onConnect(r.url, fetch(r.url, "h", abi.MethodAuto, kinds(1))))
-		until(t, "some events", func() bool { stored, _ := w.shelf.count(); return stored >= stop })
+		testkit.Eventually(t, "some events", func() bool { stored, _ := w.shelf.count(); return stored >= stop })
 		w.stop()
 		w.shelf.mu.Lock()
 		kept = maps.Clone(w.shelf.events)

@@ -7,9 +7,9 @@ import (
 	"talon/host/relaysync/loop"
 )
 
-// inbox is what happened here and the loop has not heard of. Putting something in never
+// changeQueue is what happened here and the loop has not heard of. Putting something in never
 // waits.
-type inbox struct {
+type changeQueue struct {
 	mu      sync.Mutex // guards the fields below
 	pending pending
 	signal  chan struct{}
@@ -26,10 +26,10 @@ type pending struct {
 // maxChanges bounds the changes that wait. Above it the loop reads all repositories again.
 const maxChanges = 1 << 16
 
-func newInbox() *inbox { return &inbox{signal: make(chan struct{}, 1)} }
+func newChangeQueue() *changeQueue { return &changeQueue{signal: make(chan struct{}, 1)} }
 
 // put changes what is pending.
-func (b *inbox) put(f func(p *pending)) {
+func (b *changeQueue) put(f func(p *pending)) {
 	b.mu.Lock()
 	f(&b.pending)
 	b.mu.Unlock()
@@ -39,7 +39,7 @@ func (b *inbox) put(f func(p *pending)) {
 	}
 }
 
-func (b *inbox) changed(list []loop.Change) {
+func (b *changeQueue) changed(list []loop.Change) {
 	if len(list) == 0 {
 		return
 	}
@@ -52,11 +52,11 @@ func (b *inbox) changed(list []loop.Change) {
 	})
 }
 
-func (b *inbox) retried(r loop.Retry) {
+func (b *changeQueue) retried(r loop.Retry) {
 	b.put(func(p *pending) { p.retries = append(p.retries, r) }) // as many as were given out
 }
 
-func (b *inbox) take() pending {
+func (b *changeQueue) take() pending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.pending
@@ -64,13 +64,14 @@ func (b *inbox) take() pending {
 	return p
 }
 
-// Publish takes the events of a commit (ingest.Publisher). It does not wait.
+// Publish queues the events of a commit for the loop (ingest.Publisher). It does not
+// wait.
 func (v *Sync) Publish(events []host.Published) {
 	v.changed(loop.Published(v.known, v.cfg.Now().Unix(), events))
 }
 
-// Follow takes what a commit removed and what it changed in purgatory
-// (ingest.Follower). It does not wait.
+// Follow queues what a commit removed and what it changed in purgatory (ingest.Follower).
+// It does not wait.
 func (v *Sync) Follow(removed []*host.Event, held []host.HeldChange) {
 	v.changed(loop.Followed(v.known, v.cfg.Now().Unix(), removed, held))
 }
@@ -82,20 +83,20 @@ func (v *Sync) changed(list []loop.Change) {
 			v.metrics.events.WithLabelValues(direct).Inc()
 		}
 	}
-	v.inbox.changed(list)
+	v.changes.changed(list)
 }
 
 // Forget forgets which events were refused: another policy decides. Those that are
-// kept for another try are tried at once, the rest is fetched with the next comparison.
-// It may be called by any goroutine.
+// kept for another try are tried immediately, the rest is fetched with the next
+// comparison. It may be called by any goroutine.
 func (v *Sync) Forget() {
 	v.refusals.forget()
-	v.inbox.put(func(p *pending) { p.anew = true })
+	v.changes.put(func(p *pending) { p.anew = true })
 }
 
 // local tells the loop what happened here.
 func (v *Sync) local(now int64) {
-	p := v.inbox.take()
+	p := v.changes.take()
 	v.loop.Retried(now, p.retries...)
 	if p.anew {
 		v.loop.PoliciesChanged(now)
@@ -112,5 +113,5 @@ func (v *Sync) local(now int64) {
 	}
 }
 
-// changesAtOnce is how many changes the loop is told before what comes of them is done.
+// changesAtOnce is how many changes go to the loop before its effects are carried out.
 const changesAtOnce = 64

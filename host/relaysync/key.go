@@ -15,8 +15,8 @@ import (
 	"talon/host/schnorr"
 )
 
-// Key is the relay's own key, with which it proves itself to other relays. It is
-// printed nowhere.
+// Key is the relay's own secret key, for authentication to other relays. It is never
+// printed.
 type Key struct {
 	secret [32]byte
 	pubkey host.PubKey
@@ -83,10 +83,10 @@ func newKey(secret string) (*Key, error) {
 	return k, nil
 }
 
-// PubKey is the public key.
+// PubKey returns the public key.
 func (k *Key) PubKey() host.PubKey { return k.pubkey }
 
-// Secret is a secret of another kind, made of the key: it says nothing about it.
+// Secret returns another secret that is derived from the key and does not reveal it.
 func (k *Key) Secret() (secret [16]byte) {
 	sum := sha256.Sum256(append([]byte("talon: marks of refused events\n"), k.secret[:]...))
 	copy(secret[:], sum[:])

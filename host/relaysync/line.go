@@ -46,9 +46,10 @@ type line struct {
 
 // built is the answer to a session.Build.
 type built struct {
-	ticket uint64
-	set    *negentropy.Set
-	err    error
+	ticket  uint64
+	set     *negentropy.Set
+	outside session.Outside
+	err     error
 }
 
 func newLine(ctx context.Context, v *Sync, d loop.Dial) *line {
@@ -131,8 +132,8 @@ func (l *line) close() {
 
 // Bounds of how long a session is left alone: the clock may jump.
 const (
-	minRest = time.Millisecond
-	maxRest = time.Second
+	minSleep = time.Millisecond
+	maxSleep = time.Second
 )
 
 // gatherTime is how long messages that follow one another are taken before the session
@@ -164,7 +165,7 @@ func (l *line) serve(opened loop.Opened) error {
 			broken <- err
 		}
 	})
-	timer := time.NewTimer(maxRest)
+	timer := time.NewTimer(maxSleep)
 	defer timer.Stop()
 	turned := v.now()
 	for {
@@ -204,13 +205,13 @@ func (l *line) serve(opened loop.Opened) error {
 		if err := l.out.failed(); err != nil {
 			return err
 		}
-		timer.Reset(restUntil(next, turned))
+		timer.Reset(sleepUntil(next, turned))
 	}
 }
 
-func restUntil(next, now int64) time.Duration {
-	rest := min(next, now+maxRest.Milliseconds()) - now
-	return max(minRest, time.Duration(rest)*time.Millisecond)
+func sleepUntil(next, now int64) time.Duration {
+	rest := min(next, now+maxSleep.Milliseconds()) - now
+	return max(minSleep, time.Duration(rest)*time.Millisecond)
 }
 
 // input gives the session what others have for it.
@@ -222,7 +223,7 @@ func (l *line) input(now int64) {
 		case session.Answer:
 			l.session.Answered(now, in)
 		case built:
-			l.session.Built(now, in.ticket, in.set, in.err)
+			l.session.Built(now, in.ticket, in.set, in.outside, in.err)
 		}
 	}
 }
@@ -253,8 +254,8 @@ func (l *line) effect(e session.Effect) error {
 		return l.submit(e.Events)
 	case session.Build:
 		v.helpers.Go(func() {
-			set, err := v.localSet(l.ctx, e.Filter, e.Matcher, e.Within)
-			l.put(built{e.Ticket, set, err})
+			set, outside, err := v.localSet(l.ctx, e.Filter, e.Matcher, e.Within)
+			l.put(built{e.Ticket, set, outside, err})
 		})
 	case session.Lookup:
 		missing, err := v.deps.Local.Missing(l.ctx, e.IDs)
@@ -347,5 +348,86 @@ func (l *line) tell(m message) {
 	select {
 	case l.sync.messages <- m:
 	case <-l.ctx.Done():
+	}
+}
+
+// outbox is what a relay is to be sent. Putting something in never waits: a relay that
+// takes nothing loses its connection.
+type outbox struct {
+	socket   Conn
+	maxBytes int
+
+	mu     sync.Mutex // guards the fields below
+	items  [][]byte   // nil: a ping
+	bytes  int
+	err    error // why nothing more is taken
+	signal chan struct{}
+}
+
+func newOutbox(s Conn, limit int) *outbox {
+	return &outbox{socket: s, maxBytes: limit, signal: make(chan struct{}, 1)}
+}
+
+var errSlow = errors.New("the relay does not take what it is sent")
+
+// perItem is what an item costs beside its text.
+const perItem = 64
+
+func (o *outbox) push(text []byte) {
+	o.mu.Lock()
+	if o.bytes+len(text)+perItem > o.maxBytes {
+		o.err = errSlow
+	}
+	if o.err == nil {
+		o.items = append(o.items, text)
+		o.bytes += len(text) + perItem
+	}
+	o.mu.Unlock()
+	select {
+	case o.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outbox) ping() { o.push(nil) }
+
+// failed returns why nothing more is taken, nil if all is well.
+func (o *outbox) failed() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// run sends until the context ends or the network fails.
+func (o *outbox) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.signal:
+		}
+		for {
+			o.mu.Lock()
+			items := o.items
+			o.items = nil
+			o.mu.Unlock()
+			if len(items) == 0 {
+				break
+			}
+			for _, text := range items {
+				var err error
+				if text == nil {
+					err = o.socket.Ping()
+				} else {
+					err = o.socket.Write(text)
+				}
+				if err != nil {
+					return err
+				}
+				o.mu.Lock()
+				o.bytes -= len(text) + perItem
+				o.mu.Unlock()
+			}
+		}
 	}
 }

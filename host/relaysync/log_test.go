@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 
 	"talon/sdk/abi"
 )
@@ -82,7 +83,7 @@ func TestLogLevels(t *testing.T) {
 		`level=WARN msg="the relay lacks events that are here" relay=` + r.url + ` count=2 ` + id,
 	} {
 		line := regexp.MustCompile(`(?m)^time=\S+ ` + want)
-		until(t, want, func() bool { return log.has(line) })
+		testkit.Eventually(t, want, func() bool { return log.has(line) })
 	}
 }
 
@@ -95,5 +96,5 @@ func TestDeadBootstrap(t *testing.T) {
 		cfg.Log = slog.New(slog.NewTextHandler(log, nil))
 	})
 	line := regexp.MustCompile(`level=ERROR msg="a relay is dead" relay=` + gone.url)
-	until(t, line.String(), func() bool { return log.has(line) })
+	testkit.Eventually(t, line.String(), func() bool { return log.has(line) })
 }

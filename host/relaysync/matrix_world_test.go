@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -22,7 +21,9 @@ import (
 	"talon/host/relaymodel/server"
 	"talon/host/relaysync"
 	"talon/host/relaysync/health"
+	"talon/host/relaysync/relaysynctest"
 	"talon/host/schnorr"
+	"talon/host/throttle"
 	"talon/internal/testkit"
 	"talon/sdk/abi/manifest"
 	rules "talon/sdk/grasp"
@@ -120,29 +121,32 @@ var matrixSaid = sync.OnceValue(func() *matrixEvents {
 
 // matrixWorld is relays and a Talon, in a network in memory.
 type matrixWorld struct {
-	t        *testing.T
-	warnings *matrixWarnings
-	network  *testkit.Network
-	relays   []*server.Server
-	honest   []bool // by relay: what it has can be had from it
-	expected map[host.ID]bool
-	here     *matrixStore
-	strategy *matrixStrategy
-	health   *health.Keeper
-	known    matrixMemory // of sync
-	beliefs  *matrixBeliefs
-	sound    matrixMemory // of health
-	stop     func()
-	closers  []func()
+	t         *testing.T
+	warnings  *matrixWarnings
+	network   *testkit.Network
+	relays    []*server.Server
+	honest    []bool // by relay: what it has can be had from it
+	expected  map[host.ID]bool
+	lateLive  string // why events with old dates wait for the daily sync; "": they do not
+	lateAway  string // likewise those that come to a relay that is away
+	lateAgain string // and those that come when it is back
+	here      *relaysynctest.Store
+	strategy  *matrixStrategy
+	health    *health.Keeper
+	known     relaysynctest.Memory // of sync
+	beliefs   relaysynctest.Holdings
+	sound     relaysynctest.Memory // of health
+	stop      func()
+	closers   []func()
 }
 
 func newMatrixWorld(t *testing.T, modules, code string, profiles []*relaymodel.Profile) *matrixWorld {
-	w := &matrixWorld{t: t, warnings: newMatrixWarnings(t), network: testkit.NewNetwork(), expected: map[host.ID]bool{}, here: newMatrixStore(), known: matrixMemory{}, beliefs: &matrixBeliefs{of: matrixMemory{}}, sound: matrixMemory{}}
+	w := &matrixWorld{t: t, warnings: newMatrixWarnings(t), network: testkit.NewNetwork(), expected: map[host.ID]bool{}, here: relaysynctest.NewStore("wss://"+ownDomain, 0, schnorr.Verify), known: relaysynctest.Memory{}, sound: relaysynctest.Memory{}}
 	registry, err := plugin.Open(context.Background(), plugin.Options{
 		Dir: modules, CacheDir: code, Facts: w.here, Held: w.here, Limits: guest.Limits{Fuel: 1e10, Memory: 256 << 20}, Log: slog.New(w.warnings),
 	})
 	if err != nil {
-		w.here.close()
+		w.here.Close()
 		t.Fatal(err)
 	}
 	w.strategy = &matrixStrategy{registry: registry, changed: make(chan struct{}, 1)}
@@ -151,24 +155,15 @@ func newMatrixWorld(t *testing.T, modules, code string, profiles []*relaymodel.P
 		t.Fatal(err)
 	}
 	for i, profile := range profiles {
-		s := server.New(profile, uint64(i+1))
+		s, stop := relaysynctest.Serve(w.network.Listen(fmt.Sprintf("relay-%d.example:80", i)), profile, uint64(i+1))
 		w.honest = append(w.honest, profile.Honest())
-		web := &http.Server{Handler: s}
-		done := make(chan error, 1)
-		l := w.network.Listen(fmt.Sprintf("relay-%d.example:80", i))
-		go func() { done <- web.Serve(l) }()
-		w.relays = append(w.relays, s)
-		w.closers = append(w.closers, func() {
-			_ = web.Close()
-			<-done
-			s.Close()
-		})
+		w.relays, w.closers = append(w.relays, s), append(w.closers, stop)
 	}
 	w.closers = append(w.closers, func() {
 		throttle.Close()
 		w.strategy.close()
 		_ = registry.Close(context.Background())
-	}, w.here.close)
+	}, w.here.Close)
 	return w
 }
 
@@ -193,7 +188,7 @@ func (w *matrixWorld) begin() {
 	s, err := relaysync.New(relaysync.Config{
 		Own: []string{ownDomain}, Bootstrap: []string{matrixURL(0)}, AllowPrivate: true, Limits: relaysync.DefaultLimits, Seed: 1, Log: slog.New(w.warnings), Now: time.Now,
 	}, relaysync.Deps{
-		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: w.known, Holdings: w.beliefs, Verify: schnorr.Verify,
+		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: w.known, Holdings: &w.beliefs, Verify: schnorr.Verify,
 		Sign: func(e *host.Event) error { testkit.NewSigner(42).Sign(e); return nil },
 		Ours: func(a *rules.Announcement) (bool, error) { return a.ListsService(rules.Service{Host: ownDomain}), nil },
 	})
@@ -202,7 +197,7 @@ func (w *matrixWorld) begin() {
 	}
 	s.ConnectBy(w.network.Dial)
 	w.strategy.sync = s
-	w.here.follow(s)
+	w.here.Follow(s.Publish)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -211,7 +206,7 @@ func (w *matrixWorld) begin() {
 		if err := <-done; err != nil {
 			w.t.Errorf("Run: %v", err)
 		}
-		w.here.follow(nil)
+		w.here.Follow(nil)
 	})
 }
 
@@ -230,11 +225,9 @@ func (w *matrixWorld) connections(relay int) (n uint64) {
 
 // missing returns how many events are not here that should be.
 func (w *matrixWorld) missing() int {
-	w.here.mu.Lock()
-	defer w.here.mu.Unlock()
 	n := 0
 	for id := range w.expected {
-		if w.here.store.Get(id) == nil {
+		if !w.here.Has(id) {
 			n++
 		}
 	}
@@ -242,11 +235,7 @@ func (w *matrixWorld) missing() int {
 }
 
 // beside returns how many events are here that should not be.
-func (w *matrixWorld) beside() int {
-	w.here.mu.Lock()
-	defer w.here.mu.Unlock()
-	return w.here.store.Len() - len(w.expected)
-}
+func (w *matrixWorld) beside() int { return w.here.Len() - len(w.expected) }
 
 // within waits until all that should be here is, and returns what is wrong if that
 // takes longer, or if there is more.
@@ -260,8 +249,20 @@ func (w *matrixWorld) within(limit time.Duration) string {
 	return ""
 }
 
-// until waits until no more than so many are missing. After a minute it looks each ten
-// seconds only.
+// withinDay is within for what takes a visit, or with a reason takes a day, and no less.
+func (w *matrixWorld) withinDay(why string) string {
+	wrong := w.within(visit)
+	switch {
+	case why == "":
+		return wrong
+	case wrong == "":
+		return "it takes no longer than a visit: take this reason out of matrixLate: " + why
+	}
+	return w.within(daily)
+}
+
+// until waits until no more than the given number are missing. After a minute it looks
+// each ten seconds only.
 func (w *matrixWorld) until(limit, step time.Duration, missing int) string {
 	for began := time.Now(); w.missing() > missing; time.Sleep(step) {
 		switch {
@@ -326,7 +327,7 @@ func (m *matrixWarnings) String() string {
 	return text
 }
 
-// matrixStrategy is a module as the daemon has it, which begins anew when it is told.
+// matrixStrategy is a module as the daemon has it, which begins again on request.
 type matrixStrategy struct {
 	registry *plugin.Registry
 	changed  chan struct{}
@@ -371,39 +372,11 @@ func (m *matrixStrategy) close() {
 
 type matrixThrottle struct{ plugin *plugin.Reducer }
 
-func (m matrixThrottle) Ask(ctx context.Context, q health.Question, request []byte, now int64) ([]byte, error) {
-	f := [health.Questions]guest.Func{health.Admit: guest.ThrottleAdmit, health.After: guest.ThrottleAfter}[q]
+func (m matrixThrottle) Ask(ctx context.Context, q throttle.Question, request []byte, now int64) ([]byte, error) {
+	f := [throttle.Questions]guest.Func{throttle.Admit: guest.ThrottleAdmit, throttle.After: guest.ThrottleAfter}[q]
 	answer, _, err := m.plugin.Call(ctx, f, request, now)
 	if errors.Is(err, plugin.ErrNoPlugin) {
-		err = health.ErrNoModule
+		err = throttle.ErrNoModule
 	}
 	return answer, err
-}
-
-// matrixMemory is what stays over a restart.
-type matrixMemory map[string][]byte
-
-func (m matrixMemory) Load(context.Context) (map[string][]byte, error) { return maps.Clone(m), nil }
-
-func (m matrixMemory) Save(_ context.Context, relays map[string][]byte) error {
-	maps.Copy(m, relays)
-	return nil
-}
-
-// matrixBeliefs are what relays are believed to hold. It stays over a restart.
-type matrixBeliefs struct {
-	mu sync.Mutex // guards of
-	of matrixMemory
-}
-
-func (m *matrixBeliefs) Load(_ context.Context, relay string) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.of[relay], nil
-}
-
-func (m *matrixBeliefs) Save(ctx context.Context, relays map[string][]byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.of.Save(ctx, relays)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host/relaysync/loop"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -54,7 +55,7 @@ func TestMetrics(t *testing.T) {
 		"ngit_sync_relays_dead_total", "ngit_sync_events_total source=live", "ngit_sync_events_total source=startup", "ngit_sync_events_total source=reconnect",
 		"ngit_sync_events_total source=daily", "ngit_sync_events_total source=direct",
 	} {
-		until(t, want, func() bool { return found()[want] })
+		testkit.Eventually(t, want, func() bool { return found()[want] })
 	}
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "grafana", "talon-sync.json"))
 	if err != nil {

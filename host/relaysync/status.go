@@ -13,11 +13,11 @@ import (
 	"talon/sdk/abi"
 )
 
-// Snapshot is how sync stands, for an operator. Texts in it that relays have said are
+// Snapshot is the status of sync, for an operator. Texts in it that relays have said are
 // hostile.
 type Snapshot struct {
 	Connections    int `json:"connections"`     // that are up
-	MaxConnections int `json:"max_connections"` // at once
+	MaxConnections int `json:"max_connections"` // at the same time
 	Tracked        int `json:"tracked"`         // relays that are wanted
 	Complete       int `json:"complete"`        // of these, relays from which everything that was asked for is here
 	Repositories   int `json:"repositories"`
@@ -38,7 +38,7 @@ const (
 	StateUnwanted   = "unwanted"
 )
 
-// RelaySnapshot is how sync stands with one relay.
+// RelaySnapshot is the status of sync with one relay.
 type RelaySnapshot struct {
 	Relay     string `json:"relay"`
 	State     string `json:"state"`
@@ -64,7 +64,7 @@ type RelaySnapshot struct {
 	Repositories int       `json:"repositories"`          // that list it
 }
 
-// Learnt is what a relay can do, as far as it says or has shown. 0 is unknown.
+// Learnt has the capabilities that a relay advertises or has shown. 0 is unknown.
 type Learnt struct {
 	Negentropy    string `json:"negentropy"` // yes, no or unknown
 	Subscriptions uint32 `json:"subscriptions,omitempty"`
@@ -74,7 +74,7 @@ type Learnt struct {
 	Auth          bool   `json:"auth,omitempty"`    // it wants us to authenticate
 }
 
-// RepositorySnapshot is where a repository is followed.
+// RepositorySnapshot is the status of a repository on its relays.
 type RepositorySnapshot struct {
 	Repository string `json:"repository"` // 30617:pubkey:d
 	Held       bool   `json:"held,omitempty"`
@@ -85,7 +85,7 @@ type RepositorySnapshot struct {
 	Listed []string `json:"listed,omitempty"` // the relays; only if the repository was asked about
 }
 
-// Query says what of the status is wanted.
+// Query selects a part of the status.
 type Query struct {
 	Relay      string // only this one, and the repositories that list it
 	Repository string // only this one, and its relays
@@ -116,7 +116,7 @@ func (v *Sync) ask(ctx context.Context, do func()) error {
 	return nil
 }
 
-// Status returns how sync stands. It may be called by any goroutine while Run runs.
+// Status returns the status of sync. It may be called by any goroutine while Run runs.
 func (v *Sync) Status(ctx context.Context, q Query) (status Snapshot, err error) {
 	if q.Relay != "" {
 		u, ok := loop.Normalise(q.Relay)
@@ -129,8 +129,8 @@ func (v *Sync) Status(ctx context.Context, q Query) (status Snapshot, err error)
 	return status, errors.Join(asked, err)
 }
 
-// Now has relays compared again, whatever is known of them: those that are up are
-// connected to anew. An empty URL is all that are wanted. It returns how many.
+// Now starts new comparisons with relays, whatever is known of them: those that are up
+// are reconnected. An empty URL is all that are wanted. It returns how many.
 func (v *Sync) Now(ctx context.Context, url string) (count int, err error) {
 	asked := v.ask(ctx, func() {
 		u, _ := loop.Normalise(url)
@@ -148,8 +148,7 @@ func (v *Sync) Now(ctx context.Context, url string) (count int, err error) {
 	return count, errors.Join(asked, err)
 }
 
-// Unbar forgets what has spoken against a relay, which is then connected to at once if it
-// is wanted.
+// Unbar clears the failures of a relay, and connects to it immediately if it is wanted.
 func (v *Sync) Unbar(ctx context.Context, url string) (err error) {
 	asked := v.ask(ctx, func() {
 		if u, ok := loop.Normalise(url); !ok || !v.loop.Unbar(v.now(), u) {

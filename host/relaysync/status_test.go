@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -46,9 +47,9 @@ func TestStatus(t *testing.T) {
 	repo := announce(t, alice, "demo", epoch, r.url, gone.url)
 	w.shelf.put(t, repo)
 	address, _ := repo.Address()
-	until(t, "everything is here", func() bool { return !one(t, w, r.url).Complete.IsZero() })
-	until(t, "the other one failed", func() bool { return one(t, w, gone.url).Failures == 1 })
-	until(t, "the repository is followed", func() bool { return snapshot(t, w, Query{}).Repositories == 1 })
+	testkit.Eventually(t, "everything is here", func() bool { return !one(t, w, r.url).Complete.IsZero() })
+	testkit.Eventually(t, "the other one failed", func() bool { return one(t, w, gone.url).Failures == 1 })
+	testkit.Eventually(t, "the repository is followed", func() bool { return snapshot(t, w, Query{}).Repositories == 1 })
 
 	st := snapshot(t, w, Query{})
 	if st.Connections != 1 || st.Tracked != 2 || st.Complete != 1 || st.MaxConnections != DefaultLimits.Connections || len(st.Relays) != 2 {
@@ -83,8 +84,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// The operator has a relay compared anew: the strategy hears that it was lost, and that
-// nothing counts that it knows of it. A relay that rests goes on resting.
+// The operator has a relay compared again: the strategy gets the input that it was lost,
+// and that nothing counts that it knows of it. A relay that rests goes on resting.
 func TestNow(t *testing.T) {
 	r := newRemote(t, nil)
 	anew := make(chan bool, 10)
@@ -120,14 +121,14 @@ func TestNow(t *testing.T) {
 	}
 }
 
-// A relay that is barred for hours is connected to at once when the operator says so.
+// A relay that is barred for hours is connected to immediately when the operator says so.
 func TestUnbar(t *testing.T) {
 	broken := newRemote(t, nil)
 	broken.refuse(true)
 	w := start(t, onConnect(broken.url, live(broken.url, "live", kinds(7))), func(_ *Config, deps *Deps) {
 		deps.Health.(*calm).first = 12 * time.Hour
 	})
-	until(t, "it rests", func() bool { return one(t, w, broken.url).State == StateResting })
+	testkit.Eventually(t, "it rests", func() bool { return one(t, w, broken.url).State == StateResting })
 	broken.refuse(false)
 	if err := w.sync.Unbar(t.Context(), broken.url); err != nil {
 		t.Fatal(err)

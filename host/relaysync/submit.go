@@ -87,7 +87,7 @@ func (v *Sync) resubmit(ctx context.Context) {
 		v.known.MarkInFlight(a.Event.ID, a.Relay)
 		err := v.deps.Ingest.Submit(ctx, &host.Item{Event: a.Event, Source: sources[a.Relay], Done: func(verdict host.Verdict, err error) {
 			v.decided(a.Event, verdict, err, 0)
-			v.inbox.retried(loop.Retry{
+			v.changes.retried(loop.Retry{
 				Event: a.Event, Relay: a.Relay, Mark: mark, Refused: err == nil && verdict.Code == host.Rejected, Failed: err != nil || verdict.Code == host.Busy,
 			})
 		}})

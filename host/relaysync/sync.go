@@ -3,29 +3,33 @@ package relaysync
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"talon/host"
+	"talon/host/negentropy"
 	"talon/host/netguard"
 	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/match"
 	"talon/host/relaysync/session"
+	"talon/host/wire"
 )
 
-// Sync carries out what a strategy decides. See the package documentation.
+// Sync carries out the actions of a strategy. See the package documentation.
 type Sync struct {
 	cfg      Config
 	deps     Deps
 	dialer   Dialer
 	metrics  *metrics
-	inbox    *inbox // of what was committed here
+	changes  *changeQueue // of what was committed here
 	known    *known.Set
 	hash     match.Hash
 	beliefs  *beliefs // of what relays are believed to hold
@@ -48,7 +52,7 @@ type Sync struct {
 	saving chan error // nil while nothing is saved
 }
 
-// New returns a Sync. It does nothing until Run.
+// New returns a Sync. It is idle until Run.
 func New(cfg Config, deps Deps) (*Sync, error) {
 	if err := cfg.Limits.check(); err != nil {
 		return nil, err
@@ -66,7 +70,7 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 	v := &Sync{
 		cfg: cfg, deps: deps, dialer: deps.Dialer,
 		metrics:  newMetrics(cfg.Prefix, cfg.Limits.RelayLabels),
-		inbox:    newInbox(),
+		changes:  newChangeQueue(),
 		known:    known.New(hash, cfg.Limits.Refused, cfg.Limits.RefusedAge),
 		hash:     hash,
 		beliefs:  newBeliefs(deps.Holdings, cfg.Limits.Holdings),
@@ -150,13 +154,13 @@ func (v *Sync) Run(ctx context.Context) error {
 		next := v.loop.Turn(now)
 		v.perform()
 		v.count()
-		timer.Reset(restUntil(next, now))
+		timer.Reset(sleepUntil(next, now))
 		select {
 		case <-ctx.Done():
 			return nil
 		case m := <-v.messages:
 			v.message(m)
-		case <-v.inbox.signal:
+		case <-v.changes.signal:
 			v.local(v.now())
 		case <-v.deps.Strategy.Changed():
 			v.loop.Swapped(v.now())
@@ -204,7 +208,7 @@ func (v *Sync) effect(e loop.Effect) {
 		l := newLine(v.ctx, v, e)
 		v.lines[e.Conn] = l
 		v.helpers.Go(l.run)
-	case loop.HangUp:
+	case loop.CloseConn:
 		if l := v.lines[e.Conn]; l != nil {
 			l.cancel()
 		}
@@ -215,7 +219,7 @@ func (v *Sync) effect(e loop.Effect) {
 	case loop.Save:
 		v.save(e.Records)
 	case loop.Resubmit:
-		v.again <- e // it has room for as many as there are at once
+		v.again <- e // it has room for as many as there can be
 	case loop.Log:
 		v.log(e)
 	case loop.Measure:
@@ -287,4 +291,57 @@ func (v *Sync) stop(cancel context.CancelFunc) {
 	if err := v.deps.Memory.Save(context.WithoutCancel(v.ctx), records); err != nil {
 		v.unsaved(err)
 	}
+}
+
+var errRecords = errors.New("too many events match")
+
+// localSet returns what is here of a filter's events: stored, held, and recently
+// refused. What was refused counts as here, or every comparison would find it again.
+// If within is not nil, it is what the relay is believed to hold: the rest is outside.
+func (v *Sync) localSet(ctx context.Context, f host.Filter, m *match.Matcher, within *holdings.View) (*negentropy.Set, session.Outside, error) {
+	var outside session.Outside
+	select {
+	case v.scans <- struct{}{}:
+		defer func() { <-v.scans }()
+	case <-ctx.Done():
+		return nil, outside, ctx.Err()
+	}
+	now := v.cfg.Now().Unix()
+	var b negentropy.Builder
+	add := func(createdAt int64, id host.ID) bool {
+		if within != nil && !within.Has(id) {
+			return false
+		}
+		if createdAt >= 0 {
+			b.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
+		}
+		return true
+	}
+	addHere := func(createdAt int64, id host.ID) {
+		if !add(createdAt, id) {
+			outside.Add(id)
+		}
+	}
+	limit := v.cfg.Limits.Records
+	if within != nil {
+		limit = math.MaxInt - 1 // it has its own limit
+	}
+	_, n, err := v.deps.Local.Scan(ctx, f, limit+1, now, addHere)
+	if err != nil {
+		return nil, outside, err
+	}
+	if n > limit {
+		return nil, outside, errRecords
+	}
+	held, err := v.deps.Facts.HeldBy(ctx, f)
+	if err != nil {
+		return nil, outside, err
+	}
+	for _, text := range held {
+		if e, err := wire.ParseEvent(text); err == nil {
+			addHere(e.CreatedAt, e.ID)
+		}
+	}
+	v.known.EachRefused(m, now, func(createdAt int64, id host.ID) { add(createdAt, id) })
+	return b.Build(), outside, nil
 }

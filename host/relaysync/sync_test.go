@@ -23,7 +23,7 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// An event that the relay gets is here at once, and counted as live.
+// An event that the relay gets is here immediately, and counted as live.
 func TestLive(t *testing.T) {
 	r := newRemote(t, nil)
 	r.add(notes(t, 5)...)
@@ -33,11 +33,11 @@ func TestLive(t *testing.T) {
 	}
 	e := signed(t, alice, 1, epoch+1, "now")
 	r.add(e)
-	until(t, "the event's arrival", func() bool { return w.shelf.has(e) })
+	testkit.Eventually(t, "the event's arrival", func() bool { return w.shelf.has(e) })
 	if stored, _ := w.shelf.count(); stored != 1 {
 		t.Errorf("%d events are here", stored)
 	}
-	until(t, "the count", func() bool { return testutil.ToFloat64(w.sync.metrics.events.WithLabelValues("live")) == 1 })
+	testkit.Eventually(t, "the count", func() bool { return testutil.ToFloat64(w.sync.metrics.events.WithLabelValues("live")) == 1 })
 	w.shelf.put(t, signed(t, alice, 1, epoch+2, "from a client"))
 	if n := testutil.ToFloat64(w.sync.metrics.events.WithLabelValues("direct")); n != 1 {
 		t.Errorf("%v direct events", n)
@@ -54,10 +54,10 @@ func TestHeldIsCountedOnce(t *testing.T) {
 	counted := func(source string) float64 { return testutil.ToFloat64(w.sync.metrics.events.WithLabelValues(source)) }
 	synced, sent := signed(t, alice, 1, epoch+1, "from a relay"), signed(t, alice, 1, epoch+2, "from a client")
 	r.add(synced)
-	until(t, "the count", func() bool { return counted("live") == 1 })
+	testkit.Eventually(t, "the count", func() bool { return counted("live") == 1 })
 	w.shelf.put(t, sent)
 	for _, e := range []*host.Event{synced, sent} {
-		w.sync.Follow(nil, []host.HeldChange{{Event: e, Fate: host.FateReleased}})
+		w.sync.Follow(nil, []host.HeldChange{{Event: e, Status: host.StatusReleased}})
 		w.sync.Publish([]host.Published{{Event: e, Seq: 1}})
 	}
 	if counted("live") != 1 || counted("direct") != 1 {
@@ -99,7 +99,7 @@ func TestReconnect(t *testing.T) {
 			t.Error("an event of the outage is lost")
 		}
 	}
-	until(t, "the count of gaps", func() bool { return testutil.ToFloat64(w.sync.metrics.gaps.WithLabelValues(r.url)) == 3 })
+	testkit.Eventually(t, "the count of gaps", func() bool { return testutil.ToFloat64(w.sync.metrics.gaps.WithLabelValues(r.url)) == 3 })
 	if !w.health.saw(loop.OutcomeServer) || !w.health.saw(loop.OutcomeDisconnected) {
 		t.Errorf("the throttle was told %v", w.health.outcomes)
 	}
@@ -143,7 +143,7 @@ func TestOrderOfArrival(t *testing.T) {
 	}
 	late.add(repo)
 	w.plan.swap(onConnect(late.url, fetch(late.url, "late", abi.MethodREQ, kinds(30617))))
-	until(t, "the comment's arrival", func() bool { return w.shelf.has(comment) })
+	testkit.Eventually(t, "the comment's arrival", func() bool { return w.shelf.has(comment) })
 	if !w.shelf.has(issue) || w.shelf.has(noise) {
 		t.Error("the wrong events are here")
 	}
@@ -173,7 +173,7 @@ func TestDatedAhead(t *testing.T) {
 		t.Fatal("it is here before its time")
 	}
 	clock.Store(epoch + 7200)
-	until(t, "the event is here", func() bool { return w.shelf.has(e) })
+	testkit.Eventually(t, "the event is here", func() bool { return w.shelf.has(e) })
 	if _, submitted := w.shelf.count(); submitted != 2 {
 		t.Errorf("it was submitted %d times, want twice", submitted)
 	}
@@ -199,7 +199,7 @@ func TestManyWait(t *testing.T) {
 	w.plan.swap(onConnect(r.url, fetch(r.url, "early", abi.MethodREQ, kinds(1621))))
 	w.plan.wait(t, 1, "done early")
 	w.shelf.put(t, repo)
-	until(t, "the arrival of all", func() bool { stored, _ := w.shelf.count(); return stored == n+1 })
+	testkit.Eventually(t, "the arrival of all", func() bool { stored, _ := w.shelf.count(); return stored == n+1 })
 }
 
 // What was refused is decided again when another policy decides.
@@ -219,11 +219,11 @@ func TestForget(t *testing.T) {
 	w.plan.wait(t, 1, "done h")
 	kind.Store(true)
 	w.sync.Forget()
-	until(t, "the arrival of all", func() bool { stored, _ := w.shelf.count(); return stored == len(list) })
+	testkit.Eventually(t, "the arrival of all", func() bool { stored, _ := w.shelf.count(); return stored == len(list) })
 }
 
-// What happens here is told: announcements with their relays, normalised and without
-// our own; root events of our repositories; and what ends.
+// Local changes go to the strategy: announcements with their relays, normalised and
+// without our own; root events of our repositories; and what ends.
 func TestLocalEvents(t *testing.T) {
 	w := start(t, nil, nil)
 	first := announce(t, alice, "demo", epoch, "wss://Relay.One/", "WSS://relay.one", "wss://two.example", "nonsense", "ws://own.example.com")
@@ -264,7 +264,7 @@ func TestLocalEvents(t *testing.T) {
 	w.shelf.mu.Lock()
 	w.shelf.held[third.ID] = third
 	w.shelf.mu.Unlock()
-	w.sync.Follow(nil, []host.HeldChange{{Event: third, Fate: host.FateHeld}})
+	w.sync.Follow(nil, []host.HeldChange{{Event: third, Status: host.StatusHeld}})
 	if got := w.plan.wait(t, 3, "local kind=30617"); !strings.HasPrefix(got, "local kind=30617 level=2") {
 		t.Errorf("the strategy hears %q", got)
 	}
@@ -278,7 +278,7 @@ func TestLocalEvents(t *testing.T) {
 	}
 }
 
-// More happens than can be told: the loop looks at everything again.
+// More happens than the queue holds: the loop looks at everything again.
 func TestMissedNews(t *testing.T) {
 	w := start(t, nil, nil)
 	w.plan.wait(t, 1, "init")
@@ -288,13 +288,13 @@ func TestMissedNews(t *testing.T) {
 	w.shelf.mu.Lock()
 	w.shelf.events[repo.ID], w.shelf.events[issue.ID] = repo, issue
 	w.shelf.mu.Unlock()
-	w.sync.inbox.changed(make([]loop.Change, maxChanges+1))
+	w.sync.changes.changed(make([]loop.Change, maxChanges+1))
 	w.plan.wait(t, 1, "local kind=30617")
 	w.plan.wait(t, 1, "local kind=1621")
 }
 
 // Other policies decide: what they keep no archive of is followed no more, what they keep one
-// of is, and nothing else is told again.
+// of is, and nothing else goes to the strategy again.
 func TestPoliciesChanged(t *testing.T) {
 	var archived atomic.Value
 	archived.Store("first")
@@ -346,7 +346,7 @@ func TestSwap(t *testing.T) {
 	w.plan.wait(t, 1, "eose new")
 	e := signed(t, alice, 1, epoch, "x")
 	r.add(e)
-	until(t, "the event's arrival", func() bool { return w.shelf.has(e) })
+	testkit.Eventually(t, "the event's arrival", func() bool { return w.shelf.has(e) })
 	if r.connections() != 1 || r.count("CLOSE") != 1 {
 		t.Errorf("%d connections, %d CLOSE", r.connections(), r.count("CLOSE"))
 	}
@@ -393,7 +393,7 @@ func TestWorldInParts(t *testing.T) {
 	}
 }
 
-// A strategy that traps rests, and begins anew with the world as it is.
+// A strategy that traps rests, and begins again with the world as it is.
 func TestStrategyFails(t *testing.T) {
 	r := newRemote(t, nil)
 	w := start(t, onConnect(r.url, live(r.url, "live", kinds(1))), func(cfg *Config, d *Deps) {
@@ -438,8 +438,8 @@ func TestNoStrategy(t *testing.T) {
 	}
 }
 
-// What a strategy must not do is not done, and it is told so; it can not make the host
-// do more than the limits.
+// What a strategy must not do is not done, and it gets an answer that says so; it can not
+// make the host do more than the limits.
 func TestCaps(t *testing.T) {
 	r := newRemote(t, nil)
 	var many []abi.StepAction
@@ -474,8 +474,8 @@ func TestCaps(t *testing.T) {
 	w.plan.wait(t, 1, fmt.Sprintf("closed s class=%d", abi.ClassLost))
 	w.plan.wait(t, 1, fmt.Sprintf("done h method=0 complete=false class=%d", abi.ClassForbidden))
 	w.plan.wait(t, 7, "eose s")
-	// It asks as fast as it may, and the host stays calm: it answers 600 times at once, and
-	// 600 times in a second.
+	// It asks as fast as it may, and the host stays calm: it answers 600 times in a
+	// burst, and 600 times in a second.
 	w.plan.wait(t, 1000, "closed s")
 	if took := time.Since(begun); took < 600*time.Millisecond {
 		t.Errorf("1000 answers in %v", took)
@@ -485,7 +485,7 @@ func TestCaps(t *testing.T) {
 	}
 	e := signed(t, alice, 1, epoch, "x")
 	r.add(e)
-	until(t, "the event's arrival", func() bool { return w.shelf.has(e) })
+	testkit.Eventually(t, "the event's arrival", func() bool { return w.shelf.has(e) })
 	w.stop()
 }
 
@@ -499,7 +499,7 @@ func TestAnswerTooLarge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := start(t, func(v *abi.StepView) []abi.StepAction { return list }, func(cfg *Config, _ *Deps) { cfg.Limits.Actions = 100 })
-			until(t, "the refusal", func() bool { return testutil.ToFloat64(w.sync.metrics.refused.WithLabelValues("malformed")) == 1 })
+			testkit.Eventually(t, "the refusal", func() bool { return testutil.ToFloat64(w.sync.metrics.refused.WithLabelValues("malformed")) == 1 })
 			w.stop()
 			if r.connections() != 0 {
 				t.Error("half of it was carried out")
@@ -581,7 +581,7 @@ func TestGiveUp(t *testing.T) {
 		}
 		return nil
 	})
-	until(t, "the end of the attempt", func() bool {
+	testkit.Eventually(t, "the end of the attempt", func() bool {
 		w.health.mu.Lock()
 		defer w.health.mu.Unlock()
 		return slices.Equal(w.health.left, []string{url})
@@ -664,7 +664,7 @@ func TestMemory(t *testing.T) {
 	}
 	w := start(t, onConnect(r.url), remember)
 	w.plan.wait(t, 1, "connected last=false")
-	until(t, "a save", func() bool {
+	testkit.Eventually(t, "a save", func() bool {
 		all, _ := m.Load(t.Context())
 		return strings.Contains(string(all[r.url]), "disconnected_at")
 	})
@@ -868,7 +868,7 @@ func TestPriority(t *testing.T) {
 		return []abi.StepAction{connectTo(a.url), high, connectTo(c.url)}
 	}, func(cfg *Config, _ *Deps) { cfg.Limits.Connections, cfg.Bootstrap = 2, []string{c.url} })
 	w.plan.wait(t, 2, "connected")
-	until(t, "the relays to count", func() bool { return b.connections() > 0 && c.connections() > 0 }) // they have answered before
+	testkit.Eventually(t, "the relays to count", func() bool { return b.connections() > 0 && c.connections() > 0 }) // they have answered before
 	w.stop()
 	if a.connections() != 0 || b.connections() != 1 || c.connections() != 1 {
 		t.Errorf("%d, %d and %d connections", a.connections(), b.connections(), c.connections())

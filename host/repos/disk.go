@@ -14,27 +14,28 @@ import (
 )
 
 // OpenDisk opens the repositories in a data folder, and makes the folders that are
-// absent. Without prs there is nothing under /prs/.
-func OpenDisk(ctx context.Context, git *gitrepo.Git, data string, prs bool) (d *Disk, err error) {
+// absent. Without prs there is nothing under /prs/. Nodes are nil if nobody else has the
+// folder open.
+func OpenDisk(ctx context.Context, git *gitrepo.Git, data string, prs bool, nodes gitrepo.Nodes) (d *Disk, err error) {
 	d = new(Disk)
 	defer func() {
 		if err != nil {
 			d.Close()
 		}
 	}()
-	if d.Announced, err = gitrepo.Open(git, filepath.Join(data, "git")); err != nil || !prs {
+	if d.Announced, err = gitrepo.OpenShared(git, filepath.Join(data, "git"), nodes); err != nil || !prs {
 		return d, err
 	}
-	if d.PRs, err = gitrepo.Open(git, filepath.Join(data, "git-prs")); err != nil {
+	if d.PRs, err = gitrepo.OpenShared(git, filepath.Join(data, "git-prs"), nodes); err != nil {
 		return d, err
 	}
-	return d, d.makeEmpty(ctx, git, filepath.Join(data, "git-empty"))
+	return d, d.makeEmpty(ctx, git, filepath.Join(data, "git-empty"), nodes)
 }
 
 // makeEmpty makes the repository that is shown where nothing was pushed (GRASP-06).
 // It has a folder of its own, so that no path leads to it.
-func (d *Disk) makeEmpty(ctx context.Context, git *gitrepo.Git, dir string) error {
-	root, err := gitrepo.Open(git, dir)
+func (d *Disk) makeEmpty(ctx context.Context, git *gitrepo.Git, dir string, nodes gitrepo.Nodes) error {
+	root, err := gitrepo.OpenShared(git, dir, nodes)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (d *Disk) makeEmpty(ctx context.Context, git *gitrepo.Git, dir string) erro
 	return d.empty.Init(ctx, gitrepo.SHA1)
 }
 
-// Close ends the processes that are kept for look-ups.
+// Close ends the git processes for look-ups.
 func (d *Disk) Close() {
 	for _, root := range []*gitrepo.Root{d.Announced, d.PRs, d.none} {
 		if root != nil {
@@ -102,9 +103,9 @@ func parseLocation(s string) (location, bool) {
 	return location{Repo: path.Repo, prs: path.PRs}, true
 }
 
-// Has is what policies ask of git: whether the repository of an announcement has an
-// object, or with ofCommit behind it an object that is a commit. An empty object asks
-// whether there is the repository.
+// Has answers policies: it reports whether the repository of an announcement has an
+// object, or, with the suffix ofCommit, a commit. An empty object asks whether the
+// repository exists.
 func (d *Disk) Has(ctx context.Context, a host.Address, object string) (bool, error) {
 	repo, err := d.announced(a)
 	if repo == nil || err != nil {
@@ -143,7 +144,7 @@ func (d *Disk) Ref(ctx context.Context, a host.Address, ref string) (object stri
 	return object, ok, err
 }
 
-// Here reports whether there is the repository of an announcement.
+// Here reports whether the repository of an announcement exists.
 func (d *Disk) Here(_ context.Context, a host.Address) (bool, error) {
 	repo, err := d.announced(a)
 	return repo != nil, err

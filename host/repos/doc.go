@@ -1,6 +1,6 @@
-// Package repos reconciles the git repositories of a GRASP service in line with its
-// events, and its events with the git data that comes: it says which repository a
-// path names, decides on pushes, moves refs, and releases what waited.
+// Package repos reconciles the git repositories of a GRASP service with its events, and
+// its events with the git data that comes: it says which repository a path names, decides
+// on pushes, moves refs, and releases what waited.
 //
 // All of that is one job for each repository, which compares what is stored, what
 // waits in purgatory and what git has, and does what is missing. A push that

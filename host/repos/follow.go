@@ -10,15 +10,15 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// Publish asks for the jobs of events that are served now.
+// Publish enqueues the jobs of events that are served now.
 func (f *Reconciler) Publish(events []host.Published) {
 	for _, p := range events {
 		f.onEvent(p.Event, task{})
 	}
 }
 
-// Follow asks for the jobs of events that went, and of those in purgatory. An event
-// that was answered has its jobs already.
+// Follow enqueues the jobs of removed events, and of those in purgatory. An event that
+// was answered has its jobs already.
 func (f *Reconciler) Follow(removed []*host.Event, held []host.HeldChange) {
 	for _, e := range removed {
 		if e.Kind == rules.KindState {
@@ -27,10 +27,10 @@ func (f *Reconciler) Follow(removed []*host.Event, held []host.HeldChange) {
 		f.onEvent(e, removalTask(e))
 	}
 	for _, c := range held {
-		switch c.Fate {
-		case host.FateHeld, host.FateRevived:
+		switch c.Status {
+		case host.StatusHeld, host.StatusRevived:
 			f.onEvent(c.Event, task{})
-		case host.FateDormant, host.FateExpired, host.FateDeleted:
+		case host.StatusDormant, host.StatusExpired, host.StatusDeleted:
 			f.onEvent(c.Event, removalTask(c.Event))
 		}
 	}

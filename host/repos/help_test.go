@@ -114,7 +114,7 @@ func (w *world) start() {
 	w.must(err)
 	w.store, err = store.Open(ctx, w.data, store.Options{Readers: 2, Log: log})
 	w.must(err)
-	w.disk, err = OpenDisk(ctx, git, w.data, true)
+	w.disk, err = OpenDisk(ctx, git, w.data, true, nil)
 	w.must(err)
 	w.policy = &holdsRepos{disk: w.disk}
 	w.pipeline = ingest.New(ingest.Config{

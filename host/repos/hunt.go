@@ -14,8 +14,8 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// Hunt tells a hunter of each commit (ingest.Follower): what begins to wait for git
-// data, and what waits no more.
+// Hunt passes each commit to a hunter (ingest.Follower): events that begin to wait for
+// git data, and events that wait no more.
 type Hunt struct{ Hunter Hunter }
 
 // Hunter is a *gitfetch.Hunter.
@@ -24,29 +24,29 @@ type Hunter interface {
 	NoLongerHeld(e gitfetch.Event, released bool)
 }
 
-// Publish does nothing: what is served waits for nothing.
+// Publish does nothing: stored events wait for no git data.
 func (Hunt) Publish([]host.Published) {}
 
-// Follow tells of what became of events in purgatory.
+// Follow passes changes of events in purgatory to the hunter.
 func (h Hunt) Follow(_ []*host.Event, held []host.HeldChange) {
 	for _, c := range held {
 		event, ok := Hunted(c.Event, c.Synced)
 		if !ok {
 			continue
 		}
-		switch c.Fate {
-		case host.FateHeld:
+		switch c.Status {
+		case host.StatusHeld:
 			h.Hunter.Held(event)
-		case host.FateReleased:
+		case host.StatusReleased:
 			h.Hunter.NoLongerHeld(event, true)
-		case host.FateExpired, host.FateDeleted, host.FateReplaced:
+		case host.StatusExpired, host.StatusDeleted, host.StatusReplaced:
 			h.Hunter.NoLongerHeld(event, false)
 		}
 	}
 }
 
-// Hunted returns the search that an event in purgatory makes necessary, and false if
-// it waits for no git data. Synced is whether another relay sent it.
+// Hunted returns the search for the git data of an event in purgatory, and false if it
+// waits for none. Synced is whether another relay sent it.
 func Hunted(e *host.Event, synced bool) (gitfetch.Event, bool) {
 	event := gitfetch.Event{Kind: e.Kind, Origin: gitfetch.FromUser}
 	if synced {
@@ -239,8 +239,8 @@ func (f *Reconciler) heldPulls(ctx context.Context, repo rules.Repo) ([]*rules.P
 // anybody may send them.
 const maxHunted = 100
 
-// Arrived brings a repository in line after objects have come into it, and then those
-// that share them (gitfetch.Forge).
+// Arrived reconciles a repository after objects have come into it, and then those that
+// share them (gitfetch.Forge).
 func (f *Reconciler) Arrived(ctx context.Context, identifier string, into gitfetch.Repository) error {
 	repo, ok := into.(*gitrepo.Repo)
 	if !ok {

@@ -83,7 +83,7 @@ func TestHunted(t *testing.T) {
 	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/nostr/"+pr.ID.String()+"="+two)
 }
 
-// told is a hunter that writes down what it is told.
+// told is a hunter that records its inputs.
 type told struct{ lines []string }
 
 func (h *told) Held(e gitfetch.Event) {
@@ -94,21 +94,21 @@ func (h *told) NoLongerHeld(e gitfetch.Event, released bool) {
 	h.lines = append(h.lines, fmt.Sprint("left ", e.Repository.D, " ", released))
 }
 
-// TestHuntIsTold has all that can become of an event in purgatory: the hunt is told of
-// what waits for git data, and waits no more.
+// TestHuntIsTold has all that can become of an event in purgatory: the hunt gets the
+// events that wait for git data, and those that wait no more.
 func TestHuntIsTold(t *testing.T) {
 	w := newWorld(t)
 	state := w.state(alice, "state")
 	pull := w.pullRequest(bob, strings.Repeat("1", 40), repoOf(alice, "pull"))
 	h := new(told)
 	for _, c := range []host.HeldChange{
-		{Event: state, Fate: host.FateHeld},
-		{Event: pull, Fate: host.FateHeld, Synced: true},
-		{Event: w.announce(alice, "announcement"), Fate: host.FateHeld},
-		{Event: w.announce(alice, "announcement"), Fate: host.FateReleased},
-		{Event: state, Fate: host.FateRevived}, {Event: state, Fate: host.FateDormant},
-		{Event: state, Fate: host.FateExpired}, {Event: state, Fate: host.FateDeleted}, {Event: state, Fate: host.FateReplaced},
-		{Event: pull, Fate: host.FateReleased},
+		{Event: state, Status: host.StatusHeld},
+		{Event: pull, Status: host.StatusHeld, Synced: true},
+		{Event: w.announce(alice, "announcement"), Status: host.StatusHeld},
+		{Event: w.announce(alice, "announcement"), Status: host.StatusReleased},
+		{Event: state, Status: host.StatusRevived}, {Event: state, Status: host.StatusDormant},
+		{Event: state, Status: host.StatusExpired}, {Event: state, Status: host.StatusDeleted}, {Event: state, Status: host.StatusReplaced},
+		{Event: pull, Status: host.StatusReleased},
 	} {
 		Hunt{h}.Follow(nil, []host.HeldChange{c})
 	}

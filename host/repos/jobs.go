@@ -84,7 +84,7 @@ type job struct {
 }
 
 // enqueue asks for a round of a key's job. It does not block. The channel is closed when
-// that round has ended, or at once if there are no more rounds.
+// that round has ended, or is closed already if there are no more rounds.
 func (js *jobs) enqueue(key any, t task) <-chan struct{} {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -127,7 +127,7 @@ func (js *jobs) dequeue(key any, j *job) (t task, done chan struct{}, ok bool) {
 
 // waitIdle waits until the rounds that were asked for before have ended, for so long
 // at most.
-func (js *jobs) waitIdle(ctx context.Context, key any, most time.Duration) {
+func (js *jobs) waitIdle(ctx context.Context, key any, limit time.Duration) {
 	js.mu.Lock()
 	j := js.pending[key]
 	var done chan struct{}
@@ -138,7 +138,7 @@ func (js *jobs) waitIdle(ctx context.Context, key any, most time.Duration) {
 	if done == nil {
 		return
 	}
-	timer := time.NewTimer(most)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-done:

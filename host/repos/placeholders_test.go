@@ -8,7 +8,7 @@ import (
 	"talon/host"
 )
 
-// countedDrops is a store that counts what is dropped, and how much at once.
+// countedDrops is a store that counts what is dropped, and how much in one call.
 type countedDrops struct{ rows, most int }
 
 func (c *countedDrops) Placeholders(context.Context, func(string, host.ID, int64) error) error {
@@ -24,7 +24,7 @@ func (c *countedDrops) DropPlaceholder(_ context.Context, _ string, ids ...host.
 }
 
 // TestManyAreForgotten: somebody pushed a thousand refs, and the repository goes. Events
-// do not wait for all of them at once, and no other repository's are forgotten.
+// do not wait for all of them together, and no other repository's are forgotten.
 func TestManyAreForgotten(t *testing.T) {
 	store := new(countedDrops)
 	ps := placeholders{store: store, rows: make(map[placeholder]int64)}

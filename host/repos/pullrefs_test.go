@@ -35,6 +35,15 @@ func TestUnknownPulls(t *testing.T) {
 	if err := push("192.0.2.1", 3, 1); err == nil || !strings.Contains(err.Error(), "try again in") {
 		t.Errorf("the fourth: %v", err)
 	}
+	// A third of an hour gives one back, and before that none.
+	now = now.Add(19 * time.Minute)
+	if err := push("192.0.2.1", 3, 1); err == nil || !strings.Contains(err.Error(), "try again in 1m") {
+		t.Errorf("19 minutes later: %v", err)
+	}
+	now = now.Add(time.Minute)
+	if err := push("192.0.2.1", 3, 1); err != nil {
+		t.Errorf("20 minutes later: %v", err)
+	}
 	if err := push("192.0.2.2", 3, 1); err != nil {
 		t.Errorf("somebody else: %v", err)
 	}
@@ -42,7 +51,7 @@ func TestUnknownPulls(t *testing.T) {
 		t.Errorf("loopback: %v", err)
 	}
 	now = now.Add(time.Hour)
-	if err := push("192.0.2.1", 3, 1); err != nil {
+	if err := push("192.0.2.1", 3, 3); err != nil {
 		t.Errorf("an hour later: %v", err)
 	}
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // Authorize decides about a push (githttp.Pushes), by GRASP's own rules and by the
-// policies. What both refuse is refused with the policy's reason: who may not push here at
-// all must not be told to publish a state first. A repository under /prs/ is made with the
+// policies. If both refuse, the reason is the policy's: GRASP's reason would ask somebody
+// who may not push to publish a state first. A repository under /prs/ is made with the
 // first push to it.
 func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 	p, ask, waits, _, err := f.checkUpdates(ctx, push)
@@ -51,9 +51,9 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 		return nil
 	}
 	// The push may take longer than what is left of the announcement's time.
-	return f.cfg.Pipeline.Arrive(ctx, &host.Arrival{
+	return f.cfg.Pipeline.SubmitRelease(ctx, &host.ReleaseRequest{
 		Plan: func(context.Context, host.RepoFacts, int64) (host.Release, error) {
-			return host.Release{Restart: waits}, nil
+			return host.Release{ExtendDeadline: waits}, nil
 		},
 		Done: func([]host.Released, error) {},
 	})
@@ -65,14 +65,15 @@ func (f *Reconciler) unknownPulls(ctx context.Context, push *githttp.Push) error
 	if err != nil || unknown == 0 {
 		return err
 	}
-	wait := f.pulled.Wait(push.Client.Addr)
-	if wait == 0 && (f.cfg.PullRefs == 0 || unknown <= f.cfg.PullRefs) {
-		f.pulled.Charge(push.Client.Addr, float64(unknown))
-		return nil
+	var wait time.Duration
+	if f.cfg.PullRefs == 0 || unknown <= f.cfg.PullRefs {
+		if wait = f.pulled.Take(push.Client.Addr, float64(unknown)); wait == 0 {
+			return nil
+		}
 	}
 	reason := fmt.Sprintf("your address may push %d refs an hour for events that are not here: publish the events first", f.cfg.PullRefs)
 	if wait > 0 {
-		reason += fmt.Sprintf(", or try again in %v", wait.Round(time.Minute))
+		reason += fmt.Sprintf(", or try again in %v", max(wait.Round(time.Minute), time.Minute))
 	}
 	return &githttp.Refusal{Reason: reason}
 }
@@ -96,8 +97,8 @@ func (f *Reconciler) countUnknown(ctx context.Context, push *githttp.Push) (n in
 	return n, nil
 }
 
-// Confirm decides about a push whose objects are all here (githttp.Pushes), by what
-// GRASP's own rules say now. No policy is asked, for they count. REQUIRES: the lock.
+// Confirm decides about a push whose objects are all here (githttp.Pushes), by GRASP's
+// own rules at this time. It asks no policy, for they count. REQUIRES: the lock.
 func (f *Reconciler) Confirm(ctx context.Context, push *githttp.Push) error {
 	p, _, _, rest, err := f.checkUpdates(ctx, push)
 	if err != nil {
@@ -119,7 +120,7 @@ func (f *Reconciler) Confirm(ctx context.Context, push *githttp.Push) error {
 func isRefusal(err error) bool { return errors.As(err, new(*githttp.Refusal)) }
 
 // checkUpdates asks GRASP's rules about a push. It returns the question to the policies, also
-// with a refusal, the announcement whose time begins anew, if there is one, and what the
+// with a refusal, the announcement whose time begins again, if there is one, and what the
 // state of the push still lacks after it.
 func (f *Reconciler) checkUpdates(ctx context.Context, push *githttp.Push) (p location, ask *host.Push, waits []host.Address, rest []string, err error) {
 	p, ok := f.locationOfPath(push.Parts)
@@ -289,8 +290,8 @@ func pushedPulls(push *githttp.Push) map[host.ID]struct{} {
 	return ids
 }
 
-// Landed brings in line what a push has changed (githttp.Pushes): the client learns
-// that the push is over when its events are served.
+// Landed reconciles the repositories that a push has changed (githttp.Pushes): the client
+// gets its answer when the events are served.
 func (f *Reconciler) Landed(ctx context.Context, push *githttp.Push) {
 	p, ok := f.locationOfPath(push.Parts)
 	if !ok {

@@ -56,7 +56,8 @@ func TestStateDeletedDuringPush(t *testing.T) {
 	work.git("push", w.url(alice, "demo"), "main")
 }
 
-// TestAnnouncementDeletedDuringPush: the push is told, and brings no repository back.
+// TestAnnouncementDeletedDuringPush: the push gets an error, and brings no repository
+// back.
 func TestAnnouncementDeletedDuringPush(t *testing.T) {
 	w := newWorld(t)
 	work := w.workspace()

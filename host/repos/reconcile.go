@@ -256,8 +256,8 @@ func (w *run) reconcileRefs(ctx context.Context, maintainers []rules.PubKey, wai
 // maxChecks bounds how many held states one round looks for the data of, the newest first.
 const maxChecks = 32
 
-// chooseFormat makes an empty repository anew if the newest state names objects by
-// the other hash.
+// chooseFormat replaces an empty repository if the newest state names objects by the
+// other hash.
 func (w *run) chooseFormat(ctx context.Context, states []rules.Candidate) error {
 	if len(w.refs.List) > 0 || len(states) == 0 || len(states[0].Refs) == 0 {
 		return nil
@@ -408,7 +408,7 @@ func (f *Reconciler) release(ctx context.Context, p location, ids []host.ID) err
 		err      error
 	}
 	done := make(chan result, 1)
-	err := f.cfg.Pipeline.Arrive(ctx, &host.Arrival{
+	err := f.cfg.Pipeline.SubmitRelease(ctx, &host.ReleaseRequest{
 		Plan: host.ReleaseOf(ids...),
 		Done: func(r []host.Released, err error) { done <- result{r, err} },
 	})
@@ -421,11 +421,11 @@ func (f *Reconciler) release(ctx context.Context, p location, ids []host.ID) err
 	}
 	lost := false
 	for _, r := range got.released {
-		switch r.Fate {
-		case host.FateReleased:
+		switch r.Status {
+		case host.StatusReleased:
 			f.metrics.released.Inc()
 			f.log.Info("event released", "repository", p, "event", r.ID.String())
-		case host.FateDeleted, host.FateExpired, host.FateAbsent:
+		case host.StatusDeleted, host.StatusExpired, host.StatusAbsent:
 			lost = true
 		}
 	}

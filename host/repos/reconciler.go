@@ -16,14 +16,14 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// Store is what a reconciler reads of events, and what it keeps of refs that have none.
+// Store reads events, and keeps refs that have no event yet.
 type Store interface {
 	host.RepoFacts
 	HeldStore
 	Placeholders
 }
 
-// HeldStore is what is asked of purgatory, and of tombstones, beside facts.
+// HeldStore reads purgatory and tombstones.
 type HeldStore interface {
 	// HeldEvent returns the event in purgatory, and whether it is there.
 	HeldEvent(ctx context.Context, id host.ID) (e host.HeldEvent, ok bool, err error)
@@ -44,9 +44,9 @@ type Placeholders interface {
 	Placeholders(ctx context.Context, yield func(repo string, id host.ID, since int64) error) error // oldest first
 }
 
-// Pipeline takes git data that has come on its way to a commit.
+// Pipeline commits the arrival of git data.
 type Pipeline interface {
-	Arrive(ctx context.Context, a *host.Arrival) error
+	SubmitRelease(ctx context.Context, a *host.ReleaseRequest) error
 }
 
 // Policy decides about pushes that GRASP's own rules allow.
@@ -54,8 +54,20 @@ type Policy interface {
 	Push(ctx context.Context, p *host.Push) (host.Ruling, error)
 }
 
-// Config is what a reconciler is made from. All fields are required unless it says
-// otherwise.
+// Nodes are the processes that share the folders of repositories and the store. Each
+// reconciles what it has committed itself; one of them has the role to look after all.
+type Nodes interface {
+	// RunAs calls a function that one node at a time runs, while this node has the role.
+	RunAs(ctx context.Context, role string, run func(context.Context) error) error
+
+	// EachLoss calls do when it starts, and after each loss of a node.
+	EachLoss(ctx context.Context, do func(context.Context) error) error
+
+	// Alive returns a function that reports whether the node of a name is alive.
+	Alive(ctx context.Context) (func(name string) bool, error)
+}
+
+// Config configures a reconciler. All fields are required unless it says otherwise.
 type Config struct {
 	Disk     *Disk
 	Service  rules.Service // where this service is reached from outside
@@ -65,12 +77,13 @@ type Config struct {
 	Log      *slog.Logger
 	Now      func() time.Time
 
-	Jobs     int           // that work at once
+	Jobs     int           // that run concurrently
 	Maintain time.Duration // between two rounds of git maintenance; 0: never
 	PullRefs int           // for events that are not here, which one network may push in an hour; 0: no bound
+	Nodes    Nodes         // nil: this process is alone
 }
 
-// Reconciler keeps repositories and events in line. See the package documentation.
+// Reconciler reconciles repositories and events. See the package documentation.
 type Reconciler struct {
 	cfg     Config
 	disk    *Disk
@@ -89,8 +102,8 @@ type Reconciler struct {
 	stop context.CancelFunc
 }
 
-// New returns a reconciler. It answers at once; what happened while nobody ran is found
-// out by Run.
+// New returns a reconciler. It answers from now on; Run finds out what happened while no
+// process ran.
 func New(ctx context.Context, cfg Config) (*Reconciler, error) {
 	if cfg.Jobs < 1 {
 		return nil, fmt.Errorf("set up git: %d jobs at once are too few", cfg.Jobs)
@@ -104,7 +117,8 @@ func New(ctx context.Context, cfg Config) (*Reconciler, error) {
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	f.jobs.start = func(key any, j *job) { go f.runJob(key, j) }
 	f.metrics.watch(f)
-	if err := f.waiting.load(ctx, cfg.Store); err != nil {
+	f.waiting.store, f.waiting.rows = cfg.Store, make(map[placeholder]int64)
+	if err := f.waiting.load(ctx); err != nil {
 		f.stop()
 		return nil, fmt.Errorf("set up git: %w", err)
 	}
@@ -114,8 +128,8 @@ func New(ctx context.Context, cfg Config) (*Reconciler, error) {
 // finishTime is how long Run waits for jobs when it ends.
 const finishTime = 10 * time.Second
 
-// Run brings everything in line once, and then does what time asks for, until ctx
-// ends. Jobs that run then are finished.
+// Run reconciles everything once, and then does the timed work until ctx ends. It waits
+// for the jobs under way.
 func (f *Reconciler) Run(ctx context.Context) error {
 	// What is under way is finished: refs that moved have events to release.
 	defer func() {
@@ -124,9 +138,13 @@ func (f *Reconciler) Run(ctx context.Context) error {
 		f.stop()
 	}()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.start(ctx) })
 	g.Go(func() error { return f.expirePlaceholders(ctx) })
-	g.Go(func() error { return f.maintain(ctx) })
+	if f.cfg.Nodes != nil {
+		g.Go(func() error { return f.cfg.Nodes.RunAs(ctx, "maintenance", f.lookAfterAll) })
+	} else {
+		g.Go(func() error { return f.start(ctx) })
+		g.Go(func() error { return f.maintain(ctx) })
+	}
 	err := g.Wait()
 	if ctx.Err() != nil {
 		return nil
@@ -137,7 +155,7 @@ func (f *Reconciler) Run(ctx context.Context) error {
 // Collectors returns the metrics.
 func (f *Reconciler) Collectors() []prometheus.Collector { return f.metrics.all }
 
-// Disk is where repositories are.
+// Disk holds the folders of repositories.
 type Disk struct {
 	Announced *gitrepo.Root
 	PRs       *gitrepo.Root // under /prs/; nil: there are none
@@ -159,9 +177,62 @@ func (p location) String() string {
 	return prefix + p.Repo.Path()[1:]
 }
 
-// LogValue makes log lines of every format name the path.
+// LogValue returns the path, for log lines of every format.
 func (p location) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
 func (p location) address() host.Address {
 	return host.Address{Kind: rules.KindAnnouncement, PubKey: p.PubKey, D: p.Identifier}
+}
+
+type metrics struct {
+	seconds      prometheus.Histogram
+	failed       prometheus.Counter
+	made         prometheus.Counter
+	removed      prometheus.Counter
+	aligned      prometheus.Counter
+	released     prometheus.Counter
+	refused      prometheus.Counter
+	placeholders prometheus.Counter
+	all          []prometheus.Collector
+}
+
+func newMetrics() *metrics {
+	m := new(metrics)
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "talon", Subsystem: "repo", Name: name, Help: help})
+		m.all = append(m.all, c)
+		return c
+	}
+	m.seconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: "talon", Subsystem: "repo", Name: "job_seconds",
+		Help:    "Time to bring one repository in line with the events, the wait for its lock included.",
+		Buckets: prometheus.ExponentialBuckets(0.001, 4, 9),
+	})
+	m.all = append(m.all, m.seconds)
+	m.failed = counter("job_failures_total", "Repositories that could not be brought in line.")
+	m.made = counter("made_total", "Repositories that were made.")
+	m.removed = counter("removed_total", "Repositories that were removed, their announcement gone.")
+	m.aligned = counter("aligned_total", "Repositories whose refs were moved to those of a state, beyond pushes.")
+	m.released = counter("released_total", "Events that were released because their git data is complete.")
+	m.refused = counter("pushes_refused_total", "Pushes that the rules or a policy refused.")
+	m.placeholders = counter("placeholders_expired_total", "Refs under refs/nostr/ that were deleted because no event came.")
+	return m
+}
+
+func (m *metrics) ran(began time.Time, err error) {
+	m.seconds.Observe(time.Since(began).Seconds())
+	if err != nil {
+		m.failed.Inc()
+	}
+}
+
+// watch adds the gauges of a reconciler.
+func (m *metrics) watch(f *Reconciler) {
+	gauge := func(name, help string, value func() int) {
+		m.all = append(m.all, prometheus.NewGaugeFunc(
+			prometheus.GaugeOpts{Namespace: "talon", Subsystem: "repo", Name: name, Help: help},
+			func() float64 { return float64(value()) }))
+	}
+	gauge("jobs", "Repositories that are being brought in line, or wait for it.", f.jobs.len)
+	gauge("placeholders", "Refs under refs/nostr/ that wait for their event.", f.waiting.len)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"talon/host"
 	"talon/host/gitrepo"
 	"talon/host/wire"
@@ -43,6 +45,39 @@ func (f *Reconciler) start(ctx context.Context) error {
 	})
 }
 
+// lookAfterAll does, for all nodes, what time asks for, and what a lost node has left
+// undone: it was about to, and nobody else follows what it has committed.
+func (f *Reconciler) lookAfterAll(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return f.maintain(ctx) })
+	g.Go(func() error {
+		return f.cfg.Nodes.EachLoss(ctx, func(ctx context.Context) error {
+			if err := f.waiting.load(ctx); err != nil {
+				return err
+			}
+			f.removeLost(ctx)
+			return f.start(ctx)
+		})
+	})
+	return g.Wait()
+}
+
+// removeLost removes the quarantines of lost nodes.
+func (f *Reconciler) removeLost(ctx context.Context) {
+	if f.cfg.Nodes == nil {
+		return
+	}
+	alive, err := f.cfg.Nodes.Alive(ctx)
+	for _, root := range []*gitrepo.Root{f.disk.Announced, f.disk.PRs, f.disk.none} {
+		if root != nil && err == nil {
+			err = root.RemoveLost(alive)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		f.log.Error("remove what lost nodes have left", "err", err)
+	}
+}
+
 // repositoriesLeft waits while too many jobs wait.
 func (f *Reconciler) repositoriesLeft(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -56,7 +91,7 @@ func (f *Reconciler) repositoriesLeft(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// maxJobs is how many jobs the start makes at once.
+// maxJobs is how many jobs the start enqueues at a time.
 const maxJobs = 1000
 
 // eachRepository calls yield with every repository on disk.
@@ -134,6 +169,7 @@ func (f *Reconciler) maintainAll(ctx context.Context) error {
 			}
 		}
 	}
+	f.removeLost(ctx)
 	f.log.Info("repositories maintained", "repositories", n, "took", time.Since(began).Round(time.Millisecond))
 	return err
 }

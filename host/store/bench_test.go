@@ -16,8 +16,8 @@ func perEvent(b *testing.B, began time.Duration, events int) {
 	b.ReportMetric(float64((testkit.CPU()-began).Nanoseconds())/float64(events)/1e3, "cpu-µs/event")
 }
 
-// BenchmarkPut stores events on top of others, so and so many to a commit. The
-// log is copied back in the time, as it is in service.
+// BenchmarkPut stores events on top of others, with several numbers of events in a
+// commit. The log is copied back in the time, as it is in service.
 func BenchmarkPut(b *testing.B) {
 	for _, base := range []int{0, 100_000} {
 		for _, batch := range []int{64, 256} {
@@ -58,14 +58,14 @@ func fill(b testing.TB, s *Store, l *load, n int) {
 	}
 }
 
-// shelf is a store of 100,000 events for the benchmarks that read.
-type shelf struct {
+// filledStore is a store of 100,000 events for the benchmarks that read.
+type filledStore struct {
 	*Store
 	events []*host.Event
 }
 
-func newShelf(b *testing.B) *shelf {
-	sh := &shelf{Store: open(b)}
+func newFilledStore(b *testing.B) *filledStore {
+	sh := &filledStore{Store: open(b)}
 	l := newLoad(2)
 	for range 100_000 / 500 {
 		part := make([]*host.Event, 500)
@@ -79,8 +79,8 @@ func newShelf(b *testing.B) *shelf {
 	return sh
 }
 
-// values returns n values of the tag, from events spread over the shelf.
-func (sh *shelf) values(tag string, n int) []string {
+// values returns n values of the tag, from events spread over the filledStore.
+func (sh *filledStore) values(tag string, n int) []string {
 	var out []string
 	for i := 0; len(out) < n; i += len(sh.events)/(3*n) | 1 {
 		for _, t := range sh.events[i%len(sh.events)].Tags {
@@ -93,7 +93,7 @@ func (sh *shelf) values(tag string, n int) []string {
 }
 
 func BenchmarkSelect(b *testing.B) {
-	sh := newShelf(b)
+	sh := newFilledStore(b)
 	tag := func(name byte, n int) host.Filter {
 		return host.Filter{Tags: []host.TagFilter{{Name: name, Values: sh.values(string(name), n)}}, Limit: 500}
 	}
@@ -152,7 +152,7 @@ func BenchmarkSelect(b *testing.B) {
 
 // BenchmarkAnswer selects and fetches 500 events.
 func BenchmarkAnswer(b *testing.B) {
-	sh := newShelf(b)
+	sh := newFilledStore(b)
 	for _, c := range []struct {
 		name   string
 		filter host.Filter
@@ -180,7 +180,7 @@ func BenchmarkAnswer(b *testing.B) {
 }
 
 func BenchmarkCount(b *testing.B) {
-	sh := newShelf(b)
+	sh := newFilledStore(b)
 	for _, c := range []struct {
 		name   string
 		filter host.Filter

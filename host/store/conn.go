@@ -16,6 +16,7 @@ import (
 type conn struct {
 	sqlite *sqlite3.SQLiteConn
 	stmts  map[string]*stmt // prepared so far, by text
+	work   int              // what has been read so far, in pieces of [workTime]
 }
 
 // dial opens path; mode is an access mode of SQLite: ro, rw or rwc.
@@ -91,6 +92,7 @@ func (c *conn) number(ctx context.Context, sql string, args ...driver.Value) (n 
 		n, _ = r[0].(int64)
 		return io.EOF
 	})
+	c.work += int(n / countedRows)
 	return n, err
 }
 
@@ -116,9 +118,11 @@ func (c *conn) each(ctx context.Context, sql string, args []driver.Value, yield 
 	if s.dest == nil {
 		s.dest = make([]driver.Value, len(rows.Columns()))
 	}
+	c.work += 1 + size(args)/argumentBytes
 	for {
 		err := rows.Next(s.dest)
 		if err == nil {
+			c.work += 1 + size(s.dest)/columnBytes
 			err = yield(s.dest)
 		}
 		if err == io.EOF {
@@ -128,6 +132,19 @@ func (c *conn) each(ctx context.Context, sql string, args []driver.Value, yield 
 			return err
 		}
 	}
+}
+
+// size is the length of texts and blobs.
+func size(values []driver.Value) (n int) {
+	for _, v := range values {
+		switch v := v.(type) {
+		case string:
+			n += len(v)
+		case []byte:
+			n += len(v)
+		}
+	}
+	return n
 }
 
 // list makes the arguments that each takes.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 
@@ -108,7 +109,7 @@ func (tx *Tx) remove(seq int64) (*host.Event, error) {
 		if seq > tx.w.merge.through(r.key) {
 			continue
 		}
-		if err := c.exec(`DELETE FROM posting WHERE key = ? AND kind = ? AND place = ?`, r.key, r.kind, r.place); err != nil {
+		if err := c.exec(`DELETE FROM posting WHERE key = ? AND kind = ? AND place = ?`, r.key, r.kind, r.sortKey); err != nil {
 			return nil, err
 		}
 	}
@@ -150,14 +151,26 @@ func (tx *Tx) removeDamaged(seq, size int64, cause error) error {
 			return err
 		}
 	}
-	tx.dated = true
+	tx.expiryChanged = true
 	return tx.drop(seq, size)
 }
 
 func (tx *Tx) drop(seq, size int64) error {
 	tx.work++
-	tx.left++
+	tx.removed++
 	tx.total.Events--
 	tx.total.Bytes -= size
 	return tx.w.conn.exec(`DELETE FROM event WHERE seq = ?`, seq)
+}
+
+// DeletedAddress reports whether the author has deleted the version of that time
+// at the address, in unix seconds: a deletion event (NIP-09) names the address and
+// is not older. Such a version is never stored, nor held.
+func (s *Store) DeletedAddress(ctx context.Context, a host.Address, createdAt int64) (deleted bool, err error) {
+	err = s.use(ctx, opDeleted, func(r *reader) error {
+		row, err := r.first(`SELECT 1 FROM deleted_address WHERE key = ? AND until >= ?`, r.keys.address(a), createdAt)
+		deleted = row != nil
+		return err
+	})
+	return deleted, err
 }

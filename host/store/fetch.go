@@ -1,11 +1,14 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql/driver"
 	"fmt"
 	"io"
 	"math"
+	"strconv"
+	"strings"
 
 	"talon/host"
 )
@@ -13,6 +16,10 @@ import (
 const (
 	fetchRows  = 256
 	fetchBytes = 1 << 20
+
+	// shortText is up to how many bytes a packed text comes out of SQLite together with
+	// others.
+	shortText = fetchBytes / fetchRows / 2
 )
 
 // text is the JSON of a row.
@@ -55,7 +62,7 @@ func (s *Store) part(ctx context.Context, rows []int64, texts []text) ([]text, e
 	var unknown []int64
 	var at []int // of the unknown, in texts
 	for i, seq := range rows {
-		t := text{seq, s.texts.Get(seq)}
+		t := text{seq, s.eventCache.Get(seq)}
 		if t.json == nil {
 			unknown, at = append(unknown, seq), append(at, i)
 		}
@@ -65,24 +72,81 @@ func (s *Store) part(ctx context.Context, rows []int64, texts []text) ([]text, e
 		return texts, nil
 	}
 	size := 0
+	add := func(n int64, packed []byte) error {
+		t := &texts[at[n]]
+		json, err := unpack(packed)
+		if err != nil {
+			return fmt.Errorf("event %d: %w", t.seq, err)
+		}
+		t.json = json
+		s.eventCache.Add(t.seq, json)
+		size += len(json)
+		return nil
+	}
 	err := s.use(ctx, opFetch, func(r *reader) error {
-		return r.each(context.Background(), eventText, list(jsonInts(unknown)), func(row []driver.Value) error {
+		row, err := r.first(shortTexts, jsonInts(unknown), int64(shortText))
+		if err != nil {
+			return err
+		}
+		long, err := eachShort(row, add)
+		if err != nil || len(long) == 0 {
+			return err
+		}
+		seqs := make([]int64, len(long))
+		for i, n := range long {
+			seqs[i] = unknown[n]
+		}
+		return r.each(context.Background(), eventText, list(jsonInts(seqs)), func(row []driver.Value) error {
 			packed, _ := row[1].([]byte)
-			json, err := unpack(packed)
-			if err != nil {
-				return fmt.Errorf("event %v: %w", row[0], err)
+			n := long[row[2].(int64)]
+			if err := add(n, packed); err != nil {
+				return err
 			}
-			i := at[row[2].(int64)]
-			texts[i].json = json
-			s.texts.Add(texts[i].seq, json)
-			if size += len(json); size >= fetchBytes {
-				texts = texts[:i+1]
+			if size >= fetchBytes {
+				texts = texts[:at[n]+1]
 				return io.EOF
 			}
 			return nil
 		})
 	})
 	return texts, err
+}
+
+// eachShort calls yield with the number and the packed text of each short event in a row
+// of shortTexts, and returns the numbers of the others.
+func eachShort(row []driver.Value, yield func(n int64, packed []byte) error) (long []int64, err error) {
+	all, _ := row[0].(string)
+	packed := []byte(all)
+	numbers, _ := row[1].(string)
+	lengths, _ := row[2].(string)
+	for numbers != "" {
+		var number, length string
+		number, numbers, _ = strings.Cut(numbers, ",")
+		length, lengths, _ = strings.Cut(lengths, ",")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		size, err := strconv.Atoi(length)
+		switch {
+		case err != nil:
+			return nil, err
+		case size > shortText:
+			long = append(long, n)
+			continue
+		case size > len(packed):
+			return nil, errPacked
+		}
+		text := packed[:size:size]
+		if size > 0 && text[0] != packedMark {
+			text = bytes.Clone(text) // it is kept as it is
+		}
+		if err := yield(n, text); err != nil {
+			return nil, err
+		}
+		packed = packed[size:]
+	}
+	return long, nil
 }
 
 // Headers returns [host.Event.Header] of each row in the given order. Rows that have
@@ -156,7 +220,7 @@ func (s *Store) Referenced(ctx context.Context, idOrAddress string) (found bool,
 			v.recentSpans(p, func(key []byte, kind int64, rows int) {
 				if !found && err == nil {
 					var packed []byte
-					packed, _, _, err = v.recentPlaces(key, kind, above(p.newest), under(p.oldest), rows, p.width())
+					packed, _, _, err = v.recentSortKeys(key, kind, above(p.newest), under(p.oldest), rows, p.width())
 					found = len(packed) > 0
 				}
 			})
@@ -167,4 +231,40 @@ func (s *Store) Referenced(ctx context.Context, idOrAddress string) (found bool,
 		return nil
 	})
 	return found, err
+}
+
+// Export calls yield with the JSON of every stored event, oldest first: the
+// reverse of the order of answers. What has expired but was not swept yet is
+// among them. yield may wait, and its error ends Export and is returned as it
+// is.
+//
+// It reads piece by piece, so that writers go on beside it for as long as it
+// takes. An event that is stored meanwhile is among them or not.
+func (s *Store) Export(ctx context.Context, yield func(json []byte) error) error {
+	const sql = `SELECT place FROM posting WHERE key = ? AND kind = 0 AND place < ? ORDER BY place DESC LIMIT ?`
+	last := under(0)
+	for {
+		var rows []int64
+		err := s.use(ctx, opExport, func(r *reader) error {
+			return r.each(context.Background(), sql, list(keyTime, last, int64(fetchRows)), func(row []driver.Value) error {
+				b, _ := row[0].([]byte)
+				if len(b) != longSortKey {
+					return errSortKeys
+				}
+				last = b
+				rows = append(rows, parseSortKey(b).seq)
+				return nil
+			})
+		})
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		err = s.Fetch(ctx, rows, func(_ int64, json []byte) error { return yield(json) })
+		if err != nil {
+			return err
+		}
+	}
 }

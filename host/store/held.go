@@ -21,16 +21,16 @@ const (
 // kindAnnouncement is the kind of which one version is held (NIP-34).
 const kindAnnouncement = host.KindAnnouncement
 
-// Hold puts the event into purgatory, or says why it does not: it is stored, or a
-// newer version is, its author deleted it, it has expired, or there is no room. One
-// that is held already is answered as it was, and there is no second row.
+// Hold puts the event into purgatory, or returns why it does not: it is stored, or a
+// newer version is, its author deleted it, it has expired, or there is no room. One that
+// is held already is answered as it was, and there is no second row.
 //
 // Of the announcements at an address the newest is held. A newer one starts the
 // time again, and so does the same one from its author's client. Of other kinds
 // with an address all versions are held.
 //
 // The event's id and signature must have been checked.
-func (tx *Tx) Hold(e *host.Event, h host.Holding, now int64) (host.Outcome, error) {
+func (tx *Tx) Hold(e *host.Event, h host.HoldOptions, now int64) (host.Outcome, error) {
 	if err := tx.ready(); err != nil {
 		return host.Outcome{}, fmt.Errorf("hold event: %w", err)
 	}
@@ -48,7 +48,7 @@ func (tx *Tx) Hold(e *host.Event, h host.Holding, now int64) (host.Outcome, erro
 	return out, nil
 }
 
-func (tx *Tx) hold(e *host.Event, h *host.Holding, now int64) (out host.Outcome, err error) {
+func (tx *Tx) hold(e *host.Event, h *host.HoldOptions, now int64) (out host.Outcome, err error) {
 	refuse := func(code host.Code, reason string) (host.Outcome, error) {
 		out.Code, out.Reason = code, reason
 		return out, nil
@@ -87,22 +87,22 @@ func (tx *Tx) hold(e *host.Event, h *host.Holding, now int64) (out host.Outcome,
 		return out, err
 	}
 	if older != nil {
-		if err := tx.dropHeld(older.number, host.FateReplaced, &out.Held); err != nil {
+		if err := tx.dropHeld(older.number, host.StatusReplaced, &out.Held); err != nil {
 			return out, err
 		}
 	}
 	if err := tx.insertHeld(e, h.Reason, now); err != nil {
 		return out, err
 	}
-	out.Held = append(out.Held, host.HeldChange{Event: e, Fate: host.FateHeld, Synced: h.Synced})
-	if err := tx.restart(h.Restart, now, &out.Held); err != nil {
+	out.Held = append(out.Held, host.HeldChange{Event: e, Status: host.StatusHeld, Synced: h.Synced})
+	if err := tx.restart(h.ExtendDeadline, now, &out.Held); err != nil {
 		return out, err
 	}
 	return refuse(host.Held, h.Reason)
 }
 
 // holdAgain answers an event that is held, and reports whether it is.
-func (tx *Tx) holdAgain(e *host.Event, h *host.Holding, now int64, out *host.Outcome) (bool, error) {
+func (tx *Tx) holdAgain(e *host.Event, h *host.HoldOptions, now int64, out *host.Outcome) (bool, error) {
 	if !tx.mayHold(e.Kind) {
 		return false, nil
 	}
@@ -129,7 +129,7 @@ func (tx *Tx) holdAgain(e *host.Event, h *host.Holding, now int64, out *host.Out
 			return false, err
 		}
 	}
-	return true, tx.restart(h.Restart, now, &out.Held)
+	return true, tx.restart(h.ExtendDeadline, now, &out.Held)
 }
 
 // unwanted says why an event that is not held must not be, "" if it may.
@@ -211,7 +211,7 @@ func (tx *Tx) insertHeld(e *host.Event, reason string, now int64) error {
 	number := row[0].(int64)
 	tx.w.rows = tx.s.keys.heldPostings(tx.w.rows[:0], e, number)
 	for _, r := range tx.w.rows {
-		if err := c.exec(`INSERT INTO held_posting VALUES (?, ?, ?, ?)`, r.key, r.place, r.kind, number); err != nil {
+		if err := c.exec(`INSERT INTO held_posting VALUES (?, ?, ?, ?)`, r.key, r.sortKey, r.kind, number); err != nil {
 			return err
 		}
 	}
@@ -222,7 +222,7 @@ func (tx *Tx) insertHeld(e *host.Event, reason string, now int64) error {
 	}
 	tx.w.heldKinds[e.Kind] = struct{}{}
 	tx.work++
-	tx.timed = true
+	tx.holdChanged = true
 	tx.total.Held++
 	tx.total.HeldBytes += int64(len(e.JSON))
 	return nil
@@ -261,10 +261,10 @@ func (w *writer) loadHeld() error {
 }
 
 // dropHeld takes a row away and notes its fate.
-func (tx *Tx) dropHeld(number int64, fate host.Fate, changes *[]host.HeldChange) error {
+func (tx *Tx) dropHeld(number int64, fate host.HeldStatus, changes *[]host.HeldChange) error {
 	e, err := tx.removeHeld(number)
 	if err == nil && e != nil {
-		*changes = append(*changes, host.HeldChange{Event: e, Fate: fate})
+		*changes = append(*changes, host.HeldChange{Event: e, Status: fate})
 	}
 	return err
 }
@@ -287,7 +287,7 @@ func (tx *Tx) removeHeld(number int64) (*host.Event, error) {
 	} else {
 		tx.w.rows = tx.s.keys.heldPostings(tx.w.rows[:0], e, number)
 		for _, r := range tx.w.rows {
-			if err = c.exec(`DELETE FROM held_posting WHERE key = ? AND place = ?`, r.key, r.place); err != nil {
+			if err = c.exec(`DELETE FROM held_posting WHERE key = ? AND place = ?`, r.key, r.sortKey); err != nil {
 				break
 			}
 		}
@@ -296,7 +296,7 @@ func (tx *Tx) removeHeld(number int64) (*host.Event, error) {
 		return nil, err
 	}
 	tx.work++
-	tx.timed = true
+	tx.holdChanged = true
 	tx.total.Held--
 	tx.total.HeldBytes -= int64(len(text))
 	return e, c.exec(`DELETE FROM held WHERE number = ?`, number)
@@ -330,4 +330,61 @@ func (c *conn) nextHeld() (int64, error) {
 func (s *Store) NextHeld() (int64, bool) {
 	at := s.heldDue.Load()
 	return at, at != noExpiry
+}
+
+// HeldLimits bound purgatory.
+type HeldLimits = semantics.HeldLimits
+
+// maxEvicted is how many events give way to one.
+const maxEvicted = semantics.MaxEvicted
+
+// makeRoom makes sure that e fits, and returns why it does not. Announcements that
+// are dormant, whose git data did not come in time, give way to it: first those
+// that would go first. What e replaces counts as gone.
+func (tx *Tx) makeRoom(e *host.Event, older *heldRow, out *host.Outcome) (reason string, err error) {
+	limit := tx.s.heldLimits
+	var gain heldRow
+	if older != nil {
+		gain = *older
+	}
+	c := tx.w.conn
+	evicted := 0
+	evict := func(number int64) (bool, error) {
+		if number == 0 || evicted == maxEvicted {
+			return false, nil
+		}
+		evicted++
+		return true, tx.dropHeld(number, host.StatusExpired, &out.Held)
+	}
+	if older == nil {
+		// With an older one, there are as many of the author as before.
+		n, err := c.number(context.Background(), `SELECT count(*) FROM held INDEXED BY held_author WHERE pubkey = ?`, e.PubKey[:])
+		if err != nil {
+			return "", err
+		}
+		if n >= limit.ByAuthor {
+			const sql = `SELECT number FROM held INDEXED BY held_author WHERE pubkey = ? AND dormant = 1 ORDER BY due LIMIT 1`
+			number, err := c.number(context.Background(), sql, e.PubKey[:])
+			if err != nil {
+				return "", err
+			}
+			if ok, err := evict(number); err != nil || !ok {
+				return fmt.Sprintf(semantics.ReasonOwnFull, n), err
+			}
+		}
+	}
+	for {
+		full := older == nil && tx.total.Held >= limit.Events
+		if !full && tx.total.HeldBytes-gain.size+int64(len(e.JSON)) <= limit.Bytes {
+			return "", nil
+		}
+		const sql = `SELECT number FROM held INDEXED BY held_due WHERE dormant = 1 AND number <> ? ORDER BY due LIMIT 1`
+		number, err := c.number(context.Background(), sql, gain.number)
+		if err != nil {
+			return "", err
+		}
+		if ok, err := evict(number); err != nil || !ok {
+			return semantics.ReasonFull, err
+		}
+	}
 }

@@ -77,15 +77,15 @@ func (v *snapshot) heldBy(ctx context.Context, f *host.Filter) (found []*host.Ev
 			return nil, context.Cause(ctx)
 		}
 		n := 0
-		var last place
+		var last sortKey
 		err := v.each(ctx, sql, list(key, above(newest), under(oldest), kinds, exact && f.Header), func(row []driver.Value) error {
-			// Where places of tags leave the order open, all that may be the last go along.
+			// Where sort keys of tags leave the order open, all that may be the last go along.
 			at, _ := row[0].([]byte)
-			if len(at) < shortPlace {
-				return errPlaces
+			if len(at) < shortSortKey {
+				return errSortKeys
 			}
-			here := parsePlace(at)
-			if f.Limit > 0 && n >= f.Limit && !here.alike(last) {
+			here := parseSortKey(at)
+			if f.Limit > 0 && n >= f.Limit && !here.tied(last) {
 				return io.EOF
 			}
 			e, ok, err := heldMatch(f, row[1:], exact)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"database/sql/driver"
 	"fmt"
 
 	"talon/host"
@@ -9,8 +10,8 @@ import (
 	"talon/host/wire"
 )
 
-// SweepHeld lets time pass in purgatory: announcements become dormant, and what has
-// waited in vain goes. It looks at a few rows, in the order of limit; when there are
+// SweepHeld expires events in purgatory: announcements become dormant, and events whose
+// time is over are removed. It looks at a few rows, in the order of limit; when there are
 // more, [Store.NextHeld] stays in the past.
 func (tx *Tx) SweepHeld(now int64, limit int) (changes []host.HeldChange, err error) {
 	if err := tx.ready(); err != nil {
@@ -45,7 +46,7 @@ func (tx *Tx) sweepHeld(now int64, limit int) (changes []host.HeldChange, err er
 	const sql = `DELETE FROM held_gone WHERE id IN (SELECT id FROM held_gone INDEXED BY held_gone_until WHERE until <= ? LIMIT ?)`
 	n, err := c.change(sql, now, int64(limit))
 	if n > 0 {
-		tx.timed = true
+		tx.holdChanged = true
 	}
 	return changes, err
 }
@@ -83,10 +84,10 @@ func (tx *Tx) age(number, now int64) (change *host.HeldChange, gone bool, err er
 		if until, ok := h.Next(now); ok && phase == grasp.Gone {
 			err = c.exec(`INSERT OR REPLACE INTO held_gone VALUES (?, ?)`, e.ID[:], until)
 		}
-		return &host.HeldChange{Event: e, Fate: host.FateExpired}, true, err
+		return &host.HeldChange{Event: e, Status: host.StatusExpired}, true, err
 	case grasp.Dormant:
 		if !dormant {
-			change = &host.HeldChange{Event: e, Fate: host.FateDormant}
+			change = &host.HeldChange{Event: e, Status: host.StatusDormant}
 		}
 		dormant = true
 	}
@@ -94,7 +95,7 @@ func (tx *Tx) age(number, now int64) (change *host.HeldChange, gone bool, err er
 }
 
 func (tx *Tx) schedule(number, since, at int64, dormant bool) error {
-	tx.timed = true
+	tx.holdChanged = true
 	flag := int64(0)
 	if dormant {
 		flag = 1
@@ -143,7 +144,164 @@ func (tx *Tx) restartRow(number, now int64, changes *[]host.HeldChange) error {
 		return err
 	}
 	if dormant {
-		*changes = append(*changes, host.HeldChange{Event: e, Fate: host.FateRevived})
+		*changes = append(*changes, host.HeldChange{Event: e, Status: host.StatusRevived})
 	}
 	return tx.schedule(number, h.Since, semantics.Due(e, h.Since, false), false)
+}
+
+// Release stores held events as Put would, oldest first, so that a newer version
+// takes effect after an older one. With the rest of the transaction it happens as a
+// whole or not at all. What is not held any more, or must not be stored, is
+// reported so: a second call is harmless.
+func (tx *Tx) Release(r host.Release, now int64) (host.ReleaseOutcome, error) {
+	if err := tx.ready(); err != nil {
+		return host.ReleaseOutcome{}, fmt.Errorf("release events: %w", err)
+	}
+	out, err := tx.release(&r, now)
+	if err != nil {
+		tx.failed = err
+		return host.ReleaseOutcome{}, fmt.Errorf("release events: %w", err)
+	}
+	return out, nil
+}
+
+func (tx *Tx) release(r *host.Release, now int64) (out host.ReleaseOutcome, err error) {
+	var found []semantics.Waiting
+	seen := make(map[host.ID]struct{}, len(r.IDs))
+	for _, id := range r.IDs {
+		if _, ok := seen[id]; ok {
+			continue
+		}
+		seen[id] = struct{}{}
+		row, err := tx.w.conn.first(`SELECT created_at FROM held WHERE id = ?`, id[:])
+		if err != nil {
+			return out, err
+		}
+		w := semantics.Waiting{ID: id}
+		if row != nil {
+			w.CreatedAt, _ = row[0].(int64)
+		}
+		found = append(found, w)
+	}
+	semantics.SortForRelease(found)
+	for _, w := range found {
+		one, err := tx.releaseOne(w.ID, now, &out)
+		if err != nil {
+			return out, err
+		}
+		out.Events = append(out.Events, one)
+	}
+	return out, tx.restart(r.ExtendDeadline, now, &out.Held)
+}
+
+func (tx *Tx) releaseOne(id host.ID, now int64, out *host.ReleaseOutcome) (host.Released, error) {
+	// One that was released before it may have taken this one away.
+	row, err := tx.w.conn.first(`SELECT number FROM held WHERE id = ?`, id[:])
+	if err != nil {
+		return host.Released{}, err
+	}
+	var e *host.Event
+	if row != nil {
+		if e, err = tx.removeHeld(row[0].(int64)); err != nil {
+			return host.Released{}, err
+		}
+	}
+	if e == nil {
+		fate, err := tx.absent(id)
+		return host.Released{ID: id, Status: fate}, err
+	}
+	put, err := tx.put(e, now)
+	if err != nil {
+		return host.Released{}, err
+	}
+	fate := host.StatusReleased
+	switch {
+	case put.Reason == reasonDeleted:
+		fate = host.StatusDeleted
+	case put.Reason == reasonExpired:
+		fate = host.StatusExpired
+	case put.Reason == reasonNewer:
+		fate = host.StatusReplaced
+	case put.Code != host.Stored:
+		fate = host.StatusStored
+	}
+	out.Removed = append(out.Removed, put.Removed...)
+	out.Held = append(out.Held, host.HeldChange{Event: e, Status: fate})
+	out.Held = append(out.Held, put.Held...)
+	return host.Released{ID: id, Status: fate, Event: e, Seq: put.Seq}, nil
+}
+
+// absent says, as far as it is known, why an event is not held. Anybody may have
+// asked for the deletion of an id that is nowhere.
+func (tx *Tx) absent(id host.ID) (host.HeldStatus, error) {
+	for _, where := range []struct {
+		sql  string
+		fate host.HeldStatus
+	}{
+		{`SELECT 1 FROM event WHERE id = ?`, host.StatusStored},
+		{`SELECT 1 FROM held_gone WHERE id = ?`, host.StatusExpired},
+		{`SELECT 1 FROM deleted_id WHERE id = ? LIMIT 1`, host.StatusDeleted},
+	} {
+		row, err := tx.w.conn.first(where.sql, id[:])
+		if err != nil {
+			return 0, err
+		}
+		if row != nil {
+			return where.fate, nil
+		}
+	}
+	return host.StatusAbsent, nil
+}
+
+// supersede takes out of purgatory what a stored event makes pointless: itself, and
+// older versions at its address. They would never be stored.
+func (tx *Tx) supersede(e *host.Event) (changes []host.HeldChange, err error) {
+	drop := func(fate host.HeldStatus, sql string, args ...driver.Value) error {
+		found, err := tx.w.conn.numbers(sql, args...)
+		for _, number := range found {
+			if err == nil {
+				err = tx.dropHeld(number, fate, &changes)
+			}
+		}
+		return err
+	}
+	if err := drop(host.StatusReleased, `SELECT number FROM held WHERE id = ?`, e.ID[:]); err != nil {
+		return nil, err
+	}
+	if a, ok := e.Address(); ok {
+		err = drop(host.StatusReplaced, `
+			SELECT number FROM held INDEXED BY held_address
+			WHERE address = ?1 AND (created_at < ?2 OR created_at = ?2 AND id > ?3)`, tx.s.keys.address(a), e.CreatedAt, e.ID[:])
+	}
+	return changes, err
+}
+
+// deleteHeldID is deleteID for what is held.
+func (tx *Tx) deleteHeldID(id host.ID, author host.PubKey) (changes []host.HeldChange, err error) {
+	if tx.total.Held == 0 {
+		return nil, nil
+	}
+	found, err := tx.w.conn.numbers(`SELECT number FROM held INDEXED BY held_id WHERE id = ? AND pubkey = ? AND kind <> 5`, id[:], author[:])
+	for _, number := range found {
+		if err == nil {
+			err = tx.dropHeld(number, host.StatusDeleted, &changes)
+		}
+	}
+	return changes, err
+}
+
+// deleteHeldAddress is deleteAddress for what is held: all versions that are not
+// newer than until.
+func (tx *Tx) deleteHeldAddress(a host.Address, until int64) (changes []host.HeldChange, err error) {
+	if !tx.mayHold(a.Kind) {
+		return nil, nil
+	}
+	const sql = `SELECT number FROM held INDEXED BY held_address WHERE address = ? AND created_at <= ?`
+	found, err := tx.w.conn.numbers(sql, tx.s.keys.address(a), until)
+	for _, number := range found {
+		if err == nil {
+			err = tx.dropHeld(number, host.StatusDeleted, &changes)
+		}
+	}
+	return changes, err
 }

@@ -47,7 +47,7 @@ func TestHeldDamaged(t *testing.T) {
 	}
 	raw(t, s.Path(), `UPDATE held SET json = x'7b7d'; UPDATE total SET held_bytes = 2`)
 	s = reopen(t, dir)
-	if out := release(t, s, 100, host.Release{IDs: []host.ID{e.ID}}); out.Events[0].Fate != host.FateAbsent {
+	if out := release(t, s, 100, host.Release{IDs: []host.ID{e.ID}}); out.Events[0].Status != host.StatusAbsent {
 		t.Errorf("got %+v", out)
 	}
 	check(t, s)
@@ -231,9 +231,9 @@ func TestHeldReadsFewRows(t *testing.T) {
 	s := openWith(t, t.TempDir(), Options{Readers: 1, Held: HeldLimits{Events: 1 << 20}})
 	f := host.Filter{Tags: []host.TagFilter{{Name: 'd', Values: []string{"repo"}}}, Limit: 3, Header: true}
 	n := 0
-	add := func(most int) {
+	add := func(limit int) {
 		change(t, s, func(tx *Tx) error {
-			for ; n < most; n++ {
+			for ; n < limit; n++ {
 				e := fake(n, byte(n), host.KindAnnouncement, 5, host.Tag{"d", "repo"})
 				e.PubKey[1] = byte(n >> 8)
 				e.JSON = e.AppendJSON(nil)

@@ -65,13 +65,13 @@ func (k *keyring) author(pubkey host.PubKey) []byte { return k.key(nameAuthor, s
 
 // posting is a row of table posting.
 type posting struct {
-	key   []byte
-	kind  int64
-	place []byte
+	key     []byte
+	kind    int64
+	sortKey []byte
 }
 
 func (p posting) compare(q posting) int {
-	return cmp.Or(bytes.Compare(p.key, q.key), cmp.Compare(p.kind, q.kind), bytes.Compare(p.place, q.place))
+	return cmp.Or(bytes.Compare(p.key, q.key), cmp.Compare(p.kind, q.kind), bytes.Compare(p.sortKey, q.sortKey))
 }
 
 // postings appends the rows that an event has, each once: time, kind, author, the
@@ -79,9 +79,9 @@ func (p posting) compare(q posting) int {
 // whom it lists as maintainers.
 func (k *keyring) postings(rows []posting, e *host.Event, seq int64) []posting {
 	kind := int64(e.Kind)
-	places := appendPlace(make([]byte, 0, longPlace+shortPlace), e.CreatedAt, e.ID[:], seq)
-	long := places[:longPlace]
-	short := appendPlace(places, e.CreatedAt, e.ID[:8], seq)[longPlace:]
+	places := appendSortKey(make([]byte, 0, longSortKey+shortSortKey), e.CreatedAt, e.ID[:], seq)
+	long := places[:longSortKey]
+	short := appendSortKey(places, e.CreatedAt, e.ID[:8], seq)[longSortKey:]
 	rows = append(rows, posting{keyTime, 0, long}, posting{keyKind, kind, long}, posting{k.author(e.PubKey), kind, long})
 	semantics.Tags(e, func(name byte, value string) {
 		rows = append(rows, posting{k.key(name, value), kind, short})
@@ -94,7 +94,7 @@ func (k *keyring) maintainerPostings(rows []posting, e *host.Event, seq int64) [
 	if e.Kind != host.KindAnnouncement {
 		return rows
 	}
-	short := appendPlace(make([]byte, 0, shortPlace), e.CreatedAt, e.ID[:8], seq)
+	short := appendSortKey(make([]byte, 0, shortSortKey), e.CreatedAt, e.ID[:8], seq)
 	semantics.Maintained(e, func(value string) {
 		rows = append(rows, posting{k.key(host.MaintainerOf, value), int64(e.Kind), short})
 	})

@@ -10,8 +10,8 @@ import (
 )
 
 // memtable holds the index rows of the events that were stored last, those under hashed
-// keys, until they are merged into table posting: see [merge]. A row written to the table
-// at once makes a page dirty for itself; merged in the order of keys, many share one.
+// keys, until they are merged into table posting: see [merge]. A row written directly to
+// the table makes a page dirty for itself; merged in the order of keys, many share one.
 //
 // Nothing is lost with it: the rows follow from the events. What is in it says nothing
 // about what is visible: readers leave out rows of events that their snapshot does not
@@ -44,7 +44,7 @@ func (t *memtable) bytes() int64 {
 // memShards is how many pieces a memtable is merged in: one for each first byte of a key.
 const memShards = 256
 
-// memEvent is what places are made of.
+// memEvent is what sort keys are made of.
 type memEvent struct {
 	seq int64
 	at  int64
@@ -54,7 +54,7 @@ type memEvent struct {
 // memKey has the rows of a key, by kind, and then as in the table, but the last first: new
 // ones are mostly newest.
 type memKey struct {
-	width int // of its places
+	width int // of its sort keys
 	rows  []memRow
 }
 
@@ -89,7 +89,7 @@ func (t *memtable) add(e *host.Event, seq int64, rows []posting) {
 			t.keys++
 		}
 		row := memRow{uint16(r.kind), n}
-		width := len(r.place)
+		width := len(r.sortKey)
 		i := len(list)
 		if i > 0 && t.compare(row, list[i-1], width) < 0 {
 			i, _ = slices.BinarySearchFunc(list, row, func(a, b memRow) int { return t.compare(a, b, width) })
@@ -111,11 +111,11 @@ func (t *memtable) compare(a, b memRow, width int) int {
 	return cmp.Or(bytes.Compare(y.id[:n], x.id[:n]), cmp.Compare(y.seq, x.seq))
 }
 
-// idBytes is how many bytes of an id a place of that width has.
+// idBytes is how many bytes of an id a sort key of that width has.
 func idBytes(width int) int { return width - 16 }
 
-func (e *memEvent) appendPlace(b []byte, width int) []byte {
-	return appendPlace(b, e.at, e.id[:idBytes(width)], e.seq)
+func (e *memEvent) appendSortKey(b []byte, width int) []byte {
+	return appendSortKey(b, e.at, e.id[:idBytes(width)], e.seq)
 }
 
 // truncate forgets events after the row number seq. It is for a transaction that is
@@ -190,17 +190,17 @@ func ofKind(list []memRow, kind int64) []memRow {
 	return list[find(kind):find(kind+1)]
 }
 
-// places appends the places of a key and a kind between above and under, both excluded, in
+// sortKeys appends the sort keys of a key and a kind between above and under, both excluded, in
 // the order of the table, limit at most: of events with row numbers after from, up to to.
 // Row numbers of which the event may be gone are appended to unsure.
-func (t *memtable) places(b, key []byte, kind int64, above, under []byte, from, to int64, limit int, unsure []int64) ([]byte, []int64) {
+func (t *memtable) sortKeys(b, key []byte, kind int64, above, under []byte, from, to int64, limit int, unsure []int64) ([]byte, []int64) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	k := t.key(key)
 	list := ofKind(k.rows, kind)
-	var place [longPlace]byte
+	var place [longSortKey]byte
 	end, _ := slices.BinarySearchFunc(list, above, func(r memRow, above []byte) int {
-		if bytes.Compare(t.events[r.event].appendPlace(place[:0], k.width), above) > 0 {
+		if bytes.Compare(t.events[r.event].appendSortKey(place[:0], k.width), above) > 0 {
 			return -1 // it comes later in the table, so earlier here
 		}
 		return 1
@@ -211,7 +211,7 @@ func (t *memtable) places(b, key []byte, kind int64, above, under []byte, from, 
 			continue
 		}
 		start := len(b)
-		b = e.appendPlace(b, k.width)
+		b = e.appendSortKey(b, k.width)
 		if bytes.Compare(b[start:], under) >= 0 {
 			return b[:start], unsure
 		}
@@ -238,7 +238,7 @@ func (t *memtable) shard(rows []posting, gone map[int64]bool, first int64, from,
 			if _, ok := t.removed[e.seq]; ok {
 				gone[e.seq] = true
 			}
-			rows = append(rows, posting{own, int64(r.kind), e.appendPlace(make([]byte, 0, k.width), k.width)})
+			rows = append(rows, posting{own, int64(r.kind), e.appendSortKey(make([]byte, 0, k.width), k.width)})
 		}
 	}
 	return rows

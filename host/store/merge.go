@@ -63,7 +63,7 @@ func (s *Store) lendRecent() {
 	for _, t := range *s.recent.Load() {
 		n += t.bytes()
 	}
-	s.texts.Lend(n)
+	s.eventCache.Lend(n)
 }
 
 // readMemtable makes a memtable of the stored events after from, up to to.
@@ -158,7 +158,7 @@ func (tx *Tx) mergeShard(first int64) error {
 		}
 		gone[seq] = row == nil
 	}
-	rows = slices.DeleteFunc(rows, func(r posting) bool { return gone[parsePlace(r.place).seq] })
+	rows = slices.DeleteFunc(rows, func(r posting) bool { return gone[parseSortKey(r.sortKey).seq] })
 	slices.SortFunc(rows, posting.compare)
 	return tx.insertPostings(rows)
 }
@@ -204,17 +204,17 @@ func (r *reader) recentOf(m merge, t Total) ([]*memtable, error) {
 	return s.followed, nil
 }
 
-// recentPlaces returns places of a span that are not in the table, at most limit of those
+// recentSortKeys returns sort keys of a span that are not in the table, at most limit of those
 // between above and under, both excluded, and whether there may be more behind the last
 // that was looked at.
-func (v *snapshot) recentPlaces(key []byte, kind int64, above, under []byte, limit, width int) (packed []byte, last []byte, more bool, err error) {
+func (v *snapshot) recentSortKeys(key []byte, kind int64, above, under []byte, limit, width int) (packed []byte, last []byte, more bool, err error) {
 	var unsure []int64
 	for _, t := range v.recent {
 		before := len(packed)
-		packed, unsure = t.places(packed, key, kind, above, under, v.merged.through(key), v.seq, limit, unsure)
+		packed, unsure = t.sortKeys(packed, key, kind, above, under, v.merged.through(key), v.seq, limit, unsure)
 		more = more || (len(packed)-before)/width == limit
 		if before > 0 && len(packed) > before {
-			packed = mergePlaces(packed[:before], packed[before:], width)
+			packed = mergeSortKeys(packed[:before], packed[before:], width)
 		}
 	}
 	if n := limit * width; len(packed) > n {
@@ -229,8 +229,8 @@ func (v *snapshot) recentPlaces(key []byte, kind int64, above, under []byte, lim
 	return packed, last, more, err
 }
 
-// mergePlaces merges two lists of places in order.
-func mergePlaces(a, b []byte, width int) []byte {
+// mergeSortKeys merges two lists of sort keys in order.
+func mergeSortKeys(a, b []byte, width int) []byte {
 	out := make([]byte, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
 		if bytes.Compare(a[:width], b[:width]) <= 0 {
@@ -242,7 +242,7 @@ func mergePlaces(a, b []byte, width int) []byte {
 	return append(append(out, a...), b...)
 }
 
-// sure leaves out the places of events that the snapshot does not have.
+// sure leaves out the sort keys of events that the snapshot does not have.
 func (v *snapshot) sure(packed []byte, unsure []int64, width int) ([]byte, error) {
 	gone := make(map[int64]bool, len(unsure))
 	for _, seq := range unsure {
@@ -258,7 +258,7 @@ func (v *snapshot) sure(packed []byte, unsure []int64, width int) ([]byte, error
 	}
 	out := packed[:0:0]
 	for ; len(packed) > 0; packed = packed[width:] {
-		if !gone[parsePlace(packed[:width]).seq] {
+		if !gone[parseSortKey(packed[:width]).seq] {
 			out = append(out, packed[:width]...)
 		}
 	}
@@ -286,10 +286,10 @@ func (v *snapshot) recentSpans(p *plan, yield func(key []byte, kind int64, rows 
 
 // recentHas reports whether a row is in memory and not in the table.
 func (v *snapshot) recentHas(r posting) (bool, error) {
-	place := parsePlace(r.place)
-	packed, _, _, err := v.recentPlaces(r.key, r.kind, above(place.at), under(place.at), 1<<20, len(r.place))
-	for ; err == nil && len(packed) > 0; packed = packed[len(r.place):] {
-		if parsePlace(packed[:len(r.place)]) == place {
+	place := parseSortKey(r.sortKey)
+	packed, _, _, err := v.recentSortKeys(r.key, r.kind, above(place.at), under(place.at), 1<<20, len(r.sortKey))
+	for ; err == nil && len(packed) > 0; packed = packed[len(r.sortKey):] {
+		if parseSortKey(packed[:len(r.sortKey)]) == place {
 			return true, nil
 		}
 	}

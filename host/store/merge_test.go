@@ -21,7 +21,7 @@ import (
 func TestMergeBesideReaders(t *testing.T) {
 	dir := t.TempDir()
 	tune := defaultTuning
-	tune.mergeFrom, tune.chunkLeast, tune.chunkMost = 100, 1, 50
+	tune.mergeFrom, tune.minChunk, tune.maxChunk = 100, 1, 50
 	opts := Options{Readers: 3, tune: &tune}
 	s := openWith(t, dir, opts)
 	other, err := OpenReadOnly(t.Context(), dir, opts)

@@ -23,7 +23,7 @@ func BenchmarkLarge(b *testing.B) {
 	if *million == "" {
 		b.Skip("no -million")
 	}
-	s := openWith(b, *million, Options{Texts: *largeTexts, Map: *largeMap})
+	s := openWith(b, *million, Options{EventCache: *largeTexts, Map: *largeMap})
 	rnd := rand.New(rand.NewPCG(1, 2))
 	ctx := context.Background()
 	var events []*host.Event

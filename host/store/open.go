@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
+	"time"
 
 	sqlite3 "github.com/mattn/go-sqlite3"
 
@@ -29,7 +32,7 @@ type Options struct {
 	WriterCache int64 // bytes of pages that the writer keeps; default 64 MiB
 	ReaderCache int64 // bytes of pages that each reader keeps; default 4 MiB
 	Map         int64 // bytes of the file that readers map; default 2 GiB, which is SQLite's most, negative for none
-	Texts       int64 // bytes of events' JSON that are remembered; default 32 MiB, negative for none
+	EventCache  int64 // bytes of events' JSON that are remembered; default 32 MiB, negative for none
 	Held        HeldLimits
 	Log         *slog.Logger
 
@@ -48,7 +51,7 @@ func (o Options) filled() Options {
 	def(&o.WriterCache, 64<<20)
 	def(&o.ReaderCache, 4<<20)
 	def(&o.Map, 1<<31)
-	def(&o.Texts, 32<<20)
+	def(&o.EventCache, 32<<20)
 	o.Held = o.Held.Filled()
 	o.Map = max(o.Map, 0)
 	if o.tune == nil {
@@ -74,7 +77,8 @@ type Store struct {
 	turns      *turns
 	dialReader func() (*conn, error) // opens a reading connection beyond the first
 	tune       *tuning
-	checkpoint *checkpointer // nil if read-only
+	densities  [256][2]density // by the name of a tag or nameAuthor
+	checkpoint *checkpointer   // nil if read-only
 	closed     chan struct{}
 
 	recent       atomic.Pointer[[]*memtable] // the last takes what is put; nil if read-only
@@ -83,18 +87,18 @@ type Store struct {
 	followedAt   Total
 	followedFrom int64
 
-	texts  *textcache.Cache
-	total  atomic.Pointer[Total] // as of the last commit; never nil
-	expiry atomic.Int64          // earliest in table expiry, noExpiry if it is empty
-	left   atomic.Int64          // events removed since Open
+	eventCache   *textcache.Cache
+	total        atomic.Pointer[Total] // as of the last commit; never nil
+	expiry       atomic.Int64          // earliest in table expiry, noExpiry if it is empty
+	removedTotal atomic.Int64          // events removed since Open
 
-	heldMost HeldLimits
-	heldDue  atomic.Int64 // when something in purgatory is due, noExpiry if never
+	heldLimits HeldLimits
+	heldDue    atomic.Int64 // when something in purgatory is due, noExpiry if never
 
 	placeholders atomic.Int64 // rows in table placeholder, those being added too
 }
 
-// Total is what the database holds.
+// Total has the totals of the database.
 type Total = semantics.Total
 
 const noExpiry = math.MaxInt64
@@ -116,7 +120,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, explain(filepath.Dir(file), err)
 	}
-	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), texts: textcache.New(opts.Texts), heldMost: opts.Held}
+	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
 	s.metrics = newMetrics(s)
 	if s.lock, err = lock(file); err != nil {
 		return nil, err
@@ -130,8 +134,8 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// OpenReadOnly opens an existing database without the right to change it, also
-// beside a process that has it open for writing. Begin fails.
+// OpenReadOnly opens an existing database for reading, also beside a process that has it
+// open for writing. Begin fails.
 func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error) {
 	opts = opts.filled()
 	file, err := locate(path)
@@ -141,7 +145,7 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 	if _, err := os.Stat(file); err != nil {
 		return nil, explain(file, err)
 	}
-	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), texts: textcache.New(opts.Texts), heldMost: opts.Held}
+	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
 	s.metrics = newMetrics(s)
 	// A log that a crash left must be replayed, for which SQLite needs to write
 	// beside the file, even if nothing changes in it.
@@ -320,9 +324,9 @@ func (s *Store) NextExpiry() (int64, bool) {
 	return at, at != noExpiry
 }
 
-// Left counts the events that have been removed since Open: replaced, deleted or
-// swept. It has risen when the Commit that removes them returns.
-func (s *Store) Left() int64 { return s.left.Load() }
+// RemovedTotal returns the number of events that have been removed since Open: replaced, deleted
+// or swept. It has risen when the Commit that removes them returns.
+func (s *Store) RemovedTotal() int64 { return s.removedTotal.Load() }
 
 // Close waits for the open transaction and for readers, writes the log back into
 // the database and releases it. The store must not be used afterwards.
@@ -380,4 +384,58 @@ func explain(path string, err error) error {
 		return fmt.Errorf("open database %w", msg)
 	}
 	return fmt.Errorf("open database %w: %s", msg, remedy)
+}
+
+// ErrInUse says that another process serves or changes the same database.
+var ErrInUse = semantics.ErrInUse
+
+// lock takes the lock that keeps a second process from writing to the database
+// at path. SQLite's own locks would let it: they are held for moments, while the
+// writer remembers what it has given out. The kernel drops the lock when the
+// process ends, however that comes.
+func lock(path string) (*os.File, error) {
+	name := path + ".lock"
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, explain(name, err)
+	}
+	if err := claim(f); err != nil {
+		holder, _ := io.ReadAll(io.LimitReader(f, 32))
+		f.Close()
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %s: %w", name, err)
+		}
+		who := ""
+		if pid := strings.TrimSpace(string(holder)); pid != "" {
+			who = " by process " + pid
+		}
+		return nil, fmt.Errorf("%s: %w%s: stop it first, or use another data directory", path, ErrInUse, who)
+	}
+	if err = f.Truncate(0); err == nil {
+		_, err = f.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, explain(name, err)
+	}
+	return f, nil
+}
+
+// A process that was killed while it started git leaves the lock to the copy of itself
+// that is to become git, for the moment until it does. A server that is restarted
+// immediately waits for that.
+const (
+	lockTries = 100
+	lockRetry = 10 * time.Millisecond
+)
+
+// claim takes the lock, unless another process keeps it.
+func claim(f *os.File) error {
+	for tries := 1; ; tries++ {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || tries == lockTries {
+			return err
+		}
+		time.Sleep(lockRetry)
+	}
 }

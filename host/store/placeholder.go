@@ -21,10 +21,10 @@ const maxPlaceholderRepo = semantics.MaxPlaceholderRepo
 // ErrTooManyPlaceholders says that there is no room for another placeholder.
 var ErrTooManyPlaceholders = semantics.ErrTooManyPlaceholders
 
-// AddPlaceholder notes that the repository has a ref for an event that is not here,
-// and since when, in unix seconds. One that is noted already stays as it is. What
-// repo means is the caller's business; it has 8 KiB at most. The row is durable
-// when it returns nil. See [ErrTooManyPlaceholders].
+// AddPlaceholder stores that the repository has a ref for an event that is not here, and
+// since when, in unix seconds. One that is stored already stays as it is. What repo means
+// is the caller's business; it has 8 KiB at most. The row is durable when it returns nil.
+// See [ErrTooManyPlaceholders].
 //
 // It waits for the open [Tx], and the next one waits for it.
 func (s *Store) AddPlaceholder(ctx context.Context, repo string, id host.ID, since int64) error {
@@ -34,8 +34,8 @@ func (s *Store) AddPlaceholder(ctx context.Context, repo string, id host.ID, sin
 	added := int64(0)
 	err := s.changeState(ctx, func(c *conn) (err error) {
 		added, err = c.change(`INSERT OR IGNORE INTO placeholder VALUES (?, ?, ?)`, []byte(repo), id[:], since)
-		if have := s.placeholders.Add(added); err == nil && have > s.heldMost.Placeholders && added > 0 {
-			return fmt.Errorf("%w: %d is the most", ErrTooManyPlaceholders, s.heldMost.Placeholders)
+		if have := s.placeholders.Add(added); err == nil && have > s.heldLimits.Placeholders && added > 0 {
+			return fmt.Errorf("%w: %d is the most", ErrTooManyPlaceholders, s.heldLimits.Placeholders)
 		}
 		return err
 	})
@@ -46,8 +46,8 @@ func (s *Store) AddPlaceholder(ctx context.Context, repo string, id host.ID, sin
 	return nil
 }
 
-// DropPlaceholder forgets placeholders of a repository, all or none: their events
-// have come, or the refs have gone. Those that are not there do not matter.
+// DropPlaceholder deletes placeholders of a repository, all or none: their events have
+// come, or the refs have gone. Those that are not there do not matter.
 //
 // It waits for the open [Tx], and the next one waits for it. Callers split what is
 // long.

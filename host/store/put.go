@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"database/sql/driver"
 	"fmt"
 	"slices"
@@ -20,13 +21,13 @@ const (
 	reasonExpired = semantics.ReasonExpired
 )
 
-// ErrEphemeral says that Put was given an event that is not to be kept.
+// ErrEphemeral says that an event given to Put is ephemeral and is not stored.
 var ErrEphemeral = semantics.ErrEphemeral
 
-// Put stores the event, or says why it does not: it is here already, or a newer
-// version is, or its author deleted it, or it has expired by now. What it
-// replaces or deletes, held events included, is in the outcome. The outcome holds
-// once Commit succeeds.
+// Put stores the event, or returns why it does not: it is here already, or a newer
+// version is, or its author deleted it, or it has expired by now. What it replaces or
+// deletes, held events included, is in the outcome. The outcome holds once Commit
+// succeeds.
 //
 // The event's id and signature must have been checked.
 func (tx *Tx) Put(e *host.Event, now int64) (host.Outcome, error) {
@@ -138,7 +139,7 @@ func (tx *Tx) insert(e *host.Event) (host.Outcome, error) {
 		if err := c.exec(`INSERT INTO expiry VALUES (?, ?)`, at, seq); err != nil {
 			return host.Outcome{}, err
 		}
-		tx.dated = true
+		tx.expiryChanged = true
 	}
 	tx.w.rows = tx.s.keys.postings(tx.w.rows[:0], e, seq)
 	for _, r := range tx.w.rows {
@@ -181,7 +182,7 @@ func (tx *Tx) insertPostings(rows []posting) error {
 	for len(rows) > 0 {
 		n := min(len(rows), postingRows)
 		for i, r := range rows[:n] {
-			args[3*i], args[3*i+1], args[3*i+2] = r.key, r.kind, r.place
+			args[3*i], args[3*i+1], args[3*i+2] = r.key, r.kind, r.sortKey
 		}
 		if err := tx.w.conn.exec(insertPostings[n], args[:3*n]...); err != nil {
 			return err
@@ -189,4 +190,39 @@ func (tx *Tx) insertPostings(rows []posting) error {
 		rows = rows[n:]
 	}
 	return nil
+}
+
+func (tx *Tx) sweep(now int64, limit int) ([]*host.Event, error) {
+	type entry struct{ at, seq int64 }
+	var due []entry
+	const sql = `SELECT at, event FROM expiry WHERE at <= ? ORDER BY at, event LIMIT ?`
+	err := tx.w.conn.each(context.Background(), sql, list(now, int64(limit)), func(row []driver.Value) error {
+		due = append(due, entry{row[0].(int64), row[1].(int64)})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var removed []*host.Event
+	for _, d := range due {
+		e, err := tx.remove(d.seq)
+		if err != nil {
+			return nil, err
+		}
+		if e == nil {
+			// An entry without its event is damage, which Check reports. Left alone
+			// it would come up again with every sweep.
+			if err := tx.unschedule(d.at, d.seq); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		removed = append(removed, e)
+	}
+	return removed, nil
+}
+
+func (tx *Tx) unschedule(at, seq int64) error {
+	tx.expiryChanged = true
+	return tx.w.conn.exec(`DELETE FROM expiry WHERE at = ? AND event = ?`, at, seq)
 }

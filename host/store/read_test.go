@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql/driver"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nbd-wtf/go-nostr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
@@ -25,11 +27,11 @@ func TestStatementsUseIndexes(t *testing.T) {
 	defer s.release(r)
 	bad := regexp.MustCompile(`SCAN (posting|event|p|e)\b|TEMP B-TREE`)
 	for name, sql := range map[string]string{
-		"spanPlaces": spanPlaces, "spanCount": spanCount,
+		"spanPlaces": spanSortKeys, "spanCount": spanCount,
 		"spans.some": spans.some, "spans.any": spans.any,
-		"packCandidates.some": packCandidates.some, "packCandidates.any": packCandidates.any, "spansBehind": spansBehind, "keyPlaces": keyPlaces,
+		"packCandidates.some": packCandidates.some, "packCandidates.any": packCandidates.any, "spansBehind": spansBehind, "keyPlaces": keySortKeys,
 		"countCandidates.some": countCandidates.some, "countCandidates.any": countCandidates.any,
-		"eventMeta": eventMeta, "eventText": eventText, "eventIDs": eventIDs,
+		"eventMeta": eventMeta, "eventText": eventText, "shortTexts": shortTexts, "eventIDs": eventIDs,
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := make([]driver.Value, strings.Count(sql, "?"))
@@ -52,7 +54,7 @@ func TestStatementsUseIndexes(t *testing.T) {
 // TestLogIsBounded writes while readers come and go.
 func TestLogIsBounded(t *testing.T) {
 	tune := defaultTuning
-	tune.walStart, tune.walFinish, tune.walMost = 300, 200, 1000
+	tune.startWAL, tune.finishWAL, tune.maxWAL = 300, 200, 1000
 	s := openWith(t, t.TempDir(), Options{Readers: 2, tune: &tune})
 	l := newLoad(3)
 	for range 400 {
@@ -63,8 +65,8 @@ func TestLogIsBounded(t *testing.T) {
 		put(t, s, 0, events...)
 		selected(t, s, 0, host.Filter{Limit: 5})
 	}
-	if got, most := s.Stats().LogBytes, int64(2000*4096); got > most {
-		t.Errorf("the log has %d bytes, at most %d are wanted", got, most)
+	if got, limit := s.Stats().LogBytes, int64(2000*4096); got > limit {
+		t.Errorf("the log has %d bytes, at most %d are wanted", got, limit)
 	}
 	check(t, s)
 }
@@ -85,5 +87,99 @@ func TestMetrics(t *testing.T) {
 	}
 	if st := s.Stats(); st.Events != 1 || st.Seq != 1 || st.Bytes == 0 || st.FileBytes == 0 {
 		t.Errorf("got %+v", st)
+	}
+}
+
+// Texts that are not remembered come as they were written, in order, whether they are long
+// or short, packed or as older versions left them.
+func TestFetchFromTable(t *testing.T) {
+	s := openWith(t, t.TempDir(), Options{EventCache: -1})
+	var events []*host.Event
+	for i := range 300 {
+		e := fake(i, 1, 1, int64(i), nostr.Tag{"t", fmt.Sprint(i)})
+		switch {
+		case i%7 == 3:
+			e.Content = strings.Repeat("x,", 2*shortText)
+		case i%100 == 50:
+			e.Content = strings.Repeat("y", fetchBytes)
+		}
+		e.JSON = e.AppendJSON(nil)
+		events = append(events, e)
+	}
+	var rows []int64
+	for _, r := range put(t, s, 0, events...) {
+		rows = append(rows, r.Seq)
+	}
+	for i := 0; i < len(rows); i += 5 {
+		if err := s.writer.conn.exec(`UPDATE event SET json = ? WHERE seq = ?`, events[i].JSON, rows[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.writer.conn.exec(`DELETE FROM event WHERE seq = ?`, rows[17]); err != nil {
+		t.Fatal(err)
+	}
+	next := 0
+	err := s.Fetch(t.Context(), rows, func(row int64, json []byte) error {
+		if next == 17 {
+			next++ // has gone
+		}
+		if row != rows[next] || !bytes.Equal(json, events[next].JSON) {
+			return fmt.Errorf("text %d is that of row %d, %.80s", next, row, json)
+		}
+		next++
+		return nil
+	})
+	if err != nil || next != len(rows) {
+		t.Errorf("%d of %d, %v", next, len(rows), err)
+	}
+}
+
+// What a filter of one kind has met decides how the next one is read, not what it finds.
+func TestDensity(t *testing.T) {
+	s := merged(t, t.TempDir())
+	var events []*host.Event
+	for i := range 4000 {
+		topic := "many"
+		if i%1000 < 3 {
+			topic = "few"
+		}
+		events = append(events, fake(i, byte(i%20), 1, int64(i), nostr.Tag{"t", topic + fmt.Sprint(i%10)}))
+	}
+	put(t, s, 0, events...)
+	filter := func(topic string) host.Filter {
+		f := host.Filter{Limit: 10, Tags: []host.TagFilter{{Name: 't'}}}
+		for i := range 10 {
+			f.Tags[0].Values = append(f.Tags[0].Values, topic+fmt.Sprint(i))
+		}
+		return f
+	}
+	d := &s.densities['t'][0]
+	for _, topic := range []string{"few", "many", "many", "few", "many", "few"} {
+		f := filter(topic)
+		sel, err := s.Select(t.Context(), []host.Filter{f}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []int64
+		for i := len(events) - 1; i >= 0 && len(want) < f.Limit; i-- {
+			if f.Matches(events[i]) {
+				want = append(want, int64(i+1))
+			}
+		}
+		if !slices.Equal(sel.Rows, want) {
+			t.Errorf("%s: %v, want %v", topic, sel.Rows, want)
+		}
+	}
+	if d.perSpan.Load() == 0 || !d.many(10, 10) {
+		t.Error("what was met is not known")
+	}
+	tried := 0
+	for range 160 {
+		if !d.many(10, 10) {
+			tried++
+		}
+	}
+	if tried != 10 {
+		t.Errorf("it was tried again %d times of 160, want every 16th", tried)
 	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -17,7 +18,7 @@ import (
 func (s *Store) Select(ctx context.Context, filters []host.Filter, now int64) (sel host.Selection, err error) {
 	err = s.view(ctx, opSelect, now, func(v *snapshot) error {
 		sel.Seq = v.seq
-		var all []place
+		var all []sortKey
 		for i := range filters {
 			if empty(&filters[i]) || filters[i].Limit == 0 {
 				continue
@@ -32,7 +33,7 @@ func (s *Store) Select(ctx context.Context, filters []host.Filter, now int64) (s
 			all = append(all, found...)
 		}
 		if len(filters) > 1 {
-			if all, err = v.settle(all); err != nil {
+			if all, err = v.breakTies(all); err != nil {
 				return err
 			}
 		}
@@ -47,7 +48,7 @@ func (s *Store) Select(ctx context.Context, filters []host.Filter, now int64) (s
 
 // top returns the first limit matches of the filter in the order of answers, all
 // if limit is negative.
-func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]place, error) {
+func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]sortKey, error) {
 	p, err := v.plan(f)
 	if err != nil {
 		return nil, err
@@ -56,28 +57,33 @@ func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]place,
 		limit = math.MaxInt
 	}
 	if p.filter.IDs != nil {
-		var found []place
-		err := v.byID(p, needPlace, func(m *match) error {
-			found = append(found, m.place)
+		var found []sortKey
+		err := v.byID(p, needSortKey, func(m *match) error {
+			found = append(found, m.sortKey)
 			return nil
 		})
 		return v.cut(found, limit, err)
 	}
-	var found []place
-	if n := len(p.keys) * max(len(p.kinds), 1); n > v.tune.gatherSpans || p.kinds == nil && n > 1 {
-		most := 2*min(limit, v.tune.chunkMost) + v.tune.gatherSpan*n
+	var found []sortKey
+	if n := len(p.keys) * max(len(p.kinds), 1); n > v.tune.collectSpans || p.kinds == nil && n > 1 {
+		maximum := 2*min(limit, v.tune.maxChunk) + v.tune.collectSpan*n
 		if p.rest == needEvent {
-			most = v.tune.gatherFull
+			maximum = v.tune.collectFull
 		}
-		all, keys, few, err := v.candidates(p, most)
-		if err != nil {
-			return nil, err
+		d := v.store.density(p)
+		if !d.many(n, maximum) {
+			all, keys, few, err := v.candidates(p, maximum)
+			if err != nil {
+				return nil, err
+			}
+			if few {
+				d.met(len(all)/p.width(), n)
+				found, err = v.selected(ctx, p, all, nil)
+				return v.cut(found, limit, err)
+			}
+			d.met(maximum, keys*max(len(p.kinds), 1))
 		}
-		if few {
-			found, err = v.selected(ctx, p, all, nil)
-			return v.cut(found, limit, err)
-		}
-		if p.kinds == nil && most < keys*v.wholeKey(p) {
+		if p.kinds == nil && d.perSpan.Load() < 16*int64(v.wholeKey(p)) {
 			if found, p.keys, err = v.whole(ctx, p); err != nil || len(p.keys) == 0 {
 				return v.cut(found, limit, err)
 			}
@@ -86,10 +92,17 @@ func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]place,
 	return v.merge(ctx, p, limit, found)
 }
 
-// cut sorts places and leaves the first limit.
-func (v *snapshot) cut(found []place, limit int, err error) ([]place, error) {
+func (s *Store) density(p *plan) *density {
+	if p.kinds == nil {
+		return &s.densities[p.name][0]
+	}
+	return &s.densities[p.name][1]
+}
+
+// cut sorts sort keys and leaves the first limit.
+func (v *snapshot) cut(found []sortKey, limit int, err error) ([]sortKey, error) {
 	if err == nil {
-		found, err = v.settle(best(found, limit))
+		found, err = v.breakTies(best(found, limit))
 	}
 	if err != nil {
 		return nil, err
@@ -97,10 +110,10 @@ func (v *snapshot) cut(found []place, limit int, err error) ([]place, error) {
 	return found[:min(limit, len(found))], nil
 }
 
-// candidates returns the places of all keys and kinds if they are few, which is as many as
+// candidates returns the sort keys of all keys and kinds if they are few, which is as many as
 // most says, and else some of them. keys is how many keys those in the table are of.
-func (v *snapshot) candidates(p *plan, most int) (packed []byte, keys int, few bool, err error) {
-	sql, args := p.gather(packCandidates, most+1)
+func (v *snapshot) candidates(p *plan, limit int) (packed []byte, keys int, few bool, err error) {
+	sql, args := v.collect(p, packCandidates, limit+1)
 	row, err := v.first(sql, args...)
 	if err != nil {
 		return nil, 0, false, err
@@ -108,24 +121,24 @@ func (v *snapshot) candidates(p *plan, most int) (packed []byte, keys int, few b
 	text, _ := row[0].(string)
 	last, _ := row[1].(int64)
 	if len(text)%p.width() != 0 {
-		return nil, 0, false, errPlaces
+		return nil, 0, false, errSortKeys
 	}
 	packed = []byte(text)
-	few = len(packed) <= most*p.width()
+	few = len(packed) <= limit*p.width()
 	v.recentSpans(p, func(key []byte, kind int64, _ int) {
 		if !few || err != nil {
 			return
 		}
 		var recent []byte
 		var more bool
-		recent, _, more, err = v.recentPlaces(key, kind, above(p.newest), under(p.oldest), most+1, p.width())
+		recent, _, more, err = v.recentSortKeys(key, kind, above(p.newest), under(p.oldest), limit+1, p.width())
 		packed = append(packed, recent...)
-		few = !more && len(packed) <= most*p.width()
+		few = !more && len(packed) <= limit*p.width()
 	})
 	return packed, int(last) + 1, few, err
 }
 
-// wholeKey is how many places of a key whole reads at most.
+// wholeKey is how many sort keys of a key whole reads at most.
 func (v *snapshot) wholeKey(p *plan) int {
 	if p.rest == needEvent {
 		return v.tune.wholeKeyFull
@@ -136,36 +149,37 @@ func (v *snapshot) wholeKey(p *plan) int {
 // whole reads the keys that have few events, whatever the kind, and returns what is
 // selected of them, and the other keys: to find out which kinds a key has costs as much
 // as to read what it has.
-func (v *snapshot) whole(ctx context.Context, p *plan) (found []place, rest [][]byte, err error) {
-	most := v.wholeKey(p)
-	var all []byte
+func (v *snapshot) whole(ctx context.Context, p *plan) (found []sortKey, rest [][]byte, err error) {
+	limit := v.wholeKey(p)
+	var pieces []string
 	width := p.width()
 	many := map[string]bool{} // keys of which a span in memory is not to be read whole
 	v.recentSpans(p, func(key []byte, _ int64, rows int) {
-		if rows > most {
+		if rows > limit {
 			many[string(key)] = true
 		}
 	})
 	small := *p
 	small.keys = nil
-	err = v.each(ctx, keyPlaces, list(jsonHex(p.keys), int64(most+1)), func(row []driver.Value) error {
+	err = v.each(ctx, keySortKeys, list(jsonHex(p.keys), int64(limit+1)), func(row []driver.Value) error {
 		packed, _ := row[1].(string)
 		key := p.keys[row[0].(int64)]
-		if len(packed) > most*width || many[string(key)] {
+		if len(packed) > limit*width || many[string(key)] {
 			rest = append(rest, key)
 			return nil
 		}
 		small.keys = append(small.keys, key)
-		all = append(all, packed...)
+		pieces = append(pieces, packed)
 		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
+	all := []byte(strings.Join(pieces, ""))
 	v.recentSpans(&small, func(key []byte, kind int64, _ int) {
 		if err == nil {
 			var more []byte
-			more, _, _, err = v.recentPlaces(key, kind, above(p.newest), under(p.oldest), most, width)
+			more, _, _, err = v.recentSortKeys(key, kind, above(p.newest), under(p.oldest), limit, width)
 			all = append(all, more...)
 		}
 	})
@@ -176,13 +190,14 @@ func (v *snapshot) whole(ctx context.Context, p *plan) (found []place, rest [][]
 	return found, rest, err
 }
 
-// selected adds those of the packed places whose event the plan selects to found.
-func (v *snapshot) selected(ctx context.Context, p *plan, packed []byte, found []place) ([]place, error) {
+// selected adds those of the packed sort keys whose event the plan selects to found.
+func (v *snapshot) selected(ctx context.Context, p *plan, packed []byte, found []sortKey) ([]sortKey, error) {
+	found = slices.Grow(found, len(packed)/p.width())
 	for piece := v.chunk(p) * p.width(); len(packed) > 0; {
 		part := packed[:min(len(packed), piece)]
 		packed = packed[len(part):]
-		err := v.places(p, needPlace, part, func(m *match) error {
-			found = append(found, m.place)
+		err := v.sortKeys(p, needSortKey, part, func(m *match) error {
+			found = append(found, m.sortKey)
 			return nil
 		})
 		if err != nil {
@@ -202,11 +217,11 @@ func (v *snapshot) selected(ctx context.Context, p *plan, packed []byte, found [
 // and returns the first limit of all. It reads a piece of every span. The last of the
 // best that are known then bounds what can still be in the answer, and where a span may
 // have more within that bound, it is read on: all such spans by one statement.
-func (v *snapshot) merge(ctx context.Context, p *plan, limit int, found []place) ([]place, error) {
-	// One more than is wanted shows whether the last place is shared.
-	size := min(limit, v.tune.chunkMost-1) + 1
+func (v *snapshot) merge(ctx context.Context, p *plan, limit int, found []sortKey) ([]sortKey, error) {
+	// One more than is wanted shows whether the last sort key is shared.
+	size := min(limit, v.tune.maxChunk-1) + 1
 	if spans := len(p.keys) * max(len(p.kinds), 1); spans > 1 {
-		size = max(2*size/spans, v.tune.chunkLeast)
+		size = max(2*size/spans, v.tune.minChunk)
 	}
 	size = min(size, v.chunk(p))
 	var spans []*cursor
@@ -232,7 +247,7 @@ func (v *snapshot) merge(ctx context.Context, p *plan, limit int, found []place)
 		if found = best(found, limit); len(found) >= limit {
 			last := found[limit-1]
 			oldest = max(oldest, last.at)
-			spans = slices.DeleteFunc(spans, func(c *cursor) bool { return last.before(parsePlace(c.last)) })
+			spans = slices.DeleteFunc(spans, func(c *cursor) bool { return last.before(parseSortKey(c.last)) })
 		}
 		if spans, all, err = v.further(ctx, p, spans, oldest, all[:0]); err != nil {
 			return nil, err
@@ -240,25 +255,25 @@ func (v *snapshot) merge(ctx context.Context, p *plan, limit int, found []place)
 	}
 }
 
-// best returns the places that can be among the first limit, in order and each once,
+// best returns the sort keys that can be among the first limit, in order and each once,
 // and perhaps some more. It changes found.
-func best(found []place, limit int) []place {
+func best(found []sortKey, limit int) []sortKey {
 	if enough := 2 * limit; limit < len(found)/2 {
 		// What is found under several keys counts once, so some more are kept.
 		nth(found, enough)
 		first := slices.Clone(found[:enough])
-		slices.SortFunc(first, place.compare)
+		slices.SortFunc(first, sortKey.compare)
 		first = slices.Compact(first)
-		if len(first) >= limit && !first[len(first)-1].alike(first[limit-1]) {
+		if len(first) >= limit && !first[len(first)-1].tied(first[limit-1]) {
 			return first
 		}
 	}
-	slices.SortFunc(found, place.compare)
+	slices.SortFunc(found, sortKey.compare)
 	return slices.Compact(found)
 }
 
-// nth puts the first n places before all others, in no order: quickselect.
-func nth(found []place, n int) {
+// nth puts the first n sort keys before all others, in no order: quickselect.
+func nth(found []sortKey, n int) {
 	for low, high := 0, len(found); high-low > 1; {
 		// By lot, so that nobody can arrange for a bad case.
 		pivot := found[low+rand.IntN(high-low)]
@@ -287,20 +302,20 @@ func nth(found []place, n int) {
 	}
 }
 
-// settle puts places in the order of answers, each once. Ids that start alike
+// breakTies puts sort keys in the order of answers, each once. Ids that start alike
 // are looked up.
-func (v *snapshot) settle(found []place) ([]place, error) {
-	if !slices.IsSortedFunc(found, place.compare) {
-		slices.SortFunc(found, place.compare)
+func (v *snapshot) breakTies(found []sortKey) ([]sortKey, error) {
+	if !slices.IsSortedFunc(found, sortKey.compare) {
+		slices.SortFunc(found, sortKey.compare)
 	}
 	found = slices.Compact(found)
 	for i := 0; i < len(found); {
 		j := i + 1
-		for j < len(found) && found[j].alike(found[i]) {
+		for j < len(found) && found[j].tied(found[i]) {
 			j++
 		}
 		if j-i > 1 {
-			if err := v.settleAlike(found[i:j]); err != nil {
+			if err := v.orderTied(found[i:j]); err != nil {
 				return nil, err
 			}
 		}
@@ -309,7 +324,7 @@ func (v *snapshot) settle(found []place) ([]place, error) {
 	return found, nil
 }
 
-func (v *snapshot) settleAlike(found []place) error {
+func (v *snapshot) orderTied(found []sortKey) error {
 	ids := make(map[int64]string, len(found))
 	for _, p := range found {
 		row, err := v.first(`SELECT id FROM event WHERE seq = ?`, p.seq)
@@ -321,6 +336,67 @@ func (v *snapshot) settleAlike(found []place) error {
 			ids[p.seq] = string(id)
 		}
 	}
-	slices.SortFunc(found, func(a, b place) int { return strings.Compare(ids[a.seq], ids[b.seq]) })
+	slices.SortFunc(found, func(a, b sortKey) int { return strings.Compare(ids[a.seq], ids[b.seq]) })
+	return nil
+}
+
+// Scan calls yield for each event that matches, for at most most of them, and
+// returns how many they were: a caller that must know whether there are more
+// asks for one more. Every event with a Seq up to seq was visible to it. yield
+// must not wait.
+//
+// If the filter has a limit, the order is that of answers. Otherwise it is that
+// of the index: newest first, ties by lowest id, where the filter names no kinds,
+// authors, tags or ids; for others such runs follow each other.
+func (s *Store) Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error) {
+	if f.Limit >= 0 {
+		limit = min(limit, f.Limit)
+	}
+	err = s.view(ctx, opScan, now, func(v *snapshot) error {
+		seq = v.seq
+		if empty(&f) || limit <= 0 {
+			return nil
+		}
+		give := func(m *match) error {
+			yield(m.at, m.id)
+			if n++; n == limit {
+				return errStop
+			}
+			return nil
+		}
+		var err error
+		if f.Limit >= 0 {
+			err = v.scanTop(ctx, &f, limit, give)
+		} else {
+			n := needSortKey
+			if f.Tags != nil {
+				n = needMeta // for the id
+			}
+			err = v.every(ctx, []host.Filter{f}, n, give)
+		}
+		if errors.Is(err, errStop) {
+			return nil
+		}
+		return err
+	})
+	return seq, n, err
+}
+
+func (v *snapshot) scanTop(ctx context.Context, f *host.Filter, limit int, give func(*match) error) error {
+	found, err := v.top(ctx, f, limit)
+	if err != nil {
+		return err
+	}
+	all := &plan{filter: f}
+	for len(found) > 0 {
+		part := make([]match, min(len(found), v.tune.maxChunk))
+		for i := range part {
+			part[i].sortKey = found[i]
+		}
+		if err := v.lookUp(all, needMeta, part, give); err != nil {
+			return err
+		}
+		found = found[len(part):]
+	}
 	return nil
 }

@@ -26,7 +26,7 @@ func (engine) New(t testing.TB) string { return t.TempDir() }
 func (engine) Open(ctx context.Context, name string, o storetest.Options) (storetest.Store, error) {
 	opts := Options{Readers: 2, Held: o.Held}
 	if o.Small {
-		opts.tune = &tuning{probes: [2]int{2, 4}, gatherFull: 1, wholeKey: 2, wholeKeyFull: 1, chunkLeast: 1, chunkMost: 3, chunkFull: 2, mergeFrom: 5}
+		opts.tune = &tuning{probes: [2]int{2, 4}, collectFull: 1, wholeKey: 2, wholeKeyFull: 1, minChunk: 1, maxChunk: 3, fullChunk: 2, mergeFrom: 5}
 	}
 	return suite(Open(ctx, name, opts))
 }
@@ -54,7 +54,7 @@ func (s tested) Total() semantics.Total { return s.Stats().Total }
 var (
 	fake      = storetest.Event
 	texts     = storetest.Texts
-	purgatory = host.Holding{Reason: host.ReasonHeld}
+	purgatory = host.HoldOptions{Reason: host.ReasonHeld}
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -69,7 +69,7 @@ func change(t testing.TB, s *Store, f func(*Tx) error) {
 	storetest.Change(t, tested{s}, func(tx storetest.Tx) error { return f(tx.(*Tx)) })
 }
 
-func hold(t testing.TB, s *Store, now int64, h host.Holding, e *host.Event) host.Outcome {
+func hold(t testing.TB, s *Store, now int64, h host.HoldOptions, e *host.Event) host.Outcome {
 	t.Helper()
 	return storetest.Hold(t, tested{s}, now, h, e)
 }

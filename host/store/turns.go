@@ -12,9 +12,8 @@ const (
 	// turnSlice is how long a read runs before it lets others go first that have used less.
 	turnSlice = 10 * time.Millisecond
 
-	// longRead is how long a read takes whose account counts as heavy for some seconds. On
-	// busy processors a small read may take several slices.
-	longRead = 100 * time.Millisecond
+	// longRead is how long a read takes whose account counts as heavy for some seconds.
+	longRead = 20 * time.Millisecond
 
 	// expected is what a read is charged when it begins, until it is known.
 	expected = time.Millisecond
@@ -22,6 +21,18 @@ const (
 	// accountRunning is how many reads of one account compete with those of others.
 	// More wait for them.
 	accountRunning = 4
+
+	// workTime is the most that a piece of work takes where processors are free: a row with
+	// what it costs to find it, or columnBytes of what it has, and so on. What a read takes
+	// beyond that, it has waited for a processor, and that is nothing that it used.
+	workTime = 20 * time.Microsecond
+
+	argumentBytes = 256 // of the arguments of a statement
+	columnBytes   = 512
+	countedRows   = 32 // that are counted by SQLite
+	soughtSpans   = 8  // of which nothing comes out unless they have something
+	matchedValues = 64 // of a filter, with matchedBytes of an event
+	matchedBytes  = 1024
 
 	// connectionsPerTurn is how many connections there are for each read that runs: a
 	// read that lets others go first keeps its own, for its snapshot.
@@ -33,17 +44,21 @@ const (
 // account that has been away starts at the time of the last read that began, so that
 // nobody saves up and nobody pays for what was idle.
 //
+// What a read takes counts up to what its work can take (workTime): on busy processors a
+// small read may need as long as a large one elsewhere.
+//
 // A turn is the right to read, a connection is what to read with. A read that has had its
 // slice gives up its turn, but not its connection, while others with less virtual time
-// wait. What a statement of SQLite has begun it ends, so that one turn, and some of the
-// connections, are for light reads alone: the first slice of accounts that are at most a slice
-// ahead of the others, and of which no read took long lately. They find both however many
-// long reads are under way.
+// wait. What a statement of SQLite has begun it ends, so that half of the turns, and some
+// of the connections, are for light reads alone: the first slice of accounts that are at
+// most a slice ahead of the others, and of which no read took long lately. They find both
+// however many long reads are under way.
 type turns struct {
 	now         func() time.Time
 	slice       time.Duration
-	turns       int // in all
-	connections int // in all, open or not
+	base        time.Duration // what a read may take before it has met anything
+	turns       int           // in all
+	connections int           // in all, open or not
 
 	mu       sync.Mutex // guards the fields below, accounts and turns
 	free     int        // turns
@@ -93,12 +108,14 @@ type turn struct {
 	heap  *turnHeap     // nil if it is in none
 	began time.Time     // when it got the right to read
 	used  time.Duration // before that
+	work  int           // pieces of work done
+	from  int           // of them, before that
 	ready chan struct{} // closed when it has got the right to read; nil if nobody waits
 }
 
 func newTurns(n int) *turns {
 	all := connectionsPerTurn * n
-	q := &turns{now: time.Now, slice: turnSlice, turns: n, connections: all, free: n, closed: all, reserved: n}
+	q := &turns{now: time.Now, slice: turnSlice, base: expected, turns: n, connections: all, free: n, closed: all, reserved: n}
 	q.left.L = &q.mu
 	return q
 }
@@ -153,7 +170,7 @@ func (q *turns) next() *turn {
 			best = h[0]
 		}
 	}
-	more := q.long < max(q.turns-1, 1)
+	more := q.long < max(q.turns/2, 1)
 	if more {
 		consider(pausedRead)
 	}
@@ -210,9 +227,15 @@ func (q *turns) end(t *turn) {
 	if t.class != lightRead {
 		q.long--
 	}
-	took := q.now().Sub(t.began)
+	took := q.took(t)
 	t.used += took
+	t.from = t.work
 	t.account.next += took - expected
+}
+
+// took is what t has used of its turn.
+func (q *turns) took(t *turn) time.Duration {
+	return min(q.now().Sub(t.began), q.base+time.Duration(t.work-t.from)*workTime)
 }
 
 // recent is how long reads of the account took lately.
@@ -226,7 +249,7 @@ func (q *turns) pause(t *turn) bool {
 	q.end(t)
 	q.tag(t)
 	t.class = pausedRead
-	if best := q.next(); q.long < max(q.turns-1, 1) && (best == nil || t.start <= best.start) {
+	if best := q.next(); q.long < max(q.turns/2, 1) && (best == nil || t.start <= best.start) {
 		q.begin(t)
 		return false
 	}

@@ -24,13 +24,14 @@ type queue struct {
 
 func newQueue(t testing.TB, n int) *queue {
 	q := &queue{t: t, turns: newTurns(n), at: time.Unix(0, 0)}
+	q.base = time.Hour // all work
 	q.now = func() time.Time { return q.at }
 	return q
 }
 
 func (q *queue) pass(ms int) { q.at = q.at.Add(time.Duration(ms) * time.Millisecond) }
 
-// done ends a read that has opened the connection it was told to.
+// done ends a read that has opened the given connection.
 func (q *queue) done(t *turn) {
 	q.t.Helper()
 	if t.dial {
@@ -147,6 +148,34 @@ func TestOneTurn(t *testing.T) {
 	q.done(small)
 	q.want(true, long)
 	q.done(long)
+}
+
+// A read that waits for a processor is not one that has read much: it keeps its turn, and
+// its account goes first afterwards as it did before.
+func TestWaitingIsNoWork(t *testing.T) {
+	q := newQueue(t, 2)
+	q.base = expected
+	var small, large host.Share
+	long, read := q.enter(&large), q.enter(&small)
+	q.want(true, long, read)
+	q.pass(500)
+	read.work = 20
+	if took := q.took(read); took >= q.slice {
+		t.Errorf("20 rows are charged %v", took)
+	}
+	q.done(read)
+	long.work = int(time.Second / workTime)
+	if took := q.took(long); took != 500*time.Millisecond {
+		t.Errorf("a read that could take a second is charged %v of 500 ms", took)
+	}
+	q.done(long)
+	if read = q.enter(&small); read.class != lightRead {
+		t.Error("who waited for a processor counts as heavy")
+	}
+	q.want(true, read)
+	if long = q.enter(&large); long.class != heavyRead {
+		t.Error("who has just read for 500 ms counts as light")
+	}
 }
 
 // One account competes with a few reads, however many it has.

@@ -1,6 +1,6 @@
-// Package web has the pages that people see in a browser: what this service is, a
-// page for each repository, what is not here. They are made on the server, need no
-// script, and load nothing from anywhere.
+// Package web serves pages for browsers: what this service is, a page for each
+// repository, what is not here. They are made on the server, need no script, and load
+// nothing from anywhere.
 //
 // It reads events and refs, and changes nothing. The rules that say who maintains a
 // repository and what is open are those of package sdk/grasp.
@@ -15,6 +15,6 @@
 //     repository, as they do for a push.
 //  4. A page costs a bounded number of bounded reads, whatever is stored. Nobody's
 //     events can push those of a maintainer out of what is read.
-//  5. Few pages are made at once; who finds no turn is told to come again.
+//  5. Few pages are made concurrently; further requests get status 503.
 //  6. No answer says why the server failed: its log does.
 package web

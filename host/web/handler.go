@@ -6,16 +6,20 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
+	"talon/host"
 	"talon/sdk/grasp"
 )
 
 const (
-	// maxTurns bounds how many pages are made at once.
+	// maxTurns bounds how many pages are made concurrently.
 	maxTurns = 4
 
 	// pageTime bounds how long one takes, its wait for a turn included.
@@ -130,7 +134,7 @@ func (h *Handler) headers(to http.Header) {
 	}
 }
 
-// answer sends a page. A browser that has it already is told so.
+// answer sends a page, or 304 if the browser has it already.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, template string, content any) {
 	var body bytes.Buffer
 	err := templates.ExecuteTemplate(&body, template, frame{
@@ -166,4 +170,153 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, tem
 	if _, err := w.Write(body.Bytes()); err != nil {
 		h.cfg.Log.Debug("send a page", "path", r.URL.Path, "err", err)
 	}
+}
+
+// client is a git client on the web that opens NIP-19 codes.
+const client = "https://gitworkshop.dev/"
+
+// places are the URLs under which the service is reached.
+type places struct {
+	scheme  string // http or https
+	service grasp.Service
+}
+
+// places returns the URLs that suit the request.
+func (h *Handler) places(r *http.Request) places { return places{h.scheme(r), h.service} }
+
+// git is the URL of a repository.
+func (p places) git(path string) string { return p.scheme + "://" + p.service.String() + path }
+
+// relay is the URL of the relay.
+func (p places) relay() string {
+	return "ws" + strings.TrimPrefix(p.scheme, "http") + "://" + p.service.String()
+}
+
+// nostr is the URL of a repository for git with a helper for nostr (git-remote-nostr).
+// It is "" if the relay cannot be named there by its host alone.
+func (p places) nostr(r grasp.Repo) string {
+	if p.scheme == "http" || p.service.Port != "" {
+		return ""
+	}
+	npub, identifier, _ := strings.Cut(strings.TrimSuffix(r.Path(), ".git")[1:], "/")
+	return "nostr://" + npub + "/" + p.service.Host + "/" + identifier
+}
+
+// scheme returns how the client reached the service: as it did, or as a trusted proxy
+// says that it did. Nobody's word is needed for a name without a port: what has no
+// certificate is not reached there for long.
+func (h *Handler) scheme(r *http.Request) string {
+	if r.TLS != nil {
+		return "https"
+	}
+	if h.trusted(r) {
+		// The proxy in front has added its word last.
+		words := strings.Split(strings.Join(r.Header.Values("X-Forwarded-Proto"), ","), ",")
+		switch strings.ToLower(strings.TrimSpace(words[len(words)-1])) {
+		case "https", "wss":
+			return "https"
+		case "http", "ws":
+			return "http"
+		}
+	}
+	if h.service.Port == "443" || h.service.Port == "" && public(h.service.Host) {
+		return "https"
+	}
+	return "http"
+}
+
+func (h *Handler) trusted(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return false
+	}
+	for _, p := range h.cfg.Proxies {
+		if p.Contains(from.Addr().Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// public reports whether a host has a name that others can look up.
+func public(host string) bool {
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err != nil && strings.Contains(host, ".") && !strings.HasSuffix(host, ".localhost") && !strings.HasSuffix(host, ".local")
+}
+
+// Repositories are the git repositories on disk.
+type Repositories interface {
+	// Here reports whether the repository is here. It is asked often, and is cheap.
+	Here(ctx context.Context, repo host.Address) (bool, error)
+
+	// Refs returns the refs of a repository by name, and the ref that HEAD names,
+	// which need not exist. It reports false if the repository is not here.
+	Refs(ctx context.Context, repo host.Address) (refs []grasp.Ref, head string, here bool, err error)
+}
+
+// Deps are the sources of the pages' data.
+type Deps struct {
+	Facts host.RepoFacts
+	Git   Repositories
+}
+
+// Config has the data of the service for the pages.
+type Config struct {
+	Name        string
+	Description string
+	Contact     string // of the operator: a mailto, http, https or nostr URL becomes a link
+	Service     string // host[:port] where the service is reached from outside
+	PRs         bool   // whether there are repositories under /prs/ (GRASP-06)
+	NIPs        []int  // that the relay supports, beyond what the policy makes of it
+
+	// About returns the policy's description of itself, now. Nil: nothing.
+	About func() []host.Description
+
+	// Hunt returns the status of the search for git data of an identifier, and false if
+	// there is none. Nil: there never is one.
+	Hunt func(identifier string) (Hunt, bool)
+
+	// Proxies are the reverse proxies whose X-Forwarded-Proto is believed.
+	Proxies []netip.Prefix
+
+	// CORS sets the headers that let any web page read an answer. Nil sets none.
+	CORS func(http.Header)
+
+	Log *slog.Logger
+}
+
+// Hunt is the status of a search for git data.
+type Hunt struct {
+	Missing int       // objects, at the latest look
+	Asking  []string  // URLs that are being asked
+	Next    time.Time // when others are; zero while some are
+}
+
+var errDeps = errors.New("pages need Facts and Git")
+
+// New returns the handler of all pages. It answers every path: what is no page is
+// answered with status 404, so that it may stand behind all other handlers.
+func New(cfg Config, deps Deps) (*Handler, error) {
+	if deps.Facts == nil || deps.Git == nil {
+		return nil, errDeps
+	}
+	service, err := grasp.ParseService(cfg.Service)
+	if err != nil {
+		return nil, fmt.Errorf("set up pages for %q: %w", cfg.Service, err)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Hunt == nil {
+		cfg.Hunt = func(string) (Hunt, bool) { return Hunt{}, false }
+	}
+	if cfg.About == nil {
+		cfg.About = func() []host.Description { return nil }
+	}
+	return &Handler{
+		cfg: cfg, service: service,
+		read:  reader{deps.Facts},
+		git:   deps.Git,
+		turns: make(chan struct{}, maxTurns),
+	}, nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// chunk is how many events are in memory at once. One may have as many bytes as the
+	// chunk is how many events are in memory at a time. One may have as many bytes as the
 	// relay takes in a message.
 	chunk = 25
 
@@ -25,17 +25,17 @@ const (
 // reader reads events for pages.
 type reader struct{ facts host.RepoFacts }
 
-// each calls yield with the stored events that match, newest first, until there have
-// been so many or it returns false. More reports whether there may be others. The
-// event, and whatever is cut out of it, holds on to its whole text: what is to stay
-// must be copied.
+// each calls yield with the stored events that match, newest first, until it has yielded
+// most events or yield returns false. More reports whether there may be others. The
+// event, and whatever is cut out of it, holds on to its whole text: what is to stay must
+// be copied.
 //
 // It reads a chunk at a time. Of events of one second there may be more than a chunk;
 // then the rest of that second is left out.
-func (r reader) each(ctx context.Context, f host.Filter, most int, yield func(e *host.Event) bool) (more bool, err error) {
+func (r reader) each(ctx context.Context, f host.Filter, limit int, yield func(e *host.Event) bool) (more bool, err error) {
 	seen := make(map[host.ID]bool)
-	for rounds := 2*most/chunk + 4; rounds > 0; rounds-- {
-		f.Limit = min(chunk, most+1)
+	for rounds := 2*limit/chunk + 4; rounds > 0; rounds-- {
+		f.Limit = min(chunk, limit+1)
 		texts, err := r.facts.Query(ctx, f)
 		if err != nil {
 			return false, fmt.Errorf("read events: %w", err)
@@ -50,7 +50,7 @@ func (r reader) each(ctx context.Context, f host.Filter, most int, yield func(e 
 			if seen[e.ID] {
 				continue
 			}
-			if len(seen) == most {
+			if len(seen) == limit {
 				return true, nil
 			}
 			seen[e.ID], news = true, true
@@ -180,9 +180,9 @@ func hostKeys(keys []rules.PubKey) []host.PubKey {
 
 // repoTag is a tag filter for the announcements of all maintainers of an identifier.
 func repoTag(identifier string, maintainers []rules.PubKey) host.TagFilter {
-	const most = 50
+	const maximum = 50
 	t := host.TagFilter{Name: 'a'}
-	for _, key := range maintainers[:min(len(maintainers), most)] {
+	for _, key := range maintainers[:min(len(maintainers), maximum)] {
 		t.Values = append(t.Values, strings.Clone(rules.Repo{PubKey: key, Identifier: identifier}.Address()))
 	}
 	return t

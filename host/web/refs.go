@@ -24,7 +24,7 @@ type refList struct {
 	Count int
 }
 
-// Hidden is how many the page does not show.
+// Hidden returns how many refs the page does not show.
 func (l refList) Hidden() int { return l.Count - len(l.List) }
 
 // branches returns the heads, the one that HEAD names first.

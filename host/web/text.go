@@ -1,6 +1,11 @@
 package web
 
 import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
 	"html/template"
 	"net/url"
 	"strconv"
@@ -9,7 +14,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"talon/host"
 	"talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
 
 // How much of a text is shown, in characters.
@@ -24,19 +31,20 @@ const (
 // maxLink bounds what may become a link, in bytes.
 const maxLink = 2048
 
-// line returns a text of a stranger on one line, of at most so many characters.
-func line(s string, most int) string { return clean(s, most, false) }
+// line returns a text of a stranger on one line, of at most the given number of
+// characters.
+func line(s string, limit int) string { return clean(s, limit, false) }
 
 // lines is line for texts whose lines count.
-func lines(s string, most int) string { return clean(s, most, true) }
+func lines(s string, limit int) string { return clean(s, limit, true) }
 
 // clean leaves out what changes how the text around it looks: control characters,
 // and those without a look of their own, which may turn the direction of a line, or
 // pile up.
-func clean(s string, most int, keepLines bool) string {
+func clean(s string, maximum int, keepLines bool) string {
 	// Nothing is read that could not be shown: the longest character has four bytes, and
 	// most of what is left out are marks.
-	if limit := 16 * most; len(s) > limit {
+	if limit := 16 * maximum; len(s) > limit {
 		s = strings.ToValidUTF8(s[:limit], "")
 	}
 	var b strings.Builder
@@ -61,7 +69,7 @@ func clean(s string, most int, keepLines bool) string {
 		default:
 			marks, blanks = 0, 0
 		}
-		if n >= most || space && n+1 >= most {
+		if n >= maximum || space && n+1 >= maximum {
 			return strings.TrimRight(b.String(), " \n") + "…"
 		}
 		if space {
@@ -206,4 +214,124 @@ func argument(identifier string) string {
 func npubOf(r grasp.Repo) string {
 	npub, _, _ := strings.Cut(r.Path()[1:], "/")
 	return npub
+}
+
+//go:embed templates/*.html templates/style.css
+var files embed.FS
+
+var (
+	templates = template.Must(template.ParseFS(files, "templates/*.html"))
+	style     = template.CSS(mustRead("templates/style.css"))
+
+	// policy lets a page have its own style sheet and its own icon, and nothing else.
+	policy = "default-src 'none'; style-src 'sha256-" + hash(string(style)) + "'; img-src data:; " +
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+// mustRead reads a file that is part of the program.
+func mustRead(name string) string {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// frame is what the template of a page is given.
+type frame struct {
+	Site    string // the service
+	Style   template.CSS
+	Content any
+}
+
+// message is a page that says why there is no other.
+type message struct {
+	Title string
+	Text  string
+	Do    string
+}
+
+var (
+	notFound = message{
+		"Not here",
+		"There is no page and no repository under this address.",
+		"Check the address: that of a repository is /npub…/identifier.git. If the repository is yours, announce it with this service among its clone and relays tags.",
+	}
+	notAllowed = message{
+		"Not like this",
+		"This page can be read, and nothing else.",
+		"Open the address in a browser, or give it to git.",
+	}
+	busy = message{
+		"Busy",
+		"Too many others are being served.",
+		"Try again in a moment.",
+	}
+	failed = message{
+		"The server failed",
+		"The page could not be made. The log of the server says why.",
+		"Try again later. If it stays like this, tell the operator.",
+	}
+)
+
+// person is an author as pages show one. Anybody may take any name: the key stands
+// beside it, always.
+type person struct {
+	Name string // "" if none is known
+	Npub string
+}
+
+func (p person) Short() string { return shortKey(p.Npub) }
+
+// Link returns a URL of the person in a git client for nostr.
+func (p person) Link() template.URL { return template.URL(client + p.Npub) }
+
+// maxNames bounds how many names are looked up for a page.
+const maxNames = 6 * chunk
+
+// people looks up the names of authors (kind 0). The keys may repeat.
+func (r reader) people(ctx context.Context, keys []host.PubKey) (map[host.PubKey]person, error) {
+	all := make(map[host.PubKey]person, len(keys))
+	var ask []host.PubKey
+	for _, key := range keys {
+		if _, ok := all[key]; !ok {
+			all[key] = person{Npub: nip19.EncodeNpub(key)}
+			ask = append(ask, key)
+		}
+	}
+	if len(ask) == 0 {
+		return all, nil
+	}
+	ask = ask[:min(len(ask), maxNames)]
+	f := host.Filter{Kinds: []host.Kind{0}, Authors: ask}
+	_, err := r.each(ctx, f, len(ask), func(e *host.Event) bool {
+		p := all[e.PubKey]
+		p.Name = nameOf(e.Content)
+		all[e.PubKey] = p
+		return true
+	})
+	return all, err
+}
+
+// nameOf returns the name in the content of a kind 0, "" if there is none to show.
+func nameOf(content string) string {
+	var profile map[string]json.RawMessage
+	if json.Unmarshal([]byte(content), &profile) != nil {
+		return ""
+	}
+	for _, field := range [...]string{"display_name", "name"} {
+		var name string
+		if json.Unmarshal(profile[field], &name) != nil {
+			continue
+		}
+		if name = line(name, 40); hasLook(name) {
+			return strings.Clone(name)
+		}
+	}
+	return ""
 }

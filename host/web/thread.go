@@ -68,20 +68,20 @@ func (r reader) threads(ctx context.Context, kind host.Kind, about host.TagFilte
 // nobody's flood hides what is said of somebody else's; it may yield an event more
 // than once.
 func (r reader) about(ctx context.Context, roots []*root, tag byte, others []host.PubKey, kinds []host.Kind, yield func(e *host.Event)) error {
-	const most, mostEach = 4 * chunk, 8
+	const maximum, maxEach = 4 * chunk, 8
 	if len(roots) == 0 {
 		return nil
 	}
-	ask := func(roots []*root, most int) (more bool, err error) {
+	ask := func(roots []*root, limit int) (more bool, err error) {
 		f := host.Filter{Kinds: kinds, Authors: slices.Concat(others, authorsOf(roots)), Tags: []host.TagFilter{naming(tag, roots)}}
-		return r.each(ctx, f, most, func(e *host.Event) bool {
+		return r.each(ctx, f, limit, func(e *host.Event) bool {
 			yield(e)
 			return true
 		})
 	}
-	more, err := ask(roots, most)
+	more, err := ask(roots, maximum)
 	for i := 0; more && i < len(roots) && err == nil; i++ {
-		_, err = ask(roots[i:i+1], mostEach)
+		_, err = ask(roots[i:i+1], maxEach)
 	}
 	return err
 }
@@ -150,13 +150,13 @@ func (r reader) statuses(ctx context.Context, roots []*root, maintainers []rules
 
 // comments counts the comments on roots. It stops at a number that they share.
 func (r reader) comments(ctx context.Context, roots []*root) error {
-	const most = 8 * chunk
+	const maximum = 8 * chunk
 	if len(roots) == 0 {
 		return nil
 	}
 	all := byID(roots)
 	f := host.Filter{Kinds: []host.Kind{rules.KindComment}, Tags: []host.TagFilter{naming('E', roots)}}
-	more, err := r.each(ctx, f, most, func(e *host.Event) bool {
+	more, err := r.each(ctx, f, maximum, func(e *host.Event) bool {
 		if id, ok := grasp.Event(e).Root(); ok && all[id] != nil {
 			all[id].comments++
 		}

@@ -355,7 +355,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// Who finds no turn is told to come again, and who has gone is forgotten.
+// Requests above the limit get status 503, and who has gone is forgotten.
 func TestTurns(t *testing.T) {
 	w := newWorld(t)
 	for range maxTurns {

@@ -9,9 +9,9 @@ import (
 	"talon/host"
 )
 
-// ParseEvent reads an event (NIP-01) and checks the shape of its fields:
-// lower-case hex of the right length, kind 0 to 65535, created_at a whole number
-// that is not negative, tags lists of strings. It keeps nothing of data.
+// ParseEvent reads an event (NIP-01) and checks the form of its fields: lower-case hex of
+// the right length, kind 0 to 65535, created_at a whole number that is not negative, tags
+// lists of strings. It keeps nothing of data.
 //
 // Event.JSON is the text as it was sent, or a new one where that had white space
 // or fields of its own: those would be stored and served for free.

@@ -32,7 +32,7 @@ func (s *scanner) filter(lim *Limits) (host.Filter, error) {
 	if !s.take('{') {
 		return f, invalid("a filter must be a JSON object")
 	}
-	b := filterReader{scanner: s, filter: &f, left: lim.Values, most: lim.Values}
+	b := filterReader{scanner: s, filter: &f, left: lim.Values, max: lim.Values}
 	for first := true; ; {
 		more, err := s.next(&first, '}')
 		if err != nil {
@@ -55,7 +55,7 @@ type filterReader struct {
 	*scanner
 	filter *host.Filter
 	left   int // values that the filter may still hold
-	most   int
+	max    int
 }
 
 func (r *filterReader) element(name string) (err error) {
@@ -110,7 +110,7 @@ func (r *filterReader) list(name string, value func() error) error {
 			return err
 		}
 		if r.left--; r.left < 0 {
-			return invalid("a filter may hold at most %d values", r.most)
+			return invalid("a filter may hold at most %d values", r.max)
 		}
 		if err := value(); err != nil {
 			return err

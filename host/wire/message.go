@@ -39,7 +39,7 @@ func verb(name string) Verb {
 	return Unknown
 }
 
-// Message is what a client sent. Which fields are set depends on the verb.
+// Message is a message of a client. Which fields are set depends on the verb.
 type Message struct {
 	Verb    Verb
 	SubID   string        // Req, Count, Close, NegOpen, NegMsg, NegClose
@@ -171,9 +171,9 @@ func (s *scanner) neg(m *Message) error {
 }
 
 // eventID looks for the id of an event that was not understood, so that the
-// client can be told which one it was. It returns "" if the text does not say.
+// answer can name it. It returns "" if the text does not say.
 func eventID(text string) string {
-	const most = 128
+	const maximum = 128
 	s := scanner{text: text}
 	if !s.take('{') {
 		return ""
@@ -188,7 +188,7 @@ func eventID(text string) string {
 			return ""
 		}
 		if name == "id" && s.space() == '"' {
-			if id, err := s.str(); err == nil && len(id) <= most {
+			if id, err := s.str(); err == nil && len(id) <= maximum {
 				return id
 			}
 			return ""
@@ -198,3 +198,14 @@ func eventID(text string) string {
 		}
 	}
 }
+
+// Limits bounds what a message may ask for. The size of a message is bounded
+// before it gets here.
+type Limits struct {
+	SubID   int // characters of a subscription id; NIP-01 allows 64
+	Filters int // filters of one REQ or COUNT
+	Values  int // values of one filter, all its lists together
+}
+
+// DefaultLimits are the default limits.
+var DefaultLimits = Limits{SubID: 64, Filters: 20, Values: 2000}

@@ -331,11 +331,11 @@ func (s *scanner) literal() bool {
 
 // excerpt shortens text from outside so that it can stand in an error.
 func excerpt(text string) string {
-	const most = 40
-	if len(text) <= most {
+	const maximum = 40
+	if len(text) <= maximum {
 		return text
 	}
-	cut := most
+	cut := maximum
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}

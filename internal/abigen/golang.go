@@ -62,7 +62,7 @@ func goFiles(f *schema.File, files map[string]string) error {
 		case g.within(t, "actions"): // StepAction has their fields
 		default:
 			for _, field := range t.Fields {
-				if strings.HasSuffix(t.Name, "Answer") && field.Type == "string" && field.Most() == 0 {
+				if strings.HasSuffix(t.Name, "Answer") && field.Type == "string" && field.Max() == 0 {
 					return unlimited(t, field)
 				}
 			}
@@ -175,8 +175,8 @@ func (g *golang) limits(group string) {
 	var limits string
 	for _, t := range g.Types {
 		for _, f := range t.Fields {
-			if t.Group == group && f.Repeated && f.Most() > 0 && !t.Marks.Has("go", "copied") {
-				limits += fmt.Sprintf("Max%s = %d // of %s\n", goName(f.Name), f.Most(), article(t.Name))
+			if t.Group == group && f.Repeated && f.Max() > 0 && !t.Marks.Has("go", "copied") {
+				limits += fmt.Sprintf("Max%s = %d // of %s\n", goName(f.Name), f.Max(), article(t.Name))
 			}
 		}
 	}

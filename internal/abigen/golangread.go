@@ -334,8 +334,8 @@ func (g *golang) decoder(t *schema.Type, answer bool) {
 		if f.Type == "string" {
 			g.utf8 = true
 			bad := "!utf8.Valid(r.data)"
-			if f.Repeated && f.Most() > 0 {
-				bad += fmt.Sprintf(" || len(%s) == %d", v, f.Most())
+			if f.Repeated && f.Max() > 0 {
+				bad += fmt.Sprintf(" || len(%s) == %d", v, f.Max())
 			}
 			g.p("if %s {\nreturn ErrMalformed\n}", bad)
 		}
@@ -371,7 +371,7 @@ func (g *golang) decoder(t *schema.Type, answer bool) {
 		case e != nil:
 			check = fmt.Sprintf("checkKnown(%q, %s, %s)", f.Name, v, valueName(e, e.Fields[len(e.Fields)-1]))
 		case f.Type == "string":
-			check = fmt.Sprintf("checkText(%q, %s, %d)", f.Name, v, f.Most())
+			check = fmt.Sprintf("checkText(%q, %s, %d)", f.Name, v, f.Max())
 		default:
 			continue
 		}

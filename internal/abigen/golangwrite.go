@@ -129,8 +129,8 @@ func (g *golang) action(t *schema.Type) error {
 				types[name] = typ
 			}
 			users[name] = append(users[name], "Do"+f.Type)
-			if most := field.Most(); most > 0 && limits[name] == 0 {
-				limits[name] = most
+			if limit := field.Max(); limit > 0 && limits[name] == 0 {
+				limits[name] = limit
 			}
 			if field.Type == "string" && limits[name] == 0 {
 				return unlimited(g.Message(f), field)

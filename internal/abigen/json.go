@@ -78,9 +78,9 @@ func (g *golang) names(t *schema.Type, field bool) {
 // form writes the JSON of a message, without now, which is that of the vector.
 func (g *golang) form(t *schema.Type) {
 	for _, f := range t.Fields {
-		if f.Repeated && f.Most() > 0 {
+		if f.Repeated && f.Max() > 0 {
 			g.p("// %sList are as many as a host tells of.\ntype %[1]sList []%s\n", f.Name, g.formItem(f))
-			g.p("func (l *%sList) UnmarshalJSON(b []byte) error { return atMost(abi.Max%s, %q, b, (*[]%s)(l)) }\n", f.Name, goName(f.Name), f.Name, g.formItem(f))
+			g.p("func (l *%sList) UnmarshalJSON(b []byte) error { return checkMax(abi.Max%s, %q, b, (*[]%s)(l)) }\n", f.Name, goName(f.Name), f.Name, g.formItem(f))
 		}
 	}
 	name := lower(t.Name) + "Form"
@@ -147,7 +147,7 @@ func (g *golang) formItem(f *schema.Field) string {
 
 func (g *golang) formType(f *schema.Field) string {
 	switch {
-	case f.Repeated && f.Most() > 0:
+	case f.Repeated && f.Max() > 0:
 		return f.Name + "List"
 	case f.Repeated:
 		return "[]" + g.formItem(f)

@@ -289,7 +289,7 @@ func (r *rust) method(f *schema.Field, of string) {
 	r.p("    pub fn %s(&self) -> %s {\n        %s\n    }", rustName(f.Marks, f.Name), typ, body)
 }
 
-// inputs writes the enum of what a strategy is told, and its reader.
+// inputs writes the enum of a strategy's inputs, and its reader.
 func (r *rust) inputs(t *schema.Type) {
 	r.uses["wire"] = true
 	r.p("\n/// What happened.\n#[non_exhaustive]\npub enum Input<'a> {")
@@ -325,8 +325,8 @@ func (r *rust) plain(t *schema.Type) {
 	r.p("        }\n    }\n}")
 }
 
-// request writes what a policy is asked about: numbers are read at once, all other when
-// its method is called.
+// request writes what a policy is asked about: numbers are read immediately, all other
+// when its method is called.
 func (r *rust) request(t *schema.Type) {
 	name := rustName(t.Marks, strings.TrimSuffix(t.Name, "Request"))
 	r.p("")

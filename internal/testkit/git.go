@@ -40,7 +40,7 @@ func Git(t testing.TB, dir string, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// TryGit is Git where git may fail.
+// TryGit does what Git does, and returns the error.
 func TryGit(ctx context.Context, dir string, args ...string) (string, error) {
 	out, err := GitCommand(ctx, dir, args...).CombinedOutput()
 	return string(out), err

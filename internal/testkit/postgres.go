@@ -29,7 +29,7 @@ type Postgres struct {
 	schemas int
 }
 
-// ErrNoPostgres says how to have what tests are skipped without.
+// ErrNoPostgres says how to install the PostgreSQL without which tests are skipped.
 var ErrNoPostgres = errors.New("PostgreSQL 15 or later is not installed (apt-get install postgresql): what needs it is skipped")
 
 // URL returns a connection string to a schema that is not there yet, and skips the test
@@ -46,7 +46,7 @@ func (p *Postgres) URL(tb testing.TB) string {
 	return url
 }
 
-// New is URL for who has no test at hand. See [ErrNoPostgres].
+// New returns what URL does, without a test. See [ErrNoPostgres].
 func (p *Postgres) New() (url string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,11 +62,29 @@ func (p *Postgres) New() (url string, err error) {
 // Restart ends the server like a crash does, and starts it again.
 func (p *Postgres) Restart(tb testing.TB) {
 	tb.Helper()
+	p.Away(tb, syscall.SIGQUIT, 0)
+}
+
+// Away ends the server, with SIGQUIT like a crash does and with SIGINT in order, and starts
+// it again after a time.
+func (p *Postgres) Away(tb testing.TB, signal syscall.Signal, d time.Duration) {
+	tb.Helper()
+	start := p.End(signal)
+	time.Sleep(d)
+	start(tb)
+}
+
+// End ends the server, as Away does, and returns what starts it again. Nobody else may use it
+// meanwhile.
+func (p *Postgres) End(signal syscall.Signal) (start func(testing.TB)) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.kill()
-	if err := p.serve(); err != nil {
-		tb.Fatal(err)
+	p.end(signal)
+	return func(tb testing.TB) {
+		tb.Helper()
+		defer p.mu.Unlock()
+		if err := p.serve(); err != nil {
+			tb.Fatal(err)
+		}
 	}
 }
 
@@ -75,15 +93,22 @@ func (p *Postgres) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.server != nil {
-		p.kill()
+		p.end(syscall.SIGQUIT)
 	}
 	if p.dir != "" {
 		os.RemoveAll(p.dir)
 	}
 }
 
-func (p *Postgres) kill() {
-	p.server.Process.Signal(syscall.SIGQUIT) // all connections end at once
+// PID returns the process that started those of the server.
+func (p *Postgres) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.server.Process.Pid
+}
+
+func (p *Postgres) end(signal syscall.Signal) {
+	p.server.Process.Signal(signal)
 	<-p.exited
 }
 

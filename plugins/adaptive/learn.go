@@ -8,9 +8,9 @@ import (
 
 // learning is how limits grow and shrink.
 type learning struct {
-	start, most    float64 // requests at once
-	rate, mostRate float64 // in a minute
-	slow           float64 // so many times the usual time is slow
+	start, max    float64 // requests in flight
+	rate, maxRate float64 // in a minute
+	slow          float64 // this multiple of the usual time is slow
 }
 
 // domain is what is known of one.
@@ -25,7 +25,7 @@ type domain struct {
 }
 
 // calm is how long limits stay as they are after they were lowered: what was under
-// way then tells nothing of the new ones.
+// way then says nothing about the new ones.
 const calm = 10 * throttle.Second
 
 // large is the size from which the time of an answer is that of its data.
@@ -61,8 +61,8 @@ func (l learning) answered(d *domain, now, took, bytes int64) {
 	if now-d.worsened < calm {
 		return
 	}
-	d.atOnce = min(d.atOnce+1/d.atOnce, l.most)
-	d.rate = min(d.rate+1/2., l.mostRate)
+	d.atOnce = min(d.atOnce+1/d.atOnce, l.max)
+	d.rate = min(d.rate+1/2., l.maxRate)
 }
 
 // worse halves what is allowed, once for all that was under way together.
@@ -78,7 +78,7 @@ func (l learning) worse(d *domain, now int64) {
 // memory is what is known of domains, of a bounded number of them: whoever names one
 // domain after the other makes it forget those that were used longest ago.
 type memory struct {
-	most           int
+	max            int
 	list           map[string]*domain
 	newest, oldest *domain // by when they were used
 }
@@ -94,7 +94,7 @@ func (m *memory) get(name string, l learning) *domain {
 		m.unlink(d)
 	case m.list == nil:
 		m.list = make(map[string]*domain)
-	case len(m.list) >= m.most:
+	case len(m.list) >= m.max:
 		delete(m.list, m.oldest.name)
 		m.unlink(m.oldest)
 	}

@@ -25,7 +25,7 @@ func main() {}
 
 type adaptive struct {
 	user, synced int64
-	first, most  int64
+	first, max   int64
 	rest         int64
 	expiry       int64
 	learning     learning
@@ -38,25 +38,25 @@ type adaptive struct {
 
 func (a *adaptive) Configure(cfg throttle.Config) error {
 	a.user, a.synced = cfg.Int("first_user_ms"), cfg.Int("first_sync_ms")
-	a.first, a.most = cfg.Int("backoff_s")*throttle.Second, cfg.Int("backoff_max_s")*throttle.Second
+	a.first, a.max = cfg.Int("backoff_s")*throttle.Second, cfg.Int("backoff_max_s")*throttle.Second
 	a.rest, a.expiry = cfg.Int("retry_after_max_s")*throttle.Second, cfg.Int("expiry_s")*throttle.Second
 	a.learning = learning{
-		start: float64(cfg.Int("at_once_start")), most: float64(cfg.Int("at_once_max")),
-		rate: float64(cfg.Int("per_minute_start")), mostRate: float64(cfg.Int("per_minute_max")),
+		start: float64(cfg.Int("at_once_start")), max: float64(cfg.Int("at_once_max")),
+		rate: float64(cfg.Int("per_minute_start")), maxRate: float64(cfg.Int("per_minute_max")),
 		slow: cfg.Float("slow_factor"),
 	}
-	a.known = memory{most: int(cfg.Int("domains_max"))}
+	a.known = memory{max: int(cfg.Int("domains_max"))}
 	a.relays = throttle.Relays{
-		First: 5 * throttle.Second, Most: throttle.Hour, Stable: 10 * throttle.Second, DeadAfter: throttle.Day, DeadEvery: throttle.Day,
+		First: 5 * throttle.Second, Max: throttle.Hour, Stable: 10 * throttle.Second, DeadAfter: throttle.Day, DeadEvery: throttle.Day,
 		Limited: 65 * throttle.Second, Barred: 12 * throttle.Hour, AtOnce: uint32(cfg.Int("relay_attempts_at_once")),
 	}
 	a.easing = cfg.Bool("limit_clients")
 	a.busy = cfg.Float("busy_from")
 	a.limits = throttle.ClientLimits{Events: 600, Queries: 600, BytesOut: 8 << 20}
 	switch {
-	case a.learning.start > a.learning.most:
+	case a.learning.start > a.learning.max:
 		return throttle.WrongValue("at_once_start", "more than at_once_max", "at most at_once_max")
-	case a.learning.rate > a.learning.mostRate:
+	case a.learning.rate > a.learning.maxRate:
 		return throttle.WrongValue("per_minute_start", "more than per_minute_max", "at most per_minute_max")
 	}
 	return nil
@@ -88,7 +88,7 @@ func (a *adaptive) After(in throttle.AfterInput) throttle.AfterAnswer {
 	case throttle.Relay:
 		return a.relays.After(in)
 	case throttle.Repository:
-		return throttle.AfterAnswer{Delay: throttle.Backoff(a.first, a.most, in.Attempts)}
+		return throttle.AfterAnswer{Delay: throttle.Backoff(a.first, a.max, in.Attempts)}
 	}
 	d := a.known.get(in.Subject.Name, a.learning)
 	asked := min(in.RetryAfter, a.rest)
@@ -101,7 +101,7 @@ func (a *adaptive) After(in throttle.AfterInput) throttle.AfterAnswer {
 		return throttle.AfterAnswer{Delay: asked, Health: throttle.Degraded, Reason: "it asks for less"}
 	case throttle.Timeout, throttle.Unreachable, throttle.DNS, throttle.TLS:
 		a.learning.worse(d, in.Now)
-		delay := max(asked, throttle.Backoff(a.first, a.most, in.Subject.Failures))
+		delay := max(asked, throttle.Backoff(a.first, a.max, in.Subject.Failures))
 		return throttle.AfterAnswer{Delay: delay, Health: throttle.Degraded}
 	case throttle.Server:
 		// 503 asks for less; other errors may be about one repository.
@@ -109,7 +109,7 @@ func (a *adaptive) After(in throttle.AfterInput) throttle.AfterAnswer {
 			a.learning.worse(d, in.Now)
 		}
 		return throttle.AfterAnswer{Delay: asked, Health: throttle.Degraded}
-	case throttle.OK, throttle.Partial, throttle.NotFound, throttle.Refused:
+	case throttle.OK, throttle.Partial, throttle.NotFound:
 		a.learning.answered(d, in.Now, in.Took, in.Bytes)
 	}
 	return throttle.AfterAnswer{Health: throttle.Healthy}

@@ -18,7 +18,7 @@ func start(t testing.TB, values map[string]any) *throttletest.Harness {
 
 func subject(name string) abi.Subject { return abi.Subject{Kind: throttle.Domain, Name: name} }
 
-// atOnce is how many requests the throttle allows at once now.
+// atOnce is how many requests in flight the throttle allows now.
 func atOnce(h *throttletest.Harness, name string) uint32 {
 	for n := uint32(0); ; n++ {
 		s := subject(name)
@@ -119,6 +119,19 @@ func TestWhatIsNoSign(t *testing.T) {
 	}
 }
 
+// TestRefused has a domain that refuses quickly: it is a firewall, or has nothing for
+// strangers, and earns no more requests by that.
+func TestRefused(t *testing.T) {
+	h := start(t, nil)
+	for range 1000 {
+		h.Now += 100
+		h.After(abi.AfterRequest{Subject: subject("x"), Outcome: throttle.Refused, Status: 403, Took: 100})
+	}
+	if a, p := atOnce(h, "x"), perMinute(h, "x"); a != 2 || p != 30 {
+		t.Errorf("%d at once and %d a minute, want 2 and 30 as in the beginning", a, p)
+	}
+}
+
 func TestRetryAfter(t *testing.T) {
 	h := start(t, nil)
 	failed := subject("x")
@@ -140,8 +153,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestConvergence asks a server that answers fast up to 8 requests at once, and 429
-// beyond that: the limit must stay around 8.
+// TestConvergence asks a server that answers fast up to 8 requests at the same time,
+// and 429 beyond that: the limit must stay around 8.
 func TestConvergence(t *testing.T) {
 	h := start(t, nil)
 	const capacity = 8

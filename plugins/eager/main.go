@@ -1,5 +1,5 @@
-// Command eager is a throttle for servers and relays of one's own: it searches at
-// once, asks often, and has a long row of requests at once. Do not use it on other
+// Command eager is a throttle for servers and relays of one's own: it searches
+// immediately, asks often, and has many requests in flight. Do not use it on other
 // people's servers; the operator's clamps hold in any case.
 package main
 
@@ -18,19 +18,19 @@ func main() {}
 
 type eager struct {
 	user, synced int64
-	first, most  int64
+	first, max   int64
 	domains      throttle.Domains
 	relays       throttle.Relays
 }
 
 func (e *eager) Configure(cfg throttle.Config) (err error) {
 	e.user, e.synced = cfg.Int("first_user_ms"), cfg.Int("first_sync_ms")
-	e.first, e.most = cfg.Int("backoff_ms"), cfg.Int("backoff_max_ms")
+	e.first, e.max = cfg.Int("backoff_ms"), cfg.Int("backoff_max_ms")
 	e.domains, err = throttle.ParseDomains("domains", cfg.Strings("domains"), throttle.DomainLimits{
 		AtOnce: uint32(cfg.Int("at_once")), PerMinute: int(cfg.Int("per_minute")),
 	})
 	e.relays = throttle.Relays{
-		First: cfg.Int("relay_backoff_ms"), Most: cfg.Int("relay_backoff_max_ms"), Stable: throttle.Second,
+		First: cfg.Int("relay_backoff_ms"), Max: cfg.Int("relay_backoff_max_ms"), Stable: throttle.Second,
 		DeadAfter: throttle.Day, DeadEvery: cfg.Int("relay_backoff_max_ms"), Limited: cfg.Int("relay_backoff_max_ms"),
 		Barred: cfg.Int("relay_backoff_max_ms"), AtOnce: uint32(cfg.Int("relay_attempts_at_once")),
 	}
@@ -54,18 +54,17 @@ func (e *eager) Admit(in throttle.AdmitInput) throttle.AdmitAnswer {
 	return e.domains.Of(in.Subject.Name).Admit(in)
 }
 
-// After lets a domain rest only when it cannot be reached or says so: the answer is
-// there when the server is.
+// After lets a domain rest only when it cannot be reached or asks for that.
 func (e *eager) After(in throttle.AfterInput) throttle.AfterAnswer {
 	switch in.Subject.Kind {
 	case throttle.Relay:
 		return e.relays.After(in)
 	case throttle.Repository:
-		return throttle.AfterAnswer{Delay: throttle.Backoff(e.first, e.most, in.Attempts)}
+		return throttle.AfterAnswer{Delay: throttle.Backoff(e.first, e.max, in.Attempts)}
 	}
 	switch in.Outcome {
 	case throttle.RateLimited, throttle.Timeout, throttle.Unreachable, throttle.DNS, throttle.TLS:
-		delay := throttle.Backoff(e.first, e.most, in.Subject.Failures)
+		delay := throttle.Backoff(e.first, e.max, in.Subject.Failures)
 		return throttle.AfterAnswer{Delay: max(delay, min(in.RetryAfter, throttle.Hour)), Health: throttle.Degraded}
 	case throttle.Server:
 		return throttle.AfterAnswer{Delay: min(in.RetryAfter, throttle.Hour), Health: throttle.Degraded}
@@ -75,7 +74,7 @@ func (e *eager) After(in throttle.AfterInput) throttle.AfterAnswer {
 
 func (e *eager) Pick(in throttle.PickInput) throttle.PickAnswer { return throttle.InTurn(in) }
 
-// Tick leaves clients what the operator gives them.
+// Tick leaves the limits of clients as the operator sets them.
 func (e *eager) Tick(in throttle.TickInput) throttle.TickAnswer {
 	if in.Current == in.Most {
 		return throttle.Keep()

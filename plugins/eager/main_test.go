@@ -71,11 +71,11 @@ func TestPickAndTick(t *testing.T) {
 	if got := h.Pick(abi.PickRequest{Waiting: []abi.Waiting{{LastTried: 3}, {LastTried: 5}, {}}}); got != throttle.Next(0) {
 		t.Errorf("%+v, want the one that was served longest ago", got)
 	}
-	most := abi.ClientLimits{Events: 10}
-	if got := h.Tick(abi.TickRequest{Most: most, Telemetry: abi.Telemetry{CPU: 1}}); got != throttle.Limit(most) {
+	limit := abi.ClientLimits{Events: 10}
+	if got := h.Tick(abi.TickRequest{Most: limit, Telemetry: abi.Telemetry{CPU: 1}}); got != throttle.Limit(limit) {
 		t.Errorf("%+v, want the operator's most", got)
 	}
-	if got := h.Tick(abi.TickRequest{Most: most, Current: most}); got != throttle.Keep() {
+	if got := h.Tick(abi.TickRequest{Most: limit, Current: limit}); got != throttle.Keep() {
 		t.Errorf("%+v, want no change", got)
 	}
 }

@@ -24,7 +24,7 @@ func TestAnnouncementOfAnOwner(t *testing.T) {
 	second.Tags = append(second.Tags, []string{"description", "better"})
 	w.waits("announcement-new", second)
 
-	// After her push the announcement is served. Now a change is served at once.
+	// After her push the announcement is served. Now a change is served immediately.
 	w.Held = nil
 	w.stores(first)
 	w.has(olivia, commit)

@@ -4,7 +4,7 @@
 // The rules are those of package grasp of the sdk, which the relay uses as well.
 // What belongs to git data that is not here yet is held, so that the relay can
 // release it when the data comes. Where this policy cannot tell, for a state of
-// very many refs or of very many owners, it holds too: the relay looks at once
+// very many refs or of very many owners, it holds too: the relay looks immediately
 // and releases what is complete.
 //
 // It has an opinion about every event, so it belongs at the end of a chain. What a
@@ -14,6 +14,9 @@ package main
 
 import (
 	_ "embed"
+	"errors"
+	"strconv"
+	"strings"
 
 	"talon/sdk/grasp"
 	"talon/sdk/policy"
@@ -101,3 +104,131 @@ func hold(rule string) policy.Verdict { return withReason(policy.ActionHold, gra
 func reject(reason, rule string) policy.Verdict {
 	return withReason(policy.ActionReject, reason, rule)
 }
+
+// maxRepositories is the most that the manifest allows for
+// max_repositories_per_author.
+const maxRepositories = 100
+
+// service is what the operator has chosen.
+type service struct {
+	rules        grasp.Rules
+	archiving    bool // an archive setting is in use
+	readOnly     bool
+	prs          bool
+	profiles     bool
+	repositories int // most of an author; 0: any number
+
+	quota policy.Verdict // for one more
+
+	own, found reader // of the event that is asked about, and of others
+}
+
+func (s *service) Configure(cfg policy.Config) (err error) {
+	*s = service{
+		readOnly: cfg.Bool("read_only"), profiles: cfg.Bool("profiles"), prs: cfg.Service().PRs,
+		repositories: int(cfg.Int("max_repositories_per_author")),
+	}
+	s.quota = policy.Reject("blocked", "you have "+strconv.Itoa(s.repositories)+" repositories here, which is as many as one author may have").By("announcement-quota")
+	r := &s.rules
+	if r.Service, err = grasp.ParseService(cfg.Service().Domain); err != nil {
+		return errors.New("the relay is reached at " + strconv.Quote(cfg.Service().Domain) + ": " + err.Error())
+	}
+	for _, list := range []struct {
+		key string
+		to  *grasp.List
+	}{{"archive", &r.Archive.List}, {"allow", &r.Allow}, {"deny", &r.Deny}} {
+		for _, entry := range cfg.Strings(list.key) {
+			// One by one, so that the error says which list it is.
+			if _, err := grasp.ParseList([]string{entry}); err != nil {
+				return policy.WrongValue(list.key, entry, "npub, npub/identifier or identifier; "+withoutEntry(err, entry))
+			}
+		}
+		if *list.to, err = grasp.ParseList(cfg.Strings(list.key)); err != nil {
+			return err
+		}
+	}
+	for _, domain := range cfg.Strings("archive_services") {
+		other, err := grasp.ParseService(domain)
+		if err != nil {
+			return policy.WrongValue("archive_services", domain, "a domain, with a port where it is not the usual one, without scheme and path, such as gitnostr.com")
+		}
+		r.Archive.Services = append(r.Archive.Services, other)
+	}
+	r.Archive.All = cfg.Bool("archive_all")
+	s.archiving = r.Archive.All || !r.Archive.List.Empty() || len(r.Archive.Services) > 0
+	return nil
+}
+
+// withoutEntry returns what an error of a list says of the entry, which is named
+// already.
+func withoutEntry(err error, entry string) string {
+	return strings.TrimPrefix(err.Error(), strconv.Quote(entry)+": ")
+}
+
+// Describe describes the settings for people.
+func (s *service) Describe() policy.Description {
+	d := policy.Description{Grasps: []string{"GRASP-01"}, Criteria: s.criteria(), Curation: s.curation(), Writes: policy.WritesRestricted}
+	if s.archiving {
+		d.Grasps = append(d.Grasps, "GRASP-05")
+	}
+	if s.prs {
+		d.Grasps = append(d.Grasps, "GRASP-06")
+	}
+	return d
+}
+
+func (s *service) criteria() string {
+	var b strings.Builder
+	b.WriteString("Git repositories whose announcement lists ")
+	b.WriteString(s.rules.Service.String())
+	b.WriteString(" in both its clone and its relays tags")
+	if !s.rules.Allow.Empty() {
+		b.WriteString(", if the operator has chosen them")
+	}
+	if s.repositories > 0 {
+		b.WriteString(", at most ")
+		b.WriteString(strconv.Itoa(s.repositories))
+		b.WriteString(" of one author")
+	}
+	archive := &s.rules.Archive
+	switch {
+	case archive.All:
+		b.WriteString("; all other repositories, as read-only archives")
+	case s.archiving:
+		b.WriteString("; some other repositories, as read-only archives")
+	}
+	if s.prs {
+		b.WriteString("; pull requests for repositories elsewhere, pushed to /prs/")
+	}
+	b.WriteString("; and events about what is accepted here.")
+	if s.readOnly {
+		b.WriteString(" Nothing can be pushed: every repository here is a read-only archive.")
+	}
+	return b.String()
+}
+
+func (s *service) curation() string {
+	var parts []string
+	if !s.rules.Allow.Empty() {
+		parts = append(parts, "New repositories are hosted if they are on the operator's list.")
+	}
+	archive := &s.rules.Archive
+	if !archive.All && !archive.List.Empty() {
+		parts = append(parts, "Repositories on the operator's list are archived.")
+	}
+	if !archive.All && len(archive.Services) > 0 {
+		var names []string
+		for i, other := range archive.Services {
+			if i == maxNamed {
+				names = append(names, "and others")
+				break
+			}
+			names = append(names, other.String())
+		}
+		parts = append(parts, "Repositories that list "+strings.Join(names, ", ")+" are archived.")
+	}
+	return strings.Join(parts, " ")
+}
+
+// maxNamed is how many services the description names.
+const maxNamed = 5

@@ -57,8 +57,8 @@ func TestStateOfMaintainers(t *testing.T) {
 	w.refuses("state-not-maintainer", grasp.ReasonNotMaintainer, state(mike, main))
 }
 
-// Mike's own copy has the data, Olivia's does not: the state is served at once, and
-// the relay brings it over.
+// Mike's own copy has the data, Olivia's does not: the state is served immediately,
+// and the relay brings it over.
 func TestStateThatAnotherRepositoryHas(t *testing.T) {
 	w := newWorld(t, nil)
 	w.stores(announces(olivia, mike), announces(mike))
@@ -112,7 +112,7 @@ func TestStateOfSHA256(t *testing.T) {
 	w.accepts("state-complete", state(olivia, "refs/heads/main "+strings.Repeat("C", 64)))
 }
 
-// A state of many refs is held without looking: the relay looks at once.
+// A state of many refs is held without looking: the relay looks immediately.
 func TestLargeState(t *testing.T) {
 	w := newWorld(t, nil)
 	w.hosts()

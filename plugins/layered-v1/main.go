@@ -1,5 +1,5 @@
 // Command layered-v1 is the first of the layered strategies: each event that is
-// accepted here is followed at once by a subscription of its own, and what is
+// accepted here is followed immediately by a subscription of its own, and what is
 // stored is compared some time after a connection, a batch of filters a minute.
 //
 // Relays are connected to one by one over some seconds, and never closed.
@@ -22,7 +22,7 @@ func main() {}
 type layered struct {
 	layers.Driver
 
-	most     int   // filters, before all are opened anew
+	max      int   // filters, before all are opened again
 	startup  int64 // before what is stored is compared
 	resume   int64 // likewise, after a connection was lost
 	lookback int64 // seconds
@@ -37,7 +37,7 @@ func (s *layered) Configure(cfg strategy.Config) error {
 	if err != nil {
 		return err
 	}
-	s.most = int(cfg.Int("consolidate_above_filters"))
+	s.max = int(cfg.Int("consolidate_above_filters"))
 	s.startup = cfg.Int("startup_delay_seconds") * strategy.Second
 	s.resume = cfg.Int("reconnect_delay_seconds") * strategy.Second
 	s.lookback = cfg.Int("reconnect_lookback_days") * strategy.Day / strategy.Second
@@ -59,7 +59,7 @@ func (s *layered) past(purpose uint32, later int64) layers.Fetching {
 	return layers.Fetching{Purpose: purpose, Track: true, Apart: s.apart, After: later}
 }
 
-// Fresh is the first connection.
+// Fresh handles the first connection.
 func (s *layered) Fresh(p *layers.Peer, purpose uint32) {
 	s.After(p, layers.Daily, s.daily+s.begun*s.stagger%s.daily)
 	s.begun++
@@ -80,7 +80,7 @@ func (s *layered) Resume(p *layers.Peer, since int64) {
 	s.again(p, missed)
 }
 
-// again opens everything anew, and fetches of what is confirmed what may have been
+// again reopens everything. It fetches of what is confirmed what may have been
 // missed, the rest from its beginning.
 func (s *layered) again(p *layers.Peer, missed layers.Fetching) {
 	items, confirmed := p.Plan(), p.Confirmed
@@ -98,7 +98,7 @@ func (s *layered) again(p *layers.Peer, missed layers.Fetching) {
 
 // New follows what has just been accepted here, from its beginning.
 func (s *layered) New(p *layers.Peer, items layers.Items) {
-	if p.Crowded(items, s.most, false) {
+	if p.Crowded(items, s.max, false) {
 		p.Clear()
 		s.again(p, layers.Fetching{})
 		return

@@ -3,7 +3,7 @@
 // reconnection asks for the same with since, however long it took.
 //
 // When too many filters are open, the new ones are opened first, for all that is
-// stored, and then everything anew for what is new. About once a day everything
+// stored, and then everything again for what is new. About once a day everything
 // is asked for again.
 package main
 
@@ -24,13 +24,13 @@ func main() {}
 // Phases of a relay.
 const (
 	steady  = iota
-	catchup // when all that is stored is here, everything is opened anew with since
+	catchup // when all that is stored is here, everything is opened again with since
 )
 
 type layered struct {
 	layers.Driver
 
-	most  int // filters, before all are opened anew
+	max   int // filters, before all are opened again
 	wait  int64
 	daily int64
 }
@@ -40,7 +40,7 @@ func (s *layered) Configure(cfg strategy.Config) error {
 	if err != nil {
 		return err
 	}
-	s.most = int(cfg.Int("consolidate_above_filters"))
+	s.max = int(cfg.Int("consolidate_above_filters"))
 	s.wait = cfg.Int("consolidate_wait_seconds") * strategy.Second
 	s.daily = cfg.Int("daily_hours") * strategy.Hour
 	set.Window = cfg.Int("batch_seconds") * strategy.Second
@@ -53,7 +53,7 @@ func (s *layered) Configure(cfg strategy.Config) error {
 // all asks for everything, old and new.
 func all(purpose uint32) layers.Opening { return layers.Opening{Purpose: purpose, Track: true} }
 
-// Fresh is the first connection.
+// Fresh handles the first connection.
 func (s *layered) Fresh(p *layers.Peer, purpose uint32) {
 	s.After(p, layers.Daily, s.daily)
 	p.Forget()
@@ -70,7 +70,7 @@ func (s *layered) Resume(p *layers.Peer, since int64) {
 }
 
 func (s *layered) New(p *layers.Peer, items layers.Items) {
-	if p.Phase == steady && p.Crowded(items, s.most, false) {
+	if p.Phase == steady && p.Crowded(items, s.max, false) {
 		p.Phase = catchup
 		s.After(p, layers.Deadline, s.wait)
 	}
@@ -80,12 +80,12 @@ func (s *layered) New(p *layers.Peer, items layers.Items) {
 // Settled ends a consolidation, or the daily sync: all that is stored is here.
 func (s *layered) Settled(p *layers.Peer) {
 	if p.Phase == catchup {
-		s.anew(p)
+		s.reopen(p)
 	}
 }
 
-// anew opens everything with since.
-func (s *layered) anew(p *layers.Peer) {
+// reopen opens everything with since.
+func (s *layered) reopen(p *layers.Peer) {
 	p.Phase = steady
 	s.Stop(p, layers.Deadline)
 	p.Reopen(layers.Opening{Since: s.Since(), Purpose: strategy.PurposeLive}, all(strategy.PurposeStartup))
@@ -96,6 +96,6 @@ func (s *layered) Timer(p *layers.Peer, kind layers.Kind) {
 	case kind == layers.Daily:
 		s.Fresh(p, strategy.PurposeDaily)
 	case kind == layers.Deadline && p.Phase == catchup:
-		s.anew(p)
+		s.reopen(p)
 	}
 }

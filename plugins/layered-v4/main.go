@@ -3,7 +3,7 @@
 //
 // It keeps what is wanted, what is pending and what is confirmed, and asks for the
 // difference. A relay that was away for a short while gets the same filters with
-// since; after a longer one, and about once a day, everything is asked for anew.
+// since; after a longer one, and about once a day, everything is asked for again.
 package main
 
 import (
@@ -23,13 +23,13 @@ func main() {}
 // Phases of a relay.
 const (
 	steady      = iota
-	consolidate // all is opened anew when nothing is pending, or the time for that is over
+	consolidate // all is opened again when nothing is pending, or the time for that is over
 )
 
 type layered struct {
 	layers.Driver
 
-	most        int // filters, before all are opened anew
+	max         int // filters, before all are opened again
 	wait        int64
 	daily, over int64
 }
@@ -39,7 +39,7 @@ func (s *layered) Configure(cfg strategy.Config) error {
 	if err != nil {
 		return err
 	}
-	s.most = int(cfg.Int("consolidate_above_filters"))
+	s.max = int(cfg.Int("consolidate_above_filters"))
 	s.wait = cfg.Int("consolidate_wait_seconds") * strategy.Second
 	if s.daily, s.over, err = layers.Hours(cfg, "daily_hours_from", "daily_hours_to"); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (s *layered) New(p *layers.Peer, items layers.Items) {
 	if p.Phase == consolidate {
 		return // all that is wanted is opened then
 	}
-	if !p.Crowded(items, s.most, false) {
+	if !p.Crowded(items, s.max, false) {
 		p.Open(layers.Of(items), all(strategy.PurposeStartup))
 		return
 	}
@@ -91,8 +91,8 @@ func (s *layered) New(p *layers.Peer, items layers.Items) {
 	}
 }
 
-// consolidate opens anew what is confirmed, in as few filters as possible. What is
-// still pending is asked for again.
+// consolidate opens again what is confirmed, in as few filters as possible. What
+// is still pending is asked for again.
 func (s *layered) consolidate(p *layers.Peer) {
 	s.steady(p)
 	p.Reopen(after(s.Since(), strategy.PurposeLive), all(strategy.PurposeStartup))

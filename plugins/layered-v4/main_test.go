@@ -20,7 +20,7 @@ func TestManyRelays(t *testing.T) {
 func TestConverges(t *testing.T) {
 	for seed := range uint64(10) {
 		strategytest.Converges(t, manifest, new(layered), nil, seed)
-		// Everything is opened anew often, and while something else is on its way.
+		// Everything is reopened often, and while something else is on its way.
 		strategytest.Converges(t, manifest, new(layered), map[string]any{"consolidate_above_filters": int64(12)}, seed)
 		// There are twice as many relays as connections.
 		strategytest.Converges(t, manifest, new(layered), map[string]any{"max_relays": int64(3), "visit_hours": int64(1)}, seed)

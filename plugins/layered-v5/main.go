@@ -1,5 +1,4 @@
-// Command layered-v5 is the strategy that Talon runs unless told otherwise: it
-// keeps what is new apart from what is stored.
+// Command layered-v5 is a strategy that keeps what is new apart from what is stored.
 //
 // Each relay that our repositories name has live subscriptions, which bring
 // nothing that is stored, and historics, which fetch what is: by negentropy, or
@@ -7,7 +6,7 @@
 // what is wanted is gathered for some seconds.
 //
 // A relay that was away for a short while is caught up with from where it was
-// lost; after a longer one, and about once a day, everything is compared anew.
+// lost; after a longer one, and about once a day, everything is compared again.
 package main
 
 import (
@@ -27,7 +26,7 @@ func main() {}
 type layered struct {
 	layers.Driver
 
-	most        int // filters, before all are opened anew
+	max         int // filters, before all are opened again
 	daily, over int64
 	method      uint32 // for what is stored
 	catchup     uint32 // for what was missed
@@ -38,7 +37,7 @@ func (s *layered) Configure(cfg strategy.Config) error {
 	if err != nil {
 		return err
 	}
-	s.most = int(cfg.Int("consolidate_above_filters"))
+	s.max = int(cfg.Int("consolidate_above_filters"))
 	if s.daily, s.over, err = layers.Hours(cfg, "daily_hours_from", "daily_hours_to"); err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (s *layered) Resume(p *layers.Peer, since int64) {
 	s.again(p, layers.Fetching{Method: s.catchup, Since: since, Purpose: strategy.PurposeReconnect})
 }
 
-// again opens everything anew, and fetches of what is confirmed what was missed, if
+// again reopens everything. It fetches of what is confirmed what was missed, if
 // that has a since; the rest from its beginning.
 func (s *layered) again(p *layers.Peer, missed layers.Fetching) {
 	p.Clear()
@@ -104,10 +103,10 @@ func (s *layered) again(p *layers.Peer, missed layers.Fetching) {
 }
 
 // New asks for items, or, when there would be too many filters, opens all that is
-// confirmed anew in as few as possible. Nothing is fetched for that: it was live all
-// the time. What was pending is asked for again.
+// confirmed again in as few as possible. Nothing is fetched for that: it was live
+// all the time. What was pending is asked for again.
 func (s *layered) New(p *layers.Peer, items layers.Items) {
-	if p.Crowded(items, s.most, true) {
+	if p.Crowded(items, s.max, true) {
 		s.again(p, layers.Fetching{})
 		return
 	}

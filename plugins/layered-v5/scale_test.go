@@ -23,7 +23,7 @@ import (
 type scale struct {
 	repos, roots         int // roots of a repository
 	relays, relaysOfRepo int
-	many                 int // each so many-th repository has manyRoots; 0: none
+	many                 int // one in this many repositories has manyRoots; 0: none
 }
 
 const manyRoots = 500
@@ -33,8 +33,8 @@ var (
 	tenThousand = scale{repos: 10_000, roots: 50, relays: 500, relaysOfRepo: 5, many: 20}
 )
 
-// scaleLimits are what a host gives that is told nothing else (relaysync.DefaultLimits): of
-// 500 relays, 300 are visited in turn.
+// scaleLimits are what a host gives by default (relaysync.DefaultLimits): of 500 relays,
+// 300 are visited in turn.
 var scaleLimits = abi.StepLimits{
 	Connections: 200, Subscriptions: 70, Filters: 10, Values: 500, Historics: 4, Timers: 2000, Actions: 5000, Bytes: 8 << 20,
 }
@@ -81,8 +81,8 @@ func (s scale) world() []*abi.StepInit {
 	return parts
 }
 
-// stage is a host that does what a strategy asks it for, at once, and notes how
-// long its steps take.
+// stage is a host that does what a strategy asks it for, immediately, and notes how long
+// its steps take.
 type stage struct {
 	tb     testing.TB
 	step   func(request []byte, now int64) ([]byte, error)
@@ -188,7 +188,7 @@ func (s *stage) live(sc scale, events int) {
 	}
 }
 
-// quantile returns how long all but one of so many steps take.
+// quantile returns how long all but one of that many steps take.
 func (s *stage) quantile(of int) time.Duration {
 	slices.Sort(s.took)
 	return s.took[len(s.took)-1-len(s.took)/of]

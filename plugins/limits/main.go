@@ -59,11 +59,11 @@ func (l *limits) Admit(in policy.Input) policy.Verdict {
 		return l.inTheFuture
 	}
 	// A tag takes two bytes at least: most events need no walk over their tags.
-	most := int64(event.TagBytes())
-	if event.Kind() == kindState && (over(most/2, l.tags) || over(most, l.tagBytes) || over(most/2, l.refs) || over(most, l.refBytes)) {
+	limit := int64(event.TagBytes())
+	if event.Kind() == kindState && (over(limit/2, l.tags) || over(limit, l.tagBytes) || over(limit/2, l.refs) || over(limit, l.refBytes)) {
 		return l.admitState(event)
 	}
-	if l.tags > 0 && most/2 > l.tags || l.tagBytes > 0 && most > l.tagBytes {
+	if l.tags > 0 && limit/2 > l.tags || l.tagBytes > 0 && limit > l.tagBytes {
 		return l.admitTags(event)
 	}
 	return policy.Pass()
@@ -101,7 +101,7 @@ func (l *limits) admitState(event policy.Event) policy.Verdict {
 	return policy.Pass()
 }
 
-// Idle spares the relay questions while there is no limit.
+// Idle returns admit while there is no limit.
 func (l *limits) Idle() []string {
 	if l.content > 0 || l.tags > 0 || l.tagBytes > 0 || l.refs > 0 || l.refBytes > 0 || l.age > 0 || l.future > 0 {
 		return nil

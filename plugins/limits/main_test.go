@@ -70,11 +70,11 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 }
 
 func TestIdle(t *testing.T) {
-	for name, most := range map[string]int{"no limit": 0, "one limit": 1} {
+	for name, limit := range map[string]int{"no limit": 0, "one limit": 1} {
 		h := policytest.New(t, manifest, new(limits), map[string]any{
-			"max_content_bytes": 0, "max_tags": 0, "max_tag_bytes": 0, "max_refs": 0, "max_ref_bytes": 0, "max_age_seconds": 0, "max_future_seconds": most,
+			"max_content_bytes": 0, "max_tags": 0, "max_tag_bytes": 0, "max_refs": 0, "max_ref_bytes": 0, "max_age_seconds": 0, "max_future_seconds": limit,
 		})
-		if v := h.Admit(policytest.Event{CreatedAt: policytest.Now + 2}); (v.Action == policy.ActionReject) != (most > 0) {
+		if v := h.Admit(policytest.Event{CreatedAt: policytest.Now + 2}); (v.Action == policy.ActionReject) != (limit > 0) {
 			t.Errorf("%s: %v", name, v)
 		}
 	}

@@ -64,7 +64,7 @@ func (l *lists) Admit(in policy.Input) policy.Verdict {
 	return policy.Pass()
 }
 
-// Idle spares the relay questions while all lists are empty.
+// Idle returns admit while all lists are empty.
 func (l *lists) Idle() []string {
 	if l.denying|l.limiting|l.accepting != 0 {
 		return nil
@@ -72,7 +72,7 @@ func (l *lists) Idle() []string {
 	return []string{"admit"}
 }
 
-// Describe tells clients that not everybody may write, or not everything.
+// Describe says that not everybody may write, or not everything.
 func (l *lists) Describe() (d policy.Description) {
 	if l.limiting != 0 {
 		d.Writes = policy.WritesRestricted

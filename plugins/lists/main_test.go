@@ -125,7 +125,8 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 	})
 }
 
-// Clients are told that not everything is taken where something must be on a list.
+// The description says that not everything is taken where something must be on a
+// list.
 func TestDescribe(t *testing.T) {
 	for key, want := range map[string]policy.Writes{
 		"only_kinds": policy.WritesRestricted, "only_words": policy.WritesRestricted,

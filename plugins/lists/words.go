@@ -82,11 +82,11 @@ func (w *words) in(text string) bool {
 
 // fold maps letters that differ only in case to the same one.
 func fold(r rune) rune {
-	least := r
+	low := r
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
-		least = min(least, other)
+		low = min(low, other)
 	}
-	return least
+	return low
 }
 
 // automaton is an Aho-Corasick automaton over folded letters. State 0 is the

@@ -19,7 +19,7 @@ type place struct {
 	relays []uint32 // that it named when it was last looked at
 	live   []uint32 // of them, those that are listened to for it
 	seen   bool     // one of them is compared with, or was
-	again  bool     // lots are to be drawn anew
+	again  bool     // lots are to be drawn again
 	events uint8    // that were delivered since they last were
 }
 
@@ -59,7 +59,7 @@ func (s *mirror) place(repo uint32) *place {
 const chooseWork = 3
 
 // choose decides to which relays is listened for a repository: those that it has stay
-// unless they are gone or lots are drawn anew.
+// unless they are gone or lots are drawn again.
 func (s *mirror) choose(repo uint32) {
 	pl := s.place(repo)
 	if relays := s.Index.RelaysOf(repo); !slices.Equal(relays, pl.relays) {
@@ -122,16 +122,16 @@ func (s *mirror) change(r *relay) {
 }
 
 const (
-	mostTrials = 32 // of a relay: then all count half
-	drawEvery  = 8  // events of a repository, before lots are drawn anew for it
-	newsAge    = 3600
+	maxTrials = 32 // of a relay: then all count half
+	drawEvery = 8  // events of a repository, before lots are drawn again for it
+	newsAge   = 3600
 )
 
 // credit notes which relay was the first to deliver an event: those that were listened
 // to for its repository and were not have lost.
 func (s *mirror) credit(in strategy.Input) {
 	e := in.LocalEvent()
-	if e.Relay == "" || e.CreatedAt < in.Now()/1000-newsAge {
+	if e.Relay == "" {
 		return
 	}
 	n, ok := s.Index.Find(e.Relay)
@@ -140,6 +140,9 @@ func (s *mirror) credit(in strategy.Input) {
 	}
 	first := s.at(n)
 	first.brought = true
+	if e.CreatedAt < in.Now()/1000-newsAge {
+		return
+	}
 	for it := e.Repositories(); it.Next(); {
 		repo, ok := s.Index.Repo(it.Text())
 		if !ok {
@@ -147,8 +150,10 @@ func (s *mirror) credit(in strategy.Input) {
 		}
 		pl := s.place(repo)
 		for _, other := range pl.relays {
-			if r := s.at(other); r != first && (r.full || slices.Contains(pl.live, other)) {
+			if r := s.at(other); r != first && (r.up && !r.spared || slices.Contains(pl.live, other)) {
 				r.trial(0, 1)
+				r.twice++
+				s.weighUp(r)
 			}
 		}
 		first.trial(1, 0)
@@ -163,7 +168,7 @@ func (s *mirror) credit(in strategy.Input) {
 func (r *relay) trial(won, lost int) {
 	r.won += won
 	r.lost += lost
-	if r.won+r.lost > mostTrials {
+	if r.won+r.lost > maxTrials {
 		r.won, r.lost = r.won/2, r.lost/2
 	}
 }
@@ -172,7 +177,7 @@ func (r *relay) trial(won, lost int) {
 // often it delivers first, after what is known of it. That is the k-th least of n even
 // random numbers.
 func (s *mirror) draw(r *relay) int64 {
-	var drawn [mostTrials + 1]int64
+	var drawn [maxTrials + 1]int64
 	n := r.won + r.lost + 1
 	for i := range n {
 		drawn[i] = s.Random(1 << 62)
@@ -186,14 +191,15 @@ func (s *mirror) heard(r *relay) layers.Items {
 	switch {
 	case r.visitor:
 		return layers.Items{}
-	case r.full:
-		return s.Index.Targets(r.peer.Number())
+	case r.spared:
+		return s.Index.ItemsOf(r.live)
 	}
-	return s.Index.ItemsOf(r.live)
+	return s.Index.Targets(r.peer.Number())
 }
 
 // listen subscribes to what is not listened to yet. If much of what is open is not
-// wanted, or it takes too many filters, all is opened anew. What was missed is fetched.
+// wanted, or it takes too many filters, all is opened again. What was missed is
+// fetched.
 func (s *mirror) listen(r *relay) {
 	p := r.peer
 	want, open := s.heard(r), p.Listening()
@@ -201,12 +207,17 @@ func (s *mirror) listen(r *relay) {
 	s.Spend(100 + (want.Len()+open.Len())/10)
 	missed := both(more, p.Confirmed)
 	switch {
-	case p.Quiet() && (open.Len()+more.Len() > 2*want.Len()+spare || p.Crowded(more, s.most, true)):
+	case p.Quiet() && (open.Len()+more.Len() > 2*want.Len()+spare || p.Crowded(more, s.max, true)):
 		if p.Replace() {
 			s.enqueueWhole(r)
 		}
+		r.resumed = false
 		p.Open(layers.Announcements, live)
 		p.Open(layers.Of(want), live)
+	case r.resumed:
+		p.Open(layers.Of(missed), s.sinceCompared(r))
+		p.Open(layers.Of(layers.Plan(more, missed, layers.Items{})), live)
+		return
 	default:
 		p.Open(layers.Of(more), live)
 	}
@@ -215,8 +226,14 @@ func (s *mirror) listen(r *relay) {
 	}
 }
 
+// sinceCompared subscribes to what came since the latest comparison and to what is new: to a
+// relay without NIP-77 it is one request in place of two.
+func (s *mirror) sinceCompared(r *relay) layers.Opening {
+	return layers.Opening{Since: s.since(r.compared, s.overlapShort), Purpose: strategy.PurposeReconnect}
+}
+
 // spare is how many items a relay may be listened to for in vain.
 const spare = 50
 
-// since is a point in time as a filter has it, so many seconds earlier.
+// since returns the time millis as a filter has it, that many seconds earlier.
 func (s *mirror) since(millis, earlier int64) int64 { return max(millis/1000-earlier, 1) }

@@ -1,10 +1,11 @@
-// Command mirror is a strategy that asks each relay for as little as it can: it
-// listens to two relays of each repository, those that deliver first, and compares
-// the others from time to time, the more often the more that brings.
+// Command mirror is the strategy that Talon runs by default. It asks each relay for as
+// little as it can: it listens to a relay unless it costs less to compare with it from
+// time to time, the more often the more that brings. To two relays of each repository,
+// those that deliver first, it listens in any case.
 //
-// Comparisons take turns, few relays at once. In a first sync relays come first that
-// have repositories with few relays, and those at the same time that have little in
-// common: the others then have nothing left that would be fetched twice.
+// Comparisons take turns, few relays in parallel. In a first sync relays come first
+// that have repositories with few relays, and those at the same time that have little
+// in common: the others then have nothing left that would be fetched twice.
 package main
 
 import (
@@ -24,10 +25,10 @@ func main() {}
 type mirror struct {
 	layers.Driver
 
-	most                  int // filters, before all are opened anew
+	max                   int // filters, before all are opened again
 	live                  int // relays of a repository that are listened to
-	slots                 int // relays that are compared with at once
-	least, longest        int64
+	slots                 int // relays that are compared with at the same time
+	min, longest          int64
 	overlapShort, overlap int64 // seconds
 	daily, over           int64
 
@@ -48,9 +49,9 @@ func (s *mirror) Configure(cfg strategy.Config) error {
 	if err != nil {
 		return err
 	}
-	s.most, s.live, s.slots = int(cfg.Int("consolidate_above_filters")), int(cfg.Int("live_relays")), int(cfg.Int("relays_at_once"))
-	s.least = cfg.Int("compare_minutes_from") * strategy.Minute
-	s.longest = max(s.least, cfg.Int("compare_minutes_to")*strategy.Minute)
+	s.max, s.live, s.slots = int(cfg.Int("consolidate_above_filters")), int(cfg.Int("live_relays")), int(cfg.Int("relays_at_once"))
+	s.min = cfg.Int("compare_minutes_from") * strategy.Minute
+	s.longest = max(s.min, cfg.Int("compare_minutes_to")*strategy.Minute)
 	s.overlapShort = set.Margin
 	s.overlap = max(s.overlapShort, cfg.Int("overlap_hours")*strategy.Hour/strategy.Second)
 	if s.daily, s.over, err = layers.Hours(cfg, "daily_hours_from", "daily_hours_to"); err != nil {
@@ -62,7 +63,7 @@ func (s *mirror) Configure(cfg strategy.Config) error {
 	return nil
 }
 
-// Step is that of the strategy.
+// Step takes one input of the strategy.
 func (s *mirror) Step(in strategy.Input, out *strategy.Actions) {
 	switch in.Kind() {
 	case strategy.Init:
@@ -77,7 +78,7 @@ func (s *mirror) Step(in strategy.Input, out *strategy.Actions) {
 	s.Driver.Step(in, out)
 }
 
-// Fresh is called for a relay of which too little is known to be here, and once a day.
+// Fresh handles a relay of which too little is known to be here, and once a day.
 func (s *mirror) Fresh(p *layers.Peer, purpose uint32) {
 	r := s.relay(p)
 	if purpose == strategy.PurposeDaily {
@@ -86,7 +87,7 @@ func (s *mirror) Fresh(p *layers.Peer, purpose uint32) {
 	s.met(r)
 }
 
-// Resume is called for a relay that is back.
+// Resume handles a relay that is back.
 func (s *mirror) Resume(p *layers.Peer, _ int64) { s.met(s.relay(p)) }
 
 var (
@@ -94,8 +95,8 @@ var (
 	stored = layers.Opening{Track: true} // what is stored, then what is new
 )
 
-// met begins with a relay that is connected: what is new is listened to at once, what
-// is stored is compared when the relay's turn comes.
+// met begins with a relay that is connected: what is new is subscribed to immediately,
+// what is stored is compared when the relay's turn comes.
 func (s *mirror) met(r *relay) {
 	p := r.peer
 	if r.up {
@@ -103,21 +104,28 @@ func (s *mirror) met(r *relay) {
 		s.enqueue(r)
 		return
 	}
+	r.look = r.look || s.Now()-r.lostAt > s.overlapShort*strategy.Second
 	r.up, r.metAt, r.brought = true, s.Now(), false
+	r.heardAt, r.twice = s.Now(), 0
 	s.After(p, layers.Daily, s.daily+s.Random(s.over))
-	p.Open(layers.Announcements, live)
-	s.cover.due.AddSet(s.Index.ReposOf(p.Number()))
 	r.visitor = p.Visitor()
-	if wait := r.penance(); wait > 0 && !r.visitor {
+	if r.resumed = r.paged() && r.compared > 0 && p.Announced && !r.visitor; r.resumed {
+		p.Open(layers.Announcements, s.sinceCompared(r))
+	} else {
+		p.Open(layers.Announcements, live)
+	}
+	s.cover.due.AddSet(s.Index.ReposOf(p.Number()))
+	if r.visitor {
+		r.notBefore = 0 // its turn is now
+	}
+	if s.Now() < r.notBefore {
 		p.Later = p.Plan()
-		s.After(p, layers.Delay, wait)
-		return
 	}
 	s.enqueue(r)
 }
 
 // New takes what has become wanted. A little that the relay is listened to for is asked
-// for at once; the rest when its turn comes.
+// for immediately; the rest when its turn comes.
 func (s *mirror) New(p *layers.Peer, items layers.Items) {
 	r := s.relay(p)
 	if r.state != idle {
@@ -125,7 +133,7 @@ func (s *mirror) New(p *layers.Peer, items layers.Items) {
 		return
 	}
 	heard := both(items, s.heard(r))
-	if n := heard.Len(); n > 0 && n <= atOnce && s.burst <= mostBurst && !s.starting() && p.Quiet() && !p.Crowded(heard, s.most, true) {
+	if n := heard.Len(); n > 0 && n <= atOnce && s.burst <= maxBurst && !s.starting() && p.Quiet() && !p.Crowded(heard, s.max, true) {
 		listening := p.Listening()
 		p.Open(layers.Of(layers.Plan(heard, listening, layers.Items{})), stored)
 		p.Fetch(layers.Of(both(heard, listening)), layers.Fetching{Purpose: strategy.PurposeStartup, Track: true})
@@ -149,12 +157,12 @@ func both(a, b layers.Items) layers.Items {
 
 const (
 	atOnce    = 30 // items are asked for without waiting for a turn
-	mostBurst = 5  // if no more root events than that have come in burstTime
+	maxBurst  = 5  // if no more root events than that have come in burstTime
 	burstTime = 5 * strategy.Second
 )
 
 // note counts root events that come in a short time: many of them are a past that is
-// being fetched, whose rest had better not come from two relays at once.
+// being fetched, whose rest had better not come from two relays at the same time.
 func (s *mirror) note(in strategy.Input) {
 	if in.Now()-s.burstAt > burstTime {
 		s.burstAt, s.burst = in.Now(), 0
@@ -173,6 +181,9 @@ func (s *mirror) Timer(p *layers.Peer, kind layers.Kind) {
 	case layers.Daily:
 		s.After(p, layers.Daily, s.daily+s.Random(s.over))
 		r.all = true
+		if r.wide == tooWide {
+			r.wide = unknown
+		}
 		s.enqueue(r)
 	case layers.Delay:
 		s.enqueue(r)
@@ -181,22 +192,23 @@ func (s *mirror) Timer(p *layers.Peer, kind layers.Kind) {
 	}
 }
 
-// Ended is called for a relay that is not connected any more.
+// Ended handles a relay that is not connected any more.
 func (s *mirror) Ended(p *layers.Peer) {
 	r := s.relay(p)
 	if !r.up {
 		return
 	}
-	r.up = false
+	r.up, r.lostAt = false, s.Now()
 	switch {
 	case r.brought || s.Now()-r.metAt >= unproductive:
 		r.fruitless = 0
-	case !r.visitor: // whose connection we end
+	case !r.visitor && r.turnAt >= r.metAt: // it had its turn, and it is not us who end it
 		r.fruitless++
+		r.notBefore = max(r.notBefore, s.Now()+r.penance())
 	}
 	s.leave(r)
 	s.ended++
-	r.whole, r.wide, r.stage, r.failed = false, unknown, narrow, false
+	r.whole, r.stage, r.failed = false, narrow, false
 	s.cover.due.AddSet(r.live)
-	r.live, r.full = layers.Set{}, false
+	r.live = layers.Set{}
 }

@@ -12,7 +12,7 @@ type relay struct {
 	peer   *layers.Peer // nil: it has none yet
 	weight int          // of its repositories that no relay was compared for
 	live   layers.Set   // repositories for which it is listened to
-	full   bool         // it is listened to for all that it may have
+	spared bool         // it is listened to for live alone, else for all that it may have
 
 	up      bool
 	visitor bool // it has its connection for a short while
@@ -33,6 +33,9 @@ type relay struct {
 	began     int64
 	compared  int64 // when the latest complete comparison began; 0: there was none
 	lookback  int64 // when events with old dates were last asked for (no NIP-77)
+	lostAt    int64 // when the latest connection ended
+	resumed   bool  // what came since the latest comparison was asked for by subscriptions
+	look      bool  // it was away for so long that they are to be asked for again
 	interval  int64
 	turnAt    int64
 	silent    bool  // it has not answered for a while
@@ -42,10 +45,14 @@ type relay struct {
 	before    int   // of them, when that was last looked at
 	news      int   // events of the turn that were not here and have come about since the latest one
 
-	waits     int  // mirror.ended when others were being asked for all that it is to be asked for
-	brought   bool // something, since it was connected to
-	fruitless uint // connections in a row that brought nothing and ended soon
-	won, lost int  // how often it delivered first, and not
+	waits     int   // mirror.ended when others were being asked for all that it is to be asked for
+	brought   bool  // something, since it was connected to
+	fruitless int64 // connections in a row that brought nothing and ended soon
+	won, lost int   // how often it delivered first, and not
+
+	heardAt int64 // since when it is listened to for all that it may have
+	twice   int   // events that others delivered first since then
+	returns uint  // times that it was spared, and had what the others had not
 }
 
 type state uint8
@@ -75,11 +82,11 @@ const (
 )
 
 const (
-	probed       = 8      // events
-	worthWide    = 20_000 // bytes that it takes to ask for what is wanted
-	probedAgain  = 3      // of a relay that was connected to before the strategy began
-	mostUnwanted = 200    // events of a comparison of whatever a relay has
-	paidBy       = 5      // milliseconds until the next comparison, for each byte that one took to ask for
+	probed      = 8      // events
+	worthWide   = 10_000 // bytes that it takes to ask for what is wanted
+	probedAgain = 3      // of a relay that was connected to before the strategy began
+	maxUnwanted = 200    // events of a comparison of whatever a relay has
+	paidBy      = 5      // milliseconds until the next comparison, for each byte that one took to ask for
 )
 
 // at returns what is known of the relay with this number.
@@ -109,15 +116,18 @@ const (
 	patience     = 5 * strategy.Second  // without an answer, before another relay may have a turn beside
 	stall        = strategy.Minute      // without an answer, before the turn ends
 	longTurn     = 10 * strategy.Minute // with answers, before it does
+	maxPenance   = 6                    // times what one such connection is waited for
 )
 
-// penance is how long a relay waits for its turn whose connections ended soon and
-// brought nothing.
+// penance is how long a relay waits for its turn after connections that ended soon and
+// brought nothing: the longer the more of them there were, and the more it costs to compare
+// with it. It is counted from the end of the latest that it had its turn in: else a relay
+// whose connections never last that long would never be compared with.
 func (r *relay) penance() int64 {
 	if r.fruitless < 2 {
 		return 0
 	}
-	return min(5*strategy.Second<<min(r.fruitless, 12), strategy.Hour)
+	return min((patience+r.cost*paidBy)*min(r.fruitless-1, maxPenance), strategy.Hour)
 }
 
 // busy is how many relays are being compared with and answer.
@@ -170,7 +180,7 @@ func (s *mirror) leave(r *relay) {
 	r.state, r.peer.Due = idle, false
 }
 
-// Turn goes on with what is to be decided. It reports whether that was all.
+// Turn takes the decisions that are due. It reports whether these were all.
 func (s *mirror) Turn() bool {
 	s.cover.due.AddSet(s.Index.Moved)
 	s.Index.Moved = layers.Set{}
@@ -281,8 +291,11 @@ func (s *mirror) beginNarrow(r *relay) {
 	r.stage, r.cost = narrow, 0
 	if r.paged() && r.compared > 0 && !r.all {
 		overlap := s.overlapShort
-		if r.metAt <= r.compared && r.lookback < r.metAt {
-			overlap, r.lookback = s.overlap, s.Now()
+		switch {
+		case r.look && s.Now() >= r.lookback+lookEvery:
+			overlap, r.lookback, r.look = s.overlap, s.Now(), false
+		case r.resumed && r.metAt > r.compared:
+			return
 		}
 		again := layers.Fetching{Method: strategy.MethodREQ, Since: s.since(r.compared, overlap), Purpose: r.how.Purpose}
 		p.Fetch(layers.Announcements, again)
@@ -370,61 +383,101 @@ func (s *mirror) next(r *relay) {
 // next is when a relay is compared with again.
 func (r *relay) next() int64 { return r.compared + r.interval }
 
-// complete notes a comparison of everything: the more it brought, the sooner the next.
+// complete notes a comparison of everything, and says when the next one is.
 func (s *mirror) complete(r *relay) {
-	first, away := r.compared == 0, r.metAt > r.compared
+	away := r.compared > 0 && r.metAt > r.compared
+	if r.compared == 0 || r.how.Purpose == strategy.PurposeDaily {
+		r.lookback, r.look = r.began, false
+	}
 	r.compared, r.whole, r.due, r.all = r.began, false, false, r.all && r.how.Holdings
 	r.stalls, r.notBefore = 0, 0
 	if r.stage == comparing {
 		r.stage = narrow
 		s.change(r)
 	}
-	// What costs much happens less often.
-	least := min(max(s.least, r.cost*paidBy), s.longest)
-	longest := max(10*least, 30*strategy.Minute)
-	if s.hears(r) {
-		longest *= 4 // it is for what is not told live
-	}
-	longest = min(longest, s.longest)
 	switch {
-	case first:
-		r.interval = least
-		if s.lacked > s.came/8 {
-			s.listenToAll(r, true) // copies are not everywhere
+	case r.paged():
+		// Pages bring again what is here: to listen costs less.
+		r.interval = seldom
+		if r.look {
+			r.interval = max(r.lookback+lookEvery-r.compared, strategy.Second) // from further back
 		}
+	case s.hears(r):
+		// It is for what is not told live.
+		r.interval = s.longest
+		if r.cost > cheap {
+			r.interval = seldom
+		}
+		s.weighUp(r)
 	case r.news > 0 && !away:
 		// It has what others have not, or sooner.
-		r.interval = min(max(r.interval/4, least), longest)
-		s.listenToAll(r, true)
-	default:
-		r.interval = min(max(2*r.interval, least), longest)
-		if r.full && r.won == 0 && r.lost >= mostTrials/2 {
-			s.listenToAll(r, false)
-		}
-	}
-	if r.paged() {
-		// Pages bring again what is here: to listen costs less.
-		s.listenToAll(r, true)
+		r.returns++
+		s.spare(r, false)
 		r.interval = s.longest
-		if away {
-			r.interval = min(s.longest, strategy.Hour) // then from further back
-		}
-	}
-	if first && s.hears(r) {
-		r.interval = longest
+	default:
+		least, longest := s.visits(r.cost)
+		r.interval = min(max(2*r.interval, least), longest)
 	}
 }
 
-func (s *mirror) listenToAll(r *relay, full bool) {
-	if r.full != full && !r.visitor {
-		r.full = full
+const (
+	cheap     = 2000              // bytes that a comparison may take that is made although all is listened to
+	seldom    = 2 * strategy.Day  // the daily comparison comes before
+	lookEvery = 5 * strategy.Hour // between two fetches of events with old dates (no NIP-77)
+)
+
+// visits returns how long it takes from one comparison to the next with a relay that is
+// spared, at least and at most: what costs much happens less often.
+func (s *mirror) visits(cost int64) (shortest, longest int64) {
+	shortest = min(max(s.min, cost*paidBy), s.longest)
+	return shortest, min(max(10*shortest, 30*strategy.Minute), s.longest)
+}
+
+const (
+	eventBytes = 800 // of an event that comes once more, about
+	maxTwice   = 8   // events that come once more before it is asked what that costs
+	alike      = 200 // bytes that it takes to ask for whatever a relay has
+)
+
+// weighUp spares a relay if it costs less to compare with it from time to time than to have
+// it deliver what others have delivered.
+func (s *mirror) weighUp(r *relay) {
+	if r.spared || r.visitor || r.compared == 0 || r.paged() || r.twice < maxTwice<<min(r.returns, 6) {
+		return
+	}
+	if s.lacked > s.came/8 && (r.won > 0 || r.lost < maxTrials/2) {
+		return // copies are not everywhere, and it has some that others have not, or sooner
+	}
+	heard := max(s.Now()-r.heardAt, strategy.Minute)
+	worth := func(cost int64) bool {
+		_, every := s.visits(cost)
+		return int64(r.twice)*eventBytes*every > 2*(cost+alike)*heard
+	}
+	switch {
+	case worth(r.cost):
+		s.spare(r, true)
+		r.interval, _ = s.visits(r.cost)
+		s.After(r.peer, layers.Delay, max(r.next()-s.Now(), strategy.Second))
+	case r.wide == unknown && r.cost > worthWide && worth(alike):
+		s.enqueueWhole(r) // by a filter without values, if that is possible
+	}
+}
+
+// spare has a relay listened to for its share of the repositories, or for all.
+func (s *mirror) spare(r *relay, spared bool) {
+	if r.visitor {
+		return
+	}
+	r.heardAt, r.twice = s.Now(), 0
+	if r.spared != spared {
+		r.spared = spared
 		s.change(r)
 	}
 }
 
 // hears reports whether a relay is listened to for all that it may have.
 func (s *mirror) hears(r *relay) bool {
-	return r.full || r.live.Len() == s.Index.ReposOf(r.peer.Number()).Len()
+	return !r.spared || r.live.Len() == s.Index.ReposOf(r.peer.Number()).Len()
 }
 
 // waited looks at a relay in whose turn some time has passed. One that does not answer is
@@ -453,7 +506,7 @@ func (s *mirror) waited(r *relay) {
 	s.After(p, layers.Delay, max(r.notBefore-s.Now(), patience))
 }
 
-// Fetched notes what a fetch has come to.
+// Fetched records the result of a fetch.
 func (s *mirror) Fetched(p *layers.Peer, c layers.Content, f layers.Fetched) {
 	r := s.relay(p)
 	r.answers++
@@ -467,14 +520,14 @@ func (s *mirror) Fetched(p *layers.Peer, c layers.Content, f layers.Fetched) {
 		if f.Complete && 8*r.unwanted <= int(f.Events) {
 			r.wide = wide
 		}
-	case r.stage == comparing && c.All:
-		r.failed = !f.Complete
-		if r.failed || f.New-f.Kept > max(mostUnwanted, f.Kept) {
-			r.wide = tooWide
-		}
-	case r.compared == 0 && !c.Announcements:
+	case r.compared == 0 && !c.Announcements && !c.All:
 		s.came += int(f.New)
 		s.lacked += int(f.Lacks)
+	case r.stage == comparing && c.All:
+		r.failed = !f.Complete
+		if r.failed || f.New-f.Kept > max(maxUnwanted, f.Kept) {
+			r.wide = tooWide
+		}
 	}
 	if f.New > 0 {
 		r.brought = true

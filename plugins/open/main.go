@@ -1,5 +1,5 @@
-// Command open is the policy of an open relay: it accepts every valid event, if it
-// is told so.
+// Command open is the policy of an open relay: it accepts every valid event, if the
+// setting "every" is on.
 //
 // It has an opinion about every event then, so it belongs after what refuses
 // events. Policies after it are not asked, but for one that hosts repositories, which
@@ -35,7 +35,7 @@ func (o *open) Admit(policy.Input) policy.Verdict {
 
 var accepted = policy.Accept().By("open")
 
-// Idle spares the relay questions while the relay is not open.
+// Idle returns admit while the relay is not open.
 func (o *open) Idle() []string {
 	if o.every {
 		return nil
@@ -43,7 +43,7 @@ func (o *open) Idle() []string {
 	return []string{"admit"}
 }
 
-// Describe tells people that the relay is not for repositories alone.
+// Describe says that the relay is not for repositories alone.
 func (o *open) Describe() (d policy.Description) {
 	if o.every {
 		d.Criteria = "Every valid event is stored, whatever it is about."

@@ -5,10 +5,10 @@
 // Git data: the first search begins three minutes after a user's event, since a push
 // is expected, and half a second after a synced one, so that a burst is one search.
 // Rounds that leave something missing are followed by the next one after 20, 40, 80
-// and then 120 seconds. A domain gets 5 requests at once and 30 in a minute, unless
-// the setting "domains" says otherwise for it. One that cannot be reached rests as
-// long as a repository does after as many rounds; one that answers 429 or 503 rests
-// as long as it asks for.
+// and then 120 seconds. A domain gets 5 requests at the same time and 30 in a
+// minute, unless the setting "domains" says otherwise for it. One that cannot be
+// reached rests as long as a repository does after as many rounds; one that answers
+// 429 or 503 rests as long as it asks for.
 //
 // A domain that merely lacks what is looked for has not failed, and neither has one
 // that refuses a repository: else anybody could stop the search at a domain by
@@ -32,7 +32,7 @@ func main() {}
 
 type polite struct {
 	user, synced  int64 // to the first search
-	first, most   int64 // between rounds
+	first, max    int64 // between rounds
 	limited, rest int64 // after 429: unless the server says, and at most
 	expiry        int64
 	domains       throttle.Domains
@@ -44,14 +44,14 @@ type polite struct {
 
 func (p *polite) Configure(cfg throttle.Config) (err error) {
 	p.user, p.synced = cfg.Int("first_user_ms"), cfg.Int("first_sync_ms")
-	p.first, p.most = cfg.Int("backoff_s")*throttle.Second, cfg.Int("backoff_max_s")*throttle.Second
+	p.first, p.max = cfg.Int("backoff_s")*throttle.Second, cfg.Int("backoff_max_s")*throttle.Second
 	p.limited, p.rest = cfg.Int("rate_limited_s")*throttle.Second, cfg.Int("retry_after_max_s")*throttle.Second
 	p.expiry = cfg.Int("expiry_s") * throttle.Second
 	p.domains, err = throttle.ParseDomains("domains", cfg.Strings("domains"), throttle.DomainLimits{
 		AtOnce: uint32(cfg.Int("at_once")), PerMinute: int(cfg.Int("per_minute")),
 	})
 	p.relays = throttle.Relays{
-		First: cfg.Int("relay_backoff_s") * throttle.Second, Most: cfg.Int("relay_backoff_max_s") * throttle.Second,
+		First: cfg.Int("relay_backoff_s") * throttle.Second, Max: cfg.Int("relay_backoff_max_s") * throttle.Second,
 		Stable: cfg.Int("relay_stable_s") * throttle.Second, DeadAfter: cfg.Int("relay_dead_after_s") * throttle.Second,
 		DeadEvery: cfg.Int("relay_dead_every_s") * throttle.Second, Limited: cfg.Int("relay_rate_limited_s") * throttle.Second,
 		Barred: cfg.Int("relay_barred_s") * throttle.Second, AtOnce: uint32(cfg.Int("relay_attempts_at_once")),
@@ -87,7 +87,7 @@ func (p *polite) After(in throttle.AfterInput) throttle.AfterAnswer {
 	case throttle.Relay:
 		return p.relays.After(in)
 	case throttle.Repository:
-		return throttle.AfterAnswer{Delay: throttle.Backoff(p.first, p.most, in.Attempts)}
+		return throttle.AfterAnswer{Delay: throttle.Backoff(p.first, p.max, in.Attempts)}
 	}
 	asked := min(in.RetryAfter, p.rest)
 	switch in.Outcome {
@@ -97,7 +97,7 @@ func (p *polite) After(in throttle.AfterInput) throttle.AfterAnswer {
 		}
 		return throttle.AfterAnswer{Delay: asked, Health: throttle.Degraded, Reason: "it asks for less"}
 	case throttle.Timeout, throttle.Unreachable, throttle.DNS, throttle.TLS:
-		delay := max(asked, throttle.Backoff(p.first, p.most, in.Subject.Failures))
+		delay := max(asked, throttle.Backoff(p.first, p.max, in.Subject.Failures))
 		if since := in.Subject.FailingSince; since != 0 && in.Now-since >= p.relays.DeadAfter {
 			return throttle.AfterAnswer{Delay: delay, Health: throttle.Dead}
 		}

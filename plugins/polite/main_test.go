@@ -139,7 +139,7 @@ func TestRelayHealth(t *testing.T) {
 	for _, outcome := range []uint32{throttle.DNS, throttle.TLS, throttle.Protocol} {
 		after(abi.AfterRequest{Subject: down, Outcome: outcome}, 12*throttle.Hour, throttle.Barred)
 	}
-	// One that takes every connection and ends it at once is not healthy.
+	// One that takes every connection and ends it immediately is not healthy.
 	down.Failures, down.FailingSince = 3, h.Now-1
 	after(abi.AfterRequest{Subject: down, Outcome: throttle.Disconnected, Since: h.Now - 100}, 20_000, throttle.Degraded)
 }
@@ -191,20 +191,20 @@ func TestEverybodyInTurn(t *testing.T) {
 
 func TestClients(t *testing.T) {
 	h := start(t, map[string]any{"limit_clients": true})
-	most, least := abi.ClientLimits{Events: 1000, Subscriptions: 50}, abi.ClientLimits{Events: 100, Subscriptions: 10}
+	limit, low := abi.ClientLimits{Events: 1000, Subscriptions: 50}, abi.ClientLimits{Events: 100, Subscriptions: 10}
 	for name, test := range map[string]struct {
 		load    float64
 		current abi.ClientLimits
 		most    abi.ClientLimits
 		want    throttle.TickAnswer
 	}{
-		"calm":                        {0.8, most, most, throttle.Keep()},
-		"half way":                    {0.9, most, most, throttle.Limit(abi.ClientLimits{Events: 550, Subscriptions: 30, Queries: 315, BytesOut: 4404019})},
-		"full":                        {1, most, most, throttle.Limit(abi.ClientLimits{Events: 100, Subscriptions: 10, Queries: 30, BytesOut: 419430})},
-		"calm again":                  {0.1, least, most, throttle.Limit(most)},
+		"calm":                        {0.8, limit, limit, throttle.Keep()},
+		"half way":                    {0.9, limit, limit, throttle.Limit(abi.ClientLimits{Events: 550, Subscriptions: 30, Queries: 315, BytesOut: 4404019})},
+		"full":                        {1, limit, limit, throttle.Limit(abi.ClientLimits{Events: 100, Subscriptions: 10, Queries: 30, BytesOut: 419430})},
+		"calm again":                  {0.1, low, limit, throttle.Limit(limit)},
 		"no limits, and little to do": {0.1, abi.ClientLimits{}, abi.ClientLimits{}, throttle.Keep()},
 	} {
-		got := h.Tick(abi.TickRequest{Current: test.current, Least: least, Most: test.most, Telemetry: abi.Telemetry{CPU: test.load}})
+		got := h.Tick(abi.TickRequest{Current: test.current, Least: low, Most: test.most, Telemetry: abi.Telemetry{CPU: test.load}})
 		if got != test.want {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}

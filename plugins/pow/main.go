@@ -69,7 +69,7 @@ func (p *pow) Configure(cfg policy.Config) error {
 	return kinds.PerClass(cfg, "class_bits", "bits", maxBits, set)
 }
 
-// Idle spares the relay questions while no class must work.
+// Idle returns admit while no class needs work.
 func (p *pow) Idle() []string {
 	for i := range p.classes {
 		if p.classes[i].bits > 0 {

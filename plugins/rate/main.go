@@ -7,9 +7,9 @@
 //
 // Events and queries are limited by token buckets. A bucket holds a burst, and
 // fills at the rate of the limit; an address that was quiet for a while may send a
-// burst at once. An IPv6 client is counted by its /64, since it owns all addresses
-// of it. The bytes of an author are counted by the day (UTC), at about what each
-// event takes in the store.
+// burst. An IPv6 client is counted by its /64, since it owns all addresses of it.
+// The bytes of an author are counted by the day (UTC), at about what each event
+// takes in the store.
 //
 // Events may also be limited by the class of their kind: regular, replaceable,
 // ephemeral, addressable (NIP-01), and git for all that NIP-34 is about, so that a
@@ -30,7 +30,9 @@ package main
 
 import (
 	_ "embed"
+	"net/netip"
 	"strconv"
+	"time"
 
 	"talon/sdk/policy"
 	"talon/sdk/policy/kinds"
@@ -69,7 +71,7 @@ func (r *rate) Configure(cfg policy.Config) (err error) {
 	return err
 }
 
-// Idle spares the relay questions about limits that are off.
+// Idle returns the functions whose limits are off.
 func (r *rate) Idle() (functions []string) {
 	if r.addressEvents.off() && r.authorEvents.off() && r.authorBytes.off() && r.addressClasses.off() && r.authorClasses.off() {
 		functions = append(functions, "admit")
@@ -155,4 +157,144 @@ func inUnits(n int, unit string) string {
 		unit += "s"
 	}
 	return strconv.Itoa(n) + " " + unit
+}
+
+// limit is a rate with a burst. Its refusals are made when it is configured, so
+// that a decision allocates nothing, least of all under attack.
+type limit struct {
+	burst    int
+	every    time.Duration      // one token comes back
+	prefix   string             // of the keys of its buckets
+	refusals [61]policy.Verdict // by the seconds until a token is there
+}
+
+// newLimit returns a limit of perMinute, and a burst, 0 for as many as in a minute.
+// There is no limit where perMinute is 0.
+func newLimit(perMinute, burst int64, rule, what string) limit {
+	if perMinute == 0 {
+		return limit{}
+	}
+	if burst == 0 {
+		burst = perMinute
+	}
+	l := limit{burst: int(burst), every: (time.Minute / time.Duration(perMinute)).Round(time.Millisecond), prefix: rule + ":"}
+	for seconds := range l.refusals {
+		l.refusals[seconds] = policy.Reject("rate-limited", what+", try again in "+inUnits(seconds, "second")).By(rule)
+	}
+	return l
+}
+
+// readLimit reads the settings NAME_per_minute and NAME_burst.
+func readLimit(cfg policy.Config, name, rule, what string) limit {
+	return newLimit(cfg.Int(name+"_per_minute"), cfg.Int(name+"_burst"), rule, what)
+}
+
+// limits has one for each class of kinds.
+type limits [kinds.NumClasses]limit
+
+// readLimits reads the settings NAME_per_minute and NAME_burst, which name classes. A
+// refusal begins with "too many", the class and events, and goes on with whose.
+func readLimits(cfg policy.Config, name, rule, whose string) (list limits, err error) {
+	var perMinute, burst [kinds.NumClasses]int64
+	err = kinds.PerClass(cfg, name+"_per_minute", "events a minute", 6000, func(c kinds.Class, n int64) { perMinute[c] = n })
+	if err == nil {
+		err = kinds.PerClass(cfg, name+"_burst", "events", 1_000_000, func(c kinds.Class, n int64) { burst[c] = n })
+	}
+	for i := range list {
+		class := kinds.Class(i).String()
+		list[i] = newLimit(perMinute[i], burst[i], rule+"-"+class, "too many "+class+" events "+whose)
+	}
+	return list, err
+}
+
+// off reports whether there is no limit for any class.
+func (l *limits) off() bool {
+	for i := range l {
+		if !l[i].off() {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *limit) off() bool { return l.burst == 0 }
+
+// take takes a token from the bucket of whom it is about. It returns false and a
+// refusal if there is none.
+func (l *limit) take(facts policy.Facts, whom []byte) (policy.Verdict, bool) {
+	if l.off() {
+		return policy.Pass(), true
+	}
+	wait, ok := facts.Take(facts.Key(l.prefix, string(whom)), 1, l.burst, l.every)
+	if ok {
+		return policy.Pass(), true
+	}
+	seconds := int((wait + time.Second - 1) / time.Second)
+	return l.refusals[min(max(seconds, 1), len(l.refusals)-1)], false
+}
+
+// network is what limits of addresses count by: an IPv4 address, or the first 64
+// bits of an IPv6 address, and which of the two it is.
+type network [9]byte
+
+// networkOf returns the network of an IP address as text. It reports false where
+// there is none.
+func networkOf(address string) (network, bool) {
+	if address == "" { // an error would be allocated
+		return network{}, false
+	}
+	addr, err := netip.ParseAddr(address)
+	if err != nil {
+		return network{}, false
+	}
+	var n network
+	if addr = addr.Unmap(); addr.Is4() {
+		four := addr.As4()
+		n[0] = 4
+		copy(n[1:], four[:])
+	} else {
+		sixteen := addr.As16()
+		n[0] = 6
+		copy(n[1:], sixteen[:8])
+	}
+	return n, true
+}
+
+const day = 24 * 60 * 60
+
+// quota is how many bytes an author may store in a day.
+type quota struct {
+	max      int64
+	refusals [25]policy.Verdict // by the hours until the day is over
+
+	today  int64  // days since 1970
+	prefix string // of today's keys
+}
+
+func newQuota(limit int64) quota {
+	q := quota{max: limit, today: -1}
+	for hours := range q.refusals {
+		q.refusals[hours] = policy.Reject("rate-limited",
+			"this author has stored enough for today, try again in "+inUnits(hours, "hour")).By("author-bytes")
+	}
+	return q
+}
+
+func (q *quota) off() bool { return q.max == 0 }
+
+// take counts size bytes of an author. An event that does not fit is not counted:
+// a smaller one may.
+func (q *quota) take(facts policy.Facts, author policy.PubKey, size int64) policy.Verdict {
+	now := facts.Now()
+	if today := now / day; today != q.today {
+		q.today, q.prefix = today, "bytes:"+strconv.FormatInt(today, 10)+":"
+	}
+	left := day - now%day
+	key := facts.Key(q.prefix, string(author[:]))
+	if facts.KVIncr(key, size, left) <= q.max {
+		return policy.Pass()
+	}
+	facts.KVIncr(key, -size, left)
+	hours := (left + 3599) / 3600
+	return q.refusals[min(max(hours, 1), int64(len(q.refusals)-1))]
 }

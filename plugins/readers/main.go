@@ -71,8 +71,7 @@ func (r *rules) Configure(cfg policy.Config) error {
 	return nil
 }
 
-// Idle spares the relay questions while everybody may read everything. Events are
-// never judged.
+// Idle returns query while everybody may read everything.
 func (r *rules) Idle() []string {
 	if r.needAuth || r.readersOnly || r.used&^open != 0 {
 		return nil

@@ -6,9 +6,9 @@
 // white space, punctuation, emoji, accents as characters of their own, upper and lower
 // case and whom a text mentions (nostr:npub1…) do not count. The first 2 KiB are
 // compared; for mentions and links, the first 32 KiB count. A text may be posted a
-// number of times at once, and then as often in each time that is set. What is counted
-// is a hash of the text; it is kept by the host as a token bucket, so whoever posts
-// very many texts uses up no room of others.
+// number of times in a burst, and then as often in each time that is set. What is
+// counted is a hash of the text; it is kept by the host as a token bucket, so whoever
+// posts very many texts uses up no room of others.
 //
 // The text of git events (NIP-34) may repeat itself and be full of links: only their
 // mentions count, unless the operator sets otherwise.
@@ -45,7 +45,7 @@ type spam struct {
 
 	copies      int
 	every       time.Duration // one more copy is allowed
-	leastText   int
+	minText     int
 	mentions    int
 	links       int
 	linkPercent int
@@ -63,7 +63,7 @@ func (s *spam) Configure(cfg policy.Config) (err error) {
 	if s.copies > 0 {
 		s.every = time.Duration(cfg.Int("copies_minutes")) * time.Minute / time.Duration(s.copies)
 	}
-	s.leastText = int(cfg.Int("copies_from_bytes"))
+	s.minText = int(cfg.Int("copies_from_bytes"))
 	s.mentions = int(cfg.Int("max_mentions"))
 	s.links = int(cfg.Int("max_links"))
 	s.linkPercent = int(cfg.Int("max_link_percent"))
@@ -82,7 +82,7 @@ func (s *spam) Configure(cfg policy.Config) (err error) {
 	return nil
 }
 
-// Idle spares the relay questions while there is no limit.
+// Idle returns admit while there is no limit.
 func (s *spam) Idle() []string {
 	if s.copies > 0 || s.mentions > 0 || s.links > 0 || s.linkPercent > 0 {
 		return nil
@@ -107,7 +107,7 @@ func (s *spam) Admit(in policy.Input) policy.Verdict {
 		return unless(in, s.linking)
 	case s.linkPercent > 0 && text.links >= s.percentFrom && text.linkBytes*100 > text.bytes*s.linkPercent:
 		return unless(in, s.linksOnly)
-	case s.copies == 0 || text.compared < max(s.leastText, 1) || in.SenderInSet(trusted):
+	case s.copies == 0 || text.compared < max(s.minText, 1) || in.SenderInSet(trusted):
 		return policy.Pass() // trusted texts are not counted
 	}
 	var key [8]byte

@@ -21,7 +21,7 @@ type text struct {
 // than a long one.
 const (
 	readBytes     = 32 << 10 // for mentions and links
-	comparedBytes = 2 << 10  // to tell whether texts are the same
+	comparedBytes = 2 << 10  // compared to find equal texts
 )
 
 // FNV-1a. Whoever finds two texts of one hash could as well have posted the same

@@ -43,10 +43,10 @@ type circle struct {
 	partEnd  int             // how many tags of his list are read
 }
 
-func newCircle(anchors []policy.PubKey, hops, most int, refresh int64) circle {
+func newCircle(anchors []policy.PubKey, hops, limit int, refresh int64) circle {
 	c := circle{anchors: anchors, hops: hops, refresh: refresh}
 	if len(anchors) > 0 {
-		c.sets = [2]keySet{newKeySet(most), newKeySet(most)}
+		c.sets = [2]keySet{newKeySet(limit), newKeySet(limit)}
 		c.batch = make([]policy.PubKey, 0, listsPerQuery)
 	}
 	return c

@@ -23,17 +23,17 @@ const maxProbe = 256
 
 // keySet is a set of at most `most` public keys: a table with open addressing.
 type keySet struct {
-	slots   []slot
-	n, most int
-	seed    uint64 // of the places of keys: whoever makes keys does not know it
+	slots  []slot
+	n, max int
+	seed   uint64 // of the places of keys: whoever makes keys does not know it
 }
 
-func newKeySet(most int) keySet {
+func newKeySet(limit int) keySet {
 	size := 16
-	for size < 2*most {
+	for size < 2*limit {
 		size *= 2
 	}
-	return keySet{slots: make([]slot, size), most: most}
+	return keySet{slots: make([]slot, size), max: limit}
 }
 
 // empty removes all keys.
@@ -61,7 +61,7 @@ func (s *keySet) has(key *policy.PubKey) bool {
 // add reports whether the key is new and there was room for it.
 func (s *keySet) add(key *policy.PubKey) bool {
 	want := slotOf(key)
-	if s.n == s.most || want == (slot{}) {
+	if s.n == s.max || want == (slot{}) {
 		return false
 	}
 	at, found := s.find(want)

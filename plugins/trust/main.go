@@ -76,7 +76,7 @@ func (t *trust) Configure(cfg policy.Config) (err error) {
 	return nil
 }
 
-// Idle spares the relay questions without anchors.
+// Idle returns admit if there are no anchors.
 func (t *trust) Idle() []string {
 	if len(t.circle.anchors) > 0 {
 		return nil

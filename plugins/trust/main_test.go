@@ -223,8 +223,8 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// TestKeysThatFallOnOneAnother: a set of keys with one place answers at once, and
-// other keys are found in it.
+// TestKeysThatFallOnOneAnother: a set of keys with one place answers fast, and other keys
+// are found in it.
 func TestKeysThatFallOnOneAnother(t *testing.T) {
 	s := newKeySet(5000)
 	s.empty(1)

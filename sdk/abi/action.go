@@ -100,11 +100,11 @@ func (d *actionDecoder) filter(a *StepAction, b []byte) string {
 }
 
 func (d *actionDecoder) addFilter(a *StepAction, b []byte) string {
-	most := min(d.limits.Values, d.left)
-	f, err := DecodeFilter(b, most)
+	limit := min(d.limits.Values, d.left)
+	f, err := DecodeFilter(b, limit)
 	if err != nil {
-		what := "a filter is malformed, or has more than " + decimal(most) + " values"
-		if most < d.limits.Values {
+		what := "a filter is malformed, or has more than " + decimal(limit) + " values"
+		if limit < d.limits.Values {
 			what += " (all filters of an answer have at most " + decimal(d.limits.AllValues) + ")"
 		}
 		return what
@@ -145,9 +145,9 @@ func isActionID(s string) bool {
 	return s != "" && len(s) <= MaxActionID
 }
 
-func copyText(dst *string, name string, data []byte, most int) string {
-	if len(data) > most {
-		return name + " has " + decimal(len(data)) + " bytes; the limit is " + decimal(most)
+func copyText(dst *string, name string, data []byte, limit int) string {
+	if len(data) > limit {
+		return name + " has " + decimal(len(data)) + " bytes; the limit is " + decimal(limit)
 	}
 	if !utf8.Valid(data) {
 		return name + " is not UTF-8"

@@ -49,5 +49,38 @@ func (it *BytesIter) Key() (key [32]byte) {
 	return key
 }
 
-// Text is Bytes as a string.
+// Text returns Bytes as a string.
 func (it *BytesIter) Text() string { return text(it.r.data) }
+
+// AppendVerdict appends a verdict whose reason is "prefix: text", or empty if
+// both are. The pieces are joined here so that a policy need not.
+func AppendVerdict(b []byte, action uint32, rule, prefix, reason string) []byte {
+	// Most verdicts are an action and a rule.
+	end := len(b) + 4 + len(rule)
+	if action-1 >= 0x7f || uint(len(rule)-1) >= 0x7f || len(prefix)|len(reason) != 0 || end > cap(b) {
+		return appendVerdict(b, action, rule, prefix, reason)
+	}
+	head := b[len(b):end]
+	head[0], head[1], head[2], head[3] = 1<<3|wireVarint, byte(action), 2<<3|wireBytes, byte(len(rule))
+	copy(head[4:], rule)
+	return b[:end]
+}
+
+// appendVerdict is AppendVerdict for verdicts of any shape.
+//
+//go:noinline
+func appendVerdict(b []byte, action uint32, rule, prefix, reason string) []byte {
+	b = appendUint(b, 1, uint64(action))
+	b = appendNonEmpty(b, 2, rule)
+	if prefix == "" {
+		return appendNonEmpty(b, 3, reason)
+	}
+	b = appendVarint(appendKey(b, 3, wireBytes), uint64(len(prefix)+2+len(reason)))
+	b = append(b, prefix...)
+	b = append(b, ": "...)
+	return append(b, reason...)
+}
+
+// AppendRetry appends to a verdict for how many seconds a refused event is decided
+// about once more when another of its author is accepted.
+func AppendRetry(b []byte, seconds uint32) []byte { return appendUint(b, 10, uint64(seconds)) }

@@ -45,67 +45,11 @@ type EventView struct {
 }
 
 // Decode makes v a view of b. The tags are looked into only when they are read.
-//
-// It is one loop without calls, since a guest pays for each: a third of the time
-// of a decision. What that loop does not know it leaves to decodeAny.
 func (v *EventView) Decode(b []byte) error {
-	*v = EventView{}
-	first, last := -1, 0
-	for pos := 0; pos < len(b); {
-		start := pos
-		k := b[pos]
-		if k >= 0x80 || k&^wireBytes&7 != 0 {
-			return v.decodeAny(b)
-		}
-		var n uint64
-		var shift uint
-		for pos++; ; pos++ {
-			if pos == len(b) || shift > 56 {
-				return v.decodeAny(b)
-			}
-			c := b[pos]
-			n |= uint64(c&0x7f) << shift
-			if c < 0x80 {
-				pos++
-				break
-			}
-			shift += 7
-		}
-		var data []byte
-		if k&7 == wireBytes {
-			if n > uint64(len(b)-pos) {
-				return ErrMalformed
-			}
-			data = b[pos : pos+int(n)]
-			pos += int(n)
-		}
-		switch k {
-		case 5<<3 | wireBytes:
-			if first < 0 {
-				first = start
-			}
-			pos = pastTags(b, pos)
-			last = pos
-		case 1<<3 | wireBytes:
-			v.id = data
-		case 2<<3 | wireBytes:
-			v.pubkey = data
-		case 3<<3 | wireVarint:
-			v.createdAt = int64(n)
-		case 4<<3 | wireVarint:
-			v.kind = uint32(n)
-		case 6<<3 | wireBytes:
-			v.content = data
-		case 7<<3 | wireBytes:
-			v.sig = data
-		case 0, wireBytes: // field number zero
-			return ErrMalformed
-		}
+	if v.usual(b) {
+		return nil
 	}
-	if first >= 0 {
-		v.tags = b[first:last]
-	}
-	return nil
+	return v.decodeAny(b)
 }
 
 // pastTags returns where the tags of less than 128 bytes end that begin at pos. It
@@ -219,9 +163,50 @@ const tagKey = 5<<3 | wireBytes
 
 // Next moves to the next tag, and reports whether there is one.
 //
-// It reads name and value at once, in one function without calls, if tag and items
-// are shorter than 16 KiB, as nearly all are: a guest pays for each call.
+// It reads name and value together, in one function without calls, if tag and items are
+// shorter than 128 bytes, as most are: a guest pays for each call.
 func (it *TagIter) Next() bool {
+	b, at := it.tags, it.next
+	if len(b)-at < 4 {
+		return it.nextShort()
+	}
+	const short = 0x80ff80ff // the keys, and what is set in a length of two bytes
+	head := uint32At(b, at)
+	name, end := at+4, at+2+int(head>>8&0xff)
+	value := name + int(head>>24) // its key
+	if head&0xffff == tagKey {    // no items: many of them make a large event
+		it.next, it.tag, it.name, it.value = end, span{end, end}, span{}, span{}
+		return true
+	}
+	if head&short != itemKey<<16|tagKey || end > len(b) || value > end {
+		return it.nextLong()
+	}
+	it.next, it.tag, it.name, it.value = end, span{at + 2, end}, span{name, value}, span{}
+	if value == end {
+		return true
+	}
+	if end-value < 2 || b[value] != itemKey || b[value+1] >= 0x80 {
+		return it.items()
+	}
+	last := value + 2 + int(b[value+1])
+	if last > end {
+		return it.items()
+	}
+	it.value = span{value + 2, last}
+	return true
+}
+
+// nextShort is Next where fewer than four bytes are left.
+func (it *TagIter) nextShort() bool {
+	if it.next == len(it.tags) {
+		it.tag, it.name, it.value = span{}, span{}, span{}
+		return false
+	}
+	return it.nextAny()
+}
+
+// nextLong is Next for tags and items shorter than 16 KiB.
+func (it *TagIter) nextLong() bool {
 	b := it.tags
 	at := it.next
 	if len(b)-at < 2 || b[at] != tagKey {

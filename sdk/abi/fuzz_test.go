@@ -44,6 +44,7 @@ func wellFormed(b []byte) bool {
 func seed(f *testing.F) {
 	f.Add(AppendEvent(nil, sampleEvent()))
 	f.Add(AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{Event: *sampleEvent(), Authed: [][32]byte{key32(1)}}))
+	f.Add(AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{Event: *sampleEvent(), Origin: OriginClient, Now: 1_700_000_000}))
 	f.Add(AppendVerdict(nil, ActionReject, "spam", "blocked", "no"))
 	f.Add(AppendConfig(nil, &Config{Settings: []Setting{{Key: "i", Ints: []int64{1, -1}, Floats: []float64{1}, Bools: []bool{true}, Strings: []string{"x"}}}, Service: Service{Domain: "x", PRs: true, Operator: [32]byte{1}}}))
 	f.Add(AppendFilter(nil, &Filter{IDs: [][32]byte{key32(1)}, Kinds: []uint32{1}, Tags: []TagFilter{{"t", []string{"x"}}}, Limit: 1}))
@@ -53,7 +54,7 @@ func seed(f *testing.F) {
 	f.Add([]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f})
 }
 
-// checkTag compares what an iterator read at once with the items one by one.
+// checkTag compares what an iterator read together with the items one by one.
 func checkTag(t *testing.T, it *TagIter) {
 	t.Helper()
 	tag, size := it.Tag(), 0
@@ -83,6 +84,7 @@ func FuzzViews(f *testing.F) {
 			}
 			checkTag(t, &it)
 		}
+		checkUsual(t, b)
 		var request AdmitRequestView
 		if request.Decode(b) == nil {
 			request.Source.Origin()

@@ -131,7 +131,7 @@ func Pack(addr, length uint32) int64 {
 	return int64(uint64(addr)<<32 | uint64(length))
 }
 
-// Unpack is the inverse of [Pack].
+// Unpack inverts [Pack].
 func Unpack(result uint64) (addr, length uint32) {
 	return uint32(result >> 32), uint32(result)
 }

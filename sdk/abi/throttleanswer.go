@@ -95,9 +95,9 @@ func checkKnown(name string, v, last uint32) error {
 	return nil
 }
 
-func checkText(name, v string, most int) error {
-	if len(v) > most {
-		return &AnswerError{name + " has " + decimal(len(v)) + " bytes; the limit is " + decimal(most)}
+func checkText(name, v string, limit int) error {
+	if len(v) > limit {
+		return &AnswerError{name + " has " + decimal(len(v)) + " bytes; the limit is " + decimal(limit)}
 	}
 	return nil
 }

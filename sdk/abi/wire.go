@@ -3,6 +3,7 @@ package abi
 import (
 	"errors"
 	"math/bits"
+	"unsafe"
 )
 
 // ErrMalformed says that bytes are not the message they were read as.
@@ -191,4 +192,35 @@ func readVarint(b []byte) (uint64, int) {
 		}
 	}
 	return 0, 0
+}
+
+// Hexes writes ids as filters have them, 64 hex digits, without garbage.
+type Hexes struct{ b []byte }
+
+// Reset forgets all. What Add has returned must not be used any more.
+func (h *Hexes) Reset() { h.b = h.b[:0] }
+
+// Add returns the digits of an id.
+func (h *Hexes) Add(id *[32]byte) string {
+	start := len(h.b)
+	h.b = AppendHex(h.b, id[:])
+	return text(h.b[start:])
+}
+
+// AppendHex appends bytes as hex digits. Package encoding/hex would make each module larger
+// by fmt, os and reflect.
+func AppendHex(b, data []byte) []byte {
+	const digits = "0123456789abcdef"
+	n := len(b)
+	b = append(b, make([]byte, 2*len(data))...)
+	for i, c := range data {
+		b[n+2*i], b[n+2*i+1] = digits[c>>4], digits[c&0x0f]
+	}
+	return b
+}
+
+// text returns b as a string without a copy. Views promise no more than that
+// the result is valid as long as the bytes are.
+func text(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b))
 }

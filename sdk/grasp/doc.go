@@ -17,8 +17,8 @@
 //  3. Every object name that is given out is 40 or 64 lower-case hex digits and
 //     not all zeros, and every ref name is one that git takes ([CheckRef]). What
 //     is neither is kept apart as a [Fault], and never reaches git.
-//  4. The error of a Parse function is the reason that a client is told, with a
-//     prefix of NIP-01. Reasons of a push have no prefix: git prints them.
+//  4. The error of a Parse function is the reason for the client, with a prefix of
+//     NIP-01. Reasons of a push have no prefix: git prints them.
 //  5. Names of hosts are compared whole, after parsing, never by substring.
 //
 // Signatures and ids are not checked here. URLs are given out as they were

@@ -22,8 +22,8 @@ func Reread(c abi.Config) (Config, error) {
 	return Config{decoded}, err
 }
 
-// Service is how the relay is reached from outside: a setting of the host, the same
-// for every module.
+// Service returns how the relay is reached from outside: a setting of the host, the
+// same for every module.
 func (c Config) Service() Service { return c.c.Service }
 
 // String returns a setting of type string.
@@ -63,7 +63,7 @@ func first[T any](list []T) T {
 	return list[0]
 }
 
-// WrongValue is the error for a value that the manifest cannot describe as
+// WrongValue returns the error for a value that the manifest cannot describe as
 // wrong: it names the key, the value and what is wanted.
 func WrongValue(key, value, want string) error {
 	return errors.New("config " + key + " has " + quote(value) + ": want " + want)
@@ -85,3 +85,13 @@ func quote(s string) string {
 	}
 	return string(append(b, '"'))
 }
+
+// Level is the weight of a line in the log.
+type Level int32
+
+const (
+	Debug Level = abi.LevelDebug
+	Info  Level = abi.LevelInfo
+	Warn  Level = abi.LevelWarn
+	Error Level = abi.LevelError
+)

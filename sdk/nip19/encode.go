@@ -1,4 +1,14 @@
+// Package nip19 decodes public keys as people write them, npub (NIP-19) or 64 hex
+// digits, event ids (note, nevent), addresses (naddr) and secret keys (nsec). It
+// encodes keys. It is small enough for a guest.
+//
+// It never accepts what a checksum refutes, and no error quotes a secret key.
 package nip19
+
+import (
+	"errors"
+	"strings"
+)
 
 // EncodeNpub writes a public key as an npub (NIP-19).
 func EncodeNpub(key [32]byte) string { return encodeBech32("npub", key[:]) }
@@ -28,7 +38,7 @@ func appendShared(data []byte, relay string, author [32]byte, kind uint16) []byt
 	return appendField(data, fieldKind, []byte{0, 0, byte(kind >> 8), byte(kind)})
 }
 
-// appendField appends a type, a length and so many bytes.
+// appendField appends a type, a length and that many bytes.
 func appendField(data []byte, field byte, value []byte) []byte {
 	return append(append(data, field, byte(len(value))), value...)
 }
@@ -71,4 +81,129 @@ func encodeBech32(prefix string, data []byte) string {
 		out = append(out, charset[sum>>(5*(checksum-1-i))&31])
 	}
 	return string(out)
+}
+
+var (
+	errSecretShape    = errors.New("not an nsec or 64 hex digits")
+	errSecretChecksum = errors.New("the checksum of the nsec is wrong")
+)
+
+// ParseSecretKey decodes an nsec, or 64 hex digits in either case. No error
+// quotes the text. Whether the number is a key, from 1 to the order of the curve,
+// is for whoever signs with it.
+func ParseSecretKey(s string) (key [32]byte, err error) {
+	if len(s) == 64 {
+		if key, err = parseHex(s); err != nil {
+			err = errSecretShape
+		}
+		return key, err
+	}
+	data, err := decodeBech32("nsec", s)
+	switch {
+	case err == errNaddrChecksum:
+		return key, errSecretChecksum
+	case err != nil || len(data) != len(key):
+		return key, errSecretShape
+	}
+	return [32]byte(data), nil
+}
+
+// EncodeNsec writes a secret key as an nsec (NIP-19).
+func EncodeNsec(key [32]byte) string { return encodeBech32("nsec", key[:]) }
+
+var (
+	errShape    = errors.New("not an npub or 64 hex digits")
+	errChecksum = errors.New("the checksum of the npub is wrong")
+)
+
+// ParsePubKey decodes an npub, or 64 hex digits in either case.
+func ParsePubKey(s string) ([32]byte, error) {
+	if len(s) == 64 {
+		return parseHex(s)
+	}
+	return DecodeNpub(s)
+}
+
+func parseHex(s string) (key [32]byte, err error) {
+	for i := range key {
+		hi, lo := nibble(s[2*i]), nibble(s[2*i+1])
+		if hi > 15 || lo > 15 {
+			return [32]byte{}, errShape
+		}
+		key[i] = hi<<4 | lo
+	}
+	return key, nil
+}
+
+func nibble(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 255
+}
+
+const charset = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+
+// DecodeNpub decodes a bech32 npub.
+func DecodeNpub(s string) ([32]byte, error) {
+	const prefix, words = "npub", 52 + 6 // 32 bytes in groups of five bits, and the checksum
+	var key [32]byte
+	if len(s) != len(prefix)+1+words {
+		return key, errShape
+	}
+	lower := strings.ToLower(s)
+	if len(lower) != len(s) { // letters beyond ASCII may shrink
+		return key, errShape
+	}
+	if s != lower && s != strings.ToUpper(s) || lower[:5] != prefix+"1" {
+		return key, errShape
+	}
+	sum := uint32(1)
+	for i := range len(prefix) {
+		sum = polymod(sum, prefix[i]>>5)
+	}
+	sum = polymod(sum, 0)
+	for i := range len(prefix) {
+		sum = polymod(sum, prefix[i]&31)
+	}
+	var acc uint32
+	bits, n := 0, 0
+	for i := range words {
+		v := strings.IndexByte(charset, lower[5+i])
+		if v < 0 {
+			return [32]byte{}, errShape
+		}
+		sum = polymod(sum, byte(v))
+		if i >= 52 {
+			continue
+		}
+		acc = acc<<5 | uint32(v)
+		if bits += 5; bits >= 8 {
+			bits -= 8
+			key[n] = byte(acc >> bits)
+			acc &= 1<<bits - 1
+			n++
+		}
+	}
+	if sum != 1 || acc != 0 {
+		return [32]byte{}, errChecksum
+	}
+	return key, nil
+}
+
+// polymod adds five bits to the checksum of bech32 (BIP-173).
+func polymod(sum uint32, v byte) uint32 {
+	top := sum >> 25
+	sum = sum&0x1ffffff<<5 ^ uint32(v)
+	for i, g := range [5]uint32{0x3b6a57b2, 0x26508e6d, 0x1ea119fa, 0x3d4233dd, 0x2a1462b3} {
+		if top>>i&1 == 1 {
+			sum ^= g
+		}
+	}
+	return sum
 }

@@ -3,6 +3,7 @@ package nip19
 import (
 	"errors"
 	"strings"
+	"unicode/utf8"
 )
 
 var (
@@ -33,7 +34,7 @@ func ParseEventID(s string) (id [32]byte, err error) {
 	if err != nil {
 		return id, err
 	}
-	// Each part is a type, a length and so many bytes; the id is of type 0.
+	// Each part is a type, a length and that many bytes; the id is of type 0.
 	for len(data) >= 2 {
 		kind, n := data[0], int(data[1])
 		if data = data[2:]; n > len(data) {
@@ -56,4 +57,123 @@ func eventData(prefix, s string) ([]byte, error) {
 		return nil, errEventChecksum
 	}
 	return nil, errEventShape
+}
+
+// Naddr is what an naddr names: the newest event of an author, kind and d tag.
+// Hints about relays are not kept.
+type Naddr struct {
+	Kind   uint16
+	PubKey [32]byte
+	D      string // empty for a replaceable kind
+}
+
+// maxText bounds what is decoded, in characters. NIP-19 asks for 5000.
+const maxText = 5000
+
+var (
+	errNaddrShape    = errors.New("not an naddr")
+	errNaddrChecksum = errors.New("the checksum of the naddr is wrong")
+	errNaddrField    = errors.New("the naddr is damaged: a field is cut off, stands twice or has the wrong length")
+	errNaddrMissing  = errors.New("the naddr must have an identifier, an author and a kind")
+	errNaddrKind     = errors.New("the kind of the naddr is more than 65535")
+	errNaddrText     = errors.New("the identifier of the naddr is not valid UTF-8")
+)
+
+// The fields of an naddr and a nevent (NIP-19). Others are skipped.
+const (
+	fieldD      = 0 // of an naddr
+	fieldID     = 0 // of a nevent
+	fieldRelay  = 1
+	fieldAuthor = 2
+	fieldKind   = 3
+)
+
+// DecodeNaddr decodes a bech32 naddr.
+func DecodeNaddr(s string) (Naddr, error) {
+	data, err := decodeBech32("naddr", s)
+	if err != nil {
+		return Naddr{}, err
+	}
+	var a Naddr
+	var seen [fieldKind + 1]bool
+	for len(data) > 0 {
+		if len(data) < 2 || len(data) < 2+int(data[1]) {
+			return Naddr{}, errNaddrField
+		}
+		field, value := data[0], data[2:2+int(data[1])]
+		data = data[2+len(value):]
+		switch field {
+		case fieldD, fieldAuthor, fieldKind:
+			if seen[field] {
+				return Naddr{}, errNaddrField
+			}
+			seen[field] = true
+		}
+		switch field {
+		case fieldD:
+			if !utf8.Valid(value) {
+				return Naddr{}, errNaddrText
+			}
+			a.D = string(value)
+		case fieldAuthor:
+			if len(value) != len(a.PubKey) {
+				return Naddr{}, errNaddrField
+			}
+			copy(a.PubKey[:], value)
+		case fieldKind:
+			if len(value) != 4 {
+				return Naddr{}, errNaddrField
+			}
+			if value[0] != 0 || value[1] != 0 {
+				return Naddr{}, errNaddrKind
+			}
+			a.Kind = uint16(value[2])<<8 | uint16(value[3])
+		}
+	}
+	if !seen[fieldD] || !seen[fieldAuthor] || !seen[fieldKind] {
+		return Naddr{}, errNaddrMissing
+	}
+	return a, nil
+}
+
+// decodeBech32 returns the bytes behind the prefix (BIP-173), without the limit
+// of 90 characters.
+func decodeBech32(prefix, s string) ([]byte, error) {
+	const checksum = 6
+	lower := strings.ToLower(s)
+	words, ok := strings.CutPrefix(lower, prefix+"1")
+	if !ok || len(lower) != len(s) || len(s) > maxText || len(words) < checksum || s != lower && s != strings.ToUpper(s) {
+		return nil, errNaddrShape
+	}
+	sum := uint32(1)
+	for i := range len(prefix) {
+		sum = polymod(sum, prefix[i]>>5)
+	}
+	sum = polymod(sum, 0)
+	for i := range len(prefix) {
+		sum = polymod(sum, prefix[i]&31)
+	}
+	data := make([]byte, 0, len(words)*5/8)
+	var acc uint32
+	bits := 0
+	for i := range len(words) {
+		v := strings.IndexByte(charset, words[i])
+		if v < 0 {
+			return nil, errNaddrShape
+		}
+		sum = polymod(sum, byte(v))
+		if i >= len(words)-checksum {
+			continue
+		}
+		acc = acc<<5 | uint32(v)
+		if bits += 5; bits >= 8 {
+			bits -= 8
+			data = append(data, byte(acc>>bits))
+			acc &= 1<<bits - 1
+		}
+	}
+	if sum != 1 || acc != 0 || bits >= 5 {
+		return nil, errNaddrChecksum
+	}
+	return data, nil
 }

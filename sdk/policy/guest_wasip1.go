@@ -77,6 +77,9 @@ func push(n int32) int64 {
 
 // answer returns 0 for a pass, which has no fields.
 func answer(verdict Verdict) int64 {
+	if len(verdict.Rule)|len(verdict.Prefix)|len(verdict.Text)|int(verdict.Action)|int(verdict.Retry) == 0 {
+		return 0
+	}
 	return guest.Answer(verdict.append(guest.Output()))
 }
 

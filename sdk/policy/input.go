@@ -1,12 +1,15 @@
 package policy
 
-import "talon/sdk/abi"
+import (
+	"talon/sdk/abi"
+	"talon/sdk/nip19"
+)
 
 // Input is what [Policy.Admit] is asked about: one event, where it comes from, and
 // the functions of the host.
 type Input struct{ Facts }
 
-// Origin is the door through which an event came in.
+// Origin says how an event came in.
 type Origin uint32
 
 const (
@@ -15,16 +18,16 @@ const (
 	FromSync   Origin = abi.OriginSync   // another relay
 )
 
-// Event is the event to decide about.
+// Event returns the event to decide about.
 func (in Input) Event() Event { return Event{&in.c.admit.Event} }
 
-// Origin is where the event comes from.
+// Origin returns where the event comes from.
 func (in Input) Origin() Origin { return Origin(in.c.admit.Source.Origin()) }
 
-// Address is the client's IP address, empty where there is none.
+// Address returns the client's IP address, empty where there is none.
 func (in Input) Address() string { return in.c.admit.Source.Address() }
 
-// Relay is the URL of the relay that sent the event, for FromSync.
+// Relay returns the URL of the relay that sent the event, for FromSync.
 func (in Input) Relay() string { return in.c.admit.Source.Relay() }
 
 // Authed reports whether the client has proven that it holds the key (NIP-42).
@@ -69,10 +72,10 @@ const (
 // QueryInput is what [Querier.Query] is asked about: the filters of one message.
 type QueryInput struct{ Facts }
 
-// Client is who asks.
+// Client returns the client that asks.
 func (in QueryInput) Client() Client { return Client{in.c.query.Client} }
 
-// Verb is what the client does with the filters.
+// Verb returns what the client does with the filters.
 func (in QueryInput) Verb() Verb { return Verb(in.c.query.Verb) }
 
 // Filters returns an iterator over the filters. One that can match nothing is not
@@ -87,23 +90,23 @@ func (in QueryInput) Filters() abi.FilterIter { return in.c.query.Filters() }
 // come.
 type ConnectInput struct{ Facts }
 
-// Client is who connects. It has proven no keys yet.
+// Client returns the client that connects. It has proven no keys yet.
 func (in ConnectInput) Client() Client { return Client{in.c.connect.Client} }
 
-// Open is the number of connections of the relay, this one included.
+// Open returns the number of connections of the relay, this one included.
 func (in ConnectInput) Open() int { return int(in.c.connect.Open) }
 
-// FromAddress is how many of them come from the client's address, or its IPv6
+// FromAddress returns how many of them come from the client's address, or its IPv6
 // /64.
 func (in ConnectInput) FromAddress() int { return int(in.c.connect.FromAddress) }
 
 // PushInput is what [Pusher.Push] is asked about: ref updates of one repository.
 type PushInput struct{ Facts }
 
-// Client is who pushes.
+// Client returns the client that pushes.
 func (in PushInput) Client() Client { return Client{in.c.push.Client} }
 
-// Repo is the address of the repository's announcement, 30617:pubkey:d.
+// Repo returns the address of the repository's announcement, 30617:pubkey:d.
 func (in PushInput) Repo() string { return in.c.push.Repo }
 
 // Maintainers returns an iterator over the keys whose state counts for the
@@ -121,25 +124,25 @@ func (in PushInput) Updates() abi.RefUpdateIter { return in.c.push.Updates() }
 // needs no announcement, and not to that of Repo's announcement.
 func (in PushInput) PRs() bool { return in.c.push.PRs }
 
-// Bytes is the size of the pack, 0 if it is not known.
+// Bytes returns the size of the pack, 0 if it is not known.
 func (in PushInput) Bytes() int64 { return in.c.push.Bytes }
 
-// Stored is how many bytes the repository takes on disk.
+// Stored returns how many bytes the repository takes on disk.
 func (in PushInput) Stored() int64 { return in.c.push.Stored }
 
-// Client is who is at the other end of a connection.
+// Client describes the peer of a connection.
 type Client struct{ v abi.ClientView }
 
-// Address is the IP address, empty where there is none.
+// Address returns the IP address, empty where there is none.
 func (c Client) Address() string { return c.v.Address() }
 
-// UserAgent is what the client says of itself.
+// UserAgent returns the client's User-Agent header.
 func (c Client) UserAgent() string { return c.v.UserAgent() }
 
-// Origin is the page that a browser was on, empty for other clients.
+// Origin returns the page that a browser was on, empty for other clients.
 func (c Client) Origin() string { return c.v.Origin() }
 
-// Path is that of the request, "/" for most.
+// Path returns the path of the request, "/" for most.
 func (c Client) Path() string { return c.v.Path() }
 
 // Authed reports whether the client has proven that it holds the key (NIP-42).
@@ -154,3 +157,74 @@ func (c Client) Authed(pk PubKey) bool {
 
 // Keys returns an iterator over the keys that the client has proven.
 func (c Client) Keys() abi.BytesIter { return c.v.Authed() }
+
+// ID is an event id.
+type ID [32]byte
+
+// PubKey is an author's public key.
+type PubKey [32]byte
+
+func (id ID) String() string     { return string(abi.AppendHex(nil, id[:])) }
+func (pk PubKey) String() string { return string(abi.AppendHex(nil, pk[:])) }
+
+// ParsePubKey decodes an npub (NIP-19) or 64 hex digits.
+func ParsePubKey(s string) (PubKey, error) {
+	key, err := nip19.ParsePubKey(s)
+	return PubKey(key), err
+}
+
+// Event is a nostr event, read in place.
+type Event struct{ v *abi.EventView }
+
+func (e Event) ID() ID {
+	var id ID
+	copy(id[:], e.v.ID())
+	return id
+}
+
+func (e Event) PubKey() PubKey {
+	var pk PubKey
+	copy(pk[:], e.v.PubKey())
+	return pk
+}
+
+// Author returns PubKey without a copy. It is valid as long as the event.
+func (e Event) Author() *PubKey {
+	if b := e.v.PubKey(); len(b) == len(PubKey{}) {
+		return (*PubKey)(b)
+	}
+	return new(PubKey)
+}
+
+// CreatedAt returns unix seconds.
+func (e Event) CreatedAt() int64 { return e.v.CreatedAt() }
+
+// Kind returns 0 to 65535.
+func (e Event) Kind() int { return int(e.v.Kind()) }
+
+func (e Event) Content() string { return e.v.Content() }
+
+// Tags returns an iterator over the tags:
+//
+//	for it := in.Event().Tags(); it.Next(); {
+//		if it.Name() == "t" && it.Value() == "nostr" {
+func (e Event) Tags() abi.TagIter { return e.v.Tags() }
+
+// TagBytes returns the size of the tags as they are encoded: at least two bytes
+// for each tag and each item, and the items themselves. It costs nothing, and
+// bounds what walking the tags would count.
+func (e Event) TagBytes() int { return e.v.TagBytes() }
+
+// TagCount returns the number of tags. It costs much less than walking them.
+func (e Event) TagCount() int { return e.v.TagCount() }
+
+// Tag returns the value of the first tag with this name, and whether there is
+// one.
+func (e Event) Tag(name string) (value string, ok bool) {
+	for it := e.v.Tags(); it.Next(); {
+		if it.Name() == name {
+			return it.Value(), true
+		}
+	}
+	return "", false
+}

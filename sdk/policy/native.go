@@ -74,7 +74,7 @@ func (c *Call) Push(p Pusher, request []byte) (Verdict, error) {
 }
 
 // Configure calls p with a configuration, encoded and decoded as on the way into a
-// module. It returns what the host is told then.
+// module. It returns the answer to the host.
 func Configure(p Policy, c abi.Config) (abi.Configured, error) {
 	cfg, err := module.Reread(c)
 	if err != nil {

@@ -1,6 +1,9 @@
 package policy
 
-import "talon/sdk/abi"
+import (
+	"talon/sdk/abi"
+	"talon/sdk/module"
+)
 
 // Policy decides which events a relay accepts. It may also be a [Querier], a
 // [Connector] and a [Pusher]; "functions" of its manifest names what the host
@@ -51,7 +54,7 @@ type Idler interface {
 
 // Describer is a policy that says something about the relay, as it is configured.
 type Describer interface {
-	// Describe returns what people and clients are told, in the relay's information
+	// Describe returns the text for people and clients, in the relay's information
 	// document (NIP-11) and on its pages. It is called after Configure.
 	Describe() Description
 }
@@ -79,7 +82,7 @@ const (
 	WritesRestricted = abi.WritesRestricted // only events of some authors, some kinds, about something
 )
 
-// configured is what the host is told of a policy that has taken its configuration.
+// configured returns the answer to the host of a policy that has taken its configuration.
 func configured(p Policy) (c abi.Configured) {
 	if i, ok := p.(Idler); ok {
 		c.Idle = i.Idle()
@@ -99,3 +102,41 @@ func (f Func) Admit(in Input) Verdict { return f(in) }
 
 // Registration is the result of [Register]; it has no meaning.
 type Registration struct{}
+
+// Config holds every setting of the manifest, the operator's value or the
+// default. The host has checked types and limits.
+type Config = module.Config
+
+// Service is how the relay is reached from outside: [Config.Service] of a policy.
+type Service = module.Service
+
+// WrongValue returns the error for a value that the manifest cannot describe as
+// wrong: it names the key, the value and what is wanted.
+func WrongValue(key, value, want string) error { return module.WrongValue(key, value, want) }
+
+// Log writes a line to the operator's log. It needs the capability "log". Lines
+// beyond the host's limit are dropped.
+func (f Facts) Log(level Level, text string) {
+	f.c.host.log(int32(level), text)
+}
+
+// Level is the weight of a line in the log.
+type Level = module.Level
+
+const (
+	Debug = module.Debug
+	Info  = module.Info
+	Warn  = module.Warn
+	Error = module.Error
+)
+
+// Count adds n, 0 or more, to a counter of the operator's metrics. A name is a-z,
+// 0-9 and _; a module has 32 at most. It needs the capability "metric".
+func (f Facts) Count(name string, n float64) {
+	f.c.host.metric(abi.MetricCounter, name, n)
+}
+
+// Gauge sets a gauge of the operator's metrics. It needs the capability "metric".
+func (f Facts) Gauge(name string, value float64) {
+	f.c.host.metric(abi.MetricGauge, name, value)
+}

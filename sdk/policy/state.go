@@ -1,10 +1,15 @@
 package policy
 
-import "time"
+import (
+	"time"
+	"unsafe"
+
+	"talon/sdk/abi"
+)
 
 // What a module keeps outlives its instances, a new version of the module and a
-// restart of the relay. All instances share it, and it changes at once, also if
-// the event is refused later.
+// restart of the relay. All instances share it, and it changes immediately, also
+// if the event is refused later.
 
 // KVGet returns the value that the module has kept under a key of at most 256
 // bytes, and whether there is one. The value is valid until the next function
@@ -65,10 +70,114 @@ func (f Facts) InSet(name, member string) (yes, known bool) {
 	return n == 1, n >= 0
 }
 
-// PubKeyInSet is InSet for a public key.
+// PubKeyInSet does what InSet does, for a public key.
 func (f Facts) PubKeyInSet(name string, pk PubKey) (yes, known bool) {
 	c := f.c
 	c.member = pk
 	n := c.host.setsContains(name, view(c.member[:]))
 	return n == 1, n >= 0
+}
+
+// Facts are the functions of the host, by which a policy reads what the relay has
+// and keeps its own state. Every input has them. Each needs a capability that the
+// manifest asks for.
+//
+// Names, keys and members are text without a copy; [Facts.Key] builds them without
+// allocation.
+type Facts struct{ c *call }
+
+// Now returns the time of the decision in unix seconds, the only clock there is.
+func (f Facts) Now() int64 { return f.c.now }
+
+// Key joins parts to one text, without allocation: the key of an author's bucket
+// is
+//
+//	in.Key("author:", string(pk[:]))
+//
+// It is valid until the next call of Key.
+func (f Facts) Key(parts ...string) string {
+	c := f.c
+	c.key = c.key[:0]
+	for _, part := range parts {
+		c.key = append(c.key, part...)
+	}
+	return view(c.key)
+}
+
+// view returns b as text without a copy.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// call is the state of one decision. It is reused, so that a decision allocates
+// nothing.
+type call struct {
+	admit   abi.AdmitRequestView
+	query   abi.QueryRequestView
+	connect abi.ConnectRequestView
+	push    abi.PushRequestView
+	now     int64
+
+	host   hostFunctions
+	answer []byte // of the last function that answered with data
+	filter []byte // of the last Query
+	key    []byte // of the last Key
+	object []byte // of the last GitHasCommit
+	member PubKey // of the last PubKeyInSet
+	got    abi.EventView
+}
+
+// firstAnswer is the capacity that the first answer finds; it grows when an answer
+// needs more.
+const firstAnswer = 16 << 10
+
+// decodeAdmit makes c the state of a decision about an encoded request. So do the
+// others for their requests.
+func (c *call) decodeAdmit(request []byte) (Input, error) {
+	err := c.admit.Decode(request)
+	c.now = c.admit.Now
+	return Input{Facts{c}}, err
+}
+
+func (c *call) decodeQuery(request []byte) (QueryInput, error) {
+	err := c.query.Decode(request)
+	c.now = c.query.Now
+	return QueryInput{Facts{c}}, err
+}
+
+func (c *call) decodeConnect(request []byte) (ConnectInput, error) {
+	err := c.connect.Decode(request)
+	c.now = c.connect.Now
+	return ConnectInput{Facts{c}}, err
+}
+
+func (c *call) decodePush(request []byte) (PushInput, error) {
+	err := c.push.Decode(request)
+	c.now = c.push.Now
+	return PushInput{Facts{c}}, err
+}
+
+// GitHas reports whether the repository with this address (30617:pubkey:d) has the
+// object, whose name is 40 or 64 hex digits; with "" for the object, whether the
+// repository is here. It needs the capability "git.has".
+// Where the host cannot answer, it reports false, and the host replaces the
+// verdict as for [Facts.Get].
+func (f Facts) GitHas(repo, object string) bool { return f.c.host.gitHas(repo, object) == 1 }
+
+// GitHasCommit reports whether the repository has the object and that is a commit,
+// which the branches of a repository must name. It needs the capability "git.has".
+func (f Facts) GitHasCommit(repo, object string) bool {
+	c := f.c
+	c.object = append(append(c.object[:0], object...), abi.OfCommit...)
+	return c.host.gitHas(repo, view(c.object)) == 1
+}
+
+// GitRef returns the object name that a ref (refs/heads/main) of the repository
+// has, as hex digits, and whether there is one. It is valid until the next
+// function that answers with data. It needs the capability "git.ref".
+func (f Facts) GitRef(repo, ref string) (object string, ok bool) {
+	c := f.c
+	n := c.ask(func(out []byte) int32 { return c.host.gitRef(repo, ref, out) })
+	if n < 0 {
+		return "", false
+	}
+	return view(c.answer[:n]), true
 }

@@ -60,8 +60,8 @@ func (f Facts) Query(filter Filter) Events {
 	return Events{list: abi.ReadEventList(c.answer[:max(n, 0)]), view: &c.got, failed: n < 0}
 }
 
-// Held is Get for events in purgatory, which are not served yet. It needs the
-// capability "held.get".
+// Held does what Get does, for events in purgatory, which are not served yet. It needs
+// the capability "held.get".
 func (f Facts) Held(id ID) (Event, bool) {
 	c := f.c
 	n := c.ask(func(out []byte) int32 { return c.host.heldGet(&id, out) })
@@ -71,7 +71,8 @@ func (f Facts) Held(id ID) (Event, bool) {
 	return Event{&c.got}, true
 }
 
-// QueryHeld is Query for events in purgatory. It needs the capability "held.query".
+// QueryHeld does what Query does, for events in purgatory. It needs the capability
+// "held.query".
 func (f Facts) QueryHeld(filter Filter) Events {
 	c := f.c
 	c.filter = filter.append(c.filter[:0])

@@ -42,14 +42,14 @@ func Pass() Verdict { return Verdict{} }
 // Accept stores the event, or allows what is asked about; policies further down the chain are not asked.
 func Accept() Verdict { return Verdict{Action: ActionAccept} }
 
-// Reject refuses. The client is told "prefix: text"; the prefix is
-// one of blocked, invalid, pow, rate-limited, restricted, error.
+// Reject refuses. The client gets "prefix: text"; the prefix is one of blocked, invalid,
+// pow, rate-limited, restricted, error.
 func Reject(prefix, text string) Verdict {
 	return Verdict{Action: ActionReject, Prefix: prefix, Text: text}
 }
 
-// ShadowReject refuses the event, and tells the client that it was stored. It
-// answers a query as if nothing were here.
+// ShadowReject refuses the event, and answers the client that it was stored. It answers a
+// query as if nothing were here.
 func ShadowReject() Verdict { return Verdict{Action: ActionShadowReject} }
 
 // Hold keeps the event in purgatory: it is not served until it is released. A host
@@ -71,15 +71,15 @@ func (v Verdict) By(rule string) Verdict {
 }
 
 // RetryFor returns v, the refusal of an event, such that the host decides about the
-// event once more when another of its author is accepted within so many seconds, at
-// most 60. The client is answered at once. The host remembers only what clients send,
+// event once more when another of its author is accepted within that many seconds, at
+// most 60. The client is answered immediately. The host remembers only what clients send,
 // the newest event of an author and kind, and of a client only some.
 func (v Verdict) RetryFor(seconds uint32) Verdict {
 	v.Retry = seconds
 	return v
 }
 
-// Reason is what the client is told.
+// Reason returns the reason for the client.
 func (v Verdict) Reason() string {
 	if v.Prefix == "" {
 		return v.Text
@@ -87,7 +87,16 @@ func (v Verdict) Reason() string {
 	return v.Prefix + ": " + v.Text
 }
 
-func (v Verdict) append(b []byte) []byte {
+// append appends the answer to the host, nothing for a pass without a rule. A guest pays
+// for each call, and most verdicts have no text.
+func (v *Verdict) append(b []byte) []byte {
+	if len(v.Prefix)|len(v.Text)|int(v.Retry) == 0 {
+		return abi.AppendVerdict(b, uint32(v.Action), v.Rule, "", "")
+	}
+	return v.appendReason(b)
+}
+
+func (v *Verdict) appendReason(b []byte) []byte {
 	return abi.AppendRetry(abi.AppendVerdict(b, uint32(v.Action), v.Rule, v.Prefix, cut(v.Text)), v.Retry)
 }
 

@@ -1,8 +1,6 @@
 package strategy
 
 import (
-	"encoding/hex"
-
 	"talon/sdk/abi"
 )
 
@@ -16,16 +14,16 @@ type Actions struct {
 
 func (o *Actions) reset(b []byte) { o.b, o.n = b, 0 }
 
-// Len is the number of actions so far. The host refuses an answer that goes over
-// its limits; a strategy with more to do sets a timer for now.
+// Len returns the number of actions so far. The host refuses an answer that goes over its
+// limits; a strategy with more to do sets a timer for now.
 func (o *Actions) Len() int { return o.n }
 
-// Size is the number of bytes so far.
+// Size returns the number of bytes so far.
 func (o *Actions) Size() int { return len(o.b) }
 
 // Connect keeps a connection to the relay up. The higher priority comes first
-// where limits do not allow all. The reason is for the operator; of one that is
-// too long, the start is told.
+// where limits do not allow all. The reason is for the operator; one that is too long is
+// cut.
 func (o *Actions) Connect(relay string, priority uint32, reason string) {
 	o.add(abi.StepAction{Do: abi.DoConnect, Relay: relay, Priority: priority, Reason: cut(reason)})
 }
@@ -123,8 +121,8 @@ type TagFilter = abi.TagFilter
 // copies what it is given.
 type Hexes = abi.Hexes
 
-// Hex is an id as tags and filters have it.
-func Hex(id []byte) string { return hex.EncodeToString(id) }
+// Hex returns an id as tags and filters have it.
+func Hex(id []byte) string { return string(abi.AppendHex(nil, id)) }
 
 func (f *Filter) wire() abi.Filter {
 	wire := abi.Filter{IDs: f.IDs, Authors: f.Authors, Kinds: f.Kinds, Tags: f.Tags, Limit: f.Limit}

@@ -1,8 +1,8 @@
 // Package strategy is what the author of a strategy in Go imports: a module that
 // decides what this service subscribes to on which relay, and when.
 //
-// A strategy is a reducer. It is told what happens, one input at a time and in
-// order, and says what to do; the host does it. It has no clock but [Input.Now],
+// A strategy is a reducer. It receives what happens, one input at a time and in
+// order, and returns what to do; the host does it. It has no clock but [Input.Now],
 // no network, no files, and no goroutines that live on between calls.
 //
 //	//go:embed manifest.json

@@ -20,44 +20,45 @@ const (
 	TimerFired        Kind = abi.InputTimerFired
 )
 
-// Input is one thing that happened. Only the method of its kind has something to
-// tell; the others return empty values.
+// Input is one thing that happened. Only the method of its kind returns what it
+// holds; the others return empty values.
 type Input struct{ c *call }
 
-// Kind says which.
+// Kind returns the kind of the input.
 func (in Input) Kind() Kind { return Kind(in.c.view.Kind) }
 
-// Now is the time of the step in unix milliseconds. It never goes back.
+// Now returns the time of the step in unix milliseconds. It never goes back.
 func (in Input) Now() int64 { return in.c.view.Now }
 
-// Init is the world as it is.
+// Init returns the state of the world with which an instance begins.
 func (in Input) Init() World { return World{in.c.view.Init()} }
 
-// LocalEvent is an event that was accepted here.
+// LocalEvent returns an event that was accepted here.
 func (in Input) LocalEvent() abi.LocalEventView { return in.c.view.LocalEvent() }
 
-// RepoGone is a repository that is no longer ours.
+// RepoGone returns a repository that is no longer ours.
 func (in Input) RepoGone() abi.RepoGone { return in.c.view.RepoGone() }
 
-// RelayConnected is a connection that is up.
+// RelayConnected returns a connection that is up.
 func (in Input) RelayConnected() abi.RelayConnected { return in.c.view.RelayConnected() }
 
-// RelayDisconnected is a connection that ended, or that could not be made.
+// RelayDisconnected returns a connection that ended, or that could not be made.
 func (in Input) RelayDisconnected() abi.RelayDisconnected { return in.c.view.RelayDisconnected() }
 
-// Eose tells that what a relay has stored for a subscription has arrived.
+// Eose returns a subscription whose stored events have all arrived.
 func (in Input) Eose() abi.Eose { return in.c.view.Eose() }
 
-// Closed is a subscription that the relay ended, or that the host did not open.
+// Closed returns a subscription that the relay ended, or that the host did not
+// open.
 func (in Input) Closed() abi.Closed { return in.c.view.Closed() }
 
-// HistoricDone is a historic that ended.
+// HistoricDone returns a historic that ended.
 func (in Input) HistoricDone() abi.HistoricDone { return in.c.view.HistoricDone() }
 
-// Notice is a NOTICE of a relay.
+// Notice returns a NOTICE of a relay.
 func (in Input) Notice() abi.Notice { return in.c.view.Notice() }
 
-// TimerFired is a timer whose time has come.
+// TimerFired returns a timer whose time has come.
 func (in Input) TimerFired() abi.TimerFired { return in.c.view.TimerFired() }
 
 // Log writes a line to the operator's log. It needs the capability "log". Lines

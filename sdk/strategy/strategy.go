@@ -22,7 +22,7 @@ type Config = module.Config
 // Registration is the result of [Register]; it has no meaning.
 type Registration struct{}
 
-// WrongValue is the error for a value that the manifest cannot describe as
+// WrongValue returns the error for a value that the manifest cannot describe as
 // wrong: it names the key, the value and what is wanted.
 func WrongValue(key, value, want string) error { return module.WrongValue(key, value, want) }
 

@@ -16,9 +16,9 @@ type DomainLimits struct {
 // requests do not all take the same time to arrive.
 const Window = Minute + Second
 
-// MostPerMinute is the highest limit of starts that there can be: the host tells of
-// as many (abi.MaxAges).
-const MostPerMinute = 256
+// MaxPerMinute is the highest limit of starts that there can be: the host reports
+// that many (abi.MaxAges).
+const MaxPerMinute = 256
 
 // Admit lets a request to the domain start as soon as the limits and what After
 // said before allow it.
@@ -59,7 +59,7 @@ func ParseDomains(key string, entries []string, usual DomainLimits) (Domains, er
 		atOnce, err := strconv.ParseUint(strings.TrimSpace(first), 10, 16)
 		ok = ok && err == nil && atOnce > 0
 		perMinute, err := strconv.ParseUint(strings.TrimSpace(second), 10, 16)
-		ok = ok && err == nil && perMinute <= MostPerMinute
+		ok = ok && err == nil && perMinute <= MaxPerMinute
 		name = strings.ToLower(strings.TrimSuffix(strings.TrimSpace(name), "."))
 		if !ok || name == "" || strings.ContainsAny(name, "/ @") {
 			return Domains{}, WrongValue(key, entry, "domain=at once,per minute, such as git.example.com=10,60")
@@ -87,3 +87,113 @@ func (d *Domains) Of(name string) DomainLimits {
 // which they were served, longest ago first, so that all get their turn. Who compares
 // LastTried instead lets those who have just come overtake.
 func InTurn(PickInput) PickAnswer { return Next(0) }
+
+// Relays are the numbers by which relays that fail are tried again, lengths of time
+// all but one.
+type Relays struct {
+	First, Max int64 // after a failure: doubles with each one in a row
+	Stable     int64 // a connection that ended sooner counts as a failure
+	DeadAfter  int64 // of failures only: the relay is dead
+	DeadEvery  int64 // between attempts to reach a dead relay
+	Limited    int64 // after "rate-limited", unless the relay names a longer time
+	Barred     int64 // after a wrong name, certificate or protocol
+
+	AtOnce uint32 // attempts to connect, to all relays together
+}
+
+// Admit lets one attempt to connect to a relay start at a time, not before After
+// said.
+func (r *Relays) Admit(in AdmitInput) AdmitAnswer {
+	if left := in.Subject.NotBefore - in.Now; left > 0 {
+		return Wait(left)
+	}
+	if in.Subject.InFlight > 0 || in.AllInFlight >= r.AtOnce {
+		return WaitForEnd()
+	}
+	return Start()
+}
+
+// After says when to connect again: immediately to a relay that was fine, and less
+// often the longer it fails.
+func (r *Relays) After(in AfterInput) AfterAnswer {
+	switch in.Outcome {
+	case OK:
+		return AfterAnswer{Health: Healthy}
+	case Disconnected:
+		if in.Since == 0 || in.Now-in.Since >= r.Stable {
+			return AfterAnswer{Health: Healthy}
+		}
+	case RateLimited:
+		return AfterAnswer{Delay: min(max(r.Limited, in.RetryAfter), Day), Health: Degraded, Reason: "it asks for less"}
+	case DNS, TLS, Protocol:
+		return AfterAnswer{Delay: r.Barred, Health: Barred, Reason: "its name, certificate or protocol is wrong"}
+	}
+	if since := in.Subject.FailingSince; since != 0 && in.Now-since >= r.DeadAfter {
+		return AfterAnswer{Delay: r.DeadEvery, Health: Dead, Reason: "it has failed for long"}
+	}
+	delay := max(Backoff(r.First, r.Max, in.Subject.Failures), min(in.RetryAfter, Day))
+	return AfterAnswer{Delay: delay, Health: Degraded}
+}
+
+// Load returns how busy this server is, from 0 to 1: its processors, its memory, or
+// the queue of events, whichever is closest to its limit.
+func Load(t *Telemetry) float64 {
+	load := t.CPU
+	if t.QueueLimit > 0 {
+		load = max(load, float64(t.Queue)/float64(t.QueueLimit))
+	}
+	if t.MemoryLimit > 0 {
+		load = max(load, float64(t.Memory)/float64(t.MemoryLimit))
+	}
+	if !(load > 0) { // NaN as well
+		return 0
+	}
+	return min(load, 1)
+}
+
+// Ease lowers what clients may do while this server is busy. Up to a load of from
+// the limits are the operator's most; above it they go down to the operator's least
+// at full load. What has no most begins at that of busy, and is without a limit
+// again when there is little to do. A limit that is 0 in busy and in most stays off.
+func Ease(in TickInput, from float64, busy ClientLimits) TickAnswer {
+	load := Load(&in.Telemetry)
+	share := 0.0
+	if load > from {
+		share = (load - from) / (1 - from)
+	}
+	// In steps, so that clients see few changes.
+	const steps = 10
+	part := int64(share * steps)
+	if share > 0 && part == 0 {
+		part = 1
+	}
+	limit := func(maximum, low, busy int64) int64 {
+		top := maximum
+		if top == 0 {
+			if part == 0 {
+				return 0
+			}
+			top = busy
+		}
+		if top == 0 {
+			return 0
+		}
+		if low == 0 {
+			low = max(top/20, 1)
+		}
+		low = min(low, top)
+		return top - int64(float64(top-low)*float64(part)/steps)
+	}
+	small := func(maximum, low, busy uint32) uint32 { return uint32(limit(int64(maximum), int64(low), int64(busy))) }
+	maximum, low, current := &in.Most, &in.Least, in.Current
+	limits := current
+	limits.Subscriptions = small(maximum.Subscriptions, low.Subscriptions, busy.Subscriptions)
+	limits.Events = small(maximum.Events, low.Events, busy.Events)
+	limits.Queries = small(maximum.Queries, low.Queries, busy.Queries)
+	limits.BytesIn = limit(maximum.BytesIn, low.BytesIn, busy.BytesIn)
+	limits.BytesOut = limit(maximum.BytesOut, low.BytesOut, busy.BytesOut)
+	if limits == current {
+		return Keep()
+	}
+	return Limit(limits)
+}

@@ -45,17 +45,17 @@ func TestLoad(t *testing.T) {
 // TestEase walks through all loads: limits only fall, keep to the operator's clamps,
 // and do not change often.
 func TestEase(t *testing.T) {
-	most, least := ClientLimits{Events: 1000, BytesOut: 1 << 40, Connections: 3}, ClientLimits{Events: 90}
-	current, changes := most, 0
+	limit, low := ClientLimits{Events: 1000, BytesOut: 1 << 40, Connections: 3}, ClientLimits{Events: 90}
+	current, changes := limit, 0
 	for i := range 1001 {
-		in := TickInput{TickRequest: &abi.TickRequest{Telemetry: Telemetry{CPU: float64(i) / 1000}, Current: current, Most: most, Least: least}}
+		in := TickInput{TickRequest: &abi.TickRequest{Telemetry: Telemetry{CPU: float64(i) / 1000}, Current: current, Most: limit, Least: low}}
 		a := Ease(in, 0.5, ClientLimits{Queries: 100})
 		if !a.Set {
 			continue
 		}
 		changes++
 		l := a.Limits
-		if l.Events > current.Events || l.BytesOut > current.BytesOut || l.Events < least.Events || l.Queries > 100 || l.Connections != 3 || l.Filters != 0 {
+		if l.Events > current.Events || l.BytesOut > current.BytesOut || l.Events < low.Events || l.Queries > 100 || l.Connections != 3 || l.Filters != 0 {
 			t.Fatalf("at a load of %d thousandths: %+v after %+v", i, l, current)
 		}
 		current = l
@@ -63,8 +63,8 @@ func TestEase(t *testing.T) {
 	if changes != 10 || current.Events != 90 || current.Queries != 5 {
 		t.Errorf("%d changes, %+v at the end; want 10 and the least", changes, current)
 	}
-	calm := Ease(TickInput{TickRequest: &abi.TickRequest{Current: current, Most: most}}, 0.5, ClientLimits{Queries: 100})
-	if calm != Limit(most) {
+	calm := Ease(TickInput{TickRequest: &abi.TickRequest{Current: current, Most: limit}}, 0.5, ClientLimits{Queries: 100})
+	if calm != Limit(limit) {
 		t.Errorf("calm again: %+v, want the operator's most", calm)
 	}
 }

@@ -22,15 +22,15 @@ type Throttle interface {
 	// may start now ("throttle_admit").
 	Admit(in AdmitInput) AdmitAnswer
 
-	// After is told how a request, a connection or a round for a repository ended,
-	// and says when to go on ("throttle_after").
+	// After receives how a request, a connection or a round for a repository ended,
+	// and returns when to go on ("throttle_after").
 	After(in AfterInput) AfterAnswer
 
 	// Pick says which of the repositories that wait for a domain is next
 	// ("throttle_pick").
 	Pick(in PickInput) PickAnswer
 
-	// Tick is told how this server is doing, every few seconds, and says what
+	// Tick receives the load of this server, every few seconds, and returns what
 	// clients may do ("throttle_tick").
 	Tick(in TickInput) TickAnswer
 }
@@ -41,7 +41,7 @@ type Config = module.Config
 // Registration is the result of [Register]; it has no meaning.
 type Registration struct{}
 
-// WrongValue is the error for a value that the manifest cannot describe as
+// WrongValue returns the error for a value that the manifest cannot describe as
 // wrong: it names the key, the value and what is wanted.
 func WrongValue(key, value, want string) error { return module.WrongValue(key, value, want) }
 

@@ -176,6 +176,40 @@ test('a push without rights is refused in words that clients look for', async ()
   })
 })
 
+// What follows is git's protocol as a page writes it by itself, without a side band for pushes.
+const line = text => (text.length + 4).toString(16).padStart(4, '0') + text
+const zero = '0'.repeat(40)
+
+async function ask(service, body) {
+  const answer = await page(`${clone}/git-${service}`, { method: 'POST', headers: { 'Content-Type': `application/x-git-${service}-request` }, body })
+  return Buffer.from(await answer.arrayBuffer()).toString('latin1')
+}
+
+test('a page reads single objects', async () => {
+  const refs = Buffer.from(await (await page(`${clone}/info/refs?service=git-upload-pack`)).arrayBuffer()).toString()
+  const [, head, can] = refs.match(/([0-9a-f]{40}) HEAD\0(.*)\n/)
+  for (const name of ['multi_ack_detailed', 'side-band-64k', 'shallow', 'filter', 'object-format=sha1']) assert.ok(can.split(' ').includes(name), name)
+  const { object } = await git.readObject({ fs, dir, oid: head, format: 'parsed' })
+  for (const [oid, filter] of [[head, 'tree:0'], [head, 'blob:none'], [object.tree]]) {
+    const text = await ask('upload-pack', line(`want ${oid} ofs-delta no-progress multi_ack_detailed side-band-64k${filter ? ' filter' : ''} agent=page\n`) +
+      line('deepen 1\n') + (filter ? line(`filter ${filter}\n`) : '') + '0000' + line('done\n'))
+    assert.match(text, /PACK/, `${oid} ${filter}`)
+  }
+  assert.match(await ask('upload-pack', line(`want ${'1'.repeat(40)} side-band-64k\n`) + '0000' + line('done\n')), /ERR upload-pack: not our ref/)
+})
+
+test('a page pushes without a side band', async () => {
+  const push = (before, after, ref, pack = '') =>
+    ask('receive-pack', Buffer.concat([Buffer.from(line(`${before} ${after} ${ref}\0report-status delete-refs\n`) + '0000'), Buffer.from(pack)]))
+  const main = (await git.listServerRefs({ http: client, url: clone, prefix: 'refs/heads/main' }))[0].oid
+  const next = await commit('without a side band', [main]), { tree } = (await git.readCommit({ fs, dir, oid: next })).commit
+  const { packfile } = await git.packObjects({ fs, dir, oids: [next, tree, (await git.readTree({ fs, dir, oid: tree })).tree[0].oid] })
+  assert.match(await push(main, next, 'refs/heads/main', packfile), /^000eunpack ok\n[0-9a-f]{4}ng refs\/heads\/main authorisation failed: .*\n0000$/)
+  await state({ main: next })
+  assert.equal(await push(main, next, 'refs/heads/main', packfile), '000eunpack ok\n' + line('ok refs/heads/main\n') + '0000')
+  assert.equal(await push(zero, zero, 'refs/heads/gone'), '000eunpack ok\n' + line('ok refs/heads/gone\n') + '0000')
+})
+
 test('what a page reads first is compressed', async () => {
   const branches = {}
   const main = (await git.listServerRefs({ http: client, url: clone, prefix: 'refs/heads/' }))[0].oid

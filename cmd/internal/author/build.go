@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"talon/host/plugin/guest"
 	"talon/sdk/abi/manifest"
 )
 
@@ -23,9 +24,9 @@ const (
 	buildTime = 10 * time.Minute
 )
 
-// Build compiles the module in a folder to <name>.wasm in the same folder, where
-// the manifest says the name, or to out. What the compiler says of mistakes goes to
-// w. It returns the file's path.
+// Build compiles the module in a folder to out, or to <name>.wasm in the same folder,
+// with the name of the manifest. The compiler's error messages go to w. It returns the
+// file's path.
 func Build(ctx context.Context, dir, out string, w io.Writer) (string, error) {
 	l, err := languageIn(dir)
 	if err != nil {
@@ -108,7 +109,7 @@ func (l *language) compile(ctx context.Context, dir, name, out string, w io.Writ
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), goTarget...), env...)
 	cmd.WaitDelay = time.Second
-	said := &head{most: maxOutput}
+	said := &head{max: maxOutput}
 	cmd.Stdout, cmd.Stderr = said, said
 	if err = cmd.Run(); err == nil {
 		return newest(made)
@@ -142,12 +143,12 @@ func newest(pattern string) (file string, err error) {
 
 // head keeps the first bytes of what is written.
 type head struct {
-	most int
+	max  int
 	text []byte
 }
 
 func (h *head) Write(b []byte) (int, error) {
-	h.text = append(h.text, b[:min(len(b), h.most-len(h.text))]...)
+	h.text = append(h.text, b[:min(len(b), h.max-len(h.text))]...)
 	return len(b), nil
 }
 
@@ -165,7 +166,7 @@ func readModule(file string) ([]byte, error) {
 	if len(wasm) > maxModule {
 		return nil, fmt.Errorf("the module %s is larger than 32 MiB", file)
 	}
-	switch _, err := manifest.FromModule(wasm); {
+	switch _, err := guest.ReadManifest(wasm); {
 	case errors.Is(err, manifest.ErrNone):
 		return nil, fmt.Errorf("the module has no manifest: hand the text of manifest.json to Register, so that it is part of the file")
 	case err != nil:
@@ -174,15 +175,15 @@ func readModule(file string) ([]byte, error) {
 	return wasm, nil
 }
 
-// HasNative reports whether the module in a folder is written in a language in which
-// it has unit tests of its own, for [Native].
+// HasNative reports whether the language of the module in a folder has unit tests of its
+// own, which [Native] runs.
 func HasNative(dir string) bool {
 	l, err := languageIn(dir)
 	return err == nil && len(l.native) > 0
 }
 
-// Native runs the unit tests of the folder in which a module is written, with the
-// language's own tool. What they say goes to w.
+// Native runs the unit tests in a module's folder with the language's own tool. Their
+// output goes to w.
 func Native(ctx context.Context, dir string, w io.Writer) error {
 	l, err := languageIn(dir)
 	if err != nil {

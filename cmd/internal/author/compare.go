@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// Difference is what two modules say about some questions, where that is not the
-// same.
+// Difference is a pair of different verdicts of two modules, with the questions that got
+// it.
 type Difference struct {
 	A, B  string // verdicts, without their reasons
 	Count int
 	First []Unlike // of them
 }
 
-// Unlike is one question that two modules answer differently.
+// Unlike is a question that two modules answer differently.
 type Unlike struct {
 	Where, Event string // the event's id, empty for other questions
 	A, B         Answer
@@ -35,13 +35,13 @@ type Comparison struct {
 	kinds         map[[2]string]*Difference
 }
 
-// Compare asks both about the same.
+// Compare asks both modules the same questions.
 func (c *Comparison) Compare(ctx context.Context, a, b *Runner, q *Question) {
 	one, other := a.Ask(ctx, q), b.Ask(ctx, q)
 	c.Add(q, one, other)
 }
 
-// Add compares two answers to the same.
+// Add compares two answers to the same question.
 func (c *Comparison) Add(q *Question, one, other Answer) {
 	c.Asked++
 	if err := cmpErr(one.Err, other.Err); err != nil {
@@ -73,7 +73,7 @@ func (c *Comparison) Add(q *Question, one, other Answer) {
 	}
 }
 
-// Differences returns all, the most frequent first.
+// Differences returns all differences, the most frequent first.
 func (c *Comparison) Differences() []*Difference {
 	var list []*Difference
 	for _, d := range c.kinds {
@@ -104,8 +104,8 @@ func (a *Answer) Verdict() string {
 	return a.Action.String() + " " + a.Rule
 }
 
-// Event is the id of the event that is asked about, empty for other questions and
-// where it has none.
+// Event returns the id of the event in the question; empty for other questions and where
+// it has none.
 func (q *Question) Event() string {
 	if e := q.Vector.Event; e != nil && e.ID != [32]byte{} {
 		return fmt.Sprintf("%x", e.ID)
@@ -113,7 +113,7 @@ func (q *Question) Event() string {
 	return ""
 }
 
-// Said is what the client hears, or why there is no verdict.
+// Said is the message to the client, or why there is no verdict.
 func (a *Answer) Said() string {
 	if a.Err != nil {
 		return a.Err.Error()

@@ -1,12 +1,18 @@
 package author
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"talon/host/plugin/guest"
 	"talon/sdk"
 	"talon/sdk/abi/manifest"
 )
@@ -127,4 +133,87 @@ var assemblyscript = language{
 
 func missing(tool, remedy string) error {
 	return fmt.Errorf("the compiler is missing, there is no %s: %s", tool, remedy)
+}
+
+// cache keeps compiled code between commands, so that each need not compile the
+// same module again. Processes take turns with it.
+type cache struct {
+	dir  string
+	lock *os.File // nil: the folder is this process's own
+}
+
+// openCache opens the folder of the user's, or else one that goes away.
+func openCache() (*cache, error) {
+	if base, err := os.UserCacheDir(); err == nil {
+		dir := filepath.Join(base, "talon", "modules")
+		if os.MkdirAll(dir, 0o700) == nil {
+			if f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err == nil {
+				return &cache{dir, f}, nil
+			}
+		}
+	}
+	dir, err := os.MkdirTemp("", "talon-modules-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for compiled code: %w", err)
+	}
+	return &cache{dir: dir}, nil
+}
+
+// Load loads a module, with its machine code from the cache of the commands.
+func Load(ctx context.Context, wasm []byte, o guest.Options) (m *guest.Module, err error) {
+	c, err := openCache()
+	if err != nil {
+		return nil, err
+	}
+	o.CacheDir = c.dir
+	err = c.hold(func() (err error) {
+		m, err = guest.Load(ctx, wasm, o)
+		return err
+	})
+	return m, cmpErr(err, c.close()) // the code is mapped, or in memory
+}
+
+// hold calls f while no other process uses the folder.
+func (c *cache) hold(f func() error) error {
+	if c.lock != nil {
+		if err := syscall.Flock(int(c.lock.Fd()), syscall.LOCK_EX); err != nil {
+			return fmt.Errorf("lock the folder of compiled code: %w", err)
+		}
+		defer syscall.Flock(int(c.lock.Fd()), syscall.LOCK_UN)
+	}
+	return f()
+}
+
+// close bounds the folder, or removes one of this process.
+func (c *cache) close() error {
+	if c.lock == nil {
+		return os.RemoveAll(c.dir)
+	}
+	err := c.hold(func() error { return guest.PruneCache(c.dir) })
+	if e := c.lock.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// ownCPU is the processor time that this process has used.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// cpuOf is the processor time that another process has used, without its children. It
+// is 0 where the system does not tell.
+func cpuOf(pid int) time.Duration {
+	// The clock of a process (clock_getcpuclockid): the inverted number, and what is
+	// counted, which is 2 for the scheduler's own figure.
+	const scheduled = 2
+	var at unix.Timespec
+	if err := unix.ClockGettime(int32(^pid)<<3|scheduled, &at); err != nil {
+		return 0
+	}
+	return time.Duration(at.Nano())
 }

@@ -14,9 +14,9 @@ import (
 	"talon/sdk"
 )
 
-// Create makes a folder with a module that builds and passes its tests without a
-// network: the example of the world, and a copy of the SDK. The module has the
-// name of the folder. It never touches a folder that has something in it.
+// Create creates a folder with the example module of the world and a copy of the SDK. The
+// module builds and passes its tests without a network. The module has the name of the
+// folder. Create never touches a folder that is not empty.
 func Create(dir, world, lang string) (err error) {
 	l, err := languageOf(lang)
 	if err != nil {

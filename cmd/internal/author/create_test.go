@@ -13,7 +13,7 @@ import (
 )
 
 // TestNewModules makes a module of each world, and does what its README says. The
-// tool is told to fetch nothing.
+// tool must fetch nothing.
 func TestNewModules(t *testing.T) {
 	for _, lang := range Languages() {
 		l, err := languageOf(lang)

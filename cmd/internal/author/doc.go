@@ -1,7 +1,7 @@
-// Package author is the workshop of those who write modules: it makes a folder
-// that builds, builds it, and asks a module questions where no relay runs. It
-// holds the machinery of the commands talon plugin new, build, inspect, test, run,
-// replay, bench, diff, exec, sign and verify.
+// Package author has the tools for authors of modules: it creates a folder that builds,
+// builds it, and calls a module without a relay. It holds the machinery of the commands
+// talon plugin new, build, inspect, test, run, replay, bench, diff, exec, sign and
+// verify.
 //
 // Modules run as they do in a relay, by package guest, with the same limits. What a
 // relay would know stands in files: stored events ([ReadEvents]), settings and sets
@@ -17,5 +17,5 @@
 //     module or a file says is quoted, and bounded.
 //  4. A line of input takes bounded memory, whatever its bytes.
 //  5. No file is changed that was there before, but the module that a build makes
-//     and what a command is told to write.
+//     and the output files that a command's options name.
 package author

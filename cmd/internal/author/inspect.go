@@ -3,15 +3,23 @@ package author
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"talon/host"
+	"talon/host/plugin/claim"
 	"talon/host/plugin/guest"
+	"talon/host/plugin/sidecar"
 	"talon/sdk/abi/manifest"
 )
 
-// Inspection is what a module says of itself and what it can do.
+// Inspection describes a module: its manifest, its exports and its capabilities.
 type Inspection struct {
 	Name         string             `json:"name"`
 	Version      string             `json:"version"`
@@ -34,11 +42,15 @@ type Inspection struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Inspect looks at a module of any world. Nothing of it runs but its start.
+// Inspect describes a module of any world. Nothing of it runs but its start.
 func (s *Source) Inspect(ctx context.Context) (*Inspection, error) {
 	man := s.Manifest
+	wasm, err := guest.Decompress(s.Wasm)
+	if err != nil {
+		return nil, err
+	}
 	in := &Inspection{
-		Name: man.Name, Version: man.Release, Summary: man.Summary, SHA256: s.SHA256, SDK: manifest.SDK(s.Wasm), Size: len(s.Wasm),
+		Name: man.Name, Version: man.Release, Summary: man.Summary, SHA256: s.SHA256, SDK: manifest.SDK(wasm), Size: len(s.Wasm),
 		Worlds: man.Worlds, Functions: man.Functions, Place: man.Place, Capabilities: slices.Sorted(slices.Values(man.Capabilities)),
 		Fuel: man.Budgets.Fuel, Memory: man.Budgets.MemoryBytes, Vectors: len(man.Vectors), Settings: man.Config,
 	}
@@ -68,8 +80,8 @@ func (s *Source) Inspect(ctx context.Context) (*Inspection, error) {
 // Row is one line of an inspection.
 type Row struct{ Label, Value string }
 
-// Rows are what there is to see, in the order in which it is shown. bytes writes a
-// size.
+// Rows returns the lines of the inspection, in the order in which they are shown. bytes
+// writes a size.
 func (in *Inspection) Rows(bytes func(int64) string) []Row {
 	rows := []Row{
 		{"name", in.Name},
@@ -135,11 +147,11 @@ func without(a, b []string) (rest []string) {
 	return rest
 }
 
-// Change is a row that two inspections do not have alike; empty where it is not
-// there.
+// Change is a row that differs between two inspections; a value is empty where the row is
+// absent.
 type Change struct{ Label, Before, After string }
 
-// Changes returns what is not the same in two modules.
+// Changes returns the rows that differ between two modules.
 func Changes(before, after []Row) (changes []Change) {
 	for _, row := range before {
 		if now := find(after, row.Label); now != row.Value {
@@ -161,4 +173,53 @@ func find(rows []Row, label string) string {
 		}
 	}
 	return ""
+}
+
+// maxSidecar is how long a side-car may be that a relay reads.
+const maxSidecar = 1 << 20
+
+// Claim returns an event for the author to sign. It states that the file with this hash
+// is the module of this name and version, and asks for these capabilities and no others.
+// url is where it can be had, empty if that is not said.
+func (s *Source) Claim(url string) *host.Event {
+	man := s.Manifest
+	tags := host.Tags{{"x", s.SHA256}, {"m", "application/wasm"}, {"size", strconv.Itoa(len(s.Wasm))}, {"name", man.Name}, {"version", man.Release}}
+	if url != "" {
+		tags = append(tags, host.Tag{"url", url})
+	}
+	for _, world := range man.Worlds {
+		tags = append(tags, host.Tag{"world", world})
+	}
+	for _, capability := range slices.Sorted(slices.Values(man.Capabilities)) {
+		tags = append(tags, host.Tag{"capability", capability})
+	}
+	return &host.Event{Kind: claim.Kind, Tags: tags, Content: man.Summary}
+}
+
+// ClaimSidecar returns an event for an operator to sign. It states the hash of the
+// side-car.
+func ClaimSidecar(path string) (*host.Event, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the side-car: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSidecar+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the side-car: %w", err)
+	}
+	if len(text) > maxSidecar {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, maxSidecar)
+	}
+	if _, err := sidecar.Parse(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	tags := host.Tags{{"x", fmt.Sprintf("%x", sha256.Sum256(text))}, {"m", "application/toml"}, {"size", strconv.Itoa(len(text))}, {"name", filepath.Base(path)}}
+	return &host.Event{Kind: claim.Kind, Tags: tags}, nil
+}
+
+// Verify parses a claim and checks its signature and that it names this module's hash and
+// capabilities. It returns who signed it.
+func (s *Source) Verify(text []byte) (*host.Event, error) {
+	return claim.Verify(text, s.SHA256, s.Manifest.Capabilities)
 }

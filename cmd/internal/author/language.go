@@ -36,7 +36,7 @@ type language struct {
 
 var languages = []language{golang, rust, assemblyscript, clang}
 
-// Languages are those in which a new module can be written.
+// Languages are the languages in which Create can write a module.
 func Languages() []string {
 	names := make([]string, len(languages))
 	for i := range languages {
@@ -54,7 +54,7 @@ func languageOf(name string) (*language, error) {
 	return nil, fmt.Errorf("language %.40q: want one of %s", name, strings.Join(Languages(), ", "))
 }
 
-// Next is the command line with which an author goes on in a new folder.
+// Next returns the next command line for an author in a new folder.
 func Next(dir, lang string) string {
 	next := "cd " + dir + " && "
 	if l, err := languageOf(lang); err == nil && l.first != "" {

@@ -1,9 +1,11 @@
 package author
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -12,7 +14,7 @@ import (
 	"talon/host/plugin/guest"
 )
 
-// Measured is what a module costs.
+// Measured is the cost of a module's decisions.
 type Measured struct {
 	Decisions  int           `json:"decisions"`
 	Mean       time.Duration `json:"mean_ns"` // of one decision, the encoding of the request included
@@ -21,7 +23,7 @@ type Measured struct {
 	CPU        time.Duration `json:"cpu_ns"` // of one decision in the mean, of all processes that take part
 	Fuel50     int64         `json:"fuel_p50,omitempty"`
 	Fuel99     int64         `json:"fuel_p99,omitempty"`
-	FuelMost   int64         `json:"fuel_most,omitempty"`
+	MaxFuel    int64         `json:"fuel_most,omitempty"`
 	FuelBudget int64         `json:"fuel_budget,omitempty"` // of one decision, without what is added for each byte of the request
 
 	Cold        time.Duration `json:"start_ns,omitempty"`      // from the bytes to a first instance, with compiling
@@ -34,8 +36,8 @@ type Measured struct {
 // maxTimes is how many decisions are timed one by one.
 const maxTimes = 2_000_000
 
-// Measure times the module with questions about events, over and over for a while.
-// The error is about a question that it did not answer.
+// Measure times the module's answers to questions about events, repeated for a while. The
+// error is about a question that it did not answer.
 func (s *Source) Measure(ctx context.Context, questions []*Question, during time.Duration, o Options) (m Measured, err error) {
 	if len(questions) == 0 {
 		return m, errors.New("there is no question to measure with: the file is empty")
@@ -94,7 +96,7 @@ func (m *Measured) decide(ctx context.Context, r *Runner, questions []*Question,
 		tally.Add(q, &a)
 		items[i], stores[i] = itemOf(q), r.store.with(&q.Vector)
 	}
-	m.Fuel50, m.Fuel99, m.FuelMost = tally.Fuel()
+	m.Fuel50, m.Fuel99, m.MaxFuel = tally.Fuel()
 	if !r.module.Calls(guest.Admit) {
 		return errors.New("there is nothing to measure: with these settings the module passes every event, and a relay does not ask it")
 	}
@@ -151,4 +153,64 @@ func itemOf(q *Question) *host.Item {
 		it.Authed = append(it.Authed, host.PubKey(key))
 	}
 	return it
+}
+
+// Tally counts answers by verdict, and keeps the fuel of each.
+type Tally struct {
+	Asked, Failed int
+	FirstFailure  string // where, and why
+	verdicts      map[string]int
+	fuel          []int64
+}
+
+// maxVerdicts is more than a relay tells apart.
+const maxVerdicts = 1000
+
+// Add counts one answer.
+func (t *Tally) Add(q *Question, a *Answer) {
+	t.Asked++
+	if a.Err != nil {
+		if t.Failed++; t.Failed == 1 {
+			t.FirstFailure = q.Where + ": " + a.Err.Error()
+		}
+	}
+	verdict := a.Verdict()
+	if t.verdicts == nil {
+		t.verdicts = map[string]int{}
+	}
+	if _, known := t.verdicts[verdict]; !known && len(t.verdicts) >= maxVerdicts {
+		verdict = "other verdicts"
+	}
+	t.verdicts[verdict]++
+	t.fuel = append(t.fuel, a.Fuel)
+}
+
+// Count is the number of answers with one verdict.
+type Count struct {
+	Verdict string
+	Count   int
+}
+
+// Verdicts returns the counts of all verdicts, the most frequent first.
+func (t *Tally) Verdicts() []Count {
+	var list []Count
+	for _, v := range slices.Sorted(maps.Keys(t.verdicts)) {
+		list = append(list, Count{v, t.verdicts[v]})
+	}
+	slices.SortStableFunc(list, func(a, b Count) int { return cmp.Compare(b.Count, a.Count) })
+	return list
+}
+
+// Fuel returns the median, the 99th percentile and the maximum of the fuel of answers.
+func (t *Tally) Fuel() (p50, p99, limit int64) {
+	slices.Sort(t.fuel)
+	return percentile(t.fuel, 50), percentile(t.fuel, 99), percentile(t.fuel, 100)
+}
+
+// percentile of a sorted list, by nearest rank; zero of none.
+func percentile[T any](sorted []T, p int) (value T) {
+	if len(sorted) == 0 {
+		return value
+	}
+	return sorted[max((len(sorted)*p+99)/100, 1)-1]
 }

@@ -16,8 +16,7 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// Question is what a module is asked, as one line of a file says it. A line is one
-// of
+// Question is one question to a module, read from one line of a file. A line is one of
 //
 //   - an event, as NIP-01 has it; an id that is missing is computed, what else is
 //     missing is zeros;
@@ -37,7 +36,7 @@ type Question struct {
 	Recorded *manifest.Recorded
 }
 
-// Clock says what the time of a question is that does not say it.
+// Clock gives the time of a question whose line has none.
 type Clock struct{ Now int64 } // 0: the time of its event
 
 // line is the fields of a line that are not only a vector's.
@@ -178,7 +177,7 @@ func (s *strfrySource) vector() map[string]any {
 	return map[string]any{"origin": "client"}
 }
 
-// Questions reads a file of questions, and calls f for each until one fails.
+// Questions reads a file of questions and calls f for each until f fails.
 func (c Clock) Questions(name string, r io.Reader, f func(*Question) error) error {
 	return eachLine(name, r, func(where string, text []byte) error {
 		q, err := c.ParseQuestion(where, bytes.Clone(text))
@@ -189,9 +188,9 @@ func (c Clock) Questions(name string, r io.Reader, f func(*Question) error) erro
 	})
 }
 
-// ServiceOf returns how the relay is reached of which the lines of a file are, as the
-// first one says it; nil if it does not, and if it is wrong, which is for
-// [Clock.Questions] to say. The lines are to be read from the reader that it returns.
+// ServiceOf returns the service that the first line of a file names. It returns nil if
+// there is none, or if it is wrong, which [Clock.Questions] reports. The caller must read
+// the lines from the returned reader.
 func ServiceOf(r io.Reader) (*manifest.VectorService, io.Reader) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var head []byte

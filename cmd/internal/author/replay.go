@@ -14,13 +14,13 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// Replay asks one module after the other the same, and says what has changed.
+// Replay asks several modules the same questions in turn, and compares their answers.
 type Replay struct {
 	Questions []*Question
 	last      []Answer // nil: nobody was asked yet
 }
 
-// Replayed is what one module said.
+// Replayed has the answers of one module.
 type Replayed struct {
 	Tally
 
@@ -35,7 +35,7 @@ type Replayed struct {
 	Unseen int
 }
 
-// Run asks a module.
+// Run asks a module all questions.
 func (r *Replay) Run(ctx context.Context, s *Source, o Options) (*Replayed, error) {
 	runner, err := s.Run(ctx, o)
 	if err != nil {
@@ -116,7 +116,7 @@ type stamp struct {
 	at   time.Time
 }
 
-// Watch calls f at once, and after something has changed: a module's file with its
+// Watch calls f first, and again after something has changed: a module's file with its
 // side-car, or in its folder, but for what a build makes there, or one of the other
 // files. It looks on each tick, and returns when ctx is done.
 func Watch(ctx context.Context, path string, tick <-chan time.Time, f func(), others ...string) {

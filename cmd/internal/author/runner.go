@@ -14,14 +14,14 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// Options says what a module finds when it runs here.
+// Options is the environment of a module that runs here.
 type Options struct {
 	Store *Store // what is stored; nil: nothing
 	Log   *slog.Logger
 	Fresh bool // compile it, whatever was kept
 
-	// Service is how the relay is reached that the module is told of; nil: as vectors
-	// have it that say nothing.
+	// Service is the relay's address in a module's configuration; nil: that of vectors
+	// without one.
 	Service *manifest.VectorService
 }
 
@@ -48,7 +48,7 @@ type Runner struct {
 	cache   *cache
 }
 
-// Answer is what a module said.
+// Answer is a module's answer.
 type Answer struct {
 	host.Ruling
 	Fuel int64
@@ -82,7 +82,7 @@ func (s *Source) openSets(ctx context.Context, o *Options) (guest.Sets, error) {
 	return sets.Open(ctx, s.dir(), specs, o.store(), sets.Options{})
 }
 
-// manifestService is how the relay is reached that modules are told of.
+// manifestService returns the relay's address in a module's configuration.
 var manifestService = host.Service((&manifest.Vector{}).At())
 
 // load starts the module with a memory of its own. After an error nothing is left.
@@ -194,8 +194,7 @@ func (r *Runner) rule(ctx context.Context, f guest.Func, request []byte, store *
 	return a
 }
 
-// Run saves the module's memory from filling up with what has expired, until ctx is
-// done.
+// Run removes expired entries from the module's memory until ctx is done.
 func (r *Runner) Run(ctx context.Context) error { return r.memory.Run(ctx) }
 
 // Close ends the module.
@@ -213,8 +212,8 @@ func cmpErr(first, second error) error {
 	return second
 }
 
-// SelfTest makes the checks that a relay makes before it lets a module decide: those
-// of its manifest's vectors, and the relay's own.
+// SelfTest runs the checks of a relay before it activates a module: the vectors of its
+// manifest, and the relay's own.
 func (s *Source) SelfTest(ctx context.Context) error {
 	c, err := openCache()
 	if err != nil {

@@ -95,7 +95,7 @@ func (a *Answer) sifted(id string, pass bool) *sifted {
 }
 
 // CheckSift returns why a module cannot decide without a relay: it reads what only a
-// relay has. facts says whether there is a file of what is stored.
+// relay has. facts says whether there is a file of stored events.
 func (r *Runner) CheckSift(facts bool) error {
 	for _, name := range r.module.Imports() {
 		group, _, _ := strings.Cut(name, ".")

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
 	"talon/sdk/abi/manifest"
 )
@@ -20,7 +21,7 @@ import (
 // Source is a module with the side-car beside it.
 type Source struct {
 	File     string // of the module
-	Wasm     []byte
+	Wasm     []byte // as it lies there, which may be compressed
 	SHA256   string // lower-case hex
 	Manifest *manifest.Manifest
 	Sidecar  *sidecar.File // never nil
@@ -50,7 +51,7 @@ func open(path, side string) (*Source, error) {
 	}
 	sum := sha256.Sum256(s.Wasm)
 	s.SHA256 = hex.EncodeToString(sum[:])
-	if s.Manifest, err = manifest.FromModule(s.Wasm); err != nil {
+	if s.Manifest, err = guest.ReadManifest(s.Wasm); err != nil {
 		return nil, err
 	}
 	named := side != ""

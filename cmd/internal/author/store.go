@@ -17,7 +17,7 @@ import (
 // maxLine bounds one line of a file.
 const maxLine = 16 << 20
 
-// Store holds what a module sees of the relay: stored events, and purgatory.
+// Store holds a relay's stored events and its purgatory for a module to query.
 type Store struct {
 	stored, held []*host.Event // newest first
 	byID         map[host.ID]*host.Event

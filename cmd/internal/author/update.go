@@ -13,14 +13,14 @@ import (
 	"talon/sdk"
 )
 
-// Updated says what Update did.
+// Updated describes what Update did.
 type Updated struct {
 	From, To string // versions of the SDK; From is empty if the folder does not say
 	Files    []string
 }
 
-// Update puts the SDK of this program in the place of the one that the folder of a module
-// has. What the author wrote stays as it is, but for the lines of go.mod that name the SDK.
+// Update replaces the SDK in a module's folder by that of this program. It does not
+// change the author's files, except for the lines of go.mod that name the SDK.
 func Update(dir string) (*Updated, error) {
 	l, err := languageIn(dir)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// Tested is what came of one vector.
+// Tested is the result of one vector.
 type Tested struct {
 	Where string // file and line
 	Name  string
@@ -38,9 +38,9 @@ func (s *Source) ReadVectors(name string, r io.Reader) ([]*Question, error) {
 	return list, err
 }
 
-// Test asks what vectors say, and reports each. A vector begins with a new instance
-// that remembers nothing, with the settings that it names, unless it goes on with
-// those of the vector before. The error is not about the module.
+// Test asks the questions of vectors, and reports each result. A vector begins with a new
+// instance that remembers nothing, with the settings that it names, unless it goes on
+// with those of the vector before. The error is not about the module.
 func (s *Source) Test(ctx context.Context, vectors []*Question, o Options, report func(Tested)) error {
 	if !s.decides() && !s.throttles() {
 		return s.errNoPolicy()

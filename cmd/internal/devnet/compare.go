@@ -12,7 +12,7 @@ import (
 	"talon/host/relayclient"
 )
 
-// Expected returns what Talon is to have, with the times of the events.
+// Expected returns the events that Talon must have in the end, with their times.
 func (n *Net) Expected() map[host.ID]int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -23,7 +23,8 @@ func (n *Net) Expected() map[host.ID]int64 {
 	return set
 }
 
-// Comparison is what Talon has, next to what it is to have.
+// Comparison is the difference between the events that Talon has and those that it must
+// have.
 type Comparison struct {
 	Expected int       // events that it is to have
 	Lacks    []host.ID // of these
@@ -32,7 +33,8 @@ type Comparison struct {
 	Repos    int       // repositories whose state is served, and so can be cloned
 }
 
-// Compare asks a Talon what it has (NIP-77), at the address that it serves on.
+// Compare compares these events with those of a Talon (NIP-77), at the address that it
+// serves on.
 func (n *Net) Compare(ctx context.Context, address string) (Comparison, error) {
 	expected := n.Expected()
 	var b negentropy.Builder
@@ -67,8 +69,8 @@ func (n *Net) Compare(ctx context.Context, address string) (Comparison, error) {
 	return c, nil
 }
 
-// Event returns an event that Talon is to have, and the relays that have it; nil if it
-// is none of these.
+// Event returns an event that Talon must have, and the relays that have it; nil if it is
+// not one of these.
 func (n *Net) Event(id host.ID) (e *nostr.Event, relays []int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -84,7 +86,7 @@ func (r *Relay) Watched(e *nostr.Event) bool {
 	return err == nil && r.backend.watched(&script{event: e, parsed: parsed})
 }
 
-// RelayStatus is how a relay is.
+// RelayStatus is the status of a relay.
 type RelayStatus struct {
 	URL           string `json:"url"`
 	Profile       string `json:"profile"`
@@ -101,7 +103,7 @@ type RelayStatus struct {
 	Sent          int64  `json:"sent_bytes"`
 }
 
-// Status says how the relay is.
+// Status returns the status of the relay.
 func (r *Relay) Status() RelayStatus {
 	s := RelayStatus{
 		URL: r.URL, Profile: r.Profile, Negentropy: r.Negentropy, Dropped: r.exchange.dropped.Load(), Sent: r.exchange.sent.Load(),
@@ -111,7 +113,7 @@ func (r *Relay) Status() RelayStatus {
 	return s
 }
 
-// GitStatus is how a git server is.
+// GitStatus is the status of a git server.
 type GitStatus struct {
 	URL    string `json:"url"`
 	Now    string `json:"now"`    // works, or how it fails
@@ -119,7 +121,7 @@ type GitStatus struct {
 	Failed int64  `json:"failed"`
 }
 
-// Status says how the git server is.
+// Status returns the status of the git server.
 func (g *GitServer) Status() GitStatus {
 	f, _ := g.fault(time.Now())
 	return GitStatus{URL: g.URL, Now: f.String(), Served: g.served.Load(), Failed: g.failed.Load()}

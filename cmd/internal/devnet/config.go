@@ -11,7 +11,7 @@ import (
 	"talon/sdk/grasp"
 )
 
-// Config says what the network is like. Start from [DefaultConfig].
+// Config describes the network. Start from [DefaultConfig].
 type Config struct {
 	Talon string // host or host:port of the Talon that repositories list
 	Dir   string // of the repositories; it must be empty
@@ -51,7 +51,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// DefaultConfig is a network that a laptop carries without noticing.
+// DefaultConfig is a small network with little load for a laptop.
 var DefaultConfig = Config{
 	Talon: "127.0.0.1:7334",
 	Seed:  1,
@@ -106,9 +106,9 @@ func (c *Config) check() error {
 	}
 	relays, honest := c.all()
 	for _, n := range []struct {
-		option      string
-		value       int
-		least, most int
+		option    string
+		value     int
+		low, high int
 	}{
 		{"relays", relays, 1, maxRelays},
 		{"bootstrap", c.Bootstrap, 1, relays},
@@ -122,8 +122,8 @@ func (c *Config) check() error {
 		{"git-failing", c.GitFailing, 0, c.GitServers},
 		{"max-limit", c.MaxLimit, 0, 1 << 30},
 	} {
-		if n.value < n.least || n.value > n.most {
-			return fmt.Errorf("the value %d of option %s is wrong: want %d to %d", n.value, n.option, n.least, n.most)
+		if n.value < n.low || n.value > n.high {
+			return fmt.Errorf("the value %d of option %s is wrong: want %d to %d", n.value, n.option, n.low, n.high)
 		}
 	}
 	if i := slices.Index(honest[:c.Bootstrap], false); i >= 0 {
@@ -132,13 +132,13 @@ func (c *Config) check() error {
 	for _, s := range []struct {
 		option string
 		value  float64
-		most   float64
+		max    float64
 	}{
 		{"negentropy", c.Negentropy, 1}, {"drop", c.Drop, 1}, {"lose", c.Lose, 1}, {"split", c.Split, 1}, {"noise", c.Noise, 100},
 		{"rate-limit", c.RateLimit, 1e6}, {"rate", c.Rate, 1e4},
 	} {
-		if !(s.value >= 0 && s.value <= s.most) {
-			return fmt.Errorf("the value %v of option %s is wrong: want 0 to %v", s.value, s.option, s.most)
+		if !(s.value >= 0 && s.value <= s.max) {
+			return fmt.Errorf("the value %v of option %s is wrong: want 0 to %v", s.value, s.option, s.max)
 		}
 	}
 	if c.OutageEvery < 0 || c.Latency < 0 || c.OutageEvery > 0 && c.OutageFor <= 0 || c.GitFailing > 0 && c.GitTurn <= 0 {

@@ -290,7 +290,7 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// Of so many servers so many fail, each works in its turn, and each way to fail comes.
+// The given number of servers fail, each works in its turn, and each way to fail comes.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const servers = 3

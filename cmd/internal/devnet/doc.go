@@ -1,8 +1,7 @@
 // Package devnet is a small nostr network on the loopback interface: relays that are
 // not ours (khatru, and those of profiles of package relaymodel), git servers, and
-// people who announce repositories, push to them, open issues and talk. A Talon in the
-// middle has something to keep in line with, and tests know exactly what it must end up
-// with.
+// people who announce repositories, push to them, open issues and talk. A Talon syncs
+// from them, and tests know exactly which events it must have in the end.
 //
 // All of it is made from a seed: the same [Config] makes the same keys, events and
 // git objects. What goes on while it runs (traffic, outages, lost messages) follows
@@ -11,7 +10,7 @@
 // Invariants:
 //
 //  1. It listens on the loopback interface alone, and contacts nothing but the Talon
-//     that it is told to compare with.
+//     that it compares with.
 //  2. A relay's events are in memory, and gone with the process. Repositories are in
 //     [Config.Dir], made by the git program.
 //  3. What a relay was given stays: an outage cuts it off from the network, and it goes

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fiatjaf/khatru"
 	"github.com/nbd-wtf/go-nostr"
 	"golang.org/x/sync/errgroup"
 
@@ -36,8 +37,8 @@ type Net struct {
 	posts map[host.ID]*script // that Talon is to have
 }
 
-// Open makes a network: its keys, events and repositories. It listens from now on, and
-// answers when Run runs.
+// Open creates a network: its keys, events and repositories. It listens on its ports, and
+// Run serves them.
 func Open(ctx context.Context, cfg Config) (n *Net, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func (n *Net) listen(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Spread evenly: so many of the first i have it.
+		// Spread evenly: each share of the first i has it.
 		share := func(i int) int { return int(float64(i)*n.cfg.Negentropy + 0.5) }
 		n.Relays = append(n.Relays, newRelay(&n.cfg, l, share(i+1) > share(i), nil))
 	}
@@ -170,7 +171,7 @@ func (n *Net) publish(p *script) error {
 	return nil
 }
 
-// Say has somebody say something new: open an issue, or answer what is there.
+// Say publishes a new event of a user: an issue, or a reply to an event.
 func (n *Net) Say() error {
 	if len(n.repos) == 0 {
 		return nil
@@ -194,7 +195,8 @@ func (n *Net) Say() error {
 	return n.publish(&w.posts[0])
 }
 
-// Run answers until the context ends, and lets happen what the configuration asks for.
+// Run serves until the context ends, and creates the traffic and faults of the
+// configuration.
 func (n *Net) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, r := range n.Relays {
@@ -251,7 +253,7 @@ func every(ctx context.Context, interval time.Duration, f func() error) error {
 	}
 }
 
-// Cut cuts the relay off from the network, or ends that.
+// Cut disconnects the relay from the network, or connects it again.
 func (r *Relay) Cut(down bool) { r.exchange.cut(down) }
 
 // Close ends all servers.
@@ -265,4 +267,81 @@ func (n *Net) Close() (err error) {
 		}
 	})
 	return err
+}
+
+// live is who wants to hear of new events at a relay. khatru's own list is read without
+// its lock, and is added to only after the stored events were looked up: events that
+// come in between are lost, and now and then the process. So no event ever reaches
+// that list (see newRelay), and this one is used.
+type live struct {
+	mu   sync.Mutex // guards subs
+	subs map[subKey]*sub
+}
+
+type subKey struct {
+	ws *khatru.WebSocket
+	id string
+}
+
+type sub struct {
+	ctx     context.Context // of its REQ, which tells one from another
+	filters []nostr.Filter
+}
+
+// add begins one filter of a REQ. The context ends with the subscription.
+func (l *live) add(ctx context.Context, f nostr.Filter) {
+	key := subKey{khatru.GetConnection(ctx), khatru.GetSubscriptionID(ctx)}
+	f.Limit, f.LimitZero = 0, false
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.subs[key]
+	if s == nil || s.ctx != ctx { // the first filter; a REQ replaces one of its name
+		s = &sub{ctx: ctx}
+		l.subs[key] = s
+		context.AfterFunc(ctx, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.subs[key] == s {
+				delete(l.subs, key)
+			}
+		})
+	}
+	s.filters = append(s.filters, f)
+}
+
+// publish sends an event to whom it may concern.
+func (l *live) publish(e *nostr.Event, lose float64) {
+	l.mu.Lock()
+	var to []subKey
+	for key, s := range l.subs {
+		if nostr.Filters(s.filters).Match(e) && (lose == 0 || rand.Float64() >= lose) { //nolint:gosec // no secret
+			to = append(to, key)
+		}
+	}
+	l.mu.Unlock()
+	for _, key := range to {
+		_ = key.ws.WriteJSON(nostr.EventEnvelope{SubscriptionID: &key.id, Event: *e})
+	}
+}
+
+// watched reports whether somebody wants to hear of an event.
+func (l *live) watched(e *nostr.Event) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.subs {
+		if nostr.Filters(s.filters).Match(e) {
+			return true
+		}
+	}
+	return false
+}
+
+// count returns how many subscriptions and filters there are.
+func (l *live) count() (subs, filters int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.subs {
+		filters += len(s.filters)
+	}
+	return len(l.subs), filters
 }

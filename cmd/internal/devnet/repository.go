@@ -30,7 +30,7 @@ type repository struct {
 	refs               map[string]string // that Talon is to have in the end
 }
 
-// Repository is what a repository of Talon is to be in the end.
+// Repository is the expected final state of a repository of Talon.
 type Repository struct {
 	Owner, Identifier string // the owner in hex
 
@@ -38,7 +38,7 @@ type Repository struct {
 	Refs map[string]string // by name: branches, tags, and refs/nostr of pull requests
 }
 
-// Repositories returns those that list Talon.
+// Repositories returns the repositories that list Talon.
 func (n *Net) Repositories() []Repository {
 	list := make([]Repository, 0, len(n.repos))
 	for _, r := range n.repos {
@@ -279,13 +279,13 @@ func (w *writer) comment(who user, text string, root, parent *nostr.Event, at in
 const prose = "It happens each time, on two machines, since the last release. The log has nothing about it, and the older version works. I can try a patch if somebody has one."
 
 // noise is what others say: of things that have nothing to do with Talon.
-func (w *writer) noise(i, most int) {
-	if most == 0 {
+func (w *writer) noise(i, limit int) {
+	if limit == 0 {
 		return
 	}
 	who, id := w.net.anyone(w.r.rng), fmt.Sprintf("elsewhere-%05d", i)
 	w.announce(who, id, w.r.relays, w.r.clones, false)
-	for k := 1; k < most; k++ {
+	for k := 1; k < limit; k++ {
 		if k%2 == 0 {
 			w.put(w.net.anyone(w.r.rng), 1, fmt.Sprintf("Good morning %d to all, and to %s.", k, id), w.r.at(), false)
 			continue

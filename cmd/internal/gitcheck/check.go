@@ -15,7 +15,7 @@ import (
 	"talon/host/gitrepo"
 )
 
-// Events is what the check reads of the database. *store.Store is one.
+// Events reads the events of the database. *store.Store implements it.
 type Events interface {
 	Select(ctx context.Context, filters []host.Filter, now int64) (host.Selection, error)
 	Fetch(ctx context.Context, rows []int64, yield func(row int64, json []byte) error) error
@@ -24,8 +24,7 @@ type Events interface {
 	Placeholders(ctx context.Context, yield func(repo string, id host.ID, since int64) error) error
 }
 
-// Config says what is compared with what. All fields are required unless it says
-// otherwise.
+// Config says what to compare. All fields are required unless it says otherwise.
 type Config struct {
 	Git       *gitrepo.Git
 	Announced string // folder of the repositories of announcements
@@ -48,7 +47,7 @@ type Config struct {
 	Progress func(repositories int) // called after each; may be nil
 }
 
-// Problem is one thing that is wrong.
+// Problem is one difference or fault that the check found.
 type Problem struct {
 	Where string // a path below the data folder
 	What  string
@@ -72,9 +71,9 @@ func (p Problem) String() string {
 	}, text)
 }
 
-// Run compares, calls report for each problem, and returns how many repositories
-// there are. An error means that it could not go on. A folder that is absent has no
-// repositories.
+// Run compares repositories and events, calls report for each problem, and returns the
+// number of repositories. An error means that the check is incomplete. A folder that is
+// absent has no repositories.
 func Run(ctx context.Context, cfg Config, report func(Problem)) (repositories int, err error) {
 	first, repositories, err := look(ctx, &cfg, nil)
 	if err == nil && len(first) > 0 {

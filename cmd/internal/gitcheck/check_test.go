@@ -137,6 +137,8 @@ func TestFinds(t *testing.T) {
 		}, "repository git/.shared/sha1/repo.git: objects/pack/tmp_pack_x is left"},
 		{"trash", func(w *world, dir string) { w.write(filepath.Join(w.data, "git/.trash/old-1/gone/HEAD"), "") },
 			"git/.trash/old-1: left half made or half removed"},
+		{"trash of a node", func(w *world, dir string) { w.write(filepath.Join(w.data, "git/.trash/node-a/old-1/gone/HEAD"), "") },
+			"git/.trash/node-a/old-1: left half made or half removed"},
 		{"a link to a repository", func(w *world, dir string) {
 			if err := os.Symlink(dir, w.dir(w.alice, "link")); err != nil {
 				w.t.Fatal(err)

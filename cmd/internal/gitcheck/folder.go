@@ -173,13 +173,20 @@ func readSmall(path string) (string, error) {
 }
 
 // trash finds what a crash left half made or half removed.
-func (l *looker) trash(dir string) {
-	entries, err := os.ReadDir(filepath.Join(dir, trashDir))
+func (l *looker) trash(dir string) { l.trashOf(dir, trashDir) }
+
+// trashOf looks into the trash, or into what one of several nodes has there.
+func (l *looker) trashOf(dir, trash string) {
+	entries, err := os.ReadDir(filepath.Join(dir, trash))
 	if err != nil {
 		return // the next start makes it
 	}
 	for _, e := range entries {
-		l.problem(filepath.Base(dir)+"/"+trashDir+"/"+e.Name(), true, "left half made or half removed: the next start of the server takes it away")
+		if trash == trashDir && strings.HasPrefix(e.Name(), "node-") {
+			l.trashOf(dir, trash+"/"+e.Name())
+			continue
+		}
+		l.problem(filepath.Base(dir)+"/"+trash+"/"+e.Name(), true, "left half made or half removed: the next start of the server takes it away")
 	}
 }
 

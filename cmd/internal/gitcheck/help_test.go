@@ -286,7 +286,7 @@ func (w *world) put(e *host.Event) {
 func (w *world) hold(e *host.Event) {
 	w.t.Helper()
 	w.change(func(tx *store.Tx) error {
-		_, err := tx.Hold(e, host.Holding{Reason: host.ReasonHeld}, now)
+		_, err := tx.Hold(e, host.HoldOptions{Reason: host.ReasonHeld}, now)
 		return err
 	})
 }

@@ -1,3 +1,12 @@
+// Package gitremote is a remote helper of git (gitremote-helpers) that pushes over smart
+// HTTP: git speaks to it as to a server at the other end of a pipe, and it passes the push
+// on as one request.
+//
+// git's own helper for HTTP hands every ref of a push to a second process, which compares
+// each of them with every ref of the local repository: 20,000 branches take it minutes, and
+// a dry run as long again. As git itself makes the push here, time grows with their number.
+//
+// It pushes and does nothing else, and it knows nothing of git's settings for HTTP.
 package gitremote
 
 import (
@@ -15,8 +24,8 @@ import (
 )
 
 const (
-	// Name is the name of the program that git looks for, and Protocol what a remote's
-	// setting vcs says to have it do so.
+	// Name is the name of the program that git looks for, and Protocol the value of a
+	// remote's setting vcs that selects it.
 	Name     = "git-remote-" + Protocol
 	Protocol = "talon"
 
@@ -30,7 +39,8 @@ const (
 	maxWhy      = 500
 )
 
-// Serve does what git asks of the repository at a URL, until git is done.
+// Serve carries out git's commands for the repository at a URL until git closes the
+// input.
 func Serve(ctx context.Context, address string, in io.Reader, out io.Writer) error {
 	if !strings.HasPrefix(address, "http://") && !strings.HasPrefix(address, "https://") {
 		return errors.New("the remote has no URL that begins with http:// or https://")

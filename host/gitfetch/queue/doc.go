@@ -1,7 +1,7 @@
-// Package queue decides what the hunt for git data does next. It is told of events
-// that were held and of how requests ended, and says which repository to look at and
-// which URL to ask. It has no clock, no goroutine and no I/O: its user hands in the
-// time and does the work.
+// Package queue decides what the hunt for git data does next. Its inputs are events that
+// were held and results of requests; its output is which repository to look at and which
+// URL to ask. It has no clock, no goroutine and no I/O: its user hands in the time and
+// does the work.
 //
 // Repositories are searched for by identifier: many events, one search. There are
 // two paths, which do not wait for each other.
@@ -21,7 +21,7 @@
 //
 // Invariants:
 //
-//  1. Whatever the throttle says, no domain has more requests at once, or in any
+//  1. Whatever the throttle says, no domain has more requests at the same time, or in any
 //     minute, than the clamps allow, and all together have no more than Clamps.All.
 //  2. A round or a domain's queue asks a URL once. The paths remember that apart
 //     from each other.

@@ -227,7 +227,7 @@ func (q *Queue) open(now int64, d *domain, r *repo) bool {
 		Now: now, Subject: d.subject(now), Repository: r.name, AllInFlight: uint32(q.inFlight),
 	})
 	if !a.Start {
-		q.close(now, d, min(a.Wait, q.clamps.MostRest))
+		q.close(now, d, min(a.Wait, q.clamps.MaxRest))
 	}
 	return a.Start
 }
@@ -298,7 +298,7 @@ func (q *Queue) told(now int64, f *flight, result Result, last Last) {
 	})
 	d.notBefore = 0
 	if a.Delay > 0 {
-		d.notBefore = now + min(a.Delay, q.clamps.MostRest)
+		d.notBefore = now + min(a.Delay, q.clamps.MaxRest)
 	}
 	// What was under way when the domain asked for rest ends after that, and takes
 	// nothing of it back.
@@ -324,4 +324,91 @@ func (d *domain) subject(now int64) abi.Subject {
 		s.Ages[len(d.starts)-1-i] = uint32(min(max(now-start, 0), 1<<32-1))
 	}
 	return s
+}
+
+// Throttle decides when and how much to ask. It always answers: its maker chooses what to
+// do without a module, such as [Careful].
+type Throttle interface {
+	Delay(*abi.DelayRequest) abi.DelayAnswer
+	Admit(*abi.ThrottleAdmitRequest) abi.ThrottleAdmitAnswer
+	After(*abi.AfterRequest) abi.AfterAnswer
+	Pick(*abi.PickRequest) abi.PickAnswer
+}
+
+// Lengths of time.
+const (
+	second int64 = 1000
+	minute       = 60 * second
+	hour         = 60 * minute
+)
+
+// Clamps are the operator's limits: they hold whatever a throttle says.
+type Clamps struct {
+	All       int // concurrent requests, to everybody
+	AtOnce    int // to one domain
+	PerMinute int // to one domain, in any minute; at most 256
+
+	Rounds       int // concurrent rounds
+	URLs         int // of one round
+	Repositories int
+	Domains      int // that are remembered
+
+	Patience   int64 // a request that takes longer makes way for others that wait for a place
+	MinBackoff int64 // between two rounds
+	MaxBackoff int64
+	MaxDelay   int64 // to the first round
+	MaxRest    int64 // of a domain
+	Expiry     int64 // of a search, where the throttle names none
+	MaxExpiry  int64
+}
+
+// DefaultClamps are the default clamps.
+var DefaultClamps = Clamps{
+	All: 32, AtOnce: 16, PerMinute: 120,
+	Rounds: 256, URLs: 64, Repositories: 50_000, Domains: 5_000,
+	Patience: 3 * minute, MinBackoff: second, MaxBackoff: hour, MaxDelay: hour, MaxRest: 24 * hour, Expiry: 30 * minute, MaxExpiry: 24 * hour,
+}
+
+// idle is how long a domain without any request is left alone if the throttle wants
+// to be asked after one has ended.
+const idle = minute
+
+// Careful is the throttle where no module answers: it is as slow as the slowest of the
+// bundled ones.
+type Careful struct{}
+
+func (Careful) Delay(q *abi.DelayRequest) abi.DelayAnswer {
+	if q.Origin == abi.OriginClient {
+		return abi.DelayAnswer{Delay: 3 * minute}
+	}
+	return abi.DelayAnswer{Delay: 5 * second}
+}
+
+func (Careful) Admit(q *abi.ThrottleAdmitRequest) abi.ThrottleAdmitAnswer {
+	const perMinute = 10
+	if q.Subject.InFlight > 0 {
+		return abi.ThrottleAdmitAnswer{}
+	}
+	if ages := q.Subject.Ages; len(ages) >= perMinute && int64(ages[perMinute-1]) < minute+second {
+		return abi.ThrottleAdmitAnswer{Wait: minute + second - int64(ages[perMinute-1])}
+	}
+	return abi.ThrottleAdmitAnswer{Start: true}
+}
+
+func (Careful) After(q *abi.AfterRequest) abi.AfterAnswer {
+	switch {
+	case q.Subject.Kind == abi.SubjectRepository:
+		return abi.AfterAnswer{Delay: 2 * minute}
+	case answered(q.Outcome):
+		return abi.AfterAnswer{Health: abi.HealthHealthy}
+	}
+	return abi.AfterAnswer{Delay: max(min(q.RetryAfter, hour), 2*minute), Health: abi.HealthDegraded}
+}
+
+func (Careful) Pick(*abi.PickRequest) abi.PickAnswer { return abi.PickAnswer{} }
+
+// answered reports whether a server did its part, though it may not have had what
+// was asked for.
+func answered(outcome uint32) bool {
+	return outcome == abi.OutcomeOK || outcome == abi.OutcomePartial || outcome == abi.OutcomeNotFound
 }

@@ -1,13 +1,15 @@
 package queue
 
 import (
+	"cmp"
 	"container/heap"
 	"slices"
+	"strings"
 
 	"talon/sdk/abi"
 )
 
-// Queue is all searches and all domains. It belongs to one goroutine at a time.
+// Queue holds all searches and all domains. It belongs to one goroutine at a time.
 type Queue struct {
 	throttle Throttle
 	clamps   Clamps
@@ -42,10 +44,10 @@ func New(t Throttle, c Clamps) *Queue {
 	}
 }
 
-// Ticket names a piece of work.
+// Ticket identifies a piece of work.
 type Ticket uint64
 
-// Do is what is to be done.
+// Do is a kind of work.
 type Do uint8
 
 const (
@@ -63,7 +65,7 @@ type Work struct {
 	URL    URL    // of Fetch
 }
 
-// URL is where something may be.
+// URL is a URL that may have missing objects.
 type URL struct {
 	Text   string
 	Domain string // the host's name, with the port if it is another; the throttle knows it by that
@@ -77,7 +79,7 @@ type Event struct {
 	Kind   uint32
 }
 
-// End is how a search ended.
+// End is the outcome of a search.
 type End uint8
 
 const (
@@ -144,8 +146,8 @@ type Last struct {
 	Reason  string
 }
 
-// Add begins the search for an event's git data, or makes it fresh. It reports
-// false if there are too many searches.
+// Add begins the search for an event's git data, or renews the search. It reports false
+// if there are too many searches.
 func (q *Queue) Add(now int64, e Event) bool {
 	r := q.repos[e.Key]
 	if r == nil && len(q.repos) >= q.clamps.Repositories {
@@ -157,10 +159,10 @@ func (q *Queue) Add(now int64, e Event) bool {
 		request.Planned = r.next
 	}
 	a := q.throttle.Delay(&request)
-	next := now + min(max(a.Delay, 0), q.clamps.MostDelay)
+	next := now + min(max(a.Delay, 0), q.clamps.MaxDelay)
 	expiry := q.clamps.Expiry
 	if a.Expiry > 0 {
-		expiry = min(a.Expiry, q.clamps.MostExpiry)
+		expiry = min(a.Expiry, q.clamps.MaxExpiry)
 	}
 	q.plan(now, e, next, now+expiry)
 	return true
@@ -201,7 +203,7 @@ func (q *Queue) plan(now int64, e Event, next, expires int64) {
 	}
 }
 
-// Left says that an event waits no more: it was released, whoever brought its data, or
+// Left removes an event that waits no more: it was released, whoever brought its data, or
 // it has gone. The search is checked, and ends if nothing is missing. How is the end
 // then: Complete or Forgotten. Where some events were released and others have gone, it
 // is Complete.
@@ -256,7 +258,7 @@ func (q *Queue) end(r *repo, how End) {
 	r.waits = nil
 }
 
-// Ended returns the searches that have ended since it was asked last.
+// Ended returns the searches that have ended since the last call.
 func (q *Queue) Ended() []Ended {
 	list := q.ended
 	q.ended = nil
@@ -271,16 +273,16 @@ type Paused struct {
 	Next     int64
 }
 
-// Paused returns the rounds that have ended since it was asked last, and left
-// something missing.
+// Paused returns the rounds that have ended since the last call with objects still
+// missing.
 func (q *Queue) Paused() []Paused {
 	list := q.paused
 	q.paused = nil
 	return list
 }
 
-// Work returns what is to be done now. It is asked after everything else that the
-// queue is told, and at the time that Due names.
+// Work returns what is to be done now. Call it after every other input, and at the time
+// that Due returns.
 func (q *Queue) Work(now int64) []Work {
 	for len(q.timeline) > 0 {
 		r := q.timeline[0]
@@ -349,8 +351,7 @@ func (q *Queue) longest() (t Ticket, longest *flight) {
 	return t, longest
 }
 
-// Due returns when there may be work, and false if there is none until the queue is
-// told something.
+// Due returns when there may be work, and false if there is none until the next input.
 func (q *Queue) Due() (at int64, ok bool) {
 	if len(q.timeline) > 0 {
 		r := q.timeline[0]
@@ -409,4 +410,117 @@ func (q *Queue) unstall(now int64) {
 			q.step(now, next.repo)
 		}
 	}
+}
+
+// Repository is the status of a search.
+type Repository struct {
+	Key      string
+	Name     string
+	Since    int64
+	Expires  int64
+	Next     int64 // the next round; 0 during one
+	Attempts uint32
+	Missing  uint32   // objects, at the latest look
+	Asking   []string // URLs that are being asked
+	Waiting  []string // domains that it waits for
+	Refused  []Refused
+	Last     Last
+}
+
+// Domain is the status of a domain.
+type Domain struct {
+	Name         string
+	InFlight     int
+	Waiting      int // repositories
+	Requests     uint64
+	LastMinute   int // requests
+	Failures     uint32
+	FailingSince int64
+	NotBefore    int64
+	Health       uint32
+	Reason       string
+	Last         Last
+}
+
+// Len returns the number of searches.
+func (q *Queue) Len() int { return len(q.repos) }
+
+// InFlight returns the number of requests.
+func (q *Queue) InFlight() int { return q.inFlight }
+
+// Repository returns the status of the search for an identifier.
+func (q *Queue) Repository(key string) (Repository, bool) {
+	r := q.repos[key]
+	if r == nil {
+		return Repository{}, false
+	}
+	s := r.status()
+	if r.flying > 0 {
+		s.Asking = q.asking(r)
+	}
+	return s, true
+}
+
+// Repositories returns the status of up to most searches, those that are due first.
+func (q *Queue) Repositories(limit int) []Repository {
+	list := make([]Repository, 0, len(q.repos))
+	for _, r := range q.repos {
+		list = append(list, r.status())
+	}
+	slices.SortFunc(list, func(a, b Repository) int {
+		return cmp.Or(cmp.Compare(a.Next, b.Next), strings.Compare(a.Key, b.Key))
+	})
+	list = list[:min(len(list), limit)]
+	for i := range list {
+		if r := q.repos[list[i].Key]; r.flying > 0 {
+			list[i].Asking = q.asking(r)
+		}
+	}
+	return list
+}
+
+func (r *repo) status() Repository {
+	s := Repository{
+		Key: r.key, Name: r.name, Since: r.since, Expires: r.expires, Next: r.next, Attempts: r.attempts, Missing: r.missing, Refused: r.refused, Last: r.last,
+	}
+	if r.round != nil {
+		s.Next = 0
+	}
+	for _, w := range r.waits {
+		if len(w.urls) > 0 {
+			s.Waiting = append(s.Waiting, w.domain.name)
+		}
+	}
+	return s
+}
+
+func (q *Queue) asking(r *repo) (urls []string) {
+	for _, f := range q.flights {
+		if f.repo == r && f.domain != nil {
+			urls = append(urls, f.url)
+		}
+	}
+	slices.Sort(urls)
+	return urls
+}
+
+// Domains returns the status of up to most domains, the busiest first.
+func (q *Queue) Domains(now int64, limit int) []Domain {
+	list := make([]Domain, 0, len(q.domains))
+	for _, d := range q.domains {
+		s := Domain{
+			Name: d.name, InFlight: d.inFlight, Waiting: len(d.queue), Requests: d.requests, Failures: d.failures,
+			FailingSince: d.failingSince, NotBefore: d.notBefore, Health: d.health, Reason: d.reason, Last: d.last,
+		}
+		for _, start := range d.starts {
+			if start > now-minute {
+				s.LastMinute++
+			}
+		}
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b Domain) int {
+		return cmp.Or(-cmp.Compare(a.InFlight+a.Waiting, b.InFlight+b.Waiting), -cmp.Compare(a.Last.At, b.Last.At), strings.Compare(a.Name, b.Name))
+	})
+	return list[:min(len(list), limit)]
 }

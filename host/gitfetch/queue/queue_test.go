@@ -51,19 +51,20 @@ func TestManyRepositories(t *testing.T) {
 	}
 	for i := range domains {
 		name := fmt.Sprint("d", i)
-		// At 5 at once and 3 s each, 30 are asked in the first 18 s of each minute.
+		// At 5 at the same time and 3 s each, 30 are asked in the first 18 s of each
+		// minute.
 		if n := len(w.requests[name]); n < 30*minutes-5 {
 			t.Errorf("%s was asked %d times in %d minutes, want nearly 30 a minute: it idled", name, n, minutes)
 		}
-		least, most := 1<<30, 0
+		low, limit := 1<<30, 0
 		for j := range repositories {
 			if r := w.repos[fmt.Sprint(j)]; domainOf(r.urls[0]) == name || domainOf(r.urls[1]) == name || domainOf(r.urls[2]) == name {
 				n := w.asked[fmt.Sprint(j, " ", name)]
-				least, most = min(least, n), max(most, n)
+				low, limit = min(low, n), max(limit, n)
 			}
 		}
-		if most > least+1 {
-			t.Errorf("%s was asked %d times for one repository and %d times for another", name, least, most)
+		if limit > low+1 {
+			t.Errorf("%s was asked %d times for one repository and %d times for another", name, low, limit)
 		}
 	}
 	for i := range repositories {
@@ -90,7 +91,7 @@ func TestHostileThrottles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
 			clamps := DefaultClamps
-			clamps.All, clamps.AtOnce, clamps.PerMinute, clamps.MostExpiry = 7, 3, 20, 40*60_000
+			clamps.All, clamps.AtOnce, clamps.PerMinute, clamps.MaxExpiry = 7, 3, 20, 40*60_000
 			w := newWorld(throttle, clamps)
 			highest := 0
 			for i := range 30 {
@@ -466,7 +467,7 @@ func TestOneMakesWayForOne(t *testing.T) {
 	if list := q.Work(now); len(list) != 1 || list[0].Key != "c" {
 		t.Errorf("%+v", list)
 	}
-	if list := q.Paused(); len(list) != 1 || list[0].Key != "a" || list[0].Next != now+clamps.LeastBackoff {
+	if list := q.Paused(); len(list) != 1 || list[0].Key != "a" || list[0].Next != now+clamps.MinBackoff {
 		t.Errorf("%+v", list)
 	}
 }

@@ -41,7 +41,7 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestChanged has each sort of change be told once, and before its request begins.
+// TestChanged has each sort of change be returned once, and before its request begins.
 func TestChanged(t *testing.T) {
 	q := New(byTheBook(), DefaultClamps)
 	q.Add(0, Event{Key: "x", Origin: abi.OriginSync})
@@ -137,7 +137,7 @@ func TestRemember(t *testing.T) {
 		t.Errorf("%q are remembered", names)
 	}
 	d := q.domains["future"]
-	if !slices.Equal(d.starts, []int64{now - 5, now}) || d.notBefore != now+clamps.MostRest || d.asked != now+clamps.MostRest || d.failingSince != now {
+	if !slices.Equal(d.starts, []int64{now - 5, now}) || d.notBefore != now+clamps.MaxRest || d.asked != now+clamps.MaxRest || d.failingSince != now {
 		t.Errorf("what is in the future: %+v", d)
 	}
 	if d := q.domains["failing"]; d.failures != 3 || d.failingSince != now-1000 || d.health != abi.HealthDegraded || d.reason != "x" {

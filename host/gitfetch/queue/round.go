@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"container/heap"
 	"slices"
 
@@ -22,7 +23,7 @@ const (
 	deferred // its domain has no room
 )
 
-// Plan is what a look found.
+// Plan is the result of a look.
 type Plan struct {
 	URLs    []URL     // in the order in which they are to be asked
 	Refused []Refused // some of those that are not to be asked
@@ -58,8 +59,8 @@ func (q *Queue) Looked(now int64, t Ticket, p Plan) {
 	q.step(now, r)
 }
 
-func (rd *round) add(u URL, most int) {
-	if len(rd.urls) < most && !slices.ContainsFunc(rd.urls, func(o URL) bool { return o.Text == u.Text }) {
+func (rd *round) add(u URL, limit int) {
+	if len(rd.urls) < limit && !slices.ContainsFunc(rd.urls, func(o URL) bool { return o.Text == u.Text }) {
 		rd.urls, rd.state = append(rd.urls, u), append(rd.state, untried)
 	}
 }
@@ -118,7 +119,7 @@ func (q *Queue) endRound(now int64, r *repo) {
 	if r.fresh {
 		r.attempts = 0
 	} else {
-		r.next = now + min(max(a.Delay, q.clamps.LeastBackoff), q.clamps.MostBackoff)
+		r.next = now + min(max(a.Delay, q.clamps.MinBackoff), q.clamps.MaxBackoff)
 	}
 	heap.Push(&q.timeline, r)
 	if a.GiveUp && !r.fresh {
@@ -143,7 +144,7 @@ func (q *Queue) start(now int64, f *flight) {
 	q.todo = append(q.todo, Work{Do: Fetch, Ticket: q.last, Key: f.repo.key, URL: URL{f.url, f.domain.name}})
 }
 
-// Result is how a request ended.
+// Result is the result of a request.
 type Result struct {
 	// Skipped says that there was no request, because the URL, or what was missing,
 	// has gone meanwhile. Of the other fields only Missing counts then.
@@ -251,4 +252,120 @@ func (q *Queue) moved(now int64, r *repo, u URL) {
 		d.enqueue(now, r, u.Text)
 		q.serve(now, d)
 	}
+}
+
+// Record is the state of a domain that survives a restart.
+type Record struct {
+	Starts       []int64 `json:"starts"` // the latest ones, the newest last
+	Failures     uint32  `json:"failures,omitempty"`
+	FailingSince int64   `json:"failing_since,omitempty"`
+	LastSuccess  int64   `json:"last_success,omitempty"`
+	NotBefore    int64   `json:"not_before,omitempty"`
+	Asked        int64   `json:"asked,omitempty"` // until then it rests because it asked for that
+	Health       uint32  `json:"health,omitempty"`
+	Reason       string  `json:"reason,omitempty"`
+}
+
+// news is when something became known last.
+func (r *Record) news() int64 {
+	at := max(r.FailingSince, r.LastSuccess)
+	if n := len(r.Starts); n > 0 {
+		at = max(at, r.Starts[n-1])
+	}
+	return at
+}
+
+// memory is how long a domain is remembered of which there is no news.
+const memory = 7 * 24 * hour
+
+// HasChanged reports whether Changed would return something.
+func (q *Queue) HasChanged() bool { return len(q.changed) > 0 }
+
+// Changed returns the records of domains that changed since the last call, by name: nil
+// for one that was forgotten. A start is in it before its Fetch is returned by Work.
+func (q *Queue) Changed() map[string]*Record {
+	list := make(map[string]*Record, len(q.changed))
+	for name := range q.changed {
+		list[name] = nil
+		if d := q.domains[name]; d != nil {
+			d.kept = true
+			list[name] = &Record{
+				Starts: slices.Clone(d.starts), Failures: d.failures, FailingSince: d.failingSince, LastSuccess: d.lastSuccess,
+				NotBefore: d.notBefore, Asked: d.asked, Health: d.health, Reason: d.reason,
+			}
+		}
+	}
+	clear(q.changed)
+	return list
+}
+
+// NotKept reports that a change could not be saved: Changed returns it again. One that
+// was forgotten stays behind, for Remember to refuse it.
+func (q *Queue) NotKept(name string) {
+	if q.domains[name] != nil {
+		q.changed[name] = true
+	}
+}
+
+// Remember restores saved records into an empty queue, the latest first. It returns the
+// names of records to delete.
+func (q *Queue) Remember(now int64, known map[string]*Record) (old []string) {
+	names := make([]string, 0, len(known))
+	for name := range known {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(-cmp.Compare(known[a].news(), known[b].news()), cmp.Compare(a, b))
+	})
+	for i, name := range names {
+		r := known[name]
+		if len(q.domains) >= q.clamps.Domains || r.news() < now-memory {
+			return names[i:]
+		}
+		d := q.domain(now, name)
+		d.kept = true
+		d.failures, d.failingSince, d.lastSuccess = r.Failures, min(r.FailingSince, now), min(r.LastSuccess, now)
+		// The clock may have been set back since: nobody waits for its old time.
+		d.notBefore, d.asked = min(r.NotBefore, now+q.clamps.MaxRest), min(r.Asked, now+q.clamps.MaxRest)
+		d.starts = slices.Clone(r.Starts[max(len(r.Starts)-abi.MaxAges, 0):])
+		for i := range d.starts {
+			d.starts[i] = min(d.starts[i], now)
+		}
+		slices.Sort(d.starts)
+		if d.reason = r.Reason; r.Health <= abi.HealthBarred {
+			d.health = r.Health
+		}
+	}
+	return nil
+}
+
+// timeline is a heap (container/heap) of what is due at a time.
+type timeline[T interface {
+	due() int64
+	setPlace(int)
+}] []T
+
+func (l timeline[T]) Len() int           { return len(l) }
+func (l timeline[T]) Less(i, j int) bool { return l[i].due() < l[j].due() }
+
+func (l timeline[T]) Swap(i, j int) {
+	l[i], l[j] = l[j], l[i]
+	l[i].setPlace(i)
+	l[j].setPlace(j)
+}
+
+func (l *timeline[T]) Push(x any) {
+	item := x.(T)
+	item.setPlace(len(*l))
+	*l = append(*l, item)
+}
+
+func (l *timeline[T]) Pop() any {
+	old := *l
+	last := old[len(old)-1]
+	var none T
+	old[len(old)-1] = none
+	*l = old[:len(old)-1]
+	last.setPlace(-1)
+	return last
 }

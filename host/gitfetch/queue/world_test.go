@@ -293,7 +293,7 @@ func (w *world) until(at int64) {
 	}
 }
 
-// check reports a domain that had more requests than allowed, at once or in a
+// check reports a domain that had more requests than allowed, at the same time or in a
 // window.
 func (w *world) check(atOnce, perMinute int, window int64) error {
 	for _, name := range slices.Sorted(maps.Keys(w.requests)) {

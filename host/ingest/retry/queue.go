@@ -1,3 +1,21 @@
+// Package retry submits events again that a policy has refused only since it does not
+// know their author yet: the profile and the relay list of somebody whose first issue
+// comes right after them. It stands in front of the pipeline.
+//
+// A policy says of a refusal for how long it is to be tried again
+// ([host.Verdict].Retry). The client gets its answer immediately; it sees a later outcome
+// when it queries the event.
+//
+// Invariants:
+//
+//  1. An event that is submitted again takes the way of every other: it is verified,
+//     all policies decide about it, on facts as they are by then, in a lane of its own.
+//  2. What is remembered is bounded, by number and bytes, of each client's network and of
+//     all; and in time by its first refusal, however often it is refused again.
+//  3. An accepted event of an author has what is remembered of that author submitted
+//     again once.
+//
+// It keeps nothing over a restart, and nothing of what other relays send.
 package retry
 
 import (
@@ -24,10 +42,10 @@ const (
 // Pipeline is what events and arrivals go to.
 type Pipeline interface {
 	Submit(ctx context.Context, it *host.Item) error
-	Arrive(ctx context.Context, a *host.Arrival) error
+	SubmitRelease(ctx context.Context, a *host.ReleaseRequest) error
 }
 
-// Queue is a pipeline in front of another, which remembers what is to be tried again.
+// Queue is a pipeline in front of another. It keeps events that are to be tried again.
 type Queue struct {
 	next Pipeline
 
@@ -51,7 +69,7 @@ type entry struct {
 	until   time.Time
 }
 
-// New returns a queue in front of a pipeline. What it remembers is submitted by Run.
+// New returns a queue in front of a pipeline. Run submits what it keeps.
 func New(next Pipeline) *Queue {
 	q := &Queue{
 		next:     next,
@@ -78,7 +96,7 @@ func (q *Queue) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{q.waiting, q.outcome}
 }
 
-// Submit hands an item on. It blocks and answers as the pipeline does.
+// Submit hands an item on. It blocks and returns as the pipeline does.
 func (q *Queue) Submit(ctx context.Context, it *host.Item) error {
 	watched := *it
 	watched.Done = func(v host.Verdict, err error) {
@@ -88,20 +106,20 @@ func (q *Queue) Submit(ctx context.Context, it *host.Item) error {
 	return q.next.Submit(ctx, &watched)
 }
 
-// Arrive hands an arrival on. It blocks and answers as the pipeline does.
-func (q *Queue) Arrive(ctx context.Context, a *host.Arrival) error {
+// SubmitRelease hands an arrival on. It blocks and returns as the pipeline does.
+func (q *Queue) SubmitRelease(ctx context.Context, a *host.ReleaseRequest) error {
 	watched := *a
 	watched.Done = func(released []host.Released, err error) {
 		q.mu.Lock()
 		for _, r := range released {
-			if r.Fate == host.FateReleased {
+			if r.Status == host.StatusReleased {
 				q.accept(r.Event.PubKey)
 			}
 		}
 		q.mu.Unlock()
 		a.Done(released, err)
 	}
-	return q.next.Arrive(ctx, &watched)
+	return q.next.SubmitRelease(ctx, &watched)
 }
 
 // decided notes what became of an item. The pipeline answers in the order in which

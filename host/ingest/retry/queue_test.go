@@ -12,7 +12,7 @@ import (
 	"talon/host"
 )
 
-// fake decides by a function, at once.
+// fake decides by a function, within Submit.
 type fake struct {
 	decide    func(*host.Event) host.Verdict
 	submitted []*host.Item
@@ -24,11 +24,11 @@ func (f *fake) Submit(_ context.Context, it *host.Item) error {
 	return nil
 }
 
-func (f *fake) Arrive(_ context.Context, a *host.Arrival) error {
+func (f *fake) SubmitRelease(_ context.Context, a *host.ReleaseRequest) error {
 	a.Done([]host.Released{
-		{Fate: host.FateReleased, Event: note(ann, 30617, 1)},
-		{Fate: host.FateExpired, Event: note(ben, 30617, 1)},
-		{Fate: host.FateAbsent},
+		{Status: host.StatusReleased, Event: note(ann, 30617, 1)},
+		{Status: host.StatusExpired, Event: note(ben, 30617, 1)},
+		{Status: host.StatusAbsent},
 	}, nil)
 	return nil
 }
@@ -206,7 +206,7 @@ func TestArrivalReleasesTheFirst(t *testing.T) {
 		r.send(profile)
 		r.send(note(ben, 0, 1))
 		answered := 0
-		if err := r.Arrive(context.Background(), &host.Arrival{Done: func(l []host.Released, _ error) { answered = len(l) }}); err != nil {
+		if err := r.SubmitRelease(context.Background(), &host.ReleaseRequest{Done: func(l []host.Released, _ error) { answered = len(l) }}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

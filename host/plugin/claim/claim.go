@@ -19,14 +19,14 @@ import (
 // Suffix is what the file with a claim ends with, after the name of the module's.
 const Suffix = ".sig"
 
-// Kind is the kind of a claim.
+// Kind is the event kind of a claim.
 const Kind host.Kind = 1063
 
 // Max bounds the bytes of a claim.
 const Max = 64 << 10
 
-// Verify checks that a claim is signed, and speaks of the module with this SHA-256,
-// in lower-case hex, and these capabilities. It returns who signed it.
+// Verify checks that a claim is signed, and names the module with this SHA-256, in
+// lower-case hex, and these capabilities. It returns the signer's key.
 func Verify(text []byte, sha256 string, capabilities []string) (*host.Event, error) {
 	if len(text) > Max {
 		return nil, fmt.Errorf("the signature is longer than %d bytes: want the event that talon plugin sign writes", Max)

@@ -15,6 +15,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/guest"
+	"talon/host/plugin/sidecar"
 )
 
 // Job is a module with its side-car.
@@ -38,14 +39,20 @@ type answer struct{ Error string }
 // 2 s and 120 MB.
 var bounds = struct{ memory, memoryPerByte, seconds, secondsPerMiB uint64 }{256 << 20, 64, 10, 8}
 
+// size is how many bytes the module has when it is decompressed.
+func (j *Job) size() uint64 {
+	wasm, _ := guest.Decompress(j.Wasm) // what is wrong with it, guest.Load says
+	return uint64(len(wasm))
+}
+
 // memory is how many bytes the process may have.
 func (j *Job) memory() uint64 {
-	return factor * (bounds.memory + bounds.memoryPerByte*uint64(len(j.Wasm)))
+	return factor * (bounds.memory + bounds.memoryPerByte*j.size())
 }
 
 // seconds is how long it may run on processors.
 func (j *Job) seconds() uint64 {
-	return factor * (bounds.seconds + bounds.secondsPerMiB*uint64(len(j.Wasm))>>20)
+	return factor * (bounds.seconds + bounds.secondsPerMiB*j.size()>>20)
 }
 
 // Run has a process of the command do the job. An error is one sentence.
@@ -124,4 +131,34 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		a.Error = err.Error()
 	}
 	return json.NewEncoder(out).Encode(a)
+}
+
+// do loads the module and runs its self-test.
+func (j *Job) do(ctx context.Context) error {
+	file, err := sidecar.Parse(j.Sidecar)
+	if err != nil {
+		return err
+	}
+	o := guest.Options{
+		Name: j.Name, Grants: file.Grants, Config: file.Config, Budgets: guest.BudgetsOf(&file.Budgets), Limits: j.Limits,
+		Sets: names(file.Sets), Service: j.Service, CacheDir: j.CacheDir, Patient: true,
+	}
+	m, err := guest.Load(ctx, j.Wasm, o)
+	if err != nil {
+		return err
+	}
+	if err := m.Close(ctx); err != nil {
+		return err
+	}
+	return guest.SelfTest(ctx, j.Wasm, o)
+}
+
+// names are sets that are there, and have no members.
+type names []sidecar.Set
+
+func (list names) Contains(name, _ []byte) (yes, known bool) {
+	for _, set := range list {
+		known = known || set.Name == string(name)
+	}
+	return false, known
 }

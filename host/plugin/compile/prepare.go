@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"talon/host"
 	"talon/host/plugin/guest"
 	"talon/sdk/abi/manifest"
 )
@@ -21,7 +20,8 @@ func Prepare(ctx context.Context, folder string, from []string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	var files []string
+	var missing []*Job
+	keep := []string{guest.DictionaryFile}
 	for _, dir := range from {
 		modules, err := os.ReadDir(dir)
 		if err != nil {
@@ -31,59 +31,68 @@ func Prepare(ctx context.Context, folder string, from []string) error {
 			if filepath.Ext(e.Name()) != ".wasm" {
 				continue
 			}
-			file, err := prepare(ctx, folder, filepath.Join(dir, e.Name()))
+			wasm, err := os.ReadFile(filepath.Join(dir, e.Name()))
 			if err != nil {
-				return fmt.Errorf("compile %s: %w", e.Name(), err)
+				return err
 			}
-			files = append(files, filepath.Base(file))
+			j := &Job{Name: strings.TrimSuffix(e.Name(), ".wasm"), Wasm: wasm}
+			j.Service.Domain = manifest.VectorDomain
+			switch err := j.within(func() error { return j.load(ctx, folder) }); {
+			case err == nil:
+				keep = append(keep, filepath.Base(guest.PreparedFile(folder, wasm)))
+			case errors.Is(err, errUnusable):
+				missing = append(missing, j)
+			default:
+				return fmt.Errorf("look at %s: %w", e.Name(), err)
+			}
 		}
+	}
+	if len(keep) == 1 {
+		keep = nil // a dictionary alone is of other modules
 	}
 	there, err := os.ReadDir(folder)
 	for _, e := range there {
-		if err == nil && !slices.Contains(files, e.Name()) {
+		if err == nil && !slices.Contains(keep, e.Name()) {
 			err = os.Remove(filepath.Join(folder, e.Name()))
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	for _, j := range missing {
+		err := j.within(func() error {
+			if err := j.do(ctx); err != nil {
+				return err
+			}
+			return guest.Pack(folder, j.CacheDir, j.Wasm)
+		})
+		if err != nil {
+			return fmt.Errorf("compile %s.wasm: %w", j.Name, err)
+		}
+	}
+	return nil
 }
 
-// prepare returns the file of one module, which it writes if there is none that can be
-// used.
-func prepare(ctx context.Context, folder, module string) (file string, err error) {
-	wasm, err := os.ReadFile(module)
-	if err != nil {
-		return "", err
-	}
+// within calls f with a cache for this job alone.
+func (j *Job) within(f func() error) error {
 	cache, err := os.MkdirTemp("", "talon-compile-")
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer os.RemoveAll(cache)
-	file = guest.PreparedFile(folder, wasm)
-	j := &Job{
-		Name: strings.TrimSuffix(filepath.Base(module), ".wasm"), Wasm: wasm, CacheDir: cache,
-		Service: host.Service{Domain: manifest.VectorDomain},
-	}
-	o := guest.Options{Name: j.Name, Service: j.Service, CacheDir: cache, Prepared: folder, Patient: true}
+	j.CacheDir = cache
+	return f()
+}
+
+// load loads the module with what the folder has of it, or returns errUnusable.
+func (j *Job) load(ctx context.Context, folder string) error {
+	o := guest.Options{Name: j.Name, Service: j.Service, CacheDir: j.CacheDir, Prepared: folder, Patient: true}
 	o.Elsewhere = func(context.Context) error { return errUnusable }
-	m, err := guest.Load(ctx, wasm, o)
-	if err == nil {
-		err = errors.Join(m.Close(ctx), guest.SelfTest(ctx, wasm, o))
-	}
-	if err == nil || !errors.Is(err, errUnusable) {
-		return file, err
-	}
-	if err := j.do(ctx); err != nil {
-		return "", err
-	}
-	packed, err := guest.Pack(cache, wasm)
-	if err == nil {
-		err = os.WriteFile(file+".new", packed, 0o644)
-	}
+	m, err := guest.Load(ctx, j.Wasm, o)
 	if err != nil {
-		return "", err
+		return err
 	}
-	return file, os.Rename(file+".new", file)
+	return errors.Join(m.Close(ctx), guest.SelfTest(ctx, j.Wasm, o))
 }
 
 var errUnusable = errors.New("there is no compiled code that can be used here")

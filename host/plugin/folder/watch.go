@@ -22,8 +22,8 @@ type Options struct {
 }
 
 // Watch calls changed once when it has begun, then after each change, until ctx
-// ends. It never makes two calls at once, and makes one more if something
-// changed during a call.
+// ends. It never makes two calls at the same time, and makes one more if
+// something changed during a call.
 //
 // It fails only if there is no such folder when it begins.
 func Watch(ctx context.Context, dir string, o Options, changed func()) error {
@@ -180,3 +180,34 @@ func look(dir string) sight {
 	}
 	return s
 }
+
+// burst is a number of changes that are seen as one.
+type burst struct {
+	quiet       time.Duration
+	first, last time.Time // of the changes; zero: there is none
+}
+
+// maxNames is how many times the quiet time a burst lasts at most, so that a file
+// that is written without end does not keep the others waiting.
+const maxNames = 10
+
+func (b *burst) add(now time.Time) {
+	if b.first.IsZero() {
+		b.first = now
+	}
+	b.last = now
+}
+
+// due returns how long the burst still lasts, and whether there is one.
+func (b *burst) due(now time.Time) (time.Duration, bool) {
+	if b.first.IsZero() {
+		return 0, false
+	}
+	end := b.last.Add(b.quiet)
+	if limit := b.first.Add(maxNames * b.quiet); limit.Before(end) {
+		end = limit
+	}
+	return max(end.Sub(now), 0), true
+}
+
+func (b *burst) clear() { b.first, b.last = time.Time{}, time.Time{} }

@@ -108,7 +108,7 @@ func TestLargestEvents(t *testing.T) {
 	}
 }
 
-// TestManyCallers asks from many goroutines at once.
+// TestManyCallers asks from many goroutines concurrently.
 func TestManyCallers(t *testing.T) {
 	m := loadGo(t, "plugins/lists", func(o *Options) {
 		o.Instances, o.Config = 3, map[string]any{"deny_words": []any{"casino"}}

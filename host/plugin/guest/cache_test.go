@@ -62,8 +62,8 @@ func TestDamagedCache(t *testing.T) {
 	}
 }
 
-// TestOneModuleByTwoNames loads a module that is not in the cache many times at
-// once.
+// TestOneModuleByTwoNames loads a module that is not in the cache many times
+// concurrently.
 func TestOneModuleByTwoNames(t *testing.T) {
 	cache := t.TempDir()
 	var group errgroup.Group
@@ -90,7 +90,7 @@ func TestOneModuleByTwoNames(t *testing.T) {
 
 func TestOldCodeIsPruned(t *testing.T) {
 	cache := t.TempDir()
-	for i := range 2 * keepCode {
+	for i := range 2 * maxCode {
 		name := fmt.Sprintf("%064x", i)
 		if err := os.Mkdir(filepath.Join(cache, name), 0o700); err != nil {
 			t.Fatal(err)
@@ -109,10 +109,10 @@ func TestOldCodeIsPruned(t *testing.T) {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(cache)
-	if err != nil || len(entries) != keepCode+1 {
-		t.Errorf("%d folders are left, %v; want %d and the stranger", len(entries), err, keepCode)
+	if err != nil || len(entries) != maxCode+1 {
+		t.Errorf("%d folders are left, %v; want %d and the stranger", len(entries), err, maxCode)
 	}
-	for _, path := range []string{oldest, stranger, filepath.Join(cache, fmt.Sprintf("%064x", 2*keepCode-1))} {
+	for _, path := range []string{oldest, stranger, filepath.Join(cache, fmt.Sprintf("%064x", 2*maxCode-1))} {
 		if _, err := os.Stat(path); err != nil {
 			t.Errorf("%v, want it kept", err)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"talon/host"
@@ -39,7 +41,7 @@ type used struct {
 	logLines   int
 	firstLine  string // of what was logged, to explain a failure
 
-	unfit *unfitAnswer // that the guest was told the size of; nil: none
+	unfit *unfitAnswer // whose size the guest has got; nil: none
 	err   error        // why the host could not answer
 }
 
@@ -52,10 +54,10 @@ func (c *call) Err() error            { return c.bound.Err() }
 
 // begin starts a call that may take this long, which is bounded by its fuel alone if
 // it is zero.
-func (c *call) begin(ctx context.Context, facts host.Facts, now int64, most time.Duration) {
+func (c *call) begin(ctx context.Context, facts host.Facts, now int64, limit time.Duration) {
 	c.Context, c.facts, c.now, c.line, c.used = ctx, facts, now, c.line[:0], used{}
 	c.waiter, _ = facts.(host.Waiter)
-	c.clock = stopwatch{most: most}
+	c.clock = stopwatch{max: limit, cpu: c.inst.module.cpu}
 }
 
 func (c *call) end() {
@@ -102,7 +104,7 @@ func (c *call) spend(n int) {
 
 // read does one read for a guest that may wait for a disk, within the time that the
 // call has left. A failure of the host is kept for the caller of the guest; the guest
-// is told Unavailable. What is read of facts waits by itself, if they are a
+// gets Unavailable. What is read of facts waits by itself, if they are a
 // [host.Waiter].
 func (c *call) read(what string, f func(ctx context.Context) error) bool {
 	c.countRead()
@@ -145,18 +147,25 @@ func cmpErr(first, second error) error {
 	return second
 }
 
-// log writes a line of the guest, if it has not written too much.
+// log writes a line of the guest, if it has not written too much. The first line of a call
+// is kept in any case, to explain a failure.
 func (c *call) log(level int32, text string) {
 	m := c.inst.module
-	if c.logLines++; c.logLines > m.budgets.LogLines || !m.logRate.take() {
+	c.logLines++
+	dropped := c.logLines > m.budgets.LogLines || !m.logRate.take()
+	if dropped {
 		m.metrics.logDropped.Inc()
-		return
+		if c.firstLine != "" {
+			return
+		}
 	}
 	text = strings.ToValidUTF8(cut(text, m.limits.LogLineBytes), "\uFFFD")
 	if c.firstLine == "" {
 		c.firstLine = text
 	}
-	m.log.Log(context.Background(), slogLevel(level), "plugin says", "module", m.name, "text", text)
+	if !dropped {
+		m.log.Log(context.Background(), slogLevel(level), "plugin says", "module", m.name, "text", text)
+	}
 }
 
 // cut shortens s to at most n bytes, not within a rune.
@@ -168,4 +177,170 @@ func cut(s string, n int) string {
 		n--
 	}
 	return s[:n]
+}
+
+// stopwatch counts the time of one call against its budget. What a pause of the
+// machine takes, or other programs, does not count, as far as that can be measured:
+// code counts for no longer than its fuel can have taken, and reads are counted by a
+// timer that says how often it has rung, not when. Before a call is found to have taken
+// too long, the time in which this process had no processor is taken off: a read cannot
+// have used it. It counts as a wait for a disk does.
+type stopwatch struct {
+	max   time.Duration // 0: no budget
+	spent time.Duration
+	begun time.Time // of the clock, when the guest began
+	since time.Time // when it went on, or was last seen
+	fuel  int64     // that it had then
+
+	cpu     func() time.Duration // processor time of this process
+	reading bool                 // the fields below are set
+	before  time.Duration        // spent before the first read
+	cpuThen time.Duration        // of cpu
+	ended   bool                 // by a read that took too long
+}
+
+const (
+	// slowestFuel is how long code may take for one unit of fuel, on any machine.
+	slowestFuel = 20 * time.Nanosecond
+
+	// readSlices is into how many parts the timer of a read divides what is left.
+	readSlices = 16
+
+	// waitsPerTime is how long a call may wait for a disk, or for a processor that other
+	// programs have, for each unit of its budget.
+	waitsPerTime = 20
+)
+
+// Slowest returns the longest that code can have taken for so much fuel. What has
+// passed beyond that, others have taken.
+func Slowest(fuel int64) time.Duration { return time.Duration(fuel) * slowestFuel }
+
+// resume notes that the guest goes on.
+func (c *call) resume() {
+	if c.clock.max > 0 && c.inst.fuel != nil {
+		c.clock.since, c.clock.fuel = c.inst.module.clock(), int64(c.inst.fuel.Get())
+		if c.clock.begun.IsZero() {
+			c.clock.begun = c.clock.since
+		}
+	}
+}
+
+// lap counts the time since the guest went on, and ends its call if there is none
+// left.
+func (c *call) lap() {
+	if c.count(); c.clock.over() {
+		panic(errTime)
+	}
+}
+
+// count counts the time since the guest went on.
+func (c *call) count() {
+	w := &c.clock
+	if w.max == 0 || c.inst.fuel == nil {
+		return
+	}
+	at, fuel := c.inst.module.clock(), int64(c.inst.fuel.Get())
+	w.spent += max(min(at.Sub(w.since), Slowest(w.fuel-fuel)), 0)
+	w.since, w.fuel = at, fuel
+}
+
+// over reports whether nothing is left.
+func (w *stopwatch) over() bool { return w.ended || w.exceeds(w.spent, w.max) }
+
+// exceeds reports whether a call that has taken so long has used up a budget.
+func (w *stopwatch) exceeds(spent, budget time.Duration) bool {
+	return w.max > 0 && spent >= budget && w.charged(spent) >= budget
+}
+
+// charged returns what counts of the time that a call has taken.
+func (w *stopwatch) charged(spent time.Duration) time.Duration {
+	if !w.reading {
+		return spent
+	}
+	waited := max(spent-w.before-(w.cpu()-w.cpuThen), 0)
+	return spent - waited + waited/waitsPerTime
+}
+
+// read runs f with a context that ends when nothing is left, and counts its time. What
+// the facts say that the decision waited for its turn does not count.
+func (w *stopwatch) read(ctx context.Context, facts host.Facts, f func(context.Context) error) error {
+	if w.max == 0 {
+		return f(ctx)
+	}
+	parked, _ := facts.(host.Parked)
+	var before time.Duration
+	if parked != nil {
+		before = parked.Parked()
+	}
+	if !w.reading {
+		w.reading, w.before, w.cpuThen = true, w.spent, w.cpu()
+	}
+	bounded, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t := ringing{slice: max((w.max-w.spent)/readSlices, time.Millisecond), over: func(rung time.Duration) bool {
+		if !w.exceeds(w.spent+rung, w.max) {
+			return false
+		}
+		cancel(errTime)
+		return true
+	}}
+	begun := time.Now()
+	t.start()
+	err := f(bounded)
+	rung := t.stop()
+	took := min(time.Since(begun), rung+t.slice)
+	switch {
+	case err != nil && context.Cause(bounded) == errTime:
+		w.ended = true // nothing was read in it, whatever the decision waited for then
+	case parked != nil:
+		took -= min(parked.Parked()-before, took)
+	}
+	w.spent += took
+	return err
+}
+
+// ringing is the timer of one read.
+type ringing struct {
+	slice time.Duration
+	over  func(rung time.Duration) bool // ends the read if it has taken too long
+
+	mu      sync.Mutex // guards the fields below
+	timer   *time.Timer
+	rung    time.Duration
+	stopped bool // what rings now came too late
+}
+
+func (t *ringing) start() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.timer = time.AfterFunc(t.slice, t.ring)
+}
+
+func (t *ringing) ring() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return
+	}
+	if t.rung += t.slice; !t.over(t.rung) {
+		t.timer.Reset(t.slice)
+	}
+}
+
+// stop ends the timer and returns what it has counted.
+func (t *ringing) stop() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.timer.Stop()
+	t.stopped = true
+	return t.rung
+}
+
+// processorTime is what this process has used of processors.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -47,7 +47,7 @@ const (
 	codeFolder   = "code"
 	shellFile    = "shell.wasm"
 	checksumFile = "checksum"
-	keepCode     = 32 // folders of modules, the newest
+	maxCode      = 32 // folders of modules, the newest
 )
 
 // meterVersion is what made metered modules.
@@ -61,7 +61,7 @@ func codeDir(dir string, module [sha256.Size]byte) string {
 }
 
 // folders are locked one by one while they are filled: the same module may be
-// loaded by two names at once.
+// loaded by two names at the same time.
 var folders = struct {
 	sync.Mutex
 	locks map[string]*folderLock
@@ -114,11 +114,11 @@ func openCode(dir string) (*code, error) {
 		err = fs.ErrInvalid
 	}
 	if err != nil {
-		c.giveBack()
+		c.unmap()
 		return nil, removeCode(dir)
 	}
 	if c.cache, err = wazero.NewCompilationCacheWithDir(filepath.Join(dir, codeFolder)); err != nil {
-		c.giveBack()
+		c.unmap()
 		return nil, fmt.Errorf("open the folder of compiled code: %w", err)
 	}
 	return c, nil
@@ -141,8 +141,8 @@ func mapFile(path string) ([]byte, error) {
 	return unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
 }
 
-// giveBack unmaps the file of machine code.
-func (c *code) giveBack() {
+// unmap unmaps the file of machine code.
+func (c *code) unmap() {
 	if c.data != nil {
 		_ = unix.Munmap(c.data)
 		c.data = nil
@@ -226,7 +226,7 @@ func fillCode(dir string, metered []byte, compile func(module []byte, folder str
 	if err := os.WriteFile(filepath.Join(made, codeFolder, shellFile), shell, 0o600); err != nil {
 		return err
 	}
-	if err := leaveChecksum(made); err != nil {
+	if err := writeChecksum(made); err != nil {
 		return err
 	}
 	return place(made, dir)
@@ -256,8 +256,8 @@ func (c *code) checksum() []byte {
 		shellFile, len(c.shell), crc32.Checksum(c.shell, castagnoli))
 }
 
-// leaveChecksum writes the checksum of what is in a folder of code.
-func leaveChecksum(dir string) error {
+// writeChecksum writes the checksum of what is in a folder of code.
+func writeChecksum(dir string) error {
 	c := &code{dir: dir}
 	var err error
 	if c.machine, err = machineFile(dir, codeFolder); err != nil {
@@ -269,13 +269,13 @@ func leaveChecksum(dir string) error {
 	if c.data, err = mapFile(c.machine); err != nil {
 		return err
 	}
-	defer c.giveBack()
+	defer c.unmap()
 	return os.WriteFile(filepath.Join(dir, checksumFile), c.checksum(), 0o600)
 }
 
 // close releases what is in memory. It may be called more than once.
 func (c *code) close(ctx context.Context) error {
-	c.giveBack()
+	c.unmap()
 	cache := c.cache
 	c.cache = nil
 	if cache == nil {
@@ -312,7 +312,7 @@ func PruneCache(dir string, inUse ...string) error {
 	slices.SortFunc(folders, func(a, b folder) int {
 		return cmp.Or(b.info.ModTime().Compare(a.info.ModTime()), cmp.Compare(a.path, b.path))
 	})
-	for _, f := range folders[min(len(folders), max(keepCode-len(inUse), 0)):] {
+	for _, f := range folders[min(len(folders), max(maxCode-len(inUse), 0)):] {
 		if err := os.RemoveAll(f.path); err != nil {
 			return err
 		}

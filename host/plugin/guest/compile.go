@@ -30,7 +30,11 @@ var learnVersion = sync.OnceFunc(func() {
 	wazero.NewRuntimeWithConfig(ctx, compiler).Close(ctx)
 })
 
-func rewrite(wasm []byte) ([]byte, error) {
+func rewrite(file []byte) ([]byte, error) {
+	wasm, err := Decompress(file)
+	if err != nil {
+		return nil, err
+	}
 	return meter.Rewrite(wasm, meter.Options{StartFuel: startFuel, MaxModule: maxModuleSize})
 }
 

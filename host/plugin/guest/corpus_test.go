@@ -39,7 +39,8 @@ type fault struct {
 	// Refused says that it never decides; it does until it is asked about an event
 	// of kind [laterKind] otherwise, and fails then.
 	Refused bool   `json:"refused"`
-	Reason  string `json:"reason"` // regular expression of the refusal or of the failure
+	Reason  string `json:"reason"`          // regular expression of the refusal or of the failure
+	Cause   Cause  `json:"cause,omitempty"` // of the failure
 
 	make func() []byte
 }
@@ -96,8 +97,21 @@ func faults() []fault {
 	refused := func(name, reason string, make func() []byte) fault {
 		return fault{Name: name, Refused: true, Reason: reason, make: make}
 	}
-	fails := func(name, reason string, code wasmtest.Code) fault {
-		return fault{Name: name, Reason: reason, make: of(guest{admit: later(code)})}
+	fails := func(name string, cause Cause, reason string, code wasmtest.Code) fault {
+		return fault{Name: name, Cause: cause, Reason: reason, make: of(guest{admit: later(code)})}
+	}
+	exceeds := func(name, budgets string, cause Cause, reason string, g guest) fault {
+		g.admit = later(wasmtest.Body(repeat(g.admit), wasmtest.Unreachable))
+		g.change = func(m *wasmtest.Module) { m.Customs = append(m.Customs, wasmtest.Custom{Name: name}) } // another module for each
+		return fault{Name: name + "-beyond-its-budget-later", Sidecar: "[budgets]\n" + budgets + "\n", Cause: cause, Reason: reason, make: of(g)}
+	}
+	gets := guest{
+		manifest: withCapabilities(abi.CapStoreGet), imports: imported(abi.ImportModule, abi.CapStoreGet, typeGet),
+		admit: wasmtest.Body(n(0), n(scratchAddr), n(0), wasmtest.Call(0), wasmtest.Drop),
+	}
+	writes := guest{
+		message: bytes.Repeat([]byte("\x00\x00\x00\x00\x00\x00\x04\x00"), 64), imports: imported(wasiModule, "fd_write", typeQuery),
+		admit: wasmtest.Body(n(2), n(messageAddr), n(64), n(scratchAddr), wasmtest.Call(0), wasmtest.Drop),
 	}
 	good := guest{}.assemble()
 	const fuel = "ran out of fuel"
@@ -222,10 +236,8 @@ func faults() []fault {
 			repeat(wasmtest.Body(n(0), n(10), wasmtest.Call(0), wasmtest.Drop))))),
 		refused("floods-the-log", "out of fuel", of(calling(abi.CapLog, typeThree,
 			repeat(wasmtest.Body(n(1), n(0), n(60000), wasmtest.Call(0)))))),
-		refused("writes-without-end", "more bytes by host functions", of(guest{
-			message: bytes.Repeat([]byte("\x00\x00\x00\x00\x00\x00\x04\x00"), 64), imports: imported(wasiModule, "fd_write", typeQuery),
-			admit: wasmtest.Body(repeat(wasmtest.Body(n(2), n(messageAddr), n(64), n(scratchAddr), wasmtest.Call(0), wasmtest.Drop)), wasmtest.Unreachable),
-		})),
+		refused("writes-without-end", "more bytes by host functions",
+			of(writes.with(func(g *guest) { g.admit = wasmtest.Body(repeat(g.admit), wasmtest.Unreachable) }))),
 		refused("searches-without-end", "more bytes by host functions", of(calling(abi.CapSetsContains, typeQuery,
 			repeat(wasmtest.Body(n(0), n(10), n(0), n(4<<16), wasmtest.Call(0), wasmtest.Drop))))),
 		refused("queries-without-end", "more often than its budget allows", of(calling(abi.CapStoreQuery, typeQuery,
@@ -237,12 +249,21 @@ func faults() []fault {
 		refused("queries-with-garbage", "filter of store.query is wrong", of(calling(abi.CapStoreQuery, typeQuery,
 			n(128<<10), n(3), n(0), n(0), wasmtest.Call(0), wasmtest.Drop))),
 
-		fails("traps-later", "unreachable", wasmtest.Unreachable),
-		fails("loops-later", fuel, loops),
-		fails("recurses-later", "fuel|stack overflow", recurses),
-		fails("grows-its-memory-later", fuel, grows),
-		fails("answers-with-100-mb-later", "answered with 104857600 bytes", wasmtest.Body(returns(0, 100<<20), wasmtest.Return)),
-		fails("answers-outside-of-memory-later", "address outside of its memory", wasmtest.Body(returns(0xfffffff0, 100), wasmtest.Return)),
+		fails("traps-later", CauseTrap, "unreachable", wasmtest.Unreachable),
+		fails("loops-later", CauseFuel, fuel, loops),
+		fails("recurses-later", "", "fuel|stack overflow", recurses),
+		fails("grows-its-memory-later", CauseFuel, fuel, grows),
+		fails("answers-with-100-mb-later", CauseOutput, "answered with 104857600 bytes", wasmtest.Body(returns(0, 100<<20), wasmtest.Return)),
+		fails("answers-outside-of-memory-later", CauseGarbage, "address outside of its memory", wasmtest.Body(returns(0xfffffff0, 100), wasmtest.Return)),
+
+		exceeds("fuel", "fuel = 300_000", CauseFuel, fuel, guest{}),
+		exceeds("memory", "memory = '1MiB'", CauseTrap, "unreachable", guest{admit: wasmtest.Body(
+			n(1), wasmtest.MemoryGrow, n(-1), wasmtest.I32Eq, wasmtest.If(wasmtest.Void), wasmtest.Unreachable, wasmtest.End)}),
+		exceeds("output", "output = 8", CauseOutput, "answered with 100 bytes", guest{admit: wasmtest.Body(returns(0, 100), wasmtest.Return)}),
+		exceeds("time", "time = '1ms'\nreads = 1024", CauseTime, "took longer than its budget of time", gets),
+		exceeds("reads", "reads = 5", CauseReads, "read store, purgatory and repositories more often", gets),
+		exceeds("bytes", "bytes = 1000", CauseBytes, "moved more bytes by host functions", writes),
+		exceeds("host-calls", "host-calls = 5", CauseCalls, "called host functions more often", gets),
 	}
 }
 
@@ -292,17 +313,19 @@ func (f *fault) check(t *testing.T, wasm []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Name: "guest", Instances: 1, Grants: side.Grants, State: newState(t), CacheDir: t.TempDir()}
+	o := Options{
+		Name: "guest", Instances: 1, Grants: side.Grants, Budgets: BudgetsOf(&side.Budgets), State: newState(t), CacheDir: t.TempDir(), CPU: working(),
+	}
 	peak := watchHeap(t)
 	start := testkit.CPU()
 	err = SelfTest(t.Context(), wasm, o)
 	took, heap := testkit.CPU()-start, peak()
 	t.Logf("%v, %d MB: %v", took.Round(time.Millisecond), heap>>20, err)
-	most := 5 * time.Second
+	limit := 5 * time.Second
 	if raceDetector {
-		most = time.Minute
+		limit = time.Minute
 	}
-	if took > most || heap > 400<<20 {
+	if took > limit || heap > 400<<20 {
 		t.Errorf("it took %v and %d MB", took, heap>>20)
 	}
 	want := regexp.MustCompile(f.Reason)
@@ -326,8 +349,10 @@ func (f *fault) check(t *testing.T, wasm []byte) {
 	if got := admit(t, m, item(1, "")); got != passes {
 		t.Errorf("before: %+v", got)
 	}
-	if _, err := ask(t, m, item(laterKind, ""), nil); AsFailure(err) == nil || !want.MatchString(err.Error()) {
-		t.Errorf("%v, want a failure like %q", err, f.Reason)
+	facts := &parkedFacts{fakeFacts: &fakeFacts{}, took: time.Millisecond}
+	_, err = ask(t, m, item(laterKind, ""), facts)
+	if failure := AsFailure(err); failure == nil || !want.MatchString(err.Error()) || f.Cause != "" && failure.Cause != f.Cause {
+		t.Errorf("%v, want a failure like %q by %s", err, f.Reason, f.Cause)
 	}
 	if got := admit(t, m, item(1, "")); got != passes {
 		t.Errorf("after: %+v", got)
@@ -344,14 +369,14 @@ func watchHeap(t *testing.T) func() uint64 {
 		return sample[0].Value.Uint64()
 	}
 	runtime.GC()
-	before, most := live(), uint64(0)
+	before, limit := live(), uint64(0)
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		tick := time.NewTicker(2 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			most = max(most, live())
+			limit = max(limit, live())
 			select {
 			case <-done:
 				return
@@ -362,7 +387,7 @@ func watchHeap(t *testing.T) func() uint64 {
 	return func() uint64 {
 		close(done)
 		<-ended
-		return most - min(before, most)
+		return limit - min(before, limit)
 	}
 }
 

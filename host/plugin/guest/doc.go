@@ -12,9 +12,9 @@
 // (meter.Shell), and may come with the program (prepared.go). A module that as it is
 // configured passes every request holds no code and no instance.
 //
-// A policy is asked with [Module.Rule], by many goroutines at once over a pool of
-// instances. A strategy or throttle is a [Reducer]: one instance that keeps what
-// it knows in its own memory.
+// A policy is asked with [Module.Rule], by many goroutines concurrently, over a pool
+// of instances. A strategy or throttle is a [Reducer]: one instance that keeps what it
+// knows in its own memory.
 //
 // Invariants:
 //
@@ -35,7 +35,7 @@
 //     instance did not give last time, reads store, purgatory or repositories, or
 //     changes what it remembers.
 //  6. A fact that the host could not read decides nothing: [Module.Rule] returns
-//     an error, whatever the module said. A reducer was told so, and goes on.
+//     an error, whatever the module said. A reducer gets Unavailable, and goes on.
 //  7. A module that was closed leaves nothing: no goroutine, file or memory.
 //
 // The package never writes to the store.

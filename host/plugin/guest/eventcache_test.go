@@ -24,7 +24,7 @@ func TestEventCache(t *testing.T) {
 		for _, text := range texts {
 			for _, inList := range []bool{round == 0, round != 0} {
 				for _, header := range []bool{false, true} {
-					// A copy: texts are told apart by what they say.
+					// A copy: the cache compares the bytes of texts.
 					got, err := c.append([]byte("before"), bytes.Clone(text), inList, header)
 					want, wantErr := (*EventCache)(nil).append([]byte("before"), text, inList, header)
 					if err != nil || wantErr != nil || !bytes.Equal(got, want) {
@@ -72,8 +72,8 @@ func TestEventCacheCollision(t *testing.T) {
 	}
 }
 
-// TestAnswerThatDoesNotFit: a guest that asks again with more room hears what it was
-// told the size of, and the facts are asked once. It pays for both.
+// TestAnswerThatDoesNotFit: a guest that asks again with more room gets the answer
+// whose size it got before, and the facts are asked once. It pays for both.
 func TestAnswerThatDoesNotFit(t *testing.T) {
 	filter := string(abi.AppendFilter(nil, &abi.Filter{Limit: 7}))
 	small := hostCall{abi.CapStoreQuery, funcType(wasmtest.I32, 4), consts(messageAddr, int32(len(filter)), scratchAddr, 0)}

@@ -204,8 +204,8 @@ func TestManyRefs(t *testing.T) {
 				if got := fmt.Sprint(ruling.Action, " ", ruling.Rule); err != nil || got != test.want {
 					t.Fatalf("%s, %v; want %s", got, err, test.want)
 				}
-				if most := int64(fuelBytes) * fuelPerByte / 2; fuel > most {
-					t.Errorf("it takes %d fuel; want %d at most", fuel, most)
+				if limit := int64(fuelBytes) * fuelPerByte / 2; fuel > limit {
+					t.Errorf("it takes %d fuel; want %d at most", fuel, limit)
 				}
 			}
 		})

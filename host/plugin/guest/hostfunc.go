@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"strings"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -90,3 +91,84 @@ func logLine(c *call, mem api.Memory, stack []uint64) {
 	c.charge(int64(min(len(text), c.inst.module.limits.LogLineBytes)))
 	c.log(int32(stack[0]), string(text[:min(len(text), c.inst.module.limits.LogLineBytes+4)]))
 }
+
+// Host functions cost fuel, as the guest's own instructions do, so that a budget of
+// fuel takes about the same time whatever it is spent on. A unit is about what a guest
+// does in a nanosecond. TestPrices compares these with what the functions take.
+const (
+	bytesPerFuel = 4 // of what a host function copies
+
+	// fuelPerStored is for each byte of a stored event, which is parsed and encoded.
+	fuelPerStored = 2
+)
+
+// prices are those of one call, by the name of the function.
+var prices = map[string]int64{
+	abi.CapStoreGet:        8000,
+	abi.CapStoreQuery:      12_000,
+	abi.CapStoreReferenced: 8000,
+	abi.CapHeldGet:         8000,
+	abi.CapHeldQuery:       12_000,
+	abi.CapGitHas:          12_000,
+	abi.CapGitRef:          12_000,
+	abi.CapKVGet:           200,
+	abi.CapKVSet:           800,
+	abi.CapKVDelete:        400,
+	abi.CapKVIncr:          400,
+	abi.CapSetsContains:    300,
+	abi.CapBucketTake:      400,
+	abi.CapMetric:          200,
+	abi.CapLog:             1000,
+
+	"fd_write":    1000,
+	"poll_oneoff": 200,
+}
+
+// otherPrice is that of the functions of WASI that do next to nothing.
+const otherPrice = 50
+
+func priceOf(name string) int64 {
+	if fuel, ok := prices[name]; ok {
+		return fuel
+	}
+	return otherPrice
+}
+
+// waits reports whether the host may have to wait for a disk to answer the
+// capability.
+func waits(capability string) bool {
+	group, _, _ := strings.Cut(capability, ".")
+	return group == "store" || group == "held" || group == "git"
+}
+
+// Func is a function that the host calls in modules.
+type Func uint8
+
+const (
+	Admit   Func = iota // an event
+	Query               // the filters of a REQ, COUNT or NEG-OPEN
+	Connect             // a client that has just come
+	Push                // ref updates
+	Step                // what happened to a strategy
+	ThrottleDelay
+	ThrottleAdmit
+	ThrottleAfter
+	ThrottlePick
+	ThrottleTick
+)
+
+const functions = int(ThrottleTick) + 1
+
+var functionNames = [functions]string{
+	"admit", "query", "connect", "push", "step",
+	"throttle_delay", "throttle_admit", "throttle_after", "throttle_pick", "throttle_tick",
+}
+
+// String returns the function's name as manifests have it.
+func (f Func) String() string { return functionNames[f] }
+
+// export is the name under which a module exports the function.
+func (f Func) export() string { return "talon_" + functionNames[f] }
+
+// policy reports whether the function answers with a verdict.
+func (f Func) policy() bool { return f <= Push }

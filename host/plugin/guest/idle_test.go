@@ -74,7 +74,7 @@ func TestIdleIsAskedAgain(t *testing.T) {
 	}{
 		"another address": {change: func(o *Options, _ string) error { o.Service.Domain = "relay.example.com"; return nil }},
 		"another budget":  {change: func(o *Options, _ string) error { o.Budgets.Fuel = 1000; return nil }},
-		"not tested":      {change: func(_ *Options, dir string) error { return os.Remove(filepath.Join(dir, markFile)) }},
+		"not tested":      {change: func(_ *Options, dir string) error { return os.Remove(filepath.Join(dir, stampFile)) }},
 		"a damaged file": {change: func(_ *Options, dir string) error {
 			return os.WriteFile(filepath.Join(dir, idleFile), []byte(`[{"key":"`), 0o600)
 		}},

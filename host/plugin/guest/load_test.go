@@ -251,3 +251,17 @@ func TestAbout(t *testing.T) {
 		})
 	}
 }
+
+// A failure tells what the guest said in any case: how much else was logged in this second
+// does not matter.
+func TestFailureTellsMoreThanIsLogged(t *testing.T) {
+	m := mustLoad(t, guest{}.assemble(), nil)
+	for m.logRate.take() {
+	}
+	c := &call{inst: &instance{module: m}}
+	c.log(0, "out of cheese")
+	c.log(0, "and of bread")
+	if c.firstLine != "out of cheese" {
+		t.Errorf("it said %q", c.firstLine)
+	}
+}

@@ -30,7 +30,7 @@ type span struct{ from, to uint64 }
 // new when it had read them: nobody else can give that back. Whatever fails, the code stays
 // where it is.
 func (c *code) mapCode() error {
-	defer c.giveBack()
+	defer c.unmap()
 	executable := executableOf(c.data)
 	if len(executable) == 0 {
 		return errors.New("the file of machine code has another form")
@@ -84,7 +84,7 @@ func openExecutable(file string, executable []byte) (*os.File, error) {
 	return f, nil
 }
 
-// writeWhole writes a file, all at once for others.
+// writeWhole writes a file; others see all of it or nothing.
 func writeWhole(file string, data []byte) error {
 	if err := os.WriteFile(file+".new", data, 0o600); err != nil {
 		return err

@@ -23,27 +23,27 @@ func growing() guest {
 // TestMemoryGrowsInPlace fills the memory of an instance page by page: the addresses
 // stay, the host allocates nothing, and closing gives all of it back.
 func TestMemoryGrowsInPlace(t *testing.T) {
-	const most = 64 << 20
-	m := mustLoad(t, growing().assemble(), func(o *Options) { o.Budgets.Memory, o.Budgets.Fuel = most, 20_000_000 })
+	const maximum = 64 << 20
+	m := mustLoad(t, growing().assemble(), func(o *Options) { o.Budgets.Memory, o.Budgets.Fuel = maximum, 20_000_000 })
 	inst, err := m.pool.get(t.Context(), atOnce)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := &inst.own.space[0]
 	inst.call.begin(t.Context(), nil, now, 0)
-	if _, fuel, err := inst.ask(Admit, nil); err != nil || fuel < (most-4<<16)/8 {
+	if _, fuel, err := inst.ask(Admit, nil); err != nil || fuel < (maximum-4<<16)/8 {
 		t.Errorf("%v after %d fuel; want that growing costs as much as filling", err, fuel)
 	}
 	inst.call.end()
-	b, _ := inst.memory.Read(most-4, 4)
-	if size := inst.memory.Size(); size != most || &inst.own.space[0] != before || b[0] != 7 {
-		t.Errorf("%d bytes of memory, the last page has %v; want %d at the same address", size, b, most)
+	b, _ := inst.memory.Read(maximum-4, 4)
+	if size := inst.memory.Size(); size != maximum || &inst.own.space[0] != before || b[0] != 7 {
+		t.Errorf("%d bytes of memory, the last page has %v; want %d at the same address", size, b, maximum)
 	}
 	m.pool.put(inst)
 	if got := admit(t, m, item(1, "")); got != passes {
 		t.Errorf("a full memory: %+v, want %+v", got, passes)
 	}
-	fuelOf := mustLoad(t, growing().assemble(), func(o *Options) { o.Budgets.Memory, o.Limits.Memory = most, most })
+	fuelOf := mustLoad(t, growing().assemble(), func(o *Options) { o.Budgets.Memory, o.Limits.Memory = maximum, maximum })
 	if _, err := ask(t, fuelOf, item(1, ""), nil); AsFailure(err) == nil || AsFailure(err).Cause != CauseFuel {
 		t.Errorf("with the default budget: %v, want that fuel ends it", err)
 	}

@@ -1,12 +1,14 @@
 package guest
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/sdk/abi"
 )
 
 // Metrics are the metrics of all modules. The label module is the plugin's name.
@@ -33,15 +35,15 @@ type words struct {
 }
 
 const (
-	// maxRules is how many rule codes of one plugin are told apart; later ones
-	// count as otherRule.
+	// maxRules is how many rule codes of one plugin have a series each; later
+	// ones count as otherRule.
 	maxRules = 64
 
 	// maxValues is how many metrics of its own a module may have. Those of all
-	// generations of a plugin that can be seen are keepValues; later ones are not
+	// generations of a plugin that can be seen are maxMetricValues; later ones are not
 	// recorded.
-	maxValues  = 32
-	keepValues = 4 * maxValues
+	maxValues       = 32
+	maxMetricValues = 4 * maxValues
 )
 
 // NewMetrics returns metrics for [Options.Metrics].
@@ -74,7 +76,7 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Collectors returns them for registration.
+// Collectors returns the metrics for registration.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.calls, m.verdicts, m.failures, m.seconds, m.fuel, m.instances, m.memory, m.logDropped, m.counters, m.gauges,
@@ -94,22 +96,22 @@ func (m *Metrics) Forget(module string) {
 	}
 }
 
-// Asked notes an answer of a plugin that is no module.
+// Asked counts an answer of a plugin that is not a module.
 func (m *Metrics) Asked(plugin string, f Func, took time.Duration, v *host.Ruling, source string) {
 	m.calls.WithLabelValues(plugin, f.String()).Inc()
 	m.seconds.WithLabelValues(plugin, f.String()).Observe(took.Seconds())
 	m.verdicts.WithLabelValues(plugin, v.Action.String(), v.Rule, source).Inc()
 }
 
-// Failed notes that a plugin that is no module did not answer. The causes are a
-// closed set.
+// Failed counts that a plugin that is not a module did not answer. The causes are
+// a closed set.
 func (m *Metrics) Failed(plugin, cause string) { m.failures.WithLabelValues(plugin, cause).Inc() }
 
 func (m *Metrics) wordsOf(module string) *words {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.words[module] == nil {
-		m.words[module] = &words{rules: names{most: maxRules}, values: names{most: keepValues}}
+		m.words[module] = &words{rules: names{max: maxRules}, values: names{max: maxMetricValues}}
 	}
 	return m.words[module]
 }
@@ -157,4 +159,39 @@ func (m *moduleMetrics) add(f Func) {
 
 func (m *moduleMetrics) verdict(action host.Action, rule, source string) prometheus.Counter {
 	return m.all.verdicts.WithLabelValues(m.name, action.String(), rule, source)
+}
+
+const infoLevel = abi.LevelInfo
+
+func slogLevel(level int32) slog.Level {
+	switch {
+	case level <= abi.LevelDebug:
+		return slog.LevelDebug
+	case level == abi.LevelInfo:
+		return slog.LevelInfo
+	case level == abi.LevelWarn:
+		return slog.LevelWarn
+	}
+	return slog.LevelError
+}
+
+// logRate bounds the lines of one module in a second, over all its instances.
+type logRate struct {
+	max   int
+	clock func() time.Time
+
+	mu     sync.Mutex // guards the fields below
+	second int64
+	lines  int
+}
+
+func (r *logRate) take() bool {
+	second := r.clock().Unix()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if second != r.second {
+		r.second, r.lines = second, 0
+	}
+	r.lines++
+	return r.lines <= r.max
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,8 +17,8 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// Module is a loaded, configured module. It may be used by many goroutines at
-// once.
+// Module is a loaded, configured module. It may be used by many goroutines
+// concurrently.
 type Module struct {
 	name      string
 	manifest  *manifest.Manifest
@@ -26,9 +28,9 @@ type Module struct {
 
 	testConfig []byte // the same for a self-test
 
-	limits   Limits
-	budgets  Budgets
-	mostFuel int64 // of one call for a verdict
+	limits      Limits
+	budgets     Budgets
+	maxFuelUsed int64 // of one call for a verdict
 
 	state  State
 	sets   Sets
@@ -58,9 +60,10 @@ type Module struct {
 	logRate    logRate
 	log        *slog.Logger
 	clock      func() time.Time
+	cpu        func() time.Duration
 }
 
-// Load makes a module of its bytes: everything that can refuse it, up to a first
+// Load makes a module of the bytes of its file: everything that can refuse it, up to a first
 // configured instance, but for [SelfTest]. An error is one sentence that says
 // what is wrong with the module, or with what the operator chose for it.
 func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
@@ -80,7 +83,7 @@ func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
 		m.release(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	m.rest()
+	m.unloadIdle()
 	if len(m.functions) == 0 {
 		m.keepIdle()
 		// Nobody calls it: what it is configured to is all that is needed.
@@ -102,10 +105,10 @@ func encodeConfig(settings []abi.Setting, s host.Service) []byte {
 	return abi.AppendConfig(nil, &abi.Config{Settings: settings, Service: abi.Service(s)})
 }
 
-// rest leaves out the functions in which the module says that it passes every
+// unloadIdle leaves out the functions in which the module says that it passes every
 // request, and keeps what it says about the relay. All instances are configured
 // alike.
-func (m *Module) rest() {
+func (m *Module) unloadIdle() {
 	first, _ := m.pool.get(context.Background(), atOnce)
 	m.about, m.asked = first.about, first.asked
 	m.functions = slices.DeleteFunc(m.functions, func(f Func) bool {
@@ -117,10 +120,7 @@ func (m *Module) rest() {
 // prepare does what needs no runtime: it reads the manifest, and checks it and the
 // operator's choices.
 func prepare(wasm []byte, o *Options) (*Module, error) {
-	if len(wasm) > maxModuleSize {
-		return nil, fmt.Errorf("the module has %d bytes; the limit is %d", len(wasm), maxModuleSize)
-	}
-	man, err := manifest.FromModule(wasm)
+	man, err := ReadManifest(wasm)
 	if err != nil {
 		return nil, err
 	}
@@ -142,19 +142,19 @@ func prepare(wasm []byte, o *Options) (*Module, error) {
 	budgets := o.resolve(&man.Budgets, reduces)
 	m := &Module{
 		name: o.Name, manifest: man, functions: functions, config: encodeConfig(settings, o.Service),
-		limits: o.Limits, budgets: budgets, mostFuel: mostFuel,
+		limits: o.Limits, budgets: budgets, maxFuelUsed: mostFuel,
 		testConfig: encodeConfig(settings, testService),
 		state:      o.State, sets: o.Sets, held: o.Held, git: o.Git, events: o.Events,
-		bound: context.Background(), metrics: o.Metrics.of(o.Name), valueNames: names{most: maxValues},
-		logRate: logRate{most: budgets.LogRate, clock: o.Clock},
-		log:     o.Log, clock: o.Clock,
+		bound: context.Background(), metrics: o.Metrics.of(o.Name), valueNames: names{max: maxValues},
+		logRate: logRate{max: budgets.LogRate, clock: o.Clock},
+		log:     o.Log, clock: o.Clock, cpu: o.CPU,
 	}
-	// One that cannot wait needs no more instances than can run at once.
-	most := o.Instances
+	// One that cannot wait needs no more instances than can run at the same time.
+	limit := o.Instances
 	if slices.ContainsFunc(man.Capabilities, waits) {
-		most += o.Waits
+		limit += o.Waits
 	}
-	m.pool = newPool(o.Instances, most, m.discard)
+	m.pool = newPool(o.Instances, limit, m.discard, o.Clock)
 	for _, f := range m.functions {
 		m.metrics.add(f)
 	}
@@ -187,7 +187,7 @@ func (m *Module) start(ctx context.Context, wasm []byte, engine wazero.RuntimeCo
 	return nil
 }
 
-// atOnce runs f: nobody is told that the caller waits.
+// atOnce runs f without reporting that the caller waits.
 func atOnce(f func()) { f() }
 
 // offer defines the host functions that the module may import.
@@ -209,10 +209,10 @@ func (m *Module) offer(ctx context.Context) error {
 	return nil
 }
 
-// Manifest is what the module says of itself.
+// Manifest returns the module's manifest.
 func (m *Module) Manifest() *manifest.Manifest { return m.manifest }
 
-// About is what the module says about the relay, as it is configured.
+// About returns the module's description of the relay, as it is configured.
 func (m *Module) About() host.Description { return m.about }
 
 // Calls reports whether the host calls the function in this module.
@@ -231,7 +231,7 @@ func (m *Module) Functions() []string {
 // do.
 func (m *Module) Imports() []string { return slices.Clone(m.imports) }
 
-// Fuel is the budget of one call, without what is added for each byte of its
+// Fuel returns the budget of one call, without what is added for each byte of its
 // request.
 func (m *Module) Fuel() int64 { return m.budgets.Fuel }
 
@@ -239,7 +239,7 @@ func (m *Module) Fuel() int64 { return m.budgets.Fuel }
 // time gets no more for a verdict than others.
 func (m *Module) budget(f Func) int64 {
 	if f.policy() {
-		return min(m.budgets.Fuel, m.mostFuel)
+		return min(m.budgets.Fuel, m.maxFuelUsed)
 	}
 	return m.budgets.Fuel
 }
@@ -249,16 +249,16 @@ func (m *Module) time(request int) time.Duration {
 	return m.budgets.Time + time.Duration(request)*timePerByte
 }
 
-// MemoryLimit is the most bytes of one instance.
+// MemoryLimit returns the maximum bytes of one instance.
 func (m *Module) MemoryLimit() int64 { return m.budgets.Memory }
 
-// Instances is how many instances live, those of reducers included.
+// Instances returns the number of instances, those of reducers included.
 func (m *Module) Instances() int { return int(m.instances.Load()) }
 
-// MemoryUsed is the memory of all instances, in bytes.
+// MemoryUsed returns the memory of all instances, in bytes.
 func (m *Module) MemoryUsed() int64 { return m.memoryUsed.Load() }
 
-// Code is the folder that keeps the compiled code, empty if none does.
+// Code returns the folder that keeps the compiled code, empty if none does.
 func (m *Module) Code() string {
 	if m.code == nil {
 		return ""
@@ -277,7 +277,7 @@ func (m *Module) newInstance(ctx context.Context) (*instance, error) {
 	return inst, nil
 }
 
-// report tells the metrics how much memory the instance has.
+// report sets the metric of the instance's memory.
 func (inst *instance) report(size uint32) {
 	if size != inst.pages {
 		more := int64(size) - int64(inst.pages)
@@ -318,4 +318,55 @@ func (m *Module) release(ctx context.Context) error {
 	m.metrics.instances.Sub(float64(m.instances.Swap(0)))
 	m.metrics.memory.Sub(float64(m.memoryUsed.Swap(0)))
 	return err
+}
+
+// names are the words of a plugin that become labels of metrics, over all its
+// generations: the words are the module's choice, their number is not.
+type names struct {
+	max int
+
+	mu   sync.Mutex // guards the field below
+	seen map[string]struct{}
+}
+
+// admit reports whether the word may be a label: it was one before, or there is
+// room for one more.
+func (n *names) admit(word string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.seen[word]; ok {
+		return true
+	}
+	if len(n.seen) >= n.max {
+		return false
+	}
+	if n.seen == nil {
+		n.seen = make(map[string]struct{})
+	}
+	n.seen[word] = struct{}{}
+	return true
+}
+
+// maxAbout bounds each text that a module says about the relay.
+const maxAbout = 1 << 10
+
+// describe makes what a module says about the relay fit for others: known words,
+// and texts of one line.
+func describe(about *abi.About) (host.Description, error) {
+	d := host.Description{Criteria: oneLine(about.Criteria, maxAbout), Curation: oneLine(about.Curation, maxAbout), Writes: host.Writes(about.Writes)}
+	for _, grasp := range about.Grasps {
+		if !isGrasp(grasp) {
+			return host.Description{}, fmt.Errorf("%.40q is not the name of a GRASP, such as GRASP-01", grasp)
+		}
+		d.Grasps = append(d.Grasps, grasp)
+	}
+	slices.Sort(d.Grasps)
+	d.Grasps = slices.Compact(d.Grasps)
+	return d, nil
+}
+
+// isGrasp reports whether s is GRASP- and two to four digits.
+func isGrasp(s string) bool {
+	digits, ok := strings.CutPrefix(s, "GRASP-")
+	return ok && len(digits) >= 2 && len(digits) <= 4 && strings.Trim(digits, "0123456789") == ""
 }

@@ -18,7 +18,7 @@ import (
 type Options struct {
 	Name string // of the plugin: letters, digits, - and _
 
-	// SHA256 is the module's, of who has computed it; zero: it is computed.
+	// SHA256 is the module's, if the caller has it; zero: it is computed.
 	SHA256 [sha256.Size]byte
 
 	// Grants reports whether the operator lets the module import a capability. Nil:
@@ -59,16 +59,19 @@ type Options struct {
 	// compiling and self-tests have no limit of their own.
 	Patient bool
 
-	// Instances is how many calls of the module run at once; default GOMAXPROCS.
+	// Instances is how many calls of the module run at the same time; default GOMAXPROCS.
 	Instances int
 
 	// Waits is how many more may wait for a disk, each with its instance; default 16.
 	Waits int
 
 	Events  *EventCache // shared by all modules; nil: nothing is kept
-	Metrics *Metrics    // shared by all modules; nil: nobody looks
+	Metrics *Metrics    // shared by all modules; nil: none are kept
 	Log     *slog.Logger
-	Clock   func() time.Time // default time.Now
+	Clock   func() time.Time // default: the time since the program began, which no step of the system's clock changes
+
+	// CPU returns the processor time of who reads; default: of this process.
+	CPU func() time.Duration
 }
 
 // Budgets is what the operator gives a module. A zero field is what its manifest
@@ -193,17 +196,20 @@ func (o Options) withDefaults(wasm []byte) Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Clock == nil {
-		o.Clock = time.Now
+		o.Clock = monotonic
+	}
+	if o.CPU == nil {
+		o.CPU = processorTime
 	}
 	return o
 }
 
 // limited bounds the time of something that takes long, unless nobody waits.
-func (o *Options) limited(ctx context.Context, most time.Duration, cause error) (context.Context, context.CancelFunc) {
+func (o *Options) limited(ctx context.Context, limit time.Duration, cause error) (context.Context, context.CancelFunc) {
 	if o.Patient {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, most, cause)
+	return context.WithTimeoutCause(ctx, limit, cause)
 }
 
 // validate checks what the operator chose.
@@ -212,8 +218,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("name %.80q: want letters, digits, - and _, at most 64", o.Name)
 	}
 	for _, b := range []struct {
-		what        string
-		value, most int64
+		what       string
+		value, max int64
 	}{
 		{"fuel", o.Budgets.Fuel, o.Limits.Fuel},
 		{"memory", o.Budgets.Memory, o.Limits.Memory},
@@ -224,8 +230,8 @@ func (o *Options) validate() error {
 		{"bytes", int64(o.Budgets.Bytes), int64(o.Limits.Bytes)},
 		{"host calls", int64(o.Budgets.HostCalls), int64(o.Limits.HostCalls)},
 	} {
-		if b.value < 0 || b.value > b.most {
-			return fmt.Errorf("budget %s = %d: want 1 to %d, or 0 for what the module asks for", b.what, b.value, b.most)
+		if b.value < 0 || b.value > b.max {
+			return fmt.Errorf("budget %s = %d: want 1 to %d, or 0 for what the module asks for", b.what, b.value, b.max)
 		}
 	}
 	if o.Budgets.Time < 0 || o.Budgets.Time > o.Limits.Time {
@@ -264,3 +270,9 @@ func isModuleName(s string) bool {
 	}
 	return s != "" && len(s) <= 64
 }
+
+var began = time.Now()
+
+// monotonic is time.Now without the system's wall clock, which takes as long to read as the
+// monotonic one. Each call of a guest reads it twice.
+func monotonic() time.Time { return began.Add(time.Since(began)) }

@@ -1,39 +1,51 @@
 package guest
 
 import (
+	"bytes"
 	"container/list"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"time"
+
+	"talon/host"
 )
 
-// surplusTime is how long an instance beyond those that are kept may be idle.
-const surplusTime = time.Minute
+const (
+	// surplusTime is how long an instance beyond those that are kept may be idle.
+	surplusTime = time.Minute
+
+	// maxQueue is how many callers may wait for an instance.
+	maxQueue = 256
+)
 
 // pool hands out instances to one caller each. A place holds an instance that is
 // idle or with a caller, or one that is being made.
 type pool struct {
 	keep  int // idle instances that are not closed
-	most  int // places
+	max   int // places
 	close func(*instance)
+	clock func() time.Time
 
-	mu      sync.Mutex // guards the fields below
-	idle    []resting  // the last used at the end
-	places  int        // that are taken
-	waiting list.List  // of *turn, in the order in which they came
+	mu      sync.Mutex  // guards the fields below
+	idle    []*instance // the last used at the end
+	slots   int         // that are taken
+	waiting list.List   // of *turn, in the order in which they came
 	trimmer *time.Timer
 	drained chan struct{} // closed when no place is taken any more; nil: the pool is in use
 }
 
-// errClosed is what who comes too late is told.
-var errClosed = errors.New("the module is closed")
-
-// resting is an idle instance.
-type resting struct {
-	*instance
-	since time.Time
-}
+// Errors of a caller that gets no instance.
+var (
+	errClosed = errors.New("the module is closed")
+	errBusy   = fmt.Errorf("%d others wait for one", maxQueue)
+)
 
 // turn is a caller that waits.
 type turn struct {
@@ -41,8 +53,8 @@ type turn struct {
 	over bool           // it has been given something
 }
 
-func newPool(keep, most int, close func(*instance)) *pool {
-	return &pool{keep: keep, most: most, close: close}
+func newPool(keep, limit int, close func(*instance), clock func() time.Time) *pool {
+	return &pool{keep: keep, max: limit, close: close, clock: clock}
 }
 
 // get returns an idle instance, or nil if the caller may make one, which it then
@@ -50,8 +62,8 @@ func newPool(keep, most int, close func(*instance)) *pool {
 func (p *pool) get(ctx context.Context, wait func(func())) (*instance, error) {
 	p.mu.Lock()
 	if n := len(p.idle); n > 0 {
-		inst := p.idle[n-1].instance
-		p.idle[n-1] = resting{}
+		inst := p.idle[n-1]
+		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
 		return inst, nil
@@ -60,10 +72,14 @@ func (p *pool) get(ctx context.Context, wait func(func())) (*instance, error) {
 		p.mu.Unlock()
 		return nil, errClosed
 	}
-	if p.places < p.most {
-		p.places++
+	if p.slots < p.max {
+		p.slots++
 		p.mu.Unlock()
 		return nil, nil
+	}
+	if p.waiting.Len() == maxQueue {
+		p.mu.Unlock()
+		return nil, errBusy
 	}
 	t := &turn{came: make(chan *instance, 1)}
 	at := p.waiting.PushBack(t)
@@ -120,7 +136,7 @@ func (p *pool) put(inst *instance) {
 		p.giveUp()
 		return
 	default:
-		p.idle = append(p.idle, resting{inst, time.Now()})
+		p.idle = append(p.idle, inst)
 		if len(p.idle) > p.keep && p.trimmer == nil {
 			p.trimmer = time.AfterFunc(surplusTime, p.trim)
 		}
@@ -141,7 +157,7 @@ func (p *pool) giveUp() {
 
 // leave frees places. REQUIRES: mu.
 func (p *pool) leave(n int) {
-	if p.places -= n; n > 0 && p.places == 0 && p.drained != nil {
+	if p.slots -= n; n > 0 && p.slots == 0 && p.drained != nil {
 		close(p.drained)
 	}
 }
@@ -151,10 +167,10 @@ func (p *pool) leave(n int) {
 func (p *pool) reserve() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.idle) > 0 || p.places == p.most || p.drained != nil {
+	if len(p.idle) > 0 || p.slots == p.max || p.drained != nil {
 		return false
 	}
-	p.places++
+	p.slots++
 	return true
 }
 
@@ -162,19 +178,19 @@ func (p *pool) reserve() bool {
 func (p *pool) trim() {
 	p.mu.Lock()
 	p.trimmer = nil
-	n, now := 0, time.Now()
-	for len(p.idle)-n > p.keep && now.Sub(p.idle[n].since) >= surplusTime {
+	n, now := 0, p.clock()
+	for len(p.idle)-n > p.keep && now.Sub(p.idle[n].call.clock.since) >= surplusTime {
 		n++
 	}
-	surplus := append([]resting(nil), p.idle[:n]...)
+	surplus := slices.Clone(p.idle[:n])
 	p.idle = append(p.idle[:0], p.idle[n:]...)
 	clear(p.idle[len(p.idle):cap(p.idle)])
 	if len(p.idle) > p.keep {
-		p.trimmer = time.AfterFunc(surplusTime-now.Sub(p.idle[0].since), p.trim)
+		p.trimmer = time.AfterFunc(surplusTime-now.Sub(p.idle[0].call.clock.since), p.trim)
 	}
 	p.mu.Unlock()
-	for _, r := range surplus {
-		p.close(r.instance)
+	for _, inst := range surplus {
+		p.close(inst)
 		p.giveUp()
 	}
 }
@@ -191,13 +207,13 @@ func (p *pool) drain(ctx context.Context) bool {
 	}
 	if p.drained == nil {
 		p.drained = make(chan struct{})
-		if p.places == 0 {
+		if p.slots == 0 {
 			close(p.drained)
 		}
 	}
 	p.mu.Unlock()
-	for _, r := range idle {
-		p.close(r.instance)
+	for _, inst := range idle {
+		p.close(inst)
 		p.giveUp()
 	}
 	select {
@@ -205,5 +221,79 @@ func (p *pool) drain(ctx context.Context) bool {
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+const (
+	// idleVersion changes when what is kept of an idle module does.
+	idleVersion = 1
+
+	idleFile = "idle"
+	maxIdle  = 16 // configurations of one module
+)
+
+// idle is what a module said as it was configured that it passes every request: all that
+// is needed of it until its configuration changes. A later start makes no instance to hear
+// it again.
+type idle struct {
+	Key     string           `json:"key"`
+	Imports []string         `json:"imports"`
+	About   host.Description `json:"about"`
+}
+
+// idleKey stands for all that the answer depends on besides the module: what it is given,
+// within which bounds, and what this host reads of it. A field that a description gets
+// makes other keys.
+func (m *Module) idleKey() string {
+	bounds := fmt.Sprintf("%d %#v %#v %#v", idleVersion, host.Description{}, m.budgets, m.limits)
+	return fmt.Sprintf("%x", sha256.Sum256(append([]byte(bounds), m.config...)))
+}
+
+// readIdle returns what is kept in the folder of a module's code, the newest first. What
+// cannot be read is not there.
+func readIdle(dir string) (list []idle) {
+	text, err := os.ReadFile(filepath.Join(dir, idleFile))
+	if err != nil || json.Unmarshal(text, &list) != nil {
+		return nil
+	}
+	return list
+}
+
+// recallIdle makes of m a module that nobody calls, if it is kept that it is one as it is
+// configured, that it has passed its self-test, and if it may import what it imports.
+func (m *Module) recallIdle(o *Options) bool {
+	if o.CacheDir == "" {
+		return false
+	}
+	dir, key := codeDir(o.CacheDir, o.SHA256), m.idleKey()
+	list := readIdle(dir)
+	at := slices.IndexFunc(list, func(k idle) bool { return k.Key == key })
+	if at < 0 || !newSelfTestStamp(dir, m).exists() {
+		return false
+	}
+	for _, name := range list[at].Imports {
+		if _, ok := capabilities[name]; !ok || !o.Grants(name) || !slices.Contains(m.manifest.Capabilities, name) {
+			return false
+		}
+	}
+	m.imports, m.about, m.functions = list[at].Imports, list[at].About, nil
+	m.code = &code{dir: dir}
+	m.pool.drain(context.Background())
+	return true
+}
+
+// maxIdle keeps what the module has said, if it asked the host for nothing before: then it
+// says the same again.
+func (m *Module) keepIdle() {
+	if m.code == nil || m.asked {
+		return
+	}
+	list := append([]idle{{m.idleKey(), m.imports, m.about}}, readIdle(m.code.dir)...)
+	text, err := json.Marshal(list[:min(len(list), maxIdle)])
+	if err == nil {
+		err = writeWhole(filepath.Join(m.code.dir, idleFile), append(bytes.TrimSpace(text), '\n'))
+	}
+	if err != nil {
+		m.log.Debug("it is not kept that a plugin is idle", "module", m.name, "err", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"talon/host"
 )
 
-// blockedFacts answer when they are told to.
+// blockedFacts answer when release is closed.
 type blockedFacts struct {
 	*fakeFacts
 	reads   chan struct{} // receives for each read
@@ -23,6 +23,8 @@ func (f *blockedFacts) Get(ctx context.Context, id host.ID) ([]byte, error) {
 	<-f.release
 	return nil, nil
 }
+
+func (f *blockedFacts) Asking(string) {}
 
 func (f *blockedFacts) Wait(g func()) { f.waits(g) }
 
@@ -63,6 +65,31 @@ func TestPoolWaits(t *testing.T) {
 		synctest.Wait()
 		if m.Instances() != 2 {
 			t.Errorf("%d instances after a while, want 2", m.Instances())
+		}
+	})
+}
+
+// TestPoolIsBusy has as many wait for an instance as may, and one more.
+func TestPoolIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(1, 1, func(*instance) {}, time.Now)
+		if _, err := p.get(t.Context(), atOnce); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range maxQueue {
+			all.Go(func() { _, _ = p.get(ctx, atOnce) })
+		}
+		synctest.Wait()
+		if _, err := p.get(ctx, atOnce); err != errBusy {
+			t.Errorf("got %v", err)
+		}
+		cancel()
+		all.Wait()
+		p.giveUp()
+		if _, err := p.get(t.Context(), atOnce); err != nil {
+			t.Error(err)
 		}
 	})
 }

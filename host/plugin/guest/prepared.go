@@ -6,22 +6,31 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
+	"weak"
 
 	"github.com/klauspost/compress/zstd"
 )
 
+// A folder of prepared code ([Options.Prepared]) has a file for each module, what
+// [Options.CacheDir] keeps of it, and one file that all of them are compressed against:
+// modules of one compiler have most of their code in common.
 const (
+	// DictionaryFile is the latter.
+	DictionaryFile = "dictionary.zst"
+
 	preparedSuffix = ".tar.zst"
-	maxPrepared    = 512 << 20 // bytes of all files of one module
+	maxPrepared    = 256 << 20 // bytes of all files of one module
 )
 
-// PreparedFile is the file for a module in [Options.Prepared].
+// PreparedFile returns the file for a module in [Options.Prepared].
 func PreparedFile(prepared string, wasm []byte) string {
 	return preparedFile(prepared, sha256.Sum256(wasm))
 }
@@ -30,18 +39,32 @@ func preparedFile(prepared string, module [sha256.Size]byte) string {
 	return codeDir(prepared, module) + preparedSuffix
 }
 
-// Pack returns what [Options.CacheDir] keeps of a module, as a file of
-// [Options.Prepared].
-func Pack(cacheDir string, wasm []byte) ([]byte, error) {
-	dir := codeDir(cacheDir, sha256.Sum256(wasm))
-	defer lockFolder(dir)()
-	var packed bytes.Buffer
-	compressed, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
+// Pack writes what a cache keeps of a module to a folder of prepared code. The first module
+// of a folder becomes its dictionary.
+func Pack(prepared, cacheDir string, wasm []byte) error {
+	files, err := archive(codeDir(cacheDir, sha256.Sum256(wasm)))
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("pack compiled code: %w", err)
 	}
-	archive := tar.NewWriter(compressed)
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	dictionary := filepath.Join(prepared, DictionaryFile)
+	if _, err := os.Stat(dictionary); errors.Is(err, fs.ErrNotExist) {
+		if err := writeZstd(dictionary, files, nil); err != nil {
+			return err
+		}
+	}
+	d, err := openDictionary(dictionary)
+	if err != nil {
+		return err
+	}
+	return writeZstd(PreparedFile(prepared, wasm), files, d)
+}
+
+// archive returns the files of a folder of code that depend on the module alone.
+func archive(dir string) ([]byte, error) {
+	defer lockFolder(dir)()
+	var files bytes.Buffer
+	w := tar.NewWriter(&files)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == mappedFile || d.Name() == idleFile {
 			return err
 		}
@@ -51,30 +74,103 @@ func Pack(cacheDir string, wasm []byte) ([]byte, error) {
 		}
 		name, err := filepath.Rel(dir, path)
 		if err == nil {
-			err = archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data))})
+			err = w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data))})
 		}
 		if err == nil {
-			_, err = archive.Write(data)
+			_, err = w.Write(data)
 		}
 		return err
 	})
-	if err = errors.Join(err, archive.Close(), compressed.Close()); err != nil {
-		return nil, fmt.Errorf("pack compiled code: %w", err)
+	return files.Bytes(), errors.Join(err, w.Close())
+}
+
+// writeZstd writes a file that others see whole or not at all, for everybody to read.
+func writeZstd(file string, data []byte, d *dictionary) error {
+	const window = 32 << 20 // for the dictionary and the data
+	o := []zstd.EOption{
+		zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window),
 	}
-	return packed.Bytes(), nil
+	if d != nil {
+		o = append(o, zstd.WithEncoderDictRaw(d.id, d.data))
+	}
+	w, err := zstd.NewWriter(nil, o...)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".new", w.EncodeAll(data, nil), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// readZstd reads a file that writeZstd has written.
+func readZstd(file string, d *dictionary) ([]byte, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	o := []zstd.DOption{zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPrepared)}
+	if d != nil {
+		o = append(o, zstd.WithDecoderDictRaw(d.id, d.data))
+	}
+	r, err := zstd.NewReader(nil, o...)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.DecodeAll(data, nil)
+}
+
+// dictionary is what the files of a folder are compressed against. Its number, in each of
+// them, stands for what it holds.
+type dictionary struct {
+	file string
+	info fs.FileInfo
+	id   uint32
+	data []byte
+}
+
+// lastDictionary is kept while modules load: the garbage collector takes it.
+var lastDictionary struct {
+	sync.Mutex
+	weak.Pointer[dictionary]
+}
+
+func openDictionary(file string) (*dictionary, error) {
+	lastDictionary.Lock()
+	defer lastDictionary.Unlock()
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	d := lastDictionary.Value()
+	if d != nil && d.file == file && os.SameFile(d.info, info) && d.info.ModTime().Equal(info.ModTime()) {
+		return d, nil
+	}
+	data, err := readZstd(file, nil)
+	if err != nil {
+		return nil, err
+	}
+	d = &dictionary{file, info, crc32.Checksum(data, castagnoli) | 1, data} // 0 is no dictionary
+	lastDictionary.Pointer = weak.Make(d)
+	return d, nil
 }
 
 // unpackCode fills the folder of a module from the file that came with the program, and
 // reports whether there is one. What it holds is checked like all that the folder holds.
 func unpackCode(file, dir string) (found bool, err error) {
-	if !trusted(file) {
+	from := filepath.Join(filepath.Dir(file), DictionaryFile)
+	if !trusted(file) || !trusted(from) {
 		return false, nil
 	}
-	f, err := os.Open(file)
+	d, err := openDictionary(from)
 	if err != nil {
 		return false, err
 	}
-	defer f.Close()
+	files, err := readZstd(file, d)
+	if err != nil {
+		return false, err
+	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return false, err
 	}
@@ -83,12 +179,7 @@ func unpackCode(file, dir string) (found bool, err error) {
 		return false, err
 	}
 	defer os.RemoveAll(made)
-	compressed, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
-	if err != nil {
-		return false, err
-	}
-	defer compressed.Close()
-	archive := tar.NewReader(io.LimitReader(compressed, maxPrepared))
+	archive := tar.NewReader(bytes.NewReader(files))
 	for {
 		head, err := archive.Next()
 		if errors.Is(err, io.EOF) {

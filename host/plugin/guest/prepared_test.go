@@ -31,12 +31,8 @@ func prepareGuest(t *testing.T) (wasm []byte, folder string) {
 	if err == nil {
 		err = errors.Join(m.Close(t.Context()), SelfTest(t.Context(), wasm, o))
 	}
-	var packed []byte
 	if err == nil {
-		packed, err = Pack(cache, wasm)
-	}
-	if err == nil {
-		err = errors.Join(os.Chmod(folder, 0o755), os.WriteFile(PreparedFile(folder, wasm), packed, 0o644))
+		err = errors.Join(os.Chmod(folder, 0o755), Pack(folder, cache, wasm))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -91,9 +87,12 @@ func TestPreparedForOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"empty":     func(t *testing.T) { write(t, nil, 0o644) },
-		"cut short": func(t *testing.T) { write(t, good[:len(good)/2], 0o644) },
-		"garbage":   func(t *testing.T) { write(t, []byte("garbage"), 0o644) },
+		"of another dictionary":            changeDictionary(folder, func(text []byte) []byte { return text[:0] }),
+		"of a dictionary that is damaged":  changeDictionary(folder, func(text []byte) []byte { return text[:len(text)/2] }),
+		"of a dictionary that is writable": changeDictionary(folder, func([]byte) []byte { return nil }),
+		"empty":                            func(t *testing.T) { write(t, nil, 0o644) },
+		"cut short":                        func(t *testing.T) { write(t, good[:len(good)/2], 0o644) },
+		"garbage":                          func(t *testing.T) { write(t, []byte("garbage"), 0o644) },
 		"changed": func(t *testing.T) {
 			repack(t, wasm, file, good, func(dir string) {
 				machine, err := machineFile(dir, codeFolder)
@@ -112,7 +111,7 @@ func TestPreparedForOthers(t *testing.T) {
 					err = os.Rename(machine, filepath.Join(filepath.Dir(machine), strings.Repeat("0", 64)))
 				}
 				if err == nil {
-					err = leaveChecksum(dir)
+					err = writeChecksum(dir)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -139,6 +138,27 @@ func TestPreparedForOthers(t *testing.T) {
 	m.Close(t.Context())
 }
 
+// changeDictionary has a folder hold another dictionary, until the test has ended, or the
+// same one for all to write if change returns nil.
+func changeDictionary(folder string, change func([]byte) []byte) func(t *testing.T) {
+	return func(t *testing.T) {
+		file := filepath.Join(folder, DictionaryFile)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = errors.Join(os.WriteFile(file, text, 0o644), os.Chmod(file, 0o644)) })
+		if changed := change(slices.Clone(text)); changed == nil {
+			err = os.Chmod(file, 0o666)
+		} else {
+			err = os.WriteFile(file, changed, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // repack changes what a prepared file holds.
 func repack(t *testing.T, wasm []byte, file string, good []byte, change func(dir string)) {
 	t.Helper()
@@ -152,11 +172,7 @@ func repack(t *testing.T, wasm []byte, file string, good []byte, change func(dir
 		t.Fatal(err)
 	}
 	change(dir)
-	packed, err := Pack(cache, wasm)
-	if err == nil {
-		err = os.WriteFile(file, packed, 0o644)
-	}
-	if err != nil {
+	if err := Pack(filepath.Dir(file), cache, wasm); err != nil {
 		t.Fatal(err)
 	}
 }

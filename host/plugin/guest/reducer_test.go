@@ -68,7 +68,7 @@ func TestReducersKeepTheirOwnState(t *testing.T) {
 }
 
 // TestReducersGoOnWithoutFacts reads a repository that cannot be read: the module
-// is told so, and its answer stands.
+// gets Unavailable, and its answer stands.
 func TestReducersGoOnWithoutFacts(t *testing.T) {
 	g := serving("strategy", Step, wasmtest.Body(
 		consts(resultAddr, messageAddr, int32(len(repo.String())), messageAddr+100, 40), wasmtest.Call(0), wasmtest.I32Store,

@@ -48,6 +48,25 @@ func TestReferenceOfHostFunctions(t *testing.T) {
 	}
 }
 
+// TestLanguagesImport: a module in any language can import every function.
+func TestLanguagesImport(t *testing.T) {
+	for _, files := range []string{"policy/guest_wasip1.go internal/guest/log_wasip1.go", "c/talon.h", "rust/src/host.rs", "assemblyscript/assembly/imports.ts"} {
+		var text []byte
+		for file := range strings.FieldsSeq(files) {
+			more, err := os.ReadFile("../../../sdk/" + file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, more...)
+		}
+		for name := range capabilities {
+			if !regexp.MustCompile("[\"' ]" + regexp.QuoteMeta(name) + "[\"'\n]").Match(text) {
+				t.Errorf("sdk/%s: %s is not imported", files, name)
+			}
+		}
+	}
+}
+
 // valueType reads "name" or "name type".
 func valueType(param string) api.ValueType {
 	switch words := strings.Fields(param); {

@@ -52,7 +52,7 @@ var mayAnswer = func() (table [Push + 1][len(actions)]bool) {
 // deciding by it again allocates nothing.
 type rule struct {
 	key   ruleKey
-	code  string // as it is told to others
+	code  string // as metrics and logs have it
 	count prometheus.Counter
 
 	given  []byte // reason as the guest last gave it
@@ -65,16 +65,16 @@ type ruleKey struct {
 	code   string
 }
 
-// remember returns what the instance knows of a rule. Most events are decided by
+// cacheVerdict returns what the instance knows of a rule. Most events are decided by
 // the same rule as the one before, which saves the look-up.
-func (inst *instance) remember(action host.Action, source string, code []byte) *rule {
-	if l := inst.last; l == nil || l.key.action != action || l.key.source != source || l.key.code != string(code) {
-		inst.last = inst.recall(action, source, code)
+func (inst *instance) cacheVerdict(action host.Action, source string, code []byte) *rule {
+	if l := inst.verdictCache; l == nil || l.key.action != action || l.key.source != source || l.key.code != string(code) {
+		inst.verdictCache = inst.cachedVerdict(action, source, code)
 	}
-	return inst.last
+	return inst.verdictCache
 }
 
-func (inst *instance) recall(action host.Action, source string, code []byte) *rule {
+func (inst *instance) cachedVerdict(action host.Action, source string, code []byte) *rule {
 	if r := inst.rules[ruleKey{action, source, string(code)}]; r != nil {
 		return r
 	}
@@ -104,7 +104,7 @@ func (inst *instance) ruling(f Func, v *abi.VerdictView, source string) (host.Ru
 	if !mayAnswer[f][v.Action] {
 		return host.Ruling{}, &Failure{Cause: CauseGarbage, what: fmt.Sprintf("answered %s with %s", f.export(), action)}
 	}
-	r := inst.remember(action, source, v.Rule)
+	r := inst.cacheVerdict(action, source, v.Rule)
 	r.count.Inc()
 	ruling := host.Ruling{Action: action, Rule: r.code, Module: inst.module.name}
 	switch action {

@@ -3,9 +3,14 @@ package guest
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -26,7 +31,7 @@ var errSelfTestTime = fmt.Errorf("self-test: it takes longer than %v", selfTestT
 
 // Tested reports whether it is kept that the module, as it is configured, has passed
 // [SelfTest].
-func (m *Module) Tested() bool { return m.code != nil && newMark(m.code.dir, m).there() }
+func (m *Module) Tested() bool { return m.code != nil && newSelfTestStamp(m.code.dir, m).exists() }
 
 // SelfTest runs the module's own vectors and some requests of the host's, by
 // wazero's compiler and by its interpreter. Both must give the same answer for the
@@ -47,11 +52,11 @@ func SelfTest(ctx context.Context, wasm []byte, o Options) error {
 	if err != nil {
 		return err
 	}
-	var mark mark
+	var mark selfTestStamp
 	if o.CacheDir != "" {
-		mark = newMark(codeDir(o.CacheDir, o.SHA256), m)
+		mark = newSelfTestStamp(codeDir(o.CacheDir, o.SHA256), m)
 	}
-	if mark.there() {
+	if mark.exists() {
 		return nil
 	}
 	tests, err := m.selfTests(o.Sets)
@@ -81,7 +86,7 @@ func SelfTest(ctx context.Context, wasm []byte, o Options) error {
 		}
 	}
 	// A full disk costs the next start its time, not this one its module.
-	if err := mark.leave(); err != nil {
+	if err := mark.write(); err != nil {
 		log.Warn("it is not kept that a plugin passed its self-test", "module", m.name, "err", err)
 	}
 	return nil
@@ -113,7 +118,7 @@ func (o outcome) differs(other outcome) error {
 // trial runs the tests by one engine and closes the module.
 func (m *Module) trial(ctx context.Context, wasm []byte, engine wazero.RuntimeConfig, o Options, tests []*selfTest) ([]outcome, error) {
 	defer m.release(context.WithoutCancel(ctx))
-	if err := m.forget(ctx); err != nil {
+	if err := m.resetState(ctx); err != nil {
 		return nil, err
 	}
 	if err := m.start(ctx, wasm, engine, o); err != nil {
@@ -134,7 +139,7 @@ func (m *Module) trial(ctx context.Context, wasm []byte, engine wazero.RuntimeCo
 		err := ctx.Err()
 		if err == nil && test.vector != nil && !test.vector.Then {
 			inst.close()
-			inst, err = m.afresh(ctx, test)
+			inst, err = m.newTestInstance(ctx, test)
 		}
 		if err == nil {
 			outcomes[i], err = m.try(ctx, test, inst)
@@ -157,8 +162,8 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// forget gives the module a memory with nothing in it.
-func (m *Module) forget(ctx context.Context) error {
+// resetState gives the module a memory with nothing in it.
+func (m *Module) resetState(ctx context.Context) error {
 	memory, err := state.Open(ctx, nil, state.Options{})
 	if err != nil {
 		return err
@@ -167,9 +172,9 @@ func (m *Module) forget(ctx context.Context) error {
 	return nil
 }
 
-// afresh makes an instance for a vector, which remembers nothing.
-func (m *Module) afresh(ctx context.Context, test *selfTest) (*instance, error) {
-	if err := m.forget(ctx); err != nil {
+// newTestInstance makes an instance for a vector, which remembers nothing.
+func (m *Module) newTestInstance(ctx context.Context, test *selfTest) (*instance, error) {
+	if err := m.resetState(ctx); err != nil {
 		return nil, err
 	}
 	m.config = test.config
@@ -224,3 +229,50 @@ func (inst *instance) judge(test *selfTest, answer []byte) error {
 
 // unwanted is an answer that a vector does not want. The error names the vector.
 type unwanted struct{ error }
+
+const (
+	// testsVersion changes when what is tested does.
+	testsVersion = 2
+
+	stampFile = "passed"
+	maxStamps = 16 // configurations of one module
+)
+
+// selfTestStamp is the memory that a module has passed its self-test: a line in a file
+// beside its compiled code, which is deleted with it.
+type selfTestStamp struct {
+	path string // empty: nothing is kept
+	line string
+}
+
+// newSelfTestStamp is that of a module in the folder of its code.
+func newSelfTestStamp(dir string, m *Module) selfTestStamp {
+	limits := fmt.Sprint(testsVersion, m.budgets, m.limits)
+	return selfTestStamp{
+		path: filepath.Join(dir, stampFile),
+		line: fmt.Sprintf("%x", sha256.Sum256(append([]byte(limits), m.testConfig...))),
+	}
+}
+
+// lines are those that are there.
+func (k selfTestStamp) lines() []string {
+	text, err := os.ReadFile(k.path)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text))
+}
+
+func (k selfTestStamp) exists() bool {
+	return k.path != "" && slices.Contains(k.lines(), k.line)
+}
+
+// write adds the mark atomically: after a crash the old file is there.
+func (k selfTestStamp) write() error {
+	if k.path == "" {
+		return nil
+	}
+	lines := append([]string{k.line}, k.lines()...)
+	text := strings.Join(lines[:min(len(lines), maxStamps)], "\n")
+	return writeWhole(k.path, []byte(text))
+}

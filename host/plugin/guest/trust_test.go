@@ -72,14 +72,14 @@ func TestTrustWithinItsBudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := loadTrust(t)
-			var most int64
+			var limit int64
 			decide := func(author, events int) string {
 				request := new(Request).Admit(&host.Item{Event: graspEvent(1, author), Source: &host.Source{}}, now)
 				ruling, fuel, err := m.Rule(t.Context(), Admit, request, relay, now, "client")
 				if err != nil {
 					t.Fatalf("event %d: %v", events, err)
 				}
-				most = max(most, fuel-int64(len(request))*fuelPerByte)
+				limit = max(limit, fuel-int64(len(request))*fuelPerByte)
 				return ruling.Rule
 			}
 			events := 1
@@ -91,10 +91,10 @@ func TestTrustWithinItsBudget(t *testing.T) {
 			if rule := decide(4_000_000, events+1); rule != "known" {
 				t.Errorf("who was followed last is %s", rule)
 			}
-			if most > m.Fuel()*8/10 {
-				t.Errorf("an event takes %d fuel of %d: the next compiler may need more", most, m.Fuel())
+			if limit > m.Fuel()*8/10 {
+				t.Errorf("an event takes %d fuel of %d: the next compiler may need more", limit, m.Fuel())
 			}
-			t.Logf("read with %d events, at most %d fuel of %d", events, most, m.Fuel())
+			t.Logf("read with %d events, at most %d fuel of %d", events, limit, m.Fuel())
 		})
 	}
 }

@@ -146,10 +146,10 @@ const (
 	longestWait      = 3_600_000_000_000 // nanoseconds
 )
 
-// wait answers a guest that waits for its monotonic clock at once, with the clock
-// moved on: no time passes within a decision. A Go runtime waits so while it lets its
-// own goroutines go on, without which a collection need not end. Whoever waits for
-// anything else would wait for ever, and is ended.
+// wait returns immediately to a guest that waits for its monotonic clock, with the
+// clock moved on: no time passes within a decision. A Go runtime waits so while it
+// lets its own goroutines go on, without which a collection need not end. Whoever
+// waits for anything else would wait for ever, and is ended.
 func wait(c *call, mem api.Memory, stack []uint64) {
 	const (
 		size      = 48 // of a subscription

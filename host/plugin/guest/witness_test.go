@@ -9,7 +9,7 @@ import (
 	"talon/sdk/abi"
 )
 
-// witness are facts that are told what else was asked.
+// witness are facts that record what else was asked.
 type witness struct {
 	fakeFacts
 	told []string
@@ -21,7 +21,7 @@ func (w *witness) Contained(name, member []byte, yes, known bool) {
 
 func (w *witness) Used(capability string) { w.told = append(w.told, capability) }
 
-// TestWitness tells what a verdict rests on beside facts, each time.
+// TestWitness records what a verdict depends on beside facts, each time.
 func TestWitness(t *testing.T) {
 	git := func(what string, parameters int) hostCall {
 		return hostCall{what, funcType(wasmtest.I32, parameters), consts(make([]int32, parameters)...)}

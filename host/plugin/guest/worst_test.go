@@ -111,9 +111,9 @@ func TestWorstInputsOfGrasp(t *testing.T) {
 		}
 		return list
 	}
-	most := append([]int{author}, upTo(900)[1:]...)
+	limit := append([]int{author}, upTo(900)[1:]...)
 	listers := crowd(2000, func(a int) *host.Event { return listing(a, author) })
-	largeListers := crowd(300, func(a int) *host.Event { return listing(a, most...) })
+	largeListers := crowd(300, func(a int) *host.Event { return listing(a, limit...) })
 	strangers := crowd(2000, func(a int) *host.Event { return listing(a, a+1) })
 	largeStrangers := crowd(300, func(a int) *host.Event { return listing(a, upTo(900)[1:]...) })
 	own := listing(author)
@@ -225,7 +225,7 @@ func TestWorstInputsOfPolicies(t *testing.T) {
 	if raceDetector {
 		t.Skip("fuel is the same, and one goroutine spends it for a minute")
 	}
-	const perByte = 1250
+	const perByte, maxReads = 1250, 4
 	for name, settings := range map[string]map[string]any{
 		"limits": nil,
 		"lists":  {"deny_tags": []any{"t:spam", "client:spam"}, "deny_words": []any{"casino", "free bitcoin"}},
@@ -240,9 +240,13 @@ func TestWorstInputsOfPolicies(t *testing.T) {
 			o.Service, o.Limits.Time, o.Budgets.Time = host.Service{Domain: "relay.example.com"}, time.Minute, time.Minute
 		})
 		fuel := func(what string, request []byte) int64 {
-			_, fuel, err := m.Rule(t.Context(), Admit, request, new(vectorFacts), now, "client")
+			facts := new(indexedFacts)
+			_, fuel, err := m.Rule(t.Context(), Admit, request, facts, now, "client")
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, what, err)
+			}
+			if facts.reads > maxReads {
+				t.Errorf("%s, %s: %d reads", name, what, facts.reads)
 			}
 			return fuel
 		}

@@ -49,7 +49,7 @@ func goModule(t testing.TB) []byte {
 }
 
 // startGo instantiates a Go guest. Its clock stands still and its randomness is
-// fixed, as wazero has them unless told otherwise, so that runs are alike.
+// fixed, as wazero has them by default, so that runs are alike.
 func startGo(t testing.TB, rt wazero.Runtime, wasm []byte) *guest {
 	t.Helper()
 	if rt.Module(wasi_snapshot_preview1.ModuleName) == nil {

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// tableSection reads the tables and writes them anew with their maximum capped:
-// the engine bounds memories, not tables, and a table that grows by a little in
+// tableSection reads the tables and writes them with their maximum capped: the
+// engine bounds memories, not tables, and a table that grows by a little in
 // each call would outgrow any budget of fuel.
 func (m *module) tableSection(r *reader) {
 	n := r.count("tables", maxTables, 3)
@@ -17,20 +17,20 @@ func (m *module) tableSection(r *reader) {
 			r.fail("table with an initializer %w", unsupported("typed function references"))
 		}
 		r.refType()
-		least, most := r.limits("table")
-		m.elements += int(min(least, math.MaxInt32))
+		low, limit := r.limits("table")
+		m.elements += int(min(low, math.MaxInt32))
 		if m.elements > m.opt.MaxTable {
 			r.failAt(at, "%d table elements: the limit is %d", m.elements, m.opt.MaxTable)
 		}
 		if r.err != nil {
 			return
 		}
-		if least <= most { // otherwise it is invalid, and has to stay so
-			most = min(most, uint32(m.opt.MaxTable))
+		if low <= limit { // otherwise it is invalid, and has to stay so
+			limit = min(limit, uint32(m.opt.MaxTable))
 		}
 		m.tables = append(m.tables, r.b[at], 1)
-		m.tables = binary.AppendUvarint(m.tables, uint64(least))
-		m.tables = binary.AppendUvarint(m.tables, uint64(most))
+		m.tables = binary.AppendUvarint(m.tables, uint64(low))
+		m.tables = binary.AppendUvarint(m.tables, uint64(limit))
 	}
 }
 
@@ -90,5 +90,187 @@ func (m *module) data(r *reader) {
 		if r.err != nil {
 			return
 		}
+	}
+}
+
+// trapIfSpent follows fuel's index: it traps when fuel is negative. The trap is in the
+// branch that the engine puts out of the way: as "if spent, unreachable" each charge would
+// be a jump that is taken, which makes tight loops a third slower.
+var trapIfSpent = []byte{
+	0x42, 0x00, // i64.const 0
+	0x59,       // i64.ge_s
+	0x04, 0x40, // if
+	0x05, // else
+	0x00, // unreachable
+	0x0b, // end
+}
+
+// charge appends the code that spends fuel at a point. Its effect on the stack
+// is nil. The scratch local is the one after the function's own.
+func (m *meterer) charge(out []byte, p *point) []byte {
+	switch p.kind {
+	case head, jump:
+		out = append(out, 0x23) // global.get
+		out = append(out, m.fuel...)
+		out = append(out, 0x42) // i64.const
+		out = appendSigned(out, p.cost+chargeCost)
+	default:
+		// The length is the operand on top of the stack.
+		out = append(out, 0x22) // local.tee
+		out = binary.AppendUvarint(out, uint64(m.locals))
+		out = append(out, 0x23) // global.get
+		out = append(out, m.fuel...)
+		out = append(out, 0x20) // local.get
+		out = binary.AppendUvarint(out, uint64(m.locals))
+		if p.kind == byBytes {
+			out = append(out, 0x41, bytesPerFuelLog2, 0x76) // i32.const, i32.shr_u
+		}
+		out = append(out, 0xad) // i64.extend_i32_u
+		if p.kind == byPages {
+			out = append(out, 0x42, fuelPerPageLog2, 0x86) // i64.const, i64.shl
+		}
+	}
+	out = append(out, 0x7d, 0x24) // i64.sub, global.set
+	out = append(out, m.fuel...)
+	out = append(out, 0x23) // global.get
+	out = append(out, m.fuel...)
+	return append(out, trapIfSpent...)
+}
+
+// appendSigned appends v as signed LEB128.
+func appendSigned(b []byte, v int64) []byte {
+	for {
+		c := byte(v & 0x7f)
+		v >>= 7
+		if v == 0 && c&0x40 == 0 || v == -1 && c&0x40 != 0 {
+			return append(b, c)
+		}
+		b = append(b, c|0x80)
+	}
+}
+
+// The Go compiler turns the control flow of a function into one loop:
+//
+//	loop
+//	  block … block
+//	    local.get P
+//	    br_table 0 1 2 …
+//	  end           ;; label 0
+//	  …
+//	  end           ;; label 1
+//	  …
+//	  i32.const N
+//	  local.set P
+//	  br loop       ;; goto the label that N stands for
+//
+// Each jump of the source, forward or backward, passes the head of the loop.
+// A charge there would be paid at each of them, for the whole function. But
+// where such a jump goes is known, so it is charged instead, and the head is
+// not: entering the loop has paid for one way through it from top to bottom; a
+// jump forward needs nothing more, a jump backward pays for what lies between
+// its label and itself, once more. A jump forward also becomes a branch to its
+// label, since the way through br_table would do nothing else.
+//
+// If any branch to the head is not of this form, the loop is charged at its
+// head like all others.
+
+// dispatch is a dispatch loop.
+type dispatch struct {
+	local   uint32   // P
+	targets []uint32 // label for each value of P; the last for all others
+
+	// labels holds, for each label that has been passed, the sum of the region
+	// up to it, and -1 for one that is ahead.
+	labels []int64
+
+	frame  int   // index of the loop's frame; those of its blocks follow
+	head   int   // index of the point at its head
+	region int   // the region that it belongs to
+	before int64 // sum of the region up to the loop
+	pays   bool  // all branches to the head so far are jumps
+}
+
+// findDispatch returns the dispatch loop whose body starts at r, nil if it is
+// none.
+func findDispatch(r reader) *dispatch {
+	blocks := 0
+	for r.pos+1 < len(r.b) && r.b[r.pos] == opBlock && r.b[r.pos+1] == blockVoid {
+		r.pos += 2
+		blocks++
+	}
+	if blocks == 0 || r.byte() != opLocalGet {
+		return nil
+	}
+	d := &dispatch{local: r.u32(), pays: true}
+	if r.byte() != opBrTable {
+		return nil
+	}
+	n := 1 + r.count("branch targets", maxTargets, 1)
+	if r.err != nil {
+		return nil
+	}
+	d.targets = make([]uint32, n)
+	for i := range d.targets {
+		if d.targets[i] = r.u32(); int64(d.targets[i]) >= int64(blocks) {
+			return nil
+		}
+	}
+	d.labels = make([]int64, blocks)
+	for i := range d.labels {
+		d.labels[i] = -1
+	}
+	return d
+}
+
+// constJump follows the instructions of a jump: i32.const, then local.set.
+type constJump struct {
+	stage uint8  // how many of them have been read
+	value uint32 // N
+	local uint32 // P
+}
+
+func (j constJump) set(local uint32) constJump {
+	if j.stage != 1 {
+		return constJump{}
+	}
+	return constJump{stage: 2, value: j.value, local: local}
+}
+
+// branch reads the label of br or br_if, whose cost has been added.
+func (m *meterer) branch(r *reader, op byte, at int, last constJump) {
+	depth := r.u32()
+	if int64(depth) >= int64(len(m.frames)) {
+		r.failAt(at, "label %d of %d", depth, len(m.frames))
+		return
+	}
+	d := m.frames[len(m.frames)-1-int(depth)].dispatch
+	if d == nil {
+		return
+	}
+	if op != opBr || last.stage != 2 || last.local != d.local {
+		d.pays = false
+		return
+	}
+	target := int(d.targets[min(uint64(last.value), uint64(len(d.targets)-1))])
+	p := point{pos: at, owner: d.head}
+	if passed := d.labels[target]; passed >= 0 {
+		m.block(r, at, 1, 1)
+		p.kind, p.cost = jump, m.points[d.region].cost-passed+dispatchCost
+	} else {
+		block := d.frame + len(d.labels) - target
+		p.kind, p.next, p.depth = thread, r.pos, uint32(len(m.frames)-1-block)
+	}
+	m.points = append(m.points, p)
+}
+
+// leave reads a label of br_table.
+func (m *meterer) leave(r *reader) {
+	at, depth := r.pos, r.u32()
+	if int64(depth) >= int64(len(m.frames)) {
+		r.failAt(at, "label %d of %d", depth, len(m.frames))
+		return
+	}
+	if d := m.frames[len(m.frames)-1-int(depth)].dispatch; d != nil {
+		d.pays = false
 	}
 }

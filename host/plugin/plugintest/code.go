@@ -23,8 +23,8 @@ var code struct {
 	has   map[string]bool
 }
 
-// Main is for TestMain: it runs the tests with a folder for machine code and removes
-// that afterwards.
+// Main runs the tests, for TestMain, with a folder for machine code and removes that
+// afterwards.
 func Main(m interface{ Run() int }) int {
 	dir, err := os.MkdirTemp("", "talon-code-")
 	if err != nil {
@@ -60,7 +60,7 @@ func MachineCode(t testing.TB, folders ...string) string {
 	return dir
 }
 
-// Code is the folder that [MachineCode] returns, for what a test compiles itself.
+// Code returns the folder of [MachineCode], for what a test compiles itself.
 func Code() string { return filepath.Join(code.dir, "wasm-cache") }
 
 // store keeps machine code between test processes: a folder for each module, named for

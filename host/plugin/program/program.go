@@ -6,33 +6,38 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"talon/host"
 )
+
+// maxQueue is how many questions may wait for a process.
+const maxQueue = 256
 
 // Options says which program runs, and how.
 type Options struct {
 	Name      string        // of the plugin, for the log
 	Path      string        // of the program, absolute
 	Timeout   time.Duration // of one decision; waiting for a process may take as long again
-	Processes int           // at once
+	Processes int           // at the same time
 	Log       *slog.Logger
 	Clock     func() time.Time
 }
 
 // Program answers by processes that it starts when it needs them. It may be used by
-// many goroutines at once.
+// many goroutines concurrently.
 type Program struct {
 	o      Options
 	turns  chan struct{} // holds a value for each question that a process works on
+	queued atomic.Int64  // questions that wait for one
 	said   *rate         // lines of the log that are the program's
 	told   *rate         // and those about its failures
 	ending sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
 	idle    []*process // the last used at the end
-	running int        // processes that are not told to end
+	running int        // processes that are not being ended
 }
 
 // New returns a program of which nothing runs yet. An error is one sentence that
@@ -45,7 +50,7 @@ func New(o Options) (*Program, error) {
 }
 
 // Admit asks about an event; now is in unix seconds. A *[Failure] says that the
-// program did not do its part, another error that ctx was done: nothing was decided.
+// program failed, another error that ctx was done: nothing was decided.
 func (p *Program) Admit(ctx context.Context, it *host.Item, now int64) (Answer, error) {
 	if err := p.wait(ctx); err != nil {
 		return Answer{}, err
@@ -75,6 +80,10 @@ func (p *Program) Admit(ctx context.Context, it *host.Item, now int64) (Answer, 
 
 // wait waits until a process may be asked.
 func (p *Program) wait(ctx context.Context) error {
+	defer p.queued.Add(-1)
+	if p.queued.Add(1) > maxQueue {
+		return &Failure{Cause: CauseBusy, what: fmt.Sprintf("has no process free for %d others either", maxQueue)}
+	}
 	waiting, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
 	select {
@@ -150,15 +159,15 @@ func (p *Program) discard(x *process, grace time.Duration) {
 	p.ending.Go(func() { x.end(grace) })
 }
 
-// Running is how many processes there are.
+// Running returns the number of processes.
 func (p *Program) Running() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.running
 }
 
-// Close ends all processes. Nobody may ask any more. An error says that the system
-// did not end one in time.
+// Close ends all processes. No method may be called afterwards. An error says that
+// the system did not end one in time.
 func (p *Program) Close() error {
 	for x := p.pop(); x != nil; x = p.pop() {
 		p.discard(x, endTime)
@@ -193,8 +202,7 @@ func (p *Program) log(line []byte, more bool) {
 	p.o.Log.Info("plugin says", attrs...)
 }
 
-// Cause is why a program could not do its part: the closed set of labels for
-// metrics.
+// Cause says why a program failed: the closed set of labels for metrics.
 type Cause string
 
 const (
@@ -206,7 +214,7 @@ const (
 	CauseBusy    Cause = "busy"    // no process was free in time
 )
 
-// Failure says that a program did not do its part. The host did.
+// Failure reports that a program failed, and not the host.
 type Failure struct {
 	Cause Cause
 

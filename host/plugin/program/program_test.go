@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a program may take that is to answer, or to end by itself.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // accepting is a program that accepts everything.
 const accepting = `while read -r line; do
@@ -40,9 +40,7 @@ func script(t *testing.T, text string) string {
 // write puts a program at a path as mv does.
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path+".new", []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteProgram(t, path+".new", "#!/bin/sh\n"+text)
 	if err := os.Rename(path+".new", path); err != nil {
 		t.Fatal(err)
 	}
@@ -222,6 +220,20 @@ func TestAttacks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBusy asks while as many questions wait as may.
+func TestBusy(t *testing.T) {
+	p := open(t, script(t, "exit 1\n"), nil)
+	p.queued.Store(maxQueue)
+	_, err := p.Admit(t.Context(), item(1), 1)
+	if f := AsFailure(err); f == nil || f.Cause != CauseBusy {
+		t.Errorf("got %v", err)
+	}
+	if p.queued.Store(p.queued.Load() - maxQueue); p.queued.Load() != 0 {
+		t.Errorf("%d questions wait", p.queued.Load())
+	}
+	closed(t, p)
 }
 
 // noted reports whether a file has a line.

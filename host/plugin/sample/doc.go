@@ -3,8 +3,8 @@
 // that talon plugin test, run and replay read (package sdk/abi/manifest).
 //
 // A [Sample] is asked before a decision, and gives a [Take], or nil. The take hands on
-// the facts and notes what they said; in the end it is told the answer, and writes the
-// line. Whoever wants the lines fetches them with [Sample.Next].
+// the facts and notes what they said; in the end it receives the answer, and writes
+// the line. Whoever wants the lines fetches them with [Sample.Next].
 //
 // Invariants:
 //

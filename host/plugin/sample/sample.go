@@ -20,13 +20,13 @@ type Options struct {
 	// chain, as clients get them.
 	Plugin string
 
-	Most    int   // lines
+	Max     int   // lines
 	Bytes   int64 // of all lines
 	Redact  Redaction
-	Service host.Service // how the relay is reached, which plugins are told
+	Service host.Service // how the relay is reached, as plugins have it
 }
 
-// Counts is what came of a sample.
+// Counts is the result of a sample.
 type Counts struct {
 	Lines     int            `json:"lines"`
 	Functions map[string]int `json:"functions"` // lines by function
@@ -94,7 +94,7 @@ func (s *Sample) add(function string, line []byte, unseen bool) {
 	if unseen {
 		s.counts.Unseen++
 	}
-	if s.counts.Lines >= s.o.Most {
+	if s.counts.Lines >= s.o.Max {
 		s.endLocked("count")
 	}
 	s.ring()
@@ -146,8 +146,8 @@ func (s *Sample) Next() []byte {
 	}
 }
 
-// Counts returns what came of it so far, and what the sample is full of: count or
-// bytes, or nothing.
+// Counts returns the result so far, and what the sample is full of: count or bytes, or
+// nothing.
 func (s *Sample) Counts() (c Counts, full string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -64,8 +64,8 @@ func item(id byte, content string) *host.Item {
 }
 
 func sampleOf(o Options) *Sample {
-	if o.Most == 0 {
-		o.Most = 100
+	if o.Max == 0 {
+		o.Max = 100
 	}
 	if o.Bytes == 0 {
 		o.Bytes = 1 << 30
@@ -232,7 +232,7 @@ func TestPlugin(t *testing.T) {
 
 // TestBounds floods a sample that nobody fetches, with large lines and many.
 func TestBounds(t *testing.T) {
-	s := sampleOf(Options{Most: 1000})
+	s := sampleOf(Options{Max: 1000})
 	large := strings.Repeat("x", maxLine-2000)
 	for i := range 20 {
 		if take := s.Begin(); take != nil {
@@ -261,7 +261,7 @@ func TestBounds(t *testing.T) {
 
 // TestEnds takes no more than was asked for.
 func TestEnds(t *testing.T) {
-	for full, o := range map[string]Options{"count": {Most: 3}, "bytes": {Bytes: 1400}} {
+	for full, o := range map[string]Options{"count": {Max: 3}, "bytes": {Bytes: 1400}} {
 		s := sampleOf(o)
 		late := s.Begin()
 		for i := range 10 {

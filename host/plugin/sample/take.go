@@ -22,7 +22,7 @@ type Take struct {
 	count int      // how many of them were asked
 }
 
-// Asked says which plugins decide, in order, and how many of them were asked.
+// Asked records which plugins decide, in order, and how many of them were asked.
 func (t *Take) Asked(chain []string, asked int) { t.chain, t.count = chain, asked }
 
 // Facts returns the facts that a plugin is to read: noted, if they are for the sample.
@@ -45,7 +45,7 @@ func (t *Take) about(plugin string, shadow bool) bool {
 	return t.sample.o.Plugin == plugin
 }
 
-// Heard says what counts as a plugin's answer.
+// Heard records a plugin's answer.
 func (t *Take) Heard(plugin string, r host.Ruling) {
 	if t.sample.o.Plugin == plugin {
 		t.answer, t.asked = r, true

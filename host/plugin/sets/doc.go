@@ -28,15 +28,15 @@
 //  1. A look-up never waits, and sees one version of a set, whole.
 //  2. What has become wrong, or cannot be read, leaves the members as they were.
 //     [Sets.Status] says so.
-//  3. A set holds what the newest version of its list says, as far as that has been
-//     told by [Sets.Published] or read: an older version never replaces a newer
-//     one, however the two race.
+//  3. A set holds what the newest version of its list says, as far as that came to
+//     [Sets.Published] or was read: an older version never replaces a newer one,
+//     however the two race.
 //  4. Members of one set, and of all sets together, are bounded.
 //
 // # How the host uses it
 //
 // The list may change between Open, which reads it, and the first Published. So:
 // call Open, see to it that every commit reaches Published, and then call Refresh,
-// which reads again what nobody had told before; from then on call it every few
-// seconds.
+// which reads again what had not come to Published before; from then on call it
+// every few seconds.
 package sets

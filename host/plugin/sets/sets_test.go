@@ -228,16 +228,16 @@ func TestTooManyMembers(t *testing.T) {
 	if _, err := Open(t.Context(), dir, []Spec{{Name: "s", File: "more"}}, nil, Options{}); err == nil || !strings.Contains(err.Error(), "1000000 members") {
 		t.Errorf("one more: %v", err)
 	}
-	most, _, err := parse(&text)
-	if err != nil || !most.contains([]byte("999999")) {
+	limit, _, err := parse(&text)
+	if err != nil || !limit.contains([]byte("999999")) {
 		t.Fatalf("as many as may be: %v", err)
 	}
 	write(t, dir, "f", "x")
 	s := mustOpen(t, dir, nil, Spec{Name: "a", File: "f"}, Spec{Name: "b", File: "f"}, Spec{Name: "c", File: "f"})
 	s.mu.Lock()
 	s.install(s.byName["c"], none, nil)
-	s.install(s.byName["a"], most, nil)
-	s.install(s.byName["b"], most, nil)
+	s.install(s.byName["a"], limit, nil)
+	s.install(s.byName["b"], limit, nil)
 	one := new(members)
 	one.addText("y")
 	s.install(s.byName["c"], one, nil)

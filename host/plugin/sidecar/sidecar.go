@@ -1,8 +1,15 @@
 package sidecar
 
 import (
+	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
+
+	"talon/sdk/nip19"
 )
 
 // Mode says what a plugin's opinions do.
@@ -101,4 +108,127 @@ func (f *File) Failure(world string) OnFailure {
 		return Closed
 	}
 	return Bundled
+}
+
+// SetMode changes the mode in the text of a side-car, or adds it at the top, and
+// keeps everything else. It refuses a text that is still wrong then.
+func SetMode(text []byte, mode Mode) ([]byte, error) {
+	if err := new(Mode).UnmarshalText([]byte(mode)); err != nil {
+		return nil, err
+	}
+	list, err := scan(text)
+	if err != nil {
+		return nil, err
+	}
+	value := fmt.Sprintf("%q", mode)
+	var out []byte
+	if st := findMode(list); st != nil {
+		out = slices.Concat(text[:st.start], []byte(value), text[st.end:])
+	} else {
+		rest, marked := bytes.CutPrefix(text, bom)
+		if marked {
+			out = append(out, bom...)
+		}
+		out = append(out, "mode = "+value+newline(text)...)
+		out = append(out, rest...)
+	}
+	f, err := Parse(out)
+	if err != nil {
+		return nil, err
+	}
+	if f.Mode != mode {
+		return nil, errors.New("the mode stands in the side-car in a way that cannot be changed here: write mode = " + value + " by hand")
+	}
+	return out, nil
+}
+
+// findMode returns the statement with the mode. After the first header of a
+// table, a key belongs to that table.
+func findMode(list []statement) *statement {
+	for i := range list {
+		switch st := &list[i]; {
+		case st.header:
+			return nil
+		case st.key == "mode", st.key == `"mode"`, st.key == "'mode'":
+			return st
+		}
+	}
+	return nil
+}
+
+// newline returns how the lines of text end.
+func newline(text []byte) string {
+	if i := bytes.IndexByte(text, '\n'); i > 0 && text[i-1] == '\r' {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+// Program is a program that decides in the place of a module: a plugin of strfry.
+type Program struct {
+	Path      string // absolute
+	TimeoutMS int64  // milliseconds, of one decision
+	Processes int    // of the program, at the same time
+
+	// Accepts says what accept means: true, that the event is stored; false, that the
+	// program has nothing against it, and the next plugin decides.
+	Accepts bool
+}
+
+// Bounds and defaults of a program. Those who decide wait for it, so its time is
+// short.
+const (
+	defaultTimeout = 1000 // milliseconds
+	minTimeout     = 10
+	maxTimeout     = 10_000
+	maxProcesses   = 64
+)
+
+// readProgram reads a side-car that names a program. A module's keys mean nothing to
+// one.
+func (f *File) readProgram(t table) {
+	t.only("mode", "required", "place", "on-failure", "exec", "timeout", "processes", "on-accept")
+	p := &Program{Path: t.oneLine("exec", maxPath), Processes: 1}
+	if !filepath.IsAbs(p.Path) || filepath.Clean(p.Path) != p.Path {
+		t.wrong("exec", "the absolute path of a program, without arguments, such as \"/usr/local/lib/strfry/spam.py\"")
+	}
+	p.TimeoutMS = cmp.Or(t.time("timeout", minTimeout, maxTimeout, "a time from 10ms to 10s, such as \"500ms\" or \"2s\""), defaultTimeout)
+	if _, ok := t.keys["processes"]; ok {
+		p.Processes = int(t.number("processes", 1, maxProcesses))
+	}
+	if value, ok := t.get("on-accept"); ok {
+		if value != "accept" && value != "pass" {
+			t.wrong("on-accept", "accept or pass")
+		}
+		p.Accepts = value == "accept"
+	}
+	f.Program = p
+}
+
+const maxSigners = 64
+
+// readSigners reads who may have signed the module.
+func (f *File) readSigners(t table) {
+	value, ok := t.get("signers")
+	if !ok {
+		return
+	}
+	list, ok := value.([]any)
+	if !ok || len(list) == 0 || len(list) > maxSigners {
+		t.wrong("signers", fmt.Sprintf("a list of 1 to %d keys, such as [\"npub1…\"]", maxSigners))
+		return
+	}
+	for _, item := range list {
+		text, _ := item.(string)
+		key, err := nip19.ParsePubKey(text)
+		if err != nil {
+			// A secret key in the wrong place must not end in a log.
+			if strings.HasPrefix(strings.ToLower(strings.TrimSpace(text)), "nsec") {
+				item = "nsec…"
+			}
+			t.wrongItem("signers", item, "an npub, or 64 lower-case hex digits")
+			return
+		}
+		f.Signers = append(f.Signers, key)
+	}
 }

@@ -108,11 +108,11 @@ func quoted(key string) string {
 
 // show prints a value as an operator wrote it, cut to a readable length.
 func show(value any) string {
-	const most = 80
+	const maximum = 80
 	var text string
 	switch v := value.(type) {
 	case string:
-		text = strconv.Quote(v[:min(len(v), most)])
+		text = strconv.Quote(v[:min(len(v), maximum)])
 	case map[string]any, []map[string]any:
 		return "a table"
 	case []any:
@@ -120,10 +120,10 @@ func show(value any) string {
 	default:
 		text = fmt.Sprint(v)
 	}
-	if len(text) <= most {
+	if len(text) <= maximum {
 		return text
 	}
-	cut := most - 3
+	cut := maximum - 3
 	for !utf8.RuneStart(text[cut]) {
 		cut--
 	}

@@ -7,7 +7,7 @@
 //
 // Invariants:
 //
-//  1. A change is seen by every later call, of any goroutine, at once. A crash
+//  1. A change is seen immediately, by every later call of any goroutine. A crash
 //     loses the changes since the last save, never older ones.
 //  2. A value that was handed out never changes.
 //  3. What has expired by the caller's now is not there, swept or not.
@@ -15,6 +15,8 @@
 //     that it has never more than the whole, unless the quota was lowered or
 //     more was loaded. Keys that were deleted count until the disk knows.
 //  5. A save that failed leaves everything to the next one.
+//  6. Processes that share a disk ([SharedDisk]) come to remember the same, and give no
+//     more out of a bucket together than one alone, as long as it holds enough to divide.
 //
 // # Room
 //

@@ -76,6 +76,7 @@ func (p *Plugin) Set(key, value []byte, ttl, now int64) bool {
 		s.mu.Lock()
 		it, need := p.put(s, s.space[keys].items[string(key)], key, value)
 		if it != nil {
+			it.set, it.added = true, 0
 			s.expires(it, until(ttl, now))
 			p.changed(s, it)
 		}
@@ -124,8 +125,10 @@ func (p *Plugin) Incr(key []byte, delta, ttl, now int64) int64 {
 		it, need := p.put(s, it, key, putInt(sum))
 		if it != nil {
 			if !old {
+				it.added = 0
 				s.expires(it, until(ttl, now))
 			}
+			it.added = addInt(it.added, delta)
 			p.changed(s, it)
 		}
 		s.mu.Unlock()
@@ -172,7 +175,7 @@ func (p *Plugin) remove(s *shard, it *item) {
 		return
 	}
 	p.charge(it.space, -int64(len(it.value)))
-	it.value = nil
+	it.value, it.set, it.added = nil, true, 0
 	s.expires(it, 0)
 	s.changed(it)
 }
@@ -180,21 +183,24 @@ func (p *Plugin) remove(s *shard, it *item) {
 // load takes what the disk has, whatever the quota is. Entries of a space that
 // only a newer version knows stay where they are.
 func (p *Plugin) load(e host.StateEntry) {
-	it := &item{key: e.Key, space: e.Space, stored: true}
-	at := e.Expires * 1000
-	switch e.Space {
-	case keys:
-		it.value = own(e.Value)
-	case buckets:
-		if at = getInt(e.Value); at <= 0 {
-			return // not written by us
-		}
-	default:
+	if e.Space >= spaces {
 		return
 	}
 	s := p.shard([]byte(e.Key))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.insert(s, e)
+}
+
+// insert makes an item of an entry. REQUIRES: s.mu, and there is none of its key.
+func (p *Plugin) insert(s *shard, e host.StateEntry) {
+	it := &item{key: e.Key, space: e.Space, stored: true}
+	at := e.Expires * 1000
+	if e.Space == keys {
+		it.value = own(e.Value)
+	} else if at = getInt(e.Value); at <= 0 {
+		return // not written by us
+	}
 	s.space[it.space].items[it.key] = it
 	s.expires(it, at)
 	p.mu.Lock()
@@ -231,4 +237,65 @@ func addInt(a, b int64) int64 {
 		return math.MinInt64
 	}
 	return sum
+}
+
+// maxMillis bounds the time in which a bucket fills, and how many tokens it
+// holds: sums of it do not overflow.
+const maxMillis = 1 << 52
+
+// Take takes n tokens from a bucket that holds up to burst, and gets one back
+// every perMillis milliseconds. It returns 0 if they were taken, and otherwise the
+// milliseconds until they will be there, or -1 if they never will: n is more than
+// burst, or the key is too long. A bucket that nobody took from is full.
+//
+// Who takes with another burst or perMillis than before finds the bucket to be
+// full again at the same time, but at the most empty. That also heals a clock that
+// went back.
+func (p *Plugin) Take(key []byte, n, burst, perMillis, now int64) int64 {
+	burst = min(burst, maxMillis)
+	switch {
+	case n <= 0:
+		return 0
+	case n > burst || len(key) > MaxKey:
+		return -1
+	case perMillis <= 0:
+		return 0
+	}
+	perMillis = min(perMillis, maxMillis/burst)
+	at, window, cost := now*1000, burst*perMillis, n*perMillis
+	counted := p.memory.counted(cost)
+	need := counted
+	if need > window {
+		need = cost
+	}
+	s := p.shard(key)
+	for range attempts {
+		s.mu.Lock()
+		it := s.space[buckets].items[string(key)]
+		if it != nil {
+			full := min(max(it.until, at), at+window)
+			if wait := full + need - at - window; wait > 0 {
+				s.mu.Unlock()
+				return wait
+			}
+			it.added += cost
+			s.expires(it, full+counted)
+			p.changed(s, it)
+			s.mu.Unlock()
+			return 0
+		}
+		size := sizeOf(len(key), 0)
+		ok := p.charge(buckets, size)
+		if ok {
+			it = &item{key: string(key), space: buckets, added: cost}
+			s.space[buckets].items[it.key] = it
+			s.expires(it, at+counted)
+			p.changed(s, it)
+		}
+		s.mu.Unlock()
+		if ok || !p.makeRoom(buckets, size, now) {
+			break
+		}
+	}
+	return 0
 }

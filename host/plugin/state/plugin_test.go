@@ -127,8 +127,8 @@ func TestTake(t *testing.T) {
 		{"refills at once", 5, 5, 0, []int64{0, 0}, []int64{0, 0}, 5, 5, 0, 0},
 		{"a smaller burst than before", 10, 10, 1000, []int64{0}, []int64{0}, 1, 2, 0, 1000},
 		{"a clock that went back", 1, 2, 1000, []int64{1e6, 1e6}, []int64{0, 0}, 1, 2, 0, 1000},
-		{"numbers without end", math.MaxInt64, math.MaxInt64, math.MaxInt64, []int64{0}, []int64{-1}, mostMillis, math.MaxInt64, 0, 0},
-		{"years to fill", 1, 2, math.MaxInt64, []int64{0, 0, 0}, []int64{0, 0, mostMillis / 2}, 2, 2, 0, mostMillis},
+		{"numbers without end", math.MaxInt64, math.MaxInt64, math.MaxInt64, []int64{0}, []int64{-1}, maxMillis, math.MaxInt64, 0, 0},
+		{"years to fill", 1, 2, math.MaxInt64, []int64{0, 0, 0}, []int64{0, 0, maxMillis / 2}, 2, 2, 0, maxMillis},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := memory(t, nil, nil, Options{}).Of("p")
@@ -263,7 +263,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestTogether runs everything at once, for the race detector and the account.
+// TestTogether runs everything concurrently, for the race detector and the
+// account.
 func TestTogether(t *testing.T) {
 	now := int64(start)
 	m := memory(t, newDisk(), &now, Options{Quota: 40_000})

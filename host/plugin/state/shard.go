@@ -2,7 +2,15 @@ package state
 
 import (
 	"container/heap"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"talon/host"
 )
@@ -42,10 +50,15 @@ type item struct {
 	// taking from a bucket does not move it in the queue.
 	due int64
 
+	// added is what a counter has gained since the last save, or what was taken from a bucket,
+	// in milliseconds. It says nothing if set is true.
+	added int64
+
 	queued int32 // its place in the queue, from 1; 0 if it is not there
 	listed int32 // its place among the dirty, from 1; 0 if it is not there
 	space  uint8
 	stored bool // the disk may have a version of it
+	set    bool // the change is a value of its own, whatever the disk has
 	saving bool // a save is under way that has it
 }
 
@@ -124,12 +137,16 @@ func (s *shard) drop(it *item) {
 
 // entry is what the disk is to know of the item.
 func (it *item) entry(module string) host.StateEntry {
-	e := host.StateEntry{Module: module, Space: it.space, Key: it.key, Value: it.value, Expires: it.until / 1000}
+	e := host.StateEntry{Module: module, Space: it.space, Key: it.key, Value: it.value, Expires: it.until / 1000, Merged: !it.set}
 	if it.space == buckets {
-		e.Value = putInt(it.until)
-		e.Expires = (it.until-1)/1000 + 1 // not before it is full
+		e.Value, e.Expires = bucketEntry(it.until)
 	}
 	return e
+}
+
+// bucketEntry is what the disk is to know of a bucket that is full at a time.
+func bucketEntry(until int64) (value []byte, expires int64) {
+	return putInt(until), (until-1)/1000 + 1 // not before it is full
 }
 
 // queue is a heap of items, the first to expire on top.
@@ -143,14 +160,14 @@ func (q queue) Swap(i, j int) {
 	q[i].queued, q[j].queued = int32(i+1), int32(j+1)
 }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (q *queue) Push(x any) {
 	it := x.(*item)
 	*q = append(*q, it)
 	it.queued = int32(len(*q))
 }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (q *queue) Pop() any {
 	last := len(*q) - 1
 	it := (*q)[last]
@@ -158,4 +175,158 @@ func (q *queue) Pop() any {
 	*q = (*q)[:last]
 	it.queued = 0
 	return it
+}
+
+// Disk is where state outlives the process.
+type Disk interface {
+	// LoadState yields everything that is stored, also what has expired. The
+	// error of yield ends it.
+	LoadState(ctx context.Context, yield func(host.StateEntry) error) error
+
+	// SaveState writes all entries or none. It does not keep the slice.
+	SaveState(ctx context.Context, entries []host.StateEntry) error
+
+	// SweepState removes what has expired by now, in unix seconds.
+	SweepState(ctx context.Context, now int64) error
+}
+
+// SharedDisk is a [Disk] that several processes write to.
+type SharedDisk interface {
+	Disk
+
+	// MergeState writes all entries or none, as SaveState does. Before that it calls merge
+	// for each that is Merged, with what is stored under its key, whose value is nil if
+	// nothing is: merge changes the entry. It may be called twice.
+	MergeState(ctx context.Context, entries []host.StateEntry, merge func(i int, stored host.StateEntry)) error
+
+	// ReadState yields what was saved after the save with a number, with no value if it was
+	// forgotten, and returns the number of the last one. 0 is before the first.
+	ReadState(ctx context.Context, after int64, yield func(host.StateEntry) error) (last int64, err error)
+
+	// StateChanged receives after something was saved.
+	StateChanged() <-chan struct{}
+
+	// Writers returns how many processes write, at least 1.
+	Writers() int
+}
+
+// Options tune a memory. The zero value means the defaults.
+type Options struct {
+	Quota int64         // bytes of each plugin that has no quota of its own; default 8 MiB
+	Every time.Duration // between saves; default 1 s, and 200 ms on a [SharedDisk]
+	Log   *slog.Logger
+	Now   func() time.Time
+}
+
+func (o Options) filled() Options {
+	if o.Quota <= 0 {
+		o.Quota = 8 << 20
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
+// Memory is the state of all plugins. Its methods, and those of its plugins, may
+// be called by many goroutines.
+type Memory struct {
+	disk Disk       // nil: in memory only
+	many SharedDisk // disk, if others may write to it
+	opts Options
+	seed maphash.Seed
+
+	mu      sync.RWMutex // guards the map
+	plugins map[string]*Plugin
+
+	saving sync.Mutex  // held by Save and Read; guards swept and read
+	read   int64       // the number of the last save that is known, on a shared disk
+	swept  int64       // when the disk was, in unix seconds
+	lapsed atomic.Bool // something expired that the disk may have
+}
+
+// Open loads what the disk has. Without a disk, state ends with the process.
+func Open(ctx context.Context, disk Disk, o Options) (*Memory, error) {
+	m := &Memory{disk: disk, opts: o.filled(), seed: maphash.MakeSeed(), plugins: map[string]*Plugin{}}
+	m.many, _ = disk.(SharedDisk)
+	if m.opts.Every <= 0 {
+		if m.opts.Every = saveEvery; m.many != nil {
+			m.opts.Every = shareEvery
+		}
+	}
+	if disk == nil {
+		return m, nil
+	}
+	now := m.opts.Now().Unix()
+	load := func(e host.StateEntry) error {
+		if e.Expires != 0 && e.Expires <= now {
+			m.lapsed.Store(true)
+		} else if e.Value != nil {
+			m.Of(e.Module).load(e)
+		}
+		return nil
+	}
+	var err error
+	if m.many != nil {
+		m.read, err = m.many.ReadState(ctx, 0, load)
+	} else {
+		err = disk.LoadState(ctx, load)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load what plugins remember: %w", err)
+	}
+	return m, nil
+}
+
+// Of returns what the plugin remembers: the same value for the same name.
+func (m *Memory) Of(plugin string) *Plugin {
+	if p := m.find(plugin); p != nil {
+		return p
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.plugins[plugin]
+	if p == nil {
+		p = newPlugin(m, plugin)
+		m.plugins[plugin] = p
+	}
+	return p
+}
+
+func (m *Memory) find(plugin string) *Plugin {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.plugins[plugin]
+}
+
+// Bytes returns how much of its quota the plugin uses.
+func (m *Memory) Bytes(plugin string) int64 {
+	if p := m.find(plugin); p != nil {
+		return p.Bytes()
+	}
+	return 0
+}
+
+// Sizes returns Bytes of every plugin that has been asked for, or has state on
+// the disk.
+func (m *Memory) Sizes() map[string]int64 {
+	sizes := map[string]int64{}
+	for _, p := range m.all() {
+		sizes[p.name] = p.Bytes()
+	}
+	return sizes
+}
+
+func (m *Memory) all() []*Plugin {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	list := make([]*Plugin, 0, len(m.plugins))
+	for _, p := range m.plugins {
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b *Plugin) int { return strings.Compare(a.name, b.name) })
+	return list
 }

@@ -9,6 +9,8 @@ import (
 
 	"talon/host/plugin/state"
 	"talon/host/store"
+	"talon/host/store/postgres"
+	"talon/internal/testkit"
 )
 
 // TestStore keeps state in a real database, over restarts.
@@ -72,4 +74,66 @@ func TestStore(t *testing.T) {
 	if got := m.Of("plugin 0").Incr(counter(2), 0, 0, now); got != 2 {
 		t.Errorf("a counter without expiry is %d", got)
 	}
+}
+
+// TestStoreOfMany has three processes remember the same things in one database of
+// PostgreSQL, which crashes meanwhile.
+func TestStoreOfMany(t *testing.T) {
+	var server testkit.Postgres
+	t.Cleanup(server.Stop)
+	url := server.URL(t) // or skip
+	var all []*state.Plugin
+	for range 3 {
+		db, err := postgres.Open(t.Context(), url, postgres.Options{Readers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := state.Open(t.Context(), db, state.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- m.Run(ctx) }()
+		t.Cleanup(func() {
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			_ = db.Close()
+		})
+		all = append(all, m.Of("plugin"))
+	}
+	var sum int64
+	agree := func(what string) {
+		t.Helper()
+		testkit.Eventually(t, what, func() bool {
+			for _, p := range all {
+				if value, ok := p.Get([]byte("key"), 1); p.Incr([]byte("sum"), 0, 0, 1) != sum || !ok || string(value) != what {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	for round, what := range []string{"one", "two", "three"} {
+		for i := range 300 {
+			all[i%3].Incr([]byte("sum"), int64(i), 0, 1)
+			sum += int64(i)
+		}
+		if round == 1 {
+			server.Restart(t)
+		}
+		all[round].Set([]byte("key"), []byte(what), 0, 1)
+		agree(what)
+	}
+	all[0].Delete([]byte("key"))
+	testkit.Eventually(t, "a key is forgotten by all", func() bool {
+		for _, p := range all {
+			if _, ok := p.Get([]byte("key"), 1); ok {
+				return false
+			}
+		}
+		return true
+	})
 }

@@ -43,7 +43,7 @@ func New(p *relaymodel.Profile, seed uint64) *Server {
 	return &Server{profile: p, relay: relaymodel.New(p, seed, time.Now().UnixMilli()), conns: map[uint64]*conn{}}
 }
 
-// Do calls f with the relay and the time, and does what it returns.
+// Do calls f with the relay and the time, and carries out the effects that it returns.
 func (s *Server) Do(f func(r *relaymodel.Relay, now int64) []relaymodel.Effect) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -145,7 +145,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// Connections that are reset, dropped at once and dropped later.
+// Connections that are reset, dropped immediately and dropped later.
 func TestDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		relay, n := serve(t, "strfry", "")

@@ -1,56 +1,33 @@
+// Package health decides when a relay is connected to: it records the results of each
+// relay's connections, across restarts, and asks a throttle module.
+//
+// Invariants:
+//
+//  1. Where the module fails or there is none, the host's own numbers hold: 5 seconds
+//     after a failure, doubled with each one up to an hour.
+//  2. A module's answer is bounded: no wait is longer than a day.
+//  3. It is used by one goroutine, beside the one of Run.
 package health
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"talon/host/relaysync/loop"
+	"talon/host/throttle"
 	"talon/sdk/abi"
 )
 
-// Question is a function of the throttle world.
-type Question uint8
-
-const (
-	Admit Question = iota
-	After
-)
-
-// Questions is the number of questions.
-const Questions = int(After) + 1
-
-// ErrNoModule says that there is no throttle module: the operator runs none.
-var ErrNoModule = errors.New("no plugin is the throttle")
-
-// Module is the throttle module. Its answer is valid until the next question. An error
-// says that it has none, or did not do its part; ErrNoModule that it is not there.
-type Module interface {
-	Ask(ctx context.Context, q Question, request []byte, now int64) (answer []byte, err error)
-}
-
-// Disk keeps records of relays by URL; a nil one is forgotten.
-type Disk interface {
-	Load(ctx context.Context) (map[string][]byte, error)
-	Save(ctx context.Context, relays map[string][]byte) error
-}
-
-// Keeper is the health of relays (loop.Health).
+// Keeper keeps the health of relays (loop.Health).
 type Keeper struct {
-	ctx    context.Context // of questions
-	module Module
-	disk   Disk
-	log    *slog.Logger
-
-	request []byte
-	flying  int   // attempts under way, to all relays
-	said    int64 // when a failure of the module was logged last
-	absent  bool  // there is no module, which was said
+	disk throttle.Disk
+	log  *slog.Logger
 
 	mu      sync.Mutex // guards what follows
+	module  *throttle.Client
+	flying  int // attempts under way, to all relays
 	relays  map[string]*record
 	changed map[string]bool // since the last Save
 }
@@ -69,52 +46,35 @@ type record struct {
 }
 
 const (
-	maxStarts = 16               // that a module is told
+	maxStarts = 16               // that a module gets
 	maxWait   = 24 * 3600 * 1000 // ms
 	// unproductive is how long a connection has to be up if it brings nothing.
 	unproductive = 60 * 1000 // ms
 	maxKnown     = 20_000    // relays; the oldest news is forgotten first
 )
 
-// Open reads what was kept. ctx is that of questions to the module.
-func Open(ctx context.Context, module Module, disk Disk, log *slog.Logger) (*Keeper, error) {
-	kept, err := disk.Load(ctx)
+// Open reads the stored records. ctx is the context of calls of the module.
+func Open(ctx context.Context, module throttle.Module, disk throttle.Disk, log *slog.Logger) (*Keeper, error) {
+	relays, _, err := throttle.Load[record](ctx, disk, log)
 	if err != nil {
 		return nil, err
 	}
-	k := &Keeper{
-		ctx: context.WithoutCancel(ctx), module: module, disk: disk, log: log,
-		relays: make(map[string]*record), changed: make(map[string]bool),
-	}
-	for url, text := range kept {
-		r := new(record)
-		if err := json.Unmarshal(text, r); err != nil {
-			log.Warn("what was known of a relay cannot be read", "relay", url, "err", err)
-			continue
-		}
-		k.relays[url] = r
-	}
-	return k, nil
+	client := throttle.New(ctx, module, "relays", log, func(throttle.Question) {})
+	return &Keeper{disk: disk, log: log, module: client, relays: relays, changed: make(map[string]bool)}, nil
 }
 
-// Allow returns how long to wait before the relay is connected to; 0 is now, and an
-// attempt has begun then. Times are milliseconds.
+// Allow returns how long to wait before connecting to the relay; with 0 the attempt has
+// begun. Times are milliseconds.
 func (k *Keeper) Allow(relay string, at int64) (wait int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.relay(relay)
-	k.request = abi.AppendThrottleAdmitRequest(k.request[:0], &abi.ThrottleAdmitRequest{
-		Now: at, Subject: r.subject(relay, at), AllInFlight: uint32(k.flying),
+	a := k.module.Admit(&abi.ThrottleAdmitRequest{Now: at, Subject: r.subject(relay, at), AllInFlight: uint32(k.flying)}, func() abi.ThrottleAdmitAnswer {
+		return abi.ThrottleAdmitAnswer{Start: r.NotBefore <= at, Wait: r.NotBefore - at}
 	})
-	wait = max(0, r.NotBefore-at)
-	if answer, err := k.ask(Admit, at); err == nil {
-		if a, err := abi.DecodeThrottleAdmitAnswer(answer); err == nil {
-			if wait = 0; !a.Start {
-				wait = max(a.Wait, 0)
-				if wait == 0 {
-					wait = 1000 // when another attempt has ended
-				}
-			}
+	if !a.Start {
+		if wait = max(a.Wait, 0); wait == 0 {
+			wait = 1000 // when another attempt has ended
 		}
 	}
 	if wait > 0 {
@@ -128,7 +88,7 @@ func (k *Keeper) Allow(relay string, at int64) (wait int64) {
 	return 0
 }
 
-// Report takes how an attempt, or a connection, ended, and returns what follows.
+// Report records how an attempt, or a connection, ended, and returns the new state.
 func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -141,7 +101,7 @@ func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 	}
 	switch e.Outcome {
 	case loop.OutcomeOK:
-		// That a relay takes a connection says little: it may drop it at once.
+		// That a relay takes a connection says little: it may drop it immediately.
 		r.LastSuccess = at
 		if e.Productive {
 			r.Failures, r.FailingSince = 0, 0
@@ -156,16 +116,10 @@ func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 			r.FailingSince = at
 		}
 	}
-	k.request = abi.AppendAfterRequest(k.request[:0], &abi.AfterRequest{
+	a := k.module.After(&abi.AfterRequest{
 		Now: at, Subject: r.subject(relay, at), Outcome: uint32(e.Outcome), Status: uint32(max(e.Status, 0)),
 		Took: e.Took, Since: since, Reason: e.Reason,
-	})
-	a := defaultBackoff(e.Outcome, r.Failures)
-	if answer, err := k.ask(After, at); err == nil {
-		if said, err := abi.DecodeAfterAnswer(answer); err == nil {
-			a = said
-		}
-	}
+	}, func() abi.AfterAnswer { return defaultBackoff(e.Outcome, r.Failures) })
 	a.Delay = min(max(a.Delay, 0), maxWait)
 	if a.Health != abi.HealthUnspecified {
 		r.Health = a.Health
@@ -204,8 +158,8 @@ func (k *Keeper) Recall(relay string, at int64) loop.State {
 	return st
 }
 
-// Reset forgets what speaks against a relay. An attempt that is under way, and a
-// connection that is up, go on.
+// Reset clears the failures of a relay. An attempt that is under way, and a connection
+// that is up, go on.
 func (k *Keeper) Reset(relay string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -215,7 +169,7 @@ func (k *Keeper) Reset(relay string) {
 	}
 }
 
-// Forget takes the news that we ended an attempt, or a connection.
+// Forget records that we ended an attempt, or a connection.
 func (k *Keeper) Forget(relay string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -235,11 +189,11 @@ func (k *Keeper) attemptDone(r *record) {
 
 // defaultBackoff is what follows where no module says so.
 func defaultBackoff(o loop.Outcome, failures uint32) abi.AfterAnswer {
-	const first, most = 5_000, 3600_000
+	const first, maximum = 5_000, 3600_000
 	if o == loop.OutcomeOK {
 		return abi.AfterAnswer{Health: abi.HealthHealthy}
 	}
-	wait := min(most, int64(first)<<min(max(failures, 1)-1, 20))
+	wait := min(maximum, int64(first)<<min(max(failures, 1)-1, 20))
 	return abi.AfterAnswer{Delay: wait, Health: abi.HealthDegraded}
 }
 
@@ -253,23 +207,6 @@ func status(health uint32) loop.Status {
 		return loop.StatusDead
 	}
 	return loop.StatusUnknown
-}
-
-func (k *Keeper) ask(q Question, at int64) ([]byte, error) {
-	answer, err := k.module.Ask(k.ctx, q, k.request, at/1000)
-	if absent := errors.Is(err, ErrNoModule); absent != k.absent {
-		k.absent = absent
-		if absent {
-			k.log.Warn("no plugin says how hard to press on relays: being careful")
-		} else {
-			k.log.Info("a plugin says how hard to press on relays")
-		}
-	}
-	if err != nil && !k.absent && at-k.said >= 60_000 {
-		k.said = at
-		k.log.Warn("the throttle does not answer about relays: being careful", "err", err)
-	}
-	return answer, err
 }
 
 // relay returns the record of a relay, a new one if there is none. REQUIRES: mu.
@@ -332,11 +269,12 @@ func (k *Keeper) Run(ctx context.Context, every time.Duration) error {
 // save keeps what changed. What could not be written is tried again with the next.
 func (k *Keeper) save(ctx context.Context) {
 	k.mu.Lock()
-	news := make(map[string][]byte, len(k.changed))
+	news := make(map[string]*record, len(k.changed))
 	for url := range k.changed {
 		news[url] = nil
 		if r := k.relays[url]; r != nil {
-			news[url], _ = json.Marshal(r) // of numbers: it cannot fail
+			kept := *r
+			news[url] = &kept
 		}
 	}
 	clear(k.changed)
@@ -344,7 +282,7 @@ func (k *Keeper) save(ctx context.Context) {
 	if len(news) == 0 {
 		return
 	}
-	if err := k.disk.Save(ctx, news); err != nil {
+	if err := throttle.Save(ctx, k.disk, news); err != nil {
 		k.log.Error("keep what is known of relays", "err", err)
 		k.mu.Lock()
 		for url := range news {

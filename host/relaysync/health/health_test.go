@@ -1,20 +1,18 @@
 package health
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"talon/host/relaysync/loop"
+	"talon/host/throttle"
 	"talon/sdk/abi"
-	"talon/sdk/throttle"
+	rules "talon/sdk/throttle"
 )
 
 const relay = "wss://relay.example.com"
@@ -50,11 +48,11 @@ type script struct {
 	seen  []byte
 }
 
-func (m *script) Ask(_ context.Context, q Question, request []byte, _ int64) ([]byte, error) {
+func (m *script) Ask(_ context.Context, q throttle.Question, request []byte, _ int64) ([]byte, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
-	if q == Admit {
+	if q == throttle.Admit {
 		return abi.AppendThrottleAdmitAnswer(nil, &m.admit), nil
 	}
 	m.seen = append(m.seen[:0], request...)
@@ -64,7 +62,7 @@ func (m *script) Ask(_ context.Context, q Question, request []byte, _ int64) ([]
 	return abi.AppendAfterAnswer(nil, &m.after), nil
 }
 
-func open(t *testing.T, m Module, d *disk) *Keeper {
+func open(t *testing.T, m throttle.Module, d *disk) *Keeper {
 	t.Helper()
 	k, err := Open(t.Context(), m, d, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -101,24 +99,7 @@ func TestCareful(t *testing.T) {
 	}
 }
 
-// That there is no module is said once, and again only after one was there.
-func TestNoModule(t *testing.T) {
-	var said bytes.Buffer
-	m := &script{err: ErrNoModule, admit: abi.ThrottleAdmitAnswer{Start: true}}
-	k, err := Open(t.Context(), m, &disk{kept: map[string][]byte{}}, slog.New(slog.NewTextHandler(&said, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, err := range []error{ErrNoModule, ErrNoModule, nil, nil, ErrNoModule} {
-		m.err = err
-		k.Allow(fmt.Sprintf("wss://%d.example.com", i), start.Add(time.Duration(i)*time.Hour).UnixMilli())
-	}
-	if gone, back := strings.Count(said.String(), "level=WARN"), strings.Count(said.String(), "level=INFO"); gone != 2 || back != 1 {
-		t.Errorf("the log says\n%s", said.String())
-	}
-}
-
-// The module is told what happened, and what it says holds, within a day.
+// The module gets what happened, and its answer holds, within a day.
 func TestModule(t *testing.T) {
 	m := &script{admit: abi.ThrottleAdmitAnswer{Start: true}, after: abi.AfterAnswer{Delay: (48 * time.Hour).Milliseconds(), Health: abi.HealthDead}}
 	k := open(t, m, &disk{kept: map[string][]byte{}})
@@ -146,9 +127,9 @@ func TestModule(t *testing.T) {
 // A relay that accepts connections and drops them is tried less and less often. One that
 // brought something is not.
 func TestAcceptsAndDrops(t *testing.T) {
-	rules := throttle.Relays{First: 5000, Most: 3600_000, Stable: 10_000, DeadAfter: 24 * 3600_000, DeadEvery: 24 * 3600_000}
+	polite := rules.Relays{First: 5000, Max: 3600_000, Stable: 10_000, DeadAfter: 24 * 3600_000, DeadEvery: 24 * 3600_000}
 	for _, productive := range []bool{false, true} {
-		k := open(t, &ruled{rules}, &disk{kept: map[string][]byte{}})
+		k := open(t, &ruled{polite}, &disk{kept: map[string][]byte{}})
 		now, attempts := start.UnixMilli(), 0
 		for end := now + 6*3600_000; now < end; attempts++ {
 			if wait := k.Allow(relay, now); wait > 0 {
@@ -169,17 +150,17 @@ func TestAcceptsAndDrops(t *testing.T) {
 }
 
 // ruled is a module that follows the rules of the bundled ones.
-type ruled struct{ rules throttle.Relays }
+type ruled struct{ rules rules.Relays }
 
-func (m *ruled) Ask(_ context.Context, q Question, request []byte, _ int64) ([]byte, error) {
-	if q == Admit {
+func (m *ruled) Ask(_ context.Context, q throttle.Question, request []byte, _ int64) ([]byte, error) {
+	if q == throttle.Admit {
 		return abi.AppendThrottleAdmitAnswer(nil, &abi.ThrottleAdmitAnswer{Start: true}), nil
 	}
 	var v abi.AfterRequestView
 	if err := v.Decode(request); err != nil {
 		return nil, err
 	}
-	a := m.rules.After(throttle.AfterInput{AfterRequestView: &v})
+	a := m.rules.After(rules.AfterInput{AfterRequestView: &v})
 	return abi.AppendAfterAnswer(nil, &a), nil
 }
 
@@ -209,8 +190,8 @@ func TestLeft(t *testing.T) {
 // throttleAll lets every attempt start, and remembers what it was asked.
 type throttleAll struct{ asked abi.ThrottleAdmitRequestView }
 
-func (m *throttleAll) Ask(_ context.Context, q Question, request []byte, _ int64) ([]byte, error) {
-	if q == After {
+func (m *throttleAll) Ask(_ context.Context, q throttle.Question, request []byte, _ int64) ([]byte, error) {
+	if q == throttle.After {
 		return abi.AppendAfterAnswer(nil, &abi.AfterAnswer{Health: abi.HealthHealthy}), nil
 	}
 	if err := m.asked.Decode(slices.Clone(request)); err != nil {
@@ -243,7 +224,7 @@ func TestRestart(t *testing.T) {
 // reset.
 func TestRecallAndReset(t *testing.T) {
 	d := &disk{kept: map[string][]byte{}}
-	m := &script{err: ErrNoModule}
+	m := &script{err: throttle.ErrNoModule}
 	k := open(t, m, d)
 	now := start.UnixMilli()
 	if st := k.Recall("wss://a", now); st != (loop.State{}) {

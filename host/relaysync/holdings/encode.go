@@ -10,46 +10,48 @@ import (
 	"talon/host"
 )
 
-// A set is written as a version, the number of filters, their fingerprints, and the prefixes,
+// A set is written as a version, the number of conditions, these, ascending, and the prefixes,
 // ascending.
-const version = 1
+const version = 2
 
-// Encode returns the set as bytes, to be read by [Decode].
+const conditionBytes = 4
+
+// Encode encodes the set for [Decode].
 func (s *Set) Encode() []byte {
 	s.merge()
-	b := make([]byte, 0, 3+len(s.filters)*len(fingerprint{})+len(s.merged))
+	b := make([]byte, 0, 5+len(s.compared)*conditionBytes+len(s.merged))
 	b = append(b, version)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(s.filters)))
-	for _, f := range s.filters {
-		b = append(b, f[:]...)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(s.compared)))
+	for _, c := range s.compared {
+		b = binary.BigEndian.AppendUint32(b, uint32(c))
 	}
 	return append(b, s.merged...)
 }
 
-// Decode returns the set that was written, or one that knows nothing if that cannot be read
-// or is larger than the limit.
+// Decode returns the encoded set, or an empty one if it cannot be read or is larger than
+// the limit.
 func Decode(b []byte, limit int) *Set {
 	s := New(limit)
-	if len(b) < 3 || b[0] != version {
+	if len(b) < 5 || b[0] != version {
 		return s
 	}
-	filters := int(binary.BigEndian.Uint16(b[1:]))
-	const size = len(fingerprint{})
-	list := b[3:]
-	if filters > maxFilters || len(list) < filters*size {
+	conditions := int64(binary.BigEndian.Uint32(b[1:]))
+	list := b[5:]
+	if conditions > maxConditions || int64(len(list)) < conditions*conditionBytes {
 		return s
 	}
-	prefixes := list[filters*size:]
+	prefixes := list[conditions*conditionBytes:]
 	if len(prefixes)%prefixBytes != 0 || len(prefixes)/prefixBytes > limit || !ascending(prefixes) {
 		return s
 	}
-	s.kept = true
-	s.merged = bytes.Clone(prefixes)
-	for i := range filters {
-		f := fingerprint(list[i*size : (i+1)*size])
-		s.filters = append(s.filters, f)
-		s.known[f] = true
+	compared := make([]condition, conditions)
+	for i := range compared {
+		compared[i] = condition(binary.BigEndian.Uint32(list[i*conditionBytes:]))
+		if i > 0 && compared[i-1] >= compared[i] {
+			return s
+		}
 	}
+	s.kept, s.merged, s.compared = true, bytes.Clone(prefixes), compared
 	return s
 }
 
@@ -62,26 +64,28 @@ func ascending(list []byte) bool {
 	return true
 }
 
-// TakeChanged reports whether there is something to be written since it was called last.
+// TakeChanged reports whether the set has changed since the last call.
 func (s *Set) TakeChanged() bool {
 	changed := s.changed && s.kept
 	s.changed = false
 	return changed
 }
 
-// fingerprint stands for a filter, whatever the order of its values, without since, until
-// and limit.
-type fingerprint [8]byte
+// condition stands for what a filter asks for, without since, until and limit: for one value
+// of its tag if it has one tag, else for all of it. Two that are alike cost bytes.
+type condition uint32
 
-func fingerprintOf(f *host.Filter) (print fingerprint) {
+// conditionsOf returns what a filter asks for, in an order that does not depend on that of
+// its values.
+func conditionsOf(f *host.Filter) []condition {
 	var b []byte
-	text := func(v string) {
-		b = binary.AppendUvarint(b, uint64(len(v)))
-		b = append(b, v...)
-	}
 	begin := func(what byte, n int) {
 		b = append(b, what)
 		b = binary.AppendUvarint(b, uint64(n))
+	}
+	value := func(v string) {
+		b = binary.AppendUvarint(b, uint64(len(v)))
+		b = append(b, v...)
 	}
 	if f.IDs != nil {
 		begin('i', len(f.IDs))
@@ -97,9 +101,20 @@ func fingerprintOf(f *host.Filter) (print fingerprint) {
 	}
 	if f.Kinds != nil {
 		begin('k', len(f.Kinds))
-		for _, kind := range sortedCopy(f.Kinds, compareKinds) {
+		for _, kind := range sortedCopy(f.Kinds, cmp.Compare[host.Kind]) {
 			b = binary.BigEndian.AppendUint16(b, uint16(kind))
 		}
+	}
+	if len(f.Tags) == 1 {
+		b = append(b, 't', f.Tags[0].Name)
+		common := len(b)
+		list := make([]condition, 0, len(f.Tags[0].Values))
+		for _, v := range f.Tags[0].Values {
+			b = append(b[:common], v...)
+			list = append(list, conditionOf(b))
+		}
+		slices.Sort(list)
+		return slices.Compact(list)
 	}
 	tags := slices.Clone(f.Tags)
 	slices.SortStableFunc(tags, func(a, b host.TagFilter) int { return cmp.Compare(a.Name, b.Name) })
@@ -107,9 +122,20 @@ func fingerprintOf(f *host.Filter) (print fingerprint) {
 		begin('t', len(t.Values))
 		b = append(b, t.Name)
 		for _, v := range sortedCopy(t.Values, cmp.Compare[string]) {
-			text(v)
+			value(v)
 		}
 	}
+	return []condition{conditionOf(b)}
+}
+
+func conditionOf(b []byte) condition {
 	sum := sha256.Sum256(b)
-	return fingerprint(sum[:len(print)])
+	return condition(binary.BigEndian.Uint32(sum[:]))
+}
+
+// sortedCopy returns the values in an order that does not depend on theirs, each once.
+func sortedCopy[T any](list []T, compare func(a, b T) int) []T {
+	list = slices.Clone(list)
+	slices.SortFunc(list, compare)
+	return slices.CompactFunc(list, func(a, b T) bool { return compare(a, b) == 0 })
 }

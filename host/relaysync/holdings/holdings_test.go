@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"talon/host"
@@ -57,7 +58,7 @@ func TestSetAgainstMap(t *testing.T) {
 		}
 		check(s.View(), want)
 	}
-	if size := len(s.Encode()); size > 6*len(want)+3 {
+	if size := len(s.Encode()); size > 6*len(want)+5 {
 		t.Errorf("%d bytes for %d events", size, len(want))
 	}
 	if s.Bytes() > 12*s.Len() {
@@ -145,22 +146,33 @@ func TestKnows(t *testing.T) {
 		"another value":  {host.Filter{Kinds: f.Kinds, Tags: tags(host.TagFilter{Name: 'e', Values: []string{"ab"}}, f.Tags[1])}, false},
 		"another letter": {host.Filter{Kinds: f.Kinds, Tags: tags(host.TagFilter{Name: 'E', Values: []string{"a", "b"}}, f.Tags[1])}, false},
 		"an author":      {host.Filter{Kinds: f.Kinds, Tags: f.Tags, Authors: []host.PubKey{{1}}}, false},
-		"all of a kind":  {host.Filter{Kinds: []host.Kind{7}}, true}, // any comparison will do
-		"everything":     {host.Filter{}, true},
+		"all of a kind":  {host.Filter{Kinds: []host.Kind{7}}, false},
+		"everything":     {host.Filter{}, true}, // any comparison will do
 		"an id":          {host.Filter{Kinds: f.Kinds, Tags: f.Tags, IDs: []host.ID{{1}}}, false},
 	} {
 		if got := s.Knows(&c.filter); got != c.want {
 			t.Errorf("%s: known %v", name, got)
 		}
 	}
-	by := func(n int) *host.Filter {
-		return &host.Filter{Authors: []host.PubKey{{byte(n), byte(n >> 8)}}, Limit: -1}
+	many := func(from, to int) *host.Filter {
+		values := make([]string, 0, to-from)
+		for n := from; n < to; n++ {
+			values = append(values, strconv.Itoa(n))
+		}
+		return &host.Filter{Tags: tags(host.TagFilter{Name: 'e', Values: values}), Limit: -1}
 	}
-	for n := range maxFilters {
-		s.Compared(by(n))
+	s.Compared(many(0, 300))
+	for _, c := range []struct {
+		from, to int
+		want     bool
+	}{{0, 300, true}, {10, 20, true}, {200, 400, false}, {225, 325, true}, {300, 301, false}} {
+		if got := s.Knows(many(c.from, c.to)); got != c.want {
+			t.Errorf("values %d to %d: known %v", c.from, c.to, got)
+		}
 	}
-	if s.Knows(&f) || !s.Knows(by(0)) || len(s.known) != maxFilters {
-		t.Error("the oldest filter is not the one that was forgotten")
+	s.Compared(many(0, maxConditions))
+	if s.Knows(&f) || !s.Knows(many(7, 8)) || len(s.compared) > maxConditions {
+		t.Errorf("%d conditions are kept", len(s.compared))
 	}
 }
 
@@ -172,7 +184,8 @@ func FuzzDecode(f *testing.F) {
 	s.Compared(&host.Filter{Kinds: []host.Kind{1}, Limit: -1})
 	f.Add(s.Encode())
 	f.Add([]byte{})
-	f.Add([]byte{1, 0, 0, 5, 5, 5, 5, 5, 5, 4, 4, 4, 4, 4, 4})
+	f.Add([]byte{2, 0, 0, 0, 0, 5, 5, 5, 5, 5, 5, 4, 4, 4, 4, 4, 4})
+	f.Add([]byte{2, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := Decode(b, 10)
 		if s.Len() > 10 {

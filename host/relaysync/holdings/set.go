@@ -1,8 +1,23 @@
+// Package holdings remembers which events a relay is believed to hold, in six bytes an
+// event, so that a comparison (NIP-77) can offer what the relay has instead of everything
+// that is here: with nothing new the two sides are alike, and that costs one message each.
+//
+// A [Set] is a belief. It holds the first bytes of ids, whatever became of the events here:
+// stored, held, refused or replaced. Whoever offers a set reads what is here and leaves out
+// what the [View] does not have. So a belief that is wrong, old or lost costs bytes: an event
+// that the relay has and the set has not is found by the comparison, one that the set has and
+// the relay has not is taken out by it, and one that is not here is offered to nobody.
+// Nothing that a relay says of itself changes what is offered to another.
+//
+// A set knows what was compared to its end with its relay: each value of a tag by itself, so
+// that a filter of other values, most of which were compared, is known too. For any other the
+// belief may lack what the relay has held all along, and everything here is the better offer.
+//
+// A set has no clock, lock or I/O: one goroutine owns it. A view may go to another.
 package holdings
 
 import (
 	"bytes"
-	"cmp"
 	"slices"
 	"sort"
 
@@ -17,34 +32,33 @@ const prefixBytes = 6
 
 // Bounds of the parts of a set beside its events.
 const (
-	maxFilters = 512  // that are known as compared; above it the oldest is forgotten
-	minPending = 1024 // changes that are gathered before they are merged
+	maxConditions = 1 << 17 // that are known as compared; above it all are forgotten
+	minPending    = 1024    // changes that are gathered before they are merged
 )
 
-// Set is what one relay is believed to hold. It begins to remember with [Set.Keep]: until
-// then nobody asks.
+// Set has the events that one relay is believed to hold. It records events after
+// [Set.Keep]: before, nobody asks.
 type Set struct {
-	limit   int                  // events
-	kept    bool                 // somebody asks
-	changed bool                 // since TakeChanged
-	merged  []byte               // prefixes, ascending; views share it: it is replaced, never written
-	pending map[prefix]bool      // changes since it was made: true is here, false is gone
-	filters []fingerprint        // compared to their end, the oldest first
-	known   map[fingerprint]bool // of filters
+	limit    int             // events
+	kept     bool            // somebody asks
+	changed  bool            // since TakeChanged
+	merged   []byte          // prefixes, ascending; views share it: it is replaced, never written
+	pending  map[prefix]bool // changes since it was made: true is here, false is gone
+	compared []condition     // to their end, ascending
 }
 
-// New returns the set of a relay of which nothing is known, for so many events at most.
+// New returns an empty set for at most the given number of events.
 func New(limit int) *Set {
-	return &Set{limit: limit, pending: make(map[prefix]bool), known: make(map[fingerprint]bool)}
+	return &Set{limit: limit, pending: make(map[prefix]bool)}
 }
 
-// Keep begins to remember.
-func (s *Set) Keep() { s.kept = true }
+// Keep begins to record events, unless there is no room for a single event.
+func (s *Set) Keep() { s.kept = s.limit > 0 }
 
-// Kept reports whether the set remembers.
+// Kept reports whether the set records events.
 func (s *Set) Kept() bool { return s.kept }
 
-// Add notes events that the relay has. A set that is full begins again with nothing: what
+// Add adds events that the relay has. A set that is full begins again with nothing: what
 // the relay holds is found by the next comparison, and what is here no more is not.
 func (s *Set) Add(ids ...host.ID) {
 	if !s.kept {
@@ -61,7 +75,7 @@ func (s *Set) Add(ids ...host.ID) {
 	}
 }
 
-// Remove notes events that the relay has no more.
+// Remove removes events that the relay no longer has.
 func (s *Set) Remove(ids ...host.ID) {
 	for i := range ids {
 		s.change(prefix(ids[i][:prefixBytes]), false)
@@ -87,13 +101,12 @@ func (s *Set) change(p prefix, there bool) {
 func (s *Set) count() int { return len(s.merged)/prefixBytes + len(s.pending) }
 
 func (s *Set) reset() {
-	s.merged, s.filters = nil, nil
+	s.merged, s.compared = nil, nil
 	clear(s.pending)
-	clear(s.known)
 	s.changed = true
 }
 
-// merge makes the sorted list anew, with what has changed.
+// merge updates the sorted list with what has changed.
 func (s *Set) merge() {
 	if len(s.pending) == 0 {
 		return
@@ -128,13 +141,13 @@ func (s *Set) Len() int {
 // Bytes returns the memory of the events, about.
 func (s *Set) Bytes() int { return cap(s.merged) + 16*len(s.pending) }
 
-// View returns what the set holds now. Later changes do not reach it.
+// View returns a snapshot of the set.
 func (s *Set) View() View {
 	s.merge()
 	return View{s.merged}
 }
 
-// View is a set as it was at some time. Any goroutine may read it.
+// View is a snapshot of a set. Any goroutine may read it.
 type View struct{ list []byte }
 
 // Has reports whether the relay is believed to hold an event.
@@ -152,40 +165,41 @@ func (v View) find(p prefix) (at int) {
 	})
 }
 
-// Compared notes that what the relay has for a filter is known: a comparison has come to its
-// end.
+// Compared records that a comparison of a filter has completed.
 func (s *Set) Compared(f *host.Filter) {
 	if f.Since != nil || f.Until != nil || f.Limit >= 0 || !s.kept {
 		return
 	}
-	print := fingerprintOf(f)
-	if s.known[print] {
+	list := conditionsOf(f)
+	if s.knownOf(list) == len(list) {
 		return
 	}
-	if len(s.filters) >= maxFilters {
-		delete(s.known, s.filters[0])
-		s.filters = slices.Delete(s.filters, 0, 1)
+	if len(s.compared)+len(list) > maxConditions {
+		s.compared = nil
 	}
-	s.filters = append(s.filters, print)
-	s.known[print] = true
+	s.compared = append(s.compared, list...)
+	slices.Sort(s.compared)
+	s.compared = slices.Clip(slices.Compact(s.compared))
 	s.changed = true
 }
 
-// Knows reports whether what the set holds is the better offer for a filter: it was compared
-// to its end, with any since or until. For one that names no tags, authors or ids it is
-// enough that any was: whoever asks for so much has compared what is wanted before.
+// Knows reports whether to compare a filter with the set: most of it was compared to its end,
+// with any since or until. For one that has no conditions it is enough that
+// any was: whoever asks for so much has compared what is wanted before.
 func (s *Set) Knows(f *host.Filter) bool {
-	if f.Tags == nil && f.Authors == nil && f.IDs == nil {
-		return len(s.filters) > 0
+	if f.Tags == nil && f.Authors == nil && f.IDs == nil && f.Kinds == nil {
+		return len(s.compared) > 0
 	}
-	return s.known[fingerprintOf(f)]
+	list := conditionsOf(f)
+	return 4*s.knownOf(list) >= 3*len(list) && len(list) > 0
 }
 
-// sortedCopy returns the values in an order that does not depend on theirs, each once.
-func sortedCopy[T any](list []T, compare func(a, b T) int) []T {
-	list = slices.Clone(list)
-	slices.SortFunc(list, compare)
-	return slices.CompactFunc(list, func(a, b T) bool { return compare(a, b) == 0 })
+// knownOf returns how many of the conditions were compared.
+func (s *Set) knownOf(list []condition) (n int) {
+	for _, c := range list {
+		if _, ok := slices.BinarySearch(s.compared, c); ok {
+			n++
+		}
+	}
+	return n
 }
-
-func compareKinds(a, b host.Kind) int { return cmp.Compare(a, b) }

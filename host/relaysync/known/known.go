@@ -1,15 +1,26 @@
+// Package known stores ids of the events of all relays: those that are here, so that
+// copies cost nothing, and those that were refused, so that they are not fetched again.
+//
+// Only what is proven goes in: an event that the pipeline refused is verified before
+// [Set.Refuse], so that a forged copy cannot keep the real one out.
+//
+// A [Set] has a lock, since the sessions of relays run side by side, and no clock: times
+// are unix seconds.
 package known
 
 import (
+	"cmp"
+	"encoding/binary"
+	"slices"
 	"sync"
 
 	"talon/host"
 	"talon/host/relaysync/match"
 )
 
-// Set remembers events of all relays by id: those that are here, so that the copies
-// of others cost nothing; those that were refused, so that they are not fetched again;
-// and from where those came that are on their way. Sessions share it.
+// Set holds ids of the events of all relays: those that are here, so that the copies of
+// others cost nothing; those that were refused, so that they are not fetched again; and
+// from where those came that are on their way. Sessions share it.
 type Set struct {
 	hash match.Hash
 
@@ -18,7 +29,7 @@ type Set struct {
 	refused    map[host.ID]*refusal
 	oldest     *refusal // of the refused, in the order of their refusal
 	newest     *refusal
-	most       int // refusals that there is room for yet, by their weight
+	max        int // refusals that there is room for yet, by their weight
 	age        int64
 	generation uint64             // how often all refusals were forgotten
 	inFlight   map[host.ID]string // submitted and not answered: the relay
@@ -42,14 +53,14 @@ const tagsOfOne = 32
 // hereIDs is how many ids of events that are here are remembered, at least.
 const hereIDs = 1 << 14
 
-// New returns an empty set that remembers so many refused events, each for so many
+// New returns an empty set that remembers up to most refused events, each for age
 // seconds.
-func New(hash match.Hash, most int, age int64) *Set {
+func New(hash match.Hash, limit int, age int64) *Set {
 	return &Set{
 		hash:     hash,
 		here:     newIDs(hereIDs),
 		refused:  make(map[host.ID]*refusal),
-		most:     most,
+		max:      limit,
 		age:      age,
 		inFlight: make(map[host.ID]string),
 	}
@@ -72,8 +83,9 @@ func (k *Set) hasLocked(id host.ID, now int64) bool {
 	return r != nil && now-r.at < k.age
 }
 
-// MarkInFlight notes that an event is submitted, and returns the generation of the
-// policies, for Refuse. One that is on its way from another relay is submitted as well: the other copy may be forged.
+// MarkInFlight records that an event is submitted, and returns the generation of the
+// policies, for Refuse. One that is on its way from another relay is submitted as well:
+// the other copy may be forged.
 func (k *Set) MarkInFlight(id host.ID, relay string) (generation uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -81,8 +93,7 @@ func (k *Set) MarkInFlight(id host.ID, relay string) (generation uint64) {
 	return k.generation
 }
 
-// Decided notes what became of an event that was submitted, before anybody else hears
-// of it.
+// Decided records the decision about a submitted event, before it is published.
 func (k *Set) Decided(id host.ID, v host.Verdict, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -96,7 +107,7 @@ func (k *Set) Decided(id host.ID, v host.Verdict, err error) {
 	}
 }
 
-// InFlight returns the relay from which an event that is on its way comes.
+// InFlight returns the relay that an event in flight comes from.
 func (k *Set) InFlight(id host.ID) (string, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -104,7 +115,7 @@ func (k *Set) InFlight(id host.ID) (string, bool) {
 	return relay, ok
 }
 
-// Add notes that events are here.
+// Add records that events are here.
 func (k *Set) Add(list ...host.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -126,7 +137,7 @@ func (k *Set) Here(id host.ID) bool {
 	return k.here.has(id)
 }
 
-// Remove forgets events that are here no more.
+// Remove removes events that are no longer here.
 func (k *Set) Remove(list ...host.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,8 +146,9 @@ func (k *Set) Remove(list ...host.ID) {
 	}
 }
 
-// Refuse notes that an event, which is what its id says, was refused. If it was
-// submitted before Invalidate was called, a policy may have refused it that decides no more.
+// Refuse records that an event, which is what its id says, was refused. If it was
+// submitted before Invalidate was called, a policy may have refused it that decides no
+// more.
 func (k *Set) Refuse(e *host.Event, now int64, generation uint64) {
 	r := &refusal{digest: k.hash.Digest(e), at: now}
 	k.mu.Lock()
@@ -146,8 +158,8 @@ func (k *Set) Refuse(e *host.Event, now int64, generation uint64) {
 	}
 }
 
-// Outdate notes that an event, which is what its id says, is not kept whatever a policy
-// says: it was removed, or there is a newer one.
+// Outdate records that an event, which is what its id says, is not kept whatever a policy
+// decides: it was removed, or there is a newer one.
 func (k *Set) Outdate(e *host.Event, now int64) {
 	r := &refusal{digest: k.hash.Digest(e), at: now}
 	k.mu.Lock()
@@ -167,22 +179,22 @@ func (k *Set) refuseLocked(r *refusal) {
 	r.number = k.numbered
 	k.numbered++
 	k.refused[r.digest.ID] = r
-	k.most -= r.weight
-	for k.oldest != r && (k.most < 0 || r.at-k.oldest.at >= k.age) {
+	k.max -= r.weight
+	for k.oldest != r && (k.max < 0 || r.at-k.oldest.at >= k.age) {
 		if old := k.oldest; k.refused[old.digest.ID] == old {
 			delete(k.refused, old.digest.ID)
 		}
-		k.most += k.oldest.weight
+		k.max += k.oldest.weight
 		k.oldest = k.oldest.next
 	}
 }
 
-// Invalidate forgets what was refused: a new policy may think otherwise.
+// Invalidate forgets the refused events: a new policy may accept them.
 func (k *Set) Invalidate() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for r := k.oldest; r != nil; r = r.next {
-		k.most += r.weight
+		k.max += r.weight
 	}
 	k.generation++
 	k.oldest, k.newest, k.restored = nil, nil, nil
@@ -253,4 +265,125 @@ func (s *ids) add(id host.ID) {
 func (s *ids) remove(id host.ID) {
 	delete(s.young, id)
 	delete(s.old, id)
+}
+
+// Refusals are written in pages of pageSize numbers in a row, so that new ones are
+// written without the rest.
+const pageSize = 1024
+
+// page returns the page of a refusal.
+func page(number uint64) uint64 { return number / pageSize }
+
+// Pages returns, whole, the pages of refusals that have changed since the last call, by
+// their numbers. Those below first need not be kept.
+func (k *Set) Pages(now int64) (pages map[uint64][]byte, first uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	from := page(k.written)
+	pages = make(map[uint64][]byte)
+	first = page(k.numbered + pageSize - 1) // the next one
+	for r := k.oldest; r != nil; r = r.next {
+		if now-r.at >= k.age || k.refused[r.digest.ID] != r {
+			continue
+		}
+		p := page(r.number)
+		first = min(first, p)
+		if p < from || k.written == k.numbered {
+			continue
+		}
+		b := binary.AppendVarint(pages[p], r.at)
+		pages[p] = r.digest.Append(b)
+	}
+	k.written = k.numbered
+	return pages, first
+}
+
+// Unwritten reports that the last pages were not written: Pages then returns all.
+func (k *Set) Unwritten() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.written = k.numbered
+	if k.oldest != nil {
+		k.written = k.oldest.number
+	}
+}
+
+// Restore reads pages that were written before a restart, by the same key and for the
+// same policies. A page that cannot be read is passed over. It is called before anything
+// is refused.
+//
+// What would have had an event tried again is not known any more. So one that is restored is
+// forgotten, and with it fetched again, when something arrives that it may have waited for.
+func (k *Set) Restore(pages map[uint64][]byte, now int64) {
+	numbers := make([]uint64, 0, len(pages))
+	for p := range pages {
+		numbers = append(numbers, p)
+	}
+	slices.Sort(numbers)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range numbers {
+		k.numbered = p * pageSize
+		for b := pages[p]; len(b) > 0; {
+			at, n := binary.Varint(b)
+			if n <= 0 {
+				break
+			}
+			d, rest, ok := match.Decode(b[n:])
+			if !ok {
+				break
+			}
+			b = rest
+			if at > now || now-at >= k.age || k.here.has(d.ID) || k.refused[d.ID] != nil {
+				continue
+			}
+			k.refuseLocked(&refusal{digest: d, at: at})
+			for _, mark := range d.Waits() {
+				k.restored = append(k.restored, waiting{mark, d.ID})
+			}
+		}
+		k.numbered = (p + 1) * pageSize
+	}
+	k.written = k.numbered
+	k.restoredAt = now
+	slices.SortFunc(k.restored, func(a, b waiting) int { return cmp.Compare(a.mark, b.mark) })
+}
+
+// waiting is what a restored event may wait for.
+type waiting struct {
+	mark uint32
+	id   host.ID
+}
+
+// Arrived forgets restored refusals of events that may have waited for one that was accepted.
+func (k *Set) Arrived(e *host.Event, now int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.restored == nil {
+		return
+	}
+	if now-k.restoredAt >= k.age {
+		k.restored = nil // they are forgotten by now
+		return
+	}
+	marks, ids := k.hash.Answers(e)
+	for _, mark := range marks {
+		at, _ := slices.BinarySearchFunc(k.restored, mark, func(w waiting, mark uint32) int { return cmp.Compare(w.mark, mark) })
+		for _, w := range k.restored[at:] {
+			if w.mark != mark {
+				break
+			}
+			k.forgetRestored(w.id)
+		}
+	}
+	for _, id := range ids {
+		k.forgetRestored(id)
+	}
+}
+
+// forgetRestored forgets the refusal of an event, unless it was refused since. REQUIRES: mu.
+func (k *Set) forgetRestored(id host.ID) {
+	if r := k.refused[id]; r != nil && r.at <= k.restoredAt {
+		delete(k.refused, id) // its place in the order stays until it is old
+	}
 }

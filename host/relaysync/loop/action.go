@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"container/heap"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -56,7 +57,7 @@ func (s *Loop) act(a *abi.StepAction) {
 			delete(r.subs, a.ID)
 			delete(r.hists, a.ID)
 			s.progress(r)
-			s.do(Tell{r.conn, session.Unsubscribe{ID: a.ID}})
+			s.perform(Tell{r.conn, session.Unsubscribe{ID: a.ID}})
 		}
 	}
 }
@@ -91,7 +92,7 @@ func (s *Loop) connect(a *abi.StepAction, u string) {
 		return
 	}
 	r.wanted, r.priority, r.reason = true, a.Priority, session.Quote(a.Reason)
-	s.dialAt = 0
+	s.update(r)
 }
 
 // isPrivate reports whether a URL names an address that is not reached from everywhere.
@@ -115,12 +116,12 @@ func (s *Loop) disconnect(a *abi.StepAction, u string) {
 		return
 	}
 	r.wanted, r.priority, r.reason = false, 0, session.Quote(a.Reason)
-	s.dialAt = 0
+	s.update(r)
 	if r.bootstrap {
 		s.refuse(RefusedBootstrap)
 		return
 	}
-	s.hangUp(r, "a relay is not needed any more")
+	s.disconnectRelay(r, "a relay is not needed any more")
 }
 
 // ready returns the relay of an action if it is connected. The reason says why not.
@@ -189,7 +190,7 @@ func (s *Loop) subscribe(a *abi.StepAction, u string) {
 	delete(r.hists, a.ID)
 	r.subs[a.ID] = &subRecord{serial: s.serial, filters: keep(a.Filters), count: len(a.Filters), live: a.Live, purpose: sub.Purpose}
 	s.progress(r)
-	s.do(Tell{r.conn, sub})
+	s.perform(Tell{r.conn, sub})
 }
 
 func (s *Loop) historic(a *abi.StepAction, u string) {
@@ -222,7 +223,7 @@ func (s *Loop) historic(a *abi.StepAction, u string) {
 	}
 	r.hists[a.ID] = record
 	s.progress(r)
-	s.do(Tell{r.conn, &session.Fetch{
+	s.perform(Tell{r.conn, &session.Fetch{
 		ID: a.ID, Serial: s.serial, Filter: f, Method: a.Method, Purpose: a.Purpose, Page: int(min(a.Page, 1<<20)), Push: a.Push && s.cfg.AllowPush,
 		Holdings: a.Holdings,
 	}})
@@ -269,3 +270,79 @@ func filterOf(f *abi.Filter) (host.Filter, bool) {
 }
 
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+
+// timers are those of the strategy, the next one first. The loop owns them.
+type timers struct {
+	byID map[string]*timer
+	heap timerHeap
+}
+
+type timer struct {
+	id    string
+	at    int64 // unix milliseconds
+	index int
+}
+
+func newTimers() *timers { return &timers{byID: make(map[string]*timer)} }
+
+func (t *timers) len() int { return len(t.heap) }
+
+// set sets a timer, in place of one with the same id. At 0 there is none afterwards.
+func (t *timers) set(id string, at int64) {
+	old := t.byID[id]
+	switch {
+	case old != nil && at == 0:
+		heap.Remove(&t.heap, old.index)
+		delete(t.byID, id)
+	case old != nil:
+		old.at = at
+		heap.Fix(&t.heap, old.index)
+	case at != 0:
+		n := &timer{id: id, at: at}
+		t.byID[id] = n
+		heap.Push(&t.heap, n)
+	}
+}
+
+// due removes and returns the next timer whose time has come, nil if none has.
+func (t *timers) due(now int64) *timer {
+	if len(t.heap) == 0 || t.heap[0].at > now {
+		return nil
+	}
+	n := heap.Pop(&t.heap).(*timer)
+	delete(t.byID, n.id)
+	return n
+}
+
+// next returns when the next timer is due, and false if there is none.
+func (t *timers) next() (int64, bool) {
+	if len(t.heap) == 0 {
+		return 0, false
+	}
+	return t.heap[0].at, true
+}
+
+type timerHeap []*timer
+
+func (h timerHeap) Len() int { return len(h) }
+func (h timerHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].id < h[j].id
+}
+func (h timerHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *timerHeap) Push(x any) {
+	n := x.(*timer)
+	n.index = len(*h)
+	*h = append(*h, n)
+}
+
+func (h *timerHeap) Pop() any {
+	old := *h
+	n := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return n
+}

@@ -9,7 +9,7 @@ import (
 	"talon/sdk/abi"
 )
 
-// Normalise returns the one way to write a relay's URL: scheme and host in lower case,
+// Normalise returns the canonical form of a relay's URL: scheme and host in lower case,
 // no port that the scheme implies, no slash at the end, no final dot. It reports false
 // for what is no URL of a relay, or is too long to be one.
 func Normalise(address string) (string, bool) {
@@ -114,12 +114,12 @@ func (o ownNames) list() (urls []string) {
 	return urls
 }
 
-// relayList normalises the relays of an announcement: each once, at most so many,
+// relayList normalises the relays of an announcement: each once, up to most of them,
 // without our own.
-func (o ownNames) relayList(list []string, most int) (urls []string) {
+func (o ownNames) relayList(list []string, limit int) (urls []string) {
 	seen := map[string]bool{}
 	for _, text := range list {
-		if len(urls) == most {
+		if len(urls) == limit {
 			break
 		}
 		if u, ok := Normalise(text); ok && !seen[u] && !o.has(u) {

@@ -10,8 +10,8 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// Strategy decides what is asked of which relay. It must be deterministic if the loop is
-// to be.
+// Strategy decides which requests go to which relay. It must be deterministic if the loop
+// is to be.
 type Strategy interface {
 	// Call hands over a StepRequest and returns StepActions, valid until the next
 	// call. If what answers is new, it gets what [Loop.Init] returns instead of the
@@ -23,7 +23,7 @@ type Strategy interface {
 // ErrNoStrategy is the error of a [Strategy] that is not there. It is no failure.
 var ErrNoStrategy = errors.New("there is no strategy")
 
-// Facts is what is known here of repositories.
+// Facts reads local events about repositories.
 type Facts interface {
 	Query(f host.Filter) ([][]byte, error)  // stored events, newest first
 	HeldBy(f host.Filter) ([][]byte, error) // held events, newest first
@@ -36,22 +36,22 @@ type Health interface {
 	// an attempt has begun then.
 	Allow(relay string, now int64) (wait int64)
 
-	// Report takes how an attempt, or a connection, ended, and returns what follows.
+	// Report records how an attempt, or a connection, ended, and returns the new state.
 	Report(relay string, r ConnResult, now int64) State
 
-	// Forget takes the news that we ended an attempt, or a connection. It says nothing
-	// about the relay.
+	// Forget records that we ended an attempt, or a connection. It is no result of the
+	// relay.
 	Forget(relay string)
 
 	// Recall returns what is known of a relay, from before a restart too.
 	Recall(relay string, now int64) State
 
-	// Reset forgets what speaks against a relay. An attempt that is under way, and a
+	// Reset clears the failures of a relay. An attempt that is under way, and a
 	// connection that is up, go on.
 	Reset(relay string)
 }
 
-// Outcome is how an attempt or a connection ended, as in talon.proto.
+// Outcome is the end of an attempt or a connection, as in talon.proto.
 type Outcome uint32
 
 // Outcomes of a relay; their numbers are the wire's.
@@ -68,7 +68,7 @@ const (
 	OutcomeDisconnected Outcome = 13
 )
 
-// ConnResult is one thing that happened to a relay.
+// ConnResult is the result of an attempt or a connection.
 type ConnResult struct {
 	Outcome    Outcome
 	Took       int64  // of the attempt; of the connection, if it was up
@@ -77,7 +77,7 @@ type ConnResult struct {
 	Productive bool   // the connection was up and brought something
 }
 
-// Status is what is thought of a relay; the numbers are those of the metric.
+// Status is the health of a relay; the numbers are those of the metric.
 type Status uint8
 
 // Statuses.
@@ -90,7 +90,7 @@ const (
 
 func (s Status) String() string { return [...]string{"unknown", "healthy", "degraded", "dead"}[s] }
 
-// State is what follows from a result.
+// State is the state of a relay after a result.
 type State struct {
 	Status   Status
 	Failures int    // in a row
@@ -101,7 +101,7 @@ type State struct {
 	Ending   string // of Recall: how the latest attempt or connection ended; hostile text
 }
 
-// Config is what an operator chooses.
+// Config has the operator's options.
 type Config struct {
 	Own       []string // names and URLs of this service; never contacted
 	Bootstrap []string // relays that are always connected to
@@ -113,7 +113,7 @@ type Config struct {
 	Seed   int64 // for a strategy's random numbers
 }
 
-// Deps is what a loop asks, and gets an answer at once.
+// Deps are the parts that a loop calls; their answers come without a delay.
 type Deps struct {
 	Strategy Strategy
 	Facts    Facts
@@ -125,11 +125,11 @@ type Deps struct {
 	Ours func(a *rules.Announcement) (bool, error)
 }
 
-// Limits bounds what a strategy can make the host do. Every number must be positive;
+// Limits bounds the work that a strategy can cause. Every number must be positive;
 // lengths of time are milliseconds.
 type Limits struct {
-	Connections   int // relays connected to at once
-	Dials         int // attempts at once
+	Connections   int // concurrent connections to relays
+	Dials         int // concurrent attempts
 	Relays        int // relays that are wanted or known
 	Subscriptions int // open on one relay
 	Filters       int // of one subscription
@@ -148,7 +148,7 @@ type Limits struct {
 	Retry retry.Limits
 }
 
-// step are the limits as a strategy is told.
+// step returns the limits in the form for a strategy.
 func (l *Limits) step() abi.StepLimits {
 	return abi.StepLimits{
 		Connections:   uint32(l.Connections),

@@ -10,11 +10,11 @@ import (
 // [Loop.Effects] returns it.
 type Effect interface{ effect() }
 
-// ConnID names an attempt to connect, and the connection that comes of it.
+// ConnID identifies an attempt to connect, and the resulting connection.
 type ConnID uint64
 
 // Dial connects to a relay. The answer is [Loop.Up], and later [Loop.Down], or only that
-// one, unless there is a HangUp before.
+// one, unless there is a CloseConn before.
 type Dial struct {
 	Conn         ConnID
 	Relay        string
@@ -23,8 +23,8 @@ type Dial struct {
 	learnt       learnt
 }
 
-// HangUp ends an attempt or a connection. Nothing more is to be told of it.
-type HangUp struct{ Conn ConnID }
+// CloseConn ends an attempt or a connection. No input about it may follow.
+type CloseConn struct{ Conn ConnID }
 
 // Tell is a command for the session of a connection.
 type Tell struct {
@@ -32,7 +32,7 @@ type Tell struct {
 	Command session.Command
 }
 
-// Save keeps what is known of relays, by URL; a nil record is forgotten. The answer is
+// Save stores the records of relays, by URL; a nil record is deleted. The answer is
 // [Loop.Saved].
 type Save struct{ Records map[string][]byte }
 
@@ -49,7 +49,7 @@ type Log struct {
 	Attrs   []any
 }
 
-// LogLevel is that of log/slog.
+// LogLevel is a level of log/slog.
 type LogLevel int
 
 // Levels of lines.
@@ -68,7 +68,7 @@ type Measure struct {
 	State State
 }
 
-// Measured is which of them.
+// Measured is a metric of a relay.
 type Measured uint8
 
 // Metrics of relays.
@@ -77,18 +77,18 @@ const (
 	MeasuredConnected                 // Value 1: it is
 	MeasuredState
 	MeasuredGap       // events that live sync had missed
-	MeasuredForgotten // the relay is known no more
+	MeasuredForgotten // the record of the relay was deleted
 )
 
-func (Dial) effect()     {}
-func (HangUp) effect()   {}
-func (Tell) effect()     {}
-func (Save) effect()     {}
-func (Resubmit) effect() {}
-func (Log) effect()      {}
-func (Measure) effect()  {}
+func (Dial) effect()      {}
+func (CloseConn) effect() {}
+func (Tell) effect()      {}
+func (Save) effect()      {}
+func (Resubmit) effect()  {}
+func (Log) effect()       {}
+func (Measure) effect()   {}
 
-// Stats counts what happened in all. Counters only grow.
+// Stats counts actions and failures of all relays. Counters only grow.
 type Stats struct {
 	Refused       [Refusals]uint64 // actions that were not carried out
 	Faults        uint64           // calls of the strategy that failed
@@ -100,7 +100,7 @@ type Stats struct {
 	Tracked, Connected, Dead int // relays
 }
 
-// Refusal is why an action is not carried out.
+// Refusal is the reason why an action is not carried out.
 type Refusal uint8
 
 // Reasons.

@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"slices"
 	"testing"
 
 	"talon/host"
@@ -98,6 +99,42 @@ func TestHoldings(t *testing.T) {
 	}
 	if done, bytes = n.again(); bytes > 500 || done.Have != 0 {
 		t.Errorf("known again: %d bytes, %+v", bytes, done)
+	}
+}
+
+// A strategy that does not know of it has its comparisons made in the same way, and learns
+// all that the relay lacks, as the operator is.
+func TestHoldingsUnasked(t *testing.T) {
+	const there, here = 3000, 2000
+	list := notes(there + here + 10)
+	a := &remote{url: "wss://a.example", latency: 20, caps: abi.Capabilities{Negentropy: abi.SupportYes}, events: slices.Clone(list[:there])}
+	n := newNetwork(t, func(v *abi.StepView) []abi.StepAction {
+		actions := compare(1)(v)
+		for i := range actions {
+			actions[i].Holdings = false
+		}
+		return actions
+	}, a)
+	n.stop()
+	for _, e := range list[there-500 : there+here] {
+		n.stored[e.ID] = e
+	}
+	n.start()
+	n.pass(120_000)
+	if done := n.plan.done[0]; done.New != there-500 || done.Have != here {
+		t.Fatalf("first: %+v", done)
+	}
+	if done, bytes := n.again(); bytes > 500 || done.Need != 0 || done.Have != here {
+		t.Errorf("nothing new: %d bytes, %+v", bytes, done)
+	}
+	// Of what it lacked it has got ten, and one is new; of what it had, five are gone.
+	a.events = append(a.events[5:], list[there:there+10]...)
+	a.events = append(a.events, list[there+here])
+	if done, _ := n.again(); done.New != 1 || done.Have != here-10+5 {
+		t.Errorf("changed: %+v", done)
+	}
+	if done, bytes := n.again(); bytes > 500 || done.Have != here-10+5 {
+		t.Errorf("nothing new again: %d bytes, %+v", bytes, done)
 	}
 }
 

@@ -11,16 +11,16 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// Change is one change of what is stored or held here.
+// Change is one change of a stored or held event.
 type Change struct {
 	Event  *host.Event
 	Kind   ChangeKind
 	Relay  string // from which it came
 	Synced bool   // it came from a relay
-	First  bool   // nothing was told of the event before
+	First  bool   // there was no change of the event before
 }
 
-// ChangeKind is what happened to an event.
+// ChangeKind is the kind of a change.
 type ChangeKind uint8
 
 // Kinds.
@@ -59,16 +59,16 @@ func Followed(k *known.Set, now int64, removed []*host.Event, held []host.HeldCh
 	}
 	for _, h := range held {
 		kind, first := Dropped, false
-		switch h.Fate {
-		case host.FateHeld:
+		switch h.Status {
+		case host.StatusHeld:
 			kind, first = Held, true
 			k.Add(h.Event.ID)
 			k.Arrived(h.Event, now)
-		case host.FateRevived:
+		case host.StatusRevived:
 			kind = Held
-		case host.FateReleased:
+		case host.StatusReleased:
 			continue // it is published
-		case host.FateExpired:
+		case host.StatusExpired:
 			k.Remove(h.Event.ID)
 		}
 		relay, synced := k.InFlight(h.Event.ID)
@@ -77,7 +77,7 @@ func Followed(k *known.Set, now int64, removed []*host.Event, held []host.HeldCh
 	return list
 }
 
-// Changed takes what changed here, and tells the strategy of what matters to it.
+// Changed handles local changes, and passes those that matter to the strategy.
 func (s *Loop) Changed(now int64, list []Change) {
 	s.tick(now)
 	for i := range list {
@@ -89,8 +89,7 @@ func (s *Loop) Changed(now int64, list []Change) {
 	}
 }
 
-// Missed takes the news that there were changes that were not told: the loop reads all
-// repositories again.
+// Missed reports that changes were lost: the loop reads all repositories again.
 func (s *Loop) Missed(now int64) {
 	s.tick(now)
 	s.log(Warn, "sync missed what happened here, and looks at all repositories again")
@@ -133,8 +132,8 @@ func (n *Change) input(repositories, relays []string, level uint32) *abi.LocalEv
 	return in
 }
 
-// announced looks at what is so for a repository now, whatever the change is: it may
-// be told late.
+// announced reads the present state of a repository, whatever the change is: it may come
+// late.
 func (s *Loop) announced(n *Change) {
 	address, ok := n.Event.Address()
 	if !ok {
@@ -232,7 +231,7 @@ func (s *Loop) readAgain(tell func(was, now *repo) bool) {
 			s.step(&abi.RepoGone{Repository: name})
 		}
 	}
-	repos := s.repos // a strategy that begins while it is told has them read again
+	repos := s.repos // a strategy that begins meanwhile has them read again
 	for _, name := range sortedKeys(repos) {
 		r := repos[name]
 		a, ok := host.ParseAddress(name)

@@ -9,7 +9,7 @@ import (
 	"talon/sdk/abi"
 )
 
-// Loop carries out what a strategy decides. See the package documentation.
+// Loop carries out the actions of a strategy. See the package documentation.
 type Loop struct {
 	cfg     Config
 	deps    Deps
@@ -23,7 +23,7 @@ type Loop struct {
 	repos   map[string]*repo // those of ours, by address
 	timers  *timers
 	answers []abi.Input // to actions that were not carried out
-	budget  float64     // answers and timers that may be told now
+	budget  float64     // answers and timers that may go to the strategy now
 	spent   int64       // when that was last counted
 	retries *retry.Set
 	missing missing // what relays lack, for the log
@@ -37,10 +37,13 @@ type Loop struct {
 	saving  bool
 	saved   int64
 	serial  uint64 // subscriptions, historics and connections so far
-	dialAt  int64  // when the next attempt may be due
+
+	counts   counts   // of all relays
+	schedule *timers  // by relay: when an attempt is due, or a connection has been up for provenTime
+	due      []*relay // to be dialed as soon as the limits allow, in order
 }
 
-// New returns a loop. Nothing happens until Start.
+// New returns a loop. It is idle until Start.
 func New(cfg Config, deps Deps) (*Loop, error) {
 	s := &Loop{
 		cfg: cfg, deps: deps,
@@ -51,7 +54,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		budget:  float64(cfg.Limits.Answers),
 		retries: retry.New(cfg.Limits.Retry),
 		changed: make(map[string]bool),
-		missing: newMissing(),
+		missing: newMissing(), schedule: newTimers(),
 	}
 	for _, address := range cfg.Bootstrap {
 		u, ok := Normalise(address)
@@ -63,11 +66,12 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		}
 		s.relays[u] = s.newRelay(u)
 		s.relays[u].bootstrap = true
+		s.update(s.relays[u])
 	}
 	return s, nil
 }
 
-// Start begins with what was kept of relays, by URL.
+// Start starts the loop with the stored records of relays, by URL.
 func (s *Loop) Start(now int64, records map[string][]byte) {
 	s.tick(now)
 	s.spent, s.saved = s.clock, s.clock
@@ -75,29 +79,30 @@ func (s *Loop) Start(now int64, records map[string][]byte) {
 	s.step(nil)
 }
 
-// Swapped takes the news that another strategy decides from now on.
+// Swapped reports that another strategy decides from now on.
 func (s *Loop) Swapped(now int64) {
 	s.tick(now)
 	s.failed, s.resume = 0, 0
 	s.step(nil)
 }
 
-// Effects returns what is to be done since the last call, in order. The slice is valid
-// until the next call; inputs may be given before.
+// Effects returns the effects since the last call, in order. The slice is valid until the
+// next call; inputs may be given before.
 func (s *Loop) Effects() []Effect {
 	clear(s.spare)
 	s.effects, s.spare = s.spare[:0], s.effects
 	return s.spare
 }
 
-// Stats returns what was counted so far.
+// Stats returns the counters.
 func (s *Loop) Stats() Stats {
 	s.stats.Retrying = s.retries.Len()
+	s.stats.Tracked, s.stats.Connected, s.stats.Dead = s.counts.tracked, s.counts.connected, s.counts.dead
 	return s.stats
 }
 
-// Mark says how far the loop has seen what was accepted here. It is taken before an event
-// is decided, and comes back with its refusal.
+// Mark returns the loop's position among the events accepted here. It is taken before an
+// event is decided, and comes back with its refusal.
 func (s *Loop) Mark() uint64 { return s.retries.Mark() }
 
 // Init returns the request with which a strategy begins: the first part of the world as
@@ -115,11 +120,11 @@ func (s *Loop) Init() []byte {
 	return first
 }
 
-// Turn does what is due. It returns when it is to be called again at the latest.
+// Turn runs what is due. It returns the latest time for the next call.
 func (s *Loop) Turn(now int64) (next int64) {
 	s.tick(now)
-	most := float64(s.cfg.Limits.Answers)
-	s.budget = min(most, s.budget+float64(s.clock-s.spent)/1000*most)
+	limit := float64(s.cfg.Limits.Answers)
+	s.budget = min(limit, s.budget+float64(float64(s.clock-s.spent)/1000*limit))
 	s.spent = s.clock
 	if s.resume != 0 && s.clock >= s.resume {
 		s.resume = 0
@@ -155,7 +160,13 @@ const heldBack = 20
 
 // nextTurn returns when something is due.
 func (s *Loop) nextTurn() int64 {
-	next := min(s.dialAt, s.saved+s.cfg.Limits.SaveEvery+1)
+	next := s.saved + s.cfg.Limits.SaveEvery + 1
+	if at, ok := s.schedule.next(); ok {
+		next = min(next, at)
+	}
+	if s.mayDial() {
+		next = s.clock
+	}
 	if s.resume != 0 {
 		next = min(next, s.resume)
 	}
@@ -174,13 +185,15 @@ func (s *Loop) nextTurn() int64 {
 // tick takes the time. A strategy's clock never goes back: if ours does, it stands.
 func (s *Loop) tick(now int64) { s.clock = max(s.clock, now) }
 
-func (s *Loop) do(e Effect) { s.effects = append(s.effects, e) }
+func (s *Loop) perform(e Effect) { s.effects = append(s.effects, e) }
 
-func (s *Loop) log(level LogLevel, message string, attrs ...any) { s.do(Log{level, message, attrs}) }
+func (s *Loop) log(level LogLevel, message string, attrs ...any) {
+	s.perform(Log{level, message, attrs})
+}
 
 // step tells the strategy what happened and does what it answers. With a nil input it
-// does so only if the strategy is new. While a strategy that failed rests, it is told
-// nothing: what it missed is in the world that it begins with.
+// does so only if the strategy is new. While a strategy that failed rests, it gets no
+// input: what it missed is in the world that it begins with.
 func (s *Loop) step(input abi.Input) {
 	if s.resume != 0 {
 		return

@@ -120,8 +120,8 @@ func TestSwaps(t *testing.T) {
 	}
 }
 
-// How many subscriptions a relay takes, which refuses by NOTICE only, is learnt, told to
-// the strategy, kept across restarts, and forgotten when the relay is another version.
+// How many subscriptions a relay takes, which refuses by NOTICE only, is learnt, passed
+// to the strategy, kept across restarts, and forgotten when the relay is another version.
 func TestLearnsSubscriptions(t *testing.T) {
 	r := &remote{url: "wss://r.example", latency: 20, most: 5, version: "strfry 1"}
 	n := newNetwork(t, func(v *abi.StepView) (list []abi.StepAction) {
@@ -130,8 +130,8 @@ func TestLearnsSubscriptions(t *testing.T) {
 			list = append(list, connectTo(r.url))
 		case abi.InputRelayConnected:
 			count := 12
-			if most := v.RelayConnected().Capabilities.MaxSubscriptions; most > 0 {
-				count = int(most) - 2
+			if limit := v.RelayConnected().Capabilities.MaxSubscriptions; limit > 0 {
+				count = int(limit) - 2
 			}
 			for i := range count {
 				list = append(list, live(r.url, fmt.Sprint("l", i), uint32(i)))
@@ -183,8 +183,8 @@ func TestLearnsMessageSize(t *testing.T) {
 	if len(n.stored) != len(list) {
 		t.Errorf("%d events are here; told %q", len(n.stored), n.plan.told)
 	}
-	if most := n.loop.Status()[0].Capabilities.MaxMessage; most == 0 || most > 16_000 {
-		t.Errorf("it learnt %d bytes", most)
+	if limit := n.loop.Status()[0].Capabilities.MaxMessage; limit == 0 || limit > 16_000 {
+		t.Errorf("it learnt %d bytes", limit)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/relaysync/loop"
 	"talon/sdk/abi"
 )
 
@@ -101,7 +102,7 @@ func TestThousandsOfRelays(t *testing.T) {
 		relays = 500
 	}
 	const hour = 3600_000
-	const events, dead, lively, every = 400, 20, 50, 6 * hour // one of so many relays is dead, or lively
+	const events, dead, lively, every = 400, 20, 50, 6 * hour // one in this number of relays is dead, or lively
 	list := notes(events)
 	remotes := make([]*remote, relays)
 	for i := range remotes {
@@ -132,6 +133,17 @@ func TestThousandsOfRelays(t *testing.T) {
 			}
 		}
 		n.pass(hour)
+		var counted [3]int
+		for _, r := range n.loop.Status() {
+			for i, yes := range []bool{r.Kept, r.Up, r.State.Status == loop.StatusDead} {
+				if yes {
+					counted[i]++
+				}
+			}
+		}
+		if st := n.loop.Stats(); counted != [3]int{st.Tracked, st.Connected, st.Dead} {
+			t.Fatalf("hour %d: %d relays are tracked, connected, dead, and the counters say %+v", h+1, counted, st)
+		}
 		if h == 5 {
 			for _, r := range remotes {
 				r.sent, r.received, r.asked, r.firsts = 0, 0, 0, len(r.visits)

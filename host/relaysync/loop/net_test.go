@@ -236,7 +236,7 @@ func (n *network) effect(e loop.Effect) {
 	switch e := e.(type) {
 	case loop.Dial:
 		n.dial(e)
-	case loop.HangUp:
+	case loop.CloseConn:
 		if l := n.lines[e.Conn]; l != nil {
 			l.down = true
 			n.keep(l)
@@ -342,10 +342,15 @@ func (n *network) sessionEffect(l *line, e session.Effect) {
 			})
 		}
 	case session.Build:
-		var b negentropy.Builder
+		var (
+			b       negentropy.Builder
+			outside session.Outside
+		)
 		add := func(at int64, id host.ID) {
 			if e.Within == nil || e.Within.Has(id) {
 				b.Add(negentropy.Item{CreatedAt: uint64(at), ID: id})
+			} else if n.stored[id] != nil {
+				outside.Add(id)
 			}
 		}
 		for _, x := range n.stored {
@@ -354,7 +359,7 @@ func (n *network) sessionEffect(l *line, e session.Effect) {
 			}
 		}
 		n.known.EachRefused(e.Matcher, n.now/1000, add)
-		l.session.Built(n.now, e.Ticket, b.Build(), nil)
+		l.session.Built(n.now, e.Ticket, b.Build(), outside, nil)
 	case session.Lookup:
 		l.session.Missing(n.now, e.Ticket, slices.DeleteFunc(slices.Clone(e.IDs), func(id host.ID) bool { return n.stored[id] != nil }), true)
 	case session.Tell:
@@ -509,7 +514,7 @@ func (p *plan) Call(request []byte, _ int64) ([]byte, bool, error) {
 	return answer, fresh, nil
 }
 
-// count returns how often the strategy was told something that begins so.
+// count returns how many inputs of the strategy begin so.
 func (p *plan) count(prefix string) (n int) {
 	for _, s := range p.told {
 		if strings.HasPrefix(s, prefix) {

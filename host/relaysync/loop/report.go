@@ -6,7 +6,7 @@ import (
 	"talon/sdk/abi"
 )
 
-// Report takes what the session of a connection tells.
+// Report handles a report of the session of a connection.
 func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Report) {
 	s.tick(now)
 	r := s.relays[relay]
@@ -17,8 +17,7 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 	case *session.Eose:
 		if sub := r.subs[in.Input.ID]; sub != nil && sub.serial == in.Serial {
 			sub.eose = true
-			r.productive = true
-			s.prove(r)
+			s.onProductive(r)
 			s.gap(r, sub.purpose, in.Gap)
 			s.progress(r)
 			s.step(&in.Input)
@@ -34,8 +33,9 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 	case *session.Done:
 		if h := r.hists[in.Input.ID]; h != nil && h.serial == in.Serial {
 			delete(r.hists, in.Input.ID)
-			r.productive = r.productive || in.Input.Complete
-			s.prove(r)
+			if in.Input.Complete {
+				s.onProductive(r)
+			}
 			r.partial = r.partial || !in.Input.Complete
 			s.gap(r, h.purpose, in.Gap)
 			if in.Missing != nil && in.Input.Have > 0 {
@@ -62,7 +62,7 @@ func (s *Loop) gap(r *relay, purpose uint32, g session.Gap) {
 	if g.Events == 0 {
 		return
 	}
-	s.do(Measure{What: MeasuredGap, Relay: r.url, Value: g.Events})
+	s.perform(Measure{What: MeasuredGap, Relay: r.url, Value: g.Events})
 	if purpose == abi.PurposeDaily {
 		s.log(Warn, "sustained sync gap: events found by the daily sync", "relay", r.url, "count", g.Events, "event", g.First)
 	} else {
@@ -75,7 +75,7 @@ func (s *Loop) limit(r *relay, reason string) {
 	st := s.deps.Health.Report(r.url, ConnResult{Outcome: OutcomeRateLimited, Reason: reason}, s.clock)
 	s.setState(r, st)
 	s.log(Warn, "a relay says that it is asked too much", "relay", r.url, "reason", reason, "again_in", Duration(st.Wait))
-	s.do(Tell{r.conn, session.CoolDown{Until: s.clock + st.Wait}})
+	s.perform(Tell{r.conn, session.CoolDown{Until: s.clock + st.Wait}})
 }
 
 // refused keeps an event for another try.
@@ -83,7 +83,7 @@ func (s *Loop) refused(relay string, e *host.Event, mark uint64) {
 	s.retries.Add(e, relay, mark, s.clock/1000)
 }
 
-// maxTrying is how many events are decided again at once.
+// maxTrying is how many events are decided again concurrently.
 const maxTrying = 64
 
 // retry submits again what is due.
@@ -96,11 +96,11 @@ func (s *Loop) retry() {
 		s.retries.Dequeue()
 		s.trying++
 		s.stats.Retries++
-		s.do(Resubmit{a.Event, a.Source})
+		s.perform(Resubmit{a.Event, a.Source})
 	}
 }
 
-// Retry is what became of an event of a Resubmit.
+// Retry is the result of a Resubmit.
 type Retry struct {
 	Event   *host.Event
 	Relay   string
@@ -109,7 +109,7 @@ type Retry struct {
 	Failed  bool // the host failed
 }
 
-// Retried takes what became of events that were submitted again.
+// Retried handles the results of events that were submitted again.
 func (s *Loop) Retried(now int64, list ...Retry) {
 	s.tick(now)
 	for _, r := range list {
@@ -125,10 +125,163 @@ func (s *Loop) Retried(now int64, list ...Retry) {
 	}
 }
 
-// PoliciesChanged takes the news that other policies decide: all refused events are decided
+// PoliciesChanged reports that other policies decide: all refused events are decided
 // again, and other repositories may be ours.
 func (s *Loop) PoliciesChanged(now int64) {
 	s.tick(now)
 	s.retries.TryAll()
 	s.readAgain(func(was, _ *repo) bool { return was == nil })
+}
+
+// missing gathers what comparisons show that relays lack, so that the log has one line a
+// relay and hour: a relay that is new to a repository lacks much, and each of its filters
+// is compared by itself.
+type missing struct {
+	relays map[string]*missingAt
+	next   int64 // unix milliseconds; nothing is due before
+}
+
+type missingAt struct {
+	count       uint32 // since the last line
+	comparisons int
+	example     *session.MissingAtRelay // of the last comparison
+	next        int64                   // unix milliseconds; no line before
+}
+
+// never is a time that does not come.
+const never = 1<<63 - 1
+
+// missingEvery is between two lines about one relay.
+const missingEvery = 60 * minute
+
+func newMissing() missing { return missing{relays: make(map[string]*missingAt), next: never} }
+
+func (m *missing) add(relay string, count uint32, example *session.MissingAtRelay) {
+	at := m.relays[relay]
+	if at == nil {
+		at = new(missingAt)
+		m.relays[relay] = at
+	}
+	m.next = min(m.next, at.next)
+	at.count += count
+	at.comparisons++
+	at.example = example
+}
+
+// log writes the lines that are due, and forgets relays about which there was nothing to
+// say for an hour.
+func (m *missing) log(s *Loop) {
+	if s.clock < m.next {
+		return
+	}
+	m.next = never
+	for _, relay := range sortedKeys(m.relays) {
+		at := m.relays[relay]
+		if s.clock < at.next {
+			m.next = min(m.next, at.next)
+			continue
+		}
+		if at.count == 0 {
+			delete(m.relays, relay)
+			continue
+		}
+		attrs := []any{"relay", relay, "count", at.count, "event", at.example.Event}
+		switch repos := at.example.Repositories; {
+		case at.comparisons > 1:
+			attrs = append(attrs, "comparisons", at.comparisons)
+		case len(repos) == 1:
+			attrs = append(attrs, "repo", repos[0])
+		case len(repos) > 1:
+			attrs = append(attrs, "repos", len(repos))
+		}
+		s.log(Warn, "the relay lacks events that are here", attrs...)
+		*at = missingAt{next: s.clock + missingEvery}
+		m.next = min(m.next, at.next)
+	}
+}
+
+// learnt is what a relay showed of its limits beyond what it says of itself. It is kept
+// across restarts, and forgotten when the relay says that it is another version, or after
+// a while.
+type learnt struct {
+	Version       string `json:"version,omitempty"` // what the relay said of itself then
+	At            int64  `json:"at,omitempty"`      // when it was learnt last
+	Subscriptions uint32 `json:"subscriptions,omitempty"`
+	Message       uint32 `json:"message,omitempty"`
+	Fit           int    `json:"fit,omitempty"`  // bytes of the longest message that it answered
+	Over          int    `json:"over,omitempty"` // of the shortest upon which it hung up
+	drops         int    // connections in a row that ended so
+}
+
+// learntFor is how long that counts for a relay that does not say that it has changed, in
+// milliseconds.
+const learntFor = 7 * 24 * 60 * minute
+
+// minMessage is what is not taken from a relay because it hangs up.
+const minMessage = 4 << 10
+
+// Merge combines what a relay advertises now with what it showed before, unless it showed
+// that as another version.
+func (d *Dial) Merge(said abi.Capabilities, version string) abi.Capabilities {
+	if version == d.learnt.Version {
+		d.learnt.merge(&said)
+	}
+	return said
+}
+
+func (l *learnt) merge(caps *abi.Capabilities) {
+	low := func(to *uint32, showed uint32) {
+		if showed != 0 && (*to == 0 || showed < *to) {
+			*to = showed
+		}
+	}
+	low(&caps.MaxSubscriptions, l.Subscriptions)
+	low(&caps.MaxMessage, l.Message)
+}
+
+// says takes what a relay says of itself.
+func (s *Loop) says(r *relay, version string) {
+	if version != r.learnt.Version {
+		r.learnt = learnt{Version: version}
+	}
+}
+
+// learnt takes what the session of a relay has learnt.
+func (s *Loop) learnt(r *relay, caps abi.Capabilities) {
+	l := &r.learnt
+	if caps.MaxSubscriptions != r.caps.MaxSubscriptions {
+		l.Subscriptions, l.At = caps.MaxSubscriptions, s.clock
+		s.log(Info, "a relay takes fewer subscriptions than it says", "relay", r.url, "subscriptions", caps.MaxSubscriptions)
+	}
+	if caps.MaxMessage != r.caps.MaxMessage {
+		l.Message, l.At = caps.MaxMessage, s.clock
+		s.log(Info, "a relay takes shorter messages than it says", "relay", r.url, "bytes", caps.MaxMessage)
+	}
+	r.caps = caps
+	s.changed[r.url] = true
+}
+
+// onEnded looks at the end of a connection: a relay may have no other answer to a message
+// that is too large for it.
+func (s *Loop) onEnded(r *relay, e *Ended) {
+	l := &r.learnt
+	l.Fit = max(l.Fit, e.Answered)
+	if l.Over != 0 && l.Fit >= l.Over {
+		l.Over = 0
+	}
+	if e.Unanswered <= max(l.Fit, minMessage) || e.Restart {
+		l.drops = 0
+		return
+	}
+	if l.drops++; l.drops < 2 && l.Over == 0 {
+		return // that may have been chance
+	}
+	if l.Over == 0 || e.Unanswered < l.Over {
+		l.Over = e.Unanswered
+	}
+	if limit := uint32(max((l.Fit+l.Over)/2, minMessage)); r.caps.MaxMessage == 0 || limit < r.caps.MaxMessage {
+		caps := r.caps
+		caps.MaxMessage = limit
+		s.learnt(r, caps)
+	}
 }

@@ -22,7 +22,7 @@ type repo struct {
 // rootKinds are those of a repository's root events.
 var rootKinds = []host.Kind{rules.KindPatch, rules.KindPullRequest, rules.KindPRUpdate, rules.KindIssue}
 
-// Bounds of what is told of a repository.
+// Bounds of a repository's data for the strategy.
 const (
 	repoRelays = 64
 	partBytes  = 64 << 10
@@ -104,7 +104,7 @@ func (s *Loop) tagged(e *host.Event) (addresses []string) {
 	return addresses
 }
 
-// eachPage is how many events are read at once.
+// eachPage is how many events are read in one step.
 const eachPage = 500
 
 // eachEvent calls yield for each stored event that matches, newest first.
@@ -200,7 +200,7 @@ func (s *Loop) encode(roots map[string][][32]byte) (parts [][]byte) {
 	return parts
 }
 
-// state is what a strategy is told of a relay that is here already.
+// known returns the state of a relay that is here already, for a strategy that begins.
 func (r *relay) known() abi.RelayState {
 	st := abi.RelayState{
 		URL: r.url, Bootstrap: r.bootstrap, Wanted: r.wanted, Connected: r.up, Capabilities: r.caps,

@@ -1,12 +1,22 @@
+// Package match matches events with large numbers of filters: it keeps 32 bits of each
+// value in place of its text. Of 100 relays with 70 subscriptions of 100 values each the
+// texts alone would be 50 MB.
+//
+// That two values have the same hash is as likely as once in 40 million events, and
+// nobody who does not know the key of the [Hash] can make one.
 package match
 
 import (
+	"encoding/binary"
+	"math"
+	"math/bits"
 	"slices"
+	"strings"
 
 	"talon/host"
 )
 
-// Digest is what filters look at in an event.
+// Digest has the hashes of an event's values that filters match.
 type Digest struct {
 	ID        host.ID
 	CreatedAt int64
@@ -168,7 +178,7 @@ func has(list []mark, v mark) bool {
 	return ok
 }
 
-// Any reports whether an event matches one of the matchers.
+// Any reports whether an event matches at least one of the matchers.
 func Any(list []Matcher, d *Digest) bool {
 	for i := range list {
 		if list[i].Matches(d) {
@@ -176,4 +186,142 @@ func Any(list []Matcher, d *Digest) bool {
 		}
 	}
 	return false
+}
+
+// Hash makes the marks of texts: SipHash-1-3 under a key. All digests and matchers that
+// meet must come from one Hash.
+type Hash struct{ k0, k1 uint64 }
+
+// NewHash returns the hash of a key. The key must be random where strangers choose the
+// texts.
+func NewHash(k0, k1 uint64) Hash { return Hash{k0, k1} }
+
+// mark stands for a text.
+type mark uint32
+
+func sum[T string | []byte](h Hash, b T) mark {
+	v0, v1 := h.k0^0x736f6d6570736575, h.k1^0x646f72616e646f6d
+	v2, v3 := h.k0^0x6c7967656e657261, h.k1^0x7465646279746573
+	round := func() {
+		v0 += v1
+		v1 = bits.RotateLeft64(v1, 13) ^ v0
+		v0 = bits.RotateLeft64(v0, 32)
+		v2 += v3
+		v3 = bits.RotateLeft64(v3, 16) ^ v2
+		v0 += v3
+		v3 = bits.RotateLeft64(v3, 21) ^ v0
+		v2 += v1
+		v1 = bits.RotateLeft64(v1, 17) ^ v2
+		v2 = bits.RotateLeft64(v2, 32)
+	}
+	last := uint64(len(b)) << 56
+	for ; len(b) >= 8; b = b[8:] {
+		m := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		v3 ^= m
+		round()
+		v0 ^= m
+	}
+	for i := range len(b) {
+		last |= uint64(b[i]) << (8 * i)
+	}
+	v3 ^= last
+	round()
+	v0 ^= last
+	v2 ^= 0xff
+	round()
+	round()
+	round()
+	v0 ^= v1 ^ v2 ^ v3
+	return mark(v0 ^ v0>>32)
+}
+
+// Append appends the digest as bytes, for [Decode] with the same key.
+func (d *Digest) Append(b []byte) []byte {
+	b = append(b, d.ID[:]...)
+	b = binary.AppendVarint(b, d.CreatedAt)
+	b = binary.BigEndian.AppendUint32(b, uint32(d.author))
+	b = binary.BigEndian.AppendUint16(b, uint16(d.kind))
+	b = binary.AppendUvarint(b, uint64(len(d.tags)))
+	for _, t := range d.tags {
+		b = append(b, t.name)
+		b = binary.BigEndian.AppendUint32(b, uint32(t.value))
+	}
+	return b
+}
+
+// Decode reads a digest and returns what follows it.
+func Decode(b []byte) (d Digest, rest []byte, ok bool) {
+	if len(b) < len(d.ID) {
+		return d, nil, false
+	}
+	b = b[copy(d.ID[:], b):]
+	at, n := binary.Varint(b)
+	if n <= 0 || len(b) < n+6 {
+		return d, nil, false
+	}
+	b = b[n:]
+	d.CreatedAt, d.author, d.kind = at, mark(binary.BigEndian.Uint32(b)), host.Kind(binary.BigEndian.Uint16(b[4:]))
+	b = b[6:]
+	const size = 5
+	count, n := binary.Uvarint(b)
+	if n <= 0 || count > math.MaxInt32 || len(b)-n < size*int(count) {
+		return d, nil, false
+	}
+	b = b[n:]
+	if count > 0 {
+		d.tags = make([]tagMark, count)
+	}
+	for i := range d.tags {
+		d.tags[i] = tagMark{b[0], mark(binary.BigEndian.Uint32(b[1:]))}
+		b = b[size:]
+	}
+	return d, b, slices.IsSortedFunc(d.tags, tagMark.compare)
+}
+
+// Tags returns how many tags filters look at.
+func (d *Digest) Tags() int { return len(d.tags) }
+
+// Waits returns the marks of what an event that was refused may wait for: what it names, what
+// is called like it, and, of what an author says of itself, anything else of the author's.
+func (d *Digest) Waits() (marks []uint32) {
+	for _, t := range d.tags {
+		if t.name == 'd' || strings.IndexByte(host.ReferenceTags, t.name) >= 0 {
+			marks = append(marks, uint32(t.value))
+		}
+	}
+	switch d.kind {
+	case 0, 3, 10002, 10317: // profile, contacts, relays, grasp servers
+		marks = append(marks, uint32(d.author))
+	}
+	return marks
+}
+
+// Answers returns the marks of what an event that was accepted may have been waited for as,
+// and the ids that it names.
+func (h Hash) Answers(e *host.Event) (marks []uint32, ids []host.ID) {
+	add := func(text string) { marks = append(marks, uint32(sum(h, text))) }
+	add(e.ID.String())
+	marks = append(marks, uint32(sum(h, e.PubKey[:])))
+	if a, ok := e.Address(); ok {
+		add(a.String())
+	}
+	if e.Kind == host.KindAnnouncement {
+		add(e.D())
+		for _, m := range e.Maintainers() {
+			marks = append(marks, uint32(sum(h, m[:])))
+		}
+	}
+	for _, tag := range e.Tags {
+		if len(tag) < 2 || len(tag[0]) != 1 || !strings.Contains(host.ReferenceTags, tag[0]) {
+			continue
+		}
+		var id host.ID
+		if host.ParseHex(id[:], tag[1]) {
+			ids = append(ids, id)
+		} else if a, ok := host.ParseAddress(tag[1]); ok {
+			add(a.D)
+		}
+	}
+	return marks, ids
 }

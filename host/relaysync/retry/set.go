@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"container/heap"
 	"container/list"
+	"hash/maphash"
 	"slices"
+	"strings"
 
 	"talon/host"
 )
@@ -71,8 +73,8 @@ type Retry struct {
 	Source string // from which it came first
 }
 
-// Mark says how far the set has seen. It is taken before an event is decided, or
-// at any time before that.
+// Mark returns the set's position among accepted events. It is taken before an event is
+// decided, or at any time before that.
 func (s *Set) Mark() uint64 { return s.recent.count }
 
 // Len returns the number of events in the set.
@@ -81,8 +83,8 @@ func (s *Set) Len() int { return len(s.entries) }
 // Bytes returns the bytes of their texts.
 func (s *Set) Bytes() int { return s.bytes }
 
-// Add notes that an event was refused. It is due at once if something that it needs
-// has arrived since the mark.
+// Add adds a refused event. It is due immediately if something that it needs has arrived
+// since the mark.
 func (s *Set) Add(e *host.Event, source string, mark uint64, now int64) {
 	x := s.entries[e.ID]
 	switch {
@@ -138,10 +140,10 @@ func (s *Set) Next() (Retry, bool) {
 	return Retry{x.event, x.source}, true
 }
 
-// Dequeue takes the event of Next out: it is on its way. REQUIRES: one is due.
+// Dequeue removes the event that Next returned. REQUIRES: one is due.
 func (s *Set) Dequeue() { s.due.Remove(s.due.Front()).(*entry).due = nil }
 
-// TryAll makes all events due, oldest first: who decides has changed.
+// TryAll makes all events due, oldest first, after a change of policies.
 func (s *Set) TryAll() {
 	all := slices.Clone(s.dated)
 	for at := s.order.Front(); at != nil; at = at.Next() {
@@ -153,7 +155,7 @@ func (s *Set) TryAll() {
 	}
 }
 
-// Arrived notes that an event was accepted. Those that waited for it are due, oldest
+// Arrived records that an event was accepted. Those that waited for it are due, oldest
 // first.
 func (s *Set) Arrived(e *host.Event) {
 	if x := s.entries[e.ID]; x != nil {
@@ -171,7 +173,7 @@ func (s *Set) Arrived(e *host.Event) {
 	}
 }
 
-// Requeue notes that an event that was taken could not be tried.
+// Requeue puts back an event that could not be tried.
 func (s *Set) Requeue(id host.ID) {
 	if x := s.entries[id]; x != nil && x.out && x.due == nil {
 		x.out = false
@@ -186,8 +188,8 @@ func (s *Set) Forget(id host.ID) {
 	}
 }
 
-// Expire removes what is too old, and makes due what was dated ahead and whose time has
-// come.
+// Expire removes events that are too old, and makes those due that were dated ahead and
+// whose time has come.
 func (s *Set) Expire(now int64) {
 	for len(s.dated) > 0 && s.dated[0].event.CreatedAt <= now {
 		x := heap.Pop(&s.dated).(*entry)
@@ -258,13 +260,13 @@ func (d *dated) Pop() any {
 }
 
 // largest returns the events of the source that has most. REQUIRES: there is one.
-func (s *Set) largest() (most *list.List) {
+func (s *Set) largest() (limit *list.List) {
 	for _, l := range s.sources {
-		if most == nil || l.Len() > most.Len() {
-			most = l
+		if limit == nil || l.Len() > limit.Len() {
+			limit = l
 		}
 	}
-	return most
+	return limit
 }
 
 func (s *Set) drop(x *entry) {
@@ -297,4 +299,139 @@ func (s *Set) drop(x *entry) {
 			s.waiting[k] = rest
 		}
 	}
+}
+
+// key stands for something that an event may wait for. Two things may have the same
+// key: a try too many.
+type key uint64
+
+var seed = maphash.MakeSeed()
+
+// Kinds of keys.
+const (
+	needs    = 'n' // an id or address that the event names
+	named    = 'o' // the event's own id or address
+	about    = 'd' // an identifier of repositories
+	byAuthor = 'p' // an author's key
+)
+
+func keyOf(kind byte, value string) key {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	_ = h.WriteByte(kind)
+	_, _ = h.WriteString(value)
+	return key(h.Sum64())
+}
+
+// maxReferences bounds what is read of an event: one that names thousands of others
+// is not about any of them.
+const maxReferences = 64
+
+// Kinds of NIP-34 and of authors' own lists.
+const (
+	kindProfile      host.Kind = 0
+	kindContacts     host.Kind = 3
+	kindRelayList    host.Kind = 10002
+	kindGraspList    host.Kind = 10317
+	kindAnnouncement host.Kind = 30617
+	kindState        host.Kind = 30618
+)
+
+// keysOf returns what an event may wait for: what it names, events that name it; a
+// repository's announcements and states wait for each other, and what an author says of
+// itself waits for anything of the author's.
+func keysOf(e *host.Event) (keys []key) {
+	for _, value := range references(e) {
+		keys = append(keys, keyOf(needs, value))
+	}
+	keys = append(keys, keyOf(named, e.ID.String()))
+	if a, ok := e.Address(); ok {
+		keys = append(keys, keyOf(named, a.String()))
+	}
+	switch e.Kind {
+	case kindAnnouncement, kindState:
+		keys = append(keys, keyOf(about, e.D()))
+	case kindProfile, kindContacts, kindRelayList, kindGraspList:
+		keys = append(keys, keyOf(byAuthor, e.PubKey.String()))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// answers returns what an accepted event may have been waited for as.
+func answers(e *host.Event) (keys []key) {
+	keys = append(keys, keyOf(needs, e.ID.String()), keyOf(byAuthor, e.PubKey.String()))
+	if a, ok := e.Address(); ok {
+		keys = append(keys, keyOf(needs, a.String()))
+	}
+	for _, value := range references(e) {
+		keys = append(keys, keyOf(named, value))
+	}
+	if e.Kind == kindAnnouncement {
+		keys = append(keys, keyOf(about, e.D()))
+		for _, tag := range e.Tags {
+			if len(tag) > 1 && tag[0] == "maintainers" {
+				for _, value := range tag[1:min(len(tag), maxReferences)] {
+					keys = append(keys, keyOf(byAuthor, value))
+				}
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// references returns the ids and addresses that an event names, as written.
+func references(e *host.Event) (values []string) {
+	for _, tag := range e.Tags {
+		if len(tag) > 1 && len(tag[0]) == 1 && strings.Contains(host.ReferenceTags, tag[0]) {
+			if values = append(values, tag[1]); len(values) == maxReferences {
+				break
+			}
+		}
+	}
+	return values
+}
+
+// recentKeys is how many keys of arrivals are remembered. An event whose decision
+// took longer than these reach back is tried once more.
+const recentKeys = 16384
+
+// recent remembers when keys arrived last.
+type recent struct {
+	count    uint64 // arrivals so far
+	last     map[key]uint64
+	ring     []arrived // the latest keys, in the order of their arrival
+	at       int       // where the next one goes
+	complete uint64    // every key that arrived after this is in last
+}
+
+type arrived struct {
+	key   key
+	count uint64
+}
+
+func newRecent() recent { return recent{last: make(map[key]uint64)} }
+
+// begin starts an arrival, whose keys are added then.
+func (r *recent) begin() { r.count++ }
+
+func (r *recent) add(k key) {
+	if len(r.ring) < recentKeys {
+		r.ring = append(r.ring, arrived{k, r.count})
+	} else {
+		old := r.ring[r.at]
+		if r.last[old.key] == old.count {
+			delete(r.last, old.key)
+		}
+		r.complete = old.count
+		r.ring[r.at] = arrived{k, r.count}
+		r.at = (r.at + 1) % recentKeys
+	}
+	r.last[k] = r.count
+}
+
+// after reports whether a key arrived after the mark, as far as is known.
+func (r *recent) after(k key, mark uint64) bool {
+	return r.last[k] > mark || mark < r.complete
 }

@@ -43,7 +43,7 @@ func arrive(s *Set, e *host.Event) string {
 	return due(s)
 }
 
-// add tells of a refusal, and reports whether something is to be tried again at once.
+// add tells of a refusal, and reports whether something is to be tried again immediately.
 func add(s *Set, e *host.Event, mark uint64) bool {
 	s.Add(e, "one", mark, now)
 	return due(s) != ""

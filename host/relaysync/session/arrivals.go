@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"talon/host"
 	"talon/sdk/abi"
 )
@@ -22,11 +24,11 @@ type arrival struct {
 
 func newArrivals() arrivals { return arrivals{open: make(map[uint64]arrival)} }
 
-// batchEvents is how many events are submitted at once, at most.
+// batchEvents is the largest number of events in one Submit.
 const batchEvents = 128
 
-// arrive takes an event that was asked for and is not known here.
-func (s *Session) arrive(e *host.Event, r *request) {
+// onEvent takes an event that was asked for and is not known here.
+func (s *Session) onEvent(e *host.Event, r *request) {
 	a := &s.arrivals
 	// What happens on the relay goes on, and must not put off the end of what is stored.
 	stored := !r.stored
@@ -46,7 +48,7 @@ func (s *Session) arrive(e *host.Event, r *request) {
 // flush submits what has come.
 func (s *Session) flush() {
 	if a := &s.arrivals; len(a.batch) > 0 {
-		s.do(Submit{a.batch})
+		s.perform(Submit{a.batch})
 		a.batch = nil
 	}
 }
@@ -54,7 +56,7 @@ func (s *Session) flush() {
 // forgedWeight is what an event with a wrong id or signature counts.
 const forgedWeight = 5
 
-// Answered takes what became of an event that was submitted.
+// Answered handles the result of a submitted event.
 func (s *Session) Answered(now int64, answer Answer) {
 	a, ok := s.arrivals.open[answer.Ticket]
 	if !ok || !s.at(now) {
@@ -120,4 +122,125 @@ func gapOf(purpose uint32, kept int, first host.ID) Gap {
 		return Gap{kept, first}
 	}
 	return Gap{}
+}
+
+// drain keeps requests that we closed for as long as the relay may still send something
+// for them: events that were on their way are wanted, and no breach of the rules. A relay
+// may have hundreds of answers to go when we change our minds, and sends them in turn: of
+// those closed long ago only the ids are kept, and what comes for them is passed over.
+type drain struct {
+	byID  map[string]*request
+	order []*request // by when their CLOSE was sent; one that was sent again is there again
+	whole int        // of them, those whose events are still taken
+	lost  []*request // of them, those whose CLOSE is to be sent again
+}
+
+// maxDraining bounds the requests whose events are taken, and maxDrainingIDs all that
+// are kept.
+const (
+	maxDraining    = 128
+	maxDrainingIDs = 4096
+)
+
+func newDrain() drain { return drain{byID: make(map[string]*request)} }
+
+// drain keeps a request that was closed just now. The request itself may be sent again,
+// under another id.
+func (s *Session) drain(r *request) {
+	old := &request{
+		id: r.id, number: r.number, matchers: r.matchers, purpose: r.purpose, events: r.events, eose: r.eose, stored: true, closed: true,
+		sent: s.now, heard: s.now,
+	}
+	d := &s.draining
+	d.byID[old.id] = old
+	d.order = append(d.order, old)
+	if d.whole++; d.whole > maxDraining {
+		d.strip(d.evictOldest())
+	}
+	if len(d.byID) > maxDrainingIDs {
+		d.remove(d.order[0])
+	}
+	s.check(s.now + s.limits.AnswerTime)
+}
+
+// evictOldest returns the request of which least is to be expected: the first to be closed of
+// those that were answered, or of all.
+func (d *drain) evictOldest() (low *request) {
+	for _, r := range d.order {
+		switch {
+		case r.matchers == nil || d.byID[r.id] != r:
+		case r.eose:
+			return r
+		case low == nil:
+			low = r
+		}
+	}
+	return low
+}
+
+// strip keeps no more of a request than that it was ours.
+func (d *drain) strip(r *request) {
+	if r.matchers != nil {
+		r.matchers = nil
+		d.whole--
+	}
+}
+
+func (d *drain) remove(r *request) {
+	d.strip(r)
+	delete(d.byID, r.id)
+	for len(d.order) > 0 && d.byID[d.order[0].id] != d.order[0] {
+		d.order[0] = nil
+		d.order = d.order[1:]
+	}
+}
+
+// maybeLost notes that the relay has lost a message, which may be a CLOSE: what it has not
+// closed takes its room for as long as the connection lasts.
+func (d *drain) maybeLost(now int64) {
+	for _, r := range slices.Backward(d.order) {
+		if now-r.sent > lostTime {
+			return
+		}
+		if d.byID[r.id] == r && r.lost == 0 && r.refusals < maxRefusals {
+			r.lost = now
+			d.lost = append(d.lost, r)
+		}
+	}
+}
+
+// closeAgain sends each CLOSE again that the relay may have lost.
+func (s *Session) closeAgain() {
+	d := &s.draining
+	for _, r := range d.lost {
+		if d.byID[r.id] == r {
+			r.lost, r.sent = 0, s.now
+			r.refusals++
+			d.order = append(d.order, r)
+			s.send([]byte(`["CLOSE","` + r.id + `"]`))
+		}
+	}
+	d.lost = nil
+}
+
+// forgetDrained lets go of requests for which nothing has come for long, and of those
+// that were closed long ago.
+func (s *Session) forgetDrained() {
+	d, l := &s.draining, s.limits
+	for _, r := range d.order {
+		if r == nil || d.byID[r.id] != r {
+			continue
+		}
+		by := r.sent + l.PageTime
+		silent := min(r.heard+l.AnswerTime, by)
+		switch {
+		case s.now >= by, s.now >= silent && r.eose && r.lost == 0:
+			d.remove(r)
+		case s.now >= silent:
+			d.strip(r) // its answer may still wait for its turn
+			s.check(by)
+		default:
+			s.check(silent)
+		}
+	}
 }

@@ -78,7 +78,7 @@ func (s *Session) prove() {
 	}
 	e := &host.Event{Kind: host.KindAuth, CreatedAt: s.seconds(), Tags: host.Tags{{"relay", s.relay}, {"challenge", a.challenge}}}
 	if err := s.cfg.Sign(e); err != nil {
-		s.do(Log{Error, "sign the answer to a challenge", []any{"relay", s.relay, "err", err}})
+		s.perform(Log{Error, "sign the answer to a challenge", []any{"relay", s.relay, "err", err}})
 		s.unproven("the host could not sign")
 		return
 	}

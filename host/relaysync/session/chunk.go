@@ -60,14 +60,14 @@ func (n *reconciliation) more(s *Session) {
 	}
 }
 
-// chunkSize returns how many ids are asked for at once.
+// chunkSize returns how many ids one request asks for.
 func (n *reconciliation) chunkSize(s *Session) int {
 	size := s.limits.Chunk
-	if most := int(s.caps.MaxLimit); most > 0 {
-		size = min(size, most)
+	if limit := int(s.caps.MaxLimit); limit > 0 {
+		size = min(size, limit)
 	}
-	if most := int(s.caps.MaxMessage); most > 0 {
-		size = min(size, max(1, (most-100)/bytesOfID))
+	if limit := int(s.caps.MaxMessage); limit > 0 {
+		size = min(size, max(1, (limit-100)/bytesOfID))
 	}
 	if n.chunkLimit > 0 {
 		size = min(size, n.chunkLimit)
@@ -110,11 +110,11 @@ func (n *reconciliation) lookUp(s *Session, ids []host.ID) {
 	n.chunks = append(n.chunks, k)
 	t := s.ticket()
 	s.lookups[t] = k
-	s.do(Lookup{t, ids})
+	s.perform(Lookup{t, ids})
 }
 
-// Missing takes the answer to a Lookup: those of its ids that are not stored here. If ok
-// is false it is not known, and all are asked for.
+// Missing handles the answer to a Lookup: those of its ids that are not stored here. If
+// ok is false it is not known, and all are asked for.
 func (s *Session) Missing(now int64, ticket uint64, missing []host.ID, ok bool) {
 	k := s.lookups[ticket]
 	delete(s.lookups, ticket)
@@ -157,11 +157,11 @@ func (k *chunk) saw(_ *request, d *match.Digest) bool {
 
 func (k *chunk) complete(s *Session, r *request) {
 	n := k.by
-	s.hangUp(r)
+	s.closeRequest(r)
 	n.fetch.result.add(r)
 	k.end(s)
 	if len(k.left) > 0 && len(k.left) < len(k.ids) {
-		// The relay gives fewer at once than it was asked for.
+		// The relay gives fewer in one answer than it was asked for.
 		n.need = append(n.need, k.remaining()...)
 	}
 	n.more(s)
@@ -211,7 +211,7 @@ func (k *chunk) wake(s *Session) {
 func (k *chunk) abandon(s *Session) {
 	k.end(s)
 	if k.request != nil {
-		s.hangUp(k.request)
+		s.closeRequest(k.request)
 	}
 	k.wake(s)
 }

@@ -1,6 +1,6 @@
-// Package session is one connection to a relay as a state machine: it turns what the loop
-// wants ([Command]) into messages (NIP-01, NIP-42, NIP-77), and what the relay sends into
-// events for the pipeline and reports for the loop.
+// Package session is one connection to a relay as a state machine: it turns the loop's
+// commands ([Command]) into messages (NIP-01, NIP-42, NIP-77), and what the relay sends
+// into events for the pipeline and reports for the loop.
 //
 // A [Session] has no clock, goroutine, lock or I/O. Its user calls its inputs with the
 // time in unix milliseconds, which never goes back, and does what [Session.Effects]

@@ -17,7 +17,7 @@ import (
 // second; also if all of them are refused.
 func TestPages(t *testing.T) {
 	for name, tt := range map[string]struct {
-		most     int // events that the relay gives at once
+		most     int // events that the relay gives in one answer
 		seconds  []int
 		refuse   bool
 		complete bool
@@ -82,7 +82,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// A filter with a limit gets so many events, over as many pages as it takes.
+// A filter with a limit gets that number of events, over as many pages as it takes.
 func TestPagesWithLimit(t *testing.T) {
 	g := newRig(t, nil)
 	g.serve(notes(100), limitOf(10))
@@ -249,7 +249,7 @@ func TestRateLimitedFetch(t *testing.T) {
 
 // Pages that are said to be complete are: whatever the relay's limit, what it makes of a
 // limit that it takes for too high, how many events share a second, and in which order it
-// sends those. A relay that gives fewer than ten events at once is beyond that.
+// sends those. A relay that gives fewer than ten events in one answer is beyond that.
 func TestPagesDoNotLie(t *testing.T) {
 	luck := rand.New(rand.NewPCG(5, 6))
 	all := make([]*host.Event, 0, 400)
@@ -258,14 +258,14 @@ func TestPagesDoNotLie(t *testing.T) {
 	}
 	complete, truncated := 0, 0
 	for round := range 300 {
-		most, clamp := 40+luck.IntN(50), luck.IntN(3)
+		limit, clamp := 40+luck.IntN(50), luck.IntN(3)
 		at, left := int64(epoch), 0
 		list := all[:luck.IntN(len(all))]
 		for i, e := range list {
 			if left--; left <= 0 {
 				at -= int64(1 + luck.IntN(3))
 				if left = 1; luck.IntN(4) == 0 {
-					left = 1 + luck.IntN(2*most)
+					left = 1 + luck.IntN(2*limit)
 				}
 			}
 			copied := *e
@@ -280,8 +280,8 @@ func TestPagesDoNotLie(t *testing.T) {
 			}
 			f := &m.Filters[0]
 			n := f.Limit
-			if n > most {
-				n = []int{most, max(1, most/4), max(1, most-1)}[clamp]
+			if n > limit {
+				n = []int{limit, max(1, limit/4), max(1, limit-1)}[clamp]
 			}
 			var found []*host.Event
 			for _, e := range list {
@@ -305,7 +305,7 @@ func TestPagesDoNotLie(t *testing.T) {
 		case !strings.Contains(got, "complete=true"):
 			t.Fatalf("round %d: it reports %q", round, got)
 		case len(g.stored) != len(list):
-			t.Errorf("round %d: %d of %d events are here (most %d, clamp %d, page %d): %s", round, len(g.stored), len(list), most, clamp, g.limits.Page, got)
+			t.Errorf("round %d: %d of %d events are here (most %d, clamp %d, page %d): %s", round, len(g.stored), len(list), limit, clamp, g.limits.Page, got)
 		default:
 			complete++
 		}

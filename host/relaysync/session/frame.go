@@ -9,7 +9,7 @@ import (
 	"talon/sdk/abi"
 )
 
-// Receive takes one message of the relay.
+// Receive handles one message of the relay.
 func (s *Session) Receive(now int64, text []byte) {
 	if !s.at(now) {
 		return
@@ -109,7 +109,7 @@ func (s *Session) event(id string, e *host.Event, size int) {
 		s.violation(DropKnown, weight)
 		return
 	}
-	s.arrive(e, r)
+	s.onEvent(e, r)
 }
 
 // eose takes the end of what is stored.
@@ -144,7 +144,7 @@ func (s *Session) eose(id string) {
 func (s *Session) closed(id, reason string) {
 	class := classOf(reason)
 	if r := s.requests[id]; r != nil {
-		what, most := refusalOf(reason)
+		what, limit := refusalOf(reason)
 		switch {
 		case r.stored && !r.lasting && class != abi.ClassRateLimited:
 			// It has said all (EOSE) and ends what we end anyway (ngit-grasp, where all
@@ -152,11 +152,11 @@ func (s *Session) closed(id, reason string) {
 			return
 		case class == abi.ClassAuthRequired && r.filters != nil && s.mustProve(id):
 			return
-		case what == refusedRoom:
+		case what == refusedSubscriptions:
 			s.flush()
 			s.drop(r)
 			r.sent, r.closed = 0, false
-			s.noRoom(r, most, reason)
+			s.noSlot(r, limit, reason)
 			return
 		case class == abi.ClassRateLimited:
 			s.limited(reason)
@@ -232,4 +232,39 @@ func (s *Session) other(text []byte) {
 	default:
 		s.violation(DropUnasked, 0.5)
 	}
+}
+
+// liveness is whether the relay is there.
+type liveness struct {
+	heard  int64 // when bytes came last
+	pinged bool  // since then
+}
+
+// Heard records how many bytes the relay has sent so far, including those of incomplete
+// messages.
+func (s *Session) Heard(now, total int64) {
+	if s.at(now) && total != s.stats.Bytes {
+		s.stats.Bytes = total
+		s.liveness = liveness{heard: s.now}
+	}
+}
+
+// alive pings a relay that is silent, and ends the session if it stays so.
+func (s *Session) alive() bool {
+	v, l := &s.liveness, s.limits
+	silence := s.now - v.heard
+	switch {
+	case silence > l.PingAfter+l.PongTime:
+		s.end(EndSilent)
+		return false
+	case silence > l.PingAfter:
+		if !v.pinged {
+			v.pinged = true
+			s.perform(Ping{})
+		}
+		s.check(v.heard + l.PingAfter + l.PongTime + 1)
+	default:
+		s.check(v.heard + l.PingAfter + 1)
+	}
+	return true
 }

@@ -10,15 +10,15 @@ import (
 type refusal uint8
 
 const (
-	refusedNothing refusal = iota
-	refusedRoom            // too many subscriptions
-	refusedSize            // the message is too large
-	refusedReq             // a REQ, for some other reason
+	refusedNothing       refusal = iota
+	refusedSubscriptions         // too many subscriptions
+	refusedSize                  // the message is too large
+	refusedReq                   // a REQ, for some other reason
 )
 
 // refusalOf tells what a relay's words refuse, and how much of it the relay takes, if it
 // says so. Relays that have no CLOSED say it in a NOTICE.
-func refusalOf(text string) (what refusal, most int) {
+func refusalOf(text string) (what refusal, limit int) {
 	text = strings.ToLower(text[:min(len(text), 300)])
 	has := func(words ...string) bool {
 		for _, w := range words {
@@ -31,7 +31,7 @@ func refusalOf(text string) (what refusal, most int) {
 	switch {
 	case has("too many concurrent req", "too many reqs", "too many subscriptions", "too many open subscriptions", "maximum concurrent subscription",
 		"max subscriptions", "maximum number of subscriptions", "subscription limit"):
-		return refusedRoom, lastNumber(text)
+		return refusedSubscriptions, lastNumber(text)
 	case has("message too large", "message is too large", "message too big", "message too long", "max_message_length", "exceeds maximum message"):
 		return refusedSize, lastNumber(text)
 	case has("bad req", "subscription rejected", "req message must", "subscription error", "invalid filter", "filter limit"):
@@ -80,21 +80,22 @@ func (s *Session) notice(text string, before *request) {
 // attribute finds out what a NOTICE refuses. A relay refuses a message when it reads it,
 // while what came before may still be answered: so it is the newest that is not answered.
 func (s *Session) attribute(class uint32, text string, before *request) {
-	what, most := refusalOf(text)
+	what, limit := refusalOf(text)
 	switch {
-	case what == refusedRoom:
+	case what == refusedSubscriptions:
 		r := s.unanswered()
 		if before != nil && !before.closed && (r == nil || r.sent < before.heard) && strings.Contains(text, "too many concurrent REQs") {
 			r = before // strfry answers what is stored, and then has no room for what is live
 		}
 		if r != nil {
-			s.noRoom(r, most, text)
+			s.noSlot(r, limit, text)
 		}
 	case what == refusedSize:
-		s.tooLarge(most, Quote(text))
+		s.tooLarge(limit, Quote(text))
 	case class == abi.ClassUnsupported && s.refuseNegentropy(class, text):
 	case class == abi.ClassRateLimited:
 		// Some relays lose the message, others answer it all the same.
+		s.draining.maybeLost(s.now)
 		if r := s.unanswered(); r != nil && r.lost == 0 {
 			r.lost = s.now
 			s.check(s.now + lostTime)
@@ -157,4 +158,90 @@ func (s *Session) unanswered() (newest *request) {
 		}
 	}
 	return newest
+}
+
+// classOf tells what a relay complains about. NIP-01 has prefixes for it; where a relay
+// has none, its words must do.
+func classOf(text string) uint32 {
+	text = strings.ToLower(text[:min(len(text), 300)])
+	prefix, _, _ := strings.Cut(text, ":")
+	said := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(text, w) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case prefix == "rate-limited" || said("rate limit", "rate-limit", "ratelimit", "slow down", "too fast", "too many requests", "noting too much", "too many messages"):
+		return abi.ClassRateLimited
+	case prefix == "auth-required":
+		return abi.ClassAuthRequired
+	case said("too many", "maximum concurrent", "max subscriptions", "maximum number", "results_too_big", "too big", "too large", "more than", "exceed"):
+		return abi.ClassTooMuch
+	case prefix == "restricted" || prefix == "blocked":
+		return abi.ClassRestricted
+	case prefix == "unsupported" || prefix == "invalid" || said("unknown message", "unknown cmd", "unknown command", "unknown verb", "unrecognised", "unrecognized", "not supported", "not support", "bad msg", "negentropy disabled", "could not parse", "failed to parse", "unknown envelope"):
+		return abi.ClassUnsupported
+	case prefix == "error":
+		return abi.ClassError
+	}
+	return abi.ClassOther
+}
+
+// maxReason bounds a relay's text for a strategy.
+const maxReason = 256
+
+// Quote cleans a relay's text for a strategy and a log: short, one line, UTF-8.
+func Quote(text string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text[:min(len(text), 4*maxReason)], "?"))
+	if len(clean) <= maxReason {
+		return clean
+	}
+	return strings.ToValidUTF8(clean[:maxReason-3], "") + "…"
+}
+
+// Drop is the reason why something that a relay sent was ignored.
+type Drop uint8
+
+// Reasons.
+const (
+	DropUnasked  Drop = iota // no open subscription asked for it
+	DropForged               // id or signature are wrong
+	DropKnown                // it is here, or was refused lately
+	DropNonsense             // it was not understood
+)
+
+// Drops is the number of reasons.
+const Drops = int(DropNonsense) + 1
+
+func (d Drop) String() string { return [Drops]string{"unasked", "forged", "known", "nonsense"}[d] }
+
+// violation passes over something that the relay sent, and counts by its weight how far
+// that breaks the rules. Too many violations end the session; they are forgiven over
+// time.
+func (s *Session) violation(why Drop, weight float64) {
+	s.stats.Dropped[why]++
+	if s.violations += weight; s.violations > float64(s.limits.Violations) {
+		s.end(EndViolations)
+	}
+}
+
+// SourceOf returns the name of a purpose, for metrics and log lines.
+func SourceOf(purpose uint32) string {
+	switch purpose {
+	case abi.PurposeStartup:
+		return "startup"
+	case abi.PurposeReconnect:
+		return "reconnect"
+	case abi.PurposeDaily:
+		return "daily"
+	}
+	return "live"
 }

@@ -22,6 +22,8 @@ type reconciliation struct {
 	client   *negentropy.Client
 	set      *negentropy.Set // that the relay is offered
 	within   bool            // it is what the relay is believed to hold, not all that is here
+	outside  Outside         // the rest of what is here
+	lacks    *host.ID        // one event that the relay lacks
 	taken    int             // of client.Need
 	bytes    int             // of NEG-OPEN
 	heard    int64           // when the relay last said something, or was asked
@@ -42,8 +44,8 @@ type reconciliation struct {
 }
 
 // open compares: first with what is here, which has to be looked up. With what the relay is
-// believed to hold it compares only if that is all that it held once: what it has beyond that
-// comes as a list of ids, while two sets that are alike cost next to nothing.
+// believed to hold it compares only if that is most of what it held once: what it has beyond
+// that comes as a list of ids, while two sets that are alike cost next to nothing.
 func (n *reconciliation) open(s *Session) {
 	n.sessions++
 	n.before = n.fetch.result.events + n.alreadyLocal
@@ -51,25 +53,26 @@ func (n *reconciliation) open(s *Session) {
 	n.build = s.ticket()
 	s.builds[n.build] = n
 	build := Build{Ticket: n.build, Filter: n.fetch.cmd.Filter, Matcher: &n.fetch.matchers[0]}
-	if n.within = n.fetch.cmd.Holdings && !n.fetch.cmd.Push && s.cfg.Holdings.Knows(&n.fetch.cmd.Filter); n.within {
+	s.cfg.Holdings.Keep()
+	if n.within = !n.fetch.cmd.Push && s.cfg.Holdings.Knows(&n.fetch.cmd.Filter); n.within {
 		view := s.cfg.Holdings.View()
 		build.Within = &view
 	}
-	s.do(build)
+	s.perform(build)
 }
 
 // clientFrame bounds the messages of negentropy that we send: relays bound theirs, and
 // hex doubles it.
 const clientFrame = 30 << 10
 
-// Built takes the set of what is here.
-func (s *Session) Built(now int64, ticket uint64, set *negentropy.Set, err error) {
+// Built handles the answer to a Build: the set of local events, and what it leaves out.
+func (s *Session) Built(now int64, ticket uint64, set *negentropy.Set, outside Outside, err error) {
 	n := s.builds[ticket]
 	delete(s.builds, ticket)
 	if n == nil || !s.at(now) || n.build != ticket {
 		return
 	}
-	n.build = 0
+	n.build, n.outside = 0, outside
 	if err == nil {
 		err = n.begin(s, set)
 	} else {
@@ -84,8 +87,8 @@ func (s *Session) Built(now int64, ticket uint64, set *negentropy.Set, err error
 // begin sends the first message.
 func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
 	frame := clientFrame
-	if most := int(s.caps.MaxMessage); most > 0 {
-		frame = max(negentropy.MinFrame, min(frame, most/2-1024))
+	if limit := int(s.caps.MaxMessage); limit > 0 {
+		frame = max(negentropy.MinFrame, min(frame, limit/2-1024))
 	}
 	client, err := negentropy.NewClient(set, negentropy.ClientLimits{Frame: frame, IDs: max(s.limits.Need, set.Len()), Rounds: s.limits.Rounds})
 	if err != nil {
@@ -147,16 +150,34 @@ func (n *reconciliation) message(s *Session, msg []byte) {
 	n.more(s)
 }
 
-// found notes what the relay lacks, and so what it has.
+// found notes what the relay lacks, and so what it has. What was not offered, and turns out to
+// be there, is taken off by [reconciliation.lacking].
 func (n *reconciliation) found(s *Session) {
 	n.learn(s)
 	have := s.cfg.Known.NotRefused(n.client.Have(), s.seconds())
 	r := &n.fetch.result
 	r.lacking = len(have)
-	if len(have) > 0 && !n.within {
-		r.missing = &MissingAtRelay{Repositories: repositoriesOf(&n.fetch.cmd.Filter), Event: have[0]}
+	if !n.fetch.cmd.Holdings {
+		r.lacking += n.outside.Count
+		switch {
+		case len(have) > 0:
+			n.lacks = &have[0]
+		case n.outside.Count > 0:
+			n.lacks = &n.outside.First
+		}
 	}
 	n.push.have = have
+}
+
+// lacking notes what the relay lacks, when all that it has is here.
+func (n *reconciliation) lacking() {
+	r := &n.fetch.result
+	if n.within && !n.fetch.cmd.Holdings {
+		r.lacking = max(0, r.lacking-n.alreadyLocal)
+	}
+	if n.lacks != nil && r.lacking > 0 {
+		r.missing = &MissingAtRelay{Repositories: repositoriesOf(&n.fetch.cmd.Filter), Event: *n.lacks}
+	}
 }
 
 // learn takes what a comparison that came to its end says of the relay.
@@ -169,7 +190,7 @@ func (n *reconciliation) learn(s *Session) {
 	known.Compared(&n.fetch.cmd.Filter)
 }
 
-// hangUp ends the protocol's session.
+// closeRequest ends the protocol's session.
 func (n *reconciliation) hangUp(s *Session) {
 	if n.wire != "" {
 		s.send([]byte(`["NEG-CLOSE","` + n.wire + `"]`))
@@ -275,4 +296,98 @@ func (n *reconciliation) tooLarge(s *Session, reason string) {
 	n.fetch.method = abi.MethodNegentropy
 	n.fetch.result.lack(abi.ClassTooMuch, reason)
 	n.fetch.finish(s)
+}
+
+// push sends the relay what it lacks.
+type push struct {
+	by       *reconciliation
+	have     []host.ID // that are to be sent
+	sent     int       // events that were sent
+	inFlight int       // of them, those that are not answered
+	reading  uint64    // ticket of texts that are being read; 0: none are
+	heard    int64
+}
+
+// pushesAtOnce is how many events a relay is sent before it has answered.
+const pushesAtOnce = 32
+
+func (p *push) idle() bool { return p.inFlight == 0 && p.reading == 0 }
+
+// more reads the next events, as many as may be in flight.
+func (p *push) more(s *Session, n *reconciliation) {
+	p.by = n
+	if left := s.limits.Push - p.sent; len(p.have) > left {
+		p.have = p.have[:left]
+	}
+	count := min(pushesAtOnce-p.inFlight, len(p.have))
+	if p.reading != 0 || count <= 0 {
+		if p.idle() {
+			n.fetch.finish(s)
+		}
+		return
+	}
+	p.sent += count
+	p.reading = s.ticket()
+	s.reads[p.reading] = p
+	s.perform(Read{p.reading, p.have[:count:count]})
+	p.have = p.have[count:]
+}
+
+// Texts handles the answer to a Read: the texts of those events that are stored here.
+func (s *Session) Texts(now int64, ticket uint64, texts [][]byte) {
+	p := s.reads[ticket]
+	delete(s.reads, ticket)
+	if p == nil || !s.at(now) || p.reading != ticket || p.by.fetch.gone {
+		return
+	}
+	p.reading = 0
+	for _, text := range texts {
+		e, err := wire.ParseEvent(text)
+		if err != nil || e.Protected() || s.pushes[e.ID] != nil {
+			continue
+		}
+		s.pushes[e.ID] = p
+		p.inFlight++
+		p.heard = s.now
+		s.check(s.now + s.limits.AnswerTime + 1)
+		s.send(append(append([]byte(`["EVENT",`), text...), ']'))
+	}
+	p.more(s, p.by)
+}
+
+// answered takes the relay's OK to one of the events.
+func (p *push) answered(s *Session, ok bool, reason string) {
+	if p.inFlight == 0 {
+		return // of a fetch that has ended
+	}
+	p.inFlight--
+	p.heard = s.now
+	if !ok && classOf(reason) == abi.ClassRateLimited {
+		s.limited(reason)
+		p.have = nil
+	}
+	p.more(s, p.by)
+}
+
+// timeOut gives up on a relay that does not answer. What it had was fetched before.
+func (p *push) timeOut(s *Session, n *reconciliation) {
+	switch {
+	case p.inFlight == 0:
+	case s.now-p.heard > s.limits.AnswerTime:
+		n.fetch.finish(s)
+	default:
+		s.check(p.heard + s.limits.AnswerTime + 1)
+	}
+}
+
+// abandon sends nothing more. The relay may still answer what is in flight.
+func (p *push) abandon(s *Session) {
+	if p.inFlight > 0 {
+		for id, other := range s.pushes {
+			if other == p {
+				s.pushes[id] = &push{}
+			}
+		}
+	}
+	p.have, p.inFlight, p.reading = nil, 0, 0
 }

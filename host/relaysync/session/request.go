@@ -5,6 +5,7 @@ import (
 	"talon/host/relaysync/match"
 	"talon/host/wire"
 	"talon/sdk/abi"
+	rules "talon/sdk/grasp"
 )
 
 // request is one REQ.
@@ -57,8 +58,8 @@ type owner interface {
 // ask sends a request as soon as the relay has room for it.
 func (s *Session) ask(r *request) {
 	r.asked = s.now
-	s.room.waiting = append(s.room.waiting, r)
-	s.fillRoom()
+	s.slots.waiting = append(s.slots.waiting, r)
+	s.fillSlots()
 }
 
 // sendRequest sends a request, under a new id.
@@ -66,7 +67,7 @@ func (s *Session) sendRequest(r *request) {
 	r.id = s.wireID('s')
 	r.number = s.serial
 	s.requests[r.id] = r
-	s.room.add(r)
+	s.slots.add(r)
 	s.resend(r)
 }
 
@@ -75,15 +76,15 @@ func (s *Session) resend(r *request) {
 	if r.closed || r.filters == nil {
 		return
 	}
-	most := int(s.caps.MaxLimit)
+	limit := int(s.caps.MaxLimit)
 	for i := range r.filters {
 		switch f := &r.filters[i]; {
 		case r.live:
 			f.Limit = s.liveLimit
-		case f.Limit < 0 && most > 0 && most <= s.limits.PageEvents:
+		case f.Limit < 0 && limit > 0 && limit <= s.limits.PageEvents:
 			// Without one some relays give the oldest events, and not as many
 			// (nostream): what is asked for by until, behind them, is nothing.
-			f.Limit = most
+			f.Limit = limit
 		}
 	}
 	text := wire.AppendReq(nil, r.id, r.filters...)
@@ -119,17 +120,17 @@ func (s *Session) drop(r *request) {
 	}
 	r.closed = true
 	if r.sent == 0 {
-		s.room.cancel(r)
+		s.slots.cancel(r)
 		return
 	}
 	delete(s.requests, r.id)
-	s.room.remove(r)
+	s.slots.remove(r)
 	s.auth.forget(r.id)
 }
 
-// hangUp ends a request. What the relay has sent before it knows of that is still
+// closeRequest ends a request. What the relay has sent before it knows of that is still
 // taken.
-func (s *Session) hangUp(r *request) {
+func (s *Session) closeRequest(r *request) {
 	if sent := r.sent != 0 && !r.closed; !sent {
 		s.drop(r)
 		return
@@ -141,13 +142,13 @@ func (s *Session) hangUp(r *request) {
 
 // withdraw ends a request that is to be sent again.
 func (s *Session) withdraw(r *request) {
-	s.hangUp(r)
+	s.closeRequest(r)
 	r.sent, r.closed = 0, false
 }
 
 // fail ends a request that the relay does not answer.
 func (s *Session) fail(r *request, class uint32, reason string) {
-	s.hangUp(r)
+	s.closeRequest(r)
 	r.owner.refused(s, r, class, reason)
 }
 
@@ -213,4 +214,73 @@ func (s *Session) probe(r *request) {
 // asksFor reports whether an event is what was asked for.
 func (r *request) asksFor(d *match.Digest) bool {
 	return match.Any(r.matchers, d) && (r.owner == nil || r.owner.saw(r, d))
+}
+
+// subscription is one that the strategy asked for.
+type subscription struct {
+	cmd     *Subscribe // without its filters when it is open
+	request *request   // nil until it is opened
+	gone    bool
+}
+
+// subscribe opens a subscription when its turn comes.
+func (s *Session) subscribe(cmd *Subscribe) {
+	s.unsubscribe(cmd.ID)
+	sub := &subscription{cmd: cmd}
+	s.subs[cmd.ID] = sub
+	s.pace.prune(s.limits)
+	s.pace.opening = append(s.pace.opening, sub)
+}
+
+// unsubscribe ends a subscription or a fetch, silently.
+func (s *Session) unsubscribe(id string) {
+	if sub := s.subs[id]; sub != nil {
+		sub.gone = true
+		delete(s.subs, id)
+		if sub.request != nil {
+			s.closeRequest(sub.request)
+		}
+	}
+	if h := s.fetches[id]; h != nil {
+		h.abandon(s)
+	}
+}
+
+func (sub *subscription) open(s *Session) {
+	cmd := sub.cmd
+	sub.request = &request{
+		owner: sub, purpose: cmd.Purpose, filters: cmd.Filters, matchers: s.cfg.Hash.Matchers(cmd.Filters), live: cmd.Live, lasting: true,
+	}
+	cmd.Filters = nil
+	s.ask(sub.request)
+}
+
+func (sub *subscription) saw(*request, *match.Digest) bool { return true }
+
+func (sub *subscription) complete(s *Session, r *request) {
+	s.tell(&Eose{
+		Serial: sub.cmd.Serial,
+		Input:  abi.Eose{Relay: s.relay, ID: sub.cmd.ID, Events: uint32(r.events), New: uint32(r.fresh), MinCreatedAt: r.oldest},
+		Gap:    gapOf(r.purpose, r.kept, r.first),
+	})
+}
+
+func (sub *subscription) refused(s *Session, _ *request, class uint32, reason string) {
+	delete(s.subs, sub.cmd.ID)
+	sub.gone = true
+	s.tell(&Closed{Serial: sub.cmd.Serial, Input: abi.Closed{Relay: s.relay, ID: sub.cmd.ID, Class: class, Reason: Quote(reason)}})
+}
+
+// repositoriesOf returns the repositories whose addresses a filter names.
+func repositoriesOf(f *host.Filter) (repos []string) {
+	had := map[string]bool{}
+	for _, t := range f.Tags {
+		for _, v := range t.Values {
+			if a, ok := host.ParseAddress(v); ok && a.Kind == rules.KindAnnouncement && !had[v] {
+				had[v] = true
+				repos = append(repos, v)
+			}
+		}
+	}
+	return repos
 }

@@ -41,7 +41,7 @@ type rig struct {
 	told    []Report
 	log     []string
 	ends    []EndReason
-	remote  func(m *wire.Message, text string) // answers at once
+	remote  func(m *wire.Message, text string) // answers immediately
 	mute    bool                               // the relay does not answer pings
 	heard   int64
 }
@@ -121,7 +121,7 @@ func (g *rig) effect(e Effect) {
 				b.Add(negentropy.Item{CreatedAt: uint64(x.CreatedAt), ID: x.ID})
 			}
 		}
-		g.Built(g.now, e.Ticket, b.Build(), nil)
+		g.Built(g.now, e.Ticket, b.Build(), Outside{}, nil)
 	case Lookup:
 		g.Missing(g.now, e.Ticket, slices.DeleteFunc(slices.Clone(e.IDs), func(id host.ID) bool { return g.stored[id] != nil }), true)
 	case Read:
@@ -236,15 +236,16 @@ func notes(n int) []*host.Event {
 
 var pool []*host.Event
 
-// serve has a relay that does what it should answer, with what it has and gives at once.
-func (g *rig) serve(events []*host.Event, most func(f *host.Filter) int) {
+// serve has a relay that does what it should answer, with what it has and gives in one
+// answer.
+func (g *rig) serve(events []*host.Event, limit func(f *host.Filter) int) {
 	negs := map[string]*negentropy.Server{}
 	g.remote = func(m *wire.Message, _ string) {
 		switch m.Verb {
 		case wire.Req:
 			for i := range m.Filters {
 				f := &m.Filters[i]
-				n := most(f)
+				n := limit(f)
 				for _, e := range events {
 					if n > 0 && f.Matches(e) {
 						n--
@@ -272,10 +273,10 @@ func (g *rig) serve(events []*host.Event, most func(f *host.Filter) int) {
 	}
 }
 
-func limitOf(most int) func(f *host.Filter) int {
+func limitOf(limit int) func(f *host.Filter) int {
 	return func(f *host.Filter) int {
-		if f.Limit < 0 || f.Limit > most {
-			return most
+		if f.Limit < 0 || f.Limit > limit {
+			return limit
 		}
 		return f.Limit
 	}

@@ -3,12 +3,13 @@ package session
 import (
 	"slices"
 
+	"talon/host"
 	"talon/sdk/abi"
 )
 
-// room is the place for requests on the relay: it may take only so many at once, as it
-// says (NIP-11), or as it showed.
-type room struct {
+// subscriptionSlots limits concurrent requests on the relay: to what the relay advertises (NIP-11), or
+// has shown.
+type subscriptionSlots struct {
 	open    int // requests that were sent and not ended
 	lasting int // of them, those that stay open
 	waiting []*request
@@ -17,14 +18,14 @@ type room struct {
 // maxRefusals is how often a request is sent again that the relay had no room for.
 const maxRefusals = 5
 
-func (o *room) add(r *request) {
+func (o *subscriptionSlots) add(r *request) {
 	o.open++
 	if r.lasting {
 		o.lasting++
 	}
 }
 
-func (o *room) remove(r *request) {
+func (o *subscriptionSlots) remove(r *request) {
 	o.open--
 	if r.lasting {
 		o.lasting--
@@ -32,34 +33,34 @@ func (o *room) remove(r *request) {
 }
 
 // cancel takes a request out that was not sent.
-func (o *room) cancel(r *request) {
+func (o *subscriptionSlots) cancel(r *request) {
 	o.waiting = slices.DeleteFunc(o.waiting, func(w *request) bool { return w == r })
 }
 
 // has reports whether a request may be sent. Those that stay open leave some room for
 // those that do not.
-func (o *room) has(r *request, most int) bool {
+func (o *subscriptionSlots) has(r *request, limit int) bool {
 	switch {
-	case most == 0:
+	case limit == 0:
 		return true
-	case o.open >= most:
+	case o.open >= limit:
 		return false
 	case r.lasting:
-		return o.lasting < max(1, most-2, most/2)
+		return o.lasting < max(1, limit-2, limit/2)
 	}
 	return true
 }
 
-// fillRoom sends requests that wait, in the order in which they were made.
-func (s *Session) fillRoom() {
-	o := &s.room
+// fillSlots sends requests that wait, in the order in which they were made.
+func (s *Session) fillSlots() {
+	o := &s.slots
 	if s.now < s.pace.cooldownUntil {
 		return
 	}
 	for i := 0; i < len(o.waiting); {
 		r := o.waiting[i]
 		if !o.has(r, int(s.caps.MaxSubscriptions)) {
-			s.check(r.asked + s.roomTime(r))
+			s.check(r.asked + s.nextSlotCheck(r))
 			i++
 			continue
 		}
@@ -68,19 +69,19 @@ func (s *Session) fillRoom() {
 	}
 }
 
-// roomTime is how long a request waits for room. What stays open may keep others
+// nextSlotCheck is how long a request waits for room. What stays open may keep others
 // waiting for ever: the strategy is to know.
-func (s *Session) roomTime(r *request) int64 {
+func (s *Session) nextSlotCheck(r *request) int64 {
 	if r.lasting {
 		return s.limits.AnswerTime
 	}
 	return s.limits.PageTime
 }
 
-// giveUpRoom ends requests that have waited too long.
-func (s *Session) giveUpRoom() {
-	for _, r := range slices.Clone(s.room.waiting) {
-		if by := r.asked + s.roomTime(r); s.now < by {
+// giveUpSlot ends requests that have waited too long.
+func (s *Session) giveUpSlot() {
+	for _, r := range slices.Clone(s.slots.waiting) {
+		if by := r.asked + s.nextSlotCheck(r); s.now < by {
 			s.check(by)
 		} else if !r.closed {
 			s.fail(r, abi.ClassLimit, "the relay takes no more subscriptions")
@@ -88,19 +89,19 @@ func (s *Session) giveUpRoom() {
 	}
 }
 
-// noRoom takes the news that the relay has refused a request because there are too many
+// noSlot takes the news that the relay has refused a request because there are too many
 // already. It is sent again when another one has ended. most is how many the relay says
 // that it takes; 0: it does not say.
-func (s *Session) noRoom(r *request, most int, reason string) {
+func (s *Session) noSlot(r *request, limit int, reason string) {
 	settled := r.settled
 	if r.sent != 0 {
 		s.withdraw(r)
 	}
-	if most <= 0 {
-		most = s.room.open
+	if limit <= 0 {
+		limit = s.slots.open
 	}
-	if most > 0 {
-		s.learnRoom(most)
+	if limit > 0 {
+		s.learnSlots(limit)
 	} else {
 		s.pace.coolDown(s.now + fullTime) // it is others who fill it
 	}
@@ -111,23 +112,24 @@ func (s *Session) noRoom(r *request, most int, reason string) {
 		return
 	}
 	r.asked = s.now
-	s.room.waiting = slices.Insert(s.room.waiting, 0, r)
-	s.check(s.now + s.roomTime(r))
+	s.slots.waiting = slices.Insert(s.slots.waiting, 0, r)
+	s.check(s.now + s.nextSlotCheck(r))
 }
 
 // fullTime is how long a relay is left alone that has no room for a single request.
 const fullTime = 5000
 
-// learnRoom notes how many requests the relay takes at once. If that is far fewer than
-// the strategy was told when the connection was made, or no more than what stays open, so
-// that nothing can be fetched, there is to be another one soon: the strategy asks for less.
-func (s *Session) learnRoom(most int) {
-	if known := int(s.caps.MaxSubscriptions); known != 0 && most >= known {
+// learnSlots records how many concurrent requests the relay takes. If that is far fewer
+// than the strategy knew when the connection was made, or no more than what stays open,
+// so that nothing can be fetched, there is to be another one soon: the strategy asks for
+// less.
+func (s *Session) learnSlots(limit int) {
+	if known := int(s.caps.MaxSubscriptions); known != 0 && limit >= known {
 		return
 	}
-	s.caps.MaxSubscriptions = uint32(most)
+	s.caps.MaxSubscriptions = uint32(limit)
 	s.learnt()
-	if told := int(s.cfg.Capabilities.MaxSubscriptions); s.restartAt == 0 && (told == 0 || 4*most <= 3*told || s.room.lasting >= most) {
+	if told := int(s.cfg.Capabilities.MaxSubscriptions); s.restartAt == 0 && (told == 0 || 4*limit <= 3*told || s.slots.lasting >= limit) {
 		s.restartAt = s.now + restartTime
 		s.check(s.restartAt)
 	}
@@ -136,3 +138,202 @@ func (s *Session) learnRoom(most int) {
 // restartTime is how long a session goes on that has learnt how little the relay takes:
 // it may learn more.
 const restartTime = 2000
+
+// pace is how hard the relay is pressed.
+type pace struct {
+	tokens        float64         // requests that may begin
+	cooldownUntil int64           // nothing new is asked before
+	deferred      []*fetch        // that wanted to ask for more during a cooldown
+	opening       []*subscription // wait to be opened
+	waiting       []*fetch        // wait for their turn
+	running       int             // fetches
+}
+
+// coolDown asks nothing more before a time.
+func (p *pace) coolDown(until int64) { p.cooldownUntil = max(p.cooldownUntil, until) }
+
+func (p *pace) refill(seconds float64, l *Limits) {
+	p.tokens = min(float64(l.Burst), p.tokens+float64(seconds*l.Requests))
+}
+
+// cools reports whether nothing more is to be asked now. Then the fetch goes on later.
+func (s *Session) cools(h *fetch) bool {
+	if s.now >= s.pace.cooldownUntil {
+		return false
+	}
+	s.pace.deferred = append(s.pace.deferred, h)
+	return true
+}
+
+// startFetches opens what waits, as fast as the relay is to be pressed.
+func (s *Session) startFetches() {
+	p := &s.pace
+	if s.ended || s.now < p.cooldownUntil {
+		return
+	}
+	s.closeAgain()
+	s.fillSlots()
+	deferred := p.deferred
+	p.deferred = nil
+	for _, h := range deferred {
+		if !h.gone {
+			h.proceed(s)
+		}
+	}
+	for len(p.opening) > 0 && p.tokens >= 1 {
+		sub := p.opening[0]
+		p.opening[0] = nil
+		if p.opening = p.opening[1:]; sub.gone {
+			continue
+		}
+		p.tokens--
+		sub.open(s)
+	}
+	for len(p.waiting) > 0 && p.tokens >= 1 && p.running < s.limits.Fetches {
+		h := p.waiting[0]
+		p.waiting[0] = nil
+		if p.waiting = p.waiting[1:]; h.gone {
+			continue
+		}
+		p.tokens--
+		p.running++
+		h.start(s)
+	}
+	if len(p.opening) == 0 {
+		p.opening = nil
+	}
+	if len(p.waiting) == 0 {
+		p.waiting = nil
+	}
+}
+
+// nextStart returns when begin can do more.
+func (s *Session) nextStart() int64 {
+	p := &s.pace
+	switch {
+	case s.ended || len(p.opening)+len(p.waiting)+len(p.deferred)+len(s.slots.waiting)+len(s.draining.lost) == 0:
+		return never
+	case s.now < p.cooldownUntil:
+		return p.cooldownUntil
+	case len(p.opening) > 0 && p.tokens < 1, len(p.waiting) > 0 && p.running < s.limits.Fetches:
+		return s.now + max(1, int64((1-p.tokens)/s.limits.Requests*1000)+1)
+	}
+	return never // when something ends
+}
+
+// prune takes out what nobody wants any more: while the relay is to rest, a strategy may
+// change its mind without an end.
+func (p *pace) prune(l *Limits) {
+	if len(p.opening) >= 2*l.Subscriptions {
+		p.opening = slices.DeleteFunc(p.opening, func(sub *subscription) bool { return sub.gone })
+	}
+	if len(p.waiting) >= l.Waiting {
+		p.waiting = slices.DeleteFunc(p.waiting, func(h *fetch) bool { return h.gone })
+	}
+}
+
+// size is what is known of the longest message that the relay takes.
+type size struct {
+	fit  int // bytes of the longest that was answered
+	over int // of the shortest that was refused; 0: none was
+}
+
+// minMessage is what every relay takes.
+const minMessage = 1 << 10
+
+func (z *size) fits(bytes int) { z.fit = max(z.fit, bytes) }
+
+// largest returns the longest message that the relay has not answered.
+func (s *Session) largest() (r *request, n *reconciliation, bytes int) {
+	for _, o := range s.openRequests() {
+		if o.filters != nil && o.bytes > bytes {
+			r, bytes = o, o.bytes
+		}
+	}
+	for _, h := range s.runningFetches() {
+		if o := h.reconciliation; o != nil && o.wire != "" && o.rounds == 0 && o.bytes > bytes {
+			r, n, bytes = nil, o, o.bytes
+		}
+	}
+	return r, n, bytes
+}
+
+// tooLarge takes the news that a message was too large: the longest one that is not
+// answered. Whoever sent it makes it smaller. most is how long the relay says that it may
+// be; 0: it does not say.
+func (s *Session) tooLarge(limit int, reason string) {
+	r, n, bytes := s.largest()
+	if bytes <= max(s.size.fit, minMessage) {
+		return // it takes as much
+	}
+	s.learnSize(bytes, limit)
+	switch {
+	case r != nil:
+		s.fail(r, abi.ClassTooMuch, reason)
+	case n != nil:
+		n.tooLarge(s, reason)
+	}
+}
+
+// learnSize halves the way between what the relay takes and what it does not.
+func (s *Session) learnSize(over, limit int) {
+	z := &s.size
+	if z.over == 0 || over < z.over {
+		z.over = over
+	}
+	if limit <= z.fit || limit >= z.over {
+		limit = (z.fit + z.over) / 2
+	}
+	limit = max(limit, minMessage)
+	if known := int(s.caps.MaxMessage); known == 0 || limit < known {
+		s.caps.MaxMessage = uint32(limit)
+		s.learnt()
+	}
+}
+
+// Sizes returns the size of the longest message that the relay has answered, and of the
+// longest recent one without an answer, if that is longer: if the relay hangs up, that
+// may be why.
+func (s *Session) Sizes(now int64) (answered, unanswered int) {
+	r, n, bytes := s.largest()
+	switch {
+	case bytes <= s.size.fit:
+	case r != nil && now-r.sent < lostTime, n != nil && now-n.heard < lostTime:
+		unanswered = bytes
+	}
+	return s.size.fit, unanswered
+}
+
+// width is how many filters, and values in one of their lists, were answered at most.
+type width struct{ filters, values int }
+
+func widthOf(filters []host.Filter) width {
+	w := width{filters: len(filters)}
+	for i := range filters {
+		f := &filters[i]
+		w.values = max(w.values, len(f.IDs), len(f.Authors), len(f.Kinds))
+		for k := range f.Tags {
+			w.values = max(w.values, len(f.Tags[k].Values))
+		}
+	}
+	return w
+}
+
+func (w *width) fits(filters []host.Filter) {
+	o := widthOf(filters)
+	w.filters, w.values = max(w.filters, o.filters), max(w.values, o.values)
+}
+
+// tooWide makes more of a refusal that does not say why: a request of more filters, or
+// more values, than the relay has ever answered may be too much for it. So whoever made
+// the request asks in smaller parts; at one filter of one value there is no smaller one.
+func (s *Session) tooWide(r *request, class uint32) uint32 {
+	w := widthOf(r.filters)
+	if class == abi.ClassUnsupported && (w.filters > max(1, s.width.filters) || w.values > max(1, s.width.values)) {
+		return abi.ClassTooMuch
+	}
+	return class
+}
+
+// learnt tells what the relay showed of itself.
+func (s *Session) learnt() { s.tell(&Learnt{s.caps}) }

@@ -12,7 +12,7 @@ import (
 	"talon/sdk/abi"
 )
 
-// Config is what a session is made of.
+// Config configures a session.
 type Config struct {
 	Relay        string // its URL
 	Capabilities abi.Capabilities
@@ -43,7 +43,7 @@ type Session struct {
 
 	serial   int                 // wire ids given
 	requests map[string]*request // that are open, by wire id
-	room     room                // for requests on the relay
+	slots    subscriptionSlots   // for requests on the relay
 	draining drain               // requests that we closed
 	negs     map[string]*reconciliation
 
@@ -67,7 +67,7 @@ type Session struct {
 	auth         auth
 	violations   float64
 	notices      float64
-	unnoticed    int // messages of ours that a NOTICE that is not told may yet be about
+	unnoticed    int // messages of ours that a NOTICE that is not passed on may yet be about
 	challenges   int
 	liveness     liveness
 	arrivals     arrivals
@@ -113,21 +113,21 @@ func New(cfg Config, now int64) *Session {
 	return s
 }
 
-// Effects returns what is to be done since the last call, in order. The slice is valid
-// until the next call; inputs may be given before.
+// Effects returns the effects since the last call, in order. The slice is valid until the
+// next call; inputs may be given before.
 func (s *Session) Effects() []Effect {
 	clear(s.spare)
 	s.effects, s.spare = s.spare[:0], s.effects
 	return s.spare
 }
 
-// Stats returns what was counted so far.
+// Stats returns the counters.
 func (s *Session) Stats() Stats { return s.stats }
 
 // Capabilities returns what is known of the relay.
 func (s *Session) Capabilities() abi.Capabilities { return s.caps }
 
-// Full reports whether nothing more is to be read: the relay waits for the pipeline.
+// Full reports whether reading must pause until the pipeline has taken events.
 func (s *Session) Full() bool {
 	return s.arrivals.count >= s.limits.InFlight || s.arrivals.bytes >= s.limits.EventBytes
 }
@@ -149,10 +149,10 @@ func (s *Session) Do(now int64, c Command) {
 	}
 }
 
-// Turn lets time pass: it submits what has come, opens what waits, and ends what the
-// relay does not answer. It returns when it is to be called again at the latest. With
-// busy set there are messages of the relay that the session has not seen: silence is
-// not the relay's fault.
+// Turn runs what is due: it submits what has come, opens what waits, and ends what the
+// relay does not answer. It returns the latest time for the next call. With busy set
+// there are messages of the relay that the session has not seen: silence is not the
+// relay's fault.
 func (s *Session) Turn(now int64, busy bool) (next int64) {
 	if !s.at(now) {
 		return never
@@ -167,9 +167,9 @@ func (s *Session) Turn(now int64, busy bool) (next int64) {
 	default:
 		s.timeOut()
 	}
-	s.begin()
+	s.startFetches()
 	s.flush()
-	return min(s.checkAt, s.nextBegin())
+	return min(s.checkAt, s.nextStart())
 }
 
 // never is a time that does not come.
@@ -196,19 +196,19 @@ func (s *Session) refill() {
 // seconds is the time as events have it.
 func (s *Session) seconds() int64 { return s.now / 1000 }
 
-// do appends an effect.
-func (s *Session) do(e Effect) { s.effects = append(s.effects, e) }
+// perform appends an effect.
+func (s *Session) perform(e Effect) { s.effects = append(s.effects, e) }
 
 func (s *Session) send(text []byte) {
 	s.unnoticed++
-	s.do(Send{text})
+	s.perform(Send{text})
 }
 
-func (s *Session) tell(r Report) { s.do(Tell{r}) }
+func (s *Session) tell(r Report) { s.perform(Tell{r}) }
 
 func (s *Session) debug(message string, attrs ...any) {
 	if s.cfg.Debug {
-		s.do(Log{Debug, message, attrs})
+		s.perform(Log{Debug, message, attrs})
 	}
 }
 
@@ -216,7 +216,7 @@ func (s *Session) debug(message string, attrs ...any) {
 func (s *Session) end(why EndReason) {
 	if !s.ended {
 		s.ended = true
-		s.do(End{why})
+		s.perform(End{why})
 	}
 }
 
@@ -250,7 +250,7 @@ func (s *Session) timeOut() {
 	}
 	s.auth.timeOut(s)
 	s.forgetDrained()
-	s.giveUpRoom()
+	s.giveUpSlot()
 	for _, r := range s.openRequests() {
 		if !r.closed && !r.settled {
 			r.timeOut(s)
@@ -283,4 +283,32 @@ func (s *Session) runningFetches() []*fetch {
 	}
 	slices.SortFunc(list, func(a, b *fetch) int { return cmp.Compare(a.number, b.number) })
 	return list
+}
+
+// Limits bounds the work that a relay can cause, and the load on a relay. Every number
+// must be positive; lengths of time are milliseconds.
+type Limits struct {
+	Subscriptions int // that the loop keeps open
+	Fetches       int // running concurrently
+	Waiting       int // fetches that wait for their turn
+
+	InFlight   int // events submitted and not answered
+	EventBytes int // of their texts
+	Violations int // breaches of the rules; one is forgiven each second
+	Notices    int // passed on in a minute
+	PageEvents int // of one answer to a REQ that asks for past events
+	Rounds     int // pages, or messages, of one fetch
+	Need       int // ids that are fetched before the comparison begins again
+	Push       int // events that one fetch sends
+
+	Page     int     // events of one page
+	Chunk    int     // ids of one REQ
+	Chunks   int     // concurrent REQs of this kind
+	Requests float64 // subscriptions and fetches that begin in a second, after a burst
+	Burst    int
+
+	AnswerTime int64 // of silence about something that was asked
+	PageTime   int64 // of one answer, however much comes
+	PingAfter  int64 // of silence
+	PongTime   int64
 }

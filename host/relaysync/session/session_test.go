@@ -65,7 +65,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A relay that was told to rest for long is not asked sooner because it says so again.
+// A relay that rests for long is not asked sooner because it says so again.
 func TestCoolDownIsNotCutShort(t *testing.T) {
 	g := newRig(t, nil)
 	g.do(CoolDown{g.now + 60_000})
@@ -77,7 +77,7 @@ func TestCoolDownIsNotCutShort(t *testing.T) {
 	g.want("messages after it", g.take(), `"REQ" "s1"`)
 }
 
-// Two forged copies of an event come at once: the second is not taken for a copy of what
+// Two forged copies of an event come together: the second is not taken for a copy of what
 // is here.
 func TestForgedTwiceDoesNotPoison(t *testing.T) {
 	real := notes(1)[0]
@@ -238,7 +238,7 @@ func TestOthersAfterClose(t *testing.T) {
 // A live REQ is open when the relay has answered it, not when time has passed.
 func TestLiveNeedsAnswer(t *testing.T) {
 	// A relay that answers others and not this one: it is asked in another form, and then
-	// the strategy is told.
+	// the strategy gets a report.
 	g := newRig(t, nil)
 	g.do(live("lost", kinds(1)))
 	g.do(live("open", kinds(2)))
@@ -311,7 +311,7 @@ func TestRefusedByNotice(t *testing.T) {
 			g.pass(1000)
 			want := []string{"eose l0 events=0 new=0", "eose l1 events=0 new=0", "eose l2 events=0 new=0", "learnt neg=0 subs=3 message=0", "notice"}
 			g.want("reports", g.reports(), want...)
-			// The strategy was told of no limit: it is to hear of it with another connection.
+			// The strategy knew no limit: it gets it with another connection.
 			g.pass(restartTime)
 			if !slices.Equal(g.ends, []EndReason{EndRestart}) {
 				t.Errorf("it ends for %v", g.ends)
@@ -328,14 +328,14 @@ func TestRefusedByNotice(t *testing.T) {
 func TestRoom(t *testing.T) {
 	g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 4, Negentropy: abi.SupportNo} })
 	list := notes(1000)
-	open, most := map[string]bool{}, 0
+	open, limit := map[string]bool{}, 0
 	g.serve(list, limitOf(100))
 	answer := g.remote
 	g.remote = func(m *wire.Message, text string) {
 		switch m.Verb {
 		case wire.Req:
 			open[m.SubID] = true
-			most = max(most, len(open))
+			limit = max(limit, len(open))
 		case wire.Close:
 			delete(open, m.SubID)
 		}
@@ -345,8 +345,8 @@ func TestRoom(t *testing.T) {
 		g.do(live(fmt.Sprint("l", i), kinds(7)))
 		g.do(&Fetch{ID: fmt.Sprint("f", i), Filter: kinds(1, host.Kind(i+2))})
 	}
-	if most > 4 {
-		t.Errorf("%d requests were open at once", most)
+	if limit > 4 {
+		t.Errorf("%d requests were open at once", limit)
 	}
 	if len(g.stored) != 1000 {
 		t.Errorf("%d events are here", len(g.stored))
@@ -355,7 +355,8 @@ func TestRoom(t *testing.T) {
 	if strings.Count(got, "complete=true") != 4 || strings.Count(got, "eose") != 2 {
 		t.Errorf("reports:\n%s", got)
 	}
-	// Those that have no room for long are told, so that they are asked for otherwise.
+	// Those that have no room for long are reported, so that they are asked for
+	// otherwise.
 	g.pass(limits.AnswerTime)
 	got = strings.Join(g.reports(), " ")
 	if got != fmt.Sprintf("closed l2 class=%d closed l3 class=%d", abi.ClassLimit, abi.ClassLimit) {
@@ -380,7 +381,7 @@ func TestNoRoomToFetch(t *testing.T) {
 }
 
 // A relay that is full with others' requests shows no limit of its own: it is asked again
-// later, and then the strategy is told.
+// later, and then the strategy gets a report.
 func TestFullWithOthers(t *testing.T) {
 	g := newRig(t, nil)
 	g.remote = func(m *wire.Message, _ string) {
@@ -442,13 +443,13 @@ func TestTooWide(t *testing.T) {
 func TestMessageTooLarge(t *testing.T) {
 	for name, text := range map[string]string{"no number": "ERROR: message too large", "a number": "message too large (17000 > 4096)"} {
 		t.Run(name, func(t *testing.T) {
-			const most = 4096
+			const maximum = 4096
 			list := notes(1000)
 			g := newRig(t, nil)
 			g.serve(list, limitOf(500))
 			answer := g.remote
 			g.remote = func(m *wire.Message, sent string) {
-				if len(sent) > most {
+				if len(sent) > maximum {
 					g.Receive(g.now, fmt.Appendf(nil, `["NOTICE",%q]`, text))
 					return
 				}
@@ -460,7 +461,7 @@ func TestMessageTooLarge(t *testing.T) {
 			if len(g.stored) != 1000 || len(got) == 0 || !strings.HasPrefix(got[len(got)-1], "done f method=1 complete=true") {
 				t.Errorf("%d events are here, reports %q", len(g.stored), got)
 			}
-			if n := g.Capabilities().MaxMessage; n > most+most/2 || n < most/2 {
+			if n := g.Capabilities().MaxMessage; n > maximum+maximum/2 || n < maximum/2 {
 				t.Errorf("it learnt %d", n)
 			}
 			// A subscription that is too large is the strategy's to cut.
@@ -488,6 +489,48 @@ func TestLostMessage(t *testing.T) {
 	g.want("messages", g.take(), `"REQ" "s1"`, `"CLOSE" "s1"`, `"REQ" "s2"`)
 	g.say(`["EOSE","s2"]`)
 	g.want("reports", g.reports(), "limited", "notice", "eose l events=0 new=0")
+}
+
+// What the relay loses may be a CLOSE: then the subscription takes its room for as long as
+// the connection lasts. It is sent again, and again if that is lost, too.
+func TestLostClose(t *testing.T) {
+	g := newRig(t, nil)
+	open, lose := map[string]bool{}, false
+	g.remote = func(m *wire.Message, _ string) {
+		switch {
+		case lose:
+			g.Receive(g.now, []byte(`["NOTICE","rate limited"]`))
+		case m.Verb == wire.Req:
+			open[m.SubID] = true
+			g.Receive(g.now, fmt.Appendf(nil, `["EOSE","%s"]`, m.SubID))
+		case m.Verb == wire.Close:
+			delete(open, m.SubID)
+		}
+	}
+	for i := range 6 {
+		g.do(live(fmt.Sprint("l", i), kinds(host.Kind(i))))
+	}
+	g.do(Unsubscribe{"l0"})
+	g.pass(lostTime + 10) // the relay has taken it
+	lose = true
+	g.do(Unsubscribe{"l1"})
+	g.do(Unsubscribe{"l2"})
+	g.Session.Do(g.now, CoolDown{g.now + 65_000}) // the loop
+	g.pass(70_000)
+	lose = false
+	messages := len(g.all)
+	g.pass(200_000)
+	if len(open) != 3 {
+		t.Errorf("%d subscriptions are open at the relay, want 3", len(open))
+	}
+	if n := len(g.all) - messages; n > 4 {
+		t.Errorf("%d messages, want 2, and the same once more", n)
+	}
+	messages = len(g.all)
+	g.pass(900_000)
+	if n := len(g.all) - messages; n > 0 || len(g.draining.byID)+len(g.draining.order)+len(g.draining.lost) > 0 {
+		t.Errorf("%d more messages; %+v", n, g.draining)
+	}
 }
 
 // A NOTICE for each NEG-OPEN is all that many relays say: the others refuse no REQ.
@@ -569,17 +612,17 @@ func TestEmptyAfterError(t *testing.T) {
 	g.want("reports", g.reports(), "notice", fmt.Sprintf("done f method=2 complete=false class=%d have=0 need=0 new=0", abi.ClassError))
 }
 
-// A relay that says how much it gives at once is asked for as much: without a limit some
-// give the oldest events.
+// A relay that says how much it gives in one answer is asked for as much: without a limit
+// some give the oldest events.
 func TestLimitOfSubscription(t *testing.T) {
-	for most, want := range map[uint32]string{
+	for limit, want := range map[uint32]string{
 		0:    `["REQ","s1",{"kinds":[1]},{"kinds":[2],"limit":7}]`,
 		5000: `["REQ","s1",{"kinds":[1],"limit":5000},{"kinds":[2],"limit":7}]`,
 		// As many are no answer: what it gives without is.
 		1 << 30: `["REQ","s1",{"kinds":[1]},{"kinds":[2],"limit":7}]`,
 	} {
-		g := newRig(t, func(cfg *Config) { cfg.Capabilities.MaxLimit = most })
+		g := newRig(t, func(cfg *Config) { cfg.Capabilities.MaxLimit = limit })
 		g.do(&Subscribe{ID: "all", Filters: []host.Filter{kinds(1), {Kinds: []host.Kind{2}, Limit: 7}}})
-		g.want(fmt.Sprint("messages with max_limit ", most), g.all, want)
+		g.want(fmt.Sprint("messages with max_limit ", limit), g.all, want)
 	}
 }

@@ -29,110 +29,20 @@ func (s *Store) beside(ctx context.Context, change func(context.Context, pgx.Tx)
 		return err
 	}
 	defer s.writing.Unlock()
-	return s.retry(func(ctx context.Context) error {
-		return pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error { return change(ctx, tx) })
-	})
+	for {
+		err := s.retry(func(ctx context.Context) error {
+			return pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error { return change(ctx, tx) })
+		})
+		if !deadlocked(err) { // with another process, which has won
+			return err
+		}
+	}
 }
 
 // hash stands for a key that may be too long for an index.
 func hash(key string) []byte {
 	sum := sha256.Sum256([]byte(key))
 	return sum[:]
-}
-
-// LoadState yields what plugins remember, what has expired included. Its values are the
-// caller's. The error of yield ends it and is returned as it is. yield must not wait.
-func (s *Store) LoadState(ctx context.Context, yield func(host.StateEntry) error) error {
-	return s.each(ctx, opState, `SELECT module, space, key, value, expires FROM state`, nil, func(rows pgx.Rows) error {
-		var e host.StateEntry
-		var module, key []byte
-		var space int16
-		if err := rows.Scan(&module, &space, &key, &e.Value, &e.Expires); err != nil {
-			return err
-		}
-		e.Module, e.Space, e.Key = string(module), byte(space), string(key)
-		return yield(e)
-	})
-}
-
-// SaveState writes the entries, of which a later one of the same key wins, and removes
-// those with no value, in one transaction: all or none, and durable when it returns nil.
-func (s *Store) SaveState(ctx context.Context, entries []host.StateEntry) error {
-	type name struct {
-		module string
-		space  byte
-		key    string
-	}
-	last := make(map[name]int, len(entries))
-	for i, e := range entries {
-		last[name{e.Module, e.Space, e.Key}] = i
-	}
-	var saved, forgotten stateRows
-	for i := range entries {
-		e := &entries[i]
-		switch {
-		case last[name{e.Module, e.Space, e.Key}] != i:
-		case e.Value == nil:
-			forgotten.add(e)
-		default:
-			saved.add(e)
-		}
-	}
-	err := s.beside(ctx, func(ctx context.Context, tx pgx.Tx) error {
-		if r := &forgotten; r.module != nil {
-			_, err := tx.Exec(ctx, `
-				DELETE FROM state s USING unnest($1::bytea[], $2::smallint[], $3::bytea[]) x (module, space, hash)
-				WHERE s.module = x.module AND s.space = x.space AND s.hash = x.hash`, r.module, r.space, r.hash)
-			if err != nil {
-				return err
-			}
-		}
-		if r := &saved; r.module != nil {
-			_, err := tx.Exec(ctx, `
-				INSERT INTO state SELECT * FROM unnest($1::bytea[], $2::smallint[], $3::bytea[], $4::bytea[], $5::bigint[], $6::bytea[])
-				ON CONFLICT (module, space, hash) DO UPDATE SET expires = excluded.expires, value = excluded.value`,
-				r.module, r.space, r.hash, r.key, r.expires, r.value)
-			return err
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("save state: %w", err)
-	}
-	return nil
-}
-
-// stateRows are rows of table state, a slice for each column.
-type stateRows struct {
-	module, hash, key, value [][]byte
-	space                    []int16
-	expires                  []int64
-}
-
-func (r *stateRows) add(e *host.StateEntry) {
-	r.module, r.hash, r.key = append(r.module, []byte(e.Module)), append(r.hash, hash(e.Key)), append(r.key, []byte(e.Key))
-	r.space, r.expires, r.value = append(r.space, int16(e.Space)), append(r.expires, e.Expires), append(r.value, e.Value)
-}
-
-// SweepState removes the entries that have expired by now, a few at a time: it never holds
-// up a commit for long.
-func (s *Store) SweepState(ctx context.Context, now int64) error {
-	const most = 5000
-	for {
-		var n int64
-		err := s.beside(ctx, func(ctx context.Context, tx pgx.Tx) error {
-			tag, err := tx.Exec(ctx, `
-				DELETE FROM state WHERE ctid = ANY(ARRAY(SELECT ctid FROM state WHERE expires > 0 AND expires <= $1 LIMIT $2))`, now, most)
-			n = tag.RowsAffected()
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("sweep state: %w", err)
-		}
-		if n < most {
-			return nil
-		}
-	}
 }
 
 // Relays returns what is known about relays, by URL, or about git servers, by domain. There
@@ -160,8 +70,8 @@ func (s *Store) Relay(ctx context.Context, about, url string) (known []byte, err
 	return known, nil
 }
 
-// SaveRelays keeps what has become known about relays, and forgets those with a nil value,
-// in one transaction: all or none, and durable when it returns nil.
+// SaveRelays stores the records of relays, and deletes those with a nil value, in one
+// transaction: all or none, and durable when it returns nil.
 func (s *Store) SaveRelays(ctx context.Context, about string, relays map[string][]byte) error {
 	if len(relays) == 0 {
 		return nil
@@ -189,10 +99,10 @@ func (s *Store) SaveRelays(ctx context.Context, about string, relays map[string]
 	return nil
 }
 
-// AddPlaceholder notes that the repository has a ref for an event that is not here, and
-// since when, in unix seconds. One that is noted already stays as it is. What repo means is
-// the caller's business; it has 8 KiB at most. The row is durable when it returns nil. See
-// [semantics.ErrTooManyPlaceholders].
+// AddPlaceholder stores that the repository has a ref for an event that is not here, and
+// since when, in unix seconds. One that is stored already stays as it is. What repo means
+// is the caller's business; it has 8 KiB at most. The row is durable when it returns nil.
+// See [semantics.ErrTooManyPlaceholders].
 func (s *Store) AddPlaceholder(ctx context.Context, repo string, id host.ID, since int64) error {
 	if len(repo) > semantics.MaxPlaceholderRepo {
 		return fmt.Errorf("add placeholder: the repository's key has %d bytes, more than %d", len(repo), semantics.MaxPlaceholderRepo)
@@ -204,8 +114,8 @@ func (s *Store) AddPlaceholder(ctx context.Context, repo string, id host.ID, sin
 		}
 		var have int64
 		err = tx.QueryRow(ctx, `UPDATE total SET placeholders = placeholders + 1 RETURNING placeholders`).Scan(&have)
-		if err == nil && have > s.most.Placeholders {
-			err = fmt.Errorf("%w: %d is the most", semantics.ErrTooManyPlaceholders, s.most.Placeholders)
+		if err == nil && have > s.limits.Placeholders {
+			err = fmt.Errorf("%w: %d is the most", semantics.ErrTooManyPlaceholders, s.limits.Placeholders)
 		}
 		return err
 	})
@@ -215,7 +125,7 @@ func (s *Store) AddPlaceholder(ctx context.Context, repo string, id host.ID, sin
 	return nil
 }
 
-// DropPlaceholder forgets placeholders of a repository, all or none: their events have
+// DropPlaceholder deletes placeholders of a repository, all or none: their events have
 // come, or the refs have gone. Those that are not there do not matter.
 func (s *Store) DropPlaceholder(ctx context.Context, repo string, ids ...host.ID) error {
 	err := s.beside(ctx, func(ctx context.Context, tx pgx.Tx) error {

@@ -61,10 +61,14 @@ func (c *checker) run(ctx context.Context) error {
 		return err
 	}
 	var placeholders, rows int64
-	const sql = `SELECT seq, events, bytes, held, held_bytes, placeholders, (SELECT count(*) FROM placeholder) FROM total`
+	var next bool
+	const sql = `SELECT seq, events, bytes, held, held_bytes, placeholders, (SELECT count(*) FROM placeholder), expires = ` + nextExpiry + ` AND due = ` + nextHeld + ` FROM total`
 	t := &c.total
-	if err := c.tx.QueryRow(ctx, sql).Scan(&t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &placeholders, &rows); err != nil {
+	if err := c.tx.QueryRow(ctx, sql).Scan(&t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &placeholders, &rows, &next); err != nil {
 		return err
+	}
+	if !next {
+		c.problem("totals: when something expires or is due next is not what is noted")
 	}
 	if placeholders != rows {
 		c.problem("totals: %d placeholders noted, %d there", placeholders, rows)

@@ -1,16 +1,19 @@
-// Package postgres keeps events in PostgreSQL, 15 or later. It answers like SQLite's
-// engine, package store, in the same bytes and the same order: both pass storetest.
+// Package postgres keeps events in PostgreSQL, 15 or later. It gives the same answers as
+// SQLite's engine, package store, in the same bytes and the same order: both pass
+// storetest.
 //
 // Invariants:
 //
 //  1. Commit returns nil when the server has committed, with its synchronous_commit on.
 //     If the connection ends meanwhile, the outcome is looked up before anything is said:
-//     table total carries a token of the last commit.
-//  2. One process writes. It does so on one connection, which has an advisory lock for as
-//     long as it lives: who lost the connection has lost the lock with it, so nothing can
-//     be written late. Who gets the lock back and finds the token of somebody else's
-//     commit writes no more, for decisions may rest on what is not so any more.
-//  3. Seqs grow in the order of commits and are never used twice.
+//     table writer has a token of the last commit of each process.
+//  2. Processes that write take turns: a transaction of events holds an advisory lock from
+//     its beginning to its end, and begins with what others have committed (table log), so
+//     nothing that it reads or is decided in it is out of date. Who does not go on for
+//     idleTime is ended by the server, and can write nothing late.
+//  3. Seqs grow in the order of commits and are never used twice. Each process gets the
+//     commits of all others, once, in that order. Where the log has a gap, it gets notice
+//     of that, and the events that have come since.
 //  4. A read is one statement, and so one snapshot.
 //  5. No text of strangers is in a column of type text: bytea holds every byte, and sorts
 //     like Go does, whatever the collation of the database is.

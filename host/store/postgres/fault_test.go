@@ -18,7 +18,7 @@ import (
 	"talon/internal/testkit"
 )
 
-// cut is a line to the server that breaks when it is told to.
+// cut is a line to the server that breaks on request.
 type cut struct {
 	before, after atomic.Bool // the next message is sent; its answer has come
 }
@@ -151,40 +151,6 @@ func TestServerCrashes(t *testing.T) {
 	storetest.Check(t, tested{s})
 }
 
-// TestOneWrites: a second store waits in vain while the first lives, and who lost the right
-// to write to somebody else writes no more.
-func TestOneWrites(t *testing.T) {
-	url := server.URL(t)
-	first := opened(t, url, Options{})
-	storetest.Put(t, tested{first}, 0, storetest.Event(1, 1, 1, 1))
-	if s, err := Open(t.Context(), url, Options{}); !errors.Is(err, semantics.ErrInUse) {
-		t.Fatalf("got %v, %v; want %v", s, err, semantics.ErrInUse)
-	}
-	admin := opened(t, server.URL(t), Options{})
-	kill := func() {
-		t.Helper()
-		if _, err := admin.conn.Exec(t.Context(), `SELECT pg_terminate_backend($1::int)`, int32(first.conn.PgConn().PID())); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kill()
-	storetest.Put(t, tested{first}, 0, storetest.Event(2, 1, 1, 1)) // on a new connection
-	kill()
-	second := opened(t, url, Options{})
-	storetest.Put(t, tested{second}, 0, storetest.Event(3, 1, 1, 1))
-	if err := second.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if _, err := first.Begin(); err == nil || !strings.Contains(err.Error(), "another Talon has written") {
-			t.Errorf("begin after another has written: %v", err)
-		}
-	}
-	if n, err := first.Count(t.Context(), []host.Filter{{}}, 0); n != 3 || err != nil {
-		t.Errorf("reads go on: %d, %v", n, err)
-	}
-}
-
 // TestStandby: who waits takes the place of who ends, and may be stopped while it waits.
 func TestStandby(t *testing.T) {
 	url := server.URL(t)
@@ -240,7 +206,7 @@ func TestOpenFails(t *testing.T) {
 	url := server.URL(t)
 	s := opened(t, url, Options{})
 	for _, tt := range []struct{ name, sql, want string }{
-		{"newer", `UPDATE meta SET version = 99`, "run the newer version"},
+		{"newer", `UPDATE meta SET version = 99, oldest = 99`, "run the newer version"},
 		{"foreign", `ALTER TABLE meta RENAME COLUMN talon TO one`, "not Talon's"},
 	} {
 		if _, err := s.conn.Exec(t.Context(), tt.sql); err != nil {
@@ -290,7 +256,7 @@ func TestCheckFinds(t *testing.T) {
 			s := opened(t, server.URL(t), Options{Readers: 1})
 			d := host.Tag{"d", "x"}
 			storetest.Put(t, tested{s}, 0, storetest.Event(1, 1, 1, 10, d), storetest.Event(2, 1, 30617, 10, d))
-			storetest.Hold(t, tested{s}, 100, host.Holding{}, storetest.Event(3, 2, 30617, 10, d))
+			storetest.Hold(t, tested{s}, 100, host.HoldOptions{}, storetest.Event(3, 2, 30617, 10, d))
 			storetest.Check(t, tested{s})
 			if _, err := s.conn.Exec(t.Context(), tt.sql); err != nil {
 				t.Fatal(err)
@@ -311,7 +277,7 @@ func TestDamaged(t *testing.T) {
 	s := opened(t, server.URL(t), Options{})
 	storetest.Put(t, tested{s}, 0, storetest.Event(1, 1, 0, 1, host.Tag{"t", "x"}))
 	e := storetest.Event(2, 1, 30617, 1, host.Tag{"d", "x"})
-	storetest.Hold(t, tested{s}, 100, host.Holding{}, e)
+	storetest.Hold(t, tested{s}, 100, host.HoldOptions{}, e)
 	size := len("{}")
 	if _, err := s.conn.Exec(t.Context(), fmt.Sprintf(`UPDATE event SET json = '{}'; UPDATE held SET json = '{}'; UPDATE total SET bytes = %d, held_bytes = %d`, size, size)); err != nil {
 		t.Fatal(err)
@@ -319,7 +285,7 @@ func TestDamaged(t *testing.T) {
 	s.total.Store(&semantics.Total{Seq: 1, Events: 1, Bytes: int64(size), Held: 1, HeldBytes: int64(size)})
 	newer := storetest.Event(4, 1, 0, 2)
 	storetest.Put(t, tested{s}, 0, newer)
-	if out := storetest.Release(t, tested{s}, 100, host.Release{IDs: []host.ID{e.ID}}); out.Events[0].Fate != host.FateAbsent {
+	if out := storetest.Release(t, tested{s}, 100, host.Release{IDs: []host.ID{e.ID}}); out.Events[0].Status != host.StatusAbsent {
 		t.Errorf("got %+v", out)
 	}
 	if got := storetest.Selected(t, tested{s}, 0, host.Filter{Limit: 10}); !slices.Equal(got, storetest.Texts(newer)) {

@@ -37,9 +37,9 @@ func (tx *Tx) heldRows(where string, args ...any) ([]*heldRow, error) {
 	})
 }
 
-// SweepHeld lets time pass in purgatory: announcements become dormant, and what has waited
-// in vain goes. It looks at a few rows, in the order of limit; when there are more,
-// [Store.NextHeld] stays in the past.
+// SweepHeld expires events in purgatory: announcements become dormant, and events whose
+// time is over are removed. It looks at a few rows, in the order of limit; when there are
+// more, [Store.NextHeld] stays in the past.
 func (tx *Tx) SweepHeld(now int64, limit int) (changes []host.HeldChange, err error) {
 	if err = tx.ready(); err == nil {
 		if changes, err = tx.sweepHeld(now, limit); err != nil {
@@ -48,6 +48,9 @@ func (tx *Tx) SweepHeld(now int64, limit int) (changes []host.HeldChange, err er
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sweep purgatory: %w", err)
+	}
+	if tx.others > 0 {
+		tx.changes.held(changes)
 	}
 	return changes, nil
 }
@@ -88,7 +91,7 @@ func (tx *Tx) age(r *heldRow, now int64, changes *[]host.HeldChange) (gone bool,
 	}
 	switch phase {
 	case grasp.Gone, grasp.Forgotten:
-		dropped, err := tx.dropHeld(host.FateExpired, `seq = $1`, r.seq)
+		dropped, err := tx.dropHeld(host.StatusExpired, `seq = $1`, r.seq)
 		if err != nil {
 			return false, err
 		}
@@ -99,7 +102,7 @@ func (tx *Tx) age(r *heldRow, now int64, changes *[]host.HeldChange) (gone bool,
 		return true, err
 	case grasp.Dormant:
 		if !r.dormant {
-			*changes = append(*changes, host.HeldChange{Event: e, Fate: host.FateDormant})
+			*changes = append(*changes, host.HeldChange{Event: e, Status: host.StatusDormant})
 		}
 		r.dormant = true
 	}
@@ -149,7 +152,7 @@ func (tx *Tx) restartRow(r *heldRow, now int64, changes *[]host.HeldChange) erro
 		return err
 	}
 	if r.dormant {
-		*changes = append(*changes, host.HeldChange{Event: e, Fate: host.FateRevived})
+		*changes = append(*changes, host.HeldChange{Event: e, Status: host.StatusRevived})
 	}
 	r.since, r.dormant = h.Since, false
 	return tx.schedule(r, e)

@@ -24,21 +24,23 @@ const (
 	opDeleted
 	opRelays
 	opState
+	opPlugins
 	opCheck
+	opLog
 	operations
 )
 
 func (o operation) String() string {
 	return [operations]string{
 		"get", "look up", "look up references to", "select", "fetch", "count", "list authors of", "scan", "export", "look up held",
-		"list placeholders of", "look for deletions of", "list relays of", "load state beside", "check",
+		"list placeholders of", "look for deletions of", "list relays of", "load state beside", "load plugins beside", "check", "read the log of",
 	}[o]
 }
 
 // label is the operation in metrics.
 func (o operation) label() string {
 	return [operations]string{
-		"get", "missing", "referenced", "select", "fetch", "count", "authors", "scan", "export", "held", "placeholders", "deleted", "relays", "state", "check",
+		"get", "missing", "referenced", "select", "fetch", "count", "authors", "scan", "export", "held", "placeholders", "deleted", "relays", "state", "plugins", "check", "log",
 	}[o]
 }
 

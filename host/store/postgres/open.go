@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,24 +27,36 @@ import (
 type Options struct {
 	Readers int   // connections that read; default 4
 	Texts   int64 // bytes of events' JSON that are remembered; default 32 MiB, negative for none
-	Wait    bool  // until who writes to the database has ended, and take its place
+	Wait    bool  // until nobody else writes to the database
 	Held    semantics.HeldLimits
 	Log     *slog.Logger
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil: the default
+
+	layout *layout // nil: that of this program
 }
 
 const (
 	// lockClass is the upper half of the keys of advisory locks.
 	lockClass = 0x7461_6c6f
 
-	// lockKey is the key of the lock of who writes, one for each schema.
+	// versionClass, with the version of the program added, is the upper half of the key of
+	// the lock that those of that version share who write. It is exclusive for who makes the
+	// schema one that they cannot work with.
+	versionClass = lockClass + 256
+
+	// lockKey is the key of the lock that all who write share, one for each schema. It is
+	// exclusive for who waits for them.
 	lockKey = `($1::bigint << 32) | 'meta'::regclass::oid::bigint`
 
-	// leastServer is the server that the statements need.
-	leastServer = 150_000
+	// minServer is the server that the statements need.
+	minServer = 150_000
 
-	// turnWait is how long a store waits for the lock of one that has just ended.
-	turnWait = 5 * time.Second
+	// lockWait is how long a store waits for the lock of one that has just ended.
+	lockWait = 5 * time.Second
+
+	// idleTime is how long the server lets a process hold up the others that does not go on
+	// with its transaction. What it has done is undone then.
+	idleTime = 5 * time.Second
 
 	// resolveTime is how long Commit looks for its outcome.
 	resolveTime = 15 * time.Second
@@ -57,8 +70,9 @@ const (
 // Store is an open database. Its methods may be called by many goroutines.
 type Store struct {
 	log     *slog.Logger
+	layout  *layout
 	keys    keyring
-	most    semantics.HeldLimits
+	limits  semantics.HeldLimits
 	metrics *metrics
 	pool    *pgxpool.Pool
 	texts   *textcache.Cache
@@ -68,14 +82,27 @@ type Store struct {
 	cfg     *pgx.ConnConfig // of the writer; nil if read-only
 	writing sync.Mutex      // held by the open Tx; guards what follows
 	conn    *pgx.Conn       // nil while there is none
-	token   []byte          // of the last commit that is known
-	unknown []byte          // of one whose outcome is not
-	over    error           // why nothing can be written any more
+	known   position        // of the commits of all, those up to this are known here
+	turnKey int64           // of the lock of a transaction; never changes after Open
+	plugins int64           // total.plugins, as last read
 
-	total   atomic.Pointer[semantics.Total] // as of the last commit; never nil
-	expiry  atomic.Int64                    // earliest in event, noExpiry if there is none
-	heldDue atomic.Int64                    // when something in purgatory is due, noExpiry if never
-	left    atomic.Int64                    // events removed since Open
+	// As of the last commit that is known.
+	total        atomic.Pointer[semantics.Total] // never nil
+	expiry       atomic.Int64                    // earliest in event, noExpiry if there is none
+	heldDue      atomic.Int64                    // when something in purgatory is due, noExpiry if never
+	removedTotal atomic.Int64                    // events removed, ever
+
+	writer   atomic.Int64 // this process in table writer
+	readUpTo atomic.Int64 // known.commits
+	alone    atomic.Bool  // see Alone
+	changed  chan struct{}
+	proposed chan struct{} // see PluginsChanged
+	saved    chan struct{} // see StateChanged
+	reread   atomic.Bool   // what others have saved is to be read from the first save on
+	saves    atomic.Int64  // of state, that this process has begun
+	others   atomic.Int64  // that write, as last counted
+	listened chan struct{} // closed when listen has returned; nil if read-only
+	stop     context.CancelFunc
 }
 
 // Open opens the database that a connection string names for reading and writing, making
@@ -88,7 +115,7 @@ func Open(ctx context.Context, connection string, o Options) (*Store, error) {
 	}
 	s.cfg = cfg.ConnConfig.Copy()
 	for name, value := range map[string]string{
-		"statement_timeout": "60s", "lock_timeout": "0", "idle_in_transaction_session_timeout": "60s",
+		"statement_timeout": "60s", "lock_timeout": "0", "idle_in_transaction_session_timeout": fmt.Sprint(idleTime.Milliseconds()),
 		"tcp_keepalives_idle": "3", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "2", "tcp_user_timeout": "7s",
 	} {
 		s.cfg.RuntimeParams[name] = value
@@ -96,14 +123,18 @@ func Open(ctx context.Context, connection string, o Options) (*Store, error) {
 	if err := s.openWriter(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open database %s: %w", place(cfg), err), s.Close())
 	}
+	listener := s.cfg.Copy()
 	if err := s.openPool(ctx, cfg); err != nil {
 		return nil, errors.Join(fmt.Errorf("open database %s: %w", place(cfg), err), s.Close())
 	}
+	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop, s.listened = stop, make(chan struct{})
+	go s.listen(listening, listener)
 	return s, nil
 }
 
-// OpenReadOnly opens an existing database without the right to change it, also beside a
-// process that has it open for writing. Begin fails.
+// OpenReadOnly opens an existing database for reading, also beside a process that has it
+// open for writing. Begin fails.
 func OpenReadOnly(ctx context.Context, connection string, o Options) (*Store, error) {
 	s, cfg, err := prepare(connection, &o)
 	if err != nil {
@@ -150,7 +181,10 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 	if o.Dial != nil {
 		cfg.ConnConfig.DialFunc = o.Dial
 	}
-	s := &Store{log: o.Log, wait: o.Wait, most: o.Held.Filled(), closed: make(chan struct{}), texts: textcache.New(o.Texts)}
+	s := &Store{
+		log: o.Log, layout: cmp.Or(o.layout, &present), wait: o.Wait, limits: o.Held.Filled(), texts: textcache.New(o.Texts),
+		closed: make(chan struct{}), changed: make(chan struct{}, 1), proposed: make(chan struct{}, 1), saved: make(chan struct{}, 1),
+	}
 	s.total.Store(new(semantics.Total))
 	s.metrics = newMetrics(s)
 	cfg.MaxConns = int32(o.Readers)
@@ -166,40 +200,59 @@ func place(cfg *pgxpool.Config) string {
 func (s *Store) openWriter(ctx context.Context) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	return s.connectWith(ctx, func(c *pgx.Conn) error {
+	_, err := s.connectWith(ctx, func(c *pgx.Conn) error {
 		var server int
 		err := c.QueryRow(ctx, `SELECT current_setting('server_version_num')::int`).Scan(&server)
-		if err == nil && server < leastServer {
-			err = fmt.Errorf("the server is PostgreSQL %d, Talon needs %d or later", server/10_000, leastServer/10_000)
+		if err == nil && server < minServer {
+			err = fmt.Errorf("the server is PostgreSQL %d, Talon needs %d or later", server/10_000, minServer/10_000)
 		}
 		if err == nil {
-			err = prepareSchema(ctx, c)
+			err = s.layout.prepare(ctx, c)
 		}
 		if err == nil && s.wait {
 			err = s.await(ctx, c)
 		}
+		if err == nil {
+			err = s.layout.update(ctx, c)
+		}
+		if err == nil {
+			err = c.QueryRow(ctx, `SELECT `+lockKey, int64(turnClass)).Scan(&s.turnKey)
+		}
+		if err == nil {
+			err = s.inspect(ctx, c)
+		}
 		return err
-	}, func(c *pgx.Conn) error { return migrate(ctx, c) })
+	})
+	return err
 }
 
-// await takes the lock of the one that writes, however long that has it.
+// await returns when nobody else writes, however long that takes.
 func (s *Store) await(ctx context.Context, c *pgx.Conn) error {
 	var taken bool
-	if err := c.QueryRow(ctx, `SELECT pg_try_advisory_lock(`+lockKey+`)`, int64(lockClass)).Scan(&taken); err != nil || taken {
+	if err := c.QueryRow(ctx, `SELECT pg_try_advisory_lock(`+lockKey+`)`, int64(lockClass)).Scan(&taken); err != nil {
 		return err
 	}
-	s.log.Info("standing by: another Talon writes to the database")
-	if _, err := c.Exec(ctx, `SET statement_timeout = 0`); err != nil {
-		return err
-	}
-	if _, err := c.Exec(ctx, `SELECT pg_advisory_lock(`+lockKey+`)`, int64(lockClass)); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+	if !taken {
+		s.log.Info("standing by: another Talon writes to the database")
+		if _, err := c.Exec(ctx, `SET statement_timeout = 0`); err != nil {
+			return err
 		}
-		return fmt.Errorf("stand by: %w", err)
+		if _, err := c.Exec(ctx, `SELECT pg_advisory_lock(`+lockKey+`)`, int64(lockClass)); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("stand by: %w", err)
+		}
+		s.log.Info("the other Talon has ended")
+		if _, err := c.Exec(ctx, `RESET statement_timeout`); err != nil {
+			return err
+		}
 	}
-	s.log.Info("the other Talon has ended")
-	_, err := c.Exec(ctx, `RESET statement_timeout`)
+	// Another one that stands by must not come between.
+	if err := s.claim(ctx, c); err != nil {
+		return err
+	}
+	_, err := c.Exec(ctx, `SELECT pg_advisory_unlock(`+lockKey+`)`, int64(lockClass))
 	return err
 }
 
@@ -228,91 +281,73 @@ func cause(err error) error {
 	return err
 }
 
-// connect opens the writing connection, takes the lock and reads what is kept in memory.
-// REQUIRES: s.writing.
-func (s *Store) connect(ctx context.Context) error {
-	nothing := func(*pgx.Conn) error { return nil }
-	return s.connectWith(ctx, nothing, nothing)
+// connect opens the writing connection, and returns the token of the last commit of this
+// process. REQUIRES: s.writing.
+func (s *Store) connect(ctx context.Context) (token []byte, err error) {
+	if token, err = s.connectWith(ctx, func(*pgx.Conn) error { return nil }); err == nil {
+		s.log.Info("connected to the database again")
+	}
+	return token, err
 }
 
-// connectWith is connect with something that comes before the lock, and after it.
-func (s *Store) connectWith(ctx context.Context, before, locked func(*pgx.Conn) error) error {
-	if s.over != nil {
-		return s.over
-	}
+// connectWith is connect with something that comes before the lock.
+func (s *Store) connectWith(ctx context.Context, before func(*pgx.Conn) error) (token []byte, err error) {
 	c, err := pgx.ConnectConfig(ctx, s.cfg)
 	if err != nil {
-		return cause(err)
+		return nil, cause(err)
 	}
 	if err = before(c); err == nil {
 		err = s.claim(ctx, c)
 	}
 	if err == nil {
-		err = locked(c)
+		// Nobody makes it one that this program cannot work with from here on.
+		_, _, err = s.layout.read(ctx, c)
 	}
 	if err == nil {
-		err = s.inspect(ctx, c)
-	}
-	var token []byte
-	if err == nil {
-		err = c.QueryRow(ctx, `SELECT token FROM total`).Scan(&token)
-	}
-	if err == nil && s.token != nil && string(token) != string(s.token) && (s.unknown == nil || string(token) != string(s.unknown)) {
-		s.over = errors.New("another Talon has written to the database meanwhile: start this one again")
-		err = s.over
+		token, err = s.join(ctx, c)
 	}
 	if err != nil {
-		return errors.Join(err, c.Close(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 	}
-	if s.token != nil {
-		s.log.Info("connected to the database again")
-	}
-	s.conn, s.token, s.unknown = c, token, nil
-	return nil
+	s.conn = c
+	return token, nil
 }
 
-// claim takes the lock of the one that writes.
+// claim takes the locks of those who write, and of those of this version, shared with others.
 func (s *Store) claim(ctx context.Context, c *pgx.Conn) error {
-	if _, err := c.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d`, turnWait.Milliseconds())); err != nil {
+	if _, err := c.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d`, lockWait.Milliseconds())); err != nil {
 		return err
 	}
-	_, err := c.Exec(ctx, `SELECT pg_advisory_lock(`+lockKey+`)`, int64(lockClass))
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == "55P03" {
-		return fmt.Errorf("%w: another Talon writes to it: stop that first, or use another database or schema", semantics.ErrInUse)
+	for _, class := range []int64{lockClass, versionClass + int64(s.layout.version())} {
+		if _, err := c.Exec(ctx, `SELECT pg_advisory_lock_shared(`+lockKey+`)`, class); err != nil {
+			return inUse(err)
+		}
 	}
-	if err != nil {
+	if _, err := c.Exec(ctx, `SET lock_timeout = 0`); err != nil {
 		return err
 	}
 	// An operator may have asked for more than "on", but nothing less will do.
-	_, err = c.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')`)
+	_, err := c.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')`)
 	return err
 }
 
-// inspect reads what is kept in memory.
+// inspect reads what never changes.
 func (s *Store) inspect(ctx context.Context, c *pgx.Conn) error {
-	v, _, err := version(ctx, c)
+	v, _, err := s.layout.read(ctx, c)
 	if err != nil {
 		return err
 	}
-	if v < Version {
-		return fmt.Errorf("database has schema %d, this program needs %d: let `talon serve` bring it up to date", v, Version)
+	if need := s.layout.version(); v < need {
+		return fmt.Errorf("database has schema %d, this program needs %d: let `talon serve` bring it up to date", v, need)
 	}
-	var t semantics.Total
 	var secret []byte
-	var expiry, due int64
-	const sql = `
-		SELECT secret, seq, events, bytes, held, held_bytes, ` + nextExpiry + `, ` + nextHeld + ` FROM total, meta`
-	if err := c.QueryRow(ctx, sql).Scan(&secret, &t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &expiry, &due); err != nil {
+	if err := c.QueryRow(ctx, `SELECT secret FROM meta`).Scan(&secret); err != nil {
 		return err
 	}
 	if len(secret) != secretSize {
 		return errors.New("database has no secret: it is damaged, restore a backup or import an export")
 	}
 	copy(s.keys.secret[:], secret)
-	s.total.Store(&t)
-	s.expiry.Store(expiry)
-	s.heldDue.Store(due)
 	return nil
 }
 
@@ -326,27 +361,27 @@ const (
 )
 
 // NextExpiry returns the earliest time at which a stored event expires, and false if none
-// does. It asks nobody.
+// does. It does no I/O.
 func (s *Store) NextExpiry() (int64, bool) {
 	at := s.expiry.Load()
 	return at, at != noExpiry
 }
 
 // NextHeld returns when something in purgatory is due for [Tx.SweepHeld], and false if
-// nothing ever is. It asks nobody.
+// nothing ever is. It does no I/O.
 func (s *Store) NextHeld() (int64, bool) {
 	at := s.heldDue.Load()
 	return at, at != noExpiry
 }
 
-// Left counts the events that have been removed since Open: replaced, deleted or swept.
-// It has risen when the Commit that removes them returns.
-func (s *Store) Left() int64 { return s.left.Load() }
+// RemovedTotal returns the number of events that have been removed: replaced, deleted or swept.
+// It has risen when the Commit that removes them returns, or is yielded by CatchUp.
+func (s *Store) RemovedTotal() int64 { return s.removedTotal.Load() }
 
 // Total returns what the database holds as of the last commit.
 func (s *Store) Total() semantics.Total { return *s.total.Load() }
 
-// Close waits for the open transaction and for reads, and gives the lock back.
+// Close waits for the open transaction and for reads.
 func (s *Store) Close() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -356,6 +391,11 @@ func (s *Store) Close() error {
 	default:
 		close(s.closed)
 	}
+	if s.listened != nil {
+		s.stop()
+		<-s.listened
+	}
+	s.leave()
 	if s.pool != nil {
 		s.pool.Close()
 	}

@@ -28,16 +28,7 @@ func TestPlans(t *testing.T) {
 			if _, _, err := s.compose(t.Context(), &q, table, []host.Filter{f}, 0, true); err != nil {
 				t.Fatal(err)
 			}
-			plan := ""
-			err := s.each(t.Context(), opSelect, "EXPLAIN "+q.String(), q.args, func(rows pgx.Rows) error {
-				var line string
-				err := rows.Scan(&line)
-				plan += line + "\n"
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			plan := planOf(t, s, q.String(), q.args...)
 			for _, bad := range []string{"Seq Scan", "Bitmap", "Hash", "Materialize", "Semi Join", "Merge"} {
 				if strings.Contains(plan, bad) {
 					t.Errorf("%s, table %s: %s in\n%s", name, table.event, bad, plan)
@@ -47,5 +38,29 @@ func TestPlans(t *testing.T) {
 				t.Errorf("%s, table %s: a tag is not looked up by its place in\n%s", name, table.event, plan)
 			}
 		}
+	}
+}
+
+func planOf(t *testing.T, s *Store, sql string, args ...any) (plan string) {
+	t.Helper()
+	err := s.each(t.Context(), opSelect, "EXPLAIN "+sql, args, func(rows pgx.Rows) error {
+		var line string
+		err := rows.Scan(&line)
+		plan += line + "\n"
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// TestPlanOfLookups: each of many events is looked up by an index.
+func TestPlanOfLookups(t *testing.T) {
+	s := opened(t, server.URL(t), Options{Readers: 1})
+	none := [][]byte{}
+	plan := planOf(t, s, lookUp, none, none, none, []int64{}, maxOldBytes)
+	if got := strings.Count(plan, "Scan using "); got != 6 || got != strings.Count(plan, "Index Cond: ") || strings.Contains(plan, "Materialize") {
+		t.Errorf("a table is not entered by an index:\n%s", plan)
 	}
 }

@@ -7,11 +7,13 @@ import (
 
 	"talon/host"
 	"talon/host/store/semantics"
+	"talon/host/wire"
 )
 
-// Put stores the event, or says why it does not: it is here already, or a newer version
-// is, or its author deleted it, or it has expired by now. What it replaces or deletes,
-// held events included, is in the outcome. The outcome holds once Commit succeeds.
+// Put stores the event, or returns why it does not: it is here already, or a newer
+// version is, or its author deleted it, or it has expired by now. What it replaces or
+// deletes, held events included, is in the outcome. The outcome holds once Commit
+// succeeds.
 //
 // The event's id and signature must have been checked.
 func (tx *Tx) Put(e *host.Event, now int64) (host.Outcome, error) {
@@ -34,6 +36,13 @@ func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (h
 		return host.Outcome{}, fmt.Errorf("%s %s: %w", what, e.ID, err)
 	}
 	tx.s.metrics.put[out.Code].Observe(time.Since(began).Seconds())
+	if tx.others > 0 {
+		if out.Code == host.Stored {
+			tx.changes.add(changeStored, uint64(out.Seq), e.JSON)
+		}
+		tx.changes.removed(out.Removed)
+		tx.changes.held(out.Held)
+	}
 	return out, nil
 }
 
@@ -47,6 +56,7 @@ type known struct {
 	current   *int64 // seq of the version that is stored at its address
 	createdAt *int64
 	id        []byte
+	json      []byte // of that version, if the event replaces it and it is not long
 
 	held    bool // it is in purgatory
 	heldAny bool // or something at its address is
@@ -65,29 +75,86 @@ func wins(createdAt int64, id []byte, e *host.Event) bool {
 // gone reports whether the event's author deleted its address up to its time.
 func (k *known) gone(e *host.Event) bool { return k.until != nil && e.CreatedAt <= *k.until }
 
-// know asks the database, in one statement, once what decides about this event is in it.
-func (tx *Tx) know(e *host.Event) (k known, err error) {
-	k.key = tx.s.keys.address(e)
-	_, waits := tx.ids[e.ID]
-	if !waits && k.key != nil {
-		_, waits = tx.addresses[string(k.key)]
-	}
-	if waits {
+const (
+	// maxLookups is how many events are looked up in one statement.
+	maxLookups = 512
+
+	// maxOldBytes is how much JSON of a version that may be replaced is read before it is.
+	maxOldBytes = 16 << 10
+)
+
+// lookUp asks about events that are given by a column each. The server would read whole tables
+// for EXISTS of many.
+const lookUp = `
+	SELECT (SELECT 1 FROM event WHERE id = x.id) IS NOT NULL,
+		(SELECT 1 FROM deleted_id WHERE id = x.id AND pubkey = x.pubkey) IS NOT NULL,
+		(SELECT until FROM deleted_address WHERE key = x.key),
+		a.seq, a.created_at, a.id,
+		CASE WHEN a.created_at <= x.created_at AND a.id <> x.id AND octet_length(a.json) <= $5 THEN a.json END,
+		(SELECT 1 FROM held WHERE id = x.id) IS NOT NULL,
+		(SELECT 1 FROM held WHERE address = x.key LIMIT 1) IS NOT NULL
+	FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[]) WITH ORDINALITY x (id, pubkey, key, created_at, n)
+	LEFT JOIN event a ON a.address = x.key ORDER BY x.n`
+
+// know returns what decides about an event. What the database has of it is looked up together
+// with that of the events that come next, so that a batch waits for one answer and not for as
+// many as it has events.
+func (tx *Tx) know(e *host.Event) (known, error) {
+	if tx.waits(e.ID, tx.s.keys.address(e)) {
 		if err := tx.flush(); err != nil {
-			return k, err
+			return known{}, err
 		}
 	}
-	const sql = `
-		SELECT EXISTS (SELECT 1 FROM event WHERE id = $1),
-			EXISTS (SELECT 1 FROM deleted_id WHERE id = $1 AND pubkey = $2),
-			(SELECT until FROM deleted_address WHERE key = $3),
-			a.seq, a.created_at, a.id,
-			EXISTS (SELECT 1 FROM held WHERE id = $1),
-			EXISTS (SELECT 1 FROM held WHERE address = $3)
-		FROM (SELECT 1) o LEFT JOIN event a ON a.address = $3`
-	_, err = tx.row(sql, []any{e.ID[:], e.PubKey[:], k.key}, &k.here, &k.deleted, &k.until, &k.current, &k.createdAt, &k.id, &k.held, &k.heldAny)
-	k.deleted = k.deleted && e.Kind != host.KindDeletion
-	return k, err
+	if k, ok := tx.looked[e.ID]; ok {
+		return k, nil
+	}
+	err := tx.look(e)
+	return tx.looked[e.ID], err
+}
+
+// waits reports whether an event of that id or address is put and not inserted yet.
+func (tx *Tx) waits(id host.ID, key []byte) bool {
+	_, waits := tx.ids[id]
+	if !waits && key != nil {
+		_, waits = tx.addresses[string(key)]
+	}
+	return waits
+}
+
+// look asks the database about an event, and about those that come next.
+func (tx *Tx) look(e *host.Event) error {
+	var ids, authors, keys [][]byte
+	var created []int64
+	add := func(e *host.Event) {
+		key := tx.s.keys.address(e)
+		if _, twice := tx.looked[e.ID]; twice || tx.waits(e.ID, key) {
+			return
+		}
+		tx.looked[e.ID] = known{key: key}
+		ids, authors, keys, created = append(ids, e.ID[:]), append(authors, e.PubKey[:]), append(keys, key), append(created, e.CreatedAt)
+	}
+	add(e)
+	if tx.upcoming != nil {
+		for _, next := range tx.upcoming(maxLookups) {
+			add(next)
+		}
+	}
+	ctx, cancel := call()
+	defer cancel()
+	rows, err := tx.s.conn.Query(ctx, lookUp, ids, authors, keys, created, maxOldBytes)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for i := 0; rows.Next(); i++ {
+		id := host.ID(ids[i])
+		k := tx.looked[id]
+		if err := rows.Scan(&k.here, &k.deleted, &k.until, &k.current, &k.createdAt, &k.id, &k.json, &k.held, &k.heldAny); err != nil {
+			return err
+		}
+		tx.looked[id] = k
+	}
+	return rows.Err()
 }
 
 func (tx *Tx) put(e *host.Event, now int64) (out host.Outcome, err error) {
@@ -105,11 +172,11 @@ func (tx *Tx) put(e *host.Event, now int64) (out host.Outcome, err error) {
 		return refuse(host.Duplicate, semantics.ReasonHave)
 	case k.newer(e):
 		return refuse(host.Replaced, semantics.ReasonNewer)
-	case k.gone(e), k.deleted:
+	case k.gone(e), k.deleted && e.Kind != host.KindDeletion:
 		return refuse(host.Rejected, semantics.ReasonDeleted)
 	}
 	if k.current != nil {
-		if out.Removed, err = tx.take(stored, `DELETE FROM event WHERE seq = $1 RETURNING seq, json`, *k.current); err != nil {
+		if out.Removed, err = tx.replace(&k); err != nil {
 			return out, err
 		}
 	}
@@ -127,6 +194,18 @@ func (tx *Tx) put(e *host.Event, now int64) (out host.Outcome, err error) {
 		return out, err
 	}
 	return out, nil
+}
+
+// replace has the version at an event's address deleted with the next flush, and returns it.
+func (tx *Tx) replace(k *known) ([]*host.Event, error) {
+	old, err := wire.ParseEvent(k.json)
+	if err != nil {
+		return tx.take(stored, `DELETE FROM event WHERE seq = $1 RETURNING seq, json`, *k.current)
+	}
+	tx.gone(stored, int64(len(k.json)))
+	tx.old = append(tx.old, *k.current)
+	tx.oldTags.add(&tx.s.keys, old, *k.current)
+	return []*host.Event{old}, nil
 }
 
 // add has the event inserted with the next flush, and returns its seq.
@@ -172,5 +251,83 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 		tx.failed = err
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
+	if tx.others > 0 {
+		tx.changes.removed(removed)
+	}
 	return removed, nil
+}
+
+// delete carries out a deletion event (NIP-09) and returns what it removed. Targets that
+// are not ids or addresses of its author's are ignored. However many there are, it takes
+// a few statements.
+func (tx *Tx) delete(e *host.Event) (removed []*host.Event, changes []host.HeldChange, err error) {
+	var ids [][]byte
+	var values []string
+	for _, tag := range e.Tags {
+		if len(tag) < 2 {
+			continue
+		}
+		switch tag[0] {
+		case "e":
+			var id host.ID
+			if host.ParseHex(id[:], tag[1]) {
+				ids = append(ids, id[:])
+			}
+		case "a":
+			if a, ok := host.ParseAddress(tag[1]); ok && a.PubKey == e.PubKey {
+				values = append(values, a.String())
+			}
+		}
+	}
+	if ids == nil && values == nil {
+		return nil, nil, nil
+	}
+	if err := tx.flush(); err != nil {
+		return nil, nil, err
+	}
+	if ids != nil {
+		if removed, changes, err = tx.deleteIDs(unique(ids), e.PubKey); err != nil {
+			return nil, nil, err
+		}
+	}
+	if values == nil {
+		return removed, changes, nil
+	}
+	gone, waited, err := tx.deleteAddresses(tx.s.keys.keys(nameAddress, values), e.CreatedAt)
+	return append(removed, gone...), append(changes, waited...), err
+}
+
+// deleteIDs removes the author's events, and remembers that the author wants them gone,
+// whether they are here or not.
+func (tx *Tx) deleteIDs(ids [][]byte, author host.PubKey) (removed []*host.Event, changes []host.HeldChange, err error) {
+	_, err = tx.exec(`
+		INSERT INTO deleted_id SELECT x.id, $2 FROM unnest($1::bytea[]) x (id)
+		WHERE NOT EXISTS (SELECT 1 FROM event e WHERE e.id = x.id AND (e.pubkey <> $2 OR e.kind = 5))
+		ON CONFLICT DO NOTHING`, ids, author[:])
+	if err != nil {
+		return nil, nil, err
+	}
+	removed, err = tx.take(stored, `DELETE FROM event WHERE id = ANY($1) AND pubkey = $2 AND kind <> 5 RETURNING seq, json`, ids, author[:])
+	if err != nil || tx.total.Held == 0 {
+		return removed, nil, err
+	}
+	changes, err = tx.dropHeld(host.StatusDeleted, `id = ANY($1) AND pubkey = $2 AND kind <> 5`, ids, author[:])
+	return removed, changes, err
+}
+
+// deleteAddresses removes versions that are not newer than until, and remembers that none
+// such is wanted. Purgatory may have several at an address.
+func (tx *Tx) deleteAddresses(keys [][]byte, until int64) (removed []*host.Event, changes []host.HeldChange, err error) {
+	_, err = tx.exec(`
+		INSERT INTO deleted_address SELECT x.key, $2 FROM unnest($1::bytea[]) x (key)
+		ON CONFLICT (key) DO UPDATE SET until = greatest(deleted_address.until, excluded.until)`, keys, until)
+	if err != nil {
+		return nil, nil, err
+	}
+	removed, err = tx.take(stored, `DELETE FROM event WHERE address = ANY($1) AND created_at <= $2 RETURNING seq, json`, keys, until)
+	if err != nil || tx.total.Held == 0 {
+		return removed, nil, err
+	}
+	changes, err = tx.dropHeld(host.StatusDeleted, `address = ANY($1) AND created_at <= $2`, keys, until)
+	return removed, changes, err
 }

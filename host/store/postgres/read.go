@@ -35,8 +35,8 @@ func (s *Store) each(ctx context.Context, op operation, sql string, args []any, 
 	defer func() { s.metrics.queries[op].Observe(time.Since(began).Seconds()) }()
 	again, err := s.read(ctx, sql, args, &yield)
 	if again && ctx.Err() == nil {
-		// The server was started anew, or what is between has dropped the line: all other
-		// connections that are open are as useless.
+		// The server was restarted, or a proxy has dropped the connection: all other open
+		// connections are broken too.
 		s.pool.Reset()
 		_, err = s.read(ctx, sql, args, &yield)
 	}
@@ -51,7 +51,7 @@ func (s *Store) each(ctx context.Context, op operation, sql string, args []any, 
 	case errors.Is(err, context.Canceled):
 		err = semantics.ErrClosed // by Close
 	}
-	return fmt.Errorf("%s events: %w", op, cause(err))
+	return fmt.Errorf("%s events: %w", op, away(err))
 }
 
 // read is one attempt of each. It sets yield to nil if the error is that of yield, and
@@ -82,6 +82,14 @@ func dead(err error) bool {
 		return strings.HasPrefix(said.Code, "57P")
 	}
 	return err != nil
+}
+
+// away returns an error with [host.ErrAway] if it is that of a connection.
+func away(err error) error {
+	if dead(err) {
+		return fmt.Errorf("%w: %w", host.ErrAway, cause(err))
+	}
+	return err
 }
 
 // first reads one row. It reports whether there is one.
@@ -352,11 +360,11 @@ func (s *Store) Authors(ctx context.Context, filters []host.Filter, now int64, y
 // event with a Seq up to seq was visible to it. yield must not wait.
 //
 // The order is that of answers.
-func (s *Store) Scan(ctx context.Context, f host.Filter, most int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error) {
+func (s *Store) Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error) {
 	if f.Limit >= 0 {
-		most = min(most, f.Limit)
+		limit = min(limit, f.Limit)
 	}
-	f.Limit = max(most, 0)
+	f.Limit = max(limit, 0)
 	var part query
 	parts, _, err := s.compose(ctx, &part, stored, []host.Filter{f}, now, true)
 	if err != nil {

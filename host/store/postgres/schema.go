@@ -1,21 +1,43 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"talon/host"
 	"talon/host/store/semantics"
 )
 
-// Version is the schema that this program knows.
-const Version = 1
+// layout is what a program knows of the schema.
+type layout struct {
+	steps []string // that lead from an empty schema to the present one; step i makes version i+1
 
-// The steps that lead from an empty schema to the present one. Step i makes version i+1.
-// A released step is never changed, only followed by another.
+	// oldest has, for each step, the version of the oldest program that can work with what
+	// the step makes: a lower one than the step's own if that adds what such a program does
+	// not miss. Programs that are older must have ended before the step, and do not start
+	// after it; the others stay and may come.
+	oldest []int
+}
+
+// present is what this program knows.
+var present = layout{steps, []int{1, 2}}
+
+// version is the schema version of the program.
+func (l *layout) version() int { return len(l.steps) }
+
+// A released step is never changed, only followed by another. To remove something takes two
+// releases: the first does not use it any more, the second removes it and names the first as
+// the oldest that can work with that.
 //
 // Column place sorts like an answer, newest first, ties by lowest id: it is created_at,
 // all bits inverted, and the id. Columns created_at, expires, since and due are unix
@@ -135,13 +157,67 @@ CREATE TABLE relay (
 	json  bytea NOT NULL,
 	PRIMARY KEY (about, hash)
 );
+`, `
+ALTER TABLE meta ADD COLUMN oldest int NOT NULL DEFAULT 2; -- version of a program that can work with it
+ALTER TABLE total
+	ADD COLUMN commits bigint NOT NULL DEFAULT 0, -- that changed any of this but placeholders
+	ADD COLUMN removed bigint NOT NULL DEFAULT 0, -- rows that have left event
+	ADD COLUMN expires bigint NOT NULL DEFAULT 9223372036854775807, -- the first in event
+	ADD COLUMN due     bigint NOT NULL DEFAULT 9223372036854775807, -- the first thing in purgatory
+	ADD COLUMN plugins bigint NOT NULL DEFAULT 0; -- number of the generation of plugins that decides, 0 for none
+UPDATE total SET expires = ` + nextExpiry + `, due = ` + nextHeld + `;
+
+CREATE TABLE writer ( -- a process that writes
+	id    bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	token bytea       NOT NULL, -- of its last commit
+	read  bigint      NOT NULL, -- of the commits of others it knows those up to this
+	alive timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 10);
+
+-- What commits did, for the other writers. What is lost in a crash of the server, they
+-- find in table event.
+CREATE UNLOGGED TABLE log (
+	n       bigint      PRIMARY KEY, -- total.commits after it
+	writer  bigint      NOT NULL,
+	before  bytea       NOT NULL, -- total.token before it
+	token   bytea       NOT NULL, -- and after it
+	at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+	changes bytea       NOT NULL -- see type changes
+);
+ALTER TABLE log ALTER COLUMN changes SET STORAGE EXTERNAL;
+
+ALTER TABLE writer ADD COLUMN saves bigint NOT NULL DEFAULT 0; -- number of its last save of state
+ALTER TABLE state
+	ADD COLUMN n bigint NOT NULL DEFAULT 0, -- number of the last save, of all writers, that has it
+	ALTER COLUMN value DROP NOT NULL;       -- NULL: it is forgotten
+CREATE SEQUENCE state_save;
+CREATE INDEX state_n ON state (n);
+
+CREATE TABLE plugins ( -- generations of the plugins of all
+	n       bigint PRIMARY KEY,
+	node    text   NOT NULL, -- that proposed it
+	records bytea  NOT NULL,
+	refused text             -- why it does not decide; empty: it does, or did; NULL: it is proposed
+);
+CREATE TABLE plugins_answer (
+	n       bigint NOT NULL,
+	node    text   NOT NULL,
+	problem text   NOT NULL, -- why it cannot run the generation; empty: it can
+	PRIMARY KEY (n, node)
+);
+CREATE TABLE plugins_module (
+	hash text  PRIMARY KEY, -- SHA-256, hex
+	wasm bytea NOT NULL
+);
+ALTER TABLE plugins_module ALTER COLUMN wasm SET STORAGE EXTERNAL;
 `}
 
-// prepareSchema makes sure that there is a table meta in the schema that the connection's
-// search path names, and so a lock for who writes.
-func prepareSchema(ctx context.Context, c *pgx.Conn) error {
+// prepare makes sure that there is a table meta in the schema that the connection's
+// search path names, and so a lock for those who write.
+func (l *layout) prepare(ctx context.Context, c *pgx.Conn) error {
 	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-		// Two that start at once take turns. The key is that of all Talons of the database.
+		// Two that start at the same time take turns. The key is that of all Talons of
+		// the database.
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockClass)<<32); err != nil {
 			return err
 		}
@@ -155,7 +231,7 @@ func prepareSchema(ctx context.Context, c *pgx.Conn) error {
 				return err
 			}
 		}
-		if _, there, err := version(ctx, tx); err != nil || there {
+		if _, there, err := l.read(ctx, tx); err != nil || there {
 			return err
 		}
 		secret := make([]byte, secretSize)
@@ -168,27 +244,62 @@ func prepareSchema(ctx context.Context, c *pgx.Conn) error {
 	})
 }
 
-// migrate brings the schema to the present version. REQUIRES: c has the lock of who writes.
-func migrate(ctx context.Context, c *pgx.Conn) error {
+// update brings the schema to the version of the program. Older programs that cannot work with
+// that must not write meanwhile; others wait for their turn.
+func (l *layout) update(ctx context.Context, c *pgx.Conn) error {
+	have, _, err := l.read(ctx, c)
+	if err != nil || have >= l.version() {
+		return err
+	}
 	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-		have, _, err := version(ctx, tx)
-		if err != nil {
+		if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = 0`, lockWait.Milliseconds())); err != nil {
 			return err
 		}
-		for ; have < Version; have++ {
-			if _, err := tx.Exec(ctx, steps[have]); err != nil {
+		// Others that update the same database go first, or after.
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockClass)<<32); err != nil {
+			return inUse(err)
+		}
+		if have, _, err = l.read(ctx, tx); err != nil || have >= l.version() {
+			return err
+		}
+		oldest := slices.Max(l.oldest[have:])
+		ended := []int64{lockClass} // by version 1, everybody's
+		if have > 1 {
+			ended = nil
+			for v := 2; v < oldest; v++ {
+				ended = append(ended, versionClass+int64(v))
+			}
+		}
+		for _, class := range append(ended, turnClass) {
+			if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(`+lockKey+`)`, class); err != nil {
+				return inUse(err)
+			}
+		}
+		for ; have < l.version(); have++ {
+			if _, err := tx.Exec(ctx, l.steps[have]); err != nil {
 				return fmt.Errorf("bring the schema to version %d: %w", have+1, err)
 			}
 			if _, err := tx.Exec(ctx, `UPDATE meta SET version = $1`, have+1); err != nil {
 				return err
 			}
 		}
-		return nil
+		_, err := tx.Exec(ctx, `UPDATE meta SET oldest = greatest(oldest, $1)`, oldest)
+		return err
 	})
 }
 
-// version returns that of the schema, and whether there is one.
-func version(ctx context.Context, c interface {
+// inUse says what it means that a lock was not to be had in time.
+func inUse(err error) error {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == "55P03" {
+		return fmt.Errorf("%w: a Talon of another version writes to it: stop that first, or use another database or schema", semantics.ErrInUse)
+	}
+	return err
+}
+
+// read returns the version of the schema, and whether there is one that the program can work
+// with.
+func (l *layout) read(ctx context.Context, c interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (version int, have bool, err error) {
 	var ours bool
@@ -201,11 +312,111 @@ func version(ctx context.Context, c interface {
 	if !ours {
 		return 0, true, errors.New("its table meta is not Talon's: give Talon a schema of its own with search_path")
 	}
-	if err := c.QueryRow(ctx, `SELECT version FROM meta`).Scan(&version); err != nil {
+	var oldest int // the first version has no such column
+	if err := c.QueryRow(ctx, `SELECT version, coalesce((to_jsonb(m) ->> 'oldest')::int, version) FROM meta m`).Scan(&version, &oldest); err != nil {
 		return 0, true, err
 	}
-	if version > Version {
-		return 0, true, fmt.Errorf("%w: it has schema %d, this program knows %d: run the newer version", semantics.ErrNewer, version, Version)
+	if oldest > l.version() {
+		return 0, true, fmt.Errorf("%w: it has schema %d, this program knows %d: run the newer version", semantics.ErrNewer, version, l.version())
 	}
 	return version, true, nil
+}
+
+const (
+	secretSize = 16
+	keySize    = 16
+)
+
+// nameAddress stands where a tag's name would, as a byte that no tag has, like
+// host.MaintainerOf.
+const nameAddress = 0
+
+// keyring makes the index keys of one database.
+type keyring struct {
+	secret [secretSize]byte
+}
+
+func (k *keyring) key(name byte, value string) []byte {
+	b := make([]byte, 0, 256)
+	b = append(b, k.secret[:]...)
+	b = append(b, name)
+	b = append(b, value...)
+	sum := sha256.Sum256(b)
+	return sum[:keySize:keySize]
+}
+
+// address is the key of the event's address, nil if it has none.
+func (k *keyring) address(e *host.Event) []byte {
+	a, ok := e.Address()
+	if !ok {
+		return nil
+	}
+	return k.key(nameAddress, a.String())
+}
+
+// keys are those of several values under one name, each once.
+func (k *keyring) keys(name byte, values []string) [][]byte {
+	if name == host.AddressOf {
+		name = nameAddress
+	}
+	keys := make([][]byte, len(values))
+	for i, v := range values {
+		keys[i] = k.key(name, v)
+	}
+	return unique(keys)
+}
+
+func unique(keys [][]byte) [][]byte {
+	slices.SortFunc(keys, bytes.Compare)
+	return slices.CompactFunc(keys, bytes.Equal)
+}
+
+// tagRows are rows of a tag table, a slice for each column.
+type tagRows struct {
+	key, place [][]byte
+	kind       []int32
+	seq        []int64
+	expires    []*int64
+}
+
+// add appends the rows of an event.
+func (r *tagRows) add(k *keyring, e *host.Event, seq int64) {
+	place, expires := placeOf(e), expiry(e)
+	one := func(key []byte) {
+		r.key, r.place = append(r.key, key), append(r.place, place)
+		r.kind, r.seq, r.expires = append(r.kind, int32(e.Kind)), append(r.seq, seq), append(r.expires, expires)
+	}
+	semantics.Tags(e, func(name byte, value string) { one(k.key(name, value)) })
+	semantics.Maintained(e, func(value string) { one(k.key(host.MaintainerOf, value)) })
+}
+
+// expiry is when the event expires, nil if it does not.
+func expiry(e *host.Event) *int64 {
+	if at, ok := e.Expiration(); ok {
+		return &at
+	}
+	return nil
+}
+
+const placeSize = 40
+
+func placeOf(e *host.Event) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, placeSize), ^uint64(e.CreatedAt))
+	return append(b, e.ID[:]...)
+}
+
+// parsePlace returns what a place is made of.
+func parsePlace(b []byte) (createdAt int64, id host.ID) {
+	return int64(^binary.BigEndian.Uint64(b)), host.ID(b[8:])
+}
+
+// above sorts before every place at or before newest, and after all others.
+func above(newest int64) []byte {
+	return binary.BigEndian.AppendUint64(nil, ^uint64(max(newest, 0)))
+}
+
+// under sorts after every place at or after oldest, and before all others.
+func under(oldest int64) []byte {
+	b := binary.BigEndian.AppendUint64(nil, ^uint64(max(oldest, 0)))
+	return append(b, bytes.Repeat([]byte{math.MaxUint8}, placeSize)...)
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"talon/host"
 	"talon/host/store/storetest"
 	"talon/internal/testkit"
 )
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestSuite(t *testing.T) {
-	server.URL(t) // or skip all at once
+	server.URL(t) // or skip all
 	storetest.Run(t, engine{})
 }
 
@@ -41,10 +42,34 @@ func suite(s *Store, err error) (storetest.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tested{s}, nil
+	return looking{tested{s}, new([]*host.Event)}, nil
 }
 
 // tested is a store as the suite sees it.
 type tested struct{ *Store }
 
 func (s tested) Begin() (storetest.Tx, error) { return s.Store.Begin() }
+
+// looking is a store that looks the events of a few transactions up with the first that is put.
+type looking struct {
+	tested
+	lately *[]*host.Event
+}
+
+func (s looking) Begin() (storetest.Tx, error) {
+	tx, err := s.BeginAfter(func(host.Commit) {}, func(int) []*host.Event { return *s.lately })
+	if err != nil {
+		return nil, err
+	}
+	return lookingTx{tx, s.lately}, nil
+}
+
+type lookingTx struct {
+	*Tx
+	lately *[]*host.Event
+}
+
+func (tx lookingTx) Put(e *host.Event, now int64) (host.Outcome, error) {
+	*tx.lately = append((*tx.lately)[max(0, len(*tx.lately)-20):], e)
+	return tx.Tx.Put(e, now)
+}

@@ -28,14 +28,17 @@ const flushBytes = 4 << 20
 // After an error of any other method the transaction is broken: only Rollback is left. The
 // store stays usable.
 type Tx struct {
-	s      *Store
-	total  semantics.Total
-	work   int   // events put or removed
-	left   int64 // events removed
-	dated  bool  // what expires has changed
-	timed  bool  // when something in purgatory is due has changed
-	failed error // the first error
-	done   bool
+	s       *Store
+	total   semantics.Total
+	removed int64   // of table total, when the transaction began
+	others  int64   // processes that write as well
+	changes changes // for them
+	work    int     // events put or removed
+	left    int64   // events removed
+	dated   bool    // what expires has changed
+	timed   bool    // when something in purgatory is due has changed
+	failed  error   // the first error
+	done    bool
 
 	// Events that were put and are not inserted yet, and the addresses of some.
 	fresh     eventRows
@@ -43,6 +46,11 @@ type Tx struct {
 	ids       map[host.ID]struct{}
 	addresses map[string]struct{}
 	bytes     int
+	old       []int64 // seq of versions that they replace
+	oldTags   tagRows // and the tags of these
+
+	upcoming func(limit int) []*host.Event // events that may be put next; may be nil
+	looked   map[host.ID]known             // what is known of some of them
 
 	texts []text // what Commit makes visible
 }
@@ -61,22 +69,9 @@ type eventRows struct {
 	expires                      []*int64
 }
 
-// Begin starts a transaction. It waits until the one before has ended. Where the connection
-// to the database is lost it makes another.
-func (s *Store) Begin() (*Tx, error) {
-	if err := s.lock(); err != nil {
-		return nil, fmt.Errorf("begin transaction: %w", err)
-	}
-	err := s.retry(func(ctx context.Context) error {
-		_, err := s.conn.Exec(ctx, `BEGIN`)
-		return err
-	})
-	if err != nil {
-		s.writing.Unlock()
-		return nil, fmt.Errorf("begin transaction: %w", err)
-	}
-	return &Tx{s: s, total: *s.total.Load(), ids: map[host.ID]struct{}{}, addresses: map[string]struct{}{}}, nil
-}
+// Begin starts a transaction. It waits until the one before has ended, be it another
+// process's. Where the connection to the database is lost it makes another.
+func (s *Store) Begin() (*Tx, error) { return s.BeginAfter(func(host.Commit) {}, nil) }
 
 // lock takes the right to write.
 func (s *Store) lock() error {
@@ -100,14 +95,14 @@ func (s *Store) retry(f func(ctx context.Context) error) error {
 	defer cancel()
 	if s.conn != nil {
 		err := f(ctx)
-		if err == nil || !s.conn.IsClosed() {
+		if err == nil || s.conn != nil && !s.conn.IsClosed() {
 			return err
 		}
 		s.log.Warn("connection to the database is lost", "err", err)
 		s.drop()
 	}
-	if err := s.connect(ctx); err != nil {
-		return err
+	if _, err := s.connect(ctx); err != nil {
+		return away(err)
 	}
 	return f(ctx)
 }
@@ -130,19 +125,12 @@ func (tx *Tx) Commit() error {
 	s := tx.s
 	token := make([]byte, 16)
 	rand.Read(token)
-	sealed, err := tx.seal(token)
-	if err != nil {
+	if err := tx.seal(token); err != nil {
 		if err = tx.resolve(token, err); err != nil {
 			tx.end()
 			return fmt.Errorf("commit: %w", err)
 		}
-	} else {
-		s.token = token
-		s.expiry.Store(sealed.expiry)
-		s.heldDue.Store(sealed.heldDue)
-		s.total.Store(&tx.total)
 	}
-	s.left.Add(tx.left)
 	for _, e := range tx.texts {
 		s.texts.Add(e.seq, e.json)
 	}
@@ -152,18 +140,36 @@ func (tx *Tx) Commit() error {
 	return nil
 }
 
-type sealed struct{ expiry, heldDue int64 }
-
 // seal writes what waits, sums up and commits, in one exchange.
-func (tx *Tx) seal(token []byte) (sealed, error) {
+func (tx *Tx) seal(token []byte) error {
 	s := tx.s
-	now := sealed{s.expiry.Load(), s.heldDue.Load()}
+	expires, due := s.expiry.Load(), s.heldDue.Load()
 	var b pgx.Batch
 	tx.insert(&b)
-	t := tx.total
-	b.Queue(`UPDATE total SET seq = $1, events = $2, bytes = $3, held = $4, held_bytes = $5, token = $6`, t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, token)
-	if tx.dated || tx.timed {
-		b.Queue(`SELECT ` + nextExpiry + `, ` + nextHeld).QueryRow(func(row pgx.Row) error { return row.Scan(&now.expiry, &now.heldDue) })
+	commits := s.known.commits
+	changed := tx.work > 0 || tx.dated || tx.timed
+	if changed || len(tx.changes) > 0 {
+		commits++
+		t := tx.total
+		const sql = `
+			UPDATE total SET seq = $1, events = $2, bytes = $3, held = $4, held_bytes = $5, token = $6, commits = $7, removed = $8, `
+		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, token, commits, tx.removed + tx.left}
+		if tx.dated || tx.timed {
+			b.Queue(sql+`expires = `+nextExpiry+`, due = `+nextHeld+` RETURNING expires, due`, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&expires, &due) })
+		} else {
+			b.Queue(sql+`expires = $9, due = $10`, append(args, expires, due)...)
+		}
+		b.Queue(`UPDATE writer SET token = $1, read = $2, alive = clock_timestamp() WHERE id = $3`, token, s.known.commits, s.writer.Load())
+		if tx.others > 0 {
+			b.Queue(`INSERT INTO log (n, writer, before, token, changes) VALUES ($1, $2, $3, $4, $5)`, commits, s.writer.Load(), s.known.token, token, []byte(tx.changes))
+			b.Queue(`SELECT pg_notify($1, $2)`, s.channel(), fmt.Sprint(s.writer.Load()))
+		}
+		if !changed {
+			// What nobody was promised may be lost in a crash.
+			b.Queue(`SET LOCAL synchronous_commit = off`)
+		}
+	} else {
+		token = s.known.token
 	}
 	var tag pgconn.CommandTag
 	b.Queue(`COMMIT`).Exec(func(t pgconn.CommandTag) error {
@@ -173,12 +179,13 @@ func (tx *Tx) seal(token []byte) (sealed, error) {
 	ctx, cancel := call()
 	defer cancel()
 	if err := s.conn.SendBatch(ctx, &b).Close(); err != nil {
-		return sealed{}, err
+		return err
 	}
 	if tag.String() != "COMMIT" {
-		return sealed{}, fmt.Errorf("the server answered %s", tag)
+		return fmt.Errorf("the server answered %s", tag)
 	}
-	return now, nil
+	s.note(&mark{position{commits: commits, token: token}, tx.total, tx.removed + tx.left, expires, due, s.plugins})
+	return nil
 }
 
 // resolve finds out what became of a commit that failed with an error, which it returns if
@@ -189,22 +196,22 @@ func (tx *Tx) resolve(token []byte, failed error) error {
 		return errors.Join(failed, s.undo())
 	}
 	s.drop()
-	before := s.token
-	s.unknown = token
 	s.log.Warn("connection to the database is lost during a commit", "err", failed)
 	ctx, cancel := context.WithTimeout(context.Background(), resolveTime)
 	defer cancel()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		err := s.connect(ctx)
+		last, err := s.connect(ctx)
 		switch {
-		case err == nil && bytes.Equal(s.token, token):
+		case err == nil && bytes.Equal(last, token):
 			s.log.Info("the commit holds")
+			// When something is due is found out with the next transaction.
+			s.note(&mark{position{commits: s.known.commits + 1, token: token}, tx.total, tx.removed + tx.left, s.expiry.Load(), s.heldDue.Load(), s.plugins})
 			return nil
-		case err == nil && bytes.Equal(s.token, before):
+		case err == nil && last != nil:
 			s.log.Info("nothing was committed")
 			return failed
-		case s.over != nil:
-			return s.over
+		case err == nil:
+			return fmt.Errorf("the connection to the database was lost for so long that whether it has committed is not known: %w", failed)
 		}
 		select {
 		case <-ctx.Done():
@@ -214,8 +221,12 @@ func (tx *Tx) resolve(token []byte, failed error) error {
 	}
 }
 
-// insert queues what waits to be inserted.
+// insert queues what waits to be inserted, after what it replaces has gone.
 func (tx *Tx) insert(b *pgx.Batch) {
+	if len(tx.old) > 0 {
+		b.Queue(`DELETE FROM event WHERE seq = ANY($1)`, tx.old)
+		b.Queue(deleteTags("tag"), tx.oldTags.key, tx.oldTags.kind, tx.oldTags.place)
+	}
 	if e := &tx.fresh; len(e.seq) > 0 {
 		b.Queue(`
 			INSERT INTO event (seq, id, pubkey, place, kind, created_at, expires, address, json)
@@ -231,6 +242,12 @@ func insertTags(table string) string {
 	return `INSERT INTO ` + table + ` SELECT * FROM unnest($1::bytea[], $2::int[], $3::bytea[], $4::bigint[], $5::bigint[])`
 }
 
+func deleteTags(table string) string {
+	return `
+		DELETE FROM ` + table + ` g USING unnest($1::bytea[], $2::int[], $3::bytea[]) AS x (key, kind, place)
+		WHERE g.key = x.key AND g.kind = x.kind AND g.place = x.place`
+}
+
 // flush inserts what waits, so that statements see it.
 func (tx *Tx) flush() error {
 	if len(tx.fresh.seq) == 0 {
@@ -244,13 +261,17 @@ func (tx *Tx) flush() error {
 		return err
 	}
 	tx.fresh, tx.tags, tx.bytes = eventRows{}, tagRows{}, 0
+	tx.old, tx.oldTags = nil, tagRows{}
 	clear(tx.ids)
 	clear(tx.addresses)
+	clear(tx.looked)
 	return nil
 }
 
-// exec runs a statement and returns how many rows it changed.
+// exec runs a statement and returns how many rows it changed. What was looked up before counts
+// no more.
 func (tx *Tx) exec(sql string, args ...any) (int64, error) {
+	clear(tx.looked)
 	ctx, cancel := call()
 	defer cancel()
 	tag, err := tx.s.conn.Exec(ctx, sql, args...)
@@ -289,6 +310,7 @@ func (tx *Tx) take(t tables, sql string, args ...any) ([]*host.Event, error) {
 	var events []*host.Event
 	var tags tagRows
 	var damaged []int64
+	clear(tx.looked)
 	for _, r := range all {
 		tx.gone(t, int64(len(r.json)))
 		e, err := wire.ParseEvent(r.json)
@@ -302,9 +324,7 @@ func (tx *Tx) take(t tables, sql string, args ...any) ([]*host.Event, error) {
 		tags.add(&tx.s.keys, e, r.seq)
 	}
 	if len(tags.key) > 0 {
-		_, err = tx.exec(`
-			DELETE FROM `+t.tag+` g USING unnest($1::bytea[], $2::int[], $3::bytea[]) AS x (key, kind, place)
-			WHERE g.key = x.key AND g.kind = x.kind AND g.place = x.place`, tags.key, tags.kind, tags.place)
+		_, err = tx.exec(deleteTags(t.tag), tags.key, tags.kind, tags.place)
 	}
 	if err == nil && damaged != nil {
 		_, err = tx.exec(`DELETE FROM `+t.tag+` WHERE seq = ANY($1)`, damaged)

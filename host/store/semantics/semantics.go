@@ -1,5 +1,5 @@
-// Package semantics has what every engine of the store answers alike: its words, its
-// bounds, when something in purgatory is due, and under which values an event is found.
+// Package semantics has what all engines of the store share: reasons, bounds, the due
+// times of purgatory, and the index values of an event.
 //
 // It does no I/O and knows no database.
 package semantics
@@ -23,7 +23,7 @@ const (
 	ReasonGone    = "blocked: this announcement waited for its git data in vain: its author may send it again"
 	ReasonFull    = "rate-limited: too many events wait for their git data here: try again later"
 
-	// ReasonOwnFull has a verb for how many events of the author are held.
+	// ReasonOwnFull has a format verb for the number of held events of the author.
 	ReasonOwnFull = "restricted: %d events of yours wait for their git data: push it, or delete those that you do not need"
 )
 
@@ -53,7 +53,7 @@ const (
 	MaxPlaceholderRepo = 8 << 10 // bytes of a repository's key
 )
 
-// Total is what a database holds.
+// Total has the totals of a database.
 type Total struct {
 	Seq    int64 // the highest ever given
 	Events int64
@@ -85,7 +85,7 @@ func (l HeldLimits) Filled() HeldLimits {
 	return l
 }
 
-// Due returns when a held event is next to be looked at.
+// Due returns when a held event is due for the next sweep.
 func Due(e *host.Event, since int64, dormant bool) int64 {
 	h := grasp.Hold{Announcement: e.Kind == host.KindAnnouncement, Since: since}
 	at, _ := h.Next(since)
@@ -110,4 +110,70 @@ func SortForRelease(list []Waiting) {
 	slices.SortStableFunc(list, func(a, b Waiting) int {
 		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), bytes.Compare(b.ID[:], a.ID[:]))
 	})
+}
+
+// Tags calls yield for each tag under which an event is found, once: the first value of
+// each single-letter tag (NIP-01).
+func Tags(e *host.Event, yield func(name byte, value string)) {
+	var seen tagSet
+	for _, tag := range e.Tags {
+		if len(tag) > 1 && len(tag[0]) == 1 && letter(tag[0][0]) && seen.add(tag[0][0], tag[1]) {
+			yield(tag[0][0], tag[1])
+		}
+	}
+}
+
+// Maintained calls yield for each value of [host.MaintainerOf] under which a repository
+// announcement is found.
+func Maintained(e *host.Event, yield func(value string)) {
+	maintainers := e.Maintainers()
+	if len(maintainers) == 0 {
+		return
+	}
+	identifier := e.D()
+	for _, m := range maintainers {
+		yield(host.Maintains(m, identifier))
+	}
+}
+
+func letter(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// tagSet holds tags, most often few.
+type tagSet struct {
+	n    int
+	few  [8]indexedTag
+	many map[indexedTag]struct{} // nil while few will do
+}
+
+type indexedTag struct {
+	name  byte
+	value string
+}
+
+// add reports whether the tag was not in the set.
+func (s *tagSet) add(name byte, value string) bool {
+	t := indexedTag{name, value}
+	if s.many == nil {
+		for _, have := range s.few[:s.n] {
+			if have == t {
+				return false
+			}
+		}
+		if s.n < len(s.few) {
+			s.few[s.n] = t
+			s.n++
+			return true
+		}
+		s.many = make(map[indexedTag]struct{})
+		for _, have := range s.few {
+			s.many[have] = struct{}{}
+		}
+	}
+	if _, ok := s.many[t]; ok {
+		return false
+	}
+	s.many[t] = struct{}{}
+	return true
 }

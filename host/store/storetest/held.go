@@ -11,7 +11,7 @@ import (
 	"talon/host/store/semantics"
 )
 
-var purgatory = host.Holding{Reason: host.ReasonHeld}
+var purgatory = host.HoldOptions{Reason: host.ReasonHeld}
 
 // testHeldStories tells what happens to events in purgatory, in short steps:
 //
@@ -180,9 +180,9 @@ func testHeldStories(t *testing.T, x Engine) {
 				answer, fates := "", []host.HeldChange(nil)
 				switch words[0] {
 				case "hold", "sync", "state":
-					h := host.Holding{Reason: host.ReasonHeld, Synced: words[0] == "sync"}
+					h := host.HoldOptions{Reason: host.ReasonHeld, Synced: words[0] == "sync"}
 					if words[0] == "state" {
-						h.Restart = []host.Address{{Kind: 30617, PubKey: host.PubKey{1}, D: "repo"}}
+						h.ExtendDeadline = []host.Address{{Kind: 30617, PubKey: host.PubKey{1}, D: "repo"}}
 					}
 					out := Hold(t, s, now, h, e)
 					answer, fates = out.Code.String(), out.Held
@@ -202,7 +202,7 @@ func testHeldStories(t *testing.T, x Engine) {
 					fmt.Sscan(words[1], &n)
 					now += n
 				case "restart":
-					fates = Release(t, s, now, host.Release{Restart: []host.Address{
+					fates = Release(t, s, now, host.Release{ExtendDeadline: []host.Address{
 						{Kind: 30617, PubKey: host.PubKey{1}, D: "repo"}, {Kind: 1, PubKey: host.PubKey{1}},
 					}}).Held
 				case "release":
@@ -213,14 +213,14 @@ func testHeldStories(t *testing.T, x Engine) {
 					out := Release(t, s, now, r)
 					var list []string
 					for _, one := range out.Events {
-						list = append(list, names[one.ID]+" "+one.Fate.String())
-						if (one.Fate == host.FateReleased) != (one.Seq != 0) {
+						list = append(list, names[one.ID]+" "+one.Status.String())
+						if (one.Status == host.StatusReleased) != (one.Seq != 0) {
 							t.Errorf("%s: %+v", step, one)
 						}
 					}
 					answer = strings.Join(list, " ")
 					for _, c := range out.Held {
-						if c.Fate != host.FateReleased {
+						if c.Status != host.StatusReleased {
 							fates = append(fates, c)
 						}
 					}
@@ -229,7 +229,7 @@ func testHeldStories(t *testing.T, x Engine) {
 				}
 				var list []string
 				for _, c := range fates {
-					list = append(list, names[c.Event.ID]+" "+c.Fate.String())
+					list = append(list, names[c.Event.ID]+" "+c.Status.String())
 				}
 				got := strings.Trim(answer+", "+strings.Join(list, " "), ", ")
 				if got != strings.TrimSpace(want) {

@@ -17,9 +17,9 @@ import (
 // heldModel is a store with purgatory as simple as it can be said.
 type heldModel struct {
 	*model
-	held []*modelHeld // in the order in which they came
-	gone map[host.ID]int64
-	most semantics.HeldLimits
+	held   []*modelHeld // in the order in which they came
+	gone   map[host.ID]int64
+	limits semantics.HeldLimits
 }
 
 type modelHeld struct {
@@ -48,7 +48,7 @@ func (m *heldModel) find(id host.ID) *modelHeld {
 }
 
 // drop removes all for which cond holds.
-func (m *heldModel) drop(fates *[]string, fate host.Fate, cond func(*modelHeld) bool) {
+func (m *heldModel) drop(fates *[]string, fate host.HeldStatus, cond func(*modelHeld) bool) {
 	m.held = slices.DeleteFunc(m.held, func(h *modelHeld) bool {
 		if !cond(h) {
 			return false
@@ -58,7 +58,7 @@ func (m *heldModel) drop(fates *[]string, fate host.Fate, cond func(*modelHeld) 
 	})
 }
 
-func note(fates *[]string, e *host.Event, fate host.Fate) {
+func note(fates *[]string, e *host.Event, fate host.HeldStatus) {
 	*fates = append(*fates, e.ID.String()[:8]+" "+fate.String())
 }
 
@@ -75,14 +75,14 @@ func (m *heldModel) put(e *host.Event, now int64) (host.Outcome, []string) {
 		return out, nil
 	}
 	if e.Kind == host.KindDeletion {
-		m.drop(&fates, host.FateDeleted, func(h *modelHeld) bool { return grasp.Deletes(e, h.Event) })
+		m.drop(&fates, host.StatusDeleted, func(h *modelHeld) bool { return grasp.Deletes(e, h.Event) })
 	}
-	m.drop(&fates, host.FateReleased, func(h *modelHeld) bool { return h.ID == e.ID })
-	m.drop(&fates, host.FateReplaced, func(h *modelHeld) bool { return sameAddress(h.Event, e) && e.Before(h.Event) })
+	m.drop(&fates, host.StatusReleased, func(h *modelHeld) bool { return h.ID == e.ID })
+	m.drop(&fates, host.StatusReplaced, func(h *modelHeld) bool { return sameAddress(h.Event, e) && e.Before(h.Event) })
 	return out, fates
 }
 
-func (m *heldModel) hold(e *host.Event, hd host.Holding, now int64) (host.Code, string, []string) {
+func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Code, string, []string) {
 	var fates []string
 	if at, ok := e.Expiration(); ok && at <= now {
 		return host.Rejected, semantics.ReasonExpired, nil
@@ -93,7 +93,7 @@ func (m *heldModel) hold(e *host.Event, hd host.Holding, now int64) (host.Code, 
 			if e.Kind == 30617 && !hd.Synced {
 				m.restart(&fates, h, now)
 			}
-			m.restartAll(&fates, hd.Restart, now)
+			m.restartAll(&fates, hd.ExtendDeadline, now)
 			return host.Held, h.reason, fates
 		}
 	}
@@ -127,12 +127,12 @@ func (m *heldModel) hold(e *host.Event, hd host.Holding, now int64) (host.Code, 
 		return host.Rejected, prefix, fates
 	}
 	if old != nil {
-		m.drop(&fates, host.FateReplaced, func(h *modelHeld) bool { return h == old })
+		m.drop(&fates, host.StatusReplaced, func(h *modelHeld) bool { return h == old })
 	}
 	m.held = append(m.held, &modelHeld{Event: e, since: now, reason: hd.Reason})
 	delete(m.gone, e.ID)
-	note(&fates, e, host.FateHeld)
-	m.restartAll(&fates, hd.Restart, now)
+	note(&fates, e, host.StatusHeld)
+	m.restartAll(&fates, hd.ExtendDeadline, now)
 	return host.Held, hd.Reason, fates
 }
 
@@ -153,17 +153,17 @@ func (m *heldModel) room(fates *[]string, e *host.Event, old *modelHeld) string 
 				first = h
 			}
 		}
-		m.drop(fates, host.FateExpired, func(h *modelHeld) bool { return h == first })
+		m.drop(fates, host.StatusExpired, func(h *modelHeld) bool { return h == first })
 		return first != nil
 	}
 	own := func(h *modelHeld) bool { return h.PubKey == e.PubKey }
-	if n, _ := count(own); old == nil && n >= m.most.ByAuthor && !evict(own) {
+	if n, _ := count(own); old == nil && n >= m.limits.ByAuthor && !evict(own) {
 		return "restricted"
 	}
 	all := func(*modelHeld) bool { return true }
 	for {
 		n, size := count(all)
-		if n < m.most.Events && size+int64(len(e.JSON)) <= m.most.Bytes {
+		if n < m.limits.Events && size+int64(len(e.JSON)) <= m.limits.Bytes {
 			return ""
 		}
 		if !evict(all) {
@@ -178,10 +178,10 @@ func (m *heldModel) age(fates *[]string, h *modelHeld, now int64) {
 		if phase == grasp.Gone {
 			m.gone[h.ID] = h.since + grasp.HoldFor + grasp.ReviveFor + grasp.RefuseFor
 		}
-		m.drop(fates, host.FateExpired, func(x *modelHeld) bool { return x == h })
+		m.drop(fates, host.StatusExpired, func(x *modelHeld) bool { return x == h })
 	case phase == grasp.Dormant && !h.dormant:
 		h.dormant = true
-		note(fates, h.Event, host.FateDormant)
+		note(fates, h.Event, host.StatusDormant)
 	}
 }
 
@@ -191,7 +191,7 @@ func (m *heldModel) restart(fates *[]string, h *modelHeld, now int64) {
 		return
 	}
 	if h.dormant {
-		note(fates, h.Event, host.FateRevived)
+		note(fates, h.Event, host.StatusRevived)
 	}
 	h.since, h.dormant = next.Since, false
 }
@@ -231,31 +231,31 @@ func (m *heldModel) release(r host.Release, now int64) (events, fates []string) 
 	slices.SortStableFunc(ids, func(a, b host.ID) int { return int(at(a) - at(b)) })
 	for _, id := range ids {
 		h := m.find(id)
-		fate := host.FateAbsent
+		fate := host.StatusAbsent
 		switch {
 		case h != nil:
 			m.held = slices.DeleteFunc(m.held, func(x *modelHeld) bool { return x == h })
 			out, more := m.put(h.Event, now)
 			switch {
 			case out.Code == host.Stored:
-				fate = host.FateReleased
+				fate = host.StatusReleased
 			case out.Reason == semantics.ReasonExpired:
-				fate = host.FateExpired
+				fate = host.StatusExpired
 			default:
 				panic("the model held what it would not store: " + out.Reason)
 			}
 			note(&fates, h.Event, fate)
 			fates = append(fates, more...)
 		case m.events[id] != nil:
-			fate = host.FateStored
+			fate = host.StatusStored
 		case m.gone[id] != 0:
-			fate = host.FateExpired
+			fate = host.StatusExpired
 		case len(m.deleted[id]) > 0:
-			fate = host.FateDeleted
+			fate = host.StatusDeleted
 		}
 		events = append(events, id.String()[:8]+" "+fate.String())
 	}
-	m.restartAll(&fates, r.Restart, now)
+	m.restartAll(&fates, r.ExtendDeadline, now)
 	return events, fates
 }
 
@@ -272,7 +272,7 @@ func (w *world) heldEvent(now int64) *host.Event {
 
 func fatesOf(changes []host.HeldChange) (list []string) {
 	for _, c := range changes {
-		note(&list, c.Event, c.Fate)
+		note(&list, c.Event, c.Status)
 	}
 	return list
 }
@@ -299,7 +299,7 @@ func testHeldModel(t *testing.T, x Engine) {
 				opts.Held = semantics.HeldLimits{Events: 1000, ByAuthor: 1000, Bytes: 1 << 20}
 			}
 			s := openWith(t, x, dir, opts)
-			m := &heldModel{model: newModel(), gone: map[host.ID]int64{}, most: opts.Held}
+			m := &heldModel{model: newModel(), gone: map[host.ID]int64{}, limits: opts.Held}
 			w := &world{Rand: rand.New(rand.NewPCG(uint64(seed), 2))}
 			now := int64(1_700_000_000)
 			for step := range 60 {
@@ -331,7 +331,7 @@ func compareHolds(t *testing.T, s Store, m *heldModel, w *world, now *int64) {
 		switch w.IntN(10) {
 		default:
 			e := w.heldEvent(*now)
-			h := host.Holding{Reason: fmt.Sprint("purgatory: ", e.Kind), Synced: w.IntN(3) == 0, Restart: w.restarts()}
+			h := host.HoldOptions{Reason: fmt.Sprint("purgatory: ", e.Kind), Synced: w.IntN(3) == 0, ExtendDeadline: w.restarts()}
 			got, err := tx.Hold(e, h, *now)
 			if err != nil {
 				t.Fatal(err)
@@ -359,7 +359,7 @@ func compareHolds(t *testing.T, s Store, m *heldModel, w *world, now *int64) {
 					r.IDs = append(r.IDs, pick(w, w.past...).ID)
 				}
 			}
-			r.Restart = w.restarts()
+			r.ExtendDeadline = w.restarts()
 			got, err := tx.Release(r, *now)
 			if err != nil {
 				t.Fatal(err)
@@ -367,7 +367,7 @@ func compareHolds(t *testing.T, s Store, m *heldModel, w *world, now *int64) {
 			events, fates := m.release(r, *now)
 			var have []string
 			for _, e := range got.Events {
-				have = append(have, e.ID.String()[:8]+" "+e.Fate.String())
+				have = append(have, e.ID.String()[:8]+" "+e.Status.String())
 			}
 			slices.Sort(have)
 			slices.Sort(events)

@@ -199,7 +199,7 @@ func testManyDeletions(t *testing.T, x Engine) {
 	if out := Put(t, s, 0, Event(2, 1, 1, 0))[0]; out.Reason != semantics.ReasonDeleted {
 		t.Errorf("what was deleted before it came: %+v", out)
 	}
-	if got := s.Left(); got != 1000 {
+	if got := s.RemovedTotal(); got != 1000 {
 		t.Errorf("%d events have left", got)
 	}
 	Check(t, s)

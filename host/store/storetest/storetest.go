@@ -1,5 +1,5 @@
-// Package storetest is what every engine of the store must pass: the same answers, the
-// same bytes in the same order, and nothing that does not fit together after any step.
+// Package storetest tests every engine of the store: the same answers, the same bytes in
+// the same order, and nothing that does not fit together after any step.
 package storetest
 
 import (
@@ -22,22 +22,22 @@ type Engine interface {
 	Open(ctx context.Context, name string, o Options) (Store, error)
 	ReadOnly(ctx context.Context, name string) (Store, error)
 
-	// Rounds is how often a long random story is told.
+	// Rounds is how often a long random story is run.
 	Rounds() int
 }
 
-// Options are how a test wants its database.
+// Options are the options of a test's database.
 type Options struct {
 	Held  semantics.HeldLimits
 	Small bool // pieces as small as they can be, so that few events make many
 }
 
-// Store is what is tested.
+// Store is the store under test.
 type Store interface {
 	Begin() (Tx, error)
 	NextExpiry() (int64, bool)
 	NextHeld() (int64, bool)
-	Left() int64
+	RemovedTotal() int64
 	Total() semantics.Total
 
 	Get(ctx context.Context, id host.ID) ([]byte, error)
@@ -48,7 +48,7 @@ type Store interface {
 	Headers(ctx context.Context, rows []int64) ([][]byte, error)
 	Count(ctx context.Context, filters []host.Filter, now int64) (int64, error)
 	Authors(ctx context.Context, filters []host.Filter, now int64, yield func(host.PubKey)) error
-	Scan(ctx context.Context, f host.Filter, most int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
+	Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
 	Export(ctx context.Context, yield func(json []byte) error) error
 
 	Held(ctx context.Context, id host.ID) ([]byte, error)
@@ -76,7 +76,7 @@ type Store interface {
 // Tx is a transaction of the store.
 type Tx interface {
 	Put(e *host.Event, now int64) (host.Outcome, error)
-	Hold(e *host.Event, h host.Holding, now int64) (host.Outcome, error)
+	Hold(e *host.Event, h host.HoldOptions, now int64) (host.Outcome, error)
 	Release(r host.Release, now int64) (host.ReleaseOutcome, error)
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
@@ -185,7 +185,7 @@ func Put(t testing.TB, s Store, now int64, events ...*host.Event) (out []host.Ou
 }
 
 // Hold puts an event into purgatory.
-func Hold(t testing.TB, s Store, now int64, h host.Holding, e *host.Event) (out host.Outcome) {
+func Hold(t testing.TB, s Store, now int64, h host.HoldOptions, e *host.Event) (out host.Outcome) {
 	t.Helper()
 	Change(t, s, func(tx Tx) (err error) {
 		out, err = tx.Hold(e, h, now)
@@ -204,7 +204,7 @@ func Release(t testing.TB, s Store, now int64, r host.Release) (out host.Release
 	return out
 }
 
-// SweepHeld lets time pass in purgatory, in small steps.
+// SweepHeld sweeps purgatory up to a time, in small steps.
 func SweepHeld(t testing.TB, s Store, now int64) (changes []host.HeldChange) {
 	t.Helper()
 	for {
@@ -219,7 +219,7 @@ func SweepHeld(t testing.TB, s Store, now int64) (changes []host.HeldChange) {
 	}
 }
 
-// Check fails the test if anything in the store does not fit together.
+// Check fails the test if anything in the store is inconsistent.
 func Check(t testing.TB, s Store) {
 	t.Helper()
 	n, err := s.Check(context.Background(), func(*host.Event) error { return nil }, func(p string) { t.Error("check: " + p) })

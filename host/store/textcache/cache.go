@@ -8,7 +8,7 @@ package textcache
 
 import "sync"
 
-// Cache is for the texts of one store. Many goroutines may use it at once.
+// Cache holds texts of one store. It is safe for concurrent use.
 type Cache struct {
 	shards [shards]shard
 }
@@ -26,36 +26,36 @@ type shard struct {
 	mu         sync.Mutex // guards the fields below
 	young, old map[int64][]byte
 	size       int64 // of young
-	most       int64
+	max        int64
 	all        int64 // most, if nothing is lent
 }
 
-// New returns a cache of so many bytes, or of nothing.
-func New(most int64) *Cache {
+// New returns a cache of the given number of bytes; 0 keeps nothing.
+func New(limit int64) *Cache {
 	t := new(Cache)
 	for i := range t.shards {
 		t.shards[i].young = map[int64][]byte{}
-		t.shards[i].all = most / (2 * shards)
-		t.shards[i].most = t.shards[i].all
+		t.shards[i].all = limit / (2 * shards)
+		t.shards[i].max = t.shards[i].all
 	}
 	return t
 }
 
-// Lend leaves room for n bytes that are kept elsewhere and count as a part of the cache, at
-// most three quarters of it.
+// Lend reserves n bytes of the cache for memory used elsewhere, at most three quarters of
+// it.
 func (t *Cache) Lend(n int64) {
 	n /= 2 * shards
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		s.most = s.all - min(n, s.all/4*3)
+		s.max = s.all - min(n, s.all/4*3)
 		s.mu.Unlock()
 	}
 }
 
 func (t *Cache) shard(seq int64) *shard { return &t.shards[uint64(seq)%shards] }
 
-// Get returns the text of the row, nil if it is not remembered.
+// Get returns the text of the row, nil if it is not in the cache.
 func (t *Cache) Get(seq int64) []byte {
 	s := t.shard(seq)
 	s.mu.Lock()
@@ -70,7 +70,7 @@ func (t *Cache) Get(seq int64) []byte {
 	return json
 }
 
-// Add remembers a text, which nobody may change any more.
+// Add stores a text, which must not change afterwards.
 func (t *Cache) Add(seq int64, json []byte) {
 	s := t.shard(seq)
 	s.mu.Lock()
@@ -83,8 +83,8 @@ func (t *Cache) Add(seq int64, json []byte) {
 // add is for a text that is not in the younger generation. REQUIRES: s.mu.
 func (s *shard) add(seq int64, json []byte) {
 	cost := int64(len(json)) + textCost
-	if s.size+cost > s.most {
-		if cost > s.most/8 {
+	if s.size+cost > s.max {
+		if cost > s.max/8 {
 			return // one giant must not push out everything else
 		}
 		s.old, s.young, s.size = s.young, make(map[int64][]byte, len(s.young)), 0

@@ -6,8 +6,8 @@ import (
 )
 
 func TestTexts(t *testing.T) {
-	const most = 64 << 10
-	c := New(most)
+	const maximum = 64 << 10
+	c := New(maximum)
 	json := bytes.Repeat([]byte("x"), 100)
 	for seq := range int64(10_000) {
 		c.Add(seq, json)
@@ -23,10 +23,10 @@ func TestTexts(t *testing.T) {
 		s := &c.shards[i]
 		size += int64(len(s.young)+len(s.old)) * (int64(len(json)) + textCost)
 	}
-	if size > most {
-		t.Errorf("%d bytes are remembered, more than %d", size, most)
+	if size > maximum {
+		t.Errorf("%d bytes are remembered, more than %d", size, maximum)
 	}
-	c.Add(1, make([]byte, most))
+	c.Add(1, make([]byte, maximum))
 	if c.Get(1) != nil || c.Get(9_998) == nil {
 		t.Error("one giant pushed out the others")
 	}

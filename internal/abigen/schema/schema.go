@@ -44,7 +44,7 @@ type Field struct {
 // Marks are what is said to each generator.
 type Marks map[string][]string
 
-// Has reports whether a generator is told a word.
+// Has reports whether a word stands among a generator's marks.
 func (m Marks) Has(generator, word string) bool {
 	for _, mark := range m[generator] {
 		if mark == word {
@@ -83,12 +83,13 @@ func (f *File) Enum(field *Field) *Type {
 	return nil
 }
 
-// Size is the number of bytes that a field has by its note, "32 bytes", 0 if the note
-// does not say.
+// Size returns the number of bytes that a field has by its note, "32 bytes", 0 if the
+// note does not say.
 func (f *Field) Size() int { return number(sized, f.Note) }
 
-// Most is the limit of a field by its note, "at most 16", 0 if the note does not say.
-func (f *Field) Most() int { return number(limited, f.Note) }
+// Max returns the limit of a field by its note, "at most 16", 0 if the note does not
+// say.
+func (f *Field) Max() int { return number(limited, f.Note) }
 
 // Concatenated reports whether a field has several keys, one after the other.
 func (f *Field) Concatenated() bool { return strings.Contains(f.Note, "one after the other") }

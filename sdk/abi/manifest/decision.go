@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 
 	"talon/sdk/abi"
 )
@@ -116,4 +117,69 @@ func (u VectorUpdate) MarshalJSON() ([]byte, error) {
 		Old string `json:"old"`
 		New string `json:"new"`
 	}(u))
+}
+
+// answers are the actions that make sense for each function of the policy world.
+var answers = map[string][]uint32{
+	"admit":   {abi.ActionPass, abi.ActionAccept, abi.ActionReject, abi.ActionShadowReject, abi.ActionHold, abi.ActionRequireAuth},
+	"query":   {abi.ActionPass, abi.ActionAccept, abi.ActionReject, abi.ActionShadowReject, abi.ActionRequireAuth},
+	"connect": {abi.ActionPass, abi.ActionAccept, abi.ActionReject},
+	"push":    {abi.ActionPass, abi.ActionAccept, abi.ActionReject},
+}
+
+// MayAnswer reports whether a function of the policy world may answer with an
+// action: only an event can be held, and only a client that sends events or
+// queries can be asked to authenticate.
+func MayAnswer(function string, action uint32) bool {
+	return slices.Contains(answers[function], action)
+}
+
+// ActionName returns an action's name as a vector has it.
+func ActionName(action uint32) string {
+	if action < uint32(len(actionNames)) {
+		return actionNames[action]
+	}
+	return "an unknown action"
+}
+
+// pickWanted is the message PickAnswer.
+type pickWanted struct {
+	Index uint32 `json:"index"`
+	None  bool   `json:"none"`
+
+	waiting int // repositories of the request
+}
+
+func (q *pickRequestForm) answer() throttleWanted { return &pickWanted{waiting: len(q.Waiting)} }
+
+func (w *pickWanted) read(answer []byte) error {
+	a, err := abi.DecodePickAnswer(answer, w.waiting)
+	w.Index, w.None = a.Index, a.None
+	return err
+}
+
+func (w *pickWanted) append(b []byte) []byte {
+	return abi.AppendPickAnswer(b, &abi.PickAnswer{Index: w.Index, None: w.None})
+}
+
+// tickWanted has no limits where the answer leaves them as they are.
+type tickWanted struct {
+	Limits *clientLimitsForm `json:"limits"`
+}
+
+func (*tickRequestForm) answer() throttleWanted { return new(tickWanted) }
+
+func (w *tickWanted) read(answer []byte) error {
+	a, err := abi.DecodeTickAnswer(answer)
+	if w.Limits = nil; a.Set {
+		w.Limits = (*clientLimitsForm)(&a.Limits)
+	}
+	return err
+}
+
+func (w *tickWanted) append(b []byte) []byte {
+	if w.Limits == nil {
+		return b
+	}
+	return abi.AppendTickAnswer(b, &abi.TickAnswer{Set: true, Limits: w.Limits.encoded()})
 }

@@ -97,7 +97,7 @@ func (v healthForm) MarshalText() ([]byte, error) { return []byte(healthNames[v]
 type agesList []uint32
 
 func (l *agesList) UnmarshalJSON(b []byte) error {
-	return atMost(abi.MaxAges, "ages", b, (*[]uint32)(l))
+	return checkMax(abi.MaxAges, "ages", b, (*[]uint32)(l))
 }
 
 // subjectForm is the message Subject.
@@ -305,7 +305,7 @@ func (m *waitingForm) encoded() (to abi.Waiting) {
 type waitingList []waitingForm
 
 func (l *waitingList) UnmarshalJSON(b []byte) error {
-	return atMost(abi.MaxWaiting, "waiting", b, (*[]waitingForm)(l))
+	return checkMax(abi.MaxWaiting, "waiting", b, (*[]waitingForm)(l))
 }
 
 // pickRequestForm is the message PickRequest.

@@ -179,12 +179,12 @@ func (m *Manifest) Story(i int) []*Vector {
 	return story
 }
 
-func isName(s string, most int) bool {
+func isName(s string, limit int) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
 			return false
 		}
 	}
-	return s != "" && len(s) <= most
+	return s != "" && len(s) <= limit
 }

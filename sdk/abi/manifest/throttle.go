@@ -115,8 +115,8 @@ func text(w throttleWanted) string {
 	return string(b)
 }
 
-// atMost reads a list that a host cuts.
-func atMost[E any](n int, name string, b []byte, list *[]E) error {
+// checkMax reads a list that a host cuts.
+func checkMax[E any](n int, name string, b []byte, list *[]E) error {
 	if err := strictly(b, list); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

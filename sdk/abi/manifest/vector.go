@@ -69,7 +69,7 @@ type VectorService struct {
 	Operator Key    `json:"operator,omitzero"`
 }
 
-// At is how the relay of the vector is reached.
+// At returns how the relay of the vector is reached.
 func (v *Vector) At() abi.Service {
 	if v.Service == nil {
 		return abi.Service{Domain: VectorDomain, PRs: true}
@@ -109,7 +109,7 @@ func (v *Vector) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// vectorGiven is what the fields of a vector do not tell: what was written there.
+// vectorGiven is what the fields of a vector do not show: which of them were written.
 type vectorGiven struct {
 	Want         json.RawMessage
 	Event        eventGiven

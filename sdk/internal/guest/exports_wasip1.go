@@ -28,7 +28,7 @@ type world struct {
 // Register adds a world to the module. The manifest is only kept for the host to
 // find.
 //
-// configure returns what the host is told of a world that takes its configuration.
+// configure returns the answer to the host of a world that takes its configuration.
 func Register(name, manifest string, configure func(abi.Config) (abi.Configured, error)) {
 	for _, w := range worlds {
 		if w.name == name {
@@ -45,13 +45,13 @@ func Register(name, manifest string, configure func(abi.Config) (abi.Configured,
 // Input returns the message that the host has written.
 func Input(n int32) []byte { return input[:n] }
 
-// mostKept is the largest output buffer that is kept for the next call: an answer
+// maxKept is the largest output buffer that is kept for the next call: an answer
 // to a large world is rare.
-const mostKept = 1 << 20
+const maxKept = 1 << 20
 
 // Output returns an empty buffer for the answer to the call that is under way.
 func Output() []byte {
-	if cap(output) > mostKept {
+	if cap(output) > maxKept {
 		output = nil
 	}
 	return output[:0]

@@ -58,13 +58,13 @@ func ParseClass(name string) (Class, bool) {
 // PerClass reads a setting of type strings, whose values are a class with a number,
 // as in "git:0". It calls set for each; want says in words what the number is, and
 // most is the highest.
-func PerClass(cfg policy.Config, key, want string, most int64, set func(Class, int64)) error {
+func PerClass(cfg policy.Config, key, want string, limit int64, set func(Class, int64)) error {
 	for _, text := range cfg.Strings(key) {
 		name, number, _ := strings.Cut(text, ":")
 		class, ok := ParseClass(strings.TrimSpace(name))
 		n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
-		if !ok || err != nil || n < 0 || n > most {
-			return policy.WrongValue(key, text, "class:number, a class of "+Names+", and "+want+" from 0 to "+strconv.FormatInt(most, 10))
+		if !ok || err != nil || n < 0 || n > limit {
+			return policy.WrongValue(key, text, "class:number, a class of "+Names+", and "+want+" from 0 to "+strconv.FormatInt(limit, 10))
 		}
 		set(class, n)
 	}

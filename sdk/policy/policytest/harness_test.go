@@ -133,7 +133,7 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 	New(t, manifestText, p, nil).WantNoAllocations(Event{Tags: [][]string{{"a", "b"}, {"c"}}})
 }
 
-// told is a policy that repeats what it is told of the relay.
+// told is a policy that describes the relay by its configuration.
 type told struct{ probe }
 
 func (p *told) Describe() policy.Description {

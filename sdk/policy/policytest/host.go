@@ -69,9 +69,9 @@ func (s host) query(events []Event, filter, out []byte) int32 {
 	if s.h.Failing {
 		return abi.Unavailable
 	}
-	most := maxEvents
+	limit := maxEvents
 	if f.Limit > 0 {
-		most = min(most, int(f.Limit))
+		limit = min(limit, int(f.Limit))
 	}
 	var list []byte
 	more, n := false, 0
@@ -85,13 +85,13 @@ func (s host) query(events []Event, filter, out []byte) int32 {
 			wire.Tags, wire.Content = nil, ""
 		}
 		longer := abi.AppendEventOf(list, &wire)
-		if n == most || len(longer) > maxEventBytes {
+		if n == limit || len(longer) > maxEventBytes {
 			more = true
 			break
 		}
 		list, n = longer, n+1
 	}
-	if more || n == most {
+	if more || n == limit {
 		list = abi.AppendMore(list)
 	}
 	return deliver(out, list)
@@ -114,7 +114,7 @@ func (s host) Log(level policy.Level, text string) {
 	s.h.Logged = append(s.h.Logged, strconv.Itoa(int(level))+" "+text)
 }
 
-// maxMetrics is how many names of metrics a relay tells apart.
+// maxMetrics is how many names of metrics a relay keeps.
 const maxMetrics = 32
 
 // Metric ends the test where a relay would drop what it is given.

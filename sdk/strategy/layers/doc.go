@@ -7,7 +7,7 @@
 //
 // [Index] is what is wanted, and turns it over: from repositories to relays.
 // [Peer] is a relay, with what is pending and what is confirmed. [Plan] takes the
-// second and third from the first. [Driver] runs a [Flow], which is what one
+// second and third from the first. [Driver] runs a [Strategy], which is what one
 // strategy does differently from another:
 //
 //	type plan struct{ layers.Driver }
@@ -37,9 +37,10 @@
 //     Where limits forbid that, what may have come in between is fetched.
 //  4. An item that one open subscription asks for is not asked for in another, but
 //     for as long as the one takes the place of the other. That is so, too, when it
-//     was not wanted for a while; not when its repository was gone altogether.
-//  5. The number of an item is given out again only after every peer was told
-//     that it is gone.
-//  6. A step does a bounded amount of work. The rest follows at once, by a timer.
+//     was not wanted for a while, or its repository was gone for up to a day.
+//  5. The number of an item is given out again only after every peer has dropped
+//     it.
+//  6. A step does a bounded amount of work. The rest follows immediately, by a
+//     timer.
 //  7. Nothing depends on the order of a map, or on anything but the inputs.
 package layers

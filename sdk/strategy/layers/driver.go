@@ -3,15 +3,16 @@ package layers
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"talon/sdk/abi"
 	"talon/sdk/strategy"
 )
 
-// Flow is what one strategy does differently from another. It is told of what
-// happens to a relay that is connected, and says what it wants from it.
-type Flow interface {
+// Strategy is what one strategy does differently from another. The driver calls it when
+// something happens to a connected relay; it asks for what it wants from it.
+type Strategy interface {
 	// Fresh is called for a relay that nothing, or too little, is known to be here
 	// of: a first connection, one after too long, or one that was taken over.
 	Fresh(p *Peer, purpose uint32)
@@ -31,19 +32,20 @@ type Flow interface {
 	Timer(p *Peer, kind Kind)
 }
 
-// Watcher is a flow that is told of more.
+// Watcher is a flow with more callbacks.
 type Watcher interface {
-	Flow
+	Strategy
 
 	// Ended is called for a relay whose connection has ended, or from which nothing
 	// is wanted any more.
 	Ended(p *Peer)
 
-	// Fetched is called when a fetch has ended, before anything else follows from that.
+	// Fetched is called when a fetch has ended, or what is stored has come for a
+	// subscription, before anything else follows from that.
 	Fetched(p *Peer, c Content, f Fetched)
 
 	// Turn is called in each step, before what is to be done is said. It reports
-	// whether it has done all that it had to do; else another step follows at once.
+	// whether it has done all that it had to do; else another step follows immediately.
 	Turn() bool
 }
 
@@ -73,7 +75,7 @@ type Settings struct {
 	Window      int64    // milliseconds that local events are gathered; 0: not at all
 	Eager       bool     // the first local event after a window is not kept waiting: it opens one, for those that follow
 	Check       int64    // milliseconds between looks at connections: relays with nothing left are closed, others get their place
-	AtOnce      bool     // relays with nothing left are closed at once
+	AtOnce      bool     // relays with nothing left are closed immediately
 	Keep        bool     // relays with nothing left are kept
 	Jitter      int64    // milliseconds at most before the first connection to a relay
 	Visit       int64    // milliseconds in which each relay that gets no connection is visited once; 0: never
@@ -83,28 +85,30 @@ type Settings struct {
 	Skip func(url string) bool
 }
 
-// Driver runs a [Flow]: it keeps the index, the relays and the timers, and sends
+// Driver runs a [Strategy]: it keeps the index, the relays and the timers, and sends
 // what the flow wants in steps that are short.
 type Driver struct {
 	Index Index
 
-	flow    Flow
-	watcher Watcher // the flow, if it is one
-	set     Settings
-	timers  Timers
-	turn    turn
-	writer  writer
-	peers   []*Peer // by number in the index; nil: the relay has none
-	busy    []*Peer // with work to do
-	own     []string
-	random  uint64
-	connect bool // relays may be waiting for a connection
-	more    bool // the watcher has more to do
+	strategy Strategy
+	watcher  Watcher // the flow, if it is one
+	set      Settings
+	timers   Timers
+	budget   stepBudget
+	writer   writer
+	peers    []*Peer // by number in the index; nil: the relay has none
+	busy     []*Peer // with work to do
+	own      []string
+	random   uint64
+	connect  bool // relays may be waiting for a connection
+	more     bool // the watcher has more to do
+	gone     []goneRepo
+	pinned   int // bootstrap relays that have a connection although no repository names them
 }
 
 // Configure prepares d. It is called before the first Step.
-func (d *Driver) Configure(f Flow, set Settings) {
-	d.flow, d.set = f, set
+func (d *Driver) Configure(f Strategy, set Settings) {
+	d.strategy, d.set = f, set
 	d.watcher, _ = f.(Watcher)
 	d.Index.Drop = func(relay uint32, gone Items) {
 		if p := d.peer(relay); p != nil {
@@ -122,14 +126,14 @@ func (d *Driver) Configure(f Flow, set Settings) {
 	d.timers.reset()
 }
 
-// Now is the time of the step in unix milliseconds.
-func (d *Driver) Now() int64 { return d.turn.now }
+// Now returns the time of the step in unix milliseconds.
+func (d *Driver) Now() int64 { return d.budget.now }
 
 // since is a point in time as a filter has it, with the margin.
 func (d *Driver) since(millis int64) int64 { return max(millis/1000-d.set.Margin, 1) }
 
-// Since is now, with the margin.
-func (d *Driver) Since() int64 { return d.since(d.turn.now) }
+// Since returns the time of the step less the margin, in unix seconds.
+func (d *Driver) Since() int64 { return d.since(d.budget.now) }
 
 // Random returns a number from 0 to n-1.
 func (d *Driver) Random(n int64) int64 {
@@ -145,7 +149,7 @@ func (d *Driver) Random(n int64) int64 {
 
 // After sets a timer of a relay, unless one of that kind comes sooner.
 func (d *Driver) After(p *Peer, kind Kind, millis int64) {
-	d.timers.Sooner(p.key(kind), d.turn.now+millis)
+	d.timers.Sooner(p.key(kind), d.budget.now+millis)
 }
 
 // Stop ends a timer of a relay.
@@ -183,8 +187,8 @@ func (d *Driver) find(url string) *Peer {
 	return nil
 }
 
-// meet returns the peer for a relay, a new one if there is none.
-func (d *Driver) meet(relay uint32) *Peer {
+// addPeer returns the peer for a relay, a new one if there is none.
+func (d *Driver) addPeer(relay uint32) *Peer {
 	if p := d.peer(relay); p != nil {
 		return p
 	}
@@ -203,9 +207,9 @@ func (d *Driver) ready(p *Peer) {
 	}
 }
 
-// Step is that of the strategy.
+// Step takes one input of the strategy.
 func (d *Driver) Step(in strategy.Input, out *strategy.Actions) {
-	d.turn = turn{out: out, now: in.Now(), limits: d.turn.limits, left: work}
+	d.budget = stepBudget{out: out, now: in.Now(), limits: d.budget.limits, left: work}
 	switch in.Kind() {
 	case strategy.Init:
 		if !d.learn(in.Init()) {
@@ -214,10 +218,7 @@ func (d *Driver) Step(in strategy.Input, out *strategy.Actions) {
 	case strategy.LocalEvent:
 		d.localEvent(in.LocalEvent())
 	case strategy.RepoGone:
-		d.Index.RemoveRepo(in.RepoGone().Repository)
-		if d.set.AtOnce {
-			d.reap()
-		}
+		d.repoGone(in.RepoGone().Repository)
 	case strategy.RelayConnected:
 		d.connected(in.RelayConnected())
 	case strategy.RelayDisconnected:
@@ -237,7 +238,7 @@ func (d *Driver) Step(in strategy.Input, out *strategy.Actions) {
 	case strategy.TimerFired:
 		d.timers.set = 0
 	}
-	for d.turn.left > 0 {
+	for d.budget.left > 0 {
 		key, ok := d.timers.Take(in.Now())
 		if !ok {
 			break
@@ -245,17 +246,68 @@ func (d *Driver) Step(in strategy.Input, out *strategy.Actions) {
 		d.fire(key)
 	}
 	d.more = d.watcher != nil && !d.watcher.Turn()
-	d.say()
+	d.flush()
 }
 
-// Spend notes that a watcher has done so much of what a step may do, and reports whether
-// it may do more.
+// goneRepo is a repository that is not ours any more.
+type goneRepo struct {
+	address string
+	at      int64 // unix milliseconds
+	roots   int
+}
+
+// Bounds of what is remembered of repositories that are gone. Within goneFor each relay
+// has had a daily sync, and its subscriptions ask for them no more.
+const (
+	goneFor      = 26 * strategy.Hour
+	maxGone      = 1 << 10
+	maxGoneRoots = 1 << 16
+)
+
+// repoGone takes a repository from its relays. Its number and those of its roots are kept
+// for a while: open subscriptions ask for them, and if the repository comes back it is not
+// asked for once more.
+func (d *Driver) repoGone(address string) {
+	n, ok := d.Index.Repo(address)
+	if !ok {
+		return
+	}
+	d.cameBack(address)
+	d.gone = append(d.gone, goneRepo{d.Index.Address(n), d.budget.now, d.Index.repos[n].roots.Len()})
+	d.Index.detach(n)
+	d.forgetGone()
+	if d.set.AtOnce {
+		d.closeUnused()
+	}
+}
+
+// cameBack notes that a repository is ours again.
+func (d *Driver) cameBack(address string) {
+	d.gone = slices.DeleteFunc(d.gone, func(g goneRepo) bool { return g.address == address })
+}
+
+// forgetGone gives numbers back: of repositories that have been gone for long, and of those
+// for which there is no room.
+func (d *Driver) forgetGone() {
+	roots := 0
+	for _, g := range d.gone {
+		roots += g.roots
+	}
+	for len(d.gone) > 0 && (d.budget.now-d.gone[0].at >= goneFor || len(d.gone) > maxGone || roots > maxGoneRoots) {
+		roots -= d.gone[0].roots
+		d.Index.RemoveRepo(d.gone[0].address)
+		d.gone = slices.Delete(d.gone, 0, 1)
+	}
+}
+
+// Spend subtracts the work of a watcher from the step's budget, and reports whether some
+// is left.
 func (d *Driver) Spend(work int) bool {
-	d.turn.left -= work
-	return d.turn.left > 0
+	d.budget.left -= work
+	return d.budget.left > 0
 }
 
-// Fetched is what one fetch has come to.
+// Fetched is the result of one fetch.
 type Fetched struct {
 	Complete          bool
 	Lacks             uint32 // events that are here and not there, if they were compared
@@ -264,7 +316,7 @@ type Fetched struct {
 	Oldest            int64  // unix seconds, of what came
 }
 
-// fetched tells the watcher that a fetch has ended.
+// fetched reports to the watcher that a fetch has ended.
 func (d *Driver) fetched(p *Peer, c Content, h abi.HistoricDone) {
 	if d.watcher != nil {
 		d.watcher.Fetched(p, c, Fetched{
@@ -273,7 +325,7 @@ func (d *Driver) fetched(p *Peer, c Content, h abi.HistoricDone) {
 	}
 }
 
-// ended tells the watcher that a relay is not connected any more.
+// ended reports to the watcher that a relay is not connected any more.
 func (d *Driver) ended(p *Peer) {
 	if d.watcher != nil {
 		d.watcher.Ended(p)
@@ -283,16 +335,16 @@ func (d *Driver) ended(p *Peer) {
 // learn takes a part of the world, and reports whether it is complete.
 func (d *Driver) learn(world strategy.World) bool {
 	if world.First() {
-		d.turn.limits = world.Limits
+		d.budget.limits = world.Limits
 		d.Index.Reset(world.Seed)
 		d.timers.reset()
-		d.peers, d.busy, d.own, d.random = nil, nil, nil, uint64(world.Seed)
+		d.peers, d.busy, d.own, d.gone, d.random = nil, nil, nil, nil, uint64(world.Seed)
 		for it := world.Own(); it.Next(); {
 			d.own = append(d.own, strings.Clone(it.Text()))
 		}
 	}
 	for it := world.Relays(); it.Next(); {
-		d.takeOver(it.Relay())
+		d.adopt(it.Relay())
 	}
 	for it := world.Repositories(); it.Next(); {
 		r := it.Repository()
@@ -315,13 +367,13 @@ func (d *Driver) learn(world strategy.World) bool {
 		}
 	}
 	d.open()
-	d.timers.Set(keyCheck, d.turn.now+d.set.Check)
-	d.reap()
+	d.timers.Set(keyCheck, d.budget.now+d.set.Check)
+	d.closeUnused()
 	return true
 }
 
-// takeOver takes a relay as another strategy has left it.
-func (d *Driver) takeOver(state abi.RelayStateView) {
+// adopt takes a relay as another strategy has left it.
+func (d *Driver) adopt(state abi.RelayStateView) {
 	if d.isOwn(state.URL) {
 		return
 	}
@@ -329,7 +381,7 @@ func (d *Driver) takeOver(state abi.RelayStateView) {
 	if !ok {
 		return
 	}
-	p := d.meet(relay)
+	p := d.addPeer(relay)
 	p.Before = state.LastConnected > 0
 	p.Bootstrap, p.wanted, p.connected, p.Caps = state.Bootstrap, state.Wanted, state.Connected, state.Capabilities
 	stale := func(id string) {
@@ -356,6 +408,7 @@ func (d *Driver) localEvent(e abi.LocalEventView) {
 	}
 	for it := e.Repositories(); it.Next(); {
 		if e.Kind == 30617 {
+			d.cameBack(it.Text())
 			relays := e.Relays()
 			d.Index.SetRepo(it.Text(), e.Level, &relays, d.skips)
 		} else if len(e.ID) == 32 {
@@ -368,9 +421,9 @@ func (d *Driver) localEvent(e abi.LocalEventView) {
 		d.open()
 	case d.set.Eager && !d.timers.has(keyWindow):
 		d.open()
-		d.timers.Set(keyWindow, d.turn.now+d.set.Window)
+		d.timers.Set(keyWindow, d.budget.now+d.set.Window)
 	default:
-		d.timers.Sooner(keyWindow, d.turn.now+d.set.Window)
+		d.timers.Sooner(keyWindow, d.budget.now+d.set.Window)
 	}
 }
 
@@ -378,7 +431,7 @@ func (d *Driver) localEvent(e abi.LocalEventView) {
 // connection.
 func (d *Driver) open() {
 	for relay := range d.Index.Touched.All() {
-		p := d.meet(relay)
+		p := d.addPeer(relay)
 		d.connect = d.connect || !p.wanted
 		if p.started {
 			p.dirty = true
@@ -387,7 +440,7 @@ func (d *Driver) open() {
 	}
 	d.Index.Touched = Set{}
 	if d.set.AtOnce {
-		d.reap()
+		d.closeUnused()
 	}
 }
 
@@ -396,7 +449,7 @@ func (d *Driver) connected(c abi.RelayConnected) {
 	if p == nil {
 		return
 	}
-	p.disconnected(d.turn.now)
+	p.disconnected(d.budget.now)
 	negentropy := p.Caps.Negentropy
 	p.connected, p.Caps, p.failures, p.narrow = true, c.Capabilities, 0, 0
 	if p.Caps.Negentropy == strategy.SupportUnknown {
@@ -408,9 +461,9 @@ func (d *Driver) connected(c abi.RelayConnected) {
 	switch {
 	case p.again, c.Anew:
 		d.start(p, strategy.PurposeDaily)
-	case known && (d.set.Within == 0 || d.turn.now-ended <= d.set.Within || p.visitor):
+	case known && (d.set.Within == 0 || d.budget.now-ended <= d.set.Within || p.visitor):
 		p.started = true
-		d.flow.Resume(p, d.since(p.covered))
+		d.strategy.Resume(p, d.since(p.covered))
 	case known:
 		d.start(p, strategy.PurposeReconnect)
 	default:
@@ -418,10 +471,10 @@ func (d *Driver) connected(c abi.RelayConnected) {
 	}
 }
 
-// start begins anew with a relay.
+// start begins again with a relay.
 func (d *Driver) start(p *Peer, purpose uint32) {
 	p.started, p.again = true, false
-	d.flow.Fresh(p, purpose)
+	d.strategy.Fresh(p, purpose)
 }
 
 func (d *Driver) disconnected(e abi.RelayDisconnected) {
@@ -429,7 +482,7 @@ func (d *Driver) disconnected(e abi.RelayDisconnected) {
 	if p == nil {
 		return
 	}
-	p.disconnected(d.turn.now)
+	p.disconnected(d.budget.now)
 	for _, kind := range [...]Kind{wake, poll, Delay, Deadline} {
 		d.Stop(p, kind)
 	}
@@ -448,15 +501,16 @@ func (d *Driver) fire(key uint64) {
 	switch key {
 	case keyWindow:
 		if d.set.Eager && !d.Index.Touched.Empty() {
-			d.timers.Set(keyWindow, d.turn.now+d.set.Window)
+			d.timers.Set(keyWindow, d.budget.now+d.set.Window)
 		}
 		d.open()
 		return
 	case keyCheck:
-		d.timers.Set(keyCheck, d.turn.now+d.set.Check)
-		d.reap()
-		d.rotate()
+		d.timers.Set(keyCheck, d.budget.now+d.set.Check)
+		d.closeUnused()
+		d.evictFailing()
 		d.rotateVisits()
+		d.forgetGone()
 		d.connect = true
 		return
 	}
@@ -469,17 +523,17 @@ func (d *Driver) fire(key uint64) {
 		p.again = true
 	case !p.connected:
 	case kind == wake:
-		p.woken(d.turn.now)
+		p.onWake(d.budget.now)
 	case kind == poll:
-		p.poll(d.turn.now)
+		p.poll(d.budget.now)
 	default:
-		d.turn.left -= workPlan + p.roots/10
-		d.flow.Timer(p, kind)
+		d.budget.left -= workPlan + p.roots/10
+		d.strategy.Timer(p, kind)
 	}
 }
 
-// reap lets relays go from which nothing is wanted.
-func (d *Driver) reap() {
+// closeUnused lets relays go from which nothing is wanted.
+func (d *Driver) closeUnused() {
 	for p := range d.Peers {
 		if p.Bootstrap || !d.Index.ReposOf(p.number).Empty() {
 			continue
@@ -488,11 +542,11 @@ func (d *Driver) reap() {
 			if d.set.Keep {
 				continue
 			}
-			if !d.turn.room(1, len(p.URL)) {
-				d.timers.Sooner(keyCheck, d.turn.now+strategy.Second)
+			if !d.budget.room(1, len(p.URL)) {
+				d.timers.Sooner(keyCheck, d.budget.now+strategy.Second)
 				break
 			}
-			d.turn.out.Disconnect(p.URL, "nothing left")
+			d.budget.out.Disconnect(p.URL, "nothing left")
 			d.connect = true
 		}
 		p.gone, p.queued = true, false
@@ -508,22 +562,25 @@ func (d *Driver) reap() {
 	d.busy = deleteFunc(d.busy, func(p *Peer) bool { return p.gone })
 }
 
-// room is how many relays may be asked for.
-func (d *Driver) room() int {
-	most := int(d.turn.limits.Connections)
+// freeConnections is how many relays may be asked for.
+func (d *Driver) freeConnections() int {
+	limit := max(int(d.budget.limits.Connections)-d.pinned, 0)
 	if d.set.Connections > 0 {
-		most = min(most, d.set.Connections)
+		limit = min(limit, d.set.Connections)
 	}
-	return most
+	return limit
 }
 
 // waiting are the relays that wait for a connection: those that do not fail come
 // first, then those that more repositories name.
 func (d *Driver) waiting() (list []*Peer, wanted int) {
+	d.pinned = 0
 	for p := range d.Peers {
 		switch {
 		case p.wanted:
 			wanted++
+		case p.Bootstrap && d.Index.ReposOf(p.number).Empty():
+			d.pinned++
 		case !p.forbidden && !d.Index.ReposOf(p.number).Empty():
 			p.named = d.Index.ReposOf(p.number).Len()
 			list = append(list, p)
@@ -538,31 +595,31 @@ func (d *Driver) waiting() (list []*Peer, wanted int) {
 	return list, wanted
 }
 
-// mostFailures in a row cost a relay its place, if another one waits for it.
-const mostFailures = 5
+// maxFailures in a row cost a relay its place, if another one waits for it.
+const maxFailures = 5
 
-// rotate gives the places of relays that cannot be reached to those that wait.
-func (d *Driver) rotate() {
+// evictFailing gives the places of relays that cannot be reached to those that wait.
+func (d *Driver) evictFailing() {
 	list, wanted := d.waiting()
-	short := wanted + len(list) - d.room()
+	short := wanted + len(list) - d.freeConnections()
 	for p := range d.Peers {
-		if short <= 0 || !d.turn.room(1, len(p.URL)) {
+		if short <= 0 || !d.budget.room(1, len(p.URL)) {
 			return
 		}
-		if p.wanted && !p.connected && !p.Bootstrap && p.failures >= mostFailures {
-			d.turn.out.Disconnect(p.URL, "cannot be reached, others wait")
-			p.wanted, p.visit = false, d.turn.now
+		if p.wanted && !p.connected && !p.Bootstrap && p.failures >= maxFailures {
+			d.budget.out.Disconnect(p.URL, "cannot be reached, others wait")
+			p.wanted, p.visit = false, d.budget.now
 			short--
 		}
 	}
 }
 
-// say works through what is to be said, as far as the answer holds it, and sets
+// flush works through what is to be said, as far as the answer holds it, and sets
 // the timer for the rest.
-func (d *Driver) say() {
-	t := &d.turn
+func (d *Driver) flush() {
+	t := &d.budget
 	if d.connect {
-		d.connect = !d.places()
+		d.connect = !d.assignConnections()
 	}
 	for len(d.busy) > 0 && !t.full && t.left > 0 {
 		p := d.busy[0]
@@ -576,7 +633,7 @@ func (d *Driver) say() {
 			items := p.Plan()
 			t.left -= workPlan + p.roots/10
 			if !items.Empty() {
-				d.flow.New(p, items)
+				d.strategy.New(p, items)
 			}
 		}
 		if !p.work(t) {
@@ -584,7 +641,7 @@ func (d *Driver) say() {
 		}
 		if p.unsettled && !p.waiting() {
 			p.unsettled = false
-			d.flow.Settled(p)
+			d.strategy.Settled(p)
 			continue
 		}
 		d.busy, p.queued = d.busy[1:], false
@@ -610,4 +667,65 @@ func (d *Driver) say() {
 			t.out.SetTimer("next", at)
 		}
 	}
+}
+
+// work is how much one step does, in tag values that it writes; the rest is
+// counted in these. A step of that size takes well under a millisecond in a guest;
+// what is left over follows in the next one.
+const (
+	work     = 500
+	workPlan = 100 // a plan for a relay, and as much for each 1,000 roots
+	workDo   = 20  // an action
+)
+
+// stepBudget is the step that is under way.
+type stepBudget struct {
+	out    *strategy.Actions
+	now    int64 // unix milliseconds
+	limits abi.StepLimits
+	left   int  // work that may still be done
+	full   bool // something has to wait for the next step
+}
+
+// room reports whether the answer holds that many more actions with that many
+// bytes of text, and the timer after them.
+func (t *stepBudget) room(actions, size int) bool {
+	const rest = 400 // of an action: ids, a reason, lengths; the timer
+	if t.left > 0 && t.out.Len()+actions < int(t.limits.Actions) && (t.limits.Bytes == 0 || t.out.Size()+size+rest <= int(t.limits.Bytes)) {
+		return true
+	}
+	t.full = true
+	return false
+}
+
+// Common reads the settings that all the layered strategies have under the same
+// name.
+func Common(cfg strategy.Config) (Settings, error) {
+	set := Settings{
+		Values:      int(cfg.Int("values_per_filter")),
+		Connections: int(cfg.Int("max_relays")),
+		Page:        uint32(cfg.Int("page_events")),
+		Margin:      cfg.Int("since_margin_minutes") * strategy.Minute / strategy.Second,
+		Check:       cfg.Int("check_seconds") * strategy.Second,
+		Visit:       visitHours(cfg),
+	}
+	for _, kind := range cfg.Ints("own_kinds") {
+		switch kind {
+		case 30617, 1617, 1618, 1619, 1621:
+			set.Kinds = append(set.Kinds, uint32(kind))
+		default:
+			return set, strategy.WrongValue("own_kinds", strconv.FormatInt(kind, 10), "some of 30617, 1617, 1618, 1619, 1621")
+		}
+	}
+	return set, nil
+}
+
+// Hours reads two settings, the least and the most hours, and returns the least,
+// and what is over up to the most, in milliseconds.
+func Hours(cfg strategy.Config, from, to string) (low, over int64, err error) {
+	low, limit := cfg.Int(from)*strategy.Hour, cfg.Int(to)*strategy.Hour
+	if limit < low {
+		return 0, 0, strategy.WrongValue(to, strconv.FormatInt(limit/strategy.Hour, 10), "at least as many hours as "+from)
+	}
+	return low, limit - low + 1, nil
 }

@@ -58,7 +58,7 @@ func (f *flow) Timer(p *layers.Peer, kind layers.Kind) {
 	}
 }
 
-// TestWhateverHappens tells a driver what comes to mind, in any order and under any
+// TestWhateverHappens gives a driver inputs of all kinds, in any order and under any
 // limits. The harness refuses an answer over them; no answer may take the strategy
 // into a loop.
 func TestWhateverHappens(t *testing.T) {
@@ -188,7 +188,7 @@ func (c *counting) Timer(p *layers.Peer, kind layers.Kind) {
 }
 
 // TestAllAtOnce: relays that are taken over together, and those whose time comes
-// together, are served over many steps, which follow at once.
+// together, are served over many steps, which follow immediately.
 func TestAllAtOnce(t *testing.T) {
 	const relays, atOnce = 200, 6
 	c := &counting{flow: flow{set: layers.Settings{Values: 100, Connections: relays, Check: strategy.Hour}}}

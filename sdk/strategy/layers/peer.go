@@ -1,11 +1,13 @@
 package layers
 
 import (
+	"slices"
+
 	"talon/sdk/abi"
 	"talon/sdk/strategy"
 )
 
-// Peer is a relay as a strategy deals with it. A [Flow] says what it wants by
+// Peer is a relay as a strategy deals with it. A [Strategy] says what it wants by
 // Clear, Forget, Open and Fetch; the [Driver] sends it bit by bit, keeps account,
 // and asks again for what failed.
 type Peer struct {
@@ -31,10 +33,10 @@ type Peer struct {
 	number    uint32 // in the index
 	wanted    bool   // the host was asked to connect
 	connected bool
-	started   bool // the flow was told of the connection
+	started   bool // the flow was called for the connection
 	forbidden bool // not to be contacted
-	taken     bool // over as connected, and the flow was not told yet
-	again     bool // everything is to be fetched anew on the next connection
+	taken     bool // over as connected, and the flow was not called yet
+	again     bool // everything is to be fetched again on the next connection
 	gone      bool
 	dirty     bool // a plan is due
 	queued    bool // in the driver's list of those with work
@@ -43,7 +45,7 @@ type Peer struct {
 	visitor   bool // its place goes round
 	failures  uint32
 	visit     int64 // unix milliseconds: when it got, or gave back, its place; 0: never
-	named     int   // by so many repositories, when it was last looked at
+	named     int   // by this many repositories, when it was last looked at
 	narrow    uint  // how often the relay said that it is too much
 	roots     int   // that the latest plan wanted
 	covered   int64 // unix milliseconds: until then, live and catch-up have brought all of Confirmed
@@ -57,7 +59,7 @@ type Peer struct {
 	subs     []*sub
 	asks     []ask
 	lost     []*opening
-	closing  []string // ids to be closed at once
+	closing  []string // ids to be closed immediately
 	stale    []string // ids of the strategy before, to be closed when ours are open
 	gap      bool     // subscriptions were closed before those in their place were open
 	missed   *job     // to be fetched when what is to be opened is
@@ -91,7 +93,7 @@ type Opening struct {
 // Fetching says how to fetch what is stored.
 type Fetching struct {
 	Method  uint32
-	Since   int64 // unix seconds; 0: everything
+	Since   int64 // unix seconds; 0: everything. A relay that compares is asked without: old dates are found
 	Purpose uint32
 	Track   bool  // as of Opening
 	Apart   int64 // milliseconds between one batch of filters and the next
@@ -100,7 +102,7 @@ type Fetching struct {
 	// Holdings compares with what the relay is believed to hold (strategy.Catchup).
 	Holdings bool
 
-	Limit uint32 // the newest so many; 0: all. Page by page
+	Limit uint32 // at most this many, the newest; 0: all. Page by page
 }
 
 // job is what is still to be fetched.
@@ -118,6 +120,7 @@ type batch struct {
 	todo, busy parts // not here yet; of them, those that were asked for
 	until      [3]int64
 	fetch      Fetching
+	dated      bool  // its since counts, even where the relay compares
 	stored     bool  // comes with a subscription: its EOSE is awaited
 	retryAt    int64 // unix milliseconds
 	tries      uint
@@ -144,22 +147,27 @@ type ask struct {
 	batch  *batch
 	part   int
 	method uint32
+	whole  bool // compared without its since
 	narrow uint // of the peer, when it was asked
 }
 
 // Connected reports whether the connection is up.
 func (p *Peer) Connected() bool { return p.connected }
 
-// Number is that of the relay in the index.
+// Number returns the number of the relay in the index.
 func (p *Peer) Number() uint32 { return p.number }
 
 // Visitor reports whether the relay has a connection only until others need it.
 func (p *Peer) Visitor() bool { return p.visitor }
 
-// Quiet reports whether nothing that was asked for is on its way.
-func (p *Peer) Quiet() bool { return len(p.openings)+len(p.jobs)+len(p.batches) == 0 }
+// Quiet reports whether nothing that was asked for is on its way. What was missed and the
+// relay refused, as it closed the subscription, still is: no plan asks for it.
+func (p *Peer) Quiet() bool {
+	return len(p.openings)+len(p.jobs)+len(p.batches) == 0 &&
+		!slices.ContainsFunc(p.lost, func(o *opening) bool { return !o.Live && !o.Track && o.Since < p.driver.since(o.at) })
+}
 
-// Pending is what is on its way.
+// Pending returns what is on its way.
 func (p *Peer) Pending() Items {
 	var items Items
 	for c := range p.pending {
@@ -222,7 +230,7 @@ func (p *Peer) behind() bool {
 	return untracked
 }
 
-// Plan is the three-way diff for this relay.
+// Plan returns the three-way diff for this relay.
 func (p *Peer) Plan() Items {
 	wanted := p.driver.Index.Targets(p.number)
 	p.roots = wanted.Roots.Len()
@@ -258,7 +266,7 @@ func (p *Peer) Clear() {
 
 // unfinished is one job for all that was missed and is on its way without being
 // pending: it is confirmed, so that no plan asks for it. It is nil if there is
-// nothing. What was only opened anew was live all the time.
+// nothing. What was only opened again was live all the time.
 func (p *Peer) unfinished() *job {
 	var all *job
 	add := func(c Content, since, apart int64) {
@@ -328,7 +336,7 @@ func (p *Peer) Open(c Content, how Opening) {
 	p.opens(&opening{content: c, Opening: how, which: allParts})
 }
 
-// Reopen opens everything anew: what is confirmed in one way, the rest in another.
+// Reopen reopens everything: what is confirmed in one way, the rest in another.
 func (p *Peer) Reopen(confirmed, rest Opening) {
 	p.Clear()
 	announcements := confirmed
@@ -346,7 +354,7 @@ func (p *Peer) Fetch(c Content, how Fetching) {
 		return
 	}
 	if how.After > 0 {
-		p.fetchAt = max(p.fetchAt, p.driver.turn.now+how.After)
+		p.fetchAt = max(p.fetchAt, p.driver.budget.now+how.After)
 	}
 	p.fetches(&job{content: c.clone(), Fetching: how, which: allParts})
 }
@@ -367,7 +375,7 @@ func (p *Peer) fetches(j *job) {
 	p.driver.ready(p)
 }
 
-// Covered is the content of all open subscriptions, and of those to be opened.
+// Covered returns the content of all open subscriptions, and of those to be opened.
 func (p *Peer) Covered() Items {
 	var items Items
 	for _, s := range p.subs {
@@ -381,8 +389,8 @@ func (p *Peer) Covered() Items {
 	return items
 }
 
-// Listening is the content of all subscriptions: those that are open, are to be opened,
-// wait until the relay takes them again, or are polled.
+// Listening returns the content of all subscriptions: those that are open, are to be
+// opened, wait until the relay takes them again, or are polled.
 func (p *Peer) Listening() Items {
 	items := p.Covered()
 	for _, o := range p.lost {
@@ -406,13 +414,13 @@ func (p *Peer) Replace() (missed bool) {
 	return missed
 }
 
-// Crowded reports whether more than so many filters would be open with those for
-// items, or more subscriptions than there may be, and to open all anew would save
-// a quarter of them.
-func (p *Peer) Crowded(items Items, most int, live bool) bool {
+// Crowded reports whether more than that many filters would be open with those for
+// items, or more subscriptions than there may be, and to open all again would save a
+// quarter of them.
+func (p *Peer) Crowded(items Items, limit int, live bool) bool {
 	s := p.shape()
 	more := sizeOf(Of(items))
-	all := more // what subscriptions would have, if all were opened anew
+	all := more // what subscriptions would have, if all were opened again
 	all.announcements = 1
 	then, open := s.filtersFor(more), s.subsFor(more, live)
 	for _, sub := range p.subs {
@@ -428,10 +436,10 @@ func (p *Peer) Crowded(items Items, most int, live bool) bool {
 		then += s.filtersFor(size)
 		open += s.subsFor(size, o.Live)
 	}
-	if open > p.mostSubs() && open > s.subsFor(all, live) {
+	if open > p.maxSubs() && open > s.subsFor(all, live) {
 		return true
 	}
-	return then > most && 4*s.filtersFor(all) <= 3*then
+	return then > limit && 4*s.filtersFor(all) <= 3*then
 }
 
 // disconnected forgets what ended with the connection. It is pending no more.
@@ -452,4 +460,67 @@ func (p *Peer) disconnected(now int64) {
 	p.openings, p.jobs, p.batches, p.subs, p.asks, p.lost = nil, nil, nil, nil, nil, nil
 	p.closing, p.stale, p.missed = nil, nil, nil
 	p.Later, p.Due = Items{}, false
+}
+
+// drop takes out what is not wanted any more.
+func (p *Peer) drop(gone Items) {
+	p.Confirmed.RemoveItems(gone)
+	p.Later.RemoveItems(gone)
+	p.unheard.Items.RemoveItems(gone)
+	for _, list := range [2][]*opening{p.openings, p.lost} {
+		for _, o := range list {
+			o.content.Items.RemoveItems(gone)
+		}
+	}
+	for _, j := range p.jobs {
+		j.content.Items.RemoveItems(gone)
+	}
+	if p.missed != nil {
+		p.missed.content.Items.RemoveItems(gone)
+	}
+	for _, b := range p.batches {
+		b.content.Items.RemoveItems(gone)
+	}
+	for _, s := range p.subs {
+		if !s.old {
+			s.left.AddItems(s.content.Items.common(gone))
+		}
+		s.content.Items.RemoveItems(gone)
+	}
+	p.driver.ready(p)
+}
+
+// takeBack takes off content what open subscriptions still ask for: it was wanted
+// before, and is again. What is stored is fetched if opening it would have brought that.
+func (p *Peer) takeBack(c *Content, how Opening) {
+	if !slices.ContainsFunc(p.subs, func(s *sub) bool { return !s.old && !s.left.Empty() }) {
+		return
+	}
+	back := c.Items
+	for part := range 3 {
+		var left Items
+		for _, s := range p.subs {
+			if !s.old && s.which&(1<<part) != 0 {
+				left.AddItems(s.left)
+			}
+		}
+		back = back.common(left)
+	}
+	if back.Empty() {
+		return
+	}
+	for _, s := range p.subs {
+		if !s.old {
+			again := s.left.common(back)
+			s.left.RemoveItems(again)
+			s.content.Items.AddItems(again)
+		}
+	}
+	c.Items.RemoveItems(back)
+	if !how.Live {
+		p.fetches(&job{
+			content: Of(back.Clone()), which: allParts,
+			Fetching: Fetching{Method: strategy.MethodREQ, Since: how.Since, Purpose: how.Purpose, Track: how.Track},
+		})
+	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRootsAgainstMap adds, finds and drops ids, so many that all of the table grows.
+// TestRootsAgainstMap adds, finds and drops ids, enough that all of the table grows.
 func TestRootsAgainstMap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	r := roots{seed: 3}
@@ -37,10 +37,10 @@ func TestRootsAgainstMap(t *testing.T) {
 			t.Fatalf("step %d: %d, want %d", step, r.used, len(model))
 		}
 	}
-	slots, most := 0, 0
+	slots, limit := 0, 0
 	for i := range r.table {
 		slots += len(r.table[i].slots)
-		most = max(most, len(r.table[i].slots))
+		limit = max(limit, len(r.table[i].slots))
 		if len(r.table[i].slots) <= 16 {
 			t.Errorf("segment %d never grew", i)
 		}
@@ -48,7 +48,7 @@ func TestRootsAgainstMap(t *testing.T) {
 	if slots > 3*len(model) {
 		t.Errorf("%d slots for %d ids", slots, len(model))
 	}
-	if most > slots/segments*4 {
-		t.Errorf("one segment has %d slots of %d: a step in which it grows costs too much", most, slots)
+	if limit > slots/segments*4 {
+		t.Errorf("one segment has %d slots of %d: a step in which it grows costs too much", limit, slots)
 	}
 }

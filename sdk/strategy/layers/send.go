@@ -10,17 +10,17 @@ import (
 // work says what there is to say to the relay, as far as the answer holds it, and
 // reports whether that was all. What is opened stands before what it replaces is
 // closed.
-func (p *Peer) work(t *turn) bool {
+func (p *Peer) work(t *stepBudget) bool {
 	if !p.connected {
 		return true
 	}
 	done := p.close(t) && p.open(t) && p.retire(t) && p.fetch(t, p.turns+1)
-	p.arm(t)
+	p.setTimer(t)
 	return done
 }
 
 // unsubscribe closes one id.
-func (p *Peer) unsubscribe(t *turn, id string) bool {
+func (p *Peer) unsubscribe(t *stepBudget, id string) bool {
 	if !t.room(1, len(p.URL)) {
 		return false
 	}
@@ -29,7 +29,7 @@ func (p *Peer) unsubscribe(t *turn, id string) bool {
 	return true
 }
 
-func (p *Peer) close(t *turn) bool {
+func (p *Peer) close(t *stepBudget) bool {
 	for len(p.closing) > 0 {
 		if !p.unsubscribe(t, p.closing[0]) {
 			return false
@@ -40,7 +40,7 @@ func (p *Peer) close(t *turn) bool {
 	return true
 }
 
-func (p *Peer) open(t *turn) bool {
+func (p *Peer) open(t *stepBudget) bool {
 	for len(p.openings) > 0 {
 		o := p.openings[0]
 		if !p.fetch(t, o.turn) {
@@ -59,7 +59,7 @@ func (p *Peer) open(t *turn) bool {
 
 // openSome opens one subscription, or one for each part where a subscription
 // holds less than three filters.
-func (p *Peer) openSome(t *turn, o *opening) bool {
+func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 	s := p.shape()
 	if !s.possible() {
 		o.content = Content{}
@@ -69,7 +69,7 @@ func (p *Peer) openSome(t *turn, o *opening) bool {
 	if s.filters < 3 && !o.content.Announcements && o.which == allParts {
 		needed = 3
 	}
-	if len(p.subs)+len(p.stale)+needed > p.mostSubs() {
+	if len(p.subs)+len(p.stale)+needed > p.maxSubs() {
 		if len(p.stale) > 0 || slices.ContainsFunc(p.subs, func(s *sub) bool { return s.old }) {
 			p.gap = p.gap || o.Live
 			return p.retireOne(t)
@@ -117,7 +117,7 @@ func (p *Peer) withoutSub(o *opening) {
 		})
 	}
 	if p.unheard.empty() {
-		p.polled = p.driver.turn.now
+		p.polled = p.driver.budget.now
 		p.driver.After(p, poll, pollEvery)
 	}
 	p.unheard.Announcements = p.unheard.Announcements || o.content.Announcements
@@ -147,7 +147,7 @@ func (p *Peer) poll(now int64) {
 	p.driver.ready(p)
 }
 
-func (p *Peer) subscribe(t *turn, o *opening, c Content, which parts, filters []strategy.Filter) {
+func (p *Peer) subscribe(t *stepBudget, o *opening, c Content, which parts, filters []strategy.Filter) {
 	s := &sub{id: p.next, content: c, open: o.Opening, which: which, filters: len(filters), opened: t.now, tries: o.tries, narrow: p.narrow}
 	p.next++
 	prefix := liveID
@@ -164,7 +164,7 @@ func (p *Peer) subscribe(t *turn, o *opening, c Content, which parts, filters []
 }
 
 // retire closes what is old, now that what was to be opened is.
-func (p *Peer) retire(t *turn) bool {
+func (p *Peer) retire(t *stepBudget) bool {
 	for len(p.stale) > 0 || slices.ContainsFunc(p.subs, func(s *sub) bool { return s.old }) {
 		if !p.retireOne(t) {
 			return false
@@ -182,7 +182,7 @@ func (p *Peer) retire(t *turn) bool {
 	return true
 }
 
-func (p *Peer) retireOne(t *turn) bool {
+func (p *Peer) retireOne(t *stepBudget) bool {
 	if len(p.stale) > 0 {
 		if !p.unsubscribe(t, p.stale[0]) {
 			return false
@@ -207,14 +207,14 @@ func (s *sub) name() string {
 
 // fetch keeps as many historics running as there may be: first what failed
 // before, then the next chunks of jobs whose turn comes before one.
-func (p *Peer) fetch(t *turn, before uint64) bool {
-	most := p.mostAsks()
+func (p *Peer) fetch(t *stepBudget, before uint64) bool {
+	limit := p.maxAsks()
 	for _, b := range p.batches {
-		if !p.askFor(t, b, most) {
+		if !p.askFor(t, b, limit) {
 			return false
 		}
 	}
-	for len(p.jobs) > 0 && p.jobs[0].turn < before && len(p.asks) < most && p.fetchAt <= t.now {
+	for len(p.jobs) > 0 && p.jobs[0].turn < before && len(p.asks) < limit && p.fetchAt <= t.now {
 		j := p.jobs[0]
 		s := p.shape()
 		if !s.possible() || j.content.empty() {
@@ -230,7 +230,7 @@ func (p *Peer) fetch(t *turn, before uint64) bool {
 		if j.Apart > 0 {
 			p.fetchAt = t.now + j.Apart
 		}
-		if !p.askFor(t, b, most) {
+		if !p.askFor(t, b, limit) {
 			return false
 		}
 	}
@@ -242,7 +242,7 @@ func (p *Peer) fetch(t *turn, before uint64) bool {
 }
 
 // askFor asks for the parts of a batch whose time has come.
-func (p *Peer) askFor(t *turn, b *batch, most int) bool {
+func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 	if b.stored || b.retryAt > t.now {
 		return true
 	}
@@ -250,12 +250,22 @@ func (p *Peer) askFor(t *turn, b *batch, most int) bool {
 		b.todo = 0
 	}
 	which := b.todo &^ b.busy
-	if which == 0 || len(p.asks) >= most {
+	if which == 0 || len(p.asks) >= limit {
 		return true
+	}
+	method, since := b.fetch.Method, b.fetch.Since
+	if method == strategy.MethodAuto && p.Caps.Negentropy == strategy.SupportNo {
+		method = strategy.MethodREQ
+	}
+	// What is compared is what the relay is believed to hold: to compare all of it costs no
+	// more than a part.
+	whole := since > 0 && method != strategy.MethodREQ && p.Caps.Negentropy == strategy.SupportYes && !b.dated
+	if whole {
+		method, since = strategy.MethodNegentropy, 0
 	}
 	w := &p.driver.writer
 	w.reset()
-	w.add(&p.driver.Index, b.content, which, b.fetch.Since, b.until)
+	w.add(&p.driver.Index, b.content, which, since, b.until)
 	filters := w.filters
 	for i := range filters {
 		filters[i].Limit = b.fetch.Limit
@@ -264,31 +274,28 @@ func (p *Peer) askFor(t *turn, b *batch, most int) bool {
 		if which&(1<<part) == 0 {
 			continue
 		}
-		if len(p.asks) >= most {
+		if len(p.asks) >= limit {
 			return true
 		}
 		if !t.room(1, w.size/len(w.filters)+len(p.URL)) {
 			return false
 		}
 		t.left -= w.count/len(w.filters) + workDo
-		a := ask{id: p.next, batch: b, part: part, method: b.fetch.Method, narrow: p.narrow}
-		if a.method == strategy.MethodAuto && p.Caps.Negentropy == strategy.SupportNo {
-			a.method = strategy.MethodREQ
-		}
+		a := ask{id: p.next, batch: b, part: part, method: method, whole: whole, narrow: p.narrow}
 		p.next++
 		p.asks = append(p.asks, a)
 		b.busy |= 1 << part
 		t.out.Historic(strategy.Catchup{
 			Relay: p.URL, ID: id(pastID, a.id), Filter: filters[0], Method: a.method, Purpose: b.fetch.Purpose,
-			Page: p.driver.set.Page, Push: p.driver.set.Push && a.method != strategy.MethodREQ, Holdings: b.fetch.Holdings && a.method != strategy.MethodREQ,
+			Page: p.driver.set.Page, Push: p.driver.set.Push && a.method != strategy.MethodREQ, Holdings: (b.fetch.Holdings || whole) && a.method != strategy.MethodREQ,
 		})
 		filters = filters[1:]
 	}
 	return true
 }
 
-// arm sets the timer for what has to wait.
-func (p *Peer) arm(t *turn) {
+// setTimer sets the timer for what has to wait.
+func (p *Peer) setTimer(t *stepBudget) {
 	var at int64
 	later := func(when int64) {
 		if when > t.now && (at == 0 || when < at) {
@@ -321,10 +328,11 @@ func (p *Peer) eose(e abi.Eose) {
 	s := p.subs[i]
 	b := s.batch
 	s.batch = nil
+	p.driver.fetched(p, b.content, abi.HistoricDone{Complete: true, Need: e.Events, New: e.New, MinCreatedAt: e.MinCreatedAt})
 	if e.Events > 0 && (p.Caps.MaxLimit == 0 || e.Events >= p.Caps.MaxLimit) {
-		// The relay may have more than it returns at once. Where several filters
-		// were answered together, nobody knows which of them is cut, and how far
-		// back it went.
+		// The relay may have more than it returns in one answer. Where several
+		// filters were answered together, nobody knows which of them is cut, and
+		// how far back it went.
 		j := &job{content: b.content.clone(), Fetching: b.fetch, which: s.which}
 		if s.filters == 1 {
 			j.until = e.MinCreatedAt
@@ -354,7 +362,7 @@ func (p *Peer) settle(b *batch) {
 const (
 	threeFilters = 1 // of a subscription at most; from there on, one; then fewer values
 	oneFilter    = 2
-	mostNarrow   = 6
+	maxNarrow    = 6
 )
 
 // closed notes that the relay ended a subscription: it is opened again after a
@@ -381,7 +389,7 @@ func (p *Peer) closed(c abi.Closed, now int64) {
 	} else if !o.Live {
 		o.Track, o.Since, o.Purpose = false, p.driver.since(now), strategy.PurposeReconnect
 	}
-	if c.Class == strategy.ClassTooMuch && p.narrow == s.narrow && p.narrow < mostNarrow {
+	if c.Class == strategy.ClassTooMuch && p.narrow == s.narrow && p.narrow < maxNarrow {
 		p.narrow++
 	}
 	o.retryAt = now + backoff(o.tries, c.Class)
@@ -389,9 +397,9 @@ func (p *Peer) closed(c abi.Closed, now int64) {
 	p.driver.ready(p)
 }
 
-// woken opens again what was closed, when its time has come. What was missed
+// onWake opens again what was closed, when its time has come. What was missed
 // meanwhile is fetched.
-func (p *Peer) woken(now int64) {
+func (p *Peer) onWake(now int64) {
 	p.lost = deleteFunc(p.lost, func(o *opening) bool {
 		if o.retryAt > now {
 			return false
@@ -434,8 +442,8 @@ func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
 			p.settle(b)
 		}
 		return
-	case h.Class == strategy.ClassTooMuch && a.narrow < mostNarrow:
-		// Cut anew: the chunk is too large for the relay. A historic has one
+	case h.Class == strategy.ClassTooMuch && a.narrow < maxNarrow:
+		// Cut again: the chunk is too large for the relay. A historic has one
 		// filter: fewer of them in a message do not help.
 		if p.narrow == a.narrow {
 			p.narrow = max(p.narrow, oneFilter) + 1
@@ -446,6 +454,9 @@ func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
 		}
 		return
 	case h.Class == strategy.ClassUnsupported && a.method == strategy.MethodAuto:
+		return
+	case a.whole && h.Class != strategy.ClassRateLimited && h.Class != strategy.ClassLimit:
+		b.dated = true // by since, and by pages if need be
 		return
 	}
 	if h.Method == strategy.MethodREQ && h.MinCreatedAt > 0 && (b.until[a.part] == 0 || h.MinCreatedAt < b.until[a.part]) {

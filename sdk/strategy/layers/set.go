@@ -2,6 +2,7 @@ package layers
 
 import (
 	"iter"
+	"math/bits"
 	"slices"
 )
 
@@ -26,7 +27,7 @@ func SetOf(numbers ...uint32) Set {
 // Empty reports whether nothing is in the set.
 func (s Set) Empty() bool { return len(s.spans) == 0 }
 
-// Len is how many numbers are in the set.
+// Len returns how many numbers are in the set.
 func (s Set) Len() int {
 	n := 0
 	for _, p := range s.spans {
@@ -190,4 +191,89 @@ func fit(spans []span) []span {
 		return spans
 	}
 	return append(make([]span, 0, len(spans)), spans...)
+}
+
+// spansOf returns the set of the bits in words low to high, and sets them to zero.
+func spansOf(words []uint64, low, high int) Set {
+	count := 0
+	carry := uint64(0)
+	for i := low; i <= high && i < len(words); i++ {
+		w := words[i]
+		count += bits.OnesCount64(w &^ (w<<1 | carry)) // bits where a span begins
+		carry = w >> 63
+	}
+	if count == 0 {
+		return Set{}
+	}
+	spans := make([]span, 0, count)
+	open := false
+	for i := low; i <= high && i < len(words); i++ {
+		w := words[i]
+		words[i] = 0
+		if open && w == ^uint64(0) {
+			continue
+		}
+		for at := 0; at < 64; {
+			rest := w >> at
+			if open {
+				run := bits.TrailingZeros64(^rest)
+				if at += run; at < 64 {
+					spans[len(spans)-1].to = uint32(64*i + at)
+					open = false
+				}
+				continue
+			}
+			if rest == 0 {
+				break
+			}
+			at += bits.TrailingZeros64(rest)
+			spans = append(spans, span{from: uint32(64*i + at)})
+			open = true
+		}
+	}
+	if open {
+		spans[len(spans)-1].to = uint32(64 * (high + 1))
+	}
+	return Set{spans}
+}
+
+// Items are repositories and root events, by their numbers in an [Index]: what
+// layers 2 and 3 ask for.
+type Items struct{ Repos, Roots Set }
+
+// Empty reports whether there are none.
+func (i Items) Empty() bool { return i.Repos.Empty() && i.Roots.Empty() }
+
+// Len returns how many there are.
+func (i Items) Len() int { return i.Repos.Len() + i.Roots.Len() }
+
+// AddItems puts all of o into i.
+func (i *Items) AddItems(o Items) {
+	i.Repos.AddSet(o.Repos)
+	i.Roots.AddSet(o.Roots)
+}
+
+// RemoveItems takes all of o out of i.
+func (i *Items) RemoveItems(o Items) {
+	i.Repos.Remove(o.Repos)
+	i.Roots.Remove(o.Roots)
+}
+
+// common is what is in both. It may share memory with i.
+func (i Items) common(o Items) Items {
+	rest := i
+	rest.RemoveItems(o)
+	i.RemoveItems(rest)
+	return i
+}
+
+// Clone returns a copy that shares nothing.
+func (i Items) Clone() Items { return Items{i.Repos.Clone(), i.Roots.Clone()} }
+
+// Plan returns the three-way diff: what is wanted and neither on its way nor
+// here. It is the only place that decides what is to be asked for again.
+func Plan(wanted, pending, confirmed Items) Items {
+	wanted.RemoveItems(pending)
+	wanted.RemoveItems(confirmed)
+	return wanted
 }

@@ -36,10 +36,10 @@ func TestSetAgainstMap(t *testing.T) {
 			a.set.Remove(other)
 			maps.DeleteFunc(a.model, func(n uint32, _ bool) bool { return model[n] })
 		case 4:
-			most := random.IntN(20)
+			limit := random.IntN(20)
 			shared, a.set = Set{}, a.set.Clone()
-			taken := a.set.Take(most)
-			lowest := before[:min(most, len(before))]
+			taken := a.set.Take(limit)
+			lowest := before[:min(limit, len(before))]
 			if got := slices.Collect(taken.All()); !slices.Equal(got, lowest) {
 				t.Fatalf("step %d: took %v, want %v", step, got, lowest)
 			}

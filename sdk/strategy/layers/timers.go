@@ -33,7 +33,7 @@ func (t *Timers) Set(key uint64, at int64) {
 	}
 }
 
-// Sooner is Set unless there is an earlier time already.
+// Sooner does what Set does, unless there is an earlier time already.
 func (t *Timers) Sooner(key uint64, at int64) {
 	if before, ok := t.at[key]; !ok || at < before {
 		t.Set(key, at)
@@ -87,16 +87,16 @@ func (t *Timers) push(d due) {
 
 func (t *Timers) sink() {
 	for i := 0; ; {
-		least := i
+		low := i
 		for _, child := range [2]int{2*i + 1, 2*i + 2} {
-			if child < len(t.heap) && t.heap[child].before(t.heap[least]) {
-				least = child
+			if child < len(t.heap) && t.heap[child].before(t.heap[low]) {
+				low = child
 			}
 		}
-		if least == i {
+		if low == i {
 			return
 		}
-		t.heap[i], t.heap[least] = t.heap[least], t.heap[i]
-		i = least
+		t.heap[i], t.heap[low] = t.heap[low], t.heap[i]
+		i = low
 	}
 }

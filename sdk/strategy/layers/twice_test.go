@@ -82,8 +82,8 @@ func (w *wire) do(actions []abi.StepAction) {
 	}
 }
 
-// TestNothingTwice: repositories leave relays and come back, others take the numbers of
-// those that are gone. Whatever is wanted from a relay is asked for in one subscription,
+// TestNothingTwice: repositories leave relays and come back, some are gone altogether and
+// come back as well, others take the numbers of those that do not. Whatever is wanted from a relay is asked for in one subscription,
 // and fetched each time that it has become wanted.
 func TestNothingTwice(t *testing.T) {
 	urls := []string{"wss://0", "wss://1", "wss://2"}
@@ -97,12 +97,25 @@ func TestNothingTwice(t *testing.T) {
 		limits.Subscriptions, limits.Filters = 1000, []uint32{1, 2, 3, 10}[random.IntN(4)]
 		w.do(w.h.Step(&abi.StepInit{Seed: int64(seed), Limits: limits}))
 		relays := map[string][]string{} // of each repository
-		roots := map[string][]string{}
-		var names []string
+		roots, ids := map[string][]string{}, map[string][][32]byte{}
+		var names, gone []string
 		for step := range 200 {
 			clear(w.fetched)
 			var fresh []string // what must be fetched
 			switch n := random.IntN(10); {
+			case len(gone) > 0 && n == 0 && random.IntN(2) == 0:
+				// With its root events, as a host tells them.
+				i := random.IntN(len(gone))
+				name := gone[i]
+				gone, names = slices.Delete(gone, i, i+1), append(names, name)
+				relays[name] = slices.Clone(urls[:random.IntN(len(urls)+1)])
+				w.do(w.h.Step(&abi.LocalEvent{Kind: 30617, Repositories: []string{name}, Relays: relays[name], Level: abi.SyncLevelFull}))
+				for i, root := range ids[name] {
+					w.do(w.h.Step(&abi.LocalEvent{ID: root, Kind: 1621, Repositories: []string{name}}))
+					for _, url := range relays[name] {
+						fresh = append(fresh, url+" a "+name, url+" "+roots[name][i])
+					}
+				}
 			case len(names) < 3 || n == 0:
 				names = append(names, fmt.Sprintf("30617:ab:%d", step))
 				w.do(w.h.Step(&abi.LocalEvent{Kind: 30617, Repositories: names[len(names)-1:], Level: abi.SyncLevelFull}))
@@ -110,10 +123,11 @@ func TestNothingTwice(t *testing.T) {
 				i := random.IntN(len(names))
 				w.do(w.h.Step(&abi.RepoGone{Repository: names[i]}))
 				delete(relays, names[i])
+				gone = append(gone, names[i])
 				names = slices.Delete(names, i, i+1)
 			case n < 5:
 				id, name := [32]byte{byte(step), 1}, names[random.IntN(len(names))]
-				roots[name] = append(roots[name], "e "+strategy.Hex(id[:]))
+				roots[name], ids[name] = append(roots[name], "e "+strategy.Hex(id[:])), append(ids[name], id)
 				for _, url := range relays[name] {
 					fresh = append(fresh, url+" e "+strategy.Hex(id[:]))
 				}
@@ -161,4 +175,40 @@ func TestNothingTwice(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestGone: what is remembered of repositories that are gone is bounded in time and in
+// number.
+func TestGone(t *testing.T) {
+	s := &subscriber{flow: flow{set: layers.Settings{Kinds: []uint32{30617, 1621}, Values: 100, Check: strategy.Hour}}}
+	h := strategytest.New(t, manifest, s, nil)
+	h.Step(&abi.StepInit{Limits: strategytest.Limits})
+	const many, roots = 1200, 100
+	for i := range many {
+		name := []string{fmt.Sprintf("30617:ab:%d", i)}
+		h.Step(&abi.LocalEvent{Kind: 30617, Repositories: name, Relays: []string{"wss://0"}, Level: abi.SyncLevelFull})
+		for k := range roots {
+			h.Step(&abi.LocalEvent{ID: [32]byte{byte(i), byte(i >> 8), byte(k)}, Kind: 1621, Repositories: name})
+		}
+	}
+	size := func(repos, roots int) {
+		t.Helper()
+		if r, n := s.Index.Size(); r != repos || n != roots {
+			t.Fatalf("%d repositories and %d roots have numbers, want %d and %d", r, n, repos, roots)
+		}
+	}
+	for i := range 10 {
+		h.Step(&abi.RepoGone{Repository: fmt.Sprintf("30617:ab:%d", i)})
+	}
+	h.Pass(25 * strategy.Hour)
+	size(many, many*roots)
+	h.Step(&abi.LocalEvent{Kind: 30617, Repositories: []string{"30617:ab:0"}, Level: abi.SyncLevelFull}) // at no relay
+	h.Pass(2 * strategy.Hour)
+	size(many-9, (many-9)*roots)
+	for i := range many {
+		h.Step(&abi.RepoGone{Repository: fmt.Sprintf("30617:ab:%d", i)})
+	}
+	size(655, 655*roots) // 65,536 roots
+	h.Pass(27 * strategy.Hour)
+	size(0, 0)
 }

@@ -11,9 +11,9 @@ import (
 // go round. A visitor that everything has been fetched from, or that takes too long, gives
 // its place to the relay whose last visit is longest ago.
 
-// mostVisit is how long a visit lasts at most, in looks at connections. One look passes in
+// maxVisit is how long a visit lasts at most, in looks at connections. One look passes in
 // any case.
-const mostVisit = 10
+const maxVisit = 10
 
 func (d *Driver) visitors() (count int) {
 	for p := range d.Peers {
@@ -24,27 +24,40 @@ func (d *Driver) visitors() (count int) {
 	return count
 }
 
-// visitPlaces is how many places go round so that each of the relays without one of its
-// own is visited once in the time that the settings say, if a visit takes two looks. All
-// are the relays that want a place.
-func (d *Driver) visitPlaces(guests, all int) int {
-	room := d.room()
+// firstVisit is the time in which relays are visited that never were, if half of the
+// places are enough for that.
+const firstVisit = 30 * strategy.Minute
+
+// visitSlots is how many places go round so that each of the relays without one of its
+// own is visited once in the time that the settings say, if a visit takes two looks; for
+// the first time sooner. list are the relays that wait for a place.
+func (d *Driver) visitSlots(list []*Peer, wanted, visitors int) int {
+	room, all := d.freeConnections(), wanted+len(list)
 	if d.set.Visit <= 0 || all <= room || room < 2 {
 		return 0
 	}
+	fresh := wanted - room // that find no free place
+	for _, p := range list {
+		if p.visit == 0 && p.failures == 0 {
+			fresh++
+		}
+	}
+	in := func(guests int, time int64) int { return int((int64(guests)*2*d.set.Check + time - 1) / time) }
 	// At least one relay has no place of its own, and so has one that shares its.
-	guests = max(guests, all-room+1)
-	need := (int64(guests)*2*d.set.Check + d.set.Visit - 1) / d.set.Visit
-	return int(min(max(need, 1), int64(room/2)))
+	need := max(1, in(max(len(list)+visitors, all-room+1), d.set.Visit))
+	if fresh > 0 {
+		need = max(need, in(fresh, min(firstVisit, d.set.Visit)), visitors) // as many until the last of them
+	}
+	return min(need, room/2)
 }
 
 // visited reports whether a relay may give its place to another.
 func (d *Driver) visited(p *Peer) bool {
-	took := d.turn.now - p.visit
+	took := d.budget.now - p.visit
 	switch {
 	case p.Bootstrap || !p.wanted || took < d.set.Check:
 		return false
-	case took >= mostVisit*d.set.Check:
+	case took >= maxVisit*d.set.Check:
 		return true
 	case !p.connected:
 		return p.failures > 0
@@ -57,13 +70,13 @@ func (d *Driver) visited(p *Peer) bool {
 func (d *Driver) rotateVisits() {
 	list, wanted := d.waiting()
 	visitors := d.visitors()
-	places := d.visitPlaces(len(list)+visitors, wanted+len(list))
+	places := d.visitSlots(list, wanted, visitors)
 	if places == 0 {
 		return
 	}
-	due := wanted - d.room() // less those that find a free place
+	due := wanted - d.freeConnections() // less those that find a free place
 	for _, p := range list {
-		if p.visit == 0 || d.turn.now-p.visit >= d.set.Visit/2 {
+		if p.visit == 0 || d.budget.now-p.visit >= d.set.Visit/2 {
 			due++
 		}
 	}
@@ -81,7 +94,7 @@ func (d *Driver) rotateVisits() {
 			residents = append(residents, p)
 		}
 	}
-	over := len(residents) - (d.room() - places)
+	over := len(residents) - (d.freeConnections() - places)
 	if over <= 0 {
 		return
 	}
@@ -102,24 +115,24 @@ func (d *Driver) rotateVisits() {
 
 // letGo takes the place of a relay. It reports false if the answer had no room for that.
 func (d *Driver) letGo(p *Peer) bool {
-	if !d.turn.room(1, len(p.URL)+30) {
+	if !d.budget.room(1, len(p.URL)+30) {
 		return false
 	}
-	d.turn.out.Disconnect(p.URL, "others wait for their turn")
-	p.disconnected(d.turn.now)
+	d.budget.out.Disconnect(p.URL, "others wait for their turn")
+	p.disconnected(d.budget.now)
 	for _, kind := range [...]Kind{wake, poll, Delay, Deadline} {
 		d.Stop(p, kind)
 	}
-	p.wanted, p.visitor, p.visit = false, false, d.turn.now
+	p.wanted, p.visitor, p.visit = false, false, d.budget.now
 	return true
 }
 
-// places asks for connections, as far as there is room. It reports whether the answer
+// assignConnections asks for connections, as far as there is room. It reports whether the answer
 // held all.
-func (d *Driver) places() bool {
+func (d *Driver) assignConnections() bool {
 	list, wanted := d.waiting()
 	visitors := d.visitors()
-	places := d.visitPlaces(len(list)+visitors, wanted+len(list))
+	places := d.visitSlots(list, wanted, visitors)
 	if places == 0 {
 		for p := range d.Peers {
 			p.visitor = false // there is room for all
@@ -130,9 +143,9 @@ func (d *Driver) places() bool {
 	var guests []*Peer
 	for _, p := range list {
 		switch {
-		case wanted >= d.room():
+		case wanted >= d.freeConnections():
 			return true
-		case residents >= d.room()-places:
+		case residents >= d.freeConnections()-places:
 			guests = append(guests, p)
 			continue
 		}
@@ -148,7 +161,7 @@ func (d *Driver) places() bool {
 	}
 	slices.SortStableFunc(guests, func(a, b *Peer) int { return cmp.Compare(a.visit, b.visit) })
 	for _, p := range guests {
-		if visitors >= places || wanted >= d.room() {
+		if visitors >= places || wanted >= d.freeConnections() {
 			break
 		}
 		given, fits := d.give(p)
@@ -174,16 +187,16 @@ func (d *Driver) give(p *Peer) (given, fits bool) {
 	if _, later := d.timers.at[p.key(Begin)]; later {
 		return false, true
 	}
-	if !d.turn.room(1, len(p.URL)+60) {
+	if !d.budget.room(1, len(p.URL)+60) {
 		return false, false
 	}
 	reason := id("named by ", uint32(p.named)) + " repositories"
 	if p.named == 1 {
 		reason = "named by " + d.Index.Address(d.Index.ReposOf(p.number).spans[0].from)
 	}
-	d.turn.out.Connect(p.URL, uint32(p.named), reason)
-	d.turn.left -= workDo
-	p.wanted, p.visit = true, d.turn.now
+	d.budget.out.Connect(p.URL, uint32(p.named), reason)
+	d.budget.left -= workDo
+	p.wanted, p.visit = true, d.budget.now
 	return true, true
 }
 

@@ -46,7 +46,7 @@ func New(t testing.TB, manifestText string, s strategy.Strategy, values map[stri
 	return h
 }
 
-// Configure is New for tests of wrong configurations.
+// Configure does what New does, and returns the error.
 func Configure(t testing.TB, manifestText string, s strategy.Strategy, values map[string]any) (*Harness, error) {
 	t.Helper()
 	m, err := manifest.Parse([]byte(manifestText))
@@ -71,8 +71,8 @@ func newHarness(t testing.TB, step Step) *Harness {
 	return &Harness{Now: Start, t: t, step: step, limits: Limits, timers: make(map[string]int64)}
 }
 
-// Step tells the strategy of an input and returns what is to be done. An init
-// without limits gets [Limits].
+// Step gives the strategy an input and returns what is to be done. An init without
+// limits gets [Limits].
 func (h *Harness) Step(input abi.Input) []abi.StepAction {
 	h.t.Helper()
 	if init, ok := input.(*abi.StepInit); ok && init.Part == 0 {
@@ -86,8 +86,8 @@ func (h *Harness) Step(input abi.Input) []abi.StepAction {
 	if err != nil {
 		h.t.Fatalf("ask the strategy: %v", err)
 	}
-	if most := h.limits.Bytes; most > 0 && len(b) > int(most) {
-		h.t.Fatalf("the answer has %d bytes; the limit is %d", len(b), most)
+	if limit := h.limits.Bytes; limit > 0 && len(b) > int(limit) {
+		h.t.Fatalf("the answer has %d bytes; the limit is %d", len(b), limit)
 	}
 	actions, err := abi.DecodeActions(b, abi.ActionLimits{
 		Actions: int(h.limits.Actions), Filters: int(h.limits.Filters), Values: int(h.limits.Values), AllValues: 1 << 20,
@@ -149,7 +149,7 @@ func (h *Harness) next(end int64) (id string, at int64, due bool) {
 	return id, at, due
 }
 
-// WantAfter is Want for what happens while time passes.
+// WantAfter does what Want does, for what happens while time passes.
 func (h *Harness) WantAfter(millis int64, lines ...string) {
 	h.t.Helper()
 	h.compare(h.Pass(millis), lines)

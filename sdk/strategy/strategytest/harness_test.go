@@ -82,7 +82,7 @@ func TestActionsAsLines(t *testing.T) {
 	}
 }
 
-// TestInputs tells a strategy of each kind of input, and expects that it can read
+// TestInputs gives a strategy each kind of input, and expects that it can read
 // what was said.
 func TestInputs(t *testing.T) {
 	var got any

@@ -26,7 +26,7 @@ func Converges(t *testing.T, manifestText string, s strategy.Strategy, values ma
 	ConvergesOn(t, manifestText, s, values, seed, 6)
 }
 
-// ConvergesOn is Converges with so many relays.
+// ConvergesOn does what Converges does, with that many relays.
 func ConvergesOn(t *testing.T, manifestText string, s strategy.Strategy, values map[string]any, seed uint64, relays int) {
 	t.Helper()
 	n := converge(t, manifestText, s, values, seed, relays, nil)
@@ -47,7 +47,7 @@ func converge(t *testing.T, manifestText string, s strategy.Strategy, values map
 	}
 	for i := range relays {
 		url := fmt.Sprintf("wss://relay-%d", i)
-		n.relays[url] = &simRelay{url: url, up: true, most: 5 * (i % 6), subs: make(map[string]*simSub)}
+		n.relays[url] = &simRelay{url: url, up: true, max: 5 * (i % 6), subs: make(map[string]*simSub)}
 		n.urls = append(n.urls, url)
 	}
 	init := &abi.StepInit{Seed: int64(seed)}
@@ -89,7 +89,7 @@ type network struct {
 	roots  []*simEvent
 	here   map[[32]byte]bool
 	next   uint64
-	queue  []abi.Input       // what the strategy is to be told
+	queue  []abi.Input       // inputs that the strategy is to get
 	late   []*abi.StepAction // fetches that go on
 	quiet  bool              // nothing fails any more
 	trace  func(line string) // nil: nobody looks
@@ -102,7 +102,7 @@ type simRelay struct {
 	asked     bool  // the strategy wants a connection
 	connected bool
 	ended     int64
-	most      int // events that it returns for a filter; 0: all
+	max       int // events that it returns for a filter; 0: all
 	subs      map[string]*simSub
 	events    []*simEvent
 }
@@ -240,7 +240,7 @@ func ofRelay(in abi.Input) string {
 	return ""
 }
 
-// pass lets time pass, a second at a time as long as something is to be told.
+// pass lets time pass, a second at a time as long as inputs wait.
 func (n *network) pass(millis int64) {
 	n.do(n.h.Pass(millis))
 	late := n.late
@@ -324,7 +324,7 @@ func (n *network) answer(r *simRelay, a *abi.StepAction) {
 		if a.Live {
 			break
 		}
-		for _, e := range r.matching(&a.Filters[i], r.most) {
+		for _, e := range r.matching(&a.Filters[i], r.max) {
 			n.arrive(e)
 			eose.Events++
 			if eose.MinCreatedAt == 0 || e.at < eose.MinCreatedAt {
@@ -350,7 +350,7 @@ func (n *network) fetch(r *simRelay, a *abi.StepAction) {
 }
 
 // matching are the events that match, newest first.
-func (r *simRelay) matching(f *abi.Filter, most int) []*simEvent {
+func (r *simRelay) matching(f *abi.Filter, limit int) []*simEvent {
 	var list []*simEvent
 	for _, e := range r.events {
 		if e.matches(*f) {
@@ -358,8 +358,8 @@ func (r *simRelay) matching(f *abi.Filter, most int) []*simEvent {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b *simEvent) int { return int(b.at - a.at) })
-	if most > 0 && len(list) > most {
-		return list[:most]
+	if limit > 0 && len(list) > limit {
+		return list[:limit]
 	}
 	return list
 }

@@ -10,7 +10,7 @@ import (
 	"talon/sdk/strategy"
 )
 
-// watcher keeps many subscriptions open on each relay, and opens anew what a relay
+// watcher keeps many subscriptions open on each relay, and opens again what a relay
 // ends: which one that is decides all that follows.
 type watcher struct {
 	relays []string

@@ -52,13 +52,13 @@ var rewrite = flag.Bool("rewrite", false, "write what strategies say into their 
 //	closed URL ID CLASS
 //	done URL ID [req] [incomplete CLASS] [need N] [new N] [kept N] [have N] [sent N] [oldest TIME]
 //	                            a historic ended; by negentropy unless req
-//	after LENGTH                time passes, timers fire; each that does something is told: at TIME
+//	after LENGTH                time passes, timers fire; each that does something is shown: at TIME
 //
-// A TIME is told from the beginning of the story, such as 1h30m or -5m. An ID has
-// at most four digits; 1..120 are that many ids, as 30617:aa:r1..120 are addresses.
-// The id all, of eose or done, stands for each that is still to be answered, until
-// there is none. Timers are not told of, but for what comes of them. Filters that
-// differ only in the name of a tag are written as one.
+// A TIME counts from the beginning of the story, such as 1h30m or -5m. An ID has at
+// most four digits; 1..120 are that many ids, as 30617:aa:r1..120 are addresses. The id
+// all, of eose or done, stands for each that is still to be answered, until there is
+// none. Timers are not shown, only what comes of them. Filters that differ only in the
+// name of a tag are written as one.
 func Stories(t *testing.T, pattern, manifestText string, make func() strategy.Strategy) {
 	stories(t, pattern, func(t testing.TB, config map[string]any) *Harness { return New(t, manifestText, make(), config) })
 }
@@ -148,7 +148,7 @@ type teller struct {
 	asked      map[string][]string // ids that await an eose, or are running, by the relay
 }
 
-// step takes an input, and what follows from it at once.
+// step takes an input, and what follows from it immediately.
 func (s *teller) step(input abi.Input) {
 	s.t.Helper()
 	if s.h == nil {

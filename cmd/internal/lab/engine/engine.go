@@ -9,10 +9,11 @@ import (
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/world"
 	"talon/host"
+	"talon/host/plugin/guest"
 	"talon/host/relaymodel"
 )
 
-// Config is one run.
+// Config describes one run.
 type Config struct {
 	World    *world.World
 	Level    result.Level
@@ -25,7 +26,7 @@ type Config struct {
 	Watch  func(Progress) // called now and then; nil: nobody looks
 }
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	Now, End     time.Duration
 	Wanted, Here int // events
@@ -41,15 +42,17 @@ type engine struct {
 	w       *world.World
 	now     int64
 	end     int64
-	queue   queue
+	queue   schedule
 	remotes []*remote // by place
 	talons  []*talon
+	gits    []*gitServer          // foreign ones
+	git     map[string]*gitServer // by domain, Talons among them
 	watch   observer
 	stopped *result.End // why it ends before its time
 }
 
-// Run runs a world. An error says that there is no run: a module cannot be started. When
-// ctx ends, the result is that of what was done.
+// Run simulates a world. It returns an error if a module cannot be started. When ctx
+// ends, the result is that of the part until then.
 func Run(ctx context.Context, cfg Config) (*result.Run, error) {
 	e := &engine{cfg: cfg, ctx: ctx, w: cfg.World, end: cfg.World.End}
 	if cfg.Only != nil {
@@ -69,8 +72,14 @@ func Run(ctx context.Context, cfg Config) (*result.Run, error) {
 	for _, r := range e.remotes {
 		e.watch.remotes[r.URL] = r
 	}
+	e.git = map[string]*gitServer{}
+	for _, g := range e.w.Git {
+		e.gits = append(e.gits, newGitServer(e, g, nil))
+		e.git[g.Domain] = e.gits[g.Number]
+	}
 	for _, t := range e.w.Talons {
 		e.talons = append(e.talons, newTalon(e, t))
+		e.git[t.Domain] = newTalonServer(e, e.talons[t.Number])
 	}
 	defer func() {
 		for _, t := range e.talons {
@@ -108,6 +117,13 @@ func (e *engine) plan() {
 			if c.At > 0 {
 				e.queue.at(c.At, func() { e.deliver(ev, c.Place) })
 			}
+		}
+		if ev.Data != nil && ev.Data.Direct {
+			e.queue.at(ev.Data.At, func() {
+				for _, t := range ev.Repo.Talons {
+					e.talons[t].pushed(ev)
+				}
+			})
 		}
 	}
 	for _, f := range e.w.Faults {
@@ -200,6 +216,9 @@ func (e *engine) fault(f *world.Fault, begins bool) {
 	}
 	for _, i := range f.Talons {
 		e.talons[i].fault(f, begins)
+	}
+	for _, i := range f.Git {
+		e.gits[i].fault(f, begins)
 	}
 }
 
@@ -313,3 +332,96 @@ func (r *remote) inOrder() []*line {
 }
 
 func (r *remote) String() string { return fmt.Sprintf("%s (%s)", r.Name, r.Class) }
+
+// schedule is what is to happen.
+type schedule struct {
+	list   []happening
+	number uint64 // of what was queued so far
+}
+
+type happening struct {
+	at     int64 // milliseconds from the begin
+	number uint64
+	do     func()
+}
+
+func (q *schedule) Len() int { return len(q.list) }
+func (q *schedule) Less(i, j int) bool {
+	a, b := &q.list[i], &q.list[j]
+	return a.at < b.at || a.at == b.at && a.number < b.number
+}
+func (q *schedule) Swap(i, j int) { q.list[i], q.list[j] = q.list[j], q.list[i] }
+func (q *schedule) Push(x any)    { q.list = append(q.list, x.(happening)) }
+func (q *schedule) Pop() any {
+	last := q.list[len(q.list)-1]
+	q.list[len(q.list)-1] = happening{}
+	q.list = q.list[:len(q.list)-1]
+	return last
+}
+
+// at has something happen at a time.
+func (q *schedule) at(at int64, do func()) {
+	q.number++
+	heap.Push(q, happening{at, q.number, do})
+}
+
+// alarm is something that is to be done again and again, each time at the time that was
+// asked for last, or before.
+type alarm struct {
+	e    *engine
+	ring func()
+	due  int64 // 0: nothing is set
+}
+
+const never = 1<<63 - 1
+
+// set has it ring by a time.
+func (a *alarm) set(at int64) {
+	if at >= never/2 || a.due > a.e.now && a.due <= at {
+		return
+	}
+	at = max(at, a.e.now)
+	a.due = at
+	a.e.queue.at(at, func() {
+		if a.due == at {
+			a.due = 0
+			a.ring()
+		}
+	})
+}
+
+// Module is a strategy or a throttle under test. Concurrent runs share it.
+type Module interface {
+	About() result.Module
+
+	// New makes an instance that has seen nothing.
+	New(ctx context.Context) (Instance, error)
+}
+
+// Instance is one instance of a module. One goroutine uses it.
+type Instance interface {
+	// Call calls a function; the answer is valid until the next call. After an error the
+	// instance is closed. now is in unix seconds.
+	Call(ctx context.Context, f guest.Func, request []byte, now int64) (answer []byte, fuel int64, err error)
+
+	Memory() int64 // bytes
+	Close()
+}
+
+// usage is what a module has used in a run.
+type usage struct {
+	steps, fuel, memory int64
+	failures            int
+}
+
+// call asks an instance and counts.
+func (u *usage) call(ctx context.Context, i Instance, f guest.Func, request []byte, now int64) ([]byte, error) {
+	answer, fuel, err := i.Call(ctx, f, request, now)
+	u.steps++
+	u.fuel += fuel
+	u.memory = max(u.memory, i.Memory())
+	if err != nil {
+		u.failures++
+	}
+	return answer, err
+}

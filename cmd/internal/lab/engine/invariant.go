@@ -11,6 +11,7 @@ import (
 	"talon/host"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/session"
+	rules "talon/sdk/grasp"
 )
 
 // invariants is what must hold in each step. What does not ends the run.
@@ -18,6 +19,7 @@ type invariants struct {
 	o       *observer
 	second  int64 // in which steps are counted
 	steps   int
+	full    int // seconds one after the other in which a strategy has all its turns
 	quietAt int64
 }
 
@@ -68,14 +70,25 @@ func (c *invariants) attempt(t *talon) {
 	}
 }
 
-// step counts steps that no event of ours explains.
+// step counts steps that no event of ours explains. The loop bounds those that a strategy
+// gives itself, such as by timers that are due already: who uses them up for a minute
+// turns in circles.
 func (c *invariants) step(t *talon) {
+	limit := t.e.w.Scenario.Invariants.Steps
 	if now := t.e.now / 1000; now != c.second {
+		if now == c.second+1 && c.steps >= t.limits.Loop().Answers*9/10 {
+			c.full++
+		} else {
+			c.full = 0
+		}
 		c.second, c.steps = now, 0
+		if limit > 0 && c.full >= 60 {
+			c.broken("busy", t.Name, "the strategy has used up its turns in each second of the last minute: does it set timers for now?")
+		}
 	}
 	c.steps++
-	if most := t.e.w.Scenario.Invariants.Steps; most > 0 && c.steps > most {
-		c.broken("busy", t.Name, "more than %d steps of the strategy in a second", most)
+	if limit > 0 && c.steps > limit {
+		c.broken("busy", t.Name, "more than %d steps of the strategy in a second", limit)
 	}
 }
 
@@ -133,6 +146,7 @@ func (c *invariants) look() {
 	e := c.o.e
 	c.within()
 	c.overlap()
+	c.o.git.look()
 	if e.now+checkEvery <= e.end {
 		e.queue.at(e.now+checkEvery, c.look)
 	}
@@ -141,13 +155,13 @@ func (c *invariants) look() {
 // within checks that what is wanted and can be had is here in time.
 func (c *invariants) within() {
 	e := c.o.e
-	most := e.w.Scenario.Invariants.Within.Milliseconds()
-	if most == 0 {
+	limit := e.w.Scenario.Invariants.Within.Milliseconds()
+	if limit == 0 {
 		return
 	}
 	for t, missing := range c.o.missing {
 		for _, number := range slices.Sorted(maps.Keys(missing)) {
-			if ev := e.w.Events[number]; e.now-missing[number] > most && e.talons[t].up && c.threadIsHere(t, ev) && e.reachableFor(ev, most) {
+			if ev := e.w.Events[number]; e.now-missing[number] > limit && e.talons[t].up && c.parentIsHere(t, ev) && e.reachableFor(ev, limit, false) {
 				c.broken("late", e.talons[t].Name, "event %s of kind %d is not here, and was to be had for %v at %s", ev.ID, ev.Kind, e.w.Scenario.Invariants.Within, e.holders(ev))
 				return
 			}
@@ -155,21 +169,36 @@ func (c *invariants) within() {
 	}
 }
 
-// threadIsHere reports whether what an event is in is here: otherwise that is what is
-// missing, and it may be out of reach since its repository lists other relays.
-func (c *invariants) threadIsHere(talon int, ev *world.Event) bool {
-	return ev.Thread == nil || c.o.state[talon][ev.Thread.Number]&isHere != 0
+// parentIsHere reports whether what an event belongs to is here, its thread or its
+// repository: otherwise that is what is missing, and it may be out of reach since its
+// repository lists other relays.
+func (c *invariants) parentIsHere(talon int, ev *world.Event) bool {
+	switch {
+	case ev.Thread != nil:
+		return c.o.state[talon][ev.Thread.Number]&isHere != 0
+	case ev.Kind == rules.KindAnnouncement:
+		return true
+	}
+	return c.o.e.talons[talon].named[ev.Repo.Address]
 }
 
 // reachableFor reports whether a relay that has an event, and that its repository lists,
-// could be reached for so long.
-func (e *engine) reachableFor(ev *world.Event, most int64) bool {
+// could be reached for so long, in total or at a stretch until now, and a git server that
+// has its data.
+func (e *engine) reachableFor(ev *world.Event, limit int64, stretch bool) bool {
+	if !e.dataFor(ev, 0, limit) {
+		return false
+	}
 	for _, copy := range ev.Copies {
 		if _, ok := e.w.IsTalon(copy.Place); ok {
 			continue
 		}
 		r := e.w.Relays[copy.Place]
-		if r.Honest && ev.Repo.Lists(r.Number, e.now) && r.UpFor(max(0, copy.At), e.now) >= most && e.remotes[copy.Place].relay.Store().Get(ev.ID) != nil {
+		from := max(0, copy.At)
+		if stretch {
+			from = max(from, r.UpSince(e.now))
+		}
+		if r.Honest && ev.Repo.Lists(r.Number, e.now) && r.UpFor(from, e.now) >= limit && e.remotes[copy.Place].relay.Store().Get(ev.ID) != nil {
 			return true
 		}
 	}
@@ -190,8 +219,8 @@ func (e *engine) holders(ev *world.Event) string {
 // overlap checks that no value is asked for twice on a relay for long.
 func (c *invariants) overlap() {
 	e := c.o.e
-	most := e.w.Scenario.Invariants.Overlap.Milliseconds()
-	if most == 0 || len(e.w.Relays) > maxOverlapRelays {
+	limit := e.w.Scenario.Invariants.Overlap.Milliseconds()
+	if limit == 0 || len(e.w.Relays) > maxOverlapRelays {
 		return
 	}
 	for _, t := range e.talons {
@@ -200,7 +229,7 @@ func (c *invariants) overlap() {
 			seen := map[string]string{}
 			for _, name := range sortedKeys(l.open) {
 				sub := l.open[name]
-				if e.now-sub.since < most {
+				if e.now-sub.since < limit {
 					continue
 				}
 				for _, v := range sub.values {
@@ -215,6 +244,10 @@ func (c *invariants) overlap() {
 	}
 }
 
+// settled is how long what is wanted may be at a relay at the end and not be here, in
+// milliseconds: a throttle lets a relay that was away for long rest for an hour.
+const settled = 65 * 60_000
+
 // end checks what must hold at the end.
 func (c *invariants) end() {
 	e := c.o.e
@@ -222,9 +255,9 @@ func (c *invariants) end() {
 		return
 	}
 	s := &e.w.Scenario.Invariants
-	if most := int64(s.Quiet); most > 0 {
+	if limit := int64(s.Quiet); limit > 0 {
 		for _, r := range e.remotes {
-			if r.counts.quiet > most {
+			if r.counts.quiet > limit {
 				c.broken("quiet", r.Name, "%d requests in the last quarter of the quiet time", r.counts.quiet)
 				return
 			}
@@ -235,7 +268,7 @@ func (c *invariants) end() {
 	}
 	for t, missing := range c.o.missing {
 		for _, number := range slices.Sorted(maps.Keys(missing)) {
-			if ev := e.w.Events[number]; c.threadIsHere(t, ev) && e.reachableFor(ev, min(checkEvery, e.w.Scenario.Quiet.Milliseconds())) {
+			if ev := e.w.Events[number]; c.parentIsHere(t, ev) && e.reachableFor(ev, min(settled, e.w.Scenario.Quiet.Milliseconds()), true) {
 				c.broken("incomplete", e.talons[t].Name, "%d wanted events are not here at the end, such as %s of kind %d", len(missing), ev.ID, ev.Kind)
 				return
 			}

@@ -31,7 +31,7 @@ type line struct {
 	held    *holdings.Set    // what the relay is believed to hold
 	up      bool
 	upSince int64
-	down    bool // nothing more is told of it
+	down    bool // the strategy gets no more inputs about it
 	broken  bool // nothing arrives any more, in either direction
 	turn    alarm
 
@@ -136,10 +136,10 @@ func (l *line) opened() {
 	l.count(upgradeUp, upgradeDown)
 	o.Took = e.now - l.begun
 	l.up, l.upSince = true, e.now
+	l.held = holdings.Decode(t.holdings[l.r.URL], t.limits.Holdings)
 	if e.cfg.Level == result.Model {
 		l.model = newModel(l, &o.Capabilities)
 	} else {
-		l.held = holdings.Decode(t.holdings[l.r.URL], t.limits.Holdings)
 		l.session = session.New(session.Config{
 			Relay: l.r.URL, Capabilities: o.Capabilities, Limits: t.limits.Session(), Known: t.known, Holdings: l.held, Hash: t.hash, Verify: verify, Sign: t.sign,
 		}, t.now())
@@ -334,7 +334,7 @@ func (l *line) serve() {
 	if l.down {
 		return
 	}
-	busy := len(l.in.frames) > 0 && l.in.frames[0].at <= l.t.e.now
+	busy := !l.broken && len(l.in.frames) > 0 && l.in.frames[0].at <= l.t.e.now
 	next := l.session.Turn(l.t.now(), busy)
 	l.perform()
 	if l.down {
@@ -379,7 +379,8 @@ func (l *line) effect(e session.Effect) {
 	case session.Build:
 		t.e.queue.at(t.e.now+1, func() {
 			if !l.down {
-				l.session.Built(t.now(), e.Ticket, t.localSet(e), nil)
+				set, outside := t.localSet(e)
+				l.session.Built(t.now(), e.Ticket, set, outside, nil)
 				l.serve()
 				t.turn()
 			}
@@ -403,11 +404,16 @@ func (l *line) effect(e session.Effect) {
 }
 
 // localSet is what is here of a filter's events.
-func (t *talon) localSet(b session.Build) *negentropy.Set {
-	var set negentropy.Builder
+func (t *talon) localSet(b session.Build) (*negentropy.Set, session.Outside) {
+	var (
+		set     negentropy.Builder
+		outside session.Outside
+	)
 	add := func(createdAt int64, id host.ID) {
 		if b.Within == nil || b.Within.Has(id) {
 			set.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
+		} else {
+			outside.Add(id)
 		}
 	}
 	for _, e := range t.store().Query(&b.Filter) {
@@ -416,6 +422,10 @@ func (t *talon) localSet(b session.Build) *negentropy.Set {
 	for _, h := range t.heldBy(&b.Filter) {
 		add(h.CreatedAt, h.ID)
 	}
-	t.known.EachRefused(b.Matcher, t.now()/1000, add)
-	return set.Build()
+	t.known.EachRefused(b.Matcher, t.now()/1000, func(createdAt int64, id host.ID) {
+		if b.Within == nil || b.Within.Has(id) {
+			set.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
+		}
+	})
+	return set.Build(), outside
 }

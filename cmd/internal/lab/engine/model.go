@@ -5,6 +5,7 @@ import (
 
 	"talon/cmd/internal/lab/world"
 	"talon/host"
+	"talon/host/negentropy"
 	"talon/host/relaysync"
 	"talon/host/relaysync/match"
 	"talon/host/relaysync/session"
@@ -57,22 +58,36 @@ type modelOp struct {
 
 func newModel(l *line, caps *abi.Capabilities) *model {
 	p := &l.r.Profile.Limits
-	least := func(to *uint32, most int) {
-		if most > 0 && (*to == 0 || uint32(most) < *to) {
-			*to = uint32(most)
+	low := func(to *uint32, limit int) {
+		if limit > 0 && (*to == 0 || uint32(limit) < *to) {
+			*to = uint32(limit)
 		}
 	}
-	least(&caps.MaxSubscriptions, p.Subscriptions)
-	least(&caps.MaxFilters, p.Filters)
-	least(&caps.MaxLimit, p.Limit)
-	least(&caps.MaxMessage, p.MessageBytes)
+	low(&caps.MaxSubscriptions, p.Subscriptions)
+	low(&caps.MaxFilters, p.Filters)
+	low(&caps.MaxMessage, p.MessageBytes)
 	caps.Negentropy = abi.SupportNo
 	if l.r.Profile.Negentropy.Supported {
 		caps.Negentropy = abi.SupportYes
 	}
-	return &model{
+	m := &model{
 		l: l, caps: *caps, subs: map[string]*modelSub{}, running: map[string]*modelOp{}, open: map[uint64]*modelOp{}, events: map[uint64]*host.Event{},
 	}
+	m.ping()
+	return m
+}
+
+// pings are counted in batches: each as an event of its own would be most of the events.
+const pings = 40
+
+// ping counts the pings of a line on which little is said, and their answers.
+func (m *model) ping() {
+	m.e().queue.at(m.e().now+pings*m.l.t.limits.Session().PingAfter, func() {
+		if !m.l.down && !m.l.broken {
+			m.l.count(6*pings, 2*pings)
+			m.ping()
+		}
+	})
 }
 
 func (m *model) e() *engine { return m.l.t.e }
@@ -135,7 +150,8 @@ func (m *model) wait() int64 {
 	return wait
 }
 
-// after has something come of a request, when its answer of so many bytes has arrived.
+// after calls a function when the answer of a request, with its size in bytes, has
+// arrived.
 func (m *model) after(trips, up, down int64, do func()) {
 	l := m.l
 	l.count(up, down)
@@ -155,11 +171,11 @@ func (m *model) after(trips, up, down int64, do func()) {
 // stored is what the relay answers to a filter, within its limits.
 func (m *model) stored(f host.Filter, paged bool) []*host.Event {
 	p := &m.l.r.Profile.Limits
-	if most := p.Limit; !paged && most > 0 && (f.Limit < 0 || f.Limit > most) {
-		f.Limit = most
+	if limit := p.Limit; !paged && limit > 0 && (f.Limit < 0 || f.Limit > limit) {
+		f.Limit = limit
 	}
-	if most := p.DefaultLimit; !paged && most > 0 && f.Limit < 0 {
-		f.Limit = most
+	if limit := p.DefaultLimit; !paged && limit > 0 && f.Limit < 0 {
+		f.Limit = limit
 	}
 	return m.l.r.relay.Store().Query(&f)
 }
@@ -167,18 +183,27 @@ func (m *model) stored(f host.Filter, paged bool) []*host.Event {
 func (m *model) subscribe(c *session.Subscribe) {
 	m.unsubscribe(c.ID)
 	t := m.l.t
+	var list []*host.Event
 	op := &modelOp{id: c.ID, serial: c.Serial, purpose: c.Purpose, finished: func(op *modelOp) {
-		t.report(m.l, &session.Eose{Serial: op.serial, Input: abi.Eose{Relay: m.l.r.URL, ID: op.id}, Gap: gap(op)})
+		eose := abi.Eose{Relay: m.l.r.URL, ID: op.id, Events: uint32(len(list)), New: uint32(op.fresh)}
+		if len(list) > 0 {
+			eose.MinCreatedAt = oldest(list)
+		}
+		t.report(m.l, &session.Eose{Serial: op.serial, Input: eose, Gap: gap(op)})
 	}}
 	sub := &modelSub{id: c.ID, matchers: t.hash.Matchers(c.Filters), purpose: c.Purpose}
 	m.subs[c.ID] = sub
 	m.order = append(m.order, sub)
-	var list []*host.Event
-	up := int64(20)
+	up, seen := int64(20), map[host.ID]bool{}
 	for i := range c.Filters {
 		up += filterBytes(&c.Filters[i])
 		if !c.Live {
-			list = append(list, m.stored(c.Filters[i], false)...)
+			for _, e := range m.stored(c.Filters[i], false) {
+				if !seen[e.ID] || m.l.r.Profile.Answer.Repeats {
+					seen[e.ID] = true
+					list = append(list, e)
+				}
+			}
 		}
 	}
 	m.l.r.counts.reqs++
@@ -206,10 +231,8 @@ func (m *model) start(op *modelOp) {
 	f := op.fetch.Filter
 	op.done.Complete = true
 	theirs := m.stored(f, true)
-	for _, e := range theirs {
-		if op.done.MinCreatedAt == 0 || e.CreatedAt < op.done.MinCreatedAt {
-			op.done.MinCreatedAt = e.CreatedAt
-		}
+	if len(theirs) > 0 {
+		op.done.MinCreatedAt = oldest(theirs)
 	}
 	if op.fetch.Method == abi.MethodREQ || f.Limit >= 0 || m.caps.Negentropy != abi.SupportYes {
 		m.page(op, theirs)
@@ -221,100 +244,164 @@ func (m *model) start(op *modelOp) {
 // page fetches all that the relay has, page by page.
 func (m *model) page(op *modelOp, theirs []*host.Event) {
 	size := m.l.t.limits.Page
-	if most := int(m.caps.MaxLimit); most > 0 {
-		size = min(size, most)
+	for _, limit := range []int{int(m.caps.MaxLimit), m.l.r.Profile.Limits.Limit} {
+		if limit > 0 {
+			size = min(size, limit)
+		}
 	}
-	pages := int64(len(theirs)/size + 1)
+	pages, again := pagesOf(theirs, size)
 	op.done.Method, op.done.Rounds, op.done.Need = abi.MethodREQ, uint32(pages), uint32(len(theirs))
-	op.done.Bytes = eventBytes(theirs) + pages*eoseBytes
+	op.done.Bytes = eventBytes(theirs) + again + pages*eoseBytes
 	m.l.r.counts.reqs += pages
 	m.l.t.e.watch.check.asked(m.l)
-	m.after(pages, pages*(filterBytes(&op.fetch.Filter)+50), op.done.Bytes, func() {
-		if !op.gone {
-			m.arrive(op, theirs)
-			op.sent = true
-			m.complete(op)
-		}
-	})
+	op.done.Sent = pages * (filterBytes(&op.fetch.Filter) + 50)
+	m.after(pages, op.done.Sent, op.done.Bytes, func() { m.fetched(op, theirs) })
 }
 
-// compare fetches what is not here (NIP-77).
+// pagesOf is in how many pages a relay sends events, and how many bytes of these come
+// again: the page after a last one that has events begins with their oldest second.
+func pagesOf(list []*host.Event, size int) (pages, again int64) {
+	if len(list) == 0 {
+		return 1, 0
+	}
+	first := oldest(list)
+	var boundary []*host.Event
+	for _, e := range list {
+		if e.CreatedAt == first {
+			boundary = append(boundary, e)
+		}
+	}
+	pages = int64((len(list)+size-1)/size) + 1
+	if len(boundary) < len(list) {
+		again = eventBytes(boundary) * (pages - 1)
+	}
+	return pages, again
+}
+
+// oldest returns the least created_at of events.
+func oldest(list []*host.Event) int64 {
+	at := list[0].CreatedAt
+	for _, e := range list {
+		at = min(at, e.CreatedAt)
+	}
+	return at
+}
+
+// compare fetches what is not here (NIP-77). The two sides are those of production: what they say
+// is said, but for the messages around it.
 func (m *model) compare(op *modelOp, theirs []*host.Event) {
 	t, l := m.l.t, m.l
 	f := op.fetch.Filter
-	ours := map[host.ID]bool{}
-	for _, e := range t.store().Query(&f) {
-		ours[e.ID] = true
-	}
-	for _, e := range t.heldBy(&f) {
-		ours[e.ID] = true
-	}
 	matchers := t.hash.Matchers([]host.Filter{f})
-	for i := range matchers {
-		t.known.EachRefused(&matchers[i], t.now()/1000, func(_ int64, id host.ID) { ours[id] = true })
+	build := session.Build{Filter: f, Matcher: &matchers[0]}
+	l.held.Keep()
+	within := !op.fetch.Push && l.held.Knows(&f)
+	if within {
+		view := l.held.View()
+		build.Within = &view
 	}
-	var need []*host.Event
+	ours, outside := t.localSet(build)
+	var there negentropy.Builder
+	byID := make(map[host.ID]*host.Event, len(theirs))
 	for _, e := range theirs {
-		if !ours[e.ID] {
-			need = append(need, e)
+		there.Add(negentropy.Item{CreatedAt: uint64(e.CreatedAt), ID: e.ID})
+		byID[e.ID] = e
+	}
+	c := compareSets(ours, there.Build(), within && ours.Len() > 0)
+	if !within {
+		ours.Each(func(it negentropy.Item) { l.held.Add(it.ID) })
+	}
+	l.held.Add(c.need...)
+	l.held.Remove(c.have...)
+	l.held.Compared(&f)
+	var need []*host.Event
+	known := 0
+	for _, id := range c.need {
+		if t.known.Has(id, t.now()/1000) || t.store().Get(id) != nil {
+			known++
+			continue
 		}
+		need = append(need, byID[id])
 	}
 	op.done.Method, op.done.Need = abi.MethodNegentropy, uint32(len(need))
-	op.done.Have = uint32(len(ours) - (len(theirs) - len(need)))
-	offered := len(ours)
-	if op.fetch.Holdings {
-		// What the relay is believed to lack is left out.
-		offered, op.done.Have = offered-int(op.done.Have), 0
+	op.done.Have = uint32(len(t.known.NotRefused(c.have, t.now()/1000)))
+	if !op.fetch.Holdings {
+		op.done.Have += uint32(max(0, outside.Count-known))
 	}
-	rounds, up, down := comparison(offered, len(theirs), len(need)+int(op.done.Have))
-	chunks := int64((len(need) + t.limits.Chunk - 1) / t.limits.Chunk)
-	op.done.Rounds = uint32(rounds)
-	op.done.Bytes = down + eventBytes(need) + chunks*eoseBytes
+	op.done.Rounds = uint32(c.rounds)
+	op.done.Bytes = c.down
+	op.done.Sent = c.up + filterBytes(&f) + 60
 	l.r.counts.negOpens++
-	l.r.counts.reqs += chunks
 	l.t.e.watch.check.asked(l)
-	up += filterBytes(&f) + 60 + int64(67*len(need)) + 60*chunks
-	m.after(rounds+min(chunks, 1), up, op.done.Bytes, func() {
-		if !op.gone {
-			m.arrive(op, need)
-			op.sent = true
-			m.complete(op)
+	m.after(c.rounds, op.done.Sent, c.down, func() {
+		if op.gone {
+			return
 		}
+		// What has come from elsewhere meanwhile is not asked for.
+		now := t.now() / 1000
+		need = slices.DeleteFunc(need, func(e *host.Event) bool { return t.known.Has(e.ID, now) })
+		chunks := int64((len(need) + t.limits.Chunk - 1) / t.limits.Chunk)
+		if chunks == 0 {
+			m.fetched(op, nil)
+			return
+		}
+		l.r.counts.reqs += chunks
+		asked, bytes := int64(67*len(need))+60*chunks, eventBytes(need)+chunks*eoseBytes
+		op.done.Sent += asked
+		op.done.Bytes += bytes
+		m.after(1, asked, bytes, func() { m.fetched(op, need) })
 	})
 }
 
-// comparison is what a comparison of sets of these sizes costs that differ in so many: ids
-// are listed where a part is small, and fingerprints of sixteen parts compared elsewhere.
-func comparison(ours, theirs, differ int) (rounds, up, down int64) {
+// fetched ends a fetch with what it brought.
+func (m *model) fetched(op *modelOp, list []*host.Event) {
+	if !op.gone {
+		m.arrive(op, list)
+		op.sent = true
+		m.complete(op)
+	}
+}
+
+// compared is what a comparison comes to.
+type compared struct {
+	have, need       []host.ID
+	rounds, up, down int64
+}
+
+// compareSets compares what is here with what the relay has.
+func compareSets(ours, theirs *negentropy.Set, alike bool) (c compared) {
 	const (
-		list  = 66      // bytes of an id, in hex
-		parts = 16 * 46 // of sixteen fingerprints with their bounds
-		frame = 30      // of a message
-		small = 32      // events that are listed
+		frame  = 30       // bytes of a message beside what it says in hex
+		relays = 60_000   // bytes that a relay says at once
+		here   = 30 << 10 // that we say
 	)
-	if ours <= small {
-		if differ == 0 {
-			return 1, frame + int64(list*ours), frame
+	client, err := negentropy.NewClient(ours, negentropy.ClientLimits{Frame: here, IDs: 1 + ours.Len() + theirs.Len(), Rounds: 1 << 20})
+	if err != nil {
+		panic(err) // the limits are wrong
+	}
+	server, err := negentropy.NewServer(theirs, relays)
+	if err != nil {
+		panic(err)
+	}
+	initiate := client.Initiate
+	if alike {
+		initiate = client.InitiateAlike
+	}
+	msg, err := initiate()
+	for done := false; err == nil && !done; {
+		c.rounds++
+		c.up += frame + 2*int64(len(msg))
+		var reply []byte
+		if reply, err = server.Reconcile(msg); err == nil {
+			c.down += frame + 2*int64(len(reply))
+			msg, done, err = client.Reconcile(reply)
 		}
-		return 1, frame + int64(list*ours), frame + int64(min(list*theirs, list*differ+parts))
 	}
-	up, down = frame+parts, frame+8
-	rounds = 1
-	if differ == 0 {
-		return rounds, up, down
+	if err != nil {
+		panic(err) // both sides are ours
 	}
-	reached := min(16, differ) // parts that differ
-	for size := max(ours, theirs) / 16; ; size /= 16 {
-		rounds++
-		if size <= small {
-			up += int64(reached*size*list)/2 + frame
-			down += int64(reached*size*list) + frame
-			return rounds, up, down
-		}
-		up += int64(reached * parts)
-		down += int64(reached * parts)
-		reached = min(reached*16, differ)
-	}
+	c.have, c.need = client.Have(), client.Need()
+	return c
 }
 
 // arrive takes events of an answer.
@@ -324,6 +411,7 @@ func (m *model) arrive(op *modelOp, list []*host.Event) {
 	m.l.r.counts.events += int64(len(list))
 	var batch []session.Arrival
 	for _, e := range list {
+		m.l.held.Add(e.ID)
 		if t.known.Has(e.ID, now) {
 			m.known++
 			continue

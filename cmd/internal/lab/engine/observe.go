@@ -28,11 +28,12 @@ type observer struct {
 	up, down     int64
 	duplicates   int64
 	connections  int
-	most         int
+	max          int
 	faults       map[*world.Fault]*recovery
 	recovering   []*recovery
 	trace        *tracer
 	check        invariants
+	git          gitCounts
 }
 
 // flag is what is so of an event for a Talon.
@@ -84,6 +85,7 @@ func (o *observer) begin(e *engine) {
 	if e.cfg.Trace != "" {
 		o.trace = &tracer{e: e, relay: e.cfg.Trace}
 	}
+	o.git.begin(e)
 	o.check.begin(o)
 	e.queue.at(0, o.sample)
 }
@@ -116,15 +118,24 @@ func (e *engine) availableAt(talon int, ev *world.Event) (first int64, ok bool) 
 			if !r.Honest {
 				continue
 			}
-			for _, away := range r.Away {
-				if at >= away.From && at < away.To {
-					at = away.To
-				}
-			}
+			at = reachableAt(r.Away, at)
 		}
 		first = min(first, at)
 	}
+	if ev.Data != nil {
+		first = max(first, e.dataAt(talon, ev))
+	}
 	return first, first < e.w.End
+}
+
+// reachableAt returns when something can be reached from a time on.
+func reachableAt(away []world.Away, at int64) int64 {
+	for _, a := range away {
+		if at >= a.From && at < a.To {
+			at = a.To
+		}
+	}
+	return at
 }
 
 // change notes that something became so of an event for a Talon.
@@ -196,6 +207,10 @@ func (o *observer) recovered(since int64) {
 func (o *observer) faultBegins(f *world.Fault) {
 	where := ""
 	switch n := len(f.Relays) + len(f.Talons); {
+	case len(f.Git) == 1 && n == 0:
+		where = o.e.gits[f.Git[0]].Name
+	case len(f.Git) > 0 && n == 0:
+		where = plural(len(f.Git), "git server")
 	case len(f.Relays) == 1:
 		where = o.e.remotes[f.Relays[0]].Name
 	case len(f.Talons) == 1:
@@ -276,7 +291,7 @@ func (o *observer) attempt(l *line) {
 func (o *observer) connected(l *line) {
 	l.r.counts.connections++
 	o.connections++
-	o.most = max(o.most, o.connections)
+	o.max = max(o.max, o.connections)
 	o.trace.of(l, result.Line, "connected", "", 0)
 }
 
@@ -457,10 +472,11 @@ func (o *observer) result() *result.Run {
 		v.Set(result.BytesOverIdeal, float64(o.up+o.down)/float64(o.ideal))
 	}
 	v.Set(result.Duplicates, float64(o.duplicates))
-	v.Set(result.Connections, float64(o.most))
+	v.Set(result.Connections, float64(o.max))
 	o.count(result.Attempts, 0)
 	o.relays()
 	o.recoveries()
+	o.git.result(&o.run)
 	for i, module := range []Module{e.cfg.Strategy, e.cfg.Throttle} {
 		if module == nil {
 			continue

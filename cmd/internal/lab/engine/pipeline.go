@@ -7,6 +7,7 @@ import (
 
 	"talon/cmd/internal/lab/world"
 	"talon/host"
+	"talon/host/gitfetch/queue"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/session"
 	rules "talon/sdk/grasp"
@@ -74,6 +75,7 @@ func (t *talon) fromClient(ev *world.Event) {
 		return
 	}
 	if t.up {
+		t.direct[ev.ID] = true
 		t.enqueue(submitted{event: ev.Event, answer: func(host.Verdict) {}})
 	}
 }
@@ -143,11 +145,11 @@ func (t *talon) decide(e *host.Event) (host.Verdict, []loop.Change) {
 	if !t.takes(e, ev) {
 		return host.Verdict{Code: host.Rejected, Reason: "blocked: not about anything here"}, nil
 	}
-	if ev != nil && ev.Held > 0 && t.heldUntil[e.ID] == 0 {
-		return t.hold(ev)
-	}
-	if until := t.heldUntil[e.ID]; until > 0 && t.held[e.ID] != nil {
+	if t.held[e.ID] != nil {
 		return host.Verdict{Code: host.Duplicate, Reason: host.ReasonHeld}, nil
+	}
+	if ev != nil && (ev.Held > 0 && t.heldUntil[e.ID] == 0 || ev.Data != nil && !t.data[ev.Number]) {
+		return t.hold(ev)
 	}
 	return t.put(e)
 }
@@ -219,32 +221,60 @@ func (t *talon) note(e *host.Event) {
 
 // hold puts an event into purgatory until its git data come, or its time is up.
 func (t *talon) hold(ev *world.Event) (host.Verdict, []loop.Change) {
-	id := ev.ID
-	t.held[id], t.heldUntil[id] = ev, t.e.now+min(ev.Held, world.MaxHeld)
-	change := []host.HeldChange{{Event: ev.Event, Fate: host.FateHeld, Synced: true}}
+	id, long := ev.ID, min(ev.Held, world.MaxHeld)
+	var change []host.HeldChange
+	if ev.Data != nil {
+		long = world.MaxHeld
+		var ok bool
+		if change, ok = t.replaceHeld(ev); !ok {
+			return host.Verdict{Code: host.Replaced, Reason: "replaced: have newer event"}, nil
+		}
+	}
+	until := t.e.now + long
+	t.held[id], t.heldUntil[id] = ev, until
+	change = append(change, host.HeldChange{Event: ev.Event, Status: host.StatusHeld, Synced: true})
 	changes := loop.Followed(t.known, t.now()/1000, nil, change)
-	t.e.queue.at(t.heldUntil[id], func() { t.release(ev) })
+	t.e.queue.at(until, func() { t.release(ev, until) })
+	if ev.Data != nil {
+		t.e.watch.git.held(t, ev)
+		t.fetcher.hold(ev)
+	}
 	return host.Verdict{Code: host.Held, Reason: host.ReasonHeld}, changes
 }
 
 // release ends the time of an event in purgatory.
-func (t *talon) release(ev *world.Event) {
-	if !t.up {
+func (t *talon) release(ev *world.Event, until int64) {
+	switch {
+	case t.held[ev.ID] == nil || t.heldUntil[ev.ID] != until:
+		return // its git data came, or it was replaced
+	case !t.up:
 		// The data are found when it runs again.
-		t.e.queue.at(t.e.now+60_000, func() { t.release(ev) })
+		t.e.queue.at(t.e.now+60_000, func() { t.release(ev, until) })
 		return
-	}
-	delete(t.held, ev.ID)
-	if ev.Held > world.MaxHeld {
+	case ev.Data != nil:
+		t.unhold(ev, queue.Forgotten)
+		t.expire(ev)
+	case ev.Held > world.MaxHeld:
+		delete(t.held, ev.ID)
 		delete(t.heldUntil, ev.ID)
-		t.loop.Changed(t.now(), loop.Followed(t.known, t.now()/1000, nil, []host.HeldChange{{Event: ev.Event, Fate: host.FateExpired}}))
-		t.turn()
-		return
+		t.expire(ev)
+	default:
+		delete(t.held, ev.ID)
+		t.publish(ev)
 	}
+	t.turn()
+}
+
+// expire tells the loop that an event has left purgatory, and is not stored.
+func (t *talon) expire(ev *world.Event) {
+	t.loop.Changed(t.now(), loop.Followed(t.known, t.now()/1000, nil, []host.HeldChange{{Event: ev.Event, Status: host.StatusExpired}}))
+}
+
+// publish stores what has left purgatory, unless something newer came.
+func (t *talon) publish(ev *world.Event) {
 	if t.store().Newer(ev.Event) == nil {
 		if _, changes := t.put(ev.Event); len(changes) > 0 {
 			t.loop.Changed(t.now(), changes)
 		}
 	}
-	t.turn()
 }

@@ -8,6 +8,7 @@ import (
 
 	"talon/cmd/internal/lab/world"
 	"talon/host"
+	"talon/host/gitfetch/queue"
 	"talon/host/plugin/guest"
 	"talon/host/relaymodel"
 	"talon/host/relaysync"
@@ -15,6 +16,7 @@ import (
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/match"
+	"talon/host/throttle"
 	rules "talon/sdk/grasp"
 )
 
@@ -28,7 +30,7 @@ type talon struct {
 	disk   float64 // how much slower than usual its disk is
 	stops  int     // faults that keep it down
 
-	// What a start makes anew.
+	// What each start creates.
 	up       bool
 	runs     int // starts so far
 	loop     *loop.Loop
@@ -41,6 +43,8 @@ type talon struct {
 	lines    map[loop.ConnID]*line
 	turning  alarm
 	pipeline pipeline
+	fetcher  *fetcher // nil: there are no git servers
+	began    int64
 
 	// What stays over a restart.
 	records   map[string][]byte
@@ -49,7 +53,10 @@ type talon struct {
 	named     map[string]bool          // ids and addresses of what is stored
 	held      map[host.ID]*world.Event // in purgatory
 	heldUntil map[host.ID]int64
-	use       [2]usage // of the strategy, of the throttle
+	direct    map[host.ID]bool         // that clients sent
+	data      map[uint32]bool          // git data that is here, by event
+	domains   map[string]*queue.Record // what is known of git servers
+	use       [2]usage                 // of the strategy, of the throttle
 	stats     loop.Stats
 }
 
@@ -57,7 +64,7 @@ func newTalon(e *engine, w *world.Talon) *talon {
 	t := &talon{
 		Talon: w, e: e, limits: relaysync.DefaultLimits, remote: e.remotes[e.w.TalonPlace(w.Number)], disk: 1,
 		hash: match.NewHash(world.Mix(e.w.Seed), uint64(w.Number)), healthy: memory{}, holdings: map[string][]byte{}, named: map[string]bool{},
-		held: map[host.ID]*world.Event{}, heldUntil: map[host.ID]int64{},
+		held: map[host.ID]*world.Event{}, heldUntil: map[host.ID]int64{}, direct: map[host.ID]bool{}, data: map[uint32]bool{}, domains: map[string]*queue.Record{},
 	}
 	t.limits.Connections = e.w.Scenario.Talon.Connections
 	t.limits.Subscriptions = e.w.Scenario.Talon.Subscriptions
@@ -101,8 +108,12 @@ func (t *talon) start(first bool) error {
 	if err != nil {
 		return err
 	}
-	t.loop, t.up = l, true
+	t.loop, t.up, t.began = l, true, t.e.now
 	l.Start(t.now(), t.records)
+	if len(t.e.gits) > 0 {
+		t.fetcher = newFetcher(t)
+		t.fetcher.work()
+	}
 	t.turn()
 	return nil
 }
@@ -114,7 +125,7 @@ func (t *talon) startHealth() (err error) {
 			return err
 		}
 	}
-	t.keeper, err = health.Open(t.e.ctx, throttle{t}, t.healthy, slog.New(slog.DiscardHandler))
+	t.keeper, err = health.Open(t.e.ctx, throttleModule{t}, t.healthy, slog.New(slog.DiscardHandler))
 	t.health = t.keeper
 	return err
 }
@@ -125,6 +136,10 @@ func (t *talon) stop(crash bool) {
 		return
 	}
 	t.up = false
+	if t.fetcher != nil {
+		t.fetcher.stop(crash)
+		t.fetcher = nil
+	}
 	for _, id := range slices.Sorted(maps.Keys(t.lines)) {
 		t.lines[id].disconnect()
 	}
@@ -211,7 +226,7 @@ func (t *talon) effect(e loop.Effect) {
 	switch e := e.(type) {
 	case loop.Dial:
 		t.dial(e)
-	case loop.HangUp:
+	case loop.CloseConn:
 		if l := t.lines[e.Conn]; l != nil {
 			l.disconnect()
 		}
@@ -253,9 +268,11 @@ func (t *talon) fault(f *world.Fault, begins bool) {
 			if t.stops++; t.stops == 1 {
 				t.stop(f.What == "crash")
 				t.remote.setAway(1, 0)
+				t.e.git[t.Domain].setAway(1, 0)
 			}
 		} else if t.stops--; t.stops == 0 {
 			t.remote.setAway(-1, 0)
+			t.e.git[t.Domain].setAway(-1, 0)
 			if err := t.start(false); err != nil {
 				t.e.watch.failed(t, err)
 			}
@@ -318,14 +335,17 @@ func (s *strategy) close() {
 	}
 }
 
-// throttle is the module as the keeper of health asks it.
-type throttle struct{ t *talon }
+// throttleModule is the throttle module as a talon asks it.
+type throttleModule struct{ t *talon }
 
-func (m throttle) Ask(ctx context.Context, q health.Question, request []byte, now int64) ([]byte, error) {
+func (m throttleModule) Ask(ctx context.Context, q throttle.Question, request []byte, now int64) ([]byte, error) {
 	t := m.t
 	if t.e.cfg.Throttle == nil {
-		return nil, health.ErrNoModule
+		return nil, throttle.ErrNoModule
 	}
+	f := [throttle.Questions]guest.Func{
+		throttle.Delay: guest.ThrottleDelay, throttle.Admit: guest.ThrottleAdmit, throttle.After: guest.ThrottleAfter, throttle.Pick: guest.ThrottlePick,
+	}[q]
 	if t.throttle == nil {
 		var err error
 		if t.throttle, err = t.e.cfg.Throttle.New(ctx); err != nil {
@@ -333,7 +353,6 @@ func (m throttle) Ask(ctx context.Context, q health.Question, request []byte, no
 			return nil, err
 		}
 	}
-	f := [health.Questions]guest.Func{health.Admit: guest.ThrottleAdmit, health.After: guest.ThrottleAfter}[q]
 	answer, err := t.use[1].call(ctx, t.throttle, f, request, now)
 	if err != nil {
 		t.throttle.Close()
@@ -357,7 +376,7 @@ func (m memory) Save(_ context.Context, records map[string][]byte) error {
 // store is what is stored here: what others are served.
 func (t *talon) store() *relaymodel.Store { return t.remote.relay.Store() }
 
-// Query is what the loop reads of it.
+// Query answers the loop's queries of the store.
 func (t *talon) Query(f host.Filter) (texts [][]byte, err error) {
 	for _, e := range t.store().Query(&f) {
 		texts = append(texts, e.JSON)
@@ -365,7 +384,7 @@ func (t *talon) Query(f host.Filter) (texts [][]byte, err error) {
 	return texts, nil
 }
 
-// HeldBy is what the loop reads of purgatory.
+// HeldBy answers the loop's queries of purgatory.
 func (t *talon) HeldBy(f host.Filter) (texts [][]byte, err error) {
 	for _, e := range t.heldBy(&f) {
 		texts = append(texts, e.JSON)

@@ -82,7 +82,7 @@ func (r *Report) Read(file io.Reader) error {
 	return nil
 }
 
-// Add takes a run in.
+// Add adds a run.
 func (r *Report) Add(run *result.Run) error {
 	if err := r.Outcomes.Add(run); err != nil {
 		return err
@@ -211,12 +211,12 @@ func bands(curves []curve, of func(*curve) []float64) (times []float64, b band) 
 
 // quantile interpolates between the values of a sorted list that is not empty.
 func quantile(sorted []float64, p float64) float64 {
-	at := p * float64(len(sorted)-1)
+	at := float64(p * float64(len(sorted)-1))
 	i := int(at)
 	if i == len(sorted)-1 {
 		return sorted[i]
 	}
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+	return sorted[i] + float64((at-float64(i))*(sorted[i+1]-sorted[i]))
 }
 
 // heat returns the relays with the most traffic over all variants, by class and name, and

@@ -9,13 +9,13 @@ import (
 	"talon/cmd/internal/lab/stats"
 )
 
-// Versions are two versions of one variant in one world.
+// Versions is a pair of versions of one variant in one world.
 type Versions struct {
 	World    string
 	Old, New *stats.Variant
 }
 
-// Match finds the variants that two files have both. Where each has one in a world, its
+// Match finds the variants that are in both files. Where each has one in a world, its
 // name may have changed.
 func Match(before, after *stats.Outcomes) (list []Versions, missing []string) {
 	for _, w := range before.Worlds {

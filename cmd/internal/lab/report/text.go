@@ -32,8 +32,8 @@ func Text(w io.Writer, o *stats.Outcomes, width int, plain func(string) string) 
 	return err
 }
 
-// writeWorld writes the means. A change beside the first variant stands behind the value if
-// it can be told from chance.
+// writeWorld writes the means. A significant change from the first variant stands behind
+// the value.
 func writeWorld(b *strings.Builder, world *stats.World, comparisons []stats.Comparison, width int, plain func(string) string) {
 	wrap(b, plain(world.Name), width)
 	titles := []string{"", "finished"}
@@ -119,7 +119,7 @@ func change(e *stats.Effect) string {
 
 // writeFailures says which runs did not finish, and what was found.
 func writeFailures(b *strings.Builder, world *stats.World, width int, plain func(string) string) {
-	const most = 5
+	const maximum = 5
 	for _, v := range world.Variants {
 		shown, more := 0, 0
 		for i := range v.Runs {
@@ -127,7 +127,7 @@ func writeFailures(b *strings.Builder, world *stats.World, width int, plain func
 			if r.End.How == result.Finished && r.Findings == 0 {
 				continue
 			}
-			if shown == most {
+			if shown == maximum {
 				more++
 				continue
 			}
@@ -207,4 +207,59 @@ func mean(list []float64) float64 {
 		total += x
 	}
 	return total / float64(len(list))
+}
+
+// inMarkdown are the measures of a table in a document.
+var inMarkdown = []result.Measure{result.Completeness, result.StalenessP50, result.StalenessP99, result.TotalBytes, result.BytesOverIdeal, result.Duplicates,
+	result.REQs, result.NegOpens, result.Attempts, result.RateLimited}
+
+// inGitMarkdown are those where there are git servers.
+var inGitMarkdown = []result.Measure{result.Completeness, result.StalenessP50, result.StalenessP99, result.GitRequests, result.GitRefusals, result.DataP50, result.DataP99,
+	result.DataGini, result.GitRest}
+
+// Markdown writes a table of the main measures for each world, and what the comparisons
+// say, for a document.
+func Markdown(w io.Writer, o *stats.Outcomes, plain func(string) string) error {
+	var b strings.Builder
+	escape := strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`)
+	name := func(text string) string { return escape.Replace(plain(text)) }
+	for i, world := range o.Worlds {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		measured := func(m result.Measure) bool {
+			return slices.ContainsFunc(world.Variants, func(v *stats.Variant) bool { return len(v.Values(m)) > 0 })
+		}
+		measures := inMarkdown
+		if measured(result.GitRequests) {
+			measures = inGitMarkdown
+		}
+		measures = slices.DeleteFunc(slices.Clone(measures), func(m result.Measure) bool { return !measured(m) })
+		head, rule := "| "+name(world.Name)+" | finished |", "|---|---|"
+		for _, m := range measures {
+			head += " " + m.Info().Title + " |"
+			rule += "---|"
+		}
+		b.WriteString(head + "\n" + rule + "\n")
+		comparisons := world.Compare()
+		for k, v := range world.Variants {
+			fmt.Fprintf(&b, "| %s | %d of %d |", name(v.Name), v.Finished(), len(v.Runs))
+			for _, m := range measures {
+				b.WriteString(" " + strings.Replace(cell(v, comparisonOf(comparisons, k), m), "~", "≈", 1) + " |")
+			}
+			b.WriteByte('\n')
+		}
+		b.WriteByte('\n')
+		for _, v := range world.Variants {
+			if n := len(v.Runs) - v.Finished(); n > 0 {
+				k := slices.IndexFunc(v.Runs, func(o stats.Outcome) bool { return o.End.How != result.Finished })
+				fmt.Fprintf(&b, "- %s did not finish %d of %s. Seed %d: %s.\n", name(v.Name), n, counted(len(v.Runs), "run"), v.Runs[k].Seed, name(endText(v.Runs[k].End, 0)))
+			}
+		}
+		for k := range comparisons {
+			b.WriteString("- " + name(comparisons[k].Sentence()) + "\n")
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
 }

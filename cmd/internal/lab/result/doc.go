@@ -1,5 +1,5 @@
-// Package result is what a run of the lab leaves behind: its types, and their forms as
-// JSON lines and as CSV. docs/reference-lab-results.md is made from the types.
+// Package result defines the results of a run of the lab, and their formats as JSON lines
+// and CSV. docs/reference-lab-results.md is made from the types.
 //
 // Invariants:
 //

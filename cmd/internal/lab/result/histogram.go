@@ -59,7 +59,7 @@ func (h *Histogram) Merge(o *Histogram) {
 // IsZero reports whether nothing was counted.
 func (h Histogram) IsZero() bool { return h.Total() == 0 }
 
-// Total returns how much was counted, what never arrived included.
+// Total returns the number of values, including what never arrived.
 func (h *Histogram) Total() uint64 {
 	n := h.Missing
 	for _, c := range h.counts {

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 )
 
 // Measure is one of the scalar measures of a run.
@@ -34,6 +37,8 @@ const (
 	GitRefusals
 	DataP50
 	DataP99
+	DataGini
+	GitRest
 	Steps
 	Fuel
 	Memory
@@ -81,10 +86,12 @@ var infos = [numMeasures]Info{
 	LoadGini:        {"load_gini", "load Gini", Index, false, "Gini coefficient of the bytes of each relay: 0 if all carry the same, near 1 if one carries all"},
 	RecoveryP50:     {"recovery_p50", "recovery p50", Time, false, "median time from the end of a fault until everything that it held back was here"},
 	RecoveryMax:     {"recovery_max", "recovery max", Time, false, "the longest"},
-	GitRequests:     {"git_requests", "git requests", Count, false, "requests at git servers"},
+	GitRequests:     {"git_requests", "git requests", Count, false, "requests at git servers, each a fetch"},
 	GitRefusals:     {"git_refusals", "git refusals", Count, false, "requests that a git server refused or left without an answer"},
-	DataP50:         {"data_p50", "time to data p50", Time, false, "median time from a held event to its git data; data that never came counts with the event's age at the end, here and in the next"},
+	DataP50:         {"data_p50", "time to data p50", Time, false, "median time until the git data of a held event is here, from when both are there: the event here, the data at a git server; data that never came counts with the time until the end, here and in the next two"},
 	DataP99:         {"data_p99", "time to data p99", Time, false, "the 99th percentile of it"},
+	DataGini:        {"data_gini", "data Gini", Index, false, "Gini coefficient of the mean time to data of each repository: 0 if all wait as long"},
+	GitRest:         {"git_rest", "git servers rested", Share, false, "share of the time in which a git server that is honest and could be reached was left alone because of how it had answered"},
 	Steps:           {"steps", "steps", Count, false, "calls of the module"},
 	Fuel:            {"fuel", "fuel", Count, false, "fuel that the module used"},
 	Memory:          {"memory", "memory", Bytes, false, "largest memory of the module"},
@@ -118,8 +125,8 @@ type Values struct {
 	set   [numMeasures]bool
 }
 
-// Set keeps a value. One that is not a number is not measured. TotalBytes follows from
-// BytesUp and BytesDown.
+// Set stores a value. NaN and infinities are ignored. TotalBytes follows from BytesUp and
+// BytesDown.
 func (v *Values) Set(m Measure, x float64) {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return
@@ -151,8 +158,7 @@ func (v Values) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// UnmarshalJSON passes over measures that it does not know: a later version of Talon may
-// have more of them.
+// UnmarshalJSON ignores unknown measures: a later version of Talon may have more of them.
 func (v *Values) UnmarshalJSON(text []byte) error {
 	var all map[string]*float64
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&all); err != nil {
@@ -164,5 +170,44 @@ func (v *Values) UnmarshalJSON(text []byte) error {
 			v.Set(m, *x)
 		}
 	}
+	return nil
+}
+
+// Seconds is a virtual time since the begin of a run, or a span of it. Its form is a
+// number of seconds with up to three decimals; what is finer is cut off.
+type Seconds time.Duration
+
+// Since returns the virtual time t of a run that began at begin.
+func Since(begin, t time.Time) Seconds { return Seconds(t.Sub(begin)) }
+
+func (s Seconds) Duration() time.Duration { return time.Duration(s) }
+
+// Float returns the number of seconds, to the millisecond.
+func (s Seconds) Float() float64 { return float64(s.ms()) / 1000 }
+
+func (s Seconds) ms() int64 { return time.Duration(s).Milliseconds() }
+
+func (s Seconds) String() string {
+	n := s.ms()
+	sign := ""
+	if n < 0 {
+		sign, n = "-", -n
+	}
+	text := fmt.Sprintf("%s%d.%03d", sign, n/1000, n%1000)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
+
+func (s Seconds) MarshalJSON() ([]byte, error) { return []byte(s.String()), nil }
+
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		return fmt.Errorf("%.40q is not a number of seconds", text)
+	}
+	ms := math.Round(f * 1000)
+	if math.Abs(ms) > math.MaxInt64/1e7 {
+		return fmt.Errorf("%.40q is too many seconds", text)
+	}
+	*s = Seconds(time.Duration(ms) * time.Millisecond)
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Reference writes the page about the forms.
+// Reference writes the documentation page about the formats.
 func Reference() []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Reference: results of the lab

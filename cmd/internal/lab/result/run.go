@@ -2,7 +2,7 @@ package result
 
 import "strings"
 
-// Version is the form of the lines that this package writes.
+// Version is the format version of the lines that this package writes.
 const Version = "talon-lab-run/1"
 
 // Run is one run: a scenario, a seed, and the modules under test.
@@ -22,6 +22,7 @@ type Run struct {
 	Staleness Histogram `json:"staleness,omitzero" doc:"from the publishing of each wanted event to its arrival here"`
 	LoadEvery Seconds   `json:"load_every,omitempty" doc:"the width of the time buckets of the relays' load"`
 	Relays    []Relay   `json:"relays,omitempty" doc:"a row for each relay; absent where the run did not keep them"`
+	Git       []Git     `json:"git,omitempty" doc:"a row for each git server; absent where the run did not keep rows, or has none"`
 	Trace     *Trace    `json:"trace,omitempty" doc:"what crossed the line to one relay; absent where the run did not keep it"`
 }
 
@@ -53,7 +54,7 @@ type Setting struct {
 	Value string `json:"value" doc:"the value, as it would stand on the command line"`
 }
 
-// How says how a run ended.
+// How is the way in which a run ended.
 type How string
 
 const (
@@ -71,7 +72,7 @@ type End struct {
 	Reason string  `json:"reason,omitempty" doc:"why it did not finish"`
 }
 
-// Finding is something that a run showed, such as a broken invariant.
+// Finding is a fault that a run found, such as a broken invariant.
 type Finding struct {
 	Invariant string  `json:"invariant" doc:"the name of the invariant or of the rule"`
 	At        Seconds `json:"at" doc:"when it was seen"`
@@ -80,14 +81,14 @@ type Finding struct {
 	Prefix    *Prefix `json:"prefix,omitempty" doc:"the shortest part of the run found that still shows it"`
 }
 
-// Prefix is a part of a run: what is left of its events and faults, up to a time.
+// Prefix is the part of a run's events and faults up to a time.
 type Prefix struct {
 	Until  Seconds  `json:"until" doc:"the run ends here"`
 	Events []uint32 `json:"events" doc:"the events that are published, by their number in the run"`
 	Faults []uint32 `json:"faults" doc:"the faults that happen, by their number in the run"`
 }
 
-// Fault is a fault of the world, and what became of it.
+// Fault is a fault of the world, and its outcome.
 type Fault struct {
 	Kind      string   `json:"kind" doc:"the kind of fault, such as outage, partition or restart"`
 	Where     string   `json:"where,omitempty" doc:"the relay, line or server that it struck"`
@@ -96,7 +97,7 @@ type Fault struct {
 	Recovered *Seconds `json:"recovered,omitempty" doc:"from its end until everything that it held back was here; absent if that was not seen"`
 }
 
-// Series has the measures over time: value i is that of the time i × every.
+// Series are the measures over time: value i is that of the time i × every.
 type Series struct {
 	Every        Seconds   `json:"every" doc:"the time between two values; the first stands at 0"`
 	Completeness []float64 `json:"completeness,omitempty" doc:"share of the wanted events published until then that were here"`
@@ -104,7 +105,7 @@ type Series struct {
 	BytesDown    []int64   `json:"bytes_down,omitempty" doc:"bytes received from relays until then"`
 }
 
-// Relay is what a relay had to do with the Talons under test.
+// Relay is the traffic between a relay and the Talons under test.
 type Relay struct {
 	Name        string  `json:"name" doc:"its name in the world"`
 	Class       string  `json:"class,omitempty" doc:"its class in the scenario"`
@@ -119,14 +120,24 @@ type Relay struct {
 	Load        []int64 `json:"load,omitempty" doc:"bytes in both directions in each time bucket of load_every"`
 }
 
-// Trace is what crossed the line to one relay, in the order of time.
+// Git is the traffic between a git server and the Talons under test.
+type Git struct {
+	Name     string `json:"name" doc:"its name in the world"`
+	Class    string `json:"class,omitempty" doc:"its class in the scenario"`
+	Requests int64  `json:"requests" doc:"requests, each a fetch"`
+	Refusals int64  `json:"refusals" doc:"those that it refused or left without an answer"`
+	Fetched  int64  `json:"fetched" doc:"events whose git data it gave"`
+	Bytes    int64  `json:"bytes" doc:"bytes that it sent"`
+}
+
+// Trace has the steps of the connection to one relay, in the order of time.
 type Trace struct {
 	Relay   string `json:"relay" doc:"the relay"`
 	Steps   []Step `json:"steps" doc:"what happened"`
 	Omitted int64  `json:"omitted,omitempty" doc:"steps left out at the end, because there were too many"`
 }
 
-// Direction says which way a step went.
+// Direction is the direction of a step.
 type Direction string
 
 const (
@@ -164,7 +175,7 @@ func (r *Run) Variant() string {
 }
 
 // World names what it was tested in: the scenario, what was set in it, the level. Runs of
-// one world and seed had the same weather, and are compared.
+// one world and seed had the same events and faults, and are compared.
 func (r *Run) World() string {
 	return strings.Join(append(append([]string{r.Scenario.Name}, texts(r.Set)...), string(r.Level)), " ")
 }

@@ -14,11 +14,11 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// Recording gathers what a server knows, for a scenario like its network. It keeps counts
-// and sizes: no key, name or address of anybody gets into the scenario.
+// Recording collects statistics of a server, for a scenario like its network. It keeps
+// counts and sizes: no key, name or address of anybody gets into the scenario.
 type Recording struct {
 	now    int64 // unix seconds
-	relays map[Observed]int
+	relays map[Observed]class
 	repos  map[string]int // roots, by address
 	owners map[host.PubKey]bool
 	listed []int // relays that each repository lists
@@ -28,7 +28,7 @@ type Recording struct {
 	recent kinds // of the last days
 }
 
-// Observed is what is known of a relay.
+// Observed is what the server knows of a relay.
 type Observed struct {
 	Bootstrap     bool
 	Dead          bool
@@ -42,18 +42,24 @@ type Observed struct {
 
 type kinds struct{ roots, comments, states, edits, deletions int }
 
+// class is how many relays look the same, and how many repositories name them.
+type class struct{ relays, repositories int }
+
 // recordDays is over how many days rates are taken.
 const recordDays = 30
 
-// NewRecording begins at a time, in unix seconds.
+// NewRecording returns a recording that begins at a time, in unix seconds.
 func NewRecording(now int64) *Recording {
-	return &Recording{now: now, relays: map[Observed]int{}, repos: map[string]int{}, owners: map[host.PubKey]bool{}}
+	return &Recording{now: now, relays: map[Observed]class{}, repos: map[string]int{}, owners: map[host.PubKey]bool{}}
 }
 
-// Relay takes a relay.
-func (r *Recording) Relay(o Observed) { r.relays[o]++ }
+// Relay adds a relay that repositories name.
+func (r *Recording) Relay(o Observed, repositories int) {
+	c := r.relays[o]
+	r.relays[o] = class{c.relays + 1, c.repositories + repositories}
+}
 
-// Event takes an event that is stored.
+// Event adds a stored event.
 func (r *Recording) Event(e *host.Event) {
 	count := func(of func(*kinds) *int) {
 		*of(&r.total)++
@@ -104,35 +110,48 @@ func (r *Recording) Text() []byte {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("description = %q", "recorded from a server")
 	line("duration = \"1d\"\nquiet = \"3h\"")
-	if len(r.relays) > 20 || len(r.repos) > 200 {
+	relays, named, listable := 0, 0, 0
+	for _, c := range r.relays {
+		relays += c.relays
+		named += c.repositories
+		if c.repositories > 0 {
+			listable += c.relays
+		}
+	}
+	if relays > 20 || len(r.repos) > 200 {
 		line(`level = "model"`)
 	}
-	line("\n# Latencies and outages are not known: these are the defaults. See outage-every.")
-	number, bootstrap, relays := 0, false, 0
-	for _, o := range slices.SortedFunc(maps.Keys(r.relays), compareObserved) {
-		n := r.relays[o]
-		line("\n[relays.class-%d]\ncount = %d", number, n)
-		number++
+	line("\n# Latencies and outages are not known: they are as the defaults have them. Where you know more, say so\n# in a class, such as latency-ms = 80, outage-every = \"6h\", rate = 60.")
+	bootstrap := false
+	for i, o := range slices.SortedFunc(maps.Keys(r.relays), compareObserved) {
+		c := r.relays[o]
+		line("\n[relays.class-%d]\ncount = %d", i, c.relays)
 		if o.Bootstrap {
-			line("bootstrap = %d", n)
+			line("bootstrap = %d", c.relays)
 			bootstrap = true
 		}
+		if named > 0 { // else they are all alike
+			line("weight = %s", short(float64(c.repositories*relays)/float64(c.relays*named)))
+		}
 		if o.Dead {
-			line("profile = \"dead\"\nweight = 0.2")
+			line("profile = \"dead\"")
 		} else if keys := o.keys(); keys != "" {
 			line("keys = '''\n%s'''", keys)
 		}
-		relays += n
 	}
 	if !bootstrap {
 		line("\n# There was no bootstrap relay.\n[relays.index]\ncount = 1\nbootstrap = 1")
 		relays++
+		listable++
+	}
+	if named == 0 {
+		listable = relays
 	}
 	slices.Sort(r.listed)
-	least, most := 1, min(3, relays)
+	low, limit := 1, min(3, listable)
 	if n := len(r.listed); n > 0 {
-		least = min(max(1, r.listed[n/10]), relays, 64)
-		most = min(max(least, r.listed[n*9/10]), relays, 64)
+		low = min(max(1, r.listed[n/10]), listable, 64)
+		limit = min(max(low, r.listed[n*9/10]), listable, 64)
 	}
 	history := Duration(time.Hour)
 	if r.oldest > 0 && r.now > r.oldest {
@@ -144,11 +163,11 @@ func (r *Recording) Text() []byte {
 		comments = float64(r.total.comments) / float64(r.total.roots)
 	}
 	line("\n[repositories]\ncount = %d\nowners = %d\nzipf = %s\nrelays-min = %d\nrelays-max = %d\ncopies-min = 1\ncopies-max = %d",
-		max(1, len(r.repos)), max(1, len(r.owners)), short(r.zipf()), least, most, most)
+		max(1, len(r.repos)), max(1, len(r.owners)), short(r.zipf()), low, limit, limit)
 	line("roots = %d\ncomments = %s\nhistory = %q\nbytes = %d\nbytes-sigma = %s", r.total.roots, short(min(comments, 1000)), history, median, short(sigma))
 	perDay := func(n int) string { return short(float64(n) / recordDays) }
 	line("\n# Of the last %d days.\n[publishers]\nroots-per-day = %s\ncomments-per-day = %s\nstates-per-day = %s\nedits-per-day = %s\ndeletions-per-day = %s\ncopies-max = %d",
-		recordDays, perDay(r.recent.roots), perDay(r.recent.comments), perDay(r.recent.states), perDay(r.recent.edits), perDay(r.recent.deletions), most)
+		recordDays, perDay(r.recent.roots), perDay(r.recent.comments), perDay(r.recent.states), perDay(r.recent.edits), perDay(r.recent.deletions), limit)
 	return b.Bytes()
 }
 
@@ -212,10 +231,10 @@ func (r *Recording) zipf() float64 {
 			break
 		}
 		x, y := math.Log(float64(i+1)), math.Log(float64(size))
-		n, sumX, sumY, sumXY, sumXX = n+1, sumX+x, sumY+y, sumXY+x*y, sumXX+x*x
+		n, sumX, sumY, sumXY, sumXX = n+1, sumX+x, sumY+y, sumXY+float64(x*y), sumXX+float64(x*x)
 	}
-	if d := n*sumXX - sumX*sumX; n >= 3 && d > 0 {
-		return min(max(0, -(n*sumXY-sumX*sumY)/d), 3)
+	if d := float64(n*sumXX) - float64(sumX*sumX); n >= 3 && d > 0 {
+		return min(max(0, -(float64(n*sumXY)-float64(sumX*sumY))/d), 3)
 	}
 	return 1
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"talon/host"
 )
@@ -94,6 +95,15 @@ func TestWith(t *testing.T) {
 			t.Errorf("%s = %s is accepted", c[0], c[1])
 		}
 	}
+	for key, want := range map[string]string{"relays.typo.rate": "relays.typo: want one of a, b, *", "git.x.rate": "git.x: want one of *"} {
+		if _, err := s.With(key, "30"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", key, err, want)
+		}
+	}
+	// A value that is right only with the next one.
+	if short, err := s.With("duration", "30m", "quiet", "10m"); err != nil || short.Quiet != Duration(10*time.Minute) {
+		t.Errorf("a shorter duration and quiet time: %v", err)
+	}
 }
 
 func TestBuiltin(t *testing.T) {
@@ -111,11 +121,11 @@ func TestBuiltin(t *testing.T) {
 func TestRecord(t *testing.T) {
 	const now = 1_800_000_000
 	r := NewRecording(now)
-	r.Relay(Observed{Bootstrap: true, Negentropy: true})
+	r.Relay(Observed{Bootstrap: true, Negentropy: true}, 0)
 	for range 3 {
-		r.Relay(Observed{Subscriptions: 20, Limit: 500})
+		r.Relay(Observed{Subscriptions: 20, Limit: 500}, 6)
 	}
-	r.Relay(Observed{Dead: true})
+	r.Relay(Observed{Dead: true}, 2)
 	var key host.PubKey
 	for i := range 10 {
 		d := string(rune('a' + i))
@@ -131,7 +141,7 @@ func TestRecord(t *testing.T) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	p := s.Repositories
-	if len(s.Relays) != 3 || s.Relays["class-1"].Count != 3 || s.Profile("class-1").Limits.Subscriptions != 20 || s.Profile("class-1").Negentropy.Supported {
+	if len(s.Relays) != 3 || s.Relays["class-0"].Weight != 0 || s.Relays["class-1"].Weight != 1.5 || s.Relays["class-1"].Count != 3 || s.Profile("class-1").Limits.Subscriptions != 20 || s.Profile("class-1").Negentropy.Supported {
 		t.Errorf("relays: %+v", s.Relays)
 	}
 	if p.Count != 10 || p.Owners != 1 || p.Roots != 291 || p.Comments != 1 || p.RelaysMax != 2 || p.Zipf < 0.9 || p.Zipf > 1.1 {

@@ -17,7 +17,7 @@ const (
 	negligible  = 0.001 // a relative change of less matters to nobody
 )
 
-// Effect is what a variant does to one measure, beside another variant.
+// Effect is the difference of one measure between two variants.
 type Effect struct {
 	Measure  result.Measure
 	Pairs    int     // seeds in which both finished and have the measure
@@ -32,7 +32,7 @@ type Effect struct {
 	Adjusted      float64 // P, corrected for the statements that are made together
 }
 
-// Verdict is what can be said of an effect.
+// Verdict classifies an effect.
 type Verdict int
 
 const (
@@ -42,7 +42,7 @@ const (
 	Worse
 )
 
-// Verdict tells better from worse by the direction of the measure.
+// Verdict returns better or worse by the direction of the measure.
 func (e *Effect) Verdict() Verdict {
 	weight := negligible * math.Abs(e.A)
 	switch {
@@ -103,13 +103,13 @@ func interval(x, y []float64) (low, high float64) {
 	estimate := sum(y) / sum(x)
 	rest := make([]float64, n) // of y, what the estimate does not explain
 	for i := range rest {
-		rest[i] = y[i] - estimate*x[i]
+		rest[i] = y[i] - float64(estimate*x[i])
 	}
 	// studentize returns by how much the estimate of some pairs is off, and its standard
 	// error, from sums of x, of rest, and of their products.
 	studentize := func(sx, sr, sxx, sxr, srr float64) (off, se float64) {
 		off = sr / sx
-		squares := max(0, srr-2*off*sxr+off*off*sxx)
+		squares := max(0, srr-float64(2*off*sxr)+float64(off*off*sxx))
 		return off, math.Sqrt(squares*float64(n)/float64(n-1)) / sx
 	}
 	draw := rand.New(rand.NewPCG(1, uint64(n)))
@@ -120,9 +120,9 @@ func interval(x, y []float64) (low, high float64) {
 			k := draw.IntN(n)
 			sx += x[k]
 			sr += rest[k]
-			sxx += x[k] * x[k]
-			sxr += x[k] * rest[k]
-			srr += rest[k] * rest[k]
+			sxx += float64(x[k] * x[k])
+			sxr += float64(x[k] * rest[k])
+			srr += float64(rest[k] * rest[k])
 		}
 		if off, se := studentize(sx, sr, sxx, sxr, srr); off != 0 {
 			sample[i] = off / se
@@ -133,24 +133,24 @@ func interval(x, y []float64) (low, high float64) {
 	if se == 0 {
 		return estimate, estimate
 	}
-	return estimate - quantile(sample, 1-significant/2)*se, estimate - quantile(sample, significant/2)*se
+	return estimate - float64(quantile(sample, 1-significant/2)*se), estimate - float64(quantile(sample, significant/2)*se)
 }
 
 func dot(x, y []float64) (total float64) {
 	for i := range x {
-		total += x[i] * y[i]
+		total += float64(x[i] * y[i])
 	}
 	return total
 }
 
 // quantile interpolates between the values of a sorted sample.
 func quantile(sorted []float64, p float64) float64 {
-	at := p * float64(len(sorted)-1)
+	at := float64(p * float64(len(sorted)-1))
 	i := min(int(at), len(sorted)-2)
 	if sorted[i] == sorted[i+1] {
 		return sorted[i] // infinite ones too
 	}
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+	return sorted[i] + float64((at-float64(i))*(sorted[i+1]-sorted[i]))
 }
 
 // signTest returns the probability that so uneven a split, or a more uneven one, is
@@ -179,10 +179,10 @@ func holm(p []float64) []float64 {
 		return 0
 	})
 	out := make([]float64, len(p))
-	most := 0.0
+	limit := 0.0
 	for rank, i := range order {
-		most = max(most, min(1, p[i]*float64(len(p)-rank)))
-		out[i] = most
+		limit = max(limit, min(1, p[i]*float64(len(p)-rank)))
+		out[i] = limit
 	}
 	return out
 }

@@ -13,8 +13,8 @@ import (
 var headline = []result.Measure{result.TotalBytes, result.StalenessP99, result.Completeness, result.ConnectionHours, result.RecoveryMax,
 	result.GitRequests, result.GitRefusals, result.DataP99}
 
-// Sentence says in plain words what a comparison found of the main measures: "b needs
-// 38 % fewer bytes (31 to 44 %, 200 of 200 seeds), staleness p99 not distinguishable".
+// Sentence describes the result of a comparison for the main measures: "b needs 38 %
+// fewer bytes (31 to 44 %, 200 of 200 seeds), staleness p99 not distinguishable".
 func (c *Comparison) Sentence() string {
 	if c.Pairs == 0 {
 		return c.B + " cannot be compared with " + c.A + ": there is no seed that both finished."
@@ -54,7 +54,7 @@ func (c *Comparison) Sentence() string {
 	return text
 }
 
-// Phrase says what an effect is, with its interval and in how many seeds it was so.
+// Phrase describes an effect, with its interval and the number of seeds that show it.
 func (e *Effect) Phrase() string {
 	info := e.Measure.Info()
 	down := e.Estimate < 0
@@ -126,8 +126,8 @@ func listed(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
 }
 
-// SeedsNeeded returns from how many seeds on a measure that differs in all of them is told
-// apart among so many statements.
+// SeedsNeeded returns the smallest number of seeds with which a measure that differs in
+// all of them is significant, given the number of statements.
 func SeedsNeeded(statements int) int {
 	n := 2
 	for signTest(n, 0)*float64(max(1, statements)) >= significant {

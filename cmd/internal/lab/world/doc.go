@@ -1,6 +1,7 @@
 // Package world draws a network of a scenario and a seed: its relays, who publishes what
 // where and when, and what goes wrong. Everything random of a run is drawn here, before it
-// begins, so that all strategies that are tried with a seed have the same weather.
+// begins, so that all strategies that are tried with a seed have the same events and
+// faults.
 //
 // Invariants:
 //

@@ -8,20 +8,21 @@ import (
 	"talon/cmd/internal/lab/scenario"
 )
 
-// Fault is something that goes wrong. It hits relays or Talons.
+// Fault is something that goes wrong. It hits relays, Talons or git servers.
 type Fault struct {
 	Number    uint32
 	What      string // as in a scenario
 	At, Until int64
 	Relays    []int
 	Talons    []int
+	Git       []int
 	Status    int
 	Factor    float64
 	Skew      int64 // milliseconds
-	Flaps     int   // it is so many short ones; 0: one
+	Flaps     int   // number of short faults that it is made of; 0: one
 }
 
-// Parts returns when a fault is on.
+// Parts returns the times during which a fault is active.
 func (f *Fault) Parts() []Away {
 	if f.Flaps <= 1 {
 		return []Away{{f.At, f.Until}}
@@ -40,7 +41,7 @@ func (f *Fault) unreachable() bool {
 	return f.What == "outage" || f.What == "half-open" || f.What == "partition"
 }
 
-// OnRelays reports whether a fault is one of relays or lines.
+// OnRelays reports whether a fault affects relays or connections.
 func OnRelays(what string) bool {
 	switch what {
 	case "restart", "crash", "swap", "disk", "skew":
@@ -56,7 +57,16 @@ func (w *World) drawFaults() {
 		r := newStream(w.Seed, "outages "+class)
 		for _, relay := range w.Relays {
 			if relay.Class == class {
-				w.drawOutages(relay, &c, r)
+				w.drawOutages(outages{c.OutageEvery, c.OutageMedian, c.OutageSigma, c.OutageStatus, c.Flapping, c.HalfOpen, c.Dying}, r, func(f *Fault) { f.Relays = []int{relay.Number} })
+			}
+		}
+	}
+	for _, class := range slices.Sorted(maps.Keys(w.Scenario.Git)) {
+		c := w.Scenario.Git[class]
+		r := newStream(w.Seed, "git outages "+class)
+		for _, g := range w.Git {
+			if g.Class == class {
+				w.drawOutages(outages{c.OutageEvery, c.OutageMedian, c.OutageSigma, c.OutageStatus, 0, c.HalfOpen, c.Dying}, r, func(f *Fault) { f.Git = []int{g.Number} })
 			}
 		}
 	}
@@ -73,6 +83,12 @@ func (w *World) drawFaults() {
 		for _, relay := range f.Relays {
 			w.Relays[relay].Away = append(w.Relays[relay].Away, f.Parts()...)
 		}
+		for _, g := range f.Git {
+			w.Git[g].Away = append(w.Git[g].Away, f.Parts()...)
+		}
+	}
+	for _, g := range w.Git {
+		g.Away = union(g.Away)
 	}
 	for _, relay := range w.Relays {
 		for _, o := range relay.Profile.Outages {
@@ -100,22 +116,36 @@ func union(list []Away) (out []Away) {
 	return out
 }
 
-func (w *World) drawOutages(relay *Relay, c *scenario.Relays, r stream) {
-	if c.Dying > 0 && r.chance(c.Dying) {
-		w.Faults = append(w.Faults, &Fault{What: "outage", At: int64(r.Float64() * float64(w.End)), Until: w.End, Relays: []int{relay.Number}})
+// outages is how often a relay or a git server is away.
+type outages struct {
+	every, median scenario.Duration
+	sigma         float64
+	status, flaps int
+	halfOpen      float64
+	dying         float64
+}
+
+// drawOutages draws those of one, which hits names.
+func (w *World) drawOutages(o outages, r stream, hits func(*Fault)) {
+	add := func(f *Fault) {
+		hits(f)
+		w.Faults = append(w.Faults, f)
 	}
-	if c.OutageEvery == 0 {
+	if o.dying > 0 && r.chance(o.dying) {
+		add(&Fault{What: "outage", At: int64(r.Float64() * float64(w.End)), Until: w.End})
+	}
+	if o.every == 0 {
 		return
 	}
-	mean := float64(c.OutageEvery.Milliseconds())
+	mean := float64(o.every.Milliseconds())
 	for at := int64(r.exponential(mean)); at < w.End; at += int64(r.exponential(mean)) {
-		f := &Fault{What: "outage", At: at, Relays: []int{relay.Number}, Status: c.OutageStatus, Flaps: c.Flapping}
-		f.Until = at + max(1000, int64(r.logNormal(float64(c.OutageMedian.Milliseconds()), c.OutageSigma)))
-		if r.chance(c.HalfOpen) {
+		f := &Fault{What: "outage", At: at, Status: o.status, Flaps: o.flaps}
+		f.Until = at + max(1000, int64(r.logNormal(float64(o.median.Milliseconds()), o.sigma)))
+		if r.chance(o.halfOpen) {
 			f.What = "half-open"
 		}
 		f.Until = min(f.Until, w.End)
-		w.Faults = append(w.Faults, f)
+		add(f)
 		at = f.Until
 	}
 }
@@ -134,6 +164,11 @@ func (w *World) drawFault(s *scenario.Fault, r stream) {
 					f.Relays = append(f.Relays, relay.Number)
 				}
 			}
+			for _, g := range w.Git {
+				if s.Class == g.Class && r.chance(s.Share) {
+					f.Git = append(f.Git, g.Number)
+				}
+			}
 		} else {
 			for i := range w.Talons {
 				if r.chance(s.Share) {
@@ -141,7 +176,7 @@ func (w *World) drawFault(s *scenario.Fault, r stream) {
 				}
 			}
 		}
-		if len(f.Relays)+len(f.Talons) > 0 {
+		if len(f.Relays)+len(f.Talons)+len(f.Git) > 0 {
 			w.Faults = append(w.Faults, f)
 		}
 		if s.Every == 0 {

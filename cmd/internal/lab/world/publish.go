@@ -25,13 +25,14 @@ type publisher struct {
 	content stream
 	copies  stream
 	threads stream
+	git     *gitPublisher // nil: there are no git servers
 	texts   string
 }
 
 // publish draws all events of a world.
 func (w *World) publish() {
 	s := w.Scenario
-	p := &publisher{World: w, content: newStream(w.Seed, "content"), copies: newStream(w.Seed, "copies"), threads: newStream(w.Seed, "threads")}
+	p := &publisher{World: w, content: newStream(w.Seed, "content"), copies: newStream(w.Seed, "copies"), threads: newStream(w.Seed, "threads"), git: w.newGitPublisher()}
 	keys := newStream(w.Seed, "keys")
 	for range s.Repositories.Owners {
 		p.owners = append(p.owners, newKey(keys))
@@ -183,6 +184,9 @@ func (p *publisher) newRepo(r stream, at int64) {
 		slices.Sort(repo.Talons)
 	}
 	repo.lists = []list{{at, p.drawList(r)}}
+	if p.git != nil {
+		repo.Git = p.drawGitServers()
+	}
 	p.Repos = append(p.Repos, repo)
 	p.busy.add(exp(-s.Zipf * ln(float64(repo.Number+1))))
 	p.announce(repo, at)
@@ -236,8 +240,13 @@ func (p *publisher) announce(repo *Repo, at int64) {
 		relays = append(relays, p.Talons[t].URL)
 	}
 	for _, r := range repo.relaysAt(at) {
-		clone = append(clone, "https"+strings.TrimPrefix(p.Relays[r].URL, "wss")+"/x/"+repo.D+".git")
+		if p.git == nil {
+			clone = append(clone, "https"+strings.TrimPrefix(p.Relays[r].URL, "wss")+"/x/"+repo.D+".git")
+		}
 		relays = append(relays, p.Relays[r].URL)
+	}
+	for _, g := range repo.Git {
+		clone = append(clone, "https://"+p.Git[g].Domain+"/x/"+repo.D+".git")
 	}
 	e := &Event{At: at, Repo: repo, Event: &host.Event{
 		PubKey: p.owners[repo.Owner], Kind: rules.KindAnnouncement, CreatedAt: p.seconds(at), Content: "",
@@ -300,10 +309,14 @@ func (p *publisher) state(repo *Repo, at int64) {
 	for i := range commit {
 		commit[i] = byte(p.content.Uint32())
 	}
-	p.replace(&Event{At: at, Repo: repo, Event: &host.Event{
+	e := &Event{At: at, Repo: repo, Event: &host.Event{
 		PubKey: p.owners[repo.Owner], Kind: rules.KindState, CreatedAt: p.seconds(at),
 		Tags: host.Tags{{"d", repo.D}, {"refs/heads/main", hex.EncodeToString(commit[:])}, {"HEAD", "ref: refs/heads/main"}},
-	}})
+	}}
+	if p.git != nil {
+		e.Data = p.drawData(repo, at)
+	}
+	p.replace(e)
 }
 
 func (p *publisher) root(repo *Repo, at int64) *Event {
@@ -354,12 +367,12 @@ func (p *publisher) delete(repo *Repo, on *Event, at int64) {
 
 // say sends something to some of the listed relays.
 func (p *publisher) say(e *Event) {
-	least, most := p.Scenario.Publishers.CopiesMin, p.Scenario.Publishers.CopiesMax
+	low, limit := p.Scenario.Publishers.CopiesMin, p.Scenario.Publishers.CopiesMax
 	if e.At < 0 {
-		least, most = p.Scenario.Repositories.CopiesMin, p.Scenario.Repositories.CopiesMax
+		low, limit = p.Scenario.Repositories.CopiesMin, p.Scenario.Repositories.CopiesMax
 	}
 	listed := e.Repo.relaysAt(e.At)
-	if n := p.copies.between(least, most); n < len(listed) {
+	if n := p.copies.between(low, limit); n < len(listed) {
 		order := p.copies.Perm(len(listed))[:n]
 		chosen := make([]int, n)
 		for i, k := range order {
@@ -404,6 +417,9 @@ func (p *publisher) direct(e *Event) {
 	}
 	for _, t := range e.Repo.Talons {
 		e.Copies = append(e.Copies, Copy{p.TalonPlace(t), e.At})
+	}
+	if e.Data != nil {
+		e.Data.Direct = len(e.Data.Servers) > 0 // who sends the state there pushes there
 	}
 }
 

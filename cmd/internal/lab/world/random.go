@@ -18,10 +18,10 @@ func newStream(seed uint64, name string) stream {
 func (s stream) chance(p float64) bool { return s.Float64() < p }
 
 // between returns a number from least to most.
-func (s stream) between(least, most int) int { return least + s.IntN(max(1, most-least+1)) }
+func (s stream) between(low, limit int) int { return low + s.IntN(max(1, limit-low+1)) }
 
 // exponential returns a number with a mean.
-func (s stream) exponential(mean float64) float64 { return -mean * ln(1-s.Float64()) }
+func (s stream) exponential(mean float64) float64 { return -mean * ln(1-float64(s.Float64())) }
 
 // logNormal returns a number with a median.
 func (s stream) logNormal(median, sigma float64) float64 { return median * exp(sigma*s.normal()) }
@@ -31,7 +31,7 @@ func (s stream) logNormal(median, sigma float64) float64 { return median * exp(s
 func (s stream) normal() float64 {
 	sum := -6.0
 	for range 12 {
-		sum += s.Float64()
+		sum += float64(s.Float64())
 	}
 	return sum
 }
@@ -40,7 +40,7 @@ func (s stream) normal() float64 {
 // conversions forbid it, so that all have the same bits.
 func exp(x float64) float64 {
 	x = min(max(x, -700), 700)
-	y := 1 + x/4096
+	y := 1 + float64(x/4096)
 	for range 12 {
 		y = float64(y * y)
 	}

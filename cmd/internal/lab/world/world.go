@@ -1,6 +1,8 @@
 package world
 
 import (
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +19,7 @@ type World struct {
 	Start    int64 // unix milliseconds
 	End      int64
 	Relays   []*Relay // foreign ones
+	Git      []*GitServer
 	Talons   []*Talon
 	Repos    []*Repo
 	Events   []*Event // in the order of their publishing
@@ -40,10 +43,11 @@ type Relay struct {
 	Away      []Away
 }
 
-// Away is a time at which a relay cannot be reached.
+// Away is a time span in which a relay is unreachable.
 type Away struct{ From, To int64 }
 
-// Talon is one that runs the modules under test. As a place it comes after the relays.
+// Talon is a server that runs the modules under test. As a place it comes after the
+// relays.
 type Talon struct {
 	Number int
 	Name   string
@@ -51,7 +55,8 @@ type Talon struct {
 	Domain string
 }
 
-// Place is where an event can be: a relay, or a Talon behind them.
+// Place identifies a relay or a Talon that can have an event: a relay, or a Talon behind
+// them.
 type Place int
 
 // Copy is an event that reaches a place.
@@ -60,7 +65,7 @@ type Copy struct {
 	At    int64
 }
 
-// Event is one that is published.
+// Event is a published event.
 type Event struct {
 	*host.Event
 	Number  uint32
@@ -70,6 +75,7 @@ type Event struct {
 	Thread  *Event // that it is in; nil: it is none, or begins one
 	Refused bool   // the policy refuses it
 	Held    int64  // how long it waits for git data; 0: not
+	Data    *Data  // git data that it waits for instead; nil: none
 	Deletes *Event
 	Ended   int64 // when it was deleted, or a newer version came; 0: never
 }
@@ -81,6 +87,7 @@ type Repo struct {
 	Owner   int
 	Address string
 	Talons  []int
+	Git     []int // git servers that it names
 	lists   []list
 	said    []*Event // roots and comments
 }
@@ -101,25 +108,25 @@ func (r *Repo) relaysAt(at int64) []int {
 	return r.lists[0].relays
 }
 
-// Lists reports whether a repository lists a relay at a time.
+// Lists reports whether a repository lists a relay at the given time.
 func (r *Repo) Lists(relay int, at int64) bool { return slices.Contains(r.relaysAt(at), relay) }
 
-// ListsTalon reports whether it lists a Talon.
+// ListsTalon reports whether a repository lists a Talon.
 func (r *Repo) ListsTalon(talon int) bool { return slices.Contains(r.Talons, talon) }
 
-// IsTalon returns which Talon a place is.
+// IsTalon returns the index of the Talon at a place.
 func (w *World) IsTalon(p Place) (int, bool) { return int(p) - len(w.Relays), int(p) >= len(w.Relays) }
 
-// TalonPlace is a Talon as a place.
+// TalonPlace returns the place of a Talon.
 func (w *World) TalonPlace(talon int) Place { return Place(len(w.Relays) + talon) }
 
-// MaxHeld is how long something waits in purgatory, in milliseconds, until it expires.
+// MaxHeld is the time after which an event in purgatory expires, in milliseconds.
 const MaxHeld = 30 * 60 * 1000
 
 // Wants reports whether an event is wanted by a Talon: its repository lists it, its
 // policy takes it, and its git data come.
 func (w *World) Wants(talon int, e *Event) bool {
-	return e.Repo != nil && !e.Refused && e.Held <= MaxHeld && e.Repo.ListsTalon(talon)
+	return e.Repo != nil && !e.Refused && e.Held <= MaxHeld && e.Repo.ListsTalon(talon) && (e.Data == nil || len(e.Data.Servers) > 0)
 }
 
 // Draw makes the world of a seed.
@@ -128,6 +135,7 @@ func Draw(s *scenario.Scenario, seed uint64) *World {
 		Scenario: s, Seed: seed, Start: int64(s.Start) * 1000, End: s.Duration.Milliseconds(), ByID: map[host.ID]*Event{},
 	}
 	w.drawRelays()
+	w.drawGit()
 	for i := range s.Talon.Count {
 		domain := fmt.Sprintf("talon-%d.example", i)
 		w.Talons = append(w.Talons, &Talon{i, fmt.Sprintf("talon-%d", i), "wss://" + domain, domain})
@@ -153,17 +161,60 @@ func (w *World) drawRelays() {
 	}
 }
 
-// LatencyAt is how long something takes to or from a relay that is sent at a time.
+// LatencyAt returns the one-way latency of a relay for a message that is sent at the
+// given time.
 func (r *Relay) LatencyAt(at int64) int64 {
-	share := float64(Mix(r.Seed^uint64(at/60_000))>>11)/(1<<52) - 1 // from -1 to 1
+	share := float64(float64(Mix(r.Seed^uint64(at/60_000))>>11)/(1<<52)) - 1 // from -1 to 1
 	return int64(r.Latency + float64(float64(r.Latency*r.Jitter)*share))
 }
 
-// UpFor returns for how long a relay could be reached in a time.
-func (r *Relay) UpFor(from, to int64) int64 {
-	up := max(0, to-from)
+// UpFor returns for how long a relay was reachable in a time span.
+func (r *Relay) UpFor(from, to int64) int64 { return upFor(r.Away, from, to) }
+
+// UpSince returns the time since which a relay has been reachable, as of the given time.
+func (r *Relay) UpSince(now int64) (since int64) {
 	for _, a := range r.Away {
+		if a.From < now {
+			since = min(a.To, now)
+		}
+	}
+	return since
+}
+
+func upFor(away []Away, from, to int64) int64 {
+	up := max(0, to-from)
+	for _, a := range away {
 		up -= max(0, min(a.To, to)-max(a.From, from))
 	}
 	return max(0, up)
+}
+
+// Sign fills in the id, the signature and the JSON. Ids are real; signatures only say that
+// they were made here, which costs a hash: whether signatures are checked right is no
+// question for a simulation.
+func Sign(e *host.Event) error {
+	if e.Tags == nil {
+		e.Tags = host.Tags{}
+	}
+	e.ID = sha256.Sum256(e.AppendCanonical(nil))
+	e.Sig = signature(e.ID)
+	e.JSON = e.AppendJSON(make([]byte, 0, 400+len(e.Content)+80*len(e.Tags)))
+	return nil
+}
+
+func signature(id host.ID) (sig host.Sig) {
+	half := sha256.Sum256(id[:])
+	copy(sig[:32], half[:])
+	copy(sig[32:], id[:])
+	return sig
+}
+
+var errForged = errors.New("the signature is wrong")
+
+// Verify checks a signature of [Sign].
+func Verify(e *host.Event) error {
+	if e.Sig != signature(e.ID) {
+		return errForged
+	}
+	return e.CheckID()
 }

@@ -20,7 +20,7 @@ func drawn(t *testing.T, name string, seed uint64) *World {
 
 // Equal seeds draw equal worlds, and each wanted event is at an honest relay.
 func TestDraw(t *testing.T) {
-	for _, name := range []string{"small", "liars", "late", "policy"} {
+	for _, name := range []string{"small", "liars", "late", "policy", "git"} {
 		a, b := drawn(t, name, 7), drawn(t, name, 7)
 		if len(a.Events) != len(b.Events) || len(a.Faults) != len(b.Faults) {
 			t.Fatalf("%s: two worlds of one seed differ", name)
@@ -45,6 +45,43 @@ func TestDraw(t *testing.T) {
 		if other := drawn(t, name, 8); other.Events[0].ID == a.Events[0].ID {
 			t.Errorf("%s: two seeds draw the same", name)
 		}
+	}
+}
+
+// Each repository names an honest git server, and what is pushed reaches one: none has it
+// before the push. A server more changes no event of others.
+func TestGit(t *testing.T) {
+	w := drawn(t, "git", 3)
+	states, unpushed := 0, 0
+	for _, e := range w.Events {
+		if e.Data == nil {
+			continue
+		}
+		if states++; len(e.Data.Servers) == 0 {
+			unpushed++
+		}
+		if e.Data.At < e.At || e.Data.Bytes <= 0 {
+			t.Fatalf("event %d: its data are %+v", e.Number, e.Data)
+		}
+		for _, g := range e.Data.Servers {
+			if w.Git[g].Lying || !slices.Contains(e.Repo.Git, g) {
+				t.Fatalf("event %d: its data are at %s", e.Number, w.Git[g].Name)
+			}
+		}
+	}
+	if share := float64(unpushed) / float64(states); share < 0.02 || share > 0.08 {
+		t.Errorf("%d of %d states are not pushed, want about 4 %%", unpushed, states)
+	}
+	if at := w.Git[0].Domain; at != "dying-0.example" || len(w.Git) != 12 {
+		t.Errorf("%d servers, the first is %s", len(w.Git), at)
+	}
+	fewer, err := w.Scenario.With("git.home.outage-every", "0s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := Draw(fewer, 3)
+	if len(other.Faults) >= len(w.Faults) || len(other.Events) != len(w.Events) || other.Events[len(w.Events)-1].ID != w.Events[len(w.Events)-1].ID {
+		t.Error("without outages of git servers, events differ, or outages do not")
 	}
 }
 
@@ -130,5 +167,10 @@ func TestUpFor(t *testing.T) {
 	r := &Relay{Away: union([]Away{{50, 60}, {10, 20}, {15, 30}})}
 	if got := r.UpFor(0, 100); got != 70 {
 		t.Errorf("up for %d of 100, want 70", got)
+	}
+	for now, want := range map[int64]int64{5: 0, 15: 15, 40: 30, 55: 55, 100: 60} {
+		if got := r.UpSince(now); got != want {
+			t.Errorf("at %d up since %d, want %d", now, got, want)
+		}
 	}
 }

@@ -1,0 +1,530 @@
+// Package scenario parses the description of a simulated network for strategies and
+// throttles: relays in classes, Talons, repositories and those who publish, and what goes
+// wrong, as TOML with a schema.
+//
+// A scenario is data and draws nothing: package world makes a network of it and a seed.
+// Scenarios that are ready are embedded ([Builtin]).
+package scenario
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"talon/host/relaymodel"
+	"talon/host/relaysync"
+	"talon/internal/tomlschema"
+)
+
+// maxText bounds the text of a scenario.
+const maxText = 1 << 20
+
+// Parse reads the text of a scenario. Absent keys are as in [Default]. An error is one
+// sentence with the line, the key and what is allowed.
+func Parse(text []byte) (*Scenario, error) {
+	if len(text) > maxText {
+		return nil, fmt.Errorf("the scenario has more than %d bytes", maxText)
+	}
+	s := Default()
+	if err := tomlschema.Decode(text, s, nil); err != nil {
+		return nil, err
+	}
+	return s, s.check()
+}
+
+// With returns the scenario with keys changed: a dotted path such as relays.strfry.rate, a
+// value as TOML has it, the next path, and so on. A text may stand without quotes. In a path,
+// relays.* is every class of relays, and git.* every class of git servers.
+func (s *Scenario) With(set ...string) (*Scenario, error) {
+	changed := s
+	for i := 0; i+1 < len(set); i += 2 {
+		var err error
+		if changed, err = changed.change(set[i], set[i+1]); err != nil {
+			return nil, err
+		}
+	}
+	// Together they may be right where one of them is not.
+	return changed, changed.check()
+}
+
+// change changes one key.
+func (s *Scenario) change(path, value string) (*Scenario, error) {
+	var classes []string
+	kind, rest, _ := strings.Cut(path, ".")
+	switch kind {
+	case "relays":
+		classes = slices.Sorted(maps.Keys(s.Relays))
+	case "git":
+		classes = slices.Sorted(maps.Keys(s.Git))
+	}
+	class, key, deep := strings.Cut(rest, ".")
+	switch {
+	case !deep || kind != "relays" && kind != "git":
+	case class == "*":
+		changed := s
+		for _, class := range classes {
+			var err error
+			if changed, err = changed.change(kind+"."+class+"."+key, value); err != nil {
+				return nil, err
+			}
+		}
+		return changed, nil
+	case !slices.Contains(classes, class):
+		return nil, fmt.Errorf("set %s: there is no class %s.%s: want one of %s", path, kind, class, strings.Join(append(classes, "*"), ", "))
+	}
+	if strings.ContainsAny(path, "=\n#") || strings.ContainsRune(value, '\n') {
+		return nil, fmt.Errorf("set %q: want a key such as relays.NAME.rate, and a value", path)
+	}
+	var first error
+	for _, text := range []string{value, quoted(value)} {
+		changed := *s
+		changed.Relays, changed.Git = maps.Clone(s.Relays), maps.Clone(s.Git)
+		err := tomlschema.Decode([]byte(path+" = "+text), &changed, nil)
+		if err == nil {
+			return &changed, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if !strings.HasPrefix(err.Error(), "line 1: "+path) {
+			continue
+		}
+		first = err
+	}
+	return nil, fmt.Errorf("set %s: %w", path, first)
+}
+
+// quoted writes a basic string of TOML.
+func quoted(text string) string {
+	b, _ := json.Marshal(text) // its escapes are TOML's, too
+	return string(b)
+}
+
+//go:embed builtin/*.toml
+var files embed.FS
+
+// Names returns the names of the embedded scenarios, in alphabetical order.
+func Names() (names []string) {
+	list, err := files.ReadDir("builtin")
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	for _, f := range list {
+		names = append(names, strings.TrimSuffix(f.Name(), ".toml"))
+	}
+	return names
+}
+
+// Builtin returns an embedded scenario, and its text.
+func Builtin(name string) (*Scenario, []byte, error) {
+	text, err := files.ReadFile("builtin/" + strings.TrimSuffix(name, ".toml") + ".toml")
+	if err != nil {
+		return nil, nil, fmt.Errorf("there is no scenario %q: want a file, or one of %s", name, strings.Join(Names(), ", "))
+	}
+	return named(text, name)
+}
+
+// Open reads a scenario from a file, or an embedded one by its name.
+func Open(path string) (*Scenario, []byte, error) {
+	if info, err := os.Stat(path); (errors.Is(err, os.ErrNotExist) || err == nil && info.IsDir()) && !strings.ContainsAny(path, `/\`) {
+		return Builtin(path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the scenario: %w", err)
+	}
+	return named(text, path)
+}
+
+func named(text []byte, path string) (*Scenario, []byte, error) {
+	s, err := Parse(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("scenario %s: %w", path, err)
+	}
+	if s.Name == "" {
+		s.Name = strings.TrimSuffix(filepath.Base(path), ".toml")
+	}
+	return s, text, nil
+}
+
+// Digest returns a hash of the scenario: two with the same digest are the same network
+// for each seed.
+func (s *Scenario) Digest() string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // numbers and strings
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Profile returns the behaviour of the relays of a class.
+func (s *Scenario) Profile(class string) *relaymodel.Profile {
+	r := s.Relays[class]
+	p, err := r.profile()
+	if err != nil {
+		panic(err) // check has read it
+	}
+	return p
+}
+
+// TalonProfile returns the behaviour of Talons as relays.
+func (s *Scenario) TalonProfile() *relaymodel.Profile {
+	r := Relays{Profile: s.Talon.Profile}
+	p, err := r.profile()
+	if err != nil {
+		panic(err) // check has read it
+	}
+	return p
+}
+
+// BucketMS is the step of series over time, in milliseconds.
+func (s *Scenario) BucketMS() int64 {
+	if s.Bucket > 0 {
+		return s.Bucket.Milliseconds()
+	}
+	return max(1000, s.Duration.Milliseconds()/200)
+}
+
+// maxRelays bounds the relays of a scenario.
+const maxRelays = 100_000
+
+// check refuses values that contradict each other.
+func (s *Scenario) check() error {
+	relays, bootstrap, listed := 0, 0, 0
+	for _, name := range slices.Sorted(maps.Keys(s.Relays)) {
+		r := s.Relays[name]
+		if !isClass(name) {
+			return fmt.Errorf("relays.%s: want a name of small letters, digits and -", name)
+		}
+		if _, err := r.profile(); err != nil {
+			return fmt.Errorf("relays.%s: %w", name, err)
+		}
+		if r.Bootstrap > r.Count {
+			return fmt.Errorf("relays.%s.bootstrap = %d: want at most count, %d", name, r.Bootstrap, r.Count)
+		}
+		if r.OutageEvery > 0 && (r.OutageMedian <= 0 || r.OutageEvery.Milliseconds() < 1000) {
+			return fmt.Errorf("relays.%s.outage-every: want at least 1s, and outage-median above 0", name)
+		}
+		relays += r.Count
+		bootstrap += r.Bootstrap
+		if r.Listed && r.Weight > 0 {
+			listed += r.Count
+		}
+	}
+	if err := s.checkGit(); err != nil {
+		return err
+	}
+	p := Relays{Profile: s.Talon.Profile}
+	if _, err := p.profile(); err != nil {
+		return fmt.Errorf("talon: %w", err)
+	}
+	switch {
+	case relays == 0 || relays > maxRelays:
+		return fmt.Errorf("relays: there are %d, want 1 to %d: [relays.NAME] with count", relays, maxRelays)
+	case bootstrap == 0:
+		return errors.New("relays: want bootstrap = 1 or more in one class: a Talon begins there")
+	case listed < s.Repositories.RelaysMax:
+		return fmt.Errorf("repositories.relays-max = %d: want at most the %d relays that may be listed", s.Repositories.RelaysMax, listed)
+	case s.Repositories.RelaysMin > s.Repositories.RelaysMax:
+		return errors.New("repositories.relays-min: want at most relays-max")
+	case s.Repositories.Talons > s.Talon.Count:
+		return errors.New("repositories.talons: want at most talon.count")
+	case s.Repositories.CopiesMin > s.Repositories.CopiesMax, s.Publishers.CopiesMin > s.Publishers.CopiesMax:
+		return errors.New("copies-min: want at most copies-max")
+	case s.Duration < Duration(time.Minute):
+		return errors.New("duration: want at least 1m")
+	case s.Quiet > s.Duration:
+		return errors.New("quiet: want at most the duration")
+	case s.Bucket > 0 && (s.BucketMS() < 1000 || s.Duration/s.Bucket > 10_000):
+		return errors.New("bucket: want at least 1s, and at most 10000 of them in the duration")
+	}
+	for i, f := range s.Faults {
+		_, relays := s.Relays[f.Class]
+		if _, git := s.Git[f.Class]; f.Class != "" && !relays && !git {
+			return fmt.Errorf("fault[%d].class = %q: there is no such class of relays or git servers", i+1, f.Class)
+		}
+		switch {
+		case f.What == "":
+			return fmt.Errorf("fault[%d]: want the key what", i+1)
+		case f.Every > 0 && (f.Every < Duration(time.Second) || f.Every <= f.For && f.What != "reset" && f.What != "swap" && f.What != "restart" && f.What != "crash"):
+			return fmt.Errorf("fault[%d].every: want at least 1s, and more than for", i+1)
+		}
+	}
+	return nil
+}
+
+func isClass(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// maxGit bounds the git servers of a scenario.
+const maxGit = 10_000
+
+// checkGit checks the classes of git servers.
+func (s *Scenario) checkGit() error {
+	all, honest := 0, 0
+	for _, name := range slices.Sorted(maps.Keys(s.Git)) {
+		g := s.Git[name]
+		if _, ok := s.Relays[name]; ok || !isClass(name) {
+			return fmt.Errorf("git.%s: want a name of small letters, digits and - that no class of relays has", name)
+		}
+		if g.OutageEvery > 0 && (g.OutageMedian <= 0 || g.OutageEvery.Milliseconds() < 1000) {
+			return fmt.Errorf("git.%s.outage-every: want at least 1s, and outage-median above 0", name)
+		}
+		if g.Weight > 0 {
+			all += g.Count
+			if !g.Lying {
+				honest += g.Count
+			}
+		}
+	}
+	switch {
+	case len(s.Git) == 0:
+		return nil
+	case all > maxGit:
+		return fmt.Errorf("git: there are %d servers, want at most %d", all, maxGit)
+	case honest == 0:
+		return errors.New("git: want a class with count, a weight above 0, and without lying")
+	case s.Repositories.GitMin > s.Repositories.GitMax:
+		return errors.New("repositories.git-min: want at most git-max")
+	case all < s.Repositories.GitMax:
+		return fmt.Errorf("repositories.git-max = %d: want at most the %d git servers that may be named", s.Repositories.GitMax, all)
+	case s.Talon.Held > 0:
+		return errors.New("talon.held: want 0 where there are git servers: what waits then waits for them")
+	}
+	return nil
+}
+
+// Duration is a length of time in a scenario.
+type Duration = tomlschema.Duration
+
+// Scenario is a network. Start from [Parse] or [Builtin]: there the defaults are set. The
+// tags of the fields are the keys of the file, their bounds and their meaning;
+// docs/reference-lab-scenarios.md is made from them.
+type Scenario struct {
+	Name        string   `key:"name" doc:"how results call it; empty: the name of the file"`
+	Description string   `key:"description" doc:"one sentence for people"`
+	Duration    Duration `key:"duration" doc:"how long the network is run"`
+	Quiet       Duration `key:"quiet" doc:"the last part of it, in which nobody publishes: what is missing then comes, and nothing else happens"`
+	Start       int      `key:"start" min:"900000000" max:"4000000000" doc:"when it begins, in unix seconds"`
+	Level       string   `key:"level" one:"wire|model" doc:"how relays are played unless the command says so: wire is every frame and the session of production, model what it costs"`
+	Bucket      Duration `key:"bucket" doc:"the step of what is drawn over time; 0: a 200th of the duration"`
+
+	Talon        Talon             `key:"talon" doc:"The Talons that run the strategy and the throttle."`
+	Relays       map[string]Relays `key:"relays" doc:"Foreign relays, in classes: [relays.NAME]."`
+	Git          map[string]Git    `key:"git" doc:"Git servers, in classes: [git.NAME], none of which has the name of a class of relays. Where there are any, each state (30618) waits in purgatory until its git data was fetched from one."`
+	Repositories Repositories      `key:"repositories" doc:"Repositories, and what was said in them before the run."`
+	Publishers   Publishers        `key:"publishers" doc:"What is published during the run, drawn before it. Rates are of the whole network."`
+	Faults       []Fault           `key:"fault" doc:"What goes wrong at a time. Outages that come by chance are with their class of relays."`
+	Invariants   Invariants        `key:"invariants" doc:"What must hold; what does not ends a run."`
+}
+
+// Talon describes the servers that run the strategy.
+type Talon struct {
+	Count         int      `key:"count" min:"1" max:"100" doc:"how many there are, all with the same modules"`
+	Profile       string   `key:"profile" doc:"how they serve others: a name of talon devnet's profiles"`
+	LatencyMS     float64  `key:"latency-ms" max:"60000" doc:"milliseconds from one to another"`
+	CommitMS      float64  `key:"commit-ms" max:"60000" doc:"milliseconds until what has come is decided and on disk"`
+	EventMS       float64  `key:"event-ms" max:"60000" doc:"milliseconds more for each event"`
+	Held          float64  `key:"held" max:"1" doc:"share of announcements and states that wait in purgatory for git data"`
+	HeldMedian    Duration `key:"held-median" doc:"how long they wait, log-normal; after 30 minutes they expire"`
+	HeldSigma     float64  `key:"held-sigma" max:"5" doc:"spread of that"`
+	Refused       float64  `key:"refused" max:"1" doc:"share of threads that the policy refuses"`
+	Connections   int      `key:"connections" min:"1" max:"100000" doc:"relays that one is connected to at once"`
+	Subscriptions int      `key:"subscriptions" min:"1" max:"10000" doc:"that one keeps open on a relay"`
+	Push          bool     `key:"push" doc:"relays may be sent what they lack, if the strategy asks for it"`
+}
+
+// Relays is a class of relays.
+type Relays struct {
+	Count     int     `key:"count" max:"100000" doc:"how many there are"`
+	Profile   string  `key:"profile" doc:"how they behave: a name of talon devnet's profiles, or default"`
+	Keys      string  `key:"keys" doc:"TOML over that profile, such as '''limits.subscriptions = 10'''"`
+	Bootstrap int     `key:"bootstrap" max:"1000" doc:"how many of them are bootstrap relays: every Talon knows them, and all announcements are there"`
+	Listed    bool    `key:"listed" doc:"repositories may list them"`
+	Weight    float64 `key:"weight" max:"1000000" doc:"how often one is listed, against the others"`
+	LatencyMS float64 `key:"latency-ms" max:"60000" doc:"milliseconds one way, the median over the relays"`
+	Spread    float64 `key:"latency-sigma" max:"3" doc:"spread of that, log-normal"`
+	Jitter    float64 `key:"jitter" max:"10" doc:"share by which the latency of one relay changes from minute to minute"`
+	Bandwidth int     `key:"bandwidth" max:"1000000000000" doc:"bytes in a second that a connection brings; 0 is no limit"`
+	Rate      float64 `key:"rate" max:"1000000000" doc:"REQs and NEG-OPENs in a minute; 0: as the profile says"`
+
+	OutageEvery  Duration `key:"outage-every" doc:"mean time between two outages of one relay; 0: there are none"`
+	OutageMedian Duration `key:"outage-median" doc:"how long one is, log-normal"`
+	OutageSigma  float64  `key:"outage-sigma" max:"5" doc:"spread of that"`
+	OutageStatus int      `key:"outage-status" max:"599" doc:"HTTP status that is answered meanwhile; 0: connections are refused"`
+	Flapping     int      `key:"flapping" max:"1000" doc:"an outage is so many short ones, half of the time away"`
+	HalfOpen     float64  `key:"half-open" max:"1" doc:"share of outages in which connections stay open and bring nothing"`
+	Dying        float64  `key:"dying" max:"1" doc:"share of these relays that are gone for ever at some time of the run"`
+}
+
+// Git is a class of git servers. A request is one fetch, whatever it is made of by HTTP.
+type Git struct {
+	Count     int     `key:"count" max:"10000" doc:"how many there are"`
+	Weight    float64 `key:"weight" max:"1000000" doc:"how often repositories name one, against the others"`
+	LatencyMS float64 `key:"latency-ms" max:"60000" doc:"milliseconds one way, the median over the servers"`
+	Spread    float64 `key:"latency-sigma" max:"3" doc:"spread of that, log-normal"`
+	Bandwidth int     `key:"bandwidth" min:"1" max:"1000000000000" doc:"bytes in a second that one request gets"`
+	ServiceMS float64 `key:"service-ms" max:"600000" doc:"milliseconds that a request takes the server, beside the line"`
+	Capacity  int     `key:"capacity" min:"1" max:"10000" doc:"requests that it works on at once; others wait for their turn"`
+	Waiting   int     `key:"waiting" max:"1000000" doc:"requests that may wait; what comes then is answered 503"`
+	Rate      float64 `key:"rate" max:"1000000" doc:"requests in a minute that it takes from one address; 0 is no limit"`
+	Burst     int     `key:"burst" min:"1" max:"10000" doc:"requests of an address that it takes at once, within the rate"`
+	Refuse    string  `key:"refuse" one:"429|503|403|silence|slow" doc:"what a request over the rate gets: a status, no answer at all, or an answer after 20 seconds"`
+	RetryS    int     `key:"retry-after-s" max:"86400" doc:"seconds in the Retry-After of 429 and 503; 0: there is none"`
+	BanS      int     `key:"ban-s" max:"86400" doc:"seconds for which an address that was over the rate gets nothing but that"`
+	Lying     bool    `key:"lying" doc:"it lists refs of which it gives no objects"`
+
+	OutageEvery  Duration `key:"outage-every" doc:"mean time between two outages of one server; 0: there are none"`
+	OutageMedian Duration `key:"outage-median" doc:"how long one is, log-normal"`
+	OutageSigma  float64  `key:"outage-sigma" max:"5" doc:"spread of that"`
+	OutageStatus int      `key:"outage-status" max:"599" doc:"HTTP status that is answered meanwhile; 0: connections are refused"`
+	HalfOpen     float64  `key:"half-open" max:"1" doc:"share of outages in which there is no answer at all"`
+	Dying        float64  `key:"dying" max:"1" doc:"share of these servers that are gone for ever at some time of the run"`
+}
+
+// Repositories describes the repositories and their events before the run.
+type Repositories struct {
+	Count     int      `key:"count" min:"1" max:"1000000" doc:"how many there are"`
+	Owners    int      `key:"owners" min:"1" max:"1000000" doc:"whose they are"`
+	Zipf      float64  `key:"zipf" max:"3" doc:"how unequal they are: the exponent of Zipf's law for roots and everything later"`
+	RelaysMin int      `key:"relays-min" min:"1" max:"64" doc:"foreign relays that one lists"`
+	RelaysMax int      `key:"relays-max" min:"1" max:"64" doc:"at most"`
+	Foreign   float64  `key:"foreign" max:"1" doc:"share that list none of the Talons"`
+	Talons    int      `key:"talons" min:"1" max:"64" doc:"Talons that one lists"`
+	Roots     int      `key:"roots" max:"10000000" doc:"issues, patches and pull requests that are there before the run"`
+	Comments  float64  `key:"comments" max:"1000" doc:"comments for each root"`
+	States    bool     `key:"states" doc:"each has a state (30618)"`
+	History   Duration `key:"history" doc:"how long before the run the oldest event is"`
+	Bytes     int      `key:"bytes" max:"60000" doc:"median length of a text"`
+	Sigma     float64  `key:"bytes-sigma" max:"3" doc:"spread of that, log-normal"`
+	CopiesMin int      `key:"copies-min" min:"1" max:"64" doc:"listed relays that an event of before the run is at"`
+	CopiesMax int      `key:"copies-max" min:"1" max:"64" doc:"at most"`
+	GitMin    int      `key:"git-min" min:"1" max:"64" doc:"git servers that one names, if there are any"`
+	GitMax    int      `key:"git-max" min:"1" max:"64" doc:"at most"`
+	GitBytes  int      `key:"git-bytes" max:"1000000000" doc:"median size of the git data of a state"`
+	GitSigma  float64  `key:"git-bytes-sigma" max:"4" doc:"spread of that, log-normal"`
+}
+
+// Publishers describes the events that are published during the run.
+type Publishers struct {
+	Roots     float64 `key:"roots-per-day" max:"10000000" doc:"new issues, patches and pull requests"`
+	Comments  float64 `key:"comments-per-day" max:"10000000" doc:"comments in threads that exist; threads grow by their size"`
+	States    float64 `key:"states-per-day" max:"10000000" doc:"new states (30618), each in place of the one before"`
+	Edits     float64 `key:"edits-per-day" max:"10000000" doc:"new versions of announcements"`
+	Moves     float64 `key:"moves-per-day" max:"10000000" doc:"announcements that list other relays; what follows is at those"`
+	New       float64 `key:"repositories-per-day" max:"10000000" doc:"new repositories"`
+	Deletions float64 `key:"deletions-per-day" max:"10000000" doc:"comments that their authors delete (NIP-09)"`
+	Noise     float64 `key:"noise-per-day" max:"10000000" doc:"events about nothing here, at relays that are listed"`
+
+	Diurnal   float64  `key:"diurnal" max:"1" doc:"how much more is said by day than by night"`
+	CopiesMin int      `key:"copies-min" min:"1" max:"64" doc:"listed relays that an event is sent to"`
+	CopiesMax int      `key:"copies-max" min:"1" max:"64" doc:"at most"`
+	SpreadS   float64  `key:"spread-s" max:"86400" doc:"seconds within which its copies are sent"`
+	Direct    float64  `key:"direct" max:"1" doc:"share of events that are sent to a listed Talon too"`
+	BackDated float64  `key:"back-dated" max:"1" doc:"share of events with a created_at of before they are sent"`
+	BackBy    Duration `key:"back-dated-by" doc:"by how much at most"`
+	Late      float64  `key:"late" max:"1" doc:"share of copies that reach their relay late"`
+	LateBy    Duration `key:"late-by" doc:"by how much at most"`
+	PushAfter Duration `key:"push-after" doc:"mean time from a state to the push of its git data"`
+	Mirrored  float64  `key:"mirrored" max:"1" doc:"share of the further git servers of a repository that a push reaches; it always reaches one that is honest"`
+	Unpushed  float64  `key:"unpushed" max:"1" doc:"share of states whose git data nobody ever pushes"`
+}
+
+// Fault is something that goes wrong at a time.
+type Fault struct {
+	What   string   `key:"what" one:"outage|half-open|partition|reset|slow|restart|crash|swap|disk|skew" doc:"relays and git servers: outage, half-open (connections bring nothing), partition (from the Talons alone), reset (connections end), slow (latency by factor); Talons: restart, crash, swap (the strategy begins with the world as it is), disk (slower by factor), skew (the clock is wrong by seconds)"`
+	At     Duration `key:"at" doc:"when it begins"`
+	For    Duration `key:"for" doc:"how long it lasts"`
+	Every  Duration `key:"every" doc:"from one to the next; 0: there is one"`
+	Class  string   `key:"class" doc:"class of relays or of git servers; empty: all relays"`
+	Share  float64  `key:"share" max:"1" doc:"share of them, or of the Talons"`
+	Status int      `key:"status" max:"599" doc:"HTTP status of an outage; 0: connections are refused"`
+	Factor float64  `key:"factor" min:"1" max:"1000000" doc:"of slow and disk"`
+	SkewS  int      `key:"seconds" min:"-1000000000" max:"1000000000" doc:"of skew"`
+}
+
+// Invariants are the conditions that must hold.
+type Invariants struct {
+	Within   Duration `key:"within" doc:"what is wanted and on a relay that could be reached for so long is here; 0: is not checked"`
+	Overlap  Duration `key:"overlap" doc:"how long two subscriptions on one relay may ask for the same value; 0: is not checked"`
+	Steps    int      `key:"steps" max:"100000000" doc:"steps of the strategy in one second, and that timers for now do not use up its turns for a minute; 0: neither is checked"`
+	Quiet    int      `key:"quiet-requests" max:"100000000" doc:"REQs and NEG-OPENs on one relay in the last quarter of the quiet time; 0: is not checked"`
+	Settle   bool     `key:"complete" doc:"what is wanted and can be had is here at the end"`
+	BarredOK bool     `key:"barred" doc:"honest relays may be barred"`
+	Data     Duration `key:"data-within" doc:"git data of a held event that an honest server could have given for so long is here; 0: is not checked"`
+	GitRest  Duration `key:"git-rest" doc:"an honest git server is left alone for at most so long; 0: is not checked"`
+}
+
+const day = Duration(24 * time.Hour)
+
+// Default is the scenario with the default of each key. It has no relays.
+func Default() *Scenario {
+	return &Scenario{
+		Duration: day, Quiet: Duration(2 * time.Hour), Start: 1_767_225_600, Level: "wire",
+		Talon: Talon{
+			Count: 1, Profile: "ngit-grasp", LatencyMS: 20, CommitMS: 2, EventMS: 0.05, HeldMedian: Duration(time.Minute), HeldSigma: 1,
+			Connections: relaysync.DefaultLimits.Connections, Subscriptions: relaysync.DefaultLimits.Subscriptions,
+		},
+		Relays: map[string]Relays{}, Git: map[string]Git{},
+		Repositories: Repositories{
+			Count: 20, Owners: 10, Zipf: 1, RelaysMin: 2, RelaysMax: 3, Talons: 1, Roots: 100, Comments: 2, States: true, History: 90 * day,
+			Bytes: 300, Sigma: 1, CopiesMin: 1, CopiesMax: 3, GitMin: 1, GitMax: 2, GitBytes: 20_000, GitSigma: 2,
+		},
+		Publishers: Publishers{
+			Roots: 40, Comments: 120, States: 20, Diurnal: 0.6, CopiesMin: 1, CopiesMax: 3, SpreadS: 2, BackBy: 2 * day, LateBy: Duration(2 * time.Hour),
+			PushAfter: Duration(20 * time.Second), Mirrored: 1,
+		},
+		Invariants: Invariants{Within: Duration(30 * time.Hour), Overlap: Duration(30 * time.Minute), Steps: 20_000, Quiet: 600, Settle: false},
+	}
+}
+
+// SetDefaults makes a class of relays without faults.
+func (r *Relays) SetDefaults() {
+	*r = Relays{
+		Profile: "default", Listed: true, Weight: 1, LatencyMS: 40, Spread: 0.5, Jitter: 0.1, Bandwidth: 5_000_000,
+		OutageMedian: Duration(5 * time.Minute), OutageSigma: 1.5,
+	}
+}
+
+// SetDefaults makes a class of git servers that refuse nothing.
+func (g *Git) SetDefaults() {
+	*g = Git{
+		Weight: 1, LatencyMS: 40, Spread: 0.5, Bandwidth: 2_000_000, ServiceMS: 150, Capacity: 16, Waiting: 64, Burst: 10, Refuse: "429",
+		OutageMedian: Duration(5 * time.Minute), OutageSigma: 1.5,
+	}
+}
+
+// SetDefaults makes a fault that hits all.
+func (f *Fault) SetDefaults() { *f = Fault{Share: 1, Factor: 10, For: Duration(10 * time.Minute)} }
+
+// profile returns how the relays of a class behave.
+func (r *Relays) profile() (p *relaymodel.Profile, err error) {
+	if p = relaymodel.Default(); r.Profile != "default" {
+		if p, err = relaymodel.Builtin(r.Profile); err != nil {
+			return nil, err
+		}
+	}
+	if p, err = p.With([]byte(r.Keys)); err != nil {
+		return nil, err
+	}
+	if r.Rate > 0 {
+		rate := p.Rate.Requests
+		rate.PerMinute, rate.Burst = r.Rate, 0
+		if rate.By == "" {
+			rate.By = "closed"
+		}
+		p.Rate.Requests = rate
+	}
+	return p, nil
+}

@@ -1,0 +1,245 @@
+// Package stats compares variants of the lab, paired by seed: both ran in the same world
+// with the same events and faults, so that they cause any difference.
+//
+// For each measure there is an estimate (the change of the mean), its 95 % confidence
+// interval by the studentized bootstrap over seeds, and the exact sign test, whose
+// p-values Holm's method corrects for the number of statements that are made together. A
+// change is called one only if the corrected sign test and the interval agree on it.
+//
+// Invariants:
+//
+//  1. The same runs give the same figures: the bootstrap draws from a fixed seed.
+//  2. Only pairs count: a seed that one of the two did not finish is left out, and
+//     counted as left out.
+//  3. A set of identical variants is called different with a probability of at most
+//     5 %, whatever the distribution and the number of measures.
+package stats
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"talon/cmd/internal/lab/result"
+)
+
+// Outcomes collects the data of runs for comparisons: the measures and the ends, not the
+// series. The order of worlds and variants is that of their first runs.
+type Outcomes struct {
+	Worlds []*World
+}
+
+// World has the outcomes of each variant in one world.
+type World struct {
+	Name     string
+	Variants []*Variant
+}
+
+// Variant has the outcomes of one variant in one world, by seed.
+type Variant struct {
+	Name string
+	Runs []Outcome // sorted by seed
+}
+
+// Outcome is the scalar part of a run.
+type Outcome struct {
+	Seed     uint64
+	Digest   string // of the world
+	End      result.End
+	Findings int
+	Measures result.Values
+}
+
+// Add adds a run. It returns an error for a run that was added before.
+func (o *Outcomes) Add(r *result.Run) error {
+	w := find(&o.Worlds, r.World(), func(w *World) string { return w.Name }, func(name string) *World { return &World{Name: name} })
+	v := find(&w.Variants, r.Variant(), func(v *Variant) string { return v.Name }, func(name string) *Variant { return &Variant{Name: name} })
+	i, ok := v.search(r.Seed)
+	if ok {
+		return fmt.Errorf("seed %d of %q in %q is there twice", r.Seed, v.Name, w.Name)
+	}
+	v.Runs = slices.Insert(v.Runs, i, Outcome{r.Seed, r.Scenario.Digest, r.End, len(r.Findings), r.Measures})
+	return nil
+}
+
+func find[T any](list *[]*T, name string, nameOf func(*T) string, make func(string) *T) *T {
+	if i := slices.IndexFunc(*list, func(x *T) bool { return nameOf(x) == name }); i >= 0 {
+		return (*list)[i]
+	}
+	x := make(name)
+	*list = append(*list, x)
+	return x
+}
+
+func (v *Variant) search(seed uint64) (int, bool) {
+	return slices.BinarySearchFunc(v.Runs, seed, func(o Outcome, seed uint64) int { return cmp.Compare(o.Seed, seed) })
+}
+
+// Finished returns how many runs finished.
+func (v *Variant) Finished() int {
+	n := 0
+	for i := range v.Runs {
+		if v.Runs[i].End.How == result.Finished {
+			n++
+		}
+	}
+	return n
+}
+
+// Values returns a measure of the runs that finished and have it.
+func (v *Variant) Values(m result.Measure) []float64 {
+	var list []float64
+	for i := range v.Runs {
+		if x, ok := v.Runs[i].Measures.Get(m); ok && v.Runs[i].End.How == result.Finished {
+			list = append(list, x)
+		}
+	}
+	return list
+}
+
+// Comparison is the difference between variant B and variant A.
+type Comparison struct {
+	World, A, B string
+	Pairs       int // seeds that both finished
+	LeftOut     int // seeds that only one, or neither, finished
+	Unpaired    int // seeds that only one of them has, or in other worlds
+	Effects     []Effect
+}
+
+// Compare compares each variant with the first of its world. Holm's correction is over all
+// statements of a world.
+func (w *World) Compare() []Comparison {
+	var list []Comparison
+	for _, v := range w.Variants[min(1, len(w.Variants)):] {
+		c := compare(w.Variants[0], v)
+		c.World = w.Name
+		list = append(list, c)
+	}
+	correct(list)
+	return list
+}
+
+// Between compares two variants that need not be of one world, such as two versions of
+// one.
+func Between(a, b *Variant) Comparison {
+	list := []Comparison{compare(a, b)}
+	correct(list)
+	return list[0]
+}
+
+func compare(a, b *Variant) Comparison {
+	c := Comparison{A: a.Name, B: b.Name}
+	var pairs [][2]*Outcome
+	for i := range a.Runs {
+		one := &a.Runs[i]
+		k, ok := b.search(one.Seed)
+		if !ok || b.Runs[k].Digest != one.Digest {
+			c.Unpaired++
+			continue
+		}
+		if other := &b.Runs[k]; one.End.How == result.Finished && other.End.How == result.Finished {
+			pairs = append(pairs, [2]*Outcome{one, other})
+		}
+	}
+	c.LeftOut = len(a.Runs) - c.Unpaired - len(pairs)
+	c.Unpaired += len(b.Runs) - (len(a.Runs) - c.Unpaired)
+	c.Pairs = len(pairs)
+	for _, m := range result.Measures() {
+		var x, y []float64
+		for _, p := range pairs {
+			u, ok := p[0].Measures.Get(m)
+			v, ok2 := p[1].Measures.Get(m)
+			if ok && ok2 {
+				x, y = append(x, u), append(y, v)
+			}
+		}
+		if len(x) > 0 {
+			c.Effects = append(c.Effects, effect(m, x, y))
+		}
+	}
+	return c
+}
+
+// correct applies Holm's method. Measures that are equal in all pairs state nothing.
+func correct(list []Comparison) {
+	var effects []*Effect
+	var p []float64
+	for i := range list {
+		for k := range list[i].Effects {
+			if e := &list[i].Effects[k]; e.Lower+e.Higher > 0 {
+				effects, p = append(effects, e), append(p, e.P)
+			}
+		}
+	}
+	for i, adjusted := range holm(p) {
+		effects[i].Adjusted = adjusted
+	}
+}
+
+// Effect returns the comparison's effect on a measure, or nil.
+func (c *Comparison) Effect(m result.Measure) *Effect {
+	for i := range c.Effects {
+		if c.Effects[i].Measure == m {
+			return &c.Effects[i]
+		}
+	}
+	return nil
+}
+
+// Gate is a measure that must not get worse, and by how much it may.
+type Gate struct {
+	Measure result.Measure
+	Allow   float64 // a share of the old value; of a measure that is a share, the change itself
+}
+
+// ParseGate reads a measure's name, or NAME=N%.
+func ParseGate(text string) (Gate, error) {
+	name, allow, given := strings.Cut(text, "=")
+	m, err := result.ParseMeasure(name)
+	if err != nil {
+		return Gate{}, err
+	}
+	g := Gate{Measure: m}
+	if given {
+		number, ok := strings.CutSuffix(allow, "%")
+		x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if !ok || err != nil || !(x >= 0 && x <= 1e6) {
+			return Gate{}, fmt.Errorf("%.40q is wrong: want a share, such as %s=5%%", text, name)
+		}
+		g.Allow = x / 100
+	}
+	return g, nil
+}
+
+// Passes reports whether a measure got worse by no more than Allow. A change that chance
+// explains passes.
+func (g Gate) Passes(c *Comparison) bool {
+	e := c.Effect(g.Measure)
+	if e == nil || e.Verdict() != Worse {
+		return true
+	}
+	by, limit := max(e.Estimate, -e.Estimate), g.Allow
+	if !e.Relative && g.Measure.Info().Unit != result.Share {
+		limit *= max(e.A, -e.A)
+	}
+	return by <= limit
+}
+
+// Broken returns the seeds in which a finished and b did not, or b has more findings.
+func Broken(a, b *Variant) []Outcome {
+	var list []Outcome
+	for i := range b.Runs {
+		r := &b.Runs[i]
+		k, ok := a.search(r.Seed)
+		if !ok || a.Runs[k].Digest != r.Digest {
+			continue
+		}
+		old := &a.Runs[k]
+		if r.Findings > old.Findings || r.End.How != result.Finished && old.End.How == result.Finished {
+			list = append(list, *r)
+		}
+	}
+	return list
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nbd-wtf/go-nostr"
+
+	"talon/internal/testkit"
+)
+
+// reader is a subscription to everything that happens, until it is ended.
+type reader struct {
+	ids  []string
+	last string
+	done chan struct{}
+}
+
+// readAll subscribes to new events. It reads until it meets the event with this id.
+func readAll(t *testing.T, s *process, last string) *reader {
+	t.Helper()
+	c := connect(t, s)
+	c.send(t, `["REQ","live",{"limit":0}]`)
+	c.untilEOSE(t, "live")
+	r := &reader{last: last, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		for {
+			text, err := c.next("EVENT", "CLOSED")
+			var e nostr.Event
+			if err == nil {
+				err = json.Unmarshal([]byte(text), &[]any{new(string), new(string), &e})
+			}
+			if err != nil {
+				t.Errorf("a subscriber got %q: %v", text, err)
+				return
+			}
+			if r.ids = append(r.ids, e.ID); e.ID == r.last {
+				return
+			}
+		}
+	}()
+	return r
+}
+
+// same waits for the readers, and returns what they have read: all of them the same, each
+// event once.
+func same(t *testing.T, readers ...*reader) []string {
+	t.Helper()
+	for i, r := range readers {
+		<-r.done
+		if !slices.Equal(r.ids, readers[0].ids) {
+			t.Fatalf("reader %d has read %d events, %q;\nreader 0 %d, %q", i, len(r.ids), r.ids, len(readers[0].ids), readers[0].ids)
+		}
+	}
+	once := map[string]bool{}
+	for _, id := range readers[0].ids {
+		if once[id] {
+			t.Errorf("event %s came twice", id)
+		}
+		once[id] = true
+	}
+	return readers[0].ids
+}
+
+// TestNodes runs three servers on one database of PostgreSQL: they are one relay, for who
+// publishes and who listens, also while one of them is killed and while the database
+// crashes.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	var server testkit.Postgres // that crashes
+	t.Cleanup(server.Stop)
+	url := server.URL(t)
+	var nodes [3]*process
+	for i := range nodes {
+		data := newData(t)
+		nodes[i] = startAs(t, exec.Command("talon", serveArgs(t, data, "--store", url, "--sync", "false", "--hunt", "false")...), data)
+	}
+	a, b, c := nodes[0], nodes[1], nodes[2]
+	end := func(n int) *nostr.Event {
+		return signAs(t, "end", nostr.Event{Kind: 1, Content: fmt.Sprint("end ", n)})
+	}
+	follow := func(last *nostr.Event, nodes ...*process) (list []*reader) {
+		for _, s := range nodes {
+			list = append(list, readAll(t, s, last.ID))
+		}
+		return list
+	}
+	stored := func(e *nostr.Event, on *process) {
+		t.Helper()
+		if got := connect(t, on).publish(t, e); !got.ok {
+			t.Errorf("%s: %+v", e, got)
+		}
+	}
+	check := func() {
+		t.Helper()
+		if out, err := talon(t, nil, "check", "--store", url, "--data", a.data); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	}
+
+	t.Run("publish, listen, delete", func(t *testing.T) {
+		last := end(1)
+		readers := follow(last, a, b, c)
+		note := signAs(t, "alice", nostr.Event{Kind: 1, Content: "hello"})
+		signal := signAs(t, "alice", nostr.Event{Kind: 20001, Content: "now"})
+		deletion := signAs(t, "alice", nostr.Event{Kind: 5, Tags: nostr.Tags{{"e", note.ID}}})
+		stored(note, a)
+		stored(signal, a)
+		stored(deletion, c)
+		if got := connect(t, b).query(t, `{"ids":["`+note.ID+`"]}`); len(got) != 0 {
+			t.Errorf("what was deleted elsewhere is there: %v", got)
+		}
+		if got := connect(t, a).publish(t, note); got.ok || !strings.HasPrefix(got.reason, "blocked: ") {
+			t.Errorf("what was deleted elsewhere is taken again: %+v", got)
+		}
+		stored(last, b)
+		if got := same(t, readers...); !slices.Equal(got, []string{note.ID, signal.ID, deletion.ID, last.ID}) {
+			t.Errorf("they have read %q", got)
+		}
+	})
+
+	t.Run("replaceables", func(t *testing.T) {
+		last := end(2)
+		readers := follow(last, a, b, c)
+		var racing sync.WaitGroup
+		var newest *nostr.Event
+		for i := range 60 {
+			e := signAs(t, "alice", nostr.Event{Kind: 0, Content: fmt.Sprint(i), CreatedAt: nostr.Timestamp(1_700_000_000 + i/3)})
+			if newest == nil || e.CreatedAt > newest.CreatedAt || e.CreatedAt == newest.CreatedAt && e.ID < newest.ID {
+				newest = e
+			}
+			racing.Go(func() { connect(t, nodes[i%3]).publish(t, e) })
+			if i%6 == 5 {
+				racing.Wait()
+			}
+		}
+		racing.Wait()
+		stored(last, a)
+		got := same(t, readers...)
+		if len(got) < 11 {
+			t.Errorf("only %d were taken", len(got))
+		}
+		for i, s := range nodes {
+			if got := connect(t, s).query(t, `{"kinds":[0]}`); len(got) != 1 || got[0].ID != newest.ID {
+				t.Errorf("node %d has %v, want %v", i, got, newest)
+			}
+		}
+		check()
+	})
+
+	known := &promises{stored: map[string]bool{}, doubtful: map[string]bool{}, deleted: map[string]bool{}}
+	// load publishes from two connections to each node until each has had its answers, and
+	// reports each to answered. A node may end meanwhile, or say that it could not.
+	load := func(t *testing.T, round int, answered func(int64), nodes ...*process) {
+		var count atomic.Int64
+		var all sync.WaitGroup
+		for i, s := range nodes {
+			for k := range 2 {
+				name := fmt.Sprintf("load %d %d", i, k)
+				events := crashLoad(t, name, round, 150)
+				conn, err := open(s.url)
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				all.Go(func() {
+					defer conn.close()
+					for _, e := range events {
+						known.sent(e)
+						for {
+							if conn.write(message(e)) != nil {
+								return
+							}
+							text, err := conn.next("OK")
+							if err != nil {
+								return
+							}
+							got, err := parseOK(text)
+							if err != nil || !got.ok && !strings.HasPrefix(got.reason, "error: ") && !strings.HasPrefix(got.reason, "blocked: deleted") {
+								t.Errorf("got %s (%v) for %s", text, err, e)
+								return
+							}
+							if got.ok {
+								known.answered(e)
+							}
+							if !strings.HasPrefix(got.reason, "error: ") {
+								break
+							}
+						}
+						answered(count.Add(1))
+					}
+				})
+			}
+		}
+		all.Wait()
+	}
+	contains := func(t *testing.T, list []string) {
+		t.Helper()
+		there := map[string]bool{}
+		for _, id := range list {
+			there[id] = true
+		}
+		missing := 0
+		for id := range known.stored {
+			if !there[id] {
+				missing++
+			}
+		}
+		if missing > 0 {
+			t.Errorf("subscribers have missed %d of %d events that were answered OK", missing, len(known.stored))
+		}
+	}
+
+	t.Run("the database crashes", func(t *testing.T) {
+		last := end(3)
+		readers := follow(last, a, b, c)
+		var restart sync.WaitGroup
+		load(t, 1, func(n int64) {
+			if n == 200 || n == 600 {
+				restart.Wait()
+				restart.Go(func() { server.Restart(t) })
+			}
+		}, a, b, c)
+		restart.Wait()
+		until(t, "it can be written again", func() bool { return connect(t, b).publish(t, last).ok })
+		for _, r := range readers {
+			// What is deleted by the time when other nodes can read it again, they do not get.
+			<-r.done
+			r.ids = slices.DeleteFunc(r.ids, func(id string) bool { return known.doubtful[id] })
+		}
+		contains(t, same(t, readers...))
+		for _, s := range nodes {
+			known.verify(t, s)
+		}
+		check()
+	})
+
+	t.Run("a node is killed", func(t *testing.T) {
+		last := end(4)
+		clear(known.stored)
+		readers := follow(last, b, c)
+		load(t, 2, func(n int64) {
+			if n == 300 {
+				a.kill()
+			}
+		}, a, b, c)
+		stored(last, c)
+		contains(t, same(t, readers...))
+		known.verify(t, b)
+		known.verify(t, c)
+		check()
+	})
+	b.mustStop(t)
+	c.mustStop(t)
+}

@@ -1,0 +1,224 @@
+package host
+
+import (
+	"context"
+	"net/netip"
+	"time"
+)
+
+// Origin says how an item came in.
+type Origin uint8
+
+const (
+	FromClient Origin = iota // an EVENT message on our own relay
+	FromImport               // talon import
+	FromSync                 // another relay
+)
+
+func (o Origin) String() string {
+	return [...]string{"client", "import", "sync"}[o]
+}
+
+// Source says where an item comes from. Items with the same *Source take effect
+// in the order in which they were submitted, each decided with what came before it
+// visible; items of other sources do not wait for them.
+type Source struct {
+	Origin Origin
+	Addr   netip.Addr // the client's address; zero where there is none
+	Relay  string     // the remote relay's URL, for FromSync
+}
+
+// Item is one event on its way through the pipeline.
+type Item struct {
+	Event  *Event
+	Source *Source
+	Authed []PubKey // keys that the client has proven on this connection (NIP-42)
+
+	// Done is called once, after the commit, from the pipeline's own goroutine:
+	// it must not block. A non-nil error means that the host failed and the
+	// event was not stored. Items of one Source are answered in order.
+	Done func(Verdict, error)
+}
+
+// Outcome is what writing one event did. It is final only when its transaction
+// has been committed.
+type Outcome struct {
+	Code    Code         // Stored, Held, Duplicate or Rejected (deleted by its author)
+	Reason  string       // with prefix; empty for Stored
+	Seq     int64        // position in the order of commits; 0 unless Stored
+	Removed []*Event     // events that this one replaced or deleted
+	Held    []HeldChange // what it did in purgatory
+}
+
+// Published is an event for those who listen now.
+type Published struct {
+	Event *Event
+	Seq   int64 // as in Outcome; 0 for an ephemeral event
+}
+
+// Selection is the answer to a query by reference: what matched, in the order
+// in which it is to be sent. The text is fetched piece by piece, so that a long
+// answer is never whole in memory.
+type Selection struct {
+	Rows []int64 // the Seqs of the events: newest first, ties by lowest id, each once
+	Seq  int64   // every event with a Seq up to this was visible to the query
+}
+
+// Code is the outcome of an item in the pipeline.
+type Code uint8
+
+const (
+	Stored         Code = iota // committed to the database
+	Relayed                    // ephemeral: sent to those who listen
+	Duplicate                  // already here
+	Held                       // accepted into purgatory, not served yet
+	Rejected                   // refused; the reason says why
+	ShadowRejected             // refused, but answered as if stored
+	AuthRequired               // refused until the client authenticates (NIP-42)
+	Busy                       // not decided; the client may try again
+	Replaced                   // older than what is here at its address; not kept
+)
+
+// Codes is the number of codes: every Code is below it.
+const Codes = int(Replaced) + 1
+
+func (c Code) String() string {
+	return [Codes]string{
+		"stored", "relayed", "duplicate", "held", "rejected", "shadow-rejected", "auth-required", "busy", "replaced",
+	}[c]
+}
+
+// Verdict answers an item. A Go error beside it means that the host failed, not
+// that the event was refused.
+type Verdict struct {
+	Code   Code
+	Reason string // as sent in the OK message; starts with a standard prefix, or is empty
+
+	// Retry is, for Rejected, for how long the event may be submitted again once another
+	// of its author has been accepted.
+	Retry time.Duration
+}
+
+// OK returns the third element of the OK message (NIP-01).
+func (v Verdict) OK() bool {
+	switch v.Code {
+	case Stored, Relayed, Duplicate, Held, ShadowRejected:
+		return true
+	}
+	return false
+}
+
+// Action is what a policy says of an event.
+type Action uint8
+
+const (
+	Pass         Action = iota // no opinion: the next policy of the chain decides
+	Accept                     // store it
+	Reject                     // refuse it, with a reason
+	ShadowReject               // answer OK true, do not store
+	Hold                       // keep it in purgatory
+	RequireAuth                // refuse it until the client authenticates
+)
+
+func (a Action) String() string {
+	return [...]string{"pass", "accept", "reject", "shadow-reject", "hold", "auth-required"}[a]
+}
+
+// Ruling is a policy's decision about one event.
+type Ruling struct {
+	Action Action
+	Rule   string // stable code of the rule that decided, for metrics and operators
+	Reason string // for the client, with its prefix; empty for Pass and Accept
+	Module string // the module that decided
+
+	Retry time.Duration // as in Verdict
+}
+
+// ReasonHeld answers an event that is held, where its policy gives no other reason
+// (GRASP-01).
+const ReasonHeld = "purgatory: won't be served until git data arrives"
+
+// HoldOptions says how an event is put into purgatory.
+type HoldOptions struct {
+	Reason         string    // in the answer to the sender, also when the event comes again
+	Synced         bool      // another relay sent it, not its author's client
+	ExtendDeadline []Address // held announcements whose time it starts again
+}
+
+// HeldStatus is the outcome of an event in purgatory.
+type HeldStatus uint8
+
+const (
+	StatusHeld     HeldStatus = iota // it came, and waits for its git data
+	StatusRevived                    // it was dormant, and waits again: its repository is to be made again
+	StatusDormant                    // it stays, an announcement, but its repository is to go
+	StatusExpired                    // its time is up, or it had to give way: its repository is to go too
+	StatusDeleted                    // its author deleted it (NIP-09)
+	StatusReplaced                   // a newer version has come
+	StatusReleased                   // it is stored now
+	StatusStored                     // it was stored before; only in Released
+	StatusAbsent                     // it is not here, for an unknown reason; only in Released
+)
+
+// HeldStatuses is the number of fates: every Fate is below it.
+const HeldStatuses = int(StatusAbsent) + 1
+
+func (f HeldStatus) String() string {
+	return [HeldStatuses]string{
+		"held", "revived", "dormant", "expired", "deleted", "replaced", "released", "stored", "absent",
+	}[f]
+}
+
+// HeldChange is one change that a commit made in purgatory.
+type HeldChange struct {
+	Event  *Event
+	Status HeldStatus
+	Synced bool // another relay sent it; only with StatusHeld
+}
+
+// HeldEvent is an event in purgatory.
+type HeldEvent struct {
+	JSON    []byte
+	Since   int64 // unix seconds: it came then, or its time was started again
+	Dormant bool  // an announcement whose repository has gone
+}
+
+// Release says what is to be done because git data is complete.
+type Release struct {
+	IDs            []ID      // held events to store
+	ExtendDeadline []Address // held announcements whose time starts again, for a push to them was authorised
+}
+
+// Released is the outcome of one event of a [Release].
+type Released struct {
+	ID     ID
+	Status HeldStatus // StatusReleased, or why not
+	Event  *Event     // nil unless it was held
+	Seq    int64      // as in Outcome; 0 unless StatusReleased
+}
+
+// ReleaseOutcome is what a release did. It is final only when its transaction has
+// been committed.
+type ReleaseOutcome struct {
+	Events  []Released // each id once, in the order in which they were stored: oldest first
+	Removed []*Event   // stored events that the released ones replaced or deleted
+	Held    []HeldChange
+}
+
+// ReleaseRequest reports that git data has come. It goes through the same pipeline as
+// events.
+type ReleaseRequest struct {
+	// Plan says what to release. It is asked by a worker, and again if a fact that it
+	// read has changed by its turn; so it sees every event that was answered as held
+	// before.
+	Plan func(ctx context.Context, facts RepoFacts, now int64) (Release, error)
+
+	// Done is called once, after the commit, from the pipeline's own goroutine: it
+	// must not block. After an error nothing was released.
+	Done func([]Released, error)
+}
+
+// ReleaseOf returns the plan of an arrival whose events are known.
+func ReleaseOf(ids ...ID) func(context.Context, RepoFacts, int64) (Release, error) {
+	return func(context.Context, RepoFacts, int64) (Release, error) { return Release{IDs: ids}, nil }
+}

@@ -1,0 +1,170 @@
+package host
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+)
+
+// Client describes the peer of a connection, as far as it is known.
+type Client struct {
+	Addr      netip.Addr // zero where there is none
+	Authed    []PubKey   // keys that it has proven (NIP-42)
+	UserAgent string     // what it says of itself
+	Origin    string     // the page that a browser was on
+	Path      string     // of the request, "/" for most
+}
+
+// NetworkOf returns the network by which clients are counted: an IPv4 address, or
+// the /64 that an IPv6 host is usually given. Loopback is not counted, nor is a
+// client without an address: for them it is the zero prefix.
+func NetworkOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	if !a.IsValid() || a.IsLoopback() {
+		return netip.Prefix{}
+	}
+	size := a.BitLen()
+	if a.Is6() {
+		size = 64
+	}
+	p, err := a.Prefix(size)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}
+
+// Connection asks a policy about a client that has just connected.
+type Connection struct {
+	Client   Client
+	Open     int // connections of this relay, this one included
+	FromAddr int // of them from the client's address, or its IPv6 /64; 0 for loopback
+}
+
+// QueryVerb is what a client does with filters.
+type QueryVerb uint8
+
+const (
+	QueryReq   QueryVerb = iota // REQ: stored and live events
+	QueryCount                  // COUNT (NIP-45)
+	QueryNeg                    // NEG-OPEN (NIP-77)
+)
+
+func (v QueryVerb) String() string {
+	return [...]string{"req", "count", "neg"}[v]
+}
+
+// Query asks a policy about the filters of one message.
+type Query struct {
+	Client  *Client
+	Verb    QueryVerb
+	Filters []Filter
+}
+
+// ClientLimits is what one client may do for now, beside what the operator's
+// configuration allows for ever. 0: no limit beyond that.
+type ClientLimits struct {
+	Connections   int64 // from one address
+	Subscriptions int64 // open on one connection
+	Filters       int64 // of one REQ or COUNT
+	Events        int64 // EVENTs of one connection in a minute
+	Queries       int64 // REQs, COUNTs and NEG-OPENs of one connection in a minute
+	BytesIn       int64 // of one connection in a second
+	BytesOut      int64 // of one connection in a second
+}
+
+// Within returns the limits brought between least and most. Where there is a most, no
+// limit is that one; 0 in least or most clamps nothing. Where the two contradict each
+// other, most holds.
+func (l ClientLimits) Within(low, limit ClientLimits) ClientLimits {
+	clamp := func(n, low, limit int64) int64 {
+		if n <= 0 {
+			return limit
+		}
+		n = max(n, low)
+		if limit > 0 {
+			n = min(n, limit)
+		}
+		return n
+	}
+	return ClientLimits{
+		Connections:   clamp(l.Connections, low.Connections, limit.Connections),
+		Subscriptions: clamp(l.Subscriptions, low.Subscriptions, limit.Subscriptions),
+		Filters:       clamp(l.Filters, low.Filters, limit.Filters),
+		Events:        clamp(l.Events, low.Events, limit.Events),
+		Queries:       clamp(l.Queries, low.Queries, limit.Queries),
+		BytesIn:       clamp(l.BytesIn, low.BytesIn, limit.BytesIn),
+		BytesOut:      clamp(l.BytesOut, low.BytesOut, limit.BytesOut),
+	}
+}
+
+// Share is the account of a client who reads the store: clients whose reads wait for
+// each other get equal parts of the time. The zero value has read nothing.
+type Share struct {
+	// Account belongs to the store.
+	Account any
+}
+
+type shareKey struct{}
+
+// WithShare returns a context whose reads of the store are on the account.
+func WithShare(ctx context.Context, s *Share) context.Context {
+	return context.WithValue(ctx, shareKey{}, s)
+}
+
+// ShareOf returns the account that reads with this context are on, nil if they are
+// on none.
+func ShareOf(ctx context.Context) *Share {
+	s, _ := ctx.Value(shareKey{}).(*Share)
+	return s
+}
+
+// RefUpdate is one command of a push. Old and New are object names as hex
+// digits; all zeros stand for "does not exist".
+type RefUpdate struct {
+	Ref      string // in full, such as refs/heads/main
+	Old, New string
+}
+
+// Push asks a policy about ref updates. What GRASP's own rules refuse stays refused, with
+// the policy's reason if it refuses too.
+type Push struct {
+	Client      *Client
+	Repo        Address  // of the announcement, kind 30617
+	PRs         bool     // the repository is the one under /prs/ (GRASP-06), not that of the announcement
+	Maintainers []PubKey // whose state counts for the repository
+	Updates     []RefUpdate
+	Bytes       int64 // of the pack, as far as it is known; 0 if it is not
+	Stored      int64 // bytes that the repository takes on disk
+}
+
+// Service is how a relay is reached from outside.
+type Service struct {
+	Domain   string   // host, with a port where it is not the usual one: relay.example.com or localhost:7334
+	PRs      bool     // /prs/ takes pull requests for repositories elsewhere (GRASP-06)
+	Operator [32]byte // the operator's public key; zeros: none is named
+}
+
+// Description is what a plugin says about the relay, for NIP-11 and for people. It
+// changes with the plugin and its settings.
+type Description struct {
+	Grasps   []string // what it implements, such as GRASP-01; sorted, each once
+	Criteria string   // which repositories are accepted here, on one line; empty if it says nothing
+	Curation string   // by what rule the operator chooses among them, on one line; empty if there is no choice
+	Writes   Writes   // whose events are accepted, as far as the plugin is asked
+}
+
+// GRASP01 is what a policy says that makes repositories for announcements.
+const GRASP01 = "GRASP-01"
+
+// Hosts reports whether the plugin makes repositories for announcements.
+func (d *Description) Hosts() bool { return slices.Contains(d.Grasps, GRASP01) }
+
+// Writes says whether a client must know the rules before it writes here.
+type Writes uint8
+
+const (
+	WritesUnsaid     Writes = iota
+	WritesOpen              // every valid event is accepted, but for spam and excess
+	WritesRestricted        // only events of some authors, some kinds, about something
+)

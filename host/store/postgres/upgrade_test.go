@@ -1,0 +1,148 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"talon/host"
+	"talon/host/store/semantics"
+	"talon/host/store/storetest"
+)
+
+// after returns the layout of a program that comes after another: with one step more, which
+// programs from a version on can work with.
+func after(l *layout, oldest int, step string) *layout {
+	return &layout{append(slices.Clip(l.steps), step), append(slices.Clip(l.oldest), oldest)}
+}
+
+// TestRollingUpgrade has nodes of this version and of the next ones on one database: they write
+// together where the schema lets them, and refuse to where it does not.
+func TestRollingUpgrade(t *testing.T) {
+	url := server.URL(t)
+	next := after(&present, present.version(), `
+		CREATE TABLE addition (x bigint);
+		ALTER TABLE event ADD COLUMN addition bigint; ALTER TABLE tag ADD COLUMN addition text NOT NULL DEFAULT 'x';
+		ALTER TABLE total ADD COLUMN addition bigint NOT NULL DEFAULT 1; ALTER TABLE writer ADD COLUMN addition bigint;
+		ALTER TABLE log ADD COLUMN addition bigint; ALTER TABLE held ADD COLUMN addition bigint`)
+	last := after(next, next.version(), `ALTER TABLE addition DROP COLUMN x`)
+	open := func(l *layout) *Store {
+		t.Helper()
+		return opened(t, url, Options{Readers: 1, layout: l})
+	}
+	a, b := open(&present), open(&present)
+
+	// While the first two write, the third brings the schema to its version.
+	stop := make(chan struct{})
+	var writing sync.WaitGroup
+	var counts [2]int
+	for i, s := range []*Store{a, b} {
+		writing.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				storetest.Put(t, tested{s}, 0, storetest.Event(1000*i+n, byte(i), 30000, int64(n), host.Tag{"d", fmt.Sprint(n % 3)}))
+				counts[i]++
+			}
+		})
+	}
+	c := open(next)
+	for n := range 20 {
+		storetest.Put(t, tested{c}, 0, storetest.Event(5000+n, 5, 1, int64(n)))
+	}
+	close(stop)
+	writing.Wait()
+	if counts[0] == 0 || counts[1] == 0 {
+		t.Errorf("%v were put meanwhile", counts)
+	}
+	e := storetest.Event(6000, 6, 0, 1, host.Tag{"t", "x"})
+	storetest.Put(t, tested{c}, 0, e)
+	storetest.Hold(t, tested{a}, 0, host.HoldOptions{Reason: "purgatory: waits"}, storetest.Event(6001, 6, host.KindAnnouncement, 1, host.Tag{"d", "x"}))
+	for _, s := range []*Store{a, b, c} {
+		var told []*host.Event
+		err := s.CatchUp(func(c host.Commit) {
+			if c.Gap {
+				t.Error("a node has a gap")
+			}
+			for _, p := range c.Published {
+				told = append(told, p.Event)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s == b && (len(told) == 0 || told[len(told)-1].ID != e.ID) {
+			t.Errorf("the node that wrote nothing meanwhile has learnt of %d events, the last %v", len(told), told)
+		}
+		if got := storetest.Selected(t, tested{s}, 0, host.Filter{IDs: []host.ID{e.ID}, Limit: 1}); len(got) != 1 {
+			t.Errorf("%q is stored", got)
+		}
+		storetest.Check(t, tested{s})
+	}
+
+	// A node of the version before may come back, by itself or by a new connection.
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a = open(&present)
+	storetest.Put(t, tested{a}, 0, storetest.Event(6002, 6, 0, 2))
+	server.Restart(t)
+	storetest.Put(t, tested{b}, 0, storetest.Event(6003, 6, 0, 3))
+
+	// What it cannot work with waits for its end, and then it does not start.
+	tooEarly := func() error {
+		s, err := Open(t.Context(), url, Options{Readers: 1, layout: last})
+		if err == nil {
+			_ = s.Close()
+		}
+		return err
+	}
+	if err := tooEarly(); !errors.Is(err, semantics.ErrInUse) {
+		t.Errorf("a version that the others cannot work with: %v", err)
+	}
+	for _, s := range []*Store{a, b} {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.Put(t, tested{c}, 0, storetest.Event(6004, 6, 0, 4)) // it stays
+	d := open(last)
+	storetest.Put(t, tested{d}, 0, storetest.Event(6005, 6, 0, 5))
+	storetest.Put(t, tested{c}, 0, storetest.Event(6006, 6, 0, 6))
+	for name, open := range map[string]func() (*Store, error){
+		"write": func() (*Store, error) { return Open(t.Context(), url, Options{Readers: 1}) },
+		"read":  func() (*Store, error) { return OpenReadOnly(t.Context(), url, Options{Readers: 1}) },
+	} {
+		if s, err := open(); !errors.Is(err, semantics.ErrNewer) || !strings.Contains(err.Error(), "run the newer version") {
+			t.Errorf("open to %s what is too new: %v", name, err)
+			if err == nil {
+				_ = s.Close()
+			}
+		}
+	}
+	storetest.Check(t, tested{d})
+}
+
+// TestTooOldToReconnect: a program that lost its connection while the schema was changed does not
+// write with what it knows.
+func TestTooOldToReconnect(t *testing.T) {
+	url := server.URL(t)
+	s := opened(t, url, Options{Readers: 1})
+	storetest.Put(t, tested{s}, 0, storetest.Event(1, 1, 1, 1))
+	s.writing.Lock()
+	s.drop()
+	s.writing.Unlock()
+	opened(t, url, Options{Readers: 1, layout: after(&present, present.version()+1, `CREATE TABLE other (x bigint)`)})
+	if tx, err := s.Begin(); !errors.Is(err, semantics.ErrNewer) {
+		t.Errorf("it writes to a schema that it cannot work with: %v", err)
+		if err == nil {
+			_ = tx.Rollback()
+		}
+	}
+}
