@@ -41,7 +41,7 @@ var database testkit.Postgres
 // under the race detector, unless others are asked for. A server takes four seconds of a
 // processor to start under it; what the others do in a server, one client after the
 // other, packages test under it.
-const raced = "^(TestTenThousandSubscriptions|TestFlood|TestNoGap|TestOrder|TestHostilePlugins|TestPluginLife|TestGrasp|TestGraspCrash)$"
+const raced = "^(TestTenThousandSubscriptions|TestFlood|TestNoGap|TestOrder|TestPluginLife|TestGrasp|TestGraspCrash)$"
 
 // bundled are the modules that come with Talon.
 var bundled = []string{"grasp", "limits", "lists", "open", "rate"}
