@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -193,6 +194,9 @@ func TestWrongKey(t *testing.T) {
 // tested with, as a setting and as the key of the operator.
 func TestKeys(t *testing.T) {
 	text, err := os.ReadFile("../../shared/data/nip19.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("there is no ../shared/data/nip19.json")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
