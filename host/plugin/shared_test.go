@@ -214,6 +214,7 @@ func TestShared(t *testing.T) {
 	if _, err := b.SetMode(t.Context(), "guard", "shadow"); err != nil {
 		t.Fatal(err)
 	}
+	wantAll(t, "open accept v2", b, a, c)
 	if s, err := c.Rollback(t.Context(), "open", 1); err != nil || s.Running.Generation != 3 {
 		t.Fatalf("%+v, %v", s, err)
 	}
