@@ -132,8 +132,8 @@ func (d *checkDepth) Set(s string) error {
 	return errors.New("it is refs, objects or no")
 }
 
-// settle is how long a push or a release gets to finish what looks like a problem.
-const settle = 2 * time.Second
+// recheckAfter is how long a push or a release gets to finish what looks like a problem.
+const recheckAfter = 2 * time.Second
 
 // repositories checks those of the data folder, and returns how many there are.
 func (c *check) repositories(ctx context.Context, cfg *config.Config, db daemon.Store) (int, error) {
@@ -148,7 +148,7 @@ func (c *check) repositories(ctx context.Context, cfg *config.Config, db daemon.
 	program := inspector(git.Program())
 	check := gitcheck.Config{
 		Git: git, Announced: announced, PRs: prs, Events: db,
-		Connected: program.connected, Limit: c.limit, Settle: settle, Now: time.Now,
+		Connected: program.connected, Limit: c.limit, RecheckAfter: recheckAfter, Now: time.Now,
 		Progress: func(n int) { c.progress.show(func() string { return fmt.Sprintf("%d repositories checked", n) }) },
 	}
 	if c.depth == checkObjects {

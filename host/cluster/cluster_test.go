@@ -376,8 +376,31 @@ func TestAlone(t *testing.T) {
 func TestPaused(t *testing.T) {
 	url := database(t)
 	b := join(t, url, "b", 2*time.Second)
+	other := startNode(t, "TALON_TEST_NODE="+url)
+	other.wantLine("locked")
+	began := time.Now()
+	other.pause()
+	h := lock(t, b, "repository")
+	t.Logf("the lock of a paused node was taken over after %v, with a lease of 2 s", time.Since(began).Round(time.Millisecond))
+	other.goOn()
+	other.wantLine(ErrLost.Error())
+	other.wantLine("again true")
+	h.Unlock()
+}
+
+// nodeProcess is a node in a process of its own, which a test can pause.
+type nodeProcess struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.Writer
+	lines *bufio.Reader
+}
+
+// startNode starts this test binary as a node, whose part the environment says.
+func startNode(t *testing.T, env ...string) *nodeProcess {
+	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "TALON_TEST_NODE="+url)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -390,34 +413,37 @@ func TestPaused(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-	}()
-	lines := bufio.NewReader(out)
-	if line, err := lines.ReadString('\n'); line != "locked\n" {
-		t.Fatalf("%q, %v", line, err)
+	})
+	return &nodeProcess{t, cmd, in, bufio.NewReader(out)}
+}
+
+// wantLine checks that the next line that the node prints has a text.
+func (n *nodeProcess) wantLine(text string) {
+	n.t.Helper()
+	if line, err := n.lines.ReadString('\n'); !strings.Contains(line, text) {
+		n.t.Fatalf("the other node says %q, %v; want %q", line, err, text)
 	}
-	began := time.Now()
-	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
+}
+
+func (n *nodeProcess) pause() { n.signal(syscall.SIGSTOP) }
+
+// goOn ends a pause, and what the node itself waits for.
+func (n *nodeProcess) goOn() {
+	n.t.Helper()
+	if _, err := io.WriteString(n.in, "go on\n"); err != nil {
+		n.t.Fatal(err)
 	}
-	h := lock(t, b, "repository")
-	t.Logf("the lock of a paused node was taken over after %v, with a lease of 2 s", time.Since(began).Round(time.Millisecond))
-	if _, err := io.WriteString(in, "go on\n"); err != nil {
-		t.Fatal(err)
+	n.signal(syscall.SIGCONT)
+}
+
+func (n *nodeProcess) signal(s os.Signal) {
+	n.t.Helper()
+	if err := n.cmd.Process.Signal(s); err != nil {
+		n.t.Fatal(err)
 	}
-	if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	line, err := lines.ReadString('\n')
-	if !strings.Contains(line, ErrLost.Error()) {
-		t.Errorf("the node that was paused says %q, %v", line, err)
-	}
-	if line, err := lines.ReadString('\n'); line != "again true\n" {
-		t.Errorf("the node that was paused says %q, %v", line, err)
-	}
-	h.Unlock()
 }
 
 // pausedNode is the process that TestPaused stops.

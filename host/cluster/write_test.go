@@ -5,13 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -113,52 +110,21 @@ func TestPausedInWrite(t *testing.T) {
 			one, two := testkit.Commit(t, work, "one"), testkit.Commit(t, work, "two")
 			testkit.Git(t, work, "push", "-q", r.Dir(), two+":refs/heads/other")
 
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), "TALON_TEST_NODE="+url, "TALON_TEST_REPOSITORIES="+dir, "TALON_TEST_COMMIT="+one, "TALON_TEST_CREDULOUS="+credulous)
-			cmd.Stderr = os.Stderr
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				_ = cmd.Process.Kill()
-				_ = cmd.Wait()
-			}()
-			lines := bufio.NewReader(out)
-			if line, err := lines.ReadString('\n'); line != "writing\n" {
-				t.Fatalf("%q, %v", line, err)
-			}
-			if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			other := startNode(t, "TALON_TEST_NODE="+url, "TALON_TEST_REPOSITORIES="+dir, "TALON_TEST_COMMIT="+one, "TALON_TEST_CREDULOUS="+credulous)
+			other.wantLine("writing")
+			other.pause()
 			began := time.Now()
 			if err := again(func() error { return move(t.Context(), r, two) }); err != nil {
 				t.Fatal(err)
 			}
 			t.Logf("the repository was taken over after %v, with a lease of 2 s", time.Since(began).Round(time.Millisecond))
-			if _, err := io.WriteString(in, "go on\n"); err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
-			if line, err := lines.ReadString('\n'); !strings.Contains(line, gitrepo.ErrOvertaken.Error()) {
-				t.Errorf("the late node says %q, %v", line, err)
-			}
+			other.goOn()
+			other.wantLine(gitrepo.ErrOvertaken.Error())
 			if id, _, err := r.Ref(t.Context(), "refs/heads/main"); id != two || err != nil {
 				t.Errorf("the ref is at %q, %v", id, err)
 			}
 			// Nothing is in the way of what comes next, on either node.
-			if line, err := lines.ReadString('\n'); line != "again <nil>\n" {
-				t.Errorf("the late node says %q, %v", line, err)
-			}
+			other.wantLine("again <nil>")
 			if id, _, err := r.Ref(t.Context(), "refs/heads/main"); id != one || err != nil {
 				t.Errorf("the ref is at %q, %v", id, err)
 			}

@@ -464,7 +464,7 @@ func (g *guard) connect(ctx context.Context, network string, addr netip.Addr, po
 	}
 	g.open[addr]++
 	g.mu.Unlock()
-	leave := sync.OnceFunc(func() {
+	release := sync.OnceFunc(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.open[addr]--; g.open[addr] == 0 {
@@ -473,19 +473,19 @@ func (g *guard) connect(ctx context.Context, network string, addr netip.Addr, po
 	})
 	conn, err := g.dialer.DialContext(ctx, network, net.JoinHostPort(addr.String(), port))
 	if err != nil {
-		leave()
+		release()
 		return nil, err
 	}
-	return &guarded{conn, leave}, nil
+	return &guarded{conn, release}, nil
 }
 
 // guarded is a connection that counts until it is closed.
 type guarded struct {
 	net.Conn
-	leave func()
+	release func()
 }
 
 func (c *guarded) Close() error {
-	c.leave()
+	c.release()
 	return c.Conn.Close()
 }

@@ -294,11 +294,11 @@ func TestRefusalsAreReports(t *testing.T) {
 			if strings.Contains(c.says, "busy") {
 				s.handler.writes = newLimiter(1, 0, time.Second)
 				s.limit(func(*Limits) {})
-				leave, err := s.handler.writes.reserve(netip.Prefix{})
+				release, err := s.handler.writes.reserve(netip.Prefix{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer leave()
+				defer release()
 			}
 			resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(c.body))
 			if resp.StatusCode != 200 {

@@ -257,11 +257,11 @@ func TestGitPrintsReasons(t *testing.T) {
 			default:
 				s.limit(func(l *Limits) {})
 				s.handler.writes = newLimiter(1, 0, time.Second)
-				leave, err := s.handler.writes.reserve(netip.Prefix{})
+				release, err := s.handler.writes.reserve(netip.Prefix{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer leave()
+				defer release()
 			}
 			if strings.Contains(name, "time") {
 				s.authorize.set(func(*Push) error { return fmt.Errorf("ask: %w", errSlow) })

@@ -158,12 +158,21 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 		return resultRefused
 	}
 	const contentType = "application/x-git-upload-pack-result"
+	return h.exchange(w, r, parts, in, Fetch, h.fetches, verbFetch, contentType, func(ctx context.Context, repo *gitrepo.Repo) (*gitrepo.Process, error) {
+		return repo.Upload(ctx, protocolOf(r))
+	})
+}
+
+// exchange has git answer a request as soon as the limiter has a slot.
+func (h *Handler) exchange(
+	w http.ResponseWriter, r *http.Request, parts []string, in *body, use Use, g *limiter, v verb, contentType string,
+	start func(context.Context, *gitrepo.Repo) (*gitrepo.Process, error),
+) result {
 	ctx, stop := context.WithTimeoutCause(r.Context(), h.limits.Whole, errSlow)
 	defer stop()
 	out := h.answer(w)
 	defer out.end()
-
-	repo, err := h.find(ctx, parts, Fetch)
+	repo, err := h.find(ctx, parts, use)
 	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
 		head(w, contentType)
 		_, _ = out.Write(appendError(nil, refusal.Reason))
@@ -175,16 +184,6 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 	if err != nil {
 		return h.internal(w, r, err)
 	}
-	return h.exchange(ctx, w, r, in, out, h.fetches, contentType, verbFetch, func(ctx context.Context) (*gitrepo.Process, error) {
-		return repo.Upload(ctx, protocolOf(r))
-	})
-}
-
-// exchange has git answer a request as soon as the limiter has a slot.
-func (h *Handler) exchange(
-	ctx context.Context, w http.ResponseWriter, r *http.Request, in *body, out *answer, g *limiter, contentType string, v verb,
-	start func(context.Context) (*gitrepo.Process, error),
-) result {
 	end, got, ok := h.begin(ctx, w, r, g)
 	if !ok {
 		return got
@@ -192,7 +191,7 @@ func (h *Handler) exchange(
 	defer end()
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p, err := start(work)
+	p, err := start(work, repo)
 	if h.missing(w, r, err) {
 		return resultNotFound
 	}
@@ -215,7 +214,7 @@ func (h *Handler) exchange(
 	got = h.relay(work, cancel, w, r, p, contentType, nil, out, v)
 	end()
 	out.end()
-	in.leave(&h.limits)
+	in.drain(&h.limits)
 	return got
 }
 

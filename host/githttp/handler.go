@@ -200,15 +200,15 @@ func (h *Handler) network(r *http.Request) netip.Prefix { return host.NetworkOf(
 
 // begin waits for a slot of the limiter. It answers the request if there is none.
 func (h *Handler) begin(ctx context.Context, w http.ResponseWriter, r *http.Request, g *limiter) (end func(), got result, ok bool) {
-	leave, err := g.reserve(h.network(r))
+	release, err := g.reserve(h.network(r))
 	if err != nil {
 		return nil, h.unavailable(w), false
 	}
 	done, err := g.begin(ctx)
 	if err == nil {
-		return sync.OnceFunc(func() { done(); leave() }), resultOK, true
+		return sync.OnceFunc(func() { done(); release() }), resultOK, true
 	}
-	leave()
+	release()
 	if ctx.Err() != nil {
 		return nil, resultCutOff, false
 	}

@@ -201,7 +201,7 @@ func newLimiter(work, queue int, wait time.Duration) *limiter {
 }
 
 // reserve reserves a place for a client of a network, or fails with errBusy without waiting.
-func (g *limiter) reserve(network netip.Prefix) (leave func(), err error) {
+func (g *limiter) reserve(network netip.Prefix) (release func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.inside == g.max || network.IsValid() && g.from[network] >= (g.max+1)/2 {

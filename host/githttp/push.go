@@ -31,7 +31,7 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	if err := in.begin(); err != nil {
 		return h.internal(w, r, err)
 	}
-	leave, err := h.writes.reserve(h.network(r))
+	release, err := h.writes.reserve(h.network(r))
 	if err != nil {
 		return h.turnAway(w, in)
 	}
@@ -39,8 +39,8 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	out := h.answer(w)
 	defer func() {
 		out.end()
-		leave()
-		in.leave(&h.limits)
+		release()
+		in.drain(&h.limits)
 	}()
 
 	c, err := readCommands(in, &h.limits)
@@ -89,7 +89,7 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 // turnAway says to a client in words that git shows that there is no place for its push. It
 // reads no more than the first commands for that: nobody counts those who are turned away.
 func (h *Handler) turnAway(w http.ResponseWriter, in *body) result {
-	defer in.leave(&h.limits)
+	defer in.drain(&h.limits)
 	in.stall = min(in.stall, turnAwayTime)
 	few := h.limits
 	few.Commands, few.CommandBytes = min(few.Commands, 256), min(few.CommandBytes, 64<<10)

@@ -63,10 +63,10 @@ func (b *body) begin() error {
 	return nil
 }
 
-// leave reads what is left of the body, for most clients send all of it before they
+// drain reads what is left of the body, for most clients send all of it before they
 // look at the answer. If that is too much, the connection ends: net/http would read
 // the body's end itself, at the same time as the next request.
-func (b *body) leave(l *Limits) {
+func (b *body) drain(l *Limits) {
 	late := time.AfterFunc(l.DrainTime, b.interrupt)
 	defer late.Stop()
 	if b.feeding != nil {

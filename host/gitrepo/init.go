@@ -145,7 +145,7 @@ func (r *Repo) Remove(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	return store.leave(r.name.npub)
+	return store.removeBorrower(r.name.npub)
 }
 
 // discard moves a folder away, which is atomic, and then deletes it.

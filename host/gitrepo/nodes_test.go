@@ -321,14 +321,14 @@ func TestLateRemoval(t *testing.T) {
 func TestTakeOver(t *testing.T) {
 	p := newPair(t)
 	left := filepath.Join(p.ra.Dir(), "refs", "heads", "z.lock")
-	leave := func() {
+	writeLeftover := func() {
 		t.Helper()
 		if err := os.WriteFile(left, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	there := func() bool { _, err := os.Lstat(left); return err == nil }
-	leave()
+	writeLeftover()
 	locked(t, p.rb, func() {
 		if !there() {
 			t.Error("a node that is alive leaves nothing, and its files were looked for")
@@ -341,7 +341,7 @@ func TestTakeOver(t *testing.T) {
 			t.Error("what a lost node has left is still there")
 		}
 	})
-	leave()
+	writeLeftover()
 	if err := os.WriteFile(filepath.Join(p.ra.Dir(), fenceFile), []byte("2 "+clearing+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -71,10 +71,10 @@ func (s *store) make(ctx context.Context, npub string) error {
 	return syncDir(marks)
 }
 
-// leave takes the mark of an owner away, and removes a store without borrowers. A
+// removeBorrower takes the mark of an owner away, and removes a store without borrowers. A
 // mark without a repository, left by a crash, does not count. REQUIRES: the lock of
 // the store.
-func (s *store) leave(npub string) error {
+func (s *store) removeBorrower(npub string) error {
 	mark := filepath.Join(s.dir, borrowers, npub)
 	if err := os.Remove(mark); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unmark a borrower of shared objects: %w", err)

@@ -169,9 +169,9 @@ func (a *answered) has(p *host.Published) bool {
 	return sent
 }
 
-// settle forgets what is past: every event up to seq has been handed to the
+// forget forgets what is past: every event up to seq has been handed to the
 // subscription.
-func (a *answered) settle(seq int64) {
+func (a *answered) forget(seq int64) {
 	a.done = max(a.done, seq)
 	past, _ := slices.BinarySearch(a.rows, a.done+1)
 	if left := len(a.rows) - past; left > rowsKept {

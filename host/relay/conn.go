@@ -213,8 +213,8 @@ func (c *conn) openLocked() error {
 	return nil
 }
 
-// settle waits until every EVENT of this connection has been answered.
-func (c *conn) settle() error {
+// waitAnswered waits until every EVENT of this connection has been answered.
+func (c *conn) waitAnswered() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.inFlight > 0 && c.ended == nil {

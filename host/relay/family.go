@@ -38,14 +38,14 @@ func (ss *snapshots) complete(s *snapshot, set *negentropy.Set) bool {
 	if ss.makeRoom(0) {
 		return true
 	}
-	ss.leave(s)
+	ss.remove(s)
 	s.set = nil
 	return false
 }
 
-// leave takes the snapshot out of its lineage. REQUIRES: ss.mu, and that no read
+// remove takes the snapshot out of its lineage. REQUIRES: ss.mu, and that no read
 // for it is under way.
-func (ss *snapshots) leave(s *snapshot) {
+func (ss *snapshots) remove(s *snapshot) {
 	if i := slices.Index(s.line.members, s); i >= 0 {
 		s.line.members = slices.Delete(s.line.members, i, i+1)
 	}
@@ -140,7 +140,7 @@ func (ss *snapshots) forgetLocked(s *snapshot) {
 // dropLocked ends the account of a snapshot that nobody can reach. REQUIRES: ss.mu.
 func (ss *snapshots) dropLocked(s *snapshot) {
 	if s.users == 0 && !s.cached {
-		ss.leave(s)
+		ss.remove(s)
 	}
 }
 

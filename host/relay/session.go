@@ -35,7 +35,7 @@ func (c *conn) handle(ctx context.Context, text []byte) error {
 		}
 		return c.event(ctx, m.Event, len(text))
 	}
-	if err := c.settle(); err != nil {
+	if err := c.waitAnswered(); err != nil {
 		return err
 	}
 	if bad != nil {

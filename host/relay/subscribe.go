@@ -81,7 +81,7 @@ func (c *conn) goLive(s *subscription) {
 	}
 	s.held = nil
 	s.phase = live
-	s.answered.settle(c.relay.publishedSeq.Load())
+	s.answered.forget(c.relay.publishedSeq.Load())
 	if c.push(outgoing{op: ws.OpText, body: wire.AppendEOSE(nil, s.id)}) {
 		c.relay.metrics.out[outEOSE].Inc()
 		c.wakeWriter()

@@ -173,15 +173,15 @@ func TestAnswered(t *testing.T) {
 			t.Errorf("loading: event %d of kind %d: %v", tt.seq, tt.kind, got)
 		}
 	}
-	a.settle(200)
+	a.forget(200)
 	if len(a.rows) != rowsKept || has(&a, 10_000, 1) || !has(&a, 9_999, 1) || !has(&a, 200, 1) || !has(&a, 4_000, 1) {
 		t.Errorf("live: %d rows", len(a.rows))
 	}
-	a.settle(9_990)
+	a.forget(9_990)
 	if len(a.rows) != 5 || has(&a, 9_992, 1) || !has(&a, 9_993, 1) || !has(&a, 9_990, 1) {
 		t.Errorf("later: %d rows", len(a.rows))
 	}
-	a.settle(10_000)
+	a.forget(10_000)
 	if a.rows != nil || a.news != nil || !has(&a, 10_000, 1) || has(&a, 10_001, 1) {
 		t.Error("something is kept when all is past")
 	}

@@ -207,7 +207,7 @@ func (r *Relay) SetAway(status int, now int64) []Effect {
 	r.advance(now)
 	r.away = status
 	if status >= 0 {
-		r.leave()
+		r.disconnectAll()
 	}
 	return r.flush()
 }
@@ -289,8 +289,8 @@ func (r *Relay) forget(c *conn) {
 	r.conns = slices.DeleteFunc(r.conns, func(o *conn) bool { return o == c })
 }
 
-// leave ends all connections.
-func (r *Relay) leave() {
+// disconnectAll ends all connections.
+func (r *Relay) disconnectAll() {
 	code := 0
 	if r.profile.Connection.CloseOnLeave {
 		code = 1001

@@ -105,7 +105,7 @@ func (r *Relay) fire(t *timer) {
 		if o.EverySeconds > 0 {
 			r.schedule(timer{at: t.at + millis(o.EverySeconds), what: outageBegins, index: t.index})
 		}
-		r.leave()
+		r.disconnectAll()
 	case outageEnds: // status finds it no more
 	}
 }

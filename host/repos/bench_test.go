@@ -29,13 +29,13 @@ func BenchmarkPush(b *testing.B) {
 	}))
 	defer front.Close()
 	w.sent(w.announce(alice, "demo"), host.Held)
-	w.settle()
+	w.waitIdle()
 	url := front.URL + repoOf(alice, "demo").Path()
 	b.ResetTimer()
 	for i := range b.N {
 		commit := work.commit(strings.Repeat("x", i+1))
 		state := w.sent(w.state(alice, "demo", "refs/heads/main", commit), host.Held)
-		w.settle()
+		w.waitIdle()
 		work.git("push", url, "main")
 		if !w.served(state) {
 			b.Fatal("the state is not served")

@@ -22,7 +22,7 @@ func TestSharedObjectsReleaseNobody(t *testing.T) {
 	hers := w.sent(w.announce(eve, "demo", alice), host.Held)
 	at := location{Repo: repoOf(eve, "demo")}
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantRefs(at, "HEAD=refs/heads/main", "refs/heads/main="+one)
 	w.wantServed(hers, false)
 
@@ -44,7 +44,7 @@ func TestPullRequestByOtherWays(t *testing.T) {
 		pr := w.sent(w.pullRequest(eve, commit, repoOf(alice, "demo")), host.Held)
 		w.sent(w.state(alice, "demo", "refs/heads/main", commit), host.Held)
 		work.git("push", w.url(to, "demo"), "main")
-		w.settle()
+		w.waitIdle()
 		w.wantServed(pr, true)
 		refs, err := w.disk.repo(location{Repo: repoOf(alice, "demo")})
 		w.must(err)

@@ -272,8 +272,8 @@ func (w *world) wantHeld(e *host.Event, want bool) {
 	}
 }
 
-// settle waits until there is nothing to do.
-func (w *world) settle() {
+// waitIdle waits until there is nothing to do.
+func (w *world) waitIdle() {
 	w.t.Helper()
 	w.until("the jobs end", func() bool { return w.reconciler.jobs.len() == 0 })
 }

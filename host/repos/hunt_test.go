@@ -30,7 +30,7 @@ func TestHunted(t *testing.T) {
 	state := w.sent(w.state(bob, "demo", "refs/heads/main", one), host.Held)
 	pr := w.sent(w.event(eve, rules.KindPullRequest, host.Tag{"c", two}, host.Tag{"a", repoOf(alice, "demo").Address()},
 		host.Tag{"clone", "http://pr.test/x.git"}), host.Held)
-	w.settle()
+	w.waitIdle()
 
 	var waiting []gitfetch.Event
 	w.must(w.reconciler.Waiting(t.Context(), func(e gitfetch.Event) error { waiting = append(waiting, e); return nil }))

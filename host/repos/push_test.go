@@ -50,7 +50,7 @@ func TestStateDeletedDuringPush(t *testing.T) {
 	if out, err := work.try("push", url, "main"); err == nil || !strings.Contains(out, "state event") {
 		t.Errorf("the push: %v %s", err, out)
 	}
-	w.settle()
+	w.waitIdle()
 	w.wantRefs(at, "HEAD=refs/heads/master")
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
@@ -71,7 +71,7 @@ func TestAnnouncementDeletedDuringPush(t *testing.T) {
 	if out, err := work.try("push", url, "main"); err == nil {
 		t.Errorf("the push landed: %s", out)
 	}
-	w.settle()
+	w.waitIdle()
 	w.wantRefs(at, "absent")
 }
 
@@ -103,6 +103,6 @@ func TestPlaceGoesDuringPush(t *testing.T) {
 	work.git("push", url, one+":"+ref)
 	w.wantRefs(at, "HEAD=refs/heads/master", ref+"="+one)
 	w.sent(pr, host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantServed(pr, true)
 }

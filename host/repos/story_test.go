@@ -71,7 +71,7 @@ func TestMaintainersRepositoriesFollow(t *testing.T) {
 	his := w.sent(w.announce(bob, "demo", alice), host.Held)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
-	w.settle()
+	w.waitIdle()
 	w.wantServed(his, true)
 	w.wantRefs(location{Repo: repoOf(bob, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
 	repo, err := w.disk.repo(location{Repo: repoOf(bob, "demo")})
@@ -91,11 +91,11 @@ func TestNobodyIsPromotedByOthers(t *testing.T) {
 	hers := w.sent(w.announce(eve, "demo", alice), host.Held)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
-	w.settle()
+	w.waitIdle()
 	w.wantRefs(location{Repo: repoOf(eve, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
 	w.wantServed(hers, false)
 	w.restart()
-	w.settle()
+	w.waitIdle()
 	w.wantServed(hers, false)
 }
 
@@ -113,9 +113,9 @@ func TestManyNameABusyMaintainer(t *testing.T) {
 		w.sent(w.announce(strangers[i], "demo", alice), host.Held)
 	}
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
-	w.settle() // who comes while data comes, follows it
+	w.waitIdle() // who comes while data comes, follows it
 	work.git("push", w.url(alice, "demo"), "main")
-	w.settle()
+	w.waitIdle()
 	follow := 0
 	for _, who := range strangers {
 		if strings.Contains(w.refs(location{Repo: repoOf(who, "demo")}), one) {
@@ -165,7 +165,7 @@ func TestStateOfWhatIsHere(t *testing.T) {
 	work.git("push", w.url(alice, "demo"), "main", one+":refs/heads/old", "v1")
 
 	state := w.sent(w.state(alice, "demo", "HEAD", "refs/heads/old/deep", "refs/heads/main", one, "refs/heads/old/deep", two), host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantServed(state, true)
 	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/old/deep", "refs/heads/main="+one, "refs/heads/old/deep="+two)
 }
@@ -188,7 +188,7 @@ func TestImpossibleStates(t *testing.T) {
 		{"refs/heads/main", one, "refs/heads/main/sub", one},
 	} {
 		state := w.sent(w.state(alice, "demo", refs...), host.Held)
-		w.settle()
+		w.waitIdle()
 		w.wantServed(state, false)
 	}
 	w.wantServed(good, true)
@@ -207,7 +207,7 @@ func TestImpossibleStateTakesNothing(t *testing.T) {
 	work.git("push", w.url(alice, "demo"), "main", "main:old")
 	w.sent(w.event(alice, 5, host.Tag{"e", good.ID.String()}), host.Stored)
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", blob), host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantServed(state, false)
 	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/heads/old="+one)
 }
@@ -221,9 +221,9 @@ func TestDeleted(t *testing.T) {
 	at := location{Repo: repoOf(alice, "demo")}
 
 	first := w.sent(w.announce(alice, "demo"), host.Held)
-	w.settle()
+	w.waitIdle()
 	w.sent(w.event(alice, 5, host.Tag{"a", at.Address()}), host.Stored)
-	w.settle()
+	w.waitIdle()
 	w.wantHeld(first, false)
 	w.wantRefs(at, "absent")
 
@@ -236,7 +236,7 @@ func TestDeleted(t *testing.T) {
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
 	w.sent(w.event(alice, 5, host.Tag{"a", at.Address()}), host.Stored)
-	w.settle()
+	w.waitIdle()
 	w.wantRefs(at, "absent")
 	if out, err := work.try("ls-remote", w.url(alice, "demo")); err == nil {
 		t.Errorf("a deleted repository is served: %s", out)
@@ -251,11 +251,11 @@ func TestTimePasses(t *testing.T) {
 	one := work.commit("one")
 	at := location{Repo: repoOf(alice, "demo")}
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantRefs(at, "HEAD=refs/heads/master")
 	w.clock.Add(31 * 60)
 	w.until("the repository goes", func() bool { return w.refs(at) == "absent" })
-	w.settle()
+	w.waitIdle()
 	w.wantHeld(announcement, true)
 
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
@@ -263,7 +263,7 @@ func TestTimePasses(t *testing.T) {
 	w.wantServed(announcement, true)
 	w.clock.Add(48 * 60 * 60)
 	w.restart()
-	w.settle()
+	w.waitIdle()
 	w.wantServed(announcement, true)
 	w.wantRefs(at, "HEAD=refs/heads/main", "refs/heads/main="+one)
 }
@@ -274,15 +274,15 @@ func TestServedBeforeItsRepository(t *testing.T) {
 	w := newWorld(t)
 	at := location{Repo: repoOf(alice, "demo")}
 	plain := w.sent(w.event(alice, 30617, host.Tag{"d", "demo"}, host.Tag{"clone", "https://elsewhere.test/x.git"}, host.Tag{"relays", "wss://elsewhere.test"}), host.Stored)
-	w.settle()
+	w.waitIdle()
 	w.wantRefs(at, "absent")
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantRefs(at, "HEAD=refs/heads/master")
 	w.wantServed(plain, true)
 	w.clock.Add(31 * 60)
 	w.until("the repository goes", func() bool { return w.refs(at) == "absent" })
-	w.settle()
+	w.waitIdle()
 	w.wantHeld(announcement, true)
 	w.wantServed(plain, true)
 }
@@ -315,7 +315,7 @@ func TestPullRequest(t *testing.T) {
 	other := "refs/nostr/" + later.ID.String()
 	work.git("push", w.url(alice, "demo"), three+":"+other)
 	w.sent(later, host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantServed(later, true)
 	if w.reconciler.waiting.len() != 0 {
 		t.Error("its ref still waits for it")
@@ -323,12 +323,12 @@ func TestPullRequest(t *testing.T) {
 
 	// The data is here already: the event alone is enough.
 	again := w.sent(w.pullRequest(bob, two, at.Repo), host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantServed(again, true)
 
 	// A deleted pull request takes its ref along.
 	w.sent(w.event(eve, 5, host.Tag{"e", pr.ID.String()}), host.Stored)
-	w.settle()
+	w.waitIdle()
 	if got := w.refs(at); strings.Contains(got, name) || !strings.Contains(got, other) {
 		t.Errorf("after the deletion there is %s", got)
 	}
@@ -347,12 +347,12 @@ func TestRefsWithoutEvent(t *testing.T) {
 	lie := w.pullRequest(eve, two, at.Repo)
 	work.git("push", w.url(alice, "demo"), one+":refs/nostr/"+strings.Repeat("a", 64), one+":refs/nostr/"+lie.ID.String())
 	w.sent(lie, host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantServed(lie, false)
 	w.wantRefs(at, "HEAD=refs/heads/master", "refs/nostr/"+strings.Repeat("a", 64)+"="+one)
 	w.clock.Add(15 * 60)
 	w.restart()
-	w.settle()
+	w.waitIdle()
 	if w.reconciler.waiting.len() != 1 {
 		t.Fatalf("%d refs wait, want 1", w.reconciler.waiting.len())
 	}
@@ -384,7 +384,7 @@ func TestContributorsOwnPlace(t *testing.T) {
 		host.Tag{"clone", "https://" + domain + "/prs" + repoOf(eve, "demo").Path()})
 	work.git("push", url, one+":refs/nostr/"+pr.ID.String())
 	w.sent(pr, host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantServed(pr, true)
 
 	// The ref of another signer's event goes when its time is up.
@@ -393,12 +393,12 @@ func TestContributorsOwnPlace(t *testing.T) {
 		host.Tag{"clone", "https://" + domain + "/prs" + repoOf(bob, "demo").Path()})
 	work.git("push", url, two+":refs/nostr/"+wrong.ID.String())
 	w.sent(wrong, host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantServed(wrong, false)
 	w.clock.Add(21 * 60)
 	_, err := w.reconciler.askForDue(t.Context())
 	w.must(err)
-	w.settle()
+	w.waitIdle()
 	w.wantRefs(prs, "HEAD=refs/heads/master", "refs/nostr/"+pr.ID.String()+"="+one)
 
 	// Maintenance sets aside what no ref reaches, and drops it when it is old.
@@ -411,7 +411,7 @@ func TestContributorsOwnPlace(t *testing.T) {
 
 	// The announcement comes later: the pull request is in its repository, too.
 	w.sent(w.announce(alice, "demo"), host.Held)
-	w.settle()
+	w.waitIdle()
 	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/master", "refs/nostr/"+pr.ID.String()+"="+one)
 }
 
@@ -423,7 +423,7 @@ func TestCrash(t *testing.T) {
 	at := location{Repo: repoOf(alice, "demo")}
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
-	w.settle()
+	w.waitIdle()
 	w.halt()
 	repo, err := w.disk.repo(at)
 	w.must(err)
@@ -448,7 +448,7 @@ func TestCrashOfMaintainer(t *testing.T) {
 			if others {
 				w.sent(w.announce(eve, "demo"), host.Held)
 			}
-			w.settle()
+			w.waitIdle()
 			w.halt()
 			repo, err := w.disk.repo(at)
 			w.must(err)
@@ -471,14 +471,14 @@ func TestCrashWithoutState(t *testing.T) {
 	work.commit("one")
 	at := location{Repo: repoOf(alice, "demo")}
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
-	w.settle()
+	w.waitIdle()
 	w.halt()
 	repo, err := w.disk.repo(at)
 	w.must(err)
 	work.git("push", repo.Dir(), "main")
 	w.start()
 	w.until("the refs go", func() bool { return w.refs(at) == "HEAD=refs/heads/master" })
-	w.settle()
+	w.waitIdle()
 	w.wantServed(announcement, false)
 }
 

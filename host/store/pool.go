@@ -44,7 +44,7 @@ func (s *Store) acquire(ctx context.Context) (*reader, error) {
 	if ready != nil {
 		if err := s.await(ctx, ready, class); err != nil {
 			q.mu.Lock()
-			q.leave(t)
+			q.release(t)
 			q.mu.Unlock()
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (s *Store) acquire(ctx context.Context) (*reader, error) {
 		c, err := s.dialReader()
 		if err != nil {
 			q.mu.Lock()
-			q.leave(t)
+			q.release(t)
 			q.mu.Unlock()
 			return nil, fmt.Errorf("open a reader: %w", err)
 		}
@@ -87,7 +87,7 @@ func (s *Store) release(r *reader) {
 	t.work = r.work
 	r.turn = nil
 	s.turns.mu.Lock()
-	s.turns.leave(t)
+	s.turns.release(t)
 	s.turns.mu.Unlock()
 }
 

@@ -258,8 +258,8 @@ func (q *turns) pause(t *turn) bool {
 	return !t.has
 }
 
-// leave ends a read, wherever it is. REQUIRES: q.mu.
-func (q *turns) leave(t *turn) {
+// release ends a read, wherever it is. REQUIRES: q.mu.
+func (q *turns) release(t *turn) {
 	a := t.account
 	switch {
 	case t.has:

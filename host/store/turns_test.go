@@ -37,7 +37,7 @@ func (q *queue) done(t *turn) {
 	if t.dial {
 		t.dial, t.reader = false, new(reader)
 	}
-	q.leave(t)
+	q.release(t)
 	q.check()
 }
 
@@ -195,7 +195,7 @@ func TestAccountIsOne(t *testing.T) {
 	q.done(reads[0])
 	q.want(true, other)
 	q.done(other)
-	q.leave(reads[len(reads)-1]) // gives up before its time
+	q.release(reads[len(reads)-1]) // gives up before its time
 	for i := 1; i < len(reads)-1; i++ {
 		q.want(true, reads[i])
 		q.done(reads[i])
@@ -267,14 +267,14 @@ func TestTurnsAreGivenBack(t *testing.T) {
 				if r := reads[i]; r.has && rnd.IntN(2) == 0 {
 					q.done(r)
 				} else {
-					q.leave(r) // gives up, or could not open its connection
+					q.release(r) // gives up, or could not open its connection
 				}
 				reads = slices.Delete(reads, i, i+1)
 			}
 			q.check()
 		}
 		for _, r := range reads {
-			q.leave(r)
+			q.release(r)
 		}
 		if q.free != q.turns.turns || q.long != 0 || len(q.idle)+q.closed != q.connections {
 			t.Fatalf("seed %d: %d turns are free, %d long, %d connections are here", seed, q.free, q.long, len(q.idle)+q.closed)

@@ -58,7 +58,7 @@ func Open(ctx context.Context, cfg Config) (n *Net, err error) {
 	if n.fixture, err = newGitFixture(ctx, cfg.Dir); err != nil {
 		return n, err
 	}
-	return n, n.settle(ctx)
+	return n, n.createRepositories(ctx)
 }
 
 // listen opens all servers.
@@ -125,8 +125,8 @@ func (n *Net) fault(server int, now time.Time) (fault, time.Duration) {
 	return faultAt(server, n.cfg.GitServers, n.cfg.GitFailing, n.cfg.Seed, turn), n.cfg.GitTurn - since%n.cfg.GitTurn
 }
 
-// settle makes all repositories. What one is does not depend on the others.
-func (n *Net) settle(ctx context.Context) error {
+// createRepositories makes all repositories. What one is does not depend on the others.
+func (n *Net) createRepositories(ctx context.Context) error {
 	type founded struct {
 		r     *repository
 		posts []script

@@ -40,9 +40,9 @@ type Config struct {
 	// them out.
 	Intact func(ctx context.Context, dir string) ([]string, error)
 
-	Limit  time.Duration // for the objects of one repository
-	Settle time.Duration // between the two looks; may be 0
-	Now    func() time.Time
+	Limit        time.Duration // for the objects of one repository
+	RecheckAfter time.Duration // between the two looks; may be 0
+	Now          func() time.Time
 
 	Progress func(repositories int) // called after each; may be nil
 }
@@ -77,7 +77,7 @@ func (p Problem) String() string {
 func Run(ctx context.Context, cfg Config, report func(Problem)) (repositories int, err error) {
 	first, repositories, err := look(ctx, &cfg, nil)
 	if err == nil && len(first) > 0 {
-		timer := time.NewTimer(cfg.Settle)
+		timer := time.NewTimer(cfg.RecheckAfter)
 		defer timer.Stop()
 		select {
 		case <-ctx.Done():

@@ -101,7 +101,7 @@ func settled(t testing.TB) *world {
 		w.data, w.alice, w.bob = dir, [32]byte{0xa1}, [32]byte{0xb0}
 		w.open(t)
 		defer w.close()
-		w.settle()
+		w.fill()
 	})
 	if template.world.prs == nil {
 		t.Fatal("an earlier test could not make the data folder")
@@ -116,8 +116,8 @@ func settled(t testing.TB) *world {
 	return &w
 }
 
-// settle fills a world.
-func (w *world) settle() {
+// fill fills a world.
+func (w *world) fill() {
 	w.t.Helper()
 	dir := w.repo(w.alice, "repo", false)
 	w.one = w.commit(dir, "one", "")

@@ -161,8 +161,8 @@ func (q *Queue) uncrowd(now int64) {
 	}
 }
 
-// leave takes a repository out of the queue.
-func (w *waiting) leave() {
+// dequeue takes a repository out of the queue.
+func (w *waiting) dequeue() {
 	d := w.domain
 	if i := slices.Index(d.queue, w); i >= 0 {
 		d.queue = slices.Delete(d.queue, i, i+1)

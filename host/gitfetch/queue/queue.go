@@ -253,7 +253,7 @@ func (q *Queue) end(r *repo, how End) {
 		q.rounds--
 	}
 	for _, w := range r.waits {
-		w.leave()
+		w.dequeue()
 	}
 	r.waits = nil
 }

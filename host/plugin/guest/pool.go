@@ -152,11 +152,11 @@ func (p *pool) giveUp() {
 		t.came <- nil
 		return
 	}
-	p.leave(1)
+	p.free(1)
 }
 
-// leave frees places. REQUIRES: mu.
-func (p *pool) leave(n int) {
+// free frees places. REQUIRES: mu.
+func (p *pool) free(n int) {
 	if p.slots -= n; n > 0 && p.slots == 0 && p.drained != nil {
 		close(p.drained)
 	}

@@ -263,8 +263,8 @@ func (m *meterer) branch(r *reader, op byte, at int, last constJump) {
 	m.points = append(m.points, p)
 }
 
-// leave reads a label of br_table.
-func (m *meterer) leave(r *reader) {
+// branchTarget reads a label of br_table.
+func (m *meterer) branchTarget(r *reader) {
 	at, depth := r.pos, r.u32()
 	if int64(depth) >= int64(len(m.frames)) {
 		r.failAt(at, "label %d of %d", depth, len(m.frames))

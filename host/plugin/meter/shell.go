@@ -160,7 +160,7 @@ func (m *meterer) instruction(r *reader) {
 		n := 1 + r.count("branch targets", maxTargets-m.targets, 1)
 		m.targets += n
 		for range n {
-			m.leave(r)
+			m.branchTarget(r)
 		}
 	case misc:
 		cost, kind = m.misc(r, at)

@@ -395,7 +395,7 @@ func (s *Store) Close() error {
 		s.stop()
 		<-s.listened
 	}
-	s.leave()
+	s.deregister()
 	if s.pool != nil {
 		s.pool.Close()
 	}

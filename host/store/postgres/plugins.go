@@ -156,7 +156,7 @@ func (s *Store) SettlePlugins(ctx context.Context, n int64, refused string, keep
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("settle a proposal of plugins: %w", err)
+		return fmt.Errorf("decide a proposal of plugins: %w", err)
 	}
 	return nil
 }

@@ -416,8 +416,8 @@ func (s *Store) beat(ctx context.Context, c *pgx.Conn) error {
 	return nil
 }
 
-// leave takes this process from those who write. REQUIRES: s.writing.
-func (s *Store) leave() {
+// deregister takes this process from those who write. REQUIRES: s.writing.
+func (s *Store) deregister() {
 	if s.conn == nil || s.writer.Load() == 0 {
 		return
 	}
