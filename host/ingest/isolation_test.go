@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -102,6 +103,56 @@ func TestManySlowSources(t *testing.T) {
 		flood.Wait()
 		r.stop()
 	})
+}
+
+// Whoever has been idle does not wait for those that send without a pause to use what they
+// are behind each other: decisions take longer than was reserved while lanes are queued.
+func TestIdleSourceIsNext(t *testing.T) {
+	s := newSchedule(2, newMetrics())
+	quiet, send := &host.Source{}, func(source *host.Source) *entry {
+		e := &entry{item: &host.Item{Source: source}}
+		s.add(source, e)
+		return e
+	}
+	for range 8 {
+		source := &host.Source{}
+		for range 4 {
+			send(source)
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	decide := func(e *entry) {
+		took := 100 * time.Microsecond
+		if e.item.Source != quiet && random.IntN(30) == 0 {
+			took = 20 * time.Millisecond // the worker waited for a processor
+		}
+		s.done(e, took)
+		for _, e := range s.turns(nil) {
+			for ; e != nil; e = s.pop(e) {
+				if e.item.Source != quiet {
+					send(e.item.Source)
+				}
+			}
+		}
+	}
+	under := s.take()
+	next := func() *entry {
+		e := s.take()
+		decide(under)
+		under = e
+		return e
+	}
+	for round := range 1000 {
+		mine := send(quiet)
+		for before := 0; next() != mine; before++ {
+			if before == 1 {
+				t.Fatalf("round %d: more than one decision of others came first", round)
+			}
+		}
+		for range 1 + random.IntN(20) {
+			next()
+		}
+	}
 }
 
 // However many sources wait for a module that hangs, those that wait for another one are

@@ -20,6 +20,11 @@ const (
 	// occupy.
 	maxSlow = 16
 
+	// maxCredit is what a source may have used less than the others when it sends again,
+	// and by which it goes before them. It is more than what the others are behind each
+	// other: the time of a decision that waited for a processor.
+	maxCredit = 5 * time.Millisecond
+
 	// idleLanes is how long the scheduler remembers what the decisions of a source
 	// that sends nothing have cost, and a module that nobody waits for.
 	idleLanes = time.Minute
@@ -100,7 +105,7 @@ type lane struct {
 
 	deciding int           // workers on entries of this lane
 	used     time.Duration // virtual time
-	key      time.Duration // of the heap: used when it was pushed
+	key      time.Duration // of the heap: used when it was pushed, or moved in it
 	average  time.Duration // moving average of the time of one decision
 	module   string        // that the last slow decision waited for
 	missed   int           // grows when decisions made ahead turn out stale, up to maxMissed
@@ -127,13 +132,13 @@ func (l *lane) ahead() bool { return l.missed < missedAhead }
 func (s *schedule) add(source *host.Source, e *entry) {
 	l := s.lanes[source]
 	if l == nil {
-		l = &lane{source: source}
+		l = &lane{source: source, used: s.clock}
 		if source != nil {
 			s.lanes[source] = l
 		}
 	}
 	if l.len() == 0 && l.deciding == 0 {
-		l.used = max(l.used, s.clock)
+		l.used = max(l.used, s.clock-maxCredit)
 	}
 	e.lane = l
 	l.entries = append(l.entries, e)
@@ -200,17 +205,18 @@ func (s *schedule) take() *entry {
 		return e
 	}
 	h, of := &s.fast, (*share)(nil)
+	l := h.first()
 	if s.queued > 0 {
 		for _, sh := range s.shares {
-			if len(sh.slow) > 0 && sh.slowing < maxSlow && (len(*h) == 0 || sh.slow[0].key < (*h)[0].key) {
-				h, of = &sh.slow, sh
+			if first := sh.slow.first(); first != nil && sh.slowing < maxSlow && (l == nil || first.key < l.key) {
+				l, h, of = first, &sh.slow, sh
 			}
 		}
 	}
-	if len(*h) == 0 {
+	if l == nil {
 		return nil
 	}
-	l := h.pop()
+	h.pop()
 	l.queued = false
 	switch {
 	case of != nil:
@@ -452,24 +458,44 @@ func (h *laneHeap) push(l *lane) {
 	}
 }
 
-func (h *laneHeap) pop() *lane {
+// first returns the lane that has used the least, nil if there is none. Lanes that were
+// charged while they were in the heap find their places first: else the clock, and with it
+// whoever has been idle, would be ahead of the others by what they were charged.
+func (h laneHeap) first() *lane {
+	for len(h) > 0 {
+		l := h[0]
+		if l.used <= l.key {
+			return l
+		}
+		l.key = l.used
+		h.down()
+	}
+	return nil
+}
+
+// pop removes the first lane.
+func (h *laneHeap) pop() {
 	a := *h
-	top, n := a[0], len(a)-1
+	n := len(a) - 1
 	a[0], a[n] = a[n], nil
-	a = a[:n]
-	*h = a
+	*h = a[:n]
+	h.down()
+}
+
+// down moves the lane at the top to its place.
+func (h laneHeap) down() {
 	for i := 0; ; {
 		child := 2*i + 1
-		if child >= n {
-			return top
+		if child >= len(h) {
+			return
 		}
-		if child+1 < n && a[child+1].key < a[child].key {
+		if child+1 < len(h) && h[child+1].key < h[child].key {
 			child++
 		}
-		if a[i].key <= a[child].key {
-			return top
+		if h[i].key <= h[child].key {
+			return
 		}
-		a[i], a[child] = a[child], a[i]
+		h[i], h[child] = h[child], h[i]
 		i = child
 	}
 }
