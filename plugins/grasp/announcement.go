@@ -19,7 +19,7 @@ const (
 	// maxURLs is how many URLs of these are read, and maxQuotaURLs of what an author has
 	// announced, where there is a quota.
 	maxURLs      = 40
-	maxQuotaURLs = 1000
+	maxQuotaURLs = 800
 )
 
 func (q *question) announcement(event policy.Event) policy.Verdict {
@@ -96,35 +96,16 @@ func (q *question) full(own *grasp.Announcement) bool {
 	return false
 }
 
-// placed keeps the tags that say where a repository is.
-func placed(name string) bool { return name == "d" || name == "clone" || name == "relays" }
-
 // rehosted reads an announcement that is here, and reports whether it would get a
 // repository today. It takes from what is left of URLs to read; unknown: they do not
 // suffice.
 func (q *question) rehosted(event policy.Event, left *int) (a *grasp.Announcement, ok, unknown bool) {
-	if !fewURLs(event, left) {
-		return nil, false, true
-	}
-	a, err := grasp.ParseAnnouncement(q.found.read(event, placed))
+	a, err := q.place(event, left)
 	if err != nil {
-		return nil, false, false
+		return nil, false, err == errManyURLs
 	}
 	standing, _ := q.rules.Announcement(a, false)
 	return a, standing != grasp.Refused, false
-}
-
-// fewURLs takes the URLs of an announcement from what is left to be read, and reports
-// whether that suffices.
-func fewURLs(event policy.Event, left *int) bool {
-	for it := walk(event); it.next() && *left >= 0; {
-		if it.Name() == "clone" || it.Name() == "relays" {
-			for items := it.Tag().Items(); *left >= 0 && items.Next(); {
-				*left--
-			}
-		}
-	}
-	return *left >= 0
 }
 
 // maintained reports whether the author is in the recursive maintainer set of

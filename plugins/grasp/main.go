@@ -120,7 +120,8 @@ type service struct {
 
 	quota policy.Verdict // for one more
 
-	own, found reader // of the event that is asked about, and of others
+	own   reader             // of the event that is asked about
+	found grasp.Announcement // the last that place has read
 }
 
 func (s *service) Configure(cfg policy.Config) (err error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 
 	"talon/sdk/abi"
@@ -178,6 +179,43 @@ func (r *reader) read(event policy.Event, keep func(name string) bool) *grasp.Ev
 		e.Tags = append(e.Tags, r.items[start:len(r.items):len(r.items)])
 	}
 	return e
+}
+
+var errManyURLs = errors.New("more URLs than are read")
+
+// place reads of an announcement what says where its repository is: the identifier and the
+// URLs, within what is left of these to read. It is valid until the next place, and its
+// texts as long as the event.
+func (s *service) place(event policy.Event, left *int) (*grasp.Announcement, error) {
+	a, named := &s.found, false
+	a.Stamp, a.Identifier, a.Clone, a.Relays = stamp(event), "", a.Clone[:0], a.Relays[:0]
+	for it := walk(event); it.next() && *left >= 0; {
+		switch it.Name() {
+		case "d":
+			if !named {
+				a.Identifier, named = it.Value(), true
+			}
+		case "clone":
+			a.Clone = urls(a.Clone, it.Tag(), left)
+		case "relays":
+			a.Relays = urls(a.Relays, it.Tag(), left)
+		}
+	}
+	if *left < 0 {
+		return nil, errManyURLs
+	}
+	return a, grasp.CheckIdentifier(a.Identifier)
+}
+
+// urls adds those of a tag.
+func urls(list []string, tag abi.TagView, left *int) []string {
+	items := tag.Items()
+	for items.Next(); *left >= 0 && items.Next(); *left-- {
+		if url := items.Text(); url != "" {
+			list = append(list, url)
+		}
+	}
+	return list
 }
 
 // maxTags is how many tags of an event are looked at.

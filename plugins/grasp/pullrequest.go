@@ -115,10 +115,10 @@ func (s *service) Push(in policy.PushInput) policy.Verdict {
 		if !here.Next() {
 			continue
 		}
-		if !fewURLs(here.Event(), &left) {
+		a, err := s.place(here.Event(), &left)
+		if err == errManyURLs {
 			return policy.Pass()
 		}
-		a, err := grasp.ParseAnnouncement(s.found.read(here.Event(), placed))
 		if err != nil || found && !a.Newer(&newest) {
 			continue
 		}

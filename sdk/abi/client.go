@@ -20,37 +20,52 @@ func lastField(b []byte, field uint32) (data []byte) {
 	return data
 }
 
-// BytesIter walks a repeated field of bytes or text.
+// BytesIter walks a repeated field of bytes or text. As [TagIter] does, it holds places.
 type BytesIter struct {
-	r   reader
-	key uint64
+	b              []byte
+	next, from, to int // where the next field begins, and the value
+	key            uint64
 }
 
 func fields(b []byte, field uint32) BytesIter {
-	return BytesIter{reader{rest: b}, key(field, wireBytes)}
+	return BytesIter{b: b, key: key(field, wireBytes)}
 }
 
 // Next moves to the next value, and reports whether there is one.
 func (it *BytesIter) Next() bool {
-	for it.r.next() {
-		if it.r.key == it.key {
+	// A value shorter than 128 bytes, as most are, is read without a call.
+	if b, at := it.b, it.next; len(b)-at >= 2 && uint64(b[at]) == it.key && b[at+1] < 0x80 {
+		if end := at + 2 + int(b[at+1]); end <= len(b) {
+			it.from, it.to, it.next = at+2, end, end
 			return true
 		}
 	}
+	return it.next < len(it.b) && it.nextAny()
+}
+
+func (it *BytesIter) nextAny() bool {
+	for r := (reader{rest: it.b[it.next:]}); r.next(); {
+		if r.key == it.key {
+			it.next = len(it.b) - len(r.rest)
+			it.from, it.to = it.next-len(r.data), it.next
+			return true
+		}
+	}
+	it.next = len(it.b)
 	return false
 }
 
 // Bytes returns the value that Next moved to.
-func (it *BytesIter) Bytes() []byte { return it.r.data }
+func (it *BytesIter) Bytes() []byte { return it.b[it.from:it.to:it.to] }
 
 // Key returns the value as a key or an id of 32 bytes; what is missing is zeros.
 func (it *BytesIter) Key() (key [32]byte) {
-	copy(key[:], it.r.data)
+	copy(key[:], it.Bytes())
 	return key
 }
 
 // Text returns Bytes as a string.
-func (it *BytesIter) Text() string { return text(it.r.data) }
+func (it *BytesIter) Text() string { return text(it.Bytes()) }
 
 // AppendVerdict appends a verdict whose reason is "prefix: text", or empty if
 // both are. The pieces are joined here so that a policy need not.

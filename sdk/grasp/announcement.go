@@ -98,15 +98,25 @@ func (a *Announcement) ListsService(s Service) bool {
 // would get something else. A URL without the path of a repository says nothing.
 func (a *Announcement) Misplaced(s Service) (misplaced bool) {
 	for _, clone := range a.Clone {
-		u, ok := parseURL(clone)
-		if !ok || !s.ServesGit(clone) {
+		path, _, ok := s.locate(clone, "http")
+		if !ok {
 			continue
 		}
-		p, err := ParsePath(strings.TrimSuffix(u.path, "/"))
-		if err != nil {
-			continue
+		path = strings.TrimSuffix(path, "/")
+		mine := len(path) > npubPath && path[npubPath-1] == '/' && nip19.IsNpub(path[1:npubPath-1], a.PubKey)
+		if mine {
+			name, ok := strings.CutSuffix(path[npubPath:], ".git")
+			if ok && name == a.Identifier && strings.IndexByte(name, '%') < 0 {
+				return false
+			}
+		} else if misplaced {
+			continue // one is enough, and reading it takes a while
 		}
-		if !p.PRs && p.Repo == a.Repo() {
+		p, err := ParsePath(path)
+		switch {
+		case err != nil:
+			continue
+		case !p.PRs && p.Repo == a.Repo():
 			return false
 		}
 		misplaced = true

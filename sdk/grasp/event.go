@@ -151,16 +151,24 @@ func IsZero(s string) bool {
 // lowerASCII leaves letters beyond ASCII as they are: some become ASCII ones in
 // lower case.
 func lowerASCII(s string) string {
-	for i := range len(s) {
-		if c := s[i]; c >= 'A' && c <= 'Z' {
-			b := []byte(s)
-			for j := i; j < len(b); j++ {
-				if c := b[j]; c >= 'A' && c <= 'Z' {
-					b[j] = c + 'a' - 'A'
-				}
-			}
-			return string(b)
+	if !hasCapital(s) {
+		return s
+	}
+	b := []byte(s)
+	for i, c := range b {
+		if c >= 'A' && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
 		}
 	}
-	return s
+	return string(b)
+}
+
+//go:noinline
+func hasCapital(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c >= 'A' && c <= 'Z' {
+			return true
+		}
+	}
+	return false
 }

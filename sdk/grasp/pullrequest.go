@@ -67,12 +67,12 @@ func (pr *PullRequest) Ref() Ref { return Ref{nostrRefs + hexString(pr.ID), pr.C
 // tags, if a clone URL names it exactly.
 func (pr *PullRequest) PRsRepo(s Service) (Repo, bool) {
 	for _, url := range pr.Clone {
-		u, ok := parseURL(url)
-		if !ok || !u.exact || (u.scheme != "http" && u.scheme != "https") || !s.at(&u) {
+		path, exact, ok := s.locate(url, "http")
+		if !ok || !exact {
 			continue
 		}
-		p, err := ParsePath(u.path)
-		if err != nil || !p.PRs || p.Rest != "" || u.path[len(u.path)-1] == '/' || p.PubKey != pr.PubKey {
+		p, err := ParsePath(path)
+		if err != nil || !p.PRs || p.Rest != "" || path[len(path)-1] == '/' || p.PubKey != pr.PubKey {
 			continue
 		}
 		if pr.names(p.Identifier) {

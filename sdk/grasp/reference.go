@@ -242,6 +242,9 @@ var (
 // announcement and the last part of its URL without .git. It has no largest
 // length: where it becomes the name of a file, that name must be shortened.
 func CheckIdentifier(s string) error {
+	if isWord(s) {
+		return nil
+	}
 	switch {
 	case s == "":
 		return errIdentifierEmpty
@@ -258,4 +261,17 @@ func CheckIdentifier(s string) error {
 		}
 	}
 	return nil
+}
+
+// isWord reports whether s is made of letters, digits and a few signs, as most identifiers
+// are, and no hidden name: a guest finds that out cheaply.
+//
+//go:noinline
+func isWord(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !plainByte(c) {
+			return false
+		}
+	}
+	return s != "" && s[0] != '.'
 }

@@ -11,56 +11,38 @@ import (
 // maxURL bounds what is read as a URL, in bytes.
 const maxURL = 4096
 
-// location is a URL, taken apart.
-type location struct {
-	scheme string // lower case
-	host   string // lower case in ASCII, without the final dot; an IPv6 address has brackets
-	port   string // of the scheme where the URL has none
-	path   string // as written, percent-encoded
-	exact  bool   // there is no query and no fragment
+// Loops over the bytes of a URL are functions of their own: a guest pays, each time
+// around, for all the code that is behind the loop (host/plugin/meter).
+
+// odd are the bytes that readers of URLs treat differently.
+var odd = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c <= ' ' || c == '\\' || c == 0x7f
+	}
+	return t
+}()
+
+// isOdd reports whether s has such a byte.
+//
+//go:noinline
+func isOdd(s string) (found bool) {
+	for i := range len(s) {
+		found = found || odd[s[i]]
+	}
+	return found
 }
 
-// parseURL takes apart a URL whose scheme is one of the four of a GRASP service.
-// It refuses what two readers might read differently: user names, back slashes,
-// spaces, percent signs in the host.
-func parseURL(s string) (u location, ok bool) {
-	if len(s) > maxURL {
-		return u, false
-	}
+// sameHost reports whether two names of one length are the same but for the case of
+// letters in ASCII. The second has no capital ones.
+//
+//go:noinline
+func sameHost(s, lower string) bool {
 	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c == '\\' || c == 0x7f {
-			return u, false
+		if c := s[i]; c != lower[i] && (c < 'A' || c > 'Z' || c|0x20 != lower[i]) {
+			return false
 		}
 	}
-	scheme, rest, ok := strings.Cut(s, "://")
-	if !ok {
-		return u, false
-	}
-	u.scheme = lowerASCII(scheme)
-	port := ""
-	switch u.scheme {
-	case "http", "ws":
-		port = "80"
-	case "https", "wss":
-		port = "443"
-	default:
-		return u, false
-	}
-	authority, tail := rest, ""
-	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		authority, tail = rest[:end], rest[end:]
-	}
-	if u.host, u.port, ok = parseAuthority(authority); !ok {
-		return u, false
-	}
-	if u.port == "" {
-		u.port = port
-	}
-	u.path, u.exact = tail, true
-	if end := strings.IndexAny(tail, "?#"); end >= 0 {
-		u.path, u.exact = tail[:end], false
-	}
-	return u, true
+	return true
 }
 
 // parseAuthority takes apart host:port. The port is "" if there is none.
@@ -81,30 +63,47 @@ func parseAuthority(s string) (host, port string, ok bool) {
 		}
 		port = strings.TrimPrefix(port, ":")
 	} else {
-		host, port, _ = strings.Cut(s, ":")
-		host = strings.TrimSuffix(lowerASCII(host), ".")
-		if host == "" || host[0] == '.' || host[len(host)-1] == '.' || strings.Contains(host, "..") {
-			return "", "", false
+		host = s
+		if colon := strings.IndexByte(s, ':'); colon >= 0 {
+			host, port = s[:colon], s[colon+1:]
 		}
-		for i := range len(host) {
-			if !isHostByte(host[i]) {
-				return "", "", false
-			}
+		if host = strings.TrimSuffix(lowerASCII(host), "."); !isHost(host) {
+			return "", "", false
 		}
 	}
 	if port == "" {
 		return host, "", true
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 {
-		return "", "", false
+	return host, strconv.FormatUint(n, 10), err == nil && n > 0
+}
+
+// isHost reports whether s is a name of parts that are not empty.
+//
+//go:noinline
+func isHost(s string) bool {
+	last := byte('.')
+	for i := range len(s) {
+		c := s[i]
+		if !isHostByte(c) || c == '.' && last == '.' {
+			return false
+		}
+		last = c
 	}
-	return host, strconv.FormatUint(n, 10), true
+	return last != '.'
 }
 
 // isHostByte allows names as they are written, before IDNA too.
 func isHostByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c >= 0x80
+}
+
+// before returns what is before the first c, or all.
+func before(s string, c byte) string {
+	if i := strings.IndexByte(s, c); i >= 0 {
+		return s[:i]
+	}
+	return s
 }
 
 // Service is a GRASP service: where it is reached from outside. Two of the same
@@ -138,30 +137,62 @@ func (s Service) String() string {
 	return s.Host + ":" + s.Port
 }
 
-// at reports whether u leads to the service.
-func (s Service) at(u *location) bool {
-	if u.host != s.Host {
+// locate takes apart a URL that leads to the service, and returns its path as written,
+// percent-encoded. Its scheme is the one, or that with an s. Exact: there is no query and
+// no fragment. It refuses what two readers might read differently: user names, back
+// slashes, spaces.
+func (s Service) locate(url, scheme string) (path string, exact, ok bool) {
+	colon := strings.IndexByte(url, ':')
+	if colon < 0 || len(url) > maxURL || !strings.HasPrefix(url[colon:], "://") {
+		return "", false, false
+	}
+	port := ""
+	switch secure, ok := strings.CutPrefix(lowerASCII(url[:colon]), scheme); {
+	case ok && secure == "":
+		port = "80"
+	case ok && secure == "s":
+		port = "443"
+	default:
+		return "", false, false
+	}
+	rest := url[colon+len("://"):]
+	authority := before(before(before(rest, '/'), '?'), '#')
+	rest = rest[len(authority):]
+	if !s.at(authority, port) || isOdd(rest) {
+		return "", false, false
+	}
+	path = before(before(rest, '?'), '#')
+	return path, len(path) == len(rest), true
+}
+
+// at reports whether an authority is the service's. The usual port is that of the scheme.
+func (s Service) at(authority, usual string) bool {
+	port, n := usual, len(s.Host)
+	if n == 0 || len(authority) < n || !sameHost(authority[:n], s.Host) {
 		return false
 	}
-	if s.Port != "" {
-		return u.port == s.Port
+	if len(authority) > n { // another host, or a port
+		host, own, ok := parseAuthority(authority)
+		if !ok || host != s.Host {
+			return false
+		}
+		if own != "" {
+			port = own
+		}
 	}
-	if u.scheme == "http" || u.scheme == "ws" {
-		return u.port == "80"
-	}
-	return u.port == "443"
+	return port == s.Port || s.Port == "" && port == usual
 }
 
 // ServesGit reports whether url is an http or https URL of the service.
 func (s Service) ServesGit(url string) bool {
-	u, ok := parseURL(url)
-	return ok && (u.scheme == "http" || u.scheme == "https") && s.at(&u)
+	_, _, ok := s.locate(url, "http")
+	return ok
 }
 
 // IsRelay reports whether url is a ws or wss URL of the service.
 func (s Service) IsRelay(url string) bool {
-	u, ok := parseURL(url)
-	return ok && (u.scheme == "ws" || u.scheme == "wss") && s.at(&u)
+	_, _, ok := s.locate(url, "ws")
+	return ok
 }
 
 // Repo names a repository: whose it is, and the identifier that it is announced
@@ -177,6 +208,9 @@ func (r Repo) Address() string {
 	b = appendHex(b, r.PubKey[:])
 	return string(append(append(b, ':'), r.Identifier...))
 }
+
+// npubPath is the length of /<npub>/.
+const npubPath = 1 + 63 + 1
 
 // Path returns the path of the repository's URL, /<npub>/<identifier>.git, with
 // percent signs where a URL needs them. [ParsePath] is its inverse.

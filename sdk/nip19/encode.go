@@ -47,14 +47,7 @@ func appendField(data []byte, field byte, value []byte) []byte {
 func encodeBech32(prefix string, data []byte) string {
 	const checksum = 6
 	out := make([]byte, 0, len(prefix)+1+(len(data)*8+4)/5+checksum)
-	sum := uint32(1)
-	for i := range len(prefix) {
-		sum = polymod(sum, prefix[i]>>5)
-	}
-	sum = polymod(sum, 0)
-	for i := range len(prefix) {
-		sum = polymod(sum, prefix[i]&31)
-	}
+	sum := prefixSum(prefix)
 	out = append(out, prefix...)
 	out = append(out, '1')
 	word := func(v byte) {
@@ -98,7 +91,7 @@ func ParseSecretKey(s string) (key [32]byte, err error) {
 		}
 		return key, err
 	}
-	data, err := decodeBech32("nsec", s)
+	data, err := decodeBech32(nil, "nsec", s)
 	switch {
 	case err == errNaddrChecksum:
 		return key, errSecretChecksum
@@ -147,22 +140,74 @@ func nibble(c byte) byte {
 	return 255
 }
 
-const charset = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+// npubWords are 32 bytes in groups of five bits, and the checksum.
+const npubWords = 52 + 6
 
 // DecodeNpub decodes a bech32 npub.
 func DecodeNpub(s string) ([32]byte, error) {
-	const prefix, words = "npub", 52 + 6 // 32 bytes in groups of five bits, and the checksum
 	var key [32]byte
-	if len(s) != len(prefix)+1+words {
+	if len(s) != len("npub1")+npubWords {
 		return key, errShape
 	}
-	lower := strings.ToLower(s)
-	if len(lower) != len(s) { // letters beyond ASCII may shrink
+	var buffer [len(key)]byte
+	data, err := decodeBech32(buffer[:0], "npub", s)
+	switch {
+	case err == errNaddrChecksum:
+		return key, errChecksum
+	case err != nil:
 		return key, errShape
 	}
-	if s != lower && s != strings.ToUpper(s) || lower[:5] != prefix+"1" {
-		return key, errShape
+	return [32]byte(data), nil
+}
+
+// IsNpub reports whether s is the npub of the key, in lower case. It is faster than
+// decoding one.
+func IsNpub(s string, key [32]byte) bool {
+	body, ok := strings.CutPrefix(s, "npub1")
+	if !ok || len(body) != npubWords || !isPacked(body[:npubWords-6], key[:]) || !oneCase(s) {
+		return false
 	}
+	sum, ok := sumOf(prefixSum("npub"), body)
+	return ok && sum == 1
+}
+
+const charset = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+
+// fives are the five bits of a character of either case, 255 for what is none.
+var fives = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 255
+	}
+	for i := range len(charset) {
+		c := charset[i]
+		t[c] = byte(i)
+		if c >= 'a' {
+			t[c-'a'+'A'] = byte(i)
+		}
+	}
+	return t
+}()
+
+// generators are what the five bits that leave the checksum of bech32 are replaced by
+// (BIP-173).
+var generators = func() (t [32]uint32) {
+	for top := range t {
+		for i, g := range [5]uint32{0x3b6a57b2, 0x26508e6d, 0x1ea119fa, 0x3d4233dd, 0x2a1462b3} {
+			if top>>i&1 == 1 {
+				t[top] ^= g
+			}
+		}
+	}
+	return t
+}()
+
+// polymod adds five bits to the checksum of bech32.
+func polymod(sum uint32, v byte) uint32 {
+	return sum&0x1ffffff<<5 ^ uint32(v) ^ generators[sum>>25&31]
+}
+
+// prefixSum is the checksum of what is before the data.
+func prefixSum(prefix string) uint32 {
 	sum := uint32(1)
 	for i := range len(prefix) {
 		sum = polymod(sum, prefix[i]>>5)
@@ -170,40 +215,6 @@ func DecodeNpub(s string) ([32]byte, error) {
 	sum = polymod(sum, 0)
 	for i := range len(prefix) {
 		sum = polymod(sum, prefix[i]&31)
-	}
-	var acc uint32
-	bits, n := 0, 0
-	for i := range words {
-		v := strings.IndexByte(charset, lower[5+i])
-		if v < 0 {
-			return [32]byte{}, errShape
-		}
-		sum = polymod(sum, byte(v))
-		if i >= 52 {
-			continue
-		}
-		acc = acc<<5 | uint32(v)
-		if bits += 5; bits >= 8 {
-			bits -= 8
-			key[n] = byte(acc >> bits)
-			acc &= 1<<bits - 1
-			n++
-		}
-	}
-	if sum != 1 || acc != 0 {
-		return [32]byte{}, errChecksum
-	}
-	return key, nil
-}
-
-// polymod adds five bits to the checksum of bech32 (BIP-173).
-func polymod(sum uint32, v byte) uint32 {
-	top := sum >> 25
-	sum = sum&0x1ffffff<<5 ^ uint32(v)
-	for i, g := range [5]uint32{0x3b6a57b2, 0x26508e6d, 0x1ea119fa, 0x3d4233dd, 0x2a1462b3} {
-		if top>>i&1 == 1 {
-			sum ^= g
-		}
 	}
 	return sum
 }

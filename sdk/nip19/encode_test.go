@@ -39,7 +39,7 @@ func TestEncodedFields(t *testing.T) {
 		"naddr":  {EncodeNaddr(Naddr{Kind: 30617, PubKey: key, D: "nest"}, relay), "\x00\x04nest" + shared + "\x77\x99"},
 		"nevent": {EncodeNevent(key, key, 1621, relay), "\x00\x20" + string(key[:]) + shared + "\x06\x55"},
 	} {
-		if got, err := decodeBech32(prefix, c.code); err != nil || string(got) != c.want {
+		if got, err := decodeBech32(nil, prefix, c.code); err != nil || string(got) != c.want {
 			t.Errorf("%s\n%q, %v; want\n%q", prefix, got, err, c.want)
 		}
 	}

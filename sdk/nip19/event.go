@@ -2,6 +2,7 @@ package nip19
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -49,7 +50,7 @@ func ParseEventID(s string) (id [32]byte, err error) {
 }
 
 func eventData(prefix, s string) ([]byte, error) {
-	data, err := decodeBech32(prefix, s)
+	data, err := decodeBech32(nil, prefix, s)
 	switch err {
 	case nil:
 		return data, nil
@@ -90,7 +91,7 @@ const (
 
 // DecodeNaddr decodes a bech32 naddr.
 func DecodeNaddr(s string) (Naddr, error) {
-	data, err := decodeBech32("naddr", s)
+	data, err := decodeBech32(nil, "naddr", s)
 	if err != nil {
 		return Naddr{}, err
 	}
@@ -136,44 +137,91 @@ func DecodeNaddr(s string) (Naddr, error) {
 	return a, nil
 }
 
-// decodeBech32 returns the bytes behind the prefix (BIP-173), without the limit
-// of 90 characters.
-func decodeBech32(prefix, s string) ([]byte, error) {
+// decodeBech32 returns the bytes behind the prefix (BIP-173), in the memory of data if
+// they fit, without the limit of 90 characters. All letters have one case.
+func decodeBech32(data []byte, prefix, s string) ([]byte, error) {
 	const checksum = 6
-	lower := strings.ToLower(s)
-	words, ok := strings.CutPrefix(lower, prefix+"1")
-	if !ok || len(lower) != len(s) || len(s) > maxText || len(words) < checksum || s != lower && s != strings.ToUpper(s) {
+	start := len(prefix) + 1
+	if len(s) < start+checksum || len(s) > maxText || s[start-1] != '1' {
 		return nil, errNaddrShape
 	}
-	sum := uint32(1)
 	for i := range len(prefix) {
-		sum = polymod(sum, prefix[i]>>5)
-	}
-	sum = polymod(sum, 0)
-	for i := range len(prefix) {
-		sum = polymod(sum, prefix[i]&31)
-	}
-	data := make([]byte, 0, len(words)*5/8)
-	var acc uint32
-	bits := 0
-	for i := range len(words) {
-		v := strings.IndexByte(charset, words[i])
-		if v < 0 {
+		if s[i]|0x20 != prefix[i] {
 			return nil, errNaddrShape
 		}
-		sum = polymod(sum, byte(v))
-		if i >= len(words)-checksum {
-			continue
-		}
-		acc = acc<<5 | uint32(v)
-		if bits += 5; bits >= 8 {
-			bits -= 8
-			data = append(data, byte(acc>>bits))
-			acc &= 1<<bits - 1
-		}
 	}
-	if sum != 1 || acc != 0 || bits >= 5 {
+	sum, ok := sumOf(prefixSum(prefix), s[start:])
+	if !ok || !oneCase(s) {
+		return nil, errNaddrShape
+	}
+	words := s[start : len(s)-checksum]
+	bytes := slices.Grow(data[:0], len(words)*5/8)[:len(words)*5/8]
+	if !unpack(bytes, words) || sum != 1 {
 		return nil, errNaddrChecksum
 	}
-	return data, nil
+	return bytes, nil
+}
+
+// What follows are loops in functions of their own: a guest pays, each time around, for
+// all the code that is behind the loop (host/plugin/meter).
+
+// sumOf continues a checksum with characters, and reports whether they are bech32's.
+//
+//go:noinline
+func sumOf(sum uint32, s string) (uint32, bool) {
+	var wrong byte
+	for i := range len(s) {
+		v := fives[s[i]]
+		wrong |= v
+		sum = polymod(sum, v)
+	}
+	return sum, wrong < 32
+}
+
+// oneCase reports whether the letters of a text of letters and digits have one case.
+//
+//go:noinline
+func oneCase(s string) bool {
+	var seen byte
+	for i := range len(s) {
+		seen |= 1 << (s[i] >> 5)
+	}
+	const both = 1<<('A'>>5) | 1<<('a'>>5)
+	return seen&both != both
+}
+
+// unpack writes the bytes of groups of five bits, and reports whether what is left are
+// fewer than five zeros.
+//
+//go:noinline
+func unpack(bytes []byte, s string) bool {
+	var acc, bits uint32
+	for i := range len(s) {
+		acc = acc<<5 | uint32(fives[s[i]])
+		if bits += 5; bits >= 8 && len(bytes) > 0 {
+			bits -= 8
+			bytes[0], bytes = byte(acc>>bits), bytes[1:]
+		}
+	}
+	return bits < 5 && acc&(1<<bits-1) == 0
+}
+
+// isPacked reports whether s is how bytes are written in groups of five bits.
+//
+//go:noinline
+func isPacked(s string, bytes []byte) bool {
+	var acc, bits uint32
+	for i := range len(s) {
+		if bits < 5 {
+			acc, bits = acc<<8, bits+8
+			if len(bytes) > 0 {
+				acc, bytes = acc|uint32(bytes[0]), bytes[1:]
+			}
+		}
+		bits -= 5
+		if s[i] != charset[acc>>bits&31] {
+			return false
+		}
+	}
+	return true
 }

@@ -40,6 +40,31 @@ func TestParsePubKey(t *testing.T) {
 	}
 }
 
+// IsNpub agrees with DecodeNpub about what is written in lower case.
+func FuzzIsNpub(f *testing.F) {
+	f.Add(npub, byte(0), byte(0))
+	f.Add(npub, byte(5), byte('Z'))
+	f.Add(npub, byte(62), byte('q'))
+	f.Add(npub[:62], byte(1), byte('p'))
+	f.Fuzz(func(t *testing.T, s string, at, c byte) {
+		want, err := DecodeNpub(npub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b := []byte(s); int(at) < len(b) {
+			b[at] = c
+			s = string(b)
+		}
+		got, err := DecodeNpub(s)
+		if IsNpub(s, want) != (err == nil && got == want && s == npub) {
+			t.Errorf("%q: it is the npub, decoded as %x, %v", s, got, err)
+		}
+		if err == nil && !IsNpub(strings.ToLower(s), got) {
+			t.Errorf("%q is not the npub of %x", s, got)
+		}
+	})
+}
+
 func TestSharedVectors(t *testing.T) {
 	const file = "../../../shared/data/nip19.json"
 	data, err := os.ReadFile(file)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/sdk/nip19"
 )
 
 // indexedFacts answers as a relay does, newest first and no more than is asked for, and
@@ -199,6 +200,86 @@ func TestWorstInputsOfGrasp(t *testing.T) {
 			fuel := cost(group.name+": "+w.name, w.stored, w.held, w.event, w.want)
 			if larger := int64(len(w.event.JSON) - len(group.event.JSON)); fuel > 3*honest+fuelPerByte*max(larger, 0) {
 				t.Errorf("%s: %s costs %d, the honest case %d", group.name, w.name, fuel, honest)
+			}
+		}
+	}
+}
+
+// TestWorstQuota bounds what an author's own announcements cost where there is a quota:
+// each of them is read, and has URLs that are compared with those of the service.
+func TestWorstQuota(t *testing.T) {
+	if raceDetector {
+		t.Skip("fuel is the same, and one goroutine spends it for a minute")
+	}
+	const author, quota = 7, 100
+	npub := nip19.EncodeNpub(graspKey(author))
+	own := func(n int, tags ...string) vectorEvents {
+		return slices.Collect(func(yield func(*host.Event) bool) {
+			for i := range n {
+				with := []string{fmt.Sprintf("d repository-%d", i), "name A repository", "description " + strings.Repeat("x", 200)}
+				for _, tag := range tags {
+					with = append(with, strings.ReplaceAll(tag, "%d", fmt.Sprint(i)))
+				}
+				if !yield(signed(graspEvent(30617, author, with...))) {
+					return
+				}
+			}
+		})
+	}
+	usual := []string{
+		"clone https://relay.example.com/" + npub + "/repository-%d.git https://elsewhere.com/" + npub + "/repository-%d.git",
+		"web https://elsewhere.com/" + npub + "/repository-%d", "relays wss://relay.example.com wss://elsewhere.com wss://relay.third.example",
+		"maintainers " + graspKey(8).String() + " " + graspKey(9).String(),
+	}
+	const relays = "relays wss://relay.example.com"
+	others := func(n int) (tags []string) { // that are of this service, and not the repository's own
+		for i := range n {
+			tags = append(tags, "clone https://relay.example.com/"+nip19.EncodeNpub(graspKey(100+i))+"/%d.git")
+		}
+		return append(tags, relays)
+	}
+	asked := signed(graspEvent(30617, author, "d talon", "clone https://relay.example.com/"+npub+"/talon.git", relays))
+	const allowed, refused = "hold announcement-new", "reject announcement-quota"
+	for _, config := range []map[string]any{
+		{},
+		{"archive_services": []any{"gitnostr.com", "relay.ngit.dev", "git.third.example"}},
+		{"archive_all": true},
+	} {
+		config["max_repositories_per_author"] = quota
+		facts := &indexedFacts{graspRelay: graspRelay{here: map[host.Address]bool{}}}
+		m := loadGo(t, "plugins/grasp", func(o *Options) {
+			o.Git, o.Service, o.Instances, o.Config = facts, host.Service{Domain: "relay.example.com"}, 1, config
+			o.Limits.Time, o.Budgets.Time = time.Minute, time.Minute
+		})
+		wantElsewhere := allowed
+		if config["archive_all"] == true {
+			wantElsewhere = refused
+		}
+		for _, test := range []struct {
+			name         string
+			stored, held vectorEvents
+			want         string
+		}{
+			{"nobody", nil, nil, allowed},
+			{"one less", own(quota-1, usual...), nil, allowed},
+			{"as many", own(quota, usual...), nil, refused},
+			{"as many held", nil, own(quota, usual...), refused},
+			{"elsewhere", own(quota, strings.ReplaceAll(strings.Join(usual[:1], ""), "relay.example.com", "relay.example.org"), usual[1]), nil, wantElsewhere},
+			{"one other place", own(quota, others(1)...), nil, allowed},
+			{"more than are read", own(2*quota, others(1)...), nil, refused},
+			{"ten other places", own(quota, others(10)...), nil, refused},
+			{"900 URLs", own(60, manyTags(900, "clone https://elsewhere.com/"+npub+"/%d.git")...), nil, refused},
+			{"900 of this service", own(60, append(others(900), relays)...), nil, refused},
+		} {
+			facts.stored, facts.held, facts.reads, facts.bytes = test.stored, test.held, 0, 0
+			request := new(Request).Admit(&host.Item{Event: asked, Source: &host.Source{}}, now)
+			ruling, fuel, err := m.Rule(t.Context(), Admit, request, facts, now, "client")
+			if got := fmt.Sprint(ruling.Action, " ", ruling.Rule); err != nil || got != test.want {
+				t.Errorf("%v, %s: %s, %v; want %s", config, test.name, got, err, test.want)
+			}
+			t.Logf("%v, %s: %d fuel, %d reads of %d bytes", config, test.name, fuel, facts.reads, facts.bytes)
+			if fuel > m.Fuel()*8/10 {
+				t.Errorf("%v, %s: it takes %d fuel of %d: the next compiler may need more", config, test.name, fuel, m.Fuel())
 			}
 		}
 	}
