@@ -215,7 +215,7 @@ func (c *Config) options() []*option {
 		opt("pack-objects", Serving, "20000000", integer(&c.PackObjects, 1, 1<<32-1), "most `objects` of one push"),
 		opt("pack-depth", Serving, "500", integer(&c.PackDepth, 1, 4095), "most `deltas` of a push or fetch one on the other; git makes 50"),
 		opt("pack-inflated", Serving, "1024GiB", size(&c.PackBytes, 1<<20, 1<<50), "most `bytes` that all objects of one push or fetch have together, inflated"),
-		opt("pack-expansion", Serving, "2000", integer(&c.PackTimes, 1, 1e9), "most `times` its own size that a push or fetch may inflate to, beyond 512 MiB"),
+		opt("pack-expansion", Serving, "2000", integer(&c.PackTimes, 1, 1e9), "most `times` its own size that a push or fetch may inflate to, beyond 512 MiB; a push for events that are not here a tenth, beyond 64 MiB"),
 		opt("git-cpu", Serving, "10m", duration(&c.GitCPU, 0, 24*time.Hour), "processor `time` that git may take in an hour for the pushes of one IPv4 address or IPv6 /64; a push may begin while something is left; loopback is exempt; 0 means no bound"),
 		opt("pull-refs", Serving, "100", integer(&c.PullRefs, 0, 1e6), "`refs` for pull requests that are not here yet which one IPv4 address or IPv6 /64 may push in an hour; loopback is exempt; 0 means no bound"),
 		opt("git-default-branch", Serving, "master", text(&c.GitBranch, branch), "`branch` that HEAD of a new repository names until a state event names another"),

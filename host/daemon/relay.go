@@ -73,7 +73,9 @@ func openDisk(ctx context.Context, cfg *config.Config, node *cluster.Cluster) (*
 	o := gitrepo.DefaultOptions
 	o.MaxInput = cfg.PackSize
 	o.DefaultBranch = cfg.GitBranch
-	o.Pack = gitrepo.PackLimits{Objects: cfg.PackObjects, Depth: cfg.PackDepth, Inflated: cfg.PackBytes, Expansion: cfg.PackTimes}
+	o.Pack = gitrepo.PackLimits{
+		Objects: cfg.PackObjects, Depth: cfg.PackDepth, Inflated: cfg.PackBytes, Free: gitrepo.DefaultPackLimits.Free, Expansion: cfg.PackTimes,
+	}
 	git, err := gitrepo.Find(ctx, cfg.Git, o)
 	if err != nil {
 		return nil, err

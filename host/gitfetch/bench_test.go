@@ -24,8 +24,8 @@ type paper string
 func (p paper) Dir() string   { return string(p) }
 func (p paper) Store() string { return string(p) }
 
-func (p paper) Format(context.Context) (gitrepo.Format, error) { return gitrepo.SHA1, nil }
-func (p paper) ScanPack(gitrepo.Format) *gitrepo.PackScan      { return nil }
+func (p paper) Format(context.Context) (gitrepo.Format, error)  { return gitrepo.SHA1, nil }
+func (p paper) ScanPack(gitrepo.Format, bool) *gitrepo.PackScan { return nil }
 
 func (p paper) Fetch(ctx context.Context, url string, _ ...string) ([]string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+refsPath+"?"+refsQuery, nil)

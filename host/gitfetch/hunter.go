@@ -432,7 +432,7 @@ type Repository interface {
 
 	// Format and ScanPack are those of [gitrepo.Repo].
 	Format(ctx context.Context) (gitrepo.Format, error)
-	ScanPack(format gitrepo.Format) *gitrepo.PackScan
+	ScanPack(format gitrepo.Format, early bool) *gitrepo.PackScan
 
 	// Fetch is [gitrepo.Repo.Fetch].
 	Fetch(ctx context.Context, url string, ids ...string) (found []string, err error)

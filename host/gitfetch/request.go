@@ -181,7 +181,7 @@ func (h *Hunter) into(ctx context.Context, s *session, into Repository, ids []st
 		return nil, err
 	}
 	s.mu.Lock()
-	s.scan = func() *gitrepo.PackScan { return into.ScanPack(format) }
+	s.scan = func() *gitrepo.PackScan { return into.ScanPack(format, false) }
 	s.mu.Unlock()
 	return into.Fetch(ctx, s.url(), ids...)
 }

@@ -218,6 +218,29 @@ func TestSmallBombs(t *testing.T) {
 	}
 }
 
+// A pack whose refs no event here vouches for may inflate to less, whatever it holds.
+func TestEarlyPacks(t *testing.T) {
+	s := newSite(t, nil)
+	s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	b := newBomb(2)
+	b.delta(b.zeros(), 4, 1)
+	command := string(appendPkt(nil, strings.Repeat("0", 40), " ", git(t, dir, "rev-parse", "main"), " refs/heads/main\x00report-status")) + "0000"
+	for early, says := range map[bool]string{
+		true:  "unpack the pack takes more work than it may: its objects have more than 64 MiB and 200 times its own size; once the event",
+		false: "ng refs/heads/main missing necessary objects",
+	} {
+		s.authorize.set(func(p *Push) error {
+			p.Early = early
+			return nil
+		})
+		answer := text(t, s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(command+string(b.pack()))))
+		if !strings.Contains(answer, says) {
+			t.Errorf("early %t: %q", early, answer)
+		}
+	}
+}
+
 // Deltas that name their bases by id are known to be deep only when git has indexed them:
 // the push is refused then, in the words of a pack that is refused as it passes.
 func TestDeepDeltasByID(t *testing.T) {

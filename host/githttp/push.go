@@ -250,7 +250,7 @@ func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.In
 	if c.quiet || c.sideband == 0 {
 		progress = nil
 	}
-	scan := push.Repo.ScanPack(q.Format())
+	scan := push.Repo.ScanPack(q.Format(), push.Early)
 	endScan := func() {
 		scan.Close()
 		q.Scanned(scan)
@@ -269,7 +269,7 @@ func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.In
 		close(in.feeding)
 		endScan()
 		if errors.As(err, &refused) {
-			err = &Refusal{Reason: refused.Reason, unpack: true}
+			err = push.refusedPack(refused)
 		}
 		return err
 	}
@@ -295,12 +295,21 @@ func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.In
 	_, _ = io.Copy(io.Discard, p.Out)
 	err = q.Indexed(p)
 	if errors.As(err, &refused) || errors.As(context.Cause(work), &refused) {
-		return &Refusal{Reason: refused.Reason, unpack: true}
+		return push.refusedPack(refused)
 	}
 	if err == nil {
 		err = q.Check(work)
 	}
 	return err
+}
+
+// refusedPack says why a pack is not taken.
+func (p *Push) refusedPack(refused *gitrepo.Refused) *Refusal {
+	reason := refused.Reason
+	if p.Early {
+		reason += "; once the event of the ref is here, it may take more: publish it first"
+	}
+	return &Refusal{Reason: reason, unpack: true}
 }
 
 // land changes the repository, under its lock.

@@ -24,21 +24,26 @@ type PackLimits struct {
 	Objects   int64 // of a pack
 	Depth     int   // deltas one on the other
 	Inflated  int64 // bytes of all objects together
-	Expansion int64 // times its own size that a pack may inflate to, beyond freeExpansion
+	Free      int64 // bytes that each pack may inflate to, whatever its size
+	Expansion int64 // times its own size that a pack may inflate to, beyond Free
 }
 
 // DefaultPackLimits are the default limits. The Linux kernel has half as many objects,
 // deltas 50 deep, and inflates to 100 times its packed size.
-var DefaultPackLimits = PackLimits{Objects: 20_000_000, Depth: 500, Inflated: 1 << 40, Expansion: 2000}
-
-// freeExpansion is what each pack may inflate to.
-const freeExpansion = 512 << 20
+var DefaultPackLimits = PackLimits{Objects: 20_000_000, Depth: 500, Inflated: 1 << 40, Free: 512 << 20, Expansion: 2000}
 
 func (l *PackLimits) check() error {
-	if l.Objects <= 0 || l.Depth <= 0 || l.Inflated <= 0 || l.Expansion <= 0 {
+	if l.Objects <= 0 || l.Depth <= 0 || l.Inflated <= 0 || l.Free <= 0 || l.Expansion <= 0 {
 		return errors.New("set up git: the limits of packs must be positive")
 	}
 	return nil
+}
+
+// early are the limits of a pack from somebody whom no event here vouches for: an eighth of
+// what is free, a tenth of what its size allows.
+func (l PackLimits) early() PackLimits {
+	l.Free, l.Expansion = max(l.Free/8, 1), max(l.Expansion/10, 1)
+	return l
 }
 
 // errNotPack ends a scan of what git refuses as well: it says best what is wrong.
@@ -55,10 +60,15 @@ type PackScan struct {
 	worked int64 // bytes that were inflated
 }
 
-// ScanPack begins to read a pack that is given to Write.
-func (r *Repo) ScanPack(format Format) *PackScan {
+// ScanPack begins to read a pack that is given to Write. Early is whether no ref that it is
+// for is said by an event that is here: then it may inflate to less.
+func (r *Repo) ScanPack(format Format, early bool) *PackScan {
 	s := &PackScan{next: make(chan []byte), idle: make(chan struct{}), done: make(chan struct{})}
-	p := newPackReader(&pieces{scan: s}, r.git.options.Pack, format)
+	limits := r.git.options.Pack
+	if early {
+		limits = limits.early()
+	}
+	p := newPackReader(&pieces{scan: s}, limits, format)
 	go func() {
 		defer close(s.done)
 		refused := (*Refused)(nil)
@@ -350,8 +360,8 @@ func (p *packReader) within(packed int64) error {
 	if p.inflated > p.limits.Inflated {
 		return refusedPack("its objects have more than %d bytes", p.limits.Inflated)
 	}
-	if (p.inflated-freeExpansion)/p.limits.Expansion > packed {
-		return refusedPack("its objects have more than %d MiB and %d times its own size", freeExpansion>>20, p.limits.Expansion)
+	if (p.inflated-p.limits.Free)/p.limits.Expansion > packed {
+		return refusedPack("its objects have more than %d MiB and %d times its own size", p.limits.Free>>20, p.limits.Expansion)
 	}
 	return nil
 }

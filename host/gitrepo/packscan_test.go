@@ -72,7 +72,7 @@ func scanPack(limits PackLimits, pack []byte, n int) error {
 
 // What a pack would cost is known before git has it.
 func TestPackScan(t *testing.T) {
-	limits := PackLimits{Objects: 1000, Depth: 50, Inflated: 2 << 30, Expansion: 100}
+	limits := PackLimits{Objects: 1000, Depth: 50, Inflated: 2 << 30, Free: 512 << 20, Expansion: 100}
 	chain := func(deltas int) []byte {
 		w := newPack(deltas + 1)
 		w.object(3, 4, nil, []byte("base"))
@@ -166,7 +166,7 @@ func TestPackScanWrite(t *testing.T) {
 	w.delta(0, 4, 1<<40+1)
 	pack := w.Bytes()
 	for _, n := range []int{1, 7, good, len(pack)} {
-		s := r.ScanPack(SHA1)
+		s := r.ScanPack(SHA1, false)
 		var err error
 		at := 0
 		for at < len(pack) && err == nil {
@@ -182,14 +182,14 @@ func TestPackScanWrite(t *testing.T) {
 		}
 		s.Close()
 	}
-	s := r.ScanPack(SHA1)
+	s := r.ScanPack(SHA1, false)
 	for _, text := range []string{"GIF8", "9a and ", "more"} {
 		if _, err := s.Write([]byte(text)); err != nil {
 			t.Errorf("what is no pack: %v", err)
 		}
 	}
 	s.Close()
-	s = r.ScanPack(SHA1)
+	s = r.ScanPack(SHA1, false)
 	s.Close()
 }
 
@@ -211,7 +211,7 @@ func FuzzPackScan(f *testing.F) {
 	f.Add(w.Bytes())
 	f.Add([]byte("PACK\x00\x00\x00\x02\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, pack []byte) {
-		limits := PackLimits{Objects: 100, Depth: 5, Inflated: 1 << 30, Expansion: 10}
+		limits := PackLimits{Objects: 100, Depth: 5, Inflated: 1 << 30, Free: 512 << 20, Expansion: 10}
 		if one, all := scanPack(limits, pack, 1), scanPack(limits, pack, 1<<10); fmt.Sprint(one) != fmt.Sprint(all) {
 			t.Errorf("byte by byte %v, at once %v", one, all)
 		}

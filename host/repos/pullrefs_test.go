@@ -55,3 +55,25 @@ func TestUnknownPulls(t *testing.T) {
 		t.Errorf("an hour later: %v", err)
 	}
 }
+
+// A push is early if no ref of it is for an event that is here.
+func TestEarlyPush(t *testing.T) {
+	w := newWorld(t)
+	w.sent(w.announce(alice, "demo"), host.Held)
+	pr := w.sent(w.pullRequest(bob, strings.Repeat("1", 40), repoOf(alice, "demo")), host.Held)
+	unknown := nostrRefs + host.ID{7}.String()
+	for refs, early := range map[string]bool{
+		unknown:                    true,
+		nostrRefs + pr.ID.String(): false,
+		unknown + " " + nostrRefs + pr.ID.String(): false,
+		unknown + " refs/heads/main":               false,
+	} {
+		p := &githttp.Push{Parts: strings.Split(strings.SplitN(w.url(alice, "demo"), "/", 4)[3], "/")}
+		for ref := range strings.FieldsSeq(refs) {
+			p.Updates = append(p.Updates, host.RefUpdate{Ref: ref})
+		}
+		if err := w.reconciler.unknownPulls(t.Context(), p); err != nil || p.Early != early {
+			t.Errorf("%s: early %t, %v", refs, p.Early, err)
+		}
+	}
+}

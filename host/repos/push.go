@@ -59,10 +59,11 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 	})
 }
 
-// unknownPulls refuses refs for events that are not here from those who have pushed many.
+// unknownPulls refuses refs for events that are not here from those who have pushed many,
+// and notes whether a push has no others.
 func (f *Reconciler) unknownPulls(ctx context.Context, push *githttp.Push) error {
 	unknown, err := f.countUnknown(ctx, push)
-	if err != nil || unknown == 0 {
+	if err != nil || unknown == 0 || host.NetworkOf(push.Client.Addr) == (netip.Prefix{}) {
 		return err
 	}
 	var wait time.Duration
@@ -79,21 +80,26 @@ func (f *Reconciler) unknownPulls(ctx context.Context, push *githttp.Push) error
 }
 
 // countUnknown counts the refs of a push whose event is not here, and that are not waiting
-// for it.
+// for it. The push is early if all of its refs are for events that are not here.
 func (f *Reconciler) countUnknown(ctx context.Context, push *githttp.Push) (n int, err error) {
 	p, ok := f.locationOfPath(push.Parts)
-	if !ok || host.NetworkOf(push.Client.Addr) == (netip.Prefix{}) {
+	if !ok {
 		return 0, nil
 	}
+	early := 0
 	for id := range pushedPulls(push) {
 		_, known, err := f.pull(ctx, id)
-		if err != nil {
+		switch {
+		case err != nil:
 			return 0, err
-		}
-		if !known && !f.waiting.has(p.String(), id) {
+		case known:
+			continue
+		case !f.waiting.has(p.String(), id):
 			n++
 		}
+		early++
 	}
+	push.Early = early == len(push.Updates)
 	return n, nil
 }
 
