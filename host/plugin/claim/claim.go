@@ -48,7 +48,7 @@ func Verify(text []byte, sha256 string, capabilities []string) (*host.Event, err
 	case len(hashes) != 1:
 		return nil, errors.New("the signature does not name one hash: want one x tag")
 	case hashes[0] != sha256:
-		return nil, fmt.Errorf("the signature is for another file: it names sha256 %.64q, this module has %s", hashes[0], sha256)
+		return nil, fmt.Errorf("the signature is for another file: it names sha256 %.64q, this file has %s", hashes[0], sha256)
 	}
 	signed := slices.Sorted(slices.Values(values(e, "capability")))
 	asked := slices.Sorted(slices.Values(capabilities))
