@@ -46,7 +46,9 @@ func (c *conn) stmt(sql string) (*stmt, error) {
 	if s := c.stmts[sql]; s != nil {
 		return s, nil
 	}
-	p, err := c.sqlite.Prepare(sql)
+	// SQLite takes the value of a parameter that is a limit for a part of the plan, and
+	// prepares the statement anew for the next value. It does not look into expressions.
+	p, err := c.sqlite.Prepare(strings.ReplaceAll(sql, "LIMIT ?", "LIMIT +?"))
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", strings.Join(strings.Fields(sql), " "), err)
 	}

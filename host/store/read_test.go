@@ -51,6 +51,60 @@ func TestStatementsUseIndexes(t *testing.T) {
 	}
 }
 
+// TestStatementsStayPrepared asks with one limit after the other. SQLite asks whether each
+// statement is allowed when it prepares it.
+func TestStatementsStayPrepared(t *testing.T) {
+	s := openWith(t, t.TempDir(), Options{Readers: 1})
+	l := newLoad(5)
+	var events []*host.Event
+	for range 300 {
+		events = append(events, l.event())
+	}
+	put(t, s, 0, events...)
+	r, err := s.acquire(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	prepared := 0
+	r.sqlite.RegisterAuthorizer(func(int, string, string, string) int { prepared++; return 0 })
+	s.release(r)
+	var authors []host.PubKey
+	var tags host.TagFilter
+	for _, e := range events[:30] {
+		authors = append(authors, e.PubKey)
+		tags.Name = e.Tags[0][0][0]
+		tags.Values = append(tags.Values, e.Tags[0][1])
+	}
+	ask := func(limit int) {
+		t.Helper()
+		for _, f := range []host.Filter{
+			{},
+			{Kinds: []host.Kind{1, 7}},
+			{Authors: authors},
+			{Authors: authors[:3], Kinds: []host.Kind{1, 7}},
+			{Tags: []host.TagFilter{tags}},
+			{Tags: []host.TagFilter{tags}, Authors: authors, Kinds: []host.Kind{1}},
+		} {
+			f.Limit = limit
+			selected(t, s, 0, f)
+		}
+	}
+	ask(3)
+	if prepared == 0 {
+		t.Fatal("no statement was prepared")
+	}
+	for limit := range 60 {
+		ask(1 + limit)
+	}
+	before := prepared
+	for limit := range 60 {
+		ask(60 - limit)
+	}
+	if prepared > before {
+		t.Errorf("statements were prepared again, %d questions", prepared-before)
+	}
+}
+
 // TestLogIsBounded writes while readers come and go.
 func TestLogIsBounded(t *testing.T) {
 	tune := defaultTuning
