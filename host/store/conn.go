@@ -47,7 +47,7 @@ func (c *conn) stmt(sql string) (*stmt, error) {
 		return s, nil
 	}
 	// SQLite takes the value of a parameter that is a limit for a part of the plan, and
-	// prepares the statement anew for the next value. It does not look into expressions.
+	// prepares the statement again for the next value. It does not look into expressions.
 	p, err := c.sqlite.Prepare(strings.ReplaceAll(sql, "LIMIT ?", "LIMIT +?"))
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", strings.Join(strings.Fields(sql), " "), err)
