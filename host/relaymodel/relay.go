@@ -76,7 +76,7 @@ type conn struct {
 // New returns a relay that starts now.
 func New(p *Profile, seed uint64, now int64) *Relay {
 	r := &Relay{
-		profile: p, seed: seed, store: NewStore(), now: now, away: -1,
+		profile: p, seed: seed, store: NewStore(), now: now, away: -1, timers: newTimers(),
 		doors: map[netip.Addr]*bucket{}, deleted: map[host.ID]host.PubKey{}, erased: map[host.Address]int64{},
 	}
 	for i := range p.Outages {
@@ -195,10 +195,10 @@ func (r *Relay) Turn(now int64) []Effect {
 
 // Next returns when something will be due, and false if nothing will.
 func (r *Relay) Next() (at int64, ok bool) {
-	if len(r.timers.list) == 0 {
+	if r.timers.Len() == 0 {
 		return 0, false
 	}
-	return r.timers.list[0].at, true
+	return r.timers.Top().at, true
 }
 
 // SetAway begins an outage: connections end, and others are answered with an HTTP
@@ -223,7 +223,7 @@ func (r *Relay) status() int {
 	if r.away >= 0 {
 		return r.away
 	}
-	for _, t := range r.timers.list {
+	for _, t := range r.timers.Items() {
 		if t.what == outageEnds {
 			return r.profile.Outages[t.index].Status
 		}

@@ -1,10 +1,10 @@
 package relaymodel
 
 import (
-	"container/heap"
 	"encoding/binary"
 
 	"talon/host"
+	"talon/host/heap"
 )
 
 // timer is something that is due at a time.
@@ -32,35 +32,26 @@ const (
 	outageEnds
 )
 
-// timers is a heap; of the same time, what was scheduled first comes first.
+// timers are what is due, the next on top; of the same time, what was scheduled first.
 type timers struct {
-	list []timer
-	seq  uint64
+	heap.Heap[timer]
+	seq uint64
 }
 
-func (t *timers) Len() int { return len(t.list) }
-func (t *timers) Less(i, j int) bool {
-	a, b := &t.list[i], &t.list[j]
-	return a.at < b.at || a.at == b.at && a.seq < b.seq
-}
-func (t *timers) Swap(i, j int) { t.list[i], t.list[j] = t.list[j], t.list[i] }
-func (t *timers) Push(x any)    { t.list = append(t.list, x.(timer)) }
-func (t *timers) Pop() any {
-	last := t.list[len(t.list)-1]
-	t.list = t.list[:len(t.list)-1]
-	return last
+func newTimers() timers {
+	return timers{Heap: heap.New(func(a, b timer) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }, nil)}
 }
 
 func (r *Relay) schedule(t timer) {
 	r.timers.seq++
 	t.seq = r.timers.seq
-	heap.Push(&r.timers, t)
+	r.timers.Push(t)
 }
 
 // advance does what is due until now, each thing at its own time.
 func (r *Relay) advance(now int64) {
-	for len(r.timers.list) > 0 && r.timers.list[0].at <= now {
-		t := heap.Pop(&r.timers).(timer)
+	for r.timers.Len() > 0 && r.timers.Top().at <= now {
+		t := r.timers.Pop()
 		r.now = max(r.now, t.at)
 		r.fire(&t)
 	}

@@ -81,9 +81,13 @@ func (s *beliefs) flush(ctx context.Context) error {
 
 // run writes from time to time until ctx ends. Who calls it flushes once more.
 func (s *beliefs) run(ctx context.Context, every time.Duration, failed func(error)) {
-	if s.keep == nil {
-		return
+	if s.keep != nil {
+		writeEvery(ctx, every, s.flush, failed)
 	}
+}
+
+// writeEvery writes from time to time until ctx ends, and lets each write come to its end.
+func writeEvery(ctx context.Context, every time.Duration, write func(context.Context) error, failed func(error)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -92,7 +96,7 @@ func (s *beliefs) run(ctx context.Context, every time.Duration, failed func(erro
 			return
 		case <-ticker.C:
 		}
-		if err := s.flush(context.WithoutCancel(ctx)); err != nil {
+		if err := write(context.WithoutCancel(ctx)); err != nil {
 			failed(err)
 		}
 	}

@@ -119,19 +119,7 @@ const refusalsEvery = 5 * time.Minute
 
 // run writes from time to time until ctx ends.
 func (r *refusals) run(ctx context.Context, failed func(error)) {
-	if r.keep == nil {
-		return
-	}
-	ticker := time.NewTicker(refusalsEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if err := r.save(context.WithoutCancel(ctx)); err != nil {
-			failed(err)
-		}
+	if r.keep != nil {
+		writeEvery(ctx, refusalsEvery, r.save, failed)
 	}
 }

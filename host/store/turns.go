@@ -1,11 +1,11 @@
 package store
 
 import (
-	"container/heap"
 	"sync"
 	"time"
 
 	"talon/host"
+	"talon/host/heap"
 )
 
 const (
@@ -68,8 +68,8 @@ type turns struct {
 	reserved int        // connections for light reads
 	clock    time.Duration
 	entered  uint64
-	left     sync.Cond             // a connection has been given back
-	waiting  [readClasses]turnHeap // for a turn
+	left     sync.Cond                     // a connection has been given back
+	waiting  [readClasses]heap.Heap[*turn] // for a turn
 }
 
 // readClass says what a read may take; it is a label.
@@ -102,20 +102,23 @@ type turn struct {
 
 	has   bool // the right to read
 	class readClass
-	start time.Duration // virtual time at which it begins
-	order uint64        // of those that begin at the same time
-	at    int           // in its heap
-	heap  *turnHeap     // nil if it is in none
-	began time.Time     // when it got the right to read
-	used  time.Duration // before that
-	work  int           // pieces of work done
-	from  int           // of them, before that
-	ready chan struct{} // closed when it has got the right to read; nil if nobody waits
+	start time.Duration     // virtual time at which it begins
+	order uint64            // of those that begin at the same time
+	at    int               // in its heap
+	heap  *heap.Heap[*turn] // nil if it is in none
+	began time.Time         // when it got the right to read
+	used  time.Duration     // before that
+	work  int               // pieces of work done
+	from  int               // of them, before that
+	ready chan struct{}     // closed when it has got the right to read; nil if nobody waits
 }
 
 func newTurns(n int) *turns {
 	all := connectionsPerTurn * n
 	q := &turns{now: time.Now, slice: turnSlice, base: expected, turns: n, connections: all, free: n, closed: all, reserved: n}
+	for class := range q.waiting {
+		q.waiting[class] = heap.New((*turn).before, func(t *turn, place int) { t.at = place })
+	}
 	q.left.L = &q.mu
 	return q
 }
@@ -158,7 +161,7 @@ func (q *turns) push(t *turn) {
 	q.entered++
 	t.order = q.entered
 	t.heap = &q.waiting[t.class]
-	heap.Push(t.heap, t)
+	t.heap.Push(t)
 }
 
 // next returns the read that goes first among those that can, nil if none can.
@@ -166,8 +169,8 @@ func (q *turns) push(t *turn) {
 func (q *turns) next() *turn {
 	var best *turn
 	consider := func(class readClass) {
-		if h := q.waiting[class]; len(h) > 0 && (best == nil || h[0].before(best)) {
-			best = h[0]
+		if h := &q.waiting[class]; h.Len() > 0 && (best == nil || h.Top().before(best)) {
+			best = h.Top()
 		}
 	}
 	more := q.long < max(q.turns/2, 1)
@@ -191,7 +194,7 @@ func (q *turns) dispatch() {
 		if t == nil {
 			return
 		}
-		heap.Remove(t.heap, t.at)
+		t.heap.Remove(t.at)
 		t.heap = nil
 		switch last := len(q.idle) - 1; {
 		case t.reader != nil:
@@ -265,7 +268,7 @@ func (q *turns) release(t *turn) {
 	case t.has:
 		q.end(t)
 	case t.heap != nil:
-		heap.Remove(t.heap, t.at)
+		t.heap.Remove(t.at)
 		t.heap = nil
 		a.next -= expected
 	default: // it waits for others of its account
@@ -328,28 +331,4 @@ func (q *turns) busy() int {
 
 func (t *turn) before(u *turn) bool {
 	return t.start < u.start || t.start == u.start && t.order < u.order
-}
-
-// turnHeap has the read that goes first on top.
-type turnHeap []*turn
-
-func (h turnHeap) Len() int           { return len(h) }
-func (h turnHeap) Less(i, j int) bool { return h[i].before(h[j]) }
-func (h turnHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-
-func (h *turnHeap) Push(x any) {
-	t := x.(*turn)
-	t.at = len(*h)
-	*h = append(*h, t)
-}
-
-func (h *turnHeap) Pop() any {
-	old := *h
-	t := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return t
 }

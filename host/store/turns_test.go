@@ -280,8 +280,8 @@ func TestTurnsAreGivenBack(t *testing.T) {
 			t.Fatalf("seed %d: %d turns are free, %d long, %d connections are here", seed, q.free, q.long, len(q.idle)+q.closed)
 		}
 		for _, h := range q.waiting {
-			if len(h) > 0 {
-				t.Fatalf("seed %d: %d reads wait", seed, len(h))
+			if h.Len() > 0 {
+				t.Fatalf("seed %d: %d reads wait", seed, h.Len())
 			}
 		}
 	}

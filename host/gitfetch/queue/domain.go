@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"container/heap"
 	"slices"
 
 	"talon/sdk/abi"
@@ -30,9 +29,6 @@ type domain struct {
 	crowded bool       // it is among the crowded
 	kept    bool       // there is a record of it
 }
-
-func (d *domain) due() int64     { return d.wake }
-func (d *domain) setPlace(i int) { d.place = i }
 
 // domain returns the record of a domain, nil if there are too many that are busy.
 func (q *Queue) domain(now int64, name string) *domain {
@@ -139,7 +135,7 @@ const crowdedRest = 30 * second
 func (q *Queue) crowd(now int64, d *domain) {
 	d.closed = true
 	d.wake = now + crowdedRest
-	heap.Push(&q.wakes, d)
+	q.wakes.Push(d)
 	if !d.crowded {
 		d.crowded = true
 		q.crowded = append(q.crowded, d)
@@ -243,12 +239,12 @@ func (q *Queue) close(now int64, d *domain, wait int64) {
 	}
 	q.unwake(d)
 	d.wake = now + wait
-	heap.Push(&q.wakes, d)
+	q.wakes.Push(d)
 }
 
 func (q *Queue) unwake(d *domain) {
 	if d.place >= 0 {
-		heap.Remove(&q.wakes, d.place)
+		q.wakes.Remove(d.place)
 	}
 }
 

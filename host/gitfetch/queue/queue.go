@@ -2,10 +2,10 @@ package queue
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 	"strings"
 
+	"talon/host/heap"
 	"talon/sdk/abi"
 )
 
@@ -15,10 +15,10 @@ type Queue struct {
 	clamps   Clamps
 
 	repos    map[string]*repo // by identifier
-	timeline timeline[*repo]  // those that are in no round, by when something is due
+	timeline heap.Heap[*repo] // those that are in no round, by when something is due
 	domains  map[string]*domain
-	wakes    timeline[*domain] // those that are to be looked at at a time
-	changed  map[string]bool   // domains of which Changed has something to say
+	wakes    heap.Heap[*domain] // those that are to be looked at at a time
+	changed  map[string]bool    // domains of which Changed has something to say
 
 	flights  map[Ticket]*flight
 	last     Ticket
@@ -40,7 +40,9 @@ func New(t Throttle, c Clamps) *Queue {
 	c.PerMinute = min(c.PerMinute, abi.MaxAges)
 	return &Queue{
 		throttle: t, clamps: c,
-		repos: make(map[string]*repo), domains: make(map[string]*domain), flights: make(map[Ticket]*flight), changed: make(map[string]bool),
+		timeline: heap.New(func(a, b *repo) bool { return a.due() < b.due() }, func(r *repo, place int) { r.place = place }),
+		wakes:    heap.New(func(a, b *domain) bool { return a.wake < b.wake }, func(d *domain, place int) { d.place = place }),
+		repos:    make(map[string]*repo), domains: make(map[string]*domain), flights: make(map[Ticket]*flight), changed: make(map[string]bool),
 	}
 }
 
@@ -135,8 +137,7 @@ const (
 	checkUnderWay
 )
 
-func (r *repo) due() int64     { return min(r.next, r.expires) }
-func (r *repo) setPlace(i int) { r.place = i }
+func (r *repo) due() int64 { return min(r.next, r.expires) }
 
 // Last is the latest request of a search or to a domain.
 type Last struct {
@@ -183,7 +184,7 @@ func (q *Queue) plan(now int64, e Event, next, expires int64) {
 	if r == nil {
 		r = &repo{key: e.Key, name: e.Name, since: now, next: next, expires: expires}
 		q.repos[e.Key] = r
-		heap.Push(&q.timeline, r)
+		q.timeline.Push(r)
 		return
 	}
 	r.attempts = 0
@@ -195,7 +196,7 @@ func (q *Queue) plan(now int64, e Event, next, expires int64) {
 	switch {
 	case r.round == nil:
 		r.next = min(r.next, next)
-		heap.Fix(&q.timeline, r.place)
+		q.timeline.Fix(r.place)
 	case r.fresh:
 		r.next = min(r.next, next)
 	default:
@@ -247,7 +248,7 @@ func (q *Queue) end(r *repo, how End) {
 	delete(q.repos, r.key)
 	r.gone = true
 	if r.round == nil {
-		heap.Remove(&q.timeline, r.place)
+		q.timeline.Remove(r.place)
 	} else {
 		r.round = nil
 		q.rounds--
@@ -284,8 +285,8 @@ func (q *Queue) Paused() []Paused {
 // Work returns what is to be done now. Call it after every other input, and at the time
 // that Due returns.
 func (q *Queue) Work(now int64) []Work {
-	for len(q.timeline) > 0 {
-		r := q.timeline[0]
+	for q.timeline.Len() > 0 {
+		r := q.timeline.Top()
 		if r.due() > now {
 			break
 		}
@@ -296,7 +297,7 @@ func (q *Queue) Work(now int64) []Work {
 		if q.rounds >= q.clamps.Rounds {
 			break
 		}
-		heap.Pop(&q.timeline)
+		q.timeline.Pop()
 		q.rounds++
 		r.round, r.fresh = new(round), false
 		q.last++
@@ -315,8 +316,8 @@ func (q *Queue) Work(now int64) []Work {
 		q.flights[q.last] = &flight{repo: r, news: r.news}
 		q.todo = append(q.todo, Work{Do: Check, Ticket: q.last, Key: r.key})
 	}
-	for len(q.wakes) > 0 && q.wakes[0].wake <= now {
-		d := heap.Pop(&q.wakes).(*domain)
+	for q.wakes.Len() > 0 && q.wakes.Top().wake <= now {
+		d := q.wakes.Pop()
 		d.closed = false
 		q.serve(now, d)
 	}
@@ -353,14 +354,14 @@ func (q *Queue) longest() (t Ticket, longest *flight) {
 
 // Due returns when there may be work, and false if there is none until the next input.
 func (q *Queue) Due() (at int64, ok bool) {
-	if len(q.timeline) > 0 {
-		r := q.timeline[0]
+	if q.timeline.Len() > 0 {
+		r := q.timeline.Top()
 		if at, ok = r.due(), true; q.rounds >= q.clamps.Rounds && r.expires > at {
 			ok = false // the end of a round comes first
 		}
 	}
-	if len(q.wakes) > 0 && (!ok || q.wakes[0].wake < at) {
-		at, ok = q.wakes[0].wake, true
+	if q.wakes.Len() > 0 && (!ok || q.wakes.Top().wake < at) {
+		at, ok = q.wakes.Top().wake, true
 	}
 	if q.stopping < len(q.stalled) {
 		if _, f := q.longest(); f != nil && (!ok || f.start+q.clamps.Patience < at) {

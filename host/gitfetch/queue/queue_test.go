@@ -13,10 +13,10 @@ import (
 // them.
 func nothingLeft(t *testing.T, q *Queue) {
 	t.Helper()
-	if q.stopping != 0 || len(q.stalled) != 0 || len(q.repos) != 0 || len(q.timeline) != 0 || len(q.flights) != 0 || q.inFlight != 0 || q.rounds != 0 || q.checking != 0 ||
+	if q.stopping != 0 || len(q.stalled) != 0 || len(q.repos) != 0 || q.timeline.Len() != 0 || len(q.flights) != 0 || q.inFlight != 0 || q.rounds != 0 || q.checking != 0 ||
 		len(q.checks) != 0 {
 		t.Errorf("%d searches, %d planned, %d under way, %d requests, %d rounds are left",
-			len(q.repos), len(q.timeline), len(q.flights), q.inFlight, q.rounds)
+			len(q.repos), q.timeline.Len(), len(q.flights), q.inFlight, q.rounds)
 	}
 	for name, d := range q.domains {
 		if d.inFlight != 0 || len(d.queue) != 0 {

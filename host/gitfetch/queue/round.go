@@ -2,7 +2,6 @@ package queue
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 
 	"talon/sdk/abi"
@@ -121,7 +120,7 @@ func (q *Queue) endRound(now int64, r *repo) {
 	} else {
 		r.next = now + min(max(a.Delay, q.clamps.MinBackoff), q.clamps.MaxBackoff)
 	}
-	heap.Push(&q.timeline, r)
+	q.timeline.Push(r)
 	if a.GiveUp && !r.fresh {
 		q.end(r, GivenUp)
 		return
@@ -337,35 +336,4 @@ func (q *Queue) Remember(now int64, known map[string]*Record) (old []string) {
 		}
 	}
 	return nil
-}
-
-// timeline is a heap (container/heap) of what is due at a time.
-type timeline[T interface {
-	due() int64
-	setPlace(int)
-}] []T
-
-func (l timeline[T]) Len() int           { return len(l) }
-func (l timeline[T]) Less(i, j int) bool { return l[i].due() < l[j].due() }
-
-func (l timeline[T]) Swap(i, j int) {
-	l[i], l[j] = l[j], l[i]
-	l[i].setPlace(i)
-	l[j].setPlace(j)
-}
-
-func (l *timeline[T]) Push(x any) {
-	item := x.(T)
-	item.setPlace(len(*l))
-	*l = append(*l, item)
-}
-
-func (l *timeline[T]) Pop() any {
-	old := *l
-	last := old[len(old)-1]
-	var none T
-	old[len(old)-1] = none
-	*l = old[:len(old)-1]
-	last.setPlace(-1)
-	return last
 }

@@ -134,12 +134,12 @@ func account(t testing.TB, p *Plugin) {
 				if it.until != 0 {
 					queued++
 				}
-				if it.queued != 0 && s.space[sp].due[it.queued-1] != it {
+				if it.queued != 0 && s.space[sp].due.Items()[it.queued-1] != it {
 					t.Errorf("item %q is not where it says in the queue", key)
 				}
 			}
-			if queued != len(s.space[sp].due) {
-				t.Errorf("%d items expire, %d are in the queue", queued, len(s.space[sp].due))
+			if queued != s.space[sp].due.Len() {
+				t.Errorf("%d items expire, %d are in the queue", queued, s.space[sp].due.Len())
 			}
 		}
 		for n, it := range s.dirty {

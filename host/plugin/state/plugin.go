@@ -38,7 +38,7 @@ func newPlugin(m *Memory, name string) *Plugin {
 	p := &Plugin{memory: m, name: name, quota: m.opts.Quota}
 	for i := range p.shards {
 		for sp := range p.shards[i].space {
-			p.shards[i].space[sp].items = map[string]*item{}
+			p.shards[i].space[sp] = newSpace()
 		}
 	}
 	return p

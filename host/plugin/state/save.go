@@ -298,7 +298,7 @@ func (p *Plugin) forgetBucket() bool {
 	}
 	from.mu.Lock()
 	defer from.mu.Unlock()
-	if it := from.space[buckets].due.first(); it != nil {
+	if it := from.space[buckets].first(); it != nil {
 		p.remove(from, it)
 	}
 	return true
@@ -309,7 +309,7 @@ func (p *Plugin) forgetBucket() bool {
 func (s *shard) firstBucket() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if it := s.space[buckets].due.first(); it != nil {
+	if it := s.space[buckets].first(); it != nil {
 		return it.until
 	}
 	return 0
@@ -330,7 +330,7 @@ func (p *Plugin) sweepSome(s *shard, at int64) bool {
 	n := 0
 	for sp := range s.space {
 		for ; n < sweepBatch; n++ {
-			it := s.space[sp].due.first()
+			it := s.space[sp].first()
 			if it == nil || it.until > at {
 				break
 			}

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/heap"
 )
 
 // The spaces of a plugin. The numbers are on disks.
@@ -34,7 +34,7 @@ type shard struct {
 
 type space struct {
 	items map[string]*item
-	due   queue // those of items that expire
+	due   heap.Heap[*item] // those of items that expire, the first on top
 }
 
 // item is a key with its value, or a bucket.
@@ -81,26 +81,31 @@ func (s *shard) expires(it *item, until int64) {
 	q := &s.space[it.space].due
 	switch {
 	case until == 0 && it.queued != 0:
-		heap.Remove(q, int(it.queued-1))
+		q.Remove(int(it.queued - 1))
 	case until == 0:
 	case it.queued == 0:
 		it.due = until
-		heap.Push(q, it)
+		q.Push(it)
 	case until < it.due:
 		it.due = until
-		heap.Fix(q, int(it.queued-1))
+		q.Fix(int(it.queued - 1))
 	}
 }
 
-// first returns the item of the queue that expires first, nil if there is none.
-func (q *queue) first() *item {
-	for len(*q) > 0 {
-		it := (*q)[0]
+func newSpace() space {
+	before := func(a, b *item) bool { return a.due < b.due }
+	return space{map[string]*item{}, heap.New(before, func(it *item, place int) { it.queued = int32(place + 1) })}
+}
+
+// first returns the item that expires first, nil if none does.
+func (sp *space) first() *item {
+	for sp.due.Len() > 0 {
+		it := sp.due.Top()
 		if it.due == it.until {
 			return it
 		}
 		it.due = it.until
-		heap.Fix(q, 0)
+		sp.due.Fix(0)
 	}
 	return nil
 }
@@ -129,7 +134,7 @@ func (s *shard) unlist(it *item) {
 // drop forgets the item, here and now.
 func (s *shard) drop(it *item) {
 	if it.queued != 0 {
-		heap.Remove(&s.space[it.space].due, int(it.queued-1))
+		s.space[it.space].due.Remove(int(it.queued - 1))
 	}
 	s.unlist(it)
 	delete(s.space[it.space].items, it.key)
@@ -147,34 +152,6 @@ func (it *item) entry(module string) host.StateEntry {
 // bucketEntry is what the disk is to know of a bucket that is full at a time.
 func bucketEntry(until int64) (value []byte, expires int64) {
 	return putInt(until), (until-1)/1000 + 1 // not before it is full
-}
-
-// queue is a heap of items, the first to expire on top.
-type queue []*item
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].due < q[j].due }
-
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].queued, q[j].queued = int32(i+1), int32(j+1)
-}
-
-// Push implements heap.Interface.
-func (q *queue) Push(x any) {
-	it := x.(*item)
-	*q = append(*q, it)
-	it.queued = int32(len(*q))
-}
-
-// Pop implements heap.Interface.
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	it := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	it.queued = 0
-	return it
 }
 
 // Disk is where state outlives the process.

@@ -2,13 +2,13 @@ package retry
 
 import (
 	"cmp"
-	"container/heap"
 	"container/list"
 	"hash/maphash"
 	"slices"
 	"strings"
 
 	"talon/host"
+	"talon/host/heap"
 )
 
 // Limits bounds a set. Every number must be positive.
@@ -32,7 +32,7 @@ type Set struct {
 	waiting map[key][]*entry
 	sources map[string]*list.List // of *entry, oldest first; none is empty
 	order   *list.List            // of *entry, oldest first, but for those that are dated
-	dated   dated                 // those whose time has not come
+	dated   heap.Heap[*entry]     // those whose time has not come
 	due     *list.List            // of *entry that are to be decided once more, in that order
 	bytes   int
 	count   uint64 // entries so far
@@ -64,6 +64,7 @@ func New(l Limits) *Set {
 		order:   list.New(),
 		due:     list.New(),
 		recent:  newRecent(),
+		dated:   heap.New(func(a, b *entry) bool { return a.event.CreatedAt < b.event.CreatedAt }, func(x *entry, place int) { x.place = place }),
 	}
 }
 
@@ -145,7 +146,7 @@ func (s *Set) Dequeue() { s.due.Remove(s.due.Front()).(*entry).due = nil }
 
 // TryAll makes all events due, oldest first, after a change of policies.
 func (s *Set) TryAll() {
-	all := slices.Clone(s.dated)
+	all := slices.Clone(s.dated.Items())
 	for at := s.order.Front(); at != nil; at = at.Next() {
 		all = append(all, at.Value.(*entry))
 	}
@@ -191,8 +192,8 @@ func (s *Set) Forget(id host.ID) {
 // Expire removes events that are too old, and makes those due that were dated ahead and
 // whose time has come.
 func (s *Set) Expire(now int64) {
-	for len(s.dated) > 0 && s.dated[0].event.CreatedAt <= now {
-		x := heap.Pop(&s.dated).(*entry)
+	for s.dated.Len() > 0 && s.dated.Top().event.CreatedAt <= now {
+		x := s.dated.Pop()
 		// From now on it is as one that has come now.
 		x.since, x.all = now, s.order.PushBack(x)
 		if x.tries = 0; x.out {
@@ -228,35 +229,10 @@ func (s *Set) insert(x *entry, ahead bool) {
 	}
 	x.mine = mine.PushBack(x)
 	if ahead {
-		heap.Push(&s.dated, x)
+		s.dated.Push(x)
 	} else {
 		x.all = s.order.PushBack(x)
 	}
-}
-
-// dated is a heap (container/heap) of what was dated ahead, by its date.
-type dated []*entry
-
-func (d dated) Len() int           { return len(d) }
-func (d dated) Less(i, j int) bool { return d[i].event.CreatedAt < d[j].event.CreatedAt }
-
-func (d dated) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].place, d[j].place = i, j
-}
-
-func (d *dated) Push(x any) {
-	e := x.(*entry)
-	e.place = len(*d)
-	*d = append(*d, e)
-}
-
-func (d *dated) Pop() any {
-	last := len(*d) - 1
-	x := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	return x
 }
 
 // largest returns the events of the source that has most. REQUIRES: there is one.
@@ -275,7 +251,7 @@ func (s *Set) drop(x *entry) {
 	if x.all != nil {
 		s.order.Remove(x.all)
 	} else {
-		heap.Remove(&s.dated, x.place)
+		s.dated.Remove(x.place)
 	}
 	if x.due != nil {
 		s.due.Remove(x.due)

@@ -352,12 +352,12 @@ func TestBooks(t *testing.T) {
 		for _, l := range s.sources {
 			mine += l.Len()
 		}
-		for i, x := range s.dated {
-			if x.place != i || x.all != nil || s.entries[x.event.ID] != x || s.dated[0].event.CreatedAt > x.event.CreatedAt {
+		for i, x := range s.dated.Items() {
+			if x.place != i || x.all != nil || s.entries[x.event.ID] != x || s.dated.Top().event.CreatedAt > x.event.CreatedAt {
 				t.Fatalf("entry %d of those that are dated ahead is wrong", i)
 			}
 		}
-		if s.Len() > 8 || s.Bytes() > 4000 || bytes != s.Bytes() || keys != 0 || mine != s.Len() || s.order.Len()+len(s.dated) != s.Len() || due != s.due.Len() {
+		if s.Len() > 8 || s.Bytes() > 4000 || bytes != s.Bytes() || keys != 0 || mine != s.Len() || s.order.Len()+s.dated.Len() != s.Len() || due != s.due.Len() {
 			t.Fatalf("%d events, %d bytes (%d), %d keys too many, %d of sources, %d due (%d)", s.Len(), s.Bytes(), bytes, keys, mine, due, s.due.Len())
 		}
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/world"
 	"talon/host"
+	"talon/host/heap"
 	"talon/host/plugin/guest"
 	"talon/host/relaymodel"
 )
@@ -54,7 +54,7 @@ type engine struct {
 // Run simulates a world. It returns an error if a module cannot be started. When ctx
 // ends, the result is that of the part until then.
 func Run(ctx context.Context, cfg Config) (*result.Run, error) {
-	e := &engine{cfg: cfg, ctx: ctx, w: cfg.World, end: cfg.World.End}
+	e := &engine{cfg: cfg, ctx: ctx, w: cfg.World, end: cfg.World.End, queue: newSchedule()}
 	if cfg.Only != nil {
 		e.end = min(e.end, cfg.Only.Until.Duration().Milliseconds())
 	}
@@ -166,14 +166,14 @@ func (e *engine) run() {
 	const look = 4096 // happenings between two looks at ctx
 	const maxStill = 5_000_000
 	still := 0
-	for n := 0; len(e.queue.list) > 0 && e.queue.list[0].at <= e.end; n++ {
+	for n := 0; e.queue.Len() > 0 && e.queue.Top().at <= e.end; n++ {
 		if n%look == 0 && e.ctx.Err() != nil {
 			e.stop(result.CutShort, "it was interrupted")
 		}
 		if e.stopped != nil {
 			return
 		}
-		h := heap.Pop(&e.queue).(happening)
+		h := e.queue.Pop()
 		if h.at > e.now {
 			e.now, still = h.at, 0
 		} else if still++; still > maxStill {
@@ -335,7 +335,7 @@ func (r *remote) String() string { return fmt.Sprintf("%s (%s)", r.Name, r.Class
 
 // schedule is what is to happen.
 type schedule struct {
-	list   []happening
+	heap.Heap[happening]
 	number uint64 // of what was queued so far
 }
 
@@ -345,24 +345,14 @@ type happening struct {
 	do     func()
 }
 
-func (q *schedule) Len() int { return len(q.list) }
-func (q *schedule) Less(i, j int) bool {
-	a, b := &q.list[i], &q.list[j]
-	return a.at < b.at || a.at == b.at && a.number < b.number
-}
-func (q *schedule) Swap(i, j int) { q.list[i], q.list[j] = q.list[j], q.list[i] }
-func (q *schedule) Push(x any)    { q.list = append(q.list, x.(happening)) }
-func (q *schedule) Pop() any {
-	last := q.list[len(q.list)-1]
-	q.list[len(q.list)-1] = happening{}
-	q.list = q.list[:len(q.list)-1]
-	return last
+func newSchedule() schedule {
+	return schedule{Heap: heap.New(func(a, b happening) bool { return a.at < b.at || a.at == b.at && a.number < b.number }, nil)}
 }
 
 // at has something happen at a time.
 func (q *schedule) at(at int64, do func()) {
 	q.number++
-	heap.Push(q, happening{at, q.number, do})
+	q.Push(happening{at, q.number, do})
 }
 
 // alarm is something that is to be done again and again, each time at the time that was

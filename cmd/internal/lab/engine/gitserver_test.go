@@ -11,7 +11,7 @@ import (
 
 // gitWorld is an engine with one git server, which is asked by hand.
 func gitWorld(change func(*scenario.Git)) (*engine, *gitServer, []*world.Event) {
-	e := &engine{w: &world.World{Talons: make([]*world.Talon, 2)}}
+	e := &engine{queue: newSchedule(), w: &world.World{Talons: make([]*world.Talon, 2)}}
 	w := &world.GitServer{Name: "g", Latency: 10}
 	w.SetDefaults()
 	change(&w.Git)
@@ -119,7 +119,7 @@ func TestGitOutage(t *testing.T) {
 // Time to data counts from when both are there, over an event that is held twice, and what
 // never came counts.
 func TestGitCounts(t *testing.T) {
-	e := &engine{w: &world.World{}, gits: make([]*gitServer, 0, 1)}
+	e := &engine{queue: newSchedule(), w: &world.World{}, gits: make([]*gitServer, 0, 1)}
 	e.gits = append(e.gits, &gitServer{})
 	repo := &world.Repo{}
 	for i := range 3 {
