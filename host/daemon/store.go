@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -164,7 +165,7 @@ func (f facts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) 
 	}
 	var list [][]byte
 	err = f.Fetch(ctx, found.Rows, func(_ int64, json []byte) error {
-		list = append(list, json)
+		list = append(list, bytes.Clone(json)) // some callers keep it for long
 		return nil
 	})
 	return list, err

@@ -138,7 +138,8 @@ const spansBehind = `
 // number of the key.
 const keySortKeys = `
 	SELECT v.key, (
-		SELECT group_concat(place, '') FROM (SELECT p.place FROM posting p WHERE p.key = unhex(v.value) LIMIT ?2))
+		SELECT CAST(group_concat(place, '') AS BLOB) FROM (
+			SELECT p.place FROM posting p WHERE p.key = unhex(v.value) LIMIT ?2))
 	FROM json_each(?1) v`
 
 // candidates are sort keys of several spans, in no order, with the number of the key. The form some takes keys,
@@ -153,7 +154,7 @@ var candidates = byKinds{
 }
 
 var (
-	packCandidates  = candidates.inside(`SELECT group_concat(place, ''), max(n) FROM (`, `)`)
+	packCandidates  = candidates.inside(`SELECT CAST(group_concat(place, '') AS BLOB), max(n) FROM (`, `)`)
 	countCandidates = candidates.inside(`SELECT count(*) FROM (`, `)`)
 )
 
@@ -170,7 +171,9 @@ const (
 // shortTexts takes rows, a JSON array, and a length, and returns one row: the packed texts up
 // to that length, one behind the other, and of all the numbers and the lengths.
 const shortTexts = `
-	SELECT group_concat(CASE WHEN length(e.json) <= ?2 THEN e.json END, ''), group_concat(r.key), group_concat(length(e.json))
+	SELECT
+		CAST(group_concat(CASE WHEN length(e.json) <= ?2 THEN e.json END, '') AS BLOB),
+		group_concat(r.key), group_concat(length(e.json))
 	FROM json_each(?1) r CROSS JOIN event e ON e.seq = r.value`
 
 // eventIDs takes ids, a JSON array.

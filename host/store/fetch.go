@@ -29,9 +29,10 @@ type text struct {
 }
 
 // Fetch calls yield with the JSON of each row in the given order. Rows that have gone
-// since Select are left out, unless their text is remembered. yield may wait, but must not change the text, and may keep it: no reader is held
-// meanwhile. Its error ends Fetch and is returned as it is. About a megabyte of
-// text is in memory at a time, beside what is remembered anyway.
+// since Select are left out, unless their text is remembered. yield may wait: no reader is
+// held meanwhile. It must not change the text, and if it keeps it for long, copies it, since
+// other texts lie in the same piece of memory. Its error ends Fetch and is returned as it
+// is. About a megabyte of text is in memory at a time, beside what is remembered anyway.
 func (s *Store) Fetch(ctx context.Context, rows []int64, yield func(row int64, json []byte) error) error {
 	var texts []text
 	for len(rows) > 0 {
@@ -72,14 +73,19 @@ func (s *Store) part(ctx context.Context, rows []int64, texts []text) ([]text, e
 		return texts, nil
 	}
 	size := 0
+	var room []byte // for a text, until it is kept
 	add := func(n int64, packed []byte) error {
 		t := &texts[at[n]]
-		json, err := unpack(packed)
+		json, err := unpack(room[:0], packed)
 		if err != nil {
 			return fmt.Errorf("event %d: %w", t.seq, err)
 		}
-		t.json = json
-		s.eventCache.Add(t.seq, json)
+		if cap(json) > cap(room) {
+			room = json
+		}
+		if t.json = s.eventCache.Add(t.seq, json); t.json == nil {
+			t.json = bytes.Clone(json)
+		}
 		size += len(json)
 		return nil
 	}
@@ -115,8 +121,7 @@ func (s *Store) part(ctx context.Context, rows []int64, texts []text) ([]text, e
 // eachShort calls yield with the number and the packed text of each short event in a row
 // of shortTexts, and returns the numbers of the others.
 func eachShort(row []driver.Value, yield func(n int64, packed []byte) error) (long []int64, err error) {
-	all, _ := row[0].(string)
-	packed := []byte(all)
+	packed, _ := row[0].([]byte)
 	numbers, _ := row[1].(string)
 	lengths, _ := row[2].(string)
 	for numbers != "" {
@@ -137,11 +142,7 @@ func eachShort(row []driver.Value, yield func(n int64, packed []byte) error) (lo
 		case size > len(packed):
 			return nil, errPacked
 		}
-		text := packed[:size:size]
-		if size > 0 && text[0] != packedMark {
-			text = bytes.Clone(text) // it is kept as it is
-		}
-		if err := yield(n, text); err != nil {
+		if err := yield(n, packed[:size]); err != nil {
 			return nil, err
 		}
 		packed = packed[size:]
@@ -182,7 +183,7 @@ func (s *Store) Get(ctx context.Context, id host.ID) (json []byte, err error) {
 		row, err := r.first(`SELECT json FROM event WHERE id = ?`, id[:])
 		if row != nil {
 			packed, _ := row[0].([]byte)
-			json, err = unpack(packed)
+			json, err = unpack(nil, packed)
 		}
 		return err
 	})

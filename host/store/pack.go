@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"slices"
 )
 
 // Events are stored packed: a quarter of the text of an ordinary event is lower-case hex,
@@ -159,17 +160,17 @@ var hexOf = func() (of [256]uint16) {
 
 var errPacked = errors.New("a packed text is damaged: run `talon check`")
 
-// unpack returns the text of a row. It shares memory with row if that is the text as it is.
-func unpack(row []byte) ([]byte, error) {
+// unpack appends the text of a row to b, which is empty but may have room.
+func unpack(b, row []byte) ([]byte, error) {
 	if len(row) == 0 || row[0] != packedMark {
-		return row, nil
+		return append(b, row...), nil
 	}
 	size, n := binary.Uvarint(row[1:])
 	// Nothing grows by more than a fragment for each byte.
 	if n <= 0 || size > maxPacked || size > uint64(len(row))*32 {
 		return nil, errPacked
 	}
-	text := make([]byte, 0, size)
+	text := slices.Grow(b, int(size))[:0:size]
 	for row = row[1+n:]; len(row) > 0; {
 		piece, number := row[0]&(3<<6), uint64(row[0]&63)
 		row = row[1:]

@@ -32,7 +32,7 @@ func TestPackTells(t *testing.T) {
 func TestPack(t *testing.T) {
 	for _, text := range packCases {
 		packed := pack(nil, []byte(text))
-		if got, err := unpack(packed); err != nil || string(got) != text {
+		if got, err := unpack(nil, packed); err != nil || string(got) != text {
 			t.Errorf("%.60q: got %.60q, %v", text, got, err)
 		}
 	}
@@ -45,7 +45,7 @@ func TestPack(t *testing.T) {
 			damaged[rnd.IntN(len(damaged))] ^= byte(1 << rnd.IntN(8))
 		}
 		damaged = damaged[:len(damaged)-rnd.IntN(4)]
-		if text, err := unpack(damaged); err == nil && len(text) > 32*len(damaged) {
+		if text, err := unpack(nil, damaged); err == nil && len(text) > 32*len(damaged) {
 			t.Fatalf("%d bytes of %d", len(text), len(damaged))
 		}
 	}
@@ -69,7 +69,7 @@ func TestPackReal(t *testing.T) {
 		for line := range bytes.Lines(all) {
 			line = bytes.TrimSpace(line)
 			packed := pack(nil, line)
-			if got, err := unpack(packed); err != nil || !bytes.Equal(got, line) {
+			if got, err := unpack(nil, packed); err != nil || !bytes.Equal(got, line) {
 				t.Fatalf("%s: %v", line, err)
 			}
 			was += len(line)
@@ -88,10 +88,10 @@ func FuzzPack(f *testing.F) {
 		f.Add(pack(nil, []byte(text)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if got, err := unpack(pack(nil, b)); err != nil || !bytes.Equal(got, b) {
+		if got, err := unpack(nil, pack(nil, b)); err != nil || !bytes.Equal(got, b) {
 			t.Errorf("%q: got %q, %v", b, got, err)
 		}
-		if text, err := unpack(b); err == nil && len(text) > 32*len(b) {
+		if text, err := unpack(nil, b); err == nil && len(text) > 32*len(b) {
 			t.Errorf("%d bytes of %d", len(text), len(b))
 		}
 	})
@@ -110,7 +110,7 @@ func BenchmarkPack(b *testing.B) {
 	b.Run("unpack", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := unpack(packed); err != nil {
+			if _, err := unpack(nil, packed); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -301,7 +301,7 @@ func (v *snapshot) lookUp(p *plan, n need, found []match, yield func(*match) err
 
 // parseRow reads the event of a row of table event.
 func parseRow(packed []byte) (*host.Event, error) {
-	text, err := unpack(packed)
+	text, err := unpack(nil, packed)
 	if err != nil {
 		return nil, err
 	}

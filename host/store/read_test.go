@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +103,47 @@ func TestStatementsStayPrepared(t *testing.T) {
 	}
 	if prepared > before {
 		t.Errorf("statements were prepared again, %d questions", prepared-before)
+	}
+}
+
+// TestFetchAllocatesLittle reads texts that are not remembered: they come into memory many
+// at a time.
+func TestFetchAllocatesLittle(t *testing.T) {
+	dir := t.TempDir()
+	s := openWith(t, dir, Options{})
+	l := newLoad(6)
+	var events []*host.Event
+	for range 8 * fetchRows {
+		events = append(events, l.event())
+	}
+	put(t, s, 0, events...)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openWith(t, dir, Options{Readers: 1})
+	sel, err := s.Select(context.Background(), []host.Filter{{Limit: -1}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := 0
+	count := func(int64, []byte) error { read++; return nil }
+	fetch := func(rows []int64) {
+		t.Helper()
+		if err := s.Fetch(context.Background(), rows, count); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fetch(sel.Rows[:1]) // which prepares the statements
+	rest := sel.Rows[1:]
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	fetch(rest)
+	runtime.ReadMemStats(&after)
+	if read != len(sel.Rows) {
+		t.Fatalf("%d texts were read, want %d", read, len(sel.Rows))
+	}
+	if n := after.Mallocs - before.Mallocs; n > uint64(len(rest))*2/3 {
+		t.Errorf("%d texts took %d allocations", len(rest), n)
 	}
 }
 

@@ -118,12 +118,11 @@ func (v *snapshot) candidates(p *plan, limit int) (packed []byte, keys int, few 
 	if err != nil {
 		return nil, 0, false, err
 	}
-	text, _ := row[0].(string)
+	packed, _ = row[0].([]byte)
 	last, _ := row[1].(int64)
-	if len(text)%p.width() != 0 {
+	if len(packed)%p.width() != 0 {
 		return nil, 0, false, errSortKeys
 	}
-	packed = []byte(text)
 	few = len(packed) <= limit*p.width()
 	v.recentSpans(p, func(key []byte, kind int64, _ int) {
 		if !few || err != nil {
@@ -151,7 +150,7 @@ func (v *snapshot) wholeKey(p *plan) int {
 // as to read what it has.
 func (v *snapshot) whole(ctx context.Context, p *plan) (found []sortKey, rest [][]byte, err error) {
 	limit := v.wholeKey(p)
-	var pieces []string
+	var all []byte
 	width := p.width()
 	many := map[string]bool{} // keys of which a span in memory is not to be read whole
 	v.recentSpans(p, func(key []byte, _ int64, rows int) {
@@ -162,20 +161,19 @@ func (v *snapshot) whole(ctx context.Context, p *plan) (found []sortKey, rest []
 	small := *p
 	small.keys = nil
 	err = v.each(ctx, keySortKeys, list(jsonHex(p.keys), int64(limit+1)), func(row []driver.Value) error {
-		packed, _ := row[1].(string)
+		packed, _ := row[1].([]byte)
 		key := p.keys[row[0].(int64)]
 		if len(packed) > limit*width || many[string(key)] {
 			rest = append(rest, key)
 			return nil
 		}
 		small.keys = append(small.keys, key)
-		pieces = append(pieces, packed)
+		all = append(all, packed...)
 		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	all := []byte(strings.Join(pieces, ""))
 	v.recentSpans(&small, func(key []byte, kind int64, _ int) {
 		if err == nil {
 			var more []byte

@@ -21,7 +21,12 @@ func TestTexts(t *testing.T) {
 	var size int64
 	for i := range c.shards {
 		s := &c.shards[i]
-		size += int64(len(s.young)+len(s.old)) * (int64(len(json)) + textCost)
+		for _, g := range []*generation{&s.young, &s.old} {
+			size += int64(len(g.places)) * textCost
+			for _, piece := range g.pieces {
+				size += int64(cap(piece))
+			}
+		}
 	}
 	if size > maximum {
 		t.Errorf("%d bytes are remembered, more than %d", size, maximum)
@@ -42,5 +47,28 @@ func TestTexts(t *testing.T) {
 	none.Add(1, json)
 	if none.Get(1) != nil {
 		t.Error("a cache of nothing remembers")
+	}
+}
+
+// TestTextsAreCopies finds texts of all lengths as they were.
+func TestTextsAreCopies(t *testing.T) {
+	c := New(64 << 20)
+	text := func(seq int64) []byte { return bytes.Repeat([]byte{byte('a' + seq%26)}, int(seq*seq)) }
+	for seq := range int64(200) {
+		json := text(seq)
+		kept := c.Add(seq, json)
+		clear(json)
+		if want := text(seq); !bytes.Equal(kept, want) || kept == nil {
+			t.Fatalf("%d is kept as %d bytes, want %d", seq, len(kept), len(want))
+		}
+		_ = append(kept, "more"...)
+		if c.Add(seq, []byte("other")); !bytes.Equal(c.Get(seq), text(seq)) {
+			t.Fatalf("%d was replaced", seq)
+		}
+	}
+	for seq := range int64(200) {
+		if got, want := c.Get(seq), text(seq); !bytes.Equal(got, want) || got == nil {
+			t.Errorf("%d is %d bytes, want %d", seq, len(got), len(want))
+		}
 	}
 }
