@@ -123,6 +123,7 @@ type Pipeline struct {
 	version  atomic.Uint64 // of the history, as committed
 	recent   *recent
 	quotas   *quotas
+	poller   *poller // of the workers; nil before Run
 }
 
 // entry is an item on its way. It belongs to a worker until it is decided, then to
@@ -220,6 +221,10 @@ func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
 			return fmt.Errorf("count what is held: %w", err)
 		}
 	}
+	var err error
+	if p.poller, err = newPoller(); err != nil {
+		return fmt.Errorf("open a pipe: %w", err)
+	}
 	var workers sync.WaitGroup
 	s.spawn = func() { workers.Go(func() { p.decideAll(working) }) }
 	for range p.cfg.Workers {
@@ -234,5 +239,5 @@ func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
 	w.write()
 	s.end()
 	workers.Wait()
-	return nil
+	return p.poller.close()
 }
