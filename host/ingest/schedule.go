@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/internal/heap"
 )
 
 const (
@@ -66,6 +67,7 @@ type schedule struct {
 
 func newSchedule(workers int, m *metrics) *schedule {
 	s := &schedule{
+		fast:    newLaneHeap(),
 		workers: workers, metrics: m, lanes: make(map[*host.Source]*lane), shares: make(map[string]*share),
 		wake: make(chan struct{}, 1),
 	}
@@ -89,7 +91,7 @@ type share struct {
 func (s *schedule) share(module string) *share {
 	sh := s.shares[module]
 	if sh == nil {
-		sh = &share{waits: s.metrics.waits.WithLabelValues(module), gauge: s.metrics.waiting.WithLabelValues(module)}
+		sh = &share{slow: newLaneHeap(), waits: s.metrics.waits.WithLabelValues(module), gauge: s.metrics.waiting.WithLabelValues(module)}
 		s.shares[module] = sh
 	}
 	sh.used = time.Now()
@@ -177,7 +179,7 @@ func (s *schedule) call() {
 
 // callIfWork wakes a worker if there is something to decide. REQUIRES: mu.
 func (s *schedule) callIfWork() {
-	if len(s.retries)+len(s.fast)+s.queued > 0 {
+	if len(s.retries)+s.fast.Len()+s.queued > 0 {
 		s.call()
 	}
 }
@@ -216,7 +218,7 @@ func (s *schedule) take() *entry {
 	if l == nil {
 		return nil
 	}
-	h.pop()
+	h.Pop()
 	l.queued = false
 	switch {
 	case of != nil:
@@ -373,7 +375,7 @@ func (s *schedule) forget() {
 		}
 	}
 	for module, sh := range s.shares {
-		if len(sh.slow)+sh.slowing+sh.waiting == 0 && now.Sub(sh.used) > idleLanes {
+		if sh.slow.Len()+sh.slowing+sh.waiting == 0 && now.Sub(sh.used) > idleLanes {
 			delete(s.shares, module)
 			s.metrics.waits.DeleteLabelValues(module)
 			s.metrics.waiting.DeleteLabelValues(module)
@@ -423,7 +425,7 @@ func (s *schedule) drained() bool {
 func (s *schedule) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.deciding > s.slowing || len(s.fast) > 0
+	return s.deciding > s.slowing || s.fast.Len() > 0
 }
 
 // depth is how many entries have not taken effect yet.
@@ -441,61 +443,29 @@ func (s *schedule) end() {
 	s.mu.Unlock()
 }
 
-// laneHeap is a binary heap of lanes, the one that has used the least time first.
-type laneHeap []*lane
+// laneHeap has the lane on top that has used the least time.
+type laneHeap struct{ heap.Heap[*lane] }
+
+func newLaneHeap() laneHeap {
+	return laneHeap{heap.New(func(a, b *lane) bool { return a.key < b.key }, nil)}
+}
 
 func (h *laneHeap) push(l *lane) {
 	l.key = l.used
-	*h = append(*h, l)
-	a := *h
-	for i := len(a) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if a[parent].key <= a[i].key {
-			return
-		}
-		a[parent], a[i] = a[i], a[parent]
-		i = parent
-	}
+	h.Push(l)
 }
 
 // first returns the lane that has used the least, nil if there is none. Lanes that were
 // charged while they were in the heap find their places first: else the clock, and with it
 // whoever has been idle, would be ahead of the others by what they were charged.
-func (h laneHeap) first() *lane {
-	for len(h) > 0 {
-		l := h[0]
+func (h *laneHeap) first() *lane {
+	for h.Len() > 0 {
+		l := h.Top()
 		if l.used <= l.key {
 			return l
 		}
 		l.key = l.used
-		h.down()
+		h.Fix(0)
 	}
 	return nil
-}
-
-// pop removes the first lane.
-func (h *laneHeap) pop() {
-	a := *h
-	n := len(a) - 1
-	a[0], a[n] = a[n], nil
-	*h = a[:n]
-	h.down()
-}
-
-// down moves the lane at the top to its place.
-func (h laneHeap) down() {
-	for i := 0; ; {
-		child := 2*i + 1
-		if child >= len(h) {
-			return
-		}
-		if child+1 < len(h) && h[child+1].key < h[child].key {
-			child++
-		}
-		if h[i].key <= h[child].key {
-			return
-		}
-		h[i], h[child] = h[child], h[i]
-		i = child
-	}
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"talon/host"
-	"talon/host/heap"
+	"talon/internal/heap"
 )
 
 // timer is something that is due at a time.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/heap"
+	"talon/internal/heap"
 )
 
 const (

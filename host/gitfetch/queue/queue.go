@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"talon/host/heap"
+	"talon/internal/heap"
 	"talon/sdk/abi"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/heap"
+	"talon/internal/heap"
 )
 
 // The spaces of a plugin. The numbers are on disks.

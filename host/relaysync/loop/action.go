@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"talon/host"
-	"talon/host/heap"
 	"talon/host/netguard"
 	"talon/host/relaysync/session"
+	"talon/internal/heap"
 	"talon/sdk/abi"
 )
 

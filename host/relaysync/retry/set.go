@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"talon/host"
-	"talon/host/heap"
+	"talon/internal/heap"
 )
 
 // Limits bounds a set. Every number must be positive.

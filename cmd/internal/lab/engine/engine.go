@@ -8,9 +8,9 @@ import (
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/world"
 	"talon/host"
-	"talon/host/heap"
 	"talon/host/plugin/guest"
 	"talon/host/relaymodel"
+	"talon/internal/heap"
 )
 
 // Config describes one run.

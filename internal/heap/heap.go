@@ -8,9 +8,9 @@ type Heap[T any] struct {
 	moved  func(item T, place int)
 }
 
-// New returns an empty heap. Before says which of two items comes first. Moved is told of
-// each item where it is, for Fix and Remove, and -1 when it has left; nil if nobody needs to
-// know.
+// New returns an empty heap. Before says which of two items comes first. Moved is called with
+// an item and its place when that has changed, for Fix and Remove; -1: it has left. A nil one
+// is not called.
 func New[T any](before func(a, b T) bool, moved func(item T, place int)) Heap[T] {
 	if moved == nil {
 		moved = func(T, int) {}
