@@ -2,10 +2,7 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
-	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -455,54 +452,4 @@ func TestCommitDoesNotWaitForRefusals(t *testing.T) {
 		flood.Wait()
 		r.stop()
 	})
-}
-
-// While a worker polls, what has come over a connection is read. If it only yielded, the
-// runtime would look for that each 10 ms.
-func TestPollReadsConnections(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	p, err := newPoller()
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var reader sync.WaitGroup
-	read := make(chan struct{}, 1)
-	reader.Go(func() {
-		for b := make([]byte, 1); ; read <- struct{}{} {
-			if _, err := in.Read(b); err != nil {
-				return
-			}
-		}
-	})
-	const events = 50
-	missed := 0
-	for range events {
-		for range 3 {
-			p.poll() // the reader waits again
-		}
-		if _, err := out.Write([]byte{0}); err != nil {
-			t.Fatal(err)
-		}
-		for tries := 0; len(read) == 0 && tries < 100; tries++ {
-			p.poll()
-		}
-		if len(read) == 0 {
-			missed++
-		}
-		<-read
-	}
-	if missed > events/2 { // the system may let the reader's thread wait
-		t.Errorf("%d of %d bytes were not read", missed, events)
-	}
-	if err := errors.Join(out.Close(), p.close()); err != nil {
-		t.Error(err)
-	}
-	reader.Wait()
-	if err := in.Close(); err != nil {
-		t.Error(err)
-	}
 }

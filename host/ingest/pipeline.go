@@ -123,7 +123,6 @@ type Pipeline struct {
 	version  atomic.Uint64 // of the history, as committed
 	recent   *recent
 	quotas   *quotas
-	poller   *poller // of the workers; nil before Run
 }
 
 // entry is an item on its way. It belongs to a worker until it is decided, then to
@@ -221,10 +220,6 @@ func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
 			return fmt.Errorf("count what is held: %w", err)
 		}
 	}
-	var err error
-	if p.poller, err = newPoller(); err != nil {
-		return fmt.Errorf("open a pipe: %w", err)
-	}
 	var workers sync.WaitGroup
 	s.spawn = func() { workers.Go(func() { p.decideAll(working) }) }
 	for range p.cfg.Workers {
@@ -239,5 +234,5 @@ func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
 	w.write()
 	s.end()
 	workers.Wait()
-	return p.poller.close()
+	return nil
 }

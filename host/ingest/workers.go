@@ -2,11 +2,7 @@ package ingest
 
 import (
 	"context"
-	"errors"
-	"os"
 	"runtime"
-	"sync"
-	"syscall"
 	"time"
 )
 
@@ -15,18 +11,10 @@ import (
 // after each statement of the store that takes long.
 const yieldAfter = 100 * time.Microsecond
 
-// pollAfter is how long a worker decides before it lets the runtime look for input of
-// connections, and pollTime how long it waits for that at most. The runtime looks when
-// nothing can run: beside workers that only yield this is every 10 ms.
-const (
-	pollAfter = time.Millisecond
-	pollTime  = 500 * time.Microsecond
-)
-
 // decideAll is a worker: it verifies and decides entries until there are no more.
 func (p *Pipeline) decideAll(ctx context.Context) {
 	s := p.schedule
-	var worked, unpolled time.Duration // since it let others go on; since it polled
+	var worked time.Duration // since it let others go on
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -48,70 +36,13 @@ func (p *Pipeline) decideAll(ctx context.Context) {
 		took := time.Since(began)
 		s.done(e, took)
 		if worked += took; worked >= yieldAfter {
-			if unpolled += worked; unpolled < pollAfter || !p.poller.poll() {
-				runtime.Gosched()
-			} else {
-				unpolled = 0
-			}
 			worked = 0
+			runtime.Gosched()
 		}
 		s.mu.Lock()
 		s.stopDeciding()
 	}
 }
-
-// poller lets the runtime look for input of connections: a worker waits for input that is
-// there, so it goes on after all others that can run, and after the runtime has looked. Beside
-// others that can always run it goes on after pollTime.
-type poller struct {
-	polling sync.Mutex
-	r, w    *os.File // a pipe
-	wait    syscall.RawConn
-}
-
-func newPoller() (*poller, error) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	wait, err := r.SyscallConn()
-	if err != nil {
-		return nil, errors.Join(err, r.Close(), w.Close())
-	}
-	return &poller{r: r, w: w, wait: wait}, nil
-}
-
-// poll reports false if it did nothing, because another worker does it, or it failed.
-func (p *poller) poll() bool {
-	if !p.polling.TryLock() {
-		return false
-	}
-	defer p.polling.Unlock()
-	var b [64]byte // more than one if the time was over before it could be read
-	err := p.r.SetReadDeadline(time.Now().Add(pollTime))
-	if err != nil {
-		return false
-	}
-	wrote := false
-	waited := p.wait.Read(func(uintptr) bool {
-		if wrote {
-			return true
-		}
-		_, err = p.w.Write(b[:1])
-		wrote = err == nil
-		return !wrote
-	})
-	if errors.Is(waited, os.ErrDeadlineExceeded) {
-		err = errors.Join(err, p.r.SetReadDeadline(time.Time{}))
-	}
-	if !wrote || err != nil {
-		return false
-	}
-	_, err = p.r.Read(b[:])
-	return err == nil
-}
-
-func (p *poller) close() error { return errors.Join(p.r.Close(), p.w.Close()) }
 
 // stopDeciding gives up a worker's turn. REQUIRES: mu.
 func (s *schedule) stopDeciding() {
