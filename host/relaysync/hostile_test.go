@@ -139,7 +139,7 @@ func TestForgedDoesNotPoison(t *testing.T) {
 	w := start(t, onConnect(bad.url, stored("content"), stored("signature")), nil)
 	w.plan.wait(t, 1, "eose content events=1 new=1")
 	w.plan.wait(t, 1, "eose signature events=1 new=1")
-	forged := w.sync.metrics.dropped.WithLabelValues("forged") // is counted as the strategy is told
+	forged := w.sync.metrics.dropped.WithLabelValues("forged") // counted while the strategy hears of it
 	testkit.Eventually(t, "two forged events", func() bool { return testutil.ToFloat64(forged) == 2 })
 	w.plan.swap(onConnect(good.url, fetch(good.url, "good", abi.MethodAuto, kinds(1))))
 	w.plan.wait(t, 1, "done good")
