@@ -27,7 +27,7 @@ import (
 // reports how long they take and how many are refused, alone and beside each attack.
 // Run it with scripts/isolation, for two binaries to compare.
 func BenchmarkIsolationPlugins(b *testing.B) {
-	for _, attack := range attacks {
+	for _, attack := range attacks() {
 		b.Run(strings.ReplaceAll(attack.name, " ", "-"), func(b *testing.B) {
 			for b.Loop() {
 				isolate(b, attack)
@@ -62,42 +62,46 @@ func again(c ...wasmtest.Code) wasmtest.Code {
 	return wasmtest.Body(wasmtest.Loop(wasmtest.Void), wasmtest.Body(c...), wasmtest.Br(0), wasmtest.End)
 }
 
-var attacks = []attack{
-	{name: "none"},
-	{name: "traps", code: wasmtest.Unreachable},
-	{name: "traps, fails open", sidecar: `on-failure = "open"`, code: wasmtest.Unreachable},
-	{name: "grows its memory", sidecar: "[budgets]\nmemory = '64MiB'\nfuel = 20000000", code: wasmtest.Body(
-		again(wasmtest.I32Const(1), wasmtest.MemoryGrow, wasmtest.I32Const(-1), wasmtest.I32Eq, wasmtest.If(wasmtest.Void), wasmtest.Unreachable, wasmtest.End))},
-	{
-		name: "takes from a bucket", manifest: `, "capabilities": ["bucket.take"]`,
-		imports: []wasmtest.Import{{Module: abi.ImportModule, Name: abi.CapBucketTake, Type: 3}},
-		types:   []wasmtest.Type{{Params: append(i32s(4), wasmtest.I64), Results: []wasmtest.ValType{wasmtest.I64}}},
-		code: again(wasmtest.I32Const(0), wasmtest.I32Const(32), wasmtest.I32Const(1), wasmtest.I32Const(1<<30), wasmtest.I64Const(1),
-			wasmtest.Call(0), wasmtest.Drop),
-	},
-	{
-		name: "writes to the log", manifest: `, "capabilities": ["log"]`,
-		imports: []wasmtest.Import{{Module: abi.ImportModule, Name: abi.CapLog, Type: 3}},
-		types:   []wasmtest.Type{{Params: i32s(3)}},
-		code:    again(wasmtest.I32Const(0), wasmtest.I32Const(300<<10), wasmtest.I32Const(64), wasmtest.Call(0)),
-	},
-	{
-		name: "writes what it remembers", manifest: `, "capabilities": ["kv.set"]`,
-		imports: []wasmtest.Import{{Module: abi.ImportModule, Name: abi.CapKVSet, Type: 3}},
-		types:   []wasmtest.Type{{Params: append(i32s(4), wasmtest.I64), Results: i32s(1)}},
-		code: again(wasmtest.I32Const(0), wasmtest.I32Const(32), wasmtest.I32Const(300<<10), wasmtest.I32Const(64), wasmtest.I64Const(60),
-			wasmtest.Call(0), wasmtest.Drop),
-	},
-	{name: "a program that hangs", program: true},
-	{name: "a strategy that never rests", strategy: true},
-	{name: "compiles for long", late: slices.Repeat([]wasmtest.Func{repeated(nil, 40_000, wasmtest.I32Const(1), wasmtest.I32Load8U, wasmtest.Drop)}, 40)},
-	{name: "compiles 8 kB for long", late: []wasmtest.Func{nested(2000, 2000)}},
-	{name: "has many locals", late: slices.Repeat([]wasmtest.Func{nested(200, 50_000)}, 10)},
-	{name: "jumps to many places", late: slices.Repeat([]wasmtest.Func{{Code: wasmtest.Body(
-		wasmtest.Block(wasmtest.Void), wasmtest.I32Const(0), wasmtest.BrTable(make([]uint32, 30_000)...), wasmtest.End, wasmtest.End)}}, 100)},
-	{name: "has a million functions", late: slices.Repeat([]wasmtest.Func{repeated(nil, 4, wasmtest.I32Const(1), wasmtest.Drop)}, 1_000_000)},
-	{name: "has one function of 5 MB", late: []wasmtest.Func{repeated([]wasmtest.Locals{{N: 1, Type: wasmtest.I64}}, 1_000_000,
-		wasmtest.LocalGet(0), wasmtest.I32Const(1), wasmtest.I32Load8U, wasmtest.Drop, wasmtest.Drop)}},
+// attacks are made when they are asked for: each Talon that a test starts is this program,
+// and would make them.
+func attacks() []attack {
+	return []attack{
+		{name: "none"},
+		{name: "traps", code: wasmtest.Unreachable},
+		{name: "traps, fails open", sidecar: `on-failure = "open"`, code: wasmtest.Unreachable},
+		{name: "grows its memory", sidecar: "[budgets]\nmemory = '64MiB'\nfuel = 20000000", code: wasmtest.Body(
+			again(wasmtest.I32Const(1), wasmtest.MemoryGrow, wasmtest.I32Const(-1), wasmtest.I32Eq, wasmtest.If(wasmtest.Void), wasmtest.Unreachable, wasmtest.End))},
+		{
+			name: "takes from a bucket", manifest: `, "capabilities": ["bucket.take"]`,
+			imports: []wasmtest.Import{{Module: abi.ImportModule, Name: abi.CapBucketTake, Type: 3}},
+			types:   []wasmtest.Type{{Params: append(i32s(4), wasmtest.I64), Results: []wasmtest.ValType{wasmtest.I64}}},
+			code: again(wasmtest.I32Const(0), wasmtest.I32Const(32), wasmtest.I32Const(1), wasmtest.I32Const(1<<30), wasmtest.I64Const(1),
+				wasmtest.Call(0), wasmtest.Drop),
+		},
+		{
+			name: "writes to the log", manifest: `, "capabilities": ["log"]`,
+			imports: []wasmtest.Import{{Module: abi.ImportModule, Name: abi.CapLog, Type: 3}},
+			types:   []wasmtest.Type{{Params: i32s(3)}},
+			code:    again(wasmtest.I32Const(0), wasmtest.I32Const(300<<10), wasmtest.I32Const(64), wasmtest.Call(0)),
+		},
+		{
+			name: "writes what it remembers", manifest: `, "capabilities": ["kv.set"]`,
+			imports: []wasmtest.Import{{Module: abi.ImportModule, Name: abi.CapKVSet, Type: 3}},
+			types:   []wasmtest.Type{{Params: append(i32s(4), wasmtest.I64), Results: i32s(1)}},
+			code: again(wasmtest.I32Const(0), wasmtest.I32Const(32), wasmtest.I32Const(300<<10), wasmtest.I32Const(64), wasmtest.I64Const(60),
+				wasmtest.Call(0), wasmtest.Drop),
+		},
+		{name: "a program that hangs", program: true},
+		{name: "a strategy that never rests", strategy: true},
+		{name: "compiles for long", late: slices.Repeat([]wasmtest.Func{repeated(nil, 40_000, wasmtest.I32Const(1), wasmtest.I32Load8U, wasmtest.Drop)}, 40)},
+		{name: "compiles 8 kB for long", late: []wasmtest.Func{nested(2000, 2000)}},
+		{name: "has many locals", late: slices.Repeat([]wasmtest.Func{nested(200, 50_000)}, 10)},
+		{name: "jumps to many places", late: slices.Repeat([]wasmtest.Func{{Code: wasmtest.Body(
+			wasmtest.Block(wasmtest.Void), wasmtest.I32Const(0), wasmtest.BrTable(make([]uint32, 30_000)...), wasmtest.End, wasmtest.End)}}, 100)},
+		{name: "has a million functions", late: slices.Repeat([]wasmtest.Func{repeated(nil, 4, wasmtest.I32Const(1), wasmtest.Drop)}, 1_000_000)},
+		{name: "has one function of 5 MB", late: []wasmtest.Func{repeated([]wasmtest.Locals{{N: 1, Type: wasmtest.I64}}, 1_000_000,
+			wasmtest.LocalGet(0), wasmtest.I32Const(1), wasmtest.I32Load8U, wasmtest.Drop, wasmtest.Drop)}},
+	}
 }
 
 // repeated returns a function that does something the given number of times.

@@ -116,14 +116,20 @@ func startTraffic(t testing.TB, s *process, connections int) *traffic {
 	return f
 }
 
-// publish keeps some events in flight, and sees to it that each gets exactly one
-// answer.
+// publish sends some events at a time, and sees to it that each gets exactly one
+// answer. It leaves time between them: what else the test waits for needs processors too.
 func (f *traffic) publish(c *client, name string) {
-	const window = 16
+	const window, pause = 16, 40 * time.Millisecond
 	flying := make(map[string]sent)
 	n := 0
 	for {
-		for !f.stop.Load() && len(flying) < window {
+		if len(flying) == 0 {
+			time.Sleep(pause)
+		}
+		for len(flying) == 0 || len(flying) < window && n%window != 0 {
+			if f.stop.Load() {
+				break
+			}
 			content := "hello"
 			if n%3 == 0 {
 				content = word
