@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -75,15 +73,6 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// program builds talon.
-var program = sync.OnceValue(func() error {
-	cmd := exec.Command("go", "build", "-o", filepath.Join(programs, "talon"), "talon/cmd/talon")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build talon: %w\n%s", err, text)
-	}
-	return nil
-})
-
 // beside makes an empty folder beside one named talon, which is this repository after
 // make build.
 func beside(t *testing.T, name string) string {
@@ -94,8 +83,8 @@ func beside(t *testing.T, name string) string {
 	}
 	tree := t.TempDir()
 	dir, bin := filepath.Join(tree, name), filepath.Join(tree, "talon", "bin")
-	err = errors.Join(program(), os.Mkdir(dir, 0o700), os.MkdirAll(bin, 0o700), os.Symlink(filepath.Join(root, "sdk"), filepath.Join(tree, "talon", "sdk")),
-		os.Symlink(filepath.Join(programs, "talon"), filepath.Join(bin, "talon")),
+	err = errors.Join(os.Mkdir(dir, 0o700), os.MkdirAll(bin, 0o700), os.Symlink(filepath.Join(root, "sdk"), filepath.Join(tree, "talon", "sdk")),
+		os.Symlink(plugintest.Talon(t), filepath.Join(bin, "talon")),
 		os.Symlink(plugintest.Build(t, "plugins/open"), filepath.Join(bin, "plugins")))
 	if err != nil {
 		t.Fatal(err)

@@ -27,8 +27,8 @@ import (
 )
 
 // machineCode keeps compiled modules for the tests of one run, cargoTarget what cargo
-// has built, programs what go has.
-var machineCode, cargoTarget, programs string
+// has built, tree the folders that examples are compiled in.
+var machineCode, cargoTarget, tree string
 
 func TestMain(m *testing.M) { os.Exit(plugintest.Main(tests{m})) }
 
@@ -42,7 +42,7 @@ func (m tests) Run() int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	machineCode, cargoTarget, programs = plugintest.Code(), filepath.Join(dir, "cargo"), filepath.Join(dir, "bin")
+	machineCode, cargoTarget, tree = plugintest.Code(), filepath.Join(dir, "cargo"), filepath.Join(dir, "tree")
 	return m.M.Run()
 }
 
@@ -342,7 +342,7 @@ func TestGarbageIsCollected(t *testing.T) {
 		t.Skip(why)
 	}
 	const name = "hello-policy"
-	at, err := lay(t.TempDir(), name)
+	at, err := lay(name + "-strings")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,7 +426,7 @@ func TestWasmOptInPath(t *testing.T) {
 	}
 	bin := t.TempDir()
 	testkit.WriteProgram(t, filepath.Join(bin, "wasm-opt"), "#!/bin/sh\nexit 1\n")
-	at, err := lay(t.TempDir(), "hello-policy")
+	at, err := lay("hello-policy-wasm-opt")
 	if err != nil {
 		t.Fatal(err)
 	}

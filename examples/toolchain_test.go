@@ -1,7 +1,9 @@
 package examples
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,12 +108,7 @@ func compile(t testing.TB, l *language, name string) []byte {
 		t.Skip(why)
 	}
 	once, _ := built.LoadOrStore(folder, sync.OnceValues(func() ([]byte, error) {
-		dir, err := os.MkdirTemp("", "talon-example-")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(dir)
-		at, err := lay(dir, name)
+		at, err := lay(filepath.Base(folder))
 		if err != nil {
 			return nil, err
 		}
@@ -135,17 +132,21 @@ func compileIn(dir, folder, name, commands string, env []string) ([]byte, error)
 	return os.ReadFile(filepath.Join(dir, name+".wasm"))
 }
 
-// lay makes a folder in a tree that looks like this repository to relative paths.
-func lay(tree, folder string) (string, error) {
+// lay makes a folder for an example in the tree, which looks like this repository to
+// relative paths: what all examples need of the SDK is compiled once.
+func lay(folder string) (string, error) {
 	sdk, err := filepath.Abs("../sdk")
 	if err != nil {
 		return "", err
 	}
-	if err := os.Symlink(sdk, filepath.Join(tree, "sdk")); err != nil {
+	dir := filepath.Join(tree, "examples", folder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	dir := filepath.Join(tree, "examples", folder)
-	return dir, os.MkdirAll(dir, 0o700)
+	if err := os.Symlink(sdk, filepath.Join(tree, "sdk")); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return dir, nil
 }
 
 // run runs commands as an author does who has this repository and the compilers,

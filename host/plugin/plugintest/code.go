@@ -93,17 +93,11 @@ func fetch(folder, dir string) error {
 	if link(entry, dir) == nil {
 		return nil
 	}
-	if err := os.MkdirAll(store, 0o700); err != nil {
-		return err
-	}
-	lock, err := os.OpenFile(entry+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	unlock, err := lock(entry)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return fmt.Errorf("lock machine code: %w", err)
-	}
+	defer unlock()
 	if link(entry, dir) == nil {
 		return nil // another process has made it meanwhile
 	}
@@ -171,15 +165,7 @@ func link(entry, dir string) error {
 			if d.Name() == passed && !raceDetector {
 				return nil // whether a module passes its self-test is for tests to see
 			}
-			source := filepath.Join(entry, module.Name(), file)
-			if err := os.Link(source, filepath.Join(to, file)); err == nil || errors.Is(err, fs.ErrExist) {
-				return nil
-			}
-			text, err := os.ReadFile(source)
-			if err != nil {
-				return err
-			}
-			return os.WriteFile(filepath.Join(to, file), text, 0o600)
+			return linkFile(filepath.Join(entry, module.Name(), file), filepath.Join(to, file), 0o600)
 		})
 		if err != nil {
 			return err
@@ -231,17 +217,56 @@ func fill(entry, folder string) error {
 }
 
 // talon builds a Talon whose machine code this process can use, without the race detector
-// even if the tests run under it. It is there for as long as the tests run.
+// even if the tests run under it. The store keeps it, and the go tool links it again when
+// that is not what it would link. What this process uses is its own for as long as the
+// tests run.
 func talon() (string, error) {
-	if code.talon == "" {
-		program := filepath.Join(code.dir, "talon")
-		version := "-X github.com/tetratelabs/wazero/internal/version.version=" + wazeroVersion()
-		if text, err := exec.Command("go", "build", "-ldflags", version, "-o", program, "talon/cmd/talon").CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build talon: %w\n%s", err, text)
-		}
-		code.talon = program
+	if code.talon != "" {
+		return code.talon, nil
 	}
-	return code.talon, nil
+	kept, program := filepath.Join(store, "talon"), filepath.Join(code.dir, "talon")
+	unlock, err := lock(kept)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	version := "-X github.com/tetratelabs/wazero/internal/version.version=" + wazeroVersion()
+	if text, err := exec.Command("go", "build", "-ldflags", version, "-o", kept, "talon/cmd/talon").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build talon: %w\n%s", err, text)
+	}
+	if err := linkFile(kept, program, 0o700); err != nil {
+		return "", err
+	}
+	code.talon = program
+	return program, nil
+}
+
+// lock waits until no other process makes an entry of the store.
+func lock(entry string) (unlock func(), err error) {
+	if err := os.MkdirAll(store, 0o700); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(entry+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("lock %s: %w", entry, err)
+	}
+	return func() { file.Close() }, nil
+}
+
+// linkFile makes a hard link, or a copy where that cannot be.
+func linkFile(from, to string, mode fs.FileMode) error {
+	if err := os.Link(from, to); err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, mode)
 }
 
 // Talon returns a Talon to load modules with, which runs without the race detector.
