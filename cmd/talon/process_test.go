@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"talon/internal/testkit"
 )
 
 // patience bounds every wait for something that should be a matter of moments. A machine
@@ -128,12 +130,10 @@ func serveArgs(t testing.TB, data string, args ...string) []string {
 // until waits for what a server brings about.
 func until(t testing.TB, what string, yes func() bool) {
 	t.Helper()
-	began := time.Now()
-	for pause := time.Millisecond; !yes(); pause = min(2*pause, 50*time.Millisecond) {
+	for began := time.Now(); !yes(); testkit.Pause(time.Since(began)) {
 		if time.Since(began) > patience {
 			t.Fatalf("it does not happen: %s", what)
 		}
-		time.Sleep(pause)
 	}
 }
 

@@ -241,10 +241,8 @@ func (s *schedule) take() *entry {
 	return e
 }
 
-// done notes that an entry has been decided, which took so long.
+// done notes that an entry has been decided, which took so long. REQUIRES: mu.
 func (s *schedule) done(e *entry, took time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	l := e.lane
 	l.average += (took - l.average) / 8
 	l.used += took - e.reserved

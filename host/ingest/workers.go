@@ -34,13 +34,15 @@ func (p *Pipeline) decideAll(ctx context.Context) {
 		began := time.Now()
 		p.decide(ctx, e)
 		took := time.Since(began)
+		s.mu.Lock()
+		s.stopDeciding() // before the writer, which done wakes, asks whether somebody decides
 		s.done(e, took)
 		if worked += took; worked >= yieldAfter {
 			worked = 0
+			s.mu.Unlock()
 			runtime.Gosched()
+			s.mu.Lock()
 		}
-		s.mu.Lock()
-		s.stopDeciding()
 	}
 }
 

@@ -114,11 +114,20 @@ func Deadline(t testing.TB) time.Time {
 // something is done, and synctest.Wait says when all of it is.
 func Eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := Deadline(t); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
+	began, deadline := time.Now(), Deadline(t)
+	for !done() {
+		now := time.Now()
+		if now.After(deadline) {
 			t.Fatalf("it does not happen: %s", what)
 		}
+		Pause(now.Sub(began))
 	}
+}
+
+// Pause sleeps before the next look at something that has been waited for so long already.
+// What takes long is looked at less often, and noticed a tenth later at most.
+func Pause(waited time.Duration) {
+	time.Sleep(min(max(waited/10, time.Millisecond), 250*time.Millisecond))
 }
 
 // Receive returns what comes out of a channel, the zero value when it is closed.
