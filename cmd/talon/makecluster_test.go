@@ -70,6 +70,11 @@ func TestMakeCluster(t *testing.T) {
 			port := freePorts(t, 4)
 			dir := filepath.Join("/tmp", fmt.Sprintf("talon-make-cluster-%d-%s", os.Getpid(), proxy)) // short, for a socket
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			for n := range 3 {
+				if err := linkCompiled(filepath.Join(dir, fmt.Sprint("node", n+1)), compiled(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
 			cmd := exec.Command(script, dir)
 			cmd.Env = append(environ(), fmt.Sprint("PORT=", port), "PROXY="+proxy, "TALON="+program, "PLUGINS="+modules(t))
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
