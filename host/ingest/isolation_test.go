@@ -453,3 +453,19 @@ func TestCommitDoesNotWaitForRefusals(t *testing.T) {
 		r.stop()
 	})
 }
+
+// Who publishes alone waits for the commit of its event, and for nothing else.
+func TestLoneEventIsCommittedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, acceptAll, func(c *Config) { c.Store = slowDisk{c.Store.(*memory)} })
+		source := &host.Source{}
+		for n := range 100 {
+			began := time.Now()
+			r.submit(t, source, event(n))
+			if took := time.Since(began); took != diskTime {
+				t.Fatalf("event %d took %v", n, took)
+			}
+		}
+		r.stop()
+	})
+}
