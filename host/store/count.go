@@ -7,11 +7,12 @@ import (
 	"strconv"
 
 	"talon/host"
+	"talon/host/store/metrics"
 )
 
 // Count returns how many events match any of the filters. Limits are ignored.
 func (s *Store) Count(ctx context.Context, filters []host.Filter, now int64) (total int64, err error) {
-	err = s.view(ctx, opCount, now, func(v *snapshot) (err error) {
+	err = s.view(ctx, metrics.Count, now, func(v *snapshot) (err error) {
 		total, err = v.count(ctx, filters)
 		return err
 	})
@@ -74,7 +75,7 @@ func (v *snapshot) countSpans(ctx context.Context, p *plan) (total int64, err er
 // filters, once for each event: what NIP-45's HyperLogLog is made of. Limits are
 // ignored. yield must not wait.
 func (s *Store) Authors(ctx context.Context, filters []host.Filter, now int64, yield func(host.PubKey)) error {
-	return s.view(ctx, opAuthors, now, func(v *snapshot) error {
+	return s.view(ctx, metrics.Authors, now, func(v *snapshot) error {
 		return v.every(ctx, filters, needMeta, func(m *match) error {
 			yield(m.pubkey)
 			return nil

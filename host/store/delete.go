@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"talon/host"
+	"talon/host/store/metrics"
 )
 
 // delete carries out a deletion event (NIP-09) and returns what it removed.
@@ -167,7 +168,7 @@ func (tx *Tx) drop(seq, size int64) error {
 // at the address, in unix seconds: a deletion event (NIP-09) names the address and
 // is not older. Such a version is never stored, nor held.
 func (s *Store) DeletedAddress(ctx context.Context, a host.Address, createdAt int64) (deleted bool, err error) {
-	err = s.use(ctx, opDeleted, func(r *reader) error {
+	err = s.use(ctx, metrics.Deleted, func(r *reader) error {
 		row, err := r.first(`SELECT 1 FROM deleted_address WHERE key = ? AND until >= ?`, r.keys.address(a), createdAt)
 		deleted = row != nil
 		return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"talon/host"
+	"talon/host/store/metrics"
 )
 
 const (
@@ -89,7 +90,7 @@ func (s *Store) part(ctx context.Context, rows []int64, texts []text) ([]text, e
 		size += len(json)
 		return nil
 	}
-	err := s.use(ctx, opFetch, func(r *reader) error {
+	err := s.use(ctx, metrics.Fetch, func(r *reader) error {
 		row, err := r.first(shortTexts, jsonInts(unknown), int64(shortText))
 		if err != nil {
 			return err
@@ -153,7 +154,7 @@ func eachShort(row []driver.Value, yield func(n int64, packed []byte) error) (lo
 // Headers returns [host.Event.Header] of each row in the given order. Rows that have
 // gone since Select are left out.
 func (s *Store) Headers(ctx context.Context, rows []int64) (list [][]byte, err error) {
-	err = s.use(ctx, opFetch, func(r *reader) error {
+	err = s.use(ctx, metrics.Fetch, func(r *reader) error {
 		const sql = `SELECT e.id, e.pubkey, e.created_at, e.kind FROM json_each(?) r CROSS JOIN event e ON e.seq = r.value`
 		return r.each(ctx, sql, []driver.Value{jsonInts(rows)}, func(row []driver.Value) error {
 			list = append(list, header(row).JSON)
@@ -179,7 +180,7 @@ func header(row []driver.Value) *host.Event {
 // Get returns the JSON of the event, nil if it is not stored. Whether it has
 // expired is not looked at.
 func (s *Store) Get(ctx context.Context, id host.ID) (json []byte, err error) {
-	err = s.use(ctx, opGet, func(r *reader) error {
+	err = s.use(ctx, metrics.Get, func(r *reader) error {
 		row, err := r.first(`SELECT json FROM event WHERE id = ?`, id[:])
 		if row != nil {
 			packed, _ := row[0].([]byte)
@@ -192,7 +193,7 @@ func (s *Store) Get(ctx context.Context, id host.ID) (json []byte, err error) {
 
 // Missing returns those of ids that are not stored.
 func (s *Store) Missing(ctx context.Context, ids []host.ID) (missing []host.ID, err error) {
-	err = s.use(ctx, opMissing, func(r *reader) error {
+	err = s.use(ctx, metrics.Missing, func(r *reader) error {
 		for i := range ids {
 			if i%fetchRows == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
@@ -213,7 +214,7 @@ func (s *Store) Missing(ctx context.Context, ids []host.ID) (missing []host.ID, 
 // Referenced reports whether a stored event names the id or address in one of
 // its [host.ReferenceTags].
 func (s *Store) Referenced(ctx context.Context, idOrAddress string) (found bool, err error) {
-	err = s.view(ctx, opReferenced, math.MinInt64, func(v *snapshot) error {
+	err = s.view(ctx, metrics.Referenced, math.MinInt64, func(v *snapshot) error {
 		for _, name := range []byte(host.ReferenceTags) {
 			p := &plan{keys: [][]byte{s.keys.key(name, idOrAddress)}, byTag: true, newest: math.MaxInt64}
 			row, err := v.first(`SELECT 1 FROM posting WHERE key = ? LIMIT 1`, p.keys[0])
@@ -246,7 +247,7 @@ func (s *Store) Export(ctx context.Context, yield func(json []byte) error) error
 	last := under(0)
 	for {
 		var rows []int64
-		err := s.use(ctx, opExport, func(r *reader) error {
+		err := s.use(ctx, metrics.Export, func(r *reader) error {
 			return r.each(context.Background(), sql, list(keyTime, last, int64(fetchRows)), func(row []driver.Value) error {
 				b, _ := row[0].([]byte)
 				if len(b) != longSortKey {

@@ -41,10 +41,10 @@ func (tx *Tx) Hold(e *host.Event, h host.HoldOptions, now int64) (host.Outcome, 
 	out, err := tx.hold(e, &h, now)
 	if err != nil {
 		tx.failed = err
-		tx.s.metrics.putErrors.Inc()
+		tx.s.metrics.PutErrors.Inc()
 		return host.Outcome{}, fmt.Errorf("hold event %s: %w", e.ID, err)
 	}
-	tx.s.metrics.put[out.Code].Observe(time.Since(began).Seconds())
+	tx.s.metrics.Put[out.Code].Observe(time.Since(began).Seconds())
 	return out, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"talon/host"
+	"talon/host/store/metrics"
 	"talon/host/wire"
 )
 
@@ -16,7 +17,7 @@ func (s *Store) Held(ctx context.Context, id host.ID) (json []byte, err error) {
 	if s.holdsNothing() {
 		return nil, nil
 	}
-	err = s.use(ctx, opHeld, func(r *reader) error {
+	err = s.use(ctx, metrics.Held, func(r *reader) error {
 		row, err := r.first(`SELECT json FROM held WHERE id = ?`, id[:])
 		if row != nil {
 			json, _ = row[0].([]byte)
@@ -32,7 +33,7 @@ func (s *Store) HeldBy(ctx context.Context, f host.Filter) (texts [][]byte, err 
 	if s.holdsNothing() || empty(&f) || f.Limit == 0 {
 		return nil, nil
 	}
-	err = s.view(ctx, opHeld, math.MinInt64, func(v *snapshot) error {
+	err = s.view(ctx, metrics.Held, math.MinInt64, func(v *snapshot) error {
 		found, err := v.heldBy(ctx, &f)
 		for _, e := range found {
 			texts = append(texts, e.JSON)
@@ -212,7 +213,7 @@ func (s *Store) EachHeld(ctx context.Context, yield func(host.HeldEvent) error) 
 	last := int64(0)
 	for {
 		var part []host.HeldEvent
-		err := s.use(ctx, opHeld, func(r *reader) error {
+		err := s.use(ctx, metrics.Held, func(r *reader) error {
 			const sql = `SELECT number, json, since, dormant FROM held WHERE number > ? ORDER BY number LIMIT ?`
 			size := 0
 			return r.each(context.Background(), sql, list(last, int64(fetchRows)), func(row []driver.Value) error {
@@ -244,7 +245,7 @@ func (s *Store) HeldEvent(ctx context.Context, id host.ID) (h host.HeldEvent, ok
 	if s.holdsNothing() {
 		return host.HeldEvent{}, false, nil
 	}
-	err = s.use(ctx, opHeld, func(r *reader) error {
+	err = s.use(ctx, metrics.Held, func(r *reader) error {
 		row, err := r.first(`SELECT json, since, dormant FROM held WHERE id = ?`, id[:])
 		if err != nil || row == nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/store/metrics"
 )
 
 // TestMergeBesideReaders puts, replaces, deletes and rolls back while rows are merged all
@@ -101,7 +102,7 @@ func compareIndexes(t *testing.T, s *Store, rnd *rand.Rand) {
 	ctx := context.Background()
 	limit := []int{-1, 1, 5, 40, 500}[rnd.IntN(5)]
 	all := []host.PubKey{{0}, {1}, {2}}
-	err := s.view(ctx, opSelect, 0, func(v *snapshot) error {
+	err := s.view(ctx, metrics.Select, 0, func(v *snapshot) error {
 		want, err := v.top(ctx, &host.Filter{Limit: limit}, limit)
 		if err != nil {
 			return err

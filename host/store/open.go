@@ -68,7 +68,7 @@ type Store struct {
 	path    string
 	log     *slog.Logger
 	keys    keyring
-	metrics *metrics
+	metrics *measures
 	lock    *os.File // nil if read-only
 
 	writing sync.Mutex // held by the open Tx; guards writer

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"talon/host"
+	"talon/host/store/metrics"
 	"talon/host/store/semantics"
 )
 
@@ -81,7 +82,7 @@ func (s *Store) Placeholders(ctx context.Context, yield func(repo string, id hos
 	last := placeholder{since: math.MinInt64}
 	for {
 		var part []placeholder
-		err := s.use(ctx, opPlaceholders, func(r *reader) error {
+		err := s.use(ctx, metrics.Placeholders, func(r *reader) error {
 			const sql = `
 				SELECT since, repo, id FROM placeholder INDEXED BY placeholder_since
 				WHERE (since, repo, id) > (?, ?, ?) ORDER BY since, repo, id LIMIT ?`

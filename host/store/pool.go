@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/store/metrics"
 	"talon/host/store/semantics"
 )
 
@@ -117,12 +118,12 @@ type snapshot struct {
 
 // view calls read with a snapshot as of now. The time it takes is recorded
 // under op.
-func (s *Store) view(ctx context.Context, op operation, now int64, read func(*snapshot) error) error {
+func (s *Store) view(ctx context.Context, op metrics.Operation, now int64, read func(*snapshot) error) error {
 	return s.use(ctx, op, func(r *reader) error { return r.snapshot(now, read) })
 }
 
 // use calls read with a reader. The time it takes is recorded under op.
-func (s *Store) use(ctx context.Context, op operation, read func(*reader) error) error {
+func (s *Store) use(ctx context.Context, op metrics.Operation, read func(*reader) error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s events: %w", op, context.Cause(ctx))
 	}
@@ -132,7 +133,7 @@ func (s *Store) use(ctx context.Context, op operation, read func(*reader) error)
 	}
 	defer s.release(r)
 	began := time.Now()
-	defer func() { s.metrics.queries[op].Observe(time.Since(began).Seconds()) }()
+	defer func() { s.metrics.Queries[op].Observe(time.Since(began).Seconds()) }()
 	if err := read(r); err != nil {
 		return fmt.Errorf("%s events: %w", op, err)
 	}

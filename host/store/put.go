@@ -41,10 +41,10 @@ func (tx *Tx) Put(e *host.Event, now int64) (host.Outcome, error) {
 	out, err := tx.put(e, now)
 	if err != nil {
 		tx.failed = err
-		tx.s.metrics.putErrors.Inc()
+		tx.s.metrics.PutErrors.Inc()
 		return host.Outcome{}, fmt.Errorf("put event %s: %w", e.ID, err)
 	}
-	tx.s.metrics.put[out.Code].Observe(time.Since(began).Seconds())
+	tx.s.metrics.Put[out.Code].Observe(time.Since(began).Seconds())
 	return out, nil
 }
 

@@ -178,7 +178,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%v, %v", problems, err)
 		}
 	}
-	if n := testutil.CollectAndCount(s.metrics.commit); n != 1 {
+	if n := testutil.CollectAndCount(s.metrics.Commit); n != 1 {
 		t.Errorf("commits are not recorded")
 	}
 	if st := s.Stats(); st.Events != 1 || st.Seq != 1 || st.Bytes == 0 || st.FileBytes == 0 {

@@ -10,13 +10,14 @@ import (
 	"strings"
 
 	"talon/host"
+	"talon/host/store/metrics"
 )
 
 // Select returns the events that match any of the filters, newest first, ties by
 // lowest id, each once. A filter selects at most Limit of them, its newest; a
 // negative limit is none.
 func (s *Store) Select(ctx context.Context, filters []host.Filter, now int64) (sel host.Selection, err error) {
-	err = s.view(ctx, opSelect, now, func(v *snapshot) error {
+	err = s.view(ctx, metrics.Select, now, func(v *snapshot) error {
 		sel.Seq = v.seq
 		var all []sortKey
 		for i := range filters {
@@ -350,7 +351,7 @@ func (s *Store) Scan(ctx context.Context, f host.Filter, limit int, now int64, y
 	if f.Limit >= 0 {
 		limit = min(limit, f.Limit)
 	}
-	err = s.view(ctx, opScan, now, func(v *snapshot) error {
+	err = s.view(ctx, metrics.Scan, now, func(v *snapshot) error {
 		seq = v.seq
 		if empty(&f) || limit <= 0 {
 			return nil

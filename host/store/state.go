@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"talon/host"
+	"talon/host/store/metrics"
 )
 
 // What plugins remember is in the same file as the events, and in transactions of
@@ -160,7 +161,7 @@ func (s *Store) changeState(ctx context.Context, change func(*conn) error) error
 // There are as many sorts of knowledge as callers want, each under a name of its own.
 func (s *Store) Relays(ctx context.Context, about string) (map[string][]byte, error) {
 	known := make(map[string][]byte)
-	err := s.use(ctx, opRelays, func(r *reader) error {
+	err := s.use(ctx, metrics.Relays, func(r *reader) error {
 		return r.each(ctx, `SELECT url, json FROM relay WHERE about = ?`, list(about), func(row []driver.Value) error {
 			url, _ := row[0].(string)
 			if text, ok := row[0].([]byte); ok {
@@ -178,7 +179,7 @@ func (s *Store) Relays(ctx context.Context, about string) (map[string][]byte, er
 
 // Relay returns what is known about one relay, nil if nothing is.
 func (s *Store) Relay(ctx context.Context, about, url string) (known []byte, err error) {
-	err = s.use(ctx, opRelays, func(r *reader) error {
+	err = s.use(ctx, metrics.Relays, func(r *reader) error {
 		return r.each(ctx, `SELECT json FROM relay WHERE about = ? AND url = ?`, list(about, url), func(row []driver.Value) error {
 			known, _ = row[0].([]byte)
 			return nil

@@ -106,8 +106,8 @@ func (tx *Tx) Commit() error {
 	for _, t := range tx.fresh {
 		tx.s.eventCache.Add(t.seq, t.json)
 	}
-	tx.s.metrics.commit.Observe(time.Since(began).Seconds())
-	tx.s.metrics.batch.Observe(float64(tx.work))
+	tx.s.metrics.Commit.Observe(time.Since(began).Seconds())
+	tx.s.metrics.Batch.Observe(float64(tx.work))
 	tx.end()
 	return nil
 }
@@ -194,13 +194,13 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 type checkpointer struct {
 	conn    *conn
 	log     *slog.Logger
-	metrics *metrics
+	metrics *measures
 	copying sync.Mutex // held by who copies: SQLite would turn a second one away
 	wake    chan struct{}
 	done    chan struct{}
 }
 
-func startCheckpointer(path string, log *slog.Logger, m *metrics) (*checkpointer, error) {
+func startCheckpointer(path string, log *slog.Logger, m *measures) (*checkpointer, error) {
 	c, err := dial(path, "rw", "busy_timeout = 5000", "synchronous = FULL", "wal_autocheckpoint = 0")
 	if err != nil {
 		return nil, err

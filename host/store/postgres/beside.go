@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"talon/host"
+	"talon/host/store/metrics"
 	"talon/host/store/semantics"
 )
 
@@ -49,7 +50,7 @@ func hash(key string) []byte {
 // are as many sorts of knowledge as callers want, each under a name of its own.
 func (s *Store) Relays(ctx context.Context, about string) (map[string][]byte, error) {
 	known := make(map[string][]byte)
-	err := s.each(ctx, opRelays, `SELECT url, json FROM relay WHERE about = $1`, []any{[]byte(about)}, func(rows pgx.Rows) error {
+	err := s.each(ctx, metrics.Relays, `SELECT url, json FROM relay WHERE about = $1`, []any{[]byte(about)}, func(rows pgx.Rows) error {
 		var url, json []byte
 		err := rows.Scan(&url, &json)
 		known[string(url)] = json
@@ -63,7 +64,7 @@ func (s *Store) Relays(ctx context.Context, about string) (map[string][]byte, er
 
 // Relay returns what is known about one relay, nil if nothing is.
 func (s *Store) Relay(ctx context.Context, about, url string) (known []byte, err error) {
-	_, err = s.first(ctx, opRelays, `SELECT json FROM relay WHERE about = $1 AND hash = $2`, []any{[]byte(about), hash(url)}, &known)
+	_, err = s.first(ctx, metrics.Relays, `SELECT json FROM relay WHERE about = $1 AND hash = $2`, []any{[]byte(about), hash(url)}, &known)
 	if err != nil {
 		return nil, fmt.Errorf("load what is known about a server (%s): %w", about, err)
 	}
@@ -154,7 +155,7 @@ func (s *Store) Placeholders(ctx context.Context, yield func(repo string, id hos
 	for {
 		var part []placeholder
 		size := 0
-		err := s.each(ctx, opPlaceholders, sql, []any{last.since, last.hash, last.id, fetchRows}, func(rows pgx.Rows) error {
+		err := s.each(ctx, metrics.Placeholders, sql, []any{last.since, last.hash, last.id, fetchRows}, func(rows pgx.Rows) error {
 			var p placeholder
 			if err := rows.Scan(&p.repo, &p.hash, &p.id, &p.since); err != nil {
 				return err

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"talon/host"
+	"talon/host/store/metrics"
 	"talon/host/store/semantics"
 	"talon/host/wire"
 )
@@ -33,7 +34,7 @@ func (s *Store) Check(ctx context.Context, verify func(*host.Event) error, repor
 		checked = c.events
 		return err
 	})
-	s.metrics.queries[opCheck].Observe(time.Since(began).Seconds())
+	s.metrics.Queries[metrics.Check].Observe(time.Since(began).Seconds())
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"talon/host"
+	"talon/host/store/metrics"
 	"talon/host/store/semantics"
 )
 
@@ -321,7 +322,7 @@ func (s *Store) Held(ctx context.Context, id host.ID) (json []byte, err error) {
 	if s.holdsNothing() {
 		return nil, nil
 	}
-	_, err = s.first(ctx, opHeld, `SELECT json FROM held WHERE id = $1`, []any{id[:]}, &json)
+	_, err = s.first(ctx, metrics.Held, `SELECT json FROM held WHERE id = $1`, []any{id[:]}, &json)
 	return json, err
 }
 
@@ -347,7 +348,7 @@ func (s *Store) HeldBy(ctx context.Context, f host.Filter) (texts [][]byte, err 
 		columns = "h.id, h.pubkey, h.created_at, h.kind"
 	}
 	sql := "SELECT " + columns + " FROM (" + q.String() + ") u JOIN held h ON h.seq = u.seq ORDER BY u.place"
-	err = s.each(ctx, opHeld, sql, q.args, func(rows pgx.Rows) (err error) {
+	err = s.each(ctx, metrics.Held, sql, q.args, func(rows pgx.Rows) (err error) {
 		var text []byte
 		if f.Header {
 			text, err = header(rows)
@@ -365,7 +366,7 @@ func (s *Store) HeldEvent(ctx context.Context, id host.ID) (h host.HeldEvent, ok
 	if s.holdsNothing() {
 		return h, false, nil
 	}
-	ok, err = s.first(ctx, opHeld, `SELECT json, since, dormant FROM held WHERE id = $1`, []any{id[:]}, &h.JSON, &h.Since, &h.Dormant)
+	ok, err = s.first(ctx, metrics.Held, `SELECT json, since, dormant FROM held WHERE id = $1`, []any{id[:]}, &h.JSON, &h.Since, &h.Dormant)
 	return h, ok, err
 }
 
@@ -380,7 +381,7 @@ func (s *Store) EachHeld(ctx context.Context, yield func(host.HeldEvent) error) 
 		) p WHERE p.before < $3 ORDER BY p.seq`
 	for last := int64(0); ; {
 		var part []host.HeldEvent
-		err := s.each(ctx, opHeld, sql, []any{last, fetchRows, int64(fetchBytes)}, func(rows pgx.Rows) error {
+		err := s.each(ctx, metrics.Held, sql, []any{last, fetchRows, int64(fetchBytes)}, func(rows pgx.Rows) error {
 			var h host.HeldEvent
 			err := rows.Scan(&last, &h.JSON, &h.Since, &h.Dormant)
 			part = append(part, h)

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"talon/host/store/metrics"
 	"talon/host/store/semantics"
 	"talon/host/store/textcache"
 )
@@ -73,7 +74,7 @@ type Store struct {
 	layout  *layout
 	keys    keyring
 	limits  semantics.HeldLimits
-	metrics *metrics
+	metrics *metrics.Metrics
 	pool    *pgxpool.Pool
 	texts   *textcache.Cache
 	closed  chan struct{}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"talon/host"
+	"talon/host/store/metrics"
 )
 
 // TestPlans reads the server's plans: every table is entered by an index, and a further
@@ -43,7 +44,7 @@ func TestPlans(t *testing.T) {
 
 func planOf(t *testing.T, s *Store, sql string, args ...any) (plan string) {
 	t.Helper()
-	err := s.each(t.Context(), opSelect, "EXPLAIN "+sql, args, func(rows pgx.Rows) error {
+	err := s.each(t.Context(), metrics.Select, "EXPLAIN "+sql, args, func(rows pgx.Rows) error {
 		var line string
 		err := rows.Scan(&line)
 		plan += line + "\n"

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"talon/host"
+	"talon/host/store/metrics"
 )
 
 // ErrPluginsChanged says that the generation of plugins that a proposal rests on does not
@@ -32,7 +33,7 @@ func (s *Store) switched(m *mark, yield func(host.Commit)) {
 // Plugins returns the generation of plugins that decides, and the one that is proposed.
 func (s *Store) Plugins(ctx context.Context) (current, next host.PluginSet, err error) {
 	const sql = `SELECT p.n, p.node, p.records, p.n = t.plugins FROM plugins p, total t WHERE p.n = t.plugins OR p.refused IS NULL`
-	err = s.each(ctx, opPlugins, sql, nil, func(rows pgx.Rows) error {
+	err = s.each(ctx, metrics.Plugins, sql, nil, func(rows pgx.Rows) error {
 		var p host.PluginSet
 		var decides bool
 		err := rows.Scan(&p.Number, &p.Node, &p.Records, &decides)
@@ -51,7 +52,7 @@ func (s *Store) Plugins(ctx context.Context) (current, next host.PluginSet, err 
 
 // PluginModule returns the module with a SHA-256.
 func (s *Store) PluginModule(ctx context.Context, sha string) (wasm []byte, err error) {
-	found, err := s.first(ctx, opPlugins, `SELECT wasm FROM plugins_module WHERE hash = $1`, []any{sha}, &wasm)
+	found, err := s.first(ctx, metrics.Plugins, `SELECT wasm FROM plugins_module WHERE hash = $1`, []any{sha}, &wasm)
 	if err == nil && !found {
 		err = errors.New("it is not there")
 	}
@@ -110,7 +111,7 @@ func (s *Store) AnswerPlugins(ctx context.Context, n int64, node, problem string
 // PluginAnswers returns what nodes have answered, by name.
 func (s *Store) PluginAnswers(ctx context.Context, n int64) (map[string]string, error) {
 	answers := map[string]string{}
-	err := s.each(ctx, opPlugins, `SELECT node, problem FROM plugins_answer WHERE n = $1`, []any{n}, func(rows pgx.Rows) error {
+	err := s.each(ctx, metrics.Plugins, `SELECT node, problem FROM plugins_answer WHERE n = $1`, []any{n}, func(rows pgx.Rows) error {
 		var node, problem string
 		err := rows.Scan(&node, &problem)
 		answers[node] = problem

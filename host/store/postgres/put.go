@@ -32,10 +32,10 @@ func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (h
 	out, err := f()
 	if err != nil {
 		tx.failed = err
-		tx.s.metrics.putErrors.Inc()
+		tx.s.metrics.PutErrors.Inc()
 		return host.Outcome{}, fmt.Errorf("%s %s: %w", what, e.ID, err)
 	}
-	tx.s.metrics.put[out.Code].Observe(time.Since(began).Seconds())
+	tx.s.metrics.Put[out.Code].Observe(time.Since(began).Seconds())
 	if tx.others > 0 {
 		if out.Code == host.Stored {
 			tx.changes.add(changeStored, uint64(out.Seq), e.JSON)

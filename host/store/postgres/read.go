@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"talon/host"
+	"talon/host/store/metrics"
 	"talon/host/store/semantics"
 )
 
@@ -25,14 +26,14 @@ const (
 
 // each runs a statement and calls yield for each row. The time that it takes is recorded
 // under op.
-func (s *Store) each(ctx context.Context, op operation, sql string, args []any, yield func(pgx.Rows) error) error {
+func (s *Store) each(ctx context.Context, op metrics.Operation, sql string, args []any, yield func(pgx.Rows) error) error {
 	select {
 	case <-s.closed:
 		return semantics.ErrClosed
 	default:
 	}
 	began := time.Now()
-	defer func() { s.metrics.queries[op].Observe(time.Since(began).Seconds()) }()
+	defer func() { s.metrics.Queries[op].Observe(time.Since(began).Seconds()) }()
 	again, err := s.read(ctx, sql, args, &yield)
 	if again && ctx.Err() == nil {
 		// The server was restarted, or a proxy has dropped the connection: all other open
@@ -93,7 +94,7 @@ func away(err error) error {
 }
 
 // first reads one row. It reports whether there is one.
-func (s *Store) first(ctx context.Context, op operation, sql string, args []any, into ...any) (found bool, err error) {
+func (s *Store) first(ctx context.Context, op metrics.Operation, sql string, args []any, into ...any) (found bool, err error) {
 	err = s.each(ctx, op, sql, args, func(rows pgx.Rows) error {
 		found = true
 		return rows.Scan(into...)
@@ -145,7 +146,7 @@ func (s *Store) choose(ctx context.Context, t tables, f *host.Filter) (way int, 
 		q.WriteString("(SELECT count(*) FROM (SELECT 1 FROM " + table + " WHERE " + column + " = ANY(" + q.arg(keys) + "::bytea[]) LIMIT " + q.arg(int64(probe)) + ") c)")
 		into[i] = &counts[i]
 	}
-	if _, err := s.first(ctx, opSelect, "SELECT "+q.String(), q.args, into...); err != nil {
+	if _, err := s.first(ctx, metrics.Select, "SELECT "+q.String(), q.args, into...); err != nil {
 		return 0, err
 	}
 	best := 0
@@ -177,7 +178,7 @@ func (s *Store) Select(ctx context.Context, filters []host.Filter, now int64) (s
 	}
 	q.WriteString(") r ORDER BY r.place NULLS FIRST")
 	sel.Rows, sel.Seq = []int64{}, -1
-	err = s.each(ctx, opSelect, q.String(), part.args, func(rows pgx.Rows) error {
+	err = s.each(ctx, metrics.Select, q.String(), part.args, func(rows pgx.Rows) error {
 		var seq int64
 		if err := rows.Scan(nil, &seq); err != nil {
 			return err
@@ -238,7 +239,7 @@ func (s *Store) part(ctx context.Context, seqs []int64) ([]text, error) {
 			FROM unnest($1::bigint[], $2::bigint[]) r (seq, at) JOIN event e ON e.seq = r.seq
 		) p WHERE p.before < $3 ORDER BY p.at`
 	size, last := 0, int64(0)
-	err := s.each(ctx, opFetch, sql, []any{unknown, at, int64(fetchBytes)}, func(rows pgx.Rows) error {
+	err := s.each(ctx, metrics.Fetch, sql, []any{unknown, at, int64(fetchBytes)}, func(rows pgx.Rows) error {
 		var json []byte
 		if err := rows.Scan(&last, &json); err != nil {
 			return err
@@ -260,7 +261,7 @@ func (s *Store) Headers(ctx context.Context, seqs []int64) (list [][]byte, err e
 	const sql = `
 		SELECT e.id, e.pubkey, e.created_at, e.kind
 		FROM unnest($1::bigint[]) WITH ORDINALITY r (seq, n) JOIN event e ON e.seq = r.seq ORDER BY r.n`
-	err = s.each(ctx, opFetch, sql, []any{seqs}, func(rows pgx.Rows) error {
+	err = s.each(ctx, metrics.Fetch, sql, []any{seqs}, func(rows pgx.Rows) error {
 		text, err := header(rows)
 		list = append(list, text)
 		return err
@@ -285,7 +286,7 @@ func header(rows pgx.Rows) ([]byte, error) {
 // Get returns the JSON of the event, nil if it is not stored. Whether it has expired is not
 // looked at.
 func (s *Store) Get(ctx context.Context, id host.ID) (json []byte, err error) {
-	_, err = s.first(ctx, opGet, `SELECT json FROM event WHERE id = $1`, []any{id[:]}, &json)
+	_, err = s.first(ctx, metrics.Get, `SELECT json FROM event WHERE id = $1`, []any{id[:]}, &json)
 	return json, err
 }
 
@@ -298,7 +299,7 @@ func (s *Store) Missing(ctx context.Context, ids []host.ID) (missing []host.ID, 
 	const sql = `
 		SELECT x.n FROM unnest($1::bytea[]) WITH ORDINALITY x (id, n)
 		WHERE NOT EXISTS (SELECT 1 FROM event e WHERE e.id = x.id) ORDER BY x.n`
-	err = s.each(ctx, opMissing, sql, []any{list}, func(rows pgx.Rows) error {
+	err = s.each(ctx, metrics.Missing, sql, []any{list}, func(rows pgx.Rows) error {
 		var n int64
 		if err := rows.Scan(&n); err != nil {
 			return err
@@ -316,7 +317,7 @@ func (s *Store) Referenced(ctx context.Context, idOrAddress string) (found bool,
 	for _, name := range []byte(host.ReferenceTags) {
 		keys = append(keys, s.keys.key(name, idOrAddress))
 	}
-	_, err = s.first(ctx, opReferenced, `SELECT EXISTS (SELECT 1 FROM tag WHERE key = ANY($1::bytea[]))`, []any{keys}, &found)
+	_, err = s.first(ctx, metrics.Referenced, `SELECT EXISTS (SELECT 1 FROM tag WHERE key = ANY($1::bytea[]))`, []any{keys}, &found)
 	return found, err
 }
 
@@ -331,7 +332,7 @@ func (s *Store) Count(ctx context.Context, filters []host.Filter, now int64) (to
 	if distinct {
 		what = "count(DISTINCT u.seq)"
 	}
-	_, err = s.first(ctx, opCount, "SELECT "+what+" FROM ("+q.String()+") u", q.args, &total)
+	_, err = s.first(ctx, metrics.Count, "SELECT "+what+" FROM ("+q.String()+") u", q.args, &total)
 	return total, err
 }
 
@@ -345,7 +346,7 @@ func (s *Store) Authors(ctx context.Context, filters []host.Filter, now int64, y
 		return err
 	}
 	sql := "SELECT e.pubkey FROM (SELECT DISTINCT u.seq FROM (" + q.String() + ") u) d JOIN event e ON e.seq = d.seq"
-	return s.each(ctx, opAuthors, sql, q.args, func(rows pgx.Rows) error {
+	return s.each(ctx, metrics.Authors, sql, q.args, func(rows pgx.Rows) error {
 		var pubkey pgtype.DriverBytes
 		if err := rows.Scan(&pubkey); err != nil {
 			return err
@@ -375,7 +376,7 @@ func (s *Store) Scan(ctx context.Context, f host.Filter, limit int, now int64, y
 		sql = "SELECT r.place, r.seq FROM (" + sql + " UNION ALL SELECT u.place, u.seq FROM (" + part.String() + ") u) r ORDER BY r.place NULLS FIRST"
 	}
 	seq = -1
-	err = s.each(ctx, opScan, sql, part.args, func(rows pgx.Rows) error {
+	err = s.each(ctx, metrics.Scan, sql, part.args, func(rows pgx.Rows) error {
 		if seq < 0 {
 			return rows.Scan(nil, &seq)
 		}
@@ -402,7 +403,7 @@ func (s *Store) Export(ctx context.Context, yield func(json []byte) error) error
 	last := under(0)
 	for {
 		var seqs []int64
-		err := s.each(ctx, opExport, `SELECT place, seq FROM event WHERE place < $1 ORDER BY place DESC LIMIT $2`, []any{last, fetchRows}, func(rows pgx.Rows) error {
+		err := s.each(ctx, metrics.Export, `SELECT place, seq FROM event WHERE place < $1 ORDER BY place DESC LIMIT $2`, []any{last, fetchRows}, func(rows pgx.Rows) error {
 			var seq int64
 			err := rows.Scan(&last, &seq)
 			seqs = append(seqs, seq)
@@ -421,6 +422,6 @@ func (s *Store) Export(ctx context.Context, yield func(json []byte) error) error
 // time.
 func (s *Store) DeletedAddress(ctx context.Context, a host.Address, createdAt int64) (deleted bool, err error) {
 	const sql = `SELECT EXISTS (SELECT 1 FROM deleted_address WHERE key = $1 AND until >= $2)`
-	_, err = s.first(ctx, opDeleted, sql, []any{s.keys.key(nameAddress, a.String()), createdAt}, &deleted)
+	_, err = s.first(ctx, metrics.Deleted, sql, []any{s.keys.key(nameAddress, a.String()), createdAt}, &deleted)
 	return deleted, err
 }

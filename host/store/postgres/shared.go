@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"talon/host"
+	"talon/host/store/metrics"
 	"talon/host/store/semantics"
 )
 
@@ -99,7 +100,7 @@ func (s *Store) CatchUp(yield func(host.Commit)) error {
 	defer s.writing.Unlock()
 	for {
 		var t tail
-		if err := s.each(context.Background(), opLog, catchUp, []any{s.known.commits, int64(logBytes)}, t.scan); err != nil {
+		if err := s.each(context.Background(), metrics.Log, catchUp, []any{s.known.commits, int64(logBytes)}, t.scan); err != nil {
 			return err
 		}
 		more, err := s.follow(&t, yield)
@@ -179,7 +180,7 @@ func (s *Store) skip(m *mark, yield func(host.Commit)) error {
 	for {
 		var c host.Commit
 		n := 0
-		err := s.each(context.Background(), opLog, sql, []any{last, m.Seq, fetchRows, int64(fetchBytes)}, func(rows pgx.Rows) error {
+		err := s.each(context.Background(), metrics.Log, sql, []any{last, m.Seq, fetchRows, int64(fetchBytes)}, func(rows pgx.Rows) error {
 			var json []byte
 			if err := rows.Scan(&last, &json); err != nil {
 				return err

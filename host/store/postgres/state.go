@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"talon/host"
+	"talon/host/store/metrics"
 )
 
 // Saves of state take turns, each with a number: who has read those up to one finds what
@@ -64,7 +65,7 @@ func (s *Store) readState(ctx context.Context, after int64, yield func(host.Stat
 	if after == 0 {
 		after = -1 // those of an earlier version of the schema have number 0
 	}
-	err = s.each(ctx, opState, `SELECT module, space, key, value, expires, n FROM state WHERE n > $1`, []any{after}, func(rows pgx.Rows) error {
+	err = s.each(ctx, metrics.State, `SELECT module, space, key, value, expires, n FROM state WHERE n > $1`, []any{after}, func(rows pgx.Rows) error {
 		var e host.StateEntry
 		var module, key []byte
 		var space int16

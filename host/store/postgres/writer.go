@@ -134,8 +134,8 @@ func (tx *Tx) Commit() error {
 	for _, e := range tx.texts {
 		s.texts.Add(e.seq, e.json)
 	}
-	s.metrics.commit.Observe(time.Since(began).Seconds())
-	s.metrics.batch.Observe(float64(tx.work))
+	s.metrics.Commit.Observe(time.Since(began).Seconds())
+	s.metrics.Batch.Observe(float64(tx.work))
 	tx.end()
 	return nil
 }
