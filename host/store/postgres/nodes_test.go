@@ -25,8 +25,6 @@ func TestSuiteOfNodes(t *testing.T) {
 
 type nodes struct{ engine }
 
-func (nodes) Rounds() int { return 1 }
-
 func (nodes) Open(ctx context.Context, name string, o storetest.Options) (storetest.Store, error) {
 	var n node
 	for range 3 {

@@ -26,7 +26,7 @@ func TestSuite(t *testing.T) {
 // engine is PostgreSQL as the suite of all engines opens it.
 type engine struct{}
 
-func (engine) Rounds() int { return 2 }
+func (engine) Rounds() int { return 1 }
 
 func (engine) New(t testing.TB) string { return server.URL(t) }
 

@@ -138,27 +138,28 @@ func testRealEvents(t *testing.T, x Engine) {
 			}
 			s := open(t, x)
 			const now = 1_790_000_000
-			stored := map[host.ID]*host.Event{}
+			var events []*host.Event
 			lines := bufio.NewScanner(bytes.NewReader(text))
 			lines.Buffer(nil, 1<<20)
 			for lines.Scan() {
-				e, err := wire.ParseEvent(lines.Bytes())
-				if err != nil {
-					continue // a line of this file may say more than an event
-				}
-				if e.Kind.Class() == host.Ephemeral {
-					continue
-				}
-				out := Put(t, s, now, e)[0]
-				if out.Code == host.Stored {
-					stored[e.ID] = e
-				}
-				for _, old := range out.Removed {
-					delete(stored, old.ID)
+				// A line of this file may say more than an event.
+				if e, err := wire.ParseEvent(lines.Bytes()); err == nil && e.Kind.Class() != host.Ephemeral {
+					events = append(events, e)
 				}
 			}
 			if err := lines.Err(); err != nil {
 				t.Fatal(err)
+			}
+			stored := map[host.ID]*host.Event{}
+			for batch := range slices.Chunk(events, 16) {
+				for i, out := range Put(t, s, now, batch...) {
+					if out.Code == host.Stored {
+						stored[batch[i].ID] = batch[i]
+					}
+					for _, old := range out.Removed {
+						delete(stored, old.ID)
+					}
+				}
 			}
 			Check(t, s)
 			var exported []string
