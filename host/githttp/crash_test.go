@@ -150,7 +150,7 @@ func TestRemoveUnderSlowClone(t *testing.T) {
 	s := newSite(t, nil)
 	r, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
-	if err := os.WriteFile(filepath.Join(dir, "noise"), noise(32<<20), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "noise"), noise(16<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	git(t, dir, "add", ".")
