@@ -18,39 +18,32 @@ import (
 	"talon/internal/testkit"
 )
 
-// cut is a line to the server that breaks on request.
-type cut struct {
-	before, after atomic.Bool // the next message is sent; its answer has come
+// line is a connection to the server that breaks on request.
+type line struct {
+	net.Conn
+	before, after atomic.Bool // the next message is sent; the answer to a commit has come
 }
 
-func (c *cut) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func dialLine(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, address)
-	return &cutConn{Conn: conn, cut: c}, err
-}
-
-type cutConn struct {
-	net.Conn
-	cut *cut
+	return &line{Conn: conn}, err
 }
 
 var errCut = errors.New("the line is cut")
 
-func (c *cutConn) Write(b []byte) (int, error) {
-	// The writer alone commits: its batch has the token's update.
-	if bytes.Contains(b, []byte("COMMIT")) || len(b) > 200 {
-		if c.cut.before.CompareAndSwap(true, false) {
-			c.Close()
-			return 0, errCut
-		}
+func (l *line) Write(b []byte) (int, error) {
+	if l.before.CompareAndSwap(true, false) {
+		l.Close()
+		return 0, errCut
 	}
-	return c.Conn.Write(b)
+	return l.Conn.Write(b)
 }
 
-func (c *cutConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 && bytes.Contains(b[:n], []byte("COMMIT\x00")) && c.cut.after.CompareAndSwap(true, false) {
-		c.Close()
+func (l *line) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if n > 0 && bytes.Contains(b[:n], []byte("COMMIT\x00")) && l.after.CompareAndSwap(true, false) {
+		l.Close()
 		return 0, errCut
 	}
 	return n, err
@@ -82,8 +75,7 @@ func has(t *testing.T, s *Store, e *host.Event) bool {
 // TestCommitIsCut breaks the line before a commit reaches the server, and after the server
 // has carried it out: Commit says what is so, and the store goes on.
 func TestCommitIsCut(t *testing.T) {
-	var line cut
-	s := opened(t, server.URL(t), Options{Dial: line.dial})
+	s := opened(t, server.URL(t), Options{Dial: dialLine})
 	storetest.Put(t, tested{s}, 0, storetest.Event(1, 1, 1, 1, host.Tag{"t", "x"})) // statements are prepared
 	for n, after := range []bool{false, true, false, true} {
 		e := storetest.Event(10+n, 1, 1, 1, host.Tag{"t", "x"})
@@ -94,10 +86,11 @@ func TestCommitIsCut(t *testing.T) {
 		if _, err := tx.Put(e, 0); err != nil {
 			t.Fatal(err)
 		}
-		line.before.Store(!after)
-		line.after.Store(after)
+		writer := s.conn.PgConn().Conn().(*line)
+		writer.before.Store(!after)
+		writer.after.Store(after)
 		err = tx.Commit()
-		if (err == nil) != after || line.before.Load() || line.after.Load() {
+		if (err == nil) != after || writer.before.Load() || writer.after.Load() {
 			t.Errorf("cut after the commit: %v; commit: %v", after, err)
 		}
 		if has(t, s, e) != after {
