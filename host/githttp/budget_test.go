@@ -73,9 +73,11 @@ func TestProcessorTime(t *testing.T) {
 	options := gitrepo.DefaultOptions
 	options.CPU = time.Nanosecond
 	s := newSiteOf(t, program, options, func(l *Limits) { l.CPU, l.Settle = 100*time.Millisecond, time.Hour })
-	addr := netip.MustParseAddr("192.0.2.1")
-	s.handler.cfg.Client = func(*http.Request) host.Client { return host.Client{Addr: addr} }
-	s.limit(func(*Limits) {})
+	from := func(addr string) {
+		client := host.Client{Addr: netip.MustParseAddr(addr)}
+		s.change(func(h *Handler) { h.cfg.Client = func(*http.Request) host.Client { return client } })
+	}
+	from("192.0.2.1")
 	_, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	for i, says := range []string{"the push takes more work than its size allows", "pushes from your address have taken all the time"} {
@@ -84,9 +86,7 @@ func TestProcessorTime(t *testing.T) {
 			t.Errorf("push %d: %v\n%s", i, err, out)
 		}
 	}
-	addr = netip.MustParseAddr("198.51.100.1")
-	s.handler.cfg.Client = func(*http.Request) host.Client { return host.Client{Addr: addr} }
-	s.limit(func(*Limits) {})
+	from("198.51.100.1")
 	if out, err := tryGit(t.Context(), dir, "push", url, "main"); err == nil || !strings.Contains(out, "more work than its size allows") {
 		t.Errorf("a push of somebody else: %v\n%s", err, out)
 	}

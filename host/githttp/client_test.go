@@ -255,8 +255,7 @@ func TestGitPrintsReasons(t *testing.T) {
 			case c.limits != nil:
 				s.limit(c.limits)
 			default:
-				s.limit(func(l *Limits) {})
-				s.handler.writes = newLimiter(1, 0, time.Second)
+				s.change(func(h *Handler) { h.writes = newLimiter(1, 0, time.Second) })
 				release, err := s.handler.writes.reserve(netip.Prefix{})
 				if err != nil {
 					t.Fatal(err)
@@ -289,7 +288,7 @@ func TestGitPrintsReasons(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	s := newSite(t, nil)
 	_, url := s.repo("x", gitrepo.SHA1)
-	s.handler.pushes = nil
+	s.change(func(h *Handler) { h.pushes = nil })
 	dir := work(t, gitrepo.SHA1)
 	if out, err := tryGit(t.Context(), dir, "push", url, "main"); err == nil || !strings.Contains(out, "this server is read-only") {
 		t.Errorf("a push to a server without pushes: %v\n%s", err, out)

@@ -133,13 +133,16 @@ func newSiteOf(t testing.TB, program string, options gitrepo.Options, change fun
 	return s
 }
 
-// limit gives the requests that come from now on other limits, and nothing else that is new.
-func (s *site) limit(change func(*Limits)) {
+// change has the requests that come from now on served otherwise. Those that are served see
+// nothing of it.
+func (s *site) change(set func(*Handler)) {
 	h := *s.handler
-	change(&h.limits)
+	set(&h)
 	s.handler = &h
 	s.serving.Store(&h)
 }
+
+func (s *site) limit(set func(*Limits)) { s.change(func(h *Handler) { set(&h.limits) }) }
 
 // testLog shows the log of a test that fails.
 type testLog struct{ t testing.TB }

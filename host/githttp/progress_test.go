@@ -18,7 +18,7 @@ import (
 // then the report; one without a side band hears the report alone.
 func TestWaitingClient(t *testing.T) {
 	s := newSite(t, nil)
-	s.handler.keepalive = time.Millisecond
+	s.change(func(h *Handler) { h.keepalive = time.Millisecond })
 	r, _ := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	id := git(t, dir, "rev-parse", "main")
@@ -76,7 +76,7 @@ func TestWaitingClient(t *testing.T) {
 // Git shows its user how far the server is, if asked to.
 func TestProgress(t *testing.T) {
 	s := newSite(t, nil)
-	s.handler.keepalive = time.Millisecond
+	s.change(func(h *Handler) { h.keepalive = time.Millisecond })
 	_, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	text := strings.Repeat("a line that is there twice\n", 2000)
