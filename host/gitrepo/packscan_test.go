@@ -20,11 +20,12 @@ import (
 // packWriter writes packs that no git would.
 type packWriter struct {
 	bytes.Buffer
-	at []int // where the objects begin
+	at  []int        // where the objects begin
+	zip *zlib.Writer // one for all objects: to make one takes longer than most objects
 }
 
 func newPack(objects int) *packWriter {
-	w := new(packWriter)
+	w := &packWriter{zip: zlib.NewWriter(nil)}
 	w.WriteString("PACK\x00\x00\x00\x02")
 	_ = binary.Write(w, binary.BigEndian, uint32(objects))
 	return w
@@ -40,9 +41,9 @@ func (w *packWriter) object(kind byte, size int, between, content []byte) {
 	}
 	w.WriteByte(c)
 	w.Write(between)
-	z := zlib.NewWriter(w)
-	_, _ = z.Write(content)
-	_ = z.Close()
+	w.zip.Reset(w)
+	_, _ = w.zip.Write(content)
+	_ = w.zip.Close()
 }
 
 // delta appends a delta of an earlier object that says what it makes.
