@@ -102,12 +102,11 @@ func (r *Repo) Store() string {
 	return r.dir
 }
 
-// fetchQuarantine is the quarantine of one fetch: a repository beside the others that borrows from one of them. Its
-// refs are those that exist there, so that git asks for no more than what is new.
+// fetchQuarantine is the quarantine of one fetch. Its refs are those that exist in the repository and some beside it,
+// so that git asks for no more than what is new.
 type fetchQuarantine struct {
-	repo *Repo
-	dir  string
-	env  []string
+	quarantine
+	env []string
 }
 
 // source is the name of the server in the quarantine's configuration. It stands there
@@ -115,35 +114,16 @@ type fetchQuarantine struct {
 const source = "source"
 
 func (r *Repo) newFetchQuarantine(ctx context.Context, format Format, url string) (_ *fetchQuarantine, err error) {
-	s, err := r.root.template(ctx, format)
-	if err != nil {
+	q := &fetchQuarantine{quarantine{repo: r}, r.git.fetchEnv(url)}
+	if err := q.make(format, "fetch-"); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(r.root.trash, "fetch-")
-	if err != nil {
-		return nil, err
-	}
-	q := &fetchQuarantine{repo: r, dir: dir, env: r.git.fetchEnv(url)}
 	defer func() {
 		if err != nil {
 			q.remove()
 		}
 	}()
-	if err := s.write(dir); err != nil {
-		return nil, err
-	}
-	borrow := filepath.Join(r.dir, "objects") + "\n"
-	store, borrows, err := r.shared()
-	if err != nil {
-		return nil, err
-	}
-	if borrows {
-		borrow += filepath.Join(store.dir, "objects") + "\n"
-	}
-	if err := writeFile(filepath.Join(dir, "objects", "info", "alternates"), borrow); err != nil {
-		return nil, err
-	}
-	tips, err := q.tips(ctx, store)
+	tips, err := q.tips(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -151,15 +131,15 @@ func (r *Repo) newFetchQuarantine(ctx context.Context, format Format, url string
 	for _, id := range tips {
 		refs += id + " refs/known/" + id + "\n"
 	}
-	return q, writeFile(filepath.Join(dir, "packed-refs"), refs)
+	return q, writeFile(filepath.Join(q.dir, "packed-refs"), refs)
 }
 
 // tips are the objects that refs name, here and in some repositories of the same
 // identifier: what they reach is here.
-func (q *fetchQuarantine) tips(ctx context.Context, store *store) ([]string, error) {
+func (q *fetchQuarantine) tips(ctx context.Context) ([]string, error) {
 	from := []*Repo{q.repo}
-	if store != nil {
-		members, err := store.members()
+	if q.store != nil {
+		members, err := q.store.members()
 		if err != nil {
 			return nil, err
 		}
@@ -183,21 +163,8 @@ func (q *fetchQuarantine) tips(ctx context.Context, store *store) ([]string, err
 		}
 	}
 	tips = slices.Compact(slices.Sorted(slices.Values(tips)))
-	there, err := q.repo.Has(ctx, tips...)
-	if err != nil {
-		return nil, err
-	}
-	known := tips[:0]
-	for i, id := range tips {
-		if there[i] {
-			known = append(known, id)
-		}
-	}
-	return known, nil
+	return q.repo.present(ctx, tips)
 }
-
-// remove takes the quarantine away, with all that did not land.
-func (q *fetchQuarantine) remove() { _ = os.RemoveAll(q.dir) }
 
 // has reports whether an object is among sorted ones. A server may name a million.
 func has(ids []string, id string) bool {

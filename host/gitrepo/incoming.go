@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,13 +16,6 @@ import (
 	"talon/host"
 )
 
-// incoming begins the names of quarantines below the objects of a repository: those of
-// git's own receive-pack, and in a Folder those of an [Incoming].
-const incoming = "tmp_objdir-"
-
-// staleAfter is the age at which nothing works on a quarantine any more.
-const staleAfter = 24 * time.Hour
-
 // Refused is the reason why a push fails: a fault of the push, or a concurrent change.
 type Refused struct {
 	Reason string
@@ -33,16 +24,14 @@ type Refused struct {
 
 func (r *Refused) Error() string { return r.Reason }
 
-// Incoming is a push on its way. What it brings is in a quarantine, which nobody sees
-// and which needs no lock: a bare repository of its own that borrows from the one that
-// is pushed to. That one may even go meanwhile. Its user calls Index if the push has a
-// pack with objects, Check, and then, under the lock, Land; Remove is the last of all.
-// It belongs to one goroutine.
+// Incoming is a push on its way. What it brings is in a quarantine. Its user calls Index if
+// the push has a pack with objects, Check, and then, under the lock, Land; Remove is the last
+// of all. It belongs to one goroutine.
 type Incoming struct {
-	repo    *Repo
+	quarantine // its folder is empty before Index
+
 	format  Format
 	updates []host.RefUpdate
-	dir     string // of the quarantine; empty before Index
 	gcEpoch uint64 // of the root, when Check began
 
 	size    atomic.Int64  // of the pack, once all of it is there
@@ -68,7 +57,7 @@ func (r *Repo) Receive(ctx context.Context, updates []host.RefUpdate) (*Incoming
 			return nil, &Refused{Reason: "this repository names its objects by " + format.String()}
 		}
 	}
-	return &Incoming{repo: r, format: format, updates: updates}, nil
+	return &Incoming{quarantine: quarantine{repo: r}, format: format, updates: updates}, nil
 }
 
 // Format returns the hash that the push names its objects by.
@@ -78,7 +67,7 @@ func (q *Incoming) Format() Format { return q.format }
 // end and then calls Indexed. What git says meanwhile goes to progress, if there is one,
 // which must not block.
 func (q *Incoming) Index(ctx context.Context, progress io.Writer) (*Process, error) {
-	if err := q.make(); err != nil {
+	if err := q.make(q.format, "push-"); err != nil {
 		return nil, fmt.Errorf("make a quarantine: %w", err)
 	}
 	options := q.repo.git.options
@@ -177,61 +166,9 @@ func complaint(err error, dir string) string {
 	return strings.ReplaceAll(failure.Stderr[at+len(fatal):], dir, "")
 }
 
-// make makes the quarantine. In a Root it is among what a start throws away.
-func (q *Incoming) make() (err error) {
-	r := q.repo
-	objects := filepath.Join(r.dir, "objects")
-	borrow := objects + "\n"
-	if r.root != nil {
-		store, borrows, err := r.shared()
-		if err != nil {
-			return err
-		}
-		if borrows { // also when the repository goes
-			borrow += filepath.Join(store.dir, "objects") + "\n"
-		}
-		q.dir, err = os.MkdirTemp(r.root.trash, "push-")
-		if err != nil {
-			return err
-		}
-	} else {
-		if strings.Contains(objects, "\n") {
-			return errors.New("git cannot borrow from a path with a line break")
-		}
-		old := olderThan(time.Now().Add(-staleAfter))
-		err := removeAll(objects, func(d fs.DirEntry) bool { return strings.HasPrefix(d.Name(), incoming) && old(d) })
-		if err != nil {
-			return err
-		}
-		if q.dir, err = os.MkdirTemp(objects, incoming); err != nil {
-			return err
-		}
-	}
-	defer func() {
-		if err != nil {
-			q.Remove()
-		}
-	}()
-	config := "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
-	if q.format != SHA1 {
-		config = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = " + q.format.String() + "\n"
-	}
-	return errors.Join(
-		os.MkdirAll(filepath.Join(q.dir, "objects", "pack"), 0o755),
-		os.Mkdir(filepath.Join(q.dir, "refs"), 0o755),
-		os.WriteFile(filepath.Join(q.dir, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644),
-		os.WriteFile(filepath.Join(q.dir, "config"), []byte(config), 0o644),
-		writeFile(filepath.Join(q.dir, "objects", "info", "alternates"), borrow),
-	)
-}
-
 // Remove deletes the quarantine, with all that was not moved to the repository. No
 // process of it may run.
-func (q *Incoming) Remove() {
-	if q.dir != "" {
-		_ = os.RemoveAll(q.dir)
-	}
-}
+func (q *Incoming) Remove() { q.remove() }
 
 // Check checks that the new values of the refs are here with all that they refer to; it
 // trusts the present values. A *Refused says that something is missing. It needs no lock:
@@ -265,7 +202,7 @@ func (q *Incoming) reach(ctx context.Context) error {
 	err = q.walk(ctx, ids, known)
 	if exitCode(err) == 128 && len(known) > 0 {
 		// It may be a broken ref that git did not like.
-		if known, err = q.sound(ctx, known); err == nil {
+		if known, err = q.repo.present(ctx, known); err == nil {
 			err = q.walk(ctx, ids, known)
 		}
 	}
@@ -279,21 +216,6 @@ func (q *Incoming) reach(ctx context.Context) error {
 		return fmt.Errorf("walk the objects of a push: %w", err)
 	}
 	return nil
-}
-
-// sound returns those of the objects that are there.
-func (q *Incoming) sound(ctx context.Context, ids []string) ([]string, error) {
-	there, err := q.repo.Has(ctx, ids...)
-	if err != nil {
-		return nil, err
-	}
-	sound := ids[:0]
-	for i, id := range ids {
-		if there[i] {
-			sound = append(sound, id)
-		}
-	}
-	return sound, nil
 }
 
 // walk visits all that objects refer to, but for what known ones reach.
