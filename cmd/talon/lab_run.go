@@ -56,16 +56,21 @@ func labRunCommand() *cobra.Command {
 		Long: `Run every strategy with every throttle in a scenario, once for each seed. All variants of a seed have the same weather: what is published when, which relays fail,
 how long lines take. The modules are the files that production runs, and so are the machines that carry out what they decide.
 
-SCENARIO is a file (docs/reference-lab-scenarios.md has the keys), or one of those that are built in:
-
-` + scenarioList() + `
 With --out, a folder gets runs.jsonl, the tables as CSV, and report.html. An invariant that a run breaks ends it: the run is named with its seed, and with the shortest
-part of its events and faults that was found to break it too. The exit code is 1 then. Interrupted, it writes what is done.`,
+part of its events and faults that was found to break it too. The exit code is 1 then. Interrupted, it writes what is done.
+
+SCENARIO is a file (docs/reference-lab-scenarios.md has the keys), or one of those that are built in:
+`,
 		Example: `  talon lab run small --strategy layered-v5,./mine.wasm --throttle polite --seeds 200 --out results
   talon lab run small --strategy layered-v5 --set 'relays.*.rate=10,50,250'
   talon lab run small --strategy layered-v5 --config layered-v5:batch_seconds=1,5,20`,
 		Args: cobra.ExactArgs(1),
 	}
+	help := cmd.HelpFunc()
+	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		cmd.Long += "\n\n" + scenarioList() // to read them takes longer than a short command
+		help(cmd, args)
+	})
 	o.flags(cmd)
 	f := cmd.Flags()
 	f.IntVar(&seeds, "seeds", 20, "how `many` seeds, from the first one")
