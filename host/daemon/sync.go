@@ -166,7 +166,9 @@ func (s *syncing) Run(ctx context.Context) error {
 	defer s.close()
 	kept := make(chan error, 1)
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
-	go func() { kept <- s.relays.Run(keeping, relaysync.DefaultLimits.SaveEvery) }()
+	go func() {
+		kept <- s.relays.Run(keeping, time.Duration(relaysync.DefaultLimits.SaveEvery)*time.Millisecond)
+	}()
 	followed := make(chan struct{})
 	go func() {
 		defer close(followed)

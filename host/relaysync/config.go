@@ -106,107 +106,76 @@ type Deps struct {
 // Limits bounds the work that strategies and relays can cause. Every number must be
 // positive; start from [DefaultLimits].
 type Limits struct {
-	// What a strategy may ask for.
-	Connections   int // concurrent connections to relays
-	Relays        int // relays that are wanted or known
-	Subscriptions int // open on one relay
-	Filters       int // of one subscription
-	Values        int // of one filter
-	AllValues     int // of all filters of one answer
-	Historics     int // running on one relay
-	Waiting       int // historics that wait for their turn, on one relay
-	Timers        int
-	Actions       int // of one answer
-	AnswerBytes   int // of one answer
-	Answers       int // of the host in a second, to actions that it does not carry out, and timers
+	loop.Limits
 
-	// What a relay may do.
-	MessageBytes int // of one message
+	MessageBytes int // of one message of a relay
 	QueueBytes   int // that it has not taken
-	InFlight     int // events of one relay, submitted and not answered
-	EventBytes   int // of their texts
-	Violations   int // breaches of the rules; one is forgiven each second
-	Notices      int // passed to the strategy in a minute
-	PageEvents   int // of one answer to a REQ that asks for past events
-	Rounds       int // pages, or messages, of one historic
-	Need         int // ids that are fetched before the comparison begins again
 	Records      int // local events of one comparison
 	Holdings     int // events that one relay is believed to hold, 6 bytes each
-	Push         int // events that one historic sends
 	InfoBytes    int // of the NIP-11 document
 	RelayLabels  int // relays with metrics of their own
-
-	// How we press on relays.
-	Page     int     // events of one page
-	Chunk    int     // ids of one REQ
-	Chunks   int     // concurrent REQs of this kind
-	Requests float64 // subscriptions and historics that begin in a second on one relay, after a burst
-	Burst    int
-	Dials    int // concurrent attempts
-	Scans    int // concurrent comparisons that read the store
+	Scans        int // concurrent comparisons that read the store
 
 	ConnectTime time.Duration // of one attempt
-	AnswerTime  time.Duration // of silence about something that was asked
-	PageTime    time.Duration // of one answer, however much comes
-	PingAfter   time.Duration // of silence
-	PongTime    time.Duration
-	FailTime    time.Duration // after a failure of the strategy, doubled up to a minute
-	SaveEvery   time.Duration // of what Memory and Holdings keep
 
 	Refused    int   // events that are remembered as refused
 	RefusedAge int64 // seconds
-	Retry      retry.Limits
 }
 
 // DefaultLimits are the default limits.
 var DefaultLimits = Limits{
-	Connections:   200,
-	Relays:        10_000,
-	Subscriptions: 70,
-	Filters:       10,
-	Values:        500,
-	AllValues:     200_000,
-	Historics:     4,
-	Waiting:       2000,
-	Timers:        2000,
-	Actions:       5000,
-	AnswerBytes:   8 << 20,
-	Answers:       500,
+	Limits: loop.Limits{
+		Limits: session.Limits{
+			Subscriptions: 70,
+			Fetches:       4,
+			Waiting:       2000,
 
+			InFlight:   512,
+			EventBytes: 4 << 20,
+			Violations: 100,
+			Notices:    20,
+			PageEvents: 50_000,
+			Rounds:     5000,
+			Need:       100_000,
+			Push:       10_000,
+
+			Page:     500,
+			Chunk:    250,
+			Chunks:   4,
+			Requests: 20,
+			Burst:    200,
+
+			AnswerTime: 60_000,
+			PageTime:   600_000,
+			PingAfter:  30_000,
+			PongTime:   20_000,
+		},
+		Connections: 200,
+		Dials:       16,
+		Relays:      10_000,
+		Filters:     10,
+		Values:      500,
+		AllValues:   200_000,
+		Timers:      2000,
+		Actions:     5000,
+		AnswerBytes: 8 << 20,
+		Answers:     500,
+
+		FailTime:  1000,
+		SaveEvery: 20_000,
+
+		Retry: retry.DefaultLimits,
+	},
 	MessageBytes: 3<<20 + 64<<10,
 	QueueBytes:   4 << 20,
-	InFlight:     512,
-	EventBytes:   4 << 20,
-	Violations:   100,
-	Notices:      20,
-	PageEvents:   50_000,
-	Rounds:       5000,
-	Need:         100_000,
 	Records:      1_000_000,
 	Holdings:     500_000,
-	Push:         10_000,
 	InfoBytes:    128 << 10,
 	RelayLabels:  500,
-
-	Page:     500,
-	Chunk:    250,
-	Chunks:   4,
-	Requests: 20,
-	Burst:    200,
-	Dials:    16,
-	Scans:    2,
-
-	ConnectTime: 20 * time.Second,
-	AnswerTime:  time.Minute,
-	PageTime:    10 * time.Minute,
-	PingAfter:   30 * time.Second,
-	PongTime:    20 * time.Second,
-	FailTime:    time.Second,
-	SaveEvery:   20 * time.Second,
-
-	Refused:    50_000,
-	RefusedAge: 12 * 3600,
-	Retry:      retry.DefaultLimits,
+	Scans:        2,
+	ConnectTime:  20 * time.Second,
+	Refused:      50_000,
+	RefusedAge:   12 * 3600,
 }
 
 var (
@@ -216,17 +185,13 @@ var (
 
 func (l *Limits) check() error {
 	for _, n := range []int{
-		l.Connections, l.Relays, l.Subscriptions, l.Filters, l.Values, l.AllValues, l.Historics, l.Waiting, l.Timers, l.Actions,
+		l.Connections, l.Relays, l.Subscriptions, l.Filters, l.Values, l.AllValues, l.Fetches, l.Waiting, l.Timers, l.Actions,
 		l.AnswerBytes, l.Answers, l.MessageBytes, l.QueueBytes, l.InFlight, l.EventBytes, l.Violations, l.Notices, l.PageEvents, l.Rounds,
 		l.Need, l.Records, l.Holdings, l.Push, l.InfoBytes, l.RelayLabels, l.Page, l.Chunk, l.Chunks, l.Burst, l.Dials, l.Scans, l.Refused,
 		int(l.RefusedAge), l.Retry.Events, l.Retry.Bytes, int(l.Retry.Age), l.Retry.Tries, int(l.Retry.Ahead),
+		int(l.AnswerTime), int(l.PageTime), int(l.PingAfter), int(l.PongTime), int(l.FailTime), int(l.SaveEvery), int(l.ConnectTime),
 	} {
 		if n <= 0 {
-			return errLimits
-		}
-	}
-	for _, d := range []time.Duration{l.ConnectTime, l.AnswerTime, l.PageTime, l.PingAfter, l.PongTime, l.FailTime, l.SaveEvery} {
-		if d <= 0 {
 			return errLimits
 		}
 	}
@@ -243,22 +208,8 @@ func (d *Deps) check() error {
 	return nil
 }
 
-// Loop returns what a loop needs of the limits.
-func (l *Limits) Loop() loop.Limits {
-	return loop.Limits{
-		Connections: l.Connections, Dials: l.Dials, Relays: l.Relays, Subscriptions: l.Subscriptions, Filters: l.Filters, Values: l.Values,
-		AllValues: l.AllValues, Historics: l.Historics, Waiting: l.Waiting, Timers: l.Timers, Actions: l.Actions, AnswerBytes: l.AnswerBytes,
-		Answers: l.Answers, FailTime: l.FailTime.Milliseconds(), SaveEvery: l.SaveEvery.Milliseconds(), Retry: l.Retry,
-	}
-}
+// Loop returns the limits of a loop.
+func (l *Limits) Loop() loop.Limits { return l.Limits }
 
-// Session returns what a session needs of the limits.
-func (l *Limits) Session() session.Limits {
-	return session.Limits{
-		Subscriptions: l.Subscriptions, Fetches: l.Historics, Waiting: l.Waiting, InFlight: l.InFlight, EventBytes: l.EventBytes,
-		Violations: l.Violations, Notices: l.Notices, PageEvents: l.PageEvents, Rounds: l.Rounds, Need: l.Need, Push: l.Push,
-		Page: l.Page, Chunk: l.Chunk, Chunks: l.Chunks, Requests: l.Requests, Burst: l.Burst,
-		AnswerTime: l.AnswerTime.Milliseconds(), PageTime: l.PageTime.Milliseconds(),
-		PingAfter: l.PingAfter.Milliseconds(), PongTime: l.PongTime.Milliseconds(),
-	}
-}
+// Session returns the limits of a session.
+func (l *Limits) Session() session.Limits { return l.Limits.Limits }

@@ -317,7 +317,7 @@ func TestNeverPongs(t *testing.T) {
 		}
 		return nil
 	}, func(cfg *Config, _ *Deps) {
-		cfg.Limits.PingAfter, cfg.Limits.PongTime = time.Second, time.Second
+		cfg.Limits.PingAfter, cfg.Limits.PongTime = 1000, 1000
 	})
 	got := w.plan.wait(t, 1, "disconnected")
 	if !strings.Contains(got, errSilent.Error()) {

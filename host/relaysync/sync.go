@@ -144,7 +144,7 @@ func (v *Sync) Run(ctx context.Context) error {
 		return fmt.Errorf("read what was refused: %w", err)
 	}
 	v.helpers.Go(func() { v.resubmit(ctx) })
-	v.helpers.Go(func() { v.beliefs.run(ctx, v.cfg.Limits.SaveEvery, v.unsaved) })
+	v.helpers.Go(func() { v.beliefs.run(ctx, time.Duration(v.cfg.Limits.SaveEvery)*time.Millisecond, v.unsaved) })
 	v.helpers.Go(func() { v.refusals.run(ctx, v.unsaved) })
 	v.loop.Start(v.now(), records)
 	timer := time.NewTimer(0)

@@ -397,7 +397,7 @@ func TestWorldInParts(t *testing.T) {
 func TestStrategyFails(t *testing.T) {
 	r := newRemote(t, nil)
 	w := start(t, onConnect(r.url, live(r.url, "live", kinds(1))), func(cfg *Config, d *Deps) {
-		cfg.Limits.FailTime = 10 * time.Millisecond
+		cfg.Limits.FailTime = 10
 		d.Strategy.(*plan).fail = func(call int) error {
 			if call == 3 {
 				return errors.New("trap")
@@ -660,7 +660,7 @@ func TestMemory(t *testing.T) {
 	begun := time.Now().UnixMilli()
 	remember := func(cfg *Config, d *Deps) {
 		d.Memory = m
-		cfg.Limits.SaveEvery = 10 * time.Millisecond
+		cfg.Limits.SaveEvery = 10
 	}
 	w := start(t, onConnect(r.url), remember)
 	w.plan.wait(t, 1, "connected last=false")

@@ -18,13 +18,13 @@ func (s *Loop) carryOut(answer []byte) {
 	l := &s.cfg.Limits
 	if len(answer) > l.AnswerBytes {
 		s.refuse(RefusedLimit)
-		s.log(Error, "the strategy's answer is too long", "bytes", len(answer), "limit", l.AnswerBytes)
+		s.log(session.Error, "the strategy's answer is too long", "bytes", len(answer), "limit", l.AnswerBytes)
 		return
 	}
 	actions, err := abi.DecodeActions(answer, abi.ActionLimits{Actions: l.Actions, Filters: l.Filters, Values: l.Values, AllValues: l.AllValues})
 	if err != nil {
 		s.refuse(RefusedMalformed)
-		s.log(Error, "the strategy's answer is not carried out", "err", err)
+		s.log(session.Error, "the strategy's answer is not carried out", "err", err)
 		return
 	}
 	for i := range actions {
@@ -234,7 +234,7 @@ func (s *Loop) polled(r *relay) {
 	s.stats.Polls++
 	if !r.polled {
 		r.polled = true
-		s.log(Info, "the relay allows too few subscriptions: what is new is fetched from time to time", "relay", r.url, "subscriptions", len(r.subs))
+		s.log(session.Info, "the relay allows too few subscriptions: what is new is fetched from time to time", "relay", r.url, "subscriptions", len(r.subs))
 	}
 }
 

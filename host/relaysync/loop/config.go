@@ -6,6 +6,7 @@ import (
 	"talon/host"
 	"talon/host/grasp"
 	"talon/host/relaysync/retry"
+	"talon/host/relaysync/session"
 	"talon/sdk/abi"
 	rules "talon/sdk/grasp"
 )
@@ -125,22 +126,21 @@ type Deps struct {
 	Ours func(a *rules.Announcement) (bool, error)
 }
 
-// Limits bounds the work that a strategy can cause. Every number must be positive;
-// lengths of time are milliseconds.
+// Limits bounds the work that a strategy can cause, and each relay in its session. Every
+// number must be positive; lengths of time are milliseconds.
 type Limits struct {
-	Connections   int // concurrent connections to relays
-	Dials         int // concurrent attempts
-	Relays        int // relays that are wanted or known
-	Subscriptions int // open on one relay
-	Filters       int // of one subscription
-	Values        int // of one filter
-	AllValues     int // of all filters of one answer
-	Historics     int // running on one relay
-	Waiting       int // historics that wait for their turn, on one relay
-	Timers        int
-	Actions       int // of one answer
-	AnswerBytes   int // of one answer
-	Answers       int // of the host in a second, to actions that it does not carry out, and timers
+	session.Limits
+
+	Connections int // concurrent connections to relays
+	Dials       int // concurrent attempts
+	Relays      int // relays that are wanted or known
+	Filters     int // of one subscription
+	Values      int // of one filter
+	AllValues   int // of all filters of one answer
+	Timers      int
+	Actions     int // of one answer
+	AnswerBytes int // of one answer
+	Answers     int // of the host in a second, to actions that it does not carry out, and timers
 
 	FailTime  int64 // after a failure of the strategy, doubled up to a minute
 	SaveEvery int64 // of what is kept of relays
@@ -155,7 +155,7 @@ func (l *Limits) step() abi.StepLimits {
 		Subscriptions: uint32(l.Subscriptions),
 		Filters:       uint32(l.Filters),
 		Values:        uint32(l.Values),
-		Historics:     uint32(l.Historics),
+		Historics:     uint32(l.Fetches),
 		Timers:        uint32(l.Timers),
 		Actions:       uint32(l.Actions),
 		Bytes:         uint32(l.AnswerBytes),

@@ -44,21 +44,10 @@ type Resubmit struct {
 
 // Log is a line for the operator.
 type Log struct {
-	Level   LogLevel
+	Level   session.LogLevel
 	Message string
 	Attrs   []any
 }
-
-// LogLevel is a level of log/slog.
-type LogLevel int
-
-// Levels of lines.
-const (
-	Debug LogLevel = -4
-	Info  LogLevel = 0
-	Warn  LogLevel = 4
-	Error LogLevel = 8
-)
 
 // Measure is a change of the metrics of one relay.
 type Measure struct {

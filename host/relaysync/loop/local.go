@@ -6,6 +6,7 @@ import (
 
 	"talon/host"
 	"talon/host/relaysync/known"
+	"talon/host/relaysync/session"
 	"talon/host/wire"
 	"talon/sdk/abi"
 	rules "talon/sdk/grasp"
@@ -92,7 +93,7 @@ func (s *Loop) Changed(now int64, list []Change) {
 // Missed reports that changes were lost: the loop reads all repositories again.
 func (s *Loop) Missed(now int64) {
 	s.tick(now)
-	s.log(Warn, "sync missed what happened here, and looks at all repositories again")
+	s.log(session.Warn, "sync missed what happened here, and looks at all repositories again")
 	s.readAgain(func(_, _ *repo) bool { return true })
 }
 
@@ -148,7 +149,7 @@ func (s *Loop) announced(n *Change) {
 		if was == nil {
 			delete(s.repos, name)
 		}
-		s.log(Error, "read an announcement", "repo", name, "err", err)
+		s.log(session.Error, "read an announcement", "repo", name, "err", err)
 		return
 	}
 	now := s.repos[name]
@@ -212,7 +213,7 @@ func (s *Loop) tellRoots(a host.Address) {
 		s.step(n.input(s.tagged(e), nil, 0))
 	})
 	if err != nil {
-		s.log(Error, "read the root events of a repository", "repo", a.String(), "err", err)
+		s.log(session.Error, "read the root events of a repository", "repo", a.String(), "err", err)
 	}
 }
 
@@ -223,7 +224,7 @@ func (s *Loop) readAgain(tell func(was, now *repo) bool) {
 	was := s.repos
 	roots, err := s.readRepositories()
 	if err != nil {
-		s.log(Error, "read the repositories", "err", err)
+		s.log(session.Error, "read the repositories", "err", err)
 		return
 	}
 	for _, name := range sortedKeys(was) {

@@ -3,7 +3,6 @@ package loop
 import (
 	"errors"
 	"fmt"
-
 	"talon/host/relaysync/retry"
 	"talon/host/relaysync/session"
 	"talon/sdk/abi"
@@ -112,7 +111,7 @@ func (s *Loop) Init() []byte {
 	s.answers = nil
 	roots, err := s.readRepositories()
 	if err != nil {
-		s.log(Error, "read the repositories for the strategy", "err", err)
+		s.log(session.Error, "read the repositories for the strategy", "err", err)
 	}
 	s.parts = s.encode(roots)
 	first := s.parts[0]
@@ -187,7 +186,7 @@ func (s *Loop) tick(now int64) { s.clock = max(s.clock, now) }
 
 func (s *Loop) perform(e Effect) { s.effects = append(s.effects, e) }
 
-func (s *Loop) log(level LogLevel, message string, attrs ...any) {
+func (s *Loop) log(level session.LogLevel, message string, attrs ...any) {
 	s.perform(Log{level, message, attrs})
 }
 
@@ -241,7 +240,7 @@ func (s *Loop) fault(err error) {
 	if errors.Is(err, ErrNoStrategy) {
 		s.resume = s.clock + minute
 		if !s.idle {
-			s.log(Info, "there is no strategy: no relay is followed")
+			s.log(session.Info, "there is no strategy: no relay is followed")
 		}
 		s.idle = true
 		return
@@ -250,7 +249,7 @@ func (s *Loop) fault(err error) {
 	wait := min(minute, s.cfg.Limits.FailTime<<min(s.failed, 10))
 	s.failed++
 	s.resume = s.clock + wait
-	s.log(Error, "the strategy failed", "err", err, "again_in", Duration(wait))
+	s.log(session.Error, "the strategy failed", "err", err, "again_in", Duration(wait))
 }
 
 const minute = 60_000

@@ -100,15 +100,16 @@ type remote struct {
 
 const epoch = 1_700_000_000
 
-var limits = loop.Limits{
-	Connections: 100, Dials: 16, Relays: 2000, Subscriptions: 70, Filters: 10, Values: 500, AllValues: 200_000, Historics: 4, Waiting: 2000,
-	Timers: 2000, Actions: 5000, AnswerBytes: 8 << 20, Answers: 500, FailTime: 1000, SaveEvery: 20_000, Retry: retry.DefaultLimits,
-}
-
 var sessionLimits = session.Limits{
 	Subscriptions: 70, Fetches: 4, Waiting: 100, InFlight: 512, EventBytes: 4 << 20, Violations: 100, Notices: 20, PageEvents: 50_000,
 	Rounds: 5000, Need: 100_000, Push: 100, Page: 500, Chunk: 250, Chunks: 4, Requests: 20, Burst: 200,
 	AnswerTime: 60_000, PageTime: 600_000, PingAfter: 30_000, PongTime: 20_000,
+}
+
+var limits = loop.Limits{
+	Limits:      session.Limits{Subscriptions: 70, Fetches: 4, Waiting: 2000},
+	Connections: 100, Dials: 16, Relays: 2000, Filters: 10, Values: 500, AllValues: 200_000,
+	Timers: 2000, Actions: 5000, AnswerBytes: 8 << 20, Answers: 500, FailTime: 1000, SaveEvery: 20_000, Retry: retry.DefaultLimits,
 }
 
 var hash = match.NewHash(1, 2)

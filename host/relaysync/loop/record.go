@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"talon/host/relaysync/session"
 	"talon/sdk/abi"
 )
 
@@ -75,7 +76,7 @@ func (s *Loop) Saved(now int64, err error) {
 	s.tick(now)
 	s.saving = false
 	if err != nil {
-		s.log(Error, "save what is known of relays", "err", err)
+		s.log(session.Error, "save what is known of relays", "err", err)
 	}
 }
 
@@ -194,6 +195,6 @@ func (s *Loop) Unbar(now int64, url string) bool {
 	s.deps.Health.Reset(url)
 	r.retryAt = 0
 	s.setState(r, State{})
-	s.log(Info, "the operator unbars a relay", "relay", url)
+	s.log(session.Info, "the operator unbars a relay", "relay", url)
 	return true
 }

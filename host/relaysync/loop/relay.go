@@ -1,6 +1,9 @@
 package loop
 
-import "talon/sdk/abi"
+import (
+	"talon/host/relaysync/session"
+	"talon/sdk/abi"
+)
 
 // relay is what the loop knows of a relay.
 type relay struct {
@@ -134,7 +137,7 @@ func (s *Loop) Up(now int64, url string, conn ConnID, o Opened) {
 	s.setState(r, s.deps.Health.Report(url, ConnResult{Outcome: OutcomeOK, Took: o.Took}, s.clock))
 	s.perform(Measure{What: MeasuredAttempt, Relay: url, Value: 1})
 	s.perform(Measure{What: MeasuredConnected, Relay: url, Value: 1})
-	s.log(Info, "connected to a relay", "relay", url)
+	s.log(session.Info, "connected to a relay", "relay", url)
 	if r.lost {
 		long := 0
 		if s.clock-r.disconnectedAt > shortAbsence {
@@ -183,17 +186,17 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 	s.setState(r, r.state)
 	switch {
 	case e.Restart:
-		s.log(Info, "a relay takes less than it was asked for: connecting again", "relay", url, "subscriptions", r.caps.MaxSubscriptions)
+		s.log(session.Info, "a relay takes less than it was asked for: connecting again", "relay", url, "subscriptions", r.caps.MaxSubscriptions)
 	case !wasUp:
 		s.perform(Measure{What: MeasuredAttempt, Relay: url})
-		s.log(Warn, "could not connect to a relay", "relay", url, "attempt", r.state.Failures, "again_in", Duration(r.state.Wait), "err", e.Result.Reason)
+		s.log(session.Warn, "could not connect to a relay", "relay", url, "attempt", r.state.Failures, "again_in", Duration(r.state.Wait), "err", e.Result.Reason)
 	default:
-		s.log(Info, "a relay's connection ended", "relay", url, "reason", e.Result.Reason, "again_in", Duration(r.state.Wait))
+		s.log(session.Info, "a relay's connection ended", "relay", url, "reason", e.Result.Reason, "again_in", Duration(r.state.Wait))
 	}
 	if r.state.Status == StatusDead && before != StatusDead {
-		level := Warn // anybody can name a relay that there is not
+		level := session.Warn // anybody can name a relay that there is not
 		if r.bootstrap {
-			level = Error
+			level = session.Error
 		}
 		s.log(level, "a relay is dead", "relay", url, "failures", r.state.Failures, "failing_for", Duration(r.state.Failing), "again_in", Duration(r.state.Wait))
 	}
@@ -232,7 +235,7 @@ func (s *Loop) disconnectRelay(r *relay, why string) {
 	}
 	s.perform(CloseConn{r.conn}) // what it still reports finds that the relay has no such connection
 	if r.up {
-		s.log(Info, why, "relay", r.url)
+		s.log(session.Info, why, "relay", r.url)
 	}
 	s.isDown(r)
 	r.lost = false

@@ -26,7 +26,7 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 		// News of something that was replaced by another with the same id is no news.
 		if sub := r.subs[in.Input.ID]; sub != nil && sub.serial == in.Serial {
 			delete(r.subs, in.Input.ID)
-			s.log(Debug, "subscription closed by the relay", "relay", r.url, "reason", in.Input.Reason)
+			s.log(session.Debug, "subscription closed by the relay", "relay", r.url, "reason", in.Input.Reason)
 			s.progress(r)
 			s.step(&in.Input)
 		}
@@ -46,7 +46,7 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 			s.step(&in.Input)
 		}
 	case *session.Notice:
-		s.log(Info, "notice of a relay", "relay", r.url, "text", in.Input.Text)
+		s.log(session.Info, "notice of a relay", "relay", r.url, "text", in.Input.Text)
 		s.step(&in.Input)
 	case *session.Refused:
 		s.refused(relay, in.Event, in.Mark)
@@ -64,9 +64,9 @@ func (s *Loop) gap(r *relay, purpose uint32, g session.Gap) {
 	}
 	s.perform(Measure{What: MeasuredGap, Relay: r.url, Value: g.Events})
 	if purpose == abi.PurposeDaily {
-		s.log(Warn, "sustained sync gap: events found by the daily sync", "relay", r.url, "count", g.Events, "event", g.First)
+		s.log(session.Warn, "sustained sync gap: events found by the daily sync", "relay", r.url, "count", g.Events, "event", g.First)
 	} else {
-		s.log(Warn, "sync gap: events found by catching up", "relay", r.url, "count", g.Events, "event", g.First)
+		s.log(session.Warn, "sync gap: events found by catching up", "relay", r.url, "count", g.Events, "event", g.First)
 	}
 }
 
@@ -74,7 +74,7 @@ func (s *Loop) gap(r *relay, purpose uint32, g session.Gap) {
 func (s *Loop) limit(r *relay, reason string) {
 	st := s.deps.Health.Report(r.url, ConnResult{Outcome: OutcomeRateLimited, Reason: reason}, s.clock)
 	s.setState(r, st)
-	s.log(Warn, "a relay says that it is asked too much", "relay", r.url, "reason", reason, "again_in", Duration(st.Wait))
+	s.log(session.Warn, "a relay says that it is asked too much", "relay", r.url, "reason", reason, "again_in", Duration(st.Wait))
 	s.perform(Tell{r.conn, session.CoolDown{Until: s.clock + st.Wait}})
 }
 
@@ -194,7 +194,7 @@ func (m *missing) log(s *Loop) {
 		case len(repos) > 1:
 			attrs = append(attrs, "repos", len(repos))
 		}
-		s.log(Warn, "the relay lacks events that are here", attrs...)
+		s.log(session.Warn, "the relay lacks events that are here", attrs...)
 		*at = missingAt{next: s.clock + missingEvery}
 		m.next = min(m.next, at.next)
 	}
@@ -251,11 +251,11 @@ func (s *Loop) learnt(r *relay, caps abi.Capabilities) {
 	l := &r.learnt
 	if caps.MaxSubscriptions != r.caps.MaxSubscriptions {
 		l.Subscriptions, l.At = caps.MaxSubscriptions, s.clock
-		s.log(Info, "a relay takes fewer subscriptions than it says", "relay", r.url, "subscriptions", caps.MaxSubscriptions)
+		s.log(session.Info, "a relay takes fewer subscriptions than it says", "relay", r.url, "subscriptions", caps.MaxSubscriptions)
 	}
 	if caps.MaxMessage != r.caps.MaxMessage {
 		l.Message, l.At = caps.MaxMessage, s.clock
-		s.log(Info, "a relay takes shorter messages than it says", "relay", r.url, "bytes", caps.MaxMessage)
+		s.log(session.Info, "a relay takes shorter messages than it says", "relay", r.url, "bytes", caps.MaxMessage)
 	}
 	r.caps = caps
 	s.changed[r.url] = true

@@ -2,7 +2,6 @@ package session
 
 import (
 	"bytes"
-
 	"talon/host"
 	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/match"
@@ -121,6 +120,8 @@ type LogLevel int
 // Levels of lines.
 const (
 	Debug LogLevel = -4
+	Info  LogLevel = 0
+	Warn  LogLevel = 4
 	Error LogLevel = 8
 )
 

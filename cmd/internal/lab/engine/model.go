@@ -124,7 +124,7 @@ func (m *model) unsubscribe(id string) {
 
 // begin starts fetches that have their turn.
 func (m *model) begin() {
-	for len(m.waiting) > 0 && len(m.running) < m.l.t.limits.Historics {
+	for len(m.waiting) > 0 && len(m.running) < m.l.t.limits.Fetches {
 		op := m.waiting[0]
 		m.waiting = m.waiting[1:]
 		m.running[op.id] = op
@@ -504,7 +504,7 @@ func (m *model) complete(op *modelOp) {
 // silent ends a line that brings nothing any more, when pings would have shown it.
 func (m *model) silent() {
 	l := m.l
-	m.e().queue.at(m.e().now+l.t.limits.PingAfter.Milliseconds()+l.t.limits.PongTime.Milliseconds(), func() {
+	m.e().queue.at(m.e().now+l.t.limits.PingAfter+l.t.limits.PongTime, func() {
 		l.fail(relaysync.EndError(session.EndSilent))
 	})
 }
