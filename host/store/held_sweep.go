@@ -166,26 +166,18 @@ func (tx *Tx) Release(r host.Release, now int64) (host.ReleaseOutcome, error) {
 }
 
 func (tx *Tx) release(r *host.Release, now int64) (out host.ReleaseOutcome, err error) {
-	var found []semantics.Waiting
-	seen := make(map[host.ID]struct{}, len(r.IDs))
-	for _, id := range r.IDs {
-		if _, ok := seen[id]; ok {
-			continue
-		}
-		seen[id] = struct{}{}
+	ids, err := semantics.InOrderOfRelease(r.IDs, func(id host.ID) (at int64, err error) {
 		row, err := tx.w.conn.first(`SELECT created_at FROM held WHERE id = ?`, id[:])
-		if err != nil {
-			return out, err
-		}
-		w := semantics.Waiting{ID: id}
 		if row != nil {
-			w.CreatedAt, _ = row[0].(int64)
+			at, _ = row[0].(int64)
 		}
-		found = append(found, w)
+		return at, err
+	})
+	if err != nil {
+		return out, err
 	}
-	semantics.SortForRelease(found)
-	for _, w := range found {
-		one, err := tx.releaseOne(w.ID, now, &out)
+	for _, id := range ids {
+		one, err := tx.releaseOne(id, now, &out)
 		if err != nil {
 			return out, err
 		}

@@ -241,22 +241,15 @@ func (tx *Tx) Release(r host.Release, now int64) (out host.ReleaseOutcome, err e
 }
 
 func (tx *Tx) release(r *host.Release, now int64) (out host.ReleaseOutcome, err error) {
-	var found []semantics.Waiting
-	seen := make(map[host.ID]struct{}, len(r.IDs))
-	for _, id := range r.IDs {
-		if _, ok := seen[id]; ok {
-			continue
-		}
-		seen[id] = struct{}{}
-		w := semantics.Waiting{ID: id}
-		if _, err := tx.row(`SELECT created_at FROM held WHERE id = $1`, []any{id[:]}, &w.CreatedAt); err != nil {
-			return out, err
-		}
-		found = append(found, w)
+	ids, err := semantics.InOrderOfRelease(r.IDs, func(id host.ID) (at int64, err error) {
+		_, err = tx.row(`SELECT created_at FROM held WHERE id = $1`, []any{id[:]}, &at)
+		return at, err
+	})
+	if err != nil {
+		return out, err
 	}
-	semantics.SortForRelease(found)
-	for _, w := range found {
-		one, err := tx.releaseOne(w.ID, now, &out)
+	for _, id := range ids {
+		one, err := tx.releaseOne(id, now, &out)
 		if err != nil {
 			return out, err
 		}

@@ -98,18 +98,24 @@ func Due(e *host.Event, since int64, dormant bool) int64 {
 	return at
 }
 
-// Waiting is a held event that is to be released. CreatedAt is 0 for one that is not there.
-type Waiting struct {
-	ID        host.ID
-	CreatedAt int64
-}
-
-// SortForRelease sorts by time, and within a second the highest id first: the version that
-// stays comes last.
-func SortForRelease(list []Waiting) {
-	slices.SortStableFunc(list, func(a, b Waiting) int {
-		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), bytes.Compare(b.ID[:], a.ID[:]))
-	})
+// InOrderOfRelease returns the ids of held events, each once, by time, and within a second the
+// highest first: the version that stays comes last. createdAt returns 0 for an event that is
+// not there.
+func InOrderOfRelease(ids []host.ID, createdAt func(host.ID) (int64, error)) ([]host.ID, error) {
+	at := make(map[host.ID]int64, len(ids))
+	list := make([]host.ID, 0, len(ids))
+	for _, id := range ids {
+		if _, ok := at[id]; ok {
+			continue
+		}
+		time, err := createdAt(id)
+		if err != nil {
+			return nil, err
+		}
+		at[id], list = time, append(list, id)
+	}
+	slices.SortFunc(list, func(a, b host.ID) int { return cmp.Or(cmp.Compare(at[a], at[b]), bytes.Compare(b[:], a[:])) })
+	return list, nil
 }
 
 // Tags calls yield for each tag under which an event is found, once: the first value of
