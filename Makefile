@@ -42,10 +42,13 @@ build: tools wasm ## build bin/talon and the bundled modules, and compile those 
 run: build ## serve on 127.0.0.1:7334 with data in ./data
 	bin/talon serve --listen $(LISTEN) --data $(DATA)
 
+# Modules in Rust are compiled quickly for tests; make guides compiles them as authors do.
+QUICK_RUST := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+
 # make lint has all of go vet, of which go test would do a part again. Tests wait for
 # servers and for git: three packages at a time keep two processors busy.
 test: tools ## every test, and the seeds of every fuzz target
-	$(GO) test -vet=off -p 3 -timeout 25m $(PACKAGES)
+	$(QUICK_RUST) $(GO) test -vet=off -p 3 -timeout 25m $(PACKAGES)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 		echo 'skipped: what needs PostgreSQL, which is not installed (Debian: apt install postgresql)'
 
