@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"talon/host"
+	"talon/internal/recent"
 )
 
 // Bounds of the history. A decision that takes longer than the history reaches
@@ -119,48 +120,37 @@ func (h *history) stale(f *facts, version uint64) bool {
 // recentIDs is how many ids of stored events are remembered, at least.
 const recentIDs = 16384
 
-// recent remembers the ids of events that were stored lately, so that the copies
-// which clients send to many relays cost no signature check. It holds two
-// generations; when the younger is full, the older is forgotten.
-type recent struct {
-	mu         sync.RWMutex // guards the fields below
-	young, old map[host.ID]struct{}
-	size       int
+// recentIDSet remembers the ids of events that were stored lately, so that the copies
+// which clients send to many relays cost no signature check.
+type recentIDSet struct {
+	mu  sync.RWMutex
+	ids recent.Map[host.ID, struct{}] // guarded by mu
 }
 
-func newRecent(size int) *recent {
-	return &recent{young: make(map[host.ID]struct{}), size: size}
+func newRecentIDs(size int) *recentIDSet {
+	return &recentIDSet{ids: recent.Map[host.ID, struct{}]{Size: size}}
 }
 
-func (r *recent) has(id host.ID) bool {
+func (r *recentIDSet) has(id host.ID) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if _, ok := r.young[id]; ok {
-		return true
-	}
-	_, ok := r.old[id]
-	return ok
+	return r.ids.Has(id)
 }
 
-func (r *recent) add(id host.ID) {
+func (r *recentIDSet) add(id host.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.young) >= r.size {
-		r.young, r.old = make(map[host.ID]struct{}, r.size), r.young
-	}
-	r.young[id] = struct{}{}
+	r.ids.Add(id, struct{}{}, 1)
 }
 
-func (r *recent) remove(id host.ID) {
+func (r *recentIDSet) remove(id host.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.young, id)
-	delete(r.old, id)
+	r.ids.Remove(id)
 }
 
-func (r *recent) clear() {
+func (r *recentIDSet) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	clear(r.young)
-	clear(r.old)
+	r.ids.Clear()
 }

@@ -121,7 +121,7 @@ type Pipeline struct {
 	metrics  *metrics
 	schedule *schedule
 	version  atomic.Uint64 // of the history, as committed
-	recent   *recent
+	recent   *recentIDSet
 	quotas   *quotas
 }
 
@@ -160,7 +160,7 @@ type entry struct {
 // New returns a pipeline. It does nothing until Run.
 func New(cfg Config) *Pipeline {
 	m := newMetrics()
-	return &Pipeline{cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m), recent: newRecent(recentIDs), quotas: newQuotas(cfg.Quota)}
+	return &Pipeline{cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m), recent: newRecentIDs(recentIDs), quotas: newQuotas(cfg.Quota)}
 }
 
 // Submit queues an item behind those of the same Source. It blocks while too much is

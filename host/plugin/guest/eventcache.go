@@ -10,6 +10,7 @@ import (
 
 	"talon/host"
 	"talon/host/wire"
+	"talon/internal/recent"
 )
 
 // EventCache keeps stored events in the form in which modules read them, so that an
@@ -34,14 +35,18 @@ const (
 )
 
 // NewEventCache returns a cache for [Options.Events].
-func NewEventCache() *EventCache { return &EventCache{seed: maphash.MakeSeed()} }
+func NewEventCache() *EventCache {
+	c := &EventCache{seed: maphash.MakeSeed()}
+	for i := range c.shards {
+		c.shards[i].events.Size = eventCacheBytes / (2 * eventShards)
+	}
+	return c
+}
 
-// eventShard holds two generations. What is asked for moves to the younger one; when
-// that is full, the older one is forgotten.
+// eventShard keeps what is asked for.
 type eventShard struct {
-	mu         sync.Mutex // guards the fields below
-	young, old map[eventKey]*encodedEvent
-	size       int // of young
+	mu     sync.Mutex
+	events recent.Map[eventKey, *encodedEvent] // guarded by mu
 }
 
 type eventKey struct {
@@ -54,6 +59,8 @@ type encodedEvent struct {
 	text  []byte
 	event []byte // one of a list, with its key and length
 }
+
+func (x *encodedEvent) cost() int { return len(x.text) + len(x.event) + eventOverhead }
 
 // append appends the event with this text, which nobody may change any more, to a
 // message of the ABI, as one of a list or alone.
@@ -98,14 +105,11 @@ func parseStored(text []byte, header bool) (*host.Event, error) {
 func (s *eventShard) get(key eventKey, text []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := s.young[key]
-	if x == nil {
-		if x = s.old[key]; x == nil {
-			return nil
-		}
-		s.keep(key, x)
+	x, aging, ok := s.events.Get(key)
+	if aging {
+		s.events.Add(key, x, x.cost())
 	}
-	if !bytes.Equal(x.text, text) {
+	if !ok || !bytes.Equal(x.text, text) {
 		return nil
 	}
 	return x.event
@@ -114,17 +118,7 @@ func (s *eventShard) get(key eventKey, text []byte) []byte {
 func (s *eventShard) add(key eventKey, x *encodedEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.young[key] == nil {
-		s.keep(key, x)
+	if _, aging, ok := s.events.Get(key); aging || !ok {
+		s.events.Add(key, x, x.cost())
 	}
-}
-
-// keep puts an entry into the younger generation, where it is not. REQUIRES: mu.
-func (s *eventShard) keep(key eventKey, x *encodedEvent) {
-	cost := len(x.text) + len(x.event) + eventOverhead
-	if s.young == nil || s.size+cost > eventCacheBytes/(2*eventShards) {
-		s.old, s.young, s.size = s.young, make(map[eventKey]*encodedEvent), 0
-	}
-	s.young[key] = x
-	s.size += cost
 }

@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
 	"strings"
 	"sync"
 	"testing"
@@ -37,12 +38,14 @@ func TestEventCache(t *testing.T) {
 	if _, err := c.append(nil, []byte("{"), true, false); err == nil {
 		t.Error("what is no event was encoded")
 	}
+	text := func(n, i int) []byte {
+		return item(1, fmt.Sprint(n, " ", i, strings.Repeat("x", 4000))).Event.AppendJSON(nil)
+	}
 	var wg sync.WaitGroup
 	for n := range 4 {
 		wg.Go(func() {
 			for i := range 3000 {
-				text := item(1, fmt.Sprint(n%2, " ", i, strings.Repeat("x", 4000))).Event.AppendJSON(nil)
-				if _, err := c.append(nil, text, true, false); err != nil {
+				if _, err := c.append(nil, text(n%2, i), true, false); err != nil {
 					t.Error(err)
 				}
 			}
@@ -50,10 +53,11 @@ func TestEventCache(t *testing.T) {
 	}
 	wg.Wait()
 	size := 0
-	for i := range c.shards {
-		for _, generation := range []map[eventKey]*encodedEvent{c.shards[i].young, c.shards[i].old} {
-			for _, x := range generation {
-				size += len(x.text) + len(x.event) + eventOverhead
+	for n := range 2 {
+		for i := range 3000 {
+			key := eventKey{hash: maphash.Bytes(c.seed, text(n, i))}
+			if x, _, ok := c.shards[key.hash%eventShards].events.Get(key); ok {
+				size += x.cost()
 			}
 		}
 	}
@@ -64,7 +68,7 @@ func TestEventCache(t *testing.T) {
 
 // TestEventCacheCollision: an event of another text is never given out.
 func TestEventCacheCollision(t *testing.T) {
-	var s eventShard
+	s := &NewEventCache().shards[1]
 	key := eventKey{hash: 1}
 	s.add(key, &encodedEvent{[]byte("one"), []byte("event")})
 	if s.get(key, []byte("two")) != nil || string(s.get(key, []byte("one"))) != "event" {

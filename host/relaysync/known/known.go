@@ -16,6 +16,7 @@ import (
 
 	"talon/host"
 	"talon/host/relaysync/match"
+	"talon/internal/recent"
 )
 
 // Set holds ids of the events of all relays: those that are here, so that the copies of
@@ -25,7 +26,7 @@ type Set struct {
 	hash match.Hash
 
 	mu         sync.Mutex // guards the fields below
-	here       ids
+	here       recent.Map[host.ID, struct{}]
 	refused    map[host.ID]*refusal
 	oldest     *refusal // of the refused, in the order of their refusal
 	newest     *refusal
@@ -58,7 +59,7 @@ const hereIDs = 1 << 14
 func New(hash match.Hash, limit int, age int64) *Set {
 	return &Set{
 		hash:     hash,
-		here:     newIDs(hereIDs),
+		here:     recent.Map[host.ID, struct{}]{Size: hereIDs},
 		refused:  make(map[host.ID]*refusal),
 		max:      limit,
 		age:      age,
@@ -76,7 +77,7 @@ func (k *Set) Has(id host.ID, now int64) bool {
 
 // hasLocked is Has. REQUIRES: mu.
 func (k *Set) hasLocked(id host.ID, now int64) bool {
-	if k.here.has(id) {
+	if k.here.Has(id) {
 		return true
 	}
 	r := k.refused[id]
@@ -126,7 +127,7 @@ func (k *Set) Add(list ...host.ID) {
 
 // addLocked notes that an event is here. REQUIRES: mu.
 func (k *Set) addLocked(id host.ID) {
-	k.here.add(id)
+	k.here.Add(id, struct{}{}, 1)
 	delete(k.refused, id) // its place in the order stays until it is old
 }
 
@@ -134,7 +135,7 @@ func (k *Set) addLocked(id host.ID) {
 func (k *Set) Here(id host.ID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.here.has(id)
+	return k.here.Has(id)
 }
 
 // Remove removes events that are no longer here.
@@ -142,7 +143,7 @@ func (k *Set) Remove(list ...host.ID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, id := range list {
-		k.here.remove(id)
+		k.here.Remove(id)
 	}
 }
 
@@ -238,35 +239,6 @@ func (k *Set) NotRefused(list []host.ID, now int64) (rest []host.ID) {
 	return rest
 }
 
-// ids is a set that forgets: it holds two generations; when the younger is full, the
-// older is forgotten.
-type ids struct {
-	young, old map[host.ID]struct{}
-	size       int
-}
-
-func newIDs(size int) ids { return ids{young: make(map[host.ID]struct{}), size: size} }
-
-func (s *ids) has(id host.ID) bool {
-	if _, ok := s.young[id]; ok {
-		return true
-	}
-	_, ok := s.old[id]
-	return ok
-}
-
-func (s *ids) add(id host.ID) {
-	if len(s.young) >= s.size {
-		s.young, s.old = make(map[host.ID]struct{}), s.young
-	}
-	s.young[id] = struct{}{}
-}
-
-func (s *ids) remove(id host.ID) {
-	delete(s.young, id)
-	delete(s.old, id)
-}
-
 // Refusals are written in pages of pageSize numbers in a row, so that new ones are
 // written without the rest.
 const pageSize = 1024
@@ -334,7 +306,7 @@ func (k *Set) Restore(pages map[uint64][]byte, now int64) {
 				break
 			}
 			b = rest
-			if at > now || now-at >= k.age || k.here.has(d.ID) || k.refused[d.ID] != nil {
+			if at > now || now-at >= k.age || k.here.Has(d.ID) || k.refused[d.ID] != nil {
 				continue
 			}
 			k.refuseLocked(&refusal{digest: d, at: at})
