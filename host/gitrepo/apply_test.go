@@ -547,7 +547,7 @@ exec git "$@"
 `, count, at+1) // the first one prepares
 		testkit.WriteProgram(t, wrapper, script)
 		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledInPush$", "-test.timeout=60s")
-		child.Env = append(os.Environ(), inChild+"="+top)
+		child.Env = append(os.Environ(), inChild+"="+top, "TMPDIR="+top) // it removes nothing
 		out, err := child.CombinedOutput()
 		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.Success() || exit.Exited() {
 			t.Fatalf("the child: %v\n%s", err, out)

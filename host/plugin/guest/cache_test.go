@@ -2,10 +2,12 @@ package guest
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -25,6 +27,11 @@ func TestDamagedCache(t *testing.T) {
 	}
 	if err := start(); err != nil {
 		t.Fatal(err)
+	}
+	dir := codeDir(cache, sha256.Sum256(guest{}.assemble()))
+	want, err := ReadManifest(guest{}.assemble())
+	if got := keptManifest(dir); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the manifest that is kept is %+v, want %+v, %v", got, want, err)
 	}
 	machineCode := func() (list []string) {
 		err := filepath.WalkDir(cache, func(path string, d fs.DirEntry, err error) error {
@@ -54,6 +61,9 @@ func TestDamagedCache(t *testing.T) {
 				if err := os.WriteFile(path, damage(data), 0o600); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if keptManifest(dir) != nil {
+				t.Error("a manifest is read from what is damaged")
 			}
 			if err := start(); err != nil {
 				t.Errorf("start: %v", err)

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talon/host/plugin/meter"
+	"talon/sdk/abi/manifest"
 )
 
 // code is what is kept of one module on disk: a folder named for the hash of the
@@ -252,8 +253,30 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // a crash or a failing disk has left; whoever may write the folder may run code as well.
 func (c *code) checksum() []byte {
 	place, _ := filepath.Rel(c.dir, c.machine) // it is below
-	return fmt.Appendf(nil, "%s %d %08x\n%s %d %08x\n", place, len(c.data), crc32.Checksum(c.data, castagnoli),
-		shellFile, len(c.shell), crc32.Checksum(c.shell, castagnoli))
+	return append(checksumOf(place, c.data), checksumOf(shellFile, c.shell)...)
+}
+
+// checksumOf is the line for one file.
+func checksumOf(name string, data []byte) []byte {
+	return fmt.Appendf(nil, "%s %d %08x\n", name, len(data), crc32.Checksum(data, castagnoli))
+}
+
+// keptManifest returns the manifest of a module from its shell, nil if none is kept: the
+// module itself may be compressed.
+func keptManifest(dir string) *manifest.Manifest {
+	want, err := os.ReadFile(filepath.Join(dir, checksumFile))
+	if err != nil {
+		return nil
+	}
+	shell, err := os.ReadFile(filepath.Join(dir, codeFolder, shellFile))
+	if err != nil || !bytes.HasSuffix(want, append([]byte("\n"), checksumOf(shellFile, shell)...)) {
+		return nil
+	}
+	man, err := manifest.FromModule(shell)
+	if err != nil {
+		return nil
+	}
+	return man
 }
 
 // writeChecksum writes the checksum of what is in a folder of code.

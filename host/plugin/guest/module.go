@@ -120,9 +120,15 @@ func (m *Module) unloadIdle() {
 // prepare does what needs no runtime: it reads the manifest, and checks it and the
 // operator's choices.
 func prepare(wasm []byte, o *Options) (*Module, error) {
-	man, err := ReadManifest(wasm)
-	if err != nil {
-		return nil, err
+	var man *manifest.Manifest
+	if o.CacheDir != "" {
+		man = keptManifest(codeDir(o.CacheDir, o.SHA256))
+	}
+	if man == nil {
+		var err error
+		if man, err = ReadManifest(wasm); err != nil {
+			return nil, err
+		}
 	}
 	functions, mostFuel := called(man), o.Limits.Fuel
 	reduces := slices.ContainsFunc(functions, func(f Func) bool { return !f.policy() })
