@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,66 +13,6 @@ import (
 	"talon/host/store/storetest"
 	"talon/internal/testkit"
 )
-
-// TestSuiteOfNodes runs the suite of all engines on three stores of one database that take
-// turns: they answer like one.
-func TestSuiteOfNodes(t *testing.T) {
-	server.URL(t)
-	storetest.Run(t, nodes{})
-}
-
-type nodes struct{ engine }
-
-func (nodes) Open(ctx context.Context, name string, o storetest.Options) (storetest.Store, error) {
-	var n node
-	for range 3 {
-		s, err := Open(ctx, name, Options{Readers: 1, Held: o.Held})
-		if err != nil {
-			return nil, errors.Join(err, n.Close())
-		}
-		n.all = append(n.all, s)
-		n.Store = s
-	}
-	return &n, nil
-}
-
-// node is three stores. The one that answers is embedded; others write, in turn, also
-// while it answers.
-type node struct {
-	*Store
-	all    []*Store
-	writer int
-}
-
-func (n *node) next() {
-	i := slices.Index(n.all, n.Store)
-	n.Store = n.all[(i+1)%len(n.all)]
-	if err := n.Store.CatchUp(func(host.Commit) {}); err != nil {
-		panic(err)
-	}
-}
-
-func (n *node) Begin() (storetest.Tx, error) {
-	n.writer = (n.writer + 1) % len(n.all)
-	tx, err := n.all[n.writer].Begin() // that catches up by itself
-	if err != nil {
-		return nil, err
-	}
-	return tx, nil
-}
-
-func (n *node) NextExpiry() (int64, bool) { n.next(); return n.Store.NextExpiry() }
-func (n *node) NextHeld() (int64, bool)   { n.next(); return n.Store.NextHeld() }
-func (n *node) Left() int64               { n.next(); return n.Store.RemovedTotal() }
-func (n *node) Total() semantics.Total    { n.next(); return n.Store.Total() }
-
-func (n *node) Close() error {
-	var err error
-	for _, s := range n.all {
-		err = errors.Join(err, s.Close())
-	}
-	return err
-}
 
 // told is one commit as a node knows it: its own, or another's.
 func told(c host.Commit) string {

@@ -2,10 +2,13 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"os"
+	"slices"
 	"testing"
 
 	"talon/host"
+	"talon/host/store/semantics"
 	"talon/host/store/storetest"
 	"talon/internal/testkit"
 )
@@ -18,6 +21,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// TestSuite runs the suite of all engines on three stores of one database: they answer like
+// one.
 func TestSuite(t *testing.T) {
 	server.URL(t) // or skip all
 	storetest.Run(t, engine{})
@@ -31,18 +36,24 @@ func (engine) Rounds() int { return 1 }
 func (engine) New(t testing.TB) string { return server.URL(t) }
 
 func (engine) Open(ctx context.Context, name string, o storetest.Options) (storetest.Store, error) {
-	return suite(Open(ctx, name, Options{Readers: 2, Held: o.Held}))
+	var n nodes
+	for range 3 {
+		s, err := Open(ctx, name, Options{Readers: 1, Held: o.Held})
+		if err != nil {
+			return nil, errors.Join(err, n.Close())
+		}
+		n.all = append(n.all, s)
+		n.Store = s
+	}
+	return &n, nil
 }
 
 func (engine) ReadOnly(ctx context.Context, name string) (storetest.Store, error) {
-	return suite(OpenReadOnly(ctx, name, Options{Readers: 1}))
-}
-
-func suite(s *Store, err error) (storetest.Store, error) {
+	s, err := OpenReadOnly(ctx, name, Options{Readers: 1})
 	if err != nil {
 		return nil, err
 	}
-	return looking{tested{s}, new([]*host.Event)}, nil
+	return tested{s}, nil
 }
 
 // tested is a store as the suite sees it.
@@ -50,26 +61,54 @@ type tested struct{ *Store }
 
 func (s tested) Begin() (storetest.Tx, error) { return s.Store.Begin() }
 
-// looking is a store that looks the events of a few transactions up with the first that is put.
-type looking struct {
-	tested
-	lately *[]*host.Event
+// nodes are several stores. The one that answers is embedded; others write meanwhile, each
+// two transactions in a row: one after what others wrote, one after its own.
+type nodes struct {
+	*Store
+	all    []*Store
+	begun  int
+	lately []*host.Event // the last that were put
 }
 
-func (s looking) Begin() (storetest.Tx, error) {
-	tx, err := s.BeginAfter(func(host.Commit) {}, func(int) []*host.Event { return *s.lately })
+// next has another one answer.
+func (n *nodes) next() {
+	i := slices.Index(n.all, n.Store)
+	n.Store = n.all[(i+1)%len(n.all)]
+	if err := n.Store.CatchUp(func(host.Commit) {}); err != nil {
+		panic(err)
+	}
+}
+
+// Begin begins a transaction that looks up the last events with the first that is put.
+func (n *nodes) Begin() (storetest.Tx, error) {
+	writer := n.all[n.begun/2%len(n.all)]
+	n.begun++
+	tx, err := writer.BeginAfter(func(host.Commit) {}, func(int) []*host.Event { return n.lately }) // it catches up by itself
 	if err != nil {
 		return nil, err
 	}
-	return lookingTx{tx, s.lately}, nil
+	return lookingTx{tx, n}, nil
 }
 
 type lookingTx struct {
 	*Tx
-	lately *[]*host.Event
+	nodes *nodes
 }
 
 func (tx lookingTx) Put(e *host.Event, now int64) (host.Outcome, error) {
-	*tx.lately = append((*tx.lately)[max(0, len(*tx.lately)-20):], e)
+	tx.nodes.lately = append(tx.nodes.lately[max(0, len(tx.nodes.lately)-20):], e)
 	return tx.Tx.Put(e, now)
+}
+
+func (n *nodes) NextExpiry() (int64, bool) { n.next(); return n.Store.NextExpiry() }
+func (n *nodes) NextHeld() (int64, bool)   { n.next(); return n.Store.NextHeld() }
+func (n *nodes) RemovedTotal() int64       { n.next(); return n.Store.RemovedTotal() }
+func (n *nodes) Total() semantics.Total    { n.next(); return n.Store.Total() }
+
+func (n *nodes) Close() error {
+	var err error
+	for _, s := range n.all {
+		err = errors.Join(err, s.Close())
+	}
+	return err
 }
