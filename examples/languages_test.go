@@ -83,7 +83,7 @@ func TestVectors(t *testing.T) {
 
 // TestExamplesInGo does the same for what there is in Go alone.
 func TestExamplesInGo(t *testing.T) {
-	if raceDetector {
+	if testkit.RaceDetector {
 		t.Skip("to compile a Go module takes half a minute under the race detector")
 	}
 	for _, name := range []string{"members-only", "thread-parents", "slow-domain"} {
@@ -334,7 +334,7 @@ register(new Strings());
 // TestGarbageIsCollected asks one instance of the template of AssemblyScript, in which
 // somebody has written a policy that makes strings.
 func TestGarbageIsCollected(t *testing.T) {
-	if raceDetector {
+	if testkit.RaceDetector {
 		t.Skip("the race detector watches the host, which does the same for other modules")
 	}
 	why, env := missingAssemblyScript()

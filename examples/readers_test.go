@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"talon/host"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -114,7 +115,7 @@ func TestReadersInC(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	messages := samples()
 	rounds := 20_000
-	if testing.Short() || raceDetector {
+	if testing.Short() || testkit.RaceDetector {
 		rounds = 2_000
 	}
 	for kind := range byte(kinds) {

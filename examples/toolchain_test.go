@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 )
 
 // language is what a policy is written in.
@@ -91,7 +92,7 @@ var built sync.Map // of the example's folder: func() ([]byte, error)
 // the compiler is missing.
 func compile(t testing.TB, l *language, name string) []byte {
 	t.Helper()
-	if raceDetector && l.name != "C" {
+	if testkit.RaceDetector && l.name != "C" {
 		t.Skip("the race detector watches the host, which does the same for the module of each language")
 	}
 	folder := folderOf(name) + l.suffix

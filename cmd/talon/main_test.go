@@ -28,7 +28,7 @@ type tests struct{ *testing.M }
 func (t tests) Run() int {
 	defer func() { _ = os.RemoveAll(shared.dir) }()
 	defer database.Stop()
-	if flag.Parse(); raceDetector && os.Getenv("TALON_TEST_RACE") != "all" && flag.Lookup("test.run").Value.String() == "" {
+	if flag.Parse(); testkit.RaceDetector && os.Getenv("TALON_TEST_RACE") != "all" && flag.Lookup("test.run").Value.String() == "" {
 		_ = flag.Set("test.run", raced)
 	}
 	return plugintest.Main(t.M)
@@ -104,7 +104,7 @@ func buildShared(t testing.TB) (err error) {
 // compiler returns a Talon to load modules with. Under the race detector that takes
 // minutes, and what is kept is the same without.
 func compiler(t testing.TB) string {
-	if !raceDetector {
+	if !testkit.RaceDetector {
 		return "talon"
 	}
 	return plugintest.Talon(t)

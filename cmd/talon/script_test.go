@@ -80,7 +80,7 @@ func TestScripts(t *testing.T) {
 			case "root":
 				return os.Geteuid() == 0, nil
 			case "race":
-				return raceDetector, nil
+				return testkit.RaceDetector, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},

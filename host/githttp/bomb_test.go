@@ -114,6 +114,7 @@ func halfPack() string {
 // A pack of a few kB becomes gigabytes, or hours of work. It ends within the limits
 // of memory and time, says so, and leaves nothing; the server goes on.
 func TestPackBombs(t *testing.T) {
+	testkit.SkipRace(t) // TestSmallBombs is watched
 	options := gitrepo.DefaultOptions
 	options.AllocBytes, options.MaxInput = 64<<20, 4<<20
 	s := newSiteOf(t, "git", options, func(l *Limits) { l.Settle = 3 * time.Second })

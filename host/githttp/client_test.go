@@ -14,6 +14,7 @@ import (
 
 	"talon/host"
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
 )
 
 // Everything that a git user does, in all versions of the protocol, with both kinds
@@ -400,7 +401,7 @@ func TestManyRefs(t *testing.T) {
 		best = min(best, time.Since(began))
 	}
 	t.Logf("info/refs with 10,000 refs took %v", best)
-	if best > 50*time.Millisecond && !raceEnabled {
+	if best > 50*time.Millisecond && !testkit.RaceDetector {
 		t.Errorf("info/refs with 10,000 refs took %v", best)
 	}
 

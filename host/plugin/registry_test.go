@@ -14,6 +14,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/sidecar"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -423,7 +424,7 @@ func TestSwapsUnderLoad(t *testing.T) {
 }
 
 func TestDecisionAllocatesNothing(t *testing.T) {
-	if raceDetector {
+	if testkit.RaceDetector {
 		t.Skip("the race detector allocates")
 	}
 	w := newWorld(t)

@@ -45,7 +45,7 @@ func related(w *world) func(e *host.Event) host.Verdict {
 // about a repository: what was there before, what comes live, what comes during an
 // outage; and nothing else. TestDevnetStrategies of the program has the others.
 func TestStrategiesConverge(t *testing.T) {
-	if testing.Short() || raceDetector {
+	if testing.Short() || testkit.RaceDetector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
 	}
 	for _, folder := range []string{"plugins/mirror", "examples/three-relays", "examples/no-negentropy"} {

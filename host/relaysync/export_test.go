@@ -9,6 +9,3 @@ import (
 func (s *Sync) ConnectBy(connect func(ctx context.Context, network, address string) (net.Conn, error)) {
 	s.dialer.(*netDialer).guard.Connect = connect
 }
-
-// RaceDetector is that of this package's tests, for those beside it.
-const RaceDetector = raceDetector

@@ -14,7 +14,6 @@ import (
 
 	"talon/host/plugin/plugintest"
 	"talon/host/relaymodel"
-	"talon/host/relaysync"
 	"talon/internal/testkit"
 )
 
@@ -201,7 +200,7 @@ var matrixStrategies = []string{"layered-v1", "layered-v2", "layered-v4", "layer
 // Talon has exactly what it is to have, within the time of a visit, in virtual time.
 // TALON_TEST_DEVNET=1 runs all of it.
 func TestMatrix(t *testing.T) {
-	if testing.Short() || relaysync.RaceDetector {
+	if testing.Short() || testkit.RaceDetector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
 	}
 	all := os.Getenv("TALON_TEST_DEVNET") != ""

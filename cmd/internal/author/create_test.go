@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"talon/internal/testkit"
 	"talon/sdk"
 	"talon/sdk/abi/manifest"
 )
@@ -70,7 +71,7 @@ func TestNewModules(t *testing.T) {
 // compile one takes half a minute there, and nothing runs side by side.
 func compiles(t *testing.T, lang string) {
 	t.Helper()
-	if raceDetector && lang == golang.name {
+	if testkit.RaceDetector && lang == golang.name {
 		t.Skip("it takes too long under the race detector")
 	}
 }

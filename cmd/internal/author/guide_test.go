@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"talon/internal/testkit"
 )
 
 // named is a file of a page: its name stands before its text.
@@ -26,7 +28,7 @@ func TestGuidesAskTheRelay(t *testing.T) {
 	sources := map[string]string{"go": "main.go", "rust": "src/lib.rs", "assemblyscript": "assembly/index.ts", "c": "greylist.c"}
 	for _, lang := range Languages() {
 		t.Run(lang, func(t *testing.T) {
-			if raceDetector {
+			if testkit.RaceDetector {
 				t.Skip("the race detector has nothing to watch in compilers")
 			}
 			l, err := languageOf(lang)

@@ -14,7 +14,7 @@ import (
 // TestLoadingIsBounded loads modules that are as slow to compile, or as large, as
 // the limits of package meter allow, or larger.
 func TestLoadingIsBounded(t *testing.T) {
-	if testing.Short() || raceDetector {
+	if testing.Short() || testkit.RaceDetector {
 		t.Skip("takes many seconds")
 	}
 	many := func(n int, code wasmtest.Code, locals ...wasmtest.Locals) []byte {

@@ -15,6 +15,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 )
 
 const now = 1_700_000_000
@@ -185,7 +186,7 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestDecisionAllocatesNothing(t *testing.T) {
-	if raceDetector {
+	if testkit.RaceDetector {
 		t.Skip("allocations cannot be counted under the race detector")
 	}
 	m := loadGo(t, "plugins/lists", config(map[string]any{"deny_words": []any{"casino"}}))

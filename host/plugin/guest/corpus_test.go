@@ -322,7 +322,7 @@ func (f *fault) check(t *testing.T, wasm []byte) {
 	took, heap := testkit.CPU()-start, peak()
 	t.Logf("%v, %d MB: %v", took.Round(time.Millisecond), heap>>20, err)
 	limit := 5 * time.Second
-	if raceDetector {
+	if testkit.RaceDetector {
 		limit = time.Minute
 	}
 	if took > limit || heap > 400<<20 {

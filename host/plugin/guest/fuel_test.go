@@ -11,6 +11,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 )
 
 // TestFuelOfBundledModules holds what the bundled modules spend on each of their vectors,
@@ -18,9 +19,7 @@ import (
 // same on every machine, so that a difference is one of the module, of its SDK or of
 // metering; but another compiler makes another module.
 func TestFuelOfBundledModules(t *testing.T) {
-	if raceDetector {
-		t.Skip("one goroutine, and there is nothing to watch")
-	}
+	testkit.SkipRace(t)
 	folders, err := filepath.Glob("../../../plugins/*")
 	if err != nil || len(folders) == 0 {
 		t.Fatalf("no bundled modules: %v", err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // TestGuestThatCollectsGarbage runs a guest long enough for its garbage
@@ -13,7 +14,7 @@ func TestGuestThatCollectsGarbage(t *testing.T) {
 	m := loadGo(t, "host/plugin/guest/testdata/guests/garbage", func(o *Options) { o.Instances = 1 })
 	it := item(1, strings.Repeat("Some Words ", 30))
 	decisions := 20_000
-	if testing.Short() || raceDetector {
+	if testing.Short() || testkit.RaceDetector {
 		decisions = 2_000
 	}
 	for i := range decisions {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // graspRelay is a relay as the module grasp sees it: every repository in git has
@@ -91,9 +92,7 @@ func manyTags(n int, format string) (tags []string) {
 // strangers have stored or send, it must not run out of what it has, since then
 // nothing would be decided.
 func TestGraspWithinItsBudget(t *testing.T) {
-	if raceDetector {
-		t.Skip("fuel is the same, and one goroutine spends it for a minute")
-	}
+	testkit.SkipRace(t)
 	flood := func(events, maintainers int) (list vectorEvents) {
 		for i := range events {
 			list = append(list, graspAnnouncement(1000+i, upTo(maintainers)...))
@@ -147,9 +146,7 @@ func TestGraspWithinItsBudget(t *testing.T) {
 // TestManyTags: an event of as many tags as a message can hold costs no bundled
 // policy its budget.
 func TestManyTags(t *testing.T) {
-	if raceDetector {
-		t.Skip("fuel is the same, and one goroutine spends it for a minute")
-	}
+	testkit.SkipRace(t)
 	for folder, settings := range map[string]map[string]any{
 		"plugins/limits": nil,
 		"plugins/grasp":  nil,
@@ -178,9 +175,7 @@ func TestManyTags(t *testing.T) {
 // the budget, also when each request needs a larger buffer than the one before: then the
 // guest's runtime collects its garbage while the tags are walked.
 func TestManyRefs(t *testing.T) {
-	if raceDetector {
-		t.Skip("fuel is the same, and one goroutine spends it for a minute")
-	}
+	testkit.SkipRace(t)
 	m := loadGo(t, "plugins/limits", func(o *Options) { o.Limits.Time, o.Budgets.Time, o.Instances = time.Minute, time.Minute, 1 })
 	for _, test := range []struct {
 		name   string

@@ -13,6 +13,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/wasmtest"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -252,7 +253,7 @@ func TestNamesOfOwnMetricsAreBounded(t *testing.T) {
 }
 
 func TestHostFunctionsAllocateNothing(t *testing.T) {
-	if raceDetector {
+	if testkit.RaceDetector {
 		t.Skip("allocations cannot be counted under the race detector")
 	}
 	for _, call := range hostCalls {

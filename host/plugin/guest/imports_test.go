@@ -14,6 +14,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 	"talon/sdk/abi/manifest"
 )
@@ -40,6 +41,7 @@ var signatures = map[string]string{
 // TestModulesImportWhatTheyUse: the import section of a module is what its code
 // can reach, no more, and each import has the type that the host gives it.
 func TestModulesImportWhatTheyUse(t *testing.T) {
+	testkit.SkipRace(t)
 	ctx := context.Background()
 	runtime := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
 	defer runtime.Close(ctx)

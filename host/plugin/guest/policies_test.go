@@ -9,15 +9,14 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 )
 
 // TestMorePolicies checks the policies that are not loaded by default: they pass as a
 // swap has it, import what their manifests ask for, and what strangers send costs
 // none of them its budget.
 func TestMorePolicies(t *testing.T) {
-	if raceDetector {
-		t.Skip("one goroutine, and minutes to compile")
-	}
+	testkit.SkipRace(t)
 	for folder, settings := range map[string]map[string]any{
 		"plugins/pow":     {"class_bits": []any{"git:1"}},
 		"plugins/readers": {"readers_kinds": []any{int64(30000)}, "auth_kinds": []any{int64(30001)}, "open_kinds": []any{"0-3"}},

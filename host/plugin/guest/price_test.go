@@ -7,6 +7,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/wasmtest"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -14,7 +15,7 @@ import (
 // long as a loop that spends as much. What counts is the order of magnitude, and the
 // best of many runs.
 func TestPrices(t *testing.T) {
-	if raceDetector {
+	if testkit.RaceDetector {
 		t.Skip("it takes the race detector longer")
 	}
 	const calls, rounds, within = 50, 300, 8

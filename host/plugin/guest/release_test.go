@@ -8,12 +8,15 @@ import (
 	"runtime/debug"
 	"strconv"
 	"testing"
+
+	"talon/internal/testkit"
 )
 
 // TestClosedModulesLeaveNothing loads and closes 200 modules, as swaps do: every
 // tenth is a Go module, of which one that leaks keeps 10 MB. Goroutines, open
 // files and resident memory must not grow.
 func TestClosedModulesLeaveNothing(t *testing.T) {
+	testkit.SkipRace(t)
 	large, small, cache := goModule(t, "plugins/limits"), guest{}.assemble(), t.TempDir()
 	swap := func(wasm []byte) {
 		o := Options{Name: "limits", Instances: 2, CacheDir: cache, State: newState(t)}

@@ -12,13 +12,12 @@ import (
 	"talon/host"
 	"talon/host/plugin/plugintest"
 	"talon/host/plugin/wasmtest"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
 func TestGoModulesPass(t *testing.T) {
-	if raceDetector {
-		t.Skip("one goroutine compiles and tests, for minutes")
-	}
+	testkit.SkipRace(t)
 	for _, folder := range []string{
 		"plugins/grasp", "plugins/limits", "plugins/lists", "plugins/open", "plugins/rate", "examples/hello-policy", "examples/hello-strategy", "examples/hello-throttle",
 		"host/plugin/guest/testdata/guests/facts",
@@ -32,9 +31,7 @@ func TestGoModulesPass(t *testing.T) {
 
 // TestVectorsOfAGoModuleCount changes what a vector of a module wants.
 func TestVectorsOfAGoModuleCount(t *testing.T) {
-	if raceDetector {
-		t.Skip("one goroutine compiles and tests, for minutes")
-	}
+	testkit.SkipRace(t)
 	wasm := goModule(t, "host/plugin/guest/testdata/guests/facts")
 	for _, test := range []struct{ from, to, want string }{
 		{`"rule": "few"`, `"rule": "fxw"`, `self-test: vector "a parent": the answer is accept by "few", want accept by "fxw"`},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 const anchor = 700_000 // a key
@@ -51,9 +52,7 @@ func loadTrust(t testing.TB) *Module {
 // TestTrustWithinItsBudget lets those who are followed store what they like, and
 // counts with how many events of a stranger it is read.
 func TestTrustWithinItsBudget(t *testing.T) {
-	if raceDetector {
-		t.Skip("one goroutine, and much to compute")
-	}
+	testkit.SkipRace(t)
 	var large, people [][]string
 	for i := range 5 {
 		large = append(large, followsFrom(1_000_000+7000*i, 7000))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -44,9 +45,7 @@ func boundQuestions(t *testing.T, m *Module, f Func, facts host.Facts, perByte i
 // TestWorstQueries bounds what filters as odd and as many as they can be cost those that
 // judge queries.
 func TestWorstQueries(t *testing.T) {
-	if raceDetector {
-		t.Skip("fuel is the same, and one goroutine spends it for a minute")
-	}
+	testkit.SkipRace(t)
 	usual := slices.Clone(new(Request).Query(&host.Query{
 		Client: &host.Client{Addr: netip.MustParseAddr("192.0.2.1")}, Filters: []host.Filter{{Kinds: []host.Kind{1}, Limit: 10}},
 	}, now))
@@ -70,9 +69,7 @@ func TestWorstQueries(t *testing.T) {
 
 // TestWorstConnections bounds what clients cost that say much of themselves.
 func TestWorstConnections(t *testing.T) {
-	if raceDetector {
-		t.Skip("fuel is the same, and one goroutine spends it for a minute")
-	}
+	testkit.SkipRace(t)
 	m := loadGo(t, "plugins/rate", func(o *Options) {
 		o.Config, o.State, o.Instances = map[string]any{"per_address_connections": int64(10)}, newState(t), 1
 	})
@@ -89,9 +86,7 @@ func TestWorstConnections(t *testing.T) {
 // TestWorstPushes bounds what pushes cost, to repositories whose announcements are as
 // large as they may be, stored and held.
 func TestWorstPushes(t *testing.T) {
-	if raceDetector {
-		t.Skip("fuel is the same, and one goroutine spends it for a minute")
-	}
+	testkit.SkipRace(t)
 	const owner, maxReads = 1_000_000, 8
 	facts := &indexedFacts{}
 	m := loadGo(t, "plugins/grasp", func(o *Options) {
@@ -153,9 +148,7 @@ func TestWorstPushes(t *testing.T) {
 // TestWorstThrottles bounds what servers cost throttles that strangers name: one domain
 // after the other, with long names and long refusals.
 func TestWorstThrottles(t *testing.T) {
-	if raceDetector {
-		t.Skip("fuel is the same, and one goroutine spends it for a minute")
-	}
+	testkit.SkipRace(t)
 	for _, name := range []string{"adaptive", "eager", "polite"} {
 		t.Run(name, func(t *testing.T) {
 			m := loadGo(t, "plugins/"+name, func(o *Options) { o.Instances = 1 })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/internal/testkit"
 	"talon/sdk/nip19"
 )
 
@@ -81,9 +82,7 @@ func crowd(n int, announce func(author int) *host.Event) (list vectorEvents) {
 // and for each byte by which the event is larger what its budget grows by. How many announcements of the
 // identifier there are makes no difference.
 func TestWorstInputsOfGrasp(t *testing.T) {
-	if raceDetector {
-		t.Skip("fuel is the same, and one goroutine spends it for a minute")
-	}
+	testkit.SkipRace(t)
 	const author, maxReads = 1_000_000, 40
 	facts := &indexedFacts{graspRelay: graspRelay{here: map[host.Address]bool{}}}
 	m := loadGo(t, "plugins/grasp", func(o *Options) {
@@ -208,9 +207,7 @@ func TestWorstInputsOfGrasp(t *testing.T) {
 // TestWorstQuota bounds what an author's own announcements cost where there is a quota:
 // each of them is read, and has URLs that are compared with those of the service.
 func TestWorstQuota(t *testing.T) {
-	if raceDetector {
-		t.Skip("fuel is the same, and one goroutine spends it for a minute")
-	}
+	testkit.SkipRace(t)
 	const author, quota = 7, 100
 	npub := nip19.EncodeNpub(graspKey(author))
 	own := func(n int, tags ...string) vectorEvents {
@@ -303,9 +300,7 @@ func graspAnnouncementAt(domain string, author int, maintainers ...int) *host.Ev
 // be cost the other policies. The module spam, which reads texts in several ways, takes
 // the most for a byte: 1,160 of the first 2 KiB.
 func TestWorstInputsOfPolicies(t *testing.T) {
-	if raceDetector {
-		t.Skip("fuel is the same, and one goroutine spends it for a minute")
-	}
+	testkit.SkipRace(t)
 	const perByte, maxReads = 1250, 4
 	for name, settings := range map[string]map[string]any{
 		"limits": nil,

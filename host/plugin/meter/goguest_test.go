@@ -12,6 +12,8 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"talon/internal/testkit"
 )
 
 // goGuest is testdata/guest, compiled once.
@@ -38,9 +40,7 @@ var goFunctions = []string{"digest", "scan", "sum", "mix", "recovered"}
 
 func goModule(t testing.TB) []byte {
 	t.Helper()
-	if raceDetector {
-		t.Skip("one goroutine compiles, for minutes")
-	}
+	testkit.SkipRace(t)
 	wasm, err := goGuest()
 	if err != nil {
 		t.Fatalf("build testdata/guest: %v", err)

@@ -1,5 +1,0 @@
-//go:build !race
-
-package author
-
-const raceDetector = false

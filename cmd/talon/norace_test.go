@@ -1,6 +1,0 @@
-//go:build !race
-
-package main
-
-// raceDetector says whether the tests, and with them the server, run under it.
-const raceDetector = false

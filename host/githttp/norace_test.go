@@ -1,5 +1,0 @@
-//go:build !race
-
-package githttp
-
-const raceEnabled = false

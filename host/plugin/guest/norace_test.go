@@ -1,5 +1,0 @@
-//go:build !race
-
-package guest
-
-const raceDetector = false

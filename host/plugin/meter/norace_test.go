@@ -1,5 +1,0 @@
-//go:build !race
-
-package meter
-
-const raceDetector = false

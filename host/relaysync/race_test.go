@@ -1,5 +1,0 @@
-//go:build race
-
-package relaysync
-
-const raceDetector = true
