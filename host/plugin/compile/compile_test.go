@@ -14,6 +14,7 @@ import (
 	"talon/host/plugin/guest"
 	"talon/host/plugin/plugintest"
 	"talon/host/plugin/wasmtest"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -53,6 +54,7 @@ func command(t *testing.T, memory, seconds uint64) []string {
 // TestCompiled loads a module elsewhere, with a side-car and sets: here it is only
 // read then.
 func TestCompiled(t *testing.T) {
+	testkit.SkipRace(t)
 	folder := plugintest.Build(t, "plugins/lists")
 	wasm, err := os.ReadFile(folder + "/lists.wasm")
 	if err != nil {

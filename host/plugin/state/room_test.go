@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+
+	"talon/internal/testkit"
 )
 
 func TestQuota(t *testing.T) {
@@ -101,6 +103,7 @@ func TestDrainedBucketsStay(t *testing.T) {
 
 // TestOverhead measures what small items cost beside key and value.
 func TestOverhead(t *testing.T) {
+	testkit.SkipRace(t)
 	for _, tt := range []struct {
 		name string
 		put  func(p *Plugin, key []byte)

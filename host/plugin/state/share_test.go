@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // sharedDisk is a table in memory that several processes write to.
@@ -170,6 +171,7 @@ func flood(t *testing.T, r *rand.Rand, processes int, burst, perMillis, seconds 
 // TestSharedBuckets: at three processes a client gets no more than at one, within ten
 // percent, at any time from the first burst on, and not much less; also while nothing can be saved.
 func TestSharedBuckets(t *testing.T) {
+	testkit.SkipRace(t)
 	for _, b := range []struct{ burst, perMillis int64 }{{60, 1000}, {10, 1000}, {100, 10}, {600, 100}, {5, 1000}} {
 		for seed := range uint64(6) {
 			for _, away := range []bool{false, true} {
