@@ -7,6 +7,7 @@ import (
 	"talon/host"
 	"talon/host/store/semantics"
 	"talon/host/store/storetest"
+	"talon/internal/testkit"
 )
 
 func TestSuite(t *testing.T) { storetest.Run(t, engine{}) }
@@ -15,7 +16,7 @@ func TestSuite(t *testing.T) { storetest.Run(t, engine{}) }
 type engine struct{}
 
 func (engine) Rounds() int {
-	if testing.Short() {
+	if testing.Short() || testkit.RaceDetector {
 		return 4
 	}
 	return 12
