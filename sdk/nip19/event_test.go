@@ -1,6 +1,7 @@
 package nip19
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -20,48 +21,117 @@ const (
 	late     = "nevent1qvzqqqqqqypzqwlsccluhy6xxsr6l9a9uhhxf75g85g8a709tprjcn4e42h053vaqqswfth72qet7p4tdgvd92wpq4zcerseu3ecwqkac622xad5wqln6jsta5zpv"
 )
 
-// encode writes bech32, so that tests can have a right checksum around anything.
-func encode(prefix string, data []byte) string {
-	var words []byte
-	acc, bits := uint32(0), 0
-	for _, b := range data {
-		acc, bits = acc<<8|uint32(b), bits+8
-		for bits >= 5 {
-			bits -= 5
-			words = append(words, byte(acc>>bits)&31)
+// encode writes bech32 as BIP-173 says, so that tests can have a right checksum around
+// anything.
+func encode(prefix string, fields ...[]byte) string {
+	return encodeWords(prefix, wordsOf(fields...))
+}
+
+// wordsOf are the groups of five bits of all fields.
+func wordsOf(fields ...[]byte) (words []byte) {
+	acc, bits := 0, 0
+	for _, b := range bytes.Join(fields, nil) {
+		acc, bits = acc<<8|int(b), bits+8
+		for ; bits >= 5; bits -= 5 {
+			words = append(words, byte(acc>>(bits-5)&31))
 		}
 	}
 	if bits > 0 {
-		words = append(words, byte(acc<<(5-bits))&31)
+		words = append(words, byte(acc<<(5-bits)&31))
 	}
-	return encodeWords(prefix, words)
+	return words
 }
 
 func encodeWords(prefix string, words []byte) string {
-	sum := uint32(1)
-	for i := range len(prefix) {
-		sum = polymod(sum, prefix[i]>>5)
-	}
-	sum = polymod(sum, 0)
-	for i := range len(prefix) {
-		sum = polymod(sum, prefix[i]&31)
-	}
-	for _, w := range words {
+	sum := prefixSum(prefix)
+	for _, w := range append(words[:len(words):len(words)], make([]byte, 6)...) {
 		sum = polymod(sum, w)
 	}
-	for range 6 {
-		sum = polymod(sum, 0)
-	}
 	sum ^= 1
-	out := prefix + "1"
+	text := []byte(prefix + "1")
 	for _, w := range words {
-		out += charset[w : w+1]
+		text = append(text, charset[w])
 	}
 	for i := range 6 {
-		w := sum >> (5 * (5 - i)) & 31
-		out += charset[w : w+1]
+		text = append(text, charset[sum>>(5*(5-i))&31])
 	}
-	return out
+	return string(text)
+}
+
+// sharedVectors reads the vectors of NIP-19 that are shared with other programs.
+func sharedVectors(t *testing.T) (valid []vector, invalid []string) {
+	t.Helper()
+	const file = "../../../shared/data/nip19.json"
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("%s is absent", file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors struct {
+		Valid   []vector
+		Invalid []json.RawMessage
+	}
+	if err := json.Unmarshal(data, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	for _, raw := range vectors.Invalid {
+		var v vector
+		if json.Unmarshal(raw, &v.Code) != nil {
+			if err := json.Unmarshal(raw, &v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		invalid = append(invalid, v.Code)
+	}
+	return vectors.Valid, invalid
+}
+
+type vector struct {
+	Code, Type string
+	Data       any
+}
+
+// TestSharedVectors reads every vector as each kind of code.
+func TestSharedVectors(t *testing.T) {
+	valid, invalid := sharedVectors(t)
+	seen := map[string]int{}
+	for _, v := range valid {
+		seen[v.Type]++
+		want := map[string]string{}
+		switch v.Type {
+		case "npub", "note":
+			want[v.Type] = v.Data.(string)
+		case "nevent":
+			want["note"] = v.Data.(map[string]any)["id"].(string)
+		}
+		for kind, decode := range map[string]func(string) ([32]byte, error){"npub": DecodeNpub, "note": ParseEventID} {
+			got, err := decode(v.Code)
+			if ok := want[kind] != ""; (err == nil) != ok || ok && hex.EncodeToString(got[:]) != want[kind] {
+				t.Errorf("%s %s is decoded as %s %x, %v", v.Type, v.Code, kind, got, err)
+			}
+		}
+		if got, err := ParseSecretKey(v.Code); (err == nil) != (v.Type == "nsec") {
+			t.Errorf("ParseSecretKey(%s), of type %s, = %x, %v", v.Code, v.Type, got, err)
+		}
+		if v.Type == "npub" {
+			if got := EncodeNpub(bytes32(t, want["npub"])); got != strings.ToLower(v.Code) {
+				t.Errorf("EncodeNpub(%s) = %s, want %s", v.Data, got, v.Code)
+			}
+		}
+	}
+	if seen["npub"] == 0 || seen["note"] == 0 || seen["nevent"] == 0 {
+		t.Errorf("the vectors have %v", seen)
+	}
+	for _, code := range invalid {
+		if got, err := DecodeNpub(code); err == nil {
+			t.Errorf("DecodeNpub(%q) = %x, want an error", code, got)
+		}
+		if got, err := ParseEventID(code); err == nil {
+			t.Errorf("ParseEventID(%q) = %x, want an error", code, got)
+		}
+	}
 }
 
 func TestParseEventID(t *testing.T) {
@@ -110,60 +180,122 @@ func TestParseEventID(t *testing.T) {
 	}
 }
 
-func TestSharedEventVectors(t *testing.T) {
-	const file = "../../../shared/data/nip19.json"
-	data, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("%s is absent", file)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var vectors struct {
-		Valid []struct {
-			Code, Type string
-			Data       any
-		}
-		Invalid []json.RawMessage
-	}
-	if err := json.Unmarshal(data, &vectors); err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]int{}
-	for _, v := range vectors.Valid {
-		seen[v.Type]++
-		want := ""
-		switch v.Type {
-		case "note":
-			want = v.Data.(string)
-		case "nevent":
-			want = v.Data.(map[string]any)["id"].(string)
-		}
-		got, err := ParseEventID(v.Code)
-		if want == "" && err == nil {
-			t.Errorf("%s %s was decoded as an event", v.Type, v.Code)
-		}
-		if want != "" && (err != nil || hex.EncodeToString(got[:]) != want) {
-			t.Errorf("ParseEventID(%s) = %x, %v; want %s", v.Code, got, err, want)
-		}
-	}
-	if seen["note"] == 0 || seen["nevent"] == 0 {
-		t.Errorf("the vectors have %v", seen)
-	}
-	for _, raw := range vectors.Invalid {
-		var v struct{ Code string }
-		if err := json.Unmarshal(raw, &v); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := ParseEventID(v.Code); err == nil {
-			t.Errorf("ParseEventID(%q) = %x, want an error", v.Code, got)
-		}
-	}
-}
-
 func FuzzParseEventID(f *testing.F) {
 	for _, s := range []string{note, nevent, late, eventID, npub} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) { ParseEventID(s) })
+}
+
+// TestDecodeNaddr decodes what go-nostr v0.52.3 made.
+func TestDecodeNaddr(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		kind uint16
+		d    string
+	}{
+		{"naddr1qqzhgctvdahqygqhzckfy8wy6fgclxssrkend9wlrta4d2uz7hlnuhdxampu5hxezupsgqqqw7vslspsv5", 30617, "talon"},
+		{"naddr1qqqqz9mhwden5te0wfjkccte9ejhsctdwpkx2tnrdaksz9mhwden5te0da6xsetj9ejhsctdwpkx2tnrdaksygqhzckfy8wy6fgclxssrkend9wlrta4d2uz7hlnuhdxampu5hxezupsgqqqw5cqrflrrs", 30000, ""},
+		{"naddr1qqqqygqhzckfy8wy6fgclxssrkend9wlrta4d2uz7hlnuhdxampu5hxezupsgqqqqqpseqjfqd", 3, ""},
+		{"naddr1qq5v80xrhnpmesaucw7v80xrhnpmesaucw7v80xrhnpmesaucw7v80xrhnpmesaucw7qygqhzckfy8wy6fgclxssrkend9wlrta4d2uz7hlnuhdxampu5hxezupsgqqqllls28qlmp", 65535, strings.Repeat("ü", 20)},
+	} {
+		for _, text := range []string{tt.text, strings.ToUpper(tt.text)} {
+			got, err := DecodeNaddr(text)
+			if err != nil || got.Kind != tt.kind || got.D != tt.d || hex.EncodeToString(got.PubKey[:]) != key {
+				t.Errorf("DecodeNaddr(%s) = %+v, %v; want kind %d, d %q", text, got, err, tt.kind, tt.d)
+			}
+		}
+	}
+}
+
+func TestDecodeNaddrRefuses(t *testing.T) {
+	d, author, kind := []byte("\x00\x01d"), append([]byte{2, 32}, make([]byte, 32)...), []byte{3, 4, 0, 0, 0x75, 0x30}
+	good := encode("naddr", d, author, kind, []byte{77, 1, 5})
+	if got, err := DecodeNaddr(good); err != nil || got.Kind != 30000 || got.D != "d" {
+		t.Fatalf("the good one: %+v, %v", got, err)
+	}
+	for name, text := range map[string]string{
+		"empty":                          "",
+		"no data":                        "naddr1",
+		"a checksum alone":               encode("naddr", nil),
+		"another prefix":                 encode("nevent", d, author, kind),
+		"a longer prefix":                encode("naddr1q", d, author, kind),
+		"mixed case":                     "N" + good[1:],
+		"changed":                        strings.Replace(good, "q", "p", 1),
+		"cut":                            good[:len(good)-1],
+		"outside bech32":                 good[:20] + "b" + good[21:],
+		"utf-8":                          good[:20] + "é" + good[22:],
+		"a sign that is k in lower case": strings.ToUpper(strings.Replace(good, "k", "\u212a", 1)),
+		"no identifier":                  encode("naddr", author, kind),
+		"no author":                      encode("naddr", d, kind),
+		"no kind":                        encode("naddr", d, author),
+		"two kinds":                      encode("naddr", d, author, kind, kind),
+		"two identifiers":                encode("naddr", d, d, author, kind),
+		"a short author":                 encode("naddr", d, []byte{2, 2, 1, 1}, kind),
+		"a short kind":                   encode("naddr", d, author, []byte{3, 2, 1, 1}),
+		"a large kind":                   encode("naddr", d, author, []byte{3, 4, 0, 1, 0, 0}),
+		"a field cut off":                encode("naddr", d, author, kind, []byte{1, 9, 'w'}),
+		"a field of one":                 encode("naddr", d, author, kind, []byte{1}),
+		"not utf-8":                      encode("naddr", []byte{0, 1, 0xff}, author, kind),
+		"too long":                       encode("naddr", d, author, kind, make([]byte, 4000)),
+		"five bits too many":             encodeWords("naddr", append(wordsOf(d, author, []byte{3, 4, 0, 0, 0, 3}, []byte{9, 1, 1}), 0)),
+	} {
+		if got, err := DecodeNaddr(text); err == nil {
+			t.Errorf("%s: DecodeNaddr(%q) = %+v, want an error", name, text, got)
+		}
+	}
+}
+
+func FuzzDecodeNaddr(f *testing.F) {
+	f.Add(encode("naddr", []byte("\x00\x01d"), append([]byte{2, 32}, make([]byte, 32)...), []byte{3, 4, 0, 0, 0, 3}))
+	f.Add("naddr1qqqqqqqq")
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := DecodeNaddr(s)
+		if err != nil {
+			return
+		}
+		again := encode("naddr", []byte{0, byte(len(a.D))}, []byte(a.D), []byte{2, 32}, a.PubKey[:], []byte{3, 4, 0, 0, byte(a.Kind >> 8), byte(a.Kind)})
+		if b, err := DecodeNaddr(again); err != nil || a != b {
+			t.Errorf("%q: %+v, and encoded again %+v, %v", s, a, b, err)
+		}
+	})
+}
+
+func TestEncodeNaddr(t *testing.T) {
+	key := [32]byte(bytes.Repeat([]byte{7}, 32))
+	for _, relay := range []string{"", "wss://git.example.com", strings.Repeat("r", 256)} {
+		for _, d := range []string{"", "nest", "a:b 🦉", strings.Repeat("n", 255)} {
+			want := Naddr{Kind: 30617, PubKey: key, D: d}
+			if got, err := DecodeNaddr(EncodeNaddr(want, relay)); err != nil || got != want {
+				t.Errorf("%q at %q: %+v, %v", d, relay, got, err)
+			}
+		}
+	}
+	if code := EncodeNaddr(Naddr{PubKey: key, D: strings.Repeat("n", 256)}, ""); code != "" {
+		t.Errorf("%s holds what no naddr can hold", code)
+	}
+}
+
+func TestEncodeNevent(t *testing.T) {
+	id, author := [32]byte(bytes.Repeat([]byte{1}, 32)), [32]byte(bytes.Repeat([]byte{2}, 32))
+	for _, relay := range []string{"", "wss://git.example.com", strings.Repeat("r", 256)} {
+		if got, err := ParseEventID(EncodeNevent(id, author, 1621, relay)); err != nil || got != id {
+			t.Errorf("at %q: %x, %v", relay, got, err)
+		}
+	}
+}
+
+// The bytes are those of NIP-19, field by field.
+func TestEncodedFields(t *testing.T) {
+	key := [32]byte(bytes.Repeat([]byte{7}, 32))
+	const relay = "wss://x"
+	shared := "\x01\x07" + relay + "\x02\x20" + string(key[:]) + "\x03\x04\x00\x00"
+	for prefix, c := range map[string]struct{ code, want string }{
+		"naddr":  {EncodeNaddr(Naddr{Kind: 30617, PubKey: key, D: "nest"}, relay), "\x00\x04nest" + shared + "\x77\x99"},
+		"nevent": {EncodeNevent(key, key, 1621, relay), "\x00\x20" + string(key[:]) + shared + "\x06\x55"},
+	} {
+		if got, err := decodeBech32(nil, prefix, c.code); err != nil || string(got) != c.want {
+			t.Errorf("%s\n%q, %v; want\n%q", prefix, got, err, c.want)
+		}
+	}
 }
