@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -136,5 +137,46 @@ func TestDescribe(t *testing.T) {
 		if h.About.Writes != want {
 			t.Errorf("%s: %v, want %v", key, h.About.Writes, want)
 		}
+	}
+}
+
+func TestKeySet(t *testing.T) {
+	var keys []policy.PubKey
+	for i := range 1000 {
+		// Many keys share a start, as an attacker may choose them.
+		keys = append(keys, policy.PubKey{byte(i % 3), 0, 0, 0, byte(i), byte(i >> 8), 1})
+	}
+	set := newKeySet(append(keys, keys[:10]...))
+	for _, key := range keys {
+		if !set.has(&key) {
+			t.Fatalf("%v is missing", key)
+		}
+		key[31] = 1
+		if set.has(&key) {
+			t.Fatalf("%v is in the set", key)
+		}
+	}
+	if set.has(&policy.PubKey{}) || newKeySet(nil).has(&policy.PubKey{1}) {
+		t.Error("a key that was not added is in the set")
+	}
+}
+
+func TestTexts(t *testing.T) {
+	set := newTexts("0")
+	for n := 1; n < 3*fewTexts; n++ {
+		next := strconv.Itoa(n)
+		if set.has(next) {
+			t.Errorf("%s is there before it was added", next)
+		}
+		set.add(next)
+		set.add("0")
+		for i := range n + 1 {
+			if !set.has(strconv.Itoa(i)) {
+				t.Errorf("of %d texts, %d is missing", n+1, i)
+			}
+		}
+	}
+	if len(set.few)+len(set.many) != 3*fewTexts {
+		t.Errorf("%d and %d texts, want %d", len(set.few), len(set.many), 3*fewTexts)
 	}
 }
