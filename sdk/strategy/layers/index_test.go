@@ -1,6 +1,7 @@
 package layers
 
 import (
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -148,5 +149,183 @@ func TestRelaysOfRepoAreBounded(t *testing.T) {
 	}
 	if len(x.byURL) != 0 {
 		t.Errorf("%d relays are left", len(x.byURL))
+	}
+}
+
+// TestRootsAgainstMap adds, finds and drops ids, enough that all of the table grows.
+func TestRootsAgainstMap(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	r := roots{seed: 3}
+	model := make(map[[32]byte]uint32)
+	id := func() (id [32]byte) {
+		binary.LittleEndian.PutUint64(id[:], random.Uint64N(20_000))
+		return id
+	}
+	for step := range 100_000 {
+		id := id()
+		n, free, known := r.find(&id)
+		want, has := model[id]
+		if known != has || known && n != want {
+			t.Fatalf("step %d: %d, %v, want %d, %v", step, n, known, want, has)
+		}
+		switch {
+		case !known:
+			n = r.add(&id, free)
+			if *r.id(n) != id {
+				t.Fatalf("step %d: the number stands for something else", step)
+			}
+			model[id] = n
+		case step%3 == 0:
+			r.drop(n)
+			delete(model, id)
+		}
+		if r.used != len(model) {
+			t.Fatalf("step %d: %d, want %d", step, r.used, len(model))
+		}
+	}
+	slots, limit := 0, 0
+	for i := range r.table {
+		slots += len(r.table[i].slots)
+		limit = max(limit, len(r.table[i].slots))
+		if len(r.table[i].slots) <= 16 {
+			t.Errorf("segment %d never grew", i)
+		}
+	}
+	if slots > 3*len(model) {
+		t.Errorf("%d slots for %d ids", slots, len(model))
+	}
+	if limit > slots/segments*4 {
+		t.Errorf("one segment has %d slots of %d: a step in which it grows costs too much", limit, slots)
+	}
+}
+
+// TestSetAgainstMap does the same to sets and to maps.
+func TestSetAgainstMap(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	type both struct {
+		set   Set
+		model map[uint32]bool
+	}
+	sets := make([]both, 4)
+	for i := range sets {
+		sets[i].model = make(map[uint32]bool)
+	}
+	for step := range 20_000 {
+		a, b := &sets[random.IntN(len(sets))], &sets[random.IntN(len(sets))]
+		shared, before := a.set, slices.Collect(a.set.All())
+		switch random.IntN(5) {
+		case 0, 1:
+			n := random.Uint32N(200)
+			shared = Set{}
+			a.set.Add(n)
+			a.model[n] = true
+		case 2:
+			a.set.AddSet(b.set)
+			maps.Copy(a.model, b.model)
+		case 3:
+			other := b.set.Clone()
+			model := maps.Clone(b.model)
+			a.set.Remove(other)
+			maps.DeleteFunc(a.model, func(n uint32, _ bool) bool { return model[n] })
+		case 4:
+			limit := random.IntN(20)
+			shared, a.set = Set{}, a.set.Clone()
+			taken := a.set.Take(limit)
+			lowest := before[:min(limit, len(before))]
+			if got := slices.Collect(taken.All()); !slices.Equal(got, lowest) {
+				t.Fatalf("step %d: took %v, want %v", step, got, lowest)
+			}
+			for _, n := range lowest {
+				delete(a.model, n)
+			}
+		}
+		if !shared.Empty() && !slices.Equal(slices.Collect(shared.All()), before) {
+			t.Fatalf("step %d: a copy has changed", step)
+		}
+		want := slices.Sorted(maps.Keys(a.model))
+		if got := slices.Collect(a.set.All()); !slices.Equal(got, want) || a.set.Len() != len(want) || a.set.Empty() != (len(want) == 0) {
+			t.Fatalf("step %d: %v, want %v", step, got, want)
+		}
+		if n := random.Uint32N(200); a.set.Has(n) != a.model[n] {
+			t.Fatalf("step %d: Has(%d) is %v", step, n, a.set.Has(n))
+		}
+		for i := 1; i < len(a.set.spans); i++ {
+			if a.set.spans[i-1].to >= a.set.spans[i].from {
+				t.Fatalf("step %d: spans %v touch", step, a.set.spans)
+			}
+		}
+	}
+}
+
+func TestSpansOfBits(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 2000 {
+		words, want := make([]uint64, 6), Set{}
+		for range random.IntN(12) {
+			from := random.Uint32N(384)
+			for n := from; n < min(384, from+random.Uint32N(100)); n++ {
+				words[n/64] |= 1 << (n % 64)
+				want.Add(n)
+			}
+		}
+		if got := spansOf(words, 0, 5); !slices.Equal(got.spans, want.spans) {
+			t.Fatalf("%v, want %v", got.spans, want.spans)
+		}
+		if slices.Max(words) != 0 {
+			t.Fatal("bits are left")
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	wanted := Items{Repos: SetOf(1, 2, 3), Roots: SetOf(1, 2, 3, 4, 5)}
+	got := Plan(wanted, Items{Repos: SetOf(1), Roots: SetOf(2)}, Items{Repos: SetOf(3, 9), Roots: SetOf(4, 5)})
+	if !slices.Equal(slices.Collect(got.Repos.All()), []uint32{2}) || !slices.Equal(slices.Collect(got.Roots.All()), []uint32{1, 3}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestTimersAgainstMap takes points in time in their order.
+func TestTimersAgainstMap(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var timers Timers
+	timers.reset()
+	model := make(map[uint64]int64)
+	for now := int64(1); now < 30_000; now++ {
+		key, at := random.Uint64N(50), now+random.Int64N(300)
+		switch random.IntN(4) {
+		case 0:
+			timers.Stop(key)
+			delete(model, key)
+		case 1:
+			timers.Sooner(key, at)
+			if before, ok := model[key]; !ok || at < before {
+				model[key] = at
+			}
+		default:
+			timers.Set(key, at)
+			model[key] = at
+		}
+		var last due
+		for {
+			key, ok := timers.Take(now)
+			if !ok {
+				break
+			}
+			d := due{model[key], key}
+			if d.at == 0 || d.at > now || d.before(last) {
+				t.Fatalf("at %d: %v after %v", now, d, last)
+			}
+			delete(model, key)
+			last = d
+		}
+		for key, at := range model {
+			if at <= now {
+				t.Fatalf("at %d: %d of %d was not taken", now, key, at)
+			}
+		}
+		if len(timers.heap) > 300 {
+			t.Fatalf("%d entries for %d points in time", len(timers.heap), len(model))
+		}
 	}
 }
