@@ -1,5 +1,7 @@
 package abi
 
+import "unicode/utf8"
+
 // Input is one of the messages that a StepRequest can hold: exactly these are
 // the inputs of a strategy.
 type Input interface {
@@ -62,125 +64,170 @@ func appendFilters(b []byte, field byte, list []Filter) []byte {
 	return b
 }
 
-// Age returns the age of the start at index i, newest first, in milliseconds, and
-// whether there is one. It costs much less than to walk there.
-func (v *SubjectView) Age(i int) (age uint32, ok bool) {
-	if v.rare {
-		for it := v.Ages(); it.Next(); i-- {
-			if i == 0 {
-				return it.Age(), true
-			}
-		}
-		return 0, false
-	}
-	var n uint64
-	var shift uint
-	for _, c := range v.ages {
-		if i == 0 && shift < 64 {
-			n |= uint64(c&0x7f) << shift
-		}
-		if shift += 7; c >= 0x80 {
-			continue
-		}
-		if i == 0 {
-			return uint32(min(n, 1<<32-1)), true
-		}
-		i--
-		shift = 0
-	}
-	return 0, false
+// ActionLimits bounds what DecodeActions reads.
+type ActionLimits struct {
+	Actions   int // of one answer
+	Filters   int // of one subscription
+	Values    int // of one filter: ids, authors, kinds, tags and tag values together
+	AllValues int // of all filters of an answer
 }
 
-// AdmitRequest is the message AdmitRequest as it is written, its Source
-// included. T and K are the writer's types of a tag and of a public key.
-type AdmitRequest[T ~[]string, K ~[32]byte] struct {
-	Event   Event[T]
-	Origin  uint32
-	Address []byte
-	Relay   string
-	Authed  []K
-	Now     int64
+// ActionError says what is wrong with an answer of a strategy.
+type ActionError struct {
+	Index int    // of the action, from 0
+	What  string // what is wrong, and what is wanted
 }
 
-// AppendAdmitRequest appends q.
-func AppendAdmitRequest[T ~[]string, K ~[32]byte](b []byte, q *AdmitRequest[T, K]) []byte {
-	b = AppendEventOf(b, &q.Event)
-	size := sizeUint(uint64(q.Origin)) + sizeNonEmpty(len(q.Address)) + sizeNonEmpty(len(q.Relay)) + len(q.Authed)*sizeBytes(32)
-	b = appendVarint(appendKey(b, 2, wireBytes), uint64(size))
-	b = appendUint(b, 1, uint64(q.Origin))
-	b = appendNonEmpty(b, 2, q.Address)
-	b = appendNonEmpty(b, 3, q.Relay)
-	b = appendKeys(b, 4, q.Authed)
-	return appendUint(b, 3, uint64(q.Now))
+func (e *ActionError) Error() string {
+	return "action " + decimal(e.Index) + ": " + e.What
 }
 
-// AdmitRequestView reads an AdmitRequest in place.
-type AdmitRequestView struct {
-	Event  EventView
-	Source SourceView
-	Now    int64
-}
-
-// Decode makes v a view of b. The source is looked into only when it is read.
-func (v *AdmitRequestView) Decode(b []byte) error {
-	if v.usual(b) {
-		return nil
-	}
-	return v.decodeAny(b)
-}
-
-// decodeAny is Decode for messages of any shape.
-//
-//go:noinline
-func (v *AdmitRequestView) decodeAny(b []byte) error {
-	v.Event, v.Source, v.Now = EventView{}, SourceView{}, 0
+// DecodeActions reads StepActions that came from a module. What it returns is a
+// copy; its size is bounded by the limits and by len(b). An error is an
+// *ActionError or ErrMalformed. Whether relays may be contacted and numbers make
+// sense together is for the caller.
+func DecodeActions(b []byte, limits ActionLimits) ([]StepAction, error) {
+	var actions []StepAction
+	d := actionDecoder{limits: limits, left: limits.AllValues}
 	r := reader{rest: b}
 	for r.next() {
-		switch r.key {
-		case 1<<3 | wireBytes:
-			if err := v.Event.Decode(r.data); err != nil {
-				return err
-			}
-		case 2<<3 | wireBytes:
-			v.Source.b = r.data
-		case 3<<3 | wireVarint:
-			v.Now = int64(r.num)
-		}
-	}
-	return r.err()
-}
-
-// SourceView reads a Source in place.
-type SourceView struct{ b []byte }
-
-// Origin returns one of OriginClient, OriginImport and OriginSync.
-func (v SourceView) Origin() uint32 {
-	origin := uint64(OriginUnspecified)
-	for r := (reader{rest: v.b}); r.next(); {
-		if r.is(1, wireVarint) {
-			origin = r.num
-		}
-	}
-	return uint32(origin)
-}
-
-func (v SourceView) Address() string { return text(lastField(v.b, 2)) }
-func (v SourceView) Relay() string   { return text(lastField(v.b, 3)) }
-
-// Keys returns an iterator over the keys that the client has proven.
-func (v SourceView) Keys() BytesIter { return fields(v.b, 4) }
-
-// Authed returns the i-th key that the client has proven, nil if there are
-// fewer.
-func (v SourceView) Authed(i int) []byte {
-	for r := (reader{rest: v.b}); r.next(); {
-		if !r.is(4, wireBytes) {
+		if !r.is(1, wireBytes) {
 			continue
 		}
-		if i == 0 {
-			return r.data
+		if len(actions) == limits.Actions {
+			return nil, &ActionError{len(actions), "an answer has at most " + decimal(limits.Actions) + " actions"}
 		}
-		i--
+		var a StepAction
+		if what := d.action(&a, r.data); what != "" {
+			return nil, &ActionError{len(actions), what}
+		}
+		actions = append(actions, a)
 	}
-	return nil
+	if r.bad {
+		return nil, ErrMalformed
+	}
+	return actions, nil
+}
+
+// actionDecoder decodes the actions of one answer. Its methods return what is
+// wrong, "" if nothing is.
+type actionDecoder struct {
+	limits ActionLimits
+	left   int // values that the rest of the answer may have
+}
+
+const malformed = "malformed message"
+
+func (d *actionDecoder) action(a *StepAction, b []byte) string {
+	var body []byte
+	r := reader{rest: b}
+	for r.next() {
+		field := uint32(r.key >> 3)
+		if !r.is(field, wireBytes) || field < DoConnect || field > DoSetTimer {
+			continue
+		}
+		if a.Do != 0 {
+			return "two actions in one"
+		}
+		a.Do, body = field, r.data
+	}
+	switch {
+	case r.bad:
+		return malformed
+	case a.Do == 0:
+		return "of no kind that this host knows"
+	}
+	what := d.body(a, body)
+	if what == "" {
+		what = check(a)
+	}
+	if what != "" {
+		return doNames[a.Do] + ": " + what
+	}
+	return ""
+}
+
+func (d *actionDecoder) onlyFilter(a *StepAction, b []byte) string {
+	if len(a.Filters) == 1 {
+		return "more than one filter"
+	}
+	return d.addFilter(a, b)
+}
+
+func (d *actionDecoder) filter(a *StepAction, b []byte) string {
+	if len(a.Filters) == d.limits.Filters {
+		return "a subscription has at most " + decimal(d.limits.Filters) + " filters"
+	}
+	return d.addFilter(a, b)
+}
+
+func (d *actionDecoder) addFilter(a *StepAction, b []byte) string {
+	limit := min(d.limits.Values, d.left)
+	f, err := DecodeFilter(b, limit)
+	if err != nil {
+		what := "a filter is malformed, or has more than " + decimal(limit) + " values"
+		if limit < d.limits.Values {
+			what += " (all filters of an answer have at most " + decimal(d.limits.AllValues) + ")"
+		}
+		return what
+	}
+	d.left -= len(f.IDs) + len(f.Authors) + len(f.Kinds) + len(f.Tags)
+	for i := range f.Tags {
+		d.left -= len(f.Tags[i].Values)
+	}
+	a.Filters = append(a.Filters, f)
+	return ""
+}
+
+// check says what is missing or out of range.
+func check(a *StepAction) string {
+	switch {
+	case a.Do != DoSetTimer && a.Relay == "":
+		return "no relay"
+	case a.Do != DoConnect && a.Do != DoDisconnect && !isActionID(a.ID):
+		return "id is not 1 to 64 bytes from ! to ~"
+	case (a.Do == DoSubscribe || a.Do == DoHistoric) && len(a.Filters) == 0:
+		return "no filter"
+	case a.Method > MethodREQ:
+		return "method " + decimal(int(a.Method)) + " is not one that this host knows"
+	case a.Purpose > PurposeDaily:
+		return "purpose " + decimal(int(a.Purpose)) + " is not one that this host knows"
+	case a.At < 0:
+		return "a time before 1970"
+	}
+	return ""
+}
+
+func isActionID(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < '!' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= MaxActionID
+}
+
+func copyText(dst *string, name string, data []byte, limit int) string {
+	if len(data) > limit {
+		return name + " has " + decimal(len(data)) + " bytes; the limit is " + decimal(limit)
+	}
+	if !utf8.Valid(data) {
+		return name + " is not UTF-8"
+	}
+	*dst = string(data)
+	return ""
+}
+
+// decimal is strconv.Itoa for numbers that are not negative; it keeps strconv out
+// of small modules.
+func decimal(n int) string {
+	var b [20]byte
+	i := len(b)
+	for {
+		i--
+		b[i] = '0' + byte(n%10)
+		if n /= 10; n == 0 {
+			return string(b[i:])
+		}
+	}
 }

@@ -1,6 +1,32 @@
+// Package grasp has the rules of NIP-34 and GRASP as values: repository
+// announcements and states, pull requests, maintainer sets, what a push must
+// match, what a service accepts. The host and the policy modules use the same
+// code, so that what a module says of an event and what the host does to a
+// repository cannot drift apart.
+//
+// It lives in the sdk because a module must not import the host. It is small
+// enough for a guest: it has its own reading of URLs, since net/url makes a
+// module 0.9 MB larger (1.9 MB to 2.8 MB), and no map where a sorted list will do.
+//
+// Invariants:
+//
+//  1. Everything is a function of its arguments. There is no clock, no I/O, no
+//     goroutine and no state that outlives a call.
+//  2. No input makes a function panic. Time and memory are linear in the input,
+//     but for sorting.
+//  3. Every object name that is given out is 40 or 64 lower-case hex digits and
+//     not all zeros, and every ref name is one that git takes ([CheckRef]). What
+//     is neither is kept apart as a [Fault], and never reaches git.
+//  4. The error of a Parse function is the reason for the client, with a prefix of
+//     NIP-01. Reasons of a push have no prefix: git prints them.
+//  5. Names of hosts are compared whole, after parsing, never by substring.
+//
+// Signatures and ids are not checked here. URLs are given out as they were
+// written: who connects to one checks where it leads.
 package grasp
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -171,4 +197,64 @@ func hasCapital(s string) bool {
 		}
 	}
 	return false
+}
+
+// Root returns the event that e belongs to: the issue, pull request or first patch
+// that a comment, a status, an update or a later patch is about. It reports false
+// for those that are a root themselves, and for other kinds.
+func (e *Event) Root() (ID, bool) {
+	switch e.Kind {
+	case KindComment, KindPRUpdate: // NIP-22 names the root in E
+		return ParseID(e.first("E"))
+	case KindOpen, KindApplied, KindClosed, KindDraft:
+		return e.marked()
+	case KindPatch:
+		if e.has("t", "root") {
+			return ID{}, false
+		}
+		return e.marked()
+	}
+	return ID{}, false
+}
+
+// marked returns the e tag that is marked as root (NIP-10), else the first.
+func (e *Event) marked() (root ID, ok bool) {
+	for _, tag := range e.Tags {
+		if len(tag) < 2 || tag[0] != "e" {
+			continue
+		}
+		id, right := ParseID(tag[1])
+		if !right {
+			continue
+		}
+		if len(tag) > 3 && tag[3] == "root" {
+			return id, true
+		}
+		if !ok {
+			root, ok = id, true
+		}
+	}
+	return root, ok
+}
+
+// Status returns the kind of the status that counts for an issue, a patch or a
+// pull request: the newest of those that name it as root and come from its author
+// or a maintainer, KindOpen if there is none.
+func Status(root *Event, statuses []*Event, maintainers []PubKey) int {
+	var newest *Event
+	for _, s := range statuses {
+		if s.Kind < KindOpen || s.Kind > KindDraft || newest != nil && !s.Newer(&newest.Stamp) {
+			continue
+		}
+		if id, ok := s.Root(); !ok || id != root.ID {
+			continue
+		}
+		if s.PubKey == root.PubKey || slices.Contains(maintainers, s.PubKey) {
+			newest = s
+		}
+	}
+	if newest == nil {
+		return KindOpen
+	}
+	return newest.Kind
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"talon/sdk/abi"
@@ -68,4 +70,80 @@ func (e *Event) id() policy.ID {
 		return e.ID
 	}
 	return sha256.Sum256(fmt.Appendf(nil, "%x %d %d %q %q", e.PubKey, e.CreatedAt, e.Kind, e.Tags, e.Content))
+}
+
+func matches(f *abi.Filter, e *Event) bool {
+	id := e.id()
+	if len(f.IDs) > 0 && !slices.Contains(f.IDs, [32]byte(id)) ||
+		len(f.Authors) > 0 && !slices.Contains(f.Authors, [32]byte(e.PubKey)) ||
+		len(f.Kinds) > 0 && !slices.Contains(f.Kinds, uint32(e.Kind)) ||
+		f.Since != nil && e.CreatedAt < *f.Since || f.Until != nil && e.CreatedAt > *f.Until {
+		return false
+	}
+	for _, want := range f.Tags {
+		switch want.Name {
+		case policy.ByAddress:
+			if !slices.Contains(want.Values, e.address()) {
+				return false
+			}
+			continue
+		case policy.ByMaintainer:
+			if !e.maintained(want.Values) {
+				return false
+			}
+			continue
+		}
+		if !slices.ContainsFunc(e.Tags, func(tag []string) bool {
+			return len(tag) > 1 && tag[0] == want.Name && slices.Contains(want.Values, tag[1])
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// d returns the value of the first d tag.
+func (e *Event) d() string {
+	for _, tag := range e.Tags {
+		if len(tag) > 0 && tag[0] == "d" {
+			return strings.Join(tag[1:min(len(tag), 2)], "")
+		}
+	}
+	return ""
+}
+
+// address returns kind:pubkey:d, "" for a kind that has no address.
+func (e *Event) address() string {
+	switch {
+	case e.Kind == 0, e.Kind == 3, e.Kind >= 10000 && e.Kind < 20000:
+		return fmt.Sprintf("%d:%s:", e.Kind, hex.EncodeToString(e.PubKey[:]))
+	case e.Kind >= 30000 && e.Kind < 40000:
+		return fmt.Sprintf("%d:%s:%s", e.Kind, hex.EncodeToString(e.PubKey[:]), e.d())
+	}
+	return ""
+}
+
+// maintained reports whether e is an announcement that lists one of the maintainers,
+// each as pubkey:identifier.
+func (e *Event) maintained(by []string) bool {
+	if e.Kind != 30617 {
+		return false
+	}
+	for _, tag := range e.Tags {
+		if len(tag) == 0 || tag[0] != "maintainers" {
+			continue
+		}
+		for _, value := range tag[1:] {
+			if len(value) == 64 && slices.Contains(by, strings.ToLower(value)+":"+e.d()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Hex returns the id of e as hex digits, for tags that name it.
+func (e Event) Hex() string {
+	id := e.id()
+	return hex.EncodeToString(id[:])
 }

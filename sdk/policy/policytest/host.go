@@ -1,8 +1,9 @@
 package policytest
 
 import (
+	"encoding/binary"
 	"encoding/hex"
-	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -181,78 +182,127 @@ func deliver(out, answer []byte) int32 {
 	return int32(len(answer))
 }
 
-func matches(f *abi.Filter, e *Event) bool {
-	id := e.id()
-	if len(f.IDs) > 0 && !slices.Contains(f.IDs, [32]byte(id)) ||
-		len(f.Authors) > 0 && !slices.Contains(f.Authors, [32]byte(e.PubKey)) ||
-		len(f.Kinds) > 0 && !slices.Contains(f.Kinds, uint32(e.Kind)) ||
-		f.Since != nil && e.CreatedAt < *f.Since || f.Until != nil && e.CreatedAt > *f.Until {
-		return false
-	}
-	for _, want := range f.Tags {
-		switch want.Name {
-		case policy.ByAddress:
-			if !slices.Contains(want.Values, e.address()) {
-				return false
-			}
-			continue
-		case policy.ByMaintainer:
-			if !e.maintained(want.Values) {
-				return false
-			}
-			continue
-		}
-		if !slices.ContainsFunc(e.Tags, func(tag []string) bool {
-			return len(tag) > 1 && tag[0] == want.Name && slices.Contains(want.Values, tag[1])
-		}) {
-			return false
-		}
-	}
-	return true
+// kept is a value that a policy keeps.
+type kept struct {
+	value   []byte
+	expires int64 // unix seconds; 0 is never
 }
 
-// d returns the value of the first d tag.
-func (e *Event) d() string {
-	for _, tag := range e.Tags {
-		if len(tag) > 0 && tag[0] == "d" {
-			return strings.Join(tag[1:min(len(tag), 2)], "")
-		}
+// Kept returns the value that the policy has kept under a key, and whether there
+// is one.
+func (h *Harness) Kept(key string) ([]byte, bool) {
+	k, ok := h.kept[key]
+	if !ok || k.expires != 0 && k.expires <= h.Now {
+		return nil, false
 	}
-	return ""
+	return k.value, true
 }
 
-// address returns kind:pubkey:d, "" for a kind that has no address.
-func (e *Event) address() string {
+// Keep gives a key a value, as an earlier decision might have.
+func (h *Harness) Keep(key string, value []byte) {
+	h.kept[key] = kept{value: append([]byte{}, value...)}
+}
+
+// room reports whether a value of this length fits.
+func (h *Harness) room(key string, length int) bool {
+	used := int64(len(key) + length)
+	for other := range h.kept {
+		if value, ok := h.Kept(other); ok && other != key {
+			used += int64(len(other) + len(value))
+		}
+	}
+	return used <= h.Room
+}
+
+func (s host) KVGet(key string, out []byte) int32 {
+	s.need(abi.CapKVGet)
+	value, ok := s.h.Kept(key)
+	if !ok {
+		return abi.NotFound
+	}
+	return deliver(out, value)
+}
+
+func (s host) KVSet(key string, value []byte, ttl int64) int32 {
+	s.need(abi.CapKVSet)
+	if len(key) > abi.MaxKey || len(value) > abi.MaxValue || !s.h.room(key, len(value)) {
+		return abi.NoRoom
+	}
+	s.h.kept[strings.Clone(key)] = kept{append([]byte{}, value...), s.until(ttl)}
+	return 0
+}
+
+func (s host) KVDelete(key string) {
+	s.need(abi.CapKVDelete)
+	delete(s.h.kept, key)
+}
+
+func (s host) KVIncr(key string, delta, ttl int64) int64 {
+	s.need(abi.CapKVIncr)
+	old, ok := s.h.Kept(key)
+	sum := delta
+	if len(old) == 8 {
+		sum = add(int64(binary.LittleEndian.Uint64(old)), delta)
+	}
+	if len(key) > abi.MaxKey || !s.h.room(key, 8) {
+		return sum
+	}
+	if ok && len(old) == 8 {
+		binary.LittleEndian.PutUint64(old, uint64(sum))
+		return sum
+	}
+	expires := s.until(ttl)
+	if ok {
+		expires = s.h.kept[key].expires
+	}
+	s.h.kept[strings.Clone(key)] = kept{binary.LittleEndian.AppendUint64(nil, uint64(sum)), expires}
+	return sum
+}
+
+// until returns when something that is kept for ttl seconds expires. A negative
+// ttl is over already.
+func (s host) until(ttl int64) int64 {
+	if ttl == 0 {
+		return 0
+	}
+	return add(s.h.Now, ttl)
+}
+
+func (s host) BucketTake(key string, n, burst int32, perMillis int64) int64 {
+	s.need(abi.CapBucketTake)
 	switch {
-	case e.Kind == 0, e.Kind == 3, e.Kind >= 10000 && e.Kind < 20000:
-		return fmt.Sprintf("%d:%s:", e.Kind, hex.EncodeToString(e.PubKey[:]))
-	case e.Kind >= 30000 && e.Kind < 40000:
-		return fmt.Sprintf("%d:%s:%s", e.Kind, hex.EncodeToString(e.PubKey[:]), e.d())
+	case n <= 0:
+		return 0
+	case n > burst || len(key) > abi.MaxKey:
+		return abi.Never
+	case perMillis <= 0:
+		return 0
 	}
-	return ""
+	perMillis = min(perMillis, 1<<52/int64(burst))
+	now, window := s.h.Now*1000, int64(burst)*perMillis
+	bucket := s.h.buckets[key]
+	if bucket == nil {
+		// The policy may build the key in a buffer. So a bucket is never assigned again
+		// either: that would exchange the key.
+		bucket = new(int64)
+		s.h.buckets[strings.Clone(key)] = bucket
+	}
+	full := min(max(*bucket, now), now+window) + int64(n)*perMillis
+	if wait := full - now - window; wait > 0 {
+		return wait
+	}
+	*bucket = full
+	return 0
 }
 
-// maintained reports whether e is an announcement that lists one of the maintainers,
-// each as pubkey:identifier.
-func (e *Event) maintained(by []string) bool {
-	if e.Kind != 30617 {
-		return false
+// add stops at the ends of int64.
+func add(a, b int64) int64 {
+	sum := a + b
+	switch {
+	case a > 0 && b > 0 && sum < 0:
+		return math.MaxInt64
+	case a < 0 && b < 0 && sum >= 0:
+		return math.MinInt64
 	}
-	for _, tag := range e.Tags {
-		if len(tag) == 0 || tag[0] != "maintainers" {
-			continue
-		}
-		for _, value := range tag[1:] {
-			if len(value) == 64 && slices.Contains(by, strings.ToLower(value)+":"+e.d()) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// Hex returns the id of e as hex digits, for tags that name it.
-func (e Event) Hex() string {
-	id := e.id()
-	return hex.EncodeToString(id[:])
+	return sum
 }

@@ -1,7 +1,23 @@
+// Package strategytest runs a strategy natively, so that it is tested with go
+// test, as a story of what happens and what is done:
+//
+//	func TestConnects(t *testing.T) {
+//		h := strategytest.New(t, manifest, new(plan), nil)
+//		h.Want(&abi.RelayConnected{Relay: "wss://r"},
+//			`subscribe wss://r announcements {kinds 30617 30618}`)
+//		h.WantAfter(5*strategy.Second, `disconnect wss://r: nothing left`)
+//	}
+//
+// The configuration is checked against the manifest, inputs and actions are
+// encoded, read in place and decoded within limits, as a host does it.
 package strategytest
 
 import (
+	"encoding/hex"
+	"fmt"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -174,4 +190,199 @@ func (f host) Log(_ strategy.Level, text string) {
 		f.h.t.Fatalf("the strategy logs, but its manifest does not ask for the capability %q", abi.CapLog)
 	}
 	f.h.Logged = append(f.h.Logged, text)
+}
+
+// Line writes an action as one line:
+//
+//	connect wss://r priority 2: named by 30617:ab:x
+//	disconnect wss://r: nothing left
+//	subscribe wss://r notes live {kinds 1 7; #e ab cd; since 5; limit 10} {…}
+//	unsubscribe wss://r notes
+//	historic wss://r notes negentropy startup page 500 push holdings {…}
+//	timer batch 1700000005000
+//	timer batch off
+func Line(a *abi.StepAction) string { return style{}.line(a) }
+
+// style says how actions are written.
+type style struct {
+	story bool  // times since start, and what repeats once
+	start int64 // unix milliseconds
+}
+
+func (s style) line(a *abi.StepAction) string {
+	var b strings.Builder
+	word := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
+	switch a.Do {
+	case abi.DoConnect:
+		word("connect %s", a.Relay)
+		if a.Priority != 0 {
+			word(" priority %d", a.Priority)
+		}
+	case abi.DoDisconnect:
+		word("disconnect %s", a.Relay)
+	case abi.DoSubscribe:
+		word("subscribe %s %s", a.Relay, a.ID)
+		if a.Live {
+			word(" live")
+		}
+	case abi.DoUnsubscribe:
+		word("unsubscribe %s %s", a.Relay, a.ID)
+	case abi.DoHistoric:
+		word("historic %s %s %s", a.Relay, a.ID, [...]string{"auto", "negentropy", "req"}[a.Method])
+	case abi.DoSetTimer:
+		if a.At == 0 {
+			return "timer " + a.ID + " off"
+		}
+		word("timer %s %d", a.ID, a.At)
+	}
+	if a.Purpose != abi.PurposeLive {
+		word(" %s", [...]string{"", "startup", "reconnect", "daily"}[a.Purpose])
+	}
+	if a.Page != 0 {
+		word(" page %d", a.Page)
+	}
+	if a.Push {
+		word(" push")
+	}
+	if a.Holdings {
+		word(" holdings")
+	}
+	if a.Reason != "" {
+		word(": %s", a.Reason)
+	}
+	for i := 0; i < len(a.Filters); i++ {
+		names := ""
+		for s.story && i+1 < len(a.Filters) && alike(&a.Filters[i], &a.Filters[i+1]) {
+			names += "#" + a.Filters[i].Tags[0].Name + " "
+			i++
+		}
+		word(" {%s%s}", names, s.filter(&a.Filters[i]))
+	}
+	return b.String()
+}
+
+// alike reports whether filters differ in the name of their only tag, and in
+// nothing else.
+func alike(f, g *abi.Filter) bool {
+	if len(f.Tags) != 1 || len(g.Tags) != 1 {
+		return false
+	}
+	named := *g
+	named.Tags = []abi.TagFilter{{Name: f.Tags[0].Name, Values: g.Tags[0].Values}}
+	return reflect.DeepEqual(*f, named)
+}
+
+func (s style) filter(f *abi.Filter) string {
+	var parts []string
+	add := func(name string, values []string) {
+		if s.story {
+			values = runs(values)
+		}
+		if len(values) > 0 {
+			parts = append(parts, name+" "+strings.Join(values, " "))
+		}
+	}
+	add("ids", hexes(f.IDs))
+	add("authors", hexes(f.Authors))
+	var kinds []string
+	for _, k := range f.Kinds {
+		kinds = append(kinds, fmt.Sprint(k))
+	}
+	add("kinds", kinds)
+	for _, t := range f.Tags {
+		add("#"+t.Name, t.Values)
+	}
+	point := func(name string, at *int64) {
+		switch {
+		case at == nil:
+		case s.story:
+			parts = append(parts, name+" "+elapsed(*at*1000-s.start))
+		default:
+			parts = append(parts, fmt.Sprintf("%s %d", name, *at))
+		}
+	}
+	point("since", f.Since)
+	point("until", f.Until)
+	if f.Limit != 0 {
+		parts = append(parts, fmt.Sprintf("limit %d", f.Limit))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func hexes(ids [][32]byte) []string {
+	var list []string
+	for _, id := range ids {
+		list = append(list, hex.EncodeToString(id[:]))
+	}
+	return list
+}
+
+// elapsed writes a length of time: 90s is 1m30s, and 24h is 1d.
+func elapsed(millis int64) string {
+	sign := ""
+	if millis < 0 {
+		sign, millis = "-", -millis
+	}
+	text := ""
+	for _, unit := range []struct {
+		name   string
+		millis int64
+	}{{"d", strategy.Day}, {"h", strategy.Hour}, {"m", strategy.Minute}, {"s", strategy.Second}, {"ms", 1}} {
+		if n := millis / unit.millis; n > 0 {
+			text += fmt.Sprint(n) + unit.name
+		}
+		millis %= unit.millis
+	}
+	if text == "" {
+		return "0s"
+	}
+	return sign + text
+}
+
+// runs shortens ids to four digits, and values that count up to the first and the
+// last of them.
+func runs(values []string) []string {
+	var out []string
+	for i := 0; i < len(values); {
+		end := i
+		for end+1 < len(values) && next(short(values[end])) == short(values[end+1]) {
+			end++
+		}
+		if end-i < 2 {
+			out = append(out, short(values[i]))
+			i++
+			continue
+		}
+		out = append(out, short(values[i])+".."+digits(short(values[end])))
+		i = end + 1
+	}
+	return out
+}
+
+var zeros = strings.Repeat("0", 60)
+
+func short(value string) string {
+	if len(value) == 64 && strings.HasSuffix(value, zeros) {
+		return value[:4]
+	}
+	return value
+}
+
+// digits are those at the end of a value.
+func digits(value string) string {
+	return value[len(strings.TrimRight(value, "0123456789")):]
+}
+
+// next is the value that counts one up, "" if there is none of the same length.
+func next(value string) string {
+	number := digits(value)
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return ""
+	}
+	up := fmt.Sprintf("%0*d", len(number), n+1)
+	if len(up) != len(number) {
+		return ""
+	}
+	return value[:len(value)-len(number)] + up
 }

@@ -1,6 +1,6 @@
 // Package guest is the part of a compiled module that all worlds share: the
 // exports that there is one of in each module, the buffers, and the manifest.
-// Natively it is empty.
+// Natively it has [Cut] alone.
 //
 // Invariants:
 //
@@ -10,3 +10,18 @@
 //     refuses the configuration.
 //  3. A module has one manifest: worlds that register with different ones panic.
 package guest
+
+import "talon/sdk/abi"
+
+// Cut shortens the reason of an action or an answer to what the host takes, not within a
+// rune.
+func Cut(s string) string {
+	if len(s) <= abi.MaxActionReason {
+		return s
+	}
+	n := abi.MaxActionReason
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

@@ -115,3 +115,12 @@ func configure(n int32) int64 {
 	}
 	return Answer(abi.AppendConfigured(make([]byte, 0, 1<<10), &all))
 }
+
+// Log calls the host function "log".
+func Log(level int32, text string) {
+	logLine(level, unsafe.Pointer(unsafe.StringData(text)), uint32(len(text)))
+}
+
+//go:wasmimport talon log
+//go:noescape
+func logLine(level int32, text unsafe.Pointer, length uint32)
