@@ -1,6 +1,21 @@
+// Package report shows runs of the lab: as a table on a terminal, and as a page of HTML
+// in one file.
+//
+// Invariants:
+//
+//  1. The page needs no network: plots are drawn by uPlot, which is in the file with its
+//     licence. A policy in the page (CSP) keeps every other script from running.
+//  2. Names of modules and relays, and what they say, are data: they are escaped wherever
+//     they stand.
+//  3. What a plot shows stands in a table as well.
+//  4. The size of a page does not grow with the runs beyond what a person can read: how
+//     many relays, points and sequences were left out stands where they are missing.
 package report
 
 import (
+	"cmp"
+	"errors"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -214,4 +229,236 @@ func (r *Report) sweep() *sweepData {
 		}
 	}
 	return d
+}
+
+// What a page has room for.
+const (
+	maxPoints = 240 // of a curve
+	maxLoad   = 96  // columns of a heat map
+	maxRelays = 40  // rows of it
+	maxTraces = 24  // sequence diagrams
+	maxSteps  = 400 // steps of one
+)
+
+// Report gathers runs for a table or a page. It keeps of a run what these show.
+type Report struct {
+	Outcomes stats.Outcomes
+	worlds   []*world // as in Outcomes
+	traces   int
+}
+
+// world has what plots need beside the outcomes.
+type world struct {
+	scenario result.Scenario
+	level    result.Level
+	set      []result.Setting
+	variants []*variant // as in the world's outcomes
+}
+
+type variant struct {
+	modules   []*result.Module
+	curves    []curve
+	staleness result.Histogram
+	every     float64 // seconds between two columns of the load
+	relays    map[string]*load
+	loaded    int // runs with relays
+	seeds     map[uint64]*seed
+}
+
+// curve is the series of one run, at most maxPoints of it.
+type curve struct {
+	every        float64
+	completeness []float64
+	bytes        []float64
+}
+
+// load is the traffic of a relay, summed over the runs.
+type load struct {
+	class string
+	total float64
+	cells []float64
+}
+
+// seed is what the page says of one run.
+type seed struct {
+	findings []result.Finding
+	faults   []result.Fault
+	trace    *result.Trace
+	untraced bool // there was a trace, and no room
+}
+
+// Read adds the runs of a file.
+func (r *Report) Read(file io.Reader) error {
+	for run, err := range result.Read(file) {
+		if err == nil {
+			err = r.Add(run)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(r.Outcomes.Worlds) == 0 {
+		return errors.New("no run is in it")
+	}
+	return nil
+}
+
+// Add adds a run.
+func (r *Report) Add(run *result.Run) error {
+	if err := r.Outcomes.Add(run); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(r.Outcomes.Worlds, func(w *stats.World) bool { return w.Name == run.World() })
+	if i == len(r.worlds) {
+		r.worlds = append(r.worlds, &world{scenario: run.Scenario, level: run.Level, set: run.Set})
+	}
+	w := r.worlds[i]
+	k := slices.IndexFunc(r.Outcomes.Worlds[i].Variants, func(v *stats.Variant) bool { return v.Name == run.Variant() })
+	if k == len(w.variants) {
+		v := &variant{relays: map[string]*load{}, seeds: map[uint64]*seed{}}
+		for _, m := range []*result.Module{run.Strategy, run.Throttle} {
+			if m != nil {
+				v.modules = append(v.modules, m)
+			}
+		}
+		w.variants = append(w.variants, v)
+	}
+	v := w.variants[k]
+	s := &seed{findings: run.Findings, faults: run.Faults}
+	if run.Trace != nil {
+		if r.traces < maxTraces {
+			r.traces++
+			s.trace = shorten(run.Trace)
+		} else {
+			s.untraced = true
+		}
+	}
+	v.seeds[run.Seed] = s
+	v.addSeries(&run.Series)
+	v.staleness.Merge(&run.Staleness)
+	v.addLoad(run)
+	return nil
+}
+
+func shorten(t *result.Trace) *result.Trace {
+	c := *t
+	if n := len(c.Steps); n > maxSteps {
+		c.Steps = slices.Clone(c.Steps[:maxSteps])
+		c.Omitted += int64(n - maxSteps)
+	}
+	return &c
+}
+
+// addSeries keeps every so-many-th value, so that the curve fits, and the last one.
+func (v *variant) addSeries(s *result.Series) {
+	n := max(len(s.Completeness), len(s.BytesUp), len(s.BytesDown))
+	if n == 0 {
+		return
+	}
+	stride := (n + maxPoints - 1) / maxPoints
+	c := curve{every: s.Every.Float() * float64(stride)}
+	for i := 0; i < len(s.Completeness); i += stride {
+		c.completeness = append(c.completeness, s.Completeness[i])
+	}
+	for i := 0; i < min(len(s.BytesUp), len(s.BytesDown)); i += stride {
+		c.bytes = append(c.bytes, float64(s.BytesUp[i])+float64(s.BytesDown[i]))
+	}
+	v.curves = append(v.curves, c)
+}
+
+func (v *variant) addLoad(run *result.Run) {
+	if len(run.Relays) == 0 {
+		return
+	}
+	n := 0
+	for i := range run.Relays {
+		n = max(n, len(run.Relays[i].Load))
+	}
+	stride := max(1, (n+maxLoad-1)/maxLoad)
+	every := run.LoadEvery.Float() * float64(stride)
+	if v.loaded > 0 && every != v.every {
+		return // a run that was cut short has other columns
+	}
+	v.every = every
+	v.loaded++
+	for i := range run.Relays {
+		l := &run.Relays[i]
+		sum := v.relays[l.Name]
+		if sum == nil {
+			sum = &load{class: l.Class}
+			v.relays[l.Name] = sum
+		}
+		sum.total += float64(l.BytesUp) + float64(l.BytesDown)
+		for k, bytes := range l.Load {
+			if k/stride >= len(sum.cells) {
+				sum.cells = append(sum.cells, 0)
+			}
+			sum.cells[k/stride] += float64(bytes)
+		}
+	}
+}
+
+// band is how a curve lies over the runs: a tenth of them below low, half below middle.
+type band struct {
+	Low, Middle, High []float64
+}
+
+// bands returns the quantiles of curves at each time that half of them reach. Curves with
+// other times than the first are left out.
+func bands(curves []curve, of func(*curve) []float64) (times []float64, b band) {
+	var lists [][]float64
+	for i := range curves {
+		if l := of(&curves[i]); len(l) > 0 && curves[i].every == curves[0].every {
+			lists = append(lists, l)
+		}
+	}
+	for at := 0; ; at++ {
+		var values []float64
+		for _, l := range lists {
+			if at < len(l) {
+				values = append(values, l[at])
+			}
+		}
+		if len(values) == 0 || 2*len(values) < len(lists) {
+			return times, b
+		}
+		slices.Sort(values)
+		times = append(times, float64(at)*curves[0].every)
+		b.Low = append(b.Low, quantile(values, 0.1))
+		b.Middle = append(b.Middle, quantile(values, 0.5))
+		b.High = append(b.High, quantile(values, 0.9))
+	}
+}
+
+// quantile interpolates between the values of a sorted list that is not empty.
+func quantile(sorted []float64, p float64) float64 {
+	at := float64(p * float64(len(sorted)-1))
+	i := int(at)
+	if i == len(sorted)-1 {
+		return sorted[i]
+	}
+	return sorted[i] + float64((at-float64(i))*(sorted[i+1]-sorted[i]))
+}
+
+// heat returns the relays with the most traffic over all variants, by class and name, and
+// the mean load of a run in each column.
+func heat(variants []*variant) (relays []string, classes map[string]string, left int) {
+	totals := map[string]float64{}
+	classes = map[string]string{}
+	for _, v := range variants {
+		for name, l := range v.relays {
+			totals[name] += l.total
+			classes[name] = l.class
+		}
+	}
+	for name := range totals {
+		relays = append(relays, name)
+	}
+	slices.SortFunc(relays, func(a, b string) int { return cmp.Or(cmp.Compare(totals[b], totals[a]), cmp.Compare(a, b)) })
+	if len(relays) > maxRelays {
+		left = len(relays) - maxRelays
+		relays = relays[:maxRelays]
+	}
+	slices.SortStableFunc(relays, func(a, b string) int { return cmp.Compare(classes[a], classes[b]) })
+	return relays, classes, left
 }
