@@ -189,9 +189,9 @@ func (c *packCounter) begin() {
 		c.head, c.data, c.left = append(c.head[:0], c.size...), true, math.MaxInt
 		return
 	}
-	n, ok := pktLength(c.size)
+	n, ok := gitrepo.PktLength(c.size)
 	c.size = c.size[:0]
-	if !ok {
+	if !ok || n == 3 {
 		c.done = true // git will say what is wrong with it
 		return
 	}
@@ -218,22 +218,4 @@ func (c *packCounter) count() error {
 		return nil
 	}
 	return c.pack(c.head)
-}
-
-// pktLength reads four hex digits.
-func pktLength(b []byte) (n int, ok bool) {
-	for _, c := range b {
-		n <<= 4
-		switch {
-		case c >= '0' && c <= '9':
-			n |= int(c - '0')
-		case c >= 'a' && c <= 'f':
-			n |= int(c-'a') + 10
-		case c >= 'A' && c <= 'F':
-			n |= int(c-'A') + 10
-		default:
-			return 0, false
-		}
-	}
-	return n, n != 3
 }

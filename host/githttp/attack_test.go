@@ -157,7 +157,7 @@ func TestPushesThatAreNone(t *testing.T) {
 		return nil
 	})
 	zero, id := strings.Repeat("0", 40), strings.Repeat("ab", 20)
-	command := func(old, new, ref string) string { return string(appendPkt(nil, old, " ", new, " ", ref)) }
+	command := func(old, new, ref string) string { return string(gitrepo.AppendPkt(nil, old, " ", new, " ", ref)) }
 	var many, long strings.Builder
 	for i := range 60 {
 		many.WriteString(command(zero, id, fmt.Sprint("refs/heads/", i)))
@@ -172,8 +172,8 @@ func TestPushesThatAreNone(t *testing.T) {
 		"length of 1":         {"0001", "no pkt-line"},
 		"length of 65521":     {"fff1" + strings.Repeat("a", 65517), "no pkt-line"},
 		"an empty line":       {"00040000", "not understood"},
-		"shallow alone":       {string(appendPkt(nil, "shallow "+id)) + "0000", "changes no ref"},
-		"a certificate":       {string(appendPkt(nil, "push-cert\x00push-options")) + "0000", ""},
+		"shallow alone":       {string(gitrepo.AppendPkt(nil, "shallow "+id)) + "0000", "changes no ref"},
+		"a certificate":       {string(gitrepo.AppendPkt(nil, "push-cert\x00push-options")) + "0000", ""},
 		"no ids":              {command("HEAD", "main", "refs/heads/x") + "0000", "not understood"},
 		"mixed lengths":       {command(zero, strings.Repeat("ab", 32), "refs/heads/x") + "0000", "not understood"},
 		"capitals":            {command(zero, strings.ToUpper(id), "refs/heads/x") + "0000", "not understood"},
@@ -212,8 +212,8 @@ func TestRefusals(t *testing.T) {
 	})
 	zero, id := strings.Repeat("0", 40), strings.Repeat("ab", 20)
 	post := func(capabilities string) string {
-		body := appendPkt(nil, zero, " ", id, " refs/heads/a\x00", capabilities)
-		body = append(appendPkt(body, zero, " ", id, " refs/heads/b"), flushPkt...)
+		body := gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/a\x00", capabilities)
+		body = append(gitrepo.AppendPkt(body, zero, " ", id, " refs/heads/b"), flushPkt...)
 		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, bytes.NewReader(body))
 		if resp.StatusCode != 200 {
 			t.Errorf("status %s", resp.Status)
@@ -257,12 +257,12 @@ func TestRefusals(t *testing.T) {
 // there, with a line for each ref that it named, and never in a bare packet.
 func TestRefusalsAreReports(t *testing.T) {
 	zero, id := strings.Repeat("0", 40), strings.Repeat("ab", 20)
-	first := string(appendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status side-band-64k atomic"))
-	second := string(appendPkt(nil, zero, " ", id, " refs/heads/b"))
+	first := string(gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status side-band-64k atomic"))
+	second := string(gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/b"))
 	var many, long strings.Builder
 	for i := range 60 {
-		many.WriteString(string(appendPkt(nil, zero, " ", id, " ", fmt.Sprint("refs/heads/", i))))
-		long.WriteString(string(appendPkt(nil, zero, " ", id, " ", fmt.Sprint("refs/heads/", strings.Repeat("a/", 400), i))))
+		many.WriteString(string(gitrepo.AppendPkt(nil, zero, " ", id, " ", fmt.Sprint("refs/heads/", i))))
+		long.WriteString(string(gitrepo.AppendPkt(nil, zero, " ", id, " ", fmt.Sprint("refs/heads/", strings.Repeat("a/", 400), i))))
 	}
 	for name, c := range map[string]struct {
 		body, says string
@@ -270,12 +270,12 @@ func TestRefusalsAreReports(t *testing.T) {
 	}{
 		"too many commands":      {first + second + many.String() + "0000", "a push may have 50 commands", nil},
 		"too long commands":      {first + second + long.String() + "0000", "the commands of a push may have 16384 bytes", nil},
-		"no ref":                 {first + second + string(appendPkt(nil, zero, " ", id, " main")) + "0000", `"main" is not the full name of a ref`, nil},
-		"twice":                  {first + second + string(appendPkt(nil, id, " ", zero, " refs/heads/b")) + "0000", `names "refs/heads/b" twice`, nil},
-		"no command":             {first + second + string(appendPkt(nil, "please")) + "0000", "not understood", nil},
+		"no ref":                 {first + second + string(gitrepo.AppendPkt(nil, zero, " ", id, " main")) + "0000", `"main" is not the full name of a ref`, nil},
+		"twice":                  {first + second + string(gitrepo.AppendPkt(nil, id, " ", zero, " refs/heads/b")) + "0000", `names "refs/heads/b" twice`, nil},
+		"no command":             {first + second + string(gitrepo.AppendPkt(nil, "please")) + "0000", "not understood", nil},
 		"cut off":                {first + second, "cut off", nil},
 		"no pkt-line":            {first + second + "zzzz", "no pkt-line", nil},
-		"push options":           {string(appendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status push-options side-band-64k")) + second + "0000", "push options are not taken", nil},
+		"push options":           {string(gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status push-options side-band-64k")) + second + "0000", "push options are not taken", nil},
 		"no pack":                {first + second + "0000" + "GIF89a; no pack at all", "is no pack", nil},
 		"half a pack":            {first + second + "0000" + "PACK\x00\x00\x00\x02\x00\x00\x00\x05", "early EOF", nil},
 		"larger than it may be":  {first + second + "0000PACK" + strings.Repeat("x", 1<<20), "larger than this server takes", func(l *Limits) { l.PushBytes = 1 << 20 }},
@@ -368,8 +368,8 @@ func TestPushesInPlace(t *testing.T) {
 	dir := work(t, gitrepo.SHA1)
 	git(t, dir, "push", "-q", url, "main")
 	zero, id := strings.Repeat("0", 40), git(t, dir, "rev-parse", "main")
-	body := appendPkt(nil, zero, " ", zero, " refs/heads/gone\x00report-status side-band-64k")
-	body = appendPkt(body, zero, " ", id, " refs/heads/main")
+	body := gitrepo.AppendPkt(nil, zero, " ", zero, " refs/heads/gone\x00report-status side-band-64k")
+	body = gitrepo.AppendPkt(body, zero, " ", id, " refs/heads/main")
 	body = append(body, flushPkt...)
 	body = append(body, emptyPack...)
 	report, message := bands(t, s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, bytes.NewReader(body)))
@@ -444,7 +444,7 @@ func TestGzip(t *testing.T) {
 	if _, body := post("git-receive-pack", pushType, bomb); !strings.Contains(body, "ERR ") {
 		t.Errorf("a bomb of zeros: %q", body)
 	}
-	push := string(appendPkt(nil, zero, " ", id, " refs/heads/bomb\x00report-status")) + "0000" + "PACK\x00\x00\x00\x02\x00\x00\x00\x09"
+	push := string(gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/bomb\x00report-status")) + "0000" + "PACK\x00\x00\x00\x02\x00\x00\x00\x09"
 	if _, body := post("git-receive-pack", pushType, zip(push, 64)); strings.Contains(body, "ok refs/heads/bomb") || body == "" {
 		t.Errorf("a bomb behind a command: %q", body)
 	}
@@ -483,7 +483,7 @@ func TestDamagedPacks(t *testing.T) {
 	counted[11]++
 	none := "PACK\x00\x00\x00\x02\x00\x00\x00\x00"
 	sum := sha1.Sum([]byte(none))
-	command := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/x\x00report-status")) + "0000"
+	command := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/x\x00report-status")) + "0000"
 	for name, body := range map[string]string{
 		"nothing":               command + none + string(sum[:]),
 		"nothing, damaged":      command + none + strings.Repeat("x", 20),
@@ -547,7 +547,7 @@ func TestDisconnect(t *testing.T) {
 	r, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	id := git(t, dir, "rev-parse", "main")
-	push := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/x\x00report-status")) + "0000" + halfPack()
+	push := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/x\x00report-status")) + "0000" + halfPack()
 	head := "POST /" + alice + "/x.git/git-%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-%s-request\r\nContent-Length: 1000000\r\n\r\n"
 	for service, body := range map[string]string{"receive-pack": push, "upload-pack": "0032want"} {
 		c := s.dial(fmt.Sprintf(head, service, service) + body)
@@ -564,7 +564,7 @@ func TestDisconnect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/gone\x00report-status")) + "0000" + string(pack)
+	body := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/gone\x00report-status")) + "0000" + string(pack)
 	hold := make(chan struct{})
 	s.authorize.set(func(*Push) error { <-hold; return nil })
 	c := s.dial(strings.Replace(fmt.Sprintf(head, "receive-pack", "receive-pack"), "1000000", strconv.Itoa(len(body)), 1) + body)
@@ -585,7 +585,7 @@ func TestStalledClient(t *testing.T) {
 	zero := strings.Repeat("0", 40)
 	head := "POST /" + alice + "/x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\nContent-Length: 1000000\r\n\r\n"
 	for _, pack := range []string{"PACK", "PACK\x00\x00\x00\x02\x00\x00\x00\x09\x33"} {
-		c := s.dial(head + string(appendPkt(nil, zero, " ", id, " refs/heads/x\x00report-status")) + "0000" + pack)
+		c := s.dial(head + string(gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/x\x00report-status")) + "0000" + pack)
 		_ = c.SetDeadline(time.Now().Add(patience))
 		if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%q: it is not cut off", pack)
@@ -638,7 +638,7 @@ func TestDrippingPushHoldsNoLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/main\x00report-status")) + "0000" + string(pack)
+	body := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/main\x00report-status")) + "0000" + string(pack)
 	sent := len(body) - 30
 	c := s.dial(fmt.Sprintf("POST /%s/x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\n"+
 		"Content-Length: %d\r\n\r\n%s", alice, len(body), body[:sent]))
@@ -805,8 +805,8 @@ func TestExpectContinue(t *testing.T) {
 func FuzzCommands(f *testing.F) {
 	zero, id := strings.Repeat("0", 40), strings.Repeat("ab", 20)
 	f.Add([]byte("0000"))
-	f.Add(append(appendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status side-band-64k"), "0000PACK"...))
-	f.Add(append(appendPkt(appendPkt(nil, "shallow ", id), id, " ", zero, " refs/tags/b"), flushPkt...))
+	f.Add(append(gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status side-band-64k"), "0000PACK"...))
+	f.Add(append(gitrepo.AppendPkt(gitrepo.AppendPkt(nil, "shallow ", id), id, " ", zero, " refs/tags/b"), flushPkt...))
 	limits := DefaultLimits
 	limits.Commands, limits.CommandBytes = 100, 8<<10
 	f.Fuzz(func(t *testing.T, data []byte) {

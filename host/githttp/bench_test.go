@@ -194,7 +194,7 @@ func BenchmarkOneCommit(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		body := append(appendPkt(nil, old, " ", id, " refs/heads/main\x00report-status"), flushPkt...)
+		body := append(gitrepo.AppendPkt(nil, old, " ", id, " refs/heads/main\x00report-status"), flushPkt...)
 		bodies = append(bodies, append(body, pack...))
 	}
 	var took [2][2][]time.Duration // by server and request

@@ -144,7 +144,7 @@ func TestPackBombs(t *testing.T) {
 	blob := newBomb(1)
 	blob.object(packBlob, 3<<30, 0, make([]byte, 80<<20))
 
-	command := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/bomb\x00report-status")) + "0000"
+	command := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/bomb\x00report-status")) + "0000"
 	for name, b := range map[string]*bomb{
 		"a chain of deltas": chain, "a delta of 11 GB": huge, "many deltas of one object": wide, "a tree of a terabyte": tree,
 		"four billion objects": many, "a blob of 3 GB that is none": blob,
@@ -206,7 +206,7 @@ func TestSmallBombs(t *testing.T) {
 	if b.Len() > firstPiece {
 		t.Fatalf("the pack has %d bytes", b.Len())
 	}
-	command := string(appendPkt(nil, strings.Repeat("0", 40), " ", git(t, dir, "rev-parse", "main"), " refs/heads/main\x00report-status")) + "0000"
+	command := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", git(t, dir, "rev-parse", "main"), " refs/heads/main\x00report-status")) + "0000"
 	for i, says := range []string{"the pack takes more work than it may", "pushes from your address have taken all the time"} {
 		answer := text(t, s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(command+string(b.pack()))))
 		if !strings.Contains(answer, says) || !strings.Contains(answer, "ng refs/heads/main") {
@@ -230,7 +230,7 @@ func TestEarlyPacks(t *testing.T) {
 	dir := work(t, gitrepo.SHA1)
 	b := newBomb(2)
 	b.delta(b.zeros(), 4, 1)
-	command := string(appendPkt(nil, strings.Repeat("0", 40), " ", git(t, dir, "rev-parse", "main"), " refs/heads/main\x00report-status")) + "0000"
+	command := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", git(t, dir, "rev-parse", "main"), " refs/heads/main\x00report-status")) + "0000"
 	for early, says := range map[bool]string{
 		true:  "unpack the pack takes more work than it may: its objects have more than 64 MiB and 200 times its own size; once the event",
 		false: "ng refs/heads/main missing necessary objects",
@@ -266,7 +266,7 @@ func TestDeepDeltasByID(t *testing.T) {
 		_, _ = z.Write(delta)
 		_ = z.Close()
 	}
-	command := string(appendPkt(nil, strings.Repeat("0", 40), " ", git(t, dir, "rev-parse", "main"), " refs/heads/main\x00report-status")) + "0000"
+	command := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", git(t, dir, "rev-parse", "main"), " refs/heads/main\x00report-status")) + "0000"
 	answer := text(t, s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(command+string(b.pack()))))
 	if !strings.Contains(answer, "unpack the pack takes more work than it may: deltas are more than 500 deep") || !strings.Contains(answer, "ng refs/heads/main") {
 		t.Errorf("%q", answer)

@@ -418,7 +418,7 @@ func TestManyRefs(t *testing.T) {
 		if i == 0 {
 			capabilities = "\x00report-status atomic"
 		}
-		push = appendPkt(push, id, " ", strings.Repeat("0", 40), " ", u.Ref, capabilities)
+		push = gitrepo.AppendPkt(push, id, " ", strings.Repeat("0", 40), " ", u.Ref, capabilities)
 	}
 	began := time.Now()
 	resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, bytes.NewReader(append(push, flushPkt...)))

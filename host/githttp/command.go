@@ -195,7 +195,7 @@ func oneLine(s string) string {
 
 // appendError appends the packet on which a git client stops and shows its reason.
 func appendError(buf []byte, reason string) []byte {
-	return appendPkt(buf, "ERR ", oneLine(reason))
+	return gitrepo.AppendPkt(buf, "ERR ", oneLine(reason))
 }
 
 // appendRefusal appends the answer to a push that is not done, in the words that the
@@ -205,19 +205,19 @@ func (c *commands) appendRefusal(buf []byte, r *Refusal) []byte {
 		if c.sideband == 0 {
 			return appendError(buf, r.Reason)
 		}
-		return appendPkt(buf, "\x03", oneLine(r.Reason), "\n")
+		return gitrepo.AppendPkt(buf, "\x03", oneLine(r.Reason), "\n")
 	}
 	unpacked, otherwise := "ok", r.Reason
 	if r.unpack {
 		unpacked, otherwise = oneLine(r.Reason), "unpacker error"
 	}
-	report := appendPkt(nil, "unpack ", unpacked, "\n")
+	report := gitrepo.AppendPkt(nil, "unpack ", unpacked, "\n")
 	for _, ref := range c.named {
 		reason, ok := r.Refs[ref]
 		if !ok {
 			reason = otherwise
 		}
-		report = appendPkt(report, "ng ", ref, " ", oneLine(reason), "\n")
+		report = gitrepo.AppendPkt(report, "ng ", ref, " ", oneLine(reason), "\n")
 	}
 	if !r.unpack {
 		// Beside the line of each ref, which git shortens, the reason as a message.
@@ -232,7 +232,7 @@ func (c *commands) appendMessage(buf []byte, text string) []byte {
 	if c.sideband < len(message)+5 {
 		return buf
 	}
-	return appendPkt(buf, "\x02", message)
+	return gitrepo.AppendPkt(buf, "\x02", message)
 }
 
 // maxInPlace bounds the refs of which the answer says that they were in place.
@@ -260,9 +260,9 @@ func (c *commands) appendSuccess(buf []byte, push *Push) []byte {
 		}
 		return buf
 	}
-	report := appendPkt(nil, "unpack ok\n")
+	report := gitrepo.AppendPkt(nil, "unpack ok\n")
 	for _, u := range c.updates {
-		report = appendPkt(report, "ok ", u.Ref, "\n")
+		report = gitrepo.AppendPkt(report, "ok ", u.Ref, "\n")
 	}
 	return c.appendReport(buf, report)
 }
@@ -275,7 +275,7 @@ func (c *commands) appendReport(buf, report []byte) []byte {
 	}
 	for len(report) > 0 {
 		n := min(len(report), c.sideband-5)
-		buf = appendPkt(buf, "\x01", string(report[:n]))
+		buf = gitrepo.AppendPkt(buf, "\x01", string(report[:n]))
 		report = report[n:]
 	}
 	return append(buf, flushPkt...)

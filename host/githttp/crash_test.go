@@ -88,7 +88,7 @@ func TestFullDisk(t *testing.T) {
 // halfPush sends the first half of a push and waits until git has it.
 func (s *site) halfPush(r *gitrepo.Repo, id string) io.ReadWriteCloser {
 	s.t.Helper()
-	body := string(appendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/half\x00report-status")) + "0000" + halfPack()
+	body := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/half\x00report-status")) + "0000" + halfPack()
 	c := s.dial("POST /" + alice + "/x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\n" +
 		"Content-Length: 1000000\r\n\r\n" + body)
 	testkit.Eventually(s.t, "index-pack runs", func() bool {
@@ -219,7 +219,7 @@ func TestHostileFetches(t *testing.T) {
 			case "0000", "0001":
 				b = append(b, line...)
 			default:
-				b = appendPkt(b, line, "\n")
+				b = gitrepo.AppendPkt(b, line, "\n")
 			}
 		}
 		return string(b)
@@ -320,7 +320,7 @@ func TestFormatsDoNotMix(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body := append(appendPkt(nil, strings.Repeat("0", len(id)), " ", id, " refs/heads/x\x00report-status object-format="+(1-format).String()), flushPkt...)
+		body := append(gitrepo.AppendPkt(nil, strings.Repeat("0", len(id)), " ", id, " refs/heads/x\x00report-status object-format="+(1-format).String()), flushPkt...)
 		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, bytes.NewReader(append(body, out...)))
 		if answer := text(t, resp); resp.StatusCode != 200 || strings.Contains(answer, "ok refs/heads/x") {
 			t.Errorf("a push to %s: %s %q", format, resp.Status, answer)

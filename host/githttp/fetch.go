@@ -33,7 +33,7 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	opening := appendPkt(nil, "# service=git-", service.String(), "\n")
+	opening := gitrepo.AppendPkt(nil, "# service=git-", service.String(), "\n")
 	opening = append(opening, flushPkt...)
 	contentType := "application/x-git-" + service.String() + "-advertisement"
 	out := h.answer(w)

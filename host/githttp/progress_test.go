@@ -35,9 +35,9 @@ func TestWaitingClient(t *testing.T) {
 			}
 			return nil
 		})
-		body := append(appendPkt(nil, strings.Repeat("0", 40), " ", id, " ", ref, "\x00report-status", band), flushPkt...)
+		body := append(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " ", ref, "\x00report-status", band), flushPkt...)
 		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, bytes.NewReader(append(body, pack...)))
-		want := "000eunpack ok\n" + string(appendPkt(nil, "ok ", ref, "\n")) + flushPkt
+		want := "000eunpack ok\n" + string(gitrepo.AppendPkt(nil, "ok ", ref, "\n")) + flushPkt
 		if band == "" {
 			if got := text(t, resp); got != want {
 				t.Errorf("without a side band: %q", got)

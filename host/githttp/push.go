@@ -112,7 +112,7 @@ func (h *Handler) turnAway(w http.ResponseWriter, in *body) result {
 // ofNothing is the answer to a push without commands. Clients send one to try the address,
 // or for a deletion of what they see is not there, and expect a report of nothing.
 func ofNothing(reason string) []byte {
-	return append(appendPkt(nil, "\x02", reason, "\n"), flushPkt...)
+	return append(gitrepo.AppendPkt(nil, "\x02", reason, "\n"), flushPkt...)
 }
 
 const (

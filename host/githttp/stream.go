@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"talon/host/gitrepo"
 )
 
 var (
@@ -268,21 +270,8 @@ func readPkt(r io.Reader, buf []byte) (line, payload []byte, err error) {
 	if _, err := io.ReadFull(r, buf[at:]); err != nil {
 		return buf[:at], nil, err
 	}
-	n := 0
-	for _, c := range buf[at:] {
-		switch {
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c && c <= 'f':
-			c -= 'a' - 10
-		case 'A' <= c && c <= 'F':
-			c -= 'A' - 10
-		default:
-			return buf, nil, errPkt
-		}
-		n = n<<4 | int(c)
-	}
-	if n == 0 {
+	n, ok := gitrepo.PktLength(buf[at:])
+	if ok && n == 0 {
 		return buf, nil, nil
 	}
 	if n < 4 || n > maxPkt {
@@ -300,19 +289,6 @@ func readPkt(r io.Reader, buf []byte) (line, payload []byte, err error) {
 }
 
 const flushPkt = "0000"
-
-// appendPkt appends a pkt-line. REQUIRES: the parts fit in one.
-func appendPkt(buf []byte, parts ...string) []byte {
-	n := 4
-	for _, part := range parts {
-		n += len(part)
-	}
-	buf = fmt.Appendf(buf, "%04x", n)
-	for _, part := range parts {
-		buf = append(buf, part...)
-	}
-	return buf
-}
 
 // maxMessages is how many pieces of what git says wait for the client.
 const maxMessages = 64
@@ -346,15 +322,15 @@ func (h *Handler) startProgress(w http.ResponseWriter, out *answer, c *commands,
 		beat := time.NewTicker(h.keepalive)
 		defer beat.Stop()
 		for {
-			pkt := appendPkt(nil, "\x01") // nothing, in the band of the report
+			pkt := gitrepo.AppendPkt(nil, "\x01") // nothing, in the band of the report
 			select {
 			case text := <-v.messages:
-				pkt = appendPkt(nil, "\x02", string(text))
+				pkt = gitrepo.AppendPkt(nil, "\x02", string(text))
 			case <-beat.C:
 			case <-ended:
 				select {
 				case text := <-v.messages: // the end of it, as a rule
-					pkt = appendPkt(nil, "\x02", string(text))
+					pkt = gitrepo.AppendPkt(nil, "\x02", string(text))
 				default:
 					return
 				}

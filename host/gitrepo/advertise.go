@@ -1,22 +1,17 @@
 package gitrepo
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-
-	"talon/host"
 )
 
 // said is what git said of itself: for all repositories of a Root that have the same
@@ -116,11 +111,11 @@ func (r *Repo) advertisePush(ctx context.Context, v Protocol) ([]byte, error) {
 func advertise(v Protocol, format Format, can string, names []string, refs map[string]string) []byte {
 	var text []byte
 	if v == 1 {
-		text = appendPkt(text, "version 1\n")
+		text = AppendPkt(text, "version 1\n")
 	}
 	can = "\x00" + can + " object-format=" + format.String() + " agent=talon"
 	for _, name := range names {
-		text = appendPkt(text, refs[name]+" "+name+can+"\n")
+		text = AppendPkt(text, refs[name], " ", name, can, "\n")
 		can = ""
 	}
 	return append(text, "0000"...)
@@ -148,35 +143,36 @@ func (r *Repo) ownWords(ctx context.Context, kept *[]byte, v Protocol) ([]byte, 
 // idLength is the length of an object id in hex digits.
 func idLength(f Format) int { return [...]int{SHA1: 40, SHA256: 64}[f] }
 
-// appendPkt appends a pkt-line, which is not too long: the name of a ref is bounded.
-func appendPkt(text []byte, line string) []byte {
-	return append(fmt.Appendf(text, "%04x", len(line)+4), line...)
+// AppendPkt appends a pkt-line (gitprotocol-common). REQUIRES: the parts fit in one.
+func AppendPkt(text []byte, parts ...string) []byte {
+	n := 4
+	for _, part := range parts {
+		n += len(part)
+	}
+	text = fmt.Appendf(text, "%04x", n)
+	for _, part := range parts {
+		text = append(text, part...)
+	}
+	return text
 }
 
-// inherited are the variables of our own environment that a plain git has, as git
-// http-backend has those of a web server: who a push is by in reflogs, below which
-// refs/namespaces/ all refs are, and where the keys for signed pushes are.
-var inherited = []string{"GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_NAMESPACE", "GNUPGHOME"}
-
-// Plain returns a git for a Folder whose repositories are served as git http-backend
-// serves them, with and without a work tree, by what their own configuration says. It
-// runs no hooks, for those are programs, serves no repository of another user, whose
-// configuration could name others, and nothing goes on when a push has ended.
-func (g *Git) Plain() *Git {
-	plain := *g
-	plain.plain = true
-	plain.config = [][2]string{
-		{"receive.maxInputSize", strconv.FormatInt(g.options.MaxInput, 10)},
-		{"gc.autoDetach", "false"},
-		{"maintenance.autoDetach", "false"},
-	}
-	plain.env = environment(plain.config, imposed, g.options)
-	for _, name := range inherited {
-		if value, ok := os.LookupEnv(name); ok {
-			plain.env = append(plain.env, name+"="+value)
+// PktLength reads the four hex digits that a pkt-line begins with: its length, with them.
+// It reports false if they are none. What lengths below 4 stand for is the caller's to know.
+func PktLength(digits []byte) (n int, ok bool) {
+	for _, c := range digits {
+		n <<= 4
+		switch {
+		case '0' <= c && c <= '9':
+			n |= int(c - '0')
+		case 'a' <= c && c <= 'f':
+			n |= int(c-'a') + 10
+		case 'A' <= c && c <= 'F':
+			n |= int(c-'A') + 10
+		default:
+			return 0, false
 		}
 	}
-	return &plain
+	return n, true
 }
 
 // ReceivePack starts receive-pack to answer one push, which its user writes to In. In
@@ -197,168 +193,44 @@ func (r *Repo) ReceivePack(ctx context.Context, v Protocol, from netip.Addr) (*P
 	return p, r.orGone(err)
 }
 
-// updatePacked changes many refs by rewriting the file that has all of them: git makes a
-// file for each first, which takes seconds under the lock for what anybody may push. All
-// change or none, also in a crash: what has a file of its own moves to the one file
-// first, as it is. It reports false if git has to do it. REQUIRES: the lock, in a Root,
-// where nobody else changes refs.
-func (r *Repo) updatePacked(ctx context.Context, updates []host.RefUpdate) (done bool, err error) {
-	refs, err := r.readRefs()
-	if errors.Is(err, errUnusual) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("update refs: %w", err)
-	}
-	if err := r.peel(ctx, refs); err != nil {
-		return false, nil // one is broken
-	}
-	at := make(map[string]int, len(refs))
-	now := make(map[string]string, len(refs))
-	for i, ref := range refs {
-		at[ref.Name], now[ref.Name] = i, ref.ID
-	}
-	var questions []string
-	for _, u := range updates {
-		id, there := now[u.Ref]
-		if u.Old != "" && u.Old != id && (there || !IsZero(u.Old)) {
-			return false, fmt.Errorf("update refs: %s is not at %s", u.Ref, u.Old)
-		}
-		if !IsZero(u.New) {
-			questions = append(questions, u.New+"^{"+kindOf(u.Ref)+"}")
-		}
-	}
-	wrong := make(map[string]string)
-	if inTheWay(now, updates, wrong); len(wrong) > 0 {
-		for name, reason := range wrong {
-			return false, fmt.Errorf("update refs: %s: %s", name, reason)
-		}
-	}
-	answers, err := r.ask(ctx, questions)
-	if err != nil {
-		return false, fmt.Errorf("update refs: %w", err)
-	}
-	next := slices.Clone(refs)
-	for _, u := range updates {
-		i, there := at[u.Ref]
-		if IsZero(u.New) {
-			if there {
-				next[i].ID = ""
-			}
-			continue
-		}
-		if answers[0] != u.New {
-			return false, nil // git says best what is wrong with it
-		}
-		answers = answers[1:]
-		ref := fileRef{Ref: Ref{Name: u.Ref, ID: u.New}, peeled: strings.HasPrefix(u.Ref, "refs/heads/")}
-		if there {
-			next[i] = ref
-		} else {
-			next = append(next, ref)
-		}
-	}
-	next = slices.DeleteFunc(next, func(ref fileRef) bool { return ref.ID == "" })
-	slices.SortFunc(next, func(a, b fileRef) int { return strings.Compare(a.Name, b.Name) })
-	if err := r.peel(ctx, next); err != nil {
-		return false, fmt.Errorf("update refs: %w", err)
-	}
-	if r.locks.nodes != nil && len(r.loose(updates)) > 0 {
-		// Git takes their files away under a lock file for each.
-		if err := r.PackRefs(ctx); err != nil || len(r.loose(updates)) > 0 {
-			return false, err
-		}
-	} else if err := r.packLoose(refs, updates); err != nil {
-		return false, fmt.Errorf("update refs: %w", err)
-	}
-	if err := r.writePacked(next); err != nil {
-		return false, fmt.Errorf("update refs: %w", err)
-	}
-	return true, nil
-}
+// Service is one of the two sides of git's protocol. The first is the git program's, the
+// second this package's and its callers', but with a plain git.
+type Service uint8
 
-// kindOf is what a ref must point to: branches name commits, others what they like.
-func kindOf(ref string) string {
-	if strings.HasPrefix(ref, "refs/heads/") {
-		return "commit"
-	}
-	return "object"
-}
+const (
+	UploadPack  Service = iota // clones and fetches
+	ReceivePack                // pushes
+)
 
-// loose are the files of those of the refs that have one of their own.
-func (r *Repo) loose(updates []host.RefUpdate) (loose []string) {
-	for _, u := range updates {
-		path := filepath.Join(r.dir, u.Ref)
-		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
-			loose = append(loose, path)
-		}
-	}
-	return loose
-}
+func (s Service) String() string { return [...]string{"upload-pack", "receive-pack"}[s] }
 
-// packLoose takes the refs that are updated out of files of their own, if some have one.
-func (r *Repo) packLoose(refs []fileRef, updates []host.RefUpdate) error {
-	loose := r.loose(updates)
-	if len(loose) == 0 {
-		return nil
-	}
-	if err := r.writePacked(refs); err != nil {
-		return err
-	}
-	folders := make(map[string]bool)
-	for _, path := range loose {
-		if err := os.Remove(path); err != nil {
-			return err
-		}
-		folders[filepath.Dir(path)] = true
-	}
-	for folder := range folders {
-		// A file that comes back would count, and what it says is old by then.
-		if err := syncDir(folder); err != nil {
-			return err
-		}
+// Protocol is the version of git's protocol that a client asks for.
+type Protocol uint8
+
+func (p Protocol) env() []string {
+	switch p {
+	case 1:
+		return []string{"GIT_PROTOCOL=version=1"}
+	case 2:
+		return []string{"GIT_PROTOCOL=version=2"}
 	}
 	return nil
 }
 
-// writePacked writes all refs to one file, durably.
-func (r *Repo) writePacked(refs []fileRef) error {
-	var text bytes.Buffer
-	text.WriteString("# pack-refs with: peeled fully-peeled sorted \n")
-	for _, ref := range refs {
-		text.WriteString(ref.ID + " " + ref.Name + "\n")
-		if ref.Peeled != "" {
-			text.WriteString("^" + ref.Peeled + "\n")
-		}
-	}
-	return r.replaceFile("packed-refs", text.Bytes())
+// Advertise starts a service that advertises the refs of the repository.
+func (r *Repo) Advertise(ctx context.Context, s Service, v Protocol) (*Process, error) {
+	return r.serve(ctx, v, s.String(), "--stateless-rpc", "--http-backend-info-refs", ".")
 }
 
-// replaceFile rewrites a file of the repository, durably, as git does: under its lock
-// file.
-func (r *Repo) replaceFile(name string, text []byte) error {
-	path := filepath.Join(r.dir, name)
-	const exclusive = os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	f, err := os.OpenFile(path+".lock", exclusive, 0o644)
-	if errors.Is(err, fs.ErrExist) {
-		// It is of a git that was killed, unless another node has the lock by now.
-		if err := errors.Join(r.locks.check(r.dir), os.RemoveAll(path+".lock")); err != nil {
-			return err
-		}
-		f, err = os.OpenFile(path+".lock", exclusive, 0o644)
+// Upload starts upload-pack to answer one request, which its user writes to In.
+func (r *Repo) Upload(ctx context.Context, v Protocol) (*Process, error) {
+	return r.serve(ctx, v, UploadPack.String(), "--stateless-rpc", "--strict", ".")
+}
+
+func (r *Repo) serve(ctx context.Context, v Protocol, args ...string) (*Process, error) {
+	if err := r.mustExist(); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = r.locks.check(r.dir)
-	}
-	if err == nil {
-		err = os.Rename(path+".lock", path)
-	}
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(path+".lock"))
-	}
-	return syncDir(r.dir)
+	p, err := r.git.start(ctx, r.dir, v.env(), args...)
+	return p, r.orGone(err)
 }

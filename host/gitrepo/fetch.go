@@ -1,11 +1,9 @@
 package gitrepo
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,10 +48,6 @@ func (r *Repo) Fetch(ctx context.Context, url string, ids ...string) (found []st
 	if err != nil {
 		return nil, fmt.Errorf("fetch objects: %w", err)
 	}
-	digits := 40
-	if format == SHA256 {
-		digits = 64
-	}
 	for _, id := range ids {
 		if !IsID(id) || IsZero(id) {
 			return nil, fmt.Errorf("fetch objects: %.80q is not the id of an object", id)
@@ -61,7 +55,7 @@ func (r *Repo) Fetch(ctx context.Context, url string, ids ...string) (found []st
 	}
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	// Nothing here can have an id of the other format.
-	ids = slices.DeleteFunc(ids, func(id string) bool { return len(id) != digits })
+	ids = slices.DeleteFunc(ids, func(id string) bool { return len(id) != idLength(format) })
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -395,20 +389,7 @@ func (q *fetchQuarantine) git(ctx context.Context, in string, args ...string) ([
 	limitMemory(p.cmd.Process.Pid, 4*q.repo.git.options.AllocBytes)
 	watched := q.watchWork(ctx, p.cmd.Process.Pid, cancel)
 	defer watched()
-	go func() {
-		// A process that ends before it has read all says why itself.
-		_, _ = io.WriteString(p.In, in)
-		_ = p.In.Close()
-	}()
-	var out bytes.Buffer
-	n, err := io.Copy(&out, io.LimitReader(p.Out, maxOutput+1))
-	if err == nil && n > maxOutput {
-		err = errors.New("the output is too long")
-	}
-	if err != nil {
-		cancel(err)
-	}
-	return out.Bytes(), p.Wait()
+	return p.exchange([]byte(in), cancel)
 }
 
 // workEvery is how often the work of a fetch is looked at.
@@ -492,17 +473,4 @@ func fetchConfig(url string) [][2]string {
 }
 
 // fetchEnv is the environment of a git that fetches, beyond what every git has.
-func (g *Git) fetchEnv(url string) []string {
-	n := 0
-	for _, pair := range g.env {
-		if count, ok := strings.CutPrefix(pair, "GIT_CONFIG_COUNT="); ok {
-			_, _ = fmt.Sscan(count, &n)
-		}
-	}
-	var env []string
-	for _, pair := range fetchConfig(url) {
-		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, pair[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, pair[1]))
-		n++
-	}
-	return append(env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", n))
-}
+func (g *Git) fetchEnv(url string) []string { return configEnv(len(g.settings), fetchConfig(url)) }

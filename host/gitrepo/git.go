@@ -43,11 +43,12 @@ var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20, Pack: Def
 
 // Git is the git program and the environment that it runs in. It is immutable.
 type Git struct {
-	program string
-	options Options
-	config  [][2]string
-	env     []string
-	plain   bool // see Plain
+	program  string
+	options  Options
+	config   [][2]string // of every repository; see config
+	settings [][2]string // in env: config, and what is imposed
+	env      []string
+	plain    bool // see Plain
 }
 
 // Find looks for the program in PATH, or at a path, and asks for its version.
@@ -71,7 +72,8 @@ func Find(ctx context.Context, program string, options Options) (*Git, error) {
 		return nil, fmt.Errorf("find git: %w", err)
 	}
 	g := &Git{program: path, options: options, config: config(options)}
-	g.env = environment(g.config, append(imposed, trusted), options)
+	g.settings = slices.Concat(g.config, imposed, [][2]string{trusted})
+	g.env = environment(g.settings, options)
 	out, err := g.run(ctx, "/", nil, "version")
 	if err != nil {
 		return nil, fmt.Errorf("ask git for its version: %w", err)
@@ -152,7 +154,8 @@ var imposed = [][2]string{
 // believed in what runs programs.
 var trusted = [2]string{"safe.directory", "*"}
 
-func environment(config, imposed [][2]string, o Options) []string {
+// environment is what each git has, with settings that no repository changes.
+func environment(settings [][2]string, o Options) []string {
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),
 		"LC_ALL=C",
@@ -164,56 +167,15 @@ func environment(config, imposed [][2]string, o Options) []string {
 		"GIT_ASKPASS=false",
 		"GIT_ALLOC_LIMIT=" + strconv.FormatInt(o.AllocBytes, 10),
 	}
-	n := 0
-	for _, list := range [][][2]string{config, imposed} {
-		for _, pair := range list {
-			env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, pair[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, pair[1]))
-			n++
-		}
+	return append(env, configEnv(0, settings)...)
+}
+
+// configEnv gives settings to git in its environment, behind the first ones that are there.
+func configEnv(first int, settings [][2]string) (env []string) {
+	for i, pair := range settings {
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", first+i, pair[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", first+i, pair[1]))
 	}
-	return append(env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", n))
-}
-
-// Service is one of the two sides of git's protocol. The first is the git program's, the
-// second this package's and its callers', but with a plain git.
-type Service uint8
-
-const (
-	UploadPack  Service = iota // clones and fetches
-	ReceivePack                // pushes
-)
-
-func (s Service) String() string { return [...]string{"upload-pack", "receive-pack"}[s] }
-
-// Protocol is the version of git's protocol that a client asks for.
-type Protocol uint8
-
-func (p Protocol) env() []string {
-	switch p {
-	case 1:
-		return []string{"GIT_PROTOCOL=version=1"}
-	case 2:
-		return []string{"GIT_PROTOCOL=version=2"}
-	}
-	return nil
-}
-
-// Advertise starts a service that advertises the refs of the repository.
-func (r *Repo) Advertise(ctx context.Context, s Service, v Protocol) (*Process, error) {
-	return r.serve(ctx, v, s.String(), "--stateless-rpc", "--http-backend-info-refs", ".")
-}
-
-// Upload starts upload-pack to answer one request, which its user writes to In.
-func (r *Repo) Upload(ctx context.Context, v Protocol) (*Process, error) {
-	return r.serve(ctx, v, UploadPack.String(), "--stateless-rpc", "--strict", ".")
-}
-
-func (r *Repo) serve(ctx context.Context, v Protocol, args ...string) (*Process, error) {
-	if err := r.mustExist(); err != nil {
-		return nil, err
-	}
-	p, err := r.git.start(ctx, r.dir, v.env(), args...)
-	return p, r.orGone(err)
+	return append(env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", first+len(settings)))
 }
 
 const (
@@ -366,11 +328,13 @@ func (g *Git) run(ctx context.Context, dir string, in []byte, args ...string) ([
 	if err != nil {
 		return nil, err
 	}
-	go func() {
-		// A process that ends before it has read all says why itself.
-		_, _ = p.In.Write(in)
-		_ = p.In.Close()
-	}()
+	return p.exchange(in, cancel)
+}
+
+// exchange gives the process its input, and returns its output when it has ended. Cancel
+// ends the context of the process: its output may be too long.
+func (p *Process) exchange(in []byte, cancel context.CancelCauseFunc) ([]byte, error) {
+	p.feed(in)
 	out, err := io.ReadAll(io.LimitReader(p.Out, maxOutput+1))
 	if err == nil && len(out) > maxOutput {
 		err = errors.New("the output is too long")
@@ -379,6 +343,15 @@ func (g *Git) run(ctx context.Context, dir string, in []byte, args ...string) ([
 		cancel(err)
 	}
 	return out, p.Wait()
+}
+
+// feed gives the process its input, and the end of it, while somebody reads its output.
+func (p *Process) feed(in []byte) {
+	go func() {
+		// A process that ends before it has read all says why itself.
+		_, _ = p.In.Write(in)
+		_ = p.In.Close()
+	}()
 }
 
 // exitCode returns the exit code that an error carries, or -1.
@@ -432,4 +405,31 @@ func printable(text string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(text, "?"))
+}
+
+// inherited are the variables of our own environment that a plain git has, as git
+// http-backend has those of a web server: who a push is by in reflogs, below which
+// refs/namespaces/ all refs are, and where the keys for signed pushes are.
+var inherited = []string{"GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_NAMESPACE", "GNUPGHOME"}
+
+// Plain returns a git for a Folder whose repositories are served as git http-backend
+// serves them, with and without a work tree, by what their own configuration says. It
+// runs no hooks, for those are programs, serves no repository of another user, whose
+// configuration could name others, and nothing goes on when a push has ended.
+func (g *Git) Plain() *Git {
+	plain := *g
+	plain.plain = true
+	plain.config = [][2]string{
+		{"receive.maxInputSize", strconv.FormatInt(g.options.MaxInput, 10)},
+		{"gc.autoDetach", "false"},
+		{"maintenance.autoDetach", "false"},
+	}
+	plain.settings = slices.Concat(plain.config, imposed)
+	plain.env = environment(plain.settings, g.options)
+	for _, name := range inherited {
+		if value, ok := os.LookupEnv(name); ok {
+			plain.env = append(plain.env, name+"="+value)
+		}
+	}
+	return &plain
 }

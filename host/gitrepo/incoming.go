@@ -238,11 +238,7 @@ func (q *Incoming) walk(ctx context.Context, ids, known []string) error {
 	limitMemory(p.cmd.Process.Pid, 4*q.repo.git.options.AllocBytes)
 	limitCPU(p.cmd.Process.Pid, q.cpuLimit(q.size.Load()))
 	yield(p.cmd.Process.Pid)
-	go func() {
-		// A process that ends before it has read all says why itself.
-		_, _ = io.WriteString(p.In, in.String())
-		_ = p.In.Close()
-	}()
+	p.feed([]byte(in.String()))
 	_, _ = io.Copy(io.Discard, p.Out)
 	err = p.Wait()
 	q.cpu += p.cpuTime()
@@ -277,69 +273,104 @@ func (r *Repo) gcEpoch() uint64 {
 	return r.root.epoch()
 }
 
-// fsckIgnored are the faults of objects (fsck.<msg-id> of git-config) that a push or a
-// fetch may bring. All others are refused on both ways, warnings of git too, as git does
-// where transfer.fsckObjects is set:
-//
-//   - what attacks whoever checks it out or clones submodules: hasDot, hasDotdot,
-//     hasDotgit, emptyName, fullPathname, duplicateEntries, treeNotSorted and
-//     gitmodules* but Parse
-//   - what overflows old clients: gitattributes* but Symlink
-//   - what hides a part of a message from readers: nulInCommit
-//   - what git cannot read, or would not write: the rest
-//
-// Here is what old programs and converters wrote into histories that people publish
-// today, and what git itself only mentions. It hurts nobody: git shows such a date,
-// name or mode as well as it can. A commit cannot be mended without a new id, and so
-// without a new history.
-var fsckIgnored = []string{
-	// Authors, committers and taggers: of git before 1.5, of imports from Subversion,
-	// Mercurial and Bazaar, and of names that were empty.
-	"badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "missingEmail", "missingNameBeforeEmail",
-	"missingSpaceBeforeDate", "missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate",
-
-	// Modes of files: of git in 2005, and of other programs that write trees. What git
-	// makes of them when it checks out is 644, 755 or a folder.
-	"badFilemode", "zeroPaddedFilemode",
-
-	// Tags from before 2005 have no tagger, and some have a name that is none today.
-	"badTagName", "missingTaggerEntry",
-
-	// Git mentions these and goes on; they would be a line for each commit. It reads no
-	// such file through a link, and no submodule from what does not parse.
-	"gitmodulesParse", "gitattributesSymlink", "gitignoreSymlink", "mailmapSymlink",
-}
-
-// fsckArgument has git index-pack check each object. Links between objects are checked
-// as well; git checks no faults without.
-func fsckArgument() string { return "--strict=" + strings.Join(fsckIgnored, "=ignore,") + "=ignore" }
-
-// fsckConfig has git fetch check what fsckArgument does.
-func fsckConfig() [][2]string {
-	list := [][2]string{{"fetch.fsckObjects", "true"}}
-	for _, fault := range fsckIgnored {
-		list = append(list, [2]string{"fetch.fsck." + fault, "ignore"})
+// ApplyRefs moves the objects of the push to the repository and changes its refs: all of
+// them or none. A *Refused has the reason if not. First the objects go to where all
+// repositories of the identifier see them, which are nobody's until a ref reaches them;
+// then the refs change. A crash leaves the first, or both. It returns the updates that it
+// had nothing to do for, as their refs were in place whatever they say was there.
+// REQUIRES: the lock, and a Check that found all.
+func (q *Incoming) ApplyRefs(ctx context.Context) (inPlace []host.RefUpdate, err error) {
+	r := q.repo
+	if err := r.mustExist(); err != nil {
+		return nil, err
 	}
-	return list
-}
-
-// fsckFault returns what git found wrong with objects, if it ended because of that. What
-// a server says, git writes behind "remote: ", so it counts for nothing here.
-func fsckFault(stderr []byte) string {
-	const fault, end = "error: ", "fatal: fsck error in pack"
-	var faults []string
-	ended := false
-	for line := range strings.FieldsFuncSeq(string(stderr), func(r rune) bool { return r == '\n' || r == '\r' }) {
-		if text, ok := strings.CutPrefix(line, fault+"object "); ok {
-			faults = append(faults, "object "+text)
+	format, err := r.Format(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if format != q.format {
+		return nil, &Refused{Reason: "the repository was made anew meanwhile: push again"}
+	}
+	refs, err := r.tips(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var updates []host.RefUpdate
+	for _, u := range q.updates {
+		if id, there := refs[u.Ref]; there && id == u.New || !there && IsZero(u.New) {
+			inPlace = append(inPlace, u)
+		} else {
+			updates = append(updates, u)
 		}
-		ended = ended || strings.HasPrefix(line, end)
 	}
-	switch {
-	case !ended:
-		return ""
-	case len(faults) == 0: // they were too long to be kept
-		return "fsck error in packed object"
+	if err := compare(refs, updates); err != nil {
+		return nil, err
 	}
-	return printable(strings.Join(faults, "; "))
+	if q.gcEpoch != r.gcEpoch() {
+		// What it lacks may have been here, and gone since.
+		if err := q.Check(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := q.move(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.ChangeRefs(ctx, updates); err != nil {
+		if errors.Is(err, ErrOvertaken) {
+			return nil, &Refused{Reason: ErrOvertaken.Error()}
+		}
+		if reason := complaint(err, r.dir+"/"); reason != "" && ctx.Err() == nil {
+			return nil, &Refused{Reason: reason}
+		}
+		return nil, err
+	}
+	return inPlace, nil
+}
+
+// move moves the packs to the shared store, or to the repository if it shares nothing.
+func (q *Incoming) move(ctx context.Context) error {
+	if q.dir == "" {
+		return nil
+	}
+	to := q.repo.dir
+	s, borrows, err := q.repo.shared()
+	if err != nil {
+		return err
+	}
+	if borrows {
+		unlock, err := q.repo.locks.lock(ctx, s.dir)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		to = s.dir
+	}
+	return movePacks(filepath.Join(q.dir, "objects", "pack"), filepath.Join(to, "objects", "pack"))
+}
+
+// compare finds the refs that are not what updates say that they are, and those that
+// would be in the way of each other: a ref is a file, and refs/heads/a a folder for
+// refs/heads/a/b.
+func compare(refs map[string]string, updates []host.RefUpdate) error {
+	wrong := make(map[string]string)
+	made := false
+	for _, u := range updates {
+		id, there := refs[u.Ref]
+		switch {
+		case IsZero(u.Old) && there:
+			wrong[u.Ref] = "it is there already: fetch, and push again"
+		case !IsZero(u.Old) && !there:
+			wrong[u.Ref] = "it is not there any more: fetch, and push again"
+		case there && id != u.Old:
+			wrong[u.Ref] = "it has moved meanwhile: fetch, and push again"
+		}
+		made = made || !there
+	}
+	if made && len(wrong) == 0 {
+		inTheWay(refs, updates, wrong)
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return &Refused{Reason: "nothing of the push is done, as some of its refs cannot change", Refs: wrong}
 }

@@ -277,7 +277,7 @@ func OpenFolder(git *Git, dir string) (*Folder, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("open the folder of repositories: %s is not a folder", dir)
 	}
-	return &Folder{git: git, dir: dir, batches: newBatches()}, nil
+	return &Folder{git: git, dir: dir, batches: new(batches)}, nil
 }
 
 // Close ends the git processes for look-ups.

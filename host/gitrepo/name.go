@@ -195,7 +195,7 @@ func OpenShared(git *Git, dir string, nodes Nodes) (*Root, error) {
 	if err := distinguishesCase(trash); err != nil {
 		return nil, err
 	}
-	return &Root{git: git, dir: dir, trash: trash, locks: locks{nodes: nodes, dir: dir, trash: trash}, batches: newBatches()}, nil
+	return &Root{git: git, dir: dir, trash: trash, locks: locks{nodes: nodes, dir: dir, trash: trash}, batches: new(batches)}, nil
 }
 
 // empty makes a folder, or removes all that is in it. A git that outlived a crash may still be
@@ -313,4 +313,27 @@ func (r *Root) nameOf(npub, file string) (Name, bool) {
 	}
 	name, err := ParseName(npub, identifier)
 	return name, err == nil
+}
+
+// lostAfter is how long the folder of a node that is not alive stays as it is.
+const lostAfter = 10 * time.Minute
+
+// nodeFolder begins the names of the folders that nodes have in the trash of a Root.
+const nodeFolder = "node-"
+
+// RemoveLost removes what nodes that are not alive have left in the trash of the root: the
+// quarantines of their pushes and fetches. A git of theirs that still works there fails. What
+// has changed in the last minutes stays: a node may have come meanwhile.
+func (r *Root) RemoveLost(alive func(node string) bool) error {
+	if r.locks.nodes == nil {
+		return nil
+	}
+	quiet, old := olderThan(time.Now().Add(-lostAfter)), olderThan(time.Now().Add(-staleAfter))
+	return removeAll(filepath.Join(r.dir, trashDir), func(d fs.DirEntry) bool {
+		node, is := strings.CutPrefix(d.Name(), nodeFolder)
+		if !is {
+			return old(d) // of a process that was alone
+		}
+		return node != r.locks.nodes.Name() && !alive(node) && quiet(d)
+	})
 }

@@ -220,8 +220,6 @@ func (s *batches) keepPeeled(id, peeled string) {
 	s.peels[id] = peeled
 }
 
-func newBatches() *batches { return new(batches) }
-
 // take returns the idle process of a repository, or a new one.
 func (s *batches) take(ctx context.Context, r *Repo) (*batch, error) {
 	if err := ctx.Err(); err != nil {

@@ -2,17 +2,13 @@ package gitrepo
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
+	"time"
 
 	"talon/host"
 )
@@ -331,179 +327,86 @@ func IsPushable(name string) bool {
 	return IsRef(name) && (strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/"))
 }
 
-// errUnusual says that refs are kept in a way that only git reads: links, symbolic
-// refs but for HEAD, another format, damage. Whoever meets it asks git.
-var errUnusual = errors.New("the refs are kept in a way that only git reads")
+// undoTime is how long git may take to put refs back.
+const undoTime = time.Minute
 
-const (
-	maxLoose  = 1 << 10 // of a file with one ref
-	maxPacked = maxOutput
-)
-
-// fileRef is a ref as the files of a repository have it.
-type fileRef struct {
-	Ref
-	peeled bool // Peeled is known
+// ChangeRefs is UpdateRefs for updates that all say what was there. Git takes a deletion
+// and what it makes room for in two transactions only: if the second fails, the first is
+// undone. A crash between them leaves the first. REQUIRES: the lock.
+func (r *Repo) ChangeRefs(ctx context.Context, updates []host.RefUpdate) error {
+	var deletions, others []host.RefUpdate
+	gone, folders := make(map[string]bool), make(map[string]bool)
+	for _, u := range updates {
+		if !IsZero(u.New) {
+			others = append(others, u)
+			continue
+		}
+		deletions = append(deletions, u)
+		gone[u.Ref] = true
+		for folder := range parents(u.Ref) {
+			folders[folder] = true
+		}
+	}
+	room := false
+	for _, u := range others {
+		room = room || folders[u.Ref]
+		for folder := range parents(u.Ref) {
+			room = room || gone[folder]
+		}
+	}
+	if !room {
+		return r.UpdateRefs(ctx, updates)
+	}
+	if err := r.UpdateRefs(ctx, deletions); err != nil {
+		return err
+	}
+	err := r.UpdateRefs(ctx, others)
+	if err == nil {
+		return nil
+	}
+	for i, u := range deletions {
+		deletions[i] = host.RefUpdate{Ref: u.Ref, Old: u.New, New: u.Old}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	return errors.Join(err, r.UpdateRefs(ctx, deletions))
 }
 
-// readRefs reads all refs, sorted by name, from their files. Those with a file of
-// their own are read first: git writes a ref to packed-refs before it takes its file
-// away, so that none is missed.
-func (r *Repo) readRefs() ([]fileRef, error) {
-	list, err := readLoose(nil, r.dir, "refs")
-	if err != nil {
-		return nil, err
+// inTheWay adds the refs that cannot be beside others, once all updates are done.
+func inTheWay(refs map[string]string, updates []host.RefUpdate, wrong map[string]string) {
+	for _, u := range updates {
+		if refs[u.Ref] = u.New; IsZero(u.New) {
+			delete(refs, u.Ref)
+		}
 	}
-	own := make(map[string]bool, len(list))
-	for _, ref := range list {
-		own[ref.Name] = true
+	folders := make(map[string]string, len(refs)) // and a ref in each
+	for name := range refs {
+		for folder := range parents(name) {
+			folders[folder] = name
+		}
 	}
-	packed, err := readFile(filepath.Join(r.dir, "packed-refs"), maxPacked)
-	if err != nil {
-		return nil, err
-	}
-	skipped := false // the ref before this line has a file of its own
-	for i, line := range bytes.Split(bytes.TrimSuffix(packed, []byte("\n")), []byte("\n")) {
-		text := string(line)
-		id, name, ok := strings.Cut(text, " ")
-		switch {
-		case len(packed) == 0:
-		case i == 0:
-			// Only then a ref without a line of its own for it is not a tag.
-			if !strings.HasPrefix(text, "# pack-refs with:") || !strings.Contains(text+" ", " fully-peeled ") {
-				return nil, errUnusual
-			}
-		case strings.HasPrefix(text, "^"):
-			if !IsID(text[1:]) || i == 1 {
-				return nil, errUnusual
-			}
-			if !skipped {
-				list[len(list)-1].Peeled = text[1:]
-			}
-		case !ok || !IsID(id) || !strings.HasPrefix(name, "refs/") || !isRefFormat(name):
-			return nil, errUnusual
-		default:
-			if skipped = own[name]; !skipped {
-				list = append(list, fileRef{Ref: Ref{Name: name, ID: id}, peeled: true})
+	for _, u := range updates {
+		if _, is := refs[u.Ref]; !is {
+			continue
+		}
+		if other, is := folders[u.Ref]; is {
+			wrong[u.Ref] = "it cannot be beside " + other
+		}
+		for folder := range parents(u.Ref) {
+			if _, is := refs[folder]; is {
+				wrong[u.Ref] = "it cannot be beside " + folder
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b fileRef) int { return strings.Compare(a.Name, b.Name) })
-	return list, nil
 }
 
-// readLoose appends the refs that have a file of their own below a folder. What goes
-// meanwhile is not there.
-func readLoose(list []fileRef, dir, name string) ([]fileRef, error) {
-	entries, err := os.ReadDir(filepath.Join(dir, name))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return list, nil
-	case errors.Is(err, syscall.ENOTDIR):
-		return nil, errUnusual // a ref took its place just now
-	case err != nil:
-		return nil, fmt.Errorf("read a folder of refs: %w", err)
-	}
-	for _, d := range entries {
-		at := name + "/" + d.Name()
-		switch {
-		case d.IsDir():
-			if list, err = readLoose(list, dir, at); err != nil {
-				return nil, err
-			}
-		case strings.HasSuffix(at, ".lock"):
-		case !d.Type().IsRegular() || !isRefFormat(at):
-			return nil, errUnusual
-		default:
-			id, err := readLooseRef(filepath.Join(dir, at))
-			if err != nil {
-				return nil, err
-			}
-			if id != "" {
-				// Git puts nothing but commits below refs/heads.
-				list = append(list, fileRef{Ref: Ref{Name: at, ID: id}, peeled: strings.HasPrefix(at, "refs/heads/")})
+// parents calls yield with each folder that the name of a ref is in.
+func parents(name string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for i := range name {
+			if name[i] == '/' && !yield(name[:i]) {
+				return
 			}
 		}
 	}
-	return list, nil
-}
-
-// readLooseRef returns the id in the file of a ref, or nothing if there is no file.
-func readLooseRef(path string) (string, error) {
-	text, err := readFile(path, maxLoose)
-	if err != nil || text == nil {
-		return "", err
-	}
-	id, ok := strings.CutSuffix(string(text), "\n")
-	if !ok || !IsID(id) || IsZero(id) {
-		return "", errUnusual
-	}
-	return id, nil
-}
-
-// readRef returns the id of one ref, or nothing.
-func (r *Repo) readRef(name string) (string, error) {
-	path := filepath.Join(r.dir, name)
-	if info, err := os.Lstat(path); err == nil && !info.IsDir() {
-		if !info.Mode().IsRegular() {
-			return "", errUnusual
-		}
-		if id, err := readLooseRef(path); err != nil || id != "" {
-			return id, err
-		}
-	}
-	packed, err := readFile(filepath.Join(r.dir, "packed-refs"), maxPacked)
-	if err != nil {
-		return "", err
-	}
-	end := bytes.Index(packed, []byte(" "+name+"\n"))
-	if end < 0 {
-		return "", nil
-	}
-	id := string(packed[bytes.LastIndexByte(packed[:end], '\n')+1 : end])
-	if !IsID(id) {
-		return "", errUnusual
-	}
-	return id, nil
-}
-
-// readHEAD returns the ref that HEAD names; nothing if it names an object.
-func (r *Repo) readHEAD() (string, error) {
-	text, err := readFile(filepath.Join(r.dir, "HEAD"), maxLoose)
-	if err != nil {
-		return "", err
-	}
-	line, ended := strings.CutSuffix(string(text), "\n")
-	name, symbolic := strings.CutPrefix(line, "ref: ")
-	switch {
-	case !ended || symbolic && !IsRef(name) || !symbolic && !IsID(line):
-		return "", errUnusual
-	case symbolic:
-		return name, nil
-	}
-	return "", nil
-}
-
-// readFile reads a file that is not long. It returns nil for one that is not there.
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read refs: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("read refs: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > limit {
-		return nil, errUnusual
-	}
-	text := make([]byte, info.Size())
-	if _, err := io.ReadFull(f, text); err != nil {
-		return nil, fmt.Errorf("read refs: %w", err)
-	}
-	return text, nil
 }

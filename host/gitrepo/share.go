@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -323,10 +325,7 @@ func (r *Repo) Copy(ctx context.Context, from *Repo, ids ...string) error {
 		cancel(err)
 		return errors.Join(fmt.Errorf("copy objects: %w", err), source.Wait())
 	}
-	go func() {
-		_, _ = io.WriteString(source.In, want.String())
-		_ = source.In.Close()
-	}()
+	source.feed([]byte(want.String()))
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
@@ -346,4 +345,38 @@ func (r *Repo) Copy(ctx context.Context, from *Repo, ids ...string) error {
 		return fmt.Errorf("copy objects: %w", err)
 	}
 	return nil
+}
+
+// epochFile has another number whenever objects may have gone, where nodes share a Root.
+const epochFile = "talon-gc-epoch"
+
+// objectsGone says that objects may have gone from the root.
+func (r *Root) objectsGone() error {
+	r.gcEpoch.Add(1)
+	if r.locks.nodes == nil {
+		return nil
+	}
+	text := strconv.FormatUint(rand.Uint64(), 10)
+	temporary := filepath.Join(r.trash, epochFile)
+	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(temporary, filepath.Join(r.dir, epochFile))
+}
+
+// epoch is a number that is another one when objects may have gone meanwhile.
+func (r *Root) epoch() uint64 {
+	local := r.gcEpoch.Load()
+	if r.locks.nodes == nil {
+		return local
+	}
+	text, err := os.ReadFile(filepath.Join(r.dir, epochFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return local
+	}
+	shared, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil {
+		return rand.Uint64() // who can tell
+	}
+	return local + shared
 }

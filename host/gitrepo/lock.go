@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
+	"sync"
 )
 
 // Nodes are the processes that have one Root open, on a file system that they share. A
@@ -147,59 +146,119 @@ func checkFence(dir string, hold Hold) error {
 	return nil
 }
 
-// lostAfter is how long the folder of a node that is not alive stays as it is.
-const lostAfter = 10 * time.Minute
+// locks are mutexes by key that exist while somebody holds or wants them.
+type locks struct {
+	nodes Nodes  // nil: this process is alone
+	dir   string // keys are paths below it; with nodes
+	trash string // where files are made that are renamed; with nodes
 
-// nodeFolder begins the names of the folders that nodes have in the trash of a Root.
-const nodeFolder = "node-"
+	mu   sync.Mutex // guards keys
+	keys map[string]*keyLock
+}
 
-// RemoveLost removes what nodes that are not alive have left in the trash of the root: the
-// quarantines of their pushes and fetches. A git of theirs that still works there fails. What
-// has changed in the last minutes stays: a node may have come meanwhile.
-func (r *Root) RemoveLost(alive func(node string) bool) error {
-	if r.locks.nodes == nil {
-		return nil
+type keyLock struct {
+	token chan struct{} // holds one value while the lock is taken
+	users int           // that hold it or wait; guarded by locks.mu
+	hold  Hold          // with nodes, of who holds it; guarded by locks.mu
+}
+
+// lock waits for the key until ctx ends. The function that it returns gives the
+// lock back; more calls of it do nothing.
+func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error) {
+	l.mu.Lock()
+	if l.keys == nil {
+		l.keys = map[string]*keyLock{}
 	}
-	quiet, old := olderThan(time.Now().Add(-lostAfter)), olderThan(time.Now().Add(-staleAfter))
-	return removeAll(filepath.Join(r.dir, trashDir), func(d fs.DirEntry) bool {
-		node, is := strings.CutPrefix(d.Name(), nodeFolder)
-		if !is {
-			return old(d) // of a process that was alone
-		}
-		return node != r.locks.nodes.Name() && !alive(node) && quiet(d)
+	k := l.keys[key]
+	if k == nil {
+		k = &keyLock{token: make(chan struct{}, 1)}
+		l.keys[key] = k
+	}
+	k.users++
+	l.mu.Unlock()
+
+	select {
+	case k.token <- struct{}{}:
+	case <-ctx.Done():
+		l.release(key, k)
+		return nil, fmt.Errorf("lock a repository: %w", context.Cause(ctx))
+	}
+	local := sync.OnceFunc(func() {
+		<-k.token
+		l.release(key, k)
 	})
+	if l.nodes == nil {
+		return local, nil
+	}
+	hold, err := l.acquire(ctx, key)
+	if err != nil {
+		local()
+		return nil, fmt.Errorf("lock a repository: %w", err)
+	}
+	l.setHold(k, hold)
+	return sync.OnceFunc(func() {
+		l.setHold(k, nil)
+		hold.Unlock()
+		local()
+	}), nil
 }
 
-// epochFile has another number whenever objects may have gone, where nodes share a Root.
-const epochFile = "talon-gc-epoch"
+// acquire takes the lock of a key among the nodes. REQUIRES: the lock of the process.
+func (l *locks) acquire(ctx context.Context, key string) (Hold, error) {
+	name, err := filepath.Rel(filepath.Dir(l.dir), key)
+	if err != nil {
+		return nil, err
+	}
+	hold, err := l.nodes.Lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.takeOver(key, hold); err != nil {
+		hold.Unlock()
+		return nil, err
+	}
+	return hold, nil
+}
 
-// objectsGone says that objects may have gone from the root.
-func (r *Root) objectsGone() error {
-	r.gcEpoch.Add(1)
-	if r.locks.nodes == nil {
+func (l *locks) setHold(k *keyLock, hold Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.hold = hold
+}
+
+// hold returns what the node has of a lock, nil where it is alone.
+func (l *locks) hold(key string) Hold {
+	if l.nodes == nil {
 		return nil
 	}
-	text := strconv.FormatUint(rand.Uint64(), 10)
-	temporary := filepath.Join(r.trash, epochFile)
-	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
-		return err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.keys[key]; k != nil {
+		return k.hold
 	}
-	return os.Rename(temporary, filepath.Join(r.dir, epochFile))
+	return nil
 }
 
-// epoch is a number that is another one when objects may have gone meanwhile.
-func (r *Root) epoch() uint64 {
-	local := r.gcEpoch.Load()
-	if r.locks.nodes == nil {
-		return local
+// bound returns a context that ends when the lock of a key is lost to another node.
+func (l *locks) bound(ctx context.Context, key string) (context.Context, context.CancelFunc) {
+	if hold := l.hold(key); hold != nil {
+		return hold.Context(ctx)
 	}
-	text, err := os.ReadFile(filepath.Join(r.dir, epochFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return local
+	return ctx, func() {}
+}
+
+// release ends one use of a lock, which goes with its last.
+func (l *locks) release(key string, k *keyLock) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k.users--; k.users == 0 {
+		delete(l.keys, key)
 	}
-	shared, err := strconv.ParseUint(string(text), 10, 64)
-	if err != nil {
-		return rand.Uint64() // who can tell
-	}
-	return local + shared
+}
+
+// len is the number of locks that somebody holds or wants.
+func (l *locks) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.keys)
 }
