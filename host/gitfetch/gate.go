@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -20,7 +19,6 @@ import (
 
 	"talon/host/gitfetch/queue"
 	"talon/host/gitrepo"
-	"talon/host/netguard"
 )
 
 const (
@@ -384,108 +382,4 @@ func retryAfter(text string, now time.Time) int64 {
 		return min(max(at.Sub(now), 0), maximum).Milliseconds()
 	}
 	return 0
-}
-
-// Errors of the guard.
-var (
-	errPrivate = errors.New("the name leads to an address that is not public")
-	errCrowded = errors.New("too many connections to one address")
-)
-
-const (
-	dialTime     = 10 * time.Second
-	maxAddresses = 4 // of a name that are tried
-)
-
-// guard connects to public addresses only.
-type guard struct {
-	private bool
-	max     int // connections to one address, under whatever names
-	lookup  func(ctx context.Context, name string) ([]netip.Addr, error)
-	dialer  net.Dialer
-
-	mu   sync.Mutex // guards open
-	open map[netip.Addr]int
-}
-
-func newGuard(private bool, limit int) *guard {
-	return &guard{
-		private: private, max: limit, open: make(map[netip.Addr]int),
-		lookup: func(ctx context.Context, name string) ([]netip.Addr, error) {
-			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
-		},
-		dialer: net.Dialer{KeepAlive: 15 * time.Second},
-	}
-}
-
-// dial connects to host:port. The name is looked up here, and what is connected to is
-// the address that was checked.
-func (g *guard) dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
-	defer cancel()
-	name, port, err := net.SplitHostPort(hostPort)
-	if err != nil {
-		return nil, err
-	}
-	var addrs []netip.Addr
-	if addr, err := netip.ParseAddr(name); err == nil {
-		addrs = []netip.Addr{addr}
-	} else if addrs, err = g.lookup(ctx, name); err != nil {
-		return nil, err
-	}
-	var allowed []netip.Addr
-	for _, addr := range addrs {
-		if addr = addr.Unmap(); (g.private || netguard.Public(addr)) && addr.Zone() == "" {
-			allowed = append(allowed, addr)
-		}
-	}
-	allowed = allowed[:min(len(allowed), maxAddresses)]
-	deadline, _ := ctx.Deadline()
-	failed := error(errPrivate)
-	for i, addr := range allowed {
-		// One that does not answer leaves time for the others.
-		share := time.Until(deadline) / time.Duration(len(allowed)-i)
-		conn, err := g.connect(ctx, network, addr, port, share)
-		if err == nil {
-			return conn, nil
-		}
-		failed = err
-	}
-	return nil, failed
-}
-
-func (g *guard) connect(ctx context.Context, network string, addr netip.Addr, port string, limit time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	g.mu.Lock()
-	if g.open[addr] >= g.max {
-		g.mu.Unlock()
-		return nil, fmt.Errorf("%w: %s", errCrowded, addr)
-	}
-	g.open[addr]++
-	g.mu.Unlock()
-	release := sync.OnceFunc(func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if g.open[addr]--; g.open[addr] == 0 {
-			delete(g.open, addr)
-		}
-	})
-	conn, err := g.dialer.DialContext(ctx, network, net.JoinHostPort(addr.String(), port))
-	if err != nil {
-		release()
-		return nil, err
-	}
-	return &guarded{conn, release}, nil
-}
-
-// guarded is a connection that counts until it is closed.
-type guarded struct {
-	net.Conn
-	release func()
-}
-
-func (c *guarded) Close() error {
-	c.release()
-	return c.Conn.Close()
 }

@@ -7,10 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"talon/host/gitfetch/queue"
 	"talon/host/gitrepo"
@@ -166,120 +164,4 @@ func reason(err error) string {
 		text = strings.ToValidUTF8(text[:maxReason], "")
 	}
 	return text
-}
-
-// source is an object of a server.
-type source struct{ url, object string }
-
-// maxRefused bounds how many objects of servers are remembered as refused.
-const maxRefused = 10_000
-
-// refuse remembers objects that a URL has and that are not taken for what is in them.
-// The search does not ask for them there again: a name of an object stands for all that
-// it refers to, so that will not change. It asks other URLs, for a server may have added
-// something to what it sent.
-func (h *Hunter) refuse(identifier string, ids []string, urls ...string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, u := range urls {
-		for _, id := range ids {
-			if u == "" || h.isRefused(identifier, u, id) {
-				continue
-			}
-			if h.refusals >= maxRefused {
-				clear(h.refused)
-				h.refusals = 0
-			}
-			if h.refused[identifier] == nil {
-				h.refused[identifier] = make(map[source]bool)
-			}
-			h.refused[identifier][source{u, id}] = true
-			h.refusals++
-		}
-	}
-}
-
-// isRefused reports whether an object was refused that a URL has. REQUIRES: mu.
-func (h *Hunter) isRefused(identifier, u, id string) bool {
-	return h.refused[identifier][source{u, id}]
-}
-
-// forget forgets what was refused in the search for an identifier. REQUIRES: mu.
-func (h *Hunter) forget(identifier string) {
-	h.refusals -= len(h.refused[identifier])
-	delete(h.refused, identifier)
-}
-
-// takeable returns those of the objects that a URL may be asked for.
-func (h *Hunter) takeable(identifier, u string, ids []string) []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.refused[identifier]) == 0 {
-		return ids
-	}
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return h.isRefused(identifier, u, id) })
-}
-
-// noDisk keeps nothing.
-type noDisk struct{}
-
-func (noDisk) Load(context.Context) (map[string][]byte, error) { return nil, nil }
-func (noDisk) Save(context.Context, map[string][]byte) error   { return nil }
-
-// saveEvery is how long what became known of domains may wait to be kept, in
-// milliseconds. That a request begins is kept before.
-const saveEvery = int64(time.Second / time.Millisecond)
-
-// recall tells the queue what was known of domains before.
-func (h *Hunter) recall(ctx context.Context) error {
-	known, damaged, err := throttle.Load[queue.Record](ctx, h.cfg.Disk, h.log)
-	if err != nil {
-		return err
-	}
-	h.mu.Lock()
-	old := h.queue.Remember(h.now(), known)
-	h.mu.Unlock()
-	gone := make(map[string]*queue.Record)
-	for _, name := range append(old, damaged...) {
-		gone[name] = nil
-	}
-	h.keep(ctx, gone)
-	return nil
-}
-
-// news returns what has become known of domains, if it is time to keep it: always
-// before a request begins. REQUIRES: mu.
-func (h *Hunter) news(now int64, work []queue.Work) map[string]*queue.Record {
-	begins := false
-	for i := range work {
-		begins = begins || work[i].Do == queue.Fetch
-	}
-	if !h.queue.HasChanged() || !begins && now-h.saved < saveEvery && now >= h.saved {
-		return nil
-	}
-	h.saved = now
-	return h.queue.Changed()
-}
-
-// keep writes what has become known of domains. What could not be written is tried
-// again, and nobody waits for it: a full disk does not end the hunt. It reports
-// whether nothing is left to be tried.
-func (h *Hunter) keep(ctx context.Context, news map[string]*queue.Record) bool {
-	if len(news) == 0 {
-		return true
-	}
-	err := throttle.Save(context.WithoutCancel(ctx), h.cfg.Disk, news)
-	if err == nil {
-		return true
-	}
-	if now := h.cfg.Now(); now.Sub(h.complained).Abs() >= time.Minute {
-		h.complained = now
-		h.log.Error("keep what is known of domains", "err", err)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for name := range news {
-		h.queue.NotKept(name)
-	}
-	return false
 }

@@ -3,7 +3,10 @@ package gitfetch
 import (
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"talon/host/gitfetch/queue"
+	"talon/host/throttle"
 	"talon/sdk/abi"
 )
 
@@ -131,4 +134,118 @@ func healthName(health uint32) string {
 		return "barred"
 	}
 	return "unknown"
+}
+
+// maxLabels bounds how many domains have a label of their own: the first ones do.
+const maxLabels = 100
+
+// outcomes are the labels of results, by their number in package abi.
+var outcomes = [...]string{
+	abi.OutcomeUnspecified: "ours", abi.OutcomeOK: "ok", abi.OutcomePartial: "partial", abi.OutcomeNotFound: "not-found",
+	abi.OutcomeRateLimited: "rate-limited", abi.OutcomeRefused: "refused", abi.OutcomeServer: "server", abi.OutcomeTimeout: "timeout",
+	abi.OutcomeUnreachable: "unreachable", abi.OutcomeDNS: "dns", abi.OutcomeTLS: "tls", abi.OutcomeProtocol: "protocol",
+	abi.OutcomeTooLarge: "too-large",
+}
+
+// OutcomeName returns an outcome of package abi as a word.
+func OutcomeName(outcome uint32) string {
+	if outcome < uint32(len(outcomes)) {
+		return outcomes[outcome]
+	}
+	return "unknown"
+}
+
+// metrics are those that the source document plans, and more. Their prefix is the
+// operator's.
+type metrics struct {
+	all []prometheus.Collector
+
+	attempts prometheus.Counter
+	objects  prometheus.Counter
+	bytes    prometheus.Counter
+	ended    [queue.Ends]prometheus.Counter
+	age      prometheus.Observer
+	results  [len(outcomes)]prometheus.Counter
+	seconds  prometheus.Observer
+	failures [throttle.Questions]prometheus.Counter
+
+	inFlight *prometheus.GaugeVec
+	requests *prometheus.CounterVec
+	labels   map[string]bool // guarded by Hunter.mu
+}
+
+func newMetrics(prefix string, size func() float64) *metrics {
+	name := func(s string) string { return prefix + "_purgatory_" + s }
+	counter := func(s, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name(s), Help: help})
+	}
+	m := &metrics{labels: make(map[string]bool)}
+	queued := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: name("sync_queue_size"), Help: "Repositories whose git data is searched for.",
+	}, size)
+	m.attempts = counter("sync_attempts_total", "Rounds of searches over all URLs of a repository.")
+	m.objects = counter("sync_oids_fetched_total", "Objects that were missing and have been fetched.")
+	m.bytes = counter("sync_bytes_total", "Bytes that git servers have sent.")
+	ended := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: name("sync_ended_total"), Help: "Searches that have ended, by how: complete also when a push brought the data.",
+	}, []string{"how"})
+	for e := range m.ended {
+		m.ended[e] = ended.WithLabelValues(queue.End(e).String())
+	}
+	age := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: name("sync_age_seconds"), Help: "From a search's beginning to its end.", Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600},
+	})
+	m.age = age
+	results := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: name("sync_results_total"), Help: "Requests to git servers that have ended, by their outcome.",
+	}, []string{"outcome"})
+	for o, label := range outcomes {
+		m.results[o] = results.WithLabelValues(label)
+	}
+	seconds := prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: name("sync_request_seconds"), Help: "How long requests to git servers took.", Buckets: prometheus.ExponentialBuckets(0.05, 2.5, 10),
+	})
+	m.seconds = seconds
+	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: name("sync_throttle_failures_total"), Help: "Questions that the throttle module did not answer.",
+	}, []string{"question"})
+	for q := range m.failures {
+		m.failures[q] = failures.WithLabelValues(throttle.Question(q).String())
+	}
+	m.inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: name("domain_in_flight"), Help: "Requests to a domain that are under way.",
+	}, []string{"domain"})
+	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: name("domain_requests_total"), Help: "Requests to a domain.",
+	}, []string{"domain"})
+	m.all = []prometheus.Collector{
+		queued, m.attempts, m.objects, m.bytes, ended, age, results, seconds, failures, m.inFlight, m.requests,
+	}
+	return m
+}
+
+// label returns the label of a domain. REQUIRES: Hunter.mu.
+func (m *metrics) label(domain string) string {
+	if !m.labels[domain] {
+		if len(m.labels) >= maxLabels {
+			return "other"
+		}
+		m.labels[domain] = true
+	}
+	return domain
+}
+
+func (m *metrics) started(label string) {
+	m.inFlight.WithLabelValues(label).Inc()
+	m.requests.WithLabelValues(label).Inc()
+}
+
+func (m *metrics) done(label string, r *queue.Result, took time.Duration) {
+	m.inFlight.WithLabelValues(label).Dec()
+	m.objects.Add(float64(r.Found))
+	m.bytes.Add(float64(r.Bytes))
+	m.seconds.Observe(took.Seconds())
+	if r.Outcome < uint32(len(m.results)) {
+		m.results[r.Outcome].Inc()
+	}
 }

@@ -1,6 +1,9 @@
 package gitfetch
 
 import (
+	"context"
+	"time"
+
 	"talon/host/gitfetch/queue"
 	"talon/host/throttle"
 	"talon/sdk/abi"
@@ -29,4 +32,69 @@ func (t *throttled) After(q *abi.AfterRequest) abi.AfterAnswer {
 
 func (t *throttled) Pick(q *abi.PickRequest) abi.PickAnswer {
 	return t.client.Pick(q, func() abi.PickAnswer { return t.careful.Pick(q) })
+}
+
+// noDisk keeps nothing.
+type noDisk struct{}
+
+func (noDisk) Load(context.Context) (map[string][]byte, error) { return nil, nil }
+
+func (noDisk) Save(context.Context, map[string][]byte) error { return nil }
+
+// saveEvery is how long what became known of domains may wait to be kept, in
+// milliseconds. That a request begins is kept before.
+const saveEvery = int64(time.Second / time.Millisecond)
+
+// recall tells the queue what was known of domains before.
+func (h *Hunter) recall(ctx context.Context) error {
+	known, damaged, err := throttle.Load[queue.Record](ctx, h.cfg.Disk, h.log)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	old := h.queue.Remember(h.now(), known)
+	h.mu.Unlock()
+	gone := make(map[string]*queue.Record)
+	for _, name := range append(old, damaged...) {
+		gone[name] = nil
+	}
+	h.keep(ctx, gone)
+	return nil
+}
+
+// news returns what has become known of domains, if it is time to keep it: always
+// before a request begins. REQUIRES: mu.
+func (h *Hunter) news(now int64, work []queue.Work) map[string]*queue.Record {
+	begins := false
+	for i := range work {
+		begins = begins || work[i].Do == queue.Fetch
+	}
+	if !h.queue.HasChanged() || !begins && now-h.saved < saveEvery && now >= h.saved {
+		return nil
+	}
+	h.saved = now
+	return h.queue.Changed()
+}
+
+// keep writes what has become known of domains. What could not be written is tried
+// again, and nobody waits for it: a full disk does not end the hunt. It reports
+// whether nothing is left to be tried.
+func (h *Hunter) keep(ctx context.Context, news map[string]*queue.Record) bool {
+	if len(news) == 0 {
+		return true
+	}
+	err := throttle.Save(context.WithoutCancel(ctx), h.cfg.Disk, news)
+	if err == nil {
+		return true
+	}
+	if now := h.cfg.Now(); now.Sub(h.complained).Abs() >= time.Minute {
+		h.complained = now
+		h.log.Error("keep what is known of domains", "err", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name := range news {
+		h.queue.NotKept(name)
+	}
+	return false
 }

@@ -8,18 +8,11 @@ import (
 
 // domain is a server, by its name.
 type domain struct {
-	name         string
-	inFlight     int
-	starts       []int64 // the latest ones, the newest last
-	requests     uint64
-	failures     uint32
-	failingSince int64
-	lastSuccess  int64
-	notBefore    int64
-	asked        int64 // until then it rests because it asked for that
-	health       uint32
-	reason       string // what the throttle says of it
-	last         Last
+	Record
+	name     string
+	inFlight int
+	requests uint64
+	last     Last
 
 	queue   []*waiting // who waits and is not being served, who was served longest ago first
 	closed  bool       // no room: until wake, or until a request ends
@@ -49,7 +42,7 @@ func (q *Queue) forgetDomains(now int64) bool {
 	for worth := range 3 {
 		for name, d := range q.domains {
 			if d.inFlight == 0 && len(d.queue) == 0 && d.place < 0 && !d.stalled && d.worth(now) <= worth &&
-				(len(d.starts) == 0 || d.starts[len(d.starts)-1] <= now-minute) {
+				(len(d.Starts) == 0 || d.Starts[len(d.Starts)-1] <= now-minute) {
 				delete(q.domains, name)
 				if delete(q.changed, name); d.kept {
 					q.changed[name] = true
@@ -66,9 +59,9 @@ func (q *Queue) forgetDomains(now int64) bool {
 // worth is how much is lost with what is known of the domain.
 func (d *domain) worth(now int64) int {
 	switch {
-	case d.notBefore > now:
+	case d.NotBefore > now:
 		return 2
-	case d.failures > 0:
+	case d.Failures > 0:
 		return 1
 	}
 	return 0
@@ -209,13 +202,13 @@ func (q *Queue) open(now int64, d *domain, r *repo) bool {
 		q.close(now, d, 0)
 		return false
 	}
-	if n := len(d.starts) - q.clamps.PerMinute; n >= 0 {
-		if left := d.starts[n] + minute + second - now; left > 0 {
+	if n := len(d.Starts) - q.clamps.PerMinute; n >= 0 {
+		if left := d.Starts[n] + minute + second - now; left > 0 {
 			q.close(now, d, left)
 			return false
 		}
 	}
-	if left := d.notBefore - now; left > 0 {
+	if left := d.NotBefore - now; left > 0 {
 		q.close(now, d, left)
 		return false
 	}
@@ -251,19 +244,19 @@ func (q *Queue) unwake(d *domain) {
 func (d *domain) started(now int64) {
 	d.inFlight++
 	d.requests++
-	if len(d.starts) == abi.MaxAges {
-		d.starts = slices.Delete(d.starts, 0, 1)
+	if len(d.Starts) == abi.MaxAges {
+		d.Starts = slices.Delete(d.Starts, 0, 1)
 	}
-	d.starts = append(d.starts, now)
+	d.Starts = append(d.Starts, now)
 }
 
 // cancelled takes a start back: there was no request.
 func (d *domain) cancelled(start int64) {
 	d.inFlight--
 	d.requests--
-	for i := len(d.starts) - 1; i >= 0; i-- {
-		if d.starts[i] == start {
-			d.starts = slices.Delete(d.starts, i, i+1)
+	for i := len(d.Starts) - 1; i >= 0; i-- {
+		if d.Starts[i] == start {
+			d.Starts = slices.Delete(d.Starts, i, i+1)
 			return
 		}
 	}
@@ -278,13 +271,13 @@ func (q *Queue) told(now int64, f *flight, result Result, last Last) {
 		return
 	}
 	if answered(result.Outcome) {
-		d.failures, d.failingSince, d.lastSuccess = 0, 0, now
+		d.Failures, d.FailingSince, d.LastSuccess = 0, 0, now
 	} else {
-		if d.failures == 0 {
-			d.failingSince = now
+		if d.Failures == 0 {
+			d.FailingSince = now
 		}
-		if d.failures < 1<<32-1 {
-			d.failures++
+		if d.Failures < 1<<32-1 {
+			d.Failures++
 		}
 	}
 	a := q.throttle.After(&abi.AfterRequest{
@@ -292,32 +285,32 @@ func (q *Queue) told(now int64, f *flight, result Result, last Last) {
 		RetryAfter: result.RetryAfter, Took: now - f.start, Bytes: result.Bytes, Found: uint32(max(result.Found, 0)),
 		Missing: uint32(max(result.Missing, 0)), Reason: result.Reason,
 	})
-	d.notBefore = 0
+	d.NotBefore = 0
 	if a.Delay > 0 {
-		d.notBefore = now + min(a.Delay, q.clamps.MaxRest)
+		d.NotBefore = now + min(a.Delay, q.clamps.MaxRest)
 	}
 	// What was under way when the domain asked for rest ends after that, and takes
 	// nothing of it back.
-	if d.asked > now {
-		d.notBefore = max(d.notBefore, d.asked)
+	if d.Asked > now {
+		d.NotBefore = max(d.NotBefore, d.Asked)
 	}
 	if result.Outcome == abi.OutcomeRateLimited || result.RetryAfter > 0 {
-		d.asked = d.notBefore
+		d.Asked = d.NotBefore
 	}
 	if a.Health != abi.HealthUnspecified {
-		d.health = a.Health
+		d.Health = a.Health
 	}
-	d.reason = a.Reason
+	d.Reason = a.Reason
 }
 
 func (d *domain) subject(now int64) abi.Subject {
 	s := abi.Subject{
-		Kind: abi.SubjectDomain, Name: d.name, InFlight: uint32(d.inFlight), Failures: d.failures, FailingSince: d.failingSince,
-		LastSuccess: d.lastSuccess, NotBefore: d.notBefore, Health: d.health,
+		Kind: abi.SubjectDomain, Name: d.name, InFlight: uint32(d.inFlight), Failures: d.Failures, FailingSince: d.FailingSince,
+		LastSuccess: d.LastSuccess, NotBefore: d.NotBefore, Health: d.Health,
 	}
-	s.Ages = make([]uint32, len(d.starts))
-	for i, start := range d.starts {
-		s.Ages[len(d.starts)-1-i] = uint32(min(max(now-start, 0), 1<<32-1))
+	s.Ages = make([]uint32, len(d.Starts))
+	for i, start := range d.Starts {
+		s.Ages[len(d.Starts)-1-i] = uint32(min(max(now-start, 0), 1<<32-1))
 	}
 	return s
 }

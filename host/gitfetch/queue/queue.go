@@ -510,10 +510,10 @@ func (q *Queue) Domains(now int64, limit int) []Domain {
 	list := make([]Domain, 0, len(q.domains))
 	for _, d := range q.domains {
 		s := Domain{
-			Name: d.name, InFlight: d.inFlight, Waiting: len(d.queue), Requests: d.requests, Failures: d.failures,
-			FailingSince: d.failingSince, NotBefore: d.notBefore, Health: d.health, Reason: d.reason, Last: d.last,
+			Name: d.name, InFlight: d.inFlight, Waiting: len(d.queue), Requests: d.requests, Failures: d.Failures,
+			FailingSince: d.FailingSince, NotBefore: d.NotBefore, Health: d.Health, Reason: d.Reason, Last: d.last,
 		}
-		for _, start := range d.starts {
+		for _, start := range d.Starts {
 			if start > now-minute {
 				s.LastMinute++
 			}

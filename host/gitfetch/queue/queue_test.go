@@ -248,7 +248,7 @@ func TestSkipped(t *testing.T) {
 	}
 	q.Done(began+1, fetch[0].Ticket, Result{Skipped: true, Missing: 1})
 	q.Done(began+1, fetch[0].Ticket, Result{Skipped: true, Missing: 1}) // a ticket counts once
-	if d := q.domains["d"]; len(d.starts) != 0 || d.inFlight != 0 || d.requests != 0 || d.failures != 0 {
+	if d := q.domains["d"]; len(d.Starts) != 0 || d.inFlight != 0 || d.requests != 0 || d.Failures != 0 {
 		t.Errorf("%+v", d)
 	}
 	if s, _ := q.Repository("a"); s.Next != began+1+20_000 {

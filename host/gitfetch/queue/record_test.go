@@ -137,13 +137,13 @@ func TestRemember(t *testing.T) {
 		t.Errorf("%q are remembered", names)
 	}
 	d := q.domains["future"]
-	if !slices.Equal(d.starts, []int64{now - 5, now}) || d.notBefore != now+clamps.MaxRest || d.asked != now+clamps.MaxRest || d.failingSince != now {
+	if !slices.Equal(d.Starts, []int64{now - 5, now}) || d.NotBefore != now+clamps.MaxRest || d.Asked != now+clamps.MaxRest || d.FailingSince != now {
 		t.Errorf("what is in the future: %+v", d)
 	}
-	if d := q.domains["failing"]; d.failures != 3 || d.failingSince != now-1000 || d.health != abi.HealthDegraded || d.reason != "x" {
+	if d := q.domains["failing"]; d.Failures != 3 || d.FailingSince != now-1000 || d.Health != abi.HealthDegraded || d.Reason != "x" {
 		t.Errorf("%+v", d)
 	}
-	if d := q.domains["fine"]; d.lastSuccess != now-3000 || d.health != abi.HealthUnspecified {
+	if d := q.domains["fine"]; d.LastSuccess != now-3000 || d.Health != abi.HealthUnspecified {
 		t.Errorf("%+v", d)
 	}
 	if q.HasChanged() {
@@ -155,8 +155,8 @@ func TestRemember(t *testing.T) {
 	}
 	q = New(byTheBook(), clamps)
 	q.Remember(now, map[string]*Record{"a": many})
-	if d := q.domains["a"]; len(d.starts) != abi.MaxAges || d.starts[len(d.starts)-1] != now-1 {
-		t.Errorf("%d starts are remembered", len(d.starts))
+	if d := q.domains["a"]; len(d.Starts) != abi.MaxAges || d.Starts[len(d.Starts)-1] != now-1 {
+		t.Errorf("%d starts are remembered", len(d.Starts))
 	}
 	old = q.Remember(now, map[string]*Record{"b": {LastSuccess: now - memory}, "c": {LastSuccess: now - memory - 1}})
 	if !slices.Equal(old, []string{"c"}) {

@@ -262,7 +262,7 @@ type Record struct {
 	NotBefore    int64   `json:"not_before,omitempty"`
 	Asked        int64   `json:"asked,omitempty"` // until then it rests because it asked for that
 	Health       uint32  `json:"health,omitempty"`
-	Reason       string  `json:"reason,omitempty"`
+	Reason       string  `json:"reason,omitempty"` // what the throttle says of it
 }
 
 // news is when something became known last.
@@ -288,10 +288,9 @@ func (q *Queue) Changed() map[string]*Record {
 		list[name] = nil
 		if d := q.domains[name]; d != nil {
 			d.kept = true
-			list[name] = &Record{
-				Starts: slices.Clone(d.starts), Failures: d.failures, FailingSince: d.failingSince, LastSuccess: d.lastSuccess,
-				NotBefore: d.notBefore, Asked: d.asked, Health: d.health, Reason: d.reason,
-			}
+			record := d.Record
+			record.Starts = slices.Clone(d.Starts)
+			list[name] = &record
 		}
 	}
 	clear(q.changed)
@@ -323,16 +322,17 @@ func (q *Queue) Remember(now int64, known map[string]*Record) (old []string) {
 		}
 		d := q.domain(now, name)
 		d.kept = true
-		d.failures, d.failingSince, d.lastSuccess = r.Failures, min(r.FailingSince, now), min(r.LastSuccess, now)
+		d.Record = *r
 		// The clock may have been set back since: nobody waits for its old time.
-		d.notBefore, d.asked = min(r.NotBefore, now+q.clamps.MaxRest), min(r.Asked, now+q.clamps.MaxRest)
-		d.starts = slices.Clone(r.Starts[max(len(r.Starts)-abi.MaxAges, 0):])
-		for i := range d.starts {
-			d.starts[i] = min(d.starts[i], now)
+		d.FailingSince, d.LastSuccess = min(r.FailingSince, now), min(r.LastSuccess, now)
+		d.NotBefore, d.Asked = min(r.NotBefore, now+q.clamps.MaxRest), min(r.Asked, now+q.clamps.MaxRest)
+		d.Starts = slices.Clone(r.Starts[max(len(r.Starts)-abi.MaxAges, 0):])
+		for i := range d.Starts {
+			d.Starts[i] = min(d.Starts[i], now)
 		}
-		slices.Sort(d.starts)
-		if d.reason = r.Reason; r.Health <= abi.HealthBarred {
-			d.health = r.Health
+		slices.Sort(d.Starts)
+		if r.Health > abi.HealthBarred {
+			d.Health = abi.HealthUnspecified
 		}
 	}
 	return nil
