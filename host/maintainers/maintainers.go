@@ -31,6 +31,35 @@ type Facts interface {
 	HeldBy(ctx context.Context, f host.Filter) ([][]byte, error)
 }
 
+// Query is a method of Facts.
+type Query func(ctx context.Context, f host.Filter) ([][]byte, error)
+
+// Read calls yield with each event that a query finds.
+func Read(ctx context.Context, ask Query, f host.Filter, yield func(e *host.Event)) error {
+	texts, err := ask(ctx, f)
+	if err != nil {
+		return err
+	}
+	for _, text := range texts {
+		e, err := wire.ParseEvent(text)
+		if err != nil {
+			return fmt.Errorf("an event that is here does not parse: %w", err)
+		}
+		yield(e)
+	}
+	return nil
+}
+
+// ReadAll calls yield with each event that matches, held or stored. What is released in
+// between comes twice, not never.
+func ReadAll(ctx context.Context, facts Facts, f host.Filter, yield func(e *host.Event, held bool)) error {
+	err := Read(ctx, facts.HeldBy, f, func(e *host.Event) { yield(e, true) })
+	if err != nil {
+		return err
+	}
+	return Read(ctx, facts.Query, f, func(e *host.Event) { yield(e, false) })
+}
+
 // Bounds of what is read: anybody may announce any identifier, and list anybody.
 const (
 	maxListers = 32  // that one step finds among what is stored, or held
@@ -50,16 +79,16 @@ type Owner struct {
 // who signed them. Where there are more than it reads, those that are served come first,
 // then the newest.
 func Owners(ctx context.Context, facts Facts, identifier string, author rules.PubKey) ([]Owner, error) {
-	w := walkUp{ctx: ctx, facts: facts, identifier: identifier}
+	w := walkUp{facts: facts, identifier: identifier}
 	own := []rules.PubKey{author}
-	held := w.at(w.facts.HeldBy, own)
-	if len(held) > 0 || len(w.at(w.facts.Query, own)) > 0 {
+	held := w.at(ctx, w.facts.HeldBy, own)
+	if len(held) > 0 || len(w.at(ctx, w.facts.Query, own)) > 0 {
 		w.owners = append(w.owners, Owner{author, len(held) > 0})
 	}
 	seen := own
 	for from := 0; w.err == nil && from < len(seen) && len(w.owners) < maxOwners; {
 		to := len(seen)
-		for _, owner := range w.listers(seen[from:to]) {
+		for _, owner := range w.listers(ctx, seen[from:to]) {
 			if !slices.Contains(seen, owner.PubKey) && len(w.owners) < maxOwners {
 				seen = append(seen, owner.PubKey)
 				w.owners = append(w.owners, owner)
@@ -71,30 +100,22 @@ func Owners(ctx context.Context, facts Facts, identifier string, author rules.Pu
 }
 
 type walkUp struct {
-	ctx        context.Context
 	facts      Facts
 	identifier string
 	owners     []Owner
 	err        error
 }
 
-type query func(ctx context.Context, f host.Filter) ([][]byte, error)
-
 // authors returns who signed what matches, each once.
-func (w *walkUp) authors(ask query, limit int, tags ...host.TagFilter) (keys []rules.PubKey) {
+func (w *walkUp) authors(ctx context.Context, ask Query, limit int, tags ...host.TagFilter) (keys []rules.PubKey) {
 	if w.err != nil {
 		return nil
 	}
-	texts, err := ask(w.ctx, host.Filter{Tags: tags, Limit: limit, Header: true})
-	for _, text := range texts {
-		var e *host.Event
-		if e, err = wire.ParseEvent(text); err != nil {
-			break
-		}
+	err := Read(ctx, ask, host.Filter{Tags: tags, Limit: limit, Header: true}, func(e *host.Event) {
 		if key := rules.PubKey(e.PubKey); !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
-	}
+	})
 	if err != nil {
 		w.err = fmt.Errorf("read announcements: %w", err)
 	}
@@ -102,21 +123,21 @@ func (w *walkUp) authors(ask query, limit int, tags ...host.TagFilter) (keys []r
 }
 
 // at returns those of the authors who have an announcement.
-func (w *walkUp) at(ask query, authors []rules.PubKey, more ...host.TagFilter) []rules.PubKey {
-	return w.authors(ask, len(authors), append(more, addresses(w.identifier, authors))...)
+func (w *walkUp) at(ctx context.Context, ask Query, authors []rules.PubKey, more ...host.TagFilter) []rules.PubKey {
+	return w.authors(ctx, ask, len(authors), append(more, addresses(w.identifier, authors))...)
 }
 
 // listers returns whose announcements list one of the keys.
-func (w *walkUp) listers(keys []rules.PubKey) (owners []Owner) {
+func (w *walkUp) listers(ctx context.Context, keys []rules.PubKey) (owners []Owner) {
 	listing := host.TagFilter{Name: host.MaintainerOf}
 	for _, key := range keys {
 		listing.Values = append(listing.Values, host.Maintains(key, w.identifier))
 	}
-	stored := w.authors(w.facts.Query, maxListers, listing)
-	held := w.authors(w.facts.HeldBy, maxListers, listing)
+	stored := w.authors(ctx, w.facts.Query, maxListers, listing)
+	held := w.authors(ctx, w.facts.HeldBy, maxListers, listing)
 	// A held announcement is newer than the stored one of its author, and counts alone.
-	if newer := w.at(w.facts.HeldBy, stored); len(newer) > 0 {
-		for _, key := range w.at(w.facts.HeldBy, newer, listing) {
+	if newer := w.at(ctx, w.facts.HeldBy, stored); len(newer) > 0 {
+		for _, key := range w.at(ctx, w.facts.HeldBy, newer, listing) {
 			if !slices.Contains(held, key) {
 				held = append(held, key)
 			}
@@ -154,32 +175,21 @@ func Below(ctx context.Context, facts Facts, identifier string, owner rules.PubK
 	for next := []rules.PubKey{owner}; len(next) > 0; {
 		f := host.Filter{Tags: []host.TagFilter{addresses(identifier, next)}, Limit: len(next)}
 		next = nil
-		for _, held := range [...]bool{true, false} { // what is released in between comes twice, not never
-			ask := facts.Query
-			if held {
-				ask = facts.HeldBy
-			}
-			texts, err := ask(ctx, f)
+		err := ReadAll(ctx, facts, f, func(e *host.Event, held bool) {
+			a, err := rules.ParseAnnouncement(grasp.Event(e))
 			if err != nil {
-				return nil, fmt.Errorf("read announcements: %w", err)
+				return
 			}
-			for _, text := range texts {
-				e, err := wire.ParseEvent(text)
-				if err != nil {
-					return nil, fmt.Errorf("an event that is here does not parse: %w", err)
-				}
-				a, err := rules.ParseAnnouncement(grasp.Event(e))
-				if err != nil {
-					continue
-				}
-				list = append(list, Announced{a, held})
-				for _, key := range a.Maintainers {
-					if !known[key] && len(known) < maxBelow {
-						known[key] = true
-						next = append(next, key)
-					}
+			list = append(list, Announced{a, held})
+			for _, key := range a.Maintainers {
+				if !known[key] && len(known) < maxBelow {
+					known[key] = true
+					next = append(next, key)
 				}
 			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read announcements: %w", err)
 		}
 	}
 	return list, nil

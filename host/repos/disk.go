@@ -4,14 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"talon/host"
+	"talon/host/githttp"
 	"talon/host/gitrepo"
+	"talon/host/maintainers"
 	rules "talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
+
+// Disk holds the folders of repositories.
+type Disk struct {
+	Announced *gitrepo.Root
+	PRs       *gitrepo.Root // under /prs/; nil: there are none
+	none      *gitrepo.Root // has the empty one
+	empty     *gitrepo.Repo // what is under /prs/ where nothing was pushed
+}
+
+// location is a repository, be it there or not.
+type location struct {
+	rules.Repo
+	prs bool // under /prs/
+}
+
+func (p location) String() string {
+	prefix := ""
+	if p.prs {
+		prefix = "prs/"
+	}
+	return prefix + p.Repo.Path()[1:]
+}
+
+// LogValue returns the path, for log lines of every format.
+func (p location) LogValue() slog.Value { return slog.StringValue(p.String()) }
+
+func (p location) address() host.Address {
+	return host.Address{Kind: rules.KindAnnouncement, PubKey: p.PubKey, D: p.Identifier}
+}
 
 // OpenDisk opens the repositories in a data folder, and makes the folders that are
 // absent. Without prs there is nothing under /prs/. Nodes are nil if nobody else has the
@@ -178,4 +211,92 @@ func (d *Disk) announced(a host.Address) (*gitrepo.Repo, error) {
 		return nil, err
 	}
 	return repo, nil
+}
+
+// How long a request waits for jobs of its repository: to be made, or to be brought
+// up to date.
+const (
+	makeTime   = 10 * time.Second
+	updateTime = 250 * time.Millisecond
+)
+
+// Find returns the repository of a path (githttp.Repositories).
+func (f *Reconciler) Find(ctx context.Context, parts []string, use githttp.Use) (*gitrepo.Repo, error) {
+	p, ok := f.locationOfPath(parts)
+	if !ok {
+		return nil, gitrepo.ErrNotFound
+	}
+	repo, err := f.disk.repo(p)
+	if err != nil {
+		return nil, gitrepo.ErrNotFound
+	}
+	there, err := repo.Exists()
+	if err != nil {
+		return nil, err
+	}
+	wait := makeTime
+	if there {
+		wait = updateTime
+	}
+	f.jobs.waitIdle(ctx, identifier(p.Identifier), wait)
+	f.jobs.waitIdle(ctx, p, wait)
+	if there, err = repo.Exists(); err != nil || there {
+		return repo, err
+	}
+	if !p.prs && f.cfg.Nodes != nil {
+		if there, err = f.makeHere(ctx, p, repo); err != nil || there {
+			return repo, err
+		}
+	}
+	if !p.prs {
+		return nil, gitrepo.ErrNotFound
+	}
+	if use == githttp.PushTo {
+		return repo, nil // Authorize makes it
+	}
+	return f.disk.empty, nil
+}
+
+// makeHere makes a repository whose announcement came to another node a moment ago.
+func (f *Reconciler) makeHere(ctx context.Context, p location, repo *gitrepo.Repo) (bool, error) {
+	list, err := maintainers.Below(ctx, f.cfg.Store, p.Identifier, p.PubKey)
+	if err != nil {
+		return false, err
+	}
+	if mine := own(list, p.PubKey); mine == nil || !mine.Held {
+		return false, nil
+	}
+	f.jobs.enqueue(p, task{})
+	f.jobs.waitIdle(ctx, p, makeTime)
+	return repo.Exists()
+}
+
+// Here reports whether the repository of an announcement exists. It waits for the job
+// that makes it.
+func (f *Reconciler) Here(ctx context.Context, a host.Address) (bool, error) {
+	here, err := f.disk.Here(ctx, a)
+	if here || err != nil {
+		return here, err
+	}
+	f.jobs.waitIdle(ctx, location{Repo: rules.Repo{PubKey: a.PubKey, Identifier: a.D}}, updateTime)
+	return f.disk.Here(ctx, a)
+}
+
+// Refs returns the refs of the repository of an announcement: see Disk.Refs.
+func (f *Reconciler) Refs(ctx context.Context, a host.Address) (refs []rules.Ref, head string, here bool, err error) {
+	f.jobs.waitIdle(ctx, location{Repo: rules.Repo{PubKey: a.PubKey, Identifier: a.D}}, updateTime)
+	return f.disk.Refs(ctx, a)
+}
+
+// locationOfPath returns the place that the decoded parts of a path name.
+func (f *Reconciler) locationOfPath(parts []string) (location, bool) {
+	prs := len(parts) == 3 && parts[0] == "prs" && f.disk.PRs != nil
+	if prs {
+		parts = parts[1:]
+	}
+	name, err := gitrepo.ParsePath(parts)
+	if err != nil {
+		return location{}, false
+	}
+	return locationOf(name, prs)
 }

@@ -212,33 +212,6 @@ func missing(ctx context.Context, repo *gitrepo.Repo, s *rules.State) ([]string,
 	return list, nil
 }
 
-// heldPulls returns the pull requests that wait for their commit.
-func (f *Reconciler) heldPulls(ctx context.Context, repo rules.Repo) ([]*rules.PullRequest, error) {
-	texts, err := f.cfg.Store.HeldBy(ctx, host.Filter{
-		Kinds: []host.Kind{rules.KindPullRequest, rules.KindPRUpdate},
-		Tags:  []host.TagFilter{{Name: 'a', Values: []string{repo.Address()}}},
-		Limit: maxHunted,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for pull requests: %w", err)
-	}
-	var list []*rules.PullRequest
-	for _, text := range texts {
-		e, err := wire.ParseEvent(text)
-		if err != nil {
-			return nil, fmt.Errorf("an event that is here does not parse: %w", err)
-		}
-		if pr, err := rules.ParsePullRequest(grasp.Event(e)); err == nil {
-			list = append(list, pr)
-		}
-	}
-	return list, nil
-}
-
-// maxHunted bounds how many pull requests of one repository are looked for at a time:
-// anybody may send them.
-const maxHunted = 100
-
 // Arrived reconciles a repository after objects have come into it, and then those that
 // share them (gitfetch.Forge).
 func (f *Reconciler) Arrived(ctx context.Context, identifier string, into gitfetch.Repository) error {

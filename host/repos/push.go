@@ -20,11 +20,11 @@ import (
 // who may not push to publish a state first. A repository under /prs/ is made with the
 // first push to it.
 func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
-	p, ask, waits, _, err := f.checkUpdates(ctx, push)
-	if ask == nil {
+	c, err := f.checkUpdates(ctx, push)
+	if c.ask == nil {
 		return err
 	}
-	if byPolicy := f.askPolicy(ctx, push, ask); byPolicy != nil && (err == nil || isRefusal(byPolicy)) {
+	if byPolicy := f.askPolicy(ctx, push, c.ask); byPolicy != nil && (err == nil || isRefusal(byPolicy)) {
 		err = byPolicy
 	}
 	if err == nil {
@@ -36,7 +36,7 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 		}
 		return err
 	}
-	if p.prs {
+	if c.place.prs {
 		unlock, err := push.Repo.Lock(ctx)
 		if err != nil {
 			return err
@@ -47,13 +47,13 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 			return err
 		}
 	}
-	if len(waits) == 0 {
+	if len(c.waits) == 0 {
 		return nil
 	}
 	// The push may take longer than what is left of the announcement's time.
 	return f.cfg.Pipeline.SubmitRelease(ctx, &host.ReleaseRequest{
 		Plan: func(context.Context, host.RepoFacts, int64) (host.Release, error) {
-			return host.Release{ExtendDeadline: waits}, nil
+			return host.Release{ExtendDeadline: c.waits}, nil
 		},
 		Done: func([]host.Released, error) {},
 	})
@@ -106,89 +106,112 @@ func (f *Reconciler) countUnknown(ctx context.Context, push *githttp.Push) (n in
 // Confirm decides about a push whose objects are all here (githttp.Pushes), by GRASP's
 // own rules at this time. It asks no policy, for they count. REQUIRES: the lock.
 func (f *Reconciler) Confirm(ctx context.Context, push *githttp.Push) error {
-	p, _, _, rest, err := f.checkUpdates(ctx, push)
+	c, err := f.checkUpdates(ctx, push)
 	if err != nil {
 		if isRefusal(err) {
 			f.metrics.refused.Inc()
 		}
 		return err
 	}
-	push.Note = partNote(rest)
-	if p.prs {
+	push.Note = partNote(c.rest)
+	if c.place.prs {
 		// Another push that failed may have taken it away.
 		if err := makePRs(ctx, push); err != nil {
 			return err
 		}
 	}
-	return f.note(ctx, p, push)
+	return f.note(ctx, c.place, push)
 }
 
 func isRefusal(err error) bool { return errors.As(err, new(*githttp.Refusal)) }
 
-// checkUpdates asks GRASP's rules about a push. It returns the question to the policies, also
-// with a refusal, the announcement whose time begins again, if there is one, and what the
-// state of the push still lacks after it.
-func (f *Reconciler) checkUpdates(ctx context.Context, push *githttp.Push) (p location, ask *host.Push, waits []host.Address, rest []string, err error) {
+// checked is what GRASP's rules say of a push.
+type checked struct {
+	place location
+	ask   *host.Push     // the question to the policies, also with a refusal; nil with other errors
+	waits []host.Address // the announcement whose time begins again, if there is one
+	rest  []string       // what the state of the push still lacks after it
+}
+
+// checkUpdates asks GRASP's rules about a push.
+func (f *Reconciler) checkUpdates(ctx context.Context, push *githttp.Push) (checked, error) {
 	p, ok := f.locationOfPath(push.Parts)
 	if !ok {
-		return p, nil, nil, nil, gitrepo.ErrNotFound
+		return checked{}, gitrepo.ErrNotFound
 	}
+	c := checked{place: p, ask: &host.Push{
+		Client: &push.Client, Repo: p.address(), PRs: p.prs, Updates: push.Updates, Bytes: push.Bytes,
+	}}
 	updates := make([]rules.Update, len(push.Updates))
 	for i, u := range push.Updates {
 		updates[i] = rules.Update(u)
 	}
 	tip, failed := f.tips(ctx)
-	ask = &host.Push{
-		Client: &push.Client, Repo: p.address(), PRs: p.prs, Updates: push.Updates, Bytes: push.Bytes,
-	}
-	var answer rules.Answer
+	check := f.checkAnnounced
 	if p.prs {
-		refs, err := push.Repo.Refs(ctx)
-		if err != nil && !errors.Is(err, gitrepo.ErrNotFound) {
-			return p, nil, nil, nil, err
-		}
-		answer = (&rules.PRsPush{Repo: p.Repo, Updates: updates, Refs: tracked(refs), PullRequest: tip}).Authorize()
-		ask.Maintainers = []host.PubKey{p.PubKey}
-	} else {
-		list, err := maintainers.Below(ctx, f.cfg.Store, p.Identifier, p.PubKey)
-		if err != nil {
-			return p, nil, nil, nil, err
-		}
-		mine := own(list, p.PubKey)
-		if mine == nil {
-			return p, nil, nil, nil, gitrepo.ErrNotFound
-		}
-		rule := rules.Push{
-			Updates: updates, Maintainers: graph(list).Maintainers(p.PubKey),
-			Tip: func(id rules.ID) (string, bool) {
-				pr, known := tip(id)
-				if pr == nil {
-					return "", known
-				}
-				return pr.Commit, known
-			},
-		}
-		if rule.States, err = f.states(ctx, p.Identifier, rule.Maintainers); err != nil {
-			return p, nil, nil, nil, err
-		}
-		refs, err := push.Repo.Refs(ctx)
-		if err != nil {
-			return p, nil, nil, nil, err
-		}
-		rule.Refs = tracked(refs)
-		answer = rule.Authorize()
-		ask.Maintainers = hostKeys(rule.Maintainers)
-		if mine.Held && answer.State != nil {
-			waits = append(waits, p.address())
-		}
+		check = f.checkPRs
 	}
-	if err := failed(); err != nil {
-		return p, nil, nil, nil, err
+	answer, err := check(ctx, push, &c, updates, tip)
+	if err == nil {
+		err = failed()
+	}
+	if err != nil {
+		return checked{}, err
 	}
 	if !answer.OK() {
-		return p, ask, nil, nil, refusal(&answer)
+		return checked{place: p, ask: c.ask}, refusal(&answer)
 	}
-	return p, ask, waits, answer.Rest, nil
+	c.rest = answer.Rest
+	return c, nil
+}
+
+// tipOf returns a pull request, and whether its event is here.
+type tipOf func(rules.ID) (pr *rules.PullRequest, known bool)
+
+// checkPRs checks a push to a repository under /prs/ (GRASP-06).
+func (f *Reconciler) checkPRs(ctx context.Context, push *githttp.Push, c *checked, updates []rules.Update, tip tipOf) (rules.Answer, error) {
+	refs, err := push.Repo.Refs(ctx)
+	if err != nil && !errors.Is(err, gitrepo.ErrNotFound) {
+		return rules.Answer{}, err
+	}
+	c.ask.Maintainers = []host.PubKey{c.place.PubKey}
+	return (&rules.PRsPush{Repo: c.place.Repo, Updates: updates, Refs: tracked(refs), PullRequest: tip}).Authorize(), nil
+}
+
+// checkAnnounced checks a push to the repository of an announcement (GRASP-01).
+func (f *Reconciler) checkAnnounced(ctx context.Context, push *githttp.Push, c *checked, updates []rules.Update, tip tipOf) (rules.Answer, error) {
+	list, err := maintainers.Below(ctx, f.cfg.Store, c.place.Identifier, c.place.PubKey)
+	if err != nil {
+		return rules.Answer{}, err
+	}
+	mine := own(list, c.place.PubKey)
+	if mine == nil {
+		return rules.Answer{}, gitrepo.ErrNotFound
+	}
+	rule := rules.Push{
+		Updates: updates, Maintainers: graph(list).Maintainers(c.place.PubKey),
+		Tip: func(id rules.ID) (string, bool) {
+			pr, known := tip(id)
+			if pr == nil {
+				return "", known
+			}
+			return pr.Commit, known
+		},
+	}
+	c.ask.Maintainers = hostKeys(rule.Maintainers)
+	if rule.States, err = f.states(ctx, c.place.Identifier, rule.Maintainers); err != nil {
+		return rules.Answer{}, err
+	}
+	refs, err := push.Repo.Refs(ctx)
+	if err != nil {
+		return rules.Answer{}, err
+	}
+	rule.Refs = tracked(refs)
+	answer := rule.Authorize()
+	if mine.Held && answer.State != nil {
+		c.waits = append(c.waits, c.place.address())
+	}
+	return answer, nil
 }
 
 // maxRest bounds the refs that a note names.
@@ -209,7 +232,7 @@ func partNote(rest []string) string {
 
 // tips returns a function for the rules, which know no errors, and one for the error
 // that it met.
-func (f *Reconciler) tips(ctx context.Context) (tip func(rules.ID) (*rules.PullRequest, bool), failed func() error) {
+func (f *Reconciler) tips(ctx context.Context) (tip tipOf, failed func() error) {
 	var failure error
 	tip = func(id rules.ID) (*rules.PullRequest, bool) {
 		p, known, err := f.pull(ctx, id)
@@ -310,8 +333,8 @@ func (f *Reconciler) Landed(ctx context.Context, push *githttp.Push) {
 	}
 	if push.Note != "" && push.Changed {
 		// The state may have taken effect: its objects may have been here.
-		if _, _, _, rest, err := f.checkUpdates(ctx, push); err == nil {
-			push.Note = partNote(rest)
+		if c, err := f.checkUpdates(ctx, push); err == nil {
+			push.Note = partNote(c.rest)
 		}
 	}
 }

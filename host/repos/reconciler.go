@@ -12,7 +12,6 @@ import (
 
 	"talon/host"
 	"talon/host/githttp"
-	"talon/host/gitrepo"
 	rules "talon/sdk/grasp"
 )
 
@@ -154,35 +153,6 @@ func (f *Reconciler) Run(ctx context.Context) error {
 
 // Collectors returns the metrics.
 func (f *Reconciler) Collectors() []prometheus.Collector { return f.metrics.all }
-
-// Disk holds the folders of repositories.
-type Disk struct {
-	Announced *gitrepo.Root
-	PRs       *gitrepo.Root // under /prs/; nil: there are none
-	none      *gitrepo.Root // has the empty one
-	empty     *gitrepo.Repo // what is under /prs/ where nothing was pushed
-}
-
-// location is a repository, be it there or not.
-type location struct {
-	rules.Repo
-	prs bool // under /prs/
-}
-
-func (p location) String() string {
-	prefix := ""
-	if p.prs {
-		prefix = "prs/"
-	}
-	return prefix + p.Repo.Path()[1:]
-}
-
-// LogValue returns the path, for log lines of every format.
-func (p location) LogValue() slog.Value { return slog.StringValue(p.String()) }
-
-func (p location) address() host.Address {
-	return host.Address{Kind: rules.KindAnnouncement, PubKey: p.PubKey, D: p.Identifier}
-}
 
 type metrics struct {
 	seconds      prometheus.Histogram
