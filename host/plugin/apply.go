@@ -7,7 +7,6 @@ import (
 
 	"talon/host/plugin/folder"
 	"talon/host/plugin/guest"
-	"talon/host/plugin/history"
 	"talon/host/plugin/sidecar"
 )
 
@@ -123,7 +122,7 @@ func (r *Registry) promote(f *candidate, s *slot) {
 	if r.history == nil {
 		return
 	}
-	record, err := r.history.Promote(f.name, history.Generation{
+	record, err := r.history.Promote(f.name, folder.Generation{
 		Wasm:       g.key.sha256(),
 		Version:    g.version(),
 		Sidecar:    f.source.sidecar,
@@ -142,7 +141,7 @@ func (r *Registry) promote(f *candidate, s *slot) {
 // refuse notes why what lies in the folder does not run.
 func (r *Registry) refuse(f *candidate, s *slot) {
 	s.refused = &refused{at: r.o.Now(), reason: oneLine(f.err)}
-	kept := &history.Refused{Reason: s.refused.reason, At: s.refused.at}
+	kept := &folder.Refused{Reason: s.refused.reason, At: s.refused.at}
 	if f.source != nil {
 		s.refused.key = f.source.key
 		kept.Wasm, kept.Sidecar = f.source.key.sha256(), f.source.key.sidecarSHA256()

@@ -12,7 +12,6 @@ import (
 
 	"talon/host/plugin/claim"
 	"talon/host/plugin/folder"
-	"talon/host/plugin/history"
 	"talon/host/plugin/sidecar"
 )
 
@@ -103,7 +102,7 @@ func (r *Registry) Rollback(ctx context.Context, name string, steps int) (Status
 	}
 	earlier := s.record.Earlier
 	if s.refused != nil && s.record.Current != nil && r.shared == nil {
-		earlier = append([]history.Generation{*s.record.Current}, earlier...)
+		earlier = append([]folder.Generation{*s.record.Current}, earlier...)
 	}
 	if r.history == nil && r.shared == nil || steps < 1 || steps > len(earlier) {
 		return Status{}, fmt.Errorf("%w: %s has %d earlier generations, %d steps back is none of them", ErrRefused, name, len(earlier), steps)

@@ -7,7 +7,7 @@
 // there must be one (package claim), load the module (package guest: manifest, audit,
 // metering, compiler, configuration), run its self-test by compiler and interpreter.
 // What was refused is in quarantine, and what ran before goes on. What passed goes
-// onto the history (package history), where a restart and a rollback find it, and into
+// onto the history (package folder), where a restart and a rollback find it, and into
 // the next active set.
 //
 // A side-car without a module can name a program of the operator's instead (package

@@ -14,7 +14,6 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/folder"
-	"talon/host/plugin/history"
 	"talon/host/plugin/sidecar"
 )
 
@@ -34,7 +33,7 @@ type candidate struct {
 	same       bool        // it runs already, or it was refused before
 	last       bool        // it is the last good generation, in the place of what was refused
 
-	record *history.Record // that all nodes have agreed on; nil where this server is alone
+	record *folder.Record // that all nodes have agreed on; nil where this server is alone
 }
 
 // start loads the folder for the first time.
@@ -249,7 +248,7 @@ func (r *Registry) inspect(ctx context.Context, e folder.Entry, s *slot) *candid
 }
 
 // lastGood loads what ran before under a name.
-func (r *Registry) lastGood(ctx context.Context, name string, g *history.Generation) *candidate {
+func (r *Registry) lastGood(ctx context.Context, name string, g *folder.Generation) *candidate {
 	f := &candidate{name: name, last: true}
 	if f.source, f.err = r.sourceOf(ctx, name, g); f.err == nil {
 		f.generation, f.err = r.build(ctx, f.source)
@@ -259,7 +258,7 @@ func (r *Registry) lastGood(ctx context.Context, name string, g *history.Generat
 
 // sourceOf returns what a generation was made of, from the history, or from where all nodes
 // have it.
-func (r *Registry) sourceOf(ctx context.Context, name string, g *history.Generation) (s *source, err error) {
+func (r *Registry) sourceOf(ctx context.Context, name string, g *folder.Generation) (s *source, err error) {
 	var wasm []byte
 	if err = errNoHistory; r.history != nil {
 		wasm, err = r.history.Wasm(g.Wasm)
@@ -283,7 +282,7 @@ func moduleOf(wasm []byte) []byte {
 	return wasm
 }
 
-func sidecarOf(g *history.Generation) []byte {
+func sidecarOf(g *folder.Generation) []byte {
 	if !g.HasSidecar {
 		return nil
 	}

@@ -19,7 +19,6 @@ import (
 	"talon/host"
 	"talon/host/plugin/folder"
 	"talon/host/plugin/guest"
-	"talon/host/plugin/history"
 	"talon/host/plugin/sample"
 	"talon/host/plugin/state"
 	"talon/sdk/abi/manifest"
@@ -29,7 +28,7 @@ import (
 type Registry struct {
 	o        Options
 	state    *state.Memory
-	history  *history.History // nil: none
+	history  *folder.History // nil: none
 	journal  *journal
 	counters counterSet
 	metrics  *metrics
@@ -65,7 +64,7 @@ type slot struct {
 	running *generation // made of it; nil: off, or none has passed
 	off     bool        // the side-car says so, or the choice of policies leaves it out
 	leftOut bool        // that choice does not name it
-	record  history.Record
+	record  folder.Record
 	refused *refused // what lies in the folder does not run
 
 	required bool // by its side-car; see Registry.requires
@@ -100,7 +99,7 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 		return nil, fmt.Errorf("read what plugins remember: %w", err)
 	}
 	if o.History != "" {
-		if r.history, err = history.Open(o.History); err != nil {
+		if r.history, err = folder.OpenHistory(o.History); err != nil {
 			return nil, fmt.Errorf("open the last good plugins: %w", err)
 		}
 		for _, problem := range r.history.Problems() {
@@ -128,7 +127,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	g.Go(func() error { return r.state.Run(ctx) })
 	if r.o.Watch {
 		g.Go(func() error {
-			return folder.Watch(ctx, r.o.Dir, folder.Options{Log: r.o.Log}, func() { r.reconcile(ctx) })
+			return folder.Watch(ctx, r.o.Dir, folder.WatchOptions{Log: r.o.Log}, func() { r.reconcile(ctx) })
 		})
 	}
 	if r.shared != nil {

@@ -16,7 +16,6 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/folder"
-	"talon/host/plugin/history"
 	"talon/host/plugin/sidecar"
 	"talon/sdk/abi/manifest"
 )
@@ -56,9 +55,9 @@ type shared struct {
 	nodes Nodes
 	wake  chan struct{} // there is something to do for followOthers
 
-	records map[string]history.Record // of the generation in the slots; guarded by Registry.changing
-	placed  int64                     // its number; likewise
-	asked   int64                     // the last proposal that was answered; likewise
+	records map[string]folder.Record // of the generation in the slots; guarded by Registry.changing
+	placed  int64                    // its number; likewise
+	asked   int64                    // the last proposal that was answered; likewise
 
 	behind atomic.Bool // another generation decides than the one that runs here
 
@@ -74,7 +73,7 @@ type shared struct {
 // prepared is a generation of all plugins that has passed every check here.
 type prepared struct {
 	number     int64
-	records    map[string]history.Record
+	records    map[string]folder.Record
 	candidates []*candidate // what is new of it
 	set        *activeSet
 }
@@ -96,7 +95,7 @@ func (h *shared) module(ctx context.Context, sha string) ([]byte, error) {
 
 // agreed returns what all nodes run under a name, nil if they run nothing, or there are no
 // others. REQUIRES: changing.
-func (r *Registry) agreed(name string) *history.Generation {
+func (r *Registry) agreed(name string) *folder.Generation {
 	if r.shared == nil {
 		return nil
 	}
@@ -325,11 +324,11 @@ func (r *Registry) discard() {
 
 // prepare loads and tests what is new of a generation. REQUIRES: changing.
 func (r *Registry) prepare(ctx context.Context, set host.PluginSet) (_ *prepared, err error) {
-	records, err := history.ParseAll(set.Records)
+	records, err := folder.ParseRecords(set.Records)
 	if err != nil {
 		return nil, err
 	}
-	p := &prepared{number: set.Number, records: map[string]history.Record{}}
+	p := &prepared{number: set.Number, records: map[string]folder.Record{}}
 	defer func() {
 		if err != nil {
 			r.abandon(p.candidates)
@@ -376,7 +375,7 @@ func (r *Registry) prepare(ctx context.Context, set host.PluginSet) (_ *prepared
 }
 
 // keyOf returns the key of the source of a generation.
-func keyOf(g *history.Generation) (k key) {
+func keyOf(g *folder.Generation) (k key) {
 	k = newSource("", nil, sidecarOf(g)).sign(g.Signature).key
 	_, _ = hex.Decode(k.wasm[:], []byte(g.Wasm))
 	k.program = g.Wasm == emptySum
@@ -466,7 +465,7 @@ func (r *Registry) updateFolder(f *candidate) {
 type change struct {
 	base    int64
 	now     time.Time
-	records map[string]history.Record
+	records map[string]folder.Record
 	modules map[string][]byte
 	size    int // names that are others
 }
@@ -474,7 +473,7 @@ type change struct {
 // newChange begins a change of what runs. REQUIRES: changing.
 func (r *Registry) newChange() *change {
 	h := r.shared
-	c := &change{base: h.placed, now: r.o.Now(), records: map[string]history.Record{}, modules: map[string][]byte{}}
+	c := &change{base: h.placed, now: r.o.Now(), records: map[string]folder.Record{}, modules: map[string][]byte{}}
 	maps.Copy(c.records, h.records)
 	return c
 }
@@ -483,7 +482,7 @@ func (r *Registry) newChange() *change {
 func (c *change) put(s *source, version string) {
 	record := c.records[s.name]
 	record.Name = s.name
-	c.records[s.name] = record.With(history.Generation{
+	c.records[s.name] = record.With(folder.Generation{
 		Wasm: s.key.sha256(), Version: version, Sidecar: s.sidecar, HasSidecar: s.sidecar != nil, Signature: s.signature, Since: c.now,
 	})
 	c.modules[s.key.sha256()] = append([]byte{}, s.wasm...)
@@ -498,7 +497,7 @@ func (c *change) drop(name string) {
 
 // propose has all nodes load a change, and returns its number when it decides.
 func (h *shared) propose(ctx context.Context, c *change) (int64, error) {
-	var list []history.Record
+	var list []folder.Record
 	var keep []string
 	for _, name := range slices.Sorted(maps.Keys(c.records)) {
 		record := c.records[name]

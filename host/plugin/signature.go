@@ -14,7 +14,6 @@ import (
 	"talon/host/plugin/claim"
 	"talon/host/plugin/folder"
 	"talon/host/plugin/guest"
-	"talon/host/plugin/history"
 	"talon/host/plugin/sidecar"
 	"talon/sdk/nip19"
 )
@@ -125,7 +124,7 @@ func (r *Registry) checkReplacing(e folder.Entry, s *slot, src *source) error {
 	return nil
 }
 
-func sameSidecar(src *source, g *history.Generation) bool {
+func sameSidecar(src *source, g *folder.Generation) bool {
 	return (src.sidecar != nil) == g.HasSidecar && bytes.Equal(src.sidecar, g.Sidecar)
 }
 

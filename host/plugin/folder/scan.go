@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"talon/host/plugin/durable"
 )
 
 // Entry is what lies in the folder under one name. Wasm is nil if there is a
@@ -215,13 +213,22 @@ func ignored(file string) bool {
 		slices.ContainsFunc(passing, func(end string) bool { return strings.HasSuffix(stem, end) })
 }
 
+// CheckName says what is wrong with the name of a plugin, nil if nothing is.
 func CheckName(name string) error {
-	if name == "" || len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
-	}) {
+	if !isName(name) {
 		return fmt.Errorf("the name of a plugin has a-z, A-Z, 0-9, - and _, at most 64: %.80q has not", name)
 	}
 	return nil
+}
+
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
 }
 
 // ErrChanged says that a file is not the one that was seen: it is being written,
@@ -286,7 +293,7 @@ func Write(dir, file string, data []byte) error {
 	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
 		mode = info.Mode().Perm()
 	}
-	return durable.Write(path, data, mode)
+	return writeDurably(path, data, mode)
 }
 
 // Remove takes a plugin's file out of the folder. A file that is not there is no
@@ -295,7 +302,7 @@ func Remove(dir, file string) error {
 	if err := check(file); err != nil {
 		return err
 	}
-	return durable.Remove(filepath.Join(dir, file))
+	return removeDurably(filepath.Join(dir, file))
 }
 
 // check takes only names of files that [Scan] would take.

@@ -14,8 +14,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Options says how to watch. A zero field stands for its default.
-type Options struct {
+// WatchOptions says how to watch. A zero field stands for its default.
+type WatchOptions struct {
 	Quiet time.Duration // without a change before a change counts; default 250 ms
 	Poll  time.Duration // between looks for changes that the system did not report; default 5 s
 	Log   *slog.Logger
@@ -26,12 +26,12 @@ type Options struct {
 // something changed during a call.
 //
 // It fails only if there is no such folder when it begins.
-func Watch(ctx context.Context, dir string, o Options, changed func()) error {
+func Watch(ctx context.Context, dir string, o WatchOptions, changed func()) error {
 	return watch(ctx, dir, o, changed)
 }
 
 // watch lets tests change the watcher.
-func watch(ctx context.Context, dir string, o Options, changed func(), change ...func(*watcher)) error {
+func watch(ctx context.Context, dir string, o WatchOptions, changed func(), change ...func(*watcher)) error {
 	w := &watcher{
 		dir:   filepath.Clean(dir),
 		poll:  cmp.Or(o.Poll, 5*time.Second),
@@ -187,9 +187,9 @@ type burst struct {
 	first, last time.Time // of the changes; zero: there is none
 }
 
-// maxNames is how many times the quiet time a burst lasts at most, so that a file
+// maxQuietTimes is how many times the quiet time a burst lasts at most, so that a file
 // that is written without end does not keep the others waiting.
-const maxNames = 10
+const maxQuietTimes = 10
 
 func (b *burst) add(now time.Time) {
 	if b.first.IsZero() {
@@ -204,7 +204,7 @@ func (b *burst) due(now time.Time) (time.Duration, bool) {
 		return 0, false
 	}
 	end := b.last.Add(b.quiet)
-	if limit := b.first.Add(maxNames * b.quiet); limit.Before(end) {
+	if limit := b.first.Add(maxQuietTimes * b.quiet); limit.Before(end) {
 		end = limit
 	}
 	return max(end.Sub(now), 0), true

@@ -53,7 +53,7 @@ type follower struct {
 	files map[string]string
 }
 
-func follow(t *testing.T, dir string, o Options, change ...func(*watcher)) *follower {
+func follow(t *testing.T, dir string, o WatchOptions, change ...func(*watcher)) *follower {
 	t.Helper()
 	f := &follower{dir: dir}
 	o.Log = slog.New(slog.NewTextHandler(&f.log, nil))
@@ -110,10 +110,10 @@ type files = map[string]string
 var noFolder = files{"": "no folder"}
 
 // byEvents makes polling too rare to help.
-var byEvents = Options{Quiet: 20 * time.Millisecond, Poll: time.Hour}
+var byEvents = WatchOptions{Quiet: 20 * time.Millisecond, Poll: time.Hour}
 
 // byPolling does without the system's events.
-var byPolling = Options{Quiet: 20 * time.Millisecond, Poll: 20 * time.Millisecond}
+var byPolling = WatchOptions{Quiet: 20 * time.Millisecond, Poll: 20 * time.Millisecond}
 
 func noEvents(w *watcher) {
 	w.open = func(string) (*fsnotify.Watcher, error) { return nil, syscall.ENOSPC }
@@ -244,7 +244,7 @@ func TestWatchLinkTarget(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	put(t, elsewhere, "target")
 	must(t, os.Symlink(filepath.Join(elsewhere, "target"), filepath.Join(dir, "a.wasm")))
-	f := follow(t, dir, Options{Quiet: 20 * time.Millisecond, Poll: 50 * time.Millisecond})
+	f := follow(t, dir, WatchOptions{Quiet: 20 * time.Millisecond, Poll: 50 * time.Millisecond})
 	f.want(t, files{"a.wasm": "target"})
 	must(t, os.WriteFile(filepath.Join(elsewhere, "target"), []byte("new"), 0o600))
 	f.want(t, files{"a.wasm": "new"})
@@ -254,7 +254,7 @@ func TestWatchFolderRemovedAndBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "plugins")
 	must(t, os.Mkdir(dir, 0o700))
 	put(t, dir, "a.wasm")
-	f := follow(t, dir, Options{Quiet: 20 * time.Millisecond, Poll: 50 * time.Millisecond})
+	f := follow(t, dir, WatchOptions{Quiet: 20 * time.Millisecond, Poll: 50 * time.Millisecond})
 	f.want(t, files{"a.wasm": "a.wasm"})
 
 	must(t, os.Rename(dir, dir+".old"))
@@ -336,7 +336,7 @@ func TestWatchNoFolder(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "file")
 	for _, path := range []string{"none", "file"} {
-		if err := Watch(context.Background(), filepath.Join(dir, path), Options{}, func() { t.Error("called") }); err == nil {
+		if err := Watch(context.Background(), filepath.Join(dir, path), WatchOptions{}, func() { t.Error("called") }); err == nil {
 			t.Errorf("%s: no error", path)
 		}
 	}

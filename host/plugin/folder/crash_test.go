@@ -1,4 +1,4 @@
-package history
+package folder
 
 import (
 	"bytes"
@@ -230,7 +230,7 @@ func TestDamagedModule(t *testing.T) {
 	}
 }
 
-func TestOpen(t *testing.T) {
+func TestOpenHistory(t *testing.T) {
 	s := fresh(t)
 	for _, dir := range []string{s.dir, filepath.Join(s.dir, blobs)} {
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -253,10 +253,10 @@ func TestOpen(t *testing.T) {
 	if len(s.Names()) > 0 || len(s.Problems()) > 0 {
 		t.Errorf("names %q, problems %q", s.Names(), s.Problems())
 	}
-	if _, err := Open(filepath.Join(s.dir, "README")); err == nil {
+	if _, err := OpenHistory(filepath.Join(s.dir, "README")); err == nil {
 		t.Error("opened a file")
 	}
-	if _, err := open(filepath.Join(s.dir, "none", "x"), realDisk, time.Now); err == nil {
+	if _, err := openHistory(filepath.Join(s.dir, "none", "x"), realDisk, time.Now); err == nil {
 		t.Error("made a folder in one that is not there")
 	}
 }

@@ -1,4 +1,4 @@
-package history
+package folder
 
 import (
 	"bytes"
@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-
-	"talon/host/plugin/durable"
 )
 
 // Generation is what ran at one time under a name.
@@ -131,8 +129,8 @@ func (r *Record) clone() Record {
 	return c
 }
 
-// parse reads the record of a name.
-func parse(name string, text []byte) (Record, error) {
+// parseRecord reads the record of a name.
+func parseRecord(name string, text []byte) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(text, &r); err != nil {
 		return Record{}, err
@@ -143,8 +141,8 @@ func parse(name string, text []byte) (Record, error) {
 	return r, r.check()
 }
 
-// ParseAll reads records that were written as one list of JSON.
-func ParseAll(text []byte) ([]Record, error) {
+// ParseRecords reads records that were written as one list of JSON.
+func ParseRecords(text []byte) ([]Record, error) {
 	var list []Record
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, err
@@ -205,16 +203,6 @@ func isSum(s string) bool {
 	return len(s) == 64
 }
 
-func isName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 64
-}
-
 // disk is what a history does to files, one durable step each.
 type disk struct {
 	write  func(path string, data []byte) error
@@ -222,8 +210,8 @@ type disk struct {
 }
 
 var realDisk = disk{
-	write:  func(path string, data []byte) error { return durable.Write(path, data, 0o600) },
-	remove: durable.Remove,
+	write:  func(path string, data []byte) error { return writeDurably(path, data, 0o600) },
+	remove: removeDurably,
 }
 
 // blobs is the folder of modules, within the history's.

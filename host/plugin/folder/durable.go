@@ -1,6 +1,4 @@
-// Package durable changes files so that a crash at any point leaves the old
-// content or the new, and nothing in between.
-package durable
+package folder
 
 import (
 	"errors"
@@ -10,12 +8,15 @@ import (
 	"path/filepath"
 )
 
-// Write makes data the content of a file, which is replaced as a whole. When it
+// Files change so that a crash at any point leaves the old content or the new, and nothing
+// in between.
+
+// writeDurably makes data the content of a file, which is replaced as a whole. When it
 // returns nil, the content survives a loss of power.
 //
 // Until then, the data stands in a hidden file beside it, whose name ends with
 // ".tmp". A crash may leave that behind.
-func Write(path string, data []byte, mode fs.FileMode) (err error) {
+func writeDurably(path string, data []byte, mode fs.FileMode) (err error) {
 	dir, name := filepath.Split(path)
 	f, err := os.CreateTemp(filepath.Clean(dir), "."+name+".*.tmp")
 	if err != nil {
@@ -42,11 +43,11 @@ func Write(path string, data []byte, mode fs.FileMode) (err error) {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return sync(filepath.Dir(path))
+	return syncFolder(filepath.Dir(path))
 }
 
-// Remove deletes a file. A file that is not there is no error.
-func Remove(path string) error {
+// removeDurably deletes a file. A file that is not there is no error.
+func removeDurably(path string) error {
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -54,11 +55,11 @@ func Remove(path string) error {
 	if err != nil {
 		return err
 	}
-	return sync(filepath.Dir(path))
+	return syncFolder(filepath.Dir(path))
 }
 
-// Mkdir makes a folder, unless it is there. The folder above it must be there.
-func Mkdir(dir string, mode fs.FileMode) error {
+// makeFolder makes a folder, unless it is there. The folder above it must be there.
+func makeFolder(dir string, mode fs.FileMode) error {
 	err := os.Mkdir(dir, mode)
 	if info, statErr := os.Stat(dir); errors.Is(err, fs.ErrExist) && statErr == nil && info.IsDir() {
 		return nil
@@ -66,11 +67,11 @@ func Mkdir(dir string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return sync(filepath.Dir(dir))
+	return syncFolder(filepath.Dir(dir))
 }
 
-// sync makes what happened to the names in a folder durable.
-func sync(dir string) error {
+// syncFolder makes what happened to the names in a folder durable.
+func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package history
+package folder
 
 import (
 	"crypto/sha256"
@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"talon/host/plugin/durable"
 )
 
 // History keeps generations in a folder. Its methods may be called from several
@@ -146,7 +144,7 @@ func (s *History) Refuse(name string, refused *Refused) error {
 	return s.replace(r)
 }
 
-// Problems says what [Open] found damaged, one sentence each.
+// Problems says what [OpenHistory] found damaged, one sentence each.
 func (s *History) Problems() []string { return s.problems }
 
 // forChange returns a copy of the record of a name, or an empty one for a new
@@ -225,13 +223,13 @@ func sum(wasm []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Open opens the history in a folder, and makes the folder if there is none.
-func Open(dir string) (*History, error) { return open(dir, realDisk, time.Now) }
+// OpenHistory opens the history in a folder, and makes the folder if there is none.
+func OpenHistory(dir string) (*History, error) { return openHistory(dir, realDisk, time.Now) }
 
-func open(dir string, d disk, now func() time.Time) (*History, error) {
+func openHistory(dir string, d disk, now func() time.Time) (*History, error) {
 	s := &History{dir: dir, disk: d, now: now, records: make(map[string]*Record)}
 	for _, path := range []string{dir, filepath.Join(dir, blobs)} {
-		if err := durable.Mkdir(path, 0o700); err != nil {
+		if err := makeFolder(path, 0o700); err != nil {
 			return nil, fmt.Errorf("make a folder for plugins that ran: %w", err)
 		}
 	}
@@ -273,7 +271,7 @@ func (s *History) load(name string) {
 	text, err := readFile(path, maxRecord)
 	var r Record
 	if err == nil {
-		r, err = parse(name, text)
+		r, err = parseRecord(name, text)
 	}
 	if err != nil {
 		aside := path + ".damaged"

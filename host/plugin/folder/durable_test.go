@@ -1,4 +1,4 @@
-package durable
+package folder
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ func TestWriteReplaces(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.toml")
 	for _, text := range []string{"first", "", "third"} {
-		if err := Write(path, []byte(text), 0o640); err != nil {
+		if err := writeDurably(path, []byte(text), 0o640); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(path)
@@ -31,14 +31,14 @@ func TestWriteReplaces(t *testing.T) {
 func TestWriteIsAtomic(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	texts := [][]byte{bytes.Repeat([]byte{'a'}, 1<<20), bytes.Repeat([]byte{'b'}, 1<<20)}
-	if err := Write(path, texts[0], 0o600); err != nil {
+	if err := writeDurably(path, texts[0], 0o600); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error)
 	go func() {
 		var err error
 		for i := 0; i < 20 && err == nil; i++ {
-			err = Write(path, texts[i%2], 0o600)
+			err = writeDurably(path, texts[i%2], 0o600)
 		}
 		done <- err
 	}()
@@ -63,44 +63,44 @@ func TestWriteCleansUp(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(filepath.Join(dir, "x"), []byte("text"), 0o600); err == nil {
+	if err := writeDurably(filepath.Join(dir, "x"), []byte("text"), 0o600); err == nil {
 		t.Error("a folder was replaced by a file")
 	}
 	wantNames(t, dir, "x")
-	if err := Write(filepath.Join(dir, "none", "x"), nil, 0o600); err == nil {
+	if err := writeDurably(filepath.Join(dir, "none", "x"), nil, 0o600); err == nil {
 		t.Error("wrote into a folder that is not there")
 	}
 }
 
-func TestRemove(t *testing.T) {
+func TestRemoveDurably(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x")
-	if err := Write(path, nil, 0o600); err != nil {
+	if err := writeDurably(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := Remove(path); err != nil {
+		if err := removeDurably(path); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wantNames(t, dir)
 }
 
-func TestMkdir(t *testing.T) {
+func TestMakeFolder(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
-		if err := Mkdir(filepath.Join(dir, "x"), 0o700); err != nil {
+		if err := makeFolder(filepath.Join(dir, "x"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if info, err := os.Stat(filepath.Join(dir, "x")); err != nil || info.Mode() != os.ModeDir|0o700 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if err := Write(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+	if err := writeDurably(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"file", "none/x"} {
-		if err := Mkdir(filepath.Join(dir, path), 0o700); err == nil {
+		if err := makeFolder(filepath.Join(dir, path), 0o700); err == nil {
 			t.Errorf("%s: no error", path)
 		}
 	}

@@ -1,4 +1,4 @@
-package history
+package folder
 
 import (
 	"errors"
@@ -32,7 +32,7 @@ func fresh(t *testing.T) *shelves {
 func (s *shelves) reopen() {
 	s.Helper()
 	var err error
-	if s.History, err = open(s.dir, realDisk, func() time.Time { return s.now }); err != nil {
+	if s.History, err = openHistory(s.dir, realDisk, func() time.Time { return s.now }); err != nil {
 		s.Fatal(err)
 	}
 }
