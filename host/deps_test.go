@@ -40,10 +40,9 @@ var allowed = map[string]string{
 	"host/store/storetest":      "host host/grasp host/store/semantics host/wire",
 	"host/inflate":              "",
 	"host/relay":                "host host/inflate host/wire host/negentropy",
-	"host/plugin":               "host host/plugin/claim host/plugin/compile host/plugin/folder host/plugin/guest host/plugin/program host/plugin/sample host/plugin/sets host/plugin/sidecar host/plugin/state sdk/abi/manifest sdk/grasp sdk/nip19",
+	"host/plugin":               "host host/plugin/claim host/plugin/folder host/plugin/guest host/plugin/program host/plugin/sample host/plugin/sets host/plugin/sidecar host/plugin/state sdk/abi/manifest sdk/grasp sdk/nip19",
 	"host/plugin/sample":        "host host/wire sdk/abi sdk/abi/manifest",
 	"host/plugin/guest":         "host host/plugin/meter host/plugin/sidecar host/plugin/state host/wire internal/recent sdk/abi sdk/abi/manifest",
-	"host/plugin/compile":       "host host/plugin/guest host/plugin/sidecar sdk/abi/manifest",
 	"host/plugin/claim":         "host host/schnorr host/wire",
 	"host/plugin/program":       "host",
 	"host/plugin/sidecar":       "sdk/nip19",
@@ -163,7 +162,7 @@ var keepers = map[string]string{
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config cmd/talon",
 	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
-	"os/exec":                             "internal/testkit cmd/internal/author cmd/internal/devnet host/plugin/compile host/plugin/plugintest host/plugin/program host/gitrepo cmd/talon",
+	"os/exec":                             "internal/testkit cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin/plugintest host/plugin/program host/gitrepo cmd/talon",
 }
 
 func TestImports(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"talon/cmd/internal/author"
 	"talon/host/admin"
 	"talon/host/config"
-	"talon/host/plugin/compile"
+	"talon/host/plugin/guest"
 )
 
 func pluginCommand() *cobra.Command {
@@ -192,7 +192,7 @@ func compileCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return compile.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+			return guest.ServeCompile(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 }
@@ -206,7 +206,7 @@ func prepareCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return compile.Prepare(cmd.Context(), args[0], args[1:])
+			return guest.Prepare(cmd.Context(), args[0], args[1:])
 		},
 	}
 }

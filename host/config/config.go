@@ -17,7 +17,7 @@ import (
 type Config struct {
 	File string // the TOML file; "" if none was read
 
-	// Compiler is our own command that compiles a module (package compile). It is no
+	// Compiler is our own command that compiles a module (guest.ServeCompile). It is no
 	// option. Nil: modules are compiled in this process.
 	Compiler []string
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/plugin/compile"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/program"
 	"talon/host/plugin/sets"
@@ -126,10 +125,11 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 	o := r.guestOptions(g)
 	if r.o.Compiler != nil && r.o.CacheDir != "" {
 		o.Elsewhere = func(ctx context.Context) error {
-			return compile.Run(ctx, r.o.Compiler, &compile.Job{
+			job := &guest.CompileJob{
 				Name: g.name, Wasm: s.wasm, Sidecar: s.sidecar, Limits: r.o.Limits, Service: r.o.Service, CacheDir: r.cacheDir,
 				Background: len(r.current.Load().generations) > 0,
-			})
+			}
+			return job.Run(ctx, r.o.Compiler)
 		}
 	}
 	if len(file.Sets) > 0 {

@@ -291,7 +291,7 @@ type Options struct {
 	// CacheDir keeps compiled code between starts. Empty: none is kept.
 	CacheDir string
 
-	// Compiler is a command that does what package compile says, for modules that are
+	// Compiler is a command that does what [guest.ServeCompile] does, for modules that are
 	// not in the cache yet. Nil: they are compiled in this process.
 	Compiler []string
 

@@ -41,7 +41,7 @@ type Options struct {
 	// between starts. Empty: nothing is kept.
 	CacheDir string
 
-	// Prepared is a folder with what CacheDir would keep of some modules, made by [Pack]:
+	// Prepared is a folder with what CacheDir would keep of some modules, made by [Prepare]:
 	// machine code that came with the program, and is trusted like the program. Empty:
 	// there is none.
 	Prepared string

@@ -3,6 +3,7 @@ package guest
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -12,41 +13,124 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"weak"
 
 	"github.com/klauspost/compress/zstd"
+
+	"talon/sdk/abi/manifest"
 )
 
 // A folder of prepared code ([Options.Prepared]) has a file for each module, what
 // [Options.CacheDir] keeps of it, and one file that all of them are compressed against:
 // modules of one compiler have most of their code in common.
 const (
-	// DictionaryFile is the latter.
-	DictionaryFile = "dictionary.zst"
+	// dictionaryFile is the latter.
+	dictionaryFile = "dictionary.zst"
 
 	preparedSuffix = ".tar.zst"
 	maxPrepared    = 256 << 20 // bytes of all files of one module
 )
 
-// PreparedFile returns the file for a module in [Options.Prepared].
-func PreparedFile(prepared string, wasm []byte) string {
-	return preparedFile(prepared, sha256.Sum256(wasm))
+// Prepare fills a folder with the compiled code of the modules in other folders, with
+// which a server needs no process for them ([Options.Prepared]). What is there and
+// can be used on this machine stays, what belongs to no module goes.
+func Prepare(ctx context.Context, folder string, from []string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	var missing []*CompileJob
+	keep := []string{dictionaryFile}
+	for _, dir := range from {
+		modules, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range modules {
+			if filepath.Ext(e.Name()) != ".wasm" {
+				continue
+			}
+			wasm, err := os.ReadFile(filepath.Join(dir, e.Name()))
+			if err != nil {
+				return err
+			}
+			j := &CompileJob{Name: strings.TrimSuffix(e.Name(), ".wasm"), Wasm: wasm}
+			j.Service.Domain = manifest.VectorDomain
+			switch err := j.within(func() error { return j.load(ctx, folder) }); {
+			case err == nil:
+				keep = append(keep, filepath.Base(preparedFile(folder, sha256.Sum256(wasm))))
+			case errors.Is(err, errUnusable):
+				missing = append(missing, j)
+			default:
+				return fmt.Errorf("look at %s: %w", e.Name(), err)
+			}
+		}
+	}
+	if len(keep) == 1 {
+		keep = nil // a dictionary alone is of other modules
+	}
+	there, err := os.ReadDir(folder)
+	for _, e := range there {
+		if err == nil && !slices.Contains(keep, e.Name()) {
+			err = os.Remove(filepath.Join(folder, e.Name()))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, j := range missing {
+		err := j.within(func() error {
+			if err := j.do(ctx); err != nil {
+				return err
+			}
+			return pack(folder, j.CacheDir, j.Wasm)
+		})
+		if err != nil {
+			return fmt.Errorf("compile %s.wasm: %w", j.Name, err)
+		}
+	}
+	return nil
 }
 
+// within calls f with a cache for this job alone.
+func (j *CompileJob) within(f func() error) error {
+	cache, err := os.MkdirTemp("", "talon-compile-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(cache)
+	j.CacheDir = cache
+	return f()
+}
+
+// load loads the module with what the folder has of it, or returns errUnusable.
+func (j *CompileJob) load(ctx context.Context, folder string) error {
+	o := Options{Name: j.Name, Service: j.Service, CacheDir: j.CacheDir, Prepared: folder, Patient: true}
+	o.Elsewhere = func(context.Context) error { return errUnusable }
+	m, err := Load(ctx, j.Wasm, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(m.Close(ctx), SelfTest(ctx, j.Wasm, o))
+}
+
+var errUnusable = errors.New("there is no compiled code that can be used here")
+
+// preparedFile returns the file in a folder of prepared code for the module with a SHA-256.
 func preparedFile(prepared string, module [sha256.Size]byte) string {
 	return codeDir(prepared, module) + preparedSuffix
 }
 
-// Pack writes what a cache keeps of a module to a folder of prepared code. The first module
+// pack writes what a cache keeps of a module to a folder of prepared code. The first module
 // of a folder becomes its dictionary.
-func Pack(prepared, cacheDir string, wasm []byte) error {
+func pack(prepared, cacheDir string, wasm []byte) error {
 	files, err := archive(codeDir(cacheDir, sha256.Sum256(wasm)))
 	if err != nil {
 		return fmt.Errorf("pack compiled code: %w", err)
 	}
-	dictionary := filepath.Join(prepared, DictionaryFile)
+	dictionary := filepath.Join(prepared, dictionaryFile)
 	if _, err := os.Stat(dictionary); errors.Is(err, fs.ErrNotExist) {
 		if err := writeZstd(dictionary, files, nil); err != nil {
 			return err
@@ -56,7 +140,7 @@ func Pack(prepared, cacheDir string, wasm []byte) error {
 	if err != nil {
 		return err
 	}
-	return writeZstd(PreparedFile(prepared, wasm), files, d)
+	return writeZstd(preparedFile(prepared, sha256.Sum256(wasm)), files, d)
 }
 
 // archive returns the files of a folder of code that depend on the module alone.
@@ -159,7 +243,7 @@ func openDictionary(file string) (*dictionary, error) {
 // unpackCode fills the folder of a module from the file that came with the program, and
 // reports whether there is one. What it holds is checked like all that the folder holds.
 func unpackCode(file, dir string) (found bool, err error) {
-	from := filepath.Join(filepath.Dir(file), DictionaryFile)
+	from := filepath.Join(filepath.Dir(file), dictionaryFile)
 	if !trusted(file) || !trusted(from) {
 		return false, nil
 	}

@@ -32,7 +32,7 @@ func prepareGuest(t *testing.T) (wasm []byte, folder string) {
 		err = errors.Join(m.Close(t.Context()), SelfTest(t.Context(), wasm, o))
 	}
 	if err == nil {
-		err = errors.Join(os.Chmod(folder, 0o755), Pack(folder, cache, wasm))
+		err = errors.Join(os.Chmod(folder, 0o755), pack(folder, cache, wasm))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestPrepared(t *testing.T) {
 // of which wazero takes none, as on another processor: the module is compiled.
 func TestPreparedForOthers(t *testing.T) {
 	wasm, folder := prepareGuest(t)
-	file := PreparedFile(folder, wasm)
+	file := preparedFile(folder, sha256.Sum256(wasm))
 	good, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestPreparedForOthers(t *testing.T) {
 // same one for all to write if change returns nil.
 func changeDictionary(folder string, change func([]byte) []byte) func(t *testing.T) {
 	return func(t *testing.T) {
-		file := filepath.Join(folder, DictionaryFile)
+		file := filepath.Join(folder, dictionaryFile)
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func repack(t *testing.T, wasm []byte, file string, good []byte, change func(dir
 		t.Fatal(err)
 	}
 	change(dir)
-	if err := Pack(filepath.Dir(file), cache, wasm); err != nil {
+	if err := pack(filepath.Dir(file), cache, wasm); err != nil {
 		t.Fatal(err)
 	}
 }

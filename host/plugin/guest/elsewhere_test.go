@@ -1,8 +1,9 @@
-package compile
+package guest
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,16 +12,15 @@ import (
 	"testing"
 
 	"talon/host"
-	"talon/host/plugin/guest"
 	"talon/host/plugin/plugintest"
 	"talon/host/plugin/wasmtest"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
-// bound sets what any module may use.
-func bound(memory, seconds uint64) {
-	bounds.memory, bounds.memoryPerByte, bounds.seconds, bounds.secondsPerMiB = memory, 0, seconds, 0
+// boundCompile sets what any module may use.
+func boundCompile(memory, seconds uint64) {
+	compileBounds.memory, compileBounds.memoryPerByte, compileBounds.seconds, compileBounds.secondsPerMiB = memory, 0, seconds, 0
 }
 
 // TestMain is also the command: compile, bytes of memory and seconds.
@@ -28,26 +28,26 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "compile" {
 		memory, _ := strconv.ParseUint(os.Args[2], 10, 64)
 		seconds, _ := strconv.ParseUint(os.Args[3], 10, 64)
-		bound(memory, seconds)
-		if err := Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+		boundCompile(memory, seconds)
+		if err := ServeCompile(context.Background(), os.Stdin, os.Stdout); err != nil {
 			os.Stderr.WriteString(err.Error())
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(plugintest.Main(m))
 }
 
-// command has a process of this test do what a server's command does.
-func command(t *testing.T, memory, seconds uint64) []string {
+// compileCommand has a process of this test do what a server's command does.
+func compileCommand(t *testing.T, memory, seconds uint64) []string {
 	t.Helper()
 	path, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := bounds
-	t.Cleanup(func() { bounds = before })
-	bound(memory, seconds)
+	before := compileBounds
+	t.Cleanup(func() { compileBounds = before })
+	boundCompile(memory, seconds)
 	return []string{path, "compile", strconv.FormatUint(memory, 10), strconv.FormatUint(seconds, 10)}
 }
 
@@ -60,27 +60,27 @@ func TestCompiled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &Job{
+	j := &CompileJob{
 		Name: "lists", Wasm: wasm, Sidecar: []byte("[config]\ndeny_kinds = ['4']\n[budgets]\nreads = 5\n"),
 		CacheDir: t.TempDir(), Service: host.Service{Domain: "relay.example.com"}, Background: true,
 	}
-	if err := Run(t.Context(), command(t, 1<<30, 600), j); err != nil {
+	if err := j.Run(t.Context(), compileCommand(t, 1<<30, 600)); err != nil {
 		t.Fatal(err)
 	}
-	o := guest.Options{
-		Name: j.Name, Config: map[string]any{"deny_kinds": []any{"4"}}, Budgets: guest.Budgets{Reads: 5}, CacheDir: j.CacheDir, Service: j.Service,
+	o := Options{
+		Name: j.Name, Config: map[string]any{"deny_kinds": []any{"4"}}, Budgets: Budgets{Reads: 5}, CacheDir: j.CacheDir, Service: j.Service,
 		Elsewhere: func(context.Context) error { return errors.New("it is not there") },
 	}
-	m, err := guest.Load(t.Context(), wasm, o)
+	m, err := Load(t.Context(), wasm, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close(context.Background())
-	if err := guest.SelfTest(t.Context(), wasm, o); err != nil {
+	if err := SelfTest(t.Context(), wasm, o); err != nil {
 		t.Error(err)
 	}
 	o.Budgets.Reads = 6
-	if err := guest.SelfTest(t.Context(), wasm, o); err == nil || err.Error() != "it is not there" {
+	if err := SelfTest(t.Context(), wasm, o); err == nil || err.Error() != "it is not there" {
 		t.Errorf("%v; want that other budgets are tested again", err)
 	}
 }
@@ -94,7 +94,7 @@ func TestPrepare(t *testing.T) {
 		os.WriteFile(filepath.Join(folder, "old"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	file := guest.PreparedFile(folder, wasm)
+	file := preparedFile(folder, sha256.Sum256(wasm))
 	for _, again := range []bool{false, true} {
 		before, _ := os.Stat(file)
 		if err := Prepare(t.Context(), folder, []string{modules}); err != nil {
@@ -114,11 +114,11 @@ func TestPrepare(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o := guest.Options{
+	o := Options{
 		Name: "bomb", CacheDir: filepath.Join(t.TempDir(), "with [brackets]"), Prepared: folder, Service: host.Service{Domain: "relay.example.com"},
 		Elsewhere: func(context.Context) error { return errors.New("it is not there") },
 	}
-	m, err := guest.Load(t.Context(), wasm, o)
+	m, err := Load(t.Context(), wasm, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,10 +163,10 @@ func bomb(functions int) []byte {
 	return m.Bytes()
 }
 
-// TestBounds has modules that take more than the process may: the error says which, and
+// TestCompileBounds has modules that take more than the process may: the error says which, and
 // the server goes on.
-func TestBounds(t *testing.T) {
-	if factor > 1 {
+func TestCompileBounds(t *testing.T) {
+	if raceFactor > 1 {
 		t.Skip("the race detector takes memory and time of its own")
 	}
 	for _, test := range []struct {
@@ -181,7 +181,7 @@ func TestBounds(t *testing.T) {
 		{"memory", bomb(4), 24 << 20, 600, "more than 24 MiB"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := Run(t.Context(), command(t, test.memory, test.seconds), &Job{Name: "bomb", Wasm: test.wasm, CacheDir: t.TempDir()})
+			err := (&CompileJob{Name: "bomb", Wasm: test.wasm, CacheDir: t.TempDir()}).Run(t.Context(), compileCommand(t, test.memory, test.seconds))
 			if (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v; want %q", err, test.want)
 			}
@@ -189,7 +189,7 @@ func TestBounds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Run(ctx, command(t, 1<<30, 600), &Job{Name: "bomb", Wasm: bomb(4), CacheDir: t.TempDir()}); !errors.Is(err, context.Canceled) {
+	if err := (&CompileJob{Name: "bomb", Wasm: bomb(4), CacheDir: t.TempDir()}).Run(ctx, compileCommand(t, 1<<30, 600)); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want that it was cancelled", err)
 	}
 }
