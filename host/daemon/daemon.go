@@ -1,3 +1,9 @@
+// Package daemon puts the parts of Talon together. It is the only package that
+// knows them all; it holds no behaviour of its own beyond the order in which
+// things start and stop.
+//
+// [Core] is what decides and stores; import uses it alone. [Daemon] adds the interfaces
+// for other people.
 package daemon
 
 import (
@@ -22,7 +28,6 @@ import (
 	"talon/host/githttp"
 	"talon/host/ingest"
 	"talon/host/ingest/retry"
-	"talon/host/metrics"
 	"talon/host/relay"
 	"talon/host/relaysync"
 	"talon/host/repos"
@@ -115,7 +120,7 @@ func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener)
 type parts struct {
 	core       *Core
 	ingest     *retry.Queue // the way into the pipeline
-	registry   *metrics.Registry
+	registry   *registry
 	key        *relaysync.Key
 	reconciler *repos.Reconciler
 	hunter     *huntRole // nil if nothing is fetched
@@ -126,7 +131,7 @@ type parts struct {
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
-	p = &parts{core: core, ingest: retry.New(core.Pipeline), registry: metrics.New(d.version, d.cfg.MetricsPrefix, core.Node.Name())}
+	p = &parts{core: core, ingest: retry.New(core.Pipeline), registry: newRegistry(d.version, d.cfg.MetricsPrefix, core.Node.Name())}
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
 	}

@@ -1,3 +1,27 @@
+// Package ingest is the one way in: every event, whatever door it came through,
+// passes Submit → verify → policy → one writer → commit → answer. Git data that has
+// come takes the same way.
+//
+// It owns the order of effects, the batches of the writer, and the promise that a
+// decision is true at the moment it takes effect. DESIGN.md in this folder says
+// why it has this shape.
+//
+// Invariants:
+//
+//  1. Items of one source take effect in the order in which Submit returned; those of
+//     different sources do not wait for each other's decisions (schedule).
+//  2. An item is answered exactly once, and OK true only after its commit
+//     (batch.answer).
+//  3. A decision whose facts have changed before its turn is made again, with
+//     everything before it visible (writer.turn), a bounded number of times.
+//  4. The writer never calls a policy, and waits for one 10 ms at most (writer.wait).
+//  5. What follows from a commit is data: the events to publish, in commit order, and
+//     for a [Follower] what was removed and what changed in purgatory.
+//  6. What a policy holds is answered OK true after its commit, and is published when
+//     a release request releases it ([Pipeline.SubmitRelease]).
+//
+// It never parses JSON from outside, never looks at a socket, and never retries a
+// write that failed: the item is answered with the error and the sender decides.
 package ingest
 
 import (
@@ -5,9 +29,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
 )
@@ -235,4 +263,120 @@ func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
 	s.end()
 	workers.Wait()
 	return nil
+}
+
+type metrics struct {
+	events    *prometheus.CounterVec
+	verify    prometheus.Histogram
+	decision  prometheus.Histogram
+	waits     *prometheus.HistogramVec // module
+	waiting   *prometheus.GaugeVec     // module
+	batch     prometheus.Histogram
+	redecided prometheus.Counter
+	retries   prometheus.Histogram
+	contended prometheus.Counter
+	exclusive *prometheus.CounterVec
+	blocked   prometheus.Counter
+	expired   prometheus.Counter
+	held      *prometheus.CounterVec
+	releases  *prometheus.CounterVec
+	overQuota *prometheus.CounterVec
+}
+
+func newMetrics() *metrics {
+	fast := prometheus.ExponentialBuckets(5e-6, 2.5, 12)
+	return &metrics{
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "talon_events_total", Help: "Events answered, by class of kind, origin and outcome.",
+		}, []string{"class", "origin", "outcome"}),
+		verify: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "talon_verify_seconds", Help: "Time to check an event's id and signature.", Buckets: fast,
+		}),
+		decision: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "talon_decision_seconds", Help: "Time of verification and policy together, of one worker.", Buckets: fast,
+		}),
+		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "talon_decision_wait_seconds", Help: "Time that a decision waited for a module, or for a fact that it reads, while another one was made in its place. Without a module: for what the relay itself reads.",
+			Buckets: prometheus.ExponentialBuckets(1e-3, 2.5, 10),
+		}, []string{"module"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "talon_decisions_waiting", Help: "Decisions that wait for a module, or for a fact that it reads, now, without a worker.",
+		}, []string{"module"}),
+		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "talon_commit_items", Help: "Items answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
+		}),
+		redecided: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "talon_redecided_total", Help: "Decisions taken again because a fact had changed.",
+		}),
+		retries: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "talon_redecisions", Help: "How often the decision about one event was taken again.", Buckets: []float64{0, 1, 2, 3, 4, 6, 8},
+		}),
+		contended: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "talon_contended_total", Help: "Events refused because what they depend on changed too fast to decide about them.",
+		}),
+		exclusive: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "talon_exclusive_turns_total", Help: "Decisions that all others waited for, by whether they were made in time.",
+		}, []string{"outcome"}),
+		blocked: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "talon_ingest_blocked_total", Help: "Submissions that had to wait because the queue was full.",
+		}),
+		expired: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "talon_expired_total", Help: "Events removed because they had expired (NIP-40).",
+		}),
+		held: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "talon_held_total", Help: "Changes in purgatory, by what became of the event, and its kind.",
+		}, []string{"fate", "kind"}),
+		releases: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "talon_arrivals_total", Help: "Arrivals of git data, by whether they released events.",
+		}, []string{"outcome"}),
+		overQuota: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "talon_held_quota_refused_total", Help: "Events refused since as much of their author or network waits for git data as may.",
+		}, []string{"limit"}),
+	}
+}
+
+func (m *metrics) answered(a answer) {
+	outcome := a.verdict.Code.String()
+	if a.err != nil {
+		outcome = "error"
+	}
+	m.retries.Observe(float64(a.entry.retries))
+	it := a.entry.item
+	m.events.WithLabelValues(it.Event.Kind.Class().String(), it.Source.Origin.String(), outcome).Inc()
+}
+
+func (m *metrics) changed(held []host.HeldChange) {
+	for _, c := range held {
+		m.held.WithLabelValues(c.Status.String(), heldKind(c.Event.Kind)).Inc()
+	}
+}
+
+// heldKind is the label of an event in purgatory: its kind, if it is one that waits for git
+// data. A policy may hold any other.
+func heldKind(kind host.Kind) string {
+	switch kind {
+	case 30617, 30618, 1618, 1619: // announcement, state, pull request, its update
+		return strconv.Itoa(int(kind))
+	}
+	return "other"
+}
+
+func (m *metrics) released(released []host.Released, err error) {
+	outcome := "nothing"
+	if slices.ContainsFunc(released, func(r host.Released) bool { return r.Status == host.StatusReleased }) {
+		outcome = "released"
+	}
+	if err != nil {
+		outcome = "error"
+	}
+	m.releases.WithLabelValues(outcome).Inc()
+}
+
+// Collectors returns the pipeline's metrics.
+func (p *Pipeline) Collectors() []prometheus.Collector {
+	m := p.metrics
+	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "talon_ingest_queue", Help: "Items that wait for the writer.",
+	}, func() float64 { return float64(p.schedule.depth()) })
+	return []prometheus.Collector{m.events, m.verify, m.decision, m.waits, m.batch, m.redecided, m.retries, m.contended, m.exclusive, m.blocked, m.expired, m.held, m.releases, m.overQuota, depth, m.waiting}
 }

@@ -2,6 +2,7 @@ package negentropy
 
 import (
 	"cmp"
+	"slices"
 	"sort"
 	"unsafe"
 
@@ -168,4 +169,229 @@ func (s *Set) below(i int, b *bound) bool {
 		return t < b.time
 	}
 	return compareIDs(s.items.id(i), &b.id) < 0
+}
+
+// Builder makes a [Set]. Its zero value is ready for use. Items may be added in
+// any order; ascending and descending times, as a store reads them, need no
+// sorting.
+type Builder struct {
+	items items
+	last  uint64
+	rose  bool // some item was newer than the one before it
+	fell  bool // some item was older than the one before it
+}
+
+// Add appends an item; one that was added before is dropped by Build.
+func (b *Builder) Add(it Item) {
+	if b.items.n > 0 {
+		b.rose = b.rose || it.CreatedAt > b.last
+		b.fell = b.fell || it.CreatedAt < b.last
+	}
+	b.last = it.CreatedAt
+
+	// The first chunk grows as it is filled: most sets are small.
+	if b.items.n&chunkMask == 0 {
+		var c chunk
+		if b.items.n > 0 {
+			c = chunk{times: make([]uint64, 0, chunkLen), ids: make([]host.ID, 0, chunkLen)}
+		}
+		b.items.chunks = append(b.items.chunks, c)
+	}
+	c := &b.items.chunks[len(b.items.chunks)-1]
+	c.times = append(c.times, it.CreatedAt)
+	c.ids = append(c.ids, it.ID)
+	b.items.n++
+}
+
+// Len returns the number of items added since the last Build, those added twice
+// counted twice.
+func (b *Builder) Len() int { return b.items.n }
+
+// Build returns the set of the items added, and leaves the builder empty.
+func (b *Builder) Build() *Set {
+	list := b.items
+	switch {
+	case b.rose && b.fell:
+		sort.Sort(&list)
+	default:
+		if b.fell {
+			list.reverse(0, list.n)
+		}
+		list.sortTies()
+	}
+	*b = Builder{}
+	list.dropRepeated()
+	list.trim()
+	list.sumUp(0)
+	return &Set{items: list}
+}
+
+func (s *items) reverse(lo, hi int) {
+	for i, j := lo, hi-1; i < j; i, j = i+1, j-1 {
+		s.Swap(i, j)
+	}
+}
+
+// sortTies orders the items of each time by id. REQUIRES: ascending times.
+func (s *items) sortTies() {
+	for lo := 0; lo < s.n; {
+		rose, fell := false, false
+		hi := lo + 1
+		for ; hi < s.n && s.time(hi) == s.time(lo); hi++ {
+			c := compareIDs(s.id(hi), s.id(hi-1))
+			rose = rose || c > 0
+			fell = fell || c < 0
+		}
+		switch {
+		case rose && fell:
+			sort.Sort(&window{s, lo, hi - lo})
+		case fell:
+			s.reverse(lo, hi)
+		}
+		lo = hi
+	}
+}
+
+// window is a part of a list, for sorting.
+type window struct {
+	*items
+	from, n int
+}
+
+func (w *window) Len() int           { return w.n }
+func (w *window) Less(i, j int) bool { return w.items.Less(w.from+i, w.from+j) }
+func (w *window) Swap(i, j int)      { w.items.Swap(w.from+i, w.from+j) }
+
+// dropRepeated keeps the first of equal items. REQUIRES: sorted.
+func (s *items) dropRepeated() {
+	kept := min(s.n, 1)
+	for i := 1; i < s.n; i++ {
+		if s.compare(i, kept-1) == 0 {
+			continue
+		}
+		if kept < i {
+			s.Swap(kept, i)
+		}
+		kept++
+	}
+	s.n = kept
+}
+
+// trim gives back the memory behind the last item.
+func (s *items) trim() {
+	s.chunks = append(make([]chunk, 0, (s.n+chunkMask)/chunkLen), s.chunks[:(s.n+chunkMask)/chunkLen]...)
+	for k := range s.chunks {
+		c := &s.chunks[k]
+		n := min(s.n-k*chunkLen, chunkLen)
+		if n < cap(c.ids) {
+			c.times = append(make([]uint64, 0, n), c.times[:n]...)
+			c.ids = append(make([]host.ID, 0, n), c.ids[:n]...)
+		}
+	}
+}
+
+// sumUp makes the sums of the chunks from the k-th on. REQUIRES: those before it
+// have theirs.
+func (s *items) sumUp(k int) {
+	var total sum
+	if k > 0 {
+		total = s.chunks[k-1].sums[chunkLen/sumEvery]
+	}
+	for ; k < len(s.chunks); k++ {
+		c := &s.chunks[k]
+		c.sums = append(make([]sum, 0, 1+len(c.ids)/sumEvery), total)
+		for ids := c.ids; len(ids) >= sumEvery; ids = ids[sumEvery:] {
+			total.addAll(ids[:sumEvery])
+			c.sums = append(c.sums, total)
+		}
+	}
+}
+
+// With returns the set that has these items as well, or s if it has them all. It
+// shares with s the chunks before the first new item, and costs what lies behind
+// that: next to nothing for items newer than all others, a copy of the set for one
+// that is older.
+func (s *Set) With(list ...Item) *Set {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b Item) int {
+		if c := cmp.Compare(a.CreatedAt, b.CreatedAt); c != 0 {
+			return c
+		}
+		return compareIDs(&a.ID, &b.ID)
+	})
+	list, places := s.lacking(slices.Compact(list))
+	if len(list) == 0 {
+		return s
+	}
+	shared := places[0] >> chunkBits
+	total := s.Len() + len(list)
+	t := items{
+		chunks: append(make([]chunk, 0, (total+chunkMask)/chunkLen), s.items.chunks[:shared]...),
+		n:      shared << chunkBits,
+	}
+	from := t.n
+	for i := range list {
+		t.copy(&s.items, from, places[i], total)
+		t.push(&list[i], total)
+		from = places[i]
+	}
+	t.copy(&s.items, from, s.Len(), total)
+	t.sumUp(shared)
+	return &Set{items: t}
+}
+
+// lacking leaves those items of a sorted list that are not in the set, and returns
+// for each the index of the set's first item above it. It overwrites the list.
+func (s *Set) lacking(list []Item) (rest []Item, places []int) {
+	rest = list[:0]
+	at := 0
+	for _, it := range list {
+		b := bound{time: it.CreatedAt, id: it.ID}
+		at = s.find(at, &b)
+		if at < s.Len() && s.items.time(at) == it.CreatedAt && *s.items.id(at) == it.ID {
+			continue
+		}
+		rest = append(rest, it)
+		places = append(places, at)
+	}
+	return rest, places
+}
+
+// room returns the last chunk, a new one if it is full, and how many items it can
+// take. The list will hold total items.
+func (s *items) room(total int) (c *chunk, n int) {
+	if s.n&chunkMask == 0 {
+		n := min(chunkLen, total-s.n)
+		s.chunks = append(s.chunks, chunk{times: make([]uint64, 0, n), ids: make([]host.ID, 0, n)})
+	}
+	c = &s.chunks[len(s.chunks)-1]
+	return c, cap(c.ids) - len(c.ids)
+}
+
+func (s *items) push(it *Item, total int) {
+	c, _ := s.room(total)
+	c.times = append(c.times, it.CreatedAt)
+	c.ids = append(c.ids, it.ID)
+	s.n++
+}
+
+// copy appends the items [lo, hi) of another list.
+func (s *items) copy(o *items, lo, hi, total int) {
+	for lo < hi {
+		c, n := s.room(total)
+		from, first := &o.chunks[lo>>chunkBits], lo&chunkMask
+		n = min(n, hi-lo, len(from.ids)-first)
+		c.times = append(c.times, from.times[first:first+n]...)
+		c.ids = append(c.ids, from.ids[first:first+n]...)
+		s.n += n
+		lo += n
+	}
+}
+
+// Shared returns how many leading items s and t hold in the same memory: those that With
+// did not move.
+func (s *Set) Shared(t *Set) int {
+	a, b := s.items.chunks, t.items.chunks
+	same := sort.Search(min(len(a), len(b)), func(i int) bool { return &a[i].ids[0] != &b[i].ids[0] })
+	return min(same<<chunkBits, s.Len(), t.Len())
 }
