@@ -115,55 +115,68 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 
 // Run decides about events and stores them until ctx ends and all submitted events are
 // answered. Every commit goes to each of out.
-func (c *Core) Run(ctx context.Context, out ...ingest.Publisher) error {
+func (c *Core) Run(ctx context.Context, out ...follower) error {
 	// Plugins may remember something until the last decision.
 	last, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	stopped := make(chan error, 1)
 	go func() { stopped <- c.Plugins.Run(last) }()
-	err := c.Pipeline.Run(ctx, committed{c.Plugins, out})
+	var err error
+	to := committed{c.Plugins, out}
+	if db, ok := c.Store.(pg); ok {
+		err = c.Pipeline.RunShared(ctx, db, to, to.elsewhere)
+	} else {
+		err = c.Pipeline.Run(ctx, to)
+	}
 	stop()
 	return errors.Join(err, <-stopped)
+}
+
+// follower is a part that gets commits, by functions of which each may be nil: what is
+// published, and what is removed or changes in purgatory.
+type follower struct {
+	publish func([]host.Published)
+	follow  func(removed []*host.Event, held []host.HeldChange)
+
+	// ownOnly leaves out what another process has committed. Repositories are on a disk that
+	// all processes share: the one that has committed has seen to them.
+	ownOnly bool
 }
 
 // committed hands each commit on, to the sets of plugins first.
 type committed struct {
 	plugins *plugin.Registry
-	out     []ingest.Publisher
+	out     []follower
 }
 
 func (p committed) Publish(events []host.Published) {
 	p.plugins.Published(context.Background(), events)
 	for _, out := range p.out {
-		out.Publish(events)
+		if out.publish != nil {
+			out.publish(events)
+		}
 	}
 }
 
 func (p committed) Follow(removed []*host.Event, held []host.HeldChange) {
 	for _, out := range p.out {
-		if f, ok := out.(ingest.Follower); ok {
-			f.Follow(removed, held)
+		if out.follow != nil {
+			out.follow(removed, held)
 		}
 	}
 }
 
-// Elsewhere publishes what another process has committed. Repositories are on a disk that
-// all processes share: the one that has committed has seen to them.
-func (p committed) Elsewhere(c host.Commit) {
+// elsewhere hands on what another process has committed.
+func (p committed) elsewhere(c host.Commit) {
 	if c.Plugins != 0 {
 		p.plugins.Switch(c.Plugins)
 	}
-	p.plugins.Published(context.Background(), c.Published)
-	for _, out := range p.out {
-		if _, ok := out.(*repos.Reconciler); ok {
-			continue
-		}
-		if len(c.Published) > 0 {
-			out.Publish(c.Published)
-		}
-		if f, ok := out.(ingest.Follower); ok && len(c.Removed)+len(c.Held) > 0 {
-			f.Follow(c.Removed, c.Held)
-		}
+	p.out = slices.DeleteFunc(slices.Clone(p.out), func(f follower) bool { return f.ownOnly })
+	if len(c.Published) > 0 {
+		p.Publish(c.Published)
+	}
+	if len(c.Removed)+len(c.Held) > 0 {
+		p.Follow(c.Removed, c.Held)
 	}
 }
 

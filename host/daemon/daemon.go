@@ -26,7 +26,6 @@ import (
 	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/githttp"
-	"talon/host/ingest"
 	"talon/host/ingest/retry"
 	"talon/host/relay"
 	"talon/host/relaysync"
@@ -175,13 +174,16 @@ func (p *parts) collectors() []prometheus.Collector {
 }
 
 // followers returns the parts that get each commit.
-func (p *parts) followers() []ingest.Publisher {
-	list := []ingest.Publisher{p.relay, p.reconciler}
+func (p *parts) followers() []follower {
+	list := []follower{
+		{publish: p.relay.Publish},
+		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
+	}
 	if p.hunter != nil {
-		list = append(list, repos.Hunt{Hunter: *p.hunter})
+		list = append(list, follower{follow: repos.Hunt{Hunter: *p.hunter}.Follow})
 	}
 	if p.sync != nil {
-		list = append(list, p.sync)
+		list = append(list, follower{publish: p.sync.Publish, follow: p.sync.Follow})
 	}
 	return list
 }

@@ -90,7 +90,7 @@ type followers []ingest.Follower
 
 func (l followers) Publish(events []host.Published) {
 	for _, f := range l {
-		f.(ingest.Publisher).Publish(events)
+		f.Publish(events)
 	}
 }
 

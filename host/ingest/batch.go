@@ -16,8 +16,9 @@ import (
 type batch struct {
 	w      *writer
 	opened time.Time
-	tx     Tx    // nil until something is to be written
-	err    error // the commit cannot be made, or was not
+	tx     Tx       // nil until something is to be written
+	shared SharedTx // the same, of a shared store
+	err    error    // the commit cannot be made, or was not
 
 	bytes     int
 	answers   []answer
@@ -41,7 +42,7 @@ func (w *writer) newBatch() *batch {
 // open begins the transaction if it is not open yet.
 func (b *batch) open() bool {
 	if b.tx == nil && b.err == nil {
-		b.tx, b.err = b.w.begin()
+		b.err = b.begin()
 	}
 	return b.err == nil
 }
@@ -61,14 +62,14 @@ func (b *batch) apply(e *entry) {
 	switch {
 	case e.verdict != nil:
 		b.answers = append(b.answers, answer{entry: e, verdict: *e.verdict})
-	case e.hold != nil:
-		b.hold(e)
-	case event.Kind.Class() == host.Ephemeral:
-		b.tellOthers(func(tx SharedTx) { tx.Publish(event) })
+	case e.hold == nil && event.Kind.Class() == host.Ephemeral:
+		if b.shared != nil {
+			b.shared.Publish(event)
+		}
 		b.published = append(b.published, host.Published{Event: event})
 		b.answers = append(b.answers, answer{entry: e, verdict: host.Verdict{Code: host.Relayed}})
 	default:
-		b.put(e)
+		b.write(e)
 	}
 }
 
@@ -83,16 +84,29 @@ func (b *batch) refuse(e *entry) {
 	b.answers = append(b.answers, a)
 }
 
-func (b *batch) put(e *entry) {
+// write stores an event, or puts it into purgatory.
+func (b *batch) write(e *entry) {
 	a := answer{entry: e, written: true}
 	if b.open() {
+		event, now := e.item.Event, b.w.cfg.Now().Unix()
 		var out host.Outcome
-		if out, b.err = b.tx.Put(e.item.Event, b.w.cfg.Now().Unix()); b.err == nil {
+		if e.hold != nil {
+			out, b.err = b.tx.Hold(event, *e.hold, now)
+		} else {
+			out, b.err = b.tx.Put(event, now)
+		}
+		if b.err == nil {
 			a.verdict = host.Verdict{Code: out.Code, Reason: out.Reason}
 			b.changed(out.Removed)
 			b.changedHeld(out.Held)
 			if out.Code == host.Stored {
-				b.stored(e.item.Event, out.Seq)
+				b.stored(event, out.Seq)
+			}
+			if network := networkOf(e.item.Source); e.hold != nil && network.IsValid() {
+				if b.networks == nil {
+					b.networks = make(map[host.ID]netip.Prefix)
+				}
+				b.networks[event.ID] = network
 			}
 		}
 	}
@@ -111,16 +125,6 @@ func (b *batch) changed(removed []*host.Event) {
 	}
 }
 
-func (b *batch) sweep(now int64) int {
-	if !b.open() {
-		return 0
-	}
-	var removed []*host.Event
-	removed, b.err = b.tx.Sweep(now, sweepBatch)
-	b.changed(removed)
-	return len(removed)
-}
-
 // finish commits and publishes. If the commit fails it only sets b.err: no sender
 // has an answer yet, and the items may be submitted again.
 //
@@ -129,7 +133,7 @@ func (b *batch) sweep(now int64) int {
 func (b *batch) finish() {
 	if b.tx != nil {
 		b.err = b.tx.Commit()
-		b.tx = nil
+		b.tx, b.shared = nil, nil
 		if b.err != nil {
 			b.w.history.rollback()
 			return
@@ -150,11 +154,14 @@ func (b *batch) finish() {
 	// before are measured against this commit.
 	b.w.history.commit()
 	b.w.version.Store(b.w.history.version)
-	if b.w.publisher != nil && len(b.published) > 0 {
-		b.w.publisher.Publish(b.published)
+	if b.w.here == nil {
+		return
 	}
-	if b.w.follower != nil && len(b.removed)+len(b.held) > 0 {
-		b.w.follower.Follow(b.removed, b.held)
+	if len(b.published) > 0 {
+		b.w.here.Publish(b.published)
+	}
+	if len(b.removed)+len(b.held) > 0 {
+		b.w.here.Follow(b.removed, b.held)
 	}
 }
 
@@ -200,7 +207,7 @@ func (b *batch) rollback() {
 	if err := b.tx.Rollback(); err != nil {
 		b.err = fmt.Errorf("%w (and roll back: %w)", b.err, err)
 	}
-	b.tx = nil
+	b.tx, b.shared = nil, nil
 }
 
 // holdOptions says how an item goes into purgatory.
@@ -244,29 +251,13 @@ func (p *Pipeline) plan(ctx context.Context, e *entry, now int64) {
 	e.facts = r.notes
 }
 
-func (b *batch) hold(e *entry) {
-	a := answer{entry: e, written: true}
-	if b.open() {
-		var out host.Outcome
-		if out, b.err = b.tx.Hold(e.item.Event, *e.hold, b.w.cfg.Now().Unix()); b.err == nil {
-			a.verdict = host.Verdict{Code: out.Code, Reason: out.Reason}
-			b.changedHeld(out.Held)
-			if network := networkOf(e.item.Source); network.IsValid() {
-				if b.networks == nil {
-					b.networks = make(map[host.ID]netip.Prefix)
-				}
-				b.networks[e.item.Event.ID] = network
-			}
-		}
-	}
-	b.answers = append(b.answers, a)
-}
-
 func (b *batch) release(e *entry) {
 	r := e.release
 	r.released = nil
 	b.w.history.begin()
-	b.tellOthers(SharedTx.Arrive)
+	if b.shared != nil {
+		b.shared.Arrive()
+	}
 	if len(r.release.IDs)+len(r.release.ExtendDeadline) > 0 && b.open() {
 		var out host.ReleaseOutcome
 		if out, b.err = b.tx.Release(r.release, b.w.cfg.Now().Unix()); b.err == nil {
@@ -324,12 +315,8 @@ func (w *writer) sweepHeld(now int64) {
 		changes, b.err = b.tx.SweepHeld(now, sweepBatch)
 		b.changedHeld(changes)
 	}
-	if b.err == nil {
-		b.finish()
-	}
+	w.commit(b)
 	if b.err != nil {
-		b.rollback()
-		w.failures++
 		w.cfg.Log.Error("sweep purgatory", "err", b.err)
 	}
 }

@@ -206,11 +206,8 @@ func (r *recorder) Parked() time.Duration { return r.parked }
 
 // WithoutRecording implements [host.Recorder].
 func (r *recorder) WithoutRecording() host.Facts {
-	return &unrecorded{recorder{view: r.view, work: r.work}}
+	return &recorder{view: r.view, work: r.work} // nobody reads its notes
 }
-
-// unrecorded are facts whose reader's decision has no effect.
-type unrecorded struct{ recorder }
 
 func (r *recorder) Get(ctx context.Context, id host.ID) (text []byte, err error) {
 	r.notes.stored = append(r.notes.stored, host.Filter{IDs: []host.ID{id}})

@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"talon/host"
 )
 
-// memory is a store in memory that fails on request.
+// memory is a store in memory that fails on request. Purgatory has no rules but that an event
+// is there once.
 type memory struct {
 	mu        sync.Mutex
 	events    map[host.ID]*host.Event
@@ -63,13 +62,8 @@ func (tx *memoryTx) Put(e *host.Event, now int64) (host.Outcome, error) {
 	}
 	tx.m.mu.Lock()
 	defer tx.m.mu.Unlock()
-	if tx.m.events[e.ID] != nil {
+	if tx.m.events[e.ID] != nil || slices.ContainsFunc(tx.added, func(other *host.Event) bool { return other.ID == e.ID }) {
 		return host.Outcome{Code: host.Duplicate, Reason: "duplicate: already have this event"}, nil
-	}
-	for _, other := range tx.added {
-		if other.ID == e.ID {
-			return host.Outcome{Code: host.Duplicate, Reason: "duplicate: already have this event"}, nil
-		}
 	}
 	out := host.Outcome{Code: host.Stored}
 	if e.Kind == host.KindDeletion {
@@ -96,6 +90,60 @@ func (tx *memoryTx) Sweep(now int64, limit int) ([]*host.Event, error) {
 		}
 	}
 	return tx.removed, nil
+}
+
+func (m *memory) NextHeld() (int64, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.heldUntil, m.heldUntil != 0 && len(m.held) > 0
+}
+
+func (tx *memoryTx) Hold(e *host.Event, h host.HoldOptions, _ int64) (host.Outcome, error) {
+	if f := tx.m.putFails; f != nil {
+		if err := f(e); err != nil {
+			return host.Outcome{}, err
+		}
+	}
+	tx.m.mu.Lock()
+	defer tx.m.mu.Unlock()
+	out := host.Outcome{Code: host.Held, Reason: h.Reason}
+	if tx.m.held[e.ID] == nil {
+		tx.holds = append(tx.holds, e)
+		out.Held = []host.HeldChange{{Event: e, Status: host.StatusHeld}}
+	}
+	return out, nil
+}
+
+func (tx *memoryTx) Release(r host.Release, now int64) (out host.ReleaseOutcome, err error) {
+	for _, id := range r.IDs {
+		tx.m.mu.Lock()
+		e := tx.m.held[id]
+		tx.m.mu.Unlock()
+		if e == nil {
+			out.Events = append(out.Events, host.Released{ID: id, Status: host.StatusAbsent})
+			continue
+		}
+		put, err := tx.Put(e, now)
+		if err != nil {
+			return out, err
+		}
+		tx.leaves = append(tx.leaves, e)
+		out.Held = append(out.Held, host.HeldChange{Event: e, Status: host.StatusReleased})
+		out.Events = append(out.Events, host.Released{ID: id, Status: host.StatusReleased, Event: e, Seq: put.Seq})
+	}
+	return out, nil
+}
+
+func (tx *memoryTx) SweepHeld(now int64, limit int) (changes []host.HeldChange, err error) {
+	tx.m.mu.Lock()
+	defer tx.m.mu.Unlock()
+	for _, e := range tx.m.held {
+		if tx.m.heldUntil <= now && len(tx.leaves) < limit {
+			tx.leaves = append(tx.leaves, e)
+			changes = append(changes, host.HeldChange{Event: e, Status: host.StatusExpired})
+		}
+	}
+	return changes, nil
 }
 
 var errDisk = errors.New("disk is full")
@@ -132,37 +180,45 @@ func (tx *memoryTx) Commit() error {
 
 func (tx *memoryTx) Rollback() error { return nil }
 
-func (m *memory) Get(_ context.Context, id host.ID) ([]byte, error) {
+func (m *memory) Get(_ context.Context, id host.ID) ([]byte, error) { return m.get(m.events, id), nil }
+
+func (m *memory) Held(_ context.Context, id host.ID) ([]byte, error) { return m.get(m.held, id), nil }
+
+func (m *memory) get(in map[host.ID]*host.Event, id host.ID) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.events[id]; e != nil {
-		return e.JSON, nil
+	if e := in[id]; e != nil {
+		return e.JSON
 	}
-	return nil, nil
+	return nil
 }
 
 func (m *memory) Query(_ context.Context, f host.Filter) ([][]byte, error) {
+	return m.find(m.events, f), nil
+}
+
+func (m *memory) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
+	return m.find(m.held, f), nil
+}
+
+// find returns the texts of events that match, in the order of answers.
+func (m *memory) find(in map[host.ID]*host.Event, f host.Filter) (texts [][]byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var found []*host.Event
-	for _, e := range m.events {
+	for _, e := range in {
 		if f.Matches(e) {
 			found = append(found, e)
 		}
 	}
-	return inOrder(found, f.Limit), nil
-}
-
-// inOrder returns the texts of events in the order of answers.
-func inOrder(found []*host.Event, limit int) (texts [][]byte) {
 	slices.SortFunc(found, func(a, b *host.Event) int {
 		if a.Before(b) {
 			return -1
 		}
 		return 1
 	})
-	if limit > 0 && len(found) > limit {
-		found = found[:limit]
+	if f.Limit > 0 && len(found) > f.Limit {
+		found = found[:f.Limit]
 	}
 	for _, e := range found {
 		texts = append(texts, e.JSON)
@@ -206,15 +262,34 @@ func needsParent(ctx context.Context, it *host.Item, facts host.Facts) host.Ruli
 	return host.Ruling{Action: host.Accept}
 }
 
-type published struct {
-	mu     sync.Mutex
-	events []host.Published
+// follower records its calls.
+type follower struct {
+	mu      sync.Mutex // guards the fields below
+	events  []host.Published
+	removed []*host.Event
+	held    []host.HeldChange
 }
 
-func (p *published) Publish(events []host.Published) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.events = append(p.events, events...)
+func (f *follower) Publish(events []host.Published) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, events...)
+}
+
+func (f *follower) Follow(removed []*host.Event, held []host.HeldChange) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.removed = append(f.removed, removed...)
+	f.held = append(f.held, held...)
+}
+
+func (f *follower) fates() (list []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.held {
+		list = append(list, c.Status.String())
+	}
+	return list
 }
 
 type rig struct {
@@ -227,16 +302,13 @@ type rig struct {
 // start runs a pipeline for the test.
 func start(t testing.TB, policy policyFunc, change func(*Config)) *rig {
 	t.Helper()
-	out := &follower{}
-	r := startWith(t, policy, out, change)
-	r.out = out
-	return r
+	return startWith(t, policy, change, nil, nil)
 }
 
-// startWith is start with a publisher of the test's own.
-func startWith(t testing.TB, policy policyFunc, out Publisher, change func(*Config)) *rig {
+// startWith is start on a store that other processes write too, if that is not nil.
+func startWith(t testing.TB, policy policyFunc, change func(*Config), shared Shared, elsewhere func(host.Commit)) *rig {
 	t.Helper()
-	r := &rig{store: newMemory()}
+	r := &rig{store: newMemory(), out: &follower{}}
 	cfg := Config{
 		Verify: func(*host.Event) error { return nil },
 		Policy: policy, Store: r.store, Facts: r.store, Held: r.store,
@@ -251,7 +323,11 @@ func startWith(t testing.TB, policy policyFunc, out Publisher, change func(*Conf
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := r.Run(ctx, out); err != nil {
+		run := func() error { return r.Run(ctx, r.out) }
+		if shared != nil {
+			run = func() error { return r.RunShared(ctx, shared, r.out, elsewhere) }
+		}
+		if err := run(); err != nil {
 			t.Errorf("run: %v", err)
 		}
 	}()
@@ -260,35 +336,31 @@ func startWith(t testing.TB, policy policyFunc, out Publisher, change func(*Conf
 	return r
 }
 
-// decisions returns how many were made, those that were made again included.
-func (r *rig) decisions(t testing.TB) uint64 {
-	t.Helper()
-	var m dto.Metric
-	if err := r.metrics.decision.Write(&m); err != nil {
-		t.Fatal(err)
-	}
-	return m.Histogram.GetSampleCount()
-}
-
 type reply struct {
 	verdict host.Verdict
 	err     error
 }
 
-// submit queues events from one source and returns their answers in the order
-// in which they came.
-func (r *rig) submit(t testing.TB, src *host.Source, events ...*host.Event) []reply {
+// send queues events from one source, whose answers the channel receives, in the order in
+// which they come. It has room for them.
+func (r *rig) send(t testing.TB, src *host.Source, answers chan<- reply, events ...*host.Event) {
 	t.Helper()
-	replies := make(chan reply, len(events))
 	for _, e := range events {
-		err := r.Submit(context.Background(), &host.Item{Event: e, Source: src, Done: func(v host.Verdict, err error) { replies <- reply{v, err} }})
+		err := r.Submit(context.Background(), &host.Item{Event: e, Source: src, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// submit is send, and returns the answers when all are there.
+func (r *rig) submit(t testing.TB, src *host.Source, events ...*host.Event) []reply {
+	t.Helper()
+	answers := make(chan reply, len(events))
+	r.send(t, src, answers, events...)
 	list := make([]reply, len(events))
 	for i := range list {
-		list[i] = <-replies
+		list[i] = <-answers
 	}
 	return list
 }

@@ -185,10 +185,7 @@ func TestHeldFactGoes(t *testing.T) {
 	}, func(c *Config) { c.Workers = 2 })
 	r.submit(t, &host.Source{}, held(1))
 	answers := make(chan reply, 1)
-	err := r.Submit(t.Context(), &host.Item{Event: replyTo(2, 1), Source: &host.Source{}, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.send(t, &host.Source{}, answers, replyTo(2, 1))
 	<-deciding
 	if got := r.release(t, held(1)); got.err != nil {
 		t.Fatal(got.err)
@@ -227,9 +224,7 @@ func TestArrivalSeesWhatIsHeld(t *testing.T) {
 		return nil
 	}
 	for n := range 20 {
-		if err := r.Submit(t.Context(), &host.Item{Event: held(n), Source: &host.Source{}, Done: func(host.Verdict, error) {}}); err != nil {
-			t.Fatal(err)
-		}
+		r.send(t, &host.Source{}, make(chan reply, 1), held(n))
 	}
 	// Sources have no order among each other: so all are decided first.
 	testkit.Eventually(t, "all are decided", func() bool {
@@ -476,12 +471,8 @@ func TestStoredAndDeletedAtOnce(t *testing.T) {
 	deletion := event(1, host.Tag{"e", e.ID.String()})
 	deletion.Kind = host.KindDeletion
 	answers := make(chan reply, 2)
-	for _, x := range []*host.Event{e, deletion} {
-		err := r.Submit(t.Context(), &host.Item{Event: x, Source: &host.Source{}, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	r.send(t, &host.Source{}, answers, e)
+	r.send(t, &host.Source{}, answers, deletion)
 	close(gate)
 	<-answers
 	<-answers

@@ -156,26 +156,29 @@ func (r *recentIDSet) clear() {
 	r.ids.Clear()
 }
 
-// sharing is what the writer knows of a store that other processes write too.
+// sharing is what the writer knows of a store that other processes write too. Its zero value
+// is that of a store that they do not.
 type sharing struct {
-	store   Shared          // nil if they do not
-	changed <-chan struct{} // nil likewise
-	current bool            // what others had committed when the turns began is known
-	behind  bool            // it could not be read
+	store     Shared
+	changed   <-chan struct{}
+	elsewhere func(host.Commit)
+	current   bool // what others had committed when the turns began is known
+	behind    bool // it could not be read
 }
 
-func (w *writer) share() {
-	if w.shared.store, _ = w.cfg.Store.(Shared); w.shared.store != nil {
-		w.shared.changed = w.shared.store.Changed()
-	}
-}
-
-// begin opens a transaction, after what others have committed.
-func (w *writer) begin() (Tx, error) {
+// begin opens the transaction of a batch, after what others have committed.
+func (b *batch) begin() (err error) {
+	w := b.w
 	if w.shared.store == nil {
-		return w.cfg.Store.Begin()
+		b.tx, err = w.cfg.Store.Begin()
+		return err
 	}
-	return w.shared.store.BeginShared(w.learn, func(limit int) []*host.Event { return w.schedule.upcoming(w.turns, limit) })
+	upcoming := func(limit int) []*host.Event { return w.schedule.upcoming(w.turns, limit) }
+	shared, err := w.shared.store.BeginShared(w.learn, upcoming)
+	if err == nil {
+		b.tx, b.shared = shared, shared
+	}
+	return err
 }
 
 // catchUp reads what others have committed. While a transaction is open they commit
@@ -206,7 +209,7 @@ func (w *writer) current(e *entry) bool {
 	case e.writes(store):
 		w.finish() // what took effect before
 		b := w.newBatch()
-		if b.tx, err = w.begin(); err == nil {
+		if err = b.begin(); err == nil {
 			w.batch = b
 		}
 	case !w.shared.current && len(e.facts.stored)+len(e.facts.held) > 0:
@@ -229,13 +232,6 @@ func (e *entry) writes(store Shared) bool {
 		return false
 	}
 	return e.hold != nil || e.item.Event.Kind.Class() != host.Ephemeral || !store.Alone()
-}
-
-// tellOthers does something in the transaction of a shared store.
-func (b *batch) tellOthers(tell func(SharedTx)) {
-	if tx, ok := b.tx.(SharedTx); ok {
-		tell(tx)
-	}
 }
 
 // learn lets what others have committed count as what was committed here.
@@ -268,22 +264,9 @@ func (w *writer) learn(c host.Commit) {
 	}
 	w.quotas.committed(c.Held, nil)
 	// Who decides from here on does so before a decision can be of this version.
-	w.publishElsewhere(c)
+	w.shared.elsewhere(c)
 	if c.Plugins != 0 {
 		h.switchPlugins()
 	}
 	w.version.Store(h.version)
-}
-
-func (w *writer) publishElsewhere(c host.Commit) {
-	if w.elsewhere != nil {
-		w.elsewhere.Elsewhere(c)
-		return
-	}
-	if w.publisher != nil && len(c.Published) > 0 {
-		w.publisher.Publish(c.Published)
-	}
-	if w.follower != nil && len(c.Removed)+len(c.Held) > 0 {
-		w.follower.Follow(c.Removed, c.Held)
-	}
 }

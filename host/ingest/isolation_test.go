@@ -35,13 +35,9 @@ func TestSlowDecisionDelaysItsSource(t *testing.T) {
 					}
 					return host.Ruling{Action: host.Accept}
 				}, func(c *Config) { c.Workers = tt.workers })
-				var slow atomic.Int32
-				source := &host.Source{}
+				slow, source := make(chan reply, 20), &host.Source{}
 				for n := range 20 {
-					err := r.Submit(t.Context(), &host.Item{Event: event(1 + n), Source: source, Done: func(host.Verdict, error) { slow.Add(1) }})
-					if err != nil {
-						t.Fatal(err)
-					}
+					r.send(t, source, slow, event(1+n))
 				}
 				synctest.Wait()
 				for n := range 20 {
@@ -50,12 +46,12 @@ func TestSlowDecisionDelaysItsSource(t *testing.T) {
 					}
 				}
 				synctest.Wait()
-				if n := slow.Load(); n > 0 {
+				if n := len(slow); n > 0 {
 					t.Errorf("%d events took effect before one that was sent earlier", n)
 				}
 				close(until)
 				synctest.Wait()
-				if n := slow.Load(); n != 20 {
+				if n := len(slow); n != 20 {
 					t.Errorf("%d of 20 events were answered", n)
 				}
 				r.stop()
@@ -178,14 +174,12 @@ func TestModulesWaitApart(t *testing.T) {
 		}, func(c *Config) { c.Workers = 2 })
 		const sources = 200
 		var attackers []*host.Source
-		var hung atomic.Int32
+		hung := make(chan reply, 2*sources)
 		attack := func(round int) {
 			for n, source := range attackers {
 				e := event(10_000*round + n)
 				e.Kind = 7
-				if err := r.Submit(t.Context(), &host.Item{Event: e, Source: source, Done: func(host.Verdict, error) { hung.Add(1) }}); err != nil {
-					t.Fatal(err)
-				}
+				r.send(t, source, hung, e)
 			}
 			synctest.Wait()
 		}
@@ -217,7 +211,7 @@ func TestModulesWaitApart(t *testing.T) {
 					t.Errorf("event %d of another module took %v", n, took)
 				}
 			}
-			if n := hung.Load(); n != int32(round*sources) {
+			if n := len(hung); n != round*sources {
 				t.Errorf("%d decisions that hang have ended", n)
 			}
 			close(until)
@@ -234,34 +228,38 @@ func TestModulesWaitApart(t *testing.T) {
 	})
 }
 
-// Decisions that all read what all write are made twice, not again at each commit.
+// Decisions that all read what all write come to an end, and are made twice, not again at
+// each commit.
 func TestContendedDecisionsAreFew(t *testing.T) {
-	all := host.Filter{Limit: 1}
-	r := start(t, func(ctx context.Context, _ *host.Item, facts host.Facts) host.Ruling {
-		if _, err := facts.Query(ctx, all); err != nil {
-			t.Error(err)
-		}
-		return host.Ruling{Action: host.Accept}
-	}, nil)
-	const clients, each = 8, 100
-	var wg sync.WaitGroup
-	for c := range clients {
-		wg.Go(func() {
-			var events []*host.Event
-			for i := range each {
-				events = append(events, event(c*1000+i))
+	synctest.Test(t, func(t *testing.T) {
+		all := host.Filter{Limit: 1}
+		r := start(t, func(ctx context.Context, _ *host.Item, facts host.Facts) host.Ruling {
+			if _, err := facts.Query(ctx, all); err != nil {
+				t.Error(err)
 			}
-			for _, got := range r.submit(t, &host.Source{}, events...) {
-				if got.verdict.Code != host.Stored {
-					t.Errorf("%v %v", got.verdict, got.err)
+			return host.Ruling{Action: host.Accept}
+		}, nil)
+		const clients, each = 8, 100
+		var wg sync.WaitGroup
+		for c := range clients {
+			wg.Go(func() {
+				var events []*host.Event
+				for i := range each {
+					events = append(events, event(c*1000+i))
 				}
-			}
-		})
-	}
-	wg.Wait()
-	if n := testutil.ToFloat64(r.metrics.redecided); n > 2*clients*each {
-		t.Errorf("%v decisions were made again for %d events", n, clients*each)
-	}
+				for _, got := range r.submit(t, &host.Source{}, events...) {
+					if got.verdict.Code != host.Stored {
+						t.Errorf("%v %v", got.verdict, got.err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if n := testutil.ToFloat64(r.metrics.redecided); n > 2*clients*each {
+			t.Errorf("%v decisions were made again for %d events", n, clients*each)
+		}
+		r.stop()
+	})
 }
 
 // An event whose facts change during every one of its decisions is refused in the end:
@@ -319,30 +317,23 @@ func TestFailedBatchDoesNotWait(t *testing.T) {
 		r.submit(t, &host.Source{}, event(10)) // a batch stays open for as long as a commit takes
 		r.store.preFails = 1
 		source := &host.Source{}
-		child := make(chan host.Verdict, 1)
-		replies := make(chan host.Verdict, 1)
-		submit := func(source *host.Source, e *host.Event, to chan host.Verdict) {
-			if err := r.Submit(t.Context(), &host.Item{Event: e, Source: source, Done: func(v host.Verdict, _ error) { to <- v }}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		submit(source, event(1), replies)
-		submit(source, replyTo(2, 1), child)
+		child, replies := make(chan reply, 1), make(chan reply, 1)
+		r.send(t, source, replies, event(1))
+		r.send(t, source, child, replyTo(2, 1))
 		synctest.Wait()
 		began := time.Now()
 		close(first)
-		if v := <-replies; v.Code != host.Stored {
-			t.Errorf("the first: %v", v)
+		if got := <-replies; got.verdict.Code != host.Stored {
+			t.Errorf("the first: %v", got)
 		}
-		submit(&host.Source{}, event(3), replies)
-		if v := <-replies; v.Code != host.Stored {
-			t.Errorf("another's: %v", v)
+		if got := r.submit(t, &host.Source{}, event(3))[0]; got.verdict.Code != host.Stored {
+			t.Errorf("another's: %v", got)
 		}
 		if took := time.Since(began); took > maxFailTime+5*diskTime {
 			t.Errorf("another waited %v", took)
 		}
-		if v := <-child; v != tooFast {
-			t.Errorf("what takes long: %v", v)
+		if got := <-child; got.verdict != tooFast {
+			t.Errorf("what takes long: %v", got)
 		}
 		if decisions != 3 {
 			t.Fatalf("%d decisions were made about it, want 3: the commit did not fail beside it", decisions)
@@ -368,11 +359,8 @@ func TestHoldMeetsArrival(t *testing.T) {
 		once.Do(func() { close(deciding); <-goOn })
 		return host.Ruling{Action: host.Hold}
 	}, nil)
-	answer := make(chan host.Verdict, 1)
-	err := r.Submit(t.Context(), &host.Item{Event: event(1), Source: &host.Source{}, Done: func(v host.Verdict, _ error) { answer <- v }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := make(chan reply, 1)
+	r.send(t, &host.Source{}, answer, event(1))
 	<-deciding
 	here.Store(true)
 	got := r.arrive(t, func(ctx context.Context, facts host.RepoFacts, _ int64) (host.Release, error) {
@@ -386,8 +374,8 @@ func TestHoldMeetsArrival(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	close(goOn)
-	if v := <-answer; v.Code != host.Stored {
-		t.Errorf("got %v", v)
+	if got := <-answer; got.verdict.Code != host.Stored {
+		t.Errorf("got %v", got)
 	}
 }
 

@@ -16,7 +16,7 @@
 //     everything before it visible (writer.turn), a bounded number of times.
 //  4. The writer never calls a policy, and waits for one 10 ms at most (writer.wait).
 //  5. What follows from a commit is data: the events to publish, in commit order, and
-//     for a [Follower] what was removed and what changed in purgatory.
+//     what was removed and what changed in purgatory ([Follower]).
 //  6. What a policy holds is answered OK true after its commit, and is published when
 //     a release request releases it ([Pipeline.SubmitRelease]).
 //
@@ -76,8 +76,8 @@ type Tx interface {
 	Rollback() error
 }
 
-// Shared is an optional interface of a [Store] that other processes write too. A decision
-// is then checked against their commits as against those of this process.
+// Shared is a store that other processes write too. A decision is then checked against their
+// commits as against those of this process.
 type Shared interface {
 	// Changed receives after others may have committed something.
 	Changed() <-chan struct{}
@@ -102,23 +102,14 @@ type SharedTx interface {
 	Arrive()               // reports to them that git data has come
 }
 
-// Publisher sends new events to subscribers. It must not block.
-type Publisher interface {
-	Publish(events []host.Published)
-}
-
-// Follower is an optional interface of a [Publisher]. It receives, after each commit that
-// has any, the removed events and the changes in purgatory. It must not block. After a
+// Follower receives what each commit did, in the order of commits. It must not block. After a
 // crash, it reads what it missed from the store when it starts.
 type Follower interface {
-	Follow(removed []*host.Event, held []host.HeldChange)
-}
+	// Publish receives the new events, ephemeral ones included, if there are any.
+	Publish(events []host.Published)
 
-// Elsewhere is an optional interface of a [Publisher]. It receives what others have
-// committed to a [Shared] store, in one order with what is committed here. It must not
-// block. Without it, Publish and Follow receive that too.
-type Elsewhere interface {
-	Elsewhere(c host.Commit)
+	// Follow receives the removed events and the changes in purgatory, if there are any.
+	Follow(removed []*host.Event, held []host.HeldChange)
 }
 
 // Config holds what a pipeline needs. All fields are required unless it says
@@ -236,10 +227,20 @@ func (p *Pipeline) enqueue(ctx context.Context, source *host.Source, e *entry) e
 	return nil
 }
 
-// Run decides and writes until ctx ends, and passes what was stored to the publisher,
-// which may be nil and may be a [Follower]. Then it refuses new items, finishes those
-// that are queued, and returns.
-func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
+// Run decides and writes until ctx ends, and passes what was stored to the follower, which
+// may be nil. Then it refuses new items, finishes those that are queued, and returns.
+func (p *Pipeline) Run(ctx context.Context, here Follower) error {
+	return p.run(ctx, &writer{Pipeline: p, here: here})
+}
+
+// RunShared is Run where other processes write the store too. elsewhere receives what they
+// have committed, in one order with what is committed here; it must not block.
+func (p *Pipeline) RunShared(ctx context.Context, store Shared, here Follower, elsewhere func(host.Commit)) error {
+	shared := sharing{store: store, changed: store.Changed(), elsewhere: elsewhere}
+	return p.run(ctx, &writer{Pipeline: p, here: here, shared: shared})
+}
+
+func (p *Pipeline) run(ctx context.Context, w *writer) error {
 	s := p.schedule
 	// The work that is queued is finished even though ctx has ended.
 	working := context.WithoutCancel(ctx)
@@ -255,10 +256,7 @@ func (p *Pipeline) Run(ctx context.Context, publisher Publisher) error {
 	}
 	stop := context.AfterFunc(ctx, s.close)
 	defer stop()
-	w := writer{Pipeline: p, publisher: publisher, contention: contention{parallel: p.cfg.Workers}}
-	w.follower, _ = publisher.(Follower)
-	w.elsewhere, _ = publisher.(Elsewhere)
-	w.share()
+	w.parallel = p.cfg.Workers
 	w.write()
 	s.end()
 	workers.Wait()

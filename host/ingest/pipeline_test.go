@@ -70,18 +70,11 @@ func TestRemovedFact(t *testing.T) {
 
 	deletion := event(3, host.Tag{"e", event(1).ID.String()})
 	deletion.Kind = host.KindDeletion
-	answers := make(chan reply, 2)
-	submit := func(e *host.Event) {
-		err := r.Submit(t.Context(), &host.Item{Event: e, Source: &host.Source{}, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
-		if err != nil {
-			t.Error(err)
-		}
-	}
+	answers := make(chan reply, 1)
 	// The reply is read first, but the deletion is committed before it is decided.
-	submit(replyTo(2, 1))
+	r.send(t, &host.Source{}, answers, replyTo(2, 1))
 	<-deciding
-	submit(deletion)
-	if got := <-answers; got.verdict.Code != host.Stored {
+	if got := r.submit(t, &host.Source{}, deletion)[0]; got.verdict.Code != host.Stored {
 		t.Errorf("deletion: %v %v", got.verdict, got.err)
 	}
 	close(goOn)
@@ -94,18 +87,15 @@ func TestAnswerComesAfterCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, acceptAll, nil)
 		r.store.gate = make(chan struct{})
-		answered := false
-		err := r.Submit(t.Context(), &host.Item{Event: event(1), Source: &host.Source{}, Done: func(host.Verdict, error) { answered = true }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		answers := make(chan reply, 1)
+		r.send(t, &host.Source{}, answers, event(1))
 		synctest.Wait()
-		if answered || len(r.out.events) > 0 {
+		if len(answers) > 0 || len(r.out.events) > 0 {
 			t.Error("answered or published before the commit")
 		}
 		close(r.store.gate)
 		synctest.Wait()
-		if !answered || len(r.out.events) != 1 {
+		if len(answers) != 1 || len(r.out.events) != 1 {
 			t.Error("not answered or not published after the commit")
 		}
 		r.stop()
@@ -147,9 +137,7 @@ func TestFailures(t *testing.T) {
 				got := make(chan reply, 5)
 				src := &host.Source{}
 				for i := range 5 {
-					if err := r.Submit(t.Context(), &host.Item{Event: event(i), Source: src, Done: func(v host.Verdict, err error) { got <- reply{v, err} }}); err != nil {
-						t.Fatal(err)
-					}
+					r.send(t, src, got, event(i))
 				}
 				synctest.Wait()
 				close(gate)
@@ -181,48 +169,19 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A decision that always reads what others change must still come to an end.
-func TestContendedFactsEnd(t *testing.T) {
-	all := host.Filter{Limit: 1}
-	r := start(t, func(ctx context.Context, _ *host.Item, facts host.Facts) host.Ruling {
-		if _, err := facts.Query(ctx, all); err != nil {
-			t.Error(err)
-		}
-		return host.Ruling{Action: host.Accept}
-	}, nil)
-	var wg sync.WaitGroup
-	for c := range 4 {
-		wg.Go(func() {
-			var events []*host.Event
-			for i := range 100 {
-				events = append(events, event(c*1000+i))
-			}
-			for _, got := range r.submit(t, &host.Source{}, events...) {
-				if got.verdict.Code != host.Stored {
-					t.Errorf("%v %v", got.verdict, got.err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
 func TestStopFinishesWhatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, acceptAll, nil)
 		r.store.gate = make(chan struct{})
-		var answered int
+		answers := make(chan reply, 100)
 		for i := range 100 {
-			err := r.Submit(t.Context(), &host.Item{Event: event(i), Source: &host.Source{}, Done: func(host.Verdict, error) { answered++ }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r.send(t, &host.Source{}, answers, event(i))
 		}
 		synctest.Wait()
 		go func() { close(r.store.gate) }()
 		r.stop()
-		if answered != 100 {
-			t.Errorf("%d of 100 items were answered", answered)
+		if n := len(answers); n != 100 {
+			t.Errorf("%d of 100 items were answered", n)
 		}
 		if err := r.Submit(t.Context(), &host.Item{Event: event(1)}); !errors.Is(err, ErrClosed) {
 			t.Errorf("Submit after the end: %v", err)
@@ -350,38 +309,33 @@ func TestRecentIDsAreNotBelieved(t *testing.T) {
 
 // A copy that was queued behind the deletion of the event is not a duplicate.
 func TestDuplicateOfDeleted(t *testing.T) {
-	r := start(t, acceptAll, func(c *Config) { c.Workers = 1 })
-	e := event(0)
-	e.ID = sha256.Sum256(e.AppendCanonical(nil))
-	e.JSON = e.AppendJSON(nil)
-	r.submit(t, &host.Source{}, e)
-	hold := event(7)
-	gate := make(chan struct{})
-	r.store.putFails = func(x *host.Event) error {
-		if x.ID == hold.ID {
-			<-gate // until the copy has been decided
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, acceptAll, func(c *Config) { c.Workers = 1 })
+		e := event(0)
+		e.ID = sha256.Sum256(e.AppendCanonical(nil))
+		e.JSON = e.AppendJSON(nil)
+		r.submit(t, &host.Source{}, e)
+		hold := event(7)
+		gate := make(chan struct{})
+		r.store.putFails = func(x *host.Event) error {
+			if x.ID == hold.ID {
+				<-gate // until the copy has been decided
+			}
+			return nil
 		}
-		return nil
-	}
-	deletion := event(1, host.Tag{"e", e.ID.String()})
-	deletion.Kind = host.KindDeletion
-	answers, src := make(chan reply, 4), &host.Source{}
-	for _, x := range []*host.Event{hold, deletion, e, event(8)} {
-		err := r.Submit(t.Context(), &host.Item{Event: x, Source: src, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
-		if err != nil {
-			t.Fatal(err)
+		deletion := event(1, host.Tag{"e", e.ID.String()})
+		deletion.Kind = host.KindDeletion
+		answers := make(chan reply, 3)
+		r.send(t, &host.Source{}, answers, hold, deletion, e)
+		synctest.Wait()
+		close(gate)
+		<-answers
+		<-answers
+		if got := <-answers; got.verdict.Code == host.Duplicate {
+			t.Errorf("a copy of a deleted event is called a duplicate")
 		}
-	}
-	// The policy was asked about all but the copy, which came before the last.
-	for r.decisions(t) < 4 {
-		time.Sleep(time.Millisecond)
-	}
-	close(gate)
-	<-answers
-	<-answers
-	if got := <-answers; got.verdict.Code == host.Duplicate {
-		t.Errorf("a copy of a deleted event is called a duplicate")
-	}
+		r.stop()
+	})
 }
 
 func TestSweepRemovesExpired(t *testing.T) {

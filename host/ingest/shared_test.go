@@ -34,15 +34,6 @@ type placed struct {
 	other   bool  // the last of them is another pipeline's
 }
 
-// learner notes which commits are others'.
-type learner struct {
-	db     *postgres.Store
-	others map[int64]bool
-}
-
-func (l *learner) Publish([]host.Published) {}
-func (l *learner) Elsewhere(host.Commit)    { l.others[l.db.Commits()+1] = true }
-
 // TestSerializableTogether runs the random histories of TestSerializable through three
 // pipelines on one database, and compares every answer with those of one that handles one
 // item at a time: in the order of commits, and what changed nothing after what its pipeline
@@ -68,11 +59,11 @@ func serializableTogether(t *testing.T, seed uint64, url string) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		l := &learner{db: db, others: map[int64]bool{}}
-		r := startWith(t, digestPolicy, l, func(c *Config) {
+		others := map[int64]bool{} // commits of other pipelines
+		r := startWith(t, digestPolicy, func(c *Config) {
 			c.Store, c.Facts, c.Held = sharedStore{db}, storeFacts{db}, db
 			c.Batch = 16
-		})
+		}, sharedStore{db}, func(host.Commit) { others[db.Commits()+1] = true })
 		rigs = append(rigs, r)
 		for client := range clients {
 			client += n * clients
@@ -80,7 +71,7 @@ func serializableTogether(t *testing.T, seed uint64, url string) {
 				mu.Lock()
 				defer mu.Unlock()
 				at := db.Commits()
-				order = append(order, placed{x, at, l.others[at]})
+				order = append(order, placed{x, at, others[at]})
 			})
 		}
 	}

@@ -27,11 +27,9 @@ const (
 // it.
 type writer struct {
 	*Pipeline
-	publisher Publisher // may be nil
-	follower  Follower  // may be nil
-	elsewhere Elsewhere // may be nil
-	shared    sharing
-	history   history
+	here    Follower // of what is committed here; may be nil
+	shared  sharing
+	history history
 	contention
 
 	turns      []*entry      // decided and first in their lanes
@@ -198,6 +196,17 @@ func (w *writer) finish() {
 	b.answer()
 }
 
+// commit commits a batch, or rolls it back if that cannot be.
+func (w *writer) commit(b *batch) {
+	if b.err == nil {
+		b.finish()
+	}
+	if b.err != nil {
+		b.rollback()
+		w.failures++
+	}
+}
+
 // fail ends a batch that cannot be committed. If it holds several items, each gets a
 // batch of its own: one of them may be what the store cannot take, and the others
 // must not suffer for it.
@@ -221,13 +230,7 @@ func (w *writer) fail(b *batch) {
 		} else {
 			alone.refuse(a.entry)
 		}
-		if alone.err == nil {
-			alone.finish()
-		}
-		if alone.err != nil {
-			alone.rollback()
-			w.failures++
-		}
+		w.commit(alone)
 		alone.answer()
 	}
 }
@@ -256,17 +259,13 @@ func (w *writer) second() {
 	if w.shared.behind {
 		w.catchUp()
 	}
-	w.sweep()
-	w.schedule.forget()
-}
-
-// sweep lets time pass: stored events expire (NIP-40), and held ones.
-func (w *writer) sweep() {
 	now := w.cfg.Now().Unix()
 	w.sweepStored(now)
 	w.sweepHeld(now)
+	w.schedule.forget()
 }
 
+// sweepStored removes stored events that have expired (NIP-40).
 func (w *writer) sweepStored(now int64) {
 	for {
 		at, ok := w.cfg.Store.NextExpiry()
@@ -274,20 +273,20 @@ func (w *writer) sweepStored(now int64) {
 			return
 		}
 		b := w.newBatch()
-		n := b.sweep(now)
-		if b.err == nil {
-			b.finish()
+		if b.open() {
+			var removed []*host.Event
+			removed, b.err = b.tx.Sweep(now, sweepBatch)
+			b.changed(removed)
 		}
+		w.commit(b)
 		if b.err != nil {
-			b.rollback()
-			w.failures++
 			w.cfg.Log.Error("remove expired events", "err", b.err)
 			return
 		}
-		if n == 0 {
+		if len(b.removed) == 0 {
 			return
 		}
-		w.metrics.expired.Add(float64(n))
+		w.metrics.expired.Add(float64(len(b.removed)))
 	}
 }
 

@@ -66,7 +66,7 @@ func (b *changeQueue) take() pending {
 	return p
 }
 
-// Publish queues the events of a commit for the loop (ingest.Publisher). It does not
+// Publish queues the events of a commit for the loop (ingest.Follower). It does not
 // wait.
 func (v *Sync) Publish(events []host.Published) {
 	v.changed(loop.Published(v.known, v.cfg.Now().Unix(), events))

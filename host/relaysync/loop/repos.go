@@ -240,7 +240,7 @@ const (
 	Dropped // from purgatory, or with its repository
 )
 
-// Published returns the changes of a commit's events (ingest.Publisher). It may be called
+// Published returns the changes of a commit's events (ingest.Follower). It may be called
 // by any goroutine. now is in unix seconds.
 func Published(k *known.Set, now int64, events []host.Published) []Change {
 	list := make([]Change, 0, len(events))
