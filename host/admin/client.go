@@ -17,7 +17,6 @@ import (
 	"syscall"
 
 	"talon/host"
-	"talon/host/gitfetch"
 	"talon/host/plugin"
 	"talon/host/plugin/sidecar"
 )
@@ -60,7 +59,7 @@ func (c *Client) connect(ctx context.Context) (net.Conn, error) {
 
 // List returns all plugins.
 func (c *Client) List(ctx context.Context) (list []plugin.Status, err error) {
-	err = c.ask(ctx, http.MethodGet, pathPlugins, nil, nil, &list)
+	err = c.get(ctx, pathPlugins, nil, &list)
 	return list, err
 }
 
@@ -68,13 +67,13 @@ func (c *Client) List(ctx context.Context) (list []plugin.Status, err error) {
 // disagreed, at most limit of them, the newest first.
 func (c *Client) Disagreements(ctx context.Context, name string, limit int) (list []plugin.Disagreement, err error) {
 	query := url.Values{"plugin": {name}, "limit": {strconv.Itoa(limit)}}
-	err = c.ask(ctx, http.MethodGet, pathDisagreements, query, nil, &list)
+	err = c.get(ctx, pathDisagreements, query, &list)
 	return list, err
 }
 
 // Why returns the last decision about an event.
 func (c *Client) Why(ctx context.Context, event host.ID) (why plugin.Why, err error) {
-	err = c.ask(ctx, http.MethodGet, pathWhy, url.Values{"event": {event.String()}}, nil, &why)
+	err = c.get(ctx, pathWhy, url.Values{"event": {event.String()}}, &why)
 	return why, err
 }
 
@@ -106,28 +105,22 @@ func (c *Client) SetMode(ctx context.Context, name string, m sidecar.Mode) (stat
 	return status, err
 }
 
+func (c *Client) get(ctx context.Context, path string, query url.Values, into any) error {
+	return c.askWith(ctx, http.MethodGet, path, query, http.Header{}, nil, into)
+}
+
 func (c *Client) post(ctx context.Context, path string, v, into any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return c.ask(ctx, http.MethodPost, path, nil, text, into)
-}
-
-func (c *Client) ask(ctx context.Context, method, path string, query url.Values, body []byte, into any) error {
-	return c.askWith(ctx, method, path, query, http.Header{}, body, into)
+	return c.askWith(ctx, http.MethodPost, path, nil, http.Header{}, text, into)
 }
 
 func (c *Client) askWith(ctx context.Context, method, path string, query url.Values, header http.Header, body []byte, into any) error {
-	at := url.URL{Scheme: "http", Host: "talon", Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
+	resp, err := c.request(ctx, &c.http, method, path, query, header, body)
 	if err != nil {
 		return err
-	}
-	req.Header = header
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return c.explain(err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -137,17 +130,34 @@ func (c *Client) askWith(ctx context.Context, method, path string, query url.Val
 	if len(text) > maxAnswer {
 		return fmt.Errorf("the answer of the server has more than %d bytes", maxAnswer)
 	}
-	if resp.StatusCode != http.StatusOK {
-		var f failure
-		if json.Unmarshal(text, &f) != nil || f.Error == "" {
-			return fmt.Errorf("the server answered %s", resp.Status)
-		}
-		return errors.New(f.Error)
-	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("read the answer of the server: %w", err)
 	}
 	return nil
+}
+
+// request returns the server's answer if that is 200; else what it says is wrong.
+func (c *Client) request(ctx context.Context, by *http.Client, method, path string, query url.Values, header http.Header, body []byte) (*http.Response, error) {
+	at := url.URL{Scheme: "http", Host: "talon", Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header
+	resp, err := by.Do(req)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	var f failure
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON))
+	if err != nil || json.Unmarshal(text, &f) != nil || f.Error == "" {
+		return nil, fmt.Errorf("the server answered %s", resp.Status)
+	}
+	return nil, errors.New(f.Error)
 }
 
 // explain says what an error of the connection means.
@@ -163,91 +173,4 @@ func (c *Client) explain(err error) error {
 		err = u.Err
 	}
 	return fmt.Errorf("ask the server on the admin socket %s: %w", c.path, err)
-}
-
-// Hunt lets an operator see the search for git data, and start a round of it.
-type Hunt interface {
-	// Status returns the status of the hunt, with at most the given number of
-	// repositories and of domains.
-	Status(ctx context.Context, limit int) (gitfetch.Status, error)
-
-	// FetchNow begins a round of the search for an identifier now. The repository is the
-	// address of one of them, or empty.
-	FetchNow(ctx context.Context, repository, identifier string) error
-}
-
-const (
-	pathHunt    = "/hunt"     // GET, limit
-	pathHuntNow = "/hunt/now" // POST a hurry
-)
-
-type hurry struct {
-	Repository string `json:"repository"`
-	Identifier string `json:"identifier"`
-}
-
-const (
-	maxIdentifier = 4096 // bytes
-	maxHunted     = 10_000
-	defaultHunted = 100
-)
-
-func (h *handler) hunts(w http.ResponseWriter, r *http.Request) {
-	if h.Hunt == nil {
-		answer(w, http.StatusNotFound, failure{"this server does not hunt for git data"})
-		return
-	}
-	limit := defaultHunted
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			answer(w, http.StatusBadRequest, failure{fmt.Sprintf("limit %.20q is wrong: want a number from 1", text)})
-			return
-		}
-		limit = min(n, maxHunted)
-	}
-	h.answerHunt(w, r, limit)
-}
-
-func (h *handler) huntNow(w http.ResponseWriter, r *http.Request) {
-	var ask hurry
-	err := parse(r, &ask)
-	switch {
-	case h.Hunt == nil:
-		answer(w, http.StatusNotFound, failure{"this server does not hunt for git data"})
-		return
-	case err != nil:
-		answer(w, statusOf(err), failure{err.Error()})
-		return
-	case ask.Identifier == "" || len(ask.Identifier) > maxIdentifier || len(ask.Repository) > maxIdentifier+100:
-		answer(w, http.StatusBadRequest, failure{"the identifier is missing or too long"})
-		return
-	}
-	if err := h.Hunt.FetchNow(r.Context(), ask.Repository, ask.Identifier); err != nil {
-		answer(w, http.StatusServiceUnavailable, failure{err.Error()})
-		return
-	}
-	h.log.Info("the operator hurries a search", "identifier", ask.Identifier)
-	h.answerHunt(w, r, defaultHunted)
-}
-
-func (h *handler) answerHunt(w http.ResponseWriter, r *http.Request, limit int) {
-	status, err := h.Hunt.Status(r.Context(), limit)
-	if err != nil {
-		answer(w, http.StatusServiceUnavailable, failure{err.Error()})
-		return
-	}
-	answer(w, http.StatusOK, status)
-}
-
-// Hunt returns the status of the hunt for git data.
-func (c *Client) Hunt(ctx context.Context, limit int) (status gitfetch.Status, err error) {
-	err = c.ask(ctx, http.MethodGet, pathHunt, url.Values{"limit": {strconv.Itoa(limit)}}, nil, &status)
-	return status, err
-}
-
-// HuntNow begins a round of the search for an identifier now.
-func (c *Client) HuntNow(ctx context.Context, repository, identifier string) error {
-	var status gitfetch.Status
-	return c.post(ctx, pathHuntNow, hurry{repository, identifier}, &status)
 }

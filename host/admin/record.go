@@ -115,21 +115,12 @@ func (c *Client) Record(ctx context.Context, ask Record, w io.Writer, begun func
 	if ask.Max != 0 {
 		query.Set("most", strconv.Itoa(ask.Max))
 	}
-	at := url.URL{Scheme: "http", Host: "talon", Path: pathRecord, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	patient := http.Client{Transport: c.http.Transport} // the server says when it ends
+	resp, err := c.request(ctx, &patient, http.MethodGet, pathRecord, query, http.Header{}, nil)
 	if err != nil {
 		return came, err
 	}
-	// The server says when it ends.
-	patient := http.Client{Transport: c.http.Transport}
-	resp, err := patient.Do(req)
-	if err != nil {
-		return came, c.explain(err)
-	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return came, refusal(resp)
-	}
 	begun()
 	if err := copyLines(w, io.LimitReader(resp.Body, maxRecorded)); err != nil {
 		return came, err
@@ -138,16 +129,6 @@ func (c *Client) Record(ctx context.Context, ask Record, w io.Writer, begun func
 		return came, errors.New("the recording was cut off: the server has stopped, or this was read too slowly")
 	}
 	return came, nil
-}
-
-// refusal is the error that a server answers.
-func refusal(resp *http.Response) error {
-	var f failure
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON))
-	if err != nil || json.Unmarshal(text, &f) != nil || f.Error == "" {
-		return fmt.Errorf("the server answered %s", resp.Status)
-	}
-	return errors.New(f.Error)
 }
 
 // copyLines copies whole lines only: a file that is cut off must stay readable.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 
 func TestRecord(t *testing.T) {
 	f := &fake{}
-	c := serve(t, f, filepath.Join(t.TempDir(), "admin", "talon.sock"))
+	c := serve(t, Surface{Plugins: f}, private(t))
 	begun := 0
 	ask := func(r Record) (string, plugin.Recorded, error) {
 		var out bytes.Buffer
@@ -51,7 +50,7 @@ func TestRecord(t *testing.T) {
 // TestRecordStops ends a recording from both sides: the client's by its signal, the
 // server's when it stops.
 func TestRecordStops(t *testing.T) {
-	c := serve(t, &fake{}, filepath.Join(t.TempDir(), "admin", "talon.sock"))
+	c := serve(t, Surface{Plugins: &fake{}}, private(t))
 	ctx, stop := context.WithCancel(t.Context())
 	lines := writer(func(text []byte) error {
 		if strings.HasPrefix(string(text), "[") {

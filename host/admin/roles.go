@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
 
+	"talon/host/gitfetch"
 	"talon/host/relaysync"
 )
 
@@ -27,7 +27,7 @@ type Nodes interface {
 // ofRole is a path that the node with a role answers.
 type ofRole struct {
 	role, pattern string
-	do            http.HandlerFunc
+	do            func(*http.Request) (any, error)
 }
 
 func (h *handler) ofRoles() []ofRole {
@@ -54,12 +54,13 @@ type reply struct {
 
 // whereRole answers on the node that has the role.
 func (h *handler) whereRole(r ofRole) http.HandlerFunc {
+	here := answerBy(r.do)
 	if h.Nodes == nil {
-		return r.do
+		return here
 	}
 	return func(w http.ResponseWriter, req *http.Request) {
 		if h.Nodes.Has(r.role) {
-			r.do(w, req)
+			here(w, req)
 			return
 		}
 		text, err := body(req, maxJSON)
@@ -88,7 +89,7 @@ func Answer(surface Surface, log *slog.Logger) func(ctx context.Context, request
 	h := &handler{Surface: surface, log: log}
 	mux := http.NewServeMux()
 	for _, r := range h.ofRoles() {
-		mux.HandleFunc(r.pattern, r.do)
+		mux.HandleFunc(r.pattern, answerBy(r.do))
 	}
 	mux.HandleFunc("/", unknownPath)
 	return func(ctx context.Context, request []byte) []byte {
@@ -156,72 +157,59 @@ const (
 	defaultSynced = 50
 )
 
-func (h *handler) syncs(w http.ResponseWriter, r *http.Request) {
+func (h *handler) syncs(r *http.Request) (any, error) {
 	if h.Sync == nil {
-		answer(w, http.StatusNotFound, failure{noSync})
-		return
+		return nil, noSync
 	}
 	values := r.URL.Query()
-	q := relaysync.Query{Relay: values.Get("relay"), Repository: values.Get("repository"), Limit: defaultSynced}
-	if text := values.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			answer(w, http.StatusBadRequest, failure{fmt.Sprintf("limit %.20q is wrong: want a number from 1", text)})
-			return
-		}
-		q.Limit = min(n, maxSynced)
-	}
-	status, err := h.Sync.Status(r.Context(), q)
+	limit, err := limitOf(r, defaultSynced, maxSynced)
 	if err != nil {
-		answer(w, statusOfSync(err), failure{err.Error()})
-		return
+		return nil, err
 	}
-	answer(w, http.StatusOK, status)
+	status, err := h.Sync.Status(r.Context(), relaysync.Query{Relay: values.Get("relay"), Repository: values.Get("repository"), Limit: limit})
+	return status, syncProblem(err)
 }
 
-const noSync = "this server does not follow other relays (option sync)"
+var noSync = problem{http.StatusNotFound, errors.New("this server does not follow other relays (option sync)")}
 
-func (h *handler) syncNow(w http.ResponseWriter, r *http.Request) {
-	h.aboutRelay(w, r, func(relay string) (any, error) {
+func (h *handler) syncNow(r *http.Request) (any, error) {
+	return h.aboutRelay(r, func(relay string) (any, error) {
 		n, err := h.Sync.Now(r.Context(), relay)
 		return begun{n}, err
 	})
 }
 
-func (h *handler) syncUnbar(w http.ResponseWriter, r *http.Request) {
-	h.aboutRelay(w, r, func(relay string) (any, error) { return begun{1}, h.Sync.Unbar(r.Context(), relay) })
+func (h *handler) syncUnbar(r *http.Request) (any, error) {
+	return h.aboutRelay(r, func(relay string) (any, error) { return begun{1}, h.Sync.Unbar(r.Context(), relay) })
 }
 
-func (h *handler) aboutRelay(w http.ResponseWriter, r *http.Request, do func(relay string) (any, error)) {
+func (h *handler) aboutRelay(r *http.Request, do func(relay string) (any, error)) (any, error) {
+	if h.Sync == nil {
+		return nil, noSync
+	}
 	var ask named
-	err := parse(r, &ask)
-	switch {
-	case h.Sync == nil:
-		answer(w, http.StatusNotFound, failure{noSync})
-		return
-	case err != nil:
-		answer(w, statusOf(err), failure{err.Error()})
-		return
+	if err := parse(r, &ask); err != nil {
+		return nil, err
 	}
 	done, err := do(ask.Relay)
-	if err != nil {
-		answer(w, statusOfSync(err), failure{err.Error()})
-		return
-	}
-	answer(w, http.StatusOK, done)
+	return done, syncProblem(err)
 }
 
-func statusOfSync(err error) int {
-	if errors.Is(err, relaysync.ErrUnknownRelay) || errors.Is(err, relaysync.ErrUnknownRepository) {
-		return http.StatusNotFound
+// syncProblem gives an error of sync its status, and leaves nil as it is.
+func syncProblem(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, relaysync.ErrUnknownRelay), errors.Is(err, relaysync.ErrUnknownRepository):
+		return problem{http.StatusNotFound, err}
 	}
-	return http.StatusServiceUnavailable
+	return problem{http.StatusServiceUnavailable, err}
 }
 
 // Sync returns the status of sync.
 func (c *Client) Sync(ctx context.Context, q relaysync.Query) (status relaysync.Snapshot, err error) {
 	values := url.Values{"limit": {strconv.Itoa(q.Limit)}, "relay": {q.Relay}, "repository": {q.Repository}}
-	err = c.ask(ctx, http.MethodGet, pathSync, values, nil, &status)
+	err = c.get(ctx, pathSync, values, &status)
 	return status, err
 }
 
@@ -236,4 +224,82 @@ func (c *Client) SyncNow(ctx context.Context, relay string) (int, error) {
 // SyncUnbar resets the failures and the bar of a relay.
 func (c *Client) SyncUnbar(ctx context.Context, relay string) error {
 	return c.post(ctx, pathSyncUnbar, named{relay}, new(begun))
+}
+
+// Hunt lets an operator see the search for git data, and start a round of it.
+type Hunt interface {
+	// Status returns the status of the hunt, with at most the given number of
+	// repositories and of domains.
+	Status(ctx context.Context, limit int) (gitfetch.Status, error)
+
+	// FetchNow begins a round of the search for an identifier now. The repository is the
+	// address of one of them, or empty.
+	FetchNow(ctx context.Context, repository, identifier string) error
+}
+
+const (
+	pathHunt    = "/hunt"     // GET, limit
+	pathHuntNow = "/hunt/now" // POST a hurry
+)
+
+type hurry struct {
+	Repository string `json:"repository"`
+	Identifier string `json:"identifier"`
+}
+
+const (
+	maxIdentifier = 4096 // bytes
+	maxHunted     = 10_000
+	defaultHunted = 100
+)
+
+var noHunt = problem{http.StatusNotFound, errors.New("this server does not hunt for git data")}
+
+func (h *handler) hunts(r *http.Request) (any, error) {
+	if h.Hunt == nil {
+		return nil, noHunt
+	}
+	limit, err := limitOf(r, defaultHunted, maxHunted)
+	if err != nil {
+		return nil, err
+	}
+	return h.huntStatus(r, limit)
+}
+
+func (h *handler) huntNow(r *http.Request) (any, error) {
+	if h.Hunt == nil {
+		return nil, noHunt
+	}
+	var ask hurry
+	if err := parse(r, &ask); err != nil {
+		return nil, err
+	}
+	if ask.Identifier == "" || len(ask.Identifier) > maxIdentifier || len(ask.Repository) > maxIdentifier+100 {
+		return nil, problem{http.StatusBadRequest, errors.New("the identifier is missing or too long")}
+	}
+	if err := h.Hunt.FetchNow(r.Context(), ask.Repository, ask.Identifier); err != nil {
+		return nil, problem{http.StatusServiceUnavailable, err}
+	}
+	h.log.Info("the operator hurries a search", "identifier", ask.Identifier)
+	return h.huntStatus(r, defaultHunted)
+}
+
+func (h *handler) huntStatus(r *http.Request, limit int) (any, error) {
+	status, err := h.Hunt.Status(r.Context(), limit)
+	if err != nil {
+		return nil, problem{http.StatusServiceUnavailable, err}
+	}
+	return status, nil
+}
+
+// Hunt returns the status of the hunt for git data.
+func (c *Client) Hunt(ctx context.Context, limit int) (status gitfetch.Status, err error) {
+	err = c.get(ctx, pathHunt, url.Values{"limit": {strconv.Itoa(limit)}}, &status)
+	return status, err
+}
+
+// HuntNow begins a round of the search for an identifier now.
+func (c *Client) HuntNow(ctx context.Context, repository, identifier string) error {
+	var status gitfetch.Status
+	return c.post(ctx, pathHuntNow, hurry{repository, identifier}, &status)
 }

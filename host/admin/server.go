@@ -142,9 +142,9 @@ type handler struct {
 
 func (h *handler) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+pathPlugins, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, h.Plugins.List()) })
-	mux.HandleFunc("GET "+pathDisagreements, h.disagreements)
-	mux.HandleFunc("GET "+pathWhy, h.why)
+	mux.HandleFunc("GET "+pathPlugins, answerBy(func(*http.Request) (any, error) { return h.Plugins.List(), nil }))
+	mux.HandleFunc("GET "+pathDisagreements, answerBy(h.disagreements))
+	mux.HandleFunc("GET "+pathWhy, answerBy(h.why))
 	mux.HandleFunc("POST "+pathSwap, h.change("swap", h.swap))
 	mux.HandleFunc("POST "+pathRollback, h.change("rollback", h.rollback))
 	mux.HandleFunc("POST "+pathMode, h.change("mode", h.mode))
@@ -160,39 +160,62 @@ func unknownPath(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusNotFound, failure{fmt.Sprintf("this server does not know %s %.80q", r.Method, r.URL.Path)})
 }
 
-func (h *handler) disagreements(w http.ResponseWriter, r *http.Request) {
-	limit := defaultListed
-	if text := r.URL.Query().Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			answer(w, http.StatusBadRequest, failure{fmt.Sprintf("limit %.20q is wrong: want a number from 1", text)})
+// answerBy answers with what do returns.
+func answerBy(do func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := do(r)
+		if err != nil {
+			answer(w, statusOf(err), failure{err.Error()})
 			return
 		}
-		limit = min(n, maxListed)
+		answer(w, http.StatusOK, v)
+	}
+}
+
+// problem is an error with the status of its answer.
+type problem struct {
+	status int
+	error
+}
+
+// limitOf returns the limit that a request gives, preset if it gives none, at most maximum.
+func limitOf(r *http.Request, preset, maximum int) (int, error) {
+	text := r.URL.Query().Get("limit")
+	if text == "" {
+		return preset, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, problem{http.StatusBadRequest, fmt.Errorf("limit %.20q is wrong: want a number from 1", text)}
+	}
+	return min(n, maximum), nil
+}
+
+func (h *handler) disagreements(r *http.Request) (any, error) {
+	limit, err := limitOf(r, defaultListed, maxListed)
+	if err != nil {
+		return nil, err
 	}
 	// Only a name that exists is looked up, so that nothing is kept for others.
 	name := r.URL.Query().Get("plugin")
 	for _, s := range h.Plugins.List() {
 		if s.Name == name {
-			answer(w, http.StatusOK, h.Plugins.Disagreements(name, limit))
-			return
+			return h.Plugins.Disagreements(name, limit), nil
 		}
 	}
-	answer(w, http.StatusNotFound, failure{fmt.Sprintf("%v: %.80q", plugin.ErrUnknown, name)})
+	return nil, fmt.Errorf("%w: %.80q", plugin.ErrUnknown, name)
 }
 
-func (h *handler) why(w http.ResponseWriter, r *http.Request) {
+func (h *handler) why(r *http.Request) (any, error) {
 	var id host.ID
 	if !host.ParseHex(id[:], r.URL.Query().Get("event")) {
-		answer(w, http.StatusBadRequest, failure{"the event is wrong: want its id, 64 lower-case hex digits"})
-		return
+		return nil, problem{http.StatusBadRequest, errors.New("the event is wrong: want its id, 64 lower-case hex digits")}
 	}
 	why, ok := h.Plugins.Why(id)
 	if !ok {
-		answer(w, http.StatusNotFound, failure{fmt.Sprintf("no decision about event %s is remembered", id)})
-		return
+		return nil, problem{http.StatusNotFound, fmt.Errorf("no decision about event %s is remembered", id)}
 	}
-	answer(w, http.StatusOK, why)
+	return why, nil
 }
 
 // change wraps what changes a plugin: one runs at a time, and it is logged.
@@ -288,7 +311,10 @@ func parse(r *http.Request, v any) error {
 }
 
 func statusOf(err error) int {
+	var p problem
 	switch {
+	case errors.As(err, &p):
+		return p.status
 	case errors.Is(err, plugin.ErrUnknown):
 		return http.StatusNotFound
 	case errors.Is(err, plugin.ErrRefused):

@@ -94,7 +94,7 @@ func (f *fake) Record(ctx context.Context, o plugin.Recording, write func([]byte
 }
 
 // serve returns a client of a server.
-func serve(t *testing.T, f *fake, path string) *Client {
+func serve(t *testing.T, s Surface, path string) *Client {
 	t.Helper()
 	l, err := Listen(path)
 	if err != nil {
@@ -102,7 +102,7 @@ func serve(t *testing.T, f *fake, path string) *Client {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, l, Surface{Plugins: f}, slog.New(slog.DiscardHandler)) }()
+	go func() { done <- Serve(ctx, l, s, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -125,7 +125,7 @@ func TestClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &fake{}
-	c := serve(t, f, filepath.Join(long, "admin", "talon.sock"))
+	c := serve(t, Surface{Plugins: f}, filepath.Join(long, "admin", "talon.sock"))
 	ctx := t.Context()
 	if list, err := c.List(ctx); err != nil || !reflect.DeepEqual(list, []plugin.Status{lists}) {
 		t.Errorf("List: %+v, %v", list, err)
@@ -172,7 +172,7 @@ func TestErrors(t *testing.T) {
 		{context.DeadlineExceeded, 503},
 	} {
 		f := &fake{err: tt.err}
-		c := serve(t, f, private(t))
+		c := serve(t, Surface{Plugins: f}, private(t))
 		if _, err := c.Swap(t.Context(), "x", nil, nil); err == nil || err.Error() != tt.err.Error() {
 			t.Errorf("got %v, want %v", err, tt.err)
 		}
@@ -203,7 +203,7 @@ func raw(t *testing.T, c *Client, method, target, body string) (int, string) {
 
 func TestBadRequests(t *testing.T) {
 	f := &fake{}
-	c := serve(t, f, private(t))
+	c := serve(t, Surface{Plugins: f}, private(t))
 	for _, tt := range []struct {
 		method, target, body string
 		status               int
@@ -238,7 +238,7 @@ func TestBadRequests(t *testing.T) {
 
 func TestModuleIsBounded(t *testing.T) {
 	f := &fake{}
-	c := serve(t, f, private(t))
+	c := serve(t, Surface{Plugins: f}, private(t))
 	big := make([]byte, MaxModule+1)
 	if _, err := c.Swap(t.Context(), "x", big, nil); err == nil || !strings.Contains(err.Error(), "at most 33554432") {
 		t.Errorf("got %v", err)
@@ -264,7 +264,7 @@ func TestModuleIsBounded(t *testing.T) {
 // TestSwapSigned sends the signature of a module with it.
 func TestSwapSigned(t *testing.T) {
 	f := &fake{}
-	c := serve(t, f, private(t))
+	c := serve(t, Surface{Plugins: f}, private(t))
 	for _, signature := range [][]byte{[]byte("{\"content\":\"ä\"}\n"), nil, bytes.Repeat([]byte{255}, MaxSignature)} {
 		if _, err := c.Swap(t.Context(), "x", []byte("module"), signature); err != nil || !bytes.Equal(f.signature, signature) || (signature == nil) != (f.signature == nil) {
 			t.Errorf("got %q, %v, want %q", f.signature, err, signature)
@@ -282,7 +282,7 @@ func TestSwapSigned(t *testing.T) {
 
 func TestOneChangeAtATime(t *testing.T) {
 	f := &fake{block: make(chan struct{})}
-	c := serve(t, f, private(t))
+	c := serve(t, Surface{Plugins: f}, private(t))
 	const n = 5
 	done := make(chan error, n)
 	for range n {

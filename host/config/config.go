@@ -36,7 +36,7 @@ type Config struct {
 	Listen      string
 	Domain      string // as it was written; see [Config.Service]
 	PRs         bool
-	Proxies     Prefixes
+	Proxies     []netip.Prefix
 	Git         string
 	PackSize    int64
 	PackObjects int64

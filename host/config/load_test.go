@@ -146,14 +146,17 @@ func TestOperatingScope(t *testing.T) {
 // What help shows as an option's default, the option accepts and shows again.
 func TestDefaultsRoundTrip(t *testing.T) {
 	c := &Config{}
+	lists := map[string][]string{"policy": {"b,a"}, "bootstrap": {"wss://a.example,ws://b"}, "trust-proxy": {"10.0.0.0/8,::1/128"}}
 	for _, o := range c.options() {
-		if err := o.value.set(o.preset); err != nil {
-			t.Errorf("%s: %v", o.name, err)
-			continue
-		}
-		shown := o.value.get()
-		if err := o.value.set(shown); err != nil || o.value.get() != shown {
-			t.Errorf("%s: shown as %q, which is read as %q, %v", o.name, shown, o.value.get(), err)
+		for _, text := range append(lists[o.name], o.preset) {
+			if err := o.value.set(text); err != nil {
+				t.Errorf("%s: %v", o.name, err)
+				continue
+			}
+			shown := o.value.get()
+			if err := o.value.set(shown); err != nil || o.value.get() != shown {
+				t.Errorf("%s: shown as %q, which is read as %q, %v", o.name, shown, o.value.get(), err)
+			}
 		}
 	}
 }

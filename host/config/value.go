@@ -17,9 +17,6 @@ import (
 	"talon/sdk/nip19"
 )
 
-// Prefixes is a list of networks.
-type Prefixes []netip.Prefix
-
 func required(s string) error {
 	if s == "" {
 		return errors.New("something, not nothing")
@@ -35,22 +32,30 @@ func branch(s string) error {
 	return nil
 }
 
-func text(p *string, check func(string) error) value {
+// parsed is a string that parse may write in another way. Its error says what is allowed.
+func parsed(p *string, parse func(string) (string, error)) value {
 	return value{
 		set: func(s string) error {
-			if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
-				return errors.New("text without control characters")
+			s, err := parse(s)
+			if err == nil {
+				*p = s
 			}
-			if check != nil {
-				if err := check(s); err != nil {
-					return err
-				}
-			}
-			*p = s
-			return nil
+			return err
 		},
 		get: func() string { return *p }, kind: "string",
 	}
+}
+
+func text(p *string, check func(string) error) value {
+	return parsed(p, func(s string) (string, error) {
+		if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' }) {
+			return "", errors.New("text without control characters")
+		}
+		if check != nil {
+			return s, check(s)
+		}
+		return s, nil
+	})
 }
 
 func enum(p *string, allowed ...string) value {
@@ -76,47 +81,56 @@ func boolean(p *bool) value {
 	}
 }
 
-// relays is a list of relay URLs.
-func relays(p *[]string) value {
+// list is values with commas between them. parse reads one behind those that were read before.
+func list[T any](p *[]T, kind string, parse func(before []T, item string) (T, error), format func(T) string) value {
 	return value{
 		set: func(s string) error {
-			var list []string
+			var list []T
 			for item := range strings.SplitSeq(s, ",") {
 				if item = strings.TrimSpace(item); item == "" {
 					continue
 				}
-				u, err := url.Parse(item)
-				if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" {
-					return errors.New("URLs that begin with ws:// or wss://, with commas between them")
+				v, err := parse(list, item)
+				if err != nil {
+					return err
 				}
-				list = append(list, item)
+				list = append(list, v)
 			}
 			*p = list
 			return nil
 		},
-		get: func() string { return strings.Join(*p, ",") }, kind: "string",
+		get: func() string {
+			var items []string
+			for _, v := range *p {
+				items = append(items, format(v))
+			}
+			return strings.Join(items, ",")
+		},
+		kind: kind,
 	}
+}
+
+func itself(s string) string { return s }
+
+// relays is a list of relay URLs.
+func relays(p *[]string) value {
+	return list(p, "string", func(_ []string, item string) (string, error) {
+		u, err := url.Parse(item)
+		if err != nil || u.Scheme != "ws" && u.Scheme != "wss" || u.Host == "" {
+			return "", errors.New("URLs that begin with ws:// or wss://, with commas between them")
+		}
+		return item, nil
+	}, itself)
 }
 
 // names is a list of names of plugins, each once.
 func names(p *[]string) value {
-	return value{
-		set: func(s string) error {
-			var list []string
-			for item := range strings.SplitSeq(s, ",") {
-				if item = strings.TrimSpace(item); item == "" {
-					continue
-				}
-				if !pluginName.MatchString(item) || slices.Contains(list, item) {
-					return errors.New("names of plugins, such as rate,lists,grasp, each once")
-				}
-				list = append(list, item)
-			}
-			*p = list
-			return nil
-		},
-		get: func() string { return strings.Join(*p, ",") }, kind: "string",
-	}
+	return list(p, "string", func(before []string, item string) (string, error) {
+		if !pluginName.MatchString(item) || slices.Contains(before, item) {
+			return "", errors.New("names of plugins, such as rate,lists,grasp, each once")
+		}
+		return item, nil
+	}, itself)
 }
 
 var pluginName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -236,104 +250,67 @@ var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
 func domain(p *string) value {
 	wrong := errors.New("host or host:port without scheme or path, such as relay.example.com")
-	return value{
-		set: func(s string) error {
-			s = strings.ToLower(s)
-			name := s
-			if h, port, err := net.SplitHostPort(s); err == nil {
-				if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-					return wrong
-				}
-				name = h
+	return parsed(p, func(s string) (string, error) {
+		s = strings.ToLower(s)
+		name := s
+		if h, port, err := net.SplitHostPort(s); err == nil {
+			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+				return "", wrong
 			}
-			if _, err := netip.ParseAddr(strings.Trim(name, "[]")); s != "" && err != nil && !hostName.MatchString(name) {
-				return wrong
-			}
-			*p = s
-			return nil
-		},
-		get: func() string { return *p }, kind: "string",
-	}
+			name = h
+		}
+		if _, err := netip.ParseAddr(strings.Trim(name, "[]")); s != "" && err != nil && !hostName.MatchString(name) {
+			return "", wrong
+		}
+		return s, nil
+	})
 }
 
 func pubkey(p *string) value {
-	return value{
-		set: func(s string) error {
-			if s == "" {
-				*p = ""
-				return nil
-			}
-			key, err := nip19.ParsePubKey(s)
-			if err != nil {
-				return errors.New("an npub or 64 lower-case hex characters")
-			}
-			*p = hex.EncodeToString(key[:])
-			return nil
-		},
-		get: func() string { return *p }, kind: "string",
-	}
+	return parsed(p, func(s string) (string, error) {
+		if s == "" {
+			return "", nil
+		}
+		key, err := nip19.ParsePubKey(s)
+		if err != nil {
+			return "", errors.New("an npub or 64 lower-case hex characters")
+		}
+		return hex.EncodeToString(key[:]), nil
+	})
 }
 
 // signers is a list of public keys.
 func signers(p *[][32]byte) value {
-	return value{
-		set: func(s string) error {
-			var list [][32]byte
-			for item := range strings.SplitSeq(s, ",") {
-				if item = strings.TrimSpace(item); item == "" {
-					continue
-				}
-				key, err := nip19.ParsePubKey(item)
-				if err != nil {
-					return errors.New("npubs, or keys of 64 lower-case hex characters, with commas between them")
-				}
-				list = append(list, key)
-			}
-			if len(list) == 0 && s != "" {
-				return errors.New("at least one key, or nothing for any module")
-			}
-			*p = list
-			return nil
-		},
-		get: func() string {
-			var list []string
-			for _, key := range *p {
-				list = append(list, nip19.EncodeNpub(key))
-			}
-			return strings.Join(list, ",")
-		},
-		kind: "string",
+	v := list(p, "string", func(_ [][32]byte, item string) ([32]byte, error) {
+		key, err := nip19.ParsePubKey(item)
+		if err != nil {
+			return key, errors.New("npubs, or keys of 64 lower-case hex characters, with commas between them")
+		}
+		return key, nil
+	}, func(key [32]byte) string { return nip19.EncodeNpub(key) })
+	set := v.set
+	v.set = func(s string) error {
+		if err := set(s); err != nil {
+			return err
+		}
+		if len(*p) == 0 && s != "" {
+			return errors.New("at least one key, or nothing for any module")
+		}
+		return nil
 	}
+	return v
 }
 
-func prefixes(p *Prefixes) value {
-	return value{
-		set: func(s string) error {
-			list := Prefixes{}
-			for item := range strings.SplitSeq(s, ",") {
-				if item = strings.TrimSpace(item); item == "" {
-					continue
-				}
-				prefix, err := netip.ParsePrefix(item)
-				if err != nil {
-					addr, err := netip.ParseAddr(item)
-					if err != nil {
-						return errors.New("addresses or networks with commas between them, such as 127.0.0.1,10.0.0.0/8")
-					}
-					prefix = netip.PrefixFrom(addr, addr.BitLen())
-				}
-				list = append(list, prefix.Masked())
+func prefixes(p *[]netip.Prefix) value {
+	return list(p, "networks", func(_ []netip.Prefix, item string) (netip.Prefix, error) {
+		prefix, err := netip.ParsePrefix(item)
+		if err != nil {
+			addr, err := netip.ParseAddr(item)
+			if err != nil {
+				return prefix, errors.New("addresses or networks with commas between them, such as 127.0.0.1,10.0.0.0/8")
 			}
-			*p = list
-			return nil
-		},
-		get: func() string {
-			var list []string
-			for _, prefix := range *p {
-				list = append(list, prefix.String())
-			}
-			return strings.Join(list, ",")
-		},
-		kind: "networks",
-	}
+			prefix = netip.PrefixFrom(addr, addr.BitLen())
+		}
+		return prefix.Masked(), nil
+	}, netip.Prefix.String)
 }

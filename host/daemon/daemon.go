@@ -54,36 +54,38 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err := checkMemory(d.cfg); err != nil {
 		return err
 	}
-	// The database first: a second server on the same data must fail before it
-	// takes the address.
+	// 1. The database: a second server on the same data must fail before it takes the address.
 	db, err := OpenStore(ctx, d.cfg, d.log)
 	if err != nil {
 		return err
 	}
-	// Then the address: what follows may take a minute, in which clients get an answer
-	// that says so.
+	// 2. The addresses: what follows may take a minute, in which clients get an answer that
+	// says so.
 	listeners, err := d.listen(ctx)
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
 	front := d.enter(listeners)
+	defer front.close() // where it does not come to serve; else they are closed by then
+	// 3. The other nodes, which must know of this one before it touches what they share.
 	node, err := d.join(ctx, listeners[0].Addr())
 	if err != nil {
-		front.close()
 		return unlessStopped(ctx, errors.Join(err, db.Close()))
 	}
+	// 4. What decides and stores.
 	core, err := openCore(ctx, d.cfg, d.log, db, node, true)
 	if err != nil {
-		front.close()
 		return unlessStopped(ctx, err)
 	}
 	defer func() { err = errors.Join(err, core.Close(context.WithoutCancel(ctx))) }()
+	// 5. All parts for other people, and the operator's socket.
 	p, operators, err := d.open(ctx, core, listeners)
 	if err != nil {
-		front.close()
 		return unlessStopped(ctx, err)
 	}
+	// 6. What the modules that are loaded leave of the memory.
 	limitMemory(d.cfg, d.log)
+	// 7. Serve, and stop in order.
 	return d.serve(ctx, p, front, operators)
 }
 
@@ -188,12 +190,31 @@ func (p *parts) followers() []follower {
 	return list
 }
 
+// stage returns what runs parts in a group, and what stops them together: it ends their context,
+// and returns when they have ended.
+func stage(parent context.Context, g *errgroup.Group) (run func(part func(context.Context) error), stop func()) {
+	ctx, end := context.WithCancel(parent)
+	var parts sync.WaitGroup
+	run = func(part func(context.Context) error) {
+		parts.Add(1)
+		g.Go(func() error {
+			defer parts.Done()
+			return part(ctx)
+		})
+	}
+	return run, func() {
+		end()
+		parts.Wait()
+	}
+}
+
 // serve runs all parts until ctx ends or one of them fails, and then stops them in
 // order.
 func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators net.Listener) error {
-	// Each part runs in a context of its own, so that they can stop one after the
-	// other; the group's context ends when any of them fails.
-	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	// The group's context ends when it is time to stop, or any part fails. The stages are
+	// stopped after that, one after the other.
+	lasting := context.WithoutCancel(ctx)
+	serving, end := context.WithCancel(lasting)
 	defer end()
 	g, failed := errgroup.WithContext(serving)
 	g.Go(func() error {
@@ -201,33 +222,16 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 		end()
 		return nil
 	})
-	pipelineCtx, stopPipeline := context.WithCancel(context.WithoutCancel(ctx))
-	relayCtx, stopRelay := context.WithCancel(context.WithoutCancel(ctx))
-	forgeCtx, stopForge := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopPipeline()
-	defer stopRelay()
-	defer stopForge()
-	relayStopped := make(chan struct{})
-	forgeStopped := make(chan struct{})
-	var bringing sync.WaitGroup // what gets events and git data from elsewhere
-	bring := func(run func(context.Context) error) {
-		bringing.Add(1)
-		g.Go(func() error {
-			defer bringing.Done()
-			return run(failed)
-		})
-	}
+	decide, stopPipeline := stage(lasting, g)
+	decide(func(ctx context.Context) error { return p.core.Run(ctx, p.followers()...) })
+	reconcile, stopRepositories := stage(lasting, g)
+	reconcile(p.reconciler.Run)
+	answer, stopRelay := stage(lasting, g)
+	answer(p.relay.Run)
 
-	g.Go(func() error { return p.core.Run(pipelineCtx, p.followers()...) })
-	g.Go(func() error {
-		defer close(forgeStopped)
-		return p.reconciler.Run(forgeCtx)
-	})
-	g.Go(func() error {
-		defer close(relayStopped)
-		return p.relay.Run(relayCtx)
-	})
-	// These end first: what they bring in is for the others to finish.
+	// What gets events and git data from elsewhere ends first: what it brings in is for the
+	// others to finish.
+	bring, stopBringing := stage(failed, g)
 	bring(p.ingest.Run)
 	surface := admin.Surface{Plugins: p.core.Plugins}
 	if p.hunter != nil {
@@ -263,7 +267,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 		<-failed.Done()
 		d.log.Info("stopping")
 		// 1. No new connections.
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.cfg.Shutdown+time.Second)
+		closing, cancel := context.WithTimeout(lasting, d.cfg.Shutdown+time.Second)
 		defer cancel()
 		for _, s := range front.servers {
 			if err := s.Shutdown(closing); err != nil {
@@ -272,11 +276,9 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 		}
 		// 2. Open ones get the answers that are under way, which need the pipeline.
 		stopRelay()
-		<-relayStopped
-		bringing.Wait()
+		stopBringing()
 		// 3. Repositories that were about to release events do so.
-		stopForge()
-		<-forgeStopped
+		stopRepositories()
 		// 4. What is queued is committed. Then Close releases modules and database.
 		stopPipeline()
 		return nil

@@ -25,7 +25,7 @@ type entrance struct {
 	listeners []net.Listener
 	servers   []*http.Server
 	handlers  []*ready
-	ended     []chan error // of each server, nil after an orderly end
+	ended     []chan error // of each server, nil after an orderly end; then closed
 }
 
 // enter serves on the listeners.
@@ -43,6 +43,7 @@ func (d *Daemon) enter(listeners []net.Listener) *entrance {
 				err = fmt.Errorf("serve %s: %w", l.Addr(), err)
 			}
 			ended <- err
+			close(ended)
 		}()
 	}
 	return e
@@ -55,7 +56,8 @@ func (e *entrance) open(handlers ...http.Handler) {
 	}
 }
 
-// close ends all servers without a drain, where the daemon does not come to serve.
+// close ends all servers without a drain, where the daemon does not come to serve. Servers
+// that have ended are left alone.
 func (e *entrance) close() {
 	for i, s := range e.servers {
 		_ = s.Close()
