@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"talon/host"
+	"talon/host/relayclient"
 	"talon/host/schnorr"
 	"talon/host/wire"
 )
@@ -120,6 +123,174 @@ func eachSigned(ctx context.Context, r io.Reader, yield func(*host.Event) error)
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("read standard input: %w", err)
+	}
+	return nil
+}
+
+// maxRelay bounds the relays of one command.
+const maxRelay = 100
+
+// sending are the options of every command that talks to relays.
+type sending struct {
+	timeout time.Duration
+}
+
+func (s *sending) flags(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&s.timeout, "timeout", 10*time.Second, "how long to wait for a relay's answer")
+}
+
+func (s *sending) check(addresses []string) error {
+	if s.timeout <= 0 {
+		return errors.New("the value of option timeout must be more than nothing")
+	}
+	if len(addresses) > maxRelay {
+		return fmt.Errorf("at most %d relays at once, not %d", maxRelay, len(addresses))
+	}
+	for _, a := range addresses {
+		if err := relayclient.CheckURL(a); err != nil {
+			return fmt.Errorf("the relay %.200q is wrong: %w", a, err)
+		}
+	}
+	return nil
+}
+
+// target is a relay that events are sent to. It connects when it first has to.
+type target struct {
+	address string
+	timeout time.Duration
+	opts    relayclient.Options
+	conn    *relayclient.Conn
+	err     error // why there is no connection any more
+}
+
+// relayAnswer is what became of an event at a relay.
+type relayAnswer struct {
+	relayclient.Result
+	err error // it did not answer
+}
+
+// publish sends an event and waits for the answer.
+func (t *target) publish(ctx context.Context, e *host.Event) relayAnswer {
+	if t.err != nil {
+		return relayAnswer{err: t.err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	var res relayclient.Result
+	if t.conn == nil {
+		t.conn, t.err = relayclient.Dial(ctx, t.address, t.opts)
+	}
+	if t.err == nil {
+		res, t.err = t.conn.Publish(ctx, e)
+	}
+	t.err = t.why(t.err)
+	return relayAnswer{res, t.err}
+}
+
+// why says an end by the clock in words.
+func (t *target) why(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v", t.timeout)
+	}
+	return err
+}
+
+func (t *target) close() {
+	if t.conn != nil {
+		_ = t.conn.Close()
+	}
+}
+
+// publisher sends events to relays and writes the answers.
+type publisher struct {
+	targets []*target
+	out     io.Writer
+	asked   int
+	failed  int
+}
+
+// newPublisher makes a publisher; a key, if there is one, answers challenges.
+func newPublisher(cmd *cobra.Command, s *sending, addresses []string, key *secretKey) *publisher {
+	p := &publisher{out: cmd.OutOrStdout()}
+	// A relay that is named twice answers once.
+	named := map[string]bool{}
+	for _, a := range addresses {
+		if named[a] {
+			continue
+		}
+		named[a] = true
+		p.targets = append(p.targets, &target{address: a, timeout: s.timeout, opts: clientOptions(cmd, a, key)})
+	}
+	return p
+}
+
+// maxNotice bounds how many notices of a relay are shown.
+const maxNotice = 10
+
+func clientOptions(cmd *cobra.Command, address string, key *secretKey) relayclient.Options {
+	left := maxNotice
+	opts := relayclient.Options{Notice: func(text string) {
+		if left--; left >= 0 {
+			// In one piece: relays answer side by side.
+			_, _ = io.WriteString(cmd.ErrOrStderr(), fmt.Sprintf("%s says: %s\n", address, shown(text)))
+		}
+	}}
+	if key != nil {
+		opts.Prove = key.prover
+	}
+	return opts
+}
+
+// publish sends an event to all relays concurrently and writes a line for each.
+func (p *publisher) publish(ctx context.Context, e *host.Event) error {
+	return errors.Join(p.write(e, p.send(ctx, e)), ctx.Err())
+}
+
+// send sends an event to all relays concurrently and returns the answer of each.
+func (p *publisher) send(ctx context.Context, e *host.Event) []relayAnswer {
+	answers := make([]relayAnswer, len(p.targets))
+	var flying sync.WaitGroup
+	for i, t := range p.targets {
+		flying.Go(func() { answers[i] = t.publish(ctx, e) })
+	}
+	flying.Wait()
+	return answers
+}
+
+// write writes a line for each answer.
+func (p *publisher) write(e *host.Event, answers []relayAnswer) error {
+	for i, a := range answers {
+		p.asked++
+		verb, reason := "accepted", a.Reason
+		switch {
+		case a.err != nil:
+			verb, reason = "failed", a.err.Error()
+		case !a.OK:
+			verb = "refused"
+		}
+		if verb != "accepted" {
+			p.failed++
+		}
+		line := fmt.Sprintf("%-8s %s %s", verb, e.ID, p.targets[i].address)
+		if reason != "" {
+			line += " " + shown(reason)
+		}
+		if _, err := fmt.Fprintln(p.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends the connections and reports whether all was accepted.
+func (p *publisher) close() error {
+	var flying sync.WaitGroup
+	for _, t := range p.targets {
+		flying.Go(t.close)
+	}
+	flying.Wait()
+	if p.failed > 0 {
+		return fmt.Errorf("%d of %d answers are no acceptance", p.failed, p.asked)
 	}
 	return nil
 }

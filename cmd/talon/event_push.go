@@ -300,15 +300,6 @@ func refused(out string) string {
 	return b.String()
 }
 
-// plainLines is text of git as a terminal may see it, with its lines.
-func plainLines(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	for i := range lines {
-		lines[i] = plain(strings.TrimSuffix(lines[i], "\r"))
-	}
-	return strings.Join(lines, "\n")
-}
-
 // parsePush reads what git push --dry-run --porcelain prints: a line "To URL" for each
 // remote, and below it one for each ref, FLAG TAB FROM:TO TAB SUMMARY.
 func parsePush(out string) (*pushIntent, error) {

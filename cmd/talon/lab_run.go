@@ -10,12 +10,10 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"talon/cmd/internal/lab/engine"
 	"talon/cmd/internal/lab/module"
@@ -312,18 +310,4 @@ What runs leave is a file of JSON lines. Comparisons are paired by seed: variant
 	group(cmd, "run", "Try modules:", labRunCommand(), labWatchCommand(), labRecordCommand())
 	group(cmd, "results", "Look at results:", labReportCommand(), labDiffCommand())
 	return cmd
-}
-
-// columns returns how wide a table may be: that of the terminal, or COLUMNS, or 0 for as
-// wide as it is.
-func columns(w io.Writer) int {
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		return n
-	}
-	if f, ok := w.(*os.File); ok {
-		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
-			return int(size.Col)
-		}
-	}
-	return 0
 }

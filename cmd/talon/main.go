@@ -14,13 +14,13 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"talon/cmd/internal/gitremote"
 	"talon/host/config"
+	"talon/host/daemon"
 )
 
 func main() {
@@ -161,41 +161,34 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// progress keeps one line up to date on a terminal. Elsewhere it does nothing.
-type progress struct {
-	w    io.Writer
-	last time.Time
+// group adds commands under a title.
+func group(cmd *cobra.Command, id, title string, commands ...*cobra.Command) {
+	cmd.AddGroup(&cobra.Group{ID: id, Title: title})
+	for _, c := range commands {
+		c.GroupID = id
+	}
+	cmd.AddCommand(commands...)
 }
 
-func newProgress(w io.Writer) *progress {
-	if terminal(w) {
-		return &progress{w: w, last: time.Now()}
-	}
-	return &progress{}
-}
+func serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the relay",
+		Long: `Run the relay until it gets SIGINT or SIGTERM.
 
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
+Options are taken from defaults, then the configuration file, then the environment, then flags; later ones win.
+Every NAME.wasm in the folder --plugins is a plugin, and NAME.toml beside it says how it runs; both may change while the relay runs.
+With --policy rate,lists,grasp only these policies decide, in this order.
+With talon plugin an operator sees and changes what runs.`,
+		Args: cobra.NoArgs,
 	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// show replaces the line, a few times a second at most.
-func (p *progress) show(line func() string) {
-	const every = 200 * time.Millisecond
-	if p.w == nil || time.Since(p.last) < every {
-		return
+	loader := config.Flags(cmd.Flags(), config.Always|config.Deciding|config.Serving)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, log, err := load(cmd, loader)
+		if err != nil {
+			return err
+		}
+		return daemon.New(cfg, version(), log).Run(cmd.Context())
 	}
-	p.last = time.Now()
-	fmt.Fprintf(p.w, "\r\x1b[K%s", line())
-}
-
-// end removes the line.
-func (p *progress) end() {
-	if p.w != nil {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
+	return cmd
 }

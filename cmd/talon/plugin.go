@@ -3,14 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"talon/cmd/internal/author"
-	"talon/host/admin"
-	"talon/host/config"
 	"talon/host/plugin/guest"
 )
 
@@ -33,39 +30,6 @@ also counts after a restart.`,
 		pluginWhyCommand(), pluginSwapCommand(), pluginRollbackCommand(), pluginModeCommand(), pluginRecordCommand())
 	group(cmd, "author", "Your own, without a relay:", pluginNewCommand(), pluginSDKCommand(), pluginBuildCommand(), pluginInspectCommand(), pluginTestCommand(),
 		pluginRunCommand(), pluginReplayCommand(), pluginBenchCommand(), pluginDiffCommand(), pluginExecCommand(), pluginSignCommand(), pluginVerifyCommand())
-	return cmd
-}
-
-// group adds commands under a title.
-func group(cmd *cobra.Command, id, title string, commands ...*cobra.Command) {
-	cmd.AddGroup(&cobra.Group{ID: id, Title: title})
-	for _, c := range commands {
-		c.GroupID = id
-	}
-	cmd.AddCommand(commands...)
-}
-
-// operating makes a command that asks the running server.
-func operating(cmd *cobra.Command, do func(cmd *cobra.Command, server *admin.Client, args []string) error) *cobra.Command {
-	loader := config.Flags(cmd.Flags(), config.Operating)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := loader.Load(os.LookupEnv)
-		if err != nil {
-			return err
-		}
-		path := cfg.Admin()
-		if path == "" {
-			return errors.New("the admin socket is off (option admin-socket): start the server with one")
-		}
-		switch err = do(cmd, admin.Dial(path), args); {
-		case errors.Is(err, admin.ErrNoServer):
-			return fmt.Errorf("%w: start one with talon serve, or say with --data or --admin-socket where it is", err)
-		case err != nil:
-			// It may quote what a module says of itself.
-			return errors.New(plain(err.Error()))
-		}
-		return nil
-	}
 	return cmd
 }
 

@@ -2,22 +2,22 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"io/fs"
+	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"talon/cmd/internal/author"
+	"talon/host"
 	"talon/host/admin"
 	"talon/host/plugin"
+	"talon/host/plugin/claim"
 	"talon/host/plugin/sidecar"
+	"talon/sdk/nip19"
 )
 
 func pluginListCommand() *cobra.Command {
@@ -129,124 +129,6 @@ func sets(s *plugin.Status) []plugin.Set {
 	return s.Running.Sets
 }
 
-func pluginInspectCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "inspect [MODULE [MODULE]]",
-		Short: "Show what a module may do, its budgets and settings; of two, what is not the same",
-		Long: `Show what a module is for, what it may do, its budgets and its settings. With two modules, show what is not the same in them.
-MODULE is a .wasm file, or a folder, which is built first; without it, the folder in which you are.`,
-		Args: cobra.MaximumNArgs(2),
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write it as JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			args = []string{"."}
-		}
-		var list []*author.Inspection
-		for _, path := range args {
-			source, err := author.Find(cmd.Context(), path, "", cmd.ErrOrStderr())
-			if err != nil {
-				return quoted(err)
-			}
-			in, err := source.Inspect(cmd.Context())
-			if err != nil {
-				return quoted(err)
-			}
-			list = append(list, in)
-		}
-		switch {
-		case asJSON && len(list) == 1:
-			return printJSON(cmd.OutOrStdout(), list[0])
-		case asJSON:
-			return printJSON(cmd.OutOrStdout(), list)
-		case len(list) == 1:
-			return writeInspection(cmd.OutOrStdout(), list[0])
-		}
-		return writeChanges(cmd.OutOrStdout(), args, list)
-	}
-	return cmd
-}
-
-func writeInspection(w io.Writer, in *author.Inspection) error {
-	t := newTable(w)
-	for _, row := range in.Rows(bytesText) {
-		t.row(row.Label, row.Value)
-	}
-	return t.w.Flush()
-}
-
-func writeChanges(w io.Writer, files []string, list []*author.Inspection) error {
-	changes := author.Changes(list[0].Rows(bytesText), list[1].Rows(bytesText))
-	if len(changes) == 0 {
-		_, err := fmt.Fprintln(w, "they are the same")
-		return err
-	}
-	t := newTable(w)
-	t.row("", files[0], files[1])
-	for _, c := range changes {
-		t.row(c.Label, orDash(c.Before), orDash(c.After))
-	}
-	return t.w.Flush()
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// plain returns text that a terminal shows and does not obey: modules and events
-// may say anything.
-func plain(s string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		default:
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		}
-		s = s[n:]
-	}
-	return b.String()
-}
-
-// ago says how long ago a time was, as one would say it.
-func ago(t, now time.Time) string {
-	d := now.Sub(t)
-	switch {
-	case t.IsZero():
-		return "at an unknown time"
-	case d < time.Second:
-		return "just now"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds ago", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm ago", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh ago", d/time.Hour)
-	}
-	return fmt.Sprintf("%dd ago", d/(24*time.Hour))
-}
-
-// bytesText writes a size with one decimal at most.
-func bytesText(n int64) string {
-	for _, unit := range []struct {
-		name  string
-		bytes int64
-	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if n >= unit.bytes {
-			return strings.TrimSuffix(strconv.FormatFloat(float64(n)/float64(unit.bytes), 'f', 1, 64), ".0") + " " + unit.name
-		}
-	}
-	return strconv.FormatInt(n, 10) + " B"
-}
-
 // saidText is an opinion in a few words.
 func saidText(s *plugin.Said) string {
 	text := plain(s.Action)
@@ -259,23 +141,297 @@ func saidText(s *plugin.Said) string {
 	return fmt.Sprintf("%s (%s, generation %d)", text, plain(s.Plugin), s.Generation)
 }
 
-// table writes rows of cells in columns, which two spaces keep apart.
-type table struct{ w *tabwriter.Writer }
-
-func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }
-
-func (t table) row(cells ...any) {
-	for i, cell := range cells {
-		if i > 0 {
-			fmt.Fprint(t.w, "\t")
-		}
-		fmt.Fprint(t.w, plain(fmt.Sprint(cell)))
+func pluginShowCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show everything that is known of a plugin",
+		Args:  cobra.ExactArgs(1),
 	}
-	fmt.Fprintln(t.w)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write it as JSON")
+	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		list, err := server.List(cmd.Context())
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			switch {
+			case list[i].Name != args[0]:
+			case asJSON:
+				return printJSON(cmd.OutOrStdout(), list[i])
+			default:
+				return writeStatus(cmd.OutOrStdout(), &list[i], time.Now())
+			}
+		}
+		return fmt.Errorf("%w: %.80q; talon plugin list shows all", plugin.ErrUnknown, args[0])
+	})
 }
 
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+func writeStatus(w io.Writer, s *plugin.Status, now time.Time) error {
+	t := newTable(w)
+	t.row("name", s.Name)
+	t.row("mode", s.Mode)
+	t.row("state", stateOf(s))
+	for _, problem := range problems(s, now) {
+		t.row("problem", problem)
+	}
+	if s.LeftOut {
+		t.row("left out", leftOut)
+	}
+	t.row("calls", s.Calls)
+	t.row("failures", s.Failures)
+	if s.LastFailure != "" && !s.Resting {
+		t.row("last failure", s.LastFailure)
+	}
+	t.row("remembers", bytesText(s.StateBytes))
+	if r := s.Running; r != nil {
+		t.row("generation", fmt.Sprintf("%d, since %s (%s)", r.Generation, r.Since.UTC().Format(time.RFC3339), ago(r.Since, now)))
+		if p := r.Program; p != nil {
+			t.row("program", p.Path)
+			t.row("accept means", p.OnAccept)
+			t.row("timeout", fmt.Sprintf("%d ms", p.TimeoutMS))
+			t.row("processes", fmt.Sprintf("%d at most, %d now", p.Processes, r.Instances))
+			t.row("place", r.Place)
+			t.row("functions", orNone(r.Functions))
+			return writeRest(t, s, now)
+		}
+		t.row("sha256", r.SHA256)
+		if r.SignedBy != "" {
+			t.row("signed by", r.SignedBy)
+		}
+		t.row("module", strings.TrimSpace(r.Manifest+" "+r.Version))
+		t.row("summary", r.Summary)
+		t.row("worlds", orNone(r.Worlds))
+		t.row("place", r.Place)
+		t.row("functions", orNone(r.Functions))
+		t.row("capabilities", orNone(r.Capabilities))
+		t.row("fuel", fmt.Sprintf("%d a call", r.Fuel))
+		t.row("memory", fmt.Sprintf("%s an instance at most; %s in %d now", bytesText(r.Memory), bytesText(r.MemoryUsed), r.Instances))
+	}
+	return writeRest(t, s, now)
+}
+
+// writeRest writes what is a table of its own.
+func writeRest(t table, s *plugin.Status, now time.Time) error {
+	if list := sets(s); len(list) > 0 {
+		t.section("SET", "MEMBERS", "FROM", "PROBLEM")
+		for _, set := range list {
+			t.row(set.Name, set.Members, set.From, set.Problem)
+		}
+	}
+	if len(s.Disagreements) > 0 {
+		t.section("DISAGREEMENTS", "IN SHADOW", "THE CHAIN")
+		for _, d := range s.Disagreements {
+			t.row(d.Count, d.Shadow, d.Chain)
+		}
+	}
+	if len(s.Earlier) > 0 {
+		t.section("STEPS BACK", "GENERATION", "VERSION", "UNTIL", "SHA256")
+		for i, e := range s.Earlier {
+			t.row(i+1, e.Generation, e.Version, ago(e.Until, now), e.SHA256)
+		}
+	}
+	return t.w.Flush()
+}
+
+// leftOut is why a policy does not decide, whatever its mode.
+const leftOut = "the server's option policy does not name it"
+
+func pluginWhyCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "why EVENT",
+		Short: "Say which plugin decided about an event, and how",
+		Long: `Say which plugin decided about an event, and how. The event is a note, a nevent, or the 64 hex digits of its id.
+
+The server remembers the last decisions; the option decisions of talon serve says how many.`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write it as JSON")
+	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		id, err := nip19.ParseEventID(strings.TrimPrefix(args[0], "nostr:"))
+		if err != nil {
+			return fmt.Errorf("the event %.80q is wrong: %w", args[0], err)
+		}
+		why, err := server.Why(cmd.Context(), host.ID(id))
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), why)
+		}
+		return writeWhy(cmd.OutOrStdout(), &why, time.Now())
+	})
+}
+
+func writeWhy(w io.Writer, why *plugin.Why, now time.Time) error {
+	t := newTable(w)
+	t.row("event", why.Event)
+	t.row("from", why.Source)
+	t.row("decided", fmt.Sprintf("%s (%s)", why.At.UTC().Format(time.RFC3339), ago(why.At, now)))
+	t.row("ruling", saidText(&why.Ruling))
+	if why.Ruling.Reason != "" {
+		t.row("reason", why.Ruling.Reason)
+	}
+	t.row("fuel", why.Ruling.Fuel)
+	t.row("asked", orNone(why.Asked))
+	for i := range why.Shadow {
+		s := &why.Shadow[i]
+		t.row("in shadow", fmt.Sprintf("%s, fuel %d", withReason(s), s.Fuel))
+	}
+	return t.w.Flush()
+}
+
+func pluginDisagreementsCommand() *cobra.Command {
+	var asJSON bool
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "disagreements NAME",
+		Short: "Show events about which a plugin in shadow mode and the chain disagree",
+		Args:  cobra.ExactArgs(1),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write them as JSON")
+	cmd.Flags().IntVar(&limit, "limit", 20, "`events` to show, the newest first")
+	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		list, err := server.Disagreements(cmd.Context(), args[0], limit)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), list)
+		}
+		return writeDisagreements(cmd.OutOrStdout(), list, time.Now())
+	})
+}
+
+func writeDisagreements(w io.Writer, list []plugin.Disagreement, now time.Time) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "there are no disagreements")
+		return err
+	}
+	t := newTable(w)
+	t.row("WHEN", "EVENT", "IN SHADOW", "THE CHAIN")
+	for i := range list {
+		d := &list[i]
+		t.row(ago(d.At, now), d.Event, withReason(&d.Shadow), withReason(&d.Chain))
+	}
+	return t.w.Flush()
+}
+
+func withReason(s *plugin.Said) string {
+	if s.Reason == "" {
+		return saidText(s)
+	}
+	return saidText(s) + ": " + s.Reason
+}
+
+func pluginSwapCommand() *cobra.Command {
+	return operating(&cobra.Command{
+		Use:   "swap NAME FILE",
+		Short: "Put a module into the folder of plugins, if it passes every check",
+		Long: `Put a module into the folder of plugins as NAME.wasm, if it passes every check; NAME.toml beside it stays as it is.
+If FILE` + claim.Suffix + ` is there, as talon plugin sign writes it, it goes with it where a signature is asked for.
+
+If a check fails, nothing changes. No event is lost or answered twice: what is being decided ends with the old generation.`,
+		Args: cobra.ExactArgs(2),
+	}, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		wasm, err := readModule(args[1])
+		if err != nil {
+			return err
+		}
+		signature, err := readSignature(args[1] + claim.Suffix)
+		if err != nil {
+			return err
+		}
+		status, err := server.Swap(cmd.Context(), args[0], wasm, signature)
+		return changed(cmd, &status, err)
+	})
+}
+
+// readSignature reads the signature beside a module, nil if there is none.
+func readSignature(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the signature: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, admin.MaxSignature+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the signature: %w", err)
+	}
+	return text, nil
+}
+
+// readModule reads a file that is not larger than a module may be.
+func readModule(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("open the module: %w", err)
+	}
+	defer f.Close()
+	wasm, err := io.ReadAll(io.LimitReader(f, admin.MaxModule+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the module: %w", err)
+	}
+	if len(wasm) > admin.MaxModule {
+		return nil, fmt.Errorf("the module %s is too big: want at most %s", name, bytesText(admin.MaxModule))
+	}
+	return wasm, nil
+}
+
+func pluginRollbackCommand() *cobra.Command {
+	var steps int
+	cmd := &cobra.Command{
+		Use:   "rollback NAME",
+		Short: "Return to an earlier generation of a plugin",
+		Long: `Return to an earlier generation of a plugin: its module and its side-car become what they were then.
+
+One step back from a file that was refused is what still runs. talon plugin show lists the earlier generations that are kept.`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().IntVar(&steps, "steps", 1, "`generations` to go back")
+	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		status, err := server.Rollback(cmd.Context(), args[0], steps)
+		return changed(cmd, &status, err)
+	})
+}
+
+func pluginModeCommand() *cobra.Command {
+	return operating(&cobra.Command{
+		Use:   "mode NAME enforce|shadow|off",
+		Short: "Make a plugin decide, only watch, or rest",
+		Long: `Make a plugin decide (enforce), give opinions without effect (shadow), or not run at all (off).
+
+The mode is written into NAME.toml.`,
+		Args: cobra.ExactArgs(2),
+	}, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		var mode sidecar.Mode
+		if err := mode.UnmarshalText([]byte(args[1])); err != nil {
+			return err
+		}
+		status, err := server.SetMode(cmd.Context(), args[0], mode)
+		return changed(cmd, &status, err)
+	})
+}
+
+// changed says what runs after a change.
+func changed(cmd *cobra.Command, s *plugin.Status, err error) error {
+	if err != nil {
+		return err
+	}
+	text := plain(s.Name) + ": mode " + plain(string(s.Mode))
+	if r := s.Running; r != nil {
+		text += fmt.Sprintf(", generation %d, version %s", r.Generation, plain(r.Version))
+		if r.SHA256 != "" {
+			text += ", sha256 " + plain(r.SHA256)
+		}
+	}
+	if s.LeftOut {
+		text += "; it does not decide: " + leftOut
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+	return err
 }

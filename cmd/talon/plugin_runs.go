@@ -2,12 +2,10 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -131,18 +129,6 @@ func moduleLog(w io.Writer) *slog.Logger {
 		}
 		return a
 	}}))
-}
-
-// quoted is an error that may quote what a module or a file says.
-func quoted(err error) error {
-	if err == nil {
-		return nil
-	}
-	lines := strings.Split(err.Error(), "\n")
-	for i := range lines {
-		lines[i] = plain(lines[i])
-	}
-	return errors.New(strings.Join(lines, "; "))
 }
 
 func pluginRunCommand() *cobra.Command {

@@ -123,16 +123,6 @@ func (b *workbench) ask(source *author.Source, vectors []*author.Question, o aut
 	return nil
 }
 
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	if stem, ok := strings.CutSuffix(what, "y"); ok && !strings.HasSuffix(stem, "a") {
-		return fmt.Sprintf("%d %sies", n, stem)
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 func pluginExecCommand() *cobra.Command {
 	var bench workbench
 	pass := "accept"

@@ -1,0 +1,436 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talon/host"
+	"talon/host/admin"
+	"talon/host/cluster"
+	"talon/host/config"
+	"talon/host/gitfetch"
+	"talon/host/relaysync"
+	"talon/sdk/nip19"
+)
+
+// operating makes a command that asks the running server.
+func operating(cmd *cobra.Command, do func(cmd *cobra.Command, server *admin.Client, args []string) error) *cobra.Command {
+	loader := config.Flags(cmd.Flags(), config.Operating)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := loader.Load(os.LookupEnv)
+		if err != nil {
+			return err
+		}
+		path := cfg.Admin()
+		if path == "" {
+			return errors.New("the admin socket is off (option admin-socket): start the server with one")
+		}
+		switch err = do(cmd, admin.Dial(path), args); {
+		case errors.Is(err, admin.ErrNoServer):
+			return fmt.Errorf("%w: start one with talon serve, or say with --data or --admin-socket where it is", err)
+		case err != nil:
+			// It may quote what a module says of itself.
+			return errors.New(plain(err.Error()))
+		}
+		return nil
+	}
+	return cmd
+}
+
+func huntCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hunt",
+		Short: "See and hurry the hunt for git data of a running relay",
+		Long: `See and hurry the hunt for git data of a running relay.
+
+An event that names git objects which are not here waits in purgatory, and the relay asks the git servers that the events of
+the repository name. How often it asks whom is the throttle's to say (talon plugin list).`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return errors.New("no command was given")
+		},
+	}
+	cmd.AddCommand(huntStatusCommand(), huntNowCommand())
+	return cmd
+}
+
+func huntStatusCommand() *cobra.Command {
+	var asJSON bool
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "List what is searched for, and how git servers are treated",
+		Args:  cobra.NoArgs,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write everything that is known, as JSON")
+	cmd.Flags().IntVar(&limit, "limit", 50, "`number` of repositories and of domains")
+	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, _ []string) error {
+		status, err := server.Hunt(cmd.Context(), limit)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), status)
+		}
+		return writeHunt(cmd.OutOrStdout(), &status, time.Now())
+	})
+}
+
+func huntNowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "now REPO",
+		Short: "Search for the git data of a repository now",
+		Long: `Search for the git data of a repository now. REPO is an identifier, npub/identifier, or 30617:pubkey:identifier: the search
+is for all repositories of the identifier.
+
+The limits of git servers hold all the same.`,
+		Args: cobra.ExactArgs(1),
+	}
+	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		repository, identifier, err := parseHunted(args[0])
+		if err != nil {
+			return err
+		}
+		return server.HuntNow(cmd.Context(), repository, identifier)
+	})
+}
+
+// parseHunted returns the address of a repository, as far as it is known, and its
+// identifier.
+func parseHunted(text string) (repository, identifier string, err error) {
+	if a, ok := host.ParseAddress(text); ok && a.D != "" {
+		return a.String(), a.D, nil
+	}
+	npub, d, ok := strings.Cut(text, "/")
+	if !ok {
+		if text == "" {
+			return "", "", errors.New("the identifier is empty")
+		}
+		return "", text, nil
+	}
+	key, err := nip19.DecodeNpub(npub)
+	if err != nil {
+		return "", "", fmt.Errorf("the repository %.80q is wrong: want an identifier, npub/identifier, or 30617:pubkey:identifier", text)
+	}
+	if d = strings.TrimSuffix(d, ".git"); d == "" {
+		return "", "", errors.New("the identifier is empty")
+	}
+	return host.Address{Kind: 30617, PubKey: key, D: d}.String(), d, nil
+}
+
+// writeHunt writes a line for each repository and each domain. Below a line stands
+// what was said last.
+func writeHunt(w io.Writer, s *gitfetch.Status, now time.Time) error {
+	if s.Waiting == 0 {
+		if _, err := fmt.Fprintln(w, "nothing waits for git data"); err != nil {
+			return err
+		}
+	} else {
+		if _, err := fmt.Fprintf(w, "%s waiting for git data, %s under way\n\n", counted(s.Waiting, "repository"), counted(s.Requests, "request")); err != nil {
+			return err
+		}
+		t := newTable(w)
+		t.row("REPOSITORY", "MISSING", "ROUNDS", "NEXT", "EXPIRES", "ASKING", "WAITS FOR", "LAST")
+		for i := range s.Repositories {
+			r := &s.Repositories[i]
+			next := "now"
+			if !r.Next.IsZero() {
+				next = in(r.Next, now)
+			}
+			t.row(r.Identifier, r.Missing, r.Rounds, next, in(r.Expires, now), orNone(r.Asking), orNone(r.WaitsFor), lastText(r.Last, now))
+		}
+		if err := t.w.Flush(); err != nil {
+			return err
+		}
+	}
+	if err := writeRefused(w, s.Repositories); err != nil {
+		return err
+	}
+	if len(s.Domains) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	t := newTable(w)
+	t.row("DOMAIN", "HEALTH", "NOW", "LAST MINUTE", "ALL", "WAITING", "FAILURES", "NOT BEFORE", "LAST")
+	for i := range s.Domains {
+		d := &s.Domains[i]
+		rest := "-"
+		if d.NotBefore.After(now) {
+			rest = in(d.NotBefore, now)
+		}
+		t.row(d.Domain, d.Health, d.InFlight, d.LastMinute, d.Requests, d.Waiting, d.Failures, rest, lastText(d.Last, now))
+	}
+	return t.w.Flush()
+}
+
+// writeRefused writes a line for each URL that is not asked.
+func writeRefused(w io.Writer, list []gitfetch.RepositoryStatus) error {
+	t := newTable(w)
+	head := false
+	for i := range list {
+		for _, u := range list[i].Refused {
+			if !head {
+				fmt.Fprintln(t.w)
+				t.row("REPOSITORY", "NOT ASKED", "REASON")
+				head = true
+			}
+			t.row(list[i].Identifier, u.URL, u.Reason)
+		}
+	}
+	return t.w.Flush()
+}
+
+// lastText says how a request ended.
+func lastText(r *gitfetch.Request, now time.Time) string {
+	if r == nil {
+		return "-"
+	}
+	text := r.Outcome + " " + ago(r.At, now)
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	return text
+}
+
+func syncStatusCommand() *cobra.Command {
+	var asJSON bool
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "status [RELAY|REPOSITORY]",
+		Short: "Show how a running server follows other relays",
+		Long: `Show how a running server follows other relays: which of them it is connected to, what they can do, what is open and pending on them, and which repositories
+are covered least.
+
+With a relay's URL: that relay, and the repositories that list it. With a repository (npub/identifier, or 30617:pubkey:identifier): the relays that it lists.`,
+		Example: `  talon sync status
+  talon sync status wss://relay.example.com
+  talon sync status npub1…/talon --json`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write everything that is known, as JSON")
+	cmd.Flags().IntVar(&limit, "limit", 50, "`number` of relays and of repositories")
+	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		q := relaysync.Query{Limit: limit}
+		if len(args) == 1 {
+			var err error
+			if q.Relay, q.Repository, err = parseSynced(args[0]); err != nil {
+				return err
+			}
+		}
+		status, err := server.Sync(cmd.Context(), q)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), status)
+		}
+		return writeSync(cmd.OutOrStdout(), &status, time.Now())
+	})
+}
+
+func syncNowCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "now [RELAY]",
+		Short: "Have a running server compare everything with a relay, or with all",
+		Long: `Have a running server compare everything with a relay, or with all that it follows, as it does once a day.
+
+It connects to them anew for that. A relay that rests after failures is connected to when its time has come, and compared then: see sync unbar.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		n, err := server.SyncNow(cmd.Context(), strings.Join(args, ""))
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s compared anew\n", counted(n, "relay"))
+		return err
+	})
+}
+
+func syncUnbarCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "unbar RELAY",
+		Short: "Have a running server forget what has spoken against a relay",
+		Long: `Have a running server forget what has spoken against a relay: failures, and how long it was to be left alone. If the relay is wanted, it is connected to at once.
+
+A relay is barred for 12 hours when its name does not resolve, its certificate is wrong, or it breaks the protocol. What it does next counts as before.`,
+		Args: cobra.ExactArgs(1),
+	}
+	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		return server.SyncUnbar(cmd.Context(), args[0])
+	})
+}
+
+// parseSynced returns the relay, or the address of the repository, that a text names.
+func parseSynced(text string) (relay, repository string, err error) {
+	if a, ok := host.ParseAddress(text); ok && a.D != "" {
+		return "", a.String(), nil
+	}
+	if strings.Contains(text, "://") {
+		return text, "", nil
+	}
+	npub, d, ok := strings.Cut(text, "/")
+	key, err := nip19.DecodeNpub(npub)
+	d = strings.TrimSuffix(d, ".git")
+	if !ok || err != nil || d == "" {
+		return "", "", fmt.Errorf("%.80q is wrong: want the URL of a relay, such as wss://relay.example.com, or a repository: npub/identifier, or 30617:pubkey:identifier", text)
+	}
+	return "", host.Address{Kind: host.KindAnnouncement, PubKey: key, D: d}.String(), nil
+}
+
+// writeSync writes a line for each relay and each repository. Below the relays stands why
+// those that fail do.
+func writeSync(w io.Writer, s *relaysync.Snapshot, now time.Time) error {
+	_, err := fmt.Fprintf(w, "%d of %s connected, at most %d at once; %d complete; %s followed\n\n",
+		s.Connections, counted(s.Tracked, "relay"), s.MaxConnections, s.Complete, counted(s.Repositories, "repository"))
+	t := newTable(w)
+	t.row("RELAY", "STATE", "HEALTH", "REPOSITORIES", "OPEN", "PENDING", "COMPLETE SINCE", "RECEIVED", "LIMITS", "NEXT VISIT")
+	for i := range s.Relays {
+		r := &s.Relays[i]
+		open := fmt.Sprintf("%d (%s)", r.Subscriptions, counted(r.Filters, "filter"))
+		complete, next := "-", "-"
+		if !r.Complete.IsZero() {
+			complete = ago(r.Complete, now)
+			if r.Partial {
+				complete += ", a fetch was cut short"
+			}
+		}
+		if r.Next.After(now) {
+			next = in(r.Next, now)
+		}
+		name := r.Relay
+		if r.Bootstrap {
+			name += " (bootstrap)"
+		}
+		t.row(name, r.State, r.Health, r.Repositories, open, r.Pending, complete, bytesText(r.Bytes), learntText(&r.Limits), next)
+	}
+	err = errors.Join(err, t.w.Flush())
+	t, head := newTable(w), false
+	for i := range s.Relays {
+		r := &s.Relays[i]
+		if r.Reason == "" || r.State == relaysync.StateConnected {
+			continue
+		}
+		if !head {
+			fmt.Fprintln(t.w)
+			t.row("NOT CONNECTED", "FAILURES", "REASON")
+			head = true
+		}
+		t.row(r.Relay, r.Failures, r.Reason)
+	}
+	err = errors.Join(err, t.w.Flush())
+	if len(s.Coverage) == 0 {
+		return err
+	}
+	t = newTable(w)
+	fmt.Fprintln(t.w)
+	t.row("REPOSITORY", "RELAYS", "CONNECTED", "COMPLETE", "")
+	for i := range s.Coverage {
+		c := &s.Coverage[i]
+		note := ""
+		if c.Held {
+			note = "waits for git data"
+		}
+		t.row(c.Repository, c.Relays, c.Connected, c.Complete, note)
+	}
+	return errors.Join(err, t.w.Flush())
+}
+
+// learntText says in short what a relay can do.
+func learntText(l *relaysync.Learnt) string {
+	var parts []string
+	if l.Negentropy != "unknown" {
+		parts = append(parts, "negentropy "+l.Negentropy)
+	}
+	for _, limit := range []struct {
+		name string
+		n    uint32
+	}{{"subscriptions", l.Subscriptions}, {"filters", l.Filters}, {"events", l.Limit}, {"message bytes", l.Message}} {
+		if limit.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", limit.n, limit.name))
+		}
+	}
+	if l.Auth {
+		parts = append(parts, "authentication")
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func clusterCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Look at the nodes that serve one relay from one database of PostgreSQL",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return errors.New("no command was given")
+		},
+	}
+	cmd.AddCommand(clusterStatusCommand())
+	return cmd
+}
+
+func clusterStatusCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show the nodes, what they do, and which has which role",
+		Long: `Show the nodes, what they do, and which has which role.
+
+It asks the database, so it may run anywhere. A node that has not renewed its session in time is lost; it is shown for a day.`,
+		Example: `  talon cluster status --store /etc/talon/store
+  talon cluster status --store /etc/talon/store --json`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write everything that is known, as JSON")
+	loader := config.Flags(cmd.Flags(), config.Always)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, _, err := load(cmd, loader)
+		if err != nil {
+			return err
+		}
+		url, err := cfg.Postgres()
+		if err != nil {
+			return err
+		}
+		if url == "" {
+			return errors.New("option store names no database of PostgreSQL: with the file in the data folder, there is one node")
+		}
+		nodes, err := cluster.Nodes(cmd.Context(), url)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), nodes)
+		}
+		return writeNodes(cmd.OutOrStdout(), nodes)
+	}
+	return cmd
+}
+
+func writeNodes(w io.Writer, nodes []cluster.Node) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "node\tstate\taddress\trelease\troles\tup\tseen")
+	for _, n := range nodes {
+		state, roles := string(n.State), strings.Join(n.Roles, " ")
+		if !n.Alive {
+			state, roles = "lost", ""
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\t%v ago\n", n.Name, state, n.Address, n.Release, roles,
+			n.Seen.Sub(n.Started).Round(time.Second), n.Unseen.Round(100*time.Millisecond))
+	}
+	return t.Flush()
+}
