@@ -38,17 +38,9 @@ requests, what they reach is there, and nothing is left from a crash. --reposito
 It changes nothing and may run while the server does. Each problem is a line; the exit code is 1 if there was any.`,
 		Args: cobra.NoArgs,
 	}
-	loader := config.Flags(cmd.Flags(), config.Always)
 	cmd.Flags().Var(&c.depth, "repositories", "`what` to look at of the repositories: refs, objects or no")
 	cmd.Flags().DurationVar(&c.limit, "object-time", 10*time.Minute, "most `time` for the objects of one repository")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, log, err := load(cmd, loader)
-		if err != nil {
-			return err
-		}
-		return c.run(cmd, cfg, log)
-	}
-	return cmd
+	return configured(cmd, config.Always, c.run)
 }
 
 // check is one run of talon check.
@@ -60,7 +52,7 @@ type check struct {
 	problems int
 }
 
-func (c *check) run(cmd *cobra.Command, cfg *config.Config, log *slog.Logger) (err error) {
+func (c *check) run(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, _ []string) (err error) {
 	if c.limit <= 0 {
 		return errors.New("the value of option object-time is wrong: it must be positive")
 	}

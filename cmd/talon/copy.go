@@ -34,16 +34,10 @@ The server may run meanwhile on the database that is read, not on the other. Wha
 the server runs, and once more, briefly, when it has stopped. At last every event is compared; the exit code is 1 if one differs.`,
 		Args: cobra.NoArgs,
 	}
-	loader := config.Flags(cmd.Flags(), config.Always)
 	cmd.Flags().StringVar(&to, "to", "", "`store` to copy to")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, log, err := load(cmd, loader)
-		if err != nil {
-			return err
-		}
+	return configured(cmd, config.Always, func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, _ []string) error {
 		return copyStore(cmd, cfg, log, to)
-	}
-	return cmd
+	})
 }
 
 func copyStore(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, to string) (err error) {

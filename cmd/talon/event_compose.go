@@ -182,7 +182,7 @@ func plainValue(name, value string) (string, error) {
 }
 
 func eventCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := onlyHelps(&cobra.Command{
 		Use:   "event",
 		Short: "Sign events with a key file, publish and query them",
 		Long: `Sign events with a key file, publish them to relays, and ask relays for events.
@@ -197,13 +197,7 @@ key writes it anywhere. --key says which file; without it, the environment varia
   # a git repository, announced and pushed
   talon event announce --name demo --server ws://localhost:7777
   talon event push http://localhost:7777/npub1…/demo.git main`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_ = cmd.Help()
-			return errors.New("no command was given")
-		},
-	}
-	cmd.AddCommand(eventKeyCommand(), eventSignCommand(), eventPublishCommand(), eventQueryCommand(),
+	}, eventKeyCommand(), eventSignCommand(), eventPublishCommand(), eventQueryCommand(),
 		eventAnnounceCommand(), eventPushCommand(), eventStateCommand())
 	for _, c := range append(cmd.Commands(), cmd) {
 		guardArgs(c)

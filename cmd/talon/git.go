@@ -17,17 +17,10 @@ import (
 )
 
 func gitCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return onlyHelps(&cobra.Command{
 		Use:   "git",
 		Short: "Serve git repositories without a relay",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_ = cmd.Help()
-			return errors.New("no command was given")
-		},
-	}
-	cmd.AddCommand(gitServeCommand())
-	return cmd
+	}, gitServeCommand())
 }
 
 // gitServe are the options of talon git serve.

@@ -27,7 +27,7 @@ import (
 const maxLine = 64 << 20
 
 func importCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return configured(&cobra.Command{
 		Use:   "import [FILE...]",
 		Short: "Store events from JSONL files, or from standard input",
 		Long: `Store events from JSONL files, one event a line, or from standard input.
@@ -35,16 +35,7 @@ func importCommand() *cobra.Command {
 Each event passes the same checks and the same policy as one that a client sends; the summary says what was refused and why.
 To restore an export without a policy's objections, use --plugins with a folder that holds only open.wasm, and an open.toml with
 [config] and every = true in it. The server must not be running on the same data.`,
-	}
-	loader := config.Flags(cmd.Flags(), config.Always|config.Deciding)
-	cmd.RunE = func(cmd *cobra.Command, files []string) error {
-		cfg, log, err := load(cmd, loader)
-		if err != nil {
-			return err
-		}
-		return importFiles(cmd, cfg, log, files)
-	}
-	return cmd
+	}, config.Always|config.Deciding, importFiles)
 }
 
 // submitter is the way into the pipeline.
@@ -239,16 +230,10 @@ func exportCommand() *cobra.Command {
 It may run while the server does; what is stored meanwhile may be missing.`,
 		Args: cobra.NoArgs,
 	}
-	loader := config.Flags(cmd.Flags(), config.Always)
 	cmd.Flags().StringVar(&filter, "filter", "", "only events that this `filter` matches, JSON as in NIP-01")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, log, err := load(cmd, loader)
-		if err != nil {
-			return err
-		}
+	return configured(cmd, config.Always, func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, _ []string) error {
 		return export(cmd, cfg, log, filter)
-	}
-	return cmd
+	})
 }
 
 func export(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, filter string) (err error) {

@@ -295,18 +295,13 @@ func (o *labOptions) close() {
 }
 
 func labCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := onlyHelps(&cobra.Command{
 		Use:   "lab",
 		Short: "Try strategies and throttles in a simulated network",
 		Long: `Try strategies and throttles, the files that production runs, in a network in virtual time: seeded, with faults, repeatable to the byte.
 
 What runs leave is a file of JSON lines. Comparisons are paired by seed: variants in the same world with the same seed had the same weather.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_ = cmd.Help()
-			return errors.New("no command was given")
-		},
-	}
+	})
 	group(cmd, "run", "Try modules:", labRunCommand(), labWatchCommand(), labRecordCommand())
 	group(cmd, "results", "Look at results:", labReportCommand(), labDiffCommand())
 	return cmd

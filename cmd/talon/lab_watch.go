@@ -147,9 +147,6 @@ There are counts and sizes in it, and no key, name or address of anybody. What t
 		if err != nil {
 			return err
 		}
-		if cfg.Admin() == "" {
-			return errors.New("the admin socket is off (option admin-socket): start the server with one")
-		}
 		text, err := recordNetwork(cmd.Context(), cfg)
 		if err != nil {
 			return err
@@ -162,9 +159,13 @@ There are counts and sizes in it, and no key, name or address of anybody. What t
 
 // recordNetwork asks a server for its relays, and its store for the rest.
 func recordNetwork(ctx context.Context, cfg *config.Config) (text []byte, err error) {
-	status, err := admin.Dial(cfg.Admin()).Sync(ctx, relaysync.Query{Limit: 1 << 20})
+	server, err := runningServer(cfg)
+	if err != nil {
+		return nil, err
+	}
+	status, err := server.Sync(ctx, relaysync.Query{Limit: 1 << 20})
 	if errors.Is(err, admin.ErrNoServer) {
-		return nil, fmt.Errorf("%w: start one with talon serve, or say with --data or --admin-socket where it is", err)
+		return nil, noServer(err)
 	}
 	if err != nil {
 		return nil, err

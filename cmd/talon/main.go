@@ -46,20 +46,26 @@ func main() {
 
 // root is the command without a subcommand: it only helps.
 func root() *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := onlyHelps(&cobra.Command{
 		Use:           "talon",
 		Short:         "A nostr relay whose every choice is a WebAssembly module",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_ = cmd.Help()
-			return errors.New("no command was given")
-		},
-	}
+	}, serveCommand(), importCommand(), exportCommand(), copyCommand(), checkCommand(), clusterCommand(), pluginCommand(), eventCommand(),
+		gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand(), prepareCommand())
 	cmd.CompletionOptions.HiddenDefaultCmd = true
-	cmd.AddCommand(serveCommand(), importCommand(), exportCommand(), copyCommand(), checkCommand(), clusterCommand(), pluginCommand(), eventCommand(), gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand(), prepareCommand())
 	wrapHelp(cmd)
+	return cmd
+}
+
+// onlyHelps makes a command that does nothing without one of those below it.
+func onlyHelps(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		_ = cmd.Help()
+		return errors.New("no command was given")
+	}
+	cmd.AddCommand(commands...)
 	return cmd
 }
 
@@ -106,6 +112,19 @@ func wrap(text string) string {
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// configured makes a command for which the configuration of a server holds.
+func configured(cmd *cobra.Command, scope config.Scope, do func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, args []string) error) *cobra.Command {
+	loader := config.Flags(cmd.Flags(), scope)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, log, err := load(cmd, loader)
+		if err != nil {
+			return err
+		}
+		return do(cmd, cfg, log, args)
+	}
+	return cmd
 }
 
 // load reads the configuration and opens the log on the command's stderr.
@@ -171,7 +190,7 @@ func group(cmd *cobra.Command, id, title string, commands ...*cobra.Command) {
 }
 
 func serveCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return configured(&cobra.Command{
 		Use:   "serve",
 		Short: "Run the relay",
 		Long: `Run the relay until it gets SIGINT or SIGTERM.
@@ -181,14 +200,7 @@ Every NAME.wasm in the folder --plugins is a plugin, and NAME.toml beside it say
 With --policy rate,lists,grasp only these policies decide, in this order.
 With talon plugin an operator sees and changes what runs.`,
 		Args: cobra.NoArgs,
-	}
-	loader := config.Flags(cmd.Flags(), config.Always|config.Deciding|config.Serving)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, log, err := load(cmd, loader)
-		if err != nil {
-			return err
-		}
+	}, config.Always|config.Deciding|config.Serving, func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, _ []string) error {
 		return daemon.New(cfg, version(), log).Run(cmd.Context())
-	}
-	return cmd
+	})
 }

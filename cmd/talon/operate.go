@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,13 +28,13 @@ func operating(cmd *cobra.Command, do func(cmd *cobra.Command, server *admin.Cli
 		if err != nil {
 			return err
 		}
-		path := cfg.Admin()
-		if path == "" {
-			return errors.New("the admin socket is off (option admin-socket): start the server with one")
+		server, err := runningServer(cfg)
+		if err != nil {
+			return err
 		}
-		switch err = do(cmd, admin.Dial(path), args); {
+		switch err = do(cmd, server, args); {
 		case errors.Is(err, admin.ErrNoServer):
-			return fmt.Errorf("%w: start one with talon serve, or say with --data or --admin-socket where it is", err)
+			return noServer(err)
 		case err != nil:
 			// It may quote what a module says of itself.
 			return errors.New(plain(err.Error()))
@@ -44,43 +44,46 @@ func operating(cmd *cobra.Command, do func(cmd *cobra.Command, server *admin.Cli
 	return cmd
 }
 
+// runningServer returns the server at the admin socket.
+func runningServer(cfg *config.Config) (*admin.Client, error) {
+	path := cfg.Admin()
+	if path == "" {
+		return nil, errors.New("the admin socket is off (option admin-socket): start the server with one")
+	}
+	return admin.Dial(path), nil
+}
+
+// noServer says what to do where nobody listens on the admin socket.
+func noServer(err error) error {
+	return fmt.Errorf("%w: start one with talon serve, or say with --data or --admin-socket where it is", err)
+}
+
 func huntCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return onlyHelps(&cobra.Command{
 		Use:   "hunt",
 		Short: "See and hurry the hunt for git data of a running relay",
 		Long: `See and hurry the hunt for git data of a running relay.
 
 An event that names git objects which are not here waits in purgatory, and the relay asks the git servers that the events of
 the repository name. How often it asks whom is the throttle's to say (talon plugin list).`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_ = cmd.Help()
-			return errors.New("no command was given")
-		},
-	}
-	cmd.AddCommand(huntStatusCommand(), huntNowCommand())
-	return cmd
+	}, huntStatusCommand(), huntNowCommand())
 }
 
 func huntStatusCommand() *cobra.Command {
-	var asJSON bool
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "List what is searched for, and how git servers are treated",
 		Args:  cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write everything that is known, as JSON")
+	jsonFlag(cmd, "write everything that is known, as JSON")
 	cmd.Flags().IntVar(&limit, "limit", 50, "`number` of repositories and of domains")
 	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, _ []string) error {
 		status, err := server.Hunt(cmd.Context(), limit)
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), status)
-		}
-		return writeHunt(cmd.OutOrStdout(), &status, time.Now())
+		return printFound(cmd, status, func(w io.Writer) error { return writeHunt(w, &status, time.Now()) })
 	})
 }
 
@@ -106,39 +109,39 @@ The limits of git servers hold all the same.`,
 // parseHunted returns the address of a repository, as far as it is known, and its
 // identifier.
 func parseHunted(text string) (repository, identifier string, err error) {
-	if a, ok := host.ParseAddress(text); ok && a.D != "" {
+	if a, ok := parseRepository(text); ok {
 		return a.String(), a.D, nil
 	}
-	npub, d, ok := strings.Cut(text, "/")
-	if !ok {
-		if text == "" {
-			return "", "", errors.New("the identifier is empty")
-		}
+	npub, _, slash := strings.Cut(text, "/")
+	switch _, err := nip19.DecodeNpub(npub); {
+	case !slash && text != "":
 		return "", text, nil
-	}
-	key, err := nip19.DecodeNpub(npub)
-	if err != nil {
+	case slash && err != nil:
 		return "", "", fmt.Errorf("the repository %.80q is wrong: want an identifier, npub/identifier, or 30617:pubkey:identifier", text)
 	}
-	if d = strings.TrimSuffix(d, ".git"); d == "" {
-		return "", "", errors.New("the identifier is empty")
+	return "", "", errors.New("the identifier is empty")
+}
+
+// parseRepository reads npub/identifier, or 30617:pubkey:identifier.
+func parseRepository(text string) (host.Address, bool) {
+	if a, ok := host.ParseAddress(text); ok && a.D != "" {
+		return a, true
 	}
-	return host.Address{Kind: 30617, PubKey: key, D: d}.String(), d, nil
+	npub, d, _ := strings.Cut(text, "/")
+	d = strings.TrimSuffix(d, ".git")
+	key, err := nip19.DecodeNpub(npub)
+	return host.Address{Kind: host.KindAnnouncement, PubKey: key, D: d}, err == nil && d != ""
 }
 
 // writeHunt writes a line for each repository and each domain. Below a line stands
 // what was said last.
 func writeHunt(w io.Writer, s *gitfetch.Status, now time.Time) error {
+	t := newTable(w)
 	if s.Waiting == 0 {
-		if _, err := fmt.Fprintln(w, "nothing waits for git data"); err != nil {
-			return err
-		}
+		t.row("nothing waits for git data")
 	} else {
-		if _, err := fmt.Fprintf(w, "%s waiting for git data, %s under way\n\n", counted(s.Waiting, "repository"), counted(s.Requests, "request")); err != nil {
-			return err
-		}
-		t := newTable(w)
-		t.row("REPOSITORY", "MISSING", "ROUNDS", "NEXT", "EXPIRES", "ASKING", "WAITS FOR", "LAST")
+		t.row(fmt.Sprintf("%s waiting for git data, %s under way", counted(s.Waiting, "repository"), counted(s.Requests, "request")))
+		t.section("REPOSITORY", "MISSING", "ROUNDS", "NEXT", "EXPIRES", "ASKING", "WAITS FOR", "LAST")
 		for i := range s.Repositories {
 			r := &s.Repositories[i]
 			next := "now"
@@ -147,21 +150,12 @@ func writeHunt(w io.Writer, s *gitfetch.Status, now time.Time) error {
 			}
 			t.row(r.Identifier, r.Missing, r.Rounds, next, in(r.Expires, now), orNone(r.Asking), orNone(r.WaitsFor), lastText(r.Last, now))
 		}
-		if err := t.w.Flush(); err != nil {
-			return err
-		}
 	}
-	if err := writeRefused(w, s.Repositories); err != nil {
-		return err
-	}
+	t.refused(s.Repositories)
 	if len(s.Domains) == 0 {
-		return nil
+		return t.w.Flush()
 	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
-	}
-	t := newTable(w)
-	t.row("DOMAIN", "HEALTH", "NOW", "LAST MINUTE", "ALL", "WAITING", "FAILURES", "NOT BEFORE", "LAST")
+	t.section("DOMAIN", "HEALTH", "NOW", "LAST MINUTE", "ALL", "WAITING", "FAILURES", "NOT BEFORE", "LAST")
 	for i := range s.Domains {
 		d := &s.Domains[i]
 		rest := "-"
@@ -173,21 +167,18 @@ func writeHunt(w io.Writer, s *gitfetch.Status, now time.Time) error {
 	return t.w.Flush()
 }
 
-// writeRefused writes a line for each URL that is not asked.
-func writeRefused(w io.Writer, list []gitfetch.RepositoryStatus) error {
-	t := newTable(w)
+// refused writes a line for each URL that is not asked.
+func (t table) refused(list []gitfetch.RepositoryStatus) {
 	head := false
 	for i := range list {
 		for _, u := range list[i].Refused {
 			if !head {
-				fmt.Fprintln(t.w)
-				t.row("REPOSITORY", "NOT ASKED", "REASON")
+				t.section("REPOSITORY", "NOT ASKED", "REASON")
 				head = true
 			}
 			t.row(list[i].Identifier, u.URL, u.Reason)
 		}
 	}
-	return t.w.Flush()
 }
 
 // lastText says how a request ended.
@@ -203,7 +194,6 @@ func lastText(r *gitfetch.Request, now time.Time) string {
 }
 
 func syncStatusCommand() *cobra.Command {
-	var asJSON bool
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "status [RELAY|REPOSITORY]",
@@ -217,7 +207,7 @@ With a relay's URL: that relay, and the repositories that list it. With a reposi
   talon sync status npub1…/talon --json`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write everything that is known, as JSON")
+	jsonFlag(cmd, "write everything that is known, as JSON")
 	cmd.Flags().IntVar(&limit, "limit", 50, "`number` of relays and of repositories")
 	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
 		q := relaysync.Query{Limit: limit}
@@ -231,10 +221,7 @@ With a relay's URL: that relay, and the repositories that list it. With a reposi
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), status)
-		}
-		return writeSync(cmd.OutOrStdout(), &status, time.Now())
+		return printFound(cmd, status, func(w io.Writer) error { return writeSync(w, &status, time.Now()) })
 	})
 }
 
@@ -273,28 +260,22 @@ A relay is barred for 12 hours when its name does not resolve, its certificate i
 
 // parseSynced returns the relay, or the address of the repository, that a text names.
 func parseSynced(text string) (relay, repository string, err error) {
-	if a, ok := host.ParseAddress(text); ok && a.D != "" {
+	if a, ok := parseRepository(text); ok {
 		return "", a.String(), nil
 	}
-	if strings.Contains(text, "://") {
-		return text, "", nil
-	}
-	npub, d, ok := strings.Cut(text, "/")
-	key, err := nip19.DecodeNpub(npub)
-	d = strings.TrimSuffix(d, ".git")
-	if !ok || err != nil || d == "" {
+	if !strings.Contains(text, "://") {
 		return "", "", fmt.Errorf("%.80q is wrong: want the URL of a relay, such as wss://relay.example.com, or a repository: npub/identifier, or 30617:pubkey:identifier", text)
 	}
-	return "", host.Address{Kind: host.KindAnnouncement, PubKey: key, D: d}.String(), nil
+	return text, "", nil
 }
 
 // writeSync writes a line for each relay and each repository. Below the relays stands why
 // those that fail do.
 func writeSync(w io.Writer, s *relaysync.Snapshot, now time.Time) error {
-	_, err := fmt.Fprintf(w, "%d of %s connected, at most %d at once; %d complete; %s followed\n\n",
-		s.Connections, counted(s.Tracked, "relay"), s.MaxConnections, s.Complete, counted(s.Repositories, "repository"))
 	t := newTable(w)
-	t.row("RELAY", "STATE", "HEALTH", "REPOSITORIES", "OPEN", "PENDING", "COMPLETE SINCE", "RECEIVED", "LIMITS", "NEXT VISIT")
+	t.row(fmt.Sprintf("%d of %s connected, at most %d at once; %d complete; %s followed",
+		s.Connections, counted(s.Tracked, "relay"), s.MaxConnections, s.Complete, counted(s.Repositories, "repository")))
+	t.section("RELAY", "STATE", "HEALTH", "REPOSITORIES", "OPEN", "PENDING", "COMPLETE SINCE", "RECEIVED", "LIMITS", "NEXT VISIT")
 	for i := range s.Relays {
 		r := &s.Relays[i]
 		open := fmt.Sprintf("%d (%s)", r.Subscriptions, counted(r.Filters, "filter"))
@@ -314,27 +295,22 @@ func writeSync(w io.Writer, s *relaysync.Snapshot, now time.Time) error {
 		}
 		t.row(name, r.State, r.Health, r.Repositories, open, r.Pending, complete, bytesText(r.Bytes), learntText(&r.Limits), next)
 	}
-	err = errors.Join(err, t.w.Flush())
-	t, head := newTable(w), false
+	head := false
 	for i := range s.Relays {
 		r := &s.Relays[i]
 		if r.Reason == "" || r.State == relaysync.StateConnected {
 			continue
 		}
 		if !head {
-			fmt.Fprintln(t.w)
-			t.row("NOT CONNECTED", "FAILURES", "REASON")
+			t.section("NOT CONNECTED", "FAILURES", "REASON")
 			head = true
 		}
 		t.row(r.Relay, r.Failures, r.Reason)
 	}
-	err = errors.Join(err, t.w.Flush())
 	if len(s.Coverage) == 0 {
-		return err
+		return t.w.Flush()
 	}
-	t = newTable(w)
-	fmt.Fprintln(t.w)
-	t.row("REPOSITORY", "RELAYS", "CONNECTED", "COMPLETE", "")
+	t.section("REPOSITORY", "RELAYS", "CONNECTED", "COMPLETE", "")
 	for i := range s.Coverage {
 		c := &s.Coverage[i]
 		note := ""
@@ -343,7 +319,7 @@ func writeSync(w io.Writer, s *relaysync.Snapshot, now time.Time) error {
 		}
 		t.row(c.Repository, c.Relays, c.Connected, c.Complete, note)
 	}
-	return errors.Join(err, t.w.Flush())
+	return t.w.Flush()
 }
 
 // learntText says in short what a relay can do.
@@ -370,21 +346,13 @@ func learntText(l *relaysync.Learnt) string {
 }
 
 func clusterCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return onlyHelps(&cobra.Command{
 		Use:   "cluster",
 		Short: "Look at the nodes that serve one relay from one database of PostgreSQL",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_ = cmd.Help()
-			return errors.New("no command was given")
-		},
-	}
-	cmd.AddCommand(clusterStatusCommand())
-	return cmd
+	}, clusterStatusCommand())
 }
 
 func clusterStatusCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the nodes, what they do, and which has which role",
@@ -395,13 +363,8 @@ It asks the database, so it may run anywhere. A node that has not renewed its se
   talon cluster status --store /etc/talon/store --json`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write everything that is known, as JSON")
-	loader := config.Flags(cmd.Flags(), config.Always)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, _, err := load(cmd, loader)
-		if err != nil {
-			return err
-		}
+	jsonFlag(cmd, "write everything that is known, as JSON")
+	return configured(cmd, config.Always, func(cmd *cobra.Command, cfg *config.Config, _ *slog.Logger, _ []string) error {
 		url, err := cfg.Postgres()
 		if err != nil {
 			return err
@@ -413,24 +376,20 @@ It asks the database, so it may run anywhere. A node that has not renewed its se
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), nodes)
-		}
-		return writeNodes(cmd.OutOrStdout(), nodes)
-	}
-	return cmd
+		return printFound(cmd, nodes, func(w io.Writer) error { return writeNodes(w, nodes) })
+	})
 }
 
 func writeNodes(w io.Writer, nodes []cluster.Node) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "node\tstate\taddress\trelease\troles\tup\tseen")
+	t := newTable(w)
+	t.row("node", "state", "address", "release", "roles", "up", "seen")
 	for _, n := range nodes {
 		state, roles := string(n.State), strings.Join(n.Roles, " ")
 		if !n.Alive {
 			state, roles = "lost", ""
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%v\t%v ago\n", n.Name, state, n.Address, n.Release, roles,
-			n.Seen.Sub(n.Started).Round(time.Second), n.Unseen.Round(100*time.Millisecond))
+		up, seen := n.Seen.Sub(n.Started).Round(time.Second), n.Unseen.Round(100*time.Millisecond)
+		t.row(n.Name, state, n.Address, n.Release, roles, up, fmt.Sprint(seen, " ago"))
 	}
-	return t.Flush()
+	return t.w.Flush()
 }

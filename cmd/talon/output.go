@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
 
@@ -205,6 +206,17 @@ func (t table) row(cells ...any) {
 func (t table) section(head ...any) {
 	t.row()
 	t.row(head...)
+}
+
+// jsonFlag adds the option --json, which printFound obeys.
+func jsonFlag(cmd *cobra.Command, usage string) { cmd.Flags().Bool("json", false, usage) }
+
+// printFound writes what a command has found: as JSON if that is asked for, or as text.
+func printFound(cmd *cobra.Command, found any, text func(w io.Writer) error) error {
+	if asJSON, _ := cmd.Flags().GetBool("json"); asJSON {
+		return printJSON(cmd.OutOrStdout(), found)
+	}
+	return text(cmd.OutOrStdout())
 }
 
 func printJSON(w io.Writer, v any) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -12,7 +11,7 @@ import (
 )
 
 func pluginCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := onlyHelps(&cobra.Command{
 		Use:   "plugin",
 		Short: "See and change the plugins of a running relay, and write your own",
 		Long: `See and change the plugins of a running relay, and write your own.
@@ -20,12 +19,7 @@ func pluginCommand() *cobra.Command {
 The server is found by its admin socket, which stands in its data folder unless --admin-socket says otherwise. Only the user
 that the server runs as, and root, can use it. What these commands change is written into the folder of plugins, so that it
 also counts after a restart.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_ = cmd.Help()
-			return errors.New("no command was given")
-		},
-	}
+	})
 	group(cmd, "operate", "Plugins of a running relay:", pluginListCommand(), pluginShowCommand(), pluginDisagreementsCommand(),
 		pluginWhyCommand(), pluginSwapCommand(), pluginRollbackCommand(), pluginModeCommand(), pluginRecordCommand())
 	group(cmd, "author", "Your own, without a relay:", pluginNewCommand(), pluginSDKCommand(), pluginBuildCommand(), pluginInspectCommand(), pluginTestCommand(),
@@ -95,17 +89,10 @@ func folderOf(args []string) string {
 }
 
 func pluginSDKCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return onlyHelps(&cobra.Command{
 		Use:   "sdk",
 		Short: "The SDK in the folder of a module",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_ = cmd.Help()
-			return errors.New("no command was given")
-		},
-	}
-	cmd.AddCommand(pluginSDKUpdateCommand())
-	return cmd
+	}, pluginSDKUpdateCommand())
 }
 
 func pluginSDKUpdateCommand() *cobra.Command {
@@ -116,11 +103,7 @@ func pluginSDKUpdateCommand() *cobra.Command {
 What you wrote stays as it is. Without FOLDER, it is the folder in which you are.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir := "."
-			if len(args) > 0 {
-				dir = args[0]
-			}
-			u, err := author.Update(dir)
+			u, err := author.Update(folderOf(args))
 			if err != nil {
 				return quoted(err)
 			}

@@ -16,7 +16,6 @@ import (
 )
 
 func pluginInspectCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inspect [MODULE [MODULE]]",
 		Short: "Show what a module may do, its budgets and settings; of two, what is not the same",
@@ -24,7 +23,7 @@ func pluginInspectCommand() *cobra.Command {
 MODULE is a .wasm file, or a folder, which is built first; without it, the folder in which you are.`,
 		Args: cobra.MaximumNArgs(2),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write it as JSON")
+	jsonFlag(cmd, "write it as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			args = []string{"."}
@@ -41,15 +40,10 @@ MODULE is a .wasm file, or a folder, which is built first; without it, the folde
 			}
 			list = append(list, in)
 		}
-		switch {
-		case asJSON && len(list) == 1:
-			return printJSON(cmd.OutOrStdout(), list[0])
-		case asJSON:
-			return printJSON(cmd.OutOrStdout(), list)
-		case len(list) == 1:
-			return writeInspection(cmd.OutOrStdout(), list[0])
+		if len(list) == 1 {
+			return printFound(cmd, list[0], func(w io.Writer) error { return writeInspection(w, list[0]) })
 		}
-		return writeChanges(cmd.OutOrStdout(), args, list)
+		return printFound(cmd, list, func(w io.Writer) error { return writeChanges(w, args, list) })
 	}
 	return cmd
 }

@@ -21,22 +21,18 @@ import (
 )
 
 func pluginListCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the plugins, and why one does not run",
 		Args:  cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write everything that is known, as JSON")
+	jsonFlag(cmd, "write everything that is known, as JSON")
 	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, _ []string) error {
 		list, err := server.List(cmd.Context())
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), list)
-		}
-		return writeList(cmd.OutOrStdout(), list, time.Now())
+		return printFound(cmd, list, func(w io.Writer) error { return writeList(w, list, time.Now()) })
 	})
 }
 
@@ -142,25 +138,20 @@ func saidText(s *plugin.Said) string {
 }
 
 func pluginShowCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show everything that is known of a plugin",
 		Args:  cobra.ExactArgs(1),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write it as JSON")
+	jsonFlag(cmd, "write it as JSON")
 	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
 		list, err := server.List(cmd.Context())
 		if err != nil {
 			return err
 		}
 		for i := range list {
-			switch {
-			case list[i].Name != args[0]:
-			case asJSON:
-				return printJSON(cmd.OutOrStdout(), list[i])
-			default:
-				return writeStatus(cmd.OutOrStdout(), &list[i], time.Now())
+			if s := &list[i]; s.Name == args[0] {
+				return printFound(cmd, s, func(w io.Writer) error { return writeStatus(w, s, time.Now()) })
 			}
 		}
 		return fmt.Errorf("%w: %.80q; talon plugin list shows all", plugin.ErrUnknown, args[0])
@@ -238,7 +229,6 @@ func writeRest(t table, s *plugin.Status, now time.Time) error {
 const leftOut = "the server's option policy does not name it"
 
 func pluginWhyCommand() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "why EVENT",
 		Short: "Say which plugin decided about an event, and how",
@@ -247,7 +237,7 @@ func pluginWhyCommand() *cobra.Command {
 The server remembers the last decisions; the option decisions of talon serve says how many.`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write it as JSON")
+	jsonFlag(cmd, "write it as JSON")
 	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
 		id, err := nip19.ParseEventID(strings.TrimPrefix(args[0], "nostr:"))
 		if err != nil {
@@ -257,10 +247,7 @@ The server remembers the last decisions; the option decisions of talon serve say
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), why)
-		}
-		return writeWhy(cmd.OutOrStdout(), &why, time.Now())
+		return printFound(cmd, why, func(w io.Writer) error { return writeWhy(w, &why, time.Now()) })
 	})
 }
 
@@ -283,24 +270,20 @@ func writeWhy(w io.Writer, why *plugin.Why, now time.Time) error {
 }
 
 func pluginDisagreementsCommand() *cobra.Command {
-	var asJSON bool
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "disagreements NAME",
 		Short: "Show events about which a plugin in shadow mode and the chain disagree",
 		Args:  cobra.ExactArgs(1),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write them as JSON")
+	jsonFlag(cmd, "write them as JSON")
 	cmd.Flags().IntVar(&limit, "limit", 20, "`events` to show, the newest first")
 	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
 		list, err := server.Disagreements(cmd.Context(), args[0], limit)
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), list)
-		}
-		return writeDisagreements(cmd.OutOrStdout(), list, time.Now())
+		return printFound(cmd, list, func(w io.Writer) error { return writeDisagreements(w, list, time.Now()) })
 	})
 }
 
