@@ -131,12 +131,12 @@ func (o *devnetRun) run(cmd *cobra.Command) (err error) {
 	}()
 	var served <-chan error
 	if o.serve {
-		child, err := o.startTalon(ctx, n, filepath.Join(dir, "data"), cmd.ErrOrStderr())
+		ended, stop, err := o.startTalon(ctx, n, filepath.Join(dir, "data"), cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
-		defer child.stop()
-		served = child.ended
+		defer stop()
+		served = ended
 	}
 	last, err := o.watch(ctx, n, newNetTable(out), served)
 	if o.json {
@@ -254,46 +254,33 @@ func difference(n *devnet.Net, c devnet.Comparison) string {
 
 var errEnded = errors.New("it was to run")
 
-// childTalon is the Talon in the middle of a network, in a process of its own.
-type childTalon struct {
-	cmd   *exec.Cmd
-	ended chan error // one value, when it has ended
-	gone  chan struct{}
-}
-
-// startTalon starts a Talon on a new data folder. What it logs, from level warn on
-// unless its own flags say otherwise, goes to log.
-func (o *devnetRun) startTalon(ctx context.Context, n *devnet.Net, data string, log io.Writer) (*childTalon, error) {
+// startTalon starts the Talon in the middle of a network on a new data folder. What it logs,
+// from level warn on unless its own flags say otherwise, goes to log. ended has one value when
+// it has ended; stop ends it, in order if that does not take for ever.
+func (o *devnetRun) startTalon(ctx context.Context, n *devnet.Net, data string, log io.Writer) (ended <-chan error, stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("find the program of Talon: %w", err)
+		return nil, nil, fmt.Errorf("find the program of Talon: %w", err)
 	}
 	args := slices.Concat([]string{"serve", "--log-level", "warn"}, o.talonArgs(n)[1:], []string{"--data", data}) // of a flag, the last one counts
-	// It gets a signal of its own, and not the end of the context: it stops in order.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), self, args...)
+	// The end of the context does not end it: it is stopped before the network.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 20 * time.Second
 	cmd.Args[0] = "talon" // whatever the file is called
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start talon serve: %w", err)
+		cancel()
+		return nil, nil, fmt.Errorf("start talon serve: %w", err)
 	}
-	c := &childTalon{cmd: cmd, ended: make(chan error, 1), gone: make(chan struct{})}
+	exited, gone := make(chan error, 1), make(chan struct{})
 	go func() {
-		c.ended <- cmd.Wait()
-		close(c.gone)
+		exited <- cmd.Wait()
+		close(gone)
 	}()
-	return c, nil
-}
-
-// stop ends it, in order if that does not take for ever.
-func (c *childTalon) stop() {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-c.gone:
-	case <-time.After(20 * time.Second):
-		_ = c.cmd.Process.Kill()
-		<-c.gone
-	}
+	return exited, func() { cancel(); <-gone }, nil
 }
 
 // relaysFlag is the value of --relays: 2,strfry:3,./mine.toml:1.

@@ -57,15 +57,10 @@ In a git repository it adds the first commit, by which others know the repositor
 	f.StringVar(&what.dir, "git", ".", "the `folder` of the local repository, if there is one")
 	printFlag(cmd, &show)
 	cmd.RunE = func(cmd *cobra.Command, addresses []string) error {
-		key, err := loadKey(who.keyFile)
+		_, author, err := who.identity()
 		if err != nil {
 			return err
 		}
-		author, err := key.public()
-		if err != nil {
-			return err
-		}
-		warnKeyInRepository(cmd, who.keyFile)
 		if !cmd.Flags().Changed("earliest-unique-commit") {
 			what.unique = earliestCommit(cmd.Context(), what.dir)
 		}
@@ -74,6 +69,17 @@ In a git repository it adds the first commit, by which others know the repositor
 			return err
 		}
 		addresses = append(slices.Clone(what.server), addresses...)
+		if !show {
+			if err := relayArgs(cmd, addresses); err != nil {
+				return err
+			}
+			if err := how.check(addresses); err != nil {
+				return err
+			}
+			if err := who.later(e, nil); err != nil {
+				return err
+			}
+		}
 		if err := signAndSendOrPrint(cmd, &who, &how, e, addresses, show); err != nil || show {
 			return err
 		}
@@ -97,15 +103,6 @@ func signAndSendOrPrint(cmd *cobra.Command, who *signing, how *sending, e *host.
 			return err
 		}
 		return printEvent(cmd, e)
-	}
-	if err := relayArgs(cmd, addresses); err != nil {
-		return err
-	}
-	if err := how.check(addresses); err != nil {
-		return err
-	}
-	if err := who.later(e, nil); err != nil {
-		return err
 	}
 	_, err := sendVersion(cmd, who, how, e, addresses)
 	return err

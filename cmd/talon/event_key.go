@@ -61,6 +61,15 @@ func loadKey(flag string) (secretKey, error) {
 	return readKeyFile(path)
 }
 
+// loadKeyIfNamed is loadKey where no key is needed: nil if none is named.
+func loadKeyIfNamed(flag string) (*secretKey, error) {
+	if keyFile(flag) == "" {
+		return nil, nil
+	}
+	key, err := loadKey(flag)
+	return &key, err
+}
+
 // readKeyFile reads a key from a file that nobody else can read. No error quotes
 // what the file holds.
 func readKeyFile(path string) (secretKey, error) {
@@ -262,6 +271,16 @@ func (s *signing) flags(cmd *cobra.Command) {
 	s.cmd = cmd
 	keyFlag(cmd, &s.keyFile)
 	cmd.Flags().Int64Var(&s.createdAt, "created-at", 0, "the event's time, in unix `seconds` (default now)")
+}
+
+// identity reads the key file, and warns if it lies where others may get it.
+func (s *signing) identity() (key secretKey, author host.PubKey, err error) {
+	if key, err = loadKey(s.keyFile); err != nil {
+		return key, author, err
+	}
+	warnKeyInRepository(s.cmd, s.keyFile)
+	author, err = key.public()
+	return key, author, err
 }
 
 // sign completes an event with the key file and the time that were asked for.

@@ -55,7 +55,12 @@ unless all were accepted. When a relay asks who it is (auth-required), the same 
 		if err != nil {
 			return err
 		}
-		return signAndSend(cmd, &who, &how, e, addresses)
+		key, err := who.sign(e)
+		if err != nil {
+			return err
+		}
+		p := newPublisher(cmd, &how, addresses, &key)
+		return errors.Join(p.publish(cmd.Context(), e), p.close())
 	}
 	return cmd
 }
@@ -68,29 +73,15 @@ func relayArgs(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// signAndSend signs an event and publishes it.
-func signAndSend(cmd *cobra.Command, who *signing, how *sending, e *host.Event, addresses []string) error {
-	key, err := who.sign(e)
-	if err != nil {
-		return err
-	}
-	p := newPublisher(cmd, how, addresses, &key)
-	return errors.Join(p.publish(cmd.Context(), e), p.close())
-}
-
 // publishLines publishes the events of standard input. A key is only needed where
 // a relay asks for one.
 func publishLines(cmd *cobra.Command, who *signing, how *sending, addresses []string) error {
-	var key *secretKey
-	if keyFile(who.keyFile) != "" {
-		k, err := loadKey(who.keyFile)
-		if err != nil {
-			return err
-		}
-		key = &k
+	key, err := loadKeyIfNamed(who.keyFile)
+	if err != nil {
+		return err
 	}
 	p := newPublisher(cmd, how, addresses, key)
-	err := eachSigned(cmd.Context(), cmd.InOrStdin(), func(e *host.Event) error { return p.publish(cmd.Context(), e) })
+	err = eachSigned(cmd.Context(), cmd.InOrStdin(), func(e *host.Event) error { return p.publish(cmd.Context(), e) })
 	if err == nil && p.asked == 0 {
 		err = errors.New("standard input holds no event")
 	}
@@ -154,7 +145,7 @@ func (s *sending) check(addresses []string) error {
 	return nil
 }
 
-// target is a relay that events are sent to. It connects when it first has to.
+// target is a relay that is asked, or sent events. It connects when it first has to.
 type target struct {
 	address string
 	timeout time.Duration
@@ -169,22 +160,43 @@ type relayAnswer struct {
 	err error // it did not answer
 }
 
-// publish sends an event and waits for the answer.
-func (t *target) publish(ctx context.Context, e *host.Event) relayAnswer {
-	if t.err != nil {
-		return relayAnswer{err: t.err}
+// newTargets returns the relays that are named, each once. A key, if there is one, answers
+// their challenges.
+func newTargets(cmd *cobra.Command, s *sending, addresses []string, key *secretKey) (list []*target) {
+	named := map[string]bool{}
+	for _, a := range addresses {
+		if !named[a] {
+			named[a] = true
+			list = append(list, &target{address: a, timeout: s.timeout, opts: clientOptions(cmd, a, key)})
+		}
 	}
+	return list
+}
+
+// ask makes one call to the relay, within the timeout.
+func (t *target) ask(ctx context.Context, call func(ctx context.Context, c *relayclient.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	var res relayclient.Result
 	if t.conn == nil {
-		t.conn, t.err = relayclient.Dial(ctx, t.address, t.opts)
+		c, err := relayclient.Dial(ctx, t.address, t.opts)
+		if err != nil {
+			return t.why(err)
+		}
+		t.conn = c
 	}
+	return t.why(call(ctx, t.conn))
+}
+
+// publish sends an event and waits for the answer.
+func (t *target) publish(ctx context.Context, e *host.Event) (a relayAnswer) {
 	if t.err == nil {
-		res, t.err = t.conn.Publish(ctx, e)
+		t.err = t.ask(ctx, func(ctx context.Context, c *relayclient.Conn) (err error) {
+			a.Result, err = c.Publish(ctx, e)
+			return err
+		})
 	}
-	t.err = t.why(t.err)
-	return relayAnswer{res, t.err}
+	a.err = t.err
+	return a
 }
 
 // why says an end by the clock in words.
@@ -209,19 +221,8 @@ type publisher struct {
 	failed  int
 }
 
-// newPublisher makes a publisher; a key, if there is one, answers challenges.
 func newPublisher(cmd *cobra.Command, s *sending, addresses []string, key *secretKey) *publisher {
-	p := &publisher{out: cmd.OutOrStdout()}
-	// A relay that is named twice answers once.
-	named := map[string]bool{}
-	for _, a := range addresses {
-		if named[a] {
-			continue
-		}
-		named[a] = true
-		p.targets = append(p.targets, &target{address: a, timeout: s.timeout, opts: clientOptions(cmd, a, key)})
-	}
-	return p
+	return &publisher{targets: newTargets(cmd, s, addresses, key), out: cmd.OutOrStdout()}
 }
 
 // maxNotice bounds how many notices of a relay are shown.

@@ -79,15 +79,10 @@ The remote must be a repository of a GRASP server, http(s)://HOST/NPUB/IDENTIFIE
 }
 
 func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []string) error {
-	key, err := loadKey(who.keyFile)
+	key, author, err := who.identity()
 	if err != nil {
 		return err
 	}
-	author, err := key.public()
-	if err != nil {
-		return err
-	}
-	warnKeyInRepository(cmd, who.keyFile)
 	p.helper = newRemoteHelper(cmd.Context(), p.dir, args)
 	defer p.helper.close()
 	intent, err := p.ask(cmd.Context(), args)

@@ -61,13 +61,9 @@ does not match, or whose signature is wrong, is not printed. A key is only neede
 		if err != nil {
 			return fmt.Errorf("the filter is wrong: %w", err)
 		}
-		var key *secretKey
-		if keyFile(file) != "" {
-			k, err := loadKey(file)
-			if err != nil {
-				return err
-			}
-			key = &k
+		key, err := loadKeyIfNamed(file)
+		if err != nil {
+			return err
 		}
 		return q.run(cmd, &target{address: args[0], timeout: how.timeout, opts: clientOptions(cmd, args[0], key)})
 	}
@@ -140,33 +136,29 @@ func written(v string) bool {
 }
 
 func (q *query) run(cmd *cobra.Command, t *target) (err error) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), t.timeout)
-	defer cancel()
-	conn, err := relayclient.Dial(ctx, t.address, t.opts)
-	if err != nil {
-		return plainError(t.why(err))
-	}
-	defer conn.Close()
+	defer t.close()
 	out := bufio.NewWriter(cmd.OutOrStdout())
 	got, wrong := 0, 0
 	var failed error
-	err = conn.Query(ctx, q.json, func(e *host.Event) bool {
-		if got++; got > q.limit {
-			return false
-		}
-		if !q.filter.Matches(e) || schnorr.Verify(e) != nil {
-			wrong++
-			return true
-		}
-		_, _ = out.Write(e.JSON)
-		failed = out.WriteByte('\n')
-		return failed == nil
+	err = t.ask(cmd.Context(), func(ctx context.Context, c *relayclient.Conn) error {
+		return c.Query(ctx, q.json, func(e *host.Event) bool {
+			if got++; got > q.limit {
+				return false
+			}
+			if !q.filter.Matches(e) || schnorr.Verify(e) != nil {
+				wrong++
+				return true
+			}
+			_, _ = out.Write(e.JSON)
+			failed = out.WriteByte('\n')
+			return failed == nil
+		})
 	})
 	if wrong > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d events are not printed: the filter does not match them, or their signature is wrong\n", wrong)
 	}
 	if err != nil {
-		err = plainError(t.why(err))
+		err = plainError(err)
 	}
 	return errors.Join(err, failed, out.Flush())
 }
@@ -260,39 +252,29 @@ func readOwners(cmd *cobra.Command, how *sending, addresses []string, key *secre
 }
 
 // asker asks relays for events, over one connection each.
-type asker struct {
-	targets []*target
-	conns   []*relayclient.Conn
+type asker []*target
+
+func newAsker(cmd *cobra.Command, how *sending, addresses []string, key *secretKey) asker {
+	return newTargets(cmd, how, slices.Sorted(slices.Values(addresses)), key)
 }
 
-func newAsker(cmd *cobra.Command, how *sending, addresses []string, key *secretKey) *asker {
-	a := &asker{}
-	for _, address := range slices.Compact(slices.Sorted(slices.Values(addresses))) {
-		a.targets = append(a.targets, &target{address: address, timeout: how.timeout, opts: clientOptions(cmd, address, key)})
-	}
-	a.conns = make([]*relayclient.Conn, len(a.targets))
-	return a
-}
-
-func (a *asker) close() {
-	for _, c := range a.conns {
-		if c != nil {
-			_ = c.Close()
-		}
+func (a asker) close() {
+	for _, t := range a {
+		t.close()
 	}
 }
 
 // events returns the events of a kind and an identifier that the relays serve, those
 // of some authors or of anybody. What a relay sends is checked.
-func (a *asker) events(ctx context.Context, kind host.Kind, identifier string, authors []grasp.PubKey) ([]*host.Event, error) {
+func (a asker) events(ctx context.Context, kind host.Kind, identifier string, authors []grasp.PubKey) ([]*host.Event, error) {
 	var list []*host.Event
-	for i, t := range a.targets {
+	for _, t := range a {
 		some := authors
 		for first := true; first || len(some) > 0; first = false {
 			n := min(len(some), maxAuthors)
-			events, err := a.ask(ctx, i, kind, identifier, some[:n])
+			events, err := t.events(ctx, kind, identifier, some[:n])
 			if err != nil {
-				return nil, fmt.Errorf("ask %s what it has of the repository: %w", t.address, plainError(t.why(err)))
+				return nil, fmt.Errorf("ask %s what it has of the repository: %w", t.address, plainError(err))
 			}
 			list, some = append(list, events...), some[n:]
 		}
@@ -300,16 +282,8 @@ func (a *asker) events(ctx context.Context, kind host.Kind, identifier string, a
 	return list, nil
 }
 
-func (a *asker) ask(ctx context.Context, i int, kind host.Kind, identifier string, authors []grasp.PubKey) (list []*host.Event, err error) {
+func (t *target) events(ctx context.Context, kind host.Kind, identifier string, authors []grasp.PubKey) (list []*host.Event, err error) {
 	const maximum = 500 // of one query, which has at most one event an author
-	t := a.targets[i]
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
-	defer cancel()
-	if a.conns[i] == nil {
-		if a.conns[i], err = relayclient.Dial(ctx, t.address, t.opts); err != nil {
-			return nil, err
-		}
-	}
 	filter := map[string]any{"kinds": []int{int(kind)}, "#d": []string{identifier}, "limit": maximum}
 	if len(authors) > 0 {
 		var keys []string
@@ -327,14 +301,16 @@ func (a *asker) ask(ctx context.Context, i int, kind host.Kind, identifier strin
 		return nil, err
 	}
 	sent := 0
-	err = a.conns[i].Query(ctx, text, func(e *host.Event) bool {
-		if sent++; sent > maximum {
-			return false
-		}
-		if parsed.Matches(e) && schnorr.Verify(e) == nil {
-			list = append(list, e)
-		}
-		return true
+	err = t.ask(ctx, func(ctx context.Context, c *relayclient.Conn) error {
+		return c.Query(ctx, text, func(e *host.Event) bool {
+			if sent++; sent > maximum {
+				return false
+			}
+			if parsed.Matches(e) && schnorr.Verify(e) == nil {
+				list = append(list, e)
+			}
+			return true
+		})
 	})
 	if err == nil && sent > maximum {
 		err = errors.New("it sends more than it was asked for")

@@ -74,14 +74,13 @@ func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, add
 			return err
 		}
 	}
-	key, err := loadKey(who.keyFile)
+	key, author, err := who.identity()
 	if err != nil {
 		return err
 	}
-	warnKeyInRepository(cmd, who.keyFile)
 	now := &served{}
 	if len(addresses) > 0 {
-		if now, err = what.served(cmd, how, addresses, &key); err != nil {
+		if now, err = what.served(cmd, how, addresses, &key, author); err != nil {
 			return err
 		}
 	}
@@ -106,23 +105,12 @@ func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, add
 	if err := who.later(e, now.state); err != nil {
 		return err
 	}
-	if show {
-		if _, err := who.sign(e); err != nil {
-			return err
-		}
-		return printEvent(cmd, e)
-	}
-	_, err = sendVersion(cmd, who, how, e, addresses)
-	return err
+	return signAndSendOrPrint(cmd, who, how, e, addresses, show)
 }
 
 // served returns what relays serve of the repository that the options name.
-func (s *stating) served(cmd *cobra.Command, how *sending, addresses []string, key *secretKey) (*served, error) {
-	author, err := key.public()
-	if err != nil {
-		return nil, err
-	}
-	repo := grasp.Repo{PubKey: author, Identifier: s.identifier}
+func (s *stating) served(cmd *cobra.Command, how *sending, addresses []string, key *secretKey, author host.PubKey) (_ *served, err error) {
+	repo := grasp.Repo{PubKey: grasp.PubKey(author), Identifier: s.identifier}
 	if s.owner != "" {
 		if repo.PubKey, err = nip19.ParsePubKey(strings.TrimPrefix(s.owner, "nostr:")); err != nil {
 			return nil, fmt.Errorf("the owner %.80q is wrong: %w", s.owner, err)

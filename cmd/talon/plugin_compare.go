@@ -154,14 +154,10 @@ func (b *workbench) measure(path, file, against string, during time.Duration, as
 	if during <= 0 || during > time.Hour {
 		return fmt.Errorf("time %v: want more than nothing, at most an hour", during)
 	}
-	source, err := author.Find(b.cmd.Context(), path, b.sidecar, b.cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
 	if err := b.meet(file); err != nil {
 		return err
 	}
-	o, err := b.options()
+	source, o, err := b.find(path)
 	if err != nil {
 		return err
 	}

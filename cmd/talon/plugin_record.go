@@ -183,11 +183,7 @@ func modified(file string) (at struct {
 }
 
 func (b *workbench) replay(ctx context.Context, module string, replay *author.Replay) error {
-	source, err := author.Find(ctx, module, b.sidecar, b.cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	o, err := b.options()
+	source, o, err := b.find(module)
 	if err != nil {
 		return err
 	}

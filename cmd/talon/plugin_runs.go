@@ -38,7 +38,16 @@ const questionsHelp = `A line of FILE.jsonl is an event, as talon export writes 
 writes to a plugin. FILE.jsonl may be "-", standard input. MODULE is a .wasm file, or a folder, which is built first; without it,
 the folder in which you are.`
 
-// options are what the module finds.
+// find finds a module, and what that finds when it runs.
+func (b *workbench) find(path string) (*author.Source, author.Options, error) {
+	source, err := author.Find(b.cmd.Context(), path, b.sidecar, b.cmd.ErrOrStderr())
+	if err != nil {
+		return nil, author.Options{}, err
+	}
+	o, err := b.options()
+	return source, o, err
+}
+
 func (b *workbench) options() (o author.Options, err error) {
 	o.Log = moduleLog(b.cmd.ErrOrStderr())
 	o.Service = b.service
@@ -54,11 +63,7 @@ func (b *workbench) options() (o author.Options, err error) {
 
 // runner starts a module.
 func (b *workbench) runner(path string) (*author.Runner, error) {
-	source, err := author.Find(b.cmd.Context(), path, b.sidecar, b.cmd.ErrOrStderr())
-	if err != nil {
-		return nil, err
-	}
-	o, err := b.options()
+	source, o, err := b.find(path)
 	if err != nil {
 		return nil, err
 	}

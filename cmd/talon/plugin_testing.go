@@ -45,11 +45,7 @@ MODULE is a .wasm file, or a folder, which is built first; without it, the folde
 }
 
 func (b *workbench) test(path string, files []string, native bool) error {
-	source, err := author.Find(b.cmd.Context(), path, b.sidecar, b.cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	o, err := b.options()
+	source, o, err := b.find(path)
 	if err != nil {
 		return err
 	}
@@ -148,15 +144,7 @@ In strfry.conf:  relay.writePolicy.plugin = "/usr/local/bin/talon plugin exec /e
 
 // strfryAdapter lets a module answer as a write-policy plugin of strfry does.
 func (b *workbench) strfryAdapter(path string, in io.Reader, pass bool) error {
-	source, err := author.Find(b.cmd.Context(), path, b.sidecar, b.cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	o, err := b.options()
-	if err != nil {
-		return err
-	}
-	r, err := source.Run(b.cmd.Context(), o)
+	r, err := b.runner(path)
 	if err != nil {
 		return err
 	}
@@ -170,7 +158,7 @@ func (b *workbench) strfryAdapter(path string, in io.Reader, pass bool) error {
 	go func() { swept <- r.Run(ctx) }()
 	// A signal does not end the wait for a line.
 	sifted := make(chan error, 1)
-	go func() { sifted <- r.Sift(ctx, in, b.cmd.OutOrStdout(), pass, o.Log) }()
+	go func() { sifted <- r.Sift(ctx, in, b.cmd.OutOrStdout(), pass, moduleLog(b.cmd.ErrOrStderr())) }()
 	select {
 	case err = <-sifted:
 	case <-ctx.Done():

@@ -78,13 +78,9 @@ A server that runs follows relays by itself: sync status shows how that goes.`,
 			return errors.New("the filter is wrong: with a limit, two relays would mean different events")
 		}
 		s.filter = q.filter
-		var key *secretKey
-		if keyFile(keyPath) != "" {
-			k, err := loadKey(keyPath)
-			if err != nil {
-				return err
-			}
-			key = &k
+		key, err := loadKeyIfNamed(keyPath)
+		if err != nil {
+			return err
 		}
 		s.out, s.progress = cmd.OutOrStdout(), newProgress(cmd.ErrOrStderr())
 		relay := func(address string) *relaySide {
@@ -348,7 +344,7 @@ func (l *localSide) store(ctx context.Context, events []*host.Event, t *copied) 
 	return failed
 }
 
-// relaySide is a relay. It connects when it first has to.
+// relaySide is a relay.
 type relaySide struct{ target }
 
 func (r *relaySide) name() string { return r.address }
@@ -356,20 +352,6 @@ func (r *relaySide) name() string { return r.address }
 func (r *relaySide) close() error {
 	r.target.close()
 	return nil
-}
-
-// ask makes one call to the relay, within the timeout.
-func (r *relaySide) ask(ctx context.Context, call func(ctx context.Context, c *relayclient.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
-	if r.conn == nil {
-		c, err := relayclient.Dial(ctx, r.address, r.opts)
-		if err != nil {
-			return r.why(err)
-		}
-		r.conn = c
-	}
-	return r.why(call(ctx, r.conn))
 }
 
 // pageEvents is what is asked for of a relay that must be read page by page.
