@@ -1,7 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -94,4 +100,201 @@ func TestPluginState(t *testing.T) {
 		t.Fatal(err)
 	}
 	used(start(t, data, "--plugins", dir), "after a restart "+strings.Repeat("x", 500))
+}
+
+// recording is talon plugin record in a process of its own, which has begun.
+type recording struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	out  bytes.Buffer
+	said *bufio.Reader
+}
+
+// record starts a recording, when the server has noticed that the one before is over.
+func record(t *testing.T, s *process, args ...string) (r *recording) {
+	t.Helper()
+	until(t, "the recording before is over", func() bool {
+		var line string
+		r, line = tryRecord(t, s, args...)
+		if strings.Contains(line, "another recording is under way") {
+			_ = r.cmd.Wait()
+			return false
+		}
+		if line != "recording\n" {
+			t.Fatalf("record: %q", line)
+		}
+		return true
+	})
+	return r
+}
+
+func tryRecord(t *testing.T, s *process, args ...string) (r *recording, line string) {
+	t.Helper()
+	r = &recording{t: t, cmd: exec.Command("talon", append([]string{"plugin", "record", "--data", s.data}, args...)...)}
+	r.cmd.Env = environ()
+	r.cmd.Stdout = &r.out
+	said, err := r.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
+	r.said = bufio.NewReader(said)
+	line, _ = r.said.ReadString('\n')
+	return r, line
+}
+
+// file waits for the end, and returns the lines in a file, and what came of it.
+func (r *recording) file() (file, said string) {
+	r.t.Helper()
+	text, err := r.said.ReadString(0)
+	if waited := r.cmd.Wait(); waited != nil {
+		r.t.Fatalf("%v, %v\n%s", waited, err, text)
+	}
+	file = filepath.Join(r.t.TempDir(), "live.jsonl")
+	if err := os.WriteFile(file, r.out.Bytes(), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	return file, text
+}
+
+// TestRecordAndReplay records what a relay decides: the same modules with the same
+// settings say the same about the file. One of them asks for events that are stored,
+// and for how the relay is reached.
+func TestRecordAndReplay(t *testing.T) {
+	t.Parallel()
+	data := graspData(t)
+	dir := pluginFolder(t, "lists", "grasp")
+	sidecar := filepath.Join(dir, "lists.toml")
+	drop(t, dir, "lists.toml", []byte("[config]\ndeny_words = [\"casino\"]\n"))
+	s := startGrasp(t, data, dir)
+	st := newStory(t, s)
+	owner := st.who("owner")
+	// These decisions read what is stored by then, and their answers differ by it.
+	list := st.event(owner, 10317, nostr.Tag{"g", "wss://" + serviceDomain})
+	repo, other := st.announcement(owner, "demo"), st.event(owner, 30617, nostr.Tag{"d", "elsewhere"})
+	about := func(id string) *nostr.Event {
+		return st.event(st.who("reporter"), 1621, nostr.Tag{"a", repoAddress(owner, id)}, nostr.Tag{"p", owner.hex()})
+	}
+	says := func(text string) *nostr.Event {
+		return signAs(t, string(owner), nostr.Event{Kind: 1, CreatedAt: nostr.Now(), Content: text})
+	}
+	reply := st.event(st.who("reporter"), 1111, nostr.Tag{"E", list.ID}, nostr.Tag{"K", "10317"})
+
+	chain := record(t, s, "--most", "8")
+	for _, e := range []*nostr.Event{
+		list, repo, st.state(owner, "demo", "refs/heads/main", strings.Repeat("a", 40)), other, about("demo"), about("nowhere"), says("a casino"), reply,
+	} {
+		st.c.publish(t, e)
+	}
+	whole, said := chain.file()
+	if !strings.HasPrefix(said, "8 lines recorded, ") || !strings.Contains(said, "(admit 8): there are as many as were asked for\n") {
+		t.Errorf("it said %q", said)
+	}
+	if text, _ := os.ReadFile(whole); !bytes.Contains(text, []byte(`"stored":[{`)) || !bytes.Contains(text, []byte(`"held":[{`)) || !bytes.Contains(text, []byte(`"domain":"`+serviceDomain)) {
+		t.Errorf("no facts:\n%s", text)
+	}
+	cache := t.TempDir()
+	if err := linkModules(cache, compiled(t)); err != nil {
+		t.Fatal(err)
+	}
+	replay := func(module, file, sidecar string) string {
+		t.Helper()
+		cmd := exec.Command("talon", "plugin", "replay", "--sidecar", sidecar, filepath.Join(dir, module+".wasm"), file)
+		cmd.Env = append(environ(), "XDG_CACHE_HOME="+cache)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	nothing, bingo := filepath.Join(t.TempDir(), "nothing.toml"), filepath.Join(t.TempDir(), "bingo.toml")
+	for file, text := range map[string]string{nothing: "", bingo: "[config]\ndeny_words = [\"bingo\"]\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for module, with := range map[string]string{"lists": sidecar, "grasp": nothing} {
+		if out := replay(module, whole, with); !strings.Contains(out, "\nas recorded: the same answers to 8 lines\n") {
+			t.Errorf("%s answers otherwise:\n%s\n%s", module, out, must(os.ReadFile(whole)))
+		}
+	}
+	if out := replay("lists", whole, bingo); !strings.Contains(out, "reject deny-word") || !strings.Contains(out, "1 of 8 lines answered differently") {
+		t.Errorf("with another word:\n%s", out)
+	}
+
+	// Who watches sees the answers again when the settings change, or the recording.
+	mine := filepath.Join(t.TempDir(), "lists.wasm")
+	beside := strings.TrimSuffix(mine, ".wasm") + ".toml"
+	live := filepath.Join(t.TempDir(), "live.jsonl")
+	first, _, _ := strings.Cut(must(os.ReadFile(whole)), "\n")
+	for file, text := range map[string]string{mine: string(bundledModule(t, "lists")), beside: must(os.ReadFile(sidecar)), live: must(os.ReadFile(whole))} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "talon", "plugin", "replay", "--watch", mine, live)
+	cmd.Env = append(environ(), "XDG_CACHE_HOME="+cache)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		cancel()
+		_ = cmd.Wait() // it was killed
+	}()
+	lines := bufio.NewScanner(out)
+	see := func(want string) {
+		t.Helper()
+		var seen []string
+		for lines.Scan() {
+			if seen = append(seen, lines.Text()); lines.Text() == want {
+				return
+			}
+		}
+		t.Fatalf("it never says %q, but\n%s", want, strings.Join(seen, "\n"))
+	}
+	see("as recorded: the same answers to 8 lines")
+	drop(t, filepath.Dir(beside), "lists.toml", []byte("[config]\ndeny_words = [\"bingo\"]\n"))
+	see("1 of 8 lines answered differently") // than it was recorded
+	see("1 of 8 lines answered differently") // than before
+	drop(t, filepath.Dir(live), "live.jsonl", []byte(first+"\n"))
+	see("as recorded: the same answers to 1 line")
+
+	// A signal ends it in order.
+	ended := record(t, s, "--for", "10m")
+	if err := ended.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if _, said := ended.file(); said != "0 lines recorded, until the signal\n" {
+		t.Errorf("it said %q", said)
+	}
+
+	// One plugin, and nothing that its clients wrote.
+	one := record(t, s, "--plugin", "lists", "--redact", "content,address", "--most", "1")
+	st.c.publish(t, says("another casino"))
+	file, _ := one.file()
+	var line struct {
+		Event nostr.Event
+		Want  struct{ Action, Rule string }
+		By    string
+	}
+	text := must(os.ReadFile(file))
+	if err := json.Unmarshal([]byte(text), &line); err != nil || line.By != "lists" || line.Want.Rule != "deny-word" || len(line.Event.Content) != 16 || strings.Contains(text, "casino") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func must(text []byte, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
