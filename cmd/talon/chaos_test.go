@@ -337,7 +337,7 @@ type chaosRepo struct {
 func (r chaosRepo) refs() string { return "HEAD=refs/heads/main refs/heads/main=" + r.commit }
 
 func (r chaosRepo) at(s *process) string {
-	return "http" + strings.TrimPrefix(s.url, "ws") + repoPath(r.owner, r.id)
+	return s.web() + repoPath(r.owner, r.id)
 }
 
 // git asks a node, for as long as it says something.

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,18 +52,12 @@ func TestCluster(t *testing.T) {
 		}
 		return list
 	}
-	holder := func(role string) string {
-		for _, n := range status() {
-			if n.Alive && slices.Contains(n.Roles, role) {
-				return n.Name
-			}
-		}
-		return ""
+	// held reports whether each role is a node's, and of none that is lost.
+	held := func(lost string) bool {
+		nodes := status()
+		return !slices.ContainsFunc([]string{"hunt", "maintenance", "sync"}, func(role string) bool { return slices.Contains([]string{"", lost}, holder(nodes, role)) })
 	}
-	roles := []string{"hunt", "maintenance", "sync"}
-	a.until("each role is some node's", func() bool {
-		return !slices.ContainsFunc(roles, func(role string) bool { return holder(role) == "" })
-	})
+	a.until("each role is some node's", func() bool { return held("") })
 
 	owner, work := a.who("owner"), a.folder()
 	at := func(st *story) string { return st.repo(owner, "x") }
@@ -108,9 +100,7 @@ func TestCluster(t *testing.T) {
 	start := database.End(syscall.SIGINT)
 	work.cannotPush("database cannot be reached now", at(b), "main")
 	start(t)
-	a.until("sessions and roles are there again", func() bool {
-		return !slices.ContainsFunc(roles, func(role string) bool { return holder(role) == "" })
-	})
+	a.until("sessions and roles are there again", func() bool { return held("") })
 	next("after the database was away", b, c)
 
 	for _, tt := range []struct {
@@ -120,14 +110,12 @@ func TestCluster(t *testing.T) {
 		{"killed", (*process).kill},
 		{"paused", func(s *process) { _ = s.cmd.Process.Signal(syscall.SIGSTOP) }},
 	} {
-		lost := holder("maintenance")
+		lost := holder(status(), "maintenance")
 		began := time.Now()
 		tt.end(nodes[lost].s)
 		first := nodes[lost]
 		delete(nodes, lost)
-		a.until("another has its roles", func() bool {
-			return !slices.ContainsFunc(roles, func(role string) bool { h := holder(role); return h == "" || h == lost })
-		})
+		a.until("another has its roles", func() bool { return held(lost) })
 		t.Logf("the roles of a node that was %s were taken over after %v", tt.name, time.Since(began).Round(100*time.Millisecond))
 		var left []*story
 		for _, st := range nodes {
@@ -152,13 +140,8 @@ func TestCluster(t *testing.T) {
 
 	d := begin("d", "--drain", "1h")
 	healthz := func() string {
-		resp, err := http.Get(d.web + "/healthz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body)
-		return resp.Status[:3] + " " + string(body)
+		status, body := d.s.get(t, "/healthz")
+		return fmt.Sprint(status, " ", body)
 	}
 	if got := healthz(); got != "200 ok\n" {
 		t.Errorf("a node that serves says %q", got)
@@ -176,13 +159,8 @@ func TestCluster(t *testing.T) {
 	d.s.kill()
 
 	for name, st := range nodes {
-		resp, err := http.Get(st.web + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		for line := range strings.Lines(string(text)) {
+		_, text := st.s.get(t, "/metrics")
+		for line := range strings.Lines(text) {
 			if !strings.HasPrefix(line, "#") && !strings.Contains(line, `node="`+name+`"`) {
 				t.Fatalf("a metric of node %s is %s", name, line)
 			}
@@ -193,6 +171,16 @@ func TestCluster(t *testing.T) {
 		}
 		st.s.mustStop(t)
 	}
+}
+
+// holder is the node that has a role, and "" if none has.
+func holder(nodes []cluster.Node, role string) string {
+	for _, n := range nodes {
+		if n.Alive && slices.Contains(n.Roles, role) {
+			return n.Name
+		}
+	}
+	return ""
 }
 
 // freePorts returns the first of a range of ports that nobody listens on.

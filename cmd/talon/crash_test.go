@@ -37,7 +37,7 @@ func TestCrash(t *testing.T) {
 	for round := range rounds {
 		s := startAs(t, exec.Command("talon", serveArgs(t, data)...), data)
 		known.verify(t, s)
-		crash(t, s, known, round, 1+random.IntN(1500))
+		crash(t, s, known, round, 1+random.IntN(700))
 		mustCheck(t, data)
 		if t.Failed() {
 			return
@@ -109,7 +109,7 @@ func (p *promises) verify(t *testing.T, s *process) {
 // crash publishes on 8 connections and kills the server when the given number of events
 // has been answered.
 func crash(t *testing.T, s *process, known *promises, round, after int) {
-	const connections, each, window = 8, 400, 64
+	const connections, each, window = 8, 200, 64
 	loads := make([][]*nostr.Event, connections)
 	for i := range loads {
 		loads[i] = crashLoad(t, fmt.Sprintf("publisher %d", i), round, each)
@@ -190,9 +190,7 @@ func crashLoad(t *testing.T, name string, round, n int) []*nostr.Event {
 // answered is lost; with room again the server goes on.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	// The machine code of the modules is larger than the limit: it is cached before.
-	start(t, newData(t)).mustStop(t)
-	data := newData(t)
+	data := newData(t) // with the machine code of the modules, which is larger than the limit
 	limited := exec.Command("bash", append([]string{"-c", `ulimit -f 8192 && exec talon "$@"`, "talon"}, serveArgs(t, data)...)...)
 	s := startAs(t, limited, data)
 	c := connect(t, s)

@@ -198,8 +198,7 @@ func middleArgs(t *testing.T, n *devnet.Net, data, plugins string) []string {
 // inLine waits until Talon has all that it is to have, and nothing else.
 func inLine(t *testing.T, n *devnet.Net, s *process) {
 	t.Helper()
-	began := time.Now()
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+	for began := time.Now(); ; testkit.Pause(time.Since(began)) {
 		c, err := n.Compare(t.Context(), s.url)
 		if err != nil {
 			t.Fatal(err)
@@ -211,7 +210,6 @@ func inLine(t *testing.T, n *devnet.Net, s *process) {
 		if time.Since(began) > patience {
 			t.Fatalf("after %v of %d events %s\n%s", patience, c.Expected, difference(n, c), missed(n, c.Lacks))
 		}
-		time.Sleep(pause)
 	}
 }
 
@@ -234,18 +232,18 @@ func missed(n *devnet.Net, ids []host.ID) string {
 	return b.String()
 }
 
-// TestDevnetStrategies: under each strategy, Talon gets all that belongs to its
-// repositories and nothing else: what is there before it, what is said while it listens,
-// and what is said during outages. Each relay has a part; relays are cut off one after
-// the other, one of them before Talon begins, and now and then a connection breaks.
+// TestDevnetStrategies: under the strategies of its two families, with make devnet under each,
+// Talon gets all that belongs to its repositories and nothing else: what is there before it, what
+// is said while it listens, and what is said during outages. Each relay has a part; relays are cut
+// off one after the other, one of them before Talon begins, and now and then a connection breaks.
+// That each strategy keeps to this in a world of the lab, the tests of cmd/internal/lab/engine show.
 func TestDevnetStrategies(t *testing.T) {
 	notUnderRace(t)
-	strategies := map[string]string{
-		"layered-v1": "jitter_seconds = 0\nstartup_delay_seconds = 0\nreconnect_delay_seconds = 0\nbatch_delay_seconds = 0\ncheck_seconds = 1\n",
-		"layered-v2": "batch_seconds = 1\nconsolidate_wait_seconds = 1\n",
-		"layered-v4": "batch_seconds = 1\nconsolidate_wait_seconds = 1\n",
-		"layered-v5": "batch_seconds = 1\n",
-		"mirror":     "batch_seconds = 1\n",
+	strategies := map[string]string{"layered-v5": "batch_seconds = 1\n", "mirror": "batch_seconds = 1\n"}
+	if largeNets() {
+		strategies["layered-v1"] = "jitter_seconds = 0\nstartup_delay_seconds = 0\nreconnect_delay_seconds = 0\nbatch_delay_seconds = 0\ncheck_seconds = 1\n"
+		strategies["layered-v2"] = "batch_seconds = 1\nconsolidate_wait_seconds = 1\n"
+		strategies["layered-v4"] = strategies["layered-v2"]
 	}
 	devnetCode(t, append(slices.Sorted(maps.Keys(strategies)), "polite")...)
 	t.Parallel()
@@ -397,7 +395,7 @@ func TestDevnetCommand(t *testing.T) {
 		err := cmd.ExecuteContext(t.Context())
 		return out.String(), err
 	}
-	out, err := run("--for", "1500ms")
+	out, err := run("--for", "1ms")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -412,7 +410,7 @@ func TestDevnetCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, err = run("--for", "1500ms", "--relays", "1,strfry:2,khatru:1,"+mine, "--json"); err != nil {
+	if out, err = run("--for", "1ms", "--relays", "1,strfry:2,khatru:1,"+mine, "--json"); err != nil {
 		t.Fatal(err)
 	}
 	var result struct {
@@ -434,7 +432,7 @@ func TestDevnetCommand(t *testing.T) {
 	if want := []string{"khatru", "khatru", "strfry", "strfry", "mine"}; result.InLine || result.Error == "" || !slices.Equal(names, want) {
 		t.Errorf("%+v, want relays %v and no Talon", result, want)
 	}
-	if _, err := run("--for", "1500ms", "--until-quiet"); err == nil || !strings.Contains(err.Error(), "did not come in line with the network: compare with Talon: ") {
+	if _, err := run("--for", "1ms", "--until-quiet"); err == nil || !strings.Contains(err.Error(), "did not come in line with the network: compare with Talon: ") {
 		t.Errorf("a Talon that is not there is in line, or lacks what nobody knows: %v", err)
 	}
 	for want, args := range map[string][]string{

@@ -228,9 +228,12 @@ func goNostrExpire(t *testing.T, ctx context.Context, _ *process, r *nostr.Relay
 		return signAs(t, "expiring", nostr.Event{Kind: 1, Tags: nostr.Tags{{"expiration", strconv.FormatInt(int64(at), 10)}}})
 	}
 	mustRefuse(t, ctx, r, expiring(nostr.Now()-1), "invalid: ")
-	soon, later := expiring(nostr.Now()+4), expiring(nostr.Now()+3600)
-	mustPublish(t, ctx, r, soon, later)
-	filter := nostr.Filter{Authors: []string{soon.PubKey}}
+	later := expiring(nostr.Now() + 3600)
+	mustPublish(t, ctx, r, later)
+	// On a machine that pauses, one may have expired before it arrives.
+	for r.Publish(ctx, *expiring(nostr.Now() + 4)) != nil && ctx.Err() == nil {
+	}
+	filter := nostr.Filter{Authors: []string{later.PubKey}}
 	// The clock is the server's.
 	until(t, "one of the two expires", func() bool {
 		left := mustQuery(t, ctx, r, filter)
@@ -242,8 +245,8 @@ func goNostrExpire(t *testing.T, ctx context.Context, _ *process, r *nostr.Relay
 }
 
 func goNostrPage(t *testing.T, ctx context.Context, s *process, r *nostr.Relay) {
-	// 2,000 events, up to 40 in one second.
-	const total = 2000
+	// Up to 40 in one second.
+	const total = 600
 	now := nostr.Now()
 	sent := make(map[string]bool, total)
 	c := connect(t, s)

@@ -8,8 +8,6 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 )
 
-const unrelatedReason = "blocked: the event is not about a repository or an event that is accepted here"
-
 // related: what people write is accepted if it names an accepted event or address, by
 // any of the tags that do, or is named by an accepted event, through any number of
 // steps. Nothing else is.

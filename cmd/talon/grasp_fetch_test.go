@@ -31,8 +31,6 @@ type archiveWorld struct {
 	run                    func() *process
 }
 
-const archiveReason = "this repository is a read-only archive: push to a service that its announcement lists"
-
 func newArchiveWorld(t *testing.T) *archiveWorld {
 	t.Helper()
 	var data [3]string
@@ -150,6 +148,7 @@ func TestArchiveFollows(t *testing.T) {
 	w.getRefs("refs/heads/main="+commit, pullRef, liveRef)
 
 	w.operator(t)
+	w.refusesPushes(t)
 
 	// While it is away.
 	w.stop(t)
@@ -211,11 +210,12 @@ func (w *archiveWorld) operator(t *testing.T) {
 	}
 }
 
-// TestPushToArchive: whoever pushes to an archive without a state learns what it is, and
+// refusesPushes: whoever pushes to an archive without a state learns what it is, and
 // is not asked to publish a state; and no page asks for pushes.
-func TestPushToArchive(t *testing.T) {
-	w := newArchiveWorld(t)
+func (w archiveWorld) refusesPushes(t *testing.T) {
+	t.Helper()
 	st := w.archive
+	w.owner, w.work = st.who("another owner"), st.folder()
 	one := w.work.commit("one")
 	page := func(want string) {
 		t.Helper()
@@ -236,7 +236,35 @@ func TestPushToArchive(t *testing.T) {
 	page("read-only archive")
 	w.work.cannotPush(archiveReason, st.repo(w.owner, "demo"), w.work.commit("three")+":refs/heads/main")
 	w.work.cannotPush(archiveReason, st.repo(w.owner, "demo"), ":refs/heads/main")
-	w.stop(t)
+}
+
+// announcedAt announces the repository demo, which is at another server too.
+func (st *story) announcedAt(owner person, clone string) {
+	st.Helper()
+	tags := announcementTags(owner, "demo")
+	tags[2] = append(tags[2], clone)
+	st.held(st.event(owner, 30617, tags...))
+}
+
+// hunt has the operator hurry, and waits for what is told of the only server that is asked.
+func (st *story) hunt(what string, is func(gitfetch.Status) bool) gitfetch.DomainStatus {
+	st.Helper()
+	if out, err := talon(st, nil, "hunt", "now", "demo", "--data", st.s.data); err != nil {
+		st.Fatalf("%v\n%s", err, out)
+	}
+	var found gitfetch.Status
+	st.until(what, func() bool {
+		out, err := talon(st, nil, "hunt", "status", "--json", "--data", st.s.data)
+		found = gitfetch.Status{}
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &found)
+		}
+		if err != nil {
+			st.Fatalf("%v\n%s", err, out)
+		}
+		return len(found.Domains) == 1 && is(found)
+	})
+	return found.Domains[0]
 }
 
 // TestHuntAfterRestart has a git server ask to be left alone for an hour, restarts
@@ -256,47 +284,24 @@ func TestHuntAfterRestart(t *testing.T) {
 	run := func() *process { return startGrasp(t, data, pluginFolder(t, "grasp"), "--allow-private", "true") }
 	st := newStory(t, run())
 	owner := st.who("owner")
-	tags := announcementTags(owner, "demo")
-	for i := range tags {
-		if tags[i][0] == "clone" {
-			tags[i] = append(tags[i], server.URL+"/demo.git")
-		}
-	}
-	st.held(st.event(owner, 30617, tags...))
+	st.announcedAt(owner, server.URL+"/demo.git")
 	st.held(st.state(owner, "demo", "refs/heads/main", strings.Repeat("ab", 20)))
 
-	hurry := func(rounds int) gitfetch.DomainStatus {
+	hurry := func() gitfetch.DomainStatus {
 		t.Helper()
-		if out, err := talon(t, nil, "hunt", "now", "demo", "--data", data); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		var found gitfetch.DomainStatus
-		st.until("a search that has asked, or will not", func() bool {
-			out, err := talon(t, nil, "hunt", "status", "--json", "--data", data)
-			var status gitfetch.Status
-			if err == nil {
-				err = json.Unmarshal([]byte(out), &status)
-			}
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			if len(status.Repositories) != 1 || status.Repositories[0].Rounds < rounds || len(status.Domains) != 1 {
-				return false
-			}
-			found = status.Domains[0]
-			return true
+		return st.hunt("a search that has asked, or will not", func(s gitfetch.Status) bool {
+			return len(s.Repositories) == 1 && s.Repositories[0].Rounds > 0
 		})
-		return found
 	}
 	rests := func(d gitfetch.DomainStatus) bool {
 		return d.Domain == domain && d.Failures == 1 && time.Until(d.NotBefore) > 50*time.Minute
 	}
-	if d := hurry(1); !rests(d) {
+	if d := hurry(); !rests(d) {
 		t.Errorf("after the first request: %+v", d)
 	}
 	st.s.mustStop(t)
 	st = newStory(t, run())
-	if d := hurry(1); !rests(d) || d.Health != "degraded" {
+	if d := hurry(); !rests(d) || d.Health != "degraded" {
 		t.Errorf("after a restart: %+v", d)
 	}
 	if n := asked.Load(); n != 1 {
@@ -320,32 +325,9 @@ func TestHuntOfRefusedContent(t *testing.T) {
 	server := serveGit(t, dir)
 	st := newStory(t, startGrasp(t, data, pluginFolder(t, "grasp"), "--allow-private", "true"))
 	owner := st.who("owner")
-	tags := announcementTags(owner, "demo")
-	for i := range tags {
-		if tags[i][0] == "clone" {
-			tags[i] = append(tags[i], server+"demo.git")
-		}
-	}
-	st.held(st.event(owner, 30617, tags...))
+	st.announcedAt(owner, server+"demo.git")
 	st.held(st.state(owner, "demo", "refs/heads/main", mustGit(t, work, "rev-parse", "main")))
-	if out, err := talon(t, nil, "hunt", "now", "demo", "--data", data); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	var d gitfetch.DomainStatus
-	st.until("a request has ended", func() bool {
-		out, err := talon(t, nil, "hunt", "status", "--json", "--data", data)
-		var status gitfetch.Status
-		if err == nil {
-			err = json.Unmarshal([]byte(out), &status)
-		}
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		if len(status.Domains) == 1 {
-			d = status.Domains[0]
-		}
-		return d.Last != nil
-	})
+	d := st.hunt("a request has ended", func(s gitfetch.Status) bool { return s.Domains[0].Last != nil })
 	if d.Failures != 0 || d.Health != "healthy" || d.Last.Outcome != "not-found" ||
 		!strings.Contains(d.Last.Reason, "gitmodulesUrl: disallowed submodule url: -u./payload") {
 		t.Errorf("%+v, %+v", d, d.Last)

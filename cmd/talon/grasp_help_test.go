@@ -29,8 +29,16 @@ import (
 // serviceDomain is how the GRASP services of the tests are called from outside.
 const serviceDomain = "relay.test"
 
-// purgatory is the answer to an event that waits for its git data, word for word.
-const purgatory = "purgatory: won't be served until git data arrives"
+// What the service says, word for word: purgatory to an event that waits for its git data,
+// archiveReason to a push.
+const (
+	purgatory           = "purgatory: won't be served until git data arrives"
+	notAnnouncedReason  = "invalid: no announcement exists for this repository"
+	notAuthorizedReason = "invalid: author not authorized for this repository"
+	notListedReason     = "invalid: the announcement must list this service in both its clone and its relays tags"
+	unrelatedReason     = "blocked: the event is not about a repository or an event that is accepted here"
+	archiveReason       = "this repository is a read-only archive: push to a service that its announcement lists"
+)
 
 // graspChain are the modules of a GRASP service. Only one of them knows GRASP: tests of
 // that alone take it alone, and start sooner.
@@ -102,10 +110,7 @@ type story struct {
 
 func newStory(t *testing.T, s *process) *story {
 	t.Helper()
-	return &story{
-		T: t, s: s, web: "http" + strings.TrimPrefix(s.url, "ws"), c: connect(t, s),
-		now: nostr.Now() - 10_000,
-	}
+	return &story{T: t, s: s, web: s.web(), c: connect(t, s), now: nostr.Now() - 10_000}
 }
 
 // who returns somebody.

@@ -72,7 +72,7 @@ func refusedPushes(st *story) {
 	work.cannotPush("refs/heads/extra", url, two+":refs/heads/main", two+":refs/heads/extra")
 	work.cannotPush(outside, url, two+":refs/heads/main", two+":refs/notes/x")
 	// The state of somebody else is none.
-	st.refused(st.state(stranger, "demo", "refs/heads/main", two, "refs/heads/extra", two), "invalid: author not authorized for this repository")
+	st.refused(st.state(stranger, "demo", "refs/heads/main", two, "refs/heads/extra", two), notAuthorizedReason)
 	work.cannotPush("refs/heads/extra", url, two+":refs/heads/main", two+":refs/heads/extra")
 	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/main="+one)
 	work.push(url, two+":refs/heads/main")

@@ -10,8 +10,6 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 )
 
-const notListedReason = "invalid: the announcement must list this service in both its clone and its relays tags"
-
 // elsewhere is an announcement for another service.
 func (st *story) elsewhere(who person, id, domain string) *nostr.Event {
 	st.Helper()
@@ -41,7 +39,6 @@ func TestGraspArchive(t *testing.T) {
 	owner, other := st.who("owner"), st.who("other")
 	work := st.folder()
 	st.published(owner, work)
-	const readOnly = "this repository is a read-only archive: push to a service that its announcement lists"
 
 	st.refused(st.elsewhere(other, "a", "their.test"), notListedReason)
 	st.wantInfo("supported_grasps", "[GRASP-01 GRASP-06]")
@@ -53,8 +50,8 @@ func TestGraspArchive(t *testing.T) {
 		st.wantRefs(url)
 		commit := work.commit(id)
 		state := st.held(st.state(who, id, "refs/heads/main", commit))
-		work.cannotPush(readOnly, url, commit+":refs/heads/main")
-		work.cannotPush(readOnly, url, commit+":refs/nostr/"+strings.Repeat("a", 64))
+		work.cannotPush(archiveReason, url, commit+":refs/heads/main")
+		work.cannotPush(archiveReason, url, commit+":refs/nostr/"+strings.Repeat("a", 64))
 		st.wantServed(state, false)
 	}
 	stranger, third := st.who("stranger"), st.who("third")
@@ -84,7 +81,7 @@ archive_services = ["their.test"]`)
 	st.stored(st.elsewhere(owner, "demo", "their.test"))
 	three := work.commit("three")
 	st.held(st.state(owner, "demo", "refs/heads/main", three))
-	work.cannotPush(readOnly, st.repo(owner, "demo"), three+":refs/heads/main")
+	work.cannotPush(archiveReason, st.repo(owner, "demo"), three+":refs/heads/main")
 	st.wantRefs(st.repo(owner, "demo"), "HEAD=refs/heads/main", "refs/heads/main="+two)
 	if page := st.wantStatus(http.StatusOK, "GET", repoPath(owner, "demo")).body; !strings.Contains(page, "read-only archive") {
 		t.Errorf("the page does not say that it is a copy:\n%s", page)
@@ -95,7 +92,7 @@ archive_services = ["their.test"]`)
 	configure(t, s, dir, "grasp", "read_only = true")
 	four := work.commit("four")
 	st.held(st.state(owner, "demo", "refs/heads/main", four))
-	work.cannotPush(readOnly, st.repo(owner, "demo"), four+":refs/heads/main")
+	work.cannotPush(archiveReason, st.repo(owner, "demo"), four+":refs/heads/main")
 	st.wantInfo("repo_acceptance_criteria", "Nothing can be pushed")
 	st.refused(st.elsewhere(other, "g", "their.test"), notListedReason)
 }

@@ -192,7 +192,6 @@ func ownPlaceRefusals(st *story) {
 	}
 	st.wantRefs(prs)
 
-	const unrelated = "blocked: the event is not about a repository or an event that is accepted here"
 	const wrongPlace = "invalid: a clone URL under /prs/ must name the event's own signer and the identifier of one of its a tags"
 	address := repoAddress(owner, "demo")
 	clone := func(url string, tags ...nostr.Tag) *nostr.Event {
@@ -203,11 +202,11 @@ func ownPlaceRefusals(st *story) {
 	st.refused(clone("https://relay.test/prs"+repoPath(contributor, "other")), wrongPlace)
 	st.refused(clone("https://relay.test/prs"+repoPath(contributor, "demo")+"?x=y"), wrongPlace)
 	st.refused(clone("https://relay.test/prs"+repoPath(contributor, "demo")+"/"), wrongPlace)
-	st.refused(clone("https://relay.test"+repoPath(contributor, "demo")), unrelated)
-	st.refused(clone("https://other.test/prs"+repoPath(contributor, "demo")), unrelated)
-	st.refused(clone("https://relay.test:8443/prs"+repoPath(contributor, "demo")), unrelated)
+	st.refused(clone("https://relay.test"+repoPath(contributor, "demo")), unrelatedReason)
+	st.refused(clone("https://other.test/prs"+repoPath(contributor, "demo")), unrelatedReason)
+	st.refused(clone("https://relay.test:8443/prs"+repoPath(contributor, "demo")), unrelatedReason)
 	// An issue is no pull request.
-	st.refused(st.event(contributor, 1621, nostr.Tag{"a", address}, nostr.Tag{"clone", "https://relay.test/prs" + repoPath(contributor, "demo")}), unrelated)
+	st.refused(st.event(contributor, 1621, nostr.Tag{"a", address}, nostr.Tag{"clone", "https://relay.test/prs" + repoPath(contributor, "demo")}), unrelatedReason)
 
 	// Another tip than the event's.
 	pr := st.held(st.prsPull(contributor, "demo", one, address))
@@ -255,7 +254,7 @@ func deletedWhileHeld(st *story) {
 	st.stored(st.event(owner, 5, nostr.Tag{"a", address}))
 	st.until("the repository goes", func() bool { return st.refsOf(url) == "absent" })
 	st.held(st.announcement(stranger, "demo"))
-	st.refused(st.state(owner, "demo", "refs/heads/main", strings.Repeat("1", 40)), "invalid: author not authorized for this repository")
+	st.refused(st.state(owner, "demo", "refs/heads/main", strings.Repeat("1", 40)), notAuthorizedReason)
 
 	byID := st.held(st.announcement(owner, "demo"))
 	st.stored(st.event(owner, 5, nostr.Tag{"e", byID.ID}))

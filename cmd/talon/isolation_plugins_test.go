@@ -163,16 +163,8 @@ done
 
 // isolate measures one attack.
 func isolate(b *testing.B, a attack) {
-	dir := generalRelay(b, *program)
-	place := func(name string, data []byte) {
-		hidden := filepath.Join(dir, "."+name)
-		if err := os.WriteFile(hidden, data, 0o600); err != nil {
-			b.Fatal(err)
-		}
-		if err := os.Rename(hidden, filepath.Join(dir, name)); err != nil {
-			b.Fatal(err)
-		}
-	}
+	dir := generalRelay(b)
+	place := func(name string, data []byte) { dropFile(b, filepath.Join(dir, name), data) }
 	if a.code != nil {
 		place("attacked.wasm", attackModule(a))
 		place("attacked.toml", []byte(a.sidecar))
@@ -210,16 +202,11 @@ func isolate(b *testing.B, a attack) {
 		if time.Since(begun) > isolationTime {
 			break
 		}
-		sent := time.Now()
-		p.send(b, `["EVENT",`+string(e.json)+`]`)
-		f, err := p.next()
-		if err != nil {
-			b.Fatal(err)
-		}
-		if !bytes.HasPrefix(f.text, []byte(`["OK","`+e.id+`",true`)) {
+		f, took := p.put(b, e)
+		if !f.stored() {
 			refused++
 		}
-		times = append(times, time.Since(sent))
+		times = append(times, took)
 		if a.late != nil {
 			time.Sleep(isolationTime / 5000)
 		}
@@ -229,8 +216,7 @@ func isolate(b *testing.B, a attack) {
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(len(times)), "events")
 	b.ReportMetric(100*float64(refused)/float64(len(times)), "%refused")
-	b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
-	b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
+	reportTimes(b, "", times)
 	if a.strategy {
 		b.ReportMetric(s.metrics()[`talon_plugin_decision_seconds_sum{function="step",module="busystrategy"}`], "s-in-strategy")
 	}

@@ -37,15 +37,7 @@ func repositoryEvents(tb testing.TB, kind, from, n int, identifier string) []sig
 		secret := numbered('s', from+i)
 		e := nostr.Event{CreatedAt: nostr.Now(), Kind: kind, Tags: nostr.Tags{{"d", identifier}}}
 		if kind == 30617 {
-			public, err := nostr.GetPublicKey(hex.EncodeToString(secret[:]))
-			if err != nil {
-				tb.Fatal(err)
-			}
-			key, err := nip19.ParsePubKey(public)
-			if err != nil {
-				tb.Fatal(err)
-			}
-			clone := "https://relay.test/" + nip19.EncodeNpub(key) + "/" + identifier + ".git"
+			clone := "https://relay.test/" + npubOf(tb, secret) + "/" + identifier + ".git"
 			e.Tags = append(e.Tags, nostr.Tag{"clone", clone}, nostr.Tag{"relays", "wss://relay.test"})
 		} else {
 			e.Tags = append(e.Tags, nostr.Tag{"refs/heads/main", fmt.Sprintf("%040x", i+1)})
@@ -56,6 +48,34 @@ func repositoryEvents(tb testing.TB, kind, from, n int, identifier string) []sig
 		list[i] = signed{e.ID, []byte(e.String())}
 	}
 	return list
+}
+
+// npubOf is who signs with a key.
+func npubOf(tb testing.TB, secret [32]byte) string {
+	tb.Helper()
+	public, err := nostr.GetPublicKey(hex.EncodeToString(secret[:]))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	key, err := nip19.ParsePubKey(public)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return nip19.EncodeNpub(key)
+}
+
+// announceAll announces n repositories, one at a time, and returns what each took.
+func announceAll(b *testing.B, s *server, n int) (times []time.Duration) {
+	b.Helper()
+	p := dial(b, s, false)
+	for i := range n {
+		f, took := p.put(b, repositoryEvents(b, 30617, 900_000+i, 1, fmt.Sprint("mine-", i))[0])
+		if !f.stored() {
+			b.Fatalf("refused: %s", f.text)
+		}
+		times = append(times, took)
+	}
+	return times
 }
 
 // BenchmarkIsolationStrangers announces repositories, one at a time, beside 8 clients
@@ -76,26 +96,11 @@ func BenchmarkIsolationStrangers(b *testing.B) {
 						attackers.Go(func() { storm(p, events, &stop) })
 					}
 				}
-				p := dial(b, s, false)
-				var times []time.Duration
-				for i := range mine {
-					e := repositoryEvents(b, 30617, 900_000+i, 1, fmt.Sprint("mine-", i))[0]
-					began := time.Now()
-					p.send(b, `["EVENT",`+string(e.json)+`]`)
-					f, err := p.next()
-					if err != nil {
-						b.Fatal(err)
-					}
-					times = append(times, time.Since(began))
-					if string(f.text[72:77]) != ",true" {
-						b.Fatalf("refused: %s", f.text)
-					}
-				}
+				times := announceAll(b, s, mine)
 				stop.Store(true)
 				attackers.Wait()
 				b.ReportMetric(0, "ns/op")
-				b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
-				b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
+				reportTimes(b, "", times)
 				s.stop()
 			}
 		})
@@ -127,13 +132,11 @@ func BenchmarkIsolationIdentifier(b *testing.B) {
 				p := dial(b, s, false)
 				refuse := func(events []signed) (times []time.Duration) {
 					for _, e := range events {
-						began := time.Now()
-						p.send(b, `["EVENT",`+string(e.json)+`]`)
-						f, err := p.next()
-						if err != nil || !bytes.Contains(f.text, []byte("author not authorized")) {
-							b.Fatalf("%s %v", f.text, err)
+						f, took := p.put(b, e)
+						if !bytes.Contains(f.text, []byte("author not authorized")) {
+							b.Fatalf("%s", f.text)
 						}
-						times = append(times, time.Since(began))
+						times = append(times, took)
 					}
 					return times
 				}
@@ -148,8 +151,7 @@ func BenchmarkIsolationIdentifier(b *testing.B) {
 				b.ReportMetric(micros(used)/states, "cpu-µs/state")
 				b.ReportMetric((after[fuel]-m[fuel])/states, "fuel/state")
 				b.ReportMetric((after[reads]-m[reads])/states, "selects/state")
-				b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
-				b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
+				reportTimes(b, "", times)
 				s.stop()
 			}
 		})
@@ -175,11 +177,7 @@ func saying(tb testing.TB, word string, from, n int) []signed {
 // isolationRelay starts a relay whose first policy is that of testdata/isolation.
 func isolationRelay(b *testing.B, flags ...string) *server {
 	b.Helper()
-	path, err := filepath.Abs(*program)
-	if err != nil {
-		b.Fatal(err)
-	}
-	dir := generalRelay(b, path)
+	dir := generalRelay(b)
 	built := plugintest.Build(b, "cmd/talon/testdata/isolation")
 	if err := os.Rename(filepath.Join(built, "isolation.wasm"), filepath.Join(dir, "isolation.wasm")); err != nil {
 		b.Fatal(err)
@@ -203,8 +201,7 @@ func BenchmarkIsolationContention(b *testing.B) {
 					m := s.metrics()
 					b.ReportMetric(0, "ns/op")
 					b.ReportMetric(n/got.wall.Seconds(), "events/s")
-					b.ReportMetric(millis(quantile(got.times, 0.5)), "p50-ms")
-					b.ReportMetric(millis(quantile(got.times, 0.99)), "p99-ms")
+					reportTimes(b, "", got.times)
 					b.ReportMetric(m["talon_redecided_total"]/n, "again/event")
 					b.ReportMetric(micros(used)/n, "cpu-µs/event")
 					s.stop()
@@ -241,14 +238,9 @@ func BenchmarkIsolationBystander(b *testing.B) {
 				var times []time.Duration
 				refused := 0
 				for _, e := range saying(b, "plain", 5_000_123, notes) {
-					began := time.Now()
-					p.send(b, `["EVENT",`+string(e.json)+`]`)
-					f, err := p.next()
-					if err != nil {
-						b.Fatal(err)
-					}
-					times = append(times, time.Since(began))
-					if string(f.text[72:77]) != ",true" {
+					f, took := p.put(b, e)
+					times = append(times, took)
+					if !f.stored() {
 						refused++
 					}
 					time.Sleep(2 * time.Millisecond)
@@ -256,8 +248,7 @@ func BenchmarkIsolationBystander(b *testing.B) {
 				stop.Store(true)
 				attackers.Wait()
 				b.ReportMetric(0, "ns/op")
-				b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
-				b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
+				reportTimes(b, "", times)
 				b.ReportMetric(millis(quantile(times, 1)), "max-ms")
 				b.ReportMetric(100*float64(refused)/notes, "%refused")
 				s.stop()
@@ -360,16 +351,7 @@ func BenchmarkIsolationPacks(b *testing.B) {
 			for b.Loop() {
 				s := serve(b, b.TempDir(), "--policy", "lists,grasp", "--domain", "relay.test")
 				publish(b, s, repositoryEvents(b, 30617, 1, 1, "talon"), 1, 1)
-				secret := numbered('s', 1)
-				public, err := nostr.GetPublicKey(hex.EncodeToString(secret[:]))
-				if err != nil {
-					b.Fatal(err)
-				}
-				key, err := nip19.ParsePubKey(public)
-				if err != nil {
-					b.Fatal(err)
-				}
-				url := "http://" + s.addr + "/" + nip19.EncodeNpub(key) + "/talon.git/git-receive-pack"
+				url := "http://" + s.addr + "/" + npubOf(b, numbered('s', 1)) + "/talon.git/git-receive-pack"
 				var stop atomic.Bool
 				var pushed, refused, sent atomic.Int64
 				var attackers sync.WaitGroup
@@ -397,28 +379,13 @@ func BenchmarkIsolationPacks(b *testing.B) {
 						}
 					})
 				}
-				p := dial(b, s, false)
-				var times []time.Duration
 				used := s.cpu()
-				for i := range mine {
-					e := repositoryEvents(b, 30617, 900_000+i, 1, fmt.Sprint("mine-", i))[0]
-					began := time.Now()
-					p.send(b, `["EVENT",`+string(e.json)+`]`)
-					f, err := p.next()
-					if err != nil {
-						b.Fatal(err)
-					}
-					times = append(times, time.Since(began))
-					if string(f.text[72:77]) != ",true" {
-						b.Fatalf("refused: %s", f.text)
-					}
-				}
+				times := announceAll(b, s, mine)
 				stop.Store(true)
 				used = s.cpu() - used
 				attackers.Wait()
 				b.ReportMetric(0, "ns/op")
-				b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
-				b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
+				reportTimes(b, "", times)
 				b.ReportMetric(float64(refused.Load()), "refused")
 				b.ReportMetric(used.Seconds(), "talon-cpu-s")
 				if n := float64(pushed.Load()); n > 0 {

@@ -22,16 +22,6 @@ import (
 	"talon/host/plugin/plugintest"
 )
 
-// bundled returns a folder with the modules beside the program, as they come.
-func bundled(b *testing.B) string {
-	b.Helper()
-	dir := b.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(filepath.Dir(*program), "plugins"))); err != nil {
-		b.Fatal(err)
-	}
-	return dir
-}
-
 // started is what a start took.
 type started struct {
 	*server
@@ -132,7 +122,7 @@ func BenchmarkLight(b *testing.B) {
 	b.Run("work", func(b *testing.B) {
 		events := sign(b, 0, 30_000)
 		for b.Loop() {
-			plugins := generalRelay(b, *program)
+			plugins := generalRelay(b)
 			b.ReportMetric(0, "ns/op")
 			for _, cache := range []string{"", "16MiB", "64MiB"} {
 				data, flags := b.TempDir(), []string(nil)
@@ -234,8 +224,7 @@ func BenchmarkSmall(b *testing.B) {
 		b.ReportMetric(before*1024/1e6, "before-anonymous-MB")
 		b.ReportMetric(limit*1024/1e6, "most-anonymous-MB")
 		b.ReportMetric(s.proc("status", "RssAnon")*1024/1e6, "after-anonymous-MB")
-		b.ReportMetric(millis(quantile(took, 0.5)), "p50-ms")
-		b.ReportMetric(millis(quantile(took, 0.99)), "p99-ms")
+		reportTimes(b, "", took)
 		b.ReportMetric(float64(again), "pushes-again")
 		b.ReportMetric(float64(refused.Load()), "questions-refused")
 		b.ReportMetric(float64(cut.Load()), "questions-cut")
@@ -258,12 +247,7 @@ func freeAddress(b *testing.B) string {
 // pushTo announces a repository, and pushes commits to it. What is refused because of all
 // the other work is tried again; it returns how often that was.
 func pushTo(b *testing.B, s *server, pushes int) (again int) {
-	dir, key := b.TempDir(), filepath.Join(b.TempDir(), "me.key")
-	path, err := filepath.Abs(*program)
-	if err != nil {
-		b.Error(err)
-		return 0
-	}
+	dir, key, path := b.TempDir(), filepath.Join(b.TempDir(), "me.key"), programPath(b)
 	run := func(tries int, name string, args ...string) string {
 		for {
 			cmd := exec.Command(name, args...)
@@ -329,7 +313,7 @@ func BenchmarkSoak(b *testing.B) {
 	)
 	raiseFileLimit(b, 1000)
 	for b.Loop() {
-		plugins := generalRelay(b, *program)
+		plugins := generalRelay(b)
 		// The caches are full in a few minutes.
 		s := serve(b, b.TempDir(), "--plugins", plugins, "--listen", freeAddress(b), "--cache", "16MiB", "--memory", "192MiB")
 		frames := crowd()

@@ -87,6 +87,24 @@ func (p *peer) send(tb testing.TB, text string) {
 	}
 }
 
+// put publishes an event, and returns the answer and how long that took.
+func (p *peer) put(tb testing.TB, e signed) (f frame, took time.Duration) {
+	tb.Helper()
+	began := time.Now()
+	p.send(tb, `["EVENT",`+string(e.json)+`]`)
+	f, err := p.next()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f, time.Since(began)
+}
+
+// stored reports whether a frame is the answer to an event that was stored.
+func (f frame) stored() bool {
+	text, ok := bytes.CutPrefix(f.text, okPrefix)
+	return ok && len(text) >= 70 && string(text[64:70]) == `",true`
+}
+
 // frame is a message of the server. It is valid until the next one is read.
 type frame struct {
 	compressed bool

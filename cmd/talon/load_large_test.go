@@ -85,8 +85,7 @@ func BenchmarkServerMillion(b *testing.B) {
 				b.ReportMetric(0, "ns/op")
 				b.ReportMetric(millis(used)/float64(len(times)), "cpu-ms/query")
 				b.ReportMetric(float64(events)/float64(len(times)), "events/query")
-				b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
-				b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
+				reportTimes(b, "", times)
 			}
 		})
 	}
@@ -292,10 +291,8 @@ func besideCrowd(b *testing.B, frames []string) {
 		stop.Store(true)
 		wg.Wait()
 		b.ReportMetric(0, "ns/op")
-		b.ReportMetric(millis(quantile(alone, 0.5)), "alone-p50-ms")
-		b.ReportMetric(millis(quantile(alone, 0.99)), "alone-p99-ms")
-		b.ReportMetric(millis(quantile(beside, 0.5)), "beside-p50-ms")
-		b.ReportMetric(millis(quantile(beside, 0.99)), "beside-p99-ms")
+		reportTimes(b, "alone-", alone)
+		reportTimes(b, "beside-", beside)
 		b.ReportMetric(millis(quantile(beside, 1)), "beside-max-ms")
 		b.ReportMetric(a/wall.Seconds(), "crowd-answers/s")
 		b.ReportMetric(float64(refused.Load()), "crowd-refused")

@@ -23,12 +23,7 @@ func BenchmarkServerNodes(b *testing.B) {
 	for _, nodes := range []int{1, 3} {
 		b.Run(fmt.Sprint("nodes=", nodes), func(b *testing.B) {
 			for b.Loop() {
-				var database testkit.Postgres
-				url := database.URL(b)
-				servers := make([]*server, nodes)
-				for i := range servers {
-					servers[i] = serve(b, b.TempDir(), "--store", url, "--node", fmt.Sprint("node", i), "--sync", "false", "--hunt", "false")
-				}
+				servers, database := serveNodes(b, nodes)
 				cpu := func() (sum time.Duration) {
 					for _, s := range servers {
 						sum += s.cpu()
@@ -66,12 +61,8 @@ func BenchmarkServerNodes(b *testing.B) {
 				}
 				b.ReportMetric(committed/commits, "events/commit")
 				b.ReportMetric(float64(len(times)), "probes")
-				b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
-				b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
-				for _, s := range servers {
-					s.stop()
-				}
-				database.Stop()
+				reportTimes(b, "", times)
+				stopNodes(servers, database)
 			}
 		})
 	}
@@ -84,12 +75,7 @@ func BenchmarkServerNodesIdle(b *testing.B) {
 	const nodes, conns, each, n, idle = 3, 400, 50, 4000, 20 * time.Second
 	raiseFileLimit(b, nodes*conns+1000)
 	for b.Loop() {
-		var database testkit.Postgres
-		url := database.URL(b)
-		servers := make([]*server, nodes)
-		for i := range servers {
-			servers[i] = serve(b, b.TempDir(), "--store", url, "--node", fmt.Sprint("node", i), "--sync", "false", "--hunt", "false")
-		}
+		servers, database := serveNodes(b, nodes)
 		use := func() (cpu [nodes + 1]time.Duration) {
 			for i, s := range servers {
 				cpu[i] = s.cpu()
@@ -135,11 +121,26 @@ func BenchmarkServerNodesIdle(b *testing.B) {
 			b.ReportMetric(100*(after[1]-before[1]).Seconds()/idle.Seconds(), "idle-cpu-%/node")
 			b.ReportMetric(100*(after[nodes]-before[nodes]).Seconds()/idle.Seconds(), "idle-database-cpu-%")
 		}
-		for _, s := range servers {
-			s.stop()
-		}
-		database.Stop()
+		stopNodes(servers, database)
 	}
+}
+
+// serveNodes starts the nodes of one relay, on a PostgreSQL of their own.
+func serveNodes(b *testing.B, nodes int) (servers []*server, database *testkit.Postgres) {
+	b.Helper()
+	database = new(testkit.Postgres)
+	url := database.URL(b)
+	for i := range nodes {
+		servers = append(servers, serve(b, b.TempDir(), "--store", url, "--node", fmt.Sprint("node", i), "--sync", "false", "--hunt", "false"))
+	}
+	return servers, database
+}
+
+func stopNodes(servers []*server, database *testkit.Postgres) {
+	for _, s := range servers {
+		s.stop()
+	}
+	database.Stop()
 }
 
 // fanOut publishes events at one server until there are no more, or done. It returns the

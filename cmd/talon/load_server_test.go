@@ -44,14 +44,31 @@ type server struct {
 	read chan struct{} // closed when the log has been read to its end
 }
 
-// generalRelay returns a folder with the modules beside a program, of a relay that
-// accepts every event. An older program's module open does so by itself.
-func generalRelay(tb testing.TB, program string) string {
+// programPath is where the program is, for a process that runs elsewhere.
+func programPath(tb testing.TB) string {
 	tb.Helper()
-	dir := tb.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(filepath.Dir(program), "plugins"))); err != nil {
+	path, err := filepath.Abs(*program)
+	if err != nil {
 		tb.Fatal(err)
 	}
+	return path
+}
+
+// bundled returns a folder with the modules beside the program, as they come.
+func bundled(tb testing.TB) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(filepath.Dir(programPath(tb)), "plugins"))); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
+// generalRelay is bundled for a relay that accepts every event. An older program's module
+// open does so by itself.
+func generalRelay(tb testing.TB) string {
+	tb.Helper()
+	dir := bundled(tb)
 	if _, err := os.Stat(filepath.Join(dir, "limits.wasm")); err == nil {
 		if err := os.WriteFile(filepath.Join(dir, "open.toml"), []byte("[config]\nevery = true\n"), 0o600); err != nil {
 			tb.Fatal(err)
@@ -63,10 +80,7 @@ func generalRelay(tb testing.TB, program string) string {
 // serve starts the program on a data folder, and stops it with the benchmark.
 func serve(tb testing.TB, data string, flags ...string) *server {
 	tb.Helper()
-	path, err := filepath.Abs(*program)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	path := programPath(tb)
 	if _, err := os.Stat(path); err != nil {
 		tb.Skipf("%s is absent: run make build, or make bench", *program)
 	}
@@ -77,7 +91,7 @@ func serve(tb testing.TB, data string, flags ...string) *server {
 	s := &server{tb: tb, read: make(chan struct{})}
 	args := []string{
 		"serve", "--config", config, "--listen", "127.0.0.1:0", "--data", data,
-		"--plugins", generalRelay(tb, path),
+		"--plugins", generalRelay(tb),
 		"--log-format", "text", "--max-message-rate", "1000000", "--ping", "10m",
 	}
 	s.cmd = exec.Command(path, slices.Concat(args, flags, strings.Fields(*further))...)

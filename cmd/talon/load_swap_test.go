@@ -19,7 +19,7 @@ import (
 func BenchmarkServerSwap(b *testing.B) {
 	const turns, n = 4, 6000
 	for b.Loop() {
-		dir := swapFolder(b)
+		dir := generalRelay(b)
 		data := b.TempDir()
 		s := serve(b, data, "--plugins", dir)
 		swap := swapper(b, data, dir)
@@ -57,10 +57,8 @@ func BenchmarkServerSwap(b *testing.B) {
 		}
 		b.ReportMetric(0, "ns/op")
 		b.ReportMetric(float64(swaps), "swaps")
-		b.ReportMetric(millis(quantile(times[0], 0.5)), "without-p50-ms")
-		b.ReportMetric(millis(quantile(times[0], 0.99)), "without-p99-ms")
-		b.ReportMetric(millis(quantile(times[1], 0.5)), "with-p50-ms")
-		b.ReportMetric(millis(quantile(times[1], 0.99)), "with-p99-ms")
+		reportTimes(b, "without-", times[0])
+		reportTimes(b, "with-", times[1])
 	}
 }
 
@@ -69,7 +67,7 @@ func BenchmarkServerSwap(b *testing.B) {
 func BenchmarkServerFirstSwap(b *testing.B) {
 	const n = 20_000
 	for b.Loop() {
-		dir := swapFolder(b)
+		dir := generalRelay(b)
 		data := b.TempDir()
 		s := serve(b, data, "--plugins", dir)
 		events := sign(b, 5_000_000, 5_000_000+2*n)
@@ -101,7 +99,7 @@ func BenchmarkServerFirstSwap(b *testing.B) {
 func BenchmarkServerThousandSwaps(b *testing.B) {
 	const first, swaps = 100, 1000
 	for b.Loop() {
-		dir := swapFolder(b)
+		dir := generalRelay(b)
 		data := b.TempDir()
 		s := serve(b, data, "--plugins", dir)
 		swap := swapper(b, data, dir)
@@ -142,23 +140,10 @@ func BenchmarkServerStart(b *testing.B) {
 	}
 }
 
-// swapFolder returns a folder with the bundled modules, of which one is swapped.
-func swapFolder(b *testing.B) string {
-	path, err := filepath.Abs(*program)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return generalRelay(b, path)
-}
-
 // swapper returns a function that puts one of two modules in the place of
 // "swapped", in turns, and waits until it runs.
 func swapper(b *testing.B, data, dir string) func() {
-	path, err := filepath.Abs(*program)
-	if err != nil {
-		b.Fatal(err)
-	}
-	turn := 0
+	path, turn := programPath(b), 0
 	return func() {
 		turn++
 		module := filepath.Join(dir, []string{"lists", "rate"}[turn%2]+".wasm")

@@ -53,8 +53,7 @@ func BenchmarkServerAccept(b *testing.B) {
 				b.ReportMetric(0, "ns/op")
 				b.ReportMetric(micros(r.cpu)/n, "cpu-µs/event")
 				b.ReportMetric(n/r.wall.Seconds(), "events/s")
-				b.ReportMetric(millis(quantile(r.times, 0.5)), "p50-ms")
-				b.ReportMetric(millis(quantile(r.times, 0.99)), "p99-ms")
+				reportTimes(b, "", r.times)
 				b.ReportMetric(micros(own)/n, "load-cpu-µs/event")
 				b.ReportMetric(written/n/1000, "written-kB/event")
 				b.ReportMetric(n/delta(before, after, "talon_store_commit_events_count", ""), "events/commit")
@@ -143,8 +142,7 @@ func BenchmarkServerAnswer(b *testing.B) {
 				b.ReportMetric(float64(total)/peers/each, "events/query")
 				b.ReportMetric(float64(got)/float64(total), "B/event")
 				b.ReportMetric(millis(quantile(slices.Concat(together[:]...), 0.5)), "p50-of-8-ms")
-				b.ReportMetric(millis(quantile(times, 0.5)), "p50-ms")
-				b.ReportMetric(millis(quantile(times, 0.99)), "p99-ms")
+				reportTimes(b, "", times)
 			}
 		})
 	}
@@ -277,10 +275,8 @@ func BenchmarkServerStalled(b *testing.B) {
 			}
 		}
 		b.ReportMetric(0, "ns/op")
-		b.ReportMetric(millis(quantile(times[0], 0.5)), "without-p50-ms")
-		b.ReportMetric(millis(quantile(times[0], 0.99)), "without-p99-ms")
-		b.ReportMetric(millis(quantile(times[1], 0.5)), "with-p50-ms")
-		b.ReportMetric(millis(quantile(times[1], 0.99)), "with-p99-ms")
+		reportTimes(b, "without-", times[0])
+		reportTimes(b, "with-", times[1])
 	}
 }
 
@@ -383,6 +379,12 @@ func ownCPU() time.Duration {
 func quantile(times []time.Duration, q float64) time.Duration {
 	slices.Sort(times)
 	return times[int(q*float64(len(times)-1))]
+}
+
+// reportTimes reports the median of times and the one that a hundredth exceeds.
+func reportTimes(b *testing.B, what string, times []time.Duration) {
+	b.ReportMetric(millis(quantile(times, 0.5)), what+"p50-ms")
+	b.ReportMetric(millis(quantile(times, 0.99)), what+"p99-ms")
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

@@ -308,18 +308,31 @@ func (s *process) mustStop(t testing.TB) {
 	}
 }
 
-// metric returns the value of a metric, summed over its labels.
-func (s *process) metric(t testing.TB, name string) float64 {
+// web is the server's address for browsers and git.
+func (s *process) web() string { return "http" + strings.TrimPrefix(s.url, "ws") }
+
+// get asks for a page.
+func (s *process) get(t testing.TB, path string) (status int, body string) {
 	t.Helper()
-	resp, err := http.Get("http" + strings.TrimPrefix(s.url, "ws") + "/metrics")
+	resp, err := http.Get(s.web() + path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// metric returns the value of a metric, summed over its labels.
+func (s *process) metric(t testing.TB, name string) float64 {
+	t.Helper()
 	sum, found := 0.0, false
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		rest, ok := strings.CutPrefix(lines.Text(), name)
+	_, text := s.get(t, "/metrics")
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), name)
 		if !ok || rest == "" || rest[0] != '{' && rest[0] != ' ' {
 			continue
 		}

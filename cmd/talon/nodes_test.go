@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os/exec"
 	"slices"
@@ -381,14 +380,8 @@ func TestSharedPlugins(t *testing.T) {
 
 	// A node that cannot run what the others run says so, and does not keep them from more.
 	d := begin("d", "--plugin-signers", aliceNpub)
-	resp, err := http.Get("http" + strings.TrimPrefix(d.url, "ws") + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, _ := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), "it is not signed") {
-		t.Errorf("%s: %s", resp.Status, text)
+	if status, text := d.get(t, "/healthz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "it is not signed") {
+		t.Errorf("%d: %s", status, text)
 	}
 	if c, err := open(d.url); err == nil {
 		if got := c.publish(t, signAs(t, "alice", nostr.Event{Kind: 1, Content: "hello"})); got.ok || !strings.HasPrefix(got.reason, "error: ") {

@@ -26,7 +26,7 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	t.Run("an event and its readers", func(t *testing.T) {
-		for i := range 200 {
+		for i := range 100 {
 			e := signAs(t, "order", nostr.Event{Kind: 1, Content: strconv.Itoa(i)})
 			c.send(t, string(message(e)))
 			c.send(t, `["REQ","r",{"ids":["`+e.ID+`"]}]`)
@@ -42,7 +42,7 @@ func TestOrder(t *testing.T) {
 	})
 	t.Run("a chain of replies", func(t *testing.T) {
 		var chain []*nostr.Event
-		for i := range 300 {
+		for i := range 150 {
 			e := nostr.Event{Kind: 1, Content: strconv.Itoa(i), Tags: nostr.Tags{}}
 			if i > 0 {
 				e.Tags = nostr.Tags{{"e", chain[i-1].ID}}
@@ -60,7 +60,7 @@ func TestOrder(t *testing.T) {
 		}
 	})
 	t.Run("publish, delete, publish again", func(t *testing.T) {
-		for i := range 100 {
+		for i := range 50 {
 			e := signAs(t, "fickle", nostr.Event{Kind: 1, Content: strconv.Itoa(i)})
 			gone := signAs(t, "fickle", nostr.Event{Kind: 5, Content: strconv.Itoa(i), Tags: nostr.Tags{{"e", e.ID}}})
 			for _, x := range []*nostr.Event{e, gone, e} {
@@ -78,7 +78,7 @@ func TestOrder(t *testing.T) {
 	t.Run("versions", func(t *testing.T) {
 		at := nostr.Now() - 1000
 		var versions []*nostr.Event
-		for i := range 200 {
+		for i := range 100 {
 			e := signAs(t, "author", nostr.Event{Kind: 30617, CreatedAt: at + nostr.Timestamp(i), Tags: nostr.Tags{{"d", "repo"}}})
 			c.send(t, string(message(e)))
 			versions = append(versions, e)
@@ -97,7 +97,7 @@ func TestOrder(t *testing.T) {
 // what is live together are every event, each once.
 func TestNoGap(t *testing.T) {
 	t.Parallel()
-	const publishers, each, readers = 4, 1000, 24
+	const publishers, each, readers = 4, 500, 24
 	s := start(t, newData(t), "--max-message-rate", "100000")
 	all := make([][]*nostr.Event, publishers)
 	want := map[string]bool{}

@@ -93,8 +93,8 @@ type traffic struct {
 	mu       sync.Mutex // guards the fields below
 	accepted []string   // ids
 	refused  map[string]int
-	recent   [2]int        // accepted and refused events with the word, of those sent since it was asked
-	worst    time.Duration // that an answer took, since it was asked
+	recent   [2]int          // accepted and refused events with the word, of those sent since it was asked
+	waits    []time.Duration // for answers, since it was asked
 }
 
 // sent is an event whose answer is awaited.
@@ -170,7 +170,7 @@ func (f *traffic) publish(c *client, name string) {
 func (f *traffic) count(a answer, e sent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.worst = max(f.worst, time.Since(e.at))
+	f.waits = append(f.waits, time.Since(e.at))
 	recent := e.word && e.asked == f.asked.Load()
 	if a.ok {
 		f.accepted = append(f.accepted, a.id)
@@ -185,13 +185,15 @@ func (f *traffic) count(a answer, e sent) {
 	}
 }
 
-// slowest returns the longest wait for an answer since it was asked last.
-func (f *traffic) slowest() time.Duration {
+// slow returns the wait for an answer that a tenth of them exceeds, since it was asked last: a
+// machine that pauses makes a few of them long.
+func (f *traffic) slow() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	worst := f.worst
-	f.worst = 0
-	return worst.Round(time.Millisecond)
+	slices.Sort(f.waits)
+	slow := f.waits[len(f.waits)*9/10]
+	f.waits = nil
+	return slow.Round(time.Millisecond)
 }
 
 // decided waits until the given number of events with the word, sent from now on, have
