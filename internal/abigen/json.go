@@ -15,20 +15,20 @@ import (
 func jsonFile(f *schema.File, files map[string]string) error {
 	j := &golang{File: f}
 	j.p("// Code generated from talon.proto by internal/abigen. DO NOT EDIT.\n\npackage manifest\n\nimport \"talon/sdk/abi\"\n")
-	asked := map[string]bool{}
+	asked, answered := map[string]bool{}, map[string]bool{}
 	for _, t := range f.Types {
 		if t.Group == "throttle" && strings.HasSuffix(t.Name, "Request") {
 			j.reach(t, asked)
 		}
 		if t.Group == "throttle" && strings.HasSuffix(t.Name, "Answer") && !t.Marks.Has("json", "hand") {
-			j.reach(t, asked)
+			j.reach(t, answered)
 		}
 	}
 	for _, t := range f.Types {
 		switch {
-		case t.Enum && (asked[t.Name] || slices.Contains(t.Marks["json"], "names")):
-			j.names(t, asked[t.Name])
-		case asked[t.Name]:
+		case t.Enum && (asked[t.Name] || answered[t.Name] || slices.Contains(t.Marks["json"], "names")):
+			j.names(t, asked[t.Name] || answered[t.Name], answered[t.Name])
+		case asked[t.Name] || answered[t.Name]:
 			j.form(t)
 		}
 	}
@@ -54,8 +54,9 @@ func (g *golang) reach(t *schema.Type, seen map[string]bool) {
 // lower is a name that is not exported.
 func lower(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
-// names writes the names of an enum's values, and the type of a field that has one.
-func (g *golang) names(t *schema.Type, field bool) {
+// names writes the names of an enum's values, and the type of a field that has one: it is
+// read, and written where it is part of an answer.
+func (g *golang) names(t *schema.Type, field, written bool) {
 	g.p("// %sNames are the names of %s, the index.", lower(t.Name), t.Name)
 	g.p("var %sNames = []string{", lower(t.Name))
 	for _, v := range t.Fields {
@@ -71,6 +72,8 @@ func (g *golang) names(t *schema.Type, field bool) {
 	if field {
 		g.p("type %sForm uint32\n", lower(t.Name))
 		g.p("func (v *%sForm) UnmarshalText(text []byte) error { return named((*uint32)(v), %[1]sNames, text) }\n", lower(t.Name))
+	}
+	if written {
 		g.p("func (v %sForm) MarshalText() ([]byte, error) { return []byte(%[1]sNames[v]), nil }\n", lower(t.Name))
 	}
 }
@@ -92,48 +95,16 @@ func (g *golang) form(t *schema.Type) {
 	}
 	g.p("}\n")
 
-	request, answer := strings.HasSuffix(t.Name, "Request"), strings.HasSuffix(t.Name, "Answer")
-	if request {
-		g.p("func (m *%s) append(b []byte, now int64) []byte {\nto := abi.%s{Now: now}", name, t.Name)
-	} else {
-		g.p("func (m *%s) encoded() (to abi.%s) {", name, t.Name)
-	}
-	for _, f := range t.Fields {
-		v := goName(f.Name)
-		switch {
-		case f.Name == "now":
-		case g.Message(f) != nil && f.Repeated:
-			g.p("for i := range m.%s {\nto.%[1]s = append(to.%[1]s, m.%[1]s[i].encoded())\n}", v)
-		case g.Message(f) != nil:
-			g.p("to.%s = m.%[1]s.encoded()", v)
-		case g.Enum(f) != nil:
-			g.p("to.%s = uint32(m.%[1]s)", v)
-		default:
-			g.p("to.%s = m.%[1]s", v)
+	if strings.HasSuffix(t.Name, "Request") {
+		g.p("func (m *%s) append(b []byte, now int64) []byte {", name)
+		g.p("return abi.Append%s(b, filled(&abi.%[1]s{Now: now}, m))\n}\n", t.Name)
+		if other := strings.TrimSuffix(t.Name, "Request") + "Answer"; !g.Type(other).Marks.Has("json", "hand") {
+			g.p("func (*%s) answer() throttleWanted { return new(%sForm) }\n", name, lower(other))
 		}
 	}
-	if request {
-		g.p("return abi.Append%s(b, &to)\n}\n", t.Name)
-	} else {
-		g.p("return to\n}\n")
-	}
-
-	other := strings.TrimSuffix(t.Name, "Request") + "Answer"
-	if request && !g.Type(other).Marks.Has("json", "hand") {
-		g.p("func (*%s) answer() throttleWanted { return new(%sForm) }\n", name, lower(other))
-	}
-	if answer {
-		g.p("func (m *%s) read(answer []byte) error {\na, err := abi.Decode%s(answer)", name, t.Name)
-		g.p("*m = %s{", name)
-		for _, f := range t.Fields {
-			if g.Enum(f) != nil {
-				g.p("%sForm(a.%s),", lower(f.Type), goName(f.Name))
-			} else {
-				g.p("a.%s,", goName(f.Name))
-			}
-		}
-		g.p("}\nreturn err\n}\n")
-		g.p("func (m *%s) append(b []byte) []byte {\na := m.encoded()\nreturn abi.Append%s(b, &a)\n}\n", name, t.Name)
+	if strings.HasSuffix(t.Name, "Answer") {
+		g.p("func (m *%s) read(answer []byte) error {\na, err := abi.Decode%s(answer)\nfilled(m, &a)\nreturn err\n}\n", name, t.Name)
+		g.p("func (m *%s) append(b []byte) []byte {\nreturn abi.Append%s(b, filled(new(abi.%[2]s), m))\n}\n", name, t.Name)
 	}
 }
 

@@ -16,8 +16,6 @@ type originForm uint32
 
 func (v *originForm) UnmarshalText(text []byte) error { return named((*uint32)(v), originNames, text) }
 
-func (v originForm) MarshalText() ([]byte, error) { return []byte(originNames[v]), nil }
-
 // actionNames are the names of Action, the index.
 var actionNames = []string{
 	abi.ActionPass:         "pass",
@@ -50,8 +48,6 @@ func (v *subjectKindForm) UnmarshalText(text []byte) error {
 	return named((*uint32)(v), subjectKindNames, text)
 }
 
-func (v subjectKindForm) MarshalText() ([]byte, error) { return []byte(subjectKindNames[v]), nil }
-
 // outcomeNames are the names of Outcome, the index.
 var outcomeNames = []string{
 	abi.OutcomeUnspecified:  "",
@@ -75,8 +71,6 @@ type outcomeForm uint32
 func (v *outcomeForm) UnmarshalText(text []byte) error {
 	return named((*uint32)(v), outcomeNames, text)
 }
-
-func (v outcomeForm) MarshalText() ([]byte, error) { return []byte(outcomeNames[v]), nil }
 
 // healthNames are the names of Health, the index.
 var healthNames = []string{
@@ -113,19 +107,6 @@ type subjectForm struct {
 	Health       healthForm      `json:"health"`     // what the throttle last said
 }
 
-func (m *subjectForm) encoded() (to abi.Subject) {
-	to.Kind = uint32(m.Kind)
-	to.Name = m.Name
-	to.InFlight = m.InFlight
-	to.Ages = m.Ages
-	to.Failures = m.Failures
-	to.FailingSince = m.FailingSince
-	to.LastSuccess = m.LastSuccess
-	to.NotBefore = m.NotBefore
-	to.Health = uint32(m.Health)
-	return to
-}
-
 // delayRequestForm is the message DelayRequest.
 type delayRequestForm struct {
 	Subject   subjectForm `json:"subject"`    // a repository or a relay
@@ -135,12 +116,7 @@ type delayRequestForm struct {
 }
 
 func (m *delayRequestForm) append(b []byte, now int64) []byte {
-	to := abi.DelayRequest{Now: now}
-	to.Subject = m.Subject.encoded()
-	to.Origin = uint32(m.Origin)
-	to.EventKind = m.EventKind
-	to.Planned = m.Planned
-	return abi.AppendDelayRequest(b, &to)
+	return abi.AppendDelayRequest(b, filled(&abi.DelayRequest{Now: now}, m))
 }
 
 func (*delayRequestForm) answer() throttleWanted { return new(delayAnswerForm) }
@@ -151,24 +127,14 @@ type delayAnswerForm struct {
 	Expiry int64 `json:"expiry"` // from now: when to give the event up; 0: the host's own
 }
 
-func (m *delayAnswerForm) encoded() (to abi.DelayAnswer) {
-	to.Delay = m.Delay
-	to.Expiry = m.Expiry
-	return to
-}
-
 func (m *delayAnswerForm) read(answer []byte) error {
 	a, err := abi.DecodeDelayAnswer(answer)
-	*m = delayAnswerForm{
-		a.Delay,
-		a.Expiry,
-	}
+	filled(m, &a)
 	return err
 }
 
 func (m *delayAnswerForm) append(b []byte) []byte {
-	a := m.encoded()
-	return abi.AppendDelayAnswer(b, &a)
+	return abi.AppendDelayAnswer(b, filled(new(abi.DelayAnswer), m))
 }
 
 // throttleAdmitRequestForm is the message ThrottleAdmitRequest.
@@ -179,11 +145,7 @@ type throttleAdmitRequestForm struct {
 }
 
 func (m *throttleAdmitRequestForm) append(b []byte, now int64) []byte {
-	to := abi.ThrottleAdmitRequest{Now: now}
-	to.Subject = m.Subject.encoded()
-	to.Repository = m.Repository
-	to.AllInFlight = m.AllInFlight
-	return abi.AppendThrottleAdmitRequest(b, &to)
+	return abi.AppendThrottleAdmitRequest(b, filled(&abi.ThrottleAdmitRequest{Now: now}, m))
 }
 
 func (*throttleAdmitRequestForm) answer() throttleWanted { return new(throttleAdmitAnswerForm) }
@@ -194,24 +156,14 @@ type throttleAdmitAnswerForm struct {
 	Wait  int64 `json:"wait"` // if not: ask again then; 0: when another request has ended
 }
 
-func (m *throttleAdmitAnswerForm) encoded() (to abi.ThrottleAdmitAnswer) {
-	to.Start = m.Start
-	to.Wait = m.Wait
-	return to
-}
-
 func (m *throttleAdmitAnswerForm) read(answer []byte) error {
 	a, err := abi.DecodeThrottleAdmitAnswer(answer)
-	*m = throttleAdmitAnswerForm{
-		a.Start,
-		a.Wait,
-	}
+	filled(m, &a)
 	return err
 }
 
 func (m *throttleAdmitAnswerForm) append(b []byte) []byte {
-	a := m.encoded()
-	return abi.AppendThrottleAdmitAnswer(b, &a)
+	return abi.AppendThrottleAdmitAnswer(b, filled(new(abi.ThrottleAdmitAnswer), m))
 }
 
 // afterRequestForm is the message AfterRequest.
@@ -231,20 +183,7 @@ type afterRequestForm struct {
 }
 
 func (m *afterRequestForm) append(b []byte, now int64) []byte {
-	to := abi.AfterRequest{Now: now}
-	to.Subject = m.Subject.encoded()
-	to.Outcome = uint32(m.Outcome)
-	to.Repository = m.Repository
-	to.Status = m.Status
-	to.RetryAfter = m.RetryAfter
-	to.Took = m.Took
-	to.Bytes = m.Bytes
-	to.Found = m.Found
-	to.Missing = m.Missing
-	to.Attempts = m.Attempts
-	to.Since = m.Since
-	to.Reason = m.Reason
-	return abi.AppendAfterRequest(b, &to)
+	return abi.AppendAfterRequest(b, filled(&abi.AfterRequest{Now: now}, m))
 }
 
 func (*afterRequestForm) answer() throttleWanted { return new(afterAnswerForm) }
@@ -257,28 +196,14 @@ type afterAnswerForm struct {
 	Reason string     `json:"reason"`  // for the operator, at most 256 bytes
 }
 
-func (m *afterAnswerForm) encoded() (to abi.AfterAnswer) {
-	to.Delay = m.Delay
-	to.GiveUp = m.GiveUp
-	to.Health = uint32(m.Health)
-	to.Reason = m.Reason
-	return to
-}
-
 func (m *afterAnswerForm) read(answer []byte) error {
 	a, err := abi.DecodeAfterAnswer(answer)
-	*m = afterAnswerForm{
-		a.Delay,
-		a.GiveUp,
-		healthForm(a.Health),
-		a.Reason,
-	}
+	filled(m, &a)
 	return err
 }
 
 func (m *afterAnswerForm) append(b []byte) []byte {
-	a := m.encoded()
-	return abi.AppendAfterAnswer(b, &a)
+	return abi.AppendAfterAnswer(b, filled(new(abi.AfterAnswer), m))
 }
 
 // waitingForm is the message Waiting.
@@ -289,16 +214,6 @@ type waitingForm struct {
 	Attempts   uint32 `json:"attempts"`   // rounds since its latest event
 	Missing    uint32 `json:"missing"`    // objects
 	URLs       uint32 `json:"urls"`       // of this domain that are not tried yet
-}
-
-func (m *waitingForm) encoded() (to abi.Waiting) {
-	to.Repository = m.Repository
-	to.Since = m.Since
-	to.LastTried = m.LastTried
-	to.Attempts = m.Attempts
-	to.Missing = m.Missing
-	to.URLs = m.URLs
-	return to
 }
 
 // waitingList are as many as a host tells of.
@@ -315,12 +230,7 @@ type pickRequestForm struct {
 }
 
 func (m *pickRequestForm) append(b []byte, now int64) []byte {
-	to := abi.PickRequest{Now: now}
-	to.Subject = m.Subject.encoded()
-	for i := range m.Waiting {
-		to.Waiting = append(to.Waiting, m.Waiting[i].encoded())
-	}
-	return abi.AppendPickRequest(b, &to)
+	return abi.AppendPickRequest(b, filled(&abi.PickRequest{Now: now}, m))
 }
 
 // clientLimitsForm is the message ClientLimits.
@@ -332,17 +242,6 @@ type clientLimitsForm struct {
 	Queries       uint32 `json:"queries"`       // REQ, COUNT and NEG-OPEN in a minute
 	BytesIn       int64  `json:"bytes_in"`      // in a second
 	BytesOut      int64  `json:"bytes_out"`     // in a second
-}
-
-func (m *clientLimitsForm) encoded() (to abi.ClientLimits) {
-	to.Connections = m.Connections
-	to.Subscriptions = m.Subscriptions
-	to.Filters = m.Filters
-	to.Events = m.Events
-	to.Queries = m.Queries
-	to.BytesIn = m.BytesIn
-	to.BytesOut = m.BytesOut
-	return to
 }
 
 // telemetryForm is the message Telemetry.
@@ -363,24 +262,6 @@ type telemetryForm struct {
 	SlowClients   uint32  `json:"slow_clients"` // that do not read fast enough
 }
 
-func (m *telemetryForm) encoded() (to abi.Telemetry) {
-	to.Interval = m.Interval
-	to.CPU = m.CPU
-	to.Memory = m.Memory
-	to.MemoryLimit = m.MemoryLimit
-	to.Connections = m.Connections
-	to.Subscriptions = m.Subscriptions
-	to.Events = m.Events
-	to.Queries = m.Queries
-	to.BytesIn = m.BytesIn
-	to.BytesOut = m.BytesOut
-	to.Queue = m.Queue
-	to.QueueLimit = m.QueueLimit
-	to.AnswerTime = m.AnswerTime
-	to.SlowClients = m.SlowClients
-	return to
-}
-
 // tickRequestForm is the message TickRequest.
 type tickRequestForm struct {
 	Telemetry telemetryForm    `json:"telemetry"`
@@ -390,10 +271,5 @@ type tickRequestForm struct {
 }
 
 func (m *tickRequestForm) append(b []byte, now int64) []byte {
-	to := abi.TickRequest{Now: now}
-	to.Telemetry = m.Telemetry.encoded()
-	to.Current = m.Current.encoded()
-	to.Least = m.Least.encoded()
-	to.Most = m.Most.encoded()
-	return abi.AppendTickRequest(b, &to)
+	return abi.AppendTickRequest(b, filled(&abi.TickRequest{Now: now}, m))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -117,6 +118,29 @@ func text(w throttleWanted) string {
 	return string(b)
 }
 
+// filled returns a message with the fields of its form, or a form with those of its
+// message: they have the same names.
+func filled[M any](to *M, from any) *M {
+	fillIn(reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem())
+	return to
+}
+
+func fillIn(to, from reflect.Value) {
+	switch from.Kind() {
+	case reflect.Struct:
+		for i := range from.NumField() {
+			fillIn(to.FieldByName(from.Type().Field(i).Name), from.Field(i))
+		}
+	case reflect.Slice:
+		to.Set(reflect.MakeSlice(to.Type(), from.Len(), from.Len()))
+		for i := range from.Len() {
+			fillIn(to.Index(i), from.Index(i))
+		}
+	default:
+		to.Set(from.Convert(to.Type()))
+	}
+}
+
 // checkMax reads a list that a host cuts.
 func checkMax[E any](n int, name string, b []byte, list *[]E) error {
 	if err := strictly(b, list); err != nil {
@@ -176,5 +200,5 @@ func (w *tickWanted) append(b []byte) []byte {
 	if w.Limits == nil {
 		return b
 	}
-	return abi.AppendTickAnswer(b, &abi.TickAnswer{Set: true, Limits: w.Limits.encoded()})
+	return abi.AppendTickAnswer(b, &abi.TickAnswer{Set: true, Limits: *filled(new(abi.ClientLimits), w.Limits)})
 }
