@@ -25,6 +25,7 @@ func listed(t *testing.T) policy.PubKey {
 
 func TestVectors(t *testing.T) { policytest.Vectors(t, manifest, new(lists)) }
 
+// TestLists has what the vectors do not.
 func TestLists(t *testing.T) {
 	author := listed(t)
 	bitcoin := [][]string{{"p", "x"}, {"t", "bitcoin"}}
@@ -35,39 +36,29 @@ func TestLists(t *testing.T) {
 		action policy.Action
 		rule   string
 	}{
-		{"no lists", nil, policytest.Event{Kind: 1, Content: "hello", Tags: bitcoin}, policy.ActionPass, ""},
-
-		{"denied npub", map[string]any{"deny_authors": []any{npub}}, policytest.Event{PubKey: author}, policy.ActionReject, "deny-author"},
 		{"denied hex", map[string]any{"deny_authors": []any{hexa}}, policytest.Event{PubKey: author}, policy.ActionReject, "deny-author"},
 		{"other author", map[string]any{"deny_authors": []any{npub}}, policytest.Event{}, policy.ActionPass, ""},
 		{"denied kind", map[string]any{"deny_kinds": []any{"4", "30000-39999"}}, policytest.Event{Kind: 4}, policy.ActionReject, "deny-kind"},
 		{"kind as a number", map[string]any{"deny_kinds": []any{int64(4)}}, policytest.Event{Kind: 4}, policy.ActionReject, "deny-kind"},
 		{"start of a range", map[string]any{"deny_kinds": []any{"30000-39999"}}, policytest.Event{Kind: 30000}, policy.ActionReject, "deny-kind"},
 		{"end of a range", map[string]any{"deny_kinds": []any{"30000-39999"}}, policytest.Event{Kind: 39999}, policy.ActionReject, "deny-kind"},
-		{"after a range", map[string]any{"deny_kinds": []any{"30000-39999"}}, policytest.Event{Kind: 40000}, policy.ActionPass, ""},
 		{"last kind", map[string]any{"deny_kinds": []any{"65535"}}, policytest.Event{Kind: 65535}, policy.ActionReject, "deny-kind"},
-		{"denied tag", map[string]any{"deny_tags": []any{"t:bitcoin"}}, policytest.Event{Tags: bitcoin}, policy.ActionReject, "deny-tag"},
 		{"other value", map[string]any{"deny_tags": []any{"t:nostr"}}, policytest.Event{Tags: bitcoin}, policy.ActionPass, ""},
 		{"any value", map[string]any{"deny_tags": []any{"t:nostr", "t"}}, policytest.Event{Tags: bitcoin}, policy.ActionReject, "deny-tag"},
 		{"value with colons", map[string]any{"deny_tags": []any{"a:30023:x:y"}}, policytest.Event{Tags: [][]string{{"a", "30023:x:y"}}}, policy.ActionReject, "deny-tag"},
 		{"tag without a value", map[string]any{"deny_tags": []any{"-"}}, policytest.Event{Tags: [][]string{{"-"}}}, policy.ActionReject, "deny-tag"},
-		{"denied word", map[string]any{"deny_words": []any{"Viagra"}}, policytest.Event{Content: "buy vIAGRa!"}, policy.ActionReject, "deny-word"},
 		{"no such word", map[string]any{"deny_words": []any{"viagra"}}, policytest.Event{Content: "buy viagr a"}, policy.ActionPass, ""},
 
 		{"only this author", map[string]any{"only_authors": []any{npub}}, policytest.Event{PubKey: author}, policy.ActionPass, ""},
-		{"only other authors", map[string]any{"only_authors": []any{npub}}, policytest.Event{}, policy.ActionReject, "only-authors"},
 		{"only other kinds", map[string]any{"only_kinds": []any{"0", "1"}}, policytest.Event{Kind: 2}, policy.ActionReject, "only-kinds"},
 		{"only other tags", map[string]any{"only_tags": []any{"t:nostr"}}, policytest.Event{Tags: bitcoin}, policy.ActionReject, "only-tags"},
 		{"only other words", map[string]any{"only_words": []any{"nostr"}}, policytest.Event{Content: "bitcoin"}, policy.ActionReject, "only-words"},
 
-		{"accepted author", map[string]any{"accept_authors": []any{npub}}, policytest.Event{PubKey: author}, policy.ActionAccept, "accept-author"},
 		{"accepted kind", map[string]any{"accept_kinds": []any{"0"}}, policytest.Event{Kind: 0}, policy.ActionAccept, "accept-kind"},
 		{"accepted tag", map[string]any{"accept_tags": []any{"t:bitcoin"}}, policytest.Event{Tags: bitcoin}, policy.ActionAccept, "accept-tag"},
 		{"accepted word", map[string]any{"accept_words": []any{"gm"}}, policytest.Event{Content: "GM"}, policy.ActionAccept, "accept-word"},
 		{"not accepted passes", map[string]any{"accept_authors": []any{npub}}, policytest.Event{}, policy.ActionPass, ""},
 
-		{"deny beats accept", map[string]any{"deny_words": []any{"spam"}, "accept_authors": []any{npub}},
-			policytest.Event{PubKey: author, Content: "spam"}, policy.ActionReject, "deny-word"},
 		{"deny beats only", map[string]any{"deny_kinds": []any{"1"}, "only_kinds": []any{"1"}},
 			policytest.Event{Kind: 1}, policy.ActionReject, "deny-kind"},
 		{"only beats accept", map[string]any{"only_kinds": []any{"0"}, "accept_authors": []any{npub}},

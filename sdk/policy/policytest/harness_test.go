@@ -10,11 +10,7 @@ import (
 
 const manifestText = `{
   "talon_manifest": 1, "name": "x", "worlds": ["policy"],
-  "capabilities": ["store.get", "store.query", "store.referenced", "log"],
-  "config": [
-    {"key": "text", "type": "string", "default": "a"}, {"key": "number", "type": "int"}, {"key": "numbers", "type": "ints"},
-    {"key": "flag", "type": "bool"}, {"key": "rate", "type": "float", "default": 0.5}, {"key": "texts", "type": "strings"}
-  ]
+  "capabilities": ["store.get", "store.query", "store.referenced", "log"]
 }`
 
 // probe keeps its configuration, and runs a function as its Admit.
@@ -29,22 +25,6 @@ func (p *probe) Configure(cfg policy.Config) error {
 }
 
 func (p *probe) Admit(in policy.Input) policy.Verdict { return p.admit(in) }
-
-func TestConfig(t *testing.T) {
-	p := new(probe)
-	New(t, manifestText, p, map[string]any{"number": int64(-7), "numbers": []any{int64(1), int64(2)}, "flag": true, "texts": []any{"x", ""}})
-	cfg := p.cfg
-	if cfg.String("text") != "a" || cfg.Int("number") != -7 || !slices.Equal(cfg.Ints("numbers"), []int64{1, 2}) ||
-		!cfg.Bool("flag") || cfg.Float("rate") != 0.5 || !slices.Equal(cfg.Strings("texts"), []string{"x", ""}) {
-		t.Errorf("%+v", cfg)
-	}
-	defer func() {
-		if r := recover(); r == nil || !strings.Contains(r.(string), "no setting nope") {
-			t.Errorf("a key that the manifest lacks: %v, want a panic that names it", r)
-		}
-	}()
-	cfg.Int("nope")
-}
 
 func TestInput(t *testing.T) {
 	e := JSON(t, `{"id":"`+strings.Repeat("ab", 32)+`","pubkey":"`+strings.Repeat("cd", 32)+`","created_at":7,"kind":1,`+
