@@ -69,9 +69,6 @@ func TestPickAndTick(t *testing.T) {
 		t.Errorf("%+v, want the one that was served longest ago", got)
 	}
 	limit := abi.ClientLimits{Events: 10}
-	if got := h.Tick(abi.TickRequest{Most: limit, Telemetry: abi.Telemetry{CPU: 1}}); got != throttle.Limit(limit) {
-		t.Errorf("%+v, want the operator's most", got)
-	}
 	if got := h.Tick(abi.TickRequest{Most: limit, Current: limit}); got != throttle.Keep() {
 		t.Errorf("%+v, want no change", got)
 	}

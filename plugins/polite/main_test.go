@@ -157,54 +157,6 @@ func TestRelayAttempts(t *testing.T) {
 	}
 }
 
-// TestEverybodyInTurn serves whom the throttle picks, as a host does, and expects that
-// nobody is served twice before all are served once.
-func TestEverybodyInTurn(t *testing.T) {
-	h := start(t, nil)
-	waiting := make([]abi.Waiting, 16)
-	for i := range waiting {
-		waiting[i].Since = int64(i)
-	}
-	served := make([]int, len(waiting))
-	for round := 1; round <= 3; round++ {
-		for range waiting {
-			h.Now++
-			i := int(h.Pick(abi.PickRequest{Subject: domain(), Waiting: waiting}).Index)
-			w := waiting[i]
-			served[w.Since]++
-			w.LastTried = h.Now
-			waiting = append(append(waiting[:i:i], waiting[i+1:]...), w)
-		}
-		for i, n := range served {
-			if n != round {
-				t.Fatalf("repository %d was served %d times in %d rounds", i, n, round)
-			}
-		}
-	}
-}
-
-func TestClients(t *testing.T) {
-	h := start(t, map[string]any{"limit_clients": true})
-	limit, low := abi.ClientLimits{Events: 1000, Subscriptions: 50}, abi.ClientLimits{Events: 100, Subscriptions: 10}
-	for name, test := range map[string]struct {
-		load    float64
-		current abi.ClientLimits
-		most    abi.ClientLimits
-		want    throttle.TickAnswer
-	}{
-		"calm":                        {0.8, limit, limit, throttle.Keep()},
-		"half way":                    {0.9, limit, limit, throttle.Limit(abi.ClientLimits{Events: 550, Subscriptions: 30, Queries: 315, BytesOut: 4404019})},
-		"full":                        {1, limit, limit, throttle.Limit(abi.ClientLimits{Events: 100, Subscriptions: 10, Queries: 30, BytesOut: 419430})},
-		"calm again":                  {0.1, low, limit, throttle.Limit(limit)},
-		"no limits, and little to do": {0.1, abi.ClientLimits{}, abi.ClientLimits{}, throttle.Keep()},
-	} {
-		got := h.Tick(abi.TickRequest{Current: test.current, Least: low, Most: test.most, Telemetry: abi.Telemetry{CPU: test.load}})
-		if got != test.want {
-			t.Errorf("%s: %+v, want %+v", name, got, test.want)
-		}
-	}
-}
-
 func TestWrongDomains(t *testing.T) {
 	for _, entry := range []string{
 		"git.example.com", "git.example.com=5", "git.example.com=0,30", "git.example.com=5,257", "git.example.com=5,-1", "=5,30",
