@@ -137,22 +137,32 @@ func (h *Harness) Want(input abi.Input, lines ...string) {
 // is to be done.
 func (h *Harness) Pass(millis int64) []abi.StepAction {
 	h.t.Helper()
-	end := h.Now + millis
 	var all []abi.StepAction
+	h.pass(millis, 10_000, fmt.Sprintf("10,000 timers in %d milliseconds", millis), func(_ int64, actions []abi.StepAction) {
+		all = append(all, actions...)
+	})
+	return all
+}
+
+// pass lets time pass, and calls then with what is to be done when a timer has fired, and
+// with the time before. More timers than the limit end the test.
+func (h *Harness) pass(millis int64, limit int, tooMany string, then func(before int64, actions []abi.StepAction)) {
+	h.t.Helper()
+	end := h.Now + millis
 	for fired := 0; ; fired++ {
 		id, at, due := h.next(end)
 		if !due {
 			break
 		}
-		if fired > 10_000 {
-			h.t.Fatalf("10,000 timers in %d milliseconds", millis)
+		if fired > limit {
+			h.t.Fatal(tooMany)
 		}
 		delete(h.timers, id)
-		h.Now = max(h.Now, at)
-		all = append(all, h.Step(&abi.TimerFired{ID: id, At: at})...)
+		before := h.Now
+		h.Now = max(before, at)
+		then(before, h.Step(&abi.TimerFired{ID: id, At: at}))
 	}
 	h.Now = end
-	return all
 }
 
 // next returns the timer that is due first, until end.

@@ -161,24 +161,14 @@ func (s *teller) step(input abi.Input) {
 // pass lets time pass.
 func (s *teller) pass(millis int64) {
 	s.t.Helper()
-	end := s.h.Now + millis
-	for fired := 0; ; fired++ {
-		id, at, due := s.h.next(end)
-		if !due {
-			break
+	const tooMany = "100,000 timers: does one that is set for now come again and again?"
+	s.h.pass(millis, 100_000, tooMany, func(before int64, actions []abi.StepAction) {
+		n := len(s.said)
+		s.say(actions)
+		if millis > 0 && s.h.Now > before && len(s.said) > n {
+			s.said = slices.Insert(s.said, n, "at "+elapsed(s.h.Now-Start))
 		}
-		if fired == 100_000 {
-			s.t.Fatal("100,000 timers: does one that is set for now come again and again?")
-		}
-		delete(s.h.timers, id)
-		before, now := len(s.said), s.h.Now
-		s.h.Now = max(now, at)
-		s.say(s.h.Step(&abi.TimerFired{ID: id, At: at}))
-		if millis > 0 && s.h.Now > now && len(s.said) > before {
-			s.said = slices.Insert(s.said, before, "at "+elapsed(s.h.Now-Start))
-		}
-	}
-	s.h.Now = end
+	})
 }
 
 func (s *teller) say(actions []abi.StepAction) {
