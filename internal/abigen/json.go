@@ -15,20 +15,20 @@ import (
 func jsonFile(f *schema.File, files map[string]string) error {
 	j := &golang{File: f}
 	j.p("// Code generated from talon.proto by internal/abigen. DO NOT EDIT.\n\npackage manifest\n\nimport \"talon/sdk/abi\"\n")
-	asked, answered := map[string]bool{}, map[string]bool{}
+	asked := map[string]bool{}
 	for _, t := range f.Types {
 		if t.Group == "throttle" && strings.HasSuffix(t.Name, "Request") {
 			j.reach(t, asked)
 		}
 		if t.Group == "throttle" && strings.HasSuffix(t.Name, "Answer") && !t.Marks.Has("json", "hand") {
-			j.reach(t, answered)
+			j.reach(t, asked)
 		}
 	}
 	for _, t := range f.Types {
 		switch {
-		case t.Enum && (asked[t.Name] || answered[t.Name] || slices.Contains(t.Marks["json"], "names")):
-			j.names(t, asked[t.Name] || answered[t.Name], answered[t.Name])
-		case asked[t.Name] || answered[t.Name]:
+		case t.Enum && (asked[t.Name] || slices.Contains(t.Marks["json"], "names")):
+			j.names(t, asked[t.Name])
+		case asked[t.Name]:
 			j.form(t)
 		}
 	}
@@ -54,9 +54,8 @@ func (g *golang) reach(t *schema.Type, seen map[string]bool) {
 // lower is a name that is not exported.
 func lower(name string) string { return strings.ToLower(name[:1]) + name[1:] }
 
-// names writes the names of an enum's values, and the type of a field that has one: it is
-// read, and written where it is part of an answer.
-func (g *golang) names(t *schema.Type, field, written bool) {
+// names writes the names of an enum's values, and the type of a field that has one.
+func (g *golang) names(t *schema.Type, field bool) {
 	g.p("// %sNames are the names of %s, the index.", lower(t.Name), t.Name)
 	g.p("var %sNames = []string{", lower(t.Name))
 	for _, v := range t.Fields {
@@ -72,8 +71,6 @@ func (g *golang) names(t *schema.Type, field, written bool) {
 	if field {
 		g.p("type %sForm uint32\n", lower(t.Name))
 		g.p("func (v *%sForm) UnmarshalText(text []byte) error { return named((*uint32)(v), %[1]sNames, text) }\n", lower(t.Name))
-	}
-	if written {
 		g.p("func (v %sForm) MarshalText() ([]byte, error) { return []byte(%[1]sNames[v]), nil }\n", lower(t.Name))
 	}
 }

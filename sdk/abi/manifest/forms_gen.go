@@ -16,6 +16,8 @@ type originForm uint32
 
 func (v *originForm) UnmarshalText(text []byte) error { return named((*uint32)(v), originNames, text) }
 
+func (v originForm) MarshalText() ([]byte, error) { return []byte(originNames[v]), nil }
+
 // actionNames are the names of Action, the index.
 var actionNames = []string{
 	abi.ActionPass:         "pass",
@@ -48,6 +50,8 @@ func (v *subjectKindForm) UnmarshalText(text []byte) error {
 	return named((*uint32)(v), subjectKindNames, text)
 }
 
+func (v subjectKindForm) MarshalText() ([]byte, error) { return []byte(subjectKindNames[v]), nil }
+
 // outcomeNames are the names of Outcome, the index.
 var outcomeNames = []string{
 	abi.OutcomeUnspecified:  "",
@@ -71,6 +75,8 @@ type outcomeForm uint32
 func (v *outcomeForm) UnmarshalText(text []byte) error {
 	return named((*uint32)(v), outcomeNames, text)
 }
+
+func (v outcomeForm) MarshalText() ([]byte, error) { return []byte(outcomeNames[v]), nil }
 
 // healthNames are the names of Health, the index.
 var healthNames = []string{

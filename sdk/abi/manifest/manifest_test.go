@@ -177,6 +177,21 @@ func TestFromModule(t *testing.T) {
 	}
 }
 
+func TestSDK(t *testing.T) {
+	for want, wasm := range map[string][]byte{
+		"go 1.0.0":   data(active(1000, "a talon-sdk/ b talon-sdk/go 1.0.0\x00 c")),
+		"rust 2.10.": data(active(0, "talon-sdk/rust"), active(14, " 2.10.")),
+		"":           data(active(0, "talon-sdk/go one\x00 talon-sdk/Go 1.0.0\x00 talon-sdk/go 1.0.0"+strings.Repeat("1", maxSDK))),
+	} {
+		if got := SDK(wasm); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := SDK([]byte("talon-sdk/go 1.0.0")); got != "" {
+		t.Errorf("%q of what is no module", got)
+	}
+}
+
 func FuzzFromModule(f *testing.F) {
 	f.Add(data(active(1000, small)))
 	f.Add(data(active(30, small[30:]), active(10, small[10:30]), active(0, small[:10])))
