@@ -100,7 +100,7 @@ func (r *Relay) begin(c *conn, m *wire.Message) *session {
 	for i := range uint64(r.profile.Lies.Claims) {
 		var id host.ID
 		for k := range 4 {
-			binary.LittleEndian.PutUint64(id[8*k:], mix(r.seed+i*4+uint64(k)))
+			binary.LittleEndian.PutUint64(id[8*k:], Mix(r.seed+i*4+uint64(k)))
 		}
 		b.Add(negentropy.Item{CreatedAt: uint64(r.now/1000) - i, ID: id})
 	}

@@ -142,7 +142,7 @@ func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects
 	r.opened++
 	r.stats.Connections++
 	c := &conn{id: r.opened, heard: r.now}
-	c.challenge = hex.EncodeToString(binary.BigEndian.AppendUint64(nil, mix(r.seed+c.id)))
+	c.challenge = hex.EncodeToString(binary.BigEndian.AppendUint64(nil, Mix(r.seed+c.id)))
 	r.conns = append(r.conns, c)
 	if drop {
 		r.end(c, p.DropCode, "")

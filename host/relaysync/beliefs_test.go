@@ -3,56 +3,19 @@ package relaysync
 import (
 	"context"
 	"errors"
-	"maps"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"talon/host/relaysync/holdings"
+	"talon/host/relaysync/relaysynctest"
 )
-
-// heldThere keeps what relays hold, or fails to.
-type heldThere struct {
-	mu     sync.Mutex // guards what follows
-	relays map[string][]byte
-	fail   error
-	during func() // called while it writes
-}
-
-func (h *heldThere) Load(_ context.Context, relay string) ([]byte, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.relays[relay], h.fail
-}
-
-func (h *heldThere) Save(_ context.Context, relays map[string][]byte) error {
-	h.mu.Lock()
-	during, fail := h.during, h.fail
-	h.mu.Unlock()
-	if during != nil {
-		during()
-	}
-	if fail == nil {
-		h.mu.Lock()
-		maps.Copy(h.relays, relays)
-		h.mu.Unlock()
-	}
-	return fail
-}
-
-// set says how the next writes go.
-func (h *heldThere) set(during func(), fail error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.during, h.fail = during, fail
-}
 
 // What a line has put is there for the next one immediately, whether it is written
 // already, being written, or could not be.
 func TestBeliefs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keep := &heldThere{relays: map[string][]byte{}}
+		keep := new(relaysynctest.Holdings)
 		b := newBeliefs(keep, 10)
 		relay := "wss://a"
 		there := func(when string, want int) {
@@ -72,7 +35,7 @@ func TestBeliefs(t *testing.T) {
 		there("nothing", 0)
 		put(1)
 		there("put", 1)
-		keep.set(func() { there("while it is written", 1) }, nil)
+		keep.Fail(func() { there("while it is written", 1) }, nil)
 		ctx, stop := context.WithCancel(t.Context())
 		var failures []error
 		go b.run(ctx, time.Minute, func(err error) { failures = append(failures, err) })
@@ -80,25 +43,25 @@ func TestBeliefs(t *testing.T) {
 		synctest.Wait()
 		there("written", 1)
 		put(2)
-		keep.set(func() { put(3) }, errors.New("no space"))
+		keep.Fail(func() { put(3) }, errors.New("no space"))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(failures) != 1 {
 			t.Errorf("failures: %v", failures)
 		}
-		keep.set(nil, errors.New("no space"))
+		keep.Fail(nil, errors.New("no space"))
 		there("not written", 3)
-		keep.set(nil, nil)
+		keep.Fail(nil, nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if set := holdings.Decode(keep.relays[relay], 10); set.Len() != 3 {
+		if set := holdings.Decode(keep.Rows()[relay], 10); set.Len() != 3 {
 			t.Errorf("%d events are written", set.Len())
 		}
 		b.put(relay, nil)
 		there("forgotten", 0)
 		stop()
 		synctest.Wait()
-		if err := b.flush(t.Context()); err != nil || keep.relays[relay] != nil {
+		if err := b.flush(t.Context()); err != nil || keep.Rows()[relay] != nil {
 			t.Errorf("it is not forgotten: %v", err)
 		}
 	})

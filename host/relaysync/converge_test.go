@@ -24,23 +24,6 @@ func (m moduleStrategy) Call(ctx context.Context, request []byte, now int64) ([]
 	return m.Reducer.Call(ctx, guest.Step, request, now)
 }
 
-// related is a policy as GRASP has it: announcements, and what is about something here.
-func related(w *world) func(e *host.Event) host.Verdict {
-	return func(e *host.Event) host.Verdict {
-		ok := e.Kind == 30617
-		for _, other := range w.shelf.events {
-			a, _ := other.Address()
-			for _, tag := range e.Tags {
-				ok = ok || len(tag) > 1 && (tag[1] == other.ID.String() || tag[1] == a.String())
-			}
-		}
-		if !ok {
-			return host.Verdict{Code: host.Rejected, Reason: "blocked: not about anything here"}
-		}
-		return host.Verdict{Code: host.Stored}
-	}
-}
-
 // The default strategy and each example, as a module, brings in what two relays have
 // about a repository: what was there before, what comes live, what comes during an
 // outage; and nothing else. TestDevnetStrategies of the program has the others.
@@ -92,9 +75,7 @@ func converge(t *testing.T, folder string) {
 		})
 		d.Strategy = moduleStrategy{reducer}
 	})
-	w.shelf.mu.Lock()
-	w.shelf.policy = related(w)
-	w.shelf.mu.Unlock()
+	w.store.SetPolicy(w.store.About(""))
 
 	repo := announce(t, alice, "demo", time.Now().Unix()-60, urls...)
 	address, _ := repo.Address()
@@ -118,7 +99,7 @@ func converge(t *testing.T, folder string) {
 	arrived := func(what string) {
 		testkit.Eventually(t, what, func() bool {
 			for _, e := range wanted {
-				if !w.shelf.has(e) {
+				if !w.store.Has(e.ID) {
 					return false
 				}
 			}
@@ -131,7 +112,7 @@ func converge(t *testing.T, folder string) {
 		give(comment(e), []*remote{two, one}[i/2%2])
 	}
 	one.add(signed(t, bob, 1, epoch, "noise"), signed(t, bob, 1621, epoch, "of another", host.Tag{"a", "30617:x:y"}))
-	w.shelf.put(t, repo)
+	w.put(repo)
 	arrived("the arrival of what is stored")
 
 	give(comment(issues[0]), one)
@@ -146,7 +127,7 @@ func converge(t *testing.T, folder string) {
 	give(comment(late), two)
 	arrived("the arrival of a comment on it")
 
-	if stored, _ := w.shelf.count(); stored != len(wanted)+1 {
+	if stored := w.store.Len(); stored != len(wanted)+1 {
 		t.Errorf("%d events are here, want %d", stored, len(wanted)+1)
 	}
 	if n := one.count("NEG-OPEN"); name == "no-negentropy" && n != 0 {

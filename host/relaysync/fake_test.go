@@ -19,16 +19,15 @@ import (
 
 	"talon/host"
 	"talon/host/negentropy"
+	"talon/host/relaymodel"
 	"talon/host/relaysync/loop"
+	"talon/host/relaysync/relaysynctest"
 	"talon/host/schnorr"
 	"talon/host/wire"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
 	rules "talon/sdk/grasp"
 )
-
-// patience bounds what should be a matter of moments.
-const patience = 5 * time.Minute
 
 var alice, bob = testkit.NewSigner(1), testkit.NewSigner(2)
 
@@ -56,196 +55,6 @@ var pool struct {
 
 // epoch is the time of the tests' events.
 const epoch = 1_700_000_000
-
-// shelf is what is stored here: the pipeline, the store and the facts in one.
-type shelf struct {
-	policy func(e *host.Event) host.Verdict // nil: everything is stored
-
-	mu     sync.Mutex // guards the fields below
-	events map[host.ID]*host.Event
-	held   map[host.ID]*host.Event
-	seen   int // submitted
-	sync   *Sync
-	queue  chan *host.Item
-	block  chan struct{} // if not nil, the pipeline waits for it
-}
-
-func newShelf(t testing.TB) *shelf {
-	s := &shelf{events: map[host.ID]*host.Event{}, held: map[host.ID]*host.Event{}, queue: make(chan *host.Item, 64)}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for it := range s.queue {
-			s.mu.Lock()
-			block := s.block
-			s.mu.Unlock()
-			if block != nil {
-				<-block
-			}
-			s.decide(it)
-		}
-	}()
-	t.Cleanup(func() {
-		close(s.queue)
-		<-done
-	})
-	return s
-}
-
-// halt has the pipeline wait before each item: for a value in the channel, or for all of
-// them until release.
-func (s *shelf) halt(t testing.TB) (step chan<- struct{}, release func()) {
-	block := make(chan struct{})
-	release = sync.OnceFunc(func() { close(block) })
-	t.Cleanup(release) // before the shelf's own, which waits for the pipeline
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.block = block
-	return block, release
-}
-
-func (s *shelf) Submit(ctx context.Context, it *host.Item) error {
-	select {
-	case s.queue <- it:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s *shelf) decide(it *host.Item) {
-	e := it.Event
-	s.mu.Lock()
-	s.seen++
-	v := host.Verdict{Code: host.Stored}
-	switch {
-	case s.events[e.ID] != nil:
-		v.Code = host.Duplicate
-	case schnorr.Verify(e) != nil:
-		v = host.Verdict{Code: host.Rejected, Reason: "invalid: forged"}
-	case s.policy != nil:
-		v = s.policy(e)
-	}
-	switch v.Code {
-	case host.Stored:
-		s.events[e.ID] = e
-	case host.Held:
-		s.held[e.ID] = e
-	}
-	to := s.sync
-	s.mu.Unlock()
-	if to != nil && v.Code == host.Stored {
-		to.Publish([]host.Published{{Event: e, Seq: 1}})
-	}
-	if to != nil && v.Code == host.Held {
-		to.Follow(nil, []host.HeldChange{{Event: e, Status: host.StatusHeld, Synced: it.Source.Origin == host.FromSync}})
-	}
-	it.Done(v, nil)
-}
-
-// put stores an event as a client would.
-func (s *shelf) put(t testing.TB, list ...*host.Event) {
-	t.Helper()
-	for _, e := range list {
-		done := make(chan host.Verdict, 1)
-		err := s.Submit(t.Context(), &host.Item{Event: e, Source: &host.Source{}, Done: func(v host.Verdict, _ error) { done <- v }})
-		if err != nil {
-			t.Fatal(err)
-		}
-		<-done
-	}
-}
-
-func (s *shelf) has(e *host.Event) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.events[e.ID] != nil
-}
-
-func (s *shelf) count() (stored, submitted int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.events), s.seen
-}
-
-func matching(events map[host.ID]*host.Event, f host.Filter) (list []*host.Event) {
-	for _, e := range events {
-		if f.Matches(e) {
-			list = append(list, e)
-		}
-	}
-	slices.SortFunc(list, func(a, b *host.Event) int {
-		if a.Before(b) {
-			return -1
-		}
-		return 1
-	})
-	if f.Limit >= 0 && len(list) > f.Limit {
-		list = list[:f.Limit]
-	}
-	return list
-}
-
-func texts(list []*host.Event) (out [][]byte) {
-	for _, e := range list {
-		out = append(out, e.JSON)
-	}
-	return out
-}
-
-func (s *shelf) Get(_ context.Context, id host.ID) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.events[id]; e != nil {
-		return e.JSON, nil
-	}
-	return nil, nil
-}
-
-func (s *shelf) Query(_ context.Context, f host.Filter) ([][]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return texts(matching(s.events, f)), nil
-}
-
-func (s *shelf) Referenced(context.Context, string) (bool, error) { return false, nil }
-
-func (s *shelf) Held(_ context.Context, id host.ID) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.held[id]; e != nil {
-		return e.JSON, nil
-	}
-	return nil, nil
-}
-
-func (s *shelf) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return texts(matching(s.held, f)), nil
-}
-
-func (s *shelf) Scan(_ context.Context, f host.Filter, limit int, _ int64, yield func(int64, host.ID)) (int64, int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := matching(s.events, f)
-	list = list[:min(len(list), limit)]
-	for _, e := range list {
-		yield(e.CreatedAt, e.ID)
-	}
-	return 0, len(list), nil
-}
-
-func (s *shelf) Missing(_ context.Context, ids []host.ID) (missing []host.ID, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, id := range ids {
-		if s.events[id] == nil {
-			missing = append(missing, id)
-		}
-	}
-	return missing, nil
-}
 
 // plan is a strategy that does what a test says, and records its inputs.
 type plan struct {
@@ -321,7 +130,8 @@ func (p *plan) list() []string {
 // wait waits until the strategy gets its n-th input that begins so.
 func (p *plan) wait(t testing.TB, n int, prefix string) string {
 	t.Helper()
-	late := time.After(patience)
+	late := time.NewTimer(time.Until(testkit.Deadline(t)))
+	defer late.Stop()
 	for {
 		found := 0
 		for _, s := range p.list() {
@@ -333,7 +143,7 @@ func (p *plan) wait(t testing.TB, n int, prefix string) string {
 		}
 		select {
 		case <-p.news:
-		case <-late:
+		case <-late.C:
 			t.Fatalf("the strategy was not told %q for the %d. time, but\n%s", prefix, n, strings.Join(p.list(), "\n"))
 		}
 	}
@@ -457,20 +267,43 @@ func (h *calm) saw(o loop.Outcome) bool {
 // world is a running Sync with what is around it.
 type world struct {
 	t      testing.TB
-	shelf  *shelf
+	store  *relaysynctest.Store
 	plan   *plan
 	health *calm
 	sync   *Sync
 	stop   func()
 }
 
+// patient are the default limits without those of time: a machine that pauses ends no
+// connection.
+var patient = func() Limits {
+	l := DefaultLimits
+	const day = 24 * time.Hour
+	l.ConnectTime, l.AnswerTime, l.PageTime, l.PingAfter, l.PongTime = day, day.Milliseconds(), day.Milliseconds(), day.Milliseconds(), day.Milliseconds()
+	return l
+}()
+
+// put stores events as a client would.
+func (w *world) put(list ...*host.Event) {
+	w.t.Helper()
+	for _, e := range list {
+		done := make(chan host.Verdict, 1)
+		err := w.store.Submit(w.t.Context(), &host.Item{Event: e, Source: &host.Source{}, Done: func(v host.Verdict, _ error) { done <- v }})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		<-done
+	}
+}
+
 // start runs a Sync. change may change what it is made of.
 func start(t testing.TB, react func(v *abi.StepView) []abi.StepAction, change func(cfg *Config, deps *Deps)) *world {
 	t.Helper()
-	w := &world{t: t, shelf: newShelf(t), plan: newPlan(react), health: &calm{first: 50 * time.Millisecond}}
-	cfg := Config{AllowPrivate: true, Limits: DefaultLimits, Now: time.Now, Log: slog.New(slog.NewTextHandler(logs{t}, nil)), Own: []string{"own.example.com"}}
+	w := &world{t: t, store: relaysynctest.NewStore(0, schnorr.Verify), plan: newPlan(react), health: &calm{first: 50 * time.Millisecond}}
+	t.Cleanup(w.store.Close)
+	cfg := Config{AllowPrivate: true, Limits: patient, Now: time.Now, Log: slog.New(slog.NewTextHandler(logs{t}, nil)), Own: []string{"own.example.com"}}
 	deps := Deps{
-		Strategy: w.plan, Ingest: w.shelf, Facts: w.shelf, Local: w.shelf, Health: w.health, Verify: schnorr.Verify,
+		Strategy: w.plan, Ingest: w.store, Facts: w.store, Local: w.store, Health: w.health, Verify: schnorr.Verify,
 		Ours: func(a *rules.Announcement) (bool, error) {
 			return a.ListsService(rules.Service{Host: "own.example.com"}), nil
 		},
@@ -483,26 +316,16 @@ func start(t testing.TB, react func(v *abi.StepView) []abi.StepAction, change fu
 		t.Fatal(err)
 	}
 	w.sync, w.plan.init = s, s.Init
-	w.shelf.mu.Lock()
-	w.shelf.sync = s
-	w.shelf.mu.Unlock()
+	w.store.SetFollower(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	var once sync.Once
-	w.stop = func() {
-		once.Do(func() {
-			cancel()
-			select {
-			case err := <-done:
-				if err != nil {
-					t.Errorf("Run: %v", err)
-				}
-			case <-time.After(patience):
-				t.Error("Run does not end")
-			}
-		})
-	}
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
 	t.Cleanup(w.stop)
 	if deps.Strategy == Strategy(w.plan) && w.plan.fail == nil {
 		w.plan.wait(t, 1, "init") // what the test does then is news
@@ -531,7 +354,7 @@ type remote struct {
 	handler http.Handler // in place of the relay
 
 	mu     sync.Mutex // guards the fields below
-	events map[host.ID]*host.Event
+	events *relaymodel.Store
 	peers  map[*peer]bool
 	asked  []string // messages that came
 	met    int      // connections
@@ -550,7 +373,7 @@ type peer struct {
 
 func newRemote(t testing.TB, change func(r *remote)) *remote {
 	t.Helper()
-	r := &remote{t: t, neg: true, events: map[host.ID]*host.Event{}, peers: map[*peer]bool{}}
+	r := &remote{t: t, neg: true, events: relaymodel.NewStore(), peers: map[*peer]bool{}}
 	if change != nil {
 		change(r)
 	}
@@ -630,17 +453,17 @@ func (p *peer) serve(m *wire.Message) {
 	case wire.Req:
 		r.mu.Lock()
 		p.subs[m.SubID] = m.Filters
-		found := map[host.ID]*host.Event{}
+		found := relaymodel.NewStore()
 		for _, f := range m.Filters {
 			if r.most > 0 && (f.Limit < 0 || f.Limit > r.most) {
 				f.Limit = r.most
 			}
-			for _, e := range matching(r.events, f) {
-				found[e.ID] = e
+			for _, e := range r.events.Query(&f) {
+				found.Put(e)
 			}
 		}
 		r.mu.Unlock()
-		for _, e := range matching(found, host.Filter{Limit: -1}) {
+		for _, e := range found.Query(&host.Filter{Limit: -1}) {
 			p.event(m.SubID, e)
 		}
 		p.say(`["EOSE","%s"]`, m.SubID)
@@ -659,7 +482,7 @@ func (p *peer) serve(m *wire.Message) {
 		if m.Verb == wire.NegOpen {
 			var b negentropy.Builder
 			r.mu.Lock()
-			for _, e := range matching(r.events, m.Filters[0]) {
+			for _, e := range r.events.Query(&m.Filters[0]) {
 				b.Add(negentropy.Item{CreatedAt: uint64(e.CreatedAt), ID: e.ID})
 			}
 			r.mu.Unlock()
@@ -677,7 +500,7 @@ func (p *peer) serve(m *wire.Message) {
 func (r *remote) add(list ...*host.Event) {
 	for _, e := range list {
 		r.mu.Lock()
-		r.events[e.ID] = e
+		r.events.Put(e)
 		type to struct {
 			p   *peer
 			sub string

@@ -18,12 +18,12 @@ func TestNegentropy(t *testing.T) {
 	})
 	r.add(list[:900]...)
 	w := start(t, onConnect(r.url, fetch(r.url, "first", abi.MethodAuto, kinds(1))), nil)
-	w.shelf.put(t, list[600:]...)
+	w.put(list[600:]...)
 	if got := w.plan.wait(t, 1, "connected"); !strings.Contains(got, "neg=1 limit=100 subs=20") {
 		t.Errorf("the strategy hears %q", got)
 	}
 	got := w.plan.wait(t, 1, "done first")
-	if stored, _ := w.shelf.count(); stored != 1000 {
+	if stored := w.store.Len(); stored != 1000 {
 		t.Errorf("%d events are here", stored)
 	}
 	if !strings.HasPrefix(got, "done first method=1 complete=true") {
@@ -119,7 +119,7 @@ func TestNegentropyTogether(t *testing.T) {
 			if name != "ended" {
 				sum += needOf(t, w.plan.wait(t, 3, "done"))
 			}
-			if stored, submitted := w.shelf.count(); stored != n || submitted != n {
+			if stored, submitted := w.store.Len(), w.store.Submitted(); stored != n || submitted != n {
 				t.Errorf("%d events are here, and %d were submitted", stored, submitted)
 			}
 			if sum != n {
@@ -145,8 +145,7 @@ func TestNegentropyKnowsRefused(t *testing.T) {
 	r := newRemote(t, nil)
 	r.add(list...)
 	w := start(t, nil, nil)
-	w.shelf.mu.Lock()
-	w.shelf.policy = func(e *host.Event) host.Verdict {
+	w.store.SetPolicy(func(e *host.Event) host.Verdict {
 		switch e.ID[0] % 3 {
 		case 0:
 			return host.Verdict{Code: host.Rejected, Reason: "blocked: no"}
@@ -154,11 +153,10 @@ func TestNegentropyKnowsRefused(t *testing.T) {
 			return host.Verdict{Code: host.Held, Reason: host.ReasonHeld}
 		}
 		return host.Verdict{Code: host.Stored}
-	}
-	w.shelf.mu.Unlock()
+	})
 	w.plan.swap(onConnect(r.url, fetch(r.url, "first", abi.MethodAuto, kinds(1))))
 	w.plan.wait(t, 1, "done first")
-	_, submitted := w.shelf.count()
+	submitted := w.store.Submitted()
 	w.plan.swap(func(v *abi.StepView) []abi.StepAction {
 		if v.Kind == abi.InputInit {
 			return []abi.StepAction{fetch(r.url, "second", abi.MethodAuto, kinds(1))}
@@ -168,7 +166,7 @@ func TestNegentropyKnowsRefused(t *testing.T) {
 	if got := w.plan.wait(t, 1, "done second"); !strings.HasPrefix(got, "done second method=1 complete=true class=0 have=0 need=0 new=0 rounds=1") {
 		t.Errorf("the strategy hears %q", got)
 	}
-	if _, now := w.shelf.count(); now != submitted || submitted != 300 {
+	if now := w.store.Submitted(); now != submitted || submitted != 300 {
 		t.Errorf("%d events were submitted, and then %d", submitted, now-submitted)
 	}
 	// It is not here, so that another relay which has never had it lacks nothing.
@@ -205,13 +203,13 @@ func TestPush(t *testing.T) {
 			a := fetch(r.url, "both", abi.MethodNegentropy, kinds(1))
 			a.Push = true
 			w := start(t, nil, func(cfg *Config, _ *Deps) { cfg.AllowPush = allowed })
-			w.shelf.put(t, list[10:]...)
+			w.put(list[10:]...)
 			w.plan.swap(onConnect(r.url, a))
 			if got := w.plan.wait(t, 1, "done both"); !strings.HasPrefix(got, "done both method=1 complete=true class=0 have=100 need=10 new=10") {
 				t.Errorf("the strategy hears %q", got)
 			}
 			r.mu.Lock()
-			n := len(r.events)
+			n := r.events.Len()
 			r.mu.Unlock()
 			if want := map[bool]int{true: 120, false: 20}[allowed]; n != want {
 				t.Errorf("the relay has %d events, want %d", n, want)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
+	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -90,7 +90,7 @@ func TestRelayBreaksRules(t *testing.T) {
 				onReq(func(p *peer, sub string) {
 					once.Do(func() { // the second connection is answered with silence
 						go func() {
-							_ = p.net.SetWriteDeadline(time.Now().Add(patience))
+							_ = p.net.SetWriteDeadline(testkit.Deadline(t))
 							for i := range 3000 {
 								play(p, sub, i)
 							}
@@ -106,7 +106,7 @@ func TestRelayBreaksRules(t *testing.T) {
 			if !w.health.saw(loop.OutcomeProtocol) {
 				t.Error("the throttle was not told")
 			}
-			if stored, submitted := w.shelf.count(); stored > 1 || submitted > DefaultLimits.InFlight+128 {
+			if stored, submitted := w.store.Len(), w.store.Submitted(); stored > 1 || submitted > DefaultLimits.InFlight+128 {
 				t.Errorf("%d events are here, %d were submitted", stored, submitted)
 			}
 			if n := len(w.plan.list()); n > DefaultLimits.Notices+10 {
@@ -143,7 +143,7 @@ func TestForgedDoesNotPoison(t *testing.T) {
 	testkit.Eventually(t, "two forged events", func() bool { return testutil.ToFloat64(forged) == 2 })
 	w.plan.swap(onConnect(good.url, fetch(good.url, "good", abi.MethodAuto, kinds(1))))
 	w.plan.wait(t, 1, "done good")
-	if !w.shelf.has(real) {
+	if !w.store.Has(real.ID) {
 		t.Error("the real event was kept out")
 	}
 }
@@ -157,12 +157,13 @@ func TestStreamAfterEnd(t *testing.T) {
 		p.event(sub, list[1])
 	}))
 	w := start(t, nil, nil)
-	step, release := w.shelf.halt(t)
+	step, release := w.store.Halt()
+	t.Cleanup(release)
 	w.plan.swap(onConnect(r.url, abi.StepAction{Do: abi.DoSubscribe, Relay: r.url, ID: "s", Filters: []abi.Filter{kinds(1)}}))
-	testkit.Eventually(t, "the second event", func() bool { return len(w.shelf.queue) == 1 })
+	testkit.Eventually(t, "the second event", func() bool { return w.store.Waiting() == 1 })
 	step <- struct{}{} // the first is decided
 	w.plan.wait(t, 1, "eose s events=2 new=1")
-	if stored, _ := w.shelf.count(); stored != 1 {
+	if stored := w.store.Len(); stored != 1 {
 		t.Errorf("%d events are here", stored)
 	}
 	release()
@@ -228,7 +229,7 @@ func TestNeedOfOthers(t *testing.T) {
 	}
 	w := start(t, onConnect(r.url, fetch(r.url, "h", abi.MethodAuto, kinds(1))), nil)
 	w.plan.wait(t, 1, "done h")
-	if stored, _ := w.shelf.count(); stored != 0 {
+	if stored := w.store.Len(); stored != 0 {
 		t.Error("it was taken")
 	}
 }
@@ -301,32 +302,34 @@ func TestWrongInformation(t *testing.T) {
 // A relay that says nothing is pinged, and left when it does not answer that.
 func TestNeverPongs(t *testing.T) {
 	r := newRemote(t, func(r *remote) {
-		r.greet = func(p *peer) { // reads, and answers nothing
-			waste := make([]byte, 4096)
-			for {
-				if _, err := p.net.Read(waste); err != nil {
-					return
-				}
-			}
-		}
+		r.greet = func(p *peer) { _, _ = io.Copy(io.Discard, p.net) } // reads, and answers nothing
 	})
-	quiet := newRemote(t, nil) // answers pings
-	w := start(t, func(v *abi.StepView) []abi.StepAction {
-		if v.Kind == abi.InputInit {
-			return []abi.StepAction{connectTo(r.url), connectTo(quiet.url)}
-		}
-		return nil
-	}, func(cfg *Config, _ *Deps) {
-		cfg.Limits.PingAfter, cfg.Limits.PongTime = 1000, 1000
-	})
-	got := w.plan.wait(t, 1, "disconnected")
-	if !strings.Contains(got, errSilent.Error()) {
+	w := start(t, onConnect(r.url), func(cfg *Config, _ *Deps) { cfg.Limits.PingAfter, cfg.Limits.PongTime = 1000, 1000 })
+	if got := w.plan.wait(t, 1, "disconnected"); !strings.Contains(got, errSilent.Error()) {
 		t.Errorf("the strategy hears %q", got)
 	}
 	w.plan.wait(t, 2, "disconnected") // once more the same
-	if quiet.connections() != 1 {
-		t.Error("the one that answers was left")
-	}
+}
+
+// The answer to a ping is heard, or the relay would be left as one that is silent.
+func TestPongs(t *testing.T) {
+	pinged, answer := make(chan struct{}), make(chan struct{})
+	r := newRemote(t, func(r *remote) {
+		r.greet = func(p *peer) {
+			if f, err := ws.ReadFrame(p.net); err != nil || f.Header.OpCode != ws.OpPing {
+				t.Errorf("it sends %+v, %v, want a ping", f.Header, err)
+			}
+			close(pinged)
+			<-answer
+			_ = ws.WriteFrame(p.net, ws.NewPongFrame(nil))
+		}
+	})
+	w := start(t, onConnect(r.url), func(cfg *Config, _ *Deps) { cfg.Limits.PingAfter = 500 })
+	testkit.Receive(t, "a ping", pinged)
+	heard := func() float64 { return testutil.ToFloat64(w.sync.metrics.received) }
+	before := heard()
+	close(answer)
+	testkit.Eventually(t, "the pong", func() bool { return heard() > before })
 }
 
 // A relay that does not read is left when its queue is full.
@@ -378,23 +381,24 @@ func TestBusyPipeline(t *testing.T) {
 	list := notes(t, 1000)
 	w := start(t, onConnect(r.url, live(r.url, "live", kinds(1))), func(cfg *Config, _ *Deps) { cfg.Limits.InFlight = 10 })
 	w.plan.wait(t, 1, "eose live")
-	_, release := w.shelf.halt(t)
+	_, release := w.store.Halt()
+	t.Cleanup(release)
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
 		r.add(list...)
 	}()
 	// One is in the pipeline's hands. Of the others, as many as came in a batch.
-	testkit.Eventually(t, "the stop", func() bool { return len(w.shelf.queue) >= 9 })
+	testkit.Eventually(t, "the stop", func() bool { return w.store.Waiting() >= 9 })
 	// The loop does not wait.
 	w.plan.swap(nil)
 	w.plan.wait(t, 2, "init")
-	if n := len(w.shelf.queue); n > 10+128 {
+	if n := w.store.Waiting(); n > 10+128 {
 		t.Errorf("%d events wait", n)
 	}
 	release()
 	<-sent
-	testkit.Eventually(t, "the rest", func() bool { stored, _ := w.shelf.count(); return stored == 1000 })
+	testkit.Eventually(t, "the rest", func() bool { return w.store.Len() == 1000 })
 }
 
 // A hundred relays die together and come back: all are connected again, each once, and no
@@ -436,24 +440,18 @@ func TestInterrupted(t *testing.T) {
 	list := notes(t, 1000)
 	r := newRemote(t, nil)
 	r.add(list...)
-	var kept map[host.ID]*host.Event
+	var kept []*host.Event
 	for i, stop := range []int{100, 500, 1000} {
 		w := start(t, nil, nil)
-		w.shelf.mu.Lock()
-		for id, e := range kept {
-			w.shelf.events[id] = e
-		}
+		w.store.Put(kept...)
 		before := len(kept)
-		w.shelf.mu.Unlock()
 		w.plan.swap(onConnect(r.url, fetch(r.url, "h", abi.MethodAuto, kinds(1))))
-		testkit.Eventually(t, "some events", func() bool { stored, _ := w.shelf.count(); return stored >= stop })
+		testkit.Eventually(t, "some events", func() bool { return w.store.Len() >= stop })
 		w.stop()
-		w.shelf.mu.Lock()
-		kept = maps.Clone(w.shelf.events)
-		if submitted := w.shelf.seen; submitted > 1000-before {
+		kept = w.store.Events()
+		if submitted := w.store.Submitted(); submitted > 1000-before {
 			t.Errorf("run %d submitted %d events, %d of them again", i, submitted, submitted-1000+before)
 		}
-		w.shelf.mu.Unlock()
 	}
 	if len(kept) != 1000 {
 		t.Errorf("%d events", len(kept))

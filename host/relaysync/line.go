@@ -254,7 +254,7 @@ func (l *line) effect(e session.Effect) error {
 		return l.submit(e.Events)
 	case session.Build:
 		v.helpers.Go(func() {
-			set, outside, err := v.localSet(l.ctx, e.Filter, e.Matcher, e.Within)
+			set, outside, err := v.localSet(l.ctx, &e)
 			l.put(built{e.Ticket, set, outside, err})
 		})
 	case session.Lookup:

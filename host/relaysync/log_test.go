@@ -54,7 +54,7 @@ func TestLogLevels(t *testing.T) {
 	w := start(t, nil, func(cfg *Config, _ *Deps) {
 		cfg.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	w.shelf.put(t, signed(t, bob, 1621, epoch, "here", issue("1")), signed(t, bob, 1621, epoch, "too", issue("2")))
+	w.put(signed(t, bob, 1621, epoch, "here", issue("1")), signed(t, bob, 1621, epoch, "too", issue("2")))
 	w.plan.swap(func(v *abi.StepView) []abi.StepAction {
 		switch v.Kind {
 		case abi.InputInit:

@@ -141,7 +141,8 @@ type matrixWorld struct {
 }
 
 func newMatrixWorld(t *testing.T, modules, code string, profiles []*relaymodel.Profile) *matrixWorld {
-	w := &matrixWorld{t: t, warnings: newMatrixWarnings(t), network: testkit.NewNetwork(), expected: map[host.ID]bool{}, here: relaysynctest.NewStore("wss://"+ownDomain, 0, schnorr.Verify), known: relaysynctest.Memory{}, sound: relaysynctest.Memory{}}
+	w := &matrixWorld{t: t, warnings: newMatrixWarnings(t), network: testkit.NewNetwork(), expected: map[host.ID]bool{}, here: relaysynctest.NewStore(0, schnorr.Verify)}
+	w.here.SetPolicy(w.here.About("wss://" + ownDomain))
 	registry, err := plugin.Open(context.Background(), plugin.Options{
 		Dir: modules, CacheDir: code, Facts: w.here, Held: w.here, Limits: guest.Limits{Fuel: 1e10, Memory: 256 << 20}, Log: slog.New(w.warnings),
 	})
@@ -151,7 +152,7 @@ func newMatrixWorld(t *testing.T, modules, code string, profiles []*relaymodel.P
 	}
 	w.strategy = &matrixStrategy{registry: registry, changed: make(chan struct{}, 1)}
 	throttle := registry.Reducer(manifest.WorldThrottle, nil)
-	if w.health, err = health.Open(context.Background(), matrixThrottle{throttle}, w.sound, slog.New(w.warnings)); err != nil {
+	if w.health, err = health.Open(context.Background(), matrixThrottle{throttle}, &w.sound, slog.New(w.warnings)); err != nil {
 		t.Fatal(err)
 	}
 	for i, profile := range profiles {
@@ -188,7 +189,7 @@ func (w *matrixWorld) begin() {
 	s, err := relaysync.New(relaysync.Config{
 		Own: []string{ownDomain}, Bootstrap: []string{matrixURL(0)}, AllowPrivate: true, Limits: relaysync.DefaultLimits, Seed: 1, Log: slog.New(w.warnings), Now: time.Now,
 	}, relaysync.Deps{
-		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: w.known, Holdings: &w.beliefs, Verify: schnorr.Verify,
+		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: &w.known, Holdings: &w.beliefs, Verify: schnorr.Verify,
 		Sign: func(e *host.Event) error { testkit.NewSigner(42).Sign(e); return nil },
 		Ours: func(a *rules.Announcement) (bool, error) { return a.ListsService(rules.Service{Host: ownDomain}), nil },
 	})
@@ -197,7 +198,7 @@ func (w *matrixWorld) begin() {
 	}
 	s.ConnectBy(w.network.Dial)
 	w.strategy.sync = s
-	w.here.Follow(s.Publish)
+	w.here.SetFollower(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -206,7 +207,7 @@ func (w *matrixWorld) begin() {
 		if err := <-done; err != nil {
 			w.t.Errorf("Run: %v", err)
 		}
-		w.here.Follow(nil)
+		w.here.SetFollower(nil)
 	})
 }
 

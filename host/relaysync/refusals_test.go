@@ -1,36 +1,18 @@
 package relaysync
 
 import (
-	"context"
 	"errors"
-	"maps"
 	"testing"
 
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/match"
+	"talon/host/relaysync/relaysynctest"
 )
-
-// rows keeps what is saved, or fails to.
-type rows struct {
-	relays map[string][]byte
-	fail   error
-}
-
-func (m *rows) Load(context.Context) (map[string][]byte, error) { return maps.Clone(m.relays), nil }
-
-func (m *rows) Save(_ context.Context, relays map[string][]byte) error {
-	if m.fail != nil {
-		return m.fail
-	}
-	maps.Copy(m.relays, relays)
-	maps.DeleteFunc(m.relays, func(_ string, b []byte) bool { return b == nil })
-	return nil
-}
 
 // What was refused is known after a restart as long as the same policies decide; what other
 // policies refused is neither believed nor left behind.
 func TestRefusals(t *testing.T) {
-	keep := &rows{relays: map[string][]byte{}}
+	keep := new(relaysynctest.Memory)
 	policies, hash := "first", match.NewHash(1, 2)
 	list := notes(t, 2500)
 	begin := func() *refusals {
@@ -52,8 +34,8 @@ func TestRefusals(t *testing.T) {
 				t.Fatalf("%s: event %d is known: %v", when, i, i < from || i >= to)
 			}
 		}
-		if len(keep.relays) != rows {
-			t.Errorf("%s: %d rows", when, len(keep.relays))
+		if n := len(keep.Rows()); n != rows {
+			t.Errorf("%s: %d rows", when, n)
 		}
 	}
 	save := func(r *refusals) {
@@ -86,12 +68,11 @@ func TestRefusals(t *testing.T) {
 	// What could not be written is written with the next.
 	r = begin()
 	refuse(r, 20, 30)
-	was := maps.Clone(keep.relays)
-	keep.fail = errors.New("no space")
+	keep.Fail(nil, errors.New("no space"))
 	if r.save(t.Context()) == nil {
 		t.Error("it does not fail")
 	}
-	keep.relays, keep.fail = was, nil
+	keep.Fail(nil, nil)
 	save(r)
 	check(begin(), "after a failure", 10, 30, 3)
 }

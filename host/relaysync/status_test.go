@@ -45,7 +45,7 @@ func TestStatus(t *testing.T) {
 		return nil
 	}, nil)
 	repo := announce(t, alice, "demo", epoch, r.url, gone.url)
-	w.shelf.put(t, repo)
+	w.put(repo)
 	address, _ := repo.Address()
 	testkit.Eventually(t, "everything is here", func() bool { return !one(t, w, r.url).Complete.IsZero() })
 	testkit.Eventually(t, "the other one failed", func() bool { return one(t, w, gone.url).Failures == 1 })

@@ -333,51 +333,38 @@ var errRecords = errors.New("too many events match")
 
 // localSet returns what is here of a filter's events: stored, held, and recently
 // refused. What was refused counts as here, or every comparison would find it again.
-// If within is not nil, it is what the relay is believed to hold: the rest is outside.
-func (v *Sync) localSet(ctx context.Context, f host.Filter, m *match.Matcher, within *holdings.View) (*negentropy.Set, session.Outside, error) {
-	var outside session.Outside
+// With b.Within it is what the relay is believed to hold: the rest is outside.
+func (v *Sync) localSet(ctx context.Context, b *session.Build) (*negentropy.Set, session.Outside, error) {
+	var none session.Outside
 	select {
 	case v.scans <- struct{}{}:
 		defer func() { <-v.scans }()
 	case <-ctx.Done():
-		return nil, outside, ctx.Err()
+		return nil, none, ctx.Err()
 	}
 	now := v.cfg.Now().Unix()
-	var b negentropy.Builder
-	add := func(createdAt int64, id host.ID) bool {
-		if within != nil && !within.Has(id) {
-			return false
-		}
-		if createdAt >= 0 {
-			b.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
-		}
-		return true
-	}
-	addHere := func(createdAt int64, id host.ID) {
-		if !add(createdAt, id) {
-			outside.Add(id)
-		}
-	}
+	local := session.LocalSet{Within: b.Within}
 	limit := v.cfg.Limits.Records
-	if within != nil {
+	if b.Within != nil {
 		limit = math.MaxInt - 1 // it has its own limit
 	}
-	_, n, err := v.deps.Local.Scan(ctx, f, limit+1, now, addHere)
+	_, n, err := v.deps.Local.Scan(ctx, b.Filter, limit+1, now, local.Add)
 	if err != nil {
-		return nil, outside, err
+		return nil, none, err
 	}
 	if n > limit {
-		return nil, outside, errRecords
+		return nil, none, errRecords
 	}
-	held, err := v.deps.Facts.HeldBy(ctx, f)
+	held, err := v.deps.Facts.HeldBy(ctx, b.Filter)
 	if err != nil {
-		return nil, outside, err
+		return nil, none, err
 	}
 	for _, text := range held {
 		if e, err := wire.ParseEvent(text); err == nil {
-			addHere(e.CreatedAt, e.ID)
+			local.Add(e.CreatedAt, e.ID)
 		}
 	}
-	v.known.EachRefused(m, now, func(createdAt int64, id host.ID) { add(createdAt, id) })
-	return b.Build(), outside, nil
+	v.known.EachRefused(b.Matcher, now, local.AddRefused)
+	set, outside := local.Built()
+	return set, outside, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"talon/host"
 	"talon/host/relaysync/loop"
+	"talon/host/relaysync/relaysynctest"
 	"talon/host/wire"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
@@ -33,12 +34,12 @@ func TestLive(t *testing.T) {
 	}
 	e := signed(t, alice, 1, epoch+1, "now")
 	r.add(e)
-	testkit.Eventually(t, "the event's arrival", func() bool { return w.shelf.has(e) })
-	if stored, _ := w.shelf.count(); stored != 1 {
+	testkit.Eventually(t, "the event's arrival", func() bool { return w.store.Has(e.ID) })
+	if stored := w.store.Len(); stored != 1 {
 		t.Errorf("%d events are here", stored)
 	}
 	testkit.Eventually(t, "the count", func() bool { return testutil.ToFloat64(w.sync.metrics.events.WithLabelValues("live")) == 1 })
-	w.shelf.put(t, signed(t, alice, 1, epoch+2, "from a client"))
+	w.put(signed(t, alice, 1, epoch+2, "from a client"))
 	if n := testutil.ToFloat64(w.sync.metrics.events.WithLabelValues("direct")); n != 1 {
 		t.Errorf("%v direct events", n)
 	}
@@ -49,13 +50,13 @@ func TestLive(t *testing.T) {
 func TestHeldIsCountedOnce(t *testing.T) {
 	r := newRemote(t, nil)
 	w := start(t, onConnect(r.url, live(r.url, "live", kinds(1))), nil)
-	w.shelf.policy = func(*host.Event) host.Verdict { return host.Verdict{Code: host.Held} }
+	w.store.SetPolicy(func(*host.Event) host.Verdict { return host.Verdict{Code: host.Held} })
 	w.plan.wait(t, 1, "eose live")
 	counted := func(source string) float64 { return testutil.ToFloat64(w.sync.metrics.events.WithLabelValues(source)) }
 	synced, sent := signed(t, alice, 1, epoch+1, "from a relay"), signed(t, alice, 1, epoch+2, "from a client")
 	r.add(synced)
 	testkit.Eventually(t, "the count", func() bool { return counted("live") == 1 })
-	w.shelf.put(t, sent)
+	w.put(sent)
 	for _, e := range []*host.Event{synced, sent} {
 		w.sync.Follow(nil, []host.HeldChange{{Event: e, Status: host.StatusReleased}})
 		w.sync.Publish([]host.Published{{Event: e, Seq: 1}})
@@ -95,7 +96,7 @@ func TestReconnect(t *testing.T) {
 	w.plan.wait(t, 1, "connected last=true")
 	w.plan.wait(t, 1, "done missed")
 	for _, e := range missed {
-		if !w.shelf.has(e) {
+		if !w.store.Has(e.ID) {
 			t.Error("an event of the outage is lost")
 		}
 	}
@@ -123,28 +124,16 @@ func TestOrderOfArrival(t *testing.T) {
 	early, late := newRemote(t, nil), newRemote(t, nil)
 	early.add(comment, issue, noise)
 	w := start(t, nil, nil)
-	w.shelf.policy = func(e *host.Event) host.Verdict {
-		ok := e.Kind == 30617
-		for _, other := range w.shelf.events {
-			a, _ := other.Address()
-			for _, tag := range e.Tags {
-				ok = ok || len(tag) > 1 && (tag[1] == other.ID.String() || tag[1] == a.String())
-			}
-		}
-		if !ok {
-			return host.Verdict{Code: host.Rejected, Reason: "blocked: not about anything here"}
-		}
-		return host.Verdict{Code: host.Stored}
-	}
+	w.store.SetPolicy(w.store.About(""))
 	w.plan.swap(onConnect(early.url, fetch(early.url, "early", abi.MethodREQ, kinds(1, 1111, 1621))))
 	w.plan.wait(t, 1, "done early")
-	if stored, _ := w.shelf.count(); stored != 0 {
+	if stored := w.store.Len(); stored != 0 {
 		t.Fatalf("%d events are here", stored)
 	}
 	late.add(repo)
 	w.plan.swap(onConnect(late.url, fetch(late.url, "late", abi.MethodREQ, kinds(30617))))
-	testkit.Eventually(t, "the comment's arrival", func() bool { return w.shelf.has(comment) })
-	if !w.shelf.has(issue) || w.shelf.has(noise) {
+	testkit.Eventually(t, "the comment's arrival", func() bool { return w.store.Has(comment.ID) })
+	if !w.store.Has(issue.ID) || w.store.Has(noise.ID) {
 		t.Error("the wrong events are here")
 	}
 	if got := w.plan.wait(t, 1, "local kind=1621"); got != "local kind=1621 level=0 origin=3 from="+early.url+" relays=[]" {
@@ -161,20 +150,20 @@ func TestDatedAhead(t *testing.T) {
 	var clock atomic.Int64
 	clock.Store(epoch)
 	w := start(t, nil, func(cfg *Config, _ *Deps) { cfg.Now = func() time.Time { return time.Unix(clock.Load(), 0) } })
-	w.shelf.policy = func(e *host.Event) host.Verdict {
+	w.store.SetPolicy(func(e *host.Event) host.Verdict {
 		if e.CreatedAt > clock.Load()+900 {
 			return host.Verdict{Code: host.Rejected, Reason: "invalid: created_at is more than 900 seconds in the future"}
 		}
 		return host.Verdict{Code: host.Stored}
-	}
+	})
 	w.plan.swap(onConnect(r.url, fetch(r.url, "all", abi.MethodREQ, kinds(1))))
 	w.plan.wait(t, 1, "done all")
-	if w.shelf.has(e) {
+	if w.store.Has(e.ID) {
 		t.Fatal("it is here before its time")
 	}
 	clock.Store(epoch + 7200)
-	testkit.Eventually(t, "the event is here", func() bool { return w.shelf.has(e) })
-	if _, submitted := w.shelf.count(); submitted != 2 {
+	testkit.Eventually(t, "the event is here", func() bool { return w.store.Has(e.ID) })
+	if submitted := w.store.Submitted(); submitted != 2 {
 		t.Errorf("it was submitted %d times, want twice", submitted)
 	}
 }
@@ -190,16 +179,16 @@ func TestManyWait(t *testing.T) {
 		r.add(signed(t, bob, 1621, epoch-int64(i), "", host.Tag{"a", address.String()}))
 	}
 	w := start(t, nil, nil)
-	w.shelf.policy = func(e *host.Event) host.Verdict {
-		if e.Kind != 30617 && w.shelf.events[repo.ID] == nil {
+	w.store.SetPolicy(func(e *host.Event) host.Verdict {
+		if e.Kind != 30617 && !w.store.Has(repo.ID) {
 			return host.Verdict{Code: host.Rejected, Reason: "blocked: not about anything here"}
 		}
 		return host.Verdict{Code: host.Stored}
-	}
+	})
 	w.plan.swap(onConnect(r.url, fetch(r.url, "early", abi.MethodREQ, kinds(1621))))
 	w.plan.wait(t, 1, "done early")
-	w.shelf.put(t, repo)
-	testkit.Eventually(t, "the arrival of all", func() bool { stored, _ := w.shelf.count(); return stored == n+1 })
+	w.put(repo)
+	testkit.Eventually(t, "the arrival of all", func() bool { return w.store.Len() == n+1 })
 }
 
 // What was refused is decided again when another policy decides.
@@ -209,17 +198,17 @@ func TestForget(t *testing.T) {
 	r.add(list...)
 	var kind atomic.Bool
 	w := start(t, nil, nil)
-	w.shelf.policy = func(*host.Event) host.Verdict {
+	w.store.SetPolicy(func(*host.Event) host.Verdict {
 		if kind.Load() {
 			return host.Verdict{Code: host.Stored}
 		}
 		return host.Verdict{Code: host.Rejected, Reason: "blocked: no"}
-	}
+	})
 	w.plan.swap(onConnect(r.url, fetch(r.url, "h", abi.MethodREQ, kinds(1))))
 	w.plan.wait(t, 1, "done h")
 	kind.Store(true)
 	w.sync.Forget()
-	testkit.Eventually(t, "the arrival of all", func() bool { stored, _ := w.shelf.count(); return stored == len(list) })
+	testkit.Eventually(t, "the arrival of all", func() bool { return w.store.Len() == len(list) })
 }
 
 // Local changes go to the strategy: announcements with their relays, normalised and
@@ -227,13 +216,12 @@ func TestForget(t *testing.T) {
 func TestLocalEvents(t *testing.T) {
 	w := start(t, nil, nil)
 	first := announce(t, alice, "demo", epoch, "wss://Relay.One/", "WSS://relay.one", "wss://two.example", "nonsense", "ws://own.example.com")
-	w.shelf.put(t, first)
+	w.put(first)
 	if got := w.plan.wait(t, 1, "local kind=30617"); got != "local kind=30617 level=1 origin=1 from= relays=[wss://relay.one wss://two.example]" {
 		t.Errorf("the strategy hears %q", got)
 	}
 	address, _ := first.Address()
-	w.shelf.put(t,
-		signed(t, bob, 1621, epoch+1, "", host.Tag{"a", address.String()}),
+	w.put(signed(t, bob, 1621, epoch+1, "", host.Tag{"a", address.String()}),
 		signed(t, bob, 1621, epoch+1, "of another repository", host.Tag{"a", "30617:" + strings.Repeat("cd", 32) + ":x"}),
 		signed(t, bob, 1111, epoch+1, "no root", host.Tag{"a", address.String()}),
 		signed(t, bob, 30617, epoch+1, "not ours", host.Tag{"d", "elsewhere"}, host.Tag{"relays", "wss://three.example"}),
@@ -246,32 +234,23 @@ func TestLocalEvents(t *testing.T) {
 	}
 	// A newer version, with other relays.
 	second := announce(t, alice, "demo", epoch+5, "wss://four.example")
-	w.shelf.mu.Lock()
-	delete(w.shelf.events, first.ID)
-	w.shelf.mu.Unlock()
-	w.shelf.put(t, second)
+	w.put(second)
 	if got := w.plan.wait(t, 2, "local kind=30617"); !strings.HasSuffix(got, "relays=[wss://four.example]") {
 		t.Errorf("the strategy hears %q", got)
 	}
 	// Deleted.
-	w.shelf.mu.Lock()
-	delete(w.shelf.events, second.ID)
-	w.shelf.mu.Unlock()
+	w.store.Delete(second.ID)
 	w.sync.Follow([]*host.Event{second}, nil)
 	w.plan.wait(t, 1, "gone 30617:")
 	// Held, then released.
 	third := announce(t, bob, "held", epoch+6, "wss://five.example")
-	w.shelf.mu.Lock()
-	w.shelf.held[third.ID] = third
-	w.shelf.mu.Unlock()
+	w.store.Hold(third)
 	w.sync.Follow(nil, []host.HeldChange{{Event: third, Status: host.StatusHeld}})
 	if got := w.plan.wait(t, 3, "local kind=30617"); !strings.HasPrefix(got, "local kind=30617 level=2") {
 		t.Errorf("the strategy hears %q", got)
 	}
-	w.shelf.mu.Lock()
-	delete(w.shelf.held, third.ID)
-	w.shelf.events[third.ID] = third
-	w.shelf.mu.Unlock()
+	w.store.Delete(third.ID)
+	w.store.Put(third)
 	w.sync.Publish([]host.Published{{Event: third, Seq: 9}})
 	if got := w.plan.wait(t, 4, "local kind=30617"); !strings.HasPrefix(got, "local kind=30617 level=1") {
 		t.Errorf("the strategy hears %q", got)
@@ -285,9 +264,7 @@ func TestMissedNews(t *testing.T) {
 	repo := announce(t, alice, "demo", epoch, "wss://x.example")
 	address, _ := repo.Address()
 	issue := signed(t, bob, 1621, epoch+1, "", host.Tag{"a", address.String()})
-	w.shelf.mu.Lock()
-	w.shelf.events[repo.ID], w.shelf.events[issue.ID] = repo, issue
-	w.shelf.mu.Unlock()
+	w.store.Put(repo, issue)
 	w.sync.changes.changed(make([]loop.Change, maxChanges+1))
 	w.plan.wait(t, 1, "local kind=30617")
 	w.plan.wait(t, 1, "local kind=1621")
@@ -307,7 +284,7 @@ func TestPoliciesChanged(t *testing.T) {
 	for i, d := range []string{"ours", "first", "second"} {
 		repo := announce(t, alice, d, epoch+int64(i), "wss://"+d+".example")
 		address, _ := repo.Address()
-		w.shelf.put(t, repo, signed(t, bob, 1621, epoch, d, host.Tag{"a", address.String()}))
+		w.put(repo, signed(t, bob, 1621, epoch, d, host.Tag{"a", address.String()}))
 	}
 	w.plan.wait(t, 2, "local kind=30617")
 	archived.Store("second")
@@ -331,7 +308,7 @@ func TestPoliciesChanged(t *testing.T) {
 func TestSwap(t *testing.T) {
 	r := newRemote(t, nil)
 	w := start(t, onConnect(r.url, live(r.url, "old", kinds(1))), nil)
-	w.shelf.put(t, announce(t, alice, "demo", epoch, "wss://x.example"))
+	w.put(announce(t, alice, "demo", epoch, "wss://x.example"))
 	w.plan.wait(t, 1, "eose old")
 	w.plan.swap(func(v *abi.StepView) []abi.StepAction {
 		if v.Kind == abi.InputInit {
@@ -346,7 +323,7 @@ func TestSwap(t *testing.T) {
 	w.plan.wait(t, 1, "eose new")
 	e := signed(t, alice, 1, epoch, "x")
 	r.add(e)
-	testkit.Eventually(t, "the event's arrival", func() bool { return w.shelf.has(e) })
+	testkit.Eventually(t, "the event's arrival", func() bool { return w.store.Has(e.ID) })
 	if r.connections() != 1 || r.count("CLOSE") != 1 {
 		t.Errorf("%d connections, %d CLOSE", r.connections(), r.count("CLOSE"))
 	}
@@ -369,11 +346,7 @@ func TestWorldInParts(t *testing.T) {
 			list = append(list, e)
 		}
 	}
-	w.shelf.mu.Lock()
-	for _, e := range list {
-		w.shelf.events[e.ID] = e
-	}
-	w.shelf.mu.Unlock()
+	w.store.Put(list...)
 	w.plan.swap(nil)
 	w.plan.wait(t, 1, "init part 3")
 	roots := 0
@@ -485,7 +458,7 @@ func TestCaps(t *testing.T) {
 	}
 	e := signed(t, alice, 1, epoch, "x")
 	r.add(e)
-	testkit.Eventually(t, "the event's arrival", func() bool { return w.shelf.has(e) })
+	testkit.Eventually(t, "the event's arrival", func() bool { return w.store.Has(e.ID) })
 	w.stop()
 }
 
@@ -624,39 +597,12 @@ func TestOurselves(t *testing.T) {
 	}
 }
 
-// memory keeps what a Sync saves.
-type memory struct {
-	mu     sync.Mutex
-	relays map[string][]byte
-}
-
-func (m *memory) Load(context.Context) (map[string][]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := map[string][]byte{}
-	for k, v := range m.relays {
-		out[k] = v
-	}
-	return out, nil
-}
-
-func (m *memory) Save(_ context.Context, relays map[string][]byte) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.relays == nil {
-		m.relays = map[string][]byte{}
-	}
-	for k, v := range relays {
-		m.relays[k] = v
-	}
-	return nil
-}
-
 // A crash, then a start: when the relay was last connected is known, to about the last
 // time that it was saved.
 func TestMemory(t *testing.T) {
 	r := newRemote(t, nil)
-	m := &memory{relays: map[string][]byte{"nonsense": []byte("{}"), "wss://own.example.com": []byte("{}"), "wss://x.example": []byte("nonsense")}}
+	m := new(relaysynctest.Memory)
+	_ = m.Save(t.Context(), map[string][]byte{"nonsense": []byte("{}"), "wss://own.example.com": []byte("{}"), "wss://x.example": []byte("nonsense")})
 	begun := time.Now().UnixMilli()
 	remember := func(cfg *Config, d *Deps) {
 		d.Memory = m
@@ -665,12 +611,11 @@ func TestMemory(t *testing.T) {
 	w := start(t, onConnect(r.url), remember)
 	w.plan.wait(t, 1, "connected last=false")
 	testkit.Eventually(t, "a save", func() bool {
-		all, _ := m.Load(t.Context())
-		return strings.Contains(string(all[r.url]), "disconnected_at")
+		return strings.Contains(string(m.Rows()[r.url]), "disconnected_at")
 	})
-	crashed, _ := m.Load(t.Context())
+	crashed := m.Rows()
 	w.stop()
-	m.relays = crashed
+	_ = m.Save(t.Context(), crashed)
 	w = start(t, func(v *abi.StepView) []abi.StepAction {
 		if v.Kind == abi.InputRelayConnected {
 			c := v.RelayConnected()
@@ -735,7 +680,7 @@ func TestClockJumps(t *testing.T) {
 	})
 	w.plan.wait(t, 1, "init")
 	jump(-24 * time.Hour)
-	w.shelf.put(t, announce(t, alice, "demo", epoch, "wss://x.example"))
+	w.put(announce(t, alice, "demo", epoch, "wss://x.example"))
 	w.plan.wait(t, 1, "local")
 	jump(25 * time.Hour)
 	w.plan.wait(t, 1, "timer later")
@@ -784,7 +729,7 @@ func TestAuth(t *testing.T) {
 			for _, want := range []string{"done neg method=1 complete=true", "done req method=2 complete=true", "eose live"} {
 				w.plan.wait(t, 1, want)
 			}
-			if stored, _ := w.shelf.count(); stored != 5 || r.count("AUTH") != 1 {
+			if stored := w.store.Len(); stored != 5 || r.count("AUTH") != 1 {
 				t.Errorf("%d events, %d proofs", stored, r.count("AUTH"))
 			}
 		})

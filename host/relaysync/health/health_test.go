@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	"talon/host/relaysync/loop"
+	"talon/host/relaysync/relaysynctest"
 	"talon/host/throttle"
 	"talon/sdk/abi"
 	rules "talon/sdk/throttle"
@@ -18,26 +18,6 @@ import (
 const relay = "wss://relay.example.com"
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// disk is a disk in memory that may be full.
-type disk struct {
-	kept map[string][]byte
-	full bool
-}
-
-func (d *disk) Load(context.Context) (map[string][]byte, error) { return maps.Clone(d.kept), nil }
-
-func (d *disk) Save(_ context.Context, relays map[string][]byte) error {
-	if d.full {
-		return errors.New("no space left on device")
-	}
-	for url, text := range relays {
-		if d.kept[url] = text; text == nil {
-			delete(d.kept, url)
-		}
-	}
-	return nil
-}
 
 // script is a module that answers what a test says.
 type script struct {
@@ -62,7 +42,7 @@ func (m *script) Ask(_ context.Context, q throttle.Question, request []byte, _ i
 	return abi.AppendAfterAnswer(nil, &m.after), nil
 }
 
-func open(t *testing.T, m throttle.Module, d *disk) *Keeper {
+func open(t *testing.T, m throttle.Module, d *relaysynctest.Memory) *Keeper {
 	t.Helper()
 	k, err := Open(t.Context(), m, d, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -74,7 +54,7 @@ func open(t *testing.T, m throttle.Module, d *disk) *Keeper {
 // Without a module, or with one that fails, waits double from 5 seconds to an hour, and
 // a success forgets them.
 func TestCareful(t *testing.T) {
-	k := open(t, &script{err: errors.New("no plugin serves this world")}, &disk{kept: map[string][]byte{}})
+	k := open(t, &script{err: errors.New("no plugin serves this world")}, new(relaysynctest.Memory))
 	now := start
 	for i, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
 		if wait := k.Allow(relay, now.UnixMilli()); wait != 0 {
@@ -102,7 +82,7 @@ func TestCareful(t *testing.T) {
 // The module gets what happened, and its answer holds, within a day.
 func TestModule(t *testing.T) {
 	m := &script{admit: abi.ThrottleAdmitAnswer{Start: true}, after: abi.AfterAnswer{Delay: (48 * time.Hour).Milliseconds(), Health: abi.HealthDead}}
-	k := open(t, m, &disk{kept: map[string][]byte{}})
+	k := open(t, m, new(relaysynctest.Memory))
 	k.Allow(relay, start.UnixMilli())
 	k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeOK}, start.UnixMilli())
 	later := start.Add(time.Minute)
@@ -129,7 +109,7 @@ func TestModule(t *testing.T) {
 func TestAcceptsAndDrops(t *testing.T) {
 	polite := rules.Relays{First: 5000, Max: 3600_000, Stable: 10_000, DeadAfter: 24 * 3600_000, DeadEvery: 24 * 3600_000}
 	for _, productive := range []bool{false, true} {
-		k := open(t, &ruled{polite}, &disk{kept: map[string][]byte{}})
+		k := open(t, &ruled{polite}, new(relaysynctest.Memory))
 		now, attempts := start.UnixMilli(), 0
 		for end := now + 6*3600_000; now < end; attempts++ {
 			if wait := k.Allow(relay, now); wait > 0 {
@@ -168,7 +148,7 @@ func (m *ruled) Ask(_ context.Context, q throttle.Question, request []byte, _ in
 // is none, so that its relay may be forgotten.
 func TestLeft(t *testing.T) {
 	m := &throttleAll{}
-	k := open(t, m, &disk{kept: map[string][]byte{}})
+	k := open(t, m, new(relaysynctest.Memory))
 	for range 3 {
 		if wait := k.Allow(relay, start.UnixMilli()); wait != 0 {
 			t.Fatalf("it waits %v", wait)
@@ -202,14 +182,16 @@ func (m *throttleAll) Ask(_ context.Context, q throttle.Question, request []byte
 
 // What is known survives a restart, also if the disk was full for a while.
 func TestRestart(t *testing.T) {
-	d := &disk{kept: map[string][]byte{"wss://odd": []byte("{")}, full: true}
+	d := new(relaysynctest.Memory)
+	_ = d.Save(t.Context(), map[string][]byte{"wss://odd": []byte("{")})
+	d.Fail(nil, errors.New("no space left on device"))
 	failing := &script{err: errors.New("none")}
 	k := open(t, failing, d)
 	for range 4 {
 		k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeUnreachable}, start.UnixMilli())
 	}
 	k.save(t.Context())
-	d.full = false
+	d.Fail(nil, nil)
 	k.save(t.Context())
 	again := open(t, failing, d)
 	if wait := again.Allow(relay, start.UnixMilli()); wait != 40_000 {
@@ -223,7 +205,7 @@ func TestRestart(t *testing.T) {
 // What is known is there before anything is asked, after a restart too, until it is
 // reset.
 func TestRecallAndReset(t *testing.T) {
-	d := &disk{kept: map[string][]byte{}}
+	d := new(relaysynctest.Memory)
 	m := &script{err: throttle.ErrNoModule}
 	k := open(t, m, d)
 	now := start.UnixMilli()

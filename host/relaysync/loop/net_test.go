@@ -343,24 +343,15 @@ func (n *network) sessionEffect(l *line, e session.Effect) {
 			})
 		}
 	case session.Build:
-		var (
-			b       negentropy.Builder
-			outside session.Outside
-		)
-		add := func(at int64, id host.ID) {
-			if e.Within == nil || e.Within.Has(id) {
-				b.Add(negentropy.Item{CreatedAt: uint64(at), ID: id})
-			} else if n.stored[id] != nil {
-				outside.Add(id)
-			}
-		}
+		local := session.LocalSet{Within: e.Within}
 		for _, x := range n.stored {
 			if e.Filter.Matches(x) {
-				add(x.CreatedAt, x.ID)
+				local.Add(x.CreatedAt, x.ID)
 			}
 		}
-		n.known.EachRefused(e.Matcher, n.now/1000, add)
-		l.session.Built(n.now, e.Ticket, b.Build(), outside, nil)
+		n.known.EachRefused(e.Matcher, n.now/1000, local.AddRefused)
+		set, outside := local.Built()
+		l.session.Built(n.now, e.Ticket, set, outside, nil)
 	case session.Lookup:
 		l.session.Missing(n.now, e.Ticket, slices.DeleteFunc(slices.Clone(e.IDs), func(id host.ID) bool { return n.stored[id] != nil }), true)
 	case session.Tell:

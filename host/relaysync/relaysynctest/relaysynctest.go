@@ -16,29 +16,38 @@ import (
 	rules "talon/sdk/grasp"
 )
 
-// Store is what is stored here: announcements that list a service, and what is about
-// something that is here. It is the pipeline, the store and the facts of a Sync in one.
+// Store is what is stored and held here. It is the pipeline, the store and the facts of a
+// Sync in one.
 type Store struct {
-	service string // its address, as announcements list it
-	commit  time.Duration
-	verify  func(*host.Event) error
-	queue   chan *host.Item
-	done    chan struct{}
+	commit time.Duration
+	verify func(*host.Event) error
+	queue  chan *host.Item
+	done   chan struct{}
 
-	mu      sync.Mutex // guards the fields below
-	store   *relaymodel.Store
-	named   map[string]bool // ids and addresses of what is here
-	publish func([]host.Published)
-	seq     int64
-	stored  map[host.ID]time.Time // when each event was stored
+	mu        sync.Mutex // guards the fields below
+	policy    func(e *host.Event) host.Verdict
+	block     <-chan struct{} // if not nil, the pipeline waits for it before each event
+	store     *relaymodel.Store
+	held      *relaymodel.Store
+	follower  Follower
+	submitted int
+	seq       int64
+	stored    map[host.ID]time.Time // when each event was stored
 }
 
-// NewStore returns an empty store of the service with this address, of which each commit
-// takes so long.
-func NewStore(service string, commit time.Duration, verify func(*host.Event) error) *Store {
+// Follower learns what happens here. A Sync is one.
+type Follower interface {
+	Publish(events []host.Published)
+	Follow(removed []*host.Event, held []host.HeldChange)
+}
+
+// NewStore returns an empty store of which each commit takes so long. It stores whatever
+// verify finds nothing wrong with, unless there is a policy.
+func NewStore(commit time.Duration, verify func(*host.Event) error) *Store {
 	s := &Store{
-		service: service, commit: commit, verify: verify, queue: make(chan *host.Item, 256), done: make(chan struct{}),
-		store: relaymodel.NewStore(), named: map[string]bool{}, stored: map[host.ID]time.Time{},
+		commit: commit, verify: verify, queue: make(chan *host.Item, 256), done: make(chan struct{}),
+		store: relaymodel.NewStore(), held: relaymodel.NewStore(), stored: map[host.ID]time.Time{},
+		policy: func(*host.Event) host.Verdict { return host.Verdict{Code: host.Stored} },
 	}
 	go s.run()
 	return s
@@ -50,7 +59,13 @@ func (s *Store) run() {
 	for it := range s.queue {
 		time.Sleep(s.commit)
 		for more := true; more; {
-			it.Done(s.decide(it.Event), nil)
+			s.mu.Lock()
+			block := s.block
+			s.mu.Unlock()
+			if block != nil {
+				<-block
+			}
+			it.Done(s.decide(it), nil)
 			select {
 			case it, more = <-s.queue:
 			default:
@@ -66,25 +81,126 @@ func (s *Store) Close() {
 	<-s.done
 }
 
-// Follow has what is stored from now on published; nil: it is not.
-func (s *Store) Follow(publish func([]host.Published)) {
+// SetFollower has what happens from now on told to somebody; nil: to nobody.
+func (s *Store) SetFollower(f Follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.publish = publish
+	s.follower = f
 }
 
-// Has reports whether an event is here.
+// SetPolicy has a function decide about events from now on. It may call the store.
+func (s *Store) SetPolicy(policy func(e *host.Event) host.Verdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.policy = policy
+}
+
+// About returns a policy as GRASP has it: it takes announcements that list the service
+// with this address (empty: all), and what is about something that is here.
+func (s *Store) About(service string) func(e *host.Event) host.Verdict {
+	return func(e *host.Event) host.Verdict {
+		ok := e.Kind == rules.KindAnnouncement && service == "" ||
+			e.Kind == rules.KindState && s.at(host.Address{Kind: rules.KindAnnouncement, PubKey: e.PubKey, D: e.D()})
+		for _, tag := range e.Tags {
+			for _, value := range tag[min(1, len(tag)):] {
+				ok = ok || s.names(value) || e.Kind == rules.KindAnnouncement && value == service
+			}
+		}
+		if !ok {
+			return host.Verdict{Code: host.Rejected, Reason: "blocked: not about anything here"}
+		}
+		return host.Verdict{Code: host.Stored}
+	}
+}
+
+// names reports whether a value is the id or the address of something here.
+func (s *Store) names(value string) bool {
+	var id host.ID
+	if host.ParseHex(id[:], value) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_, ok := s.stored[id]
+		return ok
+	}
+	a, ok := host.ParseAddress(value)
+	return ok && s.at(a)
+}
+
+func (s *Store) at(a host.Address) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.store.At(a) != nil
+}
+
+// Halt has the pipeline wait before each event: for a value in the channel, or for all of
+// them until release.
+func (s *Store) Halt() (step chan<- struct{}, release func()) {
+	block := make(chan struct{})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.block = block
+	return block, sync.OnceFunc(func() { close(block) })
+}
+
+// Waiting returns how many events the pipeline has not taken.
+func (s *Store) Waiting() int { return len(s.queue) }
+
+// Put stores events, and tells nobody.
+func (s *Store) Put(list ...*host.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range list {
+		s.put(e)
+	}
+}
+
+func (s *Store) put(e *host.Event) {
+	s.store.Put(e)
+	s.seq++
+	s.stored[e.ID] = time.Now()
+}
+
+// Hold holds an event, and tells nobody.
+func (s *Store) Hold(e *host.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held.Put(e)
+}
+
+// Delete removes an event that is stored or held, and tells nobody.
+func (s *Store) Delete(id host.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store.Delete(id)
+	s.held.Delete(id)
+}
+
+// Has reports whether an event is stored.
 func (s *Store) Has(id host.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.store.Get(id) != nil
 }
 
-// Len returns how many events are here.
+// Events returns what is stored.
+func (s *Store) Events() []*host.Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.store.Query(&host.Filter{Limit: -1})
+}
+
+// Len returns how many events are stored.
 func (s *Store) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.store.Len()
+}
+
+// Submitted returns how many events were decided.
+func (s *Store) Submitted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.submitted
 }
 
 // StoredAt returns when an event was stored.
@@ -94,6 +210,7 @@ func (s *Store) StoredAt(id host.ID) time.Time {
 	return s.stored[id]
 }
 
+// Submit hands an event to the pipeline.
 func (s *Store) Submit(ctx context.Context, it *host.Item) error {
 	select {
 	case s.queue <- it:
@@ -103,68 +220,83 @@ func (s *Store) Submit(ctx context.Context, it *host.Item) error {
 	}
 }
 
-func (s *Store) decide(e *host.Event) host.Verdict {
-	s.mu.Lock()
+// decide decides about an event, and tells the follower.
+func (s *Store) decide(it *host.Item) host.Verdict {
+	e := it.Event
 	v := s.verdict(e)
-	publish, seq := s.publish, s.seq
+	s.mu.Lock()
+	s.submitted++
+	switch v.Code {
+	case host.Stored:
+		s.put(e)
+	case host.Held:
+		s.held.Put(e)
+	}
+	follower, seq := s.follower, s.seq
 	s.mu.Unlock()
-	if publish != nil && v.Code == host.Stored {
-		publish([]host.Published{{Event: e, Seq: seq}})
+	switch {
+	case follower == nil:
+	case v.Code == host.Stored:
+		follower.Publish([]host.Published{{Event: e, Seq: seq}})
+	case v.Code == host.Held:
+		follower.Follow(nil, []host.HeldChange{{Event: e, Status: host.StatusHeld, Synced: it.Source.Origin == host.FromSync}})
 	}
 	return v
 }
 
 func (s *Store) verdict(e *host.Event) host.Verdict {
-	if old := s.store.Newer(e); old != nil {
-		if old.ID == e.ID {
-			return host.Verdict{Code: host.Duplicate}
-		}
+	s.mu.Lock()
+	old, policy := s.store.Newer(e), s.policy
+	s.mu.Unlock()
+	switch {
+	case old != nil && old.ID == e.ID:
+		return host.Verdict{Code: host.Duplicate}
+	case old != nil:
 		return host.Verdict{Code: host.Replaced}
-	}
-	if s.verify(e) != nil {
+	case s.verify(e) != nil:
 		return host.Verdict{Code: host.Rejected, Reason: "invalid: forged"}
 	}
-	ok := e.Kind == rules.KindState && s.named[host.Address{Kind: rules.KindAnnouncement, PubKey: e.PubKey, D: e.D()}.String()]
-	for _, tag := range e.Tags {
-		for _, value := range tag[min(1, len(tag)):] {
-			ok = ok || s.named[value] || e.Kind == rules.KindAnnouncement && value == s.service
-		}
-	}
-	if !ok {
-		return host.Verdict{Code: host.Rejected, Reason: "blocked: not about anything here"}
-	}
-	s.store.Put(e)
-	s.seq++
-	s.stored[e.ID] = time.Now()
-	s.named[e.ID.String()] = true
-	if a, ok := e.Address(); ok {
-		s.named[a.String()] = true
-	}
-	return host.Verdict{Code: host.Stored}
+	return policy(e)
 }
 
-func (s *Store) Get(_ context.Context, id host.ID) ([]byte, error) {
+// Get returns the text of a stored event, nil if there is none.
+func (s *Store) Get(_ context.Context, id host.ID) ([]byte, error) { return s.get(s.store, id) }
+
+// Held returns the text of a held event, nil if there is none.
+func (s *Store) Held(_ context.Context, id host.ID) ([]byte, error) { return s.get(s.held, id) }
+
+func (s *Store) get(from *relaymodel.Store, id host.ID) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.store.Get(id); e != nil {
+	if e := from.Get(id); e != nil {
 		return e.JSON, nil
 	}
 	return nil, nil
 }
 
-func (s *Store) Query(_ context.Context, f host.Filter) (texts [][]byte, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.store.Query(&f) {
-		texts = append(texts, e.JSON)
-	}
-	return texts, nil
+// Query returns the texts of stored events, newest first.
+func (s *Store) Query(_ context.Context, f host.Filter) ([][]byte, error) {
+	return s.query(s.store, f), nil
 }
 
-func (s *Store) Referenced(context.Context, string) (bool, error)      { return false, nil }
-func (s *Store) Held(context.Context, host.ID) ([]byte, error)         { return nil, nil }
-func (s *Store) HeldBy(context.Context, host.Filter) ([][]byte, error) { return nil, nil }
+// HeldBy returns the texts of held events, newest first.
+func (s *Store) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
+	return s.query(s.held, f), nil
+}
 
+func (s *Store) query(from *relaymodel.Store, f host.Filter) (texts [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range from.Query(&f) {
+		texts = append(texts, e.JSON)
+	}
+	return texts
+}
+
+// Referenced reports that no event is named by another.
+func (s *Store) Referenced(context.Context, string) (bool, error) { return false, nil }
+
+// Scan calls yield for up to limit stored events that match.
 func (s *Store) Scan(_ context.Context, f host.Filter, limit int, _ int64, yield func(int64, host.ID)) (int64, int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,6 +308,7 @@ func (s *Store) Scan(_ context.Context, f host.Filter, limit int, _ int64, yield
 	return s.seq, len(list), nil
 }
 
+// Missing returns those of ids that are not stored.
 func (s *Store) Missing(_ context.Context, ids []host.ID) (missing []host.ID, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,35 +321,63 @@ func (s *Store) Missing(_ context.Context, ids []host.ID) (missing []host.ID, er
 }
 
 // Memory is what stays over a restart.
-type Memory map[string][]byte
+type Memory struct {
+	mu     sync.Mutex // guards the fields below
+	rows   map[string][]byte
+	during func()
+	fail   error
+}
 
-func (m Memory) Load(context.Context) (map[string][]byte, error) { return maps.Clone(m), nil }
+// Fail has writes fail from now on, and during called while one writes. Both may be nil.
+func (m *Memory) Fail(during func(), fail error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.during, m.fail = during, fail
+}
 
-func (m Memory) Save(_ context.Context, relays map[string][]byte) error {
-	maps.Copy(m, relays)
+// Rows returns what is kept.
+func (m *Memory) Rows() map[string][]byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.rows)
+}
+
+// Load returns what is kept.
+func (m *Memory) Load(context.Context) (map[string][]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.rows), nil
+}
+
+// Save keeps rows; nil ones are forgotten.
+func (m *Memory) Save(_ context.Context, rows map[string][]byte) error {
+	m.mu.Lock()
+	during, fail := m.during, m.fail
+	m.mu.Unlock()
+	if during != nil {
+		during()
+	}
+	if fail != nil {
+		return fail
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.rows == nil {
+		m.rows = map[string][]byte{}
+	}
+	maps.Copy(m.rows, rows)
+	maps.DeleteFunc(m.rows, func(_ string, row []byte) bool { return row == nil })
 	return nil
 }
 
 // Holdings is what relays are believed to hold. It stays over a restart.
-type Holdings struct {
-	mu sync.Mutex // guards of
-	of map[string][]byte
-}
+type Holdings struct{ Memory }
 
+// Load returns what is kept of one relay.
 func (h *Holdings) Load(_ context.Context, relay string) ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.of[relay], nil
-}
-
-func (h *Holdings) Save(_ context.Context, relays map[string][]byte) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.of == nil {
-		h.of = map[string][]byte{}
-	}
-	maps.Copy(h.of, relays)
-	return nil
+	return h.rows[relay], nil
 }
 
 // Serve serves a relay until it is closed.

@@ -116,8 +116,9 @@ func (s *Session) decided(e *host.Event, r *request, v host.Verdict, answer *Ans
 	}
 }
 
-// gapOf returns what live sync should have brought of a request's events.
-func gapOf(purpose uint32, kept int, first host.ID) Gap {
+// GapOf returns what live sync should have brought of the events that were kept of a
+// request for a purpose.
+func GapOf(purpose uint32, kept int, first host.ID) Gap {
 	if purpose == abi.PurposeReconnect || purpose == abi.PurposeDaily {
 		return Gap{kept, first}
 	}

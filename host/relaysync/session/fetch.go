@@ -191,7 +191,7 @@ func (h *fetch) finish(s *Session) {
 			Have: uint32(r.lacking), Need: uint32(r.events), New: uint32(r.fresh), Bytes: r.bytes, Rounds: uint32(r.rounds),
 			MinCreatedAt: r.oldest, Kept: uint32(r.kept), Sent: r.sent,
 		},
-		Gap: gapOf(h.cmd.Purpose, r.kept, r.first), Missing: r.missing,
+		Gap: GapOf(h.cmd.Purpose, r.kept, r.first), Missing: r.missing,
 	})
 }
 

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"strings"
 
 	"talon/sdk/abi"
@@ -20,14 +21,7 @@ const (
 // says so. Relays that have no CLOSED say it in a NOTICE.
 func refusalOf(text string) (what refusal, limit int) {
 	text = strings.ToLower(text[:min(len(text), 300)])
-	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(text, w) {
-				return true
-			}
-		}
-		return false
-	}
+	has := contains(text)
 	switch {
 	case has("too many concurrent req", "too many reqs", "too many subscriptions", "too many open subscriptions", "maximum concurrent subscription",
 		"max subscriptions", "maximum number of subscriptions", "subscription limit"):
@@ -38,6 +32,13 @@ func refusalOf(text string) (what refusal, limit int) {
 		return refusedReq, 0
 	}
 	return refusedNothing, 0
+}
+
+// contains returns a function that reports whether a text has one of several words in it.
+func contains(text string) func(words ...string) bool {
+	return func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+	}
 }
 
 // lastNumber returns the number that a text names last, 0 if there is none that could be
@@ -165,14 +166,7 @@ func (s *Session) unanswered() (newest *request) {
 func classOf(text string) uint32 {
 	text = strings.ToLower(text[:min(len(text), 300)])
 	prefix, _, _ := strings.Cut(text, ":")
-	said := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(text, w) {
-				return true
-			}
-		}
-		return false
-	}
+	said := contains(text)
 	switch {
 	case prefix == "rate-limited" || said("rate limit", "rate-limit", "ratelimit", "slow down", "too fast", "too many requests", "noting too much", "too many messages"):
 		return abi.ClassRateLimited

@@ -261,7 +261,7 @@ func (sub *subscription) complete(s *Session, r *request) {
 	s.tell(&Eose{
 		Serial: sub.cmd.Serial,
 		Input:  abi.Eose{Relay: s.relay, ID: sub.cmd.ID, Events: uint32(r.events), New: uint32(r.fresh), MinCreatedAt: r.oldest},
-		Gap:    gapOf(r.purpose, r.kept, r.first),
+		Gap:    GapOf(r.purpose, r.kept, r.first),
 	})
 }
 

@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg Config) (*result.Run, error) {
 	profile := e.w.Scenario.TalonProfile()
 	for _, t := range e.w.Talons {
 		e.remotes = append(e.remotes, newRemote(e, &world.Relay{
-			Number: len(e.remotes), Name: t.Name, Class: "talon", URL: t.URL, Profile: profile, Seed: world.Mix(e.w.Seed ^ uint64(t.Number)),
+			Number: len(e.remotes), Name: t.Name, Class: "talon", URL: t.URL, Profile: profile, Seed: relaymodel.Mix(e.w.Seed ^ uint64(t.Number)),
 			Honest: true, Latency: e.w.Scenario.Talon.LatencyMS,
 		}))
 	}

@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"talon/cmd/internal/lab/result"
-	"talon/host"
 	"talon/host/negentropy"
 	"talon/host/relayclient"
 	"talon/host/relaysync"
@@ -405,27 +404,13 @@ func (l *line) effect(e session.Effect) {
 
 // localSet is what is here of a filter's events.
 func (t *talon) localSet(b session.Build) (*negentropy.Set, session.Outside) {
-	var (
-		set     negentropy.Builder
-		outside session.Outside
-	)
-	add := func(createdAt int64, id host.ID) {
-		if b.Within == nil || b.Within.Has(id) {
-			set.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
-		} else {
-			outside.Add(id)
-		}
-	}
+	set := session.LocalSet{Within: b.Within}
 	for _, e := range t.store().Query(&b.Filter) {
-		add(e.CreatedAt, e.ID)
+		set.Add(e.CreatedAt, e.ID)
 	}
 	for _, h := range t.heldBy(&b.Filter) {
-		add(h.CreatedAt, h.ID)
+		set.Add(h.CreatedAt, h.ID)
 	}
-	t.known.EachRefused(b.Matcher, t.now()/1000, func(createdAt int64, id host.ID) {
-		if b.Within == nil || b.Within.Has(id) {
-			set.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
-		}
-	})
-	return set.Build(), outside
+	t.known.EachRefused(b.Matcher, t.now()/1000, set.AddRefused)
+	return set.Built()
 }

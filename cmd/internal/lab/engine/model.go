@@ -189,7 +189,7 @@ func (m *model) subscribe(c *session.Subscribe) {
 		if len(list) > 0 {
 			eose.MinCreatedAt = oldest(list)
 		}
-		t.report(m.l, &session.Eose{Serial: op.serial, Input: eose, Gap: gap(op)})
+		t.report(m.l, &session.Eose{Serial: op.serial, Input: eose, Gap: session.GapOf(op.purpose, op.kept, op.first)})
 	}}
 	sub := &modelSub{id: c.ID, matchers: t.hash.Matchers(c.Filters), purpose: c.Purpose}
 	m.subs[c.ID] = sub
@@ -225,7 +225,7 @@ func (m *model) start(op *modelOp) {
 	op.finished = func(op *modelOp) {
 		delete(m.running, op.id)
 		op.done.Relay, op.done.ID, op.done.New, op.done.Kept = m.l.r.URL, op.id, uint32(op.fresh), uint32(op.kept)
-		m.l.t.report(m.l, &session.Done{Serial: op.serial, Input: op.done, Gap: gap(op)})
+		m.l.t.report(m.l, &session.Done{Serial: op.serial, Input: op.done, Gap: session.GapOf(op.purpose, op.kept, op.first)})
 		m.begin()
 	}
 	f := op.fetch.Filter
@@ -507,14 +507,6 @@ func (m *model) silent() {
 	m.e().queue.at(m.e().now+l.t.limits.PingAfter+l.t.limits.PongTime, func() {
 		l.fail(relaysync.EndError(session.EndSilent))
 	})
-}
-
-// gap is what live sync should have brought.
-func gap(op *modelOp) session.Gap {
-	if op.purpose == abi.PurposeReconnect || op.purpose == abi.PurposeDaily {
-		return session.Gap{Events: op.kept, First: op.first}
-	}
-	return session.Gap{}
 }
 
 // report tells the loop.

@@ -77,8 +77,9 @@ func shell(t *testing.T, w *world.World, module engine.Module) (here int, cost [
 		s, stop := relaysynctest.Serve(network.Listen(strings.TrimPrefix(r.URL, "wss://")+":80"), r.Profile, r.Seed)
 		relays, closers = append(relays, s), append(closers, stop)
 	}
-	store := relaysynctest.NewStore(w.Talons[0].URL, 2*time.Millisecond, world.Verify)
-	keeper, err := health.Open(t.Context(), noModule{}, relaysynctest.Memory{}, slog.New(slog.DiscardHandler))
+	store := relaysynctest.NewStore(2*time.Millisecond, world.Verify)
+	store.SetPolicy(store.About(w.Talons[0].URL))
+	keeper, err := health.Open(t.Context(), noModule{}, new(relaysynctest.Memory), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func shell(t *testing.T, w *world.World, module engine.Module) (here int, cost [
 		t.Fatal(err)
 	}
 	strategy.sync = v
-	store.Follow(v.Publish)
+	store.SetFollower(v)
 	for _, e := range w.Events {
 		for _, c := range e.Copies {
 			if c.At <= 0 {

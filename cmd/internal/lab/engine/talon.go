@@ -63,7 +63,7 @@ type talon struct {
 func newTalon(e *engine, w *world.Talon) *talon {
 	t := &talon{
 		Talon: w, e: e, limits: relaysync.DefaultLimits, remote: e.remotes[e.w.TalonPlace(w.Number)], disk: 1,
-		hash: match.NewHash(world.Mix(e.w.Seed), uint64(w.Number)), healthy: memory{}, holdings: map[string][]byte{}, named: map[string]bool{},
+		hash: match.NewHash(relaymodel.Mix(e.w.Seed), uint64(w.Number)), healthy: memory{}, holdings: map[string][]byte{}, named: map[string]bool{},
 		held: map[host.ID]*world.Event{}, heldUntil: map[host.ID]int64{}, direct: map[host.ID]bool{}, data: map[uint32]bool{}, domains: map[string]*queue.Record{},
 	}
 	t.limits.Connections = e.w.Scenario.Talon.Connections
@@ -100,7 +100,7 @@ func (t *talon) start(first bool) error {
 	service := rules.Service{Host: t.Domain}
 	l, err := loop.New(loop.Config{
 		Own: []string{t.Domain}, Bootstrap: bootstrap, AllowPush: t.e.w.Scenario.Talon.Push, Limits: t.limits.Loop(),
-		Seed: int64(world.Mix(t.e.w.Seed+uint64(t.Number)) >> 1),
+		Seed: int64(relaymodel.Mix(t.e.w.Seed+uint64(t.Number)) >> 1),
 	}, loop.Deps{
 		Strategy: &t.strategy, Facts: t, Health: t.health,
 		Ours: func(a *rules.Announcement) (bool, error) { return a.ListsService(service), nil },
@@ -424,7 +424,7 @@ func (t *talon) sign(e *host.Event) error {
 
 func (t *talon) hashedKey() (key [32]byte) {
 	for i := range key {
-		key[i] = byte(world.Mix(uint64(t.Number*32 + i)))
+		key[i] = byte(relaymodel.Mix(uint64(t.Number*32 + i)))
 	}
 	return key
 }

@@ -180,7 +180,7 @@ func (w *World) drawRelays() {
 // LatencyAt returns the one-way latency of a relay for a message that is sent at the
 // given time.
 func (r *Relay) LatencyAt(at int64) int64 {
-	share := float64(float64(Mix(r.Seed^uint64(at/60_000))>>11)/(1<<52)) - 1 // from -1 to 1
+	share := float64(float64(relaymodel.Mix(r.Seed^uint64(at/60_000))>>11)/(1<<52)) - 1 // from -1 to 1
 	return int64(r.Latency + float64(float64(r.Latency*r.Jitter)*share))
 }
 
@@ -294,14 +294,6 @@ func ln(x float64) float64 {
 		power = float64(power * square)
 	}
 	return float64(2*sum) + float64(n*ln2)
-}
-
-// Mix spreads the bits of a number (the finalizer of splitmix64).
-func Mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }
 
 // weighted draws from things of different weight.
