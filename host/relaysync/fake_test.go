@@ -18,7 +18,6 @@ import (
 	"github.com/gobwas/ws/wsutil"
 
 	"talon/host"
-	"talon/host/negentropy"
 	"talon/host/relaymodel"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/relaysynctest"
@@ -36,25 +35,11 @@ func signed(_ testing.TB, who *testkit.Signer, kind int, at int64, content strin
 	return who.Event(host.Kind(kind), at, content, tags...)
 }
 
-// notes are n events, each a second older than the one before, the newest of the
-// time epoch. Tests share them: signing is slow.
-func notes(t testing.TB, n int) []*host.Event {
-	t.Helper()
-	pool.mu.Lock()
-	defer pool.mu.Unlock()
-	for i := len(pool.notes); i < n; i++ {
-		pool.notes = append(pool.notes, signed(t, alice, 1, epoch-int64(i), fmt.Sprintf("note %d", i)))
-	}
-	return pool.notes[:n:n]
-}
-
-var pool struct {
-	mu    sync.Mutex
-	notes []*host.Event
-}
+// notes are n events of kind 1, the newest first.
+func notes(_ testing.TB, n int) []*host.Event { return relaysynctest.Notes(n) }
 
 // epoch is the time of the tests' events.
-const epoch = 1_700_000_000
+const epoch = relaysynctest.Epoch
 
 // plan is a strategy that does what a test says, and records its inputs.
 type plan struct {
@@ -368,7 +353,7 @@ type peer struct {
 	net  net.Conn
 	mu   sync.Mutex // for writing
 	subs map[string][]host.Filter
-	negs map[string]*negentropy.Server
+	negs relaysynctest.Comparisons
 }
 
 func newRemote(t testing.TB, change func(r *remote)) *remote {
@@ -479,20 +464,17 @@ func (p *peer) serve(m *wire.Message) {
 			p.say(`["NOTICE","ERROR: bad msg: unknown cmd"]`)
 			return
 		}
+		var events []*host.Event
 		if m.Verb == wire.NegOpen {
-			var b negentropy.Builder
 			r.mu.Lock()
-			for _, e := range r.events.Query(&m.Filters[0]) {
-				b.Add(negentropy.Item{CreatedAt: uint64(e.CreatedAt), ID: e.ID})
-			}
+			events = r.events.Query(&m.Filters[0])
 			r.mu.Unlock()
-			p.negs[m.SubID], _ = negentropy.NewServer(b.Build(), 60_000)
 		}
-		reply, err := p.negs[m.SubID].Reconcile(m.Neg)
+		reply, err := p.negs.Answer(m, events)
 		if err != nil {
 			p.r.t.Errorf("the client's negentropy: %v", err)
 		}
-		p.say(`["NEG-MSG","%s","%x"]`, m.SubID, reply)
+		p.say("%s", reply)
 	}
 }
 
@@ -533,7 +515,7 @@ func (r *remote) meet(w http.ResponseWriter, req *http.Request) *peer {
 	if err != nil {
 		return nil
 	}
-	p := &peer{r: r, net: conn, subs: map[string][]host.Filter{}, negs: map[string]*negentropy.Server{}}
+	p := &peer{r: r, net: conn, subs: map[string][]host.Filter{}, negs: relaysynctest.Comparisons{}}
 	r.peers[p] = true
 	r.met++
 	return p

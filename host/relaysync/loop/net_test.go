@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"talon/host"
-	"talon/host/negentropy"
 	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/match"
+	"talon/host/relaysync/relaysynctest"
 	"talon/host/relaysync/retry"
 	"talon/host/relaysync/session"
 	"talon/host/wire"
-	"talon/internal/testkit"
 	"talon/sdk/abi"
 	rules "talon/sdk/grasp"
 )
@@ -72,7 +71,7 @@ type line struct {
 	id      loop.ConnID
 	remote  *remote
 	session *session.Session
-	negs    map[string]*negentropy.Server
+	negs    relaysynctest.Comparisons
 	open    map[string][]host.Filter
 	held    *holdings.Set
 	turnAt  int64
@@ -98,7 +97,7 @@ type remote struct {
 	firsts                int     // of them, those that a test does not count
 }
 
-const epoch = 1_700_000_000
+const epoch = relaysynctest.Epoch
 
 var sessionLimits = session.Limits{
 	Subscriptions: 70, Fetches: 4, Waiting: 100, InFlight: 512, EventBytes: 4 << 20, Violations: 100, Notices: 20, PageEvents: 50_000,
@@ -115,28 +114,25 @@ var limits = loop.Limits{
 var hash = match.NewHash(1, 2)
 
 func newNetwork(t testing.TB, react func(v *abi.StepView) []abi.StepAction, remotes ...*remote) *network {
-	n := &network{
-		t: t, now: epoch * 1000, health: &health{}, known: known.New(hash, 1000, 3600), stored: map[host.ID]*host.Event{},
-		remotes: map[string]*remote{}, plan: &plan{react: react}, beliefs: map[string][]byte{},
-	}
-	for _, r := range remotes {
-		n.remotes[r.url] = r
-	}
-	n.start()
+	n := &network{t: t, plan: &plan{react: react}}
+	n.begin(remotes)
 	return n
 }
 
 // newNetworkOf returns a network with a strategy for many relays. It logs nothing.
 func newNetworkOf(t testing.TB, s *rounds, remotes ...*remote) *network {
-	n := &network{
-		t: t, now: epoch * 1000, health: &health{}, known: known.New(hash, 1000, 3600), stored: map[host.ID]*host.Event{},
-		remotes: map[string]*remote{}, plan: &plan{}, many: s, beliefs: map[string][]byte{}, quiet: true,
-	}
+	n := &network{t: t, plan: &plan{}, many: s, quiet: true}
+	n.begin(remotes)
+	return n
+}
+
+func (n *network) begin(remotes []*remote) {
+	n.now, n.health, n.known = epoch*1000, &health{}, known.New(hash, 1000, 3600)
+	n.stored, n.remotes, n.beliefs = map[host.ID]*host.Event{}, map[string]*remote{}, map[string][]byte{}
 	for _, r := range remotes {
 		n.remotes[r.url] = r
 	}
 	n.start()
-	return n
 }
 
 // start begins, or begins again after a stop.
@@ -271,7 +267,7 @@ func (n *network) dial(d loop.Dial) {
 			}
 			o.Capabilities = d.Merge(o.Capabilities, o.Version)
 		}
-		l := &line{id: d.Conn, remote: r, negs: map[string]*negentropy.Server{}, open: map[string][]host.Filter{}, held: holdings.Decode(n.beliefs[r.url], 500_000)}
+		l := &line{id: d.Conn, remote: r, negs: relaysynctest.Comparisons{}, open: map[string][]host.Filter{}, held: holdings.Decode(n.beliefs[r.url], 500_000)}
 		r.visits = append(r.visits, n.now)
 		l.session = session.New(session.Config{
 			Relay: r.url, Capabilities: o.Capabilities, Limits: sessionLimits, Known: n.known, Holdings: l.held, Hash: hash, Verify: func(*host.Event) error { return nil },
@@ -443,22 +439,15 @@ func (n *network) receive(l *line, text []byte) {
 	case wire.Close:
 		delete(l.open, m.SubID)
 	case wire.NegOpen, wire.NegMsg:
+		var has []*host.Event
 		if m.Verb == wire.NegOpen {
-			var b negentropy.Builder
-			for _, e := range slices.Concat(r.events, r.claims) {
-				if m.Filters[0].Matches(e) {
-					b.Add(negentropy.Item{CreatedAt: uint64(e.CreatedAt), ID: e.ID})
-				}
-			}
-			l.negs[m.SubID], _ = negentropy.NewServer(b.Build(), 60_000)
+			has = relaysynctest.Matching(slices.Concat(r.events, r.claims), &m.Filters[0])
 		}
-		if s := l.negs[m.SubID]; s != nil {
-			reply, err := s.Reconcile(m.Neg)
-			if err != nil {
-				n.t.Fatal(err)
-			}
-			n.say(l, `["NEG-MSG","%s","%x"]`, m.SubID, reply)
+		reply, err := l.negs.Answer(&m, has)
+		if err != nil {
+			n.t.Fatal(err)
 		}
+		n.say(l, "%s", reply)
 	}
 }
 
@@ -547,17 +536,8 @@ func (h *health) Report(relay string, r loop.ConnResult, _ int64) loop.State {
 	return loop.State{Status: loop.StatusDegraded, Failures: n, Wait: min(3600_000, int64(5000)<<min(n-1, 20))}
 }
 
-var alice = testkit.NewSigner(1)
-
-// notes are n events, each a second older than the one before.
-func notes(n int) []*host.Event {
-	for i := len(pool); i < n; i++ {
-		pool = append(pool, alice.Event(1, int64(epoch-i), fmt.Sprint("note ", i)))
-	}
-	return pool[:n:n]
-}
-
-var pool []*host.Event
+// notes are n events of kind 1, the newest first.
+func notes(n int) []*host.Event { return relaysynctest.Notes(n) }
 
 func connectTo(url string) abi.StepAction { return abi.StepAction{Do: abi.DoConnect, Relay: url} }
 

@@ -1,9 +1,11 @@
 // Package relaysynctest is what tests put around a Sync: a store with its pipeline and
-// facts, memory that stays over a restart, and relays that are served.
+// facts, memory that stays over a restart, relays that are served, and what a test needs
+// that plays a relay itself.
 package relaysynctest
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -11,8 +13,11 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/negentropy"
 	"talon/host/relaymodel"
 	"talon/host/relaymodel/server"
+	"talon/host/wire"
+	"talon/internal/testkit"
 	rules "talon/sdk/grasp"
 )
 
@@ -378,6 +383,58 @@ func (h *Holdings) Load(_ context.Context, relay string) ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.rows[relay], nil
+}
+
+// Epoch is the time of tests' events, in unix seconds.
+const Epoch = 1_700_000_000
+
+var notes struct {
+	mu   sync.Mutex // guards list
+	list []*host.Event
+}
+
+// Notes are n events of kind 1, each a second older than the one before, the newest of
+// the time Epoch. Tests share them: signing is slow.
+func Notes(n int) []*host.Event {
+	notes.mu.Lock()
+	defer notes.mu.Unlock()
+	who := testkit.NewSigner(1)
+	for i := len(notes.list); i < n; i++ {
+		notes.list = append(notes.list, who.Event(1, Epoch-int64(i), fmt.Sprint("note ", i)))
+	}
+	return notes.list[:n:n]
+}
+
+// Comparisons are the comparisons (NIP-77) of one connection to a relay that a test plays,
+// by id.
+type Comparisons map[string]*negentropy.Server
+
+// Answer answers a NEG-OPEN or a NEG-MSG of a client. On a NEG-OPEN there are the events
+// that the relay has for its filter.
+func (c Comparisons) Answer(m *wire.Message, events []*host.Event) ([]byte, error) {
+	if m.Verb == wire.NegOpen {
+		var b negentropy.Builder
+		for _, e := range events {
+			b.Add(negentropy.Item{CreatedAt: uint64(e.CreatedAt), ID: e.ID})
+		}
+		server, err := negentropy.NewServer(b.Build(), 60_000)
+		if err != nil {
+			return nil, err
+		}
+		c[m.SubID] = server
+	}
+	reply, err := c[m.SubID].Reconcile(m.Neg)
+	return wire.AppendNegMsg(nil, m.SubID, reply), err
+}
+
+// Matching returns those events that match a filter, whatever its limit.
+func Matching(events []*host.Event, f *host.Filter) (list []*host.Event) {
+	for _, e := range events {
+		if f.Matches(e) {
+			list = append(list, e)
+		}
+	}
+	return list
 }
 
 // Serve serves a relay until it is closed.

@@ -10,6 +10,7 @@ import (
 	"talon/host/negentropy"
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/match"
+	"talon/host/relaysync/relaysynctest"
 	"talon/host/wire"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
@@ -18,7 +19,7 @@ import (
 var alice = testkit.NewSigner(1)
 
 // epoch is the time of the tests' events, and of their beginning.
-const epoch = 1_700_000_000
+const epoch = relaysynctest.Epoch
 
 var limits = Limits{
 	Subscriptions: 70, Fetches: 4, Waiting: 100, InFlight: 512, EventBytes: 4 << 20, Violations: 100, Notices: 20, PageEvents: 50_000,
@@ -226,20 +227,13 @@ func live(id string, f ...host.Filter) *Subscribe {
 	return &Subscribe{ID: id, Live: true, Filters: f, Purpose: abi.PurposeLive}
 }
 
-// notes are n events, each a second older than the one before.
-func notes(n int) []*host.Event {
-	for i := len(pool); i < n; i++ {
-		pool = append(pool, alice.Event(1, int64(epoch-i), fmt.Sprint("note ", i)))
-	}
-	return pool[:n:n]
-}
-
-var pool []*host.Event
+// notes are n events of kind 1, the newest first.
+func notes(n int) []*host.Event { return relaysynctest.Notes(n) }
 
 // serve has a relay that does what it should answer, with what it has and gives in one
 // answer.
 func (g *rig) serve(events []*host.Event, limit func(f *host.Filter) int) {
-	negs := map[string]*negentropy.Server{}
+	negs := relaysynctest.Comparisons{}
 	g.remote = func(m *wire.Message, _ string) {
 		switch m.Verb {
 		case wire.Req:
@@ -255,20 +249,15 @@ func (g *rig) serve(events []*host.Event, limit func(f *host.Filter) int) {
 			}
 			g.Receive(g.now, fmt.Appendf(nil, `["EOSE","%s"]`, m.SubID))
 		case wire.NegOpen, wire.NegMsg:
+			var has []*host.Event
 			if m.Verb == wire.NegOpen {
-				var b negentropy.Builder
-				for _, e := range events {
-					if m.Filters[0].Matches(e) {
-						b.Add(negentropy.Item{CreatedAt: uint64(e.CreatedAt), ID: e.ID})
-					}
-				}
-				negs[m.SubID], _ = negentropy.NewServer(b.Build(), 60_000)
+				has = relaysynctest.Matching(events, &m.Filters[0])
 			}
-			reply, err := negs[m.SubID].Reconcile(m.Neg)
+			reply, err := negs.Answer(m, has)
 			if err != nil {
 				g.t.Fatal(err)
 			}
-			g.Receive(g.now, fmt.Appendf(nil, `["NEG-MSG","%s","%x"]`, m.SubID, reply))
+			g.Receive(g.now, reply)
 		}
 	}
 }

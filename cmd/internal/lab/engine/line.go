@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"talon/cmd/internal/lab/result"
+	"talon/cmd/internal/lab/world"
 	"talon/host/negentropy"
 	"talon/host/relayclient"
 	"talon/host/relaysync"
@@ -140,7 +141,7 @@ func (l *line) opened() {
 		l.model = newModel(l, &o.Capabilities)
 	} else {
 		l.session = session.New(session.Config{
-			Relay: l.r.URL, Capabilities: o.Capabilities, Limits: t.limits.Session(), Known: t.known, Holdings: l.held, Hash: t.hash, Verify: verify, Sign: t.sign,
+			Relay: l.r.URL, Capabilities: o.Capabilities, Limits: t.limits.Session(), Known: t.known, Holdings: l.held, Hash: t.hash, Verify: world.Verify, Sign: t.sign,
 		}, t.now())
 	}
 	e.watch.connected(l)

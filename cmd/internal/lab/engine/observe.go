@@ -382,8 +382,6 @@ func (o *observer) measure(t *talon, m loop.Measure) { o.check.measure(t, m) }
 
 func (o *observer) step(t *talon) { o.check.step(t) }
 
-func (o *observer) turned(*talon) {}
-
 // strange takes an attempt to reach a relay that there is not.
 func (o *observer) strange(t *talon, url string, own bool) {
 	if own {
@@ -477,22 +475,15 @@ func (o *observer) result() *result.Run {
 	o.relays()
 	o.recoveries()
 	o.git.result(&o.run)
-	for i, module := range []Module{e.cfg.Strategy, e.cfg.Throttle} {
-		if module == nil {
-			continue
-		}
-		var u usage
-		for _, t := range e.talons {
-			u.steps += t.use[i].steps
-			u.fuel += t.use[i].fuel
-			u.memory = max(u.memory, t.use[i].memory)
-		}
-		if i == 0 {
-			v.Set(result.Steps, float64(u.steps))
-			v.Set(result.Fuel, float64(u.fuel))
-			v.Set(result.Memory, float64(u.memory))
-		}
+	var u usage // of the strategy
+	for _, t := range e.talons {
+		u.steps += t.use[0].steps
+		u.fuel += t.use[0].fuel
+		u.memory = max(u.memory, t.use[0].memory)
 	}
+	v.Set(result.Steps, float64(u.steps))
+	v.Set(result.Fuel, float64(u.fuel))
+	v.Set(result.Memory, float64(u.memory))
 	for _, t := range e.talons {
 		if n := t.stats.Refused[loop.RefusedMalformed] + t.stats.Refused[loop.RefusedForbidden]; n > 0 {
 			o.finding("actions", t.Name, plural(int(n), "action")+" of the strategy could not be read, or is forbidden", false)

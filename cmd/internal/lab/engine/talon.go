@@ -211,7 +211,6 @@ func (t *talon) turn() {
 	next := t.loop.Turn(t.now())
 	t.perform()
 	t.turning.set(t.sinceBegin(next))
-	t.e.watch.turned(t)
 }
 
 func (t *talon) perform() {
@@ -428,5 +427,3 @@ func (t *talon) hashedKey() (key [32]byte) {
 	}
 	return key
 }
-
-func verify(e *host.Event) error { return world.Verify(e) }
