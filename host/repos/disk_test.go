@@ -11,9 +11,7 @@ import (
 // TestHasCommit: a policy tells commits from other objects, of which no branch can be
 // made.
 func TestHasCommit(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	work.git("tag", "-a", "v1", "-m", "v1")
 	tag, blob := work.git("rev-parse", "v1"), work.git("rev-parse", "HEAD:file")
 	w.sent(w.announce(alice, "demo"), host.Held)

@@ -109,7 +109,7 @@ func (w *world) must(err error) {
 func (w *world) start() {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	log := slog.New(slog.NewTextHandler(testLog{w.t}, nil))
+	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
 	git, err := gitrepo.Find(ctx, "git", gitrepo.DefaultOptions)
 	w.must(err)
 	w.store, err = store.Open(ctx, w.data, store.Options{Readers: 2, Log: log})
@@ -160,13 +160,6 @@ func (w *world) restart() {
 	w.halt()
 	w.start()
 	w.must(w.reconciler.start(w.t.Context()))
-}
-
-type testLog struct{ t testing.TB }
-
-func (l testLog) Write(p []byte) (int, error) {
-	l.t.Logf("%s", bytes.TrimSpace(p))
-	return len(p), nil
 }
 
 // event makes an event, each a second younger than the one before.
@@ -244,6 +237,9 @@ func (w *world) pullRequest(who *testkit.Signer, commit string, repos ...rules.R
 func repoOf(who *testkit.Signer, id string) rules.Repo {
 	return rules.Repo{PubKey: who.PubKey, Identifier: id}
 }
+
+// demo is the place of somebody's repository of that name.
+func demo(who *testkit.Signer) location { return location{Repo: repoOf(who, "demo")} }
 
 func (w *world) url(who *testkit.Signer, id string) string {
 	return w.server.URL + repoOf(who, id).Path()
@@ -326,6 +322,13 @@ func (c *clone) git(args ...string) string {
 
 func (c *clone) try(args ...string) (string, error) {
 	return testkit.TryGit(c.t.Context(), c.dir, args...)
+}
+
+// newWork makes a world, and a clone in which somebody has made a commit.
+func newWork(t testing.TB) (w *world, work *clone, commit string) {
+	w = newWorld(t)
+	work = w.workspace()
+	return w, work, work.commit("one")
 }
 
 // commit adds a commit and returns its name.

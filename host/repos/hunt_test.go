@@ -18,9 +18,7 @@ import (
 // TestHunted: events wait for data that other servers have. The reconciler says what is
 // missing and where it may be, and what came is served.
 func TestHunted(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	two := work.commit("two")
 	tag := host.Tag{"maintainers", bob.PubKey.String()}
 	announcement := w.announce(alice, "demo")
@@ -80,7 +78,7 @@ func TestHunted(t *testing.T) {
 	if wants, err = w.reconciler.Wanted(t.Context(), "demo"); err != nil || len(wants) != 0 {
 		t.Errorf("still wanted: %v, %v", wants, err)
 	}
-	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/nostr/"+pr.ID.String()+"="+two)
+	w.wantRefs(demo(alice), "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/nostr/"+pr.ID.String()+"="+two)
 }
 
 // told is a hunter that records its inputs.

@@ -27,7 +27,7 @@ func (b *between) Confirm(ctx context.Context, p *githttp.Push) error {
 func (w *world) between(do func(*githttp.Push)) (url string) {
 	w.t.Helper()
 	handler, err := githttp.New(githttp.Config{
-		Prefix: "/", Limits: githttp.DefaultLimits, Log: slog.New(slog.NewTextHandler(testLog{w.t}, nil)),
+		Prefix: "/", Limits: githttp.DefaultLimits, Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	}, w.reconciler, &between{w.reconciler, do})
 	w.must(err)
 	server := httptest.NewServer(handler)
@@ -38,10 +38,8 @@ func (w *world) between(do func(*githttp.Push)) (url string) {
 // TestStateDeletedDuringPush: what allowed a push goes while its pack comes; the push does
 // not land, and says why.
 func TestStateDeletedDuringPush(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
-	at := location{Repo: repoOf(alice, "demo")}
+	w, work, one := newWork(t)
+	at := demo(alice)
 	w.sent(w.announce(alice, "demo"), host.Held)
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	url := w.between(func(*githttp.Push) {
@@ -59,10 +57,8 @@ func TestStateDeletedDuringPush(t *testing.T) {
 // TestAnnouncementDeletedDuringPush: the push gets an error, and brings no repository
 // back.
 func TestAnnouncementDeletedDuringPush(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
-	at := location{Repo: repoOf(alice, "demo")}
+	w, work, one := newWork(t)
+	at := demo(alice)
 	w.sent(w.announce(alice, "demo"), host.Held)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	url := w.between(func(*githttp.Push) {
@@ -77,10 +73,8 @@ func TestAnnouncementDeletedDuringPush(t *testing.T) {
 
 // TestPolicyIsAskedOnce: a policy that counts pushes counts each of them once.
 func TestPolicyIsAskedOnce(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
-	at := location{Repo: repoOf(alice, "demo")}
+	w, work, one := newWork(t)
+	at := demo(alice)
 	w.sent(w.announce(alice, "demo"), host.Held)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	why := "not twice"
@@ -92,9 +86,7 @@ func TestPolicyIsAskedOnce(t *testing.T) {
 // TestPlaceGoesDuringPush: a push to /prs/ that failed takes the place away, for it is
 // empty, while another is on its way; that one lands all the same.
 func TestPlaceGoesDuringPush(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	at := location{Repo: repoOf(eve, "demo"), prs: true}
 	url := w.between(func(p *githttp.Push) { w.must(p.Repo.Remove(t.Context())) }) + "/prs" + at.Path()
 	pr := w.event(eve, rules.KindPullRequest, host.Tag{"c", one}, host.Tag{"a", repoOf(alice, "demo").Address()},

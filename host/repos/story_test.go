@@ -8,14 +8,13 @@ import (
 	"talon/host"
 	"talon/internal/testkit"
 	rules "talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
 
 // TestAnnouncePushClone: alice announces a repository, says what it will have, pushes
 // with plain git, and everybody can clone it.
 func TestAnnouncePushClone(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
 	// Held is enough to look at it.
@@ -30,7 +29,7 @@ func TestAnnouncePushClone(t *testing.T) {
 	work.git("push", w.url(alice, "demo"), "main")
 	w.wantServed(announcement, true)
 	w.wantServed(state, true)
-	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
+	w.wantRefs(demo(alice), "HEAD=refs/heads/main", "refs/heads/main="+one)
 	if out := work.git("ls-remote", w.url(alice, "demo")); !strings.Contains(out, one) {
 		t.Errorf("the clone has %s", out)
 	}
@@ -57,24 +56,22 @@ func TestWhoMayPush(t *testing.T) {
 		work.git("push", w.url(alice, "demo"), "main")
 		w.wantServed(state, true)
 	}
-	w.wantRefs(location{Repo: repoOf(bob, "demo")}, "absent")
+	w.wantRefs(demo(bob), "absent")
 }
 
 // TestMaintainersRepositoriesFollow: bob has a repository of the same identifier, and
 // alice counts in it. What she pushes to hers is in his a moment later, and costs no
 // second copy.
 func TestMaintainersRepositoriesFollow(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	w.sent(w.announce(alice, "demo", bob), host.Held)
 	his := w.sent(w.announce(bob, "demo", alice), host.Held)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
 	w.waitIdle()
 	w.wantServed(his, true)
-	w.wantRefs(location{Repo: repoOf(bob, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
-	repo, err := w.disk.repo(location{Repo: repoOf(bob, "demo")})
+	w.wantRefs(demo(bob), "HEAD=refs/heads/main", "refs/heads/main="+one)
+	repo, err := w.disk.repo(demo(bob))
 	w.must(err)
 	if found, err := repo.Has(t.Context(), one); err != nil || !found[0] {
 		t.Errorf("bob's repository has no %s: %v", one, err)
@@ -84,15 +81,13 @@ func TestMaintainersRepositoriesFollow(t *testing.T) {
 // TestNobodyIsPromotedByOthers: eve names alice as her maintainer. Alice's push brings
 // eve's repository in line, as GRASP wants, but nobody serves eve's announcement for it.
 func TestNobodyIsPromotedByOthers(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	w.sent(w.announce(alice, "demo"), host.Held)
 	hers := w.sent(w.announce(eve, "demo", alice), host.Held)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
 	w.waitIdle()
-	w.wantRefs(location{Repo: repoOf(eve, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
+	w.wantRefs(demo(eve), "HEAD=refs/heads/main", "refs/heads/main="+one)
 	w.wantServed(hers, false)
 	w.restart()
 	w.waitIdle()
@@ -102,9 +97,7 @@ func TestNobodyIsPromotedByOthers(t *testing.T) {
 // TestManyNameABusyMaintainer: a push brings few of those in line who name its author
 // and wait for data of their own.
 func TestManyNameABusyMaintainer(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	w.sent(w.announce(alice, "demo", bob), host.Held)
 	w.sent(w.announce(bob, "demo", alice), host.Held)
 	var strangers []*testkit.Signer
@@ -118,22 +111,20 @@ func TestManyNameABusyMaintainer(t *testing.T) {
 	w.waitIdle()
 	follow := 0
 	for _, who := range strangers {
-		if strings.Contains(w.refs(location{Repo: repoOf(who, "demo")}), one) {
+		if strings.Contains(w.refs(demo(who)), one) {
 			follow++
 		}
 	}
 	if follow != maxStrangers {
 		t.Errorf("%d repositories of strangers follow, want %d", follow, maxStrangers)
 	}
-	w.wantRefs(location{Repo: repoOf(bob, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
+	w.wantRefs(demo(bob), "HEAD=refs/heads/main", "refs/heads/main="+one)
 }
 
 // TestStatesOutOfOrder: two states wait; the older one is pushed first and served, then
 // the newer one. Afterwards the older one moves nothing any more.
 func TestStatesOutOfOrder(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	two := work.commit("two")
 	w.sent(w.announce(alice, "demo"), host.Held)
 	older := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
@@ -148,15 +139,13 @@ func TestStatesOutOfOrder(t *testing.T) {
 	if out, err := work.try("push", "--force", w.url(alice, "demo"), one+":refs/heads/main"); err == nil {
 		t.Errorf("an old state rolled the repository back: %s", out)
 	}
-	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+two)
+	w.wantRefs(demo(alice), "HEAD=refs/heads/main", "refs/heads/main="+two)
 }
 
 // TestStateOfWhatIsHere: a state whose objects have all come before takes effect by
 // itself: branches made, moved and deleted, a force push, HEAD.
 func TestStateOfWhatIsHere(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	work.git("tag", "-a", "v1", "-m", "v1")
 	tag := work.git("rev-parse", "v1")
 	two := work.commit("two")
@@ -167,14 +156,12 @@ func TestStateOfWhatIsHere(t *testing.T) {
 	state := w.sent(w.state(alice, "demo", "HEAD", "refs/heads/old/deep", "refs/heads/main", one, "refs/heads/old/deep", two), host.Held)
 	w.waitIdle()
 	w.wantServed(state, true)
-	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/old/deep", "refs/heads/main="+one, "refs/heads/old/deep="+two)
+	w.wantRefs(demo(alice), "HEAD=refs/heads/old/deep", "refs/heads/main="+one, "refs/heads/old/deep="+two)
 }
 
 // TestImpossibleStates: states that no data can meet wait in vain and hurt nobody.
 func TestImpossibleStates(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	blob := work.git("rev-parse", "HEAD:file")
 	w.sent(w.announce(alice, "demo"), host.Held)
 	good := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
@@ -192,15 +179,13 @@ func TestImpossibleStates(t *testing.T) {
 		w.wantServed(state, false)
 	}
 	w.wantServed(good, true)
-	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one)
+	w.wantRefs(demo(alice), "HEAD=refs/heads/main", "refs/heads/main="+one)
 }
 
 // TestImpossibleStateTakesNothing: a state that git does not want takes no branch away,
 // also if no other state says that it is there.
 func TestImpossibleStateTakesNothing(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	blob := work.git("rev-parse", "HEAD:file")
 	w.sent(w.announce(alice, "demo"), host.Held)
 	good := w.sent(w.state(alice, "demo", "refs/heads/main", one, "refs/heads/old", one), host.Held)
@@ -209,16 +194,14 @@ func TestImpossibleStateTakesNothing(t *testing.T) {
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", blob), host.Held)
 	w.waitIdle()
 	w.wantServed(state, false)
-	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/heads/old="+one)
+	w.wantRefs(demo(alice), "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/heads/old="+one)
 }
 
 // TestDeleted: a repository goes with its announcement, held or served, and a state
 // that was deleted allows no push.
 func TestDeleted(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
-	at := location{Repo: repoOf(alice, "demo")}
+	w, work, one := newWork(t)
+	at := demo(alice)
 
 	first := w.sent(w.announce(alice, "demo"), host.Held)
 	w.waitIdle()
@@ -246,10 +229,8 @@ func TestDeleted(t *testing.T) {
 // TestTimePasses: half an hour after its announcement a repository that nobody has
 // pushed to goes, the announcement stays for a day, and a state brings both back.
 func TestTimePasses(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
-	at := location{Repo: repoOf(alice, "demo")}
+	w, work, one := newWork(t)
+	at := demo(alice)
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
 	w.waitIdle()
 	w.wantRefs(at, "HEAD=refs/heads/master")
@@ -272,7 +253,7 @@ func TestTimePasses(t *testing.T) {
 // whose successor gets one and waits in vain, is left without one.
 func TestServedBeforeItsRepository(t *testing.T) {
 	w := newWorld(t)
-	at := location{Repo: repoOf(alice, "demo")}
+	at := demo(alice)
 	plain := w.sent(w.event(alice, 30617, host.Tag{"d", "demo"}, host.Tag{"clone", "https://elsewhere.test/x.git"}, host.Tag{"relays", "wss://elsewhere.test"}), host.Stored)
 	w.waitIdle()
 	w.wantRefs(at, "absent")
@@ -289,10 +270,8 @@ func TestServedBeforeItsRepository(t *testing.T) {
 
 // TestPullRequest: a contributor pushes a commit and sends its event, in either order.
 func TestPullRequest(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
-	at := location{Repo: repoOf(alice, "demo")}
+	w, work, one := newWork(t)
+	at := demo(alice)
 	w.sent(w.announce(alice, "demo"), host.Held)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
@@ -338,11 +317,9 @@ func TestPullRequest(t *testing.T) {
 // the service was started again meanwhile; one whose event says something else goes
 // when that comes.
 func TestRefsWithoutEvent(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	two := work.commit("two")
-	at := location{Repo: repoOf(alice, "demo")}
+	at := demo(alice)
 	w.sent(w.announce(alice, "demo"), host.Held)
 	lie := w.pullRequest(eve, two, at.Repo)
 	work.git("push", w.url(alice, "demo"), one+":refs/nostr/"+strings.Repeat("a", 64), one+":refs/nostr/"+lie.ID.String())
@@ -366,9 +343,7 @@ func TestRefsWithoutEvent(t *testing.T) {
 // TestContributorsOwnPlace: a pull request is pushed to /prs/ of its author (GRASP-06),
 // for a repository that is not announced here, which gets it when it is.
 func TestContributorsOwnPlace(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	prs := location{Repo: repoOf(eve, "demo"), prs: true}
 	url := w.server.URL + "/prs" + repoOf(eve, "demo").Path()
 	// Nothing was pushed: an empty repository, that is nowhere on disk.
@@ -412,15 +387,13 @@ func TestContributorsOwnPlace(t *testing.T) {
 	// The announcement comes later: the pull request is in its repository, too.
 	w.sent(w.announce(alice, "demo"), host.Held)
 	w.waitIdle()
-	w.wantRefs(location{Repo: repoOf(alice, "demo")}, "HEAD=refs/heads/master", "refs/nostr/"+pr.ID.String()+"="+one)
+	w.wantRefs(demo(alice), "HEAD=refs/heads/master", "refs/nostr/"+pr.ID.String()+"="+one)
 }
 
 // TestCrash: refs have landed and the commit has not; the next start finishes it.
 func TestCrash(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
-	at := location{Repo: repoOf(alice, "demo")}
+	w, work, one := newWork(t)
+	at := demo(alice)
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	w.waitIdle()
@@ -439,10 +412,8 @@ func TestCrash(t *testing.T) {
 func TestCrashOfMaintainer(t *testing.T) {
 	for name, others := range map[string]bool{"alone": false, "among others": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			work := w.workspace()
-			one := work.commit("one")
-			at := location{Repo: repoOf(alice, "demo")}
+			w, work, one := newWork(t)
+			at := demo(alice)
 			state := w.sent(w.state(bob, "demo", "refs/heads/main", one), host.Held)
 			announcement := w.sent(w.announce(alice, "demo", bob), host.Held)
 			if others {
@@ -469,7 +440,7 @@ func TestCrashWithoutState(t *testing.T) {
 	w := newWorld(t)
 	work := w.workspace()
 	work.commit("one")
-	at := location{Repo: repoOf(alice, "demo")}
+	at := demo(alice)
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
 	w.waitIdle()
 	w.halt()
@@ -484,9 +455,7 @@ func TestCrashWithoutState(t *testing.T) {
 
 // TestPolicyRefuses: what the rules allow, a policy may refuse, and git shows why.
 func TestPolicyRefuses(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	w.sent(w.announce(alice, "demo"), host.Held)
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	why := rules.ReasonArchived
@@ -510,9 +479,7 @@ func TestSHA256(t *testing.T) {
 
 // TestIdentifiers: whatever an identifier is made of, it has one repository.
 func TestIdentifiers(t *testing.T) {
-	w := newWorld(t)
-	work := w.workspace()
-	one := work.commit("one")
+	w, work, one := newWork(t)
 	for _, id := range []string{"a:b", "two words", "🦅", strings.Repeat("long", 50), "UPPER", "upper", "a%2Fb", "-x", "--upload-pack=x"} {
 		w.sent(w.announce(alice, id), host.Held)
 		state := w.sent(w.state(alice, id, "refs/heads/main", one), host.Held)
@@ -549,5 +516,51 @@ func TestMaintenance(t *testing.T) {
 	work.git("clone", "-q", w.url(alice, "demo"), fresh)
 	if got := work.git("-C", fresh, "rev-list", "--count", "HEAD"); got != "20" {
 		t.Errorf("the clone has %s commits, want 20", got)
+	}
+}
+
+// TestSharedObjectsReleaseNobody: bob has pushed what alice signs later, to a repository
+// of his own. Eve, who names alice as her maintainer, has its objects that way, since
+// repositories of one identifier share them. Her announcement is not served for it; it
+// is when the push comes to her.
+func TestSharedObjectsReleaseNobody(t *testing.T) {
+	w, work, one := newWork(t)
+	w.sent(w.announce(bob, "demo"), host.Held)
+	w.sent(w.state(bob, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(bob, "demo"), "main")
+	hers := w.sent(w.announce(eve, "demo", alice), host.Held)
+	at := demo(eve)
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	w.waitIdle()
+	w.wantRefs(at, "HEAD=refs/heads/main", "refs/heads/main="+one)
+	w.wantServed(hers, false)
+
+	two := work.commit("two")
+	w.sent(w.state(alice, "demo", "refs/heads/main", two), host.Held)
+	work.git("push", w.url(eve, "demo"), "main")
+	w.wantServed(hers, true)
+}
+
+// TestPullRequestByOtherWays: the commit of a pull request that waits comes with the
+// push of a branch, to the repository or to the one that it follows.
+func TestPullRequestByOtherWays(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	w.sent(w.announce(alice, "demo", bob), host.Held)
+	w.sent(w.announce(bob, "demo", alice), host.Held)
+	for _, to := range []*testkit.Signer{alice, bob} {
+		commit := work.commit(nip19.EncodeNpub(to.PubKey))
+		pr := w.sent(w.pullRequest(eve, commit, repoOf(alice, "demo")), host.Held)
+		w.sent(w.state(alice, "demo", "refs/heads/main", commit), host.Held)
+		work.git("push", w.url(to, "demo"), "main")
+		w.waitIdle()
+		w.wantServed(pr, true)
+		refs, err := w.disk.repo(demo(alice))
+		w.must(err)
+		got, _, err := refs.Ref(t.Context(), nostrRefs+pr.ID.String())
+		w.must(err)
+		if got != commit {
+			t.Errorf("its ref is at %q, want %s", got, commit)
+		}
 	}
 }
