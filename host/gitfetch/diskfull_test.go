@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"talon/host/gitfetch/queue"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
@@ -64,19 +63,7 @@ func TestDiskFull(t *testing.T) {
 		f := newForge(t)
 		repo := f.hold(alice, "x", []string{id}, url)
 		h := newHunter(t, f, nil, nil)
-		g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer g.Close()
-		u, err := h.cfg.Addresses.ParseURL(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ask := func() queue.Result {
-			return h.request(t.Context(), t.Context(), g, queue.Work{Do: queue.Fetch, Key: "x", URL: u}, "label")
-		}
-		if got := ask(); got.Outcome != abi.OutcomeUnspecified || got.Missing != 1 || !strings.Contains(got.Reason, "No space left on device") {
+		if got := ask(t, h, url); got.Outcome != abi.OutcomeUnspecified || got.Missing != 1 || !strings.Contains(got.Reason, "No space left on device") {
 			t.Errorf("with a full disk: %s, %+v", OutcomeName(got.Outcome), got)
 		}
 		nothingLanded(t, f, id)
@@ -87,7 +74,7 @@ func TestDiskFull(t *testing.T) {
 		if err := syscall.Mount("tmpfs", disk, "tmpfs", syscall.MS_REMOUNT, "size=64m"); err != nil {
 			t.Fatal(err)
 		}
-		if got := ask(); got.Outcome != abi.OutcomeOK || got.Missing != 0 {
+		if got := ask(t, h, url); got.Outcome != abi.OutcomeOK || got.Missing != 0 {
 			t.Errorf("with room again: %s, %+v", OutcomeName(got.Outcome), got)
 		}
 	})

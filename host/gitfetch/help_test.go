@@ -281,7 +281,7 @@ func newHunter(t testing.TB, f *forge, m throttle.Module, change func(*Config)) 
 	clamps := queue.DefaultClamps
 	clamps.MinBackoff = 20
 	limits := DefaultLimits
-	limits.Stall, limits.Whole = 10*time.Second, time.Minute
+	limits.Stall, limits.Whole = time.Hour, time.Hour // a machine may pause
 	cfg := Config{
 		Forge: f, Module: m, Addresses: Addresses{Private: true}, Clamps: clamps, Limits: limits, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	}
@@ -309,6 +309,16 @@ func over(t testing.TB, h *Hunter, identifier string) {
 	})
 }
 
+// complete begins the search for x, and expects that nothing is missing at its end.
+func complete(t testing.TB, f *forge, h *Hunter) {
+	t.Helper()
+	h.Held(synced("x"))
+	over(t, h, "x")
+	if left := f.missingOf("x"); len(left) != 0 {
+		t.Errorf("%v is missing", left)
+	}
+}
+
 // missingOf is what an identifier still lacks.
 func (f *forge) missingOf(identifier string) []string {
 	list, err := f.Wanted(f.t.Context(), identifier)
@@ -327,16 +337,30 @@ func attempt(t testing.TB, url, object string, change func(*Config), alter func(
 	if alter != nil {
 		alter(h)
 	}
+	return ask(t, h, url), f
+}
+
+// ask asks a URL once for what the identifier x lacks.
+func ask(t testing.TB, h *Hunter, url string) queue.Result {
+	t.Helper()
+	g, u := reach(t, h, url)
+	return h.request(t.Context(), t.Context(), g, queue.Work{Do: queue.Fetch, Key: "x", URL: u}, "label")
+}
+
+// reach opens a gate until the end of the test, and parses a URL that is to be asked
+// through it.
+func reach(t testing.TB, h *Hunter, url string) (*gate, queue.URL) {
+	t.Helper()
 	g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.Close()
+	t.Cleanup(g.Close)
 	u, err := h.cfg.Addresses.ParseURL(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h.request(t.Context(), t.Context(), g, queue.Work{Do: queue.Fetch, Key: "x", URL: u}, "label"), f
+	return g, u
 }
 
 // raw is a server that does with each connection what it wants.

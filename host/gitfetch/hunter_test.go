@@ -64,11 +64,7 @@ func TestPiecesFromSeveralServers(t *testing.T) {
 	}
 	f.hold(alice, "x", ids, urls...)
 	h := hunt(t, f, inAHurry(), nil)
-	h.Held(synced("x"))
-	over(t, h, "x")
-	if left := f.missingOf("x"); len(left) != 0 {
-		t.Errorf("%v is missing", left)
-	}
+	complete(t, f, h)
 	if f.arrived["x"] != 3 {
 		t.Errorf("the forge was told %d times, want after each server", f.arrived["x"])
 	}
@@ -111,11 +107,7 @@ func TestPullRequest(t *testing.T) {
 		return false
 	})
 	h := hunt(t, f, inAHurry(), nil)
-	h.Held(synced("x"))
-	over(t, h, "x")
-	if left := f.missingOf("x"); len(left) != 0 {
-		t.Errorf("%v is missing", left)
-	}
+	complete(t, f, h)
 	if asked.Load() != 1 {
 		t.Errorf("the author's server was asked for objects %d times, want once", asked.Load())
 	}
@@ -429,11 +421,7 @@ func TestRedirectWithin(t *testing.T) {
 	})
 	f.hold(alice, "x", []string{id}, r.URL+"/deep/old/name.git")
 	h := hunt(t, f, inAHurry(), nil)
-	h.Held(synced("x"))
-	over(t, h, "x")
-	if left := f.missingOf("x"); len(left) != 0 {
-		t.Errorf("%v is missing", left)
-	}
+	complete(t, f, h)
 }
 
 // TestDomainsLimits has many repositories on few servers: by the servers' own
@@ -451,7 +439,12 @@ func TestDomainLimits(t *testing.T) {
 		})
 		remotes = append(remotes, r)
 	}
-	h := hunt(t, f, &quick{delay: 5, backoff: 20, atOnce: atOnce, perMin: perMinute}, nil)
+	// The hunt's time goes on whenever it looks, and stays within a minute.
+	var looks atomic.Int64
+	began := time.Now()
+	h := hunt(t, f, &quick{delay: 5, backoff: 20, atOnce: atOnce, perMin: perMinute}, func(c *Config) {
+		c.Now = func() time.Time { return began.Add(min(span(looks.Add(1)), 59*time.Second)) }
+	})
 	for i := range repositories {
 		name := fmt.Sprint("r", i)
 		var urls []string
@@ -487,11 +480,7 @@ func TestThrottleFails(t *testing.T) {
 			r, f := newRemote(t), newForge(t)
 			f.hold(alice, "x", []string{id}, r.add(t, "x", dir))
 			h := hunt(t, f, m, func(c *Config) { c.Clamps.MaxDelay = 10 })
-			h.Held(synced("x"))
-			over(t, h, "x")
-			if left := f.missingOf("x"); len(left) != 0 {
-				t.Errorf("%v is missing", left)
-			}
+			complete(t, f, h)
 			for q := range throttle.Questions {
 				if n := testutil.ToFloat64(h.metrics.failures[q]); (n == 0) != (throttle.Question(q) == throttle.Pick) {
 					t.Errorf("%s failed %v times", throttle.Question(q), n)
@@ -505,7 +494,7 @@ func TestThrottleFails(t *testing.T) {
 func TestWhatIsTold(t *testing.T) {
 	r, f, m := newRemote(t), newForge(t), inAHurry()
 	r.misbehave(func(w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set("Retry-After", "30")
+		w.Header().Set("Retry-After", "3600")
 		w.WriteHeader(http.StatusTooManyRequests)
 		return true
 	})
@@ -515,7 +504,7 @@ func TestWhatIsTold(t *testing.T) {
 	testkit.Eventually(t, "a second round", func() bool { s, _ := h.Search("x"); return s.Rounds >= 2 })
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.after) != 1 || m.after[0].Outcome != abi.OutcomeRateLimited || m.after[0].Status != 429 || m.after[0].RetryAfter != 30_000 || m.after[0].Missing != 1 {
+	if len(m.after) != 1 || m.after[0].Outcome != abi.OutcomeRateLimited || m.after[0].Status != 429 || m.after[0].RetryAfter != 3600_000 || m.after[0].Missing != 1 {
 		t.Errorf("%+v", m.after)
 	}
 	if r.asked() != 1 {
@@ -590,7 +579,12 @@ func TestSlowServersMakeWay(t *testing.T) {
 	dir, id := work(t, "one")
 	good, f := newRemote(t), newForge(t)
 	slow := map[string]*remote{"a": newRemote(t), "b": newRemote(t)}
-	h := hunt(t, f, inAHurry(), func(c *Config) { c.Clamps.All, c.Clamps.Patience = 2, 1000 })
+	var late atomic.Int64 // what has passed of the hunt's time: it stands still but for this test
+	began := time.Now()
+	h := hunt(t, f, &quick{atOnce: 5}, func(c *Config) {
+		c.Clamps.All = 2
+		c.Now = func() time.Time { return began.Add(time.Duration(late.Load())) }
+	})
 	for _, name := range []string{"a", "b"} {
 		slow[name].misbehave(func(_ http.ResponseWriter, req *http.Request) bool {
 			<-req.Context().Done()
@@ -601,11 +595,8 @@ func TestSlowServersMakeWay(t *testing.T) {
 		testkit.Eventually(t, "the slow server to be asked", func() bool { s, _ := h.Search(name); return len(s.Asking) == 1 })
 	}
 	f.hold(alice, "x", []string{id}, good.add(t, "x", dir))
-	h.Held(synced("x"))
-	over(t, h, "x")
-	if left := f.missingOf("x"); len(left) != 0 {
-		t.Errorf("%v is missing", left)
-	}
+	late.Store(int64(2 * span(h.cfg.Clamps.Patience)))
+	complete(t, f, h)
 	if s, _ := h.Search("a"); s.Last == nil || s.Last.Outcome != "timeout" || !strings.Contains(s.Last.Reason, "others wait") {
 		t.Errorf("%+v", s)
 	}
@@ -632,15 +623,7 @@ func TestMakesWayTooLate(t *testing.T) {
 	f := &stopped{forge: newForge(t)}
 	f.hold(alice, "x", []string{id}, url)
 	h := newHunter(t, f.forge, nil, func(c *Config) { c.Forge = f })
-	g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer g.Close()
-	u, err := h.cfg.Addresses.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g, u := reach(t, h, url)
 	asking, stop := context.WithCancelCause(t.Context())
 	f.stop = stop
 	got := h.request(t.Context(), asking, g, queue.Work{Do: queue.Fetch, Key: "x", URL: u}, "label")

@@ -138,11 +138,7 @@ func TestFullDiskEndsNoHunt(t *testing.T) {
 	d.full, d.kept["odd"] = true, []byte("{")
 	f.hold(alice, "x", []string{id}, r.add(t, "x", dir))
 	h, _ := running(t, f, d)
-	h.Held(synced("x"))
-	over(t, h, "x")
-	if left := f.missingOf("x"); len(left) != 0 {
-		t.Errorf("%v is missing", left)
-	}
+	complete(t, f, h)
 	d.mu.Lock()
 	if d.tried < 2 || len(d.kept) != 1 {
 		t.Errorf("%d attempts to save, %d records", d.tried, len(d.kept))

@@ -1,10 +1,8 @@
 package gitfetch
 
 import (
-	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,36 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
-
-// pipes is a network in memory: what dials it is accepted.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	select {
-	case p.conns <- theirs:
-		return ours, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { close(p.done); return nil }
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // silence sends nothing.
 func silence(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -101,11 +72,12 @@ func TestSlowServers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				network := &pipes{make(chan net.Conn), make(chan struct{})}
+				network := testkit.NewNetwork()
+				listener := network.Listen("git.example.com:80")
 				server := &http.Server{Handler: http.HandlerFunc(test.serve)}
-				go func() { _ = server.Serve(network) }()
+				go func() { _ = server.Serve(listener) }()
 				defer server.Close()
-				e := newGate(Addresses{Private: true}, network.dial, Limits{
+				e := newGate(Addresses{Private: true}, network.Dial, Limits{
 					Bytes: 4 << 20, Objects: 100_000, Refs: 1000, RefBytes: 1 << 20, Whole: time.Hour, Stall: stall, Rate: 1000,
 				})
 				defer e.transport.CloseIdleConnections()

@@ -34,10 +34,7 @@ type RepositoryStatus struct {
 }
 
 // Refused is a URL of an event that is not asked. At most five of a search are kept.
-type Refused struct {
-	URL    string `json:"url"`
-	Reason string `json:"reason"`
-}
+type Refused = queue.Refused
 
 // DomainStatus is the status of a domain.
 type DomainStatus struct {
@@ -98,13 +95,9 @@ func (h *Hunter) Search(identifier string) (RepositoryStatus, bool) {
 }
 
 func repositoryStatus(r *queue.Repository) RepositoryStatus {
-	var refused []Refused
-	for _, u := range r.Refused {
-		refused = append(refused, Refused(u))
-	}
 	return RepositoryStatus{
 		Identifier: r.Key, Repository: r.Name, Since: at(r.Since), Expires: at(r.Expires), Next: at(r.Next),
-		Rounds: int(r.Attempts), Missing: int(r.Missing), Asking: r.Asking, WaitsFor: r.Waiting, Refused: refused, Last: lastOf(r.Last),
+		Rounds: int(r.Attempts), Missing: int(r.Missing), Asking: r.Asking, WaitsFor: r.Waiting, Refused: r.Refused, Last: lastOf(r.Last),
 	}
 }
 

@@ -64,11 +64,7 @@ func TestBundledThrottles(t *testing.T) {
 			r, f := newRemote(t), newForge(t)
 			f.hold(alice, "x", []string{id}, r.URL+"/absent.git", r.add(t, "x", dir))
 			h := hunt(t, f, load(t, name, config), nil)
-			h.Held(synced("x"))
-			over(t, h, "x")
-			if left := f.missingOf("x"); len(left) != 0 {
-				t.Errorf("%v is missing", left)
-			}
+			complete(t, f, h)
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,15 +126,8 @@ type line struct {
 	url  string
 }
 
-// How long a server may send nothing, in real time: whatever else the machine does, one that
-// is there answers sooner. Where a test has one that does not, it waits for that.
-const (
-	patient   = 10 * time.Second
-	impatient = 3 * time.Second
-)
-
 // startService runs a service until the end of the test.
-func startService(t *testing.T, throttle throttle.Module, stall time.Duration) *service {
+func startService(t *testing.T, throttle throttle.Module) *service {
 	t.Helper()
 	s := &service{t: t, began: time.Unix(time.Now().Unix(), 0), owner: testkit.NewSigner(1)}
 	s.clock.set(s.began)
@@ -157,7 +151,8 @@ func startService(t *testing.T, throttle throttle.Module, stall time.Duration) *
 	})
 	s.must(err)
 	limits := gitfetch.DefaultLimits
-	limits.Stall = stall
+	limits.Stall = time.Hour // real time: a machine may pause
+	limits.Whole = time.Hour
 	s.hunter = gitfetch.New(t.Context(), gitfetch.Config{
 		Forge: repositories, Module: throttle, Addresses: gitfetch.Addresses{Own: own, Private: true}, Clamps: queue.DefaultClamps,
 		Limits: limits, Log: log, Now: s.clock.now,
@@ -413,21 +408,18 @@ func (l *servers) give(s *service, server int, dir string) {
 	testkit.Git(s.t, dir, "clone", "-q", "--bare", "--no-local", dir, filepath.Join(l.dir, strconv.Itoa(server-1), alice, "demo.git"))
 }
 
-// late is a server that does not answer the first request, in front of another.
-func late(t *testing.T, address string) string {
+// unreliable is a server that hangs up at the first request, in front of another.
+func unreliable(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: u.Scheme, Host: u.Host})
-	var first sync.Once
+	var failed atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		silent := false
-		first.Do(func() { silent = true })
-		if silent {
-			<-r.Context().Done()
-			return
+		if failed.CompareAndSwap(false, true) {
+			panic(http.ErrAbortHandler)
 		}
 		behind.ServeHTTP(w, r)
 	}))
@@ -448,7 +440,7 @@ func timelines(t *testing.T, polite throttle.Module) {
 	// A: the event comes first, and a push follows. No server is asked, and nothing is
 	// searched for any more.
 	t.Run("A", func(t *testing.T) {
-		s, remote := startService(t, polite, patient), startServers(t)
+		s, remote := startService(t, polite), startServers(t)
 		dir, ids := s.work(1)
 		remote.give(s, 1, dir)
 		announcement := s.announce(remote.urls...)
@@ -471,7 +463,7 @@ func timelines(t *testing.T, polite throttle.Module) {
 
 	// B: the data comes first: the event is served immediately.
 	t.Run("B", func(t *testing.T) {
-		s, remote := startService(t, polite, patient), startServers(t)
+		s, remote := startService(t, polite), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls...)
 		first := s.send(host.FromClient, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]})
@@ -489,7 +481,7 @@ func timelines(t *testing.T, polite throttle.Module) {
 	// C: synced events, in a burst. Half a second later the servers are asked, and again
 	// until the data is on one of them.
 	t.Run("C", func(t *testing.T) {
-		s, remote := startService(t, polite, patient), startServers(t)
+		s, remote := startService(t, polite), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls...)
 		older := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
@@ -519,10 +511,10 @@ func timelines(t *testing.T, polite throttle.Module) {
 	// D: the data never comes: after 20, 40, 80 seconds and then every two minutes all
 	// servers are asked again, and after 30 minutes nothing is left.
 	t.Run("D", func(t *testing.T) {
-		s, remote := startService(t, polite, impatient), startServers(t)
+		s, remote := startService(t, polite), startServers(t)
 		_, ids := s.work(1)
 		urls := slices.Clone(remote.urls)
-		urls[1] = late(t, urls[1])
+		urls[1] = unreliable(t, urls[1])
 		s.announce(urls...)
 		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
@@ -547,7 +539,7 @@ func timelines(t *testing.T, polite throttle.Module) {
 			for i := range urls {
 				how := "not-found"
 				if i == 1 && len(rounds) == 1 {
-					how = "timeout"
+					how = "unreachable"
 				}
 				asked = append(asked, fmt.Sprintf("%v %d: %s", at, i+1, how))
 			}
@@ -568,7 +560,7 @@ func planned(t *testing.T, polite throttle.Module) {
 	// The commit of a pull request is where its author says, and the repository's own
 	// servers do not have it.
 	t.Run("pull request", func(t *testing.T) {
-		s, remote := startService(t, polite, patient), startServers(t)
+		s, remote := startService(t, polite), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls[0])
 		state := s.send(host.FromClient, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
@@ -585,7 +577,7 @@ func planned(t *testing.T, polite throttle.Module) {
 
 	// Three branches on three servers.
 	t.Run("several servers", func(t *testing.T) {
-		s, remote := startService(t, polite, patient), startServers(t)
+		s, remote := startService(t, polite), startServers(t)
 		s.announce(remote.urls...)
 		tags := host.Tags{{"d", "demo"}}
 		for i := range 3 {
@@ -602,22 +594,22 @@ func planned(t *testing.T, polite throttle.Module) {
 
 	// A server that fails once is asked again after the backoff.
 	t.Run("backoff", func(t *testing.T) {
-		s, remote := startService(t, polite, impatient), startServers(t)
+		s, remote := startService(t, polite), startServers(t)
 		dir, ids := s.work(1)
 		remote.give(s, 1, dir)
-		url := late(t, remote.urls[0])
+		url := unreliable(t, remote.urls[0])
 		s.announce(url)
 		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
 		s.pass(20*time.Second + 500*time.Millisecond)
 		s.resolved(state)
-		s.want("servers asked", s.said("asked for git data", url), "500ms 1: timeout", "20.5s 1: ok")
+		s.want("servers asked", s.said("asked for git data", url), "500ms 1: unreachable", "20.5s 1: ok")
 	})
 
 	// A server is asked 30 times in a minute, however many of its URLs are named, and
 	// goes on when the minute is over.
 	t.Run("throttling", func(t *testing.T) {
-		s, remote := startService(t, polite, patient), startServers(t)
+		s, remote := startService(t, polite), startServers(t)
 		dir, ids := s.work(1)
 		remote.give(s, 1, dir)
 		var urls, want []string

@@ -11,7 +11,7 @@
 //  3. Of two announcements by one author the newer counts.
 //
 // It keeps nothing and decides nothing: what a maintainer may do is for package grasp of
-// the SDK to say.
+// the SDK to say. [Read] and [ReadAll] are how others read events about repositories, too.
 package maintainers
 
 import (

@@ -30,7 +30,10 @@ type Plan struct {
 }
 
 // Refused is a URL that is not asked, and why.
-type Refused struct{ URL, Reason string }
+type Refused struct {
+	URL    string `json:"url"`
+	Reason string `json:"reason"`
+}
 
 // Looked answers a Look, or a Check.
 func (q *Queue) Looked(now int64, t Ticket, p Plan) {
