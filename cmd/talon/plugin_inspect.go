@@ -11,7 +11,7 @@ import (
 
 	"talon/cmd/internal/author"
 	"talon/host"
-	"talon/host/plugin/claim"
+	"talon/host/plugin"
 	"talon/sdk/nip19"
 )
 
@@ -77,7 +77,7 @@ func pluginSignCommand() *cobra.Command {
 		Use:   "sign MODULE.wasm | NAME.toml",
 		Short: "Sign a module: its hash and what it may do; or a side-car",
 		Long: `Sign a module with your key: a nostr event (kind 1063, NIP-94) that names the hash of the file and the capabilities that it
-asks for. It is written to MODULE.wasm` + claim.Suffix + `; talon event publish sends it to relays.
+asks for. It is written to MODULE.wasm` + plugin.SignatureSuffix + `; talon event publish sends it to relays.
 A side-car is signed by its hash alone: a relay with --plugin-signers asks for that where the side-car of a required policy changes.`,
 		Example: `  talon plugin sign words.wasm --key alice.key --url https://example.com/words.wasm`,
 		Args:    cobra.ExactArgs(1),
@@ -100,7 +100,7 @@ A side-car is signed by its hash alone: a relay with --plugin-signers asks for t
 			return printEvent(cmd, e)
 		}
 		if out == "" {
-			out = file + claim.Suffix
+			out = file + plugin.SignatureSuffix
 		}
 		if err := os.WriteFile(out, append(e.JSON, '\n'), 0o644); err != nil {
 			return fmt.Errorf("write the signature: %w", err)
@@ -133,7 +133,7 @@ func pluginVerifyCommand() *cobra.Command {
 Who that is, is for you to know: say it with --by.`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&file, "signature", "", "the signature (default MODULE.wasm"+claim.Suffix+"): a `file`")
+	cmd.Flags().StringVar(&file, "signature", "", "the signature (default MODULE.wasm"+plugin.SignatureSuffix+"): a `file`")
 	cmd.Flags().StringVar(&by, "by", "", "who must have signed it: an `npub`, or 64 hex digits")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		source, err := author.Find(cmd.Context(), args[0], "", cmd.ErrOrStderr())
@@ -141,7 +141,7 @@ Who that is, is for you to know: say it with --by.`,
 			return quoted(err)
 		}
 		if file == "" {
-			file = source.File + claim.Suffix
+			file = source.File + plugin.SignatureSuffix
 		}
 		f, err := os.Open(file)
 		if err != nil {

@@ -15,7 +15,6 @@ import (
 	"talon/host"
 	"talon/host/admin"
 	"talon/host/plugin"
-	"talon/host/plugin/claim"
 	"talon/host/plugin/sidecar"
 	"talon/sdk/nip19"
 )
@@ -313,7 +312,7 @@ func pluginSwapCommand() *cobra.Command {
 		Use:   "swap NAME FILE",
 		Short: "Put a module into the folder of plugins, if it passes every check",
 		Long: `Put a module into the folder of plugins as NAME.wasm, if it passes every check; NAME.toml beside it stays as it is.
-If FILE` + claim.Suffix + ` is there, as talon plugin sign writes it, it goes with it where a signature is asked for.
+If FILE` + plugin.SignatureSuffix + ` is there, as talon plugin sign writes it, it goes with it where a signature is asked for.
 
 If a check fails, nothing changes. No event is lost or answered twice: what is being decided ends with the old generation.`,
 		Args: cobra.ExactArgs(2),
@@ -322,7 +321,7 @@ If a check fails, nothing changes. No event is lost or answered twice: what is b
 		if err != nil {
 			return err
 		}
-		signature, err := readSignature(args[1] + claim.Suffix)
+		signature, err := readSignature(args[1] + plugin.SignatureSuffix)
 		if err != nil {
 			return err
 		}

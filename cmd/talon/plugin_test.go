@@ -16,7 +16,6 @@ import (
 	"talon/host"
 	"talon/host/admin"
 	"talon/host/plugin"
-	"talon/host/plugin/sample"
 	"talon/host/plugin/sidecar"
 )
 
@@ -58,7 +57,7 @@ func (f *fakePlugins) Record(_ context.Context, o plugin.Recording, write func([
 		return plugin.Recorded{}, f.refuse
 	}
 	err := write([]byte("{}\n"))
-	return plugin.Recorded{Ended: "count", Counts: sample.Counts{Lines: 1, Bytes: 3, Functions: map[string]int{"admit": 1}, Dropped: 2, TooLarge: 1, Unseen: 1}}, err
+	return plugin.Recorded{Ended: "count", Lines: 1, Bytes: 3, Functions: map[string]int{"admit": 1}, Dropped: 2, TooLarge: 1, Unseen: 1}, err
 }
 
 func (f *fakePlugins) change(format string, args ...any) (plugin.Status, error) {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"talon/host/plugin"
-	"talon/host/plugin/sample"
 )
 
 // pathRecord is GET, with for, most, plugin and redact. The answer is lines as they
@@ -93,7 +92,7 @@ func parseRecord(query url.Values) (ask plugin.Recording, err error) {
 			return ask, fmt.Errorf("most %.20q is wrong: want a number from 1 to %d", text, plugin.MaxRecordLines)
 		}
 	}
-	ask.Redact, err = sample.ParseRedaction(query.Get("redact"))
+	ask.Redact, err = plugin.ParseRedaction(query.Get("redact"))
 	return ask, err
 }
 

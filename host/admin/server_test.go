@@ -18,7 +18,6 @@ import (
 
 	"talon/host"
 	"talon/host/plugin"
-	"talon/host/plugin/sample"
 	"talon/host/plugin/sidecar"
 	"talon/internal/testkit"
 )
@@ -90,7 +89,7 @@ func (f *fake) Record(ctx context.Context, o plugin.Recording, write func([]byte
 		_ = write([]byte(`{"half a`))
 		return plugin.Recorded{}, errors.New("the disk is on fire")
 	}
-	return plugin.Recorded{Ended: "count", Counts: sample.Counts{Lines: 2}}, nil
+	return plugin.Recorded{Ended: "count", Lines: 2}, nil
 }
 
 // serve returns a client of a server.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"talon/host/plugin/claim"
 	"talon/host/plugin/folder"
 	"talon/host/plugin/sidecar"
 )
@@ -24,7 +23,7 @@ var ErrRefused = errors.New("refused")
 
 // Swap puts a module into the folder under a name, with the side-car that is
 // there, and makes it run. If it fails a check, the error says which, and
-// nothing changes. A signature of the module, as package claim reads it, goes into
+// nothing changes. A signature of the module, as [VerifySignature] reads it, goes into
 // the folder with it; without one, that which lies there counts.
 func (r *Registry) Swap(ctx context.Context, name string, wasm, signature []byte) (Status, error) {
 	if err := folder.CheckName(name); err != nil {
@@ -55,7 +54,7 @@ func (r *Registry) Swap(ctx context.Context, name string, wasm, signature []byte
 	}
 	return r.replace(ctx, newSource(name, wasm, text).sign(signature), func() error {
 		if own && signature != nil {
-			if err := folder.Write(r.o.Dir, name+".wasm"+claim.Suffix, signature); err != nil {
+			if err := folder.Write(r.o.Dir, name+".wasm"+SignatureSuffix, signature); err != nil {
 				return err
 			}
 		}
@@ -128,7 +127,7 @@ func (r *Registry) writeFiles(s *source) (err error) {
 		return err
 	}
 	if s.signature != nil {
-		if err := folder.Write(r.o.Dir, s.name+".wasm"+claim.Suffix, s.signature); err != nil {
+		if err := folder.Write(r.o.Dir, s.name+".wasm"+SignatureSuffix, s.signature); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,7 @@
 // A [Registry] looks at the folder. Each NAME.wasm, with the side-car NAME.toml if
 // there is one, becomes a generation in steps that each can refuse it with a
 // sentence: read the side-car (package sidecar), check the pin, and the signature if
-// there must be one (package claim), load the module (package guest: manifest, audit,
+// there must be one ([VerifySignature]), load the module (package guest: manifest, audit,
 // metering, compiler, configuration), run its self-test by compiler and interpreter.
 // What was refused is in quarantine, and what ran before goes on. What passed goes
 // onto the history (package folder), where a restart and a rollback find it, and into
@@ -13,7 +13,7 @@
 // A side-car without a module can name a program of the operator's instead (package
 // program), if programs are allowed: it answers [Registry.Admit] alone.
 //
-// Somebody may record what is decided ([Registry.Record], package sample).
+// Somebody may record what is decided ([Registry.Record]).
 //
 // An active set is all that decides at one moment. Decisions enter it, and the last
 // one to leave an active set that has been replaced closes what only that active set

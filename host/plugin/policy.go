@@ -9,7 +9,6 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/guest"
-	"talon/host/plugin/sample"
 	"talon/host/plugin/sidecar"
 	"talon/sdk/abi/manifest"
 	rules "talon/sdk/grasp"
@@ -51,8 +50,8 @@ func (r *Registry) Admit(ctx context.Context, it *host.Item, facts host.Facts, n
 	}
 	r.journal.add(&it.Event.ID, &c, opinions)
 	if c.record != nil {
-		c.record.Asked(c.names())
-		c.record.Admit(it, now, c.ruling)
+		c.record.chained(c.names())
+		c.record.admit(it, now, c.ruling)
 	}
 	return c.ruling, nil
 }
@@ -61,7 +60,7 @@ func (r *Registry) Admit(ctx context.Context, it *host.Item, facts host.Facts, n
 // plugins pass, it may.
 func (r *Registry) Query(ctx context.Context, q *host.Query) (host.Ruling, error) {
 	return r.allow(ctx, guest.Query, causesOfClient(q.Client), func(b *guest.Request, now int64) []byte { return b.Query(q, now) },
-		func(t *sample.Take, now int64, ruling host.Ruling) { t.Query(q, now, ruling) })
+		func(t *take, now int64, ruling host.Ruling) { t.query(q, now, ruling) })
 }
 
 // Connect decides whether a client may connect. If all plugins pass, it may.
@@ -69,18 +68,18 @@ func (r *Registry) Connect(ctx context.Context, c *host.Connection) (host.Ruling
 	var who causes
 	who.network(c.Client.Addr)
 	return r.allow(ctx, guest.Connect, who, func(b *guest.Request, now int64) []byte { return b.Connect(c, now) },
-		func(t *sample.Take, now int64, ruling host.Ruling) { t.Connect(c, now, ruling) })
+		func(t *take, now int64, ruling host.Ruling) { t.connect(c, now, ruling) })
 }
 
 // Push decides whether ref updates that GRASP's own rules allow may happen. If
 // all plugins pass, they may.
 func (r *Registry) Push(ctx context.Context, p *host.Push) (host.Ruling, error) {
 	return r.allow(ctx, guest.Push, causesOfClient(p.Client), func(b *guest.Request, now int64) []byte { return b.Push(p, now) },
-		func(t *sample.Take, now int64, ruling host.Ruling) { t.Push(p, now, ruling) })
+		func(t *take, now int64, ruling host.Ruling) { t.push(p, now, ruling) })
 }
 
 func (r *Registry) allow(ctx context.Context, f guest.Func, who causes, encode func(*guest.Request, int64) []byte,
-	record func(*sample.Take, int64, host.Ruling)) (host.Ruling, error) {
+	record func(*take, int64, host.Ruling)) (host.Ruling, error) {
 	if err := r.notCurrent(); err != nil {
 		return host.Ruling{}, err
 	}
@@ -104,7 +103,7 @@ func (r *Registry) allow(ctx context.Context, f guest.Func, who causes, encode f
 		c.runShadow(ctx, nil)
 	}
 	if c.record != nil {
-		c.record.Asked(c.chain.names, c.asked)
+		c.record.chained(c.chain.names, c.asked)
 		record(c.record, now, c.ruling)
 	}
 	return c.ruling, nil
@@ -137,7 +136,7 @@ type question struct {
 	source   string
 	causes   causes
 	fallback *generation
-	record   *sample.Take   // nil: nobody records
+	record   *take          // nil: nobody records
 	held     host.HeldFacts // what plugins see of purgatory, if facts have none
 	item     *host.Item     // for programs; nil unless admit is asked
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/plugin/sample"
 )
 
 // recorded is a recording that is under way.
@@ -228,11 +227,11 @@ func BenchmarkRecord(b *testing.B) {
 			}
 			defer func() { _ = r.Close(context.Background()) }()
 			if recording {
-				s := sample.New(sample.Options{Max: math.MaxInt, Bytes: math.MaxInt64})
+				s := newSample(Recording{Max: math.MaxInt}, math.MaxInt64, host.Service{})
 				r.recording.Store(s)
-				defer s.End()
+				defer s.end()
 				go func() {
-					for len(s.Next()) > 0 {
+					for len(s.next()) > 0 {
 					}
 				}()
 			}

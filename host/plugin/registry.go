@@ -19,7 +19,6 @@ import (
 	"talon/host"
 	"talon/host/plugin/folder"
 	"talon/host/plugin/guest"
-	"talon/host/plugin/sample"
 	"talon/host/plugin/state"
 	"talon/sdk/abi/manifest"
 )
@@ -38,7 +37,7 @@ type Registry struct {
 
 	current atomic.Pointer[activeSet]
 
-	recording atomic.Pointer[sample.Sample] // nil: nobody records
+	recording atomic.Pointer[sample] // nil: nobody records
 
 	shared *shared // nil: no others run the same plugins
 

@@ -11,12 +11,70 @@ import (
 	"strconv"
 	"strings"
 
-	"talon/host/plugin/claim"
+	"talon/host"
 	"talon/host/plugin/folder"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
+	"talon/host/schnorr"
+	"talon/host/wire"
 	"talon/sdk/nip19"
 )
+
+// What the author of a module says of it is a claim: an event of kind 1063 (NIP-94),
+// signed, that names the hash of the file and the capabilities that it asks for. It is true
+// of exactly these bytes. Who the key belongs to, and whether to trust it, it does not say.
+
+// SignatureSuffix is what the file with a claim ends with, after the name of the module's.
+const SignatureSuffix = ".sig"
+
+// SignatureKind is the event kind of a claim.
+const SignatureKind host.Kind = 1063
+
+// MaxSignature bounds the bytes of a claim.
+const MaxSignature = 64 << 10
+
+// VerifySignature checks that a claim is signed, and names the module with this SHA-256, in
+// lower-case hex, and these capabilities. It returns the signer's key.
+func VerifySignature(text []byte, sha256 string, capabilities []string) (*host.Event, error) {
+	if len(text) > MaxSignature {
+		return nil, fmt.Errorf("the signature is longer than %d bytes: want the event that talon plugin sign writes", MaxSignature)
+	}
+	e, err := wire.ParseEvent(text)
+	if err != nil {
+		return nil, fmt.Errorf("the signature is no event: %w", err)
+	}
+	if err := e.CheckID(); err != nil {
+		return nil, fmt.Errorf("the signature was changed after it was made: %w", err)
+	}
+	if err := schnorr.Verify(e); err != nil {
+		return nil, fmt.Errorf("the signature is not by the key that it names: %w", err)
+	}
+	if e.Kind != SignatureKind {
+		return nil, fmt.Errorf("the signature is an event of kind %d: want kind %d", e.Kind, SignatureKind)
+	}
+	switch hashes := tagValues(e, "x"); {
+	case len(hashes) != 1:
+		return nil, errors.New("the signature does not name one hash: want one x tag")
+	case hashes[0] != sha256:
+		return nil, fmt.Errorf("the signature is for another file: it names sha256 %.64q, this file has %s", hashes[0], sha256)
+	}
+	signed := slices.Sorted(slices.Values(tagValues(e, "capability")))
+	asked := slices.Sorted(slices.Values(capabilities))
+	if !slices.Equal(signed, asked) {
+		return nil, fmt.Errorf("the signature is for the capabilities %.500q; the module asks for %q", signed, asked)
+	}
+	return e, nil
+}
+
+// tagValues are those of all tags of a name.
+func tagValues(e *host.Event, name string) (list []string) {
+	for _, tag := range e.Tags {
+		if len(tag) > 1 && tag[0] == name {
+			list = append(list, tag[1])
+		}
+	}
+	return list
+}
 
 // sign gives a source the signature that lies beside it, nil if none does.
 func (s *source) sign(signature []byte) *source {
@@ -45,13 +103,13 @@ func (r *Registry) checkSigner(file *sidecar.File, s *source) (string, error) {
 		return "", nil
 	}
 	if s.signature == nil {
-		return "", fmt.Errorf("it is not signed: want %s.wasm%s beside it, as talon plugin sign writes it", s.name, claim.Suffix)
+		return "", fmt.Errorf("it is not signed: want %s.wasm%s beside it, as talon plugin sign writes it", s.name, SignatureSuffix)
 	}
 	man, err := guest.ReadManifest(s.wasm)
 	if err != nil {
 		return "", err
 	}
-	e, err := claim.Verify(s.signature, s.key.sha256(), man.Capabilities)
+	e, err := VerifySignature(s.signature, s.key.sha256(), man.Capabilities)
 	if err != nil {
 		return "", err
 	}
@@ -73,7 +131,7 @@ func (r *Registry) signatureOf(e folder.Entry, text []byte) ([]byte, error) {
 	if e.Wasm == nil || e.Signature == nil || !r.mustBeSigned(text) {
 		return nil, nil
 	}
-	return folder.Read(e.Signature, claim.Max)
+	return folder.Read(e.Signature, MaxSignature)
 }
 
 // readSignature returns the signature that lies beside a module, if it must have one;
@@ -85,7 +143,7 @@ func (r *Registry) readSignature(name string, text []byte) ([]byte, error) {
 	if now := r.agreed(name); now != nil && now.Signature != nil {
 		return now.Signature, nil
 	}
-	signature, err := readFile(filepath.Join(r.o.Dir, name+".wasm"+claim.Suffix), claim.Max)
+	signature, err := readFile(filepath.Join(r.o.Dir, name+".wasm"+SignatureSuffix), MaxSignature)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -135,13 +193,13 @@ func (r *Registry) checkSidecarSigner(e folder.Entry, src *source) error {
 	}
 	if e.SidecarSignature == nil {
 		return fmt.Errorf("the policy is required, and its side-car is another than before: want %s.toml%s beside it, as talon plugin sign writes it, or a command of talon plugin",
-			e.Name, claim.Suffix)
+			e.Name, SignatureSuffix)
 	}
-	text, err := folder.Read(e.SidecarSignature, claim.Max)
+	text, err := folder.Read(e.SidecarSignature, MaxSignature)
 	if err != nil {
 		return err
 	}
-	signed, err := claim.Verify(text, fmt.Sprintf("%x", sha256.Sum256(src.sidecar)), nil)
+	signed, err := VerifySignature(text, fmt.Sprintf("%x", sha256.Sum256(src.sidecar)), nil)
 	if err != nil {
 		return fmt.Errorf("%s.toml: %w", e.Name, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"talon/host"
-	"talon/host/plugin/claim"
 	"talon/host/plugin/sidecar"
 	"talon/internal/testkit"
 	"talon/sdk/nip19"
@@ -23,7 +22,7 @@ func signedBy(signer *testkit.Signer, wasm []byte, capabilities ...string) []byt
 	for _, capability := range capabilities {
 		tags = append(tags, host.Tag{"capability", capability})
 	}
-	return signer.Event(claim.Kind, now, "", tags...).JSON
+	return signer.Event(SignatureKind, now, "", tags...).JSON
 }
 
 // signers is a side-car that names who must have signed.
@@ -56,7 +55,7 @@ func TestSigned(t *testing.T) {
 		{"forged", []byte(strings.Replace(string(good), `"created_at":17`, `"created_at":18`, 1)), "was changed after it was made"},
 		{"garbage", []byte("{}"), "the signature is no event"},
 		{"empty", []byte{}, "the signature is no event"},
-		{"too long", make([]byte, claim.Max+1), "want at most 65536"},
+		{"too long", make([]byte, MaxSignature+1), "want at most 65536"},
 	} {
 		if test.signature != nil {
 			w.drop("guard.wasm.sig", test.signature)

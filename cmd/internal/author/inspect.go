@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"talon/host"
-	"talon/host/plugin/claim"
+	"talon/host/plugin"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
 	"talon/sdk/abi/manifest"
@@ -193,7 +193,7 @@ func (s *Source) Claim(url string) *host.Event {
 	for _, capability := range slices.Sorted(slices.Values(man.Capabilities)) {
 		tags = append(tags, host.Tag{"capability", capability})
 	}
-	return &host.Event{Kind: claim.Kind, Tags: tags, Content: man.Summary}
+	return &host.Event{Kind: plugin.SignatureKind, Tags: tags, Content: man.Summary}
 }
 
 // ClaimSidecar returns an event for an operator to sign. It states the hash of the
@@ -215,11 +215,11 @@ func ClaimSidecar(path string) (*host.Event, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	tags := host.Tags{{"x", fmt.Sprintf("%x", sha256.Sum256(text))}, {"m", "application/toml"}, {"size", strconv.Itoa(len(text))}, {"name", filepath.Base(path)}}
-	return &host.Event{Kind: claim.Kind, Tags: tags}, nil
+	return &host.Event{Kind: plugin.SignatureKind, Tags: tags}, nil
 }
 
 // Verify parses a claim and checks its signature and that it names this module's hash and
 // capabilities. It returns who signed it.
 func (s *Source) Verify(text []byte) (*host.Event, error) {
-	return claim.Verify(text, s.SHA256, s.Manifest.Capabilities)
+	return plugin.VerifySignature(text, s.SHA256, s.Manifest.Capabilities)
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/plugin/claim"
+	"talon/host/plugin"
 	"talon/internal/testkit"
 )
 
@@ -435,7 +435,7 @@ func TestClaim(t *testing.T) {
 		want string
 	}{
 		"no event":           {[]byte("{}"), "the signature is no event"},
-		"too long":           {make([]byte, claim.Max+1), "longer than"},
+		"too long":           {make([]byte, plugin.MaxSignature+1), "longer than"},
 		"changed":            {[]byte(strings.Replace(good, "rate.wasm", "other.wasm", 1)), "was changed after it was made"},
 		"another kind":       {sign(func(e *host.Event) { e.Kind = 1 }), "of kind 1: want kind 1063"},
 		"another file":       {sign(set("x", strings.Repeat("ab", 32))), "is for another file: it names sha256"},

@@ -1,6 +1,7 @@
-package sample
+package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,28 +14,30 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-const now = 1_700_000_000
+// keptFacts is facts that do not change.
+type keptFacts struct{ stored, held []*host.Event }
 
-// world is facts that do not change.
-type world struct{ stored, held []*host.Event }
-
-func (w *world) Get(_ context.Context, id host.ID) ([]byte, error) { return get(w.stored, id), nil }
-
-func (w *world) Query(_ context.Context, f host.Filter) ([][]byte, error) {
-	return query(w.stored, f), nil
+func (w *keptFacts) Get(_ context.Context, id host.ID) ([]byte, error) {
+	return textOf(w.stored, id), nil
 }
 
-func (w *world) Referenced(_ context.Context, text string) (bool, error) {
+func (w *keptFacts) Query(_ context.Context, f host.Filter) ([][]byte, error) {
+	return textsOf(w.stored, f), nil
+}
+
+func (w *keptFacts) Referenced(_ context.Context, text string) (bool, error) {
 	return strings.HasPrefix(text, "named"), nil
 }
 
-func (w *world) Held(_ context.Context, id host.ID) ([]byte, error) { return get(w.held, id), nil }
-
-func (w *world) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
-	return query(w.held, f), nil
+func (w *keptFacts) Held(_ context.Context, id host.ID) ([]byte, error) {
+	return textOf(w.held, id), nil
 }
 
-func get(list []*host.Event, id host.ID) []byte {
+func (w *keptFacts) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
+	return textsOf(w.held, f), nil
+}
+
+func textOf(list []*host.Event, id host.ID) []byte {
 	for _, e := range list {
 		if e.ID == id {
 			return e.AppendJSON(nil)
@@ -43,7 +46,7 @@ func get(list []*host.Event, id host.ID) []byte {
 	return nil
 }
 
-func query(list []*host.Event, f host.Filter) (found [][]byte) {
+func textsOf(list []*host.Event, f host.Filter) (found [][]byte) {
 	for _, e := range list {
 		if f.Matches(e) {
 			found = append(found, e.AppendJSON(nil))
@@ -56,29 +59,23 @@ func event(id byte, content string) *host.Event {
 	return &host.Event{ID: host.ID{id}, PubKey: host.PubKey{2}, CreatedAt: now - int64(id), Kind: 1, Content: content, Tags: host.Tags{{"t", "<nostr> & co"}}}
 }
 
-func item(id byte, content string) *host.Item {
+func note(id byte, content string) *host.Item {
 	return &host.Item{
 		Event: event(id, content), Authed: []host.PubKey{{5}},
 		Source: &host.Source{Addr: netip.MustParseAddr("192.0.2.7")},
 	}
 }
 
-func sampleOf(o Options) *Sample {
-	if o.Max == 0 {
-		o.Max = 100
-	}
-	if o.Bytes == 0 {
-		o.Bytes = 1 << 30
-	}
-	o.Service = host.Service{Domain: "relay.test", PRs: true, Operator: [32]byte{7}}
-	return New(o)
+func sampleOf(o Recording, maxBytes int64) *sample {
+	o.Max = cmp.Or(o.Max, 100)
+	return newSample(o, cmp.Or(maxBytes, 1<<30), host.Service{Domain: "relay.test", PRs: true, Operator: [32]byte{7}})
 }
 
 // vectors ends a sample and reads it.
-func vectors(t *testing.T, s *Sample) (list []manifest.Vector) {
+func vectors(t *testing.T, s *sample) (list []manifest.Vector) {
 	t.Helper()
-	s.End()
-	for text := s.Next(); len(text) > 0; text = s.Next() {
+	s.end()
+	for text := s.next(); len(text) > 0; text = s.next() {
 		for line := range strings.Lines(string(text)) {
 			// What a line need not have.
 			line = `{"name": "x", ` + line[1:]
@@ -96,17 +93,17 @@ var accepted = host.Ruling{Action: host.Accept, Rule: "ok", Module: "open"}
 
 // TestLines records a decision of each function: a vector asks the same.
 func TestLines(t *testing.T) {
-	s := sampleOf(Options{})
+	s := sampleOf(Recording{}, 0)
 	limit := int64(5)
 	client := &host.Client{Addr: netip.MustParseAddr("2001:db8::7%eth0"), Authed: []host.PubKey{{6}}, UserAgent: "<b>", Origin: "https://a.test", Path: "/"}
-	s.Begin().Admit(item(1, "hello\n\"<you>\""), now, host.Ruling{Action: host.Reject, Rule: "no", Reason: "blocked: <no>", Module: "guard"})
-	s.Begin().Query(&host.Query{Client: client, Verb: host.QueryCount, Filters: []host.Filter{
+	s.begin().admit(note(1, "hello\n\"<you>\""), now, host.Ruling{Action: host.Reject, Rule: "no", Reason: "blocked: <no>", Module: "guard"})
+	s.begin().query(&host.Query{Client: client, Verb: host.QueryCount, Filters: []host.Filter{
 		{IDs: []host.ID{{1}}, Authors: []host.PubKey{{2}}, Kinds: []host.Kind{0, 65535}, Tags: []host.TagFilter{{Name: 'p', Values: []string{"x"}}}, Since: &limit, Until: new(int64), Limit: -1},
 		{Authors: []host.PubKey{{2}}, Kinds: []host.Kind{7}, Tags: []host.TagFilter{{Name: 'P', Values: []string{"<y>"}}}, Since: &limit, Limit: 0},
 		{Kinds: []host.Kind{}, Limit: -1}, // matches nothing, and is not asked about
 	}}, now, host.Ruling{Action: host.ShadowReject, Rule: "hush", Module: "guard"})
-	s.Begin().Connect(&host.Connection{Client: *client, Open: 3, FromAddr: 2}, now, host.Ruling{})
-	s.Begin().Push(&host.Push{
+	s.begin().connect(&host.Connection{Client: *client, Open: 3, FromAddr: 2}, now, host.Ruling{})
+	s.begin().push(&host.Push{
 		Client: client, Repo: host.Address{Kind: 30617, PubKey: host.PubKey{9}, D: "repo"}, PRs: true, Maintainers: []host.PubKey{{9}},
 		Updates: []host.RefUpdate{{Ref: "refs/heads/main", Old: strings.Repeat("0", 40), New: strings.Repeat("a", 40)}}, Bytes: 7, Stored: 8,
 	}, now, accepted)
@@ -138,11 +135,11 @@ func TestLines(t *testing.T) {
 
 // TestFacts records what was read, each once, and what cannot be written.
 func TestFacts(t *testing.T) {
-	w := &world{stored: []*host.Event{event(1, "one"), event(2, "two")}, held: []*host.Event{event(3, "three")}}
-	s := sampleOf(Options{})
-	take := s.Begin()
+	w := &keptFacts{stored: []*host.Event{event(1, "one"), event(2, "two")}, held: []*host.Event{event(3, "three")}}
+	s := sampleOf(Recording{}, 0)
+	take := s.begin()
 	ctx := t.Context()
-	f := take.Facts("guard", false, w, nil).(*noted)
+	f := take.facts("guard", false, w, nil).(*noted)
 	for range 2 {
 		if text, err := f.Get(ctx, host.ID{1}); err != nil || string(text) != string(w.stored[0].AppendJSON(nil)) {
 			t.Errorf("%s, %v", text, err)
@@ -171,12 +168,12 @@ func TestFacts(t *testing.T) {
 		f.Contained([]byte("unknown"), []byte("bob"), false, false)
 		f.Used("git.has")
 	}
-	take.Admit(item(9, "x"), now, accepted)
-	quiet := s.Begin()
-	if facts := quiet.Facts("shade", true, w, nil); facts != host.Facts(w) {
+	take.admit(note(9, "x"), now, accepted)
+	quiet := s.begin()
+	if facts := quiet.facts("shade", true, w, nil); facts != host.Facts(w) {
 		t.Error("what a shadow reads is noted for the chain")
 	}
-	quiet.Admit(item(9, "y"), now, accepted)
+	quiet.admit(note(9, "y"), now, accepted)
 	list := vectors(t, s)
 	v := list[0]
 	want := map[string][]string{"friends": {"alice", strings.Repeat("0", 64)}, "foes": {}}
@@ -189,40 +186,40 @@ func TestFacts(t *testing.T) {
 	if n := len(list[1].Stored) + len(list[1].Sets); n != 0 {
 		t.Errorf("%d facts of nobody", n)
 	}
-	if c, _ := s.Counts(); c.Unseen != 1 || c.Lines != 2 || c.Functions["admit"] != 2 {
+	if c := s.result(); c.Unseen != 1 || c.Lines != 2 || c.Functions["admit"] != 2 {
 		t.Errorf("%+v", c)
 	}
 }
 
 // TestNoPurgatory: where there is none, nothing is held.
 func TestNoPurgatory(t *testing.T) {
-	take := sampleOf(Options{}).Begin()
-	f := take.Facts("guard", false, struct{ host.Facts }{&world{}}, nil).(*noted)
+	take := sampleOf(Recording{}, 0).begin()
+	f := take.facts("guard", false, struct{ host.Facts }{&keptFacts{}}, nil).(*noted)
 	if text, err := f.Held(t.Context(), host.ID{}); text != nil || err != nil {
 		t.Errorf("%s, %v", text, err)
 	}
 	if list, err := f.HeldBy(t.Context(), host.Filter{}); list != nil || err != nil {
 		t.Errorf("%s, %v", list, err)
 	}
-	if take.Facts("guard", false, nil, nil) != nil {
+	if take.facts("guard", false, nil, nil) != nil {
 		t.Error("facts out of nothing")
 	}
 }
 
 // TestPlugin takes what one plugin was asked and said.
 func TestPlugin(t *testing.T) {
-	s := sampleOf(Options{Plugin: "guard"})
-	w := &world{stored: []*host.Event{event(1, "one")}}
-	take := s.Begin()
-	_, _ = take.Facts("open", false, w, nil).Get(t.Context(), host.ID{1})
-	take.Heard("guard", host.Ruling{Action: host.Pass, Rule: "shrug"})
-	take.Heard("open", accepted)
-	take.Admit(item(1, "x"), now, accepted)
-	s.Begin().Admit(item(2, "not asked"), now, accepted)
-	take = s.Begin()
-	_, _ = take.Facts("guard", true, w, nil).Get(t.Context(), host.ID{1})
-	take.Heard("guard", host.Ruling{Action: host.Reject, Rule: "r", Reason: "blocked: r"})
-	take.Admit(item(3, "in shadow"), now, accepted)
+	s := sampleOf(Recording{Plugin: "guard"}, 0)
+	w := &keptFacts{stored: []*host.Event{event(1, "one")}}
+	take := s.begin()
+	_, _ = take.facts("open", false, w, nil).Get(t.Context(), host.ID{1})
+	take.heard("guard", host.Ruling{Action: host.Pass, Rule: "shrug"})
+	take.heard("open", accepted)
+	take.admit(note(1, "x"), now, accepted)
+	s.begin().admit(note(2, "not asked"), now, accepted)
+	take = s.begin()
+	_, _ = take.facts("guard", true, w, nil).Get(t.Context(), host.ID{1})
+	take.heard("guard", host.Ruling{Action: host.Reject, Rule: "r", Reason: "blocked: r"})
+	take.admit(note(3, "in shadow"), now, accepted)
 	list := vectors(t, s)
 	if len(list) != 2 || list[0].Want != (manifest.VectorWant{Action: "pass", Rule: "shrug"}) || len(list[0].Stored) != 0 ||
 		list[1].Want.Rule != "r" || len(list[1].Stored) != 1 {
@@ -232,50 +229,53 @@ func TestPlugin(t *testing.T) {
 
 // TestBounds floods a sample that nobody fetches, with large lines and many.
 func TestBounds(t *testing.T) {
-	s := sampleOf(Options{Max: 1000})
+	s := sampleOf(Recording{Max: 1000}, 0)
 	large := strings.Repeat("x", maxLine-2000)
 	for i := range 20 {
-		if take := s.Begin(); take != nil {
-			take.Admit(item(byte(i), large), now, accepted)
+		if take := s.begin(); take != nil {
+			take.admit(note(byte(i), large), now, accepted)
 		}
 	}
-	if c, _ := s.Counts(); c.Lines != 8 || c.Dropped != 12 {
+	if c := s.result(); c.Lines != 8 || c.Dropped != 12 {
 		t.Errorf("%+v, want 8 lines that wait", c)
 	}
-	s.Begin().Admit(item(1, large+large), now, accepted)
-	many := s.Begin()
-	f := many.Facts("guard", false, &world{stored: []*host.Event{event(1, large), event(2, large)}}, nil)
+	s.begin().admit(note(1, large+large), now, accepted)
+	many := s.begin()
+	f := many.facts("guard", false, &keptFacts{stored: []*host.Event{event(1, large), event(2, large)}}, nil)
 	_, _ = f.Query(t.Context(), host.Filter{Limit: -1})
-	many.Admit(item(1, ""), now, accepted)
-	if c, _ := s.Counts(); c.Lines != 8 || c.TooLarge != 2 {
+	many.admit(note(1, ""), now, accepted)
+	if c := s.result(); c.Lines != 8 || c.TooLarge != 2 {
 		t.Errorf("%+v, want 2 that are too large", c)
 	}
-	if got := len(s.Next()); got < 8*len(large) {
+	if got := len(s.next()); got < 8*len(large) {
 		t.Errorf("%d bytes", got)
 	}
-	s.Begin().Admit(item(1, "there is room again"), now, accepted)
-	if got := s.Next(); !strings.HasSuffix(string(got), "\n") || !strings.Contains(string(got), "room again") {
+	s.begin().admit(note(1, "there is room again"), now, accepted)
+	if got := s.next(); !strings.HasSuffix(string(got), "\n") || !strings.Contains(string(got), "room again") {
 		t.Errorf("%s", got)
 	}
 }
 
 // TestEnds takes no more than was asked for.
 func TestEnds(t *testing.T) {
-	for full, o := range map[string]Options{"count": {Max: 3}, "bytes": {Bytes: 1400}} {
-		s := sampleOf(o)
-		late := s.Begin()
+	for full, o := range map[string]struct {
+		max   int
+		bytes int64
+	}{"count": {max: 3}, "bytes": {bytes: 1400}} {
+		s := sampleOf(Recording{Max: o.max}, o.bytes)
+		late := s.begin()
 		for i := range 10 {
-			if take := s.Begin(); take != nil {
-				take.Admit(item(byte(i), "x"), now, accepted)
+			if take := s.begin(); take != nil {
+				take.admit(note(byte(i), "x"), now, accepted)
 			}
 		}
-		late.Admit(item(99, "late"), now, accepted)
-		got := s.Next()
-		c, why := s.Counts()
-		if n := strings.Count(string(got), "\n"); n != 3 && full == "count" || n != c.Lines || n == 10 || why != full || c.Bytes > 1400 && full == "bytes" {
-			t.Fatalf("%s: %d lines, %+v, full of %q", full, n, c, why)
+		late.admit(note(99, "late"), now, accepted)
+		got := s.next()
+		c := s.result()
+		if n := strings.Count(string(got), "\n"); n != 3 && full == "count" || n != c.Lines || n == 10 || c.Ended != full || c.Bytes > 1400 && full == "bytes" {
+			t.Fatalf("%s: %d lines, %+v, full of %q", full, n, c, c.Ended)
 		}
-		if len(s.Next()) != 0 || s.Begin() != nil {
+		if len(s.next()) != 0 || s.begin() != nil {
 			t.Errorf("%s: it goes on", full)
 		}
 	}
@@ -287,16 +287,16 @@ func TestRedaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := sampleOf(Options{Redact: redact})
-	w := &world{stored: []*host.Event{event(1, "secret of the store")}, held: []*host.Event{event(2, "secret of purgatory")}}
-	take := s.Begin()
-	f := take.Facts("guard", false, w, nil)
+	s := sampleOf(Recording{Redact: redact}, 0)
+	w := &keptFacts{stored: []*host.Event{event(1, "secret of the store")}, held: []*host.Event{event(2, "secret of purgatory")}}
+	take := s.begin()
+	f := take.facts("guard", false, w, nil)
 	_, _ = f.Get(t.Context(), host.ID{1})
 	_, _ = f.(host.HeldFacts).HeldBy(t.Context(), host.Filter{Limit: -1})
-	take.Admit(item(3, "secret of a client"), now, accepted)
-	s.Begin().Connect(&host.Connection{Client: host.Client{Addr: netip.MustParseAddr("2001:db8:1:2::7")}}, now, accepted)
-	s.End()
-	text := string(s.Next())
+	take.admit(note(3, "secret of a client"), now, accepted)
+	s.begin().connect(&host.Connection{Client: host.Client{Addr: netip.MustParseAddr("2001:db8:1:2::7")}}, now, accepted)
+	s.end()
+	text := string(s.next())
 	for _, hidden := range []string{"secret", "192.0.2.7", "2001:db8:1:2"} {
 		if strings.Contains(text, hidden) {
 			t.Errorf("%s is in\n%s", hidden, text)
