@@ -40,9 +40,8 @@ var allowed = map[string]string{
 	"host/store/storetest":      "host host/grasp host/store/semantics host/wire",
 	"host/inflate":              "",
 	"host/relay":                "host host/inflate host/wire host/negentropy",
-	"host/plugin":               "host host/plugin/folder host/plugin/guest host/plugin/program host/plugin/sets host/plugin/sidecar host/plugin/state host/schnorr host/wire sdk/abi sdk/abi/manifest sdk/grasp sdk/nip19",
+	"host/plugin":               "host host/plugin/folder host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/schnorr host/wire sdk/abi sdk/abi/manifest sdk/grasp sdk/nip19",
 	"host/plugin/guest":         "host host/plugin/meter host/plugin/sidecar host/plugin/state host/wire internal/recent sdk/abi sdk/abi/manifest",
-	"host/plugin/program":       "host",
 	"host/plugin/sidecar":       "sdk/nip19",
 	"host/plugin/folder":        "",
 	"host/plugin/sets":          "host host/wire sdk/nip19",
@@ -159,7 +158,7 @@ var keepers = map[string]string{
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config cmd/talon",
 	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
-	"os/exec":                             "internal/testkit cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin/plugintest host/plugin/program host/gitrepo cmd/talon",
+	"os/exec":                             "internal/testkit cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin host/plugin/plugintest host/gitrepo cmd/talon",
 }
 
 func TestImports(t *testing.T) {

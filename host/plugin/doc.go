@@ -10,8 +10,8 @@
 // onto the history (package folder), where a restart and a rollback find it, and into
 // the next active set.
 //
-// A side-car without a module can name a program of the operator's instead (package
-// program), if programs are allowed: it answers [Registry.Admit] alone.
+// A side-car without a module can name a program of the operator's instead
+// (processes.go), if programs are allowed: it answers [Registry.Admit] alone.
 //
 // Somebody may record what is decided ([Registry.Record]).
 //

@@ -15,7 +15,6 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/guest"
-	"talon/host/plugin/program"
 	"talon/host/plugin/sets"
 	"talon/host/plugin/sidecar"
 	"talon/sdk/abi/manifest"
@@ -71,7 +70,7 @@ type generation struct {
 	sets     *sets.Sets // nil if it has none
 	counters *counters  // of the name
 
-	program *program.Program // in the place of a module, which is nil then
+	program *processPool // in the place of a module, which is nil then
 	breaker breaker
 	meters  *metrics
 
@@ -227,7 +226,7 @@ func (g *generation) shadow() bool { return g.file.Mode == sidecar.Shadow }
 // close releases the module or the program, which nobody calls any more.
 func (g *generation) close() error {
 	if g.program != nil {
-		return g.program.Close()
+		return g.program.close()
 	}
 	if g.module == nil {
 		return nil

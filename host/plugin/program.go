@@ -12,7 +12,6 @@ import (
 	"talon/host"
 	"talon/host/plugin/folder"
 	"talon/host/plugin/guest"
-	"talon/host/plugin/program"
 	"talon/host/plugin/sidecar"
 	"talon/sdk/abi/manifest"
 )
@@ -94,7 +93,7 @@ func (r *Registry) startProgram(g *generation, s *source) (err error) {
 		return errors.New("the side-car names a program (exec), which nobody can sign, and --plugin-signers lets only signed modules run")
 	}
 	p := g.file.Program
-	g.program, err = program.New(program.Options{
+	g.program, err = newProcessPool(programOptions{
 		Name: g.name, Path: p.Path, Timeout: time.Duration(p.TimeoutMS) * time.Millisecond, Processes: p.Processes, Log: r.o.Log, Clock: r.o.Now,
 	})
 	g.place = programPlace
@@ -108,8 +107,8 @@ func (r *Registry) startProgram(g *generation, s *source) (err error) {
 func (g *generation) askProgram(ctx context.Context, q *question, facts host.Facts) (host.Ruling, error) {
 	begun := time.Now()
 	answer, err := waitFor(ctx, g.program, q.item, q.now, facts)
-	if f := program.AsFailure(err); f != nil {
-		g.meters.guests.Failed(g.name, string(f.Cause))
+	if f := asProgramFailure(err); f != nil {
+		g.meters.guests.Failed(g.name, string(f.cause))
 	}
 	if err != nil {
 		return host.Ruling{}, err
@@ -129,8 +128,8 @@ func (g *generation) askProgram(ctx context.Context, q *question, facts host.Fac
 
 // waitFor asks a program outside of the number of those who decide, if the facts know
 // them.
-func waitFor(ctx context.Context, p *program.Program, it *host.Item, now int64, facts host.Facts) (answer program.Answer, err error) {
-	ask := func() { answer, err = p.Admit(ctx, it, now) }
+func waitFor(ctx context.Context, p *processPool, it *host.Item, now int64, facts host.Facts) (answer programAnswer, err error) {
+	ask := func() { answer, err = p.admit(ctx, it, now) }
 	if w, ok := facts.(host.Waiter); ok {
 		w.Wait(ask)
 	} else {
@@ -151,7 +150,7 @@ func (g *generation) describeProgram() *Running {
 		Worlds:     []string{manifest.WorldPolicy},
 		Place:      g.place,
 		Functions:  []string{guest.Admit.String()},
-		Instances:  g.program.Running(),
+		Instances:  g.program.running(),
 		Program:    &Program{Path: p.Path, TimeoutMS: p.TimeoutMS, Processes: p.Processes, OnAccept: onAccept(p)},
 	}
 }
@@ -201,7 +200,7 @@ func failure(err error) error {
 	if f := guest.AsFailure(err); f != nil {
 		return f
 	}
-	if f := program.AsFailure(err); f != nil {
+	if f := asProgramFailure(err); f != nil {
 		return f
 	}
 	return nil
@@ -217,11 +216,11 @@ func kindOf(f error) failureKind {
 		case guest.CauseStart:
 			return ofPlugin
 		}
-	case *program.Failure:
-		switch f.Cause {
-		case program.CauseStart:
+	case *programFailure:
+		switch f.cause {
+		case programCauseStart:
 			return ofPlugin
-		case program.CauseBusy:
+		case programCauseBusy:
 			return ofNobody
 		}
 	}

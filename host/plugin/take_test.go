@@ -91,8 +91,8 @@ func vectors(t *testing.T, s *sample) (list []manifest.Vector) {
 
 var accepted = host.Ruling{Action: host.Accept, Rule: "ok", Module: "open"}
 
-// TestLines records a decision of each function: a vector asks the same.
-func TestLines(t *testing.T) {
+// TestSampleLines records a decision of each function: a vector asks the same.
+func TestSampleLines(t *testing.T) {
 	s := sampleOf(Recording{}, 0)
 	limit := int64(5)
 	client := &host.Client{Addr: netip.MustParseAddr("2001:db8::7%eth0"), Authed: []host.PubKey{{6}}, UserAgent: "<b>", Origin: "https://a.test", Path: "/"}
@@ -133,8 +133,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestFacts records what was read, each once, and what cannot be written.
-func TestFacts(t *testing.T) {
+// TestSampleFacts records what was read, each once, and what cannot be written.
+func TestSampleFacts(t *testing.T) {
 	w := &keptFacts{stored: []*host.Event{event(1, "one"), event(2, "two")}, held: []*host.Event{event(3, "three")}}
 	s := sampleOf(Recording{}, 0)
 	take := s.begin()
@@ -191,8 +191,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestNoPurgatory: where there is none, nothing is held.
-func TestNoPurgatory(t *testing.T) {
+// TestSampleNoPurgatory: where there is none, nothing is held.
+func TestSampleNoPurgatory(t *testing.T) {
 	take := sampleOf(Recording{}, 0).begin()
 	f := take.facts("guard", false, struct{ host.Facts }{&keptFacts{}}, nil).(*noted)
 	if text, err := f.Held(t.Context(), host.ID{}); text != nil || err != nil {
@@ -206,8 +206,8 @@ func TestNoPurgatory(t *testing.T) {
 	}
 }
 
-// TestPlugin takes what one plugin was asked and said.
-func TestPlugin(t *testing.T) {
+// TestSamplePlugin takes what one plugin was asked and said.
+func TestSamplePlugin(t *testing.T) {
 	s := sampleOf(Recording{Plugin: "guard"}, 0)
 	w := &keptFacts{stored: []*host.Event{event(1, "one")}}
 	take := s.begin()
@@ -227,8 +227,8 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// TestBounds floods a sample that nobody fetches, with large lines and many.
-func TestBounds(t *testing.T) {
+// TestSampleBounds floods a sample that nobody fetches, with large lines and many.
+func TestSampleBounds(t *testing.T) {
 	s := sampleOf(Recording{Max: 1000}, 0)
 	large := strings.Repeat("x", maxLine-2000)
 	for i := range 20 {
@@ -256,8 +256,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestEnds takes no more than was asked for.
-func TestEnds(t *testing.T) {
+// TestSampleEnds takes no more than was asked for.
+func TestSampleEnds(t *testing.T) {
 	for full, o := range map[string]struct {
 		max   int
 		bytes int64
@@ -281,8 +281,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestRedaction looks for what was to be left out in all that is written.
-func TestRedaction(t *testing.T) {
+// TestSampleRedaction looks for what was to be left out in all that is written.
+func TestSampleRedaction(t *testing.T) {
 	redact, err := ParseRedaction("content, address")
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +313,7 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
-func TestMask(t *testing.T) {
+func TestSampleMask(t *testing.T) {
 	m, other := newMask(Redaction{true, true}), newMask(Redaction{true, true})
 	for text, want := range map[string]int{"": 0, "a": 1, "ab": 2, "abc": 4, strings.Repeat("ä", 16): 32, strings.Repeat("x", 33): 64, strings.Repeat("x", 40_000): 65536} {
 		got := m.content(text)

@@ -1,4 +1,4 @@
-package program
+package plugin
 
 import (
 	"bytes"
@@ -22,23 +22,23 @@ import (
 // patience is how long a program may take that is to answer, or to end by itself.
 const patience = 2 * time.Minute
 
-// accepting is a program that accepts everything.
-const accepting = `while read -r line; do
+// acceptingScript is a program that accepts everything.
+const acceptingScript = `while read -r line; do
 	id=${line#*'"id":"'}
 	printf '{"id":"%s","action":"accept","msg":""}\n' "${id%%'"'*}"
 done
 `
 
-// script writes a program of the shell and returns its path.
-func script(t *testing.T, text string) string {
+// shellProgram writes a program of the shell and returns its path.
+func shellProgram(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
-	write(t, path, text)
+	putProgram(t, path, text)
 	return path
 }
 
-// write puts a program at a path as mv does.
-func write(t *testing.T, path, text string) {
+// putProgram puts a program at a path as mv does.
+func putProgram(t *testing.T, path, text string) {
 	t.Helper()
 	testkit.WriteProgram(t, path+".new", "#!/bin/sh\n"+text)
 	if err := os.Rename(path+".new", path); err != nil {
@@ -46,42 +46,36 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func open(t *testing.T, path string, change func(*Options)) *Program {
+func newPool(t *testing.T, path string, change func(*programOptions)) *processPool {
 	t.Helper()
-	o := Options{
+	o := programOptions{
 		Name: "spam", Path: path, Timeout: patience, Processes: 1,
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Clock: time.Now,
 	}
 	if change != nil {
 		change(&o)
 	}
-	p, err := New(o)
+	p, err := newProcessPool(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { closed(t, p) })
+	t.Cleanup(func() { closePool(t, p) })
 	return p
 }
 
-func closed(t *testing.T, p *Program) {
+func closePool(t *testing.T, p *processPool) {
 	t.Helper()
-	if err := p.Close(); err != nil {
+	if err := p.close(); err != nil {
 		t.Error(err)
 	}
 }
 
-func item(id byte) *host.Item {
-	e := &host.Event{Kind: 1, CreatedAt: 1_700_000_000, Content: "hello"}
-	e.ID[0] = id
-	return &host.Item{Event: e, Source: &host.Source{Addr: netip.MustParseAddr("192.0.2.7")}}
-}
-
-// answers asks about an event and says what came of it.
-func answers(t *testing.T, p *Program, id byte) string {
+// poolSays asks about an event and says what came of it.
+func poolSays(t *testing.T, p *processPool, id byte) string {
 	t.Helper()
-	a, err := p.Admit(t.Context(), item(id), 1_700_000_000)
-	if f := AsFailure(err); f != nil {
-		return string(f.Cause)
+	a, err := p.admit(t.Context(), item(id), 1_700_000_000)
+	if f := asProgramFailure(err); f != nil {
+		return string(f.cause)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -89,8 +83,8 @@ func answers(t *testing.T, p *Program, id byte) string {
 	return strings.TrimSpace(a.Action.String() + " " + a.Message)
 }
 
-// alive reports whether a process runs.
-func alive(pid int) bool {
+// isAlive reports whether a process runs.
+func isAlive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
@@ -111,12 +105,12 @@ func gone(t *testing.T, file string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		testkit.Eventually(t, "the end of a process", func() bool { return !alive(pid) })
+		testkit.Eventually(t, "the end of a process", func() bool { return !isAlive(pid) })
 	}
 }
 
-func TestAnswers(t *testing.T) {
-	p := open(t, script(t, `while read -r line; do
+func TestProgramAnswers(t *testing.T) {
+	p := newPool(t, shellProgram(t, `while read -r line; do
 	id=${line#*'"id":"'}
 	case $id in
 	01*) printf '{"id":"%s","action":"accept"}\n' "${id%%'"'*}" ;;
@@ -125,25 +119,25 @@ func TestAnswers(t *testing.T) {
 	esac
 done
 `), nil)
-	if n := p.Running(); n != 0 {
+	if n := p.running(); n != 0 {
 		t.Errorf("%d processes before the first question", n)
 	}
 	for range 3 {
 		for id, want := range map[byte]string{1: "accept", 2: "reject blocked: no", 3: "shadow-reject"} {
-			if got := answers(t, p, id); got != want {
+			if got := poolSays(t, p, id); got != want {
 				t.Errorf("event %d: %q, want %q", id, got, want)
 			}
 		}
 	}
-	if n := p.Running(); n != 1 {
+	if n := p.running(); n != 1 {
 		t.Errorf("%d processes, want 1", n)
 	}
 }
 
-// TestRequest looks at what strfry would write too.
-func TestRequest(t *testing.T) {
+// TestProgramRequest looks at what strfry would write too.
+func TestProgramRequest(t *testing.T) {
 	const event = `{"id":"0100000000000000000000000000000000000000000000000000000000000000","pubkey":"` +
-		`0000000000000000000000000000000000000000000000000000000000000000","created_at":1700000000,"kind":1,"tags":[],"content":"hello","sig":"` +
+		`0200000000000000000000000000000000000000000000000000000000000000","created_at":1700000000,"kind":1,"tags":[["t","nostr"]],"content":"hello","sig":"` +
 		`00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"}`
 	it := item(1)
 	for _, test := range []struct {
@@ -159,20 +153,20 @@ func TestRequest(t *testing.T) {
 	} {
 		it.Source, it.Authed = test.source, test.authed
 		want := `{"type":"new","event":` + event + `,"receivedAt":1700000001,` + test.want + "}\n"
-		if got := string(request(it, 1_700_000_001)); got != want {
+		if got := string(requestLine(it, 1_700_000_001)); got != want {
 			t.Errorf("got  %swant %s", got, want)
 		}
 	}
 	it = item(1)
 	it.Event.JSON = []byte("{\n\"id\" :\t\"<&>\"\r\n}\n")
-	if got := string(request(it, 1)); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"event":{"id":"<&>"}`) {
+	if got := string(requestLine(it, 1)); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"event":{"id":"<&>"}`) {
 		t.Errorf("an event with ends of lines: %q", got)
 	}
 }
 
-// TestAttacks runs programs that do everything but answer. Each fails its decision in
+// TestProgramAttacks runs programs that do everything but answer. Each fails its decision in
 // time, and nothing of it is left.
-func TestAttacks(t *testing.T) {
+func TestProgramAttacks(t *testing.T) {
 	const reads = "read -r line; id=${line#*'\"id\":\"'}; id=${id%%'\"'*}; "
 	const short = 300 * time.Millisecond
 	for _, test := range []struct {
@@ -200,69 +194,69 @@ func TestAttacks(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			path := script(t, "echo $$ >>pids\n"+test.text+"\n")
-			p := open(t, path, func(o *Options) { o.Timeout = test.timeout })
+			path := shellProgram(t, "echo $$ >>pids\n"+test.text+"\n")
+			p := newPool(t, path, func(o *programOptions) { o.Timeout = test.timeout })
 			it := item(1)
 			it.Event.Content = strings.Repeat("x", 200<<10) // more than a pipe holds
 			for range 2 {
-				a, err := p.Admit(t.Context(), it, 1)
-				f := AsFailure(err)
-				if f == nil || !strings.Contains(test.want, string(f.Cause)) || f.Error() == "" {
+				a, err := p.admit(t.Context(), it, 1)
+				f := asProgramFailure(err)
+				if f == nil || !strings.Contains(test.want, string(f.cause)) || f.Error() == "" {
 					t.Errorf("%+v, %v; want a failure: %s", a, err, test.want)
 				}
 			}
-			closed(t, p)
-			if n := p.Running(); n != 0 {
+			closePool(t, p)
+			if n := p.running(); n != 0 {
 				t.Errorf("%d processes after the end", n)
 			}
-			if pids := filepath.Join(filepath.Dir(path), "pids"); noted(pids) { // a process may be killed before it has noted itself
+			if pids := filepath.Join(filepath.Dir(path), "pids"); hasLine(pids) { // a process may be killed before it has noted itself
 				gone(t, pids)
 			}
 		})
 	}
 }
 
-// TestBusy asks while as many questions wait as may.
-func TestBusy(t *testing.T) {
-	p := open(t, script(t, "exit 1\n"), nil)
+// TestProgramBusy asks while as many questions wait as may.
+func TestProgramBusy(t *testing.T) {
+	p := newPool(t, shellProgram(t, "exit 1\n"), nil)
 	p.queued.Store(maxQueue)
-	_, err := p.Admit(t.Context(), item(1), 1)
-	if f := AsFailure(err); f == nil || f.Cause != CauseBusy {
+	_, err := p.admit(t.Context(), item(1), 1)
+	if f := asProgramFailure(err); f == nil || f.cause != programCauseBusy {
 		t.Errorf("got %v", err)
 	}
 	if p.queued.Store(p.queued.Load() - maxQueue); p.queued.Load() != 0 {
 		t.Errorf("%d questions wait", p.queued.Load())
 	}
-	closed(t, p)
+	closePool(t, p)
 }
 
-// noted reports whether a file has a line.
-func noted(file string) bool {
+// hasLine reports whether a file has a line.
+func hasLine(file string) bool {
 	text, err := os.ReadFile(file)
 	return err == nil && bytes.HasSuffix(text, []byte("\n"))
 }
 
-// TestEnd closes a program whose processes do not want to end.
-func TestEnd(t *testing.T) {
-	path := script(t, "trap '' TERM HUP\necho $$ >>pids\nsleep 1000 & echo $! >>pids\n"+accepting+"while :; do sleep 1000; done\n")
-	p := open(t, path, nil)
-	if got := answers(t, p, 1); got != "accept" {
+// TestProgramWillNotEnd closes a program whose processes do not want to end.
+func TestProgramWillNotEnd(t *testing.T) {
+	path := shellProgram(t, "trap '' TERM HUP\necho $$ >>pids\nsleep 1000 & echo $! >>pids\n"+acceptingScript+"while :; do sleep 1000; done\n")
+	p := newPool(t, path, nil)
+	if got := poolSays(t, p, 1); got != "accept" {
 		t.Fatal(got)
 	}
-	closed(t, p)
+	closePool(t, p)
 	gone(t, filepath.Join(filepath.Dir(path), "pids"))
 }
 
-// TestConcurrent asks from many goroutines: each hears what is said about its event,
+// TestProgramConcurrent asks from many goroutines: each hears what is said about its event,
 // and there are no more processes than may be.
-func TestConcurrent(t *testing.T) {
-	path := script(t, "echo $$ >>pids\n"+accepting)
-	p := open(t, path, func(o *Options) { o.Processes = 3 })
+func TestProgramConcurrent(t *testing.T) {
+	path := shellProgram(t, "echo $$ >>pids\n"+acceptingScript)
+	p := newPool(t, path, func(o *programOptions) { o.Processes = 3 })
 	var group sync.WaitGroup
 	for id := range byte(8) {
 		group.Go(func() {
 			for range 20 {
-				if a, err := p.Admit(t.Context(), item(id), 1); err != nil || a.Action != host.Accept {
+				if a, err := p.admit(t.Context(), item(id), 1); err != nil || a.Action != host.Accept {
 					t.Errorf("%v, %v", a, err)
 				}
 			}
@@ -270,39 +264,39 @@ func TestConcurrent(t *testing.T) {
 	}
 	group.Wait()
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "pids"))
-	if n := strings.Count(string(text), "\n"); err != nil || n < 1 || n > 3 || p.Running() != n {
-		t.Errorf("%d processes were started, %d run; %v", n, p.Running(), err)
+	if n := strings.Count(string(text), "\n"); err != nil || n < 1 || n > 3 || p.running() != n {
+		t.Errorf("%d processes were started, %d run; %v", n, p.running(), err)
 	}
-	closed(t, p)
+	closePool(t, p)
 	gone(t, filepath.Join(filepath.Dir(path), "pids"))
 }
 
-// TestReplaced changes the program under its path.
-func TestReplaced(t *testing.T) {
-	path := script(t, accepting)
-	p := open(t, path, nil)
-	if got := answers(t, p, 1); got != "accept" {
+// TestProgramReplaced changes the program under its path.
+func TestProgramReplaced(t *testing.T) {
+	path := shellProgram(t, acceptingScript)
+	p := newPool(t, path, nil)
+	if got := poolSays(t, p, 1); got != "accept" {
 		t.Error(got)
 	}
-	write(t, path, strings.Replace(accepting, "accept", "reject", 1))
-	if got := answers(t, p, 1); got != "reject" {
+	putProgram(t, path, strings.Replace(acceptingScript, "accept", "reject", 1))
+	if got := poolSays(t, p, 1); got != "reject" {
 		t.Errorf("after it was replaced: %s", got)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if got := answers(t, p, 1); got != "reject" {
+	if got := poolSays(t, p, 1); got != "reject" {
 		t.Errorf("after it was removed: %s", got)
 	}
 }
 
-// TestEnds asks a program that ends after each answer: the next question finds
+// TestProgramEnds asks a program that ends after each answer: the next question finds
 // another process.
-func TestEnds(t *testing.T) {
-	path := script(t, "echo $$ >>pids\n"+strings.Replace(accepting, "while read -r line; do", "read -r line\nfor once in 1; do", 1))
-	p := open(t, path, nil)
+func TestProgramEnds(t *testing.T) {
+	path := shellProgram(t, "echo $$ >>pids\n"+strings.Replace(acceptingScript, "while read -r line; do", "read -r line\nfor once in 1; do", 1))
+	p := newPool(t, path, nil)
 	for range 3 {
-		if got := answers(t, p, 1); got != "accept" {
+		if got := poolSays(t, p, 1); got != "accept" {
 			t.Error(got)
 		}
 		gone(t, filepath.Join(filepath.Dir(path), "pids"))
@@ -310,52 +304,52 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestCancelled ends the caller, not the program: this is no failure of it.
-func TestCancelled(t *testing.T) {
-	path := script(t, "echo $$ >>pids\nsleep 1000\n")
-	p := open(t, path, nil)
+// TestProgramCancelled ends the caller, not the program: this is no failure of it.
+func TestProgramCancelled(t *testing.T) {
+	path := shellProgram(t, "echo $$ >>pids\nsleep 1000\n")
+	p := newPool(t, path, nil)
 	pids := filepath.Join(filepath.Dir(path), "pids")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { _, err := p.Admit(ctx, item(1), 1); ended <- err }()
-	testkit.Eventually(t, "the program runs", func() bool { return noted(pids) })
+	go func() { _, err := p.admit(ctx, item(1), 1); ended <- err }()
+	testkit.Eventually(t, "the program runs", func() bool { return hasLine(pids) })
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) || AsFailure(err) != nil {
+	if err := <-ended; !errors.Is(err, context.Canceled) || asProgramFailure(err) != nil {
 		t.Errorf("%v", err)
 	}
-	closed(t, p)
+	closePool(t, p)
 	gone(t, pids)
 }
 
-// TestSurroundings looks at what a program gets of us.
-func TestSurroundings(t *testing.T) {
+// TestProgramSurroundings looks at what a program gets of us.
+func TestProgramSurroundings(t *testing.T) {
 	t.Setenv("TALON_KEY", "secret")
-	path := script(t, `read -r line; id=${line#*'"id":"'}
+	path := shellProgram(t, `read -r line; id=${line#*'"id":"'}
 printf '{"id":"%s","action":"reject","msg":"%s %s %s"}\n' "${id%%'"'*}" "$TALON_KEY$HOME" "$PWD" "$#"; read -r line
 `)
-	p := open(t, path, nil)
-	if got := answers(t, p, 1); got != "reject  "+filepath.Dir(path)+" 0" {
+	p := newPool(t, path, nil)
+	if got := poolSays(t, p, 1); got != "reject  "+filepath.Dir(path)+" 0" {
 		t.Errorf("%q", got)
 	}
 }
 
-// TestLog bounds what of the standard error comes into the log.
-func TestLog(t *testing.T) {
+// TestProgramLog bounds what of the standard error comes into the log.
+func TestProgramLog(t *testing.T) {
 	var log bytes.Buffer
 	now := time.Unix(1_700_000_000, 0)
-	path := script(t, `i=0; while [ $i -lt 200 ]; do echo "line $i" >&2; i=$((i+1)); done
+	path := shellProgram(t, `i=0; while [ $i -lt 200 ]; do echo "line $i" >&2; i=$((i+1)); done
 head -c 100000 /dev/zero | tr '\0' x >&2; echo >&2; printf 'bad \377\n' >&2
-`+accepting)
-	p := open(t, path, func(o *Options) {
+`+acceptingScript)
+	p := newPool(t, path, func(o *programOptions) {
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		o.Clock = func() time.Time { return now }
 	})
-	if got := answers(t, p, 1); got != "accept" {
+	if got := poolSays(t, p, 1); got != "accept" {
 		t.Fatal(got)
 	}
 	testkit.Eventually(t, "lines that are left out", func() bool { p.said.mu.Lock(); defer p.said.mu.Unlock(); return p.said.missed >= 192 })
-	if n := strings.Count(log.String(), "plugin says"); n != maxRate {
-		t.Errorf("%d lines were logged, want %d:\n%s", n, maxRate, log.String())
+	if n := strings.Count(log.String(), "plugin says"); n != maxProgramLines {
+		t.Errorf("%d lines were logged, want %d:\n%s", n, maxProgramLines, log.String())
 	}
 	now = now.Add(time.Second)
 	p.log(bytes.Repeat([]byte("x"), maxLogged), true)
@@ -379,7 +373,7 @@ func TestNoProgram(t *testing.T) {
 	for path, want := range map[string]string{
 		filepath.Join(dir, "none"): "no such file", dir: "want a file", plain: "chmod +x", open: "chmod o-w",
 	} {
-		if _, err := New(Options{Path: path}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := newProcessPool(programOptions{Path: path}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
 	}

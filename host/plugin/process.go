@@ -1,4 +1,4 @@
-package program
+package plugin
 
 import (
 	"bufio"
@@ -35,7 +35,7 @@ const (
 // process is one process. One goroutine at a time asks it.
 type process struct {
 	cmd   *exec.Cmd
-	made  stamp // of the program that it runs
+	made  programStamp // of the program that it runs
 	in    *os.File
 	out   *os.File
 	err   *os.File
@@ -47,15 +47,15 @@ type process struct {
 	reaped bool       // its number may be another's
 }
 
-// stamp changes when a program is replaced.
-type stamp struct {
+// programStamp changes when a program is replaced.
+type programStamp struct {
 	device, inode uint64
 	size          int64
 	modified      int64 // nanoseconds
 }
 
-// look says what is at a path, or why that is no program to run.
-func look(path string) (stamp, error) {
+// lookForProgram says what is at a path, or why that is no program to run.
+func lookForProgram(path string) (programStamp, error) {
 	var s unix.Stat_t
 	var err error
 	for err = unix.EINTR; err == unix.EINTR; {
@@ -63,19 +63,19 @@ func look(path string) (stamp, error) {
 	}
 	switch {
 	case err != nil:
-		return stamp{}, &os.PathError{Op: "look for the program", Path: path, Err: err}
+		return programStamp{}, &os.PathError{Op: "look for the program", Path: path, Err: err}
 	case s.Mode&unix.S_IFMT != unix.S_IFREG:
-		return stamp{}, fmt.Errorf("%s is no program: want a file", path)
+		return programStamp{}, fmt.Errorf("%s is no program: want a file", path)
 	case s.Mode&0o002 != 0:
-		return stamp{}, fmt.Errorf("everybody on this machine may change the program %s: take that right away with chmod o-w", path)
+		return programStamp{}, fmt.Errorf("everybody on this machine may change the program %s: take that right away with chmod o-w", path)
 	case unix.Access(path, unix.X_OK) != nil:
-		return stamp{}, fmt.Errorf("the program %s may not be run by us: want chmod +x", path)
+		return programStamp{}, fmt.Errorf("the program %s may not be run by us: want chmod +x", path)
 	}
-	return stamp{uint64(s.Dev), s.Ino, s.Size, s.Mtim.Nano()}, nil
+	return programStamp{uint64(s.Dev), s.Ino, s.Size, s.Mtim.Nano()}, nil
 }
 
-// environment is what a program sees of ours.
-func environment() []string {
+// programEnvironment is what a program sees of ours.
+func programEnvironment() []string {
 	var list []string
 	for _, name := range []string{"PATH", "LANG", "TZ"} {
 		if value, ok := os.LookupEnv(name); ok {
@@ -85,12 +85,12 @@ func environment() []string {
 	return list
 }
 
-// start runs the program in its own folder and its own process group. Each line of
+// startProcess runs the program in its own folder and its own process group. Each line of
 // its standard error is handed to said.
-func start(path string, made stamp, said func(line []byte, more bool)) (_ *process, err error) {
+func startProcess(path string, made programStamp, said func(line []byte, more bool)) (_ *process, err error) {
 	cmd := exec.Command(path)
 	cmd.Dir = filepath.Dir(path)
-	cmd.Env = environment()
+	cmd.Env = programEnvironment()
 	// It ends with us, also if we end by force.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	x := &process{cmd: cmd, made: made, ended: make(chan struct{}), heard: make(chan struct{})}
@@ -131,7 +131,7 @@ func (x *process) close() {
 
 // ask writes a line and waits for the answer. If it fails, the process is of no
 // use any more.
-func (x *process) ask(ctx context.Context, line []byte, id host.ID) (Answer, error) {
+func (x *process) ask(ctx context.Context, line []byte, id host.ID) (programAnswer, error) {
 	stop := context.AfterFunc(ctx, func() {
 		past := time.Unix(1, 0)
 		_ = x.in.SetWriteDeadline(past)
@@ -144,27 +144,27 @@ func (x *process) ask(ctx context.Context, line []byte, id host.ID) (Answer, err
 	return answer, err
 }
 
-func (x *process) exchange(line []byte, id host.ID) (Answer, error) {
+func (x *process) exchange(line []byte, id host.ID) (programAnswer, error) {
 	if x.spoke() {
-		return Answer{}, &Failure{Cause: CauseGarbage, what: "said something that it was not asked"}
+		return programAnswer{}, &programFailure{cause: programCauseGarbage, what: "said something that it was not asked"}
 	}
 	_, err := x.in.Write(line)
 	if err != nil {
 		// What it said before it ended is not waited for.
-		return Answer{}, &Failure{Cause: CauseExit, what: "ended, or reads no more", err: err}
+		return programAnswer{}, &programFailure{cause: programCauseExit, what: "ended, or reads no more", err: err}
 	}
 	text, err := x.lines.ReadSlice('\n')
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
-		return Answer{}, &Failure{Cause: CauseOutput, what: fmt.Sprintf("answered with a line of more than %d bytes", maxAnswer)}
+		return programAnswer{}, &programFailure{cause: programCauseOutput, what: fmt.Sprintf("answered with a line of more than %d bytes", maxAnswer)}
 	case errors.Is(err, io.EOF):
-		return Answer{}, &Failure{Cause: CauseExit, what: "ended without an answer"}
+		return programAnswer{}, &programFailure{cause: programCauseExit, what: "ended without an answer"}
 	case err != nil:
-		return Answer{}, &Failure{Cause: CauseExit, what: "cannot be heard", err: err}
+		return programAnswer{}, &programFailure{cause: programCauseExit, what: "cannot be heard", err: err}
 	}
-	answer, err := parse(text, id)
+	answer, err := parseAnswer(text, id)
 	if err == nil && x.lines.Buffered() > 0 {
-		err = &Failure{Cause: CauseGarbage, what: "answered with more than one line"}
+		err = &programFailure{cause: programCauseGarbage, what: "answered with more than one line"}
 	}
 	return answer, err
 }
