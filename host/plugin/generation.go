@@ -132,11 +132,7 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 		}
 	}
 	if len(file.Sets) > 0 {
-		specs := make([]sets.Spec, len(file.Sets))
-		for i, set := range file.Sets {
-			specs[i] = sets.Spec(set)
-		}
-		if g.sets, err = sets.Open(ctx, r.o.Dir, specs, r.o.Facts, sets.Options{Log: r.o.Log}); err != nil {
+		if g.sets, err = sets.Open(ctx, r.o.Dir, file.Sets, r.o.Facts, sets.Options{Log: r.o.Log}); err != nil {
 			return nil, err
 		}
 		o.Sets = g.sets
@@ -157,13 +153,12 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 }
 
 func (r *Registry) guestOptions(g *generation) guest.Options {
-	b := g.file.Budgets
 	return guest.Options{
 		Name:      g.name,
 		SHA256:    g.key.wasm,
 		Grants:    g.file.Grants,
 		Config:    g.file.Config,
-		Budgets:   guest.BudgetsOf(&b),
+		Budgets:   guest.BudgetsOf(&g.file.Budgets),
 		Limits:    r.o.Limits,
 		State:     r.state.Of(g.name),
 		Held:      r.o.Held,

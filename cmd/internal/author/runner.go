@@ -72,14 +72,10 @@ func (s *Source) Run(ctx context.Context, o Options) (*Runner, error) {
 
 // openSets reads the sets that the side-car names; nil if it names none.
 func (s *Source) openSets(ctx context.Context, o *Options) (guest.Sets, error) {
-	var specs []sets.Spec
-	for _, set := range s.Sidecar.Sets {
-		specs = append(specs, sets.Spec(set))
-	}
-	if len(specs) == 0 {
+	if len(s.Sidecar.Sets) == 0 {
 		return nil, nil
 	}
-	return sets.Open(ctx, s.dir(), specs, o.store(), sets.Options{})
+	return sets.Open(ctx, s.dir(), s.Sidecar.Sets, o.store(), sets.Options{})
 }
 
 // manifestService returns the relay's address in a module's configuration.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"talon/host/plugin/sidecar"
 )
 
 // History keeps generations in a folder. Its methods may be called from several
@@ -153,7 +155,7 @@ func (s *History) forChange(name string) (Record, error) {
 	if r := s.records[name]; r != nil {
 		return r.clone(), nil
 	}
-	if !isName(name) {
+	if !sidecar.IsName(name) {
 		return Record{}, fmt.Errorf("%.80q is not the name of a plugin", name)
 	}
 	if len(s.records) >= maxNames {
@@ -243,7 +245,7 @@ func openHistory(dir string, d disk, now func() time.Time) (*History, error) {
 		switch {
 		case isPassing(file):
 			s.sweep(filepath.Join(dir, file))
-		case isRecord && isName(name):
+		case isRecord && sidecar.IsName(name):
 			s.load(name)
 		}
 	}

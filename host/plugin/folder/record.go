@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"talon/host/plugin/sidecar"
 )
 
 // Generation is what ran at one time under a name.
@@ -161,7 +163,7 @@ func ParseRecords(text []byte) ([]Record, error) {
 }
 
 func (r *Record) check() error {
-	if !isName(r.Name) {
+	if !sidecar.IsName(r.Name) {
 		return fmt.Errorf("%.80q is not the name of a plugin", r.Name)
 	}
 	if len(r.Earlier) > maxEarlier || r.Last < 0 {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"talon/host/plugin/sidecar"
 )
 
 // Entry is what lies in the folder under one name. Wasm is nil if there is a
@@ -215,20 +217,10 @@ func ignored(file string) bool {
 
 // CheckName says what is wrong with the name of a plugin, nil if nothing is.
 func CheckName(name string) error {
-	if !isName(name) {
+	if !sidecar.IsName(name) {
 		return fmt.Errorf("the name of a plugin has a-z, A-Z, 0-9, - and _, at most 64: %.80q has not", name)
 	}
 	return nil
-}
-
-func isName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 64
 }
 
 // ErrChanged says that a file is not the one that was seen: it is being written,

@@ -214,7 +214,7 @@ func (o *Options) limited(ctx context.Context, limit time.Duration, cause error)
 
 // validate checks what the operator chose.
 func (o *Options) validate() error {
-	if !isModuleName(o.Name) {
+	if !sidecar.IsName(o.Name) {
 		return fmt.Errorf("name %.80q: want letters, digits, - and _, at most 64", o.Name)
 	}
 	for _, b := range []struct {
@@ -259,16 +259,6 @@ func (o *Options) resolve(wanted *manifest.Budgets, reduces bool) Budgets {
 		Bytes:     cmp.Or(b.Bytes, min(defaultBytes, l.Bytes)),
 		HostCalls: cmp.Or(b.HostCalls, min(defaultHostCalls, l.HostCalls)),
 	}
-}
-
-func isModuleName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 64
 }
 
 var began = time.Now()

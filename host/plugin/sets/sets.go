@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/plugin/sidecar"
 )
 
 // Options tune sets. The zero value means the defaults.
@@ -41,7 +42,7 @@ type Sets struct {
 }
 
 type set struct {
-	spec    Spec
+	spec    sidecar.Set
 	path    string // of the file, "" for a list
 	members atomic.Pointer[members]
 	problem string
@@ -52,7 +53,7 @@ type set struct {
 // Open reads all sets. An error is one sentence, that names the set: a spec that
 // is wrong, a file that cannot be read or has a line that is wrong, too many
 // members, or a host that cannot read its lists.
-func Open(ctx context.Context, dir string, specs []Spec, facts host.Facts, o Options) (*Sets, error) {
+func Open(ctx context.Context, dir string, specs []sidecar.Set, facts host.Facts, o Options) (*Sets, error) {
 	s := &Sets{
 		log: o.Log, now: o.Now, facts: facts,
 		byName: map[string]*set{}, lists: map[host.Address]*list{}, kinds: map[host.Kind]bool{}, authors: map[host.PubKey][]*list{},
@@ -90,8 +91,8 @@ func Open(ctx context.Context, dir string, specs []Spec, facts host.Facts, o Opt
 	return s, nil
 }
 
-func (s *Sets) add(spec Spec, dir string) error {
-	if err := spec.Check(); err != nil {
+func (s *Sets) add(spec sidecar.Set, dir string) error {
+	if err := check(&spec); err != nil {
 		return err
 	}
 	if s.byName[spec.Name] != nil {
@@ -108,7 +109,7 @@ func (s *Sets) add(spec Spec, dir string) error {
 		}
 		return nil
 	}
-	a, err := spec.address()
+	a, err := addressOf(&spec)
 	if err != nil {
 		return err
 	}
@@ -148,7 +149,7 @@ func (s *Sets) Status() []Status {
 	defer s.mu.Unlock()
 	var all []Status
 	for _, set := range s.sets {
-		st := Status{Name: set.spec.Name, From: set.spec.from(), Members: set.members.Load().len(), Problem: set.problem}
+		st := Status{Name: set.spec.Name, From: origin(&set.spec), Members: set.members.Load().len(), Problem: set.problem}
 		if st.Problem == "" && set.list != nil && set.list.version == nil {
 			st.Problem = "the list is not stored here"
 		}
@@ -315,7 +316,7 @@ func (s *Sets) install(set *set, m *members, err error) {
 	if err != nil {
 		if problem := err.Error(); problem != set.problem {
 			set.problem = problem
-			s.log.Warn("a set keeps its members: what they come from is wrong", "set", set.spec.Name, "from", set.spec.from(), "err", err)
+			s.log.Warn("a set keeps its members: what they come from is wrong", "set", set.spec.Name, "from", origin(&set.spec), "err", err)
 		}
 		return
 	}
@@ -325,7 +326,7 @@ func (s *Sets) install(set *set, m *members, err error) {
 	}
 	set.members.Store(m)
 	set.problem = ""
-	s.log.Log(context.Background(), level, "set read", "set", set.spec.Name, "from", set.spec.from(), "members", m.len())
+	s.log.Log(context.Background(), level, "set read", "set", set.spec.Name, "from", origin(&set.spec), "members", m.len())
 }
 
 // room returns an error if all sets together would be too large. Sets of one list

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/plugin/sidecar"
 )
 
 const (
@@ -81,7 +82,7 @@ func published(s *Sets, events ...*host.Event) {
 }
 
 // mustOpen opens sets whose clock is an hour ahead of files.
-func mustOpen(t testing.TB, dir string, f host.Facts, specs ...Spec) *Sets {
+func mustOpen(t testing.TB, dir string, f host.Facts, specs ...sidecar.Set) *Sets {
 	t.Helper()
 	s, err := Open(context.Background(), dir, specs, f, Options{Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	if err != nil {
@@ -124,7 +125,7 @@ func TestFile(t *testing.T) {
 	other := strings.Repeat("AB", 32)
 	path := write(t, dir, "a.txt", "\ufeff# comment\r\n\n  "+npub+" # alice\n"+other+"\nCasino\n  two words\t# and a comment\na#b\n"+strings.Repeat("x", 64)+"\nlast")
 	write(t, dir, "empty", "")
-	s := mustOpen(t, dir, nil, Spec{Name: "relative", File: "a.txt"}, Spec{Name: "absolute", File: path}, Spec{Name: "empty", File: "./empty"})
+	s := mustOpen(t, dir, nil, sidecar.Set{Name: "relative", File: "a.txt"}, sidecar.Set{Name: "absolute", File: path}, sidecar.Set{Name: "empty", File: "./empty"})
 	for _, name := range []string{"relative", "absolute"} {
 		for member, want := range map[string]bool{
 			pubHex: true, strings.ToUpper(pubHex): true, string(raw): true, other: true, strings.ToLower(other): true,
@@ -163,31 +164,31 @@ func TestOpenRefuses(t *testing.T) {
 	secret := "nsec1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq"
 	for _, tt := range []struct {
 		name, text string
-		spec       Spec
+		spec       sidecar.Set
 		want       string
 	}{
-		{"no file", "", Spec{File: "missing"}, "no such file"},
-		{"a folder", "", Spec{File: "."}, "is not a file"},
-		{"a pipe", "", Spec{File: "pipe"}, "is not a file"},
-		{"too large", "", Spec{File: "large"}, "more than 64 MiB"},
-		{"damaged npub", "one\n\n" + npub[:62] + "q\n", Spec{File: "f"}, "line 3: "},
-		{"a secret key", "one\n" + secret, Spec{File: "f"}, "line 2: it is a secret key"},
-		{"not utf-8", "one\n\xff\n", Spec{File: "f"}, "line 2: it is not valid UTF-8"},
-		{"binary", "a\x00b", Spec{File: "f"}, "line 1: it has a control character"},
-		{"long member", strings.Repeat("x", maxText+1), Spec{File: "f"}, "line 1: the member is longer"},
-		{"long line", "one\ntwo\n" + strings.Repeat("x", maxLine+1), Spec{File: "f"}, "line 3: it is longer"},
-		{"kind without addresses", "", Spec{List: "1:" + pubHex + ":"}, "the list must be"},
-		{"replaceable with a name", "", Spec{List: "3:" + pubHex + ":x"}, "the list must be"},
-		{"damaged naddr", "", Spec{List: "naddr1qqzhgctvdahqygqhzckfy8wy6fgclxssrkend9wlrta4d2uz7hlnuhdxampu5hxezupsgqqqw7vslspsvq"}, "checksum"},
-		{"a word", "", Spec{List: "friends"}, "the list must be"},
-		{"nothing", "", Spec{}, "needs a file or a list"},
-		{"both", "", Spec{File: "f", List: npub}, "has both"},
-		{"a path with zero", "", Spec{File: "f\x00"}, "is not a path"},
+		{"no file", "", sidecar.Set{File: "missing"}, "no such file"},
+		{"a folder", "", sidecar.Set{File: "."}, "is not a file"},
+		{"a pipe", "", sidecar.Set{File: "pipe"}, "is not a file"},
+		{"too large", "", sidecar.Set{File: "large"}, "more than 64 MiB"},
+		{"damaged npub", "one\n\n" + npub[:62] + "q\n", sidecar.Set{File: "f"}, "line 3: "},
+		{"a secret key", "one\n" + secret, sidecar.Set{File: "f"}, "line 2: it is a secret key"},
+		{"not utf-8", "one\n\xff\n", sidecar.Set{File: "f"}, "line 2: it is not valid UTF-8"},
+		{"binary", "a\x00b", sidecar.Set{File: "f"}, "line 1: it has a control character"},
+		{"long member", strings.Repeat("x", maxText+1), sidecar.Set{File: "f"}, "line 1: the member is longer"},
+		{"long line", "one\ntwo\n" + strings.Repeat("x", maxLine+1), sidecar.Set{File: "f"}, "line 3: it is longer"},
+		{"kind without addresses", "", sidecar.Set{List: "1:" + pubHex + ":"}, "the list must be"},
+		{"replaceable with a name", "", sidecar.Set{List: "3:" + pubHex + ":x"}, "the list must be"},
+		{"damaged naddr", "", sidecar.Set{List: "naddr1qqzhgctvdahqygqhzckfy8wy6fgclxssrkend9wlrta4d2uz7hlnuhdxampu5hxezupsgqqqw7vslspsvq"}, "checksum"},
+		{"a word", "", sidecar.Set{List: "friends"}, "the list must be"},
+		{"nothing", "", sidecar.Set{}, "needs a file or a list"},
+		{"both", "", sidecar.Set{File: "f", List: npub}, "has both"},
+		{"a path with zero", "", sidecar.Set{File: "f\x00"}, "is not a path"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			write(t, dir, "f", tt.text)
 			tt.spec.Name = "s"
-			_, err := Open(t.Context(), dir, []Spec{tt.spec}, nil, Options{})
+			_, err := Open(t.Context(), dir, []sidecar.Set{tt.spec}, nil, Options{})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "set s") && !strings.Contains(err.Error(), "of set s") {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
@@ -197,12 +198,12 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 	write(t, dir, "f", "x")
-	many := make([]Spec, maxSets+1)
+	many := make([]sidecar.Set, maxSets+1)
 	for i := range many {
-		many[i] = Spec{Name: fmt.Sprint(i), File: "f"}
+		many[i] = sidecar.Set{Name: fmt.Sprint(i), File: "f"}
 	}
 	mustOpen(t, dir, nil, many[1:]...)
-	for want, specs := range map[string][]Spec{
+	for want, specs := range map[string][]sidecar.Set{
 		"is there twice": {{Name: "s", File: "f"}, {Name: "s", File: "f"}},
 		`not ""`:         {{File: "f"}},
 		`not "a b"`:      {{Name: "a b", File: "f"}},
@@ -213,7 +214,7 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if _, err := Open(t.Context(), dir, []Spec{{Name: "s", List: npub}}, &facts{err: errors.New("broken")}, Options{}); err == nil || !strings.Contains(err.Error(), "broken") {
+	if _, err := Open(t.Context(), dir, []sidecar.Set{{Name: "s", List: npub}}, &facts{err: errors.New("broken")}, Options{}); err == nil || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("a host that fails: %v", err)
 	}
 }
@@ -225,7 +226,7 @@ func TestTooManyMembers(t *testing.T) {
 		fmt.Fprintln(&text, i)
 	}
 	write(t, dir, "more", text.String()+"x\n")
-	if _, err := Open(t.Context(), dir, []Spec{{Name: "s", File: "more"}}, nil, Options{}); err == nil || !strings.Contains(err.Error(), "1000000 members") {
+	if _, err := Open(t.Context(), dir, []sidecar.Set{{Name: "s", File: "more"}}, nil, Options{}); err == nil || !strings.Contains(err.Error(), "1000000 members") {
 		t.Errorf("one more: %v", err)
 	}
 	limit, _, err := parse(&text)
@@ -233,7 +234,7 @@ func TestTooManyMembers(t *testing.T) {
 		t.Fatalf("as many as may be: %v", err)
 	}
 	write(t, dir, "f", "x")
-	s := mustOpen(t, dir, nil, Spec{Name: "a", File: "f"}, Spec{Name: "b", File: "f"}, Spec{Name: "c", File: "f"})
+	s := mustOpen(t, dir, nil, sidecar.Set{Name: "a", File: "f"}, sidecar.Set{Name: "b", File: "f"}, sidecar.Set{Name: "c", File: "f"})
 	s.mu.Lock()
 	s.install(s.byName["c"], none, nil)
 	s.install(s.byName["a"], limit, nil)
@@ -259,7 +260,7 @@ func TestRefreshFile(t *testing.T) {
 	dir := t.TempDir()
 	path := write(t, dir, "f", "one\n")
 	var log bytes.Buffer
-	s, err := Open(t.Context(), dir, []Spec{{Name: "s", File: "f"}}, nil, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := Open(t.Context(), dir, []sidecar.Set{{Name: "s", File: "f"}}, nil, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +315,7 @@ func TestListMembers(t *testing.T) {
 		host.Tag{"word", "bad word"}, host.Tag{"r", "https://example.com"}, host.Tag{"relay", "wss://relay.example.com"},
 		host.Tag{"emoji", "smile", "https://x"}, host.Tag{"d", "name"}, host.Tag{}, host.Tag{"word", strings.Repeat("x", maxText+1)})
 	f := &facts{events: []*host.Event{e}}
-	s := mustOpen(t, "", f, Spec{Name: "mute", List: "10000:" + pubHex + ":"})
+	s := mustOpen(t, "", f, sidecar.Set{Name: "mute", List: "10000:" + pubHex + ":"})
 	for member, want := range map[string]bool{
 		key: true, id: true, strings.Repeat("\xcd", 32): true, address: true, "1:2:3": false, "nostr": true, "bad word": true,
 		"https://example.com": true, "wss://relay.example.com": true, "smile": false, "name": false, "": false, key[:62]: false, "wss://relay": false,
@@ -348,7 +349,7 @@ func TestListAddress(t *testing.T) {
 		"30000:" + pubHex + ":talon": "talon",
 		"naddr1qqzhgctvdahqygqhzckfy8wy6fgclxssrkend9wlrta4d2uz7hlnuhdxampu5hxezupsgqqqw7vslspsv5": "repo",
 	} {
-		s := mustOpen(t, "", f, Spec{Name: "s", List: list})
+		s := mustOpen(t, "", f, sidecar.Set{Name: "s", List: list})
 		if st := s.Status()[0]; !has(t, s, "s", want) || st.Members != 1 {
 			t.Errorf("%s: want member %q, got %+v", list, want, st)
 		}
@@ -361,7 +362,7 @@ func TestPublished(t *testing.T) {
 	address := "30000:" + pubHex + ":x"
 	f := &facts{}
 	f.set(event(t, 1, 30000, 10, d, tag("first")))
-	s := mustOpen(t, "", f, Spec{Name: "s", List: address}, Spec{Name: "same", List: address}, Spec{Name: "follows", List: npub})
+	s := mustOpen(t, "", f, sidecar.Set{Name: "s", List: address}, sidecar.Set{Name: "same", List: address}, sidecar.Set{Name: "follows", List: npub})
 	want := func(step, member string) {
 		t.Helper()
 		for _, name := range []string{"s", "same"} {
@@ -407,7 +408,7 @@ func TestRefreshList(t *testing.T) {
 	tag := func(name string) host.Tag { return host.Tag{"t", name} }
 	now := int64(1000)
 	f := &facts{}
-	s, err := Open(t.Context(), "", []Spec{{Name: "s", List: npub}}, f, Options{Now: func() time.Time { return time.Unix(now, 0) }})
+	s, err := Open(t.Context(), "", []sidecar.Set{{Name: "s", List: npub}}, f, Options{Now: func() time.Time { return time.Unix(now, 0) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,13 +434,13 @@ func TestRefreshList(t *testing.T) {
 		t.Error("a list that expired still has members")
 	}
 
-	withoutFacts := mustOpen(t, "", nil, Spec{Name: "s", List: npub})
+	withoutFacts := mustOpen(t, "", nil, sidecar.Set{Name: "s", List: npub})
 	refresh(t, withoutFacts)
 	if published(withoutFacts, event(t, 1, 3, 10, tag("told"))); !has(t, withoutFacts, "s", "told") {
 		t.Error("without facts a list must follow what is published")
 	}
 	f.set(&host.Event{PubKey: author(t), Kind: 3, JSON: []byte("{}")})
-	if _, err := Open(t.Context(), "", []Spec{{Name: "s", List: npub}}, f, Options{}); err == nil {
+	if _, err := Open(t.Context(), "", []sidecar.Set{{Name: "s", List: npub}}, f, Options{}); err == nil {
 		t.Error("an event that cannot be read is no error")
 	}
 }
@@ -460,7 +461,7 @@ func TestRace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &facts{}
 			f.set(old)
-			s := mustOpen(t, "", f, Spec{Name: "s", List: npub})
+			s := mustOpen(t, "", f, sidecar.Set{Name: "s", List: npub})
 			f.during = func() {
 				f.during = nil
 				f.set(tt.after...)
@@ -479,7 +480,7 @@ func TestTogether(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "f", "always\n0\n")
 	stored := &facts{events: []*host.Event{event(t, 1, 3, 0, host.Tag{"t", "always"})}}
-	s := mustOpen(t, dir, stored, Spec{Name: "f", File: "f"}, Spec{Name: "l", List: npub})
+	s := mustOpen(t, dir, stored, sidecar.Set{Name: "f", File: "f"}, sidecar.Set{Name: "l", List: npub})
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for range 2 {
@@ -517,7 +518,7 @@ func TestTogether(t *testing.T) {
 func TestNoAllocation(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "f", pubHex+"\nword\n")
-	s := mustOpen(t, dir, &facts{}, Spec{Name: "f", File: "f"}, Spec{Name: "l", List: npub})
+	s := mustOpen(t, dir, &facts{}, sidecar.Set{Name: "f", File: "f"}, sidecar.Set{Name: "l", List: npub})
 	name, raw, digits, word := []byte("f"), bytes.Repeat([]byte{7}, 32), []byte(pubHex), []byte("word")
 	unknown := []byte(strings.Repeat("y", 64))
 	foreign := event(t, 1, 1, 1, host.Tag{"p", pubHex})
@@ -575,7 +576,7 @@ func BenchmarkContains(b *testing.B) {
 		fmt.Fprintf(&text, "%x\nword %d\n", key, i)
 	}
 	write(b, dir, "f", text.String())
-	s := mustOpen(b, dir, nil, Spec{Name: "f", File: "f"})
+	s := mustOpen(b, dir, nil, sidecar.Set{Name: "f", File: "f"})
 	name := []byte("f")
 	for _, bench := range []struct {
 		name string
@@ -603,7 +604,7 @@ func BenchmarkContains(b *testing.B) {
 }
 
 func BenchmarkPublished(b *testing.B) {
-	s := mustOpen(b, "", &facts{}, Spec{Name: "l", List: npub})
+	s := mustOpen(b, "", &facts{}, sidecar.Set{Name: "l", List: npub})
 	events := []host.Published{{Event: event(b, 1, 1, 1, host.Tag{"p", pubHex})}}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -6,20 +6,9 @@ import (
 	"strings"
 
 	"talon/host"
+	"talon/host/plugin/sidecar"
 	"talon/sdk/nip19"
 )
-
-// Spec says where a set comes from: exactly one of File and List is given.
-type Spec struct {
-	Name string // by which the plugin knows it
-
-	// File is a path, relative to the folder of the plugins or absolute.
-	File string
-
-	// List is the address of a list, as kind:pubkey:d or naddr; or a public key,
-	// as npub or 64 hex digits, which means that key's follow list.
-	List string
-}
 
 const (
 	maxSets = 64 // of one plugin
@@ -29,8 +18,11 @@ const (
 	followList host.Kind = 3 // NIP-02
 )
 
-// Check returns what is wrong, in one sentence.
-func (s Spec) Check() error {
+// check returns what is wrong with where a set comes from, in one sentence. A file is
+// relative to the folder of the plugins, or absolute. A list is the address of one, as
+// kind:pubkey:d or naddr; or a public key, as npub or 64 hex digits, which means that
+// key's follow list.
+func check(s *sidecar.Set) error {
 	if s.Name == "" || len(s.Name) > maxName || strings.Trim(s.Name, nameLetters) != "" {
 		return fmt.Errorf("the name of a set must be 1 to %d of the characters a-z A-Z 0-9 . _ -, not %.70q", maxName, s.Name)
 	}
@@ -43,7 +35,7 @@ func (s Spec) Check() error {
 		return fmt.Errorf("the file of set %s is not a path", s.Name)
 	}
 	if s.List != "" {
-		if _, err := s.address(); err != nil {
+		if _, err := addressOf(s); err != nil {
 			return fmt.Errorf("set %s: %w", s.Name, err)
 		}
 	}
@@ -54,8 +46,8 @@ const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 
 var errAddress = errors.New("the list must be kind:pubkey:d with a kind that has addresses, naddr1…, npub1… or 64 hex digits")
 
-// address returns what List names.
-func (s Spec) address() (host.Address, error) {
+// addressOf returns what the list of a set names.
+func addressOf(s *sidecar.Set) (host.Address, error) {
 	if strings.HasPrefix(strings.ToLower(s.List), "naddr1") {
 		n, err := nip19.DecodeNaddr(s.List)
 		if err != nil {
@@ -77,8 +69,8 @@ func (s Spec) address() (host.Address, error) {
 	return host.Address{Kind: followList, PubKey: key}, nil
 }
 
-// from says for people where the set comes from.
-func (s Spec) from() string {
+// origin says for people where a set comes from.
+func origin(s *sidecar.Set) string {
 	if s.File != "" {
 		return "file " + s.File
 	}

@@ -221,7 +221,7 @@ func (f *File) readSets(t table) {
 		if i == maxSets {
 			t.wrong(name, fmt.Sprintf("at most %d sets", maxSets))
 		}
-		if !isName(name) {
+		if !isSetName(name) {
 			t.wrong(name, "a set whose name has a-z, 0-9, - and _, at most 64")
 		}
 		inner, ok := t.table(name)
@@ -237,7 +237,7 @@ func (f *File) readSets(t table) {
 	}
 }
 
-func isName(s string) bool {
+func isSetName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {

@@ -12,6 +12,17 @@ import (
 	"talon/sdk/nip19"
 )
 
+// IsName reports whether a plugin may have this name.
+func IsName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}
+
 // Mode says what a plugin's opinions do.
 type Mode string
 

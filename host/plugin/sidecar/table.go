@@ -100,7 +100,7 @@ func (*refuse) UnmarshalTOML(any) error { return errors.New("refused") }
 
 // quoted returns a key as it has to be written.
 func quoted(key string) string {
-	if isName(strings.ToLower(key)) {
+	if isSetName(strings.ToLower(key)) {
 		return key
 	}
 	return strconv.Quote(key)
