@@ -1,17 +1,15 @@
 package plugin
 
 import (
+	"cmp"
+	"context"
 	"encoding/binary"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"talon/host"
-	"talon/host/plugin/guest"
 )
 
 // journal remembers the last decisions about events, to answer why.
@@ -132,137 +130,168 @@ func (j *journal) find(event host.ID, now time.Time) (Why, bool) {
 // do not happen, and if they did, one would be forgotten.
 func shorten(id *host.ID) uint64 { return binary.LittleEndian.Uint64(id[:]) }
 
-// counters is what an operator wants to know of a name, over all its generations.
-type counters struct {
-	calls    atomic.Uint64
-	failures atomic.Uint64
-	disputes disputes
-
-	mu   sync.Mutex // guards the field below
-	last string
+// opinion is what a plugin in shadow mode said.
+type opinion struct {
+	by     *generation
+	ruling host.Ruling
+	fuel   int64
 }
 
-func (t *counters) failed(f error) {
-	t.failures.Add(1)
-	t.mu.Lock()
-	t.last = f.Error()
-	t.mu.Unlock()
-}
-
-func (t *counters) lastFailure() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.last
-}
-
-// counterSet are those of all names.
-type counterSet struct {
-	mu sync.Mutex // guards the field below
-	by map[string]*counters
-}
-
-// of returns the tally of a name, always the same.
-func (t *counterSet) of(name string) *counters {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.by == nil {
-		t.by = make(map[string]*counters)
+// runShadow asks the plugins in shadow mode whose turn came, after the decision:
+// what they say has no effect. It notes where they disagree, and returns what
+// they said. event is nil where the question is not about one.
+func (q *question) runShadow(ctx context.Context, event *host.ID) []opinion {
+	facts := q.facts
+	// What a shadow reads must not make the decision older.
+	if recorded, ok := facts.(host.Recorder); ok {
+		facts = recorded.WithoutRecording()
 	}
-	if t.by[name] == nil {
-		t.by[name] = new(counters)
-	}
-	return t.by[name]
-}
-
-// forget drops a name that is gone.
-func (t *counterSet) forget(name string) {
-	t.mu.Lock()
-	delete(t.by, name)
-	t.mu.Unlock()
-}
-
-// metrics are those of generations; what happens within a module is in
-// guest.Metrics.
-type metrics struct {
-	guests     *guest.Metrics
-	registry   *Registry
-	changes    *prometheus.CounterVec // plugin, result
-	refusals   *prometheus.CounterVec // plugin, by
-	generation *prometheus.Desc
-	disputes   *prometheus.Desc
-	state      *prometheus.Desc
-	refused    *prometheus.Desc
-}
-
-func newMetrics(r *Registry) *metrics {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(prometheus.BuildFQName("talon", "plugin", name), help, append([]string{"module"}, labels...), nil)
-	}
-	return &metrics{
-		guests:   guest.NewMetrics(),
-		registry: r,
-		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "talon", Subsystem: "plugin", Name: "changes_total",
-			Help: "Changes of a plugin's files, by what became of them: accepted, refused, removed.",
-		}, []string{"module", "result"}),
-		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "talon", Subsystem: "plugin", Name: "breaker_refusals_total",
-			Help: "Questions that a plugin was not asked because it had failed for the same connection, author, network or relay, or for too many (all).",
-		}, []string{"module", "by"}),
-		generation: desc("generation", "Number of the generation that runs.", "mode"),
-		disputes:   desc("shadow_disagreements_total", "Questions about which a plugin in shadow mode and the chain disagreed, by what the plugin said.", "action", "rule"),
-		state:      desc("state_bytes", "What a plugin remembers."),
-		refused:    desc("quarantined", "1 if what lies in the folder was refused."),
-	}
-}
-
-func (m *metrics) change(name, result string) { m.changes.WithLabelValues(name, result).Inc() }
-
-func (m *metrics) refuse(name string, by causeKind) {
-	m.refusals.WithLabelValues(name, causeKinds[by]).Inc()
-}
-
-// forget drops the series of a name that is gone.
-func (m *metrics) forget(name string) {
-	m.guests.Forget(name)
-	m.refusals.DeletePartialMatch(prometheus.Labels{"module": name})
-	for _, result := range []string{"accepted", "refused"} {
-		m.changes.DeleteLabelValues(name, result)
-	}
-}
-
-// Collectors returns the metrics of all plugins.
-func (r *Registry) Collectors() []prometheus.Collector {
-	return append(r.metrics.guests.Collectors(), r.metrics.changes, r.metrics.refusals, r.metrics)
-}
-
-// Describe implements prometheus.Collector for what is read when it is asked
-// for.
-func (m *metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.generation, m.disputes, m.state, m.refused} {
-		to <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (m *metrics) Collect(to chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	m.registry.inspecting.Lock()
-	defer m.registry.inspecting.Unlock()
-	for name, s := range m.registry.slots {
-		if g := s.running; g != nil {
-			gauge(m.generation, float64(g.number), name, string(g.file.Mode))
-			for said, n := range g.counters.disputes.byOpinion() {
-				to <- prometheus.MustNewConstMetric(m.disputes, prometheus.CounterValue, float64(n), name, said.action, said.rule)
-			}
+	var said []opinion
+	for i := range q.chain.links {
+		l := q.chain.links[i]
+		if !l.shadow {
+			continue
 		}
-		gauge(m.state, float64(m.registry.state.Bytes(name)), name)
-		quarantined := 0.0
-		if s.refused != nil {
-			quarantined = 1
+		if len(said) == q.shadows {
+			break
 		}
-		gauge(m.refused, quarantined, name)
+		ruling, fuel, err := l.ask(ctx, q, facts)
+		if err != nil {
+			ruling = host.Ruling{Action: host.Pass, Rule: "failed", Module: l.name}
+		}
+		q.heard(l.name, ruling)
+		o := opinion{l.generation, ruling, fuel}
+		if o.disagrees(q) {
+			l.counters.disputes.add(event, q.now, &o, q)
+		}
+		said = append(said, o)
 	}
+	return said
+}
+
+// disagrees reports whether an opinion would have changed what became of the
+// event. Two refusals differ only in their words.
+func (o *opinion) disagrees(with *question) bool {
+	return o.ruling.Action != host.Pass && o.ruling.Action != with.ruling.Action
+}
+
+const (
+	maxDisagreements = 1000 // kept of one plugin, the newest
+	maxDisputes      = 256  // pairs of opinions that are counted apart
+)
+
+// disputes are the disagreements of one plugin with the chain.
+type disputes struct {
+	mu     sync.Mutex // guards the fields below
+	counts map[dispute]uint64
+	total  uint64
+	kept   []Disagreement // a ring once it is full
+	next   int
+}
+
+// dispute is a pair of opinions; chain is "plugin action rule".
+type dispute struct {
+	shadow actionRule
+	chain  string
+}
+
+// actionRule is what a plugin says without its reason.
+type actionRule struct{ action, rule string }
+
+func (v actionRule) String() string {
+	if v.rule == "" {
+		return v.action
+	}
+	return v.action + " " + v.rule
+}
+
+func actionRuleOf(r host.Ruling) actionRule { return actionRule{r.Action.String(), r.Rule} }
+
+func (d *disputes) add(event *host.ID, at int64, o *opinion, q *question) {
+	pair := dispute{actionRuleOf(o.ruling), actionRuleOf(q.ruling).String()}
+	if q.by != nil {
+		pair.chain = q.by.name + " " + pair.chain
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.total++
+	if d.counts == nil {
+		d.counts = make(map[dispute]uint64)
+	}
+	if _, known := d.counts[pair]; !known && len(d.counts) >= maxDisputes {
+		pair = dispute{actionRule{pair.shadow.action, "other"}, "other"}
+	}
+	d.counts[pair]++
+	if event == nil {
+		return
+	}
+	seen := Disagreement{Event: event.String(), At: time.Unix(at, 0), Plugin: o.by.name, Shadow: o.said(), Chain: q.said()}
+	if len(d.kept) < maxDisagreements {
+		d.kept = append(d.kept, seen)
+		return
+	}
+	d.kept[d.next] = seen
+	d.next = (d.next + 1) % maxDisagreements
+}
+
+// clear forgets the disagreements of a plugin that has changed.
+func (d *disputes) clear() {
+	d.mu.Lock()
+	d.counts, d.kept, d.next, d.total = nil, nil, 0, 0
+	d.mu.Unlock()
+}
+
+// list returns the disagreements, the newest first.
+func (d *disputes) list(limit int) []Disagreement {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]Disagreement, 0, min(limit, len(d.kept)))
+	for i := range len(d.kept) {
+		if len(list) == limit {
+			break
+		}
+		at := (d.next - 1 - i + 2*len(d.kept)) % len(d.kept)
+		list = append(list, d.kept[at])
+	}
+	return list
+}
+
+// summary returns the counts, the highest first.
+func (d *disputes) summary() []Dispute {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]Dispute, 0, len(d.counts))
+	for pair, n := range d.counts {
+		list = append(list, Dispute{Shadow: pair.shadow.String(), Chain: pair.chain, Count: n})
+	}
+	slices.SortFunc(list, func(a, b Dispute) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Shadow, b.Shadow), cmp.Compare(a.Chain, b.Chain))
+	})
+	return list
+}
+
+// byOpinion returns the counts by what the plugin said.
+func (d *disputes) byOpinion() map[actionRule]uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	by := make(map[actionRule]uint64, len(d.counts))
+	for pair, n := range d.counts {
+		by[pair.shadow] += n
+	}
+	return by
+}
+
+func (o *opinion) said() Said {
+	return Said{
+		Plugin: o.by.name, Generation: o.by.number,
+		Action: o.ruling.Action.String(), Rule: o.ruling.Rule, Reason: o.ruling.Reason, Fuel: o.fuel,
+	}
+}
+
+func (q *question) said() Said {
+	s := Said{Action: q.ruling.Action.String(), Rule: q.ruling.Rule, Reason: q.ruling.Reason, Fuel: q.fuel}
+	if q.by != nil {
+		s.Plugin, s.Generation = q.by.name, q.by.number
+	}
+	return s
 }

@@ -5,14 +5,19 @@
 package plugintest
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // Build compiles folders of Go policies, given relative to the root of the
@@ -83,4 +88,304 @@ func root() (string, error) {
 		}
 		dir = up
 	}
+}
+
+// code is the machine code that the tests of this process share.
+var code struct {
+	sync.Mutex
+	dir   string // empty: Main does not run
+	talon string // compiles, whatever the tests run under
+	has   map[string]bool
+}
+
+// Main runs the tests, for TestMain, with a folder for machine code and removes that
+// afterwards.
+func Main(m interface{ Run() int }) int {
+	dir, err := os.MkdirTemp("", "talon-code-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	code.dir, code.has = dir, make(map[string]bool)
+	return m.Run()
+}
+
+// MachineCode returns a folder for [guest.Options.CacheDir] that all tests of a process
+// share. It has the code of these folders already, as [Build] takes them: to compile a Go
+// policy takes a second, and most of a minute under the race detector, so that one
+// process does it for all test processes, those of later runs included.
+func MachineCode(t testing.TB, folders ...string) string {
+	t.Helper()
+	code.Lock()
+	defer code.Unlock()
+	if code.dir == "" {
+		t.Fatal("plugintest.Main does not run the tests")
+	}
+	dir := Code()
+	for _, folder := range folders {
+		if code.has[folder] {
+			continue
+		}
+		if err := fetch(folder, dir); err != nil {
+			t.Fatal(err)
+		}
+		code.has[folder] = true
+	}
+	return dir
+}
+
+// Code returns the folder of [MachineCode], for what a test compiles itself.
+func Code() string { return filepath.Join(code.dir, "wasm-cache") }
+
+// store keeps machine code between test processes: a folder for each module, named for
+// all that makes it what it is, with the folder of that module in a CacheDir. Tests may
+// give themselves another place for what they cache, so it is looked up before.
+var store = storeDir()
+
+func storeDir() string {
+	if dir := os.Getenv("TALON_TEST_CACHE"); dir != "" {
+		return dir
+	}
+	if dir, err := os.UserCacheDir(); err == nil {
+		return filepath.Join(dir, "talon-test")
+	}
+	return filepath.Join(os.TempDir(), fmt.Sprint("talon-test-", os.Getuid()))
+}
+
+// fetch brings the machine code of a module into a CacheDir. Without a code, the module
+// could not be loaded: that is for the test to see.
+func fetch(folder, dir string) error {
+	wasm, err := compile(folder)
+	if err != nil {
+		return err
+	}
+	host, err := compilerKey()
+	if err != nil {
+		return err
+	}
+	entry := filepath.Join(store, fmt.Sprintf("%x", sha256.Sum256(append(host[:], wasm...))))
+	if link(entry, dir) == nil {
+		return nil
+	}
+	unlock, err := lock(entry)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if link(entry, dir) == nil {
+		return nil // another process has made it meanwhile
+	}
+	if err := fill(entry, folder); err != nil {
+		return err
+	}
+	return link(entry, dir)
+}
+
+// compilerKey stands for all but the module that machine code depends on: wazero, and
+// what meters the module before wazero compiles it.
+var compilerKey = sync.OnceValues(func() (key [sha256.Size]byte, err error) {
+	root, err := root()
+	if err != nil {
+		return key, err
+	}
+	files, err := filepath.Glob(filepath.Join(root, "host", "plugin", "meter", "*.go"))
+	if err != nil || len(files) == 0 {
+		return key, fmt.Errorf("no sources of package meter: %w", err)
+	}
+	sum := sha256.New()
+	fmt.Fprintln(sum, wazeroVersion())
+	for _, file := range append(files, filepath.Join(root, "go.sum")) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return key, err
+		}
+		fmt.Fprintf(sum, "%d\n", len(text))
+		sum.Write(text)
+	}
+	return [sha256.Size]byte(sum.Sum(nil)), nil
+})
+
+// wazeroVersion is what wazero takes for its own version in this process: it uses no code
+// of another. Most test programs do not say which modules they are made of.
+func wazeroVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == "github.com/tetratelabs/wazero" {
+				return dep.Version
+			}
+		}
+	}
+	return "dev"
+}
+
+// link makes hard links in a CacheDir to what an entry of the store has, or copies.
+func link(entry, dir string) error {
+	modules, err := os.ReadDir(entry)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	_ = os.Chtimes(entry, now, now) // in use
+	for _, module := range modules {
+		from := os.DirFS(filepath.Join(entry, module.Name()))
+		to := filepath.Join(dir, module.Name())
+		err := fs.WalkDir(from, ".", func(file string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if d.IsDir() {
+				return os.MkdirAll(filepath.Join(to, file), 0o700)
+			}
+			if d.Name() == passed && !raceDetector {
+				return nil // whether a module passes its self-test is for tests to see
+			}
+			return linkFile(filepath.Join(entry, module.Name(), file), filepath.Join(to, file), 0o600)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// passed is the file that says which self-tests a module has passed.
+const passed = "passed"
+
+// fill has a Talon load a policy: an import of nothing does. Whether the policy passes its
+// tests is for others to say. The caller has locked the entry.
+func fill(entry, folder string) error {
+	talon, err := talon()
+	if err != nil {
+		return err
+	}
+	plugins, err := os.MkdirTemp(code.dir, "plugins-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(plugins)
+	wasm, err := compile(folder)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(plugins, filepath.Base(folder)+".wasm"), wasm, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	data, err := os.MkdirTemp(store, "filling-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(data)
+	load := exec.Command(talon, "import", "--data", data, "--plugins", plugins, "--log-level", "error")
+	load.Dir = plugins
+	if text, err := load.CombinedOutput(); load.ProcessState == nil {
+		return fmt.Errorf("compile %s: %w\n%s", folder, err, text)
+	}
+	made := filepath.Join(data, "wasm-cache")
+	if err := os.MkdirAll(made, 0o700); err != nil { // empty if the policy was refused before
+		return err
+	}
+	if err := os.Rename(made, entry); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("keep machine code: %w", err)
+	}
+	return prune()
+}
+
+// talon builds a Talon whose machine code this process can use, without the race detector
+// even if the tests run under it. The store keeps it, and the go tool links it again when
+// that is not what it would link. What this process uses is its own for as long as the
+// tests run.
+func talon() (string, error) {
+	if code.talon != "" {
+		return code.talon, nil
+	}
+	kept, program := filepath.Join(store, "talon"), filepath.Join(code.dir, "talon")
+	unlock, err := lock(kept)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	version := "-X github.com/tetratelabs/wazero/internal/version.version=" + wazeroVersion()
+	if text, err := exec.Command("go", "build", "-ldflags", version, "-o", kept, "talon/cmd/talon").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build talon: %w\n%s", err, text)
+	}
+	if err := linkFile(kept, program, 0o700); err != nil {
+		return "", err
+	}
+	code.talon = program
+	return program, nil
+}
+
+// lock waits until no other process makes an entry of the store.
+func lock(entry string) (unlock func(), err error) {
+	if err := os.MkdirAll(store, 0o700); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(entry+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("lock %s: %w", entry, err)
+	}
+	return func() { file.Close() }, nil
+}
+
+// linkFile makes a hard link, or a copy where that cannot be.
+func linkFile(from, to string, mode fs.FileMode) error {
+	if err := os.Link(from, to); err == nil || errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, mode)
+}
+
+// Talon returns a Talon to load modules with, which runs without the race detector.
+func Talon(t testing.TB) string {
+	t.Helper()
+	code.Lock()
+	defer code.Unlock()
+	if code.dir == "" {
+		t.Fatal("plugintest.Main does not run the tests")
+	}
+	program, err := talon()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// maxEntries of the store, those that were used last: twice what this repository has.
+const maxEntries = 100
+
+// prune removes what nobody has used for long.
+func prune() error {
+	list, err := os.ReadDir(store)
+	if err != nil {
+		return err
+	}
+	var entries []fs.FileInfo
+	for _, e := range list {
+		if info, err := e.Info(); err == nil && len(e.Name()) == 2*sha256.Size {
+			entries = append(entries, info)
+		}
+	}
+	for len(entries) > maxEntries {
+		oldest := 0
+		for i, e := range entries {
+			if e.ModTime().Before(entries[oldest].ModTime()) {
+				oldest = i
+			}
+		}
+		path := filepath.Join(store, entries[oldest].Name())
+		if err := errors.Join(os.RemoveAll(path), os.RemoveAll(path+".lock")); err != nil {
+			return err
+		}
+		entries = append(entries[:oldest], entries[oldest+1:]...)
+	}
+	return nil
 }
