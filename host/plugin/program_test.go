@@ -36,8 +36,7 @@ func TestProgramLife(t *testing.T) {
 	w.mustOpen()
 	reject, accept := programOf(t, "reject"), programOf(t, "accept")
 
-	w.drop("spam.toml", execOf(reject)) // dropped
-	w.look()
+	w.change("spam.toml", execOf(reject)) // dropped
 	if p := w.of("spam"); p.Running == nil || p.Running.Instances != 0 || p.Running.Program.Path != reject || p.Running.Place != 50 {
 		t.Errorf("before the first question: %+v", p.Running)
 	}
@@ -54,35 +53,27 @@ func TestProgramLife(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 
-	w.drop("spam.toml", append([]byte("mode = 'shadow'\n"), execOf(reject)...)) // shadowed
-	w.look()
+	w.change("spam.toml", append([]byte("mode = 'shadow'\n"), execOf(reject)...)) // shadowed
 	w.want("open accept v1")
 	if p := w.of("spam"); len(p.Disagreements) != 1 || p.Mode != sidecar.Shadow {
 		t.Errorf("%+v", p)
 	}
 
-	w.drop("spam.toml", execOf(accept)) // replaced: what it accepts, others decide about
-	w.look()
+	w.change("spam.toml", execOf(accept)) // replaced: what it accepts, others decide about
 	w.want("open accept v1")
-	w.drop("spam.toml", append(execOf(accept), "on-accept = 'accept'\n"...))
-	w.look()
+	w.change("spam.toml", append(execOf(accept), "on-accept = 'accept'\n"...))
 	w.want("spam accept exec")
 
-	if _, err := w.SetMode(t.Context(), "spam", sidecar.Off); err != nil { // off
-		t.Fatal(err)
-	}
+	w.mustSetMode("spam", sidecar.Off) // off
 	w.want("open accept v1")
 	w.look()
 	if p := w.of("spam"); p.Mode != sidecar.Off || p.Running != nil || p.Quarantine != nil {
 		t.Errorf("%+v", p)
 	}
-	if _, err := w.SetMode(t.Context(), "spam", sidecar.Enforce); err != nil {
-		t.Fatal(err)
-	}
+	w.mustSetMode("spam", sidecar.Enforce)
 	w.want("spam accept exec")
 
-	w.drop("spam.toml", []byte("exec = 'spam'")) // wrong: what ran goes on
-	w.look()
+	w.change("spam.toml", []byte("exec = 'spam'")) // wrong: what ran goes on
 	w.want("spam accept exec")
 	if q := w.of("spam").Quarantine; q == nil || !strings.Contains(q.Reason, "want the absolute path") || q.SHA256 != "" {
 		t.Errorf("%+v", q)
@@ -90,9 +81,7 @@ func TestProgramLife(t *testing.T) {
 	w.restart()
 	w.want("spam accept exec")
 
-	if _, err := w.Rollback(t.Context(), "spam", 1); err != nil { // put right
-		t.Fatal(err)
-	}
+	w.mustRollback("spam", 1) // put right
 	w.look()
 	w.want("spam accept exec")
 
@@ -123,12 +112,9 @@ func TestProgramOff(t *testing.T) {
 	reject := programOf(t, "reject")
 	w.drop("open.wasm", accepting("1").wasm(t))
 	w.mustOpen()
-	w.drop("spam.toml", execOf(reject))
-	w.look()
+	w.change("spam.toml", execOf(reject))
 	w.want("open accept v1")
-	if q := w.of("spam").Quarantine; q == nil || !strings.Contains(q.Reason, "--allow-exec") {
-		t.Errorf("%+v", q)
-	}
+	w.wantRefused("spam", "--allow-exec")
 	w.restart() // somebody has seen it refused
 	w.want("open accept v1")
 
@@ -159,8 +145,7 @@ func TestProgramFails(t *testing.T) {
 	if p := w.of("spam"); p.Failures != 1 || !strings.Contains(p.LastFailure, "accept, reject or shadowReject") {
 		t.Errorf("%+v", p)
 	}
-	w.drop("spam.toml", append([]byte("on-failure = 'open'\n"), execOf(garbage)...))
-	w.look()
+	w.change("spam.toml", append([]byte("on-failure = 'open'\n"), execOf(garbage)...))
 	w.want("open accept v1")
 	for range 10 {
 		w.want("spam reject failed")
@@ -181,15 +166,12 @@ func TestProgramRefused(t *testing.T) {
 	w.mustOpen()
 	w.drop("both.toml", execOf(accept))
 	w.drop("alone.toml", []byte("place = 5"))
-	w.drop("none.toml", execOf(accept+"-not"))
-	w.look()
+	w.change("none.toml", execOf(accept+"-not"))
 	w.want("both reject m")
 	for name, want := range map[string]string{
 		"both": "want one of the two", "alone.toml": "there is no alone.wasm", "none": "no such file",
 	} {
-		if q := w.of(name).Quarantine; q == nil || !strings.Contains(q.Reason, want) {
-			t.Errorf("%s: %+v, want %q", name, q, want)
-		}
+		w.wantRefused(name, want)
 	}
 	w.remove("both.wasm") // a program takes the place of a module
 	w.look()
@@ -200,14 +182,10 @@ func TestProgramRefused(t *testing.T) {
 	if _, err := w.Swap(t.Context(), "both", module, nil); err == nil || !strings.Contains(err.Error(), "want one of the two") {
 		t.Errorf("%v", err)
 	}
-	if _, err := w.Rollback(t.Context(), "both", 1); err != nil { // and back
-		t.Fatal(err)
-	}
+	w.mustRollback("both", 1) // and back
 	w.look()
 	w.want("both reject m")
-	if _, err := w.Rollback(t.Context(), "both", 1); err != nil { // and forth
-		t.Fatal(err)
-	}
+	w.mustRollback("both", 1) // and forth
 	w.look()
 	w.want("open accept v1")
 	if _, err := os.Stat(w.file("both.wasm")); err == nil {

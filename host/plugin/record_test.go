@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,8 +132,7 @@ func TestRecord(t *testing.T) {
 	ask()
 	r.want("connect door reject full")
 
-	w.drop("guard.toml", []byte(`mode = "enforce"`))
-	w.look()
+	w.change("guard.toml", []byte(`mode = "enforce"`))
 	r = w.record(of("guard"))
 	ask()
 	r.want("admit guard reject no", "admit guard reject failed")
@@ -140,9 +140,7 @@ func TestRecord(t *testing.T) {
 
 // TestRecordEnds has a recording end by time, by count, and by who cannot write it.
 func TestRecordEnds(t *testing.T) {
-	w := newWorld(t)
-	w.drop("open.wasm", accepting("1").wasm(t))
-	w.mustOpen()
+	w := openWorld(t)
 	r := w.record(Recording{For: time.Nanosecond, Max: 5})
 	<-r.done
 	if r.err != nil || r.came.Ended != "time" || r.came.Lines != 0 {
@@ -173,9 +171,7 @@ func TestRecordEnds(t *testing.T) {
 
 // TestRecordDoesNotWait decides while nobody reads the recording.
 func TestRecordDoesNotWait(t *testing.T) {
-	w := newWorld(t)
-	w.drop("open.wasm", accepting("1").wasm(t))
-	w.mustOpen()
+	w := openWorld(t)
 	first, read := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	var came Recorded
@@ -244,5 +240,58 @@ func BenchmarkRecord(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestJournalShares checks that equal decisions take the room of one, and that entries of
+// different ones are not mixed up.
+func TestJournalShares(t *testing.T) {
+	const entries = 10_000
+	id := func(n int) (id host.ID) {
+		binary.LittleEndian.PutUint64(id[:], uint64(n))
+		return id
+	}
+	chains := []*chain{{names: []string{"open"}}, {names: []string{"lists", "open"}}}
+	ask := func(n int) *question {
+		q := &question{source: "client", now: 1000, fuel: int64(n), chain: chains[0], asked: 1, ruling: host.Ruling{Action: host.Accept, Module: "open"}}
+		switch {
+		case n%2 == 1:
+			q.ruling = host.Ruling{Action: host.Reject, Reason: "blocked: spam", Module: "lists"}
+		case n >= entries/2:
+			q.chain, q.asked = chains[1], 2
+		}
+		if n == 4 {
+			q.source = "sync"
+		}
+		if n == 5 {
+			q.ruling.Reason = "blocked: other"
+		}
+		return q
+	}
+	j := newJournal(entries)
+	shared := map[*decision]bool{}
+	for n := range entries {
+		event := id(n)
+		var opinions []opinion
+		if n == 6 {
+			opinions = []opinion{{by: &generation{name: "shadow"}, ruling: host.Ruling{Action: host.Reject}}}
+		}
+		j.add(&event, ask(n), opinions)
+		shared[j.ring[n].decision] = true
+	}
+	// Three common ones, and three single ones. After one or two of these a common one is kept again.
+	if len(shared) != 8 {
+		t.Errorf("%d decisions are kept, want 8", len(shared))
+	}
+	for n := range entries {
+		why, ok := j.find(id(n), time.Unix(1000, 0))
+		want, shadows := ask(n), 0
+		if n == 6 {
+			shadows = 1
+		}
+		if !ok || why.Source != want.source || why.Ruling.Reason != want.ruling.Reason || why.Ruling.Plugin != want.ruling.Module ||
+			why.Ruling.Fuel != want.fuel || fmt.Sprint(why.Asked) != fmt.Sprint(want.chain.names) || len(why.Shadow) != shadows {
+			t.Errorf("event %d: %+v", n, why)
+		}
 	}
 }

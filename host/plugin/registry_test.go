@@ -20,33 +20,25 @@ import (
 
 // TestLife is the whole life of a plugin.
 func TestLife(t *testing.T) {
-	w := newWorld(t)
-	w.drop("open.wasm", accepting("1").wasm(t))
-	w.mustOpen()
+	w := openWorld(t)
 	w.want("open accept v1")
 
-	w.drop("guard.wasm", rejecting("a").wasm(t)) // dropped
-	w.look()
+	w.change("guard.wasm", rejecting("a").wasm(t)) // dropped
 	w.want("guard reject a")
 
-	w.drop("guard.toml", []byte(`mode = "shadow"`)) // shadowed
-	w.look()
+	w.change("guard.toml", []byte(`mode = "shadow"`)) // shadowed
 	w.want("open accept v1")
 	if got := w.of("guard"); got.Mode != sidecar.Shadow || got.Running.Generation != 2 {
 		t.Errorf("%+v", got)
 	}
 
-	w.drop("guard.toml", []byte(`mode = "enforce"`)) // enforced
-	w.look()
+	w.change("guard.toml", []byte(`mode = "enforce"`)) // enforced
 	w.want("guard reject a")
 
-	w.drop("guard.wasm", rejecting("b").wasm(t)) // replaced
-	w.look()
+	w.change("guard.wasm", rejecting("b").wasm(t)) // replaced
 	w.want("guard reject b")
 
-	if _, err := w.Rollback(t.Context(), "guard", 1); err != nil { // rolled back
-		t.Fatal(err)
-	}
+	w.mustRollback("guard", 1) // rolled back
 	w.want("guard reject a")
 	w.look()
 	w.want("guard reject a")
@@ -71,14 +63,11 @@ func TestOrder(t *testing.T) {
 	w.drop("z.wasm", accepting("1").wasm(t))
 	w.mustOpen()
 	w.want("m reject m")
-	w.drop("a.wasm", rejecting("a").wasm(t))
-	w.look()
+	w.change("a.wasm", rejecting("a").wasm(t))
 	w.want("a reject a")
-	w.drop("a.toml", []byte("place = 60"))
-	w.look()
+	w.change("a.toml", []byte("place = 60"))
 	w.want("m reject m")
-	w.drop("z.toml", []byte("place = 0"))
-	w.look()
+	w.change("z.toml", []byte("place = 0"))
 	w.want("z accept v1")
 }
 
@@ -113,9 +102,7 @@ func TestQuarantine(t *testing.T) {
 			w.drop("open.wasm", good)
 			_ = os.Remove(w.file("open.toml"))
 			w.look()
-			if q := w.of("open").Quarantine; q != nil {
-				t.Errorf("it was put right, and still: %+v", q)
-			}
+			w.wantTaken("open")
 			w.want("open accept v1")
 			if n := w.of("open").Running.Generation; n != 1 {
 				t.Errorf("generation %d, want 1: nothing else has run", n)
@@ -131,10 +118,8 @@ func TestRollbackOfRefused(t *testing.T) {
 	one, two := accepting("1").wasm(t), accepting("2").wasm(t)
 	w.drop("open.wasm", one)
 	w.mustOpen()
-	w.drop("open.wasm", two)
-	w.look()
-	w.drop("open.wasm", []byte("broken"))
-	w.look()
+	w.change("open.wasm", two)
+	w.change("open.wasm", []byte("broken"))
 	s, err := w.Rollback(t.Context(), "open", 1)
 	if err != nil || s.Quarantine != nil || s.Running.Generation != 2 {
 		t.Fatalf("%+v, %v", s, err)
@@ -143,11 +128,8 @@ func TestRollbackOfRefused(t *testing.T) {
 	if got, err := os.ReadFile(w.file("open.wasm")); err != nil || string(got) != string(two) {
 		t.Errorf("the folder has another module: %v", err)
 	}
-	w.drop("open.wasm", []byte("broken"))
-	w.look()
-	if _, err := w.Rollback(t.Context(), "open", 2); err != nil {
-		t.Fatal(err)
-	}
+	w.change("open.wasm", []byte("broken"))
+	w.mustRollback("open", 2)
 	w.want("open accept v1")
 }
 
@@ -166,13 +148,10 @@ func TestStart(t *testing.T) {
 	w.remove("guard.wasm")
 	w.mustOpen()
 	// Dropped while the relay runs it was refused, and the relay went on without.
-	w.drop("guard.wasm", []byte("broken"))
-	w.look()
+	w.change("guard.wasm", []byte("broken"))
 	w.restart()
 	w.want("open accept v1")
-	if w.of("guard").Quarantine == nil {
-		t.Error("why it does not run is forgotten")
-	}
+	w.wantRefused("guard", "")
 	w.close()
 	w.drop("guard.wasm", []byte("broken in another way"))
 	if err := w.open(); err == nil {
@@ -243,8 +222,7 @@ func TestWhy(t *testing.T) {
 	for id := range byte(5) {
 		w.said(id)
 	}
-	w.drop("a.wasm", rejecting("spam").wasm(t))
-	w.look()
+	w.change("a.wasm", rejecting("spam").wasm(t))
 	w.said(4) // decided again: one entry
 	for id := range byte(5) {
 		why, ok := w.Why(item(id).Event.ID)
@@ -298,9 +276,7 @@ func TestFailures(t *testing.T) {
 
 // TestOtherFunctions asks about clients, filters and pushes.
 func TestOtherFunctions(t *testing.T) {
-	w := newWorld(t)
-	w.drop("open.wasm", accepting("1").wasm(t))
-	w.mustOpen()
+	w := openWorld(t)
 	ask := func() (list [3]host.Action) {
 		for i, f := range []func() (host.Ruling, error){
 			func() (host.Ruling, error) { return w.Connect(t.Context(), &host.Connection{}) },
@@ -322,8 +298,7 @@ func TestOtherFunctions(t *testing.T) {
 	}
 	p := rejecting("no")
 	p.functions = []string{"connect", "query", "push"}
-	w.drop("guard.wasm", p.wasm(t))
-	w.look()
+	w.change("guard.wasm", p.wasm(t))
 	if got := ask(); got != [3]host.Action{host.Reject, host.Reject, host.Reject} {
 		t.Errorf("%v", got)
 	}
@@ -332,9 +307,7 @@ func TestOtherFunctions(t *testing.T) {
 
 // TestSwap replaces a plugin by command.
 func TestSwap(t *testing.T) {
-	w := newWorld(t)
-	w.drop("open.wasm", accepting("1").wasm(t))
-	w.mustOpen()
+	w := openWorld(t)
 	two := accepting("2").wasm(t)
 	s, err := w.Swap(t.Context(), "open", two, nil)
 	if err != nil || s.Running.Generation != 2 {
@@ -462,25 +435,18 @@ func TestDescribe(t *testing.T) {
 
 	two := rejecting("x")
 	two.says = abi.About{Curation: "chosen ones"}
-	w.drop("two.wasm", two.wasm(t))
-	w.look()
+	w.change("two.wasm", two.wasm(t))
 	second := host.Description{Curation: "chosen ones"}
 	want(second, first)
 
-	if _, err := w.SetMode(t.Context(), "one", sidecar.Shadow); err != nil {
-		t.Fatal(err)
-	}
+	w.mustSetMode("one", sidecar.Shadow)
 	want(second)
 	w.remove("two.wasm")
 	w.look()
 	want()
 
 	one.says.Grasps = nil
-	if _, err := w.SetMode(t.Context(), "one", sidecar.Enforce); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Swap(t.Context(), "one", one.wasm(t), nil); err != nil {
-		t.Fatal(err)
-	}
+	w.mustSetMode("one", sidecar.Enforce)
+	w.mustSwap("one", one.wasm(t), nil)
 	want(host.Description{Criteria: "all repositories"})
 }

@@ -350,11 +350,9 @@ func TestSharedFolder(t *testing.T) {
 	a.serve()
 	b.serve()
 	a.drop("guard.wasm", rejecting("x").wasm(t))
-	a.drop("guard.toml", []byte("place = 5"))
-	a.look()
+	a.change("guard.toml", []byte("place = 5"))
 	wantAll(t, "guard reject x", a, b)
-	a.drop("guard.wasm", []byte("broken"))
-	a.look()
+	a.change("guard.wasm", []byte("broken"))
 	wantAll(t, "guard reject x", a)
 	b.want("guard reject x")
 	if q := a.of("guard").Quarantine; q == nil {
@@ -396,11 +394,8 @@ func TestSharedFolder(t *testing.T) {
 	// What another node refuses is in quarantine here.
 	b.o.Limits.Fuel = 1000
 	b.again()
-	a.drop("guard.toml", []byte("[budgets]\nfuel = 5_000"))
-	a.look()
-	if q := a.of("guard").Quarantine; q == nil || !strings.Contains(q.Reason, "node b: ") {
-		t.Errorf("%+v", q)
-	}
+	a.change("guard.toml", []byte("[budgets]\nfuel = 5_000"))
+	a.wantRefused("guard", "node b: ")
 	wantAll(t, "guard reject y", a)
 	b.want("guard reject y")
 }

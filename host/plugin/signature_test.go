@@ -36,9 +36,7 @@ func signers(who ...*testkit.Signer) []byte {
 
 // TestSigned drops modules with signatures that do not fit: none of them runs.
 func TestSigned(t *testing.T) {
-	w := newWorld(t)
-	w.drop("open.wasm", accepting("1").wasm(t))
-	w.mustOpen()
+	w := openWorld(t)
 	module, other := rejecting("m").wasm(t), rejecting("other").wasm(t)
 	w.drop("guard.toml", signers(alice))
 	w.drop("guard.wasm", module)
@@ -62,12 +60,9 @@ func TestSigned(t *testing.T) {
 		}
 		w.look()
 		w.want("open accept v1")
-		if q := w.of("guard").Quarantine; q == nil || !strings.Contains(q.Reason, test.reason) || strings.Contains(q.Reason, "\n") {
-			t.Errorf("%s: %+v, want a line with %q", test.name, q, test.reason)
-		}
+		w.wantRefused("guard", test.reason)
 	}
-	w.drop("guard.wasm.sig", good)
-	w.look()
+	w.change("guard.wasm.sig", good)
 	w.want("guard reject m")
 	if r := w.of("guard").Running; r.SignedBy != nip19.EncodeNpub(alice.PubKey) {
 		t.Errorf("signed by %q", r.SignedBy)
@@ -83,37 +78,27 @@ func TestSignedSwap(t *testing.T) {
 			w.o.Signers = [][32]byte{alice.PubKey, mallory.PubKey}
 			one, two, open := rejecting("one").wasm(t), rejecting("two").wasm(t), accepting("1").wasm(t)
 			files := map[string][]byte{"guard.wasm": two, "guard.wasm.sig": signedBy(mallory, two)}
-			w.drop("open.wasm", open)
-			w.drop("open.wasm.sig", signedBy(alice, open))
-			w.drop("guard.wasm", one)
-			w.drop("guard.wasm.sig", signedBy(alice, one))
+			w.dropSigned("open", open, alice)
+			w.dropSigned("guard", one, alice)
 			w.mustOpen()
 			w.want("guard reject one")
-			w.drop(order[0], files[order[0]])
-			w.look()
+			w.change(order[0], files[order[0]])
 			w.want("guard reject one")
-			if w.of("guard").Quarantine == nil {
-				t.Error("half of the swap was taken")
-			}
+			w.wantRefused("guard", "")
 			w.restart() // between the two
 			w.want("guard reject one")
-			w.drop(order[1], files[order[1]])
-			w.look()
+			w.change(order[1], files[order[1]])
 			w.want("guard reject two")
 			if s := w.of("guard"); s.Quarantine != nil || s.Running.Generation != 2 {
 				t.Errorf("%+v", s)
 			}
 			// The signature comes back with the module.
-			if _, err := w.Rollback(t.Context(), "guard", 1); err != nil {
-				t.Fatal(err)
-			}
+			w.mustRollback("guard", 1)
 			w.look()
 			w.want("guard reject one")
 			w.restart()
 			w.want("guard reject one")
-			if q := w.of("guard").Quarantine; q != nil {
-				t.Errorf("%+v", q)
-			}
+			w.wantTaken("guard")
 		})
 	}
 }
@@ -123,8 +108,7 @@ func TestSignedBySwap(t *testing.T) {
 	w := newWorld(t)
 	w.o.Signers = [][32]byte{alice.PubKey}
 	open, two := accepting("1").wasm(t), accepting("2").wasm(t)
-	w.drop("open.wasm", open)
-	w.drop("open.wasm.sig", signedBy(alice, open))
+	w.dropSigned("open", open, alice)
 	w.mustOpen()
 	if _, err := w.Swap(t.Context(), "open", two, nil); err == nil || !strings.Contains(err.Error(), "for another file") {
 		t.Errorf("%v", err)
@@ -133,19 +117,13 @@ func TestSignedBySwap(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	w.want("open accept v1")
-	if _, err := w.Swap(t.Context(), "open", two, signedBy(alice, two)); err != nil {
-		t.Fatal(err)
-	}
+	w.mustSwap("open", two, signedBy(alice, two))
 	w.want("open accept v2")
-	if _, err := w.SetMode(t.Context(), "open", sidecar.Enforce); err != nil {
-		t.Fatal(err)
-	}
+	w.mustSetMode("open", sidecar.Enforce)
 	w.look()
 	w.restart()
 	w.want("open accept v2")
-	if q := w.of("open").Quarantine; q != nil {
-		t.Errorf("%+v", q)
-	}
+	w.wantTaken("open")
 }
 
 // TestSignersNarrow has signers in a side-car: they cannot add to those of the options,
@@ -154,25 +132,18 @@ func TestSignersNarrow(t *testing.T) {
 	w := newWorld(t)
 	w.o.Signers, w.o.AllowExec = [][32]byte{alice.PubKey}, true
 	open, module := accepting("1").wasm(t), rejecting("m").wasm(t)
-	w.drop("open.wasm", open)
-	w.drop("open.wasm.sig", signedBy(alice, open))
+	w.dropSigned("open", open, alice)
 	w.mustOpen()
-	w.drop("guard.wasm", module)
-	w.drop("guard.wasm.sig", signedBy(mallory, module))
+	w.dropSigned("guard", module, mallory)
 	w.drop("guard.toml", signers(mallory))
-	w.drop("spam.toml", execOf(programOf(t, "reject")))
-	w.look()
+	w.change("spam.toml", execOf(programOf(t, "reject")))
 	w.want("open accept v1")
 	for name, want := range map[string]string{"guard": "not among --plugin-signers", "spam": "only signed modules run"} {
-		if q := w.of(name).Quarantine; q == nil || !strings.Contains(q.Reason, want) {
-			t.Errorf("%s: %+v, want %q", name, q, want)
-		}
+		w.wantRefused(name, want)
 	}
-	w.drop("guard.wasm.sig", signedBy(alice, module))
-	w.look()
+	w.change("guard.wasm.sig", signedBy(alice, module))
 	w.want("open accept v1")
-	w.drop("guard.toml", signers(mallory, alice))
-	w.look()
+	w.change("guard.toml", signers(mallory, alice))
 	w.want("guard reject m")
 }
 
@@ -184,8 +155,7 @@ func TestUnsigned(t *testing.T) {
 	w.drop("open.wasm.sig", []byte("garbage"))
 	w.mustOpen()
 	w.want("open accept v1")
-	w.drop("open.wasm.sig", []byte("other garbage"))
-	w.look()
+	w.change("open.wasm.sig", []byte("other garbage"))
 	if s := w.of("open"); s.Running.Generation != 1 || s.Quarantine != nil {
 		t.Errorf("%+v", s)
 	}
@@ -213,8 +183,7 @@ func TestSignedFallback(t *testing.T) {
 	module := accepting("1")
 	module.trap = true
 	wasm := module.wasm(t)
-	w.drop("open.wasm", wasm)
-	w.drop("open.wasm.sig", signedBy(alice, wasm))
+	w.dropSigned("open", wasm, alice)
 	w.drop("open.toml", []byte(`on-failure = "bundled"`))
 	w.mustOpen()
 	if got := w.said(255); got != "bundled-grasp reject ours" {
@@ -231,10 +200,8 @@ func TestRequiredSidecar(t *testing.T) {
 			w := newWorld(t)
 			w.o.Signers = [][32]byte{alice.PubKey}
 			guard, open := rejecting("g").wasm(t), accepting("1").wasm(t)
-			w.drop("open.wasm", open)
-			w.drop("open.wasm.sig", signedBy(alice, open))
-			w.drop("guard.wasm", guard)
-			w.drop("guard.wasm.sig", signedBy(alice, guard))
+			w.dropSigned("open", open, alice)
+			w.dropSigned("guard", guard, alice)
 			if byChoice {
 				w.o.Policy = []string{"guard", "open"}
 			} else {
@@ -260,25 +227,18 @@ func TestRequiredSidecar(t *testing.T) {
 				for range 2 {
 					w.look()
 					w.want("guard reject g")
-					if q := w.of("guard").Quarantine; q == nil || !strings.Contains(q.Reason, test.reason) {
-						t.Errorf("%s: %+v, want %q", test.name, q, test.reason)
-					}
+					w.wantRefused("guard", test.reason)
 					w.restart()
 				}
 				w.want("guard reject g")
 			}
-			w.drop("guard.toml.sig", signedBy(alice, off))
-			w.look()
+			w.change("guard.toml.sig", signedBy(alice, off))
 			w.want("open accept v1")
-			if _, err := w.SetMode(t.Context(), "guard", sidecar.Enforce); err != nil {
-				t.Fatal(err)
-			}
+			w.mustSetMode("guard", sidecar.Enforce)
 			w.want("guard reject g")
 			w.restart() // what a command wrote needs no signature
 			w.want("guard reject g")
-			if q := w.of("guard").Quarantine; q != nil {
-				t.Errorf("%+v", q)
-			}
+			w.wantTaken("guard")
 		})
 	}
 }
@@ -288,21 +248,15 @@ func TestSignedSidecarTakenAway(t *testing.T) {
 	w := newWorld(t)
 	w.o.Signers = [][32]byte{alice.PubKey}
 	guard := rejecting("g").wasm(t)
-	w.drop("guard.wasm", guard)
-	w.drop("guard.wasm.sig", signedBy(alice, guard))
+	w.dropSigned("guard", guard, alice)
 	w.drop("guard.toml", []byte("required = true\n"))
 	w.mustOpen()
 	w.remove("guard.toml")
 	w.look()
 	w.want("guard reject g")
-	if q := w.of("guard").Quarantine; q == nil || !strings.Contains(q.Reason, "is not there any more: want guard.toml") {
-		t.Errorf("%+v", q)
-	}
-	w.drop("guard.toml", []byte("required = true\n"))
-	w.look()
-	if q := w.of("guard").Quarantine; q != nil {
-		t.Errorf("%+v", q)
-	}
+	w.wantRefused("guard", "is not there any more: want guard.toml")
+	w.change("guard.toml", []byte("required = true\n"))
+	w.wantTaken("guard")
 }
 
 // TestOlderVersion drops an older module that is signed: it runs if a command says so.
@@ -311,8 +265,7 @@ func TestOlderVersion(t *testing.T) {
 	w.o.Signers = [][32]byte{alice.PubKey}
 	put := func(version string) []byte {
 		wasm := accepting(version).wasm(t)
-		w.drop("open.wasm", wasm)
-		w.drop("open.wasm.sig", signedBy(alice, wasm))
+		w.dropSigned("open", wasm, alice)
 		return wasm
 	}
 	put("1.10.0")
@@ -320,23 +273,17 @@ func TestOlderVersion(t *testing.T) {
 	old := put("1.9.3")
 	w.look()
 	w.want("open accept v1.10.0")
-	if q := w.of("open").Quarantine; q == nil || !strings.Contains(q.Reason, `its version "1.9.3" is older than "1.10.0"`) {
-		t.Errorf("%+v", q)
-	}
+	w.wantRefused("open", `its version "1.9.3" is older than "1.10.0"`)
 	w.restart()
 	w.want("open accept v1.10.0")
-	if _, err := w.Swap(t.Context(), "open", old, signedBy(alice, old)); err != nil {
-		t.Fatal(err)
-	}
+	w.mustSwap("open", old, signedBy(alice, old))
 	w.want("open accept v1.9.3")
 	w.restart()
 	w.want("open accept v1.9.3")
 	put("2.0.0")
 	w.look()
 	w.want("open accept v2.0.0")
-	if _, err := w.Rollback(t.Context(), "open", 1); err != nil {
-		t.Fatal(err)
-	}
+	w.mustRollback("open", 1)
 	w.want("open accept v1.9.3")
 }
 

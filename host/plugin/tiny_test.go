@@ -7,12 +7,15 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"talon/host"
+	"talon/host/plugin/sidecar"
 	"talon/host/plugin/wasmtest"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -148,6 +151,20 @@ func (w *world) drop(name string, data []byte) {
 	}
 }
 
+// dropSigned drops a module, and its signature.
+func (w *world) dropSigned(name string, wasm []byte, by *testkit.Signer) {
+	w.t.Helper()
+	w.drop(name+".wasm", wasm)
+	w.drop(name+".wasm.sig", signedBy(by, wasm))
+}
+
+// change drops a file, and has the registry look.
+func (w *world) change(name string, data []byte) {
+	w.t.Helper()
+	w.drop(name, data)
+	w.look()
+}
+
 func (w *world) remove(name string) {
 	w.t.Helper()
 	if err := os.Remove(w.file(name)); err != nil {
@@ -172,6 +189,15 @@ func (w *world) mustOpen() {
 	if err := w.open(); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// openWorld starts a registry with a policy that accepts everything.
+func openWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.drop("open.wasm", accepting("1").wasm(t))
+	w.mustOpen()
+	return w
 }
 
 func (w *world) close() {
@@ -220,6 +246,45 @@ func (w *world) of(name string) Status {
 	}
 	w.t.Fatalf("there is no plugin %s", name)
 	return Status{}
+}
+
+// mustRollback, mustSetMode and mustSwap are the commands of the registry, which take effect.
+func (w *world) mustRollback(name string, steps int) {
+	w.t.Helper()
+	if _, err := w.Rollback(w.t.Context(), name, steps); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) mustSetMode(name string, mode sidecar.Mode) {
+	w.t.Helper()
+	if _, err := w.SetMode(w.t.Context(), name, mode); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) mustSwap(name string, wasm, signature []byte) {
+	w.t.Helper()
+	if _, err := w.Swap(w.t.Context(), name, wasm, signature); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// wantRefused checks that what lies in the folder was refused, for this reason in one line.
+func (w *world) wantRefused(name, reason string) {
+	w.t.Helper()
+	q := w.of(name).Quarantine
+	if q == nil || !strings.Contains(q.Reason, reason) || strings.Contains(q.Reason, "\n") {
+		w.t.Errorf("%s: %+v, want a line with %q", name, q, reason)
+	}
+}
+
+// wantTaken checks that nothing in the folder is refused.
+func (w *world) wantTaken(name string) {
+	w.t.Helper()
+	if q := w.of(name).Quarantine; q != nil {
+		w.t.Errorf("%s: %+v", name, q)
+	}
 }
 
 func item(id byte) *host.Item {

@@ -3,10 +3,8 @@ package guest
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	"talon/host/plugin/plugintest"
 	"talon/host/plugin/wasmtest"
 	"talon/internal/testkit"
-	"talon/sdk/abi"
 )
 
 // boundCompile sets what any module may use.
@@ -69,7 +66,7 @@ func TestCompiled(t *testing.T) {
 	}
 	o := Options{
 		Name: j.Name, Config: map[string]any{"deny_kinds": []any{"4"}}, Budgets: Budgets{Reads: 5}, CacheDir: j.CacheDir, Service: j.Service,
-		Elsewhere: func(context.Context) error { return errors.New("it is not there") },
+		Elsewhere: func(context.Context) error { return errAsked },
 	}
 	m, err := Load(t.Context(), wasm, o)
 	if err != nil {
@@ -80,87 +77,19 @@ func TestCompiled(t *testing.T) {
 		t.Error(err)
 	}
 	o.Budgets.Reads = 6
-	if err := SelfTest(t.Context(), wasm, o); err == nil || err.Error() != "it is not there" {
+	if err := SelfTest(t.Context(), wasm, o); err == nil || !errors.Is(err, errAsked) {
 		t.Errorf("%v; want that other budgets are tested again", err)
-	}
-}
-
-// TestPrepare compiles a module for a folder, once, from which a server starts without a
-// process for it.
-func TestPrepare(t *testing.T) {
-	wasm := bomb(0)
-	modules, folder := t.TempDir(), filepath.Join(t.TempDir(), "with [brackets]")
-	if err := errors.Join(os.WriteFile(filepath.Join(modules, "bomb.wasm"), wasm, 0o600), os.Mkdir(folder, 0o755),
-		os.WriteFile(filepath.Join(folder, "old"), nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	file := preparedFile(folder, sha256.Sum256(wasm))
-	for _, again := range []bool{false, true} {
-		before, _ := os.Stat(file)
-		if err := Prepare(t.Context(), folder, []string{modules}); err != nil {
-			t.Fatal(err)
-		}
-		after, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again != os.SameFile(before, after) {
-			t.Errorf("it is kept: %v, want %v", !again, again)
-		}
-		if left, err := os.ReadDir(folder); err != nil || len(left) != 2 {
-			t.Errorf("%v, %v; want the one file, and the dictionary", left, err)
-		}
-		if err := os.WriteFile(filepath.Join(folder, "old"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	o := Options{
-		Name: "bomb", CacheDir: filepath.Join(t.TempDir(), "with [brackets]"), Prepared: folder, Service: host.Service{Domain: "relay.example.com"},
-		Elsewhere: func(context.Context) error { return errors.New("it is not there") },
-	}
-	m, err := Load(t.Context(), wasm, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close(context.Background())
-	if !m.Tested() {
-		t.Error("its self-test is to run again")
-	}
-	if err := os.WriteFile(file, []byte("damaged"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := Prepare(t.Context(), folder, []string{modules}); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := os.ReadFile(file); err != nil || string(text) == "damaged" {
-		t.Errorf("%q, %v: what is damaged is made again", text, err)
 	}
 }
 
 // bomb is a module that takes long to compile for its size.
 func bomb(functions int) []byte {
-	many := func(n int, c ...wasmtest.Code) wasmtest.Code { return bytes.Repeat(wasmtest.Body(c...), n) }
-	loads := many(40_000, wasmtest.I32Const(1), wasmtest.I32Load8U, wasmtest.Drop)
-	i32 := []wasmtest.ValType{wasmtest.I32}
-	at := func(addr int32) wasmtest.Code { return wasmtest.Body(wasmtest.I32Const(addr), wasmtest.End) }
-	m := &wasmtest.Module{
-		Types: []wasmtest.Type{{}, {Params: i32, Results: i32}, {Params: i32, Results: []wasmtest.ValType{wasmtest.I64}}},
-		Funcs: []wasmtest.Func{
-			{Code: wasmtest.End},
-			{Type: 1, Code: at(4096)},
-			{Type: 2, Code: wasmtest.Body(wasmtest.I64Const(0), wasmtest.End)},
-		},
-		Memories: []wasmtest.Limits{{Min: 4}},
-		Exports: []wasmtest.Export{
-			{Name: abi.ExportMemory, Kind: wasmtest.KindMemory}, {Name: abi.ExportMarker},
-			{Name: abi.ExportBuffer, Index: 1}, {Name: abi.ExportConfigure, Index: 2}, {Name: abi.ExportAdmit, Index: 2},
-		},
-		Datas: []wasmtest.Data{{Offset: at(128 << 10), Bytes: []byte(`{"talon_manifest": 1, "name": "bomb", "worlds": ["policy"]}`)}},
-	}
-	for range functions {
-		m.Funcs = append(m.Funcs, wasmtest.Func{Code: wasmtest.Body(loads, wasmtest.End)})
-	}
-	return m.Bytes()
+	loads := bytes.Repeat(wasmtest.Body(wasmtest.I32Const(1), wasmtest.I32Load8U, wasmtest.Drop), 40_000)
+	return guest{change: func(m *wasmtest.Module) {
+		for range functions {
+			m.Funcs = append(m.Funcs, wasmtest.Func{Code: wasmtest.Body(loads, wasmtest.End)})
+		}
+	}}.assemble()
 }
 
 // TestCompileBounds has modules that take more than the process may: the error says which, and

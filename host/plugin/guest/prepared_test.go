@@ -235,3 +235,53 @@ func TestWithout(t *testing.T) {
 		}
 	}
 }
+
+// TestPrepare compiles a module for a folder, once, from which a server starts without a
+// process for it.
+func TestPrepare(t *testing.T) {
+	wasm := guest{}.assemble()
+	modules, folder := t.TempDir(), filepath.Join(t.TempDir(), "with [brackets]")
+	if err := errors.Join(os.WriteFile(filepath.Join(modules, "guest.wasm"), wasm, 0o600), os.Mkdir(folder, 0o755),
+		os.WriteFile(filepath.Join(folder, "old"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	file := preparedFile(folder, sha256.Sum256(wasm))
+	for _, again := range []bool{false, true} {
+		before, _ := os.Stat(file)
+		if err := Prepare(t.Context(), folder, []string{modules}); err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again != os.SameFile(before, after) {
+			t.Errorf("it is kept: %v, want %v", !again, again)
+		}
+		if left, err := os.ReadDir(folder); err != nil || len(left) != 2 {
+			t.Errorf("%v, %v; want the one file, and the dictionary", left, err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "old"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := elsewhere(filepath.Join(t.TempDir(), "with [brackets]"), folder)
+	o.Service.Domain = "relay.example.com"
+	m, err := Load(t.Context(), wasm, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	if !m.Tested() {
+		t.Error("its self-test is to run again")
+	}
+	if err := os.WriteFile(file, []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Prepare(t.Context(), folder, []string{modules}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) == "damaged" {
+		t.Errorf("%q, %v: what is damaged is made again", text, err)
+	}
+}
