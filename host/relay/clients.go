@@ -59,28 +59,36 @@ func (m *minute) take(limit int64, now time.Time) (left time.Duration, ok bool) 
 	return 0, true
 }
 
-// pace is a token bucket of bytes that holds what may pass in a second. It belongs to
-// one goroutine at a time.
-type pace struct {
+// tokenBucket says how long to wait for what has a rate. It belongs to one goroutine at a time.
+type tokenBucket struct {
 	tokens float64
 	at     time.Time
 }
 
-// reserve takes n bytes that have passed, and returns how long to wait before the next.
-func (p *pace) reserve(n int, perSecond int64, now time.Time) time.Duration {
-	full := float64(perSecond)
-	if p.at.IsZero() {
-		p.tokens = full
+// reserve takes n tokens, and returns how long to wait before going on. The bucket holds a
+// burst at most, and is full at first.
+func (b *tokenBucket) reserve(n int, burst, perSecond float64, now time.Time) time.Duration {
+	if b.at.IsZero() {
+		b.tokens = burst
 	} else {
-		p.tokens = min(full, p.tokens+max(now.Sub(p.at).Seconds(), 0)*full)
+		b.tokens = min(burst, b.tokens+max(now.Sub(b.at).Seconds(), 0)*perSecond)
 	}
-	p.at = now
-	p.tokens -= float64(n)
-	if p.tokens >= 0 {
+	b.at = now
+	b.tokens -= float64(n)
+	if b.tokens >= 0 {
 		return 0
 	}
-	return time.Duration(-p.tokens / full * float64(time.Second))
+	return time.Duration(-b.tokens / perSecond * float64(time.Second))
 }
+
+// pass takes n bytes that have passed, of those that may in a second, and returns how long to
+// wait before the next.
+func (b *tokenBucket) pass(n int, perSecond int64, now time.Time) time.Duration {
+	return b.reserve(n, float64(perSecond), float64(perSecond), now)
+}
+
+// charge takes what an answer turned out to cost: the next message waits for it.
+func (b *tokenBucket) charge(records int64) { b.tokens -= float64(records / recordsPerMessage) }
 
 // mayPublish counts an EVENT, or says why it is one too many.
 func (c *conn) mayPublish() (refused string) {
@@ -138,7 +146,7 @@ func (c *conn) beforeRead() error {
 		return nil
 	}
 	now := c.relay.cfg.Now()
-	wait := c.paceIn.reserve(0, limit, now)
+	wait := c.paceIn.pass(0, limit, now)
 	if wait <= 0 {
 		return nil
 	}
@@ -157,7 +165,7 @@ func (c *conn) beforeRead() error {
 // afterRead counts what came in.
 func (c *conn) afterRead(n int) {
 	if limit := c.relay.cfg.Clients().BytesIn; limit > 0 {
-		c.paceIn.reserve(n, limit, c.relay.cfg.Now())
+		c.paceIn.pass(n, limit, c.relay.cfg.Now())
 	}
 }
 
@@ -168,7 +176,7 @@ func (c *conn) beforeWrite() {
 	if limit <= 0 {
 		return
 	}
-	wait := c.paceOut.reserve(0, limit, c.relay.cfg.Now())
+	wait := c.paceOut.pass(0, limit, c.relay.cfg.Now())
 	if wait <= 0 {
 		return
 	}
@@ -181,7 +189,7 @@ func (c *conn) beforeWrite() {
 // afterWrite counts what went out.
 func (c *conn) afterWrite(n int) {
 	if limit := c.relay.cfg.Clients().BytesOut; limit > 0 {
-		c.paceOut.reserve(n, limit, c.relay.cfg.Now())
+		c.paceOut.pass(n, limit, c.relay.cfg.Now())
 	}
 }
 

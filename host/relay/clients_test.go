@@ -248,28 +248,41 @@ func TestPacedIn(t *testing.T) {
 	}
 }
 
-func TestPace(t *testing.T) {
+func TestBucket(t *testing.T) {
 	start := time.Unix(1000, 0)
-	var p pace
-	for i, s := range []struct {
-		at        time.Duration
-		n         int
-		perSecond int64
-		want      time.Duration
-	}{
-		{0, 100, 100, 0},
-		{0, 50, 100, 500 * time.Millisecond},
-		{0, 0, 100, 500 * time.Millisecond},
-		{250 * time.Millisecond, 0, 100, 250 * time.Millisecond},
-		{250 * time.Millisecond, 0, 50, 500 * time.Millisecond}, // half as much from now on
-		{750 * time.Millisecond, 0, 50, 0},
-		{time.Hour, 50, 50, 0}, // no more than a second's is saved up
-		{time.Hour, 1, 50, 20 * time.Millisecond},
-		{time.Minute, 0, 50, 20 * time.Millisecond}, // the clock went back
-		{2 * time.Hour, 1 << 30, 1 << 40, 0},
+	type step struct {
+		at               time.Duration
+		n                int
+		burst, perSecond float64
+		want             time.Duration
+	}
+	for name, steps := range map[string][]step{
+		"bytes": {
+			{0, 100, 100, 100, 0},
+			{0, 50, 100, 100, 500 * time.Millisecond},
+			{0, 0, 100, 100, 500 * time.Millisecond},
+			{250 * time.Millisecond, 0, 100, 100, 250 * time.Millisecond},
+			{250 * time.Millisecond, 0, 50, 50, 500 * time.Millisecond}, // half as much from now on
+			{750 * time.Millisecond, 0, 50, 50, 0},
+			{time.Hour, 50, 50, 50, 0}, // no more than a second's is saved up
+			{time.Hour, 1, 50, 50, 20 * time.Millisecond},
+			{time.Minute, 0, 50, 50, 20 * time.Millisecond}, // the clock went back
+			{2 * time.Hour, 1 << 30, 1 << 40, 1 << 40, 0},
+		},
+		"messages": {
+			{0, 10, 10, 2, 0},
+			{0, 1, 10, 2, 500 * time.Millisecond},
+			{500 * time.Millisecond, 1, 10, 2, 500 * time.Millisecond},
+			{2 * time.Second, 1, 10, 2, 0},
+			{time.Hour, 10, 10, 2, 0}, // no more than the burst is saved up
+			{time.Hour, 4, 10, 2, 2 * time.Second},
+		},
 	} {
-		if got := p.reserve(s.n, s.perSecond, start.Add(s.at)); got != s.want {
-			t.Errorf("step %d: wait %v, want %v", i, got, s.want)
+		var b tokenBucket
+		for i, s := range steps {
+			if got := b.reserve(s.n, s.burst, s.perSecond, start.Add(s.at)); got != s.want {
+				t.Errorf("%s, step %d: wait %v, want %v", name, i, got, s.want)
+			}
 		}
 	}
 }

@@ -256,12 +256,6 @@ func (l *Limits) check() error {
 	return nil
 }
 
-// rateLimiter is a token bucket of messages. It belongs to one goroutine.
-type rateLimiter struct {
-	tokens float64
-	at     time.Time
-}
-
 const (
 	// queryCost is how many messages a query counts for: it is answered by the
 	// store.
@@ -282,21 +276,3 @@ func cost(verb wire.Verb, size int) int {
 	}
 	return n
 }
-
-// reserve takes a cost, and returns how long to wait before going on.
-func (a *rateLimiter) reserve(l *Limits, cost int, now time.Time) time.Duration {
-	if a.at.IsZero() {
-		a.tokens = float64(l.MessageBurst)
-	} else {
-		a.tokens = min(float64(l.MessageBurst), a.tokens+now.Sub(a.at).Seconds()*l.MessagesPerSecond)
-	}
-	a.at = now
-	a.tokens -= float64(cost)
-	if a.tokens >= 0 {
-		return 0
-	}
-	return time.Duration(-a.tokens / l.MessagesPerSecond * float64(time.Second))
-}
-
-// charge takes what an answer turned out to cost: the next message waits for it.
-func (a *rateLimiter) charge(records int64) { a.tokens -= float64(records / recordsPerMessage) }

@@ -23,40 +23,23 @@ const lingerTime = time.Second
 
 // conn is one websocket connection.
 type conn struct {
-	relay     *Relay
-	net       net.Conn
-	source    *host.Source
-	slot      netip.Prefix
-	share     *host.Share // of the address, on loopback of the connection
-	site      string      // the host[:port] that AUTH must name
-	challenge [32]byte
-	deflate   bool
+	relay   *Relay
+	net     net.Conn
+	deflate bool
+	cancel  context.CancelFunc
+	done    <-chan struct{} // closed by cancel
 
-	challenged atomic.Bool // the challenge has been sent
-
-	client *host.Client // for the policy, nil if there is none; not changed but replaced
-	cancel context.CancelFunc
-	done   <-chan struct{} // closed by cancel
-
-	// Times are in unix nanoseconds.
-	seen    atomic.Int64 // of the last input
-	partial atomic.Int64 // when a message began that is not complete; 0 if none
-	busy    atomic.Bool  // handling a message
+	peer
+	activity
 
 	// The connection's goroutine owns the fields below.
 	in     input
-	spent  rateLimiter
-	paceIn pace
-	warned bool // has been warned that it is over its rate
-	bad    int  // messages in a row that were not understood
-	authed []host.PubKey
+	bad    int // messages in a row that were not understood
 	subs   map[string]*subscription
 	values int // of the filters of subs
+	allowance
 
-	// Of these the limits come from Config.Clients.
-	events, queries minute
-
-	paceOut pace // belongs to the goroutine that writes
+	paceOut tokenBucket // belongs to the goroutine that writes
 
 	// wokenBatch belongs to the goroutine that publishes: the last batch that queued
 	// something here.
@@ -65,13 +48,41 @@ type conn struct {
 	mu        sync.Mutex // guards the fields below
 	spaceCond sync.Cond  // something was written, answered or ended
 	out       outbox
-	heldBytes int // of live events that wait for their subscription's stored answer
 	inFlight  int // EVENTs submitted and not answered
 	inBytes   int
 	ended     *closeReason // why the connection closes; nil while it is open
 	pinged    bool         // since the last input
-	timedOut  bool         // a write was
 	neg       map[string]*negSession
+}
+
+// peer is who is at the other end. The connection's goroutine owns what it proves.
+type peer struct {
+	source *host.Source
+	slot   netip.Prefix
+	share  *host.Share // of the address, on loopback of the connection
+
+	site       string // the host[:port] that AUTH must name
+	challenge  [32]byte
+	challenged atomic.Bool // the challenge has been sent
+	authed     []host.PubKey
+	client     *host.Client // for the policy, nil if there is none; not changed but replaced
+}
+
+// activity is what sweep looks at. Times are in unix nanoseconds.
+type activity struct {
+	seen    atomic.Int64 // of the last input
+	partial atomic.Int64 // when a message began that is not complete; 0 if none
+	busy    atomic.Bool  // handling a message
+}
+
+// allowance is what the client has used of what it may send.
+type allowance struct {
+	spent  tokenBucket // of Limits, in messages
+	warned bool        // has been warned that it is over its rate
+
+	// Of these the limits come from Config.Clients.
+	paceIn          tokenBucket
+	events, queries minute
 }
 
 // serve reads and handles messages until the connection ends.
@@ -122,8 +133,7 @@ func (c *conn) endLocked(e *closeReason) {
 	}
 	c.ended = e
 	if e.discard {
-		c.relay.metrics.queueBytes.Sub(float64(c.out.queued))
-		c.out.drop()
+		c.dropQueue()
 		_ = c.net.SetWriteDeadline(time.Now().Add(lingerTime)) // a closed socket is as good
 	}
 	c.out.sealed = c.out.sealed || e.discard
@@ -170,8 +180,7 @@ func (c *conn) finish(err error) {
 	c.relay.metrics.cut[e.cause].Inc()
 	c.relay.cfg.Log.Debug("connection closed", "source", c.source.Addr, "err", e)
 	c.mu.Lock()
-	c.relay.metrics.queueBytes.Sub(float64(c.out.queued))
-	c.out.drop()
+	c.dropQueue()
 	c.out.broken = true
 	c.mu.Unlock()
 	c.in.release()

@@ -249,7 +249,7 @@ func (r *Relay) Telemetry() Telemetry {
 	t.Connections = len(all)
 	for _, c := range all {
 		c.mu.Lock()
-		if !c.out.paced && c.out.bytes()+c.heldBytes > r.cfg.Limits.QueueBytes/2 {
+		if !c.out.paced && c.out.load() > r.cfg.Limits.QueueBytes/2 {
 			t.SlowClients++
 		}
 		c.mu.Unlock()

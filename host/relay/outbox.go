@@ -36,19 +36,35 @@ type outbox struct {
 	taken    int // of items, by the flusher
 	queued   int // bytes not taken
 	writing  int // bytes taken and not written
+	held     int // bytes of live events that wait for their subscription's stored answer
 	flushing bool
 	sealed   bool // takes nothing more
 	broken   bool // the network failed: nothing more can be written
+	timedOut bool // a write was
 	paced    bool // the flusher waits because of a limit of ours
 }
 
 func (o *outbox) bytes() int { return o.queued + o.writing }
 
+// load is all that waits, for whatever it does.
+func (o *outbox) load() int { return o.bytes() + o.held }
+
 func (o *outbox) empty() bool { return o.taken == len(o.items) }
 
-// drop forgets what has not been taken.
-func (o *outbox) drop() {
-	o.items, o.taken, o.queued = nil, 0, 0
+// startFlush reports whether the caller is to flush: there is something to write, and nobody
+// does.
+func (o *outbox) startFlush() bool {
+	if o.flushing || o.empty() || o.broken {
+		return false
+	}
+	o.flushing = true
+	return true
+}
+
+// dropQueue forgets what has not been taken. REQUIRES: c.mu.
+func (c *conn) dropQueue() {
+	c.relay.metrics.queueBytes.Sub(float64(c.out.queued))
+	c.out.items, c.out.taken, c.out.queued = nil, 0, 0
 }
 
 // take returns the next items, about writeSize bytes of them.
@@ -82,8 +98,7 @@ func (c *conn) push(o outgoing) bool {
 		return false
 	}
 	n := o.size()
-	if c.out.bytes()+c.heldBytes+n > c.relay.cfg.Limits.QueueBytes {
-		c.endLocked(c.full())
+	if !c.fits(n) {
 		return false
 	}
 	c.out.items = append(c.out.items, o)
@@ -92,10 +107,18 @@ func (c *conn) push(o outgoing) bool {
 	return true
 }
 
+// fits reports whether n more bytes may wait; if not, the connection ends. REQUIRES: c.mu.
+func (c *conn) fits(n int) bool {
+	if c.out.load()+n > c.relay.cfg.Limits.QueueBytes {
+		c.endLocked(c.full())
+		return false
+	}
+	return true
+}
+
 // wakeWriter starts the flusher if there is something to write. REQUIRES: c.mu.
 func (c *conn) wakeWriter() {
-	if !c.out.flushing && !c.out.empty() && !c.out.broken {
-		c.out.flushing = true
+	if c.out.startFlush() {
 		go c.flush(math.MaxInt)
 	}
 }
@@ -107,10 +130,7 @@ func (c *conn) wakeWriter() {
 func (c *conn) flushHere() {
 	c.mu.Lock()
 	limit := c.out.queued
-	mine := !c.out.flushing && !c.out.empty() && !c.out.broken
-	if mine {
-		c.out.flushing = true
-	}
+	mine := c.out.startFlush()
 	c.mu.Unlock()
 	if mine {
 		c.flush(limit)
@@ -172,18 +192,13 @@ func (c *conn) flush(limit int) {
 
 // breakLocked gives up the network. REQUIRES: c.mu.
 func (c *conn) breakLocked() {
-	c.relay.metrics.queueBytes.Sub(float64(c.out.queued))
-	c.out.drop()
+	c.dropQueue()
 	c.out.broken, c.out.sealed = true, true
-	c.endLocked(&closeReason{cause: c.brokenBy()})
-}
-
-// brokenBy tells a client that left from one that took nothing. REQUIRES: c.mu.
-func (c *conn) brokenBy() closeCause {
-	if c.timedOut {
-		return cutSlow
+	cause := cutPeer // it left
+	if c.out.timedOut {
+		cause = cutSlow // it took nothing
 	}
-	return cutPeer
+	c.endLocked(&closeReason{cause: cause})
 }
 
 // write writes the items as few pieces, each within the write time.
@@ -233,7 +248,7 @@ func (c *conn) writeAll(b *buffer) error {
 		if err != nil {
 			if isTimeout(err) {
 				c.mu.Lock()
-				c.timedOut = true
+				c.out.timedOut = true
 				c.mu.Unlock()
 			}
 			return err

@@ -77,7 +77,7 @@ func TestPartialBytesOfTheGone(t *testing.T) {
 func TestLargestOnLoopback(t *testing.T) {
 	a := newReassembly(1 << 20)
 	network := netip.MustParsePrefix("192.0.2.1/32")
-	x, y, z, lone := new(conn), new(conn), &conn{slot: network}, &conn{slot: network}
+	x, y, z, lone := new(conn), new(conn), &conn{peer: peer{slot: network}}, &conn{peer: peer{slot: network}}
 	for c, n := range map[*conn]int{x: 30 << 10, y: 50 << 10, z: 29 << 10, lone: 22 << 10} {
 		a.grow(c, n)
 	}

@@ -70,7 +70,8 @@ func (c *conn) handle(ctx context.Context, text []byte) error {
 // throttle takes a cost from the connection's allowance, and waits if that is used
 // up.
 func (c *conn) throttle(ctx context.Context, cost int) error {
-	wait := c.spent.reserve(&c.relay.cfg.Limits, cost, c.relay.cfg.Now())
+	l := &c.relay.cfg.Limits
+	wait := c.spent.reserve(cost, float64(l.MessageBurst), l.MessagesPerSecond, c.relay.cfg.Now())
 	if wait <= 0 {
 		return nil
 	}

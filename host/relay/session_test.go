@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gobwas/ws"
 
@@ -200,29 +199,6 @@ func TestRate(t *testing.T) {
 	}
 	if n := count(w.relay.metrics.throttled); n == 0 {
 		t.Error("reading never paused")
-	}
-}
-
-func TestAllowance(t *testing.T) {
-	l := &Limits{MessageBurst: 10, MessagesPerSecond: 2}
-	start := time.Unix(1000, 0)
-	steps := []struct {
-		at   time.Duration
-		cost int
-		want time.Duration
-	}{
-		{0, 10, 0},
-		{0, 1, 500 * time.Millisecond},
-		{500 * time.Millisecond, 1, 500 * time.Millisecond},
-		{2 * time.Second, 1, 0},
-		{time.Hour, 10, 0}, // no more than the burst is saved up
-		{time.Hour, 4, 2 * time.Second},
-	}
-	var a rateLimiter
-	for i, s := range steps {
-		if got := a.reserve(l, s.cost, start.Add(s.at)); got != s.want {
-			t.Errorf("step %d: wait %v, want %v", i, got, s.want)
-		}
 	}
 }
 

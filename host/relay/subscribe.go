@@ -92,7 +92,7 @@ func (c *conn) goLive(s *subscription) {
 // c.mu.
 func (c *conn) freeHeld(s *subscription) {
 	for i := range s.held {
-		c.heldBytes -= len(s.held[i].Event.JSON) + perItem
+		c.out.held -= len(s.held[i].Event.JSON) + perItem
 	}
 }
 
@@ -229,15 +229,11 @@ func (c *conn) deliver(s *subscription, p *host.Published) bool {
 		return s.phase == live && c.deliverLocked(s, p)
 	}
 	n := len(p.Event.JSON) + perItem
-	if c.ended != nil {
-		return false
-	}
-	if c.out.bytes()+c.heldBytes+n > c.relay.cfg.Limits.QueueBytes {
-		c.endLocked(c.full())
+	if c.ended != nil || !c.fits(n) {
 		return false
 	}
 	s.held = append(s.held, *p)
-	c.heldBytes += n
+	c.out.held += n
 	return false
 }
 

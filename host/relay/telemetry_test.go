@@ -55,13 +55,13 @@ func TestTelemetrySlowClients(t *testing.T) {
 	c.expect(`["EOSE","a"]`)
 	conn := w.only()
 	conn.mu.Lock()
-	conn.heldBytes = w.relay.cfg.Limits.QueueBytes/2 + 1
+	conn.out.held = w.relay.cfg.Limits.QueueBytes/2 + 1
 	conn.mu.Unlock()
 	if n := w.relay.Telemetry().SlowClients; n != 1 {
 		t.Errorf("%d clients with a long queue", n)
 	}
 	conn.mu.Lock()
-	conn.heldBytes = 0
+	conn.out.held = 0
 	conn.mu.Unlock()
 	conn.end(errSlow)
 	wait(t, func() bool { return w.slots() == 0 })
