@@ -6,19 +6,17 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"talon/host"
 )
 
 func (c *client) authEvent(w *world, author byte) *host.Event {
-	return event(author, host.KindAuth, time.Now().Unix(), "",
+	return event(author, host.KindAuth, w.now().Unix(), "",
 		host.Tag{"relay", "ws" + strings.TrimPrefix(w.server.URL, "http")},
 		host.Tag{"challenge", c.auth})
 }
 
 func TestAuth(t *testing.T) {
-	now := time.Now().Unix()
 	tests := []struct {
 		name   string
 		change func(*host.Event)
@@ -26,9 +24,9 @@ func TestAuth(t *testing.T) {
 	}{
 		{"right", func(*host.Event) {}, `true,""`},
 		{"wrong kind", func(e *host.Event) { e.Kind = 22243 }, `false,"invalid: …"`},
-		{"old", func(e *host.Event) { e.CreatedAt = now - 700 }, `false,"invalid: created_at …"`},
-		{"early", func(e *host.Event) { e.CreatedAt = now + 700 }, `false,"invalid: created_at …"`},
-		{"a little early", func(e *host.Event) { e.CreatedAt = now + 500 }, `true,""`},
+		{"old", func(e *host.Event) { e.CreatedAt -= 700 }, `false,"invalid: created_at …"`},
+		{"early", func(e *host.Event) { e.CreatedAt += 700 }, `false,"invalid: created_at …"`},
+		{"a little early", func(e *host.Event) { e.CreatedAt += 500 }, `true,""`},
 		{"absurd date", func(e *host.Event) { e.CreatedAt = 1<<63 - 1 }, `false,"invalid: created_at …"`},
 		{"no tags", func(e *host.Event) { e.Tags = nil }, `false,"invalid: the challenge tag is missing"`},
 		{"no relay", func(e *host.Event) { e.Tags = e.Tags[1:] }, `false,"invalid: the relay tag is missing"`},
@@ -49,8 +47,7 @@ func TestAuth(t *testing.T) {
 			} else {
 				e.ID[0] ^= 1
 			}
-			c.send(fmt.Sprintf(`["AUTH",%s]`, e.AppendJSON(nil)))
-			c.expect(okMessage(e, tt.want))
+			c.ask(fmt.Sprintf(`["AUTH",%s]`, e.AppendJSON(nil)), okMessage(e, tt.want))
 		})
 	}
 }
@@ -60,12 +57,10 @@ func TestAuthKeysAreBounded(t *testing.T) {
 	c := w.dial()
 	for i, want := range []string{`true,""`, `true,""`, `false,"restricted: …"`} {
 		e := c.authEvent(w, byte(i))
-		c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
-		c.expect(okMessage(e, want))
+		c.ask(authMessage(e), okMessage(e, want))
 	}
 	e := c.authEvent(w, 1) // known already
-	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
-	c.expect(okMessage(e, `true,""`))
+	c.ask(authMessage(e), okMessage(e, `true,""`))
 }
 
 func TestSiteOf(t *testing.T) {
@@ -103,12 +98,10 @@ func TestAuthDomain(t *testing.T) {
 	w := newWorld(t, func(c *Config, _ *world) { c.Domain = "Relay.Example.com:443" })
 	c := w.dial()
 	e := c.authEvent(w, 1) // names the address of the socket
-	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
-	c.expect(okMessage(e, `false,"invalid: the relay tag names …"`))
-	e = event(1, host.KindAuth, time.Now().Unix(), "",
+	c.ask(authMessage(e), okMessage(e, `false,"invalid: the relay tag names …"`))
+	e = event(1, host.KindAuth, w.now().Unix(), "",
 		host.Tag{"relay", "wss://relay.example.com/"}, host.Tag{"challenge", c.auth})
-	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
-	c.expect(okMessage(e, `true,""`))
+	c.ask(authMessage(e), okMessage(e, `true,""`))
 }
 
 func onDemand(c *Config, _ *world) { c.ChallengeOnConnect = false }
@@ -126,7 +119,7 @@ func TestChallengeOnDemand(t *testing.T) {
 			return `["NEG-ERR","a","auth-required: authenticate first"]`
 		},
 		"EVENT": func(c *client, e *host.Event) string {
-			c.send(fmt.Sprintf(`["EVENT",%s]`, e.JSON))
+			c.send(eventMessage(e))
 			return okMessage(e, `false,"auth-required: who are you?"`)
 		},
 	} {
@@ -153,8 +146,7 @@ func TestChallengeOnDemand(t *testing.T) {
 			ask(c, protected)
 			c.expect(refusal) // the challenge is known
 			e := c.authEvent(w, 1)
-			c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
-			c.expect(okMessage(e, `true,""`))
+			c.ask(authMessage(e), okMessage(e, `true,""`))
 		})
 	}
 }
@@ -164,10 +156,9 @@ func TestChallengeAfterAUTH(t *testing.T) {
 	w := newWorld(t, onDemand)
 	c := w.connect(nil)
 	e := c.authEvent(w, 1)
-	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
+	c.send(authMessage(e))
 	c.auth = c.list()[1].(string)
 	c.expect(okMessage(e, `false,"invalid: the challenge …"`))
 	e = c.authEvent(w, 1)
-	c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
-	c.expect(okMessage(e, `true,""`))
+	c.ask(authMessage(e), okMessage(e, `true,""`))
 }

@@ -39,7 +39,7 @@ func benchEvent(i int) *host.Event {
 // client's reading included, the store's left out.
 func BenchmarkStoredAnswer(b *testing.B) {
 	const n = 500
-	w := newWorld(b)
+	w := newWorld(b, ticking)
 	rows := &fixedRows{}
 	for i := range n {
 		rows.json = append(rows.json, benchEvent(i).JSON)
@@ -94,7 +94,7 @@ func readUntil(b *testing.B, c *client, buf []byte, last string) {
 func BenchmarkFanout(b *testing.B) {
 	for _, n := range []int{0, 20_000} {
 		b.Run(fmt.Sprintf("subscriptions=%d", n), func(b *testing.B) {
-			w := newWorld(b)
+			w := newWorld(b, ticking)
 			for i := range n {
 				id := strings.Repeat(fmt.Sprintf("%08x", 1_000_000+i), 8)
 				filter := [...]string{
@@ -123,11 +123,10 @@ func BenchmarkFanout(b *testing.B) {
 // that want it, the clients' reading included.
 func BenchmarkLive(b *testing.B) {
 	const readers = 100
-	w := newWorld(b)
+	w := newWorld(b, ticking)
 	for range readers {
 		c := w.dial()
-		c.send(`["REQ","s",{"limit":0,"kinds":[1]}]`)
-		c.expect(`["EOSE","s"]`)
+		c.ask(`["REQ","s",{"limit":0,"kinds":[1]}]`, `["EOSE","s"]`)
 		go io.Copy(io.Discard, c.net)
 	}
 	batch := make([]host.Published, 16)
@@ -161,7 +160,7 @@ func pendingBytes(w *world) (limit int) {
 func BenchmarkIdleConnection(b *testing.B) {
 	const n = 3000
 	for b.Loop() {
-		w := newWorld(b)
+		w := newWorld(b, ticking)
 		e := event(1, 1, 1000, "x")
 		used := func() uint64 {
 			runtime.GC()
@@ -175,8 +174,7 @@ func BenchmarkIdleConnection(b *testing.B) {
 		clients := make([]*client, n)
 		for i := range clients {
 			c := w.dial()
-			c.send(`["REQ","s",{"kinds":[7],"limit":10}]`)
-			c.expect(`["EOSE","s"]`)
+			c.ask(`["REQ","s",{"kinds":[7],"limit":10}]`, `["EOSE","s"]`)
 			c.send(eventMessage(e))
 			c.in = nil
 			clients[i] = c
@@ -195,11 +193,10 @@ func BenchmarkIdleConnection(b *testing.B) {
 func BenchmarkStalledSubscriber(b *testing.B) {
 	for _, stalled := range []int{0, 20} {
 		b.Run(fmt.Sprintf("stalled=%d", stalled), func(b *testing.B) {
-			w := newWorld(b, limit(func(l *Limits) { l.MessagesPerSecond = 1e9 }))
+			w := newWorld(b, ticking, limit(func(l *Limits) { l.MessagesPerSecond = 1e9 }))
 			for range stalled {
 				c := w.dial()
-				c.send(`["REQ","s",{"limit":0}]`)
-				c.expect(`["EOSE","s"]`)
+				c.ask(`["REQ","s",{"limit":0}]`, `["EOSE","s"]`)
 			}
 			c := w.dial()
 			var times []time.Duration
@@ -265,13 +262,13 @@ func BenchmarkNegentropy(b *testing.B) {
 	have := builder.Build()
 	var sent []string
 	for b.Loop() {
-		w := newWorld(b, limit(func(l *Limits) { l.NegRecords = 2 * n }))
+		w := newWorld(b, ticking, limit(func(l *Limits) { l.NegRecords = 2 * n }))
 		w.relay.deps.Store = store
 		if sent == nil {
 			if _, sent = w.dial().syncSet("n", `{}`, have); len(sent) < 2 {
 				b.Fatal("one round")
 			}
-			w.relay.sweep(time.Now().Add(time.Hour)) // forget the snapshot
+			w.relay.sweep(w.now().Add(time.Hour)) // forget the snapshot
 			have = nil
 		}
 		for _, name := range []string{"first", "shared", "checked", "extended"} {

@@ -3,7 +3,6 @@ package relay
 import (
 	"fmt"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,16 +45,14 @@ func TestEventsInAMinute(t *testing.T) {
 		t.Helper()
 		n++
 		e := event(1, 1, n, "")
-		c.send(eventMessage(e))
-		c.expect(okMessage(e, want))
+		c.publish(e, want)
 	}
 	publish(a, `true,""`)
 	m.pass(20 * time.Second)
 	publish(a, `true,""`)
 	publish(a, `false,"rate-limited: the relay is busy and takes 2 events a minute from a client now, try again in 40 s"`)
 	publish(b, `true,""`) // another client is not limited by it
-	a.send(`["REQ","q",{"limit":0}]`)
-	a.expect(`["EOSE","q"]`)
+	a.ask(`["REQ","q",{"limit":0}]`, `["EOSE","q"]`)
 	a.send(`["CLOSE","q"]`)
 	m.pass(40 * time.Second)
 	publish(a, `true,""`)
@@ -75,26 +72,20 @@ func TestQueriesInAMinute(t *testing.T) {
 	m, option := newMoment(host.ClientLimits{Queries: 3})
 	w := newWorld(t, option)
 	c := w.dial()
-	c.send(`["REQ","a",{}]`)
-	c.expect(`["EOSE","a"]`)
-	c.send(`["COUNT","b",{}]`)
-	c.expect(`["COUNT","b",…]`)
-	c.send(`["NEG-OPEN","n",{},"61"]`)
-	c.expect(`["NEG-MSG","n","…"]`)
+	c.ask(`["REQ","a",{}]`, `["EOSE","a"]`)
+	c.ask(`["COUNT","b",{}]`, `["COUNT","b",…]`)
+	c.ask(`["NEG-OPEN","n",{},"61"]`, `["NEG-MSG","n","…"]`)
 	c.send(`["NEG-MSG","n","61"]`) // asks for nothing new
 	c.expect(`["NEG-MSG","n","…"]`)
 	c.send(`["COUNT","b",{}]`)
 	c.expect(`["CLOSED","b","rate-limited: the relay is busy and takes 3 queries a minute from a client now, try again in 60 s"]`)
-	c.send(`["NEG-OPEN","m",{},"61"]`)
-	c.expect(`["NEG-ERR","m","rate-limited: …"]`)
+	c.ask(`["NEG-OPEN","m",{},"61"]`, `["NEG-ERR","m","rate-limited: …"]`)
 	w.publish(event(1, 1, 1, "")) // the subscription lives
 	c.expect(`["EVENT","a",…]`)
-	c.send(`["REQ","a",{}]`)
-	c.expect(`["CLOSED","a","rate-limited: …"]`)
+	c.ask(`["REQ","a",{}]`, `["CLOSED","a","rate-limited: …"]`)
 	w.publish(event(1, 1, 2, "")) // and not after CLOSED
 	m.pass(time.Minute)
-	c.send(`["COUNT","b",{}]`)
-	c.expect(`["COUNT","b",{"count":2}]`)
+	c.ask(`["COUNT","b",{}]`, `["COUNT","b",{"count":2}]`)
 	if n := w.held(limitedQueries); n != 3 {
 		t.Errorf("%v queries were refused", n)
 	}
@@ -106,13 +97,10 @@ func TestFiltersAtOnce(t *testing.T) {
 	c := w.dial()
 	c.send(`["REQ","a",{"kinds":[1]},{"kinds":[2]}]`)
 	c.expect(`["CLOSED","a","rate-limited: the relay is busy and takes 1 filters at once now, ask in parts or try again later"]`)
-	c.send(`["COUNT","a",{"kinds":[1]},{"kinds":[2]}]`)
-	c.expect(`["CLOSED","a","rate-limited: …"]`)
-	c.send(`["REQ","a",{"kinds":[1]}]`)
-	c.expect(`["EOSE","a"]`)
+	c.ask(`["COUNT","a",{"kinds":[1]},{"kinds":[2]}]`, `["CLOSED","a","rate-limited: …"]`)
+	c.ask(`["REQ","a",{"kinds":[1]}]`, `["EOSE","a"]`)
 	m.set(host.ClientLimits{Filters: 1000}) // what is configured holds
-	c.send(`["REQ","a"` + strings.Repeat(`,{}`, DefaultLimits.Wire.Filters+1) + `]`)
-	c.expect(`["CLOSED","a","invalid: …"]`)
+	c.ask(`["REQ","a"`+strings.Repeat(`,{}`, DefaultLimits.Wire.Filters+1)+`]`, `["CLOSED","a","invalid: …"]`)
 	if n := w.held(limitedFilters); n != 2 {
 		t.Errorf("%v queries were refused", n)
 	}
@@ -125,8 +113,7 @@ func TestFewerSubscriptions(t *testing.T) {
 	c := w.dial()
 	subscribe := func(id, want string) {
 		t.Helper()
-		c.send(fmt.Sprintf(`["REQ",%q,{"limit":0}]`, id))
-		c.expect(want)
+		c.ask(fmt.Sprintf(`["REQ",%q,{"limit":0}]`, id), want)
 	}
 	subscribe("a", `["EOSE","a"]`)
 	subscribe("b", `["EOSE","b"]`)
@@ -150,7 +137,7 @@ func TestFewerSubscriptions(t *testing.T) {
 func TestFewerConnections(t *testing.T) {
 	m, option := newMoment(host.ClientLimits{Connections: 1})
 	w := newWorld(t, option, limit(func(l *Limits) { l.ConnectionsPerAddr = 2 }),
-		func(c *Config, _ *world) { c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+		behindProxy)
 	from := func(addr string, want int) {
 		t.Helper()
 		if _, answer := w.request(http.Header{"X-Forwarded-For": {addr}}); answer.StatusCode != want {
@@ -173,8 +160,7 @@ func TestPacedOut(t *testing.T) {
 	slow := w.dial()
 	conn := w.only()
 	other := w.dial()
-	slow.send(`["REQ","s",{"limit":0,"kinds":[1]}]`)
-	slow.expect(`["EOSE","s"]`)
+	slow.ask(`["REQ","s",{"limit":0,"kinds":[1]}]`, `["EOSE","s"]`)
 	// What is written is counted after the client may have read it.
 	wait(t, func() bool { conn.mu.Lock(); defer conn.mu.Unlock(); return !conn.out.flushing })
 	m.set(host.ClientLimits{BytesOut: 1})
@@ -186,13 +172,12 @@ func TestPacedOut(t *testing.T) {
 	m.set(host.ClientLimits{})
 
 	e := event(1, 2, 3, "")
-	other.send(eventMessage(e))
-	other.expect(okMessage(e, `true,""`))
+	other.publish(e, `true,""`)
 	w.relay.sweep(w.relay.cfg.Now().Add(time.Hour))
 	if seen := w.relay.Telemetry().SlowClients; seen != 0 {
 		t.Errorf("%d clients are slow", seen)
 	}
-	w.stop()
+	go w.stop()
 	slow.expect(subMessage("s", second))
 	if code, reason := slow.closed(); code != 1001 {
 		t.Errorf("closed with %d %s", code, reason)
@@ -214,8 +199,7 @@ func TestPacedOutQueueFull(t *testing.T) {
 	m, option := newMoment(host.ClientLimits{})
 	w := newWorld(t, option, limit(func(l *Limits) { l.MessageBytes, l.QueueBytes = 100<<10, 1<<20 }))
 	c := w.dial()
-	c.send(`["REQ","s",{"limit":0}]`)
-	c.expect(`["EOSE","s"]`)
+	c.ask(`["REQ","s",{"limit":0}]`, `["EOSE","s"]`)
 	conn := w.only()
 	m.set(host.ClientLimits{BytesOut: 1})
 	text := strings.Repeat("x", 50_000)
@@ -239,10 +223,9 @@ func TestPacedIn(t *testing.T) {
 	wait(t, func() bool { return w.held(limitedBytesIn) >= 1 })
 	m.set(host.ClientLimits{})
 	other := w.dial()
-	other.send(`["REQ","b",{"limit":0}]`)
-	other.expect(`["EOSE","b"]`)
+	other.ask(`["REQ","b",{"limit":0}]`, `["EOSE","b"]`)
 	w.relay.sweep(w.relay.cfg.Now().Add(30 * time.Second))
-	w.stop()
+	go w.stop()
 	if code, reason := eager.closed(); code != 1001 {
 		t.Errorf("closed with %d %s", code, reason)
 	}

@@ -192,7 +192,7 @@ func (c *conn) linger() {
 	if half, ok := c.net.(interface{ CloseWrite() error }); ok && half.CloseWrite() != nil {
 		return
 	}
-	if c.net.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
+	if c.net.SetReadDeadline(time.Now().Add(c.relay.linger)) != nil {
 		return
 	}
 	waste := readBuffers.Get().(*readBuffer)

@@ -17,7 +17,7 @@ import (
 func TestSilentConnection(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()
-	now := time.Now()
+	now := w.now()
 	l := DefaultLimits
 	w.relay.sweep(now.Add(l.PingInterval / 2)) // too early
 	for range 3 {
@@ -33,8 +33,8 @@ func TestSilentConnection(t *testing.T) {
 		t.Fatalf("got %v %q, %v, want EOSE", f.Header, f.Payload, err)
 	}
 	wait(t, func() bool { return !w.only().busy.Load() }) // who asks is not silent
-	w.relay.sweep(time.Now().Add(l.PingInterval + time.Second))
-	w.relay.sweep(time.Now().Add(l.PingInterval + l.PongTime + time.Second))
+	w.relay.sweep(w.now().Add(l.PingInterval + time.Second))
+	w.relay.sweep(w.now().Add(l.PingInterval + l.PongTime + time.Second))
 	if code, _ := c.closed(); code != 1008 {
 		t.Errorf("closed with %d", code)
 	}
@@ -46,8 +46,8 @@ func TestUnfinishedMessage(t *testing.T) {
 	c := w.dial()
 	c.write(frame(ws.OpText, true, 0, "[\"REQ\"")[:8])
 	wait(t, func() bool { return w.relay.all()[0].partial.Load() != 0 })
-	w.relay.sweep(time.Now().Add(DefaultLimits.MessageTime / 2))
-	w.relay.sweep(time.Now().Add(DefaultLimits.MessageTime + time.Second))
+	w.relay.sweep(w.now().Add(DefaultLimits.MessageTime / 2))
+	w.relay.sweep(w.now().Add(DefaultLimits.MessageTime + time.Second))
 	if code, _ := c.closed(); code != 1008 {
 		t.Errorf("closed with %d", code)
 	}
@@ -89,8 +89,7 @@ func TestPanic(t *testing.T) {
 	if code, reason := c.closed(); code != 1011 || reason != "internal error" {
 		t.Errorf("closed with %d %q", code, reason)
 	}
-	other.send(`["COUNT","a",{}]`)
-	other.expect(`["COUNT","a",{"count":0}]`)
+	other.ask(`["COUNT","a",{}]`, `["COUNT","a",{"count":0}]`)
 	if n := value(t, w.relay, "talon_relay_panics_total", ""); n != 1 {
 		t.Errorf("%v panics were counted", n)
 	}
@@ -101,8 +100,7 @@ func TestNothingIsLeft(t *testing.T) {
 	w := newWorld(t)
 	for i := range 20 {
 		c := w.dial()
-		c.send(`["REQ","a",{"limit":0}]`)
-		c.expect(`["EOSE","a"]`)
+		c.ask(`["REQ","a",{"limit":0}]`, `["EOSE","a"]`)
 		e := event(1, 1, int64(i), "hi")
 		c.send(eventMessage(e))
 		switch i % 3 {

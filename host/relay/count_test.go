@@ -32,8 +32,7 @@ func TestCount(t *testing.T) {
 		`{"#t":["z"]}`:              `{"count":0,"hll":"` + strings.Repeat("00", 256) + `"}`,
 		`{"#t":[]}`:                 `{"count":0}`,
 	} {
-		c.send(`["COUNT","q",` + filters + `]`)
-		c.expect(`["COUNT","q",` + want + `]`)
+		c.ask(`["COUNT","q",`+filters+`]`, `["COUNT","q",`+want+`]`)
 	}
 }
 

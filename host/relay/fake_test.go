@@ -3,7 +3,6 @@ package relay
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,10 +10,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gobwas/ws"
 
@@ -231,6 +232,7 @@ type world struct {
 	ingest *fakeIngest
 	policy Policy // nil but for tests of it
 	server *httptest.Server
+	linger time.Duration
 	stop   func() // ends Run and waits for it
 }
 
@@ -238,11 +240,23 @@ type option func(*Config, *world)
 
 func limit(set func(*Limits)) option { return func(c *Config, _ *world) { set(&c.Limits) } }
 
+// behindProxy has clients say which address they have.
+func behindProxy(c *Config, _ *world) {
+	c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+}
+
+// ticking is the time of this machine, for what measures it.
+func ticking(c *Config, w *world) { c.Now, w.linger = time.Now, lingerTime }
+
+// newWorld serves. Its clock stands still, and nothing ends because the machine pauses, unless
+// an option says otherwise.
 func newWorld(t testing.TB, options ...option) *world {
 	t.Helper()
-	w := &world{t: t, store: &fakeStore{}}
+	w := &world{t: t, store: &fakeStore{}, linger: time.Hour}
 	w.ingest = &fakeIngest{store: w.store, items: make(chan *host.Item, 1024)}
-	cfg := Config{Limits: DefaultLimits, Info: Info{Name: "test"}, ChallengeOnConnect: true}
+	start := time.Now()
+	cfg := Config{Limits: DefaultLimits, Info: Info{Name: "test"}, ChallengeOnConnect: true, Now: func() time.Time { return start }}
+	cfg.Limits.QueryTime, cfg.Limits.WriteTime, cfg.Limits.DrainTime = time.Hour, time.Hour, time.Hour
 	for _, set := range options {
 		set(&cfg, w)
 	}
@@ -251,6 +265,7 @@ func newWorld(t testing.TB, options ...option) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	relay.linger = w.linger
 	w.relay, w.ingest.relay = relay, relay
 	ingested := make(chan struct{})
 	go func() { w.ingest.run(); close(ingested) }()
@@ -270,6 +285,9 @@ func newWorld(t testing.TB, options ...option) *world {
 	})
 	return w
 }
+
+// now is the time by the relay's clock.
+func (w *world) now() time.Time { return w.relay.cfg.Now() }
 
 // publish stores events and publishes them, as the pipeline does.
 func (w *world) publish(events ...*host.Event) {
@@ -427,9 +445,23 @@ func like(got, want string) bool {
 	return true
 }
 
-// closed reads until the close frame, then checks that the connection ends.
+// ask sends a message and expects messages.
+func (c *client) ask(message string, want ...string) {
+	c.t.Helper()
+	c.send(message)
+	c.expect(want...)
+}
+
+// publish sends an event and expects the rest of its OK.
+func (c *client) publish(e *host.Event, want string) {
+	c.t.Helper()
+	c.ask(eventMessage(e), okMessage(e, want))
+}
+
+// closed reads until the close frame, checks that the connection ends, and leaves.
 func (c *client) closed() (ws.StatusCode, string) {
 	c.t.Helper()
+	defer c.net.Close()
 	for {
 		f, err := c.next()
 		if err != nil {
@@ -447,12 +479,10 @@ func (c *client) closed() (ws.StatusCode, string) {
 
 // event makes an event with a right id.
 func event(author byte, kind host.Kind, createdAt int64, content string, tags ...host.Tag) *host.Event {
-	e := &host.Event{CreatedAt: createdAt, Kind: kind, Tags: tags, Content: content}
-	e.PubKey[0], e.PubKey[31] = author, author
-	e.ID = sha256.Sum256(e.AppendCanonical(nil))
-	e.JSON = e.AppendJSON(nil)
-	return e
+	return testkit.Unsigned(host.PubKey{0: author, 31: author}, kind, createdAt, content, tags...)
 }
+
+func authMessage(e *host.Event) string { return fmt.Sprintf(`["AUTH",%s]`, e.JSON) }
 
 func eventMessage(e *host.Event) string { return fmt.Sprintf(`["EVENT",%s]`, e.JSON) }
 

@@ -82,8 +82,7 @@ func TestBadFrames(t *testing.T) {
 			}
 		})
 	}
-	other.send(`["REQ","a",{}]`)
-	other.expect(`["EOSE","a"]`)
+	other.ask(`["REQ","a",{}]`, `["EOSE","a"]`)
 }
 
 // A client that sends far too much still reads why it was cut off.

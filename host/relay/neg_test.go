@@ -112,8 +112,7 @@ func TestNegentropyCaps(t *testing.T) {
 	c, d := w.dial(), w.dial()
 	open := func(c *client, id, filter, want string) {
 		t.Helper()
-		c.send(fmt.Sprintf(`["NEG-OPEN","%s",%s,"61"]`, id, filter))
-		c.expect(fmt.Sprintf(want, id))
+		c.ask(fmt.Sprintf(`["NEG-OPEN","%s",%s,"61"]`, id, filter), fmt.Sprintf(want, id))
 	}
 	const ok, blocked = `["NEG-MSG","%s","61"]`, `["NEG-ERR","%s","blocked: …"]`
 	open(c, "all", `{}`, blocked)
@@ -134,7 +133,7 @@ func TestNegentropyCaps(t *testing.T) {
 	if n := value(t, w.relay, "talon_relay_negentropy_sessions", ""); n != 0 || w.relay.sessions != 0 {
 		t.Errorf("%v sessions are left", n)
 	}
-	w.relay.sweep(time.Now().Add(time.Hour))
+	w.relay.sweep(w.now().Add(time.Hour))
 	if ss := w.relay.snapshots; ss.records != 0 || len(ss.byFilter) != 0 {
 		t.Errorf("%d records in %d snapshots are left", ss.records, len(ss.byFilter))
 	}
@@ -151,16 +150,15 @@ func TestNegentropyIdle(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()
 	c.sync("n", `{}`)
-	w.relay.sweep(time.Now().Add(DefaultLimits.NegIdle / 2))
+	w.relay.sweep(w.now().Add(DefaultLimits.NegIdle / 2))
 	c.sync("m", `{}`)
-	w.relay.sweep(time.Now().Add(DefaultLimits.NegIdle + time.Second))
+	w.relay.sweep(w.now().Add(DefaultLimits.NegIdle + time.Second))
 	got := []string{c.recv(), c.recv()}
 	slices.Sort(got)
 	if !like(strings.Join(got, " "), `["NEG-ERR","m","closed: …"] ["NEG-ERR","n","closed: …"]`) {
 		t.Errorf("got %v", got)
 	}
-	c.send(`["NEG-MSG","n","61"]`)
-	c.expect(`["NEG-ERR","n","closed: …"]`)
+	c.ask(`["NEG-MSG","n","61"]`, `["NEG-ERR","n","closed: …"]`)
 }
 
 // A session that is opened again while the old one expires is not taken for it.
@@ -227,10 +225,10 @@ func TestNegentropyPanic(t *testing.T) {
 				t.Errorf("closed with %d", code)
 			}
 			for _, c := range w.relay.all() {
-				c.end(errShutdown)
+				_ = c.net.Close()
 			}
 			wait(t, func() bool { return w.slots() == 0 })
-			w.relay.sweep(time.Now().Add(time.Hour))
+			w.relay.sweep(w.now().Add(time.Hour))
 			w.relay.mu.Lock()
 			sessions := w.relay.sessions
 			w.relay.mu.Unlock()
@@ -246,8 +244,6 @@ func TestNegentropyBadMessageCloses(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()
 	c.sync("n", `{}`)
-	c.send(`["NEG-MSG","n","61ffffffff"]`)
-	c.expect(`["NEG-ERR","n","invalid: …"]`)
-	c.send(`["NEG-MSG","n","61"]`)
-	c.expect(`["NEG-ERR","n","closed: …"]`)
+	c.ask(`["NEG-MSG","n","61ffffffff"]`, `["NEG-ERR","n","invalid: …"]`)
+	c.ask(`["NEG-MSG","n","61"]`, `["NEG-ERR","n","closed: …"]`)
 }

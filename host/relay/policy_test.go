@@ -74,16 +74,12 @@ func TestQueryRefused(t *testing.T) {
 			w := newWorld(t, policy(&fakePolicy{query: tt.query}), limit(func(l *Limits) { l.QueryTime = cmp.Or(tt.time, l.QueryTime) }))
 			w.publish(event(1, 1, 1000, "secret"))
 			c := w.dial()
-			c.send(`["REQ","a",{}]`)
-			c.expect(fmt.Sprintf(`["CLOSED","a",%q]`, tt.want))
-			c.send(`["COUNT","b",{}]`)
-			c.expect(fmt.Sprintf(`["CLOSED","b",%q]`, tt.want))
-			c.send(`["NEG-OPEN","c",{},"6100000200"]`)
-			c.expect(fmt.Sprintf(`["NEG-ERR","c",%q]`, tt.want))
+			c.ask(`["REQ","a",{}]`, fmt.Sprintf(`["CLOSED","a",%q]`, tt.want))
+			c.ask(`["COUNT","b",{}]`, fmt.Sprintf(`["CLOSED","b",%q]`, tt.want))
+			c.ask(`["NEG-OPEN","c",{},"6100000200"]`, fmt.Sprintf(`["NEG-ERR","c",%q]`, tt.want))
 			// Nothing lives on: the next thing that comes is the OK.
 			e := event(1, 1, 2000, "live")
-			c.send(eventMessage(e))
-			c.expect(okMessage(e, `true,""`))
+			c.publish(e, `true,""`)
 			w.store.mu.Lock()
 			defer w.store.mu.Unlock()
 			if w.store.selects+w.store.counts+w.store.scans > 0 {
@@ -104,8 +100,7 @@ func TestQueryShadowRejected(t *testing.T) {
 	w.publish(have)
 	c := w.dial()
 	for _, filters := range []string{`{}`, `{"ids":["` + have.ID.String() + `"]}`, `{"limit":0}`, `{"#t":["x"]},{"kinds":[1]}`} {
-		c.send(`["REQ","a",` + filters + `]`)
-		c.expect(`["EOSE","a"]`)
+		c.ask(`["REQ","a",`+filters+`]`, `["EOSE","a"]`)
 		c.send(`["COUNT","n",` + filters + `]`)
 		if filters == `{}` {
 			c.expect(`["COUNT","n",{"count":0}]`)
@@ -117,10 +112,8 @@ func TestQueryShadowRejected(t *testing.T) {
 		c.expect(okMessage(live, `true,""`)) // and no EVENT, now or before the next EOSE
 	}
 	// Same limits as for everyone.
-	c.send(`["REQ","b",{}]`)
-	c.expect(`["EOSE","b"]`)
-	c.send(`["REQ","c",{}]`)
-	c.expect(`["CLOSED","c","rate-limited: …"]`)
+	c.ask(`["REQ","b",{}]`, `["EOSE","b"]`)
+	c.ask(`["REQ","c",{}]`, `["CLOSED","c","rate-limited: …"]`)
 	// The session has nothing, so the client needs nothing.
 	if need := c.sync("n", `{}`); len(need) != 0 {
 		t.Errorf("negentropy offers %d events", len(need))
@@ -142,15 +135,11 @@ func TestQueryIsAskedAgain(t *testing.T) {
 		return answers[len(asked)-1], nil
 	}}))
 	c := w.dial()
-	c.send(`["REQ","a",{"kinds":[1]}]`)
-	c.expect(`["EOSE","a"]`)
-	c.send(`["REQ","a",{"kinds":[1]},{}]`)
-	c.expect(`["CLOSED","a","blocked: not twice"]`)
+	c.ask(`["REQ","a",{"kinds":[1]}]`, `["EOSE","a"]`)
+	c.ask(`["REQ","a",{"kinds":[1]},{}]`, `["CLOSED","a","blocked: not twice"]`)
 	e := event(1, 1, 1000, "x")
-	c.send(eventMessage(e))
-	c.expect(okMessage(e, `true,""`))
-	c.send(`["REQ","a",{"kinds":[1]}]`)
-	c.expect(subMessage("a", e), `["EOSE","a"]`)
+	c.publish(e, `true,""`)
+	c.ask(`["REQ","a",{"kinds":[1]}]`, subMessage("a", e), `["EOSE","a"]`)
 	mu.Lock()
 	defer mu.Unlock()
 	if got, want := strings.Join(asked, ", "), "req of 1, req of 2, req of 1"; got != want {
@@ -166,18 +155,15 @@ func TestQueryKnowsTheClient(t *testing.T) {
 			return host.Ruling{Action: host.RequireAuth}, nil
 		}
 		return host.Ruling{}, nil
-	}}), func(c *Config, _ *world) { c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	}}), behindProxy)
 	c := w.connect(http.Header{"X-Forwarded-For": {"192.0.2.7"}, "User-Agent": {"tester/1"}, "Origin": {"https://page.example"}})
 	c.auth = c.list()[1].(string)
-	c.send(`["REQ","a",{}]`)
-	c.expect(`["CLOSED","a","auth-required: authenticate first"]`)
+	c.ask(`["REQ","a",{}]`, `["CLOSED","a","auth-required: authenticate first"]`)
 	before := <-asked
 	for i := range 2 {
 		e := c.authEvent(w, byte(i+1))
-		c.send(fmt.Sprintf(`["AUTH",%s]`, e.JSON))
-		c.expect(okMessage(e, `true,""`))
-		c.send(`["COUNT","n",{}]`)
-		c.expect(`["COUNT","n",{"count":0}]`)
+		c.ask(authMessage(e), okMessage(e, `true,""`))
+		c.ask(`["COUNT","n",{}]`, `["COUNT","n",{"count":0}]`)
 		q := <-asked
 		if q.Verb != host.QueryCount || len(q.Client.Authed) != i+1 || q.Client.Authed[i] != e.PubKey {
 			t.Errorf("got %v with the keys %v", q.Verb, q.Client.Authed)
@@ -253,7 +239,7 @@ func TestConnectIsCounted(t *testing.T) {
 		asked <- *c
 		return host.Ruling{}, nil
 	}}), limit(func(l *Limits) { l.Connections = 3 }),
-		func(c *Config, _ *world) { c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+		behindProxy)
 	for _, tt := range []struct {
 		addr           string
 		open, fromAddr int
@@ -289,8 +275,7 @@ func TestExcerpt(t *testing.T) {
 func TestNoPolicyCostsNothing(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()
-	c.send(`["REQ","a",{}]`)
-	c.expect(`["EOSE","a"]`)
+	c.ask(`["REQ","a",{}]`, `["EOSE","a"]`)
 	conn := w.relay.all()[0]
 	if conn.client != nil {
 		t.Errorf("the connection keeps %+v", conn.client)

@@ -9,11 +9,6 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// behindProxy has clients say which address they have.
-func behindProxy(c *Config, _ *world) {
-	c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-}
-
 // start sends a message but for its last frame, n bytes, and waits until the relay
 // has counted this number for all connections.
 func (w *world) start(addr string, n int, want float64) *client {

@@ -56,6 +56,7 @@ type Relay struct {
 	snapshots *snapshots
 
 	reassembly *reassembly
+	linger     time.Duration // lingerTime
 
 	mu       sync.Mutex // guards the fields below
 	conns    map[*conn]struct{}
@@ -99,6 +100,7 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 		conns:   make(map[*conn]struct{}),
 		byAddr:  make(map[netip.Prefix]*network),
 		gone:    make(chan struct{}),
+		linger:  lingerTime,
 	}
 	r.snapshots = newSnapshots(r)
 	r.reassembly = newReassembly(cfg.Limits.PartialBytes)

@@ -50,13 +50,11 @@ func TestBadMessages(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c.t = t
-			c.send(tt.send)
-			c.expect(tt.want)
+			c.ask(tt.send, tt.want)
 		})
 	}
 	c.t = t
-	c.send(`["REQ","still",{}]`)
-	c.expect(`["EOSE","still"]`)
+	c.ask(`["REQ","still",{}]`, `["EOSE","still"]`)
 }
 
 func TestGarbageIsCutOff(t *testing.T) {
@@ -100,8 +98,7 @@ func TestOK(t *testing.T) {
 			w.ingest.decide = func(*host.Item) (host.Verdict, error) { return tt.verdict, tt.err }
 			c := w.dial()
 			e := event(1, 1, 1000, "hi")
-			c.send(eventMessage(e))
-			c.expect(okMessage(e, tt.want))
+			c.publish(e, tt.want)
 		})
 	}
 }
@@ -160,27 +157,21 @@ func TestAuthedKeysReachThePipeline(t *testing.T) {
 	}
 	c := w.dial()
 	e := event(1, 1, 1000, "hi", host.Tag{"-"})
-	c.send(eventMessage(e))
-	c.expect(okMessage(e, `false,"blocked: 0 keys"`))
+	c.publish(e, `false,"blocked: 0 keys"`)
 	for author := range byte(2) {
 		a := c.authEvent(w, author)
-		c.send(fmt.Sprintf(`["AUTH",%s]`, a.JSON))
-		c.expect(okMessage(a, `true,""`))
+		c.ask(authMessage(a), okMessage(a, `true,""`))
 	}
-	c.send(eventMessage(e))
-	c.expect(okMessage(e, `false,"blocked: 2 keys"`))
+	c.publish(e, `false,"blocked: 2 keys"`)
 }
 
 func TestStoreErrors(t *testing.T) {
 	w := newWorld(t)
 	w.store.err = errors.New("disk /secret/path is broken")
 	c := w.dial()
-	c.send(`["REQ","a",{}]`)
-	c.expect(`["CLOSED","a","error: the store could not be read"]`)
-	c.send(`["COUNT","b",{}]`)
-	c.expect(`["CLOSED","b","error: the store could not be read"]`)
-	c.send(`["NEG-OPEN","n",{},"61"]`)
-	c.expect(`["NEG-ERR","n","error: the store could not be read"]`)
+	c.ask(`["REQ","a",{}]`, `["CLOSED","a","error: the store could not be read"]`)
+	c.ask(`["COUNT","b",{}]`, `["CLOSED","b","error: the store could not be read"]`)
+	c.ask(`["NEG-OPEN","n",{},"61"]`, `["NEG-ERR","n","error: the store could not be read"]`)
 }
 
 // A client over its rate is read more slowly; nothing is lost.

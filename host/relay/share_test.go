@@ -3,9 +3,7 @@ package relay
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"testing"
-	"time"
 
 	"talon/host"
 )
@@ -17,13 +15,12 @@ func TestShares(t *testing.T) {
 	w := newWorld(t, policy(&fakePolicy{query: func(ctx context.Context, _ *host.Query) (host.Ruling, error) {
 		shares <- host.ShareOf(ctx)
 		return host.Ruling{}, nil
-	}}), func(c *Config, _ *world) { c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	}}), behindProxy)
 	share := func(addr string) *host.Share {
 		t.Helper()
 		c := w.connect(http.Header{"X-Forwarded-For": {addr}})
 		c.list() // the challenge
-		c.send(`["REQ","a",{}]`)
-		c.expect(`["EOSE","a"]`)
+		c.ask(`["REQ","a",{}]`, `["EOSE","a"]`)
 		got := <-shares
 		if got == nil {
 			t.Fatalf("%s reads on no account", addr)
@@ -43,7 +40,7 @@ func TestShares(t *testing.T) {
 		t.Error("two connections on loopback are one client")
 	}
 	wait(t, func() bool { return w.slots() == 0 })
-	w.relay.forgetNetworks(time.Now().Add(2 * shareKept))
+	w.relay.forgetNetworks(w.now().Add(2 * shareKept))
 	w.relay.mu.Lock()
 	defer w.relay.mu.Unlock()
 	if n := len(w.relay.byAddr); n != 0 {

@@ -76,7 +76,7 @@ func TestNegentropyWaitsForPublication(t *testing.T) {
 func TestSnapshotsFollowTheStore(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	var passed atomic.Int64
-	w := newWorld(t, limit(func(l *Limits) { l.MessagesPerSecond = 1e9 }), func(c *Config, _ *world) {
+	w := newWorld(t, limit(func(l *Limits) { l.MessageBurst = 1e9 }), func(c *Config, _ *world) {
 		c.Now = func() time.Time { return start.Add(time.Duration(passed.Load())) }
 	})
 	r := rand.New(rand.NewPCG(1, 2))
@@ -125,7 +125,7 @@ func TestSnapshotsFollowTheStore(t *testing.T) {
 // Sessions that begin in the middle of a stream of events see all that was
 // published before them.
 func TestSnapshotsUnderLoad(t *testing.T) {
-	w := newWorld(t, limit(func(l *Limits) { l.MessagesPerSecond = 1e9 }))
+	w := newWorld(t, limit(func(l *Limits) { l.MessageBurst = 1e9 }))
 	var published atomic.Int64
 	stop := make(chan struct{})
 	var publisher, readers sync.WaitGroup
@@ -218,7 +218,7 @@ func (s *failingCount) Count(ctx context.Context, filters []host.Filter, now int
 
 // More news than is kept makes the store be read again, once.
 func TestSnapshotOverrun(t *testing.T) {
-	w := newWorld(t, limit(func(l *Limits) { l.MessagesPerSecond = 1e9 }))
+	w := newWorld(t, limit(func(l *Limits) { l.MessageBurst = 1e9 }))
 	c := w.dial()
 	c.sync("n", `{}`)
 	var n int
@@ -283,7 +283,7 @@ func TestLineage(t *testing.T) {
 	ss.release(third)
 	ss.release(again)
 	expect("cached", 4)
-	ss.sweep(time.Now().Add(time.Hour))
+	ss.sweep(w.now().Add(time.Hour))
 	expect("forgotten", 0)
 }
 
@@ -309,7 +309,7 @@ func TestNoRoomForSuccessor(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	ss.release(s)
-	ss.sweep(time.Now().Add(time.Hour))
+	ss.sweep(w.now().Add(time.Hour))
 	if ss.records != 0 {
 		t.Errorf("%d records are left", ss.records)
 	}
@@ -347,13 +347,12 @@ func TestIdleSnapshots(t *testing.T) {
 		c.sync("n", fmt.Sprintf(`{"kinds":[1,%d]}`, 2+i))
 		c.send(`["NEG-CLOSE","n"]`)
 	}
-	c.send(`["COUNT","done",{}]`)
-	c.expect(`["COUNT","done",{"count":1}]`)
+	c.ask(`["COUNT","done",{}]`, `["COUNT","done",{"count":1}]`)
 	ss := w.relay.snapshots
 	if n := len(ss.byFilter); n != snapshotsIdle {
 		t.Errorf("%d snapshots are kept", n)
 	}
-	w.relay.sweep(time.Now().Add(2 * snapshotKeep))
+	w.relay.sweep(w.now().Add(2 * snapshotKeep))
 	if n := len(ss.byFilter); n != 0 || ss.records != 0 {
 		t.Errorf("%d snapshots and %d records are left", n, ss.records)
 	}

@@ -99,8 +99,7 @@ func TestNoGapNoDuplicate(t *testing.T) {
 		w.relay.Publish([]host.Published{{Event: during, Seq: w.store.put(during)}, {Event: fleeting}})
 	})
 	c := w.dial()
-	c.send(`["REQ","s",{}]`)
-	c.expect(subMessage("s", late), subMessage("s", before))
+	c.ask(`["REQ","s",{}]`, subMessage("s", late), subMessage("s", before))
 	c.expect(subMessage("s", during), subMessage("s", fleeting), `["EOSE","s"]`)
 	w.relay.Publish([]host.Published{{Event: late, Seq: seq}}) // later still
 	after := event(1, 1, 900, "after")
@@ -226,27 +225,22 @@ func TestReplaceAndClose(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()
 	one, two := event(1, 1, 1000, "one"), event(1, 2, 1001, "two")
-	c.send(`["REQ","s",{"kinds":[1]}]`)
-	c.expect(`["EOSE","s"]`)
-	c.send(`["REQ","s",{"kinds":[2]}]`)
-	c.expect(`["EOSE","s"]`)
+	c.ask(`["REQ","s",{"kinds":[1]}]`, `["EOSE","s"]`)
+	c.ask(`["REQ","s",{"kinds":[2]}]`, `["EOSE","s"]`)
 	w.publish(one, two)
 	c.expect(subMessage("s", two))
 
 	c.send(`["CLOSE","s"]`)
 	c.send(`["CLOSE","never opened"]`)
-	c.send(`["REQ","t",{"limit":0}]`)
-	c.expect(`["EOSE","t"]`)
+	c.ask(`["REQ","t",{"limit":0}]`, `["EOSE","t"]`)
 	three := event(1, 2, 1002, "three")
 	w.publish(three)
 	c.expect(subMessage("t", three))
 
 	// CLOSED means that nothing lives under the id.
-	c.send(`["REQ","t",{"kinds":["x"]}]`)
-	c.expect(`["CLOSED","t","invalid: …"]`)
+	c.ask(`["REQ","t",{"kinds":["x"]}]`, `["CLOSED","t","invalid: …"]`)
 	w.publish(event(1, 2, 1003, "four"))
-	c.send(`["REQ","u",{"limit":0}]`)
-	c.expect(`["EOSE","u"]`)
+	c.ask(`["REQ","u",{"limit":0}]`, `["EOSE","u"]`)
 	w.relay.index.mu.RLock()
 	defer w.relay.index.mu.RUnlock()
 	if n := w.relay.index.subs; n != 1 {
@@ -261,8 +255,7 @@ func TestLiveOnce(t *testing.T) {
 	c := w.dial()
 	e := event(1, 1, 1000, "hi", host.Tag{"t", "x"}, host.Tag{"t", "x"}, host.Tag{"t", "y"})
 	c.send(`["REQ","a",{"limit":0,"#t":["x","y"]},{"limit":0},{"limit":0,"kinds":[1]}]`)
-	c.send(fmt.Sprintf(`["REQ","b",{"limit":0,"ids":["%s"]}]`, e.ID))
-	c.expect(`["EOSE","a"]`, `["EOSE","b"]`)
+	c.ask(fmt.Sprintf(`["REQ","b",{"limit":0,"ids":["%s"]}]`, e.ID), `["EOSE","a"]`, `["EOSE","b"]`)
 	w.publish(e)
 	got := map[string]int{c.recv(): 1}
 	got[c.recv()]++
@@ -270,36 +263,28 @@ func TestLiveOnce(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	w.relay.Publish([]host.Published{{Event: event(1, host.KindAuth, 1000, "never sent")}})
-	c.send(`["REQ","c",{"limit":0}]`)
-	c.expect(`["EOSE","c"]`)
+	c.ask(`["REQ","c",{"limit":0}]`, `["EOSE","c"]`)
 }
 
 func TestSubscriptionCaps(t *testing.T) {
 	w := newWorld(t, limit(func(l *Limits) { l.Subscriptions, l.SubscriptionsTotal, l.Values = 2, 3, 10 }))
 	c, d := w.dial(), w.dial()
-	c.send(`["REQ","a",{}]`)
-	c.expect(`["EOSE","a"]`)
-	c.send(`["REQ","v",{"kinds":[1,2,3,4,5,6,7,8,9]}]`)
-	c.expect(`["CLOSED","v","rate-limited: …"]`)
-	c.send(`["REQ","b",{}]`)
-	c.expect(`["EOSE","b"]`)
-	c.send(`["REQ","c",{}]`)
-	c.expect(`["CLOSED","c","rate-limited: …"]`)
+	c.ask(`["REQ","a",{}]`, `["EOSE","a"]`)
+	c.ask(`["REQ","v",{"kinds":[1,2,3,4,5,6,7,8,9]}]`, `["CLOSED","v","rate-limited: …"]`)
+	c.ask(`["REQ","b",{}]`, `["EOSE","b"]`)
+	c.ask(`["REQ","c",{}]`, `["CLOSED","c","rate-limited: …"]`)
 	c.send(`["REQ","b",{"kinds":[1]}]`) // replaces
 	c.expect(`["EOSE","b"]`)
-	d.send(`["REQ","a",{}]`)
-	d.expect(`["EOSE","a"]`)
-	d.send(`["REQ","b",{}]`)
-	d.expect(`["CLOSED","b","rate-limited: …"]`)
+	d.ask(`["REQ","a",{}]`, `["EOSE","a"]`)
+	d.ask(`["REQ","b",{}]`, `["CLOSED","b","rate-limited: …"]`)
 	c.send(`["CLOSE","a"]`)
-	c.send(`["REQ","x",{"limit":0}]`)
-	c.expect(`["EOSE","x"]`)
+	c.ask(`["REQ","x",{"limit":0}]`, `["EOSE","x"]`)
 }
 
 // Ten thousand subscriptions from one connection: the cap holds, and each is
 // answered.
 func TestManySubscriptions(t *testing.T) {
-	w := newWorld(t, limit(func(l *Limits) { l.MessagesPerSecond = 1e9 }))
+	w := newWorld(t, limit(func(l *Limits) { l.MessageBurst = 1e9 }))
 	c := w.dial()
 	const n = 10_000
 	go func() {
@@ -324,8 +309,7 @@ func TestSlowReader(t *testing.T) {
 	w := newWorld(t, limit(func(l *Limits) { l.MessageBytes, l.QueueBytes = 100<<10, 1<<20 }))
 	slow, fast := w.dial(), w.dial()
 	for _, c := range []*client{slow, fast} {
-		c.send(`["REQ","s",{"limit":0}]`)
-		c.expect(`["EOSE","s"]`)
+		c.ask(`["REQ","s",{"limit":0}]`, `["EOSE","s"]`)
 	}
 	text := strings.Repeat("x", 50_000)
 	for i := 0; i < 1000 && len(w.relay.all()) == 2; i++ {
@@ -366,8 +350,7 @@ func TestReplaceUnderLoad(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()
 	const n, replacements = 500, 200
-	c.send(`["REQ","s",{"limit":0}]`)
-	c.expect(`["EOSE","s"]`)
+	c.ask(`["REQ","s",{"limit":0}]`, `["EOSE","s"]`)
 	go func() {
 		for i := range n {
 			w.publish(event(1, 1, int64(i), ""))
@@ -399,12 +382,9 @@ func TestSlowQuery(t *testing.T) {
 	w := newWorld(t, limit(func(l *Limits) { l.QueryTime = 20 * time.Millisecond }))
 	w.relay.deps.Store = hanging{w.store}
 	c := w.dial()
-	c.send(`["REQ","a",{}]`)
-	c.expect(`["CLOSED","a","error: this took too long, ask for less"]`)
-	c.send(`["COUNT","b",{}]`)
-	c.expect(`["CLOSED","b","error: this took too long, ask for less"]`)
-	c.send(`["NEG-OPEN","n",{},"61"]`)
-	c.expect(`["NEG-ERR","n","error: this took too long, ask for less"]`)
+	c.ask(`["REQ","a",{}]`, `["CLOSED","a","error: this took too long, ask for less"]`)
+	c.ask(`["COUNT","b",{}]`, `["CLOSED","b","error: this took too long, ask for less"]`)
+	c.ask(`["NEG-OPEN","n",{},"61"]`, `["NEG-ERR","n","error: this took too long, ask for less"]`)
 	if n := count(w.relay.metrics.slowQueries); n != 3 {
 		t.Errorf("%v slow queries were counted", n)
 	}

@@ -12,10 +12,8 @@ func TestTelemetry(t *testing.T) {
 	w := newWorld(t, option)
 	w.ingest.held = make(chan struct{}, 10)
 	c := w.dial()
-	c.send(`["REQ","a",{"limit":0,"kinds":[5]}]`)
-	c.expect(`["EOSE","a"]`)
-	c.send(`["COUNT","b",{}]`)
-	c.expect(`["COUNT","b",…]`)
+	c.ask(`["REQ","a",{"limit":0,"kinds":[5]}]`, `["EOSE","a"]`)
+	c.ask(`["COUNT","b",{}]`, `["COUNT","b",…]`)
 	first, second := event(1, 1, 1, ""), event(1, 1, 2, "")
 	c.send(eventMessage(first))
 	c.send(eventMessage(second))
@@ -51,8 +49,7 @@ func TestTelemetry(t *testing.T) {
 func TestTelemetrySlowClients(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()
-	c.send(`["REQ","a",{"limit":0}]`)
-	c.expect(`["EOSE","a"]`)
+	c.ask(`["REQ","a",{"limit":0}]`, `["EOSE","a"]`)
 	conn := w.only()
 	conn.mu.Lock()
 	conn.out.held = w.relay.cfg.Limits.QueueBytes/2 + 1
@@ -64,6 +61,7 @@ func TestTelemetrySlowClients(t *testing.T) {
 	conn.out.held = 0
 	conn.mu.Unlock()
 	conn.end(errSlow)
+	c.net.Close()
 	wait(t, func() bool { return w.slots() == 0 })
 	if n := w.relay.Telemetry().SlowClients; n != 1 {
 		t.Errorf("%d clients were cut off", n)

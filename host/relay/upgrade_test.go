@@ -167,7 +167,7 @@ func TestEarlyMessage(t *testing.T) {
 
 func TestConnectionCaps(t *testing.T) {
 	w := newWorld(t, limit(func(l *Limits) { l.Connections, l.ConnectionsPerAddr = 4, 2 }),
-		func(c *Config, _ *world) { c.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+		behindProxy)
 	from := func(addr string, want int) *client {
 		t.Helper()
 		c, answer := w.request(http.Header{"X-Forwarded-For": {addr}})
