@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write testdata/metrics.golden")
 // alerts of them.
 func TestMetricNames(t *testing.T) {
 	lines := make(map[string]bool)
-	for _, c := range assembled(t) {
+	for _, c := range assembled(t, "talon") {
 		for _, line := range described(t, c) {
 			lines[line] = true
 		}
@@ -58,13 +58,24 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
+// Metrics of the hunt have the operator's prefix, as those of sync have.
+func TestHuntPrefix(t *testing.T) {
+	for _, c := range assembled(t, "ngit") {
+		if slices.ContainsFunc(described(t, c), func(line string) bool { return strings.HasPrefix(line, "ngit_purgatory_sync_queue_size{") }) {
+			return
+		}
+	}
+	t.Error("there is no ngit_purgatory_sync_queue_size")
+}
+
 // assembled returns the metrics of a server with all its parts.
-func assembled(t *testing.T) []prometheus.Collector {
+func assembled(t *testing.T, prefix string) []prometheus.Collector {
 	t.Helper()
 	ctx := context.Background()
 	plugins := built(t, "plugins/open", "plugins/polite", "plugins/mirror")
 	write(t, plugins, "open.toml", "[config]\nevery = true\n") // a policy has to be there
 	cfg := defaults(t, plugins)
+	cfg.MetricsPrefix = prefix
 	d := New(cfg, "test", slog.New(slog.DiscardHandler))
 	core, err := OpenCore(ctx, cfg, slog.New(slog.DiscardHandler), true)
 	if err != nil {

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
-	"talon/host/store"
 	"talon/internal/testkit"
 	rules "talon/sdk/grasp"
 )
@@ -388,11 +386,7 @@ func TestRestarts(t *testing.T) {
 // a real store: the state starts the announcement's time again, a copy from another
 // relay does not.
 func TestStateInPurgatory(t *testing.T) {
-	db, err := store.Open(t.Context(), t.TempDir(), store.Options{Readers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openStore(t)
 	var now atomic.Int64
 	r := start(t, holdTagged, func(c *Config) {
 		c.Store, c.Facts, c.Held = realStore{db}, noFacts{}, db
@@ -454,11 +448,7 @@ func TestWithoutRecording(t *testing.T) {
 
 // An event that one commit stores and deletes is not a duplicate afterwards.
 func TestStoredAndDeletedAtOnce(t *testing.T) {
-	db, err := store.Open(t.Context(), t.TempDir(), store.Options{Readers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	db := openStore(t)
 	gate := make(chan struct{})
 	r := start(t, func(_ context.Context, it *host.Item, _ host.Facts) host.Ruling {
 		<-gate // until all are queued
@@ -466,8 +456,7 @@ func TestStoredAndDeletedAtOnce(t *testing.T) {
 	}, func(c *Config) { c.Store, c.Facts, c.Held = realStore{db}, noFacts{}, db })
 	defer r.stop()
 	e := event(0)
-	e.ID = sha256.Sum256(e.AppendCanonical(nil))
-	e.JSON = e.AppendJSON(nil)
+	testkit.Seal(e)
 	deletion := event(1, host.Tag{"e", e.ID.String()})
 	deletion.Kind = host.KindDeletion
 	answers := make(chan reply, 2)

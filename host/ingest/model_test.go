@@ -11,31 +11,9 @@ import (
 
 	"talon/host"
 	"talon/host/store"
+	"talon/internal/testkit"
 	rules "talon/sdk/grasp"
 )
-
-// engine is a store as these tests read it.
-type engine interface {
-	Get(ctx context.Context, id host.ID) ([]byte, error)
-	Referenced(ctx context.Context, idOrAddress string) (bool, error)
-	Select(ctx context.Context, filters []host.Filter, now int64) (host.Selection, error)
-	Fetch(ctx context.Context, rows []int64, yield func(row int64, json []byte) error) error
-}
-
-// storeFacts are the stored events as a policy reads them.
-type storeFacts struct{ engine }
-
-func (s storeFacts) Query(ctx context.Context, f host.Filter) (list [][]byte, err error) {
-	found, err := s.Select(ctx, []host.Filter{f}, 1)
-	if err != nil {
-		return nil, err
-	}
-	err = s.Fetch(ctx, found.Rows, func(_ int64, json []byte) error {
-		list = append(list, append([]byte(nil), json...))
-		return nil
-	})
-	return list, err
-}
 
 // digestPolicy decides by a hash of everything that it has read: a decision on other
 // facts than those of its moment gives, mostly, another verdict.
@@ -129,8 +107,7 @@ func modelEvent(random *rand.Rand, client, n int, seen []host.ID) *host.Event {
 	if len(seen) > 0 && (e.Kind == host.KindDeletion || random.IntN(3) == 0) {
 		e.Tags = append(e.Tags, host.Tag{"e", seen[random.IntN(len(seen))].String()})
 	}
-	e.ID = sha256.Sum256(e.AppendCanonical(nil))
-	e.JSON = e.AppendJSON(nil)
+	testkit.Seal(e)
 	return e
 }
 
@@ -155,7 +132,7 @@ func serializable(t *testing.T, seed uint64) {
 	const clients = 6
 	db := openStore(t)
 	r := start(t, digestPolicy, func(c *Config) {
-		c.Store, c.Facts, c.Held = realStore{db}, storeFacts{db}, db
+		c.Store, c.Facts, c.Held = realStore{db}, testkit.Facts{Store: db, Now: 1}, db
 		c.Batch = 16
 	})
 	var order []effect // written by the pipeline's goroutine
@@ -224,7 +201,7 @@ func replay(t *testing.T, order []effect) {
 	t.Helper()
 	reference := openStore(t)
 	serial := start(t, digestPolicy, func(c *Config) {
-		c.Store, c.Facts, c.Held = realStore{reference}, storeFacts{reference}, reference
+		c.Store, c.Facts, c.Held = realStore{reference}, testkit.Facts{Store: reference, Now: 1}, reference
 		c.Workers, c.Batch = 1, 1
 	})
 	for i, x := range order {

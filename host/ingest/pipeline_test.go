@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // Each event of the chain needs the one before it. Whatever the workers do
@@ -312,8 +312,7 @@ func TestDuplicateOfDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, acceptAll, func(c *Config) { c.Workers = 1 })
 		e := event(0)
-		e.ID = sha256.Sum256(e.AppendCanonical(nil))
-		e.JSON = e.AppendJSON(nil)
+		testkit.Seal(e)
 		r.submit(t, &host.Source{}, e)
 		hold := event(7)
 		gate := make(chan struct{})

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"talon/host"
 	"talon/host/store"
+	"talon/internal/testkit"
 	rules "talon/sdk/grasp"
 )
 
@@ -34,7 +34,7 @@ func startQuota(t *testing.T, db *store.Store, q Quota) *quotaRig {
 		}
 		return host.Ruling{Action: host.Accept}
 	}, func(c *Config) {
-		c.Store, c.Facts, c.Held = realStore{db}, storeFacts{db}, db
+		c.Store, c.Facts, c.Held = realStore{db}, testkit.Facts{Store: db, Now: 1}, db
 		c.Quota, c.EachHeld = q, db.EachHeld
 	})
 	return r
@@ -42,10 +42,7 @@ func startQuota(t *testing.T, db *store.Store, q Quota) *quotaRig {
 
 // repoEvent makes an event of an author about a repository.
 func repoEvent(author byte, kind host.Kind, at int64, d, content string) *host.Event {
-	e := &host.Event{Kind: kind, CreatedAt: at, PubKey: host.PubKey{author}, Content: content, Tags: host.Tags{{"d", d}}}
-	e.ID = sha256.Sum256(e.AppendCanonical(nil))
-	e.JSON = e.AppendJSON(nil)
-	return e
+	return testkit.Unsigned(host.PubKey{author}, kind, at, content, host.Tag{"d", d})
 }
 
 // answers submits events one after the other, and checks how each answer begins and

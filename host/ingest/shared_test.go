@@ -61,7 +61,7 @@ func serializableTogether(t *testing.T, seed uint64, url string) {
 		t.Cleanup(func() { _ = db.Close() })
 		others := map[int64]bool{} // commits of other pipelines
 		r := startWith(t, digestPolicy, func(c *Config) {
-			c.Store, c.Facts, c.Held = sharedStore{db}, storeFacts{db}, db
+			c.Store, c.Facts, c.Held = sharedStore{db}, testkit.Facts{Store: db, Now: 1}, db
 			c.Batch = 16
 		}, sharedStore{db}, func(host.Commit) { others[db.Commits()+1] = true })
 		rigs = append(rigs, r)

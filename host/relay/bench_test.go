@@ -11,22 +11,15 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"talon/host"
 	"talon/host/negentropy"
+	"talon/internal/testkit"
 )
-
-// cpu returns the processor time that this process has used.
-func cpu() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // benchEvent is of 1 kB with 4 tags.
 func benchEvent(i int) *host.Event {
@@ -48,12 +41,12 @@ func BenchmarkStoredAnswer(b *testing.B) {
 	w.relay.deps.Store = rows
 	c := w.dial()
 	buf := make([]byte, 1<<20)
-	began := cpu()
+	began := testkit.CPU()
 	for b.Loop() {
 		c.send(`["REQ","s",{}]`)
 		readUntil(b, c, buf, `["EOSE","s"]`)
 	}
-	b.ReportMetric(float64(cpu()-began)/float64(b.N)/n, "cpu-ns/event")
+	b.ReportMetric(float64(testkit.CPU()-began)/float64(b.N)/n, "cpu-ns/event")
 }
 
 // fixedRows is a store that answers every query with the same rows.
@@ -133,14 +126,14 @@ func BenchmarkLive(b *testing.B) {
 	for i := range batch {
 		batch[i] = host.Published{Event: benchEvent(i)}
 	}
-	began := cpu()
+	began := testkit.CPU()
 	for b.Loop() {
 		w.relay.Publish(batch)
-		for w.relay.index.subs == readers && count(w.relay.metrics.live) < float64(readers*len(batch)*b.N) && pendingBytes(w) > 1<<20 {
+		for w.relay.index.subs == readers && testutil.ToFloat64(w.relay.metrics.live) < float64(readers*len(batch)*b.N) && pendingBytes(w) > 1<<20 {
 			runtime.Gosched()
 		}
 	}
-	b.ReportMetric(float64(cpu()-began)/float64(b.N)/readers/float64(len(batch)), "cpu-ns/delivery")
+	b.ReportMetric(float64(testkit.CPU()-began)/float64(b.N)/readers/float64(len(batch)), "cpu-ns/delivery")
 	if n := value(b, w.relay, "talon_relay_connections", ""); n != readers {
 		b.Fatalf("%v connections are left", n)
 	}
@@ -282,15 +275,15 @@ func BenchmarkNegentropy(b *testing.B) {
 				}
 			}
 			c := w.dial()
-			began := cpu()
+			began := testkit.CPU()
 			for _, text := range sent {
 				c.send(text)
 				c.recv()
 			}
-			b.ReportMetric(float64((cpu() - began).Milliseconds()), name+"-cpu-ms")
+			b.ReportMetric(float64((testkit.CPU() - began).Milliseconds()), name+"-cpu-ms")
 			c.net.Close()
 		}
-		if extended := count(w.relay.metrics.negExtended); extended != 1 {
+		if extended := testutil.ToFloat64(w.relay.metrics.negExtended); extended != 1 {
 			b.Fatalf("%v snapshots were extended", extended)
 		}
 		w.stop()

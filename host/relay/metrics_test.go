@@ -30,14 +30,6 @@ func value(t testing.TB, r *Relay, name, label string) float64 {
 	return 0
 }
 
-func count(c prometheus.Counter) float64 {
-	var m dto.Metric
-	if err := c.Write(&m); err != nil {
-		panic(err)
-	}
-	return m.Counter.GetValue()
-}
-
 func number(m *dto.Metric) float64 {
 	switch {
 	case m.Counter != nil:

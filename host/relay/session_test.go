@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gobwas/ws"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
 )
@@ -188,7 +189,7 @@ func TestRate(t *testing.T) {
 		}
 		c.expect(fmt.Sprintf(`["EOSE","s%d"]`, i))
 	}
-	if n := count(w.relay.metrics.throttled); n == 0 {
+	if n := testutil.ToFloat64(w.relay.metrics.throttled); n == 0 {
 		t.Error("reading never paused")
 	}
 }

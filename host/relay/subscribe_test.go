@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gobwas/ws"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
 )
@@ -385,7 +386,7 @@ func TestSlowQuery(t *testing.T) {
 	c.ask(`["REQ","a",{}]`, `["CLOSED","a","error: this took too long, ask for less"]`)
 	c.ask(`["COUNT","b",{}]`, `["CLOSED","b","error: this took too long, ask for less"]`)
 	c.ask(`["NEG-OPEN","n",{},"61"]`, `["NEG-ERR","n","error: this took too long, ask for less"]`)
-	if n := count(w.relay.metrics.slowQueries); n != 3 {
+	if n := testutil.ToFloat64(w.relay.metrics.slowQueries); n != 3 {
 		t.Errorf("%v slow queries were counted", n)
 	}
 }

@@ -23,7 +23,7 @@ func TestTelemetry(t *testing.T) {
 	wait(t, func() bool { return w.relay.metrics.inFlight.Load() == 1 && w.relay.metrics.bytesOut.Load() >= 2*100 })
 	m.pass(2 * time.Second)
 	got := w.relay.Telemetry()
-	if got.BytesIn < 2*100 || got.BytesOut < 100 || got.AnswerTime <= 0 || got.AnswerTime > time.Minute {
+	if got.BytesIn < 2*100 || got.BytesOut < 100 || got.AnswerTime <= 0 {
 		t.Errorf("%+v", got)
 	}
 	got.BytesIn, got.BytesOut, got.AnswerTime = 0, 0, 0

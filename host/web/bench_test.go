@@ -1,28 +1,13 @@
 package web
 
 import (
-	"context"
 	"testing"
 
 	"talon/host"
 	"talon/host/store"
+	"talon/internal/testkit"
 	"talon/sdk/grasp"
 )
-
-// onDisk reads from a real database instead of memory.
-type onDisk struct{ *store.Store }
-
-func (d onDisk) Query(ctx context.Context, f host.Filter) (texts [][]byte, err error) {
-	found, err := d.Select(ctx, []host.Filter{f}, now)
-	if err != nil {
-		return nil, err
-	}
-	err = d.Fetch(ctx, found.Rows, func(_ int64, json []byte) error {
-		texts = append(texts, append([]byte(nil), json...))
-		return nil
-	})
-	return texts, err
-}
 
 // BenchmarkRepository makes the page of a repository with 10,000 issues, 1,000 pull
 // requests and 10,000 comments; and of one about whose newest issue strangers said
@@ -69,7 +54,10 @@ func benchRepository(b *testing.B, flood int) {
 	if err := tx.Commit(); err != nil {
 		b.Fatal(err)
 	}
-	w.Handler.read.facts = onDisk{db}
+	w.Handler.read.facts = struct {
+		testkit.Facts
+		host.HeldFacts
+	}{testkit.Facts{Store: db, Now: now}, db}
 	path := "/" + npub("owl") + "/nest"
 	w.get(path).has(&testing.T{}, "Issues")
 	b.ReportAllocs()

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
@@ -122,10 +123,7 @@ func key(name string) host.PubKey { return sha256.Sum256([]byte("key of " + name
 func npub(name string) string { return nip19.EncodeNpub(key(name)) }
 
 func event(who string, kind host.Kind, at int64, content string, tags ...host.Tag) *host.Event {
-	e := &host.Event{PubKey: key(who), CreatedAt: at, Kind: kind, Content: content, Tags: tags}
-	e.ID = sha256.Sum256(e.AppendCanonical(nil))
-	e.JSON = e.AppendJSON(nil)
-	return e
+	return testkit.Unsigned(key(who), kind, at, content, tags...)
 }
 
 const now = 1_790_000_000
