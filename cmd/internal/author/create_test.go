@@ -3,8 +3,11 @@ package author
 import (
 	"bytes"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,17 +30,7 @@ func TestNewModules(t *testing.T) {
 				if err := Create(dir, world, lang); err != nil {
 					t.Fatal(err)
 				}
-				if lang == assemblyscript.name {
-					npmInstall(t, dir)
-				}
-				if _, _, err := l.find(dir); err != nil {
-					t.Skip(err)
-				}
-				var said bytes.Buffer
-				s, err := Find(t.Context(), dir, "", &said)
-				if err != nil {
-					t.Fatalf("%v\n%s", err, &said)
-				}
+				s, _ := compiled(t, l, dir)
 				if s.File != filepath.Join(dir, "mine.wasm") || s.Manifest.Name != "mine" {
 					t.Errorf("it is %s, named %s", s.File, s.Manifest.Name)
 				}
@@ -51,6 +44,7 @@ func TestNewModules(t *testing.T) {
 					testNew(t, s)
 				}
 				if world == manifest.WorldPolicy && l.native != nil {
+					var said bytes.Buffer
 					if err := Native(t.Context(), dir, &said); err != nil {
 						t.Errorf("%v\n%s", err, &said)
 					}
@@ -65,6 +59,23 @@ func TestNewModules(t *testing.T) {
 			})
 		}
 	}
+}
+
+// compiled builds a new module, where there is a compiler for it.
+func compiled(t *testing.T, l *language, dir string) (s *Source, said string) {
+	t.Helper()
+	if l.name == assemblyscript.name {
+		npmInstall(t, dir)
+	}
+	if _, _, err := l.find(dir); err != nil {
+		t.Skip(err)
+	}
+	var out bytes.Buffer
+	s, err := Find(t.Context(), dir, "", &out)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	return s, out.String()
 }
 
 // compiles ends a test under the race detector that would load a Go module: to
@@ -189,5 +200,123 @@ func TestBuildRefuses(t *testing.T) {
 				t.Errorf("something is left: %v", left)
 			}
 		})
+	}
+}
+
+// named is a file of a page: its name stands before its text.
+var named = regexp.MustCompile("(?ms)`([^`\n]+)`:\n\n```[a-z]+\n(.*?)^```$")
+
+// TestGuidesAskTheRelay writes the policy of docs/how-to-ask-the-relay.md in each
+// language, as the page says, and asks its vectors.
+func TestGuidesAskTheRelay(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/how-to-ask-the-relay.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := make(map[string]string)
+	for _, found := range named.FindAllStringSubmatch(string(page), -1) {
+		files[found[1]] = found[2]
+	}
+	sources := map[string]string{"go": "main.go", "rust": "src/lib.rs", "assemblyscript": "assembly/index.ts", "c": "greylist.c"}
+	for _, lang := range Languages() {
+		t.Run(lang, func(t *testing.T) {
+			if testkit.RaceDetector {
+				t.Skip("the race detector has nothing to watch in compilers")
+			}
+			l, err := languageOf(lang)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, command := range []string{"talon plugin new " + lang + "/greylist", "talon plugin test " + lang + "/greylist\n"} {
+				if !strings.Contains(string(page), command) {
+					t.Errorf("the page does not say: %s", command)
+				}
+			}
+			dir := filepath.Join(t.TempDir(), "greylist")
+			if err := Create(dir, "policy", lang); err != nil {
+				t.Fatal(err)
+			}
+			if lang == golang.name {
+				if err := os.Remove(filepath.Join(dir, "main_test.go")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for name, text := range map[string]string{
+				"manifest.json": files["manifest.json"], "vectors.jsonl": files["vectors.jsonl"], sources[lang]: files[lang+"/greylist/"+sources[lang]],
+			} {
+				if text == "" {
+					t.Fatalf("the page has no %s", name)
+				}
+				put(t, filepath.Join(dir, name), text)
+			}
+			s, said := compiled(t, l, dir)
+			if said != "" {
+				t.Errorf("the compiler says: %s", said)
+			}
+			testNew(t, s)
+		})
+	}
+}
+
+// TestUpdate makes folders, lets them be those of an older version, and brings them up to
+// date: they are what a new folder is, but for what the author wrote.
+func TestUpdate(t *testing.T) {
+	for _, lang := range Languages() {
+		t.Run(lang, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "mine")
+			if err := Create(dir, "policy", lang); err != nil {
+				t.Fatal(err)
+			}
+			want, err := readTree(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put := func(file, text string) {
+				t.Helper()
+				if err := write(filepath.Join(dir, file), []byte(text)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put("README.md", "mine")
+			want["README.md"] = []byte("mine")
+			put("talon/sdk/VERSION", "0.9.0\n")
+			put("talon/sdk/gone.txt", "of an older version")
+			if lang == "go" {
+				put("go.mod", strings.NewReplacer("talon/sdk v"+sdk.Version(), "talon v0.0.0", "talon/sdk => ./talon/sdk", "talon => ./talon").Replace(string(want["go.mod"])))
+				put("talon/go.mod", "module talon\n\ngo 1.24\n")
+			}
+
+			u, err := Update(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := []string{"talon/sdk/VERSION", "talon/sdk/gone.txt"}
+			if lang == "go" {
+				files = append(files, "go.mod")
+			}
+			if u.From != "0.9.0" || u.To != sdk.Version() || !slices.Equal(u.Files, files) {
+				t.Errorf("%+v, want files %q", u, files)
+			}
+			got, err := readTree(dir)
+			if err != nil || !maps.EqualFunc(got, want, func(a, b []byte) bool { return string(a) == string(b) }) {
+				t.Errorf("%v; the folder has %q, want %q", err, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+			}
+			if u, err := Update(dir); err != nil || len(u.Files) > 0 {
+				t.Errorf("again: %+v, %v", u, err)
+			}
+		})
+	}
+}
+
+func TestUpdateRefuses(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Update(dir); err == nil || !strings.Contains(err.Error(), "there is no module in the folder") {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Update(dir); err == nil || !strings.Contains(err.Error(), "has no talon/sdk/: talon plugin new makes folders that have one") {
+		t.Error(err)
 	}
 }

@@ -54,14 +54,10 @@ func (s *Source) Inspect(ctx context.Context) (*Inspection, error) {
 		Worlds: man.Worlds, Functions: man.Functions, Place: man.Place, Capabilities: slices.Sorted(slices.Values(man.Capabilities)),
 		Fuel: man.Budgets.Fuel, Memory: man.Budgets.MemoryBytes, Vectors: len(man.Vectors), Settings: man.Config,
 	}
-	c, err := openCache()
-	if err != nil {
-		return nil, err
-	}
-	o := guest.Options{
-		Name: man.Name, Grants: s.Sidecar.Grants, Config: s.Sidecar.Config, Service: manifestService, CacheDir: c.dir, Instances: 1,
-	}
-	err = c.hold(func() error {
+	err = withCache(func(dir string) error {
+		o := guest.Options{
+			Name: man.Name, Grants: s.Sidecar.Grants, Config: s.Sidecar.Config, Service: manifestService, CacheDir: dir, Instances: 1,
+		}
 		m, err := guest.Load(ctx, s.Wasm, o)
 		if err != nil {
 			in.Problem = err.Error()
@@ -74,7 +70,7 @@ func (s *Source) Inspect(ctx context.Context) (*Inspection, error) {
 		in.Imports, in.Fuel, in.Memory = m.Imports(), m.Fuel(), m.MemoryLimit()
 		return m.Close(context.WithoutCancel(ctx))
 	})
-	return in, cmpErr(err, c.close())
+	return in, err
 }
 
 // Row is one line of an inspection.

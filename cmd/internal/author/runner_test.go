@@ -77,17 +77,36 @@ func TestVectorsWithSets(t *testing.T) {
 	s := built(t, "plugins/rate", "[sets.trusted]\nfile = 'trusted.txt'\n")
 	put(t, filepath.Join(s.dir(), "trusted.txt"), strings.Repeat("02", 32)+"\n")
 	trusted := `{"config":{"per_author_bytes_per_day":1},"event":{"kind":1,"pubkey":"` + strings.Repeat("02", 32) + `"}`
-	vectors, err := s.ReadVectors("v", strings.NewReader(trusted+`,"want":{"action":"pass"}}`+"\n"+trusted+`,"sets":{"trusted":[]},"want":{"action":"reject"}}`))
+	wantTested(t, s, trusted+`,"want":{"action":"pass"}}`+"\n"+trusted+`,"sets":{"trusted":[]},"want":{"action":"reject"}}`, "v.jsonl:1 <nil>", "v.jsonl:2 <nil>")
+}
+
+// wantTested asks vectors, and wants these results.
+func wantTested(t *testing.T, s *Source, text string, want ...string) (results []Tested) {
+	t.Helper()
+	vectors, err := s.ReadVectors("v.jsonl", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.Test(t.Context(), vectors, Options{}, func(r Tested) {
-		if r.Err != nil {
-			t.Errorf("%s: %v", r.Where, r.Err)
-		}
+	var got []string
+	err = s.Test(t.Context(), vectors, Options{Store: new(Store)}, func(r Tested) {
+		results, got = append(results, r), append(got, fmt.Sprint(r.Where, " ", r.Err))
 	})
 	if err != nil {
-		t.Error(err)
+		t.Fatal(err)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	return results
+}
+
+// refusesVectors wants what is wrong with vectors to be said.
+func refusesVectors(t *testing.T, s *Source, wanted map[string]string) {
+	t.Helper()
+	for text, want := range wanted {
+		if _, err := s.ReadVectors("v", strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
 	}
 }
 
@@ -99,33 +118,15 @@ func TestVectors(t *testing.T) {
 {"event":{"kind":1,"pubkey":"01"},"want":{"action":"pass","rule":"x"}}
 {"then":true,"event":{"kind":1,"pubkey":"01"},"want":{"action":"reject"}}
 `
-	vectors, err := s.ReadVectors("v.jsonl", strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	err = s.Test(t.Context(), vectors, Options{Store: new(Store)}, func(r Tested) { got = append(got, fmt.Sprint(r.Where, " ", r.Err)) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		"v.jsonl:1 <nil>", "v.jsonl:2 <nil>", "v.jsonl:3 <nil>",
+	wantTested(t, s, text, "v.jsonl:1 <nil>", "v.jsonl:2 <nil>", "v.jsonl:3 <nil>",
 		`v.jsonl:4 vector "v.jsonl:4": the answer is pass, want pass by "x"`,
-		`v.jsonl:5 vector "v.jsonl:5": the answer is pass, want reject`,
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	for text, want := range map[string]string{
+		`v.jsonl:5 vector "v.jsonl:5": the answer is pass, want reject`)
+	refusesVectors(t, s, map[string]string{
 		`{"event":{"kind":1}}`: `v:1: want is missing: say what the module must answer`,
 		`{"event":{"kind":1},"want":{"action":"pass"},"config":{"per_author":1}}`:                                                        `v:1: config per_author = 1: want one of the keys `,
 		`{"event":{"kind":1},"want":{"action":"pass"},"then":true}`:                                                                      `v:1: then goes on where the line before ended, and there is none`,
 		`{"event":{"kind":1},"want":{"action":"hold"}}` + "\n" + `{"then":true,"config":{},"event":{"kind":1},"want":{"action":"hold"}}`: `v:2: then goes on with the settings of the line before`,
-	} {
-		if _, err := s.ReadVectors("v", strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", text, err, want)
-		}
-	}
+	})
 }
 
 func TestThrottleVectors(t *testing.T) {
@@ -135,32 +136,16 @@ func TestThrottleVectors(t *testing.T) {
 {"function":"throttle_admit","request":{"subject":{"in_flight":1}},"want":{"start":false}}
 {"function":"throttle_delay","request":{"subject":{"kind":"repository"}},"want":{"delay":1000}}
 `
-	vectors, err := s.ReadVectors("v.jsonl", strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	err = s.Test(t.Context(), vectors, Options{}, func(r Tested) {
-		got = append(got, fmt.Sprint(r.Where, " ", r.Fuel > 0, " ", r.Err))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		"v.jsonl:1 true <nil>", "v.jsonl:2 true <nil>",
-		`v.jsonl:3 true vector "v.jsonl:3": the answer is {"start":true,"wait":0}, want {"start":false}`, "v.jsonl:4 true <nil>",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	for text, want := range map[string]string{
-		`{"function":"throttle_admit","request":{}}`:                       `v:1: want: name at least one field`,
-		`{"function":"throttle_admit","request":{},"want":{"strat":true}}`: `v:1: want: there is no field "strat"`,
-	} {
-		if _, err := s.ReadVectors("v", strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", text, err, want)
+	for _, r := range wantTested(t, s, text, "v.jsonl:1 <nil>", "v.jsonl:2 <nil>",
+		`v.jsonl:3 vector "v.jsonl:3": the answer is {"start":true,"wait":0}, want {"start":false}`, "v.jsonl:4 <nil>") {
+		if r.Fuel <= 0 {
+			t.Errorf("%s took no fuel", r.Where)
 		}
 	}
+	refusesVectors(t, s, map[string]string{
+		`{"function":"throttle_admit","request":{}}`:                       `v:1: want: name at least one field`,
+		`{"function":"throttle_admit","request":{},"want":{"strat":true}}`: `v:1: want: there is no field "strat"`,
+	})
 }
 
 func TestSelfTest(t *testing.T) {
