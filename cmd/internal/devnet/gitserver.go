@@ -2,9 +2,7 @@ package devnet
 
 import (
 	"context"
-	"errors"
 	"io"
-	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -20,14 +18,13 @@ import (
 type GitServer struct {
 	URL string
 
-	dir      string
-	folder   *gitrepo.Folder
-	handler  http.Handler
-	exchange *exchange
-	server   *http.Server
-	fault    func(now time.Time) (fault, time.Duration) // and how long it lasts
-	served   atomic.Int64
-	failed   atomic.Int64
+	site
+	dir     string
+	folder  *gitrepo.Folder
+	handler http.Handler
+	fault   func(now time.Time) (fault, time.Duration) // and how long it lasts
+	served  atomic.Int64
+	failed  atomic.Int64
 }
 
 // fault is how a git server fails.
@@ -64,25 +61,18 @@ func newGitServer(cfg *Config, git *gitrepo.Git, dir string, l net.Listener) (*G
 	if err != nil {
 		return nil, err
 	}
-	g := &GitServer{URL: "http://" + l.Addr().String(), dir: dir, folder: folder, exchange: newExchange(l, cfg.Latency, 0)}
+	g := &GitServer{URL: "http://" + l.Addr().String(), dir: dir, folder: folder}
 	g.handler, err = githttp.New(githttp.Config{Prefix: "/", Limits: githttp.DefaultLimits, Log: cfg.Log}, everyRepository{folder}, nil)
 	if err != nil {
 		folder.Close()
 		return nil, err
 	}
-	g.server = &http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	g.site = newSite(newExchange(l, cfg.Latency, 0), g)
 	return g, nil
 }
 
-func (g *GitServer) serve() error {
-	if err := g.server.Serve(g.exchange); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
-}
-
 func (g *GitServer) close() error {
-	err := errors.Join(g.server.Close(), g.exchange.close())
+	err := g.site.close()
 	g.folder.Close()
 	return err
 }

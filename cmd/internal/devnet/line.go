@@ -2,8 +2,11 @@ package devnet
 
 import (
 	"errors"
+	"io"
+	"log"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +29,26 @@ type exchange struct {
 func newExchange(l net.Listener, latency time.Duration, drop float64) *exchange {
 	return &exchange{Listener: l, latency: latency, drop: drop, lines: map[*line]struct{}{}}
 }
+
+// site is an HTTP server whose connections arrive at an exchange.
+type site struct {
+	exchange *exchange
+	server   *http.Server
+}
+
+func newSite(x *exchange, h http.Handler) site {
+	return site{x, &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}}
+}
+
+// serve answers until close.
+func (s *site) serve() error {
+	if err := s.server.Serve(s.exchange); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (s *site) close() error { return errors.Join(s.server.Close(), s.exchange.close()) }
 
 // Accept returns connections while the server is up, and resets others.
 func (x *exchange) Accept() (net.Conn, error) {
