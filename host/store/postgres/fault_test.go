@@ -222,8 +222,24 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// TestCheckFinds damages the database in one way at a time.
+// TestCheckFinds damages the database in one way at a time, and repairs it before the next.
 func TestCheckFinds(t *testing.T) {
+	s := opened(t, server.URL(t), Options{Readers: 1})
+	d := host.Tag{"d", "x"}
+	storetest.Put(t, tested{s}, 0, storetest.Event(1, 1, 1, 10, d), storetest.Event(2, 1, 30617, 10, d))
+	storetest.Hold(t, tested{s}, 100, host.HoldOptions{}, storetest.Event(3, 2, 30617, 10, d))
+	storetest.Check(t, tested{s})
+	exec := func(t *testing.T, sql string) {
+		t.Helper()
+		if _, err := s.conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var repair strings.Builder
+	for _, table := range []string{"event", "tag", "total", "deleted_id", "deleted_address", "held", "held_tag"} {
+		exec(t, fmt.Sprintf(`CREATE TABLE sound_%s AS TABLE %[1]s`, table))
+		fmt.Fprintf(&repair, `TRUNCATE %s; INSERT INTO %[1]s OVERRIDING SYSTEM VALUE TABLE sound_%[1]s;`, table)
+	}
 	for _, tt := range []struct{ name, sql, want string }{
 		{"text that is no event", `UPDATE event SET json = '{}' WHERE seq = 1`, "its text cannot be read"},
 		{"author", `UPDATE event SET pubkey = '\x00' WHERE seq = 1`, "does not agree with its text"},
@@ -246,14 +262,7 @@ func TestCheckFinds(t *testing.T) {
 		{"newer one stored", `UPDATE event SET address = (SELECT address FROM held), place = '\x00' WHERE seq = 2`, "a newer version is stored"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := opened(t, server.URL(t), Options{Readers: 1})
-			d := host.Tag{"d", "x"}
-			storetest.Put(t, tested{s}, 0, storetest.Event(1, 1, 1, 10, d), storetest.Event(2, 1, 30617, 10, d))
-			storetest.Hold(t, tested{s}, 100, host.HoldOptions{}, storetest.Event(3, 2, 30617, 10, d))
-			storetest.Check(t, tested{s})
-			if _, err := s.conn.Exec(t.Context(), tt.sql); err != nil {
-				t.Fatal(err)
-			}
+			exec(t, tt.sql)
 			var problems []string
 			if _, err := s.Check(t.Context(), func(*host.Event) error { return nil }, func(p string) { problems = append(problems, p) }); err != nil {
 				t.Fatal(err)
@@ -261,6 +270,8 @@ func TestCheckFinds(t *testing.T) {
 			if !strings.Contains(strings.Join(problems, "\n"), tt.want) {
 				t.Errorf("no problem says %q: %q", tt.want, problems)
 			}
+			exec(t, repair.String())
+			storetest.Check(t, tested{s})
 		})
 	}
 }

@@ -24,27 +24,30 @@ var purgatory = host.HoldOptions{Reason: host.ReasonHeld}
 //
 // and each step's answer and what became of which event.
 func testHeldStories(t *testing.T, x Engine) {
-	const now = 1_700_000_000
-	d := host.Tag{"d", "repo"}
-	address := func(kind host.Kind) host.Tag {
-		return host.Tag{"a", host.Address{Kind: kind, PubKey: host.PubKey{1}, D: "repo"}.String()}
+	// cast are the events of one story, by their names, and their owner. Those of another number
+	// are of other authors.
+	cast := func(number int, now int64) (events map[string]*host.Event, owner host.PubKey) {
+		n, by := 100*number, byte(10*number)
+		owner = host.PubKey{by + 1}
+		d := host.Tag{"d", "repo"}
+		address := func(kind host.Kind) host.Tag {
+			return host.Tag{"a", host.Address{Kind: kind, PubKey: owner, D: "repo"}.String()}
+		}
+		e := func(of *host.Event) host.Tag { return host.Tag{"e", of.ID.String()} }
+		events = map[string]*host.Event{
+			"A1": Event(n+1, by+1, 30617, 10, d), "A2": Event(n+2, by+1, 30617, 20, d),
+			"S1": Event(n+3, by+1, 30618, 10, d), "S2": Event(n+4, by+1, 30618, 20, d), "S3": Event(n+5, by+1, 30618, 30, d),
+			"PR":  Event(n+6, by+2, 1618, 10, address(30617)),
+			"old": Event(n+7, by+1, 1618, 10, host.Tag{"expiration", fmt.Sprint(now + 100)}),
+		}
+		events["delA1"] = Event(n+20, by+1, 5, 5, e(events["A1"]))
+		events["delA"] = Event(n+21, by+1, 5, 20, address(30617))
+		events["delS"] = Event(n+22, by+1, 5, 20, address(30618))
+		events["stranger"] = Event(n+23, by+3, 5, 50, e(events["A1"]), address(30617))
+		return events, owner
 	}
-	e := func(of *host.Event) host.Tag { return host.Tag{"e", of.ID.String()} }
-	events := map[string]*host.Event{
-		"A1": Event(1, 1, 30617, 10, d), "A2": Event(2, 1, 30617, 20, d),
-		"S1": Event(3, 1, 30618, 10, d), "S2": Event(4, 1, 30618, 20, d), "S3": Event(5, 1, 30618, 30, d),
-		"PR":  Event(6, 2, 1618, 10, address(30617)),
-		"old": Event(7, 1, 1618, 10, host.Tag{"expiration", fmt.Sprint(now + 100)}),
-	}
-	events["delA1"] = Event(20, 1, 5, 5, e(events["A1"]))
-	events["delA"] = Event(21, 1, 5, 20, address(30617))
-	events["delS"] = Event(22, 1, 5, 20, address(30618))
-	events["stranger"] = Event(23, 3, 5, 50, e(events["A1"]), address(30617))
-	names := map[host.ID]string{}
-	for name, e := range events {
-		names[e.ID] = name
-	}
-	for _, tt := range []struct{ name, story string }{
+	s, now := open(t, x), int64(1_700_000_000)
+	for number, tt := range []struct{ name, story string }{
 		{"data comes", `
 			hold A1: held, A1 held
 			hold S1: held, S1 held
@@ -171,7 +174,13 @@ func testHeldStories(t *testing.T, x Engine) {
 			hold A1: rejected`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, now := open(t, x), int64(now)
+			now += 10_000_000 // what was held before is forgotten
+			SweepHeld(t, s, now)
+			events, owner := cast(number, now)
+			names := map[host.ID]string{}
+			for name, e := range events {
+				names[e.ID] = name
+			}
 			for line := range strings.Lines(strings.TrimSpace(tt.story)) {
 				line = strings.TrimSpace(line)
 				step, want, _ := strings.Cut(line, ":")
@@ -182,7 +191,7 @@ func testHeldStories(t *testing.T, x Engine) {
 				case "hold", "sync", "state":
 					h := host.HoldOptions{Reason: host.ReasonHeld, Synced: words[0] == "sync"}
 					if words[0] == "state" {
-						h.ExtendDeadline = []host.Address{{Kind: 30617, PubKey: host.PubKey{1}, D: "repo"}}
+						h.ExtendDeadline = []host.Address{{Kind: 30617, PubKey: owner, D: "repo"}}
 					}
 					out := Hold(t, s, now, h, e)
 					answer, fates = out.Code.String(), out.Held
@@ -203,7 +212,7 @@ func testHeldStories(t *testing.T, x Engine) {
 					now += n
 				case "restart":
 					fates = Release(t, s, now, host.Release{ExtendDeadline: []host.Address{
-						{Kind: 30617, PubKey: host.PubKey{1}, D: "repo"}, {Kind: 1, PubKey: host.PubKey{1}},
+						{Kind: 30617, PubKey: owner, D: "repo"}, {Kind: 1, PubKey: owner},
 					}}).Held
 				case "release":
 					var r host.Release

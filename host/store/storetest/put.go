@@ -11,19 +11,32 @@ import (
 	"talon/host/store/semantics"
 )
 
-// testPut tells small stories: events in the order in which they come, and what
-// is left.
-func testPut(t *testing.T, x Engine) {
-	const now = 1000
+// putStory has events in the order in which they come, and what is left.
+type putStory struct {
+	name    string
+	put     []*host.Event
+	codes   string // s, d or r for each, which is rejected or replaced
+	reason  string // of the last
+	left    []*host.Event
+	removed int // by the last
+}
+
+// putStories returns small stories. Those of another number are of other authors: each may be
+// told to a store that knows others.
+func putStories(number int) []putStory {
+	before := 10 * number // the author before those of these stories
+	Event := func(n int, author int, kind host.Kind, at int64, tags ...host.Tag) *host.Event {
+		return Event(100*number+n, byte(before+author), kind, at, tags...)
+	}
 	withID := func(e *host.Event, first byte) *host.Event {
-		e.ID = host.ID{first}
+		e.ID = host.ID{first, byte(number)}
 		e.JSON = e.AppendJSON(nil)
 		return e
 	}
 	d := func(v string) host.Tag { return host.Tag{"d", v} }
 	e := func(of *host.Event) host.Tag { return host.Tag{"e", of.ID.String()} }
-	a := func(kind host.Kind, author byte, d string) host.Tag {
-		return host.Tag{"a", host.Address{Kind: kind, PubKey: host.PubKey{author}, D: d}.String()}
+	a := func(kind host.Kind, author int, d string) host.Tag {
+		return host.Tag{"a", host.Address{Kind: kind, PubKey: host.PubKey{byte(before + author)}, D: d}.String()}
 	}
 	note, others := Event(1, 1, 1, 10), Event(2, 2, 1, 10)
 	lib, extra := Event(3, 1, 30617, 10, d("mylib")), Event(4, 1, 30617, 10, d("mylib-extra"))
@@ -40,14 +53,7 @@ func testPut(t *testing.T, x Engine) {
 	nonsense := Event(18, 1, 5, 20, host.Tag{"e"}, host.Tag{"e", "xyz"}, host.Tag{"e", strings.ToUpper(note.ID.String())}, host.Tag{"a", "30617:zz:mylib"}, host.Tag{"a", ""}, host.Tag{})
 	many := Event(19, 1, 5, 20, e(note), a(30617, 1, "mylib"), e(Event(20, 1, 1, 1)))
 
-	for _, tt := range []struct {
-		name    string
-		put     []*host.Event
-		codes   string // s, d or r for each, which is rejected or replaced
-		reason  string // of the last
-		left    []*host.Event
-		removed int // by the last
-	}{
+	return []putStory{
 		{"twice", []*host.Event{note, note}, "sd", semantics.ReasonHave, []*host.Event{note}, 0},
 		{"d is compared whole", []*host.Event{extra, lib, lib2}, "sss", "", []*host.Event{extra, lib2}, 1},
 		{"older version", []*host.Event{lib2, lib}, "sr", semantics.ReasonNewer, []*host.Event{lib2}, 0},
@@ -70,9 +76,16 @@ func testPut(t *testing.T, x Engine) {
 		{"nonsense", []*host.Event{note, lib, nonsense}, "sss", "", []*host.Event{note, lib, nonsense}, 0},
 		{"several targets", []*host.Event{note, lib, many}, "sss", "", []*host.Event{many}, 2},
 		{"expired", []*host.Event{Event(21, 1, 1, 1, host.Tag{"expiration", "1000"})}, "r", semantics.ReasonExpired, nil, 0},
-	} {
+	}
+}
+
+func testPut(t *testing.T, x Engine) {
+	const now = 1000
+	s := open(t, x)
+	for i := range putStories(0) {
+		tt := putStories(i)[i]
+		authors := []host.PubKey{{byte(10*i + 1)}, {byte(10*i + 2)}}
 		t.Run(tt.name, func(t *testing.T) {
-			s := open(t, x)
 			out := Put(t, s, now, tt.put...)
 			codes := ""
 			for _, o := range out {
@@ -82,7 +95,7 @@ func testPut(t *testing.T, x Engine) {
 			if codes != tt.codes || last.Reason != tt.reason || len(last.Removed) != tt.removed {
 				t.Errorf("got %s, last %q that removed %d; want %s, %q, %d", codes, last.Reason, len(last.Removed), tt.codes, tt.reason, tt.removed)
 			}
-			if got, want := Selected(t, s, now, host.Filter{Limit: -1}), Texts(tt.left...); !slices.Equal(got, want) {
+			if got, want := Selected(t, s, now, host.Filter{Authors: authors, Limit: -1}), Texts(tt.left...); !slices.Equal(got, want) {
 				t.Errorf("left:\n got %q\nwant %q", got, want)
 			}
 			Check(t, s)
