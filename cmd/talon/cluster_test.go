@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -245,7 +246,12 @@ func TestMakeCluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := cmd.Start(); err != nil {
+			// What a shell runs in its background ignores ^C, and so would the script.
+			heard := make(chan os.Signal, 1)
+			signal.Notify(heard, syscall.SIGINT)
+			err = cmd.Start()
+			signal.Stop(heard)
+			if err != nil {
 				t.Fatal(err)
 			}
 			ended := make(chan error, 1)

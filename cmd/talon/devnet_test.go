@@ -301,7 +301,7 @@ func TestDevnetCrash(t *testing.T) {
 	t.Parallel()
 	n := startNet(t, func(c *devnet.Config) {
 		c.Relays, c.RelaysPer, c.GitServers, c.ClonesPer = 3, 2, 1, 1
-		c.Repos, c.Roots = 4, 20
+		c.Repos, c.Roots = 4, 10
 		c.MaxLimit, c.Latency = 12, 5*time.Millisecond
 	})
 	plugins := modulesAnd(t, judges, map[string]string{"mirror": "batch_seconds = 1\n", "polite": hasty})

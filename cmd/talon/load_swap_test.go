@@ -123,23 +123,6 @@ func BenchmarkServerThousandSwaps(b *testing.B) {
 	}
 }
 
-// BenchmarkServerStart starts the server with the three bundled modules: with
-// nothing compiled, then with everything.
-func BenchmarkServerStart(b *testing.B) {
-	for b.Loop() {
-		data := b.TempDir()
-		began := time.Now()
-		s := serve(b, data)
-		cold := time.Since(began)
-		s.stop()
-		began = time.Now()
-		serve(b, data)
-		b.ReportMetric(0, "ns/op")
-		b.ReportMetric(millis(cold), "cold-ms")
-		b.ReportMetric(millis(time.Since(began)), "warm-ms")
-	}
-}
-
 // swapper returns a function that puts one of two modules in the place of
 // "swapped", in turns, and waits until it runs.
 func swapper(b *testing.B, data, dir string) func() {

@@ -167,7 +167,7 @@ func TestNodes(t *testing.T) {
 		for i, s := range nodes {
 			for k := range 2 {
 				name := fmt.Sprintf("load %d %d", i, k)
-				events := crashLoad(t, name, round, 150)
+				events := crashLoad(t, name, round, 100)
 				conn, err := open(s.url)
 				if err != nil {
 					t.Error(err)
@@ -226,7 +226,7 @@ func TestNodes(t *testing.T) {
 		readers := follow(last, a, b, c)
 		var restart sync.WaitGroup
 		load(t, 1, func(n int64) {
-			if n == 200 || n == 600 {
+			if n == 150 || n == 400 {
 				restart.Wait()
 				restart.Go(func() { server.Restart(t) })
 			}
@@ -250,7 +250,7 @@ func TestNodes(t *testing.T) {
 		clear(known.stored)
 		readers := follow(last, b, c)
 		load(t, 2, func(n int64) {
-			if n == 300 {
+			if n == 200 {
 				a.kill()
 			}
 		}, a, b, c)
