@@ -184,6 +184,12 @@ func holder(nodes []cluster.Node, role string) string {
 	return ""
 }
 
+// freeAddress returns an address that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprint("127.0.0.1:", freePorts(t, 1))
+}
+
 // freePorts returns the first of a range of ports that nobody listens on.
 func freePorts(t *testing.T, n int) int {
 	t.Helper()

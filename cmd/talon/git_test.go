@@ -43,6 +43,14 @@ func mustGit(t *testing.T, dir string, args ...string) string {
 	return out
 }
 
+// gitWork makes a repository with a work tree and one commit.
+func gitWork(t *testing.T, dir string) string {
+	t.Helper()
+	mustGit(t, ".", "init", "-q", "-b", "main", dir)
+	mustGit(t, dir, "commit", "-q", "--allow-empty", "-m", "one")
+	return dir
+}
+
 // serveGit runs talon git serve until the end of the test, and returns its address.
 func serveGit(t *testing.T, dir string, args ...string) string {
 	t.Helper()
@@ -109,9 +117,7 @@ func TestGitServeKilled(t *testing.T) {
 	dir := t.TempDir()
 	repo := filepath.Join(dir, "x.git")
 	mustGit(t, ".", "init", "-q", "--bare", "-b", "main", repo)
-	work := filepath.Join(t.TempDir(), "work")
-	mustGit(t, ".", "init", "-q", "-b", "main", work)
-	mustGit(t, work, "commit", "-q", "--allow-empty", "-m", "one")
+	work := gitWork(t, filepath.Join(t.TempDir(), "work"))
 	id := mustGit(t, work, "rev-parse", "main")
 
 	cmd, address, read := startGit(t, dir, "--push")
@@ -188,9 +194,7 @@ func TestGitServe(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "a"), filepath.Join(dir, "within")); err != nil {
 		t.Fatal(err)
 	}
-	work := filepath.Join(t.TempDir(), "work")
-	mustGit(t, ".", "init", "-q", "-b", "main", work)
-	mustGit(t, work, "commit", "-q", "--allow-empty", "-m", "one")
+	work := gitWork(t, filepath.Join(t.TempDir(), "work"))
 
 	reading, writing := serveGit(t, dir, "--prefix", "some/where"), serveGit(t, dir, "--push")
 	if !strings.HasSuffix(reading, "/some/where/") {
@@ -265,8 +269,7 @@ func TestGitServePlain(t *testing.T) {
 	dir := t.TempDir()
 	bare, inner := filepath.Join(dir, "bare.git"), filepath.Join(dir, "work", "inner.git")
 	mustGit(t, ".", "init", "-q", "--bare", "-b", "main", bare)
-	mustGit(t, ".", "init", "-q", "-b", "main", filepath.Join(dir, "work"))
-	mustGit(t, filepath.Join(dir, "work"), "commit", "-q", "--allow-empty", "-m", "one")
+	gitWork(t, filepath.Join(dir, "work"))
 	mustGit(t, ".", "init", "-q", "--bare", inner)
 	outside := filepath.Join(t.TempDir(), "secret")
 	mustGit(t, ".", "init", "-q", outside)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -182,12 +181,7 @@ func TestGraspWithoutPRs(t *testing.T) {
 func TestGraspListens(t *testing.T) {
 	data := graspData(t)
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().String()
-	_ = l.Close()
+	at := freeAddress(t)
 	t.Cleanup(func() { mustCheck(t, data) })
 	st := newStory(t, start(t, data, "--plugins", pluginFolder(t, "grasp"), "--listen", at))
 	owner := st.who("owner")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,8 +94,8 @@ func literally(t *testing.T, page string) (out, said string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
-	script := strings.NewReplacer("127.0.0.1:7334", "127.0.0.1:"+port, "127.0.0.1:7335", "127.0.0.1:"+freePort(t)).Replace(plugintest.Script(string(text)))
+	address := freeAddress(t)
+	script := strings.NewReplacer("127.0.0.1:7334", address, "127.0.0.1:7335", freeAddress(t)).Replace(plugintest.Script(string(text)))
 	if !strings.Contains(script, "talon serve") && !strings.Contains(script, "talon lab run") {
 		t.Fatalf("the page starts no relay and no lab:\n%s", script)
 	}
@@ -126,7 +125,7 @@ func literally(t *testing.T, page string) (out, said string) {
 	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", script)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME="+cache, "GOCACHE="+goCache(t),
-		"GOPROXY=off", "GOFLAGS=", "TALON_LISTEN=127.0.0.1:"+port, "TALON_LOG_LEVEL=warn")
+		"GOPROXY=off", "GOFLAGS=", "TALON_LISTEN="+address, "TALON_LOG_LEVEL=warn")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the relays end, too
 	cmd.WaitDelay = patience
 	var stdout, stderr bytes.Buffer
@@ -143,20 +142,6 @@ func linkModules(cache, machineCode string) error {
 		return err
 	}
 	return os.Symlink(machineCode, filepath.Join(cache, "talon", "modules"))
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 // goCache is where the go tool keeps what it has compiled, also for a test whose home
