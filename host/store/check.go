@@ -65,7 +65,7 @@ func (c *checker) run(ctx context.Context) error {
 	if err := c.checkEvents(ctx); err != nil {
 		return err
 	}
-	for _, check := range []func(context.Context) error{c.checkTotals, c.checkPostings, c.checkAddresses, c.checkExpiries, c.checkHeld} {
+	for _, check := range []func(context.Context) error{c.checkTotals, c.checkIDs, c.checkPostings, c.checkAddresses, c.checkExpiries, c.checkHeld} {
 		if err := check(ctx); err != nil {
 			return err
 		}
@@ -132,6 +132,13 @@ func (c *checker) checkEvent(seq int64, e *host.Event) error {
 	exists := func(sql string, args ...driver.Value) (bool, error) {
 		row, err := c.first(sql, args...)
 		return row != nil, err
+	}
+	row, err := c.first(`SELECT event, created_at FROM event_id WHERE key = ?`, c.keys.id(e.ID))
+	switch {
+	case err != nil:
+		return err
+	case row == nil || row[0] != seq || row[1] != e.CreatedAt:
+		c.problem("event %d (%s): not in the index of ids", seq, e.ID)
 	}
 	c.rows = c.keys.postings(c.rows[:0], e, seq)
 	for _, r := range c.rows {
@@ -220,6 +227,15 @@ func (c *checker) checkTotals(context.Context) error {
 
 // Every row that an event calls for has been looked up. So if there are as many
 // rows as events call for, there are no others.
+
+func (c *checker) checkIDs(ctx context.Context) error {
+	n, err := c.number(ctx, `SELECT count(*) FROM event_id`)
+	if err != nil || n == c.events {
+		return err
+	}
+	c.problem("index of ids: %d rows, %d events are stored", n, c.events)
+	return c.stray(ctx, "index of ids", `SELECT event FROM event_id WHERE event NOT IN (SELECT seq FROM event) LIMIT 100`)
+}
 
 func (c *checker) checkPostings(ctx context.Context) error {
 	if m := c.merged; m.indexed > m.target || m.target > c.seq || m.next < 0 || m.next > memShards {
@@ -368,7 +384,7 @@ func (c *checker) checkHeldRow(e *host.Event, row []driver.Value) error {
 		args []driver.Value
 		what string
 	}{
-		{`SELECT 1 FROM event WHERE id = ?`, list(e.ID[:]), "held, but stored as well"},
+		{eventOfID, list(c.keys.id(e.ID)), "held, but stored as well"},
 		{`SELECT 1 FROM deleted_id WHERE id = ? AND pubkey = ? AND ? <> 5`, list(e.ID[:], e.PubKey[:], int64(e.Kind)), "held, but deleted by its author"},
 		{`SELECT 1 FROM deleted_address WHERE key = ? AND until >= ?`, list(key, e.CreatedAt), "held, but its author deleted its address"},
 		{

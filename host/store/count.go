@@ -177,8 +177,11 @@ const shortTexts = `
 		group_concat(r.key), group_concat(length(e.json))
 	FROM json_each(?1) r CROSS JOIN event e ON e.seq = r.value`
 
-// eventIDs takes ids, a JSON array.
-const eventIDs = `SELECT e.created_at, e.id, e.seq FROM json_each(?) v CROSS JOIN event e ON e.id = unhex(v.value)`
+// eventIDs takes keys of ids, a JSON array, and lists those that are stored, with their numbers.
+const eventIDs = `SELECT v.key, i.created_at, i.event FROM json_each(?) v CROSS JOIN event_id i ON i.key = unhex(v.value)`
+
+// eventOfID takes the key of an id.
+const eventOfID = `SELECT event FROM event_id WHERE key = ?`
 
 // jsonHex returns values as a JSON array of hex, for json_each.
 func jsonHex[T ~[]byte](values []T) string {

@@ -48,7 +48,7 @@ func (tx *Tx) delete(e *host.Event) (removed []*host.Event, held []host.HeldChan
 // author wants it gone, whether it is here or not.
 func (tx *Tx) deleteID(id host.ID, author host.PubKey) (*host.Event, error) {
 	c := tx.w.conn
-	row, err := c.first(`SELECT seq, pubkey, kind FROM event WHERE id = ?`, id[:])
+	row, err := c.first(`SELECT seq, pubkey, kind FROM event WHERE seq = (`+eventOfID+`)`, tx.s.keys.id(id))
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (tx *Tx) removeDamaged(seq, size int64, cause error) error {
 	if err := c.exec(`DELETE FROM posting WHERE substr(place, -8) = ?`, binary.BigEndian.AppendUint64(nil, uint64(seq))); err != nil {
 		return err
 	}
-	for _, table := range []string{"address", "expiry"} {
+	for _, table := range []string{"event_id", "address", "expiry"} {
 		if err := c.exec(fmt.Sprintf(`DELETE FROM %s WHERE event = ?`, table), seq); err != nil {
 			return err
 		}
@@ -161,7 +161,12 @@ func (tx *Tx) drop(seq, size int64) error {
 	tx.removed++
 	tx.total.Events--
 	tx.total.Bytes -= size
-	return tx.w.conn.exec(`DELETE FROM event WHERE seq = ?`, seq)
+	row, err := tx.w.conn.first(`DELETE FROM event WHERE seq = ? RETURNING id`, seq)
+	if err != nil || row == nil {
+		return err
+	}
+	id, _ := row[0].([]byte)
+	return tx.w.conn.exec(`DELETE FROM event_id WHERE key = ?`, tx.s.keys.key(nameID, string(id)))
 }
 
 // DeletedAddress reports whether the author has deleted the version of that time

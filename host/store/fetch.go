@@ -181,7 +181,7 @@ func header(row []driver.Value) *host.Event {
 // expired is not looked at.
 func (s *Store) Get(ctx context.Context, id host.ID) (json []byte, err error) {
 	err = s.use(ctx, metrics.Get, func(r *reader) error {
-		row, err := r.first(`SELECT json FROM event WHERE id = ?`, id[:])
+		row, err := r.first(`SELECT json FROM event WHERE seq = (`+eventOfID+`)`, r.keys.id(id))
 		if row != nil {
 			packed, _ := row[0].([]byte)
 			json, err = unpack(nil, packed)
@@ -198,7 +198,7 @@ func (s *Store) Missing(ctx context.Context, ids []host.ID) (missing []host.ID, 
 			if i%fetchRows == 0 && ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			row, err := r.first(`SELECT 1 FROM event WHERE id = ?`, ids[i][:])
+			row, err := r.first(eventOfID, r.keys.id(ids[i]))
 			if err != nil {
 				return err
 			}

@@ -136,8 +136,8 @@ func (tx *Tx) holdAgain(e *host.Event, h *host.HoldOptions, now int64, out *host
 func (tx *Tx) unwanted(e *host.Event) (code host.Code, reason string, err error) {
 	c := tx.w.conn
 	row, err := c.first(`
-		SELECT (SELECT 1 FROM event WHERE id = ?1),
-			?3 <> 5 AND (SELECT 1 FROM deleted_id WHERE id = ?1 AND pubkey = ?2)`, e.ID[:], e.PubKey[:], int64(e.Kind))
+		SELECT (SELECT 1 FROM event_id WHERE key = ?1),
+			?4 <> 5 AND (SELECT 1 FROM deleted_id WHERE id = ?2 AND pubkey = ?3)`, tx.s.keys.id(e.ID), e.ID[:], e.PubKey[:], int64(e.Kind))
 	switch {
 	case err != nil:
 		return 0, "", err

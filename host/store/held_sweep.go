@@ -228,13 +228,14 @@ func (tx *Tx) releaseOne(id host.ID, now int64, out *host.ReleaseOutcome) (host.
 func (tx *Tx) absent(id host.ID) (host.HeldStatus, error) {
 	for _, where := range []struct {
 		sql  string
+		id   []byte
 		fate host.HeldStatus
 	}{
-		{`SELECT 1 FROM event WHERE id = ?`, host.StatusStored},
-		{`SELECT 1 FROM held_gone WHERE id = ?`, host.StatusExpired},
-		{`SELECT 1 FROM deleted_id WHERE id = ? LIMIT 1`, host.StatusDeleted},
+		{eventOfID, tx.s.keys.id(id), host.StatusStored},
+		{`SELECT 1 FROM held_gone WHERE id = ?`, id[:], host.StatusExpired},
+		{`SELECT 1 FROM deleted_id WHERE id = ? LIMIT 1`, id[:], host.StatusDeleted},
 	} {
-		row, err := tx.w.conn.first(where.sql, id[:])
+		row, err := tx.w.conn.first(where.sql, where.id)
 		if err != nil {
 			return 0, err
 		}

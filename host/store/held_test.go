@@ -71,7 +71,7 @@ func TestCheckFindsHeld(t *testing.T) {
 		{"index row too many", `INSERT INTO held_posting VALUES (x'11', x'22', 1, 99)`, "index of held events"},
 		{"number of events", `UPDATE total SET held = 17`, "17 held events"},
 		{"number of bytes", `UPDATE total SET held_bytes = 17`, "of 17 bytes noted"},
-		{"stored too", `INSERT INTO event SELECT 50, id, pubkey, created_at, kind, json FROM held WHERE number = 1`, "stored as well"},
+		{"stored too", `INSERT INTO event_id VALUES (KEY, 10, 50)`, "stored as well"},
 		{"deleted", `INSERT INTO deleted_id SELECT id, pubkey FROM held WHERE number = 2`, "deleted by its author"},
 		{"address deleted", `INSERT INTO deleted_address SELECT address, created_at FROM held WHERE number = 1`, "deleted its address"},
 		{"newer one stored", `INSERT INTO address SELECT address, 50, created_at + 1, x'11' FROM held WHERE number = 1`, "a newer version is stored"},
@@ -82,13 +82,15 @@ func TestCheckFindsHeld(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			hold(t, s, 100, purgatory, fake(1, 1, 30617, 10, host.Tag{"d", "x"}))
+			announcement := fake(1, 1, 30617, 10, host.Tag{"d", "x"})
+			hold(t, s, 100, purgatory, announcement)
 			hold(t, s, 100, purgatory, fake(2, 1, 1618, 10))
 			check(t, s)
+			key := fmt.Sprintf("x'%x'", s.keys.id(announcement.ID))
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			raw(t, s.Path(), tt.sql)
+			raw(t, s.Path(), strings.ReplaceAll(tt.sql, "KEY", key))
 			ro, err := OpenReadOnly(context.Background(), s.Path(), Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -112,9 +114,10 @@ func TestCheckFindsHeld(t *testing.T) {
 	}
 }
 
-// noMerge undoes what the last step of the schema adds, noRelays what came before it,
-// noPlaceholders and noHeld what came before these. Nothing must wait to be merged.
-const noMerge = `DROP TABLE merge;`
+// noIDs undoes what the last step of the schema changes, noMerge also what came before it, and
+// so do noRelays, noPlaceholders and noHeld. Nothing must wait to be merged.
+const noIDs = `DROP TABLE event_id; CREATE UNIQUE INDEX event_id ON event (id);`
+const noMerge = noIDs + `DROP TABLE merge;`
 const noRelays = noMerge + `DROP TABLE relay;`
 const noPlaceholders = noRelays + `DROP TABLE placeholder;`
 const noHeld = noPlaceholders + `DROP TABLE held; DROP TABLE held_posting; DROP TABLE held_gone;
@@ -136,7 +139,7 @@ func TestMigrateHeld(t *testing.T) {
 		return strings.Split(names[0].(string), ";")
 	}
 	fresh := schema(open(t))
-	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays} {
+	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs} {
 		t.Run(fmt.Sprint("with events, version ", version), func(t *testing.T) {
 			dir := t.TempDir()
 			s := merged(t, dir)

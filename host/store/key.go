@@ -18,8 +18,9 @@ const (
 // What is indexed beside tags stands where a tag's name would, as bytes that no
 // tag has: these, and host.MaintainerOf.
 const (
-	nameAddress = iota
-	nameAuthor
+	nameAddress = 0
+	nameAuthor  = 1
+	nameID      = 4
 )
 
 // Keys of table posting for every event: with its kind, and with kind 0.
@@ -62,6 +63,8 @@ func (k *keyring) key(name byte, value string) []byte {
 func (k *keyring) address(a host.Address) []byte { return k.key(nameAddress, a.String()) }
 
 func (k *keyring) author(pubkey host.PubKey) []byte { return k.key(nameAuthor, string(pubkey[:])) }
+
+func (k *keyring) id(id host.ID) []byte { return k.key(nameID, string(id[:])) }
 
 // posting is a row of table posting.
 type posting struct {

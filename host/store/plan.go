@@ -333,18 +333,17 @@ func (p *plan) satisfied(n need, row []driver.Value, m *match) (bool, error) {
 
 // byID calls yield for the events that a filter with ids selects.
 func (v *snapshot) byID(p *plan, n need, yield func(*match) error) error {
-	ids := make([][]byte, len(p.filter.IDs))
+	ids := slices.Clone(p.filter.IDs)
+	slices.SortFunc(ids, func(a, b host.ID) int { return bytes.Compare(a[:], b[:]) })
+	ids = slices.Compact(ids)
+	keys := make([][]byte, len(ids))
 	for i := range ids {
-		ids[i] = p.filter.IDs[i][:]
+		keys[i] = v.keys.id(ids[i])
 	}
 	var found []match
-	err := v.each(context.Background(), eventIDs, list(jsonHex(uniqueKeys(ids))), func(row []driver.Value) error {
-		var m match
-		id, _ := row[1].([]byte)
-		if copy(m.id[:], id) != len(m.id) {
-			return fmt.Errorf("event %v has an id of %d bytes: run `talon check`", row[2], len(id))
-		}
-		m.sortKey = sortKeyOf(row[0].(int64), id, row[2].(int64))
+	err := v.each(context.Background(), eventIDs, list(jsonHex(keys)), func(row []driver.Value) error {
+		m := match{id: ids[row[0].(int64)]}
+		m.sortKey = sortKeyOf(row[1].(int64), m.id[:], row[2].(int64))
 		if v.visible(p, m.sortKey) {
 			found = append(found, m)
 		}

@@ -116,17 +116,17 @@ func (tx *Tx) insert(e *host.Event) (host.Outcome, error) {
 	c := tx.w.conn
 	tx.w.seq++
 	seq := tx.w.seq
-	tx.w.packed = pack(tx.w.packed[:0], e.JSON)
+	key := tx.s.keys.id(e.ID)
 	n, err := c.change(`
-		INSERT OR IGNORE INTO event SELECT ?1, ?2, ?3, ?4, ?5, ?6
-		WHERE ?5 = 5 OR NOT EXISTS (SELECT 1 FROM deleted_id WHERE id = ?2 AND pubkey = ?3)`,
-		seq, e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), tx.w.packed)
+		INSERT OR IGNORE INTO event_id SELECT ?1, ?2, ?3
+		WHERE ?4 OR NOT EXISTS (SELECT 1 FROM deleted_id WHERE id = ?5 AND pubkey = ?6)`,
+		key, e.CreatedAt, seq, e.Kind == host.KindDeletion, e.ID[:], e.PubKey[:])
 	if err != nil {
 		return host.Outcome{}, err
 	}
 	if n == 0 {
 		tx.w.seq--
-		row, err := c.first(`SELECT 1 FROM event WHERE id = ?`, e.ID[:])
+		row, err := c.first(eventOfID, key)
 		if err != nil {
 			return host.Outcome{}, err
 		}
@@ -134,6 +134,12 @@ func (tx *Tx) insert(e *host.Event) (host.Outcome, error) {
 			return host.Outcome{Code: host.Duplicate, Reason: reasonHave}, nil
 		}
 		return host.Outcome{Code: host.Rejected, Reason: reasonDeleted}, nil
+	}
+	tx.w.packed = pack(tx.w.packed[:0], e.JSON)
+	err = c.exec(`INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)`,
+		seq, e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), tx.w.packed)
+	if err != nil {
+		return host.Outcome{}, err
 	}
 	if at, ok := e.Expiration(); ok {
 		if err := c.exec(`INSERT INTO expiry VALUES (?, ?)`, at, seq); err != nil {

@@ -7,6 +7,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"talon/host"
 	"talon/host/store/semantics"
@@ -29,6 +31,10 @@ import (
 //
 // Rows under hashed keys, those of authors and tags, come into posting some thousand events
 // late: see [merge].
+//
+// Table event_id finds events by their ids, which are hashed keys too: they are half as long.
+// It has what an answer to a filter with ids is ordered by, so that only the texts are left to
+// be looked up in table event.
 //
 // Purgatory has tables of its own, so that nothing that reads events can meet it.
 // Table held_posting serves as posting does, with all kinds under one key, for
@@ -155,11 +161,19 @@ CREATE TABLE merge (
 	next    INTEGER NOT NULL  -- the first byte from which keys are not among them
 );
 INSERT INTO merge SELECT 1, n, n, 0 FROM (SELECT max(seq, ifnull((SELECT max(seq) FROM event), 0)) AS n FROM total);
+`, `
+-- Events by their id, with what orders answers: see fills.
+DROP INDEX event_id;
+CREATE TABLE event_id (
+	key        BLOB    PRIMARY KEY, -- of the id
+	created_at INTEGER NOT NULL,
+	event      INTEGER NOT NULL
+) WITHOUT ROWID;
 `}
 
 // fills do what statements alone cannot, by the number of the step: they run after its
 // statements, in the same transaction.
-var fills = map[int]func(*conn) error{5: indexMaintainers}
+var fills = map[int]func(*conn) error{5: indexMaintainers, 8: indexIDs}
 
 // applicationID marks SQLite files as ours ("Taln").
 const applicationID = 0x54616c6e
@@ -317,4 +331,55 @@ func indexMaintainers(c *conn) error {
 		}
 	}
 	return nil
+}
+
+// idRows is how many rows one statement of indexIDs inserts, and idPart how many are sorted at
+// a time: neighbours then share the way down to their page.
+const (
+	idRows = 16
+	idPart = 1 << 18
+)
+
+// indexIDs fills table event_id from the index by time, which is much shorter than the events.
+func indexIDs(c *conn) error {
+	keys, err := c.keyring()
+	if err != nil {
+		return err
+	}
+	type row struct {
+		key     []byte
+		at, seq int64
+	}
+	var part []row
+	flush := func() error {
+		slices.SortFunc(part, func(a, b row) int { return bytes.Compare(a.key, b.key) })
+		for some := range slices.Chunk(part, idRows) {
+			var args []driver.Value
+			for _, r := range some {
+				args = append(args, r.key, r.at, r.seq)
+			}
+			const sql = `INSERT INTO event_id VALUES (?, ?, ?)`
+			if err := c.exec(sql+strings.Repeat(", (?, ?, ?)", len(some)-1), args...); err != nil {
+				return err
+			}
+		}
+		part = part[:0]
+		return nil
+	}
+	const sql = `SELECT place FROM posting WHERE key = ? AND kind = 0`
+	err = c.each(context.Background(), sql, list(keyTime), func(r []driver.Value) error {
+		place, _ := r[0].([]byte)
+		if len(place) != longSortKey {
+			return errSortKeys
+		}
+		at := parseSortKey(place)
+		if part = append(part, row{keys.id(idOf(place)), at.at, at.seq}); len(part) == idPart {
+			return flush()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
 }
