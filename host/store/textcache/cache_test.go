@@ -3,12 +3,13 @@ package textcache
 import (
 	"bytes"
 	"testing"
+	"unsafe"
 )
 
 func TestTexts(t *testing.T) {
-	const maximum = 64 << 10
+	const maximum = 1 << 20
 	c := New(maximum)
-	json := bytes.Repeat([]byte("x"), 100)
+	json := bytes.Repeat([]byte("x"), 600)
 	for seq := range int64(10_000) {
 		c.Add(seq, json)
 	}
@@ -19,29 +20,54 @@ func TestTexts(t *testing.T) {
 		t.Error("the first of ten thousand texts is still there")
 	}
 	var size int64
+	kept := 0
 	for i := range c.shards {
 		s := &c.shards[i]
-		for _, g := range []*generation{&s.young, &s.old} {
-			size += int64(len(g.places)) * textCost
-			for _, piece := range g.pieces {
-				size += int64(cap(piece))
-			}
+		size += int64(len(s.sets)) * int64(unsafe.Sizeof(s.sets[0]))
+		for _, piece := range s.pieces {
+			size += int64(cap(piece))
 		}
 	}
 	if size > maximum {
 		t.Errorf("%d bytes are remembered, more than %d", size, maximum)
+	}
+	for seq := range int64(10_000) {
+		if c.Get(seq) != nil {
+			kept++
+		}
+	}
+	if kept < maximum/len(json)*2/3 {
+		t.Errorf("%d texts of %d bytes are remembered in %d", kept, len(json), maximum)
 	}
 	c.Add(1, make([]byte, maximum))
 	if c.Get(1) != nil || c.Get(9_998) == nil {
 		t.Error("one giant pushed out the others")
 	}
 	// What is asked for again and again survives what is asked for once.
-	c.Add(16, json)
-	for seq := int64(32); seq < 16*1000; seq += 16 {
+	const next = run * shards // the next row in the same shard
+	forgotten := 0
+	c.Add(next, json)
+	for seq := int64(2 * next); seq < 1000*next; seq += next {
 		c.Add(seq, json)
-		if c.Get(16) == nil {
-			t.Fatalf("forgotten after %d others", seq/16)
+		if c.Get(next) == nil {
+			forgotten++
+			c.Add(next, json)
 		}
+	}
+	if forgotten > 20 {
+		t.Errorf("what is asked for all the time was forgotten %d times in 1000", forgotten)
+	}
+	// What is lent is given back by what is forgotten.
+	c.Lend(maximum / 2)
+	for seq := range int64(10_000) {
+		c.Add(20_000+seq, json)
+	}
+	size = 0
+	for i := range c.shards {
+		size += c.shards[i].size
+	}
+	if size > maximum/2 {
+		t.Errorf("%d bytes of texts are remembered, with %d lent of %d", size, maximum/2, maximum)
 	}
 	none := New(-1)
 	none.Add(1, json)
