@@ -2,7 +2,6 @@ package examples
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"talon/host/plugin/guest"
@@ -34,36 +33,5 @@ func TestModuleStories(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// TestThrottleVectors does for throttles what TestVectors does for policies.
-func TestThrottleVectors(t *testing.T) {
-	for _, l := range otherWorlds {
-		t.Run(l.name, func(t *testing.T) {
-			wasm := compile(t, l, "hello-throttle")
-			o := guest.Options{Name: "hello-throttle", CacheDir: machineCode}
-			if err := guest.SelfTest(t.Context(), wasm, o); err != nil {
-				t.Fatal(err)
-			}
-			if n := len(load(t, wasm, o).Manifest().Vectors); n < 8 {
-				t.Errorf("the manifest has %d vectors", n)
-			}
-		})
-	}
-}
-
-// TestManifestsOfOtherWorlds holds the manifests against those of Go.
-func TestManifestsOfOtherWorlds(t *testing.T) {
-	for _, name := range []string{"hello-strategy", "hello-throttle"} {
-		want, err := os.ReadFile(name + "/manifest.json")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range otherWorlds {
-			if got, err := os.ReadFile(name + l.suffix + "/manifest.json"); err != nil || string(got) != string(want) {
-				t.Errorf("%s%s/manifest.json is not that of %s (%v)", name, l.suffix, name, err)
-			}
-		}
 	}
 }
