@@ -81,12 +81,11 @@ type AdmitRequest[T ~[]string, K ~[32]byte] struct {
 // AppendAdmitRequest appends q.
 func AppendAdmitRequest[T ~[]string, K ~[32]byte](b []byte, q *AdmitRequest[T, K]) []byte {
 	b = AppendEventOf(b, &q.Event)
-	size := sizeUint(uint64(q.Origin)) + sizeNonEmpty(len(q.Address)) + sizeNonEmpty(len(q.Relay)) + len(q.Authed)*sizeBytes(32)
-	b = appendVarint(appendKey(b, 2, wireBytes), uint64(size))
+	b, at := open(b, 2)
 	b = appendUint(b, 1, uint64(q.Origin))
 	b = appendNonEmpty(b, 2, q.Address)
 	b = appendNonEmpty(b, 3, q.Relay)
-	b = appendKeys(b, 4, q.Authed)
+	b = seal(appendKeys(b, 4, q.Authed), at)
 	return appendUint(b, 3, uint64(q.Now))
 }
 

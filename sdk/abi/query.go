@@ -25,32 +25,16 @@ func AppendFilterOf[I, P ~[32]byte, K ~uint16, T ~struct {
 	Name   byte
 	Values []string
 }](b []byte, f *QueryFilter[I, P, K, T]) []byte {
-	kinds := 0
-	for _, kind := range f.Kinds {
-		kinds += sizeVarint(uint64(kind))
-	}
-	size := (len(f.IDs)+len(f.Authors))*sizeBytes(32) + sizeNonEmpty(kinds)
-	for i := range f.Tags {
-		size += sizeBytes(sizeQueryTag(f.Tags[i]))
-	}
-	if f.Since != nil {
-		size += 1 + sizeVarint(uint64(*f.Since))
-	}
-	if f.Until != nil {
-		size += 1 + sizeVarint(uint64(*f.Until))
-	}
-	if f.Limit >= 0 {
-		size += 1 + sizeVarint(limitOf(f.Limit))
-	}
-
-	b = appendVarint(appendKey(b, 1, wireBytes), uint64(size))
+	b, at := open(b, 1)
 	b = appendKeys(b, 1, f.IDs)
 	b = appendKeys(b, 2, f.Authors)
-	if kinds > 0 {
-		b = appendVarint(appendKey(b, 3, wireBytes), uint64(kinds))
+	if len(f.Kinds) > 0 {
+		var packed int
+		b, packed = open(b, 3)
 		for _, kind := range f.Kinds {
 			b = appendVarint(b, uint64(kind))
 		}
+		b = seal(b, packed)
 	}
 	for i := range f.Tags {
 		b = appendQueryTag(b, f.Tags[i])
@@ -62,9 +46,9 @@ func AppendFilterOf[I, P ~[32]byte, K ~uint16, T ~struct {
 		b = appendVarint(appendKey(b, 6, wireVarint), uint64(*f.Until))
 	}
 	if f.Limit >= 0 {
-		b = appendVarint(appendKey(b, 7, wireVarint), limitOf(f.Limit))
+		b = appendVarint(appendKey(b, 7, wireVarint), min(uint64(f.Limit), 1<<32-1))
 	}
-	return b
+	return seal(b, at)
 }
 
 // queryTag is a condition on a tag with a name of one letter.
@@ -73,25 +57,12 @@ type queryTag = struct {
 	Values []string
 }
 
-func sizeQueryTag(t queryTag) int {
-	size := sizeBytes(1)
-	for _, v := range t.Values {
-		size += sizeBytes(len(v))
-	}
-	return size
-}
-
 func appendQueryTag(b []byte, t queryTag) []byte {
-	b = appendVarint(appendKey(b, 4, wireBytes), uint64(sizeQueryTag(t)))
+	b, at := open(b, 4)
 	b = append(appendKey(b, 1, wireBytes), 1, t.Name)
-	for _, v := range t.Values {
-		b = appendField(b, 2, v)
-	}
-	return b
+	b = appendTexts(b, 2, t.Values)
+	return seal(b, at)
 }
-
-// limitOf returns a limit as it is written.
-func limitOf(limit int) uint64 { return min(uint64(limit), 1<<32-1) }
 
 // FilterIter walks the filters of a query.
 type FilterIter struct {

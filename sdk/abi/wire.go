@@ -35,13 +35,6 @@ func sizeNonEmpty(n int) int {
 	return sizeBytes(n)
 }
 
-func sizeUint(v uint64) int {
-	if v == 0 {
-		return 0
-	}
-	return 1 + sizeVarint(v)
-}
-
 func appendVarint(b []byte, v uint64) []byte {
 	for v >= 0x80 {
 		b = append(b, byte(v)|0x80)
