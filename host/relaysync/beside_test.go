@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/plugin/plugintest"
 	"talon/host/relaymodel"
 	"talon/internal/testkit"
 )
@@ -243,15 +241,8 @@ func TestBeside(t *testing.T) {
 		results := map[string]besideResult{}
 		for _, strategy := range []string{"layered-v5", "mirror"} {
 			t.Run(s.name+"/"+strategy, func(t *testing.T) {
-				p, err := relaymodel.Builtin(s.profile)
-				if err != nil {
-					t.Fatal(err)
-				}
-				folders := []string{"plugins/" + strategy, "plugins/polite", "plugins/open"}
-				modules, code := plugintest.Build(t, folders...), plugintest.MachineCode(t, folders...)
-				if err := os.WriteFile(filepath.Join(modules, "open.toml"), []byte("[config]\nevery = true\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				p := matrixProfile(t, s.profile, "")
+				modules, code := matrixModules(t, "plugins/"+strategy, "")
 				var r besideResult
 				synctest.Test(t, func(t *testing.T) {
 					w := newMatrixWorld(t, modules, code, slices.Repeat([]*relaymodel.Profile{p}, s.relays))

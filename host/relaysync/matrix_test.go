@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -209,14 +210,10 @@ func TestMatrix(t *testing.T) {
 	cells := map[string]string{}
 	t.Run("cells", func(t *testing.T) {
 		for _, strategy := range matrixStrategies {
-			folders := []string{"plugins/" + strategy, "plugins/polite", "plugins/open"}
 			if !all && strategy != "layered-v5" && strategy != "mirror" {
 				continue
 			}
-			modules, code := plugintest.Build(t, folders...), plugintest.MachineCode(t, folders...)
-			if err := os.WriteFile(filepath.Join(modules, "open.toml"), []byte("[config]\nevery = true\n"), 0o600); err != nil {
-				t.Fatal(err) // without a policy there is no registry
-			}
+			modules, code := matrixModules(t, "plugins/"+strategy, "")
 			for i, profile := range matrixProfiles() {
 				for k, scenario := range matrixScenarios {
 					exists := i < len(relaymodel.Names())
@@ -228,16 +225,10 @@ func TestMatrix(t *testing.T) {
 					name := strategy + "/" + profile + "/" + scenario.name
 					t.Run(name, func(t *testing.T) {
 						t.Parallel()
-						p, err := relaymodel.Builtin(profile)
-						if err == nil {
-							p, err = p.With([]byte(scenario.keys))
-						}
+						p := matrixProfile(t, profile, scenario.keys)
 						profiles := []*relaymodel.Profile{p, p, p}
-						if scenario.neighbour != "" && err == nil {
-							profiles[1], err = relaymodel.Builtin(scenario.neighbour)
-						}
-						if err != nil {
-							t.Fatal(err)
+						if scenario.neighbour != "" {
+							profiles[1] = matrixProfile(t, scenario.neighbour, "")
 						}
 						wrong := ""
 						synctest.Test(t, func(t *testing.T) {
@@ -261,6 +252,88 @@ func TestMatrix(t *testing.T) {
 		}
 	})
 	t.Logf("\n%s", matrixTable(cells))
+}
+
+// Each example of a strategy brings in what three relays have, one of which has no
+// negentropy and gives seven events at once: what was there before, what comes live, what
+// comes during an outage; and nothing else.
+func TestExamples(t *testing.T) {
+	if testing.Short() || testkit.RaceDetector {
+		t.Skip("compiles modules, and each step runs for long under the race detector")
+	}
+	strfry, small := matrixProfile(t, "strfry", ""), matrixProfile(t, "nostr-rs-relay", "limits.limit = 7")
+	for name, c := range map[string]struct {
+		config  string
+		unnamed int // a relay that the operator does not name; 0: there is none
+	}{
+		"no-negentropy": {"batch_seconds = 1", 0},
+		// At the last one of these nobody listens.
+		"three-relays": {fmt.Sprintf("batch_seconds = 1\nrelays = [%q, %q, %q]", matrixURL(0), matrixURL(1), matrixURL(9)), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			modules, code := matrixModules(t, "examples/"+name, c.config)
+			synctest.Test(t, func(t *testing.T) {
+				w := newMatrixWorld(t, modules, code, []*relaymodel.Profile{strfry, small, strfry})
+				defer w.close()
+				w.honest[2] = c.unnamed != 2 // what is to be here is at the others
+				w.say(matrixSaid().stored)
+				w.begin()
+				step := func(what string) {
+					if wrong := w.within(visit); wrong != "" {
+						t.Errorf("%s: %s%s", what, wrong, w.warnings)
+					}
+				}
+				step("what is stored")
+				w.say(matrixNow(0))
+				step("what is live")
+				w.relays[1].SetAway(0)
+				w.say(matrixNow(1))
+				time.Sleep(5 * time.Minute)
+				w.relays[1].SetAway(-1)
+				step("what was missed")
+				w.say(matrixNow(2))
+				step("what comes afterwards")
+				if n := w.sum().Comparisons; name == "no-negentropy" && n != 0 {
+					t.Errorf("negentropy was used %d times", n)
+				}
+				if one, other := w.connections(0), w.connections(1); one != 1 || other > 3 {
+					t.Errorf("%d connections to a relay that was always there, %d to one that was away once", one, other)
+				}
+				if n := w.connections(2); c.unnamed == 2 && n != 0 {
+					t.Errorf("%d connections to a relay that the operator does not name", n)
+				}
+			})
+		})
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(plugintest.Main(m)) }
+
+// matrixProfile returns a profile of a relay with keys over it.
+func matrixProfile(t *testing.T, name, keys string) *relaymodel.Profile {
+	t.Helper()
+	p, err := relaymodel.Builtin(name)
+	if err == nil {
+		p, err = p.With([]byte(keys))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// matrixModules builds a strategy, a throttle and a policy, without which there is no
+// registry. It returns the folders of the modules and of their machine code.
+func matrixModules(t *testing.T, strategy, config string) (modules, code string) {
+	t.Helper()
+	folders := []string{strategy, "plugins/polite", "plugins/open"}
+	modules, code = plugintest.Build(t, folders...), plugintest.MachineCode(t, folders...)
+	for name, text := range map[string]string{"open": "every = true", path.Base(strategy): config} {
+		if err := os.WriteFile(filepath.Join(modules, name+".toml"), []byte("[config]\n"+text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return modules, code
 }
 
 // matrixTable shows which cells converge, and what is wrong with the others.

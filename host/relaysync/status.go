@@ -214,7 +214,7 @@ func (v *Sync) status(q Query) (Snapshot, error) {
 		}
 	}
 	slices.SortFunc(st.Relays, func(a, b RelaySnapshot) int {
-		return cmp.Or(compareBool(b.Bootstrap, a.Bootstrap), compareBool(b.State != StateUnwanted, a.State != StateUnwanted),
+		return cmp.Or(loop.First(a.Bootstrap, b.Bootstrap), loop.First(a.State != StateUnwanted, b.State != StateUnwanted),
 			cmp.Compare(b.Repositories, a.Repositories), cmp.Compare(a.Relay, b.Relay))
 	})
 	slices.SortFunc(st.Coverage, func(a, b RepositorySnapshot) int {
@@ -225,17 +225,6 @@ func (v *Sync) status(q Query) (Snapshot, error) {
 		st.Coverage = st.Coverage[:min(len(st.Coverage), q.Limit)]
 	}
 	return st, nil
-}
-
-// compareBool orders false before true.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 func (v *Sync) relayStatus(r *loop.RelayStatus) RelaySnapshot {

@@ -343,12 +343,12 @@ func (s *Loop) dialAll() {
 // inOrder says which of two relays is dialed first.
 func inOrder(a, b *relay) int {
 	return cmp.Or(
-		first(a.bootstrap, b.bootstrap), cmp.Compare(b.priority, a.priority),
+		First(a.bootstrap, b.bootstrap), cmp.Compare(b.priority, a.priority),
 		cmp.Compare(a.state.Failures, b.state.Failures), cmp.Compare(a.url, b.url))
 }
 
-// first orders what is so before what is not.
-func first(a, b bool) int {
+// First orders what is so before what is not.
+func First(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

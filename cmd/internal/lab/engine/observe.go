@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -569,7 +568,7 @@ func (o *observer) recoveries() {
 	if len(list) == 0 {
 		return
 	}
-	slices.SortFunc(list, func(a, b time.Duration) int { return cmp.Compare(a, b) })
+	slices.Sort(list)
 	o.run.Measures.Set(result.RecoveryP50, list[(len(list)-1)/2].Seconds())
 	o.run.Measures.Set(result.RecoveryMax, list[len(list)-1].Seconds())
 }

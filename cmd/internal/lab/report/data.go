@@ -199,12 +199,7 @@ func (r *Report) sweep() *sweepData {
 		}
 		points = append(points, point{x, r.Outcomes.Worlds[i]})
 	}
-	slices.SortFunc(points, func(a, b point) int {
-		if a.x < b.x {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(points, func(a, b point) int { return cmp.Compare(a.x, b.x) })
 	for _, p := range points {
 		d.Values = append(d.Values, p.x)
 	}

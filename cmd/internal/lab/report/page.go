@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -391,15 +392,7 @@ func (r *Report) addRuns(view *worldView, o *stats.World, w *world) {
 	for _, n := range order {
 		view.Seeds = append(view.Seeds, seedRow{n, rows[n]})
 	}
-	slices.SortStableFunc(view.Traces, func(a, b traceView) int {
-		switch {
-		case a.Seed < b.Seed:
-			return -1
-		case a.Seed > b.Seed:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(view.Traces, func(a, b traceView) int { return cmp.Compare(a.Seed, b.Seed) })
 }
 
 func valueOf(run *stats.Outcome, m result.Measure) string {
