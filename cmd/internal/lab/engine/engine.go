@@ -15,6 +15,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"talon/cmd/internal/lab/result"
@@ -155,7 +156,7 @@ func (e *engine) keeps(number uint32, fault bool) bool {
 	if fault {
 		list = only.Faults
 	}
-	_, ok := find(list, number)
+	_, ok := slices.BinarySearch(list, number)
 	return ok
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -209,7 +210,7 @@ func (o *observer) faultBegins(f *world.Fault) {
 	case len(f.Git) == 1 && n == 0:
 		where = o.e.gits[f.Git[0]].Name
 	case len(f.Git) > 0 && n == 0:
-		where = plural(len(f.Git), "git server")
+		where = result.Counted(len(f.Git), "git server")
 	case len(f.Relays) == 1:
 		where = o.e.remotes[f.Relays[0]].Name
 	case len(f.Talons) == 1:
@@ -217,7 +218,7 @@ func (o *observer) faultBegins(f *world.Fault) {
 	case n == len(o.e.w.Relays):
 		where = "all relays"
 	default:
-		where = plural(n, "relay")
+		where = result.Counted(n, "relay")
 	}
 	o.faults[f] = &recovery{fault: f, row: len(o.run.Faults), until: f.Until}
 	o.run.Faults = append(o.run.Faults, result.Fault{Kind: f.What, Where: where, At: o.e.seconds(f.At), Until: o.e.seconds(f.Until)})
@@ -277,7 +278,7 @@ func (o *observer) say(p Progress) {
 
 func (o *observer) arrivedAt(ev *world.Event, r *remote) {
 	if o.trace != nil {
-		o.trace.line(r.Name, "published", "kind "+itoa(int64(ev.Kind)))
+		o.trace.line(r.Name, "published", fmt.Sprintf("kind %d", ev.Kind))
 	}
 }
 
@@ -404,7 +405,7 @@ func (o *observer) failed(t *talon, err error) {
 		o.finding("module", t.Name, "the module failed: "+err.Error(), false)
 	}
 	if n >= maxFailures {
-		o.e.stop(result.ModuleFailed, "a module failed "+plural(n, "time")+": "+err.Error())
+		o.e.stop(result.ModuleFailed, "a module failed "+result.Counted(n, "time")+": "+err.Error())
 	}
 }
 
@@ -485,7 +486,7 @@ func (o *observer) result() *result.Run {
 	v.Set(result.Memory, float64(u.memory))
 	for _, t := range e.talons {
 		if n := t.stats.Refused[loop.RefusedMalformed] + t.stats.Refused[loop.RefusedForbidden]; n > 0 {
-			o.finding("actions", t.Name, plural(int(n), "action")+" of the strategy could not be read, or is forbidden", false)
+			o.finding("actions", t.Name, result.Counted(int(n), "action")+" of the strategy could not be read, or is forbidden", false)
 		}
 	}
 	if o.trace != nil {

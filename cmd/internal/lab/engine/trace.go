@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"talon/cmd/internal/lab/result"
 	"talon/host/relaysync/session"
@@ -60,7 +59,7 @@ func (t *tracer) add(s result.Step) {
 func (t *tracer) command(l *line, c session.Command) {
 	switch c := c.(type) {
 	case *session.Subscribe:
-		t.of(l, result.Here, "subscribe", c.ID+", "+plural(len(c.Filters), "filter"), 0)
+		t.of(l, result.Here, "subscribe", c.ID+", "+result.Counted(len(c.Filters), "filter"), 0)
 	case *session.Fetch:
 		t.of(l, result.Here, "historic", c.ID, 0)
 	case session.Unsubscribe:
@@ -97,16 +96,4 @@ func shortened(text, verb []byte) string {
 	return string(rest)
 }
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return strconv.Itoa(n) + " " + what + "s"
-}
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
-
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
-
-// find returns where a number is in a sorted list.
-func find(list []uint32, n uint32) (int, bool) { return slices.BinarySearch(list, n) }

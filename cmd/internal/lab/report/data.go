@@ -211,7 +211,7 @@ func (r *Report) sweep() *sweepData {
 				var x *float64
 				if k := slices.IndexFunc(p.w.Variants, func(v *stats.Variant) bool { return v.Name == name }); k >= 0 {
 					if values := p.w.Variants[k].Values(m); len(values) > 0 {
-						y := mean(values)
+						y := stats.Mean(values)
 						x, any = &y, true
 					}
 				}
@@ -419,20 +419,10 @@ func bands(curves []curve, of func(*curve) []float64) (times []float64, b band) 
 		}
 		slices.Sort(values)
 		times = append(times, float64(at)*curves[0].every)
-		b.Low = append(b.Low, quantile(values, 0.1))
-		b.Middle = append(b.Middle, quantile(values, 0.5))
-		b.High = append(b.High, quantile(values, 0.9))
+		b.Low = append(b.Low, stats.Quantile(values, 0.1))
+		b.Middle = append(b.Middle, stats.Quantile(values, 0.5))
+		b.High = append(b.High, stats.Quantile(values, 0.9))
 	}
-}
-
-// quantile interpolates between the values of a sorted list that is not empty.
-func quantile(sorted []float64, p float64) float64 {
-	at := float64(p * float64(len(sorted)-1))
-	i := int(at)
-	if i == len(sorted)-1 {
-		return sorted[i]
-	}
-	return sorted[i] + float64((at-float64(i))*(sorted[i+1]-sorted[i]))
 }
 
 // heat returns the relays with the most traffic over all variants, by class and name, and

@@ -169,9 +169,9 @@ func (r *Report) Page(w io.Writer) error {
 	}
 	view.Title = names[0]
 	if len(names) > 1 {
-		view.Title = counted(len(names), "world")
+		view.Title = result.Counted(len(names), "world")
 	}
-	view.Summary = counted(runs, "run")
+	view.Summary = result.Counted(runs, "run")
 	view.Sweep = r.sweep()
 	view.Data = struct {
 		Worlds []worldData `json:"worlds"`
@@ -195,14 +195,14 @@ func (r *Report) worldView(i int) worldView {
 			seeds[v.Runs[k].Seed] = true
 		}
 	}
-	view.Facts = fmt.Sprintf("%s of %s, %s, %s level", counted(len(seeds), "seed"), span(w.scenario.Duration.Float()), counted(len(o.Variants), "variant"), w.level)
+	view.Facts = fmt.Sprintf("%s of %s, %s, %s level", result.Counted(len(seeds), "seed"), span(w.scenario.Duration.Float()), result.Counted(len(o.Variants), "variant"), w.level)
 	for k := range comparisons {
 		view.Says = append(view.Says, saying{k + 1, (k + 1) % colors, comparisons[k].Sentence()})
 	}
 	for k, v := range o.Variants {
 		view.Variants = append(view.Variants, variantView{k % colors, v.Name, fmt.Sprintf("%d of %d", v.Finished(), len(v.Runs)), v.Finished() == len(v.Runs), w.variants[k].modules})
 		if n := len(v.Runs) - v.Finished(); n > 0 {
-			view.Failures = append(view.Failures, saying{k, k % colors, fmt.Sprintf("%s did not finish %d of %s.", v.Name, n, counted(len(v.Runs), "run"))})
+			view.Failures = append(view.Failures, saying{k, k % colors, fmt.Sprintf("%s did not finish %d of %s.", v.Name, n, result.Counted(len(v.Runs), "run"))})
 		}
 	}
 	for _, m := range measuresOf(o) {
@@ -228,7 +228,7 @@ func measured(v *stats.Variant, c *stats.Comparison, m result.Measure) measureCe
 	if len(values) == 0 {
 		return measureCell{Value: "–"}
 	}
-	cell := measureCell{Value: format(mean(values), m.Info().Unit)}
+	cell := measureCell{Value: format(stats.Mean(values), m.Info().Unit)}
 	if c == nil {
 		return cell
 	}
@@ -378,7 +378,7 @@ func (r *Report) addRuns(view *worldView, o *stats.World, w *world) {
 				}
 				one := findingView{Color: k % colors, Variant: v.Name, Seed: run.Seed, Invariant: f.Invariant, At: span(f.At.Float()), Text: f.Text, Relay: f.Relay, Trace: cell.Trace}
 				if p := f.Prefix; p != nil {
-					one.Prefix = fmt.Sprintf("%s and %s until %s show it", counted(len(p.Events), "event"), counted(len(p.Faults), "fault"), span(p.Until.Float()))
+					one.Prefix = fmt.Sprintf("%s and %s until %s show it", result.Counted(len(p.Events), "event"), result.Counted(len(p.Faults), "fault"), span(p.Until.Float()))
 				}
 				view.Findings = append(view.Findings, one)
 			}
@@ -432,7 +432,7 @@ func traceOf(s *seed, run *stats.Outcome) traceView {
 		t.Steps = append(t.Steps, view)
 	}
 	if s.trace.Omitted > 0 {
-		t.Omitted = counted(int(s.trace.Omitted), "later step")
+		t.Omitted = result.Counted(int(s.trace.Omitted), "later step")
 	}
 	return t
 }
@@ -521,11 +521,4 @@ func trimmed(x float64, decimals int) string {
 		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 	}
 	return text
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

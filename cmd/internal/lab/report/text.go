@@ -83,7 +83,7 @@ func cell(v *stats.Variant, c *stats.Comparison, m result.Measure) string {
 	if len(values) == 0 {
 		return "-"
 	}
-	text := format(mean(values), m.Info().Unit)
+	text := format(stats.Mean(values), m.Info().Unit)
 	if c == nil {
 		return text
 	}
@@ -138,7 +138,7 @@ func writeFailures(b *strings.Builder, world *stats.World, width int, plain func
 			wrap(b, plain(fmt.Sprintf("%s, seed %d: %s", v.Name, r.Seed, endText(r.End, r.Findings))), width)
 		}
 		if more > 0 {
-			fmt.Fprintf(b, "… and %s of it\n", counted(more, "other run"))
+			fmt.Fprintf(b, "… and %s of it\n", result.Counted(more, "other run"))
 		}
 	}
 }
@@ -153,7 +153,7 @@ func endText(e result.End, findings int) string {
 		text += ": " + e.Reason
 	}
 	if findings > 0 {
-		text += " (" + counted(findings, "finding") + ")"
+		text += " (" + result.Counted(findings, "finding") + ")"
 	}
 	return text
 }
@@ -201,14 +201,6 @@ func wrap(b *strings.Builder, text string, width int) {
 	b.WriteByte('\n')
 }
 
-func mean(list []float64) float64 {
-	total := 0.0
-	for _, x := range list {
-		total += x
-	}
-	return total / float64(len(list))
-}
-
 // inMarkdown are the measures of a table in a document.
 var inMarkdown = []result.Measure{result.Completeness, result.StalenessP50, result.StalenessP99, result.TotalBytes, result.BytesOverIdeal, result.Duplicates,
 	result.REQs, result.NegOpens, result.Attempts, result.RateLimited}
@@ -253,7 +245,7 @@ func Markdown(w io.Writer, o *stats.Outcomes, plain func(string) string) error {
 		for _, v := range world.Variants {
 			if n := len(v.Runs) - v.Finished(); n > 0 {
 				k := slices.IndexFunc(v.Runs, func(o stats.Outcome) bool { return o.End.How != result.Finished })
-				fmt.Fprintf(&b, "- %s did not finish %d of %s. Seed %d: %s.\n", name(v.Name), n, counted(len(v.Runs), "run"), v.Runs[k].Seed, name(endText(v.Runs[k].End, 0)))
+				fmt.Fprintf(&b, "- %s did not finish %d of %s. Seed %d: %s.\n", name(v.Name), n, result.Counted(len(v.Runs), "run"), v.Runs[k].Seed, name(endText(v.Runs[k].End, 0)))
 			}
 		}
 		for k := range comparisons {
@@ -307,7 +299,7 @@ func Diff(w io.Writer, v Versions, gates []stats.Gate, width int, plain func(str
 	if v.Old.Name != name {
 		name = v.Old.Name + " → " + name
 	}
-	wrap(&b, plain(fmt.Sprintf("%s in %s, %s", name, v.World, counted(c.Pairs, "seed"))), width)
+	wrap(&b, plain(fmt.Sprintf("%s in %s, %s", name, v.World, result.Counted(c.Pairs, "seed"))), width)
 	rows := [][]string{{"", "old", "new", "change", "", ""}}
 	same := 0
 	for i := range c.Effects {
@@ -323,7 +315,7 @@ func Diff(w io.Writer, v Versions, gates []stats.Gate, width int, plain func(str
 	}
 	writeRows(&b, rows)
 	if same > 0 {
-		fmt.Fprintf(&b, "the same: %s\n", counted(same, "measure"))
+		fmt.Fprintf(&b, "the same: %s\n", result.Counted(same, "measure"))
 	}
 	var failed []string
 	for _, g := range gates {

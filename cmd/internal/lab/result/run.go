@@ -203,6 +203,14 @@ func (r *Run) World() string {
 	return strings.Join(append(append([]string{r.Scenario.Name}, texts(r.Set)...), string(r.Level)), " ")
 }
 
+// Counted writes a number of things: "1 seed", "2 seeds".
+func Counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
 func texts(settings []Setting) []string {
 	list := make([]string, 0, len(settings))
 	for _, s := range settings {

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -50,10 +51,10 @@ func (c *Comparison) Sentence() string {
 	}
 	text := c.B + " beside " + c.A + ": " + strings.Join(parts, "; ") + "."
 	if c.LeftOut > 0 {
-		text += fmt.Sprintf(" %s left out, which not both finished.", seeds(c.LeftOut))
+		text += fmt.Sprintf(" %s left out, which not both finished.", result.Counted(c.LeftOut, "seed"))
 	}
 	if need := SeedsNeeded(len(c.Effects)); c.Pairs < need {
-		text += fmt.Sprintf(" With %s little can be told apart: take %d or more.", seeds(c.Pairs), need)
+		text += fmt.Sprintf(" With %s little can be told apart: take %d or more.", result.Counted(c.Pairs, "seed"), need)
 	}
 	return text
 }
@@ -99,7 +100,7 @@ func (e *Effect) Phrase() string {
 		text = fmt.Sprintf("%s %s %s", Percent(math.Abs(e.Estimate)), pick(fewer(e.Measure), "more"), what)
 		span = percentRange(low, high)
 	}
-	return fmt.Sprintf("%s (%s, %d of %s)", text, span, count, seeds(e.Pairs))
+	return fmt.Sprintf("%s (%s, %d of %s)", text, span, count, result.Counted(e.Pairs, "seed"))
 }
 
 func the(what string, u result.Unit) string {
@@ -114,13 +115,6 @@ func fewer(m result.Measure) string {
 		return "less"
 	}
 	return "fewer"
-}
-
-func seeds(n int) string {
-	if n == 1 {
-		return "1 seed"
-	}
-	return strconv.Itoa(n) + " seeds"
 }
 
 func listed(words []string) string {
@@ -233,7 +227,7 @@ func (e *Effect) Verdict() Verdict {
 
 // effect compares the values of pairs.
 func effect(m result.Measure, a, b []float64) Effect {
-	e := Effect{Measure: m, Pairs: len(a), A: mean(a), B: mean(b)}
+	e := Effect{Measure: m, Pairs: len(a), A: Mean(a), B: Mean(b)}
 	for i := range a {
 		switch {
 		case b[i] < a[i]:
@@ -299,7 +293,7 @@ func interval(x, y []float64) (low, high float64) {
 	if se == 0 {
 		return estimate, estimate
 	}
-	return estimate - float64(quantile(sample, 1-significant/2)*se), estimate - float64(quantile(sample, significant/2)*se)
+	return estimate - float64(Quantile(sample, 1-significant/2)*se), estimate - float64(Quantile(sample, significant/2)*se)
 }
 
 func dot(x, y []float64) (total float64) {
@@ -309,11 +303,11 @@ func dot(x, y []float64) (total float64) {
 	return total
 }
 
-// quantile interpolates between the values of a sorted sample.
-func quantile(sorted []float64, p float64) float64 {
+// Quantile interpolates between the values of a sorted list that is not empty.
+func Quantile(sorted []float64, p float64) float64 {
 	at := float64(p * float64(len(sorted)-1))
-	i := min(int(at), len(sorted)-2)
-	if sorted[i] == sorted[i+1] {
+	i := int(at)
+	if i == len(sorted)-1 || sorted[i] == sorted[i+1] {
 		return sorted[i] // infinite ones too
 	}
 	return sorted[i] + float64((at-float64(i))*(sorted[i+1]-sorted[i]))
@@ -335,15 +329,7 @@ func holm(p []float64) []float64 {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		switch {
-		case p[i] < p[j]:
-			return -1
-		case p[i] > p[j]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(p[i], p[j]) })
 	out := make([]float64, len(p))
 	limit := 0.0
 	for rank, i := range order {
@@ -360,4 +346,5 @@ func sum(list []float64) (total float64) {
 	return total
 }
 
-func mean(list []float64) float64 { return sum(list) / float64(len(list)) }
+// Mean returns the mean of a list that is not empty.
+func Mean(list []float64) float64 { return sum(list) / float64(len(list)) }
