@@ -192,10 +192,8 @@ func TestPushesThatAreNone(t *testing.T) {
 		"a long name":         {command(zero, id, "refs/heads/"+strings.Repeat("a", 300)) + "0000", "not the full name"},
 		"a delimiter for end": {command(zero, id, "refs/heads/x") + "0001", "no pkt-line"},
 	} {
-		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(c.body))
-		body := text(t, resp)
-		if resp.StatusCode != 200 || len(body) < 8 || body[4:8] != "ERR " || !strings.Contains(body, c.says) {
-			t.Errorf("%s: %s %q; want %q", name, resp.Status, body, c.says)
+		if body := s.post(c.body); len(body) < 8 || body[4:8] != "ERR " || !strings.Contains(body, c.says) {
+			t.Errorf("%s: %q; want %q", name, body, c.says)
 		}
 	}
 	if len(s.landed) > 0 {
@@ -213,12 +211,7 @@ func TestRefusals(t *testing.T) {
 	zero, id := strings.Repeat("0", 40), strings.Repeat("ab", 20)
 	post := func(capabilities string) string {
 		body := gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/a\x00", capabilities)
-		body = append(gitrepo.AppendPkt(body, zero, " ", id, " refs/heads/b"), flushPkt...)
-		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, bytes.NewReader(body))
-		if resp.StatusCode != 200 {
-			t.Errorf("status %s", resp.Status)
-		}
-		return text(t, resp)
+		return s.post(string(gitrepo.AppendPkt(body, zero, " ", id, " refs/heads/b")) + flushPkt)
 	}
 	const reason = "blocked: not [31m you"
 	if got := post(""); got != string(appendError(nil, reason)) {
@@ -436,7 +429,6 @@ func TestGzip(t *testing.T) {
 	if status, body := post("git-receive-pack", pushType, []byte("not gzip at all, really")); status != 200 || !strings.Contains(body, "not gzip") {
 		t.Errorf("no gzip: %d %q", status, body)
 	}
-	zero := strings.Repeat("0", 40)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	bomb := zip("", 1024)
@@ -444,7 +436,7 @@ func TestGzip(t *testing.T) {
 	if _, body := post("git-receive-pack", pushType, bomb); !strings.Contains(body, "ERR ") {
 		t.Errorf("a bomb of zeros: %q", body)
 	}
-	push := string(gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/bomb\x00report-status")) + "0000" + "PACK\x00\x00\x00\x02\x00\x00\x00\x09"
+	push := create(id, "refs/heads/bomb") + "PACK\x00\x00\x00\x02\x00\x00\x00\x09"
 	if _, body := post("git-receive-pack", pushType, zip(push, 64)); strings.Contains(body, "ok refs/heads/bomb") || body == "" {
 		t.Errorf("a bomb behind a command: %q", body)
 	}
@@ -466,41 +458,36 @@ func TestDamagedPacks(t *testing.T) {
 	r, _ := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	id := git(t, dir, "rev-parse", "main")
-	cmd := gitCommand(t.Context(), dir, "pack-objects", "--all", "--stdout", "-q")
-	pack, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pack := packOf(t, dir)
 	without := gitCommand(t.Context(), dir, "pack-objects", "--stdout", "-q")
 	without.Stdin = strings.NewReader(id + "\n")
 	alone, err := without.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := bytes.Clone(pack)
+	changed := []byte(pack)
 	changed[len(changed)/2] ^= 0xff
-	counted := bytes.Clone(pack)
+	counted := []byte(pack)
 	counted[11]++
 	none := "PACK\x00\x00\x00\x02\x00\x00\x00\x00"
 	sum := sha1.Sum([]byte(none))
-	command := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/x\x00report-status")) + "0000"
+	command := create(id, "refs/heads/x")
 	for name, body := range map[string]string{
 		"nothing":               command + none + string(sum[:]),
 		"nothing, damaged":      command + none + strings.Repeat("x", 20),
 		"nothing, cut off":      command + none + "x",
 		"no pack":               command,
-		"a header":              command + string(pack[:12]),
-		"half":                  command + string(pack[:len(pack)/2]),
-		"no trailer":            command + string(pack[:len(pack)-20]),
+		"a header":              command + pack[:12],
+		"half":                  command + pack[:len(pack)/2],
+		"no trailer":            command + pack[:len(pack)-20],
 		"changed":               command + string(changed),
 		"a wrong count":         command + string(counted),
 		"a commit alone":        command + string(alone),
 		"zeros":                 command + strings.Repeat("\x00", 1000),
-		"a pack of another ref": strings.Replace(command, id, strings.Repeat("ab", 20), 1) + string(pack),
+		"a pack of another ref": strings.Replace(command, id, strings.Repeat("ab", 20), 1) + pack,
 	} {
-		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(body))
-		if answer := text(t, resp); resp.StatusCode != 200 || strings.Contains(answer, "ok refs/heads/x") || answer == "" {
-			t.Errorf("%s: %s %q", name, resp.Status, answer)
+		if answer := s.post(body); strings.Contains(answer, "ok refs/heads/x") || answer == "" {
+			t.Errorf("%s: %q", name, answer)
 		}
 		refs, err := r.Refs(t.Context())
 		if err != nil || len(refs.List) != 0 {
@@ -510,8 +497,7 @@ func TestDamagedPacks(t *testing.T) {
 			t.Errorf("%s: it leaves %v", name, left)
 		}
 	}
-	resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(command+string(pack)))
-	if answer := text(t, resp); !strings.Contains(answer, "ok refs/heads/x") {
+	if answer := s.post(command + pack); !strings.Contains(answer, "ok refs/heads/x") {
 		t.Errorf("the pack as it should be: %q", answer)
 	}
 }
@@ -547,7 +533,7 @@ func TestDisconnect(t *testing.T) {
 	r, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	id := git(t, dir, "rev-parse", "main")
-	push := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/x\x00report-status")) + "0000" + halfPack()
+	push := create(id, "refs/heads/x") + halfPack()
 	head := "POST /" + alice + "/x.git/git-%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-%s-request\r\nContent-Length: 1000000\r\n\r\n"
 	for service, body := range map[string]string{"receive-pack": push, "upload-pack": "0032want"} {
 		c := s.dial(fmt.Sprintf(head, service, service) + body)
@@ -559,12 +545,8 @@ func TestDisconnect(t *testing.T) {
 	git(t, dir, "push", "-q", url, "main") // the lock is free
 
 	// One that sends all of its push, and does not wait for the answer: it lands.
-	cmd := gitCommand(t.Context(), dir, "pack-objects", "--all", "--stdout", "-q")
-	pack, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	body := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/gone\x00report-status")) + "0000" + string(pack)
+	pack := packOf(t, dir)
+	body := create(id, "refs/heads/gone") + pack
 	hold := make(chan struct{})
 	s.authorize.set(func(*Push) error { <-hold; return nil })
 	c := s.dial(strings.Replace(fmt.Sprintf(head, "receive-pack", "receive-pack"), "1000000", strconv.Itoa(len(body)), 1) + body)
@@ -578,15 +560,14 @@ func TestDisconnect(t *testing.T) {
 
 // A client that stops sending, or taking, is cut off, and keeps nobody waiting meanwhile.
 func TestStalledClient(t *testing.T) {
-	s := newSite(t, func(l *Limits) { l.Stall, l.LockTime = 300*time.Millisecond, 10*time.Second })
+	s := newSite(t, func(l *Limits) { l.Stall = 300 * time.Millisecond })
 	r, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	id := git(t, dir, "rev-parse", "main")
-	zero := strings.Repeat("0", 40)
 	head := "POST /" + alice + "/x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\nContent-Length: 1000000\r\n\r\n"
 	for _, pack := range []string{"PACK", "PACK\x00\x00\x00\x02\x00\x00\x00\x09\x33"} {
-		c := s.dial(head + string(gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/x\x00report-status")) + "0000" + pack)
-		_ = c.SetDeadline(time.Now().Add(patience))
+		c := s.dial(head + create(id, "refs/heads/x") + pack)
+		_ = c.SetDeadline(testkit.Deadline(t))
 		if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%q: it is not cut off", pack)
 		}
@@ -600,20 +581,18 @@ func TestStalledClient(t *testing.T) {
 		defer close(ended)
 		_, _ = io.Copy(io.Discard, c)
 	}()
-	for i, drips := 0, true; drips; i++ {
+	testkit.Eventually(t, "who drips is cut off", func() bool {
 		select {
 		case <-ended:
-			drips = false
-		case <-time.After(20 * time.Millisecond):
+			return true
+		default:
 			_, _ = c.Write([]byte("a"))
+			return false
 		}
-		if i > 500 {
-			t.Fatal("it may drip for ever")
-		}
-	}
+	})
 
 	// Who sends all he has need not be that fast.
-	s.limit(func(l *Limits) { l.Stall = time.Minute })
+	s.limit(func(l *Limits) { l.Stall = time.Hour })
 	git(t, dir, "push", "-q", url, "main")
 
 	// Commands that never end hold no lock.
@@ -625,27 +604,18 @@ func TestStalledClient(t *testing.T) {
 // same repository takes as long as ever, also to the same ref, and the first hears why it
 // comes too late.
 func TestDrippingPushHoldsNoLock(t *testing.T) {
-	s := newSite(t, func(l *Limits) { l.LockTime, l.Pushes = 2*time.Second, 1 })
+	s := newSite(t, func(l *Limits) { l.Pushes = 1 })
 	r, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
-	if err := os.WriteFile(filepath.Join(dir, "noise"), noise(2*firstPiece), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	git(t, dir, "add", "noise")
-	git(t, dir, "commit", "-q", "-m", "noise")
+	addNoise(t, dir, 2*firstPiece)
 	id := git(t, dir, "rev-parse", "main")
-	pack, err := gitCommand(t.Context(), dir, "pack-objects", "--all", "--stdout", "-q").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	body := string(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " refs/heads/main\x00report-status")) + "0000" + string(pack)
+	pack := packOf(t, dir)
+	body := create(id, "refs/heads/main") + pack
 	sent := len(body) - 30
 	c := s.dial(fmt.Sprintf("POST /%s/x.git/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\n"+
 		"Content-Length: %d\r\n\r\n%s", alice, len(body), body[:sent]))
 	testkit.Eventually(t, "index-pack runs", func() bool { return children(t, r.Dir()) > 0 })
-	began := time.Now()
 	git(t, dir, "push", "-q", url, "main~:refs/heads/main", "v1")
-	t.Logf("the push beside it took %v", time.Since(began))
 	if children(t, r.Dir()) == 0 {
 		t.Error("the first push was cut off")
 	}
@@ -723,25 +693,21 @@ func TestStalledReader(t *testing.T) {
 	s := newSite(t, func(l *Limits) { l.Stall = 300 * time.Millisecond })
 	r, _ := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
-	if err := os.WriteFile(filepath.Join(dir, "noise"), noise(32<<20), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	git(t, dir, "add", ".")
-	git(t, dir, "commit", "-q", "-m", "noise")
+	addNoise(t, dir, 32<<20)
 	git(t, dir, "push", "-q", r.Dir(), "main") // past the server, which would not wait for it
 	body := "0032want " + git(t, dir, "rev-parse", "main") + "\n00000009done\n"
 	c := s.dial(fmt.Sprintf("POST /%s/x.git/git-upload-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-upload-pack-request\r\n"+
 		"Content-Length: %d\r\n\r\n%s", alice, len(body), body))
 	testkit.Eventually(t, "it is cut off", func() bool { return testutil.ToFloat64(s.handler.metrics.requests[verbFetch][resultCutOff]) == 1 })
 	testkit.Eventually(t, "upload-pack ends", func() bool { return children(t, r.Dir()) == 0 })
-	if n, err := io.Copy(io.Discard, c); n < minProgress || n >= 32<<20 {
-		t.Errorf("%d bytes were sent, want some and not all, %v", n, err)
+	if n, err := io.Copy(io.Discard, c); n >= 32<<20 {
+		t.Errorf("all of it was sent, %d bytes, %v", n, err)
 	}
 }
 
 // More clients than there is room for get status 503.
 func TestBusy(t *testing.T) {
-	s := newSite(t, func(l *Limits) { l.Fetches, l.FetchQueue, l.QueueTime = 1, 1, 200*time.Millisecond })
+	s := newSite(t, func(l *Limits) { l.Fetches, l.FetchQueue, l.QueueTime, l.Stall = 1, 1, 200*time.Millisecond, time.Hour })
 	r, url := s.repo("x", gitrepo.SHA1)
 	git(t, work(t, gitrepo.SHA1), "push", "-q", url, "main") // of an empty one git is not asked
 	head := "POST /" + alice + "/x.git/git-upload-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-upload-pack-request\r\nContent-Length: 100\r\n\r\n0032want"

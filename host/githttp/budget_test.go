@@ -1,18 +1,12 @@
 package githttp
 
 import (
-	"fmt"
-	"net/http"
 	"net/netip"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"talon/host"
 	"talon/host/gitrepo"
-	"talon/internal/testkit"
 )
 
 func TestBudget(t *testing.T) {
@@ -63,21 +57,11 @@ func TestBudget(t *testing.T) {
 // A git that works for ever ends when its processor time is up, and its address has none
 // for the next push; others have.
 func TestProcessorTime(t *testing.T) {
-	real, err := exec.LookPath("git")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "git")
-	script := fmt.Sprintf("#!/bin/sh\ncase \" $* \" in *' index-pack '*) while :; do :; done;; esac\nexec %s \"$@\"\n", real)
-	testkit.WriteProgram(t, program, script)
 	options := gitrepo.DefaultOptions
 	options.CPU = time.Nanosecond
+	program := gitThat(t, "index-pack", "while :; do :; done")
 	s := newSiteOf(t, program, options, func(l *Limits) { l.CPU, l.Settle = 100*time.Millisecond, time.Hour })
-	from := func(addr string) {
-		client := host.Client{Addr: netip.MustParseAddr(addr)}
-		s.change(func(h *Handler) { h.cfg.Client = func(*http.Request) host.Client { return client } })
-	}
-	from("192.0.2.1")
+	s.from("192.0.2.1")
 	_, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	for i, says := range []string{"the push takes more work than its size allows", "pushes from your address have taken all the time"} {
@@ -86,7 +70,7 @@ func TestProcessorTime(t *testing.T) {
 			t.Errorf("push %d: %v\n%s", i, err, out)
 		}
 	}
-	from("198.51.100.1")
+	s.from("198.51.100.1")
 	if out, err := tryGit(t.Context(), dir, "push", url, "main"); err == nil || !strings.Contains(out, "more work than its size allows") {
 		t.Errorf("a push of somebody else: %v\n%s", err, out)
 	}

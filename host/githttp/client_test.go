@@ -1,7 +1,6 @@
 package githttp
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"os"
@@ -14,7 +13,6 @@ import (
 
 	"talon/host"
 	"talon/host/gitrepo"
-	"talon/internal/testkit"
 )
 
 // Everything that a git user does, in all versions of the protocol, with both kinds
@@ -223,11 +221,7 @@ func TestLargePush(t *testing.T) {
 // Git prints the reason of every refusal, be it before, while or after its pack is read.
 func TestGitPrintsReasons(t *testing.T) {
 	dir := work(t, gitrepo.SHA1)
-	if err := os.WriteFile(filepath.Join(dir, "noise"), noise(3<<20), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	git(t, dir, "add", ".")
-	git(t, dir, "commit", "-q", "-m", "noise")
+	addNoise(t, dir, 3<<20)
 	many := []string{"push", "URL"}
 	for i := range 60 {
 		many = append(many, fmt.Sprintf("main~:refs/heads/b%d", i))
@@ -304,14 +298,11 @@ func TestRacingPushes(t *testing.T) {
 	dir := work(t, gitrepo.SHA1)
 	git(t, dir, "push", "-q", url, "main")
 	const n = 6
-	all := s.pushes.Load() + n
+	var coming sync.WaitGroup
+	coming.Add(n)
 	s.authorize.set(func(*Push) error {
-		for deadline := time.Now().Add(patience); s.pushes.Load() < all; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Errorf("%d pushes have come, want %d", s.pushes.Load(), all)
-				break
-			}
-		}
+		coming.Done()
+		coming.Wait()
 		return nil
 	})
 	inside := make(chan struct{}, n)
@@ -358,7 +349,6 @@ func TestHundredClones(t *testing.T) {
 	dir := work(t, gitrepo.SHA1)
 	git(t, dir, "push", "-q", url, "main")
 	into := t.TempDir()
-	began := time.Now()
 	var wg sync.WaitGroup
 	for i := range 100 {
 		wg.Go(func() {
@@ -368,10 +358,9 @@ func TestHundredClones(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Logf("100 clones at once took %v", time.Since(began))
 }
 
-// 10,000 refs: below 50 ms in version 0, which lists them all.
+// 10,000 refs in version 0, which lists them all.
 func TestManyRefs(t *testing.T) {
 	s := newSite(t, nil)
 	r, url := s.repo("x", gitrepo.SHA1)
@@ -391,20 +380,10 @@ func TestManyRefs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	best := time.Hour
-	for range 10 {
-		began := time.Now()
-		resp := s.request("GET", "/"+alice+"/x.git/info/refs?service=git-upload-pack", nil, nil)
-		if n := strings.Count(text(t, resp), "refs/tags/"); n != 10_000 {
-			t.Fatalf("%d tags", n)
-		}
-		best = min(best, time.Since(began))
+	resp := s.request("GET", "/"+alice+"/x.git/info/refs?service=git-upload-pack", nil, nil)
+	if n := strings.Count(text(t, resp), "refs/tags/"); n != 10_000 {
+		t.Fatalf("%d tags", n)
 	}
-	t.Logf("info/refs with 10,000 refs took %v", best)
-	if best > 50*time.Millisecond && !testkit.RaceDetector {
-		t.Errorf("info/refs with 10,000 refs took %v", best)
-	}
-
 	clone := filepath.Join(t.TempDir(), "c")
 	git(t, ".", "clone", "-q", "--bare", url, clone)
 	if n := strings.Count(git(t, clone, "for-each-ref"), "refs/tags/"); n != 10_000 {
@@ -420,10 +399,7 @@ func TestManyRefs(t *testing.T) {
 		}
 		push = gitrepo.AppendPkt(push, id, " ", strings.Repeat("0", 40), " ", u.Ref, capabilities)
 	}
-	began := time.Now()
-	resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, bytes.NewReader(append(push, flushPkt...)))
-	if answer := text(t, resp); strings.Count(answer, "ok refs/tags/") != 10_000 {
+	if answer := s.post(string(push) + flushPkt); strings.Count(answer, "ok refs/tags/") != 10_000 {
 		t.Errorf("the answer to a push of 10,000 commands is %.200q", answer)
 	}
-	t.Logf("a push of 10,000 deletions took %v", time.Since(began))
 }

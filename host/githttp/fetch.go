@@ -40,24 +40,17 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 	out.offer(r)
 	defer out.end()
 
-	repo, err := h.find(ctx, parts, use)
-	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
-		head(w, contentType)
-		_, _ = out.Write(appendError(opening, refusal.Reason))
-		return resultRefused
+	repo, got, ok := h.locate(ctx, w, r, parts, use, contentType, opening, out)
+	if !ok {
+		return got
 	}
-	if err == nil {
-		// HEAD starts no git.
-		var there bool
-		if there, err = repo.Exists(); err == nil && !there {
-			err = gitrepo.ErrNotFound
-		}
-	}
-	if h.missing(w, r, err) {
-		return resultNotFound
+	// HEAD starts no git.
+	there, err := repo.Exists()
+	if err == nil && !there {
+		err = gitrepo.ErrNotFound
 	}
 	if err != nil {
-		return h.internal(w, r, err)
+		return h.failed(w, r, err)
 	}
 	if r.Method == http.MethodHead {
 		head(w, contentType)
@@ -73,11 +66,8 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 		opening = nil // version 2 speaks for itself
 	}
 	said, ok, err := repo.AdvertiseRefs(work, service, version)
-	if h.missing(w, r, err) {
-		return resultNotFound
-	}
 	if err != nil {
-		return h.internal(w, r, err)
+		return h.failed(w, r, err)
 	}
 	if ok {
 		head(w, contentType)
@@ -90,11 +80,8 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 	}
 	defer end()
 	p, err := repo.Advertise(work, service, version)
-	if h.missing(w, r, err) {
-		return resultNotFound
-	}
 	if err != nil {
-		return h.internal(w, r, err)
+		return h.failed(w, r, err)
 	}
 	_ = p.In.Close()
 	return h.relay(work, cancel, w, r, p, contentType, opening, out, verbRefs)
@@ -105,6 +92,23 @@ func (h *Handler) find(ctx context.Context, parts []string, use Use) (*gitrepo.R
 		return nil, &Refusal{Reason: "nobody can push here: this server is read-only"}
 	}
 	return h.repos.Find(ctx, parts, use)
+}
+
+// locate finds the repository of a request. It answers the request if there is none.
+func (h *Handler) locate(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, parts []string, use Use,
+	contentType string, opening []byte, out *answer,
+) (repo *gitrepo.Repo, got result, ok bool) {
+	repo, err := h.find(ctx, parts, use)
+	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+		head(w, contentType)
+		_, _ = out.Write(appendError(opening, refusal.Reason))
+		return nil, resultRefused, false
+	}
+	if err != nil {
+		return nil, h.failed(w, r, err), false
+	}
+	return repo, resultOK, true
 }
 
 // relay sends what git writes, and waits for its end. The client gets the error of a git
@@ -172,17 +176,9 @@ func (h *Handler) exchange(
 	defer stop()
 	out := h.answer(w)
 	defer out.end()
-	repo, err := h.find(ctx, parts, use)
-	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
-		head(w, contentType)
-		_, _ = out.Write(appendError(nil, refusal.Reason))
-		return resultRefused
-	}
-	if h.missing(w, r, err) {
-		return resultNotFound
-	}
-	if err != nil {
-		return h.internal(w, r, err)
+	repo, got, ok := h.locate(ctx, w, r, parts, use, contentType, nil, out)
+	if !ok {
+		return got
 	}
 	end, got, ok := h.begin(ctx, w, r, g)
 	if !ok {
@@ -192,9 +188,6 @@ func (h *Handler) exchange(
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p, err := start(work, repo)
-	if h.missing(w, r, err) {
-		return resultNotFound
-	}
 	if err == nil {
 		if err = in.begin(); err != nil {
 			cancel(err)
@@ -202,7 +195,7 @@ func (h *Handler) exchange(
 		}
 	}
 	if err != nil {
-		return h.internal(w, r, err)
+		return h.failed(w, r, err)
 	}
 	in.feeding = make(chan struct{})
 	go func() {

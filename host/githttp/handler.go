@@ -205,9 +205,9 @@ func (h *Handler) begin(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return nil, h.unavailable(w), false
 	}
-	done, err := g.begin(ctx)
+	turn, err := g.acquire(ctx)
 	if err == nil {
-		return sync.OnceFunc(func() { done(); release() }), resultOK, true
+		return sync.OnceFunc(func() { turn.release(true); release() }), resultOK, true
 	}
 	release()
 	if ctx.Err() != nil {
@@ -252,6 +252,15 @@ func (h *Handler) missing(w http.ResponseWriter, r *http.Request, err error) boo
 	}
 	h.cfg.NotFound.ServeHTTP(w, r)
 	return true
+}
+
+// failed answers a request that failed: its repository was not found, or it is no fault of
+// the client.
+func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) result {
+	if h.missing(w, r, err) {
+		return resultNotFound
+	}
+	return h.internal(w, r, err)
 }
 
 // internal answers a request that failed by no fault of the client.

@@ -10,21 +10,21 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"talon/host"
 	"talon/host/gitrepo"
 	"talon/internal/testkit"
 )
 
 const alice = "npub1xnyq0w834zswvmqld7y803ntdjqlqzw473xjtkuzu2gqndyd8ghqsadjyq"
-
-// patience bounds every wait for something that should be a matter of moments.
-const patience = 2 * time.Minute
 
 // site serves the repositories of a root; pushes are as the test says.
 type site struct {
@@ -37,7 +37,6 @@ type site struct {
 
 	authorize hook
 	confirm   hook
-	pushes    atomic.Int32 // requests that have come
 
 	mu     sync.Mutex // guards landed
 	landed []*Push
@@ -61,10 +60,7 @@ func (h *hook) get() func(*Push) error {
 	return h.f
 }
 
-func (s *site) Find(_ context.Context, parts []string, use Use) (*gitrepo.Repo, error) {
-	if use == PushTo {
-		s.pushes.Add(1)
-	}
+func (s *site) Find(_ context.Context, parts []string, _ Use) (*gitrepo.Repo, error) {
 	name, err := gitrepo.ParsePath(parts)
 	if err != nil {
 		return nil, gitrepo.ErrNotFound
@@ -120,7 +116,7 @@ func newSiteOf(t testing.TB, program string, options gitrepo.Options, change fun
 	if change != nil {
 		change(&limits)
 	}
-	s.handler, err = New(Config{Prefix: "/", Limits: limits, Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}, s, s)
+	s.handler, err = New(Config{Prefix: "/", Limits: limits, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, s, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,14 +140,6 @@ func (s *site) change(set func(*Handler)) {
 
 func (s *site) limit(set func(*Limits)) { s.change(func(h *Handler) { set(&h.limits) }) }
 
-// testLog shows the log of a test that fails.
-type testLog struct{ t testing.TB }
-
-func (l testLog) Write(p []byte) (int, error) {
-	l.t.Logf("%s", bytes.TrimSpace(p))
-	return len(p), nil
-}
-
 // noPanic fails the test when net/http logs a panic: it catches them.
 type noPanic struct{ t testing.TB }
 
@@ -171,6 +159,63 @@ func noise(n int) []byte {
 		out[i] = byte(seed >> 24)
 	}
 	return out
+}
+
+// addNoise commits a file of bytes that do not compress.
+func addNoise(t testing.TB, dir string, n int) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "noise"), noise(n), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Commit(t, dir, "noise")
+}
+
+// packOf returns all that a repository has as a pack.
+func packOf(t testing.TB, dir string) string {
+	t.Helper()
+	pack, err := gitCommand(t.Context(), dir, "pack-objects", "--all", "--stdout", "-q").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pack)
+}
+
+// create is the commands of a push that makes a ref, with more capabilities.
+func create(id, ref string, more ...string) string {
+	command := zeros(id) + " " + id + " " + ref + "\x00report-status" + strings.Join(more, "")
+	return string(gitrepo.AppendPkt(nil, command)) + flushPkt
+}
+
+func zeros(id string) string { return strings.Repeat("0", len(id)) }
+
+// post sends a push to the repository x, as it is, and returns the answer.
+func (s *site) post(push string) string {
+	s.t.Helper()
+	resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(push))
+	if resp.StatusCode != http.StatusOK {
+		s.t.Errorf("the answer to a push is %s", resp.Status)
+	}
+	return text(s.t, resp)
+}
+
+// from has the requests come from an address.
+func (s *site) from(addr string) {
+	client := host.Client{Addr: netip.MustParseAddr(addr)}
+	s.change(func(h *Handler) { h.cfg.Client = func(*http.Request) host.Client { return client } })
+}
+
+// gitThat is a git that does something else, in the words of a shell, where it is to do the
+// command; what that lets pass, git does.
+func gitThat(t testing.TB, command, does string) (program string) {
+	t.Helper()
+	real, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(t.TempDir(), "git")
+	script := fmt.Sprintf("#!/bin/sh\ncase \" $* \" in *' %s '*) %s;; esac\nexec %s \"$@\"\n", command, does, real)
+	testkit.WriteProgram(t, program, script)
+	return program
 }
 
 // repo makes a repository and returns it and its address.

@@ -238,12 +238,18 @@ type slot struct {
 	closed bool
 }
 
-// acquire waits for the turn of one who has entered.
+// acquire waits for the turn of one who has reserved a place.
 func (g *limiter) acquire(ctx context.Context) (*slot, error) {
-	if _, err := g.begin(ctx); err != nil {
-		return nil, err
+	timer := time.NewTimer(g.wait)
+	defer timer.Stop()
+	select {
+	case g.work <- struct{}{}:
+		return &slot{limiter: g, ctx: ctx, held: true}, nil
+	case <-timer.C:
+		return nil, errBusy
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	return &slot{limiter: g, ctx: ctx, held: true}, nil
 }
 
 // yieldWhile calls f, which waits for a client. If that takes long, others have their turn.
@@ -270,7 +276,7 @@ func (t *slot) yieldWhile(f func()) error {
 	return nil
 }
 
-// release gives the turn away: until await is over, or for good.
+// release gives the turn away: until yieldWhile is over, or for good.
 func (t *slot) release(closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -278,19 +284,5 @@ func (t *slot) release(closed bool) {
 	if t.held {
 		t.held = false
 		<-t.limiter.work
-	}
-}
-
-// begin waits for the turn of one who has entered.
-func (g *limiter) begin(ctx context.Context) (end func(), err error) {
-	timer := time.NewTimer(g.wait)
-	defer timer.Stop()
-	select {
-	case g.work <- struct{}{}:
-		return sync.OnceFunc(func() { <-g.work }), nil
-	case <-timer.C:
-		return nil, errBusy
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
 	}
 }

@@ -1,17 +1,15 @@
 package githttp
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
 )
 
 // A client that waits for its push hears that it is being worked on, in its side band, and
@@ -22,10 +20,7 @@ func TestWaitingClient(t *testing.T) {
 	r, _ := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	id := git(t, dir, "rev-parse", "main")
-	pack, err := gitCommand(t.Context(), dir, "pack-objects", "--all", "--stdout", "-q").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pack := packOf(t, dir)
 	for _, band := range []string{"", " side-band", " side-band-64k"} {
 		ref := "refs/heads/x" + strings.TrimSpace(band)
 		heard := make(chan struct{})
@@ -35,8 +30,7 @@ func TestWaitingClient(t *testing.T) {
 			}
 			return nil
 		})
-		body := append(gitrepo.AppendPkt(nil, strings.Repeat("0", 40), " ", id, " ", ref, "\x00report-status", band), flushPkt...)
-		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, bytes.NewReader(append(body, pack...)))
+		resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(create(id, ref, band)+pack))
 		want := "000eunpack ok\n" + string(gitrepo.AppendPkt(nil, "ok ", ref, "\n")) + flushPkt
 		if band == "" {
 			if got := text(t, resp); got != want {
@@ -81,11 +75,7 @@ func TestProgress(t *testing.T) {
 	dir := work(t, gitrepo.SHA1)
 	text := strings.Repeat("a line that is there twice\n", 2000)
 	for i := range 3 {
-		if err := os.WriteFile(filepath.Join(dir, "big"), fmt.Appendf(nil, "%s%d", text, i), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		git(t, dir, "add", ".")
-		git(t, dir, "commit", "-q", "-m", "big")
+		testkit.Commit(t, dir, fmt.Sprint(text, i))
 	}
 	if out := git(t, dir, "push", url, "main:refs/heads/quiet"); strings.Contains(out, "Resolving") {
 		t.Errorf("nobody asked for it:\n%s", out)

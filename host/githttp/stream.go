@@ -57,7 +57,7 @@ func (h *Handler) openBody(w http.ResponseWriter, r *http.Request, limit int64) 
 }
 
 // begin lets the answer begin before the request has ended. From then on the server
-// leaves the body to us: leave must be called, as the last of all.
+// leaves the body to us: drain must be called, as the last of all.
 func (b *body) begin() error {
 	if err := b.rc.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return fmt.Errorf("answer while reading: %w", err)
