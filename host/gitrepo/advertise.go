@@ -14,6 +14,66 @@ import (
 	"sync"
 )
 
+// Service is one of the two sides of git's protocol. The first is the git program's, the
+// second this package's and its callers', but with a plain git.
+type Service uint8
+
+const (
+	UploadPack  Service = iota // clones and fetches
+	ReceivePack                // pushes
+)
+
+func (s Service) String() string { return [...]string{"upload-pack", "receive-pack"}[s] }
+
+// Protocol is the version of git's protocol that a client asks for.
+type Protocol uint8
+
+func (p Protocol) env() []string {
+	switch p {
+	case 1:
+		return []string{"GIT_PROTOCOL=version=1"}
+	case 2:
+		return []string{"GIT_PROTOCOL=version=2"}
+	}
+	return nil
+}
+
+// Advertise starts a service that advertises the refs of the repository.
+func (r *Repo) Advertise(ctx context.Context, s Service, v Protocol) (*Process, error) {
+	return r.serve(ctx, v, s.String(), "--stateless-rpc", "--http-backend-info-refs", ".")
+}
+
+// Upload starts upload-pack to answer one request, which its user writes to In.
+func (r *Repo) Upload(ctx context.Context, v Protocol) (*Process, error) {
+	return r.serve(ctx, v, UploadPack.String(), "--stateless-rpc", "--strict", ".")
+}
+
+func (r *Repo) serve(ctx context.Context, v Protocol, args ...string) (*Process, error) {
+	if err := r.mustExist(); err != nil {
+		return nil, err
+	}
+	p, err := r.git.start(ctx, r.dir, v.env(), args...)
+	return p, r.orGone(err)
+}
+
+// ReceivePack starts receive-pack to answer one push, which its user writes to In. In
+// reflogs it is anonymous, from an address, where our environment names nobody.
+// REQUIRES: the repository is served by a plain git.
+func (r *Repo) ReceivePack(ctx context.Context, v Protocol, from netip.Addr) (*Process, error) {
+	if err := r.mustExist(); err != nil {
+		return nil, err
+	}
+	env := v.env()
+	if _, ok := os.LookupEnv("GIT_COMMITTER_NAME"); !ok {
+		env = append(env, "GIT_COMMITTER_NAME=anonymous")
+	}
+	if _, ok := os.LookupEnv("GIT_COMMITTER_EMAIL"); !ok {
+		env = append(env, fmt.Sprintf("GIT_COMMITTER_EMAIL=anonymous@http.%s", from))
+	}
+	p, err := r.git.start(ctx, r.dir, env, ReceivePack.String(), "--stateless-rpc", ".")
+	return p, r.orGone(err)
+}
+
 // said is what git said of itself: for all repositories of a Root that have the same
 // format it is the same.
 type said struct {
@@ -173,64 +233,4 @@ func PktLength(digits []byte) (n int, ok bool) {
 		}
 	}
 	return n, true
-}
-
-// ReceivePack starts receive-pack to answer one push, which its user writes to In. In
-// reflogs it is anonymous, from an address, where our environment names nobody.
-// REQUIRES: the repository is served by a plain git.
-func (r *Repo) ReceivePack(ctx context.Context, v Protocol, from netip.Addr) (*Process, error) {
-	if err := r.mustExist(); err != nil {
-		return nil, err
-	}
-	env := v.env()
-	if _, ok := os.LookupEnv("GIT_COMMITTER_NAME"); !ok {
-		env = append(env, "GIT_COMMITTER_NAME=anonymous")
-	}
-	if _, ok := os.LookupEnv("GIT_COMMITTER_EMAIL"); !ok {
-		env = append(env, fmt.Sprintf("GIT_COMMITTER_EMAIL=anonymous@http.%s", from))
-	}
-	p, err := r.git.start(ctx, r.dir, env, ReceivePack.String(), "--stateless-rpc", ".")
-	return p, r.orGone(err)
-}
-
-// Service is one of the two sides of git's protocol. The first is the git program's, the
-// second this package's and its callers', but with a plain git.
-type Service uint8
-
-const (
-	UploadPack  Service = iota // clones and fetches
-	ReceivePack                // pushes
-)
-
-func (s Service) String() string { return [...]string{"upload-pack", "receive-pack"}[s] }
-
-// Protocol is the version of git's protocol that a client asks for.
-type Protocol uint8
-
-func (p Protocol) env() []string {
-	switch p {
-	case 1:
-		return []string{"GIT_PROTOCOL=version=1"}
-	case 2:
-		return []string{"GIT_PROTOCOL=version=2"}
-	}
-	return nil
-}
-
-// Advertise starts a service that advertises the refs of the repository.
-func (r *Repo) Advertise(ctx context.Context, s Service, v Protocol) (*Process, error) {
-	return r.serve(ctx, v, s.String(), "--stateless-rpc", "--http-backend-info-refs", ".")
-}
-
-// Upload starts upload-pack to answer one request, which its user writes to In.
-func (r *Repo) Upload(ctx context.Context, v Protocol) (*Process, error) {
-	return r.serve(ctx, v, UploadPack.String(), "--stateless-rpc", "--strict", ".")
-}
-
-func (r *Repo) serve(ctx context.Context, v Protocol, args ...string) (*Process, error) {
-	if err := r.mustExist(); err != nil {
-		return nil, err
-	}
-	p, err := r.git.start(ctx, r.dir, v.env(), args...)
-	return p, r.orGone(err)
 }

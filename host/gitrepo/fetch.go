@@ -96,8 +96,8 @@ func (r *Repo) Store() string {
 	return r.dir
 }
 
-// fetchQuarantine is the quarantine of one fetch. Its refs are those that exist in the repository and some beside it,
-// so that git asks for no more than what is new.
+// fetchQuarantine is the quarantine of one fetch. Its refs are those of the repository and of
+// some beside it, so that git asks for no more than what is new.
 type fetchQuarantine struct {
 	quarantine
 	env []string

@@ -26,19 +26,31 @@ func served(t *testing.T, dir string, settings ...string) string {
 		key, value, _ := strings.Cut(setting, "=")
 		git(t, dir, "config", key, value)
 	}
+	return backend(t, dir, func(r *http.Request) string { return r.Header.Get("Git-Protocol") }) + "/.git"
+}
+
+// backend runs git http-backend, in the version of the protocol that is chosen for a
+// request.
+func backend(t *testing.T, dir string, version func(*http.Request) string) (url string) {
+	t.Helper()
 	path, err := exec.LookPath("git")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return server(t, func(w http.ResponseWriter, r *http.Request) {
 		h := cgi.Handler{Path: path, Args: []string{"http-backend"}, Dir: dir, Env: []string{
 			"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
-			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*", "GIT_PROTOCOL=" + r.Header.Get("Git-Protocol"),
+			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*", "GIT_PROTOCOL=" + version(r),
 		}, Stderr: io.Discard}
 		h.ServeHTTP(w, r)
-	}))
+	})
+}
+
+// server serves until the end of the test.
+func server(t *testing.T, f http.HandlerFunc) (url string) {
+	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
-	return s.URL + "/.git"
+	return s.URL
 }
 
 func fetch(t *testing.T, r *Repo, url string, ids ...string) ([]string, error) {
@@ -90,9 +102,7 @@ func TestFetchBringsOnlyWhatIsNew(t *testing.T) {
 		noise[i] = byte(i * i >> 3)
 	}
 	_ = os.WriteFile(filepath.Join(dir, "large"), noise, 0o644)
-	git(t, dir, "add", ".")
-	git(t, dir, "commit", "-q", "-m", "large")
-	third := git(t, dir, "rev-parse", "HEAD")
+	third := testkit.Commit(t, dir, "large")
 	url := served(t, dir)
 	if _, err := fetch(t, r, url, third); err != nil {
 		t.Fatal(err)
@@ -162,21 +172,10 @@ func TestFetchByRefs(t *testing.T) {
 	root := newRoot(t)
 	r := newRepo(t, root, alice, "project", SHA1)
 	dir, first, _ := work(t, SHA1)
-	path, err := exec.LookPath("git")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		// Without Git-Protocol the answer is version 0, which refuses other ids.
-		h := cgi.Handler{Path: path, Args: []string{"http-backend"}, Dir: dir, Env: []string{
-			"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull,
-			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
-		}, Stderr: io.Discard}
-		h.ServeHTTP(w, req)
-	}))
-	defer s.Close()
+	// Version 0 refuses other ids.
+	url := backend(t, dir, func(*http.Request) string { return "" })
 	git(t, dir, "tag", "-d", "v1")
-	found, err := fetch(t, r, s.URL+"/.git", first)
+	found, err := fetch(t, r, url+"/.git", first)
 	if err != nil || !slices.Equal(found, []string{first}) {
 		t.Errorf("%v, %v", found, err)
 	}
@@ -235,43 +234,24 @@ func TestFetchOfHarm(t *testing.T) {
 	evil := git(t, dir, "commit-tree", "-m", "x", string(tree))
 	git(t, dir, "update-ref", "refs/heads/evil", evil)
 
-	answer := func(f func(w http.ResponseWriter, r *http.Request, body []byte)) string {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			request, err := http.NewRequestWithContext(r.Context(), r.Method, strings.TrimSuffix(good, "/.git")+r.URL.RequestURI(), r.Body)
-			if err != nil {
-				return
-			}
-			request.Header = r.Header.Clone()
-			resp, err := http.DefaultTransport.RoundTrip(request)
-			if err != nil {
-				return
-			}
-			defer resp.Body.Close()
-			body, _ := io.ReadAll(resp.Body)
-			w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
-			if r.Method == http.MethodGet {
-				_, _ = w.Write(body)
-				return
-			}
-			f(w, r, body)
-		}))
-		t.Cleanup(s.Close)
-		return s.URL + "/.git"
+	answer := func(change func(body []byte) []byte) string {
+		return server(t, func(w http.ResponseWriter, r *http.Request) {
+			testkit.Forward(w, r, strings.TrimSuffix(good, "/.git"), change)
+		}) + "/.git"
 	}
-	flip := func(w http.ResponseWriter, _ *http.Request, body []byte) {
-		i := bytes.Index(body, []byte("PACK"))
-		if i > 0 {
+	flip := func(body []byte) []byte {
+		if i := bytes.Index(body, []byte("PACK")); i > 0 {
 			body[i+30] ^= 0xff
 		}
-		_, _ = w.Write(body)
+		return body
 	}
 	for name, test := range map[string]struct {
 		url, id, want string
 	}{
 		"a corrupt pack": {answer(flip), second, ""},
-		"half a pack":    {answer(func(w http.ResponseWriter, _ *http.Request, b []byte) { _, _ = w.Write(b[:len(b)/2]) }), second, ""},
-		"nothing":        {answer(func(http.ResponseWriter, *http.Request, []byte) {}), second, ""},
-		"a page":         {answer(func(w http.ResponseWriter, _ *http.Request, _ []byte) { _, _ = w.Write([]byte("<html>hello")) }), second, ""},
+		"half a pack":    {answer(func(b []byte) []byte { return b[:len(b)/2] }), second, ""},
+		"nothing":        {answer(func([]byte) []byte { return nil }), second, ""},
+		"a page":         {answer(func([]byte) []byte { return []byte("<html>hello") }), second, ""},
 		"harm":           {good, evil, "gitmodules"},
 		"nobody":         {"http://127.0.0.1:1/x", second, ""},
 	} {

@@ -173,7 +173,8 @@ func environment(settings [][2]string, o Options) []string {
 // configEnv gives settings to git in its environment, behind the first ones that are there.
 func configEnv(first int, settings [][2]string) (env []string) {
 	for i, pair := range settings {
-		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", first+i, pair[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", first+i, pair[1]))
+		n := first + i
+		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, pair[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, pair[1]))
 	}
 	return append(env, fmt.Sprintf("GIT_CONFIG_COUNT=%d", first+len(settings)))
 }

@@ -25,8 +25,8 @@ type Refused struct {
 func (r *Refused) Error() string { return r.Reason }
 
 // Incoming is a push on its way. What it brings is in a quarantine. Its user calls Index if
-// the push has a pack with objects, Check, and then, under the lock, Land; Remove is the last
-// of all. It belongs to one goroutine.
+// the push has a pack with objects, Check, and then, under the lock, ApplyRefs; Remove is the
+// last of all. It belongs to one goroutine.
 type Incoming struct {
 	quarantine // its folder is empty before Index
 

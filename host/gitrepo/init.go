@@ -205,7 +205,7 @@ func (r *Root) template(ctx context.Context, format Format) (*template, error) {
 	if err := appendFile(filepath.Join(dir, "config"), configText(r.git.config)); err != nil {
 		return nil, err
 	}
-	s, err := readSkeleton(dir)
+	s, err := readTemplate(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (r *Root) template(ctx context.Context, format Format) (*template, error) {
 	return s, nil
 }
 
-func readSkeleton(dir string) (*template, error) {
+func readTemplate(dir string) (*template, error) {
 	s := &template{files: map[string]string{}}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == dir {

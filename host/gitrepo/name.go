@@ -195,7 +195,9 @@ func OpenShared(git *Git, dir string, nodes Nodes) (*Root, error) {
 	if err := distinguishesCase(trash); err != nil {
 		return nil, err
 	}
-	return &Root{git: git, dir: dir, trash: trash, locks: locks{nodes: nodes, dir: dir, trash: trash}, batches: new(batches)}, nil
+	return &Root{
+		git: git, dir: dir, trash: trash, batches: new(batches), locks: locks{nodes: nodes, dir: dir, trash: trash},
+	}, nil
 }
 
 // empty makes a folder, or removes all that is in it. A git that outlived a crash may still be

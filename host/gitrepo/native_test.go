@@ -112,7 +112,7 @@ func TestLookAtDamage(t *testing.T) {
 }
 
 // What is copied from a template is what git init makes.
-func TestSkeleton(t *testing.T) {
+func TestTemplate(t *testing.T) {
 	for _, format := range []Format{SHA1, SHA256} {
 		root := newRoot(t)
 		newRepo(t, root, alice, "first", format)
@@ -126,11 +126,11 @@ func TestSkeleton(t *testing.T) {
 			[]byte("../../../.shared/"+format.String()+"/second.git/objects\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		want, err := readSkeleton(plain)
+		want, err := readTemplate(plain)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := readSkeleton(r.Dir())
+		got, err := readTemplate(r.Dir())
 		if err != nil {
 			t.Fatal(err)
 		}

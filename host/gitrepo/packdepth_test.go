@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // blobID is the id that git gives to a blob.
@@ -97,7 +97,7 @@ func TestFetchOfDeltasByID(t *testing.T) {
 	good := strings.TrimSuffix(served(t, dir), "/.git")
 	for deltas, says := range map[int]string{50: "", 500: "", 501: "deltas are more than 500 deep"} {
 		pack := deltasByID(t, dir, second, deltas, true)
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		url := server(t, func(w http.ResponseWriter, r *http.Request) {
 			asks, _ := io.ReadAll(r.Body)
 			if bytes.Contains(asks, []byte("command=fetch")) {
 				w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
@@ -108,23 +108,12 @@ func TestFetchOfDeltasByID(t *testing.T) {
 				_, _ = io.WriteString(w, "0000")
 				return
 			}
-			request, err := http.NewRequestWithContext(r.Context(), r.Method, good+r.URL.RequestURI(), bytes.NewReader(asks))
-			if err != nil {
-				return
-			}
-			request.Header = r.Header.Clone()
-			resp, err := http.DefaultTransport.RoundTrip(request)
-			if err != nil {
-				return
-			}
-			defer resp.Body.Close()
-			w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
-			_, _ = io.Copy(w, resp.Body)
-		}))
-		t.Cleanup(s.Close)
+			r.Body = io.NopCloser(bytes.NewReader(asks))
+			testkit.Forward(w, r, good, func(body []byte) []byte { return body })
+		})
 		root := newRoot(t)
 		r := newRepo(t, root, alice, "project", SHA1)
-		found, err := fetch(t, r, s.URL+"/.git", second)
+		found, err := fetch(t, r, url+"/.git", second)
 		refused := (*Refused)(nil)
 		if says == "" && (err != nil || len(found) != 1) || says != "" && (!errors.As(err, &refused) || !strings.Contains(refused.Reason, says) || len(found) != 0) {
 			t.Errorf("%d deltas: %v, %v, want %q", deltas, found, err, says)

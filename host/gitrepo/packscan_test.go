@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+
+	"talon/internal/testkit"
 )
 
 // packWriter writes packs that no git would.
@@ -141,8 +143,7 @@ func TestPackScanOfGit(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "big"), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			git(t, dir, "add", ".")
-			git(t, dir, "commit", "-q", "-m", "more")
+			testkit.Commit(t, dir, "more")
 		}
 		tip := git(t, dir, "rev-parse", "HEAD")
 		for _, args := range [][]string{{tip}, {tip, "^" + git(t, dir, "rev-parse", "HEAD~5")}} {
@@ -235,8 +236,7 @@ func BenchmarkPackScan(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	git(b, dir, "add", ".")
-	git(b, dir, "commit", "-q", "-m", "files")
+	testkit.Commit(b, dir, "files")
 	pack := packOf(b, dir, git(b, dir, "rev-parse", "HEAD"))
 	b.Run("scan", func(b *testing.B) {
 		b.SetBytes(int64(len(pack)))

@@ -135,9 +135,7 @@ func TestLand(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "big"), []byte(big), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			git(t, dir, "add", ".")
-			git(t, dir, "commit", "-q", "-m", "big")
-			third := git(t, dir, "rev-parse", "HEAD")
+			third := testkit.Commit(t, dir, "big")
 			do(packOf(t, dir, third, "^"+first), main(first, third))
 			if err := os.WriteFile(filepath.Join(dir, "big"), []byte(big+"and one more\n"), 0o644); err != nil {
 				t.Fatal(err)
@@ -184,8 +182,7 @@ func TestRefusedPushes(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "big"), []byte(text+strings.Repeat("x", i)), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		git(t, dir, "add", ".")
-		git(t, dir, "commit", "-q", "-m", "big")
+		testkit.Commit(t, dir, "big")
 	}
 	third := git(t, dir, "rev-parse", "HEAD")
 	thin := packOf(t, dir, third, "^"+git(t, dir, "rev-parse", "HEAD~"))
