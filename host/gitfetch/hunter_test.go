@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"talon/host"
 	"talon/host/gitfetch/queue"
 	"talon/host/gitrepo"
 	"talon/host/throttle"
@@ -211,68 +210,6 @@ func TestManyObjects(t *testing.T) {
 	}
 }
 
-// TestUnreliableServer works every third time only, and another one fails always.
-func TestUnreliableServer(t *testing.T) {
-	dir, id := work(t, "one")
-	r, broken, f := newRemote(t), newRemote(t), newForge(t)
-	broken.misbehave(func(w http.ResponseWriter, _ *http.Request) bool {
-		w.WriteHeader(http.StatusInternalServerError)
-		return true
-	})
-	var n atomic.Int64
-	r.misbehave(func(w http.ResponseWriter, req *http.Request) bool {
-		if req.Method == http.MethodGet && n.Add(1)%3 != 0 {
-			w.WriteHeader(http.StatusBadGateway)
-			return true
-		}
-		return false
-	})
-	f.hold(alice, "x", []string{id}, broken.URL+"/x.git", r.add(t, "x", dir))
-	h := hunt(t, f, inAHurry(), nil)
-	h.Held(synced("x"))
-	over(t, h, "x")
-	if left := f.missingOf("x"); len(left) != 0 || r.asked() != 3 || broken.asked() != 3 {
-		t.Errorf("%v is missing; asked %d and %d times, want 3 each", left, r.asked(), broken.asked())
-	}
-}
-
-// TestDataComesLater has the data appear on a server after some rounds: it is here
-// within one attempt of the schedule.
-func TestDataComesLater(t *testing.T) {
-	dir, _ := work(t, "one")
-	r, f := newRemote(t), newForge(t)
-	url := r.add(t, "x", dir)
-	later := testkit.Commit(t, dir, "two")
-	f.hold(alice, "x", []string{later}, url)
-	h := hunt(t, f, inAHurry(), nil)
-	h.Held(synced("x"))
-	testkit.Eventually(t, "two rounds", func() bool { s, _ := h.Search("x"); return s.Rounds >= 2 })
-	testkit.Git(t, dir, "push", "-q", r.dir+"/x.git", "main")
-	before := r.asked()
-	over(t, h, "x")
-	if n := r.asked() - before; n > 2 || len(f.missingOf("x")) != 0 {
-		t.Errorf("it took %d more requests", n)
-	}
-}
-
-// TestPushInTime is the user's way: a push brings the data before the search begins,
-// and no server is asked.
-func TestPushInTime(t *testing.T) {
-	dir, id := work(t, "one")
-	r, f := newRemote(t), newForge(t)
-	repo := f.hold(alice, "x", []string{id}, r.add(t, "x", dir))
-	h := hunt(t, f, &quick{delay: 3_000_000, backoff: 20, atOnce: 5}, nil)
-	h.Held(Event{Repository: host.Address{Kind: 30617, D: "x"}, Kind: 30618, Origin: FromUser})
-	testkit.Git(t, dir, "push", "-q", repo.Dir(), "main")
-	if err := h.FetchNow("30617:ab:x", "x"); err != nil {
-		t.Fatal(err)
-	}
-	over(t, h, "x")
-	if n := r.asked(); n != 0 {
-		t.Errorf("the server was asked %d times", n)
-	}
-}
-
 // TestLeft has a push bring the data long before the search begins: it ends with the
 // release of its event. One whose event has gone ends too, and one of which another event
 // waits goes on.
@@ -343,25 +280,6 @@ func TestHeldDoesNotBlock(t *testing.T) {
 	if len(h.held) != 2 || len(h.left) != 2 {
 		t.Errorf("%d events wait for the queue, and %d that left, want 2 and 2", len(h.held), len(h.left))
 	}
-}
-
-// TestExpiry has data that never comes: the search ends in time.
-func TestExpiry(t *testing.T) {
-	f := newForge(t)
-	r := newRemote(t)
-	f.hold(alice, "x", []string{object(1)}, r.URL+"/x.git")
-	start := time.Now()
-	h := hunt(t, f, inAHurry(), func(c *Config) {
-		c.Clamps.Expiry = 300
-		c.Now = func() time.Time { return start.Add(time.Since(start)) } // nobody sets this clock
-	})
-	began := time.Now()
-	h.Held(synced("x"))
-	over(t, h, "x")
-	if took := time.Since(began); took < 299*time.Millisecond { // the hunt counts whole milliseconds
-		t.Errorf("it ended after %v", took)
-	}
-	testkit.Eventually(t, "the end to be counted", func() bool { return testutil.ToFloat64(h.metrics.ended[queue.Expired]) == 1 })
 }
 
 // TestRestart begins with what is held, as after a crash.

@@ -169,7 +169,9 @@ func (f *Reconciler) checkUpdates(ctx context.Context, push *githttp.Push) (chec
 type tipOf func(rules.ID) (pr *rules.PullRequest, known bool)
 
 // checkPRs checks a push to a repository under /prs/ (GRASP-06).
-func (f *Reconciler) checkPRs(ctx context.Context, push *githttp.Push, c *checked, updates []rules.Update, tip tipOf) (rules.Answer, error) {
+func (f *Reconciler) checkPRs(
+	ctx context.Context, push *githttp.Push, c *checked, updates []rules.Update, tip tipOf,
+) (rules.Answer, error) {
 	refs, err := push.Repo.Refs(ctx)
 	if err != nil && !errors.Is(err, gitrepo.ErrNotFound) {
 		return rules.Answer{}, err
@@ -179,7 +181,9 @@ func (f *Reconciler) checkPRs(ctx context.Context, push *githttp.Push, c *checke
 }
 
 // checkAnnounced checks a push to the repository of an announcement (GRASP-01).
-func (f *Reconciler) checkAnnounced(ctx context.Context, push *githttp.Push, c *checked, updates []rules.Update, tip tipOf) (rules.Answer, error) {
+func (f *Reconciler) checkAnnounced(
+	ctx context.Context, push *githttp.Push, c *checked, updates []rules.Update, tip tipOf,
+) (rules.Answer, error) {
 	list, err := maintainers.Below(ctx, f.cfg.Store, c.place.Identifier, c.place.PubKey)
 	if err != nil {
 		return rules.Answer{}, err
