@@ -3,6 +3,7 @@ package maintainers
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -16,6 +17,7 @@ import (
 type relay struct {
 	stored, held []*host.Event
 	read         int
+	fails        error // of what is stored
 }
 
 func (r *relay) answer(list []*host.Event, f host.Filter) (texts [][]byte, err error) {
@@ -32,7 +34,8 @@ func (r *relay) answer(list []*host.Event, f host.Filter) (texts [][]byte, err e
 }
 
 func (r *relay) Query(_ context.Context, f host.Filter) ([][]byte, error) {
-	return r.answer(r.stored, f)
+	texts, _ := r.answer(r.stored, f)
+	return texts, r.fails
 }
 func (r *relay) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
 	return r.answer(r.held, f)
@@ -176,5 +179,21 @@ func TestStrangers(t *testing.T) {
 	below, err := Below(t.Context(), r, "repo", key(0))
 	if err != nil || len(below) != maxBelow {
 		t.Errorf("%d announcements below one that lists a thousand, %v", len(below), err)
+	}
+}
+
+// A store that fails, and an event that is damaged, are an error, and not that nobody
+// maintains anything.
+func TestFaults(t *testing.T) {
+	failing := &relay{stored: []*host.Event{announces(1, 1, 2)}, fails: errors.New("the disk is gone")}
+	damaged := &relay{stored: []*host.Event{announces(1, 1, 2)}}
+	damaged.stored[0].JSON = []byte("{")
+	for _, r := range []*relay{failing, damaged} {
+		if list, err := Below(t.Context(), r, "repo", key(1)); err == nil {
+			t.Errorf("from the owner down: %v", list)
+		}
+	}
+	if list, err := Owners(t.Context(), failing, "repo", key(2)); !errors.Is(err, failing.fails) {
+		t.Errorf("from the maintainer up: %v, %v", list, err)
 	}
 }
