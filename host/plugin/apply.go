@@ -56,7 +56,7 @@ func (r *Registry) slot(name string) *slot {
 }
 
 // applyOne reports whether the active set is another now. REQUIRES: changing and
-// looking.
+// inspecting.
 func (r *Registry) applyOne(f *candidate) bool {
 	s := r.slot(f.name)
 	if !f.last {
@@ -78,9 +78,7 @@ func (r *Registry) applyOne(f *candidate) bool {
 		r.clearQuarantine(f.name, s)
 	}
 	g.since = r.o.Now()
-	if at := r.placeIn(f.source); at > 0 {
-		g.place = at
-	}
+	g.place = r.placeOf(f.name, g.place)
 	s.off, s.leftOut, s.place = g.off, g.leftOut, g.place
 	s.readRequired(g.file)
 	s.gone = false

@@ -281,17 +281,15 @@ func (d *disputes) byOpinion() map[actionRule]uint64 {
 	return by
 }
 
-func (o *opinion) said() Said {
-	return Said{
-		Plugin: o.by.name, Generation: o.by.number,
-		Action: o.ruling.Action.String(), Rule: o.ruling.Rule, Reason: o.ruling.Reason, Fuel: o.fuel,
-	}
-}
+func (o *opinion) said() Said { return saidBy(o.by, o.ruling, o.fuel) }
 
-func (q *question) said() Said {
-	s := Said{Action: q.ruling.Action.String(), Rule: q.ruling.Rule, Reason: q.ruling.Reason, Fuel: q.fuel}
-	if q.by != nil {
-		s.Plugin, s.Generation = q.by.name, q.by.number
+func (q *question) said() Said { return saidBy(q.by, q.ruling, q.fuel) }
+
+// saidBy is a ruling as an operator sees it; by is nil if no plugin gave it.
+func saidBy(by *generation, ruling host.Ruling, fuel int64) Said {
+	s := Said{Action: ruling.Action.String(), Rule: ruling.Rule, Reason: ruling.Reason, Fuel: fuel}
+	if by != nil {
+		s.Plugin, s.Generation = by.name, by.number
 	}
 	return s
 }

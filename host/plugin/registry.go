@@ -45,7 +45,7 @@ type Registry struct {
 	bundling sync.Mutex  // held while the fallback is loaded
 	fallback *generation // nil until a side-car asks for it; read with changing held
 
-	// Who holds changing and looking may change the fields below; who holds one of
+	// Who holds changing and inspecting may change the fields below; who holds one of
 	// them may read them.
 	inspecting sync.Mutex
 	slots      map[string]*slot
@@ -261,7 +261,7 @@ func (r *Registry) acquire(generations ...*generation) {
 	r.refs.Unlock()
 }
 
-// release is the inverse of hold. It closes what nobody holds any more.
+// release is the inverse of acquire. It closes what nobody holds any more.
 func (r *Registry) release(generations ...*generation) {
 	var unused []*generation
 	r.refs.Lock()
@@ -362,9 +362,13 @@ func (r *Registry) leavesOut(s *source) (out, whole bool) {
 	return true, !slices.ContainsFunc(m.Worlds, func(world string) bool { return world != manifest.WorldPolicy })
 }
 
-// placeIn is the place that the operator's choice gives a plugin, from 1; 0 if it gives
-// none.
-func (r *Registry) placeIn(s *source) int { return slices.Index(r.o.Policy, s.name) + 1 }
+// placeOf is the place that the operator's choice gives a plugin, or else its own.
+func (r *Registry) placeOf(name string, own int) int {
+	if at := slices.Index(r.o.Policy, name) + 1; at > 0 {
+		return at
+	}
+	return own
+}
 
 // checkPolicy checks that what the operator chose is there.
 func (r *Registry) checkPolicy(findings []*candidate) error {

@@ -392,7 +392,7 @@ func TestSwapsUnderLoad(t *testing.T) {
 	users := w.slots["open"].running.users
 	w.refs.Unlock()
 	if users != 1 {
-		t.Errorf("the generation that runs has %d users, want the line-up alone", users)
+		t.Errorf("the generation that runs has %d users, want the active set alone", users)
 	}
 }
 

@@ -358,9 +358,7 @@ func (r *Registry) prepare(ctx context.Context, set host.PluginSet) (_ *prepared
 		p.candidates = append(p.candidates, f)
 		g := f.generation
 		g.number = now.Number
-		if at := r.placeIn(f.source); at > 0 {
-			g.place = at
-		}
+		g.place = r.placeOf(f.name, g.place)
 		if !g.off {
 			runs = append(runs, g)
 		}

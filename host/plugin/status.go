@@ -183,7 +183,7 @@ func (r *Registry) status(name string) Status {
 	return r.describe(name, r.slots[name])
 }
 
-// describe says what is known of a name. REQUIRES: looking.
+// describe says what is known of a name. REQUIRES: inspecting.
 func (r *Registry) describe(name string, s *slot) Status {
 	t := r.counters.of(name)
 	st := Status{
@@ -292,7 +292,7 @@ type counterSet struct {
 	by map[string]*counters
 }
 
-// of returns the tally of a name, always the same.
+// of returns the counters of a name, always the same.
 func (t *counterSet) of(name string) *counters {
 	t.mu.Lock()
 	defer t.mu.Unlock()

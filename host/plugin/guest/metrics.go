@@ -76,11 +76,24 @@ func NewMetrics() *Metrics {
 	}
 }
 
-// Collectors returns the metrics for registration.
-func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{
+// metricVec is a metric with a series for each module.
+type metricVec interface {
+	prometheus.Collector
+	DeletePartialMatch(prometheus.Labels) int
+}
+
+func (m *Metrics) vectors() []metricVec {
+	return []metricVec{
 		m.calls, m.verdicts, m.failures, m.seconds, m.fuel, m.instances, m.memory, m.logDropped, m.counters, m.gauges,
 	}
+}
+
+// Collectors returns the metrics for registration.
+func (m *Metrics) Collectors() (list []prometheus.Collector) {
+	for _, v := range m.vectors() {
+		list = append(list, v)
+	}
+	return list
 }
 
 // Forget deletes the series of a plugin that is gone.
@@ -88,11 +101,8 @@ func (m *Metrics) Forget(module string) {
 	m.mu.Lock()
 	delete(m.words, module)
 	m.mu.Unlock()
-	of := prometheus.Labels{"module": module}
-	for _, v := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
-		m.calls, m.verdicts, m.failures, m.seconds, m.fuel, m.instances, m.memory, m.logDropped, m.counters, m.gauges,
-	} {
-		v.DeletePartialMatch(of)
+	for _, v := range m.vectors() {
+		v.DeletePartialMatch(prometheus.Labels{"module": module})
 	}
 }
 
