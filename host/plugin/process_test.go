@@ -22,12 +22,16 @@ import (
 // patience is how long a program may take that is to answer, or to end by itself.
 const patience = 2 * time.Minute
 
-// acceptingScript is a program that accepts everything.
-const acceptingScript = `while read -r line; do
+// answering is a program that answers everything with an action and a message.
+func answering(action, message string) string {
+	return `while read -r line; do
 	id=${line#*'"id":"'}
-	printf '{"id":"%s","action":"accept","msg":""}\n' "${id%%'"'*}"
+	printf '{"id":"%s","action":"` + action + `","msg":"` + message + `"}\n' "${id%%'"'*}"
 done
 `
+}
+
+var acceptingScript = answering("accept", "")
 
 // shellProgram writes a program of the shell and returns its path.
 func shellProgram(t *testing.T, text string) string {
@@ -278,7 +282,7 @@ func TestProgramReplaced(t *testing.T) {
 	if got := poolSays(t, p, 1); got != "accept" {
 		t.Error(got)
 	}
-	putProgram(t, path, strings.Replace(acceptingScript, "accept", "reject", 1))
+	putProgram(t, path, answering("reject", ""))
 	if got := poolSays(t, p, 1); got != "reject" {
 		t.Errorf("after it was replaced: %s", got)
 	}

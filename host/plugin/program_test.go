@@ -7,23 +7,13 @@ import (
 	"testing"
 
 	"talon/host/plugin/sidecar"
-	"talon/internal/testkit"
 )
 
-// programOf writes a program of the shell that answers everything with an action, and
-// returns its path.
+// programOf writes a program that notes its processes and answers everything with an
+// action, and returns its path.
 func programOf(t *testing.T, action string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), action)
-	text := `#!/bin/sh
-echo $$ >>pids
-while read -r line; do
-	id=${line#*'"id":"'}
-	printf '{"id":"%s","action":"` + action + `","msg":"too many\\nwords"}\n' "${id%%'"'*}"
-done
-`
-	testkit.WriteProgram(t, path, text)
-	return path
+	return shellProgram(t, "echo $$ >>pids\n"+answering(action, `too many\\nwords`))
 }
 
 func execOf(path string) []byte { return []byte("exec = '" + path + "'\ntimeout = '10s'\n") }
@@ -93,15 +83,7 @@ func TestProgramLife(t *testing.T) {
 	}
 	w.close()
 	for _, path := range []string{reject, accept} {
-		pids, err := os.ReadFile(filepath.Join(filepath.Dir(path), "pids"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for pid := range strings.Lines(string(pids)) {
-			if _, err := os.Stat("/proc/" + strings.TrimSpace(pid)); err == nil {
-				t.Errorf("process %s of %s still runs", strings.TrimSpace(pid), path)
-			}
-		}
+		gone(t, filepath.Join(filepath.Dir(path), "pids"))
 	}
 }
 
