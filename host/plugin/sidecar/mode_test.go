@@ -183,3 +183,14 @@ func TestParseSigners(t *testing.T) {
 		}
 	}
 }
+
+func TestNames(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"lists": true, "A-1_b": true, "": false, "../x": false, "a.b": false, "a b": false, "ä": false,
+		strings.Repeat("x", 64): true, strings.Repeat("x", 65): false,
+	} {
+		if IsName(name) != ok {
+			t.Errorf("%q may be a name: %v, want %v", name, !ok, ok)
+		}
+	}
+}
