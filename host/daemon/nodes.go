@@ -80,6 +80,15 @@ func (r *role[P]) here() (p P, err error) {
 	return p, err
 }
 
+// askPart asks the part, if this node runs it now.
+func askPart[P part, T any](r *role[P], do func(P) (T, error)) (answer T, err error) {
+	p, err := r.here()
+	if err != nil {
+		return answer, err
+	}
+	return do(p)
+}
+
 // Collectors returns the metrics: those of the present term, if there can be several.
 func (r *role[P]) Collectors() []prometheus.Collector {
 	if r.node == nil {

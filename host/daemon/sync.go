@@ -54,27 +54,16 @@ func (s syncRole) Follow(removed []*host.Event, held []host.HeldChange) {
 }
 
 func (s syncRole) Status(ctx context.Context, q relaysync.Query) (relaysync.Snapshot, error) {
-	p, err := s.here()
-	if err != nil {
-		return relaysync.Snapshot{}, err
-	}
-	return p.Sync.Status(ctx, q)
+	return askPart(s.role, func(p *syncing) (relaysync.Snapshot, error) { return p.Sync.Status(ctx, q) })
 }
 
 func (s syncRole) Now(ctx context.Context, url string) (int, error) {
-	p, err := s.here()
-	if err != nil {
-		return 0, err
-	}
-	return p.Sync.Now(ctx, url)
+	return askPart(s.role, func(p *syncing) (int, error) { return p.Sync.Now(ctx, url) })
 }
 
 func (s syncRole) Unbar(ctx context.Context, url string) error {
-	p, err := s.here()
-	if err != nil {
-		return err
-	}
-	return p.Sync.Unbar(ctx, url)
+	_, err := askPart(s.role, func(p *syncing) (any, error) { return nil, p.Sync.Unbar(ctx, url) })
+	return err
 }
 
 // openSync sets up sync, nil if the operator wants none. The addresses are those that
@@ -347,19 +336,12 @@ func (h huntRole) NoLongerHeld(e gitfetch.Event, released bool) {
 }
 
 func (h huntRole) Status(_ context.Context, limit int) (gitfetch.Status, error) {
-	p, err := h.here()
-	if err != nil {
-		return gitfetch.Status{}, err
-	}
-	return p.Hunter.Status(limit), nil
+	return askPart(h.role, func(p *hunting) (gitfetch.Status, error) { return p.Hunter.Status(limit), nil })
 }
 
 func (h huntRole) FetchNow(_ context.Context, repository, identifier string) error {
-	p, err := h.here()
-	if err != nil {
-		return err
-	}
-	return p.Hunter.FetchNow(repository, identifier)
+	_, err := askPart(h.role, func(p *hunting) (any, error) { return nil, p.Hunter.FetchNow(repository, identifier) })
+	return err
 }
 
 // openHunt sets up the search for git data that other servers have, nil if the

@@ -25,10 +25,8 @@ import (
 	"github.com/gobwas/ws/wsutil"
 	"github.com/spf13/pflag"
 
-	"talon/host"
 	"talon/host/config"
 	"talon/host/plugin/plugintest"
-	"talon/host/relay"
 	"talon/internal/testkit"
 )
 
@@ -231,51 +229,5 @@ func TestServeLimitsEvents(t *testing.T) {
 	testkit.Eventually(t, "no limit for events", func() bool { return clientLimit(t, addr, "events") == "0" })
 	if refused := first.publish(101); refused != "" {
 		t.Errorf("without the module: %s", refused)
-	}
-}
-
-// The bundled throttle leaves the limits alone while there is little to do, lowers
-// them while there is much, within the clamps, and lets go afterwards.
-func TestPoliteTicks(t *testing.T) {
-	ctx := context.Background()
-	plugins := built(t, "plugins/open", "plugins/polite")
-	write(t, plugins, "open.toml", "[config]\nevery = true\n") // a policy has to be there
-	write(t, plugins, "polite.toml", "[config]\nlimit_clients = true\n")
-	core, err := OpenCore(ctx, defaults(t, plugins), slog.New(slog.DiscardHandler), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := core.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	d := New(defaults(t, t.TempDir()), "test", slog.New(slog.DiscardHandler))
-	ticks := d.openTicks(core)
-	ticks.cfg.processors, ticks.cfg.memoryLimit = 1, 0
-	operators := ticks.Limits()
-	idle, busy := 10*time.Millisecond, tickEvery
-	tick := func(cpu time.Duration) host.ClientLimits {
-		ticks.tick(ctx, relay.Telemetry{Interval: tickEvery, Connections: 10}, cpu, 100<<20)
-		return ticks.Limits()
-	}
-	for range 5 {
-		if got := tick(idle); got != operators {
-			t.Fatalf("idle: %+v, want %+v", got, operators)
-		}
-	}
-	got := tick(busy)
-	low := ticks.cfg.min
-	if got.Subscriptions != low.Subscriptions || got.Events != low.Events || got.Queries != low.Queries || got.BytesOut != low.BytesOut {
-		t.Errorf("busy: %+v, want %+v", got, low)
-	}
-	if got.Connections != operators.Connections || got.Filters != operators.Filters {
-		t.Errorf("busy: %+v", got)
-	}
-	if got := tick(idle); got != operators {
-		t.Errorf("idle again: %+v, want %+v", got, operators)
-	}
-	if n := gathered(t, ticks)["talon_client_limits_failures_total"]; n != 0 {
-		t.Errorf("it failed %v times", n)
 	}
 }

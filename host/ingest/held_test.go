@@ -352,10 +352,7 @@ func TestRestarts(t *testing.T) {
 	}{
 		{"recursive", 30618, 3, "repo", []byte{1, 3}},
 		{"listed", 30618, 5, "repo", []byte{4}},
-		{"own", 30618, 1, "repo", []byte{1}},
 		{"stranger", 30618, 9, "repo", nil},
-		{"another repository", 30618, 3, "other", []byte{3}},
-		{"none", 30618, 3, "nothing", nil},
 		{"bad identifier", 30618, 3, "..", nil},
 		{"no state", 1618, 3, "repo", nil},
 	} {

@@ -264,6 +264,8 @@ func (p *Pipeline) run(ctx context.Context, w *writer) error {
 }
 
 type metrics struct {
+	all []prometheus.Collector
+
 	events    *prometheus.CounterVec
 	verify    prometheus.Histogram
 	decision  prometheus.Histogram
@@ -282,55 +284,50 @@ type metrics struct {
 }
 
 func newMetrics() *metrics {
+	m := &metrics{}
 	fast := prometheus.ExponentialBuckets(5e-6, 2.5, 12)
-	return &metrics{
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "talon_events_total", Help: "Events answered, by class of kind, origin and outcome.",
-		}, []string{"class", "origin", "outcome"}),
-		verify: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "talon_verify_seconds", Help: "Time to check an event's id and signature.", Buckets: fast,
-		}),
-		decision: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "talon_decision_seconds", Help: "Time of verification and policy together, of one worker.", Buckets: fast,
-		}),
-		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "talon_decision_wait_seconds", Help: "Time that a decision waited for a module, or for a fact that it reads, while another one was made in its place. Without a module: for what the relay itself reads.",
-			Buckets: prometheus.ExponentialBuckets(1e-3, 2.5, 10),
-		}, []string{"module"}),
-		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "talon_decisions_waiting", Help: "Decisions that wait for a module, or for a fact that it reads, now, without a worker.",
-		}, []string{"module"}),
-		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "talon_commit_items", Help: "Items answered by one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
-		}),
-		redecided: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "talon_redecided_total", Help: "Decisions taken again because a fact had changed.",
-		}),
-		retries: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "talon_redecisions", Help: "How often the decision about one event was taken again.", Buckets: []float64{0, 1, 2, 3, 4, 6, 8},
-		}),
-		contended: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "talon_contended_total", Help: "Events refused because what they depend on changed too fast to decide about them.",
-		}),
-		exclusive: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "talon_exclusive_turns_total", Help: "Decisions that all others waited for, by whether they were made in time.",
-		}, []string{"outcome"}),
-		blocked: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "talon_ingest_blocked_total", Help: "Submissions that had to wait because the queue was full.",
-		}),
-		expired: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "talon_expired_total", Help: "Events removed because they had expired (NIP-40).",
-		}),
-		held: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "talon_held_total", Help: "Changes in purgatory, by what became of the event, and its kind.",
-		}, []string{"fate", "kind"}),
-		releases: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "talon_arrivals_total", Help: "Arrivals of git data, by whether they released events.",
-		}, []string{"outcome"}),
-		overQuota: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "talon_held_quota_refused_total", Help: "Events refused since as much of their author or network waits for git data as may.",
-		}, []string{"limit"}),
-	}
+	m.events = m.vector("events_total", "Events answered, by class of kind, origin and outcome.", "class", "origin", "outcome")
+	m.verify = m.histogram("verify_seconds", "Time to check an event's id and signature.", fast)
+	m.decision = m.histogram("decision_seconds", "Time of verification and policy together, of one worker.", fast)
+	m.waits = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: metricPrefix + "decision_wait_seconds", Help: "Time that a decision waited for a module, or for a fact that it reads, while another one was made in its place. Without a module: for what the relay itself reads.",
+		Buckets: prometheus.ExponentialBuckets(1e-3, 2.5, 10),
+	}, []string{"module"})
+	m.waiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: metricPrefix + "decisions_waiting", Help: "Decisions that wait for a module, or for a fact that it reads, now, without a worker.",
+	}, []string{"module"})
+	m.all = append(m.all, m.waits, m.waiting)
+	m.batch = m.histogram("commit_items", "Items answered by one commit.", prometheus.ExponentialBuckets(1, 2, 10))
+	m.redecided = m.counter("redecided_total", "Decisions taken again because a fact had changed.")
+	m.retries = m.histogram("redecisions", "How often the decision about one event was taken again.", []float64{0, 1, 2, 3, 4, 6, 8})
+	m.contended = m.counter("contended_total", "Events refused because what they depend on changed too fast to decide about them.")
+	m.exclusive = m.vector("exclusive_turns_total", "Decisions that all others waited for, by whether they were made in time.", "outcome")
+	m.blocked = m.counter("ingest_blocked_total", "Submissions that had to wait because the queue was full.")
+	m.expired = m.counter("expired_total", "Events removed because they had expired (NIP-40).")
+	m.held = m.vector("held_total", "Changes in purgatory, by what became of the event, and its kind.", "fate", "kind")
+	m.releases = m.vector("arrivals_total", "Arrivals of git data, by whether they released events.", "outcome")
+	m.overQuota = m.vector("held_quota_refused_total", "Events refused since as much of their author or network waits for git data as may.", "limit")
+	return m
+}
+
+const metricPrefix = "talon_"
+
+func (m *metrics) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: metricPrefix + name, Help: help})
+	m.all = append(m.all, c)
+	return c
+}
+
+func (m *metrics) vector(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricPrefix + name, Help: help}, labels)
+	m.all = append(m.all, v)
+	return v
+}
+
+func (m *metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: metricPrefix + name, Help: help, Buckets: buckets})
+	m.all = append(m.all, h)
+	return h
 }
 
 func (m *metrics) answered(a answer) {
@@ -372,9 +369,8 @@ func (m *metrics) released(released []host.Released, err error) {
 
 // Collectors returns the pipeline's metrics.
 func (p *Pipeline) Collectors() []prometheus.Collector {
-	m := p.metrics
 	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "talon_ingest_queue", Help: "Items that wait for the writer.",
+		Name: metricPrefix + "ingest_queue", Help: "Items that wait for the writer.",
 	}, func() float64 { return float64(p.schedule.depth()) })
-	return []prometheus.Collector{m.events, m.verify, m.decision, m.waits, m.batch, m.redecided, m.retries, m.contended, m.exclusive, m.blocked, m.expired, m.held, m.releases, m.overQuota, depth, m.waiting}
+	return append(slices.Clone(p.metrics.all), depth)
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -85,23 +86,17 @@ func newMetrics() *metrics {
 	m.open = m.gauge("connections", "Open websocket connections.")
 	m.accepted = m.counter("connections_total", "Websocket connections that were accepted.")
 	rejected := m.vector("connections_rejected_total", "Connections that were not accepted, by reason.", "reason")
-	for i := range m.rejected {
-		m.rejected[i] = rejected.WithLabelValues(refusal(i).String())
-	}
+	resolve(rejected, m.rejected[:], func(i int) fmt.Stringer { return refusal(i) })
 	for i := range m.cut {
 		m.cut[i] = m.tally("connections_closed_total", "Connections that ended, by reason.", prometheus.Labels{"reason": closeCause(i).String()})
 	}
 	held := m.vector("limited_total", "What had to wait or was refused because of the limits for clients of the moment, by limit.", "limit")
-	for i := range m.limited {
-		m.limited[i] = held.WithLabelValues(limited(i).String())
-	}
+	resolve(held, m.limited[:], func(i int) fmt.Stringer { return limited(i) })
 	for i := range m.in {
 		m.in[i] = m.tally("messages_in_total", "Messages from clients, by verb.", prometheus.Labels{"verb": wire.Verb(i).String()})
 	}
 	out := m.vector("messages_out_total", "Messages to clients, by type.", "type")
-	for i := range m.out {
-		m.out[i] = out.WithLabelValues(outKind(i).String())
-	}
+	resolve(out, m.out[:], func(i int) fmt.Stringer { return outKind(i) })
 	m.malformed = m.counter("messages_malformed_total", "Messages that were not understood.")
 	m.throttled = m.counter("messages_throttled_total", "Messages before which reading paused because of the rate.")
 	m.bytesIn = m.tally("bytes_in_total", "Bytes read from clients, as on the wire.", nil)
@@ -113,9 +108,7 @@ func newMetrics() *metrics {
 	))
 	m.queueBytes = m.gauge("queue_bytes", "Bytes that wait to be sent, of all connections.")
 	oks := m.vector("ok_total", "Answers to EVENT, by outcome.", "code")
-	for i := range m.ok {
-		m.ok[i] = oks.WithLabelValues(host.Code(i).String())
-	}
+	resolve(oks, m.ok[:], func(i int) fmt.Stringer { return host.Code(i) })
 	m.okError = oks.WithLabelValues("error")
 
 	auth := m.vector("auth_total", "AUTH messages, by result.", "result")
@@ -133,9 +126,7 @@ func newMetrics() *metrics {
 	m.reqTime, m.countTime = times.WithLabelValues("REQ"), times.WithLabelValues("COUNT")
 	m.slowQueries = m.counter("queries_timed_out_total", "Reads of the store that took too long.")
 	refused := m.vector("queries_refused_total", "REQ, COUNT and NEG-OPEN that the policy did not allow, by its answer.", "action")
-	for i := range m.refusedQueries {
-		m.refusedQueries[i] = refused.WithLabelValues(queryRefusal(i).String())
-	}
+	resolve(refused, m.refusedQueries[:], func(i int) fmt.Stringer { return queryRefusal(i) })
 	m.panics = m.counter("panics_total", "Panics that were caught in a connection.")
 
 	m.negSessions = m.gauge("negentropy_sessions", "Negentropy sessions that are open.")
@@ -153,6 +144,13 @@ func newMetrics() *metrics {
 	m.all = append(m.all, build)
 	m.negBuild = build
 	return m
+}
+
+// resolve fills in the counters of a vector, by the labels that their places stand for.
+func resolve(of *prometheus.CounterVec, counters []prometheus.Counter, label func(i int) fmt.Stringer) {
+	for i := range counters {
+		counters[i] = of.WithLabelValues(label(i).String())
+	}
 }
 
 func (m *metrics) gauge(name, help string) prometheus.Gauge {

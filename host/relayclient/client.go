@@ -44,29 +44,46 @@ func (c *Conn) send(ctx context.Context, text []byte) error {
 // and notices handed on.
 func (c *Conn) next(ctx context.Context) (wire.Answer, error) {
 	for {
-		if c.err != nil {
-			return wire.Answer{}, c.err
-		}
-		text, err := c.socket.Read()
+		text, err := c.read(ctx)
 		if err != nil {
-			return wire.Answer{}, c.fail(ctx, err)
+			return wire.Answer{}, err
 		}
-		a, err := wire.ParseAnswer(text)
-		if err != nil {
-			return wire.Answer{}, c.fail(ctx, fmt.Errorf("the relay sent a message that is not understood: %w", err))
+		a, err := c.take(ctx, text)
+		if err != nil || a.Verb != wire.AnswerNotice && a.Verb != wire.OtherAnswer {
+			return a, err
 		}
-		switch a.Verb {
-		case wire.AnswerAuth:
-			c.challenge, c.proven = a.Text, false
-			return a, nil
-		case wire.AnswerNotice:
-			if c.opts.Notice != nil {
-				c.opts.Notice(a.Text)
-			}
-		case wire.OtherAnswer:
-		default:
-			return a, nil
-		}
+		c.notice(a)
+	}
+}
+
+// read returns the next message.
+func (c *Conn) read(ctx context.Context) ([]byte, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	text, err := c.socket.Read()
+	if err != nil {
+		return nil, c.fail(ctx, err)
+	}
+	return text, nil
+}
+
+// take reads an answer, and remembers it if it is a challenge.
+func (c *Conn) take(ctx context.Context, text []byte) (wire.Answer, error) {
+	a, err := wire.ParseAnswer(text)
+	if err != nil {
+		return wire.Answer{}, c.fail(ctx, fmt.Errorf("the relay sent a message that is not understood: %w", err))
+	}
+	if a.Verb == wire.AnswerAuth {
+		c.challenge, c.proven = a.Text, false
+	}
+	return a, nil
+}
+
+// notice hands a notice on.
+func (c *Conn) notice(a wire.Answer) {
+	if a.Verb == wire.AnswerNotice && c.opts.Notice != nil {
+		c.opts.Notice(a.Text)
 	}
 }
 
@@ -111,10 +128,7 @@ func (c *Conn) ask(ctx context.Context, filter []byte, yield func(e *host.Event)
 		case wire.AnswerEOSE:
 			more = false
 		case wire.AnswerClosed:
-			if a.Text == "" {
-				return "it gives no reason", nil
-			}
-			return a.Text, nil
+			return nonEmpty(a.Text), nil
 		}
 	}
 	return "", c.send(ctx, []byte(`["CLOSE","`+sub+`"]`))
@@ -261,12 +275,9 @@ func (c *Conn) closeNeg(ctx context.Context, sub string) error {
 // none. To the first one many relays answer with a notice.
 func (c *Conn) negAnswer(ctx context.Context, sub string, first bool) (body, reason string, err error) {
 	for {
-		if c.err != nil {
-			return "", "", c.err
-		}
-		text, err := c.socket.Read()
+		text, err := c.read(ctx)
 		if err != nil {
-			return "", "", c.fail(ctx, err)
+			return "", "", err
 		}
 		if verb, id, body, ok := wire.NegAnswer(text); ok && id == sub {
 			switch verb {
@@ -276,21 +287,14 @@ func (c *Conn) negAnswer(ctx context.Context, sub string, first bool) (body, rea
 				return "", nonEmpty(body), nil
 			}
 		}
-		a, err := wire.ParseAnswer(text)
-		if err != nil {
-			return "", "", c.fail(ctx, fmt.Errorf("the relay sent a message that is not understood: %w", err))
+		a, err := c.take(ctx, text)
+		switch {
+		case err != nil:
+			return "", "", err
+		case first && a.Verb == wire.AnswerNotice:
+			return "", nonEmpty(a.Text), nil
 		}
-		switch a.Verb {
-		case wire.AnswerAuth:
-			c.challenge, c.proven = a.Text, false
-		case wire.AnswerNotice:
-			if first {
-				return "", nonEmpty(a.Text), nil
-			}
-			if c.opts.Notice != nil {
-				c.opts.Notice(a.Text)
-			}
-		}
+		c.notice(a)
 	}
 }
 

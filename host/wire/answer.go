@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
-	"unicode/utf8"
 
 	"talon/host"
 )
@@ -39,10 +38,10 @@ type Answer struct {
 // Elements beyond those of the NIP are skipped, and a reason may be missing: not
 // every relay is exact, and a client has to get along with it.
 func ParseAnswer(data []byte) (Answer, error) {
-	if !utf8.Valid(data) {
-		return Answer{}, invalid("not valid UTF-8")
+	s, err := newScanner(data)
+	if err != nil {
+		return Answer{}, err
 	}
-	s := scanner{text: shared(data)}
 	if !s.take('[') || s.space() != '"' {
 		return Answer{}, invalid("a message must be a JSON array that begins with its verb")
 	}

@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"math"
-	"unicode/utf8"
 	"unsafe"
 
 	"talon/host"
@@ -16,10 +15,10 @@ import (
 // Event.JSON is the text as it was sent, or a new one where that had white space
 // or fields of its own: those would be stored and served for free.
 func ParseEvent(data []byte) (*host.Event, error) {
-	if !utf8.Valid(data) {
-		return nil, invalid("not valid UTF-8")
+	s, err := newScanner(data)
+	if err != nil {
+		return nil, err
 	}
-	s := scanner{text: shared(data)}
 	e, err := s.ownEvent()
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
-	"unicode/utf8"
 
 	"talon/host"
 )
@@ -18,10 +17,10 @@ import (
 // An element that is not of NIP-01 is refused as "unsupported: …" rather than
 // ignored: the answer would be to another question.
 func ParseFilter(data []byte, lim *Limits) (host.Filter, error) {
-	if !utf8.Valid(data) {
-		return host.Filter{}, invalid("not valid UTF-8")
+	s, err := newScanner(data)
+	if err != nil {
+		return host.Filter{}, err
 	}
-	s := scanner{text: shared(data)}
 	f, err := s.filter(lim)
 	if err != nil {
 		return host.Filter{}, err

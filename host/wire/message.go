@@ -70,10 +70,10 @@ type Message struct {
 // it returns what was understood before it, so that the answer can name the
 // subscription or the event.
 func ParseMessage(data []byte, lim *Limits) (Message, error) {
-	if !utf8.Valid(data) {
-		return Message{}, invalid("not valid UTF-8")
+	s, err := newScanner(data)
+	if err != nil {
+		return Message{}, err
 	}
-	s := scanner{text: shared(data)}
 	var m Message
 	if !s.take('[') {
 		return m, invalid("a message must be a JSON array")

@@ -17,6 +17,14 @@ type scanner struct {
 	spaced bool // white space was seen between tokens
 }
 
+// newScanner returns a scanner over a copy of data.
+func newScanner(data []byte) (scanner, error) {
+	if !utf8.Valid(data) {
+		return scanner{}, invalid("not valid UTF-8")
+	}
+	return scanner{text: shared(data)}, nil
+}
+
 // space skips white space and returns the next byte, 0 at the end.
 func (s *scanner) space() byte {
 	for s.at < len(s.text) {
