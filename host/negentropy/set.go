@@ -314,10 +314,7 @@ func (s *items) sumUp(k int) {
 func (s *Set) With(list ...Item) *Set {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b Item) int {
-		if c := cmp.Compare(a.CreatedAt, b.CreatedAt); c != 0 {
-			return c
-		}
-		return compareIDs(&a.ID, &b.ID)
+		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), compareIDs(&a.ID, &b.ID))
 	})
 	list, places := s.lacking(slices.Compact(list))
 	if len(list) == 0 {

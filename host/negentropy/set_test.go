@@ -1,6 +1,7 @@
 package negentropy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"math/big"
@@ -37,18 +38,12 @@ func (s *Set) list() []Item {
 }
 
 func ascending(a, b Item) int {
-	if a.CreatedAt != b.CreatedAt {
-		return int(a.CreatedAt) - int(b.CreatedAt)
-	}
-	return compareIDs(&a.ID, &b.ID)
+	return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), compareIDs(&a.ID, &b.ID))
 }
 
 // newestFirst is the order of NIP-01 answers.
 func newestFirst(a, b Item) int {
-	if a.CreatedAt != b.CreatedAt {
-		return int(b.CreatedAt) - int(a.CreatedAt)
-	}
-	return compareIDs(&a.ID, &b.ID)
+	return cmp.Or(cmp.Compare(b.CreatedAt, a.CreatedAt), compareIDs(&a.ID, &b.ID))
 }
 
 func TestBuildOrders(t *testing.T) {

@@ -87,26 +87,11 @@ func writeTranscripts(t *testing.T, path string) {
 				tr.Server = append(tr.Server, it)
 			}
 		}
-		client, err := NewClient(transcriptSet(tr.Client), ClientLimits{Frame: tr.Frame, IDs: 1e6, Rounds: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
-		server, err := NewServer(transcriptSet(tr.Server), tr.Frame)
-		if err != nil {
-			t.Fatal(err)
-		}
-		msg, err := client.Initiate()
-		for done := false; err == nil && !done; {
+		m := meet(t, transcriptSet(tr.Client), transcriptSet(tr.Server), tr.Frame)
+		for _, msg := range m.sent {
 			tr.Messages = append(tr.Messages, hex.EncodeToString(msg))
-			if msg, err = server.Reconcile(msg); err == nil {
-				tr.Messages = append(tr.Messages, hex.EncodeToString(msg))
-				msg, done, err = client.Reconcile(msg)
-			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		tr.Have, tr.Need = sortedHex(client.Have()), sortedHex(client.Need())
+		tr.Have, tr.Need = sortedHex(m.client.Have()), sortedHex(m.client.Need())
 		if len(tr.Have) != c.client || len(tr.Need) != c.server {
 			t.Fatalf("%s: have %d, need %d", tr.Name, len(tr.Have), len(tr.Need))
 		}
@@ -149,15 +134,10 @@ func (tr *transcript) replay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := NewServer(transcriptSet(tr.Server), tr.Frame)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := mustServer(t, transcriptSet(tr.Server), tr.Frame)
 	msgs := make([][]byte, len(tr.Messages))
 	for i, m := range tr.Messages {
-		if msgs[i], err = hex.DecodeString(m); err != nil {
-			t.Fatal(err)
-		}
+		msgs[i] = unhex(t, m)
 	}
 
 	got, err := client.Initiate()

@@ -75,26 +75,11 @@ func TestLandingPages(t *testing.T) {
 					want[repoOf("owl", e.D()).Path()] = true
 				}
 			}
-			path, pages := "/", 0
-			for ; path != "" && pages < 100; pages++ {
-				d := w.get(path).status(t, 200)
-				path = ""
-				listed := 0
-				for _, href := range d.hrefs() {
-					if strings.HasSuffix(href, ".git") {
-						delete(want, href)
-						listed++
-					}
-					if strings.HasPrefix(href, "?") {
-						path = "/" + href
-					}
-				}
-				if listed > maxListed {
-					t.Errorf("%d on one page", listed)
-				}
+			for href := range w.listed() {
+				delete(want, href)
 			}
 			if len(want) > 0 {
-				t.Errorf("not found on %d pages: %v", pages, want)
+				t.Errorf("not found: %v", want)
 			}
 		})
 	}
@@ -108,20 +93,37 @@ func TestLandingSecond(t *testing.T) {
 	}
 	older := event("owl", grasp.KindAnnouncement, now-1, "", host.Tag{"d", "older"})
 	w.host(w.publish(older))
-	path, found := "/", false
-	for pages := 0; path != "" && pages < 10; pages++ {
-		d := w.get(path).status(t, 200)
-		found = found || slices.Contains(d.hrefs(), repoOf("owl", "older").Path())
+	if !w.listed()[repoOf("owl", "older").Path()] {
+		t.Error("older repositories are not found")
+	}
+}
+
+// listed goes from page to page of the list, and returns the repositories.
+func (w *world) listed() map[string]bool {
+	w.t.Helper()
+	found := map[string]bool{}
+	path := "/"
+	for pages := 0; path != ""; pages++ {
+		if pages == 100 {
+			w.t.Fatalf("the list goes on at %q", path)
+		}
+		listed := 0
+		hrefs := w.get(path).status(w.t, 200).hrefs()
 		path = ""
-		for _, href := range d.hrefs() {
+		for _, href := range hrefs {
+			if strings.HasSuffix(href, ".git") {
+				found[href] = true
+				listed++
+			}
 			if strings.HasPrefix(href, "?") {
 				path = "/" + href
 			}
 		}
+		if listed > maxListed {
+			w.t.Errorf("%d on one page", listed)
+		}
 	}
-	if !found || path != "" {
-		t.Errorf("older repositories are found: %v; the list still goes on at %q", found, path)
-	}
+	return found
 }
 
 // A page for a repository says all that is known of it here.
