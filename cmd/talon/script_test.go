@@ -54,6 +54,9 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	strategies := plugintest.Build(t, "plugins/layered-v5", "plugins/polite")
+	if err := addCode(compiled(t), plugintest.MachineCode(t, "plugins/layered-v5", "plugins/polite")); err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
