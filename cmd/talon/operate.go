@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,24 @@ func operating(cmd *cobra.Command, do func(cmd *cobra.Command, server *admin.Cli
 	return cmd
 }
 
+// showing makes a command that asks the running server, and writes what it found as text, or as JSON.
+func showing[T any](cmd *cobra.Command, usageJSON string,
+	ask func(ctx context.Context, server *admin.Client, args []string) (T, error),
+	write func(w io.Writer, found T, now time.Time) error,
+) *cobra.Command {
+	jsonFlag(cmd, usageJSON)
+	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		found, err := ask(cmd.Context(), server, args)
+		if err != nil {
+			return err
+		}
+		return printFound(cmd, found, func(w io.Writer) error { return write(w, found, time.Now()) })
+	})
+}
+
+// everything is what --json is for where a table shows less.
+const everything = "write everything that is known, as JSON"
+
 // runningServer returns the server at the admin socket.
 func runningServer(cfg *config.Config) (*admin.Client, error) {
 	path := cfg.Admin()
@@ -76,15 +95,11 @@ func huntStatusCommand() *cobra.Command {
 		Short: "List what is searched for, and how git servers are treated",
 		Args:  cobra.NoArgs,
 	}
-	jsonFlag(cmd, "write everything that is known, as JSON")
 	cmd.Flags().IntVar(&limit, "limit", 50, "`number` of repositories and of domains")
-	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, _ []string) error {
-		status, err := server.Hunt(cmd.Context(), limit)
-		if err != nil {
-			return err
-		}
-		return printFound(cmd, status, func(w io.Writer) error { return writeHunt(w, &status, time.Now()) })
-	})
+	return showing(cmd, everything, func(ctx context.Context, server *admin.Client, _ []string) (*gitfetch.Status, error) {
+		status, err := server.Hunt(ctx, limit)
+		return &status, err
+	}, writeHunt)
 }
 
 func huntNowCommand() *cobra.Command {
@@ -207,22 +222,19 @@ With a relay's URL: that relay, and the repositories that list it. With a reposi
   talon sync status npub1…/talon --json`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	jsonFlag(cmd, "write everything that is known, as JSON")
 	cmd.Flags().IntVar(&limit, "limit", 50, "`number` of relays and of repositories")
-	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+	ask := func(ctx context.Context, s *admin.Client, args []string) (*relaysync.Snapshot, error) {
 		q := relaysync.Query{Limit: limit}
 		if len(args) == 1 {
 			var err error
 			if q.Relay, q.Repository, err = parseSynced(args[0]); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		status, err := server.Sync(cmd.Context(), q)
-		if err != nil {
-			return err
-		}
-		return printFound(cmd, status, func(w io.Writer) error { return writeSync(w, &status, time.Now()) })
-	})
+		status, err := s.Sync(ctx, q)
+		return &status, err
+	}
+	return showing(cmd, everything, ask, writeSync)
 }
 
 func syncNowCommand() *cobra.Command {
@@ -363,7 +375,7 @@ It asks the database, so it may run anywhere. A node that has not renewed its se
   talon cluster status --store /etc/talon/store --json`,
 		Args: cobra.NoArgs,
 	}
-	jsonFlag(cmd, "write everything that is known, as JSON")
+	jsonFlag(cmd, everything)
 	return configured(cmd, config.Always, func(cmd *cobra.Command, cfg *config.Config, _ *slog.Logger, _ []string) error {
 		url, err := cfg.Postgres()
 		if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,19 +21,13 @@ import (
 )
 
 func pluginListCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return showing(&cobra.Command{
 		Use:   "list",
 		Short: "List the plugins, and why one does not run",
 		Args:  cobra.NoArgs,
-	}
-	jsonFlag(cmd, "write everything that is known, as JSON")
-	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, _ []string) error {
-		list, err := server.List(cmd.Context())
-		if err != nil {
-			return err
-		}
-		return printFound(cmd, list, func(w io.Writer) error { return writeList(w, list, time.Now()) })
-	})
+	}, everything, func(ctx context.Context, server *admin.Client, _ []string) ([]plugin.Status, error) {
+		return server.List(ctx)
+	}, writeList)
 }
 
 // writeList writes a line for each plugin. Below it stands what is wrong with it,
@@ -137,24 +132,22 @@ func saidText(s *plugin.Said) string {
 }
 
 func pluginShowCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return showing(&cobra.Command{
 		Use:   "show NAME",
 		Short: "Show everything that is known of a plugin",
 		Args:  cobra.ExactArgs(1),
-	}
-	jsonFlag(cmd, "write it as JSON")
-	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
-		list, err := server.List(cmd.Context())
+	}, "write it as JSON", func(ctx context.Context, server *admin.Client, args []string) (*plugin.Status, error) {
+		list, err := server.List(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for i := range list {
-			if s := &list[i]; s.Name == args[0] {
-				return printFound(cmd, s, func(w io.Writer) error { return writeStatus(w, s, time.Now()) })
+			if list[i].Name == args[0] {
+				return &list[i], nil
 			}
 		}
-		return fmt.Errorf("%w: %.80q; talon plugin list shows all", plugin.ErrUnknown, args[0])
-	})
+		return nil, fmt.Errorf("%w: %.80q; talon plugin list shows all", plugin.ErrUnknown, args[0])
+	}, writeStatus)
 }
 
 func writeStatus(w io.Writer, s *plugin.Status, now time.Time) error {
@@ -228,26 +221,21 @@ func writeRest(t table, s *plugin.Status, now time.Time) error {
 const leftOut = "the server's option policy does not name it"
 
 func pluginWhyCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return showing(&cobra.Command{
 		Use:   "why EVENT",
 		Short: "Say which plugin decided about an event, and how",
 		Long: `Say which plugin decided about an event, and how. The event is a note, a nevent, or the 64 hex digits of its id.
 
 The server remembers the last decisions; the option decisions of talon serve says how many.`,
 		Args: cobra.ExactArgs(1),
-	}
-	jsonFlag(cmd, "write it as JSON")
-	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+	}, "write it as JSON", func(ctx context.Context, server *admin.Client, args []string) (*plugin.Why, error) {
 		id, err := nip19.ParseEventID(strings.TrimPrefix(args[0], "nostr:"))
 		if err != nil {
-			return fmt.Errorf("the event %.80q is wrong: %w", args[0], err)
+			return nil, fmt.Errorf("the event %.80q is wrong: %w", args[0], err)
 		}
-		why, err := server.Why(cmd.Context(), host.ID(id))
-		if err != nil {
-			return err
-		}
-		return printFound(cmd, why, func(w io.Writer) error { return writeWhy(w, &why, time.Now()) })
-	})
+		why, err := server.Why(ctx, host.ID(id))
+		return &why, err
+	}, writeWhy)
 }
 
 func writeWhy(w io.Writer, why *plugin.Why, now time.Time) error {
@@ -275,15 +263,11 @@ func pluginDisagreementsCommand() *cobra.Command {
 		Short: "Show events about which a plugin in shadow mode and the chain disagree",
 		Args:  cobra.ExactArgs(1),
 	}
-	jsonFlag(cmd, "write them as JSON")
 	cmd.Flags().IntVar(&limit, "limit", 20, "`events` to show, the newest first")
-	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {
-		list, err := server.Disagreements(cmd.Context(), args[0], limit)
-		if err != nil {
-			return err
-		}
-		return printFound(cmd, list, func(w io.Writer) error { return writeDisagreements(w, list, time.Now()) })
-	})
+	ask := func(ctx context.Context, s *admin.Client, args []string) ([]plugin.Disagreement, error) {
+		return s.Disagreements(ctx, args[0], limit)
+	}
+	return showing(cmd, "write them as JSON", ask, writeDisagreements)
 }
 
 func writeDisagreements(w io.Writer, list []plugin.Disagreement, now time.Time) error {
