@@ -18,7 +18,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host/store/metrics"
 	"talon/host/store/semantics"
@@ -417,15 +416,3 @@ func (s *Store) drop() {
 	}
 	s.conn = nil
 }
-
-func newMetrics(s *Store) *metrics.Metrics {
-	return metrics.New(metrics.Log, "Time that an operation takes, the wait for a connection included.", s.total.Load, func() float64 {
-		if s.pool == nil {
-			return 0
-		}
-		return float64(s.pool.Stat().AcquiredConns())
-	})
-}
-
-// Collectors returns the metrics of the store.
-func (s *Store) Collectors() []prometheus.Collector { return s.metrics.Collectors }
