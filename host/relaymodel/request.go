@@ -187,7 +187,7 @@ func (r *Relay) goOn(c *conn) {
 	}
 }
 
-// sendAnswers sends up to most events, and what ends their answers.
+// sendAnswers sends up to limit events, and what ends their answers.
 func (r *Relay) sendAnswers(c *conn, limit int) {
 	for len(c.answers) > 0 {
 		a := c.answers[0]

@@ -114,7 +114,7 @@ func (o ownNames) list() (urls []string) {
 	return urls
 }
 
-// relayList normalises the relays of an announcement: each once, up to most of them,
+// relayList normalises the relays of an announcement: each once, up to limit of them,
 // without our own.
 func (o ownNames) relayList(list []string, limit int) (urls []string) {
 	seen := map[string]bool{}

@@ -190,7 +190,7 @@ func (n *reconciliation) learn(s *Session) {
 	known.Compared(&n.fetch.cmd.Filter)
 }
 
-// closeRequest ends the protocol's session.
+// hangUp ends the protocol's session.
 func (n *reconciliation) hangUp(s *Session) {
 	if n.wire != "" {
 		s.send([]byte(`["NEG-CLOSE","` + n.wire + `"]`))

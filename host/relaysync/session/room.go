@@ -90,7 +90,7 @@ func (s *Session) giveUpSlot() {
 }
 
 // noSlot takes the news that the relay has refused a request because there are too many
-// already. It is sent again when another one has ended. most is how many the relay says
+// already. It is sent again when another one has ended. limit is how many the relay says
 // that it takes; 0: it does not say.
 func (s *Session) noSlot(r *request, limit int, reason string) {
 	settled := r.settled
@@ -207,7 +207,7 @@ func (s *Session) startFetches() {
 	}
 }
 
-// nextStart returns when begin can do more.
+// nextStart returns when startFetches can do more.
 func (s *Session) nextStart() int64 {
 	p := &s.pace
 	switch {
@@ -259,7 +259,7 @@ func (s *Session) largest() (r *request, n *reconciliation, bytes int) {
 }
 
 // tooLarge takes the news that a message was too large: the longest one that is not
-// answered. Whoever sent it makes it smaller. most is how long the relay says that it may
+// answered. Whoever sent it makes it smaller. limit is how long the relay says that it may
 // be; 0: it does not say.
 func (s *Session) tooLarge(limit int, reason string) {
 	r, n, bytes := s.largest()

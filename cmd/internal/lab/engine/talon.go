@@ -73,7 +73,7 @@ func newTalon(e *engine, w *world.Talon) *talon {
 	return t
 }
 
-// start begins, or begins again. With sane set, its memory was saved.
+// start begins, or begins again.
 func (t *talon) start(first bool) error {
 	t.runs++
 	t.known = known.New(t.hash, t.limits.Refused, t.limits.RefusedAge)

@@ -247,7 +247,7 @@ func newStream(seed uint64, name string) stream {
 // chance is true with a probability.
 func (s stream) chance(p float64) bool { return s.Float64() < p }
 
-// between returns a number from least to most.
+// between returns a number from low to limit.
 func (s stream) between(low, limit int) int { return low + s.IntN(max(1, limit-low+1)) }
 
 // exponential returns a number with a mean.
