@@ -137,7 +137,9 @@ func (c *Client) askWith(ctx context.Context, method, path string, query url.Val
 }
 
 // request returns the server's answer if that is 200; else what it says is wrong.
-func (c *Client) request(ctx context.Context, by *http.Client, method, path string, query url.Values, header http.Header, body []byte) (*http.Response, error) {
+func (c *Client) request(
+	ctx context.Context, by *http.Client, method, path string, query url.Values, header http.Header, body []byte,
+) (*http.Response, error) {
 	at := url.URL{Scheme: "http", Host: "talon", Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
 	if err != nil {

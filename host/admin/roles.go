@@ -166,7 +166,8 @@ func (h *handler) syncs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	status, err := h.Sync.Status(r.Context(), relaysync.Query{Relay: values.Get("relay"), Repository: values.Get("repository"), Limit: limit})
+	q := relaysync.Query{Relay: values.Get("relay"), Repository: values.Get("repository"), Limit: limit}
+	status, err := h.Sync.Status(r.Context(), q)
 	return status, syncProblem(err)
 }
 

@@ -132,7 +132,8 @@ type parts struct {
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
-	p = &parts{core: core, ingest: retry.New(core.Pipeline), registry: newRegistry(d.version, d.cfg.MetricsPrefix, core.Node.Name())}
+	p = &parts{core: core, ingest: retry.New(core.Pipeline)}
+	p.registry = newRegistry(d.version, d.cfg.MetricsPrefix, core.Node.Name())
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
 	}

@@ -346,8 +346,8 @@ type reply struct {
 func (r *rig) send(t testing.TB, src *host.Source, answers chan<- reply, events ...*host.Event) {
 	t.Helper()
 	for _, e := range events {
-		err := r.Submit(context.Background(), &host.Item{Event: e, Source: src, Done: func(v host.Verdict, err error) { answers <- reply{v, err} }})
-		if err != nil {
+		done := func(v host.Verdict, err error) { answers <- reply{v, err} }
+		if err := r.Submit(context.Background(), &host.Item{Event: e, Source: src, Done: done}); err != nil {
 			t.Fatal(err)
 		}
 	}
