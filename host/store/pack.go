@@ -150,13 +150,26 @@ func textSize(row []byte) int64 {
 	return int64(len(row))
 }
 
-// hexOf has the two characters of each byte, as they lie in memory.
+// hexOf has the two characters of each byte, the first in the lower half.
 var hexOf = func() (of [256]uint16) {
 	for i := range of {
-		of[i] = binary.NativeEndian.Uint16(hex.AppendEncode(nil, []byte{byte(i)}))
+		of[i] = binary.LittleEndian.Uint16(hex.AppendEncode(nil, []byte{byte(i)}))
 	}
 	return of
 }()
+
+// encodeHex writes the hex of from, which is nearly half of what unpack does: four bytes at a
+// time. REQUIRES: to is twice as long.
+func encodeHex(to, from []byte) {
+	for len(from) >= 4 && len(to) >= 8 {
+		four := uint64(hexOf[from[0]]) | uint64(hexOf[from[1]])<<16 | uint64(hexOf[from[2]])<<32 | uint64(hexOf[from[3]])<<48
+		binary.LittleEndian.PutUint64(to, four)
+		to, from = to[8:], from[4:]
+	}
+	for i, c := range from {
+		binary.LittleEndian.PutUint16(to[2*i:], hexOf[c])
+	}
+}
 
 var errPacked = errors.New("a packed text is damaged: run `talon check`")
 
@@ -194,9 +207,7 @@ func unpack(b, row []byte) ([]byte, error) {
 			}
 			start := len(text)
 			text = text[:start+2*int(number)]
-			for i, c := range row[:number] {
-				binary.NativeEndian.PutUint16(text[start+2*i:], hexOf[c])
-			}
+			encodeHex(text[start:], row[:number])
 			row = row[number:]
 		case pieceFragment:
 			if number-1 >= uint64(len(fragments)) || uint64(len(fragments[number-1])) > room {
