@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"talon/host"
-	"talon/host/negentropy"
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/match"
 	"talon/host/relaysync/relaysynctest"
@@ -116,13 +115,14 @@ func (g *rig) effect(e Effect) {
 			}
 		}
 	case Build:
-		var b negentropy.Builder
+		local := LocalSet{Within: e.Within}
 		for _, x := range g.stored {
 			if e.Filter.Matches(x) {
-				b.Add(negentropy.Item{CreatedAt: uint64(x.CreatedAt), ID: x.ID})
+				local.Add(x.CreatedAt, x.ID)
 			}
 		}
-		g.Built(g.now, e.Ticket, b.Build(), Outside{}, nil)
+		set, outside := local.Built()
+		g.Built(g.now, e.Ticket, set, outside, nil)
 	case Lookup:
 		g.Missing(g.now, e.Ticket, slices.DeleteFunc(slices.Clone(e.IDs), func(id host.ID) bool { return g.stored[id] != nil }), true)
 	case Read:

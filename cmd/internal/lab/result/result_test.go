@@ -398,3 +398,9 @@ func checkDocs(t *testing.T, of reflect.Type, seen map[reflect.Type]bool) {
 		}
 	}
 }
+
+func TestCounted(t *testing.T) {
+	if got := Counted(1, "seed") + ", " + Counted(2, "seed"); got != "1 seed, 2 seeds" {
+		t.Error(got)
+	}
+}
