@@ -9,7 +9,6 @@ package textcache
 import (
 	"math/bits"
 	"sync"
-	"unsafe"
 )
 
 // Cache holds texts of one store. It is safe for concurrent use.
@@ -24,6 +23,9 @@ const (
 	// Answers are full of neighbours, which so are found in memory that is near.
 	run  = 64
 	ways = 4
+
+	// setSize is how many bytes a set has.
+	setSize = ways * 24
 
 	// perText is how many bytes of the cache there are for each place in the sets. Texts are
 	// mostly longer, so few are forgotten because a set is full.
@@ -75,7 +77,7 @@ func (t *Cache) Lend(n int64) {
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		s.max = s.all - min(n, s.all/4*3) - int64(s.numSets())*int64(unsafe.Sizeof([ways]place{}))
+		s.max = s.all - min(n, s.all/4*3) - int64(s.numSets())*setSize
 		s.mu.Unlock()
 	}
 }

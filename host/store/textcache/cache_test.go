@@ -7,6 +7,9 @@ import (
 )
 
 func TestTexts(t *testing.T) {
+	if size := unsafe.Sizeof([ways]place{}); size != setSize {
+		t.Errorf("a set has %d bytes, not %d", size, setSize)
+	}
 	const maximum = 1 << 20
 	c := New(maximum)
 	json := bytes.Repeat([]byte("x"), 600)
@@ -23,7 +26,7 @@ func TestTexts(t *testing.T) {
 	kept := 0
 	for i := range c.shards {
 		s := &c.shards[i]
-		size += int64(len(s.sets)) * int64(unsafe.Sizeof(s.sets[0]))
+		size += int64(len(s.sets)) * setSize
 		for _, piece := range s.pieces {
 			size += int64(cap(piece))
 		}
