@@ -6,7 +6,7 @@
 // say. A [Hunter] does the work: it asks a [Forge] what is missing and where it may
 // be, has git fetch it, and tells the forge what came.
 //
-// Git itself never reaches the network. It is given a URL of a [gate] on the loopback
+// Git itself never reaches the network. It is given a URL of a [egressProxy] on the loopback
 // interface, behind which this package speaks HTTP to the server: it looks up and
 // checks every address that it connects to, follows redirects, counts bytes and
 // objects, watches the time, and knows afterwards exactly what went wrong.

@@ -9,7 +9,7 @@ func (h *Hunter) Poke() { h.poke() }
 func (h *Hunter) Due() (at time.Time, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tell()
+	h.drainPending()
 	due, ok := h.queue.Due()
 	return time.UnixMilli(due), ok
 }

@@ -223,7 +223,7 @@ func TestWatchdog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &session{gate: &gate{limits: Limits{Stall: stall, Rate: rate}}}
+				s := &session{proxy: &egressProxy{limits: Limits{Stall: stall, Rate: rate}}}
 				s.ctx, s.cancel = context.WithCancelCause(t.Context())
 				defer s.cancel(nil)
 				began := time.Now()
@@ -545,8 +545,8 @@ func TestOurFault(t *testing.T) {
 	if got.Outcome != abi.OutcomeUnspecified || got.Missing != 1 || good.asked() != 0 {
 		t.Errorf("%+v, asked %d times", got, good.asked())
 	}
-	q := queue.New(queue.Careful{}, queue.DefaultClamps)
-	q.Hurry(1, "x", "")
+	q := queue.New(queue.DefaultBackoff{}, queue.DefaultClamps)
+	q.FetchNow(1, "x", "")
 	for _, w := range q.Work(1) {
 		q.Looked(1, w.Ticket, queue.Plan{URLs: []queue.URL{{Text: "http://d/x", Domain: "d"}}, Missing: 1})
 	}

@@ -39,9 +39,9 @@ const (
 	maxKept = 256 << 10
 )
 
-// gate is a server on the loopback interface through which git reaches other
+// egressProxy is a server on the loopback interface through which git reaches other
 // servers. What it lets through is bound to a session, whose secret is in the URL.
-type gate struct {
+type egressProxy struct {
 	addresses Addresses
 	limits    Limits
 	transport *http.Transport
@@ -53,7 +53,7 @@ type gate struct {
 }
 
 // openGate starts a gate. Only who knows the secret of a session gets anything.
-func openGate(a Addresses, g *guard, l Limits, log *slog.Logger) (*gate, error) {
+func openGate(a Addresses, g *guard, l Limits, log *slog.Logger) (*egressProxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for git: %w", err)
@@ -69,8 +69,8 @@ func openGate(a Addresses, g *guard, l Limits, log *slog.Logger) (*gate, error) 
 }
 
 // newGate returns a gate that nobody can reach yet.
-func newGate(a Addresses, dial func(ctx context.Context, network, address string) (net.Conn, error), l Limits) *gate {
-	e := &gate{addresses: a, limits: l, sessions: make(map[string]*session)}
+func newGate(a Addresses, dial func(ctx context.Context, network, address string) (net.Conn, error), l Limits) *egressProxy {
+	e := &egressProxy{addresses: a, limits: l, sessions: make(map[string]*session)}
 	e.transport = &http.Transport{
 		DialContext:            dial,
 		TLSHandshakeTimeout:    dialTime,
@@ -87,14 +87,14 @@ func newGate(a Addresses, dial func(ctx context.Context, network, address string
 }
 
 // Close ends all sessions.
-func (e *gate) Close() {
+func (e *egressProxy) Close() {
 	_ = e.server.Close()
 	e.transport.CloseIdleConnections()
 }
 
 // session is one fetch.
 type session struct {
-	gate   *gate
+	proxy  *egressProxy
 	secret string
 	domain string
 	ctx    context.Context
@@ -113,14 +113,14 @@ type session struct {
 }
 
 // open begins a session with a URL that ParseURL has returned.
-func (e *gate) open(ctx context.Context, u queue.URL) (*session, error) {
+func (e *egressProxy) open(ctx context.Context, u queue.URL) (*session, error) {
 	base, err := url.Parse(u.Text)
 	if err != nil {
 		return nil, err
 	}
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // it does not fail
-	s := &session{gate: e, secret: hex.EncodeToString(secret[:]), domain: u.Domain, base: base}
+	s := &session{proxy: e, secret: hex.EncodeToString(secret[:]), domain: u.Domain, base: base}
 	ctx, stop := context.WithTimeoutCause(ctx, e.limits.Whole, errTime)
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	context.AfterFunc(s.ctx, stop)
@@ -132,14 +132,14 @@ func (e *gate) open(ctx context.Context, u queue.URL) (*session, error) {
 
 // url is what git is given.
 func (s *session) url() string {
-	return "http://" + s.gate.listener.Addr().String() + "/" + s.secret
+	return "http://" + s.proxy.listener.Addr().String() + "/" + s.secret
 }
 
 // close ends the session: nothing gets through any more.
 func (s *session) close() {
-	s.gate.mu.Lock()
-	delete(s.gate.sessions, s.secret)
-	s.gate.mu.Unlock()
+	s.proxy.mu.Lock()
+	delete(s.proxy.sessions, s.secret)
+	s.proxy.mu.Unlock()
 	s.cancel(errClosed)
 }
 
@@ -204,7 +204,7 @@ func (s *session) failure() error {
 }
 
 // ServeHTTP answers git.
-func (e *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e *egressProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secret, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	e.mu.Lock()
 	s := e.sessions[secret]
@@ -320,7 +320,7 @@ func (s *session) follow(from *url.URL, resp *http.Response) (*url.URL, error) {
 	}
 	bare := *to
 	bare.Path, bare.RawPath, bare.RawQuery = path, strings.TrimSuffix(to.RawPath, refsPath), ""
-	target, err := s.gate.addresses.ParseURL(bare.String())
+	target, err := s.proxy.addresses.ParseURL(bare.String())
 	if err != nil {
 		return nil, &refusedError{fmt.Errorf("the server redirects to where the hunt does not go: %w", err)}
 	}
@@ -367,9 +367,9 @@ func (s *session) send(r *http.Request, method string, base *url.URL, path strin
 		request.ContentLength = r.ContentLength
 	}
 	// A server that does not read what git sends would not be noticed otherwise.
-	hang := time.AfterFunc(2*s.gate.limits.Stall, func() { s.cancel(errStalled) })
+	hang := time.AfterFunc(2*s.proxy.limits.Stall, func() { s.cancel(errStalled) })
 	defer hang.Stop()
-	return s.gate.transport.RoundTrip(request)
+	return s.proxy.transport.RoundTrip(request)
 }
 
 // retryAfter reads what a server asks for, in milliseconds: seconds, or a date.

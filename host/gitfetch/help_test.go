@@ -344,12 +344,12 @@ func attempt(t testing.TB, url, object string, change func(*Config), alter func(
 func ask(t testing.TB, h *Hunter, url string) queue.Result {
 	t.Helper()
 	g, u := reach(t, h, url)
-	return h.request(t.Context(), t.Context(), g, queue.Work{Do: queue.Fetch, Key: "x", URL: u}, "label")
+	return h.request(t.Context(), t.Context(), g, queue.Work{Kind: queue.Fetch, Key: "x", URL: u}, "label")
 }
 
 // reach opens a gate until the end of the test, and parses a URL that is to be asked
 // through it.
-func reach(t testing.TB, h *Hunter, url string) (*gate, queue.URL) {
+func reach(t testing.TB, h *Hunter, url string) (*egressProxy, queue.URL) {
 	t.Helper()
 	g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log)
 	if err != nil {

@@ -42,9 +42,9 @@ type Hunter struct {
 	looks   chan struct{} // holds a value for each question to the reconciler
 	wake    chan struct{} // receives after the queue had an input
 
-	inbox sync.Mutex           // guards what follows; who holds mu may take it
-	held  []Event              // that are not in the queue yet
-	left  map[string]queue.End // identifiers of events that wait no more, not yet passed to the queue
+	pendingMu sync.Mutex               // guards what follows; who holds mu may take it
+	held      []Event                  // that are not in the queue yet
+	released  map[string]queue.Outcome // identifiers of events that wait no more, not yet passed to the queue
 
 	mu    sync.Mutex // guards queue, the module, and what follows
 	queue *queue.Queue
@@ -89,12 +89,12 @@ func (h *Hunter) Collectors() []prometheus.Collector { return h.metrics.all }
 // Held begins the search for an event's git data, or renews the search. It does not
 // block, and asks no module: the writer calls it.
 func (h *Hunter) Held(e Event) {
-	h.inbox.Lock()
+	h.pendingMu.Lock()
 	room := len(h.held) < h.cfg.Clamps.Repositories
 	if room {
 		h.held = append(h.held, e)
 	}
-	h.inbox.Unlock()
+	h.pendingMu.Unlock()
 	if !room {
 		h.log.Warn("too many events come at once: the git data of one is not searched for", "identifier", e.Repository.D)
 	}
@@ -108,16 +108,16 @@ func (h *Hunter) NoLongerHeld(e Event, released bool) {
 	if released {
 		how = queue.Complete
 	}
-	h.inbox.Lock()
-	if have, ok := h.left[e.Repository.D]; ok {
-		h.left[e.Repository.D] = min(have, how)
-	} else if len(h.left) < h.cfg.Clamps.Repositories { // else the search ends with its next round
-		if h.left == nil {
-			h.left = make(map[string]queue.End)
+	h.pendingMu.Lock()
+	if have, ok := h.released[e.Repository.D]; ok {
+		h.released[e.Repository.D] = min(have, how)
+	} else if len(h.released) < h.cfg.Clamps.Repositories { // else the search ends with its next round
+		if h.released == nil {
+			h.released = make(map[string]queue.Outcome)
 		}
-		h.left[e.Repository.D] = how
+		h.released[e.Repository.D] = how
 	}
-	h.inbox.Unlock()
+	h.pendingMu.Unlock()
 	h.poke()
 }
 
@@ -125,25 +125,25 @@ func (h *Hunter) NoLongerHeld(e Event, released bool) {
 // and others wait for mu.
 const maxTold = 256
 
-// tell tells the queue of events that were held, and then of those that wait no more.
+// drainPending tells the queue of events that were held, and then of those that wait no more.
 // REQUIRES: mu.
-func (h *Hunter) tell() {
-	h.inbox.Lock()
+func (h *Hunter) drainPending() {
+	h.pendingMu.Lock()
 	n := min(len(h.held), maxTold)
 	list := h.held[:n]
-	var left map[string]queue.End
+	var left map[string]queue.Outcome
 	if h.held = h.held[n:]; len(h.held) == 0 {
 		h.held = nil
-		left, h.left = h.left, nil
+		left, h.released = h.released, nil
 	} else {
 		h.poke()
 	}
-	h.inbox.Unlock()
+	h.pendingMu.Unlock()
 	for _, e := range list {
 		h.add(e)
 	}
 	for identifier, how := range left {
-		h.queue.Left(identifier, how)
+		h.queue.Released(identifier, how)
 	}
 }
 
@@ -170,9 +170,9 @@ func (h *Hunter) add(e Event) {
 // refused.
 func (h *Hunter) FetchNow(repository string, identifier string) error {
 	h.mu.Lock()
-	h.tell()
+	h.drainPending()
 	h.forget(identifier)
-	ok := h.queue.Hurry(h.now(), identifier, repository)
+	ok := h.queue.FetchNow(h.now(), identifier, repository)
 	h.mu.Unlock()
 	h.poke()
 	if !ok {
@@ -198,7 +198,7 @@ func (h *Hunter) Run(ctx context.Context) error {
 		return fmt.Errorf("hunt for git data: %w", err)
 	}
 	defer g.Close()
-	if err := h.recall(ctx); err != nil && ctx.Err() == nil {
+	if err := h.restoreRecords(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("hunt for git data: %w", err)
 	}
 	waiting := 0
@@ -225,7 +225,7 @@ func (h *Hunter) Run(ctx context.Context) error {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		h.mu.Lock()
-		h.tell()
+		h.drainPending()
 		now := h.now()
 		list := h.queue.Work(now)
 		ended, paused := h.queue.Ended(), h.queue.Paused()
@@ -237,7 +237,7 @@ func (h *Hunter) Run(ctx context.Context) error {
 		for i, w := range list {
 			works[i] = h.begin(ctx, g, w)
 		}
-		news := h.news(now, list)
+		news := h.changedRecords(now, list)
 		unsaved := h.queue.HasChanged()
 		h.mu.Unlock()
 		unsaved = !h.keep(ctx, news) || unsaved
@@ -266,8 +266,8 @@ func (h *Hunter) Run(ctx context.Context) error {
 }
 
 // begin returns the doing of a piece of work. REQUIRES: mu.
-func (h *Hunter) begin(ctx context.Context, g *gate, w queue.Work) func() {
-	switch w.Do {
+func (h *Hunter) begin(ctx context.Context, g *egressProxy, w queue.Work) func() {
+	switch w.Kind {
 	case queue.Look:
 		return func() { h.probe(ctx, w) }
 	case queue.Check:
@@ -288,9 +288,9 @@ func (h *Hunter) report(now int64, ended []queue.Ended, paused []queue.Paused) {
 		h.log.Debug("search goes on later", "identifier", p.Key, "rounds", p.Attempts, "missing", p.Missing, "next", span(p.Next-now))
 	}
 	for _, e := range ended {
-		h.metrics.ended[e.End].Inc()
+		h.metrics.ended[e.Outcome].Inc()
 		h.metrics.age.Observe(float64(now-e.Since) / 1000)
-		h.log.Info("search ended", "identifier", e.Key, "how", e.End.String(), "rounds", e.Attempts, "took", span(now-e.Since))
+		h.log.Info("search ended", "identifier", e.Key, "how", e.Outcome.String(), "rounds", e.Attempts, "took", span(now-e.Since))
 	}
 }
 

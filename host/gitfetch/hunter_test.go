@@ -277,8 +277,8 @@ func TestHeldDoesNotBlock(t *testing.T) {
 	for i := range 5 {
 		h.NoLongerHeld(synced(fmt.Sprint(i)), true)
 	}
-	if len(h.held) != 2 || len(h.left) != 2 {
-		t.Errorf("%d events wait for the queue, and %d that left, want 2 and 2", len(h.held), len(h.left))
+	if len(h.held) != 2 || len(h.released) != 2 {
+		t.Errorf("%d events wait for the queue, and %d that left, want 2 and 2", len(h.held), len(h.released))
 	}
 }
 
@@ -544,7 +544,7 @@ func TestMakesWayTooLate(t *testing.T) {
 	g, u := reach(t, h, url)
 	asking, stop := context.WithCancelCause(t.Context())
 	f.stop = stop
-	got := h.request(t.Context(), asking, g, queue.Work{Do: queue.Fetch, Key: "x", URL: u}, "label")
+	got := h.request(t.Context(), asking, g, queue.Work{Kind: queue.Fetch, Key: "x", URL: u}, "label")
 	if f.told != nil || f.arrived["x"] != 1 || got.Outcome != abi.OutcomeOK || got.Missing != 0 {
 		t.Errorf("%v, told %d times, %+v", f.told, f.arrived["x"], got)
 	}

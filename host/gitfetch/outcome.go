@@ -39,7 +39,7 @@ func judge(wanted, found int, cause, git error) queue.Result {
 		r.Reason = reason(git)
 	case cause == nil || errors.Is(cause, errClosed):
 		r.Outcome = abi.OutcomeProtocol
-		if ours(git) {
+		if localFailure(git) {
 			r.Outcome = abi.OutcomeUnspecified
 		}
 		r.Reason = reason(git)
@@ -113,8 +113,8 @@ func OutcomeOfStatus(status int) uint32 {
 	return abi.OutcomeProtocol
 }
 
-// ours reports whether an error of git is about this machine, not about the server.
-func ours(err error) bool {
+// localFailure reports whether an error of git is about this machine, not about the server.
+func localFailure(err error) bool {
 	var failure *gitrepo.Failure
 	if !errors.As(err, &failure) {
 		return true

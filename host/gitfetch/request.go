@@ -20,7 +20,7 @@ type redirect struct{ identifier, to string }
 const maxMoved = 10_000
 
 // fetch answers a Fetch. A Stop ends asking, and not what is done with what has come.
-func (h *Hunter) fetch(ctx, asking context.Context, g *gate, w queue.Work, label string) {
+func (h *Hunter) fetch(ctx, asking context.Context, g *egressProxy, w queue.Work, label string) {
 	result := h.request(ctx, asking, g, w, label)
 	if result.Skipped {
 		h.log.Debug("a URL need not be asked any more", "identifier", w.Key, "url", w.URL.Text)
@@ -30,13 +30,13 @@ func (h *Hunter) fetch(ctx, asking context.Context, g *gate, w queue.Work, label
 	h.stops[w.Ticket](nil)
 	delete(h.stops, w.Ticket)
 	if result.Moved.Text != "" {
-		h.remember(w, result.Moved.Text)
+		h.recordRedirect(w, result.Moved.Text)
 	}
 	h.queue.Done(h.now(), w.Ticket, result)
 }
 
 // request asks the URL of a Fetch for all that may be there.
-func (h *Hunter) request(ctx, asking context.Context, g *gate, w queue.Work, label string) queue.Result {
+func (h *Hunter) request(ctx, asking context.Context, g *egressProxy, w queue.Work, label string) queue.Result {
 	list, err := h.wanted(asking, w.Key)
 	if err != nil {
 		return queue.Result{Skipped: true, Missing: 1}
@@ -80,7 +80,7 @@ func (h *Hunter) request(ctx, asking context.Context, g *gate, w queue.Work, lab
 	result.Missing = len(missing(list))
 	took := h.cfg.Now().Sub(began)
 	h.metrics.done(label, &result, took)
-	h.told(w, &result, took)
+	h.logOutcome(w, &result, took)
 	return result
 }
 
@@ -163,8 +163,8 @@ func (h *Hunter) origin(w queue.Work) string {
 	return h.moved[redirect{w.Key, w.URL.Text}]
 }
 
-// remember keeps where a redirect led. REQUIRES: mu.
-func (h *Hunter) remember(w queue.Work, to string) {
+// recordRedirect keeps where a redirect led. REQUIRES: mu.
+func (h *Hunter) recordRedirect(w queue.Work, to string) {
 	if len(h.moved) >= maxMoved {
 		clear(h.moved)
 	}
@@ -186,8 +186,8 @@ func (h *Hunter) into(ctx context.Context, s *session, into Repository, ids []st
 	return into.Fetch(ctx, s.url(), ids...)
 }
 
-// told logs how a request ended.
-func (h *Hunter) told(w queue.Work, r *queue.Result, took time.Duration) {
+// logOutcome logs how a request ended.
+func (h *Hunter) logOutcome(w queue.Work, r *queue.Result, took time.Duration) {
 	level := slog.LevelDebug
 	outcome := r.Outcome
 	if r.Crowded {

@@ -112,7 +112,7 @@ func TestSlowServers(t *testing.T) {
 }
 
 // handled has a gate answer, or break off the answer.
-func handled(e *gate, r *http.Request) {
+func handled(e *egressProxy, r *http.Request) {
 	defer func() {
 		if broken := recover(); broken != nil && broken != http.ErrAbortHandler {
 			panic(broken)

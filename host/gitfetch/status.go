@@ -63,7 +63,7 @@ type Request struct {
 // and of domains.
 func (h *Hunter) Status(limit int) Status {
 	h.mu.Lock()
-	h.tell()
+	h.drainPending()
 	repositories, domains := h.queue.Repositories(limit), h.queue.Domains(h.now(), limit)
 	s := Status{Waiting: h.queue.Len(), Requests: h.queue.InFlight()}
 	h.mu.Unlock()
@@ -85,7 +85,7 @@ func (h *Hunter) Status(limit int) Status {
 // Search returns the status of the search for an identifier, and false if there is none.
 func (h *Hunter) Search(identifier string) (RepositoryStatus, bool) {
 	h.mu.Lock()
-	h.tell()
+	h.drainPending()
 	r, ok := h.queue.Repository(identifier)
 	h.mu.Unlock()
 	if !ok {
@@ -183,7 +183,7 @@ func newMetrics(prefix string, size func() float64) *metrics {
 		Name: name("sync_ended_total"), Help: "Searches that have ended, by how: complete also when a push brought the data.",
 	}, []string{"how"})
 	for e := range m.ended {
-		m.ended[e] = ended.WithLabelValues(queue.End(e).String())
+		m.ended[e] = ended.WithLabelValues(queue.Outcome(e).String())
 	}
 	age := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: name("sync_age_seconds"), Help: "From a search's beginning to its end.", Buckets: []float64{1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600},

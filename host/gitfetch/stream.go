@@ -26,7 +26,7 @@ func (s *session) pass(w http.ResponseWriter, resp *http.Response, contentType s
 	header(w, contentType)
 	watch := s.watch(contentType == refsType)
 	defer watch.stop()
-	counter := packCounter{max: s.gate.limits.Objects}
+	counter := packCounter{max: s.proxy.limits.Objects}
 	if scan := s.scanPack(contentType); scan != nil {
 		defer scan.Close()
 		counter.pack = func(b []byte) error {
@@ -40,7 +40,7 @@ func (s *session) pass(w http.ResponseWriter, resp *http.Response, contentType s
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
 			watch.moved(n)
-			if s.bytes.Add(int64(n)) > s.gate.limits.Bytes {
+			if s.bytes.Add(int64(n)) > s.proxy.limits.Bytes {
 				return errBytes
 			}
 			if err := counter.read(buf[:n]); err != nil {
@@ -49,7 +49,7 @@ func (s *session) pass(w http.ResponseWriter, resp *http.Response, contentType s
 			if !counter.found {
 				before += int64(n)
 			}
-			if before > s.gate.limits.RefBytes || counter.lines > s.gate.limits.Refs {
+			if before > s.proxy.limits.RefBytes || counter.lines > s.proxy.limits.Refs {
 				return errRefs
 			}
 			if counter.found {
@@ -89,8 +89,8 @@ const maxQuiet = 10
 func (s *session) watch(streams bool) *watchdog {
 	d := &watchdog{s: s}
 	d.streams.Store(streams)
-	d.timer = time.AfterFunc(time.Hour, d.look)
-	d.timer.Reset(s.gate.limits.Stall)
+	d.timer = time.AfterFunc(time.Hour, d.check)
+	d.timer.Reset(s.proxy.limits.Stall)
 	return d
 }
 
@@ -105,10 +105,10 @@ type watchdog struct {
 func (d *watchdog) moved(n int) { d.moves.Add(int64(n)) }
 func (d *watchdog) stop()       { d.timer.Stop() }
 
-func (d *watchdog) look() {
+func (d *watchdog) check() {
 	low := int64(1)
 	if d.streams.Load() {
-		low = max(low, int64(float64(d.s.gate.limits.Rate)*d.s.gate.limits.Stall.Seconds()))
+		low = max(low, int64(float64(d.s.proxy.limits.Rate)*d.s.proxy.limits.Stall.Seconds()))
 	} else if d.quiet.Add(1) > maxQuiet {
 		d.s.cancel(errQuiet)
 		return
@@ -117,7 +117,7 @@ func (d *watchdog) look() {
 		d.s.cancel(errStalled)
 		return
 	}
-	d.timer.Reset(d.s.gate.limits.Stall)
+	d.timer.Reset(d.s.proxy.limits.Stall)
 }
 
 // packCounter reads an answer as it passes, and finds the pack in it, whose head says
@@ -130,13 +130,13 @@ type packCounter struct {
 	// pack is given the pack, and says whether the rest may come; nil if nobody wants it.
 	pack func(b []byte) error
 
-	found bool   // the head was read
-	done  bool   // nothing is to be read any more
-	size  []byte // of a pkt-line, as far as it has come
-	left  int    // bytes of the pkt-line that have not come
-	fresh bool   // the next byte is the pkt-line's first
-	data  bool   // the pkt-line is of the band that the pack comes on
-	head  []byte // of the pack, as far as it has come
+	found     bool   // the head was read
+	done      bool   // nothing is to be read any more
+	size      []byte // of a pkt-line, as far as it has come
+	remaining int    // bytes of the pkt-line that have not come
+	fresh     bool   // the next byte is the pkt-line's first
+	data      bool   // the pkt-line is of the band that the pack comes on
+	head      []byte // of the pack, as far as it has come
 }
 
 const (
@@ -147,7 +147,7 @@ const (
 // read takes the next bytes, and says why the pack must not come, if so.
 func (c *packCounter) read(b []byte) error {
 	for i := 0; i < len(b) && !c.done; {
-		if c.left == 0 {
+		if c.remaining == 0 {
 			c.size = append(c.size, b[i])
 			if i++; len(c.size) == 4 {
 				c.begin()
@@ -156,11 +156,11 @@ func (c *packCounter) read(b []byte) error {
 		}
 		if c.fresh {
 			c.fresh, c.data = false, b[i] == packBand
-			c.left--
+			c.remaining--
 			i++
 			continue
 		}
-		n := min(c.left, len(b)-i)
+		n := min(c.remaining, len(b)-i)
 		var err error
 		switch {
 		case !c.data:
@@ -176,7 +176,7 @@ func (c *packCounter) read(b []byte) error {
 			c.done = true
 			return err
 		}
-		c.left -= n
+		c.remaining -= n
 		i += n
 	}
 	return nil
@@ -186,7 +186,7 @@ func (c *packCounter) read(b []byte) error {
 // is no side band: then all that follows is.
 func (c *packCounter) begin() {
 	if string(c.size) == "PACK" {
-		c.head, c.data, c.left = append(c.head[:0], c.size...), true, math.MaxInt
+		c.head, c.data, c.remaining = append(c.head[:0], c.size...), true, math.MaxInt
 		return
 	}
 	n, ok := gitrepo.PktLength(c.size)
@@ -199,8 +199,8 @@ func (c *packCounter) begin() {
 		c.lines++
 	}
 	// Those up to 2 only separate others.
-	c.left = max(n-4, 0)
-	c.fresh = c.left > 0
+	c.remaining = max(n-4, 0)
+	c.fresh = c.remaining > 0
 }
 
 // count looks at the head of the pack.

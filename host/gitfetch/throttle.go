@@ -14,24 +14,24 @@ import (
 func NewThrottle(c *throttle.Client) queue.Throttle { return &throttled{client: c} }
 
 type throttled struct {
-	client  *throttle.Client
-	careful queue.Careful
+	client         *throttle.Client
+	defaultBackoff queue.DefaultBackoff
 }
 
 func (t *throttled) Delay(q *abi.DelayRequest) abi.DelayAnswer {
-	return t.client.Delay(q, func() abi.DelayAnswer { return t.careful.Delay(q) })
+	return t.client.Delay(q, func() abi.DelayAnswer { return t.defaultBackoff.Delay(q) })
 }
 
 func (t *throttled) Admit(q *abi.ThrottleAdmitRequest) abi.ThrottleAdmitAnswer {
-	return t.client.Admit(q, func() abi.ThrottleAdmitAnswer { return t.careful.Admit(q) })
+	return t.client.Admit(q, func() abi.ThrottleAdmitAnswer { return t.defaultBackoff.Admit(q) })
 }
 
 func (t *throttled) After(q *abi.AfterRequest) abi.AfterAnswer {
-	return t.client.After(q, func() abi.AfterAnswer { return t.careful.After(q) })
+	return t.client.After(q, func() abi.AfterAnswer { return t.defaultBackoff.After(q) })
 }
 
 func (t *throttled) Pick(q *abi.PickRequest) abi.PickAnswer {
-	return t.client.Pick(q, func() abi.PickAnswer { return t.careful.Pick(q) })
+	return t.client.Pick(q, func() abi.PickAnswer { return t.defaultBackoff.Pick(q) })
 }
 
 // noDisk keeps nothing.
@@ -45,14 +45,14 @@ func (noDisk) Save(context.Context, map[string][]byte) error { return nil }
 // milliseconds. That a request begins is kept before.
 const saveEvery = int64(time.Second / time.Millisecond)
 
-// recall tells the queue what was known of domains before.
-func (h *Hunter) recall(ctx context.Context) error {
+// restoreRecords tells the queue what was known of domains before.
+func (h *Hunter) restoreRecords(ctx context.Context) error {
 	known, damaged, err := throttle.Load[queue.Record](ctx, h.cfg.Disk, h.log)
 	if err != nil {
 		return err
 	}
 	h.mu.Lock()
-	old := h.queue.Remember(h.now(), known)
+	old := h.queue.Restore(h.now(), known)
 	h.mu.Unlock()
 	gone := make(map[string]*queue.Record)
 	for _, name := range append(old, damaged...) {
@@ -62,12 +62,12 @@ func (h *Hunter) recall(ctx context.Context) error {
 	return nil
 }
 
-// news returns what has become known of domains, if it is time to keep it: always
+// changedRecords returns what has become known of domains, if it is time to keep it: always
 // before a request begins. REQUIRES: mu.
-func (h *Hunter) news(now int64, work []queue.Work) map[string]*queue.Record {
+func (h *Hunter) changedRecords(now int64, work []queue.Work) map[string]*queue.Record {
 	begins := false
 	for i := range work {
-		begins = begins || work[i].Do == queue.Fetch
+		begins = begins || work[i].Kind == queue.Fetch
 	}
 	if !h.queue.HasChanged() || !begins && now-h.saved < saveEvery && now >= h.saved {
 		return nil

@@ -14,13 +14,13 @@ type domain struct {
 	requests uint64
 	last     Last
 
-	queue   []*waiting // who waits and is not being served, who was served longest ago first
-	closed  bool       // no room: until wake, or until a request ends
-	wake    int64      // when to look again
-	place   int        // in wakes; -1 if it is not there
-	stalled bool       // it is among the stalled
-	crowded bool       // it is among the crowded
-	kept    bool       // there is a record of it
+	queue     []*waiting // who waits and is not being served, who was served longest ago first
+	closed    bool       // no room: until wake, or until a request ends
+	wake      int64      // when to look again
+	heapIndex int        // in wakes; -1 if it is not there
+	stalled   bool       // it is among the stalled
+	crowded   bool       // it is among the crowded
+	kept      bool       // there is a record of it
 }
 
 // domain returns the record of a domain, nil if there are too many that are busy.
@@ -31,7 +31,7 @@ func (q *Queue) domain(now int64, name string) *domain {
 	if len(q.domains) >= q.clamps.Domains && !q.forgetDomains(now) {
 		return nil
 	}
-	d := &domain{name: name, place: -1}
+	d := &domain{name: name, heapIndex: -1}
 	q.domains[name] = d
 	return d
 }
@@ -41,7 +41,7 @@ func (q *Queue) domain(now int64, name string) *domain {
 func (q *Queue) forgetDomains(now int64) bool {
 	for worth := range 3 {
 		for name, d := range q.domains {
-			if d.inFlight == 0 && len(d.queue) == 0 && d.place < 0 && !d.stalled && d.worth(now) <= worth &&
+			if d.inFlight == 0 && len(d.queue) == 0 && d.heapIndex < 0 && !d.stalled && d.worth(now) <= worth &&
 				(len(d.Starts) == 0 || d.Starts[len(d.Starts)-1] <= now-minute) {
 				delete(q.domains, name)
 				if delete(q.changed, name); d.kept {
@@ -100,9 +100,9 @@ func (d *domain) enqueue(now int64, r *repo, url string) {
 	}
 }
 
-// landed brings a repository that was served to the end of the queue, unless it has
+// requeue brings a repository that was served to the end of the queue, unless it has
 // no more URLs there.
-func (w *waiting) landed(url string) {
+func (w *waiting) requeue(url string) {
 	w.flying = false
 	w.tried = append(w.tried, url)
 	if len(w.urls) > 0 {
@@ -123,9 +123,9 @@ func (w *waiting) back(url string) {
 // that ends may have made room before.
 const crowdedRest = 30 * second
 
-// crowd has a domain wait until a request ends, to whichever domain: the queue knows
+// awaitAnyRequest has a domain wait until a request ends, to whichever domain: the queue knows
 // names, not addresses.
-func (q *Queue) crowd(now int64, d *domain) {
+func (q *Queue) awaitAnyRequest(now int64, d *domain) {
 	d.closed = true
 	d.wake = now + crowdedRest
 	q.wakes.Push(d)
@@ -143,7 +143,7 @@ func (q *Queue) uncrowd(now int64) {
 	d := q.crowded[0]
 	q.crowded = slices.Delete(q.crowded, 0, 1)
 	d.crowded = false
-	if d.closed && d.place >= 0 {
+	if d.closed && d.heapIndex >= 0 {
 		d.closed = false
 		q.unwake(d)
 		q.serve(now, d)
@@ -236,8 +236,8 @@ func (q *Queue) close(now int64, d *domain, wait int64) {
 }
 
 func (q *Queue) unwake(d *domain) {
-	if d.place >= 0 {
-		q.wakes.Remove(d.place)
+	if d.heapIndex >= 0 {
+		q.wakes.Remove(d.heapIndex)
 	}
 }
 
@@ -262,8 +262,8 @@ func (d *domain) cancelled(start int64) {
 	}
 }
 
-// told keeps how a request to the domain ended, and asks the throttle when to go on.
-func (q *Queue) told(now int64, f *flight, result Result, last Last) {
+// recordResult keeps how a request to the domain ended, and asks the throttle when to go on.
+func (q *Queue) recordResult(now int64, f *flight, result Result, last Last) {
 	d := f.domain
 	d.inFlight--
 	d.last = last
@@ -316,7 +316,7 @@ func (d *domain) subject(now int64) abi.Subject {
 }
 
 // Throttle decides when and how much to ask. It always answers: its maker chooses what to
-// do without a module, such as [Careful].
+// do without a module, such as [DefaultBackoff].
 type Throttle interface {
 	Delay(*abi.DelayRequest) abi.DelayAnswer
 	Admit(*abi.ThrottleAdmitRequest) abi.ThrottleAdmitAnswer
@@ -362,18 +362,18 @@ var DefaultClamps = Clamps{
 // to be asked after one has ended.
 const idle = minute
 
-// Careful is the throttle where no module answers: it is as slow as the slowest of the
+// DefaultBackoff is the throttle where no module answers: it is as slow as the slowest of the
 // bundled ones.
-type Careful struct{}
+type DefaultBackoff struct{}
 
-func (Careful) Delay(q *abi.DelayRequest) abi.DelayAnswer {
+func (DefaultBackoff) Delay(q *abi.DelayRequest) abi.DelayAnswer {
 	if q.Origin == abi.OriginClient {
 		return abi.DelayAnswer{Delay: 3 * minute}
 	}
 	return abi.DelayAnswer{Delay: 5 * second}
 }
 
-func (Careful) Admit(q *abi.ThrottleAdmitRequest) abi.ThrottleAdmitAnswer {
+func (DefaultBackoff) Admit(q *abi.ThrottleAdmitRequest) abi.ThrottleAdmitAnswer {
 	const perMinute = 10
 	if q.Subject.InFlight > 0 {
 		return abi.ThrottleAdmitAnswer{}
@@ -384,7 +384,7 @@ func (Careful) Admit(q *abi.ThrottleAdmitRequest) abi.ThrottleAdmitAnswer {
 	return abi.ThrottleAdmitAnswer{Start: true}
 }
 
-func (Careful) After(q *abi.AfterRequest) abi.AfterAnswer {
+func (DefaultBackoff) After(q *abi.AfterRequest) abi.AfterAnswer {
 	switch {
 	case q.Subject.Kind == abi.SubjectRepository:
 		return abi.AfterAnswer{Delay: 2 * minute}
@@ -394,7 +394,7 @@ func (Careful) After(q *abi.AfterRequest) abi.AfterAnswer {
 	return abi.AfterAnswer{Delay: max(min(q.RetryAfter, hour), 2*minute), Health: abi.HealthDegraded}
 }
 
-func (Careful) Pick(*abi.PickRequest) abi.PickAnswer { return abi.PickAnswer{} }
+func (DefaultBackoff) Pick(*abi.PickRequest) abi.PickAnswer { return abi.PickAnswer{} }
 
 // answered reports whether a server did its part, though it may not have had what
 // was asked for.

@@ -40,8 +40,8 @@ func New(t Throttle, c Clamps) *Queue {
 	c.PerMinute = min(c.PerMinute, abi.MaxAges)
 	return &Queue{
 		throttle: t, clamps: c,
-		timeline: heap.New(func(a, b *repo) bool { return a.due() < b.due() }, func(r *repo, place int) { r.place = place }),
-		wakes:    heap.New(func(a, b *domain) bool { return a.wake < b.wake }, func(d *domain, place int) { d.place = place }),
+		timeline: heap.New(func(a, b *repo) bool { return a.due() < b.due() }, func(r *repo, place int) { r.index = place }),
+		wakes:    heap.New(func(a, b *domain) bool { return a.wake < b.wake }, func(d *domain, place int) { d.heapIndex = place }),
 		repos:    make(map[string]*repo), domains: make(map[string]*domain), flights: make(map[Ticket]*flight), changed: make(map[string]bool),
 	}
 }
@@ -49,19 +49,19 @@ func New(t Throttle, c Clamps) *Queue {
 // Ticket identifies a piece of work.
 type Ticket uint64
 
-// Do is a kind of work.
-type Do uint8
+// WorkKind is a kind of work.
+type WorkKind uint8
 
 const (
-	Look  Do = iota // find out what is missing and where it may be; answered by Looked
-	Fetch           // ask a URL; answered by Done
-	Check           // find out whether anything is missing still; answered by Looked, without URLs
-	Stop            // end a Fetch that takes long, for others wait; Done answers the Fetch
+	Look  WorkKind = iota // find out what is missing and where it may be; answered by Looked
+	Fetch                 // ask a URL; answered by Done
+	Check                 // find out whether anything is missing still; answered by Looked, without URLs
+	Stop                  // end a Fetch that takes long, for others wait; Done answers the Fetch
 )
 
 // Work is something to do now.
 type Work struct {
-	Do     Do
+	Kind   WorkKind
 	Ticket Ticket // of Stop: that of the Fetch
 	Key    string // the identifier
 	URL    URL    // of Fetch
@@ -81,27 +81,27 @@ type Event struct {
 	Kind   uint32
 }
 
-// End is the outcome of a search.
-type End uint8
+// Outcome is the outcome of a search.
+type Outcome uint8
 
 const (
-	Complete  End = iota // nothing is missing
-	Expired              // its time was up
-	GivenUp              // the throttle ended it
-	Forgotten            // nobody wants it any more
+	Complete  Outcome = iota // nothing is missing
+	Expired                  // its time was up
+	GivenUp                  // the throttle ended it
+	Forgotten                // nobody wants it any more
 )
 
 // Ends is the number of ends.
 const Ends = int(Forgotten) + 1
 
-func (e End) String() string {
+func (e Outcome) String() string {
 	return [Ends]string{"complete", "expired", "given-up", "forgotten"}[e]
 }
 
 // Ended is a search that has ended.
 type Ended struct {
 	Key      string
-	End      End
+	Outcome  Outcome
 	Attempts uint32
 	Since    int64
 }
@@ -117,14 +117,14 @@ type repo struct {
 	refused   []Refused // at the latest look
 	round     *round    // nil between rounds
 	fresh     bool      // an event came during the round: next holds, without backoff
-	news      int       // events that made it fresh
+	newEvents int       // events that made it fresh
 	waits     []*waiting
 	flying    int
 	gone      bool
 	check     check
-	again     bool // an event left during the Check
-	how       End  // of the search, if the Check finds that nothing is missing
-	place     int  // in the timeline
+	recheck   bool    // an event left during the Check
+	how       Outcome // of the search, if the Check finds that nothing is missing
+	index     int     // in the timeline
 	last      Last
 }
 
@@ -169,9 +169,9 @@ func (q *Queue) Add(now int64, e Event) bool {
 	return true
 }
 
-// Hurry begins a round of a search now, without asking the throttle. The domains'
+// FetchNow begins a round of a search now, without asking the throttle. The domains'
 // limits hold all the same.
-func (q *Queue) Hurry(now int64, key, name string) bool {
+func (q *Queue) FetchNow(now int64, key, name string) bool {
 	if q.repos[key] == nil && len(q.repos) >= q.clamps.Repositories {
 		return false
 	}
@@ -188,7 +188,7 @@ func (q *Queue) plan(now int64, e Event, next, expires int64) {
 		return
 	}
 	r.attempts = 0
-	r.news++
+	r.newEvents++
 	r.expires = max(r.expires, expires)
 	for _, w := range r.waits {
 		w.urls, w.tried = append(w.urls, w.tried...), nil
@@ -196,7 +196,7 @@ func (q *Queue) plan(now int64, e Event, next, expires int64) {
 	switch {
 	case r.round == nil:
 		r.next = min(r.next, next)
-		q.timeline.Fix(r.place)
+		q.timeline.Fix(r.index)
 	case r.fresh:
 		r.next = min(r.next, next)
 	default:
@@ -204,11 +204,11 @@ func (q *Queue) plan(now int64, e Event, next, expires int64) {
 	}
 }
 
-// Left removes an event that waits no more: it was released, whoever brought its data, or
+// Released removes an event that waits no more: it was released, whoever brought its data, or
 // it has gone. The search is checked, and ends if nothing is missing. How is the end
 // then: Complete or Forgotten. Where some events were released and others have gone, it
 // is Complete.
-func (q *Queue) Left(key string, how End) {
+func (q *Queue) Released(key string, how Outcome) {
 	r := q.repos[key]
 	if r == nil {
 		return
@@ -220,7 +220,7 @@ func (q *Queue) Left(key string, how End) {
 	case checkDue:
 		r.how = min(r.how, how)
 	case checkUnderWay:
-		r.again, r.how = true, min(r.how, how)
+		r.recheck, r.how = true, min(r.how, how)
 	}
 }
 
@@ -232,23 +232,23 @@ func (q *Queue) checked(f *flight, p Plan) {
 		return
 	}
 	r.check = noCheck
-	if f.lacks(p.Missing) == 0 {
-		q.end(r, r.how)
+	if f.missing(p.Missing) == 0 {
+		q.finish(r, r.how)
 		return
 	}
 	r.missing = uint32(max(p.Missing, 1))
-	if r.again {
-		r.again, r.check = false, checkDue
+	if r.recheck {
+		r.recheck, r.check = false, checkDue
 		q.checks = append(q.checks, r)
 	}
 }
 
-func (q *Queue) end(r *repo, how End) {
+func (q *Queue) finish(r *repo, how Outcome) {
 	q.ended = append(q.ended, Ended{r.key, how, r.attempts, r.since})
 	delete(q.repos, r.key)
 	r.gone = true
 	if r.round == nil {
-		q.timeline.Remove(r.place)
+		q.timeline.Remove(r.index)
 	} else {
 		r.round = nil
 		q.rounds--
@@ -291,7 +291,7 @@ func (q *Queue) Work(now int64) []Work {
 			break
 		}
 		if r.expires <= now {
-			q.end(r, Expired)
+			q.finish(r, Expired)
 			continue
 		}
 		if q.rounds >= q.clamps.Rounds {
@@ -301,8 +301,8 @@ func (q *Queue) Work(now int64) []Work {
 		q.rounds++
 		r.round, r.fresh = new(round), false
 		q.last++
-		q.flights[q.last] = &flight{repo: r, round: r.round, news: r.news}
-		q.todo = append(q.todo, Work{Do: Look, Ticket: q.last, Key: r.key})
+		q.flights[q.last] = &flight{repo: r, round: r.round, newEvents: r.newEvents}
+		q.todo = append(q.todo, Work{Kind: Look, Ticket: q.last, Key: r.key})
 	}
 	for len(q.checks) > 0 && q.checking < q.clamps.Rounds {
 		r := q.checks[0]
@@ -313,8 +313,8 @@ func (q *Queue) Work(now int64) []Work {
 		r.check = checkUnderWay
 		q.checking++
 		q.last++
-		q.flights[q.last] = &flight{repo: r, news: r.news}
-		q.todo = append(q.todo, Work{Do: Check, Ticket: q.last, Key: r.key})
+		q.flights[q.last] = &flight{repo: r, newEvents: r.newEvents}
+		q.todo = append(q.todo, Work{Kind: Check, Ticket: q.last, Key: r.key})
 	}
 	for q.wakes.Len() > 0 && q.wakes.Top().wake <= now {
 		d := q.wakes.Pop()
@@ -338,7 +338,7 @@ func (q *Queue) stopLong(now int64) {
 		}
 		f.stopping = true
 		q.stopping++
-		q.todo = append(q.todo, Work{Do: Stop, Ticket: t, Key: f.repo.key, URL: URL{f.url, f.domain.name}})
+		q.todo = append(q.todo, Work{Kind: Stop, Ticket: t, Key: f.repo.key, URL: URL{f.url, f.domain.name}})
 	}
 }
 
@@ -373,21 +373,21 @@ func (q *Queue) Due() (at int64, ok bool) {
 
 // flight is work that is under way.
 type flight struct {
-	repo    *repo
-	round   *round   // of the main path, else nil; of a Check: nil
-	waiting *waiting // of a domain's queue, else nil
-	domain  *domain  // of a Fetch
-	url     string
-	start   int64
-	news    int // of the repository, when it began
+	repo      *repo
+	round     *round   // of the main path, else nil; of a Check: nil
+	waiting   *waiting // of a domain's queue, else nil
+	domain    *domain  // of a Fetch
+	url       string
+	start     int64
+	newEvents int // of the repository, when it began
 
 	stopping bool
 }
 
-// lacks returns what is missing by an answer. An event that came after the question
+// missing returns what is missing by an answer. An event that came after the question
 // may not be in it: that nothing is missing does not hold for this one.
-func (f *flight) lacks(missing int) uint32 {
-	if missing <= 0 && f.repo.news != f.news {
+func (f *flight) missing(missing int) uint32 {
+	if missing <= 0 && f.repo.newEvents != f.newEvents {
 		return 1
 	}
 	return uint32(max(missing, 0))

@@ -86,7 +86,7 @@ func TestHostileThrottles(t *testing.T) {
 		"negative": answering{delay: abi.DelayAnswer{Delay: -1 << 62, Expiry: -1}, after: abi.AfterAnswer{Delay: -1 << 62}, admit: abi.ThrottleAdmitAnswer{Wait: -5}},
 		"gives up": answering{admit: abi.ThrottleAdmitAnswer{Start: true}, after: abi.AfterAnswer{GiveUp: true}},
 		"anything": erratic{rand.New(rand.NewPCG(1, 2))},
-		"careful":  Careful{},
+		"careful":  DefaultBackoff{},
 	} {
 		t.Run(name, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
@@ -189,11 +189,11 @@ func TestAnything(t *testing.T) {
 				if wants := w.repos[key]; wants != nil && r.IntN(2) == 0 {
 					wants.missing = nil
 				}
-				w.q.Left(key, []End{Complete, Forgotten}[r.IntN(2)])
+				w.q.Released(key, []Outcome{Complete, Forgotten}[r.IntN(2)])
 				w.work()
 			case 5:
 				if w.repos[key] != nil {
-					w.q.Hurry(w.now, key, "30617:ab:"+key)
+					w.q.FetchNow(w.now, key, "30617:ab:"+key)
 					w.work()
 				}
 			default:
@@ -218,7 +218,7 @@ func TestTooMany(t *testing.T) {
 	clamps := DefaultClamps
 	clamps.Repositories, clamps.URLs = 2, 3
 	w := newWorld(byTheBook(), clamps)
-	if !w.q.Add(began, Event{Key: "a"}) || !w.q.Add(began, Event{Key: "b"}) || w.q.Add(began, Event{Key: "c"}) || w.q.Hurry(began, "c", "") {
+	if !w.q.Add(began, Event{Key: "a"}) || !w.q.Add(began, Event{Key: "b"}) || w.q.Add(began, Event{Key: "c"}) || w.q.FetchNow(began, "c", "") {
 		t.Error("the number of searches is not bounded")
 	}
 	if !w.q.Add(began, Event{Key: "a"}) {
@@ -239,11 +239,11 @@ func TestTooMany(t *testing.T) {
 // before.
 func TestSkipped(t *testing.T) {
 	q := New(byTheBook(), DefaultClamps)
-	q.Hurry(began, "a", "")
+	q.FetchNow(began, "a", "")
 	look := q.Work(began)[0]
 	q.Looked(began, look.Ticket, Plan{URLs: []URL{{"https://d/1", "d"}}, Missing: 1})
 	fetch := q.Work(began)
-	if len(fetch) != 1 || fetch[0].Do != Fetch {
+	if len(fetch) != 1 || fetch[0].Kind != Fetch {
 		t.Fatalf("%+v", fetch)
 	}
 	q.Done(began+1, fetch[0].Ticket, Result{Skipped: true, Missing: 1})
@@ -289,7 +289,7 @@ func TestNews(t *testing.T) {
 	}
 	look = next(began + 1700)
 	q.Looked(began+1700, look.Ticket, Plan{})
-	if list := q.Ended(); len(list) != 1 || list[0].End != Complete {
+	if list := q.Ended(); len(list) != 1 || list[0].Outcome != Complete {
 		t.Errorf("%+v", list)
 	}
 	nothingLeft(t, q)
@@ -304,20 +304,20 @@ func TestLeft(t *testing.T) {
 	q := New(byTheBook(), clamps)
 	for _, key := range []string{"a", "b", "c"} {
 		q.Add(began, Event{Key: key, Origin: abi.OriginClient})
-		q.Left(key, Forgotten)
-		q.Left(key, Forgotten)
+		q.Released(key, Forgotten)
+		q.Released(key, Forgotten)
 	}
-	q.Left("unknown", Complete)
+	q.Released("unknown", Complete)
 	check := func(key string) Ticket {
 		t.Helper()
 		list := q.Work(began)
-		if len(list) != 1 || list[0].Do != Check || list[0].Key != key {
+		if len(list) != 1 || list[0].Kind != Check || list[0].Key != key {
 			t.Fatalf("%+v, want a check of %s", list, key)
 		}
 		return list[0].Ticket
 	}
 	first := check("a")
-	q.Left("a", Complete)
+	q.Released("a", Complete)
 	if list := q.Work(began); len(list) != 0 {
 		t.Fatalf("two at once: %+v", list)
 	}
@@ -335,16 +335,16 @@ func TestLeft(t *testing.T) {
 	third := check("c")
 	q.Looked(began, third, Plan{})
 	q.Looked(began, check("a"), Plan{})
-	if list := q.Ended(); len(list) != 2 || list[0].Key != "c" || list[0].End != Forgotten || list[1].Key != "a" || list[1].End != Complete {
+	if list := q.Ended(); len(list) != 2 || list[0].Key != "c" || list[0].Outcome != Forgotten || list[1].Key != "a" || list[1].Outcome != Complete {
 		t.Errorf("%+v", list)
 	}
 
-	q.Left("b", Complete)
+	q.Released("b", Complete)
 	look := q.Work(began + 500)
-	if len(look) != 2 || look[0].Do != Look || look[1].Do != Check {
+	if len(look) != 2 || look[0].Kind != Look || look[1].Kind != Check {
 		t.Fatalf("%+v", look)
 	}
-	q.Left("b", Complete)
+	q.Released("b", Complete)
 	q.Looked(began+500, look[1].Ticket, Plan{}) // during a round
 	q.Looked(began+500, look[0].Ticket, Plan{Missing: 1, URLs: []URL{{"https://d/b", "d"}}})
 	if list := q.Work(began + 500); len(list) != 0 {
@@ -408,7 +408,7 @@ func BenchmarkRound(b *testing.B) {
 	now := began
 	for b.Loop() {
 		now += 60_000
-		q.Hurry(now, "a", "30617:ab:a")
+		q.FetchNow(now, "a", "30617:ab:a")
 		for _, w := range q.Work(now) {
 			q.Looked(now, w.Ticket, Plan{URLs: urls, Missing: 1})
 		}
@@ -446,7 +446,7 @@ func TestOneMakesWayForOne(t *testing.T) {
 	q := New(answering{admit: abi.ThrottleAdmitAnswer{Start: true}}, clamps)
 	var fetches []Work
 	look := func(now int64, key string) {
-		q.Hurry(now, key, "")
+		q.FetchNow(now, key, "")
 		for _, w := range q.Work(now) {
 			q.Looked(now, w.Ticket, Plan{URLs: []URL{{"https://" + key, key}}, Missing: 1})
 		}
@@ -460,7 +460,7 @@ func TestOneMakesWayForOne(t *testing.T) {
 	}
 	now := began + clamps.Patience + 10
 	stops := append(q.Work(now), q.Work(now)...)
-	if len(stops) != 1 || stops[0].Do != Stop || stops[0].Ticket != fetches[0].Ticket {
+	if len(stops) != 1 || stops[0].Kind != Stop || stops[0].Ticket != fetches[0].Ticket {
 		t.Fatalf("%+v", stops)
 	}
 	q.Done(now, fetches[0].Ticket, Result{Outcome: abi.OutcomeTimeout, Missing: 1})
@@ -480,7 +480,7 @@ func TestCrowded(t *testing.T) {
 	q := New(byTheBook(), DefaultClamps)
 	now := int64(0)
 	for i := range domains {
-		if !q.Hurry(now, fmt.Sprint(i), "") {
+		if !q.FetchNow(now, fmt.Sprint(i), "") {
 			t.Fatal("the search is not taken")
 		}
 	}
@@ -498,7 +498,7 @@ func TestCrowded(t *testing.T) {
 			}
 			for _, w := range list {
 				switch {
-				case w.Do == Look:
+				case w.Kind == Look:
 					q.Looked(now, w.Ticket, Plan{Missing: 1, URLs: []URL{{"https://d" + w.Key + "/x", "d" + w.Key}}})
 				case len(open) == room:
 					refused++
@@ -509,8 +509,8 @@ func TestCrowded(t *testing.T) {
 			}
 		}
 		for _, e := range q.Ended() {
-			if complete++; e.End != Complete {
-				t.Errorf("the search for %s ends %v", e.Key, e.End)
+			if complete++; e.Outcome != Complete {
+				t.Errorf("the search for %s ends %v", e.Key, e.Outcome)
 			}
 		}
 		if len(open) == 0 {
@@ -542,12 +542,12 @@ func TestCrowded(t *testing.T) {
 // that found none is looked at again after a while.
 func TestCrowdedByOthers(t *testing.T) {
 	q := New(byTheBook(), DefaultClamps)
-	q.Hurry(0, "x", "")
+	q.FetchNow(0, "x", "")
 	now, last, tries := int64(0), int64(0), 0
 	for tries < 4 {
 		list := q.Work(now)
 		for _, w := range list {
-			switch w.Do {
+			switch w.Kind {
 			case Look:
 				q.Looked(now, w.Ticket, Plan{Missing: 1, URLs: []URL{{"https://d/x", "d"}}})
 			case Fetch:

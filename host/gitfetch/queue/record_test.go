@@ -66,7 +66,7 @@ func TestChanged(t *testing.T) {
 	if list := q.Changed(); len(list) != 1 || list["a"] == nil {
 		t.Errorf("what could not be kept: %+v", list)
 	}
-	q.Hurry(3*hour, "x", "")
+	q.FetchNow(3*hour, "x", "")
 	q.Looked(3*hour, q.Work(3 * hour)[0].Ticket, Plan{Missing: 1, URLs: []URL{{"https://a/x", "a"}}})
 	q.Done(3*hour, q.Work(3 * hour)[0].Ticket, Result{Skipped: true, Missing: 1})
 	if r := q.Changed()["a"]; r == nil || !slices.Equal(r.Starts, []int64{1000}) {
@@ -91,7 +91,7 @@ func TestCrowdOfDomains(t *testing.T) {
 	clamps := DefaultClamps
 	clamps.Domains = 3
 	q := New(byTheBook(), clamps)
-	q.Remember(began, map[string]*Record{
+	q.Restore(began, map[string]*Record{
 		"resting": {NotBefore: began + hour, Failures: 1, FailingSince: began}, "failing": {FailingSince: began, Failures: 9}, "fine": {LastSuccess: began},
 	})
 	want := func(gone ...string) {
@@ -123,7 +123,7 @@ func TestRemember(t *testing.T) {
 	clamps := DefaultClamps
 	clamps.Domains = 3
 	q := New(byTheBook(), clamps)
-	old := q.Remember(now, map[string]*Record{
+	old := q.Restore(now, map[string]*Record{
 		"future":  {Starts: []int64{now + hour, now - 5}, NotBefore: now + 99*24*hour, Asked: now + 99*24*hour, FailingSince: now + hour, Failures: 7},
 		"failing": {FailingSince: now - 1000, Failures: 3, Health: abi.HealthDegraded, Reason: "x"},
 		"stale":   {Starts: []int64{now - memory - 1}},
@@ -154,11 +154,11 @@ func TestRemember(t *testing.T) {
 		many.Starts = append(many.Starts, now-1000+int64(i))
 	}
 	q = New(byTheBook(), clamps)
-	q.Remember(now, map[string]*Record{"a": many})
+	q.Restore(now, map[string]*Record{"a": many})
 	if d := q.domains["a"]; len(d.Starts) != abi.MaxAges || d.Starts[len(d.Starts)-1] != now-1 {
 		t.Errorf("%d starts are remembered", len(d.Starts))
 	}
-	old = q.Remember(now, map[string]*Record{"b": {LastSuccess: now - memory}, "c": {LastSuccess: now - memory - 1}})
+	old = q.Restore(now, map[string]*Record{"b": {LastSuccess: now - memory}, "c": {LastSuccess: now - memory - 1}})
 	if !slices.Equal(old, []string{"c"}) {
 		t.Errorf("%q are old, want c", old)
 	}

@@ -50,8 +50,8 @@ func (q *Queue) Looked(now int64, t Ticket, p Plan) {
 		return
 	}
 	r := f.repo
-	if r.missing = f.lacks(p.Missing); r.missing == 0 {
-		q.end(r, Complete)
+	if r.missing = f.missing(p.Missing); r.missing == 0 {
+		q.finish(r, Complete)
 		return
 	}
 	r.refused = p.Refused
@@ -125,7 +125,7 @@ func (q *Queue) endRound(now int64, r *repo) {
 	}
 	q.timeline.Push(r)
 	if a.GiveUp && !r.fresh {
-		q.end(r, GivenUp)
+		q.finish(r, GivenUp)
 		return
 	}
 	q.paused = append(q.paused, Paused{r.key, r.attempts, int(r.missing), r.next})
@@ -136,14 +136,14 @@ func (q *Queue) endRound(now int64, r *repo) {
 
 // start has a URL asked. REQUIRES: open allowed it.
 func (q *Queue) start(now int64, f *flight) {
-	f.start, f.news = now, f.repo.news
+	f.start, f.newEvents = now, f.repo.newEvents
 	f.domain.started(now)
 	q.changed[f.domain.name] = true
 	f.repo.flying++
 	q.inFlight++
 	q.last++
 	q.flights[q.last] = f
-	q.todo = append(q.todo, Work{Do: Fetch, Ticket: q.last, Key: f.repo.key, URL: URL{f.url, f.domain.name}})
+	q.todo = append(q.todo, Work{Kind: Fetch, Ticket: q.last, Key: f.repo.key, URL: URL{f.url, f.domain.name}})
 }
 
 // Result is the result of a request.
@@ -193,13 +193,13 @@ func (q *Queue) Done(now int64, t Ticket, result Result) {
 	default:
 		last := Last{now, f.url, result.Outcome, result.Reason}
 		r.last = last
-		q.told(now, f, result, last)
+		q.recordResult(now, f, result, last)
 	}
 	d.closed = false
 	q.unwake(d)
 	if !r.gone {
-		if r.missing = f.lacks(result.Missing); r.missing == 0 {
-			q.end(r, Complete)
+		if r.missing = f.missing(result.Missing); r.missing == 0 {
+			q.finish(r, Complete)
 		}
 	}
 	if f.waiting != nil && !r.gone {
@@ -209,11 +209,11 @@ func (q *Queue) Done(now int64, t Ticket, result Result) {
 		if result.Crowded {
 			f.waiting.back(f.url)
 		} else {
-			f.waiting.landed(f.url)
+			f.waiting.requeue(f.url)
 		}
 	}
 	if result.Crowded {
-		q.crowd(now, d)
+		q.awaitAnyRequest(now, d)
 	} else {
 		q.uncrowd(now)
 	}
@@ -268,8 +268,8 @@ type Record struct {
 	Reason       string  `json:"reason,omitempty"` // what the throttle says of it
 }
 
-// news is when something became known last.
-func (r *Record) news() int64 {
+// lastChange is when something became known last.
+func (r *Record) lastChange() int64 {
 	at := max(r.FailingSince, r.LastSuccess)
 	if n := len(r.Starts); n > 0 {
 		at = max(at, r.Starts[n-1])
@@ -308,19 +308,19 @@ func (q *Queue) NotKept(name string) {
 	}
 }
 
-// Remember restores saved records into an empty queue, the latest first. It returns the
+// Restore restores saved records into an empty queue, the latest first. It returns the
 // names of records to delete.
-func (q *Queue) Remember(now int64, known map[string]*Record) (old []string) {
+func (q *Queue) Restore(now int64, known map[string]*Record) (old []string) {
 	names := make([]string, 0, len(known))
 	for name := range known {
 		names = append(names, name)
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(-cmp.Compare(known[a].news(), known[b].news()), cmp.Compare(a, b))
+		return cmp.Or(-cmp.Compare(known[a].lastChange(), known[b].lastChange()), cmp.Compare(a, b))
 	})
 	for i, name := range names {
 		r := known[name]
-		if len(q.domains) >= q.clamps.Domains || r.news() < now-memory {
+		if len(q.domains) >= q.clamps.Domains || r.lastChange() < now-memory {
 			return names[i:]
 		}
 		d := q.domain(now, name)

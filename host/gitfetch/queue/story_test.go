@@ -124,10 +124,10 @@ func play(t *testing.T, text string) string {
 				}
 			}
 		case "released", "gone":
-			w.q.Left(fields[1], map[string]End{"released": Complete, "gone": Forgotten}[fields[0]])
+			w.q.Released(fields[1], map[string]Outcome{"released": Complete, "gone": Forgotten}[fields[0]])
 			w.work()
 		case "hurry":
-			w.q.Hurry(w.now, fields[1], "30617:ab:"+fields[1])
+			w.q.FetchNow(w.now, fields[1], "30617:ab:"+fields[1])
 			w.work()
 		case "forget":
 			w.q.Forget(fields[1])

@@ -132,7 +132,7 @@ func (w *world) event(key string, origin uint32) {
 // Forget ends a search, whatever is missing.
 func (q *Queue) Forget(key string) {
 	if r := q.repos[key]; r != nil {
-		q.end(r, Forgotten)
+		q.finish(r, Forgotten)
 	}
 }
 
@@ -140,30 +140,30 @@ func (q *Queue) Forget(key string) {
 func (w *world) work() {
 	for {
 		list := w.q.Work(w.now)
-		if slices.ContainsFunc(list, func(work Work) bool { return work.Do == Fetch }) {
+		if slices.ContainsFunc(list, func(work Work) bool { return work.Kind == Fetch }) {
 			w.keep()
 		}
 		w.paused += len(w.q.Paused())
 		for _, e := range w.q.Ended() {
-			w.tell("%s ended %s after %d rounds", e.Key, e.End, e.Attempts)
+			w.tell("%s ended %s after %d rounds", e.Key, e.Outcome, e.Attempts)
 		}
 		if len(list) == 0 {
 			return
 		}
 		for _, work := range list {
-			if work.Do == Look {
+			if work.Kind == Look {
 				p := w.look(work.Key)
 				w.tell("%s round: %d missing", work.Key, p.Missing)
 				w.q.Looked(w.now, work.Ticket, p)
 				continue
 			}
-			if work.Do == Check {
+			if work.Kind == Check {
 				p := w.look(work.Key)
 				w.tell("%s check: %d missing", work.Key, p.Missing)
 				w.q.Looked(w.now, work.Ticket, Plan{Missing: p.Missing})
 				continue
 			}
-			if work.Do == Stop {
+			if work.Kind == Stop {
 				w.tell("%s stop %s", work.Key, work.URL.Text)
 				i := slices.IndexFunc(w.busy, func(l landing) bool { return l.work.Ticket == work.Ticket })
 				l := w.busy[i]
@@ -211,7 +211,7 @@ func (w *world) crash(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.q = New(w.q.throttle, w.q.clamps)
-	for _, name := range w.q.Remember(w.now, known) {
+	for _, name := range w.q.Restore(w.now, known) {
 		delete(w.disk, name)
 	}
 }

@@ -39,7 +39,7 @@ func newFetcher(t *talon) *fetcher {
 	f := &fetcher{t: t, waits: map[string][]*world.Event{}, flights: map[queue.Ticket]*gitFlight{}, starts: map[*gitServer][]int64{}}
 	module := throttle.New(t.e.ctx, throttleModule{t}, "git servers", slog.New(slog.DiscardHandler), func(throttle.Question) {})
 	f.queue = queue.New(gitfetch.NewThrottle(module), queue.DefaultClamps)
-	f.queue.Remember(t.now(), t.domains)
+	f.queue.Restore(t.now(), t.domains)
 	f.turning = alarm{e: t.e, ring: f.work}
 	for _, ev := range t.heldInOrder() {
 		f.add(ev)
@@ -63,10 +63,10 @@ func (f *fetcher) add(ev *world.Event) {
 }
 
 // left ends the search for what an event waited for.
-func (f *fetcher) left(ev *world.Event, how queue.End) {
+func (f *fetcher) left(ev *world.Event, how queue.Outcome) {
 	d := ev.Repo.D
 	f.waits[d] = slices.DeleteFunc(f.waits[d], func(o *world.Event) bool { return o == ev })
-	f.queue.Left(d, how)
+	f.queue.Released(d, how)
 	f.turning.set(f.t.e.now)
 }
 
@@ -98,7 +98,7 @@ func (f *fetcher) work() {
 		if len(list) == 0 {
 			break
 		}
-		if slices.ContainsFunc(list, func(w queue.Work) bool { return w.Do == queue.Fetch }) {
+		if slices.ContainsFunc(list, func(w queue.Work) bool { return w.Kind == queue.Fetch }) {
 			f.save()
 		}
 		for _, w := range list {
@@ -112,7 +112,7 @@ func (f *fetcher) work() {
 
 func (f *fetcher) do(w queue.Work) {
 	now := f.t.now()
-	switch w.Do {
+	switch w.Kind {
 	case queue.Look:
 		f.queue.Looked(now, w.Ticket, f.plan(w.Key))
 	case queue.Check:
@@ -269,7 +269,7 @@ func (t *talon) heldInOrder() []*world.Event {
 }
 
 // unhold takes an event out of purgatory.
-func (t *talon) unhold(ev *world.Event, how queue.End) {
+func (t *talon) unhold(ev *world.Event, how queue.Outcome) {
 	delete(t.held, ev.ID)
 	delete(t.heldUntil, ev.ID)
 	t.fetcher.left(ev, how)
