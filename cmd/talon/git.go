@@ -151,4 +151,4 @@ func (anyPush) Authorize(_ context.Context, p *githttp.Push) error {
 
 func (anyPush) Confirm(context.Context, *githttp.Push) error { return nil }
 
-func (anyPush) Landed(context.Context, *githttp.Push) {}
+func (anyPush) PushDone(context.Context, *githttp.Push) {}

@@ -113,7 +113,7 @@ func TestPackBombs(t *testing.T) {
 	testkit.SkipRace(t) // TestSmallBombs is watched
 	options := gitrepo.DefaultOptions
 	options.AllocBytes, options.MaxInput = 64<<20, 4<<20
-	s := newSiteOf(t, "git", options, func(l *Limits) { l.Settle = 3 * time.Second })
+	s := newSiteOf(t, "git", options, func(l *Limits) { l.GitTime = 3 * time.Second })
 	r, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	id := git(t, dir, "rev-parse", "main")
@@ -164,7 +164,7 @@ func TestPackBombs(t *testing.T) {
 			t.Errorf("%s: it leaves %v", name, left)
 		}
 	}
-	s.limit(func(l *Limits) { l.Settle = time.Minute }) // it is for bombs that it was so short
+	s.limit(func(l *Limits) { l.GitTime = time.Minute }) // it is for bombs that it was so short
 	git(t, dir, "push", "-q", url, "main")
 	if _, found, err := r.Ref(context.Background(), "refs/heads/main"); !found || err != nil {
 		t.Errorf("a push after the bombs: %t, %v", found, err)

@@ -60,7 +60,7 @@ func TestProcessorTime(t *testing.T) {
 	options := gitrepo.DefaultOptions
 	options.CPU = time.Nanosecond
 	program := gitThat(t, "index-pack", "while :; do :; done")
-	s := newSiteOf(t, program, options, func(l *Limits) { l.CPU, l.Settle = 100*time.Millisecond, time.Hour })
+	s := newSiteOf(t, program, options, func(l *Limits) { l.CPU, l.GitTime = 100*time.Millisecond, time.Hour })
 	s.from("192.0.2.1")
 	_, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)

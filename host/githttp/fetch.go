@@ -38,7 +38,7 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 	contentType := "application/x-git-" + service.String() + "-advertisement"
 	out := h.answer(w)
 	out.offer(r)
-	defer out.end()
+	defer out.finish()
 
 	repo, got, ok := h.locate(ctx, w, r, parts, use, contentType, opening, out)
 	if !ok {
@@ -74,7 +74,7 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 		_, _ = out.Write(append(opening, said...))
 		return resultOK
 	}
-	end, got, ok := h.begin(ctx, w, r, h.fetches)
+	end, got, ok := h.acquireSlot(ctx, w, r, h.fetches)
 	if !ok {
 		return got
 	}
@@ -175,12 +175,12 @@ func (h *Handler) exchange(
 	ctx, stop := context.WithTimeoutCause(r.Context(), h.limits.Whole, errSlow)
 	defer stop()
 	out := h.answer(w)
-	defer out.end()
+	defer out.finish()
 	repo, got, ok := h.locate(ctx, w, r, parts, use, contentType, nil, out)
 	if !ok {
 		return got
 	}
-	end, got, ok := h.begin(ctx, w, r, g)
+	end, got, ok := h.acquireSlot(ctx, w, r, g)
 	if !ok {
 		return got
 	}
@@ -206,7 +206,7 @@ func (h *Handler) exchange(
 	}()
 	got = h.relay(work, cancel, w, r, p, contentType, nil, out, v)
 	end()
-	out.end()
+	out.finish()
 	in.drain(&h.limits)
 	return got
 }

@@ -65,10 +65,10 @@ type Pushes interface {
 	// may have changed.
 	Confirm(ctx context.Context, p *Push) error
 
-	// Landed is called once for each push that Authorize allowed and whose repository
+	// PushDone is called once for each push that Authorize allowed and whose repository
 	// is there, when it has ended, for better or worse: after the lock was given back
 	// and before the client knows. Its context does not end when the client goes away.
-	Landed(ctx context.Context, p *Push)
+	PushDone(ctx context.Context, p *Push)
 }
 
 // Config configures a Handler.
@@ -199,8 +199,8 @@ func (h *Handler) retryLater(w http.ResponseWriter) {
 // network is what a client is counted by.
 func (h *Handler) network(r *http.Request) netip.Prefix { return host.NetworkOf(h.cfg.Client(r).Addr) }
 
-// begin waits for a slot of the limiter. It answers the request if there is none.
-func (h *Handler) begin(ctx context.Context, w http.ResponseWriter, r *http.Request, g *limiter) (end func(), got result, ok bool) {
+// acquireSlot waits for a slot of the limiter. It answers the request if there is none.
+func (h *Handler) acquireSlot(ctx context.Context, w http.ResponseWriter, r *http.Request, g *limiter) (end func(), got result, ok bool) {
 	release, err := g.reserve(h.network(r))
 	if err != nil {
 		return nil, h.unavailable(w), false

@@ -87,7 +87,7 @@ func (s *site) Confirm(_ context.Context, p *Push) error {
 	return nil
 }
 
-func (s *site) Landed(_ context.Context, p *Push) {
+func (s *site) PushDone(_ context.Context, p *Push) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.landed = append(s.landed, p)

@@ -19,10 +19,10 @@ type Limits struct {
 	Stall time.Duration // in which a client must send or take 64 KiB
 	Whole time.Duration // of one request
 
-	// Settle is how long git may work on when all of a push is there; each MiB of it
+	// GitTime is how long git may work on when all of a push is there; each MiB of it
 	// adds a second. It ends packs that are small and take for ever. It also bounds the
 	// change of refs.
-	Settle time.Duration
+	GitTime time.Duration
 
 	// CPU is the processor time that git may work in an hour for pushes of one network;
 	// 0 for no bound. A push begins as long as something is left of it.
@@ -51,7 +51,7 @@ var DefaultLimits = Limits{
 	Stall: time.Minute,
 	Whole: time.Hour,
 
-	Settle: time.Minute,
+	GitTime: time.Minute,
 
 	CPU: 10 * time.Minute,
 
@@ -73,7 +73,7 @@ var DefaultLimits = Limits{
 
 func (l *Limits) check() error {
 	for _, n := range []int64{
-		int64(l.Stall), int64(l.Whole), int64(l.Settle), l.FetchBytes, l.PushBytes, int64(l.Commands), int64(l.CommandBytes),
+		int64(l.Stall), int64(l.Whole), int64(l.GitTime), l.FetchBytes, l.PushBytes, int64(l.Commands), int64(l.CommandBytes),
 		int64(l.Fetches), int64(l.FetchQueue), int64(l.Pushes), int64(l.PushQueue), int64(l.QueueTime),
 		int64(l.LockTime), l.DrainBytes, int64(l.DrainTime),
 	} {
@@ -137,9 +137,9 @@ func (b *Budget) Charge(client netip.Addr, amount float64) {
 	b.charge(network, amount, b.now())
 }
 
-// Take charges an amount that a client is about to use if that much is left, and returns 0;
+// Reserve charges an amount that a client is about to use if that much is left, and returns 0;
 // otherwise the time until it is.
-func (b *Budget) Take(client netip.Addr, amount float64) time.Duration {
+func (b *Budget) Reserve(client netip.Addr, amount float64) time.Duration {
 	network := host.NetworkOf(client)
 	if b.hourly <= 0 || !network.IsValid() {
 		return 0
@@ -157,7 +157,7 @@ func (b *Budget) Take(client netip.Addr, amount float64) time.Duration {
 // charge is Charge at a time. REQUIRES: mu.
 func (b *Budget) charge(network netip.Prefix, amount float64, now time.Time) {
 	if _, known := b.used[network]; !known && len(b.used) >= maxNetworks {
-		b.forget(now)
+		b.evict(now)
 	}
 	b.used[network] = usage{b.counting(network, now) + amount, now}
 }
@@ -168,8 +168,8 @@ func (b *Budget) counting(network netip.Prefix, now time.Time) float64 {
 	return max(0, u.amount-max(0, now.Sub(u.at).Hours())*b.hourly)
 }
 
-// forget drops the networks that have used no more than they do on average. REQUIRES: mu.
-func (b *Budget) forget(now time.Time) {
+// evict drops the networks that have used no more than they do on average. REQUIRES: mu.
+func (b *Budget) evict(now time.Time) {
 	sum := 0.0
 	for network := range b.used {
 		sum += b.counting(network, now)

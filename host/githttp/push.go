@@ -38,7 +38,7 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	// Whoever reads on for a client that was refused takes no place from others.
 	out := h.answer(w)
 	defer func() {
-		out.end()
+		out.finish()
 		release()
 		in.drain(&h.limits)
 	}()
@@ -104,7 +104,7 @@ func (h *Handler) turnAway(w http.ResponseWriter, in *body) result {
 	h.retryLater(w)
 	head(w, pushAnswer)
 	out := h.answer(w)
-	defer out.end()
+	defer out.finish()
 	_, _ = out.Write(text)
 	return resultBusy
 }
@@ -201,18 +201,18 @@ func (h *Handler) receive(
 	in.feeding = make(chan struct{})
 	v := h.startProgress(w, out, c, in.feeding)
 	defer v.stop()
-	defer h.pushes.Landed(context.WithoutCancel(ctx), push)
+	defer h.pushes.PushDone(context.WithoutCancel(ctx), push)
 	if !c.bringsPack() {
 		close(in.feeding)
-	} else if err := h.take(ctx, in, c, q, v, push); err != nil {
+	} else if err := h.receivePack(ctx, in, c, q, v, push); err != nil {
 		return err
 	}
-	return h.land(ctx, q, push)
+	return h.applyRefs(ctx, q, push)
 }
 
-// take brings the pack of a push into its quarantine, and makes sure that nothing is
+// receivePack brings the pack of a push into its quarantine, and makes sure that nothing is
 // missing.
-func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.Incoming, v *progress, push *Push) error {
+func (h *Handler) receivePack(ctx context.Context, in *body, c *commands, q *gitrepo.Incoming, v *progress, push *Push) error {
 	turn, err := h.writes.acquire(ctx)
 	if err != nil {
 		close(in.feeding)
@@ -225,7 +225,7 @@ func (h *Handler) take(ctx context.Context, in *body, c *commands, q *gitrepo.In
 	defer cancel(nil)
 	settle := func() {
 		q.Sized(in.read)
-		settled := time.AfterFunc(h.limits.Settle+time.Duration(in.read>>20)*time.Second, func() { cancel(errSettle) })
+		settled := time.AfterFunc(h.limits.GitTime+time.Duration(in.read>>20)*time.Second, func() { cancel(errSettle) })
 		context.AfterFunc(work, func() { settled.Stop() })
 	}
 
@@ -312,8 +312,8 @@ func (p *Push) refusedPack(refused *gitrepo.Refused) *Refusal {
 	return &Refusal{Reason: reason, unpack: true}
 }
 
-// land changes the repository, under its lock.
-func (h *Handler) land(ctx context.Context, q *gitrepo.Incoming, push *Push) error {
+// applyRefs changes the repository, under its lock.
+func (h *Handler) applyRefs(ctx context.Context, q *gitrepo.Incoming, push *Push) error {
 	began := time.Now()
 	waiting, stop := context.WithTimeoutCause(ctx, h.limits.LockTime, errBusy)
 	unlock, err := push.Repo.Lock(waiting)
@@ -323,7 +323,7 @@ func (h *Handler) land(ctx context.Context, q *gitrepo.Incoming, push *Push) err
 		return err
 	}
 	defer unlock()
-	ctx, cancel := context.WithTimeoutCause(ctx, h.limits.Settle, errSettle)
+	ctx, cancel := context.WithTimeoutCause(ctx, h.limits.GitTime, errSettle)
 	defer cancel()
 	if err := h.pushes.Confirm(ctx, push); err != nil {
 		return err

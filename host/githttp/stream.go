@@ -23,16 +23,16 @@ var (
 // body reads what a client sends: inflated, bounded, and only as long as it goes on.
 // It belongs to one goroutine at a time.
 type body struct {
-	rc     *http.ResponseController
-	raw    io.Reader
-	plain  io.Reader // raw, inflated
-	read   int64     // of plain
-	left   int64     // that may still come of it
-	stall  time.Duration
-	waited time.Duration // for the bytes below
-	moved  int           // since waited began
-	in     counter
-	err    error
+	rc        *http.ResponseController
+	raw       io.Reader
+	plain     io.Reader // raw, inflated
+	read      int64     // of plain
+	remaining int64     // that may still come of it
+	stall     time.Duration
+	waited    time.Duration // for the bytes below
+	moved     int           // since waited began
+	in        counter
+	err       error
 
 	feeding chan struct{} // closed when a goroutine that reads has ended; nil without one
 
@@ -44,7 +44,7 @@ type body struct {
 type counter interface{ Add(float64) }
 
 func (h *Handler) openBody(w http.ResponseWriter, r *http.Request, limit int64) (*body, error) {
-	b := &body{rc: http.NewResponseController(w), raw: r.Body, left: limit, stall: h.limits.Stall, in: h.metrics.received}
+	b := &body{rc: http.NewResponseController(w), raw: r.Body, remaining: limit, stall: h.limits.Stall, in: h.metrics.received}
 	switch r.Header.Get("Content-Encoding") {
 	case "", "identity":
 		b.plain = rawBody{b}
@@ -105,12 +105,12 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, b.err
 	}
 	// One byte more than allowed tells a body that is too long from one that fits.
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
+	if int64(len(p)) > b.remaining+1 {
+		p = p[:b.remaining+1]
 	}
 	n, err := b.plain.Read(p)
 	b.read += int64(n)
-	if b.left -= int64(n); b.left < 0 {
+	if b.remaining -= int64(n); b.remaining < 0 {
 		n, err = n-1, errTooLarge
 	}
 	b.err = err
@@ -219,9 +219,9 @@ func (a *answer) send(p []byte) (int, error) {
 	return n, err
 }
 
-// end sends what was written, and lifts the deadline for what comes next on the
+// finish sends what was written, and lifts the deadline for what comes next on the
 // connection.
-func (a *answer) end() {
+func (a *answer) finish() {
 	if !a.begun {
 		return
 	}

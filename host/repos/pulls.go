@@ -97,7 +97,7 @@ func (w *run) pullRequests(ctx context.Context) error {
 	ids := w.task.ids
 	if w.task.all {
 		var err error
-		if list, err = w.f.pulls(ctx, w.place.Repo); err != nil {
+		if list, err = w.f.pulls(ctx, w.location.Repo); err != nil {
 			return err
 		}
 		ids = setOf[host.ID]()
@@ -146,7 +146,7 @@ func (w *run) pullRequests(ctx context.Context) error {
 // arrivedPulls returns the pull requests that wait and whose commit is here, beyond those that
 // are asked for: it may have come with a branch.
 func (w *run) arrivedPulls(ctx context.Context, asked map[host.ID]struct{}) (list []pull, err error) {
-	held, err := w.f.heldPulls(ctx, w.place.Repo)
+	held, err := w.f.heldPulls(ctx, w.location.Repo)
 	if err != nil || len(held) == 0 {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (c *changes) pull(ctx context.Context, p pull) error {
 func (c *changes) find(ctx context.Context, p pull) (bool, error) {
 	names := false
 	for _, repo := range p.Repos {
-		names = names || repo == c.place.Repo
+		names = names || repo == c.location.Repo
 	}
 	if !names {
 		return false, nil
@@ -226,7 +226,7 @@ func (c *changes) find(ctx context.Context, p pull) (bool, error) {
 		places = append(places, location{Repo: repo, prs: true})
 	}
 	for _, repo := range p.Repos {
-		if repo != c.place.Repo && len(places) < maxSources {
+		if repo != c.location.Repo && len(places) < maxSources {
 			places = append(places, location{Repo: repo})
 		}
 	}
@@ -240,7 +240,7 @@ func (c *changes) find(ctx context.Context, p pull) (bool, error) {
 			continue // it is not there, or goes this very moment
 		}
 		if err := c.repo.Copy(ctx, other, p.Commit); err != nil {
-			c.f.log.Warn("copy a pull request", "from", from, "to", c.place, "err", err)
+			c.f.log.Warn("copy a pull request", "from", from, "to", c.location, "err", err)
 			continue
 		}
 		return c.repo.Connected(ctx, p.Commit)
@@ -262,7 +262,7 @@ func (c *changes) unknown(ctx context.Context, id host.ID) error {
 		return nil
 	}
 	now := c.f.cfg.Now().Unix()
-	since, err := c.f.waiting.add(ctx, c.place.String(), id, now)
+	since, err := c.f.waiting.add(ctx, c.location.String(), id, now)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (c *changes) apply(ctx context.Context) error {
 			return fmt.Errorf("set refs of pull requests: %w", err)
 		}
 	}
-	return c.f.waiting.remove(ctx, c.place.String(), c.unneeded...)
+	return c.f.waiting.remove(ctx, c.location.String(), c.unneeded...)
 }
 
 func withoutPulls(ids, pulls []host.ID) []host.ID {
@@ -329,7 +329,7 @@ func (w *run) reconcilePRs(ctx context.Context) error {
 			return err
 		case !known:
 			err = c.unknown(ctx, id)
-		case p.PullRequest == nil || rules.CheckPRs(w.place.Repo, p.PullRequest, ref.ID) != "":
+		case p.PullRequest == nil || rules.CheckPRs(w.location.Repo, p.PullRequest, ref.ID) != "":
 			c.remove(id)
 		default:
 			c.unneeded = append(c.unneeded, id)
@@ -353,5 +353,5 @@ func (w *run) reconcilePRs(ctx context.Context) error {
 	if err := w.repo.Remove(ctx); err != nil {
 		return err
 	}
-	return w.f.waiting.removeRepo(ctx, w.place.String())
+	return w.f.waiting.removeRepo(ctx, w.location.String())
 }

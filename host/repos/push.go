@@ -68,7 +68,7 @@ func (f *Reconciler) unknownPulls(ctx context.Context, push *githttp.Push) error
 	}
 	var wait time.Duration
 	if f.cfg.PullRefs == 0 || unknown <= f.cfg.PullRefs {
-		if wait = f.pulled.Take(push.Client.Addr, float64(unknown)); wait == 0 {
+		if wait = f.pulled.Reserve(push.Client.Addr, float64(unknown)); wait == 0 {
 			return nil
 		}
 	}
@@ -323,9 +323,9 @@ func pushedPulls(push *githttp.Push) map[host.ID]struct{} {
 	return ids
 }
 
-// Landed reconciles the repositories that a push has changed (githttp.Pushes): the client
+// PushDone reconciles the repositories that a push has changed (githttp.Pushes): the client
 // gets its answer when the events are served.
-func (f *Reconciler) Landed(ctx context.Context, push *githttp.Push) {
+func (f *Reconciler) PushDone(ctx context.Context, push *githttp.Push) {
 	p, ok := f.locationOfPath(push.Parts)
 	if !ok {
 		return

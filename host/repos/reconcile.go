@@ -30,7 +30,7 @@ func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	w := &run{f: f, place: p, repo: repo, task: t}
+	w := &run{f: f, location: p, repo: repo, task: t}
 	if p.prs {
 		err = w.reconcilePRs(ctx)
 	} else {
@@ -50,11 +50,11 @@ func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
 
 // run is one round of a place's job, under the lock of its repository.
 type run struct {
-	f     *Reconciler
-	place location
-	repo  *gitrepo.Repo
-	task  task
-	refs  gitrepo.Refs
+	f        *Reconciler
+	location location
+	repo     *gitrepo.Repo
+	task     task
+	refs     gitrepo.Refs
 
 	refsChanged bool // heads or tags were not in line
 	release     []host.ID
@@ -75,7 +75,7 @@ func (w *run) followUp(key any, t task) {
 // reconcileAnnounced brings the repository of an announcement in line.
 func (w *run) reconcileAnnounced(ctx context.Context) error {
 	f := w.f
-	list, err := maintainers.Below(ctx, f.cfg.Store, w.place.Identifier, w.place.PubKey)
+	list, err := maintainers.Below(ctx, f.cfg.Store, w.location.Identifier, w.location.PubKey)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mine := own(list, w.place.PubKey)
+	mine := own(list, w.location.PubKey)
 	waits := false
 	if mine != nil && mine.Held {
 		e, ok, err := f.cfg.Store.HeldEvent(ctx, mine.ID)
@@ -94,7 +94,7 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 		// round for that.
 		waits = ok && !e.Dormant
 		if !waits {
-			mine = stored(list, w.place.PubKey)
+			mine = stored(list, w.location.PubKey)
 		}
 	}
 	if there && mine != nil && !waits && w.task.removed {
@@ -132,7 +132,7 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 	if w.refs, err = w.repo.Refs(ctx); err != nil {
 		return err
 	}
-	maintainers := graph(list).Maintainers(w.place.PubKey)
+	maintainers := graph(list).Maintainers(w.location.PubKey)
 	state, err := w.reconcileRefs(ctx, maintainers, waits)
 	if err != nil {
 		return err
@@ -155,10 +155,10 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 // in an announcement would have it served by that person's next push. That objects are
 // here says nothing where others announce the identifier: their repositories share them.
 func (w *run) mayRelease(ctx context.Context, state *rules.Candidate, list []maintainers.Announced) (bool, error) {
-	if state.PubKey == w.place.PubKey || !state.Served && w.gotObjects() || slices.Contains(graph(list).Maintainers(state.PubKey), w.place.PubKey) {
+	if state.PubKey == w.location.PubKey || !state.Served && w.gotObjects() || slices.Contains(graph(list).Maintainers(state.PubKey), w.location.PubKey) {
 		return true, nil
 	}
-	return w.f.isOnlyOwner(ctx, w.place.Repo)
+	return w.f.isOnlyOwner(ctx, w.location.Repo)
 }
 
 // gotObjects reports whether data came to this very repository: just now, or before a
@@ -174,11 +174,11 @@ func (w *run) removeOrphan(ctx context.Context) error {
 	}
 	deleted := false
 	if len(refs.List) > 0 && !w.task.removed {
-		if deleted, err = w.f.cfg.Store.DeletedAddress(ctx, w.place.address(), 0); err != nil {
+		if deleted, err = w.f.cfg.Store.DeletedAddress(ctx, w.location.address(), 0); err != nil {
 			return err
 		}
 		if !deleted {
-			w.f.log.Warn("a repository has no announcement", "repository", w.place)
+			w.f.log.Warn("a repository has no announcement", "repository", w.location)
 			return nil
 		}
 	}
@@ -186,15 +186,15 @@ func (w *run) removeOrphan(ctx context.Context) error {
 		return err
 	}
 	w.f.metrics.removed.Inc()
-	w.f.log.Info("repository removed", "repository", w.place)
-	return w.f.waiting.removeRepo(ctx, w.place.String())
+	w.f.log.Info("repository removed", "repository", w.location)
+	return w.f.waiting.removeRepo(ctx, w.location.String())
 }
 
 // reconcileRefs brings heads, tags and HEAD in line with the newest state in effect, and
 // returns it, nil if there is none or its data is not here. Held states whose data is
 // here are to be released.
 func (w *run) reconcileRefs(ctx context.Context, maintainers []rules.PubKey, waits bool) (*rules.Candidate, error) {
-	states, err := w.f.states(ctx, w.place.Identifier, maintainers)
+	states, err := w.f.states(ctx, w.location.Identifier, maintainers)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (w *run) reconcileRefs(ctx context.Context, maintainers []rules.PubKey, wai
 		if there && effective == nil {
 			if err := w.moveRefs(ctx, s.State, waiting(states[:i])); err != nil {
 				// Git does not want it: a branch that is no commit, say.
-				w.f.log.Warn("a state cannot be met", "repository", w.place, "state", host.ID(s.ID).String(), "err", err)
+				w.f.log.Warn("a state cannot be met", "repository", w.location, "state", host.ID(s.ID).String(), "err", err)
 				there = false
 			}
 		}
