@@ -70,7 +70,7 @@ func join(t *testing.T, url, name string, lease time.Duration) *Cluster {
 	return c
 }
 
-func lock(t *testing.T, c *Cluster, name string) *Hold {
+func lock(t *testing.T, c *Cluster, name string) *HeldLock {
 	t.Helper()
 	h, err := c.Lock(t.Context(), name)
 	if err != nil {
@@ -320,7 +320,7 @@ func TestAsk(t *testing.T) {
 		return came
 	}
 	waiting := func() (n int) {
-		err := a.session.do(func(ctx context.Context, conn *pgx.Conn) error {
+		err := a.session.exchange(func(ctx context.Context, conn *pgx.Conn) error {
 			return conn.QueryRow(ctx, `SELECT count(*) FROM call`).Scan(&n)
 		})
 		if err != nil {

@@ -33,7 +33,7 @@ func (c *Cluster) Nodes(ctx context.Context) (list []Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.do(func(ctx context.Context, conn *pgx.Conn) error {
+	err = s.exchange(func(ctx context.Context, conn *pgx.Conn) error {
 		list, err = readNodes(ctx, conn)
 		return err
 	})
@@ -163,7 +163,7 @@ func (c *Cluster) Ask(ctx context.Context, role string, request []byte) (answer 
 		return nil, err
 	}
 	var id int64
-	err = s.do(func(ctx context.Context, conn *pgx.Conn) error {
+	err = s.exchange(func(ctx context.Context, conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, `DELETE FROM call WHERE made < clock_timestamp() - $1::interval`, forgetCalls); err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (c *Cluster) Ask(ctx context.Context, role string, request []byte) (answer 
 	})
 	for alive := true; err == nil; {
 		var answered bool
-		err = s.do(func(ctx context.Context, conn *pgx.Conn) error {
+		err = s.exchange(func(ctx context.Context, conn *pgx.Conn) error {
 			err := conn.QueryRow(ctx, `DELETE FROM call WHERE id = $1 AND answer IS NOT NULL RETURNING answer`, id).Scan(&answer)
 			if !errors.Is(err, pgx.ErrNoRows) {
 				answered = err == nil
@@ -221,7 +221,7 @@ func (s *session) answer(ctx context.Context, do func(ctx context.Context, reque
 		request []byte
 	}
 	var calls []call
-	err := s.do(func(ctx context.Context, conn *pgx.Conn) error {
+	err := s.exchange(func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, `SELECT id, request FROM call WHERE number = $1 AND answer IS NULL ORDER BY id`, s.number)
 		if err == nil {
 			calls, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a call, err error) {
@@ -237,7 +237,7 @@ func (s *session) answer(ctx context.Context, do func(ctx context.Context, reque
 		doing, cancel := context.WithTimeout(ctx, callWait)
 		answer := do(doing, a.request)
 		cancel()
-		err = s.do(func(ctx context.Context, conn *pgx.Conn) error {
+		err = s.exchange(func(ctx context.Context, conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, `UPDATE call SET answer = $2 WHERE id = $1`, a.id, answer)
 			return err
 		})

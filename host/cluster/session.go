@@ -31,7 +31,7 @@ type session struct {
 
 	leaseMu sync.Mutex // guards what follows
 	until   time.Time  // with the monotonic clock
-	ending  *time.Timer
+	expiry  *time.Timer
 }
 
 const createTable = `
@@ -87,7 +87,7 @@ func (c *Cluster) open(ctx context.Context, last int64) (*session, error) {
 		return nil, err
 	}
 	s.ctx, s.lose = context.WithCancelCause(context.Background())
-	s.ending = time.AfterFunc(s.lease, func() { _ = s.err() })
+	s.expiry = time.AfterFunc(s.lease, func() { _ = s.err() })
 	s.extend(asked)
 	return s, nil
 }
@@ -200,12 +200,12 @@ func (s *session) extend(asked time.Time) {
 	s.leaseMu.Lock()
 	defer s.leaseMu.Unlock()
 	s.until = asked.Add(s.lease)
-	s.ending.Reset(time.Until(s.until))
+	s.expiry.Reset(time.Until(s.until))
 }
 
-// do exchanges something with the database. A connection on which that fails is over, and
+// exchange exchanges something with the database. A connection on which that fails is over, and
 // the session with it. The caller's context must not end an exchange.
-func (s *session) do(f func(ctx context.Context, conn *pgx.Conn) error) error {
+func (s *session) exchange(f func(ctx context.Context, conn *pgx.Conn) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.err(); err != nil {
@@ -223,7 +223,7 @@ func (s *session) do(f func(ctx context.Context, conn *pgx.Conn) error) error {
 // renew extends the lease, and ends the sessions of others that have not. It reports whether
 // another node asks something of this one.
 func (s *session) renew(state State, roles string) (called bool, err error) {
-	err = s.do(func(ctx context.Context, conn *pgx.Conn) error {
+	err = s.exchange(func(ctx context.Context, conn *pgx.Conn) error {
 		asked := time.Now()
 		const sql = `
 			UPDATE node SET seen = clock_timestamp(), state = $2, roles = $3 WHERE number = $1
@@ -254,7 +254,7 @@ func (s *session) deregister() {
 // close ends the connection of a session that is over.
 func (s *session) close() {
 	s.leaseMu.Lock()
-	s.ending.Stop()
+	s.expiry.Stop()
 	s.leaseMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -270,8 +270,8 @@ const (
 	roleAsk  = time.Second
 )
 
-// Hold is a lock of this node. It lasts as long as the session.
-type Hold struct {
+// HeldLock is a lock of this node. It lasts as long as the session.
+type HeldLock struct {
 	s       *session
 	key     int64
 	release sync.Once
@@ -279,19 +279,19 @@ type Hold struct {
 
 // Lock acquires a lock that one node has at a time. It waits until ctx ends, also while
 // the database is away. Within a node, callers take turns by themselves.
-func (c *Cluster) Lock(ctx context.Context, name string) (*Hold, error) {
+func (c *Cluster) Lock(ctx context.Context, name string) (*HeldLock, error) {
 	return c.lock(ctx, name, firstAsk, maxAsk)
 }
 
-func (c *Cluster) lock(ctx context.Context, name string, wait, longest time.Duration) (*Hold, error) {
+func (c *Cluster) lock(ctx context.Context, name string, wait, longest time.Duration) (*HeldLock, error) {
 	for {
 		s, err := c.current(ctx)
 		if err != nil {
 			return nil, err
 		}
-		h := &Hold{s: s, key: s.key("lock " + name)}
+		h := &HeldLock{s: s, key: s.key("lock " + name)}
 		var ours bool
-		err = s.do(func(ctx context.Context, conn *pgx.Conn) error {
+		err = s.exchange(func(ctx context.Context, conn *pgx.Conn) error {
 			return conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, h.key).Scan(&ours)
 		})
 		if ours && err == nil {
@@ -309,14 +309,14 @@ func (c *Cluster) lock(ctx context.Context, name string, wait, longest time.Dura
 }
 
 // Number returns the number of the session: every later session has a higher one.
-func (h *Hold) Number() int64 { return h.s.number }
+func (h *HeldLock) Number() int64 { return h.s.number }
 
 // Err returns an error if the lock is lost. It does no I/O: the lease of the session may
 // be over, by the monotonic clock, before anybody else can have the lock.
-func (h *Hold) Err() error { return h.s.err() }
+func (h *HeldLock) Err() error { return h.s.err() }
 
 // Context ends when the lock is lost, or parent ends.
-func (h *Hold) Context(parent context.Context) (context.Context, context.CancelFunc) {
+func (h *HeldLock) Context(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(h.s.ctx, func() { cancel(context.Cause(h.s.ctx)) })
 	return ctx, func() { stop(); cancel(nil) }
@@ -324,8 +324,8 @@ func (h *Hold) Context(parent context.Context) (context.Context, context.CancelF
 
 // Confirm asks the database whether the lock is still this node's, which is an error if it
 // is not, and whether the session of another number is over.
-func (h *Hold) Confirm(other int64) (over bool, err error) {
-	err = h.s.do(func(ctx context.Context, conn *pgx.Conn) error {
+func (h *HeldLock) Confirm(other int64) (over bool, err error) {
+	err = h.s.exchange(func(ctx context.Context, conn *pgx.Conn) error {
 		// Whoever has an end of its own for the statement alone gets the lock only if
 		// nobody has it.
 		return conn.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock_shared($1)`, h.s.key(sessionKey(other))).Scan(&over)
@@ -334,9 +334,9 @@ func (h *Hold) Confirm(other int64) (over bool, err error) {
 }
 
 // Unlock releases the lock. More calls do nothing.
-func (h *Hold) Unlock() {
+func (h *HeldLock) Unlock() {
 	h.release.Do(func() {
-		_ = h.s.do(func(ctx context.Context, conn *pgx.Conn) error {
+		_ = h.s.exchange(func(ctx context.Context, conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, h.key)
 			return err
 		})

@@ -26,11 +26,11 @@ type shared struct {
 }
 
 type sharedHold struct {
-	*Hold
+	*HeldLock
 	of shared
 }
 
-func (n shared) Lock(ctx context.Context, name string) (gitrepo.Hold, error) {
+func (n shared) Lock(ctx context.Context, name string) (gitrepo.HeldLock, error) {
 	h, err := n.Cluster.Lock(ctx, name)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (h sharedHold) Err() error {
 	if h.of.credulous {
 		return nil
 	}
-	return h.Hold.Err()
+	return h.HeldLock.Err()
 }
 
 // repository opens the one repository of a folder, as a node.

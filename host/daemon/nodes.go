@@ -117,7 +117,7 @@ func (m termMetrics) Collect(to chan<- prometheus.Metric) {
 // gitNodes are the nodes as repositories see them.
 type gitNodes struct{ *cluster.Cluster }
 
-func (n gitNodes) Lock(ctx context.Context, name string) (gitrepo.Hold, error) {
+func (n gitNodes) Lock(ctx context.Context, name string) (gitrepo.HeldLock, error) {
 	h, err := n.Cluster.Lock(ctx, name)
 	if err != nil {
 		return nil, err

@@ -174,7 +174,7 @@ func (q *Incoming) Remove() { q.remove() }
 // trusts the present values. A *Refused says that something is missing. It needs no lock:
 // as long as nothing is dropped, see [Root.Collect], what it found stays true.
 func (q *Incoming) Check(ctx context.Context) error {
-	if err := q.reach(ctx); err != nil || q.synced == nil {
+	if err := q.checkConnectivity(ctx); err != nil || q.synced == nil {
 		return err
 	}
 	if err := q.synced(); err != nil {
@@ -183,7 +183,7 @@ func (q *Incoming) Check(ctx context.Context) error {
 	return nil
 }
 
-func (q *Incoming) reach(ctx context.Context) error {
+func (q *Incoming) checkConnectivity(ctx context.Context) error {
 	q.gcEpoch = q.repo.gcEpoch()
 	refs, err := q.repo.tips(ctx)
 	if err != nil && !(errors.Is(err, ErrNotFound) && q.dir != "") {

@@ -78,7 +78,7 @@ func (r *Root) build(ctx context.Context, place string, format Format, finish fu
 	if err := finish(dir); err != nil {
 		return fmt.Errorf("make a repository: %w", err)
 	}
-	if hold := r.locks.hold(place); hold != nil {
+	if hold := r.locks.heldLock(place); hold != nil {
 		// A late rename fails where a repository is by then; one that comes to nothing
 		// else is empty, and has no announcement.
 		if err := errors.Join(writeFile(filepath.Join(dir, fenceFile), fmt.Sprintf("%d\n", hold.Number())), hold.Err()); err != nil {
@@ -124,7 +124,7 @@ func (r *Repo) Remove(ctx context.Context) error {
 	if r.root == nil {
 		return errFolder
 	}
-	r.batches.drop(r.dir)
+	r.batches.closeIdle(r.dir)
 	if there, err := r.Exists(); err != nil || !there {
 		return err
 	}
@@ -162,7 +162,7 @@ func (r *Root) discard(dir string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if hold := r.locks.hold(dir); hold != nil && err == nil {
+	if hold := r.locks.heldLock(dir); hold != nil && err == nil {
 		// If it was late, it is somebody else's.
 		if err := checkFence(gone, hold); err != nil {
 			return errors.Join(err, os.Rename(gone, dir))

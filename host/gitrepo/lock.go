@@ -21,14 +21,14 @@ import (
 // that, and if it was overtaken after, its lock files have gone, and git fails.
 type Nodes interface {
 	// Lock takes a lock that one node has at a time. It waits until ctx ends.
-	Lock(ctx context.Context, name string) (Hold, error)
+	Lock(ctx context.Context, name string) (HeldLock, error)
 
 	// Name returns this node's name: no other node that is alive has it.
 	Name() string
 }
 
-// Hold is a lock that this node has.
-type Hold interface {
+// HeldLock is a lock that this node has.
+type HeldLock interface {
 	// Number identifies the node as long as it keeps its locks. No number is ever used
 	// again.
 	Number() int64
@@ -70,8 +70,8 @@ func readFence(dir string) (number int64, cleared bool, err error) {
 	return number, number > 0 && rest == "", nil
 }
 
-// takeOver makes a lock this node's own on disk as well. What is not there has no fence.
-func (l *locks) takeOver(dir string, hold Hold) error {
+// takeFence makes a lock this node's own on disk as well. What is not there has no fence.
+func (l *locks) takeFence(dir string, hold HeldLock) error {
 	number, cleared, err := readFence(dir)
 	if err != nil || cleared && number == hold.Number() {
 		return err
@@ -99,7 +99,7 @@ func (l *locks) takeOver(dir string, hold Hold) error {
 // setFence writes the fence. It may do so late: so it asks afterwards whether the lock is
 // still this node's. If it is not, whoever has it by now finds a number that is not its
 // own, does nothing, and takes the repository over once more.
-func (l *locks) setFence(dir string, hold Hold, word string) error {
+func (l *locks) setFence(dir string, hold HeldLock, word string) error {
 	f, err := os.CreateTemp(l.trash, "fence-")
 	if err != nil {
 		return err
@@ -122,14 +122,14 @@ func (l *locks) check(dir string) error {
 	if l.nodes == nil {
 		return nil
 	}
-	hold := l.hold(dir)
+	hold := l.heldLock(dir)
 	if hold == nil {
 		return fmt.Errorf("%s is changed without its lock", dir)
 	}
 	return checkFence(dir, hold)
 }
 
-func checkFence(dir string, hold Hold) error {
+func checkFence(dir string, hold HeldLock) error {
 	if err := hold.Err(); err != nil {
 		return errors.Join(ErrOvertaken, err)
 	}
@@ -159,7 +159,7 @@ type locks struct {
 type keyLock struct {
 	token chan struct{} // holds one value while the lock is taken
 	users int           // that hold it or wait; guarded by locks.mu
-	hold  Hold          // with nodes, of who holds it; guarded by locks.mu
+	held  HeldLock      // with nodes, of who holds it; guarded by locks.mu
 }
 
 // lock waits for the key until ctx ends. The function that it returns gives the
@@ -195,16 +195,16 @@ func (l *locks) lock(ctx context.Context, key string) (unlock func(), err error)
 		local()
 		return nil, fmt.Errorf("lock a repository: %w", err)
 	}
-	l.setHold(k, hold)
+	l.setHeldLock(k, hold)
 	return sync.OnceFunc(func() {
-		l.setHold(k, nil)
+		l.setHeldLock(k, nil)
 		hold.Unlock()
 		local()
 	}), nil
 }
 
 // acquire takes the lock of a key among the nodes. REQUIRES: the lock of the process.
-func (l *locks) acquire(ctx context.Context, key string) (Hold, error) {
+func (l *locks) acquire(ctx context.Context, key string) (HeldLock, error) {
 	name, err := filepath.Rel(filepath.Dir(l.dir), key)
 	if err != nil {
 		return nil, err
@@ -213,35 +213,35 @@ func (l *locks) acquire(ctx context.Context, key string) (Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.takeOver(key, hold); err != nil {
+	if err := l.takeFence(key, hold); err != nil {
 		hold.Unlock()
 		return nil, err
 	}
 	return hold, nil
 }
 
-func (l *locks) setHold(k *keyLock, hold Hold) {
+func (l *locks) setHeldLock(k *keyLock, hold HeldLock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k.hold = hold
+	k.held = hold
 }
 
-// hold returns what the node has of a lock, nil where it is alone.
-func (l *locks) hold(key string) Hold {
+// heldLock returns what the node has of a lock, nil where it is alone.
+func (l *locks) heldLock(key string) HeldLock {
 	if l.nodes == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k := l.keys[key]; k != nil {
-		return k.hold
+		return k.held
 	}
 	return nil
 }
 
 // bound returns a context that ends when the lock of a key is lost to another node.
 func (l *locks) bound(ctx context.Context, key string) (context.Context, context.CancelFunc) {
-	if hold := l.hold(key); hold != nil {
+	if hold := l.heldLock(key); hold != nil {
 		return hold.Context(ctx)
 	}
 	return ctx, func() {}

@@ -67,7 +67,7 @@ func (s *service) lose(n *testNode) {
 
 func (n *testNode) Name() string { return n.name }
 
-func (n *testNode) Lock(ctx context.Context, name string) (Hold, error) {
+func (n *testNode) Lock(ctx context.Context, name string) (HeldLock, error) {
 	n.of.mu.Lock()
 	defer n.of.mu.Unlock()
 	if n.of.holder[name] != nil {

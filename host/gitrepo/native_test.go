@@ -23,7 +23,7 @@ func TestLook(t *testing.T) {
 			if !ok {
 				t.Fatalf("%s: it cannot say", what)
 			}
-			root.batches.drop(r.dir)
+			root.batches.closeIdle(r.dir)
 			for i, id := range ids {
 				answer, err := r.ask(t.Context(), []string{id})
 				if err != nil {
@@ -94,7 +94,7 @@ func TestLookAtDamage(t *testing.T) {
 		if found, ok := r.hasNative([]string{first, second}); ok && slices.Contains(found, true) {
 			t.Errorf("%s: it finds %v", what, found)
 		}
-		r.batches.drop(r.dir)
+		r.batches.closeIdle(r.dir)
 		if _, err := r.Has(t.Context(), first, second); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -105,7 +105,7 @@ func TestLookAtDamage(t *testing.T) {
 	if err := os.Remove(strings.TrimSuffix(list[0], ".idx") + ".pack"); err != nil {
 		t.Fatal(err)
 	}
-	r.batches.drop(r.dir)
+	r.batches.closeIdle(r.dir)
 	if found, err := r.Has(t.Context(), first); err != nil || found[0] {
 		t.Errorf("without the pack: %v, %v", found, err)
 	}

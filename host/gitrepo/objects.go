@@ -127,22 +127,22 @@ func (r *Repo) peel(ctx context.Context, refs []fileRef) error {
 
 // ask asks git for the names of objects. It answers with a line for each question.
 func (r *Repo) ask(ctx context.Context, questions []string) ([]string, error) {
-	b, err := r.batches.take(ctx, r)
+	b, err := r.batches.acquire(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	answers, err := b.ask(ctx, questions)
-	r.batches.give(b, err == nil)
+	r.batches.release(b, err == nil)
 	return answers, err
 }
 
 // batch is a running git cat-file. It belongs to who took it.
 type batch struct {
-	dir string
-	of  fs.FileInfo // of dir, where another node may have replaced it; nil else
-	p   *Process
-	out *bufio.Reader
-	end context.CancelFunc
+	dir    string
+	of     fs.FileInfo // of dir, where another node may have replaced it; nil else
+	p      *Process
+	out    *bufio.Reader
+	cancel context.CancelFunc
 }
 
 func openBatch(r *Repo) (*batch, error) {
@@ -152,7 +152,7 @@ func openBatch(r *Repo) (*batch, error) {
 		end()
 		return nil, err
 	}
-	b := &batch{dir: r.dir, p: p, out: bufio.NewReader(p.Out), end: end}
+	b := &batch{dir: r.dir, p: p, out: bufio.NewReader(p.Out), cancel: end}
 	if r.locks.nodes != nil {
 		b.of = r.identity()
 	}
@@ -166,12 +166,12 @@ func (r *Repo) identity() fs.FileInfo {
 }
 
 func (b *batch) close() {
-	b.end()
+	b.cancel()
 	_ = b.p.Wait()
 }
 
 func (b *batch) ask(ctx context.Context, questions []string) ([]string, error) {
-	stop := context.AfterFunc(ctx, b.end)
+	stop := context.AfterFunc(ctx, b.cancel)
 	defer stop()
 	written := make(chan error, 1)
 	go func() {
@@ -182,7 +182,7 @@ func (b *batch) ask(ctx context.Context, questions []string) ([]string, error) {
 	for range questions {
 		line, err := b.out.ReadString('\n')
 		if err != nil {
-			b.end()
+			b.cancel()
 			<-written
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
@@ -220,8 +220,8 @@ func (s *batches) keepPeeled(id, peeled string) {
 	s.peels[id] = peeled
 }
 
-// take returns the idle process of a repository, or a new one.
-func (s *batches) take(ctx context.Context, r *Repo) (*batch, error) {
+// acquire returns the idle process of a repository, or a new one.
+func (s *batches) acquire(ctx context.Context, r *Repo) (*batch, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -241,9 +241,9 @@ func (s *batches) take(ctx context.Context, r *Repo) (*batch, error) {
 	return openBatch(r)
 }
 
-// give brings a process back. One that failed ends, and so does the one that was
+// release brings a process back. One that failed ends, and so does the one that was
 // used longest ago if there are too many.
-func (s *batches) give(b *batch, good bool) {
+func (s *batches) release(b *batch, good bool) {
 	s.mu.Lock()
 	var old *batch
 	switch {
@@ -262,8 +262,8 @@ func (s *batches) give(b *batch, good bool) {
 	}
 }
 
-// drop ends the idle processes of a repository.
-func (s *batches) drop(dir string) {
+// closeIdle ends the idle processes of a repository.
+func (s *batches) closeIdle(dir string) {
 	s.mu.Lock()
 	var gone []*batch
 	s.idle = slices.DeleteFunc(s.idle, func(b *batch) bool {

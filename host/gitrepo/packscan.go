@@ -140,7 +140,7 @@ type packReader struct {
 	inflater io.ReadCloser
 	buf      [32 << 10]byte
 
-	places   []uint32 // of objects, modulo 4 GiB
+	offsets  []uint32 // of objects, modulo 4 GiB
 	wraps    []int    // the objects with which the next 4 GiB begin
 	depths   []uint16
 	inflated int64 // of all objects, deltas applied
@@ -222,10 +222,10 @@ func (p *packReader) object(i int) error {
 	if depth > p.limits.Depth {
 		return refusedDepth(p.limits.Depth)
 	}
-	if i > 0 && uint32(at) < p.places[i-1] {
+	if i > 0 && uint32(at) < p.offsets[i-1] {
 		p.wraps = append(p.wraps, i)
 	}
-	p.places, p.depths = append(p.places, uint32(at)), append(p.depths, uint16(min(depth, 1<<16-1)))
+	p.offsets, p.depths = append(p.offsets, uint32(at)), append(p.depths, uint16(min(depth, 1<<16-1)))
 	return p.content(kind, size)
 }
 
@@ -267,7 +267,7 @@ func (p *packReader) find(at int64) (index int, found bool) {
 	if at < 0 {
 		return 0, false
 	}
-	from, to := 0, len(p.places)
+	from, to := 0, len(p.offsets)
 	if wrap := int(at >> 32); wrap > len(p.wraps) {
 		return 0, false
 	} else {
@@ -278,7 +278,7 @@ func (p *packReader) find(at int64) (index int, found bool) {
 			to = p.wraps[wrap]
 		}
 	}
-	part := p.places[from:to]
+	part := p.offsets[from:to]
 	index = sort.Search(len(part), func(i int) bool { return part[i] >= uint32(at) })
 	return from + index, index < len(part) && part[index] == uint32(at)
 }
@@ -392,7 +392,7 @@ type indexedPack struct {
 	index   []byte
 	idSize  int
 	objects int
-	places  []int64 // of the objects, in order
+	offsets []int64 // of the objects, in order
 
 	head   bytes.Reader
 	window [4 << 10]byte // what was read last of the pack
@@ -478,11 +478,11 @@ func openIndexed(path string, idSize int) (_ *indexedPack, err error) {
 	if string(p.index[:8]) != indexMagic || len(p.index) < indexHead+p.objects*(idSize+8) {
 		return nil, errIndex
 	}
-	p.places = make([]int64, p.objects)
-	for i := range p.places {
-		p.places[i] = p.place(i)
+	p.offsets = make([]int64, p.objects)
+	for i := range p.offsets {
+		p.offsets[i] = p.offset(i)
 	}
-	slices.Sort(p.places)
+	slices.Sort(p.offsets)
 	return p, nil
 }
 
@@ -498,9 +498,9 @@ func (p *indexedPack) close() {
 // upTo counts the names up to a first byte.
 func (p *indexedPack) upTo(first int) int { return int(binary.BigEndian.Uint32(p.index[8+4*first:])) }
 
-// place is where the i-th object of the index begins in the pack. Places beyond 2 GiB stand
+// offset is where the i-th object of the index begins in the pack. Places beyond 2 GiB stand
 // in a list of their own.
-func (p *indexedPack) place(i int) int64 {
+func (p *indexedPack) offset(i int) int64 {
 	places := p.index[indexHead+p.objects*(p.idSize+4):]
 	place := binary.BigEndian.Uint32(places[4*i:])
 	if place&(1<<31) == 0 {
@@ -515,7 +515,7 @@ func (p *indexedPack) place(i int) int64 {
 
 // base is what the object that is the i-th in the pack is a delta of, or noBase.
 func (p *indexedPack) base(i int) (uint32, error) {
-	at := p.places[i]
+	at := p.offsets[i]
 	const longest = 64 // what stands before a content
 	if at < p.at || at+longest > p.at+int64(p.length) {
 		n, err := p.pack.ReadAt(p.window[:], at)
@@ -548,7 +548,7 @@ func (p *indexedPack) base(i int) (uint32, error) {
 
 // find returns which object begins at a place.
 func (p *indexedPack) find(place int64) (uint32, error) {
-	i, found := slices.BinarySearch(p.places, place)
+	i, found := slices.BinarySearch(p.offsets, place)
 	if !found {
 		return 0, errNotPack
 	}
@@ -569,5 +569,5 @@ func (p *indexedPack) named(id []byte) (uint32, error) {
 	if i == high || !bytes.Equal(name(i), id) {
 		return 0, errNotPack
 	}
-	return p.find(p.place(i))
+	return p.find(p.offset(i))
 }

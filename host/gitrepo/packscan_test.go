@@ -152,8 +152,8 @@ func TestPackScanOfGit(t *testing.T) {
 			if err := p.read(); err != nil {
 				t.Fatalf("%s: %v", format, err)
 			}
-			if rest := int64(len(pack)) - p.at(); rest != int64(idLength(format)/2) || len(p.places) < 10 || p.inflated < int64(len(text)) {
-				t.Errorf("%s: %d objects, %d bytes inflated, %d bytes are left", format, len(p.places), p.inflated, rest)
+			if rest := int64(len(pack)) - p.at(); rest != int64(idLength(format)/2) || len(p.offsets) < 10 || p.inflated < int64(len(text)) {
+				t.Errorf("%s: %d objects, %d bytes inflated, %d bytes are left", format, len(p.offsets), p.inflated, rest)
 			}
 		}
 	}
@@ -197,7 +197,7 @@ func TestPackScanWrite(t *testing.T) {
 
 // Places beyond 4 GiB are found.
 func TestPackScanPlaces(t *testing.T) {
-	p := packReader{places: []uint32{12, 1 << 31, 5, 1 << 31, 7}, wraps: []int{2, 4}}
+	p := packReader{offsets: []uint32{12, 1 << 31, 5, 1 << 31, 7}, wraps: []int{2, 4}}
 	for at, want := range map[int64]int{12: 0, 1 << 31: 1, 1<<32 + 5: 2, 1<<32 + 1<<31: 3, 2<<32 + 7: 4, 5: -1, 2<<32 + 5: -1, 3<<32 + 7: -1, -1: -1} {
 		if got, found := p.find(at); found != (want >= 0) || found && got != want {
 			t.Errorf("the object at %d is %d, %t; want %d", at, got, found, want)

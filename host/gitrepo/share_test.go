@@ -131,7 +131,7 @@ func TestCollect(t *testing.T) {
 	has := func(id string) bool {
 		t.Helper()
 		// A new look: the process kept from before may have the old pack open.
-		root.batches.drop(a.dir)
+		root.batches.closeIdle(a.dir)
 		found, err := a.Has(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
