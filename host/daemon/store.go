@@ -96,7 +96,7 @@ func openStore(
 	if err := os.MkdirAll(cfg.Data, 0o755); err != nil {
 		return nil, fmt.Errorf("make the data folder: %w", err)
 	}
-	db, err := server(ctx, url, postgres.Options{Wait: cfg.Standby, Readers: readers(cfg), Texts: cacheOf(cfg) / 2, Log: log})
+	db, err := server(ctx, url, postgres.Options{Wait: cfg.Standby, Readers: readers(cfg), CacheBytes: cacheOf(cfg) / 2, Log: log})
 	if err != nil {
 		return nil, err
 	}

@@ -254,9 +254,9 @@ func (p *Pipeline) plan(ctx context.Context, e *entry, now int64) {
 func (b *batch) release(e *entry) {
 	r := e.release
 	r.released = nil
-	b.w.history.begin()
+	b.w.history.noteGitData()
 	if b.shared != nil {
-		b.shared.Arrive()
+		b.shared.NotifyGitData()
 	}
 	if len(r.release.IDs)+len(r.release.ExtendDeadline) > 0 && b.open() {
 		var out host.ReleaseOutcome

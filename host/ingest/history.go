@@ -60,14 +60,14 @@ func (h *history) note(c change) change {
 	return c
 }
 
-// forget makes whatever was read before stale. REQUIRES: no batch is open.
-func (h *history) forget() {
-	h.begin()
+// invalidate makes whatever was read before stale. REQUIRES: no batch is open.
+func (h *history) invalidate() {
+	h.noteGitData()
 	h.complete, h.changes, h.bytes = h.version, nil, 0
 }
 
-// begin notes that git data has come.
-func (h *history) begin() {
+// noteGitData notes that git data has come.
+func (h *history) noteGitData() {
 	h.version++
 	h.begun = h.version
 }
@@ -173,7 +173,7 @@ func (b *batch) begin() (err error) {
 		b.tx, err = w.cfg.Store.Begin()
 		return err
 	}
-	upcoming := func(limit int) []*host.Event { return w.schedule.upcoming(w.turns, limit) }
+	upcoming := func(limit int) []*host.Event { return w.schedule.upcoming(w.ready, limit) }
 	shared, err := w.shared.store.BeginShared(w.learn, upcoming)
 	if err == nil {
 		b.tx, b.shared = shared, shared
@@ -238,7 +238,7 @@ func (e *entry) writes(store Shared) bool {
 func (w *writer) learn(c host.Commit) {
 	h := &w.history
 	if c.Gap {
-		h.forget()
+		h.invalidate()
 		w.recent.clear()
 		if err := w.quotas.reload(context.Background(), w.cfg.EachHeld); err != nil {
 			w.cfg.Log.Error("count what is held", "err", err)
@@ -260,7 +260,7 @@ func (w *writer) learn(c host.Commit) {
 		}
 	}
 	if c.Arrived {
-		h.begin()
+		h.noteGitData()
 	}
 	w.quotas.committed(c.Held, nil)
 	// Who decides from here on does so before a decision can be of this version.

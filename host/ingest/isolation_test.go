@@ -123,7 +123,7 @@ func TestIdleSourceIsNext(t *testing.T) {
 			took = 20 * time.Millisecond // the worker waited for a processor
 		}
 		s.done(e, took)
-		for _, e := range s.turns(nil) {
+		for _, e := range s.appendReady(nil) {
 			for ; e != nil; e = s.pop(e) {
 				if e.item.Source != quiet {
 					send(e.item.Source)
@@ -131,9 +131,9 @@ func TestIdleSourceIsNext(t *testing.T) {
 			}
 		}
 	}
-	under := s.take()
+	under := s.dequeue()
 	next := func() *entry {
-		e := s.take()
+		e := s.dequeue()
 		decide(under)
 		under = e
 		return e

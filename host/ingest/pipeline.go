@@ -99,7 +99,7 @@ type Shared interface {
 type SharedTx interface {
 	Tx
 	Publish(e *host.Event) // sends an ephemeral event to the other processes
-	Arrive()               // reports to them that git data has come
+	NotifyGitData()        // reports to them that git data has come
 }
 
 // Follower receives what each commit did, in the order of commits. It must not block. After a
@@ -258,7 +258,7 @@ func (p *Pipeline) run(ctx context.Context, w *writer) error {
 	defer stop()
 	w.parallel = p.cfg.Workers
 	w.write()
-	s.end()
+	s.stop()
 	workers.Wait()
 	return nil
 }

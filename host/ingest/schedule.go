@@ -194,9 +194,9 @@ func (s *schedule) retry(e *entry) <-chan struct{} {
 	return e.notify
 }
 
-// take returns the entry that is to be decided next, nil if there is none now.
+// dequeue returns the entry that is to be decided next, nil if there is none now.
 // REQUIRES: mu.
-func (s *schedule) take() *entry {
+func (s *schedule) dequeue() *entry {
 	if s.deciding >= s.workers || s.returning > 0 {
 		return nil
 	}
@@ -278,8 +278,8 @@ func (s *schedule) wakeWriter() {
 	}
 }
 
-// turns moves the entries that are ready to the end of list.
-func (s *schedule) turns(list []*entry) []*entry {
+// appendReady moves the entries that are ready to the end of list.
+func (s *schedule) appendReady(list []*entry) []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list = append(list, s.ready...)
@@ -362,8 +362,8 @@ func (s *schedule) yield(e *entry, missed bool) {
 	s.mu.Unlock()
 }
 
-// forget removes lanes whose sources send nothing, and modules that nobody waits for.
-func (s *schedule) forget() {
+// evictIdle removes lanes whose sources send nothing, and modules that nobody waits for.
+func (s *schedule) evictIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -433,8 +433,8 @@ func (s *schedule) depth() int {
 	return s.pending
 }
 
-// end lets the workers go.
-func (s *schedule) end() {
+// stop lets the workers go.
+func (s *schedule) stop() {
 	s.mu.Lock()
 	s.finished = true
 	s.work.Broadcast()

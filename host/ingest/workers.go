@@ -18,7 +18,7 @@ func (p *Pipeline) decideAll(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		e := s.take()
+		e := s.dequeue()
 		if e == nil {
 			// One that a waiting worker called for is not needed when that one is back.
 			if s.finished || s.idle >= s.workers {

@@ -32,7 +32,7 @@ type writer struct {
 	history history
 	contention
 
-	turns      []*entry      // decided and first in their lanes
+	ready      []*entry      // decided and first in their lanes
 	batch      *batch        // that is open; nil if none is
 	failures   uint64        // batches that could not be committed
 	commitTime time.Duration // moving average
@@ -78,7 +78,7 @@ func (w *writer) write() {
 // pause says for how long the writer may wait for entries, 0 for however long, or
 // that the batch is to be committed now.
 func (w *writer) pause() (wait time.Duration, commit bool) {
-	if len(w.turns) > 0 {
+	if len(w.ready) > 0 {
 		return 0, true // an exclusive turn has left one
 	}
 	if w.batch != nil {
@@ -118,24 +118,24 @@ func (w *writer) takeTurns() {
 		default:
 		}
 		w.shared.current = false
-		w.turns = w.schedule.turns(w.turns)
-		if len(w.turns) == 0 {
+		w.ready = w.schedule.appendReady(w.ready)
+		if len(w.ready) == 0 {
 			return
 		}
-		next := w.turns[:0]
-		for _, e := range w.turns {
-			if e = w.turn(e); e != nil {
+		next := w.ready[:0]
+		for _, e := range w.ready {
+			if e = w.applyNext(e); e != nil {
 				next = append(next, e)
 			}
 		}
-		clear(w.turns[len(next):])
-		w.turns = next
+		clear(w.ready[len(next):])
+		w.ready = next
 	}
 }
 
-// turn lets an entry take effect, if its decision still holds. It returns the next
+// applyNext lets an entry take effect, if its decision still holds. It returns the next
 // entry of the lane if that is decided.
-func (w *writer) turn(e *entry) *entry {
+func (w *writer) applyNext(e *entry) *entry {
 	stale := !e.deferred && w.stale(e)
 	w.judged(e, stale)
 	if (stale || e.deferred) && !w.contend(e, stale) {
@@ -262,7 +262,7 @@ func (w *writer) second() {
 	now := w.cfg.Now().Unix()
 	w.sweepStored(now)
 	w.sweepHeld(now)
-	w.schedule.forget()
+	w.schedule.evictIdle()
 }
 
 // sweepStored removes stored events that have expired (NIP-40).
@@ -389,8 +389,8 @@ func (w *writer) wait(e *entry, decided <-chan struct{}) {
 	case <-decided:
 		w.metrics.exclusive.WithLabelValues("decided").Inc()
 		w.schedule.claim(e)
-		if next := w.turn(e); next != nil {
-			w.turns = append(w.turns, next)
+		if next := w.applyNext(e); next != nil {
+			w.ready = append(w.ready, next)
 		}
 	case <-timer.C:
 		w.metrics.exclusive.WithLabelValues("timeout").Inc()

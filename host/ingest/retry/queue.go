@@ -137,7 +137,7 @@ func (q *Queue) decided(it *host.Item, v host.Verdict, err error) {
 	case host.Rejected:
 		if v.Retry > 0 && it.Source.Origin == host.FromClient {
 			q.mu.Lock()
-			q.remember(&entry{it.Event, *it.Source, it.Authed, host.NetworkOf(it.Source.Addr), time.Now().Add(v.Retry)})
+			q.add(&entry{it.Event, *it.Source, it.Authed, host.NetworkOf(it.Source.Addr), time.Now().Add(v.Retry)})
 			q.mu.Unlock()
 		}
 	}
@@ -155,9 +155,9 @@ func (q *Queue) accept(author host.PubKey) {
 	}
 }
 
-// remember adds an entry, if there is room. Of two of the same author and kind the newer
+// add adds an entry, if there is room. Of two of the same author and kind the newer
 // stays. REQUIRES: mu.
-func (q *Queue) remember(e *entry) {
+func (q *Queue) add(e *entry) {
 	event := e.event
 	// A protected event is taken from its author only, whose connection may have gone.
 	if event.Protected() || len(event.JSON) > maxBytes {
@@ -263,7 +263,7 @@ func (q *Queue) resubmit(ctx context.Context, e *entry) error {
 		case v.Code == host.Stored || v.Code == host.Held:
 			q.accept(e.event.PubKey)
 		case v.Code == host.Rejected && v.Retry > 0 && time.Now().Before(e.until):
-			q.remember(e)
+			q.add(e)
 		}
 	}
 	return q.next.Submit(ctx, &host.Item{Event: e.event, Source: &source, Authed: e.authed, Done: done})

@@ -93,13 +93,13 @@ func (c *checker) run(ctx context.Context) error {
 
 // row is one of table event or held.
 type row struct {
-	seq, createdAt          int64
-	id, pubkey, place, json []byte
-	kind                    int32
-	expires                 *int64
-	address                 []byte
-	since, due              int64
-	dormant                 bool
+	seq, createdAt            int64
+	id, pubkey, sortKey, json []byte
+	kind                      int32
+	expires                   *int64
+	address                   []byte
+	since, due                int64
+	dormant                   bool
 }
 
 // table looks at every row, in pieces, and returns how many there are and the bytes of
@@ -118,7 +118,7 @@ func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error
 			return n, size, err
 		}
 		rows, err := pgx.CollectRows(found, func(x pgx.CollectableRow) (r row, err error) {
-			return r, x.Scan(&r.seq, &r.createdAt, &r.id, &r.pubkey, &r.place, &r.json, &r.kind, &r.expires, &r.address, &r.since, &r.due, &r.dormant)
+			return r, x.Scan(&r.seq, &r.createdAt, &r.id, &r.pubkey, &r.sortKey, &r.json, &r.kind, &r.expires, &r.address, &r.since, &r.due, &r.dormant)
 		})
 		if err != nil {
 			return n, size, err
@@ -160,7 +160,7 @@ func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error
 // row compares a row with its text.
 func (c *checker) row(name string, r *row, e *host.Event, t tables) {
 	expires := expiry(e)
-	same := bytes.Equal(r.id, e.ID[:]) && bytes.Equal(r.pubkey, e.PubKey[:]) && bytes.Equal(r.place, placeOf(e)) && r.createdAt == e.CreatedAt &&
+	same := bytes.Equal(r.id, e.ID[:]) && bytes.Equal(r.pubkey, e.PubKey[:]) && bytes.Equal(r.sortKey, placeOf(e)) && r.createdAt == e.CreatedAt &&
 		r.kind == int32(e.Kind) && bytes.Equal(r.address, c.keys.address(e)) && (r.expires == nil) == (expires == nil) && (expires == nil || *r.expires == *expires)
 	if !same {
 		c.problem("%s %d (%s): its row does not agree with its text", name, r.seq, e.ID)
@@ -181,7 +181,7 @@ func (c *checker) tags(ctx context.Context, t tables, name string, want *tagRows
 	sql := `
 		SELECT x.seq, x.key FROM unnest($1::bytea[], $2::int[], $3::bytea[], $4::bigint[], $5::bigint[]) x (key, kind, place, seq, expires)
 		WHERE NOT EXISTS (SELECT 1 FROM ` + t.tag + ` g WHERE g.key = x.key AND g.kind = x.kind AND g.place = x.place AND g.seq = x.seq AND g.expires IS NOT DISTINCT FROM x.expires)`
-	rows, err := c.tx.Query(ctx, sql, want.key, want.kind, want.place, want.seq, want.expires)
+	rows, err := c.tx.Query(ctx, sql, want.key, want.kind, want.sortKey, want.seq, want.expires)
 	if err != nil {
 		return err
 	}

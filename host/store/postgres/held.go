@@ -136,7 +136,7 @@ func (tx *Tx) insertHeld(e *host.Event, key []byte, reason string, now int64) er
 	var tags tagRows
 	tags.add(&tx.s.keys, e, seq)
 	if len(tags.key) > 0 {
-		if _, err := tx.exec(insertTags("held_tag"), tags.key, tags.kind, tags.place, tags.seq, tags.expires); err != nil {
+		if _, err := tx.exec(insertTags("held_tag"), tags.key, tags.kind, tags.sortKey, tags.seq, tags.expires); err != nil {
 			return err
 		}
 	}
@@ -147,7 +147,7 @@ func (tx *Tx) insertHeld(e *host.Event, key []byte, reason string, now int64) er
 	}
 	clear(tx.looked)
 	tx.work++
-	tx.timed = true
+	tx.holdChanged = true
 	tx.total.Held++
 	tx.total.HeldBytes += int64(len(e.JSON))
 	return nil
@@ -197,7 +197,7 @@ func (tx *Tx) makeRoom(e *host.Event, older *heldRow, out *host.Outcome) (reason
 
 // dropHeld takes rows away and notes their fate.
 func (tx *Tx) dropHeld(fate host.HeldStatus, where string, args ...any) (changes []host.HeldChange, err error) {
-	events, err := tx.take(held, `DELETE FROM held WHERE `+where+` RETURNING seq, json`, args...)
+	events, err := tx.deleteReturning(held, `DELETE FROM held WHERE `+where+` RETURNING seq, json`, args...)
 	for _, e := range events {
 		changes = append(changes, host.HeldChange{Event: e, Status: fate})
 	}
@@ -260,7 +260,7 @@ func (tx *Tx) release(r *host.Release, now int64) (out host.ReleaseOutcome, err 
 
 func (tx *Tx) releaseOne(id host.ID, now int64, out *host.ReleaseOutcome) (host.Released, error) {
 	// One that was released before it may have taken this one away.
-	events, err := tx.take(held, `DELETE FROM held WHERE id = $1 RETURNING seq, json`, id[:])
+	events, err := tx.deleteReturning(held, `DELETE FROM held WHERE id = $1 RETURNING seq, json`, id[:])
 	if err != nil {
 		return host.Released{}, err
 	}

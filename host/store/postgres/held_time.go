@@ -69,7 +69,7 @@ func (tx *Tx) sweepHeld(now int64, limit int) (changes []host.HeldChange, err er
 	}
 	n, err := tx.exec(`DELETE FROM held_gone WHERE id IN (SELECT id FROM held_gone WHERE until <= $1 LIMIT $2)`, now, limit)
 	if n > 0 {
-		tx.timed = true
+		tx.holdChanged = true
 	}
 	return changes, err
 }
@@ -81,7 +81,7 @@ func (tx *Tx) age(r *heldRow, now int64, changes *[]host.HeldChange) (gone bool,
 	}
 	e, err := wire.ParseEvent(r.json)
 	if err != nil {
-		_, err = tx.take(held, `DELETE FROM held WHERE seq = $1 RETURNING seq, json`, r.seq)
+		_, err = tx.deleteReturning(held, `DELETE FROM held WHERE seq = $1 RETURNING seq, json`, r.seq)
 		return true, err
 	}
 	h := grasp.Hold{Announcement: e.Kind == host.KindAnnouncement, Since: r.since}
@@ -111,7 +111,7 @@ func (tx *Tx) age(r *heldRow, now int64, changes *[]host.HeldChange) (gone bool,
 
 // schedule writes since, dormant and what follows from them.
 func (tx *Tx) schedule(r *heldRow, e *host.Event) error {
-	tx.timed = true
+	tx.holdChanged = true
 	tx.work++
 	r.due = semantics.Due(e, r.since, r.dormant)
 	_, err := tx.exec(`UPDATE held SET since = $2, due = $3, dormant = $4 WHERE seq = $1`, r.seq, r.since, r.due, r.dormant)
@@ -148,7 +148,7 @@ func (tx *Tx) restartRow(r *heldRow, now int64, changes *[]host.HeldChange) erro
 	}
 	e, err := wire.ParseEvent(r.json)
 	if err != nil {
-		_, err = tx.take(held, `DELETE FROM held WHERE seq = $1 RETURNING seq, json`, r.seq)
+		_, err = tx.deleteReturning(held, `DELETE FROM held WHERE seq = $1 RETURNING seq, json`, r.seq)
 		return err
 	}
 	if r.dormant {

@@ -26,12 +26,12 @@ import (
 
 // Options tune a store. The zero value means the defaults.
 type Options struct {
-	Readers int   // connections that read; default 4
-	Texts   int64 // bytes of events' JSON that are remembered; default 32 MiB, negative for none
-	Wait    bool  // until nobody else writes to the database
-	Held    semantics.HeldLimits
-	Log     *slog.Logger
-	Dial    func(ctx context.Context, network, address string) (net.Conn, error) // nil: the default
+	Readers    int   // connections that read; default 4
+	CacheBytes int64 // bytes of events' JSON that are remembered; default 32 MiB, negative for none
+	Wait       bool  // until nobody else writes to the database
+	Held       semantics.HeldLimits
+	Log        *slog.Logger
+	Dial       func(ctx context.Context, network, address string) (net.Conn, error) // nil: the default
 
 	layout *layout // nil: that of this program
 }
@@ -76,7 +76,7 @@ type Store struct {
 	limits  semantics.HeldLimits
 	metrics *metrics.Metrics
 	pool    *pgxpool.Pool
-	texts   *textcache.Cache
+	cache   *textcache.Cache
 	closed  chan struct{}
 
 	wait    bool
@@ -122,11 +122,11 @@ func Open(ctx context.Context, connection string, o Options) (*Store, error) {
 		s.cfg.RuntimeParams[name] = value
 	}
 	if err := s.openWriter(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open database %s: %w", place(cfg), err), s.Close())
+		return nil, errors.Join(fmt.Errorf("open database %s: %w", databaseName(cfg), err), s.Close())
 	}
 	listener := s.cfg.Copy()
 	if err := s.openPool(ctx, cfg); err != nil {
-		return nil, errors.Join(fmt.Errorf("open database %s: %w", place(cfg), err), s.Close())
+		return nil, errors.Join(fmt.Errorf("open database %s: %w", databaseName(cfg), err), s.Close())
 	}
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop, s.listened = stop, make(chan struct{})
@@ -145,7 +145,7 @@ func OpenReadOnly(ctx context.Context, connection string, o Options) (*Store, er
 		err = s.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return s.inspect(ctx, c.Conn()) })
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open database %s: %w", place(cfg), err), s.Close())
+		return nil, errors.Join(fmt.Errorf("open database %s: %w", databaseName(cfg), err), s.Close())
 	}
 	return s, nil
 }
@@ -154,8 +154,8 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 	if o.Readers <= 0 {
 		o.Readers = 4
 	}
-	if o.Texts == 0 {
-		o.Texts = 32 << 20
+	if o.CacheBytes == 0 {
+		o.CacheBytes = 32 << 20
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -183,7 +183,7 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 		cfg.ConnConfig.DialFunc = o.Dial
 	}
 	s := &Store{
-		log: o.Log, layout: cmp.Or(o.layout, &present), wait: o.Wait, limits: o.Held.Filled(), texts: textcache.New(o.Texts),
+		log: o.Log, layout: cmp.Or(o.layout, &present), wait: o.Wait, limits: o.Held.Filled(), cache: textcache.New(o.CacheBytes),
 		closed: make(chan struct{}), changed: make(chan struct{}, 1), proposed: make(chan struct{}, 1), saved: make(chan struct{}, 1),
 	}
 	s.total.Store(new(semantics.Total))
@@ -192,8 +192,8 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 	return s, cfg, nil
 }
 
-// place says which database is meant, without a password.
-func place(cfg *pgxpool.Config) string {
+// databaseName says which database is meant, without a password.
+func databaseName(cfg *pgxpool.Config) string {
 	c := cfg.ConnConfig
 	return (&url.URL{Scheme: "postgres", User: url.User(c.User), Host: net.JoinHostPort(c.Host, fmt.Sprint(c.Port)), Path: "/" + c.Database}).Redacted()
 }
@@ -400,12 +400,12 @@ func (s *Store) Close() error {
 	if s.pool != nil {
 		s.pool.Close()
 	}
-	s.drop()
+	s.closeWriter()
 	return nil
 }
 
-// drop ends the writing connection. REQUIRES: s.writing.
-func (s *Store) drop() {
+// closeWriter ends the writing connection. REQUIRES: s.writing.
+func (s *Store) closeWriter() {
 	if s.conn == nil {
 		return
 	}

@@ -23,7 +23,7 @@ func (s *Store) PluginsChanged() <-chan struct{} { return s.proposed }
 
 // switched yields another generation of plugins than the one that is known. REQUIRES:
 // s.writing.
-func (s *Store) switched(m *mark, yield func(host.Commit)) {
+func (s *Store) switched(m *totals, yield func(host.Commit)) {
 	if m.plugins != s.plugins {
 		s.plugins = m.plugins
 		yield(host.Commit{Plugins: m.plugins})

@@ -108,7 +108,7 @@ func (tx *Tx) know(e *host.Event) (known, error) {
 	if k, ok := tx.looked[e.ID]; ok {
 		return k, nil
 	}
-	err := tx.look(e)
+	err := tx.lookUp(e)
 	return tx.looked[e.ID], err
 }
 
@@ -121,8 +121,8 @@ func (tx *Tx) waits(id host.ID, key []byte) bool {
 	return waits
 }
 
-// look asks the database about an event, and about those that come next.
-func (tx *Tx) look(e *host.Event) error {
+// lookUp asks the database about an event, and about those that come next.
+func (tx *Tx) lookUp(e *host.Event) error {
 	var ids, authors, keys [][]byte
 	var created []int64
 	add := func(e *host.Event) {
@@ -200,7 +200,7 @@ func (tx *Tx) put(e *host.Event, now int64) (out host.Outcome, err error) {
 func (tx *Tx) replace(k *known) ([]*host.Event, error) {
 	old, err := wire.ParseEvent(k.json)
 	if err != nil {
-		return tx.take(stored, `DELETE FROM event WHERE seq = $1 RETURNING seq, json`, *k.current)
+		return tx.deleteReturning(stored, `DELETE FROM event WHERE seq = $1 RETURNING seq, json`, *k.current)
 	}
 	tx.gone(stored, int64(len(k.json)))
 	tx.old = append(tx.old, *k.current)
@@ -217,12 +217,12 @@ func (tx *Tx) add(e *host.Event, key []byte) (seq int64, err error) {
 	seq = tx.total.Seq
 	expires := expiry(e)
 	if expires != nil {
-		tx.dated = true
+		tx.expiryChanged = true
 	}
 	r := &tx.fresh
 	r.seq, r.createdAt = append(r.seq, seq), append(r.createdAt, e.CreatedAt)
 	r.id, r.pubkey = append(r.id, e.ID[:]), append(r.pubkey, e.PubKey[:])
-	r.place, r.key = append(r.place, placeOf(e)), append(r.key, key)
+	r.sortKey, r.key = append(r.sortKey, placeOf(e)), append(r.key, key)
 	r.json, r.kind = append(r.json, e.JSON), append(r.kind, int32(e.Kind))
 	r.expires = append(r.expires, expires)
 	tx.tags.add(&tx.s.keys, e, seq)
@@ -243,7 +243,7 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
 	if err = tx.flush(); err == nil {
-		removed, err = tx.take(stored, `
+		removed, err = tx.deleteReturning(stored, `
 			DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE expires <= $1 ORDER BY expires, seq LIMIT $2)
 			RETURNING seq, json`, now, limit)
 	}
@@ -307,7 +307,7 @@ func (tx *Tx) deleteIDs(ids [][]byte, author host.PubKey) (removed []*host.Event
 	if err != nil {
 		return nil, nil, err
 	}
-	removed, err = tx.take(stored, `DELETE FROM event WHERE id = ANY($1) AND pubkey = $2 AND kind <> 5 RETURNING seq, json`, ids, author[:])
+	removed, err = tx.deleteReturning(stored, `DELETE FROM event WHERE id = ANY($1) AND pubkey = $2 AND kind <> 5 RETURNING seq, json`, ids, author[:])
 	if err != nil || tx.total.Held == 0 {
 		return removed, nil, err
 	}
@@ -324,7 +324,7 @@ func (tx *Tx) deleteAddresses(keys [][]byte, until int64) (removed []*host.Event
 	if err != nil {
 		return nil, nil, err
 	}
-	removed, err = tx.take(stored, `DELETE FROM event WHERE address = ANY($1) AND created_at <= $2 RETURNING seq, json`, keys, until)
+	removed, err = tx.deleteReturning(stored, `DELETE FROM event WHERE address = ANY($1) AND created_at <= $2 RETURNING seq, json`, keys, until)
 	if err != nil || tx.total.Held == 0 {
 		return removed, nil, err
 	}

@@ -225,7 +225,7 @@ func (s *Store) part(ctx context.Context, seqs []int64) ([]text, error) {
 	part := make([]text, len(seqs))
 	var unknown, at []int64 // at: where they are in part
 	for i, seq := range seqs {
-		part[i] = text{seq, s.texts.Get(seq)}
+		part[i] = text{seq, s.cache.Get(seq)}
 		if part[i].json == nil {
 			unknown, at = append(unknown, seq), append(at, int64(i))
 		}
@@ -245,7 +245,7 @@ func (s *Store) part(ctx context.Context, seqs []int64) ([]text, error) {
 			return err
 		}
 		part[last].json = json
-		s.texts.Add(part[last].seq, json)
+		s.cache.Add(part[last].seq, json)
 		size += len(json)
 		return nil
 	})

@@ -373,17 +373,17 @@ func unique(keys [][]byte) [][]byte {
 
 // tagRows are rows of a tag table, a slice for each column.
 type tagRows struct {
-	key, place [][]byte
-	kind       []int32
-	seq        []int64
-	expires    []*int64
+	key, sortKey [][]byte
+	kind         []int32
+	seq          []int64
+	expires      []*int64
 }
 
 // add appends the rows of an event.
 func (r *tagRows) add(k *keyring, e *host.Event, seq int64) {
 	place, expires := placeOf(e), expiry(e)
 	one := func(key []byte) {
-		r.key, r.place = append(r.key, key), append(r.place, place)
+		r.key, r.sortKey = append(r.key, key), append(r.sortKey, place)
 		r.kind, r.seq, r.expires = append(r.kind, int32(e.Kind)), append(r.seq, seq), append(r.expires, expires)
 	}
 	semantics.Tags(e, func(name byte, value string) { one(k.key(name, value)) })

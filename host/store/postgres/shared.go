@@ -40,8 +40,8 @@ type position struct {
 	seq     int64  // the highest seq by then
 }
 
-// mark is what table total says.
-type mark struct {
+// totals is what table total says.
+type totals struct {
 	position
 	semantics.Total
 	removed, expires, due int64
@@ -68,7 +68,7 @@ type entry struct {
 
 // tail is a part of the log, and the total of the same moment.
 type tail struct {
-	mark
+	totals
 	entries []entry
 }
 
@@ -105,7 +105,7 @@ func (s *Store) CatchUp(yield func(host.Commit)) error {
 		}
 		more, err := s.follow(&t, yield)
 		if errors.Is(err, errGap) {
-			more, err = false, s.skip(&t.mark, yield)
+			more, err = false, s.skip(&t.totals, yield)
 		}
 		if err != nil || !more {
 			return err
@@ -150,13 +150,13 @@ func (s *Store) follow(t *tail, yield func(host.Commit)) (more bool, err error) 
 	if string(t.token) != string(s.known.token) {
 		return false, errGap
 	}
-	s.switched(&t.mark, yield)
-	s.note(&t.mark)
+	s.switched(&t.totals, yield)
+	s.note(&t.totals)
 	return false, nil
 }
 
 // note makes what table total says that which is kept in memory. REQUIRES: s.writing.
-func (s *Store) note(m *mark) {
+func (s *Store) note(m *totals) {
 	s.known = position{m.commits, m.token, m.Seq}
 	s.readUpTo.Store(m.commits)
 	total := m.Total
@@ -168,7 +168,7 @@ func (s *Store) note(m *mark) {
 
 // skip continues after a gap in the log: it yields the gap, and the events that have come
 // since and are still there. REQUIRES: s.writing.
-func (s *Store) skip(m *mark, yield func(host.Commit)) error {
+func (s *Store) skip(m *totals, yield func(host.Commit)) error {
 	s.log.Warn("what others have committed meanwhile is not known in full: reading it from the events", "commits", m.commits-s.known.commits)
 	last := s.known.seq
 	yield(host.Commit{Gap: true})
@@ -263,7 +263,7 @@ func (tx *Tx) begin(ctx context.Context, yield func(host.Commit)) error {
 			return err
 		}
 		if errors.Is(err, errGap) {
-			err = s.skip(&t.mark, yield)
+			err = s.skip(&t.totals, yield)
 		}
 		if err != nil {
 			return err
@@ -281,8 +281,8 @@ func (tx *Tx) Publish(e *host.Event) {
 	}
 }
 
-// Arrive notifies the other processes that git data has come.
-func (tx *Tx) Arrive() {
+// NotifyGitData notifies the other processes that git data has come.
+func (tx *Tx) NotifyGitData() {
 	if tx.others > 0 {
 		tx.changes.add(changeArrived, 0, nil)
 	}
@@ -303,7 +303,7 @@ func (s *Store) join(ctx context.Context, c *pgx.Conn) (token []byte, err error)
 			s.writer.Store(id)
 		}
 		if err == nil && s.known.token == nil {
-			var m mark
+			var m totals
 			const sql = `SELECT commits, token, seq, events, bytes, held, held_bytes, removed, expires, due, plugins FROM total`
 			err = tx.QueryRow(ctx, sql).Scan(&m.commits, &m.token, &m.Seq, &m.Events, &m.Bytes, &m.Held, &m.HeldBytes, &m.removed, &m.expires, &m.due, &m.plugins)
 			s.plugins = m.plugins
@@ -353,7 +353,7 @@ func (s *Store) listenOn(ctx context.Context, c *pgx.Conn, ok func()) error {
 		return err
 	}
 	for {
-		if err := s.beat(ctx, c); err != nil {
+		if err := s.heartbeat(ctx, c); err != nil {
 			return err
 		}
 		ok()
@@ -395,9 +395,9 @@ func wake(waiting chan<- struct{}) {
 	}
 }
 
-// beat says that this process lives, and trims the log: of what all who live have read,
+// heartbeat says that this process lives, and trims the log: of what all who live have read,
 // and of what is older than who has fallen behind may still want.
-func (s *Store) beat(ctx context.Context, c *pgx.Conn) error {
+func (s *Store) heartbeat(ctx context.Context, c *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	var others int64

@@ -136,7 +136,7 @@ func TestTooOldToReconnect(t *testing.T) {
 	s := opened(t, url, Options{Readers: 1})
 	storetest.Put(t, tested{s}, 0, storetest.Event(1, 1, 1, 1))
 	s.writing.Lock()
-	s.drop()
+	s.closeWriter()
 	s.writing.Unlock()
 	opened(t, url, Options{Readers: 1, layout: after(&present, present.version()+1, `CREATE TABLE other (x bigint)`)})
 	if tx, err := s.Begin(); !errors.Is(err, semantics.ErrNewer) {

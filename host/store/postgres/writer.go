@@ -28,17 +28,17 @@ const flushBytes = 4 << 20
 // After an error of any other method the transaction is broken: only Rollback is left. The
 // store stays usable.
 type Tx struct {
-	s       *Store
-	total   semantics.Total
-	removed int64   // of table total, when the transaction began
-	others  int64   // processes that write as well
-	changes changes // for them
-	work    int     // events put or removed
-	left    int64   // events removed
-	dated   bool    // what expires has changed
-	timed   bool    // when something in purgatory is due has changed
-	failed  error   // the first error
-	done    bool
+	s             *Store
+	total         semantics.Total
+	removed       int64   // of table total, when the transaction began
+	others        int64   // processes that write as well
+	changes       changes // for them
+	work          int     // events put or removed
+	removedTotal  int64   // events removed
+	expiryChanged bool    // what expires has changed
+	holdChanged   bool    // when something in purgatory is due has changed
+	failed        error   // the first error
+	done          bool
 
 	// Events that were put and are not inserted yet, and the addresses of some.
 	fresh     eventRows
@@ -63,10 +63,10 @@ type text struct {
 
 // eventRows are rows of table event, a slice for each column.
 type eventRows struct {
-	seq, createdAt               []int64
-	id, pubkey, place, key, json [][]byte
-	kind                         []int32
-	expires                      []*int64
+	seq, createdAt                 []int64
+	id, pubkey, sortKey, key, json [][]byte
+	kind                           []int32
+	expires                        []*int64
 }
 
 // Begin starts a transaction. It waits until the one before has ended, be it another
@@ -99,7 +99,7 @@ func (s *Store) retry(f func(ctx context.Context) error) error {
 			return err
 		}
 		s.log.Warn("connection to the database is lost", "err", err)
-		s.drop()
+		s.closeWriter()
 	}
 	if _, err := s.connect(ctx); err != nil {
 		return away(err)
@@ -127,16 +127,16 @@ func (tx *Tx) Commit() error {
 	rand.Read(token)
 	if err := tx.seal(token); err != nil {
 		if err = tx.resolve(token, err); err != nil {
-			tx.end()
+			tx.close()
 			return fmt.Errorf("commit: %w", err)
 		}
 	}
 	for _, e := range tx.texts {
-		s.texts.Add(e.seq, e.json)
+		s.cache.Add(e.seq, e.json)
 	}
 	s.metrics.Commit.Observe(time.Since(began).Seconds())
 	s.metrics.Batch.Observe(float64(tx.work))
-	tx.end()
+	tx.close()
 	return nil
 }
 
@@ -147,14 +147,14 @@ func (tx *Tx) seal(token []byte) error {
 	var b pgx.Batch
 	tx.insert(&b)
 	commits := s.known.commits
-	changed := tx.work > 0 || tx.dated || tx.timed
+	changed := tx.work > 0 || tx.expiryChanged || tx.holdChanged
 	if changed || len(tx.changes) > 0 {
 		commits++
 		t := tx.total
 		const sql = `
 			UPDATE total SET seq = $1, events = $2, bytes = $3, held = $4, held_bytes = $5, token = $6, commits = $7, removed = $8, `
-		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, token, commits, tx.removed + tx.left}
-		if tx.dated || tx.timed {
+		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, token, commits, tx.removed + tx.removedTotal}
+		if tx.expiryChanged || tx.holdChanged {
 			b.Queue(sql+`expires = `+nextExpiry+`, due = `+nextHeld+` RETURNING expires, due`, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&expires, &due) })
 		} else {
 			b.Queue(sql+`expires = $9, due = $10`, append(args, expires, due)...)
@@ -184,7 +184,7 @@ func (tx *Tx) seal(token []byte) error {
 	if tag.String() != "COMMIT" {
 		return fmt.Errorf("the server answered %s", tag)
 	}
-	s.note(&mark{position{commits: commits, token: token}, tx.total, tx.removed + tx.left, expires, due, s.plugins})
+	s.note(&totals{position{commits: commits, token: token}, tx.total, tx.removed + tx.removedTotal, expires, due, s.plugins})
 	return nil
 }
 
@@ -195,7 +195,7 @@ func (tx *Tx) resolve(token []byte, failed error) error {
 	if !s.conn.IsClosed() {
 		return errors.Join(failed, s.undo())
 	}
-	s.drop()
+	s.closeWriter()
 	s.log.Warn("connection to the database is lost during a commit", "err", failed)
 	ctx, cancel := context.WithTimeout(context.Background(), resolveTime)
 	defer cancel()
@@ -205,7 +205,7 @@ func (tx *Tx) resolve(token []byte, failed error) error {
 		case err == nil && bytes.Equal(last, token):
 			s.log.Info("the commit holds")
 			// When something is due is found out with the next transaction.
-			s.note(&mark{position{commits: s.known.commits + 1, token: token}, tx.total, tx.removed + tx.left, s.expiry.Load(), s.heldDue.Load(), s.plugins})
+			s.note(&totals{position{commits: s.known.commits + 1, token: token}, tx.total, tx.removed + tx.removedTotal, s.expiry.Load(), s.heldDue.Load(), s.plugins})
 			return nil
 		case err == nil && last != nil:
 			s.log.Info("nothing was committed")
@@ -225,16 +225,16 @@ func (tx *Tx) resolve(token []byte, failed error) error {
 func (tx *Tx) insert(b *pgx.Batch) {
 	if len(tx.old) > 0 {
 		b.Queue(`DELETE FROM event WHERE seq = ANY($1)`, tx.old)
-		b.Queue(deleteTags("tag"), tx.oldTags.key, tx.oldTags.kind, tx.oldTags.place)
+		b.Queue(deleteTags("tag"), tx.oldTags.key, tx.oldTags.kind, tx.oldTags.sortKey)
 	}
 	if e := &tx.fresh; len(e.seq) > 0 {
 		b.Queue(`
 			INSERT INTO event (seq, id, pubkey, place, kind, created_at, expires, address, json)
 			SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bytea[], $5::int[], $6::bigint[], $7::bigint[], $8::bytea[], $9::bytea[])`,
-			e.seq, e.id, e.pubkey, e.place, e.kind, e.createdAt, e.expires, e.key, e.json)
+			e.seq, e.id, e.pubkey, e.sortKey, e.kind, e.createdAt, e.expires, e.key, e.json)
 	}
 	if t := &tx.tags; len(t.key) > 0 {
-		b.Queue(insertTags("tag"), t.key, t.kind, t.place, t.seq, t.expires)
+		b.Queue(insertTags("tag"), t.key, t.kind, t.sortKey, t.seq, t.expires)
 	}
 }
 
@@ -289,9 +289,9 @@ func (tx *Tx) row(sql string, args []any, into ...any) (bool, error) {
 	return err == nil, err
 }
 
-// take runs a statement that deletes rows of table event or held and returns their seq and
+// deleteReturning runs a statement that deletes rows of table event or held and returns their seq and
 // json, and takes their tags away too. Events that cannot be read any more are left out.
-func (tx *Tx) take(t tables, sql string, args ...any) ([]*host.Event, error) {
+func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event, error) {
 	type taken struct {
 		seq  int64
 		json []byte
@@ -324,7 +324,7 @@ func (tx *Tx) take(t tables, sql string, args ...any) ([]*host.Event, error) {
 		tags.add(&tx.s.keys, e, r.seq)
 	}
 	if len(tags.key) > 0 {
-		_, err = tx.exec(deleteTags(t.tag), tags.key, tags.kind, tags.place)
+		_, err = tx.exec(deleteTags(t.tag), tags.key, tags.kind, tags.sortKey)
 	}
 	if err == nil && damaged != nil {
 		_, err = tx.exec(`DELETE FROM `+t.tag+` WHERE seq = ANY($1)`, damaged)
@@ -336,13 +336,13 @@ func (tx *Tx) take(t tables, sql string, args ...any) ([]*host.Event, error) {
 func (tx *Tx) gone(t tables, size int64) {
 	tx.work++
 	if t == held {
-		tx.timed = true
+		tx.holdChanged = true
 		tx.total.Held--
 		tx.total.HeldBytes -= size
 		return
 	}
-	tx.dated = true
-	tx.left++
+	tx.expiryChanged = true
+	tx.removedTotal++
 	tx.total.Events--
 	tx.total.Bytes -= size
 }
@@ -352,7 +352,7 @@ func (tx *Tx) Rollback() error {
 	if tx.done {
 		return nil
 	}
-	defer tx.end()
+	defer tx.close()
 	if err := tx.s.undo(); err != nil {
 		return fmt.Errorf("roll back: %w", err)
 	}
@@ -368,12 +368,12 @@ func (s *Store) undo() error {
 	defer cancel()
 	if _, err := s.conn.Exec(ctx, `ROLLBACK`); err != nil {
 		// The server rolls back what a connection leaves behind.
-		s.drop()
+		s.closeWriter()
 	}
 	return nil
 }
 
-func (tx *Tx) end() {
+func (tx *Tx) close() {
 	tx.done = true
 	tx.s.writing.Unlock()
 }
