@@ -26,7 +26,7 @@ func (v *snapshot) count(ctx context.Context, filters []host.Filter) (total int6
 			return 0, err
 		}
 		// Index rows are events only where each event has one.
-		if p.once && p.rest == needSortKey && p.filter.IDs == nil {
+		if p.once && p.residual == needSortKey && p.filter.IDs == nil {
 			return v.countSpans(ctx, p)
 		}
 	}

@@ -155,7 +155,7 @@ func (v *snapshot) further(ctx context.Context, p *plan, spans []*cursor, oldest
 
 // chunk returns the largest number of rows to read in one step.
 func (v *snapshot) chunk(p *plan) int {
-	if p.rest == needEvent {
+	if p.residual == needEvent {
 		return v.tune.fullChunk
 	}
 	return v.tune.maxChunk

@@ -124,7 +124,7 @@ func (tx *Tx) remove(seq int64) (*host.Event, error) {
 			return nil, err
 		}
 	}
-	return e, tx.drop(seq, textSize(text))
+	return e, tx.deleteRow(seq, textSize(text))
 }
 
 // forget notes that memtables may have rows of an event that is gone.
@@ -153,10 +153,10 @@ func (tx *Tx) removeDamaged(seq, size int64, cause error) error {
 		}
 	}
 	tx.expiryChanged = true
-	return tx.drop(seq, size)
+	return tx.deleteRow(seq, size)
 }
 
-func (tx *Tx) drop(seq, size int64) error {
+func (tx *Tx) deleteRow(seq, size int64) error {
 	tx.work++
 	tx.removed++
 	tx.total.Events--

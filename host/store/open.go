@@ -74,7 +74,7 @@ type Store struct {
 	writing sync.Mutex // held by the open Tx; guards writer
 	writer  *writer    // nil if read-only
 
-	turns      *turns
+	queue      *readQueue
 	dialReader func() (*conn, error) // opens a reading connection beyond the first
 	tune       *tuning
 	densities  [256][2]density // by the name of a tag or nameAuthor
@@ -120,7 +120,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, explain(filepath.Dir(file), err)
 	}
-	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
+	s := &Store{path: file, log: opts.Log, tune: opts.tune, queue: newTurns(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
 	s.metrics = newMetrics(s)
 	if s.lock, err = lock(file); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 	if _, err := os.Stat(file); err != nil {
 		return nil, explain(file, err)
 	}
-	s := &Store{path: file, log: opts.Log, tune: opts.tune, turns: newTurns(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
+	s := &Store{path: file, log: opts.Log, tune: opts.tune, queue: newTurns(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
 	s.metrics = newMetrics(s)
 	// A log that a crash left must be replayed, for which SQLite needs to write
 	// beside the file, even if nothing changes in it.
@@ -153,7 +153,7 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 	if c := code(err); c == sqlite3.ErrCantOpen || c == sqlite3.ErrReadonly || c == sqlite3.ErrPerm {
 		err = errors.Join(s.closeReaders())
 		if err == nil {
-			s.turns = newTurns(opts.Readers)
+			s.queue = newTurns(opts.Readers)
 			err = s.openReaders(ctx, opts, "ro")
 		}
 	}
@@ -251,7 +251,7 @@ func (s *Store) openReaders(ctx context.Context, opts Options, mode string) erro
 		if err != nil {
 			return err
 		}
-		s.turns.add(s.newReader(c))
+		s.queue.add(s.newReader(c))
 		if s.total.Load() != nil {
 			continue
 		}

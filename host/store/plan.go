@@ -25,16 +25,16 @@ const (
 // plan is how one filter is answered: from which rows of table posting, and what
 // is left to look at in the events found there. A filter with ids uses none.
 type plan struct {
-	filter *host.Filter
-	keys   [][]byte // each once
-	kinds  []int64  // each once; nil for any
-	byTag  bool     // the keys are those of a tag
-	name   byte     // of the tag, or nameAuthor
-	once   bool     // no event is found under two of the keys
-	oldest int64
-	newest int64
-	rest   need // conditions that keys and kinds do not cover
-	author map[host.PubKey]struct{}
+	filter   *host.Filter
+	keys     [][]byte // each once
+	kinds    []int64  // each once; nil for any
+	byTag    bool     // the keys are those of a tag
+	name     byte     // of the tag, or nameAuthor
+	once     bool     // no event is found under two of the keys
+	oldest   int64
+	newest   int64
+	residual need // conditions that keys and kinds do not cover
+	author   map[host.PubKey]struct{}
 }
 
 // empty reports whether nothing can match: no event is older than the epoch.
@@ -56,7 +56,7 @@ func (v *snapshot) plan(f *host.Filter) (*plan, error) {
 	switch {
 	case f.IDs != nil:
 		if f.Authors != nil || f.Kinds != nil || f.Tags != nil {
-			p.rest = needEvent
+			p.residual = needEvent
 		}
 	case len(f.Tags) > 0:
 		return p, v.choose(p)
@@ -123,9 +123,9 @@ func (v *snapshot) choose(p *plan) error {
 	p.once = !p.byTag || len(p.keys) == 1
 	switch {
 	case !p.byTag || len(f.Tags) > 1:
-		p.rest = needEvent
+		p.residual = needEvent
 	case f.Authors != nil:
-		p.rest = needMeta
+		p.residual = needMeta
 		p.author = make(map[host.PubKey]struct{}, len(f.Authors))
 		for _, a := range f.Authors {
 			p.author[a] = struct{}{}
@@ -220,7 +220,7 @@ var errSortKeys = errors.New("index rows are damaged: run `talon check`")
 // sortKeys calls yield for each of the packed sort keys whose event the plan selects. n is
 // what yield must know of the events.
 func (v *snapshot) sortKeys(p *plan, n need, packed []byte, yield func(*match) error) error {
-	n = max(n, p.rest)
+	n = max(n, p.residual)
 	width := p.width()
 	if len(packed)%width != 0 {
 		return errSortKeys
@@ -352,7 +352,7 @@ func (v *snapshot) byID(p *plan, n need, yield func(*match) error) error {
 	if err != nil {
 		return err
 	}
-	if n = max(n, p.rest); n > needSortKey {
+	if n = max(n, p.residual); n > needSortKey {
 		return v.lookUp(p, n, found, yield)
 	}
 	for i := range found {

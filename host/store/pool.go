@@ -23,7 +23,7 @@ type reader struct {
 	keys  *keyring
 	tune  *tuning
 
-	turn *turn // whose it is, nil while it is nobody's
+	turn *readTurn // whose it is, nil while it is nobody's
 }
 
 // acquire waits until it is the caller's turn to read: that of the account of
@@ -34,7 +34,7 @@ func (s *Store) acquire(ctx context.Context) (*reader, error) {
 		return nil, ErrClosed
 	default:
 	}
-	q := s.turns
+	q := s.queue
 	q.mu.Lock()
 	t := q.enter(host.ShareOf(ctx))
 	if !t.has {
@@ -87,9 +87,9 @@ func (s *Store) release(r *reader) {
 	t := r.turn
 	t.work = r.work
 	r.turn = nil
-	s.turns.mu.Lock()
-	s.turns.release(t)
-	s.turns.mu.Unlock()
+	s.queue.mu.Lock()
+	s.queue.release(t)
+	s.queue.mu.Unlock()
 }
 
 func (s *Store) newReader(c *conn) *reader {
@@ -99,7 +99,7 @@ func (s *Store) newReader(c *conn) *reader {
 // closeReaders waits for those in use.
 func (s *Store) closeReaders() error {
 	var errs []error
-	for _, r := range s.turns.shut() {
+	for _, r := range s.queue.shut() {
 		errs = append(errs, r.close())
 	}
 	return errors.Join(errs...)
@@ -143,9 +143,9 @@ func (s *Store) use(ctx context.Context, op metrics.Operation, read func(*reader
 // pause lets other reads go first when this one has had its slice and they have used less.
 // A read that may be long calls it between its pieces.
 func (r *reader) pause(ctx context.Context) error {
-	q := r.store.turns
+	q := r.store.queue
 	t := r.turn
-	if t.work = r.work; q.took(t) < q.slice {
+	if t.work = r.work; q.used(t) < q.slice {
 		return nil
 	}
 	q.mu.Lock()

@@ -63,12 +63,12 @@ func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]sortKe
 			found = append(found, m.sortKey)
 			return nil
 		})
-		return v.cut(found, limit, err)
+		return v.firstOf(found, limit, err)
 	}
 	var found []sortKey
 	if n := len(p.keys) * max(len(p.kinds), 1); n > v.tune.collectSpans || p.kinds == nil && n > 1 {
 		maximum := 2*min(limit, v.tune.maxChunk) + v.tune.collectSpan*n
-		if p.rest == needEvent {
+		if p.residual == needEvent {
 			maximum = v.tune.collectFull
 		}
 		d := v.store.density(p)
@@ -80,13 +80,13 @@ func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]sortKe
 			if few {
 				d.met(len(all)/p.width(), n)
 				found, err = v.selected(ctx, p, all, nil)
-				return v.cut(found, limit, err)
+				return v.firstOf(found, limit, err)
 			}
 			d.met(maximum, keys*max(len(p.kinds), 1))
 		}
 		if p.kinds == nil && d.perSpan.Load() < 16*int64(v.wholeKey(p)) {
 			if found, p.keys, err = v.whole(ctx, p); err != nil || len(p.keys) == 0 {
-				return v.cut(found, limit, err)
+				return v.firstOf(found, limit, err)
 			}
 		}
 	}
@@ -100,8 +100,8 @@ func (s *Store) density(p *plan) *density {
 	return &s.densities[p.name][1]
 }
 
-// cut sorts sort keys and leaves the first limit.
-func (v *snapshot) cut(found []sortKey, limit int, err error) ([]sortKey, error) {
+// firstOf sorts sort keys and leaves the first limit.
+func (v *snapshot) firstOf(found []sortKey, limit int, err error) ([]sortKey, error) {
 	if err == nil {
 		found, err = v.breakTies(best(found, limit))
 	}
@@ -140,7 +140,7 @@ func (v *snapshot) candidates(p *plan, limit int) (packed []byte, keys int, few 
 
 // wholeKey is how many sort keys of a key whole reads at most.
 func (v *snapshot) wholeKey(p *plan) int {
-	if p.rest == needEvent {
+	if p.residual == needEvent {
 		return v.tune.wholeKeyFull
 	}
 	return v.tune.wholeKey
@@ -241,7 +241,7 @@ func (v *snapshot) merge(ctx context.Context, p *plan, limit int, found []sortKe
 			return nil, err
 		}
 		if len(spans) == 0 {
-			return v.cut(found, limit, nil)
+			return v.firstOf(found, limit, nil)
 		}
 		if found = best(found, limit); len(found) >= limit {
 			last := found[limit-1]

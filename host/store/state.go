@@ -150,7 +150,7 @@ func (s *Store) changeState(ctx context.Context, change func(*conn) error) error
 	if err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	tx.end()
+	tx.close()
 	return nil
 }
 

@@ -39,7 +39,7 @@ const (
 	connectionsPerTurn = 8
 )
 
-// turns decides who reads. It is a start-time fair queue: every account has a virtual
+// readQueue decides who reads. It is a start-time fair queue: every account has a virtual
 // time, which advances by what its reads take, and the read with the least goes first. An
 // account that has been away starts at the time of the last read that began, so that
 // nobody saves up and nobody pays for what was idle.
@@ -53,11 +53,11 @@ const (
 // of the connections, are for light reads alone: the first slice of accounts that are at
 // most a slice ahead of the others, and of which no read took long lately. They find both
 // however many long reads are under way.
-type turns struct {
+type readQueue struct {
 	now         func() time.Time
 	slice       time.Duration
 	base        time.Duration // what a read may take before it has met anything
-	turns       int           // in all
+	slots       int           // in all
 	connections int           // in all, open or not
 
 	mu       sync.Mutex // guards the fields below, accounts and turns
@@ -68,8 +68,8 @@ type turns struct {
 	reserved int        // connections for light reads
 	clock    time.Duration
 	entered  uint64
-	left     sync.Cond                     // a connection has been given back
-	waiting  [readClasses]heap.Heap[*turn] // for a turn
+	returned sync.Cond                         // a connection has been given back
+	waiting  [readClasses]heap.Heap[*readTurn] // for a turn
 }
 
 // readClass says what a read may take; it is a label.
@@ -88,44 +88,44 @@ func (c readClass) String() string { return [readClasses]string{"light", "heavy"
 type account struct {
 	next    time.Duration // virtual time at which its next read begins
 	running int           // reads in a heap, or with a turn
-	waiting []*turn       // further reads, the first first
+	waiting []*readTurn   // further reads, the first first
 
 	longest time.Duration // a read at the time below; half of that a second later
 	at      time.Time
 }
 
-// turn is one read.
-type turn struct {
+// readTurn is one read.
+type readTurn struct {
 	account *account
 	reader  *reader // nil while it has no connection
 	dial    bool    // it is to open its connection itself
 
 	has   bool // the right to read
 	class readClass
-	start time.Duration     // virtual time at which it begins
-	order uint64            // of those that begin at the same time
-	at    int               // in its heap
-	heap  *heap.Heap[*turn] // nil if it is in none
-	began time.Time         // when it got the right to read
-	used  time.Duration     // before that
-	work  int               // pieces of work done
-	from  int               // of them, before that
-	ready chan struct{}     // closed when it has got the right to read; nil if nobody waits
+	start time.Duration         // virtual time at which it begins
+	order uint64                // of those that begin at the same time
+	at    int                   // in its heap
+	heap  *heap.Heap[*readTurn] // nil if it is in none
+	began time.Time             // when it got the right to read
+	used  time.Duration         // before that
+	work  int                   // pieces of work done
+	from  int                   // of them, before that
+	ready chan struct{}         // closed when it has got the right to read; nil if nobody waits
 }
 
-func newTurns(n int) *turns {
+func newTurns(n int) *readQueue {
 	all := connectionsPerTurn * n
-	q := &turns{now: time.Now, slice: turnSlice, base: expected, turns: n, connections: all, free: n, closed: all, reserved: n}
+	q := &readQueue{now: time.Now, slice: turnSlice, base: expected, slots: n, connections: all, free: n, closed: all, reserved: n}
 	for class := range q.waiting {
-		q.waiting[class] = heap.New((*turn).before, func(t *turn, place int) { t.at = place })
+		q.waiting[class] = heap.New((*readTurn).before, func(t *readTurn, place int) { t.at = place })
 	}
-	q.left.L = &q.mu
+	q.returned.L = &q.mu
 	return q
 }
 
 // enter queues a read. REQUIRES: q.mu.
-func (q *turns) enter(share *host.Share) *turn {
-	t := &turn{account: new(account)}
+func (q *readQueue) enter(share *host.Share) *readTurn {
+	t := &readTurn{account: new(account)}
 	if share != nil {
 		if share.Account == nil {
 			share.Account = t.account
@@ -142,7 +142,7 @@ func (q *turns) enter(share *host.Share) *turn {
 }
 
 // compete puts a read without a connection into its heap. REQUIRES: q.mu.
-func (q *turns) compete(t *turn) {
+func (q *readQueue) compete(t *readTurn) {
 	t.account.running++
 	q.tag(t)
 	if t.start > q.clock+q.slice || t.account.recent(q.now()) > longRead {
@@ -152,12 +152,12 @@ func (q *turns) compete(t *turn) {
 }
 
 // tag sets when the read begins. REQUIRES: q.mu.
-func (q *turns) tag(t *turn) {
+func (q *readQueue) tag(t *readTurn) {
 	t.start = max(q.clock, t.account.next)
 	t.account.next = t.start + expected
 }
 
-func (q *turns) push(t *turn) {
+func (q *readQueue) push(t *readTurn) {
 	q.entered++
 	t.order = q.entered
 	t.heap = &q.waiting[t.class]
@@ -166,14 +166,14 @@ func (q *turns) push(t *turn) {
 
 // next returns the read that goes first among those that can, nil if none can.
 // REQUIRES: q.mu.
-func (q *turns) next() *turn {
-	var best *turn
+func (q *readQueue) next() *readTurn {
+	var best *readTurn
 	consider := func(class readClass) {
 		if h := &q.waiting[class]; h.Len() > 0 && (best == nil || h.Top().before(best)) {
 			best = h.Top()
 		}
 	}
-	more := q.long < max(q.turns/2, 1)
+	more := q.long < max(q.slots/2, 1)
 	if more {
 		consider(pausedRead)
 	}
@@ -188,7 +188,7 @@ func (q *turns) next() *turn {
 }
 
 // dispatch gives the free turns away. REQUIRES: q.mu.
-func (q *turns) dispatch() {
+func (q *readQueue) dispatch() {
 	for q.free > 0 {
 		t := q.next()
 		if t == nil {
@@ -214,7 +214,7 @@ func (q *turns) dispatch() {
 }
 
 // begin gives t a free turn. REQUIRES: q.mu.
-func (q *turns) begin(t *turn) {
+func (q *readQueue) begin(t *readTurn) {
 	q.free--
 	if t.class != lightRead {
 		q.long++
@@ -223,21 +223,21 @@ func (q *turns) begin(t *turn) {
 	q.clock = max(q.clock, t.start)
 }
 
-// end takes the turn back and books what it has taken. REQUIRES: q.mu, and t has a turn.
-func (q *turns) end(t *turn) {
+// finish takes the turn back and books what it has taken. REQUIRES: q.mu, and t has a turn.
+func (q *readQueue) finish(t *readTurn) {
 	t.has = false
 	q.free++
 	if t.class != lightRead {
 		q.long--
 	}
-	took := q.took(t)
+	took := q.used(t)
 	t.used += took
 	t.from = t.work
 	t.account.next += took - expected
 }
 
-// took is what t has used of its turn.
-func (q *turns) took(t *turn) time.Duration {
+// used is what t has used of its turn.
+func (q *readQueue) used(t *readTurn) time.Duration {
 	return min(q.now().Sub(t.began), q.base+time.Duration(t.work-t.from)*workTime)
 }
 
@@ -248,11 +248,11 @@ func (a *account) recent(now time.Time) time.Duration {
 
 // pause lets others go first if it is their turn. It reports whether t has lost its own,
 // and must wait. REQUIRES: q.mu, and t has a turn.
-func (q *turns) pause(t *turn) bool {
-	q.end(t)
+func (q *readQueue) pause(t *readTurn) bool {
+	q.finish(t)
 	q.tag(t)
 	t.class = pausedRead
-	if best := q.next(); q.long < max(q.turns/2, 1) && (best == nil || t.start <= best.start) {
+	if best := q.next(); q.long < max(q.slots/2, 1) && (best == nil || t.start <= best.start) {
 		q.begin(t)
 		return false
 	}
@@ -262,11 +262,11 @@ func (q *turns) pause(t *turn) bool {
 }
 
 // release ends a read, wherever it is. REQUIRES: q.mu.
-func (q *turns) release(t *turn) {
+func (q *readQueue) release(t *readTurn) {
 	a := t.account
 	switch {
 	case t.has:
-		q.end(t)
+		q.finish(t)
 	case t.heap != nil:
 		t.heap.Remove(t.at)
 		t.heap = nil
@@ -287,7 +287,7 @@ func (q *turns) release(t *turn) {
 	case t.dial:
 		q.closed++
 	}
-	q.left.Broadcast()
+	q.returned.Broadcast()
 	if now := q.now(); t.used >= a.recent(now) {
 		a.longest, a.at = t.used, now
 	}
@@ -302,7 +302,7 @@ func (q *turns) release(t *turn) {
 }
 
 // add makes a connection available.
-func (q *turns) add(r *reader) {
+func (q *readQueue) add(r *reader) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed--
@@ -311,11 +311,11 @@ func (q *turns) add(r *reader) {
 
 // shut waits until nobody reads, and returns the connections that are open. No read may
 // enter any more.
-func (q *turns) shut() []*reader {
+func (q *readQueue) shut() []*reader {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.idle)+q.closed < q.connections {
-		q.left.Wait()
+		q.returned.Wait()
 	}
 	list := q.idle
 	q.idle, q.free = nil, 0
@@ -323,12 +323,12 @@ func (q *turns) shut() []*reader {
 }
 
 // busy returns how many reads have a turn.
-func (q *turns) busy() int {
+func (q *readQueue) busy() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.turns - q.free
+	return q.slots - q.free
 }
 
-func (t *turn) before(u *turn) bool {
+func (t *readTurn) before(u *readTurn) bool {
 	return t.start < u.start || t.start == u.start && t.order < u.order
 }

@@ -18,12 +18,12 @@ import (
 // queue is a fair queue whose clock the test moves.
 type queue struct {
 	t testing.TB
-	*turns
+	*readQueue
 	at time.Time
 }
 
 func newQueue(t testing.TB, n int) *queue {
-	q := &queue{t: t, turns: newTurns(n), at: time.Unix(0, 0)}
+	q := &queue{t: t, readQueue: newTurns(n), at: time.Unix(0, 0)}
 	q.base = time.Hour // all work
 	q.now = func() time.Time { return q.at }
 	return q
@@ -32,7 +32,7 @@ func newQueue(t testing.TB, n int) *queue {
 func (q *queue) pass(ms int) { q.at = q.at.Add(time.Duration(ms) * time.Millisecond) }
 
 // done ends a read that has opened the given connection.
-func (q *queue) done(t *turn) {
+func (q *queue) done(t *readTurn) {
 	q.t.Helper()
 	if t.dial {
 		t.dial, t.reader = false, new(reader)
@@ -41,7 +41,7 @@ func (q *queue) done(t *turn) {
 	q.check()
 }
 
-func (q *queue) want(has bool, reads ...*turn) {
+func (q *queue) want(has bool, reads ...*readTurn) {
 	q.t.Helper()
 	for i, t := range reads {
 		if t.has != has {
@@ -54,7 +54,7 @@ func (q *queue) want(has bool, reads ...*turn) {
 // check compares what is counted with what is there, as far as the queue knows it.
 func (q *queue) check() {
 	q.t.Helper()
-	if q.free < 0 || q.long < 0 || q.closed < 0 || q.free > q.turns.turns || len(q.idle)+q.closed > q.connections {
+	if q.free < 0 || q.long < 0 || q.closed < 0 || q.free > q.readQueue.slots || len(q.idle)+q.closed > q.connections {
 		q.t.Fatalf("%d turns are free, %d long, %d connections idle, %d closed", q.free, q.long, len(q.idle), q.closed)
 	}
 	if q.free > 0 && q.next() != nil {
@@ -160,12 +160,12 @@ func TestWaitingIsNoWork(t *testing.T) {
 	q.want(true, long, read)
 	q.pass(500)
 	read.work = 20
-	if took := q.took(read); took >= q.slice {
+	if took := q.used(read); took >= q.slice {
 		t.Errorf("20 rows are charged %v", took)
 	}
 	q.done(read)
 	long.work = int(time.Second / workTime)
-	if took := q.took(long); took != 500*time.Millisecond {
+	if took := q.used(long); took != 500*time.Millisecond {
 		t.Errorf("a read that could take a second is charged %v of 500 ms", took)
 	}
 	q.done(long)
@@ -183,7 +183,7 @@ func TestAccountIsOne(t *testing.T) {
 	q := newQueue(t, 1)
 	busy := q.enter(nil)
 	var crowd host.Share
-	var reads []*turn
+	var reads []*readTurn
 	for range 3 * accountRunning {
 		reads = append(reads, q.enter(&crowd))
 	}
@@ -213,7 +213,7 @@ func TestConnectionsForLightReads(t *testing.T) {
 	for i := range shares { // of whom each has just read much
 		shares[i].Account = &account{longest: time.Second, at: q.at}
 	}
-	var waiting []*turn
+	var waiting []*readTurn
 	for i := range shares {
 		waiting = append(waiting, q.enter(&shares[i]))
 	}
@@ -245,7 +245,7 @@ func TestTurnsAreGivenBack(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		q := newQueue(t, 1+rnd.IntN(4))
 		shares := make([]host.Share, 6)
-		var reads []*turn
+		var reads []*readTurn
 		for range 2000 {
 			q.pass(rnd.IntN(30))
 			switch n := rnd.IntN(10); {
@@ -276,7 +276,7 @@ func TestTurnsAreGivenBack(t *testing.T) {
 		for _, r := range reads {
 			q.release(r)
 		}
-		if q.free != q.turns.turns || q.long != 0 || len(q.idle)+q.closed != q.connections {
+		if q.free != q.readQueue.slots || q.long != 0 || len(q.idle)+q.closed != q.connections {
 			t.Fatalf("seed %d: %d turns are free, %d long, %d connections are here", seed, q.free, q.long, len(q.idle)+q.closed)
 		}
 		for _, h := range q.waiting {
@@ -321,7 +321,7 @@ func TestPausedReads(t *testing.T) {
 		}
 		want = append(want, a)
 	}
-	s.turns.slice = 0
+	s.queue.slice = 0
 	var all sync.WaitGroup
 	var shares [3]host.Share
 	for i := range 24 {
@@ -346,7 +346,7 @@ func TestPausedReads(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := s.turns.busy(); n != 0 {
+	if n := s.queue.busy(); n != 0 {
 		t.Errorf("%d turns are not back", n)
 	}
 }

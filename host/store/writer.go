@@ -108,7 +108,7 @@ func (tx *Tx) Commit() error {
 	}
 	tx.s.metrics.Commit.Observe(time.Since(began).Seconds())
 	tx.s.metrics.Batch.Observe(float64(tx.work))
-	tx.end()
+	tx.close()
 	return nil
 }
 
@@ -144,7 +144,7 @@ func (tx *Tx) Rollback() error {
 	if tx.done {
 		return nil
 	}
-	defer tx.end()
+	defer tx.close()
 	tx.s.forgetPut()
 	tx.w.merge = tx.mergedBefore
 	if err := tx.w.conn.abandon(); err != nil {
@@ -153,7 +153,7 @@ func (tx *Tx) Rollback() error {
 	return nil
 }
 
-func (tx *Tx) end() {
+func (tx *Tx) close() {
 	tx.w.pending = tx.w.pending[:0]
 	tx.done = true
 	tx.s.writing.Unlock()
@@ -223,7 +223,7 @@ func (cp *checkpointer) run() {
 	}
 }
 
-func (cp *checkpointer) kick() {
+func (cp *checkpointer) notify() {
 	select {
 	case cp.wake <- struct{}{}:
 	default:
@@ -258,7 +258,7 @@ func (w *writer) maybeCheckpoint(cp *checkpointer) error {
 		return w.conn.checkpoint("RESTART")
 	case length <= w.tune.startWAL || left == 0:
 	case left > w.tune.finishWAL:
-		cp.kick()
+		cp.notify()
 	case cp.copying.TryLock():
 		defer cp.copying.Unlock()
 		return w.conn.checkpoint("PASSIVE")
