@@ -66,7 +66,7 @@ func writeList(w io.Writer, list []plugin.Status, now time.Time) error {
 // stateOf is a word for how a plugin does.
 func stateOf(s *plugin.Status) string {
 	switch {
-	case s.Running != nil && s.Resting:
+	case s.Running != nil && s.BreakerOpen:
 		return "resting"
 	case s.Running != nil && len(s.Running.Functions) == 0:
 		return "idle"
@@ -97,7 +97,7 @@ func problems(s *plugin.Status, now time.Time) []string {
 	if s.Missing != "" {
 		list = append(list, "it is required and does not run: what it would judge is refused; "+plain(s.Missing))
 	}
-	if s.Resting {
+	if s.BreakerOpen {
 		text := "it has failed too often and rests for a while"
 		if s.LastFailure != "" {
 			text += "; the last failure: " + plain(s.LastFailure)
@@ -163,7 +163,7 @@ func writeStatus(w io.Writer, s *plugin.Status, now time.Time) error {
 	}
 	t.row("calls", s.Calls)
 	t.row("failures", s.Failures)
-	if s.LastFailure != "" && !s.Resting {
+	if s.LastFailure != "" && !s.BreakerOpen {
 		t.row("last failure", s.LastFailure)
 	}
 	t.row("remembers", bytesText(s.StateBytes))

@@ -87,7 +87,7 @@ var (
 		{Name: "new", Mode: sidecar.Enforce, Quarantine: &plugin.Quarantine{At: now.Add(-5 * time.Second), Reason: "it imports net.dial\x1b[2J, which no module gets"}},
 		{Name: "old", Mode: sidecar.Off, Quarantine: &plugin.Quarantine{Reason: "old.toml has no module beside it"}},
 		{
-			Name: "strict", Mode: sidecar.Shadow, Resting: true, Failures: 99, LastFailure: "trapped: unreachable",
+			Name: "strict", Mode: sidecar.Shadow, BreakerOpen: true, Failures: 99, LastFailure: "trapped: unreachable",
 			Running: &plugin.Running{
 				Generation: 1, Since: now.Add(-72 * time.Hour), Version: "dev\u202e", Place: 50,
 				Sets: []plugin.Set{{Name: "foes", From: "foes.txt", Problem: "line 3 is no key"}},

@@ -49,7 +49,7 @@ func (r *Registry) slot(name string) *slot {
 		r.slots[name] = new(slot)
 		if r.history != nil {
 			r.slots[name].record, _ = r.history.Record(name)
-			r.slots[name].recall()
+			r.slots[name].restore()
 		}
 	}
 	return r.slots[name]
@@ -78,8 +78,8 @@ func (r *Registry) applyOne(f *candidate) bool {
 		r.clearQuarantine(f.name, s)
 	}
 	g.since = r.o.Now()
-	g.place = r.placeOf(f.name, g.place)
-	s.off, s.leftOut, s.place = g.off, g.leftOut, g.place
+	g.position = r.placeOf(f.name, g.position)
+	s.off, s.leftOut, s.position = g.off, g.leftOut, g.position
 	s.readRequired(g.file)
 	s.gone = false
 	switch {
@@ -180,7 +180,7 @@ func (r *Registry) deactivate(name string, s *slot) {
 	if r.history == nil || s.record.Current == nil {
 		return
 	}
-	if err := r.history.Retire(name); err != nil {
+	if err := r.history.Deactivate(name); err != nil {
 		r.o.Log.Warn("a plugin that does not run any more is remembered as running", "plugin", name, "err", err)
 		return
 	}

@@ -78,8 +78,8 @@ func TestBreakerIsForWhoCausesIt(t *testing.T) {
 					t.Errorf("%d of 500 got past the guard, want at most %d", passed, test.passes)
 				}
 				st := w.of("guard")
-				if st.Failures > uint64(test.passes) || st.Resting || st.Refused == 0 {
-					t.Errorf("%d failures, resting %v, %d refused; want at most %d failures", st.Failures, st.Resting, st.Refused, test.passes)
+				if st.Failures > uint64(test.passes) || st.BreakerOpen || st.Refused == 0 {
+					t.Errorf("%d failures, resting %v, %d refused; want at most %d failures", st.Failures, st.BreakerOpen, st.Refused, test.passes)
 				}
 				w.later(time.Hour)
 				it := test.attacker(0)
@@ -99,8 +99,8 @@ func TestBreakerRests(t *testing.T) {
 	for i := range 100 {
 		w.asks(from(client(byte(i)), uint32(i), 255))
 	}
-	if st := w.of("guard"); st.Failures != openSources || !st.Resting {
-		t.Errorf("%d failures, resting %v; want %d", st.Failures, st.Resting, openSources)
+	if st := w.of("guard"); st.Failures != openSources || !st.BreakerOpen {
+		t.Errorf("%d failures, resting %v; want %d", st.Failures, st.BreakerOpen, openSources)
 	}
 	for i := range 5 {
 		w.later(openTime)
@@ -117,7 +117,7 @@ func TestBreakerRests(t *testing.T) {
 			t.Errorf("when it works: %s", said)
 		}
 	}
-	if w.of("guard").Resting {
+	if w.of("guard").BreakerOpen {
 		t.Error("it rests, though it works")
 	}
 }

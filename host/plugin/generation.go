@@ -64,7 +64,7 @@ type generation struct {
 	number   int64
 	since    time.Time
 	key      key
-	place    int
+	position int
 	file     *sidecar.File
 	module   *guest.Module
 	sets     *sets.Sets // nil if it has none
@@ -145,9 +145,9 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 			return nil, errors.Join(err, g.module.Close(context.WithoutCancel(ctx)))
 		}
 	}
-	g.place = g.module.Manifest().Place
+	g.position = g.module.Manifest().Place
 	if file.Place != nil {
-		g.place = *file.Place
+		g.position = *file.Place
 	}
 	return g, nil
 }
@@ -204,7 +204,7 @@ func (r *Registry) loadFallback(ctx context.Context) error {
 
 // compare orders generations as they are asked.
 func (g *generation) compare(other *generation) int {
-	return cmp.Or(cmp.Compare(g.place, other.place), strings.Compare(g.name, other.name))
+	return cmp.Or(cmp.Compare(g.position, other.position), strings.Compare(g.name, other.name))
 }
 
 // serves reports whether the module is for a world.

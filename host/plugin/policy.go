@@ -60,7 +60,7 @@ func (r *Registry) Admit(ctx context.Context, it *host.Item, facts host.Facts, n
 // plugins pass, it may.
 func (r *Registry) Query(ctx context.Context, q *host.Query) (host.Ruling, error) {
 	return r.allow(ctx, guest.Query, causesOfClient(q.Client), func(b *guest.Request, now int64) []byte { return b.Query(q, now) },
-		func(t *take, now int64, ruling host.Ruling) { t.query(q, now, ruling) })
+		func(t *decisionRecord, now int64, ruling host.Ruling) { t.query(q, now, ruling) })
 }
 
 // Connect decides whether a client may connect. If all plugins pass, it may.
@@ -68,18 +68,18 @@ func (r *Registry) Connect(ctx context.Context, c *host.Connection) (host.Ruling
 	var who causes
 	who.network(c.Client.Addr)
 	return r.allow(ctx, guest.Connect, who, func(b *guest.Request, now int64) []byte { return b.Connect(c, now) },
-		func(t *take, now int64, ruling host.Ruling) { t.connect(c, now, ruling) })
+		func(t *decisionRecord, now int64, ruling host.Ruling) { t.connect(c, now, ruling) })
 }
 
 // Push decides whether ref updates that GRASP's own rules allow may happen. If
 // all plugins pass, they may.
 func (r *Registry) Push(ctx context.Context, p *host.Push) (host.Ruling, error) {
 	return r.allow(ctx, guest.Push, causesOfClient(p.Client), func(b *guest.Request, now int64) []byte { return b.Push(p, now) },
-		func(t *take, now int64, ruling host.Ruling) { t.push(p, now, ruling) })
+		func(t *decisionRecord, now int64, ruling host.Ruling) { t.push(p, now, ruling) })
 }
 
 func (r *Registry) allow(ctx context.Context, f guest.Func, who causes, encode func(*guest.Request, int64) []byte,
-	record func(*take, int64, host.Ruling)) (host.Ruling, error) {
+	record func(*decisionRecord, int64, host.Ruling)) (host.Ruling, error) {
 	if err := r.notCurrent(); err != nil {
 		return host.Ruling{}, err
 	}
@@ -136,9 +136,9 @@ type question struct {
 	source   string
 	causes   causes
 	fallback *generation
-	record   *take          // nil: nobody records
-	held     host.HeldFacts // what plugins see of purgatory, if facts have none
-	item     *host.Item     // for programs; nil unless admit is asked
+	record   *decisionRecord // nil: nobody records
+	held     host.HeldFacts  // what plugins see of purgatory, if facts have none
+	item     *host.Item      // for programs; nil unless admit is asked
 
 	// What came of it.
 	ruling  host.Ruling

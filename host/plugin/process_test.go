@@ -351,7 +351,7 @@ head -c 100000 /dev/zero | tr '\0' x >&2; echo >&2; printf 'bad \377\n' >&2
 	if got := poolSays(t, p, 1); got != "accept" {
 		t.Fatal(got)
 	}
-	testkit.Eventually(t, "lines that are left out", func() bool { p.said.mu.Lock(); defer p.said.mu.Unlock(); return p.said.missed >= 192 })
+	testkit.Eventually(t, "lines that are left out", func() bool { p.outputRate.mu.Lock(); defer p.outputRate.mu.Unlock(); return p.outputRate.missed >= 192 })
 	if n := strings.Count(log.String(), "plugin says"); n != maxProgramLines {
 		t.Errorf("%d lines were logged, want %d:\n%s", n, maxProgramLines, log.String())
 	}

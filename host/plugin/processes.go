@@ -47,12 +47,12 @@ type programOptions struct {
 // processPool answers by processes that it starts when it needs them. It may be used by
 // many goroutines concurrently.
 type processPool struct {
-	o      programOptions
-	turns  chan struct{} // holds a value for each question that a process works on
-	queued atomic.Int64  // questions that wait for one
-	said   *lineRate     // lines of the log that are the program's
-	told   *lineRate     // and those about its failures
-	ending sync.WaitGroup
+	o           programOptions
+	slots       chan struct{} // holds a value for each question that a process works on
+	queued      atomic.Int64  // questions that wait for one
+	outputRate  *lineRate     // lines of the log that are the program's
+	failureRate *lineRate     // and those about its failures
+	stopping    sync.WaitGroup
 
 	mu    sync.Mutex // guards the fields below
 	idle  []*process // the last used at the end
@@ -65,7 +65,7 @@ func newProcessPool(o programOptions) (*processPool, error) {
 	if _, err := lookForProgram(o.Path); err != nil {
 		return nil, err
 	}
-	return &processPool{o: o, turns: make(chan struct{}, o.Processes), said: &lineRate{clock: o.Clock}, told: &lineRate{clock: o.Clock}}, nil
+	return &processPool{o: o, slots: make(chan struct{}, o.Processes), outputRate: &lineRate{clock: o.Clock}, failureRate: &lineRate{clock: o.Clock}}, nil
 }
 
 // admit asks about an event; now is in unix seconds. A *[programFailure] says that the
@@ -74,7 +74,7 @@ func (p *processPool) admit(ctx context.Context, it *host.Item, now int64) (prog
 	if err := p.wait(ctx); err != nil {
 		return programAnswer{}, err
 	}
-	defer func() { <-p.turns }()
+	defer func() { <-p.slots }()
 	// What others have taken of the time must not count against this event.
 	bounded, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
@@ -106,7 +106,7 @@ func (p *processPool) wait(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
 	select {
-	case p.turns <- struct{}{}:
+	case p.slots <- struct{}{}:
 		return nil
 	case <-waiting.Done():
 		if ctx.Err() != nil {
@@ -118,7 +118,7 @@ func (p *processPool) wait(ctx context.Context) error {
 
 // failed logs a failure and returns the error as it was given.
 func (p *processPool) failed(err error) error {
-	if ok, missed := p.told.take(); ok {
+	if ok, missed := p.failureRate.allow(); ok {
 		p.o.Log.Error("plugin failed", "module", p.o.Name, "cause", string(asProgramFailure(err).cause), "err", err, "missed", missed)
 	}
 	return err
@@ -175,7 +175,7 @@ func (p *processPool) discard(x *process, grace time.Duration) {
 	p.mu.Lock()
 	p.alive--
 	p.mu.Unlock()
-	p.ending.Go(func() { x.end(grace) })
+	p.stopping.Go(func() { x.end(grace) })
 }
 
 // running returns the number of processes.
@@ -193,7 +193,7 @@ func (p *processPool) close() error {
 	}
 	ended := make(chan struct{})
 	go func() {
-		p.ending.Wait()
+		p.stopping.Wait()
 		close(ended)
 	}()
 	select {
@@ -207,7 +207,7 @@ func (p *processPool) close() error {
 // log writes a line of the program's standard error; more says that the line went
 // on.
 func (p *processPool) log(line []byte, more bool) {
-	ok, missed := p.said.take()
+	ok, missed := p.outputRate.allow()
 	if !ok {
 		return
 	}
@@ -336,8 +336,8 @@ type lineRate struct {
 	missed int
 }
 
-// take reports whether a line may be logged, and how many could not be before it.
-func (r *lineRate) take() (ok bool, missed int) {
+// allow reports whether a line may be logged, and how many could not be before it.
+func (r *lineRate) allow() (ok bool, missed int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := r.clock().Unix(); now != r.second {

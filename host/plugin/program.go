@@ -96,9 +96,9 @@ func (r *Registry) startProgram(g *generation, s *source) (err error) {
 	g.program, err = newProcessPool(programOptions{
 		Name: g.name, Path: p.Path, Timeout: time.Duration(p.TimeoutMS) * time.Millisecond, Processes: p.Processes, Log: r.o.Log, Clock: r.o.Now,
 	})
-	g.place = programPlace
+	g.position = programPlace
 	if g.file.Place != nil {
-		g.place = *g.file.Place
+		g.position = *g.file.Place
 	}
 	return err
 }
@@ -148,7 +148,7 @@ func (g *generation) describeProgram() *Running {
 		Version:    programVersion,
 		Summary:    "A plugin of strfry.",
 		Worlds:     []string{manifest.WorldPolicy},
-		Place:      g.place,
+		Place:      g.position,
 		Functions:  []string{guest.Admit.String()},
 		Instances:  g.program.running(),
 		Program:    &Program{Path: p.Path, TimeoutMS: p.TimeoutMS, Processes: p.Processes, OnAccept: onAccept(p)},

@@ -44,7 +44,7 @@ func (r *Registry) start(ctx context.Context) error {
 		for _, name := range r.history.Names() {
 			record, _ := r.history.Record(name)
 			r.slots[name] = &slot{record: record}
-			r.slots[name].recall()
+			r.slots[name].restore()
 		}
 	}
 	entries, problems, err := r.scan()
@@ -302,12 +302,12 @@ func (r *Registry) requires(name string, s *slot) bool {
 func (s *slot) readRequired(file *sidecar.File) {
 	s.required = file.Required && file.Mode == sidecar.Enforce
 	if file.Place != nil {
-		s.place = *file.Place
+		s.position = *file.Place
 	}
 }
 
-// recall learns it from what ran last, as the history keeps it.
-func (s *slot) recall() {
+// restore learns it from what ran last, as the history keeps it.
+func (s *slot) restore() {
 	if s.record.Current == nil {
 		return
 	}
@@ -334,7 +334,7 @@ func (r *Registry) missing(name string, s *slot) string {
 // absent takes the place of a policy that is required and does not run.
 func (r *Registry) absent(name string, s *slot) *generation {
 	g := &generation{
-		name: name, place: r.placeOf(name, s.place), file: &sidecar.File{Mode: sidecar.Enforce, Required: true}, counters: r.counters.of(name), meters: r.metrics,
+		name: name, position: r.placeOf(name, s.position), file: &sidecar.File{Mode: sidecar.Enforce, Required: true}, counters: r.counters.of(name), meters: r.metrics,
 		absent:  true,
 		refusal: host.Ruling{Action: host.Reject, Rule: "missing", Module: name, Reason: "error: policy " + name + " is missing"},
 	}

@@ -107,7 +107,7 @@ func (r *Registry) Record(ctx context.Context, o Recording, write func(lines []b
 }
 
 // record takes part in the decision, if somebody records; nil if not.
-func (r *Registry) record() *take {
+func (r *Registry) record() *decisionRecord {
 	if s := r.recording.Load(); s != nil {
 		return s.begin()
 	}
@@ -129,7 +129,7 @@ func (q *question) heard(plugin string, ruling host.Ruling) {
 	}
 }
 
-// sample is the lines of a recording. Its methods may be called by many goroutines.
+// recording is the lines of a recording. Its methods may be called by many goroutines.
 //
 // It is asked before a decision, and gives a take, or nil. The take hands on the facts and
 // notes what they said; in the end it receives the answer, and writes the line. Whoever
@@ -140,7 +140,7 @@ func (q *question) heard(plugin string, ruling host.Ruling) {
 //  2. Lines, bytes and the size of one line are bounded, whatever is asked for.
 //  3. A line holds nothing that the decision still changes.
 //  4. What is to be redacted is in no line, also not among the facts.
-type sample struct {
+type recording struct {
 	o        Recording
 	maxBytes int64        // of all lines
 	service  host.Service // how the relay is reached, as plugins have it
@@ -154,14 +154,14 @@ type sample struct {
 	counts Recorded // so far; Ended says what the sample is full of: count or bytes
 }
 
-func newSample(o Recording, maxBytes int64, service host.Service) *sample {
-	return &sample{
+func newSample(o Recording, maxBytes int64, service host.Service) *recording {
+	return &recording{
 		o: o, maxBytes: maxBytes, service: service, mask: newMask(o.Redact), wake: make(chan struct{}, 1), counts: Recorded{Functions: map[string]int{}},
 	}
 }
 
 // begin takes part in a decision, unless the sample is over or lines wait.
-func (s *sample) begin() *take {
+func (s *recording) begin() *decisionRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -171,11 +171,11 @@ func (s *sample) begin() *take {
 		s.counts.Dropped++
 		return nil
 	}
-	return &take{sample: s}
+	return &decisionRecord{recording: s}
 }
 
 // add appends a line, if there is room.
-func (s *sample) add(function string, line []byte, unseen bool) {
+func (s *recording) add(function string, line []byte, unseen bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -206,7 +206,7 @@ func (s *sample) add(function string, line []byte, unseen bool) {
 }
 
 // tooLarge counts a decision that read more than a line may hold.
-func (s *sample) tooLarge() {
+func (s *recording) tooLarge() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.over {
@@ -215,13 +215,13 @@ func (s *sample) tooLarge() {
 }
 
 // end takes no more lines.
-func (s *sample) end() {
+func (s *recording) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLocked("")
 }
 
-func (s *sample) endLocked(full string) {
+func (s *recording) endLocked(full string) {
 	if !s.over {
 		s.over, s.counts.Ended = true, full
 		s.ring()
@@ -229,7 +229,7 @@ func (s *sample) endLocked(full string) {
 }
 
 // ring wakes the one who fetches.
-func (s *sample) ring() {
+func (s *recording) ring() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -238,7 +238,7 @@ func (s *sample) ring() {
 
 // next waits for lines and returns them, each with its line feed; none when the sample
 // is over and all have been fetched. It is for one goroutine.
-func (s *sample) next() []byte {
+func (s *recording) next() []byte {
 	for {
 		s.mu.Lock()
 		lines, over := s.queue, s.over
@@ -252,7 +252,7 @@ func (s *sample) next() []byte {
 }
 
 // result returns what came of it so far.
-func (s *sample) result() Recorded {
+func (s *recording) result() Recorded {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	result := s.counts

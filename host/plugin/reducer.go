@@ -87,10 +87,10 @@ func (x *Reducer) Call(ctx context.Context, f guest.Func, request []byte, now in
 	t.calls.Add(1)
 	begun := time.Now()
 	answer, fuel, err := x.instance.Call(ctx, f, request, now)
-	x.share.spend(min(time.Since(begun), guest.Slowest(fuel)))
+	x.share.charge(min(time.Since(begun), guest.Slowest(fuel)))
 	if failure := guest.AsFailure(err); failure != nil {
 		t.failed(failure)
-		x.drop()
+		x.closeInstance()
 	}
 	if err != nil {
 		return nil, fresh, fmt.Errorf("%s %s: %w", x.world, x.generation.name, err)
@@ -147,8 +147,8 @@ func (x *Reducer) ready(ctx context.Context) (fresh bool, err error) {
 	return true, nil
 }
 
-// drop closes the instance. REQUIRES: mu.
-func (x *Reducer) drop() {
+// closeInstance closes the instance. REQUIRES: mu.
+func (x *Reducer) closeInstance() {
 	if x.instance != nil {
 		x.instance.Close()
 		x.instance = nil
@@ -157,7 +157,7 @@ func (x *Reducer) drop() {
 
 // release lets the generation go. REQUIRES: mu.
 func (x *Reducer) release() {
-	x.drop()
+	x.closeInstance()
 	if x.generation != nil {
 		x.registry.release(x.generation)
 		x.generation = nil
@@ -198,25 +198,25 @@ const (
 // share is what one plugin may take of a processor: time comes back while it does
 // nothing.
 type share struct {
-	left time.Duration // less than nothing: it has taken more
-	at   time.Time
-	said time.Time // when a warning was given
+	remaining time.Duration // less than nothing: it has taken more
+	at        time.Time
+	said      time.Time // when a warning was given
 }
 
-func newShare(now time.Time) share { return share{left: reducerBurst, at: now} }
+func newShare(now time.Time) share { return share{remaining: reducerBurst, at: now} }
 
-func (s *share) spend(took time.Duration) { s.left -= took }
+func (s *share) charge(took time.Duration) { s.remaining -= took }
 
 // wait returns how long the plugin has to wait for its next step.
 func (s *share) wait(now time.Time) time.Duration {
 	if passed := now.Sub(s.at); passed > 0 {
-		s.left = min(s.left+time.Duration(float64(passed)*reducerShare), reducerBurst)
+		s.remaining = min(s.remaining+time.Duration(float64(passed)*reducerShare), reducerBurst)
 	}
 	s.at = now
-	if s.left >= 0 {
+	if s.remaining >= 0 {
 		return 0
 	}
-	return time.Duration(float64(-s.left) / reducerShare)
+	return time.Duration(float64(-s.remaining) / reducerShare)
 }
 
 // warn reports whether it is time to say that the plugin waits: once a minute.

@@ -181,7 +181,7 @@ func TestShare(t *testing.T) {
 				s.wait(at)
 			}
 			const step = 100 * time.Millisecond
-			s.spend(step)
+			s.charge(step)
 			got += step
 			at = at.Add(step + test.idle)
 		}

@@ -37,7 +37,7 @@ type Registry struct {
 
 	current atomic.Pointer[activeSet]
 
-	recording atomic.Pointer[sample] // nil: nobody records
+	recording atomic.Pointer[recording] // nil: nobody records
 
 	shared *shared // nil: no others run the same plugins
 
@@ -67,7 +67,7 @@ type slot struct {
 	refused *refused // what lies in the folder does not run
 
 	required bool // by its side-car; see Registry.requires
-	place    int  // that it had when it ran last
+	position int  // that it had when it ran last
 	gone     bool // its files are not in the folder, and it is required
 }
 
@@ -107,7 +107,7 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 	}
 	r.metrics, r.events, r.shared = newMetrics(r), guest.NewEventCache(), newShared(o.Nodes)
 	r.closing.Add(1)
-	r.current.Store(newActiveSet(nil, nil, r.end))
+	r.current.Store(newActiveSet(nil, nil, r.closeSet))
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close(context.WithoutCancel(ctx)))
@@ -227,7 +227,7 @@ func (r *Registry) assemble(generations []*generation) *activeSet {
 	}
 	r.acquire(generations...)
 	r.closing.Add(1)
-	return newActiveSet(generations, r.fallback, r.end)
+	return newActiveSet(generations, r.fallback, r.closeSet)
 }
 
 // activate puts an active set in the place of the current one. It does not wait.
@@ -244,9 +244,9 @@ func (r *Registry) activate(next *activeSet) {
 	}
 }
 
-// end lets go what an active set held. It is called by the last decision that used
+// closeSet lets go what an active set held. It is called by the last decision that used
 // it, which does not wait.
-func (r *Registry) end(l *activeSet) {
+func (r *Registry) closeSet(l *activeSet) {
 	go func() {
 		defer r.closing.Done()
 		r.release(l.generations...)

@@ -178,7 +178,7 @@ func (r *Registry) startShared(ctx context.Context) error {
 		h.mu.Lock()
 		r.activateShared()
 		h.mu.Unlock()
-		r.place()
+		r.applySlots()
 		if err := r.notCurrent(); err != nil {
 			r.o.Log.Error("this server decides nothing before it can run what the others run", "err", err)
 		}
@@ -251,7 +251,7 @@ func (r *Registry) consult(ctx context.Context) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
 	h := r.shared
-	r.place()
+	r.applySlots()
 	current, next, err := h.nodes.Plugins(ctx)
 	if err != nil {
 		return err
@@ -269,7 +269,7 @@ func (r *Registry) consult(ctx context.Context) error {
 		r.activateShared()
 		late = h.behind.Load()
 		h.mu.Unlock()
-		r.place()
+		r.applySlots()
 	case next.Number > h.asked:
 		problem = r.prepareNext(ctx, next)
 	case next.Number == 0:
@@ -358,7 +358,7 @@ func (r *Registry) prepare(ctx context.Context, set host.PluginSet) (_ *prepared
 		p.candidates = append(p.candidates, f)
 		g := f.generation
 		g.number = now.Number
-		g.place = r.placeOf(f.name, g.place)
+		g.position = r.placeOf(f.name, g.position)
 		if !g.off {
 			runs = append(runs, g)
 		}
@@ -380,8 +380,8 @@ func keyOf(g *folder.Generation) (k key) {
 	return k
 }
 
-// place brings the slots in line with what runs. REQUIRES: changing.
-func (r *Registry) place() {
+// applySlots brings the slots in line with what runs. REQUIRES: changing.
+func (r *Registry) applySlots() {
 	h := r.shared
 	h.mu.Lock()
 	list := h.switched
@@ -487,8 +487,8 @@ func (c *change) put(s *source, version string) {
 	c.size++
 }
 
-// drop makes nothing run under a name.
-func (c *change) drop(name string) {
+// remove makes nothing run under a name.
+func (c *change) remove(name string) {
 	c.records[name] = c.records[name].Without(c.now)
 	c.size++
 }
@@ -573,7 +573,7 @@ func (r *Registry) proposeFolder(ctx context.Context) (again bool) {
 			r.o.Log.Error("a policy that is required is not in the folder any more: it goes on on all nodes; talon plugin mode NAME off ends it", "plugin", name)
 			continue
 		}
-		c.drop(name)
+		c.remove(name)
 	}
 	r.inspecting.Unlock()
 	if c.size == 0 {

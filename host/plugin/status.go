@@ -41,7 +41,7 @@ type Status struct {
 	Calls         uint64    `json:"calls"`
 	Failures      uint64    `json:"failures"`
 	LastFailure   string    `json:"last_failure,omitempty"`
-	Resting       bool      `json:"resting"`           // failed for too many: it is asked once a second
+	BreakerOpen   bool      `json:"resting"`           // failed for too many: it is asked once a second
 	Refused       int       `json:"refused,omitempty"` // connections, authors, networks and relays for which it failed, refused for a while
 	StateBytes    int64     `json:"state_bytes"`
 	Disagreements []Dispute `json:"disagreements,omitempty"` // in shadow mode, counted by what was said
@@ -203,7 +203,7 @@ func (r *Registry) describe(name string, s *slot) Status {
 	}
 	if g := s.running; g != nil {
 		st.Mode = g.file.Mode
-		st.Resting, st.Refused = g.breaker.isOpen(), g.breaker.refused()
+		st.BreakerOpen, st.Refused = g.breaker.isOpen(), g.breaker.refused()
 		st.Running = g.describe()
 	}
 	if s.refused != nil {
@@ -236,7 +236,7 @@ func (g *generation) describe() *Running {
 		Version:      m.Release,
 		Summary:      m.Summary,
 		Worlds:       m.Worlds,
-		Place:        g.place,
+		Place:        g.position,
 		Functions:    g.module.Functions(),
 		Capabilities: g.module.Imports(),
 		Fuel:         g.module.Fuel(),

@@ -14,23 +14,23 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// take is one decision of a sample. It is for the goroutine that decides.
-type take struct {
-	sample *sample
-	notes  notes
-	answer host.Ruling // of the sample's plugin
-	asked  bool        // it was
+// decisionRecord is one decision of a sample. It is for the goroutine that decides.
+type decisionRecord struct {
+	recording *recording
+	notes     notes
+	answer    host.Ruling // of the sample's plugin
+	asked     bool        // it was
 
 	chain []string // the plugins that decide, in order
 	count int      // how many of them were asked
 }
 
 // chained records which plugins decide, in order, and how many of them were asked.
-func (t *take) chained(chain []string, asked int) { t.chain, t.count = chain, asked }
+func (t *decisionRecord) chained(chain []string, asked int) { t.chain, t.count = chain, asked }
 
 // facts returns the facts that a plugin is to read: noted, if they are for the sample.
 // The events in purgatory are those of the facts, or else held, which may be nil.
-func (t *take) facts(plugin string, shadow bool, facts host.Facts, held host.HeldFacts) host.Facts {
+func (t *decisionRecord) facts(plugin string, shadow bool, facts host.Facts, held host.HeldFacts) host.Facts {
 	if facts == nil || !t.about(plugin, shadow) {
 		return facts
 	}
@@ -41,38 +41,38 @@ func (t *take) facts(plugin string, shadow bool, facts host.Facts, held host.Hel
 }
 
 // about reports whether the sample is about what a plugin says.
-func (t *take) about(plugin string, shadow bool) bool {
-	if t.sample.o.Plugin == "" {
+func (t *decisionRecord) about(plugin string, shadow bool) bool {
+	if t.recording.o.Plugin == "" {
 		return !shadow
 	}
-	return t.sample.o.Plugin == plugin
+	return t.recording.o.Plugin == plugin
 }
 
 // heard records a plugin's answer.
-func (t *take) heard(plugin string, r host.Ruling) {
-	if t.sample.o.Plugin == plugin {
+func (t *decisionRecord) heard(plugin string, r host.Ruling) {
+	if t.recording.o.Plugin == plugin {
 		t.answer, t.asked = r, true
 		t.answer.Module = plugin
 	}
 }
 
 // admit ends the take of a decision about an event; r is what the chain said.
-func (t *take) admit(it *host.Item, now int64, r host.Ruling) {
-	l := manifest.Decision{Function: "admit", Now: now, Source: t.sample.mask.source(it)}
+func (t *decisionRecord) admit(it *host.Item, now int64, r host.Ruling) {
+	l := manifest.Decision{Function: "admit", Now: now, Source: t.recording.mask.source(it)}
 	text := it.Event.JSON
 	if text == nil {
 		text = it.Event.AppendJSON(nil)
 	}
 	var err error
-	if l.Event, err = t.sample.mask.event(text); err != nil {
+	if l.Event, err = t.recording.mask.event(text); err != nil {
 		return // an event that was verified can be read
 	}
-	t.end(&l, r)
+	t.write(&l, r)
 }
 
 // query ends the take of a decision about filters.
-func (t *take) query(q *host.Query, now int64, r host.Ruling) {
-	l := manifest.Decision{Function: "query", Now: now, Client: t.sample.mask.client(q.Client), Verb: q.Verb.String()}
+func (t *decisionRecord) query(q *host.Query, now int64, r host.Ruling) {
+	l := manifest.Decision{Function: "query", Now: now, Client: t.recording.mask.client(q.Client), Verb: q.Verb.String()}
 	for i := range q.Filters {
 		// One that matches nothing is not asked about.
 		if !q.Filters[i].Empty() {
@@ -82,22 +82,22 @@ func (t *take) query(q *host.Query, now int64, r host.Ruling) {
 	if l.Filters == nil {
 		return // a vector has one at least
 	}
-	t.end(&l, r)
+	t.write(&l, r)
 }
 
 // connect ends the take of a decision about a client.
-func (t *take) connect(c *host.Connection, now int64, r host.Ruling) {
-	t.end(&manifest.Decision{Function: "connect", Now: now, Client: t.sample.mask.client(&c.Client), Open: c.Open, FromAddress: c.FromAddr}, r)
+func (t *decisionRecord) connect(c *host.Connection, now int64, r host.Ruling) {
+	t.write(&manifest.Decision{Function: "connect", Now: now, Client: t.recording.mask.client(&c.Client), Open: c.Open, FromAddress: c.FromAddr}, r)
 }
 
 // push ends the take of a decision about ref updates.
-func (t *take) push(p *host.Push, now int64, r host.Ruling) {
-	t.end(&manifest.Decision{Function: "push", Now: now, Client: t.sample.mask.client(p.Client), Push: pushOf(p)}, r)
+func (t *decisionRecord) push(p *host.Push, now int64, r host.Ruling) {
+	t.write(&manifest.Decision{Function: "push", Now: now, Client: t.recording.mask.client(p.Client), Push: pushOf(p)}, r)
 }
 
-// end writes the line.
-func (t *take) end(l *manifest.Decision, r host.Ruling) {
-	if t.sample.o.Plugin != "" {
+// write writes the line.
+func (t *decisionRecord) write(l *manifest.Decision, r host.Ruling) {
+	if t.recording.o.Plugin != "" {
 		if !t.asked {
 			return
 		}
@@ -106,22 +106,22 @@ func (t *take) end(l *manifest.Decision, r host.Ruling) {
 		l.Chain, l.Asked = append([]string{}, t.chain...), t.count
 	}
 	if t.notes.full() {
-		t.sample.tooLarge()
+		t.recording.tooLarge()
 		return
 	}
-	service := t.sample.service
+	service := t.recording.service
 	l.Service = manifest.VectorService{Domain: service.Domain, PRs: service.PRs, Operator: service.Operator}
 	l.Want, l.By = manifest.VectorWant{Action: r.Action.String(), Rule: r.Rule, Reason: r.Reason}, r.Module
 	if !t.addNotes(l) {
 		return
 	}
 	if text, err := l.Line(); err == nil {
-		t.sample.add(l.Function, text, l.Unseen != nil)
+		t.recording.add(l.Function, text, l.Unseen != nil)
 	}
 }
 
 // addNotes adds what was read. It reports false if that cannot be redacted.
-func (t *take) addNotes(l *manifest.Decision) bool {
+func (t *decisionRecord) addNotes(l *manifest.Decision) bool {
 	n := &t.notes
 	stored := n.stored.list
 	for _, named := range n.referenced {
@@ -134,7 +134,7 @@ func (t *take) addNotes(l *manifest.Decision) bool {
 		to    *[]json.RawMessage
 	}{{stored, &l.Stored}, {n.held.list, &l.Held}} {
 		for _, text := range part.texts {
-			masked, err := t.sample.mask.event([]byte(text))
+			masked, err := t.recording.mask.event([]byte(text))
 			if err != nil {
 				return false
 			}

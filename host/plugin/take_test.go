@@ -66,13 +66,13 @@ func note(id byte, content string) *host.Item {
 	}
 }
 
-func sampleOf(o Recording, maxBytes int64) *sample {
+func sampleOf(o Recording, maxBytes int64) *recording {
 	o.Max = cmp.Or(o.Max, 100)
 	return newSample(o, cmp.Or(maxBytes, 1<<30), host.Service{Domain: "relay.test", PRs: true, Operator: [32]byte{7}})
 }
 
 // vectors ends a sample and reads it.
-func vectors(t *testing.T, s *sample) (list []manifest.Vector) {
+func vectors(t *testing.T, s *recording) (list []manifest.Vector) {
 	t.Helper()
 	s.end()
 	for text := s.next(); len(text) > 0; text = s.next() {

@@ -59,7 +59,7 @@ func TestCrash(t *testing.T) {
 			_, err := s.Promote("p", generation("b", ""), []byte("b"))
 			return err
 		},
-		"retire": func(s *History) error { return s.Retire("p") },
+		"retire": func(s *History) error { return s.Deactivate("p") },
 		"refuse": func(s *History) error { return s.Refuse("p", &Refused{Wasm: "w", Reason: "r", At: start}) },
 	}
 	for name, change := range changes {

@@ -109,8 +109,8 @@ func (s *History) Adopt(r Record, wasm []byte) error {
 	return s.replace(r)
 }
 
-// Retire says that nothing runs under a name any more.
-func (s *History) Retire(name string) error {
+// Deactivate says that nothing runs under a name any more.
+func (s *History) Deactivate(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if old := s.records[name]; old == nil || old.Current == nil {
@@ -182,7 +182,7 @@ func (s *History) evict() error {
 		return fmt.Errorf("drop plugin %s: %w", oldest.Name, err)
 	}
 	delete(s.records, oldest.Name)
-	s.drop(oldest)
+	s.deleteModules(oldest)
 	return nil
 }
 
@@ -210,7 +210,7 @@ func (s *History) replace(r Record) error {
 	old := s.records[r.Name]
 	s.records[r.Name] = &r
 	if old != nil {
-		s.drop(old)
+		s.deleteModules(old)
 	}
 	return nil
 }

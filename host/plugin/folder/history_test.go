@@ -149,13 +149,13 @@ func TestPromote(t *testing.T) {
 
 func TestRetire(t *testing.T) {
 	s := fresh(t)
-	if err := s.Retire("p"); err != nil || len(s.Names()) != 0 {
+	if err := s.Deactivate("p"); err != nil || len(s.Names()) != 0 {
 		t.Errorf("%v, names %q", err, s.Names())
 	}
 	s.promote("p", "a", "")
 	s.now = start.Add(time.Hour)
 	for range 2 {
-		if err := s.Retire("p"); err != nil {
+		if err := s.Deactivate("p"); err != nil {
 			t.Fatal(err)
 		}
 		s.want("p", "- 1:"+id("a"))
@@ -279,7 +279,7 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 	for i, name := range []string{"p7", "p8"} {
 		s.now = start.Add(time.Duration(i) * time.Hour)
-		if err := s.Retire(name); err != nil {
+		if err := s.Deactivate(name); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -74,7 +74,7 @@ func (r Record) With(g Generation) Record {
 	}
 	g.Since, g.Until = plain(g.Since), time.Time{}
 	r.Last = g.Number
-	r.retire(g.Since)
+	r.deactivate(g.Since)
 	r.forget(&g)
 	r.Earlier = r.Earlier[:min(len(r.Earlier), maxEarlier)]
 	r.Current = &g
@@ -84,13 +84,13 @@ func (r Record) With(g Generation) Record {
 // Without returns the record after nothing runs under its name any more.
 func (r Record) Without(until time.Time) Record {
 	r = r.clone()
-	r.retire(plain(until))
+	r.deactivate(plain(until))
 	r.Earlier = r.Earlier[:min(len(r.Earlier), maxEarlier)]
 	return r
 }
 
-// retire moves what runs to what ran.
-func (r *Record) retire(until time.Time) {
+// deactivate moves what runs to what ran.
+func (r *Record) deactivate(until time.Time) {
 	if r.Current == nil {
 		return
 	}
@@ -272,9 +272,9 @@ func holds(path string, want []byte) bool {
 	return true
 }
 
-// drop deletes the modules of a record that is no more, unless another names
+// deleteModules deletes the modules of a record that is no more, unless another names
 // them. What cannot be deleted goes when the history is next opened. REQUIRES: mu.
-func (s *History) drop(old *Record) {
+func (s *History) deleteModules(old *Record) {
 	named := s.named()
 	for _, g := range old.generations() {
 		if !named[g.Wasm] {

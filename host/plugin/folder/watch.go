@@ -106,7 +106,7 @@ func (w *watcher) run(ctx context.Context, changed func()) {
 			w.burst.add(time.Now())
 		case <-poll.C:
 			w.follow()
-			if now := look(w.dir); !reflect.DeepEqual(w.seen, now) {
+			if now := readFolder(w.dir); !reflect.DeepEqual(w.seen, now) {
 				w.seen = now
 				w.burst.add(time.Now())
 			}
@@ -119,7 +119,7 @@ func (w *watcher) run(ctx context.Context, changed func()) {
 // call looks before it calls: what changes meanwhile differs from what was seen.
 func (w *watcher) call(changed func()) {
 	w.burst.clear()
-	w.seen = look(w.dir)
+	w.seen = readFolder(w.dir)
 	changed()
 }
 
@@ -172,7 +172,7 @@ type sight struct {
 	Err      string
 }
 
-func look(dir string) sight {
+func readFolder(dir string) sight {
 	entries, problems, err := Scan(dir)
 	s := sight{Entries: entries, Problems: problems}
 	if err != nil {

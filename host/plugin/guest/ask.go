@@ -193,8 +193,8 @@ func (m *Module) failed(err error) error {
 		return err
 	}
 	m.metrics.failures[f.Cause].Inc()
-	if m.logRate.take() {
-		m.log.Error("plugin failed", "module", m.name, "cause", string(f.Cause), "err", cut(err.Error(), 1<<10))
+	if m.logRate.allow() {
+		m.log.Error("plugin failed", "module", m.name, "cause", string(f.Cause), "err", truncate(err.Error(), 1<<10))
 	}
 	return err
 }

@@ -94,8 +94,8 @@ func (c *call) charge(fuel int64) {
 	}
 }
 
-// spend counts bytes that a host function moves, and takes fuel for them.
-func (c *call) spend(n int) {
+// chargeBytes counts bytes that a host function moves, and takes fuel for them.
+func (c *call) chargeBytes(n int) {
 	if c.bytes += n; c.bytes > c.inst.module.budgets.Bytes {
 		panic(errBytes)
 	}
@@ -152,14 +152,14 @@ func cmpErr(first, second error) error {
 func (c *call) log(level int32, text string) {
 	m := c.inst.module
 	c.logLines++
-	dropped := c.logLines > m.budgets.LogLines || !m.logRate.take()
+	dropped := c.logLines > m.budgets.LogLines || !m.logRate.allow()
 	if dropped {
 		m.metrics.logDropped.Inc()
 		if c.firstLine != "" {
 			return
 		}
 	}
-	text = strings.ToValidUTF8(cut(text, m.limits.LogLineBytes), "\uFFFD")
+	text = strings.ToValidUTF8(truncate(text, m.limits.LogLineBytes), "\uFFFD")
 	if c.firstLine == "" {
 		c.firstLine = text
 	}
@@ -168,8 +168,8 @@ func (c *call) log(level int32, text string) {
 	}
 }
 
-// cut shortens s to at most n bytes, not within a rune.
-func cut(s string, n int) string {
+// truncate shortens s to at most n bytes, not within a rune.
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

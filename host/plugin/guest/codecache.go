@@ -230,15 +230,15 @@ func fillCode(dir string, metered []byte, compile func(module []byte, folder str
 	if err := writeChecksum(made); err != nil {
 		return err
 	}
-	return place(made, dir)
+	return publishFolder(made, dir)
 }
 
 // newCode begins the names of folders that are being filled.
 const newCode = "new-"
 
-// place gives a folder that has been filled its name. One that is there already is as
+// publishFolder gives a folder that has been filled its name. One that is there already is as
 // good.
-func place(made, dir string) error {
+func publishFolder(made, dir string) error {
 	err := os.Rename(made, dir)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
 		return nil

@@ -70,7 +70,7 @@ func read(mem api.Memory, addr, length uint64) []byte {
 // deliver writes an answer for the guest if it fits, and returns its length.
 func (c *call) deliver(mem api.Memory, out, capacity uint64, answer []byte) uint64 {
 	if len(answer) <= int(uint32(capacity)) {
-		c.spend(len(answer))
+		c.chargeBytes(len(answer))
 		if !mem.Write(uint32(out), answer) {
 			panic(errPointer)
 		}
@@ -276,7 +276,7 @@ func fdWrite(c *call, mem api.Memory, stack []uint64) {
 	for ; len(vectors) > 0; vectors = vectors[8:] {
 		addr, size := binary.LittleEndian.Uint32(vectors), binary.LittleEndian.Uint32(vectors[4:])
 		text := read(mem, uint64(addr), uint64(size))
-		c.spend(len(text))
+		c.chargeBytes(len(text))
 		c.write(text)
 		written += int(size)
 	}
@@ -329,7 +329,7 @@ func wait(c *call, mem api.Memory, stack []uint64) {
 	if n == 0 || n > maxSubscriptions {
 		panic(errWait)
 	}
-	c.spend(int(n) * size)
+	c.chargeBytes(int(n) * size)
 	subscriptions := read(mem, stack[0], uint64(n)*size)
 	var first []byte // the one whose time comes first
 	soonest := uint64(longestWait)

@@ -131,7 +131,7 @@ func (inst *instance) explain(what string, err error) *Failure {
 		inst.call.firstLine = string(inst.call.line)
 	}
 	if said := inst.call.firstLine; said != "" {
-		f.err = fmt.Errorf("%w; it said %q", f.err, cut(said, maxSaid))
+		f.err = fmt.Errorf("%w; it said %q", f.err, truncate(said, maxSaid))
 	}
 	return f
 }

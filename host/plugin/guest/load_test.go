@@ -232,7 +232,7 @@ func TestAbout(t *testing.T) {
 // does not matter.
 func TestFailureTellsMoreThanIsLogged(t *testing.T) {
 	m := mustLoad(t, guest{}.assemble(), nil)
-	for m.logRate.take() {
+	for m.logRate.allow() {
 	}
 	c := &call{inst: &instance{module: m}}
 	c.log(0, "out of cheese")

@@ -195,7 +195,7 @@ type logRate struct {
 	lines  int
 }
 
-func (r *logRate) take() bool {
+func (r *logRate) allow() bool {
 	second := r.clock().Unix()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -47,8 +47,8 @@ var (
 	errBusy   = fmt.Errorf("%d others wait for one", maxQueue)
 )
 
-// turn is a caller that waits.
-type turn struct {
+// waiter is a caller that waits.
+type waiter struct {
 	came chan *instance // receives one, or nil for a place
 	over bool           // it has been given something
 }
@@ -81,7 +81,7 @@ func (p *pool) get(ctx context.Context, wait func(func())) (*instance, error) {
 		p.mu.Unlock()
 		return nil, errBusy
 	}
-	t := &turn{came: make(chan *instance, 1)}
+	t := &waiter{came: make(chan *instance, 1)}
 	at := p.waiting.PushBack(t)
 	p.mu.Unlock()
 	var inst *instance
@@ -114,12 +114,12 @@ func (p *pool) get(ctx context.Context, wait func(func())) (*instance, error) {
 }
 
 // next returns who has waited the longest, nil if nobody waits. REQUIRES: mu.
-func (p *pool) next() *turn {
+func (p *pool) next() *waiter {
 	first := p.waiting.Front()
 	if first == nil {
 		return nil
 	}
-	t := p.waiting.Remove(first).(*turn)
+	t := p.waiting.Remove(first).(*waiter)
 	t.over = true
 	return t
 }

@@ -267,7 +267,7 @@ func unpackCode(file, dir string) (found bool, err error) {
 	for {
 		head, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return true, place(made, dir)
+			return true, publishFolder(made, dir)
 		}
 		if err == nil && (head.Typeflag != tar.TypeReg || !filepath.IsLocal(head.Name)) {
 			err = fmt.Errorf("%q is no file of compiled code", head.Name)

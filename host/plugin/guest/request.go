@@ -158,8 +158,8 @@ type Observer interface {
 	Used(capability string)
 }
 
-// tell reports to the witness, if there is one, that a capability is used.
-func (c *call) tell(capability string) {
+// reportUse reports to the witness, if there is one, that a capability is used.
+func (c *call) reportUse(capability string) {
 	if w, ok := c.facts.(Observer); ok {
 		w.Used(capability)
 	}
@@ -292,7 +292,7 @@ func Reason(action host.Action, text string) string {
 	case text == "":
 		return want + ": refused by policy"
 	}
-	return want + ": " + cut(text, maxReason-len(want)-2)
+	return want + ": " + truncate(text, maxReason-len(want)-2)
 }
 
 // oneLine makes a text of a module fit to be shown: without what moves the cursor,
@@ -303,7 +303,7 @@ func oneLine(text string, n int) string {
 			return ' '
 		}
 		return r
-	}, cut(text, n)))
+	}, truncate(text, n)))
 }
 
 func isPrefix(s string) bool {

@@ -22,7 +22,7 @@ func readKey(mem api.Memory, addr, length uint64) ([]byte, bool) {
 }
 
 func kvGet(c *call, mem api.Memory, stack []uint64) {
-	c.tell(abi.CapKVGet)
+	c.reportUse(abi.CapKVGet)
 	if key, ok := readKey(mem, stack[0], stack[1]); ok {
 		if value, ok := c.inst.module.state.Get(key, c.now); ok {
 			stack[0] = c.deliver(mem, stack[2], stack[3], value)
@@ -40,7 +40,7 @@ func kvSet(c *call, mem api.Memory, stack []uint64) {
 	if !ok || len(value) > abi.MaxValue {
 		return
 	}
-	c.spend(len(value))
+	c.chargeBytes(len(value))
 	if c.inst.module.state.Set(key, value, ttl, c.now) {
 		stack[0] = 0
 	}
@@ -53,7 +53,7 @@ func kvDelete(c *call, mem api.Memory, stack []uint64) {
 }
 
 func kvIncr(c *call, mem api.Memory, stack []uint64) {
-	c.tell(abi.CapKVIncr)
+	c.reportUse(abi.CapKVIncr)
 	key, ok := readKey(mem, stack[0], stack[1])
 	delta, ttl := int64(stack[2]), int64(stack[3])
 	stack[0] = uint64(delta)
@@ -65,7 +65,7 @@ func kvIncr(c *call, mem api.Memory, stack []uint64) {
 // bucketTake refuses a key that is too long: a client must not get past its
 // bucket by the length of what it says.
 func bucketTake(c *call, mem api.Memory, stack []uint64) {
-	c.tell(abi.CapBucketTake)
+	c.reportUse(abi.CapBucketTake)
 	key, ok := readKey(mem, stack[0], stack[1])
 	n, burst, perMillis := int64(uint32(stack[2])), int64(uint32(stack[3])), int64(stack[4])
 	wait := int64(abi.Never)
@@ -81,7 +81,7 @@ func setsContains(c *call, mem api.Memory, stack []uint64) {
 	if c.inst.module.sets == nil || len(name) > abi.MaxKey {
 		return
 	}
-	c.spend(len(member))
+	c.chargeBytes(len(member))
 	yes, known := c.inst.module.sets.Contains(name, member)
 	if known {
 		stack[0] = boolResult(yes)
@@ -131,7 +131,7 @@ func isAsked(text []byte) bool {
 }
 
 func gitHas(c *call, mem api.Memory, stack []uint64) {
-	c.tell(abi.CapGitHas)
+	c.reportUse(abi.CapGitHas)
 	repo, ok := readRepo(mem, stack[0], stack[1])
 	object := read(mem, stack[2], stack[3])
 	var yes bool
@@ -146,7 +146,7 @@ func gitHas(c *call, mem api.Memory, stack []uint64) {
 }
 
 func gitRef(c *call, mem api.Memory, stack []uint64) {
-	c.tell(abi.CapGitRef)
+	c.reportUse(abi.CapGitRef)
 	repo, ok := readRepo(mem, stack[0], stack[1])
 	ref := read(mem, stack[2], stack[3])
 	var object string

@@ -96,7 +96,7 @@ func heldQuery(c *call, mem api.Memory, stack []uint64) {
 // with more room, which costs the same.
 func (c *call) query(what string, mem api.Memory, stack []uint64, f func(context.Context, host.Filter) ([][]byte, error)) {
 	encoded := read(mem, stack[0], stack[1])
-	c.spend(len(encoded))
+	c.chargeBytes(len(encoded))
 	if q := c.unfit; q != nil && q.what == what && bytes.Equal(q.filter, encoded) {
 		c.countRead()
 		c.lap()

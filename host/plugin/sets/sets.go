@@ -311,7 +311,7 @@ func (s *Sets) update(l *list, e *host.Event) {
 // install makes m the members of a set, unless err says why not. REQUIRES: s.mu.
 func (s *Sets) install(set *set, m *members, err error) {
 	if err == nil {
-		err = s.room(set, m)
+		err = s.checkSize(set, m)
 	}
 	if err != nil {
 		if problem := err.Error(); problem != set.problem {
@@ -329,9 +329,9 @@ func (s *Sets) install(set *set, m *members, err error) {
 	s.log.Log(context.Background(), level, "set read", "set", set.spec.Name, "from", origin(&set.spec), "members", m.len())
 }
 
-// room returns an error if all sets together would be too large. Sets of one list
+// checkSize returns an error if all sets together would be too large. Sets of one list
 // share its members, but count as if they did not. REQUIRES: s.mu.
-func (s *Sets) room(changed *set, m *members) error {
+func (s *Sets) checkSize(changed *set, m *members) error {
 	count, bytes := m.len(), m.bytes
 	for _, set := range s.sets {
 		if set != changed {

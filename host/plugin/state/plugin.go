@@ -171,7 +171,7 @@ func (p *Plugin) changed(s *shard, it *item) {
 func (p *Plugin) remove(s *shard, it *item) {
 	if !it.stored || it.space == buckets {
 		p.charge(it.space, -it.size())
-		s.drop(it)
+		s.remove(it)
 		return
 	}
 	p.charge(it.space, -int64(len(it.value)))

@@ -73,7 +73,7 @@ func (m *Memory) Save(ctx context.Context) error {
 	for _, p := range m.all() {
 		for i := range p.shards {
 			s := &p.shards[i]
-			for rest := s.take(); len(rest) > 0; {
+			for rest := s.dequeueDirty(); len(rest) > 0; {
 				rest = b.add(p, s, rest)
 				if !b.full() {
 					continue
@@ -128,8 +128,8 @@ type source struct {
 
 func (b *batch) full() bool { return len(b.entries) >= saveEntries || b.bytes >= saveBytes }
 
-// take returns what changed, and counts it as being saved.
-func (s *shard) take() []*item {
+// dequeueDirty returns what changed, and counts it as being saved.
+func (s *shard) dequeueDirty() []*item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := s.dirty
@@ -197,7 +197,7 @@ func (p *Plugin) saved(s *shard, it *item, ok bool) {
 		s.changed(it)
 	case it.gone():
 		p.charge(it.space, -it.size())
-		s.drop(it)
+		s.remove(it)
 	}
 }
 
@@ -351,5 +351,5 @@ func (p *Plugin) expire(s *shard, it *item) {
 		p.memory.lapsed.Store(true)
 	}
 	p.charge(it.space, -it.size())
-	s.drop(it)
+	s.remove(it)
 }

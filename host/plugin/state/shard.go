@@ -131,8 +131,8 @@ func (s *shard) unlist(it *item) {
 	it.listed = 0
 }
 
-// drop forgets the item, here and now.
-func (s *shard) drop(it *item) {
+// remove forgets the item, here and now.
+func (s *shard) remove(it *item) {
 	if it.queued != 0 {
 		s.space[it.space].due.Remove(int(it.queued - 1))
 	}

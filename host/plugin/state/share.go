@@ -85,7 +85,7 @@ func (p *Plugin) learn(e host.StateEntry, now int64) {
 	case it == nil:
 	case it.listed == 0 && e.Value == nil:
 		p.charge(it.space, -it.size())
-		s.drop(it)
+		s.remove(it)
 	case it.listed == 0 || !it.set:
 		it.stored = true
 		p.rebase(s, it, e, now)
