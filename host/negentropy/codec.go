@@ -56,7 +56,7 @@ type reader struct {
 	time uint64 // of the bound before: times are sent as differences
 }
 
-func (r *reader) take(n int) ([]byte, error) {
+func (r *reader) next(n int) ([]byte, error) {
 	if n > len(r.b) {
 		return nil, ErrTruncated
 	}
@@ -122,7 +122,7 @@ func (r *reader) bound() (bound, error) {
 		// Nothing lies beyond infinity: an answer could not go on from there.
 		return b, ErrPrefix
 	}
-	prefix, err := r.take(int(size))
+	prefix, err := r.next(int(size))
 	if err != nil {
 		return b, fmt.Errorf("read prefix: %w", err)
 	}
@@ -131,7 +131,7 @@ func (r *reader) bound() (bound, error) {
 }
 
 func (r *reader) fingerprint() (fingerprint, error) {
-	b, err := r.take(len(fingerprint{}))
+	b, err := r.next(len(fingerprint{}))
 	if err != nil {
 		return fingerprint{}, fmt.Errorf("read fingerprint: %w", err)
 	}
@@ -148,7 +148,7 @@ func (r *reader) idList() ([]byte, error) {
 	if n > uint64(len(r.b)/len(host.ID{})) {
 		return nil, fmt.Errorf("read ids: %w", ErrTruncated)
 	}
-	return r.take(int(n) * len(host.ID{}))
+	return r.next(int(n) * len(host.ID{}))
 }
 
 // writer puts a message together.

@@ -127,11 +127,11 @@ type answered struct {
 	done int64 // what was published with a Seq up to this is past
 	seq  int64 // the query saw what has a Seq up to this
 
-	// news are the filters with limit 0, if there are others beside them. rows are
+	// unpublished are the filters with limit 0, if there are others beside them. rows are
 	// those of the stored answer that may yet be published, ascending; without news
 	// they do not matter.
-	news []*watch
-	rows []int64
+	unpublished []*watch
+	rows        []int64
 }
 
 // rowsKept is how many rows of its answer a subscription remembers at most when it
@@ -143,10 +143,10 @@ func (a *answered) by(sel *host.Selection, watches []watch) {
 	a.seq = sel.Seq
 	for i := range watches {
 		if watches[i].filter.Limit == 0 {
-			a.news = append(a.news, &watches[i])
+			a.unpublished = append(a.unpublished, &watches[i])
 		}
 	}
-	if a.news == nil {
+	if a.unpublished == nil {
 		return
 	}
 	for _, row := range sel.Rows {
@@ -162,7 +162,7 @@ func (a *answered) has(p *host.Published) bool {
 	if p.Seq == 0 || p.Seq > a.seq {
 		return false
 	}
-	if p.Seq <= a.done || !slices.ContainsFunc(a.news, func(w *watch) bool { return w.filter.Matches(p.Event) }) {
+	if p.Seq <= a.done || !slices.ContainsFunc(a.unpublished, func(w *watch) bool { return w.filter.Matches(p.Event) }) {
 		return true
 	}
 	_, sent := slices.BinarySearch(a.rows, p.Seq)
@@ -180,7 +180,7 @@ func (a *answered) forget(seq int64) {
 		a.done = a.rows[past] - 1
 	}
 	if a.done >= a.seq {
-		a.news = nil
+		a.unpublished = nil
 	}
 	a.rows = append([]int64(nil), a.rows[past:]...)
 }

@@ -45,9 +45,9 @@ type minute struct {
 	n     int64
 }
 
-// take counts one more. If that is more than the limit, it is not counted, and left
+// allow counts one more. If that is more than the limit, it is not counted, and left
 // is how long the minute still lasts.
-func (m *minute) take(limit int64, now time.Time) (left time.Duration, ok bool) {
+func (m *minute) allow(limit int64, now time.Time) (left time.Duration, ok bool) {
 	past := now.Sub(m.began)
 	if past >= time.Minute || past < 0 {
 		m.began, m.n, past = now, 0, 0
@@ -96,7 +96,7 @@ func (c *conn) mayPublish() (refused string) {
 	if limit <= 0 {
 		return ""
 	}
-	left, ok := c.events.take(limit, c.relay.cfg.Now())
+	left, ok := c.events.allow(limit, c.relay.cfg.Now())
 	if ok {
 		return ""
 	}
@@ -116,7 +116,7 @@ func (c *conn) mayAsk(m *wire.Message) bool {
 	if now.Queries <= 0 {
 		return true
 	}
-	left, ok := c.queries.take(now.Queries, c.relay.cfg.Now())
+	left, ok := c.queries.allow(now.Queries, c.relay.cfg.Now())
 	if !ok {
 		c.relay.metrics.limited[limitedQueries].Inc()
 		c.refuseQuery(m, tooManyNow("queries", now.Queries, left))

@@ -87,7 +87,7 @@ type allowance struct {
 
 // serve reads and handles messages until the connection ends.
 func (c *conn) serve(ctx context.Context) {
-	defer c.relay.left(c)
+	defer c.relay.disconnected(c)
 	err := c.loop(ctx)
 	c.cancel()
 	c.finish(err)
@@ -118,8 +118,8 @@ func (c *conn) loop(ctx context.Context) (err error) {
 	}
 }
 
-// end closes the connection; the first reason counts.
-func (c *conn) end(e *closeReason) {
+// closeWith closes the connection; the first reason counts.
+func (c *conn) closeWith(e *closeReason) {
 	c.mu.Lock()
 	c.endLocked(e)
 	c.mu.Unlock()
@@ -177,7 +177,7 @@ func (c *conn) finish(err error) {
 		c.linger()
 	}
 	_ = c.net.Close() // nothing is left to lose
-	c.relay.metrics.cut[e.cause].Inc()
+	c.relay.metrics.disconnects[e.cause].Inc()
 	c.relay.cfg.Log.Debug("connection closed", "source", c.source.Addr, "err", e)
 	c.mu.Lock()
 	c.dropQueue()
@@ -247,7 +247,7 @@ func (c *conn) sweep(now time.Time) {
 	l := &c.relay.cfg.Limits
 	c.expireSessions(now)
 	if began := c.partial.Load(); began != 0 && !c.busy.Load() && now.Sub(time.Unix(0, began)) > l.MessageTime {
-		c.end(errDawdling)
+		c.closeWith(errDawdling)
 		return
 	}
 	silence := now.Sub(time.Unix(0, c.seen.Load()))
@@ -263,7 +263,7 @@ func (c *conn) sweep(now time.Time) {
 	}
 	c.mu.Unlock()
 	if silence > l.PingInterval+l.PongTime {
-		c.end(errIdle)
+		c.closeWith(errIdle)
 		return
 	}
 	c.mu.Lock()
@@ -343,7 +343,7 @@ var (
 	errPanicked = &closeReason{cause: cutPanic, code: ws.StatusInternalServerError, reason: "internal error"}
 )
 
-// errEnded says that the connection is closing; [conn.end] has the reason.
+// errEnded says that the connection is closing; [conn.closeWith] has the reason.
 var errEnded = errors.New("connection is closing")
 
 func tooBig(limit int) error {

@@ -145,7 +145,7 @@ func (r *Relay) open(c *conn, nc net.Conn) {
 	r.metrics.accepted.Inc()
 	r.metrics.open.Inc()
 	if closing {
-		c.end(errShutdown)
+		c.closeWith(errShutdown)
 	}
 	go c.serve(ctx)
 }

@@ -261,7 +261,7 @@ func (a *reassembly) grow(c *conn, bytes int) {
 	}
 	a.mu.Unlock()
 	if victim != nil {
-		victim.end(errCrowded)
+		victim.closeWith(errCrowded)
 	}
 }
 

@@ -38,18 +38,18 @@ func (k outKind) String() string {
 type metrics struct {
 	all []prometheus.Collector
 
-	open     prometheus.Gauge
-	accepted prometheus.Counter
-	rejected [refusals]prometheus.Counter
-	cut      [cuts]*tally
-	limited  [limitedKinds]prometheus.Counter
+	open        prometheus.Gauge
+	accepted    prometheus.Counter
+	rejected    [refusals]prometheus.Counter
+	disconnects [cuts]*readableCounter
+	limited     [limitedKinds]prometheus.Counter
 
-	in        [wire.Verbs]*tally
+	in        [wire.Verbs]*readableCounter
 	out       [outKinds]prometheus.Counter
 	malformed prometheus.Counter
 	throttled prometheus.Counter
-	bytesIn   *tally
-	bytesOut  *tally
+	bytesIn   *readableCounter
+	bytesOut  *readableCounter
 
 	inFlight   atomic.Int64
 	answers    times // from EVENT to OK
@@ -87,20 +87,20 @@ func newMetrics() *metrics {
 	m.accepted = m.counter("connections_total", "Websocket connections that were accepted.")
 	rejected := m.vector("connections_rejected_total", "Connections that were not accepted, by reason.", "reason")
 	resolve(rejected, m.rejected[:], func(i int) fmt.Stringer { return refusal(i) })
-	for i := range m.cut {
-		m.cut[i] = m.tally("connections_closed_total", "Connections that ended, by reason.", prometheus.Labels{"reason": closeCause(i).String()})
+	for i := range m.disconnects {
+		m.disconnects[i] = m.readableCounter("connections_closed_total", "Connections that ended, by reason.", prometheus.Labels{"reason": closeCause(i).String()})
 	}
 	held := m.vector("limited_total", "What had to wait or was refused because of the limits for clients of the moment, by limit.", "limit")
 	resolve(held, m.limited[:], func(i int) fmt.Stringer { return limited(i) })
 	for i := range m.in {
-		m.in[i] = m.tally("messages_in_total", "Messages from clients, by verb.", prometheus.Labels{"verb": wire.Verb(i).String()})
+		m.in[i] = m.readableCounter("messages_in_total", "Messages from clients, by verb.", prometheus.Labels{"verb": wire.Verb(i).String()})
 	}
 	out := m.vector("messages_out_total", "Messages to clients, by type.", "type")
 	resolve(out, m.out[:], func(i int) fmt.Stringer { return outKind(i) })
 	m.malformed = m.counter("messages_malformed_total", "Messages that were not understood.")
 	m.throttled = m.counter("messages_throttled_total", "Messages before which reading paused because of the rate.")
-	m.bytesIn = m.tally("bytes_in_total", "Bytes read from clients, as on the wire.", nil)
-	m.bytesOut = m.tally("bytes_out_total", "Bytes written to clients, as on the wire.", nil)
+	m.bytesIn = m.readableCounter("bytes_in_total", "Bytes read from clients, as on the wire.", nil)
+	m.bytesOut = m.readableCounter("bytes_out_total", "Bytes written to clients, as on the wire.", nil)
 
 	m.all = append(m.all, prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: metricPrefix + "events_in_flight", Help: "EVENTs submitted and not answered."},
@@ -165,17 +165,17 @@ func (m *metrics) counter(name, help string) prometheus.Counter {
 	return c
 }
 
-// tally is a counter that [Relay.Telemetry] reads as well.
-type tally struct {
+// readableCounter is a counter that [Relay.Telemetry] reads as well.
+type readableCounter struct {
 	atomic.Uint64
 
 	_ [56]byte // the rest of a cache line: many goroutines count concurrently
 }
 
-func (t *tally) Inc() { t.Add(1) }
+func (t *readableCounter) Inc() { t.Add(1) }
 
-func (m *metrics) tally(name, help string, labels prometheus.Labels) *tally {
-	t := new(tally)
+func (m *metrics) readableCounter(name, help string, labels prometheus.Labels) *readableCounter {
+	t := new(readableCounter)
 	m.all = append(m.all, prometheus.NewCounterFunc(
 		prometheus.CounterOpts{Name: metricPrefix + name, Help: help, ConstLabels: labels},
 		func() float64 { return float64(t.Load()) },
@@ -223,7 +223,7 @@ func (r *Relay) Telemetry() Telemetry {
 		queries: m.in[wire.Req].Load() + m.in[wire.Count].Load() + m.in[wire.NegOpen].Load(),
 		in:      m.bytesIn.Load(),
 		out:     m.bytesOut.Load(),
-		slow:    m.cut[cutSlow].Load(),
+		slow:    m.disconnects[cutSlow].Load(),
 	}
 	then, began, at := r.watcher.then, r.watcher.at, r.cfg.Now()
 	r.watcher.then, r.watcher.at = now, at
@@ -231,7 +231,7 @@ func (r *Relay) Telemetry() Telemetry {
 	t := Telemetry{
 		Interval:    max(at.Sub(began), 0),
 		InFlight:    int(m.inFlight.Load()),
-		AnswerTime:  m.answers.take(),
+		AnswerTime:  m.answers.drain(),
 		SlowClients: int(now.slow - then.slow),
 	}
 	if seconds := t.Interval.Seconds(); seconds > 0 {
@@ -281,8 +281,8 @@ func longest(class int) time.Duration {
 	return time.Duration(4+class%4+1) << (n - 3) * time.Microsecond
 }
 
-// take returns the 99th percentile of the times, and resets them.
-func (t *times) take() time.Duration {
+// drain returns the 99th percentile of the times, and resets them.
+func (t *times) drain() time.Duration {
 	var counts [len(t)]uint64
 	var all uint64
 	for i := range t {

@@ -321,7 +321,7 @@ func (ss *snapshots) forget(s *snapshot) {
 // REQUIRES: ss.mu.
 func (ss *snapshots) forgetLocked(s *snapshot) {
 	if s.cached {
-		s.cached, s.news = false, nil
+		s.cached, s.later = false, nil
 		delete(ss.byFilter, s.key)
 	}
 	ss.dropLocked(s)

@@ -67,8 +67,8 @@ func (c *conn) dropQueue() {
 	c.out.items, c.out.taken, c.out.queued = nil, 0, 0
 }
 
-// take returns the next items, about writeSize bytes of them.
-func (o *outbox) take() []outgoing {
+// dequeue returns the next items, about writeSize bytes of them.
+func (o *outbox) dequeue() []outgoing {
 	from := o.taken
 	for o.taken < len(o.items) && o.writing < writeSize {
 		n := o.items[o.taken].size()
@@ -161,7 +161,7 @@ func (c *conn) flush(limit int) {
 			c.mu.Unlock()
 			return
 		}
-		batch := c.out.take()
+		batch := c.out.dequeue()
 		if len(batch) == 0 || c.out.broken {
 			c.out.flushing = false
 			c.spaceCond.Broadcast()

@@ -158,7 +158,7 @@ func (r *Relay) shutdown() {
 	}
 	r.mu.Unlock()
 	for _, c := range r.all() {
-		c.end(errShutdown)
+		c.closeWith(errShutdown)
 	}
 	timer := time.NewTimer(2*r.cfg.Limits.DrainTime + 2*lingerTime)
 	defer timer.Stop()
@@ -246,7 +246,7 @@ func (r *Relay) release(c *conn) {
 	if c.slot.IsValid() {
 		n := r.byAddr[c.slot]
 		n.conns--
-		n.left = r.cfg.Now()
+		n.lastClosed = r.cfg.Now()
 	}
 	if r.closing && r.slots == 0 {
 		close(r.gone)
@@ -260,9 +260,9 @@ const shareKept = time.Minute
 // network is who is counted together (host.NetworkOf). Relay.mu guards its fields, but for
 // the share, which is the store's.
 type network struct {
-	conns int
-	left  time.Time // when the last of them was closed
-	share host.Share
+	conns      int
+	lastClosed time.Time // when the last of them was closed
+	share      host.Share
 }
 
 // fromAddr counts the connections from the client's address. REQUIRES: r.mu.
@@ -278,14 +278,14 @@ func (r *Relay) forgetNetworks(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for addr, n := range r.byAddr {
-		if n.conns == 0 && now.Sub(n.left) > shareKept {
+		if n.conns == 0 && now.Sub(n.lastClosed) > shareKept {
 			delete(r.byAddr, addr)
 		}
 	}
 }
 
-// left ends what serve began.
-func (r *Relay) left(c *conn) {
+// disconnected ends what serve began.
+func (r *Relay) disconnected(c *conn) {
 	if p := recover(); p != nil {
 		r.panicked("close", p)
 		_ = c.net.Close()

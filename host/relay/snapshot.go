@@ -69,7 +69,7 @@ type snapshot struct {
 	// A successor is made of base and of what was published since. They belong to
 	// build, which forgets them.
 	base  *snapshot
-	since []news
+	since []laterEvent
 
 	ready chan struct{} // closed when the fields below are set
 	set   *negentropy.Set
@@ -77,16 +77,16 @@ type snapshot struct {
 	err   error
 
 	// snapshots.mu guards the fields below.
-	users    int  // sessions, calls of acquire, and a successor that is being built
-	cached   bool // in byFilter
-	news     []news
-	overrun  bool      // there was more news than is kept
-	left     int64     // how many events had left the store when it was last known to be exact
-	lastUser time.Time // when the last user left
+	users        int  // sessions, calls of acquire, and a successor that is being built
+	cached       bool // in byFilter
+	later        []laterEvent
+	overrun      bool      // there was more news than is kept
+	removedTotal int64     // how many events had left the store when it was last known to be exact
+	lastUser     time.Time // when the last user left
 }
 
-// news is a matching event that was published after its snapshot was begun.
-type news struct {
+// laterEvent is a matching event that was published after its snapshot was begun.
+type laterEvent struct {
 	seq  int64
 	item negentropy.Item
 }
@@ -126,19 +126,19 @@ func (ss *snapshots) published(events []host.Published) {
 func (s *snapshot) note(p *host.Published) {
 	switch {
 	case s.overrun:
-	case len(s.news) >= max(snapshotStep, s.line.records/recordsPerNews):
-		s.overrun, s.news = true, nil
+	case len(s.later) >= max(snapshotStep, s.line.records/recordsPerNews):
+		s.overrun, s.later = true, nil
 	default:
-		s.news = append(s.news, news{p.Seq, negentropy.Item{CreatedAt: uint64(p.Event.CreatedAt), ID: p.Event.ID}})
+		s.later = append(s.later, laterEvent{p.Seq, negentropy.Item{CreatedAt: uint64(p.Event.CreatedAt), ID: p.Event.ID}})
 	}
 }
 
 // unseen returns the news that was not visible to the snapshot's own read.
 // REQUIRES: snapshots.mu, and the snapshot is ready.
-func (s *snapshot) unseen() []news {
-	for i := range s.news {
-		if s.news[i].seq > s.seq {
-			return s.news[i:]
+func (s *snapshot) unseen() []laterEvent {
+	for i := range s.later {
+		if s.later[i].seq > s.seq {
+			return s.later[i:]
 		}
 	}
 	return nil
@@ -202,8 +202,8 @@ func (ss *snapshots) succeed(s *snapshot) *snapshot {
 	next := newSnapshot(s.filter, s.key)
 	next.base, next.since, next.line = s, s.unseen(), s.line
 	next.seq = max(s.seq, ss.seq)
-	next.left = s.left
-	s.news, s.cached = nil, false
+	next.removedTotal = s.removedTotal
+	s.later, s.cached = nil, false
 	s.users++
 	return next
 }
@@ -311,7 +311,7 @@ func (ss *snapshots) read(ctx context.Context, s *snapshot) (cost int, err error
 		ask = min(ask, s.filter.Limit)
 	}
 	// Read first: what leaves from here on is noticed.
-	s.left = ss.relay.deps.Store.RemovedTotal()
+	s.removedTotal = ss.relay.deps.Store.RemovedTotal()
 	var b negentropy.Builder
 	if !s.filter.Empty() && ask > 0 {
 		s.seq, _, err = ss.relay.deps.Store.Scan(ctx, s.filter, ask, ss.relay.cfg.Now().Unix(), func(createdAt int64, id host.ID) {
@@ -363,8 +363,8 @@ func (ss *snapshots) revalidate(ctx context.Context, s *snapshot, seq int64) (bo
 	left := store.RemovedTotal()
 	expiry, dated := store.NextExpiry()
 	ss.mu.Lock()
-	stale := s.seq < seq && s.lacks(seq)
-	kept := left == s.left && !(dated && expiry <= now.Unix())
+	stale := s.seq < seq && s.mayMiss(seq)
+	kept := left == s.removedTotal && !(dated && expiry <= now.Unix())
 	ss.mu.Unlock()
 	if stale || kept {
 		return !stale, nil
@@ -378,14 +378,14 @@ func (ss *snapshots) revalidate(ctx context.Context, s *snapshot, seq int64) (bo
 		return false, nil
 	}
 	ss.mu.Lock()
-	s.left = left
+	s.removedTotal = left
 	ss.mu.Unlock()
 	return true, nil
 }
 
-// lacks reports whether a matching event that was published up to seq may be
+// mayMiss reports whether a matching event that was published up to seq may be
 // missing. REQUIRES: snapshots.mu.
-func (s *snapshot) lacks(seq int64) bool {
+func (s *snapshot) mayMiss(seq int64) bool {
 	if !s.cached || s.overrun {
 		return true // it does not get everything
 	}

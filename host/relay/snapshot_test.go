@@ -232,7 +232,7 @@ func TestSnapshotOverrun(t *testing.T) {
 		publish(tt.news)
 		ss := w.relay.snapshots
 		ss.mu.Lock()
-		if n := len(ss.byFilter[canonical(&host.Filter{})].news); n > snapshotStep {
+		if n := len(ss.byFilter[canonical(&host.Filter{})].later); n > snapshotStep {
 			t.Errorf("%d events are remembered", n)
 		}
 		ss.mu.Unlock()
@@ -378,7 +378,7 @@ func TestBuilderLeaves(t *testing.T) {
 	})
 	for _, c := range w.relay.all() {
 		if c.net.RemoteAddr().String() == first.net.LocalAddr().String() {
-			c.end(errShutdown)
+			c.closeWith(errShutdown)
 		}
 	}
 	second.expect(`["NEG-MSG","n","61"]`)

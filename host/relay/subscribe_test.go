@@ -182,7 +182,7 @@ func TestAnswered(t *testing.T) {
 		t.Errorf("later: %d rows", len(a.rows))
 	}
 	a.forget(10_000)
-	if a.rows != nil || a.news != nil || !has(&a, 10_000, 1) || has(&a, 10_001, 1) {
+	if a.rows != nil || a.unpublished != nil || !has(&a, 10_000, 1) || has(&a, 10_001, 1) {
 		t.Error("something is kept when all is past")
 	}
 }

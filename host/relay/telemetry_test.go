@@ -60,7 +60,7 @@ func TestTelemetrySlowClients(t *testing.T) {
 	conn.mu.Lock()
 	conn.out.held = 0
 	conn.mu.Unlock()
-	conn.end(errSlow)
+	conn.closeWith(errSlow)
 	c.net.Close()
 	wait(t, func() bool { return w.slots() == 0 })
 	if n := w.relay.Telemetry().SlowClients; n != 1 {
@@ -84,7 +84,7 @@ func TestTimes(t *testing.T) {
 		}
 	}
 	var all times
-	if got := all.take(); got != 0 {
+	if got := all.drain(); got != 0 {
 		t.Errorf("nothing took %v", got)
 	}
 	for range 990 {
@@ -93,17 +93,17 @@ func TestTimes(t *testing.T) {
 	for range 10 {
 		all.add(time.Second)
 	}
-	if got := all.take(); got < time.Millisecond || got > 1250*time.Microsecond {
+	if got := all.drain(); got < time.Millisecond || got > 1250*time.Microsecond {
 		t.Errorf("99 in 100 took %v", got)
 	}
 	all.add(time.Millisecond)
 	all.add(time.Second)
 	all.add(1 << 62)
-	if got := all.take(); got < 25*24*time.Hour {
+	if got := all.drain(); got < 25*24*time.Hour {
 		t.Errorf("the longest of three took %v", got)
 	}
 	all.add(-time.Second)
-	if got := all.take(); got != time.Microsecond {
+	if got := all.drain(); got != time.Microsecond {
 		t.Errorf("a clock that goes back: %v", got)
 	}
 }

@@ -48,7 +48,7 @@ func (c *Conn) next(ctx context.Context) (wire.Answer, error) {
 		if err != nil {
 			return wire.Answer{}, err
 		}
-		a, err := c.take(ctx, text)
+		a, err := c.receive(ctx, text)
 		if err != nil || a.Verb != wire.AnswerNotice && a.Verb != wire.OtherAnswer {
 			return a, err
 		}
@@ -68,8 +68,8 @@ func (c *Conn) read(ctx context.Context) ([]byte, error) {
 	return text, nil
 }
 
-// take reads an answer, and remembers it if it is a challenge.
-func (c *Conn) take(ctx context.Context, text []byte) (wire.Answer, error) {
+// receive reads an answer, and remembers it if it is a challenge.
+func (c *Conn) receive(ctx context.Context, text []byte) (wire.Answer, error) {
 	a, err := wire.ParseAnswer(text)
 	if err != nil {
 		return wire.Answer{}, c.fail(ctx, fmt.Errorf("the relay sent a message that is not understood: %w", err))
@@ -287,7 +287,7 @@ func (c *Conn) negAnswer(ctx context.Context, sub string, first bool) (body, rea
 				return "", nonEmpty(body), nil
 			}
 		}
-		a, err := c.take(ctx, text)
+		a, err := c.receive(ctx, text)
 		switch {
 		case err != nil:
 			return "", "", err

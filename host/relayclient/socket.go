@@ -69,7 +69,7 @@ func DialSocket(ctx context.Context, address string, opts SocketOptions) (*Socke
 		NetDial:   opts.Dial,
 		TLSConfig: opts.TLS,
 		WrapConn: func(c net.Conn) net.Conn {
-			bounded.Conn, bounded.left = c, handshakeBytes
+			bounded.Conn, bounded.remaining = c, handshakeBytes
 			return bounded
 		},
 	}
@@ -292,7 +292,7 @@ func (s *Socket) Close() error { return s.net.Close() }
 // handshake is a connection that reads a limited number of bytes until done is called.
 type handshake struct {
 	net.Conn
-	left int // -1: no bound
+	remaining int // -1: no bound
 }
 
 // handshakeBytes bounds what a relay may send before the first message.
@@ -302,17 +302,17 @@ var errHandshake = fmt.Errorf("the server sends more than %d bytes before the fi
 
 func (h *handshake) Read(p []byte) (int, error) {
 	switch {
-	case h.left < 0:
+	case h.remaining < 0:
 		return h.Conn.Read(p)
-	case h.left == 0:
+	case h.remaining == 0:
 		return 0, errHandshake
 	}
-	n, err := h.Conn.Read(p[:min(len(p), h.left)])
-	h.left -= n
+	n, err := h.Conn.Read(p[:min(len(p), h.remaining)])
+	h.remaining -= n
 	return n, err
 }
 
-func (h *handshake) done() { h.left = -1 }
+func (h *handshake) done() { h.remaining = -1 }
 
 // CheckURL returns an error if the address of a relay is not valid: ws://host[:port] or
 // wss://host[:port], with or without a path. It does not quote the address.

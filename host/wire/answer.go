@@ -42,7 +42,7 @@ func ParseAnswer(data []byte) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	if !s.take('[') || s.space() != '"' {
+	if !s.accept('[') || s.space() != '"' {
 		return Answer{}, invalid("a message must be a JSON array that begins with its verb")
 	}
 	name, err := s.str()
@@ -58,16 +58,16 @@ func ParseAnswer(data []byte) (Answer, error) {
 	if err := s.answer(&a); err != nil {
 		return Answer{}, err
 	}
-	for s.take(',') {
+	for s.accept(',') {
 		s.space()
 		if err := s.skip(); err != nil {
 			return Answer{}, err
 		}
 	}
-	if !s.take(']') {
+	if !s.accept(']') {
 		return Answer{}, s.malformed()
 	}
-	return a, s.end()
+	return a, s.expectEnd()
 }
 
 // answer reads the elements after the verb that the verb must have.
@@ -77,7 +77,7 @@ func (s *scanner) answer(a *Answer) (err error) {
 		if a.SubID, err = s.element("EVENT needs a subscription id"); err != nil {
 			return err
 		}
-		if !s.take(',') {
+		if !s.accept(',') {
 			return invalid("EVENT needs an event")
 		}
 		s.space()
@@ -106,7 +106,7 @@ func (s *scanner) answerOK(a *Answer) error {
 	if !host.ParseHex(a.ID[:], id) {
 		return invalid("OK needs an event id of 64 lower-case hex characters")
 	}
-	if !s.take(',') {
+	if !s.accept(',') {
 		return invalid("OK needs true or false")
 	}
 	s.space()
@@ -121,7 +121,7 @@ func (s *scanner) answerOK(a *Answer) error {
 
 // element reads the next element, a string.
 func (s *scanner) element(missing string) (string, error) {
-	if !s.take(',') || s.space() != '"' {
+	if !s.accept(',') || s.space() != '"' {
 		return "", invalid("%s, a string", missing)
 	}
 	return s.str()
@@ -130,7 +130,7 @@ func (s *scanner) element(missing string) (string, error) {
 // reason reads the next element if there is one and it is a string.
 func (s *scanner) reason() (string, error) {
 	at := s.at
-	if s.take(',') && s.space() == '"' {
+	if s.accept(',') && s.space() == '"' {
 		return s.str()
 	}
 	s.at = at

@@ -23,7 +23,7 @@ func ParseEvent(data []byte) (*host.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e, s.end()
+	return e, s.expectEnd()
 }
 
 // slack is how much text that is not of the event may stay in memory with it.
@@ -66,7 +66,7 @@ var fieldNames = [...]string{"id", "pubkey", "created_at", "kind", "tags", "cont
 
 // event reads an event object.
 func (s *scanner) event() (*host.Event, error) {
-	if !s.take('{') {
+	if !s.accept('{') {
 		return nil, invalid("an event must be a JSON object")
 	}
 	e := new(host.Event)
@@ -172,7 +172,7 @@ func (s *scanner) hex(dst []byte, name string) error {
 // tags reads a list of lists of strings. All strings of the event's tags share
 // few slices, so that an event with many tags costs few allocations.
 func (s *scanner) tags() (host.Tags, error) {
-	if !s.take('[') {
+	if !s.accept('[') {
 		return nil, invalid("tags must be a list")
 	}
 	tags := make(host.Tags, 0, 8)
@@ -185,7 +185,7 @@ func (s *scanner) tags() (host.Tags, error) {
 		if !more {
 			return tags, nil
 		}
-		if !s.take('[') {
+		if !s.accept('[') {
 			return nil, invalid("each tag must be a list of strings")
 		}
 		from := len(pool)

@@ -25,16 +25,16 @@ func ParseFilter(data []byte, lim *Limits) (host.Filter, error) {
 	if err != nil {
 		return host.Filter{}, err
 	}
-	return f, s.end()
+	return f, s.expectEnd()
 }
 
 // filter reads a filter object.
 func (s *scanner) filter(lim *Limits) (host.Filter, error) {
 	f := host.Filter{Limit: -1}
-	if !s.take('{') {
+	if !s.accept('{') {
 		return f, invalid("a filter must be a JSON object")
 	}
-	b := filterReader{scanner: s, filter: &f, left: lim.Values, max: lim.Values}
+	b := filterReader{scanner: s, filter: &f, remaining: lim.Values, max: lim.Values}
 	for first := true; ; {
 		more, err := s.next(&first, '}')
 		if err != nil {
@@ -55,9 +55,9 @@ func (s *scanner) filter(lim *Limits) (host.Filter, error) {
 
 type filterReader struct {
 	*scanner
-	filter *host.Filter
-	left   int // values that the filter may still hold
-	max    int
+	filter    *host.Filter
+	remaining int // values that the filter may still hold
+	max       int
 }
 
 func (r *filterReader) element(name string) (err error) {
@@ -103,7 +103,7 @@ func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
 // list reads a list and calls value at the start of each element.
 func (r *filterReader) list(name string, value func() error) error {
-	if !r.take('[') {
+	if !r.accept('[') {
 		return invalid("%s must be a list", name)
 	}
 	for first := true; ; {
@@ -111,7 +111,7 @@ func (r *filterReader) list(name string, value func() error) error {
 		if err != nil || !more {
 			return err
 		}
-		if r.left--; r.left < 0 {
+		if r.remaining--; r.remaining < 0 {
 			return invalid("a filter may hold at most %d values", r.max)
 		}
 		if err := value(); err != nil {

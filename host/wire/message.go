@@ -75,7 +75,7 @@ func ParseMessage(data []byte, lim *Limits) (Message, error) {
 		return Message{}, err
 	}
 	var m Message
-	if !s.take('[') {
+	if !s.accept('[') {
 		return m, invalid("a message must be a JSON array")
 	}
 	if s.space() != '"' {
@@ -91,19 +91,19 @@ func ParseMessage(data []byte, lim *Limits) (Message, error) {
 	if err := s.body(&m, lim); err != nil {
 		return m, err
 	}
-	if !s.take(']') {
+	if !s.accept(']') {
 		if s.space() == ',' {
 			return m, invalid("%s has too many elements", m.Verb)
 		}
 		return m, s.malformed()
 	}
-	return m, s.end()
+	return m, s.expectEnd()
 }
 
 // body reads the elements after the verb.
 func (s *scanner) body(m *Message, lim *Limits) error {
 	if m.Verb == Event || m.Verb == Auth {
-		if !s.take(',') {
+		if !s.accept(',') {
 			return invalid("%s needs an event", m.Verb)
 		}
 		s.space()
@@ -123,7 +123,7 @@ func (s *scanner) body(m *Message, lim *Limits) error {
 	case Req, Count:
 		return s.filters(m, lim)
 	case NegOpen:
-		if !s.take(',') {
+		if !s.accept(',') {
 			return invalid("NEG-OPEN needs a filter")
 		}
 		f, err := s.filter(lim)
@@ -139,7 +139,7 @@ func (s *scanner) body(m *Message, lim *Limits) error {
 }
 
 func (s *scanner) subID(m *Message, lim *Limits) error {
-	if !s.take(',') || s.space() != '"' {
+	if !s.accept(',') || s.space() != '"' {
 		return invalid("%s needs a subscription id, a string", m.Verb)
 	}
 	id, err := s.str()
@@ -157,7 +157,7 @@ func (s *scanner) subID(m *Message, lim *Limits) error {
 }
 
 func (s *scanner) filters(m *Message, lim *Limits) error {
-	for s.take(',') {
+	for s.accept(',') {
 		if len(m.Filters) == lim.Filters {
 			return invalid("at most %d filters in one %s", lim.Filters, m.Verb)
 		}
@@ -174,7 +174,7 @@ func (s *scanner) filters(m *Message, lim *Limits) error {
 }
 
 func (s *scanner) neg(m *Message) error {
-	if !s.take(',') || s.space() != '"' {
+	if !s.accept(',') || s.space() != '"' {
 		return invalid("%s needs a negentropy message, a hex string", m.Verb)
 	}
 	text, err := s.str()
@@ -192,7 +192,7 @@ func (s *scanner) neg(m *Message) error {
 func eventID(text string) string {
 	const maximum = 128
 	s := scanner{text: text}
-	if !s.take('{') {
+	if !s.accept('{') {
 		return ""
 	}
 	for first := true; ; {

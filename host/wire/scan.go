@@ -39,8 +39,8 @@ func (s *scanner) space() byte {
 	return 0
 }
 
-// take skips white space and the byte c, and reports whether it was there.
-func (s *scanner) take(c byte) bool {
+// accept skips white space and the byte c, and reports whether it was there.
+func (s *scanner) accept(c byte) bool {
 	if s.space() == c && s.at < len(s.text) {
 		s.at++
 		return true
@@ -48,8 +48,8 @@ func (s *scanner) take(c byte) bool {
 	return false
 }
 
-// end reports an error unless only white space is left.
-func (s *scanner) end() error {
+// expectEnd reports an error unless only white space is left.
+func (s *scanner) expectEnd() error {
 	if s.space(); s.at < len(s.text) {
 		return invalid("unexpected text after the end of the JSON value")
 	}
@@ -59,14 +59,14 @@ func (s *scanner) end() error {
 // next reads what stands between the elements of a list or an object that ends
 // with closing: it reports whether another element follows.
 func (s *scanner) next(first *bool, closing byte) (bool, error) {
-	if s.take(closing) {
+	if s.accept(closing) {
 		return false, nil
 	}
 	if *first {
 		*first = false
 		return true, nil
 	}
-	if !s.take(',') {
+	if !s.accept(',') {
 		return false, s.malformed()
 	}
 	if s.space() == closing {
@@ -84,7 +84,7 @@ func (s *scanner) key() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !s.take(':') {
+	if !s.accept(':') {
 		return "", s.malformed()
 	}
 	s.space()
@@ -310,13 +310,13 @@ func (s *scanner) skip() error {
 				return err
 			}
 		}
-		for depth > 0 && s.take(closing[depth-1]) {
+		for depth > 0 && s.accept(closing[depth-1]) {
 			depth--
 		}
 		if depth == 0 {
 			return nil
 		}
-		if !s.take(',') {
+		if !s.accept(',') {
 			return s.malformed()
 		}
 		if closing[depth-1] == '}' {
