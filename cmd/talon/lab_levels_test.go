@@ -190,7 +190,7 @@ func asItIs(t *testing.T, w *world.World, plugins string) (sent float64) {
 		return len(lacks)+len(beside) == 0
 	})
 	for _, s := range relays {
-		s.Look(func(r *relaymodel.Relay) {
+		s.View(func(r *relaymodel.Relay) {
 			st := r.Stats()
 			// With the headers of frames, and of HTTP, as the lab counts them.
 			sent += float64(st.SentBytes) + 3.5*float64(st.SentFrames) + float64(st.Connections)*(400+float64(len(r.InfoDocument())))

@@ -124,7 +124,7 @@ func (d *Daemon) makeSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Holdings: holdings{core.Store},
 		Refused:  knownRelays{core.Store, knownRefused},
 		Policies: func() string { return rulesOf(d.version, d.cfg.Service(), core.Plugins.List()) },
-		Ours:     core.ours(ctx, service),
+		Hosted:   core.ours(ctx, service),
 		Verify:   schnorr.Verify,
 		Sign:     key.Sign,
 	})

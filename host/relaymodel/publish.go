@@ -16,7 +16,7 @@ func (r *Relay) ok(c *conn, id string, ok bool, text string) {
 func (r *Relay) publish(c *conn, e *host.Event) {
 	p, id := r.profile, e.ID.String()
 	r.stats.Published++
-	if rate := &p.Rate.Events; !c.events.take(rate, r.now) {
+	if rate := &p.Rate.Events; !c.events.allow(rate, r.now) {
 		if rate.By == "ok" {
 			r.ok(c, id, false, rate.Text)
 			return

@@ -131,7 +131,7 @@ func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects
 		if r.doors[from] == nil {
 			r.doors[from] = &bucket{}
 		}
-		if !r.doors[from].take(rate, r.now) {
+		if !r.doors[from].allow(rate, r.now) {
 			if rate.By == "status" {
 				r.stats.Rejected++
 				return 0, max(rate.Code, 400), r.flush()
@@ -145,7 +145,7 @@ func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects
 	c.challenge = hex.EncodeToString(binary.BigEndian.AppendUint64(nil, Mix(r.seed+c.id)))
 	r.conns = append(r.conns, c)
 	if drop {
-		r.end(c, p.DropCode, "")
+		r.closeConn(c, p.DropCode, "")
 		return c.id, 101, r.flush()
 	}
 	if p.DropSeconds > 0 {
@@ -170,7 +170,7 @@ func (r *Relay) Receive(id uint64, frame []byte, now int64) []Effect {
 	c.heard = r.now
 	r.stats.Received += uint64(len(frame))
 	at := max(c.busy, r.now+int64(r.profile.Answer.DelayMS))
-	if rate := &r.profile.Rate.Messages; rate.PerMinute > 0 && !c.messages.take(rate, r.now) {
+	if rate := &r.profile.Rate.Messages; rate.PerMinute > 0 && !c.messages.allow(rate, r.now) {
 		if rate.By != "delay" {
 			r.refuse(c, "", rate.answer(), 0, 0)
 			return r.flush()
@@ -317,12 +317,12 @@ func (r *Relay) disconnectAll() {
 		code = 1001
 	}
 	for _, c := range slices.Clone(r.conns) {
-		r.end(c, code, "")
+		r.closeConn(c, code, "")
 	}
 }
 
-// end ends a connection.
-func (r *Relay) end(c *conn, code int, reason string) {
+// closeConn ends a connection.
+func (r *Relay) closeConn(c *conn, code int, reason string) {
 	if c.gone {
 		return
 	}
@@ -344,7 +344,7 @@ func (r *Relay) send(c *conn, frame []byte) {
 	r.stats.SentBytes += uint64(len(frame))
 	p := &r.profile.Connection
 	if p.DropBytes > 0 && c.bytes >= p.DropBytes || p.DropMessages > 0 && c.frames >= p.DropMessages {
-		r.end(c, p.DropCode, "")
+		r.closeConn(c, p.DropCode, "")
 	}
 }
 

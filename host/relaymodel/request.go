@@ -99,7 +99,7 @@ func (r *Relay) mayAsk(c *conn, m *wire.Message, neg bool) bool {
 		r.refuse(c, m.SubID, a, size, limit)
 		return false
 	}
-	if !c.requests.take(&p.Rate.Requests, r.now) {
+	if !c.requests.allow(&p.Rate.Requests, r.now) {
 		return refuse(p.Rate.Requests.answer(), 0, 0)
 	}
 	if p.Refuse.Every.By != "" {
@@ -371,9 +371,9 @@ func (r *Relay) sendEvent(c *conn, id string, e *host.Event) {
 
 // bucket holds what a client may still do. It begins full.
 type bucket struct {
-	left float64
-	at   int64 // when it was last refilled
-	used bool
+	tokens float64
+	at     int64 // when it was last refilled
+	used   bool
 }
 
 // size is what a bucket holds.
@@ -384,27 +384,27 @@ func (r *Rate) size() float64 {
 	return max(1, r.PerMinute)
 }
 
-// take takes one, and reports whether there was one.
-func (b *bucket) take(r *Rate, now int64) bool {
+// allow takes one, and reports whether there was one.
+func (b *bucket) allow(r *Rate, now int64) bool {
 	if r.PerMinute <= 0 {
 		return true
 	}
 	if !b.used {
-		b.left, b.used = r.size(), true
+		b.tokens, b.used = r.size(), true
 	} else {
-		b.left = min(r.size(), b.left+float64(now-b.at)*r.PerMinute/60_000)
+		b.tokens = min(r.size(), b.tokens+float64(now-b.at)*r.PerMinute/60_000)
 	}
 	b.at = now
-	if b.left < 1 && r.By != "delay" {
+	if b.tokens < 1 && r.By != "delay" {
 		return false
 	}
-	b.left--
-	return b.left >= 0
+	b.tokens--
+	return b.tokens >= 0
 }
 
 // wait returns the milliseconds until what was taken and was not there is there.
 func (b *bucket) wait(r *Rate) int64 {
-	return int64(max(0, -b.left) * 60_000 / r.PerMinute)
+	return int64(max(0, -b.tokens) * 60_000 / r.PerMinute)
 }
 
 // answer is how more than the rate is refused.
@@ -427,12 +427,12 @@ func (r *Relay) refuse(c *conn, id string, a Answer, size, limit int) {
 	case "notice":
 		r.send(c, wire.AppendNotice(nil, text))
 	case "drop":
-		r.end(c, 0, "")
+		r.closeConn(c, 0, "")
 	case "close":
 		code := a.Code
 		if code == 0 {
 			code = 1008
 		}
-		r.end(c, code, text)
+		r.closeConn(c, code, text)
 	}
 }

@@ -67,7 +67,7 @@ func (r *Relay) fire(t *timer) {
 		}
 	case connEnds:
 		if c != nil {
-			r.end(c, r.profile.Connection.DropCode, "")
+			r.closeConn(c, r.profile.Connection.DropCode, "")
 		}
 	case connIdle:
 		if c == nil {
@@ -77,7 +77,7 @@ func (r *Relay) fire(t *timer) {
 			r.schedule(timer{at: due, what: connIdle, conn: t.conn})
 			break
 		}
-		r.end(c, 0, "")
+		r.closeConn(c, 0, "")
 	case sessionIdle:
 		if c != nil {
 			r.idle(c, t.frame)

@@ -114,7 +114,7 @@ type besideResult struct {
 
 func (w *matrixWorld) sum() (sum relaymodel.Stats) {
 	for _, r := range w.relays {
-		r.Look(func(r *relaymodel.Relay) {
+		r.View(func(r *relaymodel.Relay) {
 			s := r.Stats()
 			sum.Connections += s.Connections
 			sum.Requests += s.Requests

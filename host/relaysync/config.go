@@ -90,10 +90,10 @@ type Deps struct {
 	Refused  Memory
 	Policies func() string
 
-	// Ours reports whether the repository of a stored announcement is kept here: it
+	// Hosted reports whether the repository of a stored announcement is kept here: it
 	// lists this service, or this service archives it (GRASP-05). One whose announcement
 	// is held is always kept.
-	Ours func(a *rules.Announcement) (bool, error)
+	Hosted func(a *rules.Announcement) (bool, error)
 
 	// Verify checks an id and a signature, of events that were refused.
 	Verify func(*host.Event) error
@@ -202,7 +202,7 @@ func (l *Limits) check() error {
 }
 
 func (d *Deps) check() error {
-	if d.Strategy == nil || d.Ingest == nil || d.Facts == nil || d.Local == nil || d.Health == nil || d.Ours == nil || d.Verify == nil {
+	if d.Strategy == nil || d.Ingest == nil || d.Facts == nil || d.Local == nil || d.Health == nil || d.Hosted == nil || d.Verify == nil {
 		return errDeps
 	}
 	return nil

@@ -75,7 +75,7 @@ func (l *line) dial() (Conn, loop.Opened, error) {
 		}
 	}
 	c, err := v.dialer.Dial(ctx, l.relay)
-	opened.Took = time.Since(begun).Milliseconds()
+	opened.Duration = time.Since(begun).Milliseconds()
 	return c, opened, err
 }
 
@@ -142,7 +142,7 @@ func (d *netDialer) Inform(ctx context.Context, url string) (*Information, error
 // Opened combines what is known of a relay with its document.
 func (i *Information) Opened(d *loop.Dial) loop.Opened {
 	o := loop.Opened{Capabilities: d.Capabilities, Informed: true, Version: i.version()}
-	i.tell(&o.Capabilities)
+	i.addTo(&o.Capabilities)
 	o.Capabilities = d.Merge(o.Capabilities, o.Version)
 	return o
 }
@@ -156,9 +156,9 @@ func (i *Information) version() string {
 	return session.Quote(fmt.Sprintf("%s %s %v", i.Software, i.Version, i.Limitation))
 }
 
-// tell adds what the document says to what is known. That a NIP is not listed means
+// addTo adds what the document says to what is known. That a NIP is not listed means
 // nothing.
-func (i *Information) tell(caps *abi.Capabilities) {
+func (i *Information) addTo(caps *abi.Capabilities) {
 	for _, nip := range i.NIPs {
 		if n, ok := nip.(float64); ok && n == 77 && caps.Negentropy == abi.SupportUnknown {
 			caps.Negentropy = abi.SupportYes

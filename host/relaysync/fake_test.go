@@ -229,7 +229,7 @@ func (h *calm) Report(relay string, r loop.ConnResult, _ int64) loop.State {
 	return st
 }
 
-func (h *calm) Recall(string, int64) loop.State { return loop.State{} }
+func (h *calm) Get(string, int64) loop.State { return loop.State{} }
 
 func (h *calm) Reset(relay string) {
 	h.mu.Lock()
@@ -289,7 +289,7 @@ func start(t testing.TB, react func(v *abi.StepView) []abi.StepAction, change fu
 	cfg := Config{AllowPrivate: true, Limits: patient, Now: time.Now, Log: slog.New(slog.NewTextHandler(logs{t}, nil)), Own: []string{"own.example.com"}}
 	deps := Deps{
 		Strategy: w.plan, Ingest: w.store, Facts: w.store, Local: w.store, Health: w.health, Verify: schnorr.Verify,
-		Ours: func(a *rules.Announcement) (bool, error) {
+		Hosted: func(a *rules.Announcement) (bool, error) {
 			return a.ListsService(rules.Service{Host: "own.example.com"}), nil
 		},
 	}

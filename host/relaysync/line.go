@@ -75,7 +75,7 @@ func (l *line) put(input any) {
 	}
 }
 
-func (l *line) take() []any {
+func (l *line) takePending() []any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := l.inputs
@@ -111,15 +111,15 @@ func (l *line) run() {
 	if err != nil {
 		l.conn = nil
 		ended = Classify(err, false)
-		ended.Result.Took = time.Since(begun).Milliseconds()
+		ended.Result.Duration = time.Since(begun).Milliseconds()
 		return
 	}
-	l.tell(message{opened: &opened})
+	l.report(message{opened: &opened})
 	begun = time.Now()
 	err = l.serve(opened)
 	v := l.sync
 	ended = Classify(err, true)
-	ended.Result.Took = time.Since(begun).Milliseconds()
+	ended.Result.Duration = time.Since(begun).Milliseconds()
 	ended.Answered, ended.Unanswered = l.session.Sizes(v.now())
 }
 
@@ -216,10 +216,10 @@ func sleepUntil(next, now int64) time.Duration {
 
 // input gives the session what others have for it.
 func (l *line) input(now int64) {
-	for _, in := range l.take() {
+	for _, in := range l.takePending() {
 		switch in := in.(type) {
 		case session.Command:
-			l.session.Do(now, in)
+			l.session.Execute(now, in)
 		case session.Answer:
 			l.session.Answered(now, in)
 		case built:
@@ -267,12 +267,12 @@ func (l *line) effect(e session.Effect) error {
 				texts = append(texts, text)
 			} // else held, refused, or gone
 		}
-		l.session.Texts(v.now(), e.Ticket, texts)
-	case session.Tell:
-		l.tell(message{report: e.Report})
+		l.session.ReadDone(v.now(), e.Ticket, texts)
+	case session.Notify:
+		l.report(message{report: e.Report})
 	case session.Log:
 		v.cfg.Log.Log(l.ctx, slog.Level(e.Level), e.Message, e.Attrs...)
-	case session.End:
+	case session.Close:
 		return EndError(e.Reason)
 	}
 	return nil
@@ -313,7 +313,7 @@ func (l *line) count(now int64) {
 	m.received.Add(float64(received - l.stats.Bytes))
 	for why, n := range st.Dropped {
 		if d := n - l.stats.Dropped[why]; d > 0 {
-			m.dropped.WithLabelValues(session.Drop(why).String()).Add(float64(d))
+			m.dropped.WithLabelValues(session.IgnoreReason(why).String()).Add(float64(d))
 		}
 	}
 	l.stats = st
@@ -342,8 +342,8 @@ type message struct {
 	ended  *loop.Ended
 }
 
-// tell sends a message. It waits for the loop, and gives up when the connection ends.
-func (l *line) tell(m message) {
+// report sends a message. It waits for the loop, and gives up when the connection ends.
+func (l *line) report(m message) {
 	m.line = l
 	select {
 	case l.sync.messages <- m:

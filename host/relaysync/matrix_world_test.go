@@ -190,8 +190,8 @@ func (w *matrixWorld) begin() {
 		Own: []string{ownDomain}, Bootstrap: []string{matrixURL(0)}, AllowPrivate: true, Limits: relaysync.DefaultLimits, Seed: 1, Log: slog.New(w.warnings), Now: time.Now,
 	}, relaysync.Deps{
 		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: &w.known, Holdings: &w.beliefs, Verify: schnorr.Verify,
-		Sign: func(e *host.Event) error { testkit.NewSigner(42).Sign(e); return nil },
-		Ours: func(a *rules.Announcement) (bool, error) { return a.ListsService(rules.Service{Host: ownDomain}), nil },
+		Sign:   func(e *host.Event) error { testkit.NewSigner(42).Sign(e); return nil },
+		Hosted: func(a *rules.Announcement) (bool, error) { return a.ListsService(rules.Service{Host: ownDomain}), nil },
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -220,7 +220,7 @@ func (w *matrixWorld) close() {
 
 // connections returns how often a relay was connected to.
 func (w *matrixWorld) connections(relay int) (n uint64) {
-	w.relays[relay].Look(func(r *relaymodel.Relay) { n = r.Stats().Connections })
+	w.relays[relay].View(func(r *relaymodel.Relay) { n = r.Stats().Connections })
 	return n
 }
 

@@ -92,7 +92,7 @@ func newMetrics(prefix string, labels int) *metrics {
 	}
 	m.events.WithLabelValues(direct)
 	for why := range session.Drops {
-		m.dropped.WithLabelValues(session.Drop(why).String())
+		m.dropped.WithLabelValues(session.IgnoreReason(why).String())
 	}
 	for why := range loop.Refusals {
 		m.refused.WithLabelValues(loop.Refusal(why).String())
@@ -129,7 +129,7 @@ func (m *metrics) forget(relay string) {
 
 // measure records a change of a relay's metrics. Relays without metrics of their own
 // have no gauges.
-func (m *metrics) measure(e loop.Measure) {
+func (m *metrics) measure(e loop.MetricChange) {
 	label := m.label(e.Relay)
 	switch e.What {
 	case loop.MeasuredForgotten:

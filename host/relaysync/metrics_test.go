@@ -80,9 +80,9 @@ func TestMetrics(t *testing.T) {
 func TestMetricLabels(t *testing.T) {
 	m := newMetrics("", 2)
 	for _, relay := range []string{"wss://a", "wss://b", "wss://c", "wss://d"} {
-		m.measure(loop.Measure{What: loop.MeasuredAttempt, Relay: relay, Value: 1})
-		m.measure(loop.Measure{What: loop.MeasuredState, Relay: relay, State: loop.State{Status: loop.StatusHealthy}})
-		m.measure(loop.Measure{What: loop.MeasuredConnected, Relay: relay, Value: 1})
+		m.measure(loop.MetricChange{What: loop.MeasuredAttempt, Relay: relay, Value: 1})
+		m.measure(loop.MetricChange{What: loop.MeasuredState, Relay: relay, State: loop.State{Status: loop.StatusHealthy}})
+		m.measure(loop.MetricChange{What: loop.MeasuredConnected, Relay: relay, Value: 1})
 	}
 	count := func(c prometheus.Collector) int {
 		ch := make(chan prometheus.Metric, 100)
@@ -92,8 +92,8 @@ func TestMetricLabels(t *testing.T) {
 	if a, s := count(m.attempts), count(m.status); a != 3 || s != 2 {
 		t.Errorf("%d attempts, %d statuses", a, s)
 	}
-	m.measure(loop.Measure{What: loop.MeasuredForgotten, Relay: "wss://a"})
-	m.measure(loop.Measure{What: loop.MeasuredState, Relay: "wss://c", State: loop.State{Status: loop.StatusDead}})
+	m.measure(loop.MetricChange{What: loop.MeasuredForgotten, Relay: "wss://a"})
+	m.measure(loop.MetricChange{What: loop.MeasuredState, Relay: "wss://c", State: loop.State{Status: loop.StatusDead}})
 	if m.label("wss://c") != "wss://c" || m.label("wss://d") != otherRelay {
 		t.Error("the place of a forgotten relay is not free")
 	}

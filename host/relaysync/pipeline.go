@@ -58,7 +58,7 @@ func (b *changeQueue) retried(r loop.Retry) {
 	b.put(func(p *pending) { p.retries = append(p.retries, r) }) // as many as were given out
 }
 
-func (b *changeQueue) take() pending {
+func (b *changeQueue) dequeue() pending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := b.pending
@@ -98,7 +98,7 @@ func (v *Sync) Forget() {
 
 // local tells the loop what happened here.
 func (v *Sync) local(now int64) {
-	p := v.changes.take()
+	p := v.changes.dequeue()
 	v.loop.Retried(now, p.retries...)
 	if p.anew {
 		v.loop.PoliciesChanged(now)
@@ -106,7 +106,7 @@ func (v *Sync) local(now int64) {
 	for len(p.changes) > 0 {
 		n := min(len(p.changes), changesAtOnce)
 		v.loop.Changed(now, p.changes[:n])
-		v.mark.Store(v.loop.Mark())
+		v.position.Store(v.loop.Position())
 		p.changes = p.changes[n:]
 		v.perform()
 	}
@@ -119,7 +119,7 @@ func (v *Sync) local(now int64) {
 const changesAtOnce = 64
 
 // submit hands events to the pipeline that are not stored yet. It waits for it.
-func (l *line) submit(batch []session.Arrival) error {
+func (l *line) submit(batch []session.ReceivedEvent) error {
 	v := l.sync
 	ids := make([]host.ID, len(batch))
 	for i := range batch {
@@ -151,18 +151,18 @@ func (l *line) submit(batch []session.Arrival) error {
 			v.known.Add(a.Event.ID)
 			fate = session.Here
 		}
-		l.session.Answered(v.now(), session.Answer{Ticket: a.Ticket, Fate: fate})
+		l.session.Answered(v.now(), session.Answer{Ticket: a.Ticket, Outcome: fate})
 	}
 	return nil
 }
 
-func (l *line) submitOne(a session.Arrival) error {
+func (l *line) submitOne(a session.ReceivedEvent) error {
 	v := l.sync
-	answer := session.Answer{Ticket: a.Ticket, Mark: v.mark.Load(), Generation: v.known.MarkInFlight(a.Event.ID, l.relay)}
+	answer := session.Answer{Ticket: a.Ticket, Position: v.position.Load(), Generation: v.known.MarkInFlight(a.Event.ID, l.relay)}
 	return v.deps.Ingest.Submit(l.ctx, &host.Item{Event: a.Event, Source: l.source, Done: func(verdict host.Verdict, err error) {
 		v.decided(a.Event, verdict, err, a.Purpose)
 		if answer.Verdict = verdict; err != nil {
-			answer.Fate = session.Failed
+			answer.Outcome = session.Failed
 		}
 		l.put(answer)
 	}})
@@ -185,7 +185,7 @@ func (v *Sync) resubmit(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case a = <-v.again:
+		case a = <-v.resubmissions:
 		}
 		if len(sources) > v.cfg.Limits.Relays {
 			clear(sources)
@@ -193,12 +193,12 @@ func (v *Sync) resubmit(ctx context.Context) {
 		if sources[a.Relay] == nil {
 			sources[a.Relay] = &host.Source{Origin: host.FromSync, Relay: a.Relay}
 		}
-		mark := v.mark.Load()
+		mark := v.position.Load()
 		v.known.MarkInFlight(a.Event.ID, a.Relay)
 		err := v.deps.Ingest.Submit(ctx, &host.Item{Event: a.Event, Source: sources[a.Relay], Done: func(verdict host.Verdict, err error) {
 			v.decided(a.Event, verdict, err, 0)
 			v.changes.retried(loop.Retry{
-				Event: a.Event, Relay: a.Relay, Mark: mark, Refused: err == nil && verdict.Code == host.Rejected, Failed: err != nil || verdict.Code == host.Busy,
+				Event: a.Event, Relay: a.Relay, Position: mark, Refused: err == nil && verdict.Code == host.Rejected, Failed: err != nil || verdict.Code == host.Busy,
 			})
 		}})
 		if err != nil {

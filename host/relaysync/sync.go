@@ -72,13 +72,13 @@ type Sync struct {
 	refusals refusals
 	debug    bool
 
-	messages chan message  // of lines
-	scans    chan struct{} // holds a token for each comparison that reads the store
-	mark     atomic.Uint64 // of the retry set
-	again    chan loop.Resubmit
-	queries  chan func()   // of operators, for the loop's goroutine
-	ended    chan struct{} // closed when Run has ended
-	helpers  sync.WaitGroup
+	messages      chan message  // of lines
+	scans         chan struct{} // holds a token for each comparison that reads the store
+	position      atomic.Uint64 // of the retry set
+	resubmissions chan loop.Resubmit
+	queries       chan func()   // of operators, for the loop's goroutine
+	ended         chan struct{} // closed when Run has ended
+	helpers       sync.WaitGroup
 
 	// The loop's goroutine owns the fields below.
 	ctx    context.Context
@@ -105,19 +105,19 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 	}
 	v := &Sync{
 		cfg: cfg, deps: deps, dialer: deps.Dialer,
-		metrics:  newMetrics(cfg.Prefix, cfg.Limits.RelayLabels),
-		changes:  newChangeQueue(),
-		known:    known.New(hash, cfg.Limits.Refused, cfg.Limits.RefusedAge),
-		hash:     hash,
-		beliefs:  newBeliefs(deps.Holdings, cfg.Limits.Holdings),
-		debug:    cfg.Log != nil && cfg.Log.Enabled(context.Background(), slog.LevelDebug),
-		messages: make(chan message, 256),
-		scans:    make(chan struct{}, cfg.Limits.Scans),
-		again:    make(chan loop.Resubmit, 256),
-		queries:  make(chan func()),
-		ended:    make(chan struct{}),
-		ctx:      context.Background(),
-		lines:    make(map[loop.ConnID]*line),
+		metrics:       newMetrics(cfg.Prefix, cfg.Limits.RelayLabels),
+		changes:       newChangeQueue(),
+		known:         known.New(hash, cfg.Limits.Refused, cfg.Limits.RefusedAge),
+		hash:          hash,
+		beliefs:       newBeliefs(deps.Holdings, cfg.Limits.Holdings),
+		debug:         cfg.Log != nil && cfg.Log.Enabled(context.Background(), slog.LevelDebug),
+		messages:      make(chan message, 256),
+		scans:         make(chan struct{}, cfg.Limits.Scans),
+		resubmissions: make(chan loop.Resubmit, 256),
+		queries:       make(chan func()),
+		ended:         make(chan struct{}),
+		ctx:           context.Background(),
+		lines:         make(map[loop.ConnID]*line),
 	}
 	v.refusals = refusals{keep: keep, policies: deps.Policies, known: v.known, now: func() int64 { return cfg.Now().Unix() }}
 	if v.dialer == nil {
@@ -126,7 +126,7 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 	var err error
 	v.loop, err = loop.New(loop.Config{
 		Own: cfg.Own, Bootstrap: cfg.Bootstrap, AllowPrivate: cfg.AllowPrivate, AllowPush: cfg.AllowPush, Limits: cfg.Limits.Loop(), Seed: cfg.Seed,
-	}, loop.Deps{Strategy: called{v}, Facts: read{v}, Health: deps.Health, Ours: deps.Ours})
+	}, loop.Deps{Strategy: called{v}, Facts: read{v}, Health: deps.Health, Hosted: deps.Hosted})
 	return v, err
 }
 
@@ -248,17 +248,17 @@ func (v *Sync) effect(e loop.Effect) {
 		if l := v.lines[e.Conn]; l != nil {
 			l.cancel()
 		}
-	case loop.Tell:
+	case loop.Execute:
 		if l := v.lines[e.Conn]; l != nil {
 			l.put(e.Command)
 		}
 	case loop.Save:
 		v.save(e.Records)
 	case loop.Resubmit:
-		v.again <- e // it has room for as many as there can be
+		v.resubmissions <- e // it has room for as many as there can be
 	case loop.Log:
 		v.log(e)
-	case loop.Measure:
+	case loop.MetricChange:
 		v.metrics.measure(e)
 	}
 }
@@ -311,7 +311,7 @@ func (v *Sync) stop(cancel context.CancelFunc) {
 	}
 	records := v.loop.Stop(v.now())
 	for _, e := range v.loop.Effects() {
-		if m, ok := e.(loop.Measure); ok {
+		if m, ok := e.(loop.MetricChange); ok {
 			v.metrics.measure(m)
 		}
 	}

@@ -276,7 +276,7 @@ func TestPoliciesChanged(t *testing.T) {
 	var archived atomic.Value
 	archived.Store("first")
 	w := start(t, nil, func(_ *Config, d *Deps) {
-		d.Ours = func(a *rules.Announcement) (bool, error) {
+		d.Hosted = func(a *rules.Announcement) (bool, error) {
 			return a.Identifier == "ours" || a.Identifier == archived.Load(), nil
 		}
 	})

@@ -75,12 +75,12 @@ func (m *modelRelay) close() { m.Close() }
 func (m *modelRelay) add(p *script) { m.Add(p.parsed) }
 
 func (m *modelRelay) watched(p *script) (yes bool) {
-	m.Look(func(r *relaymodel.Relay) { yes = r.Watched(p.parsed) })
+	m.View(func(r *relaymodel.Relay) { yes = r.Watched(p.parsed) })
 	return yes
 }
 
 func (m *modelRelay) fill(s *RelayStatus) {
-	m.Look(func(r *relaymodel.Relay) {
+	m.View(func(r *relaymodel.Relay) {
 		counted := r.Stats()
 		s.Events = r.Store().Len()
 		s.Requests, s.Comparisons, s.Refused = int64(counted.Filters), int64(counted.Comparisons), int64(counted.Refused)

@@ -49,15 +49,15 @@ func New(p *relaymodel.Profile, seed uint64) *Server {
 	return &Server{profile: p, relay: relaymodel.New(p, seed, time.Now().UnixMilli()), conns: map[uint64]*conn{}}
 }
 
-// Do calls f with the relay and the time, and carries out the effects that it returns.
-func (s *Server) Do(f func(r *relaymodel.Relay, now int64) []relaymodel.Effect) {
+// Update calls f with the relay and the time, and carries out the effects that it returns.
+func (s *Server) Update(f func(r *relaymodel.Relay, now int64) []relaymodel.Effect) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.apply(f(s.relay, time.Now().UnixMilli()))
 }
 
-// Look calls f with the relay, which it must not change.
-func (s *Server) Look(f func(r *relaymodel.Relay)) {
+// View calls f with the relay, which it must not change.
+func (s *Server) View(f func(r *relaymodel.Relay)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f(s.relay)
@@ -66,14 +66,14 @@ func (s *Server) Look(f func(r *relaymodel.Relay)) {
 // Add publishes events at the relay.
 func (s *Server) Add(events ...*host.Event) {
 	for _, e := range events {
-		s.Do(func(r *relaymodel.Relay, now int64) []relaymodel.Effect { return r.Add(e, now) })
+		s.Update(func(r *relaymodel.Relay, now int64) []relaymodel.Effect { return r.Add(e, now) })
 	}
 }
 
 // SetAway begins an outage with an HTTP status, 0 for connections that are reset; -1
 // ends it.
 func (s *Server) SetAway(status int) {
-	s.Do(func(r *relaymodel.Relay, now int64) []relaymodel.Effect { return r.SetAway(status, now) })
+	s.Update(func(r *relaymodel.Relay, now int64) []relaymodel.Effect { return r.SetAway(status, now) })
 }
 
 // Close ends all connections. There are no others afterwards.
@@ -93,7 +93,7 @@ func (s *Server) Close() {
 // ServeHTTP answers requests as the relay's profile says.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	status := 0
-	s.Do(func(r *relaymodel.Relay, now int64) (effects []relaymodel.Effect) {
+	s.Update(func(r *relaymodel.Relay, now int64) (effects []relaymodel.Effect) {
 		status, effects = r.Status(now)
 		return effects
 	})
@@ -104,7 +104,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		s.upgrade(w, req)
 	default:
 		var text []byte
-		s.Look(func(r *relaymodel.Relay) { text = r.InfoDocument() })
+		s.View(func(r *relaymodel.Relay) { text = r.InfoDocument() })
 		if text == nil {
 			http.NotFound(w, req)
 			return
@@ -206,12 +206,12 @@ func (s *Server) turn() {
 
 // receive hands a frame of a client to the relay.
 func (s *Server) receive(c *conn, frame []byte) {
-	s.Do(func(r *relaymodel.Relay, now int64) []relaymodel.Effect { return r.Receive(c.id, frame, now) })
+	s.Update(func(r *relaymodel.Relay, now int64) []relaymodel.Effect { return r.Receive(c.id, frame, now) })
 }
 
 // gone forgets a connection.
 func (s *Server) gone(c *conn) {
-	s.Do(func(r *relaymodel.Relay, now int64) []relaymodel.Effect {
+	s.Update(func(r *relaymodel.Relay, now int64) []relaymodel.Effect {
 		delete(s.conns, c.id)
 		return r.Gone(c.id, now)
 	})
@@ -228,12 +228,12 @@ type conn struct {
 	id      uint64
 	deflate bool
 
-	mu     sync.Mutex // guards the fields below
-	net    net.Conn   // nil until the handshake is done
-	frames []ws.Frame // that are to be sent
-	queued int        // bytes of these
-	ending bool       // nothing more is queued; the connection ends when all is sent
-	signal chan struct{}
+	mu      sync.Mutex // guards the fields below
+	net     net.Conn   // nil until the handshake is done
+	frames  []ws.Frame // that are to be sent
+	queued  int        // bytes of these
+	closing bool       // nothing more is queued; the connection ends when all is sent
+	signal  chan struct{}
 }
 
 func newConn(s *Server) *conn { return &conn{server: s, signal: make(chan struct{}, 1)} }
@@ -254,14 +254,14 @@ func (c *conn) queue(e relaymodel.Effect) {
 func (c *conn) push(f ws.Frame, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ending {
+	if c.closing {
 		return
 	}
-	c.ending = last
+	c.closing = last
 	if f.Header.OpCode != 0 {
 		c.frames = append(c.frames, f)
 		if c.queued += len(f.Payload); c.queued > maxQueued {
-			c.frames, c.ending = nil, true
+			c.frames, c.closing = nil, true
 		}
 	}
 	select {
@@ -274,7 +274,7 @@ func (c *conn) push(f ws.Frame, last bool) {
 func (c *conn) abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.frames, c.ending = nil, true
+	c.frames, c.closing = nil, true
 	if c.net != nil {
 		_ = c.net.Close()
 	}
@@ -309,7 +309,7 @@ func (c *conn) write(nc net.Conn) {
 	out := bufio.NewWriterSize(nc, 16<<10)
 	for {
 		c.mu.Lock()
-		frames, ending := c.frames, c.ending
+		frames, ending := c.frames, c.closing
 		c.frames, c.queued = nil, 0
 		c.mu.Unlock()
 		for _, f := range frames {

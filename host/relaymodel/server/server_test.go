@@ -220,7 +220,7 @@ func TestSlowClient(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		relay.Look(func(r *relaymodel.Relay) { open, _, _ = r.Opened() })
+		relay.View(func(r *relaymodel.Relay) { open, _, _ = r.Opened() })
 		if open != 1 {
 			t.Errorf("%d connections are open, want the quick client's", open)
 		}

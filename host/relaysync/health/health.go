@@ -39,7 +39,7 @@ type record struct {
 	LastSuccess  int64   `json:"last_success,omitempty"`
 	NotBefore    int64   `json:"not_before,omitempty"`
 	Health       uint32  `json:"health,omitempty"`
-	Ending       string  `json:"ending,omitempty"` // how the latest attempt or connection ended
+	LastEnd      string  `json:"ending,omitempty"` // how the latest attempt or connection ended
 	Starts       []int64 `json:"-"`                // of the latest attempts, newest first
 	since        int64   // the connection that is up was made; 0: there is none
 	attempting   bool
@@ -94,7 +94,7 @@ func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 	defer k.mu.Unlock()
 	r := k.relay(relay)
 	k.attemptDone(r)
-	r.Ending = e.Reason
+	r.LastEnd = e.Reason
 	since := r.since
 	if e.Outcome == loop.OutcomeDisconnected && !e.Productive && at-since < unproductive {
 		since = at // it was up for nothing
@@ -118,7 +118,7 @@ func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 	}
 	a := k.module.After(&abi.AfterRequest{
 		Now: at, Subject: r.subject(relay, at), Outcome: uint32(e.Outcome), Status: uint32(max(e.Status, 0)),
-		Took: e.Took, Since: since, Reason: e.Reason,
+		Took: e.Duration, Since: since, Reason: e.Reason,
 	}, func() abi.AfterAnswer { return defaultBackoff(e.Outcome, r.Failures) })
 	a.Delay = min(max(a.Delay, 0), maxWait)
 	if a.Health != abi.HealthUnspecified {
@@ -138,15 +138,15 @@ func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 }
 
 func (r *record) state(at int64) loop.State {
-	st := loop.State{Status: status(r.Health), Barred: r.Health == abi.HealthBarred, Failures: int(r.Failures), Ending: r.Ending}
+	st := loop.State{Status: status(r.Health), Barred: r.Health == abi.HealthBarred, Failures: int(r.Failures), LastEnd: r.LastEnd}
 	if r.FailingSince > 0 {
 		st.Failing = max(0, at-r.FailingSince)
 	}
 	return st
 }
 
-// Recall returns what is known of a relay.
-func (k *Keeper) Recall(relay string, at int64) loop.State {
+// Get returns what is known of a relay.
+func (k *Keeper) Get(relay string, at int64) loop.State {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.relays[relay]

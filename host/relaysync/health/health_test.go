@@ -209,21 +209,21 @@ func TestRecallAndReset(t *testing.T) {
 	m := &script{err: throttle.ErrNoModule}
 	k := open(t, m, d)
 	now := start.UnixMilli()
-	if st := k.Recall("wss://a", now); st != (loop.State{}) {
+	if st := k.Get("wss://a", now); st != (loop.State{}) {
 		t.Errorf("before anything: %+v", st)
 	}
 	k.Allow("wss://a", now)
 	want := k.Report("wss://a", loop.ConnResult{Outcome: loop.OutcomeTLS, Reason: "the certificate is wrong"}, now)
-	if want.Ending != "the certificate is wrong" || want.Wait == 0 || want.Failures != 1 || k.Recall("wss://a", now) != want {
-		t.Errorf("%+v, not %+v", k.Recall("wss://a", now), want)
+	if want.LastEnd != "the certificate is wrong" || want.Wait == 0 || want.Failures != 1 || k.Get("wss://a", now) != want {
+		t.Errorf("%+v, not %+v", k.Get("wss://a", now), want)
 	}
 	k.save(t.Context())
 	k = open(t, m, d)
-	if got := k.Recall("wss://a", now); got != want {
+	if got := k.Get("wss://a", now); got != want {
 		t.Errorf("after a restart: %+v, want %+v", got, want)
 	}
 	k.Reset("wss://a")
-	if st := k.Recall("wss://a", now); st != (loop.State{}) || k.Allow("wss://a", now) != 0 {
+	if st := k.Get("wss://a", now); st != (loop.State{}) || k.Allow("wss://a", now) != 0 {
 		t.Errorf("after a reset: %+v", st)
 	}
 	k.Reset("wss://nobody")

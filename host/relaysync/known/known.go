@@ -159,9 +159,9 @@ func (k *Set) Refuse(e *host.Event, now int64, generation uint64) {
 	}
 }
 
-// Outdate records that an event, which is what its id says, is not kept whatever a policy
+// Exclude records that an event, which is what its id says, is not kept whatever a policy
 // decides: it was removed, or there is a newer one.
-func (k *Set) Outdate(e *host.Event, now int64) {
+func (k *Set) Exclude(e *host.Event, now int64) {
 	r := &refusal{digest: k.hash.Digest(e), at: now}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -318,13 +318,13 @@ func (k *Set) Restore(pages map[uint64][]byte, now int64) {
 	}
 	k.written = k.numbered
 	k.restoredAt = now
-	slices.SortFunc(k.restored, func(a, b waiting) int { return cmp.Compare(a.mark, b.mark) })
+	slices.SortFunc(k.restored, func(a, b waiting) int { return cmp.Compare(a.symbol, b.symbol) })
 }
 
 // waiting is what a restored event may wait for.
 type waiting struct {
-	mark uint32
-	id   host.ID
+	symbol uint32
+	id     host.ID
 }
 
 // Arrived forgets restored refusals of events that may have waited for one that was accepted.
@@ -340,9 +340,9 @@ func (k *Set) Arrived(e *host.Event, now int64) {
 	}
 	marks, ids := k.hash.Answers(e)
 	for _, mark := range marks {
-		at, _ := slices.BinarySearchFunc(k.restored, mark, func(w waiting, mark uint32) int { return cmp.Compare(w.mark, mark) })
+		at, _ := slices.BinarySearchFunc(k.restored, mark, func(w waiting, mark uint32) int { return cmp.Compare(w.symbol, mark) })
 		for _, w := range k.restored[at:] {
-			if w.mark != mark {
+			if w.symbol != mark {
 				break
 			}
 			k.forgetRestored(w.id)

@@ -51,13 +51,13 @@ func (s *Loop) act(a *abi.StepAction) {
 	case abi.DoSubscribe:
 		s.subscribe(a, u)
 	case abi.DoHistoric:
-		s.historic(a, u)
+		s.backfill(a, u)
 	case abi.DoUnsubscribe:
 		if r := s.relays[u]; r != nil && r.up {
 			delete(r.subs, a.ID)
 			delete(r.hists, a.ID)
 			s.progress(r)
-			s.perform(Tell{r.conn, session.Unsubscribe{ID: a.ID}})
+			s.perform(Execute{r.conn, session.Unsubscribe{ID: a.ID}})
 		}
 	}
 }
@@ -190,10 +190,10 @@ func (s *Loop) subscribe(a *abi.StepAction, u string) {
 	delete(r.hists, a.ID)
 	r.subs[a.ID] = &subRecord{serial: s.serial, filters: keep(a.Filters), count: len(a.Filters), live: a.Live, purpose: sub.Purpose}
 	s.progress(r)
-	s.perform(Tell{r.conn, sub})
+	s.perform(Execute{r.conn, sub})
 }
 
-func (s *Loop) historic(a *abi.StepAction, u string) {
+func (s *Loop) backfill(a *abi.StepAction, u string) {
 	refuse := func(why Refusal, class uint32, reason string) {
 		s.refuse(why)
 		s.answer(&abi.HistoricDone{Relay: a.Relay, ID: a.ID, Method: a.Method, Class: class, Reason: reason})
@@ -223,7 +223,7 @@ func (s *Loop) historic(a *abi.StepAction, u string) {
 	}
 	r.hists[a.ID] = record
 	s.progress(r)
-	s.perform(Tell{r.conn, &session.Fetch{
+	s.perform(Execute{r.conn, &session.Fetch{
 		ID: a.ID, Serial: s.serial, Filter: f, Method: a.Method, Purpose: a.Purpose, Page: int(min(a.Page, 1<<20)), Push: a.Push && s.cfg.AllowPush,
 		Holdings: a.Holdings,
 	}})

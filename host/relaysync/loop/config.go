@@ -44,8 +44,8 @@ type Health interface {
 	// relay.
 	Forget(relay string)
 
-	// Recall returns what is known of a relay, from before a restart too.
-	Recall(relay string, now int64) State
+	// Get returns what is known of a relay, from before a restart too.
+	Get(relay string, now int64) State
 
 	// Reset clears the failures of a relay. An attempt that is under way, and a
 	// connection that is up, go on.
@@ -72,7 +72,7 @@ const (
 // ConnResult is the result of an attempt or a connection.
 type ConnResult struct {
 	Outcome    Outcome
-	Took       int64  // of the attempt; of the connection, if it was up
+	Duration   int64  // of the attempt; of the connection, if it was up
 	Status     int    // of HTTP
 	Reason     string // what the relay or the network said; hostile text
 	Productive bool   // the connection was up and brought something
@@ -99,7 +99,7 @@ type State struct {
 	Wait     int64  // until the next attempt; while connected: until more is asked of the relay
 	Barred   bool   // dead, and not because it could not be reached for long
 	Reason   string // why, as the throttle says it
-	Ending   string // of Recall: how the latest attempt or connection ended; hostile text
+	LastEnd  string // of Recall: how the latest attempt or connection ended; hostile text
 }
 
 // Config has the operator's options.
@@ -120,10 +120,10 @@ type Deps struct {
 	Facts    Facts
 	Health   Health
 
-	// Ours reports whether the repository of a stored announcement is kept here: it
+	// Hosted reports whether the repository of a stored announcement is kept here: it
 	// lists this service, or this service archives it (GRASP-05). One whose announcement
 	// is held is always kept.
-	Ours func(a *rules.Announcement) (bool, error)
+	Hosted func(a *rules.Announcement) (bool, error)
 }
 
 // Limits bounds the work that a strategy can cause, and each relay in its session. Every
@@ -185,14 +185,14 @@ type Dial struct {
 	Relay        string
 	Capabilities abi.Capabilities // what is known of the relay
 	Inform       bool             // its NIP-11 document is to be read first; then see Merge
-	learnt       learnt
+	learnt       limitsSeen
 }
 
 // CloseConn ends an attempt or a connection. No input about it may follow.
 type CloseConn struct{ Conn ConnID }
 
-// Tell is a command for the session of a connection.
-type Tell struct {
+// Execute is a command for the session of a connection.
+type Execute struct {
 	Conn    ConnID
 	Command session.Command
 }
@@ -214,8 +214,8 @@ type Log struct {
 	Attrs   []any
 }
 
-// Measure is a change of the metrics of one relay.
-type Measure struct {
+// MetricChange is a change of the metrics of one relay.
+type MetricChange struct {
 	What  Measured
 	Relay string
 	Value int // of events, or 1 for yes
@@ -234,13 +234,13 @@ const (
 	MeasuredForgotten // the record of the relay was deleted
 )
 
-func (Dial) effect()      {}
-func (CloseConn) effect() {}
-func (Tell) effect()      {}
-func (Save) effect()      {}
-func (Resubmit) effect()  {}
-func (Log) effect()       {}
-func (Measure) effect()   {}
+func (Dial) effect()         {}
+func (CloseConn) effect()    {}
+func (Execute) effect()      {}
+func (Save) effect()         {}
+func (Resubmit) effect()     {}
+func (Log) effect()          {}
+func (MetricChange) effect() {}
 
 // Stats counts actions and failures of all relays. Counters only grow.
 type Stats struct {
@@ -278,7 +278,7 @@ type Opened struct {
 	Capabilities abi.Capabilities
 	Informed     bool   // the NIP-11 document was read
 	Version      string // what it says of itself there: another one may have other limits
-	Took         int64
+	Duration     int64
 }
 
 // Ended is an attempt that failed, or a connection that ended.

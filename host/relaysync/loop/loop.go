@@ -132,9 +132,9 @@ func (s *Loop) Stats() Stats {
 	return s.stats
 }
 
-// Mark returns the loop's position among the events accepted here. It is taken before an
+// Position returns the loop's position among the events accepted here. It is taken before an
 // event is decided, and comes back with its refusal.
-func (s *Loop) Mark() uint64 { return s.retries.Mark() }
+func (s *Loop) Position() uint64 { return s.retries.Position() }
 
 // Init returns the request with which a strategy begins: the first part of the world as
 // it is. The loop tells the rest. It is called by the strategy's Call.

@@ -145,7 +145,7 @@ func (n *network) start() {
 		limits.Relays = 10_000
 	}
 	l, err := loop.New(loop.Config{Own: []string{"own.example.com"}, Limits: limits}, loop.Deps{
-		Strategy: strategy, Facts: n, Health: n.health, Ours: func(a *rules.Announcement) (bool, error) {
+		Strategy: strategy, Facts: n, Health: n.health, Hosted: func(a *rules.Announcement) (bool, error) {
 			return a.ListsService(rules.Service{Host: "own.example.com"}), nil
 		},
 	})
@@ -224,7 +224,7 @@ func (n *network) keep(l *line) {
 
 func (n *network) effect(e loop.Effect) {
 	if n.quiet {
-	} else if tell, ok := e.(loop.Tell); ok {
+	} else if tell, ok := e.(loop.Execute); ok {
 		text, _ := json.Marshal(tell)
 		n.log = append(n.log, fmt.Sprintf("%d %s", n.now, text))
 	} else {
@@ -239,9 +239,9 @@ func (n *network) effect(e loop.Effect) {
 			n.keep(l)
 			delete(n.lines, e.Conn)
 		}
-	case loop.Tell:
+	case loop.Execute:
 		if l := n.lines[e.Conn]; l != nil {
-			l.session.Do(n.now, e.Command)
+			l.session.Execute(n.now, e.Command)
 			n.serve(l)
 		}
 	case loop.Save:
@@ -333,7 +333,7 @@ func (n *network) sessionEffect(l *line, e session.Effect) {
 					n.stored[a.Event.ID] = a.Event
 				}
 				n.known.Decided(a.Event.ID, v, nil)
-				l.session.Answered(n.now, session.Answer{Ticket: a.Ticket, Verdict: v, Mark: n.loop.Mark()})
+				l.session.Answered(n.now, session.Answer{Ticket: a.Ticket, Verdict: v, Position: n.loop.Position()})
 				n.serve(l)
 				n.turn()
 			})
@@ -350,9 +350,9 @@ func (n *network) sessionEffect(l *line, e session.Effect) {
 		l.session.Built(n.now, e.Ticket, set, outside, nil)
 	case session.Lookup:
 		l.session.Missing(n.now, e.Ticket, slices.DeleteFunc(slices.Clone(e.IDs), func(id host.ID) bool { return n.stored[id] != nil }), true)
-	case session.Tell:
+	case session.Notify:
 		n.loop.Report(n.now, l.remote.url, l.id, e.Report)
-	case session.End:
+	case session.Close:
 		n.end(l, loop.Ended{
 			Class: abi.ClassLost, Restart: e.Reason == session.EndRestart, Result: loop.ConnResult{Outcome: map[bool]loop.Outcome{true: loop.OutcomeProtocol, false: loop.OutcomeDisconnected}[e.Reason == session.EndViolations]},
 		})
@@ -515,7 +515,7 @@ func (h *health) Allow(string, int64) int64 { return 0 }
 func (h *health) Forget(string)             {}
 func (h *health) Reset(relay string)        { delete(h.failures, relay) }
 
-func (h *health) Recall(string, int64) loop.State { return loop.State{} }
+func (h *health) Get(string, int64) loop.State { return loop.State{} }
 
 func (h *health) Report(relay string, r loop.ConnResult, _ int64) loop.State {
 	if h.failures == nil {

@@ -10,10 +10,10 @@ import (
 
 // record is what is kept of a relay across restarts.
 type record struct {
-	LastConnected  int64  `json:"last_connected,omitempty"`
-	DisconnectedAt int64  `json:"disconnected_at,omitempty"`
-	Negentropy     uint32 `json:"negentropy,omitempty"`
-	Learnt         learnt `json:"learnt,omitzero"`
+	LastConnected  int64      `json:"last_connected,omitempty"`
+	DisconnectedAt int64      `json:"disconnected_at,omitempty"`
+	Negentropy     uint32     `json:"negentropy,omitempty"`
+	Learnt         limitsSeen `json:"learnt,omitzero"`
 }
 
 // load takes the records that were kept.

@@ -24,7 +24,7 @@ type relay struct {
 	last    ConnResult // of the latest attempt or connection
 
 	caps           abi.Capabilities
-	learnt         learnt
+	learnt         limitsSeen
 	informed       int64 // when its NIP-11 document was read; 0: never
 	lastConnected  int64
 	disconnectedAt int64
@@ -46,8 +46,8 @@ type relay struct {
 
 // newRelay returns the record of a relay as it is known from before.
 func (s *Loop) newRelay(url string) *relay {
-	st := s.deps.Health.Recall(url, s.clock)
-	return &relay{url: url, state: st, last: ConnResult{Reason: st.Ending}, subs: map[string]*subRecord{}, hists: map[string]*histRecord{}}
+	st := s.deps.Health.Get(url, s.clock)
+	return &relay{url: url, state: st, last: ConnResult{Reason: st.LastEnd}, subs: map[string]*subRecord{}, hists: map[string]*histRecord{}}
 }
 
 // subRecord is a subscription as far as the loop needs to know.
@@ -120,7 +120,7 @@ func (s *Loop) evict() bool {
 	delete(s.relays, oldest.url)
 	s.counts.add(oldest.counted, -1)
 	s.changed[oldest.url] = true
-	s.perform(Measure{What: MeasuredForgotten, Relay: oldest.url})
+	s.perform(MetricChange{What: MeasuredForgotten, Relay: oldest.url})
 	return true
 }
 
@@ -137,9 +137,9 @@ func (s *Loop) Up(now int64, url string, conn ConnID, o Opened) {
 		r.informed = s.clock
 		s.says(r, o.Version)
 	}
-	s.setState(r, s.deps.Health.Report(url, ConnResult{Outcome: OutcomeOK, Took: o.Took}, s.clock))
-	s.perform(Measure{What: MeasuredAttempt, Relay: url, Value: 1})
-	s.perform(Measure{What: MeasuredConnected, Relay: url, Value: 1})
+	s.setState(r, s.deps.Health.Report(url, ConnResult{Outcome: OutcomeOK, Duration: o.Duration}, s.clock))
+	s.perform(MetricChange{What: MeasuredAttempt, Relay: url, Value: 1})
+	s.perform(MetricChange{What: MeasuredConnected, Relay: url, Value: 1})
 	s.log(session.Info, "connected to a relay", "relay", url)
 	if r.lost {
 		long := 0
@@ -191,7 +191,7 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 	case e.Restart:
 		s.log(session.Info, "a relay takes less than it was asked for: connecting again", "relay", url, "subscriptions", r.caps.MaxSubscriptions)
 	case !wasUp:
-		s.perform(Measure{What: MeasuredAttempt, Relay: url})
+		s.perform(MetricChange{What: MeasuredAttempt, Relay: url})
 		s.log(session.Warn, "could not connect to a relay", "relay", url, "attempt", r.state.Failures, "again_in", Duration(r.state.Wait), "err", e.Result.Reason)
 	default:
 		s.log(session.Info, "a relay's connection ended", "relay", url, "reason", e.Result.Reason, "again_in", Duration(r.state.Wait))
@@ -223,7 +223,7 @@ func (s *Loop) isDown(r *relay) {
 	if r.up {
 		r.disconnectedAt = s.clock
 		s.changed[r.url] = true
-		s.perform(Measure{What: MeasuredConnected, Relay: r.url})
+		s.perform(MetricChange{What: MeasuredConnected, Relay: r.url})
 	}
 	r.conn, r.up, r.completeSince = 0, false, 0
 	clear(r.subs)
@@ -250,7 +250,7 @@ func (s *Loop) disconnectRelay(r *relay, why string) {
 func (s *Loop) setState(r *relay, st State) {
 	r.state = st
 	s.update(r)
-	s.perform(Measure{What: MeasuredState, Relay: r.url, State: st})
+	s.perform(MetricChange{What: MeasuredState, Relay: r.url, State: st})
 }
 
 // counts are numbers of relays.
@@ -322,7 +322,7 @@ func (s *Loop) dialAll() {
 		case r == nil:
 		case r.up:
 			r.proven = true
-			works := ConnResult{Outcome: OutcomeOK, Productive: true, Took: s.clock - r.since}
+			works := ConnResult{Outcome: OutcomeOK, Productive: true, Duration: s.clock - r.since}
 			s.setState(r, s.deps.Health.Report(r.url, works, s.clock))
 		default:
 			at, _ := slices.BinarySearchFunc(s.due, r, inOrder)
@@ -368,7 +368,7 @@ const informedFor = 6 * 60 * minute
 
 func (s *Loop) dial(r *relay) {
 	if r.learnt.At != 0 && s.clock-r.learnt.At > learntFor {
-		r.learnt = learnt{Version: r.learnt.Version}
+		r.learnt = limitsSeen{Version: r.learnt.Version}
 		r.informed = 0
 		r.caps.MaxSubscriptions, r.caps.MaxMessage = 0, 0
 	}
@@ -378,7 +378,7 @@ func (s *Loop) dial(r *relay) {
 	}
 	s.serial++
 	r.conn = ConnID(s.serial)
-	r.last.Took = 0
+	r.last.Duration = 0
 	s.update(r)
 	s.perform(Dial{Conn: r.conn, Relay: r.url, Capabilities: r.caps, Inform: !known, learnt: r.learnt})
 }

@@ -49,7 +49,7 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 		s.log(session.Info, "notice of a relay", "relay", r.url, "text", in.Input.Text)
 		s.step(&in.Input)
 	case *session.Refused:
-		s.refused(relay, in.Event, in.Mark)
+		s.refused(relay, in.Event, in.Position)
 	case *session.Limited:
 		s.limit(r, in.Reason)
 	case *session.Learnt:
@@ -62,7 +62,7 @@ func (s *Loop) gap(r *relay, purpose uint32, g session.Gap) {
 	if g.Events == 0 {
 		return
 	}
-	s.perform(Measure{What: MeasuredGap, Relay: r.url, Value: g.Events})
+	s.perform(MetricChange{What: MeasuredGap, Relay: r.url, Value: g.Events})
 	if purpose == abi.PurposeDaily {
 		s.log(session.Warn, "sustained sync gap: events found by the daily sync", "relay", r.url, "count", g.Events, "event", g.First)
 	} else {
@@ -75,7 +75,7 @@ func (s *Loop) limit(r *relay, reason string) {
 	st := s.deps.Health.Report(r.url, ConnResult{Outcome: OutcomeRateLimited, Reason: reason}, s.clock)
 	s.setState(r, st)
 	s.log(session.Warn, "a relay says that it is asked too much", "relay", r.url, "reason", reason, "again_in", Duration(st.Wait))
-	s.perform(Tell{r.conn, session.CoolDown{Until: s.clock + st.Wait}})
+	s.perform(Execute{r.conn, session.CoolDown{Until: s.clock + st.Wait}})
 }
 
 // refused keeps an event for another try.
@@ -102,11 +102,11 @@ func (s *Loop) retry() {
 
 // Retry is the result of a Resubmit.
 type Retry struct {
-	Event   *host.Event
-	Relay   string
-	Mark    uint64 // taken before it was decided
-	Refused bool
-	Failed  bool // the host failed
+	Event    *host.Event
+	Relay    string
+	Position uint64 // taken before it was decided
+	Refused  bool
+	Failed   bool // the host failed
 }
 
 // Retried handles the results of events that were submitted again.
@@ -118,7 +118,7 @@ func (s *Loop) Retried(now int64, list ...Retry) {
 		case r.Failed:
 			s.retries.Requeue(r.Event.ID)
 		case r.Refused:
-			s.refused(r.Relay, r.Event, r.Mark)
+			s.refused(r.Relay, r.Event, r.Position)
 		default:
 			s.retries.Forget(r.Event.ID)
 		}
@@ -200,17 +200,17 @@ func (m *missing) log(s *Loop) {
 	}
 }
 
-// learnt is what a relay showed of its limits beyond what it says of itself. It is kept
+// limitsSeen is what a relay showed of its limits beyond what it says of itself. It is kept
 // across restarts, and forgotten when the relay says that it is another version, or after
 // a while.
-type learnt struct {
+type limitsSeen struct {
 	Version       string `json:"version,omitempty"` // what the relay said of itself then
 	At            int64  `json:"at,omitempty"`      // when it was learnt last
 	Subscriptions uint32 `json:"subscriptions,omitempty"`
 	Message       uint32 `json:"message,omitempty"`
 	Fit           int    `json:"fit,omitempty"`  // bytes of the longest message that it answered
 	Over          int    `json:"over,omitempty"` // of the shortest upon which it hung up
-	drops         int    // connections in a row that ended so
+	disconnects   int    // connections in a row that ended so
 }
 
 // learntFor is how long that counts for a relay that does not say that it has changed, in
@@ -229,7 +229,7 @@ func (d *Dial) Merge(said abi.Capabilities, version string) abi.Capabilities {
 	return said
 }
 
-func (l *learnt) merge(caps *abi.Capabilities) {
+func (l *limitsSeen) merge(caps *abi.Capabilities) {
 	low := func(to *uint32, showed uint32) {
 		if showed != 0 && (*to == 0 || showed < *to) {
 			*to = showed
@@ -242,7 +242,7 @@ func (l *learnt) merge(caps *abi.Capabilities) {
 // says takes what a relay says of itself.
 func (s *Loop) says(r *relay, version string) {
 	if version != r.learnt.Version {
-		r.learnt = learnt{Version: version}
+		r.learnt = limitsSeen{Version: version}
 	}
 }
 
@@ -270,10 +270,10 @@ func (s *Loop) onEnded(r *relay, e *Ended) {
 		l.Over = 0
 	}
 	if e.Unanswered <= max(l.Fit, minMessage) || e.Restart {
-		l.drops = 0
+		l.disconnects = 0
 		return
 	}
-	if l.drops++; l.drops < 2 && l.Over == 0 {
+	if l.disconnects++; l.disconnects < 2 && l.Over == 0 {
 		return // that may have been chance
 	}
 	if l.Over == 0 || e.Unanswered < l.Over {

@@ -23,7 +23,7 @@ func (quiet) HeldBy(host.Filter) ([][]byte, error) { return nil, nil }
 func (quiet) Allow(string, int64) int64              { return 0 }
 func (quiet) Report(string, ConnResult, int64) State { return State{} }
 func (quiet) Forget(string)                          {}
-func (quiet) Recall(string, int64) State             { return State{} }
+func (quiet) Get(string, int64) State                { return State{} }
 func (quiet) Reset(string)                           {}
 
 // Connections after one that was lost are counted by how long the relay was away; not the
@@ -32,7 +32,7 @@ func TestReconnections(t *testing.T) {
 	const url = "wss://relay.example.com"
 	s, err := New(Config{Bootstrap: []string{url}, Limits: Limits{
 		Connections: 1, Dials: 1, Relays: 1, Answers: 1, Actions: 1, AnswerBytes: 1, FailTime: 1, SaveEvery: 1 << 40, Retry: retry.DefaultLimits,
-	}}, Deps{Strategy: quiet{}, Facts: quiet{}, Health: quiet{}, Ours: func(*rules.Announcement) (bool, error) { return false, nil }})
+	}}, Deps{Strategy: quiet{}, Facts: quiet{}, Health: quiet{}, Hosted: func(*rules.Announcement) (bool, error) { return false, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func (s *Loop) consider(e *host.Event, level uint32) error {
 		return nil
 	}
 	if level == abi.SyncLevelFull {
-		if ours, err := s.deps.Ours(a); err != nil || !ours {
+		if ours, err := s.deps.Hosted(a); err != nil || !ours {
 			return err
 		}
 	}
@@ -263,7 +263,7 @@ func Followed(k *known.Set, now int64, removed []*host.Event, held []host.HeldCh
 	list := make([]Change, 0, len(removed)+len(held))
 	for _, e := range removed {
 		// Other relays may have it for long, and every comparison would find it again.
-		k.Outdate(e, now)
+		k.Exclude(e, now)
 		list = append(list, Change{Event: e, Kind: Removed})
 	}
 	for _, h := range held {

@@ -20,14 +20,14 @@ import (
 type Digest struct {
 	ID        host.ID
 	CreatedAt int64
-	author    mark
+	author    symbol
 	kind      host.Kind
 	tags      []tagMark // sorted; the first of those with a single letter
 }
 
 type tagMark struct {
 	name  byte
-	value mark
+	value symbol
 }
 
 func (a tagMark) compare(b tagMark) int {
@@ -59,7 +59,7 @@ func (h Hash) Digest(e *host.Event) Digest {
 // Matcher is a filter as hashes of its values. A nil list is no condition.
 type Matcher struct {
 	ids          []host.ID // sorted
-	authors      []mark    // sorted
+	authors      []symbol  // sorted
 	kinds        []host.Kind
 	tags         []tagMatcher
 	since, until *int64
@@ -68,8 +68,8 @@ type Matcher struct {
 // tagMatcher is a condition on the values of a tag, or of any of some tags.
 type tagMatcher struct {
 	names  [maxNames]byte
-	count  uint8  // of them
-	values []mark // sorted
+	count  uint8    // of them
+	values []symbol // sorted
 }
 
 const maxNames = 7
@@ -87,14 +87,14 @@ func (h Hash) Matchers(filters []host.Filter) []Matcher {
 			slices.SortFunc(m.ids, compareIDs)
 		}
 		if f.Authors != nil {
-			m.authors = make([]mark, len(f.Authors))
+			m.authors = make([]symbol, len(f.Authors))
 			for j := range f.Authors {
 				m.authors[j] = sum(h, f.Authors[j][:])
 			}
 			slices.Sort(m.authors)
 		}
 		for _, t := range f.Tags {
-			values := make([]mark, len(t.Values))
+			values := make([]symbol, len(t.Values))
 			for j, v := range t.Values {
 				values[j] = sum(h, v)
 			}
@@ -173,7 +173,7 @@ func (t *tagMatcher) matches(d *Digest) bool {
 	return false
 }
 
-func has(list []mark, v mark) bool {
+func has(list []symbol, v symbol) bool {
 	_, ok := slices.BinarySearch(list, v)
 	return ok
 }
@@ -196,10 +196,10 @@ type Hash struct{ k0, k1 uint64 }
 // texts.
 func NewHash(k0, k1 uint64) Hash { return Hash{k0, k1} }
 
-// mark stands for a text.
-type mark uint32
+// symbol stands for a text.
+type symbol uint32
 
-func sum[T string | []byte](h Hash, b T) mark {
+func sum[T string | []byte](h Hash, b T) symbol {
 	v0, v1 := h.k0^0x736f6d6570736575, h.k1^0x646f72616e646f6d
 	v2, v3 := h.k0^0x6c7967656e657261, h.k1^0x7465646279746573
 	round := func() {
@@ -233,7 +233,7 @@ func sum[T string | []byte](h Hash, b T) mark {
 	round()
 	round()
 	v0 ^= v1 ^ v2 ^ v3
-	return mark(v0 ^ v0>>32)
+	return symbol(v0 ^ v0>>32)
 }
 
 // Append appends the digest as bytes, for [Decode] with the same key.
@@ -261,7 +261,7 @@ func Decode(b []byte) (d Digest, rest []byte, ok bool) {
 		return d, nil, false
 	}
 	b = b[n:]
-	d.CreatedAt, d.author, d.kind = at, mark(binary.BigEndian.Uint32(b)), host.Kind(binary.BigEndian.Uint16(b[4:]))
+	d.CreatedAt, d.author, d.kind = at, symbol(binary.BigEndian.Uint32(b)), host.Kind(binary.BigEndian.Uint16(b[4:]))
 	b = b[6:]
 	const size = 5
 	count, n := binary.Uvarint(b)
@@ -273,7 +273,7 @@ func Decode(b []byte) (d Digest, rest []byte, ok bool) {
 		d.tags = make([]tagMark, count)
 	}
 	for i := range d.tags {
-		d.tags[i] = tagMark{b[0], mark(binary.BigEndian.Uint32(b[1:]))}
+		d.tags[i] = tagMark{b[0], symbol(binary.BigEndian.Uint32(b[1:]))}
 		b = b[size:]
 	}
 	return d, b, slices.IsSortedFunc(d.tags, tagMark.compare)

@@ -120,7 +120,7 @@ func TestMatchersJoin(t *testing.T) {
 
 // The hash is SipHash-1-3 of the text, whatever its length, folded to 32 bits.
 func TestHash(t *testing.T) {
-	seen := map[mark]string{}
+	seen := map[symbol]string{}
 	text := ""
 	for range 200 {
 		got := sum(hash, text)

@@ -46,44 +46,44 @@ var DefaultLimits = Limits{Events: 20_000, Bytes: 32 << 20, Age: 3600, Tries: 20
 
 // Set holds events that were refused.
 type Set struct {
-	limits  Limits
-	entries map[host.ID]*entry
-	waiting map[key][]*entry
-	sources map[string]*list.List // of *entry, oldest first; none is empty
-	order   *list.List            // of *entry, oldest first, but for those that are dated
-	dated   heap.Heap[*entry]     // those whose time has not come
-	due     *list.List            // of *entry that are to be decided once more, in that order
-	bytes   int
-	count   uint64 // entries so far
-	recent  recent
+	limits    Limits
+	entries   map[host.ID]*entry
+	waiting   map[key][]*entry
+	sources   map[string]*list.List // of *entry, oldest first; none is empty
+	order     *list.List            // of *entry, oldest first, but for those that are dated
+	scheduled heap.Heap[*entry]     // those whose time has not come
+	due       *list.List            // of *entry that are to be decided once more, in that order
+	bytes     int
+	count     uint64 // entries so far
+	recent    recent
 }
 
 type entry struct {
-	number uint64 // in the order of coming
-	event  *host.Event
-	source string
-	since  int64
-	tries  int
-	out    bool // due, or taken and not answered yet
-	again  bool // its time came while it was out
-	keys   []key
-	mine   *list.Element // in sources
-	all    *list.Element // in order; nil if it is dated
-	place  int           // in dated
-	due    *list.Element // in due; nil if it is not
+	number    uint64 // in the order of coming
+	event     *host.Event
+	source    string
+	since     int64
+	tries     int
+	out       bool // due, or taken and not answered yet
+	again     bool // its time came while it was out
+	keys      []key
+	mine      *list.Element // in sources
+	all       *list.Element // in order; nil if it is dated
+	heapIndex int           // in dated
+	due       *list.Element // in due; nil if it is not
 }
 
 // New returns an empty set.
 func New(l Limits) *Set {
 	return &Set{
-		limits:  l,
-		entries: make(map[host.ID]*entry),
-		waiting: make(map[key][]*entry),
-		sources: make(map[string]*list.List),
-		order:   list.New(),
-		due:     list.New(),
-		recent:  newRecent(),
-		dated:   heap.New(func(a, b *entry) bool { return a.event.CreatedAt < b.event.CreatedAt }, func(x *entry, place int) { x.place = place }),
+		limits:    l,
+		entries:   make(map[host.ID]*entry),
+		waiting:   make(map[key][]*entry),
+		sources:   make(map[string]*list.List),
+		order:     list.New(),
+		due:       list.New(),
+		recent:    newRecent(),
+		scheduled: heap.New(func(a, b *entry) bool { return a.event.CreatedAt < b.event.CreatedAt }, func(x *entry, place int) { x.heapIndex = place }),
 	}
 }
 
@@ -93,9 +93,9 @@ type Retry struct {
 	Source string // from which it came first
 }
 
-// Mark returns the set's position among accepted events. It is taken before an event is
+// Position returns the set's position among accepted events. It is taken before an event is
 // decided, or at any time before that.
-func (s *Set) Mark() uint64 { return s.recent.count }
+func (s *Set) Position() uint64 { return s.recent.count }
 
 // Len returns the number of events in the set.
 func (s *Set) Len() int { return len(s.entries) }
@@ -123,7 +123,7 @@ func (s *Set) Add(e *host.Event, source string, mark uint64, now int64) {
 	x.out = false
 	if x.tries == s.limits.Tries {
 		if x.all != nil {
-			s.drop(x)
+			s.remove(x)
 		} // else it is tried again at its time
 		return
 	}
@@ -133,7 +133,7 @@ func (s *Set) Add(e *host.Event, source string, mark uint64, now int64) {
 		return
 	}
 	for _, k := range x.keys {
-		if s.recent.after(k, mark) {
+		if s.recent.arrivedAfter(k, mark) {
 			s.schedule(x)
 			return
 		}
@@ -165,7 +165,7 @@ func (s *Set) Dequeue() { s.due.Remove(s.due.Front()).(*entry).due = nil }
 
 // TryAll makes all events due, oldest first, after a change of policies.
 func (s *Set) TryAll() {
-	all := slices.Clone(s.dated.Items())
+	all := slices.Clone(s.scheduled.Items())
 	for at := s.order.Front(); at != nil; at = at.Next() {
 		all = append(all, at.Value.(*entry))
 	}
@@ -179,7 +179,7 @@ func (s *Set) TryAll() {
 // first.
 func (s *Set) Arrived(e *host.Event) {
 	if x := s.entries[e.ID]; x != nil {
-		s.drop(x)
+		s.remove(x)
 	}
 	s.recent.begin()
 	var found []*entry
@@ -204,15 +204,15 @@ func (s *Set) Requeue(id host.ID) {
 // Forget removes an event, for it is known here.
 func (s *Set) Forget(id host.ID) {
 	if x := s.entries[id]; x != nil {
-		s.drop(x)
+		s.remove(x)
 	}
 }
 
 // Expire removes events that are too old, and makes those due that were dated ahead and
 // whose time has come.
 func (s *Set) Expire(now int64) {
-	for s.dated.Len() > 0 && s.dated.Top().event.CreatedAt <= now {
-		x := s.dated.Pop()
+	for s.scheduled.Len() > 0 && s.scheduled.Top().event.CreatedAt <= now {
+		x := s.scheduled.Pop()
 		// From now on it is as one that has come now.
 		x.since, x.all = now, s.order.PushBack(x)
 		if x.tries = 0; x.out {
@@ -226,13 +226,13 @@ func (s *Set) Expire(now int64) {
 		if now-x.since < s.limits.Age {
 			return
 		}
-		s.drop(x)
+		s.remove(x)
 	}
 }
 
 func (s *Set) insert(x *entry, ahead bool) {
 	for len(s.entries) > 0 && (len(s.entries) >= s.limits.Events || s.bytes+len(x.event.JSON) > s.limits.Bytes) {
-		s.drop(s.largest().Front().Value.(*entry))
+		s.remove(s.largest().Front().Value.(*entry))
 	}
 	s.count++
 	x.number = s.count
@@ -248,7 +248,7 @@ func (s *Set) insert(x *entry, ahead bool) {
 	}
 	x.mine = mine.PushBack(x)
 	if ahead {
-		s.dated.Push(x)
+		s.scheduled.Push(x)
 	} else {
 		x.all = s.order.PushBack(x)
 	}
@@ -264,13 +264,13 @@ func (s *Set) largest() (limit *list.List) {
 	return limit
 }
 
-func (s *Set) drop(x *entry) {
+func (s *Set) remove(x *entry) {
 	delete(s.entries, x.event.ID)
 	s.bytes -= len(x.event.JSON)
 	if x.all != nil {
 		s.order.Remove(x.all)
 	} else {
-		s.dated.Remove(x.place)
+		s.scheduled.Remove(x.heapIndex)
 	}
 	if x.due != nil {
 		s.due.Remove(x.due)
@@ -426,7 +426,7 @@ func (r *recent) add(k key) {
 	r.last[k] = r.count
 }
 
-// after reports whether a key arrived after the mark, as far as is known.
-func (r *recent) after(k key, mark uint64) bool {
+// arrivedAfter reports whether a key arrived after the mark, as far as is known.
+func (r *recent) arrivedAfter(k key, mark uint64) bool {
 	return r.last[k] > mark || mark < r.complete
 }

@@ -62,7 +62,7 @@ func TestManyMaintainers(t *testing.T) {
 		comment.Tags = append(comment.Tags, host.Tag{"A", address.String()})
 		announcements = append(announcements, a)
 	}
-	if add(s, comment, s.Mark()) {
+	if add(s, comment, s.Position()) {
 		t.Error("it is tried at once")
 	}
 	for range 2 {
@@ -70,7 +70,7 @@ func TestManyMaintainers(t *testing.T) {
 			if got := arrive(s, a); got != "2" {
 				t.Errorf("%q is tried again", got)
 			}
-			add(s, comment, s.Mark())
+			add(s, comment, s.Position())
 		}
 	}
 	if got := arrive(s, root); got != "2" {
@@ -88,7 +88,7 @@ func TestChain(t *testing.T) {
 	comment := event(3, 1111, host.Tag{"E", issue.ID.String()}, host.Tag{"A", address.String()})
 	stranger := event(4, 1, host.Tag{"e", host.ID{99}.String()})
 	for _, e := range []*host.Event{comment, issue, stranger} {
-		if add(s, e, s.Mark()) {
+		if add(s, e, s.Position()) {
 			t.Errorf("event %d is tried although nothing arrived", e.ID[0])
 		}
 	}
@@ -96,7 +96,7 @@ func TestChain(t *testing.T) {
 		t.Fatalf("the announcement brings in %q", got)
 	}
 	// The comment is decided before the issue is stored.
-	if add(s, comment, s.Mark()) {
+	if add(s, comment, s.Position()) {
 		t.Error("tried once more for nothing")
 	}
 	if got := arrive(s, issue); got != "3" {
@@ -129,7 +129,7 @@ func TestKeys(t *testing.T) {
 		"a note of the same author": {by(9, event(2, 1)), by(9, event(3, 1621)), false},
 	} {
 		s := New(DefaultLimits)
-		s.Add(tt.refused, "one", s.Mark(), now)
+		s.Add(tt.refused, "one", s.Position(), now)
 		if got := arrive(s, tt.arrives) != ""; got != tt.want {
 			t.Errorf("%s: tried %v", name, got)
 		}
@@ -142,16 +142,16 @@ func TestMark(t *testing.T) {
 	s := New(DefaultLimits)
 	root := event(1, 1621)
 	reply := event(2, 1, host.Tag{"e", root.ID.String()})
-	mark := s.Mark()
+	mark := s.Position()
 	s.Arrived(root)
 	if !add(s, reply, mark) {
 		t.Error("what arrived in between was missed")
 	}
-	if add(s, reply, s.Mark()) {
+	if add(s, reply, s.Position()) {
 		t.Error("tried for what it was decided with")
 	}
 	// Longer ago than is remembered: tried to be sure.
-	mark = s.Mark()
+	mark = s.Position()
 	for i := range recentKeys {
 		s.Arrived(&host.Event{ID: host.ID{3, byte(i), byte(i >> 8)}, Kind: 1})
 	}
@@ -164,7 +164,7 @@ func TestTries(t *testing.T) {
 	s := New(Limits{Events: 10, Bytes: 1 << 20, Age: 100, Tries: 2})
 	root := event(1, 1621)
 	reply := event(2, 1, host.Tag{"e", root.ID.String()})
-	s.Add(reply, "one", s.Mark(), now)
+	s.Add(reply, "one", s.Position(), now)
 	for i, want := range []string{"2", "2", ""} {
 		if got := arrive(s, root); got != want {
 			t.Fatalf("arrival %d: %q", i, got)
@@ -172,14 +172,14 @@ func TestTries(t *testing.T) {
 		if got := arrive(s, root); got != "" {
 			t.Fatalf("given out twice: %q", got)
 		}
-		s.Add(reply, "one", s.Mark(), now)
+		s.Add(reply, "one", s.Position(), now)
 	}
 	if s.Len() > 1 {
 		t.Errorf("%d events", s.Len())
 	}
 	// A try that could not be made does not count.
 	s = New(Limits{Events: 10, Bytes: 1 << 20, Age: 100, Tries: 1})
-	s.Add(reply, "one", s.Mark(), now)
+	s.Add(reply, "one", s.Position(), now)
 	for range 3 {
 		if got := arrive(s, root); got != "2" {
 			t.Fatalf("%q", got)
@@ -193,9 +193,9 @@ func TestDue(t *testing.T) {
 	s := New(DefaultLimits)
 	root := event(1, 1621)
 	for n := range byte(5) {
-		s.Add(event(10+n, 1, host.Tag{"e", root.ID.String()}), "one", s.Mark(), now)
+		s.Add(event(10+n, 1, host.Tag{"e", root.ID.String()}), "one", s.Position(), now)
 	}
-	mark := s.Mark()
+	mark := s.Position()
 	s.Arrived(root)
 	s.Arrived(root)
 	s.Add(event(11, 1, host.Tag{"e", root.ID.String()}), "two", mark, now) // another copy
@@ -208,7 +208,7 @@ func TestDue(t *testing.T) {
 		t.Error("tried while they are decided")
 	}
 	for n := range byte(5) {
-		s.Add(event(10+n, 1, host.Tag{"e", root.ID.String()}), "one", s.Mark(), now)
+		s.Add(event(10+n, 1, host.Tag{"e", root.ID.String()}), "one", s.Position(), now)
 	}
 	if s.TryAll(); due(s) != "10 11 12 14 13" {
 		t.Error("not all are tried")
@@ -227,16 +227,16 @@ func TestDated(t *testing.T) {
 	}
 	soon, later, never := dated(1, now+2*hour), dated(2, now+5*hour), dated(3, now+25*hour)
 	for _, e := range []*host.Event{later, soon, never} {
-		if add(s, e, s.Mark()) {
+		if add(s, e, s.Position()) {
 			t.Errorf("event %d is tried at once", e.ID[0])
 		}
 	}
 	// What it names arrives: it is tried as often as others, and stays.
 	for range 3 {
 		arrive(s, event(9, 1))
-		s.Add(soon, "one", s.Mark(), now)
-		s.Add(later, "one", s.Mark(), now)
-		s.Add(never, "one", s.Mark(), now)
+		s.Add(soon, "one", s.Position(), now)
+		s.Add(later, "one", s.Position(), now)
+		s.Add(never, "one", s.Position(), now)
 	}
 	at := func(time int64) string {
 		s.Expire(time)
@@ -251,7 +251,7 @@ func TestDated(t *testing.T) {
 		}
 	}
 	// Refused again, it is one as all others.
-	s.Add(later, "one", s.Mark(), now+6*hour)
+	s.Add(later, "one", s.Position(), now+6*hour)
 	if at(now+7*hour) != "" || s.Len() != 0 {
 		t.Errorf("%d events are left", s.Len())
 	}
@@ -262,7 +262,7 @@ func TestDatedMeanwhile(t *testing.T) {
 	s := New(Limits{Events: 10, Bytes: 1 << 20, Age: 100, Tries: 2, Ahead: 1000})
 	e := event(1, 1, host.Tag{"e", host.ID{9}.String()})
 	e.CreatedAt = now + 10
-	add(s, e, s.Mark())
+	add(s, e, s.Position())
 	if got := arrive(s, event(9, 1)); got != "1" {
 		t.Fatalf("tried: %q", got)
 	}
@@ -270,7 +270,7 @@ func TestDatedMeanwhile(t *testing.T) {
 	if got := due(s); got != "" {
 		t.Fatalf("tried twice at once: %q", got)
 	}
-	s.Add(e, "one", s.Mark(), now+11)
+	s.Add(e, "one", s.Position(), now+11)
 	if got := due(s); got != "1" {
 		t.Errorf("after its time: %q", got)
 	}
@@ -280,10 +280,10 @@ func TestDatedMeanwhile(t *testing.T) {
 func TestRoom(t *testing.T) {
 	s := New(Limits{Events: 10, Bytes: 1 << 20, Age: 100, Tries: 3})
 	for n := range byte(3) {
-		s.Add(event(1+n, 1), "good", s.Mark(), now)
+		s.Add(event(1+n, 1), "good", s.Position(), now)
 	}
 	for n := range byte(200) {
-		s.Add(event(50+n, 1), "bad", s.Mark(), now)
+		s.Add(event(50+n, 1), "bad", s.Position(), now)
 	}
 	if s.Len() != 10 {
 		t.Errorf("%d events", s.Len())
@@ -323,7 +323,7 @@ func TestBooks(t *testing.T) {
 		case 7:
 			s.TryAll()
 		case 0, 1:
-			s.Add(e, fmt.Sprint(r.IntN(3)), s.Mark(), at)
+			s.Add(e, fmt.Sprint(r.IntN(3)), s.Position(), at)
 		case 2:
 			s.Arrived(e)
 		case 3:
@@ -352,12 +352,12 @@ func TestBooks(t *testing.T) {
 		for _, l := range s.sources {
 			mine += l.Len()
 		}
-		for i, x := range s.dated.Items() {
-			if x.place != i || x.all != nil || s.entries[x.event.ID] != x || s.dated.Top().event.CreatedAt > x.event.CreatedAt {
+		for i, x := range s.scheduled.Items() {
+			if x.heapIndex != i || x.all != nil || s.entries[x.event.ID] != x || s.scheduled.Top().event.CreatedAt > x.event.CreatedAt {
 				t.Fatalf("entry %d of those that are dated ahead is wrong", i)
 			}
 		}
-		if s.Len() > 8 || s.Bytes() > 4000 || bytes != s.Bytes() || keys != 0 || mine != s.Len() || s.order.Len()+s.dated.Len() != s.Len() || due != s.due.Len() {
+		if s.Len() > 8 || s.Bytes() > 4000 || bytes != s.Bytes() || keys != 0 || mine != s.Len() || s.order.Len()+s.scheduled.Len() != s.Len() || due != s.due.Len() {
 			t.Fatalf("%d events, %d bytes (%d), %d keys too many, %d of sources, %d due (%d)", s.Len(), s.Bytes(), bytes, keys, mine, due, s.due.Len())
 		}
 	}

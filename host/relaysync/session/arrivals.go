@@ -9,20 +9,20 @@ import (
 
 // arrivals are the events that have come and that the pipeline has not answered.
 type arrivals struct {
-	batch []Arrival // that are not submitted yet
-	open  map[uint64]arrival
+	batch []ReceivedEvent // that are not submitted yet
+	open  map[uint64]queuedEvent
 	count int // events that are under way
 	bytes int // of their texts
 }
 
-// arrival is one of them.
-type arrival struct {
+// queuedEvent is one of them.
+type queuedEvent struct {
 	event   *host.Event
 	request *request
 	stored  bool // it came before the end of stored events
 }
 
-func newArrivals() arrivals { return arrivals{open: make(map[uint64]arrival)} }
+func newArrivals() arrivals { return arrivals{open: make(map[uint64]queuedEvent)} }
 
 // batchEvents is the largest number of events in one Submit.
 const batchEvents = 128
@@ -36,10 +36,10 @@ func (s *Session) onEvent(e *host.Event, r *request) {
 		r.inFlight++
 	}
 	t := s.ticket()
-	a.open[t] = arrival{e, r, stored}
+	a.open[t] = queuedEvent{e, r, stored}
 	a.count++
 	a.bytes += len(e.JSON)
-	a.batch = append(a.batch, Arrival{t, e, r.purpose})
+	a.batch = append(a.batch, ReceivedEvent{t, e, r.purpose})
 	if len(a.batch) >= batchEvents {
 		s.flush()
 	}
@@ -66,7 +66,7 @@ func (s *Session) Answered(now int64, answer Answer) {
 	s.arrivals.count--
 	s.arrivals.bytes -= len(a.event.JSON)
 	e, r, v := a.event, a.request, answer.Verdict
-	switch answer.Fate {
+	switch answer.Outcome {
 	case Here, Copied:
 		s.stats.Dropped[DropKnown]++
 	case Failed:
@@ -79,7 +79,7 @@ func (s *Session) Answered(now int64, answer Answer) {
 	if a.stored {
 		r.inFlight--
 	}
-	s.settle(r)
+	s.completeIfDue(r)
 }
 
 // decided takes the verdict of the pipeline.
@@ -98,7 +98,7 @@ func (s *Session) decided(e *host.Event, r *request, v host.Verdict, answer *Ans
 	case host.Duplicate, host.Replaced:
 		// An older version of something is not stored, but compared as if it were.
 		if c := e.Kind.Class(); c == host.Replaceable || c == host.Addressable {
-			s.cfg.Known.Outdate(e, s.seconds())
+			s.cfg.Known.Exclude(e, s.seconds())
 		}
 	case host.Relayed:
 	default:
@@ -112,7 +112,7 @@ func (s *Session) decided(e *host.Event, r *request, v host.Verdict, answer *Ans
 			return
 		}
 		s.cfg.Known.Refuse(e, s.seconds(), answer.Generation)
-		s.tell(&Refused{e, answer.Mark})
+		s.notify(&Refused{e, answer.Position})
 	}
 }
 

@@ -114,7 +114,7 @@ func (s *Session) unproven(reason string) {
 	a.blocked = nil
 	for _, id := range blocked {
 		if r := s.requests[id]; r != nil {
-			s.drop(r)
+			s.removeRequest(r)
 			r.owner.refused(s, r, abi.ClassAuthRequired, reason)
 		} else if n := s.negs[id]; n != nil {
 			n.fetch.noNegentropy(s, abi.ClassAuthRequired, reason, false)

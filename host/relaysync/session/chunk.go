@@ -13,7 +13,7 @@ import (
 type chunk struct {
 	by      *reconciliation
 	ids     []host.ID
-	left    map[host.ID]struct{} // that have not come
+	missing map[host.ID]struct{} // that have not come
 	request *request             // nil while the ids are looked up
 	awaited []awaiting
 }
@@ -48,9 +48,9 @@ func (n *reconciliation) more(s *Session) {
 		return
 	}
 	switch {
-	case n.again && n.sessions < l.Rounds && h.result.events+n.alreadyLocal > n.before:
+	case n.incomplete && n.sessions < l.Rounds && h.result.events+n.alreadyLocal > n.before:
 		n.open(s)
-	case n.again:
+	case n.incomplete:
 		h.result.lack(abi.ClassTooMuch, "the relay names events that it does not have")
 		h.finish(s)
 	case h.cmd.Push && len(n.push.have) > 0:
@@ -130,14 +130,14 @@ func (s *Session) Missing(now int64, ticket uint64, missing []host.ID, ok bool) 
 		}
 	}
 	if len(k.ids) == 0 {
-		k.end(s)
+		k.finish(s)
 		k.by.more(s)
 		k.wake(s)
 		return
 	}
-	k.left = make(map[host.ID]struct{}, len(k.ids))
+	k.missing = make(map[host.ID]struct{}, len(k.ids))
 	for _, id := range k.ids {
-		k.left[id] = struct{}{}
+		k.missing[id] = struct{}{}
 	}
 	// The filter's own conditions hold for these events too: a relay could name any
 	// ids, to have us fetch what nobody asked for.
@@ -148,10 +148,10 @@ func (s *Session) Missing(now int64, ticket uint64, missing []host.ID, ok bool) 
 }
 
 func (k *chunk) saw(_ *request, d *match.Digest) bool {
-	if _, ok := k.left[d.ID]; !ok {
+	if _, ok := k.missing[d.ID]; !ok {
 		return false
 	}
-	delete(k.left, d.ID)
+	delete(k.missing, d.ID)
 	return true
 }
 
@@ -159,8 +159,8 @@ func (k *chunk) complete(s *Session, r *request) {
 	n := k.by
 	s.closeRequest(r)
 	n.fetch.result.add(r)
-	k.end(s)
-	if len(k.left) > 0 && len(k.left) < len(k.ids) {
+	k.finish(s)
+	if len(k.missing) > 0 && len(k.missing) < len(k.ids) {
 		// The relay gives fewer in one answer than it was asked for.
 		n.need = append(n.need, k.remaining()...)
 	}
@@ -172,7 +172,7 @@ func (k *chunk) complete(s *Session, r *request) {
 // for.
 func (k *chunk) remaining() (ids []host.ID) {
 	for _, id := range k.ids {
-		if _, ok := k.left[id]; ok {
+		if _, ok := k.missing[id]; ok {
 			ids = append(ids, id)
 		}
 	}
@@ -188,8 +188,8 @@ func (k *chunk) forget(s *Session) {
 	}
 }
 
-// end takes the chunk out of those in flight.
-func (k *chunk) end(s *Session) {
+// finish takes the chunk out of those in flight.
+func (k *chunk) finish(s *Session) {
 	k.forget(s)
 	k.by.chunks = slices.DeleteFunc(k.by.chunks, func(o *chunk) bool { return o == k })
 }
@@ -209,7 +209,7 @@ func (k *chunk) wake(s *Session) {
 
 // abandon ends a chunk whose fetch has ended.
 func (k *chunk) abandon(s *Session) {
-	k.end(s)
+	k.finish(s)
 	if k.request != nil {
 		s.closeRequest(k.request)
 	}
@@ -219,7 +219,7 @@ func (k *chunk) abandon(s *Session) {
 func (k *chunk) refused(s *Session, r *request, class uint32, reason string) {
 	n := k.by
 	n.fetch.result.add(r)
-	k.end(s)
+	k.finish(s)
 	if left := k.remaining(); class == abi.ClassTooMuch && len(left) > 1 && len(left) == len(k.ids) && !n.ended {
 		// The message was too large.
 		n.chunkLimit = max(1, len(left)/2)
@@ -229,8 +229,8 @@ func (k *chunk) refused(s *Session, r *request, class uint32, reason string) {
 		return
 	}
 	n.fetch.result.lack(class, reason)
-	n.need, n.again, n.compared = nil, false, true
-	n.hangUp(s)
+	n.need, n.incomplete, n.compared = nil, false, true
+	n.closeRequest(s)
 	if len(n.chunks) == 0 && !n.ended {
 		n.fetch.finish(s)
 	}

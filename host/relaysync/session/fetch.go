@@ -41,7 +41,7 @@ func (s *Session) fetch(cmd *Fetch) {
 	s.unsubscribe(cmd.ID)
 	s.pace.prune(s.limits)
 	if len(s.pace.waiting) >= s.limits.Waiting {
-		s.tell(&Done{Serial: cmd.Serial, Input: abi.HistoricDone{
+		s.notify(&Done{Serial: cmd.Serial, Input: abi.HistoricDone{
 			Relay: s.relay, ID: cmd.ID, Method: cmd.Method, Class: abi.ClassLimit, Reason: "too many historics wait for this relay",
 		}})
 		return
@@ -184,7 +184,7 @@ func (h *fetch) finish(s *Session) {
 	r := &h.result
 	s.debug("past events fetched", "relay", s.relay, "id", h.cmd.ID, "source", SourceOf(h.cmd.Purpose), "events", r.events, "new", r.fresh,
 		"stored", r.kept, "rounds", r.rounds, "complete", !r.partial, "reason", r.reason)
-	s.tell(&Done{
+	s.notify(&Done{
 		Serial: h.cmd.Serial,
 		Input: abi.HistoricDone{
 			Relay: s.relay, ID: h.cmd.ID, Method: method, Complete: !r.partial, Class: r.class, Reason: r.reason,
@@ -204,13 +204,13 @@ func (h *fetch) finish(s *Session) {
 // by the values of the filter. A small page of one second is taken for all there is, unless
 // another page shows that the relay gives no more in one answer.
 type pages struct {
-	request  *request             // that is open; nil: none is
-	until    *int64               // of the next page
-	boundary map[host.ID]struct{} // seen events of that second
-	biggest  int                  // events of the largest answer so far: the relay can give that many
-	last     int                  // events of the page before
-	cut      int                  // events of a page after which more came: the relay's limit of an answer; 0: there was none
-	total    int                  // events so far, for a filter with a limit
+	request     *request             // that is open; nil: none is
+	until       *int64               // of the next page
+	boundary    map[host.ID]struct{} // seen events of that second
+	biggest     int                  // events of the largest answer so far: the relay can give that many
+	last        int                  // events of the page before
+	answerLimit int                  // events of a page after which more came: the relay's limit of an answer; 0: there was none
+	total       int                  // events so far, for a filter with a limit
 
 	dense          []host.Filter // parts of one second that are still to be asked for
 	second         int64         // that they are of
@@ -315,7 +315,7 @@ func (p *page) complete(s *Session, r *request) {
 		return
 	default:
 		if ps.last > 0 && p.unseen > 0 {
-			ps.cut = ps.last
+			ps.answerLimit = ps.last
 		}
 		if ps.maybeTruncated {
 			ps.maybeTruncated = false
@@ -368,7 +368,7 @@ func (p *page) oneSecond() {
 		ps.dense = []host.Filter{f}
 		return
 	}
-	if one, two, ok := split(f); ok && (n >= denseFrom || ps.cut > 1 && n >= ps.cut) {
+	if one, two, ok := split(f); ok && (n >= denseFrom || ps.answerLimit > 1 && n >= ps.answerLimit) {
 		ps.dense = []host.Filter{one, two}
 		return
 	}

@@ -229,7 +229,7 @@ func TestRateLimitedFetch(t *testing.T) {
 				if m.Verb == wire.Req {
 					if asked = append(asked, g.now); len(asked) == 1 {
 						g.Receive(g.now, []byte(`["NOTICE","rate-limited: slow down"]`))
-						g.Session.Do(g.now, CoolDown{g.now + 65_000}) // the loop
+						g.Session.Execute(g.now, CoolDown{g.now + 65_000}) // the loop
 					}
 				}
 				answer(m, text)

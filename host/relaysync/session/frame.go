@@ -84,7 +84,7 @@ func (s *Session) event(id string, e *host.Event, size int) {
 	if r.live && !r.stored {
 		// The relay would not send it if the subscription were not open.
 		r.stored = true
-		defer s.settle(r)
+		defer s.completeIfDue(r)
 	}
 	r.events++
 	r.received += int64(size)
@@ -137,7 +137,7 @@ func (s *Session) eose(id string) {
 		s.liveAnswered = true
 	}
 	r.stored = true
-	s.settle(r)
+	s.completeIfDue(r)
 }
 
 // closed takes a CLOSED.
@@ -154,7 +154,7 @@ func (s *Session) closed(id, reason string) {
 			return
 		case what == refusedSubscriptions:
 			s.flush()
-			s.drop(r)
+			s.removeRequest(r)
 			r.sent, r.closed = 0, false
 			s.noSlot(r, limit, reason)
 			return
@@ -164,7 +164,7 @@ func (s *Session) closed(id, reason string) {
 		s.flush()
 		class = s.tooWide(r, class)
 		s.answered(r)
-		s.drop(r)
+		s.removeRequest(r)
 		r.owner.refused(s, r, class, Quote(reason))
 		return
 	}
@@ -186,7 +186,7 @@ func (s *Session) closed(id, reason string) {
 func (s *Session) limited(reason string) {
 	// Until the loop has asked what is right, nothing more is asked.
 	s.pace.coolDown(s.now + 1000)
-	s.tell(&Limited{Quote(reason)})
+	s.notify(&Limited{Quote(reason)})
 }
 
 // okay takes the answer to an event of ours.
@@ -255,7 +255,7 @@ func (s *Session) alive() bool {
 	silence := s.now - v.heard
 	switch {
 	case silence > l.PingAfter+l.PongTime:
-		s.end(EndSilent)
+		s.close(EndSilent)
 		return false
 	case silence > l.PingAfter:
 		if !v.pinged {

@@ -75,7 +75,7 @@ func (s *Session) notice(text string, before *request) {
 	if class == abi.ClassRateLimited {
 		s.limited(text)
 	}
-	s.tell(&Notice{abi.Notice{Relay: s.relay, Class: class, Text: Quote(text)}})
+	s.notify(&Notice{abi.Notice{Relay: s.relay, Class: class, Text: Quote(text)}})
 }
 
 // attribute finds out what a NOTICE refuses. A relay refuses a message when it reads it,
@@ -201,29 +201,31 @@ func Quote(text string) string {
 	return strings.ToValidUTF8(clean[:maxReason-3], "") + "…"
 }
 
-// Drop is the reason why something that a relay sent was ignored.
-type Drop uint8
+// IgnoreReason is the reason why something that a relay sent was ignored.
+type IgnoreReason uint8
 
 // Reasons.
 const (
-	DropUnasked  Drop = iota // no open subscription asked for it
-	DropForged               // id or signature are wrong
-	DropKnown                // it is here, or was refused lately
-	DropNonsense             // it was not understood
+	DropUnasked  IgnoreReason = iota // no open subscription asked for it
+	DropForged                       // id or signature are wrong
+	DropKnown                        // it is here, or was refused lately
+	DropNonsense                     // it was not understood
 )
 
 // Drops is the number of reasons.
 const Drops = int(DropNonsense) + 1
 
-func (d Drop) String() string { return [Drops]string{"unasked", "forged", "known", "nonsense"}[d] }
+func (d IgnoreReason) String() string {
+	return [Drops]string{"unasked", "forged", "known", "nonsense"}[d]
+}
 
 // violation passes over something that the relay sent, and counts by its weight how far
 // that breaks the rules. Too many violations end the session; they are forgiven over
 // time.
-func (s *Session) violation(why Drop, weight float64) {
+func (s *Session) violation(why IgnoreReason, weight float64) {
 	s.stats.Dropped[why]++
 	if s.violations += weight; s.violations > float64(s.limits.Violations) {
-		s.end(EndViolations)
+		s.close(EndViolations)
 	}
 }
 

@@ -62,10 +62,10 @@ type Ping struct{}
 
 // Submit hands events to the pipeline, in order. Each is answered by
 // [Session.Answered], also those that are here already.
-type Submit struct{ Events []Arrival }
+type Submit struct{ Events []ReceivedEvent }
 
-// Arrival is an event that the relay sent.
-type Arrival struct {
+// ReceivedEvent is an event that the relay sent.
+type ReceivedEvent struct {
 	Ticket  uint64
 	Event   *host.Event
 	Purpose uint32 // as in package abi: the source of the metric
@@ -128,14 +128,14 @@ type Lookup struct {
 	IDs    []host.ID
 }
 
-// Read asks for the texts of stored events. It is answered by [Session.Texts].
+// Read asks for the texts of stored events. It is answered by [Session.ReadDone].
 type Read struct {
 	Ticket uint64
 	IDs    []host.ID
 }
 
-// Tell is a report for the loop.
-type Tell struct{ Report Report }
+// Notify is a report for the loop.
+type Notify struct{ Report Report }
 
 // Log is a line for the operator.
 type Log struct {
@@ -155,8 +155,8 @@ const (
 	Error LogLevel = 8
 )
 
-// End closes the connection. It is the last effect.
-type End struct{ Reason EndReason }
+// Close closes the connection. It is the last effect.
+type Close struct{ Reason EndReason }
 
 // EndReason is the reason why a session ends the connection.
 type EndReason uint8
@@ -174,29 +174,29 @@ func (Submit) effect() {}
 func (Build) effect()  {}
 func (Lookup) effect() {}
 func (Read) effect()   {}
-func (Tell) effect()   {}
+func (Notify) effect() {}
 func (Log) effect()    {}
-func (End) effect()    {}
+func (Close) effect()  {}
 
 // Answer is the result of a submitted event.
 type Answer struct {
-	Ticket  uint64
-	Fate    Fate
-	Verdict host.Verdict // if it was decided
-	Mark    uint64       // of the retry set, taken before the event was decided
+	Ticket   uint64
+	Outcome  Outcome
+	Verdict  host.Verdict // if it was decided
+	Position uint64       // of the retry set, taken before the event was decided
 	// Generation is what [known.Set.MarkInFlight] returned when it was submitted.
 	Generation uint64
 }
 
-// Fate is the outcome for a submitted event.
-type Fate uint8
+// Outcome is the outcome for a submitted event.
+type Outcome uint8
 
 // Fates.
 const (
-	Decided Fate = iota // by the pipeline
-	Here                // it was stored already
-	Copied              // another copy of it was submitted just before, and is not decided
-	Failed              // the host failed
+	Decided Outcome = iota // by the pipeline
+	Here                   // it was stored already
+	Copied                 // another copy of it was submitted just before, and is not decided
+	Failed                 // the host failed
 )
 
 // Report is a report of a session to the loop.
@@ -230,8 +230,8 @@ type Notice struct{ Input abi.Notice }
 // Refused is an event that the pipeline refused, and that is what its id says: it may
 // be worth another try.
 type Refused struct {
-	Event *host.Event
-	Mark  uint64
+	Event    *host.Event
+	Position uint64
 }
 
 // Limited reports that the relay complains about too many requests.

@@ -17,22 +17,22 @@ type reconciliation struct {
 	fetch *fetch
 	ended bool // the fetch goes on without it
 
-	wire     string // id of the protocol's session, empty if there is none
-	build    uint64 // ticket of the set that is being built; 0: none is
-	client   *negentropy.Client
-	set      *negentropy.Set // that the relay is offered
-	within   bool            // it is what the relay is believed to hold, not all that is here
-	outside  Outside         // the rest of what is here
-	lacks    *host.ID        // one event that the relay lacks
-	taken    int             // of client.Need
-	bytes    int             // of NEG-OPEN
-	heard    int64           // when the relay last said something, or was asked
-	rounds   int
-	sessions int
-	repeats  int // sessions begun again, for the relay had lost the one before
-	before   int // events that were here, or had come, when this session began
-	compared bool
-	again    bool // it found more than it could hold
+	wire           string // id of the protocol's session, empty if there is none
+	build          uint64 // ticket of the set that is being built; 0: none is
+	client         *negentropy.Client
+	set            *negentropy.Set // that the relay is offered
+	within         bool            // it is what the relay is believed to hold, not all that is here
+	outside        Outside         // the rest of what is here
+	missingAtRelay *host.ID        // one event that the relay lacks
+	taken          int             // of client.Need
+	bytes          int             // of NEG-OPEN
+	heard          int64           // when the relay last said something, or was asked
+	rounds         int
+	sessions       int
+	repeats        int // sessions begun again, for the relay had lost the one before
+	before         int // events that were here, or had come, when this session began
+	compared       bool
+	incomplete     bool // it found more than it could hold
 
 	need         []host.ID // to be fetched
 	chunks       []*chunk  // in flight
@@ -49,7 +49,7 @@ type reconciliation struct {
 func (n *reconciliation) open(s *Session) {
 	n.sessions++
 	n.before = n.fetch.result.events + n.alreadyLocal
-	n.again, n.compared = false, false
+	n.incomplete, n.compared = false, false
 	n.build = s.ticket()
 	s.builds[n.build] = n
 	build := Build{Ticket: n.build, Filter: n.fetch.cmd.Filter, Matcher: &n.fetch.matchers[0]}
@@ -139,14 +139,14 @@ func (n *reconciliation) message(s *Session, msg []byte) {
 	case err == nil:
 		n.found(s)
 	case err == negentropy.ErrTooManyIDs && len(need) > 0:
-		n.again = true // what it found is fetched, then it is compared again
+		n.incomplete = true // what it found is fetched, then it is compared again
 	default:
 		n.fetch.noNegentropy(s, abi.ClassError, "negentropy: "+err.Error(), false)
 		s.violation(DropNonsense, 5)
 		return
 	}
 	n.compared = true
-	n.hangUp(s)
+	n.closeRequest(s)
 	n.more(s)
 }
 
@@ -161,9 +161,9 @@ func (n *reconciliation) found(s *Session) {
 		r.lacking += n.outside.Count
 		switch {
 		case len(have) > 0:
-			n.lacks = &have[0]
+			n.missingAtRelay = &have[0]
 		case n.outside.Count > 0:
-			n.lacks = &n.outside.First
+			n.missingAtRelay = &n.outside.First
 		}
 	}
 	n.push.have = have
@@ -175,8 +175,8 @@ func (n *reconciliation) lacking() {
 	if n.within && !n.fetch.cmd.Holdings {
 		r.lacking = max(0, r.lacking-n.alreadyLocal)
 	}
-	if n.lacks != nil && r.lacking > 0 {
-		r.missing = &MissingAtRelay{Repositories: repositoriesOf(&n.fetch.cmd.Filter), Event: *n.lacks}
+	if n.missingAtRelay != nil && r.lacking > 0 {
+		r.missing = &MissingAtRelay{Repositories: repositoriesOf(&n.fetch.cmd.Filter), Event: *n.missingAtRelay}
 	}
 }
 
@@ -190,8 +190,8 @@ func (n *reconciliation) learn(s *Session) {
 	known.Compared(&n.fetch.cmd.Filter)
 }
 
-// hangUp ends the protocol's session.
-func (n *reconciliation) hangUp(s *Session) {
+// closeRequest ends the protocol's session.
+func (n *reconciliation) closeRequest(s *Session) {
 	if n.wire != "" {
 		s.send([]byte(`["NEG-CLOSE","` + n.wire + `"]`))
 		n.forget(s)
@@ -206,7 +206,7 @@ func (n *reconciliation) forget(s *Session) {
 
 // stop ends it: the fetch goes on without. What chunks bring is taken.
 func (n *reconciliation) stop(s *Session) {
-	n.hangUp(s)
+	n.closeRequest(s)
 	n.ended, n.build = true, 0
 	n.need, n.push.have = nil, nil
 }
@@ -269,7 +269,7 @@ const maxRepeats = 5
 
 func (n *reconciliation) repeat(s *Session) {
 	n.repeats++
-	n.hangUp(s)
+	n.closeRequest(s)
 	n.open(s)
 }
 
@@ -333,8 +333,8 @@ func (p *push) more(s *Session, n *reconciliation) {
 	p.have = p.have[count:]
 }
 
-// Texts handles the answer to a Read: the texts of those events that are stored here.
-func (s *Session) Texts(now int64, ticket uint64, texts [][]byte) {
+// ReadDone handles the answer to a Read: the texts of those events that are stored here.
+func (s *Session) ReadDone(now int64, ticket uint64, texts [][]byte) {
 	p := s.reads[ticket]
 	delete(s.reads, ticket)
 	if p == nil || !s.at(now) || p.reading != ticket || p.by.fetch.gone {

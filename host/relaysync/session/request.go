@@ -113,8 +113,8 @@ func (s *Session) accepted(r *request) {
 	s.answered(r)
 }
 
-// drop forgets a request that the relay has ended.
-func (s *Session) drop(r *request) {
+// removeRequest forgets a request that the relay has ended.
+func (s *Session) removeRequest(r *request) {
 	if r.closed {
 		return
 	}
@@ -132,10 +132,10 @@ func (s *Session) drop(r *request) {
 // taken.
 func (s *Session) closeRequest(r *request) {
 	if sent := r.sent != 0 && !r.closed; !sent {
-		s.drop(r)
+		s.removeRequest(r)
 		return
 	}
-	s.drop(r)
+	s.removeRequest(r)
 	s.send([]byte(`["CLOSE","` + r.id + `"]`))
 	s.drain(r)
 }
@@ -152,8 +152,8 @@ func (s *Session) fail(r *request, class uint32, reason string) {
 	r.owner.refused(s, r, class, reason)
 }
 
-// settle calls complete when the time for it has come.
-func (s *Session) settle(r *request) {
+// completeIfDue calls complete when the time for it has come.
+func (s *Session) completeIfDue(r *request) {
 	if r.stored && r.inFlight == 0 && !r.settled && !r.closed {
 		r.settled = true
 		r.owner.complete(s, r)
@@ -205,7 +205,7 @@ func (s *Session) probe(r *request) {
 	case s.eoses == 0:
 		r.filters = nil
 		r.stored = true
-		s.settle(r)
+		s.completeIfDue(r)
 	default:
 		s.fail(r, abi.ClassError, "the subscription is not answered")
 	}
@@ -258,7 +258,7 @@ func (sub *subscription) open(s *Session) {
 func (sub *subscription) saw(*request, *match.Digest) bool { return true }
 
 func (sub *subscription) complete(s *Session, r *request) {
-	s.tell(&Eose{
+	s.notify(&Eose{
 		Serial: sub.cmd.Serial,
 		Input:  abi.Eose{Relay: s.relay, ID: sub.cmd.ID, Events: uint32(r.events), New: uint32(r.fresh), MinCreatedAt: r.oldest},
 		Gap:    GapOf(r.purpose, r.kept, r.first),
@@ -268,7 +268,7 @@ func (sub *subscription) complete(s *Session, r *request) {
 func (sub *subscription) refused(s *Session, _ *request, class uint32, reason string) {
 	delete(s.subs, sub.cmd.ID)
 	sub.gone = true
-	s.tell(&Closed{Serial: sub.cmd.Serial, Input: abi.Closed{Relay: s.relay, ID: sub.cmd.ID, Class: class, Reason: Quote(reason)}})
+	s.notify(&Closed{Serial: sub.cmd.Serial, Input: abi.Closed{Relay: s.relay, ID: sub.cmd.ID, Class: class, Reason: Quote(reason)}})
 }
 
 // repositoriesOf returns the repositories whose addresses a filter names.

@@ -35,7 +35,7 @@ type rig struct {
 	stored  map[host.ID]*host.Event
 	verdict func(e *host.Event) host.Verdict // nil: everything is stored
 	hold    bool                             // the pipeline does not answer
-	held    []Arrival
+	held    []ReceivedEvent
 	sent    []string // what the relay was sent, and has not been looked at
 	all     []string // what it was sent in all
 	told    []Report
@@ -130,11 +130,11 @@ func (g *rig) effect(e Effect) {
 		for _, id := range e.IDs {
 			texts = append(texts, g.stored[id].JSON)
 		}
-		g.Texts(g.now, e.Ticket, texts)
-	case Tell:
+		g.ReadDone(g.now, e.Ticket, texts)
+	case Notify:
 		g.told = append(g.told, e.Report)
 		g.log = append(g.log, fmt.Sprintf("%+v", e.Report))
-	case End:
+	case Close:
 		g.ends = append(g.ends, e.Reason)
 	}
 }
@@ -147,7 +147,7 @@ func (g *rig) answer() {
 		v := host.Verdict{Code: host.Stored}
 		switch {
 		case g.stored[a.Event.ID] != nil:
-			g.Answered(g.now, Answer{Ticket: a.Ticket, Fate: Here})
+			g.Answered(g.now, Answer{Ticket: a.Ticket, Outcome: Here})
 			continue
 		case g.verdict == nil && a.Event.CheckID() != nil:
 			v = host.Verdict{Code: host.Rejected, Reason: "invalid: forged"}
@@ -173,7 +173,7 @@ func (g *rig) event(sub string, e *host.Event) { g.say(`["EVENT","%s",%s]`, sub,
 
 // do gives it a command.
 func (g *rig) do(c Command) {
-	g.Session.Do(g.now, c)
+	g.Session.Execute(g.now, c)
 	g.turn()
 }
 

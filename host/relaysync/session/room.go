@@ -336,4 +336,4 @@ func (s *Session) tooWide(r *request, class uint32) uint32 {
 }
 
 // learnt tells what the relay showed of itself.
-func (s *Session) learnt() { s.tell(&Learnt{s.caps}) }
+func (s *Session) learnt() { s.notify(&Learnt{s.caps}) }

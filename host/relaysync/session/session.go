@@ -5,7 +5,7 @@
 // A [Session] has no clock, goroutine, lock or I/O. Its user calls its inputs with the
 // time in unix milliseconds, which never goes back, and does what [Session.Effects]
 // returns, in order. Equal inputs give equal effects. It begins when the connection is
-// made, and ends with the effect [End], or when its user lets it go.
+// made, and ends with the effect [Close], or when its user lets it go.
 //
 //	input                                     answers
 //	Do(command)                               the loop
@@ -168,8 +168,8 @@ func (s *Session) Full() bool {
 	return s.arrivals.count >= s.limits.InFlight || s.arrivals.bytes >= s.limits.EventBytes
 }
 
-// Do carries out a command.
-func (s *Session) Do(now int64, c Command) {
+// Execute carries out a command.
+func (s *Session) Execute(now int64, c Command) {
 	if !s.at(now) {
 		return
 	}
@@ -240,7 +240,7 @@ func (s *Session) send(text []byte) {
 	s.perform(Send{text})
 }
 
-func (s *Session) tell(r Report) { s.perform(Tell{r}) }
+func (s *Session) notify(r Report) { s.perform(Notify{r}) }
 
 func (s *Session) debug(message string, attrs ...any) {
 	if s.cfg.Debug {
@@ -248,11 +248,11 @@ func (s *Session) debug(message string, attrs ...any) {
 	}
 }
 
-// end hangs up.
-func (s *Session) end(why EndReason) {
+// close hangs up.
+func (s *Session) close(why EndReason) {
 	if !s.ended {
 		s.ended = true
-		s.perform(End{why})
+		s.perform(Close{why})
 	}
 }
 
@@ -278,7 +278,7 @@ func (s *Session) timeOut() {
 		return
 	}
 	if s.restartAt != 0 && s.now >= s.restartAt {
-		s.end(EndRestart)
+		s.close(EndRestart)
 		return
 	}
 	if s.restartAt != 0 {

@@ -18,13 +18,13 @@ func TestRepeats(t *testing.T) {
 		g := newRig(t, func(cfg *Config) { cfg.Limits.Chunk = 7 })
 		g.serve(notes(300), limitOf(50))
 		for i := range 6 {
-			g.Session.Do(g.now, live(fmt.Sprint("live", i), kinds(1, host.Kind(i+2))))
-			g.Session.Do(g.now, &Fetch{ID: fmt.Sprint("past", i), Serial: uint64(i), Filter: kinds(1, host.Kind(i+2)), Method: uint32(i % 3)})
+			g.Session.Execute(g.now, live(fmt.Sprint("live", i), kinds(1, host.Kind(i+2))))
+			g.Session.Execute(g.now, &Fetch{ID: fmt.Sprint("past", i), Serial: uint64(i), Filter: kinds(1, host.Kind(i+2)), Method: uint32(i % 3)})
 		}
 		g.turn()
 		g.remote = nil
 		for i := range 6 {
-			g.Session.Do(g.now, live(fmt.Sprint("silent", i), kinds(host.Kind(i))))
+			g.Session.Execute(g.now, live(fmt.Sprint("silent", i), kinds(host.Kind(i))))
 		}
 		g.turn()
 		g.pass(400_000)
@@ -515,7 +515,7 @@ func TestLostClose(t *testing.T) {
 	lose = true
 	g.do(Unsubscribe{"l1"})
 	g.do(Unsubscribe{"l2"})
-	g.Session.Do(g.now, CoolDown{g.now + 65_000}) // the loop
+	g.Session.Execute(g.now, CoolDown{g.now + 65_000}) // the loop
 	g.pass(70_000)
 	lose = false
 	messages := len(g.all)
@@ -544,7 +544,7 @@ func TestNoticesOfNegentropy(t *testing.T) {
 		case wire.NegOpen, wire.NegClose, wire.NegMsg:
 			notices++
 		case wire.Req:
-			g.Session.Do(g.now, CoolDown{}) // nothing
+			g.Session.Execute(g.now, CoolDown{}) // nothing
 			if m.Filters[0].Limit != 0 {
 				return // it takes its time
 			}
@@ -552,7 +552,7 @@ func TestNoticesOfNegentropy(t *testing.T) {
 		}
 	}
 	for i := range 4 {
-		g.Session.Do(g.now, &Fetch{ID: fmt.Sprint("f", i), Filter: kinds(1, host.Kind(i+2))})
+		g.Session.Execute(g.now, &Fetch{ID: fmt.Sprint("f", i), Filter: kinds(1, host.Kind(i+2))})
 	}
 	g.turn()
 	for range notices {

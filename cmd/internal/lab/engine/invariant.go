@@ -92,7 +92,7 @@ func (c *invariants) step(t *talon) {
 	}
 }
 
-func (c *invariants) measure(t *talon, m loop.Measure) {
+func (c *invariants) measure(t *talon, m loop.MetricChange) {
 	if m.What != loop.MeasuredState || !m.State.Barred || t.e.w.Scenario.Invariants.BarredOK {
 		return
 	}

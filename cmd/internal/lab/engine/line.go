@@ -134,7 +134,7 @@ func (l *line) opened() {
 		}
 	}
 	l.count(upgradeUp, upgradeDown)
-	o.Took = e.now - l.begun
+	o.Duration = e.now - l.begun
 	l.up, l.upSince = true, e.now
 	l.held = holdings.Decode(t.holdings[l.r.URL], t.limits.Holdings)
 	if e.cfg.Level == result.Model {
@@ -157,9 +157,9 @@ func (l *line) fail(err error) {
 	}
 	wasUp := l.up
 	ended := relaysync.Classify(err, wasUp)
-	ended.Result.Took = l.t.e.now - l.begun
+	ended.Result.Duration = l.t.e.now - l.begun
 	if wasUp {
-		ended.Result.Took = l.t.e.now - l.upSince
+		ended.Result.Duration = l.t.e.now - l.upSince
 		if l.session != nil {
 			ended.Answered, ended.Unanswered = l.session.Sizes(l.t.now())
 		}
@@ -310,7 +310,7 @@ func (l *line) do(c session.Command) {
 		l.model.do(c)
 		return
 	}
-	l.session.Do(l.t.now(), c)
+	l.session.Execute(l.t.now(), c)
 	l.serve()
 }
 
@@ -394,11 +394,11 @@ func (l *line) effect(e session.Effect) {
 				texts = append(texts, x.JSON)
 			}
 		}
-		l.session.Texts(t.now(), e.Ticket, texts)
-	case session.Tell:
+		l.session.ReadDone(t.now(), e.Ticket, texts)
+	case session.Notify:
 		t.e.watch.report(l, e.Report)
 		t.loop.Report(t.now(), l.r.URL, l.id, e.Report)
-	case session.End:
+	case session.Close:
 		t.e.queue.at(t.e.now, func() { l.fail(relaysync.EndError(e.Reason)) })
 	}
 }

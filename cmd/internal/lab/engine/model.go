@@ -409,7 +409,7 @@ func (m *model) arrive(op *modelOp, list []*host.Event) {
 	t := m.l.t
 	now := t.now() / 1000
 	m.l.r.counts.events += int64(len(list))
-	var batch []session.Arrival
+	var batch []session.ReceivedEvent
 	for _, e := range list {
 		m.l.held.Add(e.ID)
 		if t.known.Has(e.ID, now) {
@@ -419,7 +419,7 @@ func (m *model) arrive(op *modelOp, list []*host.Event) {
 		m.tickets++
 		m.open[m.tickets], m.events[m.tickets] = op, e
 		op.left++
-		batch = append(batch, session.Arrival{Ticket: m.tickets, Event: e, Purpose: op.purpose})
+		batch = append(batch, session.ReceivedEvent{Ticket: m.tickets, Event: e, Purpose: op.purpose})
 	}
 	if len(batch) > 0 {
 		t.submit(m.l, batch)
@@ -468,7 +468,7 @@ func (m *model) answered(a session.Answer) {
 	delete(m.events, a.Ticket)
 	t := m.l.t
 	switch {
-	case a.Fate != session.Decided:
+	case a.Outcome != session.Decided:
 		m.known++
 	default:
 		op.fresh++
@@ -480,12 +480,12 @@ func (m *model) answered(a session.Answer) {
 			op.kept++
 		case host.Duplicate, host.Replaced:
 			if c := e.Kind.Class(); c == host.Replaceable || c == host.Addressable {
-				t.known.Outdate(e, t.now()/1000)
+				t.known.Exclude(e, t.now()/1000)
 			}
 		default:
 			if world.Verify(e) == nil {
 				t.known.Refuse(e, t.now()/1000, a.Generation)
-				t.report(m.l, &session.Refused{Event: e, Mark: a.Mark})
+				t.report(m.l, &session.Refused{Event: e, Position: a.Position})
 			}
 		}
 	}

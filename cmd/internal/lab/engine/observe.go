@@ -378,7 +378,7 @@ func (o *observer) report(l *line, r session.Report) {
 	}
 }
 
-func (o *observer) measure(t *talon, m loop.Measure) { o.check.measure(t, m) }
+func (o *observer) measure(t *talon, m loop.MetricChange) { o.check.measure(t, m) }
 
 func (o *observer) step(t *talon) { o.check.step(t) }
 

@@ -33,7 +33,7 @@ type submitted struct {
 const maxCommit = 256
 
 // submit hands events of a relay to the pipeline that are not stored yet.
-func (t *talon) submit(l *line, batch []session.Arrival) {
+func (t *talon) submit(l *line, batch []session.ReceivedEvent) {
 	copies := map[host.ID]bool{} // of events of this batch that are not stored
 	for i := range batch {
 		a := batch[i]
@@ -42,7 +42,7 @@ func (t *talon) submit(l *line, batch []session.Arrival) {
 		first := !seen && t.store().Get(id) == nil
 		if first {
 			copies[id] = true
-			answer := session.Answer{Ticket: a.Ticket, Mark: t.loop.Mark(), Generation: t.known.MarkInFlight(id, l.r.URL)}
+			answer := session.Answer{Ticket: a.Ticket, Position: t.loop.Position(), Generation: t.known.MarkInFlight(id, l.r.URL)}
 			t.enqueue(submitted{a.Event, func(v host.Verdict) {
 				answer.Verdict = v
 				l.answered(answer)
@@ -54,16 +54,16 @@ func (t *talon) submit(l *line, batch []session.Arrival) {
 			t.known.Add(id)
 			fate = session.Here
 		}
-		l.answered(session.Answer{Ticket: a.Ticket, Fate: fate})
+		l.answered(session.Answer{Ticket: a.Ticket, Outcome: fate})
 	}
 }
 
 // resubmit has an event decided again.
 func (t *talon) resubmit(a loop.Resubmit) {
-	mark := t.loop.Mark()
+	mark := t.loop.Position()
 	t.known.MarkInFlight(a.Event.ID, a.Relay)
 	t.enqueue(submitted{event: a.Event, answer: func(v host.Verdict) {
-		t.loop.Retried(t.now(), loop.Retry{Event: a.Event, Relay: a.Relay, Mark: mark, Refused: v.Code == host.Rejected, Failed: v.Code == host.Busy})
+		t.loop.Retried(t.now(), loop.Retry{Event: a.Event, Relay: a.Relay, Position: mark, Refused: v.Code == host.Rejected, Failed: v.Code == host.Busy})
 	}})
 }
 

@@ -94,7 +94,7 @@ func shell(t *testing.T, w *world.World, module engine.Module) (here int, cost [
 	}, relaysync.Deps{
 		Strategy: strategy, Ingest: store, Facts: store, Local: store, Health: keeper, Verify: world.Verify,
 		Dialer: plainDialer{network, latencies}, Holdings: new(relaysynctest.Holdings),
-		Ours: func(a *rules.Announcement) (bool, error) {
+		Hosted: func(a *rules.Announcement) (bool, error) {
 			return a.ListsService(rules.Service{Host: w.Talons[0].Domain}), nil
 		},
 	})
@@ -123,7 +123,7 @@ func shell(t *testing.T, w *world.World, module engine.Module) (here int, cost [
 	}
 	time.Sleep(time.Until(begun.Add(time.Duration(w.End) * time.Millisecond)))
 	for _, s := range relays {
-		s.Look(func(r *relaymodel.Relay) {
+		s.View(func(r *relaymodel.Relay) {
 			st := r.Stats()
 			cost[0] += float64(st.SentBytes) + 3.5*float64(st.SentFrames) + float64(st.Connections)*(400+float64(len(r.InfoDocument())))
 			cost[1] += float64(st.Requests)

@@ -103,7 +103,7 @@ func (t *talon) start(first bool) error {
 		Seed: int64(relaymodel.Mix(t.e.w.Seed+uint64(t.Number)) >> 1),
 	}, loop.Deps{
 		Strategy: &t.strategy, Facts: t, Health: t.health,
-		Ours: func(a *rules.Announcement) (bool, error) { return a.ListsService(service), nil },
+		Hosted: func(a *rules.Announcement) (bool, error) { return a.ListsService(service), nil },
 	})
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (t *talon) effect(e loop.Effect) {
 		if l := t.lines[e.Conn]; l != nil {
 			l.disconnect()
 		}
-	case loop.Tell:
+	case loop.Execute:
 		if l := t.lines[e.Conn]; l != nil {
 			l.do(e.Command)
 		}
@@ -238,7 +238,7 @@ func (t *talon) effect(e loop.Effect) {
 		t.loop.Saved(t.now(), nil)
 	case loop.Resubmit:
 		t.resubmit(e)
-	case loop.Measure:
+	case loop.MetricChange:
 		t.e.watch.measure(t, e)
 	}
 }
