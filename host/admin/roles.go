@@ -27,7 +27,7 @@ type Nodes interface {
 // ofRole is a path that the node with a role answers.
 type ofRole struct {
 	role, pattern string
-	do            func(*http.Request) (any, error)
+	handle        func(*http.Request) (any, error)
 }
 
 func (h *handler) ofRoles() []ofRole {
@@ -54,7 +54,7 @@ type reply struct {
 
 // whereRole answers on the node that has the role.
 func (h *handler) whereRole(r ofRole) http.HandlerFunc {
-	here := answerBy(r.do)
+	here := answerBy(r.handle)
 	if h.Nodes == nil {
 		return here
 	}
@@ -89,7 +89,7 @@ func Answer(surface Surface, log *slog.Logger) func(ctx context.Context, request
 	h := &handler{Surface: surface, log: log}
 	mux := http.NewServeMux()
 	for _, r := range h.ofRoles() {
-		mux.HandleFunc(r.pattern, answerBy(r.do))
+		mux.HandleFunc(r.pattern, answerBy(r.handle))
 	}
 	mux.HandleFunc("/", unknownPath)
 	return func(ctx context.Context, request []byte) []byte {
@@ -243,7 +243,7 @@ const (
 	pathHuntNow = "/hunt/now" // POST a hurry
 )
 
-type hurry struct {
+type fetchNowRequest struct {
 	Repository string `json:"repository"`
 	Identifier string `json:"identifier"`
 }
@@ -271,7 +271,7 @@ func (h *handler) huntNow(r *http.Request) (any, error) {
 	if h.Hunt == nil {
 		return nil, noHunt
 	}
-	var ask hurry
+	var ask fetchNowRequest
 	if err := parse(r, &ask); err != nil {
 		return nil, err
 	}
@@ -302,5 +302,5 @@ func (c *Client) Hunt(ctx context.Context, limit int) (status gitfetch.Status, e
 // HuntNow begins a round of the search for an identifier now.
 func (c *Client) HuntNow(ctx context.Context, repository, identifier string) error {
 	var status gitfetch.Status
-	return c.post(ctx, pathHuntNow, hurry{repository, identifier}, &status)
+	return c.post(ctx, pathHuntNow, fetchNowRequest{repository, identifier}, &status)
 }

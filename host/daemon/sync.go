@@ -124,7 +124,7 @@ func (d *Daemon) makeSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Holdings: holdings{core.Store},
 		Refused:  knownRelays{core.Store, knownRefused},
 		Policies: func() string { return rulesOf(d.version, d.cfg.Service(), core.Plugins.List()) },
-		Hosted:   core.ours(ctx, service),
+		Hosted:   core.hosted(ctx, service),
 		Verify:   schnorr.Verify,
 		Sign:     key.Sign,
 	})
@@ -191,7 +191,7 @@ func followPolicies(ctx context.Context, changed <-chan struct{}, list func() []
 type judge struct {
 	name       string
 	generation int64
-	place      int
+	position   int
 }
 
 func judges(list []plugin.Status) (all []judge) {
@@ -219,11 +219,11 @@ func rulesOf(version, service string, list []plugin.Status) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// ours reports which repositories are followed on other relays: those that list this
+// hosted reports which repositories are followed on other relays: those that list this
 // service, and those that have a git repository here all the same, which are archives
 // (GRASP-05), while archives are kept. An announcement that is here only to name maintainers
 // has none.
-func (c *Core) ours(ctx context.Context, service grasp.Service) func(*grasp.Announcement) (bool, error) {
+func (c *Core) hosted(ctx context.Context, service grasp.Service) func(*grasp.Announcement) (bool, error) {
 	return func(a *grasp.Announcement) (bool, error) {
 		if listed := a.ListsService(service); listed || !archives(c.Plugins.Describe()) {
 			return listed, nil
@@ -257,7 +257,7 @@ func (s strategy) Call(ctx context.Context, request []byte, now int64) ([]byte, 
 // module is the plugin that says how hard to press on the servers of others.
 type module struct{ plugin *plugin.Reducer }
 
-func (m module) Ask(ctx context.Context, q throttle.Question, request []byte, now int64) ([]byte, error) {
+func (m module) Ask(ctx context.Context, q throttle.Function, request []byte, now int64) ([]byte, error) {
 	f := [throttle.Questions]guest.Func{
 		throttle.Delay: guest.ThrottleDelay,
 		throttle.Admit: guest.ThrottleAdmit,

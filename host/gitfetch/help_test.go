@@ -224,7 +224,7 @@ type quick struct {
 	after   []abi.AfterRequestView // what it got about domains, names apart
 }
 
-func (q *quick) Ask(_ context.Context, question throttle.Question, request []byte, _ int64) ([]byte, error) {
+func (q *quick) Ask(_ context.Context, question throttle.Function, request []byte, _ int64) ([]byte, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.fail != nil {

@@ -78,7 +78,7 @@ func New(ctx context.Context, cfg Config) *Hunter {
 		defer h.mu.Unlock()
 		return float64(h.queue.Len())
 	})
-	module := throttle.New(ctx, cfg.Module, "git servers", cfg.Log, func(q throttle.Question) { h.metrics.failures[q].Inc() })
+	module := throttle.New(ctx, cfg.Module, "git servers", cfg.Log, func(q throttle.Function) { h.metrics.failures[q].Inc() })
 	h.queue = queue.New(NewThrottle(module), cfg.Clamps)
 	return h
 }

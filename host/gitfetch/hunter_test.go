@@ -254,7 +254,7 @@ func TestLeft(t *testing.T) {
 // blocking is a module that does not answer until a test ends.
 type blocking struct{ asked, end chan struct{} }
 
-func (m blocking) Ask(context.Context, throttle.Question, []byte, int64) ([]byte, error) {
+func (m blocking) Ask(context.Context, throttle.Function, []byte, int64) ([]byte, error) {
 	select {
 	case m.asked <- struct{}{}:
 	default:
@@ -400,8 +400,8 @@ func TestThrottleFails(t *testing.T) {
 			h := hunt(t, f, m, func(c *Config) { c.Clamps.MaxDelay = 10 })
 			complete(t, f, h)
 			for q := range throttle.Questions {
-				if n := testutil.ToFloat64(h.metrics.failures[q]); (n == 0) != (throttle.Question(q) == throttle.Pick) {
-					t.Errorf("%s failed %v times", throttle.Question(q), n)
+				if n := testutil.ToFloat64(h.metrics.failures[q]); (n == 0) != (throttle.Function(q) == throttle.Pick) {
+					t.Errorf("%s failed %v times", throttle.Function(q), n)
 				}
 			}
 		})

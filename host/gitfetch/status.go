@@ -203,7 +203,7 @@ func newMetrics(prefix string, size func() float64) *metrics {
 		Name: name("sync_throttle_failures_total"), Help: "Questions that the throttle module did not answer.",
 	}, []string{"question"})
 	for q := range m.failures {
-		m.failures[q] = failures.WithLabelValues(throttle.Question(q).String())
+		m.failures[q] = failures.WithLabelValues(throttle.Function(q).String())
 	}
 	m.inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: name("domain_in_flight"), Help: "Requests to a domain that are under way.",

@@ -17,7 +17,7 @@ import (
 // bundled is a module as the relay runs it.
 type bundled struct{ r *guest.Reducer }
 
-func (m bundled) Ask(ctx context.Context, q throttle.Question, request []byte, now int64) ([]byte, error) {
+func (m bundled) Ask(ctx context.Context, q throttle.Function, request []byte, now int64) ([]byte, error) {
 	f := [...]guest.Func{throttle.Delay: guest.ThrottleDelay, throttle.Admit: guest.ThrottleAdmit, throttle.After: guest.ThrottleAfter, throttle.Pick: guest.ThrottlePick}[q]
 	answer, _, err := m.r.Call(ctx, f, request, now)
 	return answer, err
@@ -99,7 +99,7 @@ func BenchmarkDecision(b *testing.B) {
 			config = map[string]any{"domains": []any{"github.com=10,60", "codeberg.org=10,60", "gitlab.com=10,60"}}
 		}
 		m := load(b, name, config)
-		ask := NewThrottle(throttle.New(b.Context(), m, "git servers", slog.New(slog.DiscardHandler), func(q throttle.Question) { b.Fatalf("%s failed", q) }))
+		ask := NewThrottle(throttle.New(b.Context(), m, "git servers", slog.New(slog.DiscardHandler), func(q throttle.Function) { b.Fatalf("%s failed", q) }))
 		for _, bench := range []struct {
 			name   string
 			decide func()

@@ -373,7 +373,7 @@ func (m *matrixStrategy) close() {
 
 type matrixThrottle struct{ plugin *plugin.Reducer }
 
-func (m matrixThrottle) Ask(ctx context.Context, q throttle.Question, request []byte, now int64) ([]byte, error) {
+func (m matrixThrottle) Ask(ctx context.Context, q throttle.Function, request []byte, now int64) ([]byte, error) {
 	f := [throttle.Questions]guest.Func{throttle.Admit: guest.ThrottleAdmit, throttle.After: guest.ThrottleAfter}[q]
 	answer, _, err := m.plugin.Call(ctx, f, request, now)
 	if errors.Is(err, plugin.ErrNoPlugin) {

@@ -22,11 +22,11 @@ import (
 	"talon/sdk/abi"
 )
 
-// Question is a function of the throttle world.
-type Question uint8
+// Function is a function of the throttle world.
+type Function uint8
 
 const (
-	Delay Question = iota
+	Delay Function = iota
 	Admit
 	After
 	Pick
@@ -35,7 +35,7 @@ const (
 // Questions is the number of questions.
 const Questions = int(Pick) + 1
 
-func (q Question) String() string {
+func (q Function) String() string {
 	return [Questions]string{"throttle_delay", "throttle_admit", "throttle_after", "throttle_pick"}[q]
 }
 
@@ -45,7 +45,7 @@ var ErrNoModule = errors.New("no plugin is the throttle")
 // Module is the throttle module. Its answer is valid until the next question. An
 // error says that it has none, or did not do its part; ErrNoModule that it is not there.
 type Module interface {
-	Ask(ctx context.Context, q Question, request []byte, now int64) (answer []byte, err error)
+	Ask(ctx context.Context, q Function, request []byte, now int64) (answer []byte, err error)
 }
 
 // Client asks a module about servers of one sort. It belongs to one goroutine at a time.
@@ -53,7 +53,7 @@ type Client struct {
 	ctx     context.Context // of questions
 	module  Module
 	servers string
-	failed  func(q Question)
+	failed  func(q Function)
 	log     *slog.Logger
 	request []byte
 	logged  int64 // when a failure was logged last, in milliseconds
@@ -62,7 +62,7 @@ type Client struct {
 
 // New returns a client for servers, "relays" say, of a module, which may be nil. It calls
 // failed for each question that the module does not answer.
-func New(ctx context.Context, m Module, servers string, log *slog.Logger, failed func(q Question)) *Client {
+func New(ctx context.Context, m Module, servers string, log *slog.Logger, failed func(q Function)) *Client {
 	return &Client{ctx: context.WithoutCancel(ctx), module: m, servers: servers, log: log, failed: failed}
 }
 
@@ -92,7 +92,7 @@ func (c *Client) Pick(q *abi.PickRequest, careful func() abi.PickAnswer) abi.Pic
 }
 
 // ask asks the module. An answer that makes no sense is a failure.
-func ask[A any](c *Client, q Question, now int64, decode func([]byte) (A, error), careful func() A) A {
+func ask[A any](c *Client, q Function, now int64, decode func([]byte) (A, error), careful func() A) A {
 	if c.module == nil {
 		return careful()
 	}

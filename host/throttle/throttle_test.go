@@ -25,7 +25,7 @@ type script struct {
 	err    error
 }
 
-func (m *script) Ask(context.Context, Question, []byte, int64) ([]byte, error) {
+func (m *script) Ask(context.Context, Function, []byte, int64) ([]byte, error) {
 	return m.answer, m.err
 }
 
@@ -41,7 +41,7 @@ func TestFailures(t *testing.T) {
 		return a
 	}})
 	m := new(script)
-	c := New(t.Context(), m, "relays", slog.New(text), func(Question) { failed++ })
+	c := New(t.Context(), m, "relays", slog.New(text), func(Function) { failed++ })
 	good := abi.AppendDelayAnswer(nil, &abi.DelayAnswer{Delay: 7})
 	const gone, back = `level=WARN msg="no plugin says how hard to press on relays: being careful"`, `level=INFO msg="a plugin says how hard to press on relays"`
 	const silent = `level=WARN msg="the throttle does not answer about relays: being careful"`

@@ -55,7 +55,7 @@ type Handler struct {
 	service grasp.Service
 	read    reader
 	git     Repositories
-	turns   chan struct{}
+	slots   chan struct{}
 }
 
 // errBusy says that there was no turn in time.
@@ -131,8 +131,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, build page) {
 // inTurn makes a page when there is a turn for it.
 func (h *Handler) inTurn(ctx context.Context, r *http.Request, build page) (int, string, any, error) {
 	select {
-	case h.turns <- struct{}{}:
-		defer func() { <-h.turns }()
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
 		return build(ctx, r)
 	case <-ctx.Done():
 		return 0, "", nil, errBusy
@@ -194,26 +194,26 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, tem
 // client is a git client on the web that opens NIP-19 codes.
 const client = "https://gitworkshop.dev/"
 
-// places are the URLs under which the service is reached.
-type places struct {
+// serviceURLs are the URLs under which the service is reached.
+type serviceURLs struct {
 	scheme  string // http or https
 	service grasp.Service
 }
 
-// places returns the URLs that suit the request.
-func (h *Handler) places(r *http.Request) places { return places{h.scheme(r), h.service} }
+// urls returns the URLs that suit the request.
+func (h *Handler) urls(r *http.Request) serviceURLs { return serviceURLs{h.scheme(r), h.service} }
 
 // git is the URL of a repository.
-func (p places) git(path string) string { return p.scheme + "://" + p.service.String() + path }
+func (p serviceURLs) git(path string) string { return p.scheme + "://" + p.service.String() + path }
 
 // relay is the URL of the relay.
-func (p places) relay() string {
+func (p serviceURLs) relay() string {
 	return "ws" + strings.TrimPrefix(p.scheme, "http") + "://" + p.service.String()
 }
 
 // nostr is the URL of a repository for git with a helper for nostr (git-remote-nostr).
 // It is "" if the relay cannot be named there by its host alone.
-func (p places) nostr(r grasp.Repo) string {
+func (p serviceURLs) nostr(r grasp.Repo) string {
 	if p.scheme == "http" || p.service.Port != "" {
 		return ""
 	}
@@ -336,6 +336,6 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 		cfg: cfg, service: service,
 		read:  reader{deps.Facts},
 		git:   deps.Git,
-		turns: make(chan struct{}, maxTurns),
+		slots: make(chan struct{}, maxTurns),
 	}, nil
 }

@@ -47,7 +47,7 @@ type listed struct {
 }
 
 func (h *Handler) index(ctx context.Context, r *http.Request) (int, string, any, error) {
-	p := h.places(r)
+	p := h.urls(r)
 	l := index{
 		Name:        orElse(line(h.cfg.Name, maxName), h.service.String()),
 		Description: lines(h.cfg.Description, maxText),
@@ -131,7 +131,7 @@ func (h *Handler) newest(ctx context.Context, until *int64) (list []listed, next
 	if err != nil {
 		return nil, "", err
 	}
-	people, err := h.read.people(ctx, keys)
+	people, err := h.read.profiles(ctx, keys)
 	if err != nil {
 		return nil, "", err
 	}

@@ -18,8 +18,8 @@ const (
 	maxPersons = 30 // maintainers that a page names
 )
 
-// place is what each page about a repository shows of its URL.
-type place struct {
+// repoURL is what each page about a repository shows of its URL.
+type repoURL struct {
 	Npub       string
 	Short      string
 	Identifier string
@@ -33,9 +33,9 @@ type place struct {
 	Argument   string // the identifier as an argument of a shell, "" if it has none that is safe to copy
 }
 
-func (p places) of(r rules.Repo) place {
+func (p serviceURLs) of(r rules.Repo) repoURL {
 	npub := npubOf(r)
-	at := place{
+	at := repoURL{
 		Npub:       npub,
 		Short:      shortKey(npub),
 		Identifier: identifier(r.Identifier),
@@ -54,7 +54,7 @@ func (p places) of(r rules.Repo) place {
 
 // repository is what the page of one shows.
 type repository struct {
-	place
+	repoURL
 	Name        string
 	Description string
 	Archived    bool
@@ -104,7 +104,7 @@ func (h *Handler) repository(repo rules.Repo) page {
 		if a.stored == nil && a.held == nil {
 			return http.StatusNotFound, "message", notFound, nil
 		}
-		p := h.places(r)
+		p := h.urls(r)
 		at := p.of(repo)
 		if a.stored == nil {
 			here, err := h.git.Here(ctx, address(repo))
@@ -131,7 +131,7 @@ func (h *Handler) repository(repo rules.Repo) page {
 
 // waiting is a repository whose announcement is held.
 type waiting struct {
-	place
+	repoURL
 	Here   bool // there is a repository to push to
 	Hunted bool // its data is looked for elsewhere
 
@@ -139,9 +139,9 @@ type waiting struct {
 }
 
 // announcedAs returns what the announcement itself says.
-func (h *Handler) announcedAs(a *announced, at place) *repository {
+func (h *Handler) announcedAs(a *announced, at repoURL) *repository {
 	v := &repository{
-		place:       at,
+		repoURL:     at,
 		Name:        orElse(line(a.stored.Name, maxName), at.Identifier),
 		Description: lines(a.stored.Description, maxText),
 		Archived:    !a.stored.ListsService(h.service),
@@ -197,7 +197,7 @@ func (r reader) fill(ctx context.Context, v *repository, repo rules.Repo, mainta
 	}
 	named := maintainers[:min(len(maintainers), maxPersons)]
 	v.Others = len(maintainers) - len(named)
-	people, err := r.people(ctx, slices.Concat(hostKeys(named), authorsOf(shown)))
+	people, err := r.profiles(ctx, slices.Concat(hostKeys(named), authorsOf(shown)))
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (r reader) fill(ctx context.Context, v *repository, repo rules.Repo, mainta
 // there or not.
 func (h *Handler) prs(repo rules.Repo) page {
 	return func(_ context.Context, r *http.Request) (int, string, any, error) {
-		at := h.places(r).of(repo)
+		at := h.urls(r).of(repo)
 		at.Clone = strings.Replace(at.Clone, repo.Path(), "/prs"+repo.Path(), 1)
 		at.Canonical = template.URL(at.Clone)
 		return http.StatusOK, "prs", at, nil

@@ -294,8 +294,8 @@ func (p person) Link() template.URL { return template.URL(client + p.Npub) }
 // maxNames bounds how many names are looked up for a page.
 const maxNames = 6 * chunk
 
-// people looks up the names of authors (kind 0). The keys may repeat.
-func (r reader) people(ctx context.Context, keys []host.PubKey) (map[host.PubKey]person, error) {
+// profiles looks up the names of authors (kind 0). The keys may repeat.
+func (r reader) profiles(ctx context.Context, keys []host.PubKey) (map[host.PubKey]person, error) {
 	all := make(map[host.PubKey]person, len(keys))
 	var ask []host.PubKey
 	for _, key := range keys {

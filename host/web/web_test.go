@@ -361,7 +361,7 @@ func TestFailure(t *testing.T) {
 func TestTurns(t *testing.T) {
 	w := newWorld(t)
 	for range maxTurns {
-		w.turns <- struct{}{}
+		w.slots <- struct{}{}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -375,10 +375,10 @@ func TestTurns(t *testing.T) {
 	}
 	w.get("/nothing").status(t, 404) // needs no turn
 	for range maxTurns {
-		<-w.turns
+		<-w.slots
 	}
 	w.get("/").status(t, 200)
-	if len(w.turns) != 0 {
+	if len(w.slots) != 0 {
 		t.Error("a turn is not given back")
 	}
 }
@@ -425,7 +425,7 @@ func TestScheme(t *testing.T) {
 			d.has(t, "Git "+test.want+"/<npub>", "Relay ws"+strings.TrimPrefix(test.want, "http")+" ")
 		})
 	}
-	if got := (places{"http", grasp.Service{Host: "localhost", Port: "1"}}).nostr(repoOf("owl", "nest")); got != "" {
+	if got := (serviceURLs{"http", grasp.Service{Host: "localhost", Port: "1"}}).nostr(repoOf("owl", "nest")); got != "" {
 		t.Errorf("a helper cannot know %s", got)
 	}
 }
@@ -433,7 +433,7 @@ func TestScheme(t *testing.T) {
 // A template that misses a field fails when it is used, not before: use them all.
 func TestTemplates(t *testing.T) {
 	for name, content := range map[string]any{
-		"landing": &index{}, "repository": &repository{}, "held": waiting{}, "elsewhere": &repository{}, "prs": place{}, "message": busy,
+		"landing": &index{}, "repository": &repository{}, "held": waiting{}, "elsewhere": &repository{}, "prs": repoURL{}, "message": busy,
 	} {
 		var b strings.Builder
 		if err := templates.ExecuteTemplate(&b, name, frame{"x", template.CSS(""), content}); err != nil {

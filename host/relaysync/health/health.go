@@ -59,7 +59,7 @@ func Open(ctx context.Context, module throttle.Module, disk throttle.Disk, log *
 	if err != nil {
 		return nil, err
 	}
-	client := throttle.New(ctx, module, "relays", log, func(throttle.Question) {})
+	client := throttle.New(ctx, module, "relays", log, func(throttle.Function) {})
 	return &Keeper{disk: disk, log: log, module: client, relays: relays, changed: make(map[string]bool)}, nil
 }
 

@@ -28,7 +28,7 @@ type script struct {
 	seen  []byte
 }
 
-func (m *script) Ask(_ context.Context, q throttle.Question, request []byte, _ int64) ([]byte, error) {
+func (m *script) Ask(_ context.Context, q throttle.Function, request []byte, _ int64) ([]byte, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
@@ -132,7 +132,7 @@ func TestAcceptsAndDrops(t *testing.T) {
 // ruled is a module that follows the rules of the bundled ones.
 type ruled struct{ rules rules.Relays }
 
-func (m *ruled) Ask(_ context.Context, q throttle.Question, request []byte, _ int64) ([]byte, error) {
+func (m *ruled) Ask(_ context.Context, q throttle.Function, request []byte, _ int64) ([]byte, error) {
 	if q == throttle.Admit {
 		return abi.AppendThrottleAdmitAnswer(nil, &abi.ThrottleAdmitAnswer{Start: true}), nil
 	}
@@ -170,7 +170,7 @@ func TestLeft(t *testing.T) {
 // throttleAll lets every attempt start, and remembers what it was asked.
 type throttleAll struct{ asked abi.ThrottleAdmitRequestView }
 
-func (m *throttleAll) Ask(_ context.Context, q throttle.Question, request []byte, _ int64) ([]byte, error) {
+func (m *throttleAll) Ask(_ context.Context, q throttle.Function, request []byte, _ int64) ([]byte, error) {
 	if q == throttle.After {
 		return abi.AppendAfterAnswer(nil, &abi.AfterAnswer{Health: abi.HealthHealthy}), nil
 	}

@@ -37,7 +37,7 @@ type gitFlight struct {
 
 func newFetcher(t *talon) *fetcher {
 	f := &fetcher{t: t, waits: map[string][]*world.Event{}, flights: map[queue.Ticket]*gitFlight{}, starts: map[*gitServer][]int64{}}
-	module := throttle.New(t.e.ctx, throttleModule{t}, "git servers", slog.New(slog.DiscardHandler), func(throttle.Question) {})
+	module := throttle.New(t.e.ctx, throttleModule{t}, "git servers", slog.New(slog.DiscardHandler), func(throttle.Function) {})
 	f.queue = queue.New(gitfetch.NewThrottle(module), queue.DefaultClamps)
 	f.queue.Restore(t.now(), t.domains)
 	f.turning = alarm{e: t.e, ring: f.work}

@@ -227,6 +227,6 @@ func (d plainDialer) Dial(ctx context.Context, url string) (relaysync.Conn, erro
 
 type noModule struct{}
 
-func (noModule) Ask(context.Context, throttle.Question, []byte, int64) ([]byte, error) {
+func (noModule) Ask(context.Context, throttle.Function, []byte, int64) ([]byte, error) {
 	return nil, throttle.ErrNoModule
 }

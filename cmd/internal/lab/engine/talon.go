@@ -337,7 +337,7 @@ func (s *strategy) close() {
 // throttleModule is the throttle module as a talon asks it.
 type throttleModule struct{ t *talon }
 
-func (m throttleModule) Ask(ctx context.Context, q throttle.Question, request []byte, now int64) ([]byte, error) {
+func (m throttleModule) Ask(ctx context.Context, q throttle.Function, request []byte, now int64) ([]byte, error) {
 	t := m.t
 	if t.e.cfg.Throttle == nil {
 		return nil, throttle.ErrNoModule
