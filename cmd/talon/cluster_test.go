@@ -98,7 +98,7 @@ func TestCluster(t *testing.T) {
 	next("two", c, a)
 
 	work.commit("while the database is away")
-	start := database.End(syscall.SIGINT)
+	start := database.Kill(syscall.SIGINT)
 	work.cannotPush("database cannot be reached now", at(b), "main")
 	start(t)
 	a.until("sessions and roles are there again", func() bool { return held("") })

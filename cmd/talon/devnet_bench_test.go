@@ -86,7 +86,7 @@ func BenchmarkOutage(b *testing.B) {
 			c.Repos, c.Roots, c.Comments, c.Noise = 20, 25, 4, 0
 		})
 		for range before {
-			if err := n.Say(); err != nil {
+			if err := n.Print(); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -116,7 +116,7 @@ func outage(b *testing.B, n *devnet.Net, s *process, length time.Duration) (rece
 	defer ticks.Stop()
 	for range length / (100 * time.Millisecond) {
 		<-ticks.C
-		if err := n.Say(); err != nil {
+		if err := n.Print(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -274,7 +274,7 @@ func TestDevnetStrategies(t *testing.T) {
 	all("at first")
 	say := func() {
 		for range 10 {
-			if err := n.Say(); err != nil {
+			if err := n.Print(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -76,7 +76,7 @@ In a git repository it adds the first commit, by which others know the repositor
 			if err := how.check(addresses); err != nil {
 				return err
 			}
-			if err := who.later(e, nil); err != nil {
+			if err := who.retryLater(e, nil); err != nil {
 				return err
 			}
 		}

@@ -118,7 +118,7 @@ func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []str
 		if err != nil {
 			return err
 		}
-		if err := who.later(e, now.state); err != nil {
+		if err := who.retryLater(e, now.state); err != nil {
 			return err
 		}
 		if p.dryRun {

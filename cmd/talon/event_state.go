@@ -102,7 +102,7 @@ func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, add
 	if err != nil {
 		return err
 	}
-	if err := who.later(e, now.state); err != nil {
+	if err := who.retryLater(e, now.state); err != nil {
 		return err
 	}
 	return signAndSendOrPrint(cmd, who, how, e, addresses, show)
@@ -160,9 +160,9 @@ func checkState(e *host.Event) error {
 	return nil
 }
 
-// later gives a state a time after that of the state in effect: of two in one second
+// retryLater gives a state a time after that of the state in effect: of two in one second
 // the one with the lower id would count.
-func (s *signing) later(e *host.Event, inEffect *grasp.State) error {
+func (s *signing) retryLater(e *host.Event, inEffect *grasp.State) error {
 	e.CreatedAt = s.time()
 	if inEffect == nil || e.CreatedAt > inEffect.CreatedAt {
 		return nil

@@ -42,7 +42,7 @@ func pluginDiffCommand() *cobra.Command {
 		}
 		defer b.Close()
 		var c author.Comparison
-		err = bench.questions(args[2], func(q *author.Question) error {
+		err = bench.questions(args[2], func(q *author.Case) error {
 			c.Compare(cmd.Context(), a, b, q)
 			return nil
 		})
@@ -103,7 +103,7 @@ func comparedAs(c *author.Comparison) compared {
 		kind := comparedByKind{A: d.A, B: d.B, Count: d.Count}
 		for i := range d.First {
 			u := &d.First[i]
-			q := author.Question{Where: u.Where}
+			q := author.Case{Where: u.Where}
 			one, other := ranAs(&q, &u.A), ranAs(&q, &u.B)
 			one.Event, other.Event = u.Event, u.Event
 			kind.First = append(kind.First, [2]ran{one, other})
@@ -161,8 +161,8 @@ func (b *workbench) measure(path, file, against string, during time.Duration, as
 	if err != nil {
 		return err
 	}
-	var questions []*author.Question
-	err = b.questions(file, func(q *author.Question) error {
+	var questions []*author.Case
+	err = b.questions(file, func(q *author.Case) error {
 		if len(questions) < benchLines {
 			questions = append(questions, q)
 		}
@@ -172,7 +172,7 @@ func (b *workbench) measure(path, file, against string, during time.Duration, as
 		return err
 	}
 	result := benchResult{Events: len(questions)}
-	if result.Module, err = source.Measure(b.cmd.Context(), questions, during, o); err != nil {
+	if result.Module, err = source.Bench(b.cmd.Context(), questions, during, o); err != nil {
 		return err
 	}
 	if command != "" {
@@ -181,7 +181,7 @@ func (b *workbench) measure(path, file, against string, during time.Duration, as
 			return err
 		}
 		defer p.Close()
-		other, err := p.Measure(b.cmd.Context(), questions, during)
+		other, err := p.Bench(b.cmd.Context(), questions, during)
 		if err != nil {
 			return err
 		}

@@ -161,7 +161,7 @@ func (b *workbench) readReplay(file string) (*author.Replay, error) {
 		return nil, err
 	}
 	replay := new(author.Replay)
-	err := b.questions(file, func(q *author.Question) error {
+	err := b.questions(file, func(q *author.Case) error {
 		if len(replay.Questions) == benchLines {
 			return fmt.Errorf("%s has more than %d lines: give a part of it, such as head -%[2]d makes", file, benchLines)
 		}
@@ -195,7 +195,7 @@ func (b *workbench) replay(ctx context.Context, module string, replay *author.Re
 }
 
 func writeReplay(w io.Writer, r *author.Replayed) error {
-	writeTally(w, &r.Tally)
+	writeTally(w, &r.Stats)
 	for _, c := range []struct {
 		with   *author.Comparison
 		before string

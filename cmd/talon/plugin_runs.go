@@ -71,12 +71,12 @@ func (b *workbench) runner(path string) (*author.Runner, error) {
 }
 
 // questions calls f for each line of a file.
-func (b *workbench) questions(file string, f func(*author.Question) error) error {
+func (b *workbench) questions(file string, f func(*author.Case) error) error {
 	if b.now < 0 {
 		return fmt.Errorf("now is %d: want unix seconds", b.now)
 	}
 	return b.open(file, func(r io.Reader) error {
-		return author.Clock{Now: b.now}.Questions(file, r, func(q *author.Question) error {
+		return author.Clock{Now: b.now}.Questions(file, r, func(q *author.Case) error {
 			if err := b.cmd.Context().Err(); err != nil {
 				return err
 			}
@@ -165,11 +165,11 @@ Events are not verified.
 		}
 		defer r.Close()
 		out := cmd.OutOrStdout()
-		var tally author.Tally
+		var tally author.Stats
 		if !asJSON && !quiet {
 			fmt.Fprintf(out, runFormat, "VERDICT", "FUEL", "LINE", "REASON")
 		}
-		err = bench.questions(file, func(q *author.Question) error {
+		err = bench.questions(file, func(q *author.Case) error {
 			a := r.Ask(cmd.Context(), q)
 			tally.Add(q, &a)
 			switch {
@@ -208,7 +208,7 @@ type ran struct {
 	Error  string `json:"error,omitempty"`
 }
 
-func ranAs(q *author.Question, a *author.Answer) ran {
+func ranAs(q *author.Case, a *author.Answer) ran {
 	line := ran{Where: q.Where, Event: q.Event(), Fuel: a.Fuel}
 	if a.Err != nil {
 		line.Error = a.Err.Error()
@@ -218,7 +218,7 @@ func ranAs(q *author.Question, a *author.Answer) ran {
 	return line
 }
 
-func writeTally(w io.Writer, t *author.Tally) {
+func writeTally(w io.Writer, t *author.Stats) {
 	p50, p99, limit := t.Fuel()
 	fmt.Fprintf(w, "\n%s; fuel p50 %d, p99 %d, most %d\n", counted(t.Asked, "line"), p50, p99, limit)
 	for _, c := range t.Verdicts() {

@@ -58,7 +58,7 @@ func (b *workbench) test(path string, files []string, native bool) error {
 			return err
 		}
 	}
-	var vectors []*author.Question
+	var vectors []*author.Case
 	for _, file := range files {
 		err := b.open(file, func(r io.Reader) error {
 			list, err := source.ReadVectors(file, r)
@@ -73,7 +73,7 @@ func (b *workbench) test(path string, files []string, native bool) error {
 }
 
 // ask tests and reports.
-func (b *workbench) ask(source *author.Source, vectors []*author.Question, o author.Options, native bool) error {
+func (b *workbench) ask(source *author.Source, vectors []*author.Case, o author.Options, native bool) error {
 	w := b.cmd.OutOrStdout()
 	good, bad := 0, 0
 	own := len(source.Manifest.Vectors)
@@ -158,7 +158,7 @@ func (b *workbench) strfryAdapter(path string, in io.Reader, pass bool) error {
 	go func() { swept <- r.Run(ctx) }()
 	// A signal does not end the wait for a line.
 	sifted := make(chan error, 1)
-	go func() { sifted <- r.Sift(ctx, in, b.cmd.OutOrStdout(), pass, moduleLog(b.cmd.ErrOrStderr())) }()
+	go func() { sifted <- r.RunStrfry(ctx, in, b.cmd.OutOrStdout(), pass, moduleLog(b.cmd.ErrOrStderr())) }()
 	select {
 	case err = <-sifted:
 	case <-ctx.Done():

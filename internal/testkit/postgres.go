@@ -69,16 +69,16 @@ func (p *Postgres) Restart(tb testing.TB) {
 // it again after a time.
 func (p *Postgres) Away(tb testing.TB, signal syscall.Signal, d time.Duration) {
 	tb.Helper()
-	start := p.End(signal)
+	start := p.Kill(signal)
 	time.Sleep(d)
 	start(tb)
 }
 
-// End ends the server, as Away does, and returns what starts it again. Nobody else may use it
+// Kill ends the server, as Away does, and returns what starts it again. Nobody else may use it
 // meanwhile.
-func (p *Postgres) End(signal syscall.Signal) (start func(testing.TB)) {
+func (p *Postgres) Kill(signal syscall.Signal) (start func(testing.TB)) {
 	p.mu.Lock()
-	p.end(signal)
+	p.kill(signal)
 	return func(tb testing.TB) {
 		tb.Helper()
 		defer p.mu.Unlock()
@@ -93,7 +93,7 @@ func (p *Postgres) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.server != nil {
-		p.end(syscall.SIGQUIT)
+		p.kill(syscall.SIGQUIT)
 	}
 	if p.dir != "" {
 		os.RemoveAll(p.dir)
@@ -107,7 +107,7 @@ func (p *Postgres) PID() int {
 	return p.server.Process.Pid
 }
 
-func (p *Postgres) end(signal syscall.Signal) {
+func (p *Postgres) kill(signal syscall.Signal) {
 	p.server.Process.Signal(signal)
 	<-p.exited
 }

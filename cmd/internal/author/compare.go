@@ -44,13 +44,13 @@ type Comparison struct {
 }
 
 // Compare asks both modules the same questions.
-func (c *Comparison) Compare(ctx context.Context, a, b *Runner, q *Question) {
+func (c *Comparison) Compare(ctx context.Context, a, b *Runner, q *Case) {
 	one, other := a.Ask(ctx, q), b.Ask(ctx, q)
 	c.Add(q, one, other)
 }
 
 // Add compares two answers to the same question.
-func (c *Comparison) Add(q *Question, one, other Answer) {
+func (c *Comparison) Add(q *Case, one, other Answer) {
 	c.Asked++
 	if err := cmpErr(one.Err, other.Err); err != nil {
 		if c.Failed++; c.Failed == 1 {
@@ -114,7 +114,7 @@ func (a *Answer) Verdict() string {
 
 // Event returns the id of the event in the question; empty for other questions and where
 // it has none.
-func (q *Question) Event() string {
+func (q *Case) Event() string {
 	if e := q.Vector.Event; e != nil && e.ID != [32]byte{} {
 		return fmt.Sprintf("%x", e.ID)
 	}
@@ -131,13 +131,13 @@ func (a *Answer) Said() string {
 
 // Replay asks several modules the same questions in turn, and compares their answers.
 type Replay struct {
-	Questions []*Question
+	Questions []*Case
 	last      []Answer // nil: nobody was asked yet
 }
 
 // Replayed has the answers of one module.
 type Replayed struct {
-	Tally
+	Stats
 
 	Changes *Comparison // with the module before; nil if there was none
 
@@ -179,7 +179,7 @@ func (r *Replay) Run(ctx context.Context, s *Source, o Options) (*Replayed, erro
 }
 
 // compare compares an answer with the one that the line wants.
-func (f *Replayed) compare(s *Source, q *Question, a Answer) {
+func (f *Replayed) compare(s *Source, q *Case, a Answer) {
 	if f.Recorded == nil {
 		f.Recorded = new(Comparison)
 	}
@@ -208,7 +208,7 @@ func besides(r *manifest.Recorded, s *Source, given, a Answer) Answer {
 }
 
 // given is the answer that a line wants. What it leaves open is as it is in a.
-func (q *Question) given(a *Answer) (given Answer) {
+func (q *Case) given(a *Answer) (given Answer) {
 	want := &q.Vector.Want
 	for given.Action.String() != want.Action {
 		given.Action++

@@ -76,7 +76,7 @@ func put(t *testing.T, file, text string) {
 	}
 }
 
-func question(t *testing.T, text string) *Question {
+func question(t *testing.T, text string) *Case {
 	t.Helper()
 	q, err := Clock{}.ParseQuestion("file:1", []byte(text))
 	if err != nil {

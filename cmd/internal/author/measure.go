@@ -39,9 +39,9 @@ type Measured struct {
 // maxTimes is how many decisions are timed one by one.
 const maxTimes = 2_000_000
 
-// Measure times the module's answers to questions about events, repeated for a while. The
+// Bench times the module's answers to questions about events, repeated for a while. The
 // error is about a question that it did not answer.
-func (s *Source) Measure(ctx context.Context, questions []*Question, during time.Duration, o Options) (m Measured, err error) {
+func (s *Source) Bench(ctx context.Context, questions []*Case, during time.Duration, o Options) (m Measured, err error) {
 	if len(questions) == 0 {
 		return m, errors.New("there is no question to measure with: the file is empty")
 	}
@@ -85,8 +85,8 @@ func (s *Source) timeStart(ctx context.Context, o Options) (time.Duration, error
 
 // decide asks about each event once, which warms up and tells the fuel, then in
 // turn until the time is over.
-func (m *Measured) decide(ctx context.Context, r *Runner, questions []*Question, during time.Duration) error {
-	var tally Tally
+func (m *Measured) decide(ctx context.Context, r *Runner, questions []*Case, during time.Duration) error {
+	var tally Stats
 	items, stores := make([]*host.Item, len(questions)), make([]*Store, len(questions))
 	for i, q := range questions {
 		a := r.Ask(ctx, q)
@@ -143,7 +143,7 @@ func (m *Measured) time(ctx context.Context, n int, during time.Duration, cpu fu
 }
 
 // itemOf makes of a question what a relay has in hand when it asks.
-func itemOf(q *Question) *host.Item {
+func itemOf(q *Case) *host.Item {
 	it := &host.Item{Event: eventOf(q.Vector.Event), Source: &host.Source{Relay: q.Vector.Source.Relay}}
 	switch q.Vector.Source.Origin {
 	case "import":
@@ -158,8 +158,8 @@ func itemOf(q *Question) *host.Item {
 	return it
 }
 
-// Tally counts answers by verdict, and keeps the fuel of each.
-type Tally struct {
+// Stats counts answers by verdict, and keeps the fuel of each.
+type Stats struct {
 	Asked, Failed int
 	FirstFailure  string // where, and why
 	verdicts      map[string]int
@@ -170,7 +170,7 @@ type Tally struct {
 const maxVerdicts = 1000
 
 // Add counts one answer.
-func (t *Tally) Add(q *Question, a *Answer) {
+func (t *Stats) Add(q *Case, a *Answer) {
 	t.Asked++
 	if a.Err != nil {
 		if t.Failed++; t.Failed == 1 {
@@ -195,7 +195,7 @@ type Count struct {
 }
 
 // Verdicts returns the counts of all verdicts, the most frequent first.
-func (t *Tally) Verdicts() []Count {
+func (t *Stats) Verdicts() []Count {
 	var list []Count
 	for _, v := range slices.Sorted(maps.Keys(t.verdicts)) {
 		list = append(list, Count{v, t.verdicts[v]})
@@ -205,7 +205,7 @@ func (t *Tally) Verdicts() []Count {
 }
 
 // Fuel returns the median, the 99th percentile and the maximum of the fuel of answers.
-func (t *Tally) Fuel() (p50, p99, limit int64) {
+func (t *Stats) Fuel() (p50, p99, limit int64) {
 	slices.Sort(t.fuel)
 	return percentile(t.fuel, 50), percentile(t.fuel, 99), percentile(t.fuel, 100)
 }

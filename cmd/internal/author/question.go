@@ -16,14 +16,14 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// Question is one question to a module, read from one line of a file. A line is one of
+// Case is one question to a module, read from one line of a file. A line is one of
 //
 //   - an event, as NIP-01 has it; an id that is missing is computed, what else is
 //     missing is zeros;
 //   - a vector as manifests have them ([manifest.Vector]): "function" is admit if it
 //     is absent, "name" and "want" may be absent;
 //   - what strfry writes to a plugin: {"type": "new", "event": …, "receivedAt": …}.
-type Question struct {
+type Case struct {
 	Where  string // file and line
 	Vector manifest.Vector
 	Wants  bool // the vector says what the answer must be
@@ -67,7 +67,7 @@ func (l line) set(field string, value any) {
 const maxWhere = 40
 
 // ParseQuestion reads one line.
-func (c Clock) ParseQuestion(where string, text []byte) (*Question, error) {
+func (c Clock) ParseQuestion(where string, text []byte) (*Case, error) {
 	l, err := parseLine(where, text)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (c Clock) ParseQuestion(where string, text []byte) (*Question, error) {
 			return nil, fmt.Errorf("%s: %w", where, err)
 		}
 	}
-	q := &Question{Where: where, Wants: l.has("want")}
+	q := &Case{Where: where, Wants: l.has("want")}
 	if err := unmarshal(l["then"], &q.Then); err != nil {
 		return nil, fmt.Errorf("%s: then: want true or false", where)
 	}
@@ -178,7 +178,7 @@ func (s *strfrySource) vector() map[string]any {
 }
 
 // Questions reads a file of questions and calls f for each until f fails.
-func (c Clock) Questions(name string, r io.Reader, f func(*Question) error) error {
+func (c Clock) Questions(name string, r io.Reader, f func(*Case) error) error {
 	return eachLine(name, r, func(where string, text []byte) error {
 		q, err := c.ParseQuestion(where, bytes.Clone(text))
 		if err != nil {
@@ -209,7 +209,7 @@ func ServiceOf(r io.Reader) (*manifest.VectorService, io.Reader) {
 }
 
 // function is what the module is asked by.
-func (q *Question) function() guest.Func {
+func (q *Case) function() guest.Func {
 	for f := guest.Admit; f < guest.ThrottleTick; f++ {
 		if f.String() == q.Vector.Function {
 			return f

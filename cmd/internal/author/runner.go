@@ -130,7 +130,7 @@ func (r *Runner) guestOptions(o Options, config map[string]any, at host.Service)
 }
 
 // Ask asks the module for a verdict.
-func (r *Runner) Ask(ctx context.Context, q *Question) (a Answer) {
+func (r *Runner) Ask(ctx context.Context, q *Case) (a Answer) {
 	if !q.Vector.Policy() {
 		a.Err = fmt.Errorf("%s asks %s, which gives no verdict: it is for talon plugin test", q.Where, q.function())
 		return a
@@ -157,7 +157,7 @@ func (r *Runner) Ask(ctx context.Context, q *Question) (a Answer) {
 }
 
 // reduce asks a throttle. It is one instance that is asked all that comes.
-func (r *Runner) reduce(ctx context.Context, q *Question) (answer []byte, fuel int64, err error) {
+func (r *Runner) reduce(ctx context.Context, q *Case) (answer []byte, fuel int64, err error) {
 	f, err := r.function(q)
 	if err != nil {
 		return nil, 0, err
@@ -179,7 +179,7 @@ func (r *Runner) reduce(ctx context.Context, q *Question) (answer []byte, fuel i
 }
 
 // function is what a question asks, if the module has it.
-func (r *Runner) function(q *Question) (guest.Func, error) {
+func (r *Runner) function(q *Case) (guest.Func, error) {
 	f := q.function()
 	if !slices.Contains(r.source.Manifest.Functions, f.String()) {
 		return f, fmt.Errorf("%s asks %s, which the module does not have: functions of its manifest are %q", q.Where, f, r.source.Manifest.Functions)

@@ -262,7 +262,7 @@ func TestFindRefuses(t *testing.T) {
 func sift(t *testing.T, r *Runner, pass bool, lines ...string) (out []sifted, log string) {
 	t.Helper()
 	var w, said bytes.Buffer
-	if err := r.Sift(t.Context(), strings.NewReader(strings.Join(lines, "\n")), &w, pass, slog.New(slog.NewTextHandler(&said, nil))); err != nil {
+	if err := r.RunStrfry(t.Context(), strings.NewReader(strings.Join(lines, "\n")), &w, pass, slog.New(slog.NewTextHandler(&said, nil))); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(w.String()) {
@@ -327,8 +327,8 @@ func TestCheckSift(t *testing.T) {
 func TestMeasure(t *testing.T) {
 	compiles(t, golang.name)
 	s := built(t, "examples/hello-policy", "")
-	questions := []*Question{question(t, `{"kind":1,"content":"hello"}`), question(t, `{"kind":1,"content":"`+loud+`"}`)}
-	m, err := s.Measure(t.Context(), questions, time.Millisecond, Options{Store: new(Store)})
+	questions := []*Case{question(t, `{"kind":1,"content":"hello"}`), question(t, `{"kind":1,"content":"`+loud+`"}`)}
+	m, err := s.Bench(t.Context(), questions, time.Millisecond, Options{Store: new(Store)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,11 +339,11 @@ func TestMeasure(t *testing.T) {
 		`{"function":"connect","open":1}`: "functions of its manifest are",
 		"":                                "the file is empty",
 	} {
-		var list []*Question
+		var list []*Case
 		if text != "" {
 			list = append(list, question(t, text))
 		}
-		if _, err := s.Measure(t.Context(), list, time.Millisecond, Options{Store: new(Store)}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := s.Bench(t.Context(), list, time.Millisecond, Options{Store: new(Store)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
@@ -357,14 +357,14 @@ func TestProcessCPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	m, err := p.Measure(t.Context(), []*Question{question(t, eventLine(1, 10, ""))}, 20*time.Millisecond)
+	m, err := p.Bench(t.Context(), []*Case{question(t, eventLine(1, 10, ""))}, 20*time.Millisecond)
 	if err != nil || m.CPU < 500*time.Microsecond {
 		t.Errorf("%v of CPU for a decision that counts to 20,000, %v", m.CPU, err)
 	}
 }
 
 func TestProcess(t *testing.T) {
-	questions := []*Question{question(t, eventLine(1, 10, "")), question(t, eventLine(2, 10, ""))}
+	questions := []*Case{question(t, eventLine(1, 10, "")), question(t, eventLine(2, 10, ""))}
 	for script, want := range map[string]string{
 		`while read -r line; do echo '{"id":"x","action":"accept"}'; done`: "",
 		`while read -r line; do echo '{"id":"x","action":"maybe"}'; done`:  "want an id, and accept, reject or shadowReject",
@@ -374,7 +374,7 @@ func TestProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := p.Measure(t.Context(), questions, time.Millisecond)
+		m, err := p.Bench(t.Context(), questions, time.Millisecond)
 		p.Close()
 		if want == "" && (err != nil || m.Decisions < 2 || m.Mean <= 0) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %+v, %v", script, m, err)
@@ -435,7 +435,7 @@ func TestClaim(t *testing.T) {
 }
 
 func TestReplay(t *testing.T) {
-	r := Replay{Questions: []*Question{question(t, `{"kind":1,"content":"HELLO NOSTR"}`), question(t, `{"kind":1,"content":"hello"}`)}}
+	r := Replay{Questions: []*Case{question(t, `{"kind":1,"content":"HELLO NOSTR"}`), question(t, `{"kind":1,"content":"hello"}`)}}
 	lax, strict := built(t, "examples/hello-policy", ""), built(t, "examples/hello-policy", "config = {max_capitals = 5}\n")
 	found, err := r.Run(t.Context(), lax, Options{})
 	if err != nil || found.Changes != nil || found.Recorded != nil || fmt.Sprint(found.Verdicts()) != "[{pass 2}]" {

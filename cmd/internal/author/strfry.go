@@ -36,10 +36,10 @@ type sifted struct {
 // reasonFailed is what clients hear when nothing could be decided.
 const reasonFailed = "error: the policy failed; try again later"
 
-// Sift answers strfry's questions with the module's verdicts, until r ends. An event
+// RunStrfry answers strfry's questions with the module's verdicts, until r ends. An event
 // of which the module has no opinion is accepted, since strfry asks one plugin
 // alone, or refused if pass is false. Where the module fails, the event is refused.
-func (r *Runner) Sift(ctx context.Context, in io.Reader, out io.Writer, pass bool, log *slog.Logger) error {
+func (r *Runner) RunStrfry(ctx context.Context, in io.Reader, out io.Writer, pass bool, log *slog.Logger) error {
 	w := bufio.NewWriter(out)
 	return eachLine("stdin", in, func(where string, text []byte) error {
 		if err := ctx.Err(); err != nil {
@@ -184,9 +184,9 @@ func (p *Process) Close() {
 // cpu is the processor time that the plugin and whoever asks it have used.
 func (p *Process) cpu() time.Duration { return ownCPU() + cpuOf(p.cmd.Process.Pid) }
 
-// Measure times the plugin with questions about events, as [Source.Measure] times a
+// Bench times the plugin with questions about events, as [Source.Bench] times a
 // module.
-func (p *Process) Measure(ctx context.Context, questions []*Question, during time.Duration) (m Measured, err error) {
+func (p *Process) Bench(ctx context.Context, questions []*Case, during time.Duration) (m Measured, err error) {
 	lines := make([][]byte, len(questions))
 	for i, q := range questions {
 		lines[i] = q.strfry()
@@ -215,7 +215,7 @@ func checkAnswer(text []byte) error {
 }
 
 // strfry is the question as strfry asks it.
-func (q *Question) strfry() []byte {
+func (q *Case) strfry() []byte {
 	s := strfrySource{Type: "new", ReceivedAt: q.Vector.Now, SourceType: "IP4", SourceInfo: string(q.Vector.Source.Address)}
 	switch q.Vector.Source.Origin {
 	case "import":

@@ -19,9 +19,9 @@ type Tested struct {
 }
 
 // ReadVectors reads a file of vectors and checks each against the manifest.
-func (s *Source) ReadVectors(name string, r io.Reader) ([]*Question, error) {
-	var list []*Question
-	err := Clock{}.Questions(name, r, func(q *Question) error {
+func (s *Source) ReadVectors(name string, r io.Reader) ([]*Case, error) {
+	var list []*Case
+	err := Clock{}.Questions(name, r, func(q *Case) error {
 		switch _, err := s.Manifest.Resolve(q.Vector.Config); {
 		case !q.Wants:
 			return fmt.Errorf("%s: want is missing: say what the module must answer, as in \"want\": {\"action\": \"reject\"}", q.Where)
@@ -41,7 +41,7 @@ func (s *Source) ReadVectors(name string, r io.Reader) ([]*Question, error) {
 // Test asks the questions of vectors, and reports each result. A vector begins with a new
 // instance that remembers nothing, with the settings that it names, unless it goes on
 // with those of the vector before. The error is not about the module.
-func (s *Source) Test(ctx context.Context, vectors []*Question, o Options, report func(Tested)) error {
+func (s *Source) Test(ctx context.Context, vectors []*Case, o Options, report func(Tested)) error {
 	if !s.decides() && !s.throttles() {
 		return s.errNoPolicy()
 	}
@@ -79,7 +79,7 @@ func (s *Source) Test(ctx context.Context, vectors []*Question, o Options, repor
 }
 
 // test asks, and compares the answer with the one that the vector wants.
-func (r *Runner) test(ctx context.Context, q *Question) (fuel int64, err error) {
+func (r *Runner) test(ctx context.Context, q *Case) (fuel int64, err error) {
 	if q.Vector.Policy() {
 		a := r.Ask(ctx, q)
 		return a.Fuel, a.check(&q.Vector)

@@ -138,7 +138,7 @@ func TestRelay(t *testing.T) {
 	if stored != cfg.MaxLimit {
 		t.Errorf("%d events came, want as many as the limit", stored)
 	}
-	e, err := n.people[0].sign(1621, time.Now().Unix(), "new")
+	e, err := n.users[0].sign(1621, time.Now().Unix(), "new")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,13 +357,13 @@ func TestKhatruProfile(t *testing.T) {
 	n := open(t, cfg)
 	var events []*nostr.Event
 	for i := range 5 {
-		e, err := n.people[0].sign(1621, time.Now().Unix()-int64(i), fmt.Sprint(i), nostr.Tag{"t", fmt.Sprint(i % 2)})
+		e, err := n.users[0].sign(1621, time.Now().Unix()-int64(i), fmt.Sprint(i), nostr.Tag{"t", fmt.Sprint(i % 2)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		events = append(events, e)
 	}
-	deleted, err := n.people[0].sign(5, time.Now().Unix(), "", nostr.Tag{"e", events[1].ID})
+	deleted, err := n.users[0].sign(5, time.Now().Unix(), "", nostr.Tag{"e", events[1].ID})
 	if err != nil {
 		t.Fatal(err)
 	}

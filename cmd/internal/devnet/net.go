@@ -27,7 +27,7 @@ type Net struct {
 	Git    []*GitServer
 
 	cfg     Config
-	people  []user
+	users   []user
 	fixture *gitFixture
 	began   time.Time
 	closed  sync.Once
@@ -49,7 +49,7 @@ func Open(ctx context.Context, cfg Config) (n *Net, err error) {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	if n.people, err = users(cfg.Seed, max(8, cfg.Repos/4)); err != nil {
+	if n.users, err = users(cfg.Seed, max(8, cfg.Repos/4)); err != nil {
 		return n, err
 	}
 	if err := n.listen(ctx); err != nil {
@@ -161,7 +161,7 @@ func (n *Net) publish(p *script) error {
 		return fmt.Errorf("publish an event: its id is %q", p.event.ID)
 	}
 	n.mu.Lock()
-	if p.ours {
+	if p.hosted {
 		n.posts[id] = p
 	}
 	n.mu.Unlock()
@@ -171,8 +171,8 @@ func (n *Net) publish(p *script) error {
 	return nil
 }
 
-// Say publishes a new event of a user: an issue, or a reply to an event.
-func (n *Net) Say() error {
+// Print publishes a new event of a user: an issue, or a reply to an event.
+func (n *Net) Print() error {
 	if len(n.repos) == 0 {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (n *Net) Run(ctx context.Context) error {
 	if n.cfg.Rate > 0 {
 		g.Go(func() error {
 			const rarest = 365 * 24 * time.Hour // what is longer than a Duration is never
-			return every(ctx, time.Duration(min(float64(time.Second)/n.cfg.Rate, float64(rarest))), n.Say)
+			return every(ctx, time.Duration(min(float64(time.Second)/n.cfg.Rate, float64(rarest))), n.Print)
 		})
 	}
 	g.Go(func() error {

@@ -193,7 +193,7 @@ func (r *khatruRelay) query(_ context.Context, f nostr.Filter) (chan *nostr.Even
 }
 
 func (r *khatruRelay) limit(ctx context.Context, m *meters) (bool, string) {
-	if m.take(khatru.GetConnection(ctx), time.Now()) {
+	if m.acquire(khatru.GetConnection(ctx), time.Now()) {
 		return false, ""
 	}
 	r.limited.Add(1)
@@ -214,7 +214,7 @@ type meter struct {
 	at   time.Time
 }
 
-func (m *meters) take(ws *khatru.WebSocket, now time.Time) bool {
+func (m *meters) acquire(ws *khatru.WebSocket, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	full := max(1, 2*m.rate)

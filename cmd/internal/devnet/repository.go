@@ -52,7 +52,7 @@ type script struct {
 	event  *nostr.Event
 	parsed *host.Event // the same
 	relays []int
-	ours   bool // Talon is to have it
+	hosted bool // Talon is to have it
 }
 
 // marks of the commits in a repository, and of its one pull request.
@@ -66,9 +66,9 @@ const (
 
 func (n *Net) newRepository(i int) *repository {
 	rng := rand.New(rand.NewPCG(n.cfg.Seed, uint64(i))) //nolint:gosec // the same each time
-	who := rng.Perm(len(n.people))
+	who := rng.Perm(len(n.users))
 	r := &repository{
-		owner: n.people[who[0]], keeper: n.people[who[0]], fan: n.people[who[1]], id: fmt.Sprintf("repo-%05d", i),
+		owner: n.users[who[0]], keeper: n.users[who[0]], fan: n.users[who[1]], id: fmt.Sprintf("repo-%05d", i),
 		relays: n.listed(rng.Perm(len(n.Relays))), clones: rng.Perm(n.cfg.GitServers)[:n.cfg.ClonesPer],
 		rng: rng, clock: epoch + int64(i)*60,
 	}
@@ -76,7 +76,7 @@ func (n *Net) newRepository(i int) *repository {
 		r.fork = rng.IntN(n.cfg.GitServers)
 	}
 	if i%4 == 0 { // a maintainer
-		r.keeper = n.people[who[2]]
+		r.keeper = n.users[who[2]]
 	}
 	return r
 }
@@ -197,7 +197,7 @@ func (n *Net) found(ctx context.Context, i int) (*repository, []script, error) {
 	return r, w.posts, w.err
 }
 
-func (n *Net) anyone(rng *rand.Rand) user { return n.people[rng.IntN(len(n.people))] }
+func (n *Net) anyone(rng *rand.Rand) user { return n.users[rng.IntN(len(n.users))] }
 
 // writer signs what is said of a repository. After an error nothing more is said.
 type writer struct {

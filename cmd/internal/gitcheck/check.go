@@ -75,7 +75,7 @@ func (p Problem) String() string {
 // number of repositories. An error means that the check is incomplete. A folder that is
 // absent has no repositories.
 func Run(ctx context.Context, cfg Config, report func(Problem)) (repositories int, err error) {
-	first, repositories, err := look(ctx, &cfg, nil)
+	first, repositories, err := inspect(ctx, &cfg, nil)
 	if err == nil && len(first) > 0 {
 		timer := time.NewTimer(cfg.RecheckAfter)
 		defer timer.Stop()
@@ -95,7 +95,7 @@ func Run(ctx context.Context, cfg Config, report func(Problem)) (repositories in
 	for _, p := range first {
 		where[p.Where] = true
 	}
-	again, _, err := look(ctx, &cfg, where)
+	again, _, err := inspect(ctx, &cfg, where)
 	if err != nil {
 		return repositories, fmt.Errorf("check the repositories: %w", err)
 	}
@@ -132,7 +132,7 @@ type placeholder struct {
 	id   host.ID
 }
 
-func look(ctx context.Context, cfg *Config, only map[string]bool) ([]Problem, int, error) {
+func inspect(ctx context.Context, cfg *Config, only map[string]bool) ([]Problem, int, error) {
 	l := &looker{cfg: cfg, only: only, now: cfg.Now().Unix()}
 	if err := l.readHeld(ctx); err != nil {
 		return nil, 0, err

@@ -54,7 +54,7 @@ type announcements struct {
 }
 
 // announcements reads those of the place's identifier.
-func (l *looker) announcements(ctx context.Context, p *place) (*announcements, error) {
+func (l *looker) announcements(ctx context.Context, p *location) (*announcements, error) {
 	if l.known != nil && l.identifier == p.Identifier {
 		return l.known, nil
 	}

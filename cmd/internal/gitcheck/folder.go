@@ -24,8 +24,8 @@ const (
 	suffix    = ".git"
 )
 
-// place is a repository on disk.
-type place struct {
+// location is a repository on disk.
+type location struct {
 	rules.Repo
 	prs   bool
 	where string // as problems name it
@@ -49,7 +49,7 @@ func (l *looker) folder(ctx context.Context, dir string, prs bool) error {
 	}
 	defer opened.Close()
 	l.trash(dir)
-	places, err := l.places(dir, prs)
+	places, err := l.locations(dir, prs)
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,8 @@ func (l *looker) folder(ctx context.Context, dir string, prs bool) error {
 
 func (l *looker) wanted(where string) bool { return l.only == nil || l.only[where] }
 
-// places returns the repositories of a folder, in the order of identifiers.
-func (l *looker) places(dir string, prs bool) (list []place, err error) {
+// locations returns the repositories of a folder, in the order of identifiers.
+func (l *looker) locations(dir string, prs bool) (list []location, err error) {
 	owners, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (l *looker) places(dir string, prs bool) (list []place, err error) {
 		}
 		seen := make(map[string]bool)
 		for _, file := range files {
-			p := place{
+			p := location{
 				prs:   prs,
 				where: top + "/" + owner.Name() + "/" + file.Name(),
 				parts: []string{owner.Name(), file.Name()},
@@ -124,7 +124,7 @@ func (l *looker) places(dir string, prs bool) (list []place, err error) {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b place) int {
+	slices.SortFunc(list, func(a, b location) int {
 		return cmp.Or(strings.Compare(a.Identifier, b.Identifier), strings.Compare(a.where, b.where))
 	})
 	return list, nil

@@ -22,7 +22,7 @@ const nostrRefs = "refs/nostr/"
 const maxLines = 10
 
 // repository looks at one repository.
-func (l *looker) repository(ctx context.Context, folder *gitrepo.Folder, p *place) error {
+func (l *looker) repository(ctx context.Context, folder *gitrepo.Folder, p *location) error {
 	l.leftovers(p.where, p.dir)
 	repo, err := folder.Find(p.parts)
 	if err != nil {
@@ -62,7 +62,7 @@ func ownObjects(dir string) bool {
 	return err != nil && !errors.Is(err, fs.ErrNotExist) || len(packs) > 0
 }
 
-func (l *looker) compare(ctx context.Context, p *place, repo *gitrepo.Repo, refs gitrepo.Refs) error {
+func (l *looker) compare(ctx context.Context, p *location, repo *gitrepo.Repo, refs gitrepo.Refs) error {
 	for _, ref := range refs.List {
 		if !gitrepo.IsPushable(ref.Name) || p.prs && !strings.HasPrefix(ref.Name, nostrRefs) {
 			l.problem(p.where, false, "%s is not a ref that a push can make: delete it", ref.Name)
@@ -98,7 +98,7 @@ func (l *looker) compare(ctx context.Context, p *place, repo *gitrepo.Repo, refs
 
 // compareState compares heads, tags and HEAD with the newest state of the
 // maintainers. Waits is whether the announcement is in purgatory.
-func (l *looker) compareState(ctx context.Context, p *place, repo *gitrepo.Repo, refs gitrepo.Refs, maintainers []rules.PubKey, waits bool) error {
+func (l *looker) compareState(ctx context.Context, p *location, repo *gitrepo.Repo, refs gitrepo.Refs, maintainers []rules.PubKey, waits bool) error {
 	newest, held, err := l.states(ctx, p.Identifier, maintainers)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (l *looker) missing(ctx context.Context, repo *gitrepo.Repo, updates []rule
 }
 
 // compareTips compares the refs under refs/nostr/ with their events.
-func (l *looker) compareTips(ctx context.Context, p *place, refs gitrepo.Refs) error {
+func (l *looker) compareTips(ctx context.Context, p *location, refs gitrepo.Refs) error {
 	at := make(map[host.ID]gitrepo.Ref)
 	for _, ref := range refs.List {
 		if digits, ok := strings.CutPrefix(ref.Name, nostrRefs); ok {

@@ -62,8 +62,8 @@ func (f *fetcher) add(ev *world.Event) {
 	f.queue.Add(f.t.now(), queue.Event{Key: ev.Repo.D, Name: ev.Repo.Address, Origin: origin, Kind: uint32(ev.Kind)})
 }
 
-// left ends the search for what an event waited for.
-func (f *fetcher) left(ev *world.Event, how queue.Outcome) {
+// released ends the search for what an event waited for.
+func (f *fetcher) released(ev *world.Event, how queue.Outcome) {
 	d := ev.Repo.D
 	f.waits[d] = slices.DeleteFunc(f.waits[d], func(o *world.Event) bool { return o == ev })
 	f.queue.Released(d, how)
@@ -164,7 +164,7 @@ func (f *fetcher) fetch(w queue.Work) {
 	reply := l.reply
 	e.queue.at(reply.at, func() {
 		if l.reply.at == reply.at {
-			l.land()
+			l.finish()
 		}
 	})
 }
@@ -195,7 +195,7 @@ func (l *gitFlight) endAt(at int64, outcome uint32) {
 	if l.f != nil {
 		l.f.t.e.queue.at(at, func() {
 			if l.reply.at == at {
-				l.land()
+				l.finish()
 			}
 		})
 	}
@@ -204,11 +204,11 @@ func (l *gitFlight) endAt(at int64, outcome uint32) {
 // end has it end now.
 func (l *gitFlight) end(outcome uint32) {
 	l.reply = gitReply{at: l.f.t.e.now, result: queue.Result{Outcome: outcome}}
-	l.land()
+	l.finish()
 }
 
-// land ends a request.
-func (l *gitFlight) land() {
+// finish ends a request.
+func (l *gitFlight) finish() {
 	f := l.f
 	if l.f = nil; l.server.flights != nil {
 		l.server.flights = slices.DeleteFunc(l.server.flights, func(o *gitFlight) bool { return o == l })
@@ -272,7 +272,7 @@ func (t *talon) heldInOrder() []*world.Event {
 func (t *talon) unhold(ev *world.Event, how queue.Outcome) {
 	delete(t.held, ev.ID)
 	delete(t.heldUntil, ev.ID)
-	t.fetcher.left(ev, how)
+	t.fetcher.released(ev, how)
 }
 
 // replaceHeld has an event take the place of older versions that are held. It reports false
@@ -371,8 +371,8 @@ func (c *gitCounts) result(run *result.Run) {
 	v.Set(result.GitRest, float64(c.rests)/float64(max(1, c.looks)))
 }
 
-// look checks how it stands with git servers and what waits for them.
-func (c *gitCounts) look() {
+// observe checks how it stands with git servers and what waits for them.
+func (c *gitCounts) observe() {
 	s, check := &c.e.w.Scenario.Invariants, &c.e.watch.check
 	for _, t := range c.e.talons {
 		if t.fetcher == nil {

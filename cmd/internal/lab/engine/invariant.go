@@ -36,7 +36,7 @@ func (c *invariants) begin(o *observer) {
 	c.o = o
 	s := o.e.w.Scenario
 	c.quietAt = o.e.w.End - s.Quiet.Milliseconds()/4
-	o.e.queue.at(checkEvery, c.look)
+	o.e.queue.at(checkEvery, c.check)
 }
 
 // broken ends the run.
@@ -141,14 +141,14 @@ func (c *invariants) report(l *line, r session.Report) {
 	}
 }
 
-// look checks what takes time.
-func (c *invariants) look() {
+// check checks what takes time.
+func (c *invariants) check() {
 	e := c.o.e
 	c.within()
 	c.overlap()
-	c.o.git.look()
+	c.o.git.observe()
 	if e.now+checkEvery <= e.end {
-		e.queue.at(e.now+checkEvery, c.look)
+		e.queue.at(e.now+checkEvery, c.check)
 	}
 }
 

@@ -87,11 +87,11 @@ func (l *line) dial() {
 	if l.request.Inform {
 		trips *= 2
 	}
-	e.queue.at(e.now+(trips-1)*r.latency(), l.arrive)
+	e.queue.at(e.now+(trips-1)*r.latency(), l.deliver)
 }
 
-// arrive is when the request for a websocket reaches the relay.
-func (l *line) arrive() {
+// deliver is when the request for a websocket reaches the relay.
+func (l *line) deliver() {
 	e, r := l.t.e, l.r
 	if l.down {
 		return

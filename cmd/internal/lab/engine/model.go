@@ -212,7 +212,7 @@ func (m *model) subscribe(c *session.Subscribe) {
 		if m.subs[c.ID] != sub {
 			return
 		}
-		m.arrive(op, list)
+		m.deliver(op, list)
 		op.sent = true
 		m.complete(op)
 	})
@@ -356,7 +356,7 @@ func (m *model) compare(op *modelOp, theirs []*host.Event) {
 // fetched ends a fetch with what it brought.
 func (m *model) fetched(op *modelOp, list []*host.Event) {
 	if !op.gone {
-		m.arrive(op, list)
+		m.deliver(op, list)
 		op.sent = true
 		m.complete(op)
 	}
@@ -404,8 +404,8 @@ func compareSets(ours, theirs *negentropy.Set, alike bool) (c compared) {
 	return c
 }
 
-// arrive takes events of an answer.
-func (m *model) arrive(op *modelOp, list []*host.Event) {
+// deliver takes events of an answer.
+func (m *model) deliver(op *modelOp, list []*host.Event) {
 	t := m.l.t
 	now := t.now() / 1000
 	m.l.r.counts.events += int64(len(list))
@@ -453,7 +453,7 @@ func (m *model) live(e *host.Event) {
 		}
 		l.count(0, int64(matched)*eventBytes([]*host.Event{e}))
 		m.known += int64(matched - 1)
-		m.arrive(&modelOp{purpose: purpose, finished: func(*modelOp) {}}, []*host.Event{e})
+		m.deliver(&modelOp{purpose: purpose, finished: func(*modelOp) {}}, []*host.Event{e})
 		l.t.turn()
 	})
 }

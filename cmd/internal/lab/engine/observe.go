@@ -179,7 +179,7 @@ func (o *observer) stored(t *talon, e *host.Event) {
 		o.run.Staleness.Add(time.Duration(o.e.now-ev.At) * time.Millisecond)
 	}
 	o.change(t.Number, ev, isHere)
-	o.say(Progress{Stored: true})
+	o.print(Progress{Stored: true})
 }
 
 // removed takes an event that was deleted or replaced.
@@ -227,7 +227,7 @@ func (o *observer) faultBegins(f *world.Fault) {
 			o.trace.line(o.e.remotes[r].Name, f.What, "until "+o.e.seconds(f.Until).String())
 		}
 	}
-	o.say(Progress{Line: f.What + " of " + where + " until " + time.Duration(f.Until*int64(time.Millisecond)).String()})
+	o.print(Progress{Line: f.What + " of " + where + " until " + time.Duration(f.Until*int64(time.Millisecond)).String()})
 }
 
 func (o *observer) faultEnds(f *world.Fault) {
@@ -253,7 +253,7 @@ func (o *observer) sample() {
 	s.Completeness = append(s.Completeness, o.completeness())
 	s.BytesUp = append(s.BytesUp, o.up)
 	s.BytesDown = append(s.BytesDown, o.down)
-	o.say(Progress{})
+	o.print(Progress{})
 	if e.now+o.bucket <= e.end {
 		e.queue.at(e.now+o.bucket, o.sample)
 	}
@@ -266,8 +266,8 @@ func (o *observer) completeness() float64 {
 	return float64(o.here) / float64(o.wanted)
 }
 
-// say tells who watches.
-func (o *observer) say(p Progress) {
+// print tells who watches.
+func (o *observer) print(p Progress) {
 	if o.e.cfg.Watch == nil {
 		return
 	}

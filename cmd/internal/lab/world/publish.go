@@ -18,7 +18,7 @@ const day = 24 * 3600 * 1000
 type publisher struct {
 	*World
 	owners  []host.PubKey
-	people  []host.PubKey
+	users   []host.PubKey
 	listed  weighted // relays that repositories list
 	places  []int    // by index in listed
 	busy    weighted // repositories, by how much happens in them
@@ -38,7 +38,7 @@ func (w *World) publish() {
 		p.owners = append(p.owners, newKey(keys))
 	}
 	for range max(10, s.Repositories.Count) {
-		p.people = append(p.people, newKey(keys))
+		p.users = append(p.users, newKey(keys))
 	}
 	for _, r := range w.Relays {
 		if c := s.Relays[r.Class]; c.Listed && c.Weight > 0 {
@@ -124,7 +124,7 @@ func (p *publisher) present() {
 		}
 	})
 	each("noise", s.Noise, func(r stream, at int64) {
-		e := &host.Event{PubKey: p.people[r.IntN(len(p.people))], Kind: 1, CreatedAt: p.seconds(at), Content: p.text()}
+		e := &host.Event{PubKey: p.users[r.IntN(len(p.users))], Kind: 1, CreatedAt: p.seconds(at), Content: p.text()}
 		p.add(&Event{Event: e, At: at, Copies: []Copy{{Place(p.places[p.listed.draw(r)]), at}}})
 	})
 }
@@ -328,10 +328,10 @@ func (p *publisher) root(repo *Repo, at int64) *Event {
 		kind = rules.KindPullRequest
 	}
 	e := &Event{At: at, Repo: repo, Refused: p.content.chance(p.Scenario.Talon.Refused), Event: &host.Event{
-		PubKey: p.people[p.content.IntN(len(p.people))], Kind: kind, CreatedAt: p.dated(at), Content: p.text(),
+		PubKey: p.users[p.content.IntN(len(p.users))], Kind: kind, CreatedAt: p.dated(at), Content: p.text(),
 		Tags: host.Tags{{"a", repo.Address}, {"p", p.owners[repo.Owner].String()}, {"subject", "a subject"}},
 	}}
-	p.say(e)
+	p.write(e)
 	return e
 }
 
@@ -341,13 +341,13 @@ func (p *publisher) comment(repo *Repo, on *Event, at int64) {
 		thread = on.Thread
 	}
 	e := &Event{At: at, Repo: repo, Thread: thread, Refused: thread.Refused, Event: &host.Event{
-		PubKey: p.people[p.content.IntN(len(p.people))], Kind: rules.KindComment, CreatedAt: p.dated(at), Content: p.text(),
+		PubKey: p.users[p.content.IntN(len(p.users))], Kind: rules.KindComment, CreatedAt: p.dated(at), Content: p.text(),
 		Tags: host.Tags{
 			{"E", thread.ID.String()}, {"K", fmt.Sprint(thread.Kind)}, {"P", thread.PubKey.String()},
 			{"e", on.ID.String()}, {"k", fmt.Sprint(on.Kind)}, {"p", on.PubKey.String()},
 		},
 	}}
-	p.say(e)
+	p.write(e)
 }
 
 // delete has an author delete a comment. It names the thread too, so that whoever follows
@@ -365,8 +365,8 @@ func (p *publisher) delete(repo *Repo, on *Event, at int64) {
 	p.everywhere(e)
 }
 
-// say sends something to some of the listed relays.
-func (p *publisher) say(e *Event) {
+// write sends something to some of the listed relays.
+func (p *publisher) write(e *Event) {
 	low, limit := p.Scenario.Publishers.CopiesMin, p.Scenario.Publishers.CopiesMax
 	if e.At < 0 {
 		low, limit = p.Scenario.Repositories.CopiesMin, p.Scenario.Repositories.CopiesMax
