@@ -27,7 +27,7 @@ func main() {}
 type adaptive struct {
 	user, synced int64
 	first, max   int64
-	rest         int64
+	maxRest      int64
 	expiry       int64
 	learning     learning
 	known        memory
@@ -40,7 +40,7 @@ type adaptive struct {
 func (a *adaptive) Configure(cfg throttle.Config) error {
 	a.user, a.synced = cfg.Int("first_user_ms"), cfg.Int("first_sync_ms")
 	a.first, a.max = cfg.Int("backoff_s")*throttle.Second, cfg.Int("backoff_max_s")*throttle.Second
-	a.rest, a.expiry = cfg.Int("retry_after_max_s")*throttle.Second, cfg.Int("expiry_s")*throttle.Second
+	a.maxRest, a.expiry = cfg.Int("retry_after_max_s")*throttle.Second, cfg.Int("expiry_s")*throttle.Second
 	a.learning = learning{
 		start: float64(cfg.Int("at_once_start")), max: float64(cfg.Int("at_once_max")),
 		rate: float64(cfg.Int("per_minute_start")), maxRate: float64(cfg.Int("per_minute_max")),
@@ -92,12 +92,12 @@ func (a *adaptive) After(in throttle.AfterInput) throttle.AfterAnswer {
 		return throttle.AfterAnswer{Delay: throttle.Backoff(a.first, a.max, in.Attempts)}
 	}
 	d := a.known.get(in.Subject.Name, a.learning)
-	asked := min(in.RetryAfter, a.rest)
+	asked := min(in.RetryAfter, a.maxRest)
 	switch in.Outcome {
 	case throttle.RateLimited:
 		a.learning.worse(d, in.Now)
 		if asked == 0 {
-			asked = throttle.Backoff(a.first, a.rest, in.Subject.Failures)
+			asked = throttle.Backoff(a.first, a.maxRest, in.Subject.Failures)
 		}
 		return throttle.AfterAnswer{Delay: asked, Health: throttle.Degraded, Reason: "it asks for less"}
 	case throttle.Timeout, throttle.Unreachable, throttle.DNS, throttle.TLS:

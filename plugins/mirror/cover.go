@@ -150,7 +150,7 @@ func (s *mirror) credit(in strategy.Input) {
 		}
 		pl := s.place(repo)
 		for _, other := range pl.relays {
-			if r := s.at(other); r != first && (r.up && !r.spared || slices.Contains(pl.live, other)) {
+			if r := s.at(other); r != first && (r.up && !r.liveOnly || slices.Contains(pl.live, other)) {
 				r.trial(0, 1)
 				r.twice++
 				s.weighUp(r)
@@ -191,7 +191,7 @@ func (s *mirror) heard(r *relay) layers.Items {
 	switch {
 	case r.visitor:
 		return layers.Items{}
-	case r.spared:
+	case r.liveOnly:
 		return s.Index.ItemsOf(r.live)
 	}
 	return s.Index.Targets(r.peer.Number())

@@ -104,7 +104,7 @@ func (s *mirror) met(r *relay) {
 		s.enqueue(r)
 		return
 	}
-	r.look = r.look || s.Now()-r.lostAt > s.overlapShort*strategy.Second
+	r.rewind = r.rewind || s.Now()-r.lostAt > s.overlapShort*strategy.Second
 	r.up, r.metAt, r.brought = true, s.Now(), false
 	r.heardAt, r.twice = s.Now(), 0
 	s.After(p, layers.Daily, s.daily+s.Random(s.over))

@@ -9,41 +9,41 @@ import (
 
 // relay is what is known of a relay beside its peer.
 type relay struct {
-	peer   *layers.Peer // nil: it has none yet
-	weight int          // of its repositories that no relay was compared for
-	live   layers.Set   // repositories for which it is listened to
-	spared bool         // it is listened to for live alone, else for all that it may have
+	peer     *layers.Peer // nil: it has none yet
+	weight   int          // of its repositories that no relay was compared for
+	live     layers.Set   // repositories for which it is listened to
+	liveOnly bool         // it is listened to for live alone, else for all that it may have
 
 	up      bool
 	visitor bool // it has its connection for a short while
 	changed bool // it is in the list of those
 	metAt   int64
 
-	state     state
-	whole     bool // everything is being compared, in one turn or several
-	asked     bool // for something, in this turn
-	how       layers.Fetching
-	stage     stage
-	wide      width
-	failed    bool  // to compare whatever it has
-	unwanted  int   // events of those that were probed
-	cost      int64 // bytes that the latest comparison of everything took to ask for
-	due       bool  // a comparison of everything, now
-	all       bool  // with all that is here, whatever the relay is believed to hold
-	began     int64
-	compared  int64 // when the latest complete comparison began; 0: there was none
-	lookback  int64 // when events with old dates were last asked for (no NIP-77)
-	lostAt    int64 // when the latest connection ended
-	resumed   bool  // what came since the latest comparison was asked for by subscriptions
-	look      bool  // it was away for so long that they are to be asked for again
-	interval  int64
-	turnAt    int64
-	silent    bool  // it has not answered for a while
-	stalls    uint  // turns in a row that ended without an answer
-	notBefore int64 // comes the next turn then
-	answers   int   // to fetches
-	before    int   // of them, when that was last looked at
-	news      int   // events of the turn that were not here and have come about since the latest one
+	state       state
+	whole       bool // everything is being compared, in one turn or several
+	asked       bool // for something, in this turn
+	how         layers.Fetching
+	stage       stage
+	wide        width
+	failed      bool  // to compare whatever it has
+	unwanted    int   // events of those that were probed
+	cost        int64 // bytes that the latest comparison of everything took to ask for
+	due         bool  // a comparison of everything, now
+	all         bool  // with all that is here, whatever the relay is believed to hold
+	began       int64
+	compared    int64 // when the latest complete comparison began; 0: there was none
+	lookback    int64 // when events with old dates were last asked for (no NIP-77)
+	lostAt      int64 // when the latest connection ended
+	resumed     bool  // what came since the latest comparison was asked for by subscriptions
+	rewind      bool  // it was away for so long that they are to be asked for again
+	interval    int64
+	turnAt      int64
+	silent      bool  // it has not answered for a while
+	stalls      uint  // turns in a row that ended without an answer
+	notBefore   int64 // comes the next turn then
+	answers     int   // to fetches
+	before      int   // of them, when that was last looked at
+	freshEvents int   // events of the turn that were not here and have come about since the latest one
 
 	waits     int   // mirror.ended when others were being asked for all that it is to be asked for
 	brought   bool  // something, since it was connected to
@@ -249,7 +249,7 @@ func (s *mirror) begin(r *relay) {
 func (s *mirror) beginWhole(r *relay) {
 	p := r.peer
 	p.End()
-	r.whole, r.began, r.news = true, s.Now(), 0
+	r.whole, r.began, r.freshEvents = true, s.Now(), 0
 	r.how = layers.Fetching{Purpose: strategy.PurposeStartup, Track: true, Holdings: !r.all}
 	switch {
 	case r.all:
@@ -292,8 +292,8 @@ func (s *mirror) beginNarrow(r *relay) {
 	if r.paged() && r.compared > 0 && !r.all {
 		overlap := s.overlapShort
 		switch {
-		case r.look && s.Now() >= r.lookback+lookEvery:
-			overlap, r.lookback, r.look = s.overlap, s.Now(), false
+		case r.rewind && s.Now() >= r.lookback+lookEvery:
+			overlap, r.lookback, r.rewind = s.overlap, s.Now(), false
 		case r.resumed && r.metAt > r.compared:
 			return
 		}
@@ -387,7 +387,7 @@ func (r *relay) next() int64 { return r.compared + r.interval }
 func (s *mirror) complete(r *relay) {
 	away := r.compared > 0 && r.metAt > r.compared
 	if r.compared == 0 || r.how.Purpose == strategy.PurposeDaily {
-		r.lookback, r.look = r.began, false
+		r.lookback, r.rewind = r.began, false
 	}
 	r.compared, r.whole, r.due, r.all = r.began, false, false, r.all && r.how.Holdings
 	r.stalls, r.notBefore = 0, 0
@@ -399,7 +399,7 @@ func (s *mirror) complete(r *relay) {
 	case r.paged():
 		// Pages bring again what is here: to listen costs less.
 		r.interval = seldom
-		if r.look {
+		if r.rewind {
 			r.interval = max(r.lookback+lookEvery-r.compared, strategy.Second) // from further back
 		}
 	case s.hears(r):
@@ -409,7 +409,7 @@ func (s *mirror) complete(r *relay) {
 			r.interval = seldom
 		}
 		s.weighUp(r)
-	case r.news > 0 && !away:
+	case r.freshEvents > 0 && !away:
 		// It has what others have not, or sooner.
 		r.returns++
 		s.spare(r, false)
@@ -442,7 +442,7 @@ const (
 // weighUp spares a relay if it costs less to compare with it from time to time than to have
 // it deliver what others have delivered.
 func (s *mirror) weighUp(r *relay) {
-	if r.spared || r.visitor || r.compared == 0 || r.paged() || r.twice < maxTwice<<min(r.returns, 6) {
+	if r.liveOnly || r.visitor || r.compared == 0 || r.paged() || r.twice < maxTwice<<min(r.returns, 6) {
 		return
 	}
 	if s.lacked > s.came/8 && (r.won > 0 || r.lost < maxTrials/2) {
@@ -469,15 +469,15 @@ func (s *mirror) spare(r *relay, spared bool) {
 		return
 	}
 	r.heardAt, r.twice = s.Now(), 0
-	if r.spared != spared {
-		r.spared = spared
+	if r.liveOnly != spared {
+		r.liveOnly = spared
 		s.change(r)
 	}
 }
 
 // hears reports whether a relay is listened to for all that it may have.
 func (s *mirror) hears(r *relay) bool {
-	return !r.spared || r.live.Len() == s.Index.ReposOf(r.peer.Number()).Len()
+	return !r.liveOnly || r.live.Len() == s.Index.ReposOf(r.peer.Number()).Len()
 }
 
 // waited looks at a relay in whose turn some time has passed. One that does not answer is
@@ -532,7 +532,7 @@ func (s *mirror) Fetched(p *layers.Peer, c layers.Content, f layers.Fetched) {
 	if f.New > 0 {
 		r.brought = true
 		if r.compared > 0 && f.Kept > 0 && f.Oldest >= s.since(r.compared, s.overlapShort) {
-			r.news += int(f.Kept)
+			r.freshEvents += int(f.Kept)
 		}
 	}
 }

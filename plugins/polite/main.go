@@ -31,21 +31,21 @@ var _ = throttle.Register(manifest, new(polite))
 func main() {}
 
 type polite struct {
-	user, synced  int64 // to the first search
-	first, max    int64 // between rounds
-	limited, rest int64 // after 429: unless the server says, and at most
-	expiry        int64
-	domains       throttle.Domains
-	relays        throttle.Relays
-	easing        bool // clients get lower limits while this server is busy
-	busy          float64
-	limits        throttle.ClientLimits
+	user, synced     int64 // to the first search
+	first, max       int64 // between rounds
+	limited, maxRest int64 // after 429: unless the server says, and at most
+	expiry           int64
+	domains          throttle.Domains
+	relays           throttle.Relays
+	easing           bool // clients get lower limits while this server is busy
+	busy             float64
+	limits           throttle.ClientLimits
 }
 
 func (p *polite) Configure(cfg throttle.Config) (err error) {
 	p.user, p.synced = cfg.Int("first_user_ms"), cfg.Int("first_sync_ms")
 	p.first, p.max = cfg.Int("backoff_s")*throttle.Second, cfg.Int("backoff_max_s")*throttle.Second
-	p.limited, p.rest = cfg.Int("rate_limited_s")*throttle.Second, cfg.Int("retry_after_max_s")*throttle.Second
+	p.limited, p.maxRest = cfg.Int("rate_limited_s")*throttle.Second, cfg.Int("retry_after_max_s")*throttle.Second
 	p.expiry = cfg.Int("expiry_s") * throttle.Second
 	p.domains, err = throttle.ParseDomains("domains", cfg.Strings("domains"), throttle.DomainLimits{
 		AtOnce: uint32(cfg.Int("at_once")), PerMinute: int(cfg.Int("per_minute")),
@@ -89,7 +89,7 @@ func (p *polite) After(in throttle.AfterInput) throttle.AfterAnswer {
 	case throttle.Repository:
 		return throttle.AfterAnswer{Delay: throttle.Backoff(p.first, p.max, in.Attempts)}
 	}
-	asked := min(in.RetryAfter, p.rest)
+	asked := min(in.RetryAfter, p.maxRest)
 	switch in.Outcome {
 	case throttle.RateLimited:
 		if asked == 0 {

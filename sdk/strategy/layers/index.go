@@ -170,7 +170,7 @@ func (x *Index) SetRepo(address string, level uint32, relays Texts, skip func(ur
 		if !slices.Contains(now, relay) {
 			x.unlink(n, relay)
 		} else if r.full && !full {
-			x.tell(relay, x.only(n, relay))
+			x.notify(relay, x.only(n, relay))
 		}
 	}
 	for _, relay := range now {
@@ -263,12 +263,12 @@ func (x *Index) detach(repo uint32) {
 // unlink takes a repository from a relay.
 func (x *Index) unlink(repo, relay uint32) {
 	if x.repos[repo].full {
-		x.tell(relay, x.only(repo, relay))
+		x.notify(relay, x.only(repo, relay))
 	}
 	x.relays[relay].repos.Remove(SetOf(repo))
 }
 
-func (x *Index) tell(relay uint32, gone Items) {
+func (x *Index) notify(relay uint32, gone Items) {
 	if x.Drop != nil {
 		x.Drop(relay, gone)
 	}

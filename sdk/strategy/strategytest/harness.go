@@ -262,7 +262,7 @@ func (s style) line(a *abi.StepAction) string {
 	}
 	for i := 0; i < len(a.Filters); i++ {
 		names := ""
-		for s.story && i+1 < len(a.Filters) && alike(&a.Filters[i], &a.Filters[i+1]) {
+		for s.story && i+1 < len(a.Filters) && sameButTagName(&a.Filters[i], &a.Filters[i+1]) {
 			names += "#" + a.Filters[i].Tags[0].Name + " "
 			i++
 		}
@@ -271,9 +271,9 @@ func (s style) line(a *abi.StepAction) string {
 	return b.String()
 }
 
-// alike reports whether filters differ in the name of their only tag, and in
+// sameButTagName reports whether filters differ in the name of their only tag, and in
 // nothing else.
-func alike(f, g *abi.Filter) bool {
+func sameButTagName(f, g *abi.Filter) bool {
 	if len(f.Tags) != 1 || len(g.Tags) != 1 {
 		return false
 	}

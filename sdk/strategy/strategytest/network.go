@@ -153,7 +153,7 @@ func (n *network) publish(at int64) {
 		}
 		for _, sub := range r.subs {
 			if slices.ContainsFunc(sub.filters, e.matches) {
-				n.arrive(e)
+				n.deliver(e)
 				break
 			}
 		}
@@ -185,8 +185,8 @@ func (e *simEvent) matches(f abi.Filter) bool {
 	return true
 }
 
-// arrive takes an event in.
-func (n *network) arrive(e *simEvent) {
+// deliver takes an event in.
+func (n *network) deliver(e *simEvent) {
 	if n.here[e.id] {
 		return
 	}
@@ -325,7 +325,7 @@ func (n *network) answer(r *simRelay, a *abi.StepAction) {
 			break
 		}
 		for _, e := range r.matching(&a.Filters[i], r.max) {
-			n.arrive(e)
+			n.deliver(e)
 			eose.Events++
 			if eose.MinCreatedAt == 0 || e.at < eose.MinCreatedAt {
 				eose.MinCreatedAt = e.at
@@ -343,7 +343,7 @@ func (n *network) fetch(r *simRelay, a *abi.StepAction) {
 		done.Complete, done.Class, events = false, abi.ClassError, events[:len(events)/2]
 	}
 	for _, e := range events {
-		n.arrive(e)
+		n.deliver(e)
 		done.Need, done.MinCreatedAt = done.Need+1, e.at
 	}
 	n.queue = append(n.queue, done)

@@ -81,7 +81,7 @@ func stories(t *testing.T, pattern string, configured func(t testing.TB, config 
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := tell(t, string(text), configured)
+			told := runStory(t, string(text), configured)
 			switch {
 			case *rewrite:
 				if err := os.WriteFile(file, []byte(told), 0o644); err != nil {
@@ -94,8 +94,8 @@ func stories(t *testing.T, pattern string, configured func(t testing.TB, config 
 	}
 }
 
-// tell runs a story and returns it with the answers that the strategy gives.
-func tell(t *testing.T, text string, configured func(t testing.TB, config map[string]any) *Harness) string {
+// runStory runs a story and returns it with the answers that the strategy gives.
+func runStory(t *testing.T, text string, configured func(t testing.TB, config map[string]any) *Harness) string {
 	t.Helper()
 	teller := &teller{t: t, configured: configured, config: map[string]any{}, init: &abi.StepInit{Seed: 1}, asked: map[string][]string{}}
 	var out strings.Builder

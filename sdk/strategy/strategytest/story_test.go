@@ -67,11 +67,11 @@ historic wss://a h auto {}
 disconnect wss://a: s
 `
 	native := func(t testing.TB, config map[string]any) *Harness { return New(t, manifestText, teacher(), config) }
-	if told := tell(t, story, native); told != story {
+	if told := runStory(t, story, native); told != story {
 		t.Errorf("the story is told so:\n%s", told)
 	}
 	wrong := strings.Replace(story, "unsubscribe wss://a s", "unsubscribe wss://a t", 1)
-	if told := tell(t, wrong, native); told != story || !strings.Contains(difference(wrong, told), "unsubscribe wss://a t") {
+	if told := runStory(t, wrong, native); told != story || !strings.Contains(difference(wrong, told), "unsubscribe wss://a t") {
 		t.Errorf("a wrong answer is not seen:\n%s", difference(wrong, told))
 	}
 }
