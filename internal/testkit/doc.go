@@ -11,3 +11,16 @@
 //  4. No wait has a bound of its own: only the deadline of the whole test binary
 //     (go test -timeout) ends it, so that a machine that pauses fails no test.
 package testkit
+
+import (
+	"testing"
+)
+
+// SkipRace skips a test under the race detector: one goroutine computes for long in it, so
+// that there is nothing to find.
+func SkipRace(tb testing.TB) {
+	tb.Helper()
+	if RaceDetector {
+		tb.Skip("one goroutine, and much to compute")
+	}
+}
