@@ -246,7 +246,7 @@ func (st *story) announcedAt(owner person, clone string) {
 	st.held(st.event(owner, 30617, tags...))
 }
 
-// hunt has the operator hurry, and waits for what is told of the only server that is asked.
+// hunt has the operator ask for data now, and waits for the status of the only server that is asked.
 func (st *story) hunt(what string, is func(gitfetch.Status) bool) gitfetch.DomainStatus {
 	st.Helper()
 	if out, err := talon(st, nil, "hunt", "now", "demo", "--data", st.s.data); err != nil {

@@ -491,6 +491,30 @@ func TestNow(t *testing.T) {
 	}
 }
 
+// TestExpiry has nobody who has the data: the search ends when its time is up, not before,
+// and that is counted.
+func TestExpiry(t *testing.T) {
+	f, r := newForge(t), newRemote(t)
+	f.hold(alice, "x", []string{object(1)}, r.URL+"/x.git")
+	began := time.Now()
+	var late atomic.Int64 // what has passed of the hunt's time
+	h := hunt(t, f, &quick{atOnce: 5}, func(c *Config) {
+		c.Now = func() time.Time { return began.Add(time.Duration(late.Load())) }
+	})
+	h.Held(synced("x"))
+	testkit.Eventually(t, "a try", func() bool { s, _ := h.Search("x"); return s.Last != nil })
+	late.Store(int64(span(h.cfg.Clamps.Expiry)) - int64(time.Second))
+	h.Poke()
+	testkit.Eventually(t, "another try", func() bool { s, _ := h.Search("x"); return s.Rounds > 1 })
+	if n := testutil.ToFloat64(h.metrics.ended[queue.Expired]); n != 0 {
+		t.Errorf("%v searches have expired before their time", n)
+	}
+	late.Store(int64(span(h.cfg.Clamps.Expiry)) + int64(time.Second))
+	h.Poke()
+	over(t, h, "x")
+	testkit.Eventually(t, "the end to be counted", func() bool { return testutil.ToFloat64(h.metrics.ended[queue.Expired]) == 1 })
+}
+
 // TestSlowServersMakeWay has two servers that never end take all the room, and a third
 // that has what is wanted.
 func TestSlowServersMakeWay(t *testing.T) {

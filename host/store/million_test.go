@@ -45,7 +45,7 @@ func BenchmarkLarge(b *testing.B) {
 	for i := range spread {
 		spread[i] = 1 + rnd.Int64N(s.Stats().Seq)
 	}
-	var ids []host.ID // of so many that what is asked for is seldom remembered
+	var ids []host.ID // so large a set that the cache seldom has what is asked for
 	for part := range slices.Chunk(spread, 1000) {
 		headers, err := s.Headers(ctx, part)
 		if err != nil {
