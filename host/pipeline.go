@@ -160,7 +160,7 @@ const (
 	StatusAbsent                     // it is not here, for an unknown reason; only in Released
 )
 
-// HeldStatuses is the number of fates: every Fate is below it.
+// HeldStatuses is the number of statuses: every HeldStatus is below it.
 const HeldStatuses = int(StatusAbsent) + 1
 
 func (f HeldStatus) String() string {

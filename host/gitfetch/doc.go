@@ -29,6 +29,6 @@
 //     are held, and what is known of domains is kept. That a request begins is kept
 //     before it does: no restart, and no crash, gives a domain more than its limits.
 //  7. The throttle module is asked under the queue's lock, and is bounded by its
-//     fuel; who tells of an event waits for neither. Where it fails, [queue.Careful]
+//     fuel; who tells of an event waits for neither. Where it fails, [queue.DefaultBackoff]
 //     answers.
 package gitfetch

@@ -23,7 +23,7 @@ import (
 // Config configures a hunter. All fields are required unless it says otherwise.
 type Config struct {
 	Forge     Forge
-	Module    throttle.Module // nil: queue.Careful answers
+	Module    throttle.Module // nil: queue.DefaultBackoff answers
 	Disk      throttle.Disk   // nil: what is known of domains ends with the process
 	Addresses Addresses
 	Clamps    queue.Clamps
@@ -121,15 +121,15 @@ func (h *Hunter) NoLongerHeld(e Event, released bool) {
 	h.poke()
 }
 
-// maxTold is how many events go to the queue at a time: the throttle is asked about each,
+// maxDrained is how many events go to the queue at a time: the throttle is asked about each,
 // and others wait for mu.
-const maxTold = 256
+const maxDrained = 256
 
 // drainPending tells the queue of events that were held, and then of those that wait no more.
 // REQUIRES: mu.
 func (h *Hunter) drainPending() {
 	h.pendingMu.Lock()
-	n := min(len(h.held), maxTold)
+	n := min(len(h.held), maxDrained)
 	list := h.held[:n]
 	var left map[string]queue.Outcome
 	if h.held = h.held[n:]; len(h.held) == 0 {

@@ -15,7 +15,7 @@
 //     what the client says that it was, unless it is what the push makes of it.
 //  5. Nothing waits for a client for ever: it must move 64 KiB in [Limits].Stall, and
 //     end in Limits.Whole. Waiting lines are bounded, and a push that waits for its
-//     client has no turn meanwhile. Git may work on for Limits.Settle.
+//     client has no turn meanwhile. Git may work on for Limits.GitTime.
 //  6. A client that goes away ends the git process that worked for it, and nothing stays
 //     of its push, unless all of that is here: then it is finished.
 //  7. What is refused is said in git's protocol with HTTP status 200, for git shows

@@ -47,9 +47,9 @@ type Push struct {
 	Updates []host.RefUpdate // at least one; names and ids are checked, and no name is there twice
 	Bytes   int64            // of the request's body as it is sent; 0 if the client does not say
 	Early   bool             // set by Authorize: no ref is said by an event that is here, and the pack may inflate to less
-	Changed bool             // for Landed: the refs are as the push says, or may be after a failure
+	Changed bool             // for PushDone: the refs are as the push says, or may be after a failure
 	inPlace []host.RefUpdate // those that changed nothing
-	Note    string           // of Confirm and Landed: message to the client with its success; empty for none
+	Note    string           // of Confirm and PushDone: message to the client with its success; empty for none
 }
 
 // Pushes decides on pushes. A *Refusal that it returns is sent to the client, and

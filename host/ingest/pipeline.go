@@ -13,7 +13,7 @@
 //  2. An item is answered exactly once, and OK true only after its commit
 //     (batch.answer).
 //  3. A decision whose facts have changed before its turn is made again, with
-//     everything before it visible (writer.turn), a bounded number of times.
+//     everything before it visible (writer.applyNext), a bounded number of times.
 //  4. The writer never calls a policy, and waits for one 10 ms at most (writer.wait).
 //  5. What follows from a commit is data: the events to publish, in commit order, and
 //     what was removed and what changed in purgatory ([Follower]).

@@ -301,7 +301,7 @@ func (q *Queue) Changed() map[string]*Record {
 }
 
 // NotKept reports that a change could not be saved: Changed returns it again. One that
-// was forgotten stays behind, for Remember to refuse it.
+// was forgotten stays behind, for Restore to refuse it.
 func (q *Queue) NotKept(name string) {
 	if q.domains[name] != nil {
 		q.changed[name] = true

@@ -99,7 +99,7 @@ type State struct {
 	Wait     int64  // until the next attempt; while connected: until more is asked of the relay
 	Barred   bool   // dead, and not because it could not be reached for long
 	Reason   string // why, as the throttle says it
-	LastEnd  string // of Recall: how the latest attempt or connection ended; hostile text
+	LastEnd  string // of Get: how the latest attempt or connection ended; hostile text
 }
 
 // Config has the operator's options.
