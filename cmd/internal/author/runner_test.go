@@ -383,7 +383,8 @@ func TestProcess(t *testing.T) {
 	if _, err := StartProcess(t.Context(), "/nowhere/plugin", os.Stderr); err == nil || !strings.Contains(err.Error(), "want a program that can be executed") {
 		t.Errorf("no program: %v", err)
 	}
-	for text, want := range map[string]string{"python": "want exec:PATH", "exec:": "want exec:PATH", "exec:/": "this is a folder"} {
+	for text, want := range map[string]string{"python": "want exec:PATH", "exec:": "want exec:PATH", "exec:/": "this is a folder",
+		"exec:/nowhere/plugin": "want a program that can be executed"} {
 		if _, err := Command(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}

@@ -240,8 +240,15 @@ func Command(against string) (string, error) {
 	if !ok || strings.TrimSpace(command) == "" {
 		return "", fmt.Errorf("against %.80q: want exec:PATH, a plugin of strfry", against)
 	}
+	command = strings.TrimSpace(command)
 	if info, err := os.Stat(command); err == nil && info.IsDir() {
 		return "", errors.New("against exec:" + command + ": this is a folder, want a program")
 	}
-	return strings.TrimSpace(command), nil
+	if strings.ContainsAny(command, " \t") {
+		return command, nil // the shell finds it
+	}
+	if _, err := exec.LookPath(command); err != nil {
+		return "", fmt.Errorf("against %w: want a program that can be executed", err)
+	}
+	return command, nil
 }
