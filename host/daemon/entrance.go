@@ -109,7 +109,6 @@ func (d *Daemon) front(git *githttp.Handler, pages http.Handler, shown *registry
 			return
 		}
 		if _, pattern := operators.Handler(r); pattern != "" {
-			githttp.CORS(w.Header())
 			operators.ServeHTTP(w, r)
 			return
 		}

@@ -59,6 +59,7 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 		},
 		Limits: limits,
 		Domain: cfg.Domain,
+		CORS:   githttp.CORS,
 
 		ChallengeOnConnect: cfg.AuthChallenge == "connect",
 
@@ -150,7 +151,6 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		About:       describe(d.cfg, core.Plugins),
 		Hunt:        searchOf(hunter),
 		Proxies:     d.cfg.Proxies,
-		CORS:        githttp.CORS,
 		Log:         d.log,
 	}, web.Deps{Facts: facts{core.Store}, Git: repositories})
 }

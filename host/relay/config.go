@@ -96,6 +96,10 @@ type Config struct {
 	// answers 404.
 	Next http.Handler
 
+	// CORS sets the headers that let any web page read an answer, preflights included.
+	// Nil sets none.
+	CORS func(http.Header)
+
 	Log *slog.Logger
 	Now func() time.Time // nil means time.Now
 }
@@ -125,6 +129,9 @@ func (c *Config) complete() {
 	}
 	if c.Clients == nil {
 		c.Clients = noLimits
+	}
+	if c.CORS == nil {
+		c.CORS = func(http.Header) {}
 	}
 	if c.Next == nil {
 		c.Next = http.NotFoundHandler()

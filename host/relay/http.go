@@ -25,9 +25,9 @@ import (
 const handshakeTime = 10 * time.Second
 
 // ServeHTTP accepts websockets, answers NIP-11, and passes other requests to Config.Next.
-// Every answer may be read by web pages of any origin.
+// Every answer, whoever gives it, has the headers of Config.CORS.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	allowOrigins(w.Header())
+	r.cfg.CORS(w.Header())
 	switch {
 	case req.Method == http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
@@ -310,14 +310,6 @@ func wantsInfo(req *http.Request) bool {
 		}
 	}
 	return false
-}
-
-// allowOrigins lets web pages of any origin read the answer, preflight or not.
-func allowOrigins(h http.Header) {
-	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS")
-	h.Set("Access-Control-Allow-Headers", "Content-Type, Authorization, Git-Protocol, Accept, Content-Encoding, X-Requested-With")
-	h.Set("Access-Control-Max-Age", "86400")
 }
 
 func (r *Relay) serveInfo(w http.ResponseWriter, req *http.Request) {

@@ -46,7 +46,6 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	cfg := Config{
 		Name: "Nest", Description: "A home for birds.", Contact: "mailto:op@example.com", Service: "git.example.com",
 		PRs: true, NIPs: []int{1, 11}, About: func() []host.Description { return w.about },
-		CORS: func(h http.Header) { h.Set("Access-Control-Allow-Origin", "*") },
 	}
 	for _, c := range change {
 		c(&cfg)

@@ -148,9 +148,6 @@ func (h *Handler) headers(to http.Header) {
 	to.Set("X-Frame-Options", "DENY")
 	// The relay answers the same URL with NIP-11 if it is asked to.
 	to.Add("Vary", "Accept")
-	if h.cfg.CORS != nil {
-		h.cfg.CORS(to)
-	}
 }
 
 // answer sends a page, or 304 if the browser has it already.
@@ -297,9 +294,6 @@ type Config struct {
 
 	// Proxies are the reverse proxies whose X-Forwarded-Proto is believed.
 	Proxies []netip.Prefix
-
-	// CORS sets the headers that let any web page read an answer. Nil sets none.
-	CORS func(http.Header)
 
 	Log *slog.Logger
 }
