@@ -313,7 +313,8 @@ func TestSlowReader(t *testing.T) {
 		c.ask(`["REQ","s",{"limit":0}]`, `["EOSE","s"]`)
 	}
 	text := strings.Repeat("x", 50_000)
-	for i := 0; i < 1000 && len(w.relay.all()) == 2; i++ {
+	// How much the kernel takes before the queue fills differs from machine to machine.
+	for i := 0; len(w.relay.all()) == 2; i++ {
 		e := event(1, 1, int64(i), text)
 		w.publish(e)
 		fast.expect(subMessage("s", e))
