@@ -73,6 +73,10 @@ type Options struct {
 	Log     *slog.Logger
 }
 
+func (o *Options) setDefaults() { o.Lease = cmp.Or(o.Lease, DefaultLease) }
+
+func (o *Options) check() error { return CheckName(o.Name) }
+
 // CheckName returns an error if the name of a node is not valid: it is a file name and a
 // label.
 func CheckName(name string) error {
@@ -108,10 +112,10 @@ type Cluster struct {
 // store must have made its schema there. A node of the same name that has just ended, or
 // does not renew its session any more, is waited for.
 func Join(ctx context.Context, connection string, o Options) (*Cluster, error) {
-	if err := CheckName(o.Name); err != nil {
+	o.setDefaults()
+	if err := o.check(); err != nil {
 		return nil, err
 	}
-	o.Lease = cmp.Or(o.Lease, DefaultLease)
 	cfg, err := configure(connection, "talon node "+o.Name)
 	if err != nil {
 		return nil, err

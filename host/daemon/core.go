@@ -92,7 +92,8 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 	if workers == 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	held := semantics.HeldLimits{}.Filled()
+	var held semantics.HeldLimits
+	held.SetDefaults()
 	c.Pipeline = ingest.New(ingest.Config{
 		Verify: schnorr.Verify,
 		Policy: c.Plugins,

@@ -33,6 +33,13 @@ type Config struct {
 	Prefix    string // of metrics; empty: talon
 }
 
+func (c *Config) setDefaults() {
+	if c.Disk == nil {
+		c.Disk = noDisk{}
+	}
+	c.Prefix = cmp.Or(c.Prefix, "talon")
+}
+
 // Hunter looks for git data. Its methods may be called by many goroutines.
 type Hunter struct {
 	cfg     Config
@@ -65,15 +72,13 @@ const maxLooks = 4
 // New returns a hunter. The queue takes events from now on, and Run does the work. ctx is
 // the context of calls of the throttle.
 func New(ctx context.Context, cfg Config) *Hunter {
-	if cfg.Disk == nil {
-		cfg.Disk = noDisk{}
-	}
+	cfg.setDefaults()
 	h := &Hunter{
 		cfg: cfg, log: cfg.Log, guard: newGuard(cfg.Addresses.Private, cfg.Limits.Connections),
 		looks: make(chan struct{}, maxLooks), wake: make(chan struct{}, 1), moved: make(map[redirect]string),
 		stops: make(map[queue.Ticket]context.CancelCauseFunc), refused: make(map[string]map[source]bool),
 	}
-	h.metrics = newMetrics(cmp.Or(cfg.Prefix, "talon"), func() float64 {
+	h.metrics = newMetrics(cfg.Prefix, func() float64 {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return float64(h.queue.Len())

@@ -89,6 +89,27 @@ type Config struct {
 	NotFound http.Handler
 }
 
+func (c *Config) setDefaults() {
+	if c.Client == nil {
+		c.Client = clientOf
+	}
+	if c.NotFound == nil {
+		c.NotFound = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			writeText(w, http.StatusNotFound, "There is no such repository here.")
+		})
+	}
+}
+
+func (c *Config) check() error {
+	if err := c.Limits.check(); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(c.Prefix, "/") || !strings.HasSuffix(c.Prefix, "/") {
+		return fmt.Errorf("set up git over HTTP: the prefix %q does not start and end with a slash", c.Prefix)
+	}
+	return nil
+}
+
 // Handler serves git's smart HTTP protocol. Mount it where nothing cleans or
 // redirects paths before it: http.ServeMux does.
 type Handler struct {
@@ -105,19 +126,9 @@ type Handler struct {
 
 // New returns a handler. Without pushes, every push is refused.
 func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
-	if err := cfg.Limits.check(); err != nil {
+	cfg.setDefaults()
+	if err := cfg.check(); err != nil {
 		return nil, err
-	}
-	if !strings.HasPrefix(cfg.Prefix, "/") || !strings.HasSuffix(cfg.Prefix, "/") {
-		return nil, fmt.Errorf("set up git over HTTP: the prefix %q does not start and end with a slash", cfg.Prefix)
-	}
-	if cfg.Client == nil {
-		cfg.Client = clientOf
-	}
-	if cfg.NotFound == nil {
-		cfg.NotFound = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			writeText(w, http.StatusNotFound, "There is no such repository here.")
-		})
 	}
 	l := cfg.Limits
 	return &Handler{

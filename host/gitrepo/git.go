@@ -41,6 +41,24 @@ type Options struct {
 // DefaultOptions are the default options.
 var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20, Pack: DefaultPackLimits, CPU: 30 * time.Second}
 
+func (o *Options) setDefaults() {
+	o.Pack, o.CPU = cmp.Or(o.Pack, DefaultPackLimits), cmp.Or(o.CPU, DefaultOptions.CPU)
+	o.DefaultBranch = cmp.Or(o.DefaultBranch, "master")
+}
+
+func (o *Options) check() error {
+	if o.MaxInput <= 0 || o.AllocBytes <= 0 {
+		return errors.New("set up git: the sizes of packs and of memory must be positive")
+	}
+	if err := o.Pack.check(); err != nil {
+		return err
+	}
+	if !IsRef(branches + o.DefaultBranch) {
+		return fmt.Errorf("set up git: %.100q is not the name of a branch", o.DefaultBranch)
+	}
+	return nil
+}
+
 // Git is the git program and the environment that it runs in. It is immutable.
 type Git struct {
 	program  string
@@ -53,16 +71,9 @@ type Git struct {
 
 // Find looks for the program in PATH, or at a path, and asks for its version.
 func Find(ctx context.Context, program string, options Options) (*Git, error) {
-	if options.MaxInput <= 0 || options.AllocBytes <= 0 {
-		return nil, errors.New("set up git: the sizes of packs and of memory must be positive")
-	}
-	options.Pack, options.CPU = cmp.Or(options.Pack, DefaultPackLimits), cmp.Or(options.CPU, DefaultOptions.CPU)
-	if err := options.Pack.check(); err != nil {
+	options.setDefaults()
+	if err := options.check(); err != nil {
 		return nil, err
-	}
-	options.DefaultBranch = cmp.Or(options.DefaultBranch, "master")
-	if !IsRef(branches + options.DefaultBranch) {
-		return nil, fmt.Errorf("set up git: %.100q is not the name of a branch", options.DefaultBranch)
 	}
 	path, err := exec.LookPath(program)
 	if err != nil {

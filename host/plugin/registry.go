@@ -84,7 +84,7 @@ type refused struct {
 // replaced by its last good generation. If there is none, and the plugin has not
 // been refused before, Open fails: nothing has been decided without it so far.
 func Open(ctx context.Context, o Options) (_ *Registry, err error) {
-	o = o.withDefaults()
+	o.setDefaults()
 	r := &Registry{
 		o:        o,
 		journal:  newJournal(o.Decisions),
@@ -335,15 +335,12 @@ type Options struct {
 	Now func() time.Time
 }
 
-func (o Options) withDefaults() Options {
+func (o *Options) setDefaults() {
 	o.Instances = max(cmp.Or(o.Instances, runtime.GOMAXPROCS(0)), 1)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return o
 }
 
 // leavesOut reports whether the operator's choice of policies leaves a plugin out, and

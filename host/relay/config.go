@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,10 +121,8 @@ type Info struct {
 	Extra      map[string]any
 }
 
-func (c *Config) complete() {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+func (c *Config) setDefaults() {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -139,6 +138,13 @@ func (c *Config) complete() {
 }
 
 var errDeps = errors.New("relay needs Ingest, Store and Verify")
+
+func (d *Deps) check() error {
+	if d.Ingest == nil || d.Store == nil || d.Verify == nil {
+		return errDeps
+	}
+	return nil
+}
 
 // Limits bounds what clients may use. Every number must be positive; start from
 // [DefaultLimits].

@@ -80,12 +80,12 @@ type Relay struct {
 // New returns a relay that serves once its handler is called. It needs Run for
 // pings and time limits.
 func New(cfg Config, deps Deps) (*Relay, error) {
-	cfg.complete()
+	cfg.setDefaults()
 	if err := cfg.Limits.check(); err != nil {
 		return nil, err
 	}
-	if deps.Ingest == nil || deps.Store == nil || deps.Verify == nil {
-		return nil, errDeps
+	if err := deps.check(); err != nil {
+		return nil, err
 	}
 	info, err := cfg.document(nil)
 	if err != nil {

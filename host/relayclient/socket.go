@@ -2,6 +2,7 @@ package relayclient
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -45,6 +46,8 @@ type SocketOptions struct {
 	UserAgent string
 }
 
+func (o *SocketOptions) setDefaults() { o.MessageBytes = cmp.Or(o.MessageBytes, 4<<20) }
+
 // Socket is a websocket to a relay that is not trusted: text messages in both
 // directions. One goroutine reads; any may write.
 type Socket struct {
@@ -64,6 +67,7 @@ func DialSocket(ctx context.Context, address string, opts SocketOptions) (*Socke
 	if err != nil {
 		return nil, err
 	}
+	opts.setDefaults()
 	bounded := new(handshake)
 	d := ws.Dialer{
 		NetDial:   opts.Dial,
@@ -147,9 +151,6 @@ func agreed(list []httphead.Option) (bool, error) {
 func newSocket(conn net.Conn, early *bufio.Reader, limit int) *Socket {
 	if early == nil {
 		early = bufio.NewReader(conn)
-	}
-	if limit == 0 {
-		limit = 4 << 20
 	}
 	return &Socket{net: conn, in: early, maxMessage: limit}
 }

@@ -1,6 +1,7 @@
 package relaysync
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -73,6 +74,8 @@ type Config struct {
 	Log *slog.Logger
 	Now func() time.Time
 }
+
+func (c *Config) setDefaults() { c.Prefix = cmp.Or(c.Prefix, "talon") }
 
 // Deps are the other parts of Talon that a Sync needs.
 type Deps struct {

@@ -44,9 +44,6 @@ var absences = [2]string{"short", "long"}
 const otherRelay = "other"
 
 func newMetrics(prefix string, labels int) *metrics {
-	if prefix == "" {
-		prefix = "talon"
-	}
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "_sync_" + name, Help: help})
 	}

@@ -78,7 +78,7 @@ func TestMetrics(t *testing.T) {
 
 // Relays beyond a number share their metrics: anybody can name relays.
 func TestMetricLabels(t *testing.T) {
-	m := newMetrics("", 2)
+	m := newMetrics("talon", 2)
 	for _, relay := range []string{"wss://a", "wss://b", "wss://c", "wss://d"} {
 		m.measure(loop.MetricChange{What: loop.MeasuredAttempt, Relay: relay, Value: 1})
 		m.measure(loop.MetricChange{What: loop.MeasuredState, Relay: relay, State: loop.State{Status: loop.StatusHealthy}})

@@ -90,6 +90,7 @@ type Sync struct {
 
 // New returns a Sync. It is idle until Run.
 func New(cfg Config, deps Deps) (*Sync, error) {
+	cfg.setDefaults()
 	if err := cfg.Limits.check(); err != nil {
 		return nil, err
 	}

@@ -82,6 +82,13 @@ type Config struct {
 	Nodes    Nodes         // nil: this process is alone
 }
 
+func (c *Config) check() error {
+	if c.Jobs < 1 {
+		return fmt.Errorf("set up git: %d jobs at once are too few", c.Jobs)
+	}
+	return nil
+}
+
 // Reconciler reconciles repositories and events. See the package documentation.
 type Reconciler struct {
 	cfg     Config
@@ -104,8 +111,8 @@ type Reconciler struct {
 // New returns a reconciler. It answers from now on; Run finds out what happened while no
 // process ran.
 func New(ctx context.Context, cfg Config) (*Reconciler, error) {
-	if cfg.Jobs < 1 {
-		return nil, fmt.Errorf("set up git: %d jobs at once are too few", cfg.Jobs)
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	f := &Reconciler{
 		cfg: cfg, disk: cfg.Disk, log: cfg.Log,

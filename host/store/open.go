@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,28 +40,17 @@ type Options struct {
 	tune *tuning
 }
 
-func (o Options) filled() Options {
-	def := func(v *int64, d int64) {
-		if *v == 0 {
-			*v = d
-		}
-	}
+func (o *Options) setDefaults() {
 	if o.Readers <= 0 {
 		o.Readers = 4
 	}
-	def(&o.WriterCache, 64<<20)
-	def(&o.ReaderCache, 4<<20)
-	def(&o.Map, 1<<31)
-	def(&o.EventCache, 32<<20)
-	o.Held = o.Held.Filled()
-	o.Map = max(o.Map, 0)
-	if o.tune == nil {
-		o.tune = &defaultTuning
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	return o
+	o.WriterCache = cmp.Or(o.WriterCache, 64<<20)
+	o.ReaderCache = cmp.Or(o.ReaderCache, 4<<20)
+	o.Map = max(cmp.Or(o.Map, 1<<31), 0)
+	o.EventCache = cmp.Or(o.EventCache, 32<<20)
+	o.Held.SetDefaults()
+	o.tune = cmp.Or(o.tune, &defaultTuning)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 }
 
 // Store is an open database. Its methods may be called by many goroutines.
@@ -112,7 +102,7 @@ const furtherCache = 1 << 20
 // directory that holds the file, and is created too. Errors name what is wrong
 // with which file; see [ErrInUse], [ErrNewer], [ErrForeign].
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
-	opts = opts.filled()
+	opts.setDefaults()
 	file, err := locate(path)
 	if err != nil {
 		return nil, err
@@ -137,7 +127,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 // OpenReadOnly opens an existing database for reading, also beside a process that has it
 // open for writing. Begin fails.
 func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error) {
-	opts = opts.filled()
+	opts.setDefaults()
 	file, err := locate(path)
 	if err != nil {
 		return nil, err

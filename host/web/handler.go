@@ -21,6 +21,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -305,26 +306,35 @@ type Hunt struct {
 	Next    time.Time // when others are; zero while some are
 }
 
+func (c *Config) setDefaults() {
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Hunt == nil {
+		c.Hunt = func(string) (Hunt, bool) { return Hunt{}, false }
+	}
+	if c.About == nil {
+		c.About = func() []host.Description { return nil }
+	}
+}
+
 var errDeps = errors.New("pages need Facts and Git")
+
+func (d *Deps) check() error {
+	if d.Facts == nil || d.Git == nil {
+		return errDeps
+	}
+	return nil
+}
 
 // New returns the handler of all pages. It answers every path: what is no page is
 // answered with status 404, so that it may stand behind all other handlers.
 func New(cfg Config, deps Deps) (*Handler, error) {
-	if deps.Facts == nil || deps.Git == nil {
-		return nil, errDeps
+	cfg.setDefaults()
+	if err := deps.check(); err != nil {
+		return nil, err
 	}
 	service, err := grasp.ParseService(cfg.Service)
 	if err != nil {
 		return nil, fmt.Errorf("set up pages for %q: %w", cfg.Service, err)
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Hunt == nil {
-		cfg.Hunt = func(string) (Hunt, bool) { return Hunt{}, false }
-	}
-	if cfg.About == nil {
-		cfg.About = func() []host.Description { return nil }
 	}
 	return &Handler{
 		cfg: cfg, service: service,

@@ -32,12 +32,7 @@ func (o *Options) service() host.Service {
 	return host.Service((&manifest.Vector{Service: o.Service}).At())
 }
 
-func (o *Options) store() *Store {
-	if o.Store == nil {
-		return new(Store)
-	}
-	return o.Store
-}
+func (o *Options) setDefaults() { o.Store = cmp.Or(o.Store, new(Store)) }
 
 // Runner is a module that runs as it does in a relay. It is not for several
 // goroutines.
@@ -66,6 +61,7 @@ func (s *Source) Run(ctx context.Context, o Options) (*Runner, error) {
 	if !s.decides() {
 		return nil, s.errNoPolicy()
 	}
+	o.setDefaults()
 	operators, err := s.openSets(ctx, &o)
 	if err != nil {
 		return nil, err
@@ -78,7 +74,7 @@ func (s *Source) openSets(ctx context.Context, o *Options) (guest.Sets, error) {
 	if len(s.Sidecar.Sets) == 0 {
 		return nil, nil
 	}
-	return sets.Open(ctx, s.dir(), s.Sidecar.Sets, o.store(), sets.Options{})
+	return sets.Open(ctx, s.dir(), s.Sidecar.Sets, o.Store, sets.Options{})
 }
 
 // manifestService returns the relay's address in a module's configuration.
@@ -86,7 +82,7 @@ var manifestService = host.Service((&manifest.Vector{}).At())
 
 // load starts the module with a memory of its own. After an error nothing is left.
 func (s *Source) load(ctx context.Context, o Options, operators guest.Sets, config map[string]any, at host.Service) (r *Runner, err error) {
-	r = &Runner{source: s, store: o.store(), sets: &questionSets{operators: operators}}
+	r = &Runner{source: s, store: o.Store, sets: &questionSets{operators: operators}}
 	if r.memory, err = state.Open(ctx, nil, state.Options{}); err != nil {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ func (s *Source) Test(ctx context.Context, vectors []*Case, o Options, report fu
 	if !s.decides() && !s.throttles() {
 		return s.errNoPolicy()
 	}
+	o.setDefaults()
 	operators, err := s.openSets(ctx, &o)
 	if err != nil {
 		return err

@@ -21,6 +21,12 @@ type WatchOptions struct {
 	Log   *slog.Logger
 }
 
+func (o *WatchOptions) setDefaults() {
+	o.Quiet = cmp.Or(o.Quiet, 250*time.Millisecond)
+	o.Poll = cmp.Or(o.Poll, 5*time.Second)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+}
+
 // Watch calls changed once when it has begun, then after each change, until ctx
 // ends. It never makes two calls at the same time, and makes one more if
 // something changed during a call.
@@ -32,13 +38,8 @@ func Watch(ctx context.Context, dir string, o WatchOptions, changed func()) erro
 
 // watch lets tests change the watcher.
 func watch(ctx context.Context, dir string, o WatchOptions, changed func(), change ...func(*watcher)) error {
-	w := &watcher{
-		dir:   filepath.Clean(dir),
-		poll:  cmp.Or(o.Poll, 5*time.Second),
-		log:   cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
-		burst: burst{quiet: cmp.Or(o.Quiet, 250*time.Millisecond)},
-		open:  openEvents,
-	}
+	o.setDefaults()
+	w := &watcher{dir: filepath.Clean(dir), poll: o.Poll, log: o.Log, burst: burst{quiet: o.Quiet}, open: openEvents}
 	if info, err := os.Stat(w.dir); err != nil {
 		return err
 	} else if !info.IsDir() {

@@ -44,7 +44,8 @@ func TestFuelOfBundledModules(t *testing.T) {
 		wasm := goModule(t, folder)
 		o := Options{
 			Name: name, CacheDir: plugintest.MachineCode(t, folder), Service: host.Service{Domain: "localhost:7334"},
-		}.withDefaults(wasm)
+		}
+		o.setDefaults(wasm)
 		o.Instances, o.Metrics, o.Sets = 1, NewMetrics(), new(recording)
 		m, err := prepare(wasm, &o)
 		if err != nil {

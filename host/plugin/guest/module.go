@@ -67,7 +67,7 @@ type Module struct {
 // configured instance, but for [SelfTest]. An error is one sentence that says
 // what is wrong with the module, or with what the operator chose for it.
 func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
-	o = o.withDefaults(wasm)
+	o.setDefaults(wasm)
 	m, err := prepare(wasm, &o)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func prepare(wasm []byte, o *Options) (*Module, error) {
 	if reduces {
 		o.Limits = o.Limits.forReducers()
 	}
-	if err := o.validate(); err != nil {
+	if err := o.check(); err != nil {
 		return nil, err
 	}
 	if err := auditManifest(man, o); err != nil {

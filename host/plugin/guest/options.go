@@ -161,8 +161,8 @@ func (l Limits) forReducers() Limits {
 	return l
 }
 
-func (l Limits) withDefaults() Limits {
-	return Limits{
+func (l *Limits) setDefaults() {
+	*l = Limits{
 		Fuel:         cmp.Or(l.Fuel, 20_000_000),
 		Memory:       cmp.Or(l.Memory, 64<<20),
 		Output:       cmp.Or(l.Output, 1<<20),
@@ -176,11 +176,12 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-func (o Options) withDefaults(wasm []byte) Options {
+// setDefaults fills in what is not given; the hash is that of wasm.
+func (o *Options) setDefaults(wasm []byte) {
 	if o.SHA256 == ([sha256.Size]byte{}) {
 		o.SHA256 = sha256.Sum256(wasm)
 	}
-	o.Limits = o.Limits.withDefaults()
+	o.Limits.setDefaults()
 	o.Instances = max(cmp.Or(o.Instances, runtime.GOMAXPROCS(0)), 1)
 	o.Waits = max(cmp.Or(o.Waits, defaultWaits), 0)
 	if o.Grants == nil {
@@ -192,16 +193,13 @@ func (o Options) withDefaults(wasm []byte) Options {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Clock == nil {
 		o.Clock = monotonic
 	}
 	if o.CPU == nil {
 		o.CPU = processorTime
 	}
-	return o
 }
 
 // limited bounds the time of something that takes long, unless nobody waits.
@@ -212,8 +210,8 @@ func (o *Options) limited(ctx context.Context, limit time.Duration, cause error)
 	return context.WithTimeoutCause(ctx, limit, cause)
 }
 
-// validate checks what the operator chose.
-func (o *Options) validate() error {
+// check checks what the operator chose.
+func (o *Options) check() error {
 	if !sidecar.IsName(o.Name) {
 		return fmt.Errorf("name %.80q: want letters, digits, - and _, at most 64", o.Name)
 	}

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"os"
 	"path/filepath"
@@ -210,7 +211,7 @@ func startIdle(t *testing.T, wasm []byte) (*Module, Options) {
 // withoutCode removes what is compiled of a module, so that nothing can run it.
 func withoutCode(t *testing.T, wasm []byte, o Options) Options {
 	t.Helper()
-	dir := codeDir(o.CacheDir, o.withDefaults(wasm).SHA256)
+	dir := codeDir(o.CacheDir, sha256.Sum256(wasm))
 	if err := os.RemoveAll(filepath.Join(dir, codeFolder)); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +274,7 @@ func TestIdleIsAskedAgain(t *testing.T) {
 			wasm := g.assemble()
 			_, o := startIdle(t, wasm)
 			o = withoutCode(t, wasm, o)
-			if err := test.change(&o, codeDir(o.CacheDir, o.withDefaults(wasm).SHA256)); err != nil {
+			if err := test.change(&o, codeDir(o.CacheDir, sha256.Sum256(wasm))); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := Load(t.Context(), wasm, o); !errors.Is(err, errAsked) {

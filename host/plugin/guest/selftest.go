@@ -43,7 +43,7 @@ func (m *Module) Tested() bool { return m.code != nil && newSelfTestStamp(m.code
 // sentence. [Options.CacheDir] keeps which modules have passed
 // with which configuration.
 func SelfTest(ctx context.Context, wasm []byte, o Options) error {
-	o = o.withDefaults(wasm)
+	o.setDefaults(wasm)
 	log := o.Log
 	o.Instances, o.Metrics, o.Log, o.Held, o.Git = 1, NewMetrics(), slog.New(slog.DiscardHandler), nil, nil
 	o.Sets = &recording{sets: o.Sets}

@@ -26,7 +26,7 @@ type Options struct {
 	MaxTable     int // elements of one table, and of all when they are created; default 100,000
 }
 
-func (o Options) withDefaults() Options {
+func (o *Options) setDefaults() {
 	set := func(limit *int, n int) {
 		if *limit <= 0 {
 			*limit = n
@@ -38,7 +38,6 @@ func (o Options) withDefaults() Options {
 	set(&o.MaxLocals, 10_000)
 	set(&o.MaxDepth, 8_000)
 	set(&o.MaxTable, 100_000)
-	return o
 }
 
 // Rewrite returns the module with fuel metering added. The module that it is
@@ -52,7 +51,8 @@ func Rewrite(wasm []byte, opt Options) ([]byte, error) {
 	if opt.StartFuel < 0 {
 		return nil, errors.New("meter module: negative start fuel")
 	}
-	m, err := parse(wasm, opt.withDefaults())
+	opt.setDefaults()
+	m, err := parse(wasm, opt)
 	if err != nil {
 		return nil, fmt.Errorf("meter module: %w", err)
 	}

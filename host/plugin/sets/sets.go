@@ -1,6 +1,7 @@
 package sets
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -21,6 +22,13 @@ import (
 type Options struct {
 	Log *slog.Logger
 	Now func() time.Time
+}
+
+func (o *Options) setDefaults() {
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 }
 
 // Sets are the lists of one plugin. Its methods may be called by many goroutines.
@@ -54,15 +62,10 @@ type set struct {
 // is wrong, a file that cannot be read or has a line that is wrong, too many
 // members, or a host that cannot read its lists.
 func Open(ctx context.Context, dir string, specs []sidecar.Set, facts host.Facts, o Options) (*Sets, error) {
+	o.setDefaults()
 	s := &Sets{
 		log: o.Log, now: o.Now, facts: facts,
 		byName: map[string]*set{}, lists: map[host.Address]*list{}, kinds: map[host.Kind]bool{}, authors: map[host.PubKey][]*list{},
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.now == nil {
-		s.now = time.Now
 	}
 	if len(specs) > maxSets {
 		return nil, fmt.Errorf("a plugin may have %d sets, not %d", maxSets, len(specs))

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -195,17 +196,19 @@ type Options struct {
 	Now   func() time.Time
 }
 
-func (o Options) filled() Options {
+func (o *Options) setDefaults(shared bool) {
 	if o.Quota <= 0 {
 		o.Quota = 8 << 20
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	if o.Every <= 0 {
+		if o.Every = saveEvery; shared {
+			o.Every = shareEvery
+		}
 	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return o
 }
 
 // Memory is the state of all plugins. Its methods, and those of its plugins, may
@@ -227,13 +230,9 @@ type Memory struct {
 
 // Open loads what the disk has. Without a disk, state ends with the process.
 func Open(ctx context.Context, disk Disk, o Options) (*Memory, error) {
-	m := &Memory{disk: disk, opts: o.filled(), seed: maphash.MakeSeed(), plugins: map[string]*Plugin{}}
-	m.many, _ = disk.(SharedDisk)
-	if m.opts.Every <= 0 {
-		if m.opts.Every = saveEvery; m.many != nil {
-			m.opts.Every = shareEvery
-		}
-	}
+	many, shared := disk.(SharedDisk)
+	o.setDefaults(shared)
+	m := &Memory{disk: disk, many: many, opts: o, seed: maphash.MakeSeed(), plugins: map[string]*Plugin{}}
 	if disk == nil {
 		return m, nil
 	}

@@ -65,6 +65,12 @@ type Config struct {
 	Sign func(*host.Event) error
 }
 
+func (c *Config) setDefaults() {
+	if c.Holdings == nil {
+		c.Holdings = holdings.New(0)
+	}
+}
+
 // Session is one connection to a relay. See the package documentation.
 type Session struct {
 	cfg     Config
@@ -123,6 +129,7 @@ type Stats struct {
 
 // New returns the session of a connection that was made now.
 func New(cfg Config, now int64) *Session {
+	cfg.setDefaults()
 	s := &Session{
 		cfg: cfg, relay: cfg.Relay, caps: cfg.Capabilities, now: now,
 		requests: make(map[string]*request),
@@ -138,9 +145,6 @@ func New(cfg Config, now int64) *Session {
 		reads:    make(map[uint64]*push),
 		liveness: liveness{heard: now},
 		refilled: now,
-	}
-	if cfg.Holdings == nil {
-		s.cfg.Holdings = holdings.New(0)
 	}
 	s.limits = &s.cfg.Limits
 	s.pace = pace{tokens: float64(s.limits.Burst)}

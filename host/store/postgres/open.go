@@ -36,6 +36,16 @@ type Options struct {
 	layout *layout // nil: that of this program
 }
 
+func (o *Options) setDefaults() {
+	if o.Readers <= 0 {
+		o.Readers = 4
+	}
+	o.CacheBytes = cmp.Or(o.CacheBytes, 32<<20)
+	o.Held.SetDefaults()
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.layout = cmp.Or(o.layout, &present)
+}
+
 const (
 	// lockClass is the upper half of the keys of advisory locks.
 	lockClass = 0x7461_6c6f
@@ -151,15 +161,7 @@ func OpenReadOnly(ctx context.Context, connection string, o Options) (*Store, er
 }
 
 func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
-	if o.Readers <= 0 {
-		o.Readers = 4
-	}
-	if o.CacheBytes == 0 {
-		o.CacheBytes = 32 << 20
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.setDefaults()
 	cfg, err := pgxpool.ParseConfig(connection)
 	if err != nil {
 		// What it says may have the password in it, if it takes that for something else.
@@ -183,7 +185,7 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 		cfg.ConnConfig.DialFunc = o.Dial
 	}
 	s := &Store{
-		log: o.Log, layout: cmp.Or(o.layout, &present), wait: o.Wait, limits: o.Held.Filled(), cache: textcache.New(o.CacheBytes),
+		log: o.Log, layout: o.layout, wait: o.Wait, limits: o.Held, cache: textcache.New(o.CacheBytes),
 		closed: make(chan struct{}), changed: make(chan struct{}, 1), proposed: make(chan struct{}, 1), saved: make(chan struct{}, 1),
 	}
 	s.total.Store(new(semantics.Total))

@@ -72,8 +72,8 @@ type HeldLimits struct {
 	Placeholders int64 // refs that were pushed before their events; default 100,000
 }
 
-// Filled returns the limits with defaults where none are given.
-func (l HeldLimits) Filled() HeldLimits {
+// SetDefaults fills in the limits that are not given.
+func (l *HeldLimits) SetDefaults() {
 	for _, v := range []struct {
 		limit *int64
 		value int64
@@ -82,7 +82,6 @@ func (l HeldLimits) Filled() HeldLimits {
 			*v.limit = v.value
 		}
 	}
-	return l
 }
 
 // Due returns when a held event is due for the next sweep.
