@@ -210,7 +210,7 @@ func (o *Options) limited(ctx context.Context, limit time.Duration, cause error)
 	return context.WithTimeoutCause(ctx, limit, cause)
 }
 
-// check checks what the operator chose.
+// check refuses what the operator must not choose.
 func (o *Options) check() error {
 	if !sidecar.IsName(o.Name) {
 		return fmt.Errorf("name %.80q: want letters, digits, - and _, at most 64", o.Name)
