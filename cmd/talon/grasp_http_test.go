@@ -224,6 +224,9 @@ func everyOrigin(st *story) {
 			}
 			return strings.Split(strings.ToLower(strings.ReplaceAll(r.header.Get(name), " ", "")), ",")
 		}
+		if got := fields("Access-Control-Expose-Headers"); !slices.Equal(got, []string{"retry-after"}) {
+			st.Errorf("%s (status %d): exposed headers %q", what, r.status, got)
+		}
 		methods, headers := fields("Access-Control-Allow-Methods"), fields("Access-Control-Allow-Headers")
 		for _, m := range []string{"get", "post", "options"} {
 			if !slices.Contains(methods, m) {

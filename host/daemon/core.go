@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,10 +89,6 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 	if c.Plugins, err = plugin.Open(ctx, o); err != nil {
 		return nil, fmt.Errorf("load the plugins: %w", err)
 	}
-	workers := cfg.Workers
-	if workers == 0 {
-		workers = runtime.GOMAXPROCS(0)
-	}
 	var held semantics.HeldLimits
 	held.SetDefaults()
 	c.Pipeline = ingest.New(ingest.Config{
@@ -107,7 +104,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		Quota:    ingest.Quota{ByAuthor: held.ByAuthor, ByNetwork: held.Events / 4},
 		EachHeld: db.EachHeld,
 
-		Workers: workers,
+		Workers: cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)),
 		Queue:   cfg.Queue,
 		Batch:   cfg.Batch,
 	})

@@ -256,7 +256,11 @@ func newWorld(t testing.TB, options ...option) *world {
 	w.ingest = &fakeIngest{store: w.store, items: make(chan *host.Item, 1024)}
 	start := time.Now()
 	cfg := Config{Limits: DefaultLimits, Info: Info{Name: "test"}, ChallengeOnConnect: true, Now: func() time.Time { return start }}
-	cfg.CORS = func(h http.Header) { h.Set("Access-Control-Allow-Origin", "*") }
+	cfg.CORS = func(h http.Header) {
+		for _, name := range []string{"Origin", "Headers", "Methods"} {
+			h.Set("Access-Control-Allow-"+name, "*")
+		}
+	}
 	cfg.Limits.QueryTime, cfg.Limits.WriteTime, cfg.Limits.DrainTime = time.Hour, time.Hour, time.Hour
 	for _, set := range options {
 		set(&cfg, w)

@@ -110,8 +110,10 @@ func TestInfoAbout(t *testing.T) {
 
 func checkCORS(t *testing.T, h http.Header) {
 	t.Helper()
-	if v := h.Get("Access-Control-Allow-Origin"); v != "*" {
-		t.Errorf("Access-Control-Allow-Origin is %q", v)
+	for _, name := range []string{"Origin", "Headers", "Methods"} {
+		if v := h.Get("Access-Control-Allow-" + name); v == "" || name == "Origin" && v != "*" {
+			t.Errorf("Access-Control-Allow-%s is %q", name, v)
+		}
 	}
 }
 
