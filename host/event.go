@@ -23,6 +23,8 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+
+	"talon/sdk/grasp"
 )
 
 // ID is an event id: the SHA-256 of the event's canonical serialization.
@@ -189,41 +191,6 @@ func (e *Event) Header() *Event {
 	return h
 }
 
-// maxMaintainers bounds how many maintainers of one announcement count.
-const maxMaintainers = 1000
-
-// Maintainers returns whom a repository announcement lists as maintainers (NIP-34), each
-// once, the first thousand: what package grasp of the SDK reads.
-func (e *Event) Maintainers() (keys []PubKey) {
-	if e.Kind != KindAnnouncement {
-		return nil
-	}
-	seen := make(map[PubKey]struct{})
-	for _, tag := range e.Tags {
-		if len(tag) == 0 || tag[0] != "maintainers" {
-			continue
-		}
-		for _, value := range tag[1:] {
-			var key PubKey
-			if len(value) != 2*len(key) {
-				continue
-			}
-			if _, err := hex.Decode(key[:], []byte(value)); err != nil {
-				continue
-			}
-			if _, ok := seen[key]; ok {
-				continue
-			}
-			if len(keys) == maxMaintainers {
-				return keys
-			}
-			seen[key] = struct{}{}
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 // Address returns the event's address, and false for a kind that has none.
 func (e *Event) Address() (Address, bool) {
 	switch e.Kind.Class() {
@@ -275,7 +242,7 @@ const (
 	KindDeletion Kind = 5     // NIP-09
 	KindAuth     Kind = 22242 // NIP-42
 
-	KindAnnouncement Kind = 30617 // of a repository (NIP-34)
+	KindAnnouncement Kind = grasp.KindAnnouncement
 )
 
 // Class says how events of a kind are kept (NIP-01).

@@ -191,7 +191,7 @@ func serverClone(server string, author host.PubKey, id string) (string, error) {
 		return "", errors.New("it must have no path: a GRASP server is at /")
 	}
 	scheme := map[string]string{"ws": "http", "wss": "https"}[u.Scheme]
-	return scheme + "://" + u.Host + grasp.Repo{PubKey: grasp.PubKey(author), Identifier: id}.Path(), nil
+	return scheme + "://" + u.Host + grasp.Repo{PubKey: author, Identifier: id}.Path(), nil
 }
 
 // identifierOf makes an identifier of a name.

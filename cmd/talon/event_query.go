@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"talon/host"
-	hostgrasp "talon/host/grasp"
 	"talon/host/relayclient"
 	"talon/host/schnorr"
 	"talon/host/wire"
@@ -196,7 +195,7 @@ func readServed(cmd *cobra.Command, how *sending, addresses []string, key *secre
 			asked[key] = true
 		}
 		for _, e := range events {
-			if an, err := grasp.ParseAnnouncement(hostgrasp.Event(e)); err == nil {
+			if an, err := e.Announcement(); err == nil {
 				announcements = append(announcements, an)
 				s.announced = s.announced || an.PubKey == repo.PubKey
 			}
@@ -221,7 +220,7 @@ func readServed(cmd *cobra.Command, how *sending, addresses []string, key *secre
 	}
 	var states []*grasp.State
 	for _, e := range events {
-		if st, err := grasp.ParseState(hostgrasp.Event(e)); err == nil {
+		if st, err := e.State(); err == nil {
 			states = append(states, st)
 		}
 	}
@@ -240,7 +239,7 @@ func readOwners(cmd *cobra.Command, how *sending, addresses []string, key *secre
 	}
 	var owners []string
 	for _, e := range events {
-		an, err := grasp.ParseAnnouncement(hostgrasp.Event(e))
+		an, err := e.Announcement()
 		if err != nil || an.PubKey == maintainer || !slices.Contains(an.Maintainers, maintainer) {
 			continue
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"talon/host"
-	hostgrasp "talon/host/grasp"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
@@ -110,7 +109,7 @@ func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, add
 
 // served returns what relays serve of the repository that the options name.
 func (s *stating) served(cmd *cobra.Command, how *sending, addresses []string, key *secretKey, author host.PubKey) (_ *served, err error) {
-	repo := grasp.Repo{PubKey: grasp.PubKey(author), Identifier: s.identifier}
+	repo := grasp.Repo{PubKey: author, Identifier: s.identifier}
 	if s.owner != "" {
 		if repo.PubKey, err = nip19.ParsePubKey(strings.TrimPrefix(s.owner, "nostr:")); err != nil {
 			return nil, fmt.Errorf("the owner %.80q is wrong: %w", s.owner, err)
@@ -140,7 +139,7 @@ func (s *served) checkAuthor(author host.PubKey, repo grasp.Repo) error {
 		return nil // not yet served; its server knows
 	}
 	for _, key := range s.maintainers {
-		if key == grasp.PubKey(author) {
+		if key == author {
 			return nil
 		}
 	}
@@ -150,7 +149,7 @@ func (s *served) checkAuthor(author host.PubKey, repo grasp.Repo) error {
 // checkState reads a state as a server does. One with a fault would be accepted
 // and then wait for ever for a push that meets it.
 func checkState(e *host.Event) error {
-	state, err := grasp.ParseState(hostgrasp.Event(e))
+	state, err := e.State()
 	if err != nil {
 		return errors.New(strings.TrimPrefix(err.Error(), "invalid: "))
 	}

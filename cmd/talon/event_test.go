@@ -15,7 +15,6 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 
 	"talon/host"
-	hostgrasp "talon/host/grasp"
 	"talon/host/schnorr"
 	"talon/host/wire"
 	"talon/sdk/grasp"
@@ -42,7 +41,7 @@ func TestAnnouncementListsServer(t *testing.T) {
 				continue
 			}
 			e.PubKey = author
-			a, err := grasp.ParseAnnouncement(hostgrasp.Event(e))
+			a, err := e.Announcement()
 			if err != nil {
 				t.Errorf("%s, %q: %v", server, id, err)
 				continue

@@ -30,7 +30,7 @@ import (
 	"talon/host/store"
 	"talon/host/throttle"
 	"talon/internal/testkit"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 const serviceDomain = "relay.test"
@@ -144,7 +144,7 @@ func startService(t *testing.T, throttle throttle.Module) *service {
 		Verify: schnorr.Verify, Policy: holds{}, Store: storeWrites{s.store}, Facts: facts, Held: s.store,
 		Log: log, Now: s.clock.now, Workers: 2, Queue: 64, Batch: 64,
 	})
-	own, err := rules.ParseService(serviceDomain)
+	own, err := grasp.ParseService(serviceDomain)
 	s.must(err)
 	repositories, err := repos.New(t.Context(), repos.Config{
 		Disk: s.disk, Service: own, Store: facts, Pipeline: s.pipeline, Policy: holds{}, Log: log, Now: s.clock.now, Jobs: 2,
@@ -296,12 +296,12 @@ func (s *service) send(from host.Origin, kind host.Kind, tags ...host.Tag) *host
 	return e
 }
 
-func (s *service) repo() rules.Repo { return rules.Repo{PubKey: s.owner.PubKey, Identifier: "demo"} }
+func (s *service) repo() grasp.Repo { return grasp.Repo{PubKey: s.owner.PubKey, Identifier: "demo"} }
 
 // announce announces the repository, here and elsewhere.
 func (s *service) announce(urls ...string) *host.Event {
 	s.t.Helper()
-	e := s.send(host.FromClient, rules.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"relays", "wss://" + serviceDomain},
+	e := s.send(host.FromClient, grasp.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"relays", "wss://" + serviceDomain},
 		append(host.Tag{"clone", "https://" + serviceDomain + s.repo().Path()}, urls...))
 	s.until("the repository is made", s.there)
 	return e
@@ -310,7 +310,7 @@ func (s *service) announce(urls ...string) *host.Event {
 // there reports whether the repository is.
 func (s *service) there() bool {
 	s.t.Helper()
-	ok, err := s.disk.Has(s.t.Context(), host.Address{Kind: rules.KindAnnouncement, PubKey: s.owner.PubKey, D: "demo"}, "")
+	ok, err := s.disk.Has(s.t.Context(), host.Address{Kind: grasp.KindAnnouncement, PubKey: s.owner.PubKey, D: "demo"}, "")
 	s.must(err)
 	return ok
 }
@@ -444,7 +444,7 @@ func timelines(t *testing.T, polite throttle.Module) {
 		dir, ids := s.work(1)
 		remote.give(s, 1, dir)
 		announcement := s.announce(remote.urls...)
-		state := s.send(host.FromClient, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
+		state := s.send(host.FromClient, grasp.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
 		if r, _ := s.hunter.Search("demo"); !r.Next.Equal(s.began.Add(180*time.Second)) || !r.Expires.Equal(s.began.Add(30*time.Minute)) {
 			t.Errorf("it is planned for %v, until %v", r.Next, r.Expires)
@@ -466,11 +466,11 @@ func timelines(t *testing.T, polite throttle.Module) {
 		s, remote := startService(t, polite), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls...)
-		first := s.send(host.FromClient, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]})
+		first := s.send(host.FromClient, grasp.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]})
 		testkit.Git(s.t, dir, "push", "-q", s.web+s.repo().Path(), "main")
 		s.until("the first state is served", func() bool { return s.served(first) && !s.searched() && len(s.said("search ended")) == 1 })
 		s.pass(30 * time.Second)
-		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]}, host.Tag{"refs/heads/old", ids[0]})
+		state := s.send(host.FromSync, grasp.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]}, host.Tag{"refs/heads/old", ids[0]})
 		s.until("the state is served", func() bool { return s.served(state) })
 		s.until("both searches end", func() bool { return len(s.said("search ended")) == 2 })
 		s.pass(time.Hour)
@@ -484,10 +484,10 @@ func timelines(t *testing.T, polite throttle.Module) {
 		s, remote := startService(t, polite), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls...)
-		older := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
+		older := s.send(host.FromSync, grasp.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
 		s.pass(200 * time.Millisecond)
-		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]})
+		state := s.send(host.FromSync, grasp.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[1]})
 		s.until("both are one search", func() bool { return len(s.said("search made fresh")) == 1 })
 		s.pass(45 * time.Second)
 		if s.served(state) {
@@ -516,7 +516,7 @@ func timelines(t *testing.T, polite throttle.Module) {
 		urls := slices.Clone(remote.urls)
 		urls[1] = unreliable(t, urls[1])
 		s.announce(urls...)
-		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
+		state := s.send(host.FromSync, grasp.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
 		s.pass(30*time.Minute - time.Second)
 		if !s.held(state) || !s.searched() || !s.there() {
@@ -563,11 +563,11 @@ func planned(t *testing.T, polite throttle.Module) {
 		s, remote := startService(t, polite), startServers(t)
 		dir, ids := s.work(2)
 		s.announce(remote.urls[0])
-		state := s.send(host.FromClient, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
+		state := s.send(host.FromClient, grasp.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		testkit.Git(s.t, dir, "push", "-q", s.web+s.repo().Path(), ids[0]+":refs/heads/main")
 		s.resolved(state)
 		remote.give(s, 3, dir)
-		pull := s.send(host.FromSync, rules.KindPullRequest, host.Tag{"c", ids[1]}, host.Tag{"a", s.repo().Address()}, host.Tag{"clone", remote.urls[2]})
+		pull := s.send(host.FromSync, grasp.KindPullRequest, host.Tag{"c", ids[1]}, host.Tag{"a", s.repo().Address()}, host.Tag{"clone", remote.urls[2]})
 		s.until("the search is planned", s.searched)
 		s.pass(500 * time.Millisecond)
 		s.until("a server is asked", func() bool { return len(s.said("asked for git data")) > 0 })
@@ -585,7 +585,7 @@ func planned(t *testing.T, polite throttle.Module) {
 			remote.give(s, i+1, dir)
 			tags = append(tags, host.Tag{fmt.Sprint("refs/heads/", i), ids[i]})
 		}
-		state := s.send(host.FromSync, rules.KindState, tags...)
+		state := s.send(host.FromSync, grasp.KindState, tags...)
 		s.until("the search is planned", s.searched)
 		s.pass(500 * time.Millisecond)
 		s.resolved(state)
@@ -599,7 +599,7 @@ func planned(t *testing.T, polite throttle.Module) {
 		remote.give(s, 1, dir)
 		url := unreliable(t, remote.urls[0])
 		s.announce(url)
-		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
+		state := s.send(host.FromSync, grasp.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
 		s.pass(20*time.Second + 500*time.Millisecond)
 		s.resolved(state)
@@ -620,7 +620,7 @@ func planned(t *testing.T, polite throttle.Module) {
 		urls = append(urls, remote.urls[0])
 		want = append(want[:30], "1m1.5s 31: not-found", "1m1.5s 32: ok")
 		s.announce(urls...)
-		state := s.send(host.FromSync, rules.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
+		state := s.send(host.FromSync, grasp.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", ids[0]})
 		s.until("the search is planned", s.searched)
 		s.pass(time.Minute + 1500*time.Millisecond)
 		s.resolved(state)

@@ -9,7 +9,7 @@ import (
 
 	"talon/host"
 	"talon/host/maintainers"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // batch is one commit in the making, and the answers that wait for it.
@@ -225,7 +225,7 @@ func holdOptions(ctx context.Context, it *host.Item, reason string, facts host.R
 // extendsDeadline returns the held announcements whose time a state starts again: those in
 // whose recursive maintainer set its author is.
 func extendsDeadline(ctx context.Context, e *host.Event, facts host.RepoFacts) (list []host.Address, err error) {
-	if e.Kind != rules.KindState {
+	if e.Kind != grasp.KindState {
 		return nil, nil
 	}
 	owners, err := maintainers.Owners(ctx, facts, e.D(), e.PubKey)

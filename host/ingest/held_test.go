@@ -15,7 +15,7 @@ import (
 
 	"talon/host"
 	"talon/internal/testkit"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // holdTagged holds events with an h tag, for the reason in it, and accepts others.
@@ -469,8 +469,8 @@ func TestStoredAndDeletedAtOnce(t *testing.T) {
 
 // Clients know the reason word for word.
 func TestReason(t *testing.T) {
-	if host.ReasonHeld != rules.ReasonHeld {
-		t.Errorf("the host says %q, the rules %q", host.ReasonHeld, rules.ReasonHeld)
+	if host.ReasonHeld != grasp.ReasonHeld {
+		t.Errorf("the host says %q, the rules %q", host.ReasonHeld, grasp.ReasonHeld)
 	}
 }
 

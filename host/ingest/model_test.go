@@ -12,7 +12,7 @@ import (
 	"talon/host"
 	"talon/host/store"
 	"talon/internal/testkit"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // digestPolicy decides by a hash of everything that it has read: a decision on other
@@ -89,7 +89,7 @@ func releaseNewest(author host.PubKey) func(context.Context, host.RepoFacts, int
 
 // modelEvent makes an event of a client's random history.
 func modelEvent(random *rand.Rand, client, n int, seen []host.ID) *host.Event {
-	kinds := []host.Kind{1, 1, 1, 10002, 30000, host.KindDeletion, host.KindAnnouncement, rules.KindPullRequest}
+	kinds := []host.Kind{1, 1, 1, 10002, 30000, host.KindDeletion, host.KindAnnouncement, grasp.KindPullRequest}
 	e := &host.Event{
 		Kind: kinds[random.IntN(len(kinds))], CreatedAt: int64(1000 + random.IntN(50)),
 		PubKey: host.PubKey{byte(random.IntN(3))}, Content: fmt.Sprint(client, "/", n), Tags: host.Tags{},

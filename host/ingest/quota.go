@@ -8,7 +8,7 @@ import (
 
 	"talon/host"
 	"talon/host/wire"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // Quota bounds what may wait in purgatory at a time. 0 is no bound.
@@ -225,11 +225,11 @@ func (l limit) verdict(waiting int64) *host.Verdict {
 func (p *Pipeline) refuseEarly(ctx context.Context, it *host.Item, facts *recorder) (*host.Verdict, error) {
 	var known host.Filter
 	switch it.Event.Kind {
-	case host.KindAnnouncement, rules.KindState:
+	case host.KindAnnouncement, grasp.KindState:
 		at := host.Address{Kind: host.KindAnnouncement, PubKey: it.Event.PubKey, D: it.Event.D()}
 		own := host.Address{Kind: it.Event.Kind, PubKey: at.PubKey, D: at.D}
 		known.Tags = []host.TagFilter{{Name: host.AddressOf, Values: []string{at.String(), own.String()}}}
-	case rules.KindPullRequest, rules.KindPRUpdate:
+	case grasp.KindPullRequest, grasp.KindPRUpdate:
 		known.IDs = []host.ID{it.Event.ID}
 	default:
 		return nil, nil

@@ -13,7 +13,7 @@ import (
 	"talon/host"
 	"talon/host/store"
 	"talon/internal/testkit"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // quotaRig is a pipeline on a real store whose policy holds what says so, and counts how
@@ -74,7 +74,7 @@ func TestQuotaOfAuthor(t *testing.T) {
 	db := openStore(t)
 	r := startQuota(t, db, Quota{ByAuthor: 2})
 	me := &host.Source{}
-	const announcement, state, pull = host.KindAnnouncement, rules.KindState, rules.KindPullRequest
+	const announcement, state, pull = host.KindAnnouncement, grasp.KindState, grasp.KindPullRequest
 	first := repoEvent(1, announcement, 100, "first", "hold")
 	held, refused, stored := "held", "rejected restricted: 2 events of yours wait", "stored"
 	r.answers(t, me,
@@ -118,7 +118,7 @@ func TestQuotaOfAuthor(t *testing.T) {
 // Clients of one network do not fill purgatory.
 func TestQuotaOfNetwork(t *testing.T) {
 	r := startQuota(t, openStore(t), Quota{ByNetwork: 2})
-	const announcement, pull = host.KindAnnouncement, rules.KindPullRequest
+	const announcement, pull = host.KindAnnouncement, grasp.KindPullRequest
 	from := func(address string) *host.Source { return &host.Source{Addr: netip.MustParseAddr(address)} }
 	held, refused := "held", "rejected rate-limited: too many events from your network"
 	last := repoEvent(2, announcement, 100, "b", "hold")

@@ -20,9 +20,8 @@ import (
 	"slices"
 
 	"talon/host"
-	"talon/host/grasp"
 	"talon/host/wire"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // Facts reads announcements, stored and held.
@@ -69,7 +68,7 @@ const (
 
 // Owner is the owner of a recursive maintainer set that an author is in.
 type Owner struct {
-	PubKey rules.PubKey
+	PubKey grasp.PubKey
 	Held   bool // the announcement that says so waits in purgatory
 }
 
@@ -78,9 +77,9 @@ type Owner struct {
 // on. It reads no announcement that does not lead to the author, and of those nothing but
 // who signed them. Where there are more than it reads, those that are served come first,
 // then the newest.
-func Owners(ctx context.Context, facts Facts, identifier string, author rules.PubKey) ([]Owner, error) {
+func Owners(ctx context.Context, facts Facts, identifier string, author grasp.PubKey) ([]Owner, error) {
 	w := walkUp{facts: facts, identifier: identifier}
-	own := []rules.PubKey{author}
+	own := []grasp.PubKey{author}
 	held := w.at(ctx, w.facts.HeldBy, own)
 	if len(held) > 0 || len(w.at(ctx, w.facts.Query, own)) > 0 {
 		w.owners = append(w.owners, Owner{author, len(held) > 0})
@@ -107,12 +106,12 @@ type walkUp struct {
 }
 
 // authors returns who signed what matches, each once.
-func (w *walkUp) authors(ctx context.Context, ask Query, limit int, tags ...host.TagFilter) (keys []rules.PubKey) {
+func (w *walkUp) authors(ctx context.Context, ask Query, limit int, tags ...host.TagFilter) (keys []grasp.PubKey) {
 	if w.err != nil {
 		return nil
 	}
 	err := Read(ctx, ask, host.Filter{Tags: tags, Limit: limit, Header: true}, func(e *host.Event) {
-		if key := rules.PubKey(e.PubKey); !slices.Contains(keys, key) {
+		if key := grasp.PubKey(e.PubKey); !slices.Contains(keys, key) {
 			keys = append(keys, key)
 		}
 	})
@@ -123,12 +122,12 @@ func (w *walkUp) authors(ctx context.Context, ask Query, limit int, tags ...host
 }
 
 // at returns those of the authors who have an announcement.
-func (w *walkUp) at(ctx context.Context, ask Query, authors []rules.PubKey, more ...host.TagFilter) []rules.PubKey {
+func (w *walkUp) at(ctx context.Context, ask Query, authors []grasp.PubKey, more ...host.TagFilter) []grasp.PubKey {
 	return w.authors(ctx, ask, len(authors), append(more, addresses(w.identifier, authors))...)
 }
 
 // listers returns whose announcements list one of the keys.
-func (w *walkUp) listers(ctx context.Context, keys []rules.PubKey) (owners []Owner) {
+func (w *walkUp) listers(ctx context.Context, keys []grasp.PubKey) (owners []Owner) {
 	listing := host.TagFilter{Name: host.MaintainerOf}
 	for _, key := range keys {
 		listing.Values = append(listing.Values, host.Maintains(key, w.identifier))
@@ -142,7 +141,7 @@ func (w *walkUp) listers(ctx context.Context, keys []rules.PubKey) (owners []Own
 				held = append(held, key)
 			}
 		}
-		stored = slices.DeleteFunc(stored, func(key rules.PubKey) bool { return slices.Contains(newer, key) })
+		stored = slices.DeleteFunc(stored, func(key grasp.PubKey) bool { return slices.Contains(newer, key) })
 	}
 	for _, key := range stored {
 		owners = append(owners, Owner{key, false})
@@ -153,7 +152,7 @@ func (w *walkUp) listers(ctx context.Context, keys []rules.PubKey) (owners []Own
 	return owners
 }
 
-func addresses(identifier string, authors []rules.PubKey) host.TagFilter {
+func addresses(identifier string, authors []grasp.PubKey) host.TagFilter {
 	t := host.TagFilter{Name: host.AddressOf}
 	for _, key := range authors {
 		t.Values = append(t.Values, host.Address{Kind: host.KindAnnouncement, PubKey: key, D: identifier}.String())
@@ -163,20 +162,20 @@ func addresses(identifier string, authors []rules.PubKey) host.TagFilter {
 
 // Announced is an announcement of a repository.
 type Announced struct {
-	*rules.Announcement
+	*grasp.Announcement
 	Held bool
 }
 
 // Below returns the announcements that say who maintains an owner's repository, stored
 // and held: the owner's, those of whom it lists, and so on. What strangers announce
 // under the identifier is not read.
-func Below(ctx context.Context, facts Facts, identifier string, owner rules.PubKey) (list []Announced, err error) {
-	known := map[rules.PubKey]bool{owner: true}
-	for next := []rules.PubKey{owner}; len(next) > 0; {
+func Below(ctx context.Context, facts Facts, identifier string, owner grasp.PubKey) (list []Announced, err error) {
+	known := map[grasp.PubKey]bool{owner: true}
+	for next := []grasp.PubKey{owner}; len(next) > 0; {
 		f := host.Filter{Tags: []host.TagFilter{addresses(identifier, next)}, Limit: len(next)}
 		next = nil
 		err := ReadAll(ctx, facts, f, func(e *host.Event, held bool) {
-			a, err := rules.ParseAnnouncement(grasp.Event(e))
+			a, err := e.Announcement()
 			if err != nil {
 				return
 			}

@@ -9,8 +9,7 @@ import (
 	"testing"
 
 	"talon/host"
-	"talon/host/grasp"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // relay has announcements, and counts what is read of them.
@@ -41,7 +40,7 @@ func (r *relay) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
 	return r.answer(r.held, f)
 }
 
-func key(n int) rules.PubKey { return rules.PubKey{byte(n), byte(n >> 8), 1} }
+func key(n int) grasp.PubKey { return grasp.PubKey{byte(n), byte(n >> 8), 1} }
 
 // announces is an announcement of "repo" that lists maintainers.
 func announces(author int, at int64, listed ...int) *host.Event {
@@ -90,7 +89,7 @@ func TestOwnersAgreeWithTheRules(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		r := new(relay)
-		var all []*rules.Announcement
+		var all []*grasp.Announcement
 		n := 1 + rng.IntN(9)
 		add := func(to *[]*host.Event, author int, at int64) {
 			var listed []int
@@ -99,7 +98,7 @@ func TestOwnersAgreeWithTheRules(t *testing.T) {
 			}
 			e := announces(author, at, listed...)
 			*to = append(*to, e)
-			a, err := rules.ParseAnnouncement(grasp.Event(e))
+			a, err := e.Announcement()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,15 +115,15 @@ func TestOwnersAgreeWithTheRules(t *testing.T) {
 				add(&r.stored, author, 1)
 			}
 		}
-		g := rules.NewGraph(all)
+		g := grasp.NewGraph(all)
 		for author := range n + 3 {
-			var got []rules.PubKey
+			var got []grasp.PubKey
 			for _, owner := range owners(t, r, author) {
 				got = append(got, owner.PubKey)
 			}
 			want := g.Owners(key(author))
-			for _, list := range [][]rules.PubKey{got, want} {
-				slices.SortFunc(list, func(a, b rules.PubKey) int { return slices.Compare(a[:], b[:]) })
+			for _, list := range [][]grasp.PubKey{got, want} {
+				slices.SortFunc(list, func(a, b grasp.PubKey) int { return slices.Compare(a[:], b[:]) })
 			}
 			if !slices.Equal(got, want) {
 				t.Fatalf("%d: %x, want %x", author, got, want)
@@ -133,11 +132,11 @@ func TestOwnersAgreeWithTheRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var list []*rules.Announcement
+			var list []*grasp.Announcement
 			for _, a := range below {
 				list = append(list, a.Announcement)
 			}
-			if got, want := rules.NewGraph(list).Maintainers(key(author)), g.Maintainers(key(author)); !slices.Equal(got, want) {
+			if got, want := grasp.NewGraph(list).Maintainers(key(author)), g.Maintainers(key(author)); !slices.Equal(got, want) {
 				t.Fatalf("maintainers of %d: %x, want %x", author, got, want)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
 	"talon/sdk/abi/manifest"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // noneAccepts is the ruling about an event where every plugin passes.
@@ -207,7 +207,7 @@ func (q *question) ofRepository() bool {
 		return false
 	}
 	switch q.item.Event.Kind {
-	case rules.KindAnnouncement, rules.KindState, rules.KindPullRequest, rules.KindPRUpdate:
+	case grasp.KindAnnouncement, grasp.KindState, grasp.KindPullRequest, grasp.KindPRUpdate:
 		return true
 	}
 	return false

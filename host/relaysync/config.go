@@ -13,7 +13,7 @@ import (
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/retry"
 	"talon/host/relaysync/session"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // Strategy decides which requests go to which relay. It is called by one goroutine. A
@@ -96,7 +96,7 @@ type Deps struct {
 	// Hosted reports whether the repository of a stored announcement is kept here: it
 	// lists this service, or this service archives it (GRASP-05). One whose announcement
 	// is held is always kept.
-	Hosted func(a *rules.Announcement) (bool, error)
+	Hosted func(a *grasp.Announcement) (bool, error)
 
 	// Verify checks an id and a signature, of events that were refused.
 	Verify func(*host.Event) error

@@ -25,7 +25,7 @@ import (
 	"talon/host/wire"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 var alice, bob = testkit.NewSigner(1), testkit.NewSigner(2)
@@ -289,8 +289,8 @@ func start(t testing.TB, react func(v *abi.StepView) []abi.StepAction, change fu
 	cfg := Config{AllowPrivate: true, Limits: patient, Now: time.Now, Log: slog.New(slog.NewTextHandler(logs{t}, nil)), Own: []string{"own.example.com"}}
 	deps := Deps{
 		Strategy: w.plan, Ingest: w.store, Facts: w.store, Local: w.store, Health: w.health, Verify: schnorr.Verify,
-		Hosted: func(a *rules.Announcement) (bool, error) {
-			return a.ListsService(rules.Service{Host: "own.example.com"}), nil
+		Hosted: func(a *grasp.Announcement) (bool, error) {
+			return a.ListsService(grasp.Service{Host: "own.example.com"}), nil
 		},
 	}
 	if change != nil {

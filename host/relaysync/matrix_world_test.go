@@ -26,7 +26,7 @@ import (
 	"talon/host/throttle"
 	"talon/internal/testkit"
 	"talon/sdk/abi/manifest"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // ownDomain is that of the Talon in the middle.
@@ -191,7 +191,7 @@ func (w *matrixWorld) begin() {
 	}, relaysync.Deps{
 		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: &w.known, Holdings: &w.beliefs, Verify: schnorr.Verify,
 		Sign:   func(e *host.Event) error { testkit.NewSigner(42).Sign(e); return nil },
-		Hosted: func(a *rules.Announcement) (bool, error) { return a.ListsService(rules.Service{Host: ownDomain}), nil },
+		Hosted: func(a *grasp.Announcement) (bool, error) { return a.ListsService(grasp.Service{Host: ownDomain}), nil },
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"talon/host/wire"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // An event that the relay gets is here immediately, and counted as live.
@@ -276,7 +276,7 @@ func TestPoliciesChanged(t *testing.T) {
 	var archived atomic.Value
 	archived.Store("first")
 	w := start(t, nil, func(_ *Config, d *Deps) {
-		d.Hosted = func(a *rules.Announcement) (bool, error) {
+		d.Hosted = func(a *grasp.Announcement) (bool, error) {
 			return a.Identifier == "ours" || a.Identifier == archived.Load(), nil
 		}
 	})

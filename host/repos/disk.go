@@ -13,7 +13,7 @@ import (
 	"talon/host/githttp"
 	"talon/host/gitrepo"
 	"talon/host/maintainers"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
 
@@ -27,7 +27,7 @@ type Disk struct {
 
 // location is a repository, be it there or not.
 type location struct {
-	rules.Repo
+	grasp.Repo
 	prs bool // under /prs/
 }
 
@@ -43,7 +43,7 @@ func (p location) String() string {
 func (p location) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
 func (p location) address() host.Address {
-	return host.Address{Kind: rules.KindAnnouncement, PubKey: p.PubKey, D: p.Identifier}
+	return host.Address{Kind: grasp.KindAnnouncement, PubKey: p.PubKey, D: p.Identifier}
 }
 
 // OpenDisk opens the repositories in a data folder, and makes the folders that are
@@ -124,12 +124,12 @@ func locationOf(name gitrepo.Name, prs bool) (location, bool) {
 	if err != nil {
 		return location{}, false
 	}
-	return location{Repo: rules.Repo{PubKey: key, Identifier: name.Identifier()}, prs: prs}, true
+	return location{Repo: grasp.Repo{PubKey: key, Identifier: name.Identifier()}, prs: prs}, true
 }
 
 // parseLocation is the inverse of String.
 func parseLocation(s string) (location, bool) {
-	path, err := rules.ParsePath("/" + s)
+	path, err := grasp.ParsePath("/" + s)
 	if err != nil || path.Rest != "" {
 		return location{}, false
 	}
@@ -185,7 +185,7 @@ func (d *Disk) Here(_ context.Context, a host.Address) (bool, error) {
 
 // Refs returns the refs of the repository of an announcement by name, the ref that
 // HEAD names, which need not exist, and whether there is the repository.
-func (d *Disk) Refs(ctx context.Context, a host.Address) (refs []rules.Ref, head string, here bool, err error) {
+func (d *Disk) Refs(ctx context.Context, a host.Address) (refs []grasp.Ref, head string, here bool, err error) {
 	repo, err := d.announced(a)
 	if repo == nil || err != nil {
 		return nil, "", false, err
@@ -199,10 +199,10 @@ func (d *Disk) Refs(ctx context.Context, a host.Address) (refs []rules.Ref, head
 
 // announced returns the repository of an announcement, nil if there is none.
 func (d *Disk) announced(a host.Address) (*gitrepo.Repo, error) {
-	if a.Kind != rules.KindAnnouncement || strings.TrimSpace(a.D) == "" {
+	if a.Kind != grasp.KindAnnouncement || strings.TrimSpace(a.D) == "" {
 		return nil, nil
 	}
-	repo, err := d.repo(location{Repo: rules.Repo{PubKey: a.PubKey, Identifier: a.D}})
+	repo, err := d.repo(location{Repo: grasp.Repo{PubKey: a.PubKey, Identifier: a.D}})
 	if err != nil {
 		return nil, nil // no repository can have the name
 	}
@@ -278,13 +278,13 @@ func (f *Reconciler) Here(ctx context.Context, a host.Address) (bool, error) {
 	if here || err != nil {
 		return here, err
 	}
-	f.jobs.waitIdle(ctx, location{Repo: rules.Repo{PubKey: a.PubKey, Identifier: a.D}}, updateTime)
+	f.jobs.waitIdle(ctx, location{Repo: grasp.Repo{PubKey: a.PubKey, Identifier: a.D}}, updateTime)
 	return f.disk.Here(ctx, a)
 }
 
 // Refs returns the refs of the repository of an announcement: see Disk.Refs.
-func (f *Reconciler) Refs(ctx context.Context, a host.Address) (refs []rules.Ref, head string, here bool, err error) {
-	f.jobs.waitIdle(ctx, location{Repo: rules.Repo{PubKey: a.PubKey, Identifier: a.D}}, updateTime)
+func (f *Reconciler) Refs(ctx context.Context, a host.Address) (refs []grasp.Ref, head string, here bool, err error) {
+	f.jobs.waitIdle(ctx, location{Repo: grasp.Repo{PubKey: a.PubKey, Identifier: a.D}}, updateTime)
 	return f.disk.Refs(ctx, a)
 }
 

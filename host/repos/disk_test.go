@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"talon/host"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // TestHasCommit: a policy tells commits from other objects, of which no branch can be
@@ -17,8 +17,8 @@ func TestHasCommit(t *testing.T) {
 	w.sent(w.announce(alice, "demo"), host.Held)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one, "refs/tags/v1", tag), host.Held)
 	work.git("push", w.url(alice, "demo"), "main", "v1")
-	here := host.Address{Kind: rules.KindAnnouncement, PubKey: alice.PubKey, D: "demo"}
-	elsewhere := host.Address{Kind: rules.KindAnnouncement, PubKey: bob.PubKey, D: "demo"}
+	here := host.Address{Kind: grasp.KindAnnouncement, PubKey: alice.PubKey, D: "demo"}
+	elsewhere := host.Address{Kind: grasp.KindAnnouncement, PubKey: bob.PubKey, D: "demo"}
 	for _, tt := range []struct {
 		at     host.Address
 		object string

@@ -5,9 +5,8 @@ import (
 	"fmt"
 
 	"talon/host"
-	"talon/host/grasp"
 	"talon/host/maintainers"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // Anybody may announce an identifier, and name any pull request: what is looked at
@@ -20,17 +19,17 @@ const (
 
 // announcements returns those of an identifier, stored and held. The owner's own is
 // among them, however many others there are.
-func (f *Reconciler) announcements(ctx context.Context, identifier string, owners ...rules.PubKey) ([]maintainers.Announced, error) {
+func (f *Reconciler) announcements(ctx context.Context, identifier string, owners ...grasp.PubKey) ([]maintainers.Announced, error) {
 	var list []maintainers.Announced
 	seen := make(map[host.ID]bool)
 	filter := host.Filter{
-		Kinds: []host.Kind{rules.KindAnnouncement},
+		Kinds: []host.Kind{grasp.KindAnnouncement},
 		Tags:  []host.TagFilter{{Name: 'd', Values: []string{identifier}}},
 		Limit: maxAnnouncements,
 	}
 	for range 2 {
 		err := maintainers.ReadAll(ctx, f.cfg.Store, filter, func(e *host.Event, held bool) {
-			a, err := rules.ParseAnnouncement(grasp.Event(e))
+			a, err := e.Announcement()
 			if err == nil && a.Identifier == identifier && !seen[e.ID] {
 				seen[e.ID] = true
 				list = append(list, maintainers.Announced{Announcement: a, Held: held})
@@ -42,21 +41,21 @@ func (f *Reconciler) announcements(ctx context.Context, identifier string, owner
 		if len(owners) == 0 || len(list) < maxAnnouncements {
 			break
 		}
-		filter.Authors = hostKeys(owners)
+		filter.Authors = host.PubKeys(owners)
 	}
 	return list, nil
 }
 
-func graph(list []maintainers.Announced) *rules.Graph {
-	all := make([]*rules.Announcement, len(list))
+func graph(list []maintainers.Announced) *grasp.Graph {
+	all := make([]*grasp.Announcement, len(list))
 	for i, a := range list {
 		all[i] = a.Announcement
 	}
-	return rules.NewGraph(all)
+	return grasp.NewGraph(all)
 }
 
 // own returns the newest announcement of the owner, nil if there is none.
-func own(list []maintainers.Announced, owner rules.PubKey) *maintainers.Announced {
+func own(list []maintainers.Announced, owner grasp.PubKey) *maintainers.Announced {
 	var newest *maintainers.Announced
 	for i := range list {
 		if a := &list[i]; a.PubKey == owner && (newest == nil || a.Newer(&newest.Stamp)) {
@@ -67,7 +66,7 @@ func own(list []maintainers.Announced, owner rules.PubKey) *maintainers.Announce
 }
 
 // stored returns the owner's announcement that is served, nil if there is none.
-func stored(list []maintainers.Announced, owner rules.PubKey) *maintainers.Announced {
+func stored(list []maintainers.Announced, owner grasp.PubKey) *maintainers.Announced {
 	for i := range list {
 		if a := &list[i]; a.PubKey == owner && !a.Held {
 			return a
@@ -81,7 +80,7 @@ func stored(list []maintainers.Announced, owner rules.PubKey) *maintainers.Annou
 const maxAlone = 20
 
 // isOnlyOwner reports whether nobody but the owner announces the identifier.
-func (f *Reconciler) isOnlyOwner(ctx context.Context, repo rules.Repo) (bool, error) {
+func (f *Reconciler) isOnlyOwner(ctx context.Context, repo grasp.Repo) (bool, error) {
 	filter := host.Filter{
 		Kinds: []host.Kind{host.KindAnnouncement}, Tags: []host.TagFilter{{Name: 'd', Values: []string{repo.Identifier}}},
 		Limit: maxAlone, Header: true,
@@ -98,32 +97,24 @@ func (f *Reconciler) isOnlyOwner(ctx context.Context, repo rules.Repo) (bool, er
 }
 
 // states returns the states of an identifier by its maintainers, stored and held.
-func (f *Reconciler) states(ctx context.Context, identifier string, authors []rules.PubKey) ([]rules.Candidate, error) {
+func (f *Reconciler) states(ctx context.Context, identifier string, authors []grasp.PubKey) ([]grasp.Candidate, error) {
 	if len(authors) == 0 {
 		return nil, nil
 	}
 	filter := host.Filter{
-		Kinds:   []host.Kind{rules.KindState},
+		Kinds:   []host.Kind{grasp.KindState},
 		Tags:    []host.TagFilter{{Name: 'd', Values: []string{identifier}}},
-		Authors: hostKeys(authors),
+		Authors: host.PubKeys(authors),
 		Limit:   maxStates,
 	}
-	var list []rules.Candidate
+	var list []grasp.Candidate
 	err := maintainers.ReadAll(ctx, f.cfg.Store, filter, func(e *host.Event, held bool) {
-		if s, err := rules.ParseState(grasp.Event(e)); err == nil && s.Identifier == identifier {
-			list = append(list, rules.Candidate{State: s, Served: !held})
+		if s, err := e.State(); err == nil && s.Identifier == identifier {
+			list = append(list, grasp.Candidate{State: s, Served: !held})
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for states: %w", err)
 	}
 	return list, nil
-}
-
-func hostKeys(keys []rules.PubKey) []host.PubKey {
-	list := make([]host.PubKey, len(keys))
-	for i, key := range keys {
-		list[i] = key
-	}
-	return list
 }

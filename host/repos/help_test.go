@@ -18,7 +18,7 @@ import (
 	"talon/host/schnorr"
 	"talon/host/store"
 	"talon/internal/testkit"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 const domain = "relay.test"
@@ -35,9 +35,9 @@ type holdsRepos struct {
 func (p *holdsRepos) Admit(ctx context.Context, it *host.Item, _ host.Facts, _ int64) (host.Ruling, error) {
 	e := it.Event
 	switch e.Kind {
-	case rules.KindState, rules.KindPullRequest, rules.KindPRUpdate:
+	case grasp.KindState, grasp.KindPullRequest, grasp.KindPRUpdate:
 		return host.Ruling{Action: host.Hold}, nil
-	case rules.KindAnnouncement:
+	case grasp.KindAnnouncement:
 		a, _ := e.Address()
 		there, err := p.disk.Has(ctx, a, "")
 		if member := !strings.Contains(string(e.JSON), domain); there || member || err != nil {
@@ -121,7 +121,7 @@ func (w *world) start() {
 		Verify: schnorr.Verify, Policy: w.policy, Store: storeWrites{w.store}, Facts: storeFacts{w.store}, Held: w.store,
 		Log: log, Now: w.now, Workers: 2, Queue: 64, Batch: 64,
 	})
-	service, err := rules.ParseService(domain)
+	service, err := grasp.ParseService(domain)
 	w.must(err)
 	w.reconciler, err = New(ctx, Config{
 		Disk: w.disk, Service: service, Store: storeFacts{w.store}, Pipeline: w.pipeline, Policy: w.policy,
@@ -202,7 +202,7 @@ func (w *world) announce(who *testkit.Signer, id string, maintainers ...*testkit
 	w.t.Helper()
 	tags := host.Tags{
 		{"d", id},
-		{"clone", "https://" + domain + rules.Repo{PubKey: who.PubKey, Identifier: id}.Path()},
+		{"clone", "https://" + domain + grasp.Repo{PubKey: who.PubKey, Identifier: id}.Path()},
 		{"relays", "wss://" + domain},
 	}
 	if len(maintainers) > 0 {
@@ -212,7 +212,7 @@ func (w *world) announce(who *testkit.Signer, id string, maintainers ...*testkit
 		}
 		tags = append(tags, tag)
 	}
-	return w.event(who, rules.KindAnnouncement, tags...)
+	return w.event(who, grasp.KindAnnouncement, tags...)
 }
 
 // state says what refs there are: pairs of name and object, HEAD first if it is one.
@@ -222,20 +222,20 @@ func (w *world) state(who *testkit.Signer, id string, refs ...string) *host.Even
 	for i := 0; i < len(refs); i += 2 {
 		tags = append(tags, host.Tag{refs[i], refs[i+1]})
 	}
-	return w.event(who, rules.KindState, tags...)
+	return w.event(who, grasp.KindState, tags...)
 }
 
-func (w *world) pullRequest(who *testkit.Signer, commit string, repos ...rules.Repo) *host.Event {
+func (w *world) pullRequest(who *testkit.Signer, commit string, repos ...grasp.Repo) *host.Event {
 	w.t.Helper()
 	tags := host.Tags{{"c", commit}}
 	for _, r := range repos {
 		tags = append(tags, host.Tag{"a", r.Address()})
 	}
-	return w.event(who, rules.KindPullRequest, tags...)
+	return w.event(who, grasp.KindPullRequest, tags...)
 }
 
-func repoOf(who *testkit.Signer, id string) rules.Repo {
-	return rules.Repo{PubKey: who.PubKey, Identifier: id}
+func repoOf(who *testkit.Signer, id string) grasp.Repo {
+	return grasp.Repo{PubKey: who.PubKey, Identifier: id}
 }
 
 // demo is the place of somebody's repository of that name.

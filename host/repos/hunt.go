@@ -8,10 +8,9 @@ import (
 	"talon/host"
 	"talon/host/gitfetch"
 	"talon/host/gitrepo"
-	"talon/host/grasp"
 	"talon/host/maintainers"
 	"talon/host/wire"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // Hunt passes each commit to a hunter (ingest.Follower): events that begin to wait for
@@ -53,14 +52,14 @@ func Hunted(e *host.Event, synced bool) (gitfetch.Event, bool) {
 		event.Origin = gitfetch.FromSync
 	}
 	switch e.Kind {
-	case rules.KindState:
-		event.Repository = host.Address{Kind: rules.KindAnnouncement, PubKey: e.PubKey, D: e.D()}
-	case rules.KindPullRequest, rules.KindPRUpdate:
-		pr, err := rules.ParsePullRequest(grasp.Event(e))
+	case grasp.KindState:
+		event.Repository = host.Address{Kind: grasp.KindAnnouncement, PubKey: e.PubKey, D: e.D()}
+	case grasp.KindPullRequest, grasp.KindPRUpdate:
+		pr, err := e.PullRequest()
 		if err != nil || len(pr.Repos) == 0 {
 			return gitfetch.Event{}, false
 		}
-		event.Repository = host.Address{Kind: rules.KindAnnouncement, PubKey: pr.Repos[0].PubKey, D: pr.Repos[0].Identifier}
+		event.Repository = host.Address{Kind: grasp.KindAnnouncement, PubKey: pr.Repos[0].PubKey, D: pr.Repos[0].Identifier}
 	default:
 		return gitfetch.Event{}, false
 	}
@@ -92,7 +91,7 @@ func (f *Reconciler) Wanted(ctx context.Context, identifier string) ([]gitfetch.
 	}
 	g := graph(list)
 	var wants []gitfetch.Want
-	seen := make(map[rules.PubKey]bool)
+	seen := make(map[grasp.PubKey]bool)
 	for _, a := range list {
 		if seen[a.PubKey] {
 			continue
@@ -130,7 +129,7 @@ func (f *Reconciler) Wanted(ctx context.Context, identifier string) ([]gitfetch.
 
 // wantedBy returns what one repository lacks.
 func (f *Reconciler) wantedBy(
-	ctx context.Context, p location, repo *gitrepo.Repo, list []maintainers.Announced, maintainers []rules.PubKey,
+	ctx context.Context, p location, repo *gitrepo.Repo, list []maintainers.Announced, maintainers []grasp.PubKey,
 ) ([]gitfetch.Want, error) {
 	var urls []string
 	for _, a := range list {
@@ -143,7 +142,7 @@ func (f *Reconciler) wantedBy(
 		return nil, err
 	}
 	var objects []string
-	newest := rules.Latest(served(states), maintainers)
+	newest := grasp.Latest(served(states), maintainers)
 	for i := range states {
 		s := &states[i]
 		// An older one takes no effect any more; of those that are served only the newest
@@ -178,7 +177,7 @@ func (f *Reconciler) wantedBy(
 	return wants, nil
 }
 
-func served(states []rules.Candidate) (list []*rules.State) {
+func served(states []grasp.Candidate) (list []*grasp.State) {
 	for _, s := range states {
 		if s.Served {
 			list = append(list, s.State)
@@ -188,7 +187,7 @@ func served(states []rules.Candidate) (list []*rules.State) {
 }
 
 // missing returns the objects of a state that a repository lacks.
-func missing(ctx context.Context, repo *gitrepo.Repo, s *rules.State) ([]string, error) {
+func missing(ctx context.Context, repo *gitrepo.Repo, s *grasp.State) ([]string, error) {
 	var all []string
 	for _, ref := range s.Refs {
 		all = append(all, ref.Object)

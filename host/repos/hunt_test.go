@@ -12,7 +12,7 @@ import (
 	"talon/host/gitfetch"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // TestHunted: events wait for data that other servers have. The reconciler says what is
@@ -22,17 +22,17 @@ func TestHunted(t *testing.T) {
 	two := work.commit("two")
 	tag := host.Tag{"maintainers", bob.PubKey.String()}
 	announcement := w.announce(alice, "demo")
-	w.sent(w.event(alice, rules.KindAnnouncement, append(slices.Clone(announcement.Tags), tag, host.Tag{"clone", "http://a.test/x.git"})...), host.Held)
-	w.sent(w.event(bob, rules.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"clone", "http://b.test/x.git"}), host.Stored)
-	w.sent(w.event(eve, rules.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"clone", "http://evil.test/x.git"}), host.Stored)
+	w.sent(w.event(alice, grasp.KindAnnouncement, append(slices.Clone(announcement.Tags), tag, host.Tag{"clone", "http://a.test/x.git"})...), host.Held)
+	w.sent(w.event(bob, grasp.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"clone", "http://b.test/x.git"}), host.Stored)
+	w.sent(w.event(eve, grasp.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"clone", "http://evil.test/x.git"}), host.Stored)
 	state := w.sent(w.state(bob, "demo", "refs/heads/main", one), host.Held)
-	pr := w.sent(w.event(eve, rules.KindPullRequest, host.Tag{"c", two}, host.Tag{"a", repoOf(alice, "demo").Address()},
+	pr := w.sent(w.event(eve, grasp.KindPullRequest, host.Tag{"c", two}, host.Tag{"a", repoOf(alice, "demo").Address()},
 		host.Tag{"clone", "http://pr.test/x.git"}), host.Held)
 	w.waitIdle()
 
 	var waiting []gitfetch.Event
 	w.must(w.reconciler.Waiting(t.Context(), func(e gitfetch.Event) error { waiting = append(waiting, e); return nil }))
-	if len(waiting) != 2 || waiting[0].Repository.D != "demo" || waiting[0].Kind != rules.KindState || waiting[1].Kind != rules.KindPullRequest {
+	if len(waiting) != 2 || waiting[0].Repository.D != "demo" || waiting[0].Kind != grasp.KindState || waiting[1].Kind != grasp.KindPullRequest {
 		t.Errorf("waiting is %+v", waiting)
 	}
 	wants, err := w.reconciler.Wanted(t.Context(), "demo")

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/grasp"
 	"talon/host/maintainers"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // task is what a job has to look at beyond the state of things.
@@ -26,7 +25,7 @@ type task struct {
 	newObjects bool // objects have come
 
 	// authors are maintainers whose events changed: of a task for an identifier.
-	authors map[rules.PubKey]struct{}
+	authors map[grasp.PubKey]struct{}
 	except  map[location]struct{} // repositories that are in line with that already
 }
 
@@ -201,7 +200,7 @@ func (f *Reconciler) Publish(events []host.Published) {
 // was answered has its jobs already.
 func (f *Reconciler) Follow(removed []*host.Event, held []host.HeldChange) {
 	for _, e := range removed {
-		if e.Kind == rules.KindState {
+		if e.Kind == grasp.KindState {
 			continue // the refs stay until a newer one moves them
 		}
 		f.onEvent(e, removalTask(e))
@@ -217,7 +216,7 @@ func (f *Reconciler) Follow(removed []*host.Event, held []host.HeldChange) {
 }
 
 func removalTask(e *host.Event) task {
-	if e.Kind == rules.KindAnnouncement {
+	if e.Kind == grasp.KindAnnouncement {
 		return task{removed: true}
 	}
 	return task{removedPulls: setOf(e.ID)}
@@ -226,8 +225,8 @@ func removalTask(e *host.Event) task {
 // onEvent asks for the jobs of an event that came or went.
 func (f *Reconciler) onEvent(e *host.Event, t task) {
 	switch e.Kind {
-	case rules.KindAnnouncement:
-		a, err := rules.ParseAnnouncement(grasp.Event(e))
+	case grasp.KindAnnouncement:
+		a, err := e.Announcement()
 		if err != nil {
 			return
 		}
@@ -235,8 +234,8 @@ func (f *Reconciler) onEvent(e *host.Event, t task) {
 			f.jobs.enqueue(location{Repo: a.Repo()}, t)
 		}
 		f.jobs.enqueue(identifier(a.Identifier), task{all: t.all, authors: setOf(a.PubKey), except: setOf(location{Repo: a.Repo()})})
-	case rules.KindState:
-		s, err := rules.ParseState(grasp.Event(e))
+	case grasp.KindState:
+		s, err := e.State()
 		if err != nil || !s.Tracks() {
 			return
 		}
@@ -245,8 +244,8 @@ func (f *Reconciler) onEvent(e *host.Event, t task) {
 			next.except = setOf(p)
 		}
 		f.jobs.enqueue(identifier(s.Identifier), next)
-	case rules.KindPullRequest, rules.KindPRUpdate:
-		pr, err := rules.ParsePullRequest(grasp.Event(e))
+	case grasp.KindPullRequest, grasp.KindPRUpdate:
+		pr, err := e.PullRequest()
 		if err != nil {
 			return
 		}
@@ -289,7 +288,7 @@ func (f *Reconciler) fanOut(ctx context.Context, identifier string, t task) erro
 		if err != nil {
 			return err
 		}
-		served := make(map[rules.PubKey]bool)
+		served := make(map[grasp.PubKey]bool)
 		for _, owner := range named {
 			served[owner.PubKey] = !owner.Held
 			if !slices.Contains(owners, owner.PubKey) {
@@ -298,7 +297,7 @@ func (f *Reconciler) fanOut(ctx context.Context, identifier string, t task) erro
 		}
 		strangers := 0
 		for _, owner := range owners {
-			p := location{Repo: rules.Repo{PubKey: owner, Identifier: identifier}}
+			p := location{Repo: grasp.Repo{PubKey: owner, Identifier: identifier}}
 			if _, done := t.except[p]; done {
 				continue
 			}

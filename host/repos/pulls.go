@@ -6,28 +6,28 @@ import (
 	"strings"
 
 	"talon/host"
-	"talon/host/grasp"
 	"talon/host/maintainers"
+	"talon/host/purgatory"
 	"talon/host/wire"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // pull is a pull request or an update of one.
 type pull struct {
-	*rules.PullRequest
+	*grasp.PullRequest
 	held bool
 }
 
 // pulls returns all pull requests that name a repository.
-func (f *Reconciler) pulls(ctx context.Context, repo rules.Repo) ([]pull, error) {
+func (f *Reconciler) pulls(ctx context.Context, repo grasp.Repo) ([]pull, error) {
 	filter := host.Filter{
-		Kinds: []host.Kind{rules.KindPullRequest, rules.KindPRUpdate},
+		Kinds: []host.Kind{grasp.KindPullRequest, grasp.KindPRUpdate},
 		Tags:  []host.TagFilter{{Name: 'a', Values: []string{repo.Address()}}},
 		Limit: maxPullRequests,
 	}
 	var list []pull
 	err := maintainers.ReadAll(ctx, f.cfg.Store, filter, func(e *host.Event, held bool) {
-		if pr, err := rules.ParsePullRequest(grasp.Event(e)); err == nil {
+		if pr, err := e.PullRequest(); err == nil {
 			list = append(list, pull{pr, held})
 		}
 	})
@@ -55,22 +55,22 @@ func (f *Reconciler) pull(ctx context.Context, id host.ID) (p pull, known bool, 
 	if err != nil {
 		return pull{}, false, fmt.Errorf("an event that is here does not parse: %w", err)
 	}
-	if pr, err := rules.ParsePullRequest(grasp.Event(e)); err == nil {
+	if pr, err := e.PullRequest(); err == nil {
 		p.PullRequest = pr
 	}
 	return p, true, nil
 }
 
 // heldPulls returns the pull requests that wait for their commit.
-func (f *Reconciler) heldPulls(ctx context.Context, repo rules.Repo) ([]*rules.PullRequest, error) {
-	var list []*rules.PullRequest
+func (f *Reconciler) heldPulls(ctx context.Context, repo grasp.Repo) ([]*grasp.PullRequest, error) {
+	var list []*grasp.PullRequest
 	filter := host.Filter{
-		Kinds: []host.Kind{rules.KindPullRequest, rules.KindPRUpdate},
+		Kinds: []host.Kind{grasp.KindPullRequest, grasp.KindPRUpdate},
 		Tags:  []host.TagFilter{{Name: 'a', Values: []string{repo.Address()}}},
 		Limit: maxHunted,
 	}
 	err := maintainers.Read(ctx, f.cfg.Store.HeldBy, filter, func(e *host.Event) {
-		if pr, err := rules.ParsePullRequest(grasp.Event(e)); err == nil {
+		if pr, err := e.PullRequest(); err == nil {
 			list = append(list, pr)
 		}
 	})
@@ -170,13 +170,13 @@ func (w *run) arrivedPulls(ctx context.Context, asked map[host.ID]struct{}) (lis
 type changes struct {
 	*run
 	tips     map[host.ID]string
-	updates  []rules.Update
+	updates  []grasp.Update
 	unneeded []host.ID // that wait for their event no longer
 }
 
 func (c *changes) remove(id host.ID) {
 	if tip := c.tips[id]; tip != "" {
-		c.updates = append(c.updates, rules.Update{Ref: nostrRefs + id.String(), Old: tip, New: zeros(tip)})
+		c.updates = append(c.updates, grasp.Update{Ref: nostrRefs + id.String(), Old: tip, New: zeros(tip)})
 	}
 	c.unneeded = append(c.unneeded, id)
 }
@@ -199,7 +199,7 @@ func (c *changes) pull(ctx context.Context, p pull) error {
 		if old == "" {
 			old = zeros(p.Commit)
 		}
-		c.updates = append(c.updates, rules.Update{Ref: nostrRefs + host.ID(p.ID).String(), Old: old, New: p.Commit})
+		c.updates = append(c.updates, grasp.Update{Ref: nostrRefs + host.ID(p.ID).String(), Old: old, New: p.Commit})
 	}
 	c.unneeded = append(c.unneeded, p.ID)
 	if p.held {
@@ -266,7 +266,7 @@ func (c *changes) unknown(ctx context.Context, id host.ID) error {
 	if err != nil {
 		return err
 	}
-	if grasp.PlaceholderExpired(since, now) {
+	if purgatory.PlaceholderExpired(since, now) {
 		c.f.metrics.placeholders.Inc()
 		c.remove(id)
 	}
@@ -301,7 +301,7 @@ func nostrRef(name string) (host.ID, bool) {
 	if !ok {
 		return host.ID{}, false
 	}
-	return rules.ParseID(digits)
+	return grasp.ParseID(digits)
 }
 
 // reconcilePRs brings a repository under /prs/ in line (GRASP-06): a ref stays if it is its
@@ -329,7 +329,7 @@ func (w *run) reconcilePRs(ctx context.Context) error {
 			return err
 		case !known:
 			err = c.unknown(ctx, id)
-		case p.PullRequest == nil || rules.CheckPRs(w.location.Repo, p.PullRequest, ref.ID) != "":
+		case p.PullRequest == nil || grasp.CheckPRs(w.location.Repo, p.PullRequest, ref.ID) != "":
 			c.remove(id)
 		default:
 			c.unneeded = append(c.unneeded, id)

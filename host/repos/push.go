@@ -12,7 +12,7 @@ import (
 	"talon/host/githttp"
 	"talon/host/gitrepo"
 	"talon/host/maintainers"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // Authorize decides about a push (githttp.Pushes), by GRASP's own rules and by the
@@ -142,9 +142,9 @@ func (f *Reconciler) checkUpdates(ctx context.Context, push *githttp.Push) (chec
 	c := checked{place: p, ask: &host.Push{
 		Client: &push.Client, Repo: p.address(), PRs: p.prs, Updates: push.Updates, Bytes: push.Bytes,
 	}}
-	updates := make([]rules.Update, len(push.Updates))
+	updates := make([]grasp.Update, len(push.Updates))
 	for i, u := range push.Updates {
-		updates[i] = rules.Update(u)
+		updates[i] = grasp.Update(u)
 	}
 	tip, failed := f.tips(ctx)
 	check := f.checkAnnounced
@@ -166,35 +166,35 @@ func (f *Reconciler) checkUpdates(ctx context.Context, push *githttp.Push) (chec
 }
 
 // tipOf returns a pull request, and whether its event is here.
-type tipOf func(rules.ID) (pr *rules.PullRequest, known bool)
+type tipOf func(grasp.ID) (pr *grasp.PullRequest, known bool)
 
 // checkPRs checks a push to a repository under /prs/ (GRASP-06).
 func (f *Reconciler) checkPRs(
-	ctx context.Context, push *githttp.Push, c *checked, updates []rules.Update, tip tipOf,
-) (rules.Answer, error) {
+	ctx context.Context, push *githttp.Push, c *checked, updates []grasp.Update, tip tipOf,
+) (grasp.Answer, error) {
 	refs, err := push.Repo.Refs(ctx)
 	if err != nil && !errors.Is(err, gitrepo.ErrNotFound) {
-		return rules.Answer{}, err
+		return grasp.Answer{}, err
 	}
 	c.ask.Maintainers = []host.PubKey{c.place.PubKey}
-	return (&rules.PRsPush{Repo: c.place.Repo, Updates: updates, Refs: tracked(refs), PullRequest: tip}).Authorize(), nil
+	return (&grasp.PRsPush{Repo: c.place.Repo, Updates: updates, Refs: tracked(refs), PullRequest: tip}).Authorize(), nil
 }
 
 // checkAnnounced checks a push to the repository of an announcement (GRASP-01).
 func (f *Reconciler) checkAnnounced(
-	ctx context.Context, push *githttp.Push, c *checked, updates []rules.Update, tip tipOf,
-) (rules.Answer, error) {
+	ctx context.Context, push *githttp.Push, c *checked, updates []grasp.Update, tip tipOf,
+) (grasp.Answer, error) {
 	list, err := maintainers.Below(ctx, f.cfg.Store, c.place.Identifier, c.place.PubKey)
 	if err != nil {
-		return rules.Answer{}, err
+		return grasp.Answer{}, err
 	}
 	mine := own(list, c.place.PubKey)
 	if mine == nil {
-		return rules.Answer{}, gitrepo.ErrNotFound
+		return grasp.Answer{}, gitrepo.ErrNotFound
 	}
-	rule := rules.Push{
+	rule := grasp.Push{
 		Updates: updates, Maintainers: graph(list).Maintainers(c.place.PubKey),
-		Tip: func(id rules.ID) (string, bool) {
+		Tip: func(id grasp.ID) (string, bool) {
 			pr, known := tip(id)
 			if pr == nil {
 				return "", known
@@ -202,13 +202,13 @@ func (f *Reconciler) checkAnnounced(
 			return pr.Commit, known
 		},
 	}
-	c.ask.Maintainers = hostKeys(rule.Maintainers)
+	c.ask.Maintainers = host.PubKeys(rule.Maintainers)
 	if rule.States, err = f.states(ctx, c.place.Identifier, rule.Maintainers); err != nil {
-		return rules.Answer{}, err
+		return grasp.Answer{}, err
 	}
 	refs, err := push.Repo.Refs(ctx)
 	if err != nil {
-		return rules.Answer{}, err
+		return grasp.Answer{}, err
 	}
 	rule.Refs = tracked(refs)
 	answer := rule.Authorize()
@@ -238,7 +238,7 @@ func partNote(rest []string) string {
 // that it met.
 func (f *Reconciler) tips(ctx context.Context) (tip tipOf, failed func() error) {
 	var failure error
-	tip = func(id rules.ID) (*rules.PullRequest, bool) {
+	tip = func(id grasp.ID) (*grasp.PullRequest, bool) {
 		p, known, err := f.pull(ctx, id)
 		failure = errors.Join(failure, err)
 		return p.PullRequest, known
@@ -250,7 +250,7 @@ func (f *Reconciler) tips(ctx context.Context) (tip tipOf, failed func() error) 
 // from a push that failed.
 const unauthorised = "authorisation failed: "
 
-func refusal(answer *rules.Answer) *githttp.Refusal {
+func refusal(answer *grasp.Answer) *githttp.Refusal {
 	r := &githttp.Refusal{Reason: unauthorised + strings.ReplaceAll(answer.Text(), "\n", "; "), Refs: make(map[string]string)}
 	for _, one := range answer.Refused {
 		if one.Ref != "" {

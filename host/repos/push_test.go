@@ -9,7 +9,7 @@ import (
 
 	"talon/host"
 	"talon/host/githttp"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // between does something once a push is all here, before it is confirmed.
@@ -89,7 +89,7 @@ func TestPlaceGoesDuringPush(t *testing.T) {
 	w, work, one := newWork(t)
 	at := location{Repo: repoOf(eve, "demo"), prs: true}
 	url := w.between(func(p *githttp.Push) { w.must(p.Repo.Remove(t.Context())) }) + "/prs" + at.Path()
-	pr := w.event(eve, rules.KindPullRequest, host.Tag{"c", one}, host.Tag{"a", repoOf(alice, "demo").Address()},
+	pr := w.event(eve, grasp.KindPullRequest, host.Tag{"c", one}, host.Tag{"a", repoOf(alice, "demo").Address()},
 		host.Tag{"clone", "https://" + domain + "/prs" + at.Path()})
 	ref := "refs/nostr/" + pr.ID.String()
 	work.git("push", url, one+":"+ref)

@@ -10,7 +10,7 @@ import (
 	"talon/host"
 	"talon/host/gitrepo"
 	"talon/host/maintainers"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // reconcile brings one repository in line with the events, and releases those whose
@@ -154,7 +154,7 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 // its author counts the owner as a maintainer too. Else whoever names a busy maintainer
 // in an announcement would have it served by that person's next push. That objects are
 // here says nothing where others announce the identifier: their repositories share them.
-func (w *run) mayRelease(ctx context.Context, state *rules.Candidate, list []maintainers.Announced) (bool, error) {
+func (w *run) mayRelease(ctx context.Context, state *grasp.Candidate, list []maintainers.Announced) (bool, error) {
 	if state.PubKey == w.location.PubKey || !state.Served && w.gotObjects() || slices.Contains(graph(list).Maintainers(state.PubKey), w.location.PubKey) {
 		return true, nil
 	}
@@ -193,15 +193,15 @@ func (w *run) removeOrphan(ctx context.Context) error {
 // reconcileRefs brings heads, tags and HEAD in line with the newest state in effect, and
 // returns it, nil if there is none or its data is not here. Held states whose data is
 // here are to be released.
-func (w *run) reconcileRefs(ctx context.Context, maintainers []rules.PubKey, waits bool) (*rules.Candidate, error) {
+func (w *run) reconcileRefs(ctx context.Context, maintainers []grasp.PubKey, waits bool) (*grasp.Candidate, error) {
 	states, err := w.f.states(ctx, w.location.Identifier, maintainers)
 	if err != nil {
 		return nil, err
 	}
-	states = slices.DeleteFunc(states, func(c rules.Candidate) bool {
+	states = slices.DeleteFunc(states, func(c grasp.Candidate) bool {
 		return !c.Tracks() || !slices.Contains(maintainers, c.PubKey)
 	})
-	slices.SortFunc(states, func(a, b rules.Candidate) int {
+	slices.SortFunc(states, func(a, b grasp.Candidate) int {
 		if a.Newer(&b.Stamp) {
 			return -1
 		}
@@ -216,7 +216,7 @@ func (w *run) reconcileRefs(ctx context.Context, maintainers []rules.PubKey, wai
 			return nil, err
 		}
 	}
-	var effective *rules.Candidate
+	var effective *grasp.Candidate
 	checks := 0
 	for i := range states {
 		s := &states[i]
@@ -258,7 +258,7 @@ const maxChecks = 32
 
 // chooseFormat replaces an empty repository if the newest state names objects by the
 // other hash.
-func (w *run) chooseFormat(ctx context.Context, states []rules.Candidate) error {
+func (w *run) chooseFormat(ctx context.Context, states []grasp.Candidate) error {
 	if len(w.refs.List) > 0 || len(states) == 0 || len(states[0].Refs) == 0 {
 		return nil
 	}
@@ -279,7 +279,7 @@ func (w *run) chooseFormat(ctx context.Context, states []rules.Candidate) error 
 const sha256Digits = 64
 
 // isComplete reports whether all that a state names is here, whole.
-func (w *run) isComplete(ctx context.Context, s *rules.State) (bool, error) {
+func (w *run) isComplete(ctx context.Context, s *grasp.State) (bool, error) {
 	if len(s.Faults) > 0 {
 		return false, nil
 	}
@@ -298,7 +298,7 @@ func (w *run) isComplete(ctx context.Context, s *rules.State) (bool, error) {
 }
 
 // waiting returns those of the states that wait for data.
-func waiting(states []rules.Candidate) (list []*rules.State) {
+func waiting(states []grasp.Candidate) (list []*grasp.State) {
 	for _, s := range states {
 		if !s.Served {
 			list = append(list, s.State)
@@ -309,8 +309,8 @@ func waiting(states []rules.Candidate) (list []*rules.State) {
 
 // moveRefs makes heads and tags those of a state whose objects are all here, but for what
 // was pushed of newer ones.
-func (w *run) moveRefs(ctx context.Context, s *rules.State, newer []*rules.State) error {
-	al := rules.Align(tracked(w.refs), w.refs.HEAD, s, func(rules.Ref) bool { return true })
+func (w *run) moveRefs(ctx context.Context, s *grasp.State, newer []*grasp.State) error {
+	al := grasp.Align(tracked(w.refs), w.refs.HEAD, s, func(grasp.Ref) bool { return true })
 	al.KeepPushed(s, newer)
 	if len(al.Updates) > 0 {
 		w.refsChanged = true
@@ -331,7 +331,7 @@ func (w *run) moveRefs(ctx context.Context, s *rules.State, newer []*rules.State
 
 // likelyHEAD is the branch that HEAD names if the state has neither what it says that
 // HEAD names nor what HEAD names now: a clone is to have something to check out.
-func likelyHEAD(s *rules.State) string {
+func likelyHEAD(s *grasp.State) string {
 	for _, branch := range []string{"refs/heads/main", "refs/heads/master"} {
 		if s.Object(branch) != "" {
 			return branch
@@ -345,8 +345,8 @@ func likelyHEAD(s *rules.State) string {
 	return ""
 }
 
-func (w *run) setHEAD(ctx context.Context, s *rules.State) error {
-	al := rules.Align(tracked(w.refs), w.refs.HEAD, s, func(rules.Ref) bool { return false })
+func (w *run) setHEAD(ctx context.Context, s *grasp.State) error {
+	al := grasp.Align(tracked(w.refs), w.refs.HEAD, s, func(grasp.Ref) bool { return false })
 	if al.Head == "" {
 		return nil
 	}
@@ -355,11 +355,11 @@ func (w *run) setHEAD(ctx context.Context, s *rules.State) error {
 }
 
 // removeStaleRefs deletes all heads and tags but what was pushed of the states that wait.
-func (w *run) removeStaleRefs(ctx context.Context, waiting []*rules.State) error {
-	var al rules.Alignment
+func (w *run) removeStaleRefs(ctx context.Context, waiting []*grasp.State) error {
+	var al grasp.Alignment
 	for _, ref := range w.refs.List {
 		if !strings.HasPrefix(ref.Name, nostrRefs) {
-			al.Updates = append(al.Updates, rules.Update{Ref: ref.Name, Old: ref.ID, New: zeros(ref.ID)})
+			al.Updates = append(al.Updates, grasp.Update{Ref: ref.Name, Old: ref.ID, New: zeros(ref.ID)})
 		}
 	}
 	al.KeepPushed(nil, waiting)
@@ -367,7 +367,7 @@ func (w *run) removeStaleRefs(ctx context.Context, waiting []*rules.State) error
 }
 
 // applyUpdates changes refs, all or none: a state that git does not want takes no branch away.
-func (w *run) applyUpdates(ctx context.Context, list []rules.Update) error {
+func (w *run) applyUpdates(ctx context.Context, list []grasp.Update) error {
 	updates := make([]host.RefUpdate, len(list))
 	for i, u := range list {
 		updates[i] = host.RefUpdate(u)
@@ -383,10 +383,10 @@ func (w *run) applyUpdates(ctx context.Context, list []rules.Update) error {
 const nostrRefs = "refs/nostr/"
 
 // tracked returns the refs as the rules have them.
-func tracked(refs gitrepo.Refs) []rules.Ref {
-	list := make([]rules.Ref, len(refs.List))
+func tracked(refs gitrepo.Refs) []grasp.Ref {
+	list := make([]grasp.Ref, len(refs.List))
 	for i, ref := range refs.List {
-		list[i] = rules.Ref{Name: ref.Name, Object: ref.ID}
+		list[i] = grasp.Ref{Name: ref.Name, Object: ref.ID}
 	}
 	return list
 }

@@ -12,7 +12,7 @@ import (
 
 	"talon/host"
 	"talon/host/githttp"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // Store reads events, and keeps refs that have no event yet.
@@ -69,7 +69,7 @@ type Nodes interface {
 // Config configures a reconciler. All fields are required unless it says otherwise.
 type Config struct {
 	Disk     *Disk
-	Service  rules.Service // where this service is reached from outside
+	Service  grasp.Service // where this service is reached from outside
 	Store    Store
 	Pipeline Pipeline
 	Policy   Policy

@@ -7,7 +7,7 @@ import (
 
 	"talon/host"
 	"talon/internal/testkit"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
 
@@ -43,7 +43,7 @@ func TestWhoMayPush(t *testing.T) {
 	commit := work.commit("one")
 	w.sent(w.announce(alice, "demo", bob), host.Held)
 	// Bob's announcement lists carol, and other servers: he has no repository here.
-	w.sent(w.event(bob, rules.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"maintainers", carol.PubKey.String()}), host.Stored)
+	w.sent(w.event(bob, grasp.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"maintainers", carol.PubKey.String()}), host.Stored)
 
 	state := w.sent(w.state(eve, "demo", "refs/heads/main", commit), host.Held)
 	if out, err := work.try("push", w.url(alice, "demo"), "main"); err == nil {
@@ -355,7 +355,7 @@ func TestContributorsOwnPlace(t *testing.T) {
 	}
 	w.wantRefs(prs, "absent")
 
-	pr := w.event(eve, rules.KindPullRequest, host.Tag{"c", one}, host.Tag{"a", repoOf(alice, "demo").Address()},
+	pr := w.event(eve, grasp.KindPullRequest, host.Tag{"c", one}, host.Tag{"a", repoOf(alice, "demo").Address()},
 		host.Tag{"clone", "https://" + domain + "/prs" + repoOf(eve, "demo").Path()})
 	work.git("push", url, one+":refs/nostr/"+pr.ID.String())
 	w.sent(pr, host.Held)
@@ -364,7 +364,7 @@ func TestContributorsOwnPlace(t *testing.T) {
 
 	// The ref of another signer's event goes when its time is up.
 	two := work.commit("two")
-	wrong := w.event(bob, rules.KindPullRequest, host.Tag{"c", two}, host.Tag{"a", repoOf(alice, "demo").Address()},
+	wrong := w.event(bob, grasp.KindPullRequest, host.Tag{"c", two}, host.Tag{"a", repoOf(alice, "demo").Address()},
 		host.Tag{"clone", "https://" + domain + "/prs" + repoOf(bob, "demo").Path()})
 	work.git("push", url, two+":refs/nostr/"+wrong.ID.String())
 	w.sent(wrong, host.Held)
@@ -458,7 +458,7 @@ func TestPolicyRefuses(t *testing.T) {
 	w, work, one := newWork(t)
 	w.sent(w.announce(alice, "demo"), host.Held)
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
-	why := rules.ReasonArchived
+	why := grasp.ReasonArchived
 	w.policy.refusing.Store(&why)
 	if out, err := work.try("push", w.url(alice, "demo"), "main"); err == nil || !strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(out, "remote:", "")), " "), why) {
 		t.Errorf("the client hears %s", out)

@@ -12,7 +12,7 @@ import (
 
 	"talon/host"
 	"talon/host/gitrepo"
-	"talon/host/grasp"
+	"talon/host/purgatory"
 	"talon/host/wire"
 )
 
@@ -285,12 +285,12 @@ func (ps *placeholders) expired(now int64) (list map[string][]host.ID, next int6
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for key, since := range ps.rows {
-		if grasp.PlaceholderExpired(since, now) {
+		if purgatory.PlaceholderExpired(since, now) {
 			if list == nil {
 				list = make(map[string][]host.ID)
 			}
 			list[key.repo] = append(list[key.repo], key.id)
-		} else if at := since + grasp.GitFirst; next == 0 || at < next {
+		} else if at := since + purgatory.GitFirst; next == 0 || at < next {
 			next = at
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"talon/host"
-	"talon/host/grasp"
+	"talon/host/purgatory"
 	"talon/host/store/semantics"
 	"talon/host/wire"
 )
@@ -71,21 +71,21 @@ func (tx *Tx) age(number, now int64) (change *host.HeldChange, gone bool, err er
 		_, err = tx.removeHeld(number)
 		return nil, true, err
 	}
-	h := grasp.Hold{Announcement: e.Kind == kindAnnouncement, Since: since}
+	h := purgatory.Hold{Announcement: e.Kind == kindAnnouncement, Since: since}
 	phase := h.Phase(now)
 	if expires, ok := e.Expiration(); ok && expires <= now {
-		phase = grasp.Forgotten
+		phase = purgatory.Forgotten
 	}
 	switch phase {
-	case grasp.Gone, grasp.Forgotten:
+	case purgatory.Gone, purgatory.Forgotten:
 		if _, err := tx.removeHeld(number); err != nil {
 			return nil, false, err
 		}
-		if until, ok := h.Next(now); ok && phase == grasp.Gone {
+		if until, ok := h.Next(now); ok && phase == purgatory.Gone {
 			err = c.exec(`INSERT OR REPLACE INTO held_gone VALUES (?, ?)`, e.ID[:], until)
 		}
 		return &host.HeldChange{Event: e, Status: host.StatusExpired}, true, err
-	case grasp.Dormant:
+	case purgatory.Dormant:
 		if !dormant {
 			change = &host.HeldChange{Event: e, Status: host.StatusDormant}
 		}
@@ -133,7 +133,7 @@ func (tx *Tx) restartRow(number, now int64, changes *[]host.HeldChange) error {
 	}
 	text, _ := row[0].([]byte)
 	since, _ := row[1].(int64)
-	h, ok := grasp.Hold{Announcement: true, Since: since}.Restart(now)
+	h, ok := purgatory.Hold{Announcement: true, Since: since}.Restart(now)
 	dormant := row[2] == int64(1)
 	if !ok || h.Since == since && !dormant {
 		return nil

@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"talon/host"
-	"talon/host/grasp"
+	"talon/host/purgatory"
 )
 
 // TestHeldFails makes the disk full in the middle of a release.
 func TestHeldFails(t *testing.T) {
 	s := open(t)
 	e := fake(1, 1, 30617, 1)
-	hold(t, s, 100, purgatory, e)
+	hold(t, s, 100, awaitingGit, e)
 	if err := s.writer.conn.script(`CREATE TEMP TRIGGER refuse BEFORE INSERT ON event BEGIN SELECT raise(ABORT, 'disk is full'); END`); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestHeldDamaged(t *testing.T) {
 	dir := t.TempDir()
 	s := reopen(t, dir)
 	e := fake(1, 1, 30617, 1)
-	hold(t, s, 100, purgatory, e)
+	hold(t, s, 100, awaitingGit, e)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestHeldDamaged(t *testing.T) {
 		t.Errorf("got %+v", out)
 	}
 	check(t, s)
-	if out := hold(t, s, 100, purgatory, e); out.Code != host.Held {
+	if out := hold(t, s, 100, awaitingGit, e); out.Code != host.Held {
 		t.Errorf("sent again: %+v", out)
 	}
 	check(t, s)
@@ -83,8 +83,8 @@ func TestCheckFindsHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 			announcement := fake(1, 1, 30617, 10, host.Tag{"d", "x"})
-			hold(t, s, 100, purgatory, announcement)
-			hold(t, s, 100, purgatory, fake(2, 1, 1618, 10))
+			hold(t, s, 100, awaitingGit, announcement)
+			hold(t, s, 100, awaitingGit, fake(2, 1, 1618, 10))
 			check(t, s)
 			key := fmt.Sprintf("x'%x'", s.keys.id(announcement.ID))
 			if err := s.Close(); err != nil {
@@ -106,7 +106,7 @@ func TestCheckFindsHeld(t *testing.T) {
 		})
 	}
 	s := open(t)
-	hold(t, s, 100, purgatory, fake(1, 1, 1618, 10))
+	hold(t, s, 100, awaitingGit, fake(1, 1, 1618, 10))
 	var problems []string
 	_, err := s.Check(context.Background(), func(*host.Event) error { return fmt.Errorf("bad signature") }, func(p string) { problems = append(problems, p) })
 	if err != nil || len(problems) != 1 || !strings.Contains(problems[0], "bad signature") {
@@ -153,7 +153,7 @@ func TestMigrateHeld(t *testing.T) {
 			if got := selected(t, s, 0, host.Filter{Limit: -1}); !slices.Equal(got, texts(e)) {
 				t.Errorf("got %q", got)
 			}
-			hold(t, s, 100, purgatory, waits)
+			hold(t, s, 100, awaitingGit, waits)
 			check(t, s)
 			if st := s.Stats(); st.Events != 1 || st.Held != 1 {
 				t.Errorf("totals %+v", st)
@@ -198,7 +198,7 @@ func TestMigrateMaintainers(t *testing.T) {
 	waits := announce(1000, 2)
 	waits.PubKey[1] = 9
 	waits.JSON = waits.AppendJSON(nil)
-	hold(t, s, 100, purgatory, waits)
+	hold(t, s, 100, awaitingGit, waits)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestHeldReadsFewRows(t *testing.T) {
 				e := fake(n, byte(n), host.KindAnnouncement, 5, host.Tag{"d", "repo"})
 				e.PubKey[1] = byte(n >> 8)
 				e.JSON = e.AppendJSON(nil)
-				if out, err := tx.Hold(e, purgatory, 100); err != nil || out.Code != host.Held {
+				if out, err := tx.Hold(e, awaitingGit, 100); err != nil || out.Code != host.Held {
 					return fmt.Errorf("%v, %w", out, err)
 				}
 			}
@@ -287,7 +287,7 @@ func BenchmarkHold(b *testing.B) {
 			holdAll := func(now int64, events []*host.Event) {
 				change(b, s, func(tx *Tx) error {
 					for _, e := range events {
-						if _, err := tx.Hold(e, purgatory, now); err != nil {
+						if _, err := tx.Hold(e, awaitingGit, now); err != nil {
 							return err
 						}
 					}
@@ -320,14 +320,14 @@ func BenchmarkHold(b *testing.B) {
 					release(b, s, 101, r)
 				case "expire":
 					change(b, s, func(tx *Tx) error {
-						_, err := tx.SweepHeld(100+grasp.HoldFor, batch)
+						_, err := tx.SweepHeld(100+purgatory.HoldFor, batch)
 						return err
 					})
 				}
 				b.StopTimer()
 				if what == "hold" || what == "again" {
 					change(b, s, func(tx *Tx) error {
-						_, err := tx.SweepHeld(100+grasp.HoldFor, batch)
+						_, err := tx.SweepHeld(100+purgatory.HoldFor, batch)
 						return err
 					})
 				}
@@ -350,7 +350,7 @@ func BenchmarkHeldBy(b *testing.B) {
 				e := fake(500*i+n, 1, 30617, int64(n), d)
 				e.PubKey = host.PubKey{byte(n), byte(n >> 8), byte(i)}
 				e.JSON = e.AppendJSON(nil)
-				if _, err := tx.Hold(e, purgatory, 100); err != nil {
+				if _, err := tx.Hold(e, awaitingGit, 100); err != nil {
 					return err
 				}
 			}

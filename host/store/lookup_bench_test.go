@@ -42,7 +42,7 @@ func BenchmarkAnnouncementsOf(b *testing.B) {
 				if c.put {
 					_, err = tx.Put(e, 100)
 				} else {
-					_, err = tx.Hold(e, purgatory, 100)
+					_, err = tx.Hold(e, awaitingGit, 100)
 				}
 				if err != nil {
 					return err

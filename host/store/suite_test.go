@@ -53,9 +53,9 @@ func (s tested) Total() semantics.Total { return s.Stats().Total }
 // What tests of this package alone do with it.
 
 var (
-	fake      = storetest.Event
-	texts     = storetest.Texts
-	purgatory = host.HoldOptions{Reason: host.ReasonHeld}
+	fake        = storetest.Event
+	texts       = storetest.Texts
+	awaitingGit = host.HoldOptions{Reason: host.ReasonHeld}
 )
 
 func ptr[T any](v T) *T { return &v }

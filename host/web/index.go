@@ -9,8 +9,7 @@ import (
 	"strings"
 
 	"talon/host"
-	"talon/host/grasp"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 const (
@@ -98,13 +97,13 @@ func (h *Handler) newest(ctx context.Context, until *int64) (list []listed, next
 	var keys []host.PubKey
 	var failed error
 	last := int64(0)
-	f := host.Filter{Kinds: []host.Kind{rules.KindAnnouncement}, Until: until}
+	f := host.Filter{Kinds: []host.Kind{grasp.KindAnnouncement}, Until: until}
 	more, err := h.read.each(ctx, f, maxScanned, func(e *host.Event) bool {
 		last = e.CreatedAt
 		if len(list) == maxListed {
 			return false
 		}
-		a, err := rules.ParseAnnouncement(grasp.Event(e))
+		a, err := e.Announcement()
 		if err != nil {
 			return true
 		}
@@ -150,8 +149,8 @@ func (h *Handler) newest(ctx context.Context, until *int64) (list []listed, next
 	return list, next, nil
 }
 
-func address(r rules.Repo) host.Address {
-	return host.Address{Kind: rules.KindAnnouncement, PubKey: r.PubKey, D: r.Identifier}
+func address(r grasp.Repo) host.Address {
+	return host.Address{Kind: grasp.KindAnnouncement, PubKey: r.PubKey, D: r.Identifier}
 }
 
 // contact makes a link of the operator's address. It is the operator's own text, but

@@ -6,9 +6,8 @@ import (
 	"strings"
 
 	"talon/host"
-	"talon/host/grasp"
 	"talon/host/wire"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 const (
@@ -74,21 +73,21 @@ func (r reader) each(ctx context.Context, f host.Filter, limit int, yield func(e
 
 // announced is a repository as its announcements have it.
 type announced struct {
-	stored      *rules.Announcement // of the owner, nil if none is served
-	held        *rules.Announcement // of the owner, nil if none waits
-	maintainers []rules.PubKey      // the recursive set, the owner first; bounded
+	stored      *grasp.Announcement // of the owner, nil if none is served
+	held        *grasp.Announcement // of the owner, nil if none waits
+	maintainers []grasp.PubKey      // the recursive set, the owner first; bounded
 }
 
 // announced reads the announcement of a repository and of those who maintain it. It
 // follows the lists of maintainers from the owner on: what strangers announce under
 // the same identifier is never read.
-func (r reader) announced(ctx context.Context, repo rules.Repo) (a announced, err error) {
-	var list []*rules.Announcement
-	known := map[rules.PubKey]bool{repo.PubKey: true}
-	next := []rules.PubKey{repo.PubKey}
+func (r reader) announced(ctx context.Context, repo grasp.Repo) (a announced, err error) {
+	var list []*grasp.Announcement
+	known := map[grasp.PubKey]bool{repo.PubKey: true}
+	next := []grasp.PubKey{repo.PubKey}
 	for asked := 0; len(next) > 0 && asked < maxAsked; asked++ {
 		f := host.Filter{
-			Kinds: []host.Kind{rules.KindAnnouncement},
+			Kinds: []host.Kind{grasp.KindAnnouncement},
 			Tags:  []host.TagFilter{{Name: 'd', Values: []string{repo.Identifier}}},
 			Limit: chunk,
 		}
@@ -127,24 +126,24 @@ func (r reader) announced(ctx context.Context, repo rules.Repo) (a announced, er
 						next = append(next, key)
 					}
 				}
-				list = append(list, &rules.Announcement{
+				list = append(list, &grasp.Announcement{
 					Stamp: found.Stamp, Identifier: repo.Identifier, Maintainers: found.Maintainers,
 				})
 			}
 		}
 	}
-	a.maintainers = rules.NewGraph(list).Maintainers(repo.PubKey)
+	a.maintainers = grasp.NewGraph(list).Maintainers(repo.PubKey)
 	a.maintainers = a.maintainers[:min(len(a.maintainers), maxKnown)]
 	return a, nil
 }
 
 // parseAnnouncement returns nil for what is no announcement of a repository.
-func parseAnnouncement(text []byte) (*rules.Announcement, error) {
+func parseAnnouncement(text []byte) (*grasp.Announcement, error) {
 	e, err := wire.ParseEvent(text)
 	if err != nil {
 		return nil, fmt.Errorf("an event that is here does not parse: %w", err)
 	}
-	a, err := rules.ParseAnnouncement(grasp.Event(e))
+	a, err := e.Announcement()
 	if err != nil {
 		return nil, nil
 	}
@@ -153,14 +152,14 @@ func parseAnnouncement(text []byte) (*rules.Announcement, error) {
 
 // state returns the newest state that a maintainer signed and that is served, nil if
 // there is none.
-func (r reader) state(ctx context.Context, repo rules.Repo, maintainers []rules.PubKey) (latest *rules.Stamp, err error) {
+func (r reader) state(ctx context.Context, repo grasp.Repo, maintainers []grasp.PubKey) (latest *grasp.Stamp, err error) {
 	f := host.Filter{
-		Kinds:   []host.Kind{rules.KindState},
-		Authors: hostKeys(maintainers),
+		Kinds:   []host.Kind{grasp.KindState},
+		Authors: host.PubKeys(maintainers),
 		Tags:    []host.TagFilter{{Name: 'd', Values: []string{repo.Identifier}}},
 	}
 	_, err = r.each(ctx, f, maxKnown, func(e *host.Event) bool {
-		s, err := rules.ParseState(grasp.Event(e))
+		s, err := e.State()
 		if err != nil || s.Identifier != repo.Identifier || !s.Tracks() {
 			return true
 		}
@@ -170,20 +169,12 @@ func (r reader) state(ctx context.Context, repo rules.Repo, maintainers []rules.
 	return latest, err
 }
 
-func hostKeys(keys []rules.PubKey) []host.PubKey {
-	list := make([]host.PubKey, len(keys))
-	for i, key := range keys {
-		list[i] = key
-	}
-	return list
-}
-
 // repoTag is a tag filter for the announcements of all maintainers of an identifier.
-func repoTag(identifier string, maintainers []rules.PubKey) host.TagFilter {
+func repoTag(identifier string, maintainers []grasp.PubKey) host.TagFilter {
 	const maximum = 50
 	t := host.TagFilter{Name: 'a'}
 	for _, key := range maintainers[:min(len(maintainers), maximum)] {
-		t.Values = append(t.Values, strings.Clone(rules.Repo{PubKey: key, Identifier: identifier}.Address()))
+		t.Values = append(t.Values, strings.Clone(grasp.Repo{PubKey: key, Identifier: identifier}.Address()))
 	}
 	return t
 }

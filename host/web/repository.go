@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"talon/host"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
 
@@ -33,7 +33,7 @@ type repoURL struct {
 	Argument   string // the identifier as an argument of a shell, "" if it has none that is safe to copy
 }
 
-func (p serviceURLs) of(r rules.Repo) repoURL {
+func (p serviceURLs) of(r grasp.Repo) repoURL {
 	npub := npubOf(r)
 	at := repoURL{
 		Npub:       npub,
@@ -46,7 +46,7 @@ func (p serviceURLs) of(r rules.Repo) repoURL {
 		Service:    p.service.String(),
 		Argument:   argument(r.Identifier),
 	}
-	if code := nip19.EncodeNaddr(nip19.Naddr{Kind: rules.KindAnnouncement, PubKey: r.PubKey, D: r.Identifier}, p.relay()); code != "" {
+	if code := nip19.EncodeNaddr(nip19.Naddr{Kind: grasp.KindAnnouncement, PubKey: r.PubKey, D: r.Identifier}, p.relay()); code != "" {
 		at.App, at.Web = template.URL("nostr:"+code), template.URL(client+code)
 	}
 	return at
@@ -95,7 +95,7 @@ func (h *Handler) hunted(identifier string) *hunted {
 }
 
 // repository returns the page of a repository that is announced.
-func (h *Handler) repository(repo rules.Repo) page {
+func (h *Handler) repository(repo grasp.Repo) page {
 	return func(ctx context.Context, r *http.Request) (int, string, any, error) {
 		a, err := h.read.announced(ctx, repo)
 		if err != nil {
@@ -163,10 +163,10 @@ func (h *Handler) announcedAs(a *announced, at repoURL) *repository {
 	return v
 }
 
-func momentOf(s rules.Stamp) moment { return at(s.CreatedAt) }
+func momentOf(s grasp.Stamp) moment { return at(s.CreatedAt) }
 
 // fill adds what other events say of a repository.
-func (r reader) fill(ctx context.Context, v *repository, repo rules.Repo, maintainers []rules.PubKey) error {
+func (r reader) fill(ctx context.Context, v *repository, repo grasp.Repo, maintainers []grasp.PubKey) error {
 	state, err := r.state(ctx, repo, maintainers)
 	if err != nil {
 		return err
@@ -181,9 +181,9 @@ func (r reader) fill(ctx context.Context, v *repository, repo rules.Repo, mainta
 		kind  host.Kind
 		threads
 	}{
-		{title: "Issues", kind: rules.KindIssue},
-		{title: "Pull requests", kind: rules.KindPullRequest},
-		{title: "Patches", kind: rules.KindPatch},
+		{title: "Issues", kind: grasp.KindIssue},
+		{title: "Pull requests", kind: grasp.KindPullRequest},
+		{title: "Patches", kind: grasp.KindPatch},
 	}
 	var shown []*root
 	for i := range kinds {
@@ -197,7 +197,7 @@ func (r reader) fill(ctx context.Context, v *repository, repo rules.Repo, mainta
 	}
 	named := maintainers[:min(len(maintainers), maxPersons)]
 	v.Others = len(maintainers) - len(named)
-	people, err := r.profiles(ctx, slices.Concat(hostKeys(named), authorsOf(shown)))
+	people, err := r.profiles(ctx, slices.Concat(host.PubKeys(named), authorsOf(shown)))
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (r reader) fill(ctx context.Context, v *repository, repo rules.Repo, mainta
 
 // prs returns the page of a path under /prs/. It is the same whether anything is
 // there or not.
-func (h *Handler) prs(repo rules.Repo) page {
+func (h *Handler) prs(repo grasp.Repo) page {
 	return func(_ context.Context, r *http.Request) (int, string, any, error) {
 		at := h.urls(r).of(repo)
 		at.Clone = strings.Replace(at.Clone, repo.Path(), "/prs"+repo.Path(), 1)
@@ -244,8 +244,8 @@ type refList struct {
 func (l refList) Hidden() int { return l.Count - len(l.List) }
 
 // branches returns the heads, the one that HEAD names first.
-func branches(refs []rules.Ref, head string) refList {
-	l := pick("Branches", refs, "refs/heads/", func(a, b rules.Ref) int {
+func branches(refs []grasp.Ref, head string) refList {
+	l := pick("Branches", refs, "refs/heads/", func(a, b grasp.Ref) int {
 		switch {
 		case a.Name == head:
 			return -1
@@ -255,18 +255,18 @@ func branches(refs []rules.Ref, head string) refList {
 		return strings.Compare(a.Name, b.Name)
 	})
 	if len(l.List) > 0 {
-		l.List[0].HEAD = slices.ContainsFunc(refs, func(r rules.Ref) bool { return r.Name == head && strings.HasPrefix(head, "refs/heads/") })
+		l.List[0].HEAD = slices.ContainsFunc(refs, func(r grasp.Ref) bool { return r.Name == head && strings.HasPrefix(head, "refs/heads/") })
 	}
 	return l
 }
 
 // tags returns the tags, the highest version first.
-func tags(refs []rules.Ref) refList {
-	return pick("Tags", refs, "refs/tags/", func(a, b rules.Ref) int { return natural(b.Name, a.Name) })
+func tags(refs []grasp.Ref) refList {
+	return pick("Tags", refs, "refs/tags/", func(a, b grasp.Ref) int { return natural(b.Name, a.Name) })
 }
 
-func pick(title string, refs []rules.Ref, prefix string, compare func(a, b rules.Ref) int) refList {
-	var all []rules.Ref
+func pick(title string, refs []grasp.Ref, prefix string, compare func(a, b grasp.Ref) int) refList {
+	var all []grasp.Ref
 	for _, r := range refs {
 		if strings.HasPrefix(r.Name, prefix) {
 			all = append(all, r)

@@ -7,8 +7,7 @@ import (
 	"strings"
 
 	"talon/host"
-	"talon/host/grasp"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
 
@@ -19,11 +18,11 @@ const (
 
 // root is an issue, a pull request or the first patch of a series.
 type root struct {
-	rules.Event        // without tags
+	grasp.Event        // without tags
 	title       string // cleaned
 	status      int    // a kind
 	commit      string // the tip of a pull request
-	updated     rules.Stamp
+	updated     grasp.Stamp
 	comments    int
 	more        bool // there are more comments than were counted
 }
@@ -35,16 +34,16 @@ type threads struct {
 }
 
 // threads reads the roots of a kind that name the repository, and how they stand.
-func (r reader) threads(ctx context.Context, kind host.Kind, about host.TagFilter, maintainers []rules.PubKey) (t threads, err error) {
+func (r reader) threads(ctx context.Context, kind host.Kind, about host.TagFilter, maintainers []grasp.PubKey) (t threads, err error) {
 	f := host.Filter{Kinds: []host.Kind{kind}, Tags: []host.TagFilter{about}}
 	t.more, err = r.each(ctx, f, maxRoots, func(e *host.Event) bool {
-		event := grasp.Event(e)
+		event := e.Grasp()
 		if _, later := event.Root(); later {
 			return true // a patch of a series, which its first one stands for
 		}
-		found := &root{Event: rules.Event{Stamp: event.Stamp, Kind: event.Kind}, title: titleOf(e), updated: event.Stamp}
-		if kind == rules.KindPullRequest {
-			pr, err := rules.ParsePullRequest(event)
+		found := &root{Event: grasp.Event{Stamp: event.Stamp, Kind: event.Kind}, title: titleOf(e), updated: event.Stamp}
+		if kind == grasp.KindPullRequest {
+			pr, err := grasp.ParsePullRequest(event)
 			if err != nil {
 				return true
 			}
@@ -53,7 +52,7 @@ func (r reader) threads(ctx context.Context, kind host.Kind, about host.TagFilte
 		t.roots = append(t.roots, found)
 		return true
 	})
-	if err == nil && kind == rules.KindPullRequest {
+	if err == nil && kind == grasp.KindPullRequest {
 		err = r.updates(ctx, t.roots)
 	}
 	if err == nil {
@@ -96,7 +95,7 @@ func naming(tag byte, roots []*root) host.TagFilter {
 
 func authorsOf(roots []*root) []host.PubKey {
 	var keys []host.PubKey
-	seen := make(map[rules.PubKey]bool)
+	seen := make(map[grasp.PubKey]bool)
 	for _, root := range roots {
 		if !seen[root.PubKey] {
 			seen[root.PubKey] = true
@@ -106,8 +105,8 @@ func authorsOf(roots []*root) []host.PubKey {
 	return keys
 }
 
-func byID(roots []*root) map[rules.ID]*root {
-	all := make(map[rules.ID]*root, len(roots))
+func byID(roots []*root) map[grasp.ID]*root {
+	all := make(map[grasp.ID]*root, len(roots))
 	for _, root := range roots {
 		all[root.ID] = root
 	}
@@ -117,8 +116,8 @@ func byID(roots []*root) map[rules.ID]*root {
 // updates finds the latest update of each pull request, by its author.
 func (r reader) updates(ctx context.Context, roots []*root) error {
 	all := byID(roots)
-	return r.about(ctx, roots, 'E', nil, []host.Kind{rules.KindPRUpdate}, func(e *host.Event) {
-		pr, err := rules.ParsePullRequest(grasp.Event(e))
+	return r.about(ctx, roots, 'E', nil, []host.Kind{grasp.KindPRUpdate}, func(e *host.Event) {
+		pr, err := e.PullRequest()
 		if err != nil {
 			return
 		}
@@ -129,12 +128,12 @@ func (r reader) updates(ctx context.Context, roots []*root) error {
 }
 
 // statuses finds the status of each root that counts.
-func (r reader) statuses(ctx context.Context, roots []*root, maintainers []rules.PubKey) error {
+func (r reader) statuses(ctx context.Context, roots []*root, maintainers []grasp.PubKey) error {
 	all := byID(roots)
-	said := make(map[rules.ID][]*rules.Event)
-	kinds := []host.Kind{rules.KindOpen, rules.KindApplied, rules.KindClosed, rules.KindDraft}
-	err := r.about(ctx, roots, 'e', hostKeys(maintainers), kinds, func(e *host.Event) {
-		event := grasp.Event(e)
+	said := make(map[grasp.ID][]*grasp.Event)
+	kinds := []host.Kind{grasp.KindOpen, grasp.KindApplied, grasp.KindClosed, grasp.KindDraft}
+	err := r.about(ctx, roots, 'e', host.PubKeys(maintainers), kinds, func(e *host.Event) {
+		event := e.Grasp()
 		id, ok := event.Root()
 		if root := all[id]; !ok || root == nil {
 			return
@@ -143,7 +142,7 @@ func (r reader) statuses(ctx context.Context, roots []*root, maintainers []rules
 		said[id] = append(said[id], event)
 	})
 	for _, root := range roots {
-		root.status = rules.Status(&root.Event, said[root.ID], maintainers)
+		root.status = grasp.Status(&root.Event, said[root.ID], maintainers)
 	}
 	return err
 }
@@ -155,9 +154,9 @@ func (r reader) comments(ctx context.Context, roots []*root) error {
 		return nil
 	}
 	all := byID(roots)
-	f := host.Filter{Kinds: []host.Kind{rules.KindComment}, Tags: []host.TagFilter{naming('E', roots)}}
+	f := host.Filter{Kinds: []host.Kind{grasp.KindComment}, Tags: []host.TagFilter{naming('E', roots)}}
 	more, err := r.each(ctx, f, maximum, func(e *host.Event) bool {
-		if id, ok := grasp.Event(e).Root(); ok && all[id] != nil {
+		if id, ok := e.Grasp().Root(); ok && all[id] != nil {
 			all[id].comments++
 		}
 		return true
@@ -177,7 +176,7 @@ func titleOf(e *host.Event) string {
 			}
 		}
 	}
-	title, isPatch := "", e.Kind == rules.KindPatch
+	title, isPatch := "", e.Kind == grasp.KindPatch
 	rest := e.Content
 	for range 40 {
 		var text string
@@ -228,7 +227,7 @@ type list struct {
 // split parts roots into open and closed ones.
 func (t *threads) split() (open, closed []*root) {
 	for _, root := range t.roots {
-		if root.status == rules.KindOpen || root.status == rules.KindDraft {
+		if root.status == grasp.KindOpen || root.status == grasp.KindDraft {
 			open = append(open, root)
 		} else {
 			closed = append(closed, root)
@@ -246,15 +245,15 @@ func (t *threads) shown() []*root {
 // statusText names a status as people do.
 func statusText(root *root) string {
 	switch root.status {
-	case rules.KindDraft:
+	case grasp.KindDraft:
 		return "draft"
-	case rules.KindClosed:
+	case grasp.KindClosed:
 		return "closed"
-	case rules.KindApplied:
+	case grasp.KindApplied:
 		switch root.Kind {
-		case rules.KindIssue:
+		case grasp.KindIssue:
 			return "resolved"
-		case rules.KindPatch:
+		case grasp.KindPatch:
 			return "applied"
 		}
 		return "merged"

@@ -4,9 +4,8 @@ import (
 	"context"
 
 	"talon/host"
-	"talon/host/grasp"
 	"talon/host/wire"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // How many announcements of one identifier, and how many held states, are looked at:
@@ -21,7 +20,7 @@ const (
 type standing struct {
 	dormant bool // its repository has gone, or is to
 	there   bool // it has a repository
-	repo    rules.Repo
+	repo    grasp.Repo
 }
 
 // readHeld reads what one look needs of everything that waits.
@@ -32,7 +31,7 @@ func (l *looker) readHeld(ctx context.Context) error {
 		if err != nil {
 			return nil // the check of events says so
 		}
-		if a, err := rules.ParseAnnouncement(grasp.Event(e)); err == nil {
+		if a, err := e.Announcement(); err == nil {
 			l.held[key(a.Repo(), false)] = standing{dormant: h.Dormant, repo: a.Repo()}
 		}
 		return nil
@@ -49,8 +48,8 @@ func (l *looker) readHeld(ctx context.Context) error {
 
 // announcements are those of one identifier.
 type announcements struct {
-	graph  *rules.Graph
-	stored map[rules.PubKey]bool
+	graph  *grasp.Graph
+	stored map[grasp.PubKey]bool
 }
 
 // announcements reads those of the place's identifier.
@@ -58,10 +57,10 @@ func (l *looker) announcements(ctx context.Context, p *location) (*announcements
 	if l.known != nil && l.identifier == p.Identifier {
 		return l.known, nil
 	}
-	known := &announcements{stored: make(map[rules.PubKey]bool)}
-	var list []*rules.Announcement
+	known := &announcements{stored: make(map[grasp.PubKey]bool)}
+	var list []*grasp.Announcement
 	add := func(e *host.Event, held bool) {
-		a, err := rules.ParseAnnouncement(grasp.Event(e))
+		a, err := e.Announcement()
 		if err != nil {
 			return
 		}
@@ -70,7 +69,7 @@ func (l *looker) announcements(ctx context.Context, p *location) (*announcements
 			known.stored[a.PubKey] = true
 		}
 	}
-	filter := ofIdentifier(rules.KindAnnouncement, p.Identifier)
+	filter := ofIdentifier(grasp.KindAnnouncement, p.Identifier)
 	filter.Limit = maxAnnouncements
 	err := l.events(ctx, filter, add)
 	l.identifier, l.known = p.Identifier, known
@@ -80,24 +79,24 @@ func (l *looker) announcements(ctx context.Context, p *location) (*announcements
 		err = l.events(ctx, filter, add)
 		l.known = nil
 	}
-	known.graph = rules.NewGraph(list)
+	known.graph = grasp.NewGraph(list)
 	return known, err
 }
 
 // states returns the states of a repository by its maintainers: the newest that is
 // stored, nil if there is none, and held ones that are newer.
-func (l *looker) states(ctx context.Context, identifier string, maintainers []rules.PubKey) (newest *rules.State, held []*rules.State, err error) {
+func (l *looker) states(ctx context.Context, identifier string, maintainers []grasp.PubKey) (newest *grasp.State, held []*grasp.State, err error) {
 	if len(maintainers) == 0 {
 		return nil, nil, nil
 	}
-	filter := ofIdentifier(rules.KindState, identifier)
+	filter := ofIdentifier(grasp.KindState, identifier)
 	for _, key := range maintainers {
 		filter.Authors = append(filter.Authors, key)
 	}
 	filter.Limit = maxStates
-	var stored, waiting []*rules.State
+	var stored, waiting []*grasp.State
 	err = l.events(ctx, filter, func(e *host.Event, held bool) {
-		s, err := rules.ParseState(grasp.Event(e))
+		s, err := e.State()
 		switch {
 		case err != nil || !s.Tracks():
 		case held:
@@ -106,7 +105,7 @@ func (l *looker) states(ctx context.Context, identifier string, maintainers []ru
 			stored = append(stored, s)
 		}
 	})
-	newest = rules.Latest(stored, maintainers)
+	newest = grasp.Latest(stored, maintainers)
 	for _, s := range waiting {
 		if newest == nil || s.Newer(&newest.Stamp) {
 			held = append(held, s)
@@ -117,7 +116,7 @@ func (l *looker) states(ctx context.Context, identifier string, maintainers []ru
 
 // tip is what a ref under refs/nostr/ is to name.
 type tip struct {
-	*rules.PullRequest // nil if the event is none
+	*grasp.PullRequest // nil if the event is none
 }
 
 // tips returns the events with these ids, as far as they are here.
@@ -126,7 +125,7 @@ func (l *looker) tips(ctx context.Context, ids []host.ID) (map[host.ID]tip, erro
 	for len(ids) > 0 {
 		n := min(len(ids), idsAtOnce)
 		err := l.events(ctx, host.Filter{IDs: ids[:n], Limit: -1}, func(e *host.Event, _ bool) {
-			pr, err := rules.ParsePullRequest(grasp.Event(e))
+			pr, err := e.PullRequest()
 			if err != nil {
 				pr = nil
 			}

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"talon/host/gitrepo"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
 
@@ -26,7 +26,7 @@ const (
 
 // location is a repository on disk.
 type location struct {
-	rules.Repo
+	grasp.Repo
 	prs   bool
 	where string // as problems name it
 	parts []string
@@ -34,7 +34,7 @@ type location struct {
 }
 
 // key is what placeholders name the repository by (package repos).
-func key(r rules.Repo, prs bool) string {
+func key(r grasp.Repo, prs bool) string {
 	if prs {
 		return "prs" + r.Path()
 	}
@@ -119,7 +119,7 @@ func (l *looker) locations(dir string, prs bool) (list []location, err error) {
 				l.problem(p.where, true, "not the name of a repository, or not whole: move it away")
 			default:
 				seen[identifier] = true
-				p.Repo = rules.Repo{PubKey: pubkey, Identifier: identifier}
+				p.Repo = grasp.Repo{PubKey: pubkey, Identifier: identifier}
 				list = append(list, p)
 			}
 		}

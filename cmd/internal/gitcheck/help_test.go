@@ -15,7 +15,7 @@ import (
 	"talon/host/gitrepo"
 	"talon/host/store"
 	"talon/internal/testkit"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
 
@@ -187,7 +187,7 @@ func said(cmd *exec.Cmd) ([]string, error) {
 }
 
 func address(owner [32]byte, d string) string {
-	return rules.Repo{PubKey: owner, Identifier: d}.Address()
+	return grasp.Repo{PubKey: owner, Identifier: d}.Address()
 }
 
 // repo makes a repository and returns its folder.
@@ -303,7 +303,7 @@ func (w *world) delete(author [32]byte, list ...*host.Event) {
 
 func (w *world) placeholder(owner [32]byte, d string, prs bool, id host.ID) {
 	w.t.Helper()
-	if err := w.db.AddPlaceholder(w.t.Context(), key(rules.Repo{PubKey: owner, Identifier: d}, prs), id, now); err != nil {
+	if err := w.db.AddPlaceholder(w.t.Context(), key(grasp.Repo{PubKey: owner, Identifier: d}, prs), id, now); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"talon/host"
 	"talon/host/gitrepo"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 const nostrRefs = "refs/nostr/"
@@ -98,27 +98,27 @@ func (l *looker) compare(ctx context.Context, p *location, repo *gitrepo.Repo, r
 
 // compareState compares heads, tags and HEAD with the newest state of the
 // maintainers. Waits is whether the announcement is in purgatory.
-func (l *looker) compareState(ctx context.Context, p *location, repo *gitrepo.Repo, refs gitrepo.Refs, maintainers []rules.PubKey, waits bool) error {
+func (l *looker) compareState(ctx context.Context, p *location, repo *gitrepo.Repo, refs gitrepo.Refs, maintainers []grasp.PubKey, waits bool) error {
 	newest, held, err := l.states(ctx, p.Identifier, maintainers)
 	if err != nil {
 		return err
 	}
-	have := make([]rules.Ref, len(refs.List))
+	have := make([]grasp.Ref, len(refs.List))
 	for i, ref := range refs.List {
-		have[i] = rules.Ref{Name: ref.Name, Object: ref.ID}
+		have[i] = grasp.Ref{Name: ref.Name, Object: ref.ID}
 	}
-	there := func(rules.Ref) bool { return true }
+	there := func(grasp.Ref) bool { return true }
 	for _, s := range held {
 		// Refs land first, the event is released second: after a crash in between, the
 		// next start goes on from here.
-		if al := rules.Align(have, refs.HEAD, s, there); !al.Impossible && len(al.Updates) == 0 {
+		if al := grasp.Align(have, refs.HEAD, s, there); !al.Impossible && len(al.Updates) == 0 {
 			return nil
 		}
 	}
 	if newest == nil {
 		// The state of a repository that is served can be deleted: its refs stay.
 		for _, ref := range refs.List {
-			pushed := slices.ContainsFunc(held, func(s *rules.State) bool { return s.Object(ref.Name) == ref.ID })
+			pushed := slices.ContainsFunc(held, func(s *grasp.State) bool { return s.Object(ref.Name) == ref.ID })
 			if waits && !pushed && !strings.HasPrefix(ref.Name, nostrRefs) {
 				l.problem(p.where, true, "%s is at %s, and no state of a maintainer is here", ref.Name, ref.ID)
 			}
@@ -131,8 +131,8 @@ func (l *looker) compareState(ctx context.Context, p *location, repo *gitrepo.Re
 		l.problem(p.where, false, "the newest state, %s, can never be met: %s: %s", id, fault.Ref, fault.Reason)
 		return nil
 	}
-	al := rules.Align(have, refs.HEAD, newest, there)
-	al.KeepPushed(newest, slices.DeleteFunc(slices.Clone(held), func(s *rules.State) bool { return !s.Newer(&newest.Stamp) }))
+	al := grasp.Align(have, refs.HEAD, newest, there)
+	al.KeepPushed(newest, slices.DeleteFunc(slices.Clone(held), func(s *grasp.State) bool { return !s.Newer(&newest.Stamp) }))
 	absent, err := l.missing(ctx, repo, al.Updates)
 	if err != nil {
 		l.problem(p.where, true, "%v", err)
@@ -143,27 +143,27 @@ func (l *looker) compareState(ctx context.Context, p *location, repo *gitrepo.Re
 	}
 	for _, u := range al.Updates {
 		switch {
-		case rules.IsZero(u.New):
+		case grasp.IsZero(u.New):
 			l.problem(p.where, true, "%s is at %s, and the newest state, %s, does not have it", u.Ref, u.Old, id)
 		case absent[u.New]:
 			l.problem(p.where, true, "%s: the newest state, %s, has it at %s, and that object is not here", u.Ref, id, u.New)
-		case rules.IsZero(u.Old):
+		case grasp.IsZero(u.Old):
 			l.problem(p.where, true, "%s is not here, and the newest state, %s, has it at %s", u.Ref, id, u.New)
 		default:
 			l.problem(p.where, true, "%s is at %s, and the newest state, %s, has it at %s", u.Ref, u.Old, id, u.New)
 		}
 	}
-	if al.Head != "" && !slices.ContainsFunc(held, func(s *rules.State) bool { return s.Head != "" && s.Head == refs.HEAD }) {
+	if al.Head != "" && !slices.ContainsFunc(held, func(s *grasp.State) bool { return s.Head != "" && s.Head == refs.HEAD }) {
 		l.problem(p.where, true, "HEAD names %s, and the newest state, %s, has it at %s", cmp.Or(refs.HEAD, "no branch"), id, al.Head)
 	}
 	return nil
 }
 
 // missing returns those of the objects of updates that the repository does not have.
-func (l *looker) missing(ctx context.Context, repo *gitrepo.Repo, updates []rules.Update) (map[string]bool, error) {
+func (l *looker) missing(ctx context.Context, repo *gitrepo.Repo, updates []grasp.Update) (map[string]bool, error) {
 	ask := make(map[string]bool)
 	for _, u := range updates {
-		if !rules.IsZero(u.New) {
+		if !grasp.IsZero(u.New) {
 			ask[u.New] = true
 		}
 	}
@@ -186,7 +186,7 @@ func (l *looker) compareTips(ctx context.Context, p *location, refs gitrepo.Refs
 	at := make(map[host.ID]gitrepo.Ref)
 	for _, ref := range refs.List {
 		if digits, ok := strings.CutPrefix(ref.Name, nostrRefs); ok {
-			if id, ok := rules.ParseID(digits); ok {
+			if id, ok := grasp.ParseID(digits); ok {
 				at[id] = ref
 			}
 		}
@@ -196,7 +196,7 @@ func (l *looker) compareTips(ctx context.Context, p *location, refs gitrepo.Refs
 		return err
 	}
 	for _, ref := range refs.List {
-		id, ok := rules.ParseID(strings.TrimPrefix(ref.Name, nostrRefs))
+		id, ok := grasp.ParseID(strings.TrimPrefix(ref.Name, nostrRefs))
 		if _, nostr := at[id]; !ok || !nostr {
 			continue
 		}
@@ -208,7 +208,7 @@ func (l *looker) compareTips(ctx context.Context, p *location, refs gitrepo.Refs
 		case event.PullRequest == nil:
 			l.problem(p.where, true, "%s: the event with this id is not a pull request", ref.Name)
 		case p.prs:
-			if reason := rules.CheckPRs(p.Repo, event.PullRequest, ref.ID); reason != "" {
+			if reason := grasp.CheckPRs(p.Repo, event.PullRequest, ref.ID); reason != "" {
 				l.problem(p.where, true, "%s: %s", ref.Name, reason)
 			}
 		case event.Commit != ref.ID:

@@ -4,11 +4,10 @@ import (
 	"errors"
 
 	"talon/host"
-	"talon/host/grasp"
 	"talon/host/relaysync/retry"
 	"talon/host/relaysync/session"
 	"talon/sdk/abi"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // Strategy decides which requests go to which relay. It must be deterministic if the loop
@@ -123,7 +122,7 @@ type Deps struct {
 	// Hosted reports whether the repository of a stored announcement is kept here: it
 	// lists this service, or this service archives it (GRASP-05). One whose announcement
 	// is held is always kept.
-	Hosted func(a *rules.Announcement) (bool, error)
+	Hosted func(a *grasp.Announcement) (bool, error)
 }
 
 // Limits bounds the work that a strategy can cause, and each relay in its session. Every
@@ -163,8 +162,8 @@ func (l *Limits) step() abi.StepLimits {
 }
 
 // announcementOf reads an announcement, nil if it is none.
-func announcementOf(e *host.Event) *rules.Announcement {
-	a, err := rules.ParseAnnouncement(grasp.Event(e))
+func announcementOf(e *host.Event) *grasp.Announcement {
+	a, err := e.Announcement()
 	if err != nil {
 		return nil
 	}

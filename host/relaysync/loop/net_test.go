@@ -18,7 +18,7 @@ import (
 	"talon/host/relaysync/session"
 	"talon/host/wire"
 	"talon/sdk/abi"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // network is a loop, its sessions, and relays, in virtual time and one goroutine. Whatever
@@ -145,8 +145,8 @@ func (n *network) start() {
 		limits.Relays = 10_000
 	}
 	l, err := loop.New(loop.Config{Own: []string{"own.example.com"}, Limits: limits}, loop.Deps{
-		Strategy: strategy, Facts: n, Health: n.health, Hosted: func(a *rules.Announcement) (bool, error) {
-			return a.ListsService(rules.Service{Host: "own.example.com"}), nil
+		Strategy: strategy, Facts: n, Health: n.health, Hosted: func(a *grasp.Announcement) (bool, error) {
+			return a.ListsService(grasp.Service{Host: "own.example.com"}), nil
 		},
 	})
 	if err != nil {

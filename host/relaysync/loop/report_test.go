@@ -8,7 +8,7 @@ import (
 	"talon/host"
 	"talon/host/relaysync/retry"
 	"talon/host/relaysync/session"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // quiet is a strategy that wants nothing, and a throttle that never objects. Nothing is
@@ -32,7 +32,7 @@ func TestReconnections(t *testing.T) {
 	const url = "wss://relay.example.com"
 	s, err := New(Config{Bootstrap: []string{url}, Limits: Limits{
 		Connections: 1, Dials: 1, Relays: 1, Answers: 1, Actions: 1, AnswerBytes: 1, FailTime: 1, SaveEvery: 1 << 40, Retry: retry.DefaultLimits,
-	}}, Deps{Strategy: quiet{}, Facts: quiet{}, Health: quiet{}, Hosted: func(*rules.Announcement) (bool, error) { return false, nil }})
+	}}, Deps{Strategy: quiet{}, Facts: quiet{}, Health: quiet{}, Hosted: func(*grasp.Announcement) (bool, error) { return false, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

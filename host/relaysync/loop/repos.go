@@ -12,7 +12,7 @@ import (
 	"talon/host/relaysync/session"
 	"talon/host/wire"
 	"talon/sdk/abi"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // repo is a repository that is ours.
@@ -23,7 +23,7 @@ type repo struct {
 }
 
 // rootKinds are those of a repository's root events.
-var rootKinds = []host.Kind{rules.KindPatch, rules.KindPullRequest, rules.KindPRUpdate, rules.KindIssue}
+var rootKinds = []host.Kind{grasp.KindPatch, grasp.KindPullRequest, grasp.KindPRUpdate, grasp.KindIssue}
 
 // Bounds of a repository's data for the strategy.
 const (
@@ -42,13 +42,13 @@ func (s *Loop) readRepositories() (_ map[string][][32]byte, err error) {
 		}
 	}()
 	var failed error
-	err = s.eachEvent(host.Filter{Kinds: []host.Kind{rules.KindAnnouncement}}, func(e *host.Event) {
+	err = s.eachEvent(host.Filter{Kinds: []host.Kind{grasp.KindAnnouncement}}, func(e *host.Event) {
 		failed = errors.Join(failed, s.consider(e, abi.SyncLevelFull))
 	})
 	if err = errors.Join(err, failed); err != nil {
 		return nil, err
 	}
-	held, err := s.deps.Facts.HeldBy(host.Filter{Kinds: []host.Kind{rules.KindAnnouncement}, Limit: -1})
+	held, err := s.deps.Facts.HeldBy(host.Filter{Kinds: []host.Kind{grasp.KindAnnouncement}, Limit: -1})
 	if err != nil {
 		return nil, err
 	}
@@ -308,15 +308,15 @@ func (s *Loop) Missed(now int64) {
 // onChange tells the strategy of one change.
 func (s *Loop) onChange(n *Change) {
 	switch n.Event.Kind {
-	case rules.KindAnnouncement:
+	case grasp.KindAnnouncement:
 		s.announced(n)
-	case rules.KindPatch, rules.KindPullRequest, rules.KindPRUpdate, rules.KindIssue:
+	case grasp.KindPatch, grasp.KindPullRequest, grasp.KindPRUpdate, grasp.KindIssue:
 		if n.Kind == Stored || n.Kind == Held {
 			if to := s.tagged(n.Event); len(to) > 0 {
 				s.step(n.input(to, nil, 0))
 			}
 		}
-	case rules.KindGraspList:
+	case grasp.KindGraspList:
 		if n.Kind == Stored {
 			var servers []string
 			for _, tag := range n.Event.Tags {
@@ -448,11 +448,11 @@ func (s *Loop) readAgain(tell func(was, now *repo) bool) {
 			continue
 		}
 		s.step(&abi.LocalEvent{
-			ID: r.id, PubKey: a.PubKey, Kind: rules.KindAnnouncement, CreatedAt: s.clock / 1000,
+			ID: r.id, PubKey: a.PubKey, Kind: grasp.KindAnnouncement, CreatedAt: s.clock / 1000,
 			Repositories: []string{name}, Relays: r.relays, Level: r.level, Origin: abi.OriginClient,
 		})
 		for _, id := range roots[name] {
-			s.step(&abi.LocalEvent{ID: id, Kind: rules.KindIssue, CreatedAt: s.clock / 1000, Repositories: []string{name}, Origin: abi.OriginClient})
+			s.step(&abi.LocalEvent{ID: id, Kind: grasp.KindIssue, CreatedAt: s.clock / 1000, Repositories: []string{name}, Origin: abi.OriginClient})
 		}
 	}
 }

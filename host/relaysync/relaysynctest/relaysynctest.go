@@ -18,7 +18,7 @@ import (
 	"talon/host/relaymodel/server"
 	"talon/host/wire"
 	"talon/internal/testkit"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // Store is what is stored and held here. It is the pipeline, the store and the facts of a
@@ -104,11 +104,11 @@ func (s *Store) SetPolicy(policy func(e *host.Event) host.Verdict) {
 // with this address (empty: all), and what is about something that is here.
 func (s *Store) About(service string) func(e *host.Event) host.Verdict {
 	return func(e *host.Event) host.Verdict {
-		ok := e.Kind == rules.KindAnnouncement && service == "" ||
-			e.Kind == rules.KindState && s.at(host.Address{Kind: rules.KindAnnouncement, PubKey: e.PubKey, D: e.D()})
+		ok := e.Kind == grasp.KindAnnouncement && service == "" ||
+			e.Kind == grasp.KindState && s.at(host.Address{Kind: grasp.KindAnnouncement, PubKey: e.PubKey, D: e.D()})
 		for _, tag := range e.Tags {
 			for _, value := range tag[min(1, len(tag)):] {
-				ok = ok || s.names(value) || e.Kind == rules.KindAnnouncement && value == service
+				ok = ok || s.names(value) || e.Kind == grasp.KindAnnouncement && value == service
 			}
 		}
 		if !ok {

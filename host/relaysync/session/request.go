@@ -5,7 +5,7 @@ import (
 	"talon/host/relaysync/match"
 	"talon/host/wire"
 	"talon/sdk/abi"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // request is one REQ.
@@ -276,7 +276,7 @@ func repositoriesOf(f *host.Filter) (repos []string) {
 	had := map[string]bool{}
 	for _, t := range f.Tags {
 		for _, v := range t.Values {
-			if a, ok := host.ParseAddress(v); ok && a.Kind == rules.KindAnnouncement && !had[v] {
+			if a, ok := host.ParseAddress(v); ok && a.Kind == grasp.KindAnnouncement && !had[v] {
 				had[v] = true
 				repos = append(repos, v)
 			}

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"talon/host"
-	"talon/host/grasp"
+	"talon/host/purgatory"
 	"talon/host/store/semantics"
 	"talon/host/wire"
 )
@@ -84,23 +84,23 @@ func (tx *Tx) age(r *heldRow, now int64, changes *[]host.HeldChange) (gone bool,
 		_, err = tx.deleteReturning(held, `DELETE FROM held WHERE seq = $1 RETURNING seq, json`, r.seq)
 		return true, err
 	}
-	h := grasp.Hold{Announcement: e.Kind == host.KindAnnouncement, Since: r.since}
+	h := purgatory.Hold{Announcement: e.Kind == host.KindAnnouncement, Since: r.since}
 	phase := h.Phase(now)
 	if expires, ok := e.Expiration(); ok && expires <= now {
-		phase = grasp.Forgotten
+		phase = purgatory.Forgotten
 	}
 	switch phase {
-	case grasp.Gone, grasp.Forgotten:
+	case purgatory.Gone, purgatory.Forgotten:
 		dropped, err := tx.dropHeld(host.StatusExpired, `seq = $1`, r.seq)
 		if err != nil {
 			return false, err
 		}
 		*changes = append(*changes, dropped...)
-		if until, ok := h.Next(now); ok && phase == grasp.Gone {
+		if until, ok := h.Next(now); ok && phase == purgatory.Gone {
 			_, err = tx.exec(`INSERT INTO held_gone VALUES ($1, $2) ON CONFLICT (id) DO UPDATE SET until = excluded.until`, e.ID[:], until)
 		}
 		return true, err
-	case grasp.Dormant:
+	case purgatory.Dormant:
 		if !r.dormant {
 			*changes = append(*changes, host.HeldChange{Event: e, Status: host.StatusDormant})
 		}
@@ -142,7 +142,7 @@ func (tx *Tx) restart(addresses []host.Address, now int64, changes *[]host.HeldC
 
 // restartRow starts the time of an announcement again, if it is not too late.
 func (tx *Tx) restartRow(r *heldRow, now int64, changes *[]host.HeldChange) error {
-	h, ok := grasp.Hold{Announcement: true, Since: r.since}.Restart(now)
+	h, ok := purgatory.Hold{Announcement: true, Since: r.since}.Restart(now)
 	if !ok || h.Since == r.since && !r.dormant {
 		return nil
 	}

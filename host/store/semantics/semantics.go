@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"talon/host"
-	"talon/host/grasp"
+	"talon/host/purgatory"
 )
 
 // Reasons why an event is not stored or held, as clients see them.
@@ -86,7 +86,7 @@ func (l *HeldLimits) SetDefaults() {
 
 // Due returns when a held event is due for the next sweep.
 func Due(e *host.Event, since int64, dormant bool) int64 {
-	h := grasp.Hold{Announcement: e.Kind == host.KindAnnouncement, Since: since}
+	h := purgatory.Hold{Announcement: e.Kind == host.KindAnnouncement, Since: since}
 	at, _ := h.Next(since)
 	if dormant {
 		at, _ = h.Next(at)

@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"talon/host"
-	"talon/host/grasp"
+	"talon/host/purgatory"
 	"talon/host/store/semantics"
 )
 
-var purgatory = host.HoldOptions{Reason: host.ReasonHeld}
+var awaitingGit = host.HoldOptions{Reason: host.ReasonHeld}
 
 // testHeldStories tells what happens to events in purgatory, in short steps:
 //
@@ -255,7 +255,7 @@ func testHeldIsNotServed(t *testing.T, x Engine) {
 	name, ctx := x.New(t), context.Background()
 	s := reopen(t, x, name)
 	e := Event(1, 1, 30617, 10, host.Tag{"d", "x"}, host.Tag{"e", Event(2, 1, 1, 1).ID.String()})
-	Hold(t, s, 0, purgatory, e)
+	Hold(t, s, 0, awaitingGit, e)
 	all := []host.Filter{{Limit: 10}, {IDs: []host.ID{e.ID}, Limit: 10}, {Authors: []host.PubKey{e.PubKey}, Limit: 10}, {Kinds: []host.Kind{30617}, Limit: 10}, {Tags: []host.TagFilter{{Name: 'd', Values: []string{"x"}}}, Limit: 10}}
 	if got := Selected(t, s, 0, all...); got != nil {
 		t.Errorf("selected %q", got)
@@ -302,7 +302,7 @@ func testHeldBounds(t *testing.T, x Engine) {
 	// fill holds announcements n by the author.
 	fill := func(t *testing.T, s Store, at int64, author byte, from, to int) (codes, reason string) {
 		for n := from; n < to; n++ {
-			out := Hold(t, s, at, purgatory, Event(n, author, 30617, 1, d(n)))
+			out := Hold(t, s, at, awaitingGit, Event(n, author, 30617, 1, d(n)))
 			codes += out.Code.String()[:1]
 			reason = out.Reason
 		}
@@ -320,15 +320,15 @@ func testHeldBounds(t *testing.T, x Engine) {
 		codes, reason := fill(t, s, now, 1, 10, 14)
 		want(t, codes, "hhhr", reason, "rate-limited: ")
 		// A replacement needs no room.
-		if out := Hold(t, s, now, purgatory, Event(20, 1, 30617, 2, d(10))); out.Code != host.Held {
+		if out := Hold(t, s, now, awaitingGit, Event(20, 1, 30617, 2, d(10))); out.Code != host.Held {
 			t.Errorf("replacement: %+v", out)
 		}
 		// What is there already is answered as before.
 		codes, reason = fill(t, s, now, 1, 11, 13)
 		want(t, codes, "hh", reason, "purgatory: ")
 		// A dormant one gives way, to one each.
-		SweepHeld(t, s, now+grasp.HoldFor)
-		codes, reason = fill(t, s, now+grasp.HoldFor, 2, 30, 34)
+		SweepHeld(t, s, now+purgatory.HoldFor)
+		codes, reason = fill(t, s, now+purgatory.HoldFor, 2, 30, 34)
 		want(t, codes, "hhhr", reason, "rate-limited: ")
 	})
 	t.Run("author", func(t *testing.T) {
@@ -337,8 +337,8 @@ func testHeldBounds(t *testing.T, x Engine) {
 		want(t, codes, "hhr", reason, "restricted: 2 events of yours ")
 		codes, reason = fill(t, s, now, 2, 20, 22)
 		want(t, codes, "hh", reason, "purgatory: ")
-		SweepHeld(t, s, now+grasp.HoldFor)
-		codes, reason = fill(t, s, now+grasp.HoldFor, 1, 30, 33)
+		SweepHeld(t, s, now+purgatory.HoldFor)
+		codes, reason = fill(t, s, now+purgatory.HoldFor, 1, 30, 33)
 		want(t, codes, "hhr", reason, "restricted: ")
 		for n := 20; n < 22; n++ {
 			if text, err := s.Held(context.Background(), Event(n, 2, 30617, 1, d(n)).ID); text == nil || err != nil {
@@ -351,15 +351,15 @@ func testHeldBounds(t *testing.T, x Engine) {
 		codes, reason := fill(t, s, now, 1, 10, 14)
 		want(t, codes, "hhhr", reason, "rate-limited: ")
 		big := Event(20, 1, 30617, 2, d(10), host.Tag{"x", strings.Repeat("x", int(size))})
-		if out := Hold(t, s, now, purgatory, big); out.Code != host.Rejected {
+		if out := Hold(t, s, now, awaitingGit, big); out.Code != host.Rejected {
 			t.Errorf("a larger replacement: %+v", out)
 		}
 		// One that is not taken leaves the older one where it is.
 		if text, err := s.Held(context.Background(), Event(10, 1, 30617, 1, d(10)).ID); text == nil || err != nil {
 			t.Errorf("the older one has gone: %v", err)
 		}
-		SweepHeld(t, s, now+grasp.HoldFor)
-		if out := Hold(t, s, now+grasp.HoldFor, purgatory, big); out.Code != host.Held || len(out.Held) != 3 {
+		SweepHeld(t, s, now+purgatory.HoldFor)
+		if out := Hold(t, s, now+purgatory.HoldFor, awaitingGit, big); out.Code != host.Held || len(out.Held) != 3 {
 			t.Errorf("with dormant ones: %+v", out)
 		}
 		Check(t, s)
@@ -367,9 +367,9 @@ func testHeldBounds(t *testing.T, x Engine) {
 	t.Run("a giant pushes out few", func(t *testing.T) {
 		s := limited(t, semantics.HeldLimits{Bytes: 200 * size})
 		fill(t, s, now, 1, 10, 10+semantics.MaxEvicted+20)
-		SweepHeld(t, s, now+grasp.HoldFor)
+		SweepHeld(t, s, now+purgatory.HoldFor)
 		giant := Event(1, 2, 30617, 2, host.Tag{"x", strings.Repeat("x", int(199*size))})
-		out := Hold(t, s, now+grasp.HoldFor, purgatory, giant)
+		out := Hold(t, s, now+purgatory.HoldFor, awaitingGit, giant)
 		if out.Code != host.Rejected || len(out.Held) != semantics.MaxEvicted {
 			t.Errorf("%v, %d gave way", out.Code, len(out.Held))
 		}
@@ -381,7 +381,7 @@ func testHeldBounds(t *testing.T, x Engine) {
 func testHeldRollback(t *testing.T, x Engine) {
 	s := open(t, x)
 	waits, other := Event(1, 1, 30617, 1), Event(2, 1, 1618, 1)
-	Hold(t, s, 100, purgatory, waits)
+	Hold(t, s, 100, awaitingGit, waits)
 	due, _ := s.NextHeld()
 	tx, err := s.Begin()
 	if err != nil {
@@ -390,7 +390,7 @@ func testHeldRollback(t *testing.T, x Engine) {
 	if _, err := tx.Release(host.Release{IDs: []host.ID{waits.ID}}, 100); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Hold(other, purgatory, 50); err != nil {
+	if _, err := tx.Hold(other, awaitingGit, 50); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Rollback(); err != nil {
@@ -404,7 +404,7 @@ func testHeldRollback(t *testing.T, x Engine) {
 	}
 	Check(t, s)
 	for name, f := range map[string]func() error{
-		"hold":    func() error { _, err := tx.Hold(other, purgatory, 0); return err },
+		"hold":    func() error { _, err := tx.Hold(other, awaitingGit, 0); return err },
 		"release": func() error { _, err := tx.Release(host.Release{}, 0); return err },
 		"sweep":   func() error { _, err := tx.SweepHeld(0, 1); return err },
 	} {
@@ -413,7 +413,7 @@ func testHeldRollback(t *testing.T, x Engine) {
 		}
 	}
 	Change(t, s, func(tx Tx) error {
-		if _, err := tx.Hold(Event(3, 1, 20001, 1), purgatory, 0); err == nil {
+		if _, err := tx.Hold(Event(3, 1, 20001, 1), awaitingGit, 0); err == nil {
 			t.Error("an ephemeral event is held")
 		}
 		return nil
@@ -427,7 +427,7 @@ func testHeaders(t *testing.T, x Engine) {
 	tags := []host.Tag{{"d", "repo"}, {"maintainers", mike.String()}}
 	stored, held := Event(1, 1, host.KindAnnouncement, 5, tags...), Event(2, 2, host.KindAnnouncement, 6, tags...)
 	Put(t, s, 0, stored)
-	Hold(t, s, 100, purgatory, held)
+	Hold(t, s, 100, awaitingGit, held)
 	maintainer := host.TagFilter{Name: host.MaintainerOf, Values: []string{host.Maintains(mike, "repo")}}
 	d := host.TagFilter{Name: 'd', Values: []string{"repo"}}
 	at := host.TagFilter{Name: host.AddressOf}
@@ -469,7 +469,7 @@ func testHeldEvent(t *testing.T, x Engine) {
 		}
 	}
 	want(a, 0, false, false)
-	Hold(t, s, 100, purgatory, a)
+	Hold(t, s, 100, awaitingGit, a)
 	want(a, 100, false, true)
 	want(absent, 0, false, false)
 	SweepHeld(t, s, 100+1800)
@@ -482,7 +482,7 @@ func testEachHeld(t *testing.T, x Engine) {
 	n := 600
 	Change(t, s, func(tx Tx) error {
 		for i := range n {
-			if _, err := tx.Hold(Event(i, 1, 1618, 1), purgatory, 100); err != nil {
+			if _, err := tx.Hold(Event(i, 1, 1618, 1), awaitingGit, 100); err != nil {
 				return err
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"talon/host"
-	"talon/host/grasp"
+	"talon/host/purgatory"
 	"talon/host/store/semantics"
 )
 
@@ -31,11 +31,11 @@ type modelHeld struct {
 
 func (h *modelHeld) due() int64 { return semantics.Due(h.Event, h.since, h.dormant) }
 
-func (h *modelHeld) phase(now int64) grasp.Phase {
+func (h *modelHeld) phase(now int64) purgatory.Phase {
 	if at, ok := h.Expiration(); ok && at <= now {
-		return grasp.Forgotten
+		return purgatory.Forgotten
 	}
-	return grasp.Hold{Announcement: h.Kind == 30617, Since: h.since}.Phase(now)
+	return purgatory.Hold{Announcement: h.Kind == 30617, Since: h.since}.Phase(now)
 }
 
 func (m *heldModel) find(id host.ID) *modelHeld {
@@ -68,6 +68,36 @@ func sameAddress(a, b *host.Event) bool {
 	return ok && also && x == y
 }
 
+// deletes reports whether a deletion (kind 5) deletes e, stored or held: by an e tag with
+// its id, or by an a tag with its address if e is not younger than the deletion. Of the
+// same second is not younger. Only the author's deletion counts, and a deletion is not
+// deleted (NIP-09).
+func deletes(deletion, e *host.Event) bool {
+	if deletion.Kind != host.KindDeletion || e.Kind == host.KindDeletion || deletion.PubKey != e.PubKey {
+		return false
+	}
+	id, address := e.ID.String(), ""
+	if a, ok := e.Address(); ok && e.CreatedAt <= deletion.CreatedAt {
+		address = a.String()
+	}
+	for _, tag := range deletion.Tags {
+		if len(tag) < 2 {
+			continue
+		}
+		switch tag[0] {
+		case "e":
+			if tag[1] == id {
+				return true
+			}
+		case "a":
+			if address != "" && tag[1] == address {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (m *heldModel) put(e *host.Event, now int64) (host.Outcome, []string) {
 	var fates []string
 	out := m.model.put(e, now)
@@ -75,7 +105,7 @@ func (m *heldModel) put(e *host.Event, now int64) (host.Outcome, []string) {
 		return out, nil
 	}
 	if e.Kind == host.KindDeletion {
-		m.drop(&fates, host.StatusDeleted, func(h *modelHeld) bool { return grasp.Deletes(e, h.Event) })
+		m.drop(&fates, host.StatusDeleted, func(h *modelHeld) bool { return deletes(e, h.Event) })
 	}
 	m.drop(&fates, host.StatusReleased, func(h *modelHeld) bool { return h.ID == e.ID })
 	m.drop(&fates, host.StatusReplaced, func(h *modelHeld) bool { return sameAddress(h.Event, e) && e.Before(h.Event) })
@@ -174,19 +204,19 @@ func (m *heldModel) room(fates *[]string, e *host.Event, old *modelHeld) string 
 
 func (m *heldModel) age(fates *[]string, h *modelHeld, now int64) {
 	switch phase := h.phase(now); {
-	case phase >= grasp.Gone:
-		if phase == grasp.Gone {
-			m.gone[h.ID] = h.since + grasp.HoldFor + grasp.ReviveFor + grasp.RefuseFor
+	case phase >= purgatory.Gone:
+		if phase == purgatory.Gone {
+			m.gone[h.ID] = h.since + purgatory.HoldFor + purgatory.ReviveFor + purgatory.RefuseFor
 		}
 		m.drop(fates, host.StatusExpired, func(x *modelHeld) bool { return x == h })
-	case phase == grasp.Dormant && !h.dormant:
+	case phase == purgatory.Dormant && !h.dormant:
 		h.dormant = true
 		note(fates, h.Event, host.StatusDormant)
 	}
 }
 
 func (m *heldModel) restart(fates *[]string, h *modelHeld, now int64) {
-	next, ok := grasp.Hold{Announcement: true, Since: h.since}.Restart(now)
+	next, ok := purgatory.Hold{Announcement: true, Since: h.since}.Restart(now)
 	if !ok {
 		return
 	}
@@ -376,7 +406,7 @@ func compareHolds(t *testing.T, s Store, m *heldModel, w *world, now *int64) {
 			}
 			sameFates(t, "release", got.Held, fates)
 		case 8, 9:
-			*now += pick[int64](w, 1, 5, grasp.HoldFor/2, grasp.HoldFor, grasp.ReviveFor, grasp.RefuseFor)
+			*now += pick[int64](w, 1, 5, purgatory.HoldFor/2, purgatory.HoldFor, purgatory.ReviveFor, purgatory.RefuseFor)
 			got, err := tx.SweepHeld(*now, 1000)
 			if err != nil {
 				t.Fatal(err)

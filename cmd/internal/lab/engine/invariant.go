@@ -11,7 +11,7 @@ import (
 	"talon/host"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/session"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // invariants is what must hold in each step. What does not ends the run.
@@ -176,7 +176,7 @@ func (c *invariants) parentIsHere(talon int, ev *world.Event) bool {
 	switch {
 	case ev.Thread != nil:
 		return c.o.state[talon][ev.Thread.Number]&isHere != 0
-	case ev.Kind == rules.KindAnnouncement:
+	case ev.Kind == grasp.KindAnnouncement:
 		return true
 	}
 	return c.o.e.talons[talon].named[ev.Repo.Address]

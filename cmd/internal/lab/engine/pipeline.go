@@ -10,7 +10,7 @@ import (
 	"talon/host/gitfetch/queue"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/session"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 var errNoName = &net.DNSError{Err: "no such host", IsNotFound: true}
@@ -160,15 +160,15 @@ func (t *talon) takes(e *host.Event, ev *world.Event) bool {
 		return false
 	}
 	switch e.Kind {
-	case rules.KindAnnouncement:
+	case grasp.KindAnnouncement:
 		for _, tag := range e.Tags {
 			if len(tag) > 1 && tag[0] == "relays" && slices.Contains(tag[1:], t.URL) {
 				return true
 			}
 		}
 		return false
-	case rules.KindState:
-		return t.named[host.Address{Kind: rules.KindAnnouncement, PubKey: e.PubKey, D: e.D()}.String()]
+	case grasp.KindState:
+		return t.named[host.Address{Kind: grasp.KindAnnouncement, PubKey: e.PubKey, D: e.D()}.String()]
 	}
 	for _, tag := range e.Tags {
 		if len(tag) > 1 && t.named[tag[1]] {

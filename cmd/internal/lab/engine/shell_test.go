@@ -24,7 +24,7 @@ import (
 	"talon/host/throttle"
 	"talon/internal/testkit"
 	"talon/sdk/abi/manifest"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // The wire of the lab costs what that of the real shell does: sockets, readers and writers
@@ -94,8 +94,8 @@ func shell(t *testing.T, w *world.World, module engine.Module) (here int, cost [
 	}, relaysync.Deps{
 		Strategy: strategy, Ingest: store, Facts: store, Local: store, Health: keeper, Verify: world.Verify,
 		Dialer: plainDialer{network, latencies}, Holdings: new(relaysynctest.Holdings),
-		Hosted: func(a *rules.Announcement) (bool, error) {
-			return a.ListsService(rules.Service{Host: w.Talons[0].Domain}), nil
+		Hosted: func(a *grasp.Announcement) (bool, error) {
+			return a.ListsService(grasp.Service{Host: w.Talons[0].Domain}), nil
 		},
 	})
 	if err != nil {

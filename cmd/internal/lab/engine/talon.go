@@ -17,7 +17,7 @@ import (
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/match"
 	"talon/host/throttle"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // talon is one that runs the modules under test.
@@ -97,13 +97,13 @@ func (t *talon) start(first bool) error {
 		}
 		t.strategy.fresh = true
 	}
-	service := rules.Service{Host: t.Domain}
+	service := grasp.Service{Host: t.Domain}
 	l, err := loop.New(loop.Config{
 		Own: []string{t.Domain}, Bootstrap: bootstrap, AllowPush: t.e.w.Scenario.Talon.Push, Limits: t.limits.Loop(),
 		Seed: int64(relaymodel.Mix(t.e.w.Seed+uint64(t.Number)) >> 1),
 	}, loop.Deps{
 		Strategy: &t.strategy, Facts: t, Health: t.health,
-		Hosted: func(a *rules.Announcement) (bool, error) { return a.ListsService(service), nil },
+		Hosted: func(a *grasp.Announcement) (bool, error) { return a.ListsService(service), nil },
 	})
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"talon/host"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // Recording collects statistics of a server, for a scenario like its network. It keeps
@@ -68,7 +68,7 @@ func (r *Recording) Event(e *host.Event) {
 		}
 	}
 	switch e.Kind {
-	case rules.KindAnnouncement:
+	case grasp.KindAnnouncement:
 		count(func(k *kinds) *int { return &k.edits })
 		r.owners[e.PubKey] = true
 		if a, ok := e.Address(); ok {
@@ -80,10 +80,10 @@ func (r *Recording) Event(e *host.Event) {
 			}
 		}
 		return
-	case rules.KindState:
+	case grasp.KindState:
 		count(func(k *kinds) *int { return &k.states })
 		return
-	case rules.KindIssue, rules.KindPatch, rules.KindPullRequest:
+	case grasp.KindIssue, grasp.KindPatch, grasp.KindPullRequest:
 		count(func(k *kinds) *int { return &k.roots })
 		for _, tag := range e.Tags {
 			if len(tag) > 1 && tag[0] == "a" {

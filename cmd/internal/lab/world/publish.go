@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"talon/host"
-	rules "talon/sdk/grasp"
+	"talon/sdk/grasp"
 )
 
 // day in milliseconds.
@@ -249,7 +249,7 @@ func (p *publisher) announce(repo *Repo, at int64) {
 		clone = append(clone, "https://"+p.Git[g].Domain+"/x/"+repo.D+".git")
 	}
 	e := &Event{At: at, Repo: repo, Event: &host.Event{
-		PubKey: p.owners[repo.Owner], Kind: rules.KindAnnouncement, CreatedAt: p.seconds(at), Content: "",
+		PubKey: p.owners[repo.Owner], Kind: grasp.KindAnnouncement, CreatedAt: p.seconds(at), Content: "",
 		Tags: host.Tags{{"d", repo.D}, {"name", repo.D}, clone, relays},
 	}}
 	for _, r := range p.Relays {
@@ -264,7 +264,7 @@ func (p *publisher) announce(repo *Repo, at int64) {
 func (p *publisher) replace(e *Event) {
 	if r := &p.Scenario.Talon; p.content.chance(r.Held) {
 		e.Held = max(1000, int64(p.content.logNormal(float64(r.HeldMedian.Milliseconds()), r.HeldSigma)))
-		if e.Kind == rules.KindAnnouncement {
+		if e.Kind == grasp.KindAnnouncement {
 			e.Held = min(e.Held, MaxHeld/2) // or all that is about the repository would not come
 		}
 	}
@@ -279,7 +279,7 @@ func (p *publisher) endVersions() {
 	}
 	newest := map[version]*Event{} // of those published so far
 	for _, e := range p.Events {
-		if e.Repo == nil || e.Kind != rules.KindAnnouncement && e.Kind != rules.KindState {
+		if e.Repo == nil || e.Kind != grasp.KindAnnouncement && e.Kind != grasp.KindState {
 			continue
 		}
 		v := version{e.Repo, e.Kind}
@@ -310,7 +310,7 @@ func (p *publisher) state(repo *Repo, at int64) {
 		commit[i] = byte(p.content.Uint32())
 	}
 	e := &Event{At: at, Repo: repo, Event: &host.Event{
-		PubKey: p.owners[repo.Owner], Kind: rules.KindState, CreatedAt: p.seconds(at),
+		PubKey: p.owners[repo.Owner], Kind: grasp.KindState, CreatedAt: p.seconds(at),
 		Tags: host.Tags{{"d", repo.D}, {"refs/heads/main", hex.EncodeToString(commit[:])}, {"HEAD", "ref: refs/heads/main"}},
 	}}
 	if p.git != nil {
@@ -320,12 +320,12 @@ func (p *publisher) state(repo *Repo, at int64) {
 }
 
 func (p *publisher) root(repo *Repo, at int64) *Event {
-	kind := host.Kind(rules.KindIssue)
+	kind := host.Kind(grasp.KindIssue)
 	switch p.content.IntN(10) {
 	case 0, 1:
-		kind = rules.KindPatch
+		kind = grasp.KindPatch
 	case 2:
-		kind = rules.KindPullRequest
+		kind = grasp.KindPullRequest
 	}
 	e := &Event{At: at, Repo: repo, Refused: p.content.chance(p.Scenario.Talon.Refused), Event: &host.Event{
 		PubKey: p.users[p.content.IntN(len(p.users))], Kind: kind, CreatedAt: p.dated(at), Content: p.text(),
@@ -341,7 +341,7 @@ func (p *publisher) comment(repo *Repo, on *Event, at int64) {
 		thread = on.Thread
 	}
 	e := &Event{At: at, Repo: repo, Thread: thread, Refused: thread.Refused, Event: &host.Event{
-		PubKey: p.users[p.content.IntN(len(p.users))], Kind: rules.KindComment, CreatedAt: p.dated(at), Content: p.text(),
+		PubKey: p.users[p.content.IntN(len(p.users))], Kind: grasp.KindComment, CreatedAt: p.dated(at), Content: p.text(),
 		Tags: host.Tags{
 			{"E", thread.ID.String()}, {"K", fmt.Sprint(thread.Kind)}, {"P", thread.PubKey.String()},
 			{"e", on.ID.String()}, {"k", fmt.Sprint(on.Kind)}, {"p", on.PubKey.String()},
