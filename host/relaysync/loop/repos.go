@@ -112,14 +112,10 @@ const eachPage = 500
 
 // eachEvent calls yield for each stored event that matches, newest first.
 func (s *Loop) eachEvent(f host.Filter, yield func(*host.Event)) error {
-	return eachEvent(s.deps.Facts, f, yield)
-}
-
-func eachEvent(facts Facts, f host.Filter, yield func(*host.Event)) error {
 	f.Limit = eachPage
 	var boundary map[host.ID]bool // seen events of the second where the page before ended
 	for {
-		texts, err := facts.Query(f)
+		texts, err := s.deps.Facts.Query(f)
 		if err != nil {
 			return fmt.Errorf("read stored events: %w", err)
 		}
