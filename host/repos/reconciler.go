@@ -1,3 +1,33 @@
+// Package repos reconciles the git repositories of a GRASP service with its events, and
+// its events with the git data that comes: it says which repository a path names, decides
+// on pushes, moves refs, and releases what waited.
+//
+// All of that is one job for each repository, which compares what is stored, what
+// waits in purgatory and what git has, and does what is missing. A push that
+// landed, an event that was held, stored or removed, a start after a crash: all
+// that they do is ask for the job. So there is no order of steps that a crash could
+// leave half done, and no second way to do anything.
+//
+// A repository is here for each announcement that a policy has held (GRASP-01), from
+// then until the announcement goes. Beside them are the repositories under /prs/,
+// which exist as long as they have a ref (GRASP-06).
+//
+// Invariants:
+//
+//  1. Refs land first, the commit that releases their events second. A job that runs
+//     again after a crash finds refs that are in line, and releases.
+//  2. A repository changes only under its lock, and a job holds no lock while it
+//     waits for a commit or for another repository.
+//  3. No job rolls a repository back: heads and tags are those of the newest state in
+//     effect (grasp.Latest), which is stored, or held with all its data here, but for
+//     those that were pushed of a newer one that waits for the rest.
+//  4. An announcement is released by a state of its own maintainers whose data is in
+//     its own repository, and never because somebody else's repository got data.
+//  5. A request for a repository waits for the job that makes it.
+//  6. What is removed for good is what an event said: an announcement deleted, expired
+//     or never filled. A repository that no event explains is left alone.
+//
+// DESIGN.md in this folder tells the whole story.
 package repos
 
 import (
@@ -12,6 +42,7 @@ import (
 
 	"talon/host"
 	"talon/host/githttp"
+	"talon/host/maintainers"
 	"talon/sdk/grasp"
 )
 
@@ -212,4 +243,114 @@ func (m *metrics) watch(f *Reconciler) {
 	}
 	gauge("jobs", "Repositories that are being brought in line, or wait for it.", f.jobs.len)
 	gauge("placeholders", "Refs under refs/nostr/ that wait for their event.", f.waiting.len)
+}
+
+// Anybody may announce an identifier, and name any pull request: what is looked at
+// is bounded, the newest first.
+const (
+	maxAnnouncements = 500
+	maxStates        = 500 // held ones of the maintainers of one repository
+	maxPullRequests  = 10_000
+)
+
+// announcements returns those of an identifier, stored and held. The owner's own is
+// among them, however many others there are.
+func (f *Reconciler) announcements(ctx context.Context, identifier string, owners ...grasp.PubKey) ([]maintainers.Announced, error) {
+	var list []maintainers.Announced
+	seen := make(map[host.ID]bool)
+	filter := host.Filter{
+		Kinds: []host.Kind{grasp.KindAnnouncement},
+		Tags:  []host.TagFilter{{Name: 'd', Values: []string{identifier}}},
+		Limit: maxAnnouncements,
+	}
+	for range 2 {
+		err := maintainers.ReadAll(ctx, f.cfg.Store, filter, func(e *host.Event, held bool) {
+			a, err := e.Announcement()
+			if err == nil && a.Identifier == identifier && !seen[e.ID] {
+				seen[e.ID] = true
+				list = append(list, maintainers.Announced{Announcement: a, Held: held})
+			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("look for announcements: %w", err)
+		}
+		if len(owners) == 0 || len(list) < maxAnnouncements {
+			break
+		}
+		filter.Authors = host.PubKeys(owners)
+	}
+	return list, nil
+}
+
+func graph(list []maintainers.Announced) *grasp.Graph {
+	all := make([]*grasp.Announcement, len(list))
+	for i, a := range list {
+		all[i] = a.Announcement
+	}
+	return grasp.NewGraph(all)
+}
+
+// own returns the newest announcement of the owner, nil if there is none.
+func own(list []maintainers.Announced, owner grasp.PubKey) *maintainers.Announced {
+	var newest *maintainers.Announced
+	for i := range list {
+		if a := &list[i]; a.PubKey == owner && (newest == nil || a.Newer(&newest.Stamp)) {
+			newest = a
+		}
+	}
+	return newest
+}
+
+// stored returns the owner's announcement that is served, nil if there is none.
+func stored(list []maintainers.Announced, owner grasp.PubKey) *maintainers.Announced {
+	for i := range list {
+		if a := &list[i]; a.PubKey == owner && !a.Held {
+			return a
+		}
+	}
+	return nil
+}
+
+// maxAlone is how many announcements are looked at for another author's: the owner's may
+// have the identifier in a second d tag.
+const maxAlone = 20
+
+// isOnlyOwner reports whether nobody but the owner announces the identifier.
+func (f *Reconciler) isOnlyOwner(ctx context.Context, repo grasp.Repo) (bool, error) {
+	filter := host.Filter{
+		Kinds: []host.Kind{host.KindAnnouncement}, Tags: []host.TagFilter{{Name: 'd', Values: []string{repo.Identifier}}},
+		Limit: maxAlone, Header: true,
+	}
+	n, others := 0, false
+	err := maintainers.ReadAll(ctx, f.cfg.Store, filter, func(e *host.Event, _ bool) {
+		n++
+		others = others || e.PubKey != repo.PubKey
+	})
+	if err != nil {
+		return false, fmt.Errorf("look for announcements: %w", err)
+	}
+	return !others && n < maxAlone, nil
+}
+
+// states returns the states of an identifier by its maintainers, stored and held.
+func (f *Reconciler) states(ctx context.Context, identifier string, authors []grasp.PubKey) ([]grasp.Candidate, error) {
+	if len(authors) == 0 {
+		return nil, nil
+	}
+	filter := host.Filter{
+		Kinds:   []host.Kind{grasp.KindState},
+		Tags:    []host.TagFilter{{Name: 'd', Values: []string{identifier}}},
+		Authors: host.PubKeys(authors),
+		Limit:   maxStates,
+	}
+	var list []grasp.Candidate
+	err := maintainers.ReadAll(ctx, f.cfg.Store, filter, func(e *host.Event, held bool) {
+		if s, err := e.State(); err == nil && s.Identifier == identifier {
+			list = append(list, grasp.Candidate{State: s, Served: !held})
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for states: %w", err)
+	}
+	return list, nil
 }
