@@ -1,3 +1,26 @@
+// Package postgres keeps events in PostgreSQL, 15 or later. It gives the same answers as
+// SQLite's engine, package store, in the same bytes and the same order: both pass
+// storetest.
+//
+// Invariants:
+//
+//  1. Commit returns nil when the server has committed, with its synchronous_commit on.
+//     If the connection ends meanwhile, the outcome is looked up before anything is said:
+//     table writer has a token of the last commit of each process.
+//  2. Processes that write take turns: a transaction of events holds an advisory lock from
+//     its beginning to its end, and begins with what others have committed (table log), so
+//     nothing that it reads or is decided in it is out of date. Who does not go on for
+//     idleTime is ended by the server, and can write nothing late.
+//  3. Seqs grow in the order of commits and are never used twice. Each process gets the
+//     commits of all others, once, in that order. Where the log has a gap, it gets notice
+//     of that, and the events that have come since.
+//  4. A read is one statement, and so one snapshot.
+//  5. No text of strangers is in a column of type text: bytea holds every byte, and sorts
+//     like Go does, whatever the collation of the database is.
+//  6. Plans do not depend on statistics: the ways that would are switched off on each
+//     connection, and each span of an index is a lateral query of its own.
+//
+// Index keys of tags and addresses are keyed 128-bit hashes, as in package store.
 package postgres
 
 import (
@@ -18,6 +41,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host/store/metrics"
 	"talon/host/store/semantics"
@@ -418,3 +442,15 @@ func (s *Store) closeWriter() {
 	}
 	s.conn = nil
 }
+
+func newMetrics(s *Store) *metrics.Metrics {
+	return metrics.New(metrics.Log, "Time that an operation takes, the wait for a connection included.", s.total.Load, func() float64 {
+		if s.pool == nil {
+			return 0
+		}
+		return float64(s.pool.Stat().AcquiredConns())
+	})
+}
+
+// Collectors returns the metrics of the store.
+func (s *Store) Collectors() []prometheus.Collector { return s.metrics.Collectors }
