@@ -82,7 +82,7 @@ var allowed = map[string]string{
 	"host/relaysync/holdings":   "host",
 	"host/relaysync/match":      "host",
 	"host/relaysync/health":     "host/relaysync/loop host/throttle sdk/abi",
-	"host/relaysync/retry":      "host internal/heap",
+	"host/relaysync/retry":      "host internal/heap sdk/grasp",
 	"host/relayclient":          "host host/inflate host/negentropy host/wire",
 	"host/admin":                "host host/gitfetch host/plugin host/plugin/sidecar host/relaysync",
 	"host/cluster":              "",

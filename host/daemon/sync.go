@@ -228,7 +228,7 @@ func (c *Core) hosted(ctx context.Context, service grasp.Service) func(*grasp.An
 		if listed := a.ListsService(service); listed || !archives(c.Plugins.Describe()) {
 			return listed, nil
 		}
-		return c.Disk.Here(ctx, host.Address{Kind: host.KindAnnouncement, PubKey: a.PubKey, D: a.Identifier})
+		return c.Disk.Here(ctx, host.Address{Kind: grasp.KindAnnouncement, PubKey: a.PubKey, D: a.Identifier})
 	}
 }
 

@@ -231,7 +231,7 @@ func extendsDeadline(ctx context.Context, e *host.Event, facts host.RepoFacts) (
 	owners, err := maintainers.Owners(ctx, facts, e.D(), e.PubKey)
 	for _, owner := range owners {
 		if owner.Held {
-			list = append(list, host.Address{Kind: host.KindAnnouncement, PubKey: owner.PubKey, D: e.D()})
+			list = append(list, host.Address{Kind: grasp.KindAnnouncement, PubKey: owner.PubKey, D: e.D()})
 		}
 	}
 	return list, err

@@ -89,13 +89,13 @@ func releaseNewest(author host.PubKey) func(context.Context, host.RepoFacts, int
 
 // modelEvent makes an event of a client's random history.
 func modelEvent(random *rand.Rand, client, n int, seen []host.ID) *host.Event {
-	kinds := []host.Kind{1, 1, 1, 10002, 30000, host.KindDeletion, host.KindAnnouncement, grasp.KindPullRequest}
+	kinds := []host.Kind{1, 1, 1, 10002, 30000, host.KindDeletion, grasp.KindAnnouncement, grasp.KindPullRequest}
 	e := &host.Event{
 		Kind: kinds[random.IntN(len(kinds))], CreatedAt: int64(1000 + random.IntN(50)),
 		PubKey: host.PubKey{byte(random.IntN(3))}, Content: fmt.Sprint(client, "/", n), Tags: host.Tags{},
 	}
 	if e.Kind == host.KindDeletion && random.IntN(2) == 0 {
-		at := host.Address{Kind: []host.Kind{10002, 30000, host.KindAnnouncement}[random.IntN(3)], PubKey: e.PubKey}
+		at := host.Address{Kind: []host.Kind{10002, 30000, grasp.KindAnnouncement}[random.IntN(3)], PubKey: e.PubKey}
 		if at.Kind != 10002 {
 			at.D = fmt.Sprint(random.IntN(3))
 		}

@@ -38,6 +38,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/sdk/grasp"
 )
 
 // ErrClosed answers a Submit after the pipeline has begun to stop.
@@ -350,7 +351,7 @@ func (m *metrics) changed(held []host.HeldChange) {
 // data. A policy may hold any other.
 func heldKind(kind host.Kind) string {
 	switch kind {
-	case 30617, 30618, 1618, 1619: // announcement, state, pull request, its update
+	case grasp.KindAnnouncement, grasp.KindState, grasp.KindPullRequest, grasp.KindPRUpdate:
 		return strconv.Itoa(int(kind))
 	}
 	return "other"

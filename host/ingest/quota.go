@@ -107,7 +107,7 @@ func (q *quotas) add(e *host.Event, h heldEvent) {
 		a = &authorHeld{announced: make(map[string]int)}
 		q.authors[e.PubKey] = a
 	}
-	if e.Kind == host.KindAnnouncement {
+	if e.Kind == grasp.KindAnnouncement {
 		a.announced[e.D()]++
 	}
 	if h.dormant {
@@ -124,7 +124,7 @@ func (q *quotas) add(e *host.Event, h heldEvent) {
 func (q *quotas) remove(e *host.Event, h heldEvent) {
 	delete(q.events, e.ID)
 	a := q.authors[e.PubKey]
-	if e.Kind == host.KindAnnouncement {
+	if e.Kind == grasp.KindAnnouncement {
 		if d := e.D(); a.announced[d] > 1 {
 			a.announced[d]--
 		} else {
@@ -163,7 +163,7 @@ func (q *quotas) reached(it *host.Item, v *view) (l limit, waiting int64) {
 	versions := 0
 	if all := q.authors[e.PubKey]; all != nil {
 		a = *all
-		if e.Kind == host.KindAnnouncement {
+		if e.Kind == grasp.KindAnnouncement {
 			versions = all.announced[e.D()]
 		}
 	}
@@ -183,7 +183,7 @@ func (q *quotas) reached(it *host.Item, v *view) (l limit, waiting int64) {
 		} else {
 			a.waiting += int64(n)
 		}
-		if e.Kind == host.KindAnnouncement && c.event.Kind == e.Kind && c.event.D() == e.D() {
+		if e.Kind == grasp.KindAnnouncement && c.event.Kind == e.Kind && c.event.D() == e.D() {
 			versions += n
 		}
 		if c.event.ID == e.ID {
@@ -225,8 +225,8 @@ func (l limit) verdict(waiting int64) *host.Verdict {
 func (p *Pipeline) refuseEarly(ctx context.Context, it *host.Item, facts *recorder) (*host.Verdict, error) {
 	var known host.Filter
 	switch it.Event.Kind {
-	case host.KindAnnouncement, grasp.KindState:
-		at := host.Address{Kind: host.KindAnnouncement, PubKey: it.Event.PubKey, D: it.Event.D()}
+	case grasp.KindAnnouncement, grasp.KindState:
+		at := host.Address{Kind: grasp.KindAnnouncement, PubKey: it.Event.PubKey, D: it.Event.D()}
 		own := host.Address{Kind: it.Event.Kind, PubKey: at.PubKey, D: at.D}
 		known.Tags = []host.TagFilter{{Name: host.AddressOf, Values: []string{at.String(), own.String()}}}
 	case grasp.KindPullRequest, grasp.KindPRUpdate:

@@ -74,7 +74,7 @@ func TestQuotaOfAuthor(t *testing.T) {
 	db := openStore(t)
 	r := startQuota(t, db, Quota{ByAuthor: 2})
 	me := &host.Source{}
-	const announcement, state, pull = host.KindAnnouncement, grasp.KindState, grasp.KindPullRequest
+	const announcement, state, pull = grasp.KindAnnouncement, grasp.KindState, grasp.KindPullRequest
 	first := repoEvent(1, announcement, 100, "first", "hold")
 	held, refused, stored := "held", "rejected restricted: 2 events of yours wait", "stored"
 	r.answers(t, me,
@@ -118,7 +118,7 @@ func TestQuotaOfAuthor(t *testing.T) {
 // Clients of one network do not fill purgatory.
 func TestQuotaOfNetwork(t *testing.T) {
 	r := startQuota(t, openStore(t), Quota{ByNetwork: 2})
-	const announcement, pull = host.KindAnnouncement, grasp.KindPullRequest
+	const announcement, pull = grasp.KindAnnouncement, grasp.KindPullRequest
 	from := func(address string) *host.Source { return &host.Source{Addr: netip.MustParseAddr(address)} }
 	held, refused := "held", "rejected rate-limited: too many events from your network"
 	last := repoEvent(2, announcement, 100, "b", "hold")
@@ -146,7 +146,7 @@ func TestQuotaOfNetwork(t *testing.T) {
 // What is counted is what there is, whatever becomes of it.
 func TestQuotaCounts(t *testing.T) {
 	q := newQuotas(Quota{ByAuthor: 1})
-	e, other := repoEvent(1, host.KindAnnouncement, 1, "a", ""), repoEvent(1, host.KindAnnouncement, 1, "b", "")
+	e, other := repoEvent(1, grasp.KindAnnouncement, 1, "a", ""), repoEvent(1, grasp.KindAnnouncement, 1, "b", "")
 	network := netip.MustParsePrefix("192.0.2.1/32")
 	for _, step := range []struct {
 		fate host.HeldStatus

@@ -155,7 +155,7 @@ func (w *walkUp) listers(ctx context.Context, keys []grasp.PubKey) (owners []Own
 func addresses(identifier string, authors []grasp.PubKey) host.TagFilter {
 	t := host.TagFilter{Name: host.AddressOf}
 	for _, key := range authors {
-		t.Values = append(t.Values, host.Address{Kind: host.KindAnnouncement, PubKey: key, D: identifier}.String())
+		t.Values = append(t.Values, host.Address{Kind: grasp.KindAnnouncement, PubKey: key, D: identifier}.String())
 	}
 	return t
 }

@@ -44,7 +44,7 @@ func key(n int) grasp.PubKey { return grasp.PubKey{byte(n), byte(n >> 8), 1} }
 
 // announces is an announcement of "repo" that lists maintainers.
 func announces(author int, at int64, listed ...int) *host.Event {
-	e := &host.Event{PubKey: key(author), Kind: host.KindAnnouncement, CreatedAt: at, Tags: host.Tags{{"d", "repo"}}}
+	e := &host.Event{PubKey: key(author), Kind: grasp.KindAnnouncement, CreatedAt: at, Tags: host.Tags{{"d", "repo"}}}
 	list := host.Tag{"maintainers"}
 	for _, n := range listed {
 		list = append(list, host.PubKey(key(n)).String())

@@ -318,7 +318,7 @@ const maxAlone = 20
 // isOnlyOwner reports whether nobody but the owner announces the identifier.
 func (f *Reconciler) isOnlyOwner(ctx context.Context, repo grasp.Repo) (bool, error) {
 	filter := host.Filter{
-		Kinds: []host.Kind{host.KindAnnouncement}, Tags: []host.TagFilter{{Name: 'd', Values: []string{repo.Identifier}}},
+		Kinds: []host.Kind{grasp.KindAnnouncement}, Tags: []host.TagFilter{{Name: 'd', Values: []string{repo.Identifier}}},
 		Limit: maxAlone, Header: true,
 	}
 	n, others := 0, false

@@ -18,9 +18,6 @@ const (
 	reasonGone = semantics.ReasonGone
 )
 
-// kindAnnouncement is the kind of which one version is held (NIP-34).
-const kindAnnouncement = host.KindAnnouncement
-
 // Hold puts the event into purgatory, or returns why it does not: it is stored, or a
 // newer version is, its author deleted it, it has expired, or there is no room. One that
 // is held already is answered as it was, and there is no second row.
@@ -65,7 +62,7 @@ func (tx *Tx) hold(e *host.Event, h *host.HoldOptions, now int64) (out host.Outc
 		out.Code, out.Reason = code, reason
 		return out, err
 	}
-	if e.Kind == kindAnnouncement && h.Synced {
+	if e.Kind == host.KindAnnouncement && h.Synced {
 		row, err := tx.w.conn.first(`SELECT 1 FROM held_gone WHERE id = ? AND until > ?`, e.ID[:], now)
 		if err != nil {
 			return out, err
@@ -124,7 +121,7 @@ func (tx *Tx) holdAgain(e *host.Event, h *host.HoldOptions, now int64, out *host
 		return false, nil
 	}
 	out.Code, out.Reason = host.Held, reason
-	if e.Kind == kindAnnouncement && !h.Synced {
+	if e.Kind == host.KindAnnouncement && !h.Synced {
 		if err := tx.restartRow(number, now, &out.Held); err != nil {
 			return false, err
 		}
@@ -177,7 +174,7 @@ type heldRow struct {
 // and whether the held one is newer than e.
 func (tx *Tx) heldVersion(e *host.Event) (older *heldRow, newer bool, err error) {
 	a, ok := e.Address()
-	if !ok || e.Kind != kindAnnouncement {
+	if !ok || e.Kind != host.KindAnnouncement {
 		return nil, false, nil
 	}
 	row, err := tx.w.conn.first(`SELECT number, created_at, id, length(json) FROM held INDEXED BY held_address WHERE address = ?`, tx.s.keys.address(a))
@@ -215,7 +212,7 @@ func (tx *Tx) insertHeld(e *host.Event, reason string, now int64) error {
 			return err
 		}
 	}
-	if e.Kind == kindAnnouncement {
+	if e.Kind == host.KindAnnouncement {
 		if err := c.exec(`DELETE FROM held_gone WHERE id = ?`, e.ID[:]); err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ func (tx *Tx) age(number, now int64) (change *host.HeldChange, gone bool, err er
 		_, err = tx.removeHeld(number)
 		return nil, true, err
 	}
-	h := purgatory.Hold{Announcement: e.Kind == kindAnnouncement, Since: since}
+	h := purgatory.Hold{Announcement: e.Kind == host.KindAnnouncement, Since: since}
 	phase := h.Phase(now)
 	if expires, ok := e.Expiration(); ok && expires <= now {
 		phase = purgatory.Forgotten
@@ -105,11 +105,11 @@ func (tx *Tx) schedule(number, since, at int64, dormant bool) error {
 
 // restart starts the time of the held announcements at these addresses again.
 func (tx *Tx) restart(addresses []host.Address, now int64, changes *[]host.HeldChange) error {
-	if !tx.mayHold(kindAnnouncement) {
+	if !tx.mayHold(host.KindAnnouncement) {
 		return nil
 	}
 	for _, a := range addresses {
-		if a.Kind != kindAnnouncement {
+		if a.Kind != host.KindAnnouncement {
 			continue
 		}
 		found, err := tx.w.conn.numbers(`SELECT number FROM held INDEXED BY held_address WHERE address = ?`, tx.s.keys.address(a))

@@ -28,6 +28,7 @@ import (
 
 	"talon/host"
 	"talon/internal/heap"
+	"talon/sdk/grasp"
 )
 
 // Limits bounds a set. Every number must be positive.
@@ -322,14 +323,11 @@ func keyOf(kind byte, value string) key {
 // is not about any of them.
 const maxReferences = 64
 
-// Kinds of NIP-34 and of authors' own lists.
+// Kinds of authors' own lists, beside [grasp.KindGraspList].
 const (
-	kindProfile      host.Kind = 0
-	kindContacts     host.Kind = 3
-	kindRelayList    host.Kind = 10002
-	kindGraspList    host.Kind = 10317
-	kindAnnouncement host.Kind = 30617
-	kindState        host.Kind = 30618
+	kindProfile   host.Kind = 0
+	kindContacts  host.Kind = 3
+	kindRelayList host.Kind = 10002
 )
 
 // keysOf returns what an event may wait for: what it names, events that name it; a
@@ -344,9 +342,9 @@ func keysOf(e *host.Event) (keys []key) {
 		keys = append(keys, keyOf(named, a.String()))
 	}
 	switch e.Kind {
-	case kindAnnouncement, kindState:
+	case grasp.KindAnnouncement, grasp.KindState:
 		keys = append(keys, keyOf(about, e.D()))
-	case kindProfile, kindContacts, kindRelayList, kindGraspList:
+	case kindProfile, kindContacts, kindRelayList, grasp.KindGraspList:
 		keys = append(keys, keyOf(byAuthor, e.PubKey.String()))
 	}
 	slices.Sort(keys)
@@ -362,7 +360,7 @@ func answers(e *host.Event) (keys []key) {
 	for _, value := range references(e) {
 		keys = append(keys, keyOf(named, value))
 	}
-	if e.Kind == kindAnnouncement {
+	if e.Kind == grasp.KindAnnouncement {
 		keys = append(keys, keyOf(about, e.D()))
 		for _, tag := range e.Tags {
 			if len(tag) > 1 && tag[0] == "maintainers" {
