@@ -140,8 +140,9 @@ func (s *syncing) direct(dir string, between bool) error {
 type side interface {
 	name() string
 
-	// items returns the ids and times of all events that match.
-	items(ctx context.Context, f host.Filter, progress func(n int)) (map[host.ID]int64, error)
+	// items returns the ids and times of all events that match, but in some seconds, which
+	// cut counts, perhaps not all.
+	items(ctx context.Context, f host.Filter, progress func(n int)) (all map[host.ID]int64, cut int, _ error)
 
 	// compare returns what the side lacks of the set, and what it has beside it. An
 	// error that wraps relayclient.ErrNoNegentropy says that it can not.
@@ -160,9 +161,7 @@ func (s *syncing) run(ctx context.Context, one, two side) (err error) {
 	defer func() { err = errors.Join(err, one.close(), two.close()) }()
 	defer s.progress.end()
 	start := time.Now()
-	have, err := one.items(ctx, s.filter, func(n int) {
-		s.progress.show(func() string { return fmt.Sprintf("%s: %d events", one.name(), n) })
-	})
+	have, err := s.items(ctx, one, one.name())
 	if err != nil {
 		return fmt.Errorf("read %s: %w", one.name(), plainError(err))
 	}
@@ -190,11 +189,21 @@ func (s *syncing) run(ctx context.Context, one, two side) (err error) {
 	return err
 }
 
+// items reads a side whole, shows how far it is, and says what may be missing.
+func (s *syncing) items(ctx context.Context, from side, what string) (map[host.ID]int64, error) {
+	all, cut, err := from.items(ctx, s.filter, func(n int) {
+		s.progress.show(func() string { return fmt.Sprintf("%s: %d events", what, n) })
+	})
+	if err == nil && cut > 0 {
+		s.progress.end()
+		fmt.Fprintf(s.out, "%s may have more events than it gives: in %d seconds there are as many as come at a time\n", from.name(), cut)
+	}
+	return all, err
+}
+
 // compareAll compares with a side that must be read whole.
 func (s *syncing) compareAll(ctx context.Context, have map[host.ID]int64, two side) (lacks, beside []host.ID, err error) {
-	theirs, err := two.items(ctx, s.filter, func(n int) {
-		s.progress.show(func() string { return fmt.Sprintf("%s cannot compare: %d events", two.name(), n) })
-	})
+	theirs, err := s.items(ctx, two, two.name()+" cannot compare")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -282,10 +291,10 @@ func (l *localSide) close() error { return nil }
 // maxItems bounds what is held in memory of a side.
 const maxItems = 20_000_000
 
-func (l *localSide) items(ctx context.Context, f host.Filter, _ func(int)) (map[host.ID]int64, error) {
+func (l *localSide) items(ctx context.Context, f host.Filter, _ func(int)) (_ map[host.ID]int64, cut int, _ error) {
 	all := map[host.ID]int64{}
 	_, _, err := l.core.Store.Scan(ctx, f, maxItems, time.Now().Unix(), func(createdAt int64, id host.ID) { all[id] = createdAt })
-	return all, err
+	return all, 0, err
 }
 
 // compare is not asked of the database: it is the first side.
@@ -359,9 +368,11 @@ const pageEvents = 500
 
 // items reads all events. A relay may give fewer than it is asked for, so the end is an
 // answer with nothing new; and the last second of each answer is asked for once more,
-// with a larger limit if there is nothing else in it.
-func (r *relaySide) items(ctx context.Context, f host.Filter, progress func(int)) (map[host.ID]int64, error) {
+// with a larger limit if there is nothing else in it. Where that brings nothing either, the
+// second is cut: the relay may have more of it, and there is no way to ask.
+func (r *relaySide) items(ctx context.Context, f host.Filter, progress func(int)) (_ map[host.ID]int64, cut int, _ error) {
 	all := map[host.ID]int64{}
+	before, most := 0, 0 // events of the answer before; and of any to a usual request behind which there were more
 	for limit := pageEvents; ; {
 		page := f
 		page.Limit = limit
@@ -384,26 +395,34 @@ func (r *relaySide) items(ctx context.Context, f host.Filter, progress func(int)
 			})
 		})
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		progress(len(all))
+		if fresh > 0 && limit == pageEvents {
+			most = max(most, before)
+		}
+		before = got
+		full := got >= limit || limit == pageEvents && most > 0 && got >= most
 		until := oldest
 		switch {
 		case got == 0:
-			return all, nil
+			return all, cut, nil
 		case oldest < newest:
 			limit = pageEvents
 			if fresh == 0 {
 				until-- // all of it was seen, and the relay gave more than a second
 			}
-		case got >= limit && limit < maxItems && fresh > 0:
-			limit *= 4
+		case full && fresh > 0 && limit < maxItems:
+			limit *= 2 // not more: some relays give a quarter of what is too much
 		default:
+			if fresh == 0 && limit > pageEvents {
+				cut++
+			}
 			limit = pageEvents
 			until--
 		}
 		if until < 0 {
-			return all, nil
+			return all, cut, nil
 		}
 		f.Until = &until
 	}
