@@ -23,7 +23,7 @@ import (
 	"talon/host"
 	"talon/host/plugin/guest"
 	"talon/host/relaymodel"
-	"talon/internal/heap"
+	"talon/internal/simclock"
 )
 
 // Config describes one run.
@@ -50,12 +50,12 @@ type Progress struct {
 
 // engine is a run.
 type engine struct {
+	*simclock.Clock // milliseconds since the begin
+
 	cfg     Config
 	ctx     context.Context
 	w       *world.World
-	now     int64
 	end     int64
-	queue   schedule
 	remotes []*remote // by place
 	talons  []*talon
 	gits    []*gitServer          // foreign ones
@@ -67,7 +67,7 @@ type engine struct {
 // Run simulates a world. It returns an error if a module cannot be started. When ctx
 // ends, the result is that of the part until then.
 func Run(ctx context.Context, cfg Config) (*result.Run, error) {
-	e := &engine{cfg: cfg, ctx: ctx, w: cfg.World, end: cfg.World.End, queue: newSchedule()}
+	e := &engine{cfg: cfg, ctx: ctx, w: cfg.World, end: cfg.World.End, Clock: simclock.New(0)}
 	if cfg.Only != nil {
 		e.end = min(e.end, cfg.Only.Until.Duration().Milliseconds())
 	}
@@ -128,11 +128,11 @@ func (e *engine) plan() {
 		e.watch.published(ev)
 		for _, c := range ev.Copies {
 			if c.At > 0 {
-				e.queue.at(c.At, func() { e.deliver(ev, c.Place) })
+				e.At(c.At, func() { e.deliver(ev, c.Place) })
 			}
 		}
 		if ev.Data != nil && ev.Data.Direct {
-			e.queue.at(ev.Data.At, func() {
+			e.At(ev.Data.At, func() {
 				for _, t := range ev.Repo.Talons {
 					e.talons[t].pushed(ev)
 				}
@@ -172,35 +172,34 @@ func (e *engine) deliver(ev *world.Event, at world.Place) {
 }
 
 // unix is the time in unix milliseconds.
-func (e *engine) unix() int64 { return e.w.Start + e.now }
+func (e *engine) unix() int64 { return e.w.Start + e.Now() }
 
 // run lets time pass until the end.
 func (e *engine) run() {
 	const look = 4096 // happenings between two looks at ctx
 	const maxStill = 5_000_000
 	still := 0
-	for n := 0; e.queue.Len() > 0 && e.queue.Top().at <= e.end; n++ {
+	for n := 0; e.Next() <= e.end; n++ {
 		if n%look == 0 && e.ctx.Err() != nil {
 			e.stop(result.CutShort, "it was interrupted")
 		}
 		if e.stopped != nil {
 			return
 		}
-		h := e.queue.Pop()
-		if h.at > e.now {
-			e.now, still = h.at, 0
+		if e.Next() > e.Now() {
+			still = 0
 		} else if still++; still > maxStill {
 			e.watch.check.broken("busy", "", "more than %d things happen without time passing", maxStill)
 		}
-		h.do()
+		e.Step()
 	}
-	e.now = e.end
+	e.RunUntil(e.end)
 }
 
 // stop ends the run.
 func (e *engine) stop(how result.How, reason string) {
 	if e.stopped == nil {
-		e.stopped = &result.End{How: how, At: e.seconds(e.now), Reason: reason}
+		e.stopped = &result.End{How: how, At: e.seconds(e.Now()), Reason: reason}
 	}
 }
 
@@ -211,14 +210,14 @@ func (e *engine) seconds(ms int64) result.Seconds {
 // planFault queues what a fault does.
 func (e *engine) planFault(f *world.Fault) {
 	for _, part := range f.Parts() {
-		e.queue.at(part.From, func() { e.fault(f, true) })
+		e.At(part.From, func() { e.fault(f, true) })
 		if part.To > part.From && part.To < e.w.End {
-			e.queue.at(part.To, func() { e.fault(f, false) })
+			e.At(part.To, func() { e.fault(f, false) })
 		}
 	}
-	e.queue.at(f.At, func() { e.watch.faultBegins(f) })
+	e.At(f.At, func() { e.watch.faultBegins(f) })
 	if f.Until < e.w.End {
-		e.queue.at(f.Until, func() { e.watch.faultEnds(f) })
+		e.At(f.Until, func() { e.watch.faultEnds(f) })
 	}
 }
 
@@ -241,7 +240,7 @@ type remote struct {
 	e      *engine
 	relay  *relaymodel.Relay
 	lines  map[uint64]*line // by the relay's own number of the connection
-	turn   alarm
+	turn   simclock.Alarm
 	away   int     // outages that it has now
 	dumb   int     // faults in which nothing arrives
 	slow   float64 // factor of the latency
@@ -250,7 +249,7 @@ type remote struct {
 
 func newRemote(e *engine, r *world.Relay) *remote {
 	m := &remote{Relay: r, e: e, relay: relaymodel.New(r.Profile, r.Seed, e.unix()), lines: map[uint64]*line{}, slow: 1}
-	m.turn = alarm{e: e, ring: func() { m.effects(m.relay.Turn(e.unix())) }}
+	m.turn = e.NewAlarm(func() { m.effects(m.relay.Turn(e.unix())) })
 	m.alarm()
 	return m
 }
@@ -288,12 +287,12 @@ func (r *remote) add(e *host.Event) {
 // alarm has the relay do in time what is due.
 func (r *remote) alarm() {
 	if at, ok := r.relay.Next(); ok {
-		r.turn.set(at - r.e.w.Start)
+		r.turn.Set(at - r.e.w.Start)
 	}
 }
 
 // latency is how long something takes to it or from it now.
-func (r *remote) latency() int64 { return max(1, int64(float64(r.LatencyAt(r.e.now))*r.slow)) }
+func (r *remote) latency() int64 { return max(1, int64(float64(r.LatencyAt(r.e.Now()))*r.slow)) }
 
 // fault begins or ends one.
 func (r *remote) fault(f *world.Fault, begins bool) {
@@ -346,52 +345,7 @@ func (r *remote) inOrder() []*line {
 
 func (r *remote) String() string { return fmt.Sprintf("%s (%s)", r.Name, r.Class) }
 
-// schedule is what is to happen.
-type schedule struct {
-	heap.Heap[happening]
-	number uint64 // of what was queued so far
-}
-
-type happening struct {
-	at     int64 // milliseconds from the begin
-	number uint64
-	do     func()
-}
-
-func newSchedule() schedule {
-	return schedule{Heap: heap.New(func(a, b happening) bool { return a.at < b.at || a.at == b.at && a.number < b.number }, nil)}
-}
-
-// at has something happen at a time.
-func (q *schedule) at(at int64, do func()) {
-	q.number++
-	q.Push(happening{at, q.number, do})
-}
-
-// alarm is something that is to be done again and again, each time at the time that was
-// asked for last, or before.
-type alarm struct {
-	e    *engine
-	ring func()
-	due  int64 // 0: nothing is set
-}
-
-const never = 1<<63 - 1
-
-// set has it ring by a time.
-func (a *alarm) set(at int64) {
-	if at >= never/2 || a.due > a.e.now && a.due <= at {
-		return
-	}
-	at = max(at, a.e.now)
-	a.due = at
-	a.e.queue.at(at, func() {
-		if a.due == at {
-			a.due = 0
-			a.ring()
-		}
-	})
-}
+const never = simclock.Never
 
 // Module is a strategy or a throttle under test. Concurrent runs share it.
 type Module interface {

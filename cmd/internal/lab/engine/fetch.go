@@ -12,6 +12,7 @@ import (
 	"talon/host/gitfetch"
 	"talon/host/gitfetch/queue"
 	"talon/host/throttle"
+	"talon/internal/simclock"
 	"talon/sdk/abi"
 )
 
@@ -23,7 +24,7 @@ type fetcher struct {
 	waits   map[string][]*world.Event // that are held, by the identifier of their repository
 	flights map[queue.Ticket]*gitFlight
 	starts  map[*gitServer][]int64 // of requests in the last minute
-	turning alarm
+	turning simclock.Alarm
 }
 
 // gitFlight is a request that is under way.
@@ -40,7 +41,7 @@ func newFetcher(t *talon) *fetcher {
 	module := throttle.New(t.e.ctx, throttleModule{t}, "git servers", slog.New(slog.DiscardHandler), func(throttle.Function) {})
 	f.queue = queue.New(gitfetch.NewThrottle(module), queue.DefaultClamps)
 	f.queue.Restore(t.now(), t.domains)
-	f.turning = alarm{e: t.e, ring: f.work}
+	f.turning = t.e.NewAlarm(f.work)
 	for _, ev := range t.heldInOrder() {
 		f.add(ev)
 	}
@@ -67,7 +68,7 @@ func (f *fetcher) released(ev *world.Event, how queue.Outcome) {
 	d := ev.Repo.D
 	f.waits[d] = slices.DeleteFunc(f.waits[d], func(o *world.Event) bool { return o == ev })
 	f.queue.Released(d, how)
-	f.turning.set(f.t.e.now)
+	f.turning.Set(f.t.e.Now())
 }
 
 // stop ends everything. With crash set nothing is saved that was not before.
@@ -106,7 +107,7 @@ func (f *fetcher) work() {
 		}
 	}
 	if due, ok := f.queue.Due(); ok {
-		f.turning.set(f.t.sinceBegin(due))
+		f.turning.Set(f.t.sinceBegin(due))
 	}
 }
 
@@ -162,7 +163,7 @@ func (f *fetcher) fetch(w queue.Work) {
 		g.flights = append(g.flights, l)
 	}
 	reply := l.reply
-	e.queue.at(reply.at, func() {
+	e.At(reply.at, func() {
 		if l.reply.at == reply.at {
 			l.finish()
 		}
@@ -171,7 +172,7 @@ func (f *fetcher) fetch(w queue.Work) {
 
 // started counts a request.
 func (f *fetcher) started(g *gitServer) {
-	now, c := f.t.e.now, &f.t.e.watch.check
+	now, c := f.t.e.Now(), &f.t.e.watch.check
 	g.counts.Requests++
 	starts := slices.DeleteFunc(f.starts[g], func(at int64) bool { return at <= now-60_000 })
 	f.starts[g] = append(starts, now)
@@ -193,7 +194,7 @@ func (f *fetcher) started(g *gitServer) {
 func (l *gitFlight) endAt(at int64, outcome uint32) {
 	l.reply = gitReply{at: at, result: queue.Result{Outcome: outcome}}
 	if l.f != nil {
-		l.f.t.e.queue.at(at, func() {
+		l.f.t.e.At(at, func() {
 			if l.reply.at == at {
 				l.finish()
 			}
@@ -203,7 +204,7 @@ func (l *gitFlight) endAt(at int64, outcome uint32) {
 
 // end has it end now.
 func (l *gitFlight) end(outcome uint32) {
-	l.reply = gitReply{at: l.f.t.e.now, result: queue.Result{Outcome: outcome}}
+	l.reply = gitReply{at: l.f.t.e.Now(), result: queue.Result{Outcome: outcome}}
 	l.finish()
 }
 
@@ -311,14 +312,14 @@ func (c *gitCounts) begin(e *engine) {
 // held takes an event that begins to wait for its data, maybe once more.
 func (c *gitCounts) held(t *talon, ev *world.Event) {
 	if _, ok := c.since[t.Number][ev.Number]; !ok && len(ev.Data.Servers) > 0 {
-		c.since[t.Number][ev.Number] = max(c.e.now, ev.Data.At)
+		c.since[t.Number][ev.Number] = max(c.e.Now(), ev.Data.At)
 	}
 }
 
 // arrived takes the data of an event.
 func (c *gitCounts) arrived(t *talon, ev *world.Event) {
 	if at, ok := c.since[t.Number][ev.Number]; ok && at < never {
-		c.add(ev, max(0, c.e.now-at))
+		c.add(ev, max(0, c.e.Now()-at))
 		c.since[t.Number][ev.Number] = never
 	}
 }
@@ -351,8 +352,8 @@ func (c *gitCounts) result(run *result.Run) {
 	}
 	for _, since := range c.since {
 		for _, number := range sortedKeys(since) {
-			if ev := c.e.w.Events[number]; since[number] < c.e.now && (ev.Ended == 0 || ev.Ended > c.e.now) {
-				c.add(ev, c.e.now-since[number])
+			if ev := c.e.w.Events[number]; since[number] < c.e.Now() && (ev.Ended == 0 || ev.Ended > c.e.Now()) {
+				c.add(ev, c.e.Now()-since[number])
 			}
 		}
 	}
@@ -402,7 +403,7 @@ func (c *gitCounts) observe() {
 
 // dataFor reports whether git data could be had for so long at a server, since a time.
 func (e *engine) dataFor(ev *world.Event, since, limit int64) bool {
-	return ev.Data == nil || slices.ContainsFunc(ev.Data.Servers, func(g int) bool { return e.w.Git[g].UpFor(max(since, ev.Data.At), e.now) >= limit })
+	return ev.Data == nil || slices.ContainsFunc(ev.Data.Servers, func(g int) bool { return e.w.Git[g].UpFor(max(since, ev.Data.At), e.Now()) >= limit })
 }
 
 // dataAt returns when a Talon can have the data of an event for the first time.

@@ -63,7 +63,7 @@ func (g *gitServer) latency() int64 { return max(1, int64(g.Latency*g.slow)) }
 
 // ask has a Talon fetch what events wait for.
 func (g *gitServer) ask(from int, wants []*world.Event) gitReply {
-	now := g.e.now
+	now := g.e.Now()
 	answer := now + firstTrips*g.latency()
 	switch {
 	case g.dumb > 0:
@@ -128,7 +128,7 @@ func (g *gitServer) overRate(from int) bool {
 	if g.Rate == 0 {
 		return false
 	}
-	c, now := &g.clients[from], g.e.now
+	c, now := &g.clients[from], g.e.Now()
 	each := int64(60_000 / g.Rate)
 	switch {
 	case now < c.banned:
@@ -154,7 +154,7 @@ func (g *gitServer) fault(f *world.Fault, begins bool) {
 	case "half-open", "partition":
 		if g.dumb += change; begins {
 			for _, f := range g.takeFlights() {
-				f.endAt(g.e.now+stall, abi.OutcomeTimeout)
+				f.endAt(g.e.Now()+stall, abi.OutcomeTimeout)
 			}
 		}
 	case "reset":
@@ -179,7 +179,7 @@ func (g *gitServer) setAway(change, status int) {
 // reset ends what it works on.
 func (g *gitServer) reset() {
 	for _, f := range g.takeFlights() {
-		f.endAt(g.e.now+g.latency(), abi.OutcomeUnreachable)
+		f.endAt(g.e.Now()+g.latency(), abi.OutcomeUnreachable)
 	}
 	clear(g.free)
 	g.begins = nil

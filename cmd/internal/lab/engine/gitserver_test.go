@@ -6,12 +6,13 @@ import (
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/scenario"
 	"talon/cmd/internal/lab/world"
+	"talon/internal/simclock"
 	"talon/sdk/abi"
 )
 
 // gitWorld is an engine with one git server, which is asked by hand.
 func gitWorld(change func(*scenario.Git)) (*engine, *gitServer, []*world.Event) {
-	e := &engine{queue: newSchedule(), w: &world.World{Talons: make([]*world.Talon, 2)}}
+	e := &engine{Clock: simclock.New(0), w: &world.World{Talons: make([]*world.Talon, 2)}}
 	w := &world.GitServer{Name: "g", Latency: 10}
 	w.SetDefaults()
 	change(&w.Git)
@@ -43,10 +44,10 @@ func TestGitRate(t *testing.T) {
 		if r := g.ask(1, wants); !r.worked {
 			t.Errorf("%s: another address is refused", refuse)
 		}
-		if e.now = 99_000; g.ask(0, wants).worked {
+		if e.RunUntil(99_000); g.ask(0, wants).worked {
 			t.Errorf("%s: an address is served that is banned", refuse)
 		}
-		if e.now = 100_000; !g.ask(0, wants).worked {
+		if e.RunUntil(100_000); !g.ask(0, wants).worked {
 			t.Errorf("%s: an address is refused whose ban has ended", refuse)
 		}
 	}
@@ -66,8 +67,8 @@ func TestGitCapacity(t *testing.T) {
 	if third := g.ask(0, wants); third.worked || third.result.Outcome != abi.OutcomeServer || third.result.Status != 503 {
 		t.Errorf("a request for which there is no room ends %+v", third)
 	}
-	e.now = 70
-	if third := g.ask(0, wants); third.worked || third.result.Outcome != abi.OutcomeTimeout || third.at != e.now+60+stall {
+	e.RunUntil(70)
+	if third := g.ask(0, wants); third.worked || third.result.Outcome != abi.OutcomeTimeout || third.at != e.Now()+60+stall {
 		t.Errorf("a request that would wait for long ends %+v", third)
 	}
 }
@@ -79,7 +80,7 @@ func TestGitData(t *testing.T) {
 	if r := g.ask(0, wants); !r.worked || len(r.has) != 0 {
 		t.Errorf("before the push, a request ends %+v", r)
 	}
-	if e.now = 1; len(g.ask(0, wants).has) != 1 {
+	if e.RunUntil(1); len(g.ask(0, wants).has) != 1 {
 		t.Error("after the push, the data are not given")
 	}
 	wants[0].Data.Servers = nil
@@ -107,7 +108,7 @@ func TestGitOutage(t *testing.T) {
 	}
 	g.fault(&world.Fault{What: "outage"}, false)
 	g.fault(&world.Fault{What: "half-open"}, true)
-	if r := g.ask(0, wants); r.result.Outcome != abi.OutcomeTimeout || r.at != e.now+stall {
+	if r := g.ask(0, wants); r.result.Outcome != abi.OutcomeTimeout || r.at != e.Now()+stall {
 		t.Errorf("a request to a server that answers nothing ends %+v", r)
 	}
 	g.fault(&world.Fault{What: "half-open"}, false)
@@ -119,7 +120,7 @@ func TestGitOutage(t *testing.T) {
 // Time to data counts from when both are there, over an event that is held twice, and what
 // never came counts.
 func TestGitCounts(t *testing.T) {
-	e := &engine{queue: newSchedule(), w: &world.World{}, gits: make([]*gitServer, 0, 1)}
+	e := &engine{Clock: simclock.New(0), w: &world.World{}, gits: make([]*gitServer, 0, 1)}
 	e.gits = append(e.gits, &gitServer{})
 	repo := &world.Repo{}
 	for i := range 3 {
@@ -130,14 +131,14 @@ func TestGitCounts(t *testing.T) {
 	c := &e.watch.git
 	c.begin(e)
 	for i, ev := range e.w.Events {
-		e.now = int64(1000 * i)
+		e.RunUntil(int64(1000 * i))
 		c.held(tal, ev)
 	}
-	e.now = 9000
+	e.RunUntil(9000)
 	c.held(tal, e.w.Events[0])
 	c.arrived(tal, e.w.Events[0]) // after 4 s
 	c.arrived(tal, e.w.Events[0])
-	e.now = 15_000
+	e.RunUntil(15_000)
 	e.w.Events[1].Ended = 14_000 // replaced, and not missed
 	var run result.Run
 	c.result(&run)

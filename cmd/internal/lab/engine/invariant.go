@@ -36,7 +36,7 @@ func (c *invariants) begin(o *observer) {
 	c.o = o
 	s := o.e.w.Scenario
 	c.quietAt = o.e.w.End - s.Quiet.Milliseconds()/4
-	o.e.queue.at(checkEvery, c.check)
+	o.e.At(checkEvery, c.check)
 }
 
 // broken ends the run.
@@ -51,7 +51,7 @@ func (c *invariants) broken(name, where, format string, args ...any) {
 
 // stored checks what came to be here.
 func (c *invariants) stored(t *talon, e *host.Event, ev *world.Event) {
-	if t.e.now/1000 == c.second {
+	if t.e.Now()/1000 == c.second {
 		c.steps--
 	}
 	if ev == nil || !c.o.e.w.Wants(t.Number, ev) {
@@ -75,7 +75,7 @@ func (c *invariants) attempt(t *talon) {
 // turns in circles.
 func (c *invariants) step(t *talon) {
 	limit := t.e.w.Scenario.Invariants.Steps
-	if now := t.e.now / 1000; now != c.second {
+	if now := t.e.Now() / 1000; now != c.second {
 		if now == c.second+1 && c.steps >= t.limits.Loop().Answers*9/10 {
 			c.full++
 		} else {
@@ -103,7 +103,7 @@ func (c *invariants) measure(t *talon, m loop.MetricChange) {
 
 // asked counts a request in the quiet time.
 func (c *invariants) asked(l *line) {
-	if c.o.e.now >= c.quietAt {
+	if c.o.e.Now() >= c.quietAt {
 		l.r.counts.quiet++
 	}
 }
@@ -112,7 +112,7 @@ func (c *invariants) asked(l *line) {
 func (c *invariants) command(l *line, cmd session.Command) {
 	switch cmd := cmd.(type) {
 	case *session.Subscribe:
-		sub := &openSub{since: l.t.e.now}
+		sub := &openSub{since: l.t.e.Now()}
 		if len(l.t.e.w.Relays) <= maxOverlapRelays {
 			for i := range cmd.Filters {
 				for _, tag := range cmd.Filters[i].Tags {
@@ -147,8 +147,8 @@ func (c *invariants) check() {
 	c.within()
 	c.overlap()
 	c.o.git.observe()
-	if e.now+checkEvery <= e.end {
-		e.queue.at(e.now+checkEvery, c.check)
+	if e.Now()+checkEvery <= e.end {
+		e.After(checkEvery, c.check)
 	}
 }
 
@@ -161,7 +161,7 @@ func (c *invariants) within() {
 	}
 	for t, missing := range c.o.missing {
 		for _, number := range slices.Sorted(maps.Keys(missing)) {
-			if ev := e.w.Events[number]; e.now-missing[number] > limit && e.talons[t].up && c.parentIsHere(t, ev) && e.reachableFor(ev, limit, false) {
+			if ev := e.w.Events[number]; e.Now()-missing[number] > limit && e.talons[t].up && c.parentIsHere(t, ev) && e.reachableFor(ev, limit, false) {
 				c.broken("late", e.talons[t].Name, "event %s of kind %d is not here, and was to be had for %v at %s", ev.ID, ev.Kind, e.w.Scenario.Invariants.Within, e.holders(ev))
 				return
 			}
@@ -196,9 +196,9 @@ func (e *engine) reachableFor(ev *world.Event, limit int64, stretch bool) bool {
 		r := e.w.Relays[copy.Place]
 		from := max(0, copy.At)
 		if stretch {
-			from = max(from, r.UpSince(e.now))
+			from = max(from, r.UpSince(e.Now()))
 		}
-		if r.Honest && ev.Repo.Lists(r.Number, e.now) && r.UpFor(from, e.now) >= limit && e.remotes[copy.Place].relay.Store().Get(ev.ID) != nil {
+		if r.Honest && ev.Repo.Lists(r.Number, e.Now()) && r.UpFor(from, e.Now()) >= limit && e.remotes[copy.Place].relay.Store().Get(ev.ID) != nil {
 			return true
 		}
 	}
@@ -229,7 +229,7 @@ func (c *invariants) overlap() {
 			seen := map[string]string{}
 			for _, name := range sortedKeys(l.open) {
 				sub := l.open[name]
-				if e.now-sub.since < limit {
+				if e.Now()-sub.since < limit {
 					continue
 				}
 				for _, v := range sub.values {

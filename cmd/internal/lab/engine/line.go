@@ -16,6 +16,7 @@ import (
 	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/session"
+	"talon/internal/simclock"
 )
 
 // line is an attempt of a Talon to connect to a relay, and the connection that comes of it.
@@ -33,7 +34,7 @@ type line struct {
 	upSince int64
 	down    bool // the strategy gets no more inputs about it
 	broken  bool // nothing arrives any more, in either direction
-	turn    alarm
+	turn    simclock.Alarm
 
 	in, out        pipe
 	received, sent int64
@@ -44,7 +45,7 @@ type line struct {
 type pipe struct {
 	frames []frame
 	free   int64 // when what was sent last has arrived
-	alarm  alarm
+	alarm  simclock.Alarm
 }
 
 type frame struct {
@@ -63,15 +64,15 @@ const (
 )
 
 func newLine(t *talon, r *remote, d loop.Dial) *line {
-	l := &line{t: t, id: d.Conn, r: r, request: d, begun: t.e.now, open: map[string]*openSub{}}
-	l.turn = alarm{e: t.e, ring: func() {
+	l := &line{t: t, id: d.Conn, r: r, request: d, begun: t.e.Now(), open: map[string]*openSub{}}
+	l.turn = t.e.NewAlarm(func() {
 		if !l.down {
 			l.serve()
 			t.turn()
 		}
-	}}
-	l.in.alarm = alarm{e: t.e, ring: l.read}
-	l.out.alarm = alarm{e: t.e, ring: l.write}
+	})
+	l.in.alarm = t.e.NewAlarm(l.read)
+	l.out.alarm = t.e.NewAlarm(l.write)
 	return l
 }
 
@@ -80,14 +81,14 @@ func (l *line) dial() {
 	e, r := l.t.e, l.r
 	e.watch.attempt(l)
 	if r.dumb > 0 {
-		e.queue.at(e.now+dialTime, func() { l.fail(context.DeadlineExceeded) })
+		e.After(dialTime, func() { l.fail(context.DeadlineExceeded) })
 		return
 	}
 	trips := int64(firstTrips)
 	if l.request.Inform {
 		trips *= 2
 	}
-	e.queue.at(e.now+(trips-1)*r.latency(), l.deliver)
+	e.After((trips-1)*r.latency(), l.deliver)
 }
 
 // deliver is when the request for a websocket reaches the relay.
@@ -97,7 +98,7 @@ func (l *line) deliver() {
 		return
 	}
 	if r.dumb > 0 {
-		e.queue.at(max(e.now, l.begun+dialTime), func() { l.fail(os.ErrDeadlineExceeded) })
+		e.At(max(e.Now(), l.begun+dialTime), func() { l.fail(os.ErrDeadlineExceeded) })
 		return
 	}
 	// All Talons have addresses of their own.
@@ -106,16 +107,16 @@ func (l *line) deliver() {
 	switch status {
 	case 0:
 		r.effects(effects)
-		e.queue.at(e.now+r.latency(), func() { l.fail(syscall.ECONNREFUSED) })
+		e.After(r.latency(), func() { l.fail(syscall.ECONNREFUSED) })
 	case 101:
 		l.conn = conn
 		r.lines[conn] = l
-		l.in.free = e.now + r.latency()
-		e.queue.at(l.in.free, l.opened)
+		l.in.free = e.Now() + r.latency()
+		e.At(l.in.free, l.opened)
 		r.effects(effects)
 	default:
 		r.effects(effects)
-		e.queue.at(e.now+r.latency(), func() { l.fail(&relayclient.StatusError{Status: status}) })
+		e.After(r.latency(), func() { l.fail(&relayclient.StatusError{Status: status}) })
 	}
 }
 
@@ -134,8 +135,8 @@ func (l *line) opened() {
 		}
 	}
 	l.count(upgradeUp, upgradeDown)
-	o.Duration = e.now - l.begun
-	l.up, l.upSince = true, e.now
+	o.Duration = e.Now() - l.begun
+	l.up, l.upSince = true, e.Now()
 	l.held = holdings.Decode(t.holdings[l.r.URL], t.limits.Holdings)
 	if e.cfg.Level == result.Model {
 		l.model = newModel(l, &o.Capabilities)
@@ -157,9 +158,9 @@ func (l *line) fail(err error) {
 	}
 	wasUp := l.up
 	ended := relaysync.Classify(err, wasUp)
-	ended.Result.Duration = l.t.e.now - l.begun
+	ended.Result.Duration = l.t.e.Now() - l.begun
 	if wasUp {
-		ended.Result.Duration = l.t.e.now - l.upSince
+		ended.Result.Duration = l.t.e.Now() - l.upSince
 		if l.session != nil {
 			ended.Answered, ended.Unanswered = l.session.Sizes(l.t.now())
 		}
@@ -185,7 +186,7 @@ func (l *line) disconnect() {
 	}
 	delete(l.t.lines, l.id)
 	if l.conn != 0 && l.r.lines[l.conn] == l {
-		e.queue.at(e.now+l.r.latency(), func() {
+		e.After(l.r.latency(), func() {
 			delete(l.r.lines, l.conn)
 			l.r.effects(l.r.relay.Gone(l.conn, e.unix()))
 		})
@@ -219,12 +220,12 @@ func (l *line) send(p *pipe, text []byte) {
 	e := l.t.e
 	if b := int64(l.r.Bandwidth); b > 0 {
 		// The line is busy with it for a while; then it is on its way.
-		p.free = max(p.free, e.now+l.r.latency()) + int64(len(text))*1000/b
+		p.free = max(p.free, e.Now()+l.r.latency()) + int64(len(text))*1000/b
 	} else {
-		p.free = max(p.free, e.now+l.r.latency())
+		p.free = max(p.free, e.Now()+l.r.latency())
 	}
 	p.frames = append(p.frames, frame{p.free, text})
-	p.alarm.set(p.frames[0].at)
+	p.alarm.Set(p.frames[0].at)
 }
 
 // due takes what has arrived.
@@ -240,7 +241,7 @@ func (p *pipe) due(now int64) (text []byte, ok bool) {
 
 func (p *pipe) again() {
 	if len(p.frames) > 0 {
-		p.alarm.set(p.frames[0].at)
+		p.alarm.Set(p.frames[0].at)
 	}
 }
 
@@ -251,7 +252,7 @@ func (l *line) read() {
 	}
 	now := l.t.now()
 	for l.model != nil || !l.session.Full() {
-		text, ok := l.in.due(l.t.e.now)
+		text, ok := l.in.due(l.t.e.Now())
 		if !ok {
 			break
 		}
@@ -277,7 +278,7 @@ func (l *line) read() {
 // write gives the relay what has come.
 func (l *line) write() {
 	for !l.broken && l.r.lines[l.conn] == l {
-		text, ok := l.out.due(l.t.e.now)
+		text, ok := l.out.due(l.t.e.Now())
 		if !ok {
 			break
 		}
@@ -334,13 +335,13 @@ func (l *line) serve() {
 	if l.down {
 		return
 	}
-	busy := !l.broken && len(l.in.frames) > 0 && l.in.frames[0].at <= l.t.e.now
+	busy := !l.broken && len(l.in.frames) > 0 && l.in.frames[0].at <= l.t.e.Now()
 	next := l.session.Turn(l.t.now(), busy)
 	l.perform()
 	if l.down {
 		return
 	}
-	l.turn.set(l.t.sinceBegin(next))
+	l.turn.Set(l.t.sinceBegin(next))
 	if !l.session.Full() {
 		l.in.again()
 	}
@@ -377,7 +378,7 @@ func (l *line) effect(e session.Effect) {
 	case session.Submit:
 		t.submit(l, e.Events)
 	case session.Build:
-		t.e.queue.at(t.e.now+1, func() {
+		t.e.After(1, func() {
 			if !l.down {
 				set, outside := t.localSet(e)
 				l.session.Built(t.now(), e.Ticket, set, outside, nil)
@@ -399,7 +400,7 @@ func (l *line) effect(e session.Effect) {
 		t.e.watch.report(l, e.Report)
 		t.loop.Report(t.now(), l.r.URL, l.id, e.Report)
 	case session.Close:
-		t.e.queue.at(t.e.now, func() { l.fail(relaysync.EndError(e.Reason)) })
+		t.e.At(t.e.Now(), func() { l.fail(relaysync.EndError(e.Reason)) })
 	}
 }
 

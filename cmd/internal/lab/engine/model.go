@@ -82,7 +82,7 @@ const pings = 40
 
 // ping counts the pings of a line on which little is said, and their answers.
 func (m *model) ping() {
-	m.e().queue.at(m.e().now+pings*m.l.t.limits.Session().PingAfter, func() {
+	m.e().After(pings*m.l.t.limits.Session().PingAfter, func() {
 		if !m.l.down && !m.l.broken {
 			m.l.count(6*pings, 2*pings)
 			m.ping()
@@ -134,7 +134,7 @@ func (m *model) begin() {
 
 // wait is how long a request has to wait because of our pace and the relay's rate.
 func (m *model) wait() int64 {
-	now := m.e().now
+	now := m.e().Now()
 	every := int64(1000 / m.l.t.limits.Requests)
 	burst := int64(m.l.t.limits.Burst) * every
 	if rate := m.l.r.Profile.Rate.Requests.PerMinute; rate > 0 {
@@ -155,12 +155,12 @@ func (m *model) wait() int64 {
 func (m *model) after(trips, up, down int64, do func()) {
 	l := m.l
 	l.count(up, down)
-	now := m.e().now
+	now := m.e().Now()
 	m.free = max(m.free, now+m.wait()+2*trips*l.r.latency())
 	if b := int64(l.r.Bandwidth); b > 0 {
 		m.free += down * 1000 / b
 	}
-	m.e().queue.at(m.free, func() {
+	m.e().At(m.free, func() {
 		if !l.down && !l.broken {
 			do()
 			l.t.turn()
@@ -447,7 +447,7 @@ func (m *model) live(e *host.Event) {
 		return
 	}
 	l := m.l
-	m.e().queue.at(m.e().now+l.r.latency(), func() {
+	m.e().After(l.r.latency(), func() {
 		if l.down || l.broken {
 			return
 		}
@@ -504,7 +504,7 @@ func (m *model) complete(op *modelOp) {
 // silent ends a line that brings nothing any more, when pings would have shown it.
 func (m *model) silent() {
 	l := m.l
-	m.e().queue.at(m.e().now+l.t.limits.PingAfter+l.t.limits.PongTime, func() {
+	m.e().After(l.t.limits.PingAfter+l.t.limits.PongTime, func() {
 		l.fail(relaysync.EndError(session.EndSilent))
 	})
 }

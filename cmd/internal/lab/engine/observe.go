@@ -87,7 +87,7 @@ func (o *observer) begin(e *engine) {
 	}
 	o.git.begin(e)
 	o.check.begin(o)
-	e.queue.at(0, o.sample)
+	e.At(0, o.sample)
 }
 
 // published takes an event that is to be published.
@@ -101,9 +101,9 @@ func (o *observer) published(ev *world.Event) {
 		if !ok || ev.Ended > 0 && ev.Ended <= max(at, 1) {
 			continue
 		}
-		e.queue.at(max(0, at), func() { o.change(t, ev, available) })
+		e.At(max(0, at), func() { o.change(t, ev, available) })
 		if ev.Ended > 0 {
-			e.queue.at(ev.Ended, func() { o.change(t, ev, ended) })
+			e.At(ev.Ended, func() { o.change(t, ev, ended) })
 		}
 	}
 }
@@ -157,7 +157,7 @@ func (o *observer) change(talon int, ev *world.Event, f flag) {
 	o.here += h1 - h0
 	switch {
 	case w1 > h1 && w0 == h0:
-		o.missing[talon][ev.Number] = o.e.now
+		o.missing[talon][ev.Number] = o.e.Now()
 	case w1 == h1 && w0 > h0:
 		at := o.missing[talon][ev.Number]
 		delete(o.missing[talon], ev.Number)
@@ -176,7 +176,7 @@ func (o *observer) stored(t *talon, e *host.Event) {
 		return
 	}
 	if ev.At >= 0 {
-		o.run.Staleness.Add(time.Duration(o.e.now-ev.At) * time.Millisecond)
+		o.run.Staleness.Add(time.Duration(o.e.Now()-ev.At) * time.Millisecond)
 	}
 	o.change(t.Number, ev, isHere)
 	o.print(Progress{Stored: true})
@@ -197,7 +197,7 @@ func (o *observer) recovered(since int64) {
 		}
 		r.left--
 		if r.left == 0 {
-			took := o.e.seconds(o.e.now - r.until)
+			took := o.e.seconds(o.e.Now() - r.until)
 			o.run.Faults[r.row].Recovered = &took
 		}
 		return r.left == 0
@@ -254,8 +254,8 @@ func (o *observer) sample() {
 	s.BytesUp = append(s.BytesUp, o.up)
 	s.BytesDown = append(s.BytesDown, o.down)
 	o.print(Progress{})
-	if e.now+o.bucket <= e.end {
-		e.queue.at(e.now+o.bucket, o.sample)
+	if e.Now()+o.bucket <= e.end {
+		e.After(o.bucket, o.sample)
 	}
 }
 
@@ -271,7 +271,7 @@ func (o *observer) print(p Progress) {
 	if o.e.cfg.Watch == nil {
 		return
 	}
-	p.Now, p.End = time.Duration(o.e.now)*time.Millisecond, time.Duration(o.e.end)*time.Millisecond
+	p.Now, p.End = time.Duration(o.e.Now())*time.Millisecond, time.Duration(o.e.end)*time.Millisecond
 	p.Wanted, p.Here, p.Connections = o.wanted, o.here, o.connections
 	o.e.cfg.Watch(p)
 }
@@ -297,7 +297,7 @@ func (o *observer) connected(l *line) {
 
 func (o *observer) disconnected(l *line) {
 	o.connections--
-	l.r.counts.connected += o.e.now - l.upSince
+	l.r.counts.connected += o.e.Now() - l.upSince
 	o.trace.of(l, result.Line, "disconnected", "", 0)
 	if l.model != nil {
 		o.duplicates += l.model.known
@@ -320,7 +320,7 @@ func (o *observer) bytes(l *line, up, down int64) {
 	c.up += up
 	c.down += down
 	if o.e.cfg.Relays {
-		n := int(o.e.now / o.bucket)
+		n := int(o.e.Now() / o.bucket)
 		for len(c.load) <= n {
 			c.load = append(c.load, 0)
 		}
@@ -410,7 +410,7 @@ func (o *observer) failed(t *talon, err error) {
 }
 
 func (o *observer) finding(invariant, where, text string, prefix bool) {
-	f := result.Finding{Invariant: invariant, At: o.e.seconds(o.e.now), Relay: where, Text: text}
+	f := result.Finding{Invariant: invariant, At: o.e.seconds(o.e.Now()), Relay: where, Text: text}
 	if prefix {
 		f.Prefix = o.e.prefix()
 	}
@@ -419,14 +419,14 @@ func (o *observer) finding(invariant, where, text string, prefix bool) {
 
 // prefix is what has happened until now.
 func (e *engine) prefix() *result.Prefix {
-	p := &result.Prefix{Until: e.seconds(e.now + 1000)}
+	p := &result.Prefix{Until: e.seconds(e.Now() + 1000)}
 	for _, ev := range e.w.Events {
-		if ev.At <= e.now && e.keeps(ev.Number, false) {
+		if ev.At <= e.Now() && e.keeps(ev.Number, false) {
 			p.Events = append(p.Events, ev.Number)
 		}
 	}
 	for _, f := range e.w.Faults {
-		if f.At <= e.now && e.keeps(f.Number, true) {
+		if f.At <= e.Now() && e.keeps(f.Number, true) {
 			p.Faults = append(p.Faults, f.Number)
 		}
 	}
@@ -446,7 +446,7 @@ func (o *observer) result() *result.Run {
 			t.count()
 		}
 	}
-	o.run.End = result.End{How: result.Finished, At: e.seconds(e.now)}
+	o.run.End = result.End{How: result.Finished, At: e.seconds(e.Now())}
 	if e.stopped == nil {
 		o.check.end()
 	}
@@ -458,7 +458,7 @@ func (o *observer) result() *result.Run {
 		for number := range m {
 			if ev := e.w.Events[number]; ev.At >= 0 {
 				o.run.Staleness.Missing++
-				ages = append(ages, e.now-ev.At)
+				ages = append(ages, e.Now()-ev.At)
 			}
 		}
 	}

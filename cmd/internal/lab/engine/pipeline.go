@@ -96,7 +96,7 @@ func (t *talon) planCommit() {
 	n := min(len(p.waiting), maxCommit)
 	cost := (s.CommitMS + float64(s.EventMS*float64(n))) * t.disk
 	runs := t.runs
-	t.e.queue.at(max(t.e.now, p.free)+max(1, int64(cost)), func() {
+	t.e.At(max(t.e.Now(), p.free)+max(1, int64(cost)), func() {
 		if t.up && t.runs == runs {
 			t.commit(n)
 		}
@@ -107,7 +107,7 @@ func (t *talon) planCommit() {
 func (t *talon) commit(n int) {
 	p := &t.pipeline
 	p.planned = false
-	p.free = t.e.now
+	p.free = t.e.Now()
 	batch := p.waiting[:n:n]
 	p.waiting = p.waiting[n:]
 	lines := map[loop.ConnID]*line{}
@@ -230,11 +230,11 @@ func (t *talon) hold(ev *world.Event) (host.Verdict, []loop.Change) {
 			return host.Verdict{Code: host.Replaced, Reason: "replaced: have newer event"}, nil
 		}
 	}
-	until := t.e.now + long
+	until := t.e.Now() + long
 	t.held[id], t.heldUntil[id] = ev, until
 	change = append(change, host.HeldChange{Event: ev.Event, Status: host.StatusHeld, Synced: true})
 	changes := loop.Followed(t.known, t.now()/1000, nil, change)
-	t.e.queue.at(until, func() { t.release(ev, until) })
+	t.e.At(until, func() { t.release(ev, until) })
 	if ev.Data != nil {
 		t.e.watch.git.held(t, ev)
 		t.fetcher.hold(ev)
@@ -249,7 +249,7 @@ func (t *talon) release(ev *world.Event, until int64) {
 		return // its git data came, or it was replaced
 	case !t.up:
 		// The data are found when it runs again.
-		t.e.queue.at(t.e.now+60_000, func() { t.release(ev, until) })
+		t.e.After(60_000, func() { t.release(ev, until) })
 		return
 	case ev.Data != nil:
 		t.unhold(ev, queue.Forgotten)

@@ -17,6 +17,7 @@ import (
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/match"
 	"talon/host/throttle"
+	"talon/internal/simclock"
 	"talon/sdk/grasp"
 )
 
@@ -41,7 +42,7 @@ type talon struct {
 	strategy strategy
 	throttle Instance
 	lines    map[loop.ConnID]*line
-	turning  alarm
+	turning  simclock.Alarm
 	pipeline pipeline
 	fetcher  *fetcher // nil: there are no git servers
 	began    int64
@@ -69,7 +70,7 @@ func newTalon(e *engine, w *world.Talon) *talon {
 	t.limits.Connections = e.w.Scenario.Talon.Connections
 	t.limits.Subscriptions = e.w.Scenario.Talon.Subscriptions
 	t.limits.Relays = max(t.limits.Relays, len(e.remotes))
-	t.turning = alarm{e: e, ring: t.turn}
+	t.turning = e.NewAlarm(t.turn)
 	return t
 }
 
@@ -108,7 +109,7 @@ func (t *talon) start(first bool) error {
 	if err != nil {
 		return err
 	}
-	t.loop, t.up, t.began = l, true, t.e.now
+	t.loop, t.up, t.began = l, true, t.e.Now()
 	l.Start(t.now(), t.records)
 	if len(t.e.gits) > 0 {
 		t.fetcher = newFetcher(t)
@@ -210,7 +211,7 @@ func (t *talon) turn() {
 	t.perform()
 	next := t.loop.Turn(t.now())
 	t.perform()
-	t.turning.set(t.sinceBegin(next))
+	t.turning.Set(t.sinceBegin(next))
 }
 
 func (t *talon) perform() {
@@ -248,7 +249,7 @@ func (t *talon) dial(d loop.Dial) {
 	r := t.e.watch.remotes[d.Relay]
 	if r == nil || r == t.remote {
 		t.e.watch.strange(t, d.Relay, r == t.remote)
-		t.e.queue.at(t.e.now+50, func() {
+		t.e.After(50, func() {
 			t.loop.Down(t.now(), d.Relay, d.Conn, relaysync.Classify(errNoName, false))
 			t.turn()
 		})

@@ -37,7 +37,7 @@ func (t *tracer) line(relay, what, text string) {
 }
 
 func (t *tracer) add(s result.Step) {
-	s.At = t.e.seconds(t.e.now)
+	s.At = t.e.seconds(t.e.Now())
 	if n := len(t.steps); n > 0 {
 		last := &t.steps[n-1]
 		if last.Direction == s.Direction && last.What == s.What && (s.What == "EVENT" || last.Text == s.Text) {
