@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/relaymodel"
 	"talon/sdk/abi"
 )
 
@@ -28,14 +29,15 @@ func (n *network) again() (done abi.HistoricDone, bytes int) {
 	n.t.Helper()
 	r := n.remotes["wss://a.example"]
 	n.stop()
-	r.sent, r.received, r.asked = 0, 0, 0
+	r.before = r.relay.Stats()
 	before := len(n.plan.done)
 	n.start()
 	n.pass(120_000)
 	if len(n.plan.done) != before+1 || !n.plan.done[before].Complete {
 		n.t.Fatalf("it hears %q", n.plan.told[max(0, len(n.plan.told)-5):])
 	}
-	return n.plan.done[before], r.sent + r.received
+	_, bytes = r.asked()
+	return n.plan.done[before], bytes
 }
 
 // After a restart a comparison with nothing new costs next to nothing, however much is here that
@@ -50,21 +52,21 @@ func TestHoldings(t *testing.T) {
 	n.stop()
 	for i, e := range list[:there+here] {
 		if i%3 < 2 {
-			a.events = append(a.events, e)
+			a.add(e)
 		} else {
 			n.stored[e.ID] = e
 		}
 	}
 	n.start()
 	n.pass(120_000)
-	first := a.sent + a.received
+	_, first := a.asked()
 	whole := n.plan.done[0]
 	if whole.New != there || whole.Kept >= whole.New || whole.Kept < there*9/10 || !whole.Complete {
 		t.Fatalf("first: %+v", whole)
 	}
 	done, bytes := n.again()
-	if bytes > 500 || done.Need != 0 || done.Have != 0 || a.asked != 1 {
-		t.Errorf("nothing new: %d bytes, %d questions, %+v", bytes, a.asked, done)
+	if questions, _ := a.asked(); bytes > 500 || done.Need != 0 || done.Have != 0 || questions != 1 {
+		t.Errorf("nothing new: %d bytes, %d questions, %+v", bytes, questions, done)
 	}
 	held := len(n.beliefs[a.url])
 	if held > 12*there {
@@ -74,7 +76,7 @@ func TestHoldings(t *testing.T) {
 
 	// One event came there that is as old as the first, and one that is here already.
 	late, known := list[there+here], n.stored[list[2].ID]
-	a.events = append(a.events, late, known)
+	a.add(late, known)
 	if done, bytes = n.again(); done.New != 1 || n.stored[late.ID] == nil || bytes > 12_000 {
 		t.Errorf("two events: %d bytes, %+v", bytes, done)
 	}
@@ -84,7 +86,7 @@ func TestHoldings(t *testing.T) {
 	}
 
 	// What the relay has lost is no more expected of it.
-	a.events = a.events[10:]
+	a.lose(10)
 	if done, _ = n.again(); done.Have < 9 || done.Have > 10 {
 		t.Errorf("ten events are gone there: %+v", done)
 	}
@@ -128,8 +130,9 @@ func TestHoldingsUnasked(t *testing.T) {
 		t.Errorf("nothing new: %d bytes, %+v", bytes, done)
 	}
 	// Of what it lacked it has got ten, and one is new; of what it had, five are gone.
-	a.events = append(a.events[5:], list[there:there+10]...)
-	a.events = append(a.events, list[there+here])
+	a.lose(5)
+	a.add(list[there : there+10]...)
+	a.add(list[there+here])
 	if done, _ := n.again(); done.New != 1 || done.Have != here-10+5 {
 		t.Errorf("changed: %+v", done)
 	}
@@ -142,7 +145,8 @@ func TestHoldingsUnasked(t *testing.T) {
 // believed of it alone, and what it keeps back is fetched from others.
 func TestHoldingsOfALiar(t *testing.T) {
 	list := notes(300)
-	liar := &remote{url: "wss://a.example", latency: 20, caps: abi.Capabilities{Negentropy: abi.SupportYes}, claims: list[:200]}
+	liar := &remote{url: "wss://a.example", latency: 20, caps: abi.Capabilities{Negentropy: abi.SupportYes}, profile: relaymodel.Default(), events: list[:200]}
+	liar.profile.Lies.Omits = 1
 	honest := &remote{url: "wss://b.example", latency: 30, caps: abi.Capabilities{Negentropy: abi.SupportYes}, events: list[100:]}
 	n := newNetwork(t, compare(1), liar, honest)
 	n.pass(120_000)
@@ -159,7 +163,7 @@ func TestHoldingsOfALiar(t *testing.T) {
 			return compare(1)(v)
 		}
 		n.plan.fresh = true
-		n.loop.Swapped(n.now)
+		n.loop.Swapped(n.clock.Now())
 		n.turn()
 		n.pass(300_000)
 		if len(n.stored) != 200 {
@@ -167,8 +171,8 @@ func TestHoldingsOfALiar(t *testing.T) {
 		}
 	}
 	// It has them after all.
-	liar.events = list
-	liar.claims = nil
+	liar.profile.Lies.Omits = 0
+	liar.add(list[200:]...)
 	n.stop()
 	n.start()
 	n.pass(300_000)

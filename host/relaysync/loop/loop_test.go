@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/relaymodel"
 	"talon/sdk/abi"
 )
 
@@ -47,11 +48,8 @@ func TestRepeats(t *testing.T) {
 		n := newNetwork(t, everywhere(urls...), remotes...)
 		for range 300 {
 			r, at, down := remotes[luck.IntN(200)], luck.Int64N(1800_000), luck.Int64N(60_000)
-			n.after(at, func() {
-				r.refuse = true
-				n.cut(r)
-			})
-			n.after(at+down, func() { r.refuse = false })
+			n.clock.After(at, func() { r.setAway(true) })
+			n.clock.After(at+down, func() { r.setAway(false) })
 		}
 		n.pass(2 * 3600_000)
 		want := map[host.ID]bool{}
@@ -63,8 +61,8 @@ func TestRepeats(t *testing.T) {
 		if len(n.stored) != len(want) {
 			t.Errorf("%d of %d events are here", len(n.stored), len(want))
 		}
-		if n.health.barred > 0 {
-			t.Errorf("%d honest relays were barred", n.health.barred)
+		if n.barred > 0 {
+			t.Errorf("%d honest relays were barred", n.barred)
 		}
 		return n.log
 	}
@@ -108,12 +106,12 @@ func TestSwaps(t *testing.T) {
 	for range 5 {
 		n.pass(1300)
 		n.plan.fresh = true
-		n.loop.Swapped(n.now)
+		n.loop.Swapped(n.clock.Now())
 		n.turn()
 	}
 	n.pass(60_000)
-	if n.health.barred > 0 || n.plan.count("disconnected") > 0 {
-		t.Errorf("barred %d times; the strategy was told\n%s", n.health.barred, strings.Join(n.plan.told, "\n"))
+	if n.barred > 0 || n.plan.count("disconnected") > 0 {
+		t.Errorf("barred %d times; the strategy was told\n%s", n.barred, strings.Join(n.plan.told, "\n"))
 	}
 	if len(n.stored) != len(list) {
 		t.Errorf("%d events are here", len(n.stored))
@@ -123,7 +121,9 @@ func TestSwaps(t *testing.T) {
 // How many subscriptions a relay takes, which refuses by NOTICE only, is learnt, passed
 // to the strategy, kept across restarts, and forgotten when the relay is another version.
 func TestLearnsSubscriptions(t *testing.T) {
-	r := &remote{url: "wss://r.example", latency: 20, most: 5, version: "strfry 1"}
+	r := &remote{url: "wss://r.example", latency: 20, profile: relaymodel.Default(), version: "strfry 1"}
+	r.profile.Limits.Subscriptions = 5
+	r.profile.Refuse.Subscriptions = relaymodel.Answer{By: "notice", Text: "ERROR: too many concurrent REQs"}
 	n := newNetwork(t, func(v *abi.StepView) (list []abi.StepAction) {
 		switch v.Kind {
 		case abi.InputInit:
@@ -151,8 +151,8 @@ func TestLearnsSubscriptions(t *testing.T) {
 	if got := learnt(); !slices.Equal(got, []string{"connected subs=0 message=0", "connected subs=5 message=0"}) {
 		t.Fatalf("it was told %q", got)
 	}
-	if n.plan.count("eose") < 3 || n.health.failures[r.url] != 0 {
-		t.Errorf("told %q, failures %v", n.plan.told, n.health.failures)
+	if failures := n.health.Get(r.url, n.clock.Now()).Failures; n.plan.count("eose") < 3 || failures != 0 {
+		t.Errorf("told %q, failures %v", n.plan.told, failures)
 	}
 	st := n.loop.Status()
 	if len(st) != 1 || st[0].Capabilities.MaxSubscriptions != 5 || !st[0].Up || st[0].Subscriptions != 3 || st[0].Pending != 0 || st[0].CompleteSince == 0 {
@@ -168,7 +168,7 @@ func TestLearnsSubscriptions(t *testing.T) {
 	if got := again("strfry 1"); got != "connected subs=5 message=0" {
 		t.Errorf("after a restart: %s", got)
 	}
-	r.most = 0
+	r.profile.Limits.Subscriptions = 0
 	if got := again("strfry 2"); got != "connected subs=0 message=0" {
 		t.Errorf("after an upgrade: %s", got)
 	}
@@ -177,7 +177,9 @@ func TestLearnsSubscriptions(t *testing.T) {
 // A relay that hangs up upon a message that is too large is asked in smaller ones.
 func TestLearnsMessageSize(t *testing.T) {
 	list := notes(400)
-	r := &remote{url: "wss://r.example", latency: 20, message: 8000, events: list}
+	r := &remote{url: "wss://r.example", latency: 20, profile: relaymodel.Default(), events: list}
+	r.profile.Limits.MessageBytes = 8000
+	r.profile.Refuse.Size = relaymodel.Answer{By: "drop"}
 	n := newNetwork(t, everywhere(r.url), r)
 	n.pass(3600_000)
 	if len(n.stored) != len(list) {
@@ -195,10 +197,11 @@ func TestAcceptsAndDrops(t *testing.T) {
 	n := newNetwork(t, everywhere(r.url), r)
 	var drop func()
 	drop = func() {
-		n.cut(r)
-		n.after(3000, drop)
+		r.setAway(true)
+		r.setAway(false)
+		n.clock.After(3000, drop)
 	}
-	n.after(3000, drop)
+	n.clock.After(3000, drop)
 	n.pass(3600_000)
 	if got := n.plan.count("connected"); got > 20 {
 		t.Errorf("%d connections in an hour", got)
@@ -217,12 +220,10 @@ func TestTurn(t *testing.T) {
 			return nil
 		})
 		turns := 0
-		for n.now < at {
-			n.now = min(n.loop.Turn(n.now), at)
-			n.perform()
+		for n.clock.Next() <= at {
+			n.clock.Step()
 			turns++
 		}
-		n.turn()
 		if !fired {
 			t.Errorf("%s: the timer does not fire in time", name)
 		}

@@ -1,13 +1,13 @@
 package loop_test
 
 import (
-	"container/heap"
 	"fmt"
 	"runtime"
 	"testing"
 
 	"talon/host"
 	"talon/host/relaysync/loop"
+	"talon/internal/heap"
 	"talon/sdk/abi"
 )
 
@@ -18,7 +18,7 @@ type rounds struct {
 	room   int // connections
 	every  int64
 	relays map[string]*turn
-	due    turns
+	due    heap.Heap[*turn]
 	told   map[string]int // how often each relay was compared to the end
 }
 
@@ -28,19 +28,17 @@ type turn struct {
 	interval int64
 }
 
-type turns []*turn
+func newRounds(room int, every int64, remotes []*remote) *rounds {
+	before := func(a, b *turn) bool { return a.due < b.due || a.due == b.due && a.url < b.url }
+	s := &rounds{room: room, every: every, relays: map[string]*turn{}, due: heap.New(before, nil), told: map[string]int{}}
+	for _, r := range remotes {
+		s.relays[r.url] = &turn{url: r.url, interval: every}
+		s.due.Push(s.relays[r.url])
+	}
+	return s
+}
 
-func (t turns) Len() int { return len(t) }
-func (t turns) Less(i, j int) bool {
-	return t[i].due < t[j].due || t[i].due == t[j].due && t[i].url < t[j].url
-}
-func (t turns) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
-func (t *turns) Push(x any)   { *t = append(*t, x.(*turn)) }
-func (t *turns) Pop() any {
-	last := (*t)[len(*t)-1]
-	*t = (*t)[:len(*t)-1]
-	return last
-}
+func (s *rounds) begin(init func() []byte) { s.init, s.fresh = init, true }
 
 func (s *rounds) Call(request []byte, _ int64) (answer []byte, fresh bool, err error) {
 	if fresh = s.fresh; fresh {
@@ -58,7 +56,7 @@ func (s *rounds) Call(request []byte, _ int64) (answer []byte, fresh bool, err e
 	again := func(relay string, at int64) {
 		t := s.relays[relay]
 		t.due = at
-		heap.Push(&s.due, t)
+		s.due.Push(t)
 		s.room++
 	}
 	switch v.Kind {
@@ -83,12 +81,12 @@ func (s *rounds) Call(request []byte, _ int64) (answer []byte, fresh bool, err e
 		do(abi.StepAction{Do: abi.DoDisconnect, Relay: d.Relay})
 		again(d.Relay, max(d.RetryAt, v.Now+s.every))
 	}
-	for s.room > 0 && len(s.due) > 0 && s.due[0].due <= v.Now {
+	for s.room > 0 && s.due.Len() > 0 && s.due.Top().due <= v.Now {
 		s.room--
-		do(connectTo(heap.Pop(&s.due).(*turn).url))
+		do(connectTo(s.due.Pop().url))
 	}
-	if len(s.due) > 0 && s.room > 0 {
-		do(abi.StepAction{Do: abi.DoSetTimer, ID: "next", At: max(1, s.due[0].due)})
+	if s.due.Len() > 0 && s.room > 0 {
+		do(abi.StepAction{Do: abi.DoSetTimer, ID: "next", At: max(1, s.due.Top().due)})
 	}
 	return answer, fresh, nil
 }
@@ -106,19 +104,17 @@ func TestThousandsOfRelays(t *testing.T) {
 	list := notes(events)
 	remotes := make([]*remote, relays)
 	for i := range remotes {
-		remotes[i] = &remote{url: fmt.Sprintf("wss://relay-%04d.example", i), latency: 20 + int64(i%300), refuse: i%dead == 1, caps: abi.Capabilities{Negentropy: abi.SupportYes}}
+		remotes[i] = &remote{url: fmt.Sprintf("wss://relay-%04d.example", i), latency: 20 + int64(i%300), caps: abi.Capabilities{Negentropy: abi.SupportYes}}
 		for k := range 5 + i%40 {
 			remotes[i].events = append(remotes[i].events, list[(i*7+k)%events])
 		}
 	}
-	s := &rounds{room: limits.Connections, every: every, relays: map[string]*turn{}, told: map[string]int{}}
-	for _, r := range remotes {
-		heap.Push(&s.due, &turn{url: r.url, interval: every})
+	s := newRounds(limits.Connections, every, remotes)
+	n := &network{t: t, quiet: true}
+	n.begin(s, remotes)
+	for i, r := range remotes {
+		r.setAway(i%dead == 1)
 	}
-	for _, x := range s.due {
-		s.relays[x.url] = x
-	}
-	n := newNetworkOf(t, s, remotes...)
 	news, asked := 0, 0
 	var memory []uint64
 	for h := range 18 {
@@ -128,7 +124,7 @@ func TestThousandsOfRelays(t *testing.T) {
 				e.Content = "news"
 				e.ID = host.ID{1, byte(h), byte(i >> 8), byte(i)}
 				e.JSON = e.AppendJSON(nil)
-				r.events = append(r.events, &e)
+				r.add(&e)
 				news++
 			}
 		}
@@ -146,7 +142,7 @@ func TestThousandsOfRelays(t *testing.T) {
 		}
 		if h == 5 {
 			for _, r := range remotes {
-				r.sent, r.received, r.asked, r.firsts = 0, 0, 0, len(r.visits)
+				r.before, r.firsts = r.relay.Stats(), len(r.visits)
 			}
 		}
 		if h%6 == 5 {
@@ -160,14 +156,15 @@ func TestThousandsOfRelays(t *testing.T) {
 			}
 			asked = 0
 			for _, r := range remotes {
-				asked += r.asked
+				questions, _ := r.asked()
+				asked += questions
 			}
 			t.Logf("hour %d: %d events here, %.1f MB of memory, %.1f MB of beliefs, %d questions", h+1, len(n.stored), float64(m.HeapAlloc)/1e6, float64(size)/1e6, asked)
 		}
 	}
 	n.pass(every)
 	for i, r := range remotes {
-		if r.refuse {
+		if i%dead == 1 {
 			if s.told[r.url] != 0 || r.dials > 10 {
 				t.Errorf("%s: %d attempts, %d comparisons", r.url, r.dials, s.told[r.url])
 			}
@@ -181,14 +178,14 @@ func TestThousandsOfRelays(t *testing.T) {
 		if len(r.visits) > 5 {
 			latest = (at - r.visits[len(r.visits)-5]) / 4
 		}
-		if gap > every+hour/4 || n.now-at > every+hour/4 || s.told[r.url] != len(r.visits) {
+		if gap > every+hour/4 || n.clock.Now()-at > every+hour/4 || s.told[r.url] != len(r.visits) {
 			t.Errorf("%s: %d visits, %d comparisons, %d minutes between two", r.url, len(r.visits), s.told[r.url], gap/60_000)
 		}
 		if i%lively == 2 && (latest == 0 || latest > every/3) {
 			t.Errorf("%s brings news every hour and is visited every %d minutes", r.url, latest/60_000)
 		}
 		fresh := 0
-		for _, e := range r.events {
+		for _, e := range r.relay.Store().Query(&host.Filter{Limit: -1}) {
 			if n.stored[e.ID] == nil {
 				t.Errorf("%s: event %s is not here", r.url, e.ID)
 			}
@@ -198,11 +195,12 @@ func TestThousandsOfRelays(t *testing.T) {
 		}
 		// Each visit asks once, and once more for what is new.
 		visits := len(r.visits) - r.firsts
-		if r.asked > visits+fresh {
-			t.Errorf("%s: asked %d times in %d visits, with %d news", r.url, r.asked, visits, fresh)
+		questions, bytes := r.asked()
+		if questions > visits+fresh {
+			t.Errorf("%s: asked %d times in %d visits, with %d news", r.url, questions, visits, fresh)
 		}
-		if i%lively != 2 && r.sent+r.received > 1000*visits {
-			t.Errorf("%s: %d bytes in %d visits without news", r.url, r.sent+r.received, visits)
+		if i%lively != 2 && bytes > 1000*visits {
+			t.Errorf("%s: %d bytes in %d visits without news", r.url, bytes, visits)
 		}
 	}
 	// What grows is the events and the visits that the test notes.

@@ -1,14 +1,18 @@
 package loop_test
 
 import (
-	"container/heap"
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"talon/host"
+	"talon/host/relaymodel"
+	"talon/host/relaysync/health"
 	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/loop"
@@ -16,85 +20,108 @@ import (
 	"talon/host/relaysync/relaysynctest"
 	"talon/host/relaysync/retry"
 	"talon/host/relaysync/session"
+	"talon/host/throttle"
 	"talon/host/wire"
+	"talon/internal/simclock"
 	"talon/sdk/abi"
 	"talon/sdk/grasp"
 )
 
-// network is a loop, its sessions, and relays, in virtual time and one goroutine. Whatever
-// takes time is an event in a queue.
+// network is a loop, its sessions, and relays, in virtual time and one goroutine.
 type network struct {
-	t       testing.TB
-	now     int64
-	queue   queue
-	events  int // that were queued so far
-	loop    *loop.Loop
-	turnAt  int64
-	plan    *plan
-	many    *rounds // the strategy in place of plan; nil: plan
-	health  *health
-	known   *known.Set
-	stored  map[host.ID]*host.Event
-	lines   map[loop.ConnID]*line
-	remotes map[string]*remote
-	records map[string][]byte
-	beliefs map[string][]byte // what relays are believed to hold, as it is written
-	refuses func(*host.Event) bool
-	quiet   bool // nothing is logged
-	log     []string
+	t        testing.TB
+	clock    *simclock.Clock // unix milliseconds
+	turning  simclock.Alarm
+	loop     *loop.Loop
+	strategy strategy
+	plan     *plan // the same; nil: it is another
+	health   *health.Keeper
+	barred   int // connections that ended because of what a relay sent
+	known    *known.Set
+	stored   map[host.ID]*host.Event
+	lines    map[loop.ConnID]*line
+	remotes  map[string]*remote
+	records  map[string][]byte
+	beliefs  map[string][]byte // what relays are believed to hold, as it is written
+	refuses  func(*host.Event) bool
+	quiet    bool // nothing is logged
+	log      []string
 }
 
-// event is something that happens at a time.
-type event struct {
-	at     int64
-	number int
-	f      func()
-}
-
-type queue []event
-
-func (q queue) Len() int { return len(q) }
-func (q queue) Less(i, j int) bool {
-	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].number < q[j].number
-}
-func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)   { *q = append(*q, x.(event)) }
-func (q *queue) Pop() any {
-	old := *q
-	x := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return x
-}
-
-// line is a connection of the simulated network.
+// line is an attempt to connect, and the connection that comes of it.
 type line struct {
-	id      loop.ConnID
+	n       *network
+	dial    loop.Dial
 	remote  *remote
-	session *session.Session
-	negs    relaysynctest.Comparisons
-	open    map[string][]host.Filter
+	conn    uint64           // number of the connection at the relay; 0: there is none
+	session *session.Session // nil until it is up
 	held    *holdings.Set
-	turnAt  int64
+	turning simclock.Alarm
 	bytes   int64
 	down    bool
 }
 
-// remote is a relay that a test plays.
+// remote is a relay of the network. Nothing is due there at a time.
 type remote struct {
 	url     string
 	latency int64
-	events  []*host.Event
-	claims  []*host.Event // that it names in comparisons, and does not have
-	caps    abi.Capabilities
+	profile *relaymodel.Profile // nil: that of a relay without limits
+	events  []*host.Event       // that it has at the begin
+	caps    abi.Capabilities    // that it tells of itself
 	version string
-	refuse  bool // it takes no connections
-	most    int  // subscriptions; 0: any
-	message int  // bytes of a message upon which it hangs up; 0: any
 
-	asked, sent, received int // messages that ask for something, bytes that it got, bytes that it gave
-	dials                 int
-	visits                []int64 // when it took a connection
-	firsts                int     // of them, those that a test does not count
+	clock  *simclock.Clock
+	relay  *relaymodel.Relay
+	lines  map[uint64]*line
+	before relaymodel.Stats // when the test last looked
+	dials  int
+	visits []int64 // when it took a connection
+	firsts int     // of them, those that a test does not count
+}
+
+// begin has the relay begin.
+func (r *remote) begin(c *simclock.Clock) {
+	if r.profile == nil {
+		r.profile = relaymodel.Default()
+	}
+	r.clock, r.relay, r.lines = c, relaymodel.New(r.profile, 0, c.Now()), map[uint64]*line{}
+	r.add(r.events...)
+}
+
+// apply carries out what the relay does.
+func (r *remote) apply(effects []relaymodel.Effect) {
+	for _, e := range effects {
+		if l := r.lines[e.Conn]; l != nil {
+			r.clock.After(r.latency, func() { l.receive(e.Frame) })
+		}
+	}
+}
+
+// add has the relay take events.
+func (r *remote) add(list ...*host.Event) {
+	for _, e := range list {
+		r.apply(r.relay.Add(e, r.clock.Now()))
+	}
+}
+
+// setAway ends all connections, and has the relay take none; or take them again.
+func (r *remote) setAway(away bool) {
+	r.apply(r.relay.SetAway(map[bool]int{true: 0, false: -1}[away], r.clock.Now()))
+}
+
+// asked returns how many messages have asked for something since the test last looked, and
+// how many bytes went back and forth.
+func (r *remote) asked() (questions, bytes int) {
+	st := r.relay.Stats()
+	questions = int(st.Requests + st.Comparisons - r.before.Requests - r.before.Comparisons)
+	return questions, int(st.Received + st.SentBytes - r.before.Received - r.before.SentBytes)
+}
+
+// lose has the relay lose its newest events.
+func (r *remote) lose(count int) {
+	for _, e := range r.relay.Store().Query(&host.Filter{Limit: count}) {
+		r.relay.Store().Delete(e.ID)
+	}
 }
 
 const epoch = relaysynctest.Epoch
@@ -107,29 +134,34 @@ var sessionLimits = session.Limits{
 
 var limits = loop.Limits{
 	Limits:      session.Limits{Subscriptions: 70, Fetches: 4, Waiting: 2000},
-	Connections: 100, Dials: 16, Relays: 2000, Filters: 10, Values: 500, AllValues: 200_000,
+	Connections: 100, Dials: 16, Relays: 10_000, Filters: 10, Values: 500, AllValues: 200_000,
 	Timers: 2000, Actions: 5000, AnswerBytes: 8 << 20, Answers: 500, FailTime: 1000, SaveEvery: 20_000, Retry: retry.DefaultLimits,
 }
 
 var hash = match.NewHash(1, 2)
 
 func newNetwork(t testing.TB, react func(v *abi.StepView) []abi.StepAction, remotes ...*remote) *network {
-	n := &network{t: t, plan: &plan{react: react}}
-	n.begin(remotes)
+	p := &plan{react: react}
+	n := &network{t: t, plan: p}
+	n.begin(p, remotes)
 	return n
 }
 
-// newNetworkOf returns a network with a strategy for many relays. It logs nothing.
-func newNetworkOf(t testing.TB, s *rounds, remotes ...*remote) *network {
-	n := &network{t: t, plan: &plan{}, many: s, quiet: true}
-	n.begin(remotes)
-	return n
+// strategy is one of which each start of the loop makes another.
+type strategy interface {
+	loop.Strategy
+	begin(init func() []byte)
 }
 
-func (n *network) begin(remotes []*remote) {
-	n.now, n.health, n.known = epoch*1000, &health{}, known.New(hash, 1000, 3600)
+func (n *network) begin(s strategy, remotes []*remote) {
+	n.strategy, n.clock, n.known = s, simclock.New(epoch*1000), known.New(hash, 1000, 3600)
 	n.stored, n.remotes, n.beliefs = map[host.ID]*host.Event{}, map[string]*remote{}, map[string][]byte{}
+	var err error
+	if n.health, err = health.Open(n.t.Context(), noThrottle{}, new(relaysynctest.Memory), slog.New(slog.DiscardHandler)); err != nil {
+		n.t.Fatal(err)
+	}
 	for _, r := range remotes {
+		r.begin(n.clock)
 		n.remotes[r.url] = r
 	}
 	n.start()
@@ -137,74 +169,51 @@ func (n *network) begin(remotes []*remote) {
 
 // start begins, or begins again after a stop.
 func (n *network) start() {
-	n.queue, n.lines = nil, map[loop.ConnID]*line{}
-	limits := limits
-	var strategy loop.Strategy = n.plan
-	if n.many != nil {
-		strategy = n.many
-		limits.Relays = 10_000
-	}
+	n.lines = map[loop.ConnID]*line{}
 	l, err := loop.New(loop.Config{Own: []string{"own.example.com"}, Limits: limits}, loop.Deps{
-		Strategy: strategy, Facts: n, Health: n.health, Hosted: func(a *grasp.Announcement) (bool, error) {
+		Strategy: n.strategy, Facts: n, Health: n.health, Hosted: func(a *grasp.Announcement) (bool, error) {
 			return a.ListsService(grasp.Service{Host: "own.example.com"}), nil
 		},
 	})
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	n.loop, n.plan.init, n.plan.fresh = l, l.Init, true
-	if n.many != nil {
-		n.many.init, n.many.fresh = l.Init, true
-	}
-	l.Start(n.now, n.records)
+	n.loop = l
+	n.strategy.begin(l.Init)
+	n.turning = n.clock.NewAlarm(func() {
+		if n.loop == l {
+			n.turn()
+		}
+	})
+	l.Start(n.clock.Now(), n.records)
 	n.turn()
 }
 
 func (n *network) stop() {
 	for _, l := range n.lines {
-		n.keep(l)
+		l.close()
 	}
-	for url, record := range n.loop.Stop(n.now) {
+	for url, record := range n.loop.Stop(n.clock.Now()) {
 		if n.records == nil {
 			n.records = map[string][]byte{}
 		}
 		n.records[url] = record
 	}
+	n.loop = nil
 }
 
 func (n *network) Query(f host.Filter) ([][]byte, error)  { return nil, nil }
 func (n *network) HeldBy(f host.Filter) ([][]byte, error) { return nil, nil }
 
-// after has something happen later.
-func (n *network) after(ms int64, f func()) {
-	n.events++
-	heap.Push(&n.queue, event{n.now + ms, n.events, f})
-}
-
 // pass lets time go by.
-func (n *network) pass(ms int64) {
-	end := n.now + ms
-	for len(n.queue) > 0 && n.queue[0].at <= end {
-		e := heap.Pop(&n.queue).(event)
-		n.now = e.at
-		e.f()
-	}
-	n.now = end
-}
+func (n *network) pass(ms int64) { n.clock.RunUntil(n.clock.Now() + ms) }
 
 // turn gives the loop its turn, and does what it wants done.
 func (n *network) turn() {
 	n.perform()
-	next := n.loop.Turn(n.now)
+	next := n.loop.Turn(n.clock.Now())
 	n.perform()
-	if n.turnAt <= n.now || next < n.turnAt {
-		n.turnAt = next
-		n.after(next-n.now, func() {
-			if n.turnAt == n.now {
-				n.turn()
-			}
-		})
-	}
+	n.turning.Set(next)
 }
 
 func (n *network) perform() {
@@ -215,88 +224,98 @@ func (n *network) perform() {
 	}
 }
 
-// keep writes what the relay of a connection is believed to hold.
-func (n *network) keep(l *line) {
-	if l.held.TakeChanged() {
-		n.beliefs[l.remote.url] = l.held.Encode()
-	}
-}
-
 func (n *network) effect(e loop.Effect) {
 	if n.quiet {
 	} else if tell, ok := e.(loop.Execute); ok {
 		text, _ := json.Marshal(tell)
-		n.log = append(n.log, fmt.Sprintf("%d %s", n.now, text))
+		n.log = append(n.log, fmt.Sprintf("%d %s", n.clock.Now(), text))
 	} else {
-		n.log = append(n.log, fmt.Sprintf("%d %+v", n.now, e))
+		n.log = append(n.log, fmt.Sprintf("%d %+v", n.clock.Now(), e))
 	}
 	switch e := e.(type) {
 	case loop.Dial:
-		n.dial(e)
+		l := &line{n: n, dial: e, remote: n.remotes[e.Relay]}
+		l.remote.dials++
+		n.lines[e.Conn] = l
+		n.clock.After(2*l.remote.latency, l.open)
 	case loop.CloseConn:
 		if l := n.lines[e.Conn]; l != nil {
-			l.down = true
-			n.keep(l)
-			delete(n.lines, e.Conn)
+			l.close()
 		}
 	case loop.Execute:
 		if l := n.lines[e.Conn]; l != nil {
-			l.session.Execute(n.now, e.Command)
-			n.serve(l)
+			l.session.Execute(n.clock.Now(), e.Command)
+			l.serve()
 		}
 	case loop.Save:
-		n.loop.Saved(n.now, nil)
+		n.loop.Saved(n.clock.Now(), nil)
 	}
 }
 
-func (n *network) dial(d loop.Dial) {
-	r := n.remotes[d.Relay]
-	r.dials++
-	n.after(3*r.latency, func() {
-		if r.refuse {
-			n.loop.Down(n.now, r.url, d.Conn, loop.Ended{Class: abi.ClassUnreachable, Result: loop.ConnResult{Outcome: loop.OutcomeUnreachable}})
-			n.turn()
-			return
-		}
-		o := loop.Opened{Capabilities: d.Capabilities}
-		if d.Inform {
-			neg := o.Capabilities.Negentropy
-			o.Capabilities, o.Informed, o.Version = r.caps, true, r.version
-			if o.Capabilities.Negentropy == abi.SupportUnknown {
-				o.Capabilities.Negentropy = neg
-			}
-			o.Capabilities = d.Merge(o.Capabilities, o.Version)
-		}
-		l := &line{id: d.Conn, remote: r, negs: relaysynctest.Comparisons{}, open: map[string][]host.Filter{}, held: holdings.Decode(n.beliefs[r.url], 500_000)}
-		r.visits = append(r.visits, n.now)
-		l.session = session.New(session.Config{
-			Relay: r.url, Capabilities: o.Capabilities, Limits: sessionLimits, Known: n.known, Holdings: l.held, Hash: hash, Verify: func(*host.Event) error { return nil },
-		}, n.now)
-		n.lines[d.Conn] = l
-		n.loop.Up(n.now, r.url, d.Conn, o)
-		n.serve(l)
-		n.turn()
-	})
-}
-
-// serve gives a session its turn, and does what it wants done.
-func (n *network) serve(l *line) {
-	n.performSession(l)
-	next := l.session.Turn(n.now, false)
-	n.performSession(l)
-	if l.down || l.turnAt > n.now && next >= l.turnAt {
+// open has the request for a connection reach the relay.
+func (l *line) open() {
+	if l.down {
 		return
 	}
-	l.turnAt = next
-	n.after(next-n.now, func() {
-		if l.turnAt == n.now && !l.down {
-			n.serve(l)
-			n.turn()
-		}
-	})
+	r := l.remote
+	conn, _, effects := r.relay.Open(netip.Addr{}, l.n.clock.Now())
+	if conn == 0 {
+		l.n.clock.After(r.latency, func() {
+			l.end(loop.Ended{Class: abi.ClassUnreachable, Result: loop.ConnResult{Outcome: loop.OutcomeUnreachable}})
+		})
+		return
+	}
+	l.conn, r.lines[conn] = conn, l
+	l.n.clock.After(r.latency, l.opened)
+	r.apply(effects)
 }
 
-func (n *network) performSession(l *line) {
+// opened is when we have the connection.
+func (l *line) opened() {
+	n, r, d := l.n, l.remote, l.dial
+	if l.down {
+		return
+	}
+	o := loop.Opened{Capabilities: d.Capabilities}
+	if d.Inform {
+		neg := o.Capabilities.Negentropy
+		o.Capabilities, o.Informed, o.Version = r.caps, true, r.version
+		if o.Capabilities.Negentropy == abi.SupportUnknown {
+			o.Capabilities.Negentropy = neg
+		}
+		o.Capabilities = d.Merge(o.Capabilities, o.Version)
+	}
+	now := n.clock.Now()
+	r.visits = append(r.visits, now)
+	l.held = holdings.Decode(n.beliefs[r.url], 500_000)
+	l.session = session.New(session.Config{
+		Relay: r.url, Capabilities: o.Capabilities, Limits: sessionLimits, Known: n.known, Holdings: l.held, Hash: hash, Verify: func(*host.Event) error { return nil },
+	}, now)
+	l.turning = n.clock.NewAlarm(l.next)
+	n.loop.Up(now, r.url, d.Conn, o)
+	l.next()
+}
+
+// next gives the session its turn, and then the loop.
+func (l *line) next() {
+	if !l.down {
+		l.serve()
+		l.n.turn()
+	}
+}
+
+// serve gives the session its turn, and does what it wants done.
+func (l *line) serve() {
+	l.perform()
+	if l.down {
+		return
+	}
+	next := l.session.Turn(l.n.clock.Now(), false)
+	l.perform()
+	l.turning.Set(next)
+}
+
+func (l *line) perform() {
 	for !l.down {
 		effects := l.session.Effects()
 		if len(effects) == 0 {
@@ -304,39 +323,28 @@ func (n *network) performSession(l *line) {
 		}
 		for _, e := range effects {
 			if !l.down {
-				n.sessionEffect(l, e)
+				l.effect(e)
 			}
 		}
 	}
 }
 
-func (n *network) sessionEffect(l *line, e session.Effect) {
+func (l *line) effect(e session.Effect) {
+	n, now := l.n, l.n.clock.Now()
 	switch e := e.(type) {
 	case session.Send:
 		if !n.quiet {
-			n.log = append(n.log, fmt.Sprintf("%d %s < %.80s", n.now, l.remote.url, e.Text))
+			n.log = append(n.log, fmt.Sprintf("%d %s < %.80s", now, l.remote.url, e.Text))
 		}
-		l.remote.sent += len(e.Text)
-		n.after(l.remote.latency, func() { n.receive(l, e.Text) })
+		if _, err := wire.ParseMessage(e.Text, &wire.Limits{SubID: 64, Filters: 100, Values: 10_000}); err != nil {
+			n.t.Fatalf("it sends %.200s: %v", e.Text, err)
+		}
+		n.clock.After(l.remote.latency, func() { l.remote.apply(l.remote.relay.Receive(l.conn, e.Text, n.clock.Now())) })
 	case session.Ping:
-		n.say(l, "")
+		n.clock.After(2*l.remote.latency, func() { l.receive([]byte{}) })
 	case session.Submit:
 		for _, a := range e.Events {
-			n.after(1, func() {
-				v := host.Verdict{Code: host.Stored}
-				switch {
-				case n.stored[a.Event.ID] != nil:
-					v.Code = host.Duplicate
-				case n.refuses != nil && n.refuses(a.Event):
-					v.Code = host.Rejected
-				default:
-					n.stored[a.Event.ID] = a.Event
-				}
-				n.known.Decided(a.Event.ID, v, nil)
-				l.session.Answered(n.now, session.Answer{Ticket: a.Ticket, Verdict: v, Position: n.loop.Position()})
-				n.serve(l)
-				n.turn()
-			})
+			n.clock.After(1, func() { l.decide(a) })
 		}
 	case session.Build:
 		local := session.LocalSet{Within: e.Within}
@@ -345,110 +353,85 @@ func (n *network) sessionEffect(l *line, e session.Effect) {
 				local.Add(x.CreatedAt, x.ID)
 			}
 		}
-		n.known.EachRefused(e.Matcher, n.now/1000, local.AddRefused)
+		n.known.EachRefused(e.Matcher, now/1000, local.AddRefused)
 		set, outside := local.Built()
-		l.session.Built(n.now, e.Ticket, set, outside, nil)
+		l.session.Built(now, e.Ticket, set, outside, nil)
 	case session.Lookup:
-		l.session.Missing(n.now, e.Ticket, slices.DeleteFunc(slices.Clone(e.IDs), func(id host.ID) bool { return n.stored[id] != nil }), true)
+		l.session.Missing(now, e.Ticket, slices.DeleteFunc(slices.Clone(e.IDs), func(id host.ID) bool { return n.stored[id] != nil }), true)
 	case session.Notify:
-		n.loop.Report(n.now, l.remote.url, l.id, e.Report)
+		n.loop.Report(now, l.remote.url, l.dial.Conn, e.Report)
 	case session.Close:
-		n.end(l, loop.Ended{
-			Class: abi.ClassLost, Restart: e.Reason == session.EndRestart, Result: loop.ConnResult{Outcome: map[bool]loop.Outcome{true: loop.OutcomeProtocol, false: loop.OutcomeDisconnected}[e.Reason == session.EndViolations]},
-		})
+		ended := loop.Ended{Class: abi.ClassLost, Restart: e.Reason == session.EndRestart, Result: loop.ConnResult{Outcome: loop.OutcomeDisconnected}}
+		if e.Reason == session.EndViolations {
+			ended.Result.Outcome = loop.OutcomeProtocol
+			n.barred++
+		}
+		n.clock.After(0, func() { l.end(ended) })
 	}
 }
 
-// end tells the loop that a connection has ended.
-func (n *network) end(l *line, e loop.Ended) {
+// decide stores an event of a relay, or refuses it.
+func (l *line) decide(a session.ReceivedEvent) {
+	n := l.n
+	v := host.Verdict{Code: host.Stored}
+	switch {
+	case n.stored[a.Event.ID] != nil:
+		v.Code = host.Duplicate
+	case n.refuses != nil && n.refuses(a.Event):
+		v.Code = host.Rejected
+	default:
+		n.stored[a.Event.ID] = a.Event
+	}
+	n.known.Decided(a.Event.ID, v, nil)
+	if !l.down {
+		l.session.Answered(n.clock.Now(), session.Answer{Ticket: a.Ticket, Verdict: v, Position: n.loop.Position()})
+		l.next()
+	}
+}
+
+// receive gives the session what the relay has sent: a message, a pong if that is empty, the end
+// of the connection if it is nil.
+func (l *line) receive(text []byte) {
+	switch {
+	case l.down:
+		return
+	case text == nil:
+		l.end(loop.Ended{Class: abi.ClassLost, Result: loop.ConnResult{Outcome: loop.OutcomeDisconnected}})
+		return
+	}
+	l.bytes += int64(len(text)) + 2
+	l.session.Heard(l.n.clock.Now(), l.bytes)
+	if len(text) > 0 {
+		l.session.Receive(l.n.clock.Now(), text)
+	}
+	l.next()
+}
+
+// end tells the loop that there is no connection, or none any more.
+func (l *line) end(e loop.Ended) {
 	if l.down {
 		return
+	}
+	n := l.n
+	l.close()
+	if l.session != nil {
+		e.Answered, e.Unanswered = l.session.Sizes(n.clock.Now())
+	}
+	n.loop.Down(n.clock.Now(), l.remote.url, l.dial.Conn, e)
+	n.turn()
+}
+
+// close ends the connection, and writes what its relay is believed to hold.
+func (l *line) close() {
+	if l.conn != 0 {
+		delete(l.remote.lines, l.conn)
+		l.remote.apply(l.remote.relay.Gone(l.conn, l.n.clock.Now()))
+	}
+	if l.held != nil && l.held.TakeChanged() {
+		l.n.beliefs[l.remote.url] = l.held.Encode()
 	}
 	l.down = true
-	n.keep(l)
-	delete(n.lines, l.id)
-	e.Answered, e.Unanswered = l.session.Sizes(n.now)
-	n.after(0, func() {
-		n.loop.Down(n.now, l.remote.url, l.id, e)
-		n.turn()
-	})
-}
-
-// cut ends the connections of a relay.
-func (n *network) cut(r *remote) {
-	for _, l := range n.lines {
-		if l.remote == r {
-			n.end(l, loop.Ended{Class: abi.ClassLost, Result: loop.ConnResult{Outcome: loop.OutcomeDisconnected}})
-		}
-	}
-}
-
-// say has a relay send a message; an empty one is a pong.
-func (n *network) say(l *line, format string, args ...any) {
-	text := fmt.Appendf(nil, format, args...)
-	n.after(l.remote.latency, func() {
-		if l.down {
-			return
-		}
-		l.bytes += int64(len(text)) + 2
-		l.remote.received += len(text)
-		l.session.Heard(n.now, l.bytes)
-		if len(text) > 0 {
-			l.session.Receive(n.now, text)
-		}
-		n.serve(l)
-		n.turn()
-	})
-}
-
-// receive is what a relay does with a message.
-func (n *network) receive(l *line, text []byte) {
-	r := l.remote
-	if l.down {
-		return
-	}
-	if r.message > 0 && len(text) > r.message {
-		n.end(l, loop.Ended{Class: abi.ClassLost, Result: loop.ConnResult{Outcome: loop.OutcomeDisconnected}})
-		return
-	}
-	m, err := wire.ParseMessage(text, &wire.Limits{SubID: 64, Filters: 100, Values: 10_000})
-	if err != nil {
-		n.t.Fatalf("it sends %.200s: %v", text, err)
-	}
-	switch m.Verb {
-	case wire.Req, wire.NegOpen:
-		r.asked++
-	}
-	switch m.Verb {
-	case wire.Req:
-		if r.most > 0 && len(l.open) >= r.most {
-			n.say(l, `["NOTICE","ERROR: too many concurrent REQs"]`)
-			return
-		}
-		l.open[m.SubID] = m.Filters
-		for i := range m.Filters {
-			left := m.Filters[i].Limit
-			for _, e := range r.events {
-				if left != 0 && m.Filters[i].Matches(e) {
-					left--
-					n.say(l, `["EVENT","%s",%s]`, m.SubID, e.JSON)
-				}
-			}
-		}
-		n.say(l, `["EOSE","%s"]`, m.SubID)
-	case wire.Close:
-		delete(l.open, m.SubID)
-	case wire.NegOpen, wire.NegMsg:
-		var has []*host.Event
-		if m.Verb == wire.NegOpen {
-			has = relaysynctest.Matching(slices.Concat(r.events, r.claims), &m.Filters[0])
-		}
-		reply, err := l.negs.Answer(&m, has)
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		n.say(l, "%s", reply)
-	}
+	delete(l.n.lines, l.dial.Conn)
 }
 
 // plan is a strategy that does what a test says.
@@ -459,6 +442,8 @@ type plan struct {
 	told  []string
 	done  []abi.HistoricDone
 }
+
+func (p *plan) begin(init func() []byte) { p.init, p.fresh = init, true }
 
 func (p *plan) Call(request []byte, _ int64) ([]byte, bool, error) {
 	fresh := p.fresh
@@ -505,35 +490,11 @@ func (p *plan) count(prefix string) (n int) {
 	return n
 }
 
-// health is a throttle that doubles the wait from five seconds, and bars for bad protocol.
-type health struct {
-	failures map[string]int
-	barred   int
-}
+// noThrottle leaves it to the host when a relay is connected to.
+type noThrottle struct{}
 
-func (h *health) Allow(string, int64) int64 { return 0 }
-func (h *health) Forget(string)             {}
-func (h *health) Reset(relay string)        { delete(h.failures, relay) }
-
-func (h *health) Get(string, int64) loop.State { return loop.State{} }
-
-func (h *health) Report(relay string, r loop.ConnResult, _ int64) loop.State {
-	if h.failures == nil {
-		h.failures = map[string]int{}
-	}
-	switch r.Outcome {
-	case loop.OutcomeOK:
-		if r.Productive {
-			h.failures[relay] = 0
-		}
-		return loop.State{Status: loop.StatusHealthy, Failures: h.failures[relay]}
-	case loop.OutcomeProtocol:
-		h.barred++
-		return loop.State{Status: loop.StatusDead, Wait: 12 * 3600_000}
-	}
-	h.failures[relay]++
-	n := h.failures[relay]
-	return loop.State{Status: loop.StatusDegraded, Failures: n, Wait: min(3600_000, int64(5000)<<min(n-1, 20))}
+func (noThrottle) Ask(context.Context, throttle.Function, []byte, int64) ([]byte, error) {
+	return nil, throttle.ErrNoModule
 }
 
 // notes are n events of kind 1, the newest first.
