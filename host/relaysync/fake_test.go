@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -339,29 +341,32 @@ type remote struct {
 	handler http.Handler // in place of the relay
 
 	mu     sync.Mutex // guards the fields below
-	events *relaymodel.Store
-	peers  map[*peer]bool
-	asked  []string // messages that came
-	met    int      // connections
+	relay  *relaymodel.Relay
+	peers  map[uint64]*peer // by the relay's number
+	asked  []string         // messages that came
+	met    int              // connections
 	down   bool
 	server *httptest.Server
 }
 
 // peer is one connection of a remote.
 type peer struct {
-	r    *remote
-	net  net.Conn
-	mu   sync.Mutex // for writing
-	subs map[string][]host.Filter
-	negs relaysynctest.Comparisons
+	r     *remote
+	id    uint64
+	net   net.Conn
+	mu    sync.Mutex               // for writing
+	texts map[*wire.Message][]byte // of what came
 }
 
 func newRemote(t testing.TB, change func(r *remote)) *remote {
 	t.Helper()
-	r := &remote{t: t, neg: true, events: relaymodel.NewStore(), peers: map[*peer]bool{}}
+	r := &remote{t: t, neg: true, peers: map[uint64]*peer{}}
 	if change != nil {
 		change(r)
 	}
+	p := relaymodel.Default()
+	p.Limits.Limit, p.Negentropy.Supported, p.Refuse.Message.Text = r.most, r.neg, "ERROR: bad msg: unknown cmd"
+	r.relay = relaymodel.New(p, 0, time.Now().UnixMilli())
 	r.server = httptest.NewServer(r)
 	r.url = "ws" + strings.TrimPrefix(r.server.URL, "http")
 	t.Cleanup(func() {
@@ -396,9 +401,10 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	defer func() {
 		_ = p.net.Close()
-		r.mu.Lock()
-		delete(r.peers, p)
-		r.mu.Unlock()
+		r.update(func(now int64) []relaymodel.Effect {
+			delete(r.peers, p.id)
+			return r.relay.Gone(p.id, now)
+		})
 	}()
 	if r.greet != nil {
 		r.greet(p)
@@ -416,6 +422,7 @@ func (r *remote) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		r.asked = append(r.asked, m.Verb.String()+" "+string(text[:min(len(text), 200)]))
 		r.mu.Unlock()
+		p.texts[&m] = text
 		if r.script == nil || !r.script(p, &m) {
 			p.serve(&m)
 		}
@@ -433,72 +440,26 @@ func (p *peer) event(sub string, e *host.Event) { p.say(`["EVENT","%s",%s]`, sub
 
 // serve does what a relay should.
 func (p *peer) serve(m *wire.Message) {
-	r := p.r
-	switch m.Verb {
-	case wire.Req:
-		r.mu.Lock()
-		p.subs[m.SubID] = m.Filters
-		found := relaymodel.NewStore()
-		for _, f := range m.Filters {
-			if r.most > 0 && (f.Limit < 0 || f.Limit > r.most) {
-				f.Limit = r.most
-			}
-			for _, e := range r.events.Query(&f) {
-				found.Put(e)
-			}
+	p.r.update(func(now int64) []relaymodel.Effect { return p.r.relay.Receive(p.id, p.texts[m], now) })
+}
+
+// update has something happen at the relay, and sends what it answers.
+func (r *remote) update(f func(now int64) []relaymodel.Effect) {
+	r.mu.Lock()
+	effects := f(time.Now().UnixMilli())
+	peers := maps.Clone(r.peers)
+	r.mu.Unlock()
+	for _, e := range effects {
+		if p := peers[e.Conn]; p != nil {
+			p.say("%s", e.Frame)
 		}
-		r.mu.Unlock()
-		for _, e := range found.Query(&host.Filter{Limit: -1}) {
-			p.event(m.SubID, e)
-		}
-		p.say(`["EOSE","%s"]`, m.SubID)
-	case wire.Close:
-		r.mu.Lock()
-		delete(p.subs, m.SubID)
-		r.mu.Unlock()
-	case wire.Event:
-		r.add(m.Event)
-		p.say(`["OK","%s",true,""]`, m.Event.ID)
-	case wire.NegOpen, wire.NegMsg:
-		if !r.neg {
-			p.say(`["NOTICE","ERROR: bad msg: unknown cmd"]`)
-			return
-		}
-		var events []*host.Event
-		if m.Verb == wire.NegOpen {
-			r.mu.Lock()
-			events = r.events.Query(&m.Filters[0])
-			r.mu.Unlock()
-		}
-		reply, err := p.negs.Answer(m, events)
-		if err != nil {
-			p.r.t.Errorf("the client's negentropy: %v", err)
-		}
-		p.say("%s", reply)
 	}
 }
 
 // add stores events and sends them to whoever listens.
 func (r *remote) add(list ...*host.Event) {
 	for _, e := range list {
-		r.mu.Lock()
-		r.events.Put(e)
-		type to struct {
-			p   *peer
-			sub string
-		}
-		var tos []to
-		for p := range r.peers {
-			for sub, filters := range p.subs {
-				if slices.ContainsFunc(filters, func(f host.Filter) bool { return f.Matches(e) }) {
-					tos = append(tos, to{p, sub})
-				}
-			}
-		}
-		r.mu.Unlock()
-		for _, t := range tos {
-			t.p.event(t.sub, e)
-		}
+		r.update(func(now int64) []relaymodel.Effect { return r.relay.Add(e, now) })
 	}
 }
 
@@ -515,8 +476,9 @@ func (r *remote) meet(w http.ResponseWriter, req *http.Request) *peer {
 	if err != nil {
 		return nil
 	}
-	p := &peer{r: r, net: conn, subs: map[string][]host.Filter{}, negs: relaysynctest.Comparisons{}}
-	r.peers[p] = true
+	p := &peer{r: r, net: conn, texts: map[*wire.Message][]byte{}}
+	p.id, _, _ = r.relay.Open(netip.Addr{}, time.Now().UnixMilli())
+	r.peers[p.id] = p
 	r.met++
 	return p
 }
@@ -525,7 +487,7 @@ func (r *remote) meet(w http.ResponseWriter, req *http.Request) *peer {
 func (r *remote) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for p := range r.peers {
+	for _, p := range r.peers {
 		_ = p.net.Close()
 	}
 }

@@ -209,7 +209,7 @@ func TestPush(t *testing.T) {
 				t.Errorf("the strategy hears %q", got)
 			}
 			r.mu.Lock()
-			n := r.events.Len()
+			n := r.relay.Store().Len()
 			r.mu.Unlock()
 			if want := map[bool]int{true: 120, false: 20}[allowed]; n != want {
 				t.Errorf("the relay has %d events, want %d", n, want)

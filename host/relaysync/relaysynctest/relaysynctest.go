@@ -1,6 +1,5 @@
 // Package relaysynctest is what tests put around a Sync: a store with its pipeline and
-// facts, memory that stays over a restart, relays that are served, and what a test needs
-// that plays a relay itself.
+// facts, memory that stays over a restart, relays that are served, and events.
 package relaysynctest
 
 import (
@@ -13,10 +12,8 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/negentropy"
 	"talon/host/relaymodel"
 	"talon/host/relaymodel/server"
-	"talon/host/wire"
 	"talon/internal/testkit"
 	"talon/sdk/grasp"
 )
@@ -403,38 +400,6 @@ func Notes(n int) []*host.Event {
 		notes.list = append(notes.list, who.Event(1, Epoch-int64(i), fmt.Sprint("note ", i)))
 	}
 	return notes.list[:n:n]
-}
-
-// Comparisons are the comparisons (NIP-77) of one connection to a relay that a test plays,
-// by id.
-type Comparisons map[string]*negentropy.Server
-
-// Answer answers a NEG-OPEN or a NEG-MSG of a client. On a NEG-OPEN there are the events
-// that the relay has for its filter.
-func (c Comparisons) Answer(m *wire.Message, events []*host.Event) ([]byte, error) {
-	if m.Verb == wire.NegOpen {
-		var b negentropy.Builder
-		for _, e := range events {
-			b.Add(negentropy.Item{CreatedAt: uint64(e.CreatedAt), ID: e.ID})
-		}
-		server, err := negentropy.NewServer(b.Build(), 60_000)
-		if err != nil {
-			return nil, err
-		}
-		c[m.SubID] = server
-	}
-	reply, err := c[m.SubID].Reconcile(m.Neg)
-	return wire.AppendNegMsg(nil, m.SubID, reply), err
-}
-
-// Matching returns those events that match a filter, whatever its limit.
-func Matching(events []*host.Event, f *host.Filter) (list []*host.Event) {
-	for _, e := range events {
-		if f.Matches(e) {
-			list = append(list, e)
-		}
-	}
-	return list
 }
 
 // Serve serves a relay until it is closed.

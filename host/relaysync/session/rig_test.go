@@ -2,11 +2,13 @@ package session
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"talon/host"
+	"talon/host/relaymodel"
 	"talon/host/relaysync/known"
 	"talon/host/relaysync/match"
 	"talon/host/relaysync/relaysynctest"
@@ -230,43 +232,23 @@ func live(id string, f ...host.Filter) *Subscribe {
 // notes are n events of kind 1, the newest first.
 func notes(n int) []*host.Event { return relaysynctest.Notes(n) }
 
-// serve has a relay that does what it should answer, with what it has and gives in one
-// answer.
-func (g *rig) serve(events []*host.Event, limit func(f *host.Filter) int) {
-	negs := relaysynctest.Comparisons{}
-	g.remote = func(m *wire.Message, _ string) {
-		switch m.Verb {
-		case wire.Req:
-			for i := range m.Filters {
-				f := &m.Filters[i]
-				n := limit(f)
-				for _, e := range events {
-					if n > 0 && f.Matches(e) {
-						n--
-						g.Receive(g.now, fmt.Appendf(nil, `["EVENT","%s",%s]`, m.SubID, e.JSON))
-					}
-				}
-			}
-			g.Receive(g.now, fmt.Appendf(nil, `["EOSE","%s"]`, m.SubID))
-		case wire.NegOpen, wire.NegMsg:
-			var has []*host.Event
-			if m.Verb == wire.NegOpen {
-				has = relaysynctest.Matching(events, &m.Filters[0])
-			}
-			reply, err := negs.Answer(m, has)
-			if err != nil {
-				g.t.Fatal(err)
-			}
-			g.Receive(g.now, reply)
+// serve has a relay with events answer, whose profile a test may change.
+func (g *rig) serve(events []*host.Event, change func(p *relaymodel.Profile)) {
+	p := relaymodel.Default()
+	change(p)
+	relay := relaymodel.New(p, 0, g.now)
+	for _, e := range events {
+		relay.Add(e, g.now)
+	}
+	conn, _, _ := relay.Open(netip.Addr{}, g.now)
+	g.remote = func(_ *wire.Message, text string) {
+		for _, e := range relay.Receive(conn, []byte(text), g.now) {
+			g.Receive(g.now, e.Frame)
 		}
 	}
 }
 
-func limitOf(limit int) func(f *host.Filter) int {
-	return func(f *host.Filter) int {
-		if f.Limit < 0 || f.Limit > limit {
-			return limit
-		}
-		return f.Limit
-	}
+// limitOf is how many events a relay gives in one answer.
+func limitOf(limit int) func(p *relaymodel.Profile) {
+	return func(p *relaymodel.Profile) { p.Limits.Limit = limit }
 }

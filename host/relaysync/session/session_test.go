@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/relaymodel"
 	"talon/host/wire"
 	"talon/sdk/abi"
 )
@@ -583,19 +584,14 @@ func TestNoticeOfPromisedNegentropy(t *testing.T) {
 func TestDenseSecond(t *testing.T) {
 	var list []*host.Event
 	for i := range 120 {
-		list = append(list, alice.Event(host.Kind(1+i%6), epoch, fmt.Sprint("dense ", i)))
+		list = append(list, alice.Event(host.Kind(101+i%6), epoch, fmt.Sprint("dense ", i)))
 	}
 	for i := range 30 {
-		list = append(list, alice.Event(1, int64(epoch-1-i), fmt.Sprint("older ", i)))
+		list = append(list, alice.Event(101, int64(epoch-1-i), fmt.Sprint("older ", i)))
 	}
 	g := newRig(t, nil)
-	g.serve(list, func(f *host.Filter) int {
-		if f.Limit > 40 {
-			return 10
-		}
-		return f.Limit
-	})
-	g.do(&Fetch{ID: "f", Filter: kinds(1, 2, 3, 4, 5, 6), Method: abi.MethodREQ, Page: 20})
+	g.serve(list, func(p *relaymodel.Profile) { p.Limits.Limit, p.Limits.OverLimit = 40, "quarter" })
+	g.do(&Fetch{ID: "f", Filter: kinds(101, 102, 103, 104, 105, 106), Method: abi.MethodREQ, Page: 20})
 	got := g.reports()
 	if complete := strings.Contains(strings.Join(got, " "), "complete=true"); complete && len(g.stored) != len(list) {
 		t.Errorf("%d of %d events are here, and it says %q", len(g.stored), len(list), got)
