@@ -41,7 +41,7 @@ func (r *Relay) compare(c *conn, m *wire.Message) {
 		c.sessions = append(c.sessions, s)
 		i = len(c.sessions) - 1
 		if p.IdleS > 0 {
-			r.schedule(timer{at: r.now + millis(p.IdleS), what: sessionIdle, conn: c.id, frame: []byte(s.id)})
+			r.clock.After(millis(p.IdleS), func() { r.idle(c, s.id) })
 		}
 	case wire.NegMsg:
 		if i < 0 {
@@ -56,7 +56,7 @@ func (r *Relay) compare(c *conn, m *wire.Message) {
 		return
 	}
 	s := c.sessions[i]
-	s.heard = r.now
+	s.heard = r.clock.Now()
 	reply, err := s.server.Reconcile(m.Neg)
 	if err != nil {
 		r.stats.Refused++
@@ -102,26 +102,26 @@ func (r *Relay) begin(c *conn, m *wire.Message) *session {
 		for k := range 4 {
 			binary.LittleEndian.PutUint64(id[8*k:], Mix(r.seed+i*4+uint64(k)))
 		}
-		b.Add(negentropy.Item{CreatedAt: uint64(r.now/1000) - i, ID: id})
+		b.Add(negentropy.Item{CreatedAt: uint64(r.clock.Now()/1000) - i, ID: id})
 	}
 	server, err := negentropy.NewServer(b.Build(), p.FrameBytes)
 	if err != nil {
 		panic(err) // the profile was checked
 	}
-	return &session{id: m.SubID, heard: r.now, server: server}
+	return &session{id: m.SubID, heard: r.clock.Now(), server: server}
 }
 
 // idle ends a session that the client has left alone, or looks again later.
-func (r *Relay) idle(c *conn, id []byte) {
+func (r *Relay) idle(c *conn, id string) {
 	p := &r.profile.Negentropy
-	i := slices.IndexFunc(c.sessions, func(s *session) bool { return s.id == string(id) })
-	if i < 0 {
+	i := slices.IndexFunc(c.sessions, func(s *session) bool { return s.id == id })
+	if i < 0 || c.gone {
 		return
 	}
-	if due := c.sessions[i].heard + millis(p.IdleS); due > r.now {
-		r.schedule(timer{at: due, what: sessionIdle, conn: c.id, frame: id})
+	if due := c.sessions[i].heard + millis(p.IdleS); due > r.clock.Now() {
+		r.clock.At(due, func() { r.idle(c, id) })
 		return
 	}
 	c.sessions = slices.Delete(c.sessions, i, i+1)
-	r.send(c, wire.AppendNegErr(nil, string(id), p.IdleText))
+	r.send(c, wire.AppendNegErr(nil, id, p.IdleText))
 }

@@ -16,7 +16,7 @@ func (r *Relay) ok(c *conn, id string, ok bool, text string) {
 func (r *Relay) publish(c *conn, e *host.Event) {
 	p, id := r.profile, e.ID.String()
 	r.stats.Published++
-	if rate := &p.Rate.Events; !c.events.allow(rate, r.now) {
+	if rate := &p.Rate.Events; !c.events.allow(rate, r.clock.Now()) {
 		if rate.By == "ok" {
 			r.ok(c, id, false, rate.Text)
 			return
@@ -40,9 +40,9 @@ func (r *Relay) publish(c *conn, e *host.Event) {
 		case "notice":
 			r.refuse(c, "", Answer{By: "notice", Text: v.TooLargeText}, 0, 0)
 		}
-	case v.FutureS > 0 && e.CreatedAt > r.now/1000+int64(v.FutureS):
+	case v.FutureS > 0 && e.CreatedAt > r.clock.Now()/1000+int64(v.FutureS):
 		r.ok(c, id, false, v.FutureText)
-	case v.PastS > 0 && e.CreatedAt < r.now/1000-int64(v.PastS):
+	case v.PastS > 0 && e.CreatedAt < r.clock.Now()/1000-int64(v.PastS):
 		r.ok(c, id, false, v.PastText)
 	case old != nil && old.ID == e.ID:
 		r.ok(c, id, true, v.DuplicateText)
@@ -88,7 +88,7 @@ func (r *Relay) accept(e *host.Event) {
 		return
 	}
 	if wait := millis(r.profile.Live.DelayS); wait > 0 {
-		r.schedule(timer{at: r.now + wait, what: eventSent, event: e})
+		r.clock.After(wait, func() { r.sendLive(e) })
 		return
 	}
 	r.sendLive(e)

@@ -30,6 +30,7 @@ import (
 
 	"talon/host"
 	"talon/host/wire"
+	"talon/internal/simclock"
 )
 
 // Effect is one thing that a relay does on a connection: it sends a text frame, or
@@ -62,12 +63,12 @@ type Relay struct {
 	profile *Profile
 	seed    uint64
 	store   *Store
-	now     int64
-	away    int // status of an outage that [Relay.SetAway] began; -1: none
+	clock   *simclock.Clock // unix milliseconds
+	away    int             // status of an outage that [Relay.SetAway] began; -1: none
+	outages []*Outage       // of the profile that have begun
 
 	conns   []*conn // in the order of their ids
 	opened  uint64
-	timers  timers
 	rounds  uint64 // of what is drawn without an event
 	doors   map[netip.Addr]*bucket
 	deleted map[host.ID]host.PubKey
@@ -97,13 +98,13 @@ type conn struct {
 // New returns a relay that starts now.
 func New(p *Profile, seed uint64, now int64) *Relay {
 	r := &Relay{
-		profile: p, seed: seed, store: NewStore(), now: now, away: -1, timers: newTimers(),
+		profile: p, seed: seed, store: NewStore(), clock: simclock.New(now), away: -1,
 		doors: map[netip.Addr]*bucket{}, deleted: map[host.ID]host.PubKey{}, erased: map[host.Address]int64{},
 	}
 	for i := range p.Outages {
-		r.schedule(timer{at: now + millis(p.Outages[i].AfterSeconds), what: outageBegins, index: i})
+		r.planOutage(&p.Outages[i], now+millis(p.Outages[i].AfterSeconds))
 	}
-	r.advance(now)
+	r.clock.RunUntil(now)
 	return r
 }
 
@@ -116,7 +117,7 @@ func (r *Relay) Stats() Stats { return r.stats }
 // Open accepts a connection from an address, or answers it with an HTTP status other
 // than 101; 0 resets it.
 func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects []Effect) {
-	r.advance(now)
+	r.clock.RunUntil(now)
 	p := &r.profile.Connection
 	if status = r.status(); status != 200 {
 		r.stats.Rejected++
@@ -131,7 +132,7 @@ func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects
 		if r.doors[from] == nil {
 			r.doors[from] = &bucket{}
 		}
-		if !r.doors[from].allow(rate, r.now) {
+		if !r.doors[from].allow(rate, r.clock.Now()) {
 			if rate.By == "status" {
 				r.stats.Rejected++
 				return 0, max(rate.Code, 400), r.flush()
@@ -141,7 +142,7 @@ func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects
 	}
 	r.opened++
 	r.stats.Connections++
-	c := &conn{id: r.opened, heard: r.now}
+	c := &conn{id: r.opened, heard: r.clock.Now()}
 	c.challenge = hex.EncodeToString(binary.BigEndian.AppendUint64(nil, Mix(r.seed+c.id)))
 	r.conns = append(r.conns, c)
 	if drop {
@@ -149,10 +150,10 @@ func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects
 		return c.id, 101, r.flush()
 	}
 	if p.DropSeconds > 0 {
-		r.schedule(timer{at: r.now + millis(p.DropSeconds), what: connEnds, conn: c.id})
+		r.clock.After(millis(p.DropSeconds), func() { r.closeConn(c, p.DropCode, "") })
 	}
 	if p.IdleSeconds > 0 {
-		r.schedule(timer{at: r.now + millis(p.IdleSeconds), what: connIdle, conn: c.id})
+		r.clock.After(millis(p.IdleSeconds), func() { r.dropIdle(c) })
 	}
 	if r.profile.Auth.Challenge == "connect" {
 		r.challenge(c)
@@ -162,24 +163,29 @@ func (r *Relay) Open(from netip.Addr, now int64) (id uint64, status int, effects
 
 // Receive handles a text frame of a client.
 func (r *Relay) Receive(id uint64, frame []byte, now int64) []Effect {
-	r.advance(now)
+	r.clock.RunUntil(now)
 	c := r.conn(id)
 	if c == nil {
 		return r.flush()
 	}
-	c.heard = r.now
+	c.heard = r.clock.Now()
 	r.stats.Received += uint64(len(frame))
-	at := max(c.busy, r.now+int64(r.profile.Answer.DelayMS))
-	if rate := &r.profile.Rate.Messages; rate.PerMinute > 0 && !c.messages.allow(rate, r.now) {
+	at := max(c.busy, r.clock.Now()+int64(r.profile.Answer.DelayMS))
+	if rate := &r.profile.Rate.Messages; rate.PerMinute > 0 && !c.messages.allow(rate, r.clock.Now()) {
 		if rate.By != "delay" {
 			r.refuse(c, "", rate.answer(), 0, 0)
 			return r.flush()
 		}
-		at = max(at, r.now+c.messages.wait(rate))
+		at = max(at, r.clock.Now()+c.messages.wait(rate))
 		c.busy = at
 	}
-	if at > r.now {
-		r.schedule(timer{at: at, what: frameHandled, conn: id, frame: slices.Clone(frame)})
+	if at > r.clock.Now() {
+		later := slices.Clone(frame)
+		r.clock.At(at, func() {
+			if !c.gone {
+				r.handle(c, later)
+			}
+		})
 		return r.flush()
 	}
 	r.handle(c, frame)
@@ -188,7 +194,7 @@ func (r *Relay) Receive(id uint64, frame []byte, now int64) []Effect {
 
 // Gone removes a connection that the client has ended, or that broke.
 func (r *Relay) Gone(id uint64, now int64) []Effect {
-	r.advance(now)
+	r.clock.RunUntil(now)
 	if c := r.conn(id); c != nil {
 		c.gone = true
 		r.forget(c)
@@ -199,9 +205,9 @@ func (r *Relay) Gone(id uint64, now int64) []Effect {
 // Add stores an event that does not come over a connection. A relay with a delay of
 // events delays it.
 func (r *Relay) Add(e *host.Event, now int64) []Effect {
-	r.advance(now)
+	r.clock.RunUntil(now)
 	if a := &r.profile.Arrival; a.Late > 0 && r.draw(drawLate, e.ID) < a.Late {
-		r.schedule(timer{at: r.now + millis(a.LateS), what: eventArrives, event: e})
+		r.clock.After(millis(a.LateS), func() { r.accept(e) })
 	} else {
 		r.accept(e)
 	}
@@ -210,22 +216,20 @@ func (r *Relay) Add(e *host.Event, now int64) []Effect {
 
 // Turn runs the timers that are due.
 func (r *Relay) Turn(now int64) []Effect {
-	r.advance(now)
+	r.clock.RunUntil(now)
 	return r.flush()
 }
 
 // Next returns when something will be due, and false if nothing will.
 func (r *Relay) Next() (at int64, ok bool) {
-	if r.timers.Len() == 0 {
-		return 0, false
-	}
-	return r.timers.Top().at, true
+	at = r.clock.Next()
+	return at, at < simclock.Never
 }
 
 // SetAway begins an outage: connections end, and others are answered with an HTTP
 // status, or reset if that is 0. With -1 it ends.
 func (r *Relay) SetAway(status int, now int64) []Effect {
-	r.advance(now)
+	r.clock.RunUntil(now)
 	r.away = status
 	if status >= 0 {
 		r.disconnectAll()
@@ -236,7 +240,7 @@ func (r *Relay) SetAway(status int, now int64) []Effect {
 // Status returns how a request over HTTP is answered now: 200, or the status of an
 // outage; 0 is a reset connection.
 func (r *Relay) Status(now int64) (int, []Effect) {
-	r.advance(now)
+	r.clock.RunUntil(now)
 	return r.status(), r.flush()
 }
 
@@ -244,10 +248,8 @@ func (r *Relay) status() int {
 	if r.away >= 0 {
 		return r.away
 	}
-	for _, t := range r.timers.Items() {
-		if t.what == outageEnds {
-			return r.profile.Outages[t.index].Status
-		}
+	if len(r.outages) > 0 {
+		return r.outages[0].Status
 	}
 	return 200
 }
@@ -308,6 +310,35 @@ func (r *Relay) conn(id uint64) *conn {
 
 func (r *Relay) forget(c *conn) {
 	r.conns = slices.DeleteFunc(r.conns, func(o *conn) bool { return o == c })
+}
+
+func millis(seconds float64) int64 { return int64(seconds * 1000) }
+
+// planOutage has an outage begin at a time, and again where it repeats itself.
+func (r *Relay) planOutage(o *Outage, at int64) {
+	r.clock.At(at, func() {
+		r.outages = append(r.outages, o)
+		r.clock.At(at+millis(o.ForSeconds), func() {
+			i := slices.Index(r.outages, o)
+			r.outages = slices.Delete(r.outages, i, i+1)
+		})
+		if o.EverySeconds > 0 {
+			r.planOutage(o, at+millis(o.EverySeconds))
+		}
+		r.disconnectAll()
+	})
+}
+
+// dropIdle ends a connection whose client is silent, or looks again later.
+func (r *Relay) dropIdle(c *conn) {
+	if c.gone {
+		return
+	}
+	if due := c.heard + millis(r.profile.Connection.IdleSeconds); due > r.clock.Now() {
+		r.clock.At(due, func() { r.dropIdle(c) })
+		return
+	}
+	r.closeConn(c, 0, "")
 }
 
 // disconnectAll ends all connections.

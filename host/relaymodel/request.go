@@ -69,7 +69,7 @@ func (r *Relay) request(c *conn, m *wire.Message, frame []byte) {
 		r.sendAnswers(c, len(a.events))
 	case !c.sending:
 		c.sending = true
-		r.schedule(timer{at: r.now, what: answerGoesOn, conn: c.id})
+		r.clock.After(0, func() { r.goOn(c) })
 	}
 }
 
@@ -99,7 +99,7 @@ func (r *Relay) mayAsk(c *conn, m *wire.Message, neg bool) bool {
 		r.refuse(c, m.SubID, a, size, limit)
 		return false
 	}
-	if !c.requests.allow(&p.Rate.Requests, r.now) {
+	if !c.requests.allow(&p.Rate.Requests, r.clock.Now()) {
 		return refuse(p.Rate.Requests.answer(), 0, 0)
 	}
 	if p.Refuse.Every.By != "" {
@@ -181,9 +181,12 @@ const answerStep = 100
 
 // goOn sends a part of the answers that are being sent, one after the other.
 func (r *Relay) goOn(c *conn) {
+	if c.gone {
+		return
+	}
 	r.sendAnswers(c, max(1, r.profile.Answer.PerSecond*answerStep/1000))
 	if c.sending = len(c.answers) > 0; c.sending {
-		r.schedule(timer{at: r.now + answerStep, what: answerGoesOn, conn: c.id})
+		r.clock.After(answerStep, func() { r.goOn(c) })
 	}
 }
 
