@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gobwas/ws"
 
@@ -257,23 +256,32 @@ func TestHostileRelay(t *testing.T) {
 	}
 }
 
-// Silence, and chatter that is no answer, end with the context.
+// Silence, and chatter that is no answer, end with the context: while the answer is waited for.
 func TestNoAnswer(t *testing.T) {
-	for name, play := range map[string]func(*fake){
-		"silence": (*fake).gone,
-		"chatter": func(f *fake) {
-			for {
+	for name, play := range map[string]func(f *fake, cancel func()){
+		"silence": func(f *fake, cancel func()) {
+			cancel()
+			f.gone()
+		},
+		"chatter": func(f *fake, cancel func()) {
+			for n := 0; ; n++ {
 				if err := ws.WriteFrame(f.net, ws.NewTextFrame([]byte(`["NOTICE","wait"]`))); err != nil {
+					f.ended(err)
 					return
+				}
+				if n == 100 {
+					cancel()
 				}
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := connect(t, listen(t, play), Options{})
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			if _, err := c.Publish(ctx, event(t, 1)); !errors.Is(err, context.DeadlineExceeded) {
+			ctx, cancel := context.WithCancel(t.Context())
+			c := connect(t, listen(t, func(f *fake) {
+				f.want(`["EVENT",`)
+				play(f, cancel)
+			}), Options{})
+			if _, err := c.Publish(ctx, event(t, 1)); !errors.Is(err, context.Canceled) {
 				t.Errorf("Publish: %v", err)
 			}
 		})
@@ -323,12 +331,17 @@ func TestDialRefuses(t *testing.T) {
 	}
 }
 
-// A server that takes the connection and says nothing is left in time.
+// A server that takes the connection and says nothing is left when the context ends.
 func TestDialSilence(t *testing.T) {
-	address := listenRaw(t, func(c net.Conn) { (&fake{t, c}).gone() })
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := Dial(ctx, address, Options{}); !errors.Is(err, context.DeadlineExceeded) {
+	ctx, cancel := context.WithCancel(t.Context())
+	address := listenRaw(t, func(c net.Conn) {
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		(&fake{t, c}).gone()
+	})
+	if _, err := Dial(ctx, address, Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Dial: %v", err)
 	}
 }

@@ -75,8 +75,7 @@ func SelfTest(ctx context.Context, wasm []byte, o Options) error {
 	if m, err = prepare(wasm, &o); err != nil {
 		return err
 	}
-	o.CacheDir, m.bound = "", ctx
-	interpreted, err := m.trial(ctx, wasm, interpreter, o, tests)
+	interpreted, err := m.interpret(ctx, wasm, o, tests)
 	if err != nil {
 		return fmt.Errorf("by the interpreter: %w", err)
 	}
@@ -113,6 +112,12 @@ func (o outcome) differs(other outcome) error {
 		return fmt.Errorf("compiled code spends %d fuel, the interpreter %d", o.fuel, other.fuel)
 	}
 	return nil
+}
+
+// interpret runs the tests by the interpreter. The end of ctx stops the guest.
+func (m *Module) interpret(ctx context.Context, wasm []byte, o Options, tests []*selfTest) ([]outcome, error) {
+	o.CacheDir, m.bound = "", ctx
+	return m.trial(ctx, wasm, interpreter, o, tests)
 }
 
 // trial runs the tests by one engine and closes the module.
