@@ -245,8 +245,8 @@ func (x *process) signal(s syscall.Signal) {
 	}
 }
 
-// end returns when the process has ended: by itself within the time, else by force.
-func (x *process) end(grace time.Duration) {
+// stop ends the process, and returns when it has ended: by itself within the time, else by force.
+func (x *process) stop(grace time.Duration) {
 	_ = x.in.Close()
 	if grace > 0 {
 		x.signal(syscall.SIGTERM)

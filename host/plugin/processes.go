@@ -175,7 +175,7 @@ func (p *processPool) discard(x *process, grace time.Duration) {
 	p.mu.Lock()
 	p.alive--
 	p.mu.Unlock()
-	p.stopping.Go(func() { x.end(grace) })
+	p.stopping.Go(func() { x.stop(grace) })
 }
 
 // running returns the number of processes.

@@ -78,7 +78,7 @@ func (r *Registry) Record(ctx context.Context, o Recording, write func(lines []b
 	}
 	stop := func() {
 		if r.recording.CompareAndSwap(s, nil) {
-			s.end()
+			s.close()
 		}
 	}
 	defer stop()
@@ -188,7 +188,7 @@ func (s *recording) add(function string, line []byte, unseen bool) {
 		s.counts.Dropped++
 		return
 	case s.counts.Bytes+int64(len(line)) > s.maxBytes:
-		s.endLocked("bytes")
+		s.closeLocked("bytes")
 		return
 	}
 	s.queue = append(s.queue, line)
@@ -200,7 +200,7 @@ func (s *recording) add(function string, line []byte, unseen bool) {
 		s.counts.Unseen++
 	}
 	if s.counts.Lines >= s.o.Max {
-		s.endLocked("count")
+		s.closeLocked("count")
 	}
 	s.ring()
 }
@@ -214,14 +214,14 @@ func (s *recording) tooLarge() {
 	}
 }
 
-// end takes no more lines.
-func (s *recording) end() {
+// close ends the recording: it takes no more lines.
+func (s *recording) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.endLocked("")
+	s.closeLocked("")
 }
 
-func (s *recording) endLocked(full string) {
+func (s *recording) closeLocked(full string) {
 	if !s.over {
 		s.over, s.counts.Ended = true, full
 		s.ring()

@@ -225,7 +225,7 @@ func BenchmarkRecord(b *testing.B) {
 			if recording {
 				s := newSample(Recording{Max: math.MaxInt}, math.MaxInt64, host.Service{})
 				r.recording.Store(s)
-				defer s.end()
+				defer s.close()
 				go func() {
 					for len(s.next()) > 0 {
 					}

@@ -74,7 +74,7 @@ func sampleOf(o Recording, maxBytes int64) *recording {
 // vectors ends a sample and reads it.
 func vectors(t *testing.T, s *recording) (list []manifest.Vector) {
 	t.Helper()
-	s.end()
+	s.close()
 	for text := s.next(); len(text) > 0; text = s.next() {
 		for line := range strings.Lines(string(text)) {
 			// What a line need not have.
@@ -295,7 +295,7 @@ func TestSampleRedaction(t *testing.T) {
 	_, _ = f.(host.HeldFacts).HeldBy(t.Context(), host.Filter{Limit: -1})
 	take.admit(note(3, "secret of a client"), now, accepted)
 	s.begin().connect(&host.Connection{Client: host.Client{Addr: netip.MustParseAddr("2001:db8:1:2::7")}}, now, accepted)
-	s.end()
+	s.close()
 	text := string(s.next())
 	for _, hidden := range []string{"secret", "192.0.2.7", "2001:db8:1:2"} {
 		if strings.Contains(text, hidden) {

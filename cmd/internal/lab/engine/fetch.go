@@ -119,7 +119,7 @@ func (f *fetcher) do(w queue.Work) {
 	case queue.Check:
 		f.queue.Looked(now, w.Ticket, queue.Plan{Missing: len(f.waits[w.Key])})
 	case queue.Stop:
-		f.flights[w.Ticket].end(abi.OutcomeTimeout)
+		f.flights[w.Ticket].abort(abi.OutcomeTimeout)
 	case queue.Fetch:
 		f.fetch(w)
 	}
@@ -190,8 +190,8 @@ func (f *fetcher) started(g *gitServer) {
 	}
 }
 
-// endAt has a request end otherwise.
-func (l *gitFlight) endAt(at int64, outcome uint32) {
+// abortAt has a request fail at a time.
+func (l *gitFlight) abortAt(at int64, outcome uint32) {
 	l.reply = gitReply{at: at, result: queue.Result{Outcome: outcome}}
 	if l.f != nil {
 		l.f.t.e.At(at, func() {
@@ -202,8 +202,8 @@ func (l *gitFlight) endAt(at int64, outcome uint32) {
 	}
 }
 
-// end has it end now.
-func (l *gitFlight) end(outcome uint32) {
+// abort has it fail now.
+func (l *gitFlight) abort(outcome uint32) {
 	l.reply = gitReply{at: l.f.t.e.Now(), result: queue.Result{Outcome: outcome}}
 	l.finish()
 }

@@ -154,7 +154,7 @@ func (g *gitServer) fault(f *world.Fault, begins bool) {
 	case "half-open", "partition":
 		if g.dumb += change; begins {
 			for _, f := range g.takeFlights() {
-				f.endAt(g.e.Now()+stall, abi.OutcomeTimeout)
+				f.abortAt(g.e.Now()+stall, abi.OutcomeTimeout)
 			}
 		}
 	case "reset":
@@ -179,7 +179,7 @@ func (g *gitServer) setAway(change, status int) {
 // reset ends what it works on.
 func (g *gitServer) reset() {
 	for _, f := range g.takeFlights() {
-		f.endAt(g.e.Now()+g.latency(), abi.OutcomeUnreachable)
+		f.abortAt(g.e.Now()+g.latency(), abi.OutcomeUnreachable)
 	}
 	clear(g.free)
 	g.begins = nil

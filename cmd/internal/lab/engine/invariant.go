@@ -248,8 +248,8 @@ func (c *invariants) overlap() {
 // milliseconds: a throttle lets a relay that was away for long rest for an hour.
 const settled = 65 * 60_000
 
-// end checks what must hold at the end.
-func (c *invariants) end() {
+// checkEnd checks what must hold at the end.
+func (c *invariants) checkEnd() {
 	e := c.o.e
 	if e.end < e.w.End {
 		return

@@ -448,7 +448,7 @@ func (o *observer) result() *result.Run {
 	}
 	o.run.End = result.End{How: result.Finished, At: e.seconds(e.Now())}
 	if e.stopped == nil {
-		o.check.end()
+		o.check.checkEnd()
 	}
 	if e.stopped != nil {
 		o.run.End = *e.stopped
