@@ -132,7 +132,7 @@ var allowed = map[string]string{
 	"cmd/labtest":               "cmd/internal/lab/engine cmd/internal/lab/module cmd/internal/lab/result cmd/internal/lab/scenario cmd/internal/lab/world sdk/strategy",
 	"cmd/talon":                 "*",
 
-	"host/relaysync/relaysynctest": "host host/relaymodel host/relaymodel/server internal/testkit sdk/grasp",
+	"host/relaysync/relaysynctest": "host host/relaymodel host/relaymodel/server host/throttle internal/testkit sdk/grasp",
 }
 
 // keepers says which packages may use a library, where its use would decide the

@@ -1,7 +1,6 @@
 package loop_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -20,7 +19,6 @@ import (
 	"talon/host/relaysync/relaysynctest"
 	"talon/host/relaysync/retry"
 	"talon/host/relaysync/session"
-	"talon/host/throttle"
 	"talon/host/wire"
 	"talon/internal/simclock"
 	"talon/sdk/abi"
@@ -157,7 +155,7 @@ func (n *network) begin(s strategy, remotes []*remote) {
 	n.strategy, n.clock, n.known = s, simclock.New(epoch*1000), known.New(hash, 1000, 3600)
 	n.stored, n.remotes, n.beliefs = map[host.ID]*host.Event{}, map[string]*remote{}, map[string][]byte{}
 	var err error
-	if n.health, err = health.Open(n.t.Context(), noThrottle{}, new(relaysynctest.Memory), slog.New(slog.DiscardHandler)); err != nil {
+	if n.health, err = health.Open(n.t.Context(), relaysynctest.NoThrottle{}, new(relaysynctest.Memory), slog.New(slog.DiscardHandler)); err != nil {
 		n.t.Fatal(err)
 	}
 	for _, r := range remotes {
@@ -488,13 +486,6 @@ func (p *plan) count(prefix string) (n int) {
 		}
 	}
 	return n
-}
-
-// noThrottle leaves it to the host when a relay is connected to.
-type noThrottle struct{}
-
-func (noThrottle) Ask(context.Context, throttle.Function, []byte, int64) ([]byte, error) {
-	return nil, throttle.ErrNoModule
 }
 
 // notes are n events of kind 1, the newest first.

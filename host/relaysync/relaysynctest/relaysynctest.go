@@ -1,5 +1,5 @@
 // Package relaysynctest is what tests put around a Sync: a store with its pipeline and
-// facts, memory that stays over a restart, relays that are served, and events.
+// facts, memory that stays over a restart, no throttle, relays that are served, and events.
 package relaysynctest
 
 import (
@@ -14,6 +14,7 @@ import (
 	"talon/host"
 	"talon/host/relaymodel"
 	"talon/host/relaymodel/server"
+	"talon/host/throttle"
 	"talon/internal/testkit"
 	"talon/sdk/grasp"
 )
@@ -380,6 +381,14 @@ func (h *Holdings) Load(_ context.Context, relay string) ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.rows[relay], nil
+}
+
+// NoThrottle is a throttle that is not there: the host's own numbers hold.
+type NoThrottle struct{}
+
+// Ask returns [throttle.ErrNoModule].
+func (NoThrottle) Ask(context.Context, throttle.Function, []byte, int64) ([]byte, error) {
+	return nil, throttle.ErrNoModule
 }
 
 // Epoch is the time of tests' events, in unix seconds.

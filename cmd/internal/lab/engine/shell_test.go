@@ -21,7 +21,6 @@ import (
 	"talon/host/relaysync"
 	"talon/host/relaysync/health"
 	"talon/host/relaysync/relaysynctest"
-	"talon/host/throttle"
 	"talon/internal/testkit"
 	"talon/sdk/abi/manifest"
 	"talon/sdk/grasp"
@@ -79,7 +78,7 @@ func shell(t *testing.T, w *world.World, module engine.Module) (here int, cost [
 	}
 	store := relaysynctest.NewStore(2*time.Millisecond, world.Verify)
 	store.SetPolicy(store.About(w.Talons[0].URL))
-	keeper, err := health.Open(t.Context(), noModule{}, new(relaysynctest.Memory), slog.New(slog.DiscardHandler))
+	keeper, err := health.Open(t.Context(), relaysynctest.NoThrottle{}, new(relaysynctest.Memory), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,10 +222,4 @@ func (d plainDialer) Inform(ctx context.Context, url string) (*relaysync.Informa
 
 func (d plainDialer) Dial(ctx context.Context, url string) (relaysync.Conn, error) {
 	return relayclient.DialSocket(ctx, "ws"+strings.TrimPrefix(url, "wss"), relayclient.SocketOptions{Dial: d.to(url)})
-}
-
-type noModule struct{}
-
-func (noModule) Ask(context.Context, throttle.Function, []byte, int64) ([]byte, error) {
-	return nil, throttle.ErrNoModule
 }
