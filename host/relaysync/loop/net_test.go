@@ -104,7 +104,11 @@ func (r *remote) add(list ...*host.Event) {
 
 // setAway ends all connections, and has the relay take none; or take them again.
 func (r *remote) setAway(away bool) {
-	r.apply(r.relay.SetAway(map[bool]int{true: 0, false: -1}[away], r.clock.Now()))
+	status := -1
+	if away {
+		status = 0
+	}
+	r.apply(r.relay.SetAway(status, r.clock.Now()))
 }
 
 // asked returns how many messages have asked for something since the test last looked, and
@@ -155,9 +159,16 @@ func (n *network) begin(s strategy, remotes []*remote) {
 	n.strategy, n.clock, n.known = s, simclock.New(epoch*1000), known.New(hash, 1000, 3600)
 	n.stored, n.remotes, n.beliefs = map[host.ID]*host.Event{}, map[string]*remote{}, map[string][]byte{}
 	var err error
-	if n.health, err = health.Open(n.t.Context(), relaysynctest.NoThrottle{}, new(relaysynctest.Memory), slog.New(slog.DiscardHandler)); err != nil {
+	log := slog.New(slog.DiscardHandler)
+	n.health, err = health.Open(n.t.Context(), relaysynctest.NoThrottle{}, new(relaysynctest.Memory), log)
+	if err != nil {
 		n.t.Fatal(err)
 	}
+	n.turning = n.clock.NewAlarm(func() {
+		if n.loop != nil { // nil: it is stopped
+			n.turn()
+		}
+	})
 	for _, r := range remotes {
 		r.begin(n.clock)
 		n.remotes[r.url] = r
@@ -178,11 +189,6 @@ func (n *network) start() {
 	}
 	n.loop = l
 	n.strategy.begin(l.Init)
-	n.turning = n.clock.NewAlarm(func() {
-		if n.loop == l {
-			n.turn()
-		}
-	})
 	l.Start(n.clock.Now(), n.records)
 	n.turn()
 }
@@ -359,7 +365,8 @@ func (l *line) effect(e session.Effect) {
 	case session.Notify:
 		n.loop.Report(now, l.remote.url, l.dial.Conn, e.Report)
 	case session.Close:
-		ended := loop.Ended{Class: abi.ClassLost, Restart: e.Reason == session.EndRestart, Result: loop.ConnResult{Outcome: loop.OutcomeDisconnected}}
+		ended := lost
+		ended.Restart = e.Reason == session.EndRestart
 		if e.Reason == session.EndViolations {
 			ended.Result.Outcome = loop.OutcomeProtocol
 			n.barred++
@@ -394,7 +401,7 @@ func (l *line) receive(text []byte) {
 	case l.down:
 		return
 	case text == nil:
-		l.end(loop.Ended{Class: abi.ClassLost, Result: loop.ConnResult{Outcome: loop.OutcomeDisconnected}})
+		l.end(lost)
 		return
 	}
 	l.bytes += int64(len(text)) + 2
@@ -404,6 +411,9 @@ func (l *line) receive(text []byte) {
 	}
 	l.next()
 }
+
+// lost is how a connection ends that the relay has ended.
+var lost = loop.Ended{Class: abi.ClassLost, Result: loop.ConnResult{Outcome: loop.OutcomeDisconnected}}
 
 // end tells the loop that there is no connection, or none any more.
 func (l *line) end(e loop.Ended) {
