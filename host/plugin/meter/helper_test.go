@@ -29,7 +29,12 @@ type guest struct {
 // function.
 func metered(t testing.TB, rt wazero.Runtime, wasm []byte, fuel int64) (*guest, error) {
 	t.Helper()
-	out, err := Rewrite(wasm, Options{StartFuel: fuel})
+	return instantiate(t, rt, wasm, Options{StartFuel: fuel})
+}
+
+func instantiate(t testing.TB, rt wazero.Runtime, wasm []byte, opt Options) (*guest, error) {
+	t.Helper()
+	out, err := Rewrite(wasm, opt)
 	if err != nil {
 		t.Fatalf("Rewrite: %v", err)
 	}

@@ -24,6 +24,8 @@ type Options struct {
 	MaxLocals    int // locals of one function, parameters included; default 10,000
 	MaxDepth     int // blocks open at one time in a function; default 8,000
 	MaxTable     int // elements of one table, and of all when they are created; default 100,000
+
+	maxLoop int // bytes of a loop that is copied; default maxLoop
 }
 
 func (o *Options) setDefaults() {
@@ -38,6 +40,7 @@ func (o *Options) setDefaults() {
 	set(&o.MaxLocals, 10_000)
 	set(&o.MaxDepth, 8_000)
 	set(&o.MaxTable, 100_000)
+	set(&o.maxLoop, maxLoop)
 }
 
 // Rewrite returns the module with fuel metering added. The module that it is
@@ -109,7 +112,7 @@ func appendSection(out []byte, id byte, body []byte) []byte {
 
 // A body is metered in two passes. The first finds the points where code is
 // inserted or replaced, and what each costs; the second copies the body with
-// these changes. Neither recurses: open blocks are a stack of frames.
+// these changes, and small inner loops once more (loop.go). Neither recurses: open blocks are a stack of frames.
 
 // Limits on one function, because the time that the engine takes to compile it
 // grows with their square, or worse: without them a module of 32 kB can keep it
@@ -155,7 +158,7 @@ type point struct {
 	cost int64
 
 	owner int    // jump and thread: the head of the dispatch loop that they rely on
-	next  int    // thread: offset of the instruction after the replaced one
+	next  int    // thread: offset of the instruction after the replaced one; jump: of that after its label
 	depth uint32 // thread: label of the new branch
 }
 
@@ -198,6 +201,10 @@ type meterer struct {
 	merges  int // and as maxMerges counts them
 	targets int // labels of br_table so far
 
+	loops    []innerLoop // of this body, in the order of their jumps
+	barrier  int         // offset in the last instruction that is not copied
+	loopWork int64       // what the copies of all bodies so far add to the work
+
 	opening *dispatch // dispatch loop whose blocks are being opened
 	last    constJump // what the instructions before the next one were
 }
@@ -230,7 +237,7 @@ func (m *module) codeSection(r *reader) error {
 		if part.err != nil {
 			return fmt.Errorf("function %d: %w", m.imported+i, part.err)
 		}
-		work += int64(w.merges) * int64(w.merges) * int64(max(w.locals, minLocals)) / minLocals
+		work += w.work(w.merges)
 		targets += w.targets
 		if work > maxWork || targets > maxAllTargets {
 			r.failAt(at, "module too complex: so many blocks, locals and branch targets would take long to compile")
@@ -266,6 +273,7 @@ func (m *meterer) body(r *reader, params int, out []byte) []byte {
 	if r.err != nil {
 		return out
 	}
+	m.limitLoops()
 	if !m.scratch {
 		out = append(out, r.b[start:first]...)
 	} else {
@@ -273,10 +281,14 @@ func (m *meterer) body(r *reader, params int, out []byte) []byte {
 		out = append(out, r.b[firstGroup:first]...)
 		out = append(out, 1, typeI32)
 	}
-	done := first
+	done, loops := first, m.loops
 	for i := range m.points {
 		p := &m.points[i]
-		if p.kind == idle || p.owner >= 0 && m.points[p.owner].kind != idle {
+		var loop *innerLoop
+		if len(loops) > 0 && loops[0].jump == i {
+			loop, loops = &loops[0], loops[1:]
+		}
+		if !m.active(p) {
 			continue
 		}
 		out = append(out, r.b[done:p.pos]...)
@@ -288,6 +300,20 @@ func (m *meterer) body(r *reader, params int, out []byte) []byte {
 			continue
 		}
 		out = m.charge(out, p)
+		if loop != nil {
+			out, done = m.copyLoop(out, r.b, loop)
+		}
 	}
 	return append(out, r.b[done:]...)
+}
+
+// work is what a body with this many merges adds to the sum that maxWork bounds.
+func (m *meterer) work(merges int) int64 {
+	return int64(merges) * int64(merges) * int64(max(m.locals, minLocals)) / minLocals
+}
+
+// active says whether a point changes the body: not the head of a dispatch loop
+// that its jumps pay for, and not the jumps of one that is charged at its head.
+func (m *meterer) active(p *point) bool {
+	return p.kind != idle && (p.owner < 0 || m.points[p.owner].kind == idle)
 }

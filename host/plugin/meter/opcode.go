@@ -33,20 +33,22 @@ const (
 )
 
 const (
-	opBlock      = 0x02
-	opLoop       = 0x03
-	opIf         = 0x04
-	opElse       = 0x05
-	opEnd        = 0x0b
-	opBr         = 0x0c
-	opBrIf       = 0x0d
-	opBrTable    = 0x0e
-	opLocalGet   = 0x20
-	opLocalSet   = 0x21
-	opMemoryGrow = 0x40
-	opI32Const   = 0x41
-	opMisc       = 0xfc
-	opVector     = 0xfd
+	opUnreachable = 0x00
+	opBlock       = 0x02
+	opLoop        = 0x03
+	opIf          = 0x04
+	opElse        = 0x05
+	opEnd         = 0x0b
+	opBr          = 0x0c
+	opBrIf        = 0x0d
+	opBrTable     = 0x0e
+	opReturn      = 0x0f
+	opLocalGet    = 0x20
+	opLocalSet    = 0x21
+	opMemoryGrow  = 0x40
+	opI32Const    = 0x41
+	opMisc        = 0xfc
+	opVector      = 0xfd
 
 	miscMemoryInit = 8
 	miscMemoryCopy = 10
@@ -70,7 +72,7 @@ var opcodes = func() (t [256]operands) {
 	t[opEnd] = end
 	set(branch, opBr, opBrIf)
 	t[opBrTable] = table
-	t[0x0f] = none        // return
+	t[opReturn] = none
 	t[0x10] = index       // call
 	t[0x11] = index2      // call_indirect
 	set(none, 0x1a, 0x1b) // drop, select

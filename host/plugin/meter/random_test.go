@@ -2,7 +2,10 @@ package meter
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tetratelabs/wazero"
@@ -22,13 +25,14 @@ type generator struct {
 	funcs int
 	index int // of this function: it calls only those after it
 	size  int // steps left to write in this function
+
+	loops bool // most dispatch loops have short parts, which go round in loops that are copied
 }
 
 const (
 	markerCost = 4
-	localArg   = 0 // parameter
-	localPC    = 1 // of dispatch loops
-	localSum   = 2
+	localPC    = 0 // of dispatch loops; the parameter
+	localSum   = 1
 	globSteps  = 0
 	globState  = 1
 )
@@ -57,7 +61,7 @@ func (g *generator) module() *w.Module {
 	for i := range g.funcs {
 		g.index = i
 		g.size = 5 + g.rand.IntN(40)
-		m.Funcs = append(m.Funcs, w.Func{Locals: i32s(2), Code: w.Body(g.block(nil), w.LocalGet(localSum), w.End)})
+		m.Funcs = append(m.Funcs, w.Func{Locals: i32s(1), Code: w.Body(g.block(nil), w.LocalGet(localSum), w.End)})
 		elem.Funcs = append(elem.Funcs, uint32(i))
 	}
 	m.Elems = []w.Elem{elem}
@@ -112,7 +116,7 @@ func (g *generator) statement(labels []int) w.Code {
 	case 12:
 		return w.Body(chance(9), w.If(w.Void), w.LocalGet(localSum), w.Return, w.End)
 	default:
-		return w.Body(marker, w.LocalGet(localSum), w.I32Const(31), w.I32Mul, w.LocalGet(localArg), w.I32Add, w.LocalSet(localSum))
+		return w.Body(marker, w.LocalGet(localSum), w.I32Const(31), w.I32Mul, w.LocalGet(localPC), w.I32Add, w.LocalSet(localSum))
 	}
 }
 
@@ -141,9 +145,29 @@ func (g *generator) dispatch(labels []int) w.Code {
 		for range n - 1 - i {
 			open = append(open, 0)
 		}
-		parts[i] = w.Body(marker, g.block(open), g.jump(open))
+		inner := g.block
+		if g.loops && g.rand.IntN(4) > 0 {
+			inner = g.short
+		}
+		parts[i] = w.Body(marker, inner(open), g.jump(open))
 	}
 	return w.Body(w.I32Const(int32(g.rand.IntN(n))), w.LocalSet(localPC), dispatchLoop(n, targets, parts...))
+}
+
+// short writes a little code without loops and calls; some of it leaves a value on the
+// stack while it jumps.
+func (g *generator) short(labels []int) w.Code {
+	inner := append(labels[:len(labels):len(labels)], 0)
+	switch g.rand.IntN(6) {
+	case 0:
+		return w.Body(chance(2), w.If(w.Void), marker, g.jump(inner), w.Else, g.jump(inner), w.End)
+	case 1:
+		return w.Body(w.LocalGet(localSum), g.jump(labels), w.LocalSet(localSum))
+	case 2:
+		return w.Body(w.Block(w.Void), g.jump(inner), marker, w.End)
+	default:
+		return g.jump(labels)
+	}
 }
 
 // jump leaves for one of the labels, more or less often; for a dispatch loop in
@@ -243,9 +267,11 @@ func FuzzRewrite(f *testing.F) {
 	for _, tt := range spends {
 		f.Add(tt.module.Bytes())
 	}
-	f.Add(countdown(2, nil).Bytes())
+	for _, tt := range loops {
+		f.Add(tt.module.Bytes())
+	}
 	for seed := range uint64(8) {
-		g := &generator{rand: rand.New(rand.NewPCG(seed, 1)), funcs: 3}
+		g := &generator{rand: rand.New(rand.NewPCG(seed, 1)), funcs: 3, loops: seed%2 > 0}
 		f.Add(g.module().Bytes())
 	}
 	rt := newRuntime(f, wazero.NewRuntimeConfigCompiler().WithMemoryLimitPages(16))
@@ -264,21 +290,35 @@ func FuzzRewrite(f *testing.F) {
 		if after != nil {
 			return
 		}
-		mod, err := rt.InstantiateWithConfig(t.Context(), out, wazero.NewModuleConfig().WithName("").WithStartFunctions())
-		if err != nil {
-			return // it imports something, or its start function trapped
-		}
-		defer mod.Close(t.Context())
-		g := &guest{Module: mod}
-		g.fuel = mod.ExportedGlobal(FuelExport).(api.MutableGlobal)
-		for name, def := range mod.ExportedFunctionDefinitions() {
-			args := make([]uint64, len(def.ParamTypes()))
-			_, spent, err := g.run(t.Context(), 10_000, name, args...)
-			if err == nil && (spent < 1 || spent > 10_000) {
-				t.Fatalf("%q spent %d of 10000", name, spent)
-			}
+		got := runExports(t, rt, out)
+		if want := runExports(t, rt, rewritten(t, wasm, Options{StartFuel: 10_000, maxLoop: uncopied.maxLoop})); got != want {
+			t.Fatalf("%s\nwith copies of loops, and without:\n%s", got, want)
 		}
 	})
+}
+
+// runExports runs all exported functions of a metered module one after another, and
+// returns what each returned and spent.
+func runExports(t *testing.T, rt wazero.Runtime, metered []byte) string {
+	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
+	mod, err := rt.InstantiateWithConfig(t.Context(), metered, config)
+	if err != nil {
+		return "" // it imports something, or its start function trapped
+	}
+	defer mod.Close(t.Context())
+	g := &guest{Module: mod}
+	g.fuel = mod.ExportedGlobal(FuelExport).(api.MutableGlobal)
+	var all strings.Builder
+	functions := mod.ExportedFunctionDefinitions()
+	for _, name := range slices.Sorted(maps.Keys(functions)) {
+		args := make([]uint64, len(functions[name].ParamTypes()))
+		res, spent, err := g.run(t.Context(), 10_000, name, args...)
+		if err == nil && (spent < 1 || spent > 10_000) {
+			t.Fatalf("%q spent %d of 10000", name, spent)
+		}
+		fmt.Fprintf(&all, "%q: %d, failed %t, spent %d\n", name, res, err != nil, spent)
+	}
+	return all.String()
 }
 
 // withoutCustom removes custom sections. They mean nothing to an engine and

@@ -169,7 +169,8 @@ func appendSigned(b []byte, v int64) []byte {
 // not: entering the loop has paid for one way through it from top to bottom; a
 // jump forward needs nothing more, a jump backward pays for what lies between
 // its label and itself, once more. A jump forward also becomes a branch to its
-// label, since the way through br_table would do nothing else.
+// label, since the way through br_table would do nothing else. What a jump backward
+// becomes is in loop.go.
 //
 // If any branch to the head is not of this form, the loop is charged at its
 // head like all others.
@@ -179,15 +180,23 @@ type dispatch struct {
 	local   uint32   // P
 	targets []uint32 // label for each value of P; the last for all others
 
-	// labels holds, for each label that has been passed, the sum of the region
-	// up to it, and -1 for one that is ahead.
-	labels []int64
+	labels []label
+	passed int // labels that are not ahead: the first ones, since their blocks are nested
 
 	frame  int   // index of the loop's frame; those of its blocks follow
 	head   int   // index of the point at its head
 	region int   // the region that it belongs to
 	before int64 // sum of the region up to the loop
 	pays   bool  // all branches to the head so far are jumps
+}
+
+// label is one of a dispatch loop that has been passed.
+type label struct {
+	sum    int64 // of the region up to it
+	pos    int   // offset of the instruction after it
+	point  int   // index in points of the first one after it
+	blocks int   // blocks so far
+	merges int
 }
 
 // findDispatch returns the dispatch loop whose body starts at r, nil if it is
@@ -215,10 +224,7 @@ func findDispatch(r reader) *dispatch {
 			return nil
 		}
 	}
-	d.labels = make([]int64, blocks)
-	for i := range d.labels {
-		d.labels[i] = -1
-	}
+	d.labels = make([]label, blocks)
 	return d
 }
 
@@ -253,9 +259,11 @@ func (m *meterer) branch(r *reader, op byte, at int, last constJump) {
 	}
 	target := int(d.targets[min(uint64(last.value), uint64(len(d.targets)-1))])
 	p := point{pos: at, owner: d.head}
-	if passed := d.labels[target]; passed >= 0 {
+	if target < d.passed {
 		m.block(r, at, 1, 1)
-		p.kind, p.cost = jump, m.points[d.region].cost-passed+dispatchCost
+		p.kind, p.next = jump, d.labels[target].pos
+		p.cost = m.points[d.region].cost - d.labels[target].sum + dispatchCost
+		m.addLoop(r, d, target)
 	} else {
 		block := d.frame + len(d.labels) - target
 		p.kind, p.next, p.depth = thread, r.pos, uint32(len(m.frames)-1-block)

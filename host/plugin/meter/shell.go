@@ -112,6 +112,7 @@ func (m *meterer) scan(r *reader) {
 	m.frames = append(m.frames[:0], frame{})
 	m.blocks, m.merges, m.targets = 0, 0, 0
 	m.region, m.scratch, m.opening, m.last = 0, false, nil, constJump{}
+	m.loops, m.barrier = m.loops[:0], 0
 	for len(m.frames) > 0 && r.err == nil {
 		m.instruction(r)
 	}
@@ -125,6 +126,9 @@ func (m *meterer) instruction(r *reader) {
 	at, last := r.pos, m.last
 	m.last = constJump{}
 	op := r.byte()
+	if stackEffects[op] == notCopied {
+		m.barrier = r.pos
+	}
 	cost, kind := weight(op), opcodes[op]
 	switch kind {
 	case open:
@@ -138,7 +142,7 @@ func (m *meterer) instruction(r *reader) {
 		}
 		return
 	case end:
-		m.end()
+		m.end(r)
 		return
 	case local:
 		i := r.u32()
@@ -231,13 +235,16 @@ func (m *meterer) block(r *reader, at, blocks, merges int) {
 }
 
 // end leaves the innermost block, loop or if, or the function.
-func (m *meterer) end() {
+func (m *meterer) end(r *reader) {
 	f := m.frames[len(m.frames)-1]
 	m.frames = m.frames[:len(m.frames)-1]
 	m.region = f.region
 	sum := &m.points[m.region].cost
 	if f.labels != nil {
-		f.labels.labels[f.label] = *sum
+		f.labels.labels[f.label] = label{
+			sum: *sum, pos: r.pos, point: len(m.points), blocks: m.blocks, merges: m.merges,
+		}
+		f.labels.passed++
 	}
 	if d := f.dispatch; d != nil && !d.pays {
 		// Some branch was not understood: the loop is charged at its head, like
