@@ -36,7 +36,7 @@ var goGuest = sync.OnceValues(func() ([]byte, error) {
 
 // goFunctions are the exports of testdata/guest, all from a number of rounds to
 // an i64.
-var goFunctions = []string{"digest", "scan", "sum", "mix", "recovered"}
+var goFunctions = []string{"digest", "scan", "count", "sum", "mix", "recovered"}
 
 func goModule(t testing.TB) []byte {
 	t.Helper()

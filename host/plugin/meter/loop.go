@@ -30,7 +30,7 @@ import "encoding/binary"
 const maxLoop = 128
 
 // maxLoopWork bounds what all copies add to the sum that maxWork bounds.
-const maxLoopWork = maxWork / 8
+const maxLoopWork = maxWork / 4
 
 // innerLoop is a loop within a dispatch loop: from a label to a jump back to it.
 type innerLoop struct {
@@ -45,8 +45,8 @@ type innerLoop struct {
 }
 
 // addLoop notes the loop from a label of d to the jump before r, whose point comes
-// next, if it can be copied. Loops do not overlap; of several jumps to a label the
-// last one counts.
+// next, if it can be copied. Loops with several labels do not overlap. Of the jumps to
+// one label, the first and the last count: often one of them is taken hardly ever.
 func (m *meterer) addLoop(r *reader, d *dispatch, target int) {
 	start := &d.labels[target]
 	nested := len(m.frames) - 1 - (d.frame + len(d.labels) - d.passed)
@@ -56,12 +56,12 @@ func (m *meterer) addLoop(r *reader, d *dispatch, target int) {
 	if nested == 1 && (!r.more() || r.b[r.pos] != opEnd) {
 		return // what follows in this block would be skipped where the copy ends
 	}
-	if n := len(m.loops) - 1; n >= 0 {
-		if m.loops[n].start == start.pos {
-			m.loops = m.loops[:n]
-		} else if m.loops[n].end > start.pos {
-			return
-		}
+	n := len(m.loops)
+	if n > 0 && m.loops[n-1].start != start.pos && m.loops[n-1].end > start.pos {
+		return
+	}
+	if n > 1 && m.loops[n-2].start == start.pos {
+		m.loops = m.loops[:n-1]
 	}
 	labels := d.passed - 1 - target
 	m.loops = append(m.loops, innerLoop{

@@ -65,7 +65,12 @@ var loops = map[string]struct {
 	"two jumps to a label": {rounds(addOne, w.Body(
 		countDown, w.I32Eqz, w.If(w.Void), gotoLabel(0, 2, 2), w.End,
 		isOdd, w.If(w.Void), gotoLabel(0, 0, 2), w.End,
-		addMany, gotoLabel(0, 0, 1)), addOne), 1},
+		addMany, gotoLabel(0, 0, 1)), addOne), 2},
+	"three jumps to a label": {rounds(addOne, w.Body(
+		countDown, w.I32Eqz, w.If(w.Void), gotoLabel(0, 2, 2), w.End,
+		isOdd, w.If(w.Void), gotoLabel(0, 0, 2), w.End, addMany,
+		w.LocalGet(1), w.I32Const(4), w.I32Eq, w.If(w.Void), gotoLabel(0, 0, 2), w.End,
+		addMany, gotoLabel(0, 0, 1)), addOne), 2},
 	"jumps forward within": {rounds(addOne, w.Body(
 		isOdd, w.If(w.Void), gotoLabel(0, 3, 4), w.End, addMany),
 		w.Body(isOdd, w.If(w.Void), addOne, w.Else, gotoLabel(0, 3, 3), w.End, addMany),

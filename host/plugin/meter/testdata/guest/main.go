@@ -60,6 +60,20 @@ func scan(n int32) int64 {
 	return strings<<32 | numbers<<16 | deepest<<8 | depth
 }
 
+// count looks at each byte of the input, n times.
+//
+//go:wasmexport count
+func count(n int32) (quotes int64) {
+	for range n {
+		for _, c := range input {
+			if c == '"' {
+				quotes++
+			}
+		}
+	}
+	return quotes
+}
+
 // sum adds numbers in a loop that does nothing else.
 //
 //go:wasmexport sum
