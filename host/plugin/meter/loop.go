@@ -45,7 +45,7 @@ type innerLoop struct {
 }
 
 // addLoop notes the loop from a label of d to the jump before r, whose point comes
-// next, if it can be copied. Loops with several labels do not overlap. Of the jumps to
+// next, if it can be copied. Loops of different labels do not overlap. Of the jumps to
 // one label, the first and the last count: often one of them is taken hardly ever.
 func (m *meterer) addLoop(r *reader, d *dispatch, target int) {
 	start := &d.labels[target]
