@@ -135,7 +135,7 @@ func (m *Module) Rule(ctx context.Context, f Func, request []byte, facts host.Fa
 		}
 	}
 	ruling, fuel, err := inst.rule(ctx, f, &question{request, facts, now, source})
-	metrics.seconds.Observe(inst.call.clock.since.Sub(inst.call.clock.begun).Seconds())
+	metrics.seconds.Observe((inst.call.clock.since - inst.call.clock.begun).Seconds())
 	metrics.fuel.Observe(float64(fuel))
 	if AsFailure(err) != nil {
 		m.discard(inst)
@@ -235,9 +235,9 @@ func (r *Reducer) Call(ctx context.Context, f Func, request []byte, now int64) (
 	}
 	metrics := &m.metrics.functions[f]
 	metrics.calls.Inc()
-	start := m.clock()
+	start := m.elapsed()
 	answer, fuel, err = r.inst.reduce(ctx, f, request, now)
-	metrics.seconds.Observe(m.clock().Sub(start).Seconds())
+	metrics.seconds.Observe((m.elapsed() - start).Seconds())
 	metrics.fuel.Observe(float64(fuel))
 	if err != nil {
 		r.Close()

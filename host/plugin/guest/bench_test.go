@@ -35,7 +35,7 @@ func BenchmarkDecision(b *testing.B) {
 		{"words", "plugins/lists", map[string]any{"deny_words": []any{"casino", "viagra", "airdrop"}}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
-			m := loadGo(b, bench.folder, func(o *Options) { o.Config = bench.config })
+			m := loadGo(b, bench.folder, func(o *Options) { o.Config, o.Clock = bench.config, nil })
 			it, ctx := item(1, strings.Repeat("x ", 200)), b.Context()
 			var q Request
 			decide := func() {

@@ -20,8 +20,9 @@ import (
 type call struct {
 	context.Context
 
-	inst  *instance
-	bound context.Context // of the instance; see Done
+	inst   *instance
+	bound  context.Context // of the instance; see Done
+	making context.Context // while the instance is made; see Value
 
 	facts  host.Facts
 	waiter host.Waiter // the facts, if they are one
@@ -51,6 +52,16 @@ type used struct {
 
 func (c *call) Done() <-chan struct{} { return c.bound.Done() }
 func (c *call) Err() error            { return c.bound.Err() }
+
+// Value tells wazero what a context may ask of it. It looks at each call, and finds only
+// what was set for the time in which the instance is made: the caller's contexts, of which
+// there may be many, are not walked through.
+func (c *call) Value(key any) any {
+	if c.making == nil {
+		return nil
+	}
+	return c.making.Value(key)
+}
 
 // begin starts a call that may take this long, which is bounded by its fuel alone if
 // it is zero.
@@ -82,6 +93,14 @@ func (c *call) enter(fuel int64) {
 	}
 }
 
+// fuelLeft returns what the guest has, nothing while its start section runs.
+func (c *call) fuelLeft() int64 {
+	if c.inst.fuel == nil {
+		return 0
+	}
+	return int64(c.inst.fuel.Get())
+}
+
 // charge takes fuel from the guest for what the host does.
 func (c *call) charge(fuel int64) {
 	if c.inst.fuel == nil {
@@ -110,7 +129,7 @@ func (c *call) read(what string, f func(ctx context.Context) error) bool {
 	c.countRead()
 	c.lap()
 	err := c.clock.read(c.Context, c.facts, f)
-	c.resume()
+	c.resume(c.fuelLeft())
 	if err != nil && c.clock.over() {
 		panic(errTime)
 	}
@@ -188,9 +207,10 @@ func truncate(s string, n int) string {
 type stopwatch struct {
 	max   time.Duration // 0: no budget
 	spent time.Duration
-	begun time.Time // of the clock, when the guest began
-	since time.Time // when it went on, or was last seen
-	fuel  int64     // that it had then
+	begun time.Duration // of Module.elapsed, when the guest began
+	since time.Duration // when it went on, or was last seen
+	fuel  int64         // that it had then
+	ran   bool          // begun is set
 
 	cpu     func() time.Duration // processor time of this process
 	reading bool                 // the fields below are set
@@ -215,32 +235,34 @@ const (
 // passed beyond that, others have taken.
 func Slowest(fuel int64) time.Duration { return time.Duration(fuel) * slowestFuel }
 
-// resume notes that the guest goes on.
-func (c *call) resume() {
-	if c.clock.max > 0 && c.inst.fuel != nil {
-		c.clock.since, c.clock.fuel = c.inst.module.clock(), int64(c.inst.fuel.Get())
-		if c.clock.begun.IsZero() {
-			c.clock.begun = c.clock.since
-		}
+// resume notes that the guest goes on, with this much fuel.
+func (c *call) resume(fuel int64) {
+	w := &c.clock
+	if w.max == 0 {
+		return
+	}
+	w.since, w.fuel = c.inst.module.elapsed(), fuel
+	if !w.ran {
+		w.begun, w.ran = w.since, true
 	}
 }
 
 // lap counts the time since the guest went on, and ends its call if there is none
 // left.
 func (c *call) lap() {
-	if c.count(); c.clock.over() {
+	if c.count(c.fuelLeft()); c.clock.over() {
 		panic(errTime)
 	}
 }
 
-// count counts the time since the guest went on.
-func (c *call) count() {
+// count counts the time since the guest went on, which has this much fuel left.
+func (c *call) count(fuel int64) {
 	w := &c.clock
-	if w.max == 0 || c.inst.fuel == nil {
+	if w.max == 0 {
 		return
 	}
-	at, fuel := c.inst.module.clock(), int64(c.inst.fuel.Get())
-	w.spent += max(min(at.Sub(w.since), Slowest(w.fuel-fuel)), 0)
+	at := c.inst.module.elapsed()
+	w.spent += max(min(at-w.since, Slowest(w.fuel-fuel)), 0)
 	w.since, w.fuel = at, fuel
 }
 

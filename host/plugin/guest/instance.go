@@ -36,14 +36,15 @@ type instance struct {
 	capacity uint32
 	pages    uint32 // memory as last reported to metrics
 
-	call         call
-	stack        [1]uint64
-	view         abi.VerdictView
-	rules        map[ruleKey]*rule
-	verdictCache *rule // that was used; nil at first
-	values       values
-	ticks        uint64 // of the guest's monotonic clock
-	random       uint64 // state of the guest's random numbers
+	call   call
+	stack  [1]uint64
+	left   int64 // fuel after the last run
+	view   abi.VerdictView
+	rules  map[ruleKey]*rule
+	last   lastVerdict
+	values values
+	ticks  uint64 // of the guest's monotonic clock
+	random uint64 // state of the guest's random numbers
 }
 
 // firstBuffer is the input buffer that an instance is made with; most events
@@ -70,9 +71,9 @@ func newInstance(ctx context.Context, m *Module) (_ *instance, err error) {
 
 	// The start section runs here, on the fuel that the rewriter put in.
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
-	inst.call.Context = inst.own.allocating(ctx)
+	inst.call.making = inst.own.allocating(ctx)
 	inst.guest, err = m.runtime.InstantiateModule(&inst.call, m.compiled, config)
-	inst.call.Context = ctx
+	inst.call.making = nil
 	if err != nil {
 		return nil, inst.explain("did not start", err)
 	}
@@ -109,9 +110,11 @@ func (inst *instance) close() {
 // budget of fuel. The result is in inst.stack.
 func (inst *instance) run(f api.Function, fuel int64, param uint64) error {
 	inst.fuel.Set(uint64(fuel))
-	inst.call.resume()
+	inst.call.resume(fuel)
 	inst.stack[0] = param
-	return f.CallWithStack(&inst.call, inst.stack[:])
+	err := f.CallWithStack(&inst.call, inst.stack[:])
+	inst.left = int64(inst.fuel.Get())
+	return err
 }
 
 // explain makes a failure of an error from the guest, and says why it failed.
@@ -236,7 +239,7 @@ func (inst *instance) ask(f Func, request []byte) (answer []byte, fuel int64, er
 
 // spent is what the last run has used of its budget.
 func (inst *instance) spent(budget int64) int64 {
-	return min(budget-int64(inst.fuel.Get()), budget)
+	return min(budget-inst.left, budget)
 }
 
 // rule asks the guest for a verdict. A *Failure means that this instance must
@@ -245,20 +248,26 @@ func (inst *instance) rule(ctx context.Context, f Func, q *question) (host.Rulin
 	inst.call.begin(ctx, q.facts, q.now, inst.module.time(len(q.request)))
 	defer inst.call.end()
 	answer, fuel, err := inst.ask(f, q.request)
-	inst.call.count()
+	inst.call.count(inst.left)
 	if err != nil {
 		return host.Ruling{}, fuel, err
 	}
 	if inst.call.err != nil {
 		return host.Ruling{}, fuel, inst.call.err
 	}
+	if l := &inst.last; l.is(f, q.source, answer) {
+		l.rule.count.Inc()
+		return l.ruling, fuel, nil
+	}
 	if err := inst.view.Decode(answer); err != nil {
 		return host.Ruling{}, fuel, &Failure{Cause: CauseGarbage, what: "answered with garbage", err: err}
 	}
-	ruling, failure := inst.ruling(f, &inst.view, q.source)
+	ruling, rule, failure := inst.ruling(f, &inst.view, q.source)
 	if failure != nil {
 		return host.Ruling{}, fuel, failure
 	}
+	rule.count.Inc()
+	inst.last.keep(f, answer, ruling, rule)
 	return ruling, fuel, nil
 }
 

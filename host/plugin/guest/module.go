@@ -60,6 +60,7 @@ type Module struct {
 	logRate    logRate
 	log        *slog.Logger
 	clock      func() time.Time
+	elapsed    func() time.Duration // of the clock, since the program began
 	cpu        func() time.Duration
 }
 
@@ -153,14 +154,14 @@ func prepare(wasm []byte, o *Options) (*Module, error) {
 		state:      o.State, sets: o.Sets, held: o.Held, git: o.Git, events: o.Events,
 		bound: context.Background(), metrics: o.Metrics.of(o.Name), valueNames: names{max: maxValues},
 		logRate: logRate{max: budgets.LogRate, clock: o.Clock},
-		log:     o.Log, clock: o.Clock, cpu: o.CPU,
+		log:     o.Log, clock: o.Clock, elapsed: o.elapsed, cpu: o.CPU,
 	}
 	// One that cannot wait needs no more instances than can run at the same time.
 	limit := o.Instances
 	if slices.ContainsFunc(man.Capabilities, waits) {
 		limit += o.Waits
 	}
-	m.pool = newPool(o.Instances, limit, m.discard, o.Clock)
+	m.pool = newPool(o.Instances, limit, m.discard, m.elapsed)
 	for _, f := range m.functions {
 		m.metrics.add(f)
 	}
@@ -222,7 +223,14 @@ func (m *Module) Manifest() *manifest.Manifest { return m.manifest }
 func (m *Module) About() host.Description { return m.about }
 
 // Calls reports whether the host calls the function in this module.
-func (m *Module) Calls(f Func) bool { return slices.Contains(m.functions, f) }
+func (m *Module) Calls(f Func) bool {
+	for _, called := range m.functions { // each decision asks; slices.Contains is not inlined
+		if called == f {
+			return true
+		}
+	}
+	return false
+}
 
 // Functions returns the names of the functions that the host calls.
 func (m *Module) Functions() []string {

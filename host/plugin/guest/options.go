@@ -72,6 +72,10 @@ type Options struct {
 
 	// CPU returns the processor time of who reads; default: of this process.
 	CPU func() time.Duration
+
+	// elapsed is what has passed on Clock since the program began. Each call of a guest reads
+	// it, and subtracts, which costs a [time.Time] more.
+	elapsed func() time.Duration
 }
 
 // Budgets is what the operator gives a module. A zero field is what its manifest
@@ -194,8 +198,12 @@ func (o *Options) setDefaults(wasm []byte) {
 		o.Metrics = NewMetrics()
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	if o.Clock == nil {
-		o.Clock = monotonic
+	switch clock := o.Clock; {
+	case o.elapsed != nil: // the defaults are set
+	case clock == nil:
+		o.Clock, o.elapsed = monotonic, sinceBegan
+	default:
+		o.elapsed = func() time.Duration { return clock().Sub(began) }
 	}
 	if o.CPU == nil {
 		o.CPU = processorTime
@@ -261,6 +269,9 @@ func (o *Options) resolve(wanted *manifest.Budgets, reduces bool) Budgets {
 
 var began = time.Now()
 
-// monotonic is time.Now without the system's wall clock, which takes as long to read as the
-// monotonic one. Each call of a guest reads it twice.
-func monotonic() time.Time { return began.Add(time.Since(began)) }
+// sinceBegan reads the monotonic clock alone: the system's wall clock, which time.Now reads
+// too, takes as long.
+func sinceBegan() time.Duration { return time.Since(began) }
+
+// monotonic is time.Now without the wall clock.
+func monotonic() time.Time { return began.Add(sinceBegan()) }

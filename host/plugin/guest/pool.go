@@ -31,7 +31,7 @@ type pool struct {
 	keep  int // idle instances that are not closed
 	max   int // places
 	close func(*instance)
-	clock func() time.Time
+	clock func() time.Duration // that instances are idle by
 
 	mu      sync.Mutex  // guards the fields below
 	idle    []*instance // the last used at the end
@@ -53,7 +53,7 @@ type waiter struct {
 	over bool           // it has been given something
 }
 
-func newPool(keep, limit int, close func(*instance), clock func() time.Time) *pool {
+func newPool(keep, limit int, close func(*instance), clock func() time.Duration) *pool {
 	return &pool{keep: keep, max: limit, close: close, clock: clock}
 }
 
@@ -179,14 +179,14 @@ func (p *pool) trim() {
 	p.mu.Lock()
 	p.trimmer = nil
 	n, now := 0, p.clock()
-	for len(p.idle)-n > p.keep && now.Sub(p.idle[n].call.clock.since) >= surplusTime {
+	for len(p.idle)-n > p.keep && now-p.idle[n].call.clock.since >= surplusTime {
 		n++
 	}
 	surplus := slices.Clone(p.idle[:n])
 	p.idle = append(p.idle[:0], p.idle[n:]...)
 	clear(p.idle[len(p.idle):cap(p.idle)])
 	if len(p.idle) > p.keep {
-		p.trimmer = time.AfterFunc(surplusTime-now.Sub(p.idle[0].call.clock.since), p.trim)
+		p.trimmer = time.AfterFunc(surplusTime-(now-p.idle[0].call.clock.since), p.trim)
 	}
 	p.mu.Unlock()
 	for _, inst := range surplus {

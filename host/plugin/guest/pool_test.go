@@ -80,7 +80,7 @@ func TestPoolWaits(t *testing.T) {
 // TestPoolIsBusy has as many wait for an instance as may, and one more.
 func TestPoolIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool(1, 1, func(*instance) {}, time.Now)
+		p := newPool(1, 1, func(*instance) {}, sinceBegan)
 		if _, err := p.get(t.Context(), atOnce); err != nil {
 			t.Fatal(err)
 		}

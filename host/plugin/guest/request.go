@@ -216,15 +216,33 @@ type ruleKey struct {
 	code   string
 }
 
-// cacheVerdict returns what the instance knows of a rule. Most events are decided by
-// the same rule as the one before, which saves the look-up.
-func (inst *instance) cacheVerdict(action host.Action, source string, code []byte) *rule {
-	if l := inst.verdictCache; l == nil || l.key.action != action || l.key.source != source || l.key.code != string(code) {
-		inst.verdictCache = inst.cachedVerdict(action, source, code)
-	}
-	return inst.verdictCache
+// lastVerdict is what an instance has answered last, and what that means. Most events get
+// the same answer as the one before.
+type lastVerdict struct {
+	f      Func
+	answer []byte
+	ruling host.Ruling
+	rule   *rule // nil: there is none
 }
 
+// maxLastVerdict is the longest answer that is kept.
+const maxLastVerdict = 256
+
+// is reports whether an answer is the last one again.
+func (l *lastVerdict) is(f Func, source string, answer []byte) bool {
+	return l.rule != nil && l.f == f && l.rule.key.source == source && bytes.Equal(l.answer, answer)
+}
+
+// keep keeps an answer, unless it is a long one.
+func (l *lastVerdict) keep(f Func, answer []byte, ruling host.Ruling, r *rule) {
+	if len(answer) > maxLastVerdict {
+		l.rule = nil
+		return
+	}
+	l.f, l.answer, l.ruling, l.rule = f, append(l.answer[:0], answer...), ruling, r
+}
+
+// cachedVerdict returns what the instance knows of a rule.
 func (inst *instance) cachedVerdict(action host.Action, source string, code []byte) *rule {
 	if r := inst.rules[ruleKey{action, source, string(code)}]; r != nil {
 		return r
@@ -246,17 +264,16 @@ func (inst *instance) cachedVerdict(action host.Action, source string, code []by
 	return r
 }
 
-// ruling makes a ruling of a verdict.
-func (inst *instance) ruling(f Func, v *abi.VerdictView, source string) (host.Ruling, *Failure) {
+// ruling makes a ruling of a verdict, and returns the rule that it counts for.
+func (inst *instance) ruling(f Func, v *abi.VerdictView, source string) (host.Ruling, *rule, *Failure) {
 	if int(v.Action) >= len(actions) {
-		return host.Ruling{}, &Failure{Cause: CauseGarbage, what: "answered with an unknown action"}
+		return host.Ruling{}, nil, &Failure{Cause: CauseGarbage, what: "answered with an unknown action"}
 	}
 	action := actions[v.Action]
 	if !mayAnswer[f][v.Action] {
-		return host.Ruling{}, &Failure{Cause: CauseGarbage, what: fmt.Sprintf("answered %s with %s", f.export(), action)}
+		return host.Ruling{}, nil, &Failure{Cause: CauseGarbage, what: fmt.Sprintf("answered %s with %s", f.export(), action)}
 	}
-	r := inst.cacheVerdict(action, source, v.Rule)
-	r.count.Inc()
+	r := inst.cachedVerdict(action, source, v.Rule)
 	ruling := host.Ruling{Action: action, Rule: r.code, Module: inst.module.name}
 	switch action {
 	case host.Reject, host.Hold, host.RequireAuth:
@@ -269,7 +286,7 @@ func (inst *instance) ruling(f Func, v *abi.VerdictView, source string) (host.Ru
 	if action == host.Reject && f == Admit {
 		ruling.Retry = min(time.Duration(v.Retry)*time.Second, maxRetry)
 	}
-	return ruling, nil
+	return ruling, r, nil
 }
 
 // Reason makes what a plugin says fit for an OK message: one line with a

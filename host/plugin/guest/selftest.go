@@ -220,7 +220,7 @@ func (inst *instance) judge(test *selfTest, answer []byte) error {
 	if err := inst.view.Decode(answer); err != nil {
 		return &Failure{Cause: CauseGarbage, what: "answered with garbage", err: err}
 	}
-	if _, failure := inst.ruling(test.function, &inst.view, ""); failure != nil {
+	if _, _, failure := inst.ruling(test.function, &inst.view, ""); failure != nil {
 		return failure
 	}
 	if test.vector == nil {
