@@ -142,10 +142,19 @@ const (
 	openTime    = time.Second
 )
 
+// admitsAll reports whether the plugin may be asked by anybody, since nobody has caused a
+// failure. So who asks need not be found out first.
+func (b *breaker) admitsAll() bool {
+	if b.watched.Load() {
+		return false
+	}
+	b.asked.Add(1)
+	return true
+}
+
 // admits reports whether the plugin may be asked, and if not, for whose sake.
 func (b *breaker) admits(c *causes) (causeKind, bool) {
-	if !b.watched.Load() {
-		b.asked.Add(1)
+	if b.admitsAll() {
 		return 0, true
 	}
 	b.mu.Lock()

@@ -36,7 +36,7 @@ func (r *Registry) Admit(ctx context.Context, it *host.Item, facts host.Facts, n
 	defer requests.Put(q)
 	c := question{
 		chain: &l.chains[guest.Admit], function: guest.Admit, request: q.Admit(it, now), facts: facts, now: now,
-		source: origin(it), causes: causesOf(it), fallback: l.fallback, record: r.record(), held: r.o.Held, item: it,
+		source: origin(it), fallback: l.fallback, record: r.record(), held: r.o.Held, item: it,
 	}
 	if err := c.ask(ctx); err != nil {
 		return host.Ruling{}, err
@@ -59,26 +59,24 @@ func (r *Registry) Admit(ctx context.Context, it *host.Item, facts host.Facts, n
 // Query decides whether a client may ask for what its filters select. If all
 // plugins pass, it may.
 func (r *Registry) Query(ctx context.Context, q *host.Query) (host.Ruling, error) {
-	return r.allow(ctx, guest.Query, causesOfClient(q.Client), func(b *guest.Request, now int64) []byte { return b.Query(q, now) },
+	return r.allow(ctx, guest.Query, q.Client, func(b *guest.Request, now int64) []byte { return b.Query(q, now) },
 		func(t *decisionRecord, now int64, ruling host.Ruling) { t.query(q, now, ruling) })
 }
 
 // Connect decides whether a client may connect. If all plugins pass, it may.
 func (r *Registry) Connect(ctx context.Context, c *host.Connection) (host.Ruling, error) {
-	var who causes
-	who.network(c.Client.Addr)
-	return r.allow(ctx, guest.Connect, who, func(b *guest.Request, now int64) []byte { return b.Connect(c, now) },
+	return r.allow(ctx, guest.Connect, &c.Client, func(b *guest.Request, now int64) []byte { return b.Connect(c, now) },
 		func(t *decisionRecord, now int64, ruling host.Ruling) { t.connect(c, now, ruling) })
 }
 
 // Push decides whether ref updates that GRASP's own rules allow may happen. If
 // all plugins pass, they may.
 func (r *Registry) Push(ctx context.Context, p *host.Push) (host.Ruling, error) {
-	return r.allow(ctx, guest.Push, causesOfClient(p.Client), func(b *guest.Request, now int64) []byte { return b.Push(p, now) },
+	return r.allow(ctx, guest.Push, p.Client, func(b *guest.Request, now int64) []byte { return b.Push(p, now) },
 		func(t *decisionRecord, now int64, ruling host.Ruling) { t.push(p, now, ruling) })
 }
 
-func (r *Registry) allow(ctx context.Context, f guest.Func, who causes, encode func(*guest.Request, int64) []byte,
+func (r *Registry) allow(ctx context.Context, f guest.Func, client *host.Client, encode func(*guest.Request, int64) []byte,
 	record func(*decisionRecord, int64, host.Ruling)) (host.Ruling, error) {
 	if err := r.notCurrent(); err != nil {
 		return host.Ruling{}, err
@@ -94,7 +92,7 @@ func (r *Registry) allow(ctx context.Context, f guest.Func, who causes, encode f
 	now := r.o.Now().Unix()
 	c := question{
 		chain: &l.chains[f], function: f, request: encode(q, now), facts: r.o.Facts, now: now,
-		source: "client", causes: who, fallback: l.fallback, record: r.record(), held: r.o.Held,
+		source: "client", client: client, fallback: l.fallback, record: r.record(), held: r.o.Held,
 	}
 	if err := c.ask(ctx); err != nil {
 		return host.Ruling{}, err
@@ -134,11 +132,11 @@ type question struct {
 	facts    host.Facts
 	now      int64
 	source   string
-	causes   causes
 	fallback *generation
 	record   *decisionRecord // nil: nobody records
 	held     host.HeldFacts  // what plugins see of purgatory, if facts have none
-	item     *host.Item      // for programs; nil unless admit is asked
+	item     *host.Item      // nil unless admit is asked
+	client   *host.Client    // nil if admit is asked
 
 	// What came of it.
 	ruling  host.Ruling
@@ -147,6 +145,18 @@ type question struct {
 	asked   int         // of those that enforce
 	hosts   []string    // asked after another had accepted
 	shadows int         // of those in shadow mode whose turn came
+}
+
+// causes returns who is to blame if a plugin fails at the question.
+func (q *question) causes() (c causes) {
+	switch {
+	case q.item != nil:
+		return causesOf(q.item)
+	case q.function == guest.Connect:
+		c.network(q.client.Addr)
+		return c
+	}
+	return causesOfClient(q.client)
 }
 
 // ask asks the plugins in order until one has an opinion, and after an accept those that
@@ -278,12 +288,15 @@ func (g *generation) ask(ctx context.Context, q *question, facts host.Facts) (ho
 	if g.absent {
 		return host.Ruling{}, 0, errMissing
 	}
-	if by, ok := g.breaker.admits(&q.causes); !ok {
-		g.meters.refuse(g.name, by)
-		if by == byAll {
-			return host.Ruling{}, 0, errBreakerOpen
+	if !g.breaker.admitsAll() {
+		causes := q.causes()
+		if by, ok := g.breaker.admits(&causes); !ok {
+			g.meters.refuse(g.name, by)
+			if by == byAll {
+				return host.Ruling{}, 0, errBreakerOpen
+			}
+			return host.Ruling{}, 0, errRefused
 		}
-		return host.Ruling{}, 0, errRefused
 	}
 	g.counters.calls.Add(1)
 	if w, ok := facts.(host.Waiter); ok {
@@ -300,7 +313,8 @@ func (g *generation) ask(ctx context.Context, q *question, facts host.Facts) (ho
 	if err == nil {
 		g.breaker.worked()
 	} else if failure := failure(err); failure != nil {
-		g.breaker.failed(&q.causes, kindOf(failure))
+		causes := q.causes()
+		g.breaker.failed(&causes, kindOf(failure))
 		g.counters.failed(failure)
 	}
 	return ruling, fuel, err
