@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,4 +78,34 @@ deny_words = ["casino", "viagra", "airdrop"]`}},
 			b.ReportMetric(float64(testkit.CPU()-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
+}
+
+// BenchmarkJournal is what it costs to note a decision about an event that is new, when
+// the journal is full.
+func BenchmarkJournal(b *testing.B) {
+	const entries = 100_000
+	j := newJournal(entries)
+	q := &question{
+		source: "client", chain: &chain{names: []string{"limits", "open"}}, asked: 2,
+		ruling: host.Ruling{Action: host.Accept, Rule: "open", Module: "open"},
+	}
+	random := rand.NewChaCha8([32]byte{})
+	ids := make([]host.ID, 4*entries)
+	for i := range ids {
+		random.Read(ids[i][:])
+	}
+	n := 0
+	add := func() {
+		j.add(&ids[n%len(ids)], q, nil)
+		n++
+	}
+	for range entries {
+		add()
+	}
+	b.ReportAllocs()
+	before := testkit.CPU()
+	for b.Loop() {
+		add()
+	}
+	b.ReportMetric(float64(testkit.CPU()-before)/float64(b.N), "cpu-ns/op")
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"math/bits"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -12,14 +14,21 @@ import (
 	"talon/host"
 )
 
-// journal remembers the last decisions about events, to answer why.
+// journal remembers the last decisions about events, to answer why. Entries are numbered
+// from 1 in the order in which they came; the last maxEntries are in the ring.
+//
+// Who looks for an event follows the entries of its bucket back, from the newest, until
+// one is older than all in the ring. So nothing is removed when an entry is overwritten,
+// and an entry has a cache line.
 type journal struct {
-	mu         sync.Mutex // guards the fields below
-	maxEntries int
-	ring       []entry // grows up to most
-	next       int     // where the oldest is, once the ring is full
-	where      map[uint64]uint32
-	last       map[host.Action]*decision // which the next entries may share
+	maxEntries uint64
+	key        uint64 // of hash, unknown to those whose events are hashed
+
+	mu      sync.Mutex // guards the fields below
+	ring    []entry    // entry n stands at (n-1) % maxEntries; grows up to there
+	newest  uint64
+	buckets []uint64                        // by hash: the newest entry, or 0; made with the first entry
+	last    [host.RequireAuth + 1]*decision // by action: which the next entries may share
 }
 
 // entry is the last decision about an event.
@@ -28,6 +37,7 @@ type entry struct {
 	at    int64 // unix seconds
 	fuel  int64
 	*decision
+	older uint64 // the entry before it in its bucket, or 0
 }
 
 // decision is immutable: most entries share that of an earlier one.
@@ -41,11 +51,16 @@ type decision struct {
 
 func (d *decision) equal(other *decision) bool {
 	return d.source == other.source && d.ruling == other.ruling && d.number == other.number &&
-		len(d.opinions)+len(other.opinions) == 0 && slices.Equal(d.asked, other.asked)
+		len(d.opinions)+len(other.opinions) == 0 && sameNames(d.asked, other.asked)
+}
+
+// sameNames compares names, which are most often those of the same active set.
+func sameNames(a, b []string) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
 func newJournal(limit int) *journal {
-	return &journal{maxEntries: limit, where: make(map[uint64]uint32), last: make(map[host.Action]*decision)}
+	return &journal{maxEntries: uint64(limit), key: rand.Uint64() | 1}
 }
 
 // add notes a decision. One that is taken again takes the place of the first.
@@ -65,7 +80,6 @@ func (j *journal) add(event *host.ID, q *question, opinions []opinion) {
 	for i := range opinions {
 		d.opinions = append(d.opinions, opinions[i].said())
 	}
-	short := shorten(event)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	shared := j.last[d.ruling.Action]
@@ -74,24 +88,41 @@ func (j *journal) add(event *host.ID, q *question, opinions []opinion) {
 		shared = &kept
 		j.last[d.ruling.Action] = shared
 	}
-	e := entry{*event, q.now, q.fuel, shared}
-	if at, ok := j.where[short]; ok && j.ring[at].event == *event {
-		j.ring[at] = e
+	bucket := j.bucket(event)
+	if e := j.lookup(*bucket, event); e != nil {
+		e.at, e.fuel, e.decision = q.now, q.fuel, shared
 		return
 	}
-	at := j.next
-	if len(j.ring) < j.maxEntries {
-		at = len(j.ring)
+	e := entry{*event, q.now, q.fuel, shared, *bucket}
+	if at := j.newest % j.maxEntries; at == uint64(len(j.ring)) {
 		j.ring = append(j.ring, e)
 	} else {
-		old := shorten(&j.ring[at].event)
-		if j.where[old] == uint32(at) {
-			delete(j.where, old)
-		}
 		j.ring[at] = e
-		j.next = (at + 1) % j.maxEntries
 	}
-	j.where[short] = uint32(at)
+	j.newest++
+	*bucket = j.newest
+}
+
+// bucket returns the newest entry of the bucket of an event. REQUIRES: mu.
+func (j *journal) bucket(event *host.ID) *uint64 {
+	width := bits.Len64(j.maxEntries) // about one entry a bucket
+	if j.buckets == nil {
+		j.buckets = make([]uint64, 1<<width)
+	}
+	return &j.buckets[binary.LittleEndian.Uint64(event[:])*j.key>>(64-width)]
+}
+
+// lookup returns the entry of an event, nil if there is none, in the bucket that begins
+// with entry n. REQUIRES: mu.
+func (j *journal) lookup(n uint64, event *host.ID) *entry {
+	for n != 0 && n+j.maxEntries > j.newest {
+		e := &j.ring[(n-1)%j.maxEntries]
+		if e.event == *event {
+			return e
+		}
+		n = e.older
+	}
+	return nil
 }
 
 // keepDecisions is how long a decision can be looked up, if newer ones do not
@@ -104,13 +135,13 @@ const keepReason = 200
 // find returns the last decision about an event that is remembered.
 func (j *journal) find(event host.ID, now time.Time) (Why, bool) {
 	j.mu.Lock()
-	at, ok := j.where[shorten(&event)]
 	var e entry
-	if ok {
-		e = j.ring[at]
+	found := j.lookup(*j.bucket(&event), &event)
+	if found != nil {
+		e = *found
 	}
 	j.mu.Unlock()
-	if !ok || e.event != event || now.Sub(time.Unix(e.at, 0)) > keepDecisions {
+	if found == nil || now.Sub(time.Unix(e.at, 0)) > keepDecisions {
 		return Why{}, false
 	}
 	return Why{
@@ -125,10 +156,6 @@ func (j *journal) find(event host.ID, now time.Time) (Why, bool) {
 		Shadow: e.opinions,
 	}, true
 }
-
-// shorten is what decisions are found by. An id is a hash: two that begin alike
-// do not happen, and if they did, one would be forgotten.
-func shorten(id *host.ID) uint64 { return binary.LittleEndian.Uint64(id[:]) }
 
 // opinion is what a plugin in shadow mode said.
 type opinion struct {
