@@ -16,21 +16,58 @@ func AppendEvent[T ~[]string](b []byte, e *Event[T]) []byte {
 	b = appendUint(b, 3, uint64(e.CreatedAt))
 	b = appendUint(b, 4, uint64(e.Kind))
 	for _, tag := range e.Tags {
-		var start int
-		b, start = open(b, 5)
-		for _, item := range tag {
-			b = appendField(b, 1, item)
-		}
-		b = seal(b, start)
+		b = appendTagOf(b, tag)
 	}
 	b = appendNonEmpty(b, 6, e.Content)
 	return appendNonEmpty(b, 7, e.Sig)
 }
 
-// AppendEventOf appends e as the next event of an EventList.
+// appendTagOf appends a tag. Hosts encode each event for policies, so that a tag whose
+// lengths take a byte each, as nearly all do, is written in one go.
+func appendTagOf(b []byte, tag []string) []byte {
+	const head = 2 // key and length
+	size := 0
+	for _, item := range tag {
+		size += head + len(item)
+	}
+	if size >= 0x80 {
+		return appendLongTag(b, tag)
+	}
+	at := len(b) + head
+	if at+size > cap(b) {
+		b = append(b, make([]byte, head+size)...)
+	}
+	b = b[:at+size]
+	b[at-2], b[at-1] = tagKey, byte(size)
+	for _, item := range tag {
+		b[at], b[at+1] = 1<<3|wireBytes, byte(len(item))
+		at += head
+		at += copy(b[at:], item)
+	}
+	return b
+}
+
+// appendLongTag is appendTagOf for tags of any length.
+func appendLongTag(b []byte, tag []string) []byte {
+	b, start := open(b, 5)
+	for _, item := range tag {
+		b = appendField(b, 1, item)
+	}
+	return seal(b, start)
+}
+
+// AppendEventOf appends e as the next event of an EventList. The length of nearly every
+// event takes two bytes, which are left free for it.
 func AppendEventOf[T ~[]string](b []byte, e *Event[T]) []byte {
-	b, start := open(b, 1)
-	return seal(AppendEvent(b, e), start)
+	b = append(b, 1<<3|wireBytes, 0, 0)
+	start := len(b)
+	b = AppendEvent(b, e)
+	if size := len(b) - start; size >= 0x80 && size < 1<<14 {
+		b[start-2], b[start-1] = byte(size)|0x80, byte(size>>7)
+		return b
+	}
+	moved := copy(b[start-1:], b[start:])
+	return seal(b[:start-1+moved], start-1)
 }
 
 // AppendMore says, at the end of an EventList, that others may match.
