@@ -20,6 +20,7 @@ import (
 // value is ready.
 type Request struct {
 	b       []byte
+	from    netip.Addr // whose text address is
 	address []byte
 }
 
@@ -106,7 +107,10 @@ func (q *Request) addr(a netip.Addr) []byte {
 	if !a.IsValid() {
 		return nil
 	}
-	q.address = a.AppendTo(q.address[:0])
+	// A worker decides about several events of one source, one after the other.
+	if a != q.from {
+		q.from, q.address = a, a.AppendTo(q.address[:0])
+	}
 	return q.address
 }
 
