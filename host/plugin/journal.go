@@ -182,7 +182,8 @@ func (q *question) runShadow(ctx context.Context, event *host.ID) []opinion {
 		if len(said) == q.shadows {
 			break
 		}
-		ruling, fuel, err := l.ask(ctx, q, facts)
+		var ruling host.Ruling
+		fuel, err := l.ask(ctx, q, facts, &ruling)
 		if err != nil {
 			ruling = host.Ruling{Action: host.Pass, Rule: "failed", Module: l.name}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"talon/host"
 	"talon/host/plugin/guest"
@@ -138,6 +139,8 @@ type question struct {
 	item     *host.Item      // nil unless admit is asked
 	client   *host.Client    // nil if admit is asked
 
+	ended time.Duration // of guest.Question
+
 	// What came of it.
 	ruling  host.Ruling
 	by      *generation // nil if none had an opinion
@@ -163,6 +166,7 @@ func (q *question) causes() (c causes) {
 // host repositories.
 func (q *question) ask(ctx context.Context) error {
 	q.ruling = host.Ruling{Action: host.Pass}
+	var a answer
 	for i := range q.chain.links {
 		g := q.chain.links[i].generation
 		if q.chain.links[i].shadow {
@@ -170,9 +174,8 @@ func (q *question) ask(ctx context.Context) error {
 			continue
 		}
 		q.asked++
-		a := q.askOne(ctx, g)
-		if a.err != nil {
-			return a.err
+		if err := q.askOne(ctx, g, &a); err != nil {
+			return err
 		}
 		if a.ruling.Action != host.Pass {
 			q.ruling, q.by, q.fuel = a.ruling, a.by, a.fuel
@@ -191,23 +194,22 @@ type answer struct {
 	ruling host.Ruling
 	fuel   int64
 	failed bool // it could not decide, and that counts as a refusal
-	err    error
 }
 
-// askOne asks one plugin, or who decides instead if it fails.
-func (q *question) askOne(ctx context.Context, g *generation) answer {
-	a := answer{by: g}
-	a.ruling, a.fuel, a.err = g.ask(ctx, q, q.facts)
-	if f := failure(a.err); f != nil {
-		a.by, a.ruling, a.fuel, a.err = q.failed(ctx, g, a.fuel, f)
+// askOne asks one plugin, or who decides instead if it fails, and sets the answer.
+func (q *question) askOne(ctx context.Context, g *generation, a *answer) error {
+	a.by, a.failed = g, false
+	var err error
+	a.fuel, err = g.ask(ctx, q, q.facts, &a.ruling)
+	if f := failure(err); f != nil {
+		a.by, a.ruling, a.fuel, err = q.failed(ctx, g, a.fuel, f)
 		a.failed = a.ruling == g.refusal
 	}
-	if a.err != nil {
-		a.err = fmt.Errorf("policy %s: %w", a.by.name, a.err)
-		return a
+	if err != nil {
+		return fmt.Errorf("policy %s: %w", a.by.name, err)
 	}
 	q.heard(g.name, a.ruling)
-	return a
+	return nil
 }
 
 // ofRepository reports whether the question is about an event that a policy that hosts
@@ -233,9 +235,9 @@ func (q *question) askHosts(ctx context.Context, from int) error {
 			continue
 		}
 		q.hosts = append(q.hosts, l.name)
-		a := q.askOne(ctx, l.generation)
-		if a.err != nil {
-			return a.err
+		var a answer
+		if err := q.askOne(ctx, l.generation, &a); err != nil {
+			return err
 		}
 		if a.ruling.Action == host.Hold || a.failed {
 			q.ruling, q.by, q.fuel = a.ruling, a.by, a.fuel
@@ -275,7 +277,8 @@ func (q *question) failed(ctx context.Context, g *generation, fuel int64, f erro
 		if !q.fallback.module.Calls(q.function) {
 			return g, host.Ruling{Action: host.Pass}, fuel, nil
 		}
-		ruling, spent, err := q.fallback.ask(ctx, q, q.facts)
+		var ruling host.Ruling
+		spent, err := q.fallback.ask(ctx, q, q.facts, &ruling)
 		if guest.AsFailure(err) == nil {
 			return q.fallback, ruling, spent, err
 		}
@@ -283,32 +286,35 @@ func (q *question) failed(ctx context.Context, g *generation, fuel int64, f erro
 	return g, g.refusal, fuel, nil
 }
 
-// ask asks one plugin, unless its breaker is against it.
-func (g *generation) ask(ctx context.Context, q *question, facts host.Facts) (host.Ruling, int64, error) {
+// ask asks one plugin, unless its breaker is against it. It returns the fuel that was spent,
+// and sets the ruling if there is no error.
+func (g *generation) ask(ctx context.Context, q *question, facts host.Facts, ruling *host.Ruling) (fuel int64, err error) {
 	if g.absent {
-		return host.Ruling{}, 0, errMissing
+		return 0, errMissing
 	}
 	if !g.breaker.admitsAll() {
 		causes := q.causes()
 		if by, ok := g.breaker.admits(&causes); !ok {
 			g.meters.refuse(g.name, by)
 			if by == byAll {
-				return host.Ruling{}, 0, errBreakerOpen
+				return 0, errBreakerOpen
 			}
-			return host.Ruling{}, 0, errRefused
+			return 0, errRefused
 		}
 	}
 	g.counters.calls.Add(1)
 	if w, ok := facts.(host.Waiter); ok {
 		w.Asking(g.name)
 	}
-	var ruling host.Ruling
-	var fuel int64
-	var err error
 	if g.program != nil {
-		ruling, err = g.askProgram(ctx, q, facts)
+		q.ended = 0
+		*ruling, err = g.askProgram(ctx, q, facts)
 	} else {
-		ruling, fuel, err = g.module.Rule(ctx, q.function, q.request, q.witnessed(g, facts), q.now, q.source)
+		asked := guest.Question{
+			Function: q.function, Request: q.request, Facts: q.witnessed(g, facts), Now: q.now, Source: q.source, Ended: q.ended,
+		}
+		fuel, err = g.module.Ask(ctx, &asked, ruling)
+		q.ended = asked.Ended
 	}
 	if err == nil {
 		g.breaker.worked()
@@ -317,7 +323,7 @@ func (g *generation) ask(ctx context.Context, q *question, facts host.Facts) (ho
 		g.breaker.failed(&causes, kindOf(failure))
 		g.counters.failed(failure)
 	}
-	return ruling, fuel, err
+	return fuel, err
 }
 
 // Failures of a plugin that was not asked.

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -292,6 +294,34 @@ func TestJournalShares(t *testing.T) {
 		if !ok || why.Source != want.source || why.Ruling.Reason != want.ruling.Reason || why.Ruling.Plugin != want.ruling.Module ||
 			why.Ruling.Fuel != want.fuel || fmt.Sprint(why.Asked) != fmt.Sprint(want.chain.names) || len(why.Shadow) != shadows {
 			t.Errorf("event %d: %+v", n, why)
+		}
+	}
+}
+
+// TestJournalRemembersTheLast compares the journal with a list, for events that come again
+// or not: a decision that is taken again keeps its place, and the oldest make room.
+func TestJournalRemembersTheLast(t *testing.T) {
+	const entries, events = 7, 20
+	random := rand.New(rand.NewPCG(1, 2))
+	j := newJournal(entries)
+	var places []host.ID // of the last, the oldest first
+	fuel := map[host.ID]int64{}
+	for n := range int64(10_000) {
+		event := host.ID{31: byte(random.IntN(events))}
+		if random.IntN(4) > 0 && len(places) > 0 {
+			event = places[random.IntN(len(places))]
+		}
+		j.add(&event, &question{now: 1000, fuel: n, chain: &chain{}, ruling: host.Ruling{Action: host.Accept}}, nil)
+		if fuel[event] = n; !slices.Contains(places, event) {
+			places = append(places, event)
+			places = places[max(len(places)-entries, 0):]
+		}
+		for i := range byte(events) {
+			event := host.ID{31: i}
+			why, ok := j.find(event, time.Unix(1000, 0))
+			if ok != slices.Contains(places, event) || ok && why.Ruling.Fuel != fuel[event] {
+				t.Fatalf("after %d decisions: event %d: %v, %+v; want %d of %v", n+1, i, ok, why.Ruling, fuel[event], places)
+			}
 		}
 	}
 }

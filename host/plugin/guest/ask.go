@@ -100,53 +100,79 @@ type exitError uint32
 
 func (e exitError) Error() string { return fmt.Sprintf("exit status %d", uint32(e)) }
 
-// question is what a module is asked.
-type question struct {
-	request []byte
-	facts   host.Facts
-	now     int64
-	source  string
+// Question is what a module is asked for a verdict about.
+type Question struct {
+	Function Func
+	Request  []byte     // of [Request]
+	Facts    host.Facts // nil: the store cannot be read
+	Now      int64      // unix seconds
+	Source   string     // a label of metrics: client, import or sync
+
+	// Ended is when the module ended that was asked just before, on the clock of modules,
+	// which need not be read again then; zero: there was none. Ask sets it.
+	Ended time.Duration
 }
 
-// Rule asks the module for a verdict. The request comes from [Request], now is in
-// unix seconds, and source is a label of metrics: client, import or sync. Without
-// facts the store cannot be read.
+// Rule is [Module.Ask] for one module alone.
+func (m *Module) Rule(ctx context.Context, f Func, request []byte, facts host.Facts, now int64, source string) (host.Ruling, int64, error) {
+	var ruling host.Ruling
+	q := Question{Function: f, Request: request, Facts: facts, Now: now, Source: source}
+	fuel, err := m.Ask(ctx, &q, &ruling)
+	return ruling, fuel, err
+}
+
+// Ask asks the module for a verdict, and returns the fuel that it spent. The ruling is
+// set only if there is no error.
 //
 // A *[Failure] says that the module failed; another error that ctx was done or that
 // the host could not read what the module wanted to know: nothing was decided.
-func (m *Module) Rule(ctx context.Context, f Func, request []byte, facts host.Facts, now int64, source string) (host.Ruling, int64, error) {
+func (m *Module) Ask(ctx context.Context, q *Question, ruling *host.Ruling) (fuel int64, err error) {
+	f := q.Function
 	if !f.policy() || !m.Calls(f) {
-		return host.Ruling{}, 0, fmt.Errorf("plugin %s does not answer %s", m.name, f)
+		return 0, fmt.Errorf("plugin %s does not answer %s", m.name, f)
 	}
 	metrics := &m.metrics.functions[f]
 	metrics.calls.Inc()
-	wait := atOnce
-	if waiter, ok := facts.(host.Waiter); ok {
-		wait = waiter.Wait
-	}
-	inst, err := m.pool.get(ctx, wait)
-	if err != nil {
-		return host.Ruling{}, 0, fmt.Errorf("wait for an instance: %w", err)
-	}
+	inst := m.pool.tryGet()
 	if inst == nil {
-		if inst, err = m.newInstance(ctx); err != nil {
-			m.pool.giveUp()
-			return host.Ruling{}, 0, m.failed(&Failure{Cause: CauseStart, what: "could not be started again", err: err})
+		q.Ended = 0 // who waits has to look at the clock
+		if inst, err = m.waitForInstance(ctx, q.Facts); err != nil {
+			return 0, err
 		}
 	}
-	ruling, fuel, err := inst.rule(ctx, f, &question{request, facts, now, source})
+	fuel, err = inst.rule(ctx, q, ruling)
+	q.Ended = inst.call.clock.since
 	metrics.seconds.Observe((inst.call.clock.since - inst.call.clock.begun).Seconds())
 	metrics.fuel.Observe(float64(fuel))
 	if AsFailure(err) != nil {
 		m.discard(inst)
 		m.pool.giveUp()
 		m.keepSpare()
-		return host.Ruling{}, fuel, m.failed(err)
+		return fuel, m.failed(err)
 	}
-	m.slow(&inst.call.clock, len(request))
+	m.slow(&inst.call.clock, len(q.Request))
 	inst.report(inst.memory.Size())
 	m.pool.put(inst)
-	return ruling, fuel, err
+	return fuel, err
+}
+
+// waitForInstance returns an instance that has come back, or a new one.
+func (m *Module) waitForInstance(ctx context.Context, facts host.Facts) (*instance, error) {
+	wait := atOnce
+	if waiter, ok := facts.(host.Waiter); ok {
+		wait = waiter.Wait
+	}
+	inst, err := m.pool.get(ctx, wait)
+	if err != nil {
+		return nil, fmt.Errorf("wait for an instance: %w", err)
+	}
+	if inst == nil {
+		if inst, err = m.newInstance(ctx); err != nil {
+			m.pool.giveUp()
+			return nil, m.failed(&Failure{Cause: CauseStart, what: "could not be started again", err: err})
+		}
+	}
+	return inst, nil
 }
 
 // slowEvery is how often it is said that a module is slow.

@@ -207,6 +207,7 @@ func truncate(s string, n int) string {
 type stopwatch struct {
 	max   time.Duration // 0: no budget
 	spent time.Duration
+	start time.Duration // when the guest begins, if that is known
 	begun time.Duration // of Module.elapsed, when the guest began
 	since time.Duration // when it went on, or was last seen
 	fuel  int64         // that it had then
@@ -241,7 +242,11 @@ func (c *call) resume(fuel int64) {
 	if w.max == 0 {
 		return
 	}
-	w.since, w.fuel = c.inst.module.elapsed(), fuel
+	if w.fuel = fuel; w.start != 0 {
+		w.since, w.start = w.start, 0
+	} else {
+		w.since = c.inst.module.elapsed()
+	}
 	if !w.ran {
 		w.begun, w.ran = w.since, true
 	}

@@ -244,31 +244,34 @@ func (inst *instance) spent(budget int64) int64 {
 
 // rule asks the guest for a verdict. A *Failure means that this instance must
 // not be used again; another error that the host failed.
-func (inst *instance) rule(ctx context.Context, f Func, q *question) (host.Ruling, int64, error) {
-	inst.call.begin(ctx, q.facts, q.now, inst.module.time(len(q.request)))
+func (inst *instance) rule(ctx context.Context, q *Question, ruling *host.Ruling) (fuel int64, err error) {
+	inst.call.begin(ctx, q.Facts, q.Now, inst.module.time(len(q.Request)))
 	defer inst.call.end()
-	answer, fuel, err := inst.ask(f, q.request)
+	inst.call.clock.start = q.Ended
+	answer, fuel, err := inst.ask(q.Function, q.Request)
 	inst.call.count(inst.left)
 	if err != nil {
-		return host.Ruling{}, fuel, err
+		return fuel, err
 	}
 	if inst.call.err != nil {
-		return host.Ruling{}, fuel, inst.call.err
+		return fuel, inst.call.err
 	}
-	if l := &inst.last; l.is(f, q.source, answer) {
+	if l := &inst.last; l.is(q.Function, q.Source, answer) {
 		l.rule.count.Inc()
-		return l.ruling, fuel, nil
+		*ruling = l.ruling
+		return fuel, nil
 	}
 	if err := inst.view.Decode(answer); err != nil {
-		return host.Ruling{}, fuel, &Failure{Cause: CauseGarbage, what: "answered with garbage", err: err}
+		return fuel, &Failure{Cause: CauseGarbage, what: "answered with garbage", err: err}
 	}
-	ruling, rule, failure := inst.ruling(f, &inst.view, q.source)
+	r, rule, failure := inst.ruling(q.Function, &inst.view, q.Source)
 	if failure != nil {
-		return host.Ruling{}, fuel, failure
+		return fuel, failure
 	}
 	rule.count.Inc()
-	inst.last.keep(f, answer, ruling, rule)
-	return ruling, fuel, nil
+	inst.last.keep(q.Function, answer, r, rule)
+	*ruling = r
+	return fuel, nil
 }
 
 // memory is the memory of one instance: addresses for all that it may ever have are

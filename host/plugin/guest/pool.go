@@ -57,14 +57,30 @@ func newPool(keep, limit int, close func(*instance), clock func() time.Duration)
 	return &pool{keep: keep, max: limit, close: close, clock: clock}
 }
 
+// tryGet returns an idle instance, nil if there is none.
+func (p *pool) tryGet() *instance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.takeIdle()
+}
+
+// takeIdle is tryGet. REQUIRES: mu.
+func (p *pool) takeIdle() *instance {
+	n := len(p.idle)
+	if n == 0 {
+		return nil
+	}
+	inst := p.idle[n-1]
+	p.idle[n-1] = nil
+	p.idle = p.idle[:n-1]
+	return inst
+}
+
 // get returns an idle instance, or nil if the caller may make one, which it then
 // puts or gives up. It waits for either until ctx is done, within wait.
 func (p *pool) get(ctx context.Context, wait func(func())) (*instance, error) {
 	p.mu.Lock()
-	if n := len(p.idle); n > 0 {
-		inst := p.idle[n-1]
-		p.idle[n-1] = nil
-		p.idle = p.idle[:n-1]
+	if inst := p.takeIdle(); inst != nil {
 		p.mu.Unlock()
 		return inst, nil
 	}
