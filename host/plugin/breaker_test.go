@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/plugin/guest"
 )
 
 // guarded is a relay whose guard traps on some events and refuses the others.
@@ -154,5 +155,35 @@ func TestSlowIsNotBlamed(t *testing.T) {
 	}
 	if by, ok := b.admits(&who); ok || by != byAuthor {
 		t.Errorf("asked after four, %v", by)
+	}
+}
+
+// TestCausesOfQuestions checks whom a failure counts against, for each kind of question.
+func TestCausesOfQuestions(t *testing.T) {
+	addr := netip.MustParseAddr("192.0.2.7")
+	client := &host.Client{Addr: addr}
+	for name, test := range map[string]struct {
+		question question
+		want     []causeKind
+	}{
+		"an event of a client":                     {question{item: from(&host.Source{Addr: addr}, 1, 1)}, []causeKind{byAuthor, byConnection, byNetwork}},
+		"an event of a client on this machine":     {question{item: from(&host.Source{}, 1, 1)}, []causeKind{byAuthor, byConnection}},
+		"an event of a relay":                      {question{item: from(&host.Source{Origin: host.FromSync, Relay: "wss://r"}, 1, 1)}, []causeKind{byAuthor, byRelay}},
+		"an event of an import":                    {question{item: from(&host.Source{Origin: host.FromImport}, 1, 1)}, []causeKind{byAuthor}},
+		"an event of nobody":                       {question{item: from(nil, 1, 1)}, []causeKind{byAuthor}},
+		"filters":                                  {question{function: guest.Query, client: client}, []causeKind{byConnection, byNetwork}},
+		"ref updates":                              {question{function: guest.Push, client: client}, []causeKind{byConnection, byNetwork}},
+		"ref updates of nobody":                    {question{function: guest.Push}, nil},
+		"a client that has come":                   {question{function: guest.Connect, client: client}, []causeKind{byNetwork}},
+		"a client that has come from this machine": {question{function: guest.Connect, client: &host.Client{}}, nil},
+	} {
+		causes := test.question.causes()
+		var got []causeKind
+		for _, c := range causes.list[:causes.n] {
+			got = append(got, c.kind)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("%s counts against %v, want %v", name, got, test.want)
+		}
 	}
 }

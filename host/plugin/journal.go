@@ -18,11 +18,10 @@ import (
 // from 1 in the order in which they came; the last maxEntries are in the ring.
 //
 // Who looks for an event follows the entries of its bucket back, from the newest, until
-// one is older than all in the ring. So nothing is removed when an entry is overwritten,
-// and an entry has a cache line.
+// one is older than all in the ring. So nothing is removed when an entry is overwritten.
 type journal struct {
 	maxEntries uint64
-	key        uint64 // of hash, unknown to those whose events are hashed
+	key        uint64 // random: who sends events chooses their ids, and must not choose their buckets
 
 	mu      sync.Mutex // guards the fields below
 	ring    []entry    // entry n stands at (n-1) % maxEntries; grows up to there

@@ -108,8 +108,8 @@ type Question struct {
 	Now      int64      // unix seconds
 	Source   string     // a label of metrics: client, import or sync
 
-	// Ended is when the module ended that was asked just before, on the clock of modules,
-	// which need not be read again then; zero: there was none. Ask sets it.
+	// Ended is when the module ended that was asked just before, on the clock of modules. The
+	// next one begins then, and the clock is not read again; zero: none was. Ask sets it.
 	Ended time.Duration
 }
 

@@ -242,11 +242,12 @@ func (c *call) resume(fuel int64) {
 	if w.max == 0 {
 		return
 	}
-	if w.fuel = fuel; w.start != 0 {
+	if w.start != 0 {
 		w.since, w.start = w.start, 0
 	} else {
 		w.since = c.inst.module.elapsed()
 	}
+	w.fuel = fuel
 	if !w.ran {
 		w.begun, w.ran = w.since, true
 	}
