@@ -49,7 +49,7 @@ var allowed = map[string]string{
 	"host/plugin/state":         "host internal/heap",
 	"host/plugin/meter":         "",
 	"host/plugin/wasmtest":      "",
-	"host/plugin/plugintest":    "",
+	"host/plugin/plugintest":    "internal/testkit",
 	"host/purgatory":            "",
 	"host/maintainers":          "host host/wire sdk/grasp",
 	"host/gitrepo":              "host sdk/nip19",

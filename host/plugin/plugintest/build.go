@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"talon/internal/testkit"
 )
 
 // Build compiles folders of Go policies, given relative to the root of the
@@ -139,19 +141,8 @@ func MachineCode(t testing.TB, folders ...string) string {
 func Code() string { return filepath.Join(code.dir, "wasm-cache") }
 
 // store keeps machine code between test processes: a folder for each module, named for
-// all that makes it what it is, with the folder of that module in a CacheDir. Tests may
-// give themselves another place for what they cache, so it is looked up before.
-var store = storeDir()
-
-func storeDir() string {
-	if dir := os.Getenv("TALON_TEST_CACHE"); dir != "" {
-		return dir
-	}
-	if dir, err := os.UserCacheDir(); err == nil {
-		return filepath.Join(dir, "talon-test")
-	}
-	return filepath.Join(os.TempDir(), fmt.Sprint("talon-test-", os.Getuid()))
-}
+// all that makes it what it is, with the folder of that module in a CacheDir.
+var store = testkit.Kept()
 
 // fetch brings the machine code of a module into a CacheDir. Without a code, the module
 // could not be loaded: that is for the test to see.
