@@ -109,8 +109,9 @@ func (s *Signer) Sign(e *host.Event) {
 // signature signs 32 bytes (BIP-340). Its nonce comes from the key and the hash
 // alone.
 func (s *Signer) signature(hash [32]byte, options ...schnorr.SignOption) host.Sig {
-	private, _ := btcec.PrivKeyFromBytes(s.Secret[:])
-	signature, err := schnorr.Sign(private, hash[:], append(options, schnorr.FastSign())...)
+	var private btcec.PrivateKey // PrivKeyFromBytes would compute the public key each time
+	private.Key.SetBytes(&s.Secret)
+	signature, err := schnorr.Sign(&private, hash[:], append(options, schnorr.FastSign())...)
 	if err != nil {
 		panic(err)
 	}
