@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -39,7 +40,7 @@ func Build(t testing.TB, folders ...string) string {
 	return dir
 }
 
-// built keeps what this test process has compiled: linking takes a second.
+// built keeps what this test process has compiled.
 var built = struct {
 	sync.Mutex
 	wasm map[string][]byte
@@ -55,19 +56,23 @@ func compile(folder string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := os.CreateTemp("", "talon-*.wasm")
+	// The go tool links a program again only when that is not what is there already.
+	kept := filepath.Join(store, "wasm", strings.ReplaceAll(folder, "/", "-")+".wasm")
+	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
+		return nil, err
+	}
+	unlock, err := lock(kept)
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(out.Name())
-	out.Close()
-	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", out.Name(), "./"+path.Base(folder))
+	defer unlock()
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", kept, "./"+path.Base(folder))
 	cmd.Dir = filepath.Join(root, path.Dir(folder)) // in the module that it is of
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build %s: %w\n%s", folder, err, text)
 	}
-	data, err := os.ReadFile(out.Name())
+	data, err := os.ReadFile(kept)
 	if err == nil {
 		built.wasm[folder] = data
 	}
