@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"os"
@@ -43,6 +44,16 @@ func goModule(t testing.TB, folder string) []byte {
 		t.Fatal(err)
 	}
 	return wasm
+}
+
+// ownCode returns a folder for [Options.CacheDir] that no other test uses, with the machine code of a Go module.
+func ownCode(t testing.TB, folder string) string {
+	t.Helper()
+	cache, key := t.TempDir(), sha256.Sum256(goModule(t, folder))
+	if err := os.CopyFS(codeDir(cache, key), os.DirFS(codeDir(plugintest.MachineCode(t, folder), key))); err != nil {
+		t.Fatal(err)
+	}
+	return cache
 }
 
 // loadGo loads a Go module by its own name.

@@ -140,7 +140,8 @@ func TestOldCodeIsPruned(t *testing.T) {
 // files and resident memory must not grow.
 func TestClosedModulesLeaveNothing(t *testing.T) {
 	testkit.SkipRace(t)
-	large, small, cache := goModule(t, "plugins/limits"), guest{}.assemble(), t.TempDir()
+	large, small := goModule(t, "plugins/limits"), guest{}.assemble()
+	cache := ownCode(t, "plugins/limits")
 	swap := func(wasm []byte) {
 		o := Options{Name: "limits", Instances: 2, CacheDir: cache, State: newState(t)}
 		if err := SelfTest(t.Context(), wasm, o); err != nil {

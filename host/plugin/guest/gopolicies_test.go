@@ -18,7 +18,7 @@ import (
 func TestGuestThatCollectsGarbage(t *testing.T) {
 	m := loadGo(t, "host/plugin/guest/testdata/guests/garbage", func(o *Options) { o.Instances = 1 })
 	it := item(1, strings.Repeat("Some Words ", 30))
-	decisions := 20_000
+	decisions := 5_000 // allocate 16 MB
 	if testing.Short() || testkit.RaceDetector {
 		decisions = 2_000
 	}
@@ -28,6 +28,9 @@ func TestGuestThatCollectsGarbage(t *testing.T) {
 		if got.Action != host.Accept || got.Rule != "words-60" {
 			t.Fatalf("decision %d: %+v, want accept by words-60", i, got)
 		}
+	}
+	if used := m.MemoryUsed(); used > 12<<20 {
+		t.Errorf("the guest has %d MB: it collects nothing", used>>20)
 	}
 }
 
