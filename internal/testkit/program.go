@@ -58,7 +58,7 @@ func Commit(t testing.TB, dir, text string) string {
 		t.Fatal(err)
 	}
 	Git(t, dir, "add", ".")
-	Git(t, dir, "commit", "-q", "-m", text)
+	Git(t, dir, "-c", "maintenance.auto=false", "commit", "-q", "-m", text)
 	return Git(t, dir, "rev-parse", "HEAD")
 }
 
