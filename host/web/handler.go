@@ -27,6 +27,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -52,11 +53,12 @@ const (
 
 // Handler serves the pages.
 type Handler struct {
-	cfg     Config
-	service grasp.Service
-	read    reader
-	git     Repositories
-	slots   chan struct{}
+	cfg       Config
+	service   grasp.Service
+	read      reader
+	git       Repositories
+	templates *template.Template
+	slots     chan struct{}
 }
 
 // errBusy says that there was no turn in time.
@@ -154,7 +156,7 @@ func (h *Handler) headers(to http.Header) {
 // answer sends a page, or 304 if the browser has it already.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, template string, content any) {
 	var body bytes.Buffer
-	err := templates.ExecuteTemplate(&body, template, frame{
+	err := h.templates.ExecuteTemplate(&body, template, frame{
 		Site: h.service.String(), Style: style, Content: content,
 	})
 	if err != nil {
@@ -338,8 +340,9 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 	}
 	return &Handler{
 		cfg: cfg, service: service,
-		read:  reader{deps.Facts},
-		git:   deps.Git,
-		slots: make(chan struct{}, maxTurns),
+		read:      reader{deps.Facts},
+		git:       deps.Git,
+		templates: parseTemplates(),
+		slots:     make(chan struct{}, maxTurns),
 	}, nil
 }

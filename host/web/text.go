@@ -220,13 +220,17 @@ func npubOf(r grasp.Repo) string {
 var files embed.FS
 
 var (
-	templates = template.Must(template.ParseFS(files, "templates/*.html"))
-	style     = template.CSS(mustRead("templates/style.css"))
+	style = template.CSS(mustRead("templates/style.css"))
 
 	// policy lets a page have its own style sheet and its own icon, and nothing else.
 	policy = "default-src 'none'; style-src 'sha256-" + hash(string(style)) + "'; img-src data:; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+
+// parseTemplates parses the templates of all pages.
+func parseTemplates() *template.Template {
+	return template.Must(template.ParseFS(files, "templates/*.html")) // they are part of the program
+}
 
 // mustRead reads a file that is part of the program.
 func mustRead(name string) string {

@@ -432,6 +432,7 @@ func TestScheme(t *testing.T) {
 
 // A template that misses a field fails when it is used, not before: use them all.
 func TestTemplates(t *testing.T) {
+	templates := parseTemplates()
 	for name, content := range map[string]any{
 		"landing": &index{}, "repository": &repository{}, "held": waiting{}, "elsewhere": &repository{}, "prs": repoURL{}, "message": busy,
 	} {

@@ -20,8 +20,6 @@ import (
 //go:embed page
 var files embed.FS
 
-var pages = template.Must(template.New("").ParseFS(files, "page/*.html"))
-
 func file(name string) string {
 	text, err := files.ReadFile("page/" + name)
 	if err != nil {
@@ -177,6 +175,7 @@ func (r *Report) Page(w io.Writer) error {
 		Worlds []worldData `json:"worlds"`
 		Sweep  *sweepData  `json:"sweep"`
 	}{data, view.Sweep}
+	pages := template.Must(template.New("").ParseFS(files, "page/*.html")) // they are in the binary
 	return pages.ExecuteTemplate(w, "report.html", view)
 }
 
