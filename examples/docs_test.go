@@ -15,14 +15,14 @@ import (
 
 	"talon/host/plugin/guest"
 	"talon/host/plugin/plugintest"
-	"talon/internal/testkit"
+	"talon/internal/race"
 	"talon/sdk/abi"
 )
 
 // TestGuides follows the guides to the letter, from an empty folder beside the
 // repository to a relay in which the module decides. Then it asks the module often.
 func TestGuides(t *testing.T) {
-	if testkit.RaceDetector {
+	if race.Detector {
 		t.Skip("the race detector has nothing to watch in compilers")
 	}
 	for _, guide := range []struct{ language, file, module string }{

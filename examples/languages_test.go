@@ -21,6 +21,7 @@ import (
 	"talon/host/plugin/guest"
 	"talon/host/plugin/plugintest"
 	"talon/host/plugin/state"
+	"talon/internal/race"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
 	"talon/sdk/abi/manifest"
@@ -336,7 +337,7 @@ register(new Strings());
 // TestGarbageIsCollected asks one instance of the template of AssemblyScript, in which
 // somebody has written a policy that makes strings.
 func TestGarbageIsCollected(t *testing.T) {
-	if testkit.RaceDetector {
+	if race.Detector {
 		t.Skip("the race detector watches the host, which does the same for other modules")
 	}
 	why, env := missingAssemblyScript()

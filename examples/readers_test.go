@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"talon/host"
-	"talon/internal/testkit"
+	"talon/internal/race"
 	"talon/sdk/abi"
 )
 
@@ -115,7 +115,7 @@ func TestReadersInC(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	messages := samples()
 	rounds := 20_000
-	if testing.Short() || testkit.RaceDetector {
+	if testing.Short() || race.Detector {
 		rounds = 2_000
 	}
 	for kind := range byte(kinds) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"talon/host/plugin/plugintest"
-	"talon/internal/testkit"
+	"talon/internal/race"
 )
 
 // language is what a policy is written in.
@@ -92,7 +92,7 @@ var built sync.Map // of the example's folder: func() ([]byte, error)
 // the compiler is missing.
 func compile(t testing.TB, l *language, name string) []byte {
 	t.Helper()
-	if testkit.RaceDetector && l.name != "C" {
+	if race.Detector && l.name != "C" {
 		t.Skip("the race detector watches the host, which does the same for the module of each language")
 	}
 	folder := folderOf(name) + l.suffix

@@ -19,6 +19,7 @@ import (
 	"talon/cmd/internal/devnet"
 	"talon/host"
 	"talon/host/plugin/plugintest"
+	"talon/internal/race"
 	"talon/internal/testkit"
 )
 
@@ -137,7 +138,7 @@ func largeNets() bool { return os.Getenv("TALON_TEST_DEVNET") != "" }
 // without. What the servers do is tested under it by the packages that do it.
 func notUnderRace(t *testing.T) {
 	t.Helper()
-	if testkit.RaceDetector && !largeNets() {
+	if race.Detector && !largeNets() {
 		t.Skip("too slow under the race detector: TALON_TEST_DEVNET=1 runs it")
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 	"github.com/nbd-wtf/go-nostr/nip77"
 
-	"talon/internal/testkit"
+	"talon/internal/race"
 )
 
 // TestGoNostr talks to the relay with go-nostr's client, the policy chain on.
 func TestGoNostr(t *testing.T) {
 	t.Parallel()
-	if testkit.RaceDetector {
+	if race.Detector {
 		t.Skip("go-nostr's client has data races of its own when it closes a connection")
 	}
 	s := start(t, newData(t), "--name", "e2e", "--max-limit", "5000")

@@ -24,6 +24,7 @@ import (
 
 	"talon/cmd/internal/gitremote"
 	"talon/host/plugin/plugintest"
+	"talon/internal/race"
 	"talon/internal/testkit"
 )
 
@@ -39,7 +40,7 @@ type tests struct{ *testing.M }
 func (t tests) Run() int {
 	defer func() { _ = os.RemoveAll(shared.dir) }()
 	defer database.Stop()
-	if flag.Parse(); testkit.RaceDetector && os.Getenv("TALON_TEST_RACE") != "all" && flag.Lookup("test.run").Value.String() == "" {
+	if flag.Parse(); race.Detector && os.Getenv("TALON_TEST_RACE") != "all" && flag.Lookup("test.run").Value.String() == "" {
 		_ = flag.Set("test.run", raced)
 	}
 	return plugintest.Main(t.M)
@@ -115,7 +116,7 @@ func buildShared(t testing.TB) (err error) {
 // compiler returns a Talon to load modules with. Under the race detector that takes
 // minutes, and what is kept is the same without.
 func compiler(t testing.TB) string {
-	if !testkit.RaceDetector {
+	if !race.Detector {
 		return "talon"
 	}
 	return plugintest.Talon(t)

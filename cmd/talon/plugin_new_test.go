@@ -12,13 +12,13 @@ import (
 	"testing"
 
 	"talon/host/plugin/plugintest"
-	"talon/internal/testkit"
+	"talon/internal/race"
 )
 
 // TestTutorials does literally what the pages for authors in Go say, in an empty
 // folder. Only the ports are others.
 func TestTutorials(t *testing.T) {
-	if testkit.RaceDetector {
+	if race.Detector {
 		t.Skip("to compile a Go module takes half a minute under the race detector")
 	}
 	for page, wanted := range map[string][]string{

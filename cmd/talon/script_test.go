@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"talon/host/plugin/plugintest"
+	"talon/internal/race"
 	"talon/internal/testkit"
 )
 
@@ -83,7 +84,7 @@ func TestScripts(t *testing.T) {
 			case "root":
 				return os.Geteuid() == 0, nil
 			case "race":
-				return testkit.RaceDetector, nil
+				return race.Detector, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},

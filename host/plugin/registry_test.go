@@ -14,7 +14,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/sidecar"
-	"talon/internal/testkit"
+	"talon/internal/race"
 	"talon/sdk/abi"
 )
 
@@ -397,7 +397,7 @@ func TestSwapsUnderLoad(t *testing.T) {
 }
 
 func TestDecisionAllocatesNothing(t *testing.T) {
-	if testkit.RaceDetector {
+	if race.Detector {
 		t.Skip("the race detector allocates")
 	}
 	w := newWorld(t)

@@ -12,6 +12,7 @@ import (
 
 	"talon/host"
 	"talon/host/relaymodel"
+	"talon/internal/race"
 	"talon/internal/testkit"
 )
 
@@ -224,7 +225,7 @@ func (r *besideResult) String() string {
 // their repository's relays, or at all of them, in virtual time: what they receive, and how
 // late things are. TALON_TEST_DEVNET=1 has 1,000 repositories at 5 of 100 relays each.
 func TestBeside(t *testing.T) {
-	if testing.Short() || testkit.RaceDetector {
+	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
 	}
 	small := side{relays: 15, repos: 60, per: 5, roots: 5, comments: 4}

@@ -15,6 +15,7 @@ import (
 
 	"talon/host/plugin/plugintest"
 	"talon/host/relaymodel"
+	"talon/internal/race"
 	"talon/internal/testkit"
 )
 
@@ -201,7 +202,7 @@ var matrixStrategies = []string{"layered-v1", "layered-v2", "layered-v4", "layer
 // Talon has exactly what it is to have, within the time of a visit, in virtual time.
 // TALON_TEST_DEVNET=1 runs all of it.
 func TestMatrix(t *testing.T) {
-	if testing.Short() || testkit.RaceDetector {
+	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
 	}
 	all := os.Getenv("TALON_TEST_DEVNET") != ""
@@ -258,7 +259,7 @@ func TestMatrix(t *testing.T) {
 // negentropy and gives seven events at once: what was there before, what comes live, what
 // comes during an outage; and nothing else.
 func TestExamples(t *testing.T) {
-	if testing.Short() || testkit.RaceDetector {
+	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
 	}
 	strfry, small := matrixProfile(t, "strfry", ""), matrixProfile(t, "nostr-rs-relay", "limits.limit = 7")

@@ -7,7 +7,7 @@ import (
 	"talon/host"
 	"talon/host/store/semantics"
 	"talon/host/store/storetest"
-	"talon/internal/testkit"
+	"talon/internal/race"
 )
 
 func TestSuite(t *testing.T) { storetest.Run(t, engine{}) }
@@ -16,7 +16,7 @@ func TestSuite(t *testing.T) { storetest.Run(t, engine{}) }
 type engine struct{}
 
 func (engine) Rounds() int {
-	if testing.Short() || testkit.RaceDetector {
+	if testing.Short() || race.Detector {
 		return 4
 	}
 	return 12

@@ -22,6 +22,7 @@ import (
 	"github.com/btcsuite/btcd/btcec/v2/schnorr"
 
 	"talon/host"
+	"talon/internal/race"
 )
 
 // Unsigned returns an event of an author with the right id and no signature, as it would come
@@ -122,7 +123,7 @@ func (s *Signer) signature(hash [32]byte, options ...schnorr.SignOption) host.Si
 // that there is nothing to find.
 func SkipRace(tb testing.TB) {
 	tb.Helper()
-	if RaceDetector {
+	if race.Detector {
 		tb.Skip("one goroutine, and much to compute")
 	}
 }

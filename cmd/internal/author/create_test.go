@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"talon/internal/testkit"
+	"talon/internal/race"
 	"talon/sdk"
 	"talon/sdk/abi/manifest"
 )
@@ -82,7 +82,7 @@ func compiled(t *testing.T, l *language, dir string) (s *Source, said string) {
 // compile one takes half a minute there, and nothing runs side by side.
 func compiles(t *testing.T, lang string) {
 	t.Helper()
-	if testkit.RaceDetector && lang == golang.name {
+	if race.Detector && lang == golang.name {
 		t.Skip("it takes too long under the race detector")
 	}
 }
@@ -220,7 +220,7 @@ func TestGuidesAskTheRelay(t *testing.T) {
 	sources := map[string]string{"go": "main.go", "rust": "src/lib.rs", "assemblyscript": "assembly/index.ts", "c": "greylist.c"}
 	for _, lang := range Languages() {
 		t.Run(lang, func(t *testing.T) {
-			if testkit.RaceDetector {
+			if race.Detector {
 				t.Skip("the race detector has nothing to watch in compilers")
 			}
 			l, err := languageOf(lang)

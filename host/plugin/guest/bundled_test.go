@@ -16,7 +16,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/plugintest"
-	"talon/internal/testkit"
+	"talon/internal/race"
 )
 
 const now = 1_700_000_000
@@ -197,7 +197,7 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestDecisionAllocatesNothing(t *testing.T) {
-	if testkit.RaceDetector {
+	if race.Detector {
 		t.Skip("allocations cannot be counted under the race detector")
 	}
 	m := loadGo(t, "plugins/lists", config(map[string]any{"deny_words": []any{"casino"}}))

@@ -21,11 +21,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talon/host/plugin/meter"
+	"talon/internal/race"
 	"talon/sdk/abi/manifest"
 )
 
 const (
-	compileTime = raceFactor * time.Minute
+	compileTime = race.Factor * time.Minute
 
 	// compileWorkers is two since wazero looks whether the context is done only if
 	// there is more than one: between functions, each of which is bounded.

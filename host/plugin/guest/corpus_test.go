@@ -18,6 +18,7 @@ import (
 
 	"talon/host/plugin/sidecar"
 	"talon/host/plugin/wasmtest"
+	"talon/internal/race"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
@@ -322,7 +323,7 @@ func (f *fault) check(t *testing.T, wasm []byte) {
 	took, heap := testkit.CPU()-start, peak()
 	t.Logf("%v, %d MB: %v", took.Round(time.Millisecond), heap>>20, err)
 	limit := 5 * time.Second
-	if testkit.RaceDetector {
+	if race.Detector {
 		limit = time.Minute
 	}
 	if took > limit || heap > 400<<20 {

@@ -21,6 +21,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/sidecar"
+	"talon/internal/race"
 )
 
 // CompileJob is a module with its side-car, which a process of its own loads for the first
@@ -59,12 +60,12 @@ func (j *CompileJob) size() uint64 {
 
 // memory is how many bytes the process may have.
 func (j *CompileJob) memory() uint64 {
-	return raceFactor * (compileBounds.memory + compileBounds.memoryPerByte*j.size())
+	return race.Factor * (compileBounds.memory + compileBounds.memoryPerByte*j.size())
 }
 
 // seconds is how long it may run on processors.
 func (j *CompileJob) seconds() uint64 {
-	return raceFactor * (compileBounds.seconds + compileBounds.secondsPerMiB*j.size()>>20)
+	return race.Factor * (compileBounds.seconds + compileBounds.secondsPerMiB*j.size()>>20)
 }
 
 // Run has a process of the command do the job, by [ServeCompile]. An error is one sentence.

@@ -12,6 +12,7 @@ import (
 	"talon/host"
 	"talon/host/plugin/plugintest"
 	"talon/host/plugin/wasmtest"
+	"talon/internal/race"
 	"talon/internal/testkit"
 )
 
@@ -95,7 +96,7 @@ func bomb(functions int) []byte {
 // TestCompileBounds has modules that take more than the process may: the error says which, and
 // the server goes on.
 func TestCompileBounds(t *testing.T) {
-	if raceFactor > 1 {
+	if race.Detector {
 		t.Skip("the race detector takes memory and time of its own")
 	}
 	for _, test := range []struct {

@@ -13,6 +13,7 @@ import (
 	"talon/host"
 	"talon/host/plugin/plugintest"
 	"talon/host/plugin/wasmtest"
+	"talon/internal/race"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
@@ -91,7 +92,7 @@ func TestFuelOfBundledModules(t *testing.T) {
 // long as a loop that spends as much. What counts is the order of magnitude, and the
 // best of many runs.
 func TestPrices(t *testing.T) {
-	if testkit.RaceDetector {
+	if race.Detector {
 		t.Skip("it takes the race detector longer")
 	}
 	const calls, rounds, within = 50, 300, 8

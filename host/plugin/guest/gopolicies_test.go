@@ -10,6 +10,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/plugintest"
+	"talon/internal/race"
 	"talon/internal/testkit"
 )
 
@@ -19,7 +20,7 @@ func TestGuestThatCollectsGarbage(t *testing.T) {
 	m := loadGo(t, "host/plugin/guest/testdata/guests/garbage", func(o *Options) { o.Instances = 1 })
 	it := item(1, strings.Repeat("Some Words ", 30))
 	decisions := 5_000 // allocate 16 MB
-	if testing.Short() || testkit.RaceDetector {
+	if testing.Short() || race.Detector {
 		decisions = 2_000
 	}
 	for i := range decisions {

@@ -13,7 +13,7 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/wasmtest"
-	"talon/internal/testkit"
+	"talon/internal/race"
 	"talon/sdk/abi"
 )
 
@@ -253,7 +253,7 @@ func TestNamesOfOwnMetricsAreBounded(t *testing.T) {
 }
 
 func TestHostFunctionsAllocateNothing(t *testing.T) {
-	if testkit.RaceDetector {
+	if race.Detector {
 		t.Skip("allocations cannot be counted under the race detector")
 	}
 	for _, call := range hostCalls {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"talon/host/plugin/wasmtest"
+	"talon/internal/race"
 	"talon/internal/testkit"
 )
 
@@ -90,7 +91,7 @@ func TestWhatAModuleTells(t *testing.T) {
 // TestLoadingIsBounded loads modules that are as slow to compile, or as large, as
 // the limits of package meter allow, or larger.
 func TestLoadingIsBounded(t *testing.T) {
-	if testing.Short() || testkit.RaceDetector {
+	if testing.Short() || race.Detector {
 		t.Skip("takes many seconds")
 	}
 	many := func(n int, code wasmtest.Code, locals ...wasmtest.Locals) []byte {

@@ -17,11 +17,12 @@ import (
 
 	"talon/host"
 	"talon/host/plugin/state"
+	"talon/internal/race"
 	"talon/sdk/abi/manifest"
 )
 
 // selfTestTime bounds the whole of a self-test.
-const selfTestTime = raceFactor * time.Minute
+const selfTestTime = race.Factor * time.Minute
 
 // testService is how the relay of a self-test is reached, whatever relay the module is
 // for: what it has passed, it has passed everywhere.

@@ -1,5 +1,0 @@
-//go:build race
-
-package plugintest
-
-const raceDetector = true

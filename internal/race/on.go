@@ -1,0 +1,8 @@
+//go:build race
+
+package race
+
+const (
+	Detector = true
+	Factor   = 20
+)
