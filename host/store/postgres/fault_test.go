@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ func (l *line) Read(b []byte) (int, error) {
 
 func opened(t *testing.T, url string, o Options) *Store {
 	t.Helper()
+	o.idle = cmp.Or(o.idle, patient)
 	s, err := Open(t.Context(), url, o)
 	if err != nil {
 		t.Fatal(err)

@@ -318,7 +318,7 @@ func TestGap(t *testing.T) {
 // TestTurn: who holds the turn and does not go on loses it, and what it did is undone.
 func TestTurn(t *testing.T) {
 	url := server.URL(t)
-	a, b := opened(t, url, Options{}), opened(t, url, Options{})
+	a, b := opened(t, url, Options{idle: idleTime}), opened(t, url, Options{})
 	lost, e := storetest.Event(1, 1, 1, 1), storetest.Event(2, 1, 1, 1)
 	frozen, err := a.Begin()
 	if err != nil {

@@ -57,7 +57,8 @@ type Options struct {
 	Log        *slog.Logger
 	Dial       func(ctx context.Context, network, address string) (net.Conn, error) // nil: the default
 
-	layout *layout // nil: that of this program
+	layout *layout       // nil: that of this program
+	idle   time.Duration // idleTime
 }
 
 func (o *Options) setDefaults() {
@@ -68,6 +69,7 @@ func (o *Options) setDefaults() {
 	o.Held.SetDefaults()
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.layout = cmp.Or(o.layout, &present)
+	o.idle = cmp.Or(o.idle, idleTime)
 }
 
 const (
@@ -150,7 +152,7 @@ func Open(ctx context.Context, connection string, o Options) (*Store, error) {
 	}
 	s.cfg = cfg.ConnConfig.Copy()
 	for name, value := range map[string]string{
-		"statement_timeout": "60s", "lock_timeout": "0", "idle_in_transaction_session_timeout": fmt.Sprint(idleTime.Milliseconds()),
+		"statement_timeout": "60s", "lock_timeout": "0", "idle_in_transaction_session_timeout": fmt.Sprint(o.idle.Milliseconds()),
 		"tcp_keepalives_idle": "3", "tcp_keepalives_interval": "2", "tcp_keepalives_count": "2", "tcp_user_timeout": "7s",
 	} {
 		s.cfg.RuntimeParams[name] = value

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"talon/host"
 	"talon/host/store/semantics"
@@ -33,12 +34,15 @@ type engine struct{}
 
 func (engine) Rounds() int { return 1 }
 
+// patient is how long a transaction of a test may stand still, on a machine that does.
+const patient = time.Hour
+
 func (engine) New(t testing.TB) string { return server.URL(t) }
 
 func (engine) Open(ctx context.Context, name string, o storetest.Options) (storetest.Store, error) {
 	var n nodes
 	for range 3 {
-		s, err := Open(ctx, name, Options{Readers: 1, Held: o.Held})
+		s, err := Open(ctx, name, Options{Readers: 1, Held: o.Held, idle: patient})
 		if err != nil {
 			return nil, errors.Join(err, n.Close())
 		}
