@@ -196,7 +196,7 @@ func (s *syncing) items(ctx context.Context, from side, what string) (map[host.I
 	})
 	if err == nil && cut > 0 {
 		s.progress.end()
-		fmt.Fprintf(s.out, "%s may have more events than it gives: in %d seconds there are as many as come at a time\n", from.name(), cut)
+		fmt.Fprintf(s.out, "%s may have more events than it gives: seconds with too many for one answer: %d\n", from.name(), cut)
 	}
 	return all, err
 }
@@ -372,7 +372,7 @@ const pageEvents = 500
 // second is cut: the relay may have more of it, and there is no way to ask.
 func (r *relaySide) items(ctx context.Context, f host.Filter, progress func(int)) (_ map[host.ID]int64, cut int, _ error) {
 	all := map[host.ID]int64{}
-	before, most := 0, 0 // events of the answer before; and of any to a usual request behind which there were more
+	before, most := 0, 0 // events of the usual answer before; and of any such answer behind which there were more
 	for limit := pageEvents; ; {
 		page := f
 		page.Limit = limit
@@ -398,11 +398,14 @@ func (r *relaySide) items(ctx context.Context, f host.Filter, progress func(int)
 			return nil, 0, err
 		}
 		progress(len(all))
-		if fresh > 0 && limit == pageEvents {
-			most = max(most, before)
+		full := got >= limit
+		if limit == pageEvents {
+			if fresh > 0 {
+				most = max(most, before)
+			}
+			before = got
+			full = full || most > 0 && got >= most // a relay may give less at a time
 		}
-		before = got
-		full := got >= limit || limit == pageEvents && most > 0 && got >= most
 		until := oldest
 		switch {
 		case got == 0:

@@ -5,8 +5,8 @@
 // Invariants:
 //
 //  1. It links no C: a test of a package without C is one without C as well.
-//  2. It imports nothing of Talon but package host, so that the tests inside any
-//     other package may import it.
+//  2. It imports nothing of Talon but package host and what says whether the race
+//     detector watches, so that the tests inside any other package of the host may import it.
 //  3. The same calls make the same bytes in every run.
 //  4. No wait has a bound of its own: only the deadline of the whole test binary
 //     (go test -timeout) ends it, so that a machine that pauses fails no test.
