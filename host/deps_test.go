@@ -20,6 +20,7 @@ import (
 // place is to be thought about first.
 var allowed = map[string]string{
 	"host":                      "sdk/grasp",
+	"host/bound":                "host",
 	"host/wire":                 "host",
 	"host/schnorr":              "host",
 	"internal/race":             "",
@@ -54,8 +55,8 @@ var allowed = map[string]string{
 	"host/purgatory":            "",
 	"host/maintainers":          "host host/wire sdk/grasp",
 	"host/gitrepo":              "host sdk/nip19",
-	"host/githttp":              "host host/gitrepo",
-	"host/repos":                "host host/gitfetch host/gitrepo host/githttp host/maintainers host/purgatory host/wire sdk/grasp sdk/nip19",
+	"host/githttp":              "host host/bound host/gitrepo",
+	"host/repos":                "host host/bound host/gitfetch host/gitrepo host/githttp host/maintainers host/purgatory host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/gitremote":    "",
 	"cmd/internal/gitcheck":     "host host/gitrepo host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/lab/result":   "",

@@ -54,6 +54,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/gitrepo"
 )
 
@@ -155,7 +156,7 @@ type Handler struct {
 	fetches   *limiter
 	writes    *limiter
 	metrics   *metrics
-	cpu       *Budget       // seconds of git, for pushes
+	cpu       *bound.Rate   // milliseconds of git, for pushes
 	keepalive time.Duration // after which a client that waits hears something
 }
 
@@ -170,7 +171,10 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(), keepalive: 5 * time.Second,
 		fetches: newLimiter(l.Fetches, l.FetchQueue, l.QueueTime),
 		writes:  newLimiter(l.Pushes, l.PushQueue, l.QueueTime),
-		cpu:     NewBudget(l.CPU.Seconds(), time.Now),
+		cpu: bound.NewRate(bound.Spec{
+			Name: "processor time of pushes", Unit: "milliseconds an hour", Network: l.CPU.Milliseconds(),
+			Yields: "the network that is over its share waits",
+		}, time.Now),
 	}, nil
 }
 

@@ -196,7 +196,7 @@ func (h *Handler) receive(
 	defer q.Remove()
 	defer func() {
 		h.metrics.cpuSeconds.Observe(q.CPU().Seconds())
-		h.cpu.Charge(push.Client.Addr, q.CPU().Seconds())
+		h.cpu.Charge(push.Client.Addr, q.CPU().Seconds()*1000)
 	}()
 	in.feeding = make(chan struct{})
 	v := h.startProgress(w, out, c, in.feeding)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/githttp"
 )
 
@@ -19,7 +20,7 @@ func TestUnknownPulls(t *testing.T) {
 	f := w.reconciler
 	now := time.Unix(1_700_000_000, 0)
 	f.cfg.PullRefs = 3
-	f.pulled = githttp.NewBudget(3, func() time.Time { return now })
+	f.pulled = bound.NewRate(bound.Spec{Name: "test", Unit: "refs an hour", Network: 3, Yields: "the next one waits"}, func() time.Time { return now })
 	push := func(addr string, from, n int) error {
 		p := &githttp.Push{Client: host.Client{Addr: netip.MustParseAddr(addr)}, Parts: strings.Split(strings.SplitN(w.url(alice, "demo"), "/", 4)[3], "/")}
 		for i := range n {

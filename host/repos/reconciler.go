@@ -41,7 +41,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"talon/host"
-	"talon/host/githttp"
+	"talon/host/bound"
 	"talon/host/maintainers"
 	"talon/sdk/grasp"
 )
@@ -128,7 +128,7 @@ type Reconciler struct {
 	jobs    jobs
 	slots   chan struct{} // holds a value for each job that works
 	waiting placeholders
-	pulled  *githttp.Budget // refs for events that are not here
+	pulled  *bound.Rate // refs for events that are not here
 	metrics *metrics
 
 	// inFlightReleases are the events that an arrival of a job's own releases: what follows from
@@ -149,7 +149,10 @@ func New(ctx context.Context, cfg Config) (*Reconciler, error) {
 		cfg: cfg, disk: cfg.Disk, log: cfg.Log,
 		slots:   make(chan struct{}, cfg.Jobs),
 		metrics: newMetrics(),
-		pulled:  githttp.NewBudget(float64(cfg.PullRefs), cfg.Now),
+		pulled: bound.NewRate(bound.Spec{
+			Name: "refs for events that are not here", Unit: "refs an hour", Network: int64(cfg.PullRefs),
+			Yields: "the network that is over its share waits",
+		}, cfg.Now),
 	}
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	f.jobs.start = func(key any, j *job) { go f.runJob(key, j) }

@@ -1,0 +1,159 @@
+package bound
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+)
+
+func newTestPot(total, known int64) *Pot {
+	return NewPot(Spec{Name: "test", Unit: "holds", Total: total, Known: known, Yields: "the idlest of the heaviest network"})
+}
+
+// TestPotShares shows what one network, one neighbourhood and strangers together may hold.
+func TestPotShares(t *testing.T) {
+	p := newTestPot(64, 16) // 8 a network
+	acquire := func(addr string, known bool) error {
+		_, err := p.Acquire(Holder{Addr: netip.MustParseAddr(addr), Known: known}, 1, nil)
+		return err
+	}
+	for i := range 8 {
+		if err := acquire(fmt.Sprintf("10.0.0.%d", i%2+1), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := acquire("10.0.0.3", false); !errors.Is(err, ErrShare) {
+		t.Errorf("a third address of a /24 that holds its share gets %v, want ErrShare", err)
+	}
+	for n := range 5 {
+		for range 8 {
+			if err := acquire(fmt.Sprintf("10.0.%d.1", n+1), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := acquire("10.0.9.1", false); !errors.Is(err, ErrFull) {
+		t.Errorf("a stranger gets %v from the part for known people, want ErrFull", err)
+	}
+	for i := range 16 {
+		if err := acquire(fmt.Sprintf("10.9.%d.1", i/2), true); err != nil {
+			t.Fatalf("somebody known gets %v after %d holds", err, i)
+		}
+	}
+	if err := acquire("10.9.20.1", true); !errors.Is(err, ErrFull) {
+		t.Errorf("somebody known gets %v of a full pot, want ErrFull", err)
+	}
+	if err := acquire("::1", false); !errors.Is(err, ErrFull) {
+		t.Errorf("loopback gets %v of a full pot, want ErrFull", err)
+	}
+}
+
+// TestPotEvicts shows that the idlest hold of the heaviest network gives way.
+func TestPotEvicts(t *testing.T) {
+	p := newTestPot(16, 0) // 2 a network
+	var evicted []string
+	hold := func(addr, name string) (*Hold, error) {
+		return p.Acquire(Holder{Addr: netip.MustParseAddr(addr)}, 1, func() { evicted = append(evicted, name) })
+	}
+	var first *Hold
+	for n := range 8 {
+		for i := range 2 {
+			h, err := hold(fmt.Sprintf("10.0.%d.1", n), fmt.Sprintf("%d-%d", n, i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 && i == 0 {
+				first = h
+			}
+		}
+	}
+	first.Touch()
+	if _, err := hold("10.1.0.1", "new"); err != nil {
+		t.Fatal(err)
+	}
+	if len(evicted) != 1 || evicted[0] == "0-0" {
+		t.Errorf("%v gave way, want one that is not active", evicted)
+	}
+	// A second one of the same network would make it as heavy as the others.
+	if _, err := hold("10.1.0.1", "new"); !errors.Is(err, ErrFull) {
+		t.Errorf("the second hold of a network gets %v, want ErrFull", err)
+	}
+	first.Release()
+	first.Release()
+	if used := p.Used(); used != 15 {
+		t.Errorf("%d are held, want 15", used)
+	}
+}
+
+// FuzzPot compares a pot with one that adds up all that is held.
+func FuzzPot(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 200, 201, 33, 34, 255})
+	f.Add([]byte("strangers fill it, known people come, strangers leave"))
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		const total, known = 24, 8
+		p := newTestPot(total, known)
+		type held struct {
+			h       *Hold
+			addr    netip.Addr
+			evicted bool
+		}
+		var all []*held
+		for i := 0; i+1 < len(ops); i += 2 {
+			op, arg := ops[i], ops[i+1]
+			addr := netip.AddrFrom4([4]byte{10, 0, arg & 3, arg >> 2 & 3})
+			if arg >= 240 {
+				addr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+			}
+			switch {
+			case op < 128 || len(all) == 0:
+				it := &held{addr: addr}
+				h, err := p.Acquire(Holder{Addr: addr, Known: op&1 > 0}, int64(op&2)+1, func() { it.evicted = true })
+				if err == nil {
+					it.h = h
+					all = append(all, it)
+				}
+			case op < 160:
+				all[int(arg)%len(all)].h.Touch()
+			case op < 192:
+				if h := all[int(arg)%len(all)].h; op&1 > 0 || h.amount > 0 {
+					_ = h.Grow(int64(op&1)*2 - 1)
+				}
+			default:
+				n := int(arg) % len(all)
+				all[n].h.Release()
+				all[n].h.Release()
+				all = append(all[:n], all[n+1:]...)
+			}
+			var used, strangers int64
+			by := map[netip.Prefix]int64{}
+			for _, it := range all {
+				if it.evicted {
+					continue
+				}
+				used += it.h.amount
+				if it.h.known {
+					continue
+				}
+				strangers += it.h.amount
+				if narrow, wide := networks(it.addr); narrow.IsValid() {
+					by[wide] += it.h.amount
+				}
+			}
+			if used != p.Used() || used > total || strangers > total-known {
+				t.Fatalf("%d are held, %d by strangers; the pot counts %d of %d", used, strangers, p.Used(), total)
+			}
+			for prefix, n := range by {
+				if n > Share(total) {
+					t.Fatalf("%v holds %d, may hold %d", prefix, n, Share(total))
+				}
+			}
+		}
+		for _, it := range all {
+			it.h.Release()
+		}
+		if len(p.narrow)+len(p.wide) > 0 || p.Used() != 0 {
+			t.Fatalf("%d networks are counted, and %d held, when all is released", len(p.narrow)+len(p.wide), p.Used())
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package bound
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"talon/host"
+)
+
+// Spec describes one limit. It is the limit's row in the table of bounds.
+type Spec struct {
+	Name    string // what is limited, such as "git requests that run"
+	Unit    string // of Total, such as "requests" or "bytes an hour"
+	Total   int64  // the most of all networks together; 0 for no total (a Rate)
+	Network int64  // the most of one network, and of one neighbourhood
+	Known   int64  // the part of Total that only known people use
+	Yields  string // who gives way when the total is reached
+}
+
+// eighth is the part of a limit that one network gets.
+const eighth = 8
+
+// Share returns the part of a total that one network may hold: an eighth, and at least one.
+func Share(total int64) int64 { return max(1, total/eighth) }
+
+func (s *Spec) check() error {
+	if s.Name == "" || s.Unit == "" || s.Yields == "" {
+		return fmt.Errorf("make the bound %q: it needs a name, a unit and a rule for who gives way", s.Name)
+	}
+	if s.Total < 0 || s.Network < 0 || s.Known < 0 || s.Known > s.Total {
+		return fmt.Errorf("make the bound %q: its parts %d (network) and %d (known) do not fit in %d", s.Name, s.Network, s.Known, s.Total)
+	}
+	return nil
+}
+
+// Holder is somebody who takes a part of a limit.
+type Holder struct {
+	Addr  netip.Addr // of the client; zero and loopback count towards the total only
+	Known bool       // may use the part for known people
+}
+
+// networks returns the prefixes that count an address: its network and its neighbourhood.
+// Both are zero for loopback and for no address.
+func networks(a netip.Addr) (narrow, wide netip.Prefix) {
+	narrow = host.NetworkOf(a)
+	if !narrow.IsValid() {
+		return narrow, wide
+	}
+	bits := 24
+	if narrow.Addr().Is6() {
+		bits = 48
+	}
+	wide, err := narrow.Addr().Prefix(bits)
+	if err != nil {
+		return narrow, narrow
+	}
+	return narrow, wide
+}
+
+// ErrFull is the error of a holder that gets no part because all of it is in use.
+var ErrFull = errors.New("the limit of all clients together is reached")
+
+// ErrShare is the error of a holder whose network holds all that one network may.
+var ErrShare = errors.New("the limit of one network is reached")
