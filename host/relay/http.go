@@ -147,6 +147,9 @@ func (r *Relay) open(c *conn, nc net.Conn) {
 	if closing {
 		c.closeWith(errShutdown)
 	}
+	if c.parts.yielded.Load() {
+		c.closeWith(errYielded)
+	}
 	go c.serve(ctx)
 }
 

@@ -123,10 +123,11 @@ func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, strin
 	if values+s.values > l.Values {
 		return nil, "rate-limited: the subscriptions of this connection hold too many values, close one first"
 	}
-	s.answered.done = c.relay.publishedSeq.Load()
-	if !c.relay.index.add(s, old, filters, l.SubscriptionsTotal) {
-		return nil, "rate-limited: the relay has too many subscriptions, try again later"
+	if refused := c.takeSubscription(old); refused != "" {
+		return nil, refused
 	}
+	s.answered.done = c.relay.publishedSeq.Load()
+	c.relay.index.add(s, old, filters)
 	if c.subs == nil {
 		c.subs = make(map[string]*subscription)
 	}
@@ -161,6 +162,7 @@ func (c *conn) unsubscribe(id string) {
 	s.held = nil
 	c.mu.Unlock()
 	c.relay.index.remove(s)
+	c.freeSubscription()
 	c.relay.metrics.subs.Dec()
 }
 
