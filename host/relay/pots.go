@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/gobwas/ws"
 
@@ -16,13 +17,17 @@ type pots struct {
 	subs     *bound.Pot
 	sessions *bound.Pot
 	records  *bound.Pot // of negentropy sessions, each counted for itself
+	live     *bound.Flow
 }
 
 // recordsFactor is how many times the records in memory may be held by sessions: those that
 // ask for the same share one snapshot.
 const recordsFactor = 8
 
-func newPots(l *Limits) pots {
+// liveBurst is how long a network may get live events at the rate of its share before it waits.
+const liveBurst = 4 * time.Second
+
+func newPots(l *Limits, now func() time.Time) pots {
 	const loses = "the network that holds most loses the connection that was idle longest"
 	const ends = "the network that holds most loses the session that was idle longest"
 	return pots{
@@ -32,13 +37,16 @@ func newPots(l *Limits) pots {
 		records: bound.NewPot(bound.Spec{
 			Name: "records of negentropy sessions", Unit: "records", Total: recordsFactor * int64(l.NegRecordsTotal), Network: int64(l.NegRecordsTotal), Yields: ends,
 		}),
+		live: bound.NewFlow(bound.Spec{
+			Name: "live events", Unit: "bytes a second", Network: l.LiveBytes, Yields: "the network that had its share waits",
+		}, liveBurst, now),
 	}
 }
 
 // Bounds returns the limits that all clients share, for the table of bounds.
 func (r *Relay) Bounds() []bound.Spec {
 	p := &r.pots
-	return []bound.Spec{p.conns.Spec(), p.subs.Spec(), p.sessions.Spec(), p.records.Spec()}
+	return []bound.Spec{p.conns.Spec(), p.subs.Spec(), p.sessions.Spec(), p.records.Spec(), p.live.Spec()}
 }
 
 // parts are what a connection holds of the pots.

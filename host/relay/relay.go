@@ -102,7 +102,7 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 		gone:    make(chan struct{}),
 		linger:  lingerTime,
 	}
-	r.pots = newPots(&r.cfg.Limits)
+	r.pots = newPots(&r.cfg.Limits, r.cfg.Now)
 	r.snapshots = newSnapshots(r)
 	r.reassembly = newReassembly(cfg.Limits.PartialBytes)
 	r.metrics.all = append(r.metrics.all, prometheus.NewGaugeFunc(
