@@ -39,13 +39,17 @@ type Daemon struct {
 	version string
 	log     *slog.Logger
 	every   time.Duration // between two ticks of the throttle
+	conns   *connections
 
 	draining atomic.Bool // it is about to stop
 }
 
 // New returns a daemon. It does nothing until Run.
 func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
-	return &Daemon{cfg: cfg, version: version, log: log, every: tickEvery}
+	return &Daemon{
+		cfg: cfg, version: version, log: log, every: tickEvery,
+		conns: newConnections(cfg.Connections, cfg.Proxies, log),
+	}
 }
 
 // Run serves until ctx ends. It returns nil after an orderly stop, and an error
@@ -120,6 +124,7 @@ func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener)
 // parts are what a daemon runs.
 type parts struct {
 	core       *Core
+	conns      *connections
 	ingest     *retry.Queue // the way into the pipeline
 	registry   *registry
 	key        *relaysync.Key
@@ -132,7 +137,7 @@ type parts struct {
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
-	p = &parts{core: core, ingest: retry.New(core.Pipeline)}
+	p = &parts{core: core, conns: d.conns, ingest: retry.New(core.Pipeline)}
 	p.registry = newRegistry(d.version, d.cfg.MetricsPrefix, core.Node.Name())
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
@@ -166,7 +171,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 }
 
 func (p *parts) collectors() []prometheus.Collector {
-	list := slices.Concat(p.core.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors())
+	list := slices.Concat(p.core.Collectors(), p.conns.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors())
 	if p.hunter != nil {
 		list = append(list, p.hunter.Collectors()...)
 	}

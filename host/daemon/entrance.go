@@ -28,7 +28,7 @@ type entrance struct {
 	ended     []chan error // of each server, nil after an orderly end; then closed
 }
 
-// enter serves on the listeners.
+// enter serves on the listeners, within the limit of connections.
 func (d *Daemon) enter(listeners []net.Listener) *entrance {
 	e := &entrance{listeners: listeners}
 	for _, l := range listeners {
@@ -36,7 +36,7 @@ func (d *Daemon) enter(listeners []net.Listener) *entrance {
 		s := d.server(h)
 		e.handlers, e.servers, e.ended = append(e.handlers, h), append(e.servers, s), append(e.ended, ended)
 		go func() {
-			err := s.Serve(l)
+			err := s.Serve(d.conns.limit(l))
 			if errors.Is(err, http.ErrServerClosed) {
 				err = nil
 			} else {

@@ -35,7 +35,8 @@ func ask(t *testing.T, method, url string, header http.Header) (*http.Response, 
 // From the moment at which the addresses are taken until the daemon is ready, everybody
 // gets status 503: who looks at the health, websockets, git, pages.
 func TestStarting(t *testing.T) {
-	d := &Daemon{log: slog.New(slog.DiscardHandler)}
+	log := slog.New(slog.DiscardHandler)
+	d := &Daemon{log: log, conns: newConnections(8, nil, log)}
 	var listeners []net.Listener
 	for range 2 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
