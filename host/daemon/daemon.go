@@ -41,6 +41,8 @@ type Daemon struct {
 	every   time.Duration // between two ticks of the throttle
 	conns   *connections
 
+	proxyWarning sync.Once
+
 	draining atomic.Bool // it is about to stop
 }
 
@@ -363,7 +365,7 @@ func (d *Daemon) listenAdmin() (net.Listener, error) {
 
 func (d *Daemon) server(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           inTime(h, answerTime),
+		Handler:           inTime(d.warnOfProxies(h), answerTime),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,

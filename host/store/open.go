@@ -115,6 +115,9 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if s.lock, err = lock(file); err != nil {
 		return nil, err
 	}
+	if err := hideFromOthers(file); err != nil {
+		return nil, errors.Join(explain(file, err), s.Close())
+	}
 	if err := s.openWriter(ctx, opts); err != nil {
 		return nil, errors.Join(explain(file, err), s.Close())
 	}
@@ -122,6 +125,25 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, errors.Join(explain(file, err), s.Close())
 	}
 	return s, nil
+}
+
+// hideFromOthers makes the database readable for its owner alone: it holds what purgatory and
+// policies keep from clients. SQLite gives its log the mode of the database.
+func hideFromOthers(file string) error {
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		err := os.Chmod(file+suffix, 0o600)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // OpenReadOnly opens an existing database for reading, also beside a process that has it
