@@ -68,7 +68,7 @@ var allowed = map[string]string{
 	"cmd/internal/lab/runner":   "cmd/internal/lab/engine cmd/internal/lab/result cmd/internal/lab/scenario cmd/internal/lab/world",
 	"cmd/internal/lab/report":   "cmd/internal/lab/result cmd/internal/lab/stats",
 	"cmd/internal/lab/stats":    "cmd/internal/lab/result",
-	"host/web":                  "host host/wire sdk/grasp sdk/nip19",
+	"host/web":                  "host host/bound host/wire sdk/grasp sdk/nip19",
 	"host/netguard":             "",
 	"host/throttle":             "sdk/abi",
 	"host/gitfetch":             "host host/gitfetch/queue host/gitrepo host/netguard host/throttle sdk/abi sdk/grasp",

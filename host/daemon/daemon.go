@@ -31,6 +31,7 @@ import (
 	"talon/host/relaysync"
 	"talon/host/repos"
 	"talon/host/schnorr"
+	"talon/host/web"
 )
 
 // Daemon is a running relay.
@@ -133,6 +134,7 @@ type parts struct {
 	reconciler *repos.Reconciler
 	hunter     *huntRole // nil if nothing is fetched
 	git        *githttp.Handler
+	pages      *web.Handler
 	relay      *relay.Relay
 	ticks      *ticks
 	sync       *syncRole // nil if nothing is synced
@@ -150,15 +152,14 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.hunter, err = d.openHunt(ctx, core, p.reconciler); err != nil {
 		return nil, err
 	}
-	pages, err := d.openPages(core, p.reconciler, p.hunter)
-	if err != nil {
+	if p.pages, err = d.openPages(core, p.reconciler, p.hunter); err != nil {
 		return nil, err
 	}
-	if p.git, err = d.openGit(p.reconciler, pages); err != nil {
+	if p.git, err = d.openGit(p.reconciler, p.pages); err != nil {
 		return nil, err
 	}
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.front(p.git, pages, p.registry, core.Plugins.Health), describe(d.cfg, core.Plugins), p.key.PubKey())
+	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, core.Plugins.Health), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
 	p.relay, err = relay.New(rc, relay.Deps{
 		Ingest: p.ingest,
@@ -187,6 +188,7 @@ func (p *parts) collectors() []prometheus.Collector {
 func (p *parts) followers() []follower {
 	list := []follower{
 		{publish: p.relay.Publish},
+		{publish: p.pages.Publish, follow: p.pages.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
 	if p.hunter != nil {

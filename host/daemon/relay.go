@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -151,6 +152,7 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		About:       describe(d.cfg, core.Plugins),
 		Hunt:        searchOf(hunter),
 		Proxies:     d.cfg.Proxies,
+		Client:      func(r *http.Request) netip.Addr { return d.client(r).Addr },
 		Log:         d.log,
 	}, web.Deps{Facts: facts{core.Store}, Git: repositories})
 }
