@@ -55,7 +55,7 @@ var allowed = map[string]string{
 	"host/plugin/plugintest":    "internal/race internal/testkit",
 	"host/purgatory":            "",
 	"host/maintainers":          "host host/wire sdk/grasp",
-	"host/gitrepo":              "host internal/smallfile sdk/nip19",
+	"host/gitrepo":              "host host/bound internal/smallfile sdk/nip19",
 	"host/githttp":              "host host/bound host/gitrepo",
 	"host/repos":                "host host/bound host/gitfetch host/gitrepo host/githttp host/maintainers host/purgatory host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/gitremote":    "",

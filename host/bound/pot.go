@@ -83,7 +83,7 @@ func (p *Pot) Displace(by Holder, amount int64, evict func()) (*Hold, error) {
 // take acquires an amount. It finds room for a stranger with a function that REQUIRES: mu.
 func (p *Pot) take(by Holder, amount int64, evict func(), room func(h *Hold, more int64) ([]*Hold, error)) (*Hold, error) {
 	h := &Hold{pot: p, amount: amount, evict: evict}
-	h.narrow, h.wide = networks(by.Addr)
+	h.narrow, h.wide = Networks(by.Addr)
 	h.Touch()
 	evicted, err := p.acquire(h, by.Known, room)
 	for _, victim := range evicted {
@@ -298,7 +298,7 @@ func (a *account) close() bool {
 // out before the pot does.
 func (p *Pot) Yield(by Holder) bool {
 	h := new(Hold)
-	h.narrow, h.wide = networks(by.Addr)
+	h.narrow, h.wide = Networks(by.Addr)
 	p.mu.Lock()
 	victim := p.victim(p.weight(h) + 2)
 	if victim != nil {

@@ -194,7 +194,7 @@ func FuzzPot(f *testing.F) {
 					continue
 				}
 				strangers += it.h.amount
-				if narrow, wide := networks(it.addr); narrow.IsValid() {
+				if narrow, wide := Networks(it.addr); narrow.IsValid() {
 					by[wide] += it.h.amount
 				}
 			}

@@ -61,7 +61,7 @@ func (q *Queue) Acquire(ctx context.Context, by Holder) error {
 
 // enqueue takes a place, or puts a waiter at the end of its line. A nil channel is a place.
 func (q *Queue) enqueue(by Holder) (ready chan struct{}, err error) {
-	_, wide := networks(by.Addr)
+	_, wide := Networks(by.Addr)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.working < q.slots && q.waiting == 0 {
@@ -88,7 +88,7 @@ func (q *Queue) enqueue(by Holder) (ready chan struct{}, err error) {
 
 // dequeue removes a waiter that has gone, and reports whether it still waited.
 func (q *Queue) dequeue(by Holder, ready chan struct{}) bool {
-	_, wide := networks(by.Addr)
+	_, wide := Networks(by.Addr)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lines[wide]
