@@ -155,7 +155,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.pages, err = d.openPages(core, p.reconciler, p.hunter); err != nil {
 		return nil, err
 	}
-	if p.git, err = d.openGit(p.reconciler, p.pages); err != nil {
+	if p.git, err = d.openGit(core, p.reconciler, p.pages); err != nil {
 		return nil, err
 	}
 	p.ticks = d.openTicks(core)
