@@ -15,6 +15,7 @@
 package contain
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -72,6 +73,9 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("panic in %s: %v", e.Where, e.Value) }
+
+// Panicked reports whether an error is, or wraps, a panic that a guard has contained.
+func Panicked(err error) bool { return errors.As(err, new(*Error)) }
 
 // Recover turns a panic of the function that defers it into *err, and leaves *err alone if there
 // was none. It is deferred itself, not called by a deferred function.

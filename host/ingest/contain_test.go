@@ -27,7 +27,7 @@ func (r *rig) wantAll(t *testing.T, answers []reply, bad int) {
 	t.Helper()
 	for n, a := range answers {
 		switch {
-		case n == bad && !isPanic(a.err):
+		case n == bad && !contain.Panicked(a.err):
 			t.Errorf("event %d, which makes the host panic: %v %v", n, a.verdict, a.err)
 		case n != bad && (a.err != nil || a.verdict.Code != host.Stored):
 			t.Errorf("event %d: %v %v", n, a.verdict, a.err)
@@ -37,8 +37,6 @@ func (r *rig) wantAll(t *testing.T, answers []reply, bad int) {
 		t.Errorf("%d events are stored, want %d", len(r.store.events), len(answers)-1)
 	}
 }
-
-func isPanic(err error) bool { return errors.As(err, new(*contain.Error)) }
 
 // A policy that panics, at work or while it waits, loses its own event. All others of the same
 // source and of other sources are decided about, by as many workers as before.
@@ -110,7 +108,7 @@ func TestPanicInCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, acceptAll, nil)
 		r.store.commitPanics = 1
-		if got := r.submit(t, &host.Source{}, event(1))[0]; !isPanic(got.err) {
+		if got := r.submit(t, &host.Source{}, event(1))[0]; !contain.Panicked(got.err) {
 			t.Errorf("the event whose commit panicked: %v %v", got.verdict, got.err)
 		}
 		if got := r.submit(t, &host.Source{}, event(1))[0]; got.verdict.Code != host.Stored {

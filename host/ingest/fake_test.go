@@ -28,7 +28,7 @@ type memory struct {
 
 	commitPanics, sweepPanics int
 	open                      int // transactions
-	gate      chan struct{}
+	gate                      chan struct{}
 }
 
 func newMemory() *memory {

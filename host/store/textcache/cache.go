@@ -130,6 +130,20 @@ func (t *Cache) Add(seq int64, json []byte) []byte {
 	return s.add(seq, json)
 }
 
+// Clear evicts everything.
+func (t *Cache) Clear() {
+	for i := range t.shards {
+		t.shards[i].clear()
+	}
+}
+
+func (s *shard) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sets, s.pieces = nil, nil
+	s.first, s.open, s.size = 1, 0, 0
+}
+
 // find returns the piece with a number and its index, nil if it was evicted. A number that is
 // lower than first wraps around and is no index either. REQUIRES: s.mu.
 func (s *shard) find(number uint64) (piece *[]byte, index uint64) {

@@ -33,6 +33,7 @@ const (
 	opAddLong
 	opGet
 	opLend
+	opClear
 	ops
 )
 
@@ -82,6 +83,11 @@ func runOperations(t *testing.T, limit int64, program []byte) {
 			lent = int64(n) * limit / 40_000 // also more than there is
 			c.Lend(lent)
 			lent = min(lent, limit/4*3)
+		case opClear:
+			c.Clear()
+			if got := c.Get(seq); got != nil {
+				t.Fatalf("row %d is %d bytes after Clear", seq, len(got))
+			}
 		}
 		checkBounds(t, c, limit, lent)
 	}
@@ -129,9 +135,9 @@ func TestRandomOperations(t *testing.T) {
 		for i := range program {
 			program[i] = byte(r.Uint32())
 		}
-		// A loan is rare.
+		// Loans are rare, and so is Clear.
 		for i := 0; i < len(program); i += opSize {
-			if program[i]%ops == opLend && r.IntN(8) > 0 {
+			if program[i]%ops >= opLend && r.IntN(8) > 0 {
 				program[i] = opAdd
 			}
 		}
