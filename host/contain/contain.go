@@ -47,7 +47,8 @@ const (
 // logEvery is how often a guard logs a stack. One that can be provoked would fill the log.
 const logEvery = time.Second
 
-// Guard contains the panics of one place. Several goroutines may use it together.
+// Guard contains the panics of one place. Several goroutines may use it together. A nil Guard contains
+// panics as well, but nobody sees them: tools and tests have no log and no metrics.
 type Guard struct {
 	where  Place
 	log    *slog.Logger
@@ -94,6 +95,9 @@ func (g *Guard) Run(f func() error) (err error) {
 // Record counts and logs a panic that its caller has recovered, and returns it as an error. It is
 // called by the deferred function that has recovered, so that the stack is that of the panic.
 func (g *Guard) Record(p any) error {
+	if g == nil {
+		return &Error{"", p}
+	}
 	g.total.Inc()
 	now, last := time.Now().UnixNano(), g.logged.Load()
 	if now-last >= int64(logEvery) && g.logged.CompareAndSwap(last, now) {

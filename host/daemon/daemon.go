@@ -25,6 +25,7 @@ import (
 	"talon/host/admin"
 	"talon/host/cluster"
 	"talon/host/config"
+	"talon/host/contain"
 	"talon/host/githttp"
 	"talon/host/ingest/retry"
 	"talon/host/relay"
@@ -44,6 +45,9 @@ type Daemon struct {
 
 	proxyWarning sync.Once
 
+	// Guards, each registered once. Those of parts that are made again outlive them.
+	http, git, hunt, sync, admin *contain.Guard
+
 	draining atomic.Bool // it is about to stop
 }
 
@@ -52,6 +56,9 @@ func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
 	return &Daemon{
 		cfg: cfg, version: version, log: log, every: tickEvery,
 		conns: newConnections(cfg.Connections, cfg.Proxies, log),
+		http:  contain.New(contain.HTTP, log), git: contain.New(contain.Git, log),
+		hunt: contain.New(contain.Hunt, log), sync: contain.New(contain.Sync, log),
+		admin: contain.New(contain.Admin, log),
 	}
 }
 
@@ -116,7 +123,7 @@ func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener)
 		p.sync, err = d.openSync(ctx, core, p.ingest, p.key, addresses(listeners))
 	}
 	if err == nil {
-		err = p.registry.Register(p.collectors()...)
+		err = p.registry.Register(append(p.collectors(), d.http.Collector(), d.git.Collector(), d.admin.Collector())...)
 	}
 	if err != nil && operators != nil {
 		_ = operators.Close()
@@ -243,7 +250,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	// others to finish.
 	bring, stopBringing := stage(failed, g)
 	bring(p.ingest.Run)
-	surface := admin.Surface{Plugins: p.core.Plugins}
+	surface := admin.Surface{Plugins: p.core.Plugins, Panics: d.admin}
 	if p.hunter != nil {
 		surface.Hunt = p.hunter
 		bring(p.hunter.Run)
@@ -367,7 +374,7 @@ func (d *Daemon) listenAdmin() (net.Listener, error) {
 
 func (d *Daemon) server(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           inTime(d.warnOfProxies(h), answerTime),
+		Handler:           inTime(d.http.Handler(d.warnOfProxies(h)), answerTime),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,

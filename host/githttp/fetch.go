@@ -211,7 +211,11 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 	if err != nil {
 		return h.failed(w, r, err)
 	}
-	go request.feed(p)
+	go func() {
+		if err := h.cfg.Panics.Run(func() error { request.feed(p); return nil }); err != nil {
+			cancel(err)
+		}
+	}()
 	return h.relay(task, cancel, w, r, p, contentType, nil, out, verbFetch)
 }
 

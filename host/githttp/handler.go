@@ -56,6 +56,7 @@ import (
 
 	"talon/host"
 	"talon/host/bound"
+	"talon/host/contain"
 	"talon/host/gitrepo"
 )
 
@@ -124,6 +125,10 @@ type Config struct {
 
 	// Client returns who sent a request; nil takes the address of the connection.
 	Client func(*http.Request) host.Client
+
+	// Panics is around the goroutines of a request; it may be nil. The caller contains what
+	// ServeHTTP itself panics with.
+	Panics *contain.Guard
 
 	// NotFound answers requests that are not for git, or for no repository. CORS
 	// headers are set already. Nil answers with a line of text.

@@ -284,13 +284,13 @@ func (h *Handler) receivePack(task *gitrepo.Task, in *body, c *commands, q *gitr
 	}
 	go func() {
 		defer close(in.feeding)
-		_, err := p.In.Write(start)
-		if err == nil {
-			err = feed(p, in, task, scan)
-		} else {
-			err = nil // git has ended, and says why
-		}
-		endScan()
+		err := h.cfg.Panics.Run(func() error {
+			defer endScan()
+			if _, err := p.In.Write(start); err != nil {
+				return nil // git has ended, and says why
+			}
+			return feed(p, in, task, scan)
+		})
 		refused := (*gitrepo.Refused)(nil)
 		switch {
 		case errors.As(err, &refused):

@@ -442,6 +442,11 @@ func (h *Handler) startProgress(w http.ResponseWriter, out *answer, c *commands,
 	v.stop = sync.OnceFunc(func() { close(ended); <-silent })
 	go func() {
 		defer close(silent)
+		defer func() {
+			if p := recover(); p != nil {
+				_ = h.cfg.Panics.Record(p) // the client hears nothing more before the report
+			}
+		}()
 		if c.sideband == 0 {
 			return
 		}

@@ -180,10 +180,10 @@ func (b *batch) finish() {
 		return
 	}
 	if len(b.published) > 0 {
-		w.tell(func() { w.here.Publish(b.published) })
+		w.notify(func() { w.here.Publish(b.published) })
 	}
 	if len(b.removed)+len(b.held) > 0 {
-		w.tell(func() { w.here.Follow(b.removed, b.held) })
+		w.notify(func() { w.here.Follow(b.removed, b.held) })
 	}
 }
 
@@ -233,7 +233,7 @@ func (w *writer) answer(a answer) {
 		return
 	}
 	a.entry.answered = true
-	w.tell(func() {
+	w.notify(func() {
 		if a.entry.release != nil {
 			w.answerRelease(a)
 			return

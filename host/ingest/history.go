@@ -264,7 +264,7 @@ func (w *writer) noteOthers(c host.Commit) {
 	}
 	w.quotas.committed(c.Held, nil)
 	// Who decides from here on does so before a decision can be of this version.
-	w.tell(func() { w.shared.elsewhere(c) })
+	w.notify(func() { w.shared.elsewhere(c) })
 	if c.Plugins != 0 {
 		h.switchPlugins()
 	}

@@ -46,9 +46,9 @@ func (w *writer) recount() {
 	}
 }
 
-// tell runs f, which tells others what has happened. A panic there is theirs: nothing of the writer
+// notify runs f, which tells others what has happened. A panic there is theirs: nothing of the writer
 // has changed meanwhile.
-func (w *writer) tell(f func()) {
+func (w *writer) notify(f func()) {
 	_ = w.writing.Run(func() error {
 		f()
 		return nil

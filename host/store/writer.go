@@ -112,7 +112,7 @@ func (tx *Tx) Commit() error {
 	defer tx.close()
 	// What is committed is committed: a panic from here on is no error of the caller's.
 	_, err = contained(tx, func() (struct{}, error) {
-		tx.remember(due)
+		tx.record(due)
 		return struct{}{}, nil
 	})
 	if err != nil {
@@ -124,8 +124,8 @@ func (tx *Tx) Commit() error {
 	return nil
 }
 
-// remember makes what is kept in memory that of the commit.
-func (tx *Tx) remember(due nextDue) {
+// record makes what is kept in memory that of the commit.
+func (tx *Tx) record(due nextDue) {
 	tx.s.total.Store(&tx.total)
 	tx.s.forgetMerged(tx.w.merge.indexed)
 	tx.s.expiry.Store(due.expiry)

@@ -130,14 +130,14 @@ func (tx *Tx) Commit() error {
 	rand.Read(token)
 	if err := contained(tx, func() error { return tx.seal(token) }); err != nil {
 		if tx.panicked {
-			s.hangUp()
+			s.disconnect()
 		}
 		if err = tx.resolve(token, err); err != nil {
 			tx.close()
 			return fmt.Errorf("commit: %w", err)
 		}
 	}
-	if contained(tx, tx.remember) != nil {
+	if contained(tx, tx.record) != nil {
 		s.cache.Clear()
 	}
 	s.metrics.Commit.Observe(time.Since(began).Seconds())
@@ -155,16 +155,16 @@ func contained(tx *Tx, f func() error) error {
 	return err
 }
 
-// hangUp ends the writing connection, so that it counts as lost. REQUIRES: s.writing, and there is
+// disconnect ends the writing connection, so that it counts as lost. REQUIRES: s.writing, and there is
 // one.
-func (s *Store) hangUp() {
+func (s *Store) disconnect() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = s.conn.Close(ctx)
 }
 
-// remember keeps the texts of a commit.
-func (tx *Tx) remember() error {
+// record keeps the texts of a commit.
+func (tx *Tx) record() error {
 	for _, e := range tx.texts {
 		tx.s.cache.Add(e.seq, e.json)
 	}
