@@ -123,7 +123,7 @@ func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener)
 		p.sync, err = d.openSync(ctx, core, p.ingest, p.key, addresses(listeners))
 	}
 	if err == nil {
-		err = p.registry.Register(append(p.collectors(), d.http.Collector(), d.git.Collector(), d.admin.Collector())...)
+		err = p.registry.Register(p.collectors()...)
 	}
 	if err != nil && operators != nil {
 		_ = operators.Close()
@@ -145,10 +145,11 @@ type parts struct {
 	relay      *relay.Relay
 	ticks      *ticks
 	sync       *syncRole // nil if nothing is synced
+	guards     []*contain.Guard
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
-	p = &parts{core: core, conns: d.conns, ingest: retry.New(core.Pipeline)}
+	p = &parts{core: core, conns: d.conns, ingest: retry.New(core.Pipeline), guards: []*contain.Guard{d.http, d.git, d.admin}}
 	p.registry = newRegistry(d.version, d.cfg.MetricsPrefix, core.Node.Name())
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
@@ -182,6 +183,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 
 func (p *parts) collectors() []prometheus.Collector {
 	list := slices.Concat(p.core.Collectors(), p.conns.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors())
+	for _, g := range p.guards {
+		list = append(list, g.Collector())
+	}
 	if p.hunter != nil {
 		list = append(list, p.hunter.Collectors()...)
 	}
