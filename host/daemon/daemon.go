@@ -250,8 +250,8 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	answer, stopRelay := stage(lasting, g)
 	answer(p.relay.Run)
 
-	// What gets events and git data from elsewhere ends first: what it brings in is for the
-	// others to finish.
+	// The parts that get events and git data from elsewhere end first. The others finish what
+	// these brought in.
 	bring, stopBringing := stage(failed, g)
 	bring(p.ingest.Run)
 	surface := admin.Surface{Plugins: p.core.Plugins, Panics: d.admin}

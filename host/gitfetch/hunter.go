@@ -293,7 +293,7 @@ type turn struct {
 	wait    time.Duration // until it wants more
 }
 
-// takeTurn asks the queue what there is to do.
+// takeTurn asks the queue for its next pieces of work.
 func (h *Hunter) takeTurn(ctx context.Context, g *egressProxy) (t turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -316,7 +316,7 @@ func (h *Hunter) takeTurn(ctx context.Context, g *egressProxy) (t turn) {
 	return t
 }
 
-// lastChanges returns what is to be kept at the end.
+// lastChanges returns what became known since the last write.
 func (h *Hunter) lastChanges() map[string]*queue.Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()

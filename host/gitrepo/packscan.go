@@ -87,7 +87,7 @@ func (r *Repo) ScanPack(format Format, early bool) *PackScan {
 }
 
 // Write returns when all of b was looked at. A *Refused says that the pack is not to go
-// on. What follows the pack, or is none, passes: git says what is wrong with it.
+// on. Bytes after the pack pass, and so does input that is no pack: git says what is wrong with them.
 func (s *PackScan) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

@@ -78,7 +78,7 @@ func TestPanicInDecision(t *testing.T) {
 	}
 }
 
-// An event that makes the store panic is refused. What is in the same batch is stored.
+// An event that makes the store panic is refused. The rest of its batch is stored.
 func TestPanicInApply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, acceptAll, nil)

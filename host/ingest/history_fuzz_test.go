@@ -8,8 +8,8 @@ import (
 )
 
 // runHistory carries out operations, three bytes each, on a history and on a list of changes that
-// forgets nothing. A decision that the list calls stale must be stale. What the history calls stale
-// beyond that must be older than it reaches.
+// forgets nothing. A decision that the list calls stale must be stale. The history may call
+// others stale only if they are older than it reaches.
 func runHistory(t *testing.T, program []byte) {
 	var h history
 	type modelChange struct {

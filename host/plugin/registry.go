@@ -150,8 +150,8 @@ func (r *Registry) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// contain runs f. After a panic what runs goes on, and the next look at the folder compares it with
-// what lies there, as after any other failure.
+// contain runs f. After a panic the running modules go on, and the next look at the folder compares
+// them with its files, as after any other failure.
 func (r *Registry) contain(f func()) {
 	_ = r.panics.Run(func() error {
 		f()

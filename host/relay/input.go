@@ -257,7 +257,7 @@ func (a *reassembly) grow(c *conn, bytes int) {
 	}
 }
 
-// record is grow, and returns the connections that are to be closed.
+// record is grow, and returns the connections that must close.
 func (a *reassembly) record(c *conn, bytes int) (victims []*conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

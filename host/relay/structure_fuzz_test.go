@@ -44,7 +44,7 @@ func addSeeds(f *testing.F, size int) {
 }
 
 // runSnapshots carries out operations, three bytes each, on the snapshots of a relay, and compares
-// each that is acquired with what the store has. What is accounted for is counted again.
+// each that is acquired with what the store has. It counts again what they account for.
 func runSnapshots(t *testing.T, program []byte) {
 	at := time.Unix(1000, 0)
 	store := &fakeStore{}

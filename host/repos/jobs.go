@@ -172,8 +172,7 @@ func (f *Reconciler) runJob(key any, j *job) {
 			return
 		}
 		began := time.Now()
-		// A panic fails this round. What a round changes is on the disk and in the store, and the next
-		// one begins with these.
+		// A panic fails this round. The next one begins with what is on the disk and in the store.
 		err := f.panics.Run(func() error { return f.round(key, t) })
 		f.metrics.ran(began, err)
 		if err != nil && f.ctx.Err() == nil {

@@ -154,7 +154,7 @@ func (f *Reconciler) maintain(ctx context.Context) error {
 }
 
 // maintainAll goes through all repositories, one at a time, and then through what
-// they share. What fails is logged: the others must not suffer for it.
+// they share. A failure is logged, and the others go on.
 func (f *Reconciler) maintainAll(ctx context.Context) error {
 	began := time.Now()
 	type store struct {

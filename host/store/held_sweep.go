@@ -151,8 +151,8 @@ func (tx *Tx) restartRow(number, now int64, changes *[]host.HeldChange) error {
 
 // Release stores held events as Put would, oldest first, so that a newer version
 // takes effect after an older one. With the rest of the transaction it happens as a
-// whole or not at all. What is not held any more, or must not be stored, is
-// reported so: a second call is harmless.
+// whole or not at all. Events that are not held any more, or must
+// not be stored, are reported so: a second call is harmless.
 func (tx *Tx) Release(r host.Release, now int64) (host.ReleaseOutcome, error) {
 	if err := tx.ready(); err != nil {
 		return host.ReleaseOutcome{}, fmt.Errorf("release events: %w", err)

@@ -104,8 +104,8 @@ func TestPanicInPut(t *testing.T) {
 	}
 }
 
-// A panic after the database has committed takes nothing back. What is kept in memory is read again
-// before the next transaction begins, and none begins until that succeeds.
+// A panic after the database has committed takes nothing back. No transaction begins
+// until the memory of the writer was read again from the database.
 func TestPanicAfterCommit(t *testing.T) {
 	s := open(t)
 	putSome(t, s, 0, 40)

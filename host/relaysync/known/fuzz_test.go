@@ -79,7 +79,7 @@ func runSet(t *testing.T, program []byte) {
 			if b%4 == 0 {
 				k.Unwritten()
 			}
-			// What is written is what another set begins with.
+			// Another set begins with the pages that this one has written.
 			k.Unwritten()
 			pages, _ := k.Pages(now)
 			other := New(match.NewHash(1, 2), limit, age)
