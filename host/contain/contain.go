@@ -31,6 +31,7 @@ type Place string
 // The places. The label has no other values.
 const (
 	Admin    Place = "admin"    // a request of an operator
+	Daemon   Place = "daemon"   // a part of the server outside of all other places: the server ends in order
 	Decision Place = "decision" // the verification of an event, and the policy's decision
 	Git      Place = "git"      // a fetch or a push
 	HTTP     Place = "http"     // any other request, and the handshake of a websocket

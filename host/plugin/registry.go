@@ -126,16 +126,17 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 // until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
 	var g errgroup.Group
-	g.Go(func() error { return r.state.Run(ctx) })
+	run := func(f func() error) { g.Go(func() error { return r.panics.Run(f) }) }
+	run(func() error { return r.state.Run(ctx) })
 	if r.o.Watch {
-		g.Go(func() error {
+		run(func() error {
 			return folder.Watch(ctx, r.o.Dir, folder.WatchOptions{Log: r.o.Log}, func() { r.contain(func() { r.reconcile(ctx) }) })
 		})
 	}
 	if r.shared != nil {
-		g.Go(func() error { return r.followOthers(ctx) })
+		run(func() error { return r.followOthers(ctx) })
 	}
-	g.Go(func() error {
+	run(func() error {
 		tick := time.NewTicker(refreshEvery)
 		defer tick.Stop()
 		for {

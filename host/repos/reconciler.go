@@ -182,12 +182,13 @@ func (f *Reconciler) Run(ctx context.Context) error {
 		f.stop()
 	}()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.expirePlaceholders(ctx) })
+	run := func(part func() error) { g.Go(func() error { return f.panics.Run(part) }) }
+	run(func() error { return f.expirePlaceholders(ctx) })
 	if f.cfg.Nodes != nil {
-		g.Go(func() error { return f.cfg.Nodes.RunAs(ctx, "maintenance", f.lookAfterAll) })
+		run(func() error { return f.cfg.Nodes.RunAs(ctx, "maintenance", f.lookAfterAll) })
 	} else {
-		g.Go(func() error { return f.start(ctx) })
-		g.Go(func() error { return f.maintain(ctx) })
+		run(func() error { return f.start(ctx) })
+		run(func() error { return f.maintain(ctx) })
 	}
 	err := g.Wait()
 	if ctx.Err() != nil {

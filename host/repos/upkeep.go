@@ -59,8 +59,9 @@ func (f *Reconciler) start(ctx context.Context) error {
 // undone: it was about to, and nobody else follows what it has committed.
 func (f *Reconciler) lookAfterAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.maintain(ctx) })
-	g.Go(func() error {
+	run := func(part func() error) { g.Go(func() error { return f.panics.Run(part) }) }
+	run(func() error { return f.maintain(ctx) })
+	run(func() error {
 		return f.cfg.Nodes.EachLoss(ctx, func(ctx context.Context) error {
 			if err := f.waiting.load(ctx); err != nil {
 				return err
