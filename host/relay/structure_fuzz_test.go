@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -62,7 +63,7 @@ func runSnapshots(t *testing.T, program []byte) {
 			if a%16 == 0 {
 				tags = append(tags, host.Tag{"expiration", "1005"})
 			}
-			e := event(a%3, host.Kind(b%4), int64(b), string(rune('a'+n%26)), tags...)
+			e := event(a%3, host.Kind(b%4), int64(b), fmt.Sprint(n), tags...) // each has an id of its own
 			r.Publish([]host.Published{{Event: e, Seq: store.put(e)}})
 		case 3:
 			if len(store.events) > 0 {
