@@ -8,11 +8,15 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
+
+// modulePath is the path of the module that this package belongs to.
+var modulePath = path.Dir(reflect.TypeFor[Item]().PkgPath())
 
 // allowed says which packages of Talon each package may import. The vocabulary
 // is in the middle, adapters stand around it and do not know each other, and
@@ -32,6 +36,7 @@ var allowed = map[string]string{
 	"internal/tomlschema":       "",
 	"internal/abigen":           "internal/abigen/schema",
 	"internal/compress":         "",
+	"internal/modproxy":         "",
 	"internal/abigen/schema":    "",
 	"host/contain":              "",
 	"host/ingest":               "host host/contain host/maintainers host/wire internal/heap internal/recent sdk/grasp",
@@ -163,7 +168,7 @@ var keepers = map[string]string{
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config cmd/talon",
 	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
-	"os/exec":                             "internal/testkit cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin host/plugin/plugintest host/gitrepo cmd/talon",
+	"os/exec":                             "internal/testkit internal/modproxy cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin host/plugin/plugintest host/gitrepo cmd/talon",
 }
 
 func TestImports(t *testing.T) {
@@ -210,7 +215,7 @@ func TestImports(t *testing.T) {
 
 func checkImport(t *testing.T, file, pkg, imported string) {
 	t.Helper()
-	if inside, ok := strings.CutPrefix(imported, "talon/"); ok {
+	if inside, ok := strings.CutPrefix(imported, modulePath+"/"); ok {
 		if strings.HasPrefix(inside, "internal/testkit") && !strings.HasPrefix(pkg, "internal/testkit") && !strings.HasSuffix(pkg, "test") {
 			t.Errorf("%s: only tests, and packages for tests, import %s", file, inside)
 		}
@@ -274,7 +279,7 @@ var testsLinkC = map[string]string{
 }
 
 func TestPackagesWithoutC(t *testing.T) {
-	list := exec.Command("go", "list", "-test", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}} {{len .CgoFiles}} {{join .Deps " "}}{{end}}`, "talon/...")
+	list := exec.Command("go", "list", "-test", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}} {{len .CgoFiles}} {{join .Deps " "}}{{end}}`, modulePath+"/...")
 	list.Dir, list.Env = "..", append(os.Environ(), "CGO_ENABLED=1")
 	out, err := list.Output()
 	if err != nil {
@@ -295,7 +300,7 @@ func TestPackagesWithoutC(t *testing.T) {
 	}
 	linked := map[string]bool{}
 	for path, list := range deps {
-		pkg, ok := strings.CutPrefix(path, "talon/")
+		pkg, ok := strings.CutPrefix(path, modulePath+"/")
 		if !ok {
 			continue
 		}
@@ -311,12 +316,12 @@ func TestPackagesWithoutC(t *testing.T) {
 		}
 	}
 	for pkg := range linksC {
-		if !linked["talon/"+pkg] {
+		if !linked[modulePath+"/"+pkg] {
 			t.Errorf("%s links no C any more: take it out of the map", pkg)
 		}
 	}
 	for pkg := range testsLinkC {
-		if !linked["talon/"+pkg+".test"] {
+		if !linked[modulePath+"/"+pkg+".test"] {
 			t.Errorf("the tests of %s link no C any more: take it out of the map", pkg)
 		}
 	}

@@ -106,7 +106,7 @@ func pluginSDKUpdateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "update [FOLDER]",
 		Short: "Put the SDK of this version into a folder that talon plugin new made",
-		Long: `Put the SDK of this version into a folder that talon plugin new made, in the place of the one in talon/sdk.
+		Long: `Put the SDK of this version into a folder that talon plugin new made, in the place of the one in ./talon/sdk.
 What you wrote stays as it is. Without FOLDER, it is the folder in which you are.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
