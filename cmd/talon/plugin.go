@@ -107,8 +107,8 @@ func pluginSDKUpdateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "update [FOLDER]",
 		Short: "Put the SDK of this version into a folder that talon plugin new made",
-		Long: `Put the SDK of this version into a folder that talon plugin new made, in the place of the one in ./talon/sdk.
-What you wrote stays as it is. Without FOLDER, it is the folder in which you are.`,
+		Long: `Replace ./talon/sdk, the copy of the SDK in a folder that talon plugin new made, by the SDK of this version.
+Your own files stay as they are. The default of FOLDER is the current folder.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			u, err := author.Update(folderOf(args))
