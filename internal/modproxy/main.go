@@ -3,13 +3,16 @@
 //
 //	go run ./internal/modproxy FOLDER REVISION [SUBFOLDER] VERSION
 //
-// The zip file is the one that the go tool makes of a tag VERSION at that revision, so the
-// hashes in go.sum are the same. SUBFOLDER is the folder of a module such as sdk.
+// SUBFOLDER is the folder of a module such as sdk. The command prints the lines of go.sum for
+// the module. The zip file is the one that the go tool makes of a tag VERSION at that
+// revision, so the hashes are the same.
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -18,6 +21,7 @@ import (
 
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
+	"golang.org/x/mod/sumdb/dirhash"
 	"golang.org/x/mod/zip"
 )
 
@@ -66,10 +70,24 @@ func publish(proxy, revision, folder, version string) error {
 	}
 	err = zip.CreateFromVCS(file, module.Version{Path: name, Version: version}, root, revision, folder)
 	info := fmt.Sprintf("{\"Version\":%q,\"Time\":%q}\n", version, time.Now().UTC().Format(time.RFC3339))
-	return errors.Join(err, file.Close(),
+	err = errors.Join(err, file.Close(),
 		os.WriteFile(filepath.Join(dir, version+".mod"), goMod, 0o644),
 		os.WriteFile(filepath.Join(dir, version+".info"), []byte(info), 0o644),
 		os.WriteFile(filepath.Join(dir, "list"), []byte(version+"\n"), 0o644))
+	if err != nil {
+		return err
+	}
+	sum, err := dirhash.HashZip(file.Name(), dirhash.Hash1)
+	if err != nil {
+		return err
+	}
+	modSum, err := dirhash.Hash1([]string{"go.mod"}, func(string) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(goMod)), nil
+	})
+	if err == nil {
+		_, err = fmt.Printf("%s %s %s\n%[1]s %[2]s/go.mod %[4]s\n", name, version, sum, modSum)
+	}
+	return err
 }
 
 // git runs git in the current folder and returns its output.

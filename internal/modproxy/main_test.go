@@ -95,6 +95,18 @@ func TestGuidesRelease(t *testing.T) {
 	outside.env = append(os.Environ(), "GOPROXY=file://"+proxy+",file://"+strings.TrimSpace(c.run("go", "env", "GOMODCACHE"))+"/cache/download",
 		"GOSUMDB=off", "GOMODCACHE="+t.TempDir(), "GOFLAGS=-modcacherw -trimpath", "GOBIN="+outside.bin, "PATH="+outside.bin+":"+os.Getenv("PATH"))
 	outside.use(t, tag)
+
+	// A checkout of the tag finds the SDK, with the hash that its go.sum has.
+	checkout := exec.Command("git", "worktree", "add", "-q", filepath.Join(outside.dir, "checkout"), tag)
+	checkout.Dir = c.dir
+	if out, err := checkout.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	list := exec.Command("go", "list", "-mod=readonly", "-deps", "./cmd/talon")
+	list.Dir, list.Env = filepath.Join(outside.dir, "checkout"), outside.env
+	if out, err := list.CombinedOutput(); err != nil || !strings.Contains(string(out), home+"/sdk/grasp\n") {
+		t.Errorf("in a checkout of %s: %v\n%s", tag, err, out)
+	}
 }
 
 // user is an engineer who has no checkout.

@@ -1,10 +1,9 @@
 package author
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,6 +11,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+
+	"golang.org/x/mod/sumdb/dirhash"
 
 	"talon/sdk"
 )
@@ -45,12 +46,11 @@ func releaseIn(info *debug.BuildInfo) *release {
 // files returns go.mod and go.sum of a module that requires the release.
 func (r *release) files(name string) map[string][]byte {
 	require := sdk.Path() + " " + r.version
-	// Go hashes a module's go.mod as a list of one file.
-	goMod, _ := sdk.Files.ReadFile("go.mod")
-	list := sha256.Sum256(fmt.Appendf(nil, "%x  go.mod\n", sha256.Sum256(goMod)))
+	// Opening an embedded file cannot fail.
+	modSum, _ := dirhash.Hash1([]string{"go.mod"}, func(name string) (io.ReadCloser, error) { return sdk.Files.Open(name) })
 	return map[string][]byte{
 		"go.mod": []byte("module example.com/" + name + "\n\ngo 1.24\n\nrequire " + require + "\n"),
-		"go.sum": []byte(require + " " + r.sum + "\n" + require + "/go.mod h1:" + base64.StdEncoding.EncodeToString(list[:]) + "\n"),
+		"go.sum": []byte(require + " " + r.sum + "\n" + require + "/go.mod " + modSum + "\n"),
 	}
 }
 
