@@ -79,7 +79,7 @@ func (s *site) noisyRepo(bytes int) (r *gitrepo.Repo, url, request string) {
 	return r, url, "0032want " + git(s.t, dir, "rev-parse", "main") + "\n00000009done\n"
 }
 
-// TestUnsentRequestsTakeNoSlot shows that fetches whose requests do not come stop nobody.
+// TestUnsentRequestsTakeNoSlot shows that others go on while the requests of fetches do not come.
 func TestUnsentRequestsTakeNoSlot(t *testing.T) {
 	s := fairSite(t, nil, nil)
 	r, url, _ := s.noisyRepo(1 << 10)
@@ -94,15 +94,22 @@ func TestUnsentRequestsTakeNoSlot(t *testing.T) {
 	}
 }
 
-// TestUnreadAnswersTakeNoSlot shows that clients who do not read their clones stop nobody,
-// and that one who reads again gets all of it.
+// TestUnreadAnswersTakeNoSlot shows that others go on while clients do not read their clones.
+// A client who reads again gets all of it.
 func TestUnreadAnswersTakeNoSlot(t *testing.T) {
-	const size = 32 << 20
+	const size = 12 << 20
 	s := fairSite(t, nil, nil)
 	r, url, request := s.noisyRepo(size)
 	var slow []net.Conn
 	for range 4 {
-		slow = append(slow, s.open(attacker, "x", "upload-pack", request, len(request)))
+		c := s.open(attacker, "x", "upload-pack", "", len(request))
+		if err := c.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil { // the kernel holds less of the answer
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, request); err != nil {
+			t.Fatal(err)
+		}
+		slow = append(slow, c)
 	}
 	for i := range 2 {
 		git(t, t.TempDir(), as(bystander, "clone", "-q", url, fmt.Sprint(i))...)
@@ -142,8 +149,8 @@ func indexPack(t *testing.T, pack string) {
 	}
 }
 
-// TestUnsentCommandsTakeNoPlace shows that pushes without commands stop nobody, and that the
-// stalest of them are cut off.
+// TestUnsentCommandsTakeNoPlace shows that others go on while the commands of pushes do not
+// come. The stalest of those pushes are cut off.
 func TestUnsentCommandsTakeNoPlace(t *testing.T) {
 	s := fairSite(t, nil, func(l *Limits) { l.Opening = 16 })
 	_, url := s.repo("x", gitrepo.SHA1)
@@ -190,8 +197,8 @@ func TestLateCommands(t *testing.T) {
 	}
 }
 
-// TestUnsentPacksGiveWay shows that pushes whose packs do not come stop nobody. Beyond what
-// can be paused, the stalest ends and hears why.
+// TestUnsentPacksGiveWay shows that others go on while the packs of pushes do not come. Beyond
+// what can be paused, the stalest push ends and hears why.
 func TestUnsentPacksGiveWay(t *testing.T) {
 	s := fairSite(t, func(o *gitrepo.ScheduleOptions) { o.Paused = 8 }, nil)
 	_, url := s.repo("x", gitrepo.SHA1)

@@ -83,9 +83,9 @@ func (h *Handler) openPush(ctx context.Context, r *http.Request, parts []string,
 		return new(commands), nil, fmt.Errorf("%w: %w", gitrepo.ErrBusy, err)
 	}
 	defer place.Release()
-	in.hurry(h.limits.OpeningTime)
+	in.limitTime(h.limits.OpeningTime)
 	c, err := readCommands(in, &h.limits)
-	in.hurry(0)
+	in.limitTime(0)
 	switch wrong := (*protocolError)(nil); {
 	case !place.Keep():
 		return c, nil, gitrepo.ErrDisplaced
@@ -184,8 +184,7 @@ func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
 }
 
 // receive does a push that is authorised: all that takes long without the lock of its
-// repository, and then the rest under it. Nothing is said to the client meanwhile but
-// that it is still being worked on.
+// repository, and then the rest under it. The client only hears that the work goes on.
 func (h *Handler) receive(
 	ctx context.Context, w http.ResponseWriter, out *answer, in *body, c *commands, push *Push,
 ) error {

@@ -132,9 +132,9 @@ func (b *body) interrupt() {
 	}
 }
 
-// hurry bounds the time in which the client must send what is read from now on: d, and a
+// limitTime bounds the time in which the client must send what is read from now on: d, and a
 // second more for each 32 KiB. 0 lifts the bound.
-func (b *body) hurry(d time.Duration) {
+func (b *body) limitTime(d time.Duration) {
 	b.due, b.counted = time.Time{}, 0
 	if d > 0 {
 		b.due = time.Now().Add(d)
