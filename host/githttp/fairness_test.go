@@ -86,7 +86,7 @@ func TestUnsentRequestsTakeNoSlot(t *testing.T) {
 	for range 4 {
 		s.open(attacker, "x", "upload-pack", "0032want", 1_000_000)
 	}
-	testkit.Eventually(t, "the requests are being read", func() bool { return s.handler.bodies.Used() == 4*firstRequestPiece })
+	testkit.Eventually(t, "the requests are being read", func() bool { return s.handler.bodies.Used() == 4*firstPieceBytes })
 	git(t, t.TempDir(), as(bystander, "ls-remote", url)...)
 	git(t, t.TempDir(), as(bystander, "clone", "-q", url)...)
 	if n := children(t, r.Dir()); n > 0 {
@@ -178,6 +178,26 @@ func TestUnsentCommandsTakeNoPlace(t *testing.T) {
 		c.Close()
 	}
 	wg.Wait()
+}
+
+// TestCommandMemory shows that commands of pushes fill no more memory than they may.
+func TestCommandMemory(t *testing.T) {
+	s := fairSite(t, nil, func(l *Limits) { l.FetchBytes, l.CommandBytes, l.BodyBytes = 64<<10, 64<<10, 512<<10 })
+	_, url := s.repo("x", gitrepo.SHA1)
+	var long []byte
+	for i := range 400 {
+		long = gitrepo.AppendPkt(long, strings.Repeat("0", 40), " ", strings.Repeat("ab", 20), fmt.Sprintf(" refs/heads/%d", i))
+	}
+	for n := range 40 {
+		s.open(fmt.Sprintf("203.0.%d.1", n/2), "x", "receive-pack", string(long), 60_000)
+	}
+	testkit.Eventually(t, "memory is in use", func() bool { return s.handler.bodies.Used() > 300<<10 })
+	git(t, work(t, gitrepo.SHA1), as(bystander, "push", "-q", url, "main")...)
+	if used := s.handler.bodies.Used(); used > 512<<10 {
+		t.Errorf("%d bytes are in use", used)
+	}
+	s.server.CloseClientConnections()
+	testkit.Eventually(t, "all memory is given back", func() bool { return s.handler.bodies.Used() == 0 })
 }
 
 // TestLateCommands shows that a push whose commands take too long hears so.
@@ -323,7 +343,7 @@ func states(t *testing.T, dir string) (all string) {
 // TestRequestMemory shows that bodies of fetches fill no more memory than they may, that the
 // stalest gives way, and that all of it is given back.
 func TestRequestMemory(t *testing.T) {
-	s := fairSite(t, nil, func(l *Limits) { l.FetchBytes, l.FetchBodies = 64<<10, 512<<10 })
+	s := fairSite(t, nil, func(l *Limits) { l.FetchBytes, l.CommandBytes, l.BodyBytes = 64<<10, 64<<10, 512<<10 })
 	_, url, request := s.noisyRepo(1 << 10)
 	line := request[:50]
 	var all []net.Conn

@@ -163,7 +163,7 @@ type Handler struct {
 	limits    Limits
 	repos     Repositories
 	pushes    Pushes     // nil: nobody may push
-	bodies    *bound.Pot // bytes of the bodies of fetches
+	bodies    *bound.Pot // bytes of bodies in memory
 	opening   *bound.Pot // pushes that are not authorised yet
 	metrics   *metrics
 	cpu       *bound.Rate   // milliseconds of git, for pushes
@@ -187,7 +187,7 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 	return &Handler{
 		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(cfg.Scheduler), keepalive: 5 * time.Second,
 		bodies: bound.NewPot(bound.Spec{
-			Name: "requests of fetches in memory", Unit: "bytes", Total: l.FetchBodies,
+			Name: "requests of fetches and commands of pushes in memory", Unit: "bytes", Total: l.BodyBytes,
 			Yields: "the stalest of the heaviest network ends",
 		}),
 		opening: bound.NewPot(bound.Spec{

@@ -26,7 +26,7 @@ type Limits struct {
 	CPU time.Duration
 
 	FetchBytes   int64 // of the body of a fetch, inflated
-	FetchBodies  int64 // bytes of the bodies of all fetches that git has not read yet
+	BodyBytes    int64 // of all bodies of fetches that git has not read yet, and of commands that are not authorised
 	PushBytes    int64 // of the body of a push, inflated
 	Commands     int   // of one push
 	CommandBytes int   // of all commands of one push
@@ -55,7 +55,7 @@ var DefaultLimits = Limits{
 	CPU: 10 * time.Minute,
 
 	FetchBytes:   8 << 20,
-	FetchBodies:  64 << 20,
+	BodyBytes:    64 << 20,
 	PushBytes:    2<<30 + 8<<20,
 	Commands:     20_000,
 	CommandBytes: 4 << 20,
@@ -71,15 +71,15 @@ var DefaultLimits = Limits{
 
 func (l *Limits) check() error {
 	for _, n := range []int64{
-		int64(l.Stall), int64(l.Whole), int64(l.GitTime), l.FetchBytes, l.FetchBodies, l.PushBytes, int64(l.Commands), int64(l.CommandBytes),
+		int64(l.Stall), int64(l.Whole), int64(l.GitTime), l.FetchBytes, l.BodyBytes, l.PushBytes, int64(l.Commands), int64(l.CommandBytes),
 		int64(l.Opening), int64(l.OpeningTime), int64(l.LockTime), l.DrainBytes, int64(l.DrainTime),
 	} {
 		if n <= 0 {
 			return errors.New("set up git over HTTP: every limit must be positive")
 		}
 	}
-	if share := bound.Share(l.FetchBodies); l.FetchBytes > share {
-		return fmt.Errorf("set up git over HTTP: the body of a fetch may have %d bytes, and those of a network %d: lower the first", l.FetchBytes, share)
+	if share := bound.Share(l.BodyBytes); max(l.FetchBytes, int64(l.CommandBytes)) > share {
+		return fmt.Errorf("set up git over HTTP: a fetch may have %d bytes, the commands of a push %d, and all of a network %d: lower the first two", l.FetchBytes, l.CommandBytes, share)
 	}
 	return nil
 }

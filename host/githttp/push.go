@@ -83,12 +83,16 @@ func (h *Handler) openPush(ctx context.Context, r *http.Request, parts []string,
 		return new(commands), nil, fmt.Errorf("%w: %w", gitrepo.ErrBusy, err)
 	}
 	defer place.Release()
+	memory := h.newMemory(holder(push.Client), in.interrupt)
+	defer memory.release()
 	in.limitTime(h.limits.OpeningTime)
-	c, err := readCommands(in, &h.limits)
+	c, err := readCommands(&growing{body: in, memory: memory}, &h.limits)
 	in.limitTime(0)
 	switch wrong := (*protocolError)(nil); {
-	case !place.Keep():
+	case !place.Keep() || !memory.keep():
 		return c, nil, gitrepo.ErrDisplaced
+	case errors.Is(err, gitrepo.ErrBusy):
+		return c, nil, err
 	case errors.As(err, &wrong):
 		return c, nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
