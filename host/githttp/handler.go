@@ -83,6 +83,12 @@ type Push struct {
 	Updates []host.RefUpdate // at least one; names and ids are checked, and no name is there twice
 	Bytes   int64            // of the request's body as it is sent; 0 if the client does not say
 	Early   bool             // set by Authorize: no ref is said by an event that is here, and the pack may inflate to less
+
+	// Author is set by Authorize: who asked for the push, an npub, or [OwnerOf] the repository.
+	// Its hourly part pays for what git appends to a thin pack. It is empty if nobody did, as
+	// when all refs are in place: then git may append little.
+	Author string
+
 	Changed bool             // for PushDone: the refs are as the push says, or may be after a failure
 	inPlace []host.RefUpdate // those that changed nothing
 	Note    string           // of Confirm and PushDone: message to the client with its success; empty for none
@@ -156,7 +162,8 @@ type Handler struct {
 	fetches   *limiter
 	writes    *limiter
 	metrics   *metrics
-	cpu       *bound.Rate   // milliseconds of git, for pushes
+	cpu       *bound.Rate // milliseconds of git, for pushes
+	disk      *disk
 	keepalive time.Duration // after which a client that waits hears something
 }
 
@@ -175,7 +182,13 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 			Name: "processor time of pushes", Unit: "milliseconds an hour", Network: l.CPU.Milliseconds(),
 			Yields: "the network that is over its share waits",
 		}, time.Now),
+		disk: newDisk(&l),
 	}, nil
+}
+
+// Bounds returns the rows of the table of bounds.
+func (h *Handler) Bounds() []bound.Spec {
+	return append([]bound.Spec{h.cpu.Spec()}, h.disk.bounds()...)
 }
 
 // Collectors returns the metrics.

@@ -189,6 +189,11 @@ func (h *Handler) receive(
 	if wait := h.cpu.Wait(push.Client.Addr); wait > 0 && c.bringsPack() {
 		return &Refusal{Reason: fmt.Sprintf("pushes from your address have taken all the time that git works for it: try again in %v", wait.Round(time.Minute))}
 	}
+	if c.bringsPack() {
+		if err := h.disk.admit(push.Client.Addr); err != nil {
+			return err
+		}
+	}
 	q, err := push.Repo.Receive(ctx, c.updates)
 	if err != nil {
 		return err
@@ -263,7 +268,7 @@ func (h *Handler) receivePack(ctx context.Context, in *body, c *commands, q *git
 	if err != nil {
 		err = clientGone{fmt.Errorf("read the push: %w", err)}
 	} else if _, err = scan.Write(start); err == nil {
-		p, err = q.Index(work, progress)
+		p, err = q.Index(work, progress, h.disk.limit(push))
 	}
 	if err != nil {
 		close(in.feeding)
@@ -296,6 +301,9 @@ func (h *Handler) receivePack(ctx context.Context, in *body, c *commands, q *git
 	err = q.Indexed(p)
 	if errors.As(err, &refused) || errors.As(context.Cause(work), &refused) {
 		return push.refusedPack(refused)
+	}
+	if err == nil {
+		err = h.disk.charge(q, push)
 	}
 	if err == nil {
 		err = q.Check(work)

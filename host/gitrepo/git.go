@@ -314,6 +314,15 @@ func (p *Process) limitCPU(seconds int64) {
 	}
 }
 
+// limitFile bounds the length of the files that the process writes, if it still runs.
+func (p *Process) limitFile(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		limitFile(p.cmd.Process.Pid, bytes)
+	}
+}
+
 // cpuTime is the processor time that the process took. REQUIRES: Wait has returned.
 func (p *Process) cpuTime() time.Duration {
 	if p.cmd.ProcessState == nil {
@@ -324,12 +333,18 @@ func (p *Process) cpuTime() time.Duration {
 
 // outOfCPU reports whether a process ended because of its bound.
 func outOfCPU(err error) bool {
+	status, ok := waitStatus(err)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGXCPU
+}
+
+// waitStatus returns how a process ended, if an error says so.
+func waitStatus(err error) (syscall.WaitStatus, bool) {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return false
+		return 0, false
 	}
 	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGXCPU
+	return status, ok
 }
 
 // run runs a command to its end and returns its output.

@@ -160,6 +160,7 @@ type Root struct {
 	templates templates
 	said      said
 	gcEpoch   atomic.Uint64 // counts how often objects may have gone
+	redundant redundant
 }
 
 // Open opens a folder of repositories, and makes it if it is absent. It removes what a

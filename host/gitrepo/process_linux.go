@@ -19,6 +19,16 @@ func limitMemory(pid int, bytes int64) { lower(pid, unix.RLIMIT_DATA, uint64(byt
 // SIGKILL.
 func limitCPU(pid int, seconds int64) { lower(pid, unix.RLIMIT_CPU, uint64(seconds), 5) }
 
+// limitFile bounds the length of the files that a process writes: SIGXFSZ. It may be raised.
+func limitFile(pid int, bytes int64) {
+	var limit unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &limit) != nil {
+		return
+	}
+	limit.Cur = min(limit.Max, uint64(bytes))
+	_ = unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil)
+}
+
 // yield gives a process, and each thread that it starts from now on, less of busy
 // processors than those have that answer clients.
 func yield(pid int) { _ = unix.Setpriority(unix.PRIO_PROCESS, pid, 5) }

@@ -4,10 +4,12 @@ package gitrepo
 
 import "time"
 
-// limitMemory, limitCPU and yield do nothing: only Linux lets a process limit another.
+// limitMemory, limitCPU, limitFile and yield do nothing: only Linux lets a process limit another.
 func limitMemory(int, int64) {}
 
 func limitCPU(int, int64) {}
+
+func limitFile(int, int64) {}
 
 func yield(int) {}
 

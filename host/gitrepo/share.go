@@ -89,6 +89,7 @@ func (s *store) removeBorrower(npub string) error {
 	if err != nil || len(members) > 0 {
 		return err
 	}
+	s.root.redundant.reset(s.dir)
 	if err := errors.Join(s.root.discard(s.dir), s.root.objectsGone()); err != nil {
 		return fmt.Errorf("remove shared objects: %w", err)
 	}
@@ -176,10 +177,18 @@ func movePacks(from, to string) error {
 		return err
 	}
 	for _, base := range packs {
-		for _, ext := range []string{".idx", ".rev", ".bitmap", ".keep", ".pack"} {
-			if err := os.Remove(filepath.Join(from, base+ext)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
+		if err := removePack(from, base); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removePack removes a pack with all that belongs to it, its index first.
+func removePack(dir, name string) error {
+	for _, ext := range []string{".idx", ".rev", ".bitmap", ".keep", ".pack"} {
+		if err := os.Remove(filepath.Join(dir, name+ext)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
 	return nil
@@ -246,6 +255,7 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 	if _, err := r.git.run(ctx, s.dir, nil, args...); err != nil {
 		return fmt.Errorf("collect shared objects: %w", err)
 	}
+	r.redundant.reset(s.dir)
 	return nil
 }
 
