@@ -33,16 +33,20 @@ type Options struct {
 	Pack PackLimits
 	CPU  time.Duration
 
+	// RepackBytes is the least that a repack after a push may save; see [Repo.NeedsRepack].
+	RepackBytes int64
+
 	// DefaultBranch is the branch that HEAD of a new repository names, without
 	// refs/heads/; master if it is empty.
 	DefaultBranch string
 }
 
 // DefaultOptions are the default options.
-var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20, Pack: DefaultPackLimits, CPU: 30 * time.Second}
+var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20, Pack: DefaultPackLimits, CPU: 30 * time.Second, RepackBytes: 16 << 20}
 
 func (o *Options) setDefaults() {
 	o.Pack, o.CPU = cmp.Or(o.Pack, DefaultPackLimits), cmp.Or(o.CPU, DefaultOptions.CPU)
+	o.RepackBytes = cmp.Or(o.RepackBytes, DefaultOptions.RepackBytes)
 	o.DefaultBranch = cmp.Or(o.DefaultBranch, "master")
 }
 

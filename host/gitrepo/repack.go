@@ -55,27 +55,23 @@ func (c *redundant) remove(dir string, bytes int64) {
 	}
 }
 
-const (
-	// minRedundant is the least that a repack may save. Less than that waits for maintenance.
-	minRedundant = 16 << 20
+// repackShare is the part of a store that a repack must save. So a repack copies at most four
+// bytes for each byte that git appended, and a store is at most a third too large.
+const repackShare = 4
 
-	// redundantShare is the part of a store that a repack may save. So a repack copies at most
-	// four bytes for each byte that git appended, and a store is at most a third too large.
-	redundantShare = 4
-)
-
-// NeedsRepack reports whether a repack of the shared store is worth its price.
+// NeedsRepack reports whether a repack of the shared store is worth its price: it saves
+// Options.RepackBytes and a quarter of the store. Maintenance saves the rest.
 func (r *Repo) NeedsRepack() bool {
 	s, borrows, err := r.shared()
 	if err != nil || !borrows {
 		return false
 	}
 	waste := s.root.redundant.get(s.dir)
-	if waste < minRedundant {
+	if waste < r.git.options.RepackBytes {
 		return false
 	}
 	_, size, err := s.packs()
-	return err == nil && waste >= size/redundantShare
+	return err == nil && waste >= size/repackShare
 }
 
 // Repack combines the packs of the shared store, and so removes the copies that git appended to
