@@ -65,6 +65,12 @@ func NewKeyRate(spec Spec, now func() time.Time) *KeyRate {
 // Spec returns the row of the rate in the table of bounds.
 func (r *KeyRate) Spec() Spec { return r.spec }
 
+// Wait returns the time until a key may go on; 0 if it may now.
+func (r *KeyRate) Wait(key string) time.Duration { return r.keys.wait(key) }
+
+// Charge adds to the use of a key.
+func (r *KeyRate) Charge(key string, amount float64) { r.keys.add(key, amount) }
+
 // Left returns what a key may use now. It is very large for a key without limit.
 func (r *KeyRate) Left(key string) int64 { return r.keys.left(key) }
 

@@ -74,6 +74,9 @@ func TestKeyRate(t *testing.T) {
 	if left := r.Left("alice"); left != 20 {
 		t.Errorf("%d is left after ten minutes, want 20", left)
 	}
+	if r.Charge("alice", 100); r.Wait("alice") != 86*time.Minute || r.Wait("bob") != 0 {
+		t.Errorf("alice waits %v, and bob %v", r.Wait("alice"), r.Wait("bob"))
+	}
 	if wait := r.Reserve("", 1e9); wait != 0 {
 		t.Errorf("the empty key waits %v", wait)
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"talon/host"
 	"talon/host/bound"
 	"talon/host/gitrepo"
 )
@@ -15,6 +16,7 @@ type disk struct {
 	stored    *bound.Rate // bytes, with what git appended
 	completed *bound.Rate // bytes that git appended, by network
 	authors   *bound.KeyRate
+	refused   *bound.KeyRate // thin packs, by client
 	early     gitrepo.ThinLimit
 }
 
@@ -34,11 +36,28 @@ func newDisk(l *Limits) *disk {
 			Name: "completion of thin packs by author", Unit: "bytes an hour", Key: l.Thin,
 			Yields: "the author who is over the share sends packs that are not thin",
 		}, time.Now),
+		refused: bound.NewKeyRate(bound.Spec{
+			Name: "refused thin packs", Unit: "refusals an hour", Key: 1,
+			Yields: "the client whose pack was refused is asked for one that is not thin",
+		}, time.Now),
 	}
 }
 
 func (d *disk) bounds() []bound.Spec {
-	return []bound.Spec{d.stored.Spec(), d.completed.Spec(), d.authors.Spec()}
+	return []bound.Spec{d.stored.Spec(), d.completed.Spec(), d.authors.Spec(), d.refused.Spec()}
+}
+
+// refuse notes that a thin pack of a client is refused. Over HTTP, git push has no use for
+// --no-thin: it sends a thin pack unless the server asks for another. So clients are asked for
+// an hour, in which one of the two fades away.
+func (d *disk) refuse(client netip.Addr) { d.refused.Charge(clientKey(client), 2) }
+
+// clientKey names a client: its network, or its address if it has none.
+func clientKey(client netip.Addr) string {
+	if network := host.NetworkOf(client); network.IsValid() {
+		return network.String()
+	}
+	return client.String()
 }
 
 // OwnerOf names the owner of a repository as the author of a push: the npub, or in a Folder the
@@ -54,6 +73,9 @@ func OwnerOf(repo *gitrepo.Repo) string {
 // nothing is left: a push that has begun, or whose client has looked at the refs, has a
 // quarter of the hour's part.
 func (d *disk) noThin(client netip.Addr, author string) bool {
+	if d.refused.Wait(clientKey(client)) > 0 {
+		return true
+	}
 	return d.completed.Left(client) < d.completed.Spec().Network/4 || d.authors.Left(author) < d.authors.Spec().Key/4
 }
 
@@ -96,6 +118,7 @@ func (d *disk) charge(q *gitrepo.Incoming, push *Push) error {
 	if wait == 0 {
 		return nil
 	}
+	d.refuse(client)
 	return &Refusal{unpack: true, Reason: fmt.Sprintf("%s, or in %v: thin packs have made the server store %d MiB in an hour",
 		gitrepo.NoThin, wait.Round(time.Minute), d.completed.Spec().Network>>20)}
 }

@@ -300,6 +300,9 @@ func (h *Handler) receivePack(ctx context.Context, in *body, c *commands, q *git
 	_, _ = io.Copy(io.Discard, p.Out)
 	err = q.Indexed(p)
 	if errors.As(err, &refused) || errors.As(context.Cause(work), &refused) {
+		if q.TooThin() {
+			h.disk.refuse(push.Client.Addr)
+		}
 		return push.refusedPack(refused)
 	}
 	if err == nil {

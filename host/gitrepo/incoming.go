@@ -42,6 +42,7 @@ type Incoming struct {
 	synced func() error // waits until the pack is durable; nil without one
 
 	thin      ThinLimit
+	tooThin   bool         // it is refused for that
 	sent      atomic.Int64 // bytes written to the indexer
 	stored    int64        // bytes of the pack with its index, once Indexed
 	completed int64        // of them, that git appended to a thin pack
@@ -145,7 +146,7 @@ func (q *Incoming) Indexed(p *Process) error {
 		return err
 	}
 	if outOfFile(err) {
-		return q.thin.refusal(q.sent.Load())
+		return q.refuseThin()
 	}
 	reason := complaint(err, q.dir+"/")
 	if reason == "" {

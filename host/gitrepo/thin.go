@@ -33,9 +33,15 @@ func (l ThinLimit) of(sent int64) int64 {
 // NoThin begins the reason why a thin pack is refused. It says what helps.
 const NoThin = "push again with --no-thin"
 
-func (l ThinLimit) refusal(sent int64) error {
-	return &Refused{Reason: fmt.Sprintf("%s: the pack is thin, and the server may add only %.1f MiB to it", NoThin, float64(l.of(sent))/(1<<20))}
+// refuseThin refuses a thin pack to which git would append too much.
+func (q *Incoming) refuseThin() error {
+	q.tooThin = true
+	allowed := q.thin.of(q.sent.Load())
+	return &Refused{Reason: fmt.Sprintf("%s: the pack is thin, and the server may add only %.1f MiB to it", NoThin, float64(allowed)/(1<<20))}
 }
+
+// TooThin reports whether Indexed has refused a pack because it is thin.
+func (q *Incoming) TooThin() bool { return q.tooThin }
 
 // packInput is the input of git index-pack. Before git gets more of a pack, its files may be
 // longer.
@@ -81,7 +87,7 @@ func (q *Incoming) measure() error {
 	q.completed = max(0, packs-sent)
 	q.redundant = q.completed
 	if q.completed > q.thin.of(sent) {
-		return q.thin.refusal(sent)
+		return q.refuseThin()
 	}
 	return nil
 }
