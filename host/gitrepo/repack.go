@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // redundant counts the bytes of each shared store that a repack may save: copies of bases that
@@ -112,14 +114,14 @@ func (r *Repo) Repack(ctx context.Context) error {
 	return nil
 }
 
-// packs returns the names of the packs of the store without extension, sorted, and their
-// size. Packs of objects that nothing reaches are maintenance's own, and stay as they are.
+// packs returns the names of the packs of the store without extension, the oldest first, and
+// their size. Packs of objects that nothing reaches are maintenance's own, and stay as they are.
 func (s *store) packs() (names []string, size int64, err error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "objects", "pack"))
 	if err != nil {
 		return nil, 0, fmt.Errorf("list shared packs: %w", err)
 	}
-	list := make(map[string]int64)
+	list := make(map[string]fs.FileInfo)
 	for _, entry := range entries {
 		name, is := strings.CutSuffix(entry.Name(), ".pack")
 		if !is || !strings.HasPrefix(name, "pack-") {
@@ -132,7 +134,7 @@ func (s *store) packs() (names []string, size int64, err error) {
 		if err != nil {
 			return nil, 0, fmt.Errorf("list shared packs: %w", err)
 		}
-		list[name] = info.Size()
+		list[name] = info
 	}
 	for _, entry := range entries {
 		for _, ext := range []string{".mtimes", ".keep"} {
@@ -141,14 +143,26 @@ func (s *store) packs() (names []string, size int64, err error) {
 			}
 		}
 	}
-	for _, n := range list {
-		size += n
+	for _, info := range list {
+		size += info.Size()
 	}
-	return slices.Sorted(maps.Keys(list)), size, nil
+	names = slices.SortedFunc(maps.Keys(list), func(a, b string) int {
+		return cmp.Or(list[a].ModTime().Compare(list[b].ModTime()), strings.Compare(a, b))
+	})
+	return names, size, nil
 }
 
-// combine makes one pack of several, in another folder.
+// combine makes one pack of several, in another folder. Packs come oldest first.
 func (s *store) combine(ctx context.Context, packs []string, dir string) error {
+	// Git takes an object from the pack with the latest time, and copies it as it is. Old packs
+	// have as deltas what git appended to later ones as a whole.
+	now := time.Now()
+	for i, name := range packs {
+		at := now.Add(-time.Duration(i) * time.Second)
+		if err := os.Chtimes(filepath.Join(s.dir, "objects", "pack", name+".pack"), at, at); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	p, err := s.root.git.start(ctx, s.dir, nil, "-c", "pack.threads=1", "--git-dir=.",

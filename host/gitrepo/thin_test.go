@@ -1,6 +1,8 @@
 package gitrepo
 
 import (
+	"crypto/sha1"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -214,6 +216,69 @@ func TestRepack(t *testing.T) {
 	if left := quarantines(t, r.root); len(left) != 1 { // that of q
 		t.Errorf("it leaves %v", left)
 	}
+}
+
+// TestRepackOfManyBases shows that a repack takes from old packs what they have as deltas: one
+// thin pack of a few hundred bytes makes git append each version of a large file as a whole.
+func TestRepackOfManyBases(t *testing.T) {
+	const versions = 6
+	r, dir, _ := repackable(t, versions)
+	if err := r.Repack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, before, err := r.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := git(t, dir, "rev-parse", "main")
+	var deltas [][2][]byte // the id of a base, and the delta of it
+	for i := range versions {
+		cmd := testkit.GitCommand(t.Context(), dir, "cat-file", "blob", fmt.Sprintf("main~%d:one", i))
+		base, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := blobID(string(base))
+		text := []byte(fmt.Sprint("more", i))
+		delta := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(len(base))), uint64(len(base)+len(text)))
+		delta = append(delta, 0xf0, byte(len(base)), byte(len(base)>>8), byte(len(base)>>16))
+		deltas = append(deltas, [2][]byte{id[:], append(append(delta, byte(len(text))), text...)})
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint("version", i)), append(base, text...), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tip := testkit.Commit(t, dir, "versions")
+	w := newPack(versions + 3)
+	for _, d := range deltas {
+		w.object(objIDDelta, len(d[1]), d[0], d[1])
+	}
+	kinds := map[string]byte{"commit": 1, "tree": 2, "blob": 3}
+	for name, kind := range map[string]string{tip: "commit", tip + "^{tree}": "tree", tip + ":file": "blob"} {
+		content, err := testkit.GitCommand(t.Context(), dir, "cat-file", kind, name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.object(kinds[kind], len(content), nil, content)
+	}
+	sum := sha1.Sum(w.Bytes())
+	pack := append(w.Bytes(), sum[:]...)
+	if err := push(t, r, pack, host.RefUpdate{Ref: "refs/heads/main", Old: old, New: tip}); err != nil {
+		t.Fatal(err)
+	}
+	_, grown, err := r.Size()
+	if err != nil || grown < before+versions<<20 {
+		t.Fatalf("a pack of %d bytes makes the store grow from %d to %d: %v", len(pack), before, grown, err)
+	}
+	if !r.NeedsRepack() {
+		t.Error("it needs no repack")
+	}
+	if err := r.Repack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, after, err := r.Size(); err != nil || after > before+before/8 {
+		t.Errorf("the store has %d bytes after the repack, and had %d before the push: %v", after, before, err)
+	}
+	git(t, r.Dir(), "fsck", "--strict")
 }
 
 // TestRepackAfterMaintenance shows that a repack which comes late puts nothing in the place of
