@@ -121,6 +121,7 @@ func (d *Daemon) openGit(f *repos.Reconciler, pages http.Handler) (*githttp.Hand
 	limits.Pushes = orProcessors(d.cfg.GitPushes, 1)
 	limits.Whole = d.cfg.GitTime
 	limits.CPU = d.cfg.GitCPU
+	limits.Disk = d.cfg.GitDisk
 	return githttp.New(githttp.Config{
 		Prefix:   "/",
 		Limits:   limits,
