@@ -109,3 +109,44 @@ func outOfFile(err error) bool {
 	failure := new(Failure)
 	return errors.As(err, &failure) && strings.HasSuffix(strings.ToLower(failure.Stderr), syscall.EFBIG.Error())
 }
+
+// Source is a git server that objects are fetched from.
+type Source struct {
+	URL string
+
+	// Received returns the bytes that the server has sent so far, and Thin bounds what git may
+	// append to a thin pack of that size. Nil: nobody counts, and nothing is bounded.
+	Received func() int64
+	Thin     ThinLimit
+
+	// Completed is called with what git has appended when objects are about to land. Its
+	// error refuses them. Nil is not called.
+	Completed func(bytes int64) error
+}
+
+// completed returns how many bytes git has appended to packs so far.
+func (q *fetchQuarantine) completed() int64 {
+	if q.from.Received == nil {
+		return 0
+	}
+	packs := int64(0)
+	entries, _ := os.ReadDir(filepath.Join(q.dir, "objects", "pack"))
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), ".pack") && !strings.HasPrefix(entry.Name(), "tmp_pack_") {
+			continue
+		}
+		if info, err := entry.Info(); err == nil {
+			packs += info.Size()
+		}
+	}
+	return max(0, packs-q.from.Received())
+}
+
+// checkCompleted refuses a fetch whose packs git appends too much to.
+func (q *fetchQuarantine) checkCompleted() error {
+	if q.from.Received == nil || q.completed() <= q.from.Thin.of(q.from.Received()) {
+		return nil
+	}
+	return &Refused{Reason: fmt.Sprintf("the server sends a thin pack that takes more than %d MiB beside what it sends",
+		q.from.Thin.of(q.from.Received())>>20)}
+}

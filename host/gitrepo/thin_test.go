@@ -327,3 +327,37 @@ func TestFewCopiesAreNotRepacked(t *testing.T) {
 		t.Error("a small push needs a repack")
 	}
 }
+
+// TestFetchOfThinPack shows that git appends to a fetched pack what it may, and that the caller
+// knows how much, and may refuse it.
+func TestFetchOfThinPack(t *testing.T) {
+	root := newRoot(t)
+	r := newRepo(t, root, alice, "project", SHA1)
+	dir, _, _ := work(t, SHA1)
+	content := noise(1<<20, 1)
+	base := write(t, dir, "one", content)
+	landed(t, r, dir, host.RefUpdate{Ref: "refs/heads/main", Old: strings.Repeat("0", 40), New: base})
+	tip := write(t, dir, "one", append(content, "an edit\n"...))
+	url := served(t, dir)
+	const sent, appended = 4 << 10, 1 << 19
+	full := &Refused{Reason: "enough"}
+	for _, c := range []struct {
+		limit int64
+		full  error
+		ok    bool
+	}{{limit: 0}, {limit: appended / 2}, {limit: 2 * appended, full: full}, {limit: 2 * appended, ok: true}} {
+		completed := int64(0)
+		found, err := r.Fetch(t.Context(), Source{
+			URL: url, Received: func() int64 { return sent }, Thin: ThinLimit{Free: c.limit},
+			Completed: func(bytes int64) error { completed = bytes; return c.full },
+		}, tip)
+		refused := (*Refused)(nil)
+		if c.ok != (err == nil) || c.ok != (len(found) == 1) || c.ok && completed < appended || !c.ok && !errors.As(err, &refused) {
+			t.Errorf("git may append %d: it found %v, and appended %d: %v", c.limit, found, completed, err)
+		}
+		if there, err := r.Has(t.Context(), tip); err != nil || there[0] != c.ok {
+			t.Errorf("git may append %d: the commit is there: %v, %v", c.limit, there, err)
+		}
+		clean(t, root)
+	}
+}
