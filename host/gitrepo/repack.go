@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,34 +60,52 @@ func (c *redundant) remove(dir string, bytes int64) {
 // bytes for each byte that git appended, and a store is at most a third too large.
 const repackShare = 4
 
+// maxPacks is how many packs a store has before the small ones are combined. Git looks for each
+// object in all packs, and every push makes one.
+const maxPacks = 200
+
 // NeedsRepack reports whether a repack of the shared store is worth its price: it saves
-// Options.RepackBytes and a quarter of the store. Maintenance saves the rest.
+// Options.RepackBytes and a quarter of the store, or there are many packs. Maintenance does
+// the rest.
 func (r *Repo) NeedsRepack() bool {
 	s, borrows, err := r.shared()
 	if err != nil || !borrows {
 		return false
 	}
-	waste := s.root.redundant.get(s.dir)
-	if waste < r.git.options.RepackBytes {
-		return false
+	packs, err := s.packs()
+	return err == nil && (s.wastes(packs) || len(packs) > maxPacks)
+}
+
+// wastes reports whether a repack of all packs saves enough.
+func (s *store) wastes(packs []packFile) bool {
+	waste, size := s.root.redundant.get(s.dir), int64(0)
+	for _, p := range packs {
+		size += p.size
 	}
-	_, size, err := s.packs()
-	return err == nil && waste >= size/repackShare
+	return waste >= s.root.git.options.RepackBytes && waste >= size/repackShare
 }
 
 // Repack combines the packs of the shared store, and so removes the copies that git appended to
-// thin packs. It drops no object. It holds the lock of the store only while it puts the
-// new pack in the place of the others: pushes go on. REQUIRES: the caller holds no lock.
+// thin packs. Where there are many packs and few copies, it combines only small packs. It
+// drops no object. It holds the lock of the store only while it puts the new pack in the place
+// of the others: pushes go on. REQUIRES: the caller holds no lock.
 func (r *Repo) Repack(ctx context.Context) error {
 	s, borrows, err := r.shared()
 	if err != nil || !borrows {
 		return err
 	}
-	waste := s.root.redundant.get(s.dir)
-	defer s.root.redundant.remove(s.dir, waste) // also after a failure, which the next push would repeat
-	old, _, err := s.packs()
-	if err != nil || len(old) < 2 {
+	old, err := s.packs()
+	if err != nil {
 		return err
+	}
+	if s.wastes(old) {
+		waste := s.root.redundant.get(s.dir)
+		defer s.root.redundant.remove(s.dir, waste) // also after a failure, which the next push would repeat
+	} else {
+		old = smallPacks(old)
+	}
+	if len(old) < 2 {
+		return nil
 	}
 	dir, err := os.MkdirTemp(s.root.trash, "repack-")
 	if err != nil {
@@ -101,7 +118,7 @@ func (r *Repo) Repack(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	now, _, err := s.packs()
+	now, err := s.packs()
 	if err == nil && !containsAll(now, old) {
 		return nil // maintenance has combined them meanwhile
 	}
@@ -114,17 +131,31 @@ func (r *Repo) Repack(ctx context.Context) error {
 	return nil
 }
 
-// packs returns the names of the packs of the store without extension, the oldest first, and
-// their size. Packs of objects that nothing reaches are maintenance's own, and stay as they are.
-func (s *store) packs() (names []string, size int64, err error) {
+// packFile is a pack of a store.
+type packFile struct {
+	name string // without extension
+	size int64
+	at   time.Time
+}
+
+// packs returns the packs of the store, the oldest first. Packs of objects that nothing reaches
+// are maintenance's own, and stay as they are.
+func (s *store) packs() (packs []packFile, err error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "objects", "pack"))
 	if err != nil {
-		return nil, 0, fmt.Errorf("list shared packs: %w", err)
+		return nil, fmt.Errorf("list shared packs: %w", err)
 	}
-	list := make(map[string]fs.FileInfo)
+	apart := make(map[string]bool)
+	for _, entry := range entries {
+		for _, ext := range []string{".mtimes", ".keep"} {
+			if name, is := strings.CutSuffix(entry.Name(), ext); is {
+				apart[name] = true
+			}
+		}
+	}
 	for _, entry := range entries {
 		name, is := strings.CutSuffix(entry.Name(), ".pack")
-		if !is || !strings.HasPrefix(name, "pack-") {
+		if !is || !strings.HasPrefix(name, "pack-") || apart[name] {
 			continue
 		}
 		info, err := entry.Info()
@@ -132,34 +163,40 @@ func (s *store) packs() (names []string, size int64, err error) {
 			continue // it has gone meanwhile
 		}
 		if err != nil {
-			return nil, 0, fmt.Errorf("list shared packs: %w", err)
+			return nil, fmt.Errorf("list shared packs: %w", err)
 		}
-		list[name] = info
+		packs = append(packs, packFile{name, info.Size(), info.ModTime()})
 	}
-	for _, entry := range entries {
-		for _, ext := range []string{".mtimes", ".keep"} {
-			if name, is := strings.CutSuffix(entry.Name(), ext); is {
-				delete(list, name)
-			}
+	slices.SortStableFunc(packs, func(a, b packFile) int { return a.at.Compare(b.at) })
+	return packs, nil
+}
+
+// smallPacks returns those packs that cost little to combine: none of them is larger than all
+// smaller ones together, so that a byte is copied again only when its pack has doubled.
+func smallPacks(packs []packFile) (small []packFile) {
+	bySize := slices.SortedFunc(slices.Values(packs), func(a, b packFile) int { return cmp.Compare(a.size, b.size) })
+	sum, n := int64(0), 0
+	for i, p := range bySize {
+		if p.size <= sum {
+			n = i + 1
 		}
+		sum += p.size
 	}
-	for _, info := range list {
-		size += info.Size()
-	}
-	names = slices.SortedFunc(maps.Keys(list), func(a, b string) int {
-		return cmp.Or(list[a].ModTime().Compare(list[b].ModTime()), strings.Compare(a, b))
-	})
-	return names, size, nil
+	small = bySize[:n]
+	slices.SortStableFunc(small, func(a, b packFile) int { return a.at.Compare(b.at) })
+	return small
 }
 
 // combine makes one pack of several, in another folder. Packs come oldest first.
-func (s *store) combine(ctx context.Context, packs []string, dir string) error {
+func (s *store) combine(ctx context.Context, packs []packFile, dir string) error {
 	// Git takes an object from the pack with the latest time, and copies it as it is. Old packs
 	// have as deltas what git appended to later ones as a whole.
 	now := time.Now()
-	for i, name := range packs {
+	var list strings.Builder
+	for i, pack := range packs {
+		list.WriteString(pack.name + ".pack\n")
 		at := now.Add(-time.Duration(i) * time.Second)
-		if err := os.Chtimes(filepath.Join(s.dir, "objects", "pack", name+".pack"), at, at); err != nil {
+		if err := os.Chtimes(filepath.Join(s.dir, "objects", "pack", pack.name+".pack"), at, at); err != nil {
 			return err
 		}
 	}
@@ -171,12 +208,12 @@ func (s *store) combine(ctx context.Context, packs []string, dir string) error {
 		return err
 	}
 	yield(p.cmd.Process.Pid)
-	_, err = p.exchange([]byte(strings.Join(packs, ".pack\n")+".pack\n"), cancel)
+	_, err = p.exchange([]byte(list.String()), cancel)
 	return err
 }
 
 // replace puts the pack of a folder in the place of others. REQUIRES: the lock of the store.
-func (s *store) replace(old []string, dir string) error {
+func (s *store) replace(old []packFile, dir string) error {
 	made, err := filepath.Glob(filepath.Join(dir, "pack-*.pack"))
 	if err != nil || len(made) != 1 {
 		return errors.Join(err, fmt.Errorf("git made %d packs of one store", len(made)))
@@ -189,14 +226,16 @@ func (s *store) replace(old []string, dir string) error {
 		return err
 	}
 	kept := strings.TrimSuffix(filepath.Base(made[0]), ".pack")
-	for _, name := range old {
-		if name != kept {
-			err = errors.Join(err, removePack(packs, name))
+	for _, pack := range old {
+		if pack.name != kept {
+			err = errors.Join(err, removePack(packs, pack.name))
 		}
 	}
 	return err
 }
 
-func containsAll(list, want []string) bool {
-	return !slices.ContainsFunc(want, func(name string) bool { return !slices.Contains(list, name) })
+func containsAll(packs, want []packFile) bool {
+	return !slices.ContainsFunc(want, func(p packFile) bool {
+		return !slices.ContainsFunc(packs, func(other packFile) bool { return other.name == p.name })
+	})
 }

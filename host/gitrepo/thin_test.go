@@ -1,15 +1,19 @@
 package gitrepo
 
 import (
+	"bytes"
 	"crypto/sha1"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"talon/host"
 	"talon/internal/testkit"
@@ -289,7 +293,7 @@ func TestRepackAfterMaintenance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, _, err := s.packs()
+	old, err := s.packs()
 	if err != nil || len(old) != 3 {
 		t.Fatalf("%d packs: %v", len(old), err)
 	}
@@ -299,7 +303,7 @@ func TestRepackAfterMaintenance(t *testing.T) {
 	if r.NeedsRepack() {
 		t.Error("maintenance leaves copies to a repack")
 	}
-	now, size, err := s.packs()
+	now, err := s.packs()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,8 +313,8 @@ func TestRepackAfterMaintenance(t *testing.T) {
 	if err := r.Repack(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, again, err := s.packs(); err != nil || again != size {
-		t.Errorf("the packs have %d bytes, and had %d: %v", again, size, err)
+	if again, err := s.packs(); err != nil || !slices.Equal(again, now) {
+		t.Errorf("the packs are %v, and were %v: %v", again, now, err)
 	}
 	fsck(t, r)
 }
@@ -326,6 +330,71 @@ func TestFewCopiesAreNotRepacked(t *testing.T) {
 	if r.NeedsRepack() {
 		t.Error("a small push needs a repack")
 	}
+}
+
+// TestSmallPacks shows which packs are combined where there are many: no large one is copied for
+// a few small ones.
+func TestSmallPacks(t *testing.T) {
+	for _, c := range []struct{ sizes, want []int64 }{
+		{nil, nil},
+		{[]int64{5}, nil},
+		{[]int64{5, 5, 5}, []int64{5, 5, 5}},
+		{[]int64{1000, 5, 6, 5}, []int64{5, 6, 5}},
+		{[]int64{1000, 10, 5, 6, 5}, []int64{10, 5, 6, 5}},
+		{[]int64{1000, 99, 5}, nil},
+		{[]int64{1000, 999, 5}, []int64{1000, 999, 5}},
+		{[]int64{999, 5, 995}, []int64{999, 5, 995}},
+	} {
+		var packs []packFile
+		for i, size := range c.sizes {
+			packs = append(packs, packFile{size: size, at: time.Unix(int64(i), 0)})
+		}
+		var got []int64
+		for _, p := range smallPacks(packs) {
+			got = append(got, p.size)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("of %v, %v are combined, want %v", c.sizes, got, c.want)
+		}
+	}
+}
+
+// TestManyPacksAreRepacked shows that many pushes leave few packs.
+func TestManyPacksAreRepacked(t *testing.T) {
+	root := newRoot(t)
+	r := newRepo(t, root, alice, "x", SHA1)
+	dir, first, _ := work(t, SHA1)
+	landed(t, r, dir, host.RefUpdate{Ref: "refs/heads/main", Old: strings.Repeat("0", 40), New: first})
+	s, _, err := r.shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Each pack has one blob, which nothing reaches.
+	for i := range maxPacks {
+		w := newPack(1)
+		content := fmt.Append(nil, i)
+		w.object(3, len(content), nil, content)
+		sum := sha1.Sum(w.Bytes())
+		cmd := testkit.GitCommand(t.Context(), s.dir, "index-pack", "--stdin")
+		cmd.Stdin = bytes.NewReader(append(w.Bytes(), sum[:]...))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatal(err, string(out))
+		}
+	}
+	if !r.NeedsRepack() {
+		t.Errorf("%d packs need no repack", packs(t, s.dir))
+	}
+	if err := r.Repack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := packs(t, s.dir); n > 2 || r.NeedsRepack() {
+		t.Errorf("%d packs are left", n)
+	}
+	last := blobID(fmt.Sprint(maxPacks - 1))
+	if there, err := r.Has(t.Context(), hex.EncodeToString(last[:])); err != nil || !there[0] {
+		t.Errorf("the last blob is there: %v, %v", there, err)
+	}
+	fsck(t, r)
 }
 
 // TestFetchOfThinPack shows that git appends to a fetched pack what it may, and that the caller
