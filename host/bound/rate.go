@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Rate limits what each network uses in an hour. What it used fades away evenly, so that a
-// network that is over its share may go on little by little. An amount may go over the
+// Rate limits what each network uses in an hour. The use fades away evenly, so that a network
+// that is over its share may go on little by little. An amount may go over the
 // share, since some costs are known only afterwards. Loopback, and clients without an
 // address, have no limit. It is safe for concurrent use.
 type Rate struct {

@@ -47,9 +47,9 @@ func (d *disk) bounds() []bound.Spec {
 	return []bound.Spec{d.stored.Spec(), d.completed.Spec(), d.authors.Spec(), d.refused.Spec()}
 }
 
-// refuse notes that a thin pack of a client is refused. Over HTTP, git push has no use for
-// --no-thin: it sends a thin pack unless the server asks for another. So clients are asked for
-// an hour, in which one of the two fades away.
+// refuse notes that a thin pack of a client is refused. Over HTTP, git push ignores --no-thin:
+// only the server can ask for another pack. So the server asks this client for an hour, in
+// which one of the two refusals fades away.
 func (d *disk) refuse(client netip.Addr) { d.refused.Charge(clientKey(client), 2) }
 
 // clientKey names a client: its network, or its address if it has none.
@@ -99,7 +99,7 @@ func (d *disk) limit(push *Push) gitrepo.ThinLimit {
 }
 
 // charge counts what a pack takes on disk. It refuses a thin pack if other pushes have used
-// up meanwhile what it takes.
+// up the part that it needs.
 func (d *disk) charge(q *gitrepo.Incoming, push *Push) error {
 	client := push.Client.Addr
 	stored, completed := q.Stored()

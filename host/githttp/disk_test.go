@@ -89,8 +89,8 @@ func (s *site) anyRepo() *gitrepo.Repo {
 	return s.root.Repo(name)
 }
 
-// TestThinPacksOfStrangers shows that a few hundred bytes of somebody whom no event vouches for
-// store no large file again, and that the words of the refusal help.
+// TestThinPacksOfStrangers shows that strangers cannot store a large file again by a few hundred
+// bytes, and that the advice of the refusal helps.
 func TestThinPacksOfStrangers(t *testing.T) {
 	s, _, url, dir := newThinSite(t, "", func(l *Limits) { l.ThinEarly = gitrepo.ThinLimit{Free: 256 << 10, Times: 10} })
 	before := s.onDisk()

@@ -181,8 +181,8 @@ func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
 }
 
 // receive does a push that is authorised: all that takes long without the lock of its
-// repository, and then the rest under it. Nothing is said to the client meanwhile but
-// that it is still being worked on.
+// repository, and then the rest under it. Until then the client reads only that the server
+// still works on it.
 func (h *Handler) receive(
 	ctx context.Context, w http.ResponseWriter, out *answer, in *body, c *commands, push *Push,
 ) error {

@@ -145,7 +145,7 @@ func (r *Repo) advertiseEmpty(ctx context.Context, v Protocol) ([]byte, bool, er
 // maxHeader is more than packed-refs has without a ref.
 const maxHeader = 80
 
-// noRefs is what stands for the refs of a repository that has none.
+// noRefs are the names that an empty repository advertises.
 var noRefs = []string{"capabilities^{}"}
 
 func zeros(f Format) string { return strings.Repeat("0", idLength(f)) }

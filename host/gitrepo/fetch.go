@@ -25,11 +25,11 @@ const (
 //
 // The URL is one of http that the caller answers for: what it connects to, where that
 // redirects, how many bytes come and how long it takes (the context) are in the
-// caller's hands. Git follows no redirect, and knows no proxy and no password.
+// caller's hands. Git follows no redirect, and has neither proxy nor password.
 //
-// Objects come into a quarantine beside the repositories. What is there at the end is
-// whole, checked as a push is, and all of its objects are there. Only then it is moved
-// to the shared store of the identifier, under the repository's lock.
+// Objects come into a quarantine next to the repositories. Git checks them as it checks a
+// push, and whether all of them are there. Only then they move to the shared store of the
+// identifier, under the repository's lock.
 // REQUIRES: the caller does not hold the lock.
 //
 // Git asks for thin packs, and completes them; Source bounds by how much. A server cannot make
@@ -38,7 +38,7 @@ const (
 // Where some of the objects are refused for what is in them, the others come all the
 // same, and the error wraps a *RefusedObjects.
 //
-// A server that has none of the objects is no error. After an error, what is returned
+// It is no error if the server lacks all of the objects. After an error, what is returned
 // has come all the same.
 func (r *Repo) Fetch(ctx context.Context, from Source, ids ...string) (found []string, err error) {
 	if r.root == nil {
@@ -104,7 +104,7 @@ func (r *Repo) Store() string {
 }
 
 // fetchQuarantine is the quarantine of one fetch. Its refs are those of the repository and of
-// some beside it, so that git asks for no more than what is new.
+// some others of the identifier, so that git asks only for what is new.
 type fetchQuarantine struct {
 	quarantine
 	env  []string

@@ -71,7 +71,7 @@ func (r *Repo) Receive(ctx context.Context, updates []host.RefUpdate) (*Incoming
 func (q *Incoming) Format() Format { return q.format }
 
 // Index starts git index-pack, which reads the pack from In. Its user reads Out to the
-// end and then calls Indexed. What git says meanwhile goes to progress, if there is one,
+// end and then calls Indexed. Git's messages go to progress, if there is one,
 // which must not block. The limit is of what git may append to the pack.
 func (q *Incoming) Index(ctx context.Context, progress io.Writer, limit ThinLimit) (*Process, error) {
 	if err := q.make(q.format, "push-"); err != nil {

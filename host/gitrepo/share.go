@@ -82,7 +82,7 @@ func (s *store) removeBorrower(npub string) error {
 		return fmt.Errorf("unmark a borrower of shared objects: %w", err)
 	}
 	if err := s.root.locks.check(s.dir); err != nil {
-		// It may be of a repository that another node has made meanwhile.
+		// It may be of a repository that another node has just made.
 		return errors.Join(err, os.WriteFile(mark, nil, 0o644))
 	}
 	members, err := s.members()

@@ -58,7 +58,7 @@ func pushThin(t testing.TB, r *Repo, pack []byte, limit ThinLimit, u host.RefUpd
 }
 
 // TestThinLimit shows that git appends to a thin pack what it may, whether one base is large
-// or many are small, and that a pack which is not thin needs no limit.
+// or many are small. A full pack needs no limit.
 func TestThinLimit(t *testing.T) {
 	for _, format := range []Format{SHA1, SHA256} {
 		root := newRoot(t)

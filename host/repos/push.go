@@ -82,8 +82,8 @@ func (f *Reconciler) unknownPulls(ctx context.Context, push *githttp.Push, refs 
 
 // countUnknown counts the refs of a push whose event is not here, and that are not waiting
 // for it. The push is early if all of its refs are for events that are not here. Its author is
-// the owner, whose maintainers have signed what heads and tags are to be, or of a push to
-// refs/nostr/ alone the author of an event.
+// the owner, whose maintainers have signed the heads and tags. The author of a push to
+// refs/nostr/ alone is that of an event.
 func (f *Reconciler) countUnknown(ctx context.Context, push *githttp.Push, refs gitrepo.Refs) (n int, err error) {
 	p, ok := f.locationOfPath(push.Parts)
 	if !ok {

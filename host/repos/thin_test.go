@@ -15,9 +15,9 @@ import (
 	"talon/sdk/nip19"
 )
 
-// TestAuthorOfPush shows whose part pays for what git appends to a thin pack: the owner's if
-// heads or tags change, that of a pull request's author for its ref, and nobody's where no
-// event asks for anything that is not there.
+// TestAuthorOfPush shows whose part pays for what git appends to a thin pack. It is the owner's
+// if heads or tags change, and that of a pull request's author for its ref. It is nobody's
+// where no event asks for a change.
 func TestAuthorOfPush(t *testing.T) {
 	w := newWorld(t)
 	w.sent(w.announce(alice, "demo"), host.Held)
@@ -54,9 +54,9 @@ func TestAuthorOfPush(t *testing.T) {
 }
 
 // TestEditsOfALargeFile shows that a maintainer may edit a line of a large file and push, again
-// and again, with thin packs, while the disk stays level; and that the same packs for events
-// that are not here are refused. With TALON_TEST_SCALE the file has 40 MB, which the limits
-// are for; else file and limits are a twentieth of that.
+// and again, with thin packs, while the disk stays level. The same packs for events that are
+// not here are refused. With TALON_TEST_SCALE the file has 40 MB, for which the limits are
+// made. Without it, file and limits are a twentieth of that.
 func TestEditsOfALargeFile(t *testing.T) {
 	size, edits := 2<<20, 5
 	options, limits := gitrepo.DefaultOptions, githttp.DefaultLimits
