@@ -147,6 +147,6 @@ func (q *fetchQuarantine) checkCompleted() error {
 	if q.from.Received == nil || q.completed() <= q.from.Thin.of(q.from.Received()) {
 		return nil
 	}
-	return &Refused{Reason: fmt.Sprintf("the server sends a thin pack that takes more than %d MiB beside what it sends",
-		q.from.Thin.of(q.from.Received())>>20)}
+	return &Refused{Reason: fmt.Sprintf("the server sends a thin pack, and git may add only %.1f MiB to it in this hour",
+		float64(q.from.Thin.of(q.from.Received()))/(1<<20))}
 }
