@@ -70,7 +70,7 @@ var allowed = map[string]string{
 	"host/web":                  "host host/wire sdk/grasp sdk/nip19",
 	"host/netguard":             "",
 	"host/throttle":             "sdk/abi",
-	"host/gitfetch":             "host host/gitfetch/queue host/gitrepo host/netguard host/throttle sdk/abi sdk/grasp",
+	"host/gitfetch":             "host host/bound host/gitfetch/queue host/gitrepo host/netguard host/throttle sdk/abi sdk/grasp",
 	"host/gitfetch/queue":       "internal/heap sdk/abi",
 	"cmd/internal/author":       "host host/plugin host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/wire sdk sdk/abi/manifest examples",
 	"sdk":                       "",

@@ -60,6 +60,19 @@ func (c *redundant) remove(dir string, bytes int64) {
 // bytes for each byte that git appended, and a store is at most a third too large.
 const repackShare = 4
 
+// addCompleted counts what git appended to a pack that came from another repository here. Git
+// index-pack has said the name of the pack.
+func (r *Repo) addCompleted(said string, sent int64) {
+	_, hash, _ := strings.Cut(strings.TrimSpace(said), "\t")
+	s, borrows, err := r.shared()
+	if !IsID(hash) || !borrows || err != nil {
+		return
+	}
+	if info, err := os.Stat(filepath.Join(r.dir, "objects", "pack", "pack-"+hash+".pack")); err == nil {
+		s.root.redundant.add(s.dir, max(0, info.Size()-sent))
+	}
+}
+
 // maxPacks is how many packs a store has before the small ones are combined. Git looks for each
 // object in all packs, and every push makes one.
 const maxPacks = 200

@@ -336,12 +336,13 @@ func (r *Repo) Copy(ctx context.Context, from *Repo, ids ...string) error {
 		return errors.Join(fmt.Errorf("copy objects: %w", err), source.Wait())
 	}
 	source.feed([]byte(want.String()))
-	drained := make(chan struct{})
+	drained := make(chan []byte, 1)
 	go func() {
-		defer close(drained)
+		said, _ := io.ReadAll(io.LimitReader(target.Out, maxHeader))
 		_, _ = io.Copy(io.Discard, target.Out)
+		drained <- said
 	}()
-	_, copying := io.Copy(target.In, source.Out)
+	sentBytes, copying := io.Copy(target.In, source.Out)
 	if copying != nil {
 		cancel(copying)
 	}
@@ -350,10 +351,11 @@ func (r *Repo) Copy(ctx context.Context, from *Repo, ids ...string) error {
 		cancel(sent) // half a pack
 	}
 	_ = target.In.Close()
-	<-drained
+	said := <-drained
 	if err := errors.Join(sent, target.Wait()); err != nil {
 		return fmt.Errorf("copy objects: %w", err)
 	}
+	r.addCompleted(string(said), sentBytes)
 	return nil
 }
 

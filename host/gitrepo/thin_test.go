@@ -222,6 +222,33 @@ func TestRepack(t *testing.T) {
 	}
 }
 
+// TestCopyOfThinPack shows that what a copy between repositories appends is removed as well.
+func TestCopyOfThinPack(t *testing.T) {
+	r, dir, content := repackable(t, 0)
+	other := newRepo(t, r.root, bob, "y", SHA1)
+	tip := write(t, dir, "one", append(content, "an edit\n"...))
+	landed(t, other, dir, host.RefUpdate{Ref: "refs/heads/main", Old: strings.Repeat("0", 40), New: tip})
+	locked(t, r, func() {
+		if err := r.Copy(t.Context(), other, tip); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Share(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	_, before, err := r.Size()
+	if err != nil || !r.NeedsRepack() {
+		t.Fatalf("a copy of %d bytes needs no repack: %v", before, err)
+	}
+	if err := r.Repack(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, after, err := r.Size(); err != nil || after > before*2/3 {
+		t.Errorf("the store has %d bytes, and had %d: %v", after, before, err)
+	}
+	fsck(t, r)
+}
+
 // TestRepackOfManyBases shows that a repack takes from old packs what they have as deltas: one
 // thin pack of a few hundred bytes makes git append each version of a large file as a whole.
 func TestRepackOfManyBases(t *testing.T) {

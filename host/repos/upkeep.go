@@ -204,6 +204,15 @@ func (f *Reconciler) repack(ctx context.Context, p location) error {
 		return err // another repository of the identifier has had it done
 	}
 	began := time.Now()
+	unlock, err := repo.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	err = repo.Share(ctx)
+	unlock()
+	if err != nil {
+		return err
+	}
 	if err := repo.Repack(ctx); err != nil {
 		return err
 	}
