@@ -120,5 +120,5 @@ func (d *disk) charge(q *gitrepo.Incoming, push *Push) error {
 	}
 	d.refuse(client)
 	return &Refusal{unpack: true, Reason: fmt.Sprintf("%s, or in %v: thin packs have made the server store %d MiB in an hour",
-		gitrepo.NoThin, wait.Round(time.Minute), d.completed.Spec().Network>>20)}
+		gitrepo.NoThin, max(wait.Round(time.Minute), time.Minute), d.completed.Spec().Network>>20)}
 }
