@@ -77,7 +77,7 @@ var allowed = map[string]string{
 	"host/web":                  "host host/bound host/wire sdk/grasp sdk/nip19",
 	"host/netguard":             "",
 	"host/throttle":             "sdk/abi",
-	"host/gitfetch":             "host host/contain host/gitfetch/queue host/gitrepo host/netguard host/throttle sdk/abi sdk/grasp",
+	"host/gitfetch":             "host host/bound host/contain host/gitfetch/queue host/gitrepo host/netguard host/throttle sdk/abi sdk/grasp",
 	"host/gitfetch/queue":       "internal/heap sdk/abi",
 	"cmd/internal/author":       "examples host host/plugin host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/wire internal/smallfile sdk sdk/abi/manifest",
 	"sdk":                       "",

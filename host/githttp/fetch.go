@@ -65,7 +65,7 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 	if version == 2 {
 		opening = nil // version 2 speaks for itself
 	}
-	said, ok, err := repo.AdvertiseRefs(work, service, version)
+	said, ok, err := repo.AdvertiseRefs(work, service, version, h.disk.noThin(h.cfg.Client(r).Addr, OwnerOf(repo)))
 	if err != nil {
 		return h.failed(w, r, err)
 	}

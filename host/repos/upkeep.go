@@ -197,6 +197,36 @@ func (f *Reconciler) maintainOne(ctx context.Context, repo *gitrepo.Repo) error 
 	return repo.Maintain(ctx)
 }
 
+// repack removes the copies that git appended to thin packs. One store at a time is repacked:
+// nobody waits for it.
+func (f *Reconciler) repack(ctx context.Context, p location) error {
+	select {
+	case f.repacks <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-f.repacks }()
+	repo, err := f.disk.repo(p)
+	if err != nil || !repo.NeedsRepack() {
+		return err // another repository of the identifier has had it done
+	}
+	began := time.Now()
+	unlock, err := repo.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	err = repo.Share(ctx)
+	unlock()
+	if err != nil {
+		return err
+	}
+	if err := repo.Repack(ctx); err != nil {
+		return err
+	}
+	f.log.Info("objects repacked", "repository", p, "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
 // placeholders are the refs under refs/nostr/ whose event has not come. The rows in
 // the store are the truth; this is what is asked all the time.
 type placeholders struct {
