@@ -19,6 +19,7 @@ type request struct {
 	lasting  bool // it stays open after EOSE
 	live     bool // nothing stored is asked for
 
+	values   int   // of its filters, as relays count them
 	bytes    int   // of the message
 	asked    int64 // when it was made
 	sent     int64 // 0: it waits for room
@@ -58,6 +59,9 @@ type owner interface {
 // ask sends a request as soon as the relay has room for it.
 func (s *Session) ask(r *request) {
 	r.asked = s.now
+	if r.filters != nil {
+		r.values = valuesOf(r.filters)
+	}
 	s.slots.waiting = append(s.slots.waiting, r)
 	s.fillSlots()
 }

@@ -381,6 +381,95 @@ func TestNoRoomToFetch(t *testing.T) {
 	}
 }
 
+// A relay that says how many values it takes in all gets no more, and what fits is not kept
+// waiting. What never fits is reported, and no cooldown follows.
+func TestRoomForValues(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxValues: 40, Negentropy: abi.SupportNo} })
+	open, most := map[string]int{}, 0
+	g.serve(notes(10), limitOf(100))
+	answer := g.remote
+	g.remote = func(m *wire.Message, text string) {
+		switch m.Verb {
+		case wire.Req:
+			open[m.SubID] = valuesOf(m.Filters)
+		case wire.Close:
+			delete(open, m.SubID)
+		}
+		sum := 0
+		for _, n := range open {
+			sum += n
+		}
+		most = max(most, sum)
+		answer(m, text)
+	}
+	authors := func(n int) host.Filter { return host.Filter{Authors: make([]host.PubKey, n), Limit: -1} }
+	g.do(live("announcements", kinds(30617, 30618)))
+	g.do(live("a", authors(29)))
+	g.do(live("b", authors(3))) // an eighth of the room is for fetches
+	g.do(&Fetch{ID: "f", Filter: kinds(1)})
+	g.do(&Fetch{ID: "g", Filter: kinds(1, 2)})
+	got := strings.Join(g.reports(), "\n")
+	if most > 40 || strings.Count(got, "complete=true") != 2 || strings.Count(got, "eose") != 2 {
+		t.Errorf("%d values were open at once; reports:\n%s", most, got)
+	}
+	g.do(Unsubscribe{ID: "a"})
+	g.want("what waited", g.reports(), "eose b events=0 new=0")
+}
+
+// A relay that refuses values, by the words of an older Talon too, is no busy relay: the session
+// learns how many it takes, and begins again with that. It never rests.
+func TestTooManyValues(t *testing.T) {
+	for text, learnt := range map[string]int{
+		"rate-limited: the subscriptions of this connection hold too many values, close one first": 6,
+		"error: the subscriptions of this connection may have 8 values in all, close one first":    8,
+	} {
+		g := newRig(t, nil)
+		g.do(live("a", kinds(1, 2, 3, 4, 5)))
+		g.say(`["EOSE","s1"]`)
+		g.do(live("b", kinds(1, 2, 3, 4, 5)))
+		g.say(`["CLOSED","s2",%q]`, text)
+		g.do(live("c", kinds(7)))
+		g.pass(restartTime + 1)
+		if n := int(g.Capabilities().MaxValues); n != learnt {
+			t.Errorf("%s: %d values learnt, want %d", text, n, learnt)
+		}
+		got := strings.Join(g.reports(), " ")
+		if strings.Contains(got, "limited") || g.pace.cooldownUntil > g.now || !slices.Equal(g.ends, []EndReason{EndRestart}) {
+			t.Errorf("%s: reports %s, ends %v", text, got, g.ends)
+		}
+	}
+}
+
+// What other clients have filled is no limit of ours: it is reported, and tried again later.
+func TestFilledByOthers(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(live("a", kinds(1)))
+	g.say(`["EOSE","s1"]`)
+	g.do(live("b", kinds(2)))
+	g.say(`["CLOSED","s2","rate-limited: the relay has too many subscriptions, try again later"]`)
+	g.want("reports", g.reports(), "eose a events=0 new=0", fmt.Sprintf("closed b class=%d", abi.ClassLimit))
+	if caps := g.Capabilities(); caps.MaxSubscriptions != 0 || g.pace.cooldownUntil > g.now {
+		t.Errorf("%+v, rest until %d", caps, g.pace.cooldownUntil)
+	}
+}
+
+// A relay that counts filters is asked with as many as it takes.
+func TestTooManyFilters(t *testing.T) {
+	g := newRig(t, nil)
+	var list []host.Filter
+	for i := range 12 {
+		list = append(list, kinds(host.Kind(i)))
+	}
+	g.do(live("a", list...))
+	g.say(`["NOTICE","invalid: REQ message must contain at most 12 elements"]`)
+	if n := g.Capabilities().MaxFilters; n != 10 {
+		t.Errorf("%d filters learnt, want 10", n)
+	}
+	if got := strings.Join(g.reports(), " "); !strings.Contains(got, fmt.Sprintf("closed a class=%d", abi.ClassTooMuch)) {
+		t.Errorf("reports %s", got)
+	}
+}
+
 // A relay that is full with others' requests shows no limit of its own: it is asked again
 // later, and then the strategy gets a report.
 func TestFullWithOthers(t *testing.T) {
