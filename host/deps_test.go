@@ -42,7 +42,7 @@ var allowed = map[string]string{
 	"host/store/textcache":      "",
 	"host/store/storetest":      "host host/purgatory host/store/semantics host/wire",
 	"host/inflate":              "",
-	"host/relay":                "host host/inflate host/wire host/negentropy",
+	"host/relay":                "host host/bound host/inflate host/wire host/negentropy",
 	"host/plugin":               "host host/plugin/folder host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/schnorr host/wire sdk/abi sdk/abi/manifest sdk/grasp sdk/nip19",
 	"host/plugin/guest":         "host host/plugin/meter host/plugin/sidecar host/plugin/state host/wire internal/race internal/recent sdk/abi sdk/abi/manifest",
 	"host/plugin/sidecar":       "sdk/nip19",

@@ -1,16 +1,21 @@
 package bound
 
 import (
+	"cmp"
 	"container/list"
+	"math"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 )
 
 // Pot limits an amount that is held at one time. It is safe for concurrent use.
 type Pot struct {
 	spec Spec
 
-	mu        sync.Mutex // guards the fields below, and those of each Hold
+	clock atomic.Int64 // counts what was asked for; it dates the activity of holds
+
+	mu        sync.Mutex // guards the fields below, and those of each Hold but active
 	used      int64
 	strangers int64 // of used, outside the part for known people
 	narrow    map[netip.Prefix]*account
@@ -22,7 +27,7 @@ type account struct {
 	amount int64     // as strangers do
 	known  int64     // in the part for known people
 	number int       // of the holds
-	holds  list.List // of *Hold that may be evicted, the idlest first; only in Pot.narrow
+	holds  list.List // of *Hold that may be evicted, the oldest first; only in Pot.narrow
 }
 
 // Hold is a part of a Pot that somebody has.
@@ -34,6 +39,7 @@ type Hold struct {
 	evict        func()
 	element      *list.Element // in account.holds; nil if it cannot be evicted
 	released     bool
+	active       atomic.Int64 // Pot.clock when it was active last
 }
 
 // NewPot returns a pot. A Spec that makes no sense is a mistake of the program.
@@ -78,76 +84,96 @@ func (p *Pot) Acquire(by Holder, amount int64, evict func()) (*Hold, error) {
 
 // acquire takes the amount of h, and returns the holds that gave way.
 func (p *Pot) acquire(h *Hold, known bool) (evicted []*Hold, err error) {
+	h.Touch()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known && p.fitsKnown(h) {
+	if known && p.fitsKnown(h, h.amount) {
 		h.known = true
 		p.add(h)
 		return nil, nil
 	}
-	if p.over(p.narrow[h.narrow], h) || p.over(p.wide[h.wide], h) {
+	if evicted, err = p.makeRoom(h, h.amount); err == nil {
+		p.add(h)
+	}
+	return evicted, err
+}
+
+// makeRoom has others give way until a stranger can hold so much more. REQUIRES: mu.
+func (p *Pot) makeRoom(h *Hold, more int64) (evicted []*Hold, err error) {
+	if p.over(p.narrow[h.narrow], h, more) || p.over(p.wide[h.wide], h, more) {
 		return nil, ErrShare
 	}
-	for p.strangers+h.amount > p.spec.Total-p.spec.Known {
-		victim := p.victim(h)
+	for p.strangers+more > p.spec.Total-p.spec.Known {
+		victim := p.victim(h, more)
 		if victim == nil {
 			return evicted, ErrFull
 		}
 		p.remove(victim)
 		evicted = append(evicted, victim)
 	}
-	p.add(h)
 	return evicted, nil
 }
 
-// fitsKnown reports whether h fits in the part for known people. REQUIRES: mu.
-func (p *Pot) fitsKnown(h *Hold) bool {
-	if p.used-p.strangers+h.amount > p.spec.Known {
+// fitsKnown reports whether so much more of h fits in the part for known people. REQUIRES: mu.
+func (p *Pot) fitsKnown(h *Hold, more int64) bool {
+	if p.used-p.strangers+more > p.spec.Known {
 		return false
+	}
+	if !h.narrow.IsValid() {
+		return true
 	}
 	share := Share(p.spec.Known)
 	for _, a := range []*account{p.narrow[h.narrow], p.wide[h.wide]} {
-		if h.narrow.IsValid() && a != nil && a.known+h.amount > share {
+		if a != nil && a.known+more > share {
 			return false
 		}
 	}
-	return !h.narrow.IsValid() || h.amount <= share
+	return more <= share
 }
 
 // over reports whether an account would hold more than a network may. REQUIRES: mu.
-func (p *Pot) over(a *account, h *Hold) bool {
-	if !h.narrow.IsValid() {
-		return false
-	}
-	amount := h.amount
+func (p *Pot) over(a *account, h *Hold, more int64) bool {
 	if a != nil {
-		amount += a.amount
+		more += a.amount
 	}
-	return amount > p.spec.Network
+	return h.narrow.IsValid() && more > p.spec.Network
 }
 
 // victim returns the idlest hold of the heaviest network, if that is heavier than the network
-// of h will be; else nil. The neighbourhood counts first, then the network. REQUIRES: mu.
-func (p *Pot) victim(h *Hold) *Hold {
-	var heaviest *Hold
-	var most, inIt int64
+// of h will be with so much more; else nil. The neighbourhood counts first, then the network.
+// REQUIRES: mu.
+func (p *Pot) victim(h *Hold, more int64) *Hold {
+	var heaviest *account
+	var most int64
 	for _, a := range p.narrow {
 		if a.holds.Len() == 0 {
 			continue
 		}
-		idlest := a.holds.Front().Value.(*Hold)
-		if weight := p.wide[idlest.wide].amount; weight > most || weight == most && a.amount > inIt {
-			heaviest, most, inIt = idlest, weight, a.amount
+		weight := p.wide[a.holds.Front().Value.(*Hold).wide].amount
+		if heaviest == nil || weight > most || weight == most && a.amount > heaviest.amount {
+			heaviest, most = a, weight
 		}
 	}
-	own := h.amount
+	own := more
 	if a := p.wide[h.wide]; a != nil {
 		own += a.amount
 	}
 	if most <= own {
 		return nil
 	}
-	return heaviest
+	return heaviest.idlest()
+}
+
+// idlest returns the hold that was active longest ago, of those that hold something; nil if
+// none does.
+func (a *account) idlest() (idlest *Hold) {
+	oldest := int64(math.MaxInt64)
+	for e := a.holds.Front(); e != nil; e = e.Next() {
+		if h := e.Value.(*Hold); h.amount > 0 && h.active.Load() < oldest {
+			idlest, oldest = h, h.active.Load()
+		}
+	}
+	return idlest
 }
 
 // add counts h. REQUIRES: mu.
@@ -218,6 +244,25 @@ func (a *account) close() bool {
 	return a.number == 0
 }
 
+// Yield has the idlest hold of the heaviest network give way, if that is heavier than the
+// network of the one who asks, and reports whether one did. It is for a resource that runs
+// out before the pot does.
+func (p *Pot) Yield(by Holder) bool {
+	h := new(Hold)
+	h.narrow, h.wide = networks(by.Addr)
+	p.mu.Lock()
+	victim := p.victim(h, 1)
+	if victim != nil {
+		p.remove(victim)
+	}
+	p.mu.Unlock()
+	if victim == nil {
+		return false
+	}
+	victim.evict()
+	return true
+}
+
 // Release gives the part back. Further calls do nothing.
 func (h *Hold) Release() {
 	h.pot.mu.Lock()
@@ -225,33 +270,33 @@ func (h *Hold) Release() {
 	h.pot.remove(h)
 }
 
-// Touch says that the holder is active: others of its network give way before it.
-func (h *Hold) Touch() {
-	h.pot.mu.Lock()
-	defer h.pot.mu.Unlock()
-	if h.element != nil {
-		h.pot.narrow[h.narrow].holds.MoveToBack(h.element)
+// Touch says that the holder is active: others of its network give way before it. It is cheap.
+func (h *Hold) Touch() { h.active.Store(h.pot.clock.Add(1)) }
+
+// Grow changes the amount by n, which may be negative but for the amount itself. It fails, and
+// has others give way, as [Pot.Acquire] does.
+func (h *Hold) Grow(n int64) error {
+	evicted, err := h.grow(n)
+	for _, victim := range evicted {
+		victim.evict()
 	}
+	return err
 }
 
-// Grow changes the amount by n, which may be negative but for the amount itself. It fails as
-// Acquire does, and never evicts.
-func (h *Hold) Grow(n int64) error {
+func (h *Hold) grow(n int64) (evicted []*Hold, err error) {
 	p := h.pot
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if h.released {
-		return ErrFull
-	}
-	more := &Hold{narrow: h.narrow, wide: h.wide, amount: n}
-	if n > 0 {
-		switch {
-		case h.known && !p.fitsKnown(more):
-			return ErrFull
-		case !h.known && (p.over(p.narrow[h.narrow], more) || p.over(p.wide[h.wide], more)):
-			return ErrShare
-		case !h.known && p.strangers+n > p.spec.Total-p.spec.Known:
-			return ErrFull
+	switch {
+	case h.released:
+		return nil, ErrFull
+	case n > 0 && h.known:
+		if !p.fitsKnown(h, n) {
+			return nil, ErrFull
+		}
+	case n > 0:
+		if evicted, err = p.makeRoom(h, n); err != nil || h.released {
+			return evicted, cmp.Or(err, ErrFull)
 		}
 	}
 	h.amount += n
@@ -263,5 +308,5 @@ func (h *Hold) Grow(n int64) error {
 		p.narrow[h.narrow].count(h, n)
 		p.wide[h.wide].count(h, n)
 	}
-	return nil
+	return evicted, nil
 }

@@ -87,7 +87,7 @@ func readUntil(b *testing.B, c *client, buf []byte, last string) {
 func BenchmarkFanout(b *testing.B) {
 	for _, n := range []int{0, 20_000} {
 		b.Run(fmt.Sprintf("subscriptions=%d", n), func(b *testing.B) {
-			w := newWorld(b, ticking)
+			w := newWorld(b, ticking, limit(func(l *Limits) { l.Connections = 1 << 20 }))
 			for i := range n {
 				id := strings.Repeat(fmt.Sprintf("%08x", 1_000_000+i), 8)
 				filter := [...]string{
@@ -97,6 +97,9 @@ func BenchmarkFanout(b *testing.B) {
 					fmt.Sprintf(`{"kinds":[%d]}`, 2+i%60_000),
 				}[i%4]
 				c := w.relay.newConn(host.Source{}.Addr)
+				if refused := w.relay.takeParts(c); refused != admitted {
+					b.Fatal(refused)
+				}
 				if _, refused := c.subscribe("s", parseFilters(b, "["+filter+"]")); refused != "" {
 					b.Fatal(refused)
 				}

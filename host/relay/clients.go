@@ -12,8 +12,8 @@ import (
 	"talon/host/wire"
 )
 
-// limited says which of the limits of Config.Clients held a client back; it is a
-// label.
+// limited says which limit held a client back: one of Config.Clients, or the share of its
+// network of live bytes. It is a label.
 type limited uint8
 
 const (
@@ -23,11 +23,12 @@ const (
 	limitedQueries
 	limitedBytesIn
 	limitedBytesOut
+	limitedLive
 	limitedKinds
 )
 
 func (l limited) String() string {
-	return [limitedKinds]string{"subscriptions", "filters", "events", "queries", "bytes-in", "bytes-out"}[l]
+	return [limitedKinds]string{"subscriptions", "filters", "events", "queries", "bytes-in", "bytes-out", "live-bytes"}[l]
 }
 
 // lower is a configured limit, or one of clients where that is less; 0 is none.
@@ -184,6 +185,26 @@ func (c *conn) beforeWrite() {
 	c.setPaced(true)
 	pause(c.done, wait)
 	c.setPaced(false)
+}
+
+// payForLive charges the live events of a batch to the network of the client, and waits if that
+// has had its share. It runs in the goroutine that writes.
+func (c *conn) payForLive(batch []outgoing) {
+	bytes := 0
+	for i := range batch {
+		if batch[i].prefix != nil {
+			bytes += batch[i].size()
+		}
+	}
+	if bytes == 0 {
+		return
+	}
+	if wait := c.relay.pots.live.Take(c.source.Addr, int64(bytes)); wait > 0 {
+		c.relay.metrics.limited[limitedLive].Inc()
+		c.setPaced(true)
+		pause(c.done, wait)
+		c.setPaced(false)
+	}
 }
 
 // afterWrite counts what went out.

@@ -165,9 +165,11 @@ type Limits struct {
 
 	Subscriptions      int // of one connection
 	SubscriptionsTotal int
-	Values             int // of all filters of one connection's subscriptions
-	DefaultLimit       int // of a filter that gives none
-	MaxLimit           int // larger ones are clamped
+	EqualSubscriptions int   // of one connection, with equal filters
+	LiveBytes          int64 // of live events that one network gets in a second
+	Values             int   // of all filters of one connection's subscriptions
+	DefaultLimit       int   // of a filter that gives none
+	MaxLimit           int   // larger ones are clamped
 
 	AuthedKeys int // of one connection
 
@@ -209,6 +211,8 @@ var DefaultLimits = Limits{
 
 	Subscriptions:      64,
 	SubscriptionsTotal: 200_000,
+	EqualSubscriptions: 4,
+	LiveBytes:          16 << 20,
 	Values:             20_000,
 	DefaultLimit:       500,
 	MaxLimit:           5_000,
@@ -240,6 +244,7 @@ func (l *Limits) check() error {
 		l.Connections, l.ConnectionsPerAddr, l.MessageBytes, l.PartialBytes, l.MessageBurst, l.BadMessages, l.QueueBytes,
 		l.EventsInFlight, l.EventBytes, l.Subscriptions, l.SubscriptionsTotal, l.Values, l.DefaultLimit, l.MaxLimit,
 		l.AuthedKeys, l.NegSessions, l.NegSessionsTotal, l.NegRecords, l.NegRecordsTotal, l.NegFrameBytes,
+		l.EqualSubscriptions, int(l.LiveBytes),
 	}
 	times := []time.Duration{
 		l.NegIdle, l.QueryTime, l.MessageTime, l.WriteTime, l.PingInterval, l.PongTime, l.DrainTime,

@@ -31,6 +31,7 @@ type conn struct {
 
 	peer
 	activity
+	parts parts // of what all connections share
 
 	// The connection's goroutine owns the fields below.
 	in     input
@@ -111,6 +112,7 @@ func (c *conn) loop(ctx context.Context) (err error) {
 		c.busy.Store(true)
 		err = c.handle(ctx, msg)
 		c.seen.Store(c.relay.cfg.Now().UnixNano())
+		c.parts.conn.Touch()
 		c.busy.Store(false)
 		if err != nil {
 			return err
@@ -305,13 +307,14 @@ const (
 	cutPaced                      // may not read as much as it asked for
 	cutIdle                       // does not answer pings, or does not finish a message
 	cutCrowded                    // long messages of all connections together are too large
+	cutYielded                    // was idle longest, and others need its place
 	cutShutdown
 	cutPanic
 	cuts
 )
 
 func (c closeCause) String() string {
-	return [cuts]string{"peer", "protocol", "size", "garbage", "slow", "limited", "idle", "crowded", "shutdown", "panic"}[c]
+	return [cuts]string{"peer", "protocol", "size", "garbage", "slow", "limited", "idle", "crowded", "yielded", "shutdown", "panic"}[c]
 }
 
 // statusTryAgain is of the registry that RFC 6455 began: the server is overloaded.
@@ -339,6 +342,7 @@ var (
 	errIdle     = &closeReason{cause: cutIdle, code: ws.StatusPolicyViolation, reason: "no answer to a ping", discard: true}
 	errDawdling = &closeReason{cause: cutIdle, code: ws.StatusPolicyViolation, reason: "a message was not finished in time"}
 	errCrowded  = &closeReason{cause: cutCrowded, code: statusTryAgain, reason: "too many long messages at once, try again later"}
+	errYielded  = &closeReason{cause: cutYielded, code: statusTryAgain, reason: "others need the place of this connection, try again later", discard: true}
 	errShutdown = &closeReason{cause: cutShutdown, code: ws.StatusGoingAway, reason: "the relay is shutting down"}
 	errPanicked = &closeReason{cause: cutPanic, code: ws.StatusInternalServerError, reason: "internal error"}
 )

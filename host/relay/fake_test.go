@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bufio"
+	"compress/flate"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/gobwas/ws"
 
 	"talon/host"
+	"talon/host/inflate"
 	"talon/internal/testkit"
 )
 
@@ -406,12 +408,25 @@ func (c *client) recv() string {
 		}
 		switch f.Header.OpCode {
 		case ws.OpText:
-			return string(f.Payload)
+			return plainText(c.t, &f)
 		case ws.OpClose:
 			code, reason := ws.ParseCloseFrameData(f.Payload)
 			c.t.Fatalf("closed: %d %s", code, reason)
 		}
 	}
+}
+
+// plainText returns the text of a message, which may be compressed.
+func plainText(t testing.TB, f *ws.Frame) string {
+	t.Helper()
+	if !f.Header.Rsv1() {
+		return string(f.Payload)
+	}
+	plain, err := io.ReadAll(flate.NewReader(strings.NewReader(string(f.Payload) + inflate.SyncTail + "\x01\x00\x00\xff\xff")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(plain)
 }
 
 func (c *client) list() []any {

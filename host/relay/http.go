@@ -147,6 +147,9 @@ func (r *Relay) open(c *conn, nc net.Conn) {
 	if closing {
 		c.closeWith(errShutdown)
 	}
+	if c.parts.yielded.Load() {
+		c.closeWith(errYielded)
+	}
 	go c.serve(ctx)
 }
 
@@ -248,6 +251,7 @@ func (c *Config) document(about []host.Description) ([]byte, error) {
 		"max_filter_values":            l.Wire.Values,
 		"max_subscription_values":      l.Values,
 		"max_subscriptions_total":      l.SubscriptionsTotal,
+		"max_equal_subscriptions":      l.EqualSubscriptions,
 		"max_connections":              l.Connections,
 		"max_connections_per_address":  l.ConnectionsPerAddr,
 		"max_messages_per_second":      l.MessagesPerSecond,

@@ -71,9 +71,8 @@ func tagKey(b []byte, name byte, value string) []byte {
 
 // add registers the filters of a subscription that can match something, in place
 // of the subscription old if that is not nil: no event falls between the two, and
-// none meets both. It reports false, and changes nothing, if there are most
-// subscriptions already.
-func (x *index) add(s, old *subscription, filters []host.Filter, limit int) bool {
+// none meets both.
+func (x *index) add(s, old *subscription, filters []host.Filter) {
 	s.watches = make([]watch, 0, len(filters))
 	for i := range filters {
 		if !filters[i].Empty() {
@@ -89,14 +88,11 @@ func (x *index) add(s, old *subscription, filters []host.Filter, limit int) bool
 	defer x.mu.Unlock()
 	if old != nil {
 		x.removeLocked(old)
-	} else if x.subs >= limit {
-		return false
 	}
 	x.subs++
 	for i := range s.watches {
 		x.register(&s.watches[i], choices[i])
 	}
-	return true
 }
 
 // sorted returns the filter with its own lists, in order, so that long ones can be

@@ -80,7 +80,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 			for range 1 + r.IntN(3) {
 				filters = append(filters, randomFilter(r))
 			}
-			x.add(s, nil, filters, 1<<20)
+			x.add(s, nil, filters)
 			subs[s] = filters
 		default:
 			for s := range subs {
@@ -129,7 +129,7 @@ func TestIndexAvoidsCrowds(t *testing.T) {
 	popular := host.TagFilter{Name: 't', Values: []string{"popular"}}
 	for i := range 100 {
 		f := host.Filter{Tags: []host.TagFilter{popular}, Authors: []host.PubKey{{byte(i)}}, Kinds: []host.Kind{1}}
-		x.add(&subscription{}, nil, []host.Filter{f}, 1000)
+		x.add(&subscription{}, nil, []host.Filter{f})
 	}
 	found := 0
 	x.match(event(200, 1, 1, "", host.Tag{"t", "popular"}), nil, func(*watch) { found++ })
@@ -148,7 +148,7 @@ func TestIndexLooksOnce(t *testing.T) {
 		values = append(values, fmt.Sprint(i))
 		tags = append(tags, host.Tag{"t", fmt.Sprint(i)}, host.Tag{"t", "0"})
 	}
-	x.add(&subscription{}, nil, []host.Filter{{Tags: []host.TagFilter{{Name: 't', Values: values}}}}, 1)
+	x.add(&subscription{}, nil, []host.Filter{{Tags: []host.TagFilter{{Name: 't', Values: values}}}})
 	for range 2 {
 		found := 0
 		x.match(event(1, 1, 1, "", tags...), nil, func(*watch) { found++ })

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/gobwas/ws"
-
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/negentropy"
 	"talon/host/wire"
 )
@@ -19,7 +17,12 @@ import (
 type negSession struct {
 	server *negentropy.Server
 	snap   *snapshot
-	used   time.Time // when the last message came; guarded by the connection's mutex
+
+	hold, records *bound.Hold // what it has of the pots
+
+	// The connection's mutex guards the fields below.
+	used    time.Time // when the last message came
+	yielded bool      // others need its place
 }
 
 // negOpen starts a session, in place of one with the same id, and answers its
@@ -40,35 +43,47 @@ func (c *conn) negOpen(ctx context.Context, id string, f host.Filter, msg []byte
 		return
 	}
 	c.mu.Lock()
-	if c.neg == nil {
-		c.neg = make(map[string]*negSession)
+	yielded := s.yielded
+	if !yielded {
+		if c.neg == nil {
+			c.neg = make(map[string]*negSession)
+		}
+		c.neg[strings.Clone(id)] = s // the message is not kept
 	}
-	c.neg[strings.Clone(id)] = s // the message is not kept
 	c.mu.Unlock()
+	if yielded {
+		c.endSession(s)
+		c.negErr(id, "blocked: others need the place of this session, try again later")
+		return
+	}
 	c.relay.metrics.negOpened.Inc()
 	c.reconcile(id, s, msg)
 }
 
 // newSession prepares a session, or says why not.
-func (c *conn) newSession(ctx context.Context, f host.Filter) (s *negSession, refused string) {
-	if !c.relay.takeSession() {
-		return nil, "blocked: the relay has too many negentropy sessions, try again later"
+func (c *conn) newSession(ctx context.Context, f host.Filter) (_ *negSession, refused string) {
+	s := &negSession{used: c.relay.cfg.Now()}
+	if refused := c.takeSession(s); refused != "" {
+		return nil, refused
 	}
-	var snap *snapshot
+	ready := false
 	defer func() {
-		if s != nil {
+		if ready {
 			return
 		}
 		// Also after a panic.
-		c.relay.freeSession()
-		if snap != nil {
-			c.relay.snapshots.release(snap)
-		}
+		c.endSession(s)
 	}()
 	l := &c.relay.cfg.Limits
 	ctx, cancel := context.WithTimeout(ctx, negBuildFactor*l.QueryTime)
 	defer cancel()
 	snap, cost, err := c.relay.snapshots.acquire(ctx, f)
+	for range maxYields {
+		if !errors.Is(err, errSnapshotsFull) || !c.relay.pots.records.Yield(c.holder()) {
+			break
+		}
+		snap, cost, err = c.relay.snapshots.acquire(ctx, f)
+	}
 	switch {
 	case errors.Is(err, errTooManyRecords):
 		c.spent.charge(int64(l.NegRecords))
@@ -78,14 +93,21 @@ func (c *conn) newSession(ctx context.Context, f host.Filter) (s *negSession, re
 	case err != nil:
 		return nil, c.storeFailed(ctx, "read negentropy snapshot", err)
 	}
+	s.snap = snap
 	c.spent.charge(int64(cost))
-	server, err := negentropy.NewServer(snap.set, l.NegFrameBytes)
-	if err != nil {
+	if refused := c.takeRecords(s, snap.set.Len()); refused != "" {
+		return nil, refused
+	}
+	if s.server, err = negentropy.NewServer(snap.set, l.NegFrameBytes); err != nil {
 		c.relay.cfg.Log.Error("open negentropy session", "err", err)
 		return nil, "error: the session could not be opened"
 	}
-	return &negSession{server: server, snap: snap, used: c.relay.cfg.Now()}, ""
+	ready = true
+	return s, ""
 }
+
+// maxYields is how many sessions of heavier networks end for one that is opened.
+const maxYields = 8
 
 // negBuildFactor is how many times longer than a query a snapshot may take: it may
 // have to wait for others.
@@ -97,6 +119,8 @@ func (c *conn) negMsg(id string, msg []byte) {
 	s := c.neg[id]
 	if s != nil {
 		s.used = c.relay.cfg.Now()
+		s.hold.Touch()
+		s.records.Touch()
 	}
 	c.mu.Unlock()
 	if s == nil {
@@ -150,8 +174,10 @@ func (c *conn) closeSessions() {
 
 // endSession gives back what a session holds that is in no map any more.
 func (c *conn) endSession(s *negSession) {
-	c.relay.snapshots.release(s.snap)
-	c.relay.freeSession()
+	if s.snap != nil {
+		c.relay.snapshots.release(s.snap)
+	}
+	c.freeSession(s)
 }
 
 // expireSessions ends those that have been silent for too long. It runs beside the
@@ -164,183 +190,11 @@ func (c *conn) expireSessions(now time.Time) {
 		if now.Sub(s.used) <= c.relay.cfg.Limits.NegIdle {
 			continue
 		}
-		delete(c.neg, id)
 		idle = append(idle, s)
-		c.relay.metrics.negRefused.Inc()
-		text := wire.AppendNegErr(nil, id, "closed: the session was idle for too long")
-		if c.push(outgoing{op: ws.OpText, body: text}) {
-			c.relay.metrics.out[outNegErr].Inc()
-			c.wakeWriter()
-		}
+		c.dropSession(id, "closed: the session was idle for too long")
 	}
 	c.mu.Unlock()
 	for _, s := range idle {
 		c.endSession(s)
-	}
-}
-
-func (r *Relay) takeSession() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.sessions >= r.cfg.Limits.NegSessionsTotal {
-		return false
-	}
-	r.sessions++
-	r.metrics.negSessions.Inc()
-	return true
-}
-
-func (r *Relay) freeSession() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sessions--
-	r.metrics.negSessions.Dec()
-}
-
-// snapshotFamily is a snapshot and its successors. What they share is accounted for once.
-// snapshots.mu guards it.
-type snapshotFamily struct {
-	members []*snapshot // that have a set, the oldest first
-	records int         // accounted for, in whole steps
-}
-
-// size is how many records the members hold in memory. What two of them share is
-// shared by all between them, so that neighbours tell all.
-func (l *snapshotFamily) size() int {
-	n := 0
-	for i, s := range l.members {
-		n += s.set.Len()
-		if i > 0 {
-			n -= s.set.Shared(l.members[i-1].set)
-		}
-	}
-	return n
-}
-
-// complete gives the snapshot its set, and accounts for it. It reports false if
-// there is no room.
-func (ss *snapshots) complete(s *snapshot, set *negentropy.Set) bool {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	s.set = set
-	s.line.members = append(s.line.members, s)
-	ss.recount(s.line)
-	if ss.makeRoom(0) {
-		return true
-	}
-	ss.remove(s)
-	s.set = nil
-	return false
-}
-
-// remove takes the snapshot out of its lineage. REQUIRES: ss.mu, and that no read
-// for it is under way.
-func (ss *snapshots) remove(s *snapshot) {
-	if i := slices.Index(s.line.members, s); i >= 0 {
-		s.line.members = slices.Delete(s.line.members, i, i+1)
-	}
-	ss.recount(s.line)
-}
-
-// recount accounts for what the lineage holds now. REQUIRES: ss.mu, and that no
-// read for it is under way.
-func (ss *snapshots) recount(l *snapshotFamily) {
-	steps := (l.size() + snapshotStep - 1) / snapshotStep
-	ss.account(l, steps*snapshotStep-l.records)
-}
-
-// reserve accounts for n more records of a lineage before they are there.
-func (ss *snapshots) reserve(l *snapshotFamily, n int) bool {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if !ss.makeRoom(n) {
-		return false
-	}
-	ss.account(l, n)
-	return true
-}
-
-// makeRoom forgets snapshots that nobody uses until there is room for n more
-// records, and reports whether there is. REQUIRES: ss.mu.
-func (ss *snapshots) makeRoom(n int) bool {
-	limit := ss.relay.cfg.Limits.NegRecordsTotal
-	for _, idle := range ss.byFilter {
-		if ss.records+n <= limit {
-			break
-		}
-		if idle.users == 0 {
-			ss.forgetLocked(idle)
-		}
-	}
-	return ss.records+n <= limit
-}
-
-// account adds to the records in all. REQUIRES: ss.mu.
-func (ss *snapshots) account(l *snapshotFamily, n int) {
-	l.records += n
-	ss.records += n
-	ss.relay.metrics.negRecords.Add(float64(n))
-}
-
-// release gives a snapshot back.
-func (ss *snapshots) release(s *snapshot) {
-	now := ss.relay.cfg.Now()
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	s.users--
-	s.lastUser = now
-	ss.dropLocked(s)
-	ss.forgetOldest()
-}
-
-// forgetOldest keeps the number of unused snapshots down. REQUIRES: ss.mu.
-func (ss *snapshots) forgetOldest() {
-	var oldest *snapshot
-	idle := 0
-	for _, s := range ss.byFilter {
-		if s.users > 0 {
-			continue
-		}
-		idle++
-		if oldest == nil || s.lastUser.Before(oldest.lastUser) {
-			oldest = s
-		}
-	}
-	if idle > snapshotsIdle {
-		ss.forgetLocked(oldest)
-	}
-}
-
-// forget takes the snapshot out of the cache; those who use it keep it.
-func (ss *snapshots) forget(s *snapshot) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	ss.forgetLocked(s)
-}
-
-// REQUIRES: ss.mu.
-func (ss *snapshots) forgetLocked(s *snapshot) {
-	if s.cached {
-		s.cached, s.later = false, nil
-		delete(ss.byFilter, s.key)
-	}
-	ss.dropLocked(s)
-}
-
-// dropLocked ends the account of a snapshot that nobody can reach. REQUIRES: ss.mu.
-func (ss *snapshots) dropLocked(s *snapshot) {
-	if s.users == 0 && !s.cached {
-		ss.remove(s)
-	}
-}
-
-// sweep forgets snapshots that have not been used for a while.
-func (ss *snapshots) sweep(now time.Time) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	for _, s := range ss.byFilter {
-		if s.users == 0 && now.Sub(s.lastUser) > snapshotKeep {
-			ss.forgetLocked(s)
-		}
 	}
 }

@@ -130,7 +130,7 @@ func TestNegentropyCaps(t *testing.T) {
 		cl.net.Close()
 	}
 	wait(t, func() bool { return w.slots() == 0 })
-	if n := value(t, w.relay, "talon_relay_negentropy_sessions", ""); n != 0 || w.relay.sessions != 0 {
+	if n := value(t, w.relay, "talon_relay_negentropy_sessions", ""); n != 0 || w.relay.pots.sessions.Used() != 0 {
 		t.Errorf("%v sessions are left", n)
 	}
 	w.relay.sweep(w.now().Add(time.Hour))
@@ -230,7 +230,7 @@ func TestNegentropyPanic(t *testing.T) {
 			wait(t, func() bool { return w.slots() == 0 })
 			w.relay.sweep(w.now().Add(time.Hour))
 			w.relay.mu.Lock()
-			sessions := w.relay.sessions
+			sessions := w.relay.pots.sessions.Used()
 			w.relay.mu.Unlock()
 			if ss := w.relay.snapshots; sessions != 0 || ss.records != 0 || len(ss.byFilter) != 0 || len(ss.builds) != 0 {
 				t.Errorf("%d sessions, %d records, %d snapshots and %d builds are left", sessions, ss.records, len(ss.byFilter), len(ss.builds))

@@ -16,6 +16,7 @@ type outgoing struct {
 	prefix []byte
 	body   []byte
 	op     ws.OpCode
+	live   *liveText // of body, if that is long; nil for all else
 
 	frames *buffer // ready to be written; nothing else is set
 }
@@ -171,6 +172,7 @@ func (c *conn) flush(limit int) {
 		size := c.out.writing
 		c.mu.Unlock()
 
+		c.payForLive(batch)
 		err := c.write(scratch, batch)
 		limit -= size
 
@@ -216,7 +218,9 @@ func (c *conn) write(scratch *buffer, batch []outgoing) error {
 				return err
 			}
 		case o.prefix != nil:
-			c.appendText(scratch, o.prefix, o.body, closingBracket)
+			if err := c.writeLive(scratch, o); err != nil {
+				return err
+			}
 		case o.op == ws.OpText:
 			c.appendText(scratch, o.body)
 		default:
@@ -230,6 +234,11 @@ func (c *conn) write(scratch *buffer, batch []outgoing) error {
 func (c *conn) writeAll(b *buffer) error {
 	p := b.b
 	b.b = b.b[:0]
+	return c.writeBytes(p)
+}
+
+// writeBytes writes p in pieces, each within the write time.
+func (c *conn) writeBytes(p []byte) error {
 	for len(p) > 0 {
 		c.beforeWrite()
 		c.mu.Lock()

@@ -238,7 +238,7 @@ func TestConnectIsCounted(t *testing.T) {
 	w := newWorld(t, policy(&fakePolicy{connect: func(_ context.Context, c *host.Connection) (host.Ruling, error) {
 		asked <- *c
 		return host.Ruling{}, nil
-	}}), limit(func(l *Limits) { l.Connections = 3 }),
+	}}), limit(func(l *Limits) { l.Connections = 16 }),
 		behindProxy)
 	for _, tt := range []struct {
 		addr           string
@@ -249,8 +249,8 @@ func TestConnectIsCounted(t *testing.T) {
 			t.Errorf("from %s: got %+v", tt.addr, c)
 		}
 	}
-	// The relay's own limits come first.
-	if _, answer := w.request(nil); answer.StatusCode != http.StatusServiceUnavailable || len(asked) != 0 {
+	// The relay's own limits come first. An eighth of 16 is two.
+	if _, answer := w.request(http.Header{"X-Forwarded-For": {"192.0.2.7"}}); answer.StatusCode != http.StatusTooManyRequests || len(asked) != 0 {
 		t.Errorf("%s, and %d questions", answer.Status, len(asked))
 	}
 }

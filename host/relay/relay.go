@@ -55,16 +55,16 @@ type Relay struct {
 	index     *index
 	snapshots *snapshots
 
+	pots       pots
 	reassembly *reassembly
 	linger     time.Duration // lingerTime
 
-	mu       sync.Mutex // guards the fields below
-	conns    map[*conn]struct{}
-	slots    int // connections admitted, in the handshake or open
-	byAddr   map[netip.Prefix]*network
-	closing  bool
-	sessions int           // negentropy, of all connections
-	gone     chan struct{} // closed when the last connection of a closing relay has left
+	mu      sync.Mutex // guards the fields below
+	conns   map[*conn]struct{}
+	slots   int // connections admitted, in the handshake or open
+	byAddr  map[netip.Prefix]*network
+	closing bool
+	gone    chan struct{} // closed when the last connection of a closing relay has left
 
 	watcher watcher
 
@@ -102,6 +102,7 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 		gone:    make(chan struct{}),
 		linger:  lingerTime,
 	}
+	r.pots = newPots(&r.cfg.Limits, r.cfg.Now)
 	r.snapshots = newSnapshots(r)
 	r.reassembly = newReassembly(cfg.Limits.PartialBytes)
 	r.metrics.all = append(r.metrics.all, prometheus.NewGaugeFunc(
@@ -177,8 +178,9 @@ func (r *Relay) shutdown() {
 type refusal uint8
 
 const (
-	tooMany        refusal = iota // in all
-	tooManyPerAddr                // from one address
+	tooMany           refusal = iota // in all
+	tooManyPerAddr                   // from one address
+	tooManyPerNetwork                // from one neighbourhood
 	shuttingDown
 	badHandshake
 	byPolicy
@@ -188,13 +190,14 @@ const (
 )
 
 func (f refusal) String() string {
-	return [refusals]string{"total", "address", "shutdown", "handshake", "policy", "policy-error"}[f]
+	return [refusals]string{"total", "address", "network", "shutdown", "handshake", "policy", "policy-error"}[f]
 }
 
 func (f refusal) text() string {
 	return [refusals]string{
 		"rate-limited: the relay has too many connections",
 		"rate-limited: too many connections from your address",
+		"rate-limited: too many connections from your network",
 		"the relay is shutting down",
 		"bad websocket handshake",
 		"blocked: refused by policy",
@@ -203,7 +206,7 @@ func (f refusal) text() string {
 }
 
 func (f refusal) status() int {
-	if f == tooManyPerAddr {
+	if f == tooManyPerAddr || f == tooManyPerNetwork {
 		return http.StatusTooManyRequests
 	}
 	return http.StatusServiceUnavailable
@@ -211,15 +214,24 @@ func (f refusal) status() int {
 
 // admit takes a slot for the connection.
 func (r *Relay) admit(c *conn) refusal {
-	l := &r.cfg.Limits
-	fromAddr := lower(l.ConnectionsPerAddr, r.cfg.Clients().Connections)
+	if refused := r.count(c); refused != admitted {
+		return refused
+	}
+	if refused := r.takeParts(c); refused != admitted {
+		r.release(c)
+		return refused
+	}
+	return admitted
+}
+
+// count counts the connection, unless its address has too many.
+func (r *Relay) count(c *conn) refusal {
+	fromAddr := lower(r.cfg.Limits.ConnectionsPerAddr, r.cfg.Clients().Connections)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.closing:
 		return shuttingDown
-	case r.slots >= l.Connections:
-		return tooMany
 	case r.fromAddr(c) >= fromAddr:
 		return tooManyPerAddr
 	}
@@ -239,6 +251,7 @@ func (r *Relay) admit(c *conn) refusal {
 
 // release gives the slot back.
 func (r *Relay) release(c *conn) {
+	c.parts.release()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, c)

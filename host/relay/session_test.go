@@ -181,7 +181,7 @@ func TestRate(t *testing.T) {
 	w := newWorld(t, stands, limit(func(l *Limits) { l.MessageBurst, l.MessagesPerSecond = 5*queryCost, 100*queryCost }))
 	c := w.dial()
 	for i := range 10 {
-		c.send(fmt.Sprintf(`["REQ","s%d",{"limit":0}]`, i))
+		c.send(fmt.Sprintf(`["REQ","s%d",{"kinds":[%d],"limit":0}]`, i, i))
 	}
 	for i := range 10 {
 		if i == 5 {

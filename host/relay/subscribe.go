@@ -2,7 +2,10 @@ package relay
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +31,7 @@ type subscription struct {
 	prefix  []byte // what stands before an event
 	watches []watch
 	values  int
+	key     string // equal for equal filters; empty until filterKey needs it
 
 	stamp uint64 // belongs to the publisher: the last event looked at
 
@@ -77,7 +81,7 @@ func (c *conn) goLive(s *subscription) {
 	defer c.mu.Unlock()
 	c.freeHeld(s)
 	for i := range s.held {
-		c.deliverLocked(s, &s.held[i])
+		c.deliverLocked(s, &s.held[i], nil)
 	}
 	s.held = nil
 	s.phase = live
@@ -123,10 +127,14 @@ func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, strin
 	if values+s.values > l.Values {
 		return nil, "rate-limited: the subscriptions of this connection hold too many values, close one first"
 	}
-	s.answered.done = c.relay.publishedSeq.Load()
-	if !c.relay.index.add(s, old, filters, l.SubscriptionsTotal) {
-		return nil, "rate-limited: the relay has too many subscriptions, try again later"
+	if c.countEqual(s, old, filters) >= l.EqualSubscriptions {
+		return nil, fmt.Sprintf("restricted: this connection has %d subscriptions with the same filters, close one first", l.EqualSubscriptions)
 	}
+	if refused := c.takeSubscription(old); refused != "" {
+		return nil, refused
+	}
+	s.answered.done = c.relay.publishedSeq.Load()
+	c.relay.index.add(s, old, filters)
 	if c.subs == nil {
 		c.subs = make(map[string]*subscription)
 	}
@@ -136,6 +144,55 @@ func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, strin
 		c.relay.metrics.subs.Inc()
 	}
 	return s, ""
+}
+
+// countEqual returns how many other subscriptions of the connection have the same filters. It
+// compares filters only where so many subscriptions have as many values that it matters.
+func (c *conn) countEqual(s, old *subscription, filters []host.Filter) (n int) {
+	similar := func(other *subscription) bool { return other != old && other.values == s.values }
+	for _, other := range c.subs {
+		if similar(other) {
+			n++
+		}
+	}
+	if n < c.relay.cfg.Limits.EqualSubscriptions {
+		return n
+	}
+	n = 0
+	s.key = filterKey(filters)
+	for _, other := range c.subs {
+		if !similar(other) {
+			continue
+		}
+		if other.key == "" {
+			list := make([]host.Filter, len(other.watches))
+			for i := range other.watches {
+				list[i] = other.watches[i].filter
+			}
+			other.key = filterKey(list)
+		}
+		if other.key == s.key {
+			n++
+		}
+	}
+	return n
+}
+
+// filterKey returns a key that is the same for filters that ask for the same, in any order.
+// Filters that match nothing do not count.
+func filterKey(filters []host.Filter) string {
+	var keys []string
+	for i := range filters {
+		if !filters[i].Empty() {
+			keys = append(keys, canonical(&filters[i]))
+		}
+	}
+	slices.Sort(keys)
+	h := sha256.New()
+	for _, key := range slices.Compact(keys) {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(key), key)
+	}
+	return string(h.Sum(nil))
 }
 
 func filterValues(f *host.Filter) int {
@@ -161,6 +218,7 @@ func (c *conn) unsubscribe(id string) {
 	s.held = nil
 	c.mu.Unlock()
 	c.relay.index.remove(s)
+	c.freeSubscription()
 	c.relay.metrics.subs.Dec()
 }
 
@@ -194,6 +252,10 @@ func (r *Relay) Publish(events []host.Published) {
 			continue // NIP-42: never broadcast
 		}
 		r.stamp++
+		var text *liveText
+		if n := r.cfg.Limits.CompressFrom; n > 0 && len(p.Event.JSON) >= n || len(p.Event.JSON) >= writeSize {
+			text = &liveText{json: p.Event.JSON}
+		}
 		r.keys = r.index.match(p.Event, r.keys, func(w *watch) {
 			s := w.sub
 			if s.stamp == r.stamp || !w.matches(p.Event) {
@@ -201,7 +263,7 @@ func (r *Relay) Publish(events []host.Published) {
 			}
 			s.stamp = r.stamp
 			c := s.conn
-			if c.deliver(s, p) && c.wokenBatch != r.batch {
+			if c.deliver(s, p, text) && c.wokenBatch != r.batch {
 				c.wokenBatch = r.batch
 				touched = append(touched, c)
 			}
@@ -222,11 +284,11 @@ func (r *Relay) Publish(events []host.Published) {
 }
 
 // deliver queues a live event, and reports whether the connection must be woken.
-func (c *conn) deliver(s *subscription, p *host.Published) bool {
+func (c *conn) deliver(s *subscription, p *host.Published, text *liveText) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.phase != loading {
-		return s.phase == live && c.deliverLocked(s, p)
+		return s.phase == live && c.deliverLocked(s, p, text)
 	}
 	n := len(p.Event.JSON) + perItem
 	if c.ended != nil || !c.fits(n) {
@@ -237,12 +299,13 @@ func (c *conn) deliver(s *subscription, p *host.Published) bool {
 	return false
 }
 
-// deliverLocked queues an event unless the stored answer has it. REQUIRES: c.mu.
-func (c *conn) deliverLocked(s *subscription, p *host.Published) bool {
+// deliverLocked queues an event unless the stored answer has it. The text is that of a long
+// event, shared by all who get it, or nil. REQUIRES: c.mu.
+func (c *conn) deliverLocked(s *subscription, p *host.Published, text *liveText) bool {
 	if s.answered.has(p) {
 		return false
 	}
-	if !c.push(outgoing{prefix: s.prefix, body: p.Event.JSON}) {
+	if !c.push(outgoing{prefix: s.prefix, body: p.Event.JSON, live: text}) {
 		return false
 	}
 	c.relay.metrics.live.Inc()

@@ -290,7 +290,7 @@ func TestManySubscriptions(t *testing.T) {
 	const n = 10_000
 	go func() {
 		for i := range n {
-			if _, err := c.net.Write(frame(ws.OpText, true, 0, fmt.Sprintf(`["REQ","s%d",{"limit":0}]`, i))); err != nil {
+			if _, err := c.net.Write(frame(ws.OpText, true, 0, fmt.Sprintf(`["REQ","s%d",{"kinds":[%d],"limit":0}]`, i, i))); err != nil {
 				return
 			}
 		}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -165,14 +166,16 @@ func TestEarlyMessage(t *testing.T) {
 	early.expect(`["AUTH","…"]`, `["EOSE","a"]`)
 }
 
+// TestConnectionCaps shows what an address and a neighbourhood may have, and who gives way for
+// a newcomer when all places are taken.
 func TestConnectionCaps(t *testing.T) {
-	w := newWorld(t, limit(func(l *Limits) { l.Connections, l.ConnectionsPerAddr = 4, 2 }),
+	w := newWorld(t, limit(func(l *Limits) { l.Connections, l.ConnectionsPerAddr = 32, 2 }),
 		behindProxy)
 	from := func(addr string, want int) *client {
 		t.Helper()
 		c, answer := w.request(http.Header{"X-Forwarded-For": {addr}})
 		if answer.StatusCode != want {
-			t.Errorf("from %s: %s, want %d", addr, answer.Status, want)
+			t.Fatalf("from %s: %s, want %d", addr, answer.Status, want)
 		}
 		return c
 	}
@@ -181,14 +184,43 @@ func TestConnectionCaps(t *testing.T) {
 	from("192.0.2.1", 429)
 	from("2001:db8::1", 101)
 	from("2001:db8::2:3:4:5", 101)
-	from("2001:db8::6", 503)
+	from("2001:db8::6", 429)
 	one.net.Close()
 	wait(t, func() bool { return w.slots() == 3 })
-	from("2001:db8::6", 429)
 	from("192.0.2.1", 101)
 	if n := value(t, w.relay, "talon_relay_connections_rejected_total", "address"); n != 2 {
 		t.Errorf("%v rejected for their address", n)
 	}
+
+	from("192.0.2.2", 101)
+	from("192.0.2.2", 101)
+	from("192.0.2.3", 429) // an eighth of 32 is four
+	if n := value(t, w.relay, "talon_relay_connections_rejected_total", "network"); n != 1 {
+		t.Errorf("%v rejected for their network", n)
+	}
+	var crowd []*client
+	for n := range 6 {
+		for i := range 4 {
+			crowd = append(crowd, from(fmt.Sprintf("198.51.%d.%d", n, i/2), 101))
+		}
+	}
+	from("2001:db8:1::1", 101)
+	from("2001:db8:2::1", 101) // the 32nd
+	crowd[0].ask(`["REQ","a",{}]`, `["AUTH","…"]`, `["EOSE","a"]`)
+	newcomer := from("203.0.113.1", 101)
+	wait(t, func() bool {
+		yielded := 0
+		for _, c := range w.relay.all() {
+			c.mu.Lock()
+			if c.ended == errYielded {
+				yielded++
+			}
+			c.mu.Unlock()
+		}
+		return yielded == 1
+	})
+	crowd[0].ask(`["REQ","b",{}]`, `["EOSE","b"]`) // it was active
+	newcomer.ask(`["REQ","a",{}]`, `["AUTH","…"]`, `["EOSE","a"]`)
 }
 
 func (w *world) slots() int {
