@@ -63,6 +63,10 @@ func TestRefusal(t *testing.T) {
 		"Subscription rejected: Limit too high: Filter limit must be less than or equal to 5000":                  {refusedReq, 0},
 		"rate-limited: there is a bug in the client, no one should be making so many requests":                    {refusedNothing, 0},
 		"rate-limited: slow down":                                                                                 {refusedNothing, 0},
+		"error: there is no room for more subscriptions of your network, close one or try again later":            {refusedForOthers, 0},
+		"error: the subscriptions of your network may have 200000 values in all, close one or try again later":    {refusedForOthers, 0},
+		"error: the relay is busy and takes 4 subscriptions of a connection now, try again later":                 {refusedForOthers, 0},
+		"rate-limited: your network has too many subscriptions, close one first":                                  {refusedForOthers, 0},
 	} {
 		if what, limit := refusalOf(text); what != want.what || limit != want.limit {
 			t.Errorf("%q: %d of %d, want %d of %d", text, what, limit, want.what, want.limit)

@@ -30,7 +30,8 @@ func refusalOf(text string) (what refusal, limit int) {
 	text = strings.ToLower(text[:min(len(text), 300)])
 	has := contains(text)
 	switch {
-	case has("try again later") && has("the relay has too many subscriptions", "no room for more subscriptions", "room for the values of", "of your network"):
+	case has("try again later") && has("the relay has too many subscriptions", "room for more subscriptions", "room for the values of", "of your network", "the relay is busy"),
+		has("your network has too many subscriptions"):
 		return refusedForOthers, 0
 	case has("subscription") && has("too many values", "values in all", "subscription_values"):
 		return refusedValues, lastNumber(text)
