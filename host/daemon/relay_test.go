@@ -17,7 +17,7 @@ func TestSubscriptionValues(t *testing.T) {
 	}{
 		{1 << 30, 0, 200_000, 1_600_000},
 		{4 << 30, 0, 200_000, 1_600_000},
-		{128 << 20, 0, 25_115, 200_926},
+		{128 << 20, 0, 25_115, 200_924},
 		{128 << 20, 200_000, 200_000, 1_600_000},
 	} {
 		one, all := subscriptionValues(&config.Config{Memory: c.memory, SubscriptionValues: c.chosen})
