@@ -181,9 +181,8 @@ func (d *Daemon) client(r *http.Request) host.Client {
 	}
 }
 
-// subscriptionValues returns how many values the filters of a connection's subscriptions may
-// have, and those of all connections: what the operator chose and eight times that, or the
-// defaults as far as a quarter of the memory holds them.
+// subscriptionValues returns how many values the subscriptions of one connection may have, and
+// those of all. The operator chooses the first. Otherwise a quarter of the memory holds all.
 func subscriptionValues(cfg *config.Config) (one, all int) {
 	if n := cfg.SubscriptionValues; n > 0 {
 		return n, 8 * n

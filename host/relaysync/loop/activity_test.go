@@ -54,7 +54,7 @@ func TestActivity(t *testing.T) {
 	}
 }
 
-// A relay is not complete while it has no room for everything. The operator sees how much that is
+// A relay without room for everything is not complete. The operator sees how much that is
 // and since when, across connections; the log has one line.
 func TestUncovered(t *testing.T) {
 	r := &remote{url: "wss://r.example", latency: 20}

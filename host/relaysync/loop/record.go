@@ -115,7 +115,7 @@ type RelayStatus struct {
 	Partial       bool  // a historic of this connection was not complete
 	Received      int64 // bytes, of connections that ended
 
-	// What has no subscription, because the relay has no room for it.
+	// The relay has no room for subscriptions to these.
 	UncoveredRepositories, UncoveredRoots uint32
 	UncoveredSince                        int64 // 0: everything has one
 }

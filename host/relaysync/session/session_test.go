@@ -382,7 +382,7 @@ func TestNoRoomToFetch(t *testing.T) {
 }
 
 // A relay that says how many values it takes in all gets no more, and what fits is not kept
-// waiting. What never fits is reported, and no cooldown follows.
+// waiting. The session reports a request that never fits, and does not rest.
 func TestRoomForValues(t *testing.T) {
 	g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxValues: 40, Negentropy: abi.SupportNo} })
 	open, most := map[string]int{}, 0
@@ -440,7 +440,7 @@ func TestTooManyValues(t *testing.T) {
 	}
 }
 
-// What other clients have filled is no limit of ours: it is reported, and tried again later.
+// A relay that other clients have filled shows no limit of ours. The strategy tries again later.
 func TestFilledByOthers(t *testing.T) {
 	g := newRig(t, nil)
 	g.do(live("a", kinds(1)))

@@ -79,7 +79,7 @@ func (p *Peer) divide(c *Content, live bool) (rest Items) {
 	return rest
 }
 
-// makeRoom has something give way to what is to be opened. If nothing may, that is polled.
+// makeRoom has something give way to an opening. If nothing may, the opening is polled.
 func (p *Peer) makeRoom(t *stepBudget, o *opening, s shape) bool {
 	switch {
 	case slices.ContainsFunc(p.subs, func(s *sub) bool { return s.old }) || len(p.stale) > 0:
@@ -117,8 +117,8 @@ func (p *Peer) join(o *opening, s shape) bool {
 	return o.joined
 }
 
-// takeOver has an opening ask for what an open subscription asks for. What is stored is fetched
-// apart.
+// takeOver has an opening ask for what an open subscription asks for. A fetch brings the stored
+// events.
 func (p *Peer) takeOver(o *opening, from *sub) {
 	if !o.Live {
 		p.fetches(&job{
@@ -146,8 +146,8 @@ func (p *Peer) leastRecent(date int64) (least *sub) {
 	return least
 }
 
-// giveWay closes the subscription whose root events are the least recent, if what is to be opened
-// is more so. From then on they are polled. Repositories that it asked for get another one.
+// giveWay closes the subscription whose root events are the least recent, if those of an opening
+// are more so. From then on they are polled. Repositories that it asked for get another one.
 func (p *Peer) giveWay(o *opening, s shape) bool {
 	date := int64(1 << 62) // announcements and repositories come before all root events
 	if !o.content.Announcements && o.content.Items.Repos.Empty() {
