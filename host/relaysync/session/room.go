@@ -69,7 +69,7 @@ func (s *Session) fillSlots() {
 	if s.now < s.pace.cooldownUntil {
 		return
 	}
-	for i := 0; i < len(o.waiting); {
+	for i := 0; i < len(o.waiting) && !s.clogged(); {
 		r := o.waiting[i]
 		if !o.has(r, int(s.caps.MaxSubscriptions), int(s.caps.MaxValues)) {
 			s.check(r.asked + s.nextSlotCheck(r))
@@ -220,7 +220,7 @@ func (s *Session) startFetches() {
 			h.proceed(s)
 		}
 	}
-	for len(p.opening) > 0 && p.tokens >= 1 {
+	for len(p.opening) > 0 && p.tokens >= 1 && !s.clogged() {
 		sub := p.opening[0]
 		p.opening[0] = nil
 		if p.opening = p.opening[1:]; sub.gone {
@@ -229,7 +229,7 @@ func (s *Session) startFetches() {
 		p.tokens--
 		sub.open(s)
 	}
-	for len(p.waiting) > 0 && p.tokens >= 1 && p.running < s.limits.Fetches {
+	for len(p.waiting) > 0 && p.tokens >= 1 && p.running < s.limits.Fetches && !s.clogged() {
 		h := p.waiting[0]
 		p.waiting[0] = nil
 		if p.waiting = p.waiting[1:]; h.gone {
@@ -255,11 +255,16 @@ func (s *Session) nextStart() int64 {
 		return never
 	case s.now < p.cooldownUntil:
 		return p.cooldownUntil
+	case s.clogged():
+		return s.now + cloggedTime
 	case len(p.opening) > 0 && p.tokens < 1, len(p.waiting) > 0 && p.running < s.limits.Fetches:
 		return s.now + max(1, int64((1-p.tokens)/s.limits.Requests*1000)+1)
 	}
 	return never // when something ends
 }
+
+// cloggedTime is how soon a session looks whether the relay has taken what it was sent.
+const cloggedTime = 50
 
 // prune takes out what nobody wants any more: while the relay is to rest, a strategy may
 // change its mind without an end.

@@ -381,6 +381,40 @@ func TestNoRoomToFetch(t *testing.T) {
 	}
 }
 
+// A relay that takes its time gets no more than it can take: many long requests wait, and none is
+// lost.
+func TestClogged(t *testing.T) {
+	g := newRig(t, nil)
+	long := host.Filter{Tags: []host.TagFilter{{Name: 'e'}}, Limit: -1}
+	for i := range 1500 {
+		long.Tags[0].Values = append(long.Tags[0].Values, fmt.Sprintf("%064x", i))
+	}
+	for i := range 60 {
+		g.Session.Execute(g.now, live(fmt.Sprint(i), long))
+	}
+	sent := func() (n, bytes int) {
+		for _, text := range g.all {
+			n, bytes = n+1, bytes+len(text)
+		}
+		return n, bytes
+	}
+	g.turn()
+	_, first := sent()
+	if first > maxUnsent+200_000 {
+		t.Errorf("%d bytes are sent at once", first)
+	}
+	g.Unsent(first) // it has taken nothing
+	g.pass(10_000)
+	if _, bytes := sent(); bytes != first {
+		t.Errorf("%d bytes are sent to a relay that takes nothing", bytes)
+	}
+	g.Unsent(0)
+	g.pass(2000)
+	if n, _ := sent(); n < 60 {
+		t.Errorf("%d of 60 requests are sent", n)
+	}
+}
+
 // A relay that says how many values it takes in all gets no more, and what fits is not kept
 // waiting. The session reports a request that never fits, and does not rest.
 func TestRoomForValues(t *testing.T) {
