@@ -25,12 +25,14 @@ import (
 	"talon/host/admin"
 	"talon/host/cluster"
 	"talon/host/config"
+	"talon/host/contain"
 	"talon/host/githttp"
 	"talon/host/ingest/retry"
 	"talon/host/relay"
 	"talon/host/relaysync"
 	"talon/host/repos"
 	"talon/host/schnorr"
+	"talon/host/web"
 )
 
 // Daemon is a running relay.
@@ -39,13 +41,25 @@ type Daemon struct {
 	version string
 	log     *slog.Logger
 	every   time.Duration // between two ticks of the throttle
+	conns   *connections
+
+	proxyWarning sync.Once
+
+	// Guards, each registered once. Those of parts that are made again outlive them.
+	http, git, hunt, sync, admin *contain.Guard
 
 	draining atomic.Bool // it is about to stop
 }
 
 // New returns a daemon. It does nothing until Run.
 func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
-	return &Daemon{cfg: cfg, version: version, log: log, every: tickEvery}
+	return &Daemon{
+		cfg: cfg, version: version, log: log, every: tickEvery,
+		conns: newConnections(cfg.Connections, cfg.Proxies, log),
+		http:  contain.New(contain.HTTP, log), git: contain.New(contain.Git, log),
+		hunt: contain.New(contain.Hunt, log), sync: contain.New(contain.Sync, log),
+		admin: contain.New(contain.Admin, log),
+	}
 }
 
 // Run serves until ctx ends. It returns nil after an orderly stop, and an error
@@ -109,7 +123,7 @@ func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener)
 		p.sync, err = d.openSync(ctx, core, p.ingest, p.key, addresses(listeners))
 	}
 	if err == nil {
-		err = p.registry.Register(p.collectors()...)
+		err = p.registry.Register(append(p.collectors(), d.http.Collector(), d.git.Collector(), d.admin.Collector())...)
 	}
 	if err != nil && operators != nil {
 		_ = operators.Close()
@@ -120,19 +134,21 @@ func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener)
 // parts are what a daemon runs.
 type parts struct {
 	core       *Core
+	conns      *connections
 	ingest     *retry.Queue // the way into the pipeline
 	registry   *registry
 	key        *relaysync.Key
 	reconciler *repos.Reconciler
 	hunter     *huntRole // nil if nothing is fetched
 	git        *githttp.Handler
+	pages      *web.Handler
 	relay      *relay.Relay
 	ticks      *ticks
 	sync       *syncRole // nil if nothing is synced
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
-	p = &parts{core: core, ingest: retry.New(core.Pipeline)}
+	p = &parts{core: core, conns: d.conns, ingest: retry.New(core.Pipeline)}
 	p.registry = newRegistry(d.version, d.cfg.MetricsPrefix, core.Node.Name())
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
@@ -143,15 +159,14 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.hunter, err = d.openHunt(ctx, core, p.reconciler); err != nil {
 		return nil, err
 	}
-	pages, err := d.openPages(core, p.reconciler, p.hunter)
-	if err != nil {
+	if p.pages, err = d.openPages(core, p.reconciler, p.hunter); err != nil {
 		return nil, err
 	}
-	if p.git, err = d.openGit(p.reconciler, pages); err != nil {
+	if p.git, err = d.openGit(core, p.reconciler, p.pages); err != nil {
 		return nil, err
 	}
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.front(p.git, pages, p.registry, core.Plugins.Health), describe(d.cfg, core.Plugins), p.key.PubKey())
+	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, core.Plugins.Health), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
 	p.relay, err = relay.New(rc, relay.Deps{
 		Ingest: p.ingest,
@@ -166,7 +181,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 }
 
 func (p *parts) collectors() []prometheus.Collector {
-	list := slices.Concat(p.core.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors())
+	list := slices.Concat(p.core.Collectors(), p.conns.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors())
 	if p.hunter != nil {
 		list = append(list, p.hunter.Collectors()...)
 	}
@@ -180,6 +195,7 @@ func (p *parts) collectors() []prometheus.Collector {
 func (p *parts) followers() []follower {
 	list := []follower{
 		{publish: p.relay.Publish},
+		{publish: p.pages.Publish, follow: p.pages.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
 	if p.hunter != nil {
@@ -234,7 +250,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	// others to finish.
 	bring, stopBringing := stage(failed, g)
 	bring(p.ingest.Run)
-	surface := admin.Surface{Plugins: p.core.Plugins}
+	surface := admin.Surface{Plugins: p.core.Plugins, Panics: d.admin}
 	if p.hunter != nil {
 		surface.Hunt = p.hunter
 		bring(p.hunter.Run)
@@ -358,7 +374,7 @@ func (d *Daemon) listenAdmin() (net.Listener, error) {
 
 func (d *Daemon) server(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           inTime(h, answerTime),
+		Handler:           inTime(d.http.Handler(d.warnOfProxies(h)), answerTime),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,

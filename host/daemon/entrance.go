@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"talon/host/githttp"
+	"talon/host/relay"
 )
 
 // entrance is the HTTP servers of the daemon. They serve from the moment at which the
@@ -28,7 +29,7 @@ type entrance struct {
 	ended     []chan error // of each server, nil after an orderly end; then closed
 }
 
-// enter serves on the listeners.
+// enter serves on the listeners, within the limit of connections.
 func (d *Daemon) enter(listeners []net.Listener) *entrance {
 	e := &entrance{listeners: listeners}
 	for _, l := range listeners {
@@ -36,7 +37,7 @@ func (d *Daemon) enter(listeners []net.Listener) *entrance {
 		s := d.server(h)
 		e.handlers, e.servers, e.ended = append(e.handlers, h), append(e.servers, s), append(e.ended, ended)
 		go func() {
-			err := s.Serve(l)
+			err := s.Serve(d.conns.limit(l))
 			if errors.Is(err, http.ErrServerClosed) {
 				err = nil
 			} else {
@@ -95,17 +96,17 @@ func starting(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "starting\n")
 }
 
-// front serves what is neither a websocket nor NIP-11 on the relay's own address:
-// git, what operators look at unless that has an address of its own, and pages.
+// front serves what is neither a websocket nor NIP-11 on the relay's own address: git, health,
+// metrics for this machine, and pages.
 func (d *Daemon) front(git *githttp.Handler, pages http.Handler, shown *registry, health func() []string) http.Handler {
 	operators := http.NewServeMux()
-	if d.cfg.MetricsListen == "" {
-		operators = d.operators(shown, health)
-	}
+	operators.Handle("GET /metrics", hereOnly(shown.Handler()))
+	operators.HandleFunc("GET /healthz", d.healthz(health))
+	gitOrAnswer := d.git.Handler(git)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A mux would clean the paths of repositories.
 		if githttp.IsGit("/", r) {
-			git.ServeHTTP(w, r)
+			gitOrAnswer.ServeHTTP(w, r)
 			return
 		}
 		if _, pattern := operators.Handler(r); pattern != "" {
@@ -116,11 +117,17 @@ func (d *Daemon) front(git *githttp.Handler, pages http.Handler, shown *registry
 	})
 }
 
-// operators serves what operators look at.
+// operators serves metrics and health on an address of their own.
 func (d *Daemon) operators(shown *registry, health func() []string) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", shown.Handler())
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /healthz", d.healthz(health))
+	return mux
+}
+
+// healthz says whether the server is well.
+func (d *Daemon) healthz(health func() []string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		if d.draining.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -133,8 +140,33 @@ func (d *Daemon) operators(shown *registry, health func() []string) *http.ServeM
 			return
 		}
 		_, _ = io.WriteString(w, "ok\n")
+	}
+}
+
+// hereOnly answers clients on this machine that come without a proxy. The public address must
+// not show the server's metrics to everybody.
+func hereOnly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !relay.Direct(r) {
+			http.Error(w, "Metrics are for this machine only here. The option metrics-listen serves them on another address.", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
 	})
-	return mux
+}
+
+// warnOfProxies says once that a proxy on this machine is not trusted: all clients behind it
+// count as one.
+func (d *Daemon) warnOfProxies(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if relay.ByUntrustedProxy(r, d.cfg.Proxies) {
+			d.proxyWarning.Do(func() {
+				d.log.Warn("a proxy on this machine passes clients on and is not trusted, so all of them share the limits of one address: set trust-proxy",
+					"proxy", r.RemoteAddr)
+			})
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // answerTime bounds how long a client that wants no git data may take over one request

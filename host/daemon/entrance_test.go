@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"talon/host/config"
+	"talon/host/contain"
 )
 
 // ask sends a request and returns the answer, with its body as a string.
@@ -35,7 +38,8 @@ func ask(t *testing.T, method, url string, header http.Header) (*http.Response, 
 // From the moment at which the addresses are taken until the daemon is ready, everybody
 // gets status 503: who looks at the health, websockets, git, pages.
 func TestStarting(t *testing.T) {
-	d := &Daemon{log: slog.New(slog.DiscardHandler)}
+	log := slog.New(slog.DiscardHandler)
+	d := &Daemon{cfg: &config.Config{}, log: log, conns: newConnections(8, nil, log), http: contain.New(contain.HTTP, log)}
 	var listeners []net.Listener
 	for range 2 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -101,6 +105,27 @@ func TestMetricsPrefix(t *testing.T) {
 			if own != "talon" && strings.Contains(text, "talon") {
 				t.Errorf("with the prefix %s there are names with talon:\n%s", prefix, text)
 			}
+		}
+	}
+}
+
+// TestMetricsAreForThisMachine shows who gets /metrics on the public address.
+func TestMetricsAreForThisMachine(t *testing.T) {
+	shown := hereOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, tt := range []struct {
+		from   string
+		header http.Header
+		want   int
+	}{
+		{"127.0.0.1:5", nil, 200}, {"[::1]:5", nil, 200}, {"192.0.2.1:5", nil, 403}, {"10.0.0.1:5", nil, 403},
+		{"127.0.0.1:5", http.Header{"X-Forwarded-For": {"192.0.2.1"}}, 403}, {"127.0.0.1:5", http.Header{"Via": {"1.1 proxy"}}, 403},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		r.RemoteAddr, r.Header = tt.from, tt.header
+		w := httptest.NewRecorder()
+		shown.ServeHTTP(w, r)
+		if w.Code != tt.want {
+			t.Errorf("from %s with %v: got %d, want %d", tt.from, tt.header, w.Code, tt.want)
 		}
 	}
 }

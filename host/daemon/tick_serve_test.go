@@ -207,7 +207,7 @@ func TestServeLimitsEvents(t *testing.T) {
 	}
 	for i := range 20 {
 		id := fmt.Sprint("s", i)
-		if got := first.ask(fmt.Sprintf(`["REQ",%q,{"limit":0},{"limit":0,"kinds":[7]}]`, id), "EOSE"); got[1] != id {
+		if got := first.ask(fmt.Sprintf(`["REQ",%q,{"limit":0},{"limit":0,"kinds":[%d]}]`, id, i), "EOSE"); got[1] != id {
 			t.Errorf("got %v", got)
 		}
 	}

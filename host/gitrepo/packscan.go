@@ -56,8 +56,9 @@ type PackScan struct {
 	idle chan struct{} // the piece was looked at as far as that is possible
 	done chan struct{} // closed when the fields below are set
 
-	err    error // a *Refused, or nil
-	worked int64 // bytes that were inflated
+	err      error // a *Refused, or nil
+	panicked any   // what the scan panicked with, nil if it did not
+	worked   int64 // bytes that were inflated
 }
 
 // ScanPack begins to read a pack that is given to Write. Early is whether no ref that it is
@@ -71,11 +72,16 @@ func (r *Repo) ScanPack(format Format, early bool) *PackScan {
 	p := newPackReader(&pieces{scan: s}, limits, format)
 	go func() {
 		defer close(s.done)
+		defer func() {
+			// It is a goroutine of its own, so that no caller could contain a panic: Write and Close
+			// pass it on to theirs.
+			s.panicked = recover()
+			s.worked = p.worked
+		}()
 		refused := (*Refused)(nil)
 		if err := p.read(); errors.As(err, &refused) {
 			s.err = err
 		}
-		s.worked = p.worked
 	}()
 	return s
 }
@@ -89,14 +95,22 @@ func (s *PackScan) Write(b []byte) (int, error) {
 	select {
 	case s.next <- b:
 	case <-s.done:
-		return len(b), s.err
+		return len(b), s.result()
 	}
 	select {
 	case <-s.idle:
 		return len(b), nil
 	case <-s.done:
-		return len(b), s.err
+		return len(b), s.result()
 	}
+}
+
+// result is what the scan has come to. REQUIRES: done is closed.
+func (s *PackScan) result() error {
+	if s.panicked != nil {
+		panic(s.panicked)
+	}
+	return s.err
 }
 
 // Close ends the scan.

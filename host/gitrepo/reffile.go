@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"syscall"
 
 	"talon/host"
+	"talon/internal/smallfile"
 )
 
 // errUnusual says that refs are kept in a way that only git reads: links, symbolic
@@ -171,23 +171,13 @@ func (r *Repo) readHEAD() (string, error) {
 
 // readFile reads a file that is not long. It returns nil for one that is not there.
 func readFile(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := smallfile.Read(path, limit)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read refs: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("read refs: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Size() > limit {
+	case errors.Is(err, smallfile.ErrNotRegular), errors.Is(err, smallfile.ErrTooLarge):
 		return nil, errUnusual
-	}
-	text := make([]byte, info.Size())
-	if _, err := io.ReadFull(f, text); err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("read refs: %w", err)
 	}
 	return text, nil

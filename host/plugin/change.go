@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"talon/host/plugin/folder"
 	"talon/host/plugin/sidecar"
+	"talon/internal/smallfile"
 )
 
 // ErrUnknown says that there is no plugin of a name.
@@ -183,7 +182,7 @@ func (r *Registry) readModule(ctx context.Context, name string) ([]byte, error) 
 		}
 		return src.wasm, nil
 	}
-	wasm, err := readFile(filepath.Join(r.o.Dir, name+".wasm"), maxModule)
+	wasm, err := smallfile.Read(filepath.Join(r.o.Dir, name+".wasm"), maxModule)
 	if errors.Is(err, fs.ErrNotExist) && r.slots[name].program() {
 		err = nil
 	}
@@ -195,7 +194,7 @@ func (r *Registry) readSidecar(name string) ([]byte, error) {
 	if now := r.agreed(name); now != nil {
 		return sidecarOf(now), nil
 	}
-	text, err := readFile(filepath.Join(r.o.Dir, name+".toml"), maxSidecar)
+	text, err := smallfile.Read(filepath.Join(r.o.Dir, name+".toml"), maxSidecar)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -203,25 +202,4 @@ func (r *Registry) readSidecar(name string) ([]byte, error) {
 		return nil, fmt.Errorf("read the side-car: %w", err)
 	}
 	return append([]byte{}, text...), nil
-}
-
-func readFile(path string, limit int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	wrong := fmt.Errorf("%s is not a file of at most %d bytes", path, limit)
-	if !info.Mode().IsRegular() {
-		return nil, wrong
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if int64(len(data)) > limit {
-		return nil, wrong
-	}
-	return data, err
 }

@@ -17,6 +17,7 @@ import (
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sets"
 	"talon/host/plugin/sidecar"
+	"talon/internal/smallfile"
 	"talon/sdk/abi/manifest"
 )
 
@@ -185,7 +186,7 @@ func (r *Registry) loadFallback(ctx context.Context) error {
 	if r.fallback != nil {
 		return nil
 	}
-	wasm, err := readFile(filepath.Join(r.o.Bundled, bundledPolicy+".wasm"), maxModule)
+	wasm, err := smallfile.Read(filepath.Join(r.o.Bundled, bundledPolicy+".wasm"), maxModule)
 	if err == nil {
 		var g *generation
 		s := newSource("bundled-"+bundledPolicy, wasm, nil)

@@ -17,6 +17,7 @@ import (
 	"talon/host"
 	"talon/host/plugin/folder"
 	"talon/host/plugin/sidecar"
+	"talon/internal/smallfile"
 	"talon/sdk/abi/manifest"
 )
 
@@ -240,7 +241,7 @@ func (r *Registry) followOthers(ctx context.Context) error {
 		case <-h.wake:
 		case <-tick.C:
 		}
-		if err := r.consult(ctx); err != nil && ctx.Err() == nil {
+		if err := r.panics.Run(func() error { return r.consult(ctx) }); err != nil && ctx.Err() == nil {
 			r.o.Log.Warn("read what plugins all nodes run", "err", err)
 		}
 	}
@@ -430,11 +431,11 @@ func (r *Registry) adopt(f *candidate, s *slot) {
 // REQUIRES: changing and inspecting.
 func (r *Registry) updateFolder(f *candidate) {
 	before := r.slot(f.name).record.Current
-	wasm, err := readFile(filepath.Join(r.o.Dir, f.name+".wasm"), maxModule)
+	wasm, err := smallfile.Read(filepath.Join(r.o.Dir, f.name+".wasm"), maxModule)
 	if err != nil {
 		wasm = nil
 	}
-	text, err := readFile(filepath.Join(r.o.Dir, f.name+".toml"), maxSidecar)
+	text, err := smallfile.Read(filepath.Join(r.o.Dir, f.name+".toml"), maxSidecar)
 	if err != nil {
 		text = nil
 	} else if text == nil {

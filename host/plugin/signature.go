@@ -17,6 +17,7 @@ import (
 	"talon/host/plugin/sidecar"
 	"talon/host/schnorr"
 	"talon/host/wire"
+	"talon/internal/smallfile"
 	"talon/sdk/nip19"
 )
 
@@ -143,7 +144,7 @@ func (r *Registry) readSignature(name string, text []byte) ([]byte, error) {
 	if now := r.agreed(name); now != nil && now.Signature != nil {
 		return now.Signature, nil
 	}
-	signature, err := readFile(filepath.Join(r.o.Dir, name+".wasm"+SignatureSuffix), MaxSignature)
+	signature, err := smallfile.Read(filepath.Join(r.o.Dir, name+".wasm"+SignatureSuffix), MaxSignature)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -246,8 +246,13 @@ func TestClientAddr(t *testing.T) {
 		{"no header", "10.0.0.1:5", nil, "10.0.0.1"},
 		{"IPv4 in IPv6", "[::ffff:10.0.0.1]:5", []string{"::ffff:198.51.100.1"}, "198.51.100.1"},
 		{"not an address", "pipe", nil, "invalid IP"},
+		{"this machine", "127.0.0.1:5", nil, "127.0.0.1"},
+		{"a proxy on this machine that is not trusted", "127.0.0.1:5", []string{"198.51.100.1"}, untrustedProxy.String()},
+		{"the same over IPv6", "[::1]:5", []string{"127.0.0.1"}, untrustedProxy.String()},
+		{"a trusted one", "127.0.0.2:5", []string{"198.51.100.1"}, "198.51.100.1"},
+		{"a trusted one that says nonsense", "127.0.0.2:5", []string{"nonsense"}, untrustedProxy.String()},
 	}
-	r := &Relay{cfg: Config{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}
+	r := &Relay{cfg: Config{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("127.0.0.2/32")}}}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			req := httptest.NewRequest(http.MethodGet, "/", nil)

@@ -29,7 +29,13 @@ func (f *Reconciler) start(ctx context.Context) error {
 		if h.Dormant {
 			t = removalTask(e)
 		}
-		f.onEvent(e, t)
+		err = f.panics.Run(func() error {
+			f.onEvent(e, t)
+			return nil
+		})
+		if err != nil {
+			f.log.Error("ask for the job of a held event", "event", e.ID.String(), "err", err)
+		}
 		return f.repositoriesLeft(ctx)
 	})
 	if err != nil {
@@ -40,7 +46,7 @@ func (f *Reconciler) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = repo.Recover(before)
+		err = f.panics.Run(func() error { return repo.Recover(before) })
 		unlock()
 		if err != nil {
 			f.log.Error("clean up after git", "repository", p, "err", err)
@@ -158,7 +164,7 @@ func (f *Reconciler) maintainAll(ctx context.Context) error {
 	stores := make(map[store]bool)
 	n := 0
 	err := f.eachRepository(ctx, func(p location, repo *gitrepo.Repo) error {
-		if err := f.maintainOne(ctx, repo); err != nil && ctx.Err() == nil {
+		if err := f.panics.Run(func() error { return f.maintainOne(ctx, repo) }); err != nil && ctx.Err() == nil {
 			f.log.Error("maintain a repository", "repository", p, "err", err)
 		}
 		stores[store{p.Identifier, p.prs}] = true

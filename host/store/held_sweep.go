@@ -17,7 +17,7 @@ func (tx *Tx) SweepHeld(now int64, limit int) (changes []host.HeldChange, err er
 	if err := tx.ready(); err != nil {
 		return nil, fmt.Errorf("sweep purgatory: %w", err)
 	}
-	changes, err = tx.sweepHeld(now, limit)
+	changes, err = contained(tx, func() ([]host.HeldChange, error) { return tx.sweepHeld(now, limit) })
 	if err != nil {
 		tx.failed = err
 		return nil, fmt.Errorf("sweep purgatory: %w", err)
@@ -157,7 +157,7 @@ func (tx *Tx) Release(r host.Release, now int64) (host.ReleaseOutcome, error) {
 	if err := tx.ready(); err != nil {
 		return host.ReleaseOutcome{}, fmt.Errorf("release events: %w", err)
 	}
-	out, err := tx.release(&r, now)
+	out, err := contained(tx, func() (host.ReleaseOutcome, error) { return tx.release(&r, now) })
 	if err != nil {
 		tx.failed = err
 		return host.ReleaseOutcome{}, fmt.Errorf("release events: %w", err)

@@ -264,3 +264,30 @@ func TestClosed(t *testing.T) {
 		t.Errorf("select: got %v, want %v", err, ErrClosed)
 	}
 }
+
+// TestHidden shows that only the owner can read the database and its log, also if they were made
+// by a version that let others.
+func TestHidden(t *testing.T) {
+	file := filepath.Join(t.TempDir(), FileName)
+	for range 2 {
+		s, err := Open(t.Context(), file, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			info, err := os.Stat(file + suffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mode := info.Mode().Perm(); mode != 0o600 {
+				t.Errorf("%s%s has mode %o, want 600", FileName, suffix, mode)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

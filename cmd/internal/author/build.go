@@ -39,6 +39,7 @@ import (
 
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
+	"talon/internal/smallfile"
 	"talon/sdk/abi/manifest"
 )
 
@@ -82,7 +83,7 @@ func open(path, side string) (*Source, error) {
 	if !named {
 		side = strings.TrimSuffix(path, ".wasm") + ".toml"
 	}
-	text, err := os.ReadFile(side)
+	text, err := smallfile.Read(side, maxSidecar)
 	if err != nil && (named || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, fmt.Errorf("read the side-car: %w", err)
 	}
@@ -170,7 +171,7 @@ func Build(ctx context.Context, dir, out string, w io.Writer) (string, error) {
 // compiler runs.
 func nameIn(dir string) (string, error) {
 	file := filepath.Join(dir, "manifest.json")
-	text, err := os.ReadFile(file)
+	text, err := smallfile.Read(file, maxModule)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%s is missing: it says what the module is and which settings it has", file)
 	}
@@ -249,17 +250,9 @@ func (h *head) Write(b []byte) (int, error) {
 
 // readModule reads a module that says what it is.
 func readModule(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("open the module: %w", err)
-	}
-	defer f.Close()
-	wasm, err := io.ReadAll(io.LimitReader(f, maxModule+1))
+	wasm, err := smallfile.Read(file, maxModule)
 	if err != nil {
 		return nil, fmt.Errorf("read the module: %w", err)
-	}
-	if len(wasm) > maxModule {
-		return nil, fmt.Errorf("the module %s is larger than 32 MiB", file)
 	}
 	switch _, err := guest.ReadManifest(wasm); {
 	case errors.Is(err, manifest.ErrNone):

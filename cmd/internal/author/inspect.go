@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
+	"talon/internal/smallfile"
 	"talon/sdk/abi/manifest"
 )
 
@@ -195,17 +194,9 @@ func (s *Source) Claim(url string) *host.Event {
 // ClaimSidecar returns an event for an operator to sign. It states the hash of the
 // side-car.
 func ClaimSidecar(path string) (*host.Event, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open the side-car: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSidecar+1))
+	text, err := smallfile.Read(path, maxSidecar)
 	if err != nil {
 		return nil, fmt.Errorf("read the side-car: %w", err)
-	}
-	if len(text) > maxSidecar {
-		return nil, fmt.Errorf("%s has more than %d bytes", path, maxSidecar)
 	}
 	if _, err := sidecar.Parse(text); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

@@ -248,7 +248,7 @@ func TestFindRefuses(t *testing.T) {
 		{filepath.Join(dir, "no.wasm"), "", "no.wasm: no such file"},
 		{filepath.Join(dir, "text.wasm"), "", "not a WebAssembly module"},
 		{filepath.Join(dir, "none.wasm"), "", "the module has no manifest: hand the text"},
-		{big, "", "is larger than 32 MiB"},
+		{big, "", "has more than 33554432 bytes"},
 		{s.File, filepath.Join(dir, "no.toml"), "read the side-car: "},
 		{s.File, side, "side.toml: line 1: moode"},
 		{s.File, pinned, "pinned.toml is for the module with sha256 abab"},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"talon/host/plugin/sidecar"
+	"talon/internal/smallfile"
 )
 
 // History keeps generations in a folder. Its methods may be called from several
@@ -270,7 +271,7 @@ func (s *History) problem(format string, args ...any) {
 // load reads the record of a name.
 func (s *History) load(name string) {
 	path := s.path(name)
-	text, err := readFile(path, maxRecord)
+	text, err := smallfile.Read(path, maxRecord)
 	var r Record
 	if err == nil {
 		r, err = parseRecord(name, text)

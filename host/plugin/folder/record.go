@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"talon/host/plugin/sidecar"
+	"talon/internal/smallfile"
 )
 
 // Generation is what ran at one time under a name.
@@ -227,7 +228,7 @@ func (s *History) Wasm(sha string) ([]byte, error) {
 	if !isSum(sha) {
 		return nil, fmt.Errorf("%.80q is not the SHA-256 of a module", sha)
 	}
-	data, err := readFile(s.blob(sha), maxWasm)
+	data, err := smallfile.Read(s.blob(sha), maxWasm)
 	if err != nil {
 		return nil, fmt.Errorf("read a kept module: %w", err)
 	}
@@ -292,22 +293,6 @@ func (s *History) named() map[string]bool {
 		}
 	}
 	return named
-}
-
-// readFile reads a file of at most max bytes.
-func readFile(path string, max int64) (data []byte, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if data, err = io.ReadAll(io.LimitReader(f, max+1)); err != nil {
-		return nil, err
-	}
-	if int64(len(data)) > max {
-		return nil, errors.New(filepath.Base(path) + " is too large")
-	}
-	return data, nil
 }
 
 // Files change so that a crash at any point leaves the old content or the new, and nothing

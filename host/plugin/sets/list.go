@@ -18,6 +18,7 @@ import (
 	"talon/host"
 	"talon/host/plugin/sidecar"
 	"talon/host/wire"
+	"talon/internal/smallfile"
 	"talon/sdk/nip19"
 )
 
@@ -171,7 +172,7 @@ func stat(path string) (fs.FileInfo, error) {
 
 // readFile reads a set from a file.
 func readFile(path string) (*members, error) {
-	f, err := os.Open(path)
+	f, err := smallfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

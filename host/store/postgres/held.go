@@ -221,7 +221,11 @@ func (tx *Tx) supersede(e *host.Event, key []byte) (changes []host.HeldChange, e
 // is harmless.
 func (tx *Tx) Release(r host.Release, now int64) (out host.ReleaseOutcome, err error) {
 	if err = tx.ready(); err == nil {
-		if out, err = tx.release(&r, now); err != nil {
+		err = contained(tx, func() (err error) {
+			out, err = tx.release(&r, now)
+			return err
+		})
+		if err != nil {
 			tx.failed = err
 		}
 	}
