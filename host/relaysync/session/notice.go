@@ -168,8 +168,7 @@ func (s *Session) resendLost(r *request) {
 	default:
 		r.lost = 0
 		r.refusals++
-		s.withdraw(r)
-		s.ask(r)
+		s.askAgain(r)
 	}
 }
 

@@ -109,6 +109,10 @@ func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 	if r.sent != 0 {
 		s.withdraw(r)
 	}
+	if sub, ok := r.owner.(*subscription); ok && sub.gone {
+		r.closed = true // it was about to be closed
+		return
+	}
 	if limit <= 0 {
 		limit = s.slots.open
 		if what == refusedValues {
@@ -181,12 +185,18 @@ const restartTime = 2000
 
 // pace is how hard the relay is pressed.
 type pace struct {
-	tokens        float64         // requests that may begin
-	cooldownUntil int64           // nothing new is asked before
-	deferred      []*fetch        // that wanted to ask for more during a cooldown
-	opening       []*subscription // wait to be opened
-	waiting       []*fetch        // wait for their turn
-	running       int             // fetches
+	tokens        float64  // requests that may begin
+	cooldownUntil int64    // nothing new is asked before
+	deferred      []*fetch // that wanted to ask for more during a cooldown
+	opening       []turn   // wait to be opened, or to be closed after those before them
+	waiting       []*fetch // wait for their turn
+	running       int      // fetches
+}
+
+// turn is a subscription that waits to be opened, or a request that waits to be closed.
+type turn struct {
+	open  *subscription
+	close *request
 }
 
 // coolDown asks nothing more before a time.
@@ -220,14 +230,22 @@ func (s *Session) startFetches() {
 			h.proceed(s)
 		}
 	}
-	for len(p.opening) > 0 && p.tokens >= 1 && !s.clogged() {
-		sub := p.opening[0]
-		p.opening[0] = nil
-		if p.opening = p.opening[1:]; sub.gone {
-			continue
+	for len(p.opening) > 0 {
+		next := p.opening[0]
+		opens := next.open != nil && !next.open.gone
+		if opens && (p.tokens < 1 || s.clogged()) {
+			break
 		}
-		p.tokens--
-		sub.open(s)
+		p.opening[0] = turn{}
+		p.opening = p.opening[1:]
+		switch {
+		case opens:
+			p.tokens--
+			next.open.open(s)
+		case next.close != nil && !next.close.closed:
+			s.closeRequest(next.close)
+			s.fillSlots() // with one that waits for its place
+		}
 	}
 	for len(p.waiting) > 0 && p.tokens >= 1 && p.running < s.limits.Fetches && !s.clogged() {
 		h := p.waiting[0]
@@ -270,7 +288,7 @@ const cloggedTime = 50
 // change its mind without an end.
 func (p *pace) prune(l *Limits) {
 	if len(p.opening) >= 2*l.Subscriptions {
-		p.opening = slices.DeleteFunc(p.opening, func(sub *subscription) bool { return sub.gone })
+		p.opening = slices.DeleteFunc(p.opening, func(t turn) bool { return t.open != nil && t.open.gone })
 	}
 	if len(p.waiting) >= l.Waiting {
 		p.waiting = slices.DeleteFunc(p.waiting, func(h *fetch) bool { return h.gone })

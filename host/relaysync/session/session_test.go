@@ -78,6 +78,46 @@ func TestCoolDownIsNotCutShort(t *testing.T) {
 	g.want("messages after it", g.take(), `"REQ" "s1"`)
 }
 
+// While a relay rests, nothing that is open is closed before what takes its place is open: an event
+// of that time comes.
+func TestReplacedDuringRest(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(live("a", kinds(1)))
+	g.do(live("b", kinds(2)))
+	g.say(`["EOSE","s1"]`)
+	g.say(`["EOSE","s2"]`)
+	g.take()
+	g.do(CoolDown{g.now + 60_000})
+	g.do(live("new", kinds(1)))
+	g.do(Unsubscribe{ID: "a"})
+	g.do(live("b", kinds(2, 3))) // in its own place
+	list := notes(2)
+	g.event("s1", list[0])
+	if g.want("messages in the rest", g.take()); len(g.stored) != 1 {
+		t.Error("what came in the rest is not here")
+	}
+	g.pass(61_000)
+	g.want("messages after it", g.take(), `"REQ" "s3"`, `"CLOSE" "s1"`, `"REQ" "s4"`, `"CLOSE" "s2"`)
+	g.say(`["EOSE","s3"]`)
+	g.say(`["EOSE","s4"]`)
+	g.reports()
+	g.do(Unsubscribe{ID: "b"})
+	g.want("with nothing to wait for", g.take(), `"CLOSE" "s4"`)
+}
+
+// Where the relay has no room for both, the old one is closed for the new one.
+func TestReplacedWithoutRoom(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 3} })
+	g.do(live("a", kinds(1)))
+	g.say(`["EOSE","s1"]`)
+	g.take()
+	g.do(CoolDown{g.now + 1000})
+	g.do(live("b", kinds(2)))
+	g.do(Unsubscribe{ID: "a"})
+	g.pass(1001)
+	g.want("messages", g.take(), `"CLOSE" "s1"`, `"REQ" "s2"`)
+}
+
 // Two forged copies of an event come together: the second is not taken for a copy of what
 // is here.
 func TestForgedTwiceDoesNotPoison(t *testing.T) {
@@ -246,7 +286,7 @@ func TestLiveNeedsAnswer(t *testing.T) {
 	g.say(`["EOSE","s2"]`)
 	g.want("reports", g.reports(), "eose open events=0 new=0")
 	g.pass(limits.AnswerTime/4 + 10)
-	g.want("messages", g.take(), `"REQ" "s1"`, `"REQ" "s2"`, `"CLOSE" "s1"`, `"REQ" "s3"`)
+	g.want("messages", g.take(), `"REQ" "s1"`, `"REQ" "s2"`, `"CLOSE" "s1"`, `"REQ" "s3"`, `"REQ" "s4"`)
 	if !strings.Contains(g.all[3], `"limit":0`) {
 		t.Errorf("it asks with %s", g.all[3]) // the relay does answer these
 	}
@@ -610,9 +650,18 @@ func TestLostMessage(t *testing.T) {
 	g.do(live("l", kinds(1)))
 	g.say(`["NOTICE","rate limited"]`)
 	g.pass(lostTime + 10)
-	g.want("messages", g.take(), `"REQ" "s1"`, `"CLOSE" "s1"`, `"REQ" "s2"`)
+	// What it may have missed is asked for apart.
+	g.want("messages", g.take(), `"REQ" "s1"`, `"CLOSE" "s1"`, `"REQ" "s2"`, `"REQ" "s3"`)
+	if want := fmt.Sprintf(`"since":%d`, epoch-missedMargin); !strings.Contains(g.all[3], want) {
+		t.Errorf("it asks with %s, want %s", g.all[3], want)
+	}
 	g.say(`["EOSE","s2"]`)
+	g.event("s3", notes(1)[0])
+	g.say(`["EOSE","s3"]`)
 	g.want("reports", g.reports(), "limited", "notice", "eose l events=0 new=0")
+	if g.want("it is closed", g.take(), `"CLOSE" "s3"`); len(g.stored) != 1 {
+		t.Error("what was missed is not here")
+	}
 }
 
 // What the relay loses may be a CLOSE: then the subscription takes its room for as long as
