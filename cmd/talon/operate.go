@@ -298,6 +298,9 @@ func writeSync(w io.Writer, s *relaysync.Snapshot, now time.Time) error {
 				complete += ", a fetch was cut short"
 			}
 		}
+		if u := r.Uncovered; u != nil {
+			complete = "-"
+		}
 		if r.Next.After(now) {
 			next = in(r.Next, now)
 		}
@@ -308,6 +311,18 @@ func writeSync(w io.Writer, s *relaysync.Snapshot, now time.Time) error {
 		t.row(name, r.State, r.Health, r.Repositories, open, r.Pending, complete, bytesText(r.Bytes), learntText(&r.Limits), next)
 	}
 	head := false
+	for i := range s.Relays {
+		u := s.Relays[i].Uncovered
+		if u == nil {
+			continue
+		}
+		if !head {
+			t.section("NO ROOM FOR SUBSCRIPTIONS", "TO", "SINCE", "")
+			head = true
+		}
+		t.row(s.Relays[i].Relay, uncoveredText(u), ago(u.Since, now), "what is new there is fetched from time to time")
+	}
+	head = false
 	for i := range s.Relays {
 		r := &s.Relays[i]
 		if r.Reason == "" || r.State == relaysync.StateConnected {
@@ -334,6 +349,18 @@ func writeSync(w io.Writer, s *relaysync.Snapshot, now time.Time) error {
 	return t.w.Flush()
 }
 
+// uncoveredText says in short what has no subscription.
+func uncoveredText(u *relaysync.Uncovered) string {
+	var parts []string
+	if u.Repositories > 0 {
+		parts = append(parts, counted(int(u.Repositories), "repository"))
+	}
+	if u.Roots > 0 {
+		parts = append(parts, counted(int(u.Roots), "root event"))
+	}
+	return strings.Join(parts, " and ")
+}
+
 // learntText says in short what a relay can do.
 func learntText(l *relaysync.Learnt) string {
 	var parts []string
@@ -343,7 +370,7 @@ func learntText(l *relaysync.Learnt) string {
 	for _, limit := range []struct {
 		name string
 		n    uint32
-	}{{"subscriptions", l.Subscriptions}, {"filters", l.Filters}, {"events", l.Limit}, {"message bytes", l.Message}} {
+	}{{"subscriptions", l.Subscriptions}, {"filters", l.Filters}, {"values", l.Values}, {"events", l.Limit}, {"message bytes", l.Message}} {
 		if limit.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", limit.n, limit.name))
 		}

@@ -99,6 +99,8 @@ func TestWriteSync(t *testing.T) {
 			{Relay: "wss://a", State: relaysync.StateConnected, Bootstrap: true, Health: "healthy", Subscriptions: 3, Filters: 1, Pending: 7, Bytes: 3 << 20,
 				Complete: now.Add(-5 * time.Minute), Partial: true, Repositories: 40, Reason: "what ended it before", Limits: relaysync.Learnt{Negentropy: "yes", Limit: 500, Auth: true}},
 			{Relay: "wss://b", State: relaysync.StateResting, Health: "barred", Failures: 3, Reason: "gone \x1b[2J", Next: now.Add(time.Minute), Limits: relaysync.Learnt{Negentropy: "unknown"}},
+			{Relay: "wss://c", State: relaysync.StateConnected, Health: "healthy", Limits: relaysync.Learnt{Negentropy: "yes", Values: 20_000},
+				Uncovered: &relaysync.Uncovered{Repositories: 1, Roots: 300, Since: now.Add(-2 * time.Hour)}},
 		},
 		Coverage: []relaysync.RepositorySnapshot{{Repository: "30617:ab:evil\x1b[2J", Held: true, Relays: 5, Connected: 4, Complete: 2}},
 	}, now)
@@ -108,6 +110,7 @@ func TestWriteSync(t *testing.T) {
 	for _, want := range []string{
 		"1 of 2 relays connected, at most 200 at once; 1 complete; 1 repository followed\n", "wss://a (bootstrap)", "3 (1 filter)", "5m ago, a fetch was cut short", "3 MiB",
 		"negentropy yes, 500 events, authentication", "barred", "in 1m0s", `gone \x1b[2J`, `evil\x1b[2J`, "waits for git data",
+		"negentropy yes, 20000 values", "NO ROOM FOR SUBSCRIPTIONS", "1 repository and 300 root events", "2h ago",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())

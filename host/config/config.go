@@ -104,17 +104,19 @@ type Config struct {
 	MessageRate    int
 	SendQueue      int64
 	Subscriptions  int
-	Filters        int
-	Values         int
-	DefaultLimit   int
-	MaxLimit       int
-	QueryTime      time.Duration
-	Ping           time.Duration
-	CompressFrom   int64
-	NegSessions    int
-	NegRecords     int
-	NegFrame       int64
-	NegIdle        time.Duration
+
+	SubscriptionValues int // of one connection, and of one network; 0: by memory
+	Filters            int
+	Values             int
+	DefaultLimit       int
+	MaxLimit           int
+	QueryTime          time.Duration
+	Ping               time.Duration
+	CompressFrom       int64
+	NegSessions        int
+	NegRecords         int
+	NegFrame           int64
+	NegIdle            time.Duration
 }
 
 // Admin returns the path of the socket on which a server takes the operator's commands,
@@ -266,6 +268,8 @@ func (c *Config) options() []*option {
 		opt("max-message-rate", Serving, "10000", integer(&c.MessageRate, 1, 1e6), "`messages` a second of one connection; reading pauses above it"),
 		opt("send-queue", Serving, "12MiB", size(&c.SendQueue, 64<<10, 1<<30), "`bytes` that may wait for one slow reader before it is cut off"),
 		opt("max-subscriptions", Serving, "64", integer(&c.Subscriptions, 1, 1e5), "`subscriptions` of one connection"),
+		opt("max-subscription-values", Serving, "0", integer(&c.SubscriptionValues, 0, 1e7),
+			"`values` that all filters of one connection's subscriptions may have, and those of one network; the relay takes eight times as many; 0 means what an eighth of a quarter of the memory holds, at most 200000"),
 		opt("max-filters", Serving, "20", integer(&c.Filters, 1, 1000), "`filters` of one REQ or COUNT"),
 		opt("max-values", Serving, "2000", integer(&c.Values, 1, 1e6), "`values` of one filter, all its lists together"),
 		opt("default-limit", Serving, "500", integer(&c.DefaultLimit, 1, 1e6), "stored `events` for a filter without a limit"),

@@ -35,6 +35,7 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 	limits.QueueBytes = int(cfg.SendQueue)
 	limits.EventBytes = max(limits.EventBytes, 2*int(cfg.Message))
 	limits.Subscriptions = cfg.Subscriptions
+	limits.Values, limits.ValuesTotal = subscriptionValues(cfg)
 	limits.DefaultLimit = cfg.DefaultLimit
 	limits.MaxLimit = cfg.MaxLimit
 	limits.NegSessionsTotal = cfg.NegSessions
@@ -189,4 +190,14 @@ func (d *Daemon) client(r *http.Request) host.Client {
 		Origin:    r.Header.Get("Origin"),
 		Path:      r.URL.Path,
 	}
+}
+
+// subscriptionValues returns how many values the subscriptions of one connection may have, and
+// those of all. The operator chooses the first. Otherwise a quarter of the memory holds all.
+func subscriptionValues(cfg *config.Config) (one, all int) {
+	if n := cfg.SubscriptionValues; n > 0 {
+		return n, 8 * n
+	}
+	all = min(relay.DefaultLimits.ValuesTotal, int(memoryOf(cfg)/4/relay.ValueBytes))
+	return min(relay.DefaultLimits.Values, all/8), all
 }

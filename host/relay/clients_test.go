@@ -118,7 +118,7 @@ func TestFewerSubscriptions(t *testing.T) {
 	subscribe("a", `["EOSE","a"]`)
 	subscribe("b", `["EOSE","b"]`)
 	m.set(host.ClientLimits{Subscriptions: 1})
-	subscribe("c", `["CLOSED","c","rate-limited: …"]`)
+	subscribe("c", `["CLOSED","c","error: …"]`)
 	subscribe("b", `["EOSE","b"]`) // in place of the other
 	w.publish(event(1, 1, 1, ""))
 	c.expect(`["EVENT",…`, `["EVENT",…`)
@@ -128,7 +128,7 @@ func TestFewerSubscriptions(t *testing.T) {
 	m.set(host.ClientLimits{Subscriptions: 1000})
 	subscribe("d", `["EOSE","d"]`)
 	subscribe("e", `["EOSE","e"]`)
-	subscribe("f", `["CLOSED","f","rate-limited: …"]`) // the configured limit
+	subscribe("f", `["CLOSED","f","error: …"]`) // the configured limit
 	if n := w.held(limitedSubscriptions); n != 1 {
 		t.Errorf("%v subscriptions were refused because of the moment", n)
 	}

@@ -168,6 +168,7 @@ type Limits struct {
 	EqualSubscriptions int   // of one connection, with equal filters
 	LiveBytes          int64 // of live events that one network gets in a second
 	Values             int   // of all filters of one connection's subscriptions
+	ValuesTotal        int   // of all connections; see ValueBytes
 	DefaultLimit       int   // of a filter that gives none
 	MaxLimit           int   // larger ones are clamped
 
@@ -193,6 +194,9 @@ type Limits struct {
 	CompressFrom int
 }
 
+// ValueBytes is about what a value of a subscription takes in memory (TestValueBytes).
+const ValueBytes = 167
+
 // DefaultLimits are the default limits.
 var DefaultLimits = Limits{
 	Wire: wire.DefaultLimits,
@@ -213,7 +217,8 @@ var DefaultLimits = Limits{
 	SubscriptionsTotal: 200_000,
 	EqualSubscriptions: 4,
 	LiveBytes:          16 << 20,
-	Values:             20_000,
+	Values:             200_000, // 1,000 repositories with 50 root events each, at three values, and some room
+	ValuesTotal:        1_600_000,
 	DefaultLimit:       500,
 	MaxLimit:           5_000,
 
@@ -242,7 +247,7 @@ func (l *Limits) check() error {
 	counts := []int{
 		l.Wire.SubID, l.Wire.Filters, l.Wire.Values,
 		l.Connections, l.ConnectionsPerAddr, l.MessageBytes, l.PartialBytes, l.MessageBurst, l.BadMessages, l.QueueBytes,
-		l.EventsInFlight, l.EventBytes, l.Subscriptions, l.SubscriptionsTotal, l.Values, l.DefaultLimit, l.MaxLimit,
+		l.EventsInFlight, l.EventBytes, l.Subscriptions, l.SubscriptionsTotal, l.Values, l.ValuesTotal, l.DefaultLimit, l.MaxLimit,
 		l.AuthedKeys, l.NegSessions, l.NegSessionsTotal, l.NegRecords, l.NegRecordsTotal, l.NegFrameBytes,
 		l.EqualSubscriptions, int(l.LiveBytes),
 	}

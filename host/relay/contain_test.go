@@ -50,7 +50,7 @@ func TestPanicInPublish(t *testing.T) {
 	c.ask(`["REQ","a",{"limit":0}]`, `["EOSE","a"]`)
 	lost, e := event(1, 7, 1, ""), event(1, 1, 2, "")
 	w.relay.index.mu.Lock()
-	w.relay.index.buckets[string(kindKey(nil, 7))] = &bucket{list: []*posting{nil}}
+	w.relay.index.buckets[choice{by: byKind}.key(&host.Filter{Kinds: []host.Kind{7}}, 0)] = &bucket{list: []*posting{nil}}
 	w.relay.index.mu.Unlock()
 	w.relay.snapshots.mu.Lock()
 	w.relay.snapshots.byFilter["broken"] = &snapshot{cached: true, key: "broken"} // note panics: it has no family

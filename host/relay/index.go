@@ -13,11 +13,10 @@ import (
 
 // index finds the filters that an event may match. Each filter is registered under
 // the values of its one most selective condition; an event is looked up by its id,
-// author, kind and tags. The key of a value is a letter for what it is, and its
-// bytes.
+// author, kind and tags.
 type index struct {
 	mu      sync.RWMutex // guards all below, and the postings of every watch
-	buckets map[string]*bucket
+	buckets map[key]*bucket
 	subs    int
 
 	looked uint64 // belongs to match: counts events
@@ -25,7 +24,6 @@ type index struct {
 
 // bucket holds the filters that are registered under one key, in no order.
 type bucket struct {
-	key    string
 	list   []*posting
 	looked uint64 // belongs to match
 }
@@ -47,7 +45,7 @@ type watch struct {
 	looked   uint64 // belongs to match
 }
 
-// condition is a part of a filter, and the first byte of its keys.
+// condition is a part of a filter.
 type condition byte
 
 const (
@@ -58,15 +56,46 @@ const (
 	byTag    condition = 't'
 )
 
-func newIndex() *index { return &index{buckets: make(map[string]*bucket)} }
-
-func idKey(b []byte, id *host.ID) []byte        { return append(append(b, byte(byID)), id[:]...) }
-func authorKey(b []byte, p *host.PubKey) []byte { return append(append(b, byte(byAuthor)), p[:]...) }
-func kindKey(b []byte, k host.Kind) []byte {
-	return binary.BigEndian.AppendUint16(append(b, byte(byKind)), uint16(k))
+// key is what one value of a condition is registered under. A tag's value is the text that the
+// filter has, so that it is in memory once.
+type key struct {
+	by    condition
+	tag   byte   // name
+	value string // of a tag, or the bytes of an id, author or kind
 }
-func tagKey(b []byte, name byte, value string) []byte {
-	return append(append(b, byte(byTag), name), value...)
+
+func newIndex() *index { return &index{buckets: make(map[key]*bucket)} }
+
+// count returns how many keys a filter has under a condition.
+func (c choice) count(f *host.Filter) int {
+	switch c.by {
+	case byID:
+		return len(f.IDs)
+	case byAuthor:
+		return len(f.Authors)
+	case byTag:
+		return len(f.Tags[c.tag].Values)
+	case byKind:
+		return len(f.Kinds)
+	}
+	return 1
+}
+
+// key returns key i of a filter under a condition.
+func (c choice) key(f *host.Filter, i int) key {
+	switch c.by {
+	case byID:
+		return key{by: byID, value: string(f.IDs[i][:])}
+	case byAuthor:
+		return key{by: byAuthor, value: string(f.Authors[i][:])}
+	case byTag:
+		return key{by: byTag, tag: f.Tags[c.tag].Name, value: f.Tags[c.tag].Values[i]}
+	case byKind:
+		var b [2]byte
+		binary.BigEndian.PutUint16(b[:], uint16(f.Kinds[i]))
+		return key{by: byKind, value: string(b[:])}
+	}
+	return key{by: byAll}
 }
 
 // add registers the filters of a subscription that can match something, in place
@@ -79,11 +108,7 @@ func (x *index) add(s, old *subscription, filters []host.Filter) {
 			s.watches = append(s.watches, watch{sub: s, filter: sorted(filters[i])})
 		}
 	}
-	// Keys are made before the lock is taken: publishing waits for it.
-	choices := make([][]choice, len(s.watches))
-	for i := range s.watches {
-		choices[i] = choicesOf(&s.watches[i].filter)
-	}
+	share(s.watches)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if old != nil {
@@ -91,7 +116,18 @@ func (x *index) add(s, old *subscription, filters []host.Filter) {
 	}
 	x.subs++
 	for i := range s.watches {
-		x.register(&s.watches[i], choices[i])
+		x.register(&s.watches[i])
+	}
+}
+
+// share gives filters that ask for the same values of several tags, one after the other, one
+// list of them: so does one that follows root events by e, E and q.
+func share(watches []watch) {
+	for i := 1; i < len(watches); i++ {
+		f, before := &watches[i].filter, &watches[i-1].filter
+		if len(f.Tags) == 1 && len(before.Tags) == 1 && slices.Equal(f.Tags[0].Values, before.Tags[0].Values) {
+			f.Tags[0].Values = before.Tags[0].Values
+		}
 	}
 }
 
@@ -168,67 +204,51 @@ func compareAuthors(a, b host.PubKey) int { return bytes.Compare(a[:], b[:]) }
 
 // choice is a condition under which a filter can be registered.
 type choice struct {
-	by   condition
-	tag  int
-	keys []string
+	by  condition
+	tag int // of filter.Tags, if by is byTag
 }
 
 // choicesOf returns the conditions that are the most selective by their nature: ids
 // if there are any, else authors and tags, else kinds.
-func choicesOf(f *host.Filter) []choice {
+func choicesOf(f *host.Filter) (list []choice) {
 	switch {
 	case f.IDs != nil:
-		c := choice{by: byID}
-		for i := range f.IDs {
-			c.keys = append(c.keys, string(idKey(nil, &f.IDs[i])))
-		}
-		return []choice{c}
+		return []choice{{by: byID}}
 	case f.Authors != nil || len(f.Tags) > 0:
-		var list []choice
 		if f.Authors != nil {
-			c := choice{by: byAuthor}
-			for i := range f.Authors {
-				c.keys = append(c.keys, string(authorKey(nil, &f.Authors[i])))
-			}
-			list = append(list, c)
+			list = append(list, choice{by: byAuthor})
 		}
 		for i := range f.Tags {
-			c := choice{by: byTag, tag: i}
-			for _, v := range f.Tags[i].Values {
-				c.keys = append(c.keys, string(tagKey(nil, f.Tags[i].Name, v)))
-			}
-			list = append(list, c)
+			list = append(list, choice{by: byTag, tag: i})
 		}
 		return list
 	case f.Kinds != nil:
-		c := choice{by: byKind}
-		for _, k := range f.Kinds {
-			c.keys = append(c.keys, string(kindKey(nil, k)))
-		}
-		return []choice{c}
+		return []choice{{by: byKind}}
 	}
-	return []choice{{by: byAll, keys: []string{string(byte(byAll))}}}
+	return []choice{{by: byAll}}
 }
 
 // register puts the filter where the fewest values and neighbours are. REQUIRES:
 // x.mu.
-func (x *index) register(w *watch, choices []choice) {
+func (x *index) register(w *watch) {
+	choices := choicesOf(&w.filter)
 	best := choices[0]
 	if len(choices) > 1 {
-		low := x.keyCost(best.keys)
+		low := x.keyCost(&w.filter, best)
 		for _, c := range choices[1:] {
-			if n := x.keyCost(c.keys); n < low {
+			if n := x.keyCost(&w.filter, c); n < low {
 				best, low = c, n
 			}
 		}
 	}
 	w.by, w.tag = best.by, best.tag
-	w.postings = make([]posting, len(best.keys))
-	for i, key := range best.keys {
-		b := x.buckets[key]
+	w.postings = make([]posting, best.count(&w.filter))
+	for i := range w.postings {
+		k := best.key(&w.filter, i)
+		b := x.buckets[k]
 		if b == nil {
-			b = &bucket{key: key}
-			x.buckets[key] = b
+			b = new(bucket)
+			x.buckets[k] = b
 		}
 		p := &w.postings[i]
 		*p = posting{watch: w, bucket: b, at: len(b.list)}
@@ -236,11 +256,12 @@ func (x *index) register(w *watch, choices []choice) {
 	}
 }
 
-// keyCost weighs keys: how many there are, and how many filters share them.
-func (x *index) keyCost(keys []string) int {
-	n := len(keys)
-	for _, key := range keys {
-		if b := x.buckets[key]; b != nil {
+// keyCost weighs the keys of a filter under a condition: how many there are, and how many
+// filters share them.
+func (x *index) keyCost(f *host.Filter, c choice) int {
+	n := c.count(f)
+	for i := range n {
+		if b := x.buckets[c.key(f, i)]; b != nil {
 			n += len(b.list)
 		}
 	}
@@ -258,31 +279,30 @@ func (x *index) remove(s *subscription) {
 func (x *index) removeLocked(s *subscription) {
 	x.subs--
 	for i := range s.watches {
-		for j := range s.watches[i].postings {
-			p := &s.watches[i].postings[j]
+		w := &s.watches[i]
+		for j := range w.postings {
+			p := &w.postings[j]
 			b := p.bucket
 			last := len(b.list) - 1
 			b.list[p.at] = b.list[last]
 			b.list[p.at].at = p.at
 			b.list[last] = nil
 			if b.list = b.list[:last]; last == 0 {
-				delete(x.buckets, b.key)
+				delete(x.buckets, choice{w.by, w.tag}.key(&w.filter, j))
 			}
 		}
 	}
 }
 
 // match calls found once with each filter that has a key in common with the event.
-// It returns the scratch memory for keys. Each bucket and each filter is looked at
-// once, however often the event's tags and the filter's values meet: otherwise an
-// event of a thousand tags could cost a million comparisons.
+// Each bucket and each filter is looked at once, however often the event's tags and the
+// filter's values meet: otherwise an event of a thousand tags could cost a million
+// comparisons.
 //
 // REQUIRES: x.mu for reading, and one call at a time.
-func (x *index) match(e *host.Event, scratch []byte, found func(*watch)) []byte {
+func (x *index) match(e *host.Event, found func(*watch)) {
 	x.looked++
-	look := func(key []byte) {
-		scratch = key[:0]
-		b := x.buckets[string(key)]
+	look := func(b *bucket) {
 		if b == nil || b.looked == x.looked {
 			return
 		}
@@ -295,19 +315,19 @@ func (x *index) match(e *host.Event, scratch []byte, found func(*watch)) []byte 
 		}
 	}
 	if len(x.buckets) == 0 {
-		return scratch
+		return
 	}
-	scratch = scratch[:0]
-	look(append(scratch, byte(byAll)))
-	look(idKey(scratch, &e.ID))
-	look(authorKey(scratch, &e.PubKey))
-	look(kindKey(scratch, e.Kind))
+	var kind [2]byte
+	binary.BigEndian.PutUint16(kind[:], uint16(e.Kind))
+	look(x.buckets[key{by: byAll}])
+	look(x.buckets[key{by: byID, value: string(e.ID[:])}])
+	look(x.buckets[key{by: byAuthor, value: string(e.PubKey[:])}])
+	look(x.buckets[key{by: byKind, value: string(kind[:])}])
 	for _, tag := range e.Tags {
 		if len(tag) > 1 && len(tag[0]) == 1 {
-			look(tagKey(scratch, tag[0][0], tag[1]))
+			look(x.buckets[key{by: byTag, tag: tag[0][0], value: tag[1]}])
 		}
 	}
-	return scratch
 }
 
 // matches checks the conditions that the key did not decide. It is

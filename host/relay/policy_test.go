@@ -113,7 +113,7 @@ func TestQueryShadowRejected(t *testing.T) {
 	}
 	// Same limits as for everyone.
 	c.ask(`["REQ","b",{}]`, `["EOSE","b"]`)
-	c.ask(`["REQ","c",{}]`, `["CLOSED","c","rate-limited: …"]`)
+	c.ask(`["REQ","c",{}]`, `["CLOSED","c","error: …"]`)
 	// The session has nothing, so the client needs nothing.
 	if need := c.sync("n", `{}`); len(need) != 0 {
 		t.Errorf("negentropy offers %d events", len(need))

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 type pots struct {
 	conns    *bound.Pot
 	subs     *bound.Pot
+	values   *bound.Pot // of the filters of subscriptions
 	sessions *bound.Pot
 	records  *bound.Pot // of negentropy sessions, each counted for itself
 	live     *bound.Flow
@@ -33,6 +35,7 @@ func newPots(l *Limits, now func() time.Time) pots {
 	return pots{
 		conns:    bound.NewPot(bound.Spec{Name: "websockets", Unit: "connections", Total: int64(l.Connections), Yields: loses}),
 		subs:     bound.NewPot(bound.Spec{Name: "subscriptions", Unit: "subscriptions", Total: int64(l.SubscriptionsTotal), Yields: loses}),
+		values:   bound.NewPot(bound.Spec{Name: "values of subscriptions", Unit: "values", Total: int64(l.ValuesTotal), Yields: loses}),
 		sessions: bound.NewPot(bound.Spec{Name: "negentropy sessions", Unit: "sessions", Total: int64(l.NegSessionsTotal), Yields: ends}),
 		records: bound.NewPot(bound.Spec{
 			Name: "records of negentropy sessions", Unit: "records", Total: recordsFactor * int64(l.NegRecordsTotal), Network: int64(l.NegRecordsTotal), Yields: ends,
@@ -46,17 +49,17 @@ func newPots(l *Limits, now func() time.Time) pots {
 // Bounds returns the limits that all clients share, for the table of bounds.
 func (r *Relay) Bounds() []bound.Spec {
 	p := &r.pots
-	return []bound.Spec{p.conns.Spec(), p.subs.Spec(), p.sessions.Spec(), p.records.Spec(), p.live.Spec()}
+	return []bound.Spec{p.conns.Spec(), p.subs.Spec(), p.values.Spec(), p.sessions.Spec(), p.records.Spec(), p.live.Spec()}
 }
 
 // parts are what a connection holds of the pots.
 type parts struct {
-	conn, subs *bound.Hold
-	yielded    atomic.Bool // others need the place
+	conn, subs, values *bound.Hold
+	yielded            atomic.Bool // others need the place
 }
 
 func (p *parts) release() {
-	for _, h := range []*bound.Hold{p.conn, p.subs} {
+	for _, h := range []*bound.Hold{p.conn, p.subs, p.values} {
 		if h != nil {
 			h.Release()
 		}
@@ -71,6 +74,9 @@ func (r *Relay) takeParts(c *conn) refusal {
 	var err error
 	if c.parts.conn, err = r.pots.conns.Acquire(c.holder(), 1, c.yield); err == nil {
 		c.parts.subs, err = r.pots.subs.Acquire(c.holder(), 0, c.yield)
+	}
+	if err == nil {
+		c.parts.values, err = r.pots.values.Acquire(c.holder(), 0, c.yield)
 	}
 	switch {
 	case errors.Is(err, bound.ErrShare):
@@ -102,9 +108,23 @@ func (c *conn) takeSubscription(old *subscription) (refused string) {
 	}
 	switch err := h.Grow(1); {
 	case errors.Is(err, bound.ErrShare):
-		return "rate-limited: your network has too many subscriptions, close one first"
+		return "error: there is no room for more subscriptions of your network, close one or try again later"
 	case err != nil:
-		return "rate-limited: the relay has too many subscriptions, try again later"
+		return "error: the relay has no room for more subscriptions, try again later"
+	}
+	return ""
+}
+
+// takeValues takes room for so many values more, or says why there is none.
+func (c *conn) takeValues(more int) (refused string) {
+	h := c.parts.values
+	h.Touch()
+	switch err := h.Grow(int64(more)); {
+	case more <= 0:
+	case errors.Is(err, bound.ErrShare):
+		return fmt.Sprintf("error: the subscriptions of your network may have %d values in all, close one or try again later", c.relay.pots.values.Spec().Network)
+	case err != nil:
+		return "error: the relay has no room for the values of more subscriptions, try again later"
 	}
 	return ""
 }

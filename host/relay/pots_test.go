@@ -23,16 +23,37 @@ func (w *world) crowd(ask, answer string) (all []*client) {
 func TestSubscriptionsYield(t *testing.T) {
 	w := newWorld(t, behindProxy, limit(func(l *Limits) { l.SubscriptionsTotal = 16 }))
 	crowd := w.crowd(`["REQ","a",{}]`, `["EOSE","a"]`)
-	crowd[0].ask(`["REQ","b",{}]`, `["CLOSED","b","rate-limited: your network has …"]`)
+	crowd[0].ask(`["REQ","b",{}]`, `["CLOSED","b","error: there is no room …"]`)
 	newcomer := w.connect(http.Header{"X-Forwarded-For": {"203.0.113.1"}})
 	newcomer.expect(`["AUTH","…"]`)
 	newcomer.ask(`["REQ","a",{}]`, `["EOSE","a"]`)
 	if n := w.relay.pots.subs.Used(); n != 16 {
 		t.Errorf("%d subscriptions are counted, want 16", n)
 	}
-	newcomer.ask(`["REQ","b",{}]`, `["CLOSED","b","rate-limited: the relay has …"]`) // it would be as heavy as the others
+	newcomer.ask(`["REQ","b",{}]`, `["CLOSED","b","error: the relay has …"]`) // it would be as heavy as the others
 	newcomer.send(`["CLOSE","a"]`)
 	newcomer.ask(`["REQ","b",{}]`, `["EOSE","b"]`)
+}
+
+// TestValuesYield shows that strangers cannot take all values of subscriptions, and that a network
+// has its share, which a subscription that ends or is replaced gives back.
+func TestValuesYield(t *testing.T) {
+	w := newWorld(t, behindProxy, limit(func(l *Limits) { l.Values, l.ValuesTotal = 20, 80 }))
+	crowd := w.crowd(`["REQ","a",{"kinds":[1,2,3,4]}]`, `["EOSE","a"]`)
+	if n := w.relay.pots.values.Used(); n != 80 {
+		t.Errorf("%d values are counted, want 80", n)
+	}
+	crowd[0].ask(`["REQ","b",{"kinds":[1]}]`, `["CLOSED","b","error: the subscriptions of your network may have 10 values in all, …"]`)
+	crowd[0].ask(`["REQ","a",{"kinds":[1,2]}]`, `["EOSE","a"]`) // in place of the other
+	crowd[0].ask(`["REQ","b",{"kinds":[1]}]`, `["EOSE","b"]`)
+	crowd[0].send(`["CLOSE","b"]`)
+	crowd[0].ask(`["REQ","a",{"kinds":[1,2,3,4]}]`, `["EOSE","a"]`)
+	newcomer := w.connect(http.Header{"X-Forwarded-For": {"203.0.113.1"}})
+	newcomer.expect(`["AUTH","…"]`)
+	newcomer.ask(`["REQ","a",{"kinds":[1,2,3]}]`, `["EOSE","a"]`)
+	if n := w.relay.pots.values.Used(); n != 79 {
+		t.Errorf("%d values are counted, want 79: somebody gave way", n)
+	}
 }
 
 // TestSessionsYield shows that strangers cannot take all negentropy sessions.

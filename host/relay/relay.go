@@ -76,7 +76,6 @@ type Relay struct {
 	stamp       uint64     // counts events
 	batch       uint64     // counts calls of Publish
 	pendingWake []*conn
-	keys        []byte
 }
 
 // New returns a relay that serves once its handler is called. It needs Run for

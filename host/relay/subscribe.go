@@ -106,11 +106,12 @@ func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, strin
 	l := &c.relay.cfg.Limits
 	id = strings.Clone(id) // the message is not kept
 	old := c.subs[id]
-	if old == nil && len(c.subs) >= lower(l.Subscriptions, c.relay.cfg.Clients().Subscriptions) {
-		if len(c.subs) < l.Subscriptions {
+	if most := lower(l.Subscriptions, c.relay.cfg.Clients().Subscriptions); old == nil && len(c.subs) >= most {
+		if most < l.Subscriptions {
 			c.relay.metrics.limited[limitedSubscriptions].Inc()
+			return nil, fmt.Sprintf("error: the relay is busy and takes %d subscriptions of a connection now, try again later", most)
 		}
-		return nil, "rate-limited: too many subscriptions on this connection, close one first"
+		return nil, fmt.Sprintf("error: too many subscriptions on this connection, close one of the %d first", most)
 	}
 	s := &subscription{
 		conn:   c,
@@ -125,12 +126,18 @@ func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, strin
 		s.values += filterValues(&filters[i])
 	}
 	if values+s.values > l.Values {
-		return nil, "rate-limited: the subscriptions of this connection hold too many values, close one first"
+		return nil, fmt.Sprintf("error: the subscriptions of this connection may have %d values in all, close one first", l.Values)
 	}
 	if c.countEqual(s, old, filters) >= l.EqualSubscriptions {
 		return nil, fmt.Sprintf("restricted: this connection has %d subscriptions with the same filters, close one first", l.EqualSubscriptions)
 	}
 	if refused := c.takeSubscription(old); refused != "" {
+		return nil, refused
+	}
+	if refused := c.takeValues(values + s.values - c.values); refused != "" {
+		if old == nil {
+			c.freeSubscription()
+		}
 		return nil, refused
 	}
 	s.answered.done = c.relay.publishedSeq.Load()
@@ -212,6 +219,7 @@ func (c *conn) unsubscribe(id string) {
 	}
 	delete(c.subs, id)
 	c.values -= s.values
+	_ = c.takeValues(-s.values)
 	c.kill(s)
 	c.relay.index.remove(s)
 	c.freeSubscription()
@@ -281,7 +289,7 @@ func (r *Relay) publish(p *host.Published) {
 	if n := r.cfg.Limits.CompressFrom; n > 0 && len(p.Event.JSON) >= n || len(p.Event.JSON) >= writeSize {
 		text = &liveText{json: p.Event.JSON}
 	}
-	r.keys = r.index.match(p.Event, r.keys, func(w *watch) {
+	r.index.match(p.Event, func(w *watch) {
 		defer w.sub.conn.failed()
 		s := w.sub
 		if s.stamp == r.stamp || !w.matches(p.Event) {

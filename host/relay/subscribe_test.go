@@ -271,13 +271,13 @@ func TestSubscriptionCaps(t *testing.T) {
 	w := newWorld(t, limit(func(l *Limits) { l.Subscriptions, l.SubscriptionsTotal, l.Values = 2, 3, 10 }))
 	c, d := w.dial(), w.dial()
 	c.ask(`["REQ","a",{}]`, `["EOSE","a"]`)
-	c.ask(`["REQ","v",{"kinds":[1,2,3,4,5,6,7,8,9]}]`, `["CLOSED","v","rate-limited: …"]`)
+	c.ask(`["REQ","v",{"kinds":[1,2,3,4,5,6,7,8,9]}]`, `["CLOSED","v","error: …"]`)
 	c.ask(`["REQ","b",{}]`, `["EOSE","b"]`)
-	c.ask(`["REQ","c",{}]`, `["CLOSED","c","rate-limited: …"]`)
+	c.ask(`["REQ","c",{}]`, `["CLOSED","c","error: …"]`)
 	c.send(`["REQ","b",{"kinds":[1]}]`) // replaces
 	c.expect(`["EOSE","b"]`)
 	d.ask(`["REQ","a",{}]`, `["EOSE","a"]`)
-	d.ask(`["REQ","b",{}]`, `["CLOSED","b","rate-limited: …"]`)
+	d.ask(`["REQ","b",{}]`, `["CLOSED","b","error: …"]`)
 	c.send(`["CLOSE","a"]`)
 	c.ask(`["REQ","x",{"limit":0}]`, `["EOSE","x"]`)
 }
@@ -299,7 +299,7 @@ func TestManySubscriptions(t *testing.T) {
 		if i < DefaultLimits.Subscriptions {
 			c.expect(fmt.Sprintf(`["EOSE","s%d"]`, i))
 		} else {
-			c.expect(fmt.Sprintf(`["CLOSED","s%d","rate-limited: …"]`, i))
+			c.expect(fmt.Sprintf(`["CLOSED","s%d","error: …"]`, i))
 		}
 	}
 }

@@ -41,13 +41,14 @@ type Info struct {
 	Software   string         `key:"software" doc:"software"`
 	Version    string         `key:"version" doc:"version"`
 	NIPs       []int          `key:"nips" max:"65535" doc:"supported_nips"`
-	Limitation map[string]any `key:"limitation" one:"max_message_length|max_subscriptions|max_filters|max_limit|default_limit|max_subid_length|max_event_tags|max_content_length|min_pow_difficulty|created_at_lower_limit|created_at_upper_limit|auth_required|payment_required|restricted_writes" doc:"what it advertises, in the names of NIP-11, whatever holds in truth"`
+	Limitation map[string]any `key:"limitation" one:"max_message_length|max_subscriptions|max_subscription_values|max_filters|max_limit|default_limit|max_subid_length|max_event_tags|max_content_length|min_pow_difficulty|created_at_lower_limit|created_at_upper_limit|auth_required|payment_required|restricted_writes" doc:"what it advertises, in the names of NIP-11, whatever holds in truth"`
 }
 
 // Limits bounds the requests of one client.
 type Limits struct {
 	Subscriptions         int    `key:"subscriptions" max:"1000000" doc:"open at once on a connection"`
 	SubscriptionsAnswered bool   `key:"subscriptions-answered" doc:"one subscription too many gets its stored events and EOSE before it is refused, and nothing live"`
+	SubscriptionValues    int    `key:"subscription-values" max:"1000000000" doc:"of the filters of all open subscriptions of a connection, as Talon counts them: each value, and one for a filter"`
 	Filters               int    `key:"filters" max:"1000000" doc:"of one REQ"`
 	Values                int    `key:"values" max:"1000000" doc:"of one list of a filter"`
 	Tags                  int    `key:"tags" max:"1000" doc:"tag conditions of one filter"`
@@ -78,6 +79,7 @@ const ways = "closed|notice|silence|drop|close"
 // subscription's id, {size} for what there was and {max} for what is allowed.
 type Refuse struct {
 	Subscriptions  Answer `key:"subscriptions" doc:"more subscriptions than limits.subscriptions"`
+	SubValues      Answer `key:"subscription-values" doc:"more values than limits.subscription-values"`
 	Filters        Answer `key:"filters" doc:"more filters than limits.filters"`
 	Values         Answer `key:"values" doc:"more values than limits.values, or tags than limits.tags"`
 	Limit          Answer `key:"limit" doc:"a greater limit than limits.limit, with over-limit = \"refuse\""`

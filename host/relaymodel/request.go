@@ -51,6 +51,18 @@ func (r *Relay) request(c *conn, m *wire.Message, frame []byte) {
 		r.refuse(c, m.SubID, p.Refuse.Subscriptions, others+1, p.Limits.Subscriptions)
 		return
 	}
+	if limit := p.Limits.SubscriptionValues; limit > 0 {
+		values := valuesOf(m.Filters)
+		for _, s := range c.subs {
+			if s.id != m.SubID || p.Live.Adds {
+				values += valuesOf(s.filters)
+			}
+		}
+		if values > limit {
+			r.refuse(c, m.SubID, p.Refuse.SubValues, values, limit)
+			return
+		}
+	}
 	if !p.Live.Adds {
 		r.unsubscribe(c, m.SubID)
 	}
@@ -71,6 +83,18 @@ func (r *Relay) request(c *conn, m *wire.Message, frame []byte) {
 		c.sending = true
 		r.clock.After(0, func() { r.goOn(c) })
 	}
+}
+
+// valuesOf counts the values of filters, and the filters.
+func valuesOf(filters []host.Filter) (n int) {
+	for i := range filters {
+		f := &filters[i]
+		n += 1 + len(f.IDs) + len(f.Authors) + len(f.Kinds)
+		for k := range f.Tags {
+			n += len(f.Tags[k].Values)
+		}
+	}
+	return n
 }
 
 // allFound reports whether every filter has ids, and all of them were found.

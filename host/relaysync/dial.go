@@ -91,6 +91,7 @@ type Information struct {
 		MaxSubscriptions float64 `json:"max_subscriptions"`
 		MaxFilters       float64 `json:"max_filters"`
 		MaxLimit         float64 `json:"max_limit"`
+		MaxValues        float64 `json:"max_subscription_values"` // of all filters together (Talon)
 		AuthRequired     bool    `json:"auth_required"`
 	} `json:"limitation"`
 }
@@ -175,6 +176,7 @@ func (i *Information) addTo(caps *abi.Capabilities) {
 	caps.MaxSubscriptions = count(m.MaxSubscriptions)
 	caps.MaxFilters = count(m.MaxFilters)
 	caps.MaxLimit = count(m.MaxLimit)
+	caps.MaxValues = count(m.MaxValues)
 	caps.AuthRequired = m.AuthRequired
 }
 

@@ -195,6 +195,7 @@ func (l *line) serve(opened loop.Opened) error {
 		}
 		turned = v.now()
 		l.count(turned)
+		l.session.Unsent(l.out.waiting())
 		next := l.session.Turn(turned, len(frames) > 0)
 		if err := l.perform(); err != nil {
 			return err
@@ -392,6 +393,13 @@ func (o *outbox) push(text []byte) {
 }
 
 func (o *outbox) ping() { o.push(nil) }
+
+// waiting returns how many bytes wait to be sent.
+func (o *outbox) waiting() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes
+}
 
 // failed returns why nothing more is taken, nil if all is well.
 func (o *outbox) failed() error {

@@ -79,7 +79,7 @@ func TestLogLevels(t *testing.T) {
 		`level=WARN msg="sustained sync gap: events found by the daily sync" relay=` + r.url + ` count=2 ` + id,
 		`level=WARN msg="could not connect to a relay" relay=` + down.url + ` attempt=1 again_in=50ms err=`,
 		`level=WARN msg="a relay is dead" relay=` + gone.url + ` failures=1 failing_for=0s again_in=12h0m0s`,
-		`level=INFO msg="the relay allows too few subscriptions: what is new is fetched from time to time" relay=` + r.url + ` subscriptions=1`,
+		`level=DEBUG msg="what is new is fetched from a relay, there is no subscription for it" relay=` + r.url + ` subscriptions=1`,
 		`level=WARN msg="the relay lacks events that are here" relay=` + r.url + ` count=2 ` + id,
 	} {
 		line := regexp.MustCompile(`(?m)^time=\S+ ` + want)

@@ -56,6 +56,8 @@ type RelaySnapshot struct {
 	Filters       int `json:"filters"`       // of these
 	Pending       int `json:"pending"`       // subscriptions and historics whose past is not all here
 
+	Uncovered *Uncovered `json:"uncovered,omitempty"`
+
 	Connected    time.Time `json:"connected,omitzero"`    // begin of the latest connection
 	Disconnected time.Time `json:"disconnected,omitzero"` // end of the latest connection that ended
 	Complete     time.Time `json:"complete,omitzero"`     // since when nothing has been pending
@@ -64,11 +66,20 @@ type RelaySnapshot struct {
 	Repositories int       `json:"repositories"`          // that list it
 }
 
+// Uncovered is what has no subscription at a relay, because the relay has no room for it. It is
+// fetched from time to time.
+type Uncovered struct {
+	Repositories uint32    `json:"repositories"`
+	Roots        uint32    `json:"roots"` // issues, pull requests and patches
+	Since        time.Time `json:"since"`
+}
+
 // Learnt has the capabilities that a relay advertises or has shown. 0 is unknown.
 type Learnt struct {
 	Negentropy    string `json:"negentropy"` // yes, no or unknown
 	Subscriptions uint32 `json:"subscriptions,omitempty"`
 	Filters       uint32 `json:"filters,omitempty"`
+	Values        uint32 `json:"values,omitempty"`  // of all filters of all subscriptions together
 	Limit         uint32 `json:"limit,omitempty"`   // events of an answer
 	Message       uint32 `json:"message,omitempty"` // bytes
 	Auth          bool   `json:"auth,omitempty"`    // it wants us to authenticate
@@ -236,8 +247,11 @@ func (v *Sync) relayStatus(r *loop.RelayStatus) RelaySnapshot {
 		Bytes: r.Received, Subscriptions: r.Subscriptions, Filters: r.Filters, Pending: r.Pending,
 		Limits: Learnt{
 			Negentropy: supportNames[caps.Negentropy], Subscriptions: caps.MaxSubscriptions, Filters: caps.MaxFilters,
-			Limit: caps.MaxLimit, Message: caps.MaxMessage, Auth: caps.AuthRequired,
+			Values: caps.MaxValues, Limit: caps.MaxLimit, Message: caps.MaxMessage, Auth: caps.AuthRequired,
 		},
+	}
+	if r.UncoveredSince != 0 {
+		st.Uncovered = &Uncovered{r.UncoveredRepositories, r.UncoveredRoots, moment(r.UncoveredSince)}
 	}
 	if r.State.Barred {
 		st.Health = "barred"

@@ -3,6 +3,8 @@
 // run by go generate; package abi says how to add a field.
 package main
 
+//go:generate go run .
+
 import (
 	"fmt"
 	"maps"

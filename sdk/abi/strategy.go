@@ -123,7 +123,7 @@ func (d *actionDecoder) action(a *StepAction, b []byte) string {
 	r := reader{rest: b}
 	for r.next() {
 		field := uint32(r.key >> 3)
-		if !r.is(field, wireBytes) || field < DoConnect || field > DoSetTimer {
+		if !r.is(field, wireBytes) || field < DoConnect || field > DoUncovered {
 			continue
 		}
 		if a.Do != 0 {
@@ -184,7 +184,7 @@ func check(a *StepAction) string {
 	switch {
 	case a.Do != DoSetTimer && a.Relay == "":
 		return "no relay"
-	case a.Do != DoConnect && a.Do != DoDisconnect && !isActionID(a.ID):
+	case a.Do != DoConnect && a.Do != DoDisconnect && a.Do != DoUncovered && !isActionID(a.ID):
 		return "id is not 1 to 64 bytes from ! to ~"
 	case (a.Do == DoSubscribe || a.Do == DoHistoric) && len(a.Filters) == 0:
 		return "no filter"

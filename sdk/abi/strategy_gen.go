@@ -106,6 +106,7 @@ type Capabilities struct {
 	MaxLimit         uint32 // events that it returns for one filter
 	MaxMessage       uint32 // bytes
 	AuthRequired     bool
+	MaxValues        uint32 // of all filters of all open subscriptions together
 }
 
 func appendCapabilities(b []byte, field byte, m *Capabilities) []byte {
@@ -116,6 +117,7 @@ func appendCapabilities(b []byte, field byte, m *Capabilities) []byte {
 	b = appendUint(b, 4, uint64(m.MaxLimit))
 	b = appendUint(b, 5, uint64(m.MaxMessage))
 	b = appendBool(b, 6, m.AuthRequired)
+	b = appendUint(b, 7, uint64(m.MaxValues))
 	return sealSome(b, at)
 }
 
@@ -135,6 +137,8 @@ func readCapabilities(r reader) Capabilities {
 			m.MaxMessage = uint32(min(r.num, 1<<32-1))
 		case 6<<3 | wireVarint:
 			m.AuthRequired = r.num != 0
+		case 7<<3 | wireVarint:
+			m.MaxValues = uint32(min(r.num, 1<<32-1))
 		}
 	}
 	return m
@@ -336,6 +340,7 @@ type KnownRepository struct {
 	Level   uint32
 	Relays  []string   // of its announcement, normalised, without our own
 	Roots   [][32]byte // ids of its root events (1617 1618 1619 1621), 32 bytes each, one after the other
+	Active  []uint32   // of each of these, in unix seconds, the latest activity that is known
 }
 
 func appendKnownRepository(b []byte, field byte, m *KnownRepository) []byte {
@@ -348,6 +353,14 @@ func appendKnownRepository(b []byte, field byte, m *KnownRepository) []byte {
 		for i := range m.Roots {
 			b = append(b, m.Roots[i][:]...)
 		}
+	}
+	if len(m.Active) > 0 {
+		var at int
+		b, at = open(b, 5)
+		for _, v := range m.Active {
+			b = appendVarint(b, uint64(v))
+		}
+		b = seal(b, at)
 	}
 	return seal(b, at)
 }
@@ -369,6 +382,42 @@ func (v *KnownRepositoryView) NumRoots() int { return len(v.roots) / 32 }
 
 // Root returns the one at index i.
 func (v *KnownRepositoryView) Root(i int) [32]byte { return [32]byte(v.roots[32*i:]) }
+
+// Active iterates over the active: of each of these, in unix seconds, the latest activity that is known.
+func (v *KnownRepositoryView) Active() ActiveIter { return ActiveIter{r: reader{rest: v.b}} }
+
+// ActiveIter walks the active of a message.
+type ActiveIter struct {
+	r      reader
+	packed []byte
+	item   uint32
+}
+
+// Next moves to the next one, and reports whether there is one.
+func (it *ActiveIter) Next() bool {
+	for len(it.packed) == 0 {
+		if !it.r.next() {
+			return false
+		}
+		switch it.r.key {
+		case 5<<3 | wireVarint:
+			it.item = uint32(min(it.r.num, 1<<32-1))
+			return true
+		case 5<<3 | wireBytes:
+			it.packed = it.r.data
+		}
+	}
+	v, n := readVarint(it.packed)
+	if n == 0 {
+		*it = ActiveIter{}
+		return false
+	}
+	it.item, it.packed = uint32(min(v, 1<<32-1)), it.packed[n:]
+	return true
+}
+
+// Active returns the one that Next moved to.
+func (it *ActiveIter) Active() uint32 { return it.item }
 
 // KnownRepositoryIter walks a list.
 type KnownRepositoryIter struct{ it BytesIter }
@@ -535,6 +584,61 @@ type TimerFired struct {
 	At int64 // that it was set for
 }
 
+// RootActivity reports root events about which other events were accepted here: comments,
+// statuses, updates. The host gathers them for a moment.
+type RootActivity struct {
+	Roots  [][32]byte
+	Latest []uint32 // for each of these, in unix seconds, created_at of the latest of these events
+}
+
+// RootActivityView reads a RootActivity in place.
+type RootActivityView struct {
+	b     []byte
+	roots []byte
+}
+
+// NumRoots is the number of roots.
+func (v *RootActivityView) NumRoots() int { return len(v.roots) / 32 }
+
+// Root returns the one at index i.
+func (v *RootActivityView) Root(i int) [32]byte { return [32]byte(v.roots[32*i:]) }
+
+// Latest iterates over the latest: for each of these, in unix seconds, created_at of the latest of these events.
+func (v *RootActivityView) Latest() LatestIter { return LatestIter{r: reader{rest: v.b}} }
+
+// LatestIter walks the latest of a message.
+type LatestIter struct {
+	r      reader
+	packed []byte
+	item   uint32
+}
+
+// Next moves to the next one, and reports whether there is one.
+func (it *LatestIter) Next() bool {
+	for len(it.packed) == 0 {
+		if !it.r.next() {
+			return false
+		}
+		switch it.r.key {
+		case 2<<3 | wireVarint:
+			it.item = uint32(min(it.r.num, 1<<32-1))
+			return true
+		case 2<<3 | wireBytes:
+			it.packed = it.r.data
+		}
+	}
+	v, n := readVarint(it.packed)
+	if n == 0 {
+		*it = LatestIter{}
+		return false
+	}
+	it.item, it.packed = uint32(min(v, 1<<32-1)), it.packed[n:]
+	return true
+}
+
+// Latest returns the one that Next moved to.
+func (it *LatestIter) Latest() uint32 { return it.item }
+
 // Kinds of inputs: their fields in a StepRequest.
 const (
 	InputNone              = 0 // of a kind that this package does not know
@@ -548,9 +652,10 @@ const (
 	InputHistoricDone      = 9
 	InputNotice            = 10
 	InputTimerFired        = 11
+	InputRootActivity      = 12
 )
 
-const lastInput = InputTimerFired
+const lastInput = InputRootActivity
 
 func (m *StepInit) appendInput(b []byte) []byte {
 	b, at := open(b, InputInit)
@@ -864,6 +969,37 @@ func (v *StepView) TimerFired() TimerFired {
 	return m
 }
 
+func (m *RootActivity) appendInput(b []byte) []byte {
+	b, at := open(b, InputRootActivity)
+	if len(m.Roots) > 0 {
+		b = appendVarint(appendKey(b, 1, wireBytes), uint64(32*len(m.Roots)))
+		for i := range m.Roots {
+			b = append(b, m.Roots[i][:]...)
+		}
+	}
+	if len(m.Latest) > 0 {
+		var at int
+		b, at = open(b, 2)
+		for _, v := range m.Latest {
+			b = appendVarint(b, uint64(v))
+		}
+		b = seal(b, at)
+	}
+	return seal(b, at)
+}
+
+// RootActivity returns the input of kind InputRootActivity; of another kind, an empty one. Its texts are views.
+func (v *StepView) RootActivity() RootActivityView {
+	m := RootActivityView{b: v.as(InputRootActivity).rest}
+	for r := v.as(InputRootActivity); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.roots = r.data
+		}
+	}
+	return m
+}
+
 // Kinds of StepAction: their fields in the message.
 const (
 	DoConnect     = 1
@@ -872,6 +1008,7 @@ const (
 	DoUnsubscribe = 4
 	DoHistoric    = 5
 	DoSetTimer    = 6
+	DoUncovered   = 7
 )
 
 var doNames = [...]string{
@@ -881,23 +1018,26 @@ var doNames = [...]string{
 	DoUnsubscribe: "unsubscribe",
 	DoHistoric:    "historic",
 	DoSetTimer:    "timer",
+	DoUncovered:   "uncovered",
 }
 
 // StepAction is the message StepAction. Which of the fields count depends on Do.
 type StepAction struct {
-	Do       uint32   // DoConnect and so on
-	Relay    string   // DoConnect, DoDisconnect, DoSubscribe, DoUnsubscribe, DoHistoric
-	ID       string   // DoSubscribe, DoUnsubscribe, DoHistoric, DoSetTimer
-	Reason   string   // DoConnect, DoDisconnect
-	Priority uint32   // DoConnect
-	Filters  []Filter // DoSubscribe, DoHistoric
-	Live     bool     // DoSubscribe
-	Purpose  uint32   // DoSubscribe, DoHistoric
-	Method   uint32   // DoHistoric
-	Page     uint32   // DoHistoric
-	Push     bool     // DoHistoric
-	Holdings bool     // DoHistoric
-	At       int64    // DoSetTimer
+	Do           uint32   // DoConnect and so on
+	Relay        string   // DoConnect, DoDisconnect, DoSubscribe, DoUnsubscribe, DoHistoric, DoUncovered
+	ID           string   // DoSubscribe, DoUnsubscribe, DoHistoric, DoSetTimer
+	Reason       string   // DoConnect, DoDisconnect
+	Priority     uint32   // DoConnect
+	Filters      []Filter // DoSubscribe, DoHistoric
+	Live         bool     // DoSubscribe
+	Purpose      uint32   // DoSubscribe, DoHistoric
+	Method       uint32   // DoHistoric
+	Page         uint32   // DoHistoric
+	Push         bool     // DoHistoric
+	Holdings     bool     // DoHistoric
+	At           int64    // DoSetTimer
+	Repositories uint32   // DoUncovered
+	Roots        uint32   // DoUncovered
 }
 
 // Limits of what an action says.
@@ -925,6 +1065,8 @@ func AppendAction(b []byte, a *StepAction) []byte {
 		b = appendHistoric(b, a)
 	case DoSetTimer:
 		b = appendSetTimer(b, a)
+	case DoUncovered:
+		b = appendUncovered(b, a)
 	}
 	return seal(seal(b, inner), at)
 }
@@ -972,6 +1114,13 @@ func appendHistoric(b []byte, a *StepAction) []byte {
 func appendSetTimer(b []byte, a *StepAction) []byte {
 	b = appendNonEmpty(b, 1, a.ID)
 	b = appendUint(b, 2, uint64(a.At))
+	return b
+}
+
+func appendUncovered(b []byte, a *StepAction) []byte {
+	b = appendNonEmpty(b, 1, a.Relay)
+	b = appendUint(b, 2, uint64(a.Repositories))
+	b = appendUint(b, 3, uint64(a.Roots))
 	return b
 }
 
@@ -1025,6 +1174,12 @@ func (d *actionDecoder) body(a *StepAction, b []byte) string {
 			what = copyText(&a.ID, "id", r.data, MaxActionID)
 		case DoSetTimer<<32 | 2<<3 | wireVarint:
 			a.At = int64(r.num)
+		case DoUncovered<<32 | 1<<3 | wireBytes:
+			what = copyText(&a.Relay, "relay", r.data, MaxActionRelay)
+		case DoUncovered<<32 | 2<<3 | wireVarint:
+			a.Repositories = uint32(min(r.num, 1<<32-1))
+		case DoUncovered<<32 | 3<<3 | wireVarint:
+			a.Roots = uint32(min(r.num, 1<<32-1))
 		}
 		if what != "" {
 			return what

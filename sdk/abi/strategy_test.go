@@ -14,7 +14,7 @@ func sampleInit() *StepInit {
 		Part: 1, More: true, Seed: -7, Limits: StepLimits{1, 2, 3, 4, 5, 6, 7, 8}, Own: []string{"wss://own", "ws://own"},
 		Relays: []RelayState{
 			{
-				URL: "wss://a", Bootstrap: true, Wanted: true, Connected: true, Capabilities: Capabilities{SupportYes, 2, 3, 4, 5, true},
+				URL: "wss://a", Bootstrap: true, Wanted: true, Connected: true, Capabilities: Capabilities{SupportYes, 2, 3, 4, 5, true, 6},
 				LastConnected: 8, DisconnectedAt: 9,
 				Subscriptions: []OpenSubscription{
 					{ID: "s", Filters: []Filter{{Kinds: []uint32{1, 30617}, Since: &since}, {}}, Live: true, Eose: true}, {},
@@ -26,7 +26,7 @@ func sampleInit() *StepInit {
 			{},
 		},
 		Repositories: []KnownRepository{
-			{Address: "30617:ab:x", Level: SyncLevelState, Relays: []string{"wss://a", "wss://b"}, Roots: [][32]byte{key32(1), key32(2)}}, {},
+			{Address: "30617:ab:x", Level: SyncLevelState, Relays: []string{"wss://a", "wss://b"}, Roots: [][32]byte{key32(1), key32(2)}, Active: []uint32{5, 1 << 31}}, {},
 		},
 	}
 }
@@ -46,6 +46,7 @@ var sampleInputs = []Input{
 	&HistoricDone{"wss://a", "h", MethodNegentropy, true, ClassForbidden, "x", 1, 2, 3, 1 << 40, 5, 6, 7, 8},
 	&Notice{"wss://a", ClassRateLimited, "slow down"},
 	&TimerFired{"t", 7},
+	&RootActivity{Roots: [][32]byte{key32(1), key32(2)}, Latest: []uint32{7, 8}},
 }
 
 // read returns the input that a view holds, built again from the view.
@@ -75,6 +76,16 @@ func read(v *StepView) Input {
 		return ref(v.Notice())
 	case InputTimerFired:
 		return ref(v.TimerFired())
+	case InputRootActivity:
+		a := v.RootActivity()
+		m := new(RootActivity)
+		for it := a.Latest(); it.Next(); {
+			m.Latest = append(m.Latest, it.Latest())
+		}
+		for i := range a.NumRoots() {
+			m.Roots = append(m.Roots, a.Root(i))
+		}
+		return m
 	}
 	return nil
 }
@@ -107,6 +118,9 @@ func readInit(v StepInitView) *StepInit {
 		repo := KnownRepository{Address: r.Address, Level: r.Level, Relays: texts(r.Relays())}
 		for i := range r.NumRoots() {
 			repo.Roots = append(repo.Roots, r.Root(i))
+		}
+		for it := r.Active(); it.Next(); {
+			repo.Active = append(repo.Active, it.Active())
 		}
 		m.Repositories = append(m.Repositories, repo)
 	}
@@ -175,6 +189,7 @@ func sampleActions() []StepAction {
 			Method: MethodNegentropy, Purpose: PurposeDaily, Page: 500, Push: true, Holdings: true},
 		{Do: DoSetTimer, ID: "t", At: 7},
 		{Do: DoSetTimer, ID: "t"},
+		{Do: DoUncovered, Relay: "wss://a", Repositories: 1, Roots: 2},
 	}
 }
 
@@ -215,6 +230,7 @@ func TestWrongActionsAreNamed(t *testing.T) {
 		{"action 0: unsubscribe: id is not 1 to 64 bytes from ! to ~", []StepAction{{Do: DoUnsubscribe, Relay: "r"}}},
 		{"action 0: unsubscribe: id is not 1 to 64 bytes from ! to ~", []StepAction{{Do: DoUnsubscribe, Relay: "r", ID: "a b"}}},
 		{"action 0: unsubscribe: id has 65 bytes; the limit is 64", []StepAction{{Do: DoUnsubscribe, Relay: "r", ID: long}}},
+		{"action 0: uncovered: no relay", []StepAction{{Do: DoUncovered, Roots: 1}}},
 		{"action 0: timer: id has 65 bytes; the limit is 64", []StepAction{{Do: DoSetTimer, ID: long}}},
 		{"action 0: timer: a time before 1970", []StepAction{{Do: DoSetTimer, ID: "t", At: -1}}},
 		{"action 0: subscribe: no filter", []StepAction{{Do: DoSubscribe, Relay: "r", ID: "s"}}},

@@ -152,6 +152,7 @@ const (
 	HistoricDone      Kind = abi.InputHistoricDone
 	Notice            Kind = abi.InputNotice
 	TimerFired        Kind = abi.InputTimerFired
+	RootActivity      Kind = abi.InputRootActivity
 )
 
 // Input is one thing that happened. Only the method of its kind returns what it
@@ -194,6 +195,9 @@ func (in Input) Notice() abi.Notice { return in.c.view.Notice() }
 
 // TimerFired returns a timer whose time has come.
 func (in Input) TimerFired() abi.TimerFired { return in.c.view.TimerFired() }
+
+// RootActivity returns root events about which other events were accepted here.
+func (in Input) RootActivity() abi.RootActivityView { return in.c.view.RootActivity() }
 
 // Log writes a line to the operator's log. It needs the capability "log". Lines
 // beyond the host's limit are dropped.
@@ -314,6 +318,12 @@ func (o *Actions) SetTimer(id string, at int64) {
 // StopTimer ends a timer.
 func (o *Actions) StopTimer(id string) {
 	o.add(abi.StepAction{Do: abi.DoSetTimer, ID: id})
+}
+
+// Uncovered reports how many repositories and root events have no subscription at a relay,
+// because it has no room for them. It replaces the report before; with 0 and 0 all have one.
+func (o *Actions) Uncovered(relay string, repositories, roots uint32) {
+	o.add(abi.StepAction{Do: abi.DoUncovered, Relay: relay, Repositories: repositories, Roots: roots})
 }
 
 func (o *Actions) add(a abi.StepAction) {

@@ -52,6 +52,10 @@ func (s *Loop) act(a *abi.StepAction) {
 		s.subscribe(a, u)
 	case abi.DoHistoric:
 		s.backfill(a, u)
+	case abi.DoUncovered:
+		if r := s.relays[u]; r != nil && r.up {
+			s.setUncovered(r, a.Repositories, a.Roots)
+		}
 	case abi.DoUnsubscribe:
 		if r := s.relays[u]; r != nil && r.up {
 			delete(r.subs, a.ID)
@@ -234,8 +238,27 @@ func (s *Loop) polled(r *relay) {
 	s.stats.Polls++
 	if !r.polled {
 		r.polled = true
-		s.log(session.Info, "the relay allows too few subscriptions: what is new is fetched from time to time", "relay", r.url, "subscriptions", len(r.subs))
+		s.log(session.Debug, "what is new is fetched from a relay, there is no subscription for it", "relay", r.url, "subscriptions", len(r.subs))
 	}
+}
+
+// setUncovered takes what a strategy says to have no subscription at a relay, for want of room.
+func (s *Loop) setUncovered(r *relay, repositories, roots uint32) {
+	was := r.uncovered
+	r.uncovered.repositories, r.uncovered.roots = repositories, roots
+	switch {
+	case !r.uncovered.any():
+		if was.any() {
+			s.log(session.Info, "a relay has room for everything again", "relay", r.url, "after", Duration(s.clock-was.since))
+		}
+		r.uncovered = uncovered{}
+	case was.since == 0:
+		r.uncovered.since = s.clock
+		s.log(session.Warn, "a relay has no room for subscriptions to everything: the rest is fetched from time to time",
+			"relay", r.url, "repositories", repositories, "roots", roots, "subscriptions", len(r.subs),
+			"max_subscriptions", r.caps.MaxSubscriptions, "max_values", r.caps.MaxValues)
+	}
+	s.progress(r)
 }
 
 // filterOf returns a strategy's filter, and false for one that no relay would

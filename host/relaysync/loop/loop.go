@@ -49,25 +49,26 @@ type Loop struct {
 	spare   []Effect // those of the last call of Effects
 	stats   Stats
 
-	clock   int64 // unix milliseconds; never goes back
-	relays  map[string]*relay
-	repos   map[string]*repo // those of ours, by address
-	timers  *timers
-	answers []abi.Input // to actions that were not carried out
-	budget  float64     // answers and timers that may go to the strategy now
-	spent   int64       // when that was last counted
-	retries *retry.Set
-	missing missing // what relays lack, for the log
-	trying  int     // events that are being decided again
-	failed  int     // calls of the strategy in a row
-	idle    bool    // there is no strategy
-	resume  int64   // when a strategy that failed is called again; 0: it did not
-	steps   int     // calls of this instance
-	parts   [][]byte
-	changed map[string]bool // relays that are to be saved
-	saving  bool
-	saved   int64
-	serial  uint64 // subscriptions, historics and connections so far
+	clock    int64 // unix milliseconds; never goes back
+	relays   map[string]*relay
+	repos    map[string]*repo // those of ours, by address
+	timers   *timers
+	answers  []abi.Input // to actions that were not carried out
+	budget   float64     // answers and timers that may go to the strategy now
+	spent    int64       // when that was last counted
+	retries  *retry.Set
+	missing  missing  // what relays lack, for the log
+	activity activity // what root events are talked about
+	trying   int      // events that are being decided again
+	failed   int      // calls of the strategy in a row
+	idle     bool     // there is no strategy
+	resume   int64    // when a strategy that failed is called again; 0: it did not
+	steps    int      // calls of this instance
+	parts    [][]byte
+	changed  map[string]bool // relays that are to be saved
+	saving   bool
+	saved    int64
+	serial   uint64 // subscriptions, historics and connections so far
 
 	counts   counts   // of all relays
 	schedule *timers  // by relay: when an attempt is due, or a connection has been up for provenTime
@@ -175,6 +176,7 @@ func (s *Loop) Turn(now int64) (next int64) {
 		s.budget--
 		s.step(&abi.TimerFired{ID: t.id, At: t.at})
 	}
+	s.tellActivity()
 	s.dialAll()
 	s.missing.log(s)
 	s.retries.Expire(s.clock / 1000)
@@ -203,6 +205,9 @@ func (s *Loop) nextTurn() int64 {
 	}
 	if len(s.answers) > 0 {
 		next = min(next, s.clock+heldBack)
+	}
+	if len(s.activity.latest) > 0 {
+		next = min(next, s.activity.next)
 	}
 	if at, ok := s.timers.next(); ok {
 		if s.budget < 1 {

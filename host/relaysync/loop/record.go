@@ -114,6 +114,10 @@ type RelayStatus struct {
 	CompleteSince int64 // since when nothing is
 	Partial       bool  // a historic of this connection was not complete
 	Received      int64 // bytes, of connections that ended
+
+	// The relay has no room for subscriptions to these.
+	UncoveredRepositories, UncoveredRoots uint32
+	UncoveredSince                        int64 // 0: everything has one
 }
 
 // Status returns the status of all relays, by URL.
@@ -134,6 +138,9 @@ func (r *relay) status() RelayStatus {
 	}
 	for _, sub := range r.subs {
 		st.Filters += sub.count
+	}
+	if u := &r.uncovered; u.any() {
+		st.UncoveredRepositories, st.UncoveredRoots, st.UncoveredSince = u.repositories, u.roots, u.since
 	}
 	return st
 }

@@ -35,6 +35,7 @@ type relay struct {
 	partial        bool  // a historic of this connection was not complete
 	compareAgain   bool  // the operator has everything compared with the next connection
 	received       int64 // bytes of connections that ended
+	uncovered      uncovered
 	completeSince  int64 // since when nothing is pending; 0: something is
 
 	subs  map[string]*subRecord
@@ -49,6 +50,14 @@ func (s *Loop) newRelay(url string) *relay {
 	st := s.deps.Health.Get(url, s.clock)
 	return &relay{url: url, state: st, last: ConnResult{Reason: st.LastEnd}, subs: map[string]*subRecord{}, hists: map[string]*histRecord{}}
 }
+
+// uncovered is what has no subscription at a relay, because the relay has no room for it.
+type uncovered struct {
+	repositories, roots uint32
+	since               int64 // unix milliseconds; 0: everything has one. It is kept while the relay is away
+}
+
+func (u *uncovered) any() bool { return u.repositories+u.roots > 0 }
 
 // subRecord is a subscription as far as the loop needs to know.
 type subRecord struct {
@@ -84,10 +93,11 @@ func (r *relay) pending() int {
 // progress notes since when nothing is pending.
 func (s *Loop) progress(r *relay) {
 	switch {
-	case r.pending() > 0 || len(r.subs) == 0 && !r.productive:
+	case r.pending() > 0 || len(r.subs) == 0 && !r.productive || r.uncovered.any():
 		r.completeSince = 0
 	case r.completeSince == 0:
 		r.completeSince = s.clock
+		r.uncovered.since = 0
 	}
 }
 
@@ -226,6 +236,7 @@ func (s *Loop) isDown(r *relay) {
 		s.perform(MetricChange{What: MeasuredConnected, Relay: r.url})
 	}
 	r.conn, r.up, r.completeSince = 0, false, 0
+	r.uncovered.repositories, r.uncovered.roots = 0, 0
 	clear(r.subs)
 	clear(r.hists)
 	s.update(r)
@@ -370,7 +381,7 @@ func (s *Loop) dial(r *relay) {
 	if r.learnt.At != 0 && s.clock-r.learnt.At > learntFor {
 		r.learnt = limitsSeen{Version: r.learnt.Version}
 		r.informed = 0
-		r.caps.MaxSubscriptions, r.caps.MaxMessage = 0, 0
+		r.caps.MaxSubscriptions, r.caps.MaxMessage, r.caps.MaxValues, r.caps.MaxFilters = 0, 0, 0, 0
 	}
 	known := r.informed != 0 && s.clock-r.informed < informedFor
 	if !known && r.caps.Negentropy == abi.SupportNo {

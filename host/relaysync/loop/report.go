@@ -207,6 +207,8 @@ type limitsSeen struct {
 	Version       string `json:"version,omitempty"` // what the relay said of itself then
 	At            int64  `json:"at,omitempty"`      // when it was learnt last
 	Subscriptions uint32 `json:"subscriptions,omitempty"`
+	Values        uint32 `json:"values,omitempty"` // of all subscriptions together
+	Filters       uint32 `json:"filters,omitempty"`
 	Message       uint32 `json:"message,omitempty"`
 	Fit           int    `json:"fit,omitempty"`  // bytes of the longest message that it answered
 	Over          int    `json:"over,omitempty"` // of the shortest upon which it hung up
@@ -237,6 +239,8 @@ func (l *limitsSeen) merge(caps *abi.Capabilities) {
 	}
 	low(&caps.MaxSubscriptions, l.Subscriptions)
 	low(&caps.MaxMessage, l.Message)
+	low(&caps.MaxValues, l.Values)
+	low(&caps.MaxFilters, l.Filters)
 }
 
 // says takes what a relay says of itself.
@@ -252,6 +256,14 @@ func (s *Loop) learnt(r *relay, caps abi.Capabilities) {
 	if caps.MaxSubscriptions != r.caps.MaxSubscriptions {
 		l.Subscriptions, l.At = caps.MaxSubscriptions, s.clock
 		s.log(session.Info, "a relay takes fewer subscriptions than it says", "relay", r.url, "subscriptions", caps.MaxSubscriptions)
+	}
+	if caps.MaxValues != r.caps.MaxValues {
+		l.Values, l.At = caps.MaxValues, s.clock
+		s.log(session.Info, "a relay takes fewer values in its subscriptions than it says", "relay", r.url, "values", caps.MaxValues)
+	}
+	if caps.MaxFilters != r.caps.MaxFilters {
+		l.Filters, l.At = caps.MaxFilters, s.clock
+		s.log(session.Info, "a relay takes fewer filters in a request than it says", "relay", r.url, "filters", caps.MaxFilters)
 	}
 	if caps.MaxMessage != r.caps.MaxMessage {
 		l.Message, l.At = caps.MaxMessage, s.clock

@@ -29,11 +29,18 @@ var rootKinds = []host.Kind{grasp.KindPatch, grasp.KindPullRequest, grasp.KindPR
 const (
 	repoRelays = 64
 	partBytes  = 64 << 10
+	rootBytes  = 37 // an id and a date
 )
 
-// readRepositories reads which repositories are ours, and returns the ids of their root events. After
+// rootsOf are root events of a repository, with the latest activity about each in unix seconds.
+type rootsOf struct {
+	ids    [][32]byte
+	active []uint32
+}
+
+// readRepositories reads which repositories are ours, and returns their root events. After
 // an error they are those that they were.
-func (s *Loop) readRepositories() (_ map[string][][32]byte, err error) {
+func (s *Loop) readRepositories() (_ map[string]*rootsOf, err error) {
 	was := s.repos
 	s.repos = make(map[string]*repo, len(was))
 	defer func() {
@@ -60,10 +67,19 @@ func (s *Loop) readRepositories() (_ map[string][][32]byte, err error) {
 	if failed != nil {
 		return nil, failed
 	}
-	roots := make(map[string][][32]byte, len(s.repos))
+	roots := make(map[string]*rootsOf, len(s.repos))
+	talked, err := s.latestActivity()
+	if err != nil {
+		return nil, err
+	}
 	note := func(e *host.Event) {
 		for _, address := range s.tagged(e) {
-			roots[address] = append(roots[address], e.ID)
+			r := roots[address]
+			if r == nil {
+				r = new(rootsOf)
+				roots[address] = r
+			}
+			r.ids, r.active = append(r.ids, e.ID), append(r.active, max(seconds(e.CreatedAt), talked[e.ID]))
 		}
 	}
 	if held, err = s.deps.Facts.HeldBy(host.Filter{Kinds: rootKinds, Limit: -1}); err != nil {
@@ -158,7 +174,7 @@ func setOf(list []host.ID) map[host.ID]bool {
 }
 
 // encode writes the world as requests of about 64 KiB each.
-func (s *Loop) encode(roots map[string][][32]byte) (parts [][]byte) {
+func (s *Loop) encode(roots map[string]*rootsOf) (parts [][]byte) {
 	init := &abi.StepInit{Seed: s.cfg.Seed, Limits: s.cfg.Limits.step(), Own: s.own.list()}
 	slices.Sort(init.Own)
 	for _, r := range s.relays {
@@ -178,17 +194,21 @@ func (s *Loop) encode(roots map[string][][32]byte) (parts [][]byte) {
 	}
 	slices.Sort(addresses)
 	for _, address := range addresses {
-		rest := roots[address]
-		for first := true; first || len(rest) > 0; first = false {
+		var rest rootsOf
+		if r := roots[address]; r != nil {
+			rest = *r
+		}
+		for first := true; first || len(rest.ids) > 0; first = false {
 			r := s.repos[address]
 			known := abi.KnownRepository{Address: address, Level: r.level, Relays: r.relays}
 			cost := len(address) + 16
 			for _, u := range r.relays {
 				cost += len(u) + 4
 			}
-			n := min(len(rest), max(1, (partBytes-cost)/32))
-			known.Roots, rest = rest[:n], rest[n:]
-			if cost += 32 * n; size > 0 && size+cost > partBytes {
+			n := min(len(rest.ids), max(1, (partBytes-cost)/rootBytes))
+			known.Roots, rest.ids = rest.ids[:n], rest.ids[n:]
+			known.Active, rest.active = rest.active[:n], rest.active[n:]
+			if cost += rootBytes * n; size > 0 && size+cost > partBytes {
 				finish(true)
 			}
 			size += cost
@@ -323,6 +343,9 @@ func (s *Loop) onChange(n *Change) {
 			s.step(n.input(nil, s.own.relayList(servers, repoRelays), 0))
 		}
 	}
+	if n.Kind == Stored {
+		s.talked(n.Event)
+	}
 }
 
 func (n *Change) input(repositories, relays []string, level uint32) *abi.LocalEvent {
@@ -447,8 +470,12 @@ func (s *Loop) readAgain(tell func(was, now *repo) bool) {
 			ID: r.id, PubKey: a.PubKey, Kind: grasp.KindAnnouncement, CreatedAt: s.clock / 1000,
 			Repositories: []string{name}, Relays: r.relays, Level: r.level, Origin: abi.OriginClient,
 		})
-		for _, id := range roots[name] {
-			s.step(&abi.LocalEvent{ID: id, Kind: grasp.KindIssue, CreatedAt: s.clock / 1000, Repositories: []string{name}, Origin: abi.OriginClient})
+		if roots[name] == nil {
+			continue
+		}
+		for i, id := range roots[name].ids {
+			at := int64(roots[name].active[i])
+			s.step(&abi.LocalEvent{ID: id, Kind: grasp.KindIssue, CreatedAt: at, Repositories: []string{name}, Origin: abi.OriginClient})
 		}
 	}
 }

@@ -152,12 +152,16 @@ func (s *Session) closed(id, reason string) {
 			return
 		case class == abi.ClassAuthRequired && r.filters != nil && s.mustProve(id):
 			return
-		case what == refusedSubscriptions:
+		case what == refusedSubscriptions || what == refusedValues:
 			s.flush()
 			s.removeRequest(r)
 			r.sent, r.closed = 0, false
-			s.noSlot(r, limit, reason)
+			s.noRoom(r, what, limit, reason)
 			return
+		case what == refusedForOthers:
+			class = abi.ClassLimit
+		case what == refusedFilters:
+			s.tooManyFilters(r, limit)
 		case class == abi.ClassRateLimited:
 			s.limited(reason)
 		}

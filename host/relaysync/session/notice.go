@@ -13,9 +13,16 @@ type refusal uint8
 const (
 	refusedNothing       refusal = iota
 	refusedSubscriptions         // too many subscriptions
+	refusedValues                // too many values in all open subscriptions together
+	refusedFilters               // too many filters in one REQ
 	refusedSize                  // the message is too large
+	refusedForOthers             // other clients have taken what there is
 	refusedReq                   // a REQ, for some other reason
 )
+
+// tooMuch reports whether the relay takes less than it was asked for. Waiting does not change
+// that, whatever prefix the relay gives it.
+func (r refusal) tooMuch() bool { return r >= refusedSubscriptions && r <= refusedSize }
 
 // refusalOf tells what a relay's words refuse, and how much of it the relay takes, if it
 // says so. Relays that have no CLOSED say it in a NOTICE.
@@ -23,9 +30,18 @@ func refusalOf(text string) (what refusal, limit int) {
 	text = strings.ToLower(text[:min(len(text), 300)])
 	has := contains(text)
 	switch {
+	case has("try again later") && has("the relay has too many subscriptions", "room for more subscriptions", "room for the values of", "of your network", "the relay is busy"),
+		has("your network has too many subscriptions"):
+		return refusedForOthers, 0
+	case has("subscription") && has("too many values", "values in all", "subscription_values"):
+		return refusedValues, lastNumber(text)
 	case has("too many concurrent req", "too many reqs", "too many subscriptions", "too many open subscriptions", "maximum concurrent subscription",
 		"max subscriptions", "maximum number of subscriptions", "subscription limit"):
 		return refusedSubscriptions, lastNumber(text)
+	case has("req message must contain"):
+		return refusedFilters, max(0, lastNumber(text)-2) // nostream counts the verb and the id
+	case has("too many filters", "max filters", "filters in one req", "maximum number of filters"):
+		return refusedFilters, firstNumber(text)
 	case has("message too large", "message is too large", "message too big", "message too long", "max_message_length", "exceeds maximum message"):
 		return refusedSize, lastNumber(text)
 	case has("bad req", "subscription rejected", "req message must", "subscription error", "invalid filter", "filter limit"):
@@ -47,10 +63,25 @@ func lastNumber(text string) (n int) {
 	digits := func(c rune) bool { return c >= '0' && c <= '9' }
 	end := strings.LastIndexFunc(text, digits) + 1
 	begin := strings.LastIndexFunc(text[:end], func(c rune) bool { return !digits(c) }) + 1
-	if end-begin > 9 {
+	return numberOf(text[begin:end])
+}
+
+// firstNumber returns the number that a text names first, 0 if there is none that could be
+// a limit.
+func firstNumber(text string) int {
+	digits := func(c rune) bool { return c >= '0' && c <= '9' }
+	text = text[max(0, strings.IndexFunc(text, digits)):]
+	if end := strings.IndexFunc(text, func(c rune) bool { return !digits(c) }); end >= 0 {
+		text = text[:end]
+	}
+	return numberOf(text)
+}
+
+func numberOf(digits string) (n int) {
+	if len(digits) > 9 {
 		return 0
 	}
-	for _, c := range text[begin:end] {
+	for _, c := range digits {
 		n = 10*n + int(c-'0')
 	}
 	return n
@@ -89,7 +120,20 @@ func (s *Session) attribute(class uint32, text string, before *request) {
 			r = before // strfry answers what is stored, and then has no room for what is live
 		}
 		if r != nil {
-			s.noSlot(r, limit, text)
+			s.noRoom(r, what, limit, text)
+		}
+	case what == refusedValues:
+		if r := s.unanswered(); r != nil {
+			s.noRoom(r, what, limit, text)
+		}
+	case what == refusedForOthers:
+		if r := s.unanswered(); r != nil {
+			s.fail(r, abi.ClassLimit, Quote(text))
+		}
+	case what == refusedFilters:
+		if r := s.unanswered(); r != nil {
+			s.tooManyFilters(r, limit)
+			s.fail(r, abi.ClassTooMuch, Quote(text))
 		}
 	case what == refusedSize:
 		s.tooLarge(limit, Quote(text))
@@ -124,8 +168,7 @@ func (s *Session) resendLost(r *request) {
 	default:
 		r.lost = 0
 		r.refusals++
-		s.withdraw(r)
-		s.ask(r)
+		s.askAgain(r)
 	}
 }
 
@@ -164,10 +207,15 @@ func (s *Session) unanswered() (newest *request) {
 // classOf tells what a relay complains about. NIP-01 has prefixes for it; where a relay
 // has none, its words must do.
 func classOf(text string) uint32 {
+	what, _ := refusalOf(text)
 	text = strings.ToLower(text[:min(len(text), 300)])
 	prefix, _, _ := strings.Cut(text, ":")
 	said := contains(text)
 	switch {
+	case what.tooMuch():
+		return abi.ClassTooMuch
+	case what == refusedForOthers:
+		return abi.ClassError
 	case prefix == "rate-limited" || said("rate limit", "rate-limit", "ratelimit", "slow down", "too fast", "too many requests", "noting too much", "too many messages"):
 		return abi.ClassRateLimited
 	case prefix == "auth-required":

@@ -19,7 +19,9 @@ type request struct {
 	lasting  bool // it stays open after EOSE
 	live     bool // nothing stored is asked for
 
+	values   int   // of its filters, as relays count them
 	bytes    int   // of the message
+	began    int64 // when a live one was first made: the strategy counts on it from then on
 	asked    int64 // when it was made
 	sent     int64 // 0: it waits for room
 	heard    int64 // when the relay last said something about it
@@ -58,6 +60,9 @@ type owner interface {
 // ask sends a request as soon as the relay has room for it.
 func (s *Session) ask(r *request) {
 	r.asked = s.now
+	if r.filters != nil {
+		r.values = valuesOf(r.filters)
+	}
 	s.slots.waiting = append(s.slots.waiting, r)
 	s.fillSlots()
 }
@@ -196,11 +201,13 @@ func (s *Session) probe(r *request) {
 	}
 	switch {
 	case !r.probed:
-		s.withdraw(r)
 		r.probed = true
-		if !s.liveAnswered {
-			s.liveLimit = 1
-		} // else the request, or its answer, was lost
+		if s.liveAnswered {
+			s.askAgain(r) // it, or its answer, was lost
+			return
+		}
+		s.liveLimit = 1
+		s.withdraw(r)
 		s.ask(r)
 	case s.eoses == 0:
 		r.filters = nil
@@ -210,6 +217,34 @@ func (s *Session) probe(r *request) {
 		s.fail(r, abi.ClassError, "the subscription is not answered")
 	}
 }
+
+// askAgain sends a request again that may be lost. What a live one may have missed is asked for
+// apart: with a since in itself, new events with old dates would not come.
+func (s *Session) askAgain(r *request) {
+	s.withdraw(r)
+	s.ask(r)
+	if !r.live {
+		return
+	}
+	since := r.began/1000 - missedMargin
+	gap := &request{owner: missed{}, purpose: abi.PurposeReconnect, matchers: r.matchers}
+	for _, f := range r.filters {
+		f.Since, f.Limit = &since, -1
+		gap.filters = append(gap.filters, f)
+	}
+	s.ask(gap)
+}
+
+// missedMargin is how many seconds before a live request events are asked for that it may have
+// missed: some are late.
+const missedMargin = 900
+
+// missed owns a request for events that a live one may have missed.
+type missed struct{}
+
+func (missed) saw(*request, *match.Digest) bool           { return true }
+func (missed) complete(s *Session, r *request)            { s.closeRequest(r) }
+func (missed) refused(*Session, *request, uint32, string) {}
 
 // asksFor reports whether an event is what was asked for.
 func (r *request) asksFor(d *match.Digest) bool {
@@ -223,33 +258,50 @@ type subscription struct {
 	gone    bool
 }
 
-// subscribe opens a subscription when its turn comes.
+// subscribe opens a subscription when its turn comes. One with the same id stays open until
+// then.
 func (s *Session) subscribe(cmd *Subscribe) {
-	s.unsubscribe(cmd.ID)
+	old := s.subs[cmd.ID]
+	if old == nil {
+		s.unsubscribe(cmd.ID)
+	}
 	sub := &subscription{cmd: cmd}
 	s.subs[cmd.ID] = sub
 	s.pace.prune(s.limits)
-	s.pace.opening = append(s.pace.opening, sub)
+	s.pace.opening = append(s.pace.opening, turn{open: sub})
+	if old != nil {
+		s.closeInTurn(old)
+	}
 }
 
 // unsubscribe ends a subscription or a fetch, silently.
 func (s *Session) unsubscribe(id string) {
 	if sub := s.subs[id]; sub != nil {
-		sub.gone = true
 		delete(s.subs, id)
-		if sub.request != nil {
-			s.closeRequest(sub.request)
-		}
+		s.closeInTurn(sub)
 	}
 	if h := s.fetches[id]; h != nil {
 		h.abandon(s)
 	}
 }
 
+// closeInTurn closes a subscription when those that were ordered before are open: they may take
+// its place.
+func (s *Session) closeInTurn(sub *subscription) {
+	sub.gone = true
+	switch r := sub.request; {
+	case r == nil:
+	case r.sent == 0 || len(s.pace.opening) == 0:
+		s.closeRequest(r)
+	default:
+		s.pace.opening = append(s.pace.opening, turn{close: r})
+	}
+}
+
 func (sub *subscription) open(s *Session) {
 	cmd := sub.cmd
 	sub.request = &request{
-		owner: sub, purpose: cmd.Purpose, filters: cmd.Filters, matchers: s.cfg.Hash.Matchers(cmd.Filters), live: cmd.Live, lasting: true,
+		owner: sub, began: s.now, purpose: cmd.Purpose, filters: cmd.Filters, matchers: s.cfg.Hash.Matchers(cmd.Filters), live: cmd.Live, lasting: true,
 	}
 	cmd.Filters = nil
 	s.ask(sub.request)
@@ -266,7 +318,9 @@ func (sub *subscription) complete(s *Session, r *request) {
 }
 
 func (sub *subscription) refused(s *Session, _ *request, class uint32, reason string) {
-	delete(s.subs, sub.cmd.ID)
+	if s.subs[sub.cmd.ID] == sub {
+		delete(s.subs, sub.cmd.ID)
+	}
 	sub.gone = true
 	s.notify(&Closed{Serial: sub.cmd.Serial, Input: abi.Closed{Relay: s.relay, ID: sub.cmd.ID, Class: class, Reason: Quote(reason)}})
 }

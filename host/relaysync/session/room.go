@@ -7,28 +7,27 @@ import (
 	"talon/sdk/abi"
 )
 
-// subscriptionSlots limits concurrent requests on the relay: to what the relay advertises (NIP-11), or
-// has shown.
+// subscriptionSlots limits concurrent requests on the relay, and the values of their filters: to
+// what the relay advertises (NIP-11), or has shown.
 type subscriptionSlots struct {
-	open    int // requests that were sent and not ended
-	lasting int // of them, those that stay open
-	waiting []*request
+	open, values           int // requests that were sent and not ended; values of their filters
+	lasting, lastingValues int // of them, those that stay open
+	waiting                []*request
 }
 
 // maxRefusals is how often a request is sent again that the relay had no room for.
 const maxRefusals = 5
 
-func (o *subscriptionSlots) add(r *request) {
-	o.open++
-	if r.lasting {
-		o.lasting++
-	}
-}
+func (o *subscriptionSlots) add(r *request) { o.count(r, 1) }
 
-func (o *subscriptionSlots) remove(r *request) {
-	o.open--
+func (o *subscriptionSlots) remove(r *request) { o.count(r, -1) }
+
+func (o *subscriptionSlots) count(r *request, sign int) {
+	o.open += sign
+	o.values += sign * r.values
 	if r.lasting {
-		o.lasting--
+		o.lasting += sign
+		o.lastingValues += sign * r.values
 	}
 }
 
@@ -38,17 +37,30 @@ func (o *subscriptionSlots) cancel(r *request) {
 }
 
 // has reports whether a request may be sent. Those that stay open leave some room for
-// those that do not.
-func (o *subscriptionSlots) has(r *request, limit int) bool {
+// those that do not. A limit of 0 is none.
+func (o *subscriptionSlots) has(r *request, limit, values int) bool {
 	switch {
-	case limit == 0:
-		return true
-	case o.open >= limit:
+	case limit > 0 && o.open >= limit, values > 0 && o.open > 0 && o.values+r.values > values:
 		return false
-	case r.lasting:
-		return o.lasting < max(1, limit-2, limit/2)
+	case r.lasting && limit > 0 && o.lasting >= max(1, limit-2, limit/2):
+		return false
+	case r.lasting && values > 0 && o.lasting > 0 && o.lastingValues+r.values > values-values/8:
+		return false
 	}
 	return true
+}
+
+// valuesOf is how many values filters have, as Talon counts them: each condition, and one for
+// the filter.
+func valuesOf(filters []host.Filter) (n int) {
+	for i := range filters {
+		f := &filters[i]
+		n += 1 + len(f.IDs) + len(f.Authors) + len(f.Kinds)
+		for k := range f.Tags {
+			n += len(f.Tags[k].Values)
+		}
+	}
+	return n
 }
 
 // fillSlots sends requests that wait, in the order in which they were made.
@@ -57,9 +69,9 @@ func (s *Session) fillSlots() {
 	if s.now < s.pace.cooldownUntil {
 		return
 	}
-	for i := 0; i < len(o.waiting); {
+	for i := 0; i < len(o.waiting) && !s.clogged(); {
 		r := o.waiting[i]
-		if !o.has(r, int(s.caps.MaxSubscriptions)) {
+		if !o.has(r, int(s.caps.MaxSubscriptions), int(s.caps.MaxValues)) {
 			s.check(r.asked + s.nextSlotCheck(r))
 			i++
 			continue
@@ -84,28 +96,38 @@ func (s *Session) giveUpSlot() {
 		if by := r.asked + s.nextSlotCheck(r); s.now < by {
 			s.check(by)
 		} else if !r.closed {
-			s.fail(r, abi.ClassLimit, "the relay takes no more subscriptions")
+			s.fail(r, abi.ClassLimit, "the relay has no room for more subscriptions")
 		}
 	}
 }
 
-// noSlot takes the news that the relay has refused a request because there are too many
-// already. It is sent again when another one has ended. limit is how many the relay says
-// that it takes; 0: it does not say.
-func (s *Session) noSlot(r *request, limit int, reason string) {
+// noRoom takes the news that the relay has refused a request because there are too many
+// already, or too many values in them. It is sent again when another one has ended. limit is
+// how many the relay says that it takes; 0: it does not say.
+func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 	settled := r.settled
 	if r.sent != 0 {
 		s.withdraw(r)
 	}
+	if sub, ok := r.owner.(*subscription); ok && sub.gone {
+		r.closed = true // it was about to be closed
+		return
+	}
 	if limit <= 0 {
 		limit = s.slots.open
+		if what == refusedValues {
+			limit = s.slots.values
+		}
 	}
-	if limit > 0 {
-		s.learnSlots(limit)
-	} else {
+	switch {
+	case limit <= 0:
 		s.pace.coolDown(s.now + fullTime) // it is others who fill it
+	case what == refusedValues:
+		s.learnValues(limit)
+	default:
+		s.learnSlots(limit)
 	}
-	if r.refusals++; settled || r.filters == nil || r.refusals > maxRefusals {
+	if r.refusals++; settled || r.filters == nil || r.refusals > maxRefusals || what == refusedValues && r.values > limit {
 		// It was taken for open: the strategy is to know what it may have missed.
 		r.closed = true
 		r.owner.refused(s, r, abi.ClassLimit, reason)
@@ -119,19 +141,41 @@ func (s *Session) noSlot(r *request, limit int, reason string) {
 // fullTime is how long a relay is left alone that has no room for a single request.
 const fullTime = 5000
 
-// learnSlots records how many concurrent requests the relay takes. If that is far fewer
-// than the strategy knew when the connection was made, or no more than what stays open,
-// so that nothing can be fetched, there is to be another one soon: the strategy asks for
-// less.
+// learnSlots records how many concurrent requests the relay takes.
 func (s *Session) learnSlots(limit int) {
-	if known := int(s.caps.MaxSubscriptions); known != 0 && limit >= known {
+	s.learnLimit(&s.caps.MaxSubscriptions, s.cfg.Capabilities.MaxSubscriptions, limit, s.slots.lasting)
+}
+
+// learnValues records how many values the relay takes in all requests together.
+func (s *Session) learnValues(limit int) {
+	s.learnLimit(&s.caps.MaxValues, s.cfg.Capabilities.MaxValues, limit, s.slots.lastingValues)
+}
+
+// learnLimit records a limit of the relay. If that is far less than the strategy knew when
+// the connection was made, or no more than what stays open, so that nothing can be fetched,
+// the session begins again: the strategy then asks for less.
+func (s *Session) learnLimit(known *uint32, told uint32, limit, lasting int) {
+	if *known != 0 && limit >= int(*known) {
 		return
 	}
-	s.caps.MaxSubscriptions = uint32(limit)
+	*known = uint32(limit)
 	s.learnt()
-	if told := int(s.cfg.Capabilities.MaxSubscriptions); s.restartAt == 0 && (told == 0 || 4*limit <= 3*told || s.slots.lasting >= limit) {
+	if s.restartAt == 0 && (told == 0 || 4*limit <= 3*int(told) || lasting >= limit) {
 		s.restartAt = s.now + restartTime
 		s.check(s.restartAt)
+	}
+}
+
+// tooManyFilters takes the news that a request has more filters than the relay takes. limit
+// is how many the relay says that it takes; 0: it does not say.
+func (s *Session) tooManyFilters(r *request, limit int) {
+	has := len(r.filters)
+	if limit <= 0 || limit >= has {
+		limit = max(s.width.filters, 1)
+	}
+	if known := int(s.caps.MaxFilters); has > limit && (known == 0 || limit < known) {
+		s.caps.MaxFilters = uint32(limit)
+		s.learnt()
 	}
 }
 
@@ -141,12 +185,18 @@ const restartTime = 2000
 
 // pace is how hard the relay is pressed.
 type pace struct {
-	tokens        float64         // requests that may begin
-	cooldownUntil int64           // nothing new is asked before
-	deferred      []*fetch        // that wanted to ask for more during a cooldown
-	opening       []*subscription // wait to be opened
-	waiting       []*fetch        // wait for their turn
-	running       int             // fetches
+	tokens        float64  // requests that may begin
+	cooldownUntil int64    // nothing new is asked before
+	deferred      []*fetch // that wanted to ask for more during a cooldown
+	opening       []turn   // wait to be opened, or to be closed after those before them
+	waiting       []*fetch // wait for their turn
+	running       int      // fetches
+}
+
+// turn is a subscription that waits to be opened, or a request that waits to be closed.
+type turn struct {
+	open  *subscription
+	close *request
 }
 
 // coolDown asks nothing more before a time.
@@ -180,16 +230,24 @@ func (s *Session) startFetches() {
 			h.proceed(s)
 		}
 	}
-	for len(p.opening) > 0 && p.tokens >= 1 {
-		sub := p.opening[0]
-		p.opening[0] = nil
-		if p.opening = p.opening[1:]; sub.gone {
-			continue
+	for len(p.opening) > 0 {
+		next := p.opening[0]
+		opens := next.open != nil && !next.open.gone
+		if opens && (p.tokens < 1 || s.clogged()) {
+			break
 		}
-		p.tokens--
-		sub.open(s)
+		p.opening[0] = turn{}
+		p.opening = p.opening[1:]
+		switch {
+		case opens:
+			p.tokens--
+			next.open.open(s)
+		case next.close != nil && !next.close.closed:
+			s.closeRequest(next.close)
+			s.fillSlots() // with one that waits for its place
+		}
 	}
-	for len(p.waiting) > 0 && p.tokens >= 1 && p.running < s.limits.Fetches {
+	for len(p.waiting) > 0 && p.tokens >= 1 && p.running < s.limits.Fetches && !s.clogged() {
 		h := p.waiting[0]
 		p.waiting[0] = nil
 		if p.waiting = p.waiting[1:]; h.gone {
@@ -215,17 +273,22 @@ func (s *Session) nextStart() int64 {
 		return never
 	case s.now < p.cooldownUntil:
 		return p.cooldownUntil
+	case s.clogged():
+		return s.now + cloggedTime
 	case len(p.opening) > 0 && p.tokens < 1, len(p.waiting) > 0 && p.running < s.limits.Fetches:
 		return s.now + max(1, int64((1-p.tokens)/s.limits.Requests*1000)+1)
 	}
 	return never // when something ends
 }
 
+// cloggedTime is how soon a session looks whether the relay has taken what it was sent.
+const cloggedTime = 50
+
 // prune takes out what nobody wants any more: while the relay is to rest, a strategy may
 // change its mind without an end.
 func (p *pace) prune(l *Limits) {
 	if len(p.opening) >= 2*l.Subscriptions {
-		p.opening = slices.DeleteFunc(p.opening, func(sub *subscription) bool { return sub.gone })
+		p.opening = slices.DeleteFunc(p.opening, func(t turn) bool { return t.open != nil && t.open.gone })
 	}
 	if len(p.waiting) >= l.Waiting {
 		p.waiting = slices.DeleteFunc(p.waiting, func(h *fetch) bool { return h.gone })

@@ -14,6 +14,7 @@
 //	Built(set)                                Build
 //	Missing(ids)                              Lookup
 //	Texts(events)                             Read
+//	Unsent(bytes)                             how much the relay has not taken
 //	Turn: time has passed                     its own last answer, or any input
 //
 // What is open is a [request] on the relay (REQ) with an owner: a subscription, a page of
@@ -96,6 +97,8 @@ type Session struct {
 	pushes  map[host.ID]*push
 
 	pace         pace
+	unsent       int // bytes of messages that the relay has not taken, as far as is known
+	backlog      int // of them, those before the latest turn
 	size         size
 	width        width
 	liveLimit    int      // of a live REQ: 0, or 1 for relays that do not answer that
@@ -189,6 +192,17 @@ func (s *Session) Execute(now int64, c Command) {
 	}
 }
 
+// Unsent notes how many bytes of messages the relay has not taken yet. While these are many,
+// nothing new is asked.
+func (s *Session) Unsent(bytes int) { s.backlog = bytes }
+
+// maxUnsent is how many bytes of messages may wait for a relay before a new request. One message
+// more may follow: it is far less than what a shell keeps.
+const maxUnsent = 1 << 20
+
+// clogged reports whether the relay has too much to take already.
+func (s *Session) clogged() bool { return s.unsent > maxUnsent }
+
 // Turn runs what is due: it submits what has come, opens what waits, and ends what the
 // relay does not answer. It returns the latest time for the next call. With busy set
 // there are messages of the relay that the session has not seen: silence is not the
@@ -198,6 +212,7 @@ func (s *Session) Turn(now int64, busy bool) (next int64) {
 		return never
 	}
 	s.refill()
+	s.unsent = s.backlog
 	s.flush()
 	switch {
 	case now < s.checkAt:
@@ -241,6 +256,7 @@ func (s *Session) perform(e Effect) { s.effects = append(s.effects, e) }
 
 func (s *Session) send(text []byte) {
 	s.unnoticed++
+	s.unsent += len(text)
 	s.perform(Send{text})
 }
 

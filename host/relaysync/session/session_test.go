@@ -78,6 +78,46 @@ func TestCoolDownIsNotCutShort(t *testing.T) {
 	g.want("messages after it", g.take(), `"REQ" "s1"`)
 }
 
+// While a relay rests, nothing that is open is closed before what takes its place is open: an event
+// of that time comes.
+func TestReplacedDuringRest(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(live("a", kinds(1)))
+	g.do(live("b", kinds(2)))
+	g.say(`["EOSE","s1"]`)
+	g.say(`["EOSE","s2"]`)
+	g.take()
+	g.do(CoolDown{g.now + 60_000})
+	g.do(live("new", kinds(1)))
+	g.do(Unsubscribe{ID: "a"})
+	g.do(live("b", kinds(2, 3))) // in its own place
+	list := notes(2)
+	g.event("s1", list[0])
+	if g.want("messages in the rest", g.take()); len(g.stored) != 1 {
+		t.Error("what came in the rest is not here")
+	}
+	g.pass(61_000)
+	g.want("messages after it", g.take(), `"REQ" "s3"`, `"CLOSE" "s1"`, `"REQ" "s4"`, `"CLOSE" "s2"`)
+	g.say(`["EOSE","s3"]`)
+	g.say(`["EOSE","s4"]`)
+	g.reports()
+	g.do(Unsubscribe{ID: "b"})
+	g.want("with nothing to wait for", g.take(), `"CLOSE" "s4"`)
+}
+
+// Where the relay has no room for both, the old one is closed for the new one.
+func TestReplacedWithoutRoom(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 3} })
+	g.do(live("a", kinds(1)))
+	g.say(`["EOSE","s1"]`)
+	g.take()
+	g.do(CoolDown{g.now + 1000})
+	g.do(live("b", kinds(2)))
+	g.do(Unsubscribe{ID: "a"})
+	g.pass(1001)
+	g.want("messages", g.take(), `"CLOSE" "s1"`, `"REQ" "s2"`)
+}
+
 // Two forged copies of an event come together: the second is not taken for a copy of what
 // is here.
 func TestForgedTwiceDoesNotPoison(t *testing.T) {
@@ -246,7 +286,7 @@ func TestLiveNeedsAnswer(t *testing.T) {
 	g.say(`["EOSE","s2"]`)
 	g.want("reports", g.reports(), "eose open events=0 new=0")
 	g.pass(limits.AnswerTime/4 + 10)
-	g.want("messages", g.take(), `"REQ" "s1"`, `"REQ" "s2"`, `"CLOSE" "s1"`, `"REQ" "s3"`)
+	g.want("messages", g.take(), `"REQ" "s1"`, `"REQ" "s2"`, `"CLOSE" "s1"`, `"REQ" "s3"`, `"REQ" "s4"`)
 	if !strings.Contains(g.all[3], `"limit":0`) {
 		t.Errorf("it asks with %s", g.all[3]) // the relay does answer these
 	}
@@ -381,6 +421,129 @@ func TestNoRoomToFetch(t *testing.T) {
 	}
 }
 
+// A relay that takes its time gets no more than it can take: many long requests wait, and none is
+// lost.
+func TestClogged(t *testing.T) {
+	g := newRig(t, nil)
+	long := host.Filter{Tags: []host.TagFilter{{Name: 'e'}}, Limit: -1}
+	for i := range 1500 {
+		long.Tags[0].Values = append(long.Tags[0].Values, fmt.Sprintf("%064x", i))
+	}
+	for i := range 60 {
+		g.Session.Execute(g.now, live(fmt.Sprint(i), long))
+	}
+	sent := func() (n, bytes int) {
+		for _, text := range g.all {
+			n, bytes = n+1, bytes+len(text)
+		}
+		return n, bytes
+	}
+	g.turn()
+	_, first := sent()
+	if first > maxUnsent+200_000 {
+		t.Errorf("%d bytes are sent at once", first)
+	}
+	g.Unsent(first) // it has taken nothing
+	g.pass(10_000)
+	if _, bytes := sent(); bytes != first {
+		t.Errorf("%d bytes are sent to a relay that takes nothing", bytes)
+	}
+	g.Unsent(0)
+	g.pass(2000)
+	if n, _ := sent(); n < 60 {
+		t.Errorf("%d of 60 requests are sent", n)
+	}
+}
+
+// A relay that says how many values it takes in all gets no more, and what fits is not kept
+// waiting. The session reports a request that never fits, and does not rest.
+func TestRoomForValues(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxValues: 40, Negentropy: abi.SupportNo} })
+	open, most := map[string]int{}, 0
+	g.serve(notes(10), limitOf(100))
+	answer := g.remote
+	g.remote = func(m *wire.Message, text string) {
+		switch m.Verb {
+		case wire.Req:
+			open[m.SubID] = valuesOf(m.Filters)
+		case wire.Close:
+			delete(open, m.SubID)
+		}
+		sum := 0
+		for _, n := range open {
+			sum += n
+		}
+		most = max(most, sum)
+		answer(m, text)
+	}
+	authors := func(n int) host.Filter { return host.Filter{Authors: make([]host.PubKey, n), Limit: -1} }
+	g.do(live("announcements", kinds(30617, 30618)))
+	g.do(live("a", authors(29)))
+	g.do(live("b", authors(3))) // an eighth of the room is for fetches
+	g.do(&Fetch{ID: "f", Filter: kinds(1)})
+	g.do(&Fetch{ID: "g", Filter: kinds(1, 2)})
+	got := strings.Join(g.reports(), "\n")
+	if most > 40 || strings.Count(got, "complete=true") != 2 || strings.Count(got, "eose") != 2 {
+		t.Errorf("%d values were open at once; reports:\n%s", most, got)
+	}
+	g.do(Unsubscribe{ID: "a"})
+	g.want("what waited", g.reports(), "eose b events=0 new=0")
+}
+
+// A relay that refuses values, by the words of an older Talon too, is no busy relay: the session
+// learns how many it takes, and begins again with that. It never rests.
+func TestTooManyValues(t *testing.T) {
+	for text, learnt := range map[string]int{
+		"rate-limited: the subscriptions of this connection hold too many values, close one first": 6,
+		"error: the subscriptions of this connection may have 8 values in all, close one first":    8,
+	} {
+		g := newRig(t, nil)
+		g.do(live("a", kinds(1, 2, 3, 4, 5)))
+		g.say(`["EOSE","s1"]`)
+		g.do(live("b", kinds(1, 2, 3, 4, 5)))
+		g.say(`["CLOSED","s2",%q]`, text)
+		g.do(live("c", kinds(7)))
+		g.pass(restartTime + 1)
+		if n := int(g.Capabilities().MaxValues); n != learnt {
+			t.Errorf("%s: %d values learnt, want %d", text, n, learnt)
+		}
+		got := strings.Join(g.reports(), " ")
+		if strings.Contains(got, "limited") || g.pace.cooldownUntil > g.now || !slices.Equal(g.ends, []EndReason{EndRestart}) {
+			t.Errorf("%s: reports %s, ends %v", text, got, g.ends)
+		}
+	}
+}
+
+// A relay that other clients have filled shows no limit of ours. The strategy tries again later.
+func TestFilledByOthers(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(live("a", kinds(1)))
+	g.say(`["EOSE","s1"]`)
+	g.do(live("b", kinds(2)))
+	g.say(`["CLOSED","s2","rate-limited: the relay has too many subscriptions, try again later"]`)
+	g.want("reports", g.reports(), "eose a events=0 new=0", fmt.Sprintf("closed b class=%d", abi.ClassLimit))
+	if caps := g.Capabilities(); caps.MaxSubscriptions != 0 || g.pace.cooldownUntil > g.now {
+		t.Errorf("%+v, rest until %d", caps, g.pace.cooldownUntil)
+	}
+}
+
+// A relay that counts filters is asked with as many as it takes.
+func TestTooManyFilters(t *testing.T) {
+	g := newRig(t, nil)
+	var list []host.Filter
+	for i := range 12 {
+		list = append(list, kinds(host.Kind(i)))
+	}
+	g.do(live("a", list...))
+	g.say(`["NOTICE","invalid: REQ message must contain at most 12 elements"]`)
+	if n := g.Capabilities().MaxFilters; n != 10 {
+		t.Errorf("%d filters learnt, want 10", n)
+	}
+	if got := strings.Join(g.reports(), " "); !strings.Contains(got, fmt.Sprintf("closed a class=%d", abi.ClassTooMuch)) {
+		t.Errorf("reports %s", got)
+	}
+}
+
 // A relay that is full with others' requests shows no limit of its own: it is asked again
 // later, and then the strategy gets a report.
 func TestFullWithOthers(t *testing.T) {
@@ -487,9 +650,18 @@ func TestLostMessage(t *testing.T) {
 	g.do(live("l", kinds(1)))
 	g.say(`["NOTICE","rate limited"]`)
 	g.pass(lostTime + 10)
-	g.want("messages", g.take(), `"REQ" "s1"`, `"CLOSE" "s1"`, `"REQ" "s2"`)
+	// What it may have missed is asked for apart.
+	g.want("messages", g.take(), `"REQ" "s1"`, `"CLOSE" "s1"`, `"REQ" "s2"`, `"REQ" "s3"`)
+	if want := fmt.Sprintf(`"since":%d`, epoch-missedMargin); !strings.Contains(g.all[3], want) {
+		t.Errorf("it asks with %s, want %s", g.all[3], want)
+	}
 	g.say(`["EOSE","s2"]`)
+	g.event("s3", notes(1)[0])
+	g.say(`["EOSE","s3"]`)
 	g.want("reports", g.reports(), "limited", "notice", "eose l events=0 new=0")
+	if g.want("it is closed", g.take(), `"CLOSE" "s3"`); len(g.stored) != 1 {
+		t.Error("what was missed is not here")
+	}
 }
 
 // What the relay loses may be a CLOSE: then the subscription takes its room for as long as

@@ -160,6 +160,16 @@ impl<'b> Actions<'b> {
     pub fn stop_timer(&mut self, id: &str) {
         self.add(6, |b| wire::put_text(b, 1, id));
     }
+
+    /// Reports how many repositories and root events have no subscription at a relay, because
+    /// it has no room for them. It replaces the report before; with 0 and 0 all have one.
+    pub fn uncovered(&mut self, relay: &str, repositories: u32, roots: u32) {
+        self.add(7, |b| {
+            wire::put_text(b, 1, relay);
+            wire::put_number(b, 2, repositories.into());
+            wire::put_number(b, 3, roots.into());
+        });
+    }
 }
 
 /// What [`Actions::subscribe`] opens.

@@ -237,6 +237,8 @@ func (d *Driver) Step(in strategy.Input, out *strategy.Actions) {
 		}
 	case strategy.TimerFired:
 		d.timers.set = 0
+	case strategy.RootActivity:
+		d.active(in.RootActivity())
 	}
 	for d.budget.left > 0 {
 		key, ok := d.timers.Take(in.Now())
@@ -356,6 +358,14 @@ func (d *Driver) learn(world strategy.World) bool {
 			d.Index.SetRepo(r.Address, r.Level, &relays, d.skips)
 		}
 		d.Index.AddRoots(r.Address, r.NumRoots(), r.Root)
+		dates := r.Active()
+		for i := range r.NumRoots() {
+			if !dates.Next() {
+				break
+			}
+			id := r.Root(i)
+			d.Index.Touch(&id, min(int64(dates.Active()), d.budget.now/1000))
+		}
 	}
 	if !world.Complete() {
 		return false
@@ -413,6 +423,7 @@ func (d *Driver) localEvent(e abi.LocalEventView) {
 			d.Index.SetRepo(it.Text(), e.Level, &relays, d.skips)
 		} else if len(e.ID) == 32 {
 			d.Index.AddRoot(it.Text(), (*[32]byte)(e.ID))
+			d.Index.Touch((*[32]byte)(e.ID), min(e.CreatedAt, d.budget.now/1000))
 		}
 	}
 	switch {

@@ -335,6 +335,7 @@ const pageRoots = 512
 type roots struct {
 	pages []*[pageRoots][32]byte
 	uses  []uint16 // of each number: repositories that have it; 0: the number is free
+	dates []uint32 // of each number: unix seconds of the latest activity that is known
 	free  []uint32 // numbers
 	table [segments]segment
 	used  int // numbers that are not free
@@ -427,12 +428,12 @@ func (r *roots) add(id *[32]byte, at place) uint32 {
 	if last := len(r.free) - 1; last >= 0 {
 		n, r.free = r.free[last], r.free[:last]
 	} else {
-		r.uses = append(r.uses, 0)
+		r.uses, r.dates = append(r.uses, 0), append(r.dates, 0)
 		if n%pageRoots == 0 {
 			r.pages = append(r.pages, new([pageRoots][32]byte))
 		}
 	}
-	*r.id(n), r.uses[n] = *id, 1
+	*r.id(n), r.uses[n], r.dates[n] = *id, 1, 0
 	at.in.slots[at.slot] = n + 1
 	at.in.used++
 	r.used++

@@ -52,6 +52,7 @@ type Peer struct {
 	ended     int64 // unix milliseconds: end of the latest connection
 
 	next     uint32 // number in the next id
+	groups   uint32 // subscriptions of one chunk each so far
 	turns    uint64 // openings and jobs so far
 	openings []*opening
 	jobs     []*job
@@ -59,13 +60,14 @@ type Peer struct {
 	subs     []*sub
 	asks     []ask
 	lost     []*opening
-	closing  []string // ids to be closed immediately
-	stale    []string // ids of the strategy before, to be closed when ours are open
-	gap      bool     // subscriptions were closed before those in their place were open
-	missed   *job     // to be fetched when what is to be opened is
-	unheard  Content  // there is no subscription for it: what is new is polled
-	polled   int64    // unix milliseconds: until then, polls have brought all of it
-	fetchAt  int64    // unix milliseconds: no further batch before
+	closing  []string  // ids to be closed immediately
+	stale    []string  // ids of the strategy before, to be closed when ours are open
+	gap      bool      // subscriptions were closed before those in their place were open
+	missed   *job      // to be fetched when what is to be opened is
+	unheard  Content   // there is no subscription for it: what is new is polled
+	polled   int64     // unix milliseconds: until then, polls have brought all of it
+	reported [2]uint32 // repositories and root events that the host was told to have no subscription
+	fetchAt  int64     // unix milliseconds: no further batch before
 }
 
 // opening is a subscription that is to be opened, or several.
@@ -75,8 +77,10 @@ type opening struct {
 	turn    uint64 // its place among openings and jobs
 	which   parts
 	tries   uint
-	at      int64 // of a lost one, unix milliseconds: when the relay closed it
-	retryAt int64 // of a lost one, unix milliseconds
+	at      int64  // of a lost one, unix milliseconds: when the relay closed it
+	class   uint32 // of a lost one: why
+	joined  bool   // it asks for what open subscriptions ask for that it takes the place of
+	retryAt int64  // of a lost one, unix milliseconds
 }
 
 // Opening says how to subscribe.
@@ -128,17 +132,20 @@ type batch struct {
 
 // sub is an open subscription.
 type sub struct {
-	id      uint32
-	content Content
-	left    Items // it still asks for them, and they are not wanted any more
-	open    Opening
-	which   parts
-	filters int
-	batch   *batch // that waits for its EOSE
-	old     bool   // to be closed when those in its place are open
-	opened  int64  // unix milliseconds
-	tries   uint
-	narrow  uint // of the peer, when it was opened
+	id       uint32
+	content  Content
+	left     Items // it still asks for them, and they are not wanted any more
+	open     Opening
+	which    parts
+	filters  int
+	batch    *batch // that waits for its EOSE
+	old      bool   // to be closed when those in its place are open
+	replaced bool   // that is old has one in its place, or is polled
+	group    uint32 // subscriptions to one chunk have the same
+	values   int    // of its filters, as relays count them
+	opened   int64  // unix milliseconds
+	tries    uint
+	narrow   uint // of the peer, when it was opened
 }
 
 // ask is a running historic.
@@ -333,7 +340,11 @@ func (p *Peer) Open(c Content, how Opening) {
 	if c.empty() {
 		return
 	}
+	rest := p.divide(&c, how.Live)
 	p.opens(&opening{content: c, Opening: how, which: allParts})
+	if !rest.Empty() {
+		p.withoutSub(&opening{content: Of(rest), Opening: how, which: allParts})
+	}
 }
 
 // Reopen reopens everything: what is confirmed in one way, the rest in another.
@@ -458,7 +469,7 @@ func (p *Peer) disconnected(now int64) {
 	p.connected, p.started, p.taken, p.dirty, p.gap, p.Phase = false, false, false, false, false, 0
 	p.unsettled, p.fetchAt = false, 0
 	p.openings, p.jobs, p.batches, p.subs, p.asks, p.lost = nil, nil, nil, nil, nil, nil
-	p.closing, p.stale, p.missed = nil, nil, nil
+	p.closing, p.stale, p.missed, p.reported = nil, nil, nil, [2]uint32{}
 	p.Later, p.Due = Items{}, false
 }
 

@@ -14,7 +14,7 @@ func (p *Peer) work(t *stepBudget) bool {
 	if !p.connected {
 		return true
 	}
-	done := p.close(t) && p.open(t) && p.retire(t) && p.fetch(t, p.turns+1)
+	done := p.close(t) && p.open(t) && p.retire(t) && p.fetch(t, p.turns+1) && p.report(t)
 	p.setTimer(t)
 	return done
 }
@@ -69,12 +69,10 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 	if s.filters < 3 && !o.content.Announcements && o.which == allParts {
 		needed = 3
 	}
-	if len(p.subs)+len(p.stale)+needed > p.maxSubs() {
-		if len(p.stale) > 0 || slices.ContainsFunc(p.subs, func(s *sub) bool { return s.old }) {
-			p.gap = p.gap || o.Live
-			return p.retireOne(t)
-		}
-		p.withoutSub(o)
+	switch free := p.maxSubs() - len(p.subs) - len(p.stale); {
+	case free < needed:
+		return p.makeRoom(t, o, s)
+	case free == needed && p.join(o, s):
 		return true
 	}
 	c := p.driver.Index.chunk(&o.content, s)
@@ -91,12 +89,13 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 	if len(w.filters) == 0 || c.empty() {
 		return true
 	}
-	if !t.room(needed, w.size+needed*(len(p.URL)+40)) {
+	if tooMany, full := !p.fits(w.count+len(w.filters)), !t.room(needed, w.size+needed*(len(p.URL)+40)); tooMany || full {
 		o.content.Announcements = o.content.Announcements || c.Announcements
 		o.content.Items.AddItems(c.Items)
-		return false
+		return tooMany && p.makeRoom(t, o, s)
 	}
 	t.left -= w.count + workDo
+	p.groups++
 	if needed == 1 {
 		p.subscribe(t, o, c, c.parts(o.which), w.filters)
 		return true
@@ -116,24 +115,16 @@ func (p *Peer) withoutSub(o *opening) {
 			Fetching: Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track},
 		})
 	}
-	if p.unheard.empty() {
-		p.polled = p.driver.budget.now
-		p.driver.After(p, poll, pollEvery)
-	}
-	p.unheard.Announcements = p.unheard.Announcements || o.content.Announcements
-	p.unheard.Items.AddItems(o.content.Items)
+	p.polls(o.content)
 	o.content = Content{}
 }
-
-// pollEvery is between two fetches of what is new and has no subscription.
-const pollEvery = strategy.Hour
 
 // poll fetches what is new since the last time, unless that is still under way.
 func (p *Peer) poll(now int64) {
 	if p.unheard.empty() {
 		return
 	}
-	p.driver.After(p, poll, pollEvery)
+	p.driver.After(p, poll, p.pollEvery())
 	polls := func(f *Fetching) bool { return f.Purpose == strategy.PurposeLive && !f.Track }
 	if slices.ContainsFunc(p.jobs, func(j *job) bool { return polls(&j.Fetching) }) ||
 		slices.ContainsFunc(p.batches, func(b *batch) bool { return polls(&b.fetch) && !b.stored }) {
@@ -148,8 +139,14 @@ func (p *Peer) poll(now int64) {
 }
 
 func (p *Peer) subscribe(t *stepBudget, o *opening, c Content, which parts, filters []strategy.Filter) {
-	s := &sub{id: p.next, content: c, open: o.Opening, which: which, filters: len(filters), opened: t.now, tries: o.tries, narrow: p.narrow}
+	s := &sub{id: p.next, content: c, open: o.Opening, which: which, filters: len(filters), group: p.groups, opened: t.now, tries: o.tries, narrow: p.narrow}
 	p.next++
+	for i := range filters {
+		s.values += 1 + len(filters[i].Kinds)
+		for _, tag := range filters[i].Tags {
+			s.values += len(tag.Values)
+		}
+	}
 	prefix := liveID
 	if !o.Live {
 		prefix = reqID
@@ -166,7 +163,7 @@ func (p *Peer) subscribe(t *stepBudget, o *opening, c Content, which parts, filt
 // retire closes what is old, now that what was to be opened is.
 func (p *Peer) retire(t *stepBudget) bool {
 	for len(p.stale) > 0 || slices.ContainsFunc(p.subs, func(s *sub) bool { return s.old }) {
-		if !p.retireOne(t) {
+		if !p.retireOne(t, false) {
 			return false
 		}
 	}
@@ -182,15 +179,23 @@ func (p *Peer) retire(t *stepBudget) bool {
 	return true
 }
 
-func (p *Peer) retireOne(t *stepBudget) bool {
-	if len(p.stale) > 0 {
+// retireOne closes one that is old; first those that others are open for, or that are polled. With
+// early set the others are closed before those in their place are open.
+func (p *Peer) retireOne(t *stepBudget, early bool) bool {
+	i := slices.IndexFunc(p.subs, func(s *sub) bool { return s.old && s.replaced })
+	if i < 0 {
+		p.gap = p.gap || early
+	}
+	if i < 0 && len(p.stale) > 0 {
 		if !p.unsubscribe(t, p.stale[0]) {
 			return false
 		}
 		p.stale = p.stale[1:]
 		return true
 	}
-	i := slices.IndexFunc(p.subs, func(s *sub) bool { return s.old })
+	if i < 0 {
+		i = slices.IndexFunc(p.subs, func(s *sub) bool { return s.old })
+	}
 	if !p.unsubscribe(t, p.subs[i].name()) {
 		return false
 	}
@@ -379,7 +384,7 @@ func (p *Peer) closed(c abi.Closed, now int64) {
 	if s.old {
 		return
 	}
-	o := &opening{content: s.content.clone(), Opening: s.open, which: s.which, tries: s.tries + 1, at: now}
+	o := &opening{content: s.content.clone(), Opening: s.open, which: s.which, tries: s.tries + 1, at: now, class: c.Class}
 	if now-s.opened > strategy.Hour {
 		o.tries = 1
 	}

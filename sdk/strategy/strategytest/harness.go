@@ -211,6 +211,7 @@ func (f host) Log(_ strategy.Level, text string) {
 //	historic wss://r notes negentropy startup page 500 push holdings {…}
 //	timer batch 1700000005000
 //	timer batch off
+//	uncovered wss://r repositories 1 roots 300
 func Line(a *abi.StepAction) string { return style{}.line(a) }
 
 // style says how actions are written.
@@ -244,6 +245,8 @@ func (s style) line(a *abi.StepAction) string {
 			return "timer " + a.ID + " off"
 		}
 		word("timer %s %d", a.ID, a.At)
+	case abi.DoUncovered:
+		word("uncovered %s repositories %d roots %d", a.Relay, a.Repositories, a.Roots)
 	}
 	if a.Purpose != abi.PurposeLive {
 		word(" %s", [...]string{"", "startup", "reconnect", "daily"}[a.Purpose])

@@ -61,7 +61,8 @@ func TestActionsAsLines(t *testing.T) {
 		out.SetTimer("t", in.Now()+strategy.Second)
 		out.SetTimer("u", -5)
 		out.StopTimer("t")
-		if out.Len() != 8 || out.Size() == 0 {
+		out.Uncovered("wss://a", 1, 300)
+		if out.Len() != 9 || out.Size() == 0 {
 			t.Errorf("%d actions of %d bytes", out.Len(), out.Size())
 		}
 		in.Log(strategy.Warn, "said")
@@ -76,7 +77,8 @@ func TestActionsAsLines(t *testing.T) {
 			" 03"+strings.Repeat("0", 62)+"; kinds 1 7; #e ab cd; since 5; until 6; limit 10}",
 		"timer t 1700000001000",
 		"timer u 1",
-		"timer t off")
+		"timer t off",
+		"uncovered wss://a repositories 1 roots 300")
 	if !slices.Equal(h.Logged, []string{"said"}) {
 		t.Errorf("logged %q", h.Logged)
 	}
@@ -114,6 +116,9 @@ func TestInputs(t *testing.T) {
 			got = in.Notice()
 		case strategy.TimerFired:
 			got = in.TimerFired()
+		case strategy.RootActivity:
+			a := in.RootActivity()
+			got = a.NumRoots()
 		}
 	}}
 	h := New(t, manifestText, p, nil)
@@ -133,6 +138,7 @@ func TestInputs(t *testing.T) {
 		{&abi.HistoricDone{Relay: "a", Need: 5}, abi.HistoricDone{Relay: "a", Need: 5}},
 		{&abi.Notice{Relay: "a", Text: "x"}, abi.Notice{Relay: "a", Text: "x"}},
 		{&abi.TimerFired{ID: "t", At: 5}, abi.TimerFired{ID: "t", At: 5}},
+		{&abi.RootActivity{Roots: make([][32]byte, 2), Latest: []uint32{7, 8}}, 2},
 	} {
 		got = nil
 		h.Want(test.input)

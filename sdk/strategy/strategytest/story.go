@@ -44,8 +44,9 @@ var rewrite = flag.Bool("rewrite", false, "write what strategies say into their 
 //	repo ADDRESS… [level state] [relays URL…] [roots ID…]   a known repository; before init
 //	init                        the world as it is
 //	event KIND ADDRESS… [id ID…] [relays URL…] [level state] [from URL]   accepted here, one for each id
+//	active ID…                  other events about these root events were accepted here, now
 //	gone ADDRESS
-//	connected URL [ended TIME] [anew] [CAPABILITY…]   negentropy yes|no, max_subscriptions, max_filters, max_limit, max_message N
+//	connected URL [ended TIME] [anew] [CAPABILITY…]   negentropy yes|no, max_subscriptions, max_filters, max_limit, max_message, max_values N
 //	disconnected URL CLASS      a connection ended
 //	failed URL CLASS [failures N] [retry TIME]   it could not be made
 //	eose URL ID [events N] [oldest TIME]

@@ -45,6 +45,12 @@ func (s *teller) input(line string) {
 		s.step(init)
 	case "event":
 		s.events(w)
+	case "active":
+		a := &abi.RootActivity{}
+		for _, id := range w.list() {
+			a.Roots, a.Latest = append(a.Roots, w.id(id)), append(a.Latest, uint32(s.now()/1000))
+		}
+		s.step(a)
 	case "gone":
 		s.step(&abi.RepoGone{Repository: w.next()})
 	case "connected":
@@ -186,6 +192,7 @@ func (w *words) options(known map[string]func(), caps *abi.Capabilities) {
 func (w *words) capability(c *abi.Capabilities, name string) (func(), bool) {
 	numbers := map[string]*uint32{
 		"max_subscriptions": &c.MaxSubscriptions, "max_filters": &c.MaxFilters, "max_limit": &c.MaxLimit, "max_message": &c.MaxMessage,
+		"max_values": &c.MaxValues,
 	}
 	if n := numbers[name]; n != nil {
 		return func() { *n = uint32(w.number()) }, true

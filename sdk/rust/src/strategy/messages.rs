@@ -114,6 +114,8 @@ message! {
         /// Bytes.
         max_message: u32 = 5,
         auth_required: bool = 6,
+        /// Of all filters of all open subscriptions together.
+        max_values: u32 = 7,
     }
 }
 
@@ -194,6 +196,11 @@ impl<'a> Repository<'a> {
     /// Ids of its root events (1617 1618 1619 1621), 32 bytes each, one after the other.
     pub fn roots(&self) -> impl Iterator<Item = &'a Key> {
         wire::data(self.raw, 4).chunks_exact(32).map(view)
+    }
+
+    /// Of each of these, in unix seconds, the latest activity that is known.
+    pub fn active(&self) -> impl Iterator<Item = u32> + 'a {
+        wire::numbers(self.raw, 5).map(wire::uint)
     }
 }
 
@@ -380,6 +387,26 @@ message! {
     }
 }
 
+message! {
+    /// Reports root events about which other events were accepted here: comments,
+    /// statuses, updates. The host gathers them for a moment.
+    RootActivity ['a] {
+    }
+}
+
+impl<'a> RootActivity<'a> {
+    /// What these events tag by e, E or q, of root events and others: ids, 32 bytes each,
+    /// one after the other.
+    pub fn roots(&self) -> impl Iterator<Item = &'a Key> {
+        wire::data(self.raw, 1).chunks_exact(32).map(view)
+    }
+
+    /// For each of these, in unix seconds, created_at of the latest of these events.
+    pub fn latest(&self) -> impl Iterator<Item = u32> + 'a {
+        wire::numbers(self.raw, 2).map(wire::uint)
+    }
+}
+
 /// What happened.
 #[non_exhaustive]
 pub enum Input<'a> {
@@ -393,6 +420,7 @@ pub enum Input<'a> {
     HistoricDone(HistoricDone<'a>),
     Notice(Notice<'a>),
     TimerFired(TimerFired<'a>),
+    RootActivity(RootActivity<'a>),
     /// What this version does not know.
     Other,
 }
@@ -410,6 +438,7 @@ impl<'a> Input<'a> {
             9 => Input::HistoricDone(HistoricDone::read(data)),
             10 => Input::Notice(Notice::read(data)),
             11 => Input::TimerFired(TimerFired::read(data)),
+            12 => Input::RootActivity(RootActivity::read(data)),
             _ => return None,
         })
     }

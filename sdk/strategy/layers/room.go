@@ -1,0 +1,215 @@
+package layers
+
+import (
+	"cmp"
+	"slices"
+
+	"talon/sdk/strategy"
+)
+
+// A relay may have no room for subscriptions to all that is wanted: it takes so many of them, and
+// so many values in all of them. Announcements and repositories then come first, and root events
+// in the order of their latest activity. The others are polled: see [Peer.poll]. A part of the room
+// is kept for what becomes wanted. When that is used up, subscriptions to few items are joined,
+// and the one whose root events are the least recent gives way.
+
+// maxValues is how many values all subscriptions may have; 0: there is no limit. Some that the
+// relay takes are for fetches.
+func (p *Peer) maxValues() int { return int(p.Caps.MaxValues) - int(p.Caps.MaxValues)/8 }
+
+// fits reports whether so many more values are within what the relay takes.
+func (p *Peer) fits(values int) bool {
+	limit := p.maxValues()
+	if limit == 0 {
+		return true
+	}
+	s := p.shape()
+	used := len(p.stale) * 3 * s.chunks * (s.values + 1) // of the strategy before: as many as may be
+	for _, sub := range p.subs {
+		used += sub.values
+	}
+	return used+values <= limit
+}
+
+// holds is how many items one subscription has at most, or three where one has not all filters.
+func (s shape) holds(live bool) int {
+	if live && s.filters >= 3 {
+		return s.values * s.chunks
+	}
+	return s.values
+}
+
+// apart is how many subscriptions it takes for one chunk.
+func (s shape) apart() int {
+	if s.filters < 3 {
+		return 3
+	}
+	return 1
+}
+
+// valuesFor is how many values it takes to ask for so many items of one kind.
+func (s shape) valuesFor(items int) int {
+	return 3 * (items + (items+max(s.values, 1)-1)/max(s.values, 1))
+}
+
+// room is how many items subscriptions may have at first. The rest is for what becomes wanted.
+func (p *Peer) room(live bool) int {
+	s := p.shape()
+	subs := (p.maxSubs() - 1) / s.apart()
+	items := max(0, subs-max(2, subs/8)) * s.holds(live)
+	if limit := p.maxValues(); limit > 0 {
+		all := max(0, limit-3) * s.values / (3 * (s.values + 1))
+		items = min(items, all-all/8)
+	}
+	return items
+}
+
+// divide takes off content the root events for which there is no room.
+func (p *Peer) divide(c *Content, live bool) (rest Items) {
+	s := p.shape()
+	count := c.Items.Len()
+	if !s.possible() || count <= s.holds(live) {
+		return Items{}
+	}
+	left := max(p.room(live)-p.Covered().Len(), s.holds(live))
+	if count <= left {
+		return Items{}
+	}
+	c.Items.Roots, rest.Roots = p.driver.Index.Newest(c.Items.Roots, max(0, left-c.Items.Repos.Len()))
+	return rest
+}
+
+// makeRoom has something give way to an opening. If nothing may, the opening is polled.
+func (p *Peer) makeRoom(t *stepBudget, o *opening, s shape) bool {
+	switch {
+	case slices.ContainsFunc(p.subs, func(s *sub) bool { return s.old }) || len(p.stale) > 0:
+		return p.retireOne(t, o.Live)
+	case p.giveWay(o, s):
+	default:
+		p.withoutSub(o)
+	}
+	return true
+}
+
+// join takes open subscriptions to few items into an opening, if one more subscription is all that
+// there is room for. It reports whether there are some.
+func (p *Peer) join(o *opening, s shape) bool {
+	size := sizeOf(o.content)
+	if s.apart() > 1 || o.joined || o.which != allParts || o.content.Announcements || s.chunksFor(size) > s.chunks {
+		return false
+	}
+	var list []*sub
+	for _, sub := range p.subs {
+		if !sub.old && sub.batch == nil && sub.which == allParts && !sub.content.Announcements && !sub.content.Items.Empty() {
+			list = append(list, sub)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *sub) int { return cmp.Compare(a.content.Items.Len(), b.content.Items.Len()) })
+	for _, sub := range list {
+		all := size
+		all.add(sizeOf(sub.content))
+		if s.chunksFor(all) > s.chunks || !p.fits(s.valuesFor(all.repos)+s.valuesFor(all.roots)) {
+			break
+		}
+		size = all
+		p.takeOver(o, sub)
+	}
+	return o.joined
+}
+
+// takeOver has an opening ask for what an open subscription asks for. A fetch brings the stored
+// events.
+func (p *Peer) takeOver(o *opening, from *sub) {
+	if !o.Live {
+		p.fetches(&job{
+			content: o.content.clone(), which: o.which,
+			Fetching: Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track},
+		})
+		o.Opening = Opening{Live: true}
+	}
+	o.joined = true
+	o.content.Items.AddItems(from.content.Items)
+	from.old, from.replaced = true, true
+}
+
+// leastRecent returns an open subscription whose root events are the least recent, if they are
+// less so than a date; nil if there is none.
+func (p *Peer) leastRecent(date int64) (least *sub) {
+	for _, sub := range p.subs {
+		if sub.old || sub.batch != nil || sub.content.Items.Roots.Empty() {
+			continue
+		}
+		if d := p.driver.Index.meanDate(sub.content.Items.Roots); d < date {
+			least, date = sub, d
+		}
+	}
+	return least
+}
+
+// giveWay closes the subscription whose root events are the least recent, if those of an opening
+// are more so. From then on they are polled. Repositories that it asked for get another one.
+func (p *Peer) giveWay(o *opening, s shape) bool {
+	date := int64(1 << 62) // announcements and repositories come before all root events
+	if !o.content.Announcements && o.content.Items.Repos.Empty() {
+		date = p.driver.Index.meanDate(o.content.Items.Roots)
+	}
+	least := p.leastRecent(date)
+	if least == nil {
+		return false
+	}
+	items := least.content.Items
+	for _, sub := range p.subs {
+		if sub.group == least.group {
+			sub.old, sub.replaced = true, true
+		}
+	}
+	p.polls(Of(Items{Roots: items.Roots}))
+	if !items.Repos.Empty() {
+		repos := Of(Items{Repos: items.Repos})
+		p.opens(&opening{content: repos.clone(), Opening: Opening{Live: true}, which: allParts})
+		p.fetches(&job{
+			content: repos.clone(), which: allParts,
+			Fetching: Fetching{Method: p.driver.set.Method, Since: p.driver.since(p.driver.budget.now), Purpose: strategy.PurposeReconnect},
+		})
+	}
+	return true
+}
+
+// polls has content polled from now on.
+func (p *Peer) polls(c Content) {
+	if p.unheard.empty() {
+		p.polled = p.driver.budget.now
+		p.driver.After(p, poll, p.pollEvery())
+	}
+	p.unheard.Announcements = p.unheard.Announcements || c.Announcements
+	p.unheard.Items.AddItems(c.Items)
+}
+
+// pollEvery is between two fetches of what has no subscription: to compare costs less than to
+// have it sent once more.
+func (p *Peer) pollEvery() int64 {
+	if p.Caps.Negentropy == strategy.SupportNo {
+		return strategy.Hour
+	}
+	return 30 * strategy.Minute
+}
+
+// report says how much has no subscription, if that has changed.
+func (p *Peer) report(t *stepBudget) bool {
+	items := p.unheard.Items
+	for _, o := range p.lost {
+		if o.class == strategy.ClassLimit {
+			items.AddItems(o.content.Items)
+		}
+	}
+	now := [2]uint32{uint32(items.Repos.Len()), uint32(items.Roots.Len())}
+	if now == p.reported {
+		return true
+	}
+	if !t.room(1, len(p.URL)) {
+		return false
+	}
+	t.out.Uncovered(p.URL, now[0], now[1])
+	p.reported = now
+	return true
+}
