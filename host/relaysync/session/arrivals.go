@@ -53,9 +53,6 @@ func (s *Session) flush() {
 	}
 }
 
-// forgedWeight is what an event with a wrong id or signature counts.
-const forgedWeight = 5
-
 // Answered handles the result of a submitted event.
 func (s *Session) Answered(now int64, answer Answer) {
 	a, ok := s.arrivals.open[answer.Ticket]
@@ -108,7 +105,7 @@ func (s *Session) decided(e *host.Event, r *request, v host.Verdict, answer *Ans
 		// What is not what its id says must not stand in the way of what is: it is only
 		// counted.
 		if s.cfg.Verify(e) != nil {
-			s.violation(DropForged, forgedWeight)
+			s.violation(eventForged)
 			return
 		}
 		s.cfg.Known.Refuse(e, s.seconds(), answer.Generation)

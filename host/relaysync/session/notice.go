@@ -64,11 +64,11 @@ func (s *Session) notice(text string, before *request) {
 	class := classOf(text)
 	s.attribute(class, text, before)
 	if s.notices < 1 {
-		weight := 0.0
+		b := noticeBeyond
 		if s.unnoticed--; s.unnoticed < 0 {
-			s.unnoticed, weight = 0, 0.5 // it has more to say than we have asked
+			s.unnoticed, b = 0, noticeUncalled
 		}
-		s.violation(DropUnasked, weight)
+		s.violation(b)
 		return
 	}
 	s.notices--
@@ -199,34 +199,6 @@ func Quote(text string) string {
 		return clean
 	}
 	return strings.ToValidUTF8(clean[:maxReason-3], "") + "…"
-}
-
-// IgnoreReason is the reason why something that a relay sent was ignored.
-type IgnoreReason uint8
-
-// Reasons.
-const (
-	DropUnasked  IgnoreReason = iota // no open subscription asked for it
-	DropForged                       // id or signature are wrong
-	DropKnown                        // it is here, or was refused lately
-	DropNonsense                     // it was not understood
-)
-
-// Drops is the number of reasons.
-const Drops = int(DropNonsense) + 1
-
-func (d IgnoreReason) String() string {
-	return [Drops]string{"unasked", "forged", "known", "nonsense"}[d]
-}
-
-// violation passes over something that the relay sent, and counts by its weight how far
-// that breaks the rules. Too many violations end the session; they are forgiven over
-// time.
-func (s *Session) violation(why IgnoreReason, weight float64) {
-	s.stats.Dropped[why]++
-	if s.violations += weight; s.violations > float64(s.limits.Violations) {
-		s.close(EndViolations)
-	}
 }
 
 // SourceOf returns the name of a purpose, for metrics and log lines.

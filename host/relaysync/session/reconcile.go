@@ -142,7 +142,7 @@ func (n *reconciliation) message(s *Session, msg []byte) {
 		n.incomplete = true // what it found is fetched, then it is compared again
 	default:
 		n.fetch.noNegentropy(s, abi.ClassError, "negentropy: "+err.Error(), false)
-		s.violation(DropNonsense, 5)
+		s.violation(comparisonUnreadable)
 		return
 	}
 	n.compared = true

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -222,9 +223,10 @@ func TestNoticeForEachMessage(t *testing.T) {
 	}
 }
 
-// What nobody ever asked for is a violation also for a request that was closed.
+// A forged event that nobody asked for is a violation also for a request that was closed.
 func TestOthersAfterClose(t *testing.T) {
 	other := alice.Event(7, epoch, "")
+	other.JSON = []byte(strings.Replace(string(other.JSON), `"kind":7`, `"kind":8`, 1))
 	g := newRig(t, nil)
 	g.do(&Subscribe{ID: "first", Filters: []host.Filter{kinds(1)}})
 	g.do(Unsubscribe{ID: "first"})
@@ -233,6 +235,68 @@ func TestOthersAfterClose(t *testing.T) {
 	}
 	if !slices.Equal(g.ends, []EndReason{EndViolations}) {
 		t.Errorf("it ends for %v", g.ends)
+	}
+}
+
+// khatru with badger finds tags by their values alone, whatever their letter, and values
+// that begin as the one asked for. Its events count as parts of the answer, so that paging
+// goes on. The wanted ones are taken, and nothing is a violation.
+func TestAnswerTooBroad(t *testing.T) {
+	const wanted = "30617:" + "00" + ":one"
+	var list []*host.Event // newest first
+	for i := range 900 {
+		tag := [...][]string{{"a", wanted}, {"A", wanted}, {"a", wanted + "more"}}[i%3]
+		list = append(list, alice.Event(1111, epoch-int64(i), "", tag))
+	}
+	g := newRig(t, nil)
+	g.remote = func(m *wire.Message, _ string) {
+		if m.Verb != wire.Req {
+			return
+		}
+		f, n := m.Filters[0], 0
+		for _, e := range list {
+			if (f.Until == nil || e.CreatedAt <= *f.Until) && n < 250 {
+				n++
+				g.Receive(g.now, fmt.Appendf(nil, `["EVENT","%s",%s]`, m.SubID, e.JSON))
+			}
+		}
+		g.Receive(g.now, fmt.Appendf(nil, `["EOSE","%s"]`, m.SubID))
+	}
+	filter := host.Filter{Tags: []host.TagFilter{{Name: 'A', Values: []string{wanted}}}, Limit: -1}
+	g.do(&Fetch{ID: "h", Filter: filter, Method: abi.MethodREQ})
+	g.pass(1000)
+	if len(g.ends) > 0 || g.violations > 0 {
+		t.Errorf("violations of %v, ends %v", g.violations, g.ends)
+	}
+	if len(g.stored) != 600 {
+		t.Errorf("%d events are here, want the 600 that name the repository by any letter", len(g.stored))
+	}
+	// The same events are no answer to a subscription that has answered all that is stored.
+	g.remote = nil
+	g.do(live("l", filter))
+	g.say(`["EOSE","s%d"]`, g.serial)
+	for range 3 {
+		for i := 2; i < 900; i += 3 {
+			g.event(fmt.Sprintf("s%d", g.serial), list[i])
+		}
+	}
+	if g.violations < 80 || g.violations > 91 {
+		t.Errorf("900 new events that nobody asked for weigh %v, want 90", g.violations)
+	}
+}
+
+// docs/strategies.md has the table of weights.
+func TestWeightsInDocs(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/strategies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	for _, b := range breaches {
+		fmt.Fprintf(&table, "| %s | %v | %s |\n", b.what, b.weight, b.why)
+	}
+	if !strings.Contains(string(page), table.String()) {
+		t.Errorf("docs/strategies.md has not these rows:\n%s", &table)
 	}
 }
 
