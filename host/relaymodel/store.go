@@ -122,8 +122,10 @@ func (s *Store) At(a host.Address) *host.Event {
 
 // Query returns the events that match, the newest first, events of one second by
 // their ids; at most the filter's limit.
-func (s *Store) Query(f *host.Filter) []*host.Event {
-	list := s.matching(f, false)
+func (s *Store) Query(f *host.Filter) []*host.Event { return s.query(f, false) }
+
+func (s *Store) query(f *host.Filter, anyLetter bool) []*host.Event {
+	list := s.matching(f, anyLetter)
 	slices.SortFunc(list, newestFirst)
 	if f.Limit >= 0 && len(list) > f.Limit {
 		list = list[:f.Limit]

@@ -46,6 +46,7 @@ var sampleInputs = []Input{
 	&HistoricDone{"wss://a", "h", MethodNegentropy, true, ClassForbidden, "x", 1, 2, 3, 1 << 40, 5, 6, 7, 8},
 	&Notice{"wss://a", ClassRateLimited, "slow down"},
 	&TimerFired{"t", 7},
+	&Repeats{"wss://a", 8, 1 << 40},
 }
 
 // read returns the input that a view holds, built again from the view.
@@ -75,6 +76,8 @@ func read(v *StepView) Input {
 		return ref(v.Notice())
 	case InputTimerFired:
 		return ref(v.TimerFired())
+	case InputRepeats:
+		return ref(v.Repeats())
 	}
 	return nil
 }

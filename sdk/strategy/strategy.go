@@ -152,6 +152,7 @@ const (
 	HistoricDone      Kind = abi.InputHistoricDone
 	Notice            Kind = abi.InputNotice
 	TimerFired        Kind = abi.InputTimerFired
+	Repeats           Kind = abi.InputRepeats
 )
 
 // Input is one thing that happened. Only the method of its kind returns what it
@@ -194,6 +195,9 @@ func (in Input) Notice() abi.Notice { return in.c.view.Notice() }
 
 // TimerFired returns a timer whose time has come.
 func (in Input) TimerFired() abi.TimerFired { return in.c.view.TimerFired() }
+
+// Repeats returns what a relay delivered in vain.
+func (in Input) Repeats() abi.Repeats { return in.c.view.Repeats() }
 
 // Log writes a line to the operator's log. It needs the capability "log". Lines
 // beyond the host's limit are dropped.

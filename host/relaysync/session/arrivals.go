@@ -20,6 +20,7 @@ type queuedEvent struct {
 	event   *host.Event
 	request *request
 	stored  bool // it came before the end of stored events
+	again   bool // it is new, and this relay has sent it before
 }
 
 func newArrivals() arrivals { return arrivals{open: make(map[uint64]queuedEvent)} }
@@ -36,7 +37,7 @@ func (s *Session) onEvent(e *host.Event, r *request) {
 		r.inFlight++
 	}
 	t := s.ticket()
-	a.open[t] = queuedEvent{e, r, stored}
+	a.open[t] = queuedEvent{e, r, stored, !stored && !s.repeats.first(e.ID)}
 	a.count++
 	a.bytes += len(e.JSON)
 	a.batch = append(a.batch, ReceivedEvent{t, e, r.purpose})
@@ -66,6 +67,9 @@ func (s *Session) Answered(now int64, answer Answer) {
 	switch answer.Outcome {
 	case Here, Copied:
 		s.stats.Dropped[DropKnown]++
+		if !a.stored && !a.again && !r.closed {
+			s.repeated(len(e.JSON))
+		}
 	case Failed:
 		r.fresh++
 		r.failed = true

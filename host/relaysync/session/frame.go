@@ -119,6 +119,9 @@ func (s *Session) event(id string, e *host.Event, size int) {
 		b := eventKnown
 		if r.stored {
 			b = eventKnownLive
+			if !r.closed && s.repeats.first(e.ID) {
+				s.repeated(len(e.JSON))
+			}
 		}
 		s.violation(b)
 		return

@@ -113,6 +113,7 @@ type Session struct {
 	challenges   int
 	liveness     liveness
 	arrivals     arrivals
+	repeats      repeats
 	lookups      map[uint64]*chunk // by ticket
 	builds       map[uint64]*reconciliation
 	reads        map[uint64]*push
@@ -288,6 +289,7 @@ func (s *Session) timeOut() {
 	if s.restartAt != 0 {
 		s.check(s.restartAt)
 	}
+	s.reportRepeats()
 	s.auth.timeOut(s)
 	s.forgetDrained()
 	s.giveUpSlot()

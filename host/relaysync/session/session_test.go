@@ -285,6 +285,48 @@ func TestAnswerTooBroad(t *testing.T) {
 	}
 }
 
+// New events that another relay delivered first are reported, not those that this relay
+// sends twice, and nothing that was stored.
+func TestEventsInVain(t *testing.T) {
+	list := notes(6)
+	g := newRig(t, nil)
+	for _, e := range list[:4] {
+		g.stored[e.ID] = e
+	}
+	g.do(&Subscribe{ID: "one", Filters: []host.Filter{kinds(1)}})
+	g.do(live("two", kinds(1)))
+	g.event("s1", list[0]) // stored
+	g.say(`["EOSE","s1"]`)
+	g.say(`["EOSE","s2"]`)
+	for _, e := range list[1:] {
+		g.event("s1", e)
+		g.event("s2", e)
+	}
+	repeats := func() (n []uint32) {
+		for _, r := range g.told {
+			if r, ok := r.(*Repeats); ok {
+				n = append(n, r.Input.Events)
+			}
+		}
+		return n
+	}
+	g.pass(1100)
+	if got := repeats(); !slices.Equal(got, []uint32{3}) {
+		t.Errorf("repeats of %v, want 3", got)
+	}
+	more := alice.Event(1, epoch+1, "")
+	g.stored[more.ID] = more
+	g.event("s1", more)
+	g.pass(repeatsEvery - 1500)
+	if got := repeats(); len(got) != 1 {
+		t.Errorf("a second report after so short a time: %v", got)
+	}
+	g.pass(1500)
+	if got := repeats(); !slices.Equal(got, []uint32{3, 1}) {
+		t.Errorf("repeats of %v, want 3 and 1", got)
+	}
+}
+
 // docs/strategies.md has the table of weights.
 func TestWeightsInDocs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/strategies.md")

@@ -114,6 +114,8 @@ func TestInputs(t *testing.T) {
 			got = in.Notice()
 		case strategy.TimerFired:
 			got = in.TimerFired()
+		case strategy.Repeats:
+			got = in.Repeats()
 		}
 	}}
 	h := New(t, manifestText, p, nil)
@@ -133,6 +135,7 @@ func TestInputs(t *testing.T) {
 		{&abi.HistoricDone{Relay: "a", Need: 5}, abi.HistoricDone{Relay: "a", Need: 5}},
 		{&abi.Notice{Relay: "a", Text: "x"}, abi.Notice{Relay: "a", Text: "x"}},
 		{&abi.TimerFired{ID: "t", At: 5}, abi.TimerFired{ID: "t", At: 5}},
+		{&abi.Repeats{Relay: "a", Events: 5}, abi.Repeats{Relay: "a", Events: 5}},
 	} {
 		got = nil
 		h.Want(test.input)
