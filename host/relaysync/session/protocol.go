@@ -259,7 +259,7 @@ func (*Eose) report()    {}
 func (*Closed) report()  {}
 func (*Done) report()    {}
 func (*Notice) report()  {}
-func (*Repeats) report()  {}
+func (*Repeats) report() {}
 func (*Refused) report() {}
 func (*Limited) report() {}
 func (*Learnt) report()  {}
