@@ -93,7 +93,7 @@ func (s *Session) attribute(class uint32, text string, before *request) {
 		}
 	case what == refusedSize:
 		s.tooLarge(limit, Quote(text))
-	case class == abi.ClassUnsupported && s.refuseNegentropy(class, text):
+	case class == abi.ClassUnsupported && what == refusedNothing && s.refuseNegentropy(class, text):
 	case class == abi.ClassRateLimited:
 		// Some relays lose the message, others answer it all the same.
 		s.draining.maybeLost(s.now)
@@ -131,14 +131,15 @@ func (s *Session) resendLost(r *request) {
 
 // refuseNegentropy takes the only answer that many relays have for NEG-OPEN, and reports
 // whether there is one that it can be about. Each of those that are open gets one of its
-// own. A relay that says that it has negentropy is believed until it does not answer.
+// own. A relay that has compared on this connection means something else. That it
+// advertises NIP-77 proves nothing: khatru does, and cannot read NEG-OPEN.
 func (s *Session) refuseNegentropy(class uint32, text string) (any bool) {
 	for _, h := range s.runningFetches() {
 		n := h.reconciliation
 		if h.gone || n == nil || n.wire == "" || n.rounds > 0 || s.auth.waits(n.wire) {
 			continue
 		}
-		if s.caps.Negentropy == abi.SupportYes {
+		if s.compares {
 			return true
 		}
 		if any {

@@ -104,6 +104,7 @@ type Session struct {
 	lastEose     *request // nil: the latest message was something else
 	eoses        uint64   // that came
 	errors       uint64   // NOTICEs that report an error
+	compares     bool     // a comparison was answered
 	strays       int      // NOTICEs that are to come about what has ended
 	restartAt    int64    // 0: the connection may stay as it is
 	auth         auth

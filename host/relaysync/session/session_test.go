@@ -680,9 +680,77 @@ func TestNoticeOfPromisedNegentropy(t *testing.T) {
 	g.do(live("l", kinds(1)))
 	g.do(&Fetch{ID: "f", Filter: kinds(1)})
 	g.say(`["NOTICE","failed to parse envelope: unknown envelope label"]`)
-	g.want("reports", g.reports(), "notice")
+	g.want("reports", g.reports(), "learnt neg=2 subs=0 message=0", "notice")
 	g.say(`["EOSE","s1"]`)
 	g.want("reports", g.reports(), "eose l events=0 new=0")
+}
+
+// A relay that advertises NIP-77 and does not have it is asked page by page as soon as it
+// says so, in whatever words, and soon if it says nothing.
+func TestPromisedNegentropy(t *testing.T) {
+	for name, text := range map[string]string{
+		"khatru":         "failed to parse envelope: unknown envelope label",
+		"nostr-rs-relay": "could not parse command",
+		"nostream":       "invalid: Invalid input",
+		"strfry, off":    "ERROR: bad msg: negentropy disabled",
+		"strfry, old":    "ERROR: bad msg: unknown cmd",
+		"silence":        "",
+	} {
+		for _, pending := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%v", name, pending), func(t *testing.T) {
+				g := newRig(t, func(cfg *Config) { cfg.Capabilities.Negentropy = abi.SupportYes })
+				g.serve(notes(50), limitOf(500))
+				answer := g.remote
+				g.remote = func(m *wire.Message, frame string) {
+					switch {
+					case m.Verb == wire.NegOpen && text != "":
+						g.Receive(g.now, fmt.Appendf(nil, `["NOTICE",%q]`, text))
+					case m.Verb == wire.Req && m.SubID == "s1" && pending, m.Verb == wire.NegOpen:
+					default:
+						answer(m, frame)
+					}
+				}
+				if pending {
+					g.do(live("slow", kinds(2))) // is not answered yet
+				}
+				began := g.now
+				for i := range 3 {
+					g.do(&Fetch{ID: fmt.Sprint("f", i), Filter: kinds(1, host.Kind(10+i))})
+				}
+				g.do(live("other", kinds(3)))
+				done := func() bool { return len(g.fetches) == 0 }
+				for !done() && g.now < began+limits.PageTime {
+					g.pass(100)
+				}
+				most := int64(100)
+				if text == "" {
+					most = limits.AnswerTime/4 + 1000
+				}
+				if took := g.now - began; took > most || len(g.stored) != 50 {
+					t.Errorf("%d events are here after %d ms, want 50 after %d", len(g.stored), took, most)
+				}
+				if g.Capabilities().Negentropy != abi.SupportNo {
+					t.Error("it would be compared with again")
+				}
+			})
+		}
+	}
+}
+
+// A relay that has compared on this connection means something else by such a NOTICE.
+func TestProvenNegentropy(t *testing.T) {
+	g := newRig(t, nil)
+	g.serve(notes(50), limitOf(500))
+	g.do(&Fetch{ID: "one", Filter: kinds(1)})
+	g.remote = nil
+	g.take()
+	g.do(&Fetch{ID: "two", Filter: kinds(1)})
+	g.say(`["NOTICE","could not parse command"]`)
+	for _, text := range g.take() {
+		if strings.Contains(text, `"REQ"`) {
+			t.Errorf("it asks page by page: %s", text)
+		}
+	}
 }
 
 // A relay that takes our limit for too high gives less than it can: a second that holds
