@@ -58,7 +58,7 @@ func run() (ok bool, err error) {
 		}
 		return true, nil
 	}
-	o := attack.Options{Flags: strings.Fields(*flags), Seconds: time.Duration(*seconds) * time.Second, Count: *count, Dir: *dir}
+	o := attack.Options{Flags: strings.Fields(*flags), Phase: time.Duration(*seconds) * time.Second, Count: *count, Dir: *dir}
 	if o.Program, err = filepath.Abs(*program); err != nil {
 		return false, err
 	}

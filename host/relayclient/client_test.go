@@ -368,7 +368,7 @@ func TestEarlyMessage(t *testing.T) {
 	}
 }
 
-// TestHeader has fields of the caller beside the user agent in the handshake.
+// TestHeader sends fields of the caller and the user agent in the handshake.
 func TestHeader(t *testing.T) {
 	var got []string
 	address := listenRaw(t, func(c net.Conn) {

@@ -1,4 +1,4 @@
-// Package attack plays strangers who attack a relay, and honest people who use it meanwhile.
+// Package attack plays strangers who attack a relay while honest people use it.
 // It measures how much of the attack the honest people notice.
 //
 // Each attack is a pair of functions. The first prepares: it signs events and makes packs. The

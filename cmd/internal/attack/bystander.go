@@ -53,6 +53,7 @@ type bystanders struct {
 	issues     [2]chan *host.Event
 	newcomers  []newcomer
 	next       struct{ commit, newcomer int }
+	until      time.Time       // nothing begins after this
 	client     [3]*http.Client // of the maintainer, the visitor, the newcomers
 }
 
@@ -111,11 +112,11 @@ func (b *bystanders) local() string { return filepath.Join(b.dir, "project.git")
 // run lets all of them work for a time, and returns what they met.
 func (b *bystanders) run(ctx context.Context, phase time.Duration) *Samples {
 	s := newSamples()
-	until := time.Now().Add(phase)
+	b.until = time.Now().Add(phase)
 	var wg sync.WaitGroup
 	loop := func(pace time.Duration, round func(context.Context) bool) {
 		wg.Go(func() {
-			for time.Now().Before(until) && ctx.Err() == nil && round(ctx) {
+			for time.Now().Before(b.until) && ctx.Err() == nil && round(ctx) {
 				pause(ctx, pace)
 			}
 		})
@@ -129,8 +130,14 @@ func (b *bystanders) run(ctx context.Context, phase time.Duration) *Samples {
 	return s
 }
 
+// errOver says that the phase is over: nothing more begins in it.
+var errOver = errors.New("the phase is over")
+
 // measured runs an operation with a person's patience.
-func measured(ctx context.Context, s *Samples, op string, f func(context.Context) error) error {
+func (b *bystanders) measured(ctx context.Context, s *Samples, op string, f func(context.Context) error) error {
+	if time.Now().After(b.until) {
+		return errOver
+	}
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	began := time.Now()
@@ -150,7 +157,7 @@ func (b *bystanders) connected(ctx context.Context, s *Samples, address string, 
 	ctx, cancel := context.WithTimeout(ctx, 3*patience)
 	defer cancel()
 	var c *session
-	err := measured(ctx, s, opConnect, func(bounded context.Context) (err error) {
+	err := b.measured(ctx, s, opConnect, func(bounded context.Context) (err error) {
 		if c, err = b.t.open(ctx, address); err != nil {
 			return err
 		}
@@ -170,8 +177,8 @@ func (b *bystanders) connected(ctx context.Context, s *Samples, address string, 
 }
 
 // during runs an operation of a session, which ends with the operation's context.
-func during(ctx context.Context, s *Samples, c *session, op string, f func() error) error {
-	return measured(ctx, s, op, func(bounded context.Context) error {
+func (b *bystanders) during(ctx context.Context, s *Samples, c *session, op string, f func() error) error {
+	return b.measured(ctx, s, op, func(bounded context.Context) error {
 		stop := context.AfterFunc(bounded, func() { _ = c.socket.Close() })
 		defer stop()
 		return f()
@@ -191,8 +198,8 @@ func (b *bystanders) talk(ctx context.Context, s *Samples, who int, p *person, a
 		key = nil
 	}
 	b.connected(ctx, s, address, key, func(c *session) {
-		if during(ctx, s, c, opPublish, func() error { return c.publish(e) }) == nil {
-			_ = during(ctx, s, c, opREQ, func() error { return c.req(`{"kinds":[30617,30618,1621],"limit":50}`) })
+		if b.during(ctx, s, c, opPublish, func() error { return c.publish(e) }) == nil {
+			_ = b.during(ctx, s, c, opREQ, func() error { return c.req(`{"kinds":[30617,30618,1621],"limit":50}`) })
 		}
 	})
 	b.page(ctx, s, who, address)
@@ -200,7 +207,7 @@ func (b *bystanders) talk(ctx context.Context, s *Samples, who int, p *person, a
 }
 
 func (b *bystanders) page(ctx context.Context, s *Samples, who int, address string) {
-	_ = measured(ctx, s, opPage, func(ctx context.Context) error {
+	_ = b.measured(ctx, s, opPage, func(ctx context.Context) error {
 		status, _, err := get(ctx, b.client[who], b.t.url(b.maintainer.repo(project).Path()[:len(b.maintainer.repo(project).Path())-len(".git")]), address)
 		if err == nil && status != http.StatusOK {
 			err = refusal{fmt.Sprintf("HTTP status %d", status)}
@@ -218,11 +225,11 @@ func (b *bystanders) maintain(ctx context.Context, s *Samples) bool {
 	b.next.commit++
 	said := errors.New("the state was not published")
 	b.connected(ctx, s, maintainerNetwork, b.maintainer, func(c *session) {
-		said = during(ctx, s, c, opPublish, func() error { return c.publish(b.states[i]) })
+		said = b.during(ctx, s, c, opPublish, func() error { return c.publish(b.states[i]) })
 	})
 	if said == nil {
 		url := b.t.url(b.maintainer.repo(project).Path())
-		_ = measured(ctx, s, opPush, func(ctx context.Context) error { return push(ctx, b.local(), url, maintainerNetwork, b.commits[i]) })
+		_ = b.measured(ctx, s, opPush, func(ctx context.Context) error { return push(ctx, b.local(), url, maintainerNetwork, b.commits[i]) })
 	}
 	return true
 }
@@ -230,8 +237,8 @@ func (b *bystanders) maintain(ctx context.Context, s *Samples) bool {
 // read lists the refs of the maintainer's repository, and clones it.
 func (b *bystanders) read(ctx context.Context, s *Samples) bool {
 	url := b.t.url(b.maintainer.repo(project).Path())
-	_ = measured(ctx, s, opLsRemote, func(ctx context.Context) error { return lsRemote(ctx, b.dir, url, visitorNetwork) })
-	_ = measured(ctx, s, opClone, func(ctx context.Context) error { return clone(ctx, b.dir, url, visitorNetwork) })
+	_ = b.measured(ctx, s, opLsRemote, func(ctx context.Context) error { return lsRemote(ctx, b.dir, url, visitorNetwork) })
+	_ = b.measured(ctx, s, opClone, func(ctx context.Context) error { return clone(ctx, b.dir, url, visitorNetwork) })
 	return true
 }
 
@@ -244,20 +251,20 @@ func (b *bystanders) begin(ctx context.Context, s *Samples) bool {
 	b.next.newcomer++
 	var announced error = errors.New("the announcement was not published")
 	b.connected(ctx, s, n.address, nil, func(c *session) {
-		if announced = during(ctx, s, c, opPublish, func() error { return c.publish(n.announce) }); announced == nil {
-			announced = during(ctx, s, c, opPublish, func() error { return c.publish(n.state) })
+		if announced = b.during(ctx, s, c, opPublish, func() error { return c.publish(n.announce) }); announced == nil {
+			announced = b.during(ctx, s, c, opPublish, func() error { return c.publish(n.state) })
 		}
 		if announced == nil {
-			_ = during(ctx, s, c, opREQ, func() error { return c.req(`{"kinds":[30617],"authors":["` + n.key.String() + `"]}`) })
+			_ = b.during(ctx, s, c, opREQ, func() error { return c.req(`{"kinds":[30617],"authors":["` + n.key.String() + `"]}`) })
 		}
 	})
 	if announced != nil {
 		return true
 	}
 	url := b.t.url(n.repo(n.name).Path())
-	_ = measured(ctx, s, opLsRemote, func(ctx context.Context) error { return lsRemote(ctx, b.dir, url, n.address) })
-	if measured(ctx, s, opPush, func(ctx context.Context) error { return push(ctx, b.local(), url, n.address, b.commits[0]) }) == nil {
-		_ = measured(ctx, s, opClone, func(ctx context.Context) error { return clone(ctx, b.dir, url, n.address) })
+	_ = b.measured(ctx, s, opLsRemote, func(ctx context.Context) error { return lsRemote(ctx, b.dir, url, n.address) })
+	if b.measured(ctx, s, opPush, func(ctx context.Context) error { return push(ctx, b.local(), url, n.address, b.commits[0]) }) == nil {
+		_ = b.measured(ctx, s, opClone, func(ctx context.Context) error { return clone(ctx, b.dir, url, n.address) })
 	}
 	b.page(ctx, s, 2, n.address)
 	return true

@@ -19,7 +19,7 @@ import (
 type Options struct {
 	Program string        // the talon binary
 	Flags   []string      // further flags of talon serve
-	Seconds time.Duration // of each phase
+	Phase   time.Duration // length of each of the two
 	Count   int           // instead of the attack's; 0 means that one
 	Self    string        // this program, which plays the attackers if its first argument is "play"
 	Dir     string        // folder for all files; it is emptied after each attack
@@ -144,7 +144,7 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 	}
 	defer s.stop()
 	t := &Target{Listen: s.listen, Dir: strangers}
-	b, err := newBystanders(ctx, t, people, o.Seconds)
+	b, err := newBystanders(ctx, t, people, o.Phase)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 	defer p.stop()
 
 	r := &Result{Name: a.Name, Text: a.Text, Count: a.Count, Unit: a.Unit, Operations: map[string]Operation{}, LoadAlone: load()}
-	alone := b.run(ctx, o.Seconds)
+	alone := b.run(ctx, o.Phase)
 	r.Before, r.Load = s.usage(), load()
 	r.Peak = r.Before
 	watched, cancel := context.WithCancel(ctx)
@@ -170,7 +170,7 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 		}
 	}()
 	p.attack()
-	under := b.run(ctx, o.Seconds)
+	under := b.run(ctx, o.Phase)
 	cancel()
 	<-watching
 	r.Figures = p.stop()
