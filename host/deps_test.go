@@ -8,11 +8,15 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
+
+// modulePath is the path of the module that this package belongs to.
+var modulePath = path.Dir(reflect.TypeFor[Item]().PkgPath())
 
 // allowed says which packages of Talon each package may import. The vocabulary
 // is in the middle, adapters stand around it and do not know each other, and
@@ -32,19 +36,21 @@ var allowed = map[string]string{
 	"internal/tomlschema":       "",
 	"internal/abigen":           "internal/abigen/schema",
 	"internal/compress":         "",
+	"internal/modproxy":         "",
 	"internal/abigen/schema":    "",
-	"host/ingest":               "host host/maintainers host/wire internal/heap internal/recent sdk/grasp",
+	"host/contain":              "",
+	"host/ingest":               "host host/contain host/maintainers host/wire internal/heap internal/recent sdk/grasp",
 	"host/ingest/retry":         "host",
 	"host/negentropy":           "host",
-	"host/store":                "host host/purgatory host/store/metrics host/store/semantics host/store/textcache host/wire internal/heap",
-	"host/store/postgres":       "host host/purgatory host/store/metrics host/store/semantics host/store/textcache host/wire",
+	"host/store":                "host host/contain host/purgatory host/store/metrics host/store/semantics host/store/textcache host/wire internal/heap",
+	"host/store/postgres":       "host host/contain host/purgatory host/store/metrics host/store/semantics host/store/textcache host/wire",
 	"host/store/metrics":        "host host/store/semantics",
 	"host/store/semantics":      "host host/purgatory",
 	"host/store/textcache":      "",
 	"host/store/storetest":      "host host/purgatory host/store/semantics host/wire",
 	"host/inflate":              "",
-	"host/relay":                "host host/bound host/inflate host/wire host/negentropy",
-	"host/plugin":               "host host/plugin/folder host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/schnorr host/wire internal/smallfile sdk/abi sdk/abi/manifest sdk/grasp sdk/nip19",
+	"host/relay":                "host host/bound host/contain host/inflate host/negentropy host/wire",
+	"host/plugin":               "host host/contain host/plugin/folder host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/schnorr host/wire internal/smallfile sdk/abi sdk/abi/manifest sdk/grasp sdk/nip19",
 	"host/plugin/guest":         "host host/plugin/meter host/plugin/sidecar host/plugin/state host/wire internal/race internal/recent sdk/abi sdk/abi/manifest",
 	"host/plugin/sidecar":       "sdk/nip19",
 	"host/plugin/folder":        "host/plugin/sidecar internal/smallfile",
@@ -55,9 +61,9 @@ var allowed = map[string]string{
 	"host/plugin/plugintest":    "internal/race internal/testkit",
 	"host/purgatory":            "",
 	"host/maintainers":          "host host/wire sdk/grasp",
-	"host/gitrepo":              "host internal/smallfile sdk/nip19",
-	"host/githttp":              "host host/bound host/gitrepo",
-	"host/repos":                "host host/bound host/gitfetch host/gitrepo host/githttp host/maintainers host/purgatory host/wire sdk/grasp sdk/nip19",
+	"host/gitrepo":              "host host/bound internal/smallfile sdk/nip19",
+	"host/githttp":              "host host/bound host/contain host/gitrepo",
+	"host/repos":                "host host/bound host/contain host/gitfetch host/githttp host/gitrepo host/maintainers host/purgatory host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/gitremote":    "",
 	"cmd/internal/attack":       "host host/relayclient host/schnorr host/wire sdk/grasp",
 	"cmd/attack":                "cmd/internal/attack",
@@ -70,10 +76,10 @@ var allowed = map[string]string{
 	"cmd/internal/lab/runner":   "cmd/internal/lab/engine cmd/internal/lab/result cmd/internal/lab/scenario cmd/internal/lab/world",
 	"cmd/internal/lab/report":   "cmd/internal/lab/result cmd/internal/lab/stats",
 	"cmd/internal/lab/stats":    "cmd/internal/lab/result",
-	"host/web":                  "host host/wire sdk/grasp sdk/nip19",
+	"host/web":                  "host host/bound host/wire sdk/grasp sdk/nip19",
 	"host/netguard":             "",
 	"host/throttle":             "sdk/abi",
-	"host/gitfetch":             "host host/gitfetch/queue host/gitrepo host/netguard host/throttle sdk/abi sdk/grasp",
+	"host/gitfetch":             "host host/contain host/gitfetch/queue host/gitrepo host/netguard host/throttle sdk/abi sdk/grasp",
 	"host/gitfetch/queue":       "internal/heap sdk/abi",
 	"cmd/internal/author":       "examples host host/plugin host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/wire internal/smallfile sdk sdk/abi/manifest",
 	"sdk":                       "",
@@ -81,7 +87,7 @@ var allowed = map[string]string{
 	"cmd/internal/devnet":       "host host/githttp host/gitrepo host/negentropy host/relayclient host/relaymodel host/relaymodel/server host/wire sdk/grasp sdk/nip19",
 	"host/relaymodel":           "host host/negentropy host/wire internal/simclock internal/tomlschema",
 	"host/relaymodel/server":    "host host/inflate host/relaymodel",
-	"host/relaysync":            "host host/negentropy host/netguard host/relayclient host/relaysync/holdings host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/retry host/relaysync/session host/schnorr host/throttle host/wire sdk/abi sdk/grasp",
+	"host/relaysync":            "host host/contain host/negentropy host/netguard host/relayclient host/relaysync/holdings host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/retry host/relaysync/session host/schnorr host/throttle host/wire sdk/abi sdk/grasp",
 	"host/relaysync/loop":       "host host/netguard host/relayclient host/relaysync/known host/relaysync/retry host/relaysync/session host/wire internal/heap sdk/abi sdk/grasp",
 	"host/relaysync/session":    "host host/negentropy host/relaysync/holdings host/relaysync/known host/relaysync/match host/wire sdk/abi sdk/grasp",
 	"host/relaysync/known":      "host host/relaysync/match internal/recent",
@@ -90,7 +96,7 @@ var allowed = map[string]string{
 	"host/relaysync/health":     "host/relaysync/loop host/throttle sdk/abi",
 	"host/relaysync/retry":      "host internal/heap sdk/grasp",
 	"host/relayclient":          "host host/inflate host/negentropy host/wire",
-	"host/admin":                "host host/gitfetch host/plugin host/plugin/sidecar host/relaysync",
+	"host/admin":                "host host/contain host/gitfetch host/plugin host/plugin/sidecar host/relaysync",
 	"host/cluster":              "",
 	"host/config":               "sdk/grasp sdk/nip19",
 	"host/daemon":               "*",
@@ -152,7 +158,7 @@ var keepers = map[string]string{
 	"github.com/nbd-wtf/go-nostr":         "host/schnorr cmd/internal/devnet",
 	"github.com/fiatjaf/khatru":           "cmd/internal/devnet",
 	"github.com/fiatjaf/eventstore":       "cmd/internal/devnet",
-	"github.com/prometheus/client_golang": "host/ingest host/ingest/retry host/store host/store/metrics host/store/postgres host/relay host/plugin host/plugin/guest host/githttp host/repos host/gitfetch host/relaysync host/daemon",
+	"github.com/prometheus/client_golang": "host/contain host/ingest host/ingest/retry host/store host/store/metrics host/store/postgres host/relay host/plugin host/plugin/guest host/githttp host/repos host/gitfetch host/relaysync host/daemon",
 	"github.com/btcsuite/btcd":            "internal/testkit",
 	"gonum.org/v1/gonum":                  "cmd/internal/lab/stats",
 	"google.golang.org/protobuf":          "",
@@ -164,7 +170,7 @@ var keepers = map[string]string{
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config cmd/talon",
 	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
-	"os/exec":                             "internal/testkit cmd/internal/attack cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin host/plugin/plugintest host/gitrepo cmd/talon",
+	"os/exec":                             "internal/testkit internal/modproxy cmd/internal/attack cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin host/plugin/plugintest host/gitrepo cmd/talon",
 }
 
 func TestImports(t *testing.T) {
@@ -211,7 +217,7 @@ func TestImports(t *testing.T) {
 
 func checkImport(t *testing.T, file, pkg, imported string) {
 	t.Helper()
-	if inside, ok := strings.CutPrefix(imported, "talon/"); ok {
+	if inside, ok := strings.CutPrefix(imported, modulePath+"/"); ok {
 		if strings.HasPrefix(inside, "internal/testkit") && !strings.HasPrefix(pkg, "internal/testkit") && !strings.HasSuffix(pkg, "test") {
 			t.Errorf("%s: only tests, and packages for tests, import %s", file, inside)
 		}
@@ -277,7 +283,7 @@ var testsLinkC = map[string]string{
 }
 
 func TestPackagesWithoutC(t *testing.T) {
-	list := exec.Command("go", "list", "-test", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}} {{len .CgoFiles}} {{join .Deps " "}}{{end}}`, "talon/...")
+	list := exec.Command("go", "list", "-test", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}} {{len .CgoFiles}} {{join .Deps " "}}{{end}}`, modulePath+"/...")
 	list.Dir, list.Env = "..", append(os.Environ(), "CGO_ENABLED=1")
 	out, err := list.Output()
 	if err != nil {
@@ -298,7 +304,7 @@ func TestPackagesWithoutC(t *testing.T) {
 	}
 	linked := map[string]bool{}
 	for path, list := range deps {
-		pkg, ok := strings.CutPrefix(path, "talon/")
+		pkg, ok := strings.CutPrefix(path, modulePath+"/")
 		if !ok {
 			continue
 		}
@@ -314,12 +320,12 @@ func TestPackagesWithoutC(t *testing.T) {
 		}
 	}
 	for pkg := range linksC {
-		if !linked["talon/"+pkg] {
+		if !linked[modulePath+"/"+pkg] {
 			t.Errorf("%s links no C any more: take it out of the map", pkg)
 		}
 	}
 	for pkg := range testsLinkC {
-		if !linked["talon/"+pkg+".test"] {
+		if !linked[modulePath+"/"+pkg+".test"] {
 			t.Errorf("the tests of %s link no C any more: take it out of the map", pkg)
 		}
 	}

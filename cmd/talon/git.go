@@ -84,7 +84,9 @@ func (o *gitServe) run(ctx context.Context, dir string, log *slog.Logger) error 
 	if o.push {
 		pushes = anyPush{}
 	}
-	handler, err := githttp.New(githttp.Config{Prefix: prefix, Limits: githttp.DefaultLimits, Log: log, Plain: o.plain}, openFolder{folder}, pushes)
+	handler, err := githttp.New(githttp.Config{
+		Prefix: prefix, Limits: githttp.DefaultLimits, Log: log, Plain: o.plain, Scheduler: git.Scheduler(),
+	}, openFolder{folder}, pushes)
 	if err != nil {
 		return err
 	}

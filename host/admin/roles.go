@@ -101,7 +101,13 @@ func Answer(surface Surface, log *slog.Logger) func(ctx context.Context, request
 			req, err = http.NewRequestWithContext(ctx, f.Method, f.URI, bytes.NewReader(f.Body))
 		}
 		if err == nil {
-			mux.ServeHTTP(w, req)
+			err := surface.Panics.Run(func() error {
+				mux.ServeHTTP(w, req)
+				return nil
+			})
+			if err != nil {
+				answer(w, http.StatusInternalServerError, failure{err.Error()})
+			}
 		} else {
 			answer(w, http.StatusBadRequest, failure{err.Error()})
 		}

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/contain"
 	"talon/host/plugin"
 	"talon/host/plugin/sidecar"
 )
@@ -99,6 +100,8 @@ type Surface struct {
 	Hunt    Hunt  // nil if nothing is hunted for
 	Sync    Sync  // nil if no relay is followed
 	Nodes   Nodes // nil if this process is the only one of the relay
+
+	Panics *contain.Guard // around each request; may be nil
 }
 
 // Serve answers operators until ctx ends, and closes the listener. It then cancels a
@@ -106,7 +109,7 @@ type Surface struct {
 func Serve(ctx context.Context, l net.Listener, surface Surface, log *slog.Logger) error {
 	h := &handler{Surface: surface, log: log, changing: make(chan struct{}, 1)}
 	s := &http.Server{
-		Handler:           h.routes(),
+		Handler:           surface.Panics.Handler(h.routes()),
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       readTime,
 		WriteTimeout:      writeTime,

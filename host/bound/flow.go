@@ -39,7 +39,7 @@ func (f *Flow) Spec() Spec { return f.spec }
 // Take takes an amount for a client, and returns how long it must wait afterwards. The network
 // and the neighbourhood of the client count, each by itself.
 func (f *Flow) Take(client netip.Addr, amount int64) time.Duration {
-	narrow, wide := networks(client)
+	narrow, wide := Networks(client)
 	if !narrow.IsValid() || f.spec.Network <= 0 {
 		return 0
 	}

@@ -70,9 +70,22 @@ func (p *Pot) Used() int64 {
 // Acquire then calls evict once, from the goroutine of the one who needs it, without a lock.
 // The amount counts as free from then on. evict must not block.
 func (p *Pot) Acquire(by Holder, amount int64, evict func()) (*Hold, error) {
+	return p.take(by, amount, evict, p.makeRoom)
+}
+
+// Displace is Acquire for a state that honest holders leave soon. It makes room where
+// Acquire fails: the idlest hold of the holder's own network gives way, or that of another
+// network that holds as much.
+func (p *Pot) Displace(by Holder, amount int64, evict func()) (*Hold, error) {
+	return p.take(by, amount, evict, p.displace)
+}
+
+// take acquires an amount. It finds room for a stranger with a function that REQUIRES: mu.
+func (p *Pot) take(by Holder, amount int64, evict func(), room func(h *Hold, more int64) ([]*Hold, error)) (*Hold, error) {
 	h := &Hold{pot: p, amount: amount, evict: evict}
-	h.narrow, h.wide = networks(by.Addr)
-	evicted, err := p.acquire(h, by.Known)
+	h.narrow, h.wide = Networks(by.Addr)
+	h.Touch()
+	evicted, err := p.acquire(h, by.Known, room)
 	for _, victim := range evicted {
 		victim.evict()
 	}
@@ -83,19 +96,16 @@ func (p *Pot) Acquire(by Holder, amount int64, evict func()) (*Hold, error) {
 }
 
 // acquire takes the amount of h, and returns the holds that gave way.
-func (p *Pot) acquire(h *Hold, known bool) (evicted []*Hold, err error) {
-	h.Touch()
+func (p *Pot) acquire(h *Hold, known bool, room func(h *Hold, more int64) ([]*Hold, error)) (evicted []*Hold, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if known && p.fitsKnown(h, h.amount) {
 		h.known = true
-		p.add(h)
-		return nil, nil
+	} else if evicted, err = room(h, h.amount); err != nil {
+		return evicted, err
 	}
-	if evicted, err = p.makeRoom(h, h.amount); err == nil {
-		p.add(h)
-	}
-	return evicted, err
+	p.add(h)
+	return evicted, nil
 }
 
 // makeRoom has others give way until a stranger can hold so much more. REQUIRES: mu.
@@ -103,8 +113,38 @@ func (p *Pot) makeRoom(h *Hold, more int64) (evicted []*Hold, err error) {
 	if p.over(p.narrow[h.narrow], h, more) || p.over(p.wide[h.wide], h, more) {
 		return nil, ErrShare
 	}
+	return p.evictWhileFull(more, p.weight(h)+more+1)
+}
+
+// displace is how Displace makes room. REQUIRES: mu.
+func (p *Pot) displace(h *Hold, more int64) (evicted []*Hold, err error) {
+	for p.over(p.narrow[h.narrow], h, more) || p.over(p.wide[h.wide], h, more) {
+		// Of the network if that has too much, else of the whole neighbourhood.
+		inNetwork := p.over(p.narrow[h.narrow], h, more)
+		var victim *Hold
+		for prefix, a := range p.narrow {
+			if prefix != h.narrow && (inNetwork || !h.wide.Contains(prefix.Addr())) {
+				continue
+			}
+			if idlest := a.idlest(); idlest != nil && (victim == nil || idlest.active.Load() < victim.active.Load()) {
+				victim = idlest
+			}
+		}
+		if victim == nil {
+			return evicted, ErrShare
+		}
+		p.remove(victim)
+		evicted = append(evicted, victim)
+	}
+	others, err := p.evictWhileFull(more, p.weight(h))
+	return append(evicted, others...), err
+}
+
+// evictWhileFull evicts from networks that hold an amount at least, until a stranger can hold so
+// much more. REQUIRES: mu.
+func (p *Pot) evictWhileFull(more, least int64) (evicted []*Hold, err error) {
 	for p.strangers+more > p.spec.Total-p.spec.Known {
-		victim := p.victim(h, more)
+		victim := p.victim(least)
 		if victim == nil {
 			return evicted, ErrFull
 		}
@@ -112,6 +152,14 @@ func (p *Pot) makeRoom(h *Hold, more int64) (evicted []*Hold, err error) {
 		evicted = append(evicted, victim)
 	}
 	return evicted, nil
+}
+
+// weight returns what the neighbourhood of h holds. REQUIRES: mu.
+func (p *Pot) weight(h *Hold) int64 {
+	if a := p.wide[h.wide]; a != nil {
+		return a.amount
+	}
+	return 0
 }
 
 // fitsKnown reports whether so much more of h fits in the part for known people. REQUIRES: mu.
@@ -139,29 +187,30 @@ func (p *Pot) over(a *account, h *Hold, more int64) bool {
 	return h.narrow.IsValid() && more > p.spec.Network
 }
 
-// victim returns the idlest hold of the heaviest network, if that is heavier than the network
-// of h will be with so much more; else nil. The neighbourhood counts first, then the network.
-// REQUIRES: mu.
-func (p *Pot) victim(h *Hold, more int64) *Hold {
-	var heaviest *account
-	var most int64
+// victim returns the idlest hold of the heaviest network, nil if that holds less than an amount.
+// The neighbourhood counts first, then the network. Of equal ones, that with the idlest hold
+// gives way. REQUIRES: mu.
+func (p *Pot) victim(least int64) (victim *Hold) {
+	var most, inIt int64
 	for _, a := range p.narrow {
-		if a.holds.Len() == 0 {
+		if a.amount == 0 || a.holds.Len() == 0 {
 			continue
 		}
 		weight := p.wide[a.holds.Front().Value.(*Hold).wide].amount
-		if heaviest == nil || weight > most || weight == most && a.amount > heaviest.amount {
-			heaviest, most = a, weight
+		if weight < most || weight == most && a.amount < inIt {
+			continue
 		}
+		idlest := a.idlest()
+		equal := weight == most && a.amount == inIt
+		if idlest == nil || equal && victim != nil && idlest.active.Load() >= victim.active.Load() {
+			continue
+		}
+		victim, most, inIt = idlest, weight, a.amount
 	}
-	own := more
-	if a := p.wide[h.wide]; a != nil {
-		own += a.amount
-	}
-	if most <= own {
+	if victim == nil || most < least {
 		return nil
 	}
-	return heaviest.idlest()
+	return victim
 }
 
 // idlest returns the hold that was active longest ago, of those that hold something; nil if
@@ -249,9 +298,9 @@ func (a *account) close() bool {
 // out before the pot does.
 func (p *Pot) Yield(by Holder) bool {
 	h := new(Hold)
-	h.narrow, h.wide = networks(by.Addr)
+	h.narrow, h.wide = Networks(by.Addr)
 	p.mu.Lock()
-	victim := p.victim(h, 1)
+	victim := p.victim(p.weight(h) + 2)
 	if victim != nil {
 		p.remove(victim)
 	}
@@ -272,6 +321,18 @@ func (h *Hold) Release() {
 
 // Touch says that the holder is active: others of its network give way before it. It is cheap.
 func (h *Hold) Touch() { h.active.Store(h.pot.clock.Add(1)) }
+
+// Keep says that the hold gives way to nobody from now on. It reports false if it has given
+// way already.
+func (h *Hold) Keep() bool {
+	h.pot.mu.Lock()
+	defer h.pot.mu.Unlock()
+	if h.element != nil {
+		h.pot.narrow[h.narrow].holds.Remove(h.element)
+		h.element = nil
+	}
+	return !h.released
+}
 
 // Grow changes the amount by n, which may be negative but for the amount itself. It fails, and
 // has others give way, as [Pot.Acquire] does.

@@ -86,6 +86,55 @@ func TestPotEvicts(t *testing.T) {
 	}
 }
 
+// TestPotDisplaces shows that a newcomer always gets a hold where the idlest can give way:
+// first that of its own network, then that of the heaviest.
+func TestPotDisplaces(t *testing.T) {
+	p := newTestPot(16, 0) // 2 a network
+	var evicted []string
+	displace := func(addr, name string) *Hold {
+		t.Helper()
+		h, err := p.Displace(Holder{Addr: netip.MustParseAddr(addr)}, 1, func() { evicted = append(evicted, name) })
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		return h
+	}
+	gaveWay := func(want string) {
+		t.Helper()
+		if got := fmt.Sprint(evicted); got != want {
+			t.Errorf("%s gave way, want %s", got, want)
+		}
+		evicted = nil
+	}
+	displace("10.0.0.1", "a")
+	displace("10.0.0.2", "b")
+	displace("10.0.0.2", "c") // the neighbourhood holds its share
+	gaveWay("[a]")
+	for n := 1; n < 8; n++ {
+		displace(fmt.Sprintf("10.0.%d.1", n), fmt.Sprintf("%d-0", n))
+		displace(fmt.Sprintf("10.0.%d.1", n), fmt.Sprintf("%d-1", n))
+	}
+	gaveWay("[]")
+	displace("10.1.0.1", "d") // all are equally heavy: the idlest of the heaviest network
+	gaveWay("[b]")
+	displace("10.1.0.2", "e")
+	gaveWay("[1-0]")
+	kept := displace("10.1.0.1", "f")
+	gaveWay("[d]")
+	if !kept.Keep() {
+		t.Error("a hold that nobody took cannot be kept")
+	}
+	displace("10.1.0.1", "g")
+	gaveWay("[e]")
+	if _, err := p.Displace(Holder{Addr: netip.MustParseAddr("10.1.0.1")}, 2, nil); !errors.Is(err, ErrShare) {
+		t.Errorf("a network of which one hold is kept gets %v for all of its share, want ErrShare", err)
+	}
+	gaveWay("[g]")
+	if used := p.Used(); used != 15 {
+		t.Errorf("%d are held, want 15", used)
+	}
+}
+
 // FuzzPot compares a pot with one that adds up all that is held.
 func FuzzPot(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 200, 201, 33, 34, 255})
@@ -108,13 +157,22 @@ func FuzzPot(f *testing.F) {
 			switch {
 			case op < 128 || len(all) == 0:
 				it := &held{addr: addr}
-				h, err := p.Acquire(Holder{Addr: addr, Known: op&1 > 0}, int64(op&2)+1, func() { it.evicted = true })
+				take := p.Acquire
+				if op&4 > 0 {
+					take = p.Displace
+				}
+				h, err := take(Holder{Addr: addr, Known: op&1 > 0}, int64(op&2)+1, func() { it.evicted = true })
 				if err == nil {
 					it.h = h
 					all = append(all, it)
 				}
-			case op < 160:
+			case op < 150:
 				all[int(arg)%len(all)].h.Touch()
+			case op < 160:
+				it := all[int(arg)%len(all)]
+				if it.h.Keep() == it.evicted {
+					t.Fatal("Keep does not know whether the hold gave way")
+				}
 			case op < 192:
 				if h := all[int(arg)%len(all)].h; op&1 > 0 || h.amount > 0 {
 					_ = h.Grow(int64(op&1)*2 - 1)
@@ -136,7 +194,7 @@ func FuzzPot(f *testing.F) {
 					continue
 				}
 				strangers += it.h.amount
-				if narrow, wide := networks(it.addr); narrow.IsValid() {
+				if narrow, wide := Networks(it.addr); narrow.IsValid() {
 					by[wide] += it.h.amount
 				}
 			}

@@ -47,7 +47,7 @@ func (r *Rate) counts(client netip.Addr) netip.Prefix {
 	if r.spec.Network <= 0 {
 		return netip.Prefix{}
 	}
-	narrow, _ := networks(client)
+	narrow, _ := Networks(client)
 	return narrow
 }
 

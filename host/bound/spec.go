@@ -40,9 +40,9 @@ type Holder struct {
 	Known bool       // may use the part for known people
 }
 
-// networks returns the prefixes that count an address: its network and its neighbourhood.
+// Networks returns the prefixes that count an address: its network and its neighbourhood.
 // Both are zero for loopback and for no address.
-func networks(a netip.Addr) (narrow, wide netip.Prefix) {
+func Networks(a netip.Addr) (narrow, wide netip.Prefix) {
 	narrow = host.NetworkOf(a)
 	if !narrow.IsValid() {
 		return narrow, wide

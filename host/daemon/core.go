@@ -16,6 +16,7 @@ import (
 	"talon/host"
 	"talon/host/cluster"
 	"talon/host/config"
+	"talon/host/contain"
 	"talon/host/ingest"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
@@ -33,6 +34,8 @@ type Core struct {
 	Pipeline *ingest.Pipeline
 	Disk     *repos.Disk      // nil unless it serves
 	Node     *cluster.Cluster // nil if no other may work on the same database and repositories
+
+	notify *contain.Guard // around each part that gets a commit
 }
 
 // OpenCore opens the database and loads the plugins. Nothing runs yet. Only a
@@ -50,7 +53,7 @@ func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving
 // openCore is OpenCore on a database that is open, as a node of a cluster if that is not nil.
 // It closes both if it fails.
 func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Store, node *cluster.Cluster, serving bool) (_ *Core, err error) {
-	c := &Core{Store: db, Node: node}
+	c := &Core{Store: db, Node: node, notify: contain.New(contain.Notify, log)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
@@ -120,7 +123,7 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- c.Plugins.Run(last) }()
 	var err error
-	to := committed{c.Plugins, out}
+	to := committed{c.Plugins, out, c.notify}
 	if db, ok := c.Store.(pg); ok {
 		err = c.Pipeline.RunShared(ctx, db, to, to.elsewhere)
 	} else {
@@ -141,17 +144,19 @@ type follower struct {
 	ownOnly bool
 }
 
-// committed hands each commit on, to the sets of plugins first.
+// committed hands each commit on, to the sets of plugins first. A part that panics misses this
+// commit, and no other part does.
 type committed struct {
 	plugins *plugin.Registry
 	out     []follower
+	panics  *contain.Guard
 }
 
 func (p committed) Publish(events []host.Published) {
-	p.plugins.Published(context.Background(), events)
+	p.contain(func() { p.plugins.Published(context.Background(), events) })
 	for _, out := range p.out {
 		if out.publish != nil {
-			out.publish(events)
+			p.contain(func() { out.publish(events) })
 		}
 	}
 }
@@ -159,9 +164,16 @@ func (p committed) Publish(events []host.Published) {
 func (p committed) Follow(removed []*host.Event, held []host.HeldChange) {
 	for _, out := range p.out {
 		if out.follow != nil {
-			out.follow(removed, held)
+			p.contain(func() { out.follow(removed, held) })
 		}
 	}
+}
+
+func (p committed) contain(f func()) {
+	_ = p.panics.Run(func() error {
+		f()
+		return nil
+	})
 }
 
 // elsewhere hands on what another process has committed.
@@ -192,7 +204,7 @@ func (c *Core) Close(ctx context.Context) error {
 
 // Collectors returns the metrics of all parts.
 func (c *Core) Collectors() []prometheus.Collector {
-	list := c.Store.Collectors()
+	list := append(c.Store.Collectors(), c.notify.Collector())
 	list = append(list, c.Plugins.Collectors()...)
 	return append(list, c.Pipeline.Collectors()...)
 }

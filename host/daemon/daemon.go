@@ -25,12 +25,14 @@ import (
 	"talon/host/admin"
 	"talon/host/cluster"
 	"talon/host/config"
+	"talon/host/contain"
 	"talon/host/githttp"
 	"talon/host/ingest/retry"
 	"talon/host/relay"
 	"talon/host/relaysync"
 	"talon/host/repos"
 	"talon/host/schnorr"
+	"talon/host/web"
 )
 
 // Daemon is a running relay.
@@ -43,6 +45,9 @@ type Daemon struct {
 
 	proxyWarning sync.Once
 
+	// Guards, each registered once. Those of parts that are made again outlive them.
+	http, git, hunt, sync, admin, parts *contain.Guard
+
 	draining atomic.Bool // it is about to stop
 }
 
@@ -51,6 +56,9 @@ func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
 	return &Daemon{
 		cfg: cfg, version: version, log: log, every: tickEvery,
 		conns: newConnections(cfg.Connections, cfg.Proxies, log),
+		http:  contain.New(contain.HTTP, log), git: contain.New(contain.Git, log),
+		hunt: contain.New(contain.Hunt, log), sync: contain.New(contain.Sync, log),
+		admin: contain.New(contain.Admin, log), parts: contain.New(contain.Daemon, log),
 	}
 }
 
@@ -133,13 +141,15 @@ type parts struct {
 	reconciler *repos.Reconciler
 	hunter     *huntRole // nil if nothing is fetched
 	git        *githttp.Handler
+	pages      *web.Handler
 	relay      *relay.Relay
 	ticks      *ticks
 	sync       *syncRole // nil if nothing is synced
+	guards     []*contain.Guard
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
-	p = &parts{core: core, conns: d.conns, ingest: retry.New(core.Pipeline)}
+	p = &parts{core: core, conns: d.conns, ingest: retry.New(core.Pipeline), guards: []*contain.Guard{d.http, d.git, d.admin, d.parts}}
 	p.registry = newRegistry(d.version, d.cfg.MetricsPrefix, core.Node.Name())
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
@@ -150,15 +160,14 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.hunter, err = d.openHunt(ctx, core, p.reconciler); err != nil {
 		return nil, err
 	}
-	pages, err := d.openPages(core, p.reconciler, p.hunter)
-	if err != nil {
+	if p.pages, err = d.openPages(core, p.reconciler, p.hunter); err != nil {
 		return nil, err
 	}
-	if p.git, err = d.openGit(p.reconciler, pages); err != nil {
+	if p.git, err = d.openGit(core, p.reconciler, p.pages); err != nil {
 		return nil, err
 	}
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.front(p.git, pages, p.registry, core.Plugins.Health), describe(d.cfg, core.Plugins), p.key.PubKey())
+	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, core.Plugins.Health), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
 	p.relay, err = relay.New(rc, relay.Deps{
 		Ingest: p.ingest,
@@ -174,6 +183,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 
 func (p *parts) collectors() []prometheus.Collector {
 	list := slices.Concat(p.core.Collectors(), p.conns.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors())
+	for _, g := range p.guards {
+		list = append(list, g.Collector())
+	}
 	if p.hunter != nil {
 		list = append(list, p.hunter.Collectors()...)
 	}
@@ -187,6 +199,7 @@ func (p *parts) collectors() []prometheus.Collector {
 func (p *parts) followers() []follower {
 	list := []follower{
 		{publish: p.relay.Publish},
+		{publish: p.pages.Publish, follow: p.pages.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
 	if p.hunter != nil {
@@ -200,14 +213,16 @@ func (p *parts) followers() []follower {
 
 // stage returns what runs parts in a group, and what stops them together: it ends their context,
 // and returns when they have ended.
-func stage(parent context.Context, g *errgroup.Group) (run func(part func(context.Context) error), stop func()) {
+//
+// A part that panics has failed as one that returns an error: the server ends in order.
+func stage(parent context.Context, g *errgroup.Group, panics *contain.Guard) (run func(part func(context.Context) error), stop func()) {
 	ctx, end := context.WithCancel(parent)
 	var parts sync.WaitGroup
 	run = func(part func(context.Context) error) {
 		parts.Add(1)
 		g.Go(func() error {
 			defer parts.Done()
-			return part(ctx)
+			return panics.Run(func() error { return part(ctx) })
 		})
 	}
 	return run, func() {
@@ -225,23 +240,24 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	serving, end := context.WithCancel(lasting)
 	defer end()
 	g, failed := errgroup.WithContext(serving)
+	run := func(part func() error) { g.Go(func() error { return d.parts.Run(part) }) }
 	g.Go(func() error {
 		d.drain(ctx, failed, p.core.Node)
 		end()
 		return nil
 	})
-	decide, stopPipeline := stage(lasting, g)
+	decide, stopPipeline := stage(lasting, g, d.parts)
 	decide(func(ctx context.Context) error { return p.core.Run(ctx, p.followers()...) })
-	reconcile, stopRepositories := stage(lasting, g)
+	reconcile, stopRepositories := stage(lasting, g, d.parts)
 	reconcile(p.reconciler.Run)
-	answer, stopRelay := stage(lasting, g)
+	answer, stopRelay := stage(lasting, g, d.parts)
 	answer(p.relay.Run)
 
-	// What gets events and git data from elsewhere ends first: what it brings in is for the
-	// others to finish.
-	bring, stopBringing := stage(failed, g)
+	// The parts that get events and git data from elsewhere end first. The others finish what
+	// these brought in.
+	bring, stopBringing := stage(failed, g, d.parts)
 	bring(p.ingest.Run)
-	surface := admin.Surface{Plugins: p.core.Plugins}
+	surface := admin.Surface{Plugins: p.core.Plugins, Panics: d.admin}
 	if p.hunter != nil {
 		surface.Hunt = p.hunter
 		bring(p.hunter.Run)
@@ -252,13 +268,13 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	}
 	if p.core.Node != nil {
 		surface.Nodes = p.core.Node
-		g.Go(func() error { return p.core.Node.Answer(failed, admin.Answer(surface, d.log)) })
+		run(func() error { return p.core.Node.Answer(failed, admin.Answer(surface, d.log)) })
 	}
-	g.Go(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
-	g.Go(func() error { return runScavenger(failed) })
+	run(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
+	run(func() error { return runScavenger(failed) })
 	if operators != nil {
 		// A change that is under way must not meet closed plugins.
-		g.Go(func() error { return admin.Serve(failed, operators, surface, d.log) })
+		run(func() error { return admin.Serve(failed, operators, surface, d.log) })
 	}
 	for _, ended := range front.ended {
 		g.Go(func() error { return <-ended })
@@ -365,7 +381,7 @@ func (d *Daemon) listenAdmin() (net.Listener, error) {
 
 func (d *Daemon) server(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           inTime(d.warnOfProxies(h), answerTime),
+		Handler:           inTime(d.http.Handler(d.warnOfProxies(h)), answerTime),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,

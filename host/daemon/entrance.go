@@ -102,10 +102,11 @@ func (d *Daemon) front(git *githttp.Handler, pages http.Handler, shown *registry
 	operators := http.NewServeMux()
 	operators.Handle("GET /metrics", hereOnly(shown.Handler()))
 	operators.HandleFunc("GET /healthz", d.healthz(health))
+	gitOrAnswer := d.git.Handler(git)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A mux would clean the paths of repositories.
 		if githttp.IsGit("/", r) {
-			git.ServeHTTP(w, r)
+			gitOrAnswer.ServeHTTP(w, r)
 			return
 		}
 		if _, pattern := operators.Handler(r); pattern != "" {

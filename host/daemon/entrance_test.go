@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host/config"
+	"talon/host/contain"
 )
 
 // ask sends a request and returns the answer, with its body as a string.
@@ -38,7 +39,7 @@ func ask(t *testing.T, method, url string, header http.Header) (*http.Response, 
 // gets status 503: who looks at the health, websockets, git, pages.
 func TestStarting(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	d := &Daemon{cfg: &config.Config{}, log: log, conns: newConnections(8, nil, log)}
+	d := &Daemon{cfg: &config.Config{}, log: log, conns: newConnections(8, nil, log), http: contain.New(contain.HTTP, log)}
 	var listeners []net.Listener
 	for range 2 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -77,6 +78,14 @@ func openDisk(ctx context.Context, cfg *config.Config, node *cluster.Cluster) (*
 	o.Pack = gitrepo.PackLimits{
 		Objects: cfg.PackObjects, Depth: cfg.PackDepth, Inflated: cfg.PackBytes, Free: gitrepo.DefaultPackLimits.Free, Expansion: cfg.PackTimes,
 	}
+	schedule := gitrepo.DefaultScheduleOptions
+	schedule.Classes[gitrepo.ClassFetch].Slots = orProcessors(cfg.GitFetches, 2)
+	schedule.Classes[gitrepo.ClassPush].Slots = orProcessors(cfg.GitPushes, 1)
+	scheduler, err := gitrepo.NewScheduler(schedule)
+	if err != nil {
+		return nil, err
+	}
+	o.Scheduler = scheduler
 	git, err := gitrepo.Find(ctx, cfg.Git, o)
 	if err != nil {
 		return nil, err
@@ -114,19 +123,19 @@ func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry
 }
 
 // openGit serves repositories, and pages for whatever else is asked for.
-func (d *Daemon) openGit(f *repos.Reconciler, pages http.Handler) (*githttp.Handler, error) {
+func (d *Daemon) openGit(core *Core, f *repos.Reconciler, pages http.Handler) (*githttp.Handler, error) {
 	limits := githttp.DefaultLimits
 	limits.PushBytes = d.cfg.PackSize + 8<<20 // the commands come with the pack
-	limits.Fetches = orProcessors(d.cfg.GitFetches, 2)
-	limits.Pushes = orProcessors(d.cfg.GitPushes, 1)
 	limits.Whole = d.cfg.GitTime
 	limits.CPU = d.cfg.GitCPU
 	return githttp.New(githttp.Config{
-		Prefix:   "/",
-		Limits:   limits,
-		Log:      d.log,
-		Client:   d.client,
-		NotFound: pages,
+		Prefix:    "/",
+		Limits:    limits,
+		Log:       d.log,
+		Scheduler: core.Disk.Announced.Scheduler(),
+		Client:    d.client,
+		Panics:    d.git,
+		NotFound:  pages,
 	}, f, f)
 }
 
@@ -151,6 +160,7 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		About:       describe(d.cfg, core.Plugins),
 		Hunt:        searchOf(hunter),
 		Proxies:     d.cfg.Proxies,
+		Client:      func(r *http.Request) netip.Addr { return d.client(r).Addr },
 		Log:         d.log,
 	}, web.Deps{Facts: facts{core.Store}, Git: repositories})
 }

@@ -72,7 +72,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 	if !d.cfg.Sync {
 		return nil, nil
 	}
-	r, err := openRole(ctx, "sync", core.Node, func(ctx context.Context) (*syncing, error) {
+	r, err := openRole(ctx, "sync", core.Node, d.sync, d.log, func(ctx context.Context) (*syncing, error) {
 		return d.makeSync(ctx, core, pipeline, key, listen)
 	})
 	if err != nil {
@@ -114,6 +114,7 @@ func (d *Daemon) makeSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Secret:       key.Secret(),
 		Log:          d.log,
 		Now:          time.Now,
+		Panics:       d.sync,
 	}, relaysync.Deps{
 		Strategy: strategy,
 		Ingest:   pipeline,
@@ -358,7 +359,7 @@ func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *repos.R
 	clamps.All, clamps.AtOnce, clamps.PerMinute = d.cfg.HuntRequests, d.cfg.HuntDomainRequests, d.cfg.HuntDomainRate
 	limits := gitfetch.DefaultLimits
 	limits.Bytes = d.cfg.PackSize
-	r, err := openRole(ctx, "hunt", core.Node, func(ctx context.Context) (*hunting, error) {
+	r, err := openRole(ctx, "hunt", core.Node, d.hunt, d.log, func(ctx context.Context) (*hunting, error) {
 		reducer := core.Plugins.Reducer(manifest.WorldThrottle, nil)
 		return &hunting{module: reducer, Hunter: gitfetch.New(ctx, gitfetch.Config{
 			Forge:     repositories,
@@ -370,6 +371,7 @@ func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *repos.R
 			Log:       d.log,
 			Now:       time.Now,
 			Prefix:    d.cfg.MetricsPrefix,
+			Panics:    d.hunt,
 		})}, nil
 	})
 	if err != nil {

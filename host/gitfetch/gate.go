@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"talon/host/contain"
 	"talon/host/gitfetch/queue"
 	"talon/host/gitrepo"
 )
@@ -53,7 +54,7 @@ type egressProxy struct {
 }
 
 // openGate starts a gate. Only who knows the secret of a session gets anything.
-func openGate(a Addresses, g *guard, l Limits, log *slog.Logger) (*egressProxy, error) {
+func openGate(a Addresses, g *guard, l Limits, log *slog.Logger, panics *contain.Guard) (*egressProxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for git: %w", err)
@@ -61,7 +62,7 @@ func openGate(a Addresses, g *guard, l Limits, log *slog.Logger) (*egressProxy, 
 	e := newGate(a, g.dial, l)
 	e.listener = listener
 	e.server = &http.Server{
-		Handler: e, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler: panics.Handler(e), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	go func() { _ = e.server.Serve(listener) }() // until Close

@@ -351,7 +351,7 @@ func ask(t testing.TB, h *Hunter, url string) queue.Result {
 // through it.
 func reach(t testing.TB, h *Hunter, url string) (*egressProxy, queue.URL) {
 	t.Helper()
-	g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log)
+	g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log, h.cfg.Panics)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/contain"
 	"talon/host/gitfetch/queue"
 	"talon/host/gitrepo"
 	"talon/host/throttle"
@@ -64,6 +65,8 @@ type Config struct {
 	Log       *slog.Logger
 	Now       func() time.Time
 	Prefix    string // of metrics; empty: talon
+
+	Panics *contain.Guard // around each piece of work; may be nil
 }
 
 func (c *Config) setDefaults() {
@@ -127,16 +130,21 @@ func (h *Hunter) Collectors() []prometheus.Collector { return h.metrics.all }
 // Held begins the search for an event's git data, or renews the search. It does not
 // block, and asks no module: the writer calls it.
 func (h *Hunter) Held(e Event) {
+	if !h.setAside(e) {
+		h.log.Warn("too many events come at once: the git data of one is not searched for", "identifier", e.Repository.D)
+	}
+	h.poke()
+}
+
+// setAside keeps an event for the queue, if there is room.
+func (h *Hunter) setAside(e Event) bool {
 	h.pendingMu.Lock()
+	defer h.pendingMu.Unlock()
 	room := len(h.held) < h.cfg.Clamps.Repositories
 	if room {
 		h.held = append(h.held, e)
 	}
-	h.pendingMu.Unlock()
-	if !room {
-		h.log.Warn("too many events come at once: the git data of one is not searched for", "identifier", e.Repository.D)
-	}
-	h.poke()
+	return room
 }
 
 // NoLongerHeld reports that an event has left purgatory: it was released, or has gone. A
@@ -166,23 +174,29 @@ const maxDrained = 256
 // drainPending tells the queue of events that were held, and then of those that wait no more.
 // REQUIRES: mu.
 func (h *Hunter) drainPending() {
-	h.pendingMu.Lock()
-	n := min(len(h.held), maxDrained)
-	list := h.held[:n]
-	var left map[string]queue.Outcome
-	if h.held = h.held[n:]; len(h.held) == 0 {
-		h.held = nil
-		left, h.released = h.released, nil
-	} else {
-		h.poke()
-	}
-	h.pendingMu.Unlock()
+	list, left := h.takePending()
 	for _, e := range list {
 		h.add(e)
 	}
 	for identifier, how := range left {
 		h.queue.Released(identifier, how)
 	}
+}
+
+// takePending returns some of the events that are not in the queue yet, and if these are all, what
+// waits no more.
+func (h *Hunter) takePending() (list []Event, left map[string]queue.Outcome) {
+	h.pendingMu.Lock()
+	defer h.pendingMu.Unlock()
+	n := min(len(h.held), maxDrained)
+	list = h.held[:n]
+	if h.held = h.held[n:]; len(h.held) == 0 {
+		h.held = nil
+		left, h.released = h.released, nil
+	} else {
+		h.poke()
+	}
+	return list, left
 }
 
 // add tells the queue of an event. REQUIRES: mu.
@@ -207,11 +221,13 @@ func (h *Hunter) add(e Event) {
 // FetchNow begins a round of the search for an identifier now, and asks again for what was
 // refused.
 func (h *Hunter) FetchNow(repository string, identifier string) error {
-	h.mu.Lock()
-	h.drainPending()
-	h.forget(identifier)
-	ok := h.queue.FetchNow(h.now(), identifier, repository)
-	h.mu.Unlock()
+	ok := func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.drainPending()
+		h.forget(identifier)
+		return h.queue.FetchNow(h.now(), identifier, repository)
+	}()
 	h.poke()
 	if !ok {
 		return errors.New("too many repositories wait for git data")
@@ -229,9 +245,12 @@ func (h *Hunter) poke() {
 func (h *Hunter) now() int64 { return h.cfg.Now().UnixMilli() }
 
 // Run hunts until ctx ends. First it recalls what is known of domains, and rebuilds
-// the queue from the events that are held. It returns when all that is known is kept.
+// the queue from the events that are held. It returns when all that is known is kept. A panic in
+// the queue is returned as an error: a new hunter begins with the events that are held.
 func (h *Hunter) Run(ctx context.Context) error {
-	g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log, h.cfg.Panics)
 	if err != nil {
 		return fmt.Errorf("hunt for git data: %w", err)
 	}
@@ -243,8 +262,8 @@ func (h *Hunter) Run(ctx context.Context) error {
 	err = h.cfg.Forge.Waiting(ctx, func(e Event) error {
 		waiting++
 		h.mu.Lock()
+		defer h.mu.Unlock()
 		h.add(e)
-		h.mu.Unlock()
 		return ctx.Err()
 	})
 	if err != nil && ctx.Err() == nil {
@@ -252,44 +271,83 @@ func (h *Hunter) Run(ctx context.Context) error {
 	}
 	h.log.Info("hunting for git data", "waiting", waiting)
 	var running sync.WaitGroup
-	defer func() {
-		running.Wait()
-		h.mu.Lock()
-		news := h.queue.Changed()
-		h.mu.Unlock()
-		h.keep(ctx, news)
-	}()
+	failed := make(chan error, 1)
+	err = h.cfg.Panics.Run(func() error { return h.hunt(ctx, g, &running, failed) })
+	cancel()
+	running.Wait()
+	if err != nil {
+		return err // what the queue knows may be wrong; what was kept before is not
+	}
+	h.keep(ctx, h.lastChanges())
+	return nil
+}
+
+// turn is what the queue wants at a time.
+type turn struct {
+	now     int64
+	works   []func()
+	ended   []queue.Ended
+	paused  []queue.Paused
+	changed map[string]*queue.Record
+	unsaved bool
+	wait    time.Duration // until it wants more
+}
+
+// takeTurn asks the queue for its next pieces of work.
+func (h *Hunter) takeTurn(ctx context.Context, g *egressProxy) (t turn) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drainPending()
+	t.now = h.now()
+	list := h.queue.Work(t.now)
+	t.ended, t.paused = h.queue.Ended(), h.queue.Paused()
+	for _, e := range t.ended {
+		h.forget(e.Key)
+	}
+	t.wait = time.Hour
+	if due, ok := h.queue.Due(); ok {
+		t.wait = time.Duration(min(max(due-t.now, 0), time.Hour.Milliseconds())) * time.Millisecond
+	}
+	for _, w := range list {
+		t.works = append(t.works, h.begin(ctx, g, w))
+	}
+	t.changed = h.changedRecords(t.now, list)
+	t.unsaved = h.queue.HasChanged()
+	return t
+}
+
+// lastChanges returns what became known since the last write.
+func (h *Hunter) lastChanges() map[string]*queue.Record {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.queue.Changed()
+}
+
+// hunt does what the queue wants until ctx ends, or a piece of work panics whose end the queue
+// does not know.
+func (h *Hunter) hunt(ctx context.Context, g *egressProxy, running *sync.WaitGroup, failed chan error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		h.mu.Lock()
-		h.drainPending()
-		now := h.now()
-		list := h.queue.Work(now)
-		ended, paused := h.queue.Ended(), h.queue.Paused()
-		for _, e := range ended {
-			h.forget(e.Key)
-		}
-		due, ok := h.queue.Due()
-		works := make([]func(), len(list))
-		for i, w := range list {
-			works[i] = h.begin(ctx, g, w)
-		}
-		news := h.changedRecords(now, list)
-		unsaved := h.queue.HasChanged()
-		h.mu.Unlock()
-		unsaved = !h.keep(ctx, news) || unsaved
-		h.report(now, ended, paused)
-		for _, work := range works {
+		t := h.takeTurn(ctx, g)
+		unsaved := !h.keep(ctx, t.changed) || t.unsaved
+		h.report(t.now, t.ended, t.paused)
+		for _, work := range t.works {
 			running.Go(func() {
-				work()
+				err := h.cfg.Panics.Run(func() error {
+					work()
+					return nil
+				})
+				if err != nil {
+					select {
+					case failed <- err:
+					default:
+					}
+				}
 				h.poke()
 			})
 		}
-		wait := time.Hour
-		if ok {
-			wait = time.Duration(min(max(due-now, 0), time.Hour.Milliseconds())) * time.Millisecond
-		}
+		wait := t.wait
 		if unsaved {
 			wait = min(wait, time.Duration(saveEvery)*time.Millisecond)
 		}
@@ -298,6 +356,8 @@ func (h *Hunter) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-h.wake:
+		case err := <-failed:
+			return err
 		}
 	}
 	return nil
@@ -352,7 +412,13 @@ func (h *Hunter) wanted(ctx context.Context, identifier string) ([]Want, error) 
 // probe answers a Look.
 func (h *Hunter) probe(ctx context.Context, w queue.Work) {
 	var p queue.Plan
-	list, err := h.wanted(ctx, w.Key)
+	var list []Want
+	err := h.cfg.Panics.Run(func() (err error) {
+		if list, err = h.wanted(ctx, w.Key); err == nil {
+			p.URLs, p.Refused = h.urls(w.Key, list)
+		}
+		return err
+	})
 	if err != nil {
 		// The next round will find out.
 		p.Missing = 1
@@ -361,7 +427,6 @@ func (h *Hunter) probe(ctx context.Context, w queue.Work) {
 		}
 	} else {
 		p.Missing = len(missing(list))
-		p.URLs, p.Refused = h.urls(w.Key, list)
 		h.log.Debug("search begins a round", "identifier", w.Key, "missing", p.Missing, "urls", len(p.URLs))
 	}
 	if p.Missing > 0 {

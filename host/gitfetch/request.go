@@ -28,7 +28,11 @@ const maxMoved = 10_000
 
 // fetch answers a Fetch. A Stop ends asking, and not what is done with what has come.
 func (h *Hunter) fetch(ctx, asking context.Context, g *egressProxy, w queue.Work, label string) {
-	result := h.request(ctx, asking, g, w, label)
+	result := queue.Result{Skipped: true, Missing: 1} // if it panics; the next round asks again
+	_ = h.cfg.Panics.Run(func() error {
+		result = h.request(ctx, asking, g, w, label)
+		return nil
+	})
 	if result.Skipped {
 		h.log.Debug("a URL need not be asked any more", "identifier", w.Key, "url", w.URL.Text)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/gitrepo"
 	"talon/internal/testkit"
 )
@@ -272,11 +273,13 @@ func TestRefusalsAreReports(t *testing.T) {
 		"no pack":                {first + second + "0000" + "GIF89a; no pack at all", "is no pack", nil},
 		"half a pack":            {first + second + "0000" + "PACK\x00\x00\x00\x02\x00\x00\x00\x05", "early EOF", nil},
 		"larger than it may be":  {first + second + "0000PACK" + strings.Repeat("x", 1<<20), "larger than this server takes", func(l *Limits) { l.PushBytes = 1 << 20 }},
-		"no place for it":        {first + second + "0000", "the server is busy", func(l *Limits) { l.Pushes, l.PushQueue = 1, 0 }},
+		"no place for it":        {first + second + "0000", "the server is busy", nil},
 		"it is not welcome here": {first + second + "0000", "blocked: not you", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t, func(l *Limits) { l.Commands, l.CommandBytes = 50, 16<<10 })
+			s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) {
+				o.Classes[gitrepo.ClassPush] = gitrepo.ClassLimits{Slots: 1}
+			}, func(l *Limits) { l.Commands, l.CommandBytes = 50, 16<<10 })
 			if c.limits != nil {
 				s.limit(c.limits)
 			}
@@ -285,12 +288,7 @@ func TestRefusalsAreReports(t *testing.T) {
 				s.authorize.set(func(*Push) error { return &Refusal{Reason: c.says} })
 			}
 			if strings.Contains(c.says, "busy") {
-				s.change(func(h *Handler) { h.writes = newLimiter(1, 0, time.Second) })
-				release, err := s.handler.writes.reserve(netip.Prefix{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer release()
+				s.fillPlaces(gitrepo.ClassPush)
 			}
 			resp := s.request("POST", "/"+alice+"/x.git/git-receive-pack", pushType, strings.NewReader(c.body))
 			if resp.StatusCode != 200 {
@@ -533,10 +531,17 @@ func TestDisconnect(t *testing.T) {
 	r, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	id := git(t, dir, "rev-parse", "main")
-	push := create(id, "refs/heads/x") + halfPack()
-	head := "POST /" + alice + "/x.git/git-%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-%s-request\r\nContent-Length: 1000000\r\n\r\n"
-	for service, body := range map[string]string{"receive-pack": push, "upload-pack": "0032want"} {
-		c := s.dial(fmt.Sprintf(head, service, service) + body)
+	pack := packOf(t, dir)
+	addNoise(t, dir, 16<<20)
+	git(t, dir, "push", "-q", r.Dir(), "main:refs/heads/noise")
+	head := "POST /" + alice + "/x.git/git-%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-%s-request\r\nContent-Length: %d\r\n\r\n"
+	fetch := "0032want " + git(t, dir, "rev-parse", "main") + "\n00000009done\n"
+	for service, body := range map[string]string{"receive-pack": create(id, "refs/heads/x") + halfPack(), "upload-pack": fetch} {
+		length := len(body)
+		if service == "receive-pack" {
+			length = 1_000_000
+		}
+		c := s.dial(fmt.Sprintf(head, service, service, length) + body)
 		testkit.Eventually(t, service+" runs", func() bool { return children(t, r.Dir()) > 0 })
 		c.Close()
 		testkit.Eventually(t, service+" ends", func() bool { return children(t, r.Dir()) == 0 })
@@ -545,11 +550,10 @@ func TestDisconnect(t *testing.T) {
 	git(t, dir, "push", "-q", url, "main") // the lock is free
 
 	// One that sends all of its push, and does not wait for the answer: it lands.
-	pack := packOf(t, dir)
 	body := create(id, "refs/heads/gone") + pack
 	hold := make(chan struct{})
 	s.authorize.set(func(*Push) error { <-hold; return nil })
-	c := s.dial(strings.Replace(fmt.Sprintf(head, "receive-pack", "receive-pack"), "1000000", strconv.Itoa(len(body)), 1) + body)
+	c := s.dial(fmt.Sprintf(head, "receive-pack", "receive-pack", len(body)) + body)
 	c.Close()
 	close(hold)
 	testkit.Eventually(t, "the push lands", func() bool {
@@ -604,7 +608,7 @@ func TestStalledClient(t *testing.T) {
 // same repository takes as long as ever, also to the same ref, and the first hears why it
 // comes too late.
 func TestDrippingPushHoldsNoLock(t *testing.T) {
-	s := newSite(t, func(l *Limits) { l.Pushes = 1 })
+	s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) { o.Classes[gitrepo.ClassPush].Slots = 1 }, nil)
 	r, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
 	addNoise(t, dir, 2*firstPiece)
@@ -640,7 +644,7 @@ func TestDrippingPushHoldsNoLock(t *testing.T) {
 // Clients that send the beginning of a push and nothing more have places to wait, and
 // do not keep those who send on from theirs.
 func TestStalledPushesLeaveRoom(t *testing.T) {
-	s := newSite(t, func(l *Limits) { l.Pushes = 1 })
+	s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) { o.Classes[gitrepo.ClassPush].Slots = 1 }, nil)
 	r, _ := s.repo("x", gitrepo.SHA1)
 	_, other := s.repo("y", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
@@ -652,14 +656,16 @@ func TestStalledPushesLeaveRoom(t *testing.T) {
 	c.Close()
 	testkit.Eventually(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
 	git(t, dir, "push", "-q", other, "main:again")
-	if n := len(s.handler.writes.work); n != 0 {
-		t.Errorf("%d turns are not given back", n)
-	}
+	testkit.Eventually(t, "all slots are given back", func() bool {
+		return s.handler.cfg.Scheduler.Load(gitrepo.ClassPush) == gitrepo.Load{}
+	})
 }
 
-// One network holds half of the places for pushes at most, whatever it sends.
+// One network holds an eighth of the places for pushes at most, whatever it sends.
 func TestOneNetworkLeavesRoom(t *testing.T) {
-	s := newSite(t, func(l *Limits) { l.Pushes, l.PushQueue = 2, 4 })
+	s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) {
+		o.Classes[gitrepo.ClassPush].Slots, o.Classes[gitrepo.ClassPush].Queue = 2, 22
+	}, nil)
 	var from atomic.Pointer[netip.Addr]
 	s.change(func(h *Handler) {
 		h.cfg.Client = func(*http.Request) host.Client { return host.Client{Addr: *from.Load()} }
@@ -676,9 +682,8 @@ func TestOneNetworkLeavesRoom(t *testing.T) {
 		defer s.halfPush(r, main).Close()
 	}
 	testkit.Eventually(t, "three have a place", func() bool {
-		s.handler.writes.mu.Lock()
-		defer s.handler.writes.mu.Unlock()
-		return s.handler.writes.inside == 3
+		l := s.handler.cfg.Scheduler.Load(gitrepo.ClassPush)
+		return l.Working+l.Waiting == 3
 	})
 	as("2001:db8::2") // of the same /64
 	if _, err := tryGit(t.Context(), dir, "push", "-q", url, "main"); err == nil {
@@ -707,22 +712,29 @@ func TestStalledReader(t *testing.T) {
 
 // More clients than there is room for get status 503.
 func TestBusy(t *testing.T) {
-	s := newSite(t, func(l *Limits) { l.Fetches, l.FetchQueue, l.QueueTime, l.Stall = 1, 1, 200*time.Millisecond, time.Hour })
-	r, url := s.repo("x", gitrepo.SHA1)
+	s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) {
+		o.Classes[gitrepo.ClassRefs] = gitrepo.ClassLimits{Slots: 1, Queue: 1, Wait: 200 * time.Millisecond}
+	}, nil)
+	_, url := s.repo("x", gitrepo.SHA1)
 	git(t, work(t, gitrepo.SHA1), "push", "-q", url, "main") // of an empty one git is not asked
-	head := "POST /" + alice + "/x.git/git-upload-pack HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-upload-pack-request\r\nContent-Length: 100\r\n\r\n0032want"
-	c := s.dial(head)
-	testkit.Eventually(t, "upload-pack runs", func() bool { return children(t, r.Dir()) > 0 })
+	task, err := s.handler.cfg.Scheduler.Reserve(t.Context(), gitrepo.ClassRefs, bound.Holder{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer task.End()
+	if err := task.Start(); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		resp := s.request("GET", "/"+alice+"/x.git/info/refs?service=git-upload-pack", nil, nil)
 		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
 			t.Errorf("status %s, Retry-After %q", resp.Status, resp.Header.Get("Retry-After"))
 		}
 	}
-	c.Close()
-	testkit.Eventually(t, "there is room again", func() bool {
-		return s.request("GET", "/"+alice+"/x.git/info/refs?service=git-upload-pack", nil, nil).StatusCode == 200
-	})
+	task.End()
+	if resp := s.request("GET", "/"+alice+"/x.git/info/refs?service=git-upload-pack", nil, nil); resp.StatusCode != 200 {
+		t.Errorf("with room again: %s", resp.Status)
+	}
 }
 
 // The repository goes while clones of it run: they end, one way or the other.

@@ -2,7 +2,6 @@ package githttp
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -244,18 +243,15 @@ func TestGitPrintsReasons(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSite(t, nil)
+			s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) {
+				o.Classes[gitrepo.ClassPush] = gitrepo.ClassLimits{Slots: 1}
+			}, nil)
 			r, url := s.repo("x", gitrepo.SHA1)
 			switch {
 			case c.limits != nil:
 				s.limit(c.limits)
 			default:
-				s.change(func(h *Handler) { h.writes = newLimiter(1, 0, time.Second) })
-				release, err := s.handler.writes.reserve(netip.Prefix{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer release()
+				s.fillPlaces(gitrepo.ClassPush)
 			}
 			if strings.Contains(name, "time") {
 				s.authorize.set(func(*Push) error { return fmt.Errorf("ask: %w", errSlow) })

@@ -160,9 +160,40 @@ func (c *commands) capabilities(list string) *protocolError {
 // away ends it: then git has changed all refs of an atomic push or none, and of another
 // maybe some.
 func (h *Handler) servePlainPush(w http.ResponseWriter, r *http.Request, parts []string, in *body) result {
-	return h.exchange(w, r, parts, in, PushTo, h.writes, verbPush, pushAnswer, func(ctx context.Context, repo *gitrepo.Repo) (*gitrepo.Process, error) {
-		return repo.ReceivePack(ctx, protocolOf(r), h.cfg.Client(r).Addr)
-	})
+	ctx, stop := context.WithTimeoutCause(r.Context(), h.limits.Whole, errSlow)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := in.begin(); err != nil {
+		return h.internal(w, r, err)
+	}
+	out := h.answer(w)
+	defer func() {
+		out.finish()
+		in.drain(h.limits.DrainBytes, h.limits.DrainTime)
+	}()
+	repo, got, ok := h.locate(ctx, w, r, parts, PushTo, pushAnswer, nil, out)
+	if !ok {
+		return got
+	}
+	task, got, ok := h.startTask(ctx, w, r, gitrepo.ClassPush)
+	if !ok {
+		return got
+	}
+	defer task.End()
+	in.follow(task)
+	p, err := repo.ReceivePack(task.Context(), protocolOf(r), h.cfg.Client(r).Addr)
+	if err != nil {
+		return h.failed(w, r, err)
+	}
+	in.feeding = make(chan struct{})
+	go func() {
+		defer close(in.feeding)
+		if err := feed(p, in, task, nil); err != nil {
+			cancel(err) // half a request has no answer
+		}
+	}()
+	return h.relay(task, cancel, w, r, p, pushAnswer, nil, out, verbPush)
 }
 
 // maxReason bounds what is said to a client.

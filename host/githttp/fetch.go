@@ -74,17 +74,17 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 		_, _ = out.Write(append(opening, said...))
 		return resultOK
 	}
-	end, got, ok := h.acquireSlot(ctx, w, r, h.fetches)
+	task, got, ok := h.startTask(work, w, r, gitrepo.ClassRefs)
 	if !ok {
 		return got
 	}
-	defer end()
-	p, err := repo.Advertise(work, service, version)
+	defer task.End()
+	p, err := repo.Advertise(task.Context(), service, version)
 	if err != nil {
 		return h.failed(w, r, err)
 	}
 	_ = p.In.Close()
-	return h.relay(work, cancel, w, r, p, contentType, opening, out, verbRefs)
+	return h.relay(task, cancel, w, r, p, contentType, opening, out, verbRefs)
 }
 
 func (h *Handler) find(ctx context.Context, parts []string, use Use) (*gitrepo.Repo, error) {
@@ -112,11 +112,15 @@ func (h *Handler) locate(
 }
 
 // relay sends what git writes, and waits for its end. The client gets the error of a git
-// that fails before it has written anything.
+// that fails before it has written anything. Cancel ends the context that the task began with.
 func (h *Handler) relay(
-	ctx context.Context, cancel context.CancelCauseFunc, w http.ResponseWriter, r *http.Request, p *gitrepo.Process,
+	task *gitrepo.Task, cancel context.CancelCauseFunc, w http.ResponseWriter, r *http.Request, p *gitrepo.Process,
 	contentType string, opening []byte, out *answer, v verb,
 ) result {
+	ctx := task.Context()
+	task.Attach(p)
+	out.follow(task)
+	defer out.follow(nil)
 	h.metrics.running[v].Inc()
 	defer h.metrics.running[v].Dec()
 	first := make([]byte, 4<<10)
@@ -138,6 +142,13 @@ func (h *Handler) relay(
 		return resultCutOff
 	case err == nil:
 		return resultOK
+	case errors.Is(context.Cause(ctx), gitrepo.ErrDisplaced):
+		h.cfg.Log.Info("a git request was cut off", "path", r.URL.Path, "err", err)
+		if !out.begun {
+			head(w, contentType)
+		}
+		out.writeError(displaced)
+		return resultBusy
 	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errTooLarge) && !errors.Is(context.Cause(ctx), errInflate):
 		h.cfg.Log.Info("a git request was cut off", "path", r.URL.Path, "err", err)
 		return resultCutOff
@@ -151,7 +162,8 @@ func (h *Handler) relay(
 	return resultRefused
 }
 
-// serveFetch answers git-upload-pack: a step of a clone or fetch.
+// serveFetch answers git-upload-pack: a step of a clone or fetch. The request is read before
+// git gets a slot.
 func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []string) result {
 	in, got, ok := h.accept(w, r, "application/x-git-upload-pack-request", h.limits.FetchBytes)
 	if !ok {
@@ -161,54 +173,50 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 		writeText(w, http.StatusRequestEntityTooLarge, "The request is too large.")
 		return resultRefused
 	}
-	const contentType = "application/x-git-upload-pack-result"
-	return h.exchange(w, r, parts, in, Fetch, h.fetches, verbFetch, contentType, func(ctx context.Context, repo *gitrepo.Repo) (*gitrepo.Process, error) {
-		return repo.Upload(ctx, protocolOf(r))
-	})
-}
-
-// exchange has git answer a request as soon as the limiter has a slot.
-func (h *Handler) exchange(
-	w http.ResponseWriter, r *http.Request, parts []string, in *body, use Use, g *limiter, v verb, contentType string,
-	start func(context.Context, *gitrepo.Repo) (*gitrepo.Process, error),
-) result {
+	if err := in.begin(); err != nil {
+		return h.internal(w, r, err)
+	}
 	ctx, stop := context.WithTimeoutCause(r.Context(), h.limits.Whole, errSlow)
 	defer stop()
-	out := h.answer(w)
-	defer out.finish()
-	repo, got, ok := h.locate(ctx, w, r, parts, use, contentType, nil, out)
-	if !ok {
-		return got
-	}
-	end, got, ok := h.acquireSlot(ctx, w, r, g)
-	if !ok {
-		return got
-	}
-	defer end()
-	work, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p, err := start(work, repo)
-	if err == nil {
-		if err = in.begin(); err != nil {
-			cancel(err)
-			_ = p.Wait()
-		}
+	out := h.answer(w)
+	defer func() {
+		out.finish()
+		in.drain(h.limits.FetchBytes, h.limits.OpeningTime)
+	}()
+	const contentType = "application/x-git-upload-pack-result"
+	repo, got, ok := h.locate(ctx, w, r, parts, Fetch, contentType, nil, out)
+	if !ok {
+		return got
 	}
+	request, err := h.readRequest(in, holder(h.cfg.Client(r)), cancel)
+	if err != nil && errors.Is(context.Cause(ctx), gitrepo.ErrDisplaced) {
+		err = gitrepo.ErrDisplaced
+	}
+	if err != nil {
+		return h.refuseRequest(w, r, out, contentType, err)
+	}
+	defer request.release()
+	class := gitrepo.ClassFetch
+	if request.isRefs() {
+		class = gitrepo.ClassRefs
+	}
+	task, got, ok := h.startTask(ctx, w, r, class)
+	if !ok {
+		return got
+	}
+	defer task.End()
+	p, err := repo.Upload(task.Context(), protocolOf(r))
 	if err != nil {
 		return h.failed(w, r, err)
 	}
-	in.feeding = make(chan struct{})
 	go func() {
-		defer close(in.feeding)
-		if err := feed(p, in, nil, nil); err != nil {
-			cancel(err) // half a request has no answer
+		if err := h.cfg.Panics.Run(func() error { request.feed(p); return nil }); err != nil {
+			cancel(err)
 		}
 	}()
-	got = h.relay(work, cancel, w, r, p, contentType, nil, out, v)
-	end()
-	out.finish()
-	in.drain(&h.limits)
-	return got
+	return h.relay(task, cancel, w, r, p, contentType, nil, out, verbFetch)
 }
 
 // accept checks the method and type of a request with a body, and opens that.
@@ -233,16 +241,14 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request, contentType str
 
 // feed gives git the body, and then its end. An error is the client's, and git does
 // not see an end then, which would be that of half a request. A git that reads no
-// further says why by itself. While a client is slow, others have its turn, if there is
-// one. A scan, if there is one, sees each byte before git does, and may end it.
-func feed(p *gitrepo.Process, in *body, t *slot, scan *gitrepo.PackScan) error {
+// further says why by itself. While a client is slow, others may have the slot. A scan, if
+// there is one, sees each byte before git does, and may end it.
+func feed(p *gitrepo.Process, in *body, t *gitrepo.Task, scan *gitrepo.PackScan) error {
 	buf := make([]byte, minProgress)
 	for {
 		var n int
 		var err error
-		if t == nil {
-			n, err = in.Read(buf)
-		} else if lost := t.yieldWhile(func() { n, err = in.Read(buf) }); lost != nil {
+		if lost := t.Await(func() { n, err = in.Read(buf) }); lost != nil {
 			return lost
 		}
 		if n > 0 && scan != nil {

@@ -14,8 +14,10 @@
 //  4. The refs of a push change all or not at all, and not if one of them is no longer
 //     what the client says that it was, unless it is what the push makes of it.
 //  5. Nothing waits for a client for ever: it must move 64 KiB in [Limits].Stall, and
-//     end in Limits.Whole. Waiting lines are bounded, and a push that waits for its
-//     client has no turn meanwhile. Git may work on for Limits.GitTime.
+//     end in Limits.Whole. Waiting lines are bounded, and each network has a share of
+//     them. A request gets a place only when it is here: all of a fetch, and the commands of
+//     a push that is authorised. A request that waits for its client gives its slot to others
+//     who wait ([gitrepo.Scheduler]). Git may work on for Limits.GitTime.
 //  6. A client that goes away ends the git process that worked for it, and nothing stays
 //     of its push, unless all of that is here: then it is finished.
 //  7. What is refused is said in git's protocol with HTTP status 200, for git shows
@@ -46,7 +48,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -55,6 +56,7 @@ import (
 
 	"talon/host"
 	"talon/host/bound"
+	"talon/host/contain"
 	"talon/host/gitrepo"
 )
 
@@ -113,12 +115,20 @@ type Config struct {
 	Limits Limits
 	Log    *slog.Logger
 
+	// Scheduler gives slots to git processes: that of the repositories. Nil makes one with
+	// the default options.
+	Scheduler *gitrepo.Scheduler
+
 	// Plain has git receive-pack answer pushes, which must then not be nil and are
 	// asked nothing: repositories are of a gitrepo.Folder with a plain git.
 	Plain bool
 
 	// Client returns who sent a request; nil takes the address of the connection.
 	Client func(*http.Request) host.Client
+
+	// Panics is around the goroutines of a request; it may be nil. The caller contains what
+	// ServeHTTP itself panics with.
+	Panics *contain.Guard
 
 	// NotFound answers requests that are not for git, or for no repository. CORS
 	// headers are set already. Nil answers with a line of text.
@@ -152,9 +162,9 @@ type Handler struct {
 	cfg       Config
 	limits    Limits
 	repos     Repositories
-	pushes    Pushes // nil: nobody may push
-	fetches   *limiter
-	writes    *limiter
+	pushes    Pushes     // nil: nobody may push
+	bodies    *bound.Pot // bytes of the bodies of fetches
+	opening   *bound.Pot // pushes that are not authorised yet
 	metrics   *metrics
 	cpu       *bound.Rate   // milliseconds of git, for pushes
 	keepalive time.Duration // after which a client that waits hears something
@@ -166,16 +176,34 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	if cfg.Scheduler == nil {
+		scheduler, err := gitrepo.NewScheduler(gitrepo.DefaultScheduleOptions)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Scheduler = scheduler
+	}
 	l := cfg.Limits
 	return &Handler{
-		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(), keepalive: 5 * time.Second,
-		fetches: newLimiter(l.Fetches, l.FetchQueue, l.QueueTime),
-		writes:  newLimiter(l.Pushes, l.PushQueue, l.QueueTime),
+		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(cfg.Scheduler), keepalive: 5 * time.Second,
+		bodies: bound.NewPot(bound.Spec{
+			Name: "requests of fetches in memory", Unit: "bytes", Total: l.FetchBodies,
+			Yields: "the stalest of the heaviest network ends",
+		}),
+		opening: bound.NewPot(bound.Spec{
+			Name: "pushes that are not authorised yet", Unit: "pushes", Total: int64(l.Opening),
+			Yields: "the stalest of the heaviest network ends",
+		}),
 		cpu: bound.NewRate(bound.Spec{
 			Name: "processor time of pushes", Unit: "milliseconds an hour", Network: l.CPU.Milliseconds(),
 			Yields: "the network that is over its share waits",
 		}, time.Now),
 	}, nil
+}
+
+// Bounds returns the rows of the table of bounds, with those of the scheduler.
+func (h *Handler) Bounds() []bound.Spec {
+	return append(h.cfg.Scheduler.Bounds(), h.bodies.Spec(), h.opening.Spec(), h.cpu.Spec())
 }
 
 // Collectors returns the metrics.
@@ -243,24 +271,27 @@ func (h *Handler) unavailable(w http.ResponseWriter) result {
 }
 
 func (h *Handler) retryLater(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(h.limits.QueueTime.Seconds()/2))))
+	w.Header().Set("Retry-After", strconv.Itoa(int(retryTime.Seconds())))
 }
 
-// network is what a client is counted by.
-func (h *Handler) network(r *http.Request) netip.Prefix { return host.NetworkOf(h.cfg.Client(r).Addr) }
+// retryTime is when a client may come again that finds no place.
+const retryTime = 30 * time.Second
 
-// acquireSlot waits for a slot of the limiter. It answers the request if there is none.
-func (h *Handler) acquireSlot(ctx context.Context, w http.ResponseWriter, r *http.Request, g *limiter) (end func(), got result, ok bool) {
-	release, err := g.reserve(h.network(r))
+// holder returns who takes a part of the bounds for a client.
+func holder(c host.Client) bound.Holder { return bound.Holder{Addr: c.Addr} }
+
+// startTask waits for a slot of a class. It answers the request if there is none. The task
+// must be ended.
+func (h *Handler) startTask(ctx context.Context, w http.ResponseWriter, r *http.Request, class gitrepo.Class) (t *gitrepo.Task, got result, ok bool) {
+	t, err := h.cfg.Scheduler.Reserve(ctx, class, holder(h.cfg.Client(r)))
 	if err != nil {
 		return nil, h.unavailable(w), false
 	}
-	turn, err := g.acquire(ctx)
-	if err == nil {
-		return sync.OnceFunc(func() { turn.release(true); release() }), resultOK, true
+	if err := t.Start(); err == nil {
+		return t, resultOK, true
 	}
-	release()
-	if ctx.Err() != nil {
+	t.End()
+	if r.Context().Err() != nil {
 		return nil, resultCutOff, false
 	}
 	return nil, h.unavailable(w), false
@@ -438,7 +469,26 @@ type metrics struct {
 	received, sent prometheus.Counter
 }
 
-func newMetrics() *metrics {
+// ofScheduler returns the metrics of a scheduler.
+func ofScheduler(s *gitrepo.Scheduler) []prometheus.Collector {
+	list := []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "talon_git_paused", Help: "Git processes that others have taken the slot of.",
+		}, func() float64 { return float64(s.Paused()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "talon_git_displaced_total", Help: "Git requests that stood still and ended because others waited.",
+		}, func() float64 { return float64(s.Displaced()) }),
+	}
+	for c := range gitrepo.Classes {
+		labels := prometheus.Labels{"class": c.String()}
+		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "talon_git_waiting", Help: "Git requests that wait for a slot, or for their client without one.", ConstLabels: labels,
+		}, func() float64 { return float64(s.Load(c).Waiting) }))
+	}
+	return list
+}
+
+func newMetrics(scheduler *gitrepo.Scheduler) *metrics {
 	m := new(metrics)
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "talon_git_requests_total", Help: "Requests of git clients that were answered, by what they asked and how it ended.",
@@ -472,6 +522,6 @@ func newMetrics() *metrics {
 			m.requests[v][r] = requests.WithLabelValues(v.String(), r.String())
 		}
 	}
-	m.all = []prometheus.Collector{requests, seconds, running, lock, cpu, received, sent}
+	m.all = append(ofScheduler(scheduler), requests, seconds, running, lock, cpu, received, sent)
 	return m
 }

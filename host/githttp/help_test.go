@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/gitrepo"
 	"talon/internal/testkit"
 )
@@ -98,10 +99,49 @@ func newSite(t testing.TB, change func(*Limits)) *site {
 	return newSiteOf(t, "git", gitrepo.DefaultOptions, change)
 }
 
+// scheduler returns a scheduler with four slots of each class.
+func scheduler(t testing.TB, change func(*gitrepo.ScheduleOptions)) *gitrepo.Scheduler {
+	t.Helper()
+	o := gitrepo.DefaultScheduleOptions
+	for i := range o.Classes {
+		o.Classes[i].Slots = 4
+	}
+	if change != nil {
+		change(&o)
+	}
+	s, err := gitrepo.NewScheduler(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// newScheduledSite serves with other options of the scheduler.
+func newScheduledSite(t testing.TB, schedule func(*gitrepo.ScheduleOptions), change func(*Limits)) *site {
+	t.Helper()
+	options := gitrepo.DefaultOptions
+	options.Scheduler = scheduler(t, schedule)
+	return newSiteOf(t, "git", options, change)
+}
+
+// fillPlaces takes all places of a class for a client without a network, until the end of the
+// test. REQUIRES: a scheduler with one place.
+func (s *site) fillPlaces(class gitrepo.Class) {
+	s.t.Helper()
+	task, err := s.handler.cfg.Scheduler.Reserve(context.Background(), class, bound.Holder{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(task.End)
+}
+
 // newSiteOf serves with another git program or other options.
 func newSiteOf(t testing.TB, program string, options gitrepo.Options, change func(*Limits)) *site {
 	t.Helper()
 	options.DefaultBranch = "main"
+	if options.Scheduler == nil {
+		options.Scheduler = scheduler(t, nil)
+	}
 	g, err := gitrepo.Find(t.Context(), program, options)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +156,9 @@ func newSiteOf(t testing.TB, program string, options gitrepo.Options, change fun
 	if change != nil {
 		change(&limits)
 	}
-	s.handler, err = New(Config{Prefix: "/", Limits: limits, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, s, s)
+	s.handler, err = New(Config{
+		Prefix: "/", Limits: limits, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Scheduler: g.Scheduler(),
+	}, s, s)
 	if err != nil {
 		t.Fatal(err)
 	}

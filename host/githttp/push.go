@@ -31,20 +31,24 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	if err := in.begin(); err != nil {
 		return h.internal(w, r, err)
 	}
-	release, err := h.writes.reserve(h.network(r))
-	if err != nil {
-		return h.turnAway(w, in)
-	}
-	// Whoever reads on for a client that was refused takes no place from others.
+	// A client that was refused, and is still read, takes no place from others.
 	out := h.answer(w)
 	defer func() {
 		out.finish()
-		release()
-		in.drain(&h.limits)
+		in.drain(h.limits.DrainBytes, h.limits.DrainTime)
 	}()
-
-	c, err := readCommands(in, &h.limits)
-	push := &Push{Client: h.cfg.Client(r), Parts: parts, Updates: c.updates, Bytes: max(0, r.ContentLength)}
+	// The client may go once all is here; what it sent is then finished.
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), h.limits.Whole, errSlow)
+	defer cancel()
+	c, push, err := h.openPush(ctx, r, parts, in)
+	if err == nil {
+		err = h.receive(ctx, w, out, in, c, push)
+	}
+	if err == nil {
+		h.start(w, out)
+		_, _ = out.Write(c.appendSuccess(nil, push))
+		return resultOK
+	}
 	if wrong := (*protocolError)(nil); errors.As(err, &wrong) {
 		head(w, pushAnswer)
 		if !c.begun && string(c.raw) == flushPkt && in.atEnd() {
@@ -54,31 +58,15 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 		_, _ = out.Write(c.appendRefusal(nil, &wrong.Refusal))
 		return resultMalformed
 	}
-	if err != nil {
-		err = clientGone{err}
-	} else if r.ContentLength > h.limits.PushBytes {
-		err = errTooLarge
-	} else {
-		// The client may go once all is here; what it sent is then finished.
-		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), h.limits.Whole, errSlow)
-		defer cancel()
-		if push.Repo, err = h.find(ctx, parts, PushTo); err == nil {
-			err = h.pushes.Authorize(ctx, push)
-		}
-		if err == nil {
-			err = h.receive(ctx, w, out, in, c, push)
-		}
-	}
-	if err == nil {
-		h.start(w, out)
-		_, _ = out.Write(c.appendSuccess(nil, push))
-		return resultOK
-	}
 	if !out.begun && h.missing(w, r, err) {
 		out.begun = true
 		return resultNotFound
 	}
 	refusal, got := h.explain(r, err)
+	if got == resultBusy && !c.begun {
+		out.begun = true
+		return h.unavailable(w) // it has not said which answers it reads
+	}
 	if refusal != nil {
 		h.start(w, out)
 		_, _ = out.Write(c.appendRefusal(nil, refusal))
@@ -86,27 +74,35 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	return got
 }
 
-// turnAway says to a client in words that git shows that there is no place for its push. It
-// reads no more than the first commands for that: nobody counts those who are turned away.
-func (h *Handler) turnAway(w http.ResponseWriter, in *body) result {
-	defer in.drain(&h.limits)
-	in.stall = min(in.stall, turnAwayTime)
-	few := h.limits
-	few.Commands, few.CommandBytes = min(few.Commands, 256), min(few.CommandBytes, 64<<10)
-	c, _ := readCommands(in, &few)
-	text := c.appendRefusal(nil, &Refusal{Reason: busy})
-	if !c.begun {
-		if string(c.raw) != flushPkt {
-			return h.unavailable(w)
-		}
-		text = ofNothing(busy) // git tries the address before it sends much
+// openPush reads the commands of a push and has them authorised. Until then the push has a
+// place among those that strangers can fill: it must hurry, and the stalest gives way.
+func (h *Handler) openPush(ctx context.Context, r *http.Request, parts []string, in *body) (*commands, *Push, error) {
+	push := &Push{Client: h.cfg.Client(r), Parts: parts, Bytes: max(0, r.ContentLength)}
+	place, err := h.opening.Displace(holder(push.Client), 1, in.interrupt)
+	if err != nil {
+		return new(commands), nil, fmt.Errorf("%w: %w", gitrepo.ErrBusy, err)
 	}
-	h.retryLater(w)
-	head(w, pushAnswer)
-	out := h.answer(w)
-	defer out.finish()
-	_, _ = out.Write(text)
-	return resultBusy
+	defer place.Release()
+	in.hurry(h.limits.OpeningTime)
+	c, err := readCommands(in, &h.limits)
+	in.hurry(0)
+	switch wrong := (*protocolError)(nil); {
+	case !place.Keep():
+		return c, nil, gitrepo.ErrDisplaced
+	case errors.As(err, &wrong):
+		return c, nil, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return c, nil, errLateCommands
+	case err != nil:
+		return c, nil, clientGone{err}
+	case r.ContentLength > h.limits.PushBytes:
+		return c, nil, errTooLarge
+	}
+	push.Updates = c.updates
+	if push.Repo, err = h.find(ctx, parts, PushTo); err == nil {
+		err = h.pushes.Authorize(ctx, push)
+	}
+	return c, push, err
 }
 
 // ofNothing is the answer to a push without commands. Clients send one to try the address,
@@ -116,9 +112,8 @@ func ofNothing(reason string) []byte {
 }
 
 const (
-	turnAwayTime = 10 * time.Second
-	busy         = "the server is busy; try again in a moment"
-	away         = "the server's database cannot be reached now; try again in a moment"
+	busy = "the server is busy; try again in a moment"
+	away = "the server's database cannot be reached now; try again in a moment"
 )
 
 // start sets the headers of an answer that has not begun.
@@ -131,6 +126,8 @@ func (h *Handler) start(w http.ResponseWriter, out *answer) {
 var (
 	errSlow   = errors.New("the request took too long")
 	errSettle = errors.New("git took too long with a push")
+
+	errLateCommands = errors.New("the commands of a push came too late")
 )
 
 // clientGone is an end that came from the client, or from the limits of what it may have.
@@ -159,8 +156,14 @@ func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
 	case errors.Is(err, errSettle):
 		h.cfg.Log.Info("a push was cut off", "path", r.URL.Path, "err", err)
 		return &Refusal{Reason: "the push takes more work than its size allows"}, resultRefused
-	case errors.Is(err, errBusy):
+	case errors.Is(err, gitrepo.ErrBusy):
 		return &Refusal{Reason: busy}, resultBusy
+	case errors.Is(err, gitrepo.ErrDisplaced):
+		h.cfg.Log.Info("a push was cut off", "path", r.URL.Path, "err", err)
+		return &Refusal{Reason: displaced}, resultBusy
+	case errors.Is(err, errLateCommands):
+		h.cfg.Log.Info("a push was cut off", "path", r.URL.Path, "err", err)
+		return &Refusal{Reason: fmt.Sprintf("the commands of the push did not come in %v", h.limits.OpeningTime)}, resultCutOff
 	case errors.Is(err, gitrepo.ErrNotFound):
 		return &Refusal{Reason: "the repository has gone meanwhile"}, resultNotFound
 	case errors.Is(err, errSlow):
@@ -189,6 +192,11 @@ func (h *Handler) receive(
 	if wait := h.cpu.Wait(push.Client.Addr); wait > 0 && c.bringsPack() {
 		return &Refusal{Reason: fmt.Sprintf("pushes from your address have taken all the time that git works for it: try again in %v", wait.Round(time.Minute))}
 	}
+	task, err := h.cfg.Scheduler.Reserve(ctx, gitrepo.ClassPush, holder(push.Client))
+	if err != nil {
+		return err
+	}
+	defer task.End()
 	q, err := push.Repo.Receive(ctx, c.updates)
 	if err != nil {
 		return err
@@ -204,34 +212,35 @@ func (h *Handler) receive(
 	defer h.pushes.PushDone(context.WithoutCancel(ctx), push)
 	if !c.bringsPack() {
 		close(in.feeding)
-	} else if err := h.receivePack(ctx, in, c, q, v, push); err != nil {
+	} else if err := h.receivePack(task, in, c, q, v, push); err != nil {
 		return err
 	}
+	task.Stop()
 	return h.applyRefs(ctx, q, push)
 }
 
 // receivePack brings the pack of a push into its quarantine, and makes sure that nothing is
 // missing.
-func (h *Handler) receivePack(ctx context.Context, in *body, c *commands, q *gitrepo.Incoming, v *progress, push *Push) error {
-	turn, err := h.writes.acquire(ctx)
-	if err != nil {
+func (h *Handler) receivePack(task *gitrepo.Task, in *body, c *commands, q *gitrepo.Incoming, v *progress, push *Push) error {
+	if err := task.Start(); err != nil {
 		close(in.feeding)
 		return err
 	}
-	defer turn.release(true)
+	q.Schedule(task)
+	in.follow(task)
 	h.metrics.running[verbPush].Inc()
 	defer h.metrics.running[verbPush].Dec()
-	work, cancel := context.WithCancelCause(ctx)
+	work, cancel := context.WithCancelCause(task.Context())
 	defer cancel(nil)
 	settle := func() {
 		q.Sized(in.read)
-		settled := time.AfterFunc(h.limits.GitTime+time.Duration(in.read>>20)*time.Second, func() { cancel(errSettle) })
-		context.AfterFunc(work, func() { settled.Stop() })
+		boundWork(work, task, h.limits.GitTime+time.Duration(in.read>>20)*time.Second, func() { cancel(errSettle) })
 	}
 
 	var start []byte
+	var err error
 	empty := false
-	if lost := turn.yieldWhile(func() { start, empty, err = readPackHead(in, q.Format()) }); lost != nil {
+	if lost := task.Await(func() { start, empty, err = readPackHead(in, q.Format()) }); lost != nil {
 		err = lost
 	}
 	if err != nil || empty {
@@ -255,7 +264,7 @@ func (h *Handler) receivePack(ctx context.Context, in *body, c *commands, q *git
 		scan.Close()
 		q.Scanned(scan)
 	}
-	if lost := turn.yieldWhile(func() { start, err = readFirstPiece(in, start) }); lost != nil {
+	if lost := task.Await(func() { start, err = readFirstPiece(in, start) }); lost != nil {
 		err = lost
 	}
 	refused := (*gitrepo.Refused)(nil)
@@ -275,13 +284,13 @@ func (h *Handler) receivePack(ctx context.Context, in *body, c *commands, q *git
 	}
 	go func() {
 		defer close(in.feeding)
-		_, err := p.In.Write(start)
-		if err == nil {
-			err = feed(p, in, turn, scan)
-		} else {
-			err = nil // git has ended, and says why
-		}
-		endScan()
+		err := h.cfg.Panics.Run(func() error {
+			defer endScan()
+			if _, err := p.In.Write(start); err != nil {
+				return nil // git has ended, and says why
+			}
+			return feed(p, in, task, scan)
+		})
 		refused := (*gitrepo.Refused)(nil)
 		switch {
 		case errors.As(err, &refused):
@@ -303,6 +312,22 @@ func (h *Handler) receivePack(ctx context.Context, in *body, c *commands, q *git
 	return err
 }
 
+// boundWork calls f when git has worked for a time from now on, unless the context ends
+// before. The time in which others have the slot does not count.
+func boundWork(ctx context.Context, task *gitrepo.Task, limit time.Duration, f func()) {
+	began, paused := time.Now(), task.PausedTime()
+	timer := time.AfterFunc(limit, func() {
+		switch left := limit - time.Since(began) + task.PausedTime() - paused; {
+		case ctx.Err() != nil:
+		case left > 0:
+			boundWork(ctx, task, left, f)
+		default:
+			f()
+		}
+	})
+	context.AfterFunc(ctx, func() { timer.Stop() })
+}
+
 // refusedPack says why a pack is not taken.
 func (p *Push) refusedPack(refused *gitrepo.Refused) *Refusal {
 	reason := refused.Reason
@@ -315,7 +340,7 @@ func (p *Push) refusedPack(refused *gitrepo.Refused) *Refusal {
 // applyRefs changes the repository, under its lock.
 func (h *Handler) applyRefs(ctx context.Context, q *gitrepo.Incoming, push *Push) error {
 	began := time.Now()
-	waiting, stop := context.WithTimeoutCause(ctx, h.limits.LockTime, errBusy)
+	waiting, stop := context.WithTimeoutCause(ctx, h.limits.LockTime, gitrepo.ErrBusy)
 	unlock, err := push.Repo.Lock(waiting)
 	stop()
 	h.metrics.lockSeconds.Observe(time.Since(began).Seconds())

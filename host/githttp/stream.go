@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"compress/flate"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -34,6 +36,8 @@ type body struct {
 	in        counter
 	err       error
 
+	due     time.Time     // when all that is read now must be here, but for 32 KiB in each second more; zero for no bound
+	counted int64         // bytes of raw since due was set
 	feeding chan struct{} // closed when a goroutine that reads has ended; nil without one
 
 	mu          sync.Mutex // guards what follows, and the deadline
@@ -65,17 +69,18 @@ func (b *body) begin() error {
 	return nil
 }
 
-// drain reads what is left of the body, for most clients send all of it before they
+// drain reads what is left of the body, up to a number of bytes and a time, for most
+// clients send all of it before they
 // look at the answer. If that is too much, the connection ends: net/http would read
 // the body's end itself, at the same time as the next request.
-func (b *body) drain(l *Limits) {
-	late := time.AfterFunc(l.DrainTime, b.interrupt)
+func (b *body) drain(bytes int64, limit time.Duration) {
+	late := time.AfterFunc(limit, b.interrupt)
 	defer late.Stop()
 	if b.feeding != nil {
 		<-b.feeding
 	}
-	if !b.ended() {
-		_, _ = io.Copy(io.Discard, io.LimitReader(rawBody{b}, l.DrainBytes))
+	if !b.ended() && !errors.Is(b.err, os.ErrDeadlineExceeded) { // one that came to a halt is not waited for
+		_, _ = io.Copy(io.Discard, io.LimitReader(rawBody{b}, bytes))
 	}
 	if b.ended() {
 		return
@@ -127,6 +132,27 @@ func (b *body) interrupt() {
 	}
 }
 
+// hurry bounds the time in which the client must send what is read from now on: d, and a
+// second more for each 32 KiB. 0 lifts the bound.
+func (b *body) hurry(d time.Duration) {
+	b.due, b.counted = time.Time{}, 0
+	if d > 0 {
+		b.due = time.Now().Add(d)
+	}
+}
+
+// follow ends the reads when others need the place of a task.
+func (b *body) follow(t *gitrepo.Task) { onDisplaced(t, b.interrupt) }
+
+// onDisplaced calls f when others need the place of a task.
+func onDisplaced(t *gitrepo.Task, f func()) (stop func() bool) {
+	return context.AfterFunc(t.Context(), func() {
+		if errors.Is(context.Cause(t.Context()), gitrepo.ErrDisplaced) {
+			f()
+		}
+	})
+}
+
 // await sets how long the next Read of raw may wait.
 func (b *body) await(d time.Duration) {
 	b.mu.Lock()
@@ -149,10 +175,15 @@ func (b *body) finish() {
 type rawBody struct{ *body }
 
 func (b rawBody) Read(p []byte) (int, error) {
-	b.await(b.stall - b.waited)
+	limit := b.stall - b.waited
+	if !b.due.IsZero() {
+		limit = min(limit, time.Until(b.due)+time.Duration(b.counted>>15)*time.Second)
+	}
+	b.await(limit)
 	began := time.Now()
 	n, err := b.raw.Read(p)
 	b.in.Add(float64(n))
+	b.counted += int64(n)
 	b.waited += time.Since(began)
 	if b.moved += n; b.moved >= minProgress {
 		b.waited, b.moved = 0, 0
@@ -198,6 +229,14 @@ type answer struct {
 	out   counter
 	begun bool // something was written
 	zip   *zip // nil: it goes as it is
+
+	task   *gitrepo.Task // of the git whose output is sent; nil for none
+	unbind func() bool   // ends what follow began
+
+	mu  sync.Mutex // guards cut, and the deadline
+	cut bool       // the client is not waited for
+
+	packets packets // that were sent
 }
 
 func (h *Handler) answer(w http.ResponseWriter) *answer {
@@ -212,10 +251,50 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.send(p)
 }
 
-func (a *answer) send(p []byte) (int, error) {
-	_ = a.rc.SetWriteDeadline(time.Now().Add(a.stall))
-	n, err := a.w.Write(p)
+// follow has others get the slot of a task while the client does not read. It cuts the client
+// off when they need the task's place. Nil ends that.
+func (a *answer) follow(t *gitrepo.Task) {
+	if a.unbind != nil {
+		a.unbind()
+		a.unbind = nil
+	}
+	if a.task = t; t != nil {
+		a.unbind = onDisplaced(t, func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.cut = true
+			_ = a.rc.SetWriteDeadline(time.Now().Add(cutTime))
+		})
+	}
+}
+
+// cutTime is how long a client that is cut off has to read why.
+const cutTime = time.Second
+
+// await calls f, which writes to the client.
+func (a *answer) await(f func() error) (err error) {
+	a.mu.Lock()
+	if !a.cut {
+		_ = a.rc.SetWriteDeadline(time.Now().Add(a.stall))
+	}
+	a.mu.Unlock()
+	if a.task == nil {
+		return f()
+	}
+	lost := a.task.Await(func() { err = f() })
+	if lost != nil && err == nil && !errors.Is(lost, gitrepo.ErrDisplaced) { // the client gets what git has written
+		err = lost
+	}
+	return err
+}
+
+func (a *answer) send(p []byte) (n int, err error) {
+	err = a.await(func() error {
+		n, err = a.w.Write(p)
+		return err
+	})
 	a.out.Add(float64(n))
+	a.packets.add(p[:n])
 	return n, err
 }
 
@@ -225,9 +304,9 @@ func (a *answer) finish() {
 	if !a.begun {
 		return
 	}
+	a.follow(nil)
 	a.endZip()
-	_ = a.rc.SetWriteDeadline(time.Now().Add(a.stall))
-	if a.rc.Flush() == nil {
+	if a.await(a.rc.Flush) == nil {
 		_ = a.rc.SetWriteDeadline(time.Time{})
 	}
 }
@@ -243,7 +322,7 @@ func (a *answer) copyFrom(r io.Reader) error {
 				return err
 			}
 			if n < len(buf) && a.zip == nil {
-				if err := a.rc.Flush(); err != nil {
+				if err := a.await(a.rc.Flush); err != nil {
 					return err
 				}
 			}
@@ -255,6 +334,62 @@ func (a *answer) copyFrom(r io.Reader) error {
 			return err
 		}
 	}
+}
+
+// writeError ends an answer that has begun with an error that git shows, if the client has
+// read all packets that it was sent.
+func (a *answer) writeError(reason string) {
+	if text := a.packets.appendError(nil, reason); text != nil {
+		_, _ = a.Write(text)
+	}
+}
+
+// packets follows the pkt-lines of an answer, so that an error can be said between two.
+type packets struct {
+	head  []byte // the beginning of a line whose length is not known yet
+	left  int    // bytes that are missing of the line
+	first bool   // the next byte is the first of a payload
+	band  byte   // the side band of the last line; 0 for none
+	none  bool   // the answer is of other things than pkt-lines
+}
+
+// add follows bytes of the answer.
+func (k *packets) add(p []byte) {
+	for len(p) > 0 && !k.none {
+		if k.left > 0 {
+			if k.first {
+				k.band, k.first = 0, false
+				if p[0] == 1 || p[0] == 2 {
+					k.band = p[0]
+				}
+			}
+			n := min(k.left, len(p))
+			k.left -= n
+			p = p[n:]
+			continue
+		}
+		n := min(4-len(k.head), len(p))
+		k.head = append(k.head, p[:n]...)
+		p = p[n:]
+		if len(k.head) < 4 {
+			return
+		}
+		length, ok := gitrepo.PktLength(k.head)
+		k.head, k.none = k.head[:0], !ok
+		k.left, k.first = max(0, length-4), true
+	}
+}
+
+// appendError appends an error to an answer. It returns nil in the middle of a line, and
+// where an error is not understood.
+func (k *packets) appendError(buf []byte, reason string) []byte {
+	switch {
+	case k.none || k.left > 0 || len(k.head) > 0:
+		return nil
+	case k.band > 0:
+		return gitrepo.AppendPkt(buf, "\x03", oneLine(reason), "\n")
+	}
+	return appendError(buf, reason)
 }
 
 // maxPkt is the longest pkt-line, its length included.
@@ -307,6 +442,11 @@ func (h *Handler) startProgress(w http.ResponseWriter, out *answer, c *commands,
 	v.stop = sync.OnceFunc(func() { close(ended); <-silent })
 	go func() {
 		defer close(silent)
+		defer func() {
+			if p := recover(); p != nil {
+				_ = h.cfg.Panics.Record(p) // the client hears nothing more before the report
+			}
+		}()
 		if c.sideband == 0 {
 			return
 		}

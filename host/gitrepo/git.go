@@ -33,6 +33,9 @@ type Options struct {
 	Pack PackLimits
 	CPU  time.Duration
 
+	// Scheduler gives the processes their slots; nil for one with the default options.
+	Scheduler *Scheduler
+
 	// DefaultBranch is the branch that HEAD of a new repository names, without
 	// refs/heads/; master if it is empty.
 	DefaultBranch string
@@ -69,11 +72,21 @@ type Git struct {
 	plain    bool // see Plain
 }
 
+// Scheduler returns the scheduler of the processes.
+func (g *Git) Scheduler() *Scheduler { return g.options.Scheduler }
+
 // Find looks for the program in PATH, or at a path, and asks for its version.
 func Find(ctx context.Context, program string, options Options) (*Git, error) {
 	options.setDefaults()
 	if err := options.check(); err != nil {
 		return nil, err
+	}
+	if options.Scheduler == nil {
+		scheduler, err := NewScheduler(DefaultScheduleOptions)
+		if err != nil {
+			return nil, err
+		}
+		options.Scheduler = scheduler
 	}
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -212,6 +225,7 @@ type Process struct {
 	mu     sync.Mutex // guards what follows
 	ended  bool
 	killer *time.Timer
+	nice   int // of its group, beyond that of the server
 }
 
 // Failure is the error of a git process that failed.
@@ -268,6 +282,34 @@ func (g *Git) startWith(ctx context.Context, dir string, env []string, progress 
 	return p, nil
 }
 
+// pause stops the process and all that it started, until resume or the end of its context.
+func (p *Process) pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended && p.killer == nil {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGSTOP)
+	}
+}
+
+// resume lets the process go on.
+func (p *Process) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGCONT)
+	}
+}
+
+// lower gives the process, and all that it started, a lower priority than the server has.
+func (p *Process) lower(nice int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended && p.nice != nice {
+		p.nice = nice
+		lowerGroup(p.cmd.Process.Pid, nice)
+	}
+}
+
 // terminate ends the process and all that it started.
 func (p *Process) terminate() {
 	p.mu.Lock()
@@ -276,6 +318,7 @@ func (p *Process) terminate() {
 		return
 	}
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGCONT) // a paused process acts on no other signal
 	p.killer = time.AfterFunc(killGrace, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -37,6 +37,7 @@ type Incoming struct {
 	size    atomic.Int64  // of the pack, once all of it is there
 	scanned atomic.Int64  // bytes that a scan of it has inflated
 	indexer *Process      // git index-pack; nil before Index
+	task    *Task         // nil without one
 	cpu     time.Duration // processor time of the gits that have ended
 
 	synced func() error // waits until the pack is durable; nil without one
@@ -63,6 +64,16 @@ func (r *Repo) Receive(ctx context.Context, updates []host.RefUpdate) (*Incoming
 // Format returns the hash that the push names its objects by.
 func (q *Incoming) Format() Format { return q.format }
 
+// Schedule has the processes of the push work for a task from now on. REQUIRES: the contexts
+// of Index and Check end with that of the task.
+func (q *Incoming) Schedule(t *Task) { q.task = t }
+
+func (q *Incoming) attach(p *Process) {
+	if q.task != nil {
+		q.task.Attach(p)
+	}
+}
+
 // Index starts git index-pack, which reads the pack from In. Its user reads Out to the
 // end and then calls Indexed. What git says meanwhile goes to progress, if there is one,
 // which must not block.
@@ -85,7 +96,7 @@ func (q *Incoming) Index(ctx context.Context, progress io.Writer) (*Process, err
 	// It starts no other process.
 	limitMemory(p.cmd.Process.Pid, 4*options.AllocBytes)
 	limitCPU(p.cmd.Process.Pid, q.cpuLimit(options.MaxInput))
-	yield(p.cmd.Process.Pid)
+	q.attach(p)
 	q.indexer = p
 	return p, nil
 }
@@ -237,7 +248,7 @@ func (q *Incoming) walk(ctx context.Context, ids, known []string) error {
 	}
 	limitMemory(p.cmd.Process.Pid, 4*q.repo.git.options.AllocBytes)
 	limitCPU(p.cmd.Process.Pid, q.cpuLimit(q.size.Load()))
-	yield(p.cmd.Process.Pid)
+	q.attach(p)
 	p.feed([]byte(in.String()))
 	_, _ = io.Copy(io.Discard, p.Out)
 	err = p.Wait()

@@ -162,6 +162,9 @@ type Root struct {
 	gcEpoch   atomic.Uint64 // counts how often objects may have gone
 }
 
+// Scheduler returns the scheduler of the git processes of the root.
+func (r *Root) Scheduler() *Scheduler { return r.git.Scheduler() }
+
 // Open opens a folder of repositories, and makes it if it is absent. It removes what a
 // crash left half made or half removed.
 func Open(git *Git, dir string) (*Root, error) { return OpenShared(git, dir, nil) }

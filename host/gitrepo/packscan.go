@@ -56,8 +56,9 @@ type PackScan struct {
 	idle chan struct{} // the piece was looked at as far as that is possible
 	done chan struct{} // closed when the fields below are set
 
-	err    error // a *Refused, or nil
-	worked int64 // bytes that were inflated
+	err      error // a *Refused, or nil
+	panicked any   // what the scan panicked with, nil if it did not
+	worked   int64 // bytes that were inflated
 }
 
 // ScanPack begins to read a pack that is given to Write. Early is whether no ref that it is
@@ -69,19 +70,27 @@ func (r *Repo) ScanPack(format Format, early bool) *PackScan {
 		limits = limits.early()
 	}
 	p := newPackReader(&pieces{scan: s}, limits, format)
-	go func() {
-		defer close(s.done)
-		refused := (*Refused)(nil)
-		if err := p.read(); errors.As(err, &refused) {
-			s.err = err
-		}
+	go s.scan(func() error {
+		err := p.read()
 		s.worked = p.worked
-	}()
+		return err
+	})
 	return s
 }
 
+// scan reads the pack in a goroutine of its own. No caller could contain a panic there, so Write
+// passes it on to its own.
+func (s *PackScan) scan(read func() error) {
+	defer close(s.done)
+	defer func() { s.panicked = recover() }()
+	refused := (*Refused)(nil)
+	if err := read(); errors.As(err, &refused) {
+		s.err = err
+	}
+}
+
 // Write returns when all of b was looked at. A *Refused says that the pack is not to go
-// on. What follows the pack, or is none, passes: git says what is wrong with it.
+// on. Bytes after the pack pass, and so does input that is no pack: git says what is wrong with them.
 func (s *PackScan) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -89,14 +98,22 @@ func (s *PackScan) Write(b []byte) (int, error) {
 	select {
 	case s.next <- b:
 	case <-s.done:
-		return len(b), s.err
+		return len(b), s.result()
 	}
 	select {
 	case <-s.idle:
 		return len(b), nil
 	case <-s.done:
-		return len(b), s.err
+		return len(b), s.result()
 	}
+}
+
+// result is what the scan has come to. REQUIRES: done is closed.
+func (s *PackScan) result() error {
+	if s.panicked != nil {
+		panic(s.panicked)
+	}
+	return s.err
 }
 
 // Close ends the scan.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,9 +20,18 @@ func limitMemory(pid int, bytes int64) { lower(pid, unix.RLIMIT_DATA, uint64(byt
 // SIGKILL.
 func limitCPU(pid int, seconds int64) { lower(pid, unix.RLIMIT_CPU, uint64(seconds), 5) }
 
-// yield gives a process, and each thread that it starts from now on, less of busy
-// processors than those have that answer clients.
-func yield(pid int) { _ = unix.Setpriority(unix.PRIO_PROCESS, pid, 5) }
+// lowerGroup gives the processes of a group less of busy processors than the server has. Only
+// root can raise a priority again.
+func lowerGroup(pgid, nice int) { _ = unix.Setpriority(unix.PRIO_PGRP, pgid, ownNice()+nice) }
+
+// ownNice returns the priority of the server.
+var ownNice = sync.OnceValue(func() int {
+	n, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		return 0
+	}
+	return 20 - n // as the kernel tells it
+})
 
 func lower(pid, resource int, soft, grace uint64) {
 	var limit unix.Rlimit

@@ -4,12 +4,12 @@ package gitrepo
 
 import "time"
 
-// limitMemory, limitCPU and yield do nothing: only Linux lets a process limit another.
+// limitMemory, limitCPU and lowerGroup do nothing: only Linux lets a process limit another.
 func limitMemory(int, int64) {}
 
 func limitCPU(int, int64) {}
 
-func yield(int) {}
+func lowerGroup(int, int) {}
 
 // familyCPU knows nothing: only Linux says what other processes take.
 func familyCPU(int) time.Duration { return 0 }

@@ -20,6 +20,8 @@ type batch struct {
 	shared SharedTx // the same, of a shared store
 	err    error    // the commit cannot be made, or was not
 
+	panicked bool // the writer's own code has; err says so too
+
 	bytes     int
 	answers   []answer
 	published []host.Published
@@ -47,8 +49,29 @@ func (b *batch) open() bool {
 	return b.err == nil
 }
 
-// apply carries out the entry's decision within the batch.
+// apply carries out the entry's decision within the batch. If that panics, the batch cannot be
+// committed: see [writer.fail].
 func (b *batch) apply(e *entry) {
+	n := len(b.answers)
+	if b.contain(func() { b.carryOut(e) }) {
+		b.answers = append(b.answers[:n], answer{entry: e, written: true})
+	}
+}
+
+// contain runs f, after which the batch cannot be committed if f panics. It reports whether f did.
+func (b *batch) contain(f func()) (panicked bool) {
+	err := b.w.writing.Run(func() error {
+		f()
+		return nil
+	})
+	if err != nil {
+		b.err, b.panicked = err, true
+	}
+	return err != nil
+}
+
+// carryOut is apply without a guard.
+func (b *batch) carryOut(e *entry) {
 	if e.err != nil {
 		b.answers = append(b.answers, answer{entry: e, err: e.err})
 		return
@@ -131,38 +154,52 @@ func (b *batch) changed(removed []*host.Event) {
 // A crash before the commit loses only items without an answer; a crash after it
 // leaves events stored whose senders will send them again.
 func (b *batch) finish() {
-	if b.tx != nil {
-		b.err = b.tx.Commit()
+	writes := b.tx != nil
+	if writes {
+		if b.contain(func() { b.err = b.tx.Commit() }) {
+			return // rollback ends the transaction, if it is open
+		}
 		b.tx, b.shared = nil, nil
 		if b.err != nil {
 			b.w.history.rollback()
 			return
 		}
-		for _, pub := range b.published {
-			if pub.Seq != 0 {
-				b.w.recent.add(pub.Event.ID)
-			}
-		}
-		// Among them may be what was stored by this very commit.
-		for _, e := range b.removed {
-			b.w.recent.remove(e.ID)
-		}
-		b.w.metrics.changed(b.held)
-		b.w.quotas.committed(b.held, b.networks)
 	}
-	// From here on the events can be read, so from here on decisions that were made
-	// before are measured against this commit.
-	b.w.history.commit()
-	b.w.version.Store(b.w.history.version)
-	if b.w.here == nil {
+	// The commit holds. A panic from here on takes nothing back, and nobody gets an error.
+	w := b.w
+	w.containMemory(func() {
+		if writes {
+			b.note()
+		}
+		// From here on the events can be read, so from here on decisions that were made
+		// before are measured against this commit.
+		w.history.commit()
+		w.version.Store(w.history.version)
+	})
+	if w.here == nil {
 		return
 	}
 	if len(b.published) > 0 {
-		b.w.here.Publish(b.published)
+		w.notify(func() { w.here.Publish(b.published) })
 	}
 	if len(b.removed)+len(b.held) > 0 {
-		b.w.here.Follow(b.removed, b.held)
+		w.notify(func() { w.here.Follow(b.removed, b.held) })
 	}
+}
+
+// note remembers what a commit has changed.
+func (b *batch) note() {
+	for _, pub := range b.published {
+		if pub.Seq != 0 {
+			b.w.recent.add(pub.Event.ID)
+		}
+	}
+	// Among them may be what was stored by this very commit.
+	for _, e := range b.removed {
+		b.w.recent.remove(e.ID)
+	}
+	b.w.metrics.changed(b.held)
+	b.w.quotas.committed(b.held, b.networks)
 }
 
 // written returns the share of the items that were to be written.
@@ -176,8 +213,8 @@ func (b *batch) written() float64 {
 	return float64(n) / float64(max(len(b.answers), 1))
 }
 
-// answer calls Done of every item with its outcome. After a failure, items that
-// were to be written get the error.
+// answer calls Done of every item with its outcome. After a failure, items of
+// the transaction get the error.
 func (b *batch) answer() {
 	if len(b.answers) > 0 {
 		b.w.metrics.batch.Observe(float64(len(b.answers)))
@@ -186,16 +223,27 @@ func (b *batch) answer() {
 		if a.written && b.err != nil {
 			a.verdict, a.err = host.Verdict{}, b.err
 		}
+		b.w.answer(a)
+	}
+}
+
+// answer calls Done of an item or a release request, once. A Done that panics has been called.
+func (w *writer) answer(a answer) {
+	if a.entry.answered {
+		return
+	}
+	a.entry.answered = true
+	w.notify(func() {
 		if a.entry.release != nil {
-			b.answerRelease(a)
-			continue
+			w.answerRelease(a)
+			return
 		}
-		b.w.metrics.answered(a)
+		w.metrics.answered(a)
 		if a.err != nil {
-			b.w.cfg.Log.Error("store event", "event", a.entry.item.Event.ID, "kind", a.entry.item.Event.Kind, "err", a.err)
+			w.cfg.Log.Error("store event", "event", a.entry.item.Event.ID, "kind", a.entry.item.Event.Kind, "err", a.err)
 		}
 		a.entry.item.Done(a.verdict, a.err)
-	}
+	})
 }
 
 // rollback rolls back after a failure.
@@ -204,7 +252,7 @@ func (b *batch) rollback() {
 		return
 	}
 	b.w.history.rollback()
-	if err := b.tx.Rollback(); err != nil {
+	if err := b.w.writing.Run(b.tx.Rollback); err != nil {
 		b.err = fmt.Errorf("%w (and roll back: %w)", b.err, err)
 	}
 	b.tx, b.shared = nil, nil
@@ -292,29 +340,31 @@ func changeOf(c *host.HeldChange) (change, bool) {
 	return change{event: c.Event, held: true, removed: c.Status != host.StatusHeld}, c.Status != host.StatusDormant && c.Status != host.StatusRevived
 }
 
-func (b *batch) answerRelease(a answer) {
+func (w *writer) answerRelease(a answer) {
 	released := a.entry.release.released
 	if a.err != nil {
 		released = nil
-		b.w.cfg.Log.Error("release events", "err", a.err)
+		w.cfg.Log.Error("release events", "err", a.err)
 	}
-	b.w.metrics.released(released, a.err)
+	w.metrics.released(released, a.err)
 	a.entry.release.Done(released, a.err)
 }
 
-// sweepHeld lets time pass in purgatory. What is too much for one commit waits for
-// the next tick: whoever filled purgatory in a moment would else stop the writer for
-// seconds, half an hour later. Nothing is wrong with an event that goes late.
+// sweepHeld lets time pass in purgatory. One commit has a bound, and the rest waits for
+// the next tick. Without it, a client that fills purgatory in a moment would stop the writer for
+// seconds, half an hour later. An event may go late.
 func (w *writer) sweepHeld(now int64) {
 	if at, ok := w.cfg.Store.NextHeld(); !ok || at > now {
 		return
 	}
 	b := w.newBatch()
-	if b.open() {
-		var changes []host.HeldChange
-		changes, b.err = b.tx.SweepHeld(now, sweepBatch)
-		b.changedHeld(changes)
-	}
+	b.contain(func() {
+		if b.open() {
+			var changes []host.HeldChange
+			changes, b.err = b.tx.SweepHeld(now, sweepBatch)
+			b.changedHeld(changes)
+		}
+	})
 	w.commit(b)
 	if b.err != nil {
 		w.cfg.Log.Error("sweep purgatory", "err", b.err)

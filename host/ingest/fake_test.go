@@ -25,7 +25,10 @@ type memory struct {
 	putFails  func(*host.Event) error
 	preFails  int // commits that fail before anything is persisted
 	postFails int // commits that persist and fail all the same
-	gate      chan struct{}
+
+	commitPanics, sweepPanics int
+	open                      int // transactions
+	gate                      chan struct{}
 }
 
 func newMemory() *memory {
@@ -40,7 +43,10 @@ type memoryTx struct {
 	leaves  []*host.Event // of purgatory
 }
 
-func (m *memory) Begin() (Tx, error) { return &memoryTx{m: m}, nil }
+func (m *memory) Begin() (Tx, error) {
+	m.open++
+	return &memoryTx{m: m}, nil
+}
 
 func (m *memory) NextExpiry() (int64, bool) {
 	m.mu.Lock()
@@ -84,6 +90,10 @@ func (tx *memoryTx) Put(e *host.Event, now int64) (host.Outcome, error) {
 func (tx *memoryTx) Sweep(now int64, limit int) ([]*host.Event, error) {
 	tx.m.mu.Lock()
 	defer tx.m.mu.Unlock()
+	if tx.m.sweepPanics > 0 {
+		tx.m.sweepPanics--
+		panic("planted")
+	}
 	for _, e := range tx.m.events {
 		if at, ok := e.Expiration(); ok && at <= now && len(tx.removed) < limit {
 			tx.removed = append(tx.removed, e)
@@ -152,8 +162,13 @@ func (tx *memoryTx) Commit() error {
 	if tx.m.gate != nil {
 		<-tx.m.gate
 	}
+	if tx.m.commitPanics > 0 {
+		tx.m.commitPanics--
+		panic("planted")
+	}
 	tx.m.mu.Lock()
 	defer tx.m.mu.Unlock()
+	tx.m.open--
 	tx.m.commits++
 	if tx.m.preFails > 0 {
 		tx.m.preFails--
@@ -178,7 +193,10 @@ func (tx *memoryTx) Commit() error {
 	return nil
 }
 
-func (tx *memoryTx) Rollback() error { return nil }
+func (tx *memoryTx) Rollback() error {
+	tx.m.open--
+	return nil
+}
 
 func (m *memory) Get(_ context.Context, id host.ID) ([]byte, error) { return m.get(m.events, id), nil }
 
@@ -268,11 +286,16 @@ type follower struct {
 	events  []host.Published
 	removed []*host.Event
 	held    []host.HeldChange
+	panics  int
 }
 
 func (f *follower) Publish(events []host.Published) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.panics > 0 {
+		f.panics--
+		panic("planted")
+	}
 	f.events = append(f.events, events...)
 }
 

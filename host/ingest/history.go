@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"context"
 	"sync"
 
 	"talon/host"
@@ -188,7 +187,7 @@ func (w *writer) catchUp() {
 		return
 	}
 	w.finish() // what took effect before
-	if err := w.shared.store.CatchUp(w.learn); err != nil {
+	if err := w.writing.Run(func() error { return w.shared.store.CatchUp(w.learn) }); err != nil {
 		w.shared.behind = true
 		w.cfg.Log.Warn("read what others have committed", "err", err)
 		return
@@ -235,14 +234,15 @@ func (e *entry) writes(store Shared) bool {
 }
 
 // learn lets what others have committed count as what was committed here.
-func (w *writer) learn(c host.Commit) {
+func (w *writer) learn(c host.Commit) { w.containMemory(func() { w.noteOthers(c) }) }
+
+// noteOthers is learn without a guard.
+func (w *writer) noteOthers(c host.Commit) {
 	h := &w.history
 	if c.Gap {
 		h.invalidate()
 		w.recent.clear()
-		if err := w.quotas.reload(context.Background(), w.cfg.EachHeld); err != nil {
-			w.cfg.Log.Error("count what is held", "err", err)
-		}
+		w.recount()
 	}
 	for i := range c.Published {
 		if p := &c.Published[i]; p.Seq != 0 {
@@ -263,8 +263,8 @@ func (w *writer) learn(c host.Commit) {
 		h.noteGitData()
 	}
 	w.quotas.committed(c.Held, nil)
-	// Who decides from here on does so before a decision can be of this version.
-	w.shared.elsewhere(c)
+	// The others learn of it before a decision can be of this version.
+	w.notify(func() { w.shared.elsewhere(c) })
 	if c.Plugins != 0 {
 		h.switchPlugins()
 	}

@@ -38,6 +38,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/contain"
 	"talon/sdk/grasp"
 )
 
@@ -140,7 +141,9 @@ type Pipeline struct {
 	cfg      Config
 	metrics  *metrics
 	schedule *schedule
-	version  atomic.Uint64 // of the history, as committed
+	deciding *contain.Guard // around each decision
+	writing  *contain.Guard // around each effect
+	version  atomic.Uint64  // of the history, as committed
 	recent   *recentIDSet
 	quotas   *quotas
 }
@@ -167,6 +170,7 @@ type entry struct {
 	failures uint64   // batches that had failed by then
 	retries  int      // decisions that were made again
 	started  time.Time
+	answered bool
 
 	// Guarded by schedule.mu.
 	decided    bool
@@ -180,7 +184,10 @@ type entry struct {
 // New returns a pipeline. It does nothing until Run.
 func New(cfg Config) *Pipeline {
 	m := newMetrics()
-	return &Pipeline{cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m), recent: newRecentIDs(recentIDs), quotas: newQuotas(cfg.Quota)}
+	return &Pipeline{
+		cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m), recent: newRecentIDs(recentIDs), quotas: newQuotas(cfg.Quota),
+		deciding: contain.New(contain.Decision, cfg.Log), writing: contain.New(contain.Writer, cfg.Log),
+	}
 }
 
 // Submit queues an item behind those of the same Source. It blocks while too much is
@@ -251,15 +258,29 @@ func (p *Pipeline) run(ctx context.Context, w *writer) error {
 		}
 	}
 	var workers sync.WaitGroup
-	s.spawn = func() { workers.Go(func() { p.decideAll(working) }) }
+	s.spawn = func() {
+		workers.Go(func() {
+			err := p.deciding.Run(func() error {
+				p.decideAll(working)
+				return nil
+			})
+			if err != nil {
+				s.fail(err)
+			}
+		})
+	}
 	for range p.cfg.Workers {
 		s.spawn()
 	}
 	stop := context.AfterFunc(ctx, s.close)
 	defer stop()
 	w.parallel = p.cfg.Workers
-	w.write()
+	err := p.writing.Run(w.write)
 	s.stop()
+	if err != nil {
+		w.abort(err)
+		return fmt.Errorf("decide about events: %w", err)
+	}
 	workers.Wait()
 	return nil
 }
@@ -373,5 +394,5 @@ func (p *Pipeline) Collectors() []prometheus.Collector {
 	depth := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: metricPrefix + "ingest_queue", Help: "Items that wait for the writer.",
 	}, func() float64 { return float64(p.schedule.depth()) })
-	return append(slices.Clone(p.metrics.all), depth)
+	return append(slices.Clone(p.metrics.all), depth, p.deciding.Collector(), p.writing.Collector())
 }

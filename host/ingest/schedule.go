@@ -42,7 +42,8 @@ type schedule struct {
 
 	mu       sync.Mutex // guards the fields below
 	lanes    map[*host.Source]*lane
-	fast     laneHeap // lanes with work
+	unnamed  map[*lane]struct{} // lanes without a source, each with one entry
+	fast     laneHeap           // lanes with work
 	shares   map[string]*share
 	queued   int           // slow lanes with work
 	slowing  int           // decisions of slow sources under way
@@ -52,6 +53,7 @@ type schedule struct {
 	pending  int           // entries in lanes
 	closed   bool          // nothing is submitted any more
 	finished bool          // nothing is left to decide
+	failed   error         // a worker panicked in the schedule, which may be inconsistent
 
 	deciding  int // workers at work
 	returning int // of those that have waited for facts and want to go on
@@ -68,7 +70,7 @@ type schedule struct {
 func newSchedule(workers int, m *metrics) *schedule {
 	s := &schedule{
 		fast:    newLaneHeap(),
-		workers: workers, metrics: m, lanes: make(map[*host.Source]*lane), shares: make(map[string]*share),
+		workers: workers, metrics: m, lanes: make(map[*host.Source]*lane), unnamed: make(map[*lane]struct{}), shares: make(map[string]*share),
 		wake: make(chan struct{}, 1),
 	}
 	s.work.L, s.resume.L = &s.mu, &s.mu
@@ -137,6 +139,8 @@ func (s *schedule) add(source *host.Source, e *entry) {
 		l = &lane{source: source, used: s.clock}
 		if source != nil {
 			s.lanes[source] = l
+		} else {
+			s.unnamed[l] = struct{}{}
 		}
 	}
 	if l.len() == 0 && l.deciding == 0 {
@@ -336,6 +340,7 @@ func (s *schedule) pop(e *entry) *entry {
 	if l.head == len(l.entries) {
 		l.entries, l.head, l.next = l.entries[:0], 0, 0
 		l.emptied = time.Now()
+		delete(s.unnamed, l)
 		return nil
 	}
 	if l.head > 64 && l.head > len(l.entries)/2 {
@@ -411,12 +416,34 @@ func (s *schedule) close() {
 	s.wakeWriter()
 }
 
-// drained reports whether everything that was submitted has taken effect, and
-// nothing more will be.
-func (s *schedule) drained() bool {
+// drained reports whether everything that was submitted has taken effect, and nothing more
+// will be. It returns the error of [schedule.fail].
+func (s *schedule) drained() (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closed && s.pending == 0
+	return s.closed && s.pending == 0, s.failed
+}
+
+// fail tells the writer that a worker cannot go on.
+func (s *schedule) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed = err
+	s.wakeWriter()
+}
+
+// abandon takes nothing more from senders, and returns the entries that have not taken effect.
+func (s *schedule) abandon() (list []*entry) {
+	s.close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.unnamed {
+		list = append(list, l.entries[l.head:]...)
+	}
+	for _, l := range s.lanes {
+		list = append(list, l.entries[l.head:]...)
+	}
+	return list
 }
 
 // busy reports whether something is being decided, or waits to be, that is not slow.

@@ -32,7 +32,7 @@ func (p *Pipeline) decideAll(ctx context.Context) {
 		s.deciding++
 		s.mu.Unlock()
 		began := time.Now()
-		p.decide(ctx, e)
+		p.decideOrFail(ctx, e)
 		took := time.Since(began)
 		s.mu.Lock()
 		s.stopDeciding() // before the writer, which done wakes, asks whether somebody decides
@@ -43,6 +43,19 @@ func (p *Pipeline) decideAll(ctx context.Context) {
 			runtime.Gosched()
 			s.mu.Lock()
 		}
+	}
+}
+
+// decideOrFail decides about an entry. If that panics, the host has failed to decide: the entry is
+// answered with the error. A decision changes nothing but its entry, so nothing else is left half
+// done.
+func (p *Pipeline) decideOrFail(ctx context.Context, e *entry) {
+	err := p.deciding.Run(func() error {
+		p.decide(ctx, e)
+		return nil
+	})
+	if err != nil {
+		e.verdict, e.hold, e.facts, e.err = nil, nil, facts{}, err
 	}
 }
 
@@ -63,15 +76,20 @@ const handOff = time.Millisecond
 // this worker. It returns how long that took, and how long the worker then waited for
 // its turn to go on.
 func (s *schedule) wait(module string, f func()) (waited, parked time.Duration) {
-	s.mu.Lock()
-	s.startWaiting(module)
-	s.mu.Unlock()
+	func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.startWaiting(module)
+	}()
 	began := time.Now()
+	defer func() { // also if f panics, or the schedule would count a worker too few
+		waited = time.Since(began)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		parked = s.stopWaiting(module, waited)
+	}()
 	f()
-	waited = time.Since(began)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return waited, s.stopWaiting(module, waited)
+	return // set by the above
 }
 
 // read is wait for an f that seldom blocks: another goroutine works only once it has
@@ -87,17 +105,19 @@ func (s *schedule) read(module string, f func()) (waited, parked time.Duration) 
 			s.startWaiting(module)
 		}
 	})
+	defer func() { // also if f panics
+		if timer.Stop() {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if done = true; waits {
+			waited = time.Since(began)
+			parked = s.stopWaiting(module, waited)
+		}
+	}()
 	f()
-	if timer.Stop() {
-		return 0, 0
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if done = true; !waits {
-		return 0, 0
-	}
-	waited = time.Since(began)
-	return waited, s.stopWaiting(module, waited)
+	return // set by the above
 }
 
 // startWaiting gives up a worker's turn until stopWaiting. REQUIRES: mu.

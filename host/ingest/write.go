@@ -32,6 +32,8 @@ type writer struct {
 	history history
 	contention
 
+	uncounted bool // the quotas do not agree with the store; they are to be counted again
+
 	ready      []*entry      // decided and first in their lanes
 	batch      *batch        // that is open; nil if none is
 	failures   uint64        // batches that could not be committed
@@ -41,12 +43,16 @@ type writer struct {
 }
 
 // write gives the lanes turns, and returns when all that was submitted has taken
-// effect and nothing more comes.
-func (w *writer) write() {
+// effect and nothing more comes. An error means that it cannot go on.
+func (w *writer) write() error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	w.tick = tick.C
-	for !w.schedule.drained() {
+	for {
+		if done, err := w.schedule.drained(); done || err != nil {
+			w.finish()
+			return err
+		}
 		w.takeTurns()
 		w.decideContended()
 		wait, commit := w.pause()
@@ -72,7 +78,6 @@ func (w *writer) write() {
 			timer.Stop()
 		}
 	}
-	w.finish()
 }
 
 // pause says for how long the writer may wait for entries, 0 for however long, or
@@ -136,13 +141,26 @@ func (w *writer) takeTurns() {
 // applyNext lets an entry take effect, if its decision still holds. It returns the next
 // entry of the lane if that is decided.
 func (w *writer) applyNext(e *entry) *entry {
-	stale := !e.deferred && w.stale(e)
+	stale := !e.deferred && w.staleOrFail(e)
 	w.judged(e, stale)
 	if (stale || e.deferred) && !w.contend(e, stale) {
 		return nil
 	}
 	w.apply(e)
 	return w.schedule.pop(e)
+}
+
+// staleOrFail is stale. If that panics, the entry is answered with the error.
+func (w *writer) staleOrFail(e *entry) (stale bool) {
+	err := w.writing.Run(func() error {
+		stale = w.stale(e)
+		return nil
+	})
+	if err != nil {
+		e.verdict, e.hold, e.err = nil, nil, err
+		return false
+	}
+	return stale
 }
 
 // stale reports whether a decision does not hold any more.
@@ -202,17 +220,24 @@ func (w *writer) commit(b *batch) {
 		b.finish()
 	}
 	if b.err != nil {
-		b.rollback()
-		w.failures++
+		w.undo(b)
+	}
+}
+
+// undo rolls a batch back. REQUIRES: no other is open.
+func (w *writer) undo(b *batch) {
+	b.rollback()
+	w.failures++
+	if b.panicked {
+		w.rebuild()
 	}
 }
 
 // fail ends a batch that cannot be committed. If it holds several items, each gets a
-// batch of its own: one of them may be what the store cannot take, and the others
-// must not suffer for it.
+// batch of its own: one of them may be what the store cannot take, or what makes the host
+// panic, and the others must not suffer for it.
 func (w *writer) fail(b *batch) {
-	b.rollback()
-	w.failures++
+	w.undo(b)
 	if len(b.answers) == 1 {
 		b.answer()
 		return
@@ -240,7 +265,7 @@ func (w *writer) fail(b *batch) {
 // then only has its item.
 func (w *writer) decideOfFailed(e *entry, over context.Context) bool {
 	w.shared.current = false
-	for tries := 0; w.stale(e); tries++ {
+	for tries := 0; w.staleOrFail(e); tries++ {
 		if tries == maxRetries || over.Err() != nil {
 			return false
 		}
@@ -259,6 +284,9 @@ func (w *writer) second() {
 	if w.shared.behind {
 		w.catchUp()
 	}
+	if w.uncounted {
+		w.recount()
+	}
 	now := w.cfg.Now().Unix()
 	w.sweepStored(now)
 	w.sweepHeld(now)
@@ -273,11 +301,13 @@ func (w *writer) sweepStored(now int64) {
 			return
 		}
 		b := w.newBatch()
-		if b.open() {
-			var removed []*host.Event
-			removed, b.err = b.tx.Sweep(now, sweepBatch)
-			b.changed(removed)
-		}
+		b.contain(func() {
+			if b.open() {
+				var removed []*host.Event
+				removed, b.err = b.tx.Sweep(now, sweepBatch)
+				b.changed(removed)
+			}
+		})
 		w.commit(b)
 		if b.err != nil {
 			w.cfg.Log.Error("remove expired events", "err", b.err)

@@ -170,10 +170,18 @@ func (r *Registry) inspectAll(ctx context.Context, entries []folder.Entry) []*ca
 			continue
 		}
 		g.Go(func() error {
-			if f := r.inspect(ctx, e, s); f != nil {
+			var f *candidate
+			err := r.panics.Run(func() error {
+				f = r.inspect(ctx, e, s)
+				return nil
+			})
+			if err != nil {
+				f = &candidate{name: e.Name, seen: seenOf(e), err: err}
+			}
+			if f != nil {
 				mu.Lock()
+				defer mu.Unlock()
 				findings = append(findings, f)
-				mu.Unlock()
 			}
 			return nil
 		})

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"talon/host"
+	"talon/host/contain"
 	"talon/host/plugin/folder"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/state"
@@ -32,6 +33,7 @@ type Registry struct {
 	counters counterSet
 	metrics  *metrics
 	events   *guest.EventCache
+	panics   *contain.Guard // around changes
 
 	cacheDir string // absolute
 
@@ -90,6 +92,7 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 		journal:  newJournal(o.Decisions),
 		slots:    make(map[string]*slot),
 		reducers: make(map[*Reducer]struct{}),
+		panics:   contain.New(contain.Plugins, o.Log),
 	}
 	if r.cacheDir, err = filepath.Abs(o.CacheDir); err != nil {
 		return nil, err
@@ -123,28 +126,38 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 // until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
 	var g errgroup.Group
-	g.Go(func() error { return r.state.Run(ctx) })
+	run := func(f func() error) { g.Go(func() error { return r.panics.Run(f) }) }
+	run(func() error { return r.state.Run(ctx) })
 	if r.o.Watch {
-		g.Go(func() error {
-			return folder.Watch(ctx, r.o.Dir, folder.WatchOptions{Log: r.o.Log}, func() { r.reconcile(ctx) })
+		run(func() error {
+			return folder.Watch(ctx, r.o.Dir, folder.WatchOptions{Log: r.o.Log}, func() { r.contain(func() { r.reconcile(ctx) }) })
 		})
 	}
 	if r.shared != nil {
-		g.Go(func() error { return r.followOthers(ctx) })
+		run(func() error { return r.followOthers(ctx) })
 	}
-	g.Go(func() error {
+	run(func() error {
 		tick := time.NewTicker(refreshEvery)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				r.refresh(ctx)
+				r.contain(func() { r.refresh(ctx) })
 			case <-ctx.Done():
 				return nil
 			}
 		}
 	})
 	return g.Wait()
+}
+
+// contain runs f. After a panic the running modules go on, and the next look at the folder compares
+// them with its files, as after any other failure.
+func (r *Registry) contain(f func()) {
+	_ = r.panics.Run(func() error {
+		f()
+		return nil
+	})
 }
 
 // refreshEvery is how soon a change of a set's file is seen.
@@ -249,16 +262,16 @@ func (r *Registry) activate(next *activeSet) {
 func (r *Registry) closeSet(l *activeSet) {
 	go func() {
 		defer r.closing.Done()
-		r.release(l.generations...)
+		r.contain(func() { r.release(l.generations...) })
 	}()
 }
 
 func (r *Registry) acquire(generations ...*generation) {
 	r.refs.Lock()
+	defer r.refs.Unlock()
 	for _, g := range generations {
 		g.users++
 	}
-	r.refs.Unlock()
 }
 
 // release is the inverse of acquire. It closes what nobody holds any more.

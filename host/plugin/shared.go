@@ -241,7 +241,7 @@ func (r *Registry) followOthers(ctx context.Context) error {
 		case <-h.wake:
 		case <-tick.C:
 		}
-		if err := r.consult(ctx); err != nil && ctx.Err() == nil {
+		if err := r.panics.Run(func() error { return r.consult(ctx) }); err != nil && ctx.Err() == nil {
 			r.o.Log.Warn("read what plugins all nodes run", "err", err)
 		}
 	}

@@ -364,7 +364,7 @@ func (m *metrics) forget(name string) {
 
 // Collectors returns the metrics of all plugins.
 func (r *Registry) Collectors() []prometheus.Collector {
-	return append(r.metrics.guests.Collectors(), r.metrics.changes, r.metrics.refusals, r.metrics)
+	return append(r.metrics.guests.Collectors(), r.metrics.changes, r.metrics.refusals, r.metrics, r.panics.Collector())
 }
 
 // Describe implements prometheus.Collector for what is read when it is asked

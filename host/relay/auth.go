@@ -5,11 +5,9 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -185,12 +183,7 @@ func (r *Relay) welcome(c *conn, req *http.Request) *stop {
 
 // connect turns a panic into an error: the connection's slot must be given back.
 func (r *Relay) connect(ctx context.Context, ask *host.Connection) (ruling host.Ruling, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			r.metrics.panics.Inc()
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
+	defer r.panics.Recover(&err)
 	return r.deps.Policy.Connect(ctx, ask)
 }
 

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,7 +96,7 @@ func (c *conn) serve(ctx context.Context) {
 func (c *conn) loop(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.relay.panicked("read", p)
+			_ = c.relay.panics.Record(p)
 			err = errPanicked
 		}
 	}()
@@ -123,8 +122,8 @@ func (c *conn) loop(ctx context.Context) (err error) {
 // closeWith closes the connection; the first reason counts.
 func (c *conn) closeWith(e *closeReason) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.endLocked(e)
-	c.mu.Unlock()
 }
 
 // endLocked wakes the connection's goroutine, which does the rest in finish.
@@ -150,13 +149,28 @@ func (c *conn) finish(err error) {
 	c.closeSessions()
 	c.relay.reassembly.release(c)
 
+	e, open := c.sayGoodbye(err)
+	if open && e.cause != cutPeer {
+		c.linger()
+	}
+	_ = c.net.Close() // nothing is left to lose
+	c.relay.metrics.disconnects[e.cause].Inc()
+	c.relay.cfg.Log.Debug("connection closed", "source", c.source.Addr, "err", e)
+	c.abandonQueue()
+	c.in.release()
+}
+
+// sayGoodbye sends what is queued and the close frame. It returns why the connection closes, and
+// whether the client may still read.
+func (c *conn) sayGoodbye(err error) (e *closeReason, open bool) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.ended == nil {
 		c.ended = &closeReason{cause: cutPeer}
 		errors.As(err, &c.ended)
 	}
-	e := c.ended
-	open := !c.out.broken && e.code != 0
+	e = c.ended
+	open = !c.out.broken && e.code != 0
 	if open {
 		drain := c.relay.cfg.Limits.DrainTime
 		c.waitLocked(drain, func() bool {
@@ -173,19 +187,15 @@ func (c *conn) finish(err error) {
 		open = !c.out.broken
 	}
 	c.out.sealed = true
-	c.mu.Unlock()
+	return e, open
+}
 
-	if open && e.cause != cutPeer {
-		c.linger()
-	}
-	_ = c.net.Close() // nothing is left to lose
-	c.relay.metrics.disconnects[e.cause].Inc()
-	c.relay.cfg.Log.Debug("connection closed", "source", c.source.Addr, "err", e)
+// abandonQueue drops what cannot be written any more.
+func (c *conn) abandonQueue() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.dropQueue()
 	c.out.broken = true
-	c.mu.Unlock()
-	c.in.release()
 }
 
 // linger reads and forgets for a moment: closing a socket with unread input would
@@ -253,17 +263,9 @@ func (c *conn) sweep(now time.Time) {
 		return
 	}
 	silence := now.Sub(time.Unix(0, c.seen.Load()))
-	c.mu.Lock()
-	paced := c.out.paced // a ping would wait behind what we hold back
-	if paced {
-		c.seen.Store(now.UnixNano())
-	}
-	if paced || silence < l.PingInterval || c.busy.Load() {
-		c.pinged = false
-		c.mu.Unlock()
+	if !c.silent(now, silence) {
 		return
 	}
-	c.mu.Unlock()
 	if silence > l.PingInterval+l.PongTime {
 		c.closeWith(errIdle)
 		return
@@ -276,21 +278,41 @@ func (c *conn) sweep(now time.Time) {
 	}
 }
 
-// recovered is the last line of defence of a goroutine other than the reader.
-func (c *conn) recovered(where string) {
+// silent reports whether the client has been silent for so long that it needs a ping.
+func (c *conn) silent(now time.Time, silence time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	paced := c.out.paced // a ping would wait behind what we hold back
+	if paced {
+		c.seen.Store(now.UnixNano())
+	}
+	if paced || silence < c.relay.cfg.Limits.PingInterval || c.busy.Load() {
+		c.pinged = false
+		return false
+	}
+	return true
+}
+
+// recovered ends the connection whose writer panicked. Other goroutines than its own defer it, or
+// [conn.failed]; what they change of a connection ends with it.
+func (c *conn) recovered() {
 	if p := recover(); p != nil {
-		c.relay.panicked(where, p)
+		_ = c.relay.panics.Record(p)
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.out.flushing = false
 		c.out.broken = true
 		c.endLocked(errPanicked)
-		c.mu.Unlock()
 	}
 }
 
-func (r *Relay) panicked(where string, p any) {
-	r.metrics.panics.Inc()
-	r.cfg.Log.Error("panic in a connection", "where", where, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+// failed ends the connection that something else than its writer panicked about. The client may
+// still read why.
+func (c *conn) failed() {
+	if p := recover(); p != nil {
+		_ = c.relay.panics.Record(p)
+		c.closeWith(errPanicked)
+	}
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

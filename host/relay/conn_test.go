@@ -91,7 +91,7 @@ func TestPanic(t *testing.T) {
 		t.Errorf("closed with %d %q", code, reason)
 	}
 	other.ask(`["COUNT","a",{}]`, `["COUNT","a",{"count":0}]`)
-	if n := value(t, w.relay, "talon_relay_panics_total", ""); n != 1 {
+	if n := value(t, w.relay, "talon_panics_total", "relay"); n != 1 {
 		t.Errorf("%v panics were counted", n)
 	}
 }
@@ -162,7 +162,7 @@ func FuzzConnection(f *testing.F) {
 		theirs.Close()
 		<-drained
 		wait(t, func() bool { return len(relay.all()) == 0 })
-		if n := testutil.ToFloat64(relay.metrics.panics); n != 0 {
+		if n := testutil.ToFloat64(relay.panics.Collector()); n != 0 {
 			t.Fatal("a connection panicked")
 		}
 	})

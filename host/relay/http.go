@@ -55,11 +55,16 @@ func (r *Relay) upgrade(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, refused.text(), refused.status())
 		return
 	}
+	opened := false
+	defer func() {
+		if !opened {
+			r.release(c) // also after a panic
+		}
+	}()
 	if r.deps.Policy != nil {
 		c.client = newClient(addr, req)
 		if refused := r.welcome(c, req); refused != nil {
 			r.metrics.rejected[refused.refusal].Inc()
-			r.release(c)
 			if refused.status != http.StatusForbidden {
 				w.Header().Set("Retry-After", "60")
 			}
@@ -71,12 +76,12 @@ func (r *Relay) upgrade(w http.ResponseWriter, req *http.Request) {
 	if err != nil {
 		r.metrics.rejected[badHandshake].Inc()
 		r.cfg.Log.Debug("refuse websocket", "source", addr, "err", err)
-		r.release(c)
 		if nc != nil {
 			_ = nc.Close() // the answer has been written, or cannot be
 		}
 		return
 	}
+	opened = true
 	r.open(c, nc)
 }
 

@@ -64,7 +64,6 @@ type metrics struct {
 	reqTime, countTime prometheus.Observer
 	slowQueries        prometheus.Counter
 	refusedQueries     [queryRefusals]prometheus.Counter
-	panics             prometheus.Counter
 
 	negSessions prometheus.Gauge
 	negOpened   prometheus.Counter
@@ -127,7 +126,6 @@ func newMetrics() *metrics {
 	m.slowQueries = m.counter("queries_timed_out_total", "Reads of the store that took too long.")
 	refused := m.vector("queries_refused_total", "REQ, COUNT and NEG-OPEN that the policy did not allow, by its answer.", "action")
 	resolve(refused, m.refusedQueries[:], func(i int) fmt.Stringer { return queryRefusal(i) })
-	m.panics = m.counter("panics_total", "Panics that were caught in a connection.")
 
 	m.negSessions = m.gauge("negentropy_sessions", "Negentropy sessions that are open.")
 	m.negOpened = m.counter("negentropy_sessions_total", "Negentropy sessions that were opened.")

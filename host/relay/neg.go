@@ -184,8 +184,15 @@ func (c *conn) endSession(s *negSession) {
 // connection's goroutine, which may open another session under the same id at any
 // moment: the session is removed and the client gets its NEG-ERR in one step.
 func (c *conn) expireSessions(now time.Time) {
-	var idle []*negSession
+	for _, s := range c.dropIdle(now) {
+		c.endSession(s)
+	}
+}
+
+// dropIdle removes the sessions that have been silent for too long, and returns them.
+func (c *conn) dropIdle(now time.Time) (idle []*negSession) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for id, s := range c.neg {
 		if now.Sub(s.used) <= c.relay.cfg.Limits.NegIdle {
 			continue
@@ -193,8 +200,5 @@ func (c *conn) expireSessions(now time.Time) {
 		idle = append(idle, s)
 		c.dropSession(id, "closed: the session was idle for too long")
 	}
-	c.mu.Unlock()
-	for _, s := range idle {
-		c.endSession(s)
-	}
+	return idle
 }

@@ -141,48 +141,29 @@ func (c *conn) flushHere() {
 // send queues a text message and starts to write it.
 func (c *conn) send(kind outKind, text []byte) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.push(outgoing{op: ws.OpText, body: text}) {
 		c.relay.metrics.out[kind].Inc()
 		c.wakeWriter()
 	}
-	c.mu.Unlock()
 }
 
 // flush writes until the queue is empty, or at least the given number of bytes has been
 // written. It is a goroutine of its own, which exists only while there is something to
 // write, unless flushHere calls it.
 func (c *conn) flush(limit int) {
-	defer c.recovered("write")
+	defer c.recovered()
 	scratch := getBuffer()
 	defer scratch.free()
 	for {
-		c.mu.Lock()
-		if limit <= 0 && !c.out.empty() && !c.out.broken {
-			go c.flush(math.MaxInt)
-			c.mu.Unlock()
+		batch, size := c.nextBatch(limit)
+		if len(batch) == 0 {
 			return
 		}
-		batch := c.out.dequeue()
-		if len(batch) == 0 || c.out.broken {
-			c.out.flushing = false
-			c.spaceCond.Broadcast()
-			c.mu.Unlock()
-			return
-		}
-		size := c.out.writing
-		c.mu.Unlock()
-
 		c.payForLive(batch)
 		err := c.write(scratch, batch)
 		limit -= size
-
-		c.mu.Lock()
-		c.out.wrote(batch)
-		if err != nil {
-			c.breakLocked()
-		}
-		c.spaceCond.Broadcast()
-		c.mu.Unlock()
+		c.wrote(batch, err)
 		c.relay.metrics.queueBytes.Sub(float64(size))
 		if size >= writeSize {
 			// A client that reads without a pause would keep a processor for 10 ms at a
@@ -190,6 +171,35 @@ func (c *conn) flush(limit int) {
 			runtime.Gosched()
 		}
 	}
+}
+
+// nextBatch takes the next items, and returns how many bytes they have. Without any, this goroutine
+// is not the flusher any more.
+func (c *conn) nextBatch(limit int) (batch []outgoing, size int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if limit <= 0 && !c.out.empty() && !c.out.broken {
+		go c.flush(math.MaxInt)
+		return nil, 0
+	}
+	batch = c.out.dequeue()
+	if len(batch) == 0 || c.out.broken {
+		c.out.flushing = false
+		c.spaceCond.Broadcast()
+		return nil, 0
+	}
+	return batch, c.out.writing
+}
+
+// wrote notes that a batch was written, or could not be.
+func (c *conn) wrote(batch []outgoing, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out.wrote(batch)
+	if err != nil {
+		c.breakLocked()
+	}
+	c.spaceCond.Broadcast()
 }
 
 // breakLocked gives up the network. REQUIRES: c.mu.

@@ -228,7 +228,7 @@ func TestConnectPanics(t *testing.T) {
 		t.Errorf("got %s", answer.Status)
 	}
 	wait(t, func() bool { return w.slots() == 0 })
-	if n := value(t, w.relay, "talon_relay_panics_total", ""); n != 1 {
+	if n := value(t, w.relay, "talon_panics_total", "relay"); n != 1 {
 		t.Errorf("%v panics are counted", n)
 	}
 }

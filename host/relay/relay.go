@@ -44,6 +44,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/contain"
 )
 
 // Relay serves nostr clients.
@@ -52,6 +53,7 @@ type Relay struct {
 	deps      Deps
 	info      []byte // NIP-11 without what a policy says, as JSON
 	metrics   *metrics
+	panics    *contain.Guard
 	index     *index
 	snapshots *snapshots
 
@@ -96,6 +98,7 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 		deps:    deps,
 		info:    info,
 		metrics: newMetrics(),
+		panics:  contain.New(contain.Relay, cfg.Log),
 		index:   newIndex(),
 		conns:   make(map[*conn]struct{}),
 		byAddr:  make(map[netip.Prefix]*network),
@@ -105,7 +108,7 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 	r.pots = newPots(&r.cfg.Limits, r.cfg.Now)
 	r.snapshots = newSnapshots(r)
 	r.reassembly = newReassembly(cfg.Limits.PartialBytes)
-	r.metrics.all = append(r.metrics.all, prometheus.NewGaugeFunc(
+	r.metrics.all = append(r.metrics.all, r.panics.Collector(), prometheus.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: metricPrefix + "partial_bytes", Help: "Bytes of long messages that are not complete, of all connections."},
 		r.reassembly.bytes,
 	))
@@ -135,10 +138,23 @@ func (r *Relay) Run(ctx context.Context) error {
 
 func (r *Relay) sweep(now time.Time) {
 	for _, c := range r.all() {
-		c.sweep(now)
+		r.sweepConn(c, now)
 	}
-	r.snapshots.sweep(now)
-	r.forgetNetworks(now)
+	r.contain(func() { r.snapshots.sweep(now) })
+	r.contain(func() { r.forgetNetworks(now) })
+}
+
+func (r *Relay) sweepConn(c *conn, now time.Time) {
+	defer c.failed()
+	c.sweep(now)
+}
+
+// contain runs f and reports whether it panicked.
+func (r *Relay) contain(f func()) (panicked bool) {
+	return r.panics.Run(func() error {
+		f()
+		return nil
+	}) != nil
 }
 
 func (r *Relay) all() []*conn {
@@ -300,7 +316,7 @@ func (r *Relay) forgetNetworks(now time.Time) {
 // disconnected ends what serve began.
 func (r *Relay) disconnected(c *conn) {
 	if p := recover(); p != nil {
-		r.panicked("close", p)
+		_ = r.panics.Record(p)
 		_ = c.net.Close()
 	}
 	r.metrics.open.Dec()

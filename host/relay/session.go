@@ -147,6 +147,8 @@ func (c *conn) event(ctx context.Context, e *host.Event, size int) error {
 // answer sends the OK of an event that was in flight. It runs in the pipeline,
 // which has logged the error if there is one, and does not wait.
 func (c *conn) answer(e *host.Event, size int, v host.Verdict, err error) {
+	defer c.failed()
+	defer c.answered(size)
 	m := c.relay.metrics
 	m.inFlight.Add(-1)
 	if err != nil {
@@ -166,12 +168,15 @@ func (c *conn) answer(e *host.Event, size int, v host.Verdict, err error) {
 	}
 	text := wire.AppendOK(make([]byte, 0, 84+len(v.Reason)), e.ID.String(), v.OK(), v.Reason)
 	c.send(outOK, text)
+}
 
+// answered notes that one more event of size bytes is in flight no more.
+func (c *conn) answered(size int) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.inFlight--
 	c.inBytes -= size
 	c.spaceCond.Broadcast()
-	c.mu.Unlock()
 }
 
 // pause waits, and reports whether the time is over; if not, done is closed.

@@ -121,6 +121,20 @@ func (ss *snapshots) published(events []host.Published) {
 	}
 }
 
+// forgetAll takes all snapshots out of the cache, and only then looks at any of them.
+func (ss *snapshots) forgetAll() {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	all := ss.byFilter
+	ss.byFilter = make(map[string]*snapshot)
+	for _, s := range all {
+		s.cached, s.later = false, nil
+	}
+	for _, s := range all {
+		ss.dropLocked(s)
+	}
+}
+
 // note remembers a matching event for the snapshot's successor. REQUIRES:
 // snapshots.mu.
 func (s *snapshot) note(p *host.Published) {

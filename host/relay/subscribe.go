@@ -212,14 +212,19 @@ func (c *conn) unsubscribe(id string) {
 	}
 	delete(c.subs, id)
 	c.values -= s.values
-	c.mu.Lock()
-	s.phase = dead
-	c.freeHeld(s)
-	s.held = nil
-	c.mu.Unlock()
+	c.kill(s)
 	c.relay.index.remove(s)
 	c.freeSubscription()
 	c.relay.metrics.subs.Dec()
+}
+
+// kill lets a subscription get nothing more.
+func (c *conn) kill(s *subscription) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.phase = dead
+	c.freeHeld(s)
+	s.held = nil
 }
 
 func (c *conn) unsubscribeAll() {
@@ -236,51 +241,66 @@ func (c *conn) refuse(id, reason string) {
 
 // Publish sends events to the subscriptions that match. It is called after each
 // commit, in the order of commits, and waits for no client.
+//
+// A panic in what concerns one connection ends that connection: its client learns that it may have
+// missed something. All others get their events.
 func (r *Relay) Publish(events []host.Published) {
 	r.publishing.Lock()
 	defer r.publishing.Unlock()
-	r.snapshots.published(events)
+	if r.contain(func() { r.snapshots.published(events) }) {
+		r.contain(r.snapshots.forgetAll) // they may lack something
+	}
 
 	r.batch++
 	last := int64(0)
-	touched := r.pendingWake[:0]
-	r.index.mu.RLock()
+	r.pendingWake = r.pendingWake[:0]
 	for i := range events {
 		p := &events[i]
 		last = max(last, p.Seq)
 		if p.Event.Kind == host.KindAuth {
 			continue // NIP-42: never broadcast
 		}
-		r.stamp++
-		var text *liveText
-		if n := r.cfg.Limits.CompressFrom; n > 0 && len(p.Event.JSON) >= n || len(p.Event.JSON) >= writeSize {
-			text = &liveText{json: p.Event.JSON}
-		}
-		r.keys = r.index.match(p.Event, r.keys, func(w *watch) {
-			s := w.sub
-			if s.stamp == r.stamp || !w.matches(p.Event) {
-				return
-			}
-			s.stamp = r.stamp
-			c := s.conn
-			if c.deliver(s, p, text) && c.wokenBatch != r.batch {
-				c.wokenBatch = r.batch
-				touched = append(touched, c)
-			}
-		})
+		r.contain(func() { r.publish(p) })
 	}
-	r.index.mu.RUnlock()
 	r.publishedSeq.Store(max(last, r.publishedSeq.Load()))
 
 	// Each connection is woken once, so that what a batch has for it goes out in
 	// one piece.
-	for i, c := range touched {
-		c.mu.Lock()
-		c.wakeWriter()
-		c.mu.Unlock()
-		touched[i] = nil
+	for i, c := range r.pendingWake {
+		c.wake()
+		r.pendingWake[i] = nil
 	}
-	r.pendingWake = touched
+}
+
+// publish queues one event for the subscriptions that match. REQUIRES: r.publishing.
+func (r *Relay) publish(p *host.Published) {
+	r.index.mu.RLock()
+	defer r.index.mu.RUnlock()
+	r.stamp++
+	var text *liveText
+	if n := r.cfg.Limits.CompressFrom; n > 0 && len(p.Event.JSON) >= n || len(p.Event.JSON) >= writeSize {
+		text = &liveText{json: p.Event.JSON}
+	}
+	r.keys = r.index.match(p.Event, r.keys, func(w *watch) {
+		defer w.sub.conn.failed()
+		s := w.sub
+		if s.stamp == r.stamp || !w.matches(p.Event) {
+			return
+		}
+		s.stamp = r.stamp
+		c := s.conn
+		if c.deliver(s, p, text) && c.wokenBatch != r.batch {
+			c.wokenBatch = r.batch
+			r.pendingWake = append(r.pendingWake, c)
+		}
+	})
+}
+
+// wake starts the flusher if there is something to write.
+func (c *conn) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wakeWriter()
 }
 
 // deliver queues a live event, and reports whether the connection must be woken.

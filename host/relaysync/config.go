@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/contain"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/retry"
 	"talon/host/relaysync/session"
@@ -73,6 +74,8 @@ type Config struct {
 	TLS *tls.Config // nil: the default
 	Log *slog.Logger
 	Now func() time.Time
+
+	Panics *contain.Guard // around each connection and the loop; may be nil
 }
 
 func (c *Config) setDefaults() { c.Prefix = cmp.Or(c.Prefix, "talon") }

@@ -3,10 +3,8 @@ package relaysync
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,8 +94,7 @@ func (l *line) run() {
 	var ended loop.Ended
 	defer func() {
 		if p := recover(); p != nil {
-			l.sync.metrics.panics.Inc()
-			l.sync.cfg.Log.Error("panic in sync", "relay", l.relay, "err", fmt.Sprint(p), "stack", string(debug.Stack()))
+			_ = l.sync.cfg.Panics.Record(p)
 			ended = loop.Ended{Class: abi.ClassError, Result: loop.ConnResult{Outcome: loop.OutcomeProtocol, Reason: "the host failed"}}
 		}
 		l.close()
@@ -159,9 +156,9 @@ func (l *line) serve(opened loop.Opened) error {
 	defer l.close()
 	frames := make(chan []byte, 2)
 	broken := make(chan error, 2)
-	helpers.Go(func() { broken <- l.read(frames) })
+	helpers.Go(func() { broken <- v.cfg.Panics.Run(func() error { return l.read(frames) }) })
 	helpers.Go(func() {
-		if err := l.out.run(l.ctx); err != nil {
+		if err := v.cfg.Panics.Run(func() error { return l.out.run(l.ctx) }); err != nil {
 			broken <- err
 		}
 	})
@@ -254,8 +251,13 @@ func (l *line) effect(e session.Effect) error {
 		return l.submit(e.Events)
 	case session.Build:
 		v.helpers.Go(func() {
-			set, outside, err := v.localSet(l.ctx, &e)
-			l.put(built{e.Ticket, set, outside, err})
+			var b built
+			err := v.cfg.Panics.Run(func() (err error) {
+				b.set, b.outside, err = v.localSet(l.ctx, &e)
+				return err
+			})
+			b.ticket, b.err = e.Ticket, err
+			l.put(b)
 		})
 	case session.Lookup:
 		missing, err := v.deps.Local.Missing(l.ctx, e.IDs)

@@ -34,7 +34,6 @@ type metrics struct {
 
 	reconnections *prometheus.CounterVec
 	received      prometheus.Counter
-	panics        prometheus.Counter
 }
 
 // absences are the values of the label absence, as loop.Stats counts them.
@@ -78,7 +77,6 @@ func newMetrics(prefix string, labels int) *metrics {
 		retried:  counter("retries_total", "Refused events that were decided again."),
 		polls:    counter("polls_total", "Historics for what is new, where a relay allows too few subscriptions for all."),
 		received: counter("received_bytes_total", "Bytes that relays sent in frames."),
-		panics:   counter("panics_total", "Panics in a connection."),
 	}
 	m.reconnections = counters("reconnections_total", "Connections to a relay after one that was lost, by how long it was away: short, or long for more than 15 minutes.", "absence")
 	for _, absence := range absences {
@@ -180,6 +178,6 @@ func (v *Sync) Collectors() []prometheus.Collector {
 	m := v.metrics
 	return []prometheus.Collector{
 		m.connected, m.attempts, m.status, m.failures, m.events, m.gaps, m.tracked, m.up, m.dead,
-		m.dropped, m.refused, m.faults, m.steps, m.waiting, m.retried, m.polls, m.reconnections, m.received, m.panics,
+		m.dropped, m.refused, m.faults, m.steps, m.waiting, m.retried, m.polls, m.reconnections, m.received,
 	}
 }

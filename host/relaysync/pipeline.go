@@ -32,9 +32,11 @@ func newChangeQueue() *changeQueue { return &changeQueue{signal: make(chan struc
 
 // put changes what is pending.
 func (b *changeQueue) put(f func(p *pending)) {
-	b.mu.Lock()
-	f(&b.pending)
-	b.mu.Unlock()
+	func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		f(&b.pending)
+	}()
 	select {
 	case b.signal <- struct{}{}:
 	default:
@@ -160,6 +162,7 @@ func (l *line) submitOne(a session.ReceivedEvent) error {
 	v := l.sync
 	answer := session.Answer{Ticket: a.Ticket, Position: v.position.Load(), Generation: v.known.MarkInFlight(a.Event.ID, l.relay)}
 	return v.deps.Ingest.Submit(l.ctx, &host.Item{Event: a.Event, Source: l.source, Done: func(verdict host.Verdict, err error) {
+		defer v.contain(l.cancel) // the session would wait for the answer
 		v.decided(a.Event, verdict, err, a.Purpose)
 		if answer.Verdict = verdict; err != nil {
 			answer.Outcome = session.Failed
@@ -196,6 +199,7 @@ func (v *Sync) resubmit(ctx context.Context) {
 		mark := v.position.Load()
 		v.known.MarkInFlight(a.Event.ID, a.Relay)
 		err := v.deps.Ingest.Submit(ctx, &host.Item{Event: a.Event, Source: sources[a.Relay], Done: func(verdict host.Verdict, err error) {
+			defer v.contain(func() { v.fail(errAnswer) }) // the loop would wait for it
 			v.decided(a.Event, verdict, err, 0)
 			v.changes.retried(loop.Retry{
 				Event: a.Event, Relay: a.Relay, Position: mark, Refused: err == nil && verdict.Code == host.Rejected, Failed: err != nil || verdict.Code == host.Busy,

@@ -49,6 +49,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/contain"
 	"talon/host/negentropy"
 	"talon/host/netguard"
 	"talon/host/relaysync/holdings"
@@ -86,6 +87,9 @@ type Sync struct {
 	lines  map[loop.ConnID]*line
 	stats  loop.Stats
 	saving chan error // nil while nothing is saved
+	broken bool       // the loop panicked
+
+	failed chan error // ends Run; holds one
 }
 
 // New returns a Sync. It is idle until Run.
@@ -116,6 +120,7 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 		scans:         make(chan struct{}, cfg.Limits.Scans),
 		resubmissions: make(chan loop.Resubmit, 256),
 		queries:       make(chan func()),
+		failed:        make(chan error, 1),
 		ended:         make(chan struct{}),
 		ctx:           context.Background(),
 		lines:         make(map[loop.ConnID]*line),
@@ -180,9 +185,46 @@ func (v *Sync) Run(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("read what was refused: %w", err)
 	}
-	v.helpers.Go(func() { v.resubmit(ctx) })
-	v.helpers.Go(func() { v.beliefs.run(ctx, time.Duration(v.cfg.Limits.SaveEvery)*time.Millisecond, v.unsaved) })
-	v.helpers.Go(func() { v.refusals.run(ctx, v.unsaved) })
+	v.help(func() { v.resubmit(ctx) })
+	v.help(func() { v.beliefs.run(ctx, time.Duration(v.cfg.Limits.SaveEvery)*time.Millisecond, v.unsaved) })
+	v.help(func() { v.refusals.run(ctx, v.unsaved) })
+	err := v.cfg.Panics.Run(func() error { return v.direct(ctx, records) })
+	v.broken = err != nil
+	return err
+}
+
+// help runs f in a goroutine of its own. If it panics, Run returns the error: nobody would do its work.
+func (v *Sync) help(f func()) {
+	v.helpers.Go(func() {
+		defer v.contain(func() { v.fail(errHelper) })
+		f()
+	})
+}
+
+// contain calls failed if the function that defers it panics.
+func (v *Sync) contain(failed func()) {
+	if p := recover(); p != nil {
+		_ = v.cfg.Panics.Record(p)
+		failed()
+	}
+}
+
+// Reasons for which Run gives up, so that another Sync takes its place.
+var (
+	errAnswer = &contain.Error{Where: contain.Sync, Value: "an answer was lost"}
+	errHelper = &contain.Error{Where: contain.Sync, Value: "what the loop waits for has ended"}
+)
+
+// fail has Run return an error.
+func (v *Sync) fail(err error) {
+	select {
+	case v.failed <- err:
+	default: // it does already
+	}
+}
+
+// direct runs the loop until ctx ends.
+func (v *Sync) direct(ctx context.Context, records map[string][]byte) error {
 	v.loop.Start(v.now(), records)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -206,6 +248,8 @@ func (v *Sync) Run(ctx context.Context) error {
 			v.loop.Saved(v.now(), err)
 		case f := <-v.queries:
 			f()
+		case err := <-v.failed:
+			return err
 		case <-timer.C:
 		}
 		v.perform()
@@ -290,7 +334,7 @@ func (v *Sync) save(records map[string][]byte) {
 		return
 	}
 	ctx := context.WithoutCancel(v.ctx)
-	v.helpers.Go(func() { done <- v.deps.Memory.Save(ctx, records) })
+	v.helpers.Go(func() { done <- v.cfg.Panics.Run(func() error { return v.deps.Memory.Save(ctx, records) }) })
 }
 
 // stop ends the connections, waits for the helpers, and saves.
@@ -309,6 +353,9 @@ func (v *Sync) stop(cancel context.CancelFunc) {
 		case <-done:
 			stopped = true
 		}
+	}
+	if v.broken {
+		return // what the loop knows may be wrong; what it saved before is not
 	}
 	records := v.loop.Stop(v.now())
 	for _, e := range v.loop.Effects() {

@@ -172,21 +172,28 @@ func (f *Reconciler) runJob(key any, j *job) {
 			return
 		}
 		began := time.Now()
-		err := f.ctx.Err()
-		if err == nil {
-			switch key := key.(type) {
-			case location:
-				err = f.reconcile(f.ctx, key, t)
-			case identifier:
-				err = f.fanOut(f.ctx, string(key), t)
-			}
-		}
+		// A panic fails this round. The next one begins with what is on the disk and in the store.
+		err := f.panics.Run(func() error { return f.round(key, t) })
 		f.metrics.ran(began, err)
 		if err != nil && f.ctx.Err() == nil {
 			f.log.Error("bring a repository in line", "repository", key, "err", err)
 		}
 		close(done)
 	}
+}
+
+// round does a task.
+func (f *Reconciler) round(key any, t task) error {
+	if err := f.ctx.Err(); err != nil {
+		return err
+	}
+	switch key := key.(type) {
+	case location:
+		return f.reconcile(f.ctx, key, t)
+	case identifier:
+		return f.fanOut(f.ctx, string(key), t)
+	}
+	return nil
 }
 
 // Publish enqueues the jobs of events that are served now.

@@ -31,14 +31,9 @@ func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
 		return context.Cause(ctx)
 	}
 	w := &run{f: f, location: p, repo: repo, task: t}
-	if p.prs {
-		err = w.reconcilePRs(ctx)
-	} else {
-		err = w.reconcileAnnounced(ctx)
-	}
-	<-f.slots
+	err = w.reconcile(ctx)
 	unlock()
-	// What was found complete is released also if something else failed.
+	// Complete events are released also if something else failed.
 	if len(w.release) > 0 {
 		err = errors.Join(err, f.release(ctx, p, w.release))
 	}
@@ -46,6 +41,15 @@ func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
 		f.jobs.enqueue(key, next)
 	}
 	return err
+}
+
+// reconcile does the round, in the slot that it gives back.
+func (w *run) reconcile(ctx context.Context) error {
+	defer func() { <-w.f.slots }()
+	if w.location.prs {
+		return w.reconcilePRs(ctx)
+	}
+	return w.reconcileAnnounced(ctx)
 }
 
 // run is one round of a place's job, under the lock of its repository.

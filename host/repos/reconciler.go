@@ -34,6 +34,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,6 +43,7 @@ import (
 
 	"talon/host"
 	"talon/host/bound"
+	"talon/host/contain"
 	"talon/host/maintainers"
 	"talon/sdk/grasp"
 )
@@ -130,6 +132,7 @@ type Reconciler struct {
 	waiting placeholders
 	pulled  *bound.Rate // refs for events that are not here
 	metrics *metrics
+	panics  *contain.Guard // around the round of a job, and the work on one repository
 
 	// inFlightReleases are the events that an arrival of a job's own releases: what follows from
 	// them, the job has done.
@@ -153,6 +156,7 @@ func New(ctx context.Context, cfg Config) (*Reconciler, error) {
 			Name: "refs for events that are not here", Unit: "refs an hour", Network: int64(cfg.PullRefs),
 			Yields: "the network that is over its share waits",
 		}, cfg.Now),
+		panics: contain.New(contain.Repos, cfg.Log),
 	}
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	f.jobs.start = func(key any, j *job) { go f.runJob(key, j) }
@@ -178,12 +182,13 @@ func (f *Reconciler) Run(ctx context.Context) error {
 		f.stop()
 	}()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.expirePlaceholders(ctx) })
+	run := func(part func() error) { g.Go(func() error { return f.panics.Run(part) }) }
+	run(func() error { return f.expirePlaceholders(ctx) })
 	if f.cfg.Nodes != nil {
-		g.Go(func() error { return f.cfg.Nodes.RunAs(ctx, "maintenance", f.lookAfterAll) })
+		run(func() error { return f.cfg.Nodes.RunAs(ctx, "maintenance", f.lookAfterAll) })
 	} else {
-		g.Go(func() error { return f.start(ctx) })
-		g.Go(func() error { return f.maintain(ctx) })
+		run(func() error { return f.start(ctx) })
+		run(func() error { return f.maintain(ctx) })
 	}
 	err := g.Wait()
 	if ctx.Err() != nil {
@@ -193,7 +198,9 @@ func (f *Reconciler) Run(ctx context.Context) error {
 }
 
 // Collectors returns the metrics.
-func (f *Reconciler) Collectors() []prometheus.Collector { return f.metrics.all }
+func (f *Reconciler) Collectors() []prometheus.Collector {
+	return append(slices.Clip(f.metrics.all), f.panics.Collector())
+}
 
 type metrics struct {
 	seconds      prometheus.Histogram

@@ -29,7 +29,13 @@ func (f *Reconciler) start(ctx context.Context) error {
 		if h.Dormant {
 			t = removalTask(e)
 		}
-		f.onEvent(e, t)
+		err = f.panics.Run(func() error {
+			f.onEvent(e, t)
+			return nil
+		})
+		if err != nil {
+			f.log.Error("ask for the job of a held event", "event", e.ID.String(), "err", err)
+		}
 		return f.repositoriesLeft(ctx)
 	})
 	if err != nil {
@@ -40,7 +46,7 @@ func (f *Reconciler) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = repo.Recover(before)
+		err = f.panics.Run(func() error { return repo.Recover(before) })
 		unlock()
 		if err != nil {
 			f.log.Error("clean up after git", "repository", p, "err", err)
@@ -53,8 +59,9 @@ func (f *Reconciler) start(ctx context.Context) error {
 // undone: it was about to, and nobody else follows what it has committed.
 func (f *Reconciler) lookAfterAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.maintain(ctx) })
-	g.Go(func() error {
+	run := func(part func() error) { g.Go(func() error { return f.panics.Run(part) }) }
+	run(func() error { return f.maintain(ctx) })
+	run(func() error {
 		return f.cfg.Nodes.EachLoss(ctx, func(ctx context.Context) error {
 			if err := f.waiting.load(ctx); err != nil {
 				return err
@@ -148,7 +155,7 @@ func (f *Reconciler) maintain(ctx context.Context) error {
 }
 
 // maintainAll goes through all repositories, one at a time, and then through what
-// they share. What fails is logged: the others must not suffer for it.
+// they share. A failure is logged, and the others go on.
 func (f *Reconciler) maintainAll(ctx context.Context) error {
 	began := time.Now()
 	type store struct {
@@ -158,7 +165,7 @@ func (f *Reconciler) maintainAll(ctx context.Context) error {
 	stores := make(map[store]bool)
 	n := 0
 	err := f.eachRepository(ctx, func(p location, repo *gitrepo.Repo) error {
-		if err := f.maintainOne(ctx, repo); err != nil && ctx.Err() == nil {
+		if err := f.panics.Run(func() error { return f.maintainOne(ctx, repo) }); err != nil && ctx.Err() == nil {
 			f.log.Error("maintain a repository", "repository", p, "err", err)
 		}
 		stores[store{p.Identifier, p.prs}] = true

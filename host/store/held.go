@@ -35,7 +35,7 @@ func (tx *Tx) Hold(e *host.Event, h host.HoldOptions, now int64) (host.Outcome, 
 		return host.Outcome{}, fmt.Errorf("hold event: %w", ErrEphemeral)
 	}
 	began := time.Now()
-	out, err := tx.hold(e, &h, now)
+	out, err := contained(tx, func() (host.Outcome, error) { return tx.hold(e, &h, now) })
 	if err != nil {
 		tx.failed = err
 		tx.s.metrics.PutErrors.Inc()

@@ -17,7 +17,7 @@ func (tx *Tx) SweepHeld(now int64, limit int) (changes []host.HeldChange, err er
 	if err := tx.ready(); err != nil {
 		return nil, fmt.Errorf("sweep purgatory: %w", err)
 	}
-	changes, err = tx.sweepHeld(now, limit)
+	changes, err = contained(tx, func() ([]host.HeldChange, error) { return tx.sweepHeld(now, limit) })
 	if err != nil {
 		tx.failed = err
 		return nil, fmt.Errorf("sweep purgatory: %w", err)
@@ -151,13 +151,13 @@ func (tx *Tx) restartRow(number, now int64, changes *[]host.HeldChange) error {
 
 // Release stores held events as Put would, oldest first, so that a newer version
 // takes effect after an older one. With the rest of the transaction it happens as a
-// whole or not at all. What is not held any more, or must not be stored, is
-// reported so: a second call is harmless.
+// whole or not at all. Events that are not held any more, or must
+// not be stored, are reported so: a second call is harmless.
 func (tx *Tx) Release(r host.Release, now int64) (host.ReleaseOutcome, error) {
 	if err := tx.ready(); err != nil {
 		return host.ReleaseOutcome{}, fmt.Errorf("release events: %w", err)
 	}
-	out, err := tx.release(&r, now)
+	out, err := contained(tx, func() (host.ReleaseOutcome, error) { return tx.release(&r, now) })
 	if err != nil {
 		tx.failed = err
 		return host.ReleaseOutcome{}, fmt.Errorf("release events: %w", err)

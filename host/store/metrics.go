@@ -39,7 +39,7 @@ func newMetrics(s *Store) *measures {
 	size := func(suffix string) func() float64 {
 		return func() float64 { return float64(fileSize(s.path + suffix)) }
 	}
-	m.Collectors = append(m.Collectors, m.waiting, wait, m.paused, m.failures,
+	m.Collectors = append(m.Collectors, s.panics.Collector(), m.waiting, wait, m.paused, m.failures,
 		metrics.Gauge("talon_store_database_bytes", "Size of the database file.", size("")),
 		metrics.Gauge("talon_store_wal_bytes", "Size of the write-ahead log's file.", size("-wal")))
 	return m

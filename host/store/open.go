@@ -20,6 +20,7 @@ import (
 	sqlite3 "github.com/mattn/go-sqlite3"
 
 	"talon/host"
+	"talon/host/contain"
 	"talon/host/store/semantics"
 	"talon/host/store/textcache"
 )
@@ -60,6 +61,8 @@ type Store struct {
 	keys    keyring
 	metrics *measures
 	lock    *os.File // nil if read-only
+
+	panics *contain.Guard // around what changes the database, and what is remembered of it
 
 	writing sync.Mutex // held by the open Tx; guards writer
 	writer  *writer    // nil if read-only
@@ -111,6 +114,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, explain(filepath.Dir(file), err)
 	}
 	s := &Store{path: file, log: opts.Log, tune: opts.tune, queue: newTurns(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
+	s.panics = contain.New(contain.Store, opts.Log)
 	s.metrics = newMetrics(s)
 	if s.lock, err = lock(file); err != nil {
 		return nil, err
@@ -158,6 +162,7 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 		return nil, explain(file, err)
 	}
 	s := &Store{path: file, log: opts.Log, tune: opts.tune, queue: newTurns(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
+	s.panics = contain.New(contain.Store, opts.Log)
 	s.metrics = newMetrics(s)
 	// A log that a crash left must be replayed, for which SQLite needs to write
 	// beside the file, even if nothing changes in it.
@@ -289,6 +294,11 @@ func (s *Store) load(c *conn) error {
 	if s.keys, err = c.keyring(); err != nil {
 		return err
 	}
+	return s.loadTotals(c)
+}
+
+// loadTotals reads what each commit changes.
+func (s *Store) loadTotals(c *conn) error {
 	t, err := c.total()
 	if err != nil {
 		return err

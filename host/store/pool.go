@@ -35,27 +35,17 @@ func (s *Store) acquire(ctx context.Context) (*reader, error) {
 	default:
 	}
 	q := s.queue
-	q.mu.Lock()
-	t := q.enter(host.ShareOf(ctx))
-	if !t.has {
-		t.ready = make(chan struct{})
-	}
-	ready, class := t.ready, t.class
-	q.mu.Unlock()
+	t, ready, class := q.queue(host.ShareOf(ctx))
 	if ready != nil {
 		if err := s.await(ctx, ready, class); err != nil {
-			q.mu.Lock()
-			q.release(t)
-			q.mu.Unlock()
+			q.end(t)
 			return nil, err
 		}
 	}
 	if t.dial {
 		c, err := s.dialReader()
 		if err != nil {
-			q.mu.Lock()
-			q.release(t)
-			q.mu.Unlock()
+			q.end(t)
 			return nil, fmt.Errorf("open a reader: %w", err)
 		}
 		t.dial = false
@@ -87,9 +77,7 @@ func (s *Store) release(r *reader) {
 	t := r.turn
 	t.work = r.work
 	r.turn = nil
-	s.queue.mu.Lock()
-	s.queue.release(t)
-	s.queue.mu.Unlock()
+	s.queue.end(t)
 }
 
 func (s *Store) newReader(c *conn) *reader {
@@ -148,14 +136,8 @@ func (r *reader) pause(ctx context.Context) error {
 	if t.work = r.work; q.used(t) < q.slice {
 		return nil
 	}
-	q.mu.Lock()
-	lost := q.pause(t)
-	if lost {
-		t.ready = make(chan struct{})
-	}
-	ready := t.ready
-	q.mu.Unlock()
-	if !lost {
+	ready := q.letOthers(t)
+	if ready == nil {
 		return nil
 	}
 	r.store.metrics.paused.Inc()

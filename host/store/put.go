@@ -40,7 +40,7 @@ func (tx *Tx) Put(e *host.Event, now int64) (host.Outcome, error) {
 		return host.Outcome{}, fmt.Errorf("put event: %w", ErrEphemeral)
 	}
 	began := time.Now()
-	out, err := tx.put(e, now)
+	out, err := contained(tx, func() (host.Outcome, error) { return tx.put(e, now) })
 	if err != nil {
 		tx.failed = err
 		tx.s.metrics.PutErrors.Inc()

@@ -143,7 +143,8 @@ func (s *Store) changeState(ctx context.Context, change func(*conn) error) error
 	if err != nil {
 		return err
 	}
-	if err = change(tx.w.conn); err == nil {
+	_, err = contained(tx, func() (struct{}, error) { return struct{}{}, change(tx.w.conn) })
+	if err == nil {
 		// Not Tx.Commit: there are no events to sum up, to count or to remember.
 		err = tx.w.conn.exec(`COMMIT`)
 	}

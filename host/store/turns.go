@@ -123,6 +123,36 @@ func newTurns(n int) *readQueue {
 	return q
 }
 
+// queue queues a read. The channel is closed when it has a turn; it is nil if it has one now.
+func (q *readQueue) queue(share *host.Share) (t *readTurn, ready <-chan struct{}, class readClass) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	t = q.enter(share)
+	if !t.has {
+		t.ready = make(chan struct{})
+		ready = t.ready
+	}
+	return t, ready, t.class
+}
+
+// letOthers is pause. The channel is closed when t has a turn again; it is nil if t has kept its own.
+func (q *readQueue) letOthers(t *readTurn) (ready <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pause(t) {
+		t.ready = make(chan struct{})
+		ready = t.ready
+	}
+	return ready
+}
+
+// end is release.
+func (q *readQueue) end(t *readTurn) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.release(t)
+}
+
 // enter queues a read. REQUIRES: q.mu.
 func (q *readQueue) enter(share *host.Share) *readTurn {
 	t := &readTurn{account: new(account)}

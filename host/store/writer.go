@@ -12,7 +12,7 @@ import (
 	"talon/host/store/semantics"
 )
 
-// writer is what changes the database. Who has Store.writing owns it.
+// writer is what changes the database. The holder of Store.writing owns it.
 type writer struct {
 	conn    *conn
 	seq     int64     // the last given; goes on growing when a transaction is rolled back
@@ -23,6 +23,7 @@ type writer struct {
 
 	merge     merge // as in the open transaction
 	mergeDebt int   // what is to be merged of it
+	stale     bool  // what is kept in memory does not agree with the database: see [Store.reload]
 
 	patience int64 // length of the log from which on the writer waits for readers
 
@@ -51,6 +52,7 @@ type Tx struct {
 	holdChanged   bool  // when something in purgatory is due changed
 	failed        error // the first error
 	done          bool
+	panicked      bool // what the writer keeps in memory may be half changed
 
 	fresh        []text // what Commit makes visible
 	mergedBefore merge  // as it was before
@@ -62,22 +64,31 @@ func (s *Store) Begin() (*Tx, error) {
 		return nil, fmt.Errorf("begin transaction: %w", ErrReadOnly)
 	}
 	s.writing.Lock()
+	if err := s.panics.Run(s.begin); err != nil {
+		s.writing.Unlock()
+		return nil, fmt.Errorf("begin transaction: %w", err)
+	}
+	return &Tx{s: s, w: s.writer, total: *s.total.Load(), mergedBefore: s.writer.merge}, nil
+}
+
+// begin is Begin with the right to write. REQUIRES: s.writing.
+func (s *Store) begin() error {
 	select {
 	case <-s.closed:
-		s.writing.Unlock()
-		return nil, fmt.Errorf("begin transaction: %w", ErrClosed)
+		return ErrClosed
 	default:
+	}
+	if s.writer.stale {
+		if err := s.reload(); err != nil {
+			return err
+		}
 	}
 	// Here rather than after a commit, whose events wait to be answered.
 	if err := s.writer.maybeCheckpoint(s.checkpoint); err != nil {
 		s.metrics.failures.Inc()
 		s.log.Warn("copy log into database", "err", err)
 	}
-	if err := s.writer.conn.exec(`BEGIN IMMEDIATE`); err != nil {
-		s.writing.Unlock()
-		return nil, fmt.Errorf("begin transaction: %w", err)
-	}
-	return &Tx{s: s, w: s.writer, total: *s.total.Load(), mergedBefore: s.writer.merge}, nil
+	return s.writer.conn.exec(`BEGIN IMMEDIATE`)
 }
 
 // Commit makes the transaction durable and visible. After an error nothing of it
@@ -91,52 +102,66 @@ func (tx *Tx) Commit() error {
 		return errors.Join(fmt.Errorf("commit after a failure: %w", tx.failed), tx.Rollback())
 	}
 	began := time.Now()
-	expiry, heldDue, err := tx.seal()
+	due, err := contained(tx, tx.seal)
 	if err == nil {
 		err = tx.w.conn.exec(`COMMIT`)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("commit: %w", err), tx.Rollback())
 	}
-	tx.s.total.Store(&tx.total)
-	tx.s.forgetMerged(tx.w.merge.indexed)
-	tx.s.expiry.Store(expiry)
-	tx.s.heldDue.Store(heldDue)
-	tx.s.removedTotal.Add(tx.removed)
-	for _, t := range tx.fresh {
-		tx.s.eventCache.Add(t.seq, t.json)
+	defer tx.close()
+	// What is committed is committed: a panic from here on is no error of the caller's.
+	_, err = contained(tx, func() (struct{}, error) {
+		tx.record(due)
+		return struct{}{}, nil
+	})
+	if err != nil {
+		tx.s.recover()
 	}
+	tx.s.removedTotal.Add(tx.removed)
 	tx.s.metrics.Commit.Observe(time.Since(began).Seconds())
 	tx.s.metrics.Batch.Observe(float64(tx.work))
-	tx.close()
 	return nil
 }
 
-// seal writes what sums the transaction up, and returns when the first event
-// expires, and when something in purgatory is due.
-func (tx *Tx) seal() (expiry, heldDue int64, err error) {
+// record makes what is kept in memory that of the commit.
+func (tx *Tx) record(due nextDue) {
+	tx.s.total.Store(&tx.total)
+	tx.s.forgetMerged(tx.w.merge.indexed)
+	tx.s.expiry.Store(due.expiry)
+	tx.s.heldDue.Store(due.held)
+	for _, t := range tx.fresh {
+		tx.s.eventCache.Add(t.seq, t.json)
+	}
+}
+
+// nextDue says when the first event expires, and when something in purgatory is due.
+type nextDue struct{ expiry, held int64 }
+
+// seal writes what sums the transaction up.
+func (tx *Tx) seal() (due nextDue, err error) {
 	if err := tx.index(); err != nil {
-		return 0, 0, err
+		return due, err
 	}
 	if err := tx.mergeRows(); err != nil {
-		return 0, 0, err
+		return due, err
 	}
 	if tx.work > 0 {
 		tx.total.Seq = tx.w.seq
 		const sql = `UPDATE total SET seq = ?, events = ?, bytes = ?, held = ?, held_bytes = ?`
 		t := tx.total
 		if err := tx.w.conn.exec(sql, t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes); err != nil {
-			return 0, 0, err
+			return due, err
 		}
 	}
-	expiry, heldDue = tx.s.expiry.Load(), tx.s.heldDue.Load()
+	due = nextDue{tx.s.expiry.Load(), tx.s.heldDue.Load()}
 	if tx.expiryChanged {
-		expiry, err = tx.w.conn.nextExpiry()
+		due.expiry, err = tx.w.conn.nextExpiry()
 	}
 	if err == nil && tx.holdChanged {
-		heldDue, err = tx.w.conn.nextHeld()
+		due.held, err = tx.w.conn.nextHeld()
 	}
-	return expiry, heldDue, err
+	return due, err
 }
 
 // Rollback undoes the transaction. After Commit it does nothing.
@@ -145,10 +170,17 @@ func (tx *Tx) Rollback() error {
 		return nil
 	}
 	defer tx.close()
-	tx.s.forgetPut()
+	_, _ = contained(tx, func() (struct{}, error) {
+		tx.s.forgetPut()
+		return struct{}{}, nil
+	})
 	tx.w.merge = tx.mergedBefore
 	if err := tx.w.conn.abandon(); err != nil {
+		tx.w.stale = tx.w.stale || tx.panicked
 		return fmt.Errorf("roll back: %w", err)
+	}
+	if tx.panicked {
+		tx.s.recover()
 	}
 	return nil
 }
@@ -173,7 +205,7 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 	if err := tx.ready(); err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
-	removed, err = tx.sweep(now, limit)
+	removed, err = contained(tx, func() ([]*host.Event, error) { return tx.sweep(now, limit) })
 	if err != nil {
 		tx.failed = err
 		return nil, fmt.Errorf("sweep: %w", err)

@@ -130,6 +130,9 @@ const now = 1_790_000_000
 // publish stores events.
 func (w *world) publish(events ...*host.Event) *host.Event {
 	w.stored = append(w.stored, events...)
+	for _, e := range events {
+		w.Handler.Publish([]host.Published{{Event: e, Seq: int64(len(w.stored))}})
+	}
 	return events[len(events)-1]
 }
 

@@ -15,7 +15,8 @@
 //     repository, as they do for a push.
 //  4. A page costs a bounded number of bounded reads, whatever is stored. Nobody's
 //     events can push those of a maintainer out of what is read.
-//  5. Few pages are made concurrently; further requests get status 503.
+//  5. Few pages are made concurrently, and networks take turns. A page is shown again for some
+//     seconds, but not after a change of anything that it was made from.
 //  6. No answer says why the server failed: its log does.
 package web
 
@@ -36,19 +37,17 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/sdk/grasp"
 )
 
 const (
-	// maxTurns bounds how many pages are made concurrently.
-	maxTurns = 4
+	// maxBuilds bounds how many pages are made concurrently, and maxWaiting how many wait.
+	maxBuilds  = 4
+	maxWaiting = 1024
 
 	// pageTime bounds how long one takes, its wait for a turn included.
 	pageTime = 10 * time.Second
-
-	// freshFor is how long a page may be shown again without asking, in seconds. It is
-	// short: who has just pushed wants to see it.
-	freshFor = "5"
 )
 
 // Handler serves the pages.
@@ -58,11 +57,10 @@ type Handler struct {
 	read      reader
 	git       Repositories
 	templates *template.Template
-	slots     chan struct{}
+	queue     *bound.Queue
+	cache     *cache
+	changes   *changes
 }
-
-// errBusy says that there was no turn in time.
-var errBusy = errors.New("too many pages are being made")
 
 // page makes the content of a page. It returns the status, the name of the template
 // and what the template shows.
@@ -82,7 +80,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
 		h.answer(w, r, http.StatusMethodNotAllowed, "message", notAllowed)
 	default:
-		h.serve(w, r, build)
+		h.serve(w, r)
 	}
 }
 
@@ -113,16 +111,32 @@ func parsePath(escaped string) (grasp.Path, bool) {
 	return p, err == nil && p.Rest == ""
 }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, build page) {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+	key := h.scheme(r) + " " + r.URL.EscapedPath()
+	if until := r.URL.Query().Get("until"); until != "" {
+		key += "?until=" + until
+	}
+	if p := h.kept(r.Context(), key); p != nil {
+		h.send(w, r, http.StatusOK, p.body, p.etag)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
 	defer cancel()
-	status, template, content, err := h.inTurn(ctx, r, build)
+	err := h.queue.Acquire(ctx, bound.Holder{Addr: h.cfg.Client(r)})
+	if err == nil {
+		defer h.queue.Release()
+		// Others who waited for the same page may have made it.
+		if p := h.kept(ctx, key); p != nil {
+			h.send(w, r, http.StatusOK, p.body, p.etag)
+			return
+		}
+		err = h.build(ctx, w, r, key)
+	}
 	switch {
 	case err == nil:
-		h.answer(w, r, status, template, content)
 	case r.Context().Err() != nil:
 		// Nobody waits for an answer.
-	case errors.Is(err, errBusy):
+	case ctx.Err() != nil, errors.Is(err, bound.ErrFull), errors.Is(err, bound.ErrShare):
 		w.Header().Set("Retry-After", "5")
 		h.answer(w, r, http.StatusServiceUnavailable, "message", busy)
 	default:
@@ -131,15 +145,40 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, build page) {
 	}
 }
 
-// inTurn makes a page when there is a turn for it.
-func (h *Handler) inTurn(ctx context.Context, r *http.Request, build page) (int, string, any, error) {
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-		return build(ctx, r)
-	case <-ctx.Done():
-		return 0, "", nil, errBusy
+// kept returns a page that was made a moment ago and would be the same now, nil if there is none.
+func (h *Handler) kept(ctx context.Context, key string) *kept {
+	p := h.cache.get(key, h.cfg.Now())
+	if p == nil {
+		return nil
 	}
+	if !p.sources.unchanged(ctx, h) {
+		h.cache.drop(p)
+		return nil
+	}
+	return p
+}
+
+// build makes the page of a request, sends it, and keeps it. REQUIRES: a turn, and that the path
+// has a page.
+func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Request, key string) error {
+	made := h.cfg.Now()
+	noting, sources := h.watching()
+	status, template, content, err := noting.route(r)(ctx, r)
+	if err != nil {
+		return err
+	}
+	body, ok := h.render(w, r, template, content)
+	if !ok {
+		return nil
+	}
+	etag := ""
+	if status == http.StatusOK {
+		sum := sha256.Sum256(body)
+		etag = `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
+		h.cache.put(&kept{key: key, made: made, body: body, etag: etag, sources: sources})
+	}
+	h.send(w, r, status, body, etag)
+	return nil
 }
 
 // headers sets what every answer has.
@@ -153,8 +192,15 @@ func (h *Handler) headers(to http.Header) {
 	to.Add("Vary", "Accept")
 }
 
-// answer sends a page, or 304 if the browser has it already.
+// answer makes and sends a page that needs no turn.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, template string, content any) {
+	if body, ok := h.render(w, r, template, content); ok {
+		h.send(w, r, status, body, "")
+	}
+}
+
+// render fills a template. It answers the request if that fails.
+func (h *Handler) render(w http.ResponseWriter, r *http.Request, template string, content any) (page []byte, ok bool) {
 	var body bytes.Buffer
 	err := h.templates.ExecuteTemplate(&body, template, frame{
 		Site: h.service.String(), Style: style, Content: content,
@@ -162,31 +208,34 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, tem
 	if err != nil {
 		h.cfg.Log.Error("fill a page", "path", r.URL.Path, "template", template, "err", err)
 		http.Error(w, failed.Title, http.StatusInternalServerError)
-		return
+		return nil, false
 	}
+	return body.Bytes(), true
+}
+
+// send sends a page, or 304 if the browser has it already.
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, body []byte, etag string) {
 	to := w.Header()
 	to.Set("Content-Type", "text/html; charset=utf-8")
 	if status >= http.StatusInternalServerError {
 		to.Set("Cache-Control", "no-store")
 	} else {
-		to.Set("Cache-Control", "public, max-age="+freshFor)
+		to.Set("Cache-Control", "public, no-cache")
 	}
-	if status == http.StatusOK {
-		sum := sha256.Sum256(body.Bytes())
-		tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
-		to.Set("ETag", tag)
-		if known := r.Header.Get("If-None-Match"); known == "*" || strings.Contains(known, tag) {
+	if etag != "" {
+		to.Set("ETag", etag)
+		if known := r.Header.Get("If-None-Match"); known == "*" || strings.Contains(known, etag) {
 			to.Del("Content-Type")
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
 	}
-	to.Set("Content-Length", strconv.Itoa(body.Len()))
+	to.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	if r.Method == http.MethodHead {
 		return
 	}
-	if _, err := w.Write(body.Bytes()); err != nil {
+	if _, err := w.Write(body); err != nil {
 		h.cfg.Log.Debug("send a page", "path", r.URL.Path, "err", err)
 	}
 }
@@ -298,7 +347,11 @@ type Config struct {
 	// Proxies are the reverse proxies whose X-Forwarded-Proto is believed.
 	Proxies []netip.Prefix
 
+	// Client returns the address of who sent a request. Nil: nobody has one.
+	Client func(*http.Request) netip.Addr
+
 	Log *slog.Logger
+	Now func() time.Time // nil means time.Now
 }
 
 // Hunt is the status of a search for git data.
@@ -310,6 +363,12 @@ type Hunt struct {
 
 func (c *Config) setDefaults() {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	if c.Client == nil {
+		c.Client = func(*http.Request) netip.Addr { return netip.Addr{} }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	if c.Hunt == nil {
 		c.Hunt = func(string) (Hunt, bool) { return Hunt{}, false }
 	}
@@ -343,6 +402,14 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 		read:      reader{deps.Facts},
 		git:       deps.Git,
 		templates: parseTemplates(),
-		slots:     make(chan struct{}, maxTurns),
+		cache:     newCache(),
+		changes:   newChanges(cfg.Now),
+		queue: bound.NewQueue(bound.Spec{
+			Name: "pages that wait to be made", Unit: "requests", Total: maxWaiting,
+			Yields: "nobody; networks take turns, and the next request gets status 503",
+		}, maxBuilds),
 	}, nil
 }
+
+// Bounds returns the limits that all clients share, for the table of bounds.
+func (h *Handler) Bounds() []bound.Spec { return []bound.Spec{h.queue.Spec()} }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/sdk/grasp"
 )
 
@@ -303,7 +304,7 @@ func TestHeaders(t *testing.T) {
 		d := w.get(path)
 		for name, want := range map[string]string{
 			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
-			"Content-Type": "text/html; charset=utf-8", "Vary": "Accept", "Cache-Control": "public, max-age=5",
+			"Content-Type": "text/html; charset=utf-8", "Vary": "Accept", "Cache-Control": "public, no-cache",
 		} {
 			if got := d.Header().Get(name); got != want {
 				t.Errorf("%s: %s is %q", path, name, got)
@@ -357,29 +358,28 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// Requests above the limit get status 503, and who has gone is forgotten.
-func TestTurns(t *testing.T) {
+// TestQueue shows that a request waits while all places are taken, and that nothing is left of a
+// client that has gone.
+func TestQueue(t *testing.T) {
 	w := newWorld(t)
-	for range maxTurns {
-		w.slots <- struct{}{}
+	for range maxBuilds {
+		if err := w.queue.Acquire(t.Context(), bound.Holder{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	gone := w.get("/", func(r *http.Request) { *r = *r.WithContext(ctx) })
 	if gone.Body.Len() > 0 {
-		t.Errorf("who has gone is answered: %s", gone.text)
-	}
-	_, _, _, err := w.inTurn(ctx, nil, nil)
-	if !errors.Is(err, errBusy) {
-		t.Errorf("without a turn: %v", err)
+		t.Errorf("a client that has gone is answered: %s", gone.text)
 	}
 	w.get("/nothing").status(t, 404) // needs no turn
-	for range maxTurns {
-		<-w.slots
+	for range maxBuilds {
+		w.queue.Release()
 	}
 	w.get("/").status(t, 200)
-	if len(w.slots) != 0 {
-		t.Error("a turn is not given back")
+	if n := w.queue.Busy(); n != 0 {
+		t.Errorf("%d places are not given back", n)
 	}
 }
 

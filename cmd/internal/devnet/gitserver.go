@@ -62,7 +62,7 @@ func newGitServer(cfg *Config, git *gitrepo.Git, dir string, l net.Listener) (*G
 		return nil, err
 	}
 	g := &GitServer{URL: "http://" + l.Addr().String(), dir: dir, folder: folder}
-	g.handler, err = githttp.New(githttp.Config{Prefix: "/", Limits: githttp.DefaultLimits, Log: cfg.Log}, everyRepository{folder}, nil)
+	g.handler, err = githttp.New(githttp.Config{Prefix: "/", Limits: githttp.DefaultLimits, Log: cfg.Log, Scheduler: git.Scheduler()}, everyRepository{folder}, nil)
 	if err != nil {
 		folder.Close()
 		return nil, err

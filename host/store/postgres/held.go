@@ -217,11 +217,15 @@ func (tx *Tx) supersede(e *host.Event, key []byte) (changes []host.HeldChange, e
 
 // Release stores held events as Put would, oldest first, so that a newer version takes
 // effect after an older one. With the rest of the transaction it happens as a whole or not
-// at all. What is not held any more, or must not be stored, is reported so: a second call
-// is harmless.
+// at all. Events that are not held any more, or must not be stored, are reported so: a second
+// call is harmless.
 func (tx *Tx) Release(r host.Release, now int64) (out host.ReleaseOutcome, err error) {
 	if err = tx.ready(); err == nil {
-		if out, err = tx.release(&r, now); err != nil {
+		err = contained(tx, func() (err error) {
+			out, err = tx.release(&r, now)
+			return err
+		})
+		if err != nil {
 			tx.failed = err
 		}
 	}

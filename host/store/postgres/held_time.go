@@ -42,7 +42,11 @@ func (tx *Tx) heldRows(where string, args ...any) ([]*heldRow, error) {
 // more, [Store.NextHeld] stays in the past.
 func (tx *Tx) SweepHeld(now int64, limit int) (changes []host.HeldChange, err error) {
 	if err = tx.ready(); err == nil {
-		if changes, err = tx.sweepHeld(now, limit); err != nil {
+		err = contained(tx, func() (err error) {
+			changes, err = tx.sweepHeld(now, limit)
+			return err
+		})
+		if err != nil {
 			tx.failed = err
 		}
 	}

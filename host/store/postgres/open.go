@@ -43,6 +43,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"talon/host/contain"
 	"talon/host/store/metrics"
 	"talon/host/store/semantics"
 	"talon/host/store/textcache"
@@ -111,6 +112,7 @@ type Store struct {
 	keys    keyring
 	limits  semantics.HeldLimits
 	metrics *metrics.Metrics
+	panics  *contain.Guard // around what changes the database, and what is remembered of it
 	pool    *pgxpool.Pool
 	cache   *textcache.Cache
 	closed  chan struct{}
@@ -215,7 +217,9 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 		closed: make(chan struct{}), changed: make(chan struct{}, 1), proposed: make(chan struct{}, 1), saved: make(chan struct{}, 1),
 	}
 	s.total.Store(new(semantics.Total))
+	s.panics = contain.New(contain.Store, s.log)
 	s.metrics = newMetrics(s)
+	s.metrics.Collectors = append(s.metrics.Collectors, s.panics.Collector())
 	cfg.MaxConns = int32(o.Readers)
 	return s, cfg, nil
 }

@@ -29,7 +29,11 @@ func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (h
 		return host.Outcome{}, fmt.Errorf("%s: %w", what, semantics.ErrEphemeral)
 	}
 	began := time.Now()
-	out, err := f()
+	var out host.Outcome
+	err := contained(tx, func() (err error) {
+		out, err = f()
+		return err
+	})
 	if err != nil {
 		tx.failed = err
 		tx.s.metrics.PutErrors.Inc()
@@ -242,11 +246,15 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 	if err := tx.ready(); err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
-	if err = tx.flush(); err == nil {
-		removed, err = tx.deleteReturning(stored, `
-			DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE expires <= $1 ORDER BY expires, seq LIMIT $2)
-			RETURNING seq, json`, now, limit)
-	}
+	err = contained(tx, func() error {
+		err := tx.flush()
+		if err == nil {
+			removed, err = tx.deleteReturning(stored, `
+				DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE expires <= $1 ORDER BY expires, seq LIMIT $2)
+				RETURNING seq, json`, now, limit)
+		}
+		return err
+	})
 	if err != nil {
 		tx.failed = err
 		return nil, fmt.Errorf("sweep: %w", err)

@@ -222,8 +222,13 @@ func (s *Store) BeginAfter(yield func(host.Commit), upcoming func(limit int) []*
 		s: s, changes: changes{}, ids: map[host.ID]struct{}{}, addresses: map[string]struct{}{},
 		upcoming: upcoming, looked: map[host.ID]known{},
 	}
-	err := s.retry(func(ctx context.Context) error { return tx.begin(ctx, yield) })
+	err := contained(tx, func() error {
+		return s.retry(func(ctx context.Context) error { return tx.begin(ctx, yield) })
+	})
 	if err != nil {
+		if tx.panicked {
+			s.closeWriter()
+		}
 		s.writing.Unlock()
 		return nil, fmt.Errorf("begin transaction: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"talon/host"
+	"talon/host/contain"
 	"talon/host/store/semantics"
 	"talon/host/wire"
 )
@@ -40,6 +41,7 @@ type Tx struct {
 	holdChanged   bool    // when something in purgatory is due has changed
 	failed        error   // the first error
 	done          bool
+	panicked      bool // the connection may be in the middle of an exchange
 
 	// Events that were put and are not inserted yet, and the addresses of some.
 	fresh     eventRows
@@ -126,18 +128,46 @@ func (tx *Tx) Commit() error {
 	s := tx.s
 	token := make([]byte, 16)
 	rand.Read(token)
-	if err := tx.seal(token); err != nil {
+	if err := contained(tx, func() error { return tx.seal(token) }); err != nil {
+		if tx.panicked {
+			s.disconnect()
+		}
 		if err = tx.resolve(token, err); err != nil {
 			tx.close()
 			return fmt.Errorf("commit: %w", err)
 		}
 	}
-	for _, e := range tx.texts {
-		s.cache.Add(e.seq, e.json)
+	if contained(tx, tx.record) != nil {
+		s.cache.Clear()
 	}
 	s.metrics.Commit.Observe(time.Since(began).Seconds())
 	s.metrics.Batch.Observe(float64(tx.work))
 	tx.close()
+	return nil
+}
+
+// contained runs a part of a transaction. A panic there becomes an error, and the transaction is
+// broken as after any other. Nobody knows then what the connection was doing, so the connection
+// ends, and the server rolls back. Everything else that the transaction has changed is its own.
+func contained(tx *Tx, f func() error) error {
+	err := tx.s.panics.Run(f)
+	tx.panicked = tx.panicked || contain.Panicked(err)
+	return err
+}
+
+// disconnect ends the writing connection, so that it counts as lost. REQUIRES: s.writing, and there is
+// one.
+func (s *Store) disconnect() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.conn.Close(ctx)
+}
+
+// record keeps the texts of a commit.
+func (tx *Tx) record() error {
+	for _, e := range tx.texts {
+		tx.s.cache.Add(e.seq, e.json)
+	}
 	return nil
 }
 
@@ -354,6 +384,10 @@ func (tx *Tx) Rollback() error {
 		return nil
 	}
 	defer tx.close()
+	if tx.panicked {
+		tx.s.closeWriter() // the server rolls back what a connection leaves behind
+		return nil
+	}
 	if err := tx.s.undo(); err != nil {
 		return fmt.Errorf("roll back: %w", err)
 	}
