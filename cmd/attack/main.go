@@ -40,7 +40,7 @@ func run() (ok bool, err error) {
 	seconds := flag.Int("seconds", 30, "length of each phase: alone, and during the attack")
 	count := flag.Int("count", 0, "size of each attack in its own unit; 0 means that of the list")
 	program := flag.String("server", "bin/talon", "the talon binary")
-	flags := flag.String("flags", "", "further flags of talon serve, separated by spaces")
+	flags := flag.String("flags", "", "further flags of talon serve, separated by spaces; {maintainer} is the key of the honest maintainer")
 	report := flag.String("json", "", "file for the results in JSON")
 	dir := flag.String("dir", os.TempDir(), "folder for data; an attack may need 2 GB there")
 	list := flag.Bool("list", false, "list the attacks, and run none")

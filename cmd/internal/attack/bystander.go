@@ -35,6 +35,8 @@ const (
 	gitPause    = 400 * time.Millisecond
 
 	project = "project" // the maintainer's repository
+
+	maintainerName = "maintainer"
 )
 
 // bystanders are the honest people:
@@ -74,7 +76,7 @@ const (
 // newBystanders makes the maintainer's repository on the target, and signs the events of two
 // phases of a length.
 func newBystanders(ctx context.Context, t *Target, dir string, phase time.Duration) (*bystanders, error) {
-	b := &bystanders{t: t, dir: dir, maintainer: newPerson("maintainer"), visitor: newPerson("visitor")}
+	b := &bystanders{t: t, dir: dir, maintainer: newPerson(maintainerName), visitor: newPerson("visitor")}
 	pushes := int(2*phase/gitPause) + 10
 	var err error
 	if b.commits, err = makeRepository(ctx, b.local(), pushes, nil); err != nil {

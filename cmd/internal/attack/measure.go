@@ -18,7 +18,7 @@ import (
 // Options say how attacks are measured.
 type Options struct {
 	Program string        // the talon binary
-	Flags   []string      // further flags of talon serve
+	Flags   []string      // further flags of talon serve; {maintainer} in them is the maintainer's key
 	Phase   time.Duration // length of each of the two
 	Count   int           // instead of the attack's; 0 means that one
 	Self    string        // this program, which plays the attackers if its first argument is "play"
@@ -138,7 +138,11 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 	if err := errors.Join(os.Mkdir(people, 0o700), os.Mkdir(strangers, 0o700)); err != nil {
 		return nil, err
 	}
-	s, err := startServer(ctx, o.Program, dir, slices.Concat(a.Flags, o.Flags))
+	flags := slices.Concat(a.Flags, o.Flags)
+	for i, f := range flags {
+		flags[i] = strings.ReplaceAll(f, "{maintainer}", newPerson(maintainerName).key.String())
+	}
+	s, err := startServer(ctx, o.Program, dir, flags)
 	if err != nil {
 		return nil, err
 	}
