@@ -35,11 +35,16 @@ type Attack struct {
 	Prepare func(ctx context.Context, t *Target, count int) (Run, error)
 }
 
-// Run attacks until the context ends. It returns figures, such as the events that the server
-// accepted.
-type Run func(ctx context.Context) Figures
+// Run attacks until the context ends.
+type Run func(ctx context.Context) Outcome
 
-// Figures are counts of an attack by name.
+// Outcome is what the attackers saw.
+type Outcome struct {
+	Figures Figures `json:"figures"`        // such as the events that the server accepted
+	Said    string  `json:"said,omitempty"` // the first refusal of the server
+}
+
+// Figures are counts by name.
 type Figures map[string]int64
 
 // All returns the attacks in the order in which they run.

@@ -106,7 +106,7 @@ func TestCriteria(t *testing.T) {
 		"its own figure": {under: alone, count: 61, finding: "dials: 61, at most 60"},
 		"a crash":        {under: alone, crash: "panic: x", finding: "the server ended: panic: x"},
 	} {
-		r := &Result{Operations: map[string]Operation{}, After: c.after, Crash: c.crash, Figures: Figures{"dials": c.count}}
+		r := &Result{Operations: map[string]Operation{}, After: c.after, Crash: c.crash, Outcome: Outcome{Figures: Figures{"dials": c.count}}}
 		r.compare(&Attack{Max: map[string]int64{"dials": 60}}, alone, c.under)
 		found := strings.Join(r.Findings, "; ")
 		if r.OK() != (c.finding == "") || !strings.Contains(found, c.finding) {

@@ -50,9 +50,9 @@ func prepareCrash(ctx context.Context, t *Target, count int) (Run, error) {
 		size += len(e.JSON)
 		messages = append(messages, eventMessage(e))
 	}
-	return func(ctx context.Context) Figures {
-		accepted, refused, _ := t.flood(ctx, attacker(0), messages)
-		return Figures{"accepted": accepted, "refused": refused}
+	return func(ctx context.Context) Outcome {
+		accepted, refused, said := t.flood(ctx, attacker(0), messages)
+		return Outcome{Figures{"accepted": accepted, "refused": refused}, said}
 	}, nil
 }
 

@@ -12,7 +12,7 @@ func emptyPushes() []Attack {
 
 func prepareEmptyPushes(_ context.Context, t *Target, count int) (Run, error) {
 	path := newPerson("nobody").repo("nothing").Path()
-	return func(ctx context.Context) Figures {
-		return t.bodiless(ctx, count, path, "git-receive-pack", 2, 1<<20)
+	return func(ctx context.Context) Outcome {
+		return Outcome{Figures: t.bodiless(ctx, count, path, "git-receive-pack", 2, 1<<20)}
 	}, nil
 }

@@ -17,7 +17,7 @@ func fanout() []Attack {
 }
 
 func prepareFanout(_ context.Context, t *Target, count int) (Run, error) {
-	return func(ctx context.Context) Figures {
+	return func(ctx context.Context) Outcome {
 		var events, bytes atomic.Int64
 		f := t.holdSockets(ctx, count, 34, func(s *relayclient.Socket, _ int) error {
 			for k := range perConnection {
@@ -31,6 +31,6 @@ func prepareFanout(_ context.Context, t *Target, count int) (Run, error) {
 			bytes.Add(int64(len(text)))
 		})
 		f["messages"], f["received"] = events.Load(), bytes.Load()
-		return f
+		return Outcome{Figures: f}
 	}, nil
 }

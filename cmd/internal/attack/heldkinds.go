@@ -25,9 +25,9 @@ func prepareHeldKinds(_ context.Context, t *Target, count int) (Run, error) {
 		e := p.sign(kinds[i%len(kinds)], int64(i%3600), hexOf(text), host.Tag{"a", p.address("held")}, host.Tag{"d", hexOf(text[:8])})
 		messages = append(messages, eventMessage(e))
 	}
-	return func(ctx context.Context) Figures {
-		accepted, refused, _ := t.flood(ctx, attacker(0), messages)
+	return func(ctx context.Context) Outcome {
+		accepted, refused, said := t.flood(ctx, attacker(0), messages)
 		<-ctx.Done()
-		return Figures{"accepted": accepted, "refused": refused}
+		return Outcome{Figures{"accepted": accepted, "refused": refused}, said}
 	}, nil
 }

@@ -30,18 +30,23 @@ func prepareJunk(_ context.Context, t *Target, count int) (Run, error) {
 		at := i / junkEach % junkAddresses
 		messages[at] = append(messages[at], eventMessage(p.announce(t, fmt.Sprint("junk-", i), int64(i%3600))))
 	}
-	return func(ctx context.Context) Figures {
+	return func(ctx context.Context) Outcome {
 		var accepted, refused atomic.Int64
+		var said atomic.Value
 		var wg sync.WaitGroup
 		for i, list := range messages {
 			wg.Go(func() {
-				ok, no, _ := t.flood(ctx, attacker(i), list)
+				ok, no, why := t.flood(ctx, attacker(i), list)
 				accepted.Add(ok)
 				refused.Add(no)
+				if why != "" {
+					said.CompareAndSwap(nil, why)
+				}
 			})
 		}
 		wg.Wait()
 		<-ctx.Done()
-		return Figures{"accepted": accepted.Load(), "refused": refused.Load()}
+		why, _ := said.Load().(string)
+		return Outcome{Figures{"accepted": accepted.Load(), "refused": refused.Load()}, why}
 	}, nil
 }

@@ -33,7 +33,7 @@ type Crew struct {
 }
 
 // Play is the process of the attackers. It prepares, writes a line, waits for a line, and
-// attacks until its input ends. Its last line is the figures.
+// attacks until its input ends. Its last line is the outcome, in JSON.
 func Play(text string, in io.Reader, out io.Writer) error {
 	var c Crew
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -100,16 +100,16 @@ func startCrew(o *Options, c Crew) (*crew, error) {
 
 func (p *crew) attack() { _, _ = io.WriteString(p.in, "go\n") }
 
-// stop ends the attack and returns its figures.
-func (p *crew) stop() (f Figures) {
+// stop ends the attack.
+func (p *crew) stop() (o Outcome) {
 	_ = p.in.Close()
 	kill := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
 	defer kill.Stop()
 	if p.out.Scan() {
-		_ = json.Unmarshal(p.out.Bytes(), &f)
+		_ = json.Unmarshal(p.out.Bytes(), &o)
 	}
 	_ = p.cmd.Wait()
-	return f
+	return o
 }
 
 const (
@@ -177,7 +177,7 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 	under := b.run(ctx, o.Phase)
 	cancel()
 	<-watching
-	r.Figures = p.stop()
+	r.Outcome = p.stop()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

@@ -17,7 +17,7 @@ func pages() []Attack {
 }
 
 func preparePages(_ context.Context, t *Target, count int) (Run, error) {
-	return func(ctx context.Context) Figures {
+	return func(ctx context.Context) Outcome {
 		client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 			MaxIdleConnsPerHost: count,
 			DialContext:         (&net.Dialer{Timeout: dialTime}).DialContext,
@@ -38,6 +38,6 @@ func preparePages(_ context.Context, t *Target, count int) (Run, error) {
 			return nil
 		})
 		f["served"], f["refused"] = served.Load(), refused.Load()
-		return f
+		return Outcome{Figures: f}
 	}, nil
 }

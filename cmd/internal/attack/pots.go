@@ -69,8 +69,8 @@ func (t *Target) holdSockets(ctx context.Context, n, addresses int, say func(s *
 
 func prepareNegentropy(_ context.Context, t *Target, count int) (Run, error) {
 	const each = 8 // sessions of a connection
-	return func(ctx context.Context) Figures {
-		return t.holdSockets(ctx, (count+each-1)/each, 1, func(s *relayclient.Socket, i int) error {
+	return func(ctx context.Context) Outcome {
+		return Outcome{Figures: t.holdSockets(ctx, (count+each-1)/each, 1, func(s *relayclient.Socket, i int) error {
 			for k := range each {
 				if err := s.Write(fmt.Appendf(nil, `["NEG-OPEN","n%d",{"kinds":[%d]},"6100000200"]`, k, 30000+i*each+k)); err != nil {
 					return err
@@ -87,13 +87,13 @@ func prepareNegentropy(_ context.Context, t *Target, count int) (Run, error) {
 				}
 			}()
 			return nil
-		}, nil)
+		}, nil)}
 	}, nil
 }
 
 func prepareSubscriptions(_ context.Context, t *Target, count int) (Run, error) {
-	return func(ctx context.Context) Figures {
-		return t.holdSockets(ctx, (count+perConnection-1)/perConnection, 34, func(s *relayclient.Socket, i int) error {
+	return func(ctx context.Context) Outcome {
+		return Outcome{Figures: t.holdSockets(ctx, (count+perConnection-1)/perConnection, 34, func(s *relayclient.Socket, i int) error {
 			for k := range perConnection {
 				filter := fmt.Sprintf(`{"authors":["%064x"],"limit":0}`, i*perConnection+k+1)
 				if err := s.Write(fmt.Appendf(nil, `["REQ","s%d",%s]`, k, filter)); err != nil {
@@ -101,19 +101,19 @@ func prepareSubscriptions(_ context.Context, t *Target, count int) (Run, error) 
 				}
 			}
 			return nil
-		}, nil)
+		}, nil)}
 	}, nil
 }
 
 func prepareWebsockets(_ context.Context, t *Target, count int) (Run, error) {
-	return func(ctx context.Context) Figures {
-		return t.holdSockets(ctx, count, 106, func(*relayclient.Socket, int) error { return nil }, nil)
+	return func(ctx context.Context) Outcome {
+		return Outcome{Figures: t.holdSockets(ctx, count, 106, func(*relayclient.Socket, int) error { return nil }, nil)}
 	}, nil
 }
 
 func prepareIdle(_ context.Context, t *Target, count int) (Run, error) {
-	return func(ctx context.Context) Figures {
-		return holdAll(ctx, count, func(ctx context.Context, i int, opened func()) error {
+	return func(ctx context.Context) Outcome {
+		return Outcome{Figures: holdAll(ctx, count, func(ctx context.Context, i int, opened func()) error {
 			first := true
 			for ctx.Err() == nil {
 				c, err := t.connect(ctx, i)
@@ -141,6 +141,6 @@ func prepareIdle(_ context.Context, t *Target, count int) (Run, error) {
 				pause(ctx, time.Second)
 			}
 			return nil
-		})
+		})}
 	}, nil
 }

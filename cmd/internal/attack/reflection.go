@@ -45,15 +45,18 @@ func prepareReflection(_ context.Context, t *Target, count int) (Run, error) {
 		e := p.sign(30617, int64(60-i), "", host.Tag{"d", name}, clones, relays)
 		messages = append(messages, eventMessage(e), eventMessage(p.state(name, strings.Repeat("1", 40), int64(30-i))))
 	}
-	return func(ctx context.Context) Figures {
+	return func(ctx context.Context) Outcome {
 		var v victim
 		stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 		defer stop()
 		go v.serve(ctx, l)
-		accepted, refused, _ := t.flood(ctx, attacker(0), messages)
+		accepted, refused, said := t.flood(ctx, attacker(0), messages)
 		<-ctx.Done()
 		v.wg.Wait()
-		return Figures{"accepted": accepted, "refused": refused, "dials": v.dials.Load(), "about": v.about.Load(), "git": v.git.Load(), "upgrades": v.upgrades.Load()}
+		return Outcome{Figures{
+			"accepted": accepted, "refused": refused,
+			"dials": v.dials.Load(), "about": v.about.Load(), "git": v.git.Load(), "upgrades": v.upgrades.Load(),
+		}, said}
 	}, nil
 }
 

@@ -18,11 +18,11 @@ type Result struct {
 	Before     Usage                `json:"before"`
 	Peak       Usage                `json:"peak"`
 	After      Usage                `json:"after"`
-	Figures    Figures              `json:"figures"`
-	Crash      string               `json:"crash,omitempty"` // why the process ended
-	LoadAlone  string               `json:"load_alone"`      // load of the machine before each phase
-	Load       string               `json:"load"`
-	Findings   []string             `json:"findings,omitempty"` // criteria that were not met
+	Outcome
+	Crash     string   `json:"crash,omitempty"` // why the process ended
+	LoadAlone string   `json:"load_alone"`      // load of the machine before each phase
+	Load      string   `json:"load"`
+	Findings  []string `json:"findings,omitempty"` // criteria that were not met
 }
 
 // Operation compares one operation of honest people.
@@ -103,6 +103,9 @@ func (r *Result) Print(w io.Writer) {
 	}
 	slices.Sort(figures)
 	fmt.Fprintf(w, "  attackers: %s; load of the machine %s alone, %s before the attack\n", strings.Join(figures, ", "), r.LoadAlone, r.Load)
+	if r.Said != "" {
+		fmt.Fprintf(w, "  the server refused attackers: %q\n", r.Said)
+	}
 	for _, text := range r.Findings {
 		fmt.Fprintf(w, "  - %s\n", text)
 	}

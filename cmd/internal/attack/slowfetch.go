@@ -24,8 +24,8 @@ func slowFetches() []Attack {
 }
 
 func prepareSlowRequests(_ context.Context, t *Target, count int) (Run, error) {
-	return func(ctx context.Context) Figures {
-		return t.bodiless(ctx, count, t.Repo, "git-upload-pack", 1, 1<<20)
+	return func(ctx context.Context) Outcome {
+		return Outcome{Figures: t.bodiless(ctx, count, t.Repo, "git-upload-pack", 1, 1<<20)}
 	}, nil
 }
 
@@ -70,8 +70,8 @@ func prepareSlowDownloads(ctx context.Context, t *Target, count int) (Run, error
 	}
 	request := []byte(fmt.Sprintf("0032want %s\n00000009done\n", commit))
 	path := p.repo("download").Path()
-	return func(ctx context.Context) Figures {
-		return holdAll(ctx, count, func(ctx context.Context, i int, opened func()) error {
+	return func(ctx context.Context) Outcome {
+		return Outcome{Figures: holdAll(ctx, count, func(ctx context.Context, i int, opened func()) error {
 			first := true
 			for ctx.Err() == nil {
 				c, err := t.post(ctx, attacker(0), i, path, "git-upload-pack", int64(len(request)), request)
@@ -96,6 +96,6 @@ func prepareSlowDownloads(ctx context.Context, t *Target, count int) (Run, error
 				pause(ctx, 20*time.Millisecond)
 			}
 			return nil
-		})
+		})}
 	}, nil
 }

@@ -6,13 +6,14 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"talon/host"
@@ -40,11 +41,7 @@ func thinPacks() []Attack {
 
 const largeBlob = 40 << 20
 
-// thinPush is a push of one commit, whose only blob is a delta.
-type thinPush struct {
-	body  []byte
-	state *host.Event // nil for an event that is not here
-}
+const pushesAtOnce = 4
 
 func prepareThinPacks(ctx context.Context, t *Target, count int, owner bool) (Run, error) {
 	large := make([]byte, largeBlob)
@@ -53,61 +50,74 @@ func prepareThinPacks(ctx context.Context, t *Target, count int, owner bool) (Ru
 	if err != nil {
 		return nil, err
 	}
-	var pushes []thinPush
-	old := base
+	tags := []host.Tag{{"d", "thin"}, {"refs/heads/main", base}, {"HEAD", "ref: refs/heads/main"}}
+	var pushes [][]byte
 	for i := range count {
 		pack, commit := thinPack(large, base, i)
-		push := thinPush{}
-		ref, was := "refs/heads/main", old
+		ref := fmt.Sprint("refs/heads/b", i)
 		if owner {
-			push.state = p.state("thin", commit, int64(5000-i))
-			old = commit
+			tags = append(tags, host.Tag{ref, commit})
 		} else {
-			id := sha1.Sum([]byte(commit))
-			ref, was = "refs/nostr/"+strings.Repeat(hexOf(id[:]), 2)[:64], strings.Repeat("0", 40)
+			id := sha256.Sum256([]byte(commit)) // of an event that is not here
+			ref = "refs/nostr/" + hexOf(id[:])
 		}
-		line := fmt.Sprintf("%s %s %s\x00report-status", was, commit, ref)
-		push.body = append(fmt.Appendf(nil, "%04x%s0000", len(line)+4, line), pack...)
-		pushes = append(pushes, push)
+		line := fmt.Sprintf("%s %s %s\x00report-status", strings.Repeat("0", 40), commit, ref)
+		pushes = append(pushes, append(fmt.Appendf(nil, "%04x%s0000", len(line)+4, line), pack...))
 	}
+	state := p.sign(30618, 5000, "", tags...)
 	url := t.url(p.repo("thin").Path()) + "/git-receive-pack"
-	return func(ctx context.Context) Figures {
-		var sent, accepted atomic.Int64
-		for _, push := range pushes {
-			if push.state != nil {
-				s, err := t.open(ctx, attacker(0))
-				if err != nil {
-					break
-				}
-				_ = s.publish(push.state)
-				s.close()
-			}
-			sent.Add(int64(len(push.body)))
-			if postPush(ctx, url, push.body) {
-				accepted.Add(1)
+	return func(ctx context.Context) Outcome {
+		said := ""
+		if owner {
+			if _, no, why := t.flood(ctx, attacker(0), [][]byte{eventMessage(state)}); no > 0 {
+				said = why
 			}
 		}
+		var mu sync.Mutex // guards the figures and said
+		f := Figures{"pushes": int64(count)}
+		var wg sync.WaitGroup
+		turns := make(chan struct{}, pushesAtOnce)
+		for _, body := range pushes {
+			wg.Go(func() {
+				turns <- struct{}{}
+				defer func() { <-turns }()
+				answer := postPush(ctx, url, body)
+				mu.Lock()
+				defer mu.Unlock()
+				f["sent"] += int64(len(body))
+				switch {
+				case bytes.Contains(answer, []byte("unpack ok")) && !bytes.Contains(answer, []byte("ng refs/")):
+					f["accepted"]++
+				case said == "":
+					said = strings.ToValidUTF8(string(answer[:min(len(answer), maxExample)]), "")
+				}
+			})
+		}
+		wg.Wait()
 		<-ctx.Done()
-		return Figures{"pushes": int64(len(pushes)), "accepted": accepted.Load(), "sent": sent.Load()}
+		return Outcome{f, said}
 	}, nil
 }
 
-// postPush reports whether the server accepted a push.
-func postPush(ctx context.Context, url string, body []byte) bool {
+// postPush returns the answer of the server to a push, or an error as text.
+func postPush(ctx context.Context, url string, body []byte) []byte {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return false
+		return []byte(err.Error())
 	}
 	req.Header = forwarded(attacker(0))
 	req.Header.Set("Content-Type", "application/x-git-receive-pack-request")
 	client := http.Client{Timeout: time.Minute}
 	resp, err := client.Do(req)
 	if err != nil {
-		return false
+		return []byte(err.Error())
 	}
 	defer resp.Body.Close()
-	answer, _ := io.ReadAll(resp.Body)
-	return bytes.Contains(answer, []byte("unpack ok")) && !bytes.Contains(answer, []byte("ng refs/"))
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return append(answer, err.Error()...)
+	}
+	return answer
 }
 
 // thinPack returns a pack with a commit upon base whose file is the blob with a few bytes before
