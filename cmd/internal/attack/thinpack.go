@@ -120,23 +120,18 @@ func postPush(ctx context.Context, url string, body []byte) []byte {
 	return answer
 }
 
-// thinPack returns a pack with a commit upon base whose file is the blob with a few bytes before
-// it. The pack has these bytes and the name of the blob.
+// thinPack returns a pack with a commit upon base whose file is a text and the first bytes of the
+// blob. The pack has this text and the name of the blob. All objects of the pack are small, and
+// git still appends the blob.
 func thinPack(blob []byte, base string, n int) (pack []byte, commit string) {
 	insert := fmt.Appendf(nil, "version %d\n", n)
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00%s", len(insert)+len(blob), insert)
-	_, _ = h.Write(blob)
-	edited := h.Sum(nil)
+	const copied = 100
+	edited := objectID("blob", append(insert, blob[:copied]...))
 
 	delta := binary.AppendUvarint(nil, uint64(len(blob)))
-	delta = binary.AppendUvarint(delta, uint64(len(insert)+len(blob)))
+	delta = binary.AppendUvarint(delta, uint64(len(insert)+copied))
 	delta = append(append(delta, byte(len(insert))), insert...)
-	const most = 0xffffff // bytes that one instruction copies
-	for at := 0; at < len(blob); at += most {
-		size := min(most, len(blob)-at)
-		delta = append(delta, 0x80|0x7f, byte(at), byte(at>>8), byte(at>>16), byte(at>>24), byte(size), byte(size>>8), byte(size>>16))
-	}
+	delta = append(delta, 0x80|0x10, copied) // from the start, one byte of size
 	tree := append([]byte("100644 large\x00"), edited...)
 	text := fmt.Appendf(nil, "tree %s\nparent %s\nauthor a <a@example.com> %d +0000\ncommitter a <a@example.com> %d +0000\n\nversion %d\n",
 		hexOf(objectID("tree", tree)), base, 1700000100+n, 1700000100+n, n)
