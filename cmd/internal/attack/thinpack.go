@@ -24,7 +24,7 @@ func thinPacks() []Attack {
 	return []Attack{
 		{
 			Name: "thin-pack-anonymous", Text: "deltas against a blob of 40 MB for events that are not here, from one address",
-			Count: 8, Unit: "pushes", Disk: 300 << 20,
+			Count: 8, Unit: "pushes", Disk: 200 << 20, // 16 MiB each, and the honest pushes
 			Prepare: func(ctx context.Context, t *Target, count int) (Run, error) {
 				return prepareThinPacks(ctx, t, count, false)
 			},
