@@ -17,14 +17,15 @@ const (
 	opConnect  = "connect"
 	opPublish  = "publish"
 	opREQ      = "REQ"
+	opNEG      = "NEG"
 	opPage     = "page"
 	opLsRemote = "ls-remote"
 	opClone    = "clone"
 	opPush     = "push"
 )
 
-// operations lists them; those from the first git operation on are of git.
-var operations = []string{opConnect, opPublish, opREQ, opPage, opLsRemote, opClone, opPush}
+// operations lists them in the order of the report.
+var operations = []string{opConnect, opPublish, opREQ, opNEG, opPage, opLsRemote, opClone, opPush}
 
 func isGit(op string) bool { return op == opLsRemote || op == opClone || op == opPush }
 
@@ -187,7 +188,7 @@ func (b *bystanders) during(ctx context.Context, s *Samples, c *session, op stri
 	})
 }
 
-// talk connects, publishes an issue, asks, and opens a page.
+// talk connects, publishes an issue, asks, compares by negentropy, and opens a page.
 func (b *bystanders) talk(ctx context.Context, s *Samples, who int, p *person, address string, prove bool) bool {
 	var e *host.Event
 	select {
@@ -202,6 +203,7 @@ func (b *bystanders) talk(ctx context.Context, s *Samples, who int, p *person, a
 	b.connected(ctx, s, address, key, func(c *session) {
 		if b.during(ctx, s, c, opPublish, func() error { return c.publish(e) }) == nil {
 			_ = b.during(ctx, s, c, opREQ, func() error { return c.req(`{"kinds":[30617,30618,1621],"limit":50}`) })
+			_ = b.during(ctx, s, c, opNEG, func() error { return c.compare(`{"kinds":[30617]}`) })
 		}
 	})
 	b.page(ctx, s, who, address)

@@ -146,6 +146,29 @@ func (s *session) req(filter string) error {
 	return s.socket.Write([]byte(`["CLOSE","q"]`))
 }
 
+// emptySet is a first message of negentropy: this side has nothing, and asks for all (NIP-77).
+const emptySet = "6100000200"
+
+// compare opens a negentropy session with a filter, reads the first answer, and closes it.
+func (s *session) compare(filter string) error {
+	if err := s.socket.Write([]byte(`["NEG-OPEN","n",` + filter + `,"` + emptySet + `"]`)); err != nil {
+		return err
+	}
+	for {
+		text, err := s.socket.Read()
+		if err != nil {
+			return fmt.Errorf("read an answer: %w", err)
+		}
+		switch verb, id, body, _ := wire.NegAnswer(text); {
+		case id != "n":
+		case verb == "NEG-ERR":
+			return refusal{"NEG-ERR: " + body}
+		case verb == "NEG-MSG":
+			return s.socket.Write([]byte(`["NEG-CLOSE","n"]`))
+		}
+	}
+}
+
 // found makes a repository of somebody on the target: it announces, says the state, and pushes
 // a commit of a local repository.
 func (t *Target) found(ctx context.Context, p *person, name, address, dir, commit string) error {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"talon/host/relayclient"
+	"talon/host/wire"
 )
 
 // pots fill what all clients share.
@@ -67,28 +69,43 @@ func (t *Target) holdSockets(ctx context.Context, n, addresses int, say func(s *
 	})
 }
 
+// sessionsEach is how many negentropy sessions a connection of attackers opens.
+const sessionsEach = 8
+
 func prepareNegentropy(_ context.Context, t *Target, count int) (Run, error) {
-	const each = 8 // sessions of a connection
 	return func(ctx context.Context) Outcome {
-		return Outcome{Figures: t.holdSockets(ctx, (count+each-1)/each, 1, func(s *relayclient.Socket, i int) error {
-			for k := range each {
-				if err := s.Write(fmt.Appendf(nil, `["NEG-OPEN","n%d",{"kinds":[%d]},"6100000200"]`, k, 30000+i*each+k)); err != nil {
+		var answers, refused atomic.Int64
+		f := t.holdSockets(ctx, (count+sessionsEach-1)/sessionsEach, 1, func(s *relayclient.Socket, i int) error {
+			for k := range sessionsEach {
+				if err := s.Write(fmt.Appendf(nil, `["NEG-OPEN","n%d",{"kinds":[%d]},"%s"]`, k, 30000+i*sessionsEach+k, emptySet)); err != nil {
 					return err
 				}
 			}
-			go func() {
-				for {
-					pause(ctx, 20*time.Second)
-					for k := range each {
-						if s.Write(fmt.Appendf(nil, `["NEG-MSG","n%d","6100000200"]`, k)) != nil {
-							return
-						}
-					}
-				}
-			}()
+			go keepSessions(ctx, s)
 			return nil
-		}, nil)}
+		}, func(text []byte) {
+			switch verb, _, _, _ := wire.NegAnswer(text); verb {
+			case "NEG-MSG":
+				answers.Add(1)
+			case "NEG-ERR":
+				refused.Add(1)
+			}
+		})
+		f["answers"], f["refused"] = answers.Load(), refused.Load()
+		return Outcome{Figures: f}
 	}, nil
+}
+
+// keepSessions sends a message in each session from time to time, until the socket closes.
+func keepSessions(ctx context.Context, s *relayclient.Socket) {
+	for ctx.Err() == nil {
+		pause(ctx, 20*time.Second)
+		for k := range sessionsEach {
+			if s.Write(fmt.Appendf(nil, `["NEG-MSG","n%d","%s"]`, k, emptySet)) != nil {
+				return
+			}
+		}
+	}
 }
 
 func prepareSubscriptions(_ context.Context, t *Target, count int) (Run, error) {
