@@ -17,7 +17,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 export GOFLAGS := $(GOFLAGS) -tags=$(TAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help tools wasm build run test race race-all lint check check-quick e2e devnet cluster lab scale seeds guides fuzz nightly bench bench-set clean
+.PHONY: help tools wasm build run test race race-all lint check check-quick e2e devnet cluster lab scale seeds guides fuzz nightly attack bench bench-set clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,7 +101,10 @@ guides: tools ## every page for authors of modules, followed literally up to a r
 fuzz: tools ## every fuzz target for a minute
 	@scripts/fuzz 60s
 
-nightly: scale devnet seeds race-all fuzz ## what takes hours: large networks and inputs, races everywhere, fuzzing
+nightly: scale devnet seeds race-all fuzz attack ## what takes hours: large networks and inputs, races everywhere, fuzzing, attacks
+
+attack: build ## attack bin/talon on loopback in every known way, and report what honest people notice, 20 minutes
+	@scripts/attack
 
 bench: build ## the benchmarks, the whole server included
 	scripts/bench

@@ -65,6 +65,8 @@ var allowed = map[string]string{
 	"host/githttp":              "host host/bound host/contain host/gitrepo",
 	"host/repos":                "host host/bound host/contain host/gitfetch host/githttp host/gitrepo host/maintainers host/purgatory host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/gitremote":    "",
+	"cmd/internal/attack":       "host host/relayclient host/schnorr host/wire sdk/grasp",
+	"cmd/attack":                "cmd/internal/attack",
 	"cmd/internal/gitcheck":     "host host/gitrepo host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/lab/result":   "",
 	"cmd/internal/lab/scenario": "host host/relaymodel host/relaysync internal/tomlschema sdk/grasp",
@@ -168,7 +170,7 @@ var keepers = map[string]string{
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config cmd/talon",
 	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
-	"os/exec":                             "internal/testkit internal/modproxy cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin host/plugin/plugintest host/gitrepo cmd/talon",
+	"os/exec":                             "internal/testkit internal/modproxy cmd/internal/attack cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin host/plugin/plugintest host/gitrepo cmd/talon",
 }
 
 func TestImports(t *testing.T) {
@@ -264,6 +266,8 @@ var linksC = map[string]string{
 	"cmd/internal/lab/runner":   "cmd/internal/lab/engine",
 	"cmd/labtest":               "cmd/internal/lab/module",
 	"cmd/internal/devnet":       "khatru",
+	"cmd/internal/attack":       "signs events",
+	"cmd/attack":                "cmd/internal/attack",
 	"host/daemon":               "everything",
 	"cmd/talon":                 "everything",
 }
