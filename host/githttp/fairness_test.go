@@ -94,6 +94,27 @@ func TestUnsentRequestsTakeNoSlot(t *testing.T) {
 	}
 }
 
+// TestListsOfRefsNeedNoSlot shows that ls-remote works while all slots are in use, also by the
+// client's own network.
+func TestListsOfRefsNeedNoSlot(t *testing.T) {
+	s := fairSite(t, func(o *gitrepo.ScheduleOptions) {
+		for i := range o.Classes {
+			o.Classes[i].Queue = 0
+		}
+	}, nil)
+	_, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	git(t, dir, as(bystander, "push", "-q", url, "main")...)
+	s.fillPlaces(gitrepo.ClassRefs)
+	s.fillPlaces(gitrepo.ClassFetch)
+	if got := git(t, dir, as(bystander, "-c", "protocol.version=2", "ls-remote", "--symref", url)...); !strings.Contains(got, "ref: refs/heads/main\tHEAD") {
+		t.Errorf("it lists\n%s", got)
+	}
+	if n := s.handler.bodies.Used(); n != 0 {
+		t.Errorf("%d bytes of memory are in use", n)
+	}
+}
+
 // TestUnreadAnswersTakeNoSlot shows that others go on while clients do not read their clones.
 // A client who reads again gets all of it.
 func TestUnreadAnswersTakeNoSlot(t *testing.T) {

@@ -194,7 +194,7 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 	return &Handler{
 		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(cfg.Scheduler), keepalive: 5 * time.Second,
 		bodies: bound.NewPot(bound.Spec{
-			Name: "requests of fetches and commands of pushes in memory", Unit: "bytes", Total: l.BodyBytes,
+			Name: "requests, commands and lists of refs in memory", Unit: "bytes", Total: l.BodyBytes,
 			Yields: "the stalest of the heaviest network ends",
 		}),
 		opening: bound.NewPot(bound.Spec{

@@ -37,7 +37,7 @@ type Limits struct {
 	ThinEarly gitrepo.ThinLimit
 
 	FetchBytes   int64 // of the body of a fetch, inflated
-	BodyBytes    int64 // of all bodies of fetches that git has not read yet, and of commands that are not authorised
+	BodyBytes    int64 // of all that is in memory: bodies of fetches, commands that are not authorised, lists of refs
 	PushBytes    int64 // of the body of a push, inflated
 	Commands     int   // of one push
 	CommandBytes int   // of all commands of one push

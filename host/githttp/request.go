@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 
 	"talon/host/bound"
 	"talon/host/gitrepo"
@@ -137,6 +138,15 @@ func (q *request) isRefs() bool {
 	const command = "command=ls-refs"
 	first := q.pieces[0]
 	return len(first) >= 4+len(command) && string(first[4:4+len(command)]) == command
+}
+
+// text returns the request.
+func (q *request) text() string {
+	var b strings.Builder
+	for _, piece := range q.pieces {
+		b.Write(piece)
+	}
+	return b.String()
 }
 
 // feed gives git the request, and its memory back.

@@ -259,13 +259,16 @@ func (a *answer) follow(t *gitrepo.Task) {
 		a.unbind = nil
 	}
 	if a.task = t; t != nil {
-		a.unbind = onDisplaced(t, func() {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.cut = true
-			_ = a.rc.SetWriteDeadline(time.Now().Add(cutTime))
-		})
+		a.unbind = onDisplaced(t, a.cutOff)
 	}
+}
+
+// cutOff ends the answer soon. Any goroutine may call it while the request is served.
+func (a *answer) cutOff() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cut = true
+	_ = a.rc.SetWriteDeadline(time.Now().Add(cutTime))
 }
 
 // cutTime is how long a client that is cut off has to read why.
