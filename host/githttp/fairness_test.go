@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -263,6 +264,58 @@ func TestUnsentPacksGiveWay(t *testing.T) {
 	second.Close()
 }
 
+// TestStalledPushesLeaveRoom shows that clients who send the beginning of a push keep nobody
+// from a slot who sends on.
+func TestStalledPushesLeaveRoom(t *testing.T) {
+	s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) { o.Classes[gitrepo.ClassPush].Slots = 1 }, nil)
+	r, _ := s.repo("x", gitrepo.SHA1)
+	_, other := s.repo("y", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	c := s.halfPush(r, git(t, dir, "rev-parse", "main"))
+	git(t, dir, "push", "-q", other, "main")
+	if children(t, r.Dir()) == 0 {
+		t.Error("the first push was cut off")
+	}
+	c.Close()
+	testkit.Eventually(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
+	git(t, dir, "push", "-q", other, "main:again")
+	testkit.Eventually(t, "all slots are given back", func() bool {
+		return s.handler.cfg.Scheduler.Load(gitrepo.ClassPush) == gitrepo.Load{}
+	})
+}
+
+// TestOneNetworkLeavesRoom shows that one network holds an eighth of the places for pushes.
+func TestOneNetworkLeavesRoom(t *testing.T) {
+	s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) {
+		o.Classes[gitrepo.ClassPush].Slots, o.Classes[gitrepo.ClassPush].Queue = 2, 22
+	}, nil)
+	var from atomic.Pointer[netip.Addr]
+	s.change(func(h *Handler) {
+		h.cfg.Client = func(*http.Request) host.Client { return host.Client{Addr: *from.Load()} }
+	})
+	come := func(addr string) {
+		a := netip.MustParseAddr(addr)
+		from.Store(&a)
+	}
+	r, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	main := git(t, dir, "rev-parse", "main")
+	come("2001:db8::1")
+	for range 3 {
+		defer s.halfPush(r, main).Close()
+	}
+	testkit.Eventually(t, "three have a place", func() bool {
+		l := s.handler.cfg.Scheduler.Load(gitrepo.ClassPush)
+		return l.Working+l.Waiting == 3
+	})
+	come("2001:db8::2") // of the same /64
+	if _, err := tryGit(t.Context(), dir, "push", "-q", url, "main"); err == nil {
+		t.Error("a fourth push of one network has a place")
+	}
+	come("192.0.2.1")
+	git(t, dir, "push", "-q", url, "main")
+}
+
 // readAnswer reads the body of an answer, as far as it comes.
 func readAnswer(t *testing.T, c net.Conn) string {
 	t.Helper()
@@ -322,12 +375,6 @@ func TestBusyNetworkGivesWay(t *testing.T) {
 		_, err := os.Stat(ready)
 		return os.IsNotExist(err) && children(t, r.Dir()) == 1
 	})
-	var held []net.Conn
-	defer func() {
-		for _, c := range held {
-			c.Close()
-		}
-	}()
 	for i := range 3 {
 		git(t, t.TempDir(), as(bystander, "clone", "-q", url, fmt.Sprint(i))...)
 	}

@@ -404,10 +404,14 @@ func (q *fetchQuarantine) git(ctx context.Context, in string, args ...string) ([
 	}
 	// It starts no other process before its input, which names what is fetched.
 	limitMemory(p.cmd.Process.Pid, 4*q.repo.git.options.AllocBytes)
+	p.lower(huntNice)
 	watched := q.watchWork(ctx, p.cmd.Process.Pid, cancel)
 	defer watched()
 	return p.exchange([]byte(in), cancel)
 }
+
+// huntNice is the priority of fetches from other servers: pushes and clones go first.
+const huntNice = 10
 
 // workEvery is how often the work of a fetch is looked at.
 const workEvery = 250 * time.Millisecond
