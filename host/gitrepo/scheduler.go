@@ -53,7 +53,7 @@ var DefaultScheduleOptions = ScheduleOptions{
 	},
 	Paused: 32,
 	Slice:  500 * time.Millisecond,
-	Idle:   time.Second,
+	Idle:   250 * time.Millisecond,
 }
 
 func (o *ScheduleOptions) check() error {
