@@ -21,6 +21,9 @@ type writer struct {
 	pending []posting // of the open transaction, not written yet
 	tune    *tuning
 
+	known   semantics.Known   // what Put and Hold reuse for each event
+	version semantics.Version // that it refers to
+
 	merge     merge // as in the open transaction
 	mergeDebt int   // what is to be merged of it
 	stale     bool  // what is kept in memory does not agree with the database: see [Store.reload]

@@ -53,7 +53,7 @@ type Tx struct {
 	oldTags   tagRows // and the tags of these
 
 	upcoming func(limit int) []*host.Event // events that may be put next; may be nil
-	looked   map[host.ID]known             // what is known of some of them
+	looked   map[host.ID]*semantics.Known  // what is known of some of them
 
 	texts []text // what Commit makes visible
 }
