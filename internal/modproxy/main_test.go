@@ -52,25 +52,30 @@ func TestModulePath(t *testing.T) {
 	}
 }
 
-// TestGuidesRelease makes a release of a copy of the repository that has a public home, and
-// publishes it in a folder. Then it uses the release from outside: go install gives the
-// program, a module imports the SDK, and talon plugin new requires it.
-func TestGuidesRelease(t *testing.T) {
-	if os.Getenv("TALON_TEST_GUIDES") == "" {
-		t.Skip("it compiles Talon under another path: make guides")
+// TestRelease makes a release of a copy of the repository: scripts/release refuses what is
+// not ready, and both tags name one commit on top of the branch.
+func TestRelease(t *testing.T) { released(t) }
+
+// released returns a copy of the repository with a public home, and the tag of its release.
+func released(t *testing.T) (c *copied, tag string) {
+	t.Helper()
+	c = copyTree(t)
+	changelog := regexp.MustCompile(`(?s)^(.*\n## Unreleased\n)(.*?)(\n## ([0-9]+\.[0-9]+\.[0-9]+)\n.*)$`).FindStringSubmatch(c.read("CHANGELOG.md"))
+	if changelog == nil {
+		t.Fatal("CHANGELOG.md has no section Unreleased with a version below it")
 	}
-	c := copyTree(t)
-	version := regexp.MustCompile(`(?m)^## ([0-9.]+)$`).FindStringSubmatch(c.read("CHANGELOG.md"))
-	if version == nil {
-		t.Fatal("CHANGELOG.md has no section of a version")
-	}
-	tag := "v" + version[1]
+	tag = "v" + changelog[4]
 	c.run("scripts/module-path", "homeless")
-	c.run("git", "commit", "-qam", "no public home")
+	c.refuses("the tree is not clean", "scripts/release")
+	c.commit("CHANGELOG.md", changelog[1]+"\n- An entry.\n"+changelog[3])
+	c.refuses("CHANGELOG.md has entries under Unreleased: move them", "scripts/release")
+	c.commit("CHANGELOG.md", changelog[1]+changelog[3])
 	c.refuses("the module path homeless has no host: run scripts/module-path HOST/PATH and commit", "scripts/release")
 	c.run("scripts/module-path", home)
-	c.refuses("the tree is not clean", "scripts/release")
-	c.run("git", "commit", "-qam", "a public home")
+	c.commit("sdk/VERSION", "0.0.1\n")
+	c.refuses("sdk/VERSION is 0.0.1: want "+changelog[4], "scripts/release")
+	c.commit("sdk/VERSION", changelog[4]+"\n")
+
 	if said := c.run("scripts/release"); !strings.HasSuffix(said, "next: git push origin "+tag+" sdk/"+tag+"\n") {
 		t.Errorf("scripts/release says %q", said)
 	}
@@ -78,10 +83,22 @@ func TestGuidesRelease(t *testing.T) {
 	if got, want := c.run("git", "rev-parse", tag+"^{commit}", tag+"~"), c.run("git", "rev-parse", "sdk/"+tag+"^{commit}", "HEAD"); got != want {
 		t.Errorf("%s and its parent are %q, want the commit of sdk/%s and the head of the branch, %q", tag, got, tag, want)
 	}
-	if strings.Contains(c.run("git", "show", tag+":go.mod"), "replace") {
-		t.Error("go.mod of the release has a replace")
+	if goMod := c.run("git", "show", tag+":go.mod"); strings.Contains(goMod, "replace") || !strings.Contains(goMod, home+"/sdk "+tag+"\n") {
+		t.Errorf("go.mod of the release is\n%s", goMod)
 	}
+	if status := c.run("git", "status", "--porcelain") + c.run("git", "worktree", "list", "--porcelain"); strings.Count(status, "worktree ") != 1 {
+		t.Errorf("scripts/release leaves %s", status)
+	}
+	return c, tag
+}
 
+// TestGuidesRelease publishes a release in a folder and uses it from outside: go install gives
+// the program, a module imports the SDK, and talon plugin new requires it.
+func TestGuidesRelease(t *testing.T) {
+	if os.Getenv("TALON_TEST_GUIDES") == "" {
+		t.Skip("it compiles Talon under another path: make guides")
+	}
+	c, tag := released(t)
 	proxy := t.TempDir()
 	for _, module := range [][]string{{tag}, {"sdk", tag}} {
 		cmd := exec.Command(build(t), append([]string{proxy, tag}, module...)...)
@@ -231,6 +248,15 @@ func (c *copied) refuses(want, name string) {
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
 		c.t.Errorf("%s: %v, %s; want %s", name, err, out, want)
 	}
+}
+
+// commit writes a file and commits all changes.
+func (c *copied) commit(name, text string) {
+	c.t.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+	c.run("git", "commit", "-qam", "change "+name)
 }
 
 func (c *copied) read(name string) string {
