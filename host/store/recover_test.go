@@ -32,7 +32,7 @@ func tagged(n int) *host.Event {
 	return fake(n, byte(n%3), 1, int64(n%50), host.Tag{"t", "x"}, host.Tag{"d", fmt.Sprint(n)})
 }
 
-// wantWhole checks that the store has so many events, and that what it keeps in memory agrees with
+// wantWhole checks that the store has this number of events, and that what it keeps in memory agrees with
 // the database.
 func wantWhole(t *testing.T, s *Store, events int64) {
 	t.Helper()

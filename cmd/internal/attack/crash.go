@@ -27,7 +27,7 @@ func crash() []Attack {
 const (
 	longText = 34_000 // bytes of the content of a long event
 	longTags = 1440   // its tags
-	shortIn  = 3      // one of so many events is short
+	shortIn  = 3      // one event in this number is short
 )
 
 func prepareCrash(ctx context.Context, t *Target, count int) (Run, error) {

@@ -29,7 +29,7 @@ type Result struct {
 type Operation struct {
 	Alone  Quantiles `json:"alone"`
 	Attack Quantiles `json:"attack"`
-	Most   float64   `json:"most_p99_ms"`
+	MaxP99 float64   `json:"most_p99_ms"`
 	OK     bool      `json:"ok"`
 }
 
@@ -43,16 +43,16 @@ func (r *Result) compare(a *Attack, alone, under *Samples) {
 	}
 	for _, name := range operations {
 		o := Operation{Alone: alone.quantiles(name), Attack: under.quantiles(name)}
-		o.Most = slower * o.Alone.P99
+		o.MaxP99 = slower * o.Alone.P99
 		if !isGit(name) {
-			o.Most = max(o.Most, socketFloor)
+			o.MaxP99 = max(o.MaxP99, socketFloor)
 		}
-		o.OK = o.Attack.P99 <= o.Most && o.Attack.N > 0 && o.Attack.Refusals == 0
+		o.OK = o.Attack.P99 <= o.MaxP99 && o.Attack.N > 0 && o.Attack.Refusals == 0
 		switch {
 		case o.Alone.N == 0 || o.Attack.N == 0:
 			r.Findings = append(r.Findings, name+": nobody got so far")
-		case o.Attack.P99 > o.Most:
-			r.Findings = append(r.Findings, fmt.Sprintf("%s: p99 %.0f ms, at most %.0f are right", name, o.Attack.P99, o.Most))
+		case o.Attack.P99 > o.MaxP99:
+			r.Findings = append(r.Findings, fmt.Sprintf("%s: p99 %.0f ms, at most %.0f are right", name, o.Attack.P99, o.MaxP99))
 		}
 		r.Operations[name] = o
 	}
@@ -90,7 +90,7 @@ func (r *Result) Print(w io.Writer) {
 		if !o.OK {
 			mark = "  !"
 		}
-		fmt.Fprintf(w, "  %-10s %6.0f %7.0f %6.0f %7.0f %14.0f %9d %9d%s\n", name, o.Alone.P50, o.Alone.P99, o.Attack.P50, o.Attack.P99, o.Most, o.Attack.Refusals, o.Attack.N, mark)
+		fmt.Fprintf(w, "  %-10s %6.0f %7.0f %6.0f %7.0f %14.0f %9d %9d%s\n", name, o.Alone.P50, o.Alone.P99, o.Attack.P50, o.Attack.P99, o.MaxP99, o.Attack.Refusals, o.Attack.N, mark)
 	}
 	usage := func(u Usage) string {
 		return fmt.Sprintf("disk %s, files %d, memory %s, children %d (stopped %d), descriptors %d",
