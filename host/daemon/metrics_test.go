@@ -18,6 +18,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"talon/host/config"
 )
 
 var update = flag.Bool("update", false, "write testdata/metrics.golden")
@@ -71,11 +73,26 @@ func TestHuntPrefix(t *testing.T) {
 // assembled returns the metrics of a server with all its parts.
 func assembled(t *testing.T, prefix string) []prometheus.Collector {
 	t.Helper()
+	p := assembledParts(t, func(cfg *config.Config) { cfg.MetricsPrefix = prefix })
+	var list []prometheus.Collector
+	for _, c := range p.collectors() {
+		if of, ok := c.(termMetrics); ok {
+			list = append(list, of.now()...)
+			continue
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// assembledParts returns the parts of a server that does not run.
+func assembledParts(t *testing.T, change func(*config.Config)) *parts {
+	t.Helper()
 	ctx := context.Background()
 	plugins := built(t, "plugins/open", "plugins/polite", "plugins/mirror")
 	write(t, plugins, "open.toml", "[config]\nevery = true\n") // a policy has to be there
 	cfg := defaults(t, plugins)
-	cfg.MetricsPrefix = prefix
+	change(cfg)
 	d := New(cfg, "test", slog.New(slog.DiscardHandler))
 	core, err := OpenCore(ctx, cfg, slog.New(slog.DiscardHandler), true)
 	if err != nil {
@@ -96,15 +113,7 @@ func assembled(t *testing.T, prefix string) []prometheus.Collector {
 	if p.hunter == nil || p.sync == nil {
 		t.Fatal("the server does not fetch, or does not sync")
 	}
-	var list []prometheus.Collector
-	for _, c := range p.collectors() {
-		if of, ok := c.(termMetrics); ok {
-			list = append(list, of.now()...)
-			continue
-		}
-		list = append(list, c)
-	}
-	return list
+	return p
 }
 
 var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", .* constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)

@@ -199,6 +199,9 @@ func (f *Reconciler) Run(ctx context.Context) error {
 	return err
 }
 
+// Bounds returns the limits that clients share, for the table of bounds.
+func (f *Reconciler) Bounds() []bound.Spec { return []bound.Spec{f.pulled.Spec()} }
+
 // Collectors returns the metrics.
 func (f *Reconciler) Collectors() []prometheus.Collector {
 	return append(slices.Clip(f.metrics.all), f.panics.Collector())

@@ -1,0 +1,70 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"talon/host/bound"
+	"talon/host/config"
+)
+
+// TestBounds holds docs/reference-bounds.md against the limits that clients share, as a server
+// with default options and 1 GiB of memory on two processors makes them.
+func TestBounds(t *testing.T) {
+	p := assembledParts(t, func(cfg *config.Config) {
+		cfg.Memory, cfg.GitFetches, cfg.GitPushes = 1<<30, 4, 4 // others depend on the machine
+	})
+	rows := slices.Concat(p.relay.Bounds(), p.pages.Bounds(), p.git.Bounds(), p.hunter.part().Bounds(), p.reconciler.Bounds())
+	conns := p.conns.Bounds()[0]
+	conns.Total, conns.Network = 20_000, bound.Share(20_000) // fewer if the process may open few files
+	rows = append([]bound.Spec{conns}, rows...)
+	var b strings.Builder
+	b.WriteString(boundsHead)
+	number := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		text := fmt.Sprint(n)
+		for i := len(text) - 3; i > 0; i -= 3 {
+			text = text[:i] + "," + text[i:]
+		}
+		return text
+	}
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", r.Name, r.Unit, number(r.Total), number(r.Network), number(r.Key), r.Yields)
+	}
+	file := filepath.Join("..", "..", "docs", "reference-bounds.md")
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(page) != b.String() {
+		t.Errorf("%s is not what the server's limits are: go test ./host/daemon -run TestBounds -update", file)
+	}
+}
+
+const boundsHead = `# Limits that clients share
+
+A limit that strangers can fill blocks everybody else. So each limit that clients share has a part for each network, and a
+rule that says who gives way.
+
+- A network counts twice: as an IPv4 address or an IPv6 /64, and as its /24 or /48.
+- Loopback counts towards the total only. A client behind a proxy on this machine that you do not trust (option
+  ` + "`trust-proxy`" + `) counts as one address with all others behind it.
+- Nobody waits for a place that others hold: at the total, the one named in the last column gives way at once.
+
+The table shows a server with default options, 1 GiB of memory and two processors. Options such as ` + "`--max-connections`" + `
+change the totals, and the parts follow. Limits of one connection or one author alone are in ` + "`talon serve --help`" + `.
+
+| limit | unit | total | of one network | of one owner | who gives way |
+|---|---|---|---|---|---|
+`
