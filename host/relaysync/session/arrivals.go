@@ -106,8 +106,7 @@ func (s *Session) decided(e *host.Event, r *request, v host.Verdict, answer *Ans
 		if s.cfg.Debug {
 			s.debug("refused an event from a relay", "event", e.ID, "kind", e.Kind, "relay", s.relay, "reason", v.Reason)
 		}
-		// What is not what its id says must not stand in the way of what is: it is only
-		// counted.
+		// A forged event is only counted: the real one with this id may still come.
 		if s.cfg.Verify(e) != nil {
 			s.violation(eventForged)
 			return
