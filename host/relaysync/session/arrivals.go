@@ -31,7 +31,7 @@ const batchEvents = 128
 // onEvent takes an event that was asked for and is not known here.
 func (s *Session) onEvent(e *host.Event, r *request) {
 	a := &s.arrivals
-	// What happens on the relay goes on, and must not put off the end of what is stored.
+	// New events on the relay must not put off the end of what is stored.
 	stored := !r.stored
 	if stored {
 		r.inFlight++
