@@ -111,7 +111,8 @@ func New(p *Profile, seed uint64, now int64) *Relay {
 // Store returns the relay's events. Only [Relay.Add] and clients may change them.
 func (r *Relay) Store() *Store { return r.store }
 
-// Query returns what the relay finds by a filter, as [Store.Query], whoever asks.
+// Query returns the events that the relay finds by a filter. Its index may find more than the
+// filter says.
 func (r *Relay) Query(f *host.Filter) []*host.Event {
 	return r.store.query(f, r.profile.Answer.AnyLetter)
 }

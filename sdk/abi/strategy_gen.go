@@ -578,9 +578,9 @@ type Notice struct {
 	Text  string
 }
 
-// Repeats is what subscriptions to a relay delivered in vain since the input before, or
-// since they were opened: new events that were here already. It comes at most once in
-// ten seconds for each relay.
+// Repeats counts new events that a relay's subscriptions delivered, and that another relay
+// had delivered before. It has those since the last such input. It comes at most once in ten
+// seconds for each relay.
 type Repeats struct {
 	Relay  string
 	Events uint32

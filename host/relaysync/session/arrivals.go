@@ -31,7 +31,7 @@ const batchEvents = 128
 // onEvent takes an event that was asked for and is not known here.
 func (s *Session) onEvent(e *host.Event, r *request) {
 	a := &s.arrivals
-	// What happens on the relay goes on, and must not put off the end of what is stored.
+	// New events on the relay must not put off the end of what is stored.
 	stored := !r.stored
 	if stored {
 		r.inFlight++
@@ -106,8 +106,7 @@ func (s *Session) decided(e *host.Event, r *request, v host.Verdict, answer *Ans
 		if s.cfg.Debug {
 			s.debug("refused an event from a relay", "event", e.ID, "kind", e.Kind, "relay", s.relay, "reason", v.Reason)
 		}
-		// What is not what its id says must not stand in the way of what is: it is only
-		// counted.
+		// A forged event is only counted: the real one with this id may still come.
 		if s.cfg.Verify(e) != nil {
 			s.violation(eventForged)
 			return

@@ -42,8 +42,8 @@ const (
 	noticeBeyond
 )
 
-// breaches is the only place of weights. docs/strategies.md shows it. Whatever honest
-// relays do by the hundred weighs nothing, or so little that one a second is forgiven.
+// breaches is the only place of weights. docs/strategies.md shows it. A manner that honest
+// relays show by the hundred weighs nothing, or so little that it is forgiven in time.
 var breaches = [...]struct {
 	reason IgnoreReason
 	weight float64

@@ -497,6 +497,9 @@ func (d *Driver) disconnected(e abi.RelayDisconnected) {
 	for _, kind := range [...]Kind{wake, poll, Delay, Deadline} {
 		d.Stop(p, kind)
 	}
+	if p.failures == 0 {
+		p.failing = d.budget.now
+	}
 	p.failures = e.Failures
 	switch {
 	case e.Class == strategy.ClassForbidden:
@@ -606,8 +609,12 @@ func (d *Driver) waiting() (list []*Peer, wanted int) {
 	return list, wanted
 }
 
-// maxFailures in a row cost a relay its place, if another one waits for it.
-const maxFailures = 5
+// maxFailures in a row cost a relay its place, if another one waits for it. They last at
+// least failingTime: a throttle may try a relay eagerly that was up for long.
+const (
+	maxFailures = 5
+	failingTime = 75 * strategy.Second
+)
 
 // evictFailing gives the places of relays that cannot be reached to those that wait.
 func (d *Driver) evictFailing() {
@@ -617,7 +624,7 @@ func (d *Driver) evictFailing() {
 		if short <= 0 || !d.budget.room(1, len(p.URL)) {
 			return
 		}
-		if p.wanted && !p.connected && !p.Bootstrap && p.failures >= maxFailures {
+		if p.wanted && !p.connected && !p.Bootstrap && p.failures >= maxFailures && d.budget.now-p.failing >= failingTime {
 			d.budget.out.Disconnect(p.URL, "cannot be reached, others wait")
 			p.wanted, p.visit = false, d.budget.now
 			short--

@@ -44,6 +44,7 @@ type Peer struct {
 	delayed   bool // its first connection has been put off
 	visitor   bool // its place goes round
 	failures  uint32
+	failing   int64 // unix milliseconds: since the first of the failures
 	visit     int64 // unix milliseconds: when it got, or gave back, its place; 0: never
 	named     int   // by this many repositories, when it was last looked at
 	narrow    uint  // how often the relay said that it is too much

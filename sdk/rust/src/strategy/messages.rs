@@ -379,9 +379,9 @@ message! {
 }
 
 message! {
-    /// What subscriptions to a relay delivered in vain since the input before, or since
-    /// they were opened: new events that were here already. It comes at most once in ten
-    /// seconds for each relay.
+    /// Counts new events that a relay's subscriptions delivered, and that another relay
+    /// had delivered before. It has those since the last such input. It comes at most
+    /// once in ten seconds for each relay.
     Repeats ['a] {
         relay: &'a str = 1,
         events: u32 = 2,
