@@ -56,7 +56,8 @@ type bystanders struct {
 	issues     [2]chan *host.Event
 	newcomers  []newcomer
 	next       struct{ commit, newcomer int }
-	until      time.Time       // nothing begins after this
+	until      time.Time // nothing begins after this
+	patience   time.Duration
 	client     [3]*http.Client // of the maintainer, the visitor, the newcomers
 }
 
@@ -77,7 +78,7 @@ const (
 // newBystanders makes the maintainer's repository on the target, and signs the events of two
 // phases of a length.
 func newBystanders(ctx context.Context, t *Target, dir string, phase time.Duration) (*bystanders, error) {
-	b := &bystanders{t: t, dir: dir, maintainer: newPerson(maintainerName), visitor: newPerson("visitor")}
+	b := &bystanders{t: t, dir: dir, maintainer: newPerson(maintainerName), visitor: newPerson("visitor"), patience: patience}
 	pushes := int(2*phase/gitPause) + 10
 	var err error
 	if b.commits, err = makeRepository(ctx, b.local(), pushes, nil); err != nil {
@@ -104,7 +105,7 @@ func newBystanders(ctx context.Context, t *Target, dir string, phase time.Durati
 	}
 	b.next.commit = 1
 	for i := range b.client {
-		b.client[i] = &http.Client{Timeout: patience, Transport: &http.Transport{}}
+		b.client[i] = &http.Client{Transport: &http.Transport{}}
 	}
 	t.Repo = b.maintainer.repo(project).Path()
 	return b, nil
@@ -141,7 +142,7 @@ func (b *bystanders) measured(ctx context.Context, s *Samples, op string, f func
 	if time.Now().After(b.until) {
 		return errOver
 	}
-	bounded, cancel := context.WithTimeout(ctx, patience)
+	bounded, cancel := context.WithTimeout(ctx, b.patience)
 	defer cancel()
 	began := time.Now()
 	err := f(bounded)
@@ -149,7 +150,7 @@ func (b *bystanders) measured(ctx context.Context, s *Samples, op string, f func
 		return ctx.Err()
 	}
 	if err != nil && bounded.Err() != nil && !isRefusal(err) {
-		err = fmt.Errorf("no answer within %v: %w", patience, err)
+		err = fmt.Errorf("no answer within %v: %w", b.patience, err)
 	}
 	s.add(op, time.Since(began), err)
 	return err
@@ -157,7 +158,7 @@ func (b *bystanders) measured(ctx context.Context, s *Samples, op string, f func
 
 // connected opens a websocket, proves the key if there is one, and passes the session on.
 func (b *bystanders) connected(ctx context.Context, s *Samples, address string, prove *person, f func(*session)) {
-	ctx, cancel := context.WithTimeout(ctx, 3*patience)
+	ctx, cancel := context.WithTimeout(ctx, 4*b.patience)
 	defer cancel()
 	var c *session
 	err := b.measured(ctx, s, opConnect, func(bounded context.Context) (err error) {

@@ -147,7 +147,7 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 		return nil, err
 	}
 	defer s.stop()
-	t := &Target{Listen: s.listen, Dir: strangers}
+	t := &Target{Listen: s.listen, Dir: strangers, Blob: 40 << 20}
 	b, err := newBystanders(ctx, t, people, o.Phase)
 	if err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ func (t *Target) holdSockets(ctx context.Context, n, addresses int, say func(s *
 }
 
 // sessionsEach is how many negentropy sessions a connection of attackers opens.
-const sessionsEach = 8
+const sessionsEach = 4
 
 func prepareNegentropy(_ context.Context, t *Target, count int) (Run, error) {
 	return func(ctx context.Context) Outcome {

@@ -106,7 +106,7 @@ type Usage struct {
 	Disk     int64 `json:"disk_bytes"`
 	Files    int   `json:"files"`
 	Memory   int64 `json:"memory_bytes"` // resident
-	Children int   `json:"children"`     // processes below the server
+	Children int   `json:"children"`     // processes below the server but for idle helpers
 	Stopped  int   `json:"stopped"`      // of these, in state T
 	Sockets  int   `json:"descriptors"`
 }
@@ -137,7 +137,14 @@ func (s *server) usage() (u Usage) {
 	return u
 }
 
-// children counts the processes below a process, and those that are stopped.
+// isHelper reports whether a process is one of the git cat-file that the server keeps for the
+// questions to come.
+func isHelper(pid int) bool {
+	args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return bytes.Contains(args, []byte("\x00cat-file\x00--batch"))
+}
+
+// children counts the processes below a process but for its helpers, and those that are stopped.
 func children(root int) (all, stopped int) {
 	type process struct {
 		parent int
@@ -161,7 +168,9 @@ func children(root int) (all, stopped int) {
 	for pid, p := range processes {
 		for at, depth := pid, 0; depth < 10 && at > 1; depth++ {
 			if at = processes[at].parent; at == root {
-				all++
+				if !isHelper(pid) || p.state == "T" {
+					all++
+				}
 				if p.state == "T" {
 					stopped++
 				}

@@ -58,11 +58,8 @@ func untilEnd(ctx context.Context, c net.Conn, f func()) {
 	f()
 }
 
-// downloadBytes is more than the buffers of a connection hold.
-const downloadBytes = 30 << 20
-
 func prepareSlowDownloads(ctx context.Context, t *Target, count int) (Run, error) {
-	large := make([]byte, downloadBytes)
+	large := make([]byte, t.Blob) // more than the buffers of a connection hold
 	_, _ = rand.Read(large)
 	p, commit, err := ownRepository(ctx, t, "download", large)
 	if err != nil {

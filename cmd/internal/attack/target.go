@@ -17,6 +17,7 @@ type Target struct {
 	Listen string // host:port
 	Repo   string // path of an honest maintainer's repository, /npub/name.git
 	Dir    string // folder for files of the attackers
+	Blob   int    // bytes of the large files that attackers push
 }
 
 func (t *Target) url(path string) string { return "http://" + t.Listen + path }

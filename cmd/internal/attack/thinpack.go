@@ -39,18 +39,20 @@ func thinPacks() []Attack {
 	}
 }
 
-const largeBlob = 40 << 20
-
 const pushesAtOnce = 4
 
 func prepareThinPacks(ctx context.Context, t *Target, count int, owner bool) (Run, error) {
-	large := make([]byte, largeBlob)
+	large := make([]byte, t.Blob)
 	_, _ = rand.Read(large)
-	p, base, err := ownRepository(ctx, t, "thin", large)
+	name := "thin-anonymous"
+	if owner {
+		name = "thin-owner"
+	}
+	p, base, err := ownRepository(ctx, t, name, large)
 	if err != nil {
 		return nil, err
 	}
-	tags := []host.Tag{{"d", "thin"}, {"refs/heads/main", base}, {"HEAD", "ref: refs/heads/main"}}
+	tags := []host.Tag{{"d", name}, {"refs/heads/main", base}, {"HEAD", "ref: refs/heads/main"}}
 	var pushes [][]byte
 	for i := range count {
 		pack, commit := thinPack(large, base, i)
@@ -65,7 +67,7 @@ func prepareThinPacks(ctx context.Context, t *Target, count int, owner bool) (Ru
 		pushes = append(pushes, append(fmt.Appendf(nil, "%04x%s0000", len(line)+4, line), pack...))
 	}
 	state := p.sign(30618, 5000, "", tags...)
-	url := t.url(p.repo("thin").Path()) + "/git-receive-pack"
+	url := t.url(p.repo(name).Path()) + "/git-receive-pack"
 	return func(ctx context.Context) Outcome {
 		said := ""
 		if owner {
