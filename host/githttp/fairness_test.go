@@ -395,6 +395,44 @@ func TestBusyNetworkGivesWay(t *testing.T) {
 	testkit.Eventually(t, "nothing stays stopped", func() bool { return states(t, r.Dir()) == "" })
 }
 
+// TestDisplacedFetchHearsWhy shows that a clone which ends because others need its place says
+// so between two packets.
+func TestDisplacedFetchHearsWhy(t *testing.T) {
+	options := gitrepo.DefaultOptions
+	options.Scheduler = scheduler(t, func(o *gitrepo.ScheduleOptions) {
+		o.Classes[gitrepo.ClassFetch].Slots, o.Classes[gitrepo.ClassFetch].Queue = 1, 15
+	})
+	program := gitThat(t, "upload-pack --stateless-rpc --strict", `printf '000dpackfile\n000a\002hello'; while :; do sleep 0.1; done`)
+	s := newSiteOf(t, program, options, nil)
+	s.from(attacker)
+	_, _, request := s.noisyRepo(1 << 10)
+	c := s.open(attacker, "x", "upload-pack", request, len(request))
+	_ = c.SetDeadline(testkit.Deadline(t))
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	const before = "000dpackfile\n000a\x02hello"
+	if _, err := io.ReadFull(resp.Body, make([]byte, len(before))); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 16 {
+		addr := fmt.Sprintf("198.51.%d.1", n)
+		if n == 0 {
+			addr = attacker // which then has the most places
+		}
+		task, err := options.Scheduler.Reserve(t.Context(), gitrepo.ClassFetch, holder(host.Client{Addr: netip.MustParseAddr(addr)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer task.End()
+	}
+	if got, want := text(t, resp), string(gitrepo.AppendPkt(nil, "\x03", displaced, "\n")); got != want {
+		t.Errorf("the client then reads %q, want %q", got, want)
+	}
+}
+
 // states returns the states of the git processes of a repository, such as "RT".
 func states(t *testing.T, dir string) (all string) {
 	t.Helper()

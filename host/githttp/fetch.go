@@ -143,7 +143,10 @@ func (h *Handler) relay(
 	var sending error
 	if n > 0 {
 		head(w, contentType)
-		if _, sending = out.Write(append(opening, first[:n]...)); sending == nil {
+		if _, sending = out.Write(append(opening, first[:n]...)); sending == nil && n < len(first) {
+			sending = out.flush()
+		}
+		if sending == nil {
 			sending = out.copyFrom(p.Out)
 		}
 	}

@@ -314,6 +314,14 @@ func (a *answer) finish() {
 	}
 }
 
+// flush sends what was written, unless it is compressed.
+func (a *answer) flush() error {
+	if a.zip != nil {
+		return nil
+	}
+	return a.await(a.rc.Flush)
+}
+
 // copyFrom sends what git writes, as it comes: each piece is flushed when there is no
 // more to be read behind it.
 func (a *answer) copyFrom(r io.Reader) error {
@@ -324,8 +332,8 @@ func (a *answer) copyFrom(r io.Reader) error {
 			if _, err := a.Write(buf[:n]); err != nil {
 				return err
 			}
-			if n < len(buf) && a.zip == nil {
-				if err := a.await(a.rc.Flush); err != nil {
+			if n < len(buf) {
+				if err := a.flush(); err != nil {
 					return err
 				}
 			}
