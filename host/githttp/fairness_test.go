@@ -501,3 +501,18 @@ func TestPackets(t *testing.T) {
 		}
 	}
 }
+
+// TestBounds shows that each bound that clients share has a row of its own, with a share.
+func TestBounds(t *testing.T) {
+	s := newSite(t, nil)
+	seen := map[string]bool{}
+	for _, row := range s.handler.Bounds() {
+		if seen[row.Name] || row.Network <= 0 || row.Total > 0 && row.Network > row.Total {
+			t.Errorf("a row is %+v", row)
+		}
+		seen[row.Name] = true
+	}
+	if want := 1 + 2*int(gitrepo.Classes) + 3; len(seen) != want {
+		t.Errorf("%d rows, want %d", len(seen), want)
+	}
+}
