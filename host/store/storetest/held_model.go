@@ -29,7 +29,9 @@ type modelHeld struct {
 	reason  string
 }
 
-func (h *modelHeld) due() int64 { return purgatory.Due(h.Event, h.since, h.dormant) }
+func (h *modelHeld) due() int64 {
+	return purgatory.Due(h.Event, purgatory.CauseGit, h.since, h.dormant)
+}
 
 func (h *modelHeld) phase(now int64) purgatory.Phase {
 	if at, ok := h.Expiration(); ok && at <= now {
