@@ -56,6 +56,12 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 		return out, err
 	}
 	if older != nil {
+		// What gave way may have taken it along.
+		if older, err = rows.Held(older.ID); err != nil {
+			return out, err
+		}
+	}
+	if older != nil {
 		if err := remove(rows, []*Row{older}, host.StatusReplaced, &out.Held); err != nil {
 			return out, err
 		}

@@ -83,7 +83,8 @@ type Rows interface {
 	CountDependents(key []byte) (n, all int64, err error)
 
 	// FirstDependent returns the row that depends on any key and is due first, nil for none.
-	FirstDependent() (*Row, error)
+	// It leaves one row out.
+	FirstDependent(except int64) (*Row, error)
 
 	// FirstDormant returns the dormant row that is due first, nil for none. It looks at
 	// rows of the author, or of everybody for nil, and leaves one row out.

@@ -58,7 +58,7 @@ func makeRoom(rows Rows, limits *semantics.HeldLimits, e *host.Event, row, older
 		if row.Cause == CauseParent {
 			return semantics.ReasonFull, nil
 		}
-		ok, err := evict(rows.FirstDependent())
+		ok, err := evict(rows.FirstDependent(olderNumber))
 		if err == nil && !ok {
 			ok, err = evict(rows.FirstDormant(nil, olderNumber))
 		}

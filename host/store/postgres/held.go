@@ -145,8 +145,9 @@ func (r rows) CountDependents(key []byte) (n, all int64, err error) {
 }
 
 // FirstDependent returns the row that depends on any key and is due first, nil for none.
-func (r rows) FirstDependent() (*purgatory.Row, error) {
-	return r.firstHeld(`parent IS NOT NULL ORDER BY due, seq LIMIT 1`)
+// It leaves one row out.
+func (r rows) FirstDependent(except int64) (*purgatory.Row, error) {
+	return r.firstHeld(`parent IS NOT NULL AND seq <> $1 ORDER BY due, seq LIMIT 1`, except)
 }
 
 // FirstDormant returns the dormant row that is due first, nil for none. It looks at rows of the
