@@ -103,9 +103,8 @@ func orphans(st *story) {
 // relatedWaits answers an event that only a held one justifies.
 const relatedWaits = "purgatory: won't be served until the event that this one is about is"
 
-// heldOpensNothing: an announcement that is never pushed does not open the relay. What is about
-// it is held with it, if it is of a kind that belongs to git; no other kind is taken. The first
-// push releases it all.
+// heldOpensNothing: events about an announcement that waits for its first push are held with it,
+// if their kinds belong to git. No other kind is taken. The first push releases all of them.
 func heldOpensNothing(st *story) {
 	owner, contributor, stranger := st.who("owner"), st.who("contributor"), st.who("stranger")
 	work := st.folder()

@@ -57,7 +57,7 @@ func waits(p *Row, now int64) bool {
 }
 
 // followParent gives a dependent row that is due the time of its parent, which may have been
-// restarted meanwhile.
+// restarted.
 func followParent(rows Rows, r *Row, now int64) error {
 	p, err := rows.HeldParent(r.Parent)
 	if err == nil && p != nil && waits(p, now) {

@@ -56,7 +56,7 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 		return out, err
 	}
 	if older != nil {
-		// What gave way may have taken it along.
+		// It may have gone with a row that gave way.
 		if older, err = rows.Held(older.ID); err != nil {
 			return out, err
 		}

@@ -7,7 +7,7 @@ import (
 
 // Put stores an event as [semantics.Put] does, and takes out of purgatory what would never be
 // stored after it: the event itself, older versions at its address, and what a deletion
-// removes. What depends on a held event that is stored now is stored with it.
+// removes. Events that depend on a held one that is stored now are stored with it.
 func Put(rows Rows, e *host.Event, now int64) (host.Outcome, error) {
 	out, k, err := semantics.Put(rows, e, now)
 	if err != nil || out.Code != host.Stored {

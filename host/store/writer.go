@@ -12,7 +12,7 @@ import (
 	"talon/host/store/semantics"
 )
 
-// writer is what changes the database. Who has Store.writing owns it.
+// writer is what changes the database. The holder of Store.writing owns it.
 type writer struct {
 	conn    *conn
 	seq     int64     // the last given; goes on growing when a transaction is rolled back

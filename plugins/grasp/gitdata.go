@@ -203,7 +203,7 @@ func (q *question) named(event policy.Event, deniedToo bool) names {
 		default:
 			continue
 		}
-		// What is as long as an id is no address, and the other way round.
+		// A value of the length of an id is no address, and the other way round.
 		if len(value) == 64 {
 			if name[0]|0x20 != 'a' && len(n.ids) < maxIDs {
 				if id, ok := grasp.ParseID(value); ok {

@@ -36,7 +36,7 @@ func TestRelatedEvents(t *testing.T) {
 }
 
 // An issue is sent right after its announcement, which waits for its data: it is held with
-// that. One announcement that is never pushed must not open the relay for all kinds.
+// that. It opens the relay for no other kind.
 func TestRelatedToHeldEvents(t *testing.T) {
 	w := newWorld(t, nil)
 	pr := event(carl, grasp.KindPullRequest, "a "+address(olivia), "c "+commit)
@@ -60,7 +60,7 @@ func TestRelatedToHeldEvents(t *testing.T) {
 	w.accepts("related", event(stan, 1, "e "+issue.Hex(), "a "+address(olivia)))
 }
 
-// What needs no more git data waits for the announcement all the same.
+// Events that need no more git data wait for the announcement all the same.
 func TestOnlyHeldAnnouncements(t *testing.T) {
 	w := newWorld(t, nil)
 	w.holds(announces(olivia, mike))

@@ -73,9 +73,8 @@ const lookUp = `
 	FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[]) WITH ORDINALITY x (id, pubkey, key, created_at, n)
 	LEFT JOIN event a ON a.address = x.key ORDER BY x.n`
 
-// Known returns what the database has that decides about an event. What it has is looked up
-// together with that of the events that come next, so that a batch waits for one answer and not
-// for as many as it has events.
+// Known returns what the database has that decides about an event. It looks up the events that
+// come next too, so that a batch waits for one answer.
 func (r rows) Known(e *host.Event, _ bool) (*semantics.Known, error) {
 	tx := r.tx
 	if tx.waits(e.ID, tx.s.keys.address(e)) {
