@@ -48,6 +48,9 @@ type Outcome struct {
 	Seq     int64        // position in the order of commits; 0 unless Stored
 	Removed []*Event     // events that this one replaced or deleted
 	Held    []HeldChange // what it did in purgatory
+
+	// Released are events that were held because they depend on this one, and are stored with it.
+	Released []Released
 }
 
 // Published is an event for those who listen now.
@@ -132,6 +135,8 @@ type Ruling struct {
 	Module string // the module that decided
 
 	Retry time.Duration // as in Verdict
+
+	Parent string // as in HoldOptions
 }
 
 // ReasonHeld answers an event that is held, where its policy gives no other reason
@@ -143,6 +148,10 @@ type HoldOptions struct {
 	Reason         string    // in the answer to the sender, also when the event comes again
 	Synced         bool      // another relay sent it, not its author's client
 	ExtendDeadline []Address // held announcements whose time it starts again
+
+	// Parent is the id or the address of a held event on which this one depends: it is
+	// held no longer than that, and is released with it. Empty: it waits for git data.
+	Parent string
 }
 
 // HeldStatus is the outcome of an event in purgatory.
@@ -181,6 +190,9 @@ type HeldEvent struct {
 	JSON    []byte
 	Since   int64 // unix seconds: it came then, or its time was started again
 	Dormant bool  // an announcement whose repository has gone
+
+	// Dependent says that it waits for another held event, not for git data.
+	Dependent bool
 }
 
 // Release says what is to be done because git data is complete.
@@ -200,9 +212,16 @@ type Released struct {
 // ReleaseOutcome is what a release did. It is final only when its transaction has
 // been committed.
 type ReleaseOutcome struct {
-	Events  []Released // each id once, in the order in which they were stored: oldest first
+	Events  []Released // each id once, in the order in which they were stored: oldest first, and after each the events that depended on it
 	Removed []*Event   // stored events that the released ones replaced or deleted
 	Held    []HeldChange
+}
+
+// Add appends what another release did.
+func (o *ReleaseOutcome) Add(more ReleaseOutcome) {
+	o.Events = append(o.Events, more.Events...)
+	o.Removed = append(o.Removed, more.Removed...)
+	o.Held = append(o.Held, more.Held...)
 }
 
 // ReleaseRequest reports that git data has come. It goes through the same pipeline as

@@ -55,8 +55,8 @@ func related(st *story) {
 }
 
 // orphans: a client sends an announcement and immediately, without a wait for any answer,
-// all that is about it. None of that is refused as unrelated, though what it is about is
-// held; nor is what is about a held state or pull request.
+// all that is about it. None of that is refused as unrelated: it is held as long as what it is
+// about. So is what is about a held state or pull request.
 func orphans(st *story) {
 	owner, contributor := st.who("owner"), st.who("contributor")
 	address := repoAddress(owner, "demo")
@@ -70,7 +70,7 @@ func orphans(st *story) {
 		st.event(owner, 1111, nostr.Tag{"E", issue.ID}),
 		st.event(owner, 1111, nostr.Tag{"E", announcement.ID}),
 		st.event(owner, 1111, nostr.Tag{"q", state.ID}),
-		st.event(contributor, 7, nostr.Tag{"a", strings.Replace(address, "30617", "30618", 1)}),
+		st.event(contributor, 1111, nostr.Tag{"a", strings.Replace(address, "30617", "30618", 1)}),
 		st.event(owner, 1111, nostr.Tag{"E", pr.ID}),
 		st.event(owner, 1632, nostr.Tag{"e", pr.ID}),
 	}
@@ -89,7 +89,7 @@ func orphans(st *story) {
 		got[a.id] = a
 	}
 	for i, e := range events {
-		want := answer{e.ID, true, ""}
+		want := answer{e.ID, true, relatedWaits}
 		if e == announcement || e == state || e == pr {
 			want.reason = purgatory
 		}
@@ -97,7 +97,43 @@ func orphans(st *story) {
 			st.Errorf("event %d, of kind %d: %+v, want %+v", i, e.Kind, got[e.ID], want)
 		}
 	}
-	st.stored(st.event(contributor, 1621, nostr.Tag{"A", address}))
+	st.answered(st.event(contributor, 1621, nostr.Tag{"A", address}), true, relatedWaits)
+}
+
+// relatedWaits answers an event that only a held one justifies.
+const relatedWaits = "purgatory: won't be served until the event that this one is about is"
+
+// heldOpensNothing: events about an announcement that waits for its first push are held with it,
+// if their kinds belong to git. No other kind is taken. The first push releases all of them.
+func heldOpensNothing(st *story) {
+	owner, contributor, stranger := st.who("owner"), st.who("contributor"), st.who("stranger")
+	work := st.folder()
+	commit := work.commit("one")
+	address := repoAddress(owner, "demo")
+	announcement := st.held(st.announcement(owner, "demo"))
+	issue := st.event(contributor, 1621, nostr.Tag{"a", address})
+	waiting := []*nostr.Event{
+		issue, st.event(contributor, 1617, nostr.Tag{"a", address}),
+		st.event(stranger, 1111, nostr.Tag{"E", issue.ID}), st.event(owner, 1630, nostr.Tag{"e", issue.ID}),
+	}
+	for _, e := range waiting {
+		st.answered(e, true, relatedWaits)
+		st.wantServed(e, false)
+	}
+	for _, kind := range []int{0, 1, 3, 4, 7, 1059, 10002, 30023} {
+		st.refused(st.event(stranger, kind, nostr.Tag{"a", address}, nostr.Tag{"d", "x"}), unrelatedReason)
+		st.refused(st.event(stranger, kind, nostr.Tag{"e", issue.ID}, nostr.Tag{"d", "y"}), unrelatedReason)
+	}
+	st.refused(st.event(stranger, 5, nostr.Tag{"e", announcement.ID}, nostr.Tag{"a", address}), unrelatedReason)
+	st.refused(st.event(owner, 0), unrelatedReason)
+
+	st.held(st.state(owner, "demo", "refs/heads/main", commit))
+	work.push(st.repo(owner, "demo"), "main")
+	for _, e := range append(waiting, announcement) {
+		st.becomesServed(e)
+	}
+	st.stored(st.event(stranger, 1, nostr.Tag{"a", address}))
+	st.stored(st.event(owner, 0))
 }
 
 // page: the repository's page shows what is open. A maintainer closes an issue and
@@ -162,14 +198,11 @@ func graspList(st *story) {
 	owner, fan, stranger, visitor := st.who("owner"), st.who("fan"), st.who("stranger"), st.who("visitor")
 	st.stored(st.event(fan, 10317, nostr.Tag{"g", "wss://other.test"}, nostr.Tag{"g", "wss://relay.test"}))
 	st.refused(st.event(stranger, 10317, nostr.Tag{"g", "wss://other.test"}, nostr.Tag{"g", "wss://relay.test.evil.test"}), unrelatedReason)
-	var early []*nostr.Event
+	st.held(st.announcement(owner, "other"))
 	for _, kind := range []int{0, 3, 10002, 10317} {
-		early = append(early, st.refused(st.event(owner, kind), unrelatedReason))
+		st.refused(st.event(owner, kind), unrelatedReason) // what is held does not count
 	}
-	st.held(st.announcement(owner, "demo"))
-	for _, e := range early {
-		st.becomesServed(e)
-	}
+	st.published(owner, st.folder())
 	for _, kind := range []int{0, 3, 10002, 10317} {
 		st.stored(st.event(owner, kind))
 	}

@@ -47,6 +47,7 @@ func TestGrasp(t *testing.T) {
 		"deleted the same second": deletedTheSameSecond,
 		"related":                 related,
 		"orphans":                 orphans,
+		"held opens nothing":      heldOpensNothing,
 		"page":                    page,
 		"grasp list":              graspList,
 		"refused pushes":          refusedPushes,

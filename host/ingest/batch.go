@@ -125,6 +125,7 @@ func (b *batch) write(e *entry) {
 			if out.Code == host.Stored {
 				b.stored(event, out.Seq)
 			}
+			b.storedHeld(out.Released)
 			if network := networkOf(e.item.Source); e.hold != nil && network.IsValid() {
 				if b.networks == nil {
 					b.networks = make(map[host.ID]netip.Prefix)
@@ -134,6 +135,16 @@ func (b *batch) write(e *entry) {
 		}
 	}
 	b.answers = append(b.answers, a)
+}
+
+// storedHeld notes held events that are stored now.
+func (b *batch) storedHeld(list []host.Released) {
+	for _, r := range list {
+		if r.Status == host.StatusReleased {
+			b.bytes += len(r.Event.JSON)
+			b.stored(r.Event, r.Seq)
+		}
+	}
 }
 
 func (b *batch) stored(e *host.Event, seq int64) {
@@ -259,15 +270,21 @@ func (b *batch) rollback() {
 }
 
 // holdOptions says how an item goes into purgatory.
-func holdOptions(ctx context.Context, it *host.Item, reason string, facts host.RepoFacts) (*host.HoldOptions, error) {
+func holdOptions(ctx context.Context, it *host.Item, ruling *host.Ruling, facts host.RepoFacts) (*host.HoldOptions, error) {
+	reason := ruling.Reason
 	if reason == "" {
 		reason = host.ReasonHeld
+	}
+	h := &host.HoldOptions{Reason: reason, Synced: it.Source.Origin == host.FromSync, Parent: ruling.Parent}
+	if h.Parent != "" {
+		return h, nil // it brings no git data, so nothing starts again for it
 	}
 	restart, err := extendsDeadline(ctx, it.Event, facts)
 	if err != nil {
 		return nil, err
 	}
-	return &host.HoldOptions{Reason: reason, Synced: it.Source.Origin == host.FromSync, ExtendDeadline: restart}, nil
+	h.ExtendDeadline = restart
+	return h, nil
 }
 
 // extendsDeadline returns the held announcements whose time a state starts again: those in
@@ -310,12 +327,7 @@ func (b *batch) release(e *entry) {
 		var out host.ReleaseOutcome
 		if out, b.err = b.tx.Release(r.release, b.w.cfg.Now().Unix()); b.err == nil {
 			r.released = out.Events
-			for _, r := range out.Events {
-				if r.Status == host.StatusReleased {
-					b.bytes += len(r.Event.JSON)
-					b.stored(r.Event, r.Seq)
-				}
-			}
+			b.storedHeld(out.Events)
 			// Among them may be what another of these events replaced.
 			b.changed(out.Removed)
 			b.changedHeld(out.Held)

@@ -64,7 +64,7 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		p.metrics.overQuota.WithLabelValues(string(over)).Inc()
 		e.verdict = over.verdict(waiting)
 	case ruling.Action == host.Hold && e.item.Event.Kind.Class() != host.Ephemeral:
-		e.hold, err = holdOptions(ctx, e.item, ruling.Reason, &r)
+		e.hold, err = holdOptions(ctx, e.item, &ruling, &r)
 	default:
 		e.verdict = verdictOf(ruling)
 	}

@@ -239,6 +239,9 @@ func (q *question) askHosts(ctx context.Context, from int) error {
 		if err := q.askOne(ctx, l.generation, &a); err != nil {
 			return err
 		}
+		if a.ruling.Action == host.Hold && a.ruling.Parent != "" {
+			return nil // what accepted the event justifies it
+		}
 		if a.ruling.Action == host.Hold || a.failed {
 			q.ruling, q.by, q.fuel = a.ruling, a.by, a.fuel
 			return nil

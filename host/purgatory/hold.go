@@ -14,13 +14,14 @@ import (
 //   - It is an announcement that is gone, and comes from sync.
 //   - It is an announcement, and a newer one of its address is held. Of other kinds with an
 //     address all versions are held.
+//   - It depends on an event that is not held.
 //   - There is no room.
 func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOptions, now int64) (out host.Outcome, err error) {
 	if semantics.Expired(e, now) {
 		out.Code, out.Reason = host.Rejected, semantics.ReasonExpired
 		return out, nil
 	}
-	k, err := rows.Known(e)
+	k, err := rows.Known(e, true)
 	if err != nil {
 		return out, err
 	}
@@ -38,16 +39,34 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 			return out, err
 		}
 	}
-	if out.Reason, err = makeRoom(rows, limits, e, older, &out.Held); err != nil || out.Reason != "" {
+	row := &Row{Since: now, Reason: h.Reason}
+	if h.Parent != "" {
+		ok, err := depend(rows, row, h.Parent, now)
+		if err != nil {
+			return out, err
+		}
+		if !ok {
+			out.Code, out.Reason = host.Rejected, semantics.ReasonNoParent
+			return out, nil
+		}
+	}
+	row.Due = Due(e, row.Cause, now, false)
+	if out.Reason, err = makeRoom(rows, limits, e, row, older, &out.Held); err != nil || out.Reason != "" {
 		out.Code = host.Rejected
 		return out, err
+	}
+	if older != nil {
+		// It may have gone with a row that gave way.
+		if older, err = rows.Held(older.ID); err != nil {
+			return out, err
+		}
 	}
 	if older != nil {
 		if err := remove(rows, []*Row{older}, host.StatusReplaced, &out.Held); err != nil {
 			return out, err
 		}
 	}
-	if err := rows.InsertHeld(e, k, &Row{Since: now, Due: Due(e, now, false), Reason: h.Reason}); err != nil {
+	if err := rows.InsertHeld(e, k, row); err != nil {
 		return out, err
 	}
 	if err := removeGone(rows, e); err != nil {

@@ -4,5 +4,5 @@ package purgatory
 const GitFirst = 20 * 60
 
 // PlaceholderExpired reports whether a ref under refs/nostr/ that was pushed at
-// since, and whose event has not come, is to be deleted.
+// since, and whose event has not come, must go.
 func PlaceholderExpired(since, now int64) bool { return now-since >= GitFirst }

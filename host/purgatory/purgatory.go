@@ -10,6 +10,7 @@
 //	gone.go         which announcements are not taken from sync again
 //	sweep.go        how an event changes its phase as time passes
 //	release.go      how held events become stored ones
+//	dependent.go    how an event waits for another held event
 //	put.go          what a stored event takes out of purgatory
 //	placeholder.go  how long a ref waits for its event
 //	purgatory.go    the rows that the rules read and write
@@ -23,7 +24,15 @@
 //	                 │      restart
 //	                 └→ release, put: it is stored, replaced or deleted
 //
-// Only announcements become dormant or gone. Other events are absent after 30 minutes. All of
+// Only announcements become dormant or gone. Other events are absent after 30 minutes.
+//
+// A held event has a cause, and the cause has a trigger that releases it:
+//
+//	cause         trigger                                           lifetime
+//	CauseGit      its objects are complete: [Release]               [Term]
+//	CauseParent   its parent is stored: [Release], [Put]            while its parent waits
+//
+// A cause is a number in the row, and what its trigger needs is in columns of the row. All of
 // this happens inside one transaction of the engine: a crash leaves the state before or after.
 //
 // The rules of stored events are in package host/store/semantics. This package does no I/O of
@@ -61,6 +70,22 @@ type Rows interface {
 	// HeldDue returns rows that are dormant, or are not, and due by now: the first limit.
 	HeldDue(dormant bool, now int64, limit int) ([]*Row, error)
 
+	// KeyOf returns the key under which rows depend on an event: of its address, or its id.
+	KeyOf(e *host.Event) []byte
+
+	// HeldParent returns the first row that has this key, nil for none.
+	HeldParent(key []byte) (*Row, error)
+
+	// Dependents returns the rows that depend on this key, in the order in which they came.
+	Dependents(key []byte) ([]*Row, error)
+
+	// CountDependents returns how many rows depend on this key, and on any.
+	CountDependents(key []byte) (n, all int64, err error)
+
+	// FirstDependent returns the row that depends on any key and is due first, nil for none.
+	// It leaves one row out.
+	FirstDependent(except int64) (*Row, error)
+
 	// FirstDormant returns the dormant row that is due first, nil for none. It looks at
 	// rows of the author, or of everybody for nil, and leaves one row out.
 	FirstDormant(author *host.PubKey, except int64) (*Row, error)
@@ -87,6 +112,14 @@ type Rows interface {
 	Traces(id host.ID) (Traces, error)
 }
 
+// Cause says why an event is held. Its numbers are in databases.
+type Cause uint8
+
+const (
+	CauseGit    Cause = iota // its git data, or that of its repository, is not here
+	CauseParent              // another held event is all that justifies it
+)
+
 // Row is a held event.
 type Row struct {
 	Number    int64 // of the engine; rows that came later have higher ones
@@ -100,6 +133,9 @@ type Row struct {
 	Due     int64 // for the next sweep
 	Dormant bool
 	Reason  string // as its sender read it
+
+	Cause  Cause
+	Parent []byte // the key of what it depends on, for CauseParent
 
 	event  *host.Event
 	parsed bool
@@ -135,6 +171,14 @@ func remove(rows Rows, list []*Row, status host.HeldStatus, changes *[]host.Held
 	for _, r := range list {
 		if e := r.Event(); e != nil {
 			*changes = append(*changes, host.HeldChange{Event: e, Status: status})
+		}
+	}
+	if status != host.StatusExpired && status != host.StatusDeleted {
+		return nil // see releaseDependents
+	}
+	for _, r := range list {
+		if err := removeDependents(rows, r, changes); err != nil {
+			return err
 		}
 	}
 	return nil

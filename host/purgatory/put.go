@@ -7,7 +7,7 @@ import (
 
 // Put stores an event as [semantics.Put] does, and takes out of purgatory what would never be
 // stored after it: the event itself, older versions at its address, and what a deletion
-// removes.
+// removes. Events that depend on a held one that is stored now are stored with it.
 func Put(rows Rows, e *host.Event, now int64) (host.Outcome, error) {
 	out, k, err := semantics.Put(rows, e, now)
 	if err != nil || out.Code != host.Stored {
@@ -21,27 +21,36 @@ func Put(rows Rows, e *host.Event, now int64) (host.Outcome, error) {
 	if !k.MayBeHeld {
 		return out, nil
 	}
-	return out, supersede(rows, e, &out.Held)
+	superseded, err := supersede(rows, e, &out.Held)
+	if err != nil || !superseded {
+		return out, err
+	}
+	more, err := releaseDependents(rows, e, now)
+	out.Released = more.Events
+	out.Removed = append(out.Removed, more.Removed...)
+	out.Held = append(out.Held, more.Held...)
+	return out, err
 }
 
-// supersede removes the held copy of a stored event, and the older versions at its address.
-func supersede(rows Rows, e *host.Event, changes *[]host.HeldChange) error {
+// supersede removes the held copy of a stored event, and the older versions at its address. It
+// reports whether there were any: then events may depend on them.
+func supersede(rows Rows, e *host.Event, changes *[]host.HeldChange) (bool, error) {
 	r, err := rows.Held(e.ID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if r != nil {
 		if err := remove(rows, []*Row{r}, host.StatusReleased, changes); err != nil {
-			return err
+			return false, err
 		}
 	}
 	a, ok := e.Address()
 	if !ok {
-		return nil
+		return r != nil, nil
 	}
 	held, err := rows.HeldAt([]host.Address{a}, e.CreatedAt)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var older []*Row
 	for _, r := range held {
@@ -49,7 +58,7 @@ func supersede(rows Rows, e *host.Event, changes *[]host.HeldChange) error {
 			older = append(older, r)
 		}
 	}
-	return remove(rows, older, host.StatusReplaced, changes)
+	return r != nil || len(older) > 0, remove(rows, older, host.StatusReplaced, changes)
 }
 
 // removeDeleted removes the held events that a deletion names: by id those of its author, by

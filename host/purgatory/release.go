@@ -17,12 +17,18 @@ func Release(rows Rows, r *host.Release, now int64) (out host.ReleaseOutcome, er
 	if err != nil {
 		return out, err
 	}
+	done := make(map[host.ID]bool, len(ids))
 	for _, id := range ids {
-		one, err := releaseOne(rows, id, now, &out)
-		if err != nil {
+		if done[id] {
+			continue // with the parent on which it depended
+		}
+		before := len(out.Events)
+		if err := releaseOne(rows, id, now, &out); err != nil {
 			return out, err
 		}
-		out.Events = append(out.Events, one)
+		for _, r := range out.Events[before:] {
+			done[r.ID] = true
+		}
 	}
 	return out, restartAt(rows, r.ExtendDeadline, now, &out.Held)
 }
@@ -50,31 +56,53 @@ func inOrder(rows Rows, ids []host.ID) ([]host.ID, error) {
 	return list, nil
 }
 
-func releaseOne(rows Rows, id host.ID, now int64, out *host.ReleaseOutcome) (host.Released, error) {
+func releaseOne(rows Rows, id host.ID, now int64, out *host.ReleaseOutcome) error {
 	// One that was released before it may have taken this one away.
 	r, err := rows.Held(id)
 	if err != nil {
-		return host.Released{}, err
+		return err
+	}
+	if r != nil && r.Event() != nil {
+		return releaseRow(rows, r, now, out)
 	}
 	if r != nil {
 		if err := rows.RemoveHeld([]*Row{r}); err != nil {
-			return host.Released{}, err
+			return err
 		}
 	}
-	if r == nil || r.Event() == nil {
-		traces, err := rows.Traces(id)
-		return host.Released{ID: id, Status: traces.status()}, err
+	traces, err := rows.Traces(id)
+	out.Events = append(out.Events, host.Released{ID: id, Status: traces.status()})
+	return err
+}
+
+// releaseRow stores the event of a row, and then what depends on it.
+func releaseRow(rows Rows, r *Row, now int64, out *host.ReleaseOutcome) error {
+	if err := rows.RemoveHeld([]*Row{r}); err != nil {
+		return err
 	}
 	e := r.Event()
+	if e == nil {
+		return nil
+	}
 	put, err := Put(rows, e, now)
 	if err != nil {
-		return host.Released{}, err
+		return err
 	}
 	status := statusOf(put)
+	out.Events = append(out.Events, host.Released{ID: e.ID, Status: status, Event: e, Seq: put.Seq})
+	out.Events = append(out.Events, put.Released...)
 	out.Removed = append(out.Removed, put.Removed...)
 	out.Held = append(out.Held, host.HeldChange{Event: e, Status: status})
 	out.Held = append(out.Held, put.Held...)
-	return host.Released{ID: id, Status: status, Event: e, Seq: put.Seq}, nil
+	switch {
+	case r.Cause == CauseParent:
+		return nil
+	case status == host.StatusDeleted, status == host.StatusExpired:
+		return removeDependents(rows, r, &out.Held)
+	}
+	more, err := releaseDependents(rows, e, now)
+	out.Add(more)
+	return err
 }
 
 // statusOf returns what became of a held event that was put.

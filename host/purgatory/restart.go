@@ -40,7 +40,7 @@ func restartAt(rows Rows, addresses []host.Address, now int64, changes *[]host.H
 
 // restart restarts one announcement, if it is not too late. A dormant one is revived.
 func restart(rows Rows, r *Row, now int64, changes *[]host.HeldChange) error {
-	t, ok := Term{Announcement: true, Since: r.Since}.Restart(now)
+	t, ok := Term{Announcement: r.Cause == CauseGit, Since: r.Since}.Restart(now)
 	if !ok || t.Since == r.Since && !r.Dormant {
 		return nil
 	}
@@ -52,6 +52,6 @@ func restart(rows Rows, r *Row, now int64, changes *[]host.HeldChange) error {
 		*changes = append(*changes, host.HeldChange{Event: e, Status: host.StatusRevived})
 	}
 	r.Since, r.Dormant = t.Since, false
-	r.Due = Due(e, r.Since, r.Dormant)
+	r.Due = Due(e, r.Cause, r.Since, r.Dormant)
 	return rows.UpdateHeld(r)
 }

@@ -11,26 +11,24 @@ import (
 const MaxEvicted = 100
 
 // makeRoom makes sure that an event fits, and returns why it does not. Three bounds hold: rows
-// of its author, rows of all, and bytes of all.
+// of its author, rows of all, and bytes of all. Two more hold for an event that depends on
+// another: rows that depend on the same one, and on any.
 //
-// Dormant announcements, whose git data did not come in time, give way: those first that are
-// due first. The author's bound takes the author's own. The older version that the event
-// replaces counts as removed.
-func makeRoom(rows Rows, limits *semantics.HeldLimits, e *host.Event, older *Row, changes *[]host.HeldChange) (reason string, err error) {
+// Events that depend on others give way to those that wait for git data, and to nobody else.
+// Dormant announcements, whose git data did not come in time, give way next. In both cases
+// those that are due first go first. The author's bound takes the author's own dormant ones.
+// The older version that the event replaces counts as removed.
+func makeRoom(rows Rows, limits *semantics.HeldLimits, e *host.Event, row, older *Row, changes *[]host.HeldChange) (reason string, err error) {
 	var olderNumber, olderSize int64
 	if older != nil {
 		olderNumber, olderSize = older.Number, int64(len(older.JSON))
 	}
 	evicted := 0
-	evict := func(author *host.PubKey) (bool, error) {
-		if evicted == MaxEvicted {
-			return false, nil
-		}
-		evicted++
-		r, err := rows.FirstDormant(author, olderNumber)
-		if err != nil || r == nil {
+	evict := func(r *Row, err error) (bool, error) {
+		if err != nil || r == nil || evicted == MaxEvicted {
 			return false, err
 		}
+		evicted++
 		return true, remove(rows, []*Row{r}, host.StatusExpired, changes)
 	}
 	if older == nil {
@@ -40,9 +38,15 @@ func makeRoom(rows Rows, limits *semantics.HeldLimits, e *host.Event, older *Row
 			return "", err
 		}
 		if n >= limits.ByAuthor {
-			if ok, err := evict(&e.PubKey); err != nil || !ok {
+			if ok, err := evict(rows.FirstDormant(&e.PubKey, olderNumber)); err != nil || !ok {
 				return fmt.Sprintf(semantics.ReasonOwnFull, n), err
 			}
+		}
+	}
+	if row.Cause == CauseParent {
+		n, all, err := rows.CountDependents(row.Parent)
+		if err != nil || n >= limits.ByParent || all >= limits.Dependents {
+			return semantics.ReasonParentFull, err
 		}
 	}
 	for {
@@ -51,7 +55,14 @@ func makeRoom(rows Rows, limits *semantics.HeldLimits, e *host.Event, older *Row
 		if !full && bytes-olderSize+int64(len(e.JSON)) <= limits.Bytes {
 			return "", nil
 		}
-		if ok, err := evict(nil); err != nil || !ok {
+		if row.Cause == CauseParent {
+			return semantics.ReasonFull, nil
+		}
+		ok, err := evict(rows.FirstDependent(olderNumber))
+		if err == nil && !ok {
+			ok, err = evict(rows.FirstDormant(nil, olderNumber))
+		}
+		if err != nil || !ok {
 			return semantics.ReasonFull, err
 		}
 	}

@@ -11,6 +11,15 @@ func Sweep(rows Rows, now int64, limit int) (changes []host.HeldChange, err erro
 			return nil, err
 		}
 		for _, r := range due {
+			if r.Cause == CauseParent {
+				// It may have gone with its parent, which was due as well.
+				if r, err = rows.Held(r.ID); err != nil {
+					return nil, err
+				}
+				if r == nil {
+					continue
+				}
+			}
 			if _, err := age(rows, r, now, &changes); err != nil {
 				return nil, err
 			}
@@ -28,7 +37,12 @@ func age(rows Rows, r *Row, now int64, changes *[]host.HeldChange) (removed bool
 	if e == nil {
 		return true, rows.RemoveHeld([]*Row{r})
 	}
-	t := termOf(e, r.Since)
+	if r.Cause == CauseParent {
+		if err := followParent(rows, r, now); err != nil {
+			return false, err
+		}
+	}
+	t := termOf(e, r.Cause, r.Since)
 	switch phase := phaseOf(e, t, now); phase {
 	case Gone, Forgotten:
 		if err := remove(rows, []*Row{r}, host.StatusExpired, changes); err != nil {
@@ -41,9 +55,12 @@ func age(rows Rows, r *Row, now int64, changes *[]host.HeldChange) (removed bool
 	case Dormant:
 		if !r.Dormant {
 			*changes = append(*changes, host.HeldChange{Event: e, Status: host.StatusDormant})
+			if err := removeDependents(rows, r, changes); err != nil {
+				return false, err
+			}
 		}
 		r.Dormant = true
 	}
-	r.Due = Due(e, r.Since, r.Dormant)
+	r.Due = Due(e, r.Cause, r.Since, r.Dormant)
 	return false, rows.UpdateHeld(r)
 }

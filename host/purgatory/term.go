@@ -75,9 +75,10 @@ func (t Term) Restart(now int64) (Term, bool) {
 	return t, true
 }
 
-// termOf returns the term of an event that came, or whose time was restarted, at since.
-func termOf(e *host.Event, since int64) Term {
-	return Term{Announcement: e.Kind == host.KindAnnouncement, Since: since}
+// termOf returns the term of an event that came, or whose time was restarted, at since. An
+// announcement that waits for another event has no repository, so it has one phase.
+func termOf(e *host.Event, c Cause, since int64) Term {
+	return Term{Announcement: e.Kind == host.KindAnnouncement && c == CauseGit, Since: since}
 }
 
 // phaseOf returns the phase of an event now. One that has expired (NIP-40) is forgotten.
@@ -90,8 +91,8 @@ func phaseOf(e *host.Event, t Term, now int64) Phase {
 
 // Due returns when a held event is due for the next sweep: its phase changes, or it expires
 // (NIP-40).
-func Due(e *host.Event, since int64, dormant bool) int64 {
-	t := termOf(e, since)
+func Due(e *host.Event, c Cause, since int64, dormant bool) int64 {
+	t := termOf(e, c, since)
 	at, _ := t.Next(since)
 	if dormant {
 		at, _ = t.Next(at)

@@ -95,8 +95,8 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 			return err
 		}
 		// It may have been released, or have gone, a moment ago: then there is another
-		// round for that.
-		waits = ok && !e.Dormant
+		// round for that. One that waits for another event has no repository.
+		waits = ok && !e.Dormant && !e.Dependent
 		if !waits {
 			mine = stored(list, w.location.PubKey)
 		}

@@ -305,7 +305,7 @@ func (c *checker) checkHeld(ctx context.Context) error {
 		}
 		var part [][]driver.Value
 		const sql = `
-			SELECT number, json, id, pubkey, created_at, kind, address, since, due, dormant
+			SELECT number, json, id, pubkey, created_at, kind, address, since, due, dormant, cause
 			FROM held WHERE number > ? ORDER BY number LIMIT ?`
 		err := c.each(context.Background(), sql, list(last, int64(fetchRows)), func(row []driver.Value) error {
 			part = append(part, append([]driver.Value(nil), row...))
@@ -365,6 +365,8 @@ func (c *checker) checkHeldRow(e *host.Event, row []driver.Value) error {
 	pubkey, _ := row[3].([]byte)
 	address, _ := row[6].([]byte)
 	since, _ := row[7].(int64)
+	causeColumn, _ := row[10].(int64)
+	cause := purgatory.Cause(causeColumn)
 	var key []byte
 	a, addressed := e.Address()
 	if addressed {
@@ -373,7 +375,7 @@ func (c *checker) checkHeldRow(e *host.Event, row []driver.Value) error {
 	if !bytes.Equal(id, e.ID[:]) || !bytes.Equal(pubkey, e.PubKey[:]) || row[4] != e.CreatedAt || row[5] != int64(e.Kind) || !bytes.Equal(address, key) {
 		c.problem("held event %d (%s): its row does not agree with its text", number, e.ID)
 	}
-	if row[8] != purgatory.Due(e, since, row[9] == int64(1)) {
+	if row[8] != purgatory.Due(e, cause, since, row[9] == int64(1)) {
 		c.problem("held event %d (%s): due at %v, which is wrong for one held since %d", number, e.ID, row[8], since)
 	}
 	if err := c.verify(e); err != nil {

@@ -78,7 +78,7 @@ func (r rows) HeldByAuthor(author host.PubKey) (int64, error) {
 }
 
 // selectHeld reads the columns of a [purgatory.Row].
-const selectHeld = `SELECT number, id, pubkey, kind, created_at, json, since, due, dormant, reason FROM held `
+const selectHeld = `SELECT number, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent FROM held `
 
 func heldRow(row []driver.Value) *purgatory.Row {
 	r := new(purgatory.Row)
@@ -95,6 +95,9 @@ func heldRow(row []driver.Value) *purgatory.Row {
 	r.Due, _ = row[7].(int64)
 	r.Dormant = row[8] == int64(1)
 	r.Reason, _ = row[9].(string)
+	cause, _ := row[10].(int64)
+	r.Cause = purgatory.Cause(cause)
+	r.Parent, _ = row[11].([]byte)
 	return r
 }
 
@@ -151,6 +154,46 @@ func (r rows) HeldDue(dormant bool, now int64, limit int) ([]*purgatory.Row, err
 	return r.held(nil, sql, bit(dormant), now, int64(limit))
 }
 
+// KeyOf returns the key under which rows depend on an event: of its address, or its id.
+func (r rows) KeyOf(e *host.Event) []byte {
+	if a, ok := e.Address(); ok {
+		return r.tx.s.keys.address(a)
+	}
+	return e.ID[:]
+}
+
+// HeldParent returns the first row that has this key, nil for none.
+func (r rows) HeldParent(key []byte) (*purgatory.Row, error) {
+	if len(key) == len(host.ID{}) {
+		return r.firstHeld(selectHeld+`WHERE id = ?`, key)
+	}
+	return r.firstHeld(selectHeld+`INDEXED BY held_address WHERE address = ? LIMIT 1`, key)
+}
+
+// Dependents returns the rows that depend on this key, in the order in which they came.
+func (r rows) Dependents(key []byte) ([]*purgatory.Row, error) {
+	return r.held(nil, selectHeld+`INDEXED BY held_parent WHERE parent = ? ORDER BY number`, key)
+}
+
+// CountDependents returns how many rows depend on this key, and on any.
+func (r rows) CountDependents(key []byte) (n, all int64, err error) {
+	row, err := r.tx.w.conn.first(`
+		SELECT (SELECT count(*) FROM held INDEXED BY held_parent WHERE parent = ?),
+			(SELECT count(*) FROM held INDEXED BY held_dependent WHERE parent IS NOT NULL)`, key)
+	if err != nil {
+		return 0, 0, err
+	}
+	n, _ = row[0].(int64)
+	all, _ = row[1].(int64)
+	return n, all, nil
+}
+
+// FirstDependent returns the row that depends on any key and is due first, nil for none.
+// It leaves one row out.
+func (r rows) FirstDependent(except int64) (*purgatory.Row, error) {
+	return r.firstHeld(selectHeld+`INDEXED BY held_dependent WHERE parent IS NOT NULL AND number <> ? ORDER BY due LIMIT 1`, except)
+}
+
 // FirstDormant returns the dormant row that is due first, nil for none. It looks at rows of the
 // author, or of everybody for nil, and leaves one row out.
 func (r rows) FirstDormant(author *host.PubKey, except int64) (*purgatory.Row, error) {
@@ -164,14 +207,10 @@ func (r rows) FirstDormant(author *host.PubKey, except int64) (*purgatory.Row, e
 // InsertHeld adds the row of an event with its index rows.
 func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) error {
 	tx, c := r.tx, r.tx.w.conn
-	var address driver.Value
-	if k.AddressKey != nil {
-		address = k.AddressKey
-	}
 	row, err := c.first(`
-		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
-		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), address, h.Since, h.Due, bit(h.Dormant), h.Reason, e.JSON)
+		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
+		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), blob(k.AddressKey), h.Since, h.Due, bit(h.Dormant), h.Reason, e.JSON, int64(h.Cause), blob(h.Parent))
 	if err != nil {
 		return err
 	}
@@ -284,6 +323,14 @@ func (r rows) Traces(id host.ID) (t purgatory.Traces, err error) {
 		t.Stored, t.Gone, t.Deleted = row[0] != nil, row[1] != nil, row[2] != nil
 	}
 	return t, err
+}
+
+// blob returns NULL for nil.
+func blob(b []byte) driver.Value {
+	if b == nil {
+		return nil
+	}
+	return b
 }
 
 func bit(b bool) int64 {

@@ -75,7 +75,7 @@ func TestCheckFindsHeld(t *testing.T) {
 		{"deleted", `INSERT INTO deleted_id SELECT id, pubkey FROM held WHERE number = 2`, "deleted by its author"},
 		{"address deleted", `INSERT INTO deleted_address SELECT address, created_at FROM held WHERE number = 1`, "deleted its address"},
 		{"newer one stored", `INSERT INTO address SELECT address, 50, created_at + 1, x'11' FROM held WHERE number = 1`, "a newer version is stored"},
-		{"two announcements", `INSERT INTO held SELECT 50, x'11', pubkey, created_at, kind, address, since, due, dormant, reason, json FROM held WHERE number = 1`, "beside another version"},
+		{"two announcements", `INSERT INTO held SELECT 50, x'11', pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent FROM held WHERE number = 1`, "beside another version"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := Open(context.Background(), t.TempDir(), Options{})
@@ -114,9 +114,10 @@ func TestCheckFindsHeld(t *testing.T) {
 	}
 }
 
-// noIDs undoes what the last step of the schema changes, noMerge also what came before it, and
-// so do noRelays, noPlaceholders and noHeld. Nothing must wait to be merged.
-const noIDs = `DROP TABLE event_id; CREATE UNIQUE INDEX event_id ON event (id);`
+// noParents undoes the last step of the schema, noIDs also the one before it, and so do
+// noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to be merged.
+const noParents = `DROP INDEX held_parent; DROP INDEX held_dependent; ALTER TABLE held DROP COLUMN parent; ALTER TABLE held DROP COLUMN cause;`
+const noIDs = noParents + `DROP TABLE event_id; CREATE UNIQUE INDEX event_id ON event (id);`
 const noMerge = noIDs + `DROP TABLE merge;`
 const noRelays = noMerge + `DROP TABLE relay;`
 const noPlaceholders = noRelays + `DROP TABLE placeholder;`
@@ -139,7 +140,7 @@ func TestMigrateHeld(t *testing.T) {
 		return strings.Split(names[0].(string), ";")
 	}
 	fresh := schema(open(t))
-	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs} {
+	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents} {
 		t.Run(fmt.Sprint("with events, version ", version), func(t *testing.T) {
 			dir := t.TempDir()
 			s := merged(t, dir)

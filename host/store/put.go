@@ -51,13 +51,18 @@ func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (h
 type rows struct{ tx *Tx }
 
 // Known returns what the database has that decides about an event. The result holds until the
-// next call.
-func (r rows) Known(e *host.Event) (*semantics.Known, error) {
+// next call. Unless all is set, it leaves open what Insert finds out of an event without an
+// address.
+func (r rows) Known(e *host.Event, all bool) (*semantics.Known, error) {
 	tx := r.tx
 	k := &tx.w.known
 	*k = semantics.Known{IDKey: tx.s.keys.id(e.ID), MayBeHeld: r.MayHold(e.Kind)}
 	const byID = `SELECT (SELECT 1 FROM event_id WHERE key = ?1), (SELECT 1 FROM deleted_id WHERE id = ?2 AND pubkey = ?3)`
 	a, ok := e.Address()
+	if !ok && !all {
+		k.Open = true
+		return k, nil
+	}
 	if !ok {
 		row, err := tx.w.conn.first(byID, k.IDKey, e.ID[:], e.PubKey[:])
 		if err != nil {
@@ -85,11 +90,21 @@ func (r rows) Known(e *host.Event) (*semantics.Known, error) {
 	return k, nil
 }
 
-// Insert stores an event with its index rows, and returns its number.
-func (r rows) Insert(e *host.Event, k *semantics.Known) (seq int64, err error) {
+// Insert stores an event with its index rows, and returns its number, 0 for one that Known left
+// open and that is stored or deleted.
+func (r rows) Insert(e *host.Event, k *semantics.Known, tombstones bool) (seq int64, err error) {
 	tx, c := r.tx, r.tx.w.conn
 	seq = tx.w.seq + 1
-	if err := c.exec(`INSERT INTO event_id VALUES (?, ?, ?)`, k.IDKey, e.CreatedAt, seq); err != nil {
+	n := int64(1)
+	if k.Open {
+		n, err = c.change(`
+			INSERT OR IGNORE INTO event_id SELECT ?1, ?2, ?3
+			WHERE NOT ?4 OR NOT EXISTS (SELECT 1 FROM deleted_id WHERE id = ?5 AND pubkey = ?6)`,
+			k.IDKey, e.CreatedAt, seq, tombstones, e.ID[:], e.PubKey[:])
+	} else {
+		err = c.exec(`INSERT INTO event_id VALUES (?, ?, ?)`, k.IDKey, e.CreatedAt, seq)
+	}
+	if err != nil || n == 0 {
 		return 0, err
 	}
 	tx.w.seq = seq

@@ -169,6 +169,12 @@ CREATE TABLE event_id (
 	created_at INTEGER NOT NULL,
 	event      INTEGER NOT NULL
 ) WITHOUT ROWID;
+`, `
+-- Why an event is held, and on what it depends: see package purgatory.
+ALTER TABLE held ADD COLUMN cause INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE held ADD COLUMN parent BLOB; -- key of the address, or id, of another held event
+CREATE INDEX held_parent ON held (parent) WHERE parent IS NOT NULL;
+CREATE INDEX held_dependent ON held (due) WHERE parent IS NOT NULL;
 `}
 
 // fills do what statements alone cannot, by the number of the step: they run after its

@@ -157,26 +157,21 @@ func (q *question) hosts(repos []grasp.Repo) (yes, unknown bool) {
 	return false, unknown || len(repos) > 1
 }
 
-// profile decides about what an author says of itself: it is accepted if it is
-// related, or if anything else of the author is here, or if it names this service
-// as one that the author uses (NIP-34, user grasp list).
+// profile decides about what an author says of itself. It accepts what is related, and what
+// names this service as one that the author uses (NIP-34, user grasp list). It accepts all if
+// anything else of the author is stored.
 func (q *question) profile(event policy.Event) policy.Verdict {
 	if q.profiles {
 		if event.Kind() == grasp.KindGraspList && q.listed(event) {
 			return graspList
 		}
-		if q.exists(policy.Filter{Authors: []policy.PubKey{event.PubKey()}}) {
+		if q.finds(q.stored, policy.Filter{Authors: []policy.PubKey{event.PubKey()}}) {
 			return profile
 		}
-	}
-	if q.related(event) {
-		return related
-	}
-	if q.profiles {
 		// It is often sent right before the first issue of its author.
-		return early
+		return q.related(event, early)
 	}
-	return unrelated
+	return q.related(event, unrelated)
 }
 
 // maxGrasps is how many services of a grasp list are looked at.

@@ -53,6 +53,9 @@ func (q *question) state(event policy.Event) policy.Verdict {
 	case err != nil:
 		return reject(err.Error(), "state-invalid")
 	case !s.Tracks():
+		if parent := q.pending(repos); parent != "" {
+			return stateFollows.With(parent)
+		}
 		return stateUntracked
 	case len(s.Faults) > 0:
 		return stateFaulty
@@ -123,12 +126,36 @@ const (
 	maxAddresses = 30
 )
 
-// related reports whether the event names one that is stored or held, or is named
-// by one that is stored. Repositories that the operator denies do not count.
-func (q *question) related(event policy.Event) bool {
-	if q.names(event, false) {
+// related accepts an event that names a stored one, or is named by one. It holds one that
+// names a held event only, as long as that: kinds of NIP-34 and comments (NIP-22). For others
+// it returns the verdict otherwise. Repositories that the operator denies do not count.
+func (q *question) related(event policy.Event, otherwise policy.Verdict) policy.Verdict {
+	n := q.named(event, false)
+	if n.found(q.stored) || q.isReferenced(event) {
+		return related
+	}
+	if mayFollow(event.Kind()) {
+		for _, f := range n.filters() {
+			if parent := q.heldAs(f); parent != "" {
+				return relatedWaits.With(parent)
+			}
+		}
+	}
+	return otherwise
+}
+
+// mayFollow reports whether an event of this kind is held because it is about one that is.
+func mayFollow(kind int) bool {
+	switch kind {
+	case grasp.KindComment, grasp.KindPatch, grasp.KindPullRequest, grasp.KindPRUpdate, grasp.KindIssue,
+		grasp.KindOpen, grasp.KindApplied, grasp.KindClosed, grasp.KindDraft:
 		return true
 	}
+	return false
+}
+
+// isReferenced reports whether a stored event names this one.
+func (q *question) isReferenced(event policy.Event) bool {
 	if q.referenced(event.ID().String()) {
 		return true
 	}
@@ -139,21 +166,34 @@ func (q *question) related(event policy.Event) bool {
 	return false
 }
 
-// deletion accepts the deletion of anything that is here, and of what the operator
-// has denied since.
+// deletion accepts the deletion of anything that is stored, of what the operator has
+// denied since, and of what is held of the author.
 func (q *question) deletion(event policy.Event) policy.Verdict {
-	if q.names(event, true) {
+	n := q.named(event, true)
+	if n.found(q.stored) {
 		return deletes
+	}
+	for _, f := range n.filters() {
+		f.Authors = []policy.PubKey{event.PubKey()}
+		if q.finds(q.held, f) {
+			return deletes
+		}
 	}
 	return unrelated
 }
 
-// names reports whether the event names one that is stored or held, by a, A, q or
-// by e, E, q.
-func (q *question) names(event policy.Event, deniedToo bool) bool {
-	var ids []policy.ID
-	var addresses []string
-	for it := walk(event); it.next() && (len(ids) < maxIDs || len(addresses) < maxAddresses); {
+// names are what an event names by a, A, q or by e, E, q.
+type names struct {
+	*question
+	ids       []policy.ID
+	addresses []string
+}
+
+func (q *question) named(event policy.Event, deniedToo bool) names {
+	n := names{question: q}
+	left := maxAddresses
+	var seen []string
+	for it := walk(event); it.next() && (len(n.ids) < maxIDs || left > 0); {
 		name, value := it.Name(), it.Value()
 		if len(name) != 1 {
 			continue
@@ -163,29 +203,43 @@ func (q *question) names(event policy.Event, deniedToo bool) bool {
 		default:
 			continue
 		}
-		// What is as long as an id is no address, and the other way round.
+		// A value of the length of an id is no address, and the other way round.
 		if len(value) == 64 {
-			if name[0]|0x20 != 'a' && len(ids) < maxIDs {
+			if name[0]|0x20 != 'a' && len(n.ids) < maxIDs {
 				if id, ok := grasp.ParseID(value); ok {
-					ids = append(ids, policy.ID(id))
+					n.ids = append(n.ids, policy.ID(id))
 				}
 			}
-		} else if name[0]|0x20 != 'e' && len(addresses) < maxAddresses && len(value) > 64 && !contains(addresses, value) {
-			addresses = append(addresses, value)
+		} else if name[0]|0x20 != 'e' && left > 0 && len(value) > 64 && !contains(seen, value) {
+			left--
+			seen = append(seen, value)
+			if kind, pubkey, d, ok := grasp.ParseAddress(value); ok && askable(d) && (deniedToo || !q.denies(kind, pubkey, d)) {
+				n.addresses = append(n.addresses, value)
+			}
 		}
 	}
-	return len(addresses) > 0 && q.hasAddress(addresses, deniedToo) || len(ids) > 0 && q.exists(policy.Filter{IDs: ids})
+	return n
 }
 
-// hasAddress asks for all addresses in one query.
-func (q *question) hasAddress(addresses []string, deniedToo bool) bool {
-	f := policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress}}}
-	for _, address := range addresses {
-		if kind, pubkey, d, ok := grasp.ParseAddress(address); ok && askable(d) && (deniedToo || !q.denies(kind, pubkey, d)) {
-			f.Tags[0].Values = append(f.Tags[0].Values, address)
+// filters are what asks for all that is named: the addresses in one query, the ids in another.
+func (n *names) filters() (list []policy.Filter) {
+	if len(n.addresses) > 0 {
+		list = append(list, policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress, Values: n.addresses}}})
+	}
+	if len(n.ids) > 0 {
+		list = append(list, policy.Filter{IDs: n.ids})
+	}
+	return list
+}
+
+// found reports whether any of it is among what is asked for.
+func (n *names) found(ask func(policy.Filter) policy.Events) bool {
+	for _, f := range n.filters() {
+		if n.finds(ask, f) {
+			return true
 		}
 	}
-	return len(f.Tags[0].Values) > 0 && q.exists(f)
+	return false
 }
 
 // denies reports whether an address is that of a repository, or of its state, which
@@ -219,9 +273,13 @@ func (q *question) pullRequest(event policy.Event) policy.Verdict {
 	}
 	if repos := q.announced(pr.Repos); len(repos) > 0 {
 		for _, repo := range repos[:min(len(repos), maxLooked)] {
-			if q.hasCommit(repo.Address(), pr.Commit) {
-				return prComplete
+			if !q.hasCommit(repo.Address(), pr.Commit) {
+				continue
 			}
+			if parent := q.pending(repos); parent != "" {
+				return prFollows.With(parent)
+			}
+			return prComplete
 		}
 		if q.mayHost(repos) {
 			return prWaits
@@ -232,13 +290,10 @@ func (q *question) pullRequest(event policy.Event) policy.Verdict {
 			return prsWaits
 		}
 	}
-	switch {
-	case q.related(event):
-		return related // no repository is here that its commit could come to
-	case q.prs && q.forPRs(pr):
-		return prsOther
+	if q.prs && q.forPRs(pr) {
+		return q.related(event, prsOther)
 	}
-	return unrelated
+	return q.related(event, unrelated) // no repository is here that its commit could come to
 }
 
 // announced returns those of the repositories that are announced here, and that the

@@ -56,10 +56,7 @@ func (s *service) Admit(in policy.Input) policy.Verdict {
 	case kindProfile, kindFollows, kindRelays, grasp.KindGraspList:
 		return q.profile(event)
 	}
-	if q.related(event) {
-		return related
-	}
-	return unrelated
+	return q.related(event, unrelated)
 }
 
 // Verdicts. Each has the code of its rule, which metrics and logs show.
@@ -78,6 +75,7 @@ var (
 
 	stateComplete  = policy.Accept().By("state-complete")
 	stateUntracked = policy.Accept().By("state-untracked")
+	stateFollows   = follow("state-untracked-waits")
 	stateWaits     = hold("state-waits")
 	stateFaulty    = hold("state-faulty")
 	stateLarge     = hold("state-large")
@@ -86,21 +84,28 @@ var (
 	noRepository   = policy.Reject("invalid", "none of the repositories that this state is for is here").By("state-no-repository")
 
 	prComplete = policy.Accept().By("pr-complete")
+	prFollows  = follow("pr-complete-waits")
 	prWaits    = hold("pr-waits")
 	prsWaits   = hold("prs-waits")
 	prsOther   = policy.Reject("invalid", "a clone URL under /prs/ must name the event's own signer and the identifier of one of its a tags").By("prs-other")
 
-	deletes   = policy.Accept().By("deletion")
-	related   = policy.Accept().By("related")
-	profile   = policy.Accept().By("profile")
-	graspList = policy.Accept().By("grasp-list")
-	unrelated = reject(grasp.ReasonUnrelated, "unrelated")
-	early     = unrelated.RetryFor(60)
+	deletes      = policy.Accept().By("deletion")
+	related      = policy.Accept().By("related")
+	relatedWaits = follow("related-waits")
+	profile      = policy.Accept().By("profile")
+	graspList    = policy.Accept().By("grasp-list")
+	unrelated    = reject(grasp.ReasonUnrelated, "unrelated")
+	early        = unrelated.RetryFor(60)
 
 	archived = policy.Reject("blocked", grasp.ReasonArchived).By("archived")
 )
 
 func hold(rule string) policy.Verdict { return withReason(policy.ActionHold, grasp.ReasonHeld, rule) }
+
+// follow holds an event that only a held one justifies.
+func follow(rule string) policy.Verdict {
+	return policy.Hold("won't be served until the event that this one is about is").By(rule)
+}
 
 func reject(reason, rule string) policy.Verdict {
 	return withReason(policy.ActionReject, reason, rule)
@@ -275,6 +280,38 @@ func (q *question) held(f policy.Filter) policy.Events {
 	}
 	q.reads += 2
 	return q.in.QueryHeld(f)
+}
+
+// pending returns the address of the held announcement on which an event about some
+// repositories depends: none of them is announced by a stored event. "" if one is.
+func (q *question) pending(repos []grasp.Repo) string {
+	f := policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress}}}
+	for _, repo := range repos[:min(len(repos), maxLooked)] {
+		f.Tags[0].Values = append(f.Tags[0].Values, repo.Address())
+	}
+	switch {
+	case len(repos) == 0:
+		return ""
+	case !q.may(4):
+		return f.Tags[0].Values[0] // what cannot be looked up is not taken for stored
+	case q.finds(q.stored, f):
+		return ""
+	}
+	return q.heldAs(f)
+}
+
+// heldAs returns the id or the address of a held event that matches, "" for none.
+func (q *question) heldAs(f policy.Filter) string {
+	f.Limit, f.Header = 1, false
+	found := q.held(f)
+	if !found.Next() {
+		return ""
+	}
+	event := found.Event()
+	if kind := event.Kind(); kind >= 30000 && kind < 40000 {
+		return addressOf(event)
+	}
+	return event.ID().String()
 }
 
 // everywhere is both. What is found is valid until the next is asked.

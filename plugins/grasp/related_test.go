@@ -35,14 +35,43 @@ func TestRelatedEvents(t *testing.T) {
 	w.refuses("unrelated", reasonUnrelated, event(stan, 1))
 }
 
-// An issue is sent right after its announcement, which waits for its data.
+// An issue is sent right after its announcement, which waits for its data: it is held with
+// that. It opens the relay for no other kind.
 func TestRelatedToHeldEvents(t *testing.T) {
 	w := newWorld(t, nil)
 	pr := event(carl, grasp.KindPullRequest, "a "+address(olivia), "c "+commit)
 	w.holds(pr, state(olivia, "refs/heads/main "+commit), announces(olivia))
-	w.accepts("related", event(carl, grasp.KindIssue, "a "+address(olivia)))
-	w.accepts("related", event(carl, 1, "a "+strings.Replace(address(olivia), "30617", "30618", 1)))
-	w.accepts("related", event(stan, grasp.KindComment, "E "+pr.Hex()))
+	stateOf := strings.Replace(address(olivia), "30617", "30618", 1)
+	for _, kind := range []int{grasp.KindComment, grasp.KindPatch, grasp.KindIssue, grasp.KindOpen, grasp.KindApplied, grasp.KindClosed, grasp.KindDraft} {
+		w.follows("related-waits", address(olivia), event(carl, kind, "a "+address(olivia)))
+		w.follows("related-waits", stateOf, event(carl, kind, "a "+stateOf))
+		w.follows("related-waits", pr.Hex(), event(stan, kind, "E "+pr.Hex()))
+	}
+	for _, kind := range []int{0, 1, 3, 4, 7, 1059, 1984, 10002, 30023} {
+		for _, tag := range []string{"a " + address(olivia), "A " + stateOf, "E " + pr.Hex(), "q " + address(olivia)} {
+			if v := w.Admit(event(stan, kind, tag)); v.Action != policy.ActionReject {
+				t.Errorf("kind %d with %q: %v by %q", kind, tag, v.Action, v.Rule)
+			}
+		}
+	}
+	// One stored event that it is about justifies it.
+	issue := event(carl, grasp.KindIssue, "a "+address(olivia))
+	w.stores(issue)
+	w.accepts("related", event(stan, 1, "e "+issue.Hex(), "a "+address(olivia)))
+}
+
+// Events that need no more git data wait for the announcement all the same.
+func TestOnlyHeldAnnouncements(t *testing.T) {
+	w := newWorld(t, nil)
+	w.holds(announces(olivia, mike))
+	w.has(olivia, commit)
+	w.follows("pr-complete-waits", address(olivia), event(carl, grasp.KindPullRequest, "a "+address(olivia), "c "+commit))
+	w.follows("state-untracked-waits", address(olivia), event(olivia, grasp.KindState, "d talon"))
+
+	w.Held = nil
+	w.stores(announces(olivia, mike))
+	w.accepts("pr-complete", event(carl, grasp.KindPullRequest, "a "+address(olivia), "c "+commit))
+	w.accepts("state-untracked", event(olivia, grasp.KindState, "d talon"))
 }
 
 // An accepted event names one that comes later.
@@ -89,6 +118,7 @@ func TestDeletion(t *testing.T) {
 	w.stores(note)
 	w.accepts("deletion", event(olivia, 5, "a "+address(olivia)))
 	w.accepts("deletion", event(olivia, 5, "e "+held.Hex()))
+	w.refuses("unrelated", reasonUnrelated, event(stan, 5, "e "+held.Hex(), "a "+address(olivia)))
 	w.accepts("deletion", event(carl, 5, "e "+strings.Repeat("e", 64), "e "+note.Hex()))
 	w.refuses("unrelated", reasonUnrelated, event(stan, 5, "e "+strings.Repeat("e", 64)))
 	w.refuses("unrelated", reasonUnrelated, event(stan, 5))
@@ -98,7 +128,8 @@ func TestDeletion(t *testing.T) {
 func TestProfiles(t *testing.T) {
 	w := newWorld(t, nil)
 	w.holds(announces(olivia))
-	w.stores(event(carl, grasp.KindIssue, "a "+address(olivia)))
+	w.refuses("unrelated", reasonUnrelated, event(olivia, 0)) // a held event is not enough
+	w.stores(announces(olivia), event(carl, grasp.KindIssue, "a "+address(olivia)))
 	for _, kind := range []int{0, 3, 10002, 10317} {
 		w.accepts("profile", event(olivia, kind))
 		w.accepts("profile", event(carl, kind))

@@ -114,6 +114,15 @@ func (w *world) waits(rule string, e policytest.Event) {
 	w.says(policy.ActionHold, rule, "purgatory: won't be served until git data arrives", e)
 }
 
+// follows wants that the event is held as long as its parent.
+func (w *world) follows(rule, parent string, e policytest.Event) {
+	w.t.Helper()
+	w.says(policy.ActionHold, rule, "purgatory: won't be served until the event that this one is about is", e)
+	if v := w.Admit(e); v.Parent != parent {
+		w.t.Errorf("kind %d by %x is held with %q, want %q", e.Kind, e.PubKey[0], v.Parent, parent)
+	}
+}
+
 func (w *world) refuses(rule, reason string, e policytest.Event) {
 	w.t.Helper()
 	w.says(policy.ActionReject, rule, reason, e)

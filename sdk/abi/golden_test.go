@@ -55,7 +55,7 @@ func goldenSamples() []goldenSample {
 		{"AdmitRequest", AppendAdmitRequest(nil, &AdmitRequest[[]string, [32]byte]{
 			Event: *sampleEvent(), Origin: OriginSync, Address: []byte("::1"), Relay: "wss://r", Authed: [][32]byte{key32(1), key32(2)}, Now: 77,
 		})},
-		{"Verdict", AppendRetry(AppendVerdict(nil, ActionReject, "spam", "blocked", "no spam"), 60)},
+		{"Verdict", AppendParent(AppendRetry(AppendVerdict(nil, ActionReject, "spam", "blocked", "no spam"), 60), "30617:ab:x")},
 		{"Configured", AppendConfigured(nil, &Configured{
 			Failure: "config x = 7", Idle: []string{"admit", "query"}, About: About{[]string{"GRASP-01", "GRASP-05"}, "all", "some", WritesOpen},
 		})},

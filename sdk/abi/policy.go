@@ -192,3 +192,7 @@ func appendVerdict(b []byte, action uint32, rule, prefix, reason string) []byte 
 // AppendRetry appends to a verdict for how many seconds a refused event is decided
 // about once more when another of its author is accepted.
 func AppendRetry(b []byte, seconds uint32) []byte { return appendUint(b, 10, uint64(seconds)) }
+
+// AppendParent appends to a verdict the id or the address of the held event on which an event
+// depends.
+func AppendParent(b []byte, parent string) []byte { return appendNonEmpty(b, 11, parent) }

@@ -31,6 +31,7 @@ type VerdictView struct {
 	Rule   []byte // stable code of the rule that decided: a-z 0-9 - . _, at most 64 bytes
 	Reason []byte // for the client, "prefix: text"; empty for ACTION_PASS and ACTION_ACCEPT
 	Retry  uint32
+	Parent []byte
 }
 
 // Decode reads b. What has a method is looked into only when that is called.
@@ -47,9 +48,11 @@ func (v *VerdictView) Decode(b []byte) error {
 			v.Reason = r.data
 		case 10<<3 | wireVarint:
 			v.Retry = uint32(min(r.num, 1<<32-1))
+		case 11<<3 | wireBytes:
+			v.Parent = r.data
 		}
 	}
-	if r.bad || !utf8.Valid(v.Rule) || !utf8.Valid(v.Reason) {
+	if r.bad || !utf8.Valid(v.Rule) || !utf8.Valid(v.Reason) || !utf8.Valid(v.Parent) {
 		return ErrMalformed
 	}
 	return nil

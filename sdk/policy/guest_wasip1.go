@@ -77,7 +77,7 @@ func push(n int32) int64 {
 
 // answer returns 0 for a pass, which has no fields.
 func answer(verdict Verdict) int64 {
-	if len(verdict.Rule)|len(verdict.Prefix)|len(verdict.Text)|int(verdict.Action)|int(verdict.Retry) == 0 {
+	if len(verdict.Rule)|len(verdict.Prefix)|len(verdict.Text)|len(verdict.Parent)|int(verdict.Action)|int(verdict.Retry) == 0 {
 		return 0
 	}
 	return guest.Answer(verdict.append(guest.Output()))

@@ -207,6 +207,7 @@ type Verdict struct {
 	Prefix string // standard prefix of the reason (NIP-01, NIP-42)
 	Text   string // the reason after its prefix, for people
 	Retry  uint32 // seconds, see [Verdict.RetryFor]
+	Parent string // see [Verdict.With]
 }
 
 // Pass has no opinion: the next policy decides. If all pass, an event is refused;
@@ -253,6 +254,14 @@ func (v Verdict) RetryFor(seconds uint32) Verdict {
 	return v
 }
 
+// With returns v, which holds an event, such that the event depends on a held one: the parent,
+// by its id or its address. Use it for an event that nothing else justifies. The host holds
+// it no longer than the parent, and stores it when the parent is stored.
+func (v Verdict) With(parent string) Verdict {
+	v.Parent = parent
+	return v
+}
+
 // Reason returns the reason for the client.
 func (v Verdict) Reason() string {
 	if v.Prefix == "" {
@@ -264,14 +273,14 @@ func (v Verdict) Reason() string {
 // append appends the answer to the host, nothing for a pass without a rule. A guest pays
 // for each call, and most verdicts have no text.
 func (v *Verdict) append(b []byte) []byte {
-	if len(v.Prefix)|len(v.Text)|int(v.Retry) == 0 {
+	if len(v.Prefix)|len(v.Text)|len(v.Parent)|int(v.Retry) == 0 {
 		return abi.AppendVerdict(b, uint32(v.Action), v.Rule, "", "")
 	}
 	return v.appendReason(b)
 }
 
 func (v *Verdict) appendReason(b []byte) []byte {
-	return abi.AppendRetry(abi.AppendVerdict(b, uint32(v.Action), v.Rule, v.Prefix, cut(v.Text)), v.Retry)
+	return abi.AppendParent(abi.AppendRetry(abi.AppendVerdict(b, uint32(v.Action), v.Rule, v.Prefix, cut(v.Text)), v.Retry), v.Parent)
 }
 
 // cut returns what the host would keep of a text, 1 KiB: an answer that is much longer

@@ -290,6 +290,9 @@ func (inst *instance) ruling(f Func, v *abi.VerdictView, source string) (host.Ru
 	if action == host.Reject && f == Admit {
 		ruling.Retry = min(time.Duration(v.Retry)*time.Second, maxRetry)
 	}
+	if action == host.Hold {
+		ruling.Parent = string(v.Parent)
+	}
 	return ruling, r, nil
 }
 

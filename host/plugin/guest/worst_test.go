@@ -181,7 +181,7 @@ func TestWorstInputsOfGrasp(t *testing.T) {
 						return
 					}
 				}
-			})...), "accept related"},
+			})...), "hold related-waits"},
 		}},
 		{"a pull request", vectorEvents{own}, pr("a " + graspAddress(author).String()), "hold pr-waits", []worstInput{
 			{"to 20 large announcements", largeStrangers, largeStrangers, pr(manyAddresses(20)...), "hold pr-waits"},

@@ -101,15 +101,16 @@ type row struct {
 	address                   []byte
 	since, due                int64
 	dormant                   bool
+	cause                     int16
 }
 
 // table looks at every row, in pieces, and returns how many there are and the bytes of
 // their JSON.
 func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error) {
-	more := "0::bigint, 0::bigint, false"
+	more := "0::bigint, 0::bigint, false, 0::smallint"
 	name := "event"
 	if t == held {
-		more, name = "since, due, dormant", "held event"
+		more, name = "since, due, dormant, cause", "held event"
 	}
 	var tags int64
 	sql := `SELECT seq, created_at, id, pubkey, place, json, kind, expires, address, ` + more + ` FROM ` + t.event + ` WHERE seq > $1 ORDER BY seq LIMIT $2`
@@ -119,7 +120,7 @@ func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error
 			return n, size, err
 		}
 		rows, err := pgx.CollectRows(found, func(x pgx.CollectableRow) (r row, err error) {
-			return r, x.Scan(&r.seq, &r.createdAt, &r.id, &r.pubkey, &r.sortKey, &r.json, &r.kind, &r.expires, &r.address, &r.since, &r.due, &r.dormant)
+			return r, x.Scan(&r.seq, &r.createdAt, &r.id, &r.pubkey, &r.sortKey, &r.json, &r.kind, &r.expires, &r.address, &r.since, &r.due, &r.dormant, &r.cause)
 		})
 		if err != nil {
 			return n, size, err
@@ -170,7 +171,7 @@ func (c *checker) row(name string, r *row, e *host.Event, t tables) {
 		c.problem("%s %d (%s): %v", name, r.seq, e.ID, err)
 	}
 	switch {
-	case t == held && r.due != purgatory.Due(e, r.since, r.dormant):
+	case t == held && r.due != purgatory.Due(e, purgatory.Cause(r.cause), r.since, r.dormant):
 		c.problem("%s %d (%s): due at %d, which is wrong for one held since %d", name, r.seq, e.ID, r.due, r.since)
 	case t == stored && r.seq > c.total.Seq:
 		c.problem("%s %d (%s): the highest number given is %d", name, r.seq, e.ID, c.total.Seq)

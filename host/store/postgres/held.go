@@ -35,11 +35,7 @@ func (tx *Tx) Release(r host.Release, now int64) (out host.ReleaseOutcome, err e
 		return host.ReleaseOutcome{}, fmt.Errorf("release events: %w", err)
 	}
 	if tx.others > 0 {
-		for _, r := range out.Events {
-			if r.Status == host.StatusReleased {
-				tx.changes.add(changeStored, uint64(r.Seq), r.Event.JSON)
-			}
-		}
+		tx.changes.released(out.Events)
 		tx.changes.removed(out.Removed)
 		tx.changes.held(out.Held)
 	}
@@ -83,7 +79,7 @@ func (r rows) HeldByAuthor(author host.PubKey) (n int64, err error) {
 func (r rows) held(where string, args ...any) ([]*purgatory.Row, error) {
 	ctx, cancel := call()
 	defer cancel()
-	const columns = `SELECT seq, id, pubkey, kind, created_at, json, since, due, dormant, reason FROM held WHERE `
+	const columns = `SELECT seq, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent FROM held WHERE `
 	found, err := r.tx.s.conn.Query(ctx, columns+where, args...)
 	if err != nil {
 		return nil, err
@@ -92,10 +88,11 @@ func (r rows) held(where string, args ...any) ([]*purgatory.Row, error) {
 		h := new(purgatory.Row)
 		var id, pubkey, reason []byte
 		var kind int32
-		err := row.Scan(&h.Number, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON, &h.Since, &h.Due, &h.Dormant, &reason)
+		var cause int16
+		err := row.Scan(&h.Number, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON, &h.Since, &h.Due, &h.Dormant, &reason, &cause, &h.Parent)
 		copy(h.ID[:], id)
 		copy(h.PubKey[:], pubkey)
-		h.Kind, h.Reason = host.Kind(kind), string(reason)
+		h.Kind, h.Reason, h.Cause = host.Kind(kind), string(reason), purgatory.Cause(cause)
 		return h, err
 	})
 }
@@ -127,6 +124,40 @@ func (r rows) HeldDue(dormant bool, now int64, limit int) ([]*purgatory.Row, err
 	return r.held(`dormant = $1 AND due <= $2 ORDER BY due, seq LIMIT $3`, dormant, now, limit)
 }
 
+// KeyOf returns the key under which rows depend on an event: of its address, or its id.
+func (r rows) KeyOf(e *host.Event) []byte {
+	if key := r.tx.s.keys.address(e); key != nil {
+		return key
+	}
+	return e.ID[:]
+}
+
+// HeldParent returns the first row that has this key, nil for none.
+func (r rows) HeldParent(key []byte) (*purgatory.Row, error) {
+	if len(key) == len(host.ID{}) {
+		return r.firstHeld(`id = $1`, key)
+	}
+	return r.firstHeld(`address = $1 ORDER BY seq LIMIT 1`, key)
+}
+
+// Dependents returns the rows that depend on this key, in the order in which they came.
+func (r rows) Dependents(key []byte) ([]*purgatory.Row, error) {
+	return r.held(`parent = $1 ORDER BY seq`, key)
+}
+
+// CountDependents returns how many rows depend on this key, and on any.
+func (r rows) CountDependents(key []byte) (n, all int64, err error) {
+	const sql = `SELECT (SELECT count(*) FROM held WHERE parent = $1), (SELECT count(*) FROM held WHERE parent IS NOT NULL)`
+	_, err = r.tx.row(sql, []any{key}, &n, &all)
+	return n, all, err
+}
+
+// FirstDependent returns the row that depends on any key and is due first, nil for none.
+// It leaves one row out.
+func (r rows) FirstDependent(except int64) (*purgatory.Row, error) {
+	return r.firstHeld(`parent IS NOT NULL AND seq <> $1 ORDER BY due, seq LIMIT 1`, except)
+}
+
 // FirstDormant returns the dormant row that is due first, nil for none. It looks at rows of the
 // author, or of everybody for nil, and leaves one row out.
 func (r rows) FirstDormant(author *host.PubKey, except int64) (*purgatory.Row, error) {
@@ -141,9 +172,9 @@ func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) er
 	tx := r.tx
 	var seq int64
 	_, err := tx.row(`
-		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING seq`,
-		[]any{e.ID[:], e.PubKey[:], placeOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason)}, &seq)
+		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason, cause, parent)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING seq`,
+		[]any{e.ID[:], e.PubKey[:], placeOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason), int16(h.Cause), h.Parent}, &seq)
 	if err != nil {
 		return err
 	}

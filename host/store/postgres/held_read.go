@@ -19,8 +19,8 @@ func (s *Store) Held(ctx context.Context, id host.ID) (json []byte, err error) {
 	return json, err
 }
 
-// holdsNothing saves most relays every look into purgatory. What others hold is not known
-// at every moment.
+// holdsNothing saves most relays every look into purgatory. Nobody knows at every moment what
+// other nodes hold.
 func (s *Store) holdsNothing() bool { return s.alone.Load() && s.total.Load().Held == 0 }
 
 // HeldBy returns the JSON of the events in purgatory that match, newest first, ties by
@@ -59,7 +59,7 @@ func (s *Store) HeldEvent(ctx context.Context, id host.ID) (h host.HeldEvent, ok
 	if s.holdsNothing() {
 		return h, false, nil
 	}
-	ok, err = s.first(ctx, metrics.Held, `SELECT json, since, dormant FROM held WHERE id = $1`, []any{id[:]}, &h.JSON, &h.Since, &h.Dormant)
+	ok, err = s.first(ctx, metrics.Held, `SELECT json, since, dormant, parent IS NOT NULL FROM held WHERE id = $1`, []any{id[:]}, &h.JSON, &h.Since, &h.Dormant, &h.Dependent)
 	return h, ok, err
 }
 
@@ -68,15 +68,15 @@ func (s *Store) HeldEvent(ctx context.Context, id host.ID) (h host.HeldEvent, ok
 // is.
 func (s *Store) EachHeld(ctx context.Context, yield func(host.HeldEvent) error) error {
 	const sql = `
-		SELECT p.seq, p.json, p.since, p.dormant FROM (
+		SELECT p.seq, p.json, p.since, p.dormant, p.parent IS NOT NULL FROM (
 			SELECT h.*, sum(octet_length(h.json)) OVER (ORDER BY h.seq) - octet_length(h.json) AS before
-			FROM (SELECT seq, json, since, dormant FROM held WHERE seq > $1 ORDER BY seq LIMIT $2) h
+			FROM (SELECT seq, json, since, dormant, parent FROM held WHERE seq > $1 ORDER BY seq LIMIT $2) h
 		) p WHERE p.before < $3 ORDER BY p.seq`
 	for last := int64(0); ; {
 		var part []host.HeldEvent
 		err := s.each(ctx, metrics.Held, sql, []any{last, fetchRows, int64(fetchBytes)}, func(rows pgx.Rows) error {
 			var h host.HeldEvent
-			err := rows.Scan(&last, &h.JSON, &h.Since, &h.Dormant)
+			err := rows.Scan(&last, &h.JSON, &h.Since, &h.Dormant, &h.Dependent)
 			part = append(part, h)
 			return err
 		})

@@ -45,6 +45,7 @@ func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (h
 		if out.Code == host.Stored {
 			tx.changes.add(changeStored, uint64(out.Seq), e.JSON)
 		}
+		tx.changes.released(out.Released)
 		tx.changes.removed(out.Removed)
 		tx.changes.held(out.Held)
 	}
@@ -76,10 +77,9 @@ const lookUp = `
 	FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[]) WITH ORDINALITY x (id, pubkey, key, created_at, n)
 	LEFT JOIN event a ON a.address = x.key ORDER BY x.n`
 
-// Known returns what the database has that decides about an event. What it has is looked up
-// together with that of the events that come next, so that a batch waits for one answer and not
-// for as many as it has events.
-func (r rows) Known(e *host.Event) (*semantics.Known, error) {
+// Known returns what the database has that decides about an event. It looks up the events that
+// come next too, so that a batch waits for one answer.
+func (r rows) Known(e *host.Event, _ bool) (*semantics.Known, error) {
 	tx := r.tx
 	if tx.waits(e.ID, tx.s.keys.address(e)) {
 		if err := tx.flush(); err != nil {
@@ -166,7 +166,7 @@ func (r rows) RemoveVersion(v *semantics.Version) (*host.Event, error) {
 }
 
 // Insert has the event inserted with the next flush, and returns its number.
-func (r rows) Insert(e *host.Event, k *semantics.Known) (seq int64, err error) {
+func (r rows) Insert(e *host.Event, k *semantics.Known, _ bool) (seq int64, err error) {
 	tx := r.tx
 	tx.total.Seq++
 	tx.total.Events++

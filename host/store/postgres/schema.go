@@ -30,7 +30,7 @@ type layout struct {
 }
 
 // present is what this program knows.
-var present = layout{steps, []int{1, 2}}
+var present = layout{steps, []int{1, 2, 2}}
 
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
@@ -210,6 +210,14 @@ CREATE TABLE plugins_module (
 	wasm bytea NOT NULL
 );
 ALTER TABLE plugins_module ALTER COLUMN wasm SET STORAGE EXTERNAL;
+`, `
+-- Why an event is held, and on what it depends: see package purgatory. A program of version 2
+-- takes such a row for one that waits for git data: it expires in time.
+ALTER TABLE held
+	ADD COLUMN cause  smallint NOT NULL DEFAULT 0,
+	ADD COLUMN parent bytea; -- key of the address, or id, of another held event
+CREATE INDEX held_parent ON held (parent) WHERE parent IS NOT NULL;
+CREATE INDEX held_dependent ON held (due, seq) WHERE parent IS NOT NULL;
 `}
 
 // prepare makes sure that there is a table meta in the schema that the connection's

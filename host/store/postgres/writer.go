@@ -444,6 +444,14 @@ func (c *changes) add(sort byte, number uint64, json []byte) {
 	*c = append(b, json...)
 }
 
+func (c *changes) released(list []host.Released) {
+	for _, r := range list {
+		if r.Status == host.StatusReleased {
+			c.add(changeStored, uint64(r.Seq), r.Event.JSON)
+		}
+	}
+}
+
 func (c *changes) removed(events []*host.Event) {
 	for _, e := range events {
 		c.add(changeRemoved, 0, e.JSON)

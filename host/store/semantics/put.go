@@ -9,11 +9,13 @@ import (
 // Rows are the stored events in the open transaction of an engine.
 type Rows interface {
 	// Known returns what the database has that decides about an event. The result holds
-	// until the next call.
-	Known(e *host.Event) (*Known, error)
+	// until the next call. Unless all is set, it may leave Stored and Deleted open.
+	Known(e *host.Event, all bool) (*Known, error)
 
-	// Insert stores an event with its index rows, and returns its number.
-	Insert(e *host.Event, k *Known) (seq int64, err error)
+	// Insert stores an event with its index rows, and returns its number. If Known left that
+	// open, it returns 0 for an event that is stored, or whose id its author deleted; the
+	// latter only if tombstones count.
+	Insert(e *host.Event, k *Known, tombstones bool) (seq int64, err error)
 
 	// RemoveVersion removes what Known found at an event's address, and returns it. It
 	// returns nil for an event that cannot be read any more.
@@ -38,6 +40,7 @@ type Rows interface {
 type Known struct {
 	Stored  bool     // the event is stored
 	Deleted bool     // its author has deleted its id
+	Open    bool     // neither is looked up yet: one statement less for events without an address
 	Version *Version // what is stored at its address, nil for nothing
 
 	AddressDeleted bool  // its author has deleted its address
@@ -73,7 +76,7 @@ func Put(rows Rows, e *host.Event, now int64) (out host.Outcome, k *Known, err e
 	if Expired(e, now) {
 		return host.Outcome{Code: host.Rejected, Reason: ReasonExpired}, nil, nil
 	}
-	if k, err = rows.Known(e); err != nil {
+	if k, err = rows.Known(e, false); err != nil {
 		return out, nil, err
 	}
 	if out.Code, out.Reason = k.Refusal(e); out.Reason != "" {
@@ -88,8 +91,15 @@ func Put(rows Rows, e *host.Event, now int64) (out host.Outcome, k *Known, err e
 			out.Removed = []*host.Event{old}
 		}
 	}
-	if out.Seq, err = rows.Insert(e, k); err != nil {
+	if out.Seq, err = rows.Insert(e, k, tombstonesCount(e)); err != nil {
 		return out, nil, err
+	}
+	if out.Seq == 0 {
+		if k, err = rows.Known(e, true); err != nil {
+			return out, nil, err
+		}
+		out.Code, out.Reason = k.Refusal(e)
+		return out, k, nil
 	}
 	if e.Kind == host.KindDeletion {
 		out.Removed, err = remove(rows, e)
@@ -104,11 +114,15 @@ func (k *Known) Refusal(e *host.Event) (host.Code, string) {
 		return host.Duplicate, ReasonHave
 	case k.Version != nil && Wins(k.Version.CreatedAt, k.Version.ID, e.CreatedAt, e.ID):
 		return host.Replaced, ReasonNewer
-	case k.AddressDeleted && e.CreatedAt <= k.Until, k.Deleted && e.Kind != host.KindDeletion:
+	case k.AddressDeleted && e.CreatedAt <= k.Until, k.Deleted && tombstonesCount(e):
 		return host.Rejected, ReasonDeleted
 	}
 	return host.Stored, ""
 }
+
+// tombstonesCount reports whether a deletion of its id keeps an event out: deletions cannot be
+// deleted (NIP-09).
+func tombstonesCount(e *host.Event) bool { return e.Kind != host.KindDeletion }
 
 // Wins reports whether one version at an address wins over another: the newer one, and of one
 // second the one with the lowest id (NIP-01).

@@ -20,6 +20,9 @@ const (
 	ReasonGone    = "blocked: this announcement waited for its git data in vain: its author may send it again"
 	ReasonFull    = "rate-limited: too many events wait for their git data here: try again later"
 
+	ReasonNoParent   = "blocked: the event that this one depends on is not held here any more: send it again"
+	ReasonParentFull = "rate-limited: too many events wait together with the one that this event depends on: try again when that is served"
+
 	// ReasonOwnFull has a format verb for the number of held events of the author.
 	ReasonOwnFull = "restricted: %d events of yours wait for their git data: push it, or delete those that you do not need"
 )
@@ -63,6 +66,9 @@ type HeldLimits struct {
 	ByAuthor int64 // by one author; default 200
 	Bytes    int64 // of their JSON, in all; default 64 MiB
 
+	Dependents int64 // events that wait for other held events, in all; default 5,000
+	ByParent   int64 // events that wait for the same one; default 100
+
 	Placeholders int64 // refs that were pushed before their events; default 100,000
 }
 
@@ -71,7 +77,7 @@ func (l *HeldLimits) SetDefaults() {
 	for _, v := range []struct {
 		limit *int64
 		value int64
-	}{{&l.Events, 20_000}, {&l.ByAuthor, 200}, {&l.Bytes, 64 << 20}, {&l.Placeholders, 100_000}} {
+	}{{&l.Events, 20_000}, {&l.ByAuthor, 200}, {&l.Bytes, 64 << 20}, {&l.Dependents, 5_000}, {&l.ByParent, 100}, {&l.Placeholders, 100_000}} {
 		if *v.limit == 0 {
 			*v.limit = v.value
 		}

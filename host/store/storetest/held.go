@@ -16,6 +16,7 @@ var awaitingGit = host.HoldOptions{Reason: host.ReasonHeld}
 // testHeldStories tells what happens to events in purgatory, in short steps:
 //
 //	hold X, sync X     a client or another relay sends it, to be held
+//	with Y X           a client sends X, to be held as long as Y
 //	put X              it is stored, deletions too
 //	wait N             seconds pass, and the sweep comes
 //	pass N             seconds pass, and the sweep is late
@@ -40,6 +41,12 @@ func testHeldStories(t *testing.T, x Engine) {
 			"PR":  Event(n+6, by+2, 1618, 10, address(30617)),
 			"old": Event(n+7, by+1, 1618, 10, host.Tag{"expiration", fmt.Sprint(now + 100)}),
 		}
+		events["C1"] = Event(n+8, by+4, 1111, 10, address(30617))
+		events["C2"] = Event(n+9, by+5, 1111, 10, e(events["C1"]))
+		events["C3"] = Event(n+10, by+5, 1111, 10, e(events["PR"]))
+		events["brief"] = Event(n+11, by+5, 1111, 10, address(30617), host.Tag{"expiration", fmt.Sprint(now + 100)})
+		events["M1"] = Event(n+12, by+6, 30617, 10, d)
+		events["delC1"] = Event(n+24, by+4, 5, 50, e(events["C1"]))
 		events["delA1"] = Event(n+20, by+1, 5, 5, e(events["A1"]))
 		events["delA"] = Event(n+21, by+1, 5, 20, address(30617))
 		events["delS"] = Event(n+22, by+1, 5, 20, address(30618))
@@ -172,6 +179,73 @@ func testHeldStories(t *testing.T, x Engine) {
 			hold delA1: held, delA1 held
 			release A1 delA1: delA1 released A1 deleted, A1 deleted
 			hold A1: rejected`},
+		{"what depends on an announcement is stored with it", `
+			hold A1: held, A1 held
+			with A1 C1: held, C1 held
+			with C1 C2: held, C2 held
+			with A1 C1: held
+			release A1: A1 released C1 released C2 released
+			hold C1: duplicate`},
+		{"it is released once, also if it is named", `
+			hold A1: held, A1 held
+			with A1 C1: held, C1 held
+			release C1 A1: A1 released C1 released
+			release C1 A1: A1 stored C1 stored`},
+		{"it goes when its parent becomes dormant", `
+			hold A1: held, A1 held
+			wait 1000: 
+			with A1 C1: held, C1 held
+			wait 799: 
+			wait 1: A1 dormant C1 expired
+			with A1 C1: rejected
+			hold A1: held, A1 revived
+			with A1 C1: held, C1 held`},
+		{"a restart of its parent is one of its own", `
+			hold A1: held, A1 held
+			with A1 C1: held, C1 held
+			wait 1000: 
+			restart: 
+			wait 800: 
+			wait 999: 
+			release A1: A1 released C1 released`},
+		{"its own time ends with that of its parent", `
+			hold A1: held, A1 held
+			with A1 C1: held, C1 held
+			wait 1000: 
+			restart: 
+			wait 1799: 
+			wait 1: A1 dormant C1 expired`},
+		{"a deletion of its parent takes it", `
+			hold A1: held, A1 held
+			with A1 C1: held, C1 held
+			with C1 C2: held, C2 held
+			put delC1: stored, C1 deleted
+			put delA: stored, A1 deleted C2 expired
+			with A1 C3: rejected`},
+		{"it stays when a newer version replaces its parent", `
+			hold A1: held, A1 held
+			with A1 C1: held, C1 held
+			hold A2: held, A1 replaced A2 held
+			release A2: A2 released C1 released`},
+		{"its parent is stored without a release", `
+			hold A1: held, A1 held
+			hold PR: held, PR held
+			with PR C3: held, C3 held
+			with A1 C1: held, C1 held
+			put PR: stored, PR released C3 released
+			put A2: stored, A1 replaced C1 released`},
+		{"it expires (NIP-40)", `
+			hold A1: held, A1 held
+			with A1 brief: held, brief held
+			wait 100: brief expired
+			release A1: A1 released`},
+		{"an announcement that depends on another has one phase", `
+			hold A1: held, A1 held
+			with A1 M1: held, M1 held
+			hold M1: held
+			wait 1800: A1 dormant M1 expired
+			sync A1: held
+			with A1 M1: rejected`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now += 10_000_000 // what was held before is forgotten
@@ -188,8 +262,11 @@ func testHeldStories(t *testing.T, x Engine) {
 				e := events[words[len(words)-1]]
 				answer, fates := "", []host.HeldChange(nil)
 				switch words[0] {
-				case "hold", "sync", "state":
+				case "hold", "sync", "state", "with":
 					h := host.HoldOptions{Reason: host.ReasonHeld, Synced: words[0] == "sync"}
+					if words[0] == "with" {
+						h.Parent = reference(events[words[1]])
+					}
 					if words[0] == "state" {
 						h.ExtendDeadline = []host.Address{{Kind: 30617, PubKey: owner, D: "repo"}}
 					}
@@ -201,6 +278,11 @@ func testHeldStories(t *testing.T, x Engine) {
 				case "put":
 					out := Put(t, s, now, e)[0]
 					answer, fates = out.Code.String(), out.Held
+					for _, r := range out.Released {
+						if r.Status != host.StatusReleased || r.Seq <= out.Seq {
+							t.Errorf("%s: %+v", step, r)
+						}
+					}
 				case "wait":
 					var n int64
 					fmt.Sscan(words[1], &n)
@@ -248,6 +330,14 @@ func testHeldStories(t *testing.T, x Engine) {
 			}
 		})
 	}
+}
+
+// reference names an event for those that depend on it.
+func reference(e *host.Event) string {
+	if a, ok := e.Address(); ok {
+		return a.String()
+	}
+	return e.ID.String()
 }
 
 // testHeldIsNotServed asks in every way for what is held.
@@ -363,6 +453,34 @@ func testHeldBounds(t *testing.T, x Engine) {
 			t.Errorf("with dormant ones: %+v", out)
 		}
 		Check(t, s)
+	})
+	t.Run("dependents", func(t *testing.T) {
+		s := limited(t, semantics.HeldLimits{Events: 8, ByParent: 2, Dependents: 3})
+		fill(t, s, now, 1, 10, 12)
+		with := func(n, parent int) string {
+			h := awaitingGit
+			h.Parent = reference(Event(parent, 1, 30617, 1, d(parent)))
+			out := Hold(t, s, now, h, Event(n, byte(n), 1111, 1))
+			Check(t, s)
+			return out.Code.String() + " " + out.Reason
+		}
+		for _, x := range []struct {
+			n, parent int
+			want      string
+		}{
+			{50, 10, "held"}, {51, 10, "held"}, {52, 10, "rejected rate-limited: too many events wait together"},
+			{53, 11, "held"}, {54, 11, "rejected rate-limited: too many events wait together"}, {55, 17, "rejected blocked: "},
+		} {
+			if got := with(x.n, x.parent); !strings.HasPrefix(got, x.want) {
+				t.Errorf("%d with %d: %s, want %s", x.n, x.parent, got, x.want)
+			}
+		}
+		// They give way to what waits for git data, and to nothing else.
+		codes, reason := fill(t, s, now, 2, 20, 27)
+		want(t, codes, "hhhhhhr", reason, "rate-limited: ")
+		if got := with(56, 10); !strings.HasPrefix(got, "rejected "+semantics.ReasonFull) {
+			t.Errorf("one that depends on another pushes something out: %s", got)
+		}
 	})
 	t.Run("a giant pushes out few", func(t *testing.T) {
 		s := limited(t, semantics.HeldLimits{Bytes: 200 * size})

@@ -20,6 +20,8 @@ type heldModel struct {
 	held   []*modelHeld // in the order in which they came
 	gone   map[host.ID]int64
 	limits semantics.HeldLimits
+
+	released []string // what put has released
 }
 
 type modelHeld struct {
@@ -27,15 +29,25 @@ type modelHeld struct {
 	since   int64
 	dormant bool
 	reason  string
+	parent  string // the reference of what it depends on, "" for nothing
 }
 
-func (h *modelHeld) due() int64 { return purgatory.Due(h.Event, h.since, h.dormant) }
+func (h *modelHeld) cause() purgatory.Cause {
+	if h.parent != "" {
+		return purgatory.CauseParent
+	}
+	return purgatory.CauseGit
+}
+
+func (h *modelHeld) due() int64 {
+	return purgatory.Due(h.Event, h.cause(), h.since, h.dormant)
+}
 
 func (h *modelHeld) phase(now int64) purgatory.Phase {
 	if at, ok := h.Expiration(); ok && at <= now {
 		return purgatory.Forgotten
 	}
-	return purgatory.Term{Announcement: h.Kind == 30617, Since: h.since}.Phase(now)
+	return purgatory.Term{Announcement: h.Kind == 30617 && h.parent == "", Since: h.since}.Phase(now)
 }
 
 func (m *heldModel) find(id host.ID) *modelHeld {
@@ -49,17 +61,24 @@ func (m *heldModel) find(id host.ID) *modelHeld {
 
 // drop removes all for which cond holds.
 func (m *heldModel) drop(fates *[]string, fate host.HeldStatus, cond func(*modelHeld) bool) {
+	var dropped []*modelHeld
 	m.held = slices.DeleteFunc(m.held, func(h *modelHeld) bool {
 		if !cond(h) {
 			return false
 		}
 		note(fates, h.Event, fate)
+		dropped = append(dropped, h)
 		return true
 	})
+	for _, h := range dropped {
+		if fate == host.StatusExpired || fate == host.StatusDeleted {
+			m.dropDependents(fates, h)
+		}
+	}
 }
 
 func note(fates *[]string, e *host.Event, fate host.HeldStatus) {
-	*fates = append(*fates, e.ID.String()[:8]+" "+fate.String())
+	*fates = append(*fates, e.ID.String()+" "+fate.String())
 }
 
 func sameAddress(a, b *host.Event) bool {
@@ -105,10 +124,20 @@ func (m *heldModel) put(e *host.Event, now int64) (host.Outcome, []string) {
 		return out, nil
 	}
 	if e.Kind == host.KindDeletion {
-		m.drop(&fates, host.StatusDeleted, func(h *modelHeld) bool { return deletes(e, h.Event) })
+		for _, name := range []string{"e", "a"} {
+			part := *e
+			part.Tags = slices.DeleteFunc(slices.Clone(e.Tags), func(tag host.Tag) bool { return len(tag) == 0 || tag[0] != name })
+			m.drop(&fates, host.StatusDeleted, func(h *modelHeld) bool { return deletes(&part, h.Event) })
+		}
 	}
+	before := len(m.held)
 	m.drop(&fates, host.StatusReleased, func(h *modelHeld) bool { return h.ID == e.ID })
 	m.drop(&fates, host.StatusReplaced, func(h *modelHeld) bool { return sameAddress(h.Event, e) && e.Before(h.Event) })
+	if len(m.held) < before {
+		released, more := m.releaseDependents(e, now)
+		m.released = append(m.released, released...)
+		fates = append(fates, more...)
+	}
 	return out, fates
 }
 
@@ -153,20 +182,24 @@ func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Co
 	if old != nil && old.Before(e) {
 		return host.Replaced, semantics.ReasonNewer, fates
 	}
-	if prefix := m.room(&fates, e, old); prefix != "" {
+	row := &modelHeld{Event: e, since: now, reason: hd.Reason}
+	if hd.Parent != "" && !m.depend(row, hd.Parent, now) {
+		return host.Rejected, semantics.ReasonNoParent, fates
+	}
+	if prefix := m.room(&fates, row, old); prefix != "" {
 		return host.Rejected, prefix, fates
 	}
 	if old != nil {
 		m.drop(&fates, host.StatusReplaced, func(h *modelHeld) bool { return h == old })
 	}
-	m.held = append(m.held, &modelHeld{Event: e, since: now, reason: hd.Reason})
+	m.held = append(m.held, row)
 	delete(m.gone, e.ID)
 	note(&fates, e, host.StatusHeld)
 	m.restartAll(&fates, hd.ExtendDeadline, now)
 	return host.Held, hd.Reason, fates
 }
 
-func (m *heldModel) room(fates *[]string, e *host.Event, old *modelHeld) string {
+func (m *heldModel) room(fates *[]string, e, old *modelHeld) string {
 	count := func(cond func(*modelHeld) bool) (n, size int64) {
 		for _, h := range m.held {
 			if h != old && cond(h) {
@@ -179,7 +212,7 @@ func (m *heldModel) room(fates *[]string, e *host.Event, old *modelHeld) string 
 	evict := func(cond func(*modelHeld) bool) bool {
 		var first *modelHeld
 		for _, h := range m.held {
-			if h != old && h.dormant && cond(h) && (first == nil || h.due() < first.due()) {
+			if h != old && cond(h) && (first == nil || h.due() < first.due()) {
 				first = h
 			}
 		}
@@ -187,22 +220,30 @@ func (m *heldModel) room(fates *[]string, e *host.Event, old *modelHeld) string 
 		return first != nil
 	}
 	own := func(h *modelHeld) bool { return h.PubKey == e.PubKey }
-	if n, _ := count(own); old == nil && n >= m.limits.ByAuthor && !evict(own) {
+	dormant := func(h *modelHeld) bool { return h.dormant }
+	if n, _ := count(own); old == nil && n >= m.limits.ByAuthor && !evict(func(h *modelHeld) bool { return own(h) && h.dormant }) {
 		return "restricted"
 	}
 	all := func(*modelHeld) bool { return true }
+	depends := func(h *modelHeld) bool { return h.parent != "" }
+	if e.parent != "" && m.parentFull(e.parent) {
+		return semantics.ReasonParentFull
+	}
 	for {
 		n, size := count(all)
 		if n < m.limits.Events && size+int64(len(e.JSON)) <= m.limits.Bytes {
 			return ""
 		}
-		if !evict(all) {
-			return "rate-limited"
+		if e.parent != "" || !evict(depends) && !evict(dormant) {
+			return semantics.ReasonFull
 		}
 	}
 }
 
 func (m *heldModel) age(fates *[]string, h *modelHeld, now int64) {
+	if p := m.reference(h.parent); h.due() <= now && p != nil && waits(p, now) {
+		h.since = max(h.since, p.since)
+	}
 	switch phase := h.phase(now); {
 	case phase >= purgatory.Gone:
 		if phase == purgatory.Gone {
@@ -212,11 +253,12 @@ func (m *heldModel) age(fates *[]string, h *modelHeld, now int64) {
 	case phase == purgatory.Dormant && !h.dormant:
 		h.dormant = true
 		note(fates, h.Event, host.StatusDormant)
+		m.dropDependents(fates, h)
 	}
 }
 
 func (m *heldModel) restart(fates *[]string, h *modelHeld, now int64) {
-	next, ok := purgatory.Term{Announcement: true, Since: h.since}.Restart(now)
+	next, ok := purgatory.Term{Announcement: h.parent == "", Since: h.since}.Restart(now)
 	if !ok {
 		return
 	}
@@ -238,7 +280,9 @@ func (m *heldModel) restartAll(fates *[]string, addresses []host.Address, now in
 
 func (m *heldModel) sweep(now int64) (fates []string) {
 	for _, h := range slices.Clone(m.held) {
-		m.age(&fates, h, now)
+		if slices.Contains(m.held, h) { // it may have gone with its parent
+			m.age(&fates, h, now)
+		}
 	}
 	for id, until := range m.gone {
 		if until <= now {
@@ -259,31 +303,30 @@ func (m *heldModel) release(r host.Release, now int64) (events, fates []string) 
 		return 0
 	}
 	slices.SortStableFunc(ids, func(a, b host.ID) int { return int(at(a) - at(b)) })
+	done := map[string]bool{}
 	for _, id := range ids {
+		if done[id.String()] {
+			continue // with its parent
+		}
 		h := m.find(id)
-		fate := host.StatusAbsent
+		var list, more []string
 		switch {
 		case h != nil:
-			m.held = slices.DeleteFunc(m.held, func(x *modelHeld) bool { return x == h })
-			out, more := m.put(h.Event, now)
-			switch {
-			case out.Code == host.Stored:
-				fate = host.StatusReleased
-			case out.Reason == semantics.ReasonExpired:
-				fate = host.StatusExpired
-			default:
-				panic("the model held what it would not store: " + out.Reason)
-			}
-			note(&fates, h.Event, fate)
-			fates = append(fates, more...)
+			list, more = m.releaseRow(h, now)
 		case m.events[id] != nil:
-			fate = host.StatusStored
+			list = []string{id.String() + " " + host.StatusStored.String()}
 		case m.gone[id] != 0:
-			fate = host.StatusExpired
+			list = []string{id.String() + " " + host.StatusExpired.String()}
 		case len(m.deleted[id]) > 0:
-			fate = host.StatusDeleted
+			list = []string{id.String() + " " + host.StatusDeleted.String()}
+		default:
+			list = []string{id.String() + " " + host.StatusAbsent.String()}
 		}
-		events = append(events, id.String()[:8]+" "+fate.String())
+		for _, one := range list {
+			name, _, _ := strings.Cut(one, " ")
+			done[name] = true
+		}
+		events, fates = append(events, list...), append(fates, more...)
 	}
 	m.restartAll(&fates, r.ExtendDeadline, now)
 	return events, fates
@@ -324,9 +367,9 @@ func testHeldModel(t *testing.T, x Engine) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			dir := x.New(t)
-			opts := Options{Held: semantics.HeldLimits{Events: 12, ByAuthor: 5, Bytes: 5000}}
+			opts := Options{Held: semantics.HeldLimits{Events: 12, ByAuthor: 5, Bytes: 5000, Dependents: 6, ByParent: 3}}
 			if seed%3 == 0 {
-				opts.Held = semantics.HeldLimits{Events: 1000, ByAuthor: 1000, Bytes: 1 << 20}
+				opts.Held = semantics.HeldLimits{Events: 1000, ByAuthor: 1000, Bytes: 1 << 20, Dependents: 1000, ByParent: 1000}
 			}
 			s := openWith(t, x, dir, opts)
 			m := &heldModel{model: newModel(), gone: map[host.ID]int64{}, limits: opts.Held}
@@ -362,6 +405,9 @@ func compareHolds(t *testing.T, s Store, m *heldModel, w *world, now *int64) {
 		default:
 			e := w.heldEvent(*now)
 			h := host.HoldOptions{Reason: fmt.Sprint("purgatory: ", e.Kind), Synced: w.IntN(3) == 0, ExtendDeadline: w.restarts()}
+			if len(m.held) > 0 && w.IntN(3) == 0 {
+				h.Parent = reference(pick(w, m.held...).Event)
+			}
 			got, err := tx.Hold(e, h, *now)
 			if err != nil {
 				t.Fatal(err)
@@ -397,7 +443,7 @@ func compareHolds(t *testing.T, s Store, m *heldModel, w *world, now *int64) {
 			events, fates := m.release(r, *now)
 			var have []string
 			for _, e := range got.Events {
-				have = append(have, e.ID.String()[:8]+" "+e.Status.String())
+				have = append(have, e.ID.String()+" "+e.Status.String())
 			}
 			slices.Sort(have)
 			slices.Sort(events)
@@ -452,12 +498,12 @@ func compareHeldReads(t *testing.T, s Store, m *heldModel, w *world) {
 	}
 	var got []string
 	err := s.EachHeld(ctx, func(h host.HeldEvent) error {
-		got = append(got, fmt.Sprintf("%s %d %v", h.JSON, h.Since, h.Dormant))
+		got = append(got, fmt.Sprintf("%s %d %v %v", h.JSON, h.Since, h.Dormant, h.Dependent))
 		return nil
 	})
 	var want []string
 	for _, h := range m.held {
-		want = append(want, fmt.Sprintf("%s %d %v", h.JSON, h.since, h.dormant))
+		want = append(want, fmt.Sprintf("%s %d %v %v", h.JSON, h.since, h.dormant, h.parent != ""))
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("each: got %q, %v, want %q", got, err, want)

@@ -70,13 +70,15 @@ func (m *model) put(e *host.Event, now int64) (out host.Outcome) {
 		}
 		var id host.ID
 		if tag[0] == "e" && host.ParseHex(id[:], tag[1]) {
+			old := m.events[id]
+			if old != nil && (old.PubKey != e.PubKey || old.Kind == host.KindDeletion) {
+				continue // it stays, and nobody deleted it
+			}
 			if m.deleted[id] == nil {
 				m.deleted[id] = map[host.PubKey]bool{}
 			}
 			m.deleted[id][e.PubKey] = true
-			if old := m.events[id]; old != nil && old.PubKey == e.PubKey && old.Kind != host.KindDeletion {
-				remove(old)
-			}
+			remove(old)
 		}
 		if a, ok := host.ParseAddress(tag[1]); tag[0] == "a" && ok && a.PubKey == e.PubKey {
 			m.addresses[a] = max(m.addresses[a], e.CreatedAt)
