@@ -1,7 +1,6 @@
 package bound
 
 import (
-	"cmp"
 	"container/list"
 	"math"
 	"net/netip"
@@ -336,15 +335,24 @@ func (h *Hold) Keep() bool {
 
 // Grow changes the amount by n, which may be negative but for the amount itself. It fails, and
 // has others give way, as [Pot.Acquire] does.
-func (h *Hold) Grow(n int64) error {
-	evicted, err := h.grow(n)
+func (h *Hold) Grow(n int64) error { return h.growBy(n, h.pot.makeRoom) }
+
+// GrowAndDisplace adds n to the amount, and makes room as [Pot.Displace] does. The hold itself
+// does not give way, and is active.
+func (h *Hold) GrowAndDisplace(n int64) error {
+	h.Touch()
+	return h.growBy(n, h.pot.displace)
+}
+
+func (h *Hold) growBy(n int64, room func(h *Hold, more int64) ([]*Hold, error)) error {
+	evicted, err := h.grow(n, room)
 	for _, victim := range evicted {
 		victim.evict()
 	}
 	return err
 }
 
-func (h *Hold) grow(n int64) (evicted []*Hold, err error) {
+func (h *Hold) grow(n int64, room func(h *Hold, more int64) ([]*Hold, error)) (evicted []*Hold, err error) {
 	p := h.pot
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -356,8 +364,13 @@ func (h *Hold) grow(n int64) (evicted []*Hold, err error) {
 			return nil, ErrFull
 		}
 	case n > 0:
-		if evicted, err = p.makeRoom(h, n); err != nil || h.released {
-			return evicted, cmp.Or(err, ErrFull)
+		if h.element != nil { // it must not give way for itself
+			list := &p.narrow[h.narrow].holds
+			list.Remove(h.element)
+			defer func() { h.element = list.PushBack(h) }()
+		}
+		if evicted, err = room(h, n); err != nil {
+			return evicted, err
 		}
 	}
 	h.amount += n

@@ -135,6 +135,31 @@ func TestPotDisplaces(t *testing.T) {
 	}
 }
 
+// TestGrowAndDisplace shows that a hold that grows pushes out others, whole, and never itself.
+func TestGrowAndDisplace(t *testing.T) {
+	p := newTestPot(64, 0) // 8 a network
+	var evicted []string
+	displace := func(addr string) *Hold {
+		t.Helper()
+		h, err := p.Displace(Holder{Addr: netip.MustParseAddr(addr)}, 4, func() { evicted = append(evicted, addr) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	grower := displace("10.0.0.1")
+	displace("10.0.0.2")
+	if err := grower.GrowAndDisplace(2); err != nil || fmt.Sprint(evicted) != "[10.0.0.2]" {
+		t.Errorf("%v, and %v gave way; want the other of its neighbourhood", err, evicted)
+	}
+	if err := grower.GrowAndDisplace(4); !errors.Is(err, ErrShare) {
+		t.Errorf("a hold of more than the share: %v", err)
+	}
+	if used := p.Used(); used != 6 {
+		t.Errorf("%d are held, want 6", used)
+	}
+}
+
 // FuzzPot compares a pot with one that adds up all that is held.
 func FuzzPot(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 200, 201, 33, 34, 255})
@@ -174,7 +199,11 @@ func FuzzPot(f *testing.F) {
 					t.Fatal("Keep does not know whether the hold gave way")
 				}
 			case op < 192:
-				if h := all[int(arg)%len(all)].h; op&1 > 0 || h.amount > 0 {
+				h := all[int(arg)%len(all)].h
+				switch {
+				case op&2 > 0:
+					_ = h.GrowAndDisplace(int64(op&4) + 1)
+				case op&1 > 0 || h.amount > 0:
 					_ = h.Grow(int64(op&1)*2 - 1)
 				}
 			default:

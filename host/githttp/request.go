@@ -19,8 +19,8 @@ type memory struct {
 	pot   *bound.Pot
 	by    bound.Holder
 	evict func()
-	holds []*bound.Hold
-	next  int // bytes of the next piece
+	hold  *bound.Hold // nil before the first piece
+	next  int         // bytes of the next piece
 }
 
 const (
@@ -35,35 +35,34 @@ func (h *Handler) newMemory(by bound.Holder, evict func()) *memory {
 // grow takes one more piece and returns its size. It fails with gitrepo.ErrBusy.
 func (m *memory) grow() (int, error) {
 	size := m.next
-	hold, err := m.pot.Displace(m.by, int64(size), m.evict)
+	m.next = min(2*size, maxPieceBytes)
+	var err error
+	if m.hold == nil {
+		m.hold, err = m.pot.Displace(m.by, int64(size), m.evict)
+	} else {
+		err = m.hold.GrowAndDisplace(int64(size))
+	}
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", gitrepo.ErrBusy, err)
 	}
-	m.holds, m.next = append(m.holds, hold), min(2*size, maxPieceBytes)
 	return size, nil
 }
 
 // touch says that the client sends.
 func (m *memory) touch() {
-	for _, hold := range m.holds {
-		hold.Touch()
+	if m.hold != nil {
+		m.hold.Touch()
 	}
 }
 
-// keep says that nobody else gets the memory from now on. It reports false if others have some
-// of it already.
-func (m *memory) keep() bool {
-	all := true
-	for _, hold := range m.holds {
-		all = hold.Keep() && all
-	}
-	return all
-}
+// keep says that nobody else gets the memory from now on. It reports false if others have it
+// already.
+func (m *memory) keep() bool { return m.hold == nil || m.hold.Keep() }
 
 // release gives the memory back.
 func (m *memory) release() {
-	for _, hold := range m.holds {
-		hold.Release()
+	if m.hold != nil {
+		m.hold.Release()
 	}
 }
 
