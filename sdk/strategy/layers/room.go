@@ -120,16 +120,22 @@ func (p *Peer) join(o *opening, s shape) bool {
 // takeOver has an opening ask for what an open subscription asks for. A fetch brings the stored
 // events.
 func (p *Peer) takeOver(o *opening, from *sub) {
-	if !o.Live {
-		p.fetches(&job{
-			content: o.content.clone(), which: o.which,
-			Fetching: Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track},
-		})
-		o.Opening = Opening{Live: true}
-	}
+	p.fetchApart(o)
 	o.joined = true
 	o.content.Items.AddItems(from.content.Items)
 	from.old, from.replaced = true, true
+}
+
+// fetchApart has an opening ask only for what is new. A fetch brings what is stored.
+func (p *Peer) fetchApart(o *opening) {
+	if o.Live {
+		return
+	}
+	p.fetches(&job{
+		content: o.content.clone(), which: o.which,
+		Fetching: Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track},
+	})
+	o.Opening = Opening{Live: true}
 }
 
 // leastRecent returns an open subscription whose root events are the least recent, if they are
@@ -147,11 +153,15 @@ func (p *Peer) leastRecent(date int64) (least *sub) {
 }
 
 // giveWay closes the subscription whose root events are the least recent, if those of an opening
-// are more so. From then on they are polled. Repositories that it asked for get another one.
+// are more so. The most recent of both get one in its place, the others are polled. Repositories
+// that it asked for get another one.
 func (p *Peer) giveWay(o *opening, s shape) bool {
-	date := int64(1 << 62) // announcements and repositories come before all root events
-	if !o.content.Announcements && o.content.Items.Repos.Empty() {
-		date = p.driver.Index.meanDate(o.content.Items.Roots)
+	x, all := &p.driver.Index, &o.content.Items
+	first := o.content.Announcements || !all.Repos.Empty() // they come before all root events
+	best, others := x.Newest(all.Roots, s.holds(true))
+	date := int64(1 << 62)
+	if !first {
+		date = x.meanDate(best)
 	}
 	least := p.leastRecent(date)
 	if least == nil {
@@ -163,16 +173,38 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 			sub.old, sub.replaced = true, true
 		}
 	}
-	p.polls(Of(Items{Roots: items.Roots}))
+	if first || o.which != allParts {
+		p.polls(Of(Items{Roots: items.Roots}))
+	} else {
+		if !others.Empty() {
+			p.opens(&opening{content: Of(Items{Roots: others}), Opening: o.Opening, which: o.which})
+		}
+		all.Roots = best
+		p.fetchApart(o)
+		all.Roots.AddSet(items.Roots)
+		// A part of the room stays free for the next ones.
+		stay, leave := x.Newest(all.Roots, max(best.Len(), s.holds(true)-s.holds(true)/8))
+		all.Roots = stay.Clone()
+		p.polls(Of(Items{Roots: leave}))
+		p.fetchGap(Items{Roots: items.Roots}.common(Items{Roots: stay}))
+	}
 	if !items.Repos.Empty() {
-		repos := Of(Items{Repos: items.Repos})
-		p.opens(&opening{content: repos.clone(), Opening: Opening{Live: true}, which: allParts})
-		p.fetches(&job{
-			content: repos.clone(), which: allParts,
-			Fetching: Fetching{Method: p.driver.set.Method, Since: p.driver.since(p.driver.budget.now), Purpose: strategy.PurposeReconnect},
-		})
+		repos := Items{Repos: items.Repos}
+		p.opens(&opening{content: Of(repos.Clone()), Opening: Opening{Live: true}, which: allParts})
+		p.fetchGap(repos)
 	}
 	return true
+}
+
+// fetchGap fetches what may come between the end of a subscription and the begin of the next.
+func (p *Peer) fetchGap(items Items) {
+	if items.Empty() {
+		return
+	}
+	p.fetches(&job{
+		content: Of(items.Clone()), which: allParts,
+		Fetching: Fetching{Method: p.driver.set.Method, Since: p.driver.since(p.driver.budget.now), Purpose: strategy.PurposeReconnect},
+	})
 }
 
 // polls has content polled from now on.

@@ -109,12 +109,7 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 // withoutSub does what can be done where no subscription is to be had: what is
 // stored is fetched, and what is new is fetched from time to time.
 func (p *Peer) withoutSub(o *opening) {
-	if !o.Live {
-		p.fetches(&job{
-			content: o.content, which: o.which,
-			Fetching: Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track},
-		})
-	}
+	p.fetchApart(o)
 	p.polls(o.content)
 	o.content = Content{}
 }
