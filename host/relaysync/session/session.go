@@ -35,6 +35,8 @@
 //  4. What the relay refuses, by whatever words, is sent again when there is reason to
 //     hope, or reported.
 //  5. Only what is verified is remembered as refused.
+//  6. A subscription is closed after those that were ordered before are sent, unless the relay
+//     has no room for both. A relay that rests keeps what is open.
 package session
 
 import (
