@@ -286,12 +286,12 @@ func (s *Session) unsubscribe(id string) {
 }
 
 // closeInTurn closes a subscription when those that were ordered before are open: they may take
-// its place.
+// its place. A relay that rests may lose a CLOSE, and those that follow wait in any case.
 func (s *Session) closeInTurn(sub *subscription) {
 	sub.gone = true
 	switch r := sub.request; {
 	case r == nil:
-	case r.sent == 0 || len(s.pace.opening) == 0:
+	case r.sent == 0 || len(s.pace.opening) == 0 && s.now >= s.pace.cooldownUntil:
 		s.closeRequest(r)
 	default:
 		s.pace.opening = append(s.pace.opening, turn{close: r})
