@@ -652,7 +652,7 @@ const (
 	InputHistoricDone      = 9
 	InputNotice            = 10
 	InputTimerFired        = 11
-	InputRootActivity      = 13
+	InputRootActivity      = 12
 )
 
 const lastInput = InputRootActivity

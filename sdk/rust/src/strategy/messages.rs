@@ -438,7 +438,7 @@ impl<'a> Input<'a> {
             9 => Input::HistoricDone(HistoricDone::read(data)),
             10 => Input::Notice(Notice::read(data)),
             11 => Input::TimerFired(TimerFired::read(data)),
-            13 => Input::RootActivity(RootActivity::read(data)),
+            12 => Input::RootActivity(RootActivity::read(data)),
             _ => return None,
         })
     }
