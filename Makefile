@@ -17,10 +17,10 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 export GOFLAGS := $(GOFLAGS) -tags=$(TAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help tools wasm build run test race race-all lint check e2e devnet cluster lab scale seeds guides fuzz nightly bench bench-set clean
+.PHONY: help tools wasm build run test race race-all lint check check-quick e2e devnet cluster lab scale seeds guides fuzz nightly attack bench bench-set clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 tools:
 	@scripts/tools
@@ -67,6 +67,12 @@ lint: tools ## format, vet, staticcheck
 check: lint test race ## what must pass before a change lands, and a clean tree after
 	@test -z "$$(git status --porcelain)" || { git status --short; echo "the tree is not clean"; exit 1; }
 
+# The revision that check-quick compares with.
+BASE ?= main
+
+check-quick: tools ## format, vet, staticcheck and tests of the packages that differ from BASE, in 3 minutes
+	@STATICCHECK=$(STATICCHECK) scripts/check-quick $(BASE)
+
 e2e: build ## the real binary with clients that are not ours (nostr-tools, ngit, those of git)
 	scripts/e2e
 
@@ -90,12 +96,15 @@ seeds: tools ## the invariants of sync in the networks of make test, with 2,000 
 	TALON_TEST_SEEDS=$${TALON_TEST_SEEDS:-2000} $(GO) test -vet=off -count=1 -run TestInvariants -timeout 6h ./cmd/internal/lab/engine
 
 guides: tools ## every page for authors of modules, followed literally up to a running relay
-	TALON_TEST_GUIDES=1 $(GO) test -count=1 -run 'TestTutorials|TestGuides' ./cmd/talon ./examples
+	TALON_TEST_GUIDES=1 $(GO) test -count=1 -timeout 30m -run 'TestTutorials|TestGuides' ./cmd/talon ./examples ./internal/modproxy
 
 fuzz: tools ## every fuzz target for a minute
 	@scripts/fuzz 60s
 
-nightly: scale devnet seeds race-all fuzz ## what takes hours: large networks and inputs, races everywhere, fuzzing
+nightly: scale devnet seeds race-all fuzz attack ## what takes hours: large networks and inputs, races everywhere, fuzzing, attacks
+
+attack: build ## attack bin/talon on loopback in every known way, and report what honest people notice, 20 minutes
+	@scripts/attack
 
 bench: build ## the benchmarks, the whole server included
 	scripts/bench

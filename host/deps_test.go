@@ -8,11 +8,15 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 )
+
+// modulePath is the path of the module that this package belongs to.
+var modulePath = path.Dir(reflect.TypeFor[Item]().PkgPath())
 
 // allowed says which packages of Talon each package may import. The vocabulary
 // is in the middle, adapters stand around it and do not know each other, and
@@ -32,6 +36,7 @@ var allowed = map[string]string{
 	"internal/tomlschema":       "",
 	"internal/abigen":           "internal/abigen/schema",
 	"internal/compress":         "",
+	"internal/modproxy":         "",
 	"internal/abigen/schema":    "",
 	"host/contain":              "",
 	"host/ingest":               "host host/contain host/maintainers host/wire internal/heap internal/recent sdk/grasp",
@@ -40,7 +45,7 @@ var allowed = map[string]string{
 	"host/store":                "host host/contain host/purgatory host/store/metrics host/store/semantics host/store/textcache host/wire internal/heap",
 	"host/store/postgres":       "host host/contain host/purgatory host/store/metrics host/store/semantics host/store/textcache host/wire",
 	"host/store/metrics":        "host host/store/semantics",
-	"host/store/semantics":      "host host/purgatory",
+	"host/store/semantics":      "host",
 	"host/store/textcache":      "",
 	"host/store/storetest":      "host host/purgatory host/store/semantics host/wire",
 	"host/inflate":              "",
@@ -54,12 +59,14 @@ var allowed = map[string]string{
 	"host/plugin/meter":         "",
 	"host/plugin/wasmtest":      "",
 	"host/plugin/plugintest":    "internal/race internal/testkit",
-	"host/purgatory":            "",
+	"host/purgatory":            "host host/store/semantics host/wire",
 	"host/maintainers":          "host host/wire sdk/grasp",
 	"host/gitrepo":              "host host/bound internal/smallfile sdk/nip19",
 	"host/githttp":              "host host/bound host/contain host/gitrepo",
 	"host/repos":                "host host/bound host/contain host/gitfetch host/githttp host/gitrepo host/maintainers host/purgatory host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/gitremote":    "",
+	"cmd/internal/attack":       "host host/relayclient host/schnorr host/wire sdk/grasp",
+	"cmd/attack":                "cmd/internal/attack",
 	"cmd/internal/gitcheck":     "host host/gitrepo host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/lab/result":   "",
 	"cmd/internal/lab/scenario": "host host/relaymodel host/relaysync internal/tomlschema sdk/grasp",
@@ -72,7 +79,7 @@ var allowed = map[string]string{
 	"host/web":                  "host host/bound host/wire sdk/grasp sdk/nip19",
 	"host/netguard":             "",
 	"host/throttle":             "sdk/abi",
-	"host/gitfetch":             "host host/contain host/gitfetch/queue host/gitrepo host/netguard host/throttle sdk/abi sdk/grasp",
+	"host/gitfetch":             "host host/bound host/contain host/gitfetch/queue host/gitrepo host/netguard host/throttle sdk/abi sdk/grasp",
 	"host/gitfetch/queue":       "internal/heap sdk/abi",
 	"cmd/internal/author":       "examples host host/plugin host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/wire internal/smallfile sdk sdk/abi/manifest",
 	"sdk":                       "",
@@ -163,7 +170,7 @@ var keepers = map[string]string{
 	"C":                                   "",
 	"github.com/spf13/pflag":              "host/config cmd/talon",
 	"unsafe":                              "host/wire host/schnorr host/negentropy sdk/abi sdk/internal/guest sdk/policy",
-	"os/exec":                             "internal/testkit cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin host/plugin/plugintest host/gitrepo cmd/talon",
+	"os/exec":                             "internal/testkit internal/modproxy cmd/internal/attack cmd/internal/author cmd/internal/devnet host/plugin/guest host/plugin host/plugin/plugintest host/gitrepo cmd/talon",
 }
 
 func TestImports(t *testing.T) {
@@ -210,7 +217,7 @@ func TestImports(t *testing.T) {
 
 func checkImport(t *testing.T, file, pkg, imported string) {
 	t.Helper()
-	if inside, ok := strings.CutPrefix(imported, "talon/"); ok {
+	if inside, ok := strings.CutPrefix(imported, modulePath+"/"); ok {
 		if strings.HasPrefix(inside, "internal/testkit") && !strings.HasPrefix(pkg, "internal/testkit") && !strings.HasSuffix(pkg, "test") {
 			t.Errorf("%s: only tests, and packages for tests, import %s", file, inside)
 		}
@@ -259,6 +266,8 @@ var linksC = map[string]string{
 	"cmd/internal/lab/runner":   "cmd/internal/lab/engine",
 	"cmd/labtest":               "cmd/internal/lab/module",
 	"cmd/internal/devnet":       "khatru",
+	"cmd/internal/attack":       "signs events",
+	"cmd/attack":                "cmd/internal/attack",
 	"host/daemon":               "everything",
 	"cmd/talon":                 "everything",
 }
@@ -274,7 +283,7 @@ var testsLinkC = map[string]string{
 }
 
 func TestPackagesWithoutC(t *testing.T) {
-	list := exec.Command("go", "list", "-test", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}} {{len .CgoFiles}} {{join .Deps " "}}{{end}}`, "talon/...")
+	list := exec.Command("go", "list", "-test", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}} {{len .CgoFiles}} {{join .Deps " "}}{{end}}`, modulePath+"/...")
 	list.Dir, list.Env = "..", append(os.Environ(), "CGO_ENABLED=1")
 	out, err := list.Output()
 	if err != nil {
@@ -295,7 +304,7 @@ func TestPackagesWithoutC(t *testing.T) {
 	}
 	linked := map[string]bool{}
 	for path, list := range deps {
-		pkg, ok := strings.CutPrefix(path, "talon/")
+		pkg, ok := strings.CutPrefix(path, modulePath+"/")
 		if !ok {
 			continue
 		}
@@ -311,12 +320,12 @@ func TestPackagesWithoutC(t *testing.T) {
 		}
 	}
 	for pkg := range linksC {
-		if !linked["talon/"+pkg] {
+		if !linked[modulePath+"/"+pkg] {
 			t.Errorf("%s links no C any more: take it out of the map", pkg)
 		}
 	}
 	for pkg := range testsLinkC {
-		if !linked["talon/"+pkg+".test"] {
+		if !linked[modulePath+"/"+pkg+".test"] {
 			t.Errorf("the tests of %s link no C any more: take it out of the map", pkg)
 		}
 	}

@@ -39,7 +39,7 @@ func TestExportedAPI(t *testing.T) {
 			}
 		}
 		if len(declarations) > 0 {
-			fmt.Fprintf(&got, "package %s\n\n%s\n\n", path.Join("talon/sdk", dir), strings.Join(slices.Sorted(maps.Keys(declarations)), "\n"))
+			fmt.Fprintf(&got, "package %s\n\n%s\n\n", path.Join(Path(), dir), strings.Join(slices.Sorted(maps.Keys(declarations)), "\n"))
 		}
 		return nil
 	})

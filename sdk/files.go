@@ -18,6 +18,15 @@ import (
 //go:embed assemblyscript/package.json assemblyscript/index.ts assemblyscript/manifest.mjs assemblyscript/assembly
 var Files embed.FS
 
+//go:embed go.mod
+var goMod string
+
+// Path returns the path of the Go module of the SDK, which requirements and imports name.
+func Path() string {
+	line, _, _ := strings.Cut(goMod, "\n")
+	return strings.TrimPrefix(line, "module ")
+}
+
 //go:embed VERSION
 var version string
 

@@ -215,7 +215,7 @@ func TestBadMessages(t *testing.T) {
 		})
 		b.served(t, s)
 	}
-	if n := s.metric(t, "talon_relay_panics_total"); n != 0 {
+	if n := s.metric(t, "talon_panics_total"); n != 0 {
 		t.Errorf("%v panics", n)
 	}
 }

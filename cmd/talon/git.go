@@ -148,6 +148,7 @@ func (anyPush) Authorize(_ context.Context, p *githttp.Push) error {
 			return &githttp.Refusal{Reason: "only branches, tags and refs/nostr/<event id> can be pushed here"}
 		}
 	}
+	p.Author = githttp.OwnerOf(p.Repo)
 	return nil
 }
 

@@ -151,7 +151,8 @@ func logger(w io.Writer, cfg *config.Config) *slog.Logger {
 // release is set by the build.
 var release = ""
 
-// version names this build: the release, or the commit that it was built from.
+// version returns the release of this build, or the commit that it was built from. The go
+// tool knows the release if it fetched Talon as a module.
 func version() string {
 	if release != "" {
 		return release
@@ -164,6 +165,9 @@ func version() string {
 		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
 			return "devel-" + s.Value[:12]
 		}
+	}
+	if strings.HasPrefix(info.Main.Version, "v") {
+		return info.Main.Version
 	}
 	return "devel"
 }

@@ -262,7 +262,7 @@ func syncUnbarCommand() *cobra.Command {
 		Short: "Have a running server forget what has spoken against a relay",
 		Long: `Have a running server forget what has spoken against a relay: failures, and how long it was to be left alone. If the relay is wanted, it is connected to at once.
 
-A relay is barred for 12 hours when its name does not resolve, its certificate is wrong, or it breaks the protocol. What it does next counts as before.`,
+A relay is barred when its name does not resolve, its certificate is wrong, or it breaks the protocol, several times within ten minutes or more. It is then left alone for as long as that has lasted, at most 12 hours; after a day it is dead. Bootstrap relays are never barred. What the relay does next counts as before.`,
 		Args: cobra.ExactArgs(1),
 	}
 	return operating(cmd, func(cmd *cobra.Command, server *admin.Client, args []string) error {

@@ -39,8 +39,9 @@ func pluginNewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Make a folder with a module that builds and passes its tests",
-		Long: `Make the folder NAME with the smallest useful module, and all that it needs: it builds and is tested without a network
-(AssemblyScript needs one once, for npm install). Strategies and throttles are written in Go or Rust.
+		Long: `Make the folder NAME with the smallest useful module. It has a copy of the SDK, and it builds and is tested without a network.
+AssemblyScript needs a network once, for npm install. If talon was installed from a release, go.mod of a module in Go requires
+the SDK by its version, and go mod download fetches it once. Strategies and throttles are written in Go or Rust.
 The last part of NAME is the name of the module.`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -106,8 +107,8 @@ func pluginSDKUpdateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "update [FOLDER]",
 		Short: "Put the SDK of this version into a folder that talon plugin new made",
-		Long: `Put the SDK of this version into a folder that talon plugin new made, in the place of the one in talon/sdk.
-What you wrote stays as it is. Without FOLDER, it is the folder in which you are.`,
+		Long: `Replace ./talon/sdk, the copy of the SDK in a folder that talon plugin new made, by the SDK of this version.
+Your own files stay as they are. The default of FOLDER is the current folder.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			u, err := author.Update(folderOf(args))

@@ -136,8 +136,8 @@ func count(t testing.TB, c *client, filter string) (n int) {
 	return answer.Count
 }
 
-// arrives waits until so many events that match are at the second service, and returns how
-// many there are, and after what time.
+// arrives waits until the second service has a number of events that match. It returns how many
+// there are, and after what time.
 func (w *twoTalons) arrives(filter string, n int, within time.Duration) (have int, took time.Duration) {
 	w.Helper()
 	c := connect(w, w.second)

@@ -11,7 +11,7 @@
 // (/24 or /48), so that somebody with many addresses of one provider is one network here.
 // Loopback and the host itself have no network. They count towards the total only.
 //
-// A [Pot] limits what is held at one time, a [Rate] what is used in an hour. Each value is
+// A [Pot] limits what is held at one time, a [Rate] or [KeyRate] what is used in an hour. Each value is
 // made from a [Spec], which is also its row in the table of bounds in the documentation.
 //
 // The package knows no clock but the one that it is given, and starts no goroutine.

@@ -53,7 +53,7 @@ func (f *Flow) Take(client netip.Addr, amount int64) time.Duration {
 func (f *Flow) take(prefix netip.Prefix, amount int64, now time.Time) time.Duration {
 	perSecond := float64(f.spec.Network)
 	d, there := f.taken[prefix]
-	if !there && len(f.taken) >= maxNetworks {
+	if !there && len(f.taken) >= maxHolders {
 		f.forget(now)
 	}
 	d.amount = f.owed(d, now) + float64(amount)
@@ -76,7 +76,7 @@ func (f *Flow) forget(now time.Time) {
 				delete(f.taken, prefix)
 			}
 		}
-		if len(f.taken) < maxNetworks {
+		if len(f.taken) < maxHolders {
 			return
 		}
 	}

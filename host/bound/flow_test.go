@@ -24,11 +24,11 @@ func TestFlow(t *testing.T) {
 	take("192.0.2.1", 1, 10*time.Millisecond)
 	now = now.Add(time.Minute)
 	take("192.0.2.1", 200, 0)
-	for i := range 3 * maxNetworks {
+	for i := range 3 * maxHolders {
 		f.Take(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 1)
 	}
-	if n := len(f.taken); n > maxNetworks+2 {
-		t.Errorf("%d networks are known, want at most %d", n, maxNetworks)
+	if n := len(f.taken); n > maxHolders+2 {
+		t.Errorf("%d networks are known, want at most %d", n, maxHolders)
 	}
 	take("192.0.2.1", 1000, 8*time.Second) // it owed no more than a burst
 }

@@ -108,7 +108,7 @@ func (p *Pot) acquire(h *Hold, known bool, room func(h *Hold, more int64) ([]*Ho
 	return evicted, nil
 }
 
-// makeRoom has others give way until a stranger can hold so much more. REQUIRES: mu.
+// makeRoom has others give way until a stranger can hold this amount more. REQUIRES: mu.
 func (p *Pot) makeRoom(h *Hold, more int64) (evicted []*Hold, err error) {
 	if p.over(p.narrow[h.narrow], h, more) || p.over(p.wide[h.wide], h, more) {
 		return nil, ErrShare
@@ -142,9 +142,9 @@ func (p *Pot) displace(h *Hold, more int64) (evicted []*Hold, err error) {
 
 // evictWhileFull evicts from networks that hold an amount at least, until a stranger can hold so
 // much more. REQUIRES: mu.
-func (p *Pot) evictWhileFull(more, least int64) (evicted []*Hold, err error) {
+func (p *Pot) evictWhileFull(more, minWeight int64) (evicted []*Hold, err error) {
 	for p.strangers+more > p.spec.Total-p.spec.Known {
-		victim := p.victim(least)
+		victim := p.victim(minWeight)
 		if victim == nil {
 			return evicted, ErrFull
 		}
@@ -162,7 +162,7 @@ func (p *Pot) weight(h *Hold) int64 {
 	return 0
 }
 
-// fitsKnown reports whether so much more of h fits in the part for known people. REQUIRES: mu.
+// fitsKnown reports whether this amount more of h fits in the part for known people. REQUIRES: mu.
 func (p *Pot) fitsKnown(h *Hold, more int64) bool {
 	if p.used-p.strangers+more > p.spec.Known {
 		return false
@@ -190,24 +190,24 @@ func (p *Pot) over(a *account, h *Hold, more int64) bool {
 // victim returns the idlest hold of the heaviest network, nil if that holds less than an amount.
 // The neighbourhood counts first, then the network. Of equal ones, that with the idlest hold
 // gives way. REQUIRES: mu.
-func (p *Pot) victim(least int64) (victim *Hold) {
-	var most, inIt int64
+func (p *Pot) victim(minWeight int64) (victim *Hold) {
+	var heaviest, inIt int64
 	for _, a := range p.narrow {
 		if a.amount == 0 || a.holds.Len() == 0 {
 			continue
 		}
 		weight := p.wide[a.holds.Front().Value.(*Hold).wide].amount
-		if weight < most || weight == most && a.amount < inIt {
+		if weight < heaviest || weight == heaviest && a.amount < inIt {
 			continue
 		}
 		idlest := a.idlest()
-		equal := weight == most && a.amount == inIt
+		equal := weight == heaviest && a.amount == inIt
 		if idlest == nil || equal && victim != nil && idlest.active.Load() >= victim.active.Load() {
 			continue
 		}
-		victim, most, inIt = idlest, weight, a.amount
+		victim, heaviest, inIt = idlest, weight, a.amount
 	}
-	if victim == nil || most < least {
+	if victim == nil || heaviest < minWeight {
 		return nil
 	}
 	return victim

@@ -26,8 +26,8 @@ type line struct {
 	waiters []chan struct{}
 }
 
-// NewQueue returns a queue for so many places. Spec.Total is how many may wait, and Spec.Network
-// how many of one neighbourhood.
+// NewQueue returns a queue for a number of places. Spec.Total is how many requests may wait, and
+// Spec.Network how many of one neighbourhood.
 func NewQueue(spec Spec, slots int) *Queue {
 	if spec.Network == 0 {
 		spec.Network = Share(spec.Total)

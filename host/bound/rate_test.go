@@ -41,11 +41,11 @@ func TestRate(t *testing.T) {
 		t.Error("a rate without a limit has one")
 	}
 	b.Charge(one, 1000)
-	for i := range 3 * maxNetworks {
+	for i := range 3 * maxHolders {
 		b.Charge(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 1)
 	}
-	if len(b.used) > maxNetworks {
-		t.Errorf("%d networks are remembered", len(b.used))
+	if len(b.networks.used) > maxHolders {
+		t.Errorf("%d networks are remembered", len(b.networks.used))
 	}
 	if b.Wait(one) == 0 {
 		t.Error("the network that has used most is forgotten")
@@ -54,4 +54,30 @@ func TestRate(t *testing.T) {
 
 func newTestRate(hourly int64, now func() time.Time) *Rate {
 	return NewRate(Spec{Name: "test", Unit: "pushes an hour", Network: hourly, Yields: "the next one waits"}, now)
+}
+
+// TestKeyRate shows that each key has a share of its own, and that the empty one has none.
+func TestKeyRate(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	spec := Spec{Name: "test", Unit: "bytes an hour", Key: 60, Yields: "the key that is over its share waits"}
+	r := NewKeyRate(spec, func() time.Time { return now })
+	if wait := r.Reserve("alice", 50); wait != 0 {
+		t.Errorf("alice waits %v", wait)
+	}
+	if wait := r.Reserve("alice", 20); wait != 10*time.Minute {
+		t.Errorf("alice waits %v for more than is left, want 10 minutes", wait)
+	}
+	if a, b := r.Left("alice"), r.Left("bob"); a != 10 || b != 60 {
+		t.Errorf("%d and %d are left, want 10 and 60", a, b)
+	}
+	now = now.Add(10 * time.Minute)
+	if left := r.Left("alice"); left != 20 {
+		t.Errorf("%d is left after ten minutes, want 20", left)
+	}
+	if r.Charge("alice", 100); r.Wait("alice") != 86*time.Minute || r.Wait("bob") != 0 {
+		t.Errorf("alice waits %v, and bob %v", r.Wait("alice"), r.Wait("bob"))
+	}
+	if wait := r.Reserve("", 1e9); wait != 0 {
+		t.Errorf("the empty key waits %v", wait)
+	}
 }

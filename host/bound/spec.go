@@ -14,6 +14,7 @@ type Spec struct {
 	Unit    string // of Total, such as "requests" or "bytes an hour"
 	Total   int64  // the most of all networks together; 0 for no total (a Rate)
 	Network int64  // the most of one network, and of one neighbourhood
+	Key     int64  // the most of one author or owner (a KeyRate); 0 where keys do not count
 	Known   int64  // the part of Total that only known people use
 	Yields  string // who gives way when the total is reached
 }
@@ -28,7 +29,7 @@ func (s *Spec) check() error {
 	if s.Name == "" || s.Unit == "" || s.Yields == "" {
 		return fmt.Errorf("make the bound %q: it needs a name, a unit and a rule for who gives way", s.Name)
 	}
-	if s.Total < 0 || s.Network < 0 || s.Known < 0 || s.Known > s.Total {
+	if s.Total < 0 || s.Network < 0 || s.Key < 0 || s.Known < 0 || s.Known > s.Total {
 		return fmt.Errorf("make the bound %q: its parts %d (network) and %d (known) do not fit in %d", s.Name, s.Network, s.Known, s.Total)
 	}
 	return nil

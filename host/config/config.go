@@ -44,6 +44,7 @@ type Config struct {
 	PackBytes   int64
 	PackTimes   int64
 	GitCPU      time.Duration
+	GitDisk     int64
 	PullRefs    int
 	GitBranch   string
 	GitFetches  int
@@ -231,6 +232,7 @@ func (c *Config) options() []*option {
 		opt("pack-inflated", Serving, "1024GiB", size(&c.PackBytes, 1<<20, 1<<50), "most `bytes` that all objects of one push or fetch have together, inflated"),
 		opt("pack-expansion", Serving, "2000", integer(&c.PackTimes, 1, 1e9), "most `times` its own size that a push or fetch may inflate to, beyond 512 MiB; a push for events that are not here a tenth, beyond 64 MiB"),
 		opt("git-cpu", Serving, "10m", duration(&c.GitCPU, 0, 24*time.Hour), "processor `time` that git may take in an hour for the pushes of one IPv4 address or IPv6 /64; a push may begin while something is left; loopback is exempt; 0 means no bound"),
+		opt("git-disk", Serving, "8GiB", size(&c.GitDisk, 0, 1<<50), "`bytes` that the pushes of one IPv4 address or IPv6 /64 may store in an hour; a push may begin while something is left; loopback is exempt; 0 means no bound"),
 		opt("pull-refs", Serving, "100", integer(&c.PullRefs, 0, 1e6), "`refs` for pull requests that are not here yet which one IPv4 address or IPv6 /64 may push in an hour; loopback is exempt; 0 means no bound"),
 		opt("git-default-branch", Serving, "master", text(&c.GitBranch, branch), "`branch` that HEAD of a new repository names until a state event names another"),
 		opt("git-fetches", Serving, "0", integer(&c.GitFetches, 0, 4096), "`clones` and fetches that git works on at once; 0 means two per processor, at least four"),

@@ -2,8 +2,8 @@
 // process goes on.
 //
 // A goroutine that handles input from outside runs it in a [Guard]. The guard logs the stack and
-// counts the panic in talon_panics_total. Whoever runs the guard gets the error, answers the
-// one who sent the input, and cleans up behind it:
+// counts the panic in talon_panics_total. The caller gets the error, answers the sender, and cleans
+// up:
 //
 //   - A lock that the code below the guard takes is released by defer, or the panic leaves it
 //     locked.
@@ -31,6 +31,7 @@ type Place string
 // The places. The label has no other values.
 const (
 	Admin    Place = "admin"    // a request of an operator
+	Daemon   Place = "daemon"   // a part of the server outside of all other places: the server ends in order
 	Decision Place = "decision" // the verification of an event, and the policy's decision
 	Git      Place = "git"      // a fetch or a push
 	HTTP     Place = "http"     // any other request, and the handshake of a websocket
@@ -48,7 +49,7 @@ const (
 const logEvery = time.Second
 
 // Guard contains the panics of one place. Several goroutines may use it together. A nil Guard contains
-// panics as well, but nobody sees them: tools and tests have no log and no metrics.
+// panics without a trace, for tools and tests.
 type Guard struct {
 	where  Place
 	log    *slog.Logger

@@ -46,7 +46,7 @@ type Daemon struct {
 	proxyWarning sync.Once
 
 	// Guards, each registered once. Those of parts that are made again outlive them.
-	http, git, hunt, sync, admin *contain.Guard
+	http, git, hunt, sync, admin, parts *contain.Guard
 
 	draining atomic.Bool // it is about to stop
 }
@@ -58,7 +58,7 @@ func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
 		conns: newConnections(cfg.Connections, cfg.Proxies, log),
 		http:  contain.New(contain.HTTP, log), git: contain.New(contain.Git, log),
 		hunt: contain.New(contain.Hunt, log), sync: contain.New(contain.Sync, log),
-		admin: contain.New(contain.Admin, log),
+		admin: contain.New(contain.Admin, log), parts: contain.New(contain.Daemon, log),
 	}
 }
 
@@ -123,7 +123,7 @@ func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener)
 		p.sync, err = d.openSync(ctx, core, p.ingest, p.key, addresses(listeners))
 	}
 	if err == nil {
-		err = p.registry.Register(append(p.collectors(), d.http.Collector(), d.git.Collector(), d.admin.Collector())...)
+		err = p.registry.Register(p.collectors()...)
 	}
 	if err != nil && operators != nil {
 		_ = operators.Close()
@@ -145,10 +145,11 @@ type parts struct {
 	relay      *relay.Relay
 	ticks      *ticks
 	sync       *syncRole // nil if nothing is synced
+	guards     []*contain.Guard
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
-	p = &parts{core: core, conns: d.conns, ingest: retry.New(core.Pipeline)}
+	p = &parts{core: core, conns: d.conns, ingest: retry.New(core.Pipeline), guards: []*contain.Guard{d.http, d.git, d.admin, d.parts}}
 	p.registry = newRegistry(d.version, d.cfg.MetricsPrefix, core.Node.Name())
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
@@ -182,6 +183,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 
 func (p *parts) collectors() []prometheus.Collector {
 	list := slices.Concat(p.core.Collectors(), p.conns.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors())
+	for _, g := range p.guards {
+		list = append(list, g.Collector())
+	}
 	if p.hunter != nil {
 		list = append(list, p.hunter.Collectors()...)
 	}
@@ -209,14 +213,16 @@ func (p *parts) followers() []follower {
 
 // stage returns what runs parts in a group, and what stops them together: it ends their context,
 // and returns when they have ended.
-func stage(parent context.Context, g *errgroup.Group) (run func(part func(context.Context) error), stop func()) {
+//
+// A part that panics has failed as one that returns an error: the server ends in order.
+func stage(parent context.Context, g *errgroup.Group, panics *contain.Guard) (run func(part func(context.Context) error), stop func()) {
 	ctx, end := context.WithCancel(parent)
 	var parts sync.WaitGroup
 	run = func(part func(context.Context) error) {
 		parts.Add(1)
 		g.Go(func() error {
 			defer parts.Done()
-			return part(ctx)
+			return panics.Run(func() error { return part(ctx) })
 		})
 	}
 	return run, func() {
@@ -234,21 +240,22 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	serving, end := context.WithCancel(lasting)
 	defer end()
 	g, failed := errgroup.WithContext(serving)
+	run := func(part func() error) { g.Go(func() error { return d.parts.Run(part) }) }
 	g.Go(func() error {
 		d.drain(ctx, failed, p.core.Node)
 		end()
 		return nil
 	})
-	decide, stopPipeline := stage(lasting, g)
+	decide, stopPipeline := stage(lasting, g, d.parts)
 	decide(func(ctx context.Context) error { return p.core.Run(ctx, p.followers()...) })
-	reconcile, stopRepositories := stage(lasting, g)
+	reconcile, stopRepositories := stage(lasting, g, d.parts)
 	reconcile(p.reconciler.Run)
-	answer, stopRelay := stage(lasting, g)
+	answer, stopRelay := stage(lasting, g, d.parts)
 	answer(p.relay.Run)
 
-	// What gets events and git data from elsewhere ends first: what it brings in is for the
-	// others to finish.
-	bring, stopBringing := stage(failed, g)
+	// The parts that get events and git data from elsewhere end first. The others finish what
+	// these brought in.
+	bring, stopBringing := stage(failed, g, d.parts)
 	bring(p.ingest.Run)
 	surface := admin.Surface{Plugins: p.core.Plugins, Panics: d.admin}
 	if p.hunter != nil {
@@ -261,13 +268,13 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	}
 	if p.core.Node != nil {
 		surface.Nodes = p.core.Node
-		g.Go(func() error { return p.core.Node.Answer(failed, admin.Answer(surface, d.log)) })
+		run(func() error { return p.core.Node.Answer(failed, admin.Answer(surface, d.log)) })
 	}
-	g.Go(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
-	g.Go(func() error { return runScavenger(failed) })
+	run(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
+	run(func() error { return runScavenger(failed) })
 	if operators != nil {
 		// A change that is under way must not meet closed plugins.
-		g.Go(func() error { return admin.Serve(failed, operators, surface, d.log) })
+		run(func() error { return admin.Serve(failed, operators, surface, d.log) })
 	}
 	for _, ended := range front.ended {
 		g.Go(func() error { return <-ended })

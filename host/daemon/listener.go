@@ -35,8 +35,8 @@ type connections struct {
 	refused, yielded prometheus.Counter
 }
 
-// newConnections returns the limit for so many websockets and what comes beside them. It is
-// lower if the process may not open so many files.
+// newConnections returns the limit for a number of websockets and the other connections that
+// come with them. It is lower if the process may not open that number of files.
 func newConnections(websockets int, proxies []netip.Prefix, log *slog.Logger) *connections {
 	total := websockets + besideWebsockets
 	var files syscall.Rlimit

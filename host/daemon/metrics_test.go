@@ -96,7 +96,15 @@ func assembled(t *testing.T, prefix string) []prometheus.Collector {
 	if p.hunter == nil || p.sync == nil {
 		t.Fatal("the server does not fetch, or does not sync")
 	}
-	return p.collectors()
+	var list []prometheus.Collector
+	for _, c := range p.collectors() {
+		if of, ok := c.(termMetrics); ok {
+			list = append(list, of.now()...)
+			continue
+		}
+		list = append(list, c)
+	}
+	return list
 }
 
 var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", .* constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)

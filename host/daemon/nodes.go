@@ -125,22 +125,31 @@ func askPart[P part, T any](r *role[P], do func(P) (T, error)) (answer T, err er
 
 // Collectors returns the metrics of the present term.
 func (r *role[P]) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{r.panics.Collector(), termMetrics(func() []prometheus.Collector {
+	return []prometheus.Collector{r.panics.Collector(), termMetrics{r.node == nil, func() []prometheus.Collector {
 		if p := r.part(); p != *new(P) {
 			return p.Collectors()
 		}
 		return nil
-	})}
+	}}}
 }
 
 // termMetrics are metrics that are there as long as a term.
-type termMetrics func() []prometheus.Collector
+type termMetrics struct {
+	known bool // what they are is known before they are collected
+	now   func() []prometheus.Collector
+}
 
-// Describe sends no descriptions: the metrics are known only when they are collected.
-func (termMetrics) Describe(chan<- *prometheus.Desc) {}
+// Describe sends no descriptions where another node may have the role.
+func (m termMetrics) Describe(to chan<- *prometheus.Desc) {
+	if m.known {
+		for _, c := range m.now() {
+			c.Describe(to)
+		}
+	}
+}
 
 func (m termMetrics) Collect(to chan<- prometheus.Metric) {
-	for _, c := range m() {
+	for _, c := range m.now() {
 		c.Collect(to)
 	}
 }

@@ -129,6 +129,7 @@ func (d *Daemon) openGit(core *Core, f *repos.Reconciler, pages http.Handler) (*
 	limits.PushBytes = d.cfg.PackSize + 8<<20 // the commands come with the pack
 	limits.Whole = d.cfg.GitTime
 	limits.CPU = d.cfg.GitCPU
+	limits.Disk = d.cfg.GitDisk
 	return githttp.New(githttp.Config{
 		Prefix:    "/",
 		Limits:    limits,

@@ -16,6 +16,7 @@ import (
 
 	"talon/host"
 	"talon/host/config"
+	"talon/host/contain"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
 	"talon/host/relay"
@@ -63,6 +64,7 @@ type tickConfig struct {
 	memoryLimit int64 // 0: none
 	log         *slog.Logger
 	now         func() time.Time
+	panics      *contain.Guard // around each tick; may be nil
 }
 
 func (d *Daemon) openTicks(core *Core) *ticks {
@@ -75,6 +77,7 @@ func (d *Daemon) openTicks(core *Core) *ticks {
 		memoryLimit: memoryLimit(),
 		log:         d.log,
 		now:         time.Now,
+		panics:      d.parts,
 	})
 }
 
@@ -126,7 +129,10 @@ func (t *ticks) Run(ctx context.Context, telemetry func() relay.Telemetry, every
 		case <-ticker.C:
 		}
 		cpu, memory := t.cfg.usage()
-		t.tick(ctx, telemetry(), cpu-before, memory)
+		_ = t.cfg.panics.Run(func() error { // limits stay as they were after a panic
+			t.tick(ctx, telemetry(), cpu-before, memory)
+			return nil
+		})
 		before = cpu
 	}
 }

@@ -27,8 +27,8 @@ func (p paper) Store() string { return string(p) }
 func (p paper) Format(context.Context) (gitrepo.Format, error)  { return gitrepo.SHA1, nil }
 func (p paper) ScanPack(gitrepo.Format, bool) *gitrepo.PackScan { return nil }
 
-func (p paper) Fetch(ctx context.Context, url string, _ ...string) ([]string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+refsPath+"?"+refsQuery, nil)
+func (p paper) Fetch(ctx context.Context, from gitrepo.Source, _ ...string) ([]string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.URL+refsPath+"?"+refsQuery, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -47,6 +47,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/contain"
 	"talon/host/gitfetch/queue"
 	"talon/host/gitrepo"
@@ -83,7 +84,9 @@ type Hunter struct {
 	metrics *metrics
 	guard   *guard
 	looks   chan struct{} // holds a value for each question to the reconciler
-	wake    chan struct{} // receives after the queue had an input
+
+	completed *bound.KeyRate // bytes that git appended to thin packs, by domain and by object store
+	wake      chan struct{}  // receives after the queue had an input
 
 	pendingMu sync.Mutex               // guards what follows; who holds mu may take it
 	held      []Event                  // that are not in the queue yet
@@ -113,6 +116,10 @@ func New(ctx context.Context, cfg Config) *Hunter {
 		cfg: cfg, log: cfg.Log, guard: newGuard(cfg.Addresses.Private, cfg.Limits.Connections),
 		looks: make(chan struct{}, maxLooks), wake: make(chan struct{}, 1), moved: make(map[redirect]string),
 		stops: make(map[queue.Ticket]context.CancelCauseFunc), refused: make(map[string]map[source]bool),
+		completed: bound.NewKeyRate(bound.Spec{
+			Name: "completion of thin packs of the hunt", Unit: "bytes an hour", Key: cfg.Limits.Thin,
+			Yields: "the domain or object store that is over its share is fetched from later",
+		}, cfg.Now),
 	}
 	h.metrics = newMetrics(cfg.Prefix, func() float64 {
 		h.mu.Lock()
@@ -123,6 +130,9 @@ func New(ctx context.Context, cfg Config) *Hunter {
 	h.queue = queue.New(NewThrottle(module), cfg.Clamps)
 	return h
 }
+
+// Bounds returns the rows of the table of bounds.
+func (h *Hunter) Bounds() []bound.Spec { return []bound.Spec{h.completed.Spec()} }
 
 // Collectors returns the metrics.
 func (h *Hunter) Collectors() []prometheus.Collector { return h.metrics.all }
@@ -293,7 +303,7 @@ type turn struct {
 	wait    time.Duration // until it wants more
 }
 
-// takeTurn asks the queue what there is to do.
+// takeTurn asks the queue for its next pieces of work.
 func (h *Hunter) takeTurn(ctx context.Context, g *egressProxy) (t turn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -316,7 +326,7 @@ func (h *Hunter) takeTurn(ctx context.Context, g *egressProxy) (t turn) {
 	return t
 }
 
-// lastChanges returns what is to be kept at the end.
+// lastChanges returns what became known since the last write.
 func (h *Hunter) lastChanges() map[string]*queue.Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -538,7 +548,7 @@ type Repository interface {
 	ScanPack(format gitrepo.Format, early bool) *gitrepo.PackScan
 
 	// Fetch is [gitrepo.Repo.Fetch].
-	Fetch(ctx context.Context, url string, ids ...string) (found []string, err error)
+	Fetch(ctx context.Context, from gitrepo.Source, ids ...string) (found []string, err error)
 }
 
 // Want is the set of objects that some events lack in one repository: one for each
@@ -575,10 +585,14 @@ type Limits struct {
 	Stall    time.Duration // a server must send something in this time,
 	Rate     int64         // bytes a second on average over Stall, once it sends a pack
 
+	// Thin is the bytes that git may append in an hour to the thin packs of one domain, and to
+	// those for one object store; 0 for no bound.
+	Thin int64
+
 	Connections int // to one address, under whatever names
 }
 
 // DefaultLimits are the default limits.
 var DefaultLimits = Limits{
-	Bytes: 2 << 30, Objects: 20_000_000, Refs: 500_000, RefBytes: 64 << 20, Whole: 20 * time.Minute, Stall: 30 * time.Second, Rate: 1 << 10, Connections: 16,
+	Bytes: 2 << 30, Objects: 20_000_000, Refs: 500_000, RefBytes: 64 << 20, Whole: 20 * time.Minute, Stall: 30 * time.Second, Rate: 1 << 10, Thin: 1 << 30, Connections: 16,
 }

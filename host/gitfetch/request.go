@@ -194,7 +194,22 @@ func (h *Hunter) into(ctx context.Context, s *session, into Repository, ids []st
 	s.mu.Lock()
 	s.scan = func() *gitrepo.PackScan { return into.ScanPack(format, false) }
 	s.mu.Unlock()
-	return into.Fetch(ctx, s.url(), ids...)
+	before := s.bytes.Load() // the session may be of several fetches
+	domain, store := "domain "+s.domain, "store "+into.Store()
+	return into.Fetch(ctx, gitrepo.Source{
+		URL:      s.url(),
+		Received: func() int64 { return s.bytes.Load() - before },
+		Thin:     gitrepo.ThinLimit{Free: min(h.completed.Left(domain), h.completed.Left(store))},
+		Completed: func(bytes int64) error {
+			for _, key := range []string{domain, store} {
+				if wait := h.completed.Reserve(key, float64(bytes)); wait > 0 {
+					return &gitrepo.Refused{Reason: fmt.Sprintf("thin packs have made this server store %d MiB in an hour: the next is fetched in %v",
+						h.cfg.Limits.Thin>>20, wait.Round(time.Minute))}
+				}
+			}
+			return nil
+		},
+	}, ids...)
 }
 
 // logOutcome logs how a request ended.

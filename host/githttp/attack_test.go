@@ -10,13 +10,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -639,58 +637,6 @@ func TestDrippingPushHoldsNoLock(t *testing.T) {
 	if got := git(t, dir, "ls-remote", url, "main"); !strings.HasPrefix(got, git(t, dir, "rev-parse", "main~")) {
 		t.Errorf("main is %s", got)
 	}
-}
-
-// Clients that send the beginning of a push and nothing more have places to wait, and
-// do not keep those who send on from theirs.
-func TestStalledPushesLeaveRoom(t *testing.T) {
-	s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) { o.Classes[gitrepo.ClassPush].Slots = 1 }, nil)
-	r, _ := s.repo("x", gitrepo.SHA1)
-	_, other := s.repo("y", gitrepo.SHA1)
-	dir := work(t, gitrepo.SHA1)
-	c := s.halfPush(r, git(t, dir, "rev-parse", "main"))
-	git(t, dir, "push", "-q", other, "main")
-	if children(t, r.Dir()) == 0 {
-		t.Error("the first push was cut off")
-	}
-	c.Close()
-	testkit.Eventually(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
-	git(t, dir, "push", "-q", other, "main:again")
-	testkit.Eventually(t, "all slots are given back", func() bool {
-		return s.handler.cfg.Scheduler.Load(gitrepo.ClassPush) == gitrepo.Load{}
-	})
-}
-
-// One network holds an eighth of the places for pushes at most, whatever it sends.
-func TestOneNetworkLeavesRoom(t *testing.T) {
-	s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) {
-		o.Classes[gitrepo.ClassPush].Slots, o.Classes[gitrepo.ClassPush].Queue = 2, 22
-	}, nil)
-	var from atomic.Pointer[netip.Addr]
-	s.change(func(h *Handler) {
-		h.cfg.Client = func(*http.Request) host.Client { return host.Client{Addr: *from.Load()} }
-	})
-	as := func(addr string) {
-		a := netip.MustParseAddr(addr)
-		from.Store(&a)
-	}
-	r, url := s.repo("x", gitrepo.SHA1)
-	dir := work(t, gitrepo.SHA1)
-	main := git(t, dir, "rev-parse", "main")
-	as("2001:db8::1")
-	for range 3 {
-		defer s.halfPush(r, main).Close()
-	}
-	testkit.Eventually(t, "three have a place", func() bool {
-		l := s.handler.cfg.Scheduler.Load(gitrepo.ClassPush)
-		return l.Working+l.Waiting == 3
-	})
-	as("2001:db8::2") // of the same /64
-	if _, err := tryGit(t.Context(), dir, "push", "-q", url, "main"); err == nil {
-		t.Error("a fourth push of one network has a place")
-	}
-	as("192.0.2.1")
-	git(t, dir, "push", "-q", url, "main")
 }
 
 // A client that asks for a clone and does not take it is cut off.

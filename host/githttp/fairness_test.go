@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,14 +80,14 @@ func (s *site) noisyRepo(bytes int) (r *gitrepo.Repo, url, request string) {
 	return r, url, "0032want " + git(s.t, dir, "rev-parse", "main") + "\n00000009done\n"
 }
 
-// TestUnsentRequestsTakeNoSlot shows that fetches whose requests do not come stop nobody.
+// TestUnsentRequestsTakeNoSlot shows that others go on while the requests of fetches do not come.
 func TestUnsentRequestsTakeNoSlot(t *testing.T) {
 	s := fairSite(t, nil, nil)
 	r, url, _ := s.noisyRepo(1 << 10)
 	for range 4 {
 		s.open(attacker, "x", "upload-pack", "0032want", 1_000_000)
 	}
-	testkit.Eventually(t, "the requests are being read", func() bool { return s.handler.bodies.Used() == 4*firstRequestPiece })
+	testkit.Eventually(t, "the requests are being read", func() bool { return s.handler.bodies.Used() == 4*firstPieceBytes })
 	git(t, t.TempDir(), as(bystander, "ls-remote", url)...)
 	git(t, t.TempDir(), as(bystander, "clone", "-q", url)...)
 	if n := children(t, r.Dir()); n > 0 {
@@ -94,15 +95,43 @@ func TestUnsentRequestsTakeNoSlot(t *testing.T) {
 	}
 }
 
-// TestUnreadAnswersTakeNoSlot shows that clients who do not read their clones stop nobody,
-// and that one who reads again gets all of it.
+// TestListsOfRefsNeedNoSlot shows that ls-remote works while all slots are in use, also by the
+// client's own network.
+func TestListsOfRefsNeedNoSlot(t *testing.T) {
+	s := fairSite(t, func(o *gitrepo.ScheduleOptions) {
+		for i := range o.Classes {
+			o.Classes[i].Queue = 0
+		}
+	}, nil)
+	_, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	git(t, dir, as(bystander, "push", "-q", url, "main")...)
+	s.fillPlaces(gitrepo.ClassRefs)
+	s.fillPlaces(gitrepo.ClassFetch)
+	if got := git(t, dir, as(bystander, "-c", "protocol.version=2", "ls-remote", "--symref", url)...); !strings.Contains(got, "ref: refs/heads/main\tHEAD") {
+		t.Errorf("it lists\n%s", got)
+	}
+	if n := s.handler.bodies.Used(); n != 0 {
+		t.Errorf("%d bytes of memory are in use", n)
+	}
+}
+
+// TestUnreadAnswersTakeNoSlot shows that others go on while clients do not read their clones.
+// A client who reads again gets all of it.
 func TestUnreadAnswersTakeNoSlot(t *testing.T) {
-	const size = 32 << 20
+	const size = 12 << 20
 	s := fairSite(t, nil, nil)
 	r, url, request := s.noisyRepo(size)
 	var slow []net.Conn
 	for range 4 {
-		slow = append(slow, s.open(attacker, "x", "upload-pack", request, len(request)))
+		c := s.open(attacker, "x", "upload-pack", "", len(request))
+		if err := c.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil { // the kernel holds less of the answer
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(c, request); err != nil {
+			t.Fatal(err)
+		}
+		slow = append(slow, c)
 	}
 	for i := range 2 {
 		git(t, t.TempDir(), as(bystander, "clone", "-q", url, fmt.Sprint(i))...)
@@ -142,8 +171,8 @@ func indexPack(t *testing.T, pack string) {
 	}
 }
 
-// TestUnsentCommandsTakeNoPlace shows that pushes without commands stop nobody, and that the
-// stalest of them are cut off.
+// TestUnsentCommandsTakeNoPlace shows that others go on while the commands of pushes do not
+// come. The stalest of those pushes are cut off.
 func TestUnsentCommandsTakeNoPlace(t *testing.T) {
 	s := fairSite(t, nil, func(l *Limits) { l.Opening = 16 })
 	_, url := s.repo("x", gitrepo.SHA1)
@@ -173,6 +202,26 @@ func TestUnsentCommandsTakeNoPlace(t *testing.T) {
 	wg.Wait()
 }
 
+// TestCommandMemory shows that commands of pushes fill no more memory than they may.
+func TestCommandMemory(t *testing.T) {
+	s := fairSite(t, nil, func(l *Limits) { l.FetchBytes, l.CommandBytes, l.BodyBytes = 64<<10, 64<<10, 512<<10 })
+	_, url := s.repo("x", gitrepo.SHA1)
+	var long []byte
+	for i := range 400 {
+		long = gitrepo.AppendPkt(long, strings.Repeat("0", 40), " ", strings.Repeat("ab", 20), fmt.Sprintf(" refs/heads/%d", i))
+	}
+	for n := range 40 {
+		s.open(fmt.Sprintf("203.0.%d.1", n/2), "x", "receive-pack", string(long), 60_000)
+	}
+	testkit.Eventually(t, "memory is in use", func() bool { return s.handler.bodies.Used() > 300<<10 })
+	git(t, work(t, gitrepo.SHA1), as(bystander, "push", "-q", url, "main")...)
+	if used := s.handler.bodies.Used(); used > 512<<10 {
+		t.Errorf("%d bytes are in use", used)
+	}
+	s.server.CloseClientConnections()
+	testkit.Eventually(t, "all memory is given back", func() bool { return s.handler.bodies.Used() == 0 })
+}
+
 // TestLateCommands shows that a push whose commands take too long hears so.
 func TestLateCommands(t *testing.T) {
 	s := fairSite(t, nil, func(l *Limits) { l.OpeningTime = 100 * time.Millisecond })
@@ -190,8 +239,8 @@ func TestLateCommands(t *testing.T) {
 	}
 }
 
-// TestUnsentPacksGiveWay shows that pushes whose packs do not come stop nobody. Beyond what
-// can be paused, the stalest ends and hears why.
+// TestUnsentPacksGiveWay shows that others go on while the packs of pushes do not come. Beyond
+// what can be paused, the stalest push ends and hears why.
 func TestUnsentPacksGiveWay(t *testing.T) {
 	s := fairSite(t, func(o *gitrepo.ScheduleOptions) { o.Paused = 8 }, nil)
 	_, url := s.repo("x", gitrepo.SHA1)
@@ -213,6 +262,58 @@ func TestUnsentPacksGiveWay(t *testing.T) {
 		t.Errorf("%d pushes ended, want one", n)
 	}
 	second.Close()
+}
+
+// TestStalledPushesLeaveRoom shows that clients who send the beginning of a push keep nobody
+// from a slot who sends on.
+func TestStalledPushesLeaveRoom(t *testing.T) {
+	s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) { o.Classes[gitrepo.ClassPush].Slots = 1 }, nil)
+	r, _ := s.repo("x", gitrepo.SHA1)
+	_, other := s.repo("y", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	c := s.halfPush(r, git(t, dir, "rev-parse", "main"))
+	git(t, dir, "push", "-q", other, "main")
+	if children(t, r.Dir()) == 0 {
+		t.Error("the first push was cut off")
+	}
+	c.Close()
+	testkit.Eventually(t, "git ends", func() bool { return children(t, r.Dir()) == 0 })
+	git(t, dir, "push", "-q", other, "main:again")
+	testkit.Eventually(t, "all slots are given back", func() bool {
+		return s.handler.cfg.Scheduler.Load(gitrepo.ClassPush) == gitrepo.Load{}
+	})
+}
+
+// TestOneNetworkLeavesRoom shows that one network holds an eighth of the places for pushes.
+func TestOneNetworkLeavesRoom(t *testing.T) {
+	s := newScheduledSite(t, func(o *gitrepo.ScheduleOptions) {
+		o.Classes[gitrepo.ClassPush].Slots, o.Classes[gitrepo.ClassPush].Queue = 2, 22
+	}, nil)
+	var from atomic.Pointer[netip.Addr]
+	s.change(func(h *Handler) {
+		h.cfg.Client = func(*http.Request) host.Client { return host.Client{Addr: *from.Load()} }
+	})
+	come := func(addr string) {
+		a := netip.MustParseAddr(addr)
+		from.Store(&a)
+	}
+	r, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	main := git(t, dir, "rev-parse", "main")
+	come("2001:db8::1")
+	for range 3 {
+		defer s.halfPush(r, main).Close()
+	}
+	testkit.Eventually(t, "three have a place", func() bool {
+		l := s.handler.cfg.Scheduler.Load(gitrepo.ClassPush)
+		return l.Working+l.Waiting == 3
+	})
+	come("2001:db8::2") // of the same /64
+	if _, err := tryGit(t.Context(), dir, "push", "-q", url, "main"); err == nil {
+		t.Error("a fourth push of one network has a place")
+	}
+	come("192.0.2.1")
+	git(t, dir, "push", "-q", url, "main")
 }
 
 // readAnswer reads the body of an answer, as far as it comes.
@@ -274,12 +375,6 @@ func TestBusyNetworkGivesWay(t *testing.T) {
 		_, err := os.Stat(ready)
 		return os.IsNotExist(err) && children(t, r.Dir()) == 1
 	})
-	var held []net.Conn
-	defer func() {
-		for _, c := range held {
-			c.Close()
-		}
-	}()
 	for i := range 3 {
 		git(t, t.TempDir(), as(bystander, "clone", "-q", url, fmt.Sprint(i))...)
 	}
@@ -316,7 +411,7 @@ func states(t *testing.T, dir string) (all string) {
 // TestRequestMemory shows that bodies of fetches fill no more memory than they may, that the
 // stalest gives way, and that all of it is given back.
 func TestRequestMemory(t *testing.T) {
-	s := fairSite(t, nil, func(l *Limits) { l.FetchBytes, l.FetchBodies = 64<<10, 512<<10 })
+	s := fairSite(t, nil, func(l *Limits) { l.FetchBytes, l.CommandBytes, l.BodyBytes = 64<<10, 64<<10, 512<<10 })
 	_, url, request := s.noisyRepo(1 << 10)
 	line := request[:50]
 	var all []net.Conn

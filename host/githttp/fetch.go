@@ -65,14 +65,12 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 	if version == 2 {
 		opening = nil // version 2 speaks for itself
 	}
-	said, ok, err := repo.AdvertiseRefs(work, service, version)
+	said, ok, err := repo.AdvertiseRefs(work, service, version, h.disk.noThin(h.cfg.Client(r).Addr, OwnerOf(repo)))
 	if err != nil {
 		return h.failed(w, r, err)
 	}
 	if ok {
-		head(w, contentType)
-		_, _ = out.Write(append(opening, said...))
-		return resultOK
+		return h.writeWhole(w, r, out, contentType, append(opening, said...))
 	}
 	task, got, ok := h.startTask(work, w, r, gitrepo.ClassRefs)
 	if !ok {
@@ -109,6 +107,23 @@ func (h *Handler) locate(
 		return nil, h.failed(w, r, err), false
 	}
 	return repo, resultOK, true
+}
+
+// writeWhole sends an answer that is in memory. The client is cut off if others need the
+// memory.
+func (h *Handler) writeWhole(w http.ResponseWriter, r *http.Request, out *answer, contentType string, text []byte) result {
+	size := min(int64(len(text)), h.bodies.Spec().Network)
+	hold, err := h.bodies.Displace(holder(h.cfg.Client(r)), size, out.cutOff)
+	if err != nil {
+		return h.unavailable(w)
+	}
+	defer hold.Release()
+	head(w, contentType)
+	if _, err := out.Write(text); err != nil {
+		return resultCutOff
+	}
+	out.finish()
+	return resultOK
 }
 
 // relay sends what git writes, and waits for its end. The client gets the error of a git
@@ -199,8 +214,15 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 	}
 	defer request.release()
 	class := gitrepo.ClassFetch
-	if request.isRefs() {
+	if protocolOf(r) == 2 && request.isRefs() {
 		class = gitrepo.ClassRefs
+		text, ok, err := repo.ListRefs(ctx, request.text())
+		if err != nil {
+			return h.failed(w, r, err)
+		}
+		if ok {
+			return h.writeWhole(w, r, out, contentType, text)
+		}
 	}
 	task, got, ok := h.startTask(ctx, w, r, class)
 	if !ok {

@@ -85,6 +85,12 @@ type Push struct {
 	Updates []host.RefUpdate // at least one; names and ids are checked, and no name is there twice
 	Bytes   int64            // of the request's body as it is sent; 0 if the client does not say
 	Early   bool             // set by Authorize: no ref is said by an event that is here, and the pack may inflate to less
+
+	// Author is set by Authorize: who asked for the push, an npub, or [OwnerOf] the repository.
+	// Its hourly part pays for what git appends to a thin pack. It is empty if nobody did, as
+	// when all refs are in place: then git may append little.
+	Author string
+
 	Changed bool             // for PushDone: the refs are as the push says, or may be after a failure
 	inPlace []host.RefUpdate // those that changed nothing
 	Note    string           // of Confirm and PushDone: message to the client with its success; empty for none
@@ -163,10 +169,11 @@ type Handler struct {
 	limits    Limits
 	repos     Repositories
 	pushes    Pushes     // nil: nobody may push
-	bodies    *bound.Pot // bytes of the bodies of fetches
+	bodies    *bound.Pot // bytes of bodies in memory
 	opening   *bound.Pot // pushes that are not authorised yet
 	metrics   *metrics
-	cpu       *bound.Rate   // milliseconds of git, for pushes
+	cpu       *bound.Rate // milliseconds of git, for pushes
+	disk      *disk
 	keepalive time.Duration // after which a client that waits hears something
 }
 
@@ -187,7 +194,7 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 	return &Handler{
 		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(cfg.Scheduler), keepalive: 5 * time.Second,
 		bodies: bound.NewPot(bound.Spec{
-			Name: "requests of fetches in memory", Unit: "bytes", Total: l.FetchBodies,
+			Name: "requests, commands and lists of refs in memory", Unit: "bytes", Total: l.BodyBytes,
 			Yields: "the stalest of the heaviest network ends",
 		}),
 		opening: bound.NewPot(bound.Spec{
@@ -198,12 +205,14 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 			Name: "processor time of pushes", Unit: "milliseconds an hour", Network: l.CPU.Milliseconds(),
 			Yields: "the network that is over its share waits",
 		}, time.Now),
+		disk: newDisk(&l),
 	}, nil
 }
 
 // Bounds returns the rows of the table of bounds, with those of the scheduler.
 func (h *Handler) Bounds() []bound.Spec {
-	return append(h.cfg.Scheduler.Bounds(), h.bodies.Spec(), h.opening.Spec(), h.cpu.Spec())
+	rows := append(h.cfg.Scheduler.Bounds(), h.bodies.Spec(), h.opening.Spec(), h.cpu.Spec())
+	return append(rows, h.disk.bounds()...)
 }
 
 // Collectors returns the metrics.

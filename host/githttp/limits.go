@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"talon/host/bound"
+	"talon/host/gitrepo"
 )
 
 // minProgress is how many bytes a client must move in Limits.Stall.
 const minProgress = 64 << 10
 
-// Limits bound what clients can use of a server. All but CPU must be positive.
+// Limits bound what clients can use of a server. All but CPU, Disk and Thin must be positive.
 type Limits struct {
 	Stall time.Duration // in which a client must send or take 64 KiB
 	Whole time.Duration // of one request
@@ -25,8 +26,18 @@ type Limits struct {
 	// 0 for no bound. A push begins as long as something is left of it.
 	CPU time.Duration
 
+	// Disk is the bytes that pushes of one network may add to the disk in an hour; 0 for no
+	// bound. A push begins as long as something is left of it.
+	Disk int64
+
+	// Thin is the bytes that git may append in an hour to the thin packs of one author, and of
+	// one network; 0 for no bound. Clients are asked for other packs when less than a quarter
+	// is left. ThinEarly is what git may append to a pack whose refs no event here asks for.
+	Thin      int64
+	ThinEarly gitrepo.ThinLimit
+
 	FetchBytes   int64 // of the body of a fetch, inflated
-	FetchBodies  int64 // bytes of the bodies of all fetches that git has not read yet
+	BodyBytes    int64 // of all that is in memory: bodies of fetches, commands that are not authorised, lists of refs
 	PushBytes    int64 // of the body of a push, inflated
 	Commands     int   // of one push
 	CommandBytes int   // of all commands of one push
@@ -54,8 +65,12 @@ var DefaultLimits = Limits{
 
 	CPU: 10 * time.Minute,
 
+	Disk:      8 << 30,
+	Thin:      1 << 30,
+	ThinEarly: gitrepo.ThinLimit{Free: 16 << 20, Times: 10},
+
 	FetchBytes:   8 << 20,
-	FetchBodies:  64 << 20,
+	BodyBytes:    64 << 20,
 	PushBytes:    2<<30 + 8<<20,
 	Commands:     20_000,
 	CommandBytes: 4 << 20,
@@ -71,15 +86,15 @@ var DefaultLimits = Limits{
 
 func (l *Limits) check() error {
 	for _, n := range []int64{
-		int64(l.Stall), int64(l.Whole), int64(l.GitTime), l.FetchBytes, l.FetchBodies, l.PushBytes, int64(l.Commands), int64(l.CommandBytes),
-		int64(l.Opening), int64(l.OpeningTime), int64(l.LockTime), l.DrainBytes, int64(l.DrainTime),
+		int64(l.Stall), int64(l.Whole), int64(l.GitTime), l.FetchBytes, l.BodyBytes, l.PushBytes, int64(l.Commands), int64(l.CommandBytes),
+		int64(l.Opening), int64(l.OpeningTime), int64(l.LockTime), l.DrainBytes, int64(l.DrainTime), l.ThinEarly.Free, l.ThinEarly.Times,
 	} {
 		if n <= 0 {
 			return errors.New("set up git over HTTP: every limit must be positive")
 		}
 	}
-	if share := bound.Share(l.FetchBodies); l.FetchBytes > share {
-		return fmt.Errorf("set up git over HTTP: the body of a fetch may have %d bytes, and those of a network %d: lower the first", l.FetchBytes, share)
+	if share := bound.Share(l.BodyBytes); max(l.FetchBytes, int64(l.CommandBytes)) > share {
+		return fmt.Errorf("set up git over HTTP: a fetch may have %d bytes, the commands of a push %d, and all of a network %d: lower the first two", l.FetchBytes, l.CommandBytes, share)
 	}
 	return nil
 }

@@ -83,12 +83,16 @@ func (h *Handler) openPush(ctx context.Context, r *http.Request, parts []string,
 		return new(commands), nil, fmt.Errorf("%w: %w", gitrepo.ErrBusy, err)
 	}
 	defer place.Release()
-	in.hurry(h.limits.OpeningTime)
-	c, err := readCommands(in, &h.limits)
-	in.hurry(0)
+	memory := h.newMemory(holder(push.Client), in.interrupt)
+	defer memory.release()
+	in.limitTime(h.limits.OpeningTime)
+	c, err := readCommands(&growing{body: in, memory: memory}, &h.limits)
+	in.limitTime(0)
 	switch wrong := (*protocolError)(nil); {
-	case !place.Keep():
+	case !place.Keep() || !memory.keep():
 		return c, nil, gitrepo.ErrDisplaced
+	case errors.Is(err, gitrepo.ErrBusy):
+		return c, nil, err
 	case errors.As(err, &wrong):
 		return c, nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -184,8 +188,8 @@ func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
 }
 
 // receive does a push that is authorised: all that takes long without the lock of its
-// repository, and then the rest under it. Nothing is said to the client meanwhile but
-// that it is still being worked on.
+// repository, and then the rest under it. Until then the client reads only that the server
+// still works on it.
 func (h *Handler) receive(
 	ctx context.Context, w http.ResponseWriter, out *answer, in *body, c *commands, push *Push,
 ) error {
@@ -197,6 +201,11 @@ func (h *Handler) receive(
 		return err
 	}
 	defer task.End()
+	if c.bringsPack() {
+		if err := h.disk.admit(push.Client.Addr); err != nil {
+			return err
+		}
+	}
 	q, err := push.Repo.Receive(ctx, c.updates)
 	if err != nil {
 		return err
@@ -272,7 +281,7 @@ func (h *Handler) receivePack(task *gitrepo.Task, in *body, c *commands, q *gitr
 	if err != nil {
 		err = clientGone{fmt.Errorf("read the push: %w", err)}
 	} else if _, err = scan.Write(start); err == nil {
-		p, err = q.Index(work, progress)
+		p, err = q.Index(work, progress, h.disk.limit(push))
 	}
 	if err != nil {
 		close(in.feeding)
@@ -304,7 +313,13 @@ func (h *Handler) receivePack(task *gitrepo.Task, in *body, c *commands, q *gitr
 	_, _ = io.Copy(io.Discard, p.Out)
 	err = q.Indexed(p)
 	if errors.As(err, &refused) || errors.As(context.Cause(work), &refused) {
+		if q.TooThin() {
+			h.disk.refuse(push.Client.Addr)
+		}
 		return push.refusedPack(refused)
+	}
+	if err == nil {
+		err = h.disk.charge(q, push)
 	}
 	if err == nil {
 		err = q.Check(work)

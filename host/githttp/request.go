@@ -7,42 +7,109 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 
 	"talon/host/bound"
 	"talon/host/gitrepo"
 )
 
-// request is the body of a fetch: whole, inflated, and in memory until git has read it.
-type request struct {
-	pieces [][]byte
-	holds  []*bound.Hold // of Handler.bodies, one for each piece
+// memory is what a client has of Handler.bodies, in pieces that double. Others may need it:
+// then it calls evict, from any goroutine.
+type memory struct {
+	pot   *bound.Pot
+	by    bound.Holder
+	evict func()
+	holds []*bound.Hold
+	next  int // bytes of the next piece
 }
 
 const (
-	firstRequestPiece = 4 << 10
-	maxRequestPiece   = 1 << 20
+	firstPieceBytes = 4 << 10
+	maxPieceBytes   = 1 << 20
 )
+
+func (h *Handler) newMemory(by bound.Holder, evict func()) *memory {
+	return &memory{pot: h.bodies, by: by, evict: evict, next: firstPieceBytes}
+}
+
+// grow takes one more piece and returns its size. It fails with gitrepo.ErrBusy.
+func (m *memory) grow() (int, error) {
+	size := m.next
+	hold, err := m.pot.Displace(m.by, int64(size), m.evict)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", gitrepo.ErrBusy, err)
+	}
+	m.holds, m.next = append(m.holds, hold), min(2*size, maxPieceBytes)
+	return size, nil
+}
+
+// touch says that the client sends.
+func (m *memory) touch() {
+	for _, hold := range m.holds {
+		hold.Touch()
+	}
+}
+
+// keep says that nobody else gets the memory from now on. It reports false if others have some
+// of it already.
+func (m *memory) keep() bool {
+	all := true
+	for _, hold := range m.holds {
+		all = hold.Keep() && all
+	}
+	return all
+}
+
+// release gives the memory back.
+func (m *memory) release() {
+	for _, hold := range m.holds {
+		hold.Release()
+	}
+}
+
+// growing reads a body and takes memory for what comes.
+type growing struct {
+	*body
+	*memory
+	left int // bytes of the last piece that are not used
+}
+
+func (g *growing) Read(p []byte) (n int, err error) {
+	if g.left == 0 {
+		if g.left, err = g.grow(); err != nil {
+			return 0, err
+		}
+	}
+	n, err = g.body.Read(p[:min(len(p), g.left)])
+	g.left -= n
+	g.touch()
+	return n, err
+}
+
+// request is the body of a fetch: whole, inflated, and in memory until git has read it.
+type request struct {
+	*memory
+	pieces [][]byte
+}
 
 // readRequest reads the body of a fetch. Others may need its memory, until it is released:
 // then cancel ends the request. It fails with gitrepo.ErrBusy if there is no memory for it.
 func (h *Handler) readRequest(in *body, by bound.Holder, cancel context.CancelCauseFunc) (_ *request, err error) {
-	q := new(request)
+	q := &request{memory: h.newMemory(by, func() {
+		cancel(gitrepo.ErrDisplaced)
+		in.interrupt()
+	})}
 	defer func() {
 		if err != nil {
 			q.release()
 		}
 	}()
-	evict := func() {
-		cancel(gitrepo.ErrDisplaced)
-		in.interrupt()
-	}
 	in.stall = min(in.stall, h.limits.OpeningTime)
-	for size := firstRequestPiece; ; size = min(2*size, maxRequestPiece) {
-		hold, err := h.bodies.Displace(by, int64(size), evict)
+	for {
+		size, err := q.grow()
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", gitrepo.ErrBusy, err)
+			return nil, err
 		}
-		q.holds = append(q.holds, hold)
 		piece := make([]byte, size)
 		n, err := q.read(in, piece)
 		q.pieces = append(q.pieces, piece[:n])
@@ -55,15 +122,13 @@ func (h *Handler) readRequest(in *body, by bound.Holder, cancel context.CancelCa
 	}
 }
 
-// read fills a piece from the body, and says to the pot that the client sends.
+// read fills a piece from the body.
 func (q *request) read(in *body, piece []byte) (n int, err error) {
 	for n < len(piece) && err == nil {
 		var more int
 		more, err = in.Read(piece[n:])
 		n += more
-		for _, hold := range q.holds {
-			hold.Touch()
-		}
+		q.touch()
 	}
 	return n, err
 }
@@ -73,6 +138,15 @@ func (q *request) isRefs() bool {
 	const command = "command=ls-refs"
 	first := q.pieces[0]
 	return len(first) >= 4+len(command) && string(first[4:4+len(command)]) == command
+}
+
+// text returns the request.
+func (q *request) text() string {
+	var b strings.Builder
+	for _, piece := range q.pieces {
+		b.Write(piece)
+	}
+	return b.String()
 }
 
 // feed gives git the request, and its memory back.
@@ -85,13 +159,6 @@ func (q *request) feed(p *gitrepo.Process) {
 	_ = p.In.Close()
 	q.pieces = nil
 	q.release()
-}
-
-// release gives the memory back.
-func (q *request) release() {
-	for _, hold := range q.holds {
-		hold.Release()
-	}
 }
 
 // refuseRequest answers a fetch whose body did not come as it should.

@@ -132,9 +132,9 @@ func (b *body) interrupt() {
 	}
 }
 
-// hurry bounds the time in which the client must send what is read from now on: d, and a
+// limitTime bounds the time in which the client must send what is read from now on: d, and a
 // second more for each 32 KiB. 0 lifts the bound.
-func (b *body) hurry(d time.Duration) {
+func (b *body) limitTime(d time.Duration) {
 	b.due, b.counted = time.Time{}, 0
 	if d > 0 {
 		b.due = time.Now().Add(d)
@@ -259,13 +259,16 @@ func (a *answer) follow(t *gitrepo.Task) {
 		a.unbind = nil
 	}
 	if a.task = t; t != nil {
-		a.unbind = onDisplaced(t, func() {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.cut = true
-			_ = a.rc.SetWriteDeadline(time.Now().Add(cutTime))
-		})
+		a.unbind = onDisplaced(t, a.cutOff)
 	}
+}
+
+// cutOff ends the answer soon. Any goroutine may call it while the request is served.
+func (a *answer) cutOff() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.cut = true
+	_ = a.rc.SetWriteDeadline(time.Now().Add(cutTime))
 }
 
 // cutTime is how long a client that is cut off has to read why.

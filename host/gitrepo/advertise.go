@@ -94,8 +94,9 @@ const fetchCan = "multi_ack thin-pack side-band side-band-64k ofs-delta shallow 
 // capabilities are read once for all repositories of a format. It reports false where git
 // must be asked (see Advertise): for fetches in versions 0 and 1 where there are refs,
 // and of repositories that are not as Talon makes them. Before version 2.41, git
-// advertises nothing for an empty repository.
-func (r *Repo) AdvertiseRefs(ctx context.Context, s Service, v Protocol) ([]byte, bool, error) {
+// advertises nothing for an empty repository. Pushes are asked for packs that are not thin if
+// noThin is set.
+func (r *Repo) AdvertiseRefs(ctx context.Context, s Service, v Protocol, noThin bool) ([]byte, bool, error) {
 	if err := r.mustExist(); err != nil {
 		return nil, false, err
 	}
@@ -103,7 +104,7 @@ func (r *Repo) AdvertiseRefs(ctx context.Context, s Service, v Protocol) ([]byte
 		return nil, false, nil
 	}
 	if s == ReceivePack {
-		text, err := r.advertisePush(ctx, v)
+		text, err := r.advertisePush(ctx, v, noThin)
 		return text, err == nil, err
 	}
 	if v != 2 {
@@ -144,13 +145,13 @@ func (r *Repo) advertiseEmpty(ctx context.Context, v Protocol) ([]byte, bool, er
 // maxHeader is more than packed-refs has without a ref.
 const maxHeader = 80
 
-// noRefs is what stands for the refs of a repository that has none.
+// noRefs are the names that an empty repository advertises.
 var noRefs = []string{"capabilities^{}"}
 
 func zeros(f Format) string { return strings.Repeat("0", idLength(f)) }
 
 // advertisePush lists the refs as git receive-pack does.
-func (r *Repo) advertisePush(ctx context.Context, v Protocol) ([]byte, error) {
+func (r *Repo) advertisePush(ctx context.Context, v Protocol, noThin bool) ([]byte, error) {
 	format, err := r.Format(ctx)
 	if err != nil {
 		return nil, err
@@ -164,7 +165,11 @@ func (r *Repo) advertisePush(ctx context.Context, v Protocol) ([]byte, error) {
 		names = noRefs
 		refs[names[0]] = zeros(format)
 	}
-	return advertise(v, format, pushCan, names, refs), nil
+	can := pushCan
+	if noThin {
+		can += " no-thin"
+	}
+	return advertise(v, format, can, names, refs), nil
 }
 
 // advertise writes refs and, with the first of them, capabilities.

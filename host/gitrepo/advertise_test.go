@@ -44,7 +44,7 @@ func TestGreetIsWhatGitSays(t *testing.T) {
 				v    Protocol
 				want bool
 			}{{UploadPack, 0, false}, {UploadPack, 1, false}, {UploadPack, 2, true}, {ReceivePack, 0, true}, {ReceivePack, 1, true}} {
-				got, ok, err := r.AdvertiseRefs(t.Context(), c.s, c.v)
+				got, ok, err := r.AdvertiseRefs(t.Context(), c.s, c.v, false)
 				if (what == "empty" || what == "another") && c.s == UploadPack && c.v < 2 {
 					continue // see TestGreetEmpty
 				}
@@ -84,7 +84,7 @@ func TestGreetIsWhatGitSays(t *testing.T) {
 		}
 		same(x, "collected")
 	}
-	if _, _, err := root.Repo(mustName(t, bob, "x")).AdvertiseRefs(t.Context(), UploadPack, 2); !errors.Is(err, ErrNotFound) {
+	if _, _, err := root.Repo(mustName(t, bob, "x")).AdvertiseRefs(t.Context(), UploadPack, 2, false); !errors.Is(err, ErrNotFound) {
 		t.Errorf("no repository: %v", err)
 	}
 	plain := filepath.Join(t.TempDir(), "plain.git")
@@ -98,13 +98,13 @@ func TestGreetIsWhatGitSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, ok, err := r.AdvertiseRefs(t.Context(), UploadPack, 0); !ok || err != nil || !strings.Contains(string(text), " allow-tip-sha1-in-want ") {
+	if text, ok, err := r.AdvertiseRefs(t.Context(), UploadPack, 0, false); !ok || err != nil || !strings.Contains(string(text), " allow-tip-sha1-in-want ") {
 		t.Errorf("a fetch from it: %q, %t, %v", text, ok, err)
 	}
-	if _, ok, err := r.AdvertiseRefs(t.Context(), UploadPack, 2); ok || err != nil {
+	if _, ok, err := r.AdvertiseRefs(t.Context(), UploadPack, 2, false); ok || err != nil {
 		t.Errorf("a repository with a configuration of its own: %t, %v", ok, err)
 	}
-	if text, ok, err := r.AdvertiseRefs(t.Context(), ReceivePack, 0); !ok || err != nil || !strings.Contains(string(text), "object-format=sha1") {
+	if text, ok, err := r.AdvertiseRefs(t.Context(), ReceivePack, 0, false); !ok || err != nil || !strings.Contains(string(text), "object-format=sha1") {
 		t.Errorf("a push to it: %q, %t, %v", text, ok, err)
 	}
 }
@@ -130,7 +130,7 @@ func TestGreetEmpty(t *testing.T) {
 		}
 		greet := func(v Protocol) []string {
 			t.Helper()
-			text, ok, err := r.AdvertiseRefs(t.Context(), UploadPack, v)
+			text, ok, err := r.AdvertiseRefs(t.Context(), UploadPack, v, false)
 			if !ok || err != nil {
 				t.Fatalf("version %d: %q, %t, %v", v, text, ok, err)
 			}

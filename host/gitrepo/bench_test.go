@@ -21,7 +21,7 @@ func BenchmarkLookups(b *testing.B) {
 		{"Has", func() error { _, err := r.Has(b.Context(), second); return err }},
 		{"Connected", func() error { _, err := r.Connected(b.Context(), second); return err }},
 		{"SetHEAD", func() error { return r.SetHEAD(b.Context(), "refs/heads/main") }},
-		{"Greet", func() error { _, _, err := r.AdvertiseRefs(b.Context(), ReceivePack, 0); return err }},
+		{"Greet", func() error { _, _, err := r.AdvertiseRefs(b.Context(), ReceivePack, 0, false); return err }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {

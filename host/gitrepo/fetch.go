@@ -25,22 +25,26 @@ const (
 //
 // The URL is one of http that the caller answers for: what it connects to, where that
 // redirects, how many bytes come and how long it takes (the context) are in the
-// caller's hands. Git follows no redirect, and knows no proxy and no password.
+// caller's hands. Git follows no redirect, and has neither proxy nor password.
 //
-// Objects come into a quarantine beside the repositories. What is there at the end is
-// whole, checked as a push is, and all of its objects are there. Only then it is moved
-// to the shared store of the identifier, under the repository's lock.
+// Objects come into a quarantine next to the repositories. Git checks them as it checks a
+// push, and whether all of them are there. Only then they move to the shared store of the
+// identifier, under the repository's lock.
 // REQUIRES: the caller does not hold the lock.
+//
+// Git asks for thin packs, and completes them; Source bounds by how much. A server cannot make
+// a few bytes into copies of all that is here.
 //
 // Where some of the objects are refused for what is in them, the others come all the
 // same, and the error wraps a *RefusedObjects.
 //
-// A server that has none of the objects is no error. After an error, what is returned
+// It is no error if the server lacks all of the objects. After an error, what is returned
 // has come all the same.
-func (r *Repo) Fetch(ctx context.Context, url string, ids ...string) (found []string, err error) {
+func (r *Repo) Fetch(ctx context.Context, from Source, ids ...string) (found []string, err error) {
 	if r.root == nil {
 		return nil, errFolder
 	}
+	url := from.URL
 	if !strings.HasPrefix(url, "http://") || strings.ContainsAny(url, " \n\r\t\x00") {
 		return nil, errors.New("fetch objects: not an http URL")
 	}
@@ -62,7 +66,7 @@ func (r *Repo) Fetch(ctx context.Context, url string, ids ...string) (found []st
 	if len(ids) > maxFetchIDs {
 		ids = ids[:maxFetchIDs]
 	}
-	q, err := r.newFetchQuarantine(ctx, format, url)
+	q, err := r.newFetchQuarantine(ctx, format, from)
 	if err != nil {
 		return nil, fmt.Errorf("fetch objects: %w", err)
 	}
@@ -72,7 +76,10 @@ func (r *Repo) Fetch(ctx context.Context, url string, ids ...string) (found []st
 	if refused != nil {
 		fetching = errors.Join(fetching, refused)
 	}
-	if err = checkDepths(ctx, q.dir, format, r.git.options.Pack.Depth); err == nil {
+	if err = q.checkCompleted(); err == nil {
+		err = checkDepths(ctx, q.dir, format, r.git.options.Pack.Depth)
+	}
+	if err == nil {
 		found, err = q.whole(ctx, ids)
 	}
 	if err == nil && len(found) > 0 {
@@ -97,18 +104,19 @@ func (r *Repo) Store() string {
 }
 
 // fetchQuarantine is the quarantine of one fetch. Its refs are those of the repository and of
-// some beside it, so that git asks for no more than what is new.
+// some others of the identifier, so that git asks only for what is new.
 type fetchQuarantine struct {
 	quarantine
-	env []string
+	env  []string
+	from Source
 }
 
 // source is the name of the server in the quarantine's configuration. It stands there
 // and not in the arguments because those can be read by every user of the machine.
 const source = "source"
 
-func (r *Repo) newFetchQuarantine(ctx context.Context, format Format, url string) (_ *fetchQuarantine, err error) {
-	q := &fetchQuarantine{quarantine{repo: r}, r.git.fetchEnv(url)}
+func (r *Repo) newFetchQuarantine(ctx context.Context, format Format, from Source) (_ *fetchQuarantine, err error) {
+	q := &fetchQuarantine{quarantine{repo: r}, r.git.fetchEnv(from.URL), from}
 	if err := q.make(format, "fetch-"); err != nil {
 		return nil, err
 	}
@@ -363,6 +371,12 @@ func (q *fetchQuarantine) whole(ctx context.Context, ids []string) ([]string, er
 
 // migrate moves the packs to where they belong.
 func (q *fetchQuarantine) migrate(ctx context.Context) error {
+	completed := q.completed()
+	if q.from.Completed != nil && completed > 0 {
+		if err := q.from.Completed(completed); err != nil {
+			return err
+		}
+	}
 	unlock, err := q.repo.Lock(ctx)
 	if err != nil {
 		return err
@@ -373,6 +387,9 @@ func (q *fetchQuarantine) migrate(ctx context.Context) error {
 	}
 	if err := movePacks(filepath.Join(q.dir, "objects", "pack"), filepath.Join(q.repo.dir, "objects", "pack")); err != nil {
 		return err
+	}
+	if q.store != nil {
+		q.repo.root.redundant.add(q.store.dir, completed)
 	}
 	return q.repo.Share(ctx)
 }
@@ -387,17 +404,21 @@ func (q *fetchQuarantine) git(ctx context.Context, in string, args ...string) ([
 	}
 	// It starts no other process before its input, which names what is fetched.
 	limitMemory(p.cmd.Process.Pid, 4*q.repo.git.options.AllocBytes)
+	p.lower(huntNice)
 	watched := q.watchWork(ctx, p.cmd.Process.Pid, cancel)
 	defer watched()
 	return p.exchange([]byte(in), cancel)
 }
 
+// huntNice is the priority of fetches from other servers: pushes and clones go first.
+const huntNice = 10
+
 // workEvery is how often the work of a fetch is looked at.
 const workEvery = 250 * time.Millisecond
 
 // watchWork ends git when it, and what it has started, take more processor time than what
-// has come allows: as much as a push of that size. It returns how to end the watch, which
-// waits for it.
+// has come allows: as much as a push of that size. It also ends git when that appends too much
+// to a thin pack. It returns how to end the watch, which waits for it.
 func (q *fetchQuarantine) watchWork(ctx context.Context, pid int, end context.CancelCauseFunc) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -414,6 +435,10 @@ func (q *fetchQuarantine) watchWork(ctx context.Context, pid int, end context.Ca
 			options := &q.repo.git.options
 			if took := familyCPU(pid); took > options.CPU && took > options.CPU+time.Duration(q.size()>>19)*time.Second {
 				end(&Refused{Reason: "the fetch takes more work than its size allows"})
+				return
+			}
+			if err := q.checkCompleted(); err != nil {
+				end(err)
 				return
 			}
 		}

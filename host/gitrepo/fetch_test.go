@@ -55,7 +55,7 @@ func server(t *testing.T, f http.HandlerFunc) (url string) {
 
 func fetch(t *testing.T, r *Repo, url string, ids ...string) ([]string, error) {
 	t.Helper()
-	return r.Fetch(t.Context(), url, ids...)
+	return r.Fetch(t.Context(), Source{URL: url}, ids...)
 }
 
 // clean expects that nothing is left in the quarantine.
@@ -300,7 +300,7 @@ func TestFetchEnds(t *testing.T) {
 		<-asked
 		cancel(cause)
 	}()
-	if _, err := r.Fetch(ctx, s.URL+"/x", strings.Repeat("1", 40)); !errors.Is(err, cause) {
+	if _, err := r.Fetch(ctx, Source{URL: s.URL + "/x"}, strings.Repeat("1", 40)); !errors.Is(err, cause) {
 		t.Errorf("%v, want the cause", err)
 	}
 	clean(t, root)
@@ -366,7 +366,7 @@ func TestFetchKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = root.Repo(mustName(t, alice, "project")).Fetch(t.Context(), os.Getenv("TALON_TEST_FETCH_FROM"), os.Getenv("TALON_TEST_FETCH_ID"))
+		_, err = root.Repo(mustName(t, alice, "project")).Fetch(t.Context(), Source{URL: os.Getenv("TALON_TEST_FETCH_FROM")}, os.Getenv("TALON_TEST_FETCH_ID"))
 		t.Fatalf("the fetch ended: %v", err)
 	}
 	root := newRoot(t)

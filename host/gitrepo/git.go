@@ -36,16 +36,20 @@ type Options struct {
 	// Scheduler gives the processes their slots; nil for one with the default options.
 	Scheduler *Scheduler
 
+	// RepackBytes is the least that a repack after a push may save; see [Repo.NeedsRepack].
+	RepackBytes int64
+
 	// DefaultBranch is the branch that HEAD of a new repository names, without
 	// refs/heads/; master if it is empty.
 	DefaultBranch string
 }
 
 // DefaultOptions are the default options.
-var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20, Pack: DefaultPackLimits, CPU: 30 * time.Second}
+var DefaultOptions = Options{MaxInput: 2 << 30, AllocBytes: 512 << 20, Pack: DefaultPackLimits, CPU: 30 * time.Second, RepackBytes: 16 << 20}
 
 func (o *Options) setDefaults() {
 	o.Pack, o.CPU = cmp.Or(o.Pack, DefaultPackLimits), cmp.Or(o.CPU, DefaultOptions.CPU)
+	o.RepackBytes = cmp.Or(o.RepackBytes, DefaultOptions.RepackBytes)
 	o.DefaultBranch = cmp.Or(o.DefaultBranch, "master")
 }
 
@@ -357,6 +361,15 @@ func (p *Process) limitCPU(seconds int64) {
 	}
 }
 
+// limitFile bounds the length of the files that the process writes, if it still runs.
+func (p *Process) limitFile(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.ended {
+		limitFile(p.cmd.Process.Pid, bytes)
+	}
+}
+
 // cpuTime is the processor time that the process took. REQUIRES: Wait has returned.
 func (p *Process) cpuTime() time.Duration {
 	if p.cmd.ProcessState == nil {
@@ -367,12 +380,18 @@ func (p *Process) cpuTime() time.Duration {
 
 // outOfCPU reports whether a process ended because of its bound.
 func outOfCPU(err error) bool {
+	status, ok := waitStatus(err)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGXCPU
+}
+
+// waitStatus returns how a process ended, if an error says so.
+func waitStatus(err error) (syscall.WaitStatus, bool) {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
-		return false
+		return 0, false
 	}
 	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGXCPU
+	return status, ok
 }
 
 // run runs a command to its end and returns its output.

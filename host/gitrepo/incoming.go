@@ -41,6 +41,13 @@ type Incoming struct {
 	cpu     time.Duration // processor time of the gits that have ended
 
 	synced func() error // waits until the pack is durable; nil without one
+
+	thin      ThinLimit
+	tooThin   bool         // it is refused for that
+	sent      atomic.Int64 // bytes written to the indexer
+	stored    int64        // bytes of the pack with its index, once Indexed
+	completed int64        // of them, that git appended to a thin pack
+	redundant int64        // of them, that a repack may save
 }
 
 // Receive begins a push of these updates, of which no two are of the same ref. It does
@@ -75,9 +82,9 @@ func (q *Incoming) attach(p *Process) {
 }
 
 // Index starts git index-pack, which reads the pack from In. Its user reads Out to the
-// end and then calls Indexed. What git says meanwhile goes to progress, if there is one,
-// which must not block.
-func (q *Incoming) Index(ctx context.Context, progress io.Writer) (*Process, error) {
+// end and then calls Indexed. Git's messages go to progress, if there is one,
+// which must not block. The limit is of what git may append to the pack.
+func (q *Incoming) Index(ctx context.Context, progress io.Writer, limit ThinLimit) (*Process, error) {
 	if err := q.make(q.format, "push-"); err != nil {
 		return nil, fmt.Errorf("make a quarantine: %w", err)
 	}
@@ -97,7 +104,8 @@ func (q *Incoming) Index(ctx context.Context, progress io.Writer) (*Process, err
 	limitMemory(p.cmd.Process.Pid, 4*options.AllocBytes)
 	limitCPU(p.cmd.Process.Pid, q.cpuLimit(options.MaxInput))
 	q.attach(p)
-	q.indexer = p
+	q.indexer, q.thin = p, limit
+	p.In = &packInput{WriteCloser: p.In, incoming: q}
 	return p, nil
 }
 
@@ -137,13 +145,19 @@ func (q *Incoming) Indexed(p *Process) error {
 		return &Refused{Reason: tooMuchWork}
 	}
 	if err == nil {
-		if err = checkDepths(p.ctx, q.dir, q.format, q.repo.git.options.Pack.Depth); err == nil {
+		if err = q.measure(); err == nil {
+			err = checkDepths(p.ctx, q.dir, q.format, q.repo.git.options.Pack.Depth)
+		}
+		if err == nil {
 			q.sync()
 		}
 		return err
 	}
 	if p.ctx.Err() != nil {
 		return err
+	}
+	if outOfFile(err) {
+		return q.refuseThin()
 	}
 	reason := complaint(err, q.dir+"/")
 	if reason == "" {
@@ -356,7 +370,13 @@ func (q *Incoming) move(ctx context.Context) error {
 		defer unlock()
 		to = s.dir
 	}
-	return movePacks(filepath.Join(q.dir, "objects", "pack"), filepath.Join(to, "objects", "pack"))
+	if err := movePacks(filepath.Join(q.dir, "objects", "pack"), filepath.Join(to, "objects", "pack")); err != nil {
+		return err
+	}
+	if borrows {
+		s.root.redundant.add(s.dir, q.redundant)
+	}
+	return nil
 }
 
 // compare finds the refs that are not what updates say that they are, and those that

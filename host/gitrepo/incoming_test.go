@@ -32,7 +32,13 @@ func packOf(t testing.TB, dir string, args ...string) []byte {
 // bring puts a pack into a quarantine.
 func bring(t testing.TB, q *Incoming, pack []byte) error {
 	t.Helper()
-	p, err := q.Index(t.Context(), nil)
+	return bringWithin(t, q, pack, NoThinLimit)
+}
+
+// bringWithin is bring within a limit for thin packs.
+func bringWithin(t testing.TB, q *Incoming, pack []byte, limit ThinLimit) error {
+	t.Helper()
+	p, err := q.Index(t.Context(), nil, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +454,7 @@ func TestRemoveDuringPush(t *testing.T) {
 				}
 			})
 		}
-		p, err := q.Index(t.Context(), nil)
+		p, err := q.Index(t.Context(), nil, NoThinLimit)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -160,6 +160,7 @@ type Root struct {
 	templates templates
 	said      said
 	gcEpoch   atomic.Uint64 // counts how often objects may have gone
+	redundant redundant
 }
 
 // Scheduler returns the scheduler of the git processes of the root.

@@ -130,6 +130,23 @@ func (r *Repo) peel(ctx context.Context, refs []fileRef) error {
 	return nil
 }
 
+// peelKnown finds what the tags among refs are of without a process. It reports false if that
+// is not known of all.
+func (r *Repo) peelKnown(refs []fileRef) bool {
+	for i := range refs {
+		ref := &refs[i]
+		if ref.peeled {
+			continue
+		}
+		peeled, ok := r.batches.peeled(ref.ID)
+		if !ok {
+			return false
+		}
+		ref.Peeled, ref.peeled = peeled, true
+	}
+	return true
+}
+
 // ask asks git for the names of objects. It answers with a line for each question.
 func (r *Repo) ask(ctx context.Context, questions []string) ([]string, error) {
 	b, err := r.batches.acquire(ctx, r)

@@ -70,24 +70,27 @@ func (r *Repo) ScanPack(format Format, early bool) *PackScan {
 		limits = limits.early()
 	}
 	p := newPackReader(&pieces{scan: s}, limits, format)
-	go func() {
-		defer close(s.done)
-		defer func() {
-			// It is a goroutine of its own, so that no caller could contain a panic: Write and Close
-			// pass it on to theirs.
-			s.panicked = recover()
-			s.worked = p.worked
-		}()
-		refused := (*Refused)(nil)
-		if err := p.read(); errors.As(err, &refused) {
-			s.err = err
-		}
-	}()
+	go s.scan(func() error {
+		err := p.read()
+		s.worked = p.worked
+		return err
+	})
 	return s
 }
 
+// scan reads the pack in a goroutine of its own. No caller could contain a panic there, so Write
+// passes it on to its own.
+func (s *PackScan) scan(read func() error) {
+	defer close(s.done)
+	defer func() { s.panicked = recover() }()
+	refused := (*Refused)(nil)
+	if err := read(); errors.As(err, &refused) {
+		s.err = err
+	}
+}
+
 // Write returns when all of b was looked at. A *Refused says that the pack is not to go
-// on. What follows the pack, or is none, passes: git says what is wrong with it.
+// on. Bytes after the pack pass, and so does input that is no pack: git says what is wrong with them.
 func (s *PackScan) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

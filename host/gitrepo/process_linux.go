@@ -33,6 +33,16 @@ var ownNice = sync.OnceValue(func() int {
 	return 20 - n // as the kernel tells it
 })
 
+// limitFile bounds the length of the files that a process writes: SIGXFSZ. It may be raised.
+func limitFile(pid int, bytes int64) {
+	var limit unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &limit) != nil {
+		return
+	}
+	limit.Cur = min(limit.Max, uint64(bytes))
+	_ = unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil)
+}
+
 func lower(pid, resource int, soft, grace uint64) {
 	var limit unix.Rlimit
 	if unix.Prlimit(pid, resource, nil, &limit) != nil {

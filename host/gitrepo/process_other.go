@@ -4,10 +4,12 @@ package gitrepo
 
 import "time"
 
-// limitMemory, limitCPU and lowerGroup do nothing: only Linux lets a process limit another.
+// limitMemory, limitCPU, limitFile and lowerGroup do nothing: only Linux lets a process limit another.
 func limitMemory(int, int64) {}
 
 func limitCPU(int, int64) {}
+
+func limitFile(int, int64) {}
 
 func lowerGroup(int, int) {}
 

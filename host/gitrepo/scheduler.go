@@ -53,7 +53,7 @@ var DefaultScheduleOptions = ScheduleOptions{
 	},
 	Paused: 32,
 	Slice:  500 * time.Millisecond,
-	Idle:   time.Second,
+	Idle:   250 * time.Millisecond,
 }
 
 func (o *ScheduleOptions) check() error {
@@ -96,15 +96,15 @@ type Scheduler struct {
 
 // class is the state of one Class.
 type class struct {
-	name    Class
-	limits  ClassLimits
-	places  *bound.Pot
-	most    int // tasks of one network that have started: all beyond its share can be paused
-	working []*Task
-	waiting []*Task
-	narrow  map[netip.Prefix]*usage
-	wide    map[netip.Prefix]*usage
-	timer   *time.Timer // of the next slice that ends; nil before the first
+	name       Class
+	limits     ClassLimits
+	places     *bound.Pot
+	maxStarted int // tasks of one network that have started: all beyond its share can be paused
+	working    []*Task
+	waiting    []*Task
+	narrow     map[netip.Prefix]*usage
+	wide       map[netip.Prefix]*usage
+	timer      *time.Timer // of the next slice that ends; nil before the first
 }
 
 // usage is what a network or neighbourhood uses of a class.
@@ -130,7 +130,7 @@ func NewScheduler(o ScheduleOptions) (*Scheduler, error) {
 			Name: "git tasks of the class " + c.name.String(), Unit: "tasks", Total: int64(l.Slots + l.Queue),
 			Yields: "the stalest of the heaviest network ends",
 		})
-		c.most = int(bound.Share(int64(l.Slots)) + bound.Share(int64(o.Paused)))
+		c.maxStarted = int(bound.Share(int64(l.Slots)) + bound.Share(int64(o.Paused)))
 		s.classes[name] = c
 	}
 	return s, nil
@@ -191,7 +191,7 @@ func (u *usage) started() int { return u.working + u.stopped }
 func (c *class) next() *Task {
 	var best *Task
 	for _, t := range c.waiting {
-		if t.paused == nil && t.network.IsValid() && max(t.narrow.started(), t.wide.started()) >= c.most || t.ctx.Err() != nil {
+		if t.paused == nil && t.network.IsValid() && max(t.narrow.started(), t.wide.started()) >= c.maxStarted || t.ctx.Err() != nil {
 			continue
 		}
 		if best == nil || cmp.Or(

@@ -132,3 +132,30 @@ func TestServerDiesWithPausedGit(t *testing.T) {
 	}
 	testkit.Eventually(t, "the paused processes have ended", func() bool { return groupStates(t, pgid) == "" })
 }
+
+// TestFetchHasLowPriority shows that a fetch from another server leaves the processors to
+// clients.
+func TestFetchHasLowPriority(t *testing.T) {
+	real, err := exec.LookPath("git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "git")
+	testkit.WriteProgram(t, program, fmt.Sprintf(
+		"#!/bin/sh\ncase \" $* \" in *' fetch '*) while [ \"$(nice)\" -lt %d ]; do sleep 0.01; done;; esac\nexec %s \"$@\"\n",
+		min(19, ownNice()+huntNice), real))
+	g, err := Find(t.Context(), program, DefaultOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := Open(g, filepath.Join(t.TempDir(), "git"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	r := newRepo(t, root, alice, "x", SHA1)
+	dir, _, second := work(t, SHA1)
+	if found, err := fetch(t, r, served(t, dir), second); err != nil || len(found) != 1 {
+		t.Errorf("%v, %v", found, err)
+	}
+}

@@ -77,8 +77,8 @@ func (c *fakeChild) lower(nice int) {
 
 func from(addr string) bound.Holder { return bound.Holder{Addr: netip.MustParseAddr(addr)} }
 
-// workOf runs tasks of an address, each with so much work. What it returns waits for
-// the last to end, and returns how long they all took.
+// workOf runs tasks of an address, each with so much work. It returns a function that waits
+// for the last to end, and says how long they all took.
 func workOf(t *testing.T, s *Scheduler, class Class, addr string, tasks int, each time.Duration) (took func() time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -223,8 +223,8 @@ func TestManyNetworksTakeTurns(t *testing.T) {
 	})
 }
 
-// TestIdleClientsGiveWay shows that tasks whose clients do not read hold a slot only while
-// nobody waits, and go on when the clients read again.
+// TestIdleClientsGiveWay shows that a task whose client does not read gives its slot to others
+// who wait, and goes on when the client reads again.
 func TestIdleClientsGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := schedule(t, nil)

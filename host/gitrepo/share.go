@@ -82,13 +82,14 @@ func (s *store) removeBorrower(npub string) error {
 		return fmt.Errorf("unmark a borrower of shared objects: %w", err)
 	}
 	if err := s.root.locks.check(s.dir); err != nil {
-		// It may be of a repository that another node has made meanwhile.
+		// It may be of a repository that another node has just made.
 		return errors.Join(err, os.WriteFile(mark, nil, 0o644))
 	}
 	members, err := s.members()
 	if err != nil || len(members) > 0 {
 		return err
 	}
+	s.root.redundant.reset(s.dir)
 	if err := errors.Join(s.root.discard(s.dir), s.root.objectsGone()); err != nil {
 		return fmt.Errorf("remove shared objects: %w", err)
 	}
@@ -176,10 +177,18 @@ func movePacks(from, to string) error {
 		return err
 	}
 	for _, base := range packs {
-		for _, ext := range []string{".idx", ".rev", ".bitmap", ".keep", ".pack"} {
-			if err := os.Remove(filepath.Join(from, base+ext)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
+		if err := removePack(from, base); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removePack removes a pack with all that belongs to it, its index first.
+func removePack(dir, name string) error {
+	for _, ext := range []string{".idx", ".rev", ".bitmap", ".keep", ".pack"} {
+		if err := os.Remove(filepath.Join(dir, name+ext)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
 	return nil
@@ -246,6 +255,7 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 	if _, err := r.git.run(ctx, s.dir, nil, args...); err != nil {
 		return fmt.Errorf("collect shared objects: %w", err)
 	}
+	r.redundant.reset(s.dir)
 	return nil
 }
 
@@ -326,12 +336,13 @@ func (r *Repo) Copy(ctx context.Context, from *Repo, ids ...string) error {
 		return errors.Join(fmt.Errorf("copy objects: %w", err), source.Wait())
 	}
 	source.feed([]byte(want.String()))
-	drained := make(chan struct{})
+	drained := make(chan []byte, 1)
 	go func() {
-		defer close(drained)
+		said, _ := io.ReadAll(io.LimitReader(target.Out, maxHeader))
 		_, _ = io.Copy(io.Discard, target.Out)
+		drained <- said
 	}()
-	_, copying := io.Copy(target.In, source.Out)
+	sentBytes, copying := io.Copy(target.In, source.Out)
 	if copying != nil {
 		cancel(copying)
 	}
@@ -340,10 +351,11 @@ func (r *Repo) Copy(ctx context.Context, from *Repo, ids ...string) error {
 		cancel(sent) // half a pack
 	}
 	_ = target.In.Close()
-	<-drained
+	said := <-drained
 	if err := errors.Join(sent, target.Wait()); err != nil {
 		return fmt.Errorf("copy objects: %w", err)
 	}
+	r.addCompleted(string(said), sentBytes)
 	return nil
 }
 

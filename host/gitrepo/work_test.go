@@ -36,7 +36,7 @@ func TestFetchWork(t *testing.T) {
 	t.Cleanup(root.Close)
 	r := newRepo(t, root, alice, "x", SHA1)
 	refused := new(Refused)
-	_, err = r.Fetch(t.Context(), "http://127.0.0.1:1/x.git", strings.Repeat("ab", 20))
+	_, err = r.Fetch(t.Context(), Source{URL: "http://127.0.0.1:1/x.git"}, strings.Repeat("ab", 20))
 	if !errors.As(err, &refused) || !strings.Contains(refused.Reason, "more work") {
 		t.Errorf("got %v", err)
 	}

@@ -213,8 +213,8 @@ func (b *batch) written() float64 {
 	return float64(n) / float64(max(len(b.answers), 1))
 }
 
-// answer calls Done of every item with its outcome. After a failure, items that
-// were to be written get the error.
+// answer calls Done of every item with its outcome. After a failure, items of
+// the transaction get the error.
 func (b *batch) answer() {
 	if len(b.answers) > 0 {
 		b.w.metrics.batch.Observe(float64(len(b.answers)))
@@ -350,9 +350,9 @@ func (w *writer) answerRelease(a answer) {
 	a.entry.release.Done(released, a.err)
 }
 
-// sweepHeld lets time pass in purgatory. What is too much for one commit waits for
-// the next tick: whoever filled purgatory in a moment would else stop the writer for
-// seconds, half an hour later. Nothing is wrong with an event that goes late.
+// sweepHeld lets time pass in purgatory. One commit has a bound, and the rest waits for
+// the next tick. Without it, a client that fills purgatory in a moment would stop the writer for
+// seconds, half an hour later. An event may go late.
 func (w *writer) sweepHeld(now int64) {
 	if at, ok := w.cfg.Store.NextHeld(); !ok || at > now {
 		return

@@ -88,12 +88,12 @@ func (tx *memoryTx) Put(e *host.Event, now int64) (host.Outcome, error) {
 }
 
 func (tx *memoryTx) Sweep(now int64, limit int) ([]*host.Event, error) {
+	tx.m.mu.Lock()
+	defer tx.m.mu.Unlock()
 	if tx.m.sweepPanics > 0 {
 		tx.m.sweepPanics--
 		panic("planted")
 	}
-	tx.m.mu.Lock()
-	defer tx.m.mu.Unlock()
 	for _, e := range tx.m.events {
 		if at, ok := e.Expiration(); ok && at <= now && len(tx.removed) < limit {
 			tx.removed = append(tx.removed, e)

@@ -263,7 +263,7 @@ func (w *writer) noteOthers(c host.Commit) {
 		h.noteGitData()
 	}
 	w.quotas.committed(c.Held, nil)
-	// Who decides from here on does so before a decision can be of this version.
+	// The others learn of it before a decision can be of this version.
 	w.notify(func() { w.shared.elsewhere(c) })
 	if c.Plugins != 0 {
 		h.switchPlugins()

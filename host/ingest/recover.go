@@ -2,7 +2,7 @@ package ingest
 
 import "context"
 
-// What the writer remembers is made again after a panic.
+// A panic may spoil what the writer remembers, which is then made again.
 //
 // The writer holds three things in memory: the history, the ids of recent events, and the quotas.
 // A panic in code that changes them may leave them half changed, so they are made again:
@@ -46,8 +46,7 @@ func (w *writer) recount() {
 	}
 }
 
-// notify runs f, which tells others what has happened. A panic there is theirs: nothing of the writer
-// has changed meanwhile.
+// notify runs f, which tells others what has happened. Their panic changes nothing of the writer.
 func (w *writer) notify(f func()) {
 	_ = w.writing.Run(func() error {
 		f()

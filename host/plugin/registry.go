@@ -126,16 +126,17 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 // until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
 	var g errgroup.Group
-	g.Go(func() error { return r.state.Run(ctx) })
+	run := func(f func() error) { g.Go(func() error { return r.panics.Run(f) }) }
+	run(func() error { return r.state.Run(ctx) })
 	if r.o.Watch {
-		g.Go(func() error {
+		run(func() error {
 			return folder.Watch(ctx, r.o.Dir, folder.WatchOptions{Log: r.o.Log}, func() { r.contain(func() { r.reconcile(ctx) }) })
 		})
 	}
 	if r.shared != nil {
-		g.Go(func() error { return r.followOthers(ctx) })
+		run(func() error { return r.followOthers(ctx) })
 	}
-	g.Go(func() error {
+	run(func() error {
 		tick := time.NewTicker(refreshEvery)
 		defer tick.Stop()
 		for {
@@ -150,8 +151,8 @@ func (r *Registry) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// contain runs f. After a panic what runs goes on, and the next look at the folder compares it with
-// what lies there, as after any other failure.
+// contain runs f. After a panic the running modules go on, and the next look at the folder compares
+// them with its files, as after any other failure.
 func (r *Registry) contain(f func()) {
 	_ = r.panics.Run(func() error {
 		f()

@@ -1,83 +1,141 @@
-// Package purgatory has the times of GRASP that only the host needs: how long an event is
-// held, and a ref that was pushed before its event.
+// Package purgatory has the rules of held events, once for all engines of the store. An
+// engine implements [Rows] with statements, and decides nothing itself.
 //
-// Invariants:
+// Each file has one rule, and is named after it:
 //
-//  1. Everything is a function of its arguments, the time included.
-//  2. How long something is held depends on two stored numbers and the time, so
-//     that a crash, or a timer that comes late, changes nothing.
+//	hold.go         which event is held, and which is refused
+//	room.go         how much is held, and what gives way
+//	term.go         how long an event is held, and its phases
+//	restart.go      when the time of an announcement starts again
+//	gone.go         which announcements are not taken from sync again
+//	sweep.go        how an event changes its phase as time passes
+//	release.go      how held events become stored ones
+//	put.go          what a stored event takes out of purgatory
+//	placeholder.go  how long a ref waits for its event
+//	purgatory.go    the rows that the rules read and write
+//
+// The states of a held event:
+//
+//	       hold            sweep: 30 min         sweep: 24 h           sweep: 7 d
+//	absent ───────→ waiting ───────────→ dormant ───────────→ gone ───────────→ absent
+//	                 │   ↑                  │ │  (its id only)
+//	                 │   └──────────────────┘ └→ room: it gives way
+//	                 │      restart
+//	                 └→ release, put: it is stored, replaced or deleted
+//
+// Only announcements become dormant or gone. Other events are absent after 30 minutes. All of
+// this happens inside one transaction of the engine: a crash leaves the state before or after.
+//
+// The rules of stored events are in package host/store/semantics. This package does no I/O of
+// its own, and every rule is a function of its arguments, the time included.
 package purgatory
 
-// Holding times of purgatory, in seconds.
-const (
-	HoldFor   = 30 * 60          // an event without git data; its repository, for an announcement
-	ReviveFor = 24 * 60 * 60     // after that, an announcement without its repository
-	RefuseFor = 7 * 24 * 60 * 60 // after that, copies of an announcement that sync brings
-	GitFirst  = 20 * 60          // a ref under refs/nostr/ without an event
+import (
+	"talon/host"
+	"talon/host/store/semantics"
+	"talon/host/wire"
 )
 
-// Phase is the phase of a held event.
-type Phase uint8
+// Rows are the stored and held events in the open transaction of an engine.
+type Rows interface {
+	semantics.Rows
 
-const (
-	Waiting   Phase = iota // it counts, and so does its repository
-	Dormant                // of an announcement: its repository is gone, it may be revived
-	Gone                   // it is to be forgotten, but for the memory that it was here
-	Forgotten              // nothing is to be remembered any more
-)
+	// MayHold is false if no event of this kind is held.
+	MayHold(k host.Kind) bool
 
-func (p Phase) String() string {
-	return [...]string{"waiting", "dormant", "gone", "forgotten"}[p]
+	// HeldTotal returns how many events are held, and the bytes of their JSON.
+	HeldTotal() (events, bytes int64)
+
+	// HeldByAuthor returns how many events of the author are held.
+	HeldByAuthor(author host.PubKey) (int64, error)
+
+	// Held returns the row of an event, nil if it is not held.
+	Held(id host.ID) (*Row, error)
+
+	// HeldOf returns the rows of the author's events among these ids.
+	HeldOf(author host.PubKey, ids []host.ID) ([]*Row, error)
+
+	// HeldAt returns the rows at these addresses that are not newer than until.
+	HeldAt(addresses []host.Address, until int64) ([]*Row, error)
+
+	// HeldDue returns rows that are dormant, or are not, and due by now: the first limit.
+	HeldDue(dormant bool, now int64, limit int) ([]*Row, error)
+
+	// FirstDormant returns the dormant row that is due first, nil for none. It looks at
+	// rows of the author, or of everybody for nil, and leaves one row out.
+	FirstDormant(author *host.PubKey, except int64) (*Row, error)
+
+	// InsertHeld adds the row of an event with its index rows.
+	InsertHeld(e *host.Event, k *semantics.Known, r *Row) error
+
+	// UpdateHeld writes Since, Due and Dormant of a row.
+	UpdateHeld(r *Row) error
+
+	// RemoveHeld removes rows with their index rows.
+	RemoveHeld(rows []*Row) error
+
+	// Gone returns until when an announcement is not taken from sync, and false if it may be.
+	Gone(id host.ID) (until int64, ok bool, err error)
+
+	// AddGone, RemoveGone and RemoveGoneBefore write what Gone reads. The last one removes at
+	// most limit ids whose time is over by now.
+	AddGone(id host.ID, until int64) error
+	RemoveGone(id host.ID) error
+	RemoveGoneBefore(now int64, limit int) error
+
+	// Traces returns what the database has of an event that is not held.
+	Traces(id host.ID) (Traces, error)
 }
 
-// Hold has the data that determine how long one event is held.
-type Hold struct {
-	Announcement bool  // it has two phases, and a restart
-	Since        int64 // unix seconds: when it came, or its 30 minutes were restarted
+// Row is a held event.
+type Row struct {
+	Number    int64 // of the engine; rows that came later have higher ones
+	ID        host.ID
+	PubKey    host.PubKey
+	Kind      host.Kind
+	CreatedAt int64
+	JSON      []byte
+
+	Since   int64 // unix seconds: it came, or its time was restarted
+	Due     int64 // for the next sweep
+	Dormant bool
+	Reason  string // as its sender read it
+
+	event  *host.Event
+	parsed bool
 }
 
-// Phase returns the phase of the event now. Nothing expires because a clock went back.
-func (h Hold) Phase(now int64) Phase {
-	age := now - h.Since
-	switch {
-	case age < HoldFor:
-		return Waiting
-	case !h.Announcement:
-		return Forgotten
-	case age < HoldFor+ReviveFor:
-		return Dormant
-	case age < HoldFor+ReviveFor+RefuseFor:
-		return Gone
+// Event returns the event, nil if its text cannot be read any more.
+func (r *Row) Event() *host.Event {
+	if !r.parsed {
+		r.parsed = true
+		if e, err := wire.ParseEvent(r.JSON); err == nil {
+			r.event = e
+		}
 	}
-	return Forgotten
+	return r.event
 }
 
-// Next returns when the phase changes, in unix seconds, and false if it does not
-// change any more.
-func (h Hold) Next(now int64) (at int64, ok bool) {
-	switch h.Phase(now) {
-	case Waiting:
-		return h.Since + HoldFor, true
-	case Dormant:
-		return h.Since + HoldFor + ReviveFor, true
-	case Gone:
-		return h.Since + HoldFor + ReviveFor + RefuseFor, true
+// Traces say why an event may not be held.
+type Traces struct {
+	Stored  bool
+	Gone    bool // an announcement that waited for its git data in vain
+	Deleted bool // somebody asked for the deletion of its id
+}
+
+// remove removes rows and notes what became of their events. A damaged row goes without a note:
+// it must not stop every batch that meets it.
+func remove(rows Rows, list []*Row, status host.HeldStatus, changes *[]host.HeldChange) error {
+	if len(list) == 0 {
+		return nil
 	}
-	return 0, false
-}
-
-// Restart gives an announcement its 30 minutes again: a state event came for it,
-// a push to it was authorised, or a newer announcement replaces it. It reports
-// false if it is too late, or if the event is no announcement. One that was
-// [Dormant] needs its repository made again.
-func (h Hold) Restart(now int64) (Hold, bool) {
-	if !h.Announcement || h.Phase(now) > Dormant {
-		return h, false
+	if err := rows.RemoveHeld(list); err != nil {
+		return err
 	}
-	h.Since = max(h.Since, now)
-	return h, true
+	for _, r := range list {
+		if e := r.Event(); e != nil {
+			*changes = append(*changes, host.HeldChange{Event: e, Status: status})
+		}
+	}
+	return nil
 }
-
-// PlaceholderExpired reports whether a ref under refs/nostr/ that was pushed at
-// since, and whose event has not come, is to be deleted.
-func PlaceholderExpired(since, now int64) bool { return now-since >= GitFirst }

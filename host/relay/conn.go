@@ -278,7 +278,7 @@ func (c *conn) sweep(now time.Time) {
 	}
 }
 
-// silent reports whether the client is to be pinged, or closed.
+// silent reports whether the client has been silent for so long that it needs a ping.
 func (c *conn) silent(now time.Time, silence time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

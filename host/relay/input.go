@@ -246,30 +246,36 @@ func newReassembly(limit int) *reassembly {
 	return &reassembly{limit: limit, held: make(map[*conn]int)}
 }
 
-// grow records how many bytes of a message a connection holds.
+// grow records how many bytes of a message a connection holds. If all hold too many together, it
+// closes as many connections as that takes.
 func (a *reassembly) grow(c *conn, bytes int) {
 	if bytes <= freePartial {
 		return
 	}
-	a.mu.Lock()
-	a.total += bytes - a.held[c]
-	a.held[c] = bytes
-	var victim *conn
-	if a.total > a.limit {
-		victim = a.largest()
-		a.remove(victim) // it is closed in a moment, and must not be found again
-	}
-	a.mu.Unlock()
-	if victim != nil {
+	for _, victim := range a.record(c, bytes) {
 		victim.closeWith(errCrowded)
 	}
+}
+
+// record is grow, and returns the connections that must close.
+func (a *reassembly) record(c *conn, bytes int) (victims []*conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.total += bytes - a.held[c]
+	a.held[c] = bytes
+	for a.total > a.limit && len(a.held) > 0 {
+		victim := a.largest()
+		a.remove(victim) // it is closed in a moment, and must not be found again
+		victims = append(victims, victim)
+	}
+	return victims
 }
 
 // release notes that a connection holds nothing any more.
 func (a *reassembly) release(c *conn) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.remove(c)
-	a.mu.Unlock()
 }
 
 // remove is release. REQUIRES: mu.

@@ -173,8 +173,8 @@ func (c *conn) flush(limit int) {
 	}
 }
 
-// nextBatch takes what is to be written next, and how many bytes that is. If it is nothing, this
-// goroutine is the flusher no more.
+// nextBatch takes the next items, and returns how many bytes they have. Without any, this goroutine
+// is not the flusher any more.
 func (c *conn) nextBatch(limit int) (batch []outgoing, size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -115,7 +115,7 @@ func (c *conn) takeSubscription(old *subscription) (refused string) {
 	return ""
 }
 
-// takeValues takes room for so many values more, or says why there is none.
+// takeValues takes room for a number of values more, or says why there is none.
 func (c *conn) takeValues(more int) (refused string) {
 	h := c.parts.values
 	h.Touch()

@@ -154,7 +154,7 @@ func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, strin
 }
 
 // countEqual returns how many other subscriptions of the connection have the same filters. It
-// compares filters only where so many subscriptions have as many values that it matters.
+// compares filters only if enough subscriptions have the same number of values.
 func (c *conn) countEqual(s, old *subscription, filters []host.Filter) (n int) {
 	similar := func(other *subscription) bool { return other != old && other.values == s.values }
 	for _, other := range c.subs {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -364,6 +365,36 @@ func TestEarlyMessage(t *testing.T) {
 	}), Options{})
 	if got, err := c.Publish(soon(t), one); err != nil || got.Reason != "early" {
 		t.Errorf("Publish: %+v, %v", got, err)
+	}
+}
+
+// TestHeader sends fields of the caller and the user agent in the handshake.
+func TestHeader(t *testing.T) {
+	var got []string
+	address := listenRaw(t, func(c net.Conn) {
+		u := ws.Upgrader{OnHeader: func(key, value []byte) error {
+			if name := string(key); name == "X-Forwarded-For" || name == "User-Agent" {
+				got = append(got, name+": "+string(value))
+			}
+			return nil
+		}}
+		if _, err := u.Upgrade(c); err != nil {
+			t.Errorf("upgrade: %v", err)
+		}
+		(&fake{t, c}).gone()
+	})
+	header := http.Header{"X-Forwarded-For": {"192.0.2.1"}}
+	s, err := DialSocket(soon(t), address, SocketOptions{UserAgent: "talon", Header: header})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	slices.Sort(got)
+	if want := []string{"User-Agent: talon", "X-Forwarded-For: 192.0.2.1"}; !slices.Equal(got, want) {
+		t.Errorf("the handshake has %q, want %q", got, want)
+	}
+	if len(header) != 1 {
+		t.Errorf("the header of the caller became %v", header)
 	}
 }
 

@@ -44,6 +44,9 @@ type SocketOptions struct {
 
 	// UserAgent goes into the handshake.
 	UserAgent string
+
+	// Header has further fields of the handshake.
+	Header http.Header
 }
 
 func (o *SocketOptions) setDefaults() { o.MessageBytes = cmp.Or(o.MessageBytes, 4<<20) }
@@ -77,8 +80,15 @@ func DialSocket(ctx context.Context, address string, opts SocketOptions) (*Socke
 			return bounded
 		},
 	}
+	header := opts.Header.Clone()
 	if opts.UserAgent != "" {
-		d.Header = ws.HandshakeHeaderHTTP(http.Header{"User-Agent": {opts.UserAgent}})
+		if header == nil {
+			header = http.Header{}
+		}
+		header.Set("User-Agent", opts.UserAgent)
+	}
+	if header != nil {
+		d.Header = ws.HandshakeHeaderHTTP(header)
 	}
 	if opts.Compress {
 		d.Extensions = []httphead.Option{offered.Option()}

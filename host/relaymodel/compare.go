@@ -76,7 +76,7 @@ func (r *Relay) begin(c *conn, m *wire.Message) *session {
 	if !p.HonoursLimit {
 		f.Limit = -1
 	}
-	list := r.store.matching(&f)
+	list := r.store.matching(&f, r.profile.Answer.AnyLetter)
 	if r.withholds(c) {
 		list = slices.DeleteFunc(list, func(e *entry) bool { return r.isWithheld(e.Event) })
 	}

@@ -97,6 +97,7 @@ type Answering struct {
 	OrderNoLimit  string  `key:"order-without-limit" one:"same|oldest" doc:"order, and which events, where a filter has no limit: the oldest ones are those that a default limit leaves"`
 	Filters       string  `key:"filters" one:"in-turn|interleaved|merged|union" doc:"several filters of a REQ one after the other, one event of each in turn, all in one order, or all in one order under the first filter's limit"`
 	Repeats       bool    `key:"repeats" doc:"an event that matches two filters is sent twice"`
+	AnyLetter     bool    `key:"any-letter" doc:"stored events are found by the value of a tag, whatever its letter: a filter for A finds a, too"`
 	Eose          string  `key:"eose" one:"always|never|not-for-limit-zero" doc:"whether EOSE is sent"`
 	EoseLost      float64 `key:"eose-lost" max:"1" doc:"share of REQs whose EOSE is not sent"`
 	Duplicates    float64 `key:"duplicates" max:"1" doc:"share of events that are sent twice"`

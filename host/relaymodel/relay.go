@@ -111,6 +111,11 @@ func New(p *Profile, seed uint64, now int64) *Relay {
 // Store returns the relay's events. Only [Relay.Add] and clients may change them.
 func (r *Relay) Store() *Store { return r.store }
 
+// Query returns what the relay finds by a filter, as [Store.Query], whoever asks.
+func (r *Relay) Query(f *host.Filter) []*host.Event {
+	return r.store.query(f, r.profile.Answer.AnyLetter)
+}
+
 // Stats returns what was counted so far.
 func (r *Relay) Stats() Stats { return r.stats }
 

@@ -277,7 +277,7 @@ func (r *Relay) count(c *conn, m *wire.Message) {
 
 // visible returns what matches a filter and is not withheld.
 func (r *Relay) visible(c *conn, f *host.Filter) []*entry {
-	list := r.store.matching(f)
+	list := r.store.matching(f, r.profile.Answer.AnyLetter)
 	if omits := r.profile.Lies.Omits; omits > 0 {
 		list = slices.DeleteFunc(list, func(e *entry) bool { return r.draw(drawOmitted, e.ID) < omits })
 	}

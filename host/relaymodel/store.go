@@ -16,6 +16,7 @@ type Store struct {
 	tag     map[tagValue][]*entry
 	author  map[host.PubKey][]*entry
 	kind    map[host.Kind][]*entry
+	letters []byte // of the tags that came, sorted
 	arrived int64
 	queries int64
 }
@@ -84,6 +85,9 @@ func (s *Store) Put(e *host.Event) bool {
 	s.author[e.PubKey] = append(s.author[e.PubKey], n)
 	for t := range tagsOf(e) {
 		s.tag[t] = append(s.tag[t], n)
+		if at, ok := slices.BinarySearch(s.letters, t.name); !ok {
+			s.letters = slices.Insert(s.letters, at, t.name)
+		}
 	}
 	return true
 }
@@ -118,8 +122,10 @@ func (s *Store) At(a host.Address) *host.Event {
 
 // Query returns the events that match, the newest first, events of one second by
 // their ids; at most the filter's limit.
-func (s *Store) Query(f *host.Filter) []*host.Event {
-	list := s.matching(f)
+func (s *Store) Query(f *host.Filter) []*host.Event { return s.query(f, false) }
+
+func (s *Store) query(f *host.Filter, anyLetter bool) []*host.Event {
+	list := s.matching(f, anyLetter)
 	slices.SortFunc(list, newestFirst)
 	if f.Limit >= 0 && len(list) > f.Limit {
 		list = list[:f.Limit]
@@ -136,8 +142,9 @@ func events(list []*entry) []*host.Event {
 }
 
 // matching returns all entries that match, each once, in no useful order but always
-// the same.
-func (s *Store) matching(f *host.Filter) (list []*entry) {
+// the same. With anyLetter the condition on a tag that the index answers is one on values:
+// the letter of the tag is ignored, as in eventstore's badger.
+func (s *Store) matching(f *host.Filter, anyLetter bool) (list []*entry) {
 	if f.Empty() {
 		return nil
 	}
@@ -162,8 +169,14 @@ func (s *Store) matching(f *host.Filter) (list []*entry) {
 		i := slices.IndexFunc(f.Tags, isLetter)
 		t := f.Tags[i]
 		rest.Tags = slices.Concat(f.Tags[:i], f.Tags[i+1:])
+		letters := []byte{t.Name}
+		if anyLetter {
+			letters = s.letters
+		}
 		for _, v := range t.Values {
-			add(s.tag[tagValue{t.Name, v}])
+			for _, letter := range letters {
+				add(s.tag[tagValue{letter, v}])
+			}
 		}
 	case f.Authors != nil:
 		for _, a := range f.Authors {

@@ -239,7 +239,9 @@ func (h *calm) Reset(relay string) {
 	delete(h.failures, relay)
 }
 
-func (h *calm) Forget(relay string) {
+func (h *calm) Bootstrap(string) {}
+
+func (h *calm) Forget(relay string, _ int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.left = append(h.left, relay)

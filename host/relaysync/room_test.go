@@ -45,7 +45,7 @@ limits.filters = 20
 	}
 }
 
-// roomScale is how much there is: so many repositories with so many root events each.
+// roomScale is the number of repositories, of root events of each, and of values.
 type roomScale struct{ repos, roots, values int }
 
 // TestRoom: a relay that has no room for subscriptions to everything has what is recent within

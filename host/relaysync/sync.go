@@ -193,7 +193,7 @@ func (v *Sync) Run(ctx context.Context) error {
 	return err
 }
 
-// help runs f beside the loop. If it panics, Run returns the error: nobody would do its work.
+// help runs f in a goroutine of its own. If it panics, Run returns the error: nobody would do its work.
 func (v *Sync) help(f func()) {
 	v.helpers.Go(func() {
 		defer v.contain(func() { v.fail(errHelper) })
@@ -209,7 +209,7 @@ func (v *Sync) contain(failed func()) {
 	}
 }
 
-// Why Run gives up. What it knows is to be made again.
+// Reasons for which Run gives up, so that another Sync takes its place.
 var (
 	errAnswer = &contain.Error{Where: contain.Sync, Value: "an answer was lost"}
 	errHelper = &contain.Error{Where: contain.Sync, Value: "what the loop waits for has ended"}

@@ -78,6 +78,8 @@ func (s storeWrites) Begin() (ingest.Tx, error) { return s.Store.Begin() }
 type world struct {
 	t          testing.TB
 	data       string
+	options    gitrepo.Options
+	limits     githttp.Limits
 	clock      atomic.Int64 // added to the time, in seconds
 	policy     *holdsRepos
 	store      *store.Store
@@ -90,7 +92,12 @@ type world struct {
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, data: t.TempDir()}
+	return newWorldOf(t, gitrepo.DefaultOptions, githttp.DefaultLimits)
+}
+
+// newWorldOf makes a world in which git has other options and pushes other limits.
+func newWorldOf(t testing.TB, options gitrepo.Options, limits githttp.Limits) *world {
+	w := &world{t: t, data: t.TempDir(), options: options, limits: limits}
 	w.start()
 	t.Cleanup(func() { w.halt() })
 	return w
@@ -110,7 +117,7 @@ func (w *world) start() {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
-	git, err := gitrepo.Find(ctx, "git", gitrepo.DefaultOptions)
+	git, err := gitrepo.Find(ctx, "git", w.options)
 	w.must(err)
 	w.store, err = store.Open(ctx, w.data, store.Options{Readers: 2, Log: log})
 	w.must(err)
@@ -128,7 +135,7 @@ func (w *world) start() {
 		Log: log, Now: w.now, Jobs: 2,
 	})
 	w.must(err)
-	handler, err := githttp.New(githttp.Config{Prefix: "/", Limits: githttp.DefaultLimits, Log: log}, w.reconciler, w.reconciler)
+	handler, err := githttp.New(githttp.Config{Prefix: "/", Limits: w.limits, Log: log}, w.reconciler, w.reconciler)
 	w.must(err)
 	w.server = httptest.NewServer(handler)
 	pipelineCtx, stopPipeline := context.WithCancel(context.WithoutCancel(ctx))

@@ -225,6 +225,9 @@ func (f *Reconciler) Arrived(ctx context.Context, identifier string, into gitfet
 	if err := f.await(ctx, f.jobs.enqueue(first, task{all: true, newObjects: true})); err != nil {
 		return err
 	}
+	if repo.NeedsRepack() {
+		f.jobs.enqueue(repacking(first), task{})
+	}
 	list, err := f.announcements(ctx, identifier, first.PubKey)
 	if err != nil {
 		return err

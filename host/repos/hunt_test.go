@@ -67,7 +67,7 @@ func TestHunted(t *testing.T) {
 	server := httptest.NewServer(handler)
 	defer server.Close()
 	for i, done := range []*host.Event{state, pr} {
-		found, err := wants[i].Into.Fetch(t.Context(), server.URL+"/x.git", wants[i].Objects...)
+		found, err := wants[i].Into.Fetch(t.Context(), gitrepo.Source{URL: server.URL + "/x.git"}, wants[i].Objects...)
 		if err != nil || !slices.Equal(found, wants[i].Objects) {
 			t.Fatalf("fetched %v, %v", found, err)
 		}

@@ -2,6 +2,7 @@ package repos
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -67,8 +68,14 @@ func setOf[K comparable](list ...K) map[K]struct{} {
 // about.
 type identifier string
 
-// jobs are those that run or wait to run: one for each key, which is a place or an
-// identifier.
+// repacking is the key of the job that repacks the objects of a repository.
+type repacking location
+
+// LogValue returns the path, for log lines of every format.
+func (r repacking) LogValue() slog.Value { return location(r).LogValue() }
+
+// jobs are those that run or wait to run: one for each key, which is a place, an
+// identifier or a repacking.
 type jobs struct {
 	mu      sync.Mutex // guards what follows
 	pending map[any]*job
@@ -172,8 +179,7 @@ func (f *Reconciler) runJob(key any, j *job) {
 			return
 		}
 		began := time.Now()
-		// A panic fails this round. What a round changes is on the disk and in the store, and the next
-		// one begins with these.
+		// A panic fails this round. The next one begins with what is on the disk and in the store.
 		err := f.panics.Run(func() error { return f.round(key, t) })
 		f.metrics.ran(began, err)
 		if err != nil && f.ctx.Err() == nil {
@@ -193,6 +199,8 @@ func (f *Reconciler) round(key any, t task) error {
 		return f.reconcile(f.ctx, key, t)
 	case identifier:
 		return f.fanOut(f.ctx, string(key), t)
+	case repacking:
+		return f.repack(f.ctx, location(key))
 	}
 	return nil
 }

@@ -243,6 +243,9 @@ func (c *changes) find(ctx context.Context, p pull) (bool, error) {
 			c.f.log.Warn("copy a pull request", "from", from, "to", c.location, "err", err)
 			continue
 		}
+		if c.repo.NeedsRepack() {
+			c.followUp(repacking(c.location), task{})
+		}
 		return c.repo.Connected(ctx, p.Commit)
 	}
 	return false, nil

@@ -11,6 +11,7 @@ import (
 	"talon/host"
 	"talon/host/bound"
 	"talon/host/githttp"
+	"talon/host/gitrepo"
 )
 
 // Refs for events that are not here are bounded by address: not those for events that are,
@@ -27,7 +28,7 @@ func TestUnknownPulls(t *testing.T) {
 			id := host.ID{byte(from + i)}
 			p.Updates = append(p.Updates, host.RefUpdate{Ref: nostrRefs + id.String()})
 		}
-		return f.unknownPulls(t.Context(), p)
+		return f.unknownPulls(t.Context(), p, gitrepo.Refs{})
 	}
 	if err := push("192.0.2.1", 0, 4); err == nil || !strings.Contains(err.Error(), "3 refs an hour") {
 		t.Errorf("four at once: %v", err)
@@ -75,7 +76,7 @@ func TestEarlyPush(t *testing.T) {
 		for ref := range strings.FieldsSeq(refs) {
 			p.Updates = append(p.Updates, host.RefUpdate{Ref: ref})
 		}
-		if err := w.reconciler.unknownPulls(t.Context(), p); err != nil || p.Early != early {
+		if err := w.reconciler.unknownPulls(t.Context(), p, gitrepo.Refs{}); err != nil || p.Early != early {
 			t.Errorf("%s: early %t, %v", refs, p.Early, err)
 		}
 	}

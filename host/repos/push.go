@@ -13,6 +13,7 @@ import (
 	"talon/host/gitrepo"
 	"talon/host/maintainers"
 	"talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
 
 // Authorize decides about a push (githttp.Pushes), by GRASP's own rules and by the
@@ -28,7 +29,7 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 		err = byPolicy
 	}
 	if err == nil {
-		err = f.unknownPulls(ctx, push)
+		err = f.unknownPulls(ctx, push, c.refs)
 	}
 	if err != nil {
 		if isRefusal(err) {
@@ -59,10 +60,10 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 	})
 }
 
-// unknownPulls refuses refs for events that are not here from those who have pushed many,
-// and notes whether a push has no others.
-func (f *Reconciler) unknownPulls(ctx context.Context, push *githttp.Push) error {
-	unknown, err := f.countUnknown(ctx, push)
+// unknownPulls refuses refs for events that are not here from those who have pushed many. It
+// notes whether a push has no others, and who asked for it.
+func (f *Reconciler) unknownPulls(ctx context.Context, push *githttp.Push, refs gitrepo.Refs) error {
+	unknown, err := f.countUnknown(ctx, push, refs)
 	if err != nil || unknown == 0 || host.NetworkOf(push.Client.Addr) == (netip.Prefix{}) {
 		return err
 	}
@@ -80,19 +81,37 @@ func (f *Reconciler) unknownPulls(ctx context.Context, push *githttp.Push) error
 }
 
 // countUnknown counts the refs of a push whose event is not here, and that are not waiting
-// for it. The push is early if all of its refs are for events that are not here.
-func (f *Reconciler) countUnknown(ctx context.Context, push *githttp.Push) (n int, err error) {
+// for it. The push is early if all of its refs are for events that are not here. Its author is
+// the owner, whose maintainers have signed the heads and tags. The author of a push to
+// refs/nostr/ alone is that of an event.
+func (f *Reconciler) countUnknown(ctx context.Context, push *githttp.Push, refs gitrepo.Refs) (n int, err error) {
 	p, ok := f.locationOfPath(push.Parts)
 	if !ok {
 		return 0, nil
 	}
 	early := 0
-	for id := range pushedPulls(push) {
-		_, known, err := f.pull(ctx, id)
+	there := make(map[string]string, len(refs.List))
+	for _, ref := range refs.List {
+		there[ref.Name] = ref.ID
+	}
+	for _, u := range push.Updates {
+		// Anybody can push what is there, and it needs no object.
+		inPlace := there[u.Ref] == u.New || gitrepo.IsZero(u.New)
+		id, ok := nostrRef(u.Ref)
+		if !ok {
+			if !inPlace {
+				push.Author = githttp.OwnerOf(push.Repo)
+			}
+			continue
+		}
+		pr, known, err := f.pull(ctx, id)
 		switch {
 		case err != nil:
 			return 0, err
 		case known:
+			if push.Author == "" && pr.PullRequest != nil && !inPlace {
+				push.Author = nip19.EncodeNpub(pr.PubKey)
+			}
 			continue
 		case !f.waiting.has(p.String(), id):
 			n++
@@ -131,6 +150,7 @@ type checked struct {
 	ask   *host.Push     // the question to the policies, also with a refusal; nil with other errors
 	waits []host.Address // the announcement whose time begins again, if there is one
 	rest  []string       // what the state of the push still lacks after it
+	refs  gitrepo.Refs   // of the repository
 }
 
 // checkUpdates asks GRASP's rules about a push.
@@ -177,6 +197,7 @@ func (f *Reconciler) checkPRs(
 		return grasp.Answer{}, err
 	}
 	c.ask.Maintainers = []host.PubKey{c.place.PubKey}
+	c.refs = refs
 	return (&grasp.PRsPush{Repo: c.place.Repo, Updates: updates, Refs: tracked(refs), PullRequest: tip}).Authorize(), nil
 }
 
@@ -210,6 +231,7 @@ func (f *Reconciler) checkAnnounced(
 	if err != nil {
 		return grasp.Answer{}, err
 	}
+	c.refs = refs
 	rule.Refs = tracked(refs)
 	answer := rule.Authorize()
 	if mine.Held && answer.State != nil {
@@ -329,6 +351,9 @@ func (f *Reconciler) PushDone(ctx context.Context, push *githttp.Push) {
 	p, ok := f.locationOfPath(push.Parts)
 	if !ok {
 		return
+	}
+	if push.Changed && push.Repo.NeedsRepack() {
+		f.jobs.enqueue(repacking(p), task{})
 	}
 	done := f.jobs.enqueue(p, task{ids: pushedPulls(push), newObjects: push.Changed})
 	select {

@@ -33,7 +33,7 @@ func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
 	w := &run{f: f, location: p, repo: repo, task: t}
 	err = w.reconcile(ctx)
 	unlock()
-	// What was found complete is released also if something else failed.
+	// Complete events are released also if something else failed.
 	if len(w.release) > 0 {
 		err = errors.Join(err, f.release(ctx, p, w.release))
 	}

@@ -129,6 +129,7 @@ type Reconciler struct {
 	log     *slog.Logger
 	jobs    jobs
 	slots   chan struct{} // holds a value for each job that works
+	repacks chan struct{} // holds a value while a repack works
 	waiting placeholders
 	pulled  *bound.Rate // refs for events that are not here
 	metrics *metrics
@@ -151,6 +152,7 @@ func New(ctx context.Context, cfg Config) (*Reconciler, error) {
 	f := &Reconciler{
 		cfg: cfg, disk: cfg.Disk, log: cfg.Log,
 		slots:   make(chan struct{}, cfg.Jobs),
+		repacks: make(chan struct{}, 1),
 		metrics: newMetrics(),
 		pulled: bound.NewRate(bound.Spec{
 			Name: "refs for events that are not here", Unit: "refs an hour", Network: int64(cfg.PullRefs),
@@ -182,12 +184,13 @@ func (f *Reconciler) Run(ctx context.Context) error {
 		f.stop()
 	}()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.expirePlaceholders(ctx) })
+	run := func(part func() error) { g.Go(func() error { return f.panics.Run(part) }) }
+	run(func() error { return f.expirePlaceholders(ctx) })
 	if f.cfg.Nodes != nil {
-		g.Go(func() error { return f.cfg.Nodes.RunAs(ctx, "maintenance", f.lookAfterAll) })
+		run(func() error { return f.cfg.Nodes.RunAs(ctx, "maintenance", f.lookAfterAll) })
 	} else {
-		g.Go(func() error { return f.start(ctx) })
-		g.Go(func() error { return f.maintain(ctx) })
+		run(func() error { return f.start(ctx) })
+		run(func() error { return f.maintain(ctx) })
 	}
 	err := g.Wait()
 	if ctx.Err() != nil {

@@ -59,8 +59,9 @@ func (f *Reconciler) start(ctx context.Context) error {
 // undone: it was about to, and nobody else follows what it has committed.
 func (f *Reconciler) lookAfterAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.maintain(ctx) })
-	g.Go(func() error {
+	run := func(part func() error) { g.Go(func() error { return f.panics.Run(part) }) }
+	run(func() error { return f.maintain(ctx) })
+	run(func() error {
 		return f.cfg.Nodes.EachLoss(ctx, func(ctx context.Context) error {
 			if err := f.waiting.load(ctx); err != nil {
 				return err
@@ -154,7 +155,7 @@ func (f *Reconciler) maintain(ctx context.Context) error {
 }
 
 // maintainAll goes through all repositories, one at a time, and then through what
-// they share. What fails is logged: the others must not suffer for it.
+// they share. A failure is logged, and the others go on.
 func (f *Reconciler) maintainAll(ctx context.Context) error {
 	began := time.Now()
 	type store struct {
@@ -194,6 +195,36 @@ func (f *Reconciler) maintainOne(ctx context.Context, repo *gitrepo.Repo) error 
 		return err
 	}
 	return repo.Maintain(ctx)
+}
+
+// repack removes the copies that git appended to thin packs. One store at a time is repacked:
+// nobody waits for it.
+func (f *Reconciler) repack(ctx context.Context, p location) error {
+	select {
+	case f.repacks <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-f.repacks }()
+	repo, err := f.disk.repo(p)
+	if err != nil || !repo.NeedsRepack() {
+		return err // another repository of the identifier has had it done
+	}
+	began := time.Now()
+	unlock, err := repo.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	err = repo.Share(ctx)
+	unlock()
+	if err != nil {
+		return err
+	}
+	if err := repo.Repack(ctx); err != nil {
+		return err
+	}
+	f.log.Info("objects repacked", "repository", p, "took", time.Since(began).Round(time.Millisecond))
+	return nil
 }
 
 // placeholders are the refs under refs/nostr/ whose event has not come. The rows in

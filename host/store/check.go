@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"talon/host"
-	"talon/host/store/semantics"
+	"talon/host/purgatory"
 	"talon/host/wire"
 )
 
@@ -373,7 +373,7 @@ func (c *checker) checkHeldRow(e *host.Event, row []driver.Value) error {
 	if !bytes.Equal(id, e.ID[:]) || !bytes.Equal(pubkey, e.PubKey[:]) || row[4] != e.CreatedAt || row[5] != int64(e.Kind) || !bytes.Equal(address, key) {
 		c.problem("held event %d (%s): its row does not agree with its text", number, e.ID)
 	}
-	if row[8] != semantics.Due(e, since, row[9] == int64(1)) {
+	if row[8] != purgatory.Due(e, since, row[9] == int64(1)) {
 		c.problem("held event %d (%s): due at %v, which is wrong for one held since %d", number, e.ID, row[8], since)
 	}
 	if err := c.verify(e); err != nil {

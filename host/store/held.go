@@ -6,214 +6,179 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"math"
-	"time"
 
 	"talon/host"
+	"talon/host/purgatory"
 	"talon/host/store/semantics"
-	"talon/host/wire"
 )
 
-// Reasons of Hold, as clients see them, beside those of Put.
-const (
-	reasonGone = semantics.ReasonGone
-)
+// The rows of purgatory, as package purgatory reads and writes them. Its rules are there.
 
-// Hold puts the event into purgatory, or returns why it does not: it is stored, or a
-// newer version is, its author deleted it, it has expired, or there is no room. One that
-// is held already is answered as it was, and there is no second row.
-//
-// Of the announcements at an address the newest is held. A newer one starts the
-// time again, and so does the same one from its author's client. Of other kinds
-// with an address all versions are held.
+// HeldLimits bound purgatory.
+type HeldLimits = semantics.HeldLimits
+
+// Hold puts the event into purgatory, or returns why it does not: see [purgatory.Hold].
 //
 // The event's id and signature must have been checked.
 func (tx *Tx) Hold(e *host.Event, h host.HoldOptions, now int64) (host.Outcome, error) {
+	return tx.one("hold event", e, func() (host.Outcome, error) { return purgatory.Hold(rows{tx}, &tx.s.heldLimits, e, &h, now) })
+}
+
+// Release stores held events, oldest first: see [purgatory.Release]. With the rest of the
+// transaction it happens as a whole or not at all.
+func (tx *Tx) Release(r host.Release, now int64) (host.ReleaseOutcome, error) {
 	if err := tx.ready(); err != nil {
-		return host.Outcome{}, fmt.Errorf("hold event: %w", err)
+		return host.ReleaseOutcome{}, fmt.Errorf("release events: %w", err)
 	}
-	if e.Kind.Class() == host.Ephemeral {
-		return host.Outcome{}, fmt.Errorf("hold event: %w", ErrEphemeral)
-	}
-	began := time.Now()
-	out, err := contained(tx, func() (host.Outcome, error) { return tx.hold(e, &h, now) })
+	out, err := contained(tx, func() (host.ReleaseOutcome, error) { return purgatory.Release(rows{tx}, &r, now) })
 	if err != nil {
 		tx.failed = err
-		tx.s.metrics.PutErrors.Inc()
-		return host.Outcome{}, fmt.Errorf("hold event %s: %w", e.ID, err)
+		return host.ReleaseOutcome{}, fmt.Errorf("release events: %w", err)
 	}
-	tx.s.metrics.Put[out.Code].Observe(time.Since(began).Seconds())
 	return out, nil
 }
 
-func (tx *Tx) hold(e *host.Event, h *host.HoldOptions, now int64) (out host.Outcome, err error) {
-	refuse := func(code host.Code, reason string) (host.Outcome, error) {
-		out.Code, out.Reason = code, reason
-		return out, nil
+// SweepHeld expires events in purgatory: see [purgatory.Sweep]. It looks at a few rows, in the
+// order of limit; when there are more, [Store.NextHeld] stays in the past.
+func (tx *Tx) SweepHeld(now int64, limit int) (changes []host.HeldChange, err error) {
+	if err := tx.ready(); err != nil {
+		return nil, fmt.Errorf("sweep purgatory: %w", err)
 	}
-	if at, ok := e.Expiration(); ok && at <= now {
-		return refuse(host.Rejected, reasonExpired)
-	}
-	again, err := tx.holdAgain(e, h, now, &out)
-	if err != nil || again {
-		return out, err
-	}
-	code, reason, err := tx.unwanted(e)
-	if err != nil || reason != "" {
-		out.Code, out.Reason = code, reason
-		return out, err
-	}
-	if e.Kind == host.KindAnnouncement && h.Synced {
-		row, err := tx.w.conn.first(`SELECT 1 FROM held_gone WHERE id = ? AND until > ?`, e.ID[:], now)
-		if err != nil {
-			return out, err
-		}
-		if row != nil {
-			return refuse(host.Rejected, reasonGone)
-		}
-	}
-	older, newer, err := tx.heldVersion(e)
+	changes, err = contained(tx, func() ([]host.HeldChange, error) { return purgatory.Sweep(rows{tx}, now, limit) })
 	if err != nil {
-		return out, err
+		tx.failed = err
+		return nil, fmt.Errorf("sweep purgatory: %w", err)
 	}
-	if newer {
-		return refuse(host.Replaced, reasonNewer)
-	}
-	reason, err = tx.makeRoom(e, older, &out)
-	if err != nil || reason != "" {
-		out.Code, out.Reason = host.Rejected, reason
-		return out, err
-	}
-	if older != nil {
-		if err := tx.dropHeld(older.number, host.StatusReplaced, &out.Held); err != nil {
-			return out, err
-		}
-	}
-	if err := tx.insertHeld(e, h.Reason, now); err != nil {
-		return out, err
-	}
-	out.Held = append(out.Held, host.HeldChange{Event: e, Status: host.StatusHeld, Synced: h.Synced})
-	if err := tx.restart(h.ExtendDeadline, now, &out.Held); err != nil {
-		return out, err
-	}
-	return refuse(host.Held, h.Reason)
+	return changes, nil
 }
 
-// holdAgain answers an event that is held, and reports whether it is.
-func (tx *Tx) holdAgain(e *host.Event, h *host.HoldOptions, now int64, out *host.Outcome) (bool, error) {
-	if !tx.mayHold(e.Kind) {
-		return false, nil
+// MayHold is false if no event of this kind is held.
+func (r rows) MayHold(k host.Kind) bool {
+	if r.tx.total.Held == 0 {
+		return false
 	}
-	row, err := tx.w.conn.first(`SELECT number, reason FROM held WHERE id = ?`, e.ID[:])
+	_, ok := r.tx.w.heldKinds[k]
+	return ok
+}
+
+func (w *writer) loadHeld() error {
+	return w.conn.each(context.Background(), `SELECT DISTINCT kind FROM held_posting WHERE key = ?`, list(keyTime), func(row []driver.Value) error {
+		kind, _ := row[0].(int64)
+		w.heldKinds[host.Kind(kind)] = struct{}{}
+		return nil
+	})
+}
+
+// HeldTotal returns how many events are held, and the bytes of their JSON.
+func (r rows) HeldTotal() (events, bytes int64) { return r.tx.total.Held, r.tx.total.HeldBytes }
+
+// HeldByAuthor returns how many events of the author are held.
+func (r rows) HeldByAuthor(author host.PubKey) (int64, error) {
+	return r.tx.w.conn.number(context.Background(), `SELECT count(*) FROM held INDEXED BY held_author WHERE pubkey = ?`, author[:])
+}
+
+// selectHeld reads the columns of a [purgatory.Row].
+const selectHeld = `SELECT number, id, pubkey, kind, created_at, json, since, due, dormant, reason FROM held `
+
+func heldRow(row []driver.Value) *purgatory.Row {
+	r := new(purgatory.Row)
+	r.Number, _ = row[0].(int64)
+	id, _ := row[1].([]byte)
+	copy(r.ID[:], id)
+	pubkey, _ := row[2].([]byte)
+	copy(r.PubKey[:], pubkey)
+	kind, _ := row[3].(int64)
+	r.Kind = host.Kind(kind)
+	r.CreatedAt, _ = row[4].(int64)
+	r.JSON, _ = row[5].([]byte)
+	r.Since, _ = row[6].(int64)
+	r.Due, _ = row[7].(int64)
+	r.Dormant = row[8] == int64(1)
+	r.Reason, _ = row[9].(string)
+	return r
+}
+
+// held appends the rows that a statement selects.
+func (r rows) held(found []*purgatory.Row, sql string, args ...driver.Value) ([]*purgatory.Row, error) {
+	err := r.tx.w.conn.each(context.Background(), sql, args, func(row []driver.Value) error {
+		found = append(found, heldRow(row))
+		return nil
+	})
+	return found, err
+}
+
+// firstHeld returns the first row that a statement selects, nil for none.
+func (r rows) firstHeld(sql string, args ...driver.Value) (*purgatory.Row, error) {
+	row, err := r.tx.w.conn.first(sql, args...)
 	if err != nil || row == nil {
-		return false, err
+		return nil, err
 	}
-	number, _ := row[0].(int64)
-	reason, _ := row[1].(string)
-	// Its time may be up, and the sweep be late.
-	change, gone, err := tx.age(number, now)
-	if err != nil {
-		return false, err
-	}
-	if change != nil {
-		out.Held = append(out.Held, *change)
-	}
-	if gone {
-		return false, nil
-	}
-	out.Code, out.Reason = host.Held, reason
-	if e.Kind == host.KindAnnouncement && !h.Synced {
-		if err := tx.restartRow(number, now, &out.Held); err != nil {
-			return false, err
+	return heldRow(row), nil
+}
+
+// Held returns the row of an event, nil if it is not held.
+func (r rows) Held(id host.ID) (*purgatory.Row, error) {
+	return r.firstHeld(selectHeld+`WHERE id = ?`, id[:])
+}
+
+// HeldOf returns the rows of the author's events among these ids.
+func (r rows) HeldOf(author host.PubKey, ids []host.ID) (found []*purgatory.Row, err error) {
+	for _, id := range ids {
+		if found, err = r.held(found, selectHeld+`INDEXED BY held_id WHERE id = ? AND pubkey = ?`, id[:], author[:]); err != nil {
+			return nil, err
 		}
 	}
-	return true, tx.restart(h.ExtendDeadline, now, &out.Held)
+	return found, nil
 }
 
-// unwanted says why an event that is not held must not be, "" if it may.
-func (tx *Tx) unwanted(e *host.Event) (code host.Code, reason string, err error) {
-	c := tx.w.conn
-	row, err := c.first(`
-		SELECT (SELECT 1 FROM event_id WHERE key = ?1),
-			?4 <> 5 AND (SELECT 1 FROM deleted_id WHERE id = ?2 AND pubkey = ?3)`, tx.s.keys.id(e.ID), e.ID[:], e.PubKey[:], int64(e.Kind))
-	switch {
-	case err != nil:
-		return 0, "", err
-	case row[0] != nil:
-		return host.Duplicate, reasonHave, nil
-	case row[1] == int64(1):
-		return host.Rejected, reasonDeleted, nil
-	}
-	a, ok := e.Address()
-	if !ok {
-		return 0, "", nil
-	}
-	row, err = c.first(`
-		SELECT a.created_at, a.id, d.until
-		FROM (SELECT 1) LEFT JOIN address a ON a.key = ?1 LEFT JOIN deleted_address d ON d.key = ?1`, tx.s.keys.address(a))
-	if err != nil {
-		return 0, "", err
-	}
-	if at, ok := row[0].(int64); ok {
-		if id, _ := row[1].([]byte); at > e.CreatedAt || at == e.CreatedAt && bytes.Compare(id, e.ID[:]) < 0 {
-			return host.Replaced, reasonNewer, nil
+// HeldAt returns the rows at these addresses that are not newer than until.
+func (r rows) HeldAt(addresses []host.Address, until int64) (found []*purgatory.Row, err error) {
+	for _, a := range addresses {
+		if !r.MayHold(a.Kind) {
+			continue
+		}
+		key := r.tx.s.keys.address(a)
+		if found, err = r.held(found, selectHeld+`INDEXED BY held_address WHERE address = ? AND created_at <= ?`, key, until); err != nil {
+			return nil, err
 		}
 	}
-	if until, ok := row[2].(int64); ok && e.CreatedAt <= until {
-		return host.Rejected, reasonDeleted, nil
-	}
-	return 0, "", nil
+	return found, nil
 }
 
-// heldRow is what is asked of a row of table held.
-type heldRow struct {
-	number int64
-	size   int64 // of its json
+// HeldDue returns rows that are dormant, or are not, and due by now: the first limit.
+func (r rows) HeldDue(dormant bool, now int64, limit int) ([]*purgatory.Row, error) {
+	const sql = selectHeld + `INDEXED BY held_due WHERE dormant = ? AND due <= ? ORDER BY due LIMIT ?`
+	return r.held(nil, sql, bit(dormant), now, int64(limit))
 }
 
-// heldVersion returns the held announcement that e replaces, nil if there is none,
-// and whether the held one is newer than e.
-func (tx *Tx) heldVersion(e *host.Event) (older *heldRow, newer bool, err error) {
-	a, ok := e.Address()
-	if !ok || e.Kind != host.KindAnnouncement {
-		return nil, false, nil
+// FirstDormant returns the dormant row that is due first, nil for none. It looks at rows of the
+// author, or of everybody for nil, and leaves one row out.
+func (r rows) FirstDormant(author *host.PubKey, except int64) (*purgatory.Row, error) {
+	if author != nil {
+		const sql = selectHeld + `INDEXED BY held_author WHERE pubkey = ? AND dormant = 1 AND number <> ? ORDER BY due LIMIT 1`
+		return r.firstHeld(sql, author[:], except)
 	}
-	row, err := tx.w.conn.first(`SELECT number, created_at, id, length(json) FROM held INDEXED BY held_address WHERE address = ?`, tx.s.keys.address(a))
-	if err != nil || row == nil {
-		return nil, false, err
-	}
-	at, _ := row[1].(int64)
-	id, _ := row[2].([]byte)
-	if at > e.CreatedAt || at == e.CreatedAt && bytes.Compare(id, e.ID[:]) < 0 {
-		return nil, true, nil
-	}
-	older = new(heldRow)
-	older.number, _ = row[0].(int64)
-	older.size, _ = row[3].(int64)
-	return older, false, nil
+	return r.firstHeld(selectHeld+`INDEXED BY held_due WHERE dormant = 1 AND number <> ? ORDER BY due LIMIT 1`, except)
 }
 
-func (tx *Tx) insertHeld(e *host.Event, reason string, now int64) error {
-	c := tx.w.conn
+// InsertHeld adds the row of an event with its index rows.
+func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) error {
+	tx, c := r.tx, r.tx.w.conn
 	var address driver.Value
-	if a, ok := e.Address(); ok {
-		address = tx.s.keys.address(a)
+	if k.AddressKey != nil {
+		address = k.AddressKey
 	}
 	row, err := c.first(`
 		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json)
-		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?) RETURNING number`,
-		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), address, now, semantics.Due(e, now, false), reason, e.JSON)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
+		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), address, h.Since, h.Due, bit(h.Dormant), h.Reason, e.JSON)
 	if err != nil {
 		return err
 	}
 	number := row[0].(int64)
 	tx.w.rows = tx.s.keys.heldPostings(tx.w.rows[:0], e, number)
-	for _, r := range tx.w.rows {
-		if err := c.exec(`INSERT INTO held_posting VALUES (?, ?, ?, ?)`, r.key, r.sortKey, r.kind, number); err != nil {
-			return err
-		}
-	}
-	if e.Kind == host.KindAnnouncement {
-		if err := c.exec(`DELETE FROM held_gone WHERE id = ?`, e.ID[:]); err != nil {
+	for _, p := range tx.w.rows {
+		if err := c.exec(`INSERT INTO held_posting VALUES (?, ?, ?, ?)`, p.key, p.sortKey, p.kind, number); err != nil {
 			return err
 		}
 	}
@@ -240,63 +205,92 @@ func (k *keyring) heldPostings(rows []posting, e *host.Event, number int64) []po
 	return rows[:n]
 }
 
-// mayHold reports whether purgatory may have events of this kind.
-func (tx *Tx) mayHold(k host.Kind) bool {
-	if tx.total.Held == 0 {
-		return false
-	}
-	_, ok := tx.w.heldKinds[k]
-	return ok
+// UpdateHeld writes Since, Due and Dormant of a row.
+func (r rows) UpdateHeld(h *purgatory.Row) error {
+	r.tx.holdChanged = true
+	return r.tx.w.conn.exec(`UPDATE held SET since = ?, due = ?, dormant = ? WHERE number = ?`, h.Since, h.Due, bit(h.Dormant), h.Number)
 }
 
-func (w *writer) loadHeld() error {
-	return w.conn.each(context.Background(), `SELECT DISTINCT kind FROM held_posting WHERE key = ?`, list(keyTime), func(row []driver.Value) error {
-		kind, _ := row[0].(int64)
-		w.heldKinds[host.Kind(kind)] = struct{}{}
-		return nil
-	})
-}
-
-// dropHeld takes a row away and notes its fate.
-func (tx *Tx) dropHeld(number int64, fate host.HeldStatus, changes *[]host.HeldChange) error {
-	e, err := tx.removeHeld(number)
-	if err == nil && e != nil {
-		*changes = append(*changes, host.HeldChange{Event: e, Status: fate})
-	}
-	return err
-}
-
-// removeHeld takes a row and its index rows away and returns the event, nil if it
-// is not here or cannot be read any more.
-func (tx *Tx) removeHeld(number int64) (*host.Event, error) {
-	c := tx.w.conn
-	row, err := c.first(`SELECT json FROM held WHERE number = ?`, number)
-	if err != nil || row == nil {
-		return nil, err
-	}
-	text, _ := row[0].([]byte)
-	e, err := wire.ParseEvent(text)
-	if err != nil {
-		// One damaged row must not stop every batch that touches it.
-		tx.s.log.Error("remove damaged event from purgatory", "number", number, "err", err)
-		e = nil
-		err = c.exec(`DELETE FROM held_posting WHERE held = ?`, number)
-	} else {
-		tx.w.rows = tx.s.keys.heldPostings(tx.w.rows[:0], e, number)
-		for _, r := range tx.w.rows {
-			if err = c.exec(`DELETE FROM held_posting WHERE key = ? AND place = ?`, r.key, r.sortKey); err != nil {
-				break
-			}
+// RemoveHeld removes rows with their index rows.
+func (r rows) RemoveHeld(list []*purgatory.Row) error {
+	for _, h := range list {
+		if err := r.removeHeld(h); err != nil {
+			return err
 		}
 	}
-	if err != nil {
-		return nil, err
+	return nil
+}
+
+func (r rows) removeHeld(h *purgatory.Row) error {
+	tx, c := r.tx, r.tx.w.conn
+	if e := h.Event(); e == nil {
+		tx.s.log.Error("remove damaged event from purgatory", "number", h.Number, "id", h.ID)
+		if err := c.exec(`DELETE FROM held_posting WHERE held = ?`, h.Number); err != nil {
+			return err
+		}
+	} else {
+		tx.w.rows = tx.s.keys.heldPostings(tx.w.rows[:0], e, h.Number)
+		for _, p := range tx.w.rows {
+			if err := c.exec(`DELETE FROM held_posting WHERE key = ? AND place = ?`, p.key, p.sortKey); err != nil {
+				return err
+			}
+		}
 	}
 	tx.work++
 	tx.holdChanged = true
 	tx.total.Held--
-	tx.total.HeldBytes -= int64(len(text))
-	return e, c.exec(`DELETE FROM held WHERE number = ?`, number)
+	tx.total.HeldBytes -= int64(len(h.JSON))
+	return c.exec(`DELETE FROM held WHERE number = ?`, h.Number)
+}
+
+// Gone returns until when an announcement is not taken from sync, and false if it may be.
+func (r rows) Gone(id host.ID) (until int64, ok bool, err error) {
+	row, err := r.tx.w.conn.first(`SELECT until FROM held_gone WHERE id = ?`, id[:])
+	if err != nil || row == nil {
+		return 0, false, err
+	}
+	until, _ = row[0].(int64)
+	return until, true, nil
+}
+
+// AddGone notes that an announcement is not taken from sync until a time.
+func (r rows) AddGone(id host.ID, until int64) error {
+	r.tx.holdChanged = true
+	return r.tx.w.conn.exec(`INSERT OR REPLACE INTO held_gone VALUES (?, ?)`, id[:], until)
+}
+
+// RemoveGone removes what AddGone noted.
+func (r rows) RemoveGone(id host.ID) error {
+	r.tx.holdChanged = true
+	return r.tx.w.conn.exec(`DELETE FROM held_gone WHERE id = ?`, id[:])
+}
+
+// RemoveGoneBefore removes at most limit notes whose time is over by now.
+func (r rows) RemoveGoneBefore(now int64, limit int) error {
+	const sql = `DELETE FROM held_gone WHERE id IN (SELECT id FROM held_gone INDEXED BY held_gone_until WHERE until <= ? LIMIT ?)`
+	n, err := r.tx.w.conn.change(sql, now, int64(limit))
+	if n > 0 {
+		r.tx.holdChanged = true
+	}
+	return err
+}
+
+// Traces returns what the database has of an event that is not held.
+func (r rows) Traces(id host.ID) (t purgatory.Traces, err error) {
+	const sql = `
+		SELECT (SELECT 1 FROM event_id WHERE key = ?1), (SELECT 1 FROM held_gone WHERE id = ?2), (SELECT 1 FROM deleted_id WHERE id = ?2)`
+	row, err := r.tx.w.conn.first(sql, r.tx.s.keys.id(id), id[:])
+	if err == nil {
+		t.Stored, t.Gone, t.Deleted = row[0] != nil, row[1] != nil, row[2] != nil
+	}
+	return t, err
+}
+
+func bit(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // numbers returns the first column of all rows.
@@ -327,61 +321,4 @@ func (c *conn) nextHeld() (int64, error) {
 func (s *Store) NextHeld() (int64, bool) {
 	at := s.heldDue.Load()
 	return at, at != noExpiry
-}
-
-// HeldLimits bound purgatory.
-type HeldLimits = semantics.HeldLimits
-
-// maxEvicted is how many events give way to one.
-const maxEvicted = semantics.MaxEvicted
-
-// makeRoom makes sure that e fits, and returns why it does not. Announcements that
-// are dormant, whose git data did not come in time, give way to it: first those
-// that would go first. What e replaces counts as gone.
-func (tx *Tx) makeRoom(e *host.Event, older *heldRow, out *host.Outcome) (reason string, err error) {
-	limit := tx.s.heldLimits
-	var gain heldRow
-	if older != nil {
-		gain = *older
-	}
-	c := tx.w.conn
-	evicted := 0
-	evict := func(number int64) (bool, error) {
-		if number == 0 || evicted == maxEvicted {
-			return false, nil
-		}
-		evicted++
-		return true, tx.dropHeld(number, host.StatusExpired, &out.Held)
-	}
-	if older == nil {
-		// With an older one, there are as many of the author as before.
-		n, err := c.number(context.Background(), `SELECT count(*) FROM held INDEXED BY held_author WHERE pubkey = ?`, e.PubKey[:])
-		if err != nil {
-			return "", err
-		}
-		if n >= limit.ByAuthor {
-			const sql = `SELECT number FROM held INDEXED BY held_author WHERE pubkey = ? AND dormant = 1 ORDER BY due LIMIT 1`
-			number, err := c.number(context.Background(), sql, e.PubKey[:])
-			if err != nil {
-				return "", err
-			}
-			if ok, err := evict(number); err != nil || !ok {
-				return fmt.Sprintf(semantics.ReasonOwnFull, n), err
-			}
-		}
-	}
-	for {
-		full := older == nil && tx.total.Held >= limit.Events
-		if !full && tx.total.HeldBytes-gain.size+int64(len(e.JSON)) <= limit.Bytes {
-			return "", nil
-		}
-		const sql = `SELECT number FROM held INDEXED BY held_due WHERE dormant = 1 AND number <> ? ORDER BY due LIMIT 1`
-		number, err := c.number(context.Background(), sql, gain.number)
-		if err != nil {
-			return "", err
-		}
-		if ok, err := evict(number); err != nil || !ok {
-			return semantics.ReasonFull, err
-		}
-	}
 }

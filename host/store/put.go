@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"database/sql/driver"
 	"encoding/binary"
@@ -11,148 +10,110 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/purgatory"
 	"talon/host/store/metrics"
 	"talon/host/store/semantics"
-)
-
-// Reasons of Put, as clients see them.
-const (
-	reasonHave    = semantics.ReasonHave
-	reasonNewer   = semantics.ReasonNewer
-	reasonDeleted = semantics.ReasonDeleted
-	reasonExpired = semantics.ReasonExpired
 )
 
 // ErrEphemeral says that an event given to Put is ephemeral and is not stored.
 var ErrEphemeral = semantics.ErrEphemeral
 
-// Put stores the event, or returns why it does not: it is here already, or a newer
-// version is, or its author deleted it, or it has expired by now. What it replaces or
-// deletes, held events included, is in the outcome. The outcome holds once Commit
+// Put stores the event, or returns why it does not: see [semantics.Put]. The events that it
+// replaces or deletes, held events included, are in the outcome. The outcome holds once Commit
 // succeeds.
 //
 // The event's id and signature must have been checked.
 func (tx *Tx) Put(e *host.Event, now int64) (host.Outcome, error) {
+	return tx.one("put event", e, func() (host.Outcome, error) { return purgatory.Put(rows{tx}, e, now) })
+}
+
+// one runs a function that puts or holds an event.
+func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (host.Outcome, error) {
 	if err := tx.ready(); err != nil {
-		return host.Outcome{}, fmt.Errorf("put event: %w", err)
+		return host.Outcome{}, fmt.Errorf("%s: %w", what, err)
 	}
 	if e.Kind.Class() == host.Ephemeral {
-		return host.Outcome{}, fmt.Errorf("put event: %w", ErrEphemeral)
+		return host.Outcome{}, fmt.Errorf("%s: %w", what, ErrEphemeral)
 	}
 	began := time.Now()
-	out, err := contained(tx, func() (host.Outcome, error) { return tx.put(e, now) })
+	out, err := contained(tx, f)
 	if err != nil {
 		tx.failed = err
 		tx.s.metrics.PutErrors.Inc()
-		return host.Outcome{}, fmt.Errorf("put event %s: %w", e.ID, err)
+		return host.Outcome{}, fmt.Errorf("%s %s: %w", what, e.ID, err)
 	}
 	tx.s.metrics.Put[out.Code].Observe(time.Since(began).Seconds())
 	return out, nil
 }
 
-func (tx *Tx) put(e *host.Event, now int64) (host.Outcome, error) {
-	at, expires := e.Expiration()
-	if expires && at <= now {
-		return host.Outcome{Code: host.Rejected, Reason: reasonExpired}, nil
-	}
-	out, err := tx.putAny(e)
-	if err == nil && out.Code == host.Stored && tx.mayHold(e.Kind) {
-		var superseded []host.HeldChange
-		superseded, err = tx.supersede(e)
-		out.Held = append(out.Held, superseded...)
-	}
-	return out, err
-}
+// rows are the stored and held events of an open transaction, as packages semantics and
+// purgatory read and write them. The rules are there.
+type rows struct{ tx *Tx }
 
-func (tx *Tx) putAny(e *host.Event) (host.Outcome, error) {
-	if a, ok := e.Address(); ok {
-		return tx.putVersion(e, tx.s.keys.address(a))
-	}
-	out, err := tx.insert(e)
-	if err == nil && e.Kind == host.KindDeletion && out.Code == host.Stored {
-		out.Removed, out.Held, err = tx.delete(e)
-	}
-	return out, err
-}
-
-// putVersion stores an event that has an address, if it is the newest there.
-func (tx *Tx) putVersion(e *host.Event, key []byte) (host.Outcome, error) {
-	row, err := tx.w.conn.first(`
-		SELECT a.event, a.created_at, a.id, d.until
-		FROM (SELECT 1) LEFT JOIN address a ON a.key = ?1 LEFT JOIN deleted_address d ON d.key = ?1`, key)
-	if err != nil {
-		return host.Outcome{}, err
-	}
-	current, taken := row[0].(int64)
-	if taken {
-		id, _ := row[2].([]byte)
-		if bytes.Equal(id, e.ID[:]) {
-			return host.Outcome{Code: host.Duplicate, Reason: reasonHave}, nil
-		}
-		createdAt, _ := row[1].(int64)
-		if createdAt > e.CreatedAt || createdAt == e.CreatedAt && string(id) < string(e.ID[:]) {
-			return host.Outcome{Code: host.Replaced, Reason: reasonNewer}, nil
-		}
-	}
-	if until, ok := row[3].(int64); ok && e.CreatedAt <= until {
-		return host.Outcome{Code: host.Rejected, Reason: reasonDeleted}, nil
-	}
-	out, err := tx.insert(e)
-	if err != nil || out.Code != host.Stored {
-		return out, err
-	}
-	if taken {
-		old, err := tx.remove(current)
+// Known returns what the database has that decides about an event. The result holds until the
+// next call.
+func (r rows) Known(e *host.Event) (*semantics.Known, error) {
+	tx := r.tx
+	k := &tx.w.known
+	*k = semantics.Known{IDKey: tx.s.keys.id(e.ID), MayBeHeld: r.MayHold(e.Kind)}
+	const byID = `SELECT (SELECT 1 FROM event_id WHERE key = ?1), (SELECT 1 FROM deleted_id WHERE id = ?2 AND pubkey = ?3)`
+	a, ok := e.Address()
+	if !ok {
+		row, err := tx.w.conn.first(byID, k.IDKey, e.ID[:], e.PubKey[:])
 		if err != nil {
-			return host.Outcome{}, err
+			return nil, err
 		}
-		if old != nil {
-			out.Removed = []*host.Event{old}
-		}
+		k.Stored, k.Deleted = row[0] != nil, row[1] != nil
+		return k, nil
 	}
-	return out, tx.w.conn.exec(`INSERT OR REPLACE INTO address VALUES (?, ?, ?, ?)`, key, out.Seq, e.CreatedAt, e.ID[:])
+	k.AddressKey = tx.s.keys.address(a)
+	row, err := tx.w.conn.first(byID+`, a.event, a.created_at, a.id, d.until
+		FROM (SELECT 1) LEFT JOIN address a ON a.key = ?4 LEFT JOIN deleted_address d ON d.key = ?4`, k.IDKey, e.ID[:], e.PubKey[:], k.AddressKey)
+	if err != nil {
+		return nil, err
+	}
+	k.Stored, k.Deleted = row[0] != nil, row[1] != nil
+	if seq, ok := row[2].(int64); ok {
+		v := &tx.w.version
+		k.Version = v
+		v.Seq = seq
+		v.CreatedAt, _ = row[3].(int64)
+		id, _ := row[4].([]byte)
+		copy(v.ID[:], id)
+	}
+	k.Until, k.AddressDeleted = row[5].(int64)
+	return k, nil
 }
 
-// insert adds the event and its index rows, unless it is here or was deleted.
-func (tx *Tx) insert(e *host.Event) (host.Outcome, error) {
-	c := tx.w.conn
-	tx.w.seq++
-	seq := tx.w.seq
-	key := tx.s.keys.id(e.ID)
-	n, err := c.change(`
-		INSERT OR IGNORE INTO event_id SELECT ?1, ?2, ?3
-		WHERE ?4 OR NOT EXISTS (SELECT 1 FROM deleted_id WHERE id = ?5 AND pubkey = ?6)`,
-		key, e.CreatedAt, seq, e.Kind == host.KindDeletion, e.ID[:], e.PubKey[:])
-	if err != nil {
-		return host.Outcome{}, err
+// Insert stores an event with its index rows, and returns its number.
+func (r rows) Insert(e *host.Event, k *semantics.Known) (seq int64, err error) {
+	tx, c := r.tx, r.tx.w.conn
+	seq = tx.w.seq + 1
+	if err := c.exec(`INSERT INTO event_id VALUES (?, ?, ?)`, k.IDKey, e.CreatedAt, seq); err != nil {
+		return 0, err
 	}
-	if n == 0 {
-		tx.w.seq--
-		row, err := c.first(eventOfID, key)
-		if err != nil {
-			return host.Outcome{}, err
-		}
-		if row != nil {
-			return host.Outcome{Code: host.Duplicate, Reason: reasonHave}, nil
-		}
-		return host.Outcome{Code: host.Rejected, Reason: reasonDeleted}, nil
-	}
+	tx.w.seq = seq
 	tx.w.packed = pack(tx.w.packed[:0], e.JSON)
 	err = c.exec(`INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)`,
 		seq, e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), tx.w.packed)
 	if err != nil {
-		return host.Outcome{}, err
+		return 0, err
+	}
+	if k.AddressKey != nil {
+		if err := c.exec(`INSERT OR REPLACE INTO address VALUES (?, ?, ?, ?)`, k.AddressKey, seq, e.CreatedAt, e.ID[:]); err != nil {
+			return 0, err
+		}
 	}
 	if at, ok := e.Expiration(); ok {
 		if err := c.exec(`INSERT INTO expiry VALUES (?, ?)`, at, seq); err != nil {
-			return host.Outcome{}, err
+			return 0, err
 		}
 		tx.expiryChanged = true
 	}
 	tx.w.rows = tx.s.keys.postings(tx.w.rows[:0], e, seq)
-	for _, r := range tx.w.rows {
-		if len(r.key) != keySize {
-			tx.w.pending = append(tx.w.pending, r)
+	for _, p := range tx.w.rows {
+		if len(p.key) != keySize {
+			tx.w.pending = append(tx.w.pending, p)
 		}
 	}
 	tx.s.active().add(e, seq, tx.w.rows)
@@ -160,7 +121,7 @@ func (tx *Tx) insert(e *host.Event) (host.Outcome, error) {
 	tx.total.Events++
 	tx.total.Bytes += int64(len(e.JSON))
 	tx.fresh = append(tx.fresh, text{seq, e.JSON})
-	return host.Outcome{Code: host.Stored, Seq: seq}, nil
+	return seq, nil
 }
 
 // postingRows is the most index rows that one statement inserts.
@@ -235,82 +196,84 @@ func (tx *Tx) unschedule(at, seq int64) error {
 	return tx.w.conn.exec(`DELETE FROM expiry WHERE at = ? AND event = ?`, at, seq)
 }
 
-// delete carries out a deletion event (NIP-09) and returns what it removed.
-// Targets that are not ids or addresses of its author's are ignored.
-func (tx *Tx) delete(e *host.Event) (removed []*host.Event, held []host.HeldChange, err error) {
-	for _, tag := range e.Tags {
-		if len(tag) < 2 {
-			continue
-		}
-		var gone *host.Event
-		var waited []host.HeldChange
-		switch tag[0] {
-		case "e":
-			var id host.ID
-			if host.ParseHex(id[:], tag[1]) {
-				if gone, err = tx.deleteID(id, e.PubKey); err == nil {
-					waited, err = tx.deleteHeldID(id, e.PubKey)
-				}
-			}
-		case "a":
-			if a, ok := host.ParseAddress(tag[1]); ok && a.PubKey == e.PubKey {
-				if gone, err = tx.deleteAddress(a, e.CreatedAt); err == nil {
-					waited, err = tx.deleteHeldAddress(a, e.CreatedAt)
-				}
-			}
-		}
+// RemoveVersion removes what Known found at an event's address, and returns it.
+func (r rows) RemoveVersion(v *semantics.Version) (*host.Event, error) { return r.tx.remove(v.Seq) }
+
+// StoredByID returns the stored events among those ids.
+func (r rows) StoredByID(ids []host.ID) (found []semantics.Stored, err error) {
+	for _, id := range ids {
+		found, err = r.stored(found, `SELECT seq, id, pubkey, kind, created_at FROM event WHERE seq = (`+eventOfID+`)`, r.tx.s.keys.id(id))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if gone != nil {
-			removed = append(removed, gone)
-		}
-		held = append(held, waited...)
 	}
-	return removed, held, nil
+	return found, nil
 }
 
-// deleteID removes the event if it is the author's, and remembers that the
-// author wants it gone, whether it is here or not.
-func (tx *Tx) deleteID(id host.ID, author host.PubKey) (*host.Event, error) {
-	c := tx.w.conn
-	row, err := c.first(`SELECT seq, pubkey, kind FROM event WHERE seq = (`+eventOfID+`)`, tx.s.keys.id(id))
-	if err != nil {
-		return nil, err
-	}
-	var seq int64
-	if row != nil {
-		seq, _ = row[0].(int64)
-		pubkey, _ := row[1].([]byte)
-		if string(pubkey) != string(author[:]) || row[2] == int64(host.KindDeletion) {
-			return nil, nil
+// StoredAt returns the stored events at those addresses.
+func (r rows) StoredAt(addresses []host.Address) (found []semantics.Stored, err error) {
+	for _, a := range addresses {
+		const sql = `SELECT seq, id, pubkey, kind, created_at FROM event WHERE seq = (SELECT event FROM address WHERE key = ?)`
+		if found, err = r.stored(found, sql, r.tx.s.keys.address(a)); err != nil {
+			return nil, err
 		}
 	}
-	if err := c.exec(`INSERT OR IGNORE INTO deleted_id VALUES (?, ?)`, id[:], author[:]); err != nil {
-		return nil, err
-	}
-	if row == nil {
-		return nil, nil
-	}
-	return tx.remove(seq)
+	return found, nil
 }
 
-// deleteAddress removes the version that is not newer than until, and remembers
-// that none such is wanted.
-func (tx *Tx) deleteAddress(a host.Address, until int64) (*host.Event, error) {
-	c := tx.w.conn
-	key := tx.s.keys.address(a)
-	err := c.exec(`
-		INSERT INTO deleted_address VALUES (?, ?)
-		ON CONFLICT (key) DO UPDATE SET until = max(until, excluded.until)`, key, until)
-	if err != nil {
-		return nil, err
-	}
-	row, err := c.first(`SELECT event FROM address WHERE key = ? AND created_at <= ?`, key, until)
+// stored appends the event that a statement selects.
+func (r rows) stored(found []semantics.Stored, sql string, key []byte) ([]semantics.Stored, error) {
+	row, err := r.tx.w.conn.first(sql, key)
 	if err != nil || row == nil {
-		return nil, err
+		return found, err
 	}
-	return tx.remove(row[0].(int64))
+	var e semantics.Stored
+	e.Seq, _ = row[0].(int64)
+	id, _ := row[1].([]byte)
+	copy(e.ID[:], id)
+	pubkey, _ := row[2].([]byte)
+	copy(e.PubKey[:], pubkey)
+	kind, _ := row[3].(int64)
+	e.Kind = host.Kind(kind)
+	e.CreatedAt, _ = row[4].(int64)
+	return append(found, e), nil
+}
+
+// Remove removes stored events and returns those that can be read.
+func (r rows) Remove(events []semantics.Stored) (removed []*host.Event, err error) {
+	for _, e := range events {
+		old, err := r.tx.remove(e.Seq)
+		if err != nil {
+			return nil, err
+		}
+		if old != nil {
+			removed = append(removed, old)
+		}
+	}
+	return removed, nil
+}
+
+// AddTombstones notes that the author deleted these ids.
+func (r rows) AddTombstones(ids []host.ID, author host.PubKey) error {
+	for _, id := range ids {
+		if err := r.tx.w.conn.exec(`INSERT OR IGNORE INTO deleted_id VALUES (?, ?)`, id[:], author[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AddAddressTombstones notes that the author deleted these addresses up to a time.
+func (r rows) AddAddressTombstones(addresses []host.Address, until int64) error {
+	for _, a := range addresses {
+		err := r.tx.w.conn.exec(`
+			INSERT INTO deleted_address VALUES (?, ?)
+			ON CONFLICT (key) DO UPDATE SET until = max(until, excluded.until)`, r.tx.s.keys.address(a), until)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // remove takes an event and all its index rows away and returns it, nil if it is

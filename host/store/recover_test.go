@@ -32,7 +32,7 @@ func tagged(n int) *host.Event {
 	return fake(n, byte(n%3), 1, int64(n%50), host.Tag{"t", "x"}, host.Tag{"d", fmt.Sprint(n)})
 }
 
-// wantWhole checks that the store has so many events, and that what it keeps in memory agrees with
+// wantWhole checks that the store has this number of events, and that what it keeps in memory agrees with
 // the database.
 func wantWhole(t *testing.T, s *Store, events int64) {
 	t.Helper()
@@ -104,8 +104,8 @@ func TestPanicInPut(t *testing.T) {
 	}
 }
 
-// A panic after the database has committed takes nothing back. What is kept in memory is read again
-// before the next transaction begins, and none begins until that succeeds.
+// A panic after the database has committed takes nothing back. No transaction begins
+// until the memory of the writer was read again from the database.
 func TestPanicAfterCommit(t *testing.T) {
 	s := open(t)
 	putSome(t, s, 0, 40)

@@ -12,7 +12,7 @@ import (
 	"talon/host/store/semantics"
 )
 
-// writer is what changes the database. Who has Store.writing owns it.
+// writer is what changes the database. The holder of Store.writing owns it.
 type writer struct {
 	conn    *conn
 	seq     int64     // the last given; goes on growing when a transaction is rolled back
@@ -20,6 +20,9 @@ type writer struct {
 	packed  []byte    // reused by each event that is put
 	pending []posting // of the open transaction, not written yet
 	tune    *tuning
+
+	known   semantics.Known   // what Put and Hold reuse for each event
+	version semantics.Version // that it refers to
 
 	merge     merge // as in the open transaction
 	mergeDebt int   // what is to be merged of it

@@ -49,7 +49,7 @@ func (a *adaptive) Configure(cfg throttle.Config) error {
 	a.known = memory{max: int(cfg.Int("domains_max"))}
 	a.relays = throttle.Relays{
 		First: 5 * throttle.Second, Max: throttle.Hour, Stable: 10 * throttle.Second, DeadAfter: throttle.Day, DeadEvery: throttle.Day,
-		Limited: 65 * throttle.Second, Barred: 12 * throttle.Hour, AtOnce: uint32(cfg.Int("relay_attempts_at_once")),
+		Limited: 65 * throttle.Second, Barred: 12 * throttle.Hour, EagerFrom: throttle.Hour, AtOnce: uint32(cfg.Int("relay_attempts_at_once")),
 	}
 	a.easing = cfg.Bool("limit_clients")
 	a.busy = cfg.Float("busy_from")

@@ -32,7 +32,7 @@ func (e *eager) Configure(cfg throttle.Config) (err error) {
 	e.relays = throttle.Relays{
 		First: cfg.Int("relay_backoff_ms"), Max: cfg.Int("relay_backoff_max_ms"), Stable: throttle.Second,
 		DeadAfter: throttle.Day, DeadEvery: cfg.Int("relay_backoff_max_ms"), Limited: cfg.Int("relay_backoff_max_ms"),
-		Barred: cfg.Int("relay_backoff_max_ms"), AtOnce: uint32(cfg.Int("relay_attempts_at_once")),
+		Barred: cfg.Int("relay_backoff_max_ms"), EagerFrom: throttle.Hour, AtOnce: uint32(cfg.Int("relay_attempts_at_once")),
 	}
 	return err
 }

@@ -20,7 +20,8 @@ type place struct {
 	live   []uint32 // of them, those that are listened to for it
 	seen   bool     // one of them is compared with, or was
 	again  bool     // lots are to be drawn again
-	events uint8    // that were delivered since they last were
+	drawn  int64    // when they were drawn last
+	events uint8    // that were delivered since then
 }
 
 // unit is what a repository weighs that no relay has been compared for. Each of its
@@ -107,7 +108,10 @@ func (s *mirror) choose(repo uint32) {
 			s.change(r)
 		}
 	}
-	pl.live, pl.again, pl.events = slices.Clip(chosen), false, 0
+	if pl.again {
+		pl.drawn, pl.events = s.Now(), 0
+	}
+	pl.live, pl.again = slices.Clip(chosen), false
 	if pl.relays == nil {
 		*pl = place{}
 	}
@@ -124,11 +128,12 @@ func (s *mirror) change(r *relay) {
 const (
 	maxTrials = 32 // of a relay: then all count half
 	drawEvery = 8  // events of a repository, before lots are drawn again for it
+	drawTime  = 2 * strategy.Minute
 	newsAge   = 3600
 )
 
-// credit notes which relay was the first to deliver an event: those that were listened
-// to for its repository and were not have lost.
+// credit notes which relay was the first to deliver an event. Those that were listened to
+// for its repository and were not the first have lost.
 func (s *mirror) credit(in strategy.Input) {
 	e := in.LocalEvent()
 	if e.Relay == "" {
@@ -152,17 +157,32 @@ func (s *mirror) credit(in strategy.Input) {
 		for _, other := range pl.relays {
 			if r := s.at(other); r != first && (r.up && !r.liveOnly || slices.Contains(pl.live, other)) {
 				r.trial(0, 1)
-				r.twice++
-				s.weighUp(r)
 			}
 		}
 		first.trial(1, 0)
-		if pl.events++; pl.events >= drawEvery && len(pl.relays) > s.live {
+		if pl.events < drawEvery {
+			pl.events++
+		}
+		if pl.events >= drawEvery && len(pl.relays) > s.live && s.Now() >= pl.drawn+drawTime {
 			pl.again = true
 			s.cover.due.Add(repo)
 		}
 	}
 }
+
+// repeats counts what a relay delivered after others did. It cannot be what this relay
+// lacks: an event that only others have is no reason to spare it.
+func (s *mirror) repeats(in strategy.Input) {
+	e := in.Repeats()
+	if n, ok := s.Index.Find(e.Relay); ok {
+		r := s.at(n)
+		r.twice += int(min(e.Events, maxRepeats))
+		s.weighUp(r)
+	}
+}
+
+// maxRepeats is how many events of one report count.
+const maxRepeats = 1 << 20
 
 // trial adds to what is known of how often a relay delivers first.
 func (r *relay) trial(won, lost int) {

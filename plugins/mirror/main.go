@@ -74,6 +74,8 @@ func (s *mirror) Step(in strategy.Input, out *strategy.Actions) {
 	case strategy.LocalEvent:
 		s.note(in)
 		s.credit(in)
+	case strategy.Repeats:
+		s.repeats(in)
 	}
 	s.Driver.Step(in, out)
 }

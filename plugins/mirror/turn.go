@@ -437,6 +437,7 @@ const (
 	eventBytes = 800 // of an event that comes once more, about
 	maxTwice   = 8   // events that come once more before it is asked what that costs
 	alike      = 200 // bytes that it takes to ask for whatever a relay has
+	racing     = 15  // seconds in which an event may still come live from another relay
 )
 
 // weighUp spares a relay if it costs less to compare with it from time to time than to have
@@ -531,7 +532,8 @@ func (s *mirror) Fetched(p *layers.Peer, c layers.Content, f layers.Fetched) {
 	}
 	if f.New > 0 {
 		r.brought = true
-		if r.compared > 0 && f.Kept > 0 && f.Oldest >= s.since(r.compared, s.overlapShort) {
+		recent := f.Oldest >= s.since(r.compared, s.overlapShort) && f.Oldest < s.since(s.Now(), racing)
+		if r.compared > 0 && f.Kept > 0 && recent {
 			r.freshEvents += int(f.Kept)
 		}
 	}

@@ -54,7 +54,8 @@ func (p *polite) Configure(cfg throttle.Config) (err error) {
 		First: cfg.Int("relay_backoff_s") * throttle.Second, Max: cfg.Int("relay_backoff_max_s") * throttle.Second,
 		Stable: cfg.Int("relay_stable_s") * throttle.Second, DeadAfter: cfg.Int("relay_dead_after_s") * throttle.Second,
 		DeadEvery: cfg.Int("relay_dead_every_s") * throttle.Second, Limited: cfg.Int("relay_rate_limited_s") * throttle.Second,
-		Barred: cfg.Int("relay_barred_s") * throttle.Second, AtOnce: uint32(cfg.Int("relay_attempts_at_once")),
+		Barred: cfg.Int("relay_barred_s") * throttle.Second, EagerFrom: cfg.Int("relay_eager_after_s") * throttle.Second,
+		AtOnce: uint32(cfg.Int("relay_attempts_at_once")),
 	}
 	p.easing = cfg.Bool("limit_clients")
 	p.busy = cfg.Float("busy_from")

@@ -130,8 +130,29 @@ func TestRelayHealth(t *testing.T) {
 	h.Now++
 	after(abi.AfterRequest{Subject: down, Outcome: throttle.Timeout}, throttle.Day, throttle.Dead)
 	after(abi.AfterRequest{Subject: down, Outcome: throttle.RateLimited}, 65_000, throttle.Degraded)
+	// A wrong name, certificate or protocol bars after several failures, for as long as they last.
 	for _, outcome := range []uint32{throttle.DNS, throttle.TLS, throttle.Protocol} {
-		after(abi.AfterRequest{Subject: down, Outcome: outcome}, 12*throttle.Hour, throttle.Barred)
+		for _, test := range []struct {
+			faults    uint32
+			lasting   int64
+			bootstrap bool
+			delay     int64
+			health    uint32
+		}{
+			{1, 0, false, 5_000, throttle.Degraded},
+			{3, throttle.Hour, false, 20_000, throttle.Degraded},
+			{4, throttle.Minute, false, 40_000, throttle.Degraded},
+			{8, 10 * throttle.Minute, false, 640_000, throttle.Barred},
+			{9, 2 * throttle.Hour, false, 2 * throttle.Hour, throttle.Barred},
+			{9, 20 * throttle.Hour, false, 12 * throttle.Hour, throttle.Barred},
+			{9, 20 * throttle.Hour, true, 1280_000, throttle.Degraded},
+			{30, throttle.Day, false, throttle.Day, throttle.Dead},
+		} {
+			s := relay()
+			s.Failures, s.Faults, s.Bootstrap = test.faults, test.faults, test.bootstrap
+			s.FailingSince, s.FaultySince = h.Now-test.lasting, h.Now-test.lasting
+			after(abi.AfterRequest{Subject: s, Outcome: outcome}, test.delay, test.health)
+		}
 	}
 	// One that takes every connection and ends it immediately is not healthy.
 	down.Failures, down.FailingSince = 3, h.Now-1

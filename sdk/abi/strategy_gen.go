@@ -578,6 +578,15 @@ type Notice struct {
 	Text  string
 }
 
+// Repeats is what subscriptions to a relay delivered in vain since the input before, or
+// since they were opened: new events that were here already. It comes at most once in
+// ten seconds for each relay.
+type Repeats struct {
+	Relay  string
+	Events uint32
+	Bytes  int64 // of their messages
+}
+
 // TimerFired is a timer whose time has come. It is no longer set.
 type TimerFired struct {
 	ID string
@@ -653,9 +662,10 @@ const (
 	InputNotice            = 10
 	InputTimerFired        = 11
 	InputRootActivity      = 12
+	InputRepeats           = 13
 )
 
-const lastInput = InputRootActivity
+const lastInput = InputRepeats
 
 func (m *StepInit) appendInput(b []byte) []byte {
 	b, at := open(b, InputInit)
@@ -995,6 +1005,30 @@ func (v *StepView) RootActivity() RootActivityView {
 		switch r.key {
 		case 1<<3 | wireBytes:
 			m.roots = r.data
+		}
+	}
+	return m
+}
+
+func (m *Repeats) appendInput(b []byte) []byte {
+	b, at := open(b, InputRepeats)
+	b = appendNonEmpty(b, 1, m.Relay)
+	b = appendUint(b, 2, uint64(m.Events))
+	b = appendUint(b, 3, uint64(m.Bytes))
+	return seal(b, at)
+}
+
+// Repeats returns the input of kind InputRepeats; of another kind, an empty one. Its texts are views.
+func (v *StepView) Repeats() Repeats {
+	var m Repeats
+	for r := v.as(InputRepeats); r.next(); {
+		switch r.key {
+		case 1<<3 | wireBytes:
+			m.Relay = text(r.data)
+		case 2<<3 | wireVarint:
+			m.Events = uint32(min(r.num, 1<<32-1))
+		case 3<<3 | wireVarint:
+			m.Bytes = int64(r.num)
 		}
 	}
 	return m

@@ -47,6 +47,7 @@ var sampleInputs = []Input{
 	&Notice{"wss://a", ClassRateLimited, "slow down"},
 	&TimerFired{"t", 7},
 	&RootActivity{Roots: [][32]byte{key32(1), key32(2)}, Latest: []uint32{7, 8}},
+	&Repeats{"wss://a", 8, 1 << 40},
 }
 
 // read returns the input that a view holds, built again from the view.
@@ -86,6 +87,8 @@ func read(v *StepView) Input {
 			m.Roots = append(m.Roots, a.Root(i))
 		}
 		return m
+	case InputRepeats:
+		return ref(v.Repeats())
 	}
 	return nil
 }

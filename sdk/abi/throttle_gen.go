@@ -53,6 +53,10 @@ type Subject struct {
 	LastSuccess  int64
 	NotBefore    int64  // what the throttle last said
 	Health       uint32 // what the throttle last said
+	Bootstrap    bool   // relay: the operator named it
+	Uptime       int64
+	Faults       uint32
+	FaultySince  int64 // relay: the first of these
 }
 
 func appendSubject(b []byte, field byte, m *Subject) []byte {
@@ -73,6 +77,10 @@ func appendSubject(b []byte, field byte, m *Subject) []byte {
 	b = appendUint(b, 7, uint64(m.LastSuccess))
 	b = appendUint(b, 8, uint64(m.NotBefore))
 	b = appendUint(b, 9, uint64(m.Health))
+	b = appendBool(b, 10, m.Bootstrap)
+	b = appendUint(b, 11, uint64(m.Uptime))
+	b = appendUint(b, 12, uint64(m.Faults))
+	b = appendUint(b, 13, uint64(m.FaultySince))
 	return seal(b, at)
 }
 
@@ -86,6 +94,10 @@ type SubjectView struct {
 	LastSuccess  int64
 	NotBefore    int64  // what the throttle last said
 	Health       uint32 // what the throttle last said
+	Bootstrap    bool   // relay: the operator named it
+	Uptime       int64
+	Faults       uint32
+	FaultySince  int64 // relay: the first of these
 
 	b    []byte
 	ages []byte // packed
@@ -119,6 +131,14 @@ func (v *SubjectView) decode(b []byte) error {
 			v.NotBefore = int64(r.num)
 		case 9<<3 | wireVarint:
 			v.Health = uint32(min(r.num, 1<<32-1))
+		case 10<<3 | wireVarint:
+			v.Bootstrap = r.num != 0
+		case 11<<3 | wireVarint:
+			v.Uptime = int64(r.num)
+		case 12<<3 | wireVarint:
+			v.Faults = uint32(min(r.num, 1<<32-1))
+		case 13<<3 | wireVarint:
+			v.FaultySince = int64(r.num)
 		}
 	}
 	return r.err()

@@ -10,7 +10,7 @@ import (
 func sampleSubject() Subject {
 	return Subject{
 		Kind: SubjectDomain, Name: "git.example.com", InFlight: 2, Ages: []uint32{0, 300, 70_000}, Failures: 3, FailingSince: 4,
-		LastSuccess: 5, NotBefore: 6, Health: HealthDead,
+		LastSuccess: 5, NotBefore: 6, Health: HealthDead, Bootstrap: true, Uptime: 8, Faults: 9, FaultySince: 10,
 	}
 }
 
@@ -40,6 +40,7 @@ func readSubject(v SubjectView) Subject {
 	m := Subject{
 		Kind: v.Kind, Name: v.Name, InFlight: v.InFlight, Failures: v.Failures, FailingSince: v.FailingSince,
 		LastSuccess: v.LastSuccess, NotBefore: v.NotBefore, Health: v.Health,
+		Bootstrap: v.Bootstrap, Uptime: v.Uptime, Faults: v.Faults, FaultySince: v.FaultySince,
 	}
 	for it := v.Ages(); it.Next(); {
 		m.Ages = append(m.Ages, it.Age())

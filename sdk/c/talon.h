@@ -30,7 +30,7 @@
 #define TALON_H
 
 /* The version of the SDK, which a module carries. */
-#define TALON_SDK "1.0.0"
+#define TALON_SDK "0.9.0"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -153,6 +153,7 @@ const (
 	Notice            Kind = abi.InputNotice
 	TimerFired        Kind = abi.InputTimerFired
 	RootActivity      Kind = abi.InputRootActivity
+	Repeats           Kind = abi.InputRepeats
 )
 
 // Input is one thing that happened. Only the method of its kind returns what it
@@ -198,6 +199,9 @@ func (in Input) TimerFired() abi.TimerFired { return in.c.view.TimerFired() }
 
 // RootActivity returns root events about which other events were accepted here.
 func (in Input) RootActivity() abi.RootActivityView { return in.c.view.RootActivity() }
+
+// Repeats returns what a relay delivered in vain.
+func (in Input) Repeats() abi.Repeats { return in.c.view.Repeats() }
 
 // Log writes a line to the operator's log. It needs the capability "log". Lines
 // beyond the host's limit are dropped.

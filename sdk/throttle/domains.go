@@ -96,7 +96,8 @@ type Relays struct {
 	DeadAfter  int64 // of failures only: the relay is dead
 	DeadEvery  int64 // between attempts to reach a dead relay
 	Limited    int64 // after "rate-limited", unless the relay names a longer time
-	Barred     int64 // after a wrong name, certificate or protocol
+	Barred     int64 // while its name, certificate or protocol stay wrong, at most
+	EagerFrom  int64 // uptime from which a relay that is lost is tried more eagerly; 0: none is
 
 	AtOnce uint32 // attempts to connect, to all relays together
 }
@@ -113,6 +114,20 @@ func (r *Relays) Admit(in AdmitInput) AdmitAnswer {
 	return Start()
 }
 
+// A name, certificate or protocol may be wrong for a moment: while a server is deployed, or
+// moves. So a relay is barred after barFaults such failures within at least barAfter.
+const (
+	barFaults = 4
+	barAfter  = 10 * Minute
+)
+
+// A relay that was fine for long is tried eagerly: it is found within First in the first
+// minute of an outage, and then within First and a quarter of the outage.
+const (
+	eagerFirst = Minute
+	eagerEnd   = 10 * Minute
+)
+
 // After says when to connect again: immediately to a relay that was fine, and less
 // often the longer it fails.
 func (r *Relays) After(in AfterInput) AfterAnswer {
@@ -125,14 +140,40 @@ func (r *Relays) After(in AfterInput) AfterAnswer {
 		}
 	case RateLimited:
 		return AfterAnswer{Delay: min(max(r.Limited, in.RetryAfter), Day), Health: Degraded, Reason: "it asks for less"}
-	case DNS, TLS, Protocol:
-		return AfterAnswer{Delay: r.Barred, Health: Barred, Reason: "its name, certificate or protocol is wrong"}
 	}
-	if since := in.Subject.FailingSince; since != 0 && in.Now-since >= r.DeadAfter {
+	s := &in.Subject
+	if s.FailingSince != 0 && in.Now-s.FailingSince >= r.DeadAfter {
 		return AfterAnswer{Delay: r.DeadEvery, Health: Dead, Reason: "it has failed for long"}
 	}
-	delay := max(Backoff(r.First, r.Max, in.Subject.Failures), min(in.RetryAfter, Day))
+	delay := max(r.backoff(&in), min(in.RetryAfter, Day))
+	if faulty := in.Now - s.FaultySince; r.isFault(&in) && !s.Bootstrap && s.Faults >= barFaults && faulty >= barAfter {
+		// As long as it has been wrong: the time doubles.
+		return AfterAnswer{Delay: max(delay, min(faulty, r.Barred)), Health: Barred, Reason: "its name, certificate or protocol stays wrong"}
+	}
 	return AfterAnswer{Delay: delay, Health: Degraded}
+}
+
+// isFault reports whether the relay's name, certificate or protocol was wrong.
+func (r *Relays) isFault(in *AfterInput) bool {
+	return in.Outcome == DNS || in.Outcome == TLS || in.Outcome == Protocol
+}
+
+// backoff is how long to wait after a failure. One that ended a connection because the relay
+// broke the rules counts as often as it happened, however well the relay worked in between.
+func (r *Relays) backoff(in *AfterInput) int64 {
+	s := &in.Subject
+	failing := max(in.Now-s.FailingSince, 0)
+	switch {
+	case in.Outcome == Protocol && in.Since != 0:
+		return Backoff(r.First, r.Max, max(s.Failures, s.Faults))
+	case r.EagerFrom == 0 || s.Uptime < r.EagerFrom || s.FailingSince == 0:
+		return Backoff(r.First, r.Max, s.Failures)
+	case failing < eagerFirst:
+		return r.First
+	case failing < eagerEnd:
+		return min(r.First+failing/4, r.Max)
+	}
+	return max(r.First, min(failing, r.Max)) // as if the waits had doubled from the first on
 }
 
 // Load returns how busy this server is, from 0 to 1: its processors, its memory, or

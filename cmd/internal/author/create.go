@@ -16,10 +16,16 @@ import (
 	"talon/sdk"
 )
 
-// Create creates a folder with the example module of the world and a copy of the SDK. The
-// module builds and passes its tests without a network. The module has the name of the
-// folder. Create never touches a folder that is not empty.
-func Create(dir, world, lang string) (err error) {
+// Create creates a folder with the example module of the world. The module has the name of
+// the folder. Create never touches a folder that is not empty.
+//
+// A module in Go requires the SDK by its version if this program was built with a release
+// of the SDK. Each other module gets a copy of the SDK, and builds and passes its tests
+// without a network.
+func Create(dir, world, lang string) error { return create(dir, world, lang, thisRelease()) }
+
+// create does what [Create] does, with a release of the SDK or nil.
+func create(dir, world, lang string, r *release) error {
 	l, err := languageOf(lang)
 	if err != nil {
 		return err
@@ -45,7 +51,7 @@ func Create(dir, world, lang string) (err error) {
 	case len(entries) > 0:
 		return fmt.Errorf("the folder %s is not empty: choose another name, or remove it first", dir)
 	}
-	for file, text := range l.tree(name, world) {
+	for file, text := range l.tree(name, world, r) {
 		if err := write(filepath.Join(dir, filepath.FromSlash(file)), text); err != nil {
 			return fmt.Errorf("make the folder: %w", err)
 		}
@@ -66,18 +72,22 @@ func write(file string, text []byte) error {
 	return os.WriteFile(file, text, 0o644)
 }
 
-// tree returns the files of a new module. What is embedded can always be read.
-func (l *language) tree(name, world string) map[string][]byte {
+// tree returns the files of a new module: with a copy of the SDK, or for Go with a release
+// that go.mod requires. Reading embedded files cannot fail.
+func (l *language) tree(name, world string, r *release) map[string][]byte {
+	if l.name != golang.name {
+		r = nil
+	}
 	tree := map[string][]byte{
 		".gitignore": []byte("/*.wasm\n/target/\n/node_modules/\n"),
-		"README.md":  []byte(l.readme(name)),
+		"README.md":  []byte(l.readme(name, r)),
 	}
 	for file, text := range l.files {
 		tree[file] = []byte(strings.ReplaceAll(text, "NAME", name))
 	}
 	// In each language the example is named for its world, and finds the SDK two
 	// folders up.
-	local := strings.NewReplacer("hello-"+world, name, "../../sdk/", "talon/sdk/", "TALON ?= ../..", "TALON ?= talon")
+	local := strings.NewReplacer("hello-"+world, name, "../../sdk/", sdkDir, "TALON ?= ../..", "TALON ?= "+copyDir)
 	for _, example := range []string{golang.examples[world], l.examples[world]} {
 		walk(examples.Files, example, func(file string, text []byte) {
 			file = strings.TrimPrefix(file, example+"/")
@@ -86,7 +96,11 @@ func (l *language) tree(name, world string) map[string][]byte {
 			}
 		})
 	}
-	maps.Copy(tree, l.sdkTree())
+	if r != nil {
+		maps.Copy(tree, r.files(name))
+	} else {
+		maps.Copy(tree, l.sdkTree())
+	}
 	return tree
 }
 
@@ -103,8 +117,11 @@ func (l *language) sdkTree() map[string][]byte {
 	return tree
 }
 
-// sdkDir is where a module has the SDK.
-const sdkDir = "talon/sdk/"
+// The folder of a module in which its copy of the SDK is.
+const (
+	copyDir = "talon"
+	sdkDir  = copyDir + "/sdk/"
+)
 
 // walk calls f for the files below a path, but for what tests need.
 func walk(files embed.FS, from string, f func(file string, text []byte)) {
@@ -128,15 +145,20 @@ func walk(files embed.FS, from string, f func(file string, text []byte)) {
 //go:embed readme.md
 var readme string
 
-// readme says what talon does with the folder of a module.
-func (l *language) readme(name string) string {
-	var text strings.Builder
+// readme describes what talon does with the folder of a module.
+func (l *language) readme(name string, r *release) string {
+	from := "Everything that it needs is in this folder; `" + copyDir + "/` is a copy of the SDK."
+	if r != nil {
+		from = "`go.mod` names the version of the SDK."
+	}
+	text := strings.NewReplacer("NAME", name, "SDK", from)
+	var b strings.Builder
 	for line := range strings.Lines(readme) {
 		if len(l.native) > 0 || !strings.Contains(line, "--native") {
-			text.WriteString(strings.ReplaceAll(line, "NAME", name))
+			b.WriteString(text.Replace(line))
 		}
 	}
-	return text.String()
+	return b.String()
 }
 
 // Updated describes what Update did.
@@ -155,6 +177,8 @@ func Update(dir string) (*Updated, error) {
 	at := filepath.Join(dir, filepath.FromSlash(sdkDir))
 	old, err := readTree(at)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && l.name == golang.name && requiresSDK(dir):
+		return nil, fmt.Errorf("the folder %s has no copy of the SDK, its go.mod names a version: run go get %s@VERSION there", dir, sdk.Path())
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("the folder %s has no %s: talon plugin new makes folders that have one", dir, sdkDir)
 	case err != nil:
@@ -221,6 +245,12 @@ func readTree(dir string) (map[string][]byte, error) {
 	return tree, err
 }
 
+// beforeSDK is the path of the module that had the SDK before that was one of its own.
+const beforeSDK = "talon"
+
+// replaceSDK is the line of go.mod that makes a module use its copy of the SDK.
+var replaceSDK = "replace " + sdk.Path() + " => ./" + strings.TrimSuffix(sdkDir, "/")
+
 // nameSDK brings go.mod up to date, and returns which files changed.
 func (l *language) nameSDK(dir string) ([]string, error) {
 	if l.name != golang.name {
@@ -234,10 +264,10 @@ func (l *language) nameSDK(dir string) ([]string, error) {
 	lines := strings.Split(string(text), "\n")
 	for i, line := range lines {
 		switch fields := strings.Fields(line); {
-		case len(fields) == 3 && fields[0] == "require" && (fields[1] == "talon/sdk" || fields[1] == "talon"):
-			lines[i] = "require talon/sdk v" + sdk.Version()
-		case line == "replace talon => ./talon": // of before the SDK was a module of its own
-			lines[i] = "replace talon/sdk => ./talon/sdk"
+		case len(fields) == 3 && fields[0] == "require" && (fields[1] == sdk.Path() || fields[1] == beforeSDK):
+			lines[i] = "require " + sdk.Path() + " v" + sdk.Version()
+		case line == "replace "+beforeSDK+" => ./"+copyDir:
+			lines[i] = replaceSDK
 		}
 	}
 	changed := strings.Join(lines, "\n")
@@ -245,7 +275,7 @@ func (l *language) nameSDK(dir string) ([]string, error) {
 		return nil, nil
 	}
 	// It was the module of the SDK before that was one of its own.
-	if err := os.Remove(filepath.Join(dir, "talon", "go.mod")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(dir, copyDir, "go.mod")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return []string{"go.mod"}, os.WriteFile(file, []byte(changed), 0o644)

@@ -279,10 +279,10 @@ func TestUpdate(t *testing.T) {
 			}
 			put("README.md", "mine")
 			want["README.md"] = []byte("mine")
-			put("talon/sdk/VERSION", "0.9.0\n")
-			put("talon/sdk/gone.txt", "of an older version")
+			put(sdkDir+"VERSION", "0.8.0\n")
+			put(sdkDir+"gone.txt", "of an older version")
 			if lang == "go" {
-				put("go.mod", strings.NewReplacer("talon/sdk v"+sdk.Version(), "talon v0.0.0", "talon/sdk => ./talon/sdk", "talon => ./talon").Replace(string(want["go.mod"])))
+				put("go.mod", strings.NewReplacer(sdk.Path()+" v"+sdk.Version(), "talon v0.0.0", replaceSDK, "replace talon => ./talon").Replace(string(want["go.mod"])))
 				put("talon/go.mod", "module talon\n\ngo 1.24\n")
 			}
 
@@ -290,11 +290,11 @@ func TestUpdate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			files := []string{"talon/sdk/VERSION", "talon/sdk/gone.txt"}
+			files := []string{sdkDir + "VERSION", sdkDir + "gone.txt"}
 			if lang == "go" {
 				files = append(files, "go.mod")
 			}
-			if u.From != "0.9.0" || u.To != sdk.Version() || !slices.Equal(u.Files, files) {
+			if u.From != "0.8.0" || u.To != sdk.Version() || !slices.Equal(u.Files, files) {
 				t.Errorf("%+v, want files %q", u, files)
 			}
 			got, err := readTree(dir)
@@ -316,7 +316,7 @@ func TestUpdateRefuses(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "main.go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Update(dir); err == nil || !strings.Contains(err.Error(), "has no talon/sdk/: talon plugin new makes folders that have one") {
+	if _, err := Update(dir); err == nil || !strings.Contains(err.Error(), "has no "+sdkDir+": talon plugin new makes folders that have one") {
 		t.Error(err)
 	}
 }

@@ -20,7 +20,7 @@ type language struct {
 	name     string            // as --lang takes it
 	examples map[string]string // the example with which a module begins, by world
 	taken    string            // the SDK's own name, where a module cannot have the same
-	sdk      []string          // files and folders of the SDK that a module gets, at the same place below talon/sdk
+	sdk      []string          // files and folders of the SDK that a module gets, at the same place below sdkDir
 	files    map[string]string // more files of a new module; NAME stands for its name
 	first    string            // a command that a new folder needs once, from the network; empty if it needs none
 	marks    []string          // patterns of files by which a folder is known to be of this language
@@ -60,8 +60,12 @@ func languageOf(name string) (*language, error) {
 // Next returns the next command line for an author in a new folder.
 func Next(dir, lang string) string {
 	next := "cd " + dir + " && "
-	if l, err := languageOf(lang); err == nil && l.first != "" {
+	switch l, err := languageOf(lang); {
+	case err != nil:
+	case l.first != "":
 		next += l.first + " && "
+	case l.name == golang.name && thisRelease() != nil:
+		next += "go mod download && "
 	}
 	return next + "talon plugin test"
 }
@@ -117,16 +121,10 @@ var golang = language{
 	},
 	sdk: []string{"go.mod", "abi", "grasp", "internal", "module", "nip19", "policy", "strategy", "throttle"},
 	files: map[string]string{
-		"go.mod": "module example.com/NAME\n\ngo 1.24\n\nrequire talon/sdk v" + sdk.Version() + "\n\nreplace talon/sdk => ./talon/sdk\n",
+		"go.mod": "module example.com/NAME\n\ngo 1.24\n\nrequire " + sdk.Path() + " v" + sdk.Version() + "\n\n" + replaceSDK + "\n",
 	},
 	marks: []string{"*.go"},
-	find: func(string) (string, []string, error) {
-		program, err := exec.LookPath("go")
-		if err != nil {
-			return "", nil, missing("go", "install Go 1.24 or later (https://go.dev/dl) and put it into the PATH")
-		}
-		return program, []string{"GOFLAGS=", "GOPROXY=off", "GOTOOLCHAIN=local", "GOWORK=off"}, nil
-	},
+	find:  findGo,
 	build: func(_, _, out string) ([]string, string) {
 		return []string{"build", "-buildmode=c-shared", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", out, "."}, out
 	},

@@ -100,8 +100,8 @@ func (q *Queue) Collectors() []prometheus.Collector {
 func (q *Queue) Submit(ctx context.Context, it *host.Item) error {
 	watched := *it
 	watched.Done = func(v host.Verdict, err error) {
+		defer it.Done(v, err) // also after a panic here
 		q.decided(it, v, err)
-		it.Done(v, err)
 	}
 	return q.next.Submit(ctx, &watched)
 }
@@ -110,16 +110,20 @@ func (q *Queue) Submit(ctx context.Context, it *host.Item) error {
 func (q *Queue) SubmitRelease(ctx context.Context, a *host.ReleaseRequest) error {
 	watched := *a
 	watched.Done = func(released []host.Released, err error) {
-		q.mu.Lock()
-		for _, r := range released {
-			if r.Status == host.StatusReleased {
-				q.accept(r.Event.PubKey)
-			}
-		}
-		q.mu.Unlock()
-		a.Done(released, err)
+		defer a.Done(released, err) // also after a panic here
+		q.acceptReleased(released)
 	}
 	return q.next.SubmitRelease(ctx, &watched)
+}
+
+func (q *Queue) acceptReleased(released []host.Released) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range released {
+		if r.Status == host.StatusReleased {
+			q.accept(r.Event.PubKey)
+		}
+	}
 }
 
 // decided notes what became of an item. The pipeline answers in the order in which
@@ -129,18 +133,17 @@ func (q *Queue) decided(it *host.Item, v host.Verdict, err error) {
 	if err != nil {
 		return
 	}
-	switch v.Code {
-	case host.Stored, host.Held:
-		q.mu.Lock()
-		q.accept(it.Event.PubKey)
-		q.mu.Unlock()
-	case host.Rejected:
-		if v.Retry > 0 && it.Source.Origin == host.FromClient {
-			q.mu.Lock()
-			q.add(&entry{it.Event, *it.Source, it.Authed, host.NetworkOf(it.Source.Addr), time.Now().Add(v.Retry)})
-			q.mu.Unlock()
-		}
+	retried := v.Code == host.Rejected && v.Retry > 0 && it.Source.Origin == host.FromClient
+	if v.Code != host.Stored && v.Code != host.Held && !retried {
+		return
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if retried {
+		q.add(&entry{it.Event, *it.Source, it.Authed, host.NetworkOf(it.Source.Addr), time.Now().Add(v.Retry)})
+		return
+	}
+	q.accept(it.Event.PubKey)
 }
 
 // accept has an author's entries submitted again. REQUIRES: mu.

@@ -140,7 +140,15 @@ func (m *Module) Ask(ctx context.Context, q *Question, ruling *host.Ruling) (fue
 			return 0, err
 		}
 	}
+	answered := false
+	defer func() {
+		if !answered { // the host panics, and nobody knows what the instance was doing
+			m.discard(inst)
+			m.pool.giveUp()
+		}
+	}()
 	fuel, err = inst.rule(ctx, q, ruling)
+	answered = true
 	q.Ended = inst.call.clock.since
 	metrics.seconds.Observe((inst.call.clock.since - inst.call.clock.begun).Seconds())
 	metrics.fuel.Observe(float64(fuel))

@@ -73,15 +73,8 @@ func (p *Plugin) Set(key, value []byte, ttl, now int64) bool {
 	}
 	s := p.shard(key)
 	for range attempts {
-		s.mu.Lock()
-		it, need := p.put(s, s.space[keys].items[string(key)], key, value)
-		if it != nil {
-			it.set, it.added = true, 0
-			s.expires(it, until(ttl, now))
-			p.changed(s, it)
-		}
-		s.mu.Unlock()
-		if it != nil {
+		set, need := p.trySet(s, key, value, ttl, now)
+		if set {
 			return true
 		}
 		if !p.makeRoom(keys, need, now) {
@@ -89,6 +82,20 @@ func (p *Plugin) Set(key, value []byte, ttl, now int64) bool {
 		}
 	}
 	return false
+}
+
+// trySet sets a key if there is room, or returns how many bytes are needed.
+func (p *Plugin) trySet(s *shard, key, value []byte, ttl, now int64) (set bool, need int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	it, need := p.put(s, s.space[keys].items[string(key)], key, value)
+	if it == nil {
+		return false, need
+	}
+	it.set, it.added = true, 0
+	s.expires(it, until(ttl, now))
+	p.changed(s, it)
+	return true, 0
 }
 
 // Delete forgets a key.
@@ -112,31 +119,37 @@ func (p *Plugin) Incr(key []byte, delta, ttl, now int64) int64 {
 	sum := delta
 	s := p.shard(key)
 	for range attempts {
-		s.mu.Lock()
-		it := s.space[keys].items[string(key)]
-		old := it.live(now * 1000)
-		if sum = delta; old {
-			sum = addInt(getInt(it.value), delta)
-		}
-		if len(key) > MaxKey || !old && ttl < 0 {
-			s.mu.Unlock()
-			return sum
-		}
-		it, need := p.put(s, it, key, putInt(sum))
-		if it != nil {
-			if !old {
-				it.added = 0
-				s.expires(it, until(ttl, now))
-			}
-			it.added = addInt(it.added, delta)
-			p.changed(s, it)
-		}
-		s.mu.Unlock()
-		if it != nil || !p.makeRoom(keys, need, now) {
+		var need int64
+		if sum, need = p.tryIncr(s, key, delta, ttl, now); need == 0 || !p.makeRoom(keys, need, now) {
 			break
 		}
 	}
 	return sum
+}
+
+// tryIncr returns the sum, and adds to the counter unless that needs more bytes than there are: then
+// it also returns how many.
+func (p *Plugin) tryIncr(s *shard, key []byte, delta, ttl, now int64) (sum, need int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	it := s.space[keys].items[string(key)]
+	old := it.live(now * 1000)
+	if sum = delta; old {
+		sum = addInt(getInt(it.value), delta)
+	}
+	if len(key) > MaxKey || !old && ttl < 0 {
+		return sum, 0
+	}
+	if it, need = p.put(s, it, key, putInt(sum)); it == nil {
+		return sum, need
+	}
+	if !old {
+		it.added = 0
+		s.expires(it, until(ttl, now))
+	}
+	it.added = addInt(it.added, delta)
+	p.changed(s, it)
+	return sum, 0
 }
 
 // put makes a copy of value that of the key, whose item is it, nil if there is
@@ -269,31 +282,35 @@ func (p *Plugin) Take(key []byte, n, burst, perMillis, now int64) int64 {
 		need = cost
 	}
 	s := p.shard(key)
+	size := sizeOf(len(key), 0)
 	for range attempts {
-		s.mu.Lock()
-		it := s.space[buckets].items[string(key)]
-		if it != nil {
-			full := min(max(it.until, at), at+window)
-			if wait := full + need - at - window; wait > 0 {
-				s.mu.Unlock()
-				return wait
+		wait, room := func() (wait int64, room bool) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			it := s.space[buckets].items[string(key)]
+			if it != nil {
+				full := min(max(it.until, at), at+window)
+				if wait := full + need - at - window; wait > 0 {
+					return wait, true
+				}
+				it.added += cost
+				s.expires(it, full+counted)
+				p.changed(s, it)
+				return 0, true
 			}
-			it.added += cost
-			s.expires(it, full+counted)
-			p.changed(s, it)
-			s.mu.Unlock()
-			return 0
-		}
-		size := sizeOf(len(key), 0)
-		ok := p.charge(buckets, size)
-		if ok {
+			if !p.charge(buckets, size) {
+				return 0, false
+			}
 			it = &item{key: string(key), space: buckets, added: cost}
 			s.space[buckets].items[it.key] = it
 			s.expires(it, at+counted)
 			p.changed(s, it)
+			return 0, true
+		}()
+		if room {
+			return wait
 		}
-		s.mu.Unlock()
-		if ok || !p.makeRoom(buckets, size, now) {
+		if !p.makeRoom(buckets, size, now) {
 			break
 		}
 	}

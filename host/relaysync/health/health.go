@@ -30,6 +30,7 @@ type Keeper struct {
 	flying  int // attempts under way, to all relays
 	relays  map[string]*record
 	changed map[string]bool // since the last Save
+	named   map[string]bool // by the operator
 }
 
 // record is what happened with one relay. Times are unix milliseconds.
@@ -39,9 +40,13 @@ type record struct {
 	LastSuccess  int64   `json:"last_success,omitempty"`
 	NotBefore    int64   `json:"not_before,omitempty"`
 	Health       uint32  `json:"health,omitempty"`
+	Uptime       int64   `json:"uptime,omitempty"` // as in [abi.Subject]
+	Faults       uint32  `json:"faults,omitempty"` // likewise
+	FaultySince  int64   `json:"faulty_since,omitempty"`
 	LastEnd      string  `json:"ending,omitempty"` // how the latest attempt or connection ended
 	Starts       []int64 `json:"-"`                // of the latest attempts, newest first
 	since        int64   // the connection that is up was made; 0: there is none
+	counted      int64   // of that connection, until when uptime has it
 	attempting   bool
 }
 
@@ -50,7 +55,11 @@ const (
 	maxWait   = 24 * 3600 * 1000 // ms
 	// unproductive is how long a connection has to be up if it brings nothing.
 	unproductive = 60 * 1000 // ms
-	maxKnown     = 20_000    // relays; the oldest news is forgotten first
+	// faultless is how long a connection lasts that ends a row of faults.
+	faultless  = 10 * 60 * 1000   // ms
+	maxUptime  = 24 * 3600 * 1000 // ms
+	countEvery = 10 * 60 * 1000   // ms: uptime of connections that are up
+	maxKnown   = 20_000           // relays; the oldest news is forgotten first
 )
 
 // Open reads the stored records. ctx is the context of calls of the module.
@@ -59,8 +68,21 @@ func Open(ctx context.Context, module throttle.Module, disk throttle.Disk, log *
 	if err != nil {
 		return nil, err
 	}
+	for _, r := range relays {
+		if r.Health == abi.HealthBarred && r.Faults == 0 {
+			// It is from before there were faults, when one was enough.
+			r.Health, r.NotBefore = abi.HealthDegraded, 0
+		}
+	}
 	client := throttle.New(ctx, module, "relays", log, func(throttle.Function) {})
-	return &Keeper{disk: disk, log: log, module: client, relays: relays, changed: make(map[string]bool)}, nil
+	return &Keeper{disk: disk, log: log, module: client, relays: relays, changed: make(map[string]bool), named: make(map[string]bool)}, nil
+}
+
+// Bootstrap records that the operator named a relay.
+func (k *Keeper) Bootstrap(relay string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.named[relay] = true
 }
 
 // Allow returns how long to wait before connecting to the relay; with 0 the attempt has
@@ -69,7 +91,7 @@ func (k *Keeper) Allow(relay string, at int64) (wait int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.relay(relay)
-	a := k.module.Admit(&abi.ThrottleAdmitRequest{Now: at, Subject: r.subject(relay, at), AllInFlight: uint32(k.flying)}, func() abi.ThrottleAdmitAnswer {
+	a := k.module.Admit(&abi.ThrottleAdmitRequest{Now: at, Subject: k.subject(r, relay, at), AllInFlight: uint32(k.flying)}, func() abi.ThrottleAdmitAnswer {
 		return abi.ThrottleAdmitAnswer{Start: r.NotBefore <= at, Wait: r.NotBefore - at}
 	})
 	if !a.Start {
@@ -104,20 +126,28 @@ func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 		// That a relay takes a connection says little: it may drop it immediately.
 		r.LastSuccess = at
 		if e.Productive {
+			if r.FailingSince != 0 {
+				r.Uptime = max(0, r.Uptime-max(at-r.FailingSince, 0))
+			}
 			r.Failures, r.FailingSince = 0, 0
 		} else {
-			r.since = at
+			r.since, r.counted = at, at
 		}
 	case loop.OutcomeRateLimited:
 		// The connection may be up all the same.
 	default:
-		r.since = 0
+		r.disconnect(at, e.Productive)
+		if fault(e.Outcome) {
+			if r.Faults++; r.FaultySince == 0 {
+				r.FaultySince = at
+			}
+		}
 		if r.Failures++; r.FailingSince == 0 {
 			r.FailingSince = at
 		}
 	}
 	a := k.module.After(&abi.AfterRequest{
-		Now: at, Subject: r.subject(relay, at), Outcome: uint32(e.Outcome), Status: uint32(max(e.Status, 0)),
+		Now: at, Subject: k.subject(r, relay, at), Outcome: uint32(e.Outcome), Status: uint32(max(e.Status, 0)),
 		Took: e.Duration, Since: since, Reason: e.Reason,
 	}, func() abi.AfterAnswer { return defaultBackoff(e.Outcome, r.Failures) })
 	a.Delay = min(max(a.Delay, 0), maxWait)
@@ -135,6 +165,31 @@ func (k *Keeper) Report(relay string, e loop.ConnResult, at int64) loop.State {
 	st := r.state(at)
 	st.Wait, st.Reason = a.Delay, a.Reason
 	return st
+}
+
+// fault reports whether the relay's name, certificate or protocol was wrong.
+func fault(o loop.Outcome) bool {
+	return o == loop.OutcomeDNS || o == loop.OutcomeTLS || o == loop.OutcomeProtocol
+}
+
+// disconnect ends the connection, if one is up.
+func (r *record) disconnect(at int64, productive bool) {
+	if r.since == 0 {
+		return
+	}
+	if at-r.since >= faultless {
+		r.Faults, r.FaultySince = 0, 0
+	}
+	if productive || at-r.since >= unproductive {
+		r.count(at)
+	}
+	r.since, r.counted = 0, 0
+}
+
+// count adds the time that the connection was up since this was last counted.
+func (r *record) count(at int64) {
+	r.Uptime = min(r.Uptime+max(at-r.counted, 0), maxUptime)
+	r.counted = at
 }
 
 func (r *record) state(at int64) loop.State {
@@ -164,18 +219,18 @@ func (k *Keeper) Reset(relay string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r := k.relays[relay]; r != nil {
-		*r = record{LastSuccess: r.LastSuccess, since: r.since, attempting: r.attempting}
+		*r = record{LastSuccess: r.LastSuccess, Uptime: r.Uptime, since: r.since, counted: r.counted, attempting: r.attempting}
 		k.changed[relay] = true
 	}
 }
 
 // Forget records that we ended an attempt, or a connection.
-func (k *Keeper) Forget(relay string) {
+func (k *Keeper) Forget(relay string, at int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if r := k.relays[relay]; r != nil {
 		k.attemptDone(r)
-		r.since = 0
+		r.disconnect(at, true)
 	}
 }
 
@@ -201,9 +256,9 @@ func status(health uint32) loop.Status {
 	switch health {
 	case abi.HealthHealthy:
 		return loop.StatusHealthy
-	case abi.HealthDegraded:
+	case abi.HealthDegraded, abi.HealthBarred:
 		return loop.StatusDegraded
-	case abi.HealthDead, abi.HealthBarred:
+	case abi.HealthDead:
 		return loop.StatusDead
 	}
 	return loop.StatusUnknown
@@ -237,10 +292,12 @@ func (k *Keeper) evict() {
 	}
 }
 
-func (r *record) subject(url string, now int64) abi.Subject {
+// subject returns what the module gets of a relay. REQUIRES: mu.
+func (k *Keeper) subject(r *record, url string, now int64) abi.Subject {
 	s := abi.Subject{
 		Kind: abi.SubjectRelay, Name: url, Failures: r.Failures, FailingSince: r.FailingSince,
 		LastSuccess: r.LastSuccess, NotBefore: r.NotBefore, Health: r.Health,
+		Bootstrap: k.named[url], Uptime: r.Uptime, Faults: r.Faults, FaultySince: r.FaultySince,
 	}
 	if r.attempting {
 		s.InFlight = 1
@@ -259,10 +316,24 @@ func (k *Keeper) Run(ctx context.Context, every time.Duration) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			k.countAll(time.Now().UnixMilli(), unproductive)
 			k.save(context.WithoutCancel(ctx))
 			return nil
 		}
+		k.countAll(time.Now().UnixMilli(), countEvery)
 		k.save(ctx)
+	}
+}
+
+// countAll adds the time of connections that are up, where it was not counted for so long.
+func (k *Keeper) countAll(at, every int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for url, r := range k.relays {
+		if r.since != 0 && at-r.counted >= every {
+			r.count(at)
+			k.changed[url] = true
+		}
 	}
 }
 

@@ -156,12 +156,12 @@ func TestLeft(t *testing.T) {
 		if m.asked.AllInFlight != 0 || m.asked.Subject.InFlight != 0 {
 			t.Errorf("the module is told of %d attempts, %d to this relay", m.asked.AllInFlight, m.asked.Subject.InFlight)
 		}
-		k.Forget(relay)
+		k.Forget(relay, start.UnixMilli())
 	}
 	k.Allow(relay, start.UnixMilli())
 	k.Report(relay, loop.ConnResult{Outcome: loop.OutcomeOK}, start.UnixMilli())
-	k.Forget(relay)
-	k.Forget("wss://unknown.example.com")
+	k.Forget(relay, start.UnixMilli())
+	k.Forget("wss://unknown.example.com", start.UnixMilli())
 	if k.evict(); len(k.relays) != 0 {
 		t.Error("a relay that was left is never forgotten")
 	}

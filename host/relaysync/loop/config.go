@@ -32,6 +32,9 @@ type Facts interface {
 // Health decides when a relay is connected to: the relay half of a throttle. Times are
 // unix milliseconds, as everywhere here.
 type Health interface {
+	// Bootstrap records that the operator named a relay.
+	Bootstrap(relay string)
+
 	// Allow returns how long to wait before the relay is connected to; 0 is now, and
 	// an attempt has begun then.
 	Allow(relay string, now int64) (wait int64)
@@ -41,7 +44,7 @@ type Health interface {
 
 	// Forget records that we ended an attempt, or a connection. It is no result of the
 	// relay.
-	Forget(relay string)
+	Forget(relay string, now int64)
 
 	// Get returns what is known of a relay, from before a restart too.
 	Get(relay string, now int64) State
@@ -96,7 +99,7 @@ type State struct {
 	Failures int    // in a row
 	Failing  int64  // since the first of these
 	Wait     int64  // until the next attempt; while connected: until more is asked of the relay
-	Barred   bool   // dead, and not because it could not be reached for long
+	Barred   bool   // its name, certificate or protocol stays wrong; it is not dead yet
 	Reason   string // why, as the throttle says it
 	LastEnd  string // of Get: how the latest attempt or connection ended; hostile text
 }

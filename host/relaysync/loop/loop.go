@@ -98,6 +98,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		}
 		s.relays[u] = s.newRelay(u)
 		s.relays[u].bootstrap = true
+		s.deps.Health.Bootstrap(u)
 		s.update(s.relays[u])
 	}
 	return s, nil

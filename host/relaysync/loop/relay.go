@@ -185,10 +185,10 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 	s.isDown(r)
 	r.lost = r.lost || wasUp && !e.Restart
 	r.last = e.Result
-	before := r.state.Status
+	before := r.state
 	if e.Restart {
 		// We ended it.
-		s.deps.Health.Forget(url)
+		s.deps.Health.Forget(url, s.clock)
 		r.state.Wait = 0
 	} else {
 		e.Result.Productive = r.productive
@@ -206,12 +206,19 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 	default:
 		s.log(session.Info, "a relay's connection ended", "relay", url, "reason", e.Result.Reason, "again_in", Duration(r.state.Wait))
 	}
-	if r.state.Status == StatusDead && before != StatusDead {
+	verdict := ""
+	switch {
+	case r.state.Status == StatusDead && before.Status != StatusDead:
+		verdict = "a relay is dead"
+	case r.state.Barred && !before.Barred:
+		verdict = "a relay is barred"
+	}
+	if verdict != "" {
 		level := session.Warn // anybody can name a relay that there is not
 		if r.bootstrap {
 			level = session.Error
 		}
-		s.log(level, "a relay is dead", "relay", url, "failures", r.state.Failures, "failing_for", Duration(r.state.Failing), "again_in", Duration(r.state.Wait))
+		s.log(level, verdict, "relay", url, "failures", r.state.Failures, "failing_for", Duration(r.state.Failing), "again_in", Duration(r.state.Wait), "reason", r.state.Reason)
 	}
 	retryAt := int64(0)
 	if r.kept() {
@@ -255,7 +262,7 @@ func (s *Loop) disconnectRelay(r *relay, why string) {
 	r.lost = false
 	r.retryAt = s.clock + minWait
 	s.update(r)
-	s.deps.Health.Forget(r.url)
+	s.deps.Health.Forget(r.url, s.clock)
 }
 
 func (s *Loop) setState(r *relay, st State) {

@@ -48,6 +48,8 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 	case *session.Notice:
 		s.log(session.Info, "notice of a relay", "relay", r.url, "text", in.Input.Text)
 		s.step(&in.Input)
+	case *session.Repeats:
+		s.step(&in.Input)
 	case *session.Refused:
 		s.refused(relay, in.Event, in.Position)
 	case *session.Limited:

@@ -22,7 +22,8 @@ func (quiet) HeldBy(host.Filter) ([][]byte, error) { return nil, nil }
 
 func (quiet) Allow(string, int64) int64              { return 0 }
 func (quiet) Report(string, ConnResult, int64) State { return State{} }
-func (quiet) Forget(string)                          {}
+func (quiet) Bootstrap(string)                       {}
+func (quiet) Forget(string, int64)                   {}
 func (quiet) Get(string, int64) State                { return State{} }
 func (quiet) Reset(string)                           {}
 

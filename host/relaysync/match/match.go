@@ -135,7 +135,14 @@ func sameTime(a, b *int64) bool { return a == b || a != nil && b != nil && *a ==
 func compareIDs(a, b host.ID) int { return slices.Compare(a[:], b[:]) }
 
 // Matches reports whether an event matches.
-func (m *Matcher) Matches(d *Digest) bool {
+func (m *Matcher) Matches(d *Digest) bool { return m.match(d, (*tagMatcher).matches) }
+
+// MatchesByValues reports whether an event matches if the letters of tags are ignored: an
+// event with ["a","x"] then matches {"#A":["x"]}. The index of khatru's badger finds events
+// that way.
+func (m *Matcher) MatchesByValues(d *Digest) bool { return m.match(d, (*tagMatcher).matchesValue) }
+
+func (m *Matcher) match(d *Digest, tag func(*tagMatcher, *Digest) bool) bool {
 	if m.since != nil && d.CreatedAt < *m.since || m.until != nil && d.CreatedAt > *m.until {
 		return false
 	}
@@ -151,7 +158,7 @@ func (m *Matcher) Matches(d *Digest) bool {
 		}
 	}
 	for i := range m.tags {
-		if !m.tags[i].matches(d) {
+		if !tag(&m.tags[i], d) {
 			return false
 		}
 	}
@@ -173,6 +180,10 @@ func (t *tagMatcher) matches(d *Digest) bool {
 	return false
 }
 
+func (t *tagMatcher) matchesValue(d *Digest) bool {
+	return slices.ContainsFunc(d.tags, func(tag tagMark) bool { return has(t.values, tag.value) })
+}
+
 func has(list []symbol, v symbol) bool {
 	_, ok := slices.BinarySearch(list, v)
 	return ok
@@ -182,6 +193,17 @@ func has(list []symbol, v symbol) bool {
 func Any(list []Matcher, d *Digest) bool {
 	for i := range list {
 		if list[i].Matches(d) {
+			return true
+		}
+	}
+	return false
+}
+
+// AnyByValues reports whether an event matches at least one of the matchers if the letters
+// of tags are ignored.
+func AnyByValues(list []Matcher, d *Digest) bool {
+	for i := range list {
+		if list[i].MatchesByValues(d) {
 			return true
 		}
 	}

@@ -20,6 +20,7 @@ type queuedEvent struct {
 	event   *host.Event
 	request *request
 	stored  bool // it came before the end of stored events
+	again   bool // it is new, and this relay has sent it before
 }
 
 func newArrivals() arrivals { return arrivals{open: make(map[uint64]queuedEvent)} }
@@ -36,7 +37,7 @@ func (s *Session) onEvent(e *host.Event, r *request) {
 		r.inFlight++
 	}
 	t := s.ticket()
-	a.open[t] = queuedEvent{e, r, stored}
+	a.open[t] = queuedEvent{e, r, stored, !stored && !s.repeats.first(e.ID)}
 	a.count++
 	a.bytes += len(e.JSON)
 	a.batch = append(a.batch, ReceivedEvent{t, e, r.purpose})
@@ -53,9 +54,6 @@ func (s *Session) flush() {
 	}
 }
 
-// forgedWeight is what an event with a wrong id or signature counts.
-const forgedWeight = 5
-
 // Answered handles the result of a submitted event.
 func (s *Session) Answered(now int64, answer Answer) {
 	a, ok := s.arrivals.open[answer.Ticket]
@@ -69,6 +67,9 @@ func (s *Session) Answered(now int64, answer Answer) {
 	switch answer.Outcome {
 	case Here, Copied:
 		s.stats.Dropped[DropKnown]++
+		if !a.stored && !a.again && !r.closed {
+			s.repeated(len(e.JSON))
+		}
 	case Failed:
 		r.fresh++
 		r.failed = true
@@ -108,7 +109,7 @@ func (s *Session) decided(e *host.Event, r *request, v host.Verdict, answer *Ans
 		// What is not what its id says must not stand in the way of what is: it is only
 		// counted.
 		if s.cfg.Verify(e) != nil {
-			s.violation(DropForged, forgedWeight)
+			s.violation(eventForged)
 			return
 		}
 		s.cfg.Known.Refuse(e, s.seconds(), answer.Generation)

@@ -16,7 +16,7 @@ func (s *Session) Receive(now int64, text []byte) {
 	}
 	a, err := wire.ParseAnswer(text)
 	if err != nil {
-		s.violation(DropNonsense, 1)
+		s.violation(messageUnreadable)
 		return
 	}
 	before := s.lastEose
@@ -32,7 +32,7 @@ func (s *Session) Receive(now int64, text []byte) {
 		s.okay(a)
 	case wire.AnswerAuth:
 		if s.challenges++; s.challenges > 3 {
-			s.violation(DropUnasked, 1)
+			s.violation(challengeRepeated)
 			return
 		}
 		s.challenged(a.Text)
@@ -43,17 +43,17 @@ func (s *Session) Receive(now int64, text []byte) {
 	}
 }
 
-// late passes over something about a request that is not open. One that was closed long
-// ago may be meant: the relay has not taken our CLOSE, or is slow. One that never was is
-// made up.
-func (s *Session) late(id string, weight float64) {
+// late passes over something about a request that is not open. A request that was closed
+// long ago may be meant: the relay has not taken our CLOSE, or is slow. The relay made up
+// an id that no request had.
+func (s *Session) late(id string, b breach) {
 	if len(id) > 1 && (id[0] == 's' || id[0] == 'n') {
 		if n, err := strconv.Atoi(id[1:]); err == nil && n > 0 && n <= s.serial {
-			s.violation(DropUnasked, weight)
+			s.violation(b)
 			return
 		}
 	}
-	s.violation(DropUnasked, 1)
+	s.violation(idUnknown)
 }
 
 // event takes an event that was sent for a request.
@@ -61,27 +61,38 @@ func (s *Session) event(id string, e *host.Event, size int) {
 	r := s.requests[id]
 	if r == nil {
 		if r = s.draining.byID[id]; r == nil {
-			s.late(id, 0.05)
+			s.late(id, eventLate)
 			return
 		}
 	}
 	r.heard = s.now
 	if r.closed && r.matchers == nil {
-		weight := 0.0
+		b := eventOfClosed
 		if r.events++; r.events > s.limits.PageEvents {
-			weight = 1 // it does not end
+			b = answerEndless
 		}
-		s.violation(DropUnasked, weight)
+		s.violation(b)
 		return
 	}
 	d := s.cfg.Hash.Digest(e)
-	if !r.asksFor(&d) {
-		s.violation(DropUnasked, 1)
+	fit := r.fit(&d)
+	if fit == fitsNothing {
+		if b := s.outside(r, e); b != eventOutside {
+			s.violation(b)
+			return
+		}
+	}
+	if r.owner != nil && !r.owner.saw(r, &d) {
+		s.violation(eventRepeated)
 		return
 	}
 	s.accepted(r)
-	s.cfg.Holdings.Add(e.ID)
-	if r.live && !r.stored {
+	if fit == fitsNothing {
+		s.violation(eventOutside)
+	} else {
+		s.cfg.Holdings.Add(e.ID)
+	}
+	if r.live && !r.stored && fit == fitsExactly {
 		// The relay would not send it if the subscription were not open.
 		r.stored = true
 		defer s.completeIfDue(r)
@@ -94,22 +105,41 @@ func (s *Session) event(id string, e *host.Event, size int) {
 	if r.events > s.limits.PageEvents {
 		switch {
 		case r.closed:
-			s.violation(DropUnasked, 1) // it does not end
+			s.violation(answerEndless)
 			return
 		case !r.stored:
 			s.fail(r, abi.ClassTooMuch, "the answer has no end")
 			return
 		}
 	}
+	if fit == fitsNothing {
+		return
+	}
 	if s.cfg.Known.Has(e.ID, s.seconds()) {
-		weight := 0.0
+		b := eventKnown
 		if r.stored {
-			weight = 0.001 // others may have been faster, but not a thousand times a second
+			b = eventKnownLive
+			if !r.closed && s.repeats.first(e.ID) {
+				s.repeated(len(e.JSON))
+			}
 		}
-		s.violation(DropKnown, weight)
+		s.violation(b)
 		return
 	}
 	s.onEvent(e, r)
+}
+
+// outside tells what a relay does that sends an event for a request that does not ask for
+// it. Honest relays do so: the index of khatru with badger finds tags by the beginning of
+// their values, and nostr-rs-relay passes over conditions that it does not know.
+func (s *Session) outside(r *request, e *host.Event) breach {
+	switch {
+	case s.cfg.Verify(e) != nil:
+		return eventForged
+	case r.stored && !r.closed:
+		return eventOutsideLive
+	}
+	return eventOutside
 }
 
 // eose takes the end of what is stored.
@@ -119,7 +149,7 @@ func (s *Session) eose(id string) {
 		r = s.draining.byID[id]
 	}
 	if r == nil || r.eose {
-		s.late(id, 0.2)
+		s.late(id, answerLate)
 		return
 	}
 	r.eose = true
@@ -183,7 +213,7 @@ func (s *Session) closed(id, reason string) {
 		s.draining.remove(r)
 		return
 	}
-	s.late(id, 0.2)
+	s.late(id, answerLate)
 }
 
 // limited notes that we ask too much.
@@ -201,7 +231,7 @@ func (s *Session) okay(a wire.Answer) {
 	}
 	p := s.pushes[a.ID]
 	if p == nil {
-		s.violation(DropUnasked, 0.5)
+		s.violation(okUnasked)
 		return
 	}
 	delete(s.pushes, a.ID)
@@ -220,7 +250,7 @@ func (s *Session) other(text []byte) {
 		msg, err := hex.DecodeString(body)
 		if err != nil {
 			n.fetch.noNegentropy(s, abi.ClassError, "a message of negentropy is not hex", false)
-			s.violation(DropNonsense, 5)
+			s.violation(comparisonUnreadable)
 			return
 		}
 		n.fetch.result.bytes += int64(len(text))
@@ -232,9 +262,9 @@ func (s *Session) other(text []byte) {
 		}
 		n.refused(s, class, body)
 	case ok && (verb == "NEG-MSG" || verb == "NEG-ERR" || verb == "NEG-ERROR"):
-		s.late(id, 0.2)
+		s.late(id, answerLate)
 	default:
-		s.violation(DropUnasked, 0.5)
+		s.violation(verbUnknown)
 	}
 }
 

@@ -95,11 +95,11 @@ func (s *Session) notice(text string, before *request) {
 	class := classOf(text)
 	s.attribute(class, text, before)
 	if s.notices < 1 {
-		weight := 0.0
+		b := noticeBeyond
 		if s.unnoticed--; s.unnoticed < 0 {
-			s.unnoticed, weight = 0, 0.5 // it has more to say than we have asked
+			s.unnoticed, b = 0, noticeUncalled
 		}
-		s.violation(DropUnasked, weight)
+		s.violation(b)
 		return
 	}
 	s.notices--
@@ -137,7 +137,7 @@ func (s *Session) attribute(class uint32, text string, before *request) {
 		}
 	case what == refusedSize:
 		s.tooLarge(limit, Quote(text))
-	case class == abi.ClassUnsupported && s.refuseNegentropy(class, text):
+	case class == abi.ClassUnsupported && what == refusedNothing && s.refuseNegentropy(class, text):
 	case class == abi.ClassRateLimited:
 		// Some relays lose the message, others answer it all the same.
 		s.draining.maybeLost(s.now)
@@ -174,14 +174,15 @@ func (s *Session) resendLost(r *request) {
 
 // refuseNegentropy takes the only answer that many relays have for NEG-OPEN, and reports
 // whether there is one that it can be about. Each of those that are open gets one of its
-// own. A relay that says that it has negentropy is believed until it does not answer.
+// own. A relay that has compared on this connection means something else. That it
+// advertises NIP-77 proves nothing: khatru does, and cannot read NEG-OPEN.
 func (s *Session) refuseNegentropy(class uint32, text string) (any bool) {
 	for _, h := range s.runningFetches() {
 		n := h.reconciliation
 		if h.gone || n == nil || n.wire == "" || n.rounds > 0 || s.auth.waits(n.wire) {
 			continue
 		}
-		if s.caps.Negentropy == abi.SupportYes {
+		if s.compares {
 			return true
 		}
 		if any {
@@ -247,34 +248,6 @@ func Quote(text string) string {
 		return clean
 	}
 	return strings.ToValidUTF8(clean[:maxReason-3], "") + "…"
-}
-
-// IgnoreReason is the reason why something that a relay sent was ignored.
-type IgnoreReason uint8
-
-// Reasons.
-const (
-	DropUnasked  IgnoreReason = iota // no open subscription asked for it
-	DropForged                       // id or signature are wrong
-	DropKnown                        // it is here, or was refused lately
-	DropNonsense                     // it was not understood
-)
-
-// Drops is the number of reasons.
-const Drops = int(DropNonsense) + 1
-
-func (d IgnoreReason) String() string {
-	return [Drops]string{"unasked", "forged", "known", "nonsense"}[d]
-}
-
-// violation passes over something that the relay sent, and counts by its weight how far
-// that breaks the rules. Too many violations end the session; they are forgiven over
-// time.
-func (s *Session) violation(why IgnoreReason, weight float64) {
-	s.stats.Dropped[why]++
-	if s.violations += weight; s.violations > float64(s.limits.Violations) {
-		s.close(EndViolations)
-	}
 }
 
 // SourceOf returns the name of a purpose, for metrics and log lines.

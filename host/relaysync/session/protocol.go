@@ -227,6 +227,9 @@ type Done struct {
 // Notice is a NOTICE of the relay.
 type Notice struct{ Input abi.Notice }
 
+// Repeats reports new events that were here already.
+type Repeats struct{ Input abi.Repeats }
+
 // Refused is an event that the pipeline refused, and that is what its id says: it may
 // be worth another try.
 type Refused struct {
@@ -256,6 +259,7 @@ func (*Eose) report()    {}
 func (*Closed) report()  {}
 func (*Done) report()    {}
 func (*Notice) report()  {}
+func (*Repeats) report() {}
 func (*Refused) report() {}
 func (*Limited) report() {}
 func (*Learnt) report()  {}

@@ -18,6 +18,7 @@ type reconciliation struct {
 	ended bool // the fetch goes on without it
 
 	wire           string // id of the protocol's session, empty if there is none
+	number         int    // the wire id's: in the order of sending
 	build          uint64 // ticket of the set that is being built; 0: none is
 	client         *negentropy.Client
 	set            *negentropy.Set // that the relay is offered
@@ -104,6 +105,7 @@ func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
 	}
 	n.client, n.set, n.taken = client, set, 0
 	n.wire = s.wireID('n')
+	n.number = s.serial
 	s.negs[n.wire] = n
 	text := wire.AppendNegOpen(nil, n.wire, &n.fetch.cmd.Filter, msg)
 	n.bytes = len(text)
@@ -123,6 +125,7 @@ func (n *reconciliation) message(s *Session, msg []byte) {
 	if n.rounds == 0 {
 		s.size.fits(n.bytes)
 		s.learnNegentropy(abi.SupportYes)
+		s.compares = true
 	}
 	n.rounds++
 	n.fetch.result.rounds++
@@ -142,7 +145,7 @@ func (n *reconciliation) message(s *Session, msg []byte) {
 		n.incomplete = true // what it found is fetched, then it is compared again
 	default:
 		n.fetch.noNegentropy(s, abi.ClassError, "negentropy: "+err.Error(), false)
-		s.violation(DropNonsense, 5)
+		s.violation(comparisonUnreadable)
 		return
 	}
 	n.compared = true
@@ -241,8 +244,9 @@ func (n *reconciliation) patience(s *Session) int64 {
 	return s.limits.AnswerTime
 }
 
-// timeOut ends a session that the relay has not answered in time. If it answers others,
-// it is asked once more: pages would bring all that is here already.
+// timeOut ends a session that the relay has not answered in time. A relay that says that it
+// compares is asked once more: pages would bring all that is here already. One that never
+// did on this connection, and answers what was asked later, passes over NEG-OPEN.
 func (n *reconciliation) timeOut(s *Session) {
 	n.push.timeOut(s, n)
 	if n.wire == "" || s.auth.waits(n.wire) {
@@ -252,7 +256,7 @@ func (n *reconciliation) timeOut(s *Session) {
 	switch {
 	case s.now <= by:
 		s.check(by + 1)
-	case s.caps.Negentropy == abi.SupportYes && n.repeats == 0:
+	case s.caps.Negentropy == abi.SupportYes && n.repeats == 0 && (s.compares || s.lastAnswered < n.number):
 		n.repeat(s)
 	default:
 		if n.rounds == 0 {

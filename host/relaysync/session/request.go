@@ -246,9 +246,24 @@ func (missed) saw(*request, *match.Digest) bool           { return true }
 func (missed) complete(s *Session, r *request)            { s.closeRequest(r) }
 func (missed) refused(*Session, *request, uint32, string) {}
 
-// asksFor reports whether an event is what was asked for.
-func (r *request) asksFor(d *match.Digest) bool {
-	return match.Any(r.matchers, d) && (r.owner == nil || r.owner.saw(r, d))
+// fit is how well an event fits the filters of a request.
+type fit uint8
+
+const (
+	fitsNothing  fit = iota
+	fitsByValues     // if the letters of tags are ignored
+	fitsExactly
+)
+
+// fit returns how well an event fits the filters.
+func (r *request) fit(d *match.Digest) fit {
+	switch {
+	case match.Any(r.matchers, d):
+		return fitsExactly
+	case match.AnyByValues(r.matchers, d):
+		return fitsByValues
+	}
+	return fitsNothing
 }
 
 // subscription is one that the strategy asked for.

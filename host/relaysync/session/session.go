@@ -109,6 +109,7 @@ type Session struct {
 	lastEose     *request // nil: the latest message was something else
 	eoses        uint64   // that came
 	errors       uint64   // NOTICEs that report an error
+	compares     bool     // a comparison was answered
 	strays       int      // NOTICEs that are to come about what has ended
 	restartAt    int64    // 0: the connection may stay as it is
 	auth         auth
@@ -118,6 +119,7 @@ type Session struct {
 	challenges   int
 	liveness     liveness
 	arrivals     arrivals
+	repeats      repeats
 	lookups      map[uint64]*chunk // by ticket
 	builds       map[uint64]*reconciliation
 	reads        map[uint64]*push
@@ -306,6 +308,7 @@ func (s *Session) timeOut() {
 	if s.restartAt != 0 {
 		s.check(s.restartAt)
 	}
+	s.reportRepeats()
 	s.auth.timeOut(s)
 	s.forgetDrained()
 	s.giveUpSlot()

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -268,9 +269,10 @@ func TestNoticeForEachMessage(t *testing.T) {
 	}
 }
 
-// What nobody ever asked for is a violation also for a request that was closed.
+// A forged event that nobody asked for is a violation also for a request that was closed.
 func TestOthersAfterClose(t *testing.T) {
 	other := alice.Event(7, epoch, "")
+	other.JSON = []byte(strings.Replace(string(other.JSON), `"kind":7`, `"kind":8`, 1))
 	g := newRig(t, nil)
 	g.do(&Subscribe{ID: "first", Filters: []host.Filter{kinds(1)}})
 	g.do(Unsubscribe{ID: "first"})
@@ -279,6 +281,110 @@ func TestOthersAfterClose(t *testing.T) {
 	}
 	if !slices.Equal(g.ends, []EndReason{EndViolations}) {
 		t.Errorf("it ends for %v", g.ends)
+	}
+}
+
+// khatru with badger finds tags by their values alone, whatever their letter, and values
+// that begin as the one asked for. Its events count as parts of the answer, so that paging
+// goes on. The wanted ones are taken, and nothing is a violation.
+func TestAnswerTooBroad(t *testing.T) {
+	const wanted = "30617:" + "00" + ":one"
+	var list []*host.Event // newest first
+	for i := range 900 {
+		tag := [...][]string{{"a", wanted}, {"A", wanted}, {"a", wanted + "more"}}[i%3]
+		list = append(list, alice.Event(1111, epoch-int64(i), "", tag))
+	}
+	g := newRig(t, nil)
+	g.remote = func(m *wire.Message, _ string) {
+		if m.Verb != wire.Req {
+			return
+		}
+		f, n := m.Filters[0], 0
+		for _, e := range list {
+			if (f.Until == nil || e.CreatedAt <= *f.Until) && n < 250 {
+				n++
+				g.Receive(g.now, fmt.Appendf(nil, `["EVENT","%s",%s]`, m.SubID, e.JSON))
+			}
+		}
+		g.Receive(g.now, fmt.Appendf(nil, `["EOSE","%s"]`, m.SubID))
+	}
+	filter := host.Filter{Tags: []host.TagFilter{{Name: 'A', Values: []string{wanted}}}, Limit: -1}
+	g.do(&Fetch{ID: "h", Filter: filter, Method: abi.MethodREQ})
+	g.pass(1000)
+	if len(g.ends) > 0 || g.violations > 0 {
+		t.Errorf("violations of %v, ends %v", g.violations, g.ends)
+	}
+	if len(g.stored) != 600 {
+		t.Errorf("%d events are here, want the 600 that name the repository by any letter", len(g.stored))
+	}
+	// The same events are no answer to a subscription that has answered all that is stored.
+	g.remote = nil
+	g.do(live("l", filter))
+	g.say(`["EOSE","s%d"]`, g.serial)
+	for range 3 {
+		for i := 2; i < 900; i += 3 {
+			g.event(fmt.Sprintf("s%d", g.serial), list[i])
+		}
+	}
+	if g.violations < 80 || g.violations > 91 {
+		t.Errorf("900 new events that nobody asked for weigh %v, want 90", g.violations)
+	}
+}
+
+// New events that another relay delivered first are reported, not those that this relay
+// sends twice, and nothing that was stored.
+func TestEventsInVain(t *testing.T) {
+	list := notes(6)
+	g := newRig(t, nil)
+	for _, e := range list[:4] {
+		g.stored[e.ID] = e
+	}
+	g.do(&Subscribe{ID: "one", Filters: []host.Filter{kinds(1)}})
+	g.do(live("two", kinds(1)))
+	g.event("s1", list[0]) // stored
+	g.say(`["EOSE","s1"]`)
+	g.say(`["EOSE","s2"]`)
+	for _, e := range list[1:] {
+		g.event("s1", e)
+		g.event("s2", e)
+	}
+	repeats := func() (n []uint32) {
+		for _, r := range g.told {
+			if r, ok := r.(*Repeats); ok {
+				n = append(n, r.Input.Events)
+			}
+		}
+		return n
+	}
+	g.pass(1100)
+	if got := repeats(); !slices.Equal(got, []uint32{3}) {
+		t.Errorf("repeats of %v, want 3", got)
+	}
+	more := alice.Event(1, epoch+1, "")
+	g.stored[more.ID] = more
+	g.event("s1", more)
+	g.pass(repeatsEvery - 1500)
+	if got := repeats(); len(got) != 1 {
+		t.Errorf("a second report after so short a time: %v", got)
+	}
+	g.pass(1500)
+	if got := repeats(); !slices.Equal(got, []uint32{3, 1}) {
+		t.Errorf("repeats of %v, want 3 and 1", got)
+	}
+}
+
+// docs/strategies.md has the table of weights.
+func TestWeightsInDocs(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/strategies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	for _, b := range breaches {
+		fmt.Fprintf(&table, "| %s | %v | %s |\n", b.what, b.weight, b.why)
+	}
+	if !strings.Contains(string(page), table.String()) {
+		t.Errorf("docs/strategies.md has not these rows:\n%s", &table)
 	}
 }
 
@@ -752,9 +858,77 @@ func TestNoticeOfPromisedNegentropy(t *testing.T) {
 	g.do(live("l", kinds(1)))
 	g.do(&Fetch{ID: "f", Filter: kinds(1)})
 	g.say(`["NOTICE","failed to parse envelope: unknown envelope label"]`)
-	g.want("reports", g.reports(), "notice")
+	g.want("reports", g.reports(), "learnt neg=2 subs=0 message=0", "notice")
 	g.say(`["EOSE","s1"]`)
 	g.want("reports", g.reports(), "eose l events=0 new=0")
+}
+
+// A relay that advertises NIP-77 and does not have it is asked page by page as soon as it
+// says so, in whatever words, and soon if it says nothing.
+func TestPromisedNegentropy(t *testing.T) {
+	for name, text := range map[string]string{
+		"khatru":         "failed to parse envelope: unknown envelope label",
+		"nostr-rs-relay": "could not parse command",
+		"nostream":       "invalid: Invalid input",
+		"strfry, off":    "ERROR: bad msg: negentropy disabled",
+		"strfry, old":    "ERROR: bad msg: unknown cmd",
+		"silence":        "",
+	} {
+		for _, pending := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/%v", name, pending), func(t *testing.T) {
+				g := newRig(t, func(cfg *Config) { cfg.Capabilities.Negentropy = abi.SupportYes })
+				g.serve(notes(50), limitOf(500))
+				answer := g.remote
+				g.remote = func(m *wire.Message, frame string) {
+					switch {
+					case m.Verb == wire.NegOpen && text != "":
+						g.Receive(g.now, fmt.Appendf(nil, `["NOTICE",%q]`, text))
+					case m.Verb == wire.Req && m.SubID == "s1" && pending, m.Verb == wire.NegOpen:
+					default:
+						answer(m, frame)
+					}
+				}
+				if pending {
+					g.do(live("slow", kinds(2))) // is not answered yet
+				}
+				began := g.now
+				for i := range 3 {
+					g.do(&Fetch{ID: fmt.Sprint("f", i), Filter: kinds(1, host.Kind(10+i))})
+				}
+				g.do(live("other", kinds(3)))
+				done := func() bool { return len(g.fetches) == 0 }
+				for !done() && g.now < began+limits.PageTime {
+					g.pass(100)
+				}
+				most := int64(100)
+				if text == "" {
+					most = limits.AnswerTime/4 + 1000
+				}
+				if took := g.now - began; took > most || len(g.stored) != 50 {
+					t.Errorf("%d events are here after %d ms, want 50 after %d", len(g.stored), took, most)
+				}
+				if g.Capabilities().Negentropy != abi.SupportNo {
+					t.Error("it would be compared with again")
+				}
+			})
+		}
+	}
+}
+
+// A relay that has compared on this connection means something else by such a NOTICE.
+func TestProvenNegentropy(t *testing.T) {
+	g := newRig(t, nil)
+	g.serve(notes(50), limitOf(500))
+	g.do(&Fetch{ID: "one", Filter: kinds(1)})
+	g.remote = nil
+	g.take()
+	g.do(&Fetch{ID: "two", Filter: kinds(1)})
+	g.say(`["NOTICE","could not parse command"]`)
+	for _, text := range g.take() {
+		if strings.Contains(text, `"REQ"`) {
+			t.Errorf("it asks page by page: %s", text)
+		}
+	}
 }
 
 // A relay that takes our limit for too high gives less than it can: a second that holds

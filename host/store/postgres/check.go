@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"talon/host"
+	"talon/host/purgatory"
 	"talon/host/store/metrics"
 	"talon/host/store/semantics"
 	"talon/host/wire"
@@ -169,7 +170,7 @@ func (c *checker) row(name string, r *row, e *host.Event, t tables) {
 		c.problem("%s %d (%s): %v", name, r.seq, e.ID, err)
 	}
 	switch {
-	case t == held && r.due != semantics.Due(e, r.since, r.dormant):
+	case t == held && r.due != purgatory.Due(e, r.since, r.dormant):
 		c.problem("%s %d (%s): due at %d, which is wrong for one held since %d", name, r.seq, e.ID, r.due, r.since)
 	case t == stored && r.seq > c.total.Seq:
 		c.problem("%s %d (%s): the highest number given is %d", name, r.seq, e.ID, c.total.Seq)

@@ -1,26 +1,27 @@
 package postgres
 
 import (
-	"bytes"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"talon/host"
+	"talon/host/purgatory"
 	"talon/host/store/semantics"
 	"talon/host/wire"
 )
 
-// Put stores the event, or returns why it does not: it is here already, or a newer
-// version is, or its author deleted it, or it has expired by now. What it replaces or
-// deletes, held events included, is in the outcome. The outcome holds once Commit
+// Put stores the event, or returns why it does not: see [semantics.Put]. The events that it
+// replaces or deletes, held events included, are in the outcome. The outcome holds once Commit
 // succeeds.
 //
 // The event's id and signature must have been checked.
 func (tx *Tx) Put(e *host.Event, now int64) (host.Outcome, error) {
-	return tx.one("put event", e, func() (host.Outcome, error) { return tx.put(e, now) })
+	return tx.one("put event", e, func() (host.Outcome, error) { return purgatory.Put(rows{tx}, e, now) })
 }
 
-// one runs what puts or holds an event.
+// one runs a function that puts or holds an event.
 func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (host.Outcome, error) {
 	if err := tx.ready(); err != nil {
 		return host.Outcome{}, fmt.Errorf("%s: %w", what, err)
@@ -50,34 +51,9 @@ func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (h
 	return out, nil
 }
 
-// known is what the database has that decides about an event.
-type known struct {
-	key     []byte // of the event's address, nil if it has none
-	here    bool   // the event is stored
-	deleted bool   // its author deleted it by its id
-	until   *int64 // its author deleted the address up to then
-
-	current   *int64 // seq of the version that is stored at its address
-	createdAt *int64
-	id        []byte
-	json      []byte // of that version, if the event replaces it and it is not long
-
-	held    bool // it is in purgatory
-	heldAny bool // or something at its address is
-}
-
-// newer reports whether the version that is stored at the event's address wins over it.
-func (k *known) newer(e *host.Event) bool {
-	return k.current != nil && wins(*k.createdAt, k.id, e)
-}
-
-// wins reports whether another version at its address wins over the event.
-func wins(createdAt int64, id []byte, e *host.Event) bool {
-	return createdAt > e.CreatedAt || createdAt == e.CreatedAt && bytes.Compare(id, e.ID[:]) < 0
-}
-
-// gone reports whether the event's author deleted its address up to its time.
-func (k *known) gone(e *host.Event) bool { return k.until != nil && e.CreatedAt <= *k.until }
+// rows are the stored and held events of an open transaction, as packages semantics and
+// purgatory read and write them. The rules are there.
+type rows struct{ tx *Tx }
 
 const (
 	// maxLookups is how many events are looked up in one statement.
@@ -100,13 +76,14 @@ const lookUp = `
 	FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[]) WITH ORDINALITY x (id, pubkey, key, created_at, n)
 	LEFT JOIN event a ON a.address = x.key ORDER BY x.n`
 
-// know returns what decides about an event. What the database has of it is looked up together
-// with that of the events that come next, so that a batch waits for one answer and not for as
-// many as it has events.
-func (tx *Tx) know(e *host.Event) (known, error) {
+// Known returns what the database has that decides about an event. What it has is looked up
+// together with that of the events that come next, so that a batch waits for one answer and not
+// for as many as it has events.
+func (r rows) Known(e *host.Event) (*semantics.Known, error) {
+	tx := r.tx
 	if tx.waits(e.ID, tx.s.keys.address(e)) {
 		if err := tx.flush(); err != nil {
-			return known{}, err
+			return nil, err
 		}
 	}
 	if k, ok := tx.looked[e.ID]; ok {
@@ -134,7 +111,7 @@ func (tx *Tx) lookUp(e *host.Event) error {
 		if _, twice := tx.looked[e.ID]; twice || tx.waits(e.ID, key) {
 			return
 		}
-		tx.looked[e.ID] = known{key: key}
+		tx.looked[e.ID] = &semantics.Known{AddressKey: key}
 		ids, authors, keys, created = append(ids, e.ID[:]), append(authors, e.PubKey[:]), append(keys, key), append(created, e.CreatedAt)
 	}
 	add(e)
@@ -151,69 +128,46 @@ func (tx *Tx) lookUp(e *host.Event) error {
 	}
 	defer rows.Close()
 	for i := 0; rows.Next(); i++ {
-		id := host.ID(ids[i])
-		k := tx.looked[id]
-		if err := rows.Scan(&k.here, &k.deleted, &k.until, &k.current, &k.createdAt, &k.id, &k.json, &k.held, &k.heldAny); err != nil {
+		k := tx.looked[host.ID(ids[i])]
+		var until, seq, createdAt *int64
+		var id, json []byte
+		var held, near bool
+		if err := rows.Scan(&k.Stored, &k.Deleted, &until, &seq, &createdAt, &id, &json, &held, &near); err != nil {
 			return err
 		}
-		tx.looked[id] = k
+		k.MayBeHeld = held || near
+		if until != nil {
+			k.AddressDeleted, k.Until = true, *until
+		}
+		if seq != nil {
+			k.Version = &semantics.Version{Seq: *seq, CreatedAt: *createdAt, JSON: json}
+			copy(k.Version.ID[:], id)
+		}
 	}
 	return rows.Err()
 }
 
-func (tx *Tx) put(e *host.Event, now int64) (out host.Outcome, err error) {
-	refuse := func(code host.Code, reason string) (host.Outcome, error) {
-		return host.Outcome{Code: code, Reason: reason}, nil
-	}
-	if at, ok := e.Expiration(); ok && at <= now {
-		return refuse(host.Rejected, semantics.ReasonExpired)
-	}
-	k, err := tx.know(e)
-	switch {
-	case err != nil:
-		return out, err
-	case k.here:
-		return refuse(host.Duplicate, semantics.ReasonHave)
-	case k.newer(e):
-		return refuse(host.Replaced, semantics.ReasonNewer)
-	case k.gone(e), k.deleted && e.Kind != host.KindDeletion:
-		return refuse(host.Rejected, semantics.ReasonDeleted)
-	}
-	if k.current != nil {
-		if out.Removed, err = tx.replace(&k); err != nil {
-			return out, err
-		}
-	}
-	if out.Seq, err = tx.add(e, k.key); err != nil {
-		return out, err
-	}
-	if e.Kind == host.KindDeletion {
-		if out.Removed, out.Held, err = tx.delete(e); err != nil {
-			return out, err
-		}
-	}
-	if k.held || k.heldAny {
-		superseded, err := tx.supersede(e, k.key)
-		out.Held = append(out.Held, superseded...)
-		return out, err
-	}
-	return out, nil
-}
-
-// replace has the version at an event's address deleted with the next flush, and returns it.
-func (tx *Tx) replace(k *known) ([]*host.Event, error) {
-	old, err := wire.ParseEvent(k.json)
+// RemoveVersion removes what Known found at an event's address, and returns it. If it was read
+// along, that waits for the next flush.
+func (r rows) RemoveVersion(v *semantics.Version) (*host.Event, error) {
+	tx := r.tx
+	old, err := wire.ParseEvent(v.JSON)
 	if err != nil {
-		return tx.deleteReturning(stored, `DELETE FROM event WHERE seq = $1 RETURNING seq, json`, *k.current)
+		removed, err := r.Remove([]semantics.Stored{{Seq: v.Seq}})
+		if err != nil || len(removed) == 0 {
+			return nil, err
+		}
+		return removed[0], nil
 	}
-	tx.gone(stored, int64(len(k.json)))
-	tx.old = append(tx.old, *k.current)
-	tx.oldTags.add(&tx.s.keys, old, *k.current)
-	return []*host.Event{old}, nil
+	tx.gone(stored, int64(len(v.JSON)))
+	tx.old = append(tx.old, v.Seq)
+	tx.oldTags.add(&tx.s.keys, old, v.Seq)
+	return old, nil
 }
 
-// add has the event inserted with the next flush, and returns its seq.
-func (tx *Tx) add(e *host.Event, key []byte) (seq int64, err error) {
+// Insert has the event inserted with the next flush, and returns its number.
+func (r rows) Insert(e *host.Event, k *semantics.Known) (seq int64, err error) {
+	tx := r.tx
 	tx.total.Seq++
 	tx.total.Events++
 	tx.total.Bytes += int64(len(e.JSON))
@@ -223,17 +177,17 @@ func (tx *Tx) add(e *host.Event, key []byte) (seq int64, err error) {
 	if expires != nil {
 		tx.expiryChanged = true
 	}
-	r := &tx.fresh
-	r.seq, r.createdAt = append(r.seq, seq), append(r.createdAt, e.CreatedAt)
-	r.id, r.pubkey = append(r.id, e.ID[:]), append(r.pubkey, e.PubKey[:])
-	r.sortKey, r.key = append(r.sortKey, placeOf(e)), append(r.key, key)
-	r.json, r.kind = append(r.json, e.JSON), append(r.kind, int32(e.Kind))
-	r.expires = append(r.expires, expires)
+	f := &tx.fresh
+	f.seq, f.createdAt = append(f.seq, seq), append(f.createdAt, e.CreatedAt)
+	f.id, f.pubkey = append(f.id, e.ID[:]), append(f.pubkey, e.PubKey[:])
+	f.sortKey, f.key = append(f.sortKey, placeOf(e)), append(f.key, k.AddressKey)
+	f.json, f.kind = append(f.json, e.JSON), append(f.kind, int32(e.Kind))
+	f.expires = append(f.expires, expires)
 	tx.tags.add(&tx.s.keys, e, seq)
 	tx.texts = append(tx.texts, text{seq, e.JSON})
 	tx.ids[e.ID] = struct{}{}
-	if key != nil {
-		tx.addresses[string(key)] = struct{}{}
+	if k.AddressKey != nil {
+		tx.addresses[string(k.AddressKey)] = struct{}{}
 	}
 	if tx.bytes += len(e.JSON); tx.bytes >= flushBytes {
 		return seq, tx.flush()
@@ -265,77 +219,57 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 	return removed, nil
 }
 
-// delete carries out a deletion event (NIP-09) and returns what it removed. Targets that
-// are not ids or addresses of its author's are ignored. However many there are, it takes
-// a few statements.
-func (tx *Tx) delete(e *host.Event) (removed []*host.Event, changes []host.HeldChange, err error) {
-	var ids [][]byte
-	var values []string
-	for _, tag := range e.Tags {
-		if len(tag) < 2 {
-			continue
-		}
-		switch tag[0] {
-		case "e":
-			var id host.ID
-			if host.ParseHex(id[:], tag[1]) {
-				ids = append(ids, id[:])
-			}
-		case "a":
-			if a, ok := host.ParseAddress(tag[1]); ok && a.PubKey == e.PubKey {
-				values = append(values, a.String())
-			}
-		}
-	}
-	if ids == nil && values == nil {
-		return nil, nil, nil
-	}
-	if err := tx.flush(); err != nil {
-		return nil, nil, err
-	}
-	if ids != nil {
-		if removed, changes, err = tx.deleteIDs(unique(ids), e.PubKey); err != nil {
-			return nil, nil, err
-		}
-	}
-	if values == nil {
-		return removed, changes, nil
-	}
-	gone, waited, err := tx.deleteAddresses(tx.s.keys.keys(nameAddress, values), e.CreatedAt)
-	return append(removed, gone...), append(changes, waited...), err
+// StoredByID returns the stored events among those ids.
+func (r rows) StoredByID(ids []host.ID) ([]semantics.Stored, error) {
+	return r.stored(`id = ANY($1)`, idBytes(ids))
 }
 
-// deleteIDs removes the author's events, and remembers that the author wants them gone,
-// whether they are here or not.
-func (tx *Tx) deleteIDs(ids [][]byte, author host.PubKey) (removed []*host.Event, changes []host.HeldChange, err error) {
-	_, err = tx.exec(`
-		INSERT INTO deleted_id SELECT x.id, $2 FROM unnest($1::bytea[]) x (id)
-		WHERE NOT EXISTS (SELECT 1 FROM event e WHERE e.id = x.id AND (e.pubkey <> $2 OR e.kind = 5))
-		ON CONFLICT DO NOTHING`, ids, author[:])
+// StoredAt returns the stored events at those addresses.
+func (r rows) StoredAt(addresses []host.Address) ([]semantics.Stored, error) {
+	return r.stored(`address = ANY($1)`, r.tx.s.keys.addresses(addresses))
+}
+
+// stored returns the stored events for which a condition holds.
+func (r rows) stored(where string, keys [][]byte) ([]semantics.Stored, error) {
+	if err := r.tx.flush(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := call()
+	defer cancel()
+	found, err := r.tx.s.conn.Query(ctx, `SELECT seq, id, pubkey, kind, created_at FROM event WHERE `+where, keys)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	removed, err = tx.deleteReturning(stored, `DELETE FROM event WHERE id = ANY($1) AND pubkey = $2 AND kind <> 5 RETURNING seq, json`, ids, author[:])
-	if err != nil || tx.total.Held == 0 {
-		return removed, nil, err
-	}
-	changes, err = tx.dropHeld(host.StatusDeleted, `id = ANY($1) AND pubkey = $2 AND kind <> 5`, ids, author[:])
-	return removed, changes, err
+	return pgx.CollectRows(found, func(row pgx.CollectableRow) (e semantics.Stored, err error) {
+		var id, pubkey []byte
+		var kind int32
+		err = row.Scan(&e.Seq, &id, &pubkey, &kind, &e.CreatedAt)
+		copy(e.ID[:], id)
+		copy(e.PubKey[:], pubkey)
+		e.Kind = host.Kind(kind)
+		return e, err
+	})
 }
 
-// deleteAddresses removes versions that are not newer than until, and remembers that none
-// such is wanted. Purgatory may have several at an address.
-func (tx *Tx) deleteAddresses(keys [][]byte, until int64) (removed []*host.Event, changes []host.HeldChange, err error) {
-	_, err = tx.exec(`
+// Remove removes stored events and returns those that can be read.
+func (r rows) Remove(events []semantics.Stored) ([]*host.Event, error) {
+	numbers := make([]int64, len(events))
+	for i, e := range events {
+		numbers[i] = e.Seq
+	}
+	return r.tx.deleteReturning(stored, `DELETE FROM event WHERE seq = ANY($1) RETURNING seq, json`, numbers)
+}
+
+// AddTombstones notes that the author deleted these ids.
+func (r rows) AddTombstones(ids []host.ID, author host.PubKey) error {
+	_, err := r.tx.exec(`INSERT INTO deleted_id SELECT x.id, $2 FROM unnest($1::bytea[]) x (id) ON CONFLICT DO NOTHING`, idBytes(ids), author[:])
+	return err
+}
+
+// AddAddressTombstones notes that the author deleted these addresses up to a time.
+func (r rows) AddAddressTombstones(addresses []host.Address, until int64) error {
+	_, err := r.tx.exec(`
 		INSERT INTO deleted_address SELECT x.key, $2 FROM unnest($1::bytea[]) x (key)
-		ON CONFLICT (key) DO UPDATE SET until = greatest(deleted_address.until, excluded.until)`, keys, until)
-	if err != nil {
-		return nil, nil, err
-	}
-	removed, err = tx.deleteReturning(stored, `DELETE FROM event WHERE address = ANY($1) AND created_at <= $2 RETURNING seq, json`, keys, until)
-	if err != nil || tx.total.Held == 0 {
-		return removed, nil, err
-	}
-	changes, err = tx.dropHeld(host.StatusDeleted, `address = ANY($1) AND created_at <= $2`, keys, until)
-	return removed, changes, err
+		ON CONFLICT (key) DO UPDATE SET until = greatest(deleted_address.until, excluded.until)`, r.tx.s.keys.addresses(addresses), until)
+	return err
 }

@@ -354,6 +354,15 @@ func (k *keyring) address(e *host.Event) []byte {
 	return k.key(nameAddress, a.String())
 }
 
+// addresses are the keys of several addresses, each once.
+func (k *keyring) addresses(list []host.Address) [][]byte {
+	values := make([]string, len(list))
+	for i, a := range list {
+		values[i] = a.String()
+	}
+	return k.keys(nameAddress, values)
+}
+
 // keys are those of several values under one name, each once.
 func (k *keyring) keys(name byte, values []string) [][]byte {
 	if name == host.AddressOf {

@@ -53,7 +53,7 @@ type Tx struct {
 	oldTags   tagRows // and the tags of these
 
 	upcoming func(limit int) []*host.Event // events that may be put next; may be nil
-	looked   map[host.ID]known             // what is known of some of them
+	looked   map[host.ID]*semantics.Known  // what is known of some of them
 
 	texts []text // what Commit makes visible
 }
@@ -147,7 +147,7 @@ func (tx *Tx) Commit() error {
 }
 
 // contained runs a part of a transaction. A panic there becomes an error, and the transaction is
-// broken as after any other. What the connection was doing is not known then, so the connection
+// broken as after any other. Nobody knows then what the connection was doing, so the connection
 // ends, and the server rolls back. Everything else that the transaction has changed is its own.
 func contained(tx *Tx, f func() error) error {
 	err := tx.s.panics.Run(f)

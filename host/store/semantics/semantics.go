@@ -1,18 +1,15 @@
-// Package semantics has what all engines of the store share: reasons, bounds, the due
-// times of purgatory, and the index values of an event.
+// Package semantics has the rules of stored events that all engines share. An engine
+// implements [Rows] with statements, and decides nothing itself.
 //
-// It does no I/O and knows no database.
+//	semantics.go  reasons, errors, totals and bounds
+//	put.go        what is stored and what is refused: duplicates, expiry, versions, tombstones
+//	deletion.go   what a deletion event (NIP-09) removes and forbids
+//	tags.go       the values under which an event is found
+//
+// The rules of held events are in package host/purgatory.
 package semantics
 
-import (
-	"bytes"
-	"cmp"
-	"errors"
-	"slices"
-
-	"talon/host"
-	"talon/host/purgatory"
-)
+import "errors"
 
 // Reasons why an event is not stored or held, as clients see them.
 const (
@@ -47,11 +44,8 @@ var (
 	ErrTooManyPlaceholders = errors.New("too many refs wait for their events")
 )
 
-// Bounds of single things.
-const (
-	MaxEvicted         = 100     // held events that give way to one
-	MaxPlaceholderRepo = 8 << 10 // bytes of a repository's key
-)
+// MaxPlaceholderRepo bounds the key of a repository, in bytes.
+const MaxPlaceholderRepo = 8 << 10
 
 // Total has the totals of a database.
 type Total struct {
@@ -82,103 +76,4 @@ func (l *HeldLimits) SetDefaults() {
 			*v.limit = v.value
 		}
 	}
-}
-
-// Due returns when a held event is due for the next sweep.
-func Due(e *host.Event, since int64, dormant bool) int64 {
-	h := purgatory.Hold{Announcement: e.Kind == host.KindAnnouncement, Since: since}
-	at, _ := h.Next(since)
-	if dormant {
-		at, _ = h.Next(at)
-	}
-	if expires, ok := e.Expiration(); ok {
-		at = min(at, expires)
-	}
-	return at
-}
-
-// InOrderOfRelease returns the ids of held events, each once, by time, and within a second the
-// highest first: the version that stays comes last. createdAt returns 0 for an event that is
-// not there.
-func InOrderOfRelease(ids []host.ID, createdAt func(host.ID) (int64, error)) ([]host.ID, error) {
-	at := make(map[host.ID]int64, len(ids))
-	list := make([]host.ID, 0, len(ids))
-	for _, id := range ids {
-		if _, ok := at[id]; ok {
-			continue
-		}
-		time, err := createdAt(id)
-		if err != nil {
-			return nil, err
-		}
-		at[id], list = time, append(list, id)
-	}
-	slices.SortFunc(list, func(a, b host.ID) int { return cmp.Or(cmp.Compare(at[a], at[b]), bytes.Compare(b[:], a[:])) })
-	return list, nil
-}
-
-// Tags calls yield for each tag under which an event is found, once: the first value of
-// each single-letter tag (NIP-01).
-func Tags(e *host.Event, yield func(name byte, value string)) {
-	var seen tagSet
-	for _, tag := range e.Tags {
-		if len(tag) > 1 && len(tag[0]) == 1 && letter(tag[0][0]) && seen.add(tag[0][0], tag[1]) {
-			yield(tag[0][0], tag[1])
-		}
-	}
-}
-
-// Maintained calls yield for each value of [host.MaintainerOf] under which a repository
-// announcement is found.
-func Maintained(e *host.Event, yield func(value string)) {
-	maintainers := e.Maintainers()
-	if len(maintainers) == 0 {
-		return
-	}
-	identifier := e.D()
-	for _, m := range maintainers {
-		yield(host.Maintains(m, identifier))
-	}
-}
-
-func letter(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
-// tagSet holds tags, most often few.
-type tagSet struct {
-	n    int
-	few  [8]indexedTag
-	many map[indexedTag]struct{} // nil while few will do
-}
-
-type indexedTag struct {
-	name  byte
-	value string
-}
-
-// add reports whether the tag was not in the set.
-func (s *tagSet) add(name byte, value string) bool {
-	t := indexedTag{name, value}
-	if s.many == nil {
-		for _, have := range s.few[:s.n] {
-			if have == t {
-				return false
-			}
-		}
-		if s.n < len(s.few) {
-			s.few[s.n] = t
-			s.n++
-			return true
-		}
-		s.many = make(map[indexedTag]struct{})
-		for _, have := range s.few {
-			s.many[have] = struct{}{}
-		}
-	}
-	if _, ok := s.many[t]; ok {
-		return false
-	}
-	s.many[t] = struct{}{}
-	return true
 }

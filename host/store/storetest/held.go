@@ -366,11 +366,11 @@ func testHeldBounds(t *testing.T, x Engine) {
 	})
 	t.Run("a giant pushes out few", func(t *testing.T) {
 		s := limited(t, semantics.HeldLimits{Bytes: 200 * size})
-		fill(t, s, now, 1, 10, 10+semantics.MaxEvicted+20)
+		fill(t, s, now, 1, 10, 10+purgatory.MaxEvicted+20)
 		SweepHeld(t, s, now+purgatory.HoldFor)
 		giant := Event(1, 2, 30617, 2, host.Tag{"x", strings.Repeat("x", int(199*size))})
 		out := Hold(t, s, now+purgatory.HoldFor, awaitingGit, giant)
-		if out.Code != host.Rejected || len(out.Held) != semantics.MaxEvicted {
+		if out.Code != host.Rejected || len(out.Held) != purgatory.MaxEvicted {
 			t.Errorf("%v, %d gave way", out.Code, len(out.Held))
 		}
 		Check(t, s)

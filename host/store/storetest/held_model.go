@@ -29,13 +29,13 @@ type modelHeld struct {
 	reason  string
 }
 
-func (h *modelHeld) due() int64 { return semantics.Due(h.Event, h.since, h.dormant) }
+func (h *modelHeld) due() int64 { return purgatory.Due(h.Event, h.since, h.dormant) }
 
 func (h *modelHeld) phase(now int64) purgatory.Phase {
 	if at, ok := h.Expiration(); ok && at <= now {
 		return purgatory.Forgotten
 	}
-	return purgatory.Hold{Announcement: h.Kind == 30617, Since: h.since}.Phase(now)
+	return purgatory.Term{Announcement: h.Kind == 30617, Since: h.since}.Phase(now)
 }
 
 func (m *heldModel) find(id host.ID) *modelHeld {
@@ -130,9 +130,6 @@ func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Co
 	if m.events[e.ID] != nil {
 		return host.Duplicate, semantics.ReasonHave, fates
 	}
-	if e.Kind != host.KindDeletion && m.deleted[e.ID][e.PubKey] {
-		return host.Rejected, semantics.ReasonDeleted, fates
-	}
 	if a, ok := e.Address(); ok {
 		if old := m.at(a); old != nil && old.Before(e) {
 			return host.Replaced, semantics.ReasonNewer, fates
@@ -140,6 +137,9 @@ func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Co
 		if until, ok := m.addresses[a]; ok && e.CreatedAt <= until {
 			return host.Rejected, semantics.ReasonDeleted, fates
 		}
+	}
+	if e.Kind != host.KindDeletion && m.deleted[e.ID][e.PubKey] {
+		return host.Rejected, semantics.ReasonDeleted, fates
 	}
 	if e.Kind == 30617 && hd.Synced && m.gone[e.ID] > now {
 		return host.Rejected, semantics.ReasonGone, fates
@@ -216,7 +216,7 @@ func (m *heldModel) age(fates *[]string, h *modelHeld, now int64) {
 }
 
 func (m *heldModel) restart(fates *[]string, h *modelHeld, now int64) {
-	next, ok := purgatory.Hold{Announcement: true, Since: h.since}.Restart(now)
+	next, ok := purgatory.Term{Announcement: true, Since: h.since}.Restart(now)
 	if !ok {
 		return
 	}

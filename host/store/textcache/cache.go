@@ -1,9 +1,9 @@
 // Package textcache keeps the JSON of events that were written or read lately, so that what
 // many ask for is read once. Row numbers are never used twice.
 //
-// A text may outlive its row. Only a caller whose Select saw the row asks for it,
-// and gets the answer as it was then: without it, a REQ that meets the replacement
-// of an event could find neither the old version nor the new one.
+// A text may outlive its row. Only a caller whose Select saw the row asks for it, and gets the
+// answer as it was then. Without it, a REQ that meets the replacement of an event could find
+// neither version.
 //
 // Invariants, which hold whenever a shard is unlocked:
 //
@@ -36,9 +36,8 @@ const (
 	// mostly longer, so few are forgotten because a set is full.
 	perText = 384
 
-	// pieceSize is the size of the pieces of memory that texts lie in, one behind the other:
-	// one by one, they and what points to them would be most of the work of each garbage
-	// collection. A text that is longer than a quarter of it has a piece of its own.
+	// pieceSize is the size of the pieces of memory that hold texts. Texts of their own, and the
+	// pointers to them, would be most of the work of each garbage collection. A text that is longer than a quarter of it has a piece of its own.
 	pieceSize = 16 << 10
 )
 

@@ -111,6 +111,10 @@ type subjectForm struct {
 	LastSuccess  int64           `json:"last_success"`
 	NotBefore    int64           `json:"not_before"` // what the throttle last said
 	Health       healthForm      `json:"health"`     // what the throttle last said
+	Bootstrap    bool            `json:"bootstrap"`  // relay: the operator named it
+	Uptime       int64           `json:"uptime"`
+	Faults       uint32          `json:"faults"`
+	FaultySince  int64           `json:"faulty_since"` // relay: the first of these
 }
 
 // delayRequestForm is the message DelayRequest.

@@ -18,7 +18,7 @@ var (
 )
 
 // mark is what package manifest looks for; the version is that of the file VERSION.
-const mark = "talon-sdk/go 1.0.0\x00"
+const mark = "talon-sdk/go 0.9.0\x00"
 
 type world struct {
 	name      string

@@ -103,7 +103,7 @@ func (d *Driver) active(a abi.RootActivityView) {
 // subscription.
 func (p *Peer) heed(items Items) {
 	items = p.unheard.Items.common(items)
-	if items.Empty() || p.Covered().Len() >= p.room(true) && p.leastRecent(p.driver.Index.meanDate(items.Roots)) == nil {
+	if items.Empty() || p.Covered().Len() >= p.room(true) && p.stalest(p.driver.Index.meanDate(items.Roots)) == nil {
 		return
 	}
 	items = items.Clone()

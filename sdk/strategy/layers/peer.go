@@ -66,7 +66,7 @@ type Peer struct {
 	missed   *job      // to be fetched when what is to be opened is
 	unheard  Content   // there is no subscription for it: what is new is polled
 	polled   int64     // unix milliseconds: until then, polls have brought all of it
-	reported [2]uint32 // repositories and root events that the host was told to have no subscription
+	reported [2]uint32 // repositories and root events that the strategy reported to have no subscription
 	fetchAt  int64     // unix milliseconds: no further batch before
 }
 

@@ -7,8 +7,8 @@ import (
 	"talon/sdk/strategy"
 )
 
-// A relay may have no room for subscriptions to all that is wanted: it takes so many of them, and
-// so many values in all of them. Announcements and repositories then come first, and root events
+// A relay may have no room for subscriptions to all that is wanted: it limits their number, and the
+// values in all of them. Announcements and repositories then come first, and root events
 // in the order of their latest activity. The others are polled: see [Peer.poll]. A part of the room
 // is kept for what becomes wanted. When that is used up, subscriptions to few items are joined,
 // and the one whose root events are the least recent gives way.
@@ -17,7 +17,7 @@ import (
 // relay takes are for fetches.
 func (p *Peer) maxValues() int { return int(p.Caps.MaxValues) - int(p.Caps.MaxValues)/8 }
 
-// fits reports whether so many more values are within what the relay takes.
+// fits reports whether this number of further values is within what the relay takes.
 func (p *Peer) fits(values int) bool {
 	limit := p.maxValues()
 	if limit == 0 {
@@ -47,7 +47,7 @@ func (s shape) apart() int {
 	return 1
 }
 
-// valuesFor is how many values it takes to ask for so many items of one kind.
+// valuesFor is how many values it takes to ask for a number of items of one kind.
 func (s shape) valuesFor(items int) int {
 	return 3 * (items + (items+max(s.values, 1)-1)/max(s.values, 1))
 }
@@ -138,18 +138,18 @@ func (p *Peer) fetchApart(o *opening) {
 	o.Opening = Opening{Live: true}
 }
 
-// leastRecent returns an open subscription whose root events are the least recent, if they are
+// stalest returns an open subscription whose root events are the least recent, if they are
 // less so than a date; nil if there is none.
-func (p *Peer) leastRecent(date int64) (least *sub) {
+func (p *Peer) stalest(date int64) (found *sub) {
 	for _, sub := range p.subs {
 		if sub.old || sub.batch != nil || sub.content.Items.Roots.Empty() {
 			continue
 		}
 		if d := p.driver.Index.meanDate(sub.content.Items.Roots); d < date {
-			least, date = sub, d
+			found, date = sub, d
 		}
 	}
-	return least
+	return found
 }
 
 // giveWay closes the subscription whose root events are the least recent, if those of an opening
@@ -163,7 +163,7 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 	if !first {
 		date = x.meanDate(best)
 	}
-	least := p.leastRecent(date)
+	least := p.stalest(date)
 	if least == nil {
 		return false
 	}

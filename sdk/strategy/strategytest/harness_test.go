@@ -119,6 +119,8 @@ func TestInputs(t *testing.T) {
 		case strategy.RootActivity:
 			a := in.RootActivity()
 			got = a.NumRoots()
+		case strategy.Repeats:
+			got = in.Repeats()
 		}
 	}}
 	h := New(t, manifestText, p, nil)
@@ -139,6 +141,7 @@ func TestInputs(t *testing.T) {
 		{&abi.Notice{Relay: "a", Text: "x"}, abi.Notice{Relay: "a", Text: "x"}},
 		{&abi.TimerFired{ID: "t", At: 5}, abi.TimerFired{ID: "t", At: 5}},
 		{&abi.RootActivity{Roots: make([][32]byte, 2), Latest: []uint32{7, 8}}, 2},
+		{&abi.Repeats{Relay: "a", Events: 5}, abi.Repeats{Relay: "a", Events: 5}},
 	} {
 		got = nil
 		h.Want(test.input)

@@ -94,6 +94,8 @@ func (s *teller) input(line string) {
 			"oldest":     func() { d.MinCreatedAt = (Start + w.time()) / 1000 },
 		}, nil)
 		s.each(d.Relay, d.ID, func(id string) { d.ID = id; s.step(&d) })
+	case "repeats":
+		s.step(&abi.Repeats{Relay: w.next(), Events: uint32(w.number())})
 	case "after":
 		s.pass(w.time())
 	default:

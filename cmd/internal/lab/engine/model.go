@@ -28,9 +28,12 @@ type model struct {
 	open    map[uint64]*modelOp // by ticket
 	events  map[uint64]*host.Event
 	tickets uint64
-	pace    int64 // when the next request may be sent
-	free    int64 // when what is being sent has arrived
-	known   int64 // events that came and were here
+	pace    int64       // when the next request may be sent
+	free    int64       // when what is being sent has arrived
+	known   int64       // events that came and were here
+	repeats abi.Repeats // of them, new ones that came from another relay first, since the latest report
+
+	repeatsAt int64 // when that was
 }
 
 // modelSub is a subscription that is open.
@@ -46,6 +49,7 @@ type modelOp struct {
 	serial   uint64
 	fetch    *session.Fetch // nil: it is a subscription
 	purpose  uint32
+	live     bool
 	left     int // events that are not answered
 	sent     bool
 	gone     bool
@@ -177,7 +181,7 @@ func (m *model) stored(f host.Filter, paged bool) []*host.Event {
 	if limit := p.DefaultLimit; !paged && limit > 0 && f.Limit < 0 {
 		f.Limit = limit
 	}
-	return m.l.r.relay.Store().Query(&f)
+	return m.l.r.relay.Query(&f)
 }
 
 func (m *model) subscribe(c *session.Subscribe) {
@@ -413,7 +417,7 @@ func (m *model) deliver(op *modelOp, list []*host.Event) {
 	for _, e := range list {
 		m.l.held.Add(e.ID)
 		if t.known.Has(e.ID, now) {
-			m.known++
+			m.inVain(op, e)
 			continue
 		}
 		m.tickets++
@@ -453,9 +457,28 @@ func (m *model) live(e *host.Event) {
 		}
 		l.count(0, int64(matched)*eventBytes([]*host.Event{e}))
 		m.known += int64(matched - 1)
-		m.deliver(&modelOp{purpose: purpose, finished: func(*modelOp) {}}, []*host.Event{e})
+		m.deliver(&modelOp{purpose: purpose, live: true, finished: func(*modelOp) {}}, []*host.Event{e})
 		l.t.turn()
 	})
+}
+
+// inVain counts an event that was here. New ones are reported, as by a session.
+func (m *model) inVain(op *modelOp, e *host.Event) {
+	m.known++
+	if !op.live {
+		return
+	}
+	if m.repeats.Events == 0 {
+		m.e().After(max(1000, m.repeatsAt+10_000-m.e().Now()), func() {
+			if !m.l.down && !m.l.broken {
+				r := m.repeats
+				m.repeatsAt, m.repeats = m.e().Now(), abi.Repeats{}
+				m.l.t.report(m.l, &session.Repeats{Input: r})
+				m.l.t.turn()
+			}
+		})
+	}
+	m.repeats = abi.Repeats{Relay: m.l.r.URL, Events: m.repeats.Events + 1, Bytes: m.repeats.Bytes + int64(len(e.JSON))}
 }
 
 // answered takes what became of an event.
@@ -469,7 +492,7 @@ func (m *model) answered(a session.Answer) {
 	t := m.l.t
 	switch {
 	case a.Outcome != session.Decided:
-		m.known++
+		m.inVain(op, e)
 	default:
 		op.fresh++
 		switch a.Verdict.Code {

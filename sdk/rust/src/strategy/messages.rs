@@ -379,6 +379,18 @@ message! {
 }
 
 message! {
+    /// What subscriptions to a relay delivered in vain since the input before, or since
+    /// they were opened: new events that were here already. It comes at most once in ten
+    /// seconds for each relay.
+    Repeats ['a] {
+        relay: &'a str = 1,
+        events: u32 = 2,
+        /// Of their messages.
+        bytes: i64 = 3,
+    }
+}
+
+message! {
     /// A timer whose time has come. It is no longer set.
     TimerFired ['a] {
         id: &'a str = 1,
@@ -421,6 +433,7 @@ pub enum Input<'a> {
     Notice(Notice<'a>),
     TimerFired(TimerFired<'a>),
     RootActivity(RootActivity<'a>),
+    Repeats(Repeats<'a>),
     /// What this version does not know.
     Other,
 }
@@ -439,6 +452,7 @@ impl<'a> Input<'a> {
             10 => Input::Notice(Notice::read(data)),
             11 => Input::TimerFired(TimerFired::read(data)),
             12 => Input::RootActivity(RootActivity::read(data)),
+            13 => Input::Repeats(Repeats::read(data)),
             _ => return None,
         })
     }

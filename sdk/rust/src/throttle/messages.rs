@@ -82,6 +82,16 @@ message! {
         not_before: i64 = 8,
         /// What the throttle last said.
         health: Health = 9,
+        /// Relay: the operator named it.
+        bootstrap: bool = 10,
+        /// Relay: how long it was connected, less how long it failed, at most a day; as
+        /// it was when it began to fail.
+        uptime: i64 = 11,
+        /// Relay: how often in a row its name, certificate or protocol ended an attempt
+        /// or a connection; ten minutes of connection end the row.
+        faults: u32 = 12,
+        /// Relay: the first of these.
+        faulty_since: i64 = 13,
     }
 }
 

@@ -20,10 +20,10 @@ func TestPhases(t *testing.T) {
 		{30*60 + 8*24*3600 - 1, Gone, Forgotten}, {30*60 + 8*24*3600, Forgotten, Forgotten},
 	} {
 		now := since + test.age
-		if got := (Hold{true, since}).Phase(now); got != test.announcement {
+		if got := (Term{true, since}).Phase(now); got != test.announcement {
 			t.Errorf("an announcement after %d s is %v, want %v", test.age, got, test.announcement)
 		}
-		if got := (Hold{false, since}).Phase(now); got != test.other {
+		if got := (Term{false, since}).Phase(now); got != test.other {
 			t.Errorf("a state after %d s is %v, want %v", test.age, got, test.other)
 		}
 	}
@@ -31,7 +31,7 @@ func TestPhases(t *testing.T) {
 
 // Next is the very second in which the phase changes.
 func TestNext(t *testing.T) {
-	for _, h := range []Hold{{true, since}, {false, since}} {
+	for _, h := range []Term{{true, since}, {false, since}} {
 		var phases []Phase
 		now := int64(since)
 		for {
@@ -57,7 +57,7 @@ func TestNext(t *testing.T) {
 
 // A state event, an authorised push or a replacement restarts the 30 minutes.
 func TestRestart(t *testing.T) {
-	h := Hold{true, since}
+	h := Term{true, since}
 	for age, want := range map[int64]bool{10: true, HoldFor: true, HoldFor + ReviveFor - 1: true, HoldFor + ReviveFor: false} {
 		got, ok := h.Restart(since + age)
 		if ok != want || ok && (got.Since != since+age || got.Phase(since+age+HoldFor-1) != Waiting) || !ok && got != h {
@@ -67,13 +67,7 @@ func TestRestart(t *testing.T) {
 	if got, ok := h.Restart(since - 100); !ok || got != h {
 		t.Errorf("a clock that went back shortens the time: %+v, %v", got, ok)
 	}
-	if _, ok := (Hold{false, since}).Restart(since); ok {
+	if _, ok := (Term{false, since}).Restart(since); ok {
 		t.Error("a state restarts itself")
-	}
-}
-
-func TestPlaceholder(t *testing.T) {
-	if PlaceholderExpired(since, since+20*60-1) || !PlaceholderExpired(since, since+20*60) || PlaceholderExpired(since, since-1) {
-		t.Error("a placeholder is not kept for 20 minutes")
 	}
 }

@@ -1,0 +1,53 @@
+// Package attack plays strangers who attack a relay while honest people use it.
+// It measures how much of the attack the honest people notice.
+//
+// Each attack is a pair of functions. The first prepares: it signs events and makes packs. The
+// second attacks until its context ends. Both take a [Target] and a count, so that a test can
+// run a small attack inside its own process.
+//
+// [Measure] starts a server, prepares the attack in a process of its own at nice 19, and
+// measures the honest people twice: while the attackers stand idle, then during the attack.
+package attack
+
+import (
+	"context"
+	"slices"
+)
+
+// Attack is one way to harm a server.
+type Attack struct {
+	Name  string
+	Text  string // the harm, in plain words
+	Count int    // how often, in the unit that Unit names
+	Unit  string
+
+	// Disk is how many bytes the attackers may leave on the disk: bytes that the server
+	// grants to everybody. 0 means [diskGrowth].
+	Disk int64
+
+	// Flags are further flags of talon serve that the attack needs.
+	Flags []string
+
+	// Max has the most that each figure of the attack may reach.
+	Max map[string]int64
+
+	// Prepare makes what the attack sends.
+	Prepare func(ctx context.Context, t *Target, count int) (Run, error)
+}
+
+// Run attacks until the context ends.
+type Run func(ctx context.Context) Outcome
+
+// Outcome is what the attackers saw.
+type Outcome struct {
+	Figures Figures `json:"figures"`        // such as the events that the server accepted
+	Said    string  `json:"said,omitempty"` // the first refusal of the server
+}
+
+// Figures are counts by name.
+type Figures map[string]int64
+
+// All returns the attacks in the order in which they run.
+func All() []Attack {
+	return slices.Concat(crash(), slowFetches(), emptyPushes(), thinPacks(), heldKinds(), junk(), pots(), fanout(), pages(), reflection())
+}

@@ -1,0 +1,164 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"talon/host/schnorr"
+	"talon/host/wire"
+	"talon/internal/testkit"
+)
+
+// TestThinPack completes a thin pack with git, which makes it as large as the blob.
+func TestThinPack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "r.git")
+	large := make([]byte, 1<<20)
+	_, _ = rand.Read(large)
+	commits, err := makeRepository(t.Context(), dir, 1, large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack, commit := thinPack(large, commits[0], 1)
+	if len(pack) > 1000 {
+		t.Errorf("the pack has %d bytes", len(pack))
+	}
+	complete := exec.CommandContext(t.Context(), "git", "index-pack", "--stdin", "--fix-thin")
+	complete.Dir, complete.Stdin = dir, bytes.NewReader(pack)
+	if out, err := complete.CombinedOutput(); err != nil {
+		t.Fatalf("git index-pack: %v\n%s", err, out)
+	}
+	testkit.Git(t, dir, "fsck", "--strict", commit)
+	if got := testkit.Git(t, dir, "cat-file", "-s", commit+":large"); got != "110" {
+		t.Errorf("the edited file has %s bytes, want 110", got)
+	}
+	packs, _ := filepath.Glob(filepath.Join(dir, "objects/pack/*.pack"))
+	if len(packs) != 1 {
+		t.Fatalf("the packs are %q, want the completed one", packs)
+	}
+	if info, err := os.Stat(packs[0]); err != nil || info.Size() < int64(len(large)) {
+		t.Errorf("git did not append the blob to the pack: %v, %v", info, err)
+	}
+}
+
+// TestEvents signs announcements that list the target, and messages that a relay reads.
+func TestEvents(t *testing.T) {
+	target := &Target{Listen: "127.0.0.1:7334"}
+	p := newPerson("somebody")
+	if again := newPerson("somebody"); again.key != p.key || newPerson("else").key == p.key {
+		t.Error("a name does not decide about the key")
+	}
+	e := p.announce(target, "repo", 10)
+	if err := schnorr.Verify(e); err != nil {
+		t.Error(err)
+	}
+	m, err := wire.ParseMessage(eventMessage(e), &wire.Limits{})
+	if err != nil || m.Event == nil || m.Event.ID != e.ID {
+		t.Errorf("the message is read as %+v, %v", m, err)
+	}
+	if clone := e.Tags[2]; clone[1] != "http://127.0.0.1:7334"+p.repo("repo").Path() {
+		t.Errorf("the announcement lists %q", clone)
+	}
+}
+
+// TestCriteria compares phases that meet the criteria, or miss one of them.
+func TestCriteria(t *testing.T) {
+	samples := func(took time.Duration, but string, other time.Duration, err error) *Samples {
+		s := newSamples()
+		for _, op := range operations {
+			if op == but {
+				s.add(op, other, err)
+				continue
+			}
+			s.add(op, took, nil)
+		}
+		return s
+	}
+	const ms = time.Millisecond
+	alone := samples(10*ms, "", 0, nil)
+	for name, c := range map[string]struct {
+		under   *Samples
+		after   Usage
+		count   int64
+		crash   string
+		finding string // empty: all criteria are met
+	}{
+		"equal":          {under: samples(10*ms, "", 0, nil)},
+		"a floor":        {under: samples(10*ms, opREQ, 49*ms, nil)},
+		"slow REQ":       {under: samples(10*ms, opREQ, 51*ms, nil), finding: "REQ: p99 51 ms, at most 50"},
+		"slow push":      {under: samples(10*ms, opPush, 31*ms, nil), finding: "push: p99 31 ms, at most 30"},
+		"a refusal":      {under: samples(10*ms, opPage, ms, errors.New("503")), finding: "1 operations of honest people were refused"},
+		"nothing":        {under: newSamples(), finding: "connect: nobody got so far"},
+		"disk":           {under: alone, after: Usage{Disk: diskGrowth + 1}, finding: "the data folder grew"},
+		"memory":         {under: alone, after: Usage{Memory: memoryGrowth + 1}, finding: "memory grew"},
+		"a stopped one":  {under: alone, after: Usage{Children: 2, Stopped: 1}, finding: "2 processes of the server remain, 1 of them stopped"},
+		"its own figure": {under: alone, count: 61, finding: "dials: 61, at most 60"},
+		"a crash":        {under: alone, crash: "panic: x", finding: "the server ended: panic: x"},
+	} {
+		r := &Result{Operations: map[string]Operation{}, After: c.after, Crash: c.crash, Outcome: Outcome{Figures: Figures{"dials": c.count}}}
+		r.compare(&Attack{Max: map[string]int64{"dials": 60}}, alone, c.under)
+		found := strings.Join(r.Findings, "; ")
+		if r.OK() != (c.finding == "") || !strings.Contains(found, c.finding) {
+			t.Errorf("%s: the findings are %q, want %q", name, found, c.finding)
+		}
+	}
+}
+
+// TestHoldAll holds connections until the context ends, and counts those that ended before.
+func TestHoldAll(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var opened atomic.Int64
+	go func() {
+		testkit.Eventually(t, "all are open", func() bool { return opened.Load() == 200 })
+		cancel()
+	}()
+	f := holdAll(ctx, 200, func(ctx context.Context, i int, open func()) error {
+		open()
+		opened.Add(1)
+		<-ctx.Done()
+		return nil
+	})
+	if f["open"] != 200 || f["peak"] != 200 || f["ended"] != 0 {
+		t.Errorf("the figures are %v", f)
+	}
+}
+
+// TestPost sends an address and a long length, and no body.
+func TestPost(t *testing.T) {
+	heard := make(chan *http.Request, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { heard <- r }))
+	defer s.Close()
+	target := &Target{Listen: s.Listener.Addr().String()}
+	c, err := target.post(t.Context(), attacker(300), 1, "/npub/x.git", "git-upload-pack", 1000, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := testkit.Receive(t, "the request", heard)
+	_ = c.Close()
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	if r.ContentLength != 1000 || r.Header.Get("X-Forwarded-For") != "198.18.44.8" || host != "127.0.0.3" || r.URL.Path != "/npub/x.git/git-upload-pack" {
+		t.Errorf("the request is %v of %d bytes from %s, %v", r.URL, r.ContentLength, r.RemoteAddr, r.Header)
+	}
+}
+
+// TestNames has one name for each attack, and a unit.
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range All() {
+		if seen[a.Name] || a.Text == "" || a.Unit == "" || a.Count == 0 || a.Prepare == nil {
+			t.Errorf("the attack %+v is not complete, or its name is used twice", a)
+		}
+		seen[a.Name] = true
+	}
+}
