@@ -68,10 +68,10 @@ func (p *Peer) room(live bool) int {
 func (p *Peer) divide(c *Content, live bool) (rest Items) {
 	s := p.shape()
 	count := c.Items.Len()
-	if !s.possible() || count <= s.holds(live) {
-		return Items{}
+	if !s.possible() || count <= s.holds(live) || !p.Covered().Empty() {
+		return Items{} // giveWay compares it with what is open
 	}
-	left := max(p.room(live)-p.Covered().Len(), s.holds(live))
+	left := max(p.room(live), s.holds(live))
 	if count <= left {
 		return Items{}
 	}
