@@ -11,7 +11,6 @@ import (
 	"talon/host"
 	"talon/host/bound"
 	"talon/host/githttp"
-	"talon/host/gitrepo"
 )
 
 // Refs for events that are not here are bounded by address: not those for events that are,
@@ -28,7 +27,12 @@ func TestUnknownPulls(t *testing.T) {
 			id := host.ID{byte(from + i)}
 			p.Updates = append(p.Updates, host.RefUpdate{Ref: nostrRefs + id.String()})
 		}
-		return f.unknownPulls(t.Context(), p, gitrepo.Refs{})
+		return f.unknownPulls(t.Context(), p, checked{})
+	}
+	// A repository that waits for its first push takes none.
+	held := &githttp.Push{Parts: strings.Split(strings.SplitN(w.url(alice, "demo"), "/", 4)[3], "/"), Updates: []host.RefUpdate{{Ref: nostrRefs + host.ID{9}.String()}}}
+	if err := f.unknownPulls(t.Context(), held, checked{held: true}); err == nil || !strings.Contains(err.Error(), "waits for its first push") {
+		t.Errorf("a ref in a held repository: %v", err)
 	}
 	if err := push("192.0.2.1", 0, 4); err == nil || !strings.Contains(err.Error(), "3 refs an hour") {
 		t.Errorf("four at once: %v", err)
@@ -76,7 +80,7 @@ func TestEarlyPush(t *testing.T) {
 		for ref := range strings.FieldsSeq(refs) {
 			p.Updates = append(p.Updates, host.RefUpdate{Ref: ref})
 		}
-		if err := w.reconciler.unknownPulls(t.Context(), p, gitrepo.Refs{}); err != nil || p.Early != early {
+		if err := w.reconciler.unknownPulls(t.Context(), p, checked{}); err != nil || p.Early != early {
 			t.Errorf("%s: early %t, %v", refs, p.Early, err)
 		}
 	}

@@ -29,7 +29,7 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 		err = byPolicy
 	}
 	if err == nil {
-		err = f.unknownPulls(ctx, push, c.refs)
+		err = f.unknownPulls(ctx, push, c)
 	}
 	if err != nil {
 		if isRefusal(err) {
@@ -60,12 +60,19 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 	})
 }
 
-// unknownPulls refuses refs for events that are not here from those who have pushed many. It
-// notes whether a push has no others, and who asked for it.
-func (f *Reconciler) unknownPulls(ctx context.Context, push *githttp.Push, refs gitrepo.Refs) error {
-	unknown, err := f.countUnknown(ctx, push, refs)
-	if err != nil || unknown == 0 || host.NetworkOf(push.Client.Addr) == (netip.Prefix{}) {
+// unknownPulls refuses refs for events that are not here from those who have pushed many, and
+// from everybody as long as the repository waits for its first push: it would be a drop for the
+// files of strangers. It notes whether a push has no others, and who asked for it.
+func (f *Reconciler) unknownPulls(ctx context.Context, push *githttp.Push, c checked) error {
+	unknown, err := f.countUnknown(ctx, push, c.refs)
+	if err != nil || unknown == 0 {
 		return err
+	}
+	if c.held {
+		return &githttp.Refusal{Reason: unauthorised + "this repository waits for its first push: publish the event of the pull request before its commits"}
+	}
+	if host.NetworkOf(push.Client.Addr) == (netip.Prefix{}) {
+		return nil
 	}
 	var wait time.Duration
 	if f.cfg.PullRefs == 0 || unknown <= f.cfg.PullRefs {
@@ -151,6 +158,7 @@ type checked struct {
 	waits []host.Address // the announcement whose time begins again, if there is one
 	rest  []string       // what the state of the push still lacks after it
 	refs  gitrepo.Refs   // of the repository
+	held  bool           // the announcement of the repository is in purgatory
 }
 
 // checkUpdates asks GRASP's rules about a push.
@@ -234,6 +242,7 @@ func (f *Reconciler) checkAnnounced(
 	c.refs = refs
 	rule.Refs = tracked(refs)
 	answer := rule.Authorize()
+	c.held = mine.Held
 	if mine.Held && answer.State != nil {
 		c.waits = append(c.waits, c.place.address())
 	}

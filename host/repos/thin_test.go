@@ -47,7 +47,7 @@ func TestAuthorOfPush(t *testing.T) {
 		for i := 0; i < len(c.updates); i += 2 {
 			p.Updates = append(p.Updates, host.RefUpdate{Ref: c.updates[i], New: c.updates[i+1]})
 		}
-		if err := w.reconciler.unknownPulls(t.Context(), p, refs); err != nil || p.Author != c.want {
+		if err := w.reconciler.unknownPulls(t.Context(), p, checked{refs: refs}); err != nil || p.Author != c.want {
 			t.Errorf("%v: the author is %q, want %q; %v", c.updates, p.Author, c.want, err)
 		}
 	}
