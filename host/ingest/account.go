@@ -54,9 +54,9 @@ func (s *schedule) closeAccounts(p *payers) {
 	}
 }
 
-// forgive has accounts start no earlier than a virtual time: a network that was idle does not
+// raise has accounts start no earlier than a virtual time: a network that was idle does not
 // save up time.
-func (p *payers) forgive(start time.Duration) {
+func (p *payers) raise(start time.Duration) {
 	for _, a := range p {
 		if a != nil {
 			a.used = max(a.used, start)

@@ -150,7 +150,7 @@ func (s *schedule) add(source *host.Source, e *entry) {
 	}
 	if l.len() == 0 && l.deciding == 0 {
 		l.used = max(l.used, s.clock-maxCredit)
-		l.payers.forgive(s.clock - maxCredit)
+		l.payers.raise(s.clock - maxCredit)
 	}
 	e.lane = l
 	l.entries = append(l.entries, e)
@@ -493,9 +493,9 @@ func (h *laneHeap) push(l *lane) {
 	h.Push(l)
 }
 
-// first returns the lane that has used the least, nil if there is none. Lanes that were
-// charged while they were in the heap find their places first: else the clock, and with it
-// whoever has been idle, would be ahead of the others by what they were charged.
+// first returns the lane that has used the least, nil if there is none. Before that it moves
+// lanes that were charged while they were in the heap. Without this the clock would run ahead
+// by that charge, and idle lanes with it.
 func (h *laneHeap) first() *lane {
 	for h.Len() > 0 {
 		l := h.Top()
