@@ -39,7 +39,7 @@ var allowed = map[string]string{
 	"internal/modproxy":         "",
 	"internal/abigen/schema":    "",
 	"host/contain":              "",
-	"host/ingest":               "host host/contain host/maintainers host/wire internal/heap internal/recent sdk/grasp",
+	"host/ingest":               "host host/bound host/contain host/maintainers host/wire internal/heap internal/recent sdk/grasp",
 	"host/ingest/retry":         "host",
 	"host/negentropy":           "host",
 	"host/store":                "host host/contain host/purgatory host/store/metrics host/store/semantics host/store/textcache host/wire internal/heap",

@@ -340,6 +340,28 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
+// TestStoppedTasksAreNotPaused shows that a process of a task that gave its slot back runs:
+// it holds the lock of a repository.
+func TestStoppedTasksAreNotPaused(t *testing.T) {
+	s := schedule(t, nil)
+	task, err := s.Reserve(t.Context(), ClassPush, from("192.0.2.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer task.End()
+	if err := task.Start(); err != nil {
+		t.Fatal(err)
+	}
+	task.Stop()
+	if l := s.Load(ClassPush); l != (Load{0, 1}) {
+		t.Errorf("the class is at %+v", l)
+	}
+	child := newFakeChild(time.Hour)
+	if task.attach(child); child.pauses > 0 {
+		t.Error("its process is paused")
+	}
+}
+
 // TestBorrowedSlotsHaveLessPriority shows that what a network uses beyond its share has less
 // of the processors.
 func TestBorrowedSlotsHaveLessPriority(t *testing.T) {

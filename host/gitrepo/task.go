@@ -156,8 +156,8 @@ func (t *Task) setIdle(number uint64) {
 	t.scheduler.schedule(t.class)
 }
 
-// Attach says that a process works for the task from now on. It works while the task has a
-// slot. REQUIRES: the context of the process ends with that of the task.
+// Attach says that a process works for the task from now on. The process stands still while
+// others have the slot of the task. REQUIRES: the context of the process ends with that of the task.
 func (t *Task) Attach(p *Process) { t.attach(p) }
 
 func (t *Task) attach(p child) {
@@ -165,7 +165,7 @@ func (t *Task) attach(p child) {
 	defer t.scheduler.mu.Unlock()
 	t.process = p
 	p.lower(t.nice())
-	if t.state != taskWorking {
+	if t.paused != nil {
 		p.pause()
 	}
 }
@@ -191,7 +191,8 @@ func (t *Task) PausedTime() time.Duration {
 	return t.pausedTime
 }
 
-// Stop gives the slot back and keeps the place. REQUIRES: no process works for the task.
+// Stop gives the slot back and keeps the place. Processes that are attached later never stand
+// still. REQUIRES: no process works for the task.
 func (t *Task) Stop() {
 	s := t.scheduler
 	s.mu.Lock()

@@ -25,6 +25,7 @@ func TestSlowDecisionDelaysItsSource(t *testing.T) {
 	}{
 		{"it works", 2, func(_ host.Facts, until <-chan struct{}) { <-until }},
 		{"it waits", 1, func(facts host.Facts, until <-chan struct{}) { facts.(host.Waiter).Wait(func() { <-until }) }},
+		{"its read hangs", 1, func(facts host.Facts, _ <-chan struct{}) { facts.Get(context.Background(), event(1).ID) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -34,7 +35,7 @@ func TestSlowDecisionDelaysItsSource(t *testing.T) {
 						tt.block(facts, until)
 					}
 					return host.Ruling{Action: host.Accept}
-				}, func(c *Config) { c.Workers = tt.workers })
+				}, func(c *Config) { c.Workers, c.Facts = tt.workers, &hangingFacts{c.Facts, until} })
 				slow, source := make(chan reply, 20), &host.Source{}
 				for n := range 20 {
 					r.send(t, source, slow, event(1+n))
@@ -58,6 +59,17 @@ func TestSlowDecisionDelaysItsSource(t *testing.T) {
 			})
 		})
 	}
+}
+
+// hangingFacts hang when an event is read, until a channel is closed.
+type hangingFacts struct {
+	host.Facts
+	until <-chan struct{}
+}
+
+func (f *hangingFacts) Get(ctx context.Context, id host.ID) ([]byte, error) {
+	<-f.until
+	return f.Facts.Get(ctx, id)
 }
 
 // However many sources decide slowly, one whose decisions are quick is served.

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -34,8 +35,8 @@ const (
 // schedule hands entries to workers. The entries of one source are in a lane, in the
 // order of Submit. Lanes share the workers fairly: the next entry is of the lane that
 // has used the least time (start-time fair queueing), so a source with slow decisions
-// waits for its own. An entry that is decided, and first in its lane, makes the lane
-// ready for the writer.
+// waits for its own. The lanes of one network count together, see [account]. An entry that
+// is decided, and first in its lane, makes the lane ready for the writer.
 type schedule struct {
 	workers int // that decide concurrently
 	metrics *metrics
@@ -43,7 +44,8 @@ type schedule struct {
 	mu       sync.Mutex // guards the fields below
 	lanes    map[*host.Source]*lane
 	unnamed  map[*lane]struct{} // lanes without a source, each with one entry
-	fast     laneHeap           // lanes with work
+	accounts map[netip.Prefix]*account
+	fast     laneHeap // lanes with work
 	shares   map[string]*share
 	queued   int           // slow lanes with work
 	slowing  int           // decisions of slow sources under way
@@ -71,7 +73,8 @@ func newSchedule(workers int, m *metrics) *schedule {
 	s := &schedule{
 		fast:    newLaneHeap(),
 		workers: workers, metrics: m, lanes: make(map[*host.Source]*lane), unnamed: make(map[*lane]struct{}), shares: make(map[string]*share),
-		wake: make(chan struct{}, 1),
+		accounts: make(map[netip.Prefix]*account),
+		wake:     make(chan struct{}, 1),
 	}
 	s.work.L, s.resume.L = &s.mu, &s.mu
 	return s
@@ -103,13 +106,14 @@ func (s *schedule) share(module string) *share {
 // lane is the entries of one source.
 type lane struct {
 	source  *host.Source
+	payers  payers   // its network and neighbourhood
 	entries []*entry // from head on, in the order of Submit
 	head    int
 	next    int // the first entry that no worker has taken
 
 	deciding int           // workers on entries of this lane
 	used     time.Duration // virtual time
-	key      time.Duration // of the heap: used when it was pushed, or moved in it
+	key      laneKey       // of the heap, as it was when the lane was pushed, or moved in it
 	average  time.Duration // moving average of the time of one decision
 	module   string        // that the last slow decision waited for
 	missed   int           // grows when decisions made ahead turn out stale, up to maxMissed
@@ -139,12 +143,14 @@ func (s *schedule) add(source *host.Source, e *entry) {
 		l = &lane{source: source, used: s.clock}
 		if source != nil {
 			s.lanes[source] = l
+			l.payers = s.openAccounts(source.Addr)
 		} else {
 			s.unnamed[l] = struct{}{}
 		}
 	}
 	if l.len() == 0 && l.deciding == 0 {
 		l.used = max(l.used, s.clock-maxCredit)
+		l.payers.raise(s.clock - maxCredit)
 	}
 	e.lane = l
 	l.entries = append(l.entries, e)
@@ -214,7 +220,10 @@ func (s *schedule) dequeue() *entry {
 	l := h.first()
 	if s.queued > 0 {
 		for _, sh := range s.shares {
-			if first := sh.slow.first(); first != nil && sh.slowing < maxSlow && (l == nil || first.key < l.key) {
+			if sh.slowing >= maxSlow {
+				continue
+			}
+			if first := s.firstSlow(sh); first != nil && (l == nil || first.key.less(l.key)) {
 				l, h, of = first, &sh.slow, sh
 			}
 		}
@@ -232,14 +241,15 @@ func (s *schedule) dequeue() *entry {
 	}
 	e := l.entries[l.next]
 	l.next++
-	s.clock = max(s.clock, l.used)
+	s.clock = max(s.clock, l.currentKey().first)
 	e.reserved = l.average
-	l.used += l.average
+	l.charge(l.average)
 	l.deciding++
 	e.first, e.verifyOnly = true, !l.ahead()
 	if e.slow = of; of != nil {
 		s.slowing++
 		of.slowing++
+		l.payers.countSlow(1)
 	}
 	s.offer(l)
 	return e
@@ -249,13 +259,15 @@ func (s *schedule) dequeue() *entry {
 func (s *schedule) done(e *entry, took time.Duration) {
 	l := e.lane
 	l.average += (took - l.average) / 8
-	l.used += took - e.reserved
+	l.charge(took - e.reserved)
 	e.reserved = 0
 	if e.slow != nil {
 		e.slow.slowing--
 		e.slow = nil
 		s.slowing--
+		l.payers.countSlow(-1)
 	}
+	s.offerWaiting(&l.payers)
 	if took > slowAfter {
 		l.module = e.waited
 	}
@@ -375,6 +387,7 @@ func (s *schedule) evictIdle() {
 	for source, l := range s.lanes {
 		if l.len() == 0 && l.deciding == 0 && now.Sub(l.emptied) > idleLanes {
 			delete(s.lanes, source)
+			s.closeAccounts(&l.payers)
 		}
 	}
 	for module, sh := range s.shares {
@@ -472,24 +485,25 @@ func (s *schedule) stop() {
 type laneHeap struct{ heap.Heap[*lane] }
 
 func newLaneHeap() laneHeap {
-	return laneHeap{heap.New(func(a, b *lane) bool { return a.key < b.key }, nil)}
+	return laneHeap{heap.New(func(a, b *lane) bool { return a.key.less(b.key) }, nil)}
 }
 
 func (h *laneHeap) push(l *lane) {
-	l.key = l.used
+	l.key = l.currentKey()
 	h.Push(l)
 }
 
-// first returns the lane that has used the least, nil if there is none. Lanes that were
-// charged while they were in the heap find their places first: else the clock, and with it
-// whoever has been idle, would be ahead of the others by what they were charged.
+// first returns the lane that has used the least, nil if there is none. Before that it moves
+// lanes that were charged while they were in the heap. Without this the clock would run ahead
+// by that charge, and idle lanes with it.
 func (h *laneHeap) first() *lane {
 	for h.Len() > 0 {
 		l := h.Top()
-		if l.used <= l.key {
+		key := l.currentKey()
+		if !l.key.less(key) {
 			return l
 		}
-		l.key = l.used
+		l.key = key
 		h.Fix(0)
 	}
 	return nil

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -67,12 +68,19 @@ func (m *modelSchedule) turns() {
 }
 
 func runSchedule(t *testing.T, program []byte) {
-	s := newSchedule(2, newMetrics())
+	workers := 2
+	if len(program)%4 < 2 {
+		workers = 12 // more than one network may use for slow decisions
+	}
+	s := newSchedule(workers, newMetrics())
 	s.spawn = func() {}
 	m := &modelSchedule{T: t, schedule: s, submitted: map[*lane][]*entry{}, again: map[*entry]int{}}
-	sources := make([]*host.Source, 5) // the first has no name
+	sources := make([]*host.Source, 20) // the first has no name
 	for i := range sources[1:] {
 		sources[i+1] = &host.Source{}
+		if i > 3 { // of three networks, two of them neighbours
+			sources[i+1].Addr = netip.AddrFrom4([4]byte{192, 0, byte(2 + i%3/2), byte(1 + i%3)})
+		}
 	}
 	for ; len(program) >= 2; program = program[2:] {
 		b := int(program[1])
@@ -90,7 +98,7 @@ func runSchedule(t *testing.T, program []byte) {
 			m.decide()
 		case 5:
 			if len(m.deciding) > 0 {
-				took := time.Duration(b) * 100 * time.Microsecond // some are slow
+				took := time.Duration(b) * 400 * time.Microsecond // some are slow
 				m.decided(b%len(m.deciding), took, []string{"", "a", "b"}[b%3])
 			}
 		case 6:
@@ -126,13 +134,24 @@ func runSchedule(t *testing.T, program []byte) {
 	if s.deciding != 0 || s.slowing != 0 || s.queued != 0 || s.fast.Len() != 0 || len(s.unnamed) != 0 || len(s.abandon()) != 0 {
 		t.Fatalf("nothing is left, and %d are decided, %d of them slow; %d and %d lanes wait, %d have no name", s.deciding, s.slowing, s.queued, s.fast.Len(), len(s.unnamed))
 	}
+	for prefix, a := range s.accounts {
+		if a.slowing != 0 || len(a.waiting) != 0 {
+			t.Fatalf("%v has %d slow decisions under way and %d lanes that wait, when nothing is left", prefix, a.slowing, len(a.waiting))
+		}
+	}
+	for _, l := range s.lanes {
+		l.emptied = l.emptied.Add(-2 * idleLanes)
+	}
+	if s.evictIdle(); len(s.lanes)+len(s.accounts) != 0 {
+		t.Fatalf("%d lanes and %d accounts are kept for ever", len(s.lanes), len(s.accounts))
+	}
 }
 
 func FuzzSchedule(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 1, 3, 0, 3, 0, 5, 200, 5, 1, 6, 0, 0, 0, 0, 15, 3, 0, 5, 0, 6, 0, 3, 0})
 	for seed := range uint64(16) {
 		r := rand.New(rand.NewPCG(seed, 8))
-		program := make([]byte, 1200)
+		program := make([]byte, 1200+2*(seed%2))
 		for i := range program {
 			program[i] = byte(r.Uint32())
 		}

@@ -117,9 +117,6 @@ const (
 	ownPoints    = 1
 	sharedPoints = 8
 
-	// A failure by its time says little of who asked: the disk may be slow.
-	slowPoints = 0.25
-
 	decayTime  = 8 * time.Second // until all points are forgiven
 	minRefuse  = time.Second     // doubles with each time
 	maxRefuse  = 64 * time.Second
@@ -198,9 +195,8 @@ type failureKind uint8
 
 const (
 	ofSource failureKind = iota // it comes from what was asked
-	slow                        // it may
 	ofPlugin                    // the plugin cannot run at all
-	ofNobody                    // there was no room
+	ofNobody                    // there was no room, or the machine was busy
 )
 
 // failed counts a failure.
@@ -212,16 +208,12 @@ func (b *breaker) failed(c *causes, kind failureKind) {
 	defer b.mu.Unlock()
 	b.watched.Store(true)
 	now := b.now()
-	points := 1.0
-	switch kind {
-	case ofPlugin:
+	if kind == ofPlugin {
 		b.retry = now.Add(openTime)
 		return
-	case slow:
-		points = slowPoints
 	}
 	for _, one := range c.list[:c.n] {
-		b.blame(one, points, now)
+		b.blame(one, now)
 	}
 	w := &b.window
 	if age := now.Sub(w.since); age < 0 || age > windowTime {
@@ -236,8 +228,8 @@ func (b *breaker) failed(c *causes, kind failureKind) {
 	}
 }
 
-// blame counts points against one cause. REQUIRES: mu.
-func (b *breaker) blame(one cause, points float64, now time.Time) {
+// blame counts a failure against one cause. REQUIRES: mu.
+func (b *breaker) blame(one cause, now time.Time) {
 	if b.culprit == nil {
 		b.culprit = make(map[cause]*list.Element)
 	}
@@ -260,7 +252,7 @@ func (b *breaker) blame(one cause, points float64, now time.Time) {
 	if since > forgetTime {
 		x.level = 0
 	}
-	x.points = max(x.points-limit*since.Seconds()/decayTime.Seconds(), 0) + points
+	x.points = max(x.points-limit*since.Seconds()/decayTime.Seconds(), 0) + 1
 	x.at = now
 	if x.points >= limit {
 		x.until = now.Add(min(minRefuse<<min(x.level, 16), maxRefuse))

@@ -141,23 +141,6 @@ func TestBreakerIsBounded(t *testing.T) {
 	}
 }
 
-// TestSlowIsNotBlamed has failures by time, as a slow disk makes them: one of a source
-// changes nothing, many do.
-func TestSlowIsNotBlamed(t *testing.T) {
-	at := time.Unix(now, 0)
-	b := breaker{now: func() time.Time { return at }}
-	who := causesOf(from(client(1), 1, 255))
-	for i := range 4 {
-		if _, ok := b.admits(&who); !ok {
-			t.Errorf("refused after %d", i)
-		}
-		b.failed(&who, slow)
-	}
-	if by, ok := b.admits(&who); ok || by != byAuthor {
-		t.Errorf("asked after four, %v", by)
-	}
-}
-
 // TestCausesOfQuestions checks whom a failure counts against, for each kind of question.
 func TestCausesOfQuestions(t *testing.T) {
 	addr := netip.MustParseAddr("192.0.2.7")

@@ -74,6 +74,7 @@ type generation struct {
 	program *processPool // in the place of a module, which is nil then
 	breaker breaker
 	meters  *metrics
+	busy    *waves // of the registry
 
 	signer string // npub of who signed the module; empty: nobody had to
 
@@ -98,7 +99,7 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 	if file.SHA256 != "" && file.SHA256 != s.key.sha256() {
 		return nil, fmt.Errorf("the side-car is for the module with sha256 %s; this one has %s", file.SHA256, s.key.sha256())
 	}
-	g := &generation{name: s.name, key: s.key, file: file, counters: r.counters.of(s.name), refusal: refusalOf(s.name), meters: r.metrics}
+	g := &generation{name: s.name, key: s.key, file: file, counters: r.counters.of(s.name), refusal: refusalOf(s.name), meters: r.metrics, busy: &r.busy}
 	g.breaker.now = r.o.Now
 	g.required = file.Required || slices.Contains(r.o.Policy, s.name)
 	if g.leftOut, g.off = r.leavesOut(s); g.off || file.Mode == sidecar.Off {

@@ -203,7 +203,9 @@ func (q *question) askOne(ctx context.Context, g *generation, a *answer) error {
 	a.fuel, err = g.ask(ctx, q, q.facts, &a.ruling)
 	if f := failure(err); f != nil {
 		a.by, a.ruling, a.fuel, err = q.failed(ctx, g, a.fuel, f)
-		a.failed = a.ruling == g.refusal
+		if a.failed = a.ruling == g.refusal; a.failed && timedOut(f) {
+			a.ruling.Reason = "error: policy " + g.name + " could not read in time, since this relay is busy: try again"
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("policy %s: %w", a.by.name, err)
@@ -289,8 +291,9 @@ func (q *question) failed(ctx context.Context, g *generation, fuel int64, f erro
 	return g, g.refusal, fuel, nil
 }
 
-// ask asks one plugin, unless its breaker is against it. It returns the fuel that was spent,
-// and sets the ruling if there is no error.
+// ask asks one plugin, unless its breaker is against it. It asks once more if the reads took
+// too long: the machine may be less busy now. It returns the fuel that was spent, and sets
+// the ruling if there is no error.
 func (g *generation) ask(ctx context.Context, q *question, facts host.Facts, ruling *host.Ruling) (fuel int64, err error) {
 	if g.absent {
 		return 0, errMissing
@@ -313,11 +316,11 @@ func (g *generation) ask(ctx context.Context, q *question, facts host.Facts, rul
 		q.ended = 0
 		*ruling, err = g.askProgram(ctx, q, facts)
 	} else {
-		asked := guest.Question{
-			Function: q.function, Request: q.request, Facts: q.witnessed(g, facts), Now: q.now, Source: q.source, Ended: q.ended,
+		fuel, err = g.askModule(ctx, q, facts, ruling)
+		if timedOut(err) {
+			g.busy.met(g.name)
+			fuel, err = g.askModule(ctx, q, facts, ruling)
 		}
-		fuel, err = g.module.Ask(ctx, &asked, ruling)
-		q.ended = asked.Ended
 	}
 	if err == nil {
 		g.breaker.worked()
@@ -327,6 +330,22 @@ func (g *generation) ask(ctx context.Context, q *question, facts host.Facts, rul
 		g.counters.failed(failure)
 	}
 	return fuel, err
+}
+
+// askModule asks the module of a generation that has one.
+func (g *generation) askModule(ctx context.Context, q *question, facts host.Facts, ruling *host.Ruling) (fuel int64, err error) {
+	asked := guest.Question{
+		Function: q.function, Request: q.request, Facts: q.witnessed(g, facts), Now: q.now, Source: q.source, Ended: q.ended,
+	}
+	fuel, err = g.module.Ask(ctx, &asked, ruling)
+	q.ended = asked.Ended
+	return fuel, err
+}
+
+// timedOut reports whether the reads of a module took longer than its budget of time.
+func timedOut(err error) bool {
+	f := guest.AsFailure(err)
+	return f != nil && f.Cause == guest.CauseTime
 }
 
 // Failures of a plugin that was not asked.

@@ -206,13 +206,14 @@ func failure(err error) error {
 	return nil
 }
 
-// kindOf returns what a failure says about who caused it.
+// kindOf returns what a failure says about who caused it. Reads that take too long say nothing:
+// others may use the machine. The schedule of decisions charges those who do.
 func kindOf(f error) failureKind {
 	switch f := f.(type) {
 	case *guest.Failure:
 		switch f.Cause {
 		case guest.CauseTime:
-			return slow
+			return ofNobody
 		case guest.CauseStart:
 			return ofPlugin
 		}

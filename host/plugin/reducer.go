@@ -87,7 +87,7 @@ func (x *Reducer) Call(ctx context.Context, f guest.Func, request []byte, now in
 	t.calls.Add(1)
 	begun := time.Now()
 	answer, fuel, err := x.instance.Call(ctx, f, request, now)
-	x.share.charge(min(time.Since(begun), guest.Slowest(fuel)))
+	x.share.charge(min(time.Since(begun), time.Duration(fuel)*slowestFuel))
 	if failure := guest.AsFailure(err); failure != nil {
 		t.failed(failure)
 		x.closeInstance()
@@ -193,6 +193,10 @@ const (
 	reducerShare  = 0.2
 	reducerWindow = time.Minute
 	reducerBurst  = time.Duration(reducerShare * float64(reducerWindow))
+
+	// slowestFuel is how long code takes for one unit of fuel on the slowest machine. Other
+	// programs took the time beyond that.
+	slowestFuel = 20 * time.Nanosecond
 )
 
 // share is what one plugin may take of a processor: time comes back while it does

@@ -33,6 +33,7 @@ type Registry struct {
 	counters counterSet
 	metrics  *metrics
 	events   *guest.EventCache
+	busy     waves
 	panics   *contain.Guard // around changes
 
 	cacheDir string // absolute
@@ -93,6 +94,7 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 		slots:    make(map[string]*slot),
 		reducers: make(map[*Reducer]struct{}),
 		panics:   contain.New(contain.Plugins, o.Log),
+		busy:     waves{log: o.Log, now: o.Now},
 	}
 	if r.cacheDir, err = filepath.Abs(o.CacheDir); err != nil {
 		return nil, err

@@ -35,12 +35,16 @@ type tiny struct {
 
 	// trap makes it trap on events whose id begins with 255.
 	trap bool
+
+	// reads makes it read an event from the store before each verdict about an event.
+	reads bool
 }
 
 const (
 	tinyBuffer  = 4096
 	tinyMessage = 1024
 	tinyAbout   = 2048
+	tinyRead    = 3072
 	tinyID      = tinyBuffer + 2 + 1 + 2 // behind keys and lengths of request.event and event.id
 )
 
@@ -52,6 +56,9 @@ func (p tiny) wasm(t testing.TB) []byte {
 	}
 	if p.functions != nil {
 		manifestOf["functions"] = p.functions
+	}
+	if p.reads {
+		manifestOf["capabilities"] = []string{abi.CapStoreGet}
 	}
 	if p.config != "" {
 		manifestOf["config"] = json.RawMessage(p.config)
@@ -71,10 +78,17 @@ func (p tiny) wasm(t testing.TB) []byte {
 			wasmtest.I32Const(tinyID), wasmtest.I32Load8U, wasmtest.I32Const(255), wasmtest.I32Eq,
 			wasmtest.If(wasmtest.Void), wasmtest.Unreachable, wasmtest.End, answer)
 	}
+	var imports []wasmtest.Import
+	var before uint32 // functions that are imported
+	if p.reads {
+		imports, before = []wasmtest.Import{{Module: abi.ImportModule, Name: abi.CapStoreGet, Type: 3}}, 1
+		admit = wasmtest.Body(wasmtest.I32Const(tinyBuffer), wasmtest.I32Const(tinyRead), wasmtest.I32Const(0), wasmtest.Call(0), wasmtest.Drop, admit)
+	}
 	i32 := []wasmtest.ValType{wasmtest.I32}
 	at := func(addr int32) wasmtest.Code { return wasmtest.Body(wasmtest.I32Const(addr), wasmtest.End) }
 	m := &wasmtest.Module{
-		Types: []wasmtest.Type{{}, {Params: i32, Results: i32}, {Params: i32, Results: []wasmtest.ValType{wasmtest.I64}}},
+		Types:   []wasmtest.Type{{}, {Params: i32, Results: i32}, {Params: i32, Results: []wasmtest.ValType{wasmtest.I64}}, {Params: []wasmtest.ValType{wasmtest.I32, wasmtest.I32, wasmtest.I32}, Results: i32}},
+		Imports: imports,
 		Funcs: []wasmtest.Func{
 			{Type: 0, Code: wasmtest.End},
 			{Type: 1, Code: at(tinyBuffer)},
@@ -85,13 +99,13 @@ func (p tiny) wasm(t testing.TB) []byte {
 		Memories: []wasmtest.Limits{{Min: 4}},
 		Exports: []wasmtest.Export{
 			{Name: abi.ExportMemory, Kind: wasmtest.KindMemory},
-			{Name: abi.ExportMarker},
-			{Name: abi.ExportBuffer, Index: 1},
-			{Name: abi.ExportConfigure, Index: 2},
-			{Name: abi.ExportAdmit, Index: 3},
-			{Name: abi.ExportQuery, Index: 4},
-			{Name: abi.ExportConnect, Index: 4},
-			{Name: abi.ExportPush, Index: 4},
+			{Name: abi.ExportMarker, Index: before},
+			{Name: abi.ExportBuffer, Index: before + 1},
+			{Name: abi.ExportConfigure, Index: before + 2},
+			{Name: abi.ExportAdmit, Index: before + 3},
+			{Name: abi.ExportQuery, Index: before + 4},
+			{Name: abi.ExportConnect, Index: before + 4},
+			{Name: abi.ExportPush, Index: before + 4},
 		},
 		Datas: []wasmtest.Data{{Offset: at(tinyMessage), Bytes: verdict}, {Offset: at(tinyAbout), Bytes: about}, {Offset: at(128 << 10), Bytes: manifest}},
 	}

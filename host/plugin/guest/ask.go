@@ -19,7 +19,7 @@ const (
 	CauseTrap    Cause = "trap"    // unreachable, out of bounds, stack overflow, a panic in the guest
 	CauseFuel    Cause = "fuel"    // spent its budget
 	CauseExit    Cause = "exit"    // called proc_exit
-	CauseTime    Cause = "time"    // took longer than its budget
+	CauseTime    Cause = "time"    // its reads met the guard: a host function hangs, or the machine is busy
 	CauseReads   Cause = "reads"   // read more often than its budget allows
 	CauseBytes   Cause = "bytes"   // moved more bytes by host functions
 	CauseCalls   Cause = "calls"   // called host functions more often
@@ -65,7 +65,7 @@ func AsFailure(err error) *Failure {
 // Panics of host functions: they end the call that is under way.
 var (
 	errFuel      = errors.New("its fuel is spent") // reported as any other lack of fuel
-	errTime      = errors.New("it took longer than its budget of time")
+	errTime      = errors.New("its reads took longer than its budget of time; the machine is busy, or a host function hangs")
 	errReads     = errors.New("it read store, purgatory and repositories more often than its budget allows")
 	errBytes     = errors.New("it moved more bytes by host functions than its budget allows")
 	errHostCalls = errors.New("it called host functions more often than its budget allows")
@@ -149,8 +149,8 @@ func (m *Module) Ask(ctx context.Context, q *Question, ruling *host.Ruling) (fue
 	}()
 	fuel, err = inst.rule(ctx, q, ruling)
 	answered = true
-	q.Ended = inst.call.clock.since
-	metrics.seconds.Observe((inst.call.clock.since - inst.call.clock.begun).Seconds())
+	q.Ended = inst.call.ended
+	metrics.seconds.Observe((inst.call.ended - inst.call.begun).Seconds())
 	metrics.fuel.Observe(float64(fuel))
 	if AsFailure(err) != nil {
 		m.discard(inst)
@@ -158,7 +158,6 @@ func (m *Module) Ask(ctx context.Context, q *Question, ruling *host.Ruling) (fue
 		m.keepSpare()
 		return fuel, m.failed(err)
 	}
-	m.slow(&inst.call.clock, len(q.Request))
 	inst.report(inst.memory.Size())
 	m.pool.put(inst)
 	return fuel, err
@@ -183,22 +182,6 @@ func (m *Module) waitForInstance(ctx context.Context, facts host.Facts) (*instan
 	return inst, nil
 }
 
-// slowEvery is how often it is said that a module is slow.
-const slowEvery = 10 * time.Second
-
-// slow warns of a module whose calls take most of their time.
-func (m *Module) slow(clock *stopwatch, request int) {
-	limit := m.time(request)
-	if !clock.exceeds(clock.spent, limit/2) {
-		return
-	}
-	n, now := m.slowCalls.Add(1), m.clock().UnixNano()
-	if last := m.slowSaid.Load(); now-last >= int64(slowEvery) && m.slowSaid.CompareAndSwap(last, now) {
-		m.slowCalls.Add(-n)
-		m.log.Warn("plugin is slow", "module", m.name, "took", clock.charged(clock.spent), "budget", limit, "calls", n)
-	}
-}
-
 // keepSpare makes an instance in the place of one that failed, so that no decision waits
 // for it; one at a time.
 func (m *Module) keepSpare() {
@@ -220,14 +203,15 @@ func (m *Module) keepSpare() {
 	}()
 }
 
-// failed counts a failure of the module and returns the error as it was given.
+// failed counts a failure of the module and returns the error as it was given. It logs all
+// failures but those by time: many come at once, and the caller sums them up.
 func (m *Module) failed(err error) error {
 	f := AsFailure(err)
 	if f == nil {
 		return err
 	}
 	m.metrics.failures[f.Cause].Inc()
-	if m.logRate.allow() {
+	if f.Cause != CauseTime && m.logRate.allow() {
 		m.log.Error("plugin failed", "module", m.name, "cause", string(f.Cause), "err", truncate(err.Error(), 1<<10))
 	}
 	return err
@@ -302,7 +286,7 @@ func (r *Reducer) Close() {
 }
 
 func (inst *instance) reduce(ctx context.Context, f Func, request []byte, now int64) ([]byte, int64, error) {
-	inst.call.begin(ctx, nil, now, inst.module.time(len(request)))
+	inst.call.begin(ctx, nil, now, inst.module.budgets.Time)
 	defer inst.call.end()
 	return inst.ask(f, request)
 }

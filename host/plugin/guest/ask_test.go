@@ -88,7 +88,7 @@ func TestClockBetweenModules(t *testing.T) {
 		if inst == nil {
 			return 0, q.Ended
 		}
-		return inst.call.clock.begun, inst.call.clock.since
+		return inst.call.begun, inst.call.ended
 	}
 	ask(2)
 	before := q.Ended

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"talon/host"
@@ -28,7 +26,9 @@ type call struct {
 	waiter host.Waiter // the facts, if they are one
 	now    int64       // unix seconds
 	line   []byte      // unfinished line of fd_write
-	clock  stopwatch
+	guard  guard
+	begun  time.Duration // of Module.elapsed, when the guest began to answer
+	ended  time.Duration // when it had answered last
 	used
 }
 
@@ -63,12 +63,11 @@ func (c *call) Value(key any) any {
 	return c.making.Value(key)
 }
 
-// begin starts a call that may take this long, which is bounded by its fuel alone if
-// it is zero.
+// begin starts a call. Fuel bounds its code, and limit the time of its reads. Zero is no limit.
 func (c *call) begin(ctx context.Context, facts host.Facts, now int64, limit time.Duration) {
 	c.Context, c.facts, c.now, c.line, c.used = ctx, facts, now, c.line[:0], used{}
 	c.waiter, _ = facts.(host.Waiter)
-	c.clock = stopwatch{max: limit, cpu: c.inst.module.cpu}
+	c.guard = guard{limit: limit}
 }
 
 func (c *call) end() {
@@ -78,9 +77,6 @@ func (c *call) end() {
 	c.Context, c.facts, c.waiter, c.unfit = context.Background(), nil, nil, nil
 }
 
-// timedCalls is how many host functions are called between two looks at the clock.
-const timedCalls = 16
-
 // enter counts a call of a host function that costs this much fuel, and ends the
 // guest's call when there are too many.
 func (c *call) enter(fuel int64) {
@@ -88,17 +84,6 @@ func (c *call) enter(fuel int64) {
 		panic(errHostCalls)
 	}
 	c.charge(fuel)
-	if c.hostCalls%timedCalls == 0 {
-		c.lap()
-	}
-}
-
-// fuelLeft returns what the guest has, nothing while its start section runs.
-func (c *call) fuelLeft() int64 {
-	if c.inst.fuel == nil {
-		return 0
-	}
-	return int64(c.inst.fuel.Get())
 }
 
 // charge takes fuel from the guest for what the host does.
@@ -121,16 +106,13 @@ func (c *call) chargeBytes(n int) {
 	c.charge(int64(n) / bytesPerFuel)
 }
 
-// read does one read for a guest that may wait for a disk, within the time that the
-// call has left. A failure of the host is kept for the caller of the guest; the guest
-// gets Unavailable. What is read of facts waits by itself, if they are a
-// [host.Waiter].
+// read does one read of store, purgatory or repositories for the guest. It keeps a failure
+// of the host for the caller of the guest, and the guest gets Unavailable. A read that
+// meets the guard ends the guest's call.
 func (c *call) read(what string, f func(ctx context.Context) error) bool {
 	c.countRead()
-	c.lap()
-	err := c.clock.read(c.Context, c.facts, f)
-	c.resume(c.fuelLeft())
-	if err != nil && c.clock.over() {
+	err := c.guard.read(c.Context, c.facts, f)
+	if err == errTime {
 		panic(errTime)
 	}
 	if err != nil {
@@ -196,179 +178,4 @@ func truncate(s string, n int) string {
 		n--
 	}
 	return s[:n]
-}
-
-// stopwatch counts the time of one call against its budget. What a pause of the
-// machine takes, or other programs, does not count, as far as that can be measured:
-// code counts for no longer than its fuel can have taken, and reads are counted by a
-// timer that says how often it has rung, not when. Before a call is found to have taken
-// too long, the time in which this process had no processor is taken off: a read cannot
-// have used it. It counts as a wait for a disk does.
-type stopwatch struct {
-	max   time.Duration // 0: no budget
-	spent time.Duration
-	start time.Duration // when the guest begins, if that is known
-	begun time.Duration // of Module.elapsed, when the guest began
-	since time.Duration // when it went on, or was last seen
-	fuel  int64         // that it had then
-	ran   bool          // begun is set
-
-	cpu     func() time.Duration // processor time of this process
-	reading bool                 // the fields below are set
-	before  time.Duration        // spent before the first read
-	cpuThen time.Duration        // of cpu
-	ended   bool                 // by a read that took too long
-}
-
-const (
-	// slowestFuel is how long code may take for one unit of fuel, on any machine.
-	slowestFuel = 20 * time.Nanosecond
-
-	// readSlices is into how many parts the timer of a read divides what is left.
-	readSlices = 16
-
-	// waitsPerTime is how long a call may wait for a disk, or for a processor that other
-	// programs have, for each unit of its budget.
-	waitsPerTime = 20
-)
-
-// Slowest returns the longest that code can have taken for so much fuel. What has
-// passed beyond that, others have taken.
-func Slowest(fuel int64) time.Duration { return time.Duration(fuel) * slowestFuel }
-
-// resume notes that the guest goes on, with this much fuel.
-func (c *call) resume(fuel int64) {
-	w := &c.clock
-	if w.max == 0 {
-		return
-	}
-	if w.start != 0 {
-		w.since, w.start = w.start, 0
-	} else {
-		w.since = c.inst.module.elapsed()
-	}
-	w.fuel = fuel
-	if !w.ran {
-		w.begun, w.ran = w.since, true
-	}
-}
-
-// lap counts the time since the guest went on, and ends its call if there is none
-// left.
-func (c *call) lap() {
-	if c.count(c.fuelLeft()); c.clock.over() {
-		panic(errTime)
-	}
-}
-
-// count counts the time since the guest went on, which has this much fuel left.
-func (c *call) count(fuel int64) {
-	w := &c.clock
-	if w.max == 0 {
-		return
-	}
-	at := c.inst.module.elapsed()
-	w.spent += max(min(at-w.since, Slowest(w.fuel-fuel)), 0)
-	w.since, w.fuel = at, fuel
-}
-
-// over reports whether nothing is left.
-func (w *stopwatch) over() bool { return w.ended || w.exceeds(w.spent, w.max) }
-
-// exceeds reports whether a call that has taken so long has used up a budget.
-func (w *stopwatch) exceeds(spent, budget time.Duration) bool {
-	return w.max > 0 && spent >= budget && w.charged(spent) >= budget
-}
-
-// charged returns what counts of the time that a call has taken.
-func (w *stopwatch) charged(spent time.Duration) time.Duration {
-	if !w.reading {
-		return spent
-	}
-	waited := max(spent-w.before-(w.cpu()-w.cpuThen), 0)
-	return spent - waited + waited/waitsPerTime
-}
-
-// read runs f with a context that ends when nothing is left, and counts its time. What
-// the facts say that the decision waited for its turn does not count.
-func (w *stopwatch) read(ctx context.Context, facts host.Facts, f func(context.Context) error) error {
-	if w.max == 0 {
-		return f(ctx)
-	}
-	parked, _ := facts.(host.Parked)
-	var before time.Duration
-	if parked != nil {
-		before = parked.Parked()
-	}
-	if !w.reading {
-		w.reading, w.before, w.cpuThen = true, w.spent, w.cpu()
-	}
-	bounded, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	t := ringing{slice: max((w.max-w.spent)/readSlices, time.Millisecond), over: func(rung time.Duration) bool {
-		if !w.exceeds(w.spent+rung, w.max) {
-			return false
-		}
-		cancel(errTime)
-		return true
-	}}
-	begun := time.Now()
-	t.start()
-	err := f(bounded)
-	rung := t.stop()
-	took := min(time.Since(begun), rung+t.slice)
-	switch {
-	case err != nil && context.Cause(bounded) == errTime:
-		w.ended = true // nothing was read in it, whatever the decision waited for then
-	case parked != nil:
-		took -= min(parked.Parked()-before, took)
-	}
-	w.spent += took
-	return err
-}
-
-// ringing is the timer of one read.
-type ringing struct {
-	slice time.Duration
-	over  func(rung time.Duration) bool // ends the read if it has taken too long
-
-	mu      sync.Mutex // guards the fields below
-	timer   *time.Timer
-	rung    time.Duration
-	stopped bool // what rings now came too late
-}
-
-func (t *ringing) start() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.timer = time.AfterFunc(t.slice, t.ring)
-}
-
-func (t *ringing) ring() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.stopped {
-		return
-	}
-	if t.rung += t.slice; !t.over(t.rung) {
-		t.timer.Reset(t.slice)
-	}
-}
-
-// stop ends the timer and returns what it has counted.
-func (t *ringing) stop() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.timer.Stop()
-	t.stopped = true
-	return t.rung
-}
-
-// processorTime is what this process has used of processors.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -315,7 +315,7 @@ func (f *fault) check(t *testing.T, wasm []byte) {
 		t.Fatal(err)
 	}
 	o := Options{
-		Name: "guest", Instances: 1, Grants: side.Grants, Budgets: BudgetsOf(&side.Budgets), State: newState(t), CacheDir: t.TempDir(), CPU: working(),
+		Name: "guest", Instances: 1, Grants: side.Grants, Budgets: BudgetsOf(&side.Budgets), State: newState(t), CacheDir: t.TempDir(),
 	}
 	peak := watchHeap(t)
 	start := testkit.CPU()

@@ -19,7 +19,7 @@
 // Invariants:
 //
 //  1. No module, whatever its bytes, ends the process, blocks a caller for
-//     longer than its fuel and its budget of time allow, or uses more
+//     longer than its fuel and the guard of its reads allow, or uses more
 //     memory than its cap. See [Limits]. Loading one is bounded as well: package
 //     meter refuses what would take long to compile, and compiling and self-tests have
 //     a time limit, or happen elsewhere ([Options.Elsewhere]).

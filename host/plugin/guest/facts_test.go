@@ -1,16 +1,12 @@
 package guest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"talon/host"
 	"talon/host/plugin/wasmtest"
@@ -77,122 +73,6 @@ func TestReadsAreCounted(t *testing.T) {
 		}
 	}
 }
-
-// working returns the clock of a processor that works all the time.
-func working() func() time.Duration {
-	begun := time.Now()
-	return func() time.Duration { return time.Since(begun) }
-}
-
-// waiting is the clock of a processor that others have.
-func waiting() time.Duration { return 0 }
-
-// TestReadsTakeBoundedTime reads from a store that answers only when its context
-// ends, at work or waiting for its disk.
-func TestReadsTakeBoundedTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, tt := range []struct {
-			cpu   func() time.Duration
-			limit time.Duration
-		}{{working(), defaultTime}, {waiting, waitsPerTime * defaultTime}} {
-			m := mustLoad(t, getting(64).assemble(), func(o *Options) { o.CPU = tt.cpu })
-			begun := time.Now()
-			_, err := ask(t, m, item(1, ""), stuckFacts{})
-			if f := AsFailure(err); f == nil || f.Cause != CauseTime {
-				t.Errorf("%v, want that it took too long", err)
-			}
-			if took := time.Since(begun); took < tt.limit || took > tt.limit*11/10 {
-				t.Errorf("a decision took %v, it may take %v", took, tt.limit)
-			}
-			// The decision waits for its turn after that, which excuses nothing.
-			_, err = ask(t, m, item(1, ""), &stuckAndParked{})
-			if f := AsFailure(err); f == nil || f.Cause != CauseTime {
-				t.Errorf("%v, want that it took too long", err)
-			}
-		}
-	})
-}
-
-// TestStarvedReads has other programs take nine tenths of the processor: reads take ten
-// times as long, and fail if the work in them does.
-func TestStarvedReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := working()
-		m := mustLoad(t, getting(10).assemble(), func(o *Options) {
-			o.Clock, o.CPU = time.Now, func() time.Duration { return all() / 10 }
-		})
-		// Of 300 ms, 30 are work; a twentieth of the others counts.
-		facts := &parkedFacts{fakeFacts: &fakeFacts{}, took: 30 * time.Millisecond}
-		if _, err := ask(t, m, item(1, ""), facts); err != nil {
-			t.Error(err)
-		}
-		facts.took = 40 * time.Millisecond
-		if _, err := ask(t, m, item(1, ""), facts); AsFailure(err) == nil || AsFailure(err).Cause != CauseTime {
-			t.Errorf("%v; want that 40 ms of work and 360 ms of waiting are too much", err)
-		}
-	})
-}
-
-// TestPausesDoNotCount reads from a store whose machine pauses in each read, and from
-// one where the decision waits for its turn after each read.
-func TestPausesDoNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := mustLoad(t, getting(10).assemble(), func(o *Options) { o.Clock, o.CPU = time.Now, working() })
-		facts := &parkedFacts{fakeFacts: &fakeFacts{}, took: time.Millisecond, parked: time.Minute}
-		if _, err := ask(t, m, item(1, ""), facts); err != nil || facts.waits != 10 {
-			t.Errorf("%v after %d waits, want 10 and no failure", err, facts.waits)
-		}
-		facts = &parkedFacts{fakeFacts: &fakeFacts{}, took: 6 * time.Millisecond}
-		if _, err := ask(t, m, item(1, ""), facts); AsFailure(err) == nil || AsFailure(err).Cause != CauseTime {
-			t.Errorf("%v; want that reads of 60 ms take too long", err)
-		}
-	})
-	late := ringing{slice: time.Second, over: func(time.Duration) bool { return false }}
-	late.start()
-	late.ring() // once, whenever it is
-	if counted := late.stop(); counted != late.slice {
-		t.Errorf("a pause counts %v, want %v", counted, late.slice)
-	}
-}
-
-// parkedFacts are those of a decision that waits for its turn after each read.
-type parkedFacts struct {
-	*fakeFacts
-	took, parked time.Duration
-	waits        int
-}
-
-func (f *parkedFacts) Get(ctx context.Context, id host.ID) ([]byte, error) {
-	time.Sleep(f.took)
-	if f.parked > 0 {
-		time.Sleep(f.parked)
-	}
-	f.waits++
-	return f.fakeFacts.Get(ctx, id)
-}
-
-func (f *parkedFacts) Parked() time.Duration { return time.Duration(f.waits) * f.parked }
-
-type stuckFacts struct{ host.Facts }
-
-func (stuckFacts) Get(ctx context.Context, _ host.ID) ([]byte, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
-type stuckAndParked struct {
-	stuckFacts
-	parked time.Duration
-}
-
-func (f *stuckAndParked) Get(ctx context.Context, id host.ID) ([]byte, error) {
-	text, err := f.stuckFacts.Get(ctx, id)
-	time.Sleep(time.Minute)
-	f.parked += time.Minute
-	return text, err
-}
-
-func (f *stuckAndParked) Parked() time.Duration { return f.parked }
 
 func TestBytesReadAreCounted(t *testing.T) {
 	m := mustLoad(t, getting(3).assemble(), func(o *Options) { o.Limits.Bytes = 1000 })
@@ -292,27 +172,6 @@ func TestAnswersOfQueriesAreBounded(t *testing.T) {
 			t.Errorf("%s: an answer of %d bytes, %v; want %d", name, got, err, len(want))
 		}
 	}
-}
-
-// TestSlowModuleIsNamed has a module whose reads take most of its time: the log says
-// so, now and then.
-func TestSlowModuleIsNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		m := mustLoad(t, getting(10).assemble(), func(o *Options) {
-			o.Clock, o.CPU, o.Log = time.Now, working(), slog.New(slog.NewTextHandler(&log, nil))
-		})
-		for range 50 {
-			facts := &parkedFacts{fakeFacts: &fakeFacts{}, took: 3 * time.Millisecond}
-			if _, err := ask(t, m, item(1, ""), facts); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(500 * time.Millisecond)
-		}
-		if n := strings.Count(log.String(), `msg="plugin is slow" module=guest took=30ms`); n < 2 || n > 4 {
-			t.Errorf("said %d times within half a minute:\n%s", n, &log)
-		}
-	})
 }
 
 // witness are facts that record what else was asked.

@@ -110,7 +110,6 @@ func (inst *instance) close() {
 // budget of fuel. The result is in inst.stack.
 func (inst *instance) run(f api.Function, fuel int64, param uint64) error {
 	inst.fuel.Set(uint64(fuel))
-	inst.call.resume(fuel)
 	inst.stack[0] = param
 	err := f.CallWithStack(&inst.call, inst.stack[:])
 	inst.left = int64(inst.fuel.Get())
@@ -245,11 +244,14 @@ func (inst *instance) spent(budget int64) int64 {
 // rule asks the guest for a verdict. A *Failure means that this instance must
 // not be used again; another error that the host failed.
 func (inst *instance) rule(ctx context.Context, q *Question, ruling *host.Ruling) (fuel int64, err error) {
-	inst.call.begin(ctx, q.Facts, q.Now, inst.module.time(len(q.Request)))
-	defer inst.call.end()
-	inst.call.clock.start = q.Ended
+	c := &inst.call
+	c.begin(ctx, q.Facts, q.Now, inst.module.budgets.Time)
+	defer c.end()
+	if c.begun = q.Ended; c.begun == 0 {
+		c.begun = inst.module.elapsed()
+	}
 	answer, fuel, err := inst.ask(q.Function, q.Request)
-	inst.call.count(inst.left)
+	c.ended = inst.module.elapsed()
 	if err != nil {
 		return fuel, err
 	}

@@ -49,9 +49,6 @@ type Module struct {
 
 	asked bool // the host, while it was configured
 
-	slowCalls atomic.Int64 // since slowSaid
-	slowSaid  atomic.Int64 // when it was said that it is slow, in nanoseconds
-
 	instances  atomic.Int64
 	memoryUsed atomic.Int64
 
@@ -59,9 +56,7 @@ type Module struct {
 	valueNames names // of its own metrics
 	logRate    logRate
 	log        *slog.Logger
-	clock      func() time.Time
 	elapsed    func() time.Duration // of the clock, since the program began
-	cpu        func() time.Duration
 }
 
 // Load makes a module of the bytes of its file: everything that can refuse it, up to a first
@@ -154,7 +149,7 @@ func prepare(wasm []byte, o *Options) (*Module, error) {
 		state:      o.State, sets: o.Sets, held: o.Held, git: o.Git, events: o.Events,
 		bound: context.Background(), metrics: o.Metrics.of(o.Name), valueNames: names{max: maxValues},
 		logRate: logRate{max: budgets.LogRate, clock: o.Clock},
-		log:     o.Log, clock: o.Clock, elapsed: o.elapsed, cpu: o.CPU,
+		log:     o.Log, elapsed: o.elapsed,
 	}
 	// One that cannot wait needs no more instances than can run at the same time.
 	limit := o.Instances
@@ -256,11 +251,6 @@ func (m *Module) budget(f Func) int64 {
 		return min(m.budgets.Fuel, m.maxFuelUsed)
 	}
 	return m.budgets.Fuel
-}
-
-// time is the budget of a call with a request of this many bytes.
-func (m *Module) time(request int) time.Duration {
-	return m.budgets.Time + time.Duration(request)*timePerByte
 }
 
 // MemoryLimit returns the maximum bytes of one instance.

@@ -70,9 +70,6 @@ type Options struct {
 	Log     *slog.Logger
 	Clock   func() time.Time // default: the time since the program began, which no step of the system's clock changes
 
-	// CPU returns the processor time of who reads; default: of this process.
-	CPU func() time.Duration
-
 	// elapsed is what has passed on Clock since the program began. Each call of a guest reads
 	// it, and subtracts, which costs a [time.Time] more.
 	elapsed func() time.Duration
@@ -87,7 +84,7 @@ type Budgets struct {
 	LogLines int   // of one call
 	LogRate  int   // lines in a second
 
-	Time      time.Duration // of one call, its reads included
+	Time      time.Duration // of the reads of one call together: a guard, not a measure of work
 	Reads     int           // of store, purgatory and repositories in one call
 	Bytes     int           // that host functions move in one call
 	HostCalls int           // calls of any host function in one call
@@ -126,10 +123,9 @@ const (
 	defaultOutput      = 4 << 10
 	defaultReducerFuel = 20_000_000
 	defaultReducerOut  = 1 << 20
-	defaultReducerTime = time.Second
 	defaultLogLines    = 10
 	defaultLogRate     = 50
-	defaultTime        = 50 * time.Millisecond
+	defaultTime        = 5 * time.Second
 	defaultReads       = 64
 	defaultBytes       = 4 << 20
 	defaultHostCalls   = 10_000
@@ -144,8 +140,6 @@ const (
 	// most tags: to look at one takes a Go guest some 2,000, and it may have 3 bytes.
 	fuelPerByte = 1000
 
-	// timePerByte is added to the time of a call likewise.
-	timePerByte = time.Microsecond
 	// fuelBytes are the bytes that fuel is added for: what is larger, the state of a
 	// repository with many refs, must not pay for a loop of seconds.
 	fuelBytes = 512 << 10
@@ -205,9 +199,6 @@ func (o *Options) setDefaults(wasm []byte) {
 	default:
 		o.elapsed = func() time.Duration { return clock().Sub(began) }
 	}
-	if o.CPU == nil {
-		o.CPU = processorTime
-	}
 }
 
 // limited bounds the time of something that takes long, unless nobody waits.
@@ -249,9 +240,9 @@ func (o *Options) check() error {
 // resolve returns the budgets of a module of which the manifest asks for these: the
 // operator's choice, or else the manifest's, or else the host's.
 func (o *Options) resolve(wanted *manifest.Budgets, reduces bool) Budgets {
-	fuel, output, took := int64(defaultFuel), int64(defaultOutput), defaultTime
+	fuel, output := int64(defaultFuel), int64(defaultOutput)
 	if reduces {
-		fuel, output, took = defaultReducerFuel, defaultReducerOut, defaultReducerTime
+		fuel, output = defaultReducerFuel, defaultReducerOut
 	}
 	b, l := o.Budgets, o.Limits
 	return Budgets{
@@ -260,7 +251,7 @@ func (o *Options) resolve(wanted *manifest.Budgets, reduces bool) Budgets {
 		Output:    cmp.Or(b.Output, wanted.OutputBytes, min(output, int64(l.Output))),
 		LogLines:  cmp.Or(b.LogLines, min(defaultLogLines, l.LogLines)),
 		LogRate:   cmp.Or(b.LogRate, min(defaultLogRate, l.LogRate)),
-		Time:      cmp.Or(b.Time, min(took, l.Time)),
+		Time:      cmp.Or(b.Time, min(defaultTime, l.Time)),
 		Reads:     cmp.Or(b.Reads, min(defaultReads, l.Reads)),
 		Bytes:     cmp.Or(b.Bytes, min(defaultBytes, l.Bytes)),
 		HostCalls: cmp.Or(b.HostCalls, min(defaultHostCalls, l.HostCalls)),

@@ -195,14 +195,14 @@ func (p *pool) trim() {
 	p.mu.Lock()
 	p.trimmer = nil
 	n, now := 0, p.clock()
-	for len(p.idle)-n > p.keep && now-p.idle[n].call.clock.since >= surplusTime {
+	for len(p.idle)-n > p.keep && now-p.idle[n].call.ended >= surplusTime {
 		n++
 	}
 	surplus := slices.Clone(p.idle[:n])
 	p.idle = append(p.idle[:0], p.idle[n:]...)
 	clear(p.idle[len(p.idle):cap(p.idle)])
 	if len(p.idle) > p.keep {
-		p.trimmer = time.AfterFunc(surplusTime-(now-p.idle[0].call.clock.since), p.trim)
+		p.trimmer = time.AfterFunc(surplusTime-(now-p.idle[0].call.ended), p.trim)
 	}
 	p.mu.Unlock()
 	for _, inst := range surplus {

@@ -99,7 +99,6 @@ func (c *call) query(what string, mem api.Memory, stack []uint64, f func(context
 	c.chargeBytes(len(encoded))
 	if q := c.unfit; q != nil && q.what == what && bytes.Equal(q.filter, encoded) {
 		c.countRead()
-		c.lap()
 		c.charge(q.fuel)
 		stack[0] = c.deliver(mem, stack[2], stack[3], q.answer)
 		return
