@@ -87,6 +87,10 @@ func (w *archiveWorld) push(text string) (commit string, state *nostr.Event) {
 	state = w.first.held(w.first.state(w.owner, "demo", "refs/heads/main", commit))
 	w.work.push(w.first.repo(w.owner, "demo"), commit+":refs/heads/main")
 	w.first.wantServed(state, true)
+	// The second service serves what is written about the repository only if it has that, too.
+	w.second.held(state)
+	w.work.push(w.second.repo(w.owner, "demo"), commit+":refs/heads/main")
+	w.second.wantServed(state, true)
 	return commit, state
 }
 

@@ -507,12 +507,12 @@ func TestBounds(t *testing.T) {
 	s := newSite(t, nil)
 	seen := map[string]bool{}
 	for _, row := range s.handler.Bounds() {
-		if seen[row.Name] || row.Network <= 0 || row.Total > 0 && row.Network > row.Total {
+		if seen[row.Name] || row.Network+row.Key <= 0 || row.Total > 0 && row.Network > row.Total {
 			t.Errorf("a row is %+v", row)
 		}
 		seen[row.Name] = true
 	}
-	if want := 1 + 2*int(gitrepo.Classes) + 3; len(seen) != want {
+	if want := 1 + 2*int(gitrepo.Classes) + 7; len(seen) != want {
 		t.Errorf("%d rows, want %d", len(seen), want)
 	}
 }

@@ -322,11 +322,17 @@ func TestRefsWithoutEvent(t *testing.T) {
 	at := demo(alice)
 	w.sent(w.announce(alice, "demo"), host.Held)
 	lie := w.pullRequest(eve, two, at.Repo)
+	if out, err := work.try("push", w.url(alice, "demo"), one+":refs/nostr/"+lie.ID.String()); err == nil || !strings.Contains(out, "waits for its first push") {
+		t.Errorf("a repository that waits for its first push answers %v\n%s", err, out)
+	}
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(alice, "demo"), one+":refs/heads/main")
+	main := "refs/heads/main=" + one
 	work.git("push", w.url(alice, "demo"), one+":refs/nostr/"+strings.Repeat("a", 64), one+":refs/nostr/"+lie.ID.String())
 	w.sent(lie, host.Held)
 	w.waitIdle()
 	w.wantServed(lie, false)
-	w.wantRefs(at, "HEAD=refs/heads/master", "refs/nostr/"+strings.Repeat("a", 64)+"="+one)
+	w.wantRefs(at, "HEAD=refs/heads/main", main, "refs/nostr/"+strings.Repeat("a", 64)+"="+one)
 	w.clock.Add(15 * 60)
 	w.restart()
 	w.waitIdle()
@@ -336,7 +342,7 @@ func TestRefsWithoutEvent(t *testing.T) {
 	w.clock.Add(6 * 60)
 	_, err := w.reconciler.askForDue(t.Context())
 	w.must(err)
-	w.until("the ref goes", func() bool { return w.refs(at) == "HEAD=refs/heads/master" })
+	w.until("the ref goes", func() bool { return w.refs(at) == "HEAD=refs/heads/main "+main })
 	w.until("nothing waits", func() bool { return w.reconciler.waiting.len() == 0 })
 }
 
