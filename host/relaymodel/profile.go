@@ -19,18 +19,18 @@ import (
 // meaning; docs/reference-relay-profiles.md is made from them.
 type Profile struct {
 	Info        Info       `key:"info" doc:"The NIP-11 document."`
-	Limits      Limits     `key:"limits" doc:"What one client may ask for. 0 is no limit. Whether a limit is advertised, info.limitation says."`
-	Refuse      Refuse     `key:"refuse" doc:"How each of these is refused: a table of by, text and code."`
-	Answer      Answering  `key:"answer" doc:"How stored events are sent."`
-	Live        Live       `key:"live" doc:"How new events are sent."`
+	Limits      Limits     `key:"limits" doc:"Limits of one client. 0 is no limit. The relay advertises the limits that are in info.limitation."`
+	Refuse      Refuse     `key:"refuse" doc:"The answer to each kind of refused request: a table of by, text and code."`
+	Answer      Answering  `key:"answer" doc:"The order and the form in which the relay sends stored events."`
+	Live        Live       `key:"live" doc:"The way in which the relay sends new events."`
 	Negentropy  Negentropy `key:"negentropy" doc:"Comparison (NIP-77)."`
 	Auth        Auth       `key:"auth" doc:"Authentication (NIP-42)."`
-	Event       Events     `key:"event" doc:"What is answered to an EVENT."`
-	Rate        Rates      `key:"rate" doc:"What a client may do in a minute."`
-	Connection  Connection `key:"connection" doc:"How connections end."`
+	Event       Events     `key:"event" doc:"The answers to an EVENT."`
+	Rate        Rates      `key:"rate" doc:"Limits of one client in a minute."`
+	Connection  Connection `key:"connection" doc:"The ways in which connections end."`
 	Outages     []Outage   `key:"outage" doc:"Times at which the relay is away, such as redeploys. The first one that applies counts."`
-	Arrival     Arrival    `key:"arrival" doc:"When events that others publish reach this relay."`
-	Lies        Lies       `key:"lies" doc:"What a relay does that is not honest."`
+	Arrival     Arrival    `key:"arrival" doc:"The time at which events of other publishers reach this relay."`
+	Lies        Lies       `key:"lies" doc:"Dishonest behaviour of the relay."`
 	Description string     `key:"description" doc:"One sentence for people."`
 }
 
@@ -41,27 +41,27 @@ type Info struct {
 	Software   string         `key:"software" doc:"software"`
 	Version    string         `key:"version" doc:"version"`
 	NIPs       []int          `key:"nips" max:"65535" doc:"supported_nips"`
-	Limitation map[string]any `key:"limitation" one:"max_message_length|max_subscriptions|max_subscription_values|max_filters|max_limit|default_limit|max_subid_length|max_event_tags|max_content_length|min_pow_difficulty|created_at_lower_limit|created_at_upper_limit|auth_required|payment_required|restricted_writes" doc:"what it advertises, in the names of NIP-11, whatever holds in truth"`
+	Limitation map[string]any `key:"limitation" one:"max_message_length|max_subscriptions|max_subscription_values|max_filters|max_limit|default_limit|max_subid_length|max_event_tags|max_content_length|min_pow_difficulty|created_at_lower_limit|created_at_upper_limit|auth_required|payment_required|restricted_writes" doc:"the limits that it advertises, by their names in NIP-11; they may differ from the real limits"`
 }
 
 // Limits bounds the requests of one client.
 type Limits struct {
 	Subscriptions         int    `key:"subscriptions" max:"1000000" doc:"open at once on a connection"`
 	SubscriptionsAnswered bool   `key:"subscriptions-answered" doc:"one subscription too many gets its stored events and EOSE before it is refused, and nothing live"`
-	SubscriptionValues    int    `key:"subscription-values" max:"1000000000" doc:"of the filters of all open subscriptions of a connection, as Talon counts them: each value, and one for a filter"`
-	Filters               int    `key:"filters" max:"1000000" doc:"of one REQ"`
-	Values                int    `key:"values" max:"1000000" doc:"of one list of a filter"`
+	SubscriptionValues    int    `key:"subscription-values" max:"1000000000" doc:"values of the filters of all open subscriptions of a connection, as Talon counts them: each value, and one for a filter"`
+	Filters               int    `key:"filters" max:"1000000" doc:"filters of one REQ"`
+	Values                int    `key:"values" max:"1000000" doc:"values of one list of a filter"`
 	Tags                  int    `key:"tags" max:"1000" doc:"tag conditions of one filter"`
 	Limit                 int    `key:"limit" max:"1000000" doc:"greatest limit of a filter"`
 	OverLimit             string `key:"over-limit" one:"clamp|quarter|refuse" doc:"a greater limit is lowered to the limit, lowered to a quarter of it, or refused"`
 	DefaultLimit          int    `key:"default-limit" max:"1000000" doc:"limit of a filter that has none"`
 	IDsUnlimited          bool   `key:"ids-unlimited" doc:"a filter with ids gets as many events as it names"`
-	MessageBytes          int    `key:"message-bytes" max:"1073741824" doc:"of one message"`
+	MessageBytes          int    `key:"message-bytes" max:"1073741824" doc:"bytes of one message"`
 	SubscriptionID        int    `key:"subscription-id" max:"1000000" doc:"characters of a subscription's id"`
 	Connections           int    `key:"connections" max:"1000000" doc:"at once; one more is answered with HTTP status 429"`
-	EventBytes            int    `key:"event-bytes" max:"1073741824" doc:"of one event"`
+	EventBytes            int    `key:"event-bytes" max:"1073741824" doc:"bytes of one event"`
 	EventTags             int    `key:"event-tags" max:"1000000" doc:"tags of one event"`
-	ContentBytes          int    `key:"content-bytes" max:"1073741824" doc:"of an event's content"`
+	ContentBytes          int    `key:"content-bytes" max:"1073741824" doc:"bytes of an event's content"`
 	TagValue              int    `key:"tag-value" max:"1073741824" doc:"bytes of one value of a tag"`
 }
 
@@ -94,10 +94,10 @@ type Refuse struct {
 // Answering describes how stored events are sent.
 type Answering struct {
 	Order         string  `key:"order" one:"newest|newest-arrival|oldest" doc:"events of one second by id, by the latest arrival; or the oldest event first"`
-	OrderNoLimit  string  `key:"order-without-limit" one:"same|oldest" doc:"order, and which events, where a filter has no limit: the oldest ones are those that a default limit leaves"`
+	OrderNoLimit  string  `key:"order-without-limit" one:"same|oldest" doc:"the order for a filter without a limit; with oldest, a default limit also keeps the oldest events"`
 	Filters       string  `key:"filters" one:"in-turn|interleaved|merged|union" doc:"several filters of a REQ one after the other, one event of each in turn, all in one order, or all in one order under the first filter's limit"`
 	Repeats       bool    `key:"repeats" doc:"an event that matches two filters is sent twice"`
-	AnyLetter     bool    `key:"any-letter" doc:"stored events are found by the value of a tag, whatever its letter: a filter for A finds a, too"`
+	AnyLetter     bool    `key:"any-letter" doc:"a filter finds stored events by the value of a tag under any letter: a filter for A finds a, too"`
 	Eose          string  `key:"eose" one:"always|never|not-for-limit-zero" doc:"whether EOSE is sent"`
 	EoseLost      float64 `key:"eose-lost" max:"1" doc:"share of REQs whose EOSE is not sent"`
 	Duplicates    float64 `key:"duplicates" max:"1" doc:"share of events that are sent twice"`
@@ -137,12 +137,12 @@ type Auth struct {
 	Challenge string `key:"challenge" one:"never|connect|demand" doc:"when a challenge is sent"`
 	Read      bool   `key:"read" doc:"reading needs a proof"`
 	ReadText  string `key:"read-text" doc:"text of the CLOSED without one"`
-	NegText   string `key:"compare-text" doc:"text of the NEG-ERR, where it is another than read-text"`
+	NegText   string `key:"compare-text" doc:"text of the NEG-ERR, if it differs from read-text"`
 	Kinds     []int  `key:"kinds" max:"65535" doc:"only a filter of these kinds alone needs the proof, and such events are withheld from others; none: all"`
 	LiveFree  bool   `key:"limit-zero-free" doc:"a REQ whose filters all have a limit of 0 needs no proof"`
 	Write     bool   `key:"write" doc:"publishing needs a proof"`
 	WriteText string `key:"write-text" doc:"text of the OK without one"`
-	Proof     string `key:"proof" one:"accepted|refused" doc:"what comes of a proof"`
+	Proof     string `key:"proof" one:"accepted|refused" doc:"the result of a proof"`
 	ProofText string `key:"proof-text" doc:"text of the OK to a proof that is refused"`
 }
 
@@ -154,12 +154,12 @@ type Events struct {
 	PastText      string `key:"past" doc:"text of the OK then"`
 	DuplicateText string `key:"duplicate" doc:"text of the OK, true, to an event that is here"`
 	ReplacedOK    bool   `key:"replaced-ok" doc:"the OK to an event of which there is a newer version is true"`
-	ReplacedText  string `key:"replaced" doc:"its text"`
+	ReplacedText  string `key:"replaced" doc:"text of that OK"`
 	DeletedOK     bool   `key:"deleted-ok" doc:"the OK to an event that its author deleted is true"`
-	DeletedText   string `key:"deleted" doc:"its text"`
+	DeletedText   string `key:"deleted" doc:"text of that OK"`
 	Deletes       string `key:"deletes" one:"never|by-id|by-id-and-address" doc:"which tags of a deletion (NIP-09) count: none, e, or e and a"`
 	TooLargeText  string `key:"too-large" doc:"text of the OK to an event that breaks a limit of [limits]"`
-	TooLargeBy    string `key:"too-large-by" one:"ok|notice|silence" doc:"how that is said"`
+	TooLargeBy    string `key:"too-large-by" one:"ok|notice|silence" doc:"the form of that answer"`
 	RefusedText   string `key:"refused" doc:"text of the OK, false, to every event; empty: events are stored"`
 	Silent        bool   `key:"silent" doc:"an EVENT that cannot be read gets no answer"`
 }
@@ -175,22 +175,22 @@ type Rates struct {
 // Rate is a bucket that is refilled.
 type Rate struct {
 	PerMinute float64 `key:"per-minute" max:"1000000000" doc:"refill"`
-	Burst     int     `key:"burst" max:"1000000000" doc:"what the bucket holds; 0: as many as in a minute, and at least one"`
-	By        string  `key:"by" one:"closed|notice|silence|drop|close|ok|delay|status" doc:"how more is refused; delay answers later"`
-	Text      string  `key:"text" doc:"with this text"`
-	Code      int     `key:"code" max:"4999" doc:"of the close frame, or HTTP status"`
+	Burst     int     `key:"burst" max:"1000000000" doc:"capacity of the bucket; 0: as many as in a minute, and at least one"`
+	By        string  `key:"by" one:"closed|notice|silence|drop|close|ok|delay|status" doc:"the answer to more than that; delay answers later"`
+	Text      string  `key:"text" doc:"text of that answer"`
+	Code      int     `key:"code" max:"4999" doc:"code of the close frame, or HTTP status"`
 }
 
 // Connection describes how connections end.
 type Connection struct {
-	Compression  bool    `key:"compression" doc:"messages are compressed where the client offers it"`
+	Compression  bool    `key:"compression" doc:"messages are compressed if the client offers it"`
 	CompressFrom int     `key:"compress-from" max:"1073741824" doc:"bytes of a message from which it is compressed"`
 	DropAtOnce   bool    `key:"drop-at-once" doc:"a connection is dropped as soon as it is accepted"`
-	DropBytes    int     `key:"drop-bytes" max:"1000000000" doc:"a connection is dropped after it was sent so many bytes; 0: never"`
-	DropMessages int     `key:"drop-messages" max:"1000000000" doc:"or so many messages"`
-	DropSeconds  float64 `key:"drop-seconds" max:"1000000000" doc:"or so many seconds"`
+	DropBytes    int     `key:"drop-bytes" max:"1000000000" doc:"the relay drops a connection after it has sent this number of bytes; 0: never"`
+	DropMessages int     `key:"drop-messages" max:"1000000000" doc:"the same for messages"`
+	DropSeconds  float64 `key:"drop-seconds" max:"1000000000" doc:"the same for seconds"`
 	DropCode     int     `key:"drop-code" max:"4999" doc:"code of the close frame then; 0: no frame"`
-	IdleSeconds  float64 `key:"idle-seconds" max:"1000000000" doc:"a connection whose client was silent for so long is dropped; 0: never"`
+	IdleSeconds  float64 `key:"idle-seconds" max:"1000000000" doc:"the relay drops a connection whose client was silent for this time; 0: never"`
 	CloseOnLeave bool    `key:"close-frame" doc:"an outage ends connections with a close frame"`
 }
 
@@ -199,7 +199,7 @@ type Outage struct {
 	AfterSeconds float64 `key:"after-s" max:"1000000000" doc:"seconds from the relay's start"`
 	ForSeconds   float64 `key:"for-s" max:"1000000000" doc:"seconds that it lasts"`
 	EverySeconds float64 `key:"every-s" max:"1000000000" doc:"seconds from one to the next; 0: there is one"`
-	Status       int     `key:"status" max:"599" doc:"HTTP status that is answered meanwhile; 0: connections are refused"`
+	Status       int     `key:"status" max:"599" doc:"HTTP status during the outage; 0: connections are refused"`
 }
 
 // Arrival describes when events that others publish reach this relay.
@@ -211,10 +211,10 @@ type Arrival struct {
 // Lies describes how a relay is dishonest.
 type Lies struct {
 	Omits      float64 `key:"omits" max:"1" doc:"share of its events that it never sends, though it accepts and compares them"`
-	Claims     int     `key:"claims" max:"1000000" doc:"ids that it names in comparisons and has not"`
+	Claims     int     `key:"claims" max:"1000000" doc:"ids of events that it claims in comparisons and does not have"`
 	ForgedIDs  float64 `key:"forged-ids" max:"1" doc:"share of events that are sent with another id"`
 	ForgedSigs float64 `key:"forged-signatures" max:"1" doc:"share of events that are sent with a wrong signature"`
-	Unasked    int     `key:"unasked" max:"1000000" doc:"events that are sent beside the answer to each REQ, which it is not about"`
+	Unasked    int     `key:"unasked" max:"1000000" doc:"events that it sends with the answer to each REQ and that the REQ does not ask for"`
 }
 
 // Default returns a relay that follows the NIPs, has only a name in its NIP-11 document,

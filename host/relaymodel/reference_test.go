@@ -13,9 +13,10 @@ func Reference() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(`# Reference: profiles of relays
 
-A profile says how a relay of ` + "`talon devnet`" + ` and of the tests behaves: a TOML file whose keys are below. What a file does not say is
-as in the column *default*: a relay without limits that does what the NIPs ask for. An unknown key, a wrong type or a value out of its range
-is an error that names the line and the key. This page is made from the code (` + "`go test ./host/relaymodel -rewrite`" + `).
+This page has every key of a profile. A profile is a TOML file that describes the behaviour of a relay of
+` + "`talon devnet`" + ` and of the tests. An absent key has its value from the column *default*: a relay without limits that
+follows the NIPs. An unknown key, a wrong type or a value out of its range is an error that names the line and the
+key. This page is generated from the code (` + "`go test ./host/relaymodel -rewrite`" + `).
 
 These profiles are built in; their limits and texts are those of the relays' sources:
 
@@ -35,12 +36,12 @@ These profiles are built in; their limits and texts are those of the relays' sou
 	if err := list("profiles", Names()); err != nil {
 		return nil, err
 	}
-	b.WriteString("\nAnd these of relays with a fault:\n\n| name | what it does |\n|---|---|\n")
+	b.WriteString("\nThese profiles of relays with a fault are built in, too:\n\n| name | what it does |\n|---|---|\n")
 	if err := list("faults", Faults()); err != nil {
 		return nil, err
 	}
-	b.WriteString("\nA refusal is a table: `by` is " + tomlschema.Alternatives(ways) + ", `text` what is said, `code` that of a close frame.\n" +
-		"In a text, `{id}` stands for the subscription's id, `{size}` for what there was, `{max}` for what is allowed.\n")
+	b.WriteString("\nA refusal is a table: `by` is " + tomlschema.Alternatives(ways) + ", `text` the message, `code` the code of a close frame.\n" +
+		"A text may have placeholders: `{id}` is the subscription's id, `{size}` the actual value, `{max}` the limit.\n")
 	p := reflect.ValueOf(Default()).Elem()
 	for i := range p.NumField() {
 		f := p.Type().Field(i)

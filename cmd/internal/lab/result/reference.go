@@ -12,12 +12,15 @@ func Reference() []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Reference: results of the lab
 
-` + "`talon lab run --out DIR`" + ` leaves ` + "`runs.jsonl`" + ` and, made from it, tables as CSV. This page is made from the code
-(` + "`go test ./cmd/internal/lab/result -rewrite`" + `).
+This page has the format of the results of the lab. ` + "`talon lab run --out DIR`" + ` writes ` + "`runs.jsonl`" + `, and tables as CSV
+that it makes from ` + "`runs.jsonl`" + `. [Compare two strategies](tutorial-compare-strategies.md) shows how to get such files.
+This page is generated from the code (` + "`go test ./cmd/internal/lab/result -rewrite`" + `).
 
-Equal runs are equal bytes: the same scenario, modules and seed give the same line on every machine. Times are virtual, in seconds since the begin of the run, with up to
-three decimals. A line stands alone; the order of the variants is that of their first lines. Later versions of Talon may add keys and measures, and change the version for
-anything else. [Compare two strategies](tutorial-compare-strategies.md) shows where such files come from.
+- Equal runs are equal bytes: the same scenario, modules and seed give the same line on every machine.
+- Times are virtual, in seconds since the start of the run, with up to three decimals.
+- You can read each line without the others.
+- The order of the variants is that of their first lines.
+- Later versions of Talon may add keys and measures. For any other change, they change the version.
 
 ` + "```python" + `
 import json, pandas as pd
@@ -32,7 +35,8 @@ tapply(runs$measures.bytes_down, runs$strategy.name, summary)
 
 ## Measures
 
-The better direction is the one in which a change is an improvement. Measures over several Talons under test are summed, times are pooled.
+A change in the better direction is an improvement. If a run has several Talons under test, their measures are summed,
+and their times are pooled.
 
 | name | unit | better | |
 |---|---|---|---|

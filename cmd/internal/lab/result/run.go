@@ -33,20 +33,20 @@ type Run struct {
 	Version   string    `json:"version" doc:"the form of the line: talon-lab-run/1"`
 	Scenario  Scenario  `json:"scenario" doc:"the world"`
 	Level     Level     `json:"level" doc:"the fidelity" one:"model|wire"`
-	Seed      uint64    `json:"seed" doc:"what everything random was drawn from; runs of one scenario with one seed had the same weather"`
+	Seed      uint64    `json:"seed" doc:"the source of everything random; runs of one scenario with one seed had the same weather"`
 	Strategy  *Module   `json:"strategy,omitempty" doc:"the strategy under test"`
 	Throttle  *Module   `json:"throttle,omitempty" doc:"the throttle under test"`
 	Set       []Setting `json:"set,omitempty" doc:"what --set changed in the scenario, in the order of the command line"`
 	End       End       `json:"end" doc:"how the run ended"`
-	Findings  []Finding `json:"findings,omitempty" doc:"broken invariants, and what else a reader must know"`
-	Faults    []Fault   `json:"faults,omitempty" doc:"the faults of the world, in the order of their begin"`
+	Findings  []Finding `json:"findings,omitempty" doc:"broken invariants, and other things that a reader must know"`
+	Faults    []Fault   `json:"faults,omitempty" doc:"the faults of the world, in the order in which they begin"`
 	Measures  Values    `json:"measures" doc:"the scalar measures, by name, as above; one that was not measured is absent"`
 	Series    Series    `json:"series,omitzero" doc:"measures over time"`
 	Staleness Histogram `json:"staleness,omitzero" doc:"from the publishing of each wanted event to its arrival here"`
 	LoadEvery Seconds   `json:"load_every,omitempty" doc:"the width of the time buckets of the relays' load"`
-	Relays    []Relay   `json:"relays,omitempty" doc:"a row for each relay; absent where the run did not keep them"`
-	Git       []Git     `json:"git,omitempty" doc:"a row for each git server; absent where the run did not keep rows, or has none"`
-	Trace     *Trace    `json:"trace,omitempty" doc:"what crossed the line to one relay; absent where the run did not keep it"`
+	Relays    []Relay   `json:"relays,omitempty" doc:"a row for each relay; absent if the run did not keep them"`
+	Git       []Git     `json:"git,omitempty" doc:"a row for each git server; absent if the run did not keep rows, or has no git server"`
+	Trace     *Trace    `json:"trace,omitempty" doc:"the messages on the line to one relay; absent if the run did not keep them"`
 }
 
 // Scenario names a world.
@@ -74,7 +74,7 @@ type Module struct {
 // Setting is a key and its value, as text.
 type Setting struct {
 	Key   string `json:"key" doc:"the key"`
-	Value string `json:"value" doc:"the value, as it would stand on the command line"`
+	Value string `json:"value" doc:"the value, as on the command line"`
 }
 
 // How is the way in which a run ended.
@@ -122,7 +122,7 @@ type Fault struct {
 
 // Series are the measures over time: value i is that of the time i × every.
 type Series struct {
-	Every        Seconds   `json:"every" doc:"the time between two values; the first stands at 0"`
+	Every        Seconds   `json:"every" doc:"the time between two values; the first is that of 0"`
 	Completeness []float64 `json:"completeness,omitempty" doc:"share of the wanted events published until then that were here"`
 	BytesUp      []int64   `json:"bytes_up,omitempty" doc:"bytes sent to relays until then"`
 	BytesDown    []int64   `json:"bytes_down,omitempty" doc:"bytes received from relays until then"`

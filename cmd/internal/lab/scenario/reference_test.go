@@ -13,16 +13,17 @@ func Reference() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(`# Reference: scenarios of the lab
 
-A scenario says in which network ` + "`talon lab run`" + ` tries strategies and throttles: a TOML file whose keys are below. What a file does not
-say is as in the column *default*. An unknown key, a wrong type or a value out of its range is an error that names the line and the key. A
-length of time is a string such as "90s", "5m", "6h", "2d" or "1d12h". ` + "`--set KEY=VALUE`" + ` changes a key for one command, as in
-` + "`--set relays.strfry.rate=50`" + `. This page is made from the code (` + "`go test ./cmd/internal/lab/scenario -rewrite`" + `).
+This page has every key of a scenario. A scenario is a TOML file that describes the network in which ` + "`talon lab run`" + `
+tries strategies and throttles. An absent key has its value from the column *default*. An unknown key, a wrong type or
+a value out of its range is an error that names the line and the key. A length of time is a string such as "90s",
+"5m", "6h", "2d" or "1d12h". ` + "`--set KEY=VALUE`" + ` changes a key for one command, as in ` + "`--set relays.strfry.rate=50`" + `.
+This page is generated from the code (` + "`go test ./cmd/internal/lab/scenario -rewrite`" + `).
 
-Everything random is drawn from the seed before a run begins: what is published when and where, which relays fail, how long lines take. Each of
-these has a random stream of its own. So all modules that are tried with a seed have the same weather, and equal files, seeds and modules make
-equal results, to the byte.
+The lab draws all random values from the seed before a run begins: the publications, the outages of relays, and the
+delays of lines. Each of these has a random stream of its own. So all modules that you try with a seed have the same
+weather. Equal files, seeds and modules make equal results, to the byte.
 
-These scenarios are built in, and begin with ` + "`talon lab run NAME`" + `:
+These scenarios are built in. You start one with ` + "`talon lab run NAME`" + `:
 
 | name | level | what it is |
 |---|---|---|
@@ -37,16 +38,26 @@ These scenarios are built in, and begin with ` + "`talon lab run NAME`" + `:
 	b.WriteString(`
 ## Levels
 
-At the level **wire**, relays are the state machines of [their profiles](reference-relay-profiles.md), and the session of production talks to
-them in frames over a simulated line: messages, negentropy, limits, rates, refusals, outages. At the level **model**, a relay answers from what
-messages would cost: several times as fast, for large networks. There, the limits of a relay are known from the first connection on; its
-manners, lies and authentication, and duplicates that only arise from the order of messages, are left out. In ` + "`small`" + ` the bytes of the
-model are those of the wire, but for two strategies that compare: 4 and 16 % more (` + "`go test ./cmd/internal/lab/engine -run TestLevels -v`" + `), and a
-third more where all of a large network is fetched at once: what two relays are asked for at the same time counts twice. Completeness is the
-same. The wire stands beside the server as a process, with sockets: the bytes that relays send differ by 5 % at most
+At the level **wire**, relays are the state machines of [their profiles](reference-relay-profiles.md). The production
+session exchanges frames with them over a simulated line. So messages, negentropy, limits, rates, refusals and outages
+are simulated.
+
+At the level **model**, a relay answers from the cost of messages. A run is several times as fast, for large networks.
+These are the differences from the wire:
+
+- The limits of a relay are known from the first connection on.
+- The special behaviour of a relay, its lies and its authentication are left out.
+- Duplicates that only arise from the order of messages are left out.
+
+In ` + "`small`" + `, the bytes of the model are those of the wire, except for two strategies that compare. These have 4 and 16
+% more (` + "`go test ./cmd/internal/lab/engine -run TestLevels -v`" + `). If a strategy fetches all of a large network at once,
+the model has a third more, because events that it requests from two relays at the same time count twice. Completeness
+is the same.
+
+The wire was compared with a server as a process, with sockets. The bytes that relays send differ by 5 % at most
 (` + "`TALON_TEST_DEVNET=1 go test ./cmd/talon -run TestDevnetLab -v`" + `).
 
-Signatures of simulated events are cheap stand-ins, and compression of frames is not simulated.
+Signatures of simulated events are cheap placeholders, and compression of frames is not simulated.
 `)
 	s := reflect.ValueOf(Default()).Elem()
 	section := func(name, doc string, value reflect.Value) {

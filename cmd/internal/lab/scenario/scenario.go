@@ -312,21 +312,21 @@ type Duration = tomlschema.Duration
 // tags of the fields are the keys of the file, their bounds and their meaning;
 // docs/reference-lab-scenarios.md is made from them.
 type Scenario struct {
-	Name        string   `key:"name" doc:"how results call it; empty: the name of the file"`
+	Name        string   `key:"name" doc:"its name in results; empty: the name of the file"`
 	Description string   `key:"description" doc:"one sentence for people"`
 	Duration    Duration `key:"duration" doc:"how long the network is run"`
-	Quiet       Duration `key:"quiet" doc:"the last part of it, in which nobody publishes: what is missing then comes, and nothing else happens"`
+	Quiet       Duration `key:"quiet" doc:"the last part of the run, without publications: missing events arrive, and nothing else happens"`
 	Start       int      `key:"start" min:"900000000" max:"4000000000" doc:"when it begins, in unix seconds"`
-	Level       string   `key:"level" one:"wire|model" doc:"how relays are played unless the command says so: wire is every frame and the session of production, model what it costs"`
-	Bucket      Duration `key:"bucket" doc:"the step of what is drawn over time; 0: a 200th of the duration"`
+	Level       string   `key:"level" one:"wire|model" doc:"how relays are simulated, if the command does not set it: wire has every frame and the production session, model has their costs"`
+	Bucket      Duration `key:"bucket" doc:"the step of series over time; 0: a 200th of the duration"`
 
 	Talon        Talon             `key:"talon" doc:"The Talons that run the strategy and the throttle."`
 	Relays       map[string]Relays `key:"relays" doc:"Foreign relays, in classes: [relays.NAME]."`
-	Git          map[string]Git    `key:"git" doc:"Git servers, in classes: [git.NAME], none of which has the name of a class of relays. Where there are any, each state (30618) waits in purgatory until its git data was fetched from one."`
-	Repositories Repositories      `key:"repositories" doc:"Repositories, and what was said in them before the run."`
-	Publishers   Publishers        `key:"publishers" doc:"What is published during the run, drawn before it. Rates are of the whole network."`
-	Faults       []Fault           `key:"fault" doc:"What goes wrong at a time. Outages that come by chance are with their class of relays."`
-	Invariants   Invariants        `key:"invariants" doc:"What must hold; what does not ends a run."`
+	Git          map[string]Git    `key:"git" doc:"Git servers, in classes: [git.NAME]. A class must not have the name of a class of relays. If there are git servers, each state (30618) waits in purgatory until its git data is fetched from one."`
+	Repositories Repositories      `key:"repositories" doc:"Repositories, and their events from before the run."`
+	Publishers   Publishers        `key:"publishers" doc:"Publications during the run, drawn before it. Rates are those of the whole network."`
+	Faults       []Fault           `key:"fault" doc:"Faults at given times. Random outages are keys of a class of relays."`
+	Invariants   Invariants        `key:"invariants" doc:"Conditions that must hold. A run stops at the first that fails."`
 }
 
 // Talon describes the servers that run the strategy.
@@ -334,7 +334,7 @@ type Talon struct {
 	Count         int      `key:"count" min:"1" max:"100" doc:"how many there are, all with the same modules"`
 	Profile       string   `key:"profile" doc:"how they serve others: a name of talon devnet's profiles"`
 	LatencyMS     float64  `key:"latency-ms" max:"60000" doc:"milliseconds from one to another"`
-	CommitMS      float64  `key:"commit-ms" max:"60000" doc:"milliseconds until what has come is decided and on disk"`
+	CommitMS      float64  `key:"commit-ms" max:"60000" doc:"milliseconds until a received event is decided and on disk"`
 	EventMS       float64  `key:"event-ms" max:"60000" doc:"milliseconds more for each event"`
 	Held          float64  `key:"held" max:"1" doc:"share of announcements and states that wait in purgatory for git data"`
 	HeldMedian    Duration `key:"held-median" doc:"how long they wait, log-normal; after 30 minutes they expire"`
@@ -342,7 +342,7 @@ type Talon struct {
 	Refused       float64  `key:"refused" max:"1" doc:"share of threads that the policy refuses"`
 	Connections   int      `key:"connections" min:"1" max:"100000" doc:"relays that one is connected to at once"`
 	Subscriptions int      `key:"subscriptions" min:"1" max:"10000" doc:"that one keeps open on a relay"`
-	Push          bool     `key:"push" doc:"relays may be sent what they lack, if the strategy asks for it"`
+	Push          bool     `key:"push" doc:"relays may be sent the events that they lack, if the strategy asks for it"`
 }
 
 // Relays is a class of relays.
@@ -362,8 +362,8 @@ type Relays struct {
 	OutageEvery  Duration `key:"outage-every" doc:"mean time between two outages of one relay; 0: there are none"`
 	OutageMedian Duration `key:"outage-median" doc:"how long one is, log-normal"`
 	OutageSigma  float64  `key:"outage-sigma" max:"5" doc:"spread of that"`
-	OutageStatus int      `key:"outage-status" max:"599" doc:"HTTP status that is answered meanwhile; 0: connections are refused"`
-	Flapping     int      `key:"flapping" max:"1000" doc:"an outage is so many short ones, half of the time away"`
+	OutageStatus int      `key:"outage-status" max:"599" doc:"HTTP status during the outage; 0: connections are refused"`
+	Flapping     int      `key:"flapping" max:"1000" doc:"number of short outages that make one outage; the relay is away for half of its time"`
 	HalfOpen     float64  `key:"half-open" max:"1" doc:"share of outages in which connections stay open and bring nothing"`
 	Dying        float64  `key:"dying" max:"1" doc:"share of these relays that are gone for ever at some time of the run"`
 }
@@ -375,20 +375,20 @@ type Git struct {
 	LatencyMS float64 `key:"latency-ms" max:"60000" doc:"milliseconds one way, the median over the servers"`
 	Spread    float64 `key:"latency-sigma" max:"3" doc:"spread of that, log-normal"`
 	Bandwidth int     `key:"bandwidth" min:"1" max:"1000000000000" doc:"bytes in a second that one request gets"`
-	ServiceMS float64 `key:"service-ms" max:"600000" doc:"milliseconds that a request takes the server, beside the line"`
+	ServiceMS float64 `key:"service-ms" max:"600000" doc:"milliseconds that a request takes the server, in addition to the line"`
 	Capacity  int     `key:"capacity" min:"1" max:"10000" doc:"requests that it works on at once; others wait for their turn"`
-	Waiting   int     `key:"waiting" max:"1000000" doc:"requests that may wait; what comes then is answered 503"`
+	Waiting   int     `key:"waiting" max:"1000000" doc:"requests that may wait; the server answers further ones with 503"`
 	Rate      float64 `key:"rate" max:"1000000" doc:"requests in a minute that it takes from one address; 0 is no limit"`
 	Burst     int     `key:"burst" min:"1" max:"10000" doc:"requests of an address that it takes at once, within the rate"`
-	Refuse    string  `key:"refuse" one:"429|503|403|silence|slow" doc:"what a request over the rate gets: a status, no answer at all, or an answer after 20 seconds"`
+	Refuse    string  `key:"refuse" one:"429|503|403|silence|slow" doc:"the answer to a request over the rate: a status, no answer at all, or an answer after 20 seconds"`
 	RetryS    int     `key:"retry-after-s" max:"86400" doc:"seconds in the Retry-After of 429 and 503; 0: there is none"`
-	BanS      int     `key:"ban-s" max:"86400" doc:"seconds for which an address that was over the rate gets nothing but that"`
+	BanS      int     `key:"ban-s" max:"86400" doc:"seconds for which an address that was over the rate gets only that answer"`
 	Lying     bool    `key:"lying" doc:"it lists refs of which it gives no objects"`
 
 	OutageEvery  Duration `key:"outage-every" doc:"mean time between two outages of one server; 0: there are none"`
 	OutageMedian Duration `key:"outage-median" doc:"how long one is, log-normal"`
 	OutageSigma  float64  `key:"outage-sigma" max:"5" doc:"spread of that"`
-	OutageStatus int      `key:"outage-status" max:"599" doc:"HTTP status that is answered meanwhile; 0: connections are refused"`
+	OutageStatus int      `key:"outage-status" max:"599" doc:"HTTP status during the outage; 0: connections are refused"`
 	HalfOpen     float64  `key:"half-open" max:"1" doc:"share of outages in which there is no answer at all"`
 	Dying        float64  `key:"dying" max:"1" doc:"share of these servers that are gone for ever at some time of the run"`
 }
@@ -396,7 +396,7 @@ type Git struct {
 // Repositories describes the repositories and their events before the run.
 type Repositories struct {
 	Count     int      `key:"count" min:"1" max:"1000000" doc:"how many there are"`
-	Owners    int      `key:"owners" min:"1" max:"1000000" doc:"whose they are"`
+	Owners    int      `key:"owners" min:"1" max:"1000000" doc:"number of owners"`
 	Zipf      float64  `key:"zipf" max:"3" doc:"how unequal they are: the exponent of Zipf's law for roots and everything later"`
 	RelaysMin int      `key:"relays-min" min:"1" max:"64" doc:"foreign relays that one lists"`
 	RelaysMax int      `key:"relays-max" min:"1" max:"64" doc:"at most"`
@@ -422,12 +422,12 @@ type Publishers struct {
 	Comments  float64 `key:"comments-per-day" max:"10000000" doc:"comments in threads that exist; threads grow by their size"`
 	States    float64 `key:"states-per-day" max:"10000000" doc:"new states (30618), each in place of the one before"`
 	Edits     float64 `key:"edits-per-day" max:"10000000" doc:"new versions of announcements"`
-	Moves     float64 `key:"moves-per-day" max:"10000000" doc:"announcements that list other relays; what follows is at those"`
+	Moves     float64 `key:"moves-per-day" max:"10000000" doc:"announcements that list other relays; later events are at those"`
 	New       float64 `key:"repositories-per-day" max:"10000000" doc:"new repositories"`
 	Deletions float64 `key:"deletions-per-day" max:"10000000" doc:"comments that their authors delete (NIP-09)"`
-	Noise     float64 `key:"noise-per-day" max:"10000000" doc:"events about nothing here, at relays that are listed"`
+	Noise     float64 `key:"noise-per-day" max:"10000000" doc:"events that do not belong to any repository here, at relays that are listed"`
 
-	Diurnal   float64  `key:"diurnal" max:"1" doc:"how much more is said by day than by night"`
+	Diurnal   float64  `key:"diurnal" max:"1" doc:"how much more is published by day than by night"`
 	CopiesMin int      `key:"copies-min" min:"1" max:"64" doc:"listed relays that an event is sent to"`
 	CopiesMax int      `key:"copies-max" min:"1" max:"64" doc:"at most"`
 	SpreadS   float64  `key:"spread-s" max:"86400" doc:"seconds within which its copies are sent"`
@@ -456,14 +456,14 @@ type Fault struct {
 
 // Invariants are the conditions that must hold.
 type Invariants struct {
-	Within   Duration `key:"within" doc:"what is wanted and on a relay that could be reached for so long is here; 0: is not checked"`
+	Within   Duration `key:"within" doc:"a wanted event is here, if a relay with it could be reached for this time; 0: not checked"`
 	Overlap  Duration `key:"overlap" doc:"how long two subscriptions on one relay may ask for the same value; 0: is not checked"`
-	Steps    int      `key:"steps" max:"100000000" doc:"steps of the strategy in one second, and that timers for now do not use up its turns for a minute; 0: neither is checked"`
+	Steps    int      `key:"steps" max:"100000000" doc:"steps of the strategy in one second; timers for now must not use up its turns for a minute either; 0: neither is checked"`
 	Quiet    int      `key:"quiet-requests" max:"100000000" doc:"REQs and NEG-OPENs on one relay in the last quarter of the quiet time; 0: is not checked"`
-	Settle   bool     `key:"complete" doc:"what is wanted and can be had is here at the end"`
+	Settle   bool     `key:"complete" doc:"all wanted events that are available are here at the end"`
 	BarredOK bool     `key:"barred" doc:"honest relays may be barred"`
-	Data     Duration `key:"data-within" doc:"git data of a held event that an honest server could have given for so long is here; 0: is not checked"`
-	GitRest  Duration `key:"git-rest" doc:"an honest git server is left alone for at most so long; 0: is not checked"`
+	Data     Duration `key:"data-within" doc:"git data of a held event is here, if an honest server could have given it for this time; 0: not checked"`
+	GitRest  Duration `key:"git-rest" doc:"longest time for which an honest git server is left alone; 0: not checked"`
 }
 
 const day = Duration(24 * time.Hour)
