@@ -54,8 +54,8 @@ func TestBounds(t *testing.T) {
 
 const boundsHead = `# Limits that clients share
 
-A limit that strangers can fill blocks everybody else. So each limit that clients share has a part for each network, and a
-rule that says who gives way.
+A limit that strangers can fill blocks everybody else. So each limit that clients share has a part for each network,
+and a rule that says who gives way.
 
 - A network counts twice: as an IPv4 address or an IPv6 /64, and as its /24 or /48.
 - Loopback counts towards the total only. A client behind a proxy on this machine that you do not trust (option

@@ -342,7 +342,7 @@ func TestRefsWithoutEvent(t *testing.T) {
 	w.clock.Add(6 * 60)
 	_, err := w.reconciler.askForDue(t.Context())
 	w.must(err)
-	w.until("the ref goes", func() bool { return w.refs(at) == "HEAD=refs/heads/main "+main })
+	w.until("the ref goes", func() bool { return w.refs(at) == "HEAD=refs/heads/main\n"+main })
 	w.until("nothing waits", func() bool { return w.reconciler.waiting.len() == 0 })
 }
 
