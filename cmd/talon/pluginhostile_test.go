@@ -148,14 +148,19 @@ func TestPluginsThatFailLater(t *testing.T) {
 		})
 		before := failures(f)
 		e := signAs(t, "attacker", nostr.Event{Kind: 66, Content: f.Name})
-		if a := c.publish(t, e); a.ok || a.reason != "error: policy late failed, try again later" {
+		reason, count := "error: policy late failed, try again later", 1.0
+		line := regexp.MustCompile(`"msg":"plugin failed","module":"late","cause":"` + cmp.Or(f.Cause, "[a-z]+") + `","err":"[^\n]*(` + f.Reason + `)`)
+		if f.Cause == "time" { // the machine may be busy: the module is asked once more
+			reason, count = "error: policy late could not read in time, since this relay is busy: try again", 2
+			line = regexp.MustCompile(`"level":"WARN","msg":"[^"]*busy`)
+		}
+		if a := c.publish(t, e); a.ok || a.reason != reason {
 			t.Errorf("%s: %+v", f.Name, a)
 		}
 		b.served(t, s)
-		if got := failures(f); got != before+1 {
+		if got := failures(f); got != before+count {
 			t.Errorf("%s: %v failures by %q, %v before", f.Name, got, f.Cause, before)
 		}
-		line := regexp.MustCompile(`"msg":"plugin failed","module":"late","cause":"` + cmp.Or(f.Cause, "[a-z]+") + `","err":"[^\n]*(` + f.Reason + `)`)
 		if !line.MatchString(s.text()) {
 			t.Errorf("%s: no line of the log is like %s", f.Name, line)
 		}
