@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
+	"talon/host/config"
 	"talon/host/contain"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
@@ -122,7 +123,7 @@ func (trap) Find(_ context.Context, parts []string, _ githttp.Use) (*gitrepo.Rep
 // on.
 func TestPanicInGit(t *testing.T) {
 	var log strings.Builder
-	d := New(defaults(t, t.TempDir()), "test", slog.New(slog.NewTextHandler(&log, nil)))
+	d := New(&config.Config{Connections: 8}, "test", slog.New(slog.NewTextHandler(&log, nil)))
 	git, err := githttp.New(githttp.Config{Prefix: "/", Limits: githttp.DefaultLimits, Log: d.log}, trap{}, nil)
 	if err != nil {
 		t.Fatal(err)
