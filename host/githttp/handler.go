@@ -109,9 +109,9 @@ type Pushes interface {
 	// may have changed.
 	Confirm(ctx context.Context, p *Push) error
 
-	// PushDone is called once for each push that Authorize allowed and whose repository
-	// is there, when it has ended, for better or worse: after the lock was given back
-	// and before the client knows. Its context does not end when the client goes away.
+	// PushDone is called once for each push that Authorize allowed, when it has ended, for
+	// better or worse: after the lock was given back and before the client knows. Its context
+	// does not end when the client goes away.
 	PushDone(ctx context.Context, p *Push)
 }
 

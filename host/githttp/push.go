@@ -193,6 +193,12 @@ func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
 func (h *Handler) receive(
 	ctx context.Context, w http.ResponseWriter, out *answer, in *body, c *commands, push *Push,
 ) error {
+	began := false
+	defer func() {
+		if !began {
+			h.pushes.PushDone(context.WithoutCancel(ctx), push)
+		}
+	}()
 	if wait := h.cpu.Wait(push.Client.Addr); wait > 0 && c.bringsPack() {
 		return &Refusal{Reason: fmt.Sprintf("pushes from your address have taken all the time that git works for it: try again in %v", wait.Round(time.Minute))}
 	}
@@ -218,6 +224,7 @@ func (h *Handler) receive(
 	in.feeding = make(chan struct{})
 	v := h.startProgress(w, out, c, in.feeding)
 	defer v.stop()
+	began = true
 	defer h.pushes.PushDone(context.WithoutCancel(ctx), push)
 	if !c.bringsPack() {
 		close(in.feeding)
