@@ -19,7 +19,7 @@ type Peer struct {
 	// Checked is for the flow: unix milliseconds, when it last began to fetch everything,
 	// whatever its date. 0: never.
 	Checked int64
-	Caps      abi.Capabilities
+	Caps    abi.Capabilities
 
 	// Confirmed items are here, as far as the relay has them, and what is new of
 	// them comes in live.
