@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+
+	"talon/host"
 )
 
 // Pot limits an amount that is held at one time. It is safe for concurrent use.
@@ -19,6 +21,7 @@ type Pot struct {
 	strangers int64 // of used, outside the part for known people
 	narrow    map[netip.Prefix]*account
 	wide      map[netip.Prefix]*account
+	keys      map[host.PubKey]int64 // what each key holds in the part for known people
 }
 
 // account is what one prefix holds.
@@ -35,9 +38,11 @@ type Hold struct {
 	narrow, wide netip.Prefix
 	amount       int64
 	known        bool // it is in the part for known people
+	key          host.PubKey
 	evict        func()
 	element      *list.Element // in account.holds; nil if it cannot be evicted
 	released     bool
+	kept         bool         // see Keep
 	active       atomic.Int64 // Pot.clock when it was active last
 }
 
@@ -49,7 +54,9 @@ func NewPot(spec Spec) *Pot {
 	if err := spec.check(); err != nil {
 		panic(err)
 	}
-	return &Pot{spec: spec, narrow: make(map[netip.Prefix]*account), wide: make(map[netip.Prefix]*account)}
+	return &Pot{
+		spec: spec, narrow: make(map[netip.Prefix]*account), wide: make(map[netip.Prefix]*account), keys: make(map[host.PubKey]int64),
+	}
 }
 
 // Spec returns the row of the pot in the table of bounds.
@@ -81,7 +88,7 @@ func (p *Pot) Displace(by Holder, amount int64, evict func()) (*Hold, error) {
 
 // take acquires an amount. It finds room for a stranger with a function that REQUIRES: mu.
 func (p *Pot) take(by Holder, amount int64, evict func(), room func(h *Hold, more int64) ([]*Hold, error)) (*Hold, error) {
-	h := &Hold{pot: p, amount: amount, evict: evict}
+	h := &Hold{pot: p, amount: amount, evict: evict, key: by.Key}
 	h.narrow, h.wide = Networks(by.Addr)
 	h.Touch()
 	evicted, err := p.acquire(h, by.Known, room)
@@ -163,13 +170,16 @@ func (p *Pot) weight(h *Hold) int64 {
 
 // fitsKnown reports whether this amount more of h fits in the part for known people. REQUIRES: mu.
 func (p *Pot) fitsKnown(h *Hold, more int64) bool {
-	if p.used-p.strangers+more > p.spec.Known {
+	if p.spec.Known == 0 || p.used-p.strangers+more > p.spec.Known {
+		return false
+	}
+	share := Share(p.spec.Known)
+	if h.key != (host.PubKey{}) && p.keys[h.key]+more > share {
 		return false
 	}
 	if !h.narrow.IsValid() {
 		return true
 	}
-	share := Share(p.spec.Known)
 	for _, a := range []*account{p.narrow[h.narrow], p.wide[h.wide]} {
 		if a != nil && a.known+more > share {
 			return false
@@ -227,15 +237,13 @@ func (a *account) idlest() (idlest *Hold) {
 // add counts h. REQUIRES: mu.
 func (p *Pot) add(h *Hold) {
 	p.used += h.amount
-	if !h.known {
-		p.strangers += h.amount
+	if h.narrow.IsValid() {
+		open(p.narrow, h.narrow).number++
+		open(p.wide, h.wide).number++
 	}
+	p.count(h, h.amount)
 	if !h.narrow.IsValid() {
 		return
-	}
-	for _, a := range []*account{open(p.narrow, h.narrow), open(p.wide, h.wide)} {
-		a.number++
-		a.count(h, h.amount)
 	}
 	if h.evict != nil && !h.known {
 		h.element = p.narrow[h.narrow].holds.PushBack(h)
@@ -267,9 +275,7 @@ func (p *Pot) remove(h *Hold) {
 	}
 	h.released = true
 	p.used -= h.amount
-	if !h.known {
-		p.strangers -= h.amount
-	}
+	p.count(h, -h.amount)
 	if !h.narrow.IsValid() {
 		return
 	}
@@ -278,10 +284,10 @@ func (p *Pot) remove(h *Hold) {
 		narrow.holds.Remove(h.element)
 		h.element = nil
 	}
-	if narrow.count(h, -h.amount); narrow.close() {
+	if narrow.close() {
 		delete(p.narrow, h.narrow)
 	}
-	if wide.count(h, -h.amount); wide.close() {
+	if wide.close() {
 		delete(p.wide, h.wide)
 	}
 }
@@ -326,11 +332,51 @@ func (h *Hold) Touch() { h.active.Store(h.pot.clock.Add(1)) }
 func (h *Hold) Keep() bool {
 	h.pot.mu.Lock()
 	defer h.pot.mu.Unlock()
+	h.kept = true
 	if h.element != nil {
 		h.pot.narrow[h.narrow].holds.Remove(h.element)
 		h.element = nil
 	}
 	return !h.released
+}
+
+// Recognise moves the hold to the part for known people if the holder is known now, and the
+// hold fits there. It gives way to nobody then.
+func (h *Hold) Recognise(by Holder) {
+	p := h.pot
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !by.Known || h.known || h.released {
+		return
+	}
+	h.key = by.Key
+	if !p.fitsKnown(h, h.amount) {
+		h.key = host.PubKey{}
+		return
+	}
+	if h.element != nil {
+		p.narrow[h.narrow].holds.Remove(h.element)
+		h.element = nil
+	}
+	p.count(h, -h.amount)
+	h.known = true
+	p.count(h, h.amount)
+}
+
+// count counts an amount of h in its part, its network and its neighbourhood. REQUIRES: mu.
+func (p *Pot) count(h *Hold, amount int64) {
+	switch {
+	case !h.known:
+		p.strangers += amount
+	case h.key != (host.PubKey{}):
+		if p.keys[h.key] += amount; p.keys[h.key] == 0 {
+			delete(p.keys, h.key)
+		}
+	}
+	if h.narrow.IsValid() {
+		p.narrow[h.narrow].count(h, amount)
+		p.wide[h.wide].count(h, amount)
+	}
 }
 
 // Grow changes the amount by n, which may be negative but for the amount itself. It fails, and
@@ -359,9 +405,19 @@ func (h *Hold) grow(n int64, room func(h *Hold, more int64) ([]*Hold, error)) (e
 	switch {
 	case h.released:
 		return nil, ErrFull
+	case n > 0 && h.known && p.fitsKnown(h, n):
 	case n > 0 && h.known:
-		if !p.fitsKnown(h, n) {
-			return nil, ErrFull
+		// The whole of it becomes a stranger's.
+		p.count(h, -h.amount)
+		h.known = false
+		if evicted, err = room(h, h.amount+n); err != nil {
+			h.known = true
+			p.count(h, h.amount)
+			return evicted, err
+		}
+		p.count(h, h.amount)
+		if h.evict != nil && !h.kept && h.narrow.IsValid() {
+			h.element = p.narrow[h.narrow].holds.PushBack(h)
 		}
 	case n > 0:
 		if h.element != nil { // it must not give way for itself
@@ -375,12 +431,6 @@ func (h *Hold) grow(n int64, room func(h *Hold, more int64) ([]*Hold, error)) (e
 	}
 	h.amount += n
 	p.used += n
-	if !h.known {
-		p.strangers += n
-	}
-	if h.narrow.IsValid() {
-		p.narrow[h.narrow].count(h, n)
-		p.wide[h.wide].count(h, n)
-	}
+	p.count(h, n)
 	return evicted, nil
 }

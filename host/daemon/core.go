@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/contain"
@@ -23,6 +24,7 @@ import (
 	"talon/host/repos"
 	"talon/host/schnorr"
 	"talon/host/store/semantics"
+	"talon/host/users"
 	"talon/sdk/abi/manifest"
 )
 
@@ -34,6 +36,7 @@ type Core struct {
 	Pipeline *ingest.Pipeline
 	Disk     *repos.Disk      // nil unless it serves
 	Node     *cluster.Cluster // nil if no other may work on the same database and repositories
+	Users    *users.Set       // nil unless it serves
 
 	notify *contain.Guard // around each part that gets a commit
 }
@@ -88,6 +91,10 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 			return nil, err
 		}
 		o.Git = c.Disk
+		c.Users = users.New(users.Config{Store: facts{db}, Here: c.Disk.Here, Named: named(cfg), Log: log, Now: time.Now})
+		if err := c.Users.Load(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if c.Plugins, err = plugin.Open(ctx, o); err != nil {
 		return nil, fmt.Errorf("load the plugins: %w", err)
@@ -103,8 +110,9 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		Log:    log,
 		Now:    time.Now,
 
-		// A quarter of purgatory is what one network may fill.
-		Quota:    ingest.Quota{ByAuthor: held.ByAuthor, ByNetwork: held.Events / 4},
+		Users: c.Users,
+
+		Quota:    ingest.Quota{ByAuthor: held.ByAuthor, ByNetwork: bound.Share(held.Events)},
 		EachHeld: db.EachHeld,
 
 		Workers: cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)),
@@ -112,6 +120,18 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		Batch:   cfg.Batch,
 	})
 	return c, nil
+}
+
+// named returns the people whom the operator names: themselves, and the option known.
+func named(cfg *config.Config) (list []host.PubKey) {
+	var operator host.PubKey
+	if host.ParseHex(operator[:], cfg.PubKey) {
+		list = append(list, operator)
+	}
+	for _, key := range cfg.Known {
+		list = append(list, key)
+	}
+	return list
 }
 
 // Run decides about events and stores them until ctx ends and all submitted events are

@@ -154,6 +154,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
 	}
+	d.conns.users.Store(core.Users)
 	if p.reconciler, err = d.openReconciler(ctx, core, p.ingest); err != nil {
 		return nil, err
 	}
@@ -174,6 +175,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		Store:  core.Store,
 		Verify: schnorr.Verify,
 		Policy: core.Plugins,
+		Holder: core.Users.Holder,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the relay: %w", err)
@@ -200,6 +202,7 @@ func (p *parts) followers() []follower {
 	list := []follower{
 		{publish: p.relay.Publish},
 		{publish: p.pages.Publish, follow: p.pages.Follow},
+		{publish: p.core.Users.Publish, follow: p.core.Users.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
 	if p.hunter != nil {
@@ -257,6 +260,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	// these brought in.
 	bring, stopBringing := stage(failed, g, d.parts)
 	bring(p.ingest.Run)
+	bring(p.core.Users.Run)
 	surface := admin.Surface{Plugins: p.core.Plugins, Panics: d.admin}
 	if p.hunter != nil {
 		surface.Hunt = p.hunter

@@ -136,6 +136,7 @@ func (d *Daemon) openGit(core *Core, f *repos.Reconciler, pages http.Handler) (*
 		Log:       d.log,
 		Scheduler: core.Disk.Announced.Scheduler(),
 		Client:    d.client,
+		Holder:    core.Users.Holder,
 		Panics:    d.git,
 		NotFound:  pages,
 	}, f, f)

@@ -78,12 +78,12 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 // place among those that strangers can fill: it must hurry, and the stalest gives way.
 func (h *Handler) openPush(ctx context.Context, r *http.Request, parts []string, in *body) (*commands, *Push, error) {
 	push := &Push{Client: h.cfg.Client(r), Parts: parts, Bytes: max(0, r.ContentLength)}
-	place, err := h.opening.Displace(holder(push.Client), 1, in.interrupt)
+	place, err := h.opening.Displace(h.holder(push.Client), 1, in.interrupt)
 	if err != nil {
 		return new(commands), nil, fmt.Errorf("%w: %w", gitrepo.ErrBusy, err)
 	}
 	defer place.Release()
-	memory := h.newMemory(holder(push.Client), in.interrupt)
+	memory := h.newMemory(h.holder(push.Client), in.interrupt)
 	defer memory.release()
 	in.limitTime(h.limits.OpeningTime)
 	c, err := readCommands(&growing{body: in, memory: memory}, &h.limits)
@@ -202,7 +202,7 @@ func (h *Handler) receive(
 	if wait := h.cpu.Wait(push.Client.Addr); wait > 0 && c.bringsPack() {
 		return &Refusal{Reason: fmt.Sprintf("pushes from your address have taken all the time that git works for it: try again in %v", wait.Round(time.Minute))}
 	}
-	task, err := h.cfg.Scheduler.Reserve(ctx, gitrepo.ClassPush, holder(push.Client))
+	task, err := h.cfg.Scheduler.Reserve(ctx, gitrepo.ClassPush, h.holder(push.Client))
 	if err != nil {
 		return err
 	}

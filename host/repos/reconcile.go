@@ -50,7 +50,10 @@ func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
 // objects. Then a job has nothing to do.
 func (f *Reconciler) hasNoGit(p location, repo *gitrepo.Repo) (bool, error) {
 	there, err := repo.Exists()
-	return !there && (p.prs || !f.disk.Announced.Shares(p.Identifier)), err
+	if there || err != nil || p.prs {
+		return !there && p.prs, err
+	}
+	return !f.disk.Announced.Shares(p.Identifier) && (f.disk.PRs == nil || !f.disk.PRs.Shares(p.Identifier)), nil
 }
 
 // reconcile does the round, in the slot that it gives back.
@@ -165,12 +168,27 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 	return w.removeUnused(ctx)
 }
 
-// makeOfShared makes the folder of a repository that waits for git data, if the objects of a
-// state are here: other repositories of the identifier have brought them.
+// makeOfShared makes the folder of a repository that waits for git data, if data is here: other
+// repositories of the identifier have the objects of a state, or a pull request for it was
+// pushed under /prs/.
 func (w *run) makeOfShared(ctx context.Context, maintainers []grasp.PubKey) (made bool, err error) {
+	format, found, err := w.findShared(ctx, maintainers)
+	if err != nil || !found {
+		return false, err
+	}
+	if err := w.repo.Init(ctx, format); err != nil {
+		return false, err
+	}
+	w.f.metrics.made.Inc()
+	w.task.all = true // for the pull requests
+	return true, nil
+}
+
+// findShared returns the format of data for a repository that has no folder.
+func (w *run) findShared(ctx context.Context, maintainers []grasp.PubKey) (format gitrepo.Format, found bool, err error) {
 	states, err := w.f.trackedStates(ctx, w.location.Identifier, maintainers)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	for i := range states[:min(len(states), maxChecks)] {
 		s := &states[i]
@@ -179,17 +197,32 @@ func (w *run) makeOfShared(ctx context.Context, maintainers []grasp.PubKey) (mad
 		for _, ref := range s.Refs {
 			objects = append(objects, ref.Object)
 		}
-		if len(s.Faults) > 0 || len(objects) == 0 || !w.repo.MayHave(format, objects...) {
+		if len(s.Faults) == 0 && len(objects) > 0 && w.repo.MayHave(format, objects...) {
+			return format, true, nil
+		}
+	}
+	if w.f.disk.PRs == nil || !w.f.disk.PRs.Shares(w.location.Identifier) {
+		return 0, false, nil
+	}
+	pulls, err := w.f.pulls(ctx, w.location.Repo)
+	for _, p := range pulls {
+		from, ok := p.PRsRepo(w.f.cfg.Service)
+		if !ok {
 			continue
 		}
-		if err := w.repo.Init(ctx, format); err != nil {
-			return false, err
+		repo, err := w.f.disk.repo(location{Repo: from, prs: true})
+		if err != nil {
+			continue // no repository can have the name
 		}
-		w.f.metrics.made.Inc()
-		w.task.all = true // pull requests may be here already
-		return true, nil
+		format := gitrepo.SHA1
+		if len(p.Commit) == sha256Digits {
+			format = gitrepo.SHA256
+		}
+		if repo.MayHave(format, p.Commit) {
+			return format, true, nil
+		}
 	}
-	return false, nil
+	return 0, false, err
 }
 
 // removeUnused removes the folder of a repository that waits for git data and has none: its

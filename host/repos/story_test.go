@@ -394,9 +394,8 @@ func TestContributorsOwnPlace(t *testing.T) {
 
 	// The announcement comes later: the pull request is in its repository, too.
 	w.sent(w.announce(alice, "demo"), host.Held)
-	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
-	work.git("push", w.url(alice, "demo"), one+":refs/heads/main")
-	w.wantRefs(demo(alice), "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/nostr/"+pr.ID.String()+"="+one)
+	w.waitIdle()
+	w.wantRefs(demo(alice), "HEAD=refs/heads/master", "refs/nostr/"+pr.ID.String()+"="+one)
 }
 
 // TestCrash: refs have landed and the commit has not; the next start finishes it.
