@@ -22,10 +22,10 @@ type Spec struct {
 // eighth is the part of a limit that one network gets.
 const eighth = 8
 
-// KnownPart returns the part of a total that only known people use: an eighth, and none of a
-// total that is too small for it.
+// KnownPart returns the part of a total that only known people use: an eighth. It is none of a
+// total so small that a network of theirs would get less than two.
 func KnownPart(total int64) int64 {
-	if total < eighth*eighth {
+	if total < 2*eighth*eighth {
 		return 0
 	}
 	return total / eighth
