@@ -107,6 +107,7 @@ func (s *mirror) met(r *relay) {
 		return
 	}
 	r.rewind = r.rewind || s.Now()-r.lostAt > s.overlapShort*strategy.Second
+	p.Unchecked = true
 	r.up, r.metAt, r.brought = true, s.Now(), false
 	r.heardAt, r.twice = s.Now(), 0
 	s.After(p, layers.Daily, s.daily+s.Random(s.over))

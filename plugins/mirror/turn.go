@@ -294,6 +294,7 @@ func (s *mirror) beginNarrow(r *relay) {
 		switch {
 		case r.rewind && s.Now() >= r.lookback+lookEvery:
 			overlap, r.lookback, r.rewind = s.overlap, s.Now(), false
+			p.OldDates = false
 		case r.resumed && r.metAt > r.compared:
 			return
 		}
@@ -395,6 +396,7 @@ func (s *mirror) complete(r *relay) {
 		r.stage = narrow
 		s.change(r)
 	}
+	defer s.report(r)
 	switch {
 	case r.paged():
 		// Pages bring again what is here: to listen costs less.
@@ -418,6 +420,14 @@ func (s *mirror) complete(r *relay) {
 		least, longest := s.visits(r.cost)
 		r.interval = min(max(2*r.interval, least), longest)
 	}
+}
+
+// report reports that everything was compared, and when that is due again.
+func (s *mirror) report(r *relay) {
+	p := r.peer
+	p.Unchecked, p.NextCheck = false, r.next()
+	p.OldDates = p.OldDates && r.paged() // a comparison finds them
+	p.Report()
 }
 
 const (
