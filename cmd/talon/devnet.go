@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talon/cmd/internal/devnet"
+	"talon/host/admin"
 	"talon/host/relaymodel"
 )
 
@@ -130,7 +131,9 @@ func (o *devnetRun) run(cmd *cobra.Command) (err error) {
 		err = errors.Join(err, <-ran)
 	}()
 	var served <-chan error
+	var said claims
 	if o.serve {
+		said.server = admin.Dial(filepath.Join(dir, "data", "admin", "talon.sock"))
 		ended, stop, err := o.startTalon(ctx, n, filepath.Join(dir, "data"), cmd.ErrOrStderr())
 		if err != nil {
 			return err
@@ -138,7 +141,7 @@ func (o *devnetRun) run(cmd *cobra.Command) (err error) {
 		defer stop()
 		served = ended
 	}
-	last, err := o.watch(ctx, n, newNetTable(out), served)
+	last, err := o.watch(ctx, n, newNetTable(out), served, &said)
 	if o.json {
 		err = errors.Join(err, writeNetResult(cmd.OutOrStdout(), n, last))
 	}
@@ -180,14 +183,15 @@ const quietFor = 3
 // netLook is one look at what Talon has.
 type netLook struct {
 	devnet.Comparison
-	failed error // Talon did not answer
+	said   claimMoment // what Talon says of its relays
+	failed error       // Talon did not answer
 	began  time.Time
 	quiet  int // looks in a row that found nothing wrong, this one included
 }
 
 // watch shows the network each second, until it has been looked at for long enough. It
 // returns the last look.
-func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, served <-chan error) (last netLook, err error) {
+func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, served <-chan error, said *claims) (last netLook, err error) {
 	var over <-chan time.Time
 	if o.lasts > 0 {
 		over = time.After(o.lasts)
@@ -198,12 +202,16 @@ func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, serve
 	for {
 		looking, cancel := context.WithTimeout(ctx, 20*time.Second)
 		seen, failed := n.Compare(looking, "ws://"+o.net.Talon)
+		last.said = claimMoment{}
+		if failed == nil {
+			last.said = said.look(looking, n, seen.Lacks)
+		}
 		cancel()
 		if ctx.Err() != nil {
 			return last, nil // a look that was broken off says nothing
 		}
 		last.Comparison, last.failed = seen, failed
-		t.show(n, seen, failed)
+		t.show(n, seen, last.said, failed)
 		if last.quiet++; failed != nil || len(seen.Lacks)+len(seen.Beside) > 0 {
 			last.quiet = 0
 		}
@@ -380,7 +388,8 @@ func (o *devnetRun) partners(given func(option string) bool) error {
 func writeNetResult(w io.Writer, n *devnet.Net, last netLook) error {
 	type relay struct {
 		devnet.RelayStatus
-		Missing int `json:"missing"` // events that it has and Talon lacks
+		Missing  int   `json:"missing"`            // events that it has and Talon lacks
+		Complete *bool `json:"complete,omitempty"` // Talon says that nothing is open there; only with --serve
 	}
 	result := struct {
 		InLine       bool               `json:"in_line"` // Talon has exactly what it is to have
@@ -390,12 +399,14 @@ func writeNetResult(w io.Writer, n *devnet.Net, last netLook) error {
 		MissingKinds map[int]int        `json:"missing_by_kind"`
 		Others       int                `json:"others"` // events that Talon has and is not to have
 		Repositories int                `json:"repositories"`
+		WrongClaims  int                `json:"wrong_claims"`    // relays that Talon calls complete, and has lacked an event of for ten looks
 		Error        string             `json:"error,omitempty"` // Talon did not answer
 		Relays       []relay            `json:"relays"`
 		Git          []devnet.GitStatus `json:"git"`
 	}{
 		InLine: last.quiet > 0, Seconds: time.Since(last.began).Seconds(), Expected: last.Expected, Missing: len(last.Lacks),
 		MissingKinds: lackedKinds(n, last.Comparison), Others: len(last.Beside), Repositories: last.Repos, Git: []devnet.GitStatus{},
+		WrongClaims: last.said.wrong,
 	}
 	if last.failed != nil {
 		result.Error = last.failed.Error()
@@ -404,6 +415,9 @@ func writeNetResult(w io.Writer, n *devnet.Net, last netLook) error {
 		s := relay{RelayStatus: r.Status()}
 		if last.failed == nil && i < len(last.LacksOf) {
 			s.Missing = last.LacksOf[i]
+		}
+		if complete := last.said.complete[r.URL]; last.said.asked {
+			s.Complete = &complete
 		}
 		result.Relays = append(result.Relays, s)
 	}
@@ -431,8 +445,20 @@ func newNetTable(w io.Writer) *netTable { return &netTable{w: w, live: terminal(
 // lines.
 const tableRows = 24
 
-func (t *netTable) show(n *devnet.Net, c devnet.Comparison, err error) {
+func (t *netTable) show(n *devnet.Net, c devnet.Comparison, said claimMoment, err error) {
 	network, talon := t.summary(n, c, err)
+	if said.asked {
+		complete := 0
+		for _, r := range n.Relays {
+			if said.complete[r.URL] {
+				complete++
+			}
+		}
+		talon += fmt.Sprintf(", calls %d relays complete", complete)
+		if said.wrong > 0 {
+			talon += fmt.Sprintf(" (%d of them wrongly)", said.wrong)
+		}
+	}
 	if !t.live {
 		fmt.Fprintf(t.w, "%s; %s\n", network, talon)
 		return

@@ -67,6 +67,7 @@ func (s *Loop) readRepositories() (_ map[string]*rootsOf, err error) {
 	if failed != nil {
 		return nil, failed
 	}
+	s.relistAll()
 	roots := make(map[string]*rootsOf, len(s.repos))
 	talked, err := s.latestActivity()
 	if err != nil {
@@ -380,6 +381,7 @@ func (s *Loop) announced(n *Change) {
 		return
 	}
 	now := s.repos[name]
+	s.relist(name, was, now)
 	switch {
 	case now == nil && was != nil:
 		s.step(&abi.RepoGone{Repository: name})
