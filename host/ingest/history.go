@@ -96,17 +96,17 @@ func (h *history) rollback() {
 }
 
 // stale reports whether one of the facts, as read at the version, has changed.
-func (h *history) stale(f *facts, version uint64) bool {
-	if len(f.stored) == 0 && len(f.held) == 0 {
+func (h *history) stale(r *host.Reads, version uint64) bool {
+	if len(r.Stored) == 0 && len(r.Held) == 0 {
 		return false
 	}
 	if version < h.complete {
 		return true
 	}
 	for i := len(h.changes) - 1; i >= 0 && h.changes[i].version > version; i-- {
-		read := f.stored
+		read := r.Stored
 		if h.changes[i].held {
-			read = f.held
+			read = r.Held
 		}
 		for j := range read {
 			if read[j].Matches(h.changes[i].event) {
@@ -211,7 +211,7 @@ func (w *writer) current(e *entry) bool {
 		if err = b.begin(); err == nil {
 			w.batch = b
 		}
-	case !w.shared.current && len(e.facts.stored)+len(e.facts.held) > 0:
+	case !w.shared.current && len(e.reads.Stored)+len(e.reads.Held) > 0:
 		w.finish()
 		err = store.CatchUp(w.learn)
 		w.shared.current = err == nil

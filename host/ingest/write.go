@@ -175,7 +175,7 @@ func (w *writer) stale(e *entry) bool {
 	case e.hold != nil && e.version < w.history.begun:
 		return true // what it is to wait for may be here
 	}
-	return w.history.stale(&e.facts, e.version)
+	return w.history.stale(&e.reads, e.version)
 }
 
 // apply carries out a decision in the open batch, and commits that if it is full.
@@ -379,8 +379,7 @@ func (w *writer) contend(e *entry, stale bool) (refused bool) {
 		w.metrics.redecided.Inc()
 		if e.retries > maxRetries && e.release == nil {
 			w.metrics.contended.Inc()
-			e.hold, e.facts, e.err = nil, facts{}, nil
-			e.verdict = &tooFast
+			e.decision = decision{verdict: &tooFast}
 			return true
 		}
 	}
