@@ -202,6 +202,11 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 	if err := CheckIdentifier(identifier); err != nil {
 		return err
 	}
+	leave, err := r.removing.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	s := r.store(identifier, format)
 	members, err := s.members()
 	if err != nil {
