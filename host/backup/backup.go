@@ -72,16 +72,16 @@ const (
 
 // Summary says what came of a backup or a restore.
 type Summary struct {
-	ID           string        `json:"id"`
-	Dir          string        `json:"dir"`
-	Made         time.Time     `json:"made"`
-	Took         time.Duration `json:"took"`
-	Files        int           `json:"files"`
-	Bytes        int64         `json:"bytes"`   // of all files
-	Written      int64         `json:"written"` // bytes that the backup before did not have; links are none
-	Database     string        `json:"database"`
-	Repositories int           `json:"repositories"`
-	Notes        []string      `json:"notes,omitempty"` // for the operator
+	ID           string    `json:"id"`
+	Dir          string    `json:"dir"`
+	Made         time.Time `json:"made"`
+	Seconds      float64   `json:"seconds"`
+	Files        int       `json:"files"`
+	Bytes        int64     `json:"bytes"`   // of all files
+	Written      int64     `json:"written"` // bytes that the backup before did not have; links are none
+	Database     string    `json:"database"`
+	Repositories int       `json:"repositories"`
+	Notes        []string  `json:"notes,omitempty"` // for the operator
 }
 
 // Run makes a backup. With incremental it renews the one in the folder.
@@ -131,7 +131,7 @@ func Run(ctx context.Context, src Source, dir string, incremental bool, progress
 		return sum, err
 	}
 	return Summary{
-		ID: m.ID, Dir: dir, Made: m.Made, Took: time.Since(began), Files: len(m.Files), Bytes: m.Bytes(), Written: f.wrote,
+		ID: m.ID, Dir: dir, Made: m.Made, Seconds: time.Since(began).Seconds(), Files: len(m.Files), Bytes: m.Bytes(), Written: f.wrote,
 		Database: m.Database, Repositories: r.repositories,
 	}, nil
 }

@@ -80,7 +80,7 @@ func (h *History) Add(sum Summary) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	list := slices.DeleteFunc(slices.Clone(h.list), func(m Made) bool { return m.Dir == sum.Dir })
-	list = append(list, Made{Dir: sum.Dir, ID: sum.ID, At: sum.Made, Seconds: sum.Took.Seconds(), Bytes: sum.Bytes})
+	list = append(list, Made{Dir: sum.Dir, ID: sum.ID, At: sum.Made, Seconds: sum.Seconds, Bytes: sum.Bytes})
 	list = list[max(0, len(list)-maxHistory):]
 	text, err := json.MarshalIndent(list, "", "  ")
 	if err == nil {

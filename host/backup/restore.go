@@ -15,7 +15,7 @@ import (
 // Target says where a restore puts the parts of a backup.
 type Target struct {
 	Data    string // the data folder
-	Git     string // the folder for git data, which may be the same
+	Git     string // the folder for git data and the relay's key, which may be the same
 	Plugins string // the folder of plugins
 }
 
@@ -23,6 +23,7 @@ type Target struct {
 const (
 	GitFolder     = "git"
 	PRsFolder     = "git-prs"
+	KeyFile       = "relay.key"
 	PluginsFolder = "plugins"
 )
 
@@ -63,7 +64,7 @@ func Restore(ctx context.Context, dir string, to Target, progress func(Progress)
 		return sum, err
 	}
 	sum = Summary{
-		ID: m.ID, Dir: dir, Made: m.Made, Took: time.Since(began), Files: len(m.Files), Bytes: m.Bytes(),
+		ID: m.ID, Dir: dir, Made: m.Made, Seconds: time.Since(began).Seconds(), Files: len(m.Files), Bytes: m.Bytes(),
 		Database: m.Database, Notes: r.notes,
 	}
 	for _, f := range m.Files {
@@ -92,7 +93,7 @@ func (r *restore) tops() []string {
 
 // top is the folder for a part of a backup, by the first name of the path.
 func (r *restore) top(part string) string {
-	if part == GitFolder || part == PRsFolder {
+	if part == GitFolder || part == PRsFolder || part == KeyFile {
 		return r.to.Git
 	}
 	return r.to.Data

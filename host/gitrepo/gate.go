@@ -14,15 +14,15 @@ type gate struct {
 	idle    chan struct{} // closed when no work runs; nil if nobody waits for that
 }
 
-// enter waits while a snapshot is taken. The work calls leave at its end.
-func (g *gate) enter(ctx context.Context) (leave func(), err error) {
+// enter waits while a snapshot is taken. The work calls release at its end.
+func (g *gate) enter(ctx context.Context) (release func(), err error) {
 	for {
 		g.mu.Lock()
 		paused := g.paused
 		if paused == nil {
 			g.working++
 			g.mu.Unlock()
-			return sync.OnceFunc(g.leave), nil
+			return sync.OnceFunc(g.release), nil
 		}
 		g.mu.Unlock()
 		select {
@@ -33,7 +33,7 @@ func (g *gate) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-func (g *gate) leave() {
+func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.working--

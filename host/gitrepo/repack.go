@@ -126,11 +126,11 @@ func (r *Repo) Repack(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	combining := s.combine(ctx, old, dir)
-	leave, err := s.root.removing.enter(ctx)
+	release, err := s.root.removing.enter(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer release()
 	unlock, err := r.locks.lock(ctx, s.dir)
 	if err != nil {
 		return err

@@ -182,11 +182,11 @@ func (r *Repo) Maintain(ctx context.Context) error {
 	if err != nil || !borrows {
 		return err
 	}
-	leave, err := s.root.removing.enter(ctx)
+	release, err := s.root.removing.enter(ctx)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer release()
 	unlock, err := r.locks.lock(ctx, s.dir)
 	if err != nil {
 		return err

@@ -97,14 +97,14 @@ func TestPause(t *testing.T) {
 		t.Fatalf("the repository has gone: %v", err)
 	}
 	resume()
-	leave, err := root.removing.enter(t.Context())
+	release, err := root.removing.enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := root.Pause(soon); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("pause while something is removed: %v", err)
 	}
-	leave()
+	release()
 	locked(t, a, func() {
 		if err := a.Remove(t.Context()); err != nil {
 			t.Error(err)
