@@ -24,7 +24,7 @@ var modulePath = path.Dir(reflect.TypeFor[Item]().PkgPath())
 // place is to be thought about first.
 var allowed = map[string]string{
 	"host":                      "sdk/grasp",
-	"host/bound":                "host",
+	"host/bound":                "host internal/heap",
 	"host/wire":                 "host",
 	"host/schnorr":              "host",
 	"internal/race":             "",
