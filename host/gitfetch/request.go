@@ -57,12 +57,12 @@ func (h *Hunter) request(ctx, asking context.Context, g *egressProxy, w queue.Wo
 	if len(errands) == 0 {
 		return queue.Result{Skipped: true, Missing: len(missing(list))}
 	}
-	careful, ok := h.visit(asking, w, list, origin)
+	charged, ok := h.visit(asking, w, list, origin)
 	if !ok {
 		return queue.Result{Skipped: true, Missing: len(missing(list))}
 	}
 	var own *http.Transport
-	if careful {
+	if charged {
 		own = newTransport(h.guard.charging(h.strangers.charge), h.cfg.Limits) // of its own, so that each connection is charged
 	}
 	s, err := g.open(asking, w.URL, own)

@@ -165,10 +165,10 @@ func (h *Hunter) namers(ctx context.Context, list []Want) (map[string][]Namer, e
 	return by, nil
 }
 
-// visit charges the request of a Fetch, if it is for strangers, to one of those who name its URL.
-// Careful says that its connections are charged too. It reports false if there must be no request
-// now.
-func (h *Hunter) visit(ctx context.Context, w queue.Work, list []Want, origin string) (careful, ok bool) {
+// visit charges the request of a Fetch to one of those who name its URL, if only held events do.
+// The addresses of its connections are charged then too. It reports false if there must be no
+// request now.
+func (h *Hunter) visit(ctx context.Context, w queue.Work, list []Want, origin string) (charged, ok bool) {
 	by, err := h.namers(ctx, list)
 	if err != nil {
 		return false, false

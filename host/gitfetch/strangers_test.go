@@ -153,7 +153,7 @@ func TestStrangersNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if careful, ok := h.visit(t.Context(), work, list, url); !careful || !ok {
+	if charged, ok := h.visit(t.Context(), work, list, url); !charged || !ok {
 		t.Error("the target of a redirect is not charged to those who named the URL")
 	}
 	if now := h.strangers.left([]Namer{{Event: host.ID{1}, Author: host.PubKey{1}}}); now != left-1 {

@@ -62,7 +62,7 @@ func (l *line) dial() (Conn, loop.Opened, error) {
 	defer cancel()
 	dialer := v.dialer
 	if l.request.Stranger {
-		dialer = v.careful
+		dialer = v.charged
 	}
 	if l.request.Inform {
 		info, err := dialer.Inform(ctx, l.relay)

@@ -66,7 +66,8 @@ func TestStrangersAddress(t *testing.T) {
 	}
 }
 
-// TestStrangersDial shows that relays which only held announcements name are dialed carefully.
+// TestStrangersDial shows that relays which only held announcements name are dialed by the dialer
+// that charges addresses.
 func TestStrangersDial(t *testing.T) {
 	r := newRemote(t, nil)
 	var s *Sync
@@ -75,13 +76,13 @@ func TestStrangersDial(t *testing.T) {
 	})
 	s = w.sync
 	dialed := make(chan string, 2)
-	for name, stranger := range map[string]bool{"plain": false, "careful": true} {
+	for name, stranger := range map[string]bool{"plain": false, "charged": true} {
 		record := recorder{name, dialed}
-		v := &Sync{cfg: s.cfg, dialer: record, careful: record}
+		v := &Sync{cfg: s.cfg, dialer: record, charged: record}
 		if stranger {
 			v.dialer = nil
 		} else {
-			v.careful = nil
+			v.charged = nil
 		}
 		l := newLine(t.Context(), v, loop.Dial{Relay: r.url, Stranger: stranger})
 		if _, _, err := l.dial(); err == nil {
@@ -91,7 +92,7 @@ func TestStrangersDial(t *testing.T) {
 			t.Errorf("stranger %v is dialed by the dialer %s", stranger, got)
 		}
 	}
-	if s.dialer == s.careful {
+	if s.dialer == s.charged {
 		t.Error("both dialers are the same")
 	}
 }

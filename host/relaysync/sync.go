@@ -65,7 +65,7 @@ type Sync struct {
 	cfg     Config
 	deps    Deps
 	dialer  Dialer
-	careful Dialer // to relays that only held announcements name
+	charged Dialer // to relays that only held announcements name
 
 	metrics  *metrics
 	changes  *changeQueue // of what was committed here
@@ -130,7 +130,7 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 		lines:         make(map[loop.ConnID]*line),
 	}
 	v.refusals = refusals{keep: keep, policies: deps.Policies, known: v.known, now: func() int64 { return cfg.Now().Unix() }}
-	v.careful = v.dialer
+	v.charged = v.dialer
 	loopDeps := loop.Deps{Strategy: called{v}, Facts: read{v}, Health: deps.Health, Hosted: deps.Hosted}
 	if v.strangers = newStrangers(cfg.Limits.Connections, deps.Origin, cfg.Now); v.strangers != nil {
 		loopDeps.Strangers = v.strangers
@@ -138,9 +138,9 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 	if v.dialer == nil {
 		guard := netguard.Guard{Private: cfg.AllowPrivate, Own: cfg.Listen}
 		v.dialer = &netDialer{&v.cfg, &guard}
-		v.careful = v.dialer
+		v.charged = v.dialer
 		if v.strangers != nil {
-			v.careful = &netDialer{&v.cfg, v.strangers.guard(guard)}
+			v.charged = &netDialer{&v.cfg, v.strangers.guard(guard)}
 		}
 	}
 	var err error

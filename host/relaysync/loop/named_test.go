@@ -91,13 +91,13 @@ type strangersTest struct {
 	facts    announcements
 	purses   *purses
 	dials    map[string]int
-	careful  map[string]bool // dialed as a relay of strangers
+	charged  map[string]bool // dialed as a relay of strangers
 }
 
 func newStrangersTest(t *testing.T, places int) *strangersTest {
 	w := &strangersTest{
 		t: t, now: 1_700_000_000_000, strategy: &wishful{told: map[string][]string{}}, purses: &purses{visits: map[host.PubKey]int{}, places: places},
-		dials: map[string]int{}, careful: map[string]bool{},
+		dials: map[string]int{}, charged: map[string]bool{},
 	}
 	var err error
 	w.loop, err = New(Config{Bootstrap: []string{"wss://bootstrap.example"}, Limits: Limits{
@@ -146,7 +146,7 @@ func (w *strangersTest) pass(ms int64) {
 		for _, e := range w.loop.Effects() {
 			if d, ok := e.(Dial); ok {
 				w.dials[d.Relay]++
-				w.careful[d.Relay] = d.Stranger
+				w.charged[d.Relay] = d.Stranger
 				w.loop.Down(w.now, d.Relay, d.Conn, Ended{Class: abi.ClassUnreachable, Result: ConnResult{Outcome: OutcomeUnreachable}})
 				next = w.now + 1
 			}
@@ -187,8 +187,8 @@ func TestStrangersRelays(t *testing.T) {
 	if n := w.sum("victim"); n != 5 {
 		t.Errorf("an announcement with 5 visits led to %d attempts", n)
 	}
-	if !w.careful["wss://victim-00.example"] || w.careful["wss://served.example"] || w.careful["wss://bootstrap.example"] {
-		t.Errorf("relays of strangers are %v, want those of the victim alone", w.careful)
+	if !w.charged["wss://victim-00.example"] || w.charged["wss://served.example"] || w.charged["wss://bootstrap.example"] {
+		t.Errorf("relays of strangers are %v, want those of the victim alone", w.charged)
 	}
 	if n := w.dials["wss://served.example"]; n < 2 {
 		t.Errorf("a relay that a stored announcement names was tried %d times, want again and again", n)
@@ -206,7 +206,7 @@ func TestStrangersRelays(t *testing.T) {
 	}
 	w.release(honest)
 	w.pass(1000)
-	if n := w.dials["wss://data.example"]; n < before+2 || w.careful["wss://data.example"] {
+	if n := w.dials["wss://data.example"]; n < before+2 || w.charged["wss://data.example"] {
 		t.Errorf("a relay of a repository that is served by now was tried %d times, want more than %d", n, before)
 	}
 }
