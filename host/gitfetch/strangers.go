@@ -57,11 +57,11 @@ func (s *strangers) namer(n Namer) bound.Namer {
 }
 
 // left returns how many visits some of the namers have left.
-func (s *strangers) left(by []Namer) (most int64) {
+func (s *strangers) left(by []Namer) (left int64) {
 	for _, n := range by {
-		most = max(most, s.visits.Left(s.namer(n)))
+		left = max(left, s.visits.Left(s.namer(n)))
 	}
-	return most
+	return left
 }
 
 // reserve charges a visit to one of the namers, and reports whether one had any left.

@@ -27,7 +27,7 @@ type Strangers interface {
 // named says which repositories name a relay.
 type named struct {
 	stored  int     // stored announcements do
-	held    []*repo // held ones that the strategy was told of it for
+	held    []*repo // held ones through which the strategy knows it
 	release func()  // gives back its place among the relays of strangers; nil if it has none
 	paid    bool    // its first visit is charged
 }
