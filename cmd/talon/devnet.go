@@ -202,7 +202,7 @@ func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, serve
 		seen, failed := n.Compare(looking, "ws://"+o.net.Talon)
 		last.said = claimMoment{}
 		if failed == nil {
-			last.said = said.look(looking, n, seen.Lacks)
+			last.said = said.check(looking, n, seen.Lacks)
 		}
 		cancel()
 		if ctx.Err() != nil {

@@ -32,9 +32,9 @@ type claimMoment struct {
 	wrong    int             // relays of these that have an event which Talon has lacked for claimLooks looks
 }
 
-// look asks Talon. Events that Talon holds for their git data are not served, so nothing is said
+// check asks Talon. Events that Talon holds for their git data are not served, so nothing is said
 // while it looks for some.
-func (c *claims) look(ctx context.Context, n *devnet.Net, lacks []host.ID) claimMoment {
+func (c *claims) check(ctx context.Context, n *devnet.Net, lacks []host.ID) claimMoment {
 	if c.server == nil {
 		return claimMoment{}
 	}

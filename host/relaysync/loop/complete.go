@@ -48,9 +48,9 @@ func (s *Loop) reasonsOf(r *relay) (counts [Reasons]int) {
 	}
 	flag(IncompleteNothing, len(r.subs) == 0 && !r.productive)
 	counts[IncompleteStored] = r.pending()
-	flag(IncompletePast, r.told.past)
-	flag(IncompleteOldDates, r.told.oldDates)
-	flag(IncompleteClosed, r.told.closed)
+	flag(IncompletePast, r.reported.past)
+	flag(IncompleteOldDates, r.reported.oldDates)
+	flag(IncompleteClosed, r.reported.closed)
 	flag(IncompleteRest, r.restUntil > s.clock)
 	flag(IncompletePartial, r.partial && !r.reports)
 	counts[IncompleteRoots] = int(r.uncovered.roots)
@@ -93,15 +93,15 @@ func (s *Loop) progress(r *relay) {
 	}
 }
 
-// told is what a strategy reports of a relay.
-type told struct {
+// report is what a strategy reports of a relay.
+type report struct {
 	past, closed, oldDates bool
 	nextCheck              int64 // unix milliseconds; 0: not known
 }
 
 // setProgress takes a strategy's report.
 func (s *Loop) setProgress(r *relay, a *abi.StepAction) {
-	r.told = told{past: a.Past, closed: a.Closed, oldDates: a.OldDates, nextCheck: a.NextCheck}
+	r.reported = report{past: a.Past, closed: a.Closed, oldDates: a.OldDates, nextCheck: a.NextCheck}
 	r.reports, s.reports = true, true
 	if r.back {
 		r.back = false
@@ -237,8 +237,8 @@ func (s *Loop) heardBy(filters []abi.Filter) (repos []uint64, wide bool) {
 	return repos, wide
 }
 
-// hear notes that a subscription is open, or is not any more.
-func (r *relay) hear(sub *subRecord, sign int32) {
+// countHeard notes that a subscription is open, or is not any more.
+func (r *relay) countHeard(sub *subRecord, sign int32) {
 	if sub.wide {
 		r.wide += int(sign)
 	}
@@ -256,7 +256,7 @@ func (r *relay) hear(sub *subRecord, sign int32) {
 func (r *relay) forgetSub(id string) {
 	if sub := r.subs[id]; sub != nil {
 		if sub.eose {
-			r.hear(sub, -1)
+			r.countHeard(sub, -1)
 		}
 		delete(r.subs, id)
 	}

@@ -153,7 +153,7 @@ func (s *Loop) Init() []byte {
 	s.timers = newTimers()
 	s.answers, s.reports = nil, false
 	for _, r := range s.relays {
-		r.told, r.reports = told{}, false
+		r.reported, r.reports = report{}, false
 	}
 	roots, err := s.readRepositories()
 	if err != nil {

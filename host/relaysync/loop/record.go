@@ -143,7 +143,7 @@ func (r *relay) status() RelayStatus {
 		st.Filters += sub.count
 	}
 	if r.up {
-		st.RestUntil, st.NextCheck = r.restUntil, r.told.nextCheck
+		st.RestUntil, st.NextCheck = r.restUntil, r.reported.nextCheck
 	}
 	for why, at := range r.open {
 		if at.count > 0 {

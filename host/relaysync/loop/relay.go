@@ -41,7 +41,7 @@ type relay struct {
 	uncovered      uncovered
 	open           [Reasons]reason // why it is not complete
 	completeSince  int64           // since when nothing is open; 0: something is
-	told           told            // by the strategy, of this connection
+	reported       report          // by the strategy, of this connection
 	reports        bool            // the strategy has told something of this connection
 	back           bool            // the connection comes after one that was lost, and is not counted
 	away           int64           // how long it was lost then
@@ -252,7 +252,7 @@ func (s *Loop) isDown(r *relay) {
 		r.back = false
 		s.countReconnection(r.away > shortAbsence)
 	}
-	r.conn, r.up, r.restUntil, r.told, r.reports = 0, false, 0, told{}, false
+	r.conn, r.up, r.restUntil, r.reported, r.reports = 0, false, 0, report{}, false
 	r.uncovered.repositories, r.uncovered.roots = 0, 0
 	clear(r.subs)
 	clear(r.hists)

@@ -18,7 +18,7 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 		if sub := r.subs[in.Input.ID]; sub != nil && sub.serial == in.Serial {
 			if !sub.eose {
 				sub.eose = true
-				r.hear(sub, 1)
+				r.countHeard(sub, 1)
 			}
 			s.onProductive(r)
 			s.gap(r, sub.purpose, in.Gap)
