@@ -73,13 +73,13 @@ func (w *writer) maybeCheckpoint(cp *checkpointer) error {
 	length, _ := row[1].(int64)
 	copied, _ := row[2].(int64)
 	if length < w.tune.maxWAL {
-		w.patience = w.tune.maxWAL
+		w.checkpointLimit = w.tune.maxWAL
 	}
 	switch left := length - copied; {
-	case length > w.patience:
+	case length > w.checkpointLimit:
 		// A reader that takes minutes, such as a check by another process, must not
 		// make each commit wait.
-		w.patience = length + w.tune.maxWAL
+		w.checkpointLimit = length + w.tune.maxWAL
 		cp.copying.Lock()
 		defer cp.copying.Unlock()
 		return w.conn.checkpoint("RESTART")
