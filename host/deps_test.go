@@ -24,7 +24,7 @@ var modulePath = path.Dir(reflect.TypeFor[Item]().PkgPath())
 // place is to be thought about first.
 var allowed = map[string]string{
 	"host":                      "sdk/grasp",
-	"host/bound":                "host",
+	"host/bound":                "host internal/heap",
 	"host/wire":                 "host",
 	"host/schnorr":              "host",
 	"internal/race":             "",
@@ -87,7 +87,7 @@ var allowed = map[string]string{
 	"cmd/internal/devnet":       "host host/githttp host/gitrepo host/negentropy host/relayclient host/relaymodel host/relaymodel/server host/wire sdk/grasp sdk/nip19",
 	"host/relaymodel":           "host host/negentropy host/wire internal/simclock internal/tomlschema",
 	"host/relaymodel/server":    "host host/inflate host/relaymodel",
-	"host/relaysync":            "host host/contain host/negentropy host/netguard host/relayclient host/relaysync/holdings host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/retry host/relaysync/session host/schnorr host/throttle host/wire sdk/abi sdk/grasp",
+	"host/relaysync":            "host host/bound host/contain host/negentropy host/netguard host/relayclient host/relaysync/holdings host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/retry host/relaysync/session host/schnorr host/throttle host/wire sdk/abi sdk/grasp",
 	"host/relaysync/loop":       "host host/netguard host/relayclient host/relaysync/known host/relaysync/retry host/relaysync/session host/wire internal/heap sdk/abi sdk/grasp",
 	"host/relaysync/session":    "host host/negentropy host/relaysync/holdings host/relaysync/known host/relaysync/match host/wire sdk/abi sdk/grasp",
 	"host/relaysync/known":      "host host/relaysync/match internal/recent",

@@ -74,6 +74,7 @@ func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *repos.R
 			Log:       d.log,
 			Now:       time.Now,
 			Prefix:    d.cfg.MetricsPrefix,
+			Origin:    core.Pipeline.Origin,
 			Panics:    d.hunt,
 		})}, nil
 	})

@@ -46,8 +46,9 @@ type library struct {
 
 func (l library) Waiting(context.Context, func(Event) error) error  { return nil }
 func (l library) Arrived(context.Context, string, Repository) error { return nil }
+func (l library) Servers(context.Context, func(string)) error       { return nil }
 func (l library) Wanted(_ context.Context, identifier string) ([]Want, error) {
-	return []Want{{paper(identifier), []string{object(1)}, l.urls(identifier)}}, nil
+	return []Want{{Into: paper(identifier), Objects: []string{object(1)}, URLs: l.urls(identifier)}}, nil
 }
 
 // journal is what a server writes down of its requests.

@@ -374,7 +374,7 @@ func TestRedirectToPlain(t *testing.T) {
 	h := newHunter(t, newForge(t), nil, nil)
 	g, u := reach(t, h, s.URL+"/x")
 	g.transport.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig
-	fetch, err := g.open(t.Context(), u)
+	fetch, err := g.open(t.Context(), u, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +397,7 @@ func TestTheGateIsShut(t *testing.T) {
 	})
 	h := newHunter(t, newForge(t), nil, nil)
 	g, u := reach(t, h, url)
-	s, err := g.open(t.Context(), u)
+	s, err := g.open(t.Context(), u, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

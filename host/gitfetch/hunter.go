@@ -39,6 +39,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -67,6 +68,11 @@ type Config struct {
 	Now       func() time.Time
 	Prefix    string // of metrics; empty: talon
 
+	// Origin returns the address of the client that sent a held event; zero if none did, or
+	// that is not known. With nil, servers that only held events name have no limits of their
+	// own.
+	Origin func(event host.ID) netip.Addr
+
 	Panics *contain.Guard // around each piece of work; may be nil
 }
 
@@ -83,7 +89,10 @@ type Hunter struct {
 	log     *slog.Logger
 	metrics *metrics
 	guard   *guard
-	looks   chan struct{} // holds a value for each question to the reconciler
+
+	strangers *strangers // nil: held events are as good as stored ones
+
+	looks chan struct{} // holds a value for each question to the reconciler
 
 	completed *bound.KeyRate // bytes that git appended to thin packs, by domain and by object store
 	woken     chan struct{}  // receives after the queue had an input
@@ -121,6 +130,7 @@ func New(ctx context.Context, cfg Config) *Hunter {
 			Yields: "the domain or object store that is over its share is fetched from later",
 		}, cfg.Now),
 	}
+	h.strangers = newStrangers(&h.cfg)
 	h.metrics = newMetrics(cfg.Prefix, func() float64 {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -132,7 +142,13 @@ func New(ctx context.Context, cfg Config) *Hunter {
 }
 
 // Bounds returns the rows of the table of bounds.
-func (h *Hunter) Bounds() []bound.Spec { return []bound.Spec{h.completed.Spec()} }
+func (h *Hunter) Bounds() []bound.Spec {
+	list := []bound.Spec{h.completed.Spec()}
+	if h.strangers != nil {
+		list = append(list, h.strangers.visits.Bounds()...)
+	}
+	return list
+}
 
 // Collectors returns the metrics.
 func (h *Hunter) Collectors() []prometheus.Collector { return h.metrics.all }
@@ -427,6 +443,7 @@ func (h *Hunter) probe(ctx context.Context, w queue.Work) {
 	err := h.cfg.Panics.Run(func() (err error) {
 		if list, err = h.wanted(ctx, w.Key); err == nil {
 			p.URLs, p.Refused = h.urls(w.Key, list)
+			p.URLs, p.Refused, err = h.affordable(ctx, list, p.URLs, p.Refused)
 		}
 		return err
 	})
@@ -529,6 +546,9 @@ type Repos interface {
 	// It is empty if nothing that is held waits for git data.
 	Wanted(ctx context.Context, identifier string) ([]Want, error)
 
+	// Servers calls yield with the clone URLs of all stored announcements.
+	Servers(ctx context.Context, yield func(url string)) error
+
 	// Arrived reports that objects have come that a repository lacked. It returns when
 	// that was reconciled with the events, and others that share its objects: Wanted then
 	// says what is still missing. It is called for each repository that lacked them.
@@ -559,6 +579,9 @@ type Want struct {
 	Into    Repository
 	Objects []string // ids, as signed events name them
 	URLs    []string // as the events write them; each is asked for these objects
+
+	// Strangers has those of URLs that only held events name, with these.
+	Strangers map[string][]Namer
 }
 
 // Event is an event in purgatory that waits for git data.

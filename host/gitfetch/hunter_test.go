@@ -200,12 +200,14 @@ func TestManyObjects(t *testing.T) {
 	f.hold(bob, "x", []string{object(1)}, url)
 	h := newHunter(t, f, nil, nil)
 	asks := h.errands("x", []Want{
-		{f.wants["x"][0].repo, many, []string{url}}, {f.wants["x"][1].repo, []string{"single"}, []string{url}}, {f.wants["x"][0].repo, nil, []string{url}},
+		{Into: f.wants["x"][0].repo, Objects: many, URLs: []string{url}},
+		{Into: f.wants["x"][1].repo, Objects: []string{"single"}, URLs: []string{url}},
+		{Into: f.wants["x"][0].repo, URLs: []string{url}},
 	}, url, "")
 	if len(asks) != 1 || len(asks[0].ids) != maxIDs || asks[0].ids[1] != "single" || asks[0].into.Dir() != f.wants["x"][0].repo.Dir() {
 		t.Errorf("%d asks", len(asks))
 	}
-	if asks := h.errands("x", []Want{{f.wants["x"][0].repo, many, []string{url}}}, "http://127.0.0.1:8080/y", ""); len(asks) != 0 {
+	if asks := h.errands("x", []Want{{Into: f.wants["x"][0].repo, Objects: many, URLs: []string{url}}}, "http://127.0.0.1:8080/y", ""); len(asks) != 0 {
 		t.Errorf("a URL is asked that nobody names: %v", asks)
 	}
 }

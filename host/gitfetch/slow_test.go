@@ -85,7 +85,7 @@ func TestSlowServers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s, err := e.open(t.Context(), u)
+				s, err := e.open(t.Context(), u, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

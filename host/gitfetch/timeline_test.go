@@ -56,7 +56,7 @@ func (c *clock) set(at time.Time) {
 // holds is a policy that holds whatever may wait for git data.
 type holds struct{}
 
-func (holds) Admit(_ context.Context, it *host.Item, _ host.Facts, _ int64) (host.Ruling, error) {
+func (holds) Admit(_ context.Context, it *host.Item, _ *host.FactReader, _ int64) (host.Ruling, error) {
 	return host.Ruling{Action: host.Hold}, nil
 }
 

@@ -66,8 +66,7 @@ func (w *writer) requeue(e *entry, stale bool) (refused bool) {
 		w.metrics.redecided.Inc()
 		if e.retries > maxRetries && e.release == nil {
 			w.metrics.contended.Inc()
-			e.hold, e.facts, e.err = nil, facts{}, nil
-			e.verdict = &tooFast
+			e.decision = decision{verdict: &tooFast}
 			return true
 		}
 	}

@@ -256,7 +256,7 @@ func (m *memory) Referenced(ctx context.Context, s string) (bool, error) {
 // policyFunc is a policy as a function.
 type policyFunc func(ctx context.Context, it *host.Item, facts host.Facts) host.Ruling
 
-func (f policyFunc) Admit(ctx context.Context, it *host.Item, facts host.Facts, _ int64) (host.Ruling, error) {
+func (f policyFunc) Admit(ctx context.Context, it *host.Item, facts *host.FactReader, _ int64) (host.Ruling, error) {
 	return f(ctx, it, facts), nil
 }
 

@@ -42,7 +42,7 @@ var ErrClosed = errors.New("ingest is shutting down")
 
 // Policy decides about an event. Several workers call it concurrently.
 type Policy interface {
-	Admit(ctx context.Context, it *host.Item, facts host.Facts, now int64) (host.Ruling, error)
+	Admit(ctx context.Context, it *host.Item, facts *host.FactReader, now int64) (host.Ruling, error)
 }
 
 // Store is where decisions take effect. Only one Tx is open at a time.
@@ -150,14 +150,10 @@ type entry struct {
 	release *releaseRequest // nil for an item
 	lane    *lane
 
-	verified bool              // the protocol's rules, the id and the signature hold
-	deferred bool              // verified, and not decided before its turn
-	verdict  *host.Verdict     // set if the item ends without being written
-	hold     *host.HoldOptions // set if the item goes into purgatory
-	err      error             // the host failed
-	facts    facts             // what the decision rests on
-	waited   string            // the module that it waited for longest
-	version  uint64            // of the history, of the facts
+	verified bool   // the protocol's rules, the id and the signature hold
+	deferred bool   // verified, and not decided before its turn
+	version  uint64 // of the history, of the facts that were read
+	decision
 
 	// Set by the writer for a decision that is made when the entry's turn has come.
 	atTurn   bool

@@ -60,7 +60,7 @@ func (w *writer) current(e *entry) bool {
 		if err = b.begin(); err == nil {
 			w.batch = b
 		}
-	case !w.shared.current && len(e.facts.stored)+len(e.facts.held) > 0:
+	case !w.shared.current && len(e.reads.Stored)+len(e.reads.Held) > 0:
 		w.finish()
 		err = store.CatchUp(w.learn)
 		w.shared.current = err == nil

@@ -174,7 +174,7 @@ func (w *writer) stale(e *entry) bool {
 	case e.hold != nil && e.version < w.history.begun:
 		return true // what it is to wait for may be here
 	}
-	return w.history.stale(&e.facts, e.version)
+	return w.history.stale(&e.reads, e.version)
 }
 
 // apply carries out a decision in the open batch, and commits that if it is full.

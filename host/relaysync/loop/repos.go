@@ -17,9 +17,12 @@ import (
 
 // repo is a repository that is ours.
 type repo struct {
-	level  uint32
-	relays []string
-	id     host.ID // of its announcement
+	address string
+	level   uint32
+	relays  []string // that the strategy knows of
+	untold  []string // others that its held announcement names
+	id      host.ID  // of its announcement
+	author  host.PubKey
 }
 
 // rootKinds are those of a repository's root events.
@@ -44,8 +47,12 @@ func (s *Loop) readRepositories() (_ map[string]*rootsOf, err error) {
 	was := s.repos
 	s.repos = make(map[string]*repo, len(was))
 	defer func() {
+		left := was
 		if err != nil {
-			s.repos = was
+			left, s.repos = s.repos, was
+		}
+		for _, r := range left {
+			s.unname(r)
 		}
 	}()
 	var failed error
@@ -106,10 +113,16 @@ func (s *Loop) consider(e *host.Event, level uint32) error {
 		}
 	}
 	address := a.Repo().Address()
-	if old := s.repos[address]; old != nil && old.level == abi.SyncLevelFull {
+	old := s.repos[address]
+	if old != nil && old.level == abi.SyncLevelFull {
 		return nil // stored beats held
 	}
-	s.repos[address] = &repo{level: level, relays: s.own.relayList(a.Relays, repoRelays), id: e.ID}
+	r := &repo{address: address, level: level, id: e.ID, author: e.PubKey}
+	s.name(r, s.own.relayList(a.Relays, repoRelays))
+	s.repos[address] = r
+	if old != nil {
+		s.unname(old)
+	}
 	return nil
 }
 
@@ -380,6 +393,9 @@ func (s *Loop) announced(n *Change) {
 		return
 	}
 	now := s.repos[name]
+	if was != nil {
+		s.unname(was)
+	}
 	switch {
 	case now == nil && was != nil:
 		s.step(&abi.RepoGone{Repository: name})

@@ -15,7 +15,11 @@ type Peer struct {
 	Bootstrap bool // the host never drops it
 	Phase     int  // for the flow; 0 after each connection
 	Before    bool // it was connected to before
-	Caps      abi.Capabilities
+
+	// Checked is for the flow: unix milliseconds, when it last began to fetch everything,
+	// whatever its date. 0: never.
+	Checked int64
+	Caps    abi.Capabilities
 
 	// Confirmed items are here, as far as the relay has them, and what is new of
 	// them comes in live.
@@ -164,6 +168,10 @@ func (p *Peer) Connected() bool { return p.connected }
 
 // Number returns the number of the relay in the index.
 func (p *Peer) Number() uint32 { return p.number }
+
+// CoveredUntil returns the time, in unix milliseconds, until which subscriptions and
+// fetches brought everything with a recent date. It changes when a connection ends.
+func (p *Peer) CoveredUntil() int64 { return p.covered }
 
 // Visitor reports whether the relay has a connection only until others need it.
 func (p *Peer) Visitor() bool { return p.visitor }
