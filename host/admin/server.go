@@ -12,7 +12,7 @@
 //     through its opened folder, since its own address holds 108 bytes only.
 //  4. Every request is bounded in bytes and in time, and one change runs at a time.
 //
-// The package changes nothing itself; [Plugins] and [Hunt] do.
+// The package changes nothing itself; [Plugins], [Hunt] and [Backups] do.
 package admin
 
 import (
@@ -100,6 +100,7 @@ type API struct {
 	Hunt    Hunt  // nil if nothing is hunted for
 	Sync    Sync  // nil if no relay is followed
 	Nodes   Nodes // nil if this process is the only one of the relay
+	Backups Backups
 
 	Panics *contain.Guard // around each request; may be nil
 }
@@ -152,6 +153,7 @@ func (h *handler) routes() http.Handler {
 	mux.HandleFunc("POST "+pathRollback, h.change("rollback", h.rollback))
 	mux.HandleFunc("POST "+pathMode, h.change("mode", h.mode))
 	mux.HandleFunc("GET "+pathRecord, h.record)
+	mux.HandleFunc("POST "+pathBackup, h.backup)
 	for _, r := range h.ofRoles() {
 		mux.HandleFunc(r.pattern, h.whereRole(r))
 	}

@@ -145,6 +145,7 @@ type parts struct {
 	relay      *relay.Relay
 	ticks      *ticks
 	sync       *syncRole // nil if nothing is synced
+	backups    *backups
 	guards     []*contain.Guard
 }
 
@@ -166,6 +167,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.git, err = d.openGit(core, p.reconciler, p.pages); err != nil {
 		return nil, err
 	}
+	if p.backups, err = openBackups(d.cfg, core.Store, core.Disk, d.version, d.log); err != nil {
+		return nil, err
+	}
 	p.ticks = d.openTicks(core)
 	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, core.Plugins.Health), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
@@ -182,7 +186,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 }
 
 func (p *parts) collectors() []prometheus.Collector {
-	list := slices.Concat(p.core.Collectors(), p.conns.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors())
+	list := slices.Concat(p.core.Collectors(), p.conns.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors(), p.backups.history.Collectors())
 	for _, g := range p.guards {
 		list = append(list, g.Collector())
 	}
@@ -257,7 +261,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	// these brought in.
 	bring, stopBringing := startGroup(failed, g, d.parts)
 	bring(p.ingest.Run)
-	api := admin.API{Plugins: p.core.Plugins, Panics: d.admin}
+	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter
 		bring(p.hunter.Run)

@@ -206,6 +206,7 @@ type Root struct {
 	said      said
 	gcEpoch   atomic.Uint64 // counts how often objects may have gone
 	redundant redundant
+	removing  gate // keeps the removal of objects and repositories apart from snapshots
 }
 
 // Scheduler returns the scheduler of the git processes of the root.

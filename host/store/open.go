@@ -89,6 +89,7 @@ type Store struct {
 	heldDue    atomic.Int64 // when something in purgatory is due, noExpiry if never
 
 	placeholders atomic.Int64 // rows in table placeholder, those being added too
+	snapshots    atomic.Int64 // those that are open
 }
 
 // Total has the totals of the database.
@@ -249,7 +250,7 @@ func (s *Store) openWriter(ctx context.Context, opts Options) error {
 		return err
 	}
 	s.placeholders.Store(rows)
-	s.checkpoint, err = startCheckpointer(s.path, s.log, s.metrics)
+	s.checkpoint, err = startCheckpointer(s.path, &s.snapshots, s.log, s.metrics)
 	return err
 }
 
