@@ -212,7 +212,7 @@ func (f host) Log(_ strategy.Level, text string) {
 //	timer batch 1700000005000
 //	timer batch off
 //	uncovered wss://r repositories 1 roots 300
-//	progress wss://r past closed old-dates anew next 1700000005000
+//	progress wss://r past closed old-dates restart next 1700000005000
 func Line(a *abi.StepAction) string { return style{}.line(a) }
 
 // style says how actions are written.
@@ -283,7 +283,7 @@ func (s style) progress(a *abi.StepAction) string {
 	for _, flag := range []struct {
 		set  bool
 		name string
-	}{{a.Past, "past"}, {a.Closed, "closed"}, {a.OldDates, "old-dates"}, {a.Anew, "anew"}} {
+	}{{a.Past, "past"}, {a.Closed, "closed"}, {a.OldDates, "old-dates"}, {a.Anew, "restart"}} {
 		if flag.set {
 			text += " " + flag.name
 		}
