@@ -238,8 +238,7 @@ type activeSet struct {
 	refs  atomic.Int64 // calls under way, and one for being the current active set
 	ended func(*activeSet)
 
-	chains   [chains]chain
-	fallback *generation // what on-failure = "bundled" asks; nil if nothing does
+	chains [chains]chain
 
 	about []host.Description // of those that enforce and say something
 
@@ -255,6 +254,8 @@ type chain struct {
 	links []link
 	names []string // of those that enforce, for the journal
 	hosts int      // links up to the last that hosts; 0: none does
+
+	fallback *generation // what on-failure = "bundled" asks; nil if nothing does
 }
 
 type link struct {
@@ -265,8 +266,11 @@ type link struct {
 
 // newActiveSet makes an active set of generations that are in order.
 func newActiveSet(generations []*generation, fallback *generation, ended func(*activeSet)) *activeSet {
-	l := &activeSet{ended: ended, fallback: fallback, generations: generations}
+	l := &activeSet{ended: ended, generations: generations}
 	l.refs.Store(1)
+	for f := range l.chains {
+		l.chains[f].fallback = fallback
+	}
 	for _, g := range generations {
 		if g == fallback && g.hidden {
 			continue
@@ -321,5 +325,13 @@ func (l *activeSet) acquire() bool {
 func (l *activeSet) release() {
 	if l.refs.Add(-1) == 0 {
 		l.ended(l)
+	}
+}
+
+// refusalOf returns the answer to a client when a plugin fails.
+func refusalOf(name string) host.Ruling {
+	return host.Ruling{
+		Action: host.Reject, Rule: "failed", Module: name,
+		Reason: "error: policy " + name + " failed, try again later",
 	}
 }

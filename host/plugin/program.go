@@ -104,9 +104,11 @@ func (r *Registry) startProgram(g *generation, s *source) (err error) {
 }
 
 // askProgram asks a program about an event.
-func (g *generation) askProgram(ctx context.Context, q *question, facts host.Facts) (host.Ruling, error) {
+func (g *generation) askProgram(ctx context.Context, q *question, facts *host.FactReader) (host.Ruling, error) {
 	begun := time.Now()
-	answer, err := waitFor(ctx, g.program, q.item, q.now, facts)
+	var answer programAnswer
+	var err error
+	facts.Wait(func() { answer, err = g.program.admit(ctx, q.item, q.now) })
 	if f := asProgramFailure(err); f != nil {
 		g.meters.guests.Failed(g.name, string(f.cause))
 	}
@@ -124,18 +126,6 @@ func (g *generation) askProgram(ctx context.Context, q *question, facts host.Fac
 	}
 	g.meters.guests.Asked(g.name, q.function, time.Since(begun), &ruling, q.source)
 	return ruling, nil
-}
-
-// waitFor asks a program outside of the number of those who decide, if the facts know
-// them.
-func waitFor(ctx context.Context, p *processPool, it *host.Item, now int64, facts host.Facts) (answer programAnswer, err error) {
-	ask := func() { answer, err = p.admit(ctx, it, now) }
-	if w, ok := facts.(host.Waiter); ok {
-		w.Wait(ask)
-	} else {
-		ask()
-	}
-	return answer, err
 }
 
 // describeProgram is what an operator sees of a program that runs.
@@ -187,43 +177,4 @@ func (g *generation) version() string {
 		return "" // it is off
 	}
 	return g.module.Manifest().Release
-}
-
-// failure is what a plugin did wrong, nil if the error is the host's.
-func failure(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case err == errRefused, err == errBreakerOpen, err == errMissing:
-		return err
-	}
-	if f := guest.AsFailure(err); f != nil {
-		return f
-	}
-	if f := asProgramFailure(err); f != nil {
-		return f
-	}
-	return nil
-}
-
-// kindOf returns what a failure says about who caused it. Reads that take too long say nothing:
-// others may use the machine. The schedule of decisions charges those who do.
-func kindOf(f error) failureKind {
-	switch f := f.(type) {
-	case *guest.Failure:
-		switch f.Cause {
-		case guest.CauseTime:
-			return ofNobody
-		case guest.CauseStart:
-			return ofPlugin
-		}
-	case *programFailure:
-		switch f.cause {
-		case programCauseStart:
-			return ofPlugin
-		case programCauseBusy:
-			return ofNobody
-		}
-	}
-	return ofSource
 }

@@ -259,6 +259,16 @@ func (r *Registry) activate(next *activeSet) {
 	}
 }
 
+// acquireSet returns the current active set; the caller releases it.
+func (r *Registry) acquireSet() *activeSet {
+	for {
+		// An active set that has ended is not current any more.
+		if l := r.current.Load(); l.acquire() {
+			return l
+		}
+	}
+}
+
 // closeSet lets go what an active set held. It is called by the last decision that used
 // it, which does not wait.
 func (r *Registry) closeSet(l *activeSet) {

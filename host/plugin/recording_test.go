@@ -245,6 +245,11 @@ func BenchmarkRecord(b *testing.B) {
 	}
 }
 
+// traceOf is the trace of a decision about an event of a client.
+func traceOf(event host.ID, at int64) *trace {
+	return &trace{question: &question{item: &host.Item{Event: &host.Event{ID: event}}, source: "client", now: at}, chain: &chain{}}
+}
+
 // TestJournalShares checks that equal decisions take the room of one, and that entries of
 // different ones are not mixed up.
 func TestJournalShares(t *testing.T) {
@@ -254,8 +259,10 @@ func TestJournalShares(t *testing.T) {
 		return id
 	}
 	chains := []*chain{{names: []string{"open"}}, {names: []string{"lists", "open"}}}
-	ask := func(n int) *question {
-		q := &question{source: "client", now: 1000, fuel: int64(n), chain: chains[0], asked: 1, ruling: host.Ruling{Action: host.Accept, Module: "open"}}
+	ask := func(n int) *trace {
+		q := traceOf(id(n), 1000)
+		q.fuel, q.chain, q.asked, q.ruling = int64(n), chains[0], 1, host.Ruling{Action: host.Accept, Module: "open"}
+		q.answers = make([]answer, 2)
 		switch {
 		case n%2 == 1:
 			q.ruling = host.Ruling{Action: host.Reject, Reason: "blocked: spam", Module: "lists"}
@@ -268,17 +275,16 @@ func TestJournalShares(t *testing.T) {
 		if n == 5 {
 			q.ruling.Reason = "blocked: other"
 		}
+		q.answers = q.answers[:q.asked]
+		if n == 6 {
+			q.answers = append(q.answers, answer{by: &generation{name: "shadow"}, ruling: host.Ruling{Action: host.Reject}})
+		}
 		return q
 	}
 	j := newJournal(entries)
 	shared := map[*decision]bool{}
 	for n := range entries {
-		event := id(n)
-		var opinions []opinion
-		if n == 6 {
-			opinions = []opinion{{by: &generation{name: "shadow"}, ruling: host.Ruling{Action: host.Reject}}}
-		}
-		j.add(&event, ask(n), opinions)
+		j.add(ask(n))
 		shared[j.ring[n].decision] = true
 	}
 	// Three common ones, and three single ones. After one or two of these a common one is kept again.
@@ -311,7 +317,9 @@ func TestJournalRemembersTheLast(t *testing.T) {
 		if random.IntN(4) > 0 && len(places) > 0 {
 			event = places[random.IntN(len(places))]
 		}
-		j.add(&event, &question{now: 1000, fuel: n, chain: &chain{}, ruling: host.Ruling{Action: host.Accept}}, nil)
+		d := traceOf(event, 1000)
+		d.fuel, d.ruling.Action = n, host.Accept
+		j.add(d)
 		if fuel[event] = n; !slices.Contains(places, event) {
 			places = append(places, event)
 			places = places[max(len(places)-entries, 0):]

@@ -3,23 +3,13 @@ package plugin
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
-	"math/bits"
-	random "math/rand/v2"
-	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
 	"talon/host"
-	"talon/host/wire"
-	"talon/sdk/abi"
-	"talon/sdk/abi/manifest"
 )
 
 // ErrRecording says that another recording is under way.
@@ -106,34 +96,10 @@ func (r *Registry) Record(ctx context.Context, o Recording, write func(lines []b
 	return result, nil
 }
 
-// record takes part in the decision, if somebody records; nil if not.
-func (r *Registry) record() *decisionRecord {
-	if s := r.recording.Load(); s != nil {
-		return s.begin()
-	}
-	return nil
-}
-
-// witnessed are the facts that a plugin reads, noted if they are recorded.
-func (q *question) witnessed(g *generation, facts host.Facts) host.Facts {
-	if q.record == nil {
-		return facts
-	}
-	return q.record.facts(g.name, g.shadow(), facts, q.held)
-}
-
-// heard notes what counts as the answer of a plugin, if it is recorded.
-func (q *question) heard(plugin string, ruling host.Ruling) {
-	if q.record != nil {
-		q.record.heard(plugin, ruling)
-	}
-}
-
 // recording is the lines of a recording. Its methods may be called by many goroutines.
 //
-// It is asked before a decision, and gives a take, or nil. The take hands on the facts and
-// notes what they said; in the end it receives the answer, and writes the line. Whoever
-// records fetches the lines with next.
+// It is asked before a decision whether it takes part (begin). After the decision it makes a
+// line of the trace (add). The one who records fetches the lines with next.
 //
 //  1. A decision never waits for the one who fetches lines: what does not fit into a
 //     bounded queue is dropped and counted.
@@ -160,22 +126,41 @@ func newSample(o Recording, maxBytes int64, service host.Service) *recording {
 	}
 }
 
-// begin takes part in a decision, unless the sample is over or lines wait.
-func (s *recording) begin() *decisionRecord {
+// begin reports whether the decision that is made with these facts is recorded: the recording
+// is not over, and no lines wait. If so, the facts keep their answers. There may be no recording.
+func (s *recording) begin(facts *host.FactReader) bool {
+	if s == nil {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.over:
-		return nil
+		return false
 	case s.queued >= maxWaiting:
 		s.counts.Dropped++
-		return nil
+		return false
 	}
-	return &decisionRecord{recording: s}
+	facts.KeepAnswers()
+	return true
 }
 
-// add appends a line, if there is room.
-func (s *recording) add(function string, line []byte, unseen bool) {
+// add appends the line of a decision.
+func (s *recording) add(t *trace) {
+	l, fits := s.line(t)
+	switch {
+	case l == nil:
+	case !fits:
+		s.tooLarge()
+	default:
+		if text, err := l.Line(); err == nil {
+			s.append(l.Function, text, l.Unseen != nil)
+		}
+	}
+}
+
+// append appends a line, if there is room.
+func (s *recording) append(function string, line []byte, unseen bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -258,136 +243,4 @@ func (s *recording) result() Recorded {
 	result := s.counts
 	result.Functions = maps.Clone(result.Functions)
 	return result
-}
-
-// The parts of a request as vectors have them.
-
-func (m *mask) source(it *host.Item) *manifest.VectorSource {
-	s := &manifest.VectorSource{Origin: host.FromClient.String(), Authed: manifest.Keys(it.Authed)}
-	if from := it.Source; from != nil {
-		s.Origin, s.Address, s.Relay = from.Origin.String(), manifest.Address(m.address(from.Addr)), from.Relay
-	}
-	return s
-}
-
-func (m *mask) client(c *host.Client) *manifest.VectorClient {
-	if c == nil {
-		return nil
-	}
-	return &manifest.VectorClient{
-		Address: manifest.Address(m.address(c.Addr)), Authed: manifest.Keys(c.Authed), UserAgent: c.UserAgent, Origin: c.Origin, Path: c.Path,
-	}
-}
-
-func filterOf(f *host.Filter) manifest.VectorFilter {
-	return manifest.FilterOf(&abi.QueryFilter[host.ID, host.PubKey, host.Kind, host.TagFilter]{
-		IDs: f.IDs, Authors: f.Authors, Kinds: f.Kinds, Tags: f.Tags, Since: f.Since, Until: f.Until, Limit: f.Limit,
-	})
-}
-
-func pushOf(p *host.Push) *manifest.VectorPush {
-	to := &manifest.VectorPush{
-		Repo: p.Repo.String(), Maintainers: manifest.Keys(p.Maintainers), Bytes: p.Bytes, Stored: p.Stored, PRs: p.PRs,
-	}
-	for _, u := range p.Updates {
-		to.Updates = append(to.Updates, manifest.VectorUpdate(u))
-	}
-	return to
-}
-
-// Redaction is what is left out of lines.
-type Redaction struct {
-	Content bool // of events: another text of the same class of length
-	Address bool // of clients: another address, the same one for the same client
-}
-
-// ParseRedaction reads a list such as "content,address".
-func ParseRedaction(text string) (r Redaction, err error) {
-	if text == "" {
-		return r, nil
-	}
-	for what := range strings.SplitSeq(text, ",") {
-		switch strings.TrimSpace(what) {
-		case "content":
-			r.Content = true
-		case "address":
-			r.Address = true
-		default:
-			return r, fmt.Errorf("redact %.40q: want content, address, or both with a comma between them", what)
-		}
-	}
-	return r, nil
-}
-
-// mask replaces what is redacted. Its key is nowhere else, so that nobody can find
-// out by trying what was replaced; what was equal stays equal.
-type mask struct {
-	Redaction
-	key [32]byte
-}
-
-func newMask(r Redaction) *mask {
-	m := &mask{Redaction: r}
-	_, _ = rand.Read(m.key[:]) // it never fails
-	return m
-}
-
-func (m *mask) digest(what string, text []byte) [32]byte {
-	h := hmac.New(sha256.New, m.key[:])
-	h.Write([]byte(what))
-	h.Write(text)
-	return [32]byte(h.Sum(nil))
-}
-
-// content returns words of lower-case letters. Their length is that of the text in
-// bytes, rounded up to a power of two; nothing stays nothing.
-func (m *mask) content(text string) string {
-	if !m.Content || text == "" {
-		return text
-	}
-	seed := m.digest("content", []byte(text))
-	words := make([]byte, 1<<bits.Len(uint(len(text)-1)))
-	_, _ = random.NewChaCha8(seed).Read(words) // it never fails
-	for i, b := range words {
-		if words[i] = 'a' + b%26; i%8 == 7 && i+1 < len(words) {
-			words[i] = ' '
-		}
-	}
-	return string(words)
-}
-
-// event returns the JSON of an event without what is redacted.
-func (m *mask) event(text []byte) ([]byte, error) {
-	if !m.Content {
-		return text, nil
-	}
-	e, err := wire.ParseEvent(text)
-	if err != nil {
-		return nil, err
-	}
-	e.Content = m.content(e.Content)
-	return e.AppendJSON(nil), nil
-}
-
-// address returns an address as vectors have it, empty where there is none. Another
-// one is of the same family, in the network of the others of its /64 (IPv6), and none
-// of a client's. This machine stays this machine.
-func (m *mask) address(a netip.Addr) string {
-	a = a.WithZone("")
-	switch {
-	case !a.IsValid():
-		return ""
-	case !m.Address, a.Unmap().IsLoopback():
-		return a.String()
-	case a.Unmap().Is4():
-		sum := m.digest("address", a.Unmap().AsSlice())
-		return netip.AddrFrom4([4]byte{10, sum[0], sum[1], sum[2]}).String()
-	}
-	var other [16]byte
-	copy(other[:], []byte{0x20, 0x01, 0x0d, 0xb8}) // for documentation (RFC 3849)
-	network := m.digest("network", host.NetworkOf(a).Addr().AsSlice())
-	copy(other[4:8], network[:])
-	sum := m.digest("address", a.AsSlice())
-	copy(other[8:], sum[:])
-	return netip.AddrFrom16(other).String()
 }

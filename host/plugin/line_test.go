@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/plugin/guest"
 	"talon/sdk/abi/manifest"
 )
 
@@ -71,6 +72,46 @@ func sampleOf(o Recording, maxBytes int64) *recording {
 	return newSample(o, cmp.Or(maxBytes, 1<<30), host.Service{Domain: "relay.test", PRs: true, Operator: [32]byte{7}})
 }
 
+// take is a decision that a sample records.
+type take struct {
+	*recording
+	trace
+}
+
+// begin begins a decision, nil if the sample takes no part in it.
+func begin(s *recording) *take {
+	x := &take{recording: s, trace: trace{question: &question{facts: host.NewFactReader(nil, nil, nil), source: "client", now: now}, chain: &chain{}}}
+	if !s.begin(x.facts) {
+		return nil
+	}
+	return x
+}
+
+// reads has a plugin read facts.
+func (x *take) reads(plugin string, shadow bool, w *keptFacts) *host.FactReader {
+	f := host.NewFactReader(w, w, nil)
+	f.KeepAnswers()
+	f.Asking(plugin)
+	if shadow {
+		x.shadowFacts = f
+	} else {
+		x.facts = f
+	}
+	return f
+}
+
+// heard notes the answer of a plugin.
+func (x *take) heard(plugin string, r host.Ruling) {
+	g := &generation{name: plugin}
+	x.answers = append(x.answers, answer{plugin: g, by: g, ruling: r})
+}
+
+// admit ends the decision, as one about an event.
+func (x *take) admit(it *host.Item, r host.Ruling) {
+	x.function, x.item, x.ruling = guest.Admit, it, r
+	x.recording.add(&x.trace)
+}
+
 // vectors ends a sample and reads it.
 func vectors(t *testing.T, s *recording) (list []manifest.Vector) {
 	t.Helper()
@@ -96,17 +137,25 @@ func TestSampleLines(t *testing.T) {
 	s := sampleOf(Recording{}, 0)
 	limit := int64(5)
 	client := &host.Client{Addr: netip.MustParseAddr("2001:db8::7%eth0"), Authed: []host.PubKey{{6}}, UserAgent: "<b>", Origin: "https://a.test", Path: "/"}
-	s.begin().admit(note(1, "hello\n\"<you>\""), now, host.Ruling{Action: host.Reject, Rule: "no", Reason: "blocked: <no>", Module: "guard"})
-	s.begin().query(&host.Query{Client: client, Verb: host.QueryCount, Filters: []host.Filter{
+	begin(s).admit(note(1, "hello\n\"<you>\""), host.Ruling{Action: host.Reject, Rule: "no", Reason: "blocked: <no>", Module: "guard"})
+	query := begin(s)
+	query.function, query.client, query.ruling = guest.Query, client, host.Ruling{Action: host.ShadowReject, Rule: "hush", Module: "guard"}
+	query.query = &host.Query{Client: client, Verb: host.QueryCount, Filters: []host.Filter{
 		{IDs: []host.ID{{1}}, Authors: []host.PubKey{{2}}, Kinds: []host.Kind{0, 65535}, Tags: []host.TagFilter{{Name: 'p', Values: []string{"x"}}}, Since: &limit, Until: new(int64), Limit: -1},
 		{Authors: []host.PubKey{{2}}, Kinds: []host.Kind{7}, Tags: []host.TagFilter{{Name: 'P', Values: []string{"<y>"}}}, Since: &limit, Limit: 0},
 		{Kinds: []host.Kind{}, Limit: -1}, // matches nothing, and is not asked about
-	}}, now, host.Ruling{Action: host.ShadowReject, Rule: "hush", Module: "guard"})
-	s.begin().connect(&host.Connection{Client: *client, Open: 3, FromAddr: 2}, now, host.Ruling{})
-	s.begin().push(&host.Push{
+	}}
+	s.add(&query.trace)
+	arrival := begin(s)
+	arrival.function, arrival.client, arrival.connection = guest.Connect, client, &host.Connection{Client: *client, Open: 3, FromAddr: 2}
+	s.add(&arrival.trace)
+	refs := begin(s)
+	refs.function, refs.client, refs.ruling = guest.Push, client, accepted
+	refs.push = &host.Push{
 		Client: client, Repo: host.Address{Kind: 30617, PubKey: host.PubKey{9}, D: "repo"}, PRs: true, Maintainers: []host.PubKey{{9}},
 		Updates: []host.RefUpdate{{Ref: "refs/heads/main", Old: strings.Repeat("0", 40), New: strings.Repeat("a", 40)}}, Bytes: 7, Stored: 8,
-	}, now, accepted)
+	}
+	s.add(&refs.trace)
 	list := vectors(t, s)
 	if len(list) != 4 {
 		t.Fatalf("%d lines, want 4", len(list))
@@ -137,9 +186,9 @@ func TestSampleLines(t *testing.T) {
 func TestSampleFacts(t *testing.T) {
 	w := &keptFacts{stored: []*host.Event{event(1, "one"), event(2, "two")}, held: []*host.Event{event(3, "three")}}
 	s := sampleOf(Recording{}, 0)
-	take := s.begin()
+	x := begin(s)
 	ctx := t.Context()
-	f := take.facts("guard", false, w, nil).(*noted)
+	f := x.reads("guard", false, w)
 	for range 2 {
 		if text, err := f.Get(ctx, host.ID{1}); err != nil || string(text) != string(w.stored[0].AppendJSON(nil)) {
 			t.Errorf("%s, %v", text, err)
@@ -168,12 +217,10 @@ func TestSampleFacts(t *testing.T) {
 		f.Contained([]byte("unknown"), []byte("bob"), false, false)
 		f.Used("git.has")
 	}
-	take.admit(note(9, "x"), now, accepted)
-	quiet := s.begin()
-	if facts := quiet.facts("shade", true, w, nil); facts != host.Facts(w) {
-		t.Error("what a shadow reads is noted for the chain")
-	}
-	quiet.admit(note(9, "y"), now, accepted)
+	x.admit(note(9, "x"), accepted)
+	quiet := begin(s)
+	_, _ = quiet.reads("shade", true, w).Get(ctx, host.ID{1}) // is not noted for the chain
+	quiet.admit(note(9, "y"), accepted)
 	list := vectors(t, s)
 	v := list[0]
 	want := map[string][]string{"friends": {"alice", strings.Repeat("0", 64)}, "foes": {}}
@@ -193,15 +240,16 @@ func TestSampleFacts(t *testing.T) {
 
 // TestSampleNoPurgatory: where there is none, nothing is held.
 func TestSampleNoPurgatory(t *testing.T) {
-	take := sampleOf(Recording{}, 0).begin()
-	f := take.facts("guard", false, struct{ host.Facts }{&keptFacts{}}, nil).(*noted)
+	x := begin(sampleOf(Recording{}, 0))
+	f := host.NewFactReader(&keptFacts{}, nil, nil)
+	x.facts = f
 	if text, err := f.Held(t.Context(), host.ID{}); text != nil || err != nil {
 		t.Errorf("%s, %v", text, err)
 	}
 	if list, err := f.HeldBy(t.Context(), host.Filter{}); list != nil || err != nil {
 		t.Errorf("%s, %v", list, err)
 	}
-	if take.facts("guard", false, nil, nil) != nil {
+	if text, err := host.NewFactReader(nil, nil, nil).Get(t.Context(), host.ID{}); text != nil || err == nil {
 		t.Error("facts out of nothing")
 	}
 }
@@ -210,16 +258,16 @@ func TestSampleNoPurgatory(t *testing.T) {
 func TestSamplePlugin(t *testing.T) {
 	s := sampleOf(Recording{Plugin: "guard"}, 0)
 	w := &keptFacts{stored: []*host.Event{event(1, "one")}}
-	take := s.begin()
-	_, _ = take.facts("open", false, w, nil).Get(t.Context(), host.ID{1})
-	take.heard("guard", host.Ruling{Action: host.Pass, Rule: "shrug"})
-	take.heard("open", accepted)
-	take.admit(note(1, "x"), now, accepted)
-	s.begin().admit(note(2, "not asked"), now, accepted)
-	take = s.begin()
-	_, _ = take.facts("guard", true, w, nil).Get(t.Context(), host.ID{1})
-	take.heard("guard", host.Ruling{Action: host.Reject, Rule: "r", Reason: "blocked: r"})
-	take.admit(note(3, "in shadow"), now, accepted)
+	x := begin(s)
+	_, _ = x.reads("open", false, w).Get(t.Context(), host.ID{1})
+	x.heard("guard", host.Ruling{Action: host.Pass, Rule: "shrug"})
+	x.heard("open", accepted)
+	x.admit(note(1, "x"), accepted)
+	begin(s).admit(note(2, "not asked"), accepted)
+	x = begin(s)
+	_, _ = x.reads("guard", true, w).Get(t.Context(), host.ID{1})
+	x.heard("guard", host.Ruling{Action: host.Reject, Rule: "r", Reason: "blocked: r"})
+	x.admit(note(3, "in shadow"), accepted)
 	list := vectors(t, s)
 	if len(list) != 2 || list[0].Want != (manifest.VectorWant{Action: "pass", Rule: "shrug"}) || len(list[0].Stored) != 0 ||
 		list[1].Want.Rule != "r" || len(list[1].Stored) != 1 {
@@ -232,25 +280,25 @@ func TestSampleBounds(t *testing.T) {
 	s := sampleOf(Recording{Max: 1000}, 0)
 	large := strings.Repeat("x", maxLine-2000)
 	for i := range 20 {
-		if take := s.begin(); take != nil {
-			take.admit(note(byte(i), large), now, accepted)
+		if x := begin(s); x != nil {
+			x.admit(note(byte(i), large), accepted)
 		}
 	}
 	if c := s.result(); c.Lines != 8 || c.Dropped != 12 {
 		t.Errorf("%+v, want 8 lines that wait", c)
 	}
-	s.begin().admit(note(1, large+large), now, accepted)
-	many := s.begin()
-	f := many.facts("guard", false, &keptFacts{stored: []*host.Event{event(1, large), event(2, large)}}, nil)
+	begin(s).admit(note(1, large+large), accepted)
+	many := begin(s)
+	f := many.reads("guard", false, &keptFacts{stored: []*host.Event{event(1, large), event(2, large)}})
 	_, _ = f.Query(t.Context(), host.Filter{Limit: -1})
-	many.admit(note(1, ""), now, accepted)
+	many.admit(note(1, ""), accepted)
 	if c := s.result(); c.Lines != 8 || c.TooLarge != 2 {
 		t.Errorf("%+v, want 2 that are too large", c)
 	}
 	if got := len(s.next()); got < 8*len(large) {
 		t.Errorf("%d bytes", got)
 	}
-	s.begin().admit(note(1, "there is room again"), now, accepted)
+	begin(s).admit(note(1, "there is room again"), accepted)
 	if got := s.next(); !strings.HasSuffix(string(got), "\n") || !strings.Contains(string(got), "room again") {
 		t.Errorf("%s", got)
 	}
@@ -263,19 +311,19 @@ func TestSampleEnds(t *testing.T) {
 		bytes int64
 	}{"count": {max: 3}, "bytes": {bytes: 1400}} {
 		s := sampleOf(Recording{Max: o.max}, o.bytes)
-		late := s.begin()
+		late := begin(s)
 		for i := range 10 {
-			if take := s.begin(); take != nil {
-				take.admit(note(byte(i), "x"), now, accepted)
+			if x := begin(s); x != nil {
+				x.admit(note(byte(i), "x"), accepted)
 			}
 		}
-		late.admit(note(99, "late"), now, accepted)
+		late.admit(note(99, "late"), accepted)
 		got := s.next()
 		c := s.result()
 		if n := strings.Count(string(got), "\n"); n != 3 && full == "count" || n != c.Lines || n == 10 || c.Ended != full || c.Bytes > 1400 && full == "bytes" {
 			t.Fatalf("%s: %d lines, %+v, full of %q", full, n, c, c.Ended)
 		}
-		if len(s.next()) != 0 || s.begin() != nil {
+		if len(s.next()) != 0 || begin(s) != nil {
 			t.Errorf("%s: it goes on", full)
 		}
 	}
@@ -289,12 +337,15 @@ func TestSampleRedaction(t *testing.T) {
 	}
 	s := sampleOf(Recording{Redact: redact}, 0)
 	w := &keptFacts{stored: []*host.Event{event(1, "secret of the store")}, held: []*host.Event{event(2, "secret of purgatory")}}
-	take := s.begin()
-	f := take.facts("guard", false, w, nil)
+	x := begin(s)
+	f := x.reads("guard", false, w)
 	_, _ = f.Get(t.Context(), host.ID{1})
-	_, _ = f.(host.HeldFacts).HeldBy(t.Context(), host.Filter{Limit: -1})
-	take.admit(note(3, "secret of a client"), now, accepted)
-	s.begin().connect(&host.Connection{Client: host.Client{Addr: netip.MustParseAddr("2001:db8:1:2::7")}}, now, accepted)
+	_, _ = f.HeldBy(t.Context(), host.Filter{Limit: -1})
+	x.admit(note(3, "secret of a client"), accepted)
+	c := begin(s)
+	c.connection = &host.Connection{Client: host.Client{Addr: netip.MustParseAddr("2001:db8:1:2::7")}}
+	c.function, c.client, c.ruling = guest.Connect, &c.connection.Client, accepted
+	s.add(&c.trace)
 	s.close()
 	text := string(s.next())
 	for _, hidden := range []string{"secret", "192.0.2.7", "2001:db8:1:2"} {
