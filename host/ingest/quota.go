@@ -152,6 +152,14 @@ const (
 	ofNetwork limit = "network"
 )
 
+// Origin returns the network of the client that sent a held event, by one address of it; zero
+// if no client did, or that is not known any more.
+func (p *Pipeline) Origin(id host.ID) netip.Addr {
+	p.quotas.mu.RLock()
+	defer p.quotas.mu.RUnlock()
+	return p.quotas.events[id].network.Addr()
+}
+
 // reached returns which bound keeps an event from going into purgatory, and how much
 // waits, as a view has it. What is there already, or replaces what is, needs no room.
 func (q *quotas) reached(it *host.Item, v *view) (l limit, waiting int64) {

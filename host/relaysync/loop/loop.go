@@ -49,9 +49,15 @@ type Loop struct {
 	spare   []Effect // those of the last call of Effects
 	stats   Stats
 
-	clock    int64 // unix milliseconds; never goes back
-	relays   map[string]*relay
-	repos    map[string]*repo // those of ours, by address
+	clock  int64 // unix milliseconds; never goes back
+	relays map[string]*relay
+	repos  map[string]*repo // those of ours, by address
+
+	named     map[string]*named // relays that repositories name, by URL
+	untold    []*repo           // with relays that the strategy was not told of
+	untoldAt  int64             // when these are looked at next
+	displaced []string          // relays whose places others have
+
 	timers   *timers
 	answers  []abi.Input // to actions that were not carried out
 	budget   float64     // answers and timers that may go to the strategy now
@@ -82,6 +88,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		own:     newOwnNames(cfg.Own),
 		relays:  make(map[string]*relay),
 		repos:   make(map[string]*repo),
+		named:   make(map[string]*named),
 		timers:  newTimers(),
 		budget:  float64(cfg.Limits.Answers),
 		retries: retry.New(cfg.Limits.Retry),
@@ -178,6 +185,7 @@ func (s *Loop) Turn(now int64) (next int64) {
 		s.step(&abi.TimerFired{ID: t.id, At: t.at})
 	}
 	s.tellActivity()
+	s.tellStrangers()
 	s.dialAll()
 	s.missing.log(s)
 	s.retries.Expire(s.clock / 1000)
@@ -203,6 +211,12 @@ func (s *Loop) nextTurn() int64 {
 	}
 	if s.resume != 0 {
 		next = min(next, s.resume)
+	}
+	if len(s.untold) > 0 {
+		next = min(next, s.untoldAt)
+	}
+	if len(s.displaced) > 0 {
+		next = s.clock
 	}
 	if len(s.answers) > 0 {
 		next = min(next, s.clock+heldBack)

@@ -20,8 +20,11 @@ type relay struct {
 	up      bool
 	since   int64 // that it is
 	retryAt int64 // not before
-	state   State
-	last    ConnResult // of the latest attempt or connection
+
+	visitless bool // it waits until an announcement that names it has a visit left
+
+	state State
+	last  ConnResult // of the latest attempt or connection
 
 	caps           abi.Capabilities
 	learnt         limitsSeen
@@ -186,11 +189,16 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 	r.lost = r.lost || wasUp && !e.Restart
 	r.last = e.Result
 	before := r.state
-	if e.Restart {
+	switch {
+	case e.Restart:
 		// We ended it.
 		s.deps.Health.Forget(url, s.clock)
 		r.state.Wait = 0
-	} else {
+	case e.Postponed > 0:
+		// We did not begin it.
+		s.deps.Health.Forget(url, s.clock)
+		r.state.Wait = e.Postponed
+	default:
 		e.Result.Productive = r.productive
 		r.state = s.deps.Health.Report(url, e.Result, s.clock)
 	}
@@ -200,6 +208,8 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 	switch {
 	case e.Restart:
 		s.log(session.Info, "a relay takes less than it was asked for: connecting again", "relay", url, "subscriptions", r.caps.MaxSubscriptions)
+	case e.Postponed > 0:
+		s.log(session.Debug, "a relay is contacted later", "relay", url, "again_in", Duration(e.Postponed), "reason", e.Result.Reason)
 	case !wasUp:
 		s.perform(MetricChange{What: MeasuredAttempt, Relay: url})
 		s.log(session.Warn, "could not connect to a relay", "relay", url, "attempt", r.state.Failures, "again_in", Duration(r.state.Wait), "err", e.Result.Reason)
@@ -220,12 +230,15 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 		}
 		s.log(level, verdict, "relay", url, "failures", r.state.Failures, "failing_for", Duration(r.state.Failing), "again_in", Duration(r.state.Wait), "reason", r.state.Reason)
 	}
-	retryAt := int64(0)
+	failures, retryAt := uint32(max(0, r.state.Failures)), int64(0)
+	if e.Postponed > 0 {
+		failures = max(failures, 1) // a relay that can be reached comes first
+	}
 	if r.kept() {
 		retryAt = r.retryAt
 	}
 	s.step(&abi.RelayDisconnected{
-		Relay: url, Class: e.Class, Reason: e.Result.Reason, Connected: wasUp, Failures: uint32(max(0, r.state.Failures)), RetryAt: retryAt,
+		Relay: url, Class: e.Class, Reason: e.Result.Reason, Connected: wasUp, Failures: failures, RetryAt: retryAt,
 	})
 }
 
@@ -349,6 +362,11 @@ func (s *Loop) dialAll() {
 	}
 	for s.mayDial() {
 		r := s.due[0]
+		if wait := s.visitWait(r); wait > 0 {
+			r.visitless, r.retryAt = true, s.clock+wait
+			s.update(r)
+			continue
+		}
 		if wait := s.deps.Health.Allow(r.url, s.clock); wait > 0 {
 			r.retryAt = s.clock + wait
 			s.update(r)
@@ -394,9 +412,10 @@ func (s *Loop) dial(r *relay) {
 	if !known && r.caps.Negentropy == abi.SupportNo {
 		r.caps.Negentropy = abi.SupportUnknown // it may have learnt
 	}
+	s.payVisit(r)
 	s.serial++
-	r.conn = ConnID(s.serial)
+	r.conn, r.visitless = ConnID(s.serial), false
 	r.last.Duration = 0
 	s.update(r)
-	s.perform(Dial{Conn: r.conn, Relay: r.url, Capabilities: r.caps, Inform: !known, learnt: r.learnt})
+	s.perform(Dial{Conn: r.conn, Relay: r.url, Capabilities: r.caps, Inform: !known, Stranger: s.stranger(r), learnt: r.learnt})
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -71,6 +72,38 @@ func TestConnectionsYield(t *testing.T) {
 	}
 }
 
+// TestProxyConnectionsYield shows that strangers behind a trusted proxy cannot fill the places:
+// the connection of the proxy that was idle longest is closed for the next one, whoever comes.
+func TestProxyConnectionsYield(t *testing.T) {
+	proxy := netip.MustParseAddr("192.0.2.7")
+	c := newConnections(8, []netip.Prefix{netip.PrefixFrom(proxy, 32)}, slog.New(slog.DiscardHandler))
+	c.pot = bound.NewPot(bound.Spec{Name: "test", Unit: "connections", Total: 16, Yields: "the idlest"})
+	var closed []int
+	take := func(n int, from string) *bound.Hold {
+		hold, err := c.pot.Acquire(c.holder(&net.TCPAddr{IP: net.ParseIP(from), Port: 1}), 1, func() { closed = append(closed, n) })
+		if err != nil {
+			t.Fatalf("connection %d from %s gets %v", n, from, err)
+		}
+		return hold
+	}
+	var holds []*bound.Hold
+	for n := range 16 {
+		holds = append(holds, take(n, "192.0.2.7"))
+	}
+	for n, hold := range holds { // all but 3 and 9 are active, and then 0 once more
+		if n != 3 && n != 9 {
+			hold.Touch()
+		}
+	}
+	holds[0].Touch()
+	take(16, "192.0.2.7")
+	take(17, "203.0.113.1") // a direct one
+	take(18, "192.0.2.7")
+	if !slices.Equal(closed, []int{3, 9, 1}) {
+		t.Errorf("connections %v were closed, want 3, 9 and 1: the idlest", closed)
+	}
+}
+
 // TestListenerRefuses shows that a connection without a place is closed at once.
 func TestListenerRefuses(t *testing.T) {
 	c := newConnections(8, nil, slog.New(slog.DiscardHandler))
@@ -98,14 +131,17 @@ func TestListenerRefuses(t *testing.T) {
 		t.Cleanup(func() { nc.Close() })
 		return nc
 	}
-	dial()
-	first := testkit.Receive(t, "the first connection", accepted)
-	if _, err := dial().Read(make([]byte, 1)); err == nil || err == io.ErrUnexpectedEOF {
-		t.Errorf("the second connection reads and gets %v", err)
-	}
-	if err := first.Close(); err != nil {
+	full, err := c.pot.Acquire(bound.Holder{}, 1, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
+	if nc, err := net.Dial("tcp", tcp.Addr().String()); err == nil { // else it was closed even sooner
+		defer nc.Close()
+		if _, err := nc.Read(make([]byte, 1)); err == nil || err == io.ErrUnexpectedEOF {
+			t.Errorf("a connection without a place reads and gets %v", err)
+		}
+	}
+	full.Release()
 	dial()
-	testkit.Receive(t, "a connection after the first was closed", accepted)
+	testkit.Receive(t, "a connection for which there is a place", accepted)
 }

@@ -1,6 +1,7 @@
 package gitfetch
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -53,13 +54,13 @@ type egressProxy struct {
 	sessions map[string]*session
 }
 
-// openGate starts a gate. Only who knows the secret of a session gets anything.
-func openGate(a Addresses, g *guard, l Limits, log *slog.Logger, panics *contain.Guard) (*egressProxy, error) {
+// openEgressProxy starts a proxy. Only who knows the secret of a session gets anything.
+func openEgressProxy(a Addresses, g *guard, l Limits, log *slog.Logger, panics *contain.Guard) (*egressProxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for git: %w", err)
 	}
-	e := newGate(a, g.dial, l)
+	e := newEgressProxy(a, g.dial, l)
 	e.listener = listener
 	e.server = &http.Server{
 		Handler: panics.Handler(e), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
@@ -69,10 +70,13 @@ func openGate(a Addresses, g *guard, l Limits, log *slog.Logger, panics *contain
 	return e, nil
 }
 
-// newGate returns a gate that nobody can reach yet.
-func newGate(a Addresses, dial func(ctx context.Context, network, address string) (net.Conn, error), l Limits) *egressProxy {
-	e := &egressProxy{addresses: a, limits: l, sessions: make(map[string]*session)}
-	e.transport = &http.Transport{
+// newEgressProxy returns a proxy that nobody can reach yet.
+func newEgressProxy(a Addresses, dial func(ctx context.Context, network, address string) (net.Conn, error), l Limits) *egressProxy {
+	return &egressProxy{addresses: a, limits: l, transport: newTransport(dial, l), sessions: make(map[string]*session)}
+}
+
+func newTransport(dial func(ctx context.Context, network, address string) (net.Conn, error), l Limits) *http.Transport {
+	t := &http.Transport{
 		DialContext:            dial,
 		TLSHandshakeTimeout:    dialTime,
 		ResponseHeaderTimeout:  l.Stall,
@@ -83,8 +87,8 @@ func newGate(a Addresses, dial func(ctx context.Context, network, address string
 		DisableCompression:     true,
 		Protocols:              new(http.Protocols),
 	}
-	e.transport.Protocols.SetHTTP1(true)
-	return e
+	t.Protocols.SetHTTP1(true)
+	return t
 }
 
 // Close ends all sessions.
@@ -95,11 +99,12 @@ func (e *egressProxy) Close() {
 
 // session is one fetch.
 type session struct {
-	proxy  *egressProxy
-	secret string
-	domain string
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	proxy     *egressProxy
+	transport *http.Transport
+	secret    string
+	domain    string
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
 
 	exchanges atomic.Int64
 	bytes     atomic.Int64
@@ -113,15 +118,16 @@ type session struct {
 	scan func() *gitrepo.PackScan // bounds what a pack stands for; nil: nothing does
 }
 
-// open begins a session with a URL that ParseURL has returned.
-func (e *egressProxy) open(ctx context.Context, u queue.URL) (*session, error) {
+// open begins a session with a URL that ParseURL has returned. Connections are those of the
+// transport; nil: the one that sessions share.
+func (e *egressProxy) open(ctx context.Context, u queue.URL, own *http.Transport) (*session, error) {
 	base, err := url.Parse(u.Text)
 	if err != nil {
 		return nil, err
 	}
 	var secret [16]byte
 	_, _ = rand.Read(secret[:]) // it does not fail
-	s := &session{proxy: e, secret: hex.EncodeToString(secret[:]), domain: u.Domain, base: base}
+	s := &session{proxy: e, transport: cmp.Or(own, e.transport), secret: hex.EncodeToString(secret[:]), domain: u.Domain, base: base}
 	ctx, stop := context.WithTimeoutCause(ctx, e.limits.Whole, errTime)
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	context.AfterFunc(s.ctx, stop)
@@ -142,6 +148,9 @@ func (s *session) close() {
 	delete(s.proxy.sessions, s.secret)
 	s.proxy.mu.Unlock()
 	s.cancel(errClosed)
+	if s.transport != s.proxy.transport {
+		s.transport.CloseIdleConnections()
+	}
 }
 
 // Causes of the end of a fetch.
@@ -370,7 +379,7 @@ func (s *session) send(r *http.Request, method string, base *url.URL, path strin
 	// A server that does not read what git sends would not be noticed otherwise.
 	hang := time.AfterFunc(2*s.proxy.limits.Stall, func() { s.cancel(errStalled) })
 	defer hang.Stop()
-	return s.proxy.transport.RoundTrip(request)
+	return s.transport.RoundTrip(request)
 }
 
 // retryAfter reads what a server asks for, in milliseconds: seconds, or a date.
