@@ -240,9 +240,9 @@ func at(numbers []uint64, i int) uint64 {
 	return 0
 }
 
-func parseVersion(text string) (numbers []uint64, mark string, ok bool) {
+func parseVersion(text string) (numbers []uint64, preRelease string, ok bool) {
 	text, _, _ = strings.Cut(strings.TrimPrefix(text, "v"), "+")
-	text, mark, _ = strings.Cut(text, "-")
+	text, preRelease, _ = strings.Cut(text, "-")
 	for part := range strings.SplitSeq(text, ".") {
 		n, err := strconv.ParseUint(part, 10, 64)
 		if err != nil {
@@ -250,5 +250,5 @@ func parseVersion(text string) (numbers []uint64, mark string, ok bool) {
 		}
 		numbers = append(numbers, n)
 	}
-	return numbers, mark, true
+	return numbers, preRelease, true
 }

@@ -81,8 +81,8 @@ func (s *Loop) limit(r *relay, reason string) {
 }
 
 // refused keeps an event for another try.
-func (s *Loop) refused(relay string, e *host.Event, mark uint64) {
-	s.retries.Add(e, relay, mark, s.clock/1000)
+func (s *Loop) refused(relay string, e *host.Event, position uint64) {
+	s.retries.Add(e, relay, position, s.clock/1000)
 }
 
 // maxTrying is how many events are decided again concurrently.
