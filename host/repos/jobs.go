@@ -26,7 +26,7 @@ type task struct {
 	newObjects bool // objects have come
 	urgent     bool // a push waits for the round
 
-	hurry <-chan struct{} // of the job: closed when a push waits for it
+	overtake <-chan struct{} // of the job: closed when a push waits for it
 
 	// authors are maintainers whose events changed: of a task for an identifier.
 	authors map[grasp.PubKey]struct{}
@@ -102,8 +102,8 @@ type job struct {
 	due  bool          // another round is asked for
 	done chan struct{} // closed when the rounds that were asked for so far have ended
 
-	hurry    chan struct{} // closed when a push waits for a round
-	hurrying bool          // it is closed
+	overtake   chan struct{} // closed when a push waits for a round
+	overtaking bool          // it is closed
 }
 
 // enqueue asks for a round of a key's job. It does not block. The channel is closed when
@@ -118,7 +118,7 @@ func (js *jobs) enqueue(key any, t task) <-chan struct{} {
 	}
 	j := js.pending[key]
 	if j == nil {
-		j = &job{hurry: make(chan struct{})}
+		j = &job{overtake: make(chan struct{})}
 		if js.pending == nil {
 			js.pending = make(map[any]*job)
 		}
@@ -126,9 +126,9 @@ func (js *jobs) enqueue(key any, t task) <-chan struct{} {
 		js.running.Add(1)
 		js.start(key, j)
 	}
-	if t.urgent && !j.hurrying {
-		j.hurrying = true
-		close(j.hurry)
+	if t.urgent && !j.overtaking {
+		j.overtaking = true
+		close(j.overtake)
 	}
 	if j.due {
 		j.next.merge(t)
@@ -149,10 +149,10 @@ func (js *jobs) dequeue(key any, j *job) (t task, done chan struct{}, ok bool) {
 		return task{}, nil, false
 	}
 	j.due = false
-	if j.hurrying && !j.next.urgent {
-		j.hurry, j.hurrying = make(chan struct{}), false
+	if j.overtaking && !j.next.urgent {
+		j.overtake, j.overtaking = make(chan struct{}), false
 	}
-	j.next.hurry = j.hurry
+	j.next.overtake = j.overtake
 	return j.next, j.done, true
 }
 

@@ -22,7 +22,7 @@ func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
 	if err != nil {
 		return nil // no repository can have the name
 	}
-	unlock, release, err := f.lockInSlot(ctx, repo, t.hurry)
+	unlock, release, err := f.lockInSlot(ctx, repo, t.overtake)
 	if err != nil {
 		return err
 	}
@@ -47,9 +47,9 @@ const lockTime = 100 * time.Millisecond
 
 // lockInSlot takes a slot and then the lock of a repository. A job does not wait for a slot with
 // the lock, which a push may need, nor long for the lock in a slot, which other jobs need.
-func (f *Reconciler) lockInSlot(ctx context.Context, repo *gitrepo.Repo, hurry <-chan struct{}) (unlock, release func(), err error) {
+func (f *Reconciler) lockInSlot(ctx context.Context, repo *gitrepo.Repo, overtake <-chan struct{}) (unlock, release func(), err error) {
 	for {
-		if release, err = f.slot(ctx, hurry); err != nil {
+		if release, err = f.slot(ctx, overtake); err != nil {
 			return nil, nil, err
 		}
 		soon, cancel := context.WithTimeout(ctx, lockTime)
@@ -72,16 +72,16 @@ func (f *Reconciler) lockInSlot(ctx context.Context, repo *gitrepo.Repo, hurry <
 
 // slot returns a slot of the jobs, or a place outside of them if a push waits for the job: there
 // are few pushes, and what strangers announce must not delay them.
-func (f *Reconciler) slot(ctx context.Context, hurry <-chan struct{}) (release func(), err error) {
+func (f *Reconciler) slot(ctx context.Context, overtake <-chan struct{}) (release func(), err error) {
 	select {
-	case <-hurry:
+	case <-overtake:
 		return func() {}, nil
 	default:
 	}
 	select {
 	case f.slots <- struct{}{}:
 		return sync.OnceFunc(func() { <-f.slots }), nil
-	case <-hurry:
+	case <-overtake:
 		return func() {}, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
