@@ -74,6 +74,7 @@ func (s *Loop) readRepositories() (_ map[string]*rootsOf, err error) {
 	if failed != nil {
 		return nil, failed
 	}
+	s.relistAll()
 	roots := make(map[string]*rootsOf, len(s.repos))
 	talked, err := s.latestActivity()
 	if err != nil {
@@ -393,6 +394,7 @@ func (s *Loop) announced(n *Change) {
 		return
 	}
 	now := s.repos[name]
+	s.relist(name, was, now)
 	if was != nil {
 		s.unname(was)
 	}

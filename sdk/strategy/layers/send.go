@@ -14,7 +14,7 @@ func (p *Peer) work(t *stepBudget) bool {
 	if !p.connected {
 		return true
 	}
-	done := p.close(t) && p.open(t) && p.retire(t) && p.fetch(t, p.turns+1) && p.report(t)
+	done := p.close(t) && p.open(t) && p.retire(t) && p.fetch(t, p.turns+1) && p.report(t) && p.reportProgress(t)
 	p.setTimer(t)
 	return done
 }
