@@ -3,18 +3,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
-	"strings"
 	"syscall"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -58,62 +53,6 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// onlyHelps makes a command that does nothing without one of those below it.
-func onlyHelps(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
-	cmd.Args = cobra.NoArgs
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		_ = cmd.Help()
-		return errors.New("no command was given")
-	}
-	cmd.AddCommand(commands...)
-	return cmd
-}
-
-// helpColumns is how wide the text of help is.
-const helpColumns = 100
-
-// wrapHelp breaks the long texts of a command and of those below it.
-func wrapHelp(cmd *cobra.Command) {
-	cmd.Long = wrap(cmd.Long)
-	for _, c := range cmd.Commands() {
-		wrapHelp(c)
-	}
-}
-
-// wrap breaks paragraphs into lines. Lines that are indented stay as they are.
-func wrap(text string) string {
-	var b strings.Builder
-	column := 0
-	end := func() {
-		if column > 0 {
-			b.WriteByte('\n')
-		}
-		column = 0
-	}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if line == "" || strings.HasPrefix(line, " ") {
-			end()
-			b.WriteString(line + "\n")
-			continue
-		}
-		for word := range strings.FieldsSeq(line) {
-			n := utf8.RuneCountInString(word)
-			switch {
-			case column == 0:
-			case column+1+n > helpColumns:
-				end()
-			default:
-				b.WriteByte(' ')
-				column++
-			}
-			b.WriteString(word)
-			column += n
-		}
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
 // configured makes a command for which the configuration of a server holds.
 func configured(cmd *cobra.Command, scope config.Scope, do func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, args []string) error) *cobra.Command {
 	loader := config.Flags(cmd.Flags(), scope)
@@ -146,42 +85,6 @@ func logger(w io.Writer, cfg *config.Config) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
-}
-
-// release is set by the build.
-var release = ""
-
-// version returns the release of this build, or the commit that it was built from. The go
-// tool knows the release if it fetched Talon as a module.
-func version() string {
-	if release != "" {
-		return release
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "devel"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
-		}
-	}
-	if strings.HasPrefix(info.Main.Version, "v") {
-		return info.Main.Version
-	}
-	return "devel"
-}
-
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Say which version this is",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "talon %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
-		},
-	}
 }
 
 // group adds commands under a title.

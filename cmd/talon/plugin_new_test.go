@@ -45,7 +45,7 @@ func TestTutorials(t *testing.T) {
 			`"content":"It crashes"`,
 		},
 		"tutorial-compare-strategies": {
-			"layered-v5 + polite beside layered-v2 + polite: ",
+			"layered-v5 + polite compared with layered-v2 + polite: ",
 			"thrifty is there; next: cd thrifty && talon plugin test\n",
 			" % fewer bytes (", // with what it does after an outage, too
 			" times as many bytes (",

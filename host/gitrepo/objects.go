@@ -1,7 +1,6 @@
 package gitrepo
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -14,16 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 )
 
-const (
-	maxBatches = 16     // repositories for which a process is kept
-	maxPeels   = 20_000 // objects whose kind is kept
-
-	// fewObjects are looked for in the files. A process of git is faster for more.
-	fewObjects = 64
-)
+// fewObjects are looked for in the files. A process of git is faster for more.
+const fewObjects = 64
 
 // Has reports for each object whether it is in the repository, or in what it
 // borrows from. An object that is there may still lack what it refers to: see
@@ -145,171 +138,6 @@ func (r *Repo) peelKnown(refs []fileRef) bool {
 		ref.Peeled, ref.peeled = peeled, true
 	}
 	return true
-}
-
-// ask asks git for the names of objects. It answers with a line for each question.
-func (r *Repo) ask(ctx context.Context, questions []string) ([]string, error) {
-	b, err := r.batches.acquire(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	answers, err := b.ask(ctx, questions)
-	r.batches.release(b, err == nil)
-	return answers, err
-}
-
-// batch is a running git cat-file. It belongs to who took it.
-type batch struct {
-	dir    string
-	of     fs.FileInfo // of dir, where another node may have replaced it; nil else
-	p      *Process
-	out    *bufio.Reader
-	cancel context.CancelFunc
-}
-
-func openBatch(r *Repo) (*batch, error) {
-	ctx, end := context.WithCancel(context.Background())
-	p, err := r.git.start(ctx, r.dir, nil, "--git-dir=.", "cat-file", "--batch-check=%(objectname)")
-	if err != nil {
-		end()
-		return nil, err
-	}
-	b := &batch{dir: r.dir, p: p, out: bufio.NewReader(p.Out), cancel: end}
-	if r.locks.nodes != nil {
-		b.of = r.identity()
-	}
-	return b, nil
-}
-
-// identity is of the folder that is in the place of the repository.
-func (r *Repo) identity() fs.FileInfo {
-	info, _ := os.Stat(r.dir)
-	return info
-}
-
-func (b *batch) close() {
-	b.cancel()
-	_ = b.p.Wait()
-}
-
-func (b *batch) ask(ctx context.Context, questions []string) ([]string, error) {
-	stop := context.AfterFunc(ctx, b.cancel)
-	defer stop()
-	written := make(chan error, 1)
-	go func() {
-		_, err := io.WriteString(b.p.In, strings.Join(questions, "\n")+strings.Repeat("\n", min(1, len(questions))))
-		written <- err
-	}()
-	answers := make([]string, 0, len(questions))
-	for range questions {
-		line, err := b.out.ReadString('\n')
-		if err != nil {
-			b.cancel()
-			<-written
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			return nil, fmt.Errorf("read git cat-file: %w", err)
-		}
-		answers = append(answers, strings.TrimSuffix(line, "\n"))
-	}
-	return answers, <-written
-}
-
-// batches keeps the processes of the repositories that were asked last, and what
-// they said that is true for ever.
-type batches struct {
-	mu     sync.Mutex // guards what follows
-	idle   []*batch   // the last used is the last
-	closed bool
-	peels  map[string]string // what objects are tags of; empty if they are no tags
-}
-
-// peeled returns what an object is a tag of, if that was asked before.
-func (s *batches) peeled(id string) (string, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	peeled, ok := s.peels[id]
-	return peeled, ok
-}
-
-func (s *batches) keepPeeled(id, peeled string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.peels == nil || len(s.peels) >= maxPeels {
-		s.peels = map[string]string{}
-	}
-	s.peels[id] = peeled
-}
-
-// acquire returns the idle process of a repository, or a new one.
-func (s *batches) acquire(ctx context.Context, r *Repo) (*batch, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
-	}
-	s.mu.Lock()
-	i := slices.IndexFunc(s.idle, func(b *batch) bool { return b.dir == r.dir })
-	if i >= 0 {
-		b := s.idle[i]
-		s.idle = slices.Delete(s.idle, i, i+1)
-		s.mu.Unlock()
-		if b.of == nil || os.SameFile(b.of, r.identity()) {
-			return b, nil
-		}
-		b.close()
-		return openBatch(r)
-	}
-	s.mu.Unlock()
-	return openBatch(r)
-}
-
-// release brings a process back. One that failed ends, and so does the one that was
-// used longest ago if there are too many.
-func (s *batches) release(b *batch, good bool) {
-	s.mu.Lock()
-	var old *batch
-	switch {
-	case !good || s.closed:
-		old = b
-	default:
-		s.idle = append(s.idle, b)
-		if len(s.idle) > maxBatches {
-			old = s.idle[0]
-			s.idle = slices.Delete(s.idle, 0, 1)
-		}
-	}
-	s.mu.Unlock()
-	if old != nil {
-		old.close()
-	}
-}
-
-// closeIdle ends the idle processes of a repository.
-func (s *batches) closeIdle(dir string) {
-	s.mu.Lock()
-	var gone []*batch
-	s.idle = slices.DeleteFunc(s.idle, func(b *batch) bool {
-		if b.dir == dir {
-			gone = append(gone, b)
-			return true
-		}
-		return false
-	})
-	s.mu.Unlock()
-	for _, b := range gone {
-		b.close()
-	}
-}
-
-func (s *batches) close() {
-	s.mu.Lock()
-	s.closed = true
-	gone := s.idle
-	s.idle = nil
-	s.mu.Unlock()
-	for _, b := range gone {
-		b.close()
-	}
 }
 
 // IsID reports whether s is the name of an object: 40 (SHA-1) or 64 (SHA-256)

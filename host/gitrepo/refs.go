@@ -390,11 +390,11 @@ func inTheWay(refs map[string]string, updates []host.RefUpdate, wrong map[string
 			continue
 		}
 		if other, is := folders[u.Ref]; is {
-			wrong[u.Ref] = "it cannot be beside " + other
+			wrong[u.Ref] = "it conflicts with " + other
 		}
 		for folder := range parents(u.Ref) {
 			if _, is := refs[folder]; is {
-				wrong[u.Ref] = "it cannot be beside " + folder
+				wrong[u.Ref] = "it conflicts with " + folder
 			}
 		}
 	}

@@ -4,15 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/netip"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/gobwas/ws"
-	"github.com/gobwas/ws/wsflate"
-	"github.com/klauspost/compress/flate"
-
-	"talon/host/inflate"
 )
 
 // input is the reading side of a connection. It belongs to the connection's
@@ -222,137 +216,6 @@ func (in *input) control(h ws.Header) error {
 			return protocolError(err)
 		}
 		return peerClosed(code)
-	}
-	return nil
-}
-
-// freePartial is what every connection may hold of a message that is not complete,
-// uncounted: as much as its read buffer.
-const freePartial = readSize
-
-// reassembly counts what all connections together hold of long messages that are not
-// complete. Where that is more than Limits.PartialBytes, a connection is closed: of the
-// network that holds the most, the one with the most. So whoever fills it makes room
-// for others, and a client alone in its network is safe from those of another.
-type reassembly struct {
-	limit int
-
-	mu    sync.Mutex // guards the fields below
-	total int
-	held  map[*conn]int
-}
-
-func newReassembly(limit int) *reassembly {
-	return &reassembly{limit: limit, held: make(map[*conn]int)}
-}
-
-// grow records how many bytes of a message a connection holds. If all hold too many together, it
-// closes as many connections as that takes.
-func (a *reassembly) grow(c *conn, bytes int) {
-	if bytes <= freePartial {
-		return
-	}
-	for _, victim := range a.record(c, bytes) {
-		victim.closeWith(errCrowded)
-	}
-}
-
-// record is grow, and returns the connections that must close.
-func (a *reassembly) record(c *conn, bytes int) (victims []*conn) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.total += bytes - a.held[c]
-	a.held[c] = bytes
-	for a.total > a.limit && len(a.held) > 0 {
-		victim := a.largest()
-		a.remove(victim) // it is closed in a moment, and must not be found again
-		victims = append(victims, victim)
-	}
-	return victims
-}
-
-// release notes that a connection holds nothing any more.
-func (a *reassembly) release(c *conn) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.remove(c)
-}
-
-// remove is release. REQUIRES: mu.
-func (a *reassembly) remove(c *conn) {
-	a.total -= a.held[c]
-	delete(a.held, c)
-}
-
-// largest returns the connection with the most bytes, of the network with the most.
-// Connections that are not counted by network are each by itself. REQUIRES: mu, and
-// there is one.
-func (a *reassembly) largest() (limit *conn) {
-	networks := make(map[netip.Prefix]int)
-	of := func(c *conn) int {
-		if c.slot.IsValid() {
-			return networks[c.slot]
-		}
-		return a.held[c]
-	}
-	for c, n := range a.held {
-		if c.slot.IsValid() {
-			networks[c.slot] += n
-		}
-	}
-	for c, n := range a.held {
-		if limit == nil || of(c) > of(limit) || of(c) == of(limit) && n > a.held[limit] {
-			limit = c
-		}
-	}
-	return limit
-}
-
-func (a *reassembly) bytes() float64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return float64(a.total)
-}
-
-// deflateParameters keep no window between messages: a connection holds no
-// compressor (RFC 7692, 7.1.1).
-var deflateParameters = wsflate.Parameters{ServerNoContextTakeover: true, ClientNoContextTakeover: true}
-
-var deflaters = sync.Pool{New: func() any {
-	w, err := flate.NewWriter(nil, flate.BestSpeed)
-	if err != nil {
-		panic(err) // the level is a constant of the library
-	}
-	return w
-}}
-
-type bufferWriter struct{ *buffer }
-
-func (w bufferWriter) Write(p []byte) (int, error) {
-	w.b = append(w.b, p...)
-	return len(p), nil
-}
-
-// appendDeflated appends the parts compressed as one message.
-func appendDeflated(b *buffer, parts ...[]byte) {
-	w := deflaters.Get().(*flate.Writer)
-	w.Reset(bufferWriter{b})
-	for _, p := range parts {
-		_, _ = w.Write(p) // a buffer does not fail
-	}
-	_ = w.Flush()
-	deflaters.Put(w)
-	b.b = b.b[:len(b.b)-len(inflate.SyncTail)]
-}
-
-// decompress appends what data decompresses to, at most limit bytes.
-func decompress(b *buffer, data []byte, limit int) (err error) {
-	b.b, err = inflate.Append(b.b, data, limit)
-	switch {
-	case errors.Is(err, inflate.ErrTooLong):
-		return tooBig(limit)
-	case err != nil:
-		return errInflate
 	}
 	return nil
 }

@@ -24,6 +24,9 @@ type reader struct {
 	tune  *tuning
 
 	turn *readTurn // whose it is, nil while it is nobody's
+
+	further bool      // it was opened because reads waited, and closes when it is unused
+	unused  time.Time // since when, if it is further; guarded by the lock of the readQueue
 }
 
 // acquire waits until it is the caller's turn to read: that of the account of
@@ -42,14 +45,20 @@ func (s *Store) acquire(ctx context.Context) (*reader, error) {
 			return nil, err
 		}
 	}
+	return s.takeConnection(t)
+}
+
+// takeConnection returns the connection of a read that has its turn, and opens one if need be.
+func (s *Store) takeConnection(t *readTurn) (*reader, error) {
 	if t.dial {
 		c, err := s.dialReader()
 		if err != nil {
-			q.end(t)
+			s.queue.end(t)
 			return nil, fmt.Errorf("open a reader: %w", err)
 		}
 		t.dial = false
 		t.reader = s.newReader(c)
+		t.reader.further = true
 	}
 	t.reader.turn, t.reader.work = t, 0
 	return t.reader, nil

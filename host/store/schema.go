@@ -1,16 +1,11 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
-	"talon/host"
 	"talon/host/store/semantics"
 )
 
@@ -177,10 +172,6 @@ CREATE INDEX held_parent ON held (parent) WHERE parent IS NOT NULL;
 CREATE INDEX held_dependent ON held (due) WHERE parent IS NOT NULL;
 `}
 
-// fills do what statements alone cannot, by the number of the step: they run after its
-// statements, in the same transaction.
-var fills = map[int]func(*conn) error{5: indexMaintainers, 8: indexIDs}
-
 // applicationID marks SQLite files as ours ("Taln").
 const applicationID = 0x54616c6e
 
@@ -269,123 +260,4 @@ func (c *conn) abandon() error {
 		return nil
 	}
 	return c.script(`ROLLBACK`)
-}
-
-// indexMaintainers adds the index rows that say whom repository announcements list as
-// maintainers, of those that are stored and of those in purgatory.
-func indexMaintainers(c *conn) error {
-	keys, err := c.keyring()
-	if err != nil {
-		return err
-	}
-	index := func(text driver.Value, number int64, insert func(r posting) error) error {
-		row, _ := text.([]byte)
-		e, err := parseRow(row)
-		if err != nil {
-			return nil // Check reports it
-		}
-		for _, r := range keys.maintainerPostings(nil, e, number) {
-			if err := insert(r); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for last := []byte{}; ; {
-		var places [][]byte
-		const sql = `SELECT place FROM posting WHERE key = ? AND kind = ? AND place > ? ORDER BY place LIMIT ?`
-		err := c.each(context.Background(), sql, list(keyKind, int64(host.KindAnnouncement), last, int64(fetchRows)), func(row []driver.Value) error {
-			at, _ := row[0].([]byte)
-			places = append(places, bytes.Clone(at))
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if len(places) == 0 {
-			break
-		}
-		for _, last = range places {
-			seq := parseSortKey(last).seq
-			row, err := c.first(`SELECT json FROM event WHERE seq = ?`, seq)
-			if err != nil {
-				return err
-			}
-			if row == nil {
-				continue
-			}
-			err = index(row[0], seq, func(r posting) error { return c.exec(insertPostings[1], r.key, r.kind, r.sortKey) })
-			if err != nil {
-				return err
-			}
-		}
-	}
-	held, err := c.numbers(`SELECT number FROM held WHERE kind = ?`, int64(host.KindAnnouncement))
-	if err != nil {
-		return err
-	}
-	for _, number := range held {
-		row, err := c.first(`SELECT json FROM held WHERE number = ?`, number)
-		if err != nil {
-			return err
-		}
-		err = index(row[0], number, func(r posting) error {
-			return c.exec(`INSERT INTO held_posting VALUES (?, ?, ?, ?)`, r.key, r.sortKey, r.kind, number)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// idRows is how many rows one statement of indexIDs inserts, and idPart how many are sorted at
-// a time: neighbours then share the way down to their page.
-const (
-	idRows = 16
-	idPart = 1 << 18
-)
-
-// indexIDs fills table event_id from the index by time, which is much shorter than the events.
-func indexIDs(c *conn) error {
-	keys, err := c.keyring()
-	if err != nil {
-		return err
-	}
-	type row struct {
-		key     []byte
-		at, seq int64
-	}
-	var part []row
-	flush := func() error {
-		slices.SortFunc(part, func(a, b row) int { return bytes.Compare(a.key, b.key) })
-		for some := range slices.Chunk(part, idRows) {
-			var args []driver.Value
-			for _, r := range some {
-				args = append(args, r.key, r.at, r.seq)
-			}
-			const sql = `INSERT INTO event_id VALUES (?, ?, ?)`
-			if err := c.exec(sql+strings.Repeat(", (?, ?, ?)", len(some)-1), args...); err != nil {
-				return err
-			}
-		}
-		part = part[:0]
-		return nil
-	}
-	const sql = `SELECT place FROM posting WHERE key = ? AND kind = 0`
-	err = c.each(context.Background(), sql, list(keyTime), func(r []driver.Value) error {
-		place, _ := r[0].([]byte)
-		if len(place) != longSortKey {
-			return errSortKeys
-		}
-		at := parseSortKey(place)
-		if part = append(part, row{keys.id(idOf(place)), at.at, at.seq}); len(part) == idPart {
-			return flush()
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return flush()
 }

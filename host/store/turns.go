@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,9 @@ const (
 	matchedValues = 64 // of a filter, with matchedBytes of an event
 	matchedBytes  = 1024
 
+	// idleConnection is how long a further connection stays open that nobody uses.
+	idleConnection = 30 * time.Second
+
 	// connectionsPerTurn is how many connections there are for each read that runs: a
 	// read that lets others go first keeps its own, for its snapshot.
 	connectionsPerTurn = 8
@@ -53,19 +57,24 @@ const (
 // of the connections, are for light reads alone: the first slice of accounts that are at
 // most a slice ahead of the others, and of which no read took long lately. They find both
 // however many long reads are under way.
+//
+// The connections that are open from the start stay open. A further one closes when nobody has
+// used it for keep.
 type readQueue struct {
 	now         func() time.Time
+	keep        time.Duration
 	slice       time.Duration
 	base        time.Duration // what a read may take before it has met anything
 	slots       int           // in all
 	connections int           // in all, open or not
 
-	mu       sync.Mutex // guards the fields below, accounts and turns
-	free     int        // turns
-	long     int        // turns of reads that are not light
-	idle     []*reader  // connections that are open
-	closed   int        // connections that may be opened
-	reserved int        // connections for light reads
+	mu       sync.Mutex  // guards the fields below, accounts and turns
+	free     int         // turns
+	long     int         // turns of reads that are not light
+	idle     []*reader   // connections that are open: the further ones first, the last used last
+	closed   int         // connections that may be opened
+	reserved int         // connections for light reads
+	closing  *time.Timer // nil while no further connection is idle
 	clock    time.Duration
 	entered  uint64
 	returned sync.Cond                         // a connection has been given back
@@ -115,7 +124,7 @@ type readTurn struct {
 
 func newTurns(n int) *readQueue {
 	all := connectionsPerTurn * n
-	q := &readQueue{now: time.Now, slice: turnSlice, base: expected, slots: n, connections: all, free: n, closed: all, reserved: n}
+	q := &readQueue{now: time.Now, keep: idleConnection, slice: turnSlice, base: expected, slots: n, connections: all, free: n, closed: all, reserved: n}
 	for class := range q.waiting {
 		q.waiting[class] = heap.New((*readTurn).before, func(t *readTurn, place int) { t.at = place })
 	}
@@ -312,7 +321,7 @@ func (q *readQueue) release(t *readTurn) {
 	}
 	switch {
 	case t.reader != nil:
-		q.idle = append(q.idle, t.reader)
+		q.giveBack(t.reader)
 		t.reader = nil
 	case t.dial:
 		q.closed++
@@ -331,7 +340,62 @@ func (q *readQueue) release(t *readTurn) {
 	q.dispatch()
 }
 
-// add makes a connection available.
+// giveBack makes the connection of a read idle. REQUIRES: q.mu.
+func (q *readQueue) giveBack(r *reader) {
+	if !r.further {
+		q.idle = append(q.idle, r)
+		return
+	}
+	r.unused = q.now()
+	q.idle = slices.Insert(q.idle, q.idleFurther(), r)
+	if q.closing == nil {
+		q.closing = time.AfterFunc(q.keep, q.closeUnused)
+	}
+}
+
+// idleFurther is the number of idle connections that may close. REQUIRES: q.mu.
+func (q *readQueue) idleFurther() int {
+	for i, r := range q.idle {
+		if !r.further {
+			return i
+		}
+	}
+	return len(q.idle)
+}
+
+// closeUnused closes the further connections that nobody has used for keep, and comes again
+// while any is idle. Reads do not wait for it: closing a connection unmaps the database.
+func (q *readQueue) closeUnused() {
+	unused := q.takeUnused()
+	for _, r := range unused {
+		_ = r.close() // it has only read
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed += len(unused)
+	q.returned.Broadcast()
+	q.dispatch()
+}
+
+// takeUnused removes the further connections that have been unused for long, and sets the timer for the next ones.
+func (q *readQueue) takeUnused() []*reader {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now, n := q.now(), 0
+	further := q.idleFurther()
+	for n < further && now.Sub(q.idle[n].unused) >= q.keep {
+		n++
+	}
+	q.closing = nil
+	if n < further {
+		q.closing = time.AfterFunc(q.keep-now.Sub(q.idle[n].unused), q.closeUnused)
+	}
+	unused := slices.Clone(q.idle[:n])
+	q.idle = slices.Delete(q.idle, 0, n)
+	return unused
+}
+
+// add makes a connection available that stays open.
 func (q *readQueue) add(r *reader) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -349,6 +413,9 @@ func (q *readQueue) shut() []*reader {
 	}
 	list := q.idle
 	q.idle, q.free = nil, 0
+	if q.closing != nil {
+		q.closing.Stop()
+	}
 	return list
 }
 

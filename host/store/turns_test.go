@@ -350,3 +350,42 @@ func TestPausedReads(t *testing.T) {
 		t.Errorf("%d turns are not back", n)
 	}
 }
+
+// Connections that were opened because reads waited close when nobody uses them.
+func TestFurtherConnectionsClose(t *testing.T) {
+	s := openWith(t, t.TempDir(), Options{Readers: 1})
+	s.queue.keep, s.queue.base = time.Millisecond, time.Hour
+	long, err := s.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Millisecond) // it has used something
+	turn, ready, _ := s.queue.queue(nil)
+	again := s.queue.letOthers(long.turn)
+	<-ready
+	if !turn.dial || again == nil {
+		t.Fatal("the read that waits gets no connection of its own")
+	}
+	other, err := s.takeConnection(turn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.release(other)
+	<-again
+	s.release(long)
+	for {
+		s.queue.mu.Lock()
+		idle, closed := slices.Clone(s.queue.idle), s.queue.closed
+		s.queue.mu.Unlock()
+		if len(idle) == 1 && closed == s.queue.connections-1 && idle[0] == long {
+			break
+		}
+		if len(idle) == 0 {
+			t.Fatal("the first connection has closed")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.use(t.Context(), 0, func(*reader) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+}

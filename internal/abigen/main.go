@@ -94,9 +94,9 @@ func page(f *schema.File) string {
 		}
 	}
 	return "# Reference: the messages of the ABI\n\n" +
-		"Every message that crosses the boundary between Talon and a module: protobuf (proto3), package `talon.v1`. What a module is, and when\n" +
-		"which message is sent, is in [the ABI](reference-abi.md). This page is made from [talon.proto](../sdk/abi/talon.proto), by\n" +
-		"`go generate ./internal/abigen`; a test holds the two against each other.\n\n" +
-		"A field is never renumbered or given another type, a removed number is reserved. Skip fields that you do not know; expect that any field\n" +
-		"is absent.\n\n" + index.String() + body.String()
+		"Every message that crosses the boundary between Talon and a module: protobuf (proto3), package `talon.v1`. [The ABI](reference-abi.md) explains\n" +
+		"modules, and when Talon sends which message. `go generate ./internal/abigen` makes this page from\n" +
+		"[talon.proto](../sdk/abi/talon.proto). A test compares the two.\n\n" +
+		"A field keeps its number and type. The number of a removed field stays reserved. Skip fields that you do not know.\n" +
+		"Any field may be absent.\n\n" + index.String() + body.String()
 }

@@ -266,7 +266,7 @@ func (m *Service) decode(b []byte) error {
 }
 
 // Writes says whether a client must know the rules of a relay before it writes there.
-// What the first policy says that says something is true of the relay.
+// The first policy that says something decides for the relay.
 type Writes uint32
 
 const (
@@ -491,8 +491,8 @@ func (it *RefUpdateIter) Update() RefUpdate {
 	return m
 }
 
-// PushRequest asks a policy about ref updates. What GRASP's own rules refuse stays refused,
-// with the policy's reason if it refuses too.
+// PushRequest asks a policy about ref updates. An update that GRASP's own rules refuse stays
+// refused, with the policy's reason if the policy refuses it too.
 type PushRequest[K ~[32]byte, U ~struct{ Ref, Old, New string }] struct {
 	Client      Client[K]
 	Repo        string // address of the announcement, 30617:pubkey:d

@@ -512,8 +512,8 @@ func (v *LocalEventView) Repositories() BytesIter { return fields(v.b, 5) }
 // Relays iterates over the relays: 30617, 10317: all that it lists now, normalised, without our own.
 func (v *LocalEventView) Relays() BytesIter { return fields(v.b, 6) }
 
-// RepoGone is a repository that is no longer followed: deleted, expired, or its
-// announcement no longer lists this service and it is no archive.
+// RepoGone is a repository that Talon stopped following. It was deleted or it expired, or
+// its announcement dropped this service and Talon does not archive it.
 type RepoGone struct{ Repository string }
 
 // RelayConnected is a connection that is up. It has no subscriptions.

@@ -180,8 +180,8 @@ func (it *AgeIter) Next() bool {
 // Age returns the one that Next moved to.
 func (it *AgeIter) Age() uint32 { return it.item }
 
-// DelayRequest asks how long to wait before the first attempt: an event of a
-// repository was held, or a relay is to be connected to that was not before.
+// DelayRequest asks how long to wait before the first attempt, after an event of a
+// repository was held, or before the first connection to a relay.
 type DelayRequest struct {
 	Now       int64
 	Subject   Subject // a repository or a relay

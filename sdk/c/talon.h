@@ -561,8 +561,8 @@ static inline bool talon_read_connect(talon_text message, talon_connect *to) {
 	return talon_read_client(client, &to->client) && !r.bad;
 }
 
-/* Asks a policy about ref updates. What GRASP's own rules refuse stays refused, with
- * the policy's reason if it refuses too. */
+/* Asks a policy about ref updates. An update that GRASP's own rules refuse stays
+ * refused, with the policy's reason if the policy refuses it too. */
 typedef struct {
 	talon_client client;
 	talon_text repo; /* address of the announcement, 30617:pubkey:d */

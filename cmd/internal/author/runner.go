@@ -1,24 +1,16 @@
 package author
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 
 	"talon/host"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sets"
 	"talon/host/plugin/state"
-	"talon/host/wire"
 	"talon/sdk/abi/manifest"
 )
 
@@ -240,194 +232,6 @@ func (s *questionSets) Contains(name, member []byte) (yes, known bool) {
 		}
 	}
 	return false, known
-}
-
-// cache keeps compiled code between commands, so that each need not compile the
-// same module again. Processes take turns with it.
-type cache struct {
-	dir  string
-	lock *os.File // nil: the folder is this process's own
-}
-
-// openCache opens the folder of the user's, or else one that goes away.
-func openCache() (*cache, error) {
-	if base, err := os.UserCacheDir(); err == nil {
-		dir := filepath.Join(base, "talon", "modules")
-		if os.MkdirAll(dir, 0o700) == nil {
-			if f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err == nil {
-				return &cache{dir, f}, nil
-			}
-		}
-	}
-	dir, err := os.MkdirTemp("", "talon-modules-")
-	if err != nil {
-		return nil, fmt.Errorf("make a folder for compiled code: %w", err)
-	}
-	return &cache{dir: dir}, nil
-}
-
-// Load loads a module, with its machine code from the cache of the commands.
-func Load(ctx context.Context, wasm []byte, o guest.Options) (m *guest.Module, err error) {
-	err = withCache(func(dir string) (err error) {
-		o.CacheDir = dir
-		m, err = guest.Load(ctx, wasm, o)
-		return err
-	})
-	return m, err // the code is mapped, or in memory
-}
-
-// withCache calls f with the folder of compiled code while no other process uses it.
-func withCache(f func(dir string) error) error {
-	c, err := openCache()
-	if err != nil {
-		return err
-	}
-	err = c.hold(func() error { return f(c.dir) })
-	return cmpErr(err, c.close())
-}
-
-// hold calls f while no other process uses the folder.
-func (c *cache) hold(f func() error) error {
-	if c.lock != nil {
-		if err := syscall.Flock(int(c.lock.Fd()), syscall.LOCK_EX); err != nil {
-			return fmt.Errorf("lock the folder of compiled code: %w", err)
-		}
-		defer syscall.Flock(int(c.lock.Fd()), syscall.LOCK_UN)
-	}
-	return f()
-}
-
-// close bounds the folder, or removes one of this process.
-func (c *cache) close() error {
-	if c.lock == nil {
-		return os.RemoveAll(c.dir)
-	}
-	err := c.hold(func() error { return guest.PruneCache(c.dir) })
-	if e := c.lock.Close(); err == nil {
-		err = e
-	}
-	return err
-}
-
-// maxLine bounds one line of a file.
-const maxLine = 16 << 20
-
-// Store holds a relay's stored events and its purgatory for a module to query.
-type Store struct {
-	stored, held []*host.Event // newest first
-	byID         map[host.ID]*host.Event
-}
-
-// ReadEvents reads the events of a store, one a line, as talon export writes them.
-func ReadEvents(name string, r io.Reader) (*Store, error) {
-	s := &Store{byID: map[host.ID]*host.Event{}}
-	err := eachLine(name, r, func(where string, line []byte) error {
-		e, err := wire.ParseEvent(line)
-		if err != nil {
-			return fmt.Errorf("%s: this is no event: %w", where, err)
-		}
-		if s.byID[e.ID] == nil {
-			s.stored = append(s.stored, e)
-			s.byID[e.ID] = e
-		}
-		return nil
-	})
-	slices.SortStableFunc(s.stored, order)
-	return s, err
-}
-
-func order(a, b *host.Event) int {
-	switch {
-	case a.Before(b):
-		return -1
-	case b.Before(a):
-		return 1
-	}
-	return 0
-}
-
-// eachLine calls f for the lines that are not empty, until one fails.
-func eachLine(name string, r io.Reader, f func(where string, line []byte) error) error {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
-	n := 1
-	for ; lines.Scan(); n++ {
-		if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
-			if err := f(fmt.Sprintf("%s:%d", name, n), line); err != nil {
-				return err
-			}
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read %s:%d: %w", name, n, err)
-	}
-	return nil
-}
-
-// with returns a store that also has what a question says.
-func (s *Store) with(v *manifest.Vector) *Store {
-	if len(v.Stored) == 0 && len(v.Held) == 0 {
-		return s
-	}
-	all := &Store{byID: map[host.ID]*host.Event{}}
-	for i := range v.Stored {
-		all.stored = append(all.stored, eventOf(&v.Stored[i]))
-	}
-	if s != nil {
-		all.stored = append(all.stored, s.stored...)
-	}
-	for _, e := range all.stored {
-		if all.byID[e.ID] == nil {
-			all.byID[e.ID] = e
-		}
-	}
-	for i := range v.Held {
-		all.held = append(all.held, eventOf(&v.Held[i]))
-	}
-	slices.SortStableFunc(all.stored, order)
-	slices.SortStableFunc(all.held, order)
-	return all
-}
-
-func eventOf(v *manifest.VectorEvent) *host.Event {
-	e := &host.Event{
-		ID: host.ID(v.ID), PubKey: host.PubKey(v.PubKey), CreatedAt: v.CreatedAt, Kind: host.Kind(v.Kind),
-		Tags: v.Tags, Content: v.Content, Sig: host.Sig(v.Sig),
-	}
-	e.JSON = e.AppendJSON(nil)
-	return e
-}
-
-func (s *Store) Get(_ context.Context, id host.ID) ([]byte, error) {
-	if e := s.byID[id]; e != nil {
-		return e.JSON, nil
-	}
-	return nil, nil
-}
-
-func (s *Store) Query(_ context.Context, f host.Filter) ([][]byte, error) {
-	return query(s.stored, &f), nil
-}
-
-func (s *Store) Referenced(_ context.Context, idOrAddress string) (bool, error) {
-	return slices.ContainsFunc(s.stored, func(e *host.Event) bool {
-		return slices.ContainsFunc(e.Tags, func(tag host.Tag) bool {
-			return len(tag) > 1 && len(tag[0]) == 1 && strings.Contains(host.ReferenceTags, tag[0]) && tag[1] == idOrAddress
-		})
-	}), nil
-}
-
-func (s *Store) Held(_ context.Context, id host.ID) ([]byte, error) {
-	for _, e := range s.held {
-		if e.ID == id {
-			return e.JSON, nil
-		}
-	}
-	return nil, nil
-}
-
-func (s *Store) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
-	return query(s.held, &f), nil
 }
 
 func query(events []*host.Event, f *host.Filter) (found [][]byte) {

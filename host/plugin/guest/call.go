@@ -3,7 +3,6 @@ package guest
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"talon/host"
@@ -146,36 +145,4 @@ func cmpErr(first, second error) error {
 		return first
 	}
 	return second
-}
-
-// log writes a line of the guest, if it has not written too much. The first line of a call
-// is kept in any case, to explain a failure.
-func (c *call) log(level int32, text string) {
-	m := c.inst.module
-	c.logLines++
-	dropped := c.logLines > m.budgets.LogLines || !m.logRate.allow()
-	if dropped {
-		m.metrics.logDropped.Inc()
-		if c.firstLine != "" {
-			return
-		}
-	}
-	text = strings.ToValidUTF8(truncate(text, m.limits.LogLineBytes), "\uFFFD")
-	if c.firstLine == "" {
-		c.firstLine = text
-	}
-	if !dropped {
-		m.log.Log(context.Background(), slogLevel(level), "plugin says", "module", m.name, "text", text)
-	}
-}
-
-// truncate shortens s to at most n bytes, not within a rune.
-func truncate(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xc0 == 0x80 {
-		n--
-	}
-	return s[:n]
 }

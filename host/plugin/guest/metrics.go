@@ -1,14 +1,12 @@
 package guest
 
 import (
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
-	"talon/sdk/abi"
 )
 
 // Metrics are the metrics of all modules. The label module is the plugin's name.
@@ -169,39 +167,4 @@ func (m *moduleMetrics) add(f Func) {
 
 func (m *moduleMetrics) verdict(action host.Action, rule, source string) prometheus.Counter {
 	return m.all.verdicts.WithLabelValues(m.name, action.String(), rule, source)
-}
-
-const infoLevel = abi.LevelInfo
-
-func slogLevel(level int32) slog.Level {
-	switch {
-	case level <= abi.LevelDebug:
-		return slog.LevelDebug
-	case level == abi.LevelInfo:
-		return slog.LevelInfo
-	case level == abi.LevelWarn:
-		return slog.LevelWarn
-	}
-	return slog.LevelError
-}
-
-// logRate bounds the lines of one module in a second, over all its instances.
-type logRate struct {
-	max   int
-	clock func() time.Time
-
-	mu     sync.Mutex // guards the fields below
-	second int64
-	lines  int
-}
-
-func (r *logRate) allow() bool {
-	second := r.clock().Unix()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if second != r.second {
-		r.second, r.lines = second, 0
-	}
-	r.lines++
-	return r.lines <= r.max
 }

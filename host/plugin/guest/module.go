@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -99,18 +97,6 @@ func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
 
 func encodeConfig(settings []abi.Setting, s host.Service) []byte {
 	return abi.AppendConfig(nil, &abi.Config{Settings: settings, Service: abi.Service(s)})
-}
-
-// unloadIdle leaves out the functions in which the module says that it passes every
-// request, and keeps what it says about the relay. All instances are configured
-// alike.
-func (m *Module) unloadIdle() {
-	first, _ := m.pool.get(context.Background(), atOnce)
-	m.about, m.asked = first.about, first.asked
-	m.functions = slices.DeleteFunc(m.functions, func(f Func) bool {
-		return f.policy() && slices.Contains(first.idle, f.String())
-	})
-	m.pool.put(first)
 }
 
 // prepare does what needs no runtime: it reads the manifest, and checks it and the
@@ -322,55 +308,4 @@ func (m *Module) release(ctx context.Context) error {
 	m.metrics.instances.Sub(float64(m.instances.Swap(0)))
 	m.metrics.memory.Sub(float64(m.memoryUsed.Swap(0)))
 	return err
-}
-
-// names are the words of a plugin that become labels of metrics, over all its
-// generations: the words are the module's choice, their number is not.
-type names struct {
-	max int
-
-	mu   sync.Mutex // guards the field below
-	seen map[string]struct{}
-}
-
-// admit reports whether the word may be a label: it was one before, or there is
-// room for one more.
-func (n *names) admit(word string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if _, ok := n.seen[word]; ok {
-		return true
-	}
-	if len(n.seen) >= n.max {
-		return false
-	}
-	if n.seen == nil {
-		n.seen = make(map[string]struct{})
-	}
-	n.seen[word] = struct{}{}
-	return true
-}
-
-// maxAbout bounds each text that a module says about the relay.
-const maxAbout = 1 << 10
-
-// describe makes what a module says about the relay fit for others: known words,
-// and texts of one line.
-func describe(about *abi.About) (host.Description, error) {
-	d := host.Description{Criteria: oneLine(about.Criteria, maxAbout), Curation: oneLine(about.Curation, maxAbout), Writes: host.Writes(about.Writes)}
-	for _, grasp := range about.Grasps {
-		if !isGrasp(grasp) {
-			return host.Description{}, fmt.Errorf("%.40q is not the name of a GRASP, such as GRASP-01", grasp)
-		}
-		d.Grasps = append(d.Grasps, grasp)
-	}
-	slices.Sort(d.Grasps)
-	d.Grasps = slices.Compact(d.Grasps)
-	return d, nil
-}
-
-// isGrasp reports whether s is GRASP- and two to four digits.
-func isGrasp(s string) bool {
-	digits, ok := strings.CutPrefix(s, "GRASP-")
-	return ok && len(digits) >= 2 && len(digits) <= 4 && strings.Trim(digits, "0123456789") == ""
 }

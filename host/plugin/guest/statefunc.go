@@ -1,14 +1,8 @@
 package guest
 
 import (
-	"bytes"
-	"context"
-	"math"
-
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/tetratelabs/wazero/api"
 
-	"talon/host"
 	"talon/sdk/abi"
 )
 
@@ -75,170 +69,41 @@ func bucketTake(c *call, mem api.Memory, stack []uint64) {
 	stack[0] = uint64(wait)
 }
 
-func setsContains(c *call, mem api.Memory, stack []uint64) {
-	name, member := read(mem, stack[0], stack[1]), read(mem, stack[2], stack[3])
-	stack[0] = i32Result(abi.NotFound)
-	if c.inst.module.sets == nil || len(name) > abi.MaxKey {
-		return
-	}
-	c.chargeBytes(len(member))
-	yes, known := c.inst.module.sets.Contains(name, member)
-	if known {
-		stack[0] = boolResult(yes)
-	}
-	if w, ok := c.facts.(Observer); ok {
-		w.Contained(name, member, yes, known)
-	}
+// State is what a plugin remembers. All its instances and generations share it.
+// Keys and values are valid only during the call, and what Get returns must not
+// change. Times are unix seconds; ttl is in seconds, 0 for ever.
+type State interface {
+	// Get returns the value of a key, and whether there is one.
+	Get(key []byte, now int64) ([]byte, bool)
+
+	// Set keeps a value. It reports false if there is no room.
+	Set(key, value []byte, ttl, now int64) bool
+
+	Delete(key []byte)
+
+	// Incr adds delta to a counter and returns what it is then.
+	Incr(key []byte, delta, ttl, now int64) int64
+
+	// Take takes n tokens of a bucket that holds up to burst and gets one back every
+	// perMillis milliseconds. It returns 0 if they were taken, else in how many
+	// milliseconds they would be there, or -1 if never.
+	Take(key []byte, n, burst, perMillis, now int64) int64
 }
 
-// announcement is the kind of the event whose address names a repository
-// (NIP-34).
-const announcement = 30617
+// noState remembers nothing: there is no room for it.
+type noState struct{}
 
-// maxRef bounds the name of a ref.
-const maxRef = 1 << 10
+func (noState) Get([]byte, int64) ([]byte, bool) { return nil, false }
 
-// readRepo reads the address of a repository. It reports false for anything
-// else: no repository has it.
-func readRepo(mem api.Memory, addr, length uint64) (host.Address, bool) {
-	text := read(mem, addr, length)
-	if len(text) > maxReference {
-		return host.Address{}, false
-	}
-	repo, ok := host.ParseAddress(string(text))
-	return repo, ok && repo.Kind == announcement
-}
+func (noState) Set([]byte, []byte, int64, int64) bool { return false }
 
-// isObject reports whether text is the name of a git object: SHA-1 or SHA-256 as
-// hex digits.
-func isObject(text []byte) bool {
-	if len(text) != 40 && len(text) != 64 {
-		return false
-	}
-	for _, c := range text {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
+func (noState) Delete([]byte) {}
 
-// isAsked reports whether text asks for an object, for an object that is a commit,
-// or, empty, for the repository itself.
-func isAsked(text []byte) bool {
-	object, _ := bytes.CutSuffix(text, []byte(abi.OfCommit))
-	return len(text) == 0 || isObject(object)
-}
+func (noState) Incr(_ []byte, delta int64, _, _ int64) int64 { return delta }
 
-func gitHas(c *call, mem api.Memory, stack []uint64) {
-	c.reportUse(abi.CapGitHas)
-	repo, ok := readRepo(mem, stack[0], stack[1])
-	object := read(mem, stack[2], stack[3])
-	var yes bool
-	if ok && isAsked(object) && c.inst.module.git != nil && !c.read(abi.CapGitHas, func(ctx context.Context) (err error) {
-		c.wait(func() { yes, err = c.inst.module.git.Has(ctx, repo, string(object)) })
-		return err
-	}) {
-		stack[0] = i32Result(abi.Unavailable)
-		return
+func (noState) Take(_ []byte, n, burst, _, _ int64) int64 {
+	if n > burst {
+		return -1
 	}
-	stack[0] = boolResult(yes)
-}
-
-func gitRef(c *call, mem api.Memory, stack []uint64) {
-	c.reportUse(abi.CapGitRef)
-	repo, ok := readRepo(mem, stack[0], stack[1])
-	ref := read(mem, stack[2], stack[3])
-	var object string
-	var found bool
-	if ok && len(ref) <= maxRef && c.inst.module.git != nil && !c.read(abi.CapGitRef, func(ctx context.Context) (err error) {
-		c.wait(func() { object, found, err = c.inst.module.git.Ref(ctx, repo, string(ref)) })
-		return err
-	}) {
-		stack[0] = i32Result(abi.Unavailable)
-		return
-	}
-	if !found {
-		stack[0] = i32Result(abi.NotFound)
-		return
-	}
-	stack[0] = c.deliver(mem, stack[4], stack[5], []byte(object))
-}
-
-// values are the metrics that a module keeps itself. Each instance has its own,
-// so that using one again takes no lock and allocates nothing.
-type values struct {
-	counters map[string]prometheus.Counter
-	gauges   map[string]prometheus.Gauge
-}
-
-// metric adds to a counter or sets a gauge. Names are constants of the module,
-// so one that is wrong, and one too many, is its failure.
-func metric(c *call, mem api.Memory, stack []uint64) {
-	name, value := read(mem, stack[1], stack[2]), api.DecodeF64(stack[3])
-	if math.IsNaN(value) || math.IsInf(value, 0) {
-		panic(errArgument)
-	}
-	switch v := &c.inst.values; uint32(stack[0]) {
-	case abi.MetricCounter:
-		if value < 0 {
-			panic(errArgument)
-		}
-		counter, known := v.counters[string(name)]
-		if !known {
-			counter = c.inst.counter(name)
-		}
-		counter.Add(value)
-	case abi.MetricGauge:
-		gauge, known := v.gauges[string(name)]
-		if !known {
-			gauge = c.inst.gauge(name)
-		}
-		gauge.Set(value)
-	default:
-		panic(errArgument)
-	}
-}
-
-// unseen are where values go for which there is no room.
-var (
-	unseenCounter = prometheus.NewCounter(prometheus.CounterOpts{Name: "unseen_total"})
-	unseenGauge   = prometheus.NewGauge(prometheus.GaugeOpts{Name: "unseen"})
-)
-
-func (inst *instance) counter(name []byte) prometheus.Counter {
-	counter := unseenCounter
-	if m := inst.module.metrics; inst.mayName(name) {
-		counter = m.all.counters.WithLabelValues(m.name, string(name))
-	}
-	inst.values.counters[string(name)] = counter
-	return counter
-}
-
-func (inst *instance) gauge(name []byte) prometheus.Gauge {
-	gauge := unseenGauge
-	if m := inst.module.metrics; inst.mayName(name) {
-		gauge = m.all.gauges.WithLabelValues(m.name, string(name))
-	}
-	inst.values.gauges[string(name)] = gauge
-	return gauge
-}
-
-const maxMetricName = 64
-
-// mayName checks a name that the instance has not used yet, and reports whether
-// there is room for one more of the plugin.
-func (inst *instance) mayName(name []byte) bool {
-	if len(name) == 0 || len(name) > maxMetricName {
-		panic(errArgument)
-	}
-	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
-			panic(errArgument)
-		}
-	}
-	if !inst.module.valueNames.admit(string(name)) {
-		panic(errArgument)
-	}
-	return inst.module.metrics.values.admit(string(name))
+	return 0
 }

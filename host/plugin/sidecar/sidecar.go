@@ -14,11 +14,7 @@
 package sidecar
 
 import (
-	"bytes"
-	"cmp"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -36,25 +32,12 @@ func IsName(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// Mode says what a plugin's opinions do.
-type Mode string
-
 // Modes of a plugin.
 const (
 	Enforce Mode = "enforce" // it decides
 	Shadow  Mode = "shadow"  // it is asked, what it says has no effect
 	Off     Mode = "off"     // it is not loaded
 )
-
-// UnmarshalText takes only the modes that exist.
-func (m *Mode) UnmarshalText(text []byte) error {
-	switch mode := Mode(text); mode {
-	case Enforce, Shadow, Off:
-		*m = mode
-		return nil
-	}
-	return fmt.Errorf("mode %.40q: want enforce, shadow or off", text)
-}
 
 // OnFailure says what happens when a plugin fails: it trapped, ran out of fuel,
 // answered garbage, or its breaker is open.
@@ -132,101 +115,6 @@ func (f *File) Failure(world string) OnFailure {
 		return Closed
 	}
 	return Bundled
-}
-
-// SetMode changes the mode in the text of a side-car, or adds it at the top, and
-// keeps everything else. It refuses a text that is still wrong then.
-func SetMode(text []byte, mode Mode) ([]byte, error) {
-	if err := new(Mode).UnmarshalText([]byte(mode)); err != nil {
-		return nil, err
-	}
-	list, err := scan(text)
-	if err != nil {
-		return nil, err
-	}
-	value := fmt.Sprintf("%q", mode)
-	var out []byte
-	if st := findMode(list); st != nil {
-		out = slices.Concat(text[:st.start], []byte(value), text[st.end:])
-	} else {
-		rest, marked := bytes.CutPrefix(text, bom)
-		if marked {
-			out = append(out, bom...)
-		}
-		out = append(out, "mode = "+value+newline(text)...)
-		out = append(out, rest...)
-	}
-	f, err := Parse(out)
-	if err != nil {
-		return nil, err
-	}
-	if f.Mode != mode {
-		return nil, errors.New("the mode stands in the side-car in a way that cannot be changed here: write mode = " + value + " by hand")
-	}
-	return out, nil
-}
-
-// findMode returns the statement with the mode. After the first header of a
-// table, a key belongs to that table.
-func findMode(list []statement) *statement {
-	for i := range list {
-		switch st := &list[i]; {
-		case st.header:
-			return nil
-		case st.key == "mode", st.key == `"mode"`, st.key == "'mode'":
-			return st
-		}
-	}
-	return nil
-}
-
-// newline returns how the lines of text end.
-func newline(text []byte) string {
-	if i := bytes.IndexByte(text, '\n'); i > 0 && text[i-1] == '\r' {
-		return "\r\n"
-	}
-	return "\n"
-}
-
-// Program is a program that decides in the place of a module: a plugin of strfry.
-type Program struct {
-	Path      string // absolute
-	TimeoutMS int64  // milliseconds, of one decision
-	Processes int    // of the program, at the same time
-
-	// Accepts says what accept means: true, that the event is stored; false, that the
-	// program has nothing against it, and the next plugin decides.
-	Accepts bool
-}
-
-// Bounds and defaults of a program. Those who decide wait for it, so its time is
-// short.
-const (
-	defaultTimeout = 1000 // milliseconds
-	minTimeout     = 10
-	maxTimeout     = 10_000
-	maxProcesses   = 64
-)
-
-// readProgram reads a side-car that names a program. A module's keys mean nothing to
-// one.
-func (f *File) readProgram(t table) {
-	t.only("mode", "required", "place", "on-failure", "exec", "timeout", "processes", "on-accept")
-	p := &Program{Path: t.oneLine("exec", maxPath), Processes: 1}
-	if !filepath.IsAbs(p.Path) || filepath.Clean(p.Path) != p.Path {
-		t.wrong("exec", "the absolute path of a program, without arguments, such as \"/usr/local/lib/strfry/spam.py\"")
-	}
-	p.TimeoutMS = cmp.Or(t.time("timeout", minTimeout, maxTimeout, "a time from 10ms to 10s, such as \"500ms\" or \"2s\""), defaultTimeout)
-	if _, ok := t.keys["processes"]; ok {
-		p.Processes = int(t.number("processes", 1, maxProcesses))
-	}
-	if value, ok := t.get("on-accept"); ok {
-		if value != "accept" && value != "pass" {
-			t.wrong("on-accept", "accept or pass")
-		}
-		p.Accepts = value == "accept"
-	}
-	f.Program = p
 }
 
 const maxSigners = 64

@@ -123,8 +123,8 @@ export class Connect {
   }
 }
 
-// Asks a policy about ref updates. What GRASP's own rules refuse stays refused, with the
-// policy's reason if it refuses too.
+// Asks a policy about ref updates. An update that GRASP's own rules refuse stays
+// refused, with the policy's reason if the policy refuses it too.
 export class Push {
   readonly client: Client = new Client();
   readonly repo: Bytes = new Bytes(); // address of the announcement, 30617:pubkey:d

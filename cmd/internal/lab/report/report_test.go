@@ -158,7 +158,7 @@ func TestPage(t *testing.T) {
 	text := page(t, runs)
 	for _, want := range []string{
 		"<title>small wire · Talon lab</title>", "30 seeds of 24 h, 4 variants, wire level",
-		"layered-v5 &#43; polite beside layered-v2 &#43; polite: 4", "sampling &#43; polite did not finish 3 of 30 runs.",
+		"layered-v5 &#43; polite compared with layered-v2 &#43; polite: 4", "sampling &#43; polite did not finish 3 of 30 runs.",
 		"<strong>wanted-arrives</strong>", "1 event and 2 faults until", `<a href="#world-0-3-5">sequence</a>`, `id="world-0-3-5"`, "812 later steps left out",
 		`"variants":["layered-v2 + polite"`, "Permission is hereby granted", "relay-03",
 	} {
@@ -322,7 +322,7 @@ func TestNarrowText(t *testing.T) {
 			}
 		}
 		blocks := map[int]int{0: 1, 40: 4, 60: 2, 80: 2, 200: 1}[width]
-		if n := strings.Count(b.String(), "\nstaleness p99 "); n != blocks {
+		if n := strings.Count(b.String(), "\nstaleness p99  "); n != blocks {
 			t.Errorf("%d: %d blocks, want %d", width, n, blocks)
 		}
 		for _, want := range []string{"sampling + polite", "-46 %", "18 of 20", "seed 5"} {

@@ -49,7 +49,7 @@ func (c *Comparison) Sentence() string {
 	if len(equal) > 0 {
 		parts = append(parts, listed(equal)+" equal")
 	}
-	text := c.B + " beside " + c.A + ": " + strings.Join(parts, "; ") + "."
+	text := c.B + " compared with " + c.A + ": " + strings.Join(parts, "; ") + "."
 	if c.LeftOut > 0 {
 		text += fmt.Sprintf(" %s left out, which not both finished.", result.Counted(c.LeftOut, "seed"))
 	}

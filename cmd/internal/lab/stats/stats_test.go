@@ -212,18 +212,18 @@ func TestSentences(t *testing.T) {
 		name, want string
 		change     func(seed uint64, v map[result.Measure]float64)
 	}{
-		{"fewer bytes", "b beside a: 37 % fewer bytes (36 to 38 %, 40 of 40 seeds); staleness p99 not distinguishable; completeness equal.",
+		{"fewer bytes", "b compared with a: 37 % fewer bytes (36 to 38 %, 40 of 40 seeds); staleness p99 not distinguishable; completeness equal.",
 			func(_ uint64, v map[result.Measure]float64) {
 				v[result.BytesDown] *= 0.62 + 0.03*draw.NormFloat64()
 				v[result.StalenessP99] *= math.Exp(0.5 * draw.NormFloat64())
 			}},
-		{"more of both", "b beside a: 3.0 times as many bytes (3.0 to 3.0, 40 of 40 seeds), staleness p99 50 % longer (50 to 50 %, 40 of 40 seeds), completeness 2.0 points lower (2.0 to 2.0, 40 of 40 seeds).",
+		{"more of both", "b compared with a: 3.0 times as many bytes (3.0 to 3.0, 40 of 40 seeds), staleness p99 50 % longer (50 to 50 %, 40 of 40 seeds), completeness 2.0 points lower (2.0 to 2.0, 40 of 40 seeds).",
 			func(_ uint64, v map[result.Measure]float64) {
 				v[result.BytesDown] *= 3
 				v[result.StalenessP99] *= 1.5
 				v[result.Completeness] = 0.98
 			}},
-		{"nothing", "b beside a: bytes, staleness p99 and completeness equal.", func(uint64, map[result.Measure]float64) {}},
+		{"nothing", "b compared with a: bytes, staleness p99 and completeness equal.", func(uint64, map[result.Measure]float64) {}},
 	} {
 		got := world(t, c.change).Compare()
 		if len(got) != 1 || got[0].Sentence() != c.want {
@@ -283,7 +283,7 @@ func TestPairs(t *testing.T) {
 	if c.Pairs != 2 || c.LeftOut != 1 || c.Unpaired != 4 || c.Effect(result.REQs).Pairs != 2 {
 		t.Errorf("%+v", c)
 	}
-	want := "b beside a: . 1 seed left out, which not both finished. With 2 seeds little can be told apart: take 6 or more."
+	want := "b compared with a: . 1 seed left out, which not both finished. With 2 seeds little can be told apart: take 6 or more."
 	if got := c.Sentence(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -223,8 +223,8 @@ impl<'a> RefUpdate<'a> {
     }
 }
 
-/// Asks a policy about ref updates. What GRASP's own rules refuse stays refused, with the
-/// policy's reason if it refuses too.
+/// Asks a policy about ref updates. An update that GRASP's own rules refuse stays
+/// refused, with the policy's reason if the policy refuses it too.
 #[derive(Clone, Copy)]
 pub struct Push<'a> {
     message: &'a [u8],

@@ -275,8 +275,8 @@ impl<'a> LocalEvent<'a> {
 }
 
 message! {
-    /// A repository that is no longer followed: deleted, expired, or its announcement no
-    /// longer lists this service and it is no archive.
+    /// A repository that Talon stopped following. It was deleted or it expired, or its
+    /// announcement dropped this service and Talon does not archive it.
     RepoGone ['a] {
         /// 30617:pubkey:d.
         repository: &'a str = 1,

@@ -103,8 +103,8 @@ impl<'a> Subject<'a> {
 }
 
 message! {
-    /// Asks how long to wait before the first attempt: an event of a repository was held,
-    /// or a relay is to be connected to that was not before.
+    /// Asks how long to wait before the first attempt, after an event of a repository was
+    /// held, or before the first connection to a relay.
     Delay ['a] {
         now: i64 = 1,
         /// A repository or a relay.

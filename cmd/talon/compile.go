@@ -1,0 +1,40 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"talon/host/plugin/guest"
+)
+
+// compileWith is the command of this very program that compiles a module; nil in tests
+// that run no program.
+var compileWith []string
+
+const compileName = "compile-plugin"
+
+// compileCommand is what a server starts for a module that it does not know yet.
+func compileCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    compileName,
+		Short:  "Compile a module for a server, which starts this by itself",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return guest.ServeCompile(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+}
+
+// prepareCommand is what a build runs, so that no server has to compile the modules that
+// come with it.
+func prepareCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "compile-bundled FOLDER MODULES...",
+		Short:  "Compile the modules in folders for the servers of this build, which look for that in the folder compiled beside the program",
+		Hidden: true,
+		Args:   cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return guest.Prepare(cmd.Context(), args[0], args[1:])
+		},
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"talon/cmd/internal/devnet"
+	"talon/host/relaymodel"
+)
+
+// relaysFlag is the value of --relays: 2,strfry:3,./mine.toml:1.
+type relaysFlag struct{ cfg *devnet.Config }
+
+func (f relaysFlag) Type() string { return "list" }
+
+func (f relaysFlag) String() string {
+	parts := []string{}
+	if f.cfg != nil && (f.cfg.Relays > 0 || len(f.cfg.Foreign) == 0) {
+		parts = append(parts, strconv.Itoa(f.cfg.Relays))
+	}
+	if f.cfg != nil {
+		for _, other := range f.cfg.Foreign {
+			parts = append(parts, fmt.Sprintf("%s:%d", other.Name, other.Count))
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+func (f relaysFlag) Set(text string) error {
+	f.cfg.Relays, f.cfg.Foreign = 0, nil
+	for part := range strings.SplitSeq(text, ",") {
+		part = strings.TrimSpace(part)
+		if n, err := strconv.Atoi(part); err == nil {
+			f.cfg.Relays += n
+			continue
+		}
+		name, number := part, "1"
+		if i := strings.LastIndexByte(part, ':'); i >= 0 {
+			name, number = part[:i], part[i+1:]
+		}
+		count, err := strconv.Atoi(number)
+		if err != nil || name == "" {
+			return fmt.Errorf("want a number, or a profile with a number such as strfry:3, not %q", part)
+		}
+		if name == "khatru" && count > 0 {
+			// The real one is at hand.
+			f.cfg.Relays += count
+			continue
+		}
+		p, err := readProfile(name)
+		if err != nil {
+			return err
+		}
+		f.cfg.Foreign = append(f.cfg.Foreign, devnet.Foreign{Name: strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".toml"), Profile: p, Count: count})
+	}
+	return nil
+}
+
+// readProfile returns a profile that is built in, or that of a file.
+func readProfile(name string) (*relaymodel.Profile, error) {
+	if !strings.HasSuffix(name, ".toml") {
+		return relaymodel.Builtin(name)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("read a profile: %w", err)
+	}
+	p, err := relaymodel.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+// partners refuses options that do nothing without others.
+func (o *devnetRun) partners(given func(option string) bool) error {
+	c := &o.net
+	for _, p := range []struct {
+		option string
+		there  bool
+		want   string
+	}{
+		{"outage-for", c.OutageEvery > 0, "--outage-every: no relay is cut off without it"},
+		{"git-turn", c.GitFailing > 0, "--git-failing: no git server fails without it"},
+		{"comments", c.Roots > 0 || c.Comments == 0, "--roots above 0: there is nothing to comment on"},
+		{"split", c.ClonesPer > 1 || c.Split == 0, "--clones-per above 1: one git server has all objects"},
+		{"negentropy", c.Relays > 0, "a relay of khatru's in --relays: profiles say themselves who compares"},
+		{"lose", c.Relays > 0, "a relay of khatru's in --relays: a profile says so itself (live.lost)"},
+		{"rate-limit", c.Relays > 0, "a relay of khatru's in --relays: a profile says so itself (rate)"},
+		{"max-limit", c.Relays > 0, "a relay of khatru's in --relays: a profile says so itself (limits.limit)"},
+	} {
+		if given(p.option) && !p.there {
+			return fmt.Errorf("the option --%s needs %s", p.option, p.want)
+		}
+	}
+	// With the modules of talon serve, nothing is served without its git data.
+	if o.serve && c.Repos > 0 && (c.GitServers == 0 || c.ClonesPer == 0) && o.plugins == "" && len(o.serveArgs) == 0 {
+		return errors.New("without git servers (--git-servers, --clones-per) the modules of talon serve hold every repository until its git data comes, " +
+			"which is never: give --plugins a folder whose modules accept events without it, or flags of talon serve after --")
+	}
+	return nil
+}

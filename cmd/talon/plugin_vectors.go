@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"talon/cmd/internal/author"
+)
+
+// vectorsFile is what a folder has vectors in, beside those of its manifest.
+const vectorsFile = "vectors.jsonl"
+
+func pluginTestCommand() *cobra.Command {
+	var bench workbench
+	var native bool
+	cmd := &cobra.Command{
+		Use:   "test [MODULE] [VECTORS.jsonl...]",
+		Short: "Test a module as a relay would, and with vectors",
+		Long: `Test a module: what a relay asks before it lets a module decide, by compiled code and by an interpreter, with the vectors
+of the manifest; then the vectors of files, one a line, ` + vectorsFile + ` beside the module if none is named. A line is a vector as
+manifests have them, where "function" and "name" may be absent. With "then": true it goes on where the line before ended, with all
+that the module remembers; else it begins anew, with the settings that it names.
+MODULE is a .wasm file, or a folder, which is built first; without it, the folder in which you are.`,
+		Example: `  talon plugin test
+  talon plugin test words.wasm vectors.jsonl`,
+	}
+	bench.flags(cmd)
+	cmd.Flags().BoolVar(&native, "native", false, "run the unit tests of a folder in Go too, as go test ./... does")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		module := "."
+		if len(args) > 0 && !strings.HasSuffix(args[0], ".jsonl") {
+			module, args = args[0], args[1:]
+		}
+		return quoted(bench.test(module, args, native))
+	}
+	return cmd
+}
+
+func (b *workbench) test(path string, files []string, native bool) error {
+	source, o, err := b.find(path)
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		file := filepath.Join(filepath.Dir(source.File), vectorsFile)
+		switch _, err := os.Stat(file); {
+		case err == nil:
+			files = append(files, file)
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	var vectors []*author.Case
+	for _, file := range files {
+		err := b.open(file, func(r io.Reader) error {
+			list, err := source.ReadVectors(file, r)
+			vectors = append(vectors, list...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return b.ask(source, vectors, o, native)
+}
+
+// ask tests and reports.
+func (b *workbench) ask(source *author.Source, vectors []*author.Case, o author.Options, native bool) error {
+	w := b.cmd.OutOrStdout()
+	good, bad := 0, 0
+	own := len(source.Manifest.Vectors)
+	if err := source.SelfTest(b.cmd.Context()); err != nil {
+		if b.cmd.Context().Err() != nil {
+			return err
+		}
+		bad++
+		fmt.Fprintf(w, "FAIL  %s: %s\n", plain(source.File), plain(err.Error()))
+	} else {
+		good += own
+		fmt.Fprintf(w, "ok    %s: the relay's own checks, and %s of the manifest\n", plain(source.File), counted(own, "vector"))
+	}
+	if len(vectors) > 0 {
+		err := source.Test(b.cmd.Context(), vectors, o, func(t author.Tested) {
+			if t.Err != nil {
+				bad++
+				fmt.Fprintf(w, "FAIL  %s: %s\n", plain(t.Where), plain(t.Err.Error()))
+				return
+			}
+			good++
+			fmt.Fprintf(w, "ok    %s: %s (fuel %d)\n", plain(t.Where), plain(t.Name), t.Fuel)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if native {
+		if err := author.Native(b.cmd.Context(), filepath.Dir(source.File), w); err != nil {
+			return err
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%s failed, %d passed", counted(bad, "test"), good)
+	}
+	if good == 0 && !native {
+		hint := ""
+		if author.HasNative(filepath.Dir(source.File)) {
+			hint = "; its own unit tests run with --native"
+		}
+		fmt.Fprintf(w, "there are no vectors: nothing was asked but whether the module answers at all%s\n", hint)
+	}
+	return nil
+}

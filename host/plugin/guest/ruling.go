@@ -1,0 +1,194 @@
+package guest
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"talon/host"
+	"talon/sdk/abi"
+	"talon/sdk/abi/manifest"
+)
+
+const (
+	otherRule   = "other"
+	unnamedRule = "unnamed"
+	maxReason   = 1 << 10
+
+	// maxRetry bounds how long a refused event is remembered for a module.
+	maxRetry = time.Minute
+)
+
+// prefixes may start a reason (NIP-01, NIP-42, GRASP purgatory).
+var prefixes = []string{
+	"blocked", "invalid", "pow", "rate-limited", "restricted", "mute", "error", "duplicate", "auth-required", "purgatory",
+}
+
+// actions translates a verdict's action, the index.
+var actions = [...]host.Action{
+	abi.ActionPass:         host.Pass,
+	abi.ActionAccept:       host.Accept,
+	abi.ActionReject:       host.Reject,
+	abi.ActionShadowReject: host.ShadowReject,
+	abi.ActionHold:         host.Hold,
+	abi.ActionRequireAuth:  host.RequireAuth,
+}
+
+// mayAnswer says which actions are answers to which function, by their indexes.
+var mayAnswer = func() (table [Push + 1][len(actions)]bool) {
+	for f := range table {
+		for action := range actions {
+			table[f][action] = manifest.MayAnswer(Func(f).String(), uint32(action))
+		}
+	}
+	return table
+}()
+
+// rule is what an instance remembers of a rule code with an action, so that
+// deciding by it again allocates nothing.
+type rule struct {
+	key   ruleKey
+	code  string // as metrics and logs have it
+	count prometheus.Counter
+
+	given  []byte // reason as the guest last gave it
+	reason string // and as it is sent
+}
+
+type ruleKey struct {
+	action host.Action
+	source string
+	code   string
+}
+
+// lastVerdict is what an instance has answered last, and what that means. Most events get
+// the same answer as the one before.
+type lastVerdict struct {
+	f      Func
+	answer []byte
+	ruling host.Ruling
+	rule   *rule // nil: there is none
+}
+
+// maxLastVerdict is the longest answer that is kept.
+const maxLastVerdict = 256
+
+// is reports whether an answer is the last one again.
+func (l *lastVerdict) is(f Func, source string, answer []byte) bool {
+	return l.rule != nil && l.f == f && l.rule.key.source == source && bytes.Equal(l.answer, answer)
+}
+
+// keep keeps an answer, unless it is a long one.
+func (l *lastVerdict) keep(f Func, answer []byte, ruling host.Ruling, r *rule) {
+	if len(answer) > maxLastVerdict {
+		l.rule = nil
+		return
+	}
+	l.f, l.answer, l.ruling, l.rule = f, append(l.answer[:0], answer...), ruling, r
+}
+
+// cachedVerdict returns what the instance knows of a rule.
+func (inst *instance) cachedVerdict(action host.Action, source string, code []byte) *rule {
+	if r := inst.rules[ruleKey{action, source, string(code)}]; r != nil {
+		return r
+	}
+	name := unnamedRule
+	switch {
+	case len(code) == 0 && action == host.Pass:
+		name = ""
+	case isRule(code):
+		if name = string(code); !inst.module.metrics.rules.admit(name) {
+			name = otherRule
+		}
+	}
+	r := &rule{key: ruleKey{action, source, string(code)}, code: name, count: inst.module.metrics.verdict(action, name, source)}
+	// The guest chooses the codes, so what is remembered is bounded.
+	if len(inst.rules) < 4*maxRules && len(code) <= 64 {
+		inst.rules[r.key] = r
+	}
+	return r
+}
+
+// ruling makes a ruling of a verdict, and returns the rule that it counts for.
+func (inst *instance) ruling(f Func, v *abi.VerdictView, source string) (host.Ruling, *rule, *Failure) {
+	if int(v.Action) >= len(actions) {
+		return host.Ruling{}, nil, &Failure{Cause: CauseGarbage, what: "answered with an unknown action"}
+	}
+	action := actions[v.Action]
+	if !mayAnswer[f][v.Action] {
+		return host.Ruling{}, nil, &Failure{Cause: CauseGarbage, what: fmt.Sprintf("answered %s with %s", f.export(), action)}
+	}
+	r := inst.cachedVerdict(action, source, v.Rule)
+	ruling := host.Ruling{Action: action, Rule: r.code, Module: inst.module.name}
+	switch action {
+	case host.Reject, host.Hold, host.RequireAuth:
+		if r.reason == "" || !bytes.Equal(r.given, v.Reason) {
+			r.given = append(r.given[:0], v.Reason...)
+			r.reason = Reason(action, string(v.Reason))
+		}
+		ruling.Reason = r.reason
+	}
+	if action == host.Reject && f == Admit {
+		ruling.Retry = min(time.Duration(v.Retry)*time.Second, maxRetry)
+	}
+	if action == host.Hold {
+		ruling.Parent = string(v.Parent)
+	}
+	return ruling, r, nil
+}
+
+// Reason makes what a plugin says fit for an OK message: one line with a
+// standard prefix, of bounded length.
+func Reason(action host.Action, text string) string {
+	text = oneLine(text, maxReason)
+	want := "blocked"
+	switch action {
+	case host.Hold:
+		want = "purgatory"
+	case host.RequireAuth:
+		want = "auth-required"
+	}
+	prefix, _, ok := strings.Cut(text, ": ")
+	switch {
+	case ok && action != host.Reject && prefix == want:
+		return text
+	case ok && action == host.Reject && isPrefix(prefix):
+		return text
+	case text == "":
+		return want + ": refused by policy"
+	}
+	return want + ": " + truncate(text, maxReason-len(want)-2)
+}
+
+// oneLine makes a text of a module fit to be shown: without what moves the cursor,
+// at most n bytes.
+func oneLine(text string, n int) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, truncate(text, n)))
+}
+
+func isPrefix(s string) bool {
+	for _, p := range prefixes {
+		if s == p {
+			return true
+		}
+	}
+	return false
+}
+
+func isRule(code []byte) bool {
+	for _, c := range code {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '.' && c != '_' {
+			return false
+		}
+	}
+	return len(code) > 0 && len(code) <= 64
+}

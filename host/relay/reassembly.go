@@ -1,0 +1,94 @@
+package relay
+
+import (
+	"net/netip"
+	"sync"
+)
+
+// freePartial is what every connection may hold of a message that is not complete,
+// uncounted: as much as its read buffer.
+const freePartial = readSize
+
+// reassembly counts what all connections together hold of long messages that are not
+// complete. Where that is more than Limits.PartialBytes, a connection is closed: of the
+// network that holds the most, the one with the most. So whoever fills it makes room
+// for others, and a client alone in its network is safe from those of another.
+type reassembly struct {
+	limit int
+
+	mu    sync.Mutex // guards the fields below
+	total int
+	held  map[*conn]int
+}
+
+// grow records how many bytes of a message a connection holds. If all hold too many together, it
+// closes as many connections as that takes.
+func (a *reassembly) grow(c *conn, bytes int) {
+	if bytes <= freePartial {
+		return
+	}
+	for _, victim := range a.record(c, bytes) {
+		victim.closeWith(errCrowded)
+	}
+}
+
+// record is grow, and returns the connections that must close.
+func (a *reassembly) record(c *conn, bytes int) (victims []*conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.total += bytes - a.held[c]
+	a.held[c] = bytes
+	for a.total > a.limit && len(a.held) > 0 {
+		victim := a.largest()
+		a.remove(victim) // it is closed in a moment, and must not be found again
+		victims = append(victims, victim)
+	}
+	return victims
+}
+
+// release notes that a connection holds nothing any more.
+func (a *reassembly) release(c *conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.remove(c)
+}
+
+// remove is release. REQUIRES: mu.
+func (a *reassembly) remove(c *conn) {
+	a.total -= a.held[c]
+	delete(a.held, c)
+}
+
+// largest returns the connection with the most bytes, of the network with the most.
+// Connections that are not counted by network are each by itself. REQUIRES: mu, and
+// there is one.
+func (a *reassembly) largest() (limit *conn) {
+	networks := make(map[netip.Prefix]int)
+	of := func(c *conn) int {
+		if c.slot.IsValid() {
+			return networks[c.slot]
+		}
+		return a.held[c]
+	}
+	for c, n := range a.held {
+		if c.slot.IsValid() {
+			networks[c.slot] += n
+		}
+	}
+	for c, n := range a.held {
+		if limit == nil || of(c) > of(limit) || of(c) == of(limit) && n > a.held[limit] {
+			limit = c
+		}
+	}
+	return limit
+}
+
+func (a *reassembly) bytes() float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return float64(a.total)
+}
+
+func newReassembly(limit int) *reassembly {
+	return &reassembly{limit: limit, held: make(map[*conn]int)}
+}
