@@ -27,12 +27,12 @@ type stateFollower struct {
 	maintainers []grasp.PubKey
 	stop        context.CancelFunc
 	ended       sync.WaitGroup
+	relays      int
 
-	mu      sync.Mutex // guards the fields below
-	states  []*grasp.State
-	changed chan struct{} // closed at the next change
-	lost    int           // connections that have ended
-	relays  int
+	mu      sync.Mutex     // guards the fields below
+	states  []*grasp.State // in the order in which they came, each once
+	changed chan struct{}  // closed at the next change
+	left    int            // connections that have not ended
 }
 
 // followStates asks the relays for the states of some maintainers, and goes on to listen. It
@@ -49,7 +49,7 @@ func followStates(cmd *cobra.Command, how *sending, addresses []string, key *sec
 	ctx, stop := context.WithCancel(cmd.Context())
 	f := &stateFollower{identifier: identifier, maintainers: maintainers, stop: stop, changed: make(chan struct{})}
 	targets := newTargets(cmd, how, slices.Sorted(slices.Values(addresses)), key)
-	f.relays = len(targets)
+	f.relays, f.left = len(targets), len(targets)
 	answers := make(chan error, len(targets))
 	for _, t := range targets {
 		f.ended.Go(func() {
@@ -115,7 +115,7 @@ func (f *stateFollower) note(states ...*grasp.State) {
 func (f *stateFollower) lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lost++
+	f.left--
 	f.notify()
 }
 
@@ -125,11 +125,29 @@ func (f *stateFollower) notify() {
 	f.changed = make(chan struct{})
 }
 
-// list returns the states so far, and a channel that is closed when there is another one.
+// list returns the states so far, in the order in which they took effect, and a channel that is
+// closed when there is another one. Relays may differ in their order: then that of the states'
+// times counts.
 func (f *stateFollower) list() ([]*grasp.State, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.states), f.changed
+	states := slices.Clone(f.states)
+	if f.relays > 1 {
+		slices.SortStableFunc(states, func(a, b *grasp.State) int {
+			if b.Newer(&a.Stamp) {
+				return -1
+			}
+			return 1
+		})
+	}
+	return states, f.changed
+}
+
+// isLive reports whether a relay is left that could send more.
+func (f *stateFollower) isLive() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.left > 0
 }
 
 // wait waits until a state has come, with all that took effect before it. It gives up when
@@ -137,12 +155,9 @@ func (f *stateFollower) list() ([]*grasp.State, <-chan struct{}) {
 func (f *stateFollower) wait(ctx context.Context, id grasp.ID, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for {
+	for f.isLive() {
 		states, changed := f.list()
-		f.mu.Lock()
-		left := f.relays - f.lost
-		f.mu.Unlock()
-		if left == 0 || slices.ContainsFunc(states, func(s *grasp.State) bool { return s.ID == id }) {
+		if slices.ContainsFunc(states, func(s *grasp.State) bool { return s.ID == id }) {
 			return
 		}
 		select {
@@ -156,4 +171,65 @@ func (f *stateFollower) wait(ctx context.Context, id grasp.ID, limit time.Durati
 func (f *stateFollower) close() {
 	f.stop()
 	f.ended.Wait()
+}
+
+// change is how a ref was lost: the object that it had and the one that it has, "" for none.
+type change struct{ want, has string }
+
+// headKey is the name of HEAD among the refs of a state.
+const headKey = "HEAD"
+
+// lostTo returns what some of the states took away that was not theirs to change, and that nobody
+// has changed since. Mine reports whether a state is one of them, and own whether a ref is theirs
+// to change.
+//
+// Two people make states from the same one, and the first takes effect before the second. Then the
+// second lacks what the first has changed. It has lost nothing where the first only went back to
+// what was before: that one was made from an older state.
+func lostTo(states []*grasp.State, maintainers []grasp.PubKey, mine func(grasp.ID) bool, own func(ref string) bool) map[string]change {
+	type step struct{ ref, from, to string }
+	lost, steps := map[string]change{}, map[step]bool{}
+	var before map[string]string
+	var latest *grasp.State
+	for _, s := range states {
+		if !s.Tracks() || !slices.Contains(maintainers, s.PubKey) || latest != nil && !s.Newer(&latest.Stamp) {
+			continue // it never took effect
+		}
+		refs := refsOf(s)
+		if latest == nil {
+			before = refs
+		}
+		for ref := range before {
+			if _, ok := refs[ref]; !ok {
+				refs[ref] = ""
+			}
+		}
+		for ref, has := range refs {
+			want := before[ref]
+			c, again := lost[ref]
+			switch {
+			case !mine(s.ID) && has != want:
+				delete(lost, ref) // others have changed it
+			case mine(s.ID) && again && has == c.want:
+				delete(lost, ref) // given back
+			case mine(s.ID) && again:
+				lost[ref] = change{c.want, has}
+			case mine(s.ID) && has != want && !own(ref) && !steps[step{ref, want, has}]:
+				lost[ref] = change{want, has}
+			}
+			steps[step{ref, want, has}] = true
+		}
+		latest, before = s, refs
+	}
+	return lost
+}
+
+// refsOf returns the objects of a state by name, with the branch of HEAD.
+func refsOf(s *grasp.State) map[string]string {
+	refs := make(map[string]string, len(s.Refs)+1)
+	for _, ref := range s.Refs {
+		refs[ref.Name] = ref.Object
+	}
+	refs[headKey] = s.Head
+	return refs
 }

@@ -38,11 +38,12 @@ type pushRun struct {
 	planned   *grasp.State      // in effect when the plan was made
 	signed    *host.Event       // by the plan; nil if it changes nothing
 	mine      map[grasp.ID]bool // states that this run signed
+	revived   map[string]bool   // refs that others removed, and that a state of this run has
 	refused   int64             // time of a state for which a relay has a newer one
 }
 
 func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []string) (err error) {
-	r := &pushRun{pushing: p, cmd: cmd, who: who, how: how, args: args, mine: map[grasp.ID]bool{}}
+	r := &pushRun{pushing: p, cmd: cmd, who: who, how: how, args: args, mine: map[grasp.ID]bool{}, revived: map[string]bool{}}
 	if r.key, r.author, err = who.identity(); err != nil {
 		return err
 	}
@@ -55,16 +56,34 @@ func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []str
 	}()
 	for n := 1; ; n++ {
 		lacks, err := r.once()
-		if err != nil || len(lacks) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(lacks) == 0 {
+			r.warn()
+			return nil
 		}
 		if n == maxPushes || who.cmd.Flags().Changed("created-at") {
 			return fmt.Errorf("other pushes changed the repository, and it is not as this push would make it: %s. Push again", strings.Join(shorten(lacks), ", "))
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "another push changed the repository, so the state is signed again (%d of %d): %s\n", n, maxPushes-1, strings.Join(shorten(lacks), ", "))
+		fmt.Fprintf(cmd.ErrOrStderr(), "another push changed the repository, so the push is made again (%d of %d): %s\n", n, maxPushes-1, strings.Join(shorten(lacks), ", "))
 		if err := pause(cmd.Context(), n); err != nil {
 			return err
 		}
+	}
+}
+
+// warn names the refs that others removed and that are there again, unless they are gone.
+func (r *pushRun) warn() {
+	var there []string
+	for ref := range r.revived {
+		if now := r.served.state; now != nil && now.Object(ref) != "" {
+			there = append(there, ref)
+		}
+	}
+	if len(there) > 0 {
+		slices.Sort(there)
+		fmt.Fprintf(r.cmd.ErrOrStderr(), "warning: another push removed %s at the same time, and this one brought it back: remove it again if it should go\n", strings.Join(shorten(there), ", "))
 	}
 }
 
@@ -162,21 +181,14 @@ func (r *pushRun) readStates() error {
 	if err != nil {
 		return err
 	}
-	r.states.note(states...)
 	r.served.setState(states)
-	return nil
-}
-
-// base returns the state that this push changes: the newest one in effect that the run did not
-// sign itself. What was in effect before a state of the run must not be lost by that.
-func (r *pushRun) base() *grasp.State {
-	now := r.served.state
-	if now == nil || !r.mine[now.ID] {
-		return now
+	if !r.states.isLive() {
+		r.states.note(states...)
 	}
-	states, _ := r.states.list()
-	states = slices.DeleteFunc(states, func(s *grasp.State) bool { return r.mine[s.ID] || s.Newer(&now.Stamp) })
-	return grasp.Latest(states, r.served.maintainers)
+	if now := r.served.state; now != nil {
+		r.states.wait(r.cmd.Context(), now.ID, r.how.timeout)
+	}
+	return nil
 }
 
 // overtaken reports whether another state took effect after the plan was made.
@@ -189,7 +201,7 @@ func (r *pushRun) overtaken() bool {
 // checkUnsigned refuses a first state that would take refs away from a repository that has some.
 // They are there after the state that named them was deleted, or gave way to one without refs.
 func (r *pushRun) checkUnsigned() error {
-	if r.base() != nil || slices.Contains(r.git, "--prune") {
+	if r.served.state != nil || slices.Contains(r.git, "--prune") {
 		return nil
 	}
 	var lost []string
@@ -212,7 +224,7 @@ func (r *pushRun) checkUnsigned() error {
 	if err := pause(r.cmd.Context(), 1); err != nil {
 		return err
 	}
-	if err := r.readStates(); err != nil || r.base() != nil {
+	if err := r.readStates(); err != nil || r.served.state != nil {
 		return err
 	}
 	slices.Sort(lost)
@@ -220,9 +232,26 @@ func (r *pushRun) checkUnsigned() error {
 		strings.Join(shorten(slices.Compact(lost)), ", "))
 }
 
-// plan returns how the state in effect becomes that of the push.
+// plan returns how the state in effect becomes that of the push. What earlier states of this run
+// took from others comes back, but for removals: those are only noted.
 func (r *pushRun) plan() (*statePlan, error) {
-	want := newPlan(r.base())
+	want := newPlan(r.served.state)
+	states, _ := r.states.list()
+	lost := lostTo(states, r.served.maintainers, func(id grasp.ID) bool { return r.mine[id] }, func(ref string) bool {
+		_, own := r.intent.refs[ref]
+		return own || ref == headKey && r.head != ""
+	})
+	for ref, c := range lost {
+		switch {
+		case ref == headKey:
+			want.head = c.want
+		case c.want == "":
+			// It may have been removed by a state that was made before it was there.
+			r.revived[ref] = true
+		case !contains(r.cmd.Context(), r.dir, c.want, c.has):
+			want.next[ref] = c.want
+		}
+	}
 	r.intent.apply(want.next)
 	if err := want.check(); err != nil {
 		return nil, err
@@ -231,12 +260,7 @@ func (r *pushRun) plan() (*statePlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := want.setHead(r.head, local); err != nil {
-		return nil, err
-	}
-	plan := newPlan(r.served.state)
-	plan.next, plan.head = want.next, want.head
-	return plan, nil
+	return want, want.setHead(r.head, local)
 }
 
 // sign signs the planned state, later than all that is known of the repository.
@@ -327,9 +351,6 @@ func (r *pushRun) settle() error {
 			return nil
 		}
 		r.states.wait(r.cmd.Context(), grasp.ID(r.signed.ID), time.Second)
-	}
-	if r.signed != nil && r.served.state.ID == grasp.ID(r.signed.ID) {
-		r.states.wait(r.cmd.Context(), r.served.state.ID, r.how.timeout)
 	}
 	return nil
 }
