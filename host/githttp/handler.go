@@ -93,6 +93,7 @@ type Push struct {
 
 	Changed bool             // for PushDone: the refs are as the push says, or may be after a failure
 	inPlace []host.RefUpdate // those that changed nothing
+	Removes []string         // set by Confirm: refs that go with the push though it does not name them
 	Note    string           // of Confirm and PushDone: message to the client with its success; empty for none
 }
 

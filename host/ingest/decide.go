@@ -16,7 +16,7 @@ import (
 // decide fills in the entry's decision. It is called again for an entry whose
 // facts have changed.
 func (p *Pipeline) decide(ctx context.Context, e *entry) {
-	e.verdict, e.hold, e.err, e.facts, e.waited = nil, nil, nil, facts{}, ""
+	e.verdict, e.hold, e.note, e.err, e.facts, e.waited = nil, nil, "", nil, facts{}, ""
 	now := p.cfg.Now()
 	if !e.atTurn {
 		// The version is read before any fact: a commit in between makes the
@@ -67,6 +67,9 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		e.hold, err = holdOptions(ctx, e.item, &ruling, &r)
 	default:
 		e.verdict = verdictOf(ruling)
+	}
+	if err == nil && e.verdict == nil {
+		e.note, err = stateNote(ctx, e.item, &r)
 	}
 	e.facts, e.err = r.notes, err
 }

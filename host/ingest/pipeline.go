@@ -154,6 +154,7 @@ type entry struct {
 	deferred bool              // verified, and not decided before its turn
 	verdict  *host.Verdict     // set if the item ends without being written
 	hold     *host.HoldOptions // set if the item goes into purgatory
+	note     string            // for the sender of what is stored or held
 	err      error             // the host failed
 	facts    facts             // what the decision rests on
 	waited   string            // the module that it waited for longest
