@@ -184,40 +184,42 @@ const headKey = "HEAD"
 // to change.
 //
 // Two people make states from the same one, and the first takes effect before the second. Then the
-// second lacks what the first has changed. It has lost nothing where the first only went back to
-// what was before: that one was made from an older state.
+// second lacks what the first has changed. The first may itself have been made from a state that
+// was older yet. So of two objects of a ref, the one that was seen later counts, and a ref that is
+// there counts more than one that is not.
 func lostTo(states []*grasp.State, maintainers []grasp.PubKey, mine func(grasp.ID) bool, own func(ref string) bool) map[string]change {
-	type step struct{ ref, from, to string }
-	lost, steps := map[string]change{}, map[step]bool{}
+	type value struct{ ref, object string }
+	lost, since := map[string]change{}, map[value]int{}
 	var before map[string]string
 	var latest *grasp.State
-	for _, s := range states {
+	for i, s := range states {
 		if !s.Tracks() || !slices.Contains(maintainers, s.PubKey) || latest != nil && !s.Newer(&latest.Stamp) {
 			continue // it never took effect
 		}
 		refs := refsOf(s)
-		if latest == nil {
-			before = refs
-		}
 		for ref := range before {
 			if _, ok := refs[ref]; !ok {
 				refs[ref] = ""
 			}
 		}
 		for ref, has := range refs {
+			if _, ok := since[value{ref, has}]; !ok {
+				since[value{ref, has}] = i
+			}
 			want := before[ref]
 			c, again := lost[ref]
 			switch {
+			case latest == nil || has == want && !again:
 			case !mine(s.ID) && has != want:
 				delete(lost, ref) // others have changed it
-			case mine(s.ID) && again && has == c.want:
+			case !mine(s.ID):
+			case again && has == c.want:
 				delete(lost, ref) // given back
-			case mine(s.ID) && again:
+			case again:
 				lost[ref] = change{c.want, has}
-			case mine(s.ID) && has != want && !own(ref) && !steps[step{ref, want, has}]:
+			case !own(ref) && (has == "" || want == "" || since[value{ref, want}] > since[value{ref, has}]):
 				lost[ref] = change{want, has}
 			}
-			steps[step{ref, want, has}] = true
 		}
 		latest, before = s, refs
 	}

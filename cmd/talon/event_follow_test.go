@@ -28,7 +28,7 @@ func TestLostTo(t *testing.T) {
 		"given back by others":              {"b1 main=1 | b2 main=1 y=5 | a3 main=1 x=9 | b4 main=1 x=9 y=5", ""},
 		"changed by others":                 {"b1 main=1 | b2 main=1 y=5 | a3 main=1 x=9 | b4 main=1 x=9 y=6", ""},
 		"lost, and another state since":     {"b1 main=1 | b2 main=1 y=5 | a3 main=1 x=9 | b4 main=1 x=9 z=7", "y -> 5"},
-		"went back to what was before":      {"b1 main=1 | b2 main=1 y=5 | b3 main=1 | a4 main=1 y=5 x=9", ""},
+		"a branch that came and went":       {"b1 main=1 y=5 | b2 main=1 | b3 main=1 y=5 | a4 main=1 x=9", "y -> 5"},
 		"a branch that went back":           {"b1 main=1 | b2 main=2 | b3 main=1 | a4 main=2 x=9", ""},
 		"lost by two":                       {"b1 main=1 | b2 main=1 y=5 | a3 main=1 x=9 | a4 main=1 x=8", "y -> 5"},
 		"lost in two steps":                 {"b1 y=1 | b2 y=5 | a3 y=1 x=9 | b4 y=1 x=9 | a5 x=9", "y -> 5"},

@@ -218,7 +218,11 @@ func (i *pushIntent) remote(address string) error {
 		return wrong
 	}
 	scheme, ok := map[string]string{"http": "ws", "https": "wss"}[u.Scheme]
-	path, err := grasp.ParsePath(strings.TrimSuffix(u.EscapedPath(), "/"))
+	escaped := strings.TrimSuffix(u.EscapedPath(), "/")
+	path, err := grasp.ParsePath(escaped)
+	if err != nil {
+		path, err = grasp.ParsePath(escaped + ".git") // servers take both
+	}
 	if !ok || err != nil || path.Rest != "" {
 		return wrong
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -244,11 +245,11 @@ func (r *pushRun) plan() (*statePlan, error) {
 	for ref, c := range lost {
 		switch {
 		case ref == headKey:
-			want.head = c.want
+			want.head = cmp.Or(c.want, want.head)
 		case c.want == "":
 			// It may have been removed by a state that was made before it was there.
 			r.revived[ref] = true
-		case !contains(r.cmd.Context(), r.dir, c.want, c.has):
+		default:
 			want.next[ref] = c.want
 		}
 	}

@@ -27,8 +27,9 @@
 //  9. A path is split first, and then percent-decoded, once. A part that then has a
 //     slash, is empty, or is . or .. is found nowhere.
 //
-// Pushes of shallow clones are taken if nothing is missing here. Push options, push
-// certificates and version 2 of reports are not offered.
+// Pushes of shallow clones are taken if nothing is missing here. Push options are taken and
+// have no effect, which the client is told. Push certificates and version 2 of reports are
+// not offered.
 //
 // With [Config].Plain, git receive-pack answers pushes: 2, 3, 4 and 6 are then as git has
 // them, and of 7 what git says.
@@ -242,8 +243,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	parts, end, ok := split(h.cfg.Prefix, r.URL.EscapedPath())
-	if !ok {
+	switch {
+	case !ok:
 		h.cfg.NotFound.ServeHTTP(w, r)
+		return
+	case end == lfs:
+		noLFS(w)
 		return
 	}
 	began := time.Now()
@@ -377,6 +382,7 @@ const (
 	infoRefs endpoint = iota
 	uploadPack
 	receivePack
+	lfs // anything of Git LFS
 )
 
 // maxParts bounds the depth of a path.
@@ -388,6 +394,10 @@ func split(prefix, escaped string) (parts []string, end endpoint, ok bool) {
 	rest, ok := strings.CutPrefix(escaped, prefix)
 	if !ok {
 		return nil, 0, false
+	}
+	if i := strings.Index(rest+"/", lfsPath); i >= 0 {
+		parts, ok = Decode(rest[:i])
+		return parts, lfs, ok
 	}
 	switch {
 	case strings.HasSuffix(rest, "/info/refs"):
