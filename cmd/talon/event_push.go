@@ -219,10 +219,10 @@ func (i *pushIntent) remote(address string) error {
 	}
 	scheme, ok := map[string]string{"http": "ws", "https": "wss"}[u.Scheme]
 	escaped := strings.TrimSuffix(u.EscapedPath(), "/")
-	path, err := grasp.ParsePath(escaped)
-	if err != nil {
-		path, err = grasp.ParsePath(escaped + ".git") // servers take both
+	if !strings.HasSuffix(escaped, ".git") {
+		escaped += ".git" // servers take both
 	}
+	path, err := grasp.ParsePath(escaped)
 	if !ok || err != nil || path.Rest != "" {
 		return wrong
 	}
