@@ -61,7 +61,7 @@ func TestStateNote(t *testing.T) {
 			want: "its HEAD names refs/heads/gone, which it does not have, so HEAD stays on a branch that is there"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := stateNote(t.Context(), &host.Item{Event: tt.e, Source: &host.Source{Origin: tt.origin}}, recorderOf(m))
+			got, err := stateNote(t.Context(), &host.Item{Event: tt.e, Source: &host.Source{Origin: tt.origin}}, readerOf(m))
 			if err != nil || got != tt.want {
 				t.Errorf("%q, %v, want %q", got, err, tt.want)
 			}

@@ -7,6 +7,8 @@
 //
 // A relay that was away for a short while is caught up with from where it was
 // lost; after a longer one, and about once a day, everything is compared again.
+// A relay without NIP-77 that was away for a short while is also asked for everything
+// some hours after the last time: it may have got events with old dates.
 package main
 
 import (
@@ -28,6 +30,7 @@ type layered struct {
 
 	max         int // filters, before all are opened again
 	daily, over int64
+	check       int64  // from one fetch of everything to the next after an absence; 0: only the daily one
 	method      uint32 // for what is stored
 	catchup     uint32 // for what was missed
 }
@@ -41,6 +44,7 @@ func (s *layered) Configure(cfg strategy.Config) error {
 	if s.daily, s.over, err = layers.Hours(cfg, "daily_hours_from", "daily_hours_to"); err != nil {
 		return err
 	}
+	s.check = cfg.Int("check_minutes_pages") * strategy.Minute
 	s.method, s.catchup = strategy.MethodAuto, strategy.MethodAuto
 	if !cfg.Bool("negentropy") {
 		s.method = strategy.MethodREQ
@@ -61,7 +65,9 @@ var live = layers.Opening{Live: true}
 // sync.
 func (s *layered) Fresh(p *layers.Peer, purpose uint32) {
 	s.After(p, layers.Daily, s.daily+s.Random(s.over))
+	s.Stop(p, layers.Delay)
 	p.Forget()
+	p.Checked, p.NextCheck = s.Now(), 0
 	p.Open(layers.Announcements, live)
 	p.Fetch(layers.Announcements, s.past(purpose))
 	s.add(p, p.Plan(), purpose)
@@ -79,8 +85,18 @@ func (s *layered) add(p *layers.Peer, items layers.Items, purpose uint32) {
 }
 
 // Resume fetches what was missed of what is confirmed, then what has become
-// wanted meanwhile.
+// wanted meanwhile. A fetch with since leaves out events with old dates: another one
+// follows when the time between two checks is over.
 func (s *layered) Resume(p *layers.Peer, since int64) {
+	if s.check > 0 && (p.Caps.Negentropy == strategy.SupportNo || s.catchup == strategy.MethodREQ) {
+		wait := p.Checked + s.check - s.Now()
+		if wait <= 0 {
+			s.Fresh(p, strategy.PurposeReconnect)
+			return
+		}
+		s.After(p, layers.Delay, wait)
+		p.NextCheck = s.Now() + wait
+	}
 	s.again(p, layers.Fetching{Method: s.catchup, Since: since, Purpose: strategy.PurposeReconnect})
 }
 
@@ -116,7 +132,19 @@ func (s *layered) New(p *layers.Peer, items layers.Items) {
 func (s *layered) Settled(*layers.Peer) {}
 
 func (s *layered) Timer(p *layers.Peer, kind layers.Kind) {
-	if kind == layers.Daily {
+	switch kind {
+	case layers.Daily:
 		s.Fresh(p, strategy.PurposeDaily)
+	case layers.Delay:
+		s.fetchAll(p)
 	}
+}
+
+// fetchAll fetches everything, whatever its date. Subscriptions stay. All of it is pending
+// until it is here: if the connection ends before, the next one begins with nothing.
+func (s *layered) fetchAll(p *layers.Peer) {
+	items := p.Confirmed
+	p.Confirmed, p.Announced, p.Checked = layers.Items{}, false, s.Now()
+	p.Fetch(layers.Announcements, s.past(strategy.PurposeReconnect))
+	p.Fetch(layers.Of(items), s.past(strategy.PurposeReconnect))
 }

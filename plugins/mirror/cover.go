@@ -218,8 +218,8 @@ func (s *mirror) heard(r *relay) layers.Items {
 }
 
 // listen subscribes to what is not listened to yet. If much of what is open is not
-// wanted, or it takes too many filters, all is opened again. What was missed is
-// fetched.
+// wanted, or it takes too many filters, all is opened again. A fetch brings what was
+// missed: a since in a live subscription would exclude new events with old dates.
 func (s *mirror) listen(r *relay) {
 	p := r.peer
 	want, open := s.heard(r), p.Listening()
@@ -231,25 +231,17 @@ func (s *mirror) listen(r *relay) {
 		if p.Replace() {
 			s.enqueueWhole(r)
 		}
-		r.resumed = false
 		p.Open(layers.Announcements, live)
 		p.Open(layers.Of(want), live)
-	case r.resumed:
-		p.Open(layers.Of(missed), s.sinceCompared(r))
-		p.Open(layers.Of(layers.Plan(more, missed, layers.Items{})), live)
-		return
 	default:
 		p.Open(layers.Of(more), live)
 	}
-	if !missed.Empty() && r.compared > 0 {
-		p.Fetch(layers.Of(missed), layers.Fetching{Since: s.since(r.compared, s.overlapShort), Purpose: strategy.PurposeStartup})
+	if r.paged() && r.metAt > r.compared {
+		return // its turn comes, and pages would bring the same twice
 	}
-}
-
-// sinceCompared subscribes to what came since the latest comparison and to what is new: to a
-// relay without NIP-77 it is one request in place of two.
-func (s *mirror) sinceCompared(r *relay) layers.Opening {
-	return layers.Opening{Since: s.since(r.compared, s.overlapShort), Purpose: strategy.PurposeReconnect}
+	if !missed.Empty() && r.compared > 0 {
+		p.Fetch(layers.Of(missed), layers.Fetching{Since: s.since(r.here(), s.overlapShort), Purpose: strategy.PurposeStartup})
+	}
 }
 
 // spare is how many items a relay may be listened to for in vain.

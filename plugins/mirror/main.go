@@ -29,7 +29,8 @@ type mirror struct {
 	live                  int // relays of a repository that are listened to
 	slots                 int // relays that are compared with at the same time
 	min, longest          int64
-	overlapShort, overlap int64 // seconds
+	overlapShort, overlap int64 // seconds; overlap 0: without bound
+	check                 int64 // from one fetch of everything to the next, if a relay without NIP-77 was away
 	daily, over           int64
 
 	relays  []*relay // by number in the index
@@ -53,7 +54,10 @@ func (s *mirror) Configure(cfg strategy.Config) error {
 	s.min = cfg.Int("compare_minutes_from") * strategy.Minute
 	s.longest = max(s.min, cfg.Int("compare_minutes_to")*strategy.Minute)
 	s.overlapShort = set.Margin
-	s.overlap = max(s.overlapShort, cfg.Int("overlap_hours")*strategy.Hour/strategy.Second)
+	s.check = cfg.Int("check_minutes_pages") * strategy.Minute
+	if s.overlap = cfg.Int("overlap_hours") * strategy.Hour / strategy.Second; s.overlap > 0 {
+		s.overlap = max(s.overlap, s.overlapShort)
+	}
 	if s.daily, s.over, err = layers.Hours(cfg, "daily_hours_from", "daily_hours_to"); err != nil {
 		return err
 	}
@@ -106,16 +110,13 @@ func (s *mirror) met(r *relay) {
 		s.enqueue(r)
 		return
 	}
-	r.rewind = r.rewind || s.Now()-r.lostAt > s.overlapShort*strategy.Second
+	r.absent = r.absent || r.compared > 0
+	p.Unchecked = true
 	r.up, r.metAt, r.brought = true, s.Now(), false
 	r.heardAt, r.twice = s.Now(), 0
 	s.After(p, layers.Daily, s.daily+s.Random(s.over))
 	r.visitor = p.Visitor()
-	if r.resumed = r.paged() && r.compared > 0 && p.Announced && !r.visitor; r.resumed {
-		p.Open(layers.Announcements, s.sinceCompared(r))
-	} else {
-		p.Open(layers.Announcements, live)
-	}
+	p.Open(layers.Announcements, live)
 	s.cover.due.AddSet(s.Index.ReposOf(p.Number()))
 	if r.visitor {
 		r.notBefore = 0 // its turn is now
@@ -200,7 +201,10 @@ func (s *mirror) Ended(p *layers.Peer) {
 	if !r.up {
 		return
 	}
-	r.up, r.lostAt = false, s.Now()
+	r.up = false
+	if r.state == idle && r.compared >= r.metAt && !r.visitor && !r.liveOnly {
+		r.heardUntil = p.CoveredUntil()
+	}
 	switch {
 	case r.brought || s.Now()-r.metAt >= unproductive:
 		r.fruitless = 0

@@ -32,10 +32,10 @@ type relay struct {
 	all         bool  // with all that is here, whatever the relay is believed to hold
 	began       int64
 	compared    int64 // when the latest complete comparison began; 0: there was none
-	lookback    int64 // when events with old dates were last asked for (no NIP-77)
-	lostAt      int64 // when the latest connection ended
-	resumed     bool  // what came since the latest comparison was asked for by subscriptions
-	rewind      bool  // it was away for so long that they are to be asked for again
+	heardUntil  int64 // until then subscriptions brought everything
+	complete    int64 // when the latest fetch of everything began, whatever its date (no NIP-77)
+	absent      bool  // it was away since then: what came to it meanwhile may have old dates
+	everything  bool  // the comparison is such a fetch
 	interval    int64
 	turnAt      int64
 	silent      bool  // it has not answered for a while
@@ -289,15 +289,13 @@ func (s *mirror) beginWide(r *relay) {
 func (s *mirror) beginNarrow(r *relay) {
 	p := r.peer
 	r.stage, r.cost = narrow, 0
-	if r.paged() && r.compared > 0 && !r.all {
+	r.everything = r.compared == 0 || r.all || r.absent && s.Now() >= r.checkAt(s.check)
+	if r.paged() && r.compared > 0 && !r.all && (!r.everything || s.overlap > 0) {
 		overlap := s.overlapShort
-		switch {
-		case r.rewind && s.Now() >= r.lookback+lookEvery:
-			overlap, r.lookback, r.rewind = s.overlap, s.Now(), false
-		case r.resumed && r.metAt > r.compared:
-			return
+		if r.everything {
+			overlap = s.overlap
 		}
-		again := layers.Fetching{Method: strategy.MethodREQ, Since: s.since(r.compared, overlap), Purpose: r.how.Purpose}
+		again := layers.Fetching{Method: strategy.MethodREQ, Since: s.since(r.here(), overlap), Purpose: r.how.Purpose}
 		p.Fetch(layers.Announcements, again)
 		p.Fetch(layers.Of(p.Confirmed), again)
 		return
@@ -311,6 +309,12 @@ func (s *mirror) beginNarrow(r *relay) {
 
 // paged reports whether a relay has no NIP-77.
 func (r *relay) paged() bool { return r.peer.Caps.Negentropy == strategy.SupportNo }
+
+// here is the time until which everything with a recent date is here.
+func (r *relay) here() int64 { return max(r.compared, r.heardUntil) }
+
+// checkAt is when everything may be fetched again from a relay without NIP-77.
+func (r *relay) checkAt(every int64) int64 { return r.complete + every }
 
 // fetch asks a relay for what is wanted from it, but for what others are being asked for:
 // after that, less of it is left to ask for. It reports whether there was something.
@@ -386,8 +390,8 @@ func (r *relay) next() int64 { return r.compared + r.interval }
 // complete notes a comparison of everything, and says when the next one is.
 func (s *mirror) complete(r *relay) {
 	away := r.compared > 0 && r.metAt > r.compared
-	if r.compared == 0 || r.how.Purpose == strategy.PurposeDaily {
-		r.lookback, r.rewind = r.began, false
+	if r.everything {
+		r.complete, r.absent = r.began, false
 	}
 	r.compared, r.whole, r.due, r.all = r.began, false, false, r.all && r.how.Holdings
 	r.stalls, r.notBefore = 0, 0
@@ -395,12 +399,13 @@ func (s *mirror) complete(r *relay) {
 		r.stage = narrow
 		s.change(r)
 	}
+	defer s.report(r)
 	switch {
 	case r.paged():
 		// Pages bring again what is here: to listen costs less.
 		r.interval = seldom
-		if r.rewind {
-			r.interval = max(r.lookback+lookEvery-r.compared, strategy.Second) // from further back
+		if r.absent {
+			r.interval = max(r.checkAt(s.check)-r.compared, strategy.Second)
 		}
 	case s.hears(r):
 		// It is for what is not told live.
@@ -420,10 +425,17 @@ func (s *mirror) complete(r *relay) {
 	}
 }
 
+// report reports that everything was compared, and when that is due again.
+func (s *mirror) report(r *relay) {
+	p := r.peer
+	p.Unchecked, p.NextCheck = false, r.next()
+	p.OldDates = r.absent && r.paged() // a comparison finds them
+	p.Report()
+}
+
 const (
-	cheap     = 2000              // bytes that a comparison may take that is made although all is listened to
-	seldom    = 2 * strategy.Day  // the daily comparison comes before
-	lookEvery = 5 * strategy.Hour // between two fetches of events with old dates (no NIP-77)
+	cheap  = 2000             // bytes that a comparison may take that is made although all is listened to
+	seldom = 2 * strategy.Day // the daily comparison comes before
 )
 
 // visits returns how long it takes from one comparison to the next with a relay that is
