@@ -28,7 +28,7 @@
 //     slash, is empty, or is . or .. is found nowhere.
 //
 // Pushes of shallow clones are taken if nothing is missing here. Push options are taken and
-// have no effect, which the client is told. Push certificates and version 2 of reports are
+// have no effect, and the answer says so. Push certificates and version 2 of reports are
 // not offered.
 //
 // With [Config].Plain, git receive-pack answers pushes: 2, 3, 4 and 6 are then as git has
