@@ -174,9 +174,8 @@ const (
 // ErrAway says that the database cannot be reached for now: the same may be tried again.
 var ErrAway = errors.New("the database cannot be reached")
 
-// Facts is what a policy may read of the relay while it decides. Each
-// implementation records what was read, so that a decision can be taken again
-// if a fact has changed by the time of the commit.
+// Facts is what a policy may read of the relay while it decides. A [FactReader] notes what
+// was read, so that the decision can be made again if a fact changes before the commit.
 type Facts interface {
 	// Get returns the JSON of the stored event with this id, nil if there is none.
 	Get(ctx context.Context, id ID) ([]byte, error)
@@ -189,7 +188,7 @@ type Facts interface {
 	Referenced(ctx context.Context, idOrAddress string) (bool, error)
 }
 
-// HeldFacts is what may be read of purgatory, recorded in the same way. It includes
+// HeldFacts is what may be read of purgatory, noted in the same way. It includes
 // announcements whose repository was removed, as long as they can be revived.
 type HeldFacts interface {
 	// Held returns the JSON of the held event with this id, nil if there is none.
@@ -226,13 +225,6 @@ type Parked interface {
 	// Parked returns how long the decision has waited for a worker after its waits in
 	// Wait had ended. That time counts against no budget.
 	Parked() time.Duration
-}
-
-// Recorder is an optional interface of facts that record what is read.
-type Recorder interface {
-	// WithoutRecording returns the same facts without recording what is read, for reads
-	// on which the decision does not depend.
-	WithoutRecording() Facts
 }
 
 // StateEntry is one thing that a module remembers. Key and value are bytes of

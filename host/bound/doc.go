@@ -9,7 +9,8 @@
 //
 // A network counts twice: by itself (an IPv4 address or an IPv6 /64) and by its neighbourhood
 // (/24 or /48), so that somebody with many addresses of one provider is one network here.
-// Loopback and the host itself have no network. They count towards the total only.
+// Loopback, the host itself and the connections of a trusted proxy have no network. They count
+// towards the total only. At the total they give way as one network does.
 //
 // A [Pot] limits what is held at one time, a [Rate] or [KeyRate] what is used in an hour. Each value is
 // made from a [Spec], which is also its row in the table of bounds in the documentation.

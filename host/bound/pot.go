@@ -1,11 +1,11 @@
 package bound
 
 import (
-	"container/list"
-	"math"
 	"net/netip"
 	"sync"
 	"sync/atomic"
+
+	"talon/internal/heap"
 )
 
 // Pot limits an amount that is held at one time. It is safe for concurrent use.
@@ -21,12 +21,13 @@ type Pot struct {
 	wide      map[netip.Prefix]*account
 }
 
-// account is what one prefix holds.
+// account is what one prefix holds. Holders without a network share the account of the zero
+// prefix, which has no limit of its own.
 type account struct {
-	amount int64     // as strangers do
-	known  int64     // in the part for known people
-	number int       // of the holds
-	holds  list.List // of *Hold that may be evicted, the oldest first; only in Pot.narrow
+	amount int64            // as strangers do
+	known  int64            // in the part for known people
+	number int              // of the holds
+	holds  heap.Heap[*Hold] // those that may be evicted, the idlest first; only in Pot.narrow
 }
 
 // Hold is a part of a Pot that somebody has.
@@ -36,7 +37,9 @@ type Hold struct {
 	amount       int64
 	known        bool // it is in the part for known people
 	evict        func()
-	element      *list.Element // in account.holds; nil if it cannot be evicted
+	place        int   // in account.holds; -1 if it cannot be evicted now
+	seen         int64 // active, when its place in account.holds was found
+	kept         bool  // it gives way to nobody any more
 	released     bool
 	active       atomic.Int64 // Pot.clock when it was active last
 }
@@ -68,6 +71,9 @@ func (p *Pot) Used() int64 {
 // If evict is not nil, the hold gives way when somebody from a lighter network needs room:
 // Acquire then calls evict once, from the goroutine of the one who needs it, without a lock.
 // The amount counts as free from then on. evict must not block.
+//
+// Holders without a network count as one network here. Nothing tells them apart, so a new one
+// also displaces the idlest of them, if they hold most.
 func (p *Pot) Acquire(by Holder, amount int64, evict func()) (*Hold, error) {
 	return p.take(by, amount, evict, p.makeRoom)
 }
@@ -81,7 +87,7 @@ func (p *Pot) Displace(by Holder, amount int64, evict func()) (*Hold, error) {
 
 // take acquires an amount. It finds room for a stranger with a function that REQUIRES: mu.
 func (p *Pot) take(by Holder, amount int64, evict func(), room func(h *Hold, more int64) ([]*Hold, error)) (*Hold, error) {
-	h := &Hold{pot: p, amount: amount, evict: evict}
+	h := &Hold{pot: p, amount: amount, evict: evict, place: -1}
 	h.narrow, h.wide = Networks(by.Addr)
 	h.Touch()
 	evicted, err := p.acquire(h, by.Known, room)
@@ -112,7 +118,11 @@ func (p *Pot) makeRoom(h *Hold, more int64) (evicted []*Hold, err error) {
 	if p.over(p.narrow[h.narrow], h, more) || p.over(p.wide[h.wide], h, more) {
 		return nil, ErrShare
 	}
-	return p.evictWhileFull(more, p.weight(h)+more+1)
+	minWeight := p.weight(h) + more + 1
+	if !h.narrow.IsValid() {
+		minWeight = 1
+	}
+	return p.evictWhileFull(more, minWeight)
 }
 
 // displace is how Displace makes room. REQUIRES: mu.
@@ -195,13 +205,13 @@ func (p *Pot) victim(minWeight int64) (victim *Hold) {
 		if a.amount == 0 || a.holds.Len() == 0 {
 			continue
 		}
-		weight := p.wide[a.holds.Front().Value.(*Hold).wide].amount
+		weight := p.wide[a.holds.Top().wide].amount
 		if weight < heaviest || weight == heaviest && a.amount < inIt {
 			continue
 		}
 		idlest := a.idlest()
 		equal := weight == heaviest && a.amount == inIt
-		if idlest == nil || equal && victim != nil && idlest.active.Load() >= victim.active.Load() {
+		if equal && victim != nil && idlest.active.Load() >= victim.active.Load() {
 			continue
 		}
 		victim, heaviest, inIt = idlest, weight, a.amount
@@ -213,15 +223,19 @@ func (p *Pot) victim(minWeight int64) (victim *Hold) {
 }
 
 // idlest returns the hold that was active longest ago, of those that hold something; nil if
-// none does.
-func (a *account) idlest() (idlest *Hold) {
-	oldest := int64(math.MaxInt64)
-	for e := a.holds.Front(); e != nil; e = e.Next() {
-		if h := e.Value.(*Hold); h.amount > 0 && h.active.Load() < oldest {
-			idlest, oldest = h, h.active.Load()
+// none does. Most holds are looked at only when they come to the top: activity since then
+// sends them down.
+func (a *account) idlest() *Hold {
+	for a.holds.Len() > 0 {
+		h := a.holds.Top()
+		active := h.active.Load()
+		if active == h.seen {
+			return h
 		}
+		h.seen = active
+		a.holds.Fix(0)
 	}
-	return idlest
+	return nil
 }
 
 // add counts h. REQUIRES: mu.
@@ -230,15 +244,25 @@ func (p *Pot) add(h *Hold) {
 	if !h.known {
 		p.strangers += h.amount
 	}
-	if !h.narrow.IsValid() {
-		return
-	}
 	for _, a := range []*account{open(p.narrow, h.narrow), open(p.wide, h.wide)} {
 		a.number++
 		a.count(h, h.amount)
 	}
-	if h.evict != nil && !h.known {
-		h.element = p.narrow[h.narrow].holds.PushBack(h)
+	p.offer(h)
+}
+
+// offer has h give way to others, if it may. REQUIRES: mu.
+func (p *Pot) offer(h *Hold) {
+	if h.evict != nil && !h.kept && !h.known && h.amount > 0 && h.place < 0 {
+		h.seen = h.active.Load()
+		p.narrow[h.narrow].holds.Push(h)
+	}
+}
+
+// withhold has h give way to nobody. REQUIRES: mu.
+func (p *Pot) withhold(h *Hold) {
+	if h.place >= 0 {
+		p.narrow[h.narrow].holds.Remove(h.place)
 	}
 }
 
@@ -246,7 +270,9 @@ func (p *Pot) add(h *Hold) {
 func open(accounts map[netip.Prefix]*account, prefix netip.Prefix) *account {
 	a := accounts[prefix]
 	if a == nil {
-		a = new(account)
+		a = &account{holds: heap.New(
+			func(x, y *Hold) bool { return x.seen < y.seen },
+			func(h *Hold, place int) { h.place = place })}
 		accounts[prefix] = a
 	}
 	return a
@@ -270,14 +296,8 @@ func (p *Pot) remove(h *Hold) {
 	if !h.known {
 		p.strangers -= h.amount
 	}
-	if !h.narrow.IsValid() {
-		return
-	}
+	p.withhold(h)
 	narrow, wide := p.narrow[h.narrow], p.wide[h.wide]
-	if h.element != nil {
-		narrow.holds.Remove(h.element)
-		h.element = nil
-	}
 	if narrow.count(h, -h.amount); narrow.close() {
 		delete(p.narrow, h.narrow)
 	}
@@ -326,10 +346,8 @@ func (h *Hold) Touch() { h.active.Store(h.pot.clock.Add(1)) }
 func (h *Hold) Keep() bool {
 	h.pot.mu.Lock()
 	defer h.pot.mu.Unlock()
-	if h.element != nil {
-		h.pot.narrow[h.narrow].holds.Remove(h.element)
-		h.element = nil
-	}
+	h.pot.withhold(h)
+	h.kept = true
 	return !h.released
 }
 
@@ -364,12 +382,9 @@ func (h *Hold) grow(n int64, room func(h *Hold, more int64) ([]*Hold, error)) (e
 			return nil, ErrFull
 		}
 	case n > 0:
-		if h.element != nil { // it must not give way for itself
-			list := &p.narrow[h.narrow].holds
-			list.Remove(h.element)
-			defer func() { h.element = list.PushBack(h) }()
-		}
+		p.withhold(h) // it must not give way for itself
 		if evicted, err = room(h, n); err != nil {
+			p.offer(h)
 			return evicted, err
 		}
 	}
@@ -378,9 +393,12 @@ func (h *Hold) grow(n int64, room func(h *Hold, more int64) ([]*Hold, error)) (e
 	if !h.known {
 		p.strangers += n
 	}
-	if h.narrow.IsValid() {
-		p.narrow[h.narrow].count(h, n)
-		p.wide[h.wide].count(h, n)
+	p.narrow[h.narrow].count(h, n)
+	p.wide[h.wide].count(h, n)
+	if h.amount == 0 {
+		p.withhold(h)
+	} else {
+		p.offer(h)
 	}
 	return evicted, nil
 }

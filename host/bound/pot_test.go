@@ -160,6 +160,46 @@ func TestGrowAndDisplace(t *testing.T) {
 	}
 }
 
+// TestPotWithoutNetwork shows that holders without a network are one network when the pot is
+// full: they displace the idlest of their own, and strangers with a network displace them.
+func TestPotWithoutNetwork(t *testing.T) {
+	p := newTestPot(8, 0)
+	var evicted []int
+	var holds []*Hold
+	take := func(addr string) {
+		t.Helper()
+		var by Holder
+		if addr != "" {
+			by.Addr = netip.MustParseAddr(addr)
+		}
+		n := len(holds)
+		h, err := p.Acquire(by, 1, func() { evicted = append(evicted, n) })
+		if err != nil {
+			t.Fatalf("holder %d from %q gets %v", n, addr, err)
+		}
+		holds = append(holds, h)
+	}
+	for range 8 {
+		take("")
+	}
+	holds[0].Touch()
+	if err := holds[1].Grow(-1); err != nil { // it gives nothing when it goes
+		t.Fatal(err)
+	}
+	take("10.0.0.1")
+	take("10.0.1.1")
+	take("::1")
+	if err := holds[1].Grow(1); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(evicted); got != "[2 3 4]" {
+		t.Errorf("%s gave way, want 2, 3 and 4", got)
+	}
+	if used := p.Used(); used != 8 {
+		t.Errorf("%d are held, want 8", used)
+	}
+}
+
 // FuzzPot compares a pot with one that adds up all that is held.
 func FuzzPot(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 200, 201, 33, 34, 255})

@@ -156,6 +156,16 @@ func (h *hourly[K]) reserve(key K, amount float64) time.Duration {
 	return 0
 }
 
+// until returns the time until an amount is left; 0 if it is now.
+func (h *hourly[K]) until(key K, amount float64) time.Duration {
+	if !h.limits(key) {
+		return 0
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.time(max(0, h.counting(key, h.now())+amount-float64(h.share)))
+}
+
 // time returns how long an amount takes to fade away.
 func (h *hourly[K]) time(amount float64) time.Duration {
 	return time.Duration(amount / float64(h.share) * float64(time.Hour))

@@ -186,6 +186,18 @@ func newGuard(private bool, limit int) *guard {
 // dial connects to host:port. The name is looked up here, and what is connected to is
 // the address that was checked.
 func (g *guard) dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
+	return g.dialAs(ctx, network, hostPort, nil)
+}
+
+// charging returns dial with a charge for each address that is connected to. If that returns an
+// error, the address is not connected to.
+func (g *guard) charging(charge func(to netip.Addr) error) func(ctx context.Context, network, hostPort string) (net.Conn, error) {
+	return func(ctx context.Context, network, hostPort string) (net.Conn, error) {
+		return g.dialAs(ctx, network, hostPort, charge)
+	}
+}
+
+func (g *guard) dialAs(ctx context.Context, network, hostPort string, charge func(to netip.Addr) error) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	name, port, err := net.SplitHostPort(hostPort)
@@ -210,6 +222,12 @@ func (g *guard) dial(ctx context.Context, network, hostPort string) (net.Conn, e
 	for i, addr := range allowed {
 		// One that does not answer leaves time for the others.
 		share := time.Until(deadline) / time.Duration(len(allowed)-i)
+		if charge != nil {
+			if err := charge(addr); err != nil {
+				failed = err
+				continue
+			}
+		}
 		conn, err := g.connect(ctx, network, addr, port, share)
 		if err == nil {
 			return conn, nil

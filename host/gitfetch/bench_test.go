@@ -46,8 +46,9 @@ type library struct {
 
 func (l library) Waiting(context.Context, func(Event) error) error  { return nil }
 func (l library) Arrived(context.Context, string, Repository) error { return nil }
+func (l library) Servers(context.Context, func(string)) error       { return nil }
 func (l library) Wanted(_ context.Context, identifier string) ([]Want, error) {
-	return []Want{{paper(identifier), []string{object(1)}, l.urls(identifier)}}, nil
+	return []Want{{Into: paper(identifier), Objects: []string{object(1)}, URLs: l.urls(identifier)}}, nil
 }
 
 // journal is what a server writes down of its requests.
@@ -104,7 +105,7 @@ func BenchmarkHunt(b *testing.B) {
 		return list
 	}}
 	h := hunt(b, newForge(b), load(b, "polite", nil), func(c *Config) {
-		c.Forge, c.Clamps.All, c.Clamps.Rounds = forge, 200, 1000
+		c.Repos, c.Clamps.All, c.Clamps.Rounds = forge, 200, 1000
 		c.Limits.Connections = 1000 // all servers have one address
 	})
 	for b.Loop() {

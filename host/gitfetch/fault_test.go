@@ -374,7 +374,7 @@ func TestRedirectToPlain(t *testing.T) {
 	h := newHunter(t, newForge(t), nil, nil)
 	g, u := reach(t, h, s.URL+"/x")
 	g.transport.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig
-	fetch, err := g.open(t.Context(), u)
+	fetch, err := g.open(t.Context(), u, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -397,7 +397,7 @@ func TestTheGateIsShut(t *testing.T) {
 	})
 	h := newHunter(t, newForge(t), nil, nil)
 	g, u := reach(t, h, url)
-	s, err := g.open(t.Context(), u)
+	s, err := g.open(t.Context(), u, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -526,7 +526,7 @@ func TestOurFault(t *testing.T) {
 	dir, _ := work(t, "one")
 	good := newRemote(t)
 	got, _ := attempt(t, good.add(t, "x", dir), id, nil, func(h *Hunter) {
-		f := h.cfg.Forge.(*forge)
+		f := h.cfg.Repos.(*forge)
 		trash := filepath.Join(filepath.Dir(filepath.Dir(f.wants["x"][0].repo.Dir())), ".trash")
 		if err := os.RemoveAll(trash); err != nil {
 			t.Fatal(err)

@@ -131,6 +131,8 @@ type forge struct {
 	arrived map[string]int
 	changed chan struct{} // receives when something arrived
 	held    []Event
+	servers []string // URLs that stored announcements name
+	reads   int      // of these
 }
 
 // want is what one event lacks.
@@ -138,6 +140,8 @@ type want struct {
 	repo    *gitrepo.Repo
 	objects []string
 	urls    []string
+
+	strangers map[string][]Namer
 }
 
 func newForge(t testing.TB) *forge {
@@ -168,7 +172,7 @@ func (f *forge) hold(npub, identifier string, objects []string, urls ...string) 
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.wants[identifier] = append(f.wants[identifier], &want{repo, objects, urls})
+	f.wants[identifier] = append(f.wants[identifier], &want{repo: repo, objects: objects, urls: urls})
 	return repo
 }
 
@@ -177,6 +181,16 @@ func (f *forge) Waiting(_ context.Context, yield func(Event) error) error {
 		if err := yield(e); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (f *forge) Servers(_ context.Context, yield func(url string)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	for _, u := range f.servers {
+		yield(u)
 	}
 	return nil
 }
@@ -197,7 +211,7 @@ func (f *forge) Wanted(ctx context.Context, identifier string) (list []Want, err
 			}
 		}
 		if len(lacks) > 0 {
-			list = append(list, Want{w.repo, lacks, w.urls})
+			list = append(list, Want{Into: w.repo, Objects: lacks, URLs: w.urls, Strangers: w.strangers})
 		}
 	}
 	return list, nil
@@ -283,7 +297,7 @@ func newHunter(t testing.TB, f *forge, m throttle.Module, change func(*Config)) 
 	limits := DefaultLimits
 	limits.Stall, limits.Whole = time.Hour, time.Hour // a machine may pause
 	cfg := Config{
-		Forge: f, Module: m, Addresses: Addresses{Private: true}, Clamps: clamps, Limits: limits, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Repos: f, Module: m, Addresses: Addresses{Private: true}, Clamps: clamps, Limits: limits, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	}
 	if testing.Verbose() {
 		cfg.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -351,7 +365,7 @@ func ask(t testing.TB, h *Hunter, url string) queue.Result {
 // through it.
 func reach(t testing.TB, h *Hunter, url string) (*egressProxy, queue.URL) {
 	t.Helper()
-	g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log, h.cfg.Panics)
+	g, err := openEgressProxy(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log, h.cfg.Panics)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -200,12 +200,14 @@ func TestManyObjects(t *testing.T) {
 	f.hold(bob, "x", []string{object(1)}, url)
 	h := newHunter(t, f, nil, nil)
 	asks := h.errands("x", []Want{
-		{f.wants["x"][0].repo, many, []string{url}}, {f.wants["x"][1].repo, []string{"single"}, []string{url}}, {f.wants["x"][0].repo, nil, []string{url}},
+		{Into: f.wants["x"][0].repo, Objects: many, URLs: []string{url}},
+		{Into: f.wants["x"][1].repo, Objects: []string{"single"}, URLs: []string{url}},
+		{Into: f.wants["x"][0].repo, URLs: []string{url}},
 	}, url, "")
 	if len(asks) != 1 || len(asks[0].ids) != maxIDs || asks[0].ids[1] != "single" || asks[0].into.Dir() != f.wants["x"][0].repo.Dir() {
 		t.Errorf("%d asks", len(asks))
 	}
-	if asks := h.errands("x", []Want{{f.wants["x"][0].repo, many, []string{url}}}, "http://127.0.0.1:8080/y", ""); len(asks) != 0 {
+	if asks := h.errands("x", []Want{{Into: f.wants["x"][0].repo, Objects: many, URLs: []string{url}}}, "http://127.0.0.1:8080/y", ""); len(asks) != 0 {
 		t.Errorf("a URL is asked that nobody names: %v", asks)
 	}
 }
@@ -504,13 +506,13 @@ func TestExpiry(t *testing.T) {
 	h.Held(synced("x"))
 	testkit.Eventually(t, "a try", func() bool { s, _ := h.Search("x"); return s.Last != nil })
 	late.Store(int64(span(h.cfg.Clamps.Expiry)) - int64(time.Second))
-	h.Poke()
+	h.Wake()
 	testkit.Eventually(t, "another try", func() bool { s, _ := h.Search("x"); return s.Rounds > 1 })
 	if n := testutil.ToFloat64(h.metrics.ended[queue.Expired]); n != 0 {
 		t.Errorf("%v searches have expired before their time", n)
 	}
 	late.Store(int64(span(h.cfg.Clamps.Expiry)) + int64(time.Second))
-	h.Poke()
+	h.Wake()
 	over(t, h, "x")
 	testkit.Eventually(t, "the end to be counted", func() bool { return testutil.ToFloat64(h.metrics.ended[queue.Expired]) == 1 })
 }
@@ -564,7 +566,7 @@ func TestMakesWayTooLate(t *testing.T) {
 	url := newRemote(t).add(t, "x", dir)
 	f := &stopped{forge: newForge(t)}
 	f.hold(alice, "x", []string{id}, url)
-	h := newHunter(t, f.forge, nil, func(c *Config) { c.Forge = f })
+	h := newHunter(t, f.forge, nil, func(c *Config) { c.Repos = f })
 	g, u := reach(t, h, url)
 	asking, stop := context.WithCancelCause(t.Context())
 	f.stop = stop

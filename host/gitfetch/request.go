@@ -57,7 +57,15 @@ func (h *Hunter) request(ctx, asking context.Context, g *egressProxy, w queue.Wo
 	if len(errands) == 0 {
 		return queue.Result{Skipped: true, Missing: len(missing(list))}
 	}
-	s, err := g.open(asking, w.URL)
+	charged, ok := h.visit(asking, w, list, origin)
+	if !ok {
+		return queue.Result{Skipped: true, Missing: len(missing(list))}
+	}
+	var own *http.Transport
+	if charged {
+		own = newTransport(h.guard.charging(h.strangers.charge), h.cfg.Limits) // of its own, so that each connection is charged
+	}
+	s, err := g.open(asking, w.URL, own)
 	if err != nil {
 		return queue.Result{Skipped: true, Missing: len(missing(list))}
 	}
@@ -91,6 +99,13 @@ func (h *Hunter) request(ctx, asking context.Context, g *egressProxy, w queue.Wo
 	result.Missing = len(missing(list))
 	took := h.cfg.Now().Sub(began)
 	h.metrics.done(label, &result, took)
+	if errors.As(s.failure(), new(*laterError)) {
+		h.log.Debug("a git server is asked later", "identifier", w.Key, "url", w.URL.Text, "err", s.failure())
+		return queue.Result{Skipped: true, Missing: result.Missing}
+	}
+	if found > 0 && h.strangers != nil {
+		h.strangers.proven(w.URL.Domain)
+	}
 	h.logOutcome(w, &result, took)
 	return result
 }
@@ -151,7 +166,7 @@ func (h *Hunter) arrived(ctx context.Context, identifier string, a errand, got [
 			continue
 		}
 		told[w.Into.Dir()] = true
-		if err := h.cfg.Forge.Arrived(ctx, identifier, w.Into); err != nil && ctx.Err() == nil {
+		if err := h.cfg.Repos.Arrived(ctx, identifier, w.Into); err != nil && ctx.Err() == nil {
 			h.log.Error("git data has come, but the repository is not in line", "identifier", identifier, "repository", w.Into.Dir(), "err", err)
 		}
 	}
@@ -353,7 +368,7 @@ func outcomeOf(err error) uint32 {
 		return abi.OutcomeTooLarge
 	case errors.Is(err, errTime), errors.Is(err, errStalled), errors.Is(err, errQuiet), errors.Is(err, errOthers):
 		return abi.OutcomeTimeout
-	case errors.Is(err, context.Canceled), errors.Is(err, errCrowded):
+	case errors.Is(err, context.Canceled), errors.Is(err, errCrowded), errors.As(err, new(*laterError)):
 		return abi.OutcomeUnspecified // we are shutting down, or others use the same address
 	case of != abi.OutcomeUnspecified:
 		return of

@@ -113,8 +113,29 @@ func fileName(identifier string) (name string, cut bool) {
 	return name[:keepCut] + "~" + hex.EncodeToString(sum[:]) + suffix, true
 }
 
-// identifierOf returns the identifier of a file name that was not cut.
-func identifierOf(file string) (string, bool) {
+// IdentifierOf returns the identifier of the repository in a folder of a Root: the name of the
+// folder with %XX decoded, or the text of its file talon-identifier where the name was cut. It is
+// the inverse of the names that [Root.Repo] gives to folders.
+func IdentifierOf(dir string) (string, error) {
+	file := filepath.Base(dir)
+	if identifier, ok := decodeFileName(file); ok {
+		return identifier, nil
+	}
+	if !wasCut(file) {
+		return "", fmt.Errorf("%.300q is not the name of a repository", file)
+	}
+	identifier, err := readIdentifier(filepath.Join(dir, cutFile))
+	if err != nil {
+		return "", fmt.Errorf("read the identifier of a repository: %w", err)
+	}
+	if back, cut := fileName(identifier); !cut || back != file || CheckIdentifier(identifier) != nil {
+		return "", fmt.Errorf("the file %s holds another identifier than %.300q has: %.300q", cutFile, file, identifier)
+	}
+	return identifier, nil
+}
+
+// decodeFileName returns the identifier of a file name that was not cut.
+func decodeFileName(file string) (string, bool) {
 	name, ok := strings.CutSuffix(file, suffix)
 	if !ok {
 		return "", false
@@ -142,6 +163,30 @@ func identifierOf(file string) (string, bool) {
 	return identifier, true
 }
 
+// wasCut reports whether a file name has the form of one that was cut. The cut may be inside
+// of an escape.
+func wasCut(file string) bool {
+	name, ok := strings.CutSuffix(file, suffix)
+	if !ok || len(name) <= keepCut || name[keepCut] != '~' {
+		return false
+	}
+	sum, err := hex.DecodeString(name[keepCut+1:])
+	return err == nil && len(sum) == sha256.Size
+}
+
+// readIdentifier reads the file that holds a whole identifier.
+func readIdentifier(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > MaxIdentifier {
+		return "", fmt.Errorf("%s is not a file of at most %d bytes", path, MaxIdentifier)
+	}
+	text, err := os.ReadFile(path)
+	return string(text), err
+}
+
 const (
 	sharedDir = ".shared"
 	trashDir  = ".trash"
@@ -161,6 +206,7 @@ type Root struct {
 	said      said
 	gcEpoch   atomic.Uint64 // counts how often objects may have gone
 	redundant redundant
+	removing  gate // keeps the removal of objects and repositories apart from snapshots
 }
 
 // Scheduler returns the scheduler of the git processes of the root.
@@ -306,16 +352,9 @@ func (r *Root) List(yield func(Name) bool) error {
 
 // nameOf returns the name of a repository that is in the root.
 func (r *Root) nameOf(npub, file string) (Name, bool) {
-	identifier, ok := identifierOf(file)
-	if !ok {
-		text, err := os.ReadFile(filepath.Join(r.dir, npub, file, cutFile))
-		if err != nil {
-			return Name{}, false
-		}
-		identifier = string(text)
-		if back, cut := fileName(identifier); !cut || back != file {
-			return Name{}, false
-		}
+	identifier, err := IdentifierOf(filepath.Join(r.dir, npub, file))
+	if err != nil {
+		return Name{}, false
 	}
 	name, err := ParseName(npub, identifier)
 	return name, err == nil

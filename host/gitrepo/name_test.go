@@ -1,6 +1,9 @@
 package gitrepo
 
 import (
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,9 +46,41 @@ func TestFileNames(t *testing.T) {
 			t.Errorf("%.40q and %.40q have the same file", identifier, other)
 		}
 		seen[file] = identifier
-		back, ok := identifierOf(file)
+		back, ok := decodeFileName(file)
 		if ok == cut || ok && back != identifier {
 			t.Errorf("%.40q is had back as %.40q, %t from a name that was cut: %t", identifier, back, ok, cut)
+		}
+	}
+}
+
+// The identifier comes back from the folder, also where its name was cut inside of an escape.
+func TestIdentifierOf(t *testing.T) {
+	root := newRoot(t)
+	for _, identifier := range []string{
+		"talon", "日", strings.Repeat("日", 23), strings.Repeat("и", 34), strings.Repeat("😀", 17), strings.Repeat("x", 99) + "😀😀😀😀😀😀😀😀😀",
+		strings.Repeat("~", 67), strings.Repeat("long ", 100),
+	} {
+		r := newRepo(t, root, alice, identifier, SHA1)
+		if back, err := IdentifierOf(r.Dir()); err != nil || back != identifier {
+			t.Errorf("%.40q comes back as %.40q, %v", identifier, back, err)
+		}
+		text := filepath.Join(r.Dir(), cutFile)
+		if _, err := os.Stat(text); err != nil {
+			continue
+		}
+		for _, other := range []string{identifier[:len(identifier)-4], identifier + "x", "", strings.Repeat("x", MaxIdentifier+1)} {
+			if err := os.WriteFile(text, []byte(other), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if back, err := IdentifierOf(r.Dir()); err == nil {
+				t.Errorf("%.40q comes back as %.40q from another file", identifier, back)
+			}
+		}
+		if err := os.Remove(text); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := IdentifierOf(r.Dir()); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("without the file, %.40q fails with %v", identifier, err)
 		}
 	}
 }
@@ -88,7 +123,7 @@ func FuzzFileName(f *testing.F) {
 		f.Add(s, s+".git")
 	}
 	f.Fuzz(func(t *testing.T, identifier, file string) {
-		if back, ok := identifierOf(file); ok {
+		if back, ok := decodeFileName(file); ok {
 			if again, cut := fileName(back); cut || again != file {
 				t.Fatalf("%q comes from %q, which becomes %q", back, file, again)
 			}
@@ -100,7 +135,10 @@ func FuzzFileName(f *testing.F) {
 		if len(name) > 205 || strings.ContainsAny(name, "/\\\x00") || strings.HasPrefix(name, ".") {
 			t.Fatalf("the file name of %q is %q", identifier, name)
 		}
-		if back, ok := identifierOf(name); !cut && (!ok || back != identifier) {
+		if wasCut(name) != cut {
+			t.Fatalf("%q was cut: %t", name, cut)
+		}
+		if back, ok := decodeFileName(name); !cut && (!ok || back != identifier) {
 			t.Fatalf("%q comes back as %q, %t", identifier, back, ok)
 		}
 	})

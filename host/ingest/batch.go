@@ -1,15 +1,12 @@
 package ingest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"time"
 
 	"talon/host"
-	"talon/host/maintainers"
-	"talon/sdk/grasp"
 )
 
 // batch is one commit in the making, and the answers that wait for it.
@@ -269,51 +266,11 @@ func (b *batch) rollback() {
 	b.tx, b.shared = nil, nil
 }
 
-// holdOptions says how an item goes into purgatory.
-func holdOptions(ctx context.Context, it *host.Item, ruling *host.Ruling, facts host.RepoFacts) (*host.HoldOptions, error) {
-	reason := ruling.Reason
-	if reason == "" {
-		reason = host.ReasonHeld
-	}
-	h := &host.HoldOptions{Reason: reason, Synced: it.Source.Origin == host.FromSync, Parent: ruling.Parent}
-	if h.Parent != "" {
-		return h, nil // it brings no git data, so nothing starts again for it
-	}
-	restart, err := extendsDeadline(ctx, it.Event, facts)
-	if err != nil {
-		return nil, err
-	}
-	h.ExtendDeadline = restart
-	return h, nil
-}
-
-// extendsDeadline returns the held announcements whose time a state starts again: those in
-// whose recursive maintainer set its author is.
-func extendsDeadline(ctx context.Context, e *host.Event, facts host.RepoFacts) (list []host.Address, err error) {
-	if e.Kind != grasp.KindState {
-		return nil, nil
-	}
-	owners, err := maintainers.Owners(ctx, facts, e.D(), e.PubKey)
-	for _, owner := range owners {
-		if owner.Held {
-			list = append(list, host.Address{Kind: grasp.KindAnnouncement, PubKey: owner.PubKey, D: e.D()})
-		}
-	}
-	return list, err
-}
-
 // releaseRequest is a release request on its way.
 type releaseRequest struct {
 	*host.ReleaseRequest
 	release  host.Release    // as planned
 	released []host.Released // in the batch
-}
-
-// plan fills in what a release request releases.
-func (p *Pipeline) plan(ctx context.Context, e *entry, now int64) {
-	r := p.recorder(e)
-	e.release.release, e.err = e.release.Plan(ctx, &r, now)
-	e.facts = r.notes
 }
 
 func (b *batch) release(e *entry) {

@@ -38,6 +38,16 @@ func (r *rig) wantAll(t *testing.T, answers []reply, bad int) {
 	}
 }
 
+// panickingFacts panic when they are read: at once for the zero id, else after a while.
+type panickingFacts struct{ noFacts }
+
+func (panickingFacts) Get(_ context.Context, id host.ID) ([]byte, error) {
+	if id != (host.ID{}) {
+		time.Sleep(10 * handOff)
+	}
+	panic("planted")
+}
+
 // A policy that panics, at work or while it waits, loses its own event. All others of the same
 // source and of other sources are decided about, by as many workers as before.
 func TestPanicInDecision(t *testing.T) {
@@ -47,10 +57,8 @@ func TestPanicInDecision(t *testing.T) {
 	}{
 		{"at work", func(host.Facts) { panic("planted") }},
 		{"in a wait", func(facts host.Facts) { facts.(host.Waiter).Wait(func() { panic("planted") }) }},
-		{"reading a fact", func(facts host.Facts) { facts.(*recorder).read(func() { panic("planted") }) }},
-		{"reading a slow fact", func(facts host.Facts) {
-			facts.(*recorder).read(func() { time.Sleep(10 * handOff); panic("planted") })
-		}},
+		{"reading a fact", func(facts host.Facts) { _, _ = facts.Get(context.Background(), host.ID{}) }},
+		{"reading a slow fact", func(facts host.Facts) { _, _ = facts.Get(context.Background(), host.ID{1}) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,7 +67,7 @@ func TestPanicInDecision(t *testing.T) {
 						tt.fail(facts)
 					}
 					return host.Ruling{Action: host.Accept}
-				}, func(c *Config) { c.Workers = 2 })
+				}, func(c *Config) { c.Workers, c.Facts = 2, panickingFacts{} })
 				var events []*host.Event
 				for n := range 8 {
 					events = append(events, event(n))
@@ -189,7 +197,7 @@ func TestPanicInMemory(t *testing.T) {
 	if p.recent.has(event(5).ID) {
 		t.Error("ids are remembered that may be wrong")
 	}
-	before := facts{stored: []host.Filter{{IDs: []host.ID{event(9).ID}}}}
+	before := host.Reads{Stored: []host.Filter{{IDs: []host.ID{event(9).ID}}}}
 	if !w.history.stale(&before, 0) {
 		t.Error("a decision from before the panic still holds")
 	}

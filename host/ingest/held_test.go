@@ -359,8 +359,13 @@ func TestRestarts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			e := event(100, host.Tag{"d", tt.d})
 			e.Kind, e.PubKey = tt.kind, key(tt.author)
-			r := recorderOf(m)
-			got, err := extendsDeadline(t.Context(), e, r)
+			r := readerOf(m)
+			p := New(Config{Held: m})
+			h, verdict, err := p.hold(t.Context(), &host.Item{Event: e, Source: &host.Source{}}, &host.Ruling{Action: host.Hold}, r, &view{})
+			if err != nil || verdict != nil {
+				t.Fatalf("%v, %v", verdict, err)
+			}
+			got := h.ExtendDeadline
 			var want, have []string
 			for _, who := range tt.want {
 				want = append(want, host.Address{Kind: 30617, PubKey: key(who), D: tt.d}.String())
@@ -369,10 +374,10 @@ func TestRestarts(t *testing.T) {
 				have = append(have, a.String())
 			}
 			slices.Sort(have)
-			if err != nil || !slices.Equal(have, want) {
-				t.Errorf("got %q, %v, want %q", have, err, want)
+			if !slices.Equal(have, want) {
+				t.Errorf("got %q, want %q", have, want)
 			}
-			if tt.kind == 30618 && len(r.notes.held) == 0 {
+			if tt.kind == 30618 && len(r.Reads.Held) == 0 {
 				t.Error("what the answer rests on is not noted")
 			}
 		})
@@ -418,23 +423,21 @@ func TestStateInPurgatory(t *testing.T) {
 	}
 }
 
-// recorderOf returns the facts of a decision that no worker makes.
-func recorderOf(m *memory) *recorder {
-	return &recorder{view: view{stored: m, held: m}, work: newSchedule(1, newMetrics())}
+// readerOf returns the facts of a decision that no worker makes.
+func readerOf(m *memory) *host.FactReader {
+	return (&view{stored: m, held: m}).reader(newSchedule(1, newMetrics()))
 }
 
-// What is read without recording is the same, and not noted.
-func TestWithoutRecording(t *testing.T) {
+// What a fork reads is the same, and not noted.
+func TestForkReadsWithoutNotes(t *testing.T) {
 	m := newMemory()
 	m.held[event(1).ID] = event(1)
-	r := recorderOf(m)
-	var facts host.Facts = r // as a policy gets it
-	text, err := facts.(host.Recorder).WithoutRecording().(host.HeldFacts).Held(t.Context(), event(1).ID)
-	if err != nil || !strings.Contains(string(text), event(1).ID.String()) || len(r.notes.held) > 0 {
-		t.Errorf("got %s, %v, noted %v", text, err, r.notes.held)
+	r := readerOf(m)
+	text, err := r.Fork().Held(t.Context(), event(1).ID)
+	if err != nil || !strings.Contains(string(text), event(1).ID.String()) || len(r.Reads.Held) > 0 {
+		t.Errorf("got %s, %v, noted %v", text, err, r.Reads.Held)
 	}
-	none := recorderOf(m)
-	none.view.held = nil
+	none := (&view{stored: m}).reader(newSchedule(1, newMetrics()))
 	if list, err := none.HeldBy(t.Context(), host.Filter{}); list != nil || err != nil {
 		t.Errorf("without purgatory: got %s, %v", list, err)
 	}

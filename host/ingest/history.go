@@ -18,7 +18,7 @@ type history struct {
 	bytes    int
 	version  uint64 // of the last change
 	complete uint64 // every change after this version is in changes
-	begun    uint64 // version of the last arrival
+	begun    uint64 // version of the last arrival of git data
 	switched uint64 // decisions of earlier versions are of other plugins
 	open     []change
 }
@@ -93,17 +93,17 @@ func (h *history) rollback() {
 }
 
 // stale reports whether one of the facts, as read at the version, has changed.
-func (h *history) stale(f *facts, version uint64) bool {
-	if len(f.stored) == 0 && len(f.held) == 0 {
+func (h *history) stale(r *host.Reads, version uint64) bool {
+	if len(r.Stored) == 0 && len(r.Held) == 0 {
 		return false
 	}
 	if version < h.complete {
 		return true
 	}
 	for i := len(h.changes) - 1; i >= 0 && h.changes[i].version > version; i-- {
-		read := f.stored
+		read := r.Stored
 		if h.changes[i].held {
-			read = f.held
+			read = r.Held
 		}
 		for j := range read {
 			if read[j].Matches(h.changes[i].event) {

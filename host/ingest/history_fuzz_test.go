@@ -77,9 +77,9 @@ func runHistory(t *testing.T, program []byte) {
 		}
 		for _, version := range []uint64{0, h.version / 2, h.version - min(h.version, uint64(program[2])), h.version} {
 			for _, held := range []bool{false, true} {
-				f := &facts{stored: []host.Filter{{IDs: []host.ID{event(n).ID}}}}
+				f := &host.Reads{Stored: []host.Filter{{IDs: []host.ID{event(n).ID}}}}
 				if held {
-					f = &facts{held: f.stored}
+					f = &host.Reads{Held: f.Stored}
 				}
 				want := false
 				for _, c := range model {

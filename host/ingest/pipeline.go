@@ -42,7 +42,7 @@ var ErrClosed = errors.New("ingest is shutting down")
 
 // Policy decides about an event. Several workers call it concurrently.
 type Policy interface {
-	Admit(ctx context.Context, it *host.Item, facts host.Facts, now int64) (host.Ruling, error)
+	Admit(ctx context.Context, it *host.Item, facts *host.FactReader, now int64) (host.Ruling, error)
 }
 
 // Store is where decisions take effect. Only one Tx is open at a time.
@@ -150,14 +150,10 @@ type entry struct {
 	release *releaseRequest // nil for an item
 	lane    *lane
 
-	verified bool              // the protocol's rules, the id and the signature hold
-	deferred bool              // verified, and not decided before its turn
-	verdict  *host.Verdict     // set if the item ends without being written
-	hold     *host.HoldOptions // set if the item goes into purgatory
-	err      error             // the host failed
-	facts    facts             // what the decision rests on
-	waited   string            // the module that it waited for longest
-	version  uint64            // of the history, of the facts
+	verified bool   // the protocol's rules, the id and the signature hold
+	deferred bool   // verified, and not decided before its turn
+	version  uint64 // of the history, of the facts that were read
+	decision
 
 	// Set by the writer for a decision that is made when the entry's turn has come.
 	atTurn   bool
@@ -193,10 +189,10 @@ func (p *Pipeline) Submit(ctx context.Context, it *host.Item) error {
 }
 
 // SubmitRelease queues a release request. It blocks and returns as Submit does. The data must be in its
-// place before: an event is then either held when the arrival is planned, or decided with
+// place before: an event is then either held when the release is planned, or decided with
 // the data there.
-func (p *Pipeline) SubmitRelease(ctx context.Context, a *host.ReleaseRequest) error {
-	return p.enqueue(ctx, nil, &entry{release: &releaseRequest{ReleaseRequest: a}})
+func (p *Pipeline) SubmitRelease(ctx context.Context, r *host.ReleaseRequest) error {
+	return p.enqueue(ctx, nil, &entry{release: &releaseRequest{ReleaseRequest: r}})
 }
 
 func (p *Pipeline) enqueue(ctx context.Context, source *host.Source, e *entry) error {
@@ -236,10 +232,10 @@ func (p *Pipeline) Run(ctx context.Context, here Follower) error {
 	return p.run(ctx, &writer{Pipeline: p, here: here})
 }
 
-// RunShared is Run where other processes write the store too. elsewhere receives what they
+// RunShared is Run where other processes write the store too. remote receives what they
 // have committed, in one order with what is committed here; it must not block.
-func (p *Pipeline) RunShared(ctx context.Context, store Shared, here Follower, elsewhere func(host.Commit)) error {
-	shared := sharing{store: store, changed: store.Changed(), elsewhere: elsewhere}
+func (p *Pipeline) RunShared(ctx context.Context, store Shared, here Follower, remote func(host.Commit)) error {
+	shared := sharing{store: store, changed: store.Changed(), remote: remote}
 	return p.run(ctx, &writer{Pipeline: p, here: here, shared: shared})
 }
 

@@ -360,7 +360,7 @@ func TestSweepRemovesExpired(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	var h history
-	old := &facts{stored: []host.Filter{{IDs: []host.ID{event(1).ID}}}}
+	old := &host.Reads{Stored: []host.Filter{{IDs: []host.ID{event(1).ID}}}}
 	for i := range 3 * historyEvents {
 		h.add(change{event: event(i + 10)})
 	}

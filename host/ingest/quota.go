@@ -152,6 +152,14 @@ const (
 	ofNetwork limit = "network"
 )
 
+// Origin returns the network of the client that sent a held event, by one address of it; zero
+// if no client did, or that is not known any more.
+func (p *Pipeline) Origin(id host.ID) netip.Addr {
+	p.quotas.mu.RLock()
+	defer p.quotas.mu.RUnlock()
+	return p.quotas.events[id].network.Addr()
+}
+
 // reached returns which bound keeps an event from going into purgatory, and how much
 // waits, as a view has it. What is there already, or replaces what is, needs no room.
 func (q *quotas) reached(it *host.Item, v *view) (l limit, waiting int64) {
@@ -222,7 +230,7 @@ func (l limit) verdict(waiting int64) *host.Verdict {
 // policy, if no more of them may wait. Served all the same is what may not have to
 // wait: a new version of what is stored here, and a state of a repository whose
 // announcement by the same author is.
-func (p *Pipeline) refuseEarly(ctx context.Context, it *host.Item, facts *recorder) (*host.Verdict, error) {
+func (p *Pipeline) refuseEarly(ctx context.Context, it *host.Item, facts *host.FactReader, v *view) (*host.Verdict, error) {
 	var known host.Filter
 	switch it.Event.Kind {
 	case grasp.KindAnnouncement, grasp.KindState:
@@ -234,7 +242,7 @@ func (p *Pipeline) refuseEarly(ctx context.Context, it *host.Item, facts *record
 	default:
 		return nil, nil
 	}
-	l, waiting := p.quotas.reached(it, &facts.view)
+	l, waiting := p.quotas.reached(it, v)
 	pull := known.IDs != nil
 	if l == noLimit || l == ofNetwork && pull {
 		// What a pull request waits for was often pushed before it, by others than
@@ -248,7 +256,7 @@ func (p *Pipeline) refuseEarly(ctx context.Context, it *host.Item, facts *record
 	}
 	if l == ofAuthor {
 		// Whatever of the author leaves makes room.
-		facts.notes.held = append(facts.notes.held, host.Filter{Authors: []host.PubKey{it.Event.PubKey}})
+		facts.Reads.Held = append(facts.Reads.Held, host.Filter{Authors: []host.PubKey{it.Event.PubKey}})
 	}
 	p.metrics.overQuota.WithLabelValues(string(l)).Inc()
 	return l.verdict(waiting), nil

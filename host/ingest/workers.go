@@ -55,7 +55,7 @@ func (p *Pipeline) decideOrFail(ctx context.Context, e *entry) {
 		return nil
 	})
 	if err != nil {
-		e.verdict, e.hold, e.facts, e.err = nil, nil, facts{}, err
+		e.decision = decision{err: err}
 	}
 }
 
@@ -72,10 +72,10 @@ func (s *schedule) stopDeciding() {
 // others, and the one of who has used least could not be made first.
 const handOff = time.Millisecond
 
-// wait runs f, which may block for a module, while another goroutine works instead of
+// Wait runs f, which may block for a module, while another goroutine works instead of
 // this worker. It returns how long that took, and how long the worker then waited for
 // its turn to go on.
-func (s *schedule) wait(module string, f func()) (waited, parked time.Duration) {
+func (s *schedule) Wait(module string, f func()) (waited, parked time.Duration) {
 	func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -92,9 +92,9 @@ func (s *schedule) wait(module string, f func()) (waited, parked time.Duration) 
 	return // set by the above
 }
 
-// read is wait for an f that seldom blocks: another goroutine works only once it has
+// Read is Wait for an f that seldom blocks: another goroutine works only once it has
 // taken handOff.
-func (s *schedule) read(module string, f func()) (waited, parked time.Duration) {
+func (s *schedule) Read(module string, f func()) (waited, parked time.Duration) {
 	var done, waits bool // guarded by s.mu
 	began := time.Now()
 	timer := time.AfterFunc(handOff, func() {

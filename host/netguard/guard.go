@@ -27,6 +27,10 @@ type Guard struct {
 	// to; an unspecified IP stands for every address of this machine.
 	Own []netip.AddrPort
 
+	// Charge is called with each address that is about to be connected to, after it was
+	// checked; an error refuses the connection. Nil: all are allowed.
+	Charge func(to netip.Addr) error
+
 	// Connect makes the connections in place of net.Dialer, such as those of a network in
 	// memory. Its addresses are not looked at. Nil: net.Dialer.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
@@ -37,8 +41,20 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 	if g.Connect != nil {
 		return g.Connect(ctx, network, address)
 	}
-	d := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return g.Check(address) }}
+	d := net.Dialer{Control: func(_, address string, _ syscall.RawConn) error { return g.admit(address) }}
 	return d.DialContext(ctx, network, address)
+}
+
+// admit checks an address, IP:port, and charges it.
+func (g *Guard) admit(address string) error {
+	if err := g.Check(address); err != nil || g.Charge == nil {
+		return err
+	}
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	return g.Charge(at.Addr().Unmap())
 }
 
 // Check returns an error if an address, IP:port, must not be contacted.

@@ -70,6 +70,46 @@ func TestDial(t *testing.T) {
 	_ = conn.Close()
 }
 
+// Each address that a name leads to is charged before it is connected to, and none that is
+// forbidden.
+func TestCharge(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	name := net.JoinHostPort("localhost", port)
+	full := errors.New("full")
+	var charged []netip.Addr
+	g := Guard{Private: true, Charge: func(to netip.Addr) error {
+		if charged = append(charged, to); len(charged) > 2 {
+			return full
+		}
+		return nil
+	}}
+	for range 2 { // localhost may lead to ::1 too, which is another address
+		conn, err := g.Dial(t.Context(), "tcp4", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+	}
+	if _, err := g.Dial(t.Context(), "tcp4", name); !errors.Is(err, full) {
+		t.Errorf("a connection to an address without a part left: %v, want %v", err, full)
+	}
+	for _, to := range charged {
+		if to != netip.MustParseAddr("127.0.0.1") {
+			t.Errorf("%v was charged, want 127.0.0.1", to)
+		}
+	}
+	charged = nil
+	g.Private = false
+	if _, err := g.Dial(t.Context(), "tcp4", name); !errors.Is(err, ErrForbidden) || len(charged) > 0 {
+		t.Errorf("a forbidden address: %v, and %v was charged", err, charged)
+	}
+}
+
 // Connect takes the place of the network.
 func TestConnect(t *testing.T) {
 	want := errors.New("not today")

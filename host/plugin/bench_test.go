@@ -85,10 +85,9 @@ deny_words = ["casino", "viagra", "airdrop"]`}},
 func BenchmarkJournal(b *testing.B) {
 	const entries = 100_000
 	j := newJournal(entries)
-	q := &question{
-		source: "client", chain: &chain{names: []string{"limits", "open"}}, asked: 2,
-		ruling: host.Ruling{Action: host.Accept, Rule: "open", Module: "open"},
-	}
+	d := traceOf(host.ID{}, 0)
+	d.chain, d.asked, d.answers = []string{"limits", "open"}, 2, make([]answer, 2)
+	d.ruling = host.Ruling{Action: host.Accept, Rule: "open", Module: "open"}
 	random := rand.NewChaCha8([32]byte{})
 	ids := make([]host.ID, 4*entries)
 	for i := range ids {
@@ -96,7 +95,8 @@ func BenchmarkJournal(b *testing.B) {
 	}
 	n := 0
 	add := func() {
-		j.add(&ids[n%len(ids)], q, nil)
+		d.item.Event.ID = ids[n%len(ids)]
+		j.add(d)
 		n++
 	}
 	for range entries {

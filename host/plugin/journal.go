@@ -1,8 +1,6 @@
 package plugin
 
 import (
-	"cmp"
-	"context"
 	"encoding/binary"
 	"math/bits"
 	"math/rand/v2"
@@ -63,21 +61,22 @@ func newJournal(limit int) *journal {
 }
 
 // add notes a decision. One that is taken again takes the place of the first.
-func (j *journal) add(event *host.ID, q *question, opinions []opinion) {
+func (j *journal) add(t *trace) {
 	if j.maxEntries == 0 {
 		return
 	}
-	d := decision{source: q.source, ruling: q.ruling}
-	names, asked := q.names()
+	event := &t.item.Event.ID
+	d := decision{source: t.source, ruling: t.ruling}
+	names, asked := t.names()
 	d.asked = names[:asked]
 	if len(d.ruling.Reason) > keepReason {
 		d.ruling.Reason = strings.ToValidUTF8(strings.Clone(d.ruling.Reason[:keepReason]), "")
 	}
-	if q.by != nil {
-		d.number = q.by.number
+	if t.by != nil {
+		d.number = t.by.number
 	}
-	for i := range opinions {
-		d.opinions = append(d.opinions, opinions[i].said())
+	for _, o := range t.opinions() {
+		d.opinions = append(d.opinions, o.said())
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -89,10 +88,10 @@ func (j *journal) add(event *host.ID, q *question, opinions []opinion) {
 	}
 	bucket := j.bucket(event)
 	if e := j.lookup(*bucket, event); e != nil {
-		e.at, e.fuel, e.decision = q.now, q.fuel, shared
+		e.at, e.fuel, e.decision = t.now, t.fuel, shared
 		return
 	}
-	e := entry{*event, q.now, q.fuel, shared, *bucket}
+	e := entry{*event, t.now, t.fuel, shared, *bucket}
 	if at := j.newest % j.maxEntries; at == uint64(len(j.ring)) {
 		j.ring = append(j.ring, e)
 	} else {
@@ -154,169 +153,4 @@ func (j *journal) find(event host.ID, now time.Time) (Why, bool) {
 		Asked:  e.asked,
 		Shadow: e.opinions,
 	}, true
-}
-
-// opinion is what a plugin in shadow mode said.
-type opinion struct {
-	by     *generation
-	ruling host.Ruling
-	fuel   int64
-}
-
-// runShadow asks the plugins in shadow mode whose turn came, after the decision:
-// what they say has no effect. It notes where they disagree, and returns what
-// they said. event is nil where the question is not about one.
-func (q *question) runShadow(ctx context.Context, event *host.ID) []opinion {
-	facts := q.facts
-	// What a shadow reads must not make the decision older.
-	if recorded, ok := facts.(host.Recorder); ok {
-		facts = recorded.WithoutRecording()
-	}
-	var said []opinion
-	for i := range q.chain.links {
-		l := q.chain.links[i]
-		if !l.shadow {
-			continue
-		}
-		if len(said) == q.shadows {
-			break
-		}
-		var ruling host.Ruling
-		fuel, err := l.ask(ctx, q, facts, &ruling)
-		if err != nil {
-			ruling = host.Ruling{Action: host.Pass, Rule: "failed", Module: l.name}
-		}
-		q.heard(l.name, ruling)
-		o := opinion{l.generation, ruling, fuel}
-		if o.disagrees(q) {
-			l.counters.disputes.add(event, q.now, &o, q)
-		}
-		said = append(said, o)
-	}
-	return said
-}
-
-// disagrees reports whether an opinion would have changed what became of the
-// event. Two refusals differ only in their words.
-func (o *opinion) disagrees(with *question) bool {
-	return o.ruling.Action != host.Pass && o.ruling.Action != with.ruling.Action
-}
-
-const (
-	maxDisagreements = 1000 // kept of one plugin, the newest
-	maxDisputes      = 256  // pairs of opinions that are counted apart
-)
-
-// disputes are the disagreements of one plugin with the chain.
-type disputes struct {
-	mu     sync.Mutex // guards the fields below
-	counts map[dispute]uint64
-	total  uint64
-	kept   []Disagreement // a ring once it is full
-	next   int
-}
-
-// dispute is a pair of opinions; chain is "plugin action rule".
-type dispute struct {
-	shadow actionRule
-	chain  string
-}
-
-// actionRule is what a plugin says without its reason.
-type actionRule struct{ action, rule string }
-
-func (v actionRule) String() string {
-	if v.rule == "" {
-		return v.action
-	}
-	return v.action + " " + v.rule
-}
-
-func actionRuleOf(r host.Ruling) actionRule { return actionRule{r.Action.String(), r.Rule} }
-
-func (d *disputes) add(event *host.ID, at int64, o *opinion, q *question) {
-	pair := dispute{actionRuleOf(o.ruling), actionRuleOf(q.ruling).String()}
-	if q.by != nil {
-		pair.chain = q.by.name + " " + pair.chain
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.total++
-	if d.counts == nil {
-		d.counts = make(map[dispute]uint64)
-	}
-	if _, known := d.counts[pair]; !known && len(d.counts) >= maxDisputes {
-		pair = dispute{actionRule{pair.shadow.action, "other"}, "other"}
-	}
-	d.counts[pair]++
-	if event == nil {
-		return
-	}
-	seen := Disagreement{Event: event.String(), At: time.Unix(at, 0), Plugin: o.by.name, Shadow: o.said(), Chain: q.said()}
-	if len(d.kept) < maxDisagreements {
-		d.kept = append(d.kept, seen)
-		return
-	}
-	d.kept[d.next] = seen
-	d.next = (d.next + 1) % maxDisagreements
-}
-
-// clear forgets the disagreements of a plugin that has changed.
-func (d *disputes) clear() {
-	d.mu.Lock()
-	d.counts, d.kept, d.next, d.total = nil, nil, 0, 0
-	d.mu.Unlock()
-}
-
-// list returns the disagreements, the newest first.
-func (d *disputes) list(limit int) []Disagreement {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	list := make([]Disagreement, 0, min(limit, len(d.kept)))
-	for i := range len(d.kept) {
-		if len(list) == limit {
-			break
-		}
-		at := (d.next - 1 - i + 2*len(d.kept)) % len(d.kept)
-		list = append(list, d.kept[at])
-	}
-	return list
-}
-
-// summary returns the counts, the highest first.
-func (d *disputes) summary() []Dispute {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	list := make([]Dispute, 0, len(d.counts))
-	for pair, n := range d.counts {
-		list = append(list, Dispute{Shadow: pair.shadow.String(), Chain: pair.chain, Count: n})
-	}
-	slices.SortFunc(list, func(a, b Dispute) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Shadow, b.Shadow), cmp.Compare(a.Chain, b.Chain))
-	})
-	return list
-}
-
-// byOpinion returns the counts by what the plugin said.
-func (d *disputes) byOpinion() map[actionRule]uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	by := make(map[actionRule]uint64, len(d.counts))
-	for pair, n := range d.counts {
-		by[pair.shadow] += n
-	}
-	return by
-}
-
-func (o *opinion) said() Said { return saidBy(o.by, o.ruling, o.fuel) }
-
-func (q *question) said() Said { return saidBy(q.by, q.ruling, q.fuel) }
-
-// saidBy is a ruling as an operator sees it; by is nil if no plugin gave it.
-func saidBy(by *generation, ruling host.Ruling, fuel int64) Said {
-	s := Said{Action: ruling.Action.String(), Rule: ruling.Rule, Reason: ruling.Reason, Fuel: fuel}
-	if by != nil {
-		s.Plugin, s.Generation = by.name, by.number
-	}
-	return s
 }

@@ -21,8 +21,9 @@ func runJournal(t *testing.T, limit int, program []byte) {
 	now := time.Now()
 	for n, b := range program {
 		id := host.ID{b % 40, 1}
-		q := &question{now: now.Unix(), source: fmt.Sprint(n / 2), chain: &chain{}, ruling: host.Ruling{Action: host.Action(b % 3)}}
-		j.add(&id, q, nil)
+		q := traceOf(id, now.Unix())
+		q.source, q.ruling.Action = fmt.Sprint(n/2), host.Action(b%3)
+		j.add(q)
 		again := false
 		for i := range all {
 			if all[i].event == id {

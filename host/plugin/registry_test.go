@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"talon/host"
 	"talon/host/plugin/sidecar"
@@ -159,16 +160,19 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// askedFacts are facts that note for whom they are.
-type askedFacts struct {
-	host.Facts
-	names      []string
-	unrecorded *askedFacts
+// askedTurn notes for whom facts are read.
+type askedTurn struct{ names []string }
+
+func (a *askedTurn) Wait(_ string, f func()) (waited, parked time.Duration) {
+	f()
+	return 0, 0
 }
 
-func (f *askedFacts) Asking(module string)         { f.names = append(f.names, module) }
-func (f *askedFacts) Wait(wait func())             { wait() }
-func (f *askedFacts) WithoutRecording() host.Facts { return f.unrecorded }
+func (a *askedTurn) Read(module string, f func()) (waited, parked time.Duration) {
+	a.names = append(a.names, module)
+	f()
+	return 0, 0
+}
 
 // TestShadow lets a plugin disagree without effect.
 func TestShadow(t *testing.T) {
@@ -200,12 +204,17 @@ func TestShadow(t *testing.T) {
 	if later := w.of("later"); later.Calls != 0 {
 		t.Errorf("whose turn does not come: %+v", later)
 	}
-	facts := &askedFacts{unrecorded: &askedFacts{}}
+	for name, p := range map[string]tiny{"open": accepting("2"), "guard": rejecting("no"), "yes": {version: "1", action: abi.ActionAccept, rule: "yes"}} {
+		p.reads = true
+		w.change(name+".wasm", p.wasm(t))
+	}
+	turn := &askedTurn{}
+	facts := host.NewFactReader(&keptFacts{}, nil, turn)
 	if _, err := w.Admit(t.Context(), item(5), facts, now); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(facts.names, facts.unrecorded.names); got != "[open] [guard yes]" {
-		t.Errorf("who decides, and who reads without being recorded: %s", got)
+	if got := fmt.Sprint(turn.names); got != "[open guard yes]" || len(facts.Stored) != 1 {
+		t.Errorf("%s read, and the decision rests on %d reads, want that of open", got, len(facts.Stored))
 	}
 	why, ok := w.Why(item(4).Event.ID)
 	if !ok || len(why.Shadow) != 2 || why.Ruling.Plugin != "open" || fmt.Sprint(why.Asked) != "[open]" {

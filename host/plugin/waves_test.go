@@ -55,7 +55,7 @@ func TestDecisionIsMadeOnceMore(t *testing.T) {
 		{1, 2, host.Accept},
 	} {
 		facts := &hangingFacts{hangs: test.hangs}
-		r, err := w.Admit(t.Context(), from(client(1), 1, 1), facts, now)
+		r, err := w.Admit(t.Context(), from(client(1), 1, 1), host.NewFactReader(facts, nil, nil), now)
 		if err != nil || r.Action != test.action || facts.reads != test.reads {
 			t.Errorf("after %d reads that hang: %+v, %v, after %d reads; want %v after %d", test.hangs, r, err, facts.reads, test.action, test.reads)
 		}
@@ -77,7 +77,7 @@ func TestBusyMachineIsNotBlamed(t *testing.T) {
 		var refused atomic.Int64
 		for i := range n {
 			all.Go(func() {
-				r, err := w.Admit(t.Context(), from(client(byte(i%8)), uint32(i%8), 1), &hangingFacts{hangs: 2}, now)
+				r, err := w.Admit(t.Context(), from(client(byte(i%8)), uint32(i%8), 1), host.NewFactReader(&hangingFacts{hangs: 2}, nil, nil), now)
 				if err == nil && r.Action == host.Reject && strings.Contains(r.Reason, "try again") {
 					refused.Add(1)
 				}
@@ -93,7 +93,7 @@ func TestBusyMachineIsNotBlamed(t *testing.T) {
 		t.Errorf("%d lines, want one:\n%s", lines, log)
 	}
 	for i := range byte(8) {
-		if r, err := w.Admit(t.Context(), from(client(i), uint32(i), 1), &hangingFacts{}, now); err != nil || r.Action != host.Accept {
+		if r, err := w.Admit(t.Context(), from(client(i), uint32(i), 1), host.NewFactReader(&hangingFacts{}, nil, nil), now); err != nil || r.Action != host.Accept {
 			t.Errorf("when it is over: %+v, %v", r, err)
 		}
 	}

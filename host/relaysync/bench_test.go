@@ -25,7 +25,7 @@ import (
 // acceptAll is a policy.
 type acceptAll struct{}
 
-func (acceptAll) Admit(context.Context, *host.Item, host.Facts, int64) (host.Ruling, error) {
+func (acceptAll) Admit(context.Context, *host.Item, *host.FactReader, int64) (host.Ruling, error) {
 	return host.Ruling{Action: host.Accept}, nil
 }
 

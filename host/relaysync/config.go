@@ -101,6 +101,11 @@ type Deps struct {
 	// is held is always kept.
 	Hosted func(a *grasp.Announcement) (bool, error)
 
+	// Origin returns the address of the client that sent a held event; zero if none did, or
+	// that is not known. With nil, relays that only held announcements name have no limits
+	// of their own.
+	Origin func(id host.ID) netip.Addr
+
 	// Verify checks an id and a signature, of events that were refused.
 	Verify func(*host.Event) error
 

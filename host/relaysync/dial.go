@@ -60,10 +60,14 @@ func (l *line) dial() (Conn, loop.Opened, error) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(l.ctx, v.cfg.Limits.ConnectTime)
 	defer cancel()
+	dialer := v.dialer
+	if l.request.Stranger {
+		dialer = v.charged
+	}
 	if l.request.Inform {
-		info, err := v.dialer.Inform(ctx, l.relay)
+		info, err := dialer.Inform(ctx, l.relay)
 		switch {
-		case errors.Is(err, netguard.ErrForbidden):
+		case errors.Is(err, netguard.ErrForbidden), postponed(err) > 0:
 			return nil, opened, err
 		case err != nil:
 			// Not every relay has one.
@@ -74,7 +78,7 @@ func (l *line) dial() (Conn, loop.Opened, error) {
 			opened = info.Opened(&l.request)
 		}
 	}
-	c, err := v.dialer.Dial(ctx, l.relay)
+	c, err := dialer.Dial(ctx, l.relay)
 	opened.Duration = time.Since(begun).Milliseconds()
 	return c, opened, err
 }
@@ -194,6 +198,8 @@ func Classify(err error, wasUp bool) loop.Ended {
 	switch {
 	case errors.Is(err, netguard.ErrForbidden):
 		class, r.Outcome = abi.ClassForbidden, loop.OutcomeRefused
+	case postponed(err) > 0:
+		return loop.Ended{Class: class, Result: r, Postponed: postponed(err)}
 	case errors.Is(err, errRestart):
 		return loop.Ended{Class: abi.ClassLost, Result: r, Restart: true}
 	case errors.Is(err, errViolations), errors.Is(err, relayclient.ErrWebsocket):

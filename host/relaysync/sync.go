@@ -62,9 +62,11 @@ import (
 
 // Sync carries out the actions of a strategy. See the package documentation.
 type Sync struct {
-	cfg      Config
-	deps     Deps
-	dialer   Dialer
+	cfg     Config
+	deps    Deps
+	dialer  Dialer
+	charged Dialer // to relays that only held announcements name
+
 	metrics  *metrics
 	changes  *changeQueue // of what was committed here
 	known    *known.Set
@@ -72,6 +74,8 @@ type Sync struct {
 	beliefs  *beliefs // of what relays are believed to hold
 	refusals refusals
 	debug    bool
+
+	strangers *strangers // nil: held announcements are as good as stored ones
 
 	messages      chan message  // of lines
 	scans         chan struct{} // holds a token for each comparison that reads the store
@@ -126,13 +130,23 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 		lines:         make(map[loop.ConnID]*line),
 	}
 	v.refusals = refusals{keep: keep, policies: deps.Policies, known: v.known, now: func() int64 { return cfg.Now().Unix() }}
+	v.charged = v.dialer
+	loopDeps := loop.Deps{Strategy: called{v}, Facts: read{v}, Health: deps.Health, Hosted: deps.Hosted}
+	if v.strangers = newStrangers(cfg.Limits.Connections, deps.Origin, cfg.Now); v.strangers != nil {
+		loopDeps.Strangers = v.strangers
+	}
 	if v.dialer == nil {
-		v.dialer = &netDialer{&v.cfg, &netguard.Guard{Private: cfg.AllowPrivate, Own: cfg.Listen}}
+		guard := netguard.Guard{Private: cfg.AllowPrivate, Own: cfg.Listen}
+		v.dialer = &netDialer{&v.cfg, &guard}
+		v.charged = v.dialer
+		if v.strangers != nil {
+			v.charged = &netDialer{&v.cfg, v.strangers.guard(guard)}
+		}
 	}
 	var err error
 	v.loop, err = loop.New(loop.Config{
 		Own: cfg.Own, Bootstrap: cfg.Bootstrap, AllowPrivate: cfg.AllowPrivate, AllowPush: cfg.AllowPush, Limits: cfg.Limits.Loop(), Seed: cfg.Seed,
-	}, loop.Deps{Strategy: called{v}, Facts: read{v}, Health: deps.Health, Hosted: deps.Hosted})
+	}, loopDeps)
 	return v, err
 }
 

@@ -32,7 +32,7 @@ type holdsRepos struct {
 	refusing atomic.Pointer[string] // why pushes are refused
 }
 
-func (p *holdsRepos) Admit(ctx context.Context, it *host.Item, _ host.Facts, _ int64) (host.Ruling, error) {
+func (p *holdsRepos) Admit(ctx context.Context, it *host.Item, _ *host.FactReader, _ int64) (host.Ruling, error) {
 	e := it.Event
 	switch e.Kind {
 	case grasp.KindState, grasp.KindPullRequest, grasp.KindPRUpdate:

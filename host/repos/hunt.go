@@ -3,6 +3,7 @@ package repos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"talon/host"
@@ -67,7 +68,7 @@ func Hunted(e *host.Event, synced bool) (gitfetch.Event, bool) {
 }
 
 // Waiting calls yield for each event in purgatory that waits for git data
-// (gitfetch.Forge).
+// (gitfetch.Repos).
 func (f *Reconciler) Waiting(ctx context.Context, yield func(gitfetch.Event) error) error {
 	return f.cfg.Store.EachHeld(ctx, func(h host.HeldEvent) error {
 		e, err := wire.ParseEvent(h.JSON)
@@ -83,7 +84,7 @@ func (f *Reconciler) Waiting(ctx context.Context, yield func(gitfetch.Event) err
 }
 
 // Wanted returns what the repositories of an identifier lack, and where it may be
-// (gitfetch.Forge).
+// (gitfetch.Repos).
 func (f *Reconciler) Wanted(ctx context.Context, identifier string) ([]gitfetch.Want, error) {
 	list, err := f.announcements(ctx, identifier)
 	if err != nil {
@@ -131,12 +132,7 @@ func (f *Reconciler) Wanted(ctx context.Context, identifier string) ([]gitfetch.
 func (f *Reconciler) wantedBy(
 	ctx context.Context, p location, repo *gitrepo.Repo, list []maintainers.Announced, maintainers []grasp.PubKey,
 ) ([]gitfetch.Want, error) {
-	var urls []string
-	for _, a := range list {
-		if slices.Contains(maintainers, a.PubKey) {
-			urls = append(urls, a.Clone...)
-		}
-	}
+	urls, strangers := cloneURLs(list, maintainers)
 	states, err := f.states(ctx, p.Identifier, maintainers)
 	if err != nil {
 		return nil, err
@@ -159,7 +155,7 @@ func (f *Reconciler) wantedBy(
 	var wants []gitfetch.Want
 	if len(objects) > 0 {
 		slices.Sort(objects)
-		wants = append(wants, gitfetch.Want{Into: repo, Objects: slices.Compact(objects), URLs: urls})
+		wants = append(wants, gitfetch.Want{Into: repo, Objects: slices.Compact(objects), URLs: urls, Strangers: strangers})
 	}
 	pulls, err := f.heldPulls(ctx, p.Repo)
 	if err != nil {
@@ -171,10 +167,73 @@ func (f *Reconciler) wantedBy(
 			return nil, err
 		}
 		if !there {
-			wants = append(wants, gitfetch.Want{Into: repo, Objects: []string{pr.Commit}, URLs: slices.Concat(pr.Clone, urls)})
+			wants = append(wants, wantOfPull(repo, pr, urls, strangers))
 		}
 	}
 	return wants, nil
+}
+
+// cloneURLs returns the URLs that announcements by the maintainers name. Strangers are those that
+// only held announcements name.
+func cloneURLs(list []maintainers.Announced, maintainers []grasp.PubKey) (urls []string, strangers map[string][]gitfetch.Namer) {
+	strangers, stored := make(map[string][]gitfetch.Namer), make(map[string]bool)
+	for _, a := range list {
+		if !slices.Contains(maintainers, a.PubKey) {
+			continue
+		}
+		urls = append(urls, a.Clone...)
+		for _, u := range a.Clone {
+			if stored[u] = stored[u] || !a.Held; !stored[u] {
+				strangers[u] = append(strangers[u], gitfetch.Namer{Event: host.ID(a.ID), Author: host.PubKey(a.PubKey)})
+			}
+		}
+	}
+	for u := range stored {
+		if stored[u] {
+			delete(strangers, u)
+		}
+	}
+	return urls, strangers
+}
+
+// wantOfPull returns what a held pull request lacks. It names URLs itself, besides those of its
+// repository.
+func wantOfPull(into *gitrepo.Repo, pr *grasp.PullRequest, urls []string, strangers map[string][]gitfetch.Namer) gitfetch.Want {
+	w := gitfetch.Want{Into: into, Objects: []string{pr.Commit}, URLs: slices.Concat(pr.Clone, urls), Strangers: maps.Clone(strangers)}
+	for _, u := range pr.Clone {
+		if slices.Contains(urls, u) && strangers[u] == nil {
+			continue // a stored announcement names it
+		}
+		w.Strangers[u] = append(slices.Clone(w.Strangers[u]), gitfetch.Namer{Event: host.ID(pr.ID), Author: host.PubKey(pr.PubKey)})
+	}
+	return w
+}
+
+// Servers calls yield with the clone URLs of all stored announcements (gitfetch.Forge).
+func (f *Reconciler) Servers(ctx context.Context, yield func(url string)) error {
+	const page = 500
+	filter := host.Filter{Kinds: []host.Kind{grasp.KindAnnouncement}, Limit: page}
+	for {
+		n, oldest := 0, int64(0)
+		err := maintainers.Read(ctx, f.cfg.Store.Query, filter, func(e *host.Event) {
+			n++
+			oldest = e.CreatedAt
+			if a, err := e.Announcement(); err == nil {
+				for _, u := range a.Clone {
+					yield(u)
+				}
+			}
+		})
+		if err != nil || n < filter.Limit {
+			return err
+		}
+		if filter.Until != nil && *filter.Until == oldest {
+			filter.Limit *= 2 // all of one second
+		} else {
+			filter.Limit = page
+		}
+		filter.Until = &oldest
+	}
 }
 
 func served(states []grasp.Candidate) (list []*grasp.State) {
@@ -212,7 +271,7 @@ func missing(ctx context.Context, repo *gitrepo.Repo, s *grasp.State) ([]string,
 }
 
 // Arrived reconciles a repository after objects have come into it, and then those that
-// share them (gitfetch.Forge).
+// share them (gitfetch.Repos).
 func (f *Reconciler) Arrived(ctx context.Context, identifier string, into gitfetch.Repository) error {
 	repo, ok := into.(*gitrepo.Repo)
 	if !ok {

@@ -2,6 +2,7 @@ package repos
 
 import (
 	"fmt"
+	"maps"
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
@@ -52,6 +53,21 @@ func TestHunted(t *testing.T) {
 		if !slices.Equal(wants[i].Objects, want.objects) || !slices.Equal(urls, want.urls) {
 			t.Errorf("%d wants %v of %v", i, wants[i].Objects, urls)
 		}
+	}
+
+	// Only held events name some of them: the announcement of alice, and the pull request.
+	for i, want := range [][]string{{"http://a.test/x.git", ours}, {"http://a.test/x.git", "http://pr.test/x.git", ours}} {
+		if got := slices.Sorted(maps.Keys(wants[i].Strangers)); !slices.Equal(got, want) {
+			t.Errorf("%d: only held events name %v, want %v", i, got, want)
+		}
+	}
+	if by := wants[1].Strangers["http://pr.test/x.git"]; len(by) != 1 || by[0].Event != pr.ID || by[0].Author != pr.PubKey {
+		t.Errorf("%v names the server of the pull request, want the pull request", by)
+	}
+	var servers []string
+	w.must(w.reconciler.Servers(t.Context(), func(u string) { servers = append(servers, u) }))
+	if slices.Sort(servers); !slices.Equal(servers, []string{"http://b.test/x.git", "http://evil.test/x.git"}) {
+		t.Errorf("stored announcements name %v", servers)
 	}
 
 	// A server that has it all.

@@ -68,14 +68,21 @@ func setOf[K comparable](list ...K) map[K]struct{} {
 // about.
 type identifier string
 
+// withdrawn is the key of the job that finds out whether an author has no state of an identifier
+// any more.
+type withdrawn grasp.Repo
+
+// LogValue returns the address of the author's repository, for log lines of every format.
+func (w withdrawn) LogValue() slog.Value { return slog.StringValue(grasp.Repo(w).Address()) }
+
 // repacking is the key of the job that repacks the objects of a repository.
 type repacking location
 
 // LogValue returns the path, for log lines of every format.
 func (r repacking) LogValue() slog.Value { return location(r).LogValue() }
 
-// jobs are those that run or wait to run: one for each key, which is a place, an
-// identifier or a repacking.
+// jobs are those that run or wait to run: one for each key, which is a location, an
+// identifier, a withdrawn or a repacking.
 type jobs struct {
 	mu      sync.Mutex // guards what follows
 	pending map[any]*job
@@ -199,6 +206,8 @@ func (f *Reconciler) round(key any, t task) error {
 		return f.reconcile(f.ctx, key, t)
 	case identifier:
 		return f.fanOut(f.ctx, string(key), t)
+	case withdrawn:
+		return f.followRemaining(f.ctx, key)
 	case repacking:
 		return f.repack(f.ctx, location(key))
 	}
@@ -217,7 +226,10 @@ func (f *Reconciler) Publish(events []host.Published) {
 func (f *Reconciler) Follow(removed []*host.Event, held []host.HeldChange) {
 	for _, e := range removed {
 		if e.Kind == grasp.KindState {
-			continue // the refs stay until a newer one moves them
+			if s, err := e.State(); err == nil && s.Tracks() {
+				f.jobs.enqueue(withdrawn{PubKey: s.PubKey, Identifier: s.Identifier}, task{})
+			}
+			continue
 		}
 		f.onEvent(e, removalTask(e))
 	}
@@ -287,6 +299,18 @@ func (f *Reconciler) alreadyReconciled(e *host.Event) (location, bool) {
 		return location{}, false
 	}
 	return p.(location), true
+}
+
+// followRemaining asks for the jobs of the repositories that an author maintains, after a state
+// of that author was removed: their refs follow the newest state that remains. A state that was
+// replaced leaves nothing to do, since its successor asks for the same jobs.
+func (f *Reconciler) followRemaining(ctx context.Context, of withdrawn) error {
+	left, err := f.states(ctx, of.Identifier, []grasp.PubKey{of.PubKey})
+	if err != nil || slices.ContainsFunc(left, func(c grasp.Candidate) bool { return c.Served }) {
+		return err
+	}
+	f.jobs.enqueue(identifier(of.Identifier), task{authors: setOf(of.PubKey)})
+	return nil
 }
 
 // fanOut asks for the jobs of all repositories of an identifier that some authors

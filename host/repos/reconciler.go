@@ -18,9 +18,10 @@
 //     again after a crash finds refs that are in line, and releases.
 //  2. A repository changes only under its lock, and a job holds no lock while it
 //     waits for a commit or for another repository.
-//  3. No job rolls a repository back: heads and tags are those of the newest state in
-//     effect (grasp.Latest), which is stored, or held with all its data here, but for
-//     those that were pushed of a newer one that waits for the rest.
+//  3. Heads and tags are those of the newest state in effect (grasp.Latest). It is stored, or
+//     held with all its data here. Refs that were pushed of a newer state that waits for the
+//     rest are an exception. When the newest state is deleted or expires, refs follow the
+//     newest one that remains. If none remains, they stay.
 //  4. An announcement is released by a state of its own maintainers whose data is in
 //     its own repository, and never because somebody else's repository got data.
 //  5. A request for a repository waits for the job that makes it.
@@ -76,9 +77,9 @@ type Placeholders interface {
 	Placeholders(ctx context.Context, yield func(repo string, id host.ID, since int64) error) error // oldest first
 }
 
-// Pipeline commits the arrival of git data.
+// Pipeline commits releases of held events whose git data is complete.
 type Pipeline interface {
-	SubmitRelease(ctx context.Context, a *host.ReleaseRequest) error
+	SubmitRelease(ctx context.Context, r *host.ReleaseRequest) error
 }
 
 // Policy decides about pushes that GRASP's own rules allow.
@@ -135,7 +136,7 @@ type Reconciler struct {
 	metrics *metrics
 	panics  *contain.Guard // around the round of a job, and the work on one repository
 
-	// inFlightReleases are the events that an arrival of a job's own releases: what follows from
+	// inFlightReleases are the events that a release request of a job's own releases: what follows from
 	// them, the job has done.
 	inFlightReleases sync.Map // host.ID → place
 
@@ -347,7 +348,8 @@ func (f *Reconciler) isOnlyOwner(ctx context.Context, repo grasp.Repo) (bool, er
 	return !others && n < maxAlone, nil
 }
 
-// states returns the states of an identifier by its maintainers, stored and held.
+// states returns the states of an identifier by its maintainers, stored and held. Whatever
+// counts for refs and pushes is read here: an event that the operator hides later must count too.
 func (f *Reconciler) states(ctx context.Context, identifier string, authors []grasp.PubKey) ([]grasp.Candidate, error) {
 	if len(authors) == 0 {
 		return nil, nil

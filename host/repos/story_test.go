@@ -2,8 +2,10 @@ package repos
 
 import (
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"talon/host"
 	"talon/internal/testkit"
@@ -569,4 +571,42 @@ func TestPullRequestByOtherWays(t *testing.T) {
 			t.Errorf("its ref is at %q, want %s", got, commit)
 		}
 	}
+}
+
+// TestStateGoes: when the state in effect is deleted or expires, the refs follow the newest one
+// that remains, at once and in every repository of the maintainers. If none remains, they stay.
+func TestStateGoes(t *testing.T) {
+	w, work, one := newWork(t)
+	two, three := work.commit("two"), work.commit("three")
+	w.sent(w.announce(alice, "demo", bob), host.Held)
+	w.sent(w.announce(bob, "demo", alice), host.Held)
+	oldest := w.sent(w.state(alice, "demo", "HEAD", "ref: refs/heads/main", "refs/heads/main", one, "refs/heads/kept", one), host.Held)
+	work.git("push", w.url(alice, "demo"), one+":refs/heads/main", one+":refs/heads/kept")
+	deleted := w.sent(w.state(bob, "demo", "refs/heads/main", two), host.Held)
+	work.git("push", w.url(alice, "demo"), two+":refs/heads/main", ":refs/heads/kept")
+	want := func(refs ...string) {
+		t.Helper()
+		w.waitIdle()
+		for _, who := range []*testkit.Signer{alice, bob} {
+			w.wantRefs(demo(who), append([]string{"HEAD=refs/heads/main"}, refs...)...)
+		}
+	}
+	want("refs/heads/main=" + two)
+
+	w.sent(w.event(bob, 5, host.Tag{"e", deleted.ID.String()}), host.Stored)
+	want("refs/heads/kept="+one, "refs/heads/main="+one)
+
+	expires := time.Now().Unix() + 3600
+	w.sent(w.event(bob, grasp.KindState, host.Tag{"d", "demo"}, host.Tag{"refs/heads/main", three},
+		host.Tag{"expiration", strconv.FormatInt(expires, 10)}), host.Held)
+	work.git("push", w.url(bob, "demo"), three+":refs/heads/main", ":refs/heads/kept")
+	want("refs/heads/main=" + three)
+	w.clock.Add(3601)
+	w.until("the state expires", func() bool { return !strings.Contains(w.refs(demo(alice)), three) })
+	want("refs/heads/kept="+one, "refs/heads/main="+one)
+
+	w.sent(w.event(alice, 5, host.Tag{"e", oldest.ID.String()}), host.Stored)
+	want("refs/heads/kept="+one, "refs/heads/main="+one)
+	w.restart()
+	want("refs/heads/kept="+one, "refs/heads/main="+one)
 }

@@ -152,16 +152,17 @@ func TestFinds(t *testing.T) {
 		{"a folder of nobody", func(w *world, dir string) { w.write(filepath.Join(w.data, "git/npub1x/y.git/HEAD"), "") },
 			"git/npub1x: not the npub of an owner"},
 		{"a name that is none", func(w *world, dir string) { w.write(filepath.Join(filepath.Dir(dir), "%ZZ.git/HEAD"), "") },
-			"%ZZ.git: not the name of a repository"},
+			"%ZZ.git: \"%ZZ.git\" is not the name of a repository"},
 		{"a second name", func(w *world, dir string) { w.write(filepath.Join(filepath.Dir(dir), "%72epo.git/HEAD"), "") },
-			"repo.git: not the name of a repository"},
+			"%72epo.git: \"%72epo.git\" is not the name of a repository"},
 		{"a cut name without the rest", func(w *world, dir string) {
-			found, err := filepath.Glob(filepath.Join(filepath.Dir(dir), "long*", cutFile))
-			if err != nil || len(found) != 1 {
-				w.t.Fatal(found, err)
-			}
-			w.remove(found[0])
-		}, ".git: not the name of a repository"},
+			w.remove(filepath.Join(w.cutDir(), "talon-identifier"))
+		}, ".git: not whole: read the identifier of a repository: lstat "},
+		{"a cut name with another rest", func(w *world, dir string) { w.write(filepath.Join(w.cutDir(), "talon-identifier"), "other") },
+			"the file talon-identifier holds another identifier"},
+		{"damage behind a name that was cut inside of an escape", func(w *world, dir string) {
+			w.run(w.cutDir(), "update-ref", "refs/heads/main", w.commit(w.cutDir(), "x", ""))
+		}, "refs/heads/main is at "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := settled(t)

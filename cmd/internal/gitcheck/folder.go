@@ -3,7 +3,6 @@ package gitcheck
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
@@ -20,8 +19,6 @@ import (
 const (
 	sharedDir = ".shared"
 	trashDir  = ".trash"
-	cutFile   = "talon-identifier"
-	suffix    = ".git"
 )
 
 // location is a repository on disk.
@@ -103,7 +100,6 @@ func (l *looker) locations(dir string, prs bool) (list []location, err error) {
 		if err != nil {
 			return nil, err
 		}
-		seen := make(map[string]bool)
 		for _, file := range files {
 			p := location{
 				prs:   prs,
@@ -111,14 +107,17 @@ func (l *looker) locations(dir string, prs bool) (list []location, err error) {
 				parts: []string{owner.Name(), file.Name()},
 				dir:   filepath.Join(dir, owner.Name(), file.Name()),
 			}
-			identifier, ok := identifierOf(p.dir)
-			switch {
-			case !file.IsDir():
+			if !file.IsDir() {
 				l.problem(p.where, false, "not a folder; links are not followed")
-			case !ok || seen[identifier]:
-				l.problem(p.where, true, "not the name of a repository, or not whole: move it away")
+				continue
+			}
+			identifier, err := gitrepo.IdentifierOf(p.dir)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				l.problem(p.where, true, "not whole: %v: restore it from a backup", err)
+			case err != nil:
+				l.problem(p.where, true, "%v: restore it from a backup, or move it away", err)
 			default:
-				seen[identifier] = true
 				p.Repo = grasp.Repo{PubKey: pubkey, Identifier: identifier}
 				list = append(list, p)
 			}
@@ -128,48 +127,6 @@ func (l *looker) locations(dir string, prs bool) (list []location, err error) {
 		return cmp.Or(strings.Compare(a.Identifier, b.Identifier), strings.Compare(a.where, b.where))
 	})
 	return list, nil
-}
-
-// identifierOf returns the identifier that a repository on disk is for: its name
-// with %XX decoded, or what the file in it says where that was cut.
-func identifierOf(dir string) (string, bool) {
-	name, ok := strings.CutSuffix(filepath.Base(dir), suffix)
-	if !ok {
-		return "", false
-	}
-	var b strings.Builder
-	for i := 0; i < len(name); i++ {
-		switch {
-		case name[i] == '~':
-			text, err := readSmall(filepath.Join(dir, cutFile))
-			return text, err == nil && gitrepo.CheckIdentifier(text) == nil
-		case name[i] != '%':
-			b.WriteByte(name[i])
-		case i+2 >= len(name):
-			return "", false
-		default:
-			c, err := hex.DecodeString(name[i+1 : i+3])
-			if err != nil {
-				return "", false
-			}
-			b.Write(c)
-			i += 2
-		}
-	}
-	return b.String(), gitrepo.CheckIdentifier(b.String()) == nil
-}
-
-// readSmall reads a file that is no longer than an identifier.
-func readSmall(path string) (string, error) {
-	info, err := os.Lstat(path)
-	if err != nil {
-		return "", err
-	}
-	if !info.Mode().IsRegular() || info.Size() > gitrepo.MaxIdentifier {
-		return "", errors.New("not a small file")
-	}
-	text, err := os.ReadFile(path)
-	return string(text), err
 }
 
 // trash finds what a crash left half made or half removed.

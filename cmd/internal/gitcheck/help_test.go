@@ -117,6 +117,9 @@ func settled(t testing.TB) *world {
 }
 
 // fill fills a world.
+// sun is an identifier whose folder has a name that was cut inside of an escape.
+var sun = strings.Repeat("日", 23)
+
 func (w *world) fill() {
 	w.t.Helper()
 	dir := w.repo(w.alice, "repo", false)
@@ -142,7 +145,7 @@ func (w *world) fill() {
 	w.placeholder(w.alice, "repo", false, early)
 
 	// What was announced a moment ago, with names that paths cannot have as they are.
-	for _, d := range []string{"new", "ein Name: äöü%41~", strings.Repeat("long ", 100)} {
+	for _, d := range []string{"new", "ein Name: äöü%41~", sun} {
 		w.repo(w.alice, d, false)
 		w.hold(w.announcement(w.alice, d))
 	}
@@ -212,6 +215,16 @@ func (w *world) repo(owner [32]byte, d string, prs bool) string {
 // dir returns the folder of a repository that is there.
 func (w *world) dir(owner [32]byte, d string) string {
 	return filepath.Join(w.data, "git", nip19.EncodeNpub(owner), d+".git")
+}
+
+// cutDir is the folder of the repository sun.
+func (w *world) cutDir() string {
+	w.t.Helper()
+	found, err := filepath.Glob(filepath.Join(w.data, "git", nip19.EncodeNpub(w.alice), "%E6%97%A5*"))
+	if err != nil || len(found) != 1 {
+		w.t.Fatal(found, err)
+	}
+	return found[0]
 }
 
 func (w *world) run(dir string, args ...string) string {

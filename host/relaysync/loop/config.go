@@ -126,6 +126,8 @@ type Deps struct {
 	// lists this service, or this service archives it (GRASP-05). One whose announcement
 	// is held is always kept.
 	Hosted func(a *grasp.Announcement) (bool, error)
+
+	Strangers Strangers // nil: held announcements are as good as stored ones
 }
 
 // Limits bounds the work that a strategy can cause, and each relay in its session. Every
@@ -187,6 +189,7 @@ type Dial struct {
 	Relay        string
 	Capabilities abi.Capabilities // what is known of the relay
 	Inform       bool             // its NIP-11 document is to be read first; then see Merge
+	Stranger     bool             // only held announcements name it: its address may have to wait
 	learnt       limitsSeen
 }
 
@@ -231,6 +234,7 @@ type Measured uint8
 const (
 	MeasuredAttempt   Measured = iota // Value 1: it succeeded
 	MeasuredConnected                 // Value 1: it is
+	MeasuredComplete                  // Value 1: it is
 	MeasuredState
 	MeasuredGap       // events that live sync had missed
 	MeasuredForgotten // the record of the relay was deleted
@@ -250,10 +254,10 @@ type Stats struct {
 	Faults        uint64           // calls of the strategy that failed
 	Retries       uint64           // refused events that were decided again
 	Retrying      int              // refused events that are kept for that
-	Reconnections [2]uint64        // connections after one that was lost: after a short absence, after a long one
+	Reconnections [2]uint64        // connections after one that was lost: the strategy continues, or fetches all again
 	Polls         uint64           // historics for what is new, in place of a subscription
 
-	Tracked, Connected, Dead int // relays
+	Tracked, Connected, Complete, Dead int // relays
 }
 
 // Refusal is the reason why an action is not carried out.
@@ -289,6 +293,7 @@ type Ended struct {
 	Result     ConnResult
 	Received   int64 // bytes
 	Restart    bool  // the session ended it, to begin again with what it has learnt
+	Postponed  int64 // the attempt did not begin: the address may be contacted after this time
 	Answered   int   // bytes of the longest message that the relay has answered
 	Unanswered int   // of the longest one that was sent lately and that it has not; 0: it was shorter
 }

@@ -49,14 +49,22 @@ type Loop struct {
 	spare   []Effect // those of the last call of Effects
 	stats   Stats
 
-	clock    int64 // unix milliseconds; never goes back
-	relays   map[string]*relay
-	repos    map[string]*repo // those of ours, by address
+	clock  int64 // unix milliseconds; never goes back
+	relays map[string]*relay
+	repos  map[string]*repo // those of ours, by address
+
+	named     map[string]*named // relays that repositories name, by URL
+	untold    []*repo           // with relays that the strategy was not told of
+	untoldAt  int64             // when these are looked at next
+	displaced []string          // relays whose places others have
+
 	timers   *timers
 	answers  []abi.Input // to actions that were not carried out
 	budget   float64     // answers and timers that may go to the strategy now
 	spent    int64       // when that was last counted
 	retries  *retry.Set
+	listed   listed
+	reports  bool     // the strategy reports progress
 	missing  missing  // what relays lack, for the log
 	activity activity // what root events are talked about
 	trying   int      // events that are being decided again
@@ -82,11 +90,12 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		own:     newOwnNames(cfg.Own),
 		relays:  make(map[string]*relay),
 		repos:   make(map[string]*repo),
+		named:   make(map[string]*named),
 		timers:  newTimers(),
 		budget:  float64(cfg.Limits.Answers),
 		retries: retry.New(cfg.Limits.Retry),
 		changed: make(map[string]bool),
-		missing: newMissing(), schedule: newTimers(),
+		missing: newMissing(), schedule: newTimers(), listed: newListed(),
 	}
 	for _, address := range cfg.Bootstrap {
 		u, ok := Normalise(address)
@@ -130,7 +139,7 @@ func (s *Loop) Effects() []Effect {
 // Stats returns the counters.
 func (s *Loop) Stats() Stats {
 	s.stats.Retrying = s.retries.Len()
-	s.stats.Tracked, s.stats.Connected, s.stats.Dead = s.counts.tracked, s.counts.connected, s.counts.dead
+	s.stats.Tracked, s.stats.Connected, s.stats.Complete, s.stats.Dead = s.counts.tracked, s.counts.connected, s.counts.complete, s.counts.dead
 	return s.stats
 }
 
@@ -142,7 +151,10 @@ func (s *Loop) Position() uint64 { return s.retries.Position() }
 // it is. The loop tells the rest. It is called by the strategy's Call.
 func (s *Loop) Init() []byte {
 	s.timers = newTimers()
-	s.answers = nil
+	s.answers, s.reports = nil, false
+	for _, r := range s.relays {
+		r.reported, r.reports = report{}, false
+	}
 	roots, err := s.readRepositories()
 	if err != nil {
 		s.log(session.Error, "read the repositories for the strategy", "err", err)
@@ -178,6 +190,7 @@ func (s *Loop) Turn(now int64) (next int64) {
 		s.step(&abi.TimerFired{ID: t.id, At: t.at})
 	}
 	s.tellActivity()
+	s.tellStrangers()
 	s.dialAll()
 	s.missing.log(s)
 	s.retries.Expire(s.clock / 1000)
@@ -203,6 +216,12 @@ func (s *Loop) nextTurn() int64 {
 	}
 	if s.resume != 0 {
 		next = min(next, s.resume)
+	}
+	if len(s.untold) > 0 {
+		next = min(next, s.untoldAt)
+	}
+	if len(s.displaced) > 0 {
+		next = s.clock
 	}
 	if len(s.answers) > 0 {
 		next = min(next, s.clock+heldBack)

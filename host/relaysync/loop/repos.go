@@ -17,9 +17,12 @@ import (
 
 // repo is a repository that is ours.
 type repo struct {
-	level  uint32
-	relays []string
-	id     host.ID // of its announcement
+	address string
+	level   uint32
+	relays  []string // that the strategy knows of
+	untold  []string // others that its held announcement names
+	id      host.ID  // of its announcement
+	author  host.PubKey
 }
 
 // rootKinds are those of a repository's root events.
@@ -44,8 +47,12 @@ func (s *Loop) readRepositories() (_ map[string]*rootsOf, err error) {
 	was := s.repos
 	s.repos = make(map[string]*repo, len(was))
 	defer func() {
+		left := was
 		if err != nil {
-			s.repos = was
+			left, s.repos = s.repos, was
+		}
+		for _, r := range left {
+			s.unname(r)
 		}
 	}()
 	var failed error
@@ -67,6 +74,7 @@ func (s *Loop) readRepositories() (_ map[string]*rootsOf, err error) {
 	if failed != nil {
 		return nil, failed
 	}
+	s.relistAll()
 	roots := make(map[string]*rootsOf, len(s.repos))
 	talked, err := s.latestActivity()
 	if err != nil {
@@ -106,10 +114,16 @@ func (s *Loop) consider(e *host.Event, level uint32) error {
 		}
 	}
 	address := a.Repo().Address()
-	if old := s.repos[address]; old != nil && old.level == abi.SyncLevelFull {
+	old := s.repos[address]
+	if old != nil && old.level == abi.SyncLevelFull {
 		return nil // stored beats held
 	}
-	s.repos[address] = &repo{level: level, relays: s.own.relayList(a.Relays, repoRelays), id: e.ID}
+	r := &repo{address: address, level: level, id: e.ID, author: e.PubKey}
+	s.name(r, s.own.relayList(a.Relays, repoRelays))
+	s.repos[address] = r
+	if old != nil {
+		s.unname(old)
+	}
 	return nil
 }
 
@@ -380,6 +394,10 @@ func (s *Loop) announced(n *Change) {
 		return
 	}
 	now := s.repos[name]
+	s.relist(name, was, now)
+	if was != nil {
+		s.unname(was)
+	}
 	switch {
 	case now == nil && was != nil:
 		s.step(&abi.RepoGone{Repository: name})
@@ -444,10 +462,11 @@ func (s *Loop) tellRoots(a host.Address) {
 	}
 }
 
-// readAgain tells which repositories are ours no more, and everything of those that tell says:
-// it gets what the loop knew of one, nil if that is nothing, and what it knows now. Of a root
+// readAgain reads the repositories again and reports the difference to the strategy. It sends
+// repositories that are no longer hosted, and the whole of each repository that report selects.
+// report gets what the loop knew of a repository (nil: nothing) and what it knows now. Of a root
 // event only the id and the repository are right.
-func (s *Loop) readAgain(tell func(was, now *repo) bool) {
+func (s *Loop) readAgain(report func(was, now *repo) bool) {
 	was := s.repos
 	roots, err := s.readRepositories()
 	if err != nil {
@@ -463,7 +482,7 @@ func (s *Loop) readAgain(tell func(was, now *repo) bool) {
 	for _, name := range sortedKeys(repos) {
 		r := repos[name]
 		a, ok := host.ParseAddress(name)
-		if !ok || !tell(was[name], r) {
+		if !ok || !report(was[name], r) {
 			continue
 		}
 		s.step(&abi.LocalEvent{

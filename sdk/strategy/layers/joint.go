@@ -90,7 +90,7 @@ func (p *Peer) jointEnded(e abi.Eose) bool {
 		return true
 	}
 	if b.todo &^= a.joint; b.todo == 0 {
-		p.settle(b)
+		p.finishBatch(b)
 	}
 	return true
 }

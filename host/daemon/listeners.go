@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"talon/host/githttp"
+	"talon/host/relay"
+)
+
+// listeners is the HTTP servers of the daemon. They serve from the moment at which the
+// addresses are taken: until what they serve is ready, which takes a minute where modules
+// are compiled, they answer clients with "retry later".
+type listeners struct {
+	sockets  []net.Listener
+	servers  []*http.Server
+	handlers []*ready
+	ended    []chan error // of each server, nil after an orderly end; then closed
+}
+
+// startListeners serves on the sockets, within the limit of connections.
+func (d *Daemon) startListeners(sockets []net.Listener) *listeners {
+	e := &listeners{sockets: sockets}
+	for _, l := range sockets {
+		h, ended := &ready{}, make(chan error, 1)
+		s := d.server(h)
+		e.handlers, e.servers, e.ended = append(e.handlers, h), append(e.servers, s), append(e.ended, ended)
+		go func() {
+			err := s.Serve(d.conns.limit(l))
+			if errors.Is(err, http.ErrServerClosed) {
+				err = nil
+			} else {
+				err = fmt.Errorf("serve %s: %w", l.Addr(), err)
+			}
+			ended <- err
+			close(ended)
+		}()
+	}
+	return e
+}
+
+// open lets clients in, each server to its handler.
+func (e *listeners) open(handlers ...http.Handler) {
+	for i, h := range handlers {
+		e.handlers[i].handler.Store(&h)
+	}
+}
+
+// close ends all servers without a drain, where the daemon does not come to serve. Servers
+// that have ended are left alone.
+func (e *listeners) close() {
+	for i, s := range e.servers {
+		_ = s.Close()
+		<-e.ended[i]
+		_ = e.sockets[i].Close() // Serve may not have begun
+	}
+}
+
+// ready is a handler that there may not be yet.
+type ready struct{ handler atomic.Pointer[http.Handler] }
+
+func (h *ready) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if handler := h.handler.Load(); handler != nil {
+		(*handler).ServeHTTP(w, r)
+		return
+	}
+	starting(w, r)
+}
+
+// retryAfter is the Retry-After of answers while the daemon starts, in seconds.
+const retryAfter = "5"
+
+// starting answers every request until the daemon is ready: websockets, git and pages.
+func starting(w http.ResponseWriter, r *http.Request) {
+	githttp.CORS(w.Header())
+	w.Header().Set("Connection", "close")
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Retry-After", retryAfter)
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, "starting\n")
+}
+
+// front serves what is neither a websocket nor NIP-11 on the relay's own address: git, health,
+// metrics for this machine, and pages.
+func (d *Daemon) front(git *githttp.Handler, pages http.Handler, shown *registry, health func() []string) http.Handler {
+	operators := http.NewServeMux()
+	operators.Handle("GET /metrics", hereOnly(shown.Handler()))
+	operators.HandleFunc("GET /healthz", d.healthz(health))
+	gitOrAnswer := d.git.Handler(git)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A mux would clean the paths of repositories.
+		if githttp.IsGit("/", r) {
+			gitOrAnswer.ServeHTTP(w, r)
+			return
+		}
+		if _, pattern := operators.Handler(r); pattern != "" {
+			operators.ServeHTTP(w, r)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
+}
+
+// operators serves metrics and health on an address of their own.
+func (d *Daemon) operators(shown *registry, health func() []string) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", shown.Handler())
+	mux.HandleFunc("GET /healthz", d.healthz(health))
+	return mux
+}
+
+// healthz says whether the server is well.
+func (d *Daemon) healthz(health func() []string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if d.draining.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, "draining\n")
+			return
+		}
+		if wrong := health(); len(wrong) > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, strings.Join(wrong, "\n")+"\n")
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	}
+}
+
+// hereOnly answers clients on this machine that come without a proxy. The public address must
+// not show the server's metrics to everybody.
+func hereOnly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !relay.Direct(r) {
+			http.Error(w, "Metrics are for this machine only here. The option metrics-listen serves them on another address.", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// warnOfProxies says once that a proxy on this machine is not trusted: all clients behind it
+// count as one.
+func (d *Daemon) warnOfProxies(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if relay.ByUntrustedProxy(r, d.cfg.Proxies) {
+			d.proxyWarning.Do(func() {
+				d.log.Warn("a proxy on this machine passes clients on and is not trusted, so all of them share the limits of one address: set trust-proxy",
+					"proxy", r.RemoteAddr)
+			})
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// answerTime bounds how long a client that wants no git data may take over one request
+// and its answer.
+const answerTime = time.Minute
+
+// inTime lets no client hold a connection that does not send what it announced, or does
+// not take its answer. Git's bodies and answers are large: package githttp bounds how
+// long each of them may stall, over what is set here. A websocket takes its connection
+// out of these bounds.
+func inTime(h http.Handler, limit time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		bound := func() {
+			until := time.Now().Add(limit)
+			_ = rc.SetWriteDeadline(until)
+			// The server reads what is left of a body before it answers. Without a body it
+			// reads on meanwhile, to learn whether the client goes away.
+			if r.Body != http.NoBody {
+				_ = rc.SetReadDeadline(until)
+			}
+		}
+		bound()
+		if githttp.IsGit("/", r) {
+			_ = rc.SetWriteDeadline(time.Time{})
+			defer bound() // for what the server itself sends at the end
+		}
+		h.ServeHTTP(w, r)
+	})
+}

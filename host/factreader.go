@@ -1,0 +1,216 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// FactReader reads facts for one decision and notes what it read: the trace of the decision.
+// The host and every module that it asks read through the same reader. It is for one
+// goroutine.
+type FactReader struct {
+	Reads
+
+	stored Facts
+	held   HeldFacts
+	turn   Turn
+
+	module  string // that is asked; empty: the host itself reads
+	parked  time.Duration
+	longest time.Duration // of the waits
+	waited  string        // the module that was asked then
+
+	keeps   bool // answers too
+	answers []FactAnswer
+	cut     bool
+}
+
+// Reads are what a decision rests on: filters that match the events which would change it.
+type Reads struct {
+	Stored []Filter // by being stored or removed
+	Held   []Filter // by going into purgatory or leaving it
+}
+
+// FactAnswer is the answer to one read of a module. The fields after Module are those of the
+// kind of read.
+type FactAnswer struct {
+	Module string
+
+	Events     [][]byte // the texts of events that were found
+	InHold     bool     // they are in purgatory
+	Referenced string   // an id or address that a stored event names
+
+	Set, Member string // a set that is known, and what the module looked up in it
+	Contained   bool   // the set has the member
+
+	Capability string // that the module used, and whose answers are no facts
+}
+
+// maxFactAnswers bounds the answers that a reader keeps.
+const maxFactAnswers = 20_000
+
+// Turn is the place of a goroutine among the few that decide. A decision that waits gives up
+// its turn meanwhile, and another goroutine decides.
+type Turn interface {
+	// Wait runs f, which may block on behalf of a module, empty for the host. It returns how
+	// long f took, and how long the goroutine then waited for its turn.
+	Wait(module string, f func()) (waited, parked time.Duration)
+
+	// Read is Wait for an f that seldom blocks.
+	Read(module string, f func()) (waited, parked time.Duration)
+}
+
+// NewFactReader returns a reader that has read nothing. Without stored facts all reads of the
+// store fail; without held facts nothing is held; without a turn nothing waits for the caller.
+func NewFactReader(stored Facts, held HeldFacts, turn Turn) *FactReader {
+	return &FactReader{stored: stored, held: held, turn: turn}
+}
+
+// Fork returns a reader of the same facts with a trace of its own, for reads on which the
+// decision does not depend.
+func (r *FactReader) Fork() *FactReader {
+	return &FactReader{stored: r.stored, held: r.held, turn: r.turn, keeps: r.keeps}
+}
+
+// KeepAnswers makes the reader keep what modules are answered from now on. Modules then get
+// whole events, also where they asked for headers.
+func (r *FactReader) KeepAnswers() { r.keeps = true }
+
+// Answers returns the answers that were kept. It reports false if there were too many to keep
+// all.
+func (r *FactReader) Answers() (list []FactAnswer, all bool) { return r.answers, !r.cut }
+
+// keep keeps an answer to a module.
+func (r *FactReader) keep(a FactAnswer) {
+	switch {
+	case !r.keeps || r.module == "":
+		return
+	case len(r.answers) == maxFactAnswers:
+		r.cut = true
+		return
+	}
+	a.Module = r.module
+	r.answers = append(r.answers, a)
+}
+
+// Asking names the module that is asked from now on, empty for the host itself.
+func (r *FactReader) Asking(module string) { r.module = module }
+
+// Wait runs f, which may block, while another goroutine decides.
+func (r *FactReader) Wait(f func()) {
+	if r.turn == nil {
+		f()
+		return
+	}
+	r.count(r.turn.Wait(r.module, f))
+}
+
+// read runs f, which reads a fact.
+func (r *FactReader) read(f func()) {
+	if r.turn == nil {
+		f()
+		return
+	}
+	r.count(r.turn.Read(r.module, f))
+}
+
+func (r *FactReader) count(waited, parked time.Duration) {
+	r.parked += parked
+	if waited > r.longest {
+		r.longest, r.waited = waited, r.module
+	}
+}
+
+// Parked returns how long the decision has waited for its turn after its waits.
+func (r *FactReader) Parked() time.Duration { return r.parked }
+
+// Waited returns the module for which the decision has waited longest, empty for the host.
+func (r *FactReader) Waited() string { return r.waited }
+
+// errNoStore is why nothing can be read of the store.
+var errNoStore = errors.New("the store is not there")
+
+// Get implements [Facts].
+func (r *FactReader) Get(ctx context.Context, id ID) (text []byte, err error) {
+	if r.stored == nil {
+		return nil, errNoStore
+	}
+	r.Stored = append(r.Stored, Filter{IDs: []ID{id}})
+	r.read(func() { text, err = r.stored.Get(ctx, id) })
+	if text != nil {
+		r.keep(FactAnswer{Events: [][]byte{text}})
+	}
+	return text, err
+}
+
+// Query implements [Facts].
+func (r *FactReader) Query(ctx context.Context, f Filter) (found [][]byte, err error) {
+	if r.stored == nil {
+		return nil, errNoStore
+	}
+	r.Stored = append(r.Stored, f)
+	f.Header = f.Header && !r.keeps
+	r.read(func() { found, err = r.stored.Query(ctx, f) })
+	r.keep(FactAnswer{Events: found})
+	return found, err
+}
+
+// Referenced implements [Facts].
+func (r *FactReader) Referenced(ctx context.Context, idOrAddress string) (yes bool, err error) {
+	if r.stored == nil {
+		return false, errNoStore
+	}
+	for _, name := range []byte(ReferenceTags) {
+		r.Stored = append(r.Stored, ReferenceFilter(name, idOrAddress))
+	}
+	r.read(func() { yes, err = r.stored.Referenced(ctx, idOrAddress) })
+	if yes {
+		r.keep(FactAnswer{Referenced: idOrAddress})
+	}
+	return yes, err
+}
+
+// ReferenceFilter selects one event that names an id or an address in a tag.
+func ReferenceFilter(name byte, idOrAddress string) Filter {
+	return Filter{Tags: []TagFilter{{Name: name, Values: []string{idOrAddress}}}, Limit: 1}
+}
+
+// Held implements [HeldFacts].
+func (r *FactReader) Held(ctx context.Context, id ID) (text []byte, err error) {
+	r.Reads.Held = append(r.Reads.Held, Filter{IDs: []ID{id}})
+	if r.held == nil {
+		return nil, nil
+	}
+	r.read(func() { text, err = r.held.Held(ctx, id) })
+	if text != nil {
+		r.keep(FactAnswer{Events: [][]byte{text}, InHold: true})
+	}
+	return text, err
+}
+
+// HeldBy implements [HeldFacts].
+func (r *FactReader) HeldBy(ctx context.Context, f Filter) (found [][]byte, err error) {
+	r.Reads.Held = append(r.Reads.Held, f)
+	if r.held == nil {
+		return nil, nil
+	}
+	f.Header = f.Header && !r.keeps
+	r.read(func() { found, err = r.held.HeldBy(ctx, f) })
+	r.keep(FactAnswer{Events: found, InHold: true})
+	return found, err
+}
+
+// Contained notes the answer about a member of a set. The slices are valid during the call.
+func (r *FactReader) Contained(name, member []byte, yes, known bool) {
+	if r.keeps && known {
+		r.keep(FactAnswer{Set: string(name), Member: string(member), Contained: yes})
+	}
+}
+
+// Used notes that a module used a capability whose answers are no facts.
+func (r *FactReader) Used(capability string) {
+	if r.keeps {
+		r.keep(FactAnswer{Capability: capability})
+	}
+}

@@ -1,0 +1,106 @@
+package relaysync
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"talon/host"
+	"talon/host/bound"
+	"talon/host/netguard"
+	"talon/host/relaysync/loop"
+)
+
+// strangers limits what announcements without git data have sync do (loop.Strangers). How many
+// relays they bring has a share for each network; so has how often these are visited.
+type strangers struct {
+	relays *bound.Pot
+	visits *bound.Visits
+	origin func(id host.ID) netip.Addr
+}
+
+// newStrangers returns nil if the origin of held events is not known at all.
+func newStrangers(connections int, origin func(id host.ID) netip.Addr, now func() time.Time) *strangers {
+	if origin == nil {
+		return nil
+	}
+	return &strangers{
+		relays: bound.NewPot(bound.Spec{
+			// As many again remain for the relays of repositories that are served.
+			Name: "relays that only held announcements name", Unit: "relays", Total: int64(max(1, connections/2)),
+			Yields: "the network that holds most loses the relay that was named first",
+		}),
+		visits: bound.NewVisits("relays", now),
+		origin: origin,
+	}
+}
+
+// Bounds returns the rows of the table of bounds.
+func (v *Sync) Bounds() []bound.Spec {
+	if v.strangers == nil {
+		return nil
+	}
+	return append([]bound.Spec{v.strangers.relays.Spec()}, v.strangers.visits.Bounds()...)
+}
+
+func (s *strangers) namer(id host.ID, author host.PubKey) bound.Namer {
+	return bound.Namer{Addr: s.origin(id), Author: string(author[:])}
+}
+
+func (s *strangers) Admit(id host.ID, author host.PubKey, evict func()) (release func(), ok bool) {
+	by := s.namer(id, author)
+	if s.visits.Wait(by) > 0 {
+		return nil, false
+	}
+	hold, err := s.relays.Acquire(bound.Holder{Addr: by.Addr}, 1, evict)
+	if err != nil {
+		return nil, false
+	}
+	_ = s.visits.Reserve(by)
+	return hold.Release, true
+}
+
+func (s *strangers) Wait(id host.ID, author host.PubKey) int64 {
+	return milliseconds(s.visits.Wait(s.namer(id, author)))
+}
+
+func (s *strangers) Visit(id host.ID, author host.PubKey) { _ = s.visits.Reserve(s.namer(id, author)) }
+
+// milliseconds rounds up.
+func milliseconds(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// postponedError is the error of a connection to an address that was contacted often enough.
+type postponedError struct {
+	to   netip.Addr
+	wait time.Duration
+}
+
+func (e *postponedError) Error() string {
+	return fmt.Sprintf("%s was contacted often for announcements without git data: it is contacted again in %v", e.to, e.wait.Round(time.Second))
+}
+
+// guard returns a guard that also charges each address which it connects to.
+func (s *strangers) guard(g netguard.Guard) *netguard.Guard {
+	g.Charge = func(to netip.Addr) error {
+		if wait := s.visits.ReserveAddress(to); wait > 0 {
+			return &postponedError{to, wait}
+		}
+		return nil
+	}
+	return &g
+}
+
+// postponed returns when an address may be contacted that an error is about, 0 if it is about
+// something else.
+func postponed(err error) int64 {
+	var p *postponedError
+	if errors.As(err, &p) {
+		return milliseconds(p.wait)
+	}
+	return 0
+}
+
+var _ loop.Strangers = (*strangers)(nil)
