@@ -46,7 +46,7 @@ func (p *Peer) askJointly(t *stepBudget, b *batch, which parts) bool {
 		return false
 	}
 	t.left -= w.count + workDo
-	a := ask{id: p.next, batch: b, joint: which, method: strategy.MethodREQ, narrow: p.narrow}
+	a := ask{id: p.next, batch: b, joint: which, method: strategy.MethodREQ}
 	p.next++
 	p.asks = append(p.asks, a)
 	b.busy |= which

@@ -142,6 +142,7 @@ type batch struct {
 	dated      bool  // its since counts, even where the relay compares
 	stored     bool  // comes with a subscription: its EOSE is awaited
 	apart      bool  // its filters are asked for one by one, at the same time
+	narrow     uint  // of the peer, when the chunk was cut
 	retryAt    int64 // unix milliseconds
 	tries      uint
 }
@@ -172,7 +173,6 @@ type ask struct {
 	joint  parts // of a subscription: those that it asks for
 	method uint32
 	whole  bool // compared without its since
-	narrow uint // of the peer, when it was asked
 }
 
 // Connected reports whether the connection is up.

@@ -225,7 +225,7 @@ func (p *Peer) fetch(t *stepBudget, before uint64) bool {
 		if c.empty() {
 			continue
 		}
-		b := &batch{content: c, todo: c.parts(j.which), fetch: j.Fetching, until: [3]int64{j.until, j.until, j.until}, apart: j.apart}
+		b := &batch{content: c, todo: c.parts(j.which), fetch: j.Fetching, until: [3]int64{j.until, j.until, j.until}, apart: j.apart, narrow: p.narrow}
 		p.batches = append(p.batches, b)
 		if j.Apart > 0 {
 			p.fetchAt = t.now + j.Apart
@@ -291,7 +291,7 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 			return false
 		}
 		t.left -= w.count/len(w.filters) + workDo
-		a := ask{id: p.next, batch: b, part: part, method: method, whole: whole, narrow: p.narrow}
+		a := ask{id: p.next, batch: b, part: part, method: method, whole: whole}
 		p.next++
 		p.asks = append(p.asks, a)
 		b.busy |= 1 << part
@@ -462,10 +462,10 @@ func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
 			p.finishBatch(b)
 		}
 		return
-	case h.Class == strategy.ClassTooMuch && a.narrow < maxNarrow:
+	case h.Class == strategy.ClassTooMuch && b.narrow < maxNarrow:
 		// Cut again: the chunk is too large for the relay. A historic has one
 		// filter: fewer of them in a message do not help.
-		if p.narrow == a.narrow {
+		if p.narrow == b.narrow {
 			p.narrow = max(p.narrow, oneFilter) + 1
 		}
 		p.fetches(&job{content: b.content.clone(), Fetching: b.fetch, which: part, until: b.until[a.part], apart: b.apart})
