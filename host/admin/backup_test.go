@@ -27,7 +27,7 @@ func (fakeBackups) Backup(ctx context.Context, ask Backup, progress func(backup.
 }
 
 func TestBackup(t *testing.T) {
-	c := serve(t, Surface{Plugins: &fake{}, Backups: fakeBackups{}}, private(t))
+	c := serve(t, API{Plugins: &fake{}, Backups: fakeBackups{}}, private(t))
 	var phases []string
 	said := func(p backup.Progress) { phases = append(phases, p.Phase) }
 	sum, err := c.Backup(t.Context(), Backup{To: "/backup"}, said)

@@ -94,8 +94,8 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// Surface is what operators see and change.
-type Surface struct {
+// API is what operators see and change.
+type API struct {
 	Plugins Plugins
 	Hunt    Hunt  // nil if nothing is hunted for
 	Sync    Sync  // nil if no relay is followed
@@ -107,10 +107,10 @@ type Surface struct {
 
 // Serve answers operators until ctx ends, and closes the listener. It then cancels a
 // change that is under way.
-func Serve(ctx context.Context, l net.Listener, surface Surface, log *slog.Logger) error {
-	h := &handler{Surface: surface, log: log, changing: make(chan struct{}, 1)}
+func Serve(ctx context.Context, l net.Listener, api API, log *slog.Logger) error {
+	h := &handler{API: api, log: log, changing: make(chan struct{}, 1)}
 	s := &http.Server{
-		Handler:           surface.Panics.Handler(h.routes()),
+		Handler:           api.Panics.Handler(h.routes()),
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       readTime,
 		WriteTimeout:      writeTime,
@@ -139,7 +139,7 @@ func Serve(ctx context.Context, l net.Listener, surface Surface, log *slog.Logge
 }
 
 type handler struct {
-	Surface
+	API
 	log      *slog.Logger
 	changing chan struct{} // holds a value while a change is under way
 }

@@ -79,7 +79,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	front := d.enter(listeners)
+	front := d.startListeners(listeners)
 	defer front.close() // where it does not come to serve; else they are closed by then
 	// 3. The other nodes, which must know of this one before it touches what they share.
 	node, err := d.join(ctx, listeners[0].Addr())
@@ -221,11 +221,11 @@ func (p *parts) followers() []follower {
 	return list
 }
 
-// stage returns what runs parts in a group, and what stops them together: it ends their context,
+// startGroup returns what runs parts in a group, and what stops them together: it ends their context,
 // and returns when they have ended.
 //
 // A part that panics has failed as one that returns an error: the server ends in order.
-func stage(parent context.Context, g *errgroup.Group, panics *contain.Guard) (run func(part func(context.Context) error), stop func()) {
+func startGroup(parent context.Context, g *errgroup.Group, panics *contain.Guard) (run func(part func(context.Context) error), stop func()) {
 	ctx, end := context.WithCancel(parent)
 	var parts sync.WaitGroup
 	run = func(part func(context.Context) error) {
@@ -243,7 +243,7 @@ func stage(parent context.Context, g *errgroup.Group, panics *contain.Guard) (ru
 
 // serve runs all parts until ctx ends or one of them fails, and then stops them in
 // order.
-func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators net.Listener) error {
+func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operators net.Listener) error {
 	// The group's context ends when it is time to stop, or any part fails. The stages are
 	// stopped after that, one after the other.
 	lasting := context.WithoutCancel(ctx)
@@ -256,36 +256,36 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 		end()
 		return nil
 	})
-	decide, stopPipeline := stage(lasting, g, d.parts)
+	decide, stopPipeline := startGroup(lasting, g, d.parts)
 	decide(func(ctx context.Context) error { return p.core.Run(ctx, p.followers()...) })
-	reconcile, stopRepositories := stage(lasting, g, d.parts)
+	reconcile, stopRepositories := startGroup(lasting, g, d.parts)
 	reconcile(p.reconciler.Run)
-	answer, stopRelay := stage(lasting, g, d.parts)
+	answer, stopRelay := startGroup(lasting, g, d.parts)
 	answer(p.relay.Run)
 
 	// The parts that get events and git data from elsewhere end first. The others finish what
 	// these brought in.
-	bring, stopBringing := stage(failed, g, d.parts)
+	bring, stopBringing := startGroup(failed, g, d.parts)
 	bring(p.ingest.Run)
-	surface := admin.Surface{Plugins: p.core.Plugins, Backups: p.backups, Panics: d.admin}
+	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Panics: d.admin}
 	if p.hunter != nil {
-		surface.Hunt = p.hunter
+		api.Hunt = p.hunter
 		bring(p.hunter.Run)
 	}
 	if p.sync != nil {
-		surface.Sync = p.sync
+		api.Sync = p.sync
 		bring(p.sync.Run)
 	}
 	if p.core.Node != nil {
-		surface.Nodes = p.core.Node
-		run(func() error { return p.core.Node.Answer(failed, admin.Answer(surface, d.log)) })
+		api.Nodes = p.core.Node
+		run(func() error { return p.core.Node.Answer(failed, admin.Answer(api, d.log)) })
 	}
 	run(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
 	run(func() error { return runScavenger(failed) })
 	run(func() error { return p.core.Space.Run(failed) })
 	if operators != nil {
 		// A change that is under way must not meet closed plugins.
-		run(func() error { return admin.Serve(failed, operators, surface, d.log) })
+		run(func() error { return admin.Serve(failed, operators, api, d.log) })
 	}
 	for _, ended := range front.ended {
 		g.Go(func() error { return <-ended })
@@ -296,7 +296,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	}
 	front.open(handlers...)
 	p.core.Node.SetState(cluster.Ready)
-	d.log.Info("serving", "addr", "ws://"+front.listeners[0].Addr().String(), "data", d.cfg.Data, "version", d.version)
+	d.log.Info("serving", "addr", "ws://"+front.sockets[0].Addr().String(), "data", d.cfg.Data, "version", d.version)
 
 	g.Go(func() error {
 		<-failed.Done()

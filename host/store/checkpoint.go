@@ -75,18 +75,18 @@ func (w *writer) maybeCheckpoint(cp *checkpointer) error {
 	length, _ := row[1].(int64)
 	copied, _ := row[2].(int64)
 	if length < w.tune.maxWAL {
-		w.patience = w.tune.maxWAL
+		w.checkpointLimit = w.tune.maxWAL
 	}
 	switch left := length - copied; {
-	case length > w.patience && cp.readers.Load() > 0:
+	case length > w.checkpointLimit && cp.readers.Load() > 0:
 		// A backup ends by itself. The log is copied as far as it has read.
 		if left > w.tune.finishWAL {
 			cp.notify()
 		}
-	case length > w.patience:
+	case length > w.checkpointLimit:
 		// A reader that takes minutes, such as a check by another process, must not
 		// make each commit wait.
-		w.patience = length + w.tune.maxWAL
+		w.checkpointLimit = length + w.tune.maxWAL
 		cp.copying.Lock()
 		defer cp.copying.Unlock()
 		return w.conn.checkpoint("RESTART")
