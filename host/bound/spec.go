@@ -17,6 +17,7 @@ type Spec struct {
 	Key     int64  // the most of one author or owner (a KeyRate); 0 where keys do not count
 	Known   int64  // the part of Total that only known people use
 	Yields  string // who gives way when the total is reached
+	Crowd   bool   // holders without a network give way as one network does; else they give way to nobody
 }
 
 // eighth is the part of a limit that one network gets.
