@@ -128,10 +128,10 @@ type condition struct {
 
 // healthz says whether the server is well: 503 if clients must go elsewhere. A full disk is no
 // reason for that, since reads go on; with ?write in the URL it is.
-func (d *Daemon) healthz(look func() condition) http.HandlerFunc {
+func (d *Daemon) healthz(inspect func() condition) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		now := look()
+		now := inspect()
 		lines, status := now.wrong, http.StatusServiceUnavailable
 		switch {
 		case d.draining.Load():
