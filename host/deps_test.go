@@ -43,7 +43,7 @@ var allowed = map[string]string{
 	"host/diskspace":            "",
 	"internal/wave":             "",
 	"host/ingest":               "host host/bound host/contain host/maintainers host/wire internal/heap internal/recent internal/wave sdk/grasp",
-	"host/ingest/retry":         "host",
+	"host/ingest/retry":         "host host/bound",
 	"host/negentropy":           "host",
 	"host/store":                "host host/contain host/purgatory host/store/metrics host/store/semantics host/store/textcache host/wire internal/heap",
 	"host/store/postgres":       "host host/contain host/purgatory host/store/metrics host/store/semantics host/store/textcache host/wire",

@@ -20,7 +20,7 @@ func TestBounds(t *testing.T) {
 	p := assembledParts(t, func(cfg *config.Config) {
 		cfg.Memory, cfg.GitFetches, cfg.GitPushes = 1<<30, 4, 4 // others depend on the machine
 	})
-	rows := slices.Concat(p.relay.Bounds(), p.pages.Bounds(), p.git.Bounds(), p.hunter.part().Bounds(), p.sync.part().Bounds(), p.reconciler.Bounds())
+	rows := slices.Concat(p.relay.Bounds(), p.core.Pipeline.Bounds(), p.ingest.Bounds(), p.pages.Bounds(), p.git.Bounds(), p.hunter.part().Bounds(), p.sync.part().Bounds(), p.reconciler.Bounds())
 	conns := p.conns.Bounds()[0]
 	conns.Total, conns.Network = 20_000, bound.Share(20_000) // fewer if the process may open few files
 	rows = append([]bound.Spec{conns}, rows...)
