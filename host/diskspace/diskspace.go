@@ -41,13 +41,13 @@ type Watch struct {
 }
 
 // New returns a watch that has looked once.
-func New(folders []Folder, least Min, log *slog.Logger) *Watch {
-	return newWatch(folders, least, log, statfs)
+func New(folders []Folder, limit Min, log *slog.Logger) *Watch {
+	return newWatch(folders, limit, log, statfs)
 }
 
-func newWatch(folders []Folder, least Min, log *slog.Logger, space func(string) (free, size int64, err error)) *Watch {
+func newWatch(folders []Folder, limit Min, log *slog.Logger, space func(string) (free, size int64, err error)) *Watch {
 	w := &Watch{
-		folders: folders, min: least, log: log, space: space,
+		folders: folders, min: limit, log: log, space: space,
 		free:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "talon_disk_free_bytes", Help: "Free space of the file system of a folder."}, []string{"folder"}),
 		required: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "talon_disk_min_free_bytes", Help: "Free space below which writes and pushes are refused (option min-free)."}, []string{"folder"}),
 		low:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "talon_disk_full", Help: "1 while writes and pushes are refused because the disk is nearly full."}),
