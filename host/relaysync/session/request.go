@@ -32,18 +32,19 @@ type request struct {
 	again    []host.Filter // of one that may have missed some
 	fetching int           // requests for what it has missed
 
-	events   int   // that came and were asked for
-	fresh    int   // of them, those that were not known here
-	kept     int   // of those, what was stored or held
-	received int64 // bytes of their messages
-	oldest   int64 // created_at
-	inFlight int   // events that came before EOSE and are not answered yet
-	eose     bool  // it came
-	stored   bool  // everything stored has come
-	settled  bool  // and everything before it was answered
-	closed   bool  // by the relay or by us
-	failed   bool  // the host could not decide about an event
-	first    host.ID
+	events      int   // that came and were asked for
+	otherLetter int   // of them, those that match only under another letter of the tag
+	fresh       int   // of them, those that were not known here
+	kept        int   // of those, what was stored or held
+	received    int64 // bytes of their messages
+	oldest      int64 // created_at
+	inFlight    int   // events that came before EOSE and are not answered yet
+	eose        bool  // it came
+	stored      bool  // everything stored has come
+	settled     bool  // and everything before it was answered
+	closed      bool  // by the relay or by us
+	failed      bool  // the host could not decide about an event
+	first       host.ID
 }
 
 // owner is whoever made a request.
