@@ -65,8 +65,8 @@ A limit that strangers can fill blocks everybody else. So each limit that client
 and a rule that says who gives way.
 
 - A network counts twice: as an IPv4 address or an IPv6 /64, and as its /24 or /48.
-- Loopback and connections of a trusted proxy count towards the total only. At the total they give way as one network
-  does. A client behind a proxy on this machine that you do not trust (option
+- Loopback and connections of a trusted proxy count towards the total only. At the total of TCP
+  connections they give way as one network does. A client behind a proxy on this machine that you do not trust (option
   ` + "`trust-proxy`" + `) counts as one address with all others behind it.
 - Known people have a part that strangers cannot use. In it, each key and each network gets an eighth. They are the
   operator, the keys of option ` + "`known`" + `, and the owners and maintainers of repositories that were served for seven days.

@@ -138,6 +138,7 @@ func (d *Daemon) openGit(core *Core, f *repos.Reconciler, pages http.Handler) (*
 		Client:    d.client,
 		Holder:    core.Users.Holder,
 		Panics:    d.git,
+		Full:      core.Space.Full,
 		NotFound:  pages,
 	}, f, f)
 }
