@@ -116,7 +116,7 @@ func (b *batch) write(e *entry) {
 			out, b.err = b.tx.Put(event, now)
 		}
 		if b.err == nil {
-			a.verdict = host.Verdict{Code: out.Code, Reason: out.Reason}
+			a.verdict = host.Verdict{Code: out.Code, Reason: withNote(out, e.note)}
 			b.changed(out.Removed)
 			b.changedHeld(out.Held)
 			if out.Code == host.Stored {
@@ -132,6 +132,18 @@ func (b *batch) write(e *entry) {
 		}
 	}
 	b.answers = append(b.answers, a)
+}
+
+// withNote returns the reason of an outcome with the note about an event that was taken.
+func withNote(out host.Outcome, note string) string {
+	switch {
+	case note == "":
+	case out.Code == host.Stored:
+		return "note: " + note
+	case out.Code == host.Held:
+		return out.Reason + "; " + note
+	}
+	return out.Reason
 }
 
 // storedHeld notes held events that are stored now.
@@ -247,11 +259,21 @@ func (w *writer) answer(a answer) {
 			return
 		}
 		w.metrics.answered(a)
-		if a.err != nil {
-			w.cfg.Log.Error("store event", "event", a.entry.item.Event.ID, "kind", a.entry.item.Event.Kind, "err", a.err)
-		}
+		w.logFailure(a)
 		a.entry.item.Done(a.verdict, a.err)
 	})
+}
+
+// logFailure logs an event that could not be stored. While the database is away that is every
+// event, so a wave of them is one line. A full disk has a line of its own.
+func (w *writer) logFailure(a answer) {
+	if a.err == nil || errors.Is(a.err, host.ErrFull) {
+		return
+	}
+	if n := w.unstored.Count(w.cfg.Now()); n > 0 {
+		e := a.entry.item.Event
+		w.cfg.Log.Error("store event", "event", e.ID, "kind", e.Kind, "err", a.err, "events", n)
+	}
 }
 
 // rollback rolls back after a failure.
