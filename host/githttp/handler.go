@@ -27,8 +27,9 @@
 //  9. A path is split first, and then percent-decoded, once. A part that then has a
 //     slash, is empty, or is . or .. is found nowhere.
 //
-// Pushes of shallow clones are taken if nothing is missing here. Push options, push
-// certificates and version 2 of reports are not offered.
+// Pushes of shallow clones are taken if nothing is missing here. Push options are taken and
+// have no effect, and the answer says so. Push certificates and version 2 of reports are
+// not offered.
 //
 // With [Config].Plain, git receive-pack answers pushes: 2, 3, 4 and 6 are then as git has
 // them, and of 7 what git says.
@@ -93,6 +94,7 @@ type Push struct {
 
 	Changed bool             // for PushDone: the refs are as the push says, or may be after a failure
 	inPlace []host.RefUpdate // those that changed nothing
+	Removes []string         // set by Confirm: refs that go with the push though it does not name them
 	Note    string           // of Confirm and PushDone: message to the client with its success; empty for none
 }
 
@@ -247,8 +249,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	parts, end, ok := split(h.cfg.Prefix, r.URL.EscapedPath())
-	if !ok {
+	switch {
+	case !ok:
 		h.cfg.NotFound.ServeHTTP(w, r)
+		return
+	case end == lfs:
+		noLFS(w)
 		return
 	}
 	began := time.Now()
@@ -382,6 +388,7 @@ const (
 	infoRefs endpoint = iota
 	uploadPack
 	receivePack
+	lfs // anything of Git LFS
 )
 
 // maxParts bounds the depth of a path.
@@ -393,6 +400,10 @@ func split(prefix, escaped string) (parts []string, end endpoint, ok bool) {
 	rest, ok := strings.CutPrefix(escaped, prefix)
 	if !ok {
 		return nil, 0, false
+	}
+	if i := strings.Index(rest+"/", lfsPath); i >= 0 {
+		parts, ok = Decode(rest[:i])
+		return parts, lfs, ok
 	}
 	switch {
 	case strings.HasSuffix(rest, "/info/refs"):
