@@ -43,7 +43,7 @@ func newManager(t *testing.T) *manager {
 	return m
 }
 
-// has reports whether the service has said a state so many times.
+// has reports whether the service has said a state at least that often.
 func (m *manager) has(state string, times int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
