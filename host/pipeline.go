@@ -237,7 +237,7 @@ type ReleaseRequest struct {
 	Done func([]Released, error)
 }
 
-// ReleaseOf returns the plan of an arrival whose events are known.
+// ReleaseOf returns the plan of a release whose events are known.
 func ReleaseOf(ids ...ID) func(context.Context, RepoFacts, int64) (Release, error) {
 	return func(context.Context, RepoFacts, int64) (Release, error) { return Release{IDs: ids}, nil }
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talon/cmd/internal/devnet"
+	"talon/host/admin"
 	"talon/host/relaymodel"
 )
 
@@ -128,7 +129,9 @@ func (o *devnetRun) run(cmd *cobra.Command) (err error) {
 		err = errors.Join(err, <-ran)
 	}()
 	var served <-chan error
+	var said claims
 	if o.serve {
+		said.server = admin.Dial(filepath.Join(dir, "data", "admin", "talon.sock"))
 		ended, stop, err := o.startTalon(ctx, n, filepath.Join(dir, "data"), cmd.ErrOrStderr())
 		if err != nil {
 			return err
@@ -136,7 +139,7 @@ func (o *devnetRun) run(cmd *cobra.Command) (err error) {
 		defer stop()
 		served = ended
 	}
-	last, err := o.watch(ctx, n, newNetTable(out), served)
+	last, err := o.watch(ctx, n, newNetTable(out), served, &said)
 	if o.json {
 		err = errors.Join(err, writeNetResult(cmd.OutOrStdout(), n, last))
 	}
@@ -178,14 +181,15 @@ const quietFor = 3
 // netLook is one look at what Talon has.
 type netLook struct {
 	devnet.Comparison
-	failed error // Talon did not answer
+	said   claimMoment // what Talon says of its relays
+	failed error       // Talon did not answer
 	began  time.Time
 	quiet  int // looks in a row that found nothing wrong, this one included
 }
 
 // watch shows the network each second, until it has been looked at for long enough. It
 // returns the last look.
-func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, served <-chan error) (last netLook, err error) {
+func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, served <-chan error, said *claims) (last netLook, err error) {
 	var over <-chan time.Time
 	if o.lasts > 0 {
 		over = time.After(o.lasts)
@@ -196,12 +200,16 @@ func (o *devnetRun) watch(ctx context.Context, n *devnet.Net, t *netTable, serve
 	for {
 		looking, cancel := context.WithTimeout(ctx, 20*time.Second)
 		seen, failed := n.Compare(looking, "ws://"+o.net.Talon)
+		last.said = claimMoment{}
+		if failed == nil {
+			last.said = said.check(looking, n, seen.Lacks)
+		}
 		cancel()
 		if ctx.Err() != nil {
 			return last, nil // a look that was broken off says nothing
 		}
 		last.Comparison, last.failed = seen, failed
-		t.show(n, seen, failed)
+		t.show(n, seen, last.said, failed)
 		if last.quiet++; failed != nil || len(seen.Lacks)+len(seen.Beside) > 0 {
 			last.quiet = 0
 		}

@@ -14,7 +14,8 @@ import (
 func writeNetResult(w io.Writer, n *devnet.Net, last netLook) error {
 	type relay struct {
 		devnet.RelayStatus
-		Missing int `json:"missing"` // events that it has and Talon lacks
+		Missing  int   `json:"missing"`            // events that it has and Talon lacks
+		Complete *bool `json:"complete,omitempty"` // Talon says that nothing is open there; only with --serve
 	}
 	result := struct {
 		InLine       bool               `json:"in_line"` // Talon has exactly what it is to have
@@ -24,12 +25,14 @@ func writeNetResult(w io.Writer, n *devnet.Net, last netLook) error {
 		MissingKinds map[int]int        `json:"missing_by_kind"`
 		Others       int                `json:"others"` // events that Talon has and is not to have
 		Repositories int                `json:"repositories"`
+		WrongClaims  int                `json:"wrong_claims"`    // relays that Talon calls complete, and has lacked an event of for ten looks
 		Error        string             `json:"error,omitempty"` // Talon did not answer
 		Relays       []relay            `json:"relays"`
 		Git          []devnet.GitStatus `json:"git"`
 	}{
 		InLine: last.quiet > 0, Seconds: time.Since(last.began).Seconds(), Expected: last.Expected, Missing: len(last.Lacks),
 		MissingKinds: lackedKinds(n, last.Comparison), Others: len(last.Beside), Repositories: last.Repos, Git: []devnet.GitStatus{},
+		WrongClaims: last.said.wrong,
 	}
 	if last.failed != nil {
 		result.Error = last.failed.Error()
@@ -38,6 +41,9 @@ func writeNetResult(w io.Writer, n *devnet.Net, last netLook) error {
 		s := relay{RelayStatus: r.Status()}
 		if last.failed == nil && i < len(last.LacksOf) {
 			s.Missing = last.LacksOf[i]
+		}
+		if complete := last.said.complete[r.URL]; last.said.asked {
+			s.Complete = &complete
 		}
 		result.Relays = append(result.Relays, s)
 	}
@@ -65,8 +71,20 @@ func newNetTable(w io.Writer) *netTable { return &netTable{w: w, live: terminal(
 // lines.
 const tableRows = 24
 
-func (t *netTable) show(n *devnet.Net, c devnet.Comparison, err error) {
+func (t *netTable) show(n *devnet.Net, c devnet.Comparison, said claimMoment, err error) {
 	network, talon := t.summary(n, c, err)
+	if said.asked {
+		complete := 0
+		for _, r := range n.Relays {
+			if said.complete[r.URL] {
+				complete++
+			}
+		}
+		talon += fmt.Sprintf(", calls %d relays complete", complete)
+		if said.wrong > 0 {
+			talon += fmt.Sprintf(" (%d of them wrongly)", said.wrong)
+		}
+	}
 	if !t.live {
 		fmt.Fprintf(t.w, "%s; %s\n", network, talon)
 		return

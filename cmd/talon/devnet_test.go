@@ -368,7 +368,7 @@ func TestDevnetTable(t *testing.T) {
 	var out bytes.Buffer
 	table := netTable{w: &out, live: true, began: time.Now()}
 	for range 2 {
-		table.show(n, devnet.Comparison{LacksOf: make([]int, len(n.Relays))}, nil)
+		table.show(n, devnet.Comparison{LacksOf: make([]int, len(n.Relays))}, claimMoment{}, nil)
 	}
 	const cut, fold = "\x1b[?7l", "\x1b[?7h"
 	parts := strings.Split(out.String(), fold)

@@ -14,7 +14,7 @@ import (
 const benchLines = 100_000
 
 func pluginBenchCommand() *cobra.Command {
-	var bench workbench
+	var bench runOptions
 	var against string
 	var asJSON bool
 	var during time.Duration
@@ -40,7 +40,7 @@ one instance. With --against, the same events go to a plugin of strfry, a proces
 	return cmd
 }
 
-func (b *workbench) measure(path, file, against string, during time.Duration, asJSON bool) error {
+func (b *runOptions) measure(path, file, against string, during time.Duration, asJSON bool) error {
 	command := ""
 	if against != "" {
 		var err error

@@ -10,7 +10,7 @@ import (
 )
 
 func pluginDiffCommand() *cobra.Command {
-	var bench workbench
+	var bench runOptions
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "diff A B FILE.jsonl",

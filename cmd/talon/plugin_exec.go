@@ -10,7 +10,7 @@ import (
 )
 
 func pluginExecCommand() *cobra.Command {
-	var bench workbench
+	var bench runOptions
 	pass := "accept"
 	cmd := &cobra.Command{
 		Use:   "exec MODULE",
@@ -33,7 +33,7 @@ In strfry.conf:  relay.writePolicy.plugin = "/usr/local/bin/talon plugin exec /e
 }
 
 // strfryAdapter lets a module answer as a write-policy plugin of strfry does.
-func (b *workbench) strfryAdapter(path string, in io.Reader, pass bool) error {
+func (b *runOptions) strfryAdapter(path string, in io.Reader, pass bool) error {
 	r, err := b.runner(path)
 	if err != nil {
 		return err

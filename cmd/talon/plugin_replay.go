@@ -104,7 +104,7 @@ func writeRecorded(w io.Writer, r *plugin.Recorded) {
 const watchEvery = 300 * time.Millisecond
 
 func pluginReplayCommand() *cobra.Command {
-	var bench workbench
+	var bench runOptions
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "replay [MODULE] FILE.jsonl",
@@ -156,7 +156,7 @@ changes, and show which answers are others than before.
 }
 
 // readReplay reads the lines of a file.
-func (b *workbench) readReplay(file string) (*author.Replay, error) {
+func (b *runOptions) readReplay(file string) (*author.Replay, error) {
 	if err := b.meet(file); err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func modified(file string) (at struct {
 	return at
 }
 
-func (b *workbench) replay(ctx context.Context, module string, replay *author.Replay) error {
+func (b *runOptions) replay(ctx context.Context, module string, replay *author.Replay) error {
 	source, o, err := b.find(module)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 )
 
 func pluginRunCommand() *cobra.Command {
-	var bench workbench
+	var bench runOptions
 	var asJSON, quiet bool
 	cmd := &cobra.Command{
 		Use:   "run [MODULE] FILE.jsonl",

@@ -18,7 +18,7 @@ import (
 const vectorsFile = "vectors.jsonl"
 
 func pluginTestCommand() *cobra.Command {
-	var bench workbench
+	var bench runOptions
 	var native bool
 	cmd := &cobra.Command{
 		Use:   "test [MODULE] [VECTORS.jsonl...]",
@@ -43,7 +43,7 @@ MODULE is a .wasm file, or a folder, which is built first; without it, the folde
 	return cmd
 }
 
-func (b *workbench) test(path string, files []string, native bool) error {
+func (b *runOptions) test(path string, files []string, native bool) error {
 	source, o, err := b.find(path)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (b *workbench) test(path string, files []string, native bool) error {
 }
 
 // ask tests and reports.
-func (b *workbench) ask(source *author.Source, vectors []*author.Case, o author.Options, native bool) error {
+func (b *runOptions) ask(source *author.Source, vectors []*author.Case, o author.Options, native bool) error {
 	w := b.cmd.OutOrStdout()
 	good, bad := 0, 0
 	own := len(source.Manifest.Vectors)

@@ -92,22 +92,19 @@ func writeSync(w io.Writer, s *relaysync.Snapshot, now time.Time) error {
 	t := newTable(w)
 	t.row(fmt.Sprintf("%d of %s connected, at most %d at once; %d complete; %s followed",
 		s.Connections, counted(s.Tracked, "relay"), s.MaxConnections, s.Complete, counted(s.Repositories, "repository")))
-	t.section("RELAY", "STATE", "HEALTH", "REPOSITORIES", "OPEN", "PENDING", "COMPLETE SINCE", "RECEIVED", "LIMITS", "NEXT VISIT")
+	t.section("RELAY", "STATE", "HEALTH", "REPOSITORIES", "OPEN", "PENDING", "COMPLETE SINCE", "RECEIVED", "LIMITS", "NEXT")
 	for i := range s.Relays {
 		r := &s.Relays[i]
 		open := fmt.Sprintf("%d (%s)", r.Subscriptions, counted(r.Filters, "filter"))
 		complete, next := "-", "-"
 		if !r.Complete.IsZero() {
 			complete = ago(r.Complete, now)
-			if r.Partial {
-				complete += ", a fetch was cut short"
-			}
 		}
-		if u := r.Uncovered; u != nil {
-			complete = "-"
-		}
-		if r.Next.After(now) {
-			next = in(r.Next, now)
+		switch {
+		case r.Next.After(now):
+			next = "attempt " + in(r.Next, now)
+		case r.NextCheck.After(now):
+			next = "check " + in(r.NextCheck, now)
 		}
 		name := r.Relay
 		if r.Bootstrap {
@@ -115,6 +112,7 @@ func writeSync(w io.Writer, s *relaysync.Snapshot, now time.Time) error {
 		}
 		t.row(name, r.State, r.Health, r.Repositories, open, r.Pending, complete, bytesText(r.Bytes), learntText(&r.Limits), next)
 	}
+	writeOpen(t, s, now)
 	head := false
 	for i := range s.Relays {
 		u := s.Relays[i].Uncovered
@@ -152,6 +150,44 @@ func writeSync(w io.Writer, s *relaysync.Snapshot, now time.Time) error {
 		t.row(c.Repository, c.Relays, c.Connected, c.Complete, note)
 	}
 	return t.w.Flush()
+}
+
+// openTexts say what is open at a relay, by the names in the status.
+var openTexts = map[string]string{
+	"nothing asked":        "nothing was asked for yet",
+	"stored events":        "stored events are being fetched: %d subscriptions and fetches",
+	"comparison":           "the strategy has not fetched or compared everything",
+	"old dates":            "events with old dates that came there during an absence: fetched with the next check",
+	"closed subscriptions": "the relay closed a subscription, which is opened again later",
+	"repositories":         "repositories without a subscription there: %d",
+	"root events":          "root events without a subscription there: %d",
+	"rest":                 "the relay says that it is asked too much, and rests",
+	"cut short":            "a fetch was cut short",
+}
+
+// writeOpen writes a line for each reason why a connected relay is not complete.
+func writeOpen(t table, s *relaysync.Snapshot, now time.Time) {
+	head := false
+	for i := range s.Relays {
+		r := &s.Relays[i]
+		for _, open := range r.Open {
+			if !head {
+				t.section("NOT COMPLETE", "SINCE", "WHAT IS OPEN")
+				head = true
+			}
+			text := openTexts[open.What]
+			switch {
+			case text == "":
+				text = open.What
+			case strings.Contains(text, "%d"):
+				text = fmt.Sprintf(text, open.Count)
+			}
+			if open.Until.After(now) {
+				text += "; that ends " + in(open.Until, now)
+			}
+			t.row(r.Relay, ago(open.Since, now), text)
+		}
+	}
 }
 
 // uncoveredText says in short what has no subscription.

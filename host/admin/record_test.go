@@ -13,7 +13,7 @@ import (
 
 func TestRecord(t *testing.T) {
 	f := &fake{}
-	c := serve(t, Surface{Plugins: f}, private(t))
+	c := serve(t, API{Plugins: f}, private(t))
 	begun := 0
 	ask := func(r Record) (string, plugin.Recorded, error) {
 		var out bytes.Buffer
@@ -50,7 +50,7 @@ func TestRecord(t *testing.T) {
 // TestRecordStops ends a recording from both sides: the client's by its signal, the
 // server's when it stops.
 func TestRecordStops(t *testing.T) {
-	c := serve(t, Surface{Plugins: &fake{}}, private(t))
+	c := serve(t, API{Plugins: &fake{}}, private(t))
 	ctx, stop := context.WithCancel(t.Context())
 	lines := writer(func(text []byte) error {
 		if strings.HasPrefix(string(text), "[") {

@@ -79,8 +79,8 @@ func (h *handler) whereRole(r ofRole) http.HandlerFunc {
 }
 
 // Answer returns what answers the requests of other nodes about the roles of this one.
-func Answer(surface Surface, log *slog.Logger) func(ctx context.Context, request []byte) []byte {
-	h := &handler{Surface: surface, log: log}
+func Answer(api API, log *slog.Logger) func(ctx context.Context, request []byte) []byte {
+	h := &handler{API: api, log: log}
 	mux := http.NewServeMux()
 	for _, r := range h.ofRoles() {
 		mux.HandleFunc(r.pattern, answerBy(r.handle))
@@ -95,7 +95,7 @@ func Answer(surface Surface, log *slog.Logger) func(ctx context.Context, request
 			req, err = http.NewRequestWithContext(ctx, f.Method, f.URI, bytes.NewReader(f.Body))
 		}
 		if err == nil {
-			err := surface.Panics.Run(func() error {
+			err := api.Panics.Run(func() error {
 				mux.ServeHTTP(w, req)
 				return nil
 			})

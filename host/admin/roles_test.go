@@ -31,13 +31,13 @@ func (f *fakeHunt) FetchNow(_ context.Context, repository, identifier string) er
 }
 
 func TestHunt(t *testing.T) {
-	client := serve(t, Surface{Plugins: &fake{}}, private(t))
+	client := serve(t, API{Plugins: &fake{}}, private(t))
 	_, err := client.Hunt(t.Context(), 7)
 	if now := client.HuntNow(t.Context(), "30617:ab:x", "x"); err == nil || now == nil || !strings.Contains(now.Error(), "does not hunt") {
 		t.Errorf("without a hunt: %v, %v", err, now)
 	}
 	hunt := &fakeHunt{}
-	client = serve(t, Surface{Plugins: &fake{}, Hunt: hunt}, private(t))
+	client = serve(t, API{Plugins: &fake{}, Hunt: hunt}, private(t))
 	if status, err := client.Hunt(t.Context(), 7); err != nil || status.Repositories[0].Missing != 2 || hunt.limit != 7 {
 		t.Errorf("%+v, %v, limit %d", status, err, hunt.limit)
 	}
@@ -77,7 +77,7 @@ func (f *fakeSync) Unbar(_ context.Context, url string) error {
 }
 
 func TestSync(t *testing.T) {
-	client := serve(t, Surface{Plugins: &fake{}}, private(t))
+	client := serve(t, API{Plugins: &fake{}}, private(t))
 	// all makes each request about a relay, and checks what is said to it.
 	all := func(relay, want string) {
 		t.Helper()
@@ -92,7 +92,7 @@ func TestSync(t *testing.T) {
 	all("wss://a", noSync.Error())
 
 	f := new(fakeSync)
-	client = serve(t, Surface{Plugins: &fake{}, Sync: f}, private(t))
+	client = serve(t, API{Plugins: &fake{}, Sync: f}, private(t))
 	q := relaysync.Query{Relay: "wss://a?b=c&d", Repository: "30617:ab:ü", Limit: 7}
 	got, err := client.Sync(t.Context(), q)
 	if err != nil || got.Connections != 3 || got.Relays[0].Health != "barred" || f.asked != q {
@@ -112,9 +112,9 @@ func TestSync(t *testing.T) {
 	all("wss://x", f.err.Error())
 }
 
-// fakeNodes has the roles of another surface answered by that.
+// fakeNodes has the roles of another API answered by that.
 type fakeNodes struct {
-	other Surface
+	other API
 	roles []string
 	err   error
 }
@@ -133,16 +133,16 @@ func (f *fakeNodes) Ask(ctx context.Context, role string, request []byte) ([]byt
 func TestOtherNode(t *testing.T) {
 	hunt, sync := new(fakeHunt), new(fakeSync)
 	log := slog.New(slog.DiscardHandler)
-	there := Surface{Plugins: &fake{}, Hunt: hunt, Sync: sync}
+	there := API{Plugins: &fake{}, Hunt: hunt, Sync: sync}
 	nodes := &fakeNodes{other: there}
-	ask := func(s Surface, method, uri, body string) (int, string) {
+	ask := func(s API, method, uri, body string) (int, string) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		h := &handler{Surface: s, log: log, changing: make(chan struct{}, 1)}
+		h := &handler{API: s, log: log, changing: make(chan struct{}, 1)}
 		h.routes().ServeHTTP(w, httptest.NewRequest(method, uri, strings.NewReader(body)))
 		return w.Code, w.Body.String()
 	}
-	here := Surface{Plugins: &fake{}, Nodes: nodes}
+	here := API{Plugins: &fake{}, Nodes: nodes}
 	same := func(method, uri, body string) {
 		t.Helper()
 		code, text := ask(here, method, uri, body)

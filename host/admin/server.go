@@ -12,7 +12,7 @@
 //     through its opened folder, since its own address holds 108 bytes only.
 //  4. Every request is bounded in bytes and in time, and one change runs at a time.
 //
-// The package changes nothing itself; [Plugins] and [Hunt] do.
+// The package changes nothing itself; [Plugins], [Hunt] and [Backups] do.
 package admin
 
 import (
@@ -94,22 +94,23 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// Surface is what operators see and change.
-type Surface struct {
+// API is what operators see and change.
+type API struct {
 	Plugins Plugins
 	Hunt    Hunt  // nil if nothing is hunted for
 	Sync    Sync  // nil if no relay is followed
 	Nodes   Nodes // nil if this process is the only one of the relay
+	Backups Backups
 
 	Panics *contain.Guard // around each request; may be nil
 }
 
 // Serve answers operators until ctx ends, and closes the listener. It then cancels a
 // change that is under way.
-func Serve(ctx context.Context, l net.Listener, surface Surface, log *slog.Logger) error {
-	h := &handler{Surface: surface, log: log, changing: make(chan struct{}, 1)}
+func Serve(ctx context.Context, l net.Listener, api API, log *slog.Logger) error {
+	h := &handler{API: api, log: log, changing: make(chan struct{}, 1)}
 	s := &http.Server{
-		Handler:           surface.Panics.Handler(h.routes()),
+		Handler:           api.Panics.Handler(h.routes()),
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       readTime,
 		WriteTimeout:      writeTime,
@@ -138,7 +139,7 @@ func Serve(ctx context.Context, l net.Listener, surface Surface, log *slog.Logge
 }
 
 type handler struct {
-	Surface
+	API
 	log      *slog.Logger
 	changing chan struct{} // holds a value while a change is under way
 }
@@ -152,6 +153,7 @@ func (h *handler) routes() http.Handler {
 	mux.HandleFunc("POST "+pathRollback, h.change("rollback", h.rollback))
 	mux.HandleFunc("POST "+pathMode, h.change("mode", h.mode))
 	mux.HandleFunc("GET "+pathRecord, h.record)
+	mux.HandleFunc("POST "+pathBackup, h.backup)
 	for _, r := range h.ofRoles() {
 		mux.HandleFunc(r.pattern, h.whereRole(r))
 	}

@@ -93,7 +93,7 @@ func (f *fake) Record(ctx context.Context, o plugin.Recording, write func([]byte
 }
 
 // serve returns a client of a server.
-func serve(t *testing.T, s Surface, path string) *Client {
+func serve(t *testing.T, s API, path string) *Client {
 	t.Helper()
 	l, err := Listen(path)
 	if err != nil {
@@ -124,7 +124,7 @@ func TestClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &fake{}
-	c := serve(t, Surface{Plugins: f}, filepath.Join(long, "admin", "talon.sock"))
+	c := serve(t, API{Plugins: f}, filepath.Join(long, "admin", "talon.sock"))
 	ctx := t.Context()
 	if list, err := c.List(ctx); err != nil || !reflect.DeepEqual(list, []plugin.Status{lists}) {
 		t.Errorf("List: %+v, %v", list, err)
@@ -171,7 +171,7 @@ func TestErrors(t *testing.T) {
 		{context.DeadlineExceeded, 503},
 	} {
 		f := &fake{err: tt.err}
-		c := serve(t, Surface{Plugins: f}, private(t))
+		c := serve(t, API{Plugins: f}, private(t))
 		if _, err := c.Swap(t.Context(), "x", nil, nil); err == nil || err.Error() != tt.err.Error() {
 			t.Errorf("got %v, want %v", err, tt.err)
 		}
@@ -202,7 +202,7 @@ func raw(t *testing.T, c *Client, method, target, body string) (int, string) {
 
 func TestBadRequests(t *testing.T) {
 	f := &fake{}
-	c := serve(t, Surface{Plugins: f}, private(t))
+	c := serve(t, API{Plugins: f}, private(t))
 	for _, tt := range []struct {
 		method, target, body string
 		status               int
@@ -237,7 +237,7 @@ func TestBadRequests(t *testing.T) {
 
 func TestModuleIsBounded(t *testing.T) {
 	f := &fake{}
-	c := serve(t, Surface{Plugins: f}, private(t))
+	c := serve(t, API{Plugins: f}, private(t))
 	big := make([]byte, MaxModule+1)
 	if _, err := c.Swap(t.Context(), "x", big, nil); err == nil || !strings.Contains(err.Error(), "at most 33554432") {
 		t.Errorf("got %v", err)
@@ -263,7 +263,7 @@ func TestModuleIsBounded(t *testing.T) {
 // TestSwapSigned sends the signature of a module with it.
 func TestSwapSigned(t *testing.T) {
 	f := &fake{}
-	c := serve(t, Surface{Plugins: f}, private(t))
+	c := serve(t, API{Plugins: f}, private(t))
 	for _, signature := range [][]byte{[]byte("{\"content\":\"ä\"}\n"), nil, bytes.Repeat([]byte{255}, MaxSignature)} {
 		if _, err := c.Swap(t.Context(), "x", []byte("module"), signature); err != nil || !bytes.Equal(f.signature, signature) || (signature == nil) != (f.signature == nil) {
 			t.Errorf("got %q, %v, want %q", f.signature, err, signature)
@@ -281,7 +281,7 @@ func TestSwapSigned(t *testing.T) {
 
 func TestOneChangeAtATime(t *testing.T) {
 	f := &fake{block: make(chan struct{})}
-	c := serve(t, Surface{Plugins: f}, private(t))
+	c := serve(t, API{Plugins: f}, private(t))
 	const n = 5
 	done := make(chan error, n)
 	for range n {
@@ -308,7 +308,7 @@ func TestStop(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served, swapped := make(chan error, 1), make(chan error, 1)
-	go func() { served <- Serve(ctx, l, Surface{Plugins: f}, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- Serve(ctx, l, API{Plugins: f}, slog.New(slog.DiscardHandler)) }()
 	go func() { _, err := Dial(path).Swap(context.Background(), "x", nil, nil); swapped <- err }()
 	testkit.Eventually(t, "a change is under way", func() bool { return f.running.Load() > 0 })
 	cancel()
@@ -331,7 +331,7 @@ func TestServeFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := Serve(t.Context(), l, Surface{Plugins: &fake{}}, slog.New(slog.DiscardHandler)); err == nil {
+	if err := Serve(t.Context(), l, API{Plugins: &fake{}}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("no error")
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// besideProgram stands for the folder "plugins" next to the running program.
-const besideProgram = "\x00beside"
+// defaultPluginDir stands for the folder "plugins" next to the running program.
+const defaultPluginDir = "\x00beside"
 
 // BundledFolder is the folder of the bundled modules.
 func BundledFolder() string { return beside("plugins") }

@@ -205,7 +205,7 @@ func (c *Config) options() []*option {
 		opt("log-format", Always, "text", enum(&c.LogFormat, "text", "json"), "how log lines are written: `text` or json"),
 		opt("log-level", Always, "info", enum(&c.LogLevel, "debug", "info", "warn", "error"), "least `level` that is logged: debug, info, warn or error"),
 
-		opt("plugins", Deciding, besideProgram, text(&c.Plugins, required), "`folder` of the modules, one NAME.wasm each; NAME.toml beside it says how it runs"),
+		opt("plugins", Deciding, defaultPluginDir, text(&c.Plugins, required), "`folder` of the modules, one NAME.wasm each; NAME.toml beside it says how it runs"),
 		opt("policy", Deciding, "", names(&c.Policy), "`names` of the policies in that folder that decide, in the order in which they are asked, with commas between them; each other policy is off; empty means all, by their places"),
 		opt("allow-exec", Deciding, "false", boolean(&c.AllowExec), "`true` or false: let side-cars name programs (exec), which then run with the rights of the relay"),
 		opt("plugin-signers", Deciding, "", signers(&c.PluginSigners), "`keys` with commas between them, npub or hex: only modules that one of them has signed run; empty means any module"),

@@ -42,7 +42,7 @@ type value struct {
 }
 
 func opt(name string, scope Scope, preset string, v value, help string) *option {
-	if preset == besideProgram {
+	if preset == defaultPluginDir {
 		preset = BundledFolder()
 	}
 	return &option{name: name, scope: scope, preset: preset, value: v, help: help}

@@ -125,7 +125,7 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 	var err error
 	to := committed{c.Plugins, out, c.notify}
 	if db, ok := c.Store.(pg); ok {
-		err = c.Pipeline.RunShared(ctx, db, to, to.elsewhere)
+		err = c.Pipeline.RunShared(ctx, db, to, to.remote)
 	} else {
 		err = c.Pipeline.Run(ctx, to)
 	}
@@ -176,8 +176,8 @@ func (p committed) contain(f func()) {
 	})
 }
 
-// elsewhere hands on what another process has committed.
-func (p committed) elsewhere(c host.Commit) {
+// remote passes on what another process has committed.
+func (p committed) remote(c host.Commit) {
 	if c.Plugins != 0 {
 		p.plugins.Switch(c.Plugins)
 	}

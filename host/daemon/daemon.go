@@ -79,7 +79,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	front := d.enter(listeners)
+	front := d.startListeners(listeners)
 	defer front.close() // where it does not come to serve; else they are closed by then
 	// 3. The other nodes, which must know of this one before it touches what they share.
 	node, err := d.join(ctx, listeners[0].Addr())
@@ -145,6 +145,7 @@ type parts struct {
 	relay      *relay.Relay
 	ticks      *ticks
 	sync       *syncRole // nil if nothing is synced
+	backups    *backups
 	guards     []*contain.Guard
 }
 
@@ -166,6 +167,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.git, err = d.openGit(core, p.reconciler, p.pages); err != nil {
 		return nil, err
 	}
+	if p.backups, err = openBackups(d.cfg, core.Store, core.Disk, d.version, d.log); err != nil {
+		return nil, err
+	}
 	p.ticks = d.openTicks(core)
 	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, core.Plugins.Health), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
@@ -182,7 +186,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 }
 
 func (p *parts) collectors() []prometheus.Collector {
-	list := slices.Concat(p.core.Collectors(), p.conns.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors())
+	list := slices.Concat(p.core.Collectors(), p.conns.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors(), p.backups.history.Collectors())
 	for _, g := range p.guards {
 		list = append(list, g.Collector())
 	}
@@ -211,11 +215,11 @@ func (p *parts) followers() []follower {
 	return list
 }
 
-// stage returns what runs parts in a group, and what stops them together: it ends their context,
+// startGroup returns what runs parts in a group, and what stops them together: it ends their context,
 // and returns when they have ended.
 //
 // A part that panics has failed as one that returns an error: the server ends in order.
-func stage(parent context.Context, g *errgroup.Group, panics *contain.Guard) (run func(part func(context.Context) error), stop func()) {
+func startGroup(parent context.Context, g *errgroup.Group, panics *contain.Guard) (run func(part func(context.Context) error), stop func()) {
 	ctx, end := context.WithCancel(parent)
 	var parts sync.WaitGroup
 	run = func(part func(context.Context) error) {
@@ -233,7 +237,7 @@ func stage(parent context.Context, g *errgroup.Group, panics *contain.Guard) (ru
 
 // serve runs all parts until ctx ends or one of them fails, and then stops them in
 // order.
-func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators net.Listener) error {
+func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operators net.Listener) error {
 	// The group's context ends when it is time to stop, or any part fails. The stages are
 	// stopped after that, one after the other.
 	lasting := context.WithoutCancel(ctx)
@@ -246,35 +250,35 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 		end()
 		return nil
 	})
-	decide, stopPipeline := stage(lasting, g, d.parts)
+	decide, stopPipeline := startGroup(lasting, g, d.parts)
 	decide(func(ctx context.Context) error { return p.core.Run(ctx, p.followers()...) })
-	reconcile, stopRepositories := stage(lasting, g, d.parts)
+	reconcile, stopRepositories := startGroup(lasting, g, d.parts)
 	reconcile(p.reconciler.Run)
-	answer, stopRelay := stage(lasting, g, d.parts)
+	answer, stopRelay := startGroup(lasting, g, d.parts)
 	answer(p.relay.Run)
 
 	// The parts that get events and git data from elsewhere end first. The others finish what
 	// these brought in.
-	bring, stopBringing := stage(failed, g, d.parts)
+	bring, stopBringing := startGroup(failed, g, d.parts)
 	bring(p.ingest.Run)
-	surface := admin.Surface{Plugins: p.core.Plugins, Panics: d.admin}
+	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Panics: d.admin}
 	if p.hunter != nil {
-		surface.Hunt = p.hunter
+		api.Hunt = p.hunter
 		bring(p.hunter.Run)
 	}
 	if p.sync != nil {
-		surface.Sync = p.sync
+		api.Sync = p.sync
 		bring(p.sync.Run)
 	}
 	if p.core.Node != nil {
-		surface.Nodes = p.core.Node
-		run(func() error { return p.core.Node.Answer(failed, admin.Answer(surface, d.log)) })
+		api.Nodes = p.core.Node
+		run(func() error { return p.core.Node.Answer(failed, admin.Answer(api, d.log)) })
 	}
 	run(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
 	run(func() error { return runScavenger(failed) })
 	if operators != nil {
 		// A change that is under way must not meet closed plugins.
-		run(func() error { return admin.Serve(failed, operators, surface, d.log) })
+		run(func() error { return admin.Serve(failed, operators, api, d.log) })
 	}
 	for _, ended := range front.ended {
 		g.Go(func() error { return <-ended })
@@ -285,7 +289,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *entrance, operators
 	}
 	front.open(handlers...)
 	p.core.Node.SetState(cluster.Ready)
-	d.log.Info("serving", "addr", "ws://"+front.listeners[0].Addr().String(), "data", d.cfg.Data, "version", d.version)
+	d.log.Info("serving", "addr", "ws://"+front.sockets[0].Addr().String(), "data", d.cfg.Data, "version", d.version)
 
 	g.Go(func() error {
 		<-failed.Done()

@@ -65,7 +65,7 @@ func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *repos.R
 	r, err := openRole(ctx, "hunt", core.Node, d.hunt, d.log, func(ctx context.Context) (*hunting, error) {
 		reducer := core.Plugins.Reducer(manifest.WorldThrottle, nil)
 		return &hunting{module: reducer, Hunter: gitfetch.New(ctx, gitfetch.Config{
-			Forge:     repositories,
+			Repos:     repositories,
 			Module:    module{reducer},
 			Disk:      knownRelays{core.Store, knownGit},
 			Addresses: gitfetch.Addresses{Own: own, Private: d.cfg.AllowPrivate},

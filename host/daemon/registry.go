@@ -63,6 +63,7 @@ func (r *registry) Handler() http.Handler {
 // gather returns the metrics under the names that are shown.
 func (r *registry) gather() ([]*dto.MetricFamily, error) {
 	families, err := r.all.Gather() // made for this call
+	families = withAliases(families)
 	for _, f := range families {
 		if rest, own := strings.CutPrefix(f.GetName(), ownPrefix); own {
 			name := r.prefix + rest

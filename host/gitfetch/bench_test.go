@@ -105,7 +105,7 @@ func BenchmarkHunt(b *testing.B) {
 		return list
 	}}
 	h := hunt(b, newForge(b), load(b, "polite", nil), func(c *Config) {
-		c.Forge, c.Clamps.All, c.Clamps.Rounds = forge, 200, 1000
+		c.Repos, c.Clamps.All, c.Clamps.Rounds = forge, 200, 1000
 		c.Limits.Connections = 1000 // all servers have one address
 	})
 	for b.Loop() {

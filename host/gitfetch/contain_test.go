@@ -33,7 +33,7 @@ func TestPanicInWork(t *testing.T) {
 	f.hold(alice, "x", []string{id}, newRemote(t).add(t, "x", dir))
 	f.panics.Store(3)
 	guard := contain.New(contain.Hunt, slog.New(slog.DiscardHandler))
-	h := hunt(t, f.forge, inAHurry(), func(c *Config) { c.Forge, c.Panics = f, guard })
+	h := hunt(t, f.forge, inAHurry(), func(c *Config) { c.Repos, c.Panics = f, guard })
 	f.panics.Store(3) // the start has asked nothing
 	complete(t, f.forge, h)
 	if n := testutil.ToFloat64(guard.Collector()); n != 3 {

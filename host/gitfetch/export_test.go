@@ -2,8 +2,8 @@ package gitfetch
 
 import "time"
 
-// Poke has the hunter look at its clock.
-func (h *Hunter) Poke() { h.poke() }
+// Wake has the hunter look at its clock.
+func (h *Hunter) Wake() { h.wake() }
 
 // Due returns when there is something to do, and false if there is not.
 func (h *Hunter) Due() (at time.Time, ok bool) {

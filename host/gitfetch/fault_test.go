@@ -526,7 +526,7 @@ func TestOurFault(t *testing.T) {
 	dir, _ := work(t, "one")
 	good := newRemote(t)
 	got, _ := attempt(t, good.add(t, "x", dir), id, nil, func(h *Hunter) {
-		f := h.cfg.Forge.(*forge)
+		f := h.cfg.Repos.(*forge)
 		trash := filepath.Join(filepath.Dir(filepath.Dir(f.wants["x"][0].repo.Dir())), ".trash")
 		if err := os.RemoveAll(trash); err != nil {
 			t.Fatal(err)

@@ -297,7 +297,7 @@ func newHunter(t testing.TB, f *forge, m throttle.Module, change func(*Config)) 
 	limits := DefaultLimits
 	limits.Stall, limits.Whole = time.Hour, time.Hour // a machine may pause
 	cfg := Config{
-		Forge: f, Module: m, Addresses: Addresses{Private: true}, Clamps: clamps, Limits: limits, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Repos: f, Module: m, Addresses: Addresses{Private: true}, Clamps: clamps, Limits: limits, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	}
 	if testing.Verbose() {
 		cfg.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -365,7 +365,7 @@ func ask(t testing.TB, h *Hunter, url string) queue.Result {
 // through it.
 func reach(t testing.TB, h *Hunter, url string) (*egressProxy, queue.URL) {
 	t.Helper()
-	g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log, h.cfg.Panics)
+	g, err := openEgressProxy(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log, h.cfg.Panics)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 // time is over.
 //
 // Package queue decides whom to ask and when; how politely is a throttle module's to
-// say. A [Hunter] does the work: it asks a [Forge] what is missing and where it may
+// say. A [Hunter] does the work: it asks a [Repos] what is missing and where it may
 // be, has git fetch it, and tells the forge what came.
 //
 // Git itself never reaches the network. It is given a URL of a [egressProxy] on the loopback
@@ -58,7 +58,7 @@ import (
 
 // Config configures a hunter. All fields are required unless it says otherwise.
 type Config struct {
-	Forge     Forge
+	Repos     Repos
 	Module    throttle.Module // nil: queue.DefaultBackoff answers
 	Disk      throttle.Disk   // nil: what is known of domains ends with the process
 	Addresses Addresses
@@ -95,7 +95,7 @@ type Hunter struct {
 	looks chan struct{} // holds a value for each question to the reconciler
 
 	completed *bound.KeyRate // bytes that git appended to thin packs, by domain and by object store
-	wake      chan struct{}  // receives after the queue had an input
+	woken     chan struct{}  // receives after the queue had an input
 
 	pendingMu sync.Mutex               // guards what follows; who holds mu may take it
 	held      []Event                  // that are not in the queue yet
@@ -123,7 +123,7 @@ func New(ctx context.Context, cfg Config) *Hunter {
 	cfg.setDefaults()
 	h := &Hunter{
 		cfg: cfg, log: cfg.Log, guard: newGuard(cfg.Addresses.Private, cfg.Limits.Connections),
-		looks: make(chan struct{}, maxLooks), wake: make(chan struct{}, 1), moved: make(map[redirect]string),
+		looks: make(chan struct{}, maxLooks), woken: make(chan struct{}, 1), moved: make(map[redirect]string),
 		stops: make(map[queue.Ticket]context.CancelCauseFunc), refused: make(map[string]map[source]bool),
 		completed: bound.NewKeyRate(bound.Spec{
 			Name: "completion of thin packs of the hunt", Unit: "bytes an hour", Key: cfg.Limits.Thin,
@@ -159,7 +159,7 @@ func (h *Hunter) Held(e Event) {
 	if !h.setAside(e) {
 		h.log.Warn("too many events come at once: the git data of one is not searched for", "identifier", e.Repository.D)
 	}
-	h.poke()
+	h.wake()
 }
 
 // setAside keeps an event for the queue, if there is room.
@@ -190,7 +190,7 @@ func (h *Hunter) NoLongerHeld(e Event, released bool) {
 		h.released[e.Repository.D] = how
 	}
 	h.pendingMu.Unlock()
-	h.poke()
+	h.wake()
 }
 
 // maxDrained is how many events go to the queue at a time: the throttle is asked about each,
@@ -220,7 +220,7 @@ func (h *Hunter) takePending() (list []Event, left map[string]queue.Outcome) {
 		h.held = nil
 		left, h.released = h.released, nil
 	} else {
-		h.poke()
+		h.wake()
 	}
 	return list, left
 }
@@ -254,16 +254,17 @@ func (h *Hunter) FetchNow(repository string, identifier string) error {
 		h.forget(identifier)
 		return h.queue.FetchNow(h.now(), identifier, repository)
 	}()
-	h.poke()
+	h.wake()
 	if !ok {
 		return errors.New("too many repositories wait for git data")
 	}
 	return nil
 }
 
-func (h *Hunter) poke() {
+// wake has the loop look at the queue again.
+func (h *Hunter) wake() {
 	select {
-	case h.wake <- struct{}{}:
+	case h.woken <- struct{}{}:
 	default:
 	}
 }
@@ -276,7 +277,7 @@ func (h *Hunter) now() int64 { return h.cfg.Now().UnixMilli() }
 func (h *Hunter) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	g, err := openGate(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log, h.cfg.Panics)
+	g, err := openEgressProxy(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log, h.cfg.Panics)
 	if err != nil {
 		return fmt.Errorf("hunt for git data: %w", err)
 	}
@@ -285,7 +286,7 @@ func (h *Hunter) Run(ctx context.Context) error {
 		return fmt.Errorf("hunt for git data: %w", err)
 	}
 	waiting := 0
-	err = h.cfg.Forge.Waiting(ctx, func(e Event) error {
+	err = h.cfg.Repos.Waiting(ctx, func(e Event) error {
 		waiting++
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -370,7 +371,7 @@ func (h *Hunter) hunt(ctx context.Context, g *egressProxy, running *sync.WaitGro
 					default:
 					}
 				}
-				h.poke()
+				h.wake()
 			})
 		}
 		wait := t.wait
@@ -381,7 +382,7 @@ func (h *Hunter) hunt(ctx context.Context, g *egressProxy, running *sync.WaitGro
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-h.wake:
+		case <-h.woken:
 		case err := <-failed:
 			return err
 		}
@@ -428,7 +429,7 @@ func (h *Hunter) wanted(ctx context.Context, identifier string) ([]Want, error) 
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	list, err := h.cfg.Forge.Wanted(ctx, identifier)
+	list, err := h.cfg.Repos.Wanted(ctx, identifier)
 	if err != nil {
 		return nil, fmt.Errorf("find out what git data is missing: %w", err)
 	}
@@ -535,8 +536,8 @@ func printable(s string) string {
 	return fmt.Sprintf("%+q", s)
 }
 
-// Forge returns the missing objects, and handles fetched ones.
-type Forge interface {
+// Repos returns the missing objects, and handles fetched ones.
+type Repos interface {
 	// Waiting calls yield for each event in purgatory that waits for git data: the hunt
 	// begins with these after a start.
 	Waiting(ctx context.Context, yield func(Event) error) error

@@ -506,13 +506,13 @@ func TestExpiry(t *testing.T) {
 	h.Held(synced("x"))
 	testkit.Eventually(t, "a try", func() bool { s, _ := h.Search("x"); return s.Last != nil })
 	late.Store(int64(span(h.cfg.Clamps.Expiry)) - int64(time.Second))
-	h.Poke()
+	h.Wake()
 	testkit.Eventually(t, "another try", func() bool { s, _ := h.Search("x"); return s.Rounds > 1 })
 	if n := testutil.ToFloat64(h.metrics.ended[queue.Expired]); n != 0 {
 		t.Errorf("%v searches have expired before their time", n)
 	}
 	late.Store(int64(span(h.cfg.Clamps.Expiry)) + int64(time.Second))
-	h.Poke()
+	h.Wake()
 	over(t, h, "x")
 	testkit.Eventually(t, "the end to be counted", func() bool { return testutil.ToFloat64(h.metrics.ended[queue.Expired]) == 1 })
 }
@@ -566,7 +566,7 @@ func TestMakesWayTooLate(t *testing.T) {
 	url := newRemote(t).add(t, "x", dir)
 	f := &stopped{forge: newForge(t)}
 	f.hold(alice, "x", []string{id}, url)
-	h := newHunter(t, f.forge, nil, func(c *Config) { c.Forge = f })
+	h := newHunter(t, f.forge, nil, func(c *Config) { c.Repos = f })
 	g, u := reach(t, h, url)
 	asking, stop := context.WithCancelCause(t.Context())
 	f.stop = stop

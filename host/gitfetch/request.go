@@ -166,7 +166,7 @@ func (h *Hunter) arrived(ctx context.Context, identifier string, a errand, got [
 			continue
 		}
 		told[w.Into.Dir()] = true
-		if err := h.cfg.Forge.Arrived(ctx, identifier, w.Into); err != nil && ctx.Err() == nil {
+		if err := h.cfg.Repos.Arrived(ctx, identifier, w.Into); err != nil && ctx.Err() == nil {
 			h.log.Error("git data has come, but the repository is not in line", "identifier", identifier, "repository", w.Into.Dir(), "err", err)
 		}
 	}

@@ -77,7 +77,7 @@ func TestSlowServers(t *testing.T) {
 				server := &http.Server{Handler: http.HandlerFunc(test.serve)}
 				go func() { _ = server.Serve(listener) }()
 				defer server.Close()
-				e := newGate(Addresses{Private: true}, network.Dial, Limits{
+				e := newEgressProxy(Addresses{Private: true}, network.Dial, Limits{
 					Bytes: 4 << 20, Objects: 100_000, Refs: 1000, RefBytes: 1 << 20, Whole: time.Hour, Stall: stall, Rate: 1000,
 				})
 				defer e.transport.CloseIdleConnections()

@@ -25,7 +25,7 @@ type Namer struct {
 type strangers struct {
 	visits *bound.Visits
 	origin func(event host.ID) netip.Addr
-	forge  Forge
+	repos  Repos
 	now    func() time.Time
 
 	mu      sync.Mutex // guards the fields below; it is held while the announcements are read
@@ -49,7 +49,7 @@ func newStrangers(cfg *Config) *strangers {
 	if cfg.Origin == nil {
 		return nil
 	}
-	return &strangers{visits: bound.NewVisits("git servers", cfg.Now), origin: cfg.Origin, forge: cfg.Forge, now: cfg.Now, domains: make(map[string]bool)}
+	return &strangers{visits: bound.NewVisits("git servers", cfg.Now), origin: cfg.Origin, repos: cfg.Repos, now: cfg.Now, domains: make(map[string]bool)}
 }
 
 func (s *strangers) namer(n Namer) bound.Namer {
@@ -85,7 +85,7 @@ func (s *strangers) knows(ctx context.Context, a Addresses, domain string) (bool
 	if !s.read.IsZero() && began.Sub(s.read).Abs() < max(serversEvery, serversPart*s.took) {
 		return false, nil
 	}
-	err := s.forge.Servers(ctx, func(url string) {
+	err := s.repos.Servers(ctx, func(url string) {
 		if u, err := a.ParseURL(url); err == nil {
 			s.add(u.Domain)
 		}
@@ -111,7 +111,7 @@ func (s *strangers) add(domain string) {
 	}
 }
 
-// later is the error of a connection to an address that was contacted often enough.
+// laterError is the error of a connection to an address that was contacted often enough.
 type laterError struct {
 	to   netip.Addr
 	wait time.Duration

@@ -74,7 +74,7 @@ func TestThinPacks(t *testing.T) {
 			t.Errorf("beyond the bound, %v is missing", left)
 		}
 		later.Store(int64(time.Hour))
-		h.Poke()
+		h.Wake()
 		over(t, h, "x") // it had its time, or has found all
 		complete(t, f, h)
 		break

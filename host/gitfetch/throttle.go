@@ -79,11 +79,11 @@ func (h *Hunter) changedRecords(now int64, work []queue.Work) map[string]*queue.
 // keep writes what has become known of domains. What could not be written is tried
 // again, and nobody waits for it: a full disk does not end the hunt. It reports
 // whether nothing is left to be tried.
-func (h *Hunter) keep(ctx context.Context, news map[string]*queue.Record) bool {
-	if len(news) == 0 {
+func (h *Hunter) keep(ctx context.Context, records map[string]*queue.Record) bool {
+	if len(records) == 0 {
 		return true
 	}
-	err := throttle.Save(context.WithoutCancel(ctx), h.cfg.Disk, news)
+	err := throttle.Save(context.WithoutCancel(ctx), h.cfg.Disk, records)
 	if err == nil {
 		return true
 	}
@@ -93,7 +93,7 @@ func (h *Hunter) keep(ctx context.Context, news map[string]*queue.Record) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for name := range news {
+	for name := range records {
 		h.queue.NotKept(name)
 	}
 	return false

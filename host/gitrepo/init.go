@@ -124,6 +124,11 @@ func (r *Repo) Remove(ctx context.Context) error {
 	if r.root == nil {
 		return errFolder
 	}
+	release, err := r.root.removing.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	r.batches.closeIdle(r.dir)
 	if there, err := r.Exists(); err != nil || !there {
 		return err

@@ -207,6 +207,7 @@ type Root struct {
 	gcEpoch   atomic.Uint64 // counts how often objects may have gone
 	redundant redundant
 	reach     *reachedSets
+	removing  gate // keeps the removal of objects and repositories apart from snapshots
 }
 
 // Scheduler returns the scheduler of the git processes of the root.

@@ -126,6 +126,11 @@ func (r *Repo) Repack(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	combining := s.combine(ctx, old, dir)
+	release, err := s.root.removing.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	unlock, err := r.locks.lock(ctx, s.dir)
 	if err != nil {
 		return err

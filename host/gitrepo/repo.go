@@ -182,6 +182,11 @@ func (r *Repo) Maintain(ctx context.Context) error {
 	if err != nil || !borrows {
 		return err
 	}
+	release, err := s.root.removing.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	unlock, err := r.locks.lock(ctx, s.dir)
 	if err != nil {
 		return err

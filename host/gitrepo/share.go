@@ -202,6 +202,11 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 	if err := CheckIdentifier(identifier); err != nil {
 		return err
 	}
+	release, err := r.removing.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	s := r.store(identifier, format)
 	members, err := s.members()
 	if err != nil {

@@ -38,8 +38,8 @@ const (
 	retryFirstAfter = 16
 )
 
-// judged notes how a decision that was made again turned out.
-func (w *writer) judged(e *entry, stale bool) {
+// recordOutcome records whether a decision that was made again held.
+func (w *writer) recordOutcome(e *entry, stale bool) {
 	i := slices.Index(w.retrying, e)
 	if i < 0 {
 		return
@@ -58,9 +58,9 @@ func (w *writer) judged(e *entry, stale bool) {
 // tooFast is the answer to an event about which no decision held.
 var tooFast = host.Verdict{Code: host.Busy, Reason: "error: what this event depends on changes too fast, try again later"}
 
-// contend queues an entry to be decided at its turn, again if it is stale. It reports
+// requeue queues an entry to be decided at its turn, again if it is stale. It reports
 // true if that was tried so often that the event is refused.
-func (w *writer) contend(e *entry, stale bool) (refused bool) {
+func (w *writer) requeue(e *entry, stale bool) (refused bool) {
 	if stale {
 		e.retries++
 		w.metrics.redecided.Inc()
@@ -78,7 +78,7 @@ func (w *writer) contend(e *entry, stale bool) (refused bool) {
 
 // decideContended hands contended entries to workers.
 func (w *writer) decideContended() {
-	for len(w.contended) > 0 && w.young() < w.parallel {
+	for len(w.contended) > 0 && w.underway() < w.parallel {
 		e := w.contended[0]
 		w.contended[0] = nil
 		w.contended = w.contended[1:]
@@ -115,8 +115,8 @@ func (w *writer) wait(e *entry, decided <-chan struct{}) {
 	w.exclusiveFrom = now.Add((exclusiveShare - 1) * now.Sub(e.started))
 }
 
-// young counts the decisions under way that are not slow yet.
-func (w *writer) young() (n int) {
+// underway counts the decisions under way that are not slow yet.
+func (w *writer) underway() (n int) {
 	for _, e := range w.retrying {
 		if time.Since(e.started) < slowAfter {
 			n++

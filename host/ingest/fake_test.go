@@ -329,7 +329,7 @@ func start(t testing.TB, policy policyFunc, change func(*Config)) *rig {
 }
 
 // startWith is start on a store that other processes write too, if that is not nil.
-func startWith(t testing.TB, policy policyFunc, change func(*Config), shared Shared, elsewhere func(host.Commit)) *rig {
+func startWith(t testing.TB, policy policyFunc, change func(*Config), shared Shared, remote func(host.Commit)) *rig {
 	t.Helper()
 	r := &rig{store: newMemory(), out: &follower{}}
 	cfg := Config{
@@ -348,7 +348,7 @@ func startWith(t testing.TB, policy policyFunc, change func(*Config), shared Sha
 		defer close(done)
 		run := func() error { return r.Run(ctx, r.out) }
 		if shared != nil {
-			run = func() error { return r.RunShared(ctx, shared, r.out, elsewhere) }
+			run = func() error { return r.RunShared(ctx, shared, r.out, remote) }
 		}
 		if err := run(); err != nil {
 			t.Errorf("run: %v", err)

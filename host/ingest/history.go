@@ -18,7 +18,7 @@ type history struct {
 	bytes    int
 	version  uint64 // of the last change
 	complete uint64 // every change after this version is in changes
-	begun    uint64 // version of the last arrival
+	begun    uint64 // version of the last arrival of git data
 	switched uint64 // decisions of earlier versions are of other plugins
 	open     []change
 }

@@ -96,8 +96,8 @@ func newMetrics() *metrics {
 	m.exclusive = m.vector("exclusive_turns_total", "Decisions that all others waited for, by whether they were made in time.", "outcome")
 	m.blocked = m.counter("ingest_blocked_total", "Submissions that had to wait because the queue was full.")
 	m.expired = m.counter("expired_total", "Events removed because they had expired (NIP-40).")
-	m.held = m.vector("held_total", "Changes in purgatory, by what became of the event, and its kind.", "fate", "kind")
-	m.releases = m.vector("arrivals_total", "Arrivals of git data, by whether they released events.", "outcome")
+	m.held = m.vector("held_total", "Changes in purgatory, by what became of the event, and its kind.", "outcome", "kind")
+	m.releases = m.vector("releases_total", "Requests to release held events after git data came, by their outcome.", "outcome")
 	m.overQuota = m.vector("held_quota_refused_total", "Events refused since as much of their author or network waits for git data as may.", "limit")
 	return m
 }

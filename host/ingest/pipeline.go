@@ -189,10 +189,10 @@ func (p *Pipeline) Submit(ctx context.Context, it *host.Item) error {
 }
 
 // SubmitRelease queues a release request. It blocks and returns as Submit does. The data must be in its
-// place before: an event is then either held when the arrival is planned, or decided with
+// place before: an event is then either held when the release is planned, or decided with
 // the data there.
-func (p *Pipeline) SubmitRelease(ctx context.Context, a *host.ReleaseRequest) error {
-	return p.enqueue(ctx, nil, &entry{release: &releaseRequest{ReleaseRequest: a}})
+func (p *Pipeline) SubmitRelease(ctx context.Context, r *host.ReleaseRequest) error {
+	return p.enqueue(ctx, nil, &entry{release: &releaseRequest{ReleaseRequest: r}})
 }
 
 func (p *Pipeline) enqueue(ctx context.Context, source *host.Source, e *entry) error {
@@ -232,10 +232,10 @@ func (p *Pipeline) Run(ctx context.Context, here Follower) error {
 	return p.run(ctx, &writer{Pipeline: p, here: here})
 }
 
-// RunShared is Run where other processes write the store too. elsewhere receives what they
+// RunShared is Run where other processes write the store too. remote receives what they
 // have committed, in one order with what is committed here; it must not block.
-func (p *Pipeline) RunShared(ctx context.Context, store Shared, here Follower, elsewhere func(host.Commit)) error {
-	shared := sharing{store: store, changed: store.Changed(), elsewhere: elsewhere}
+func (p *Pipeline) RunShared(ctx context.Context, store Shared, here Follower, remote func(host.Commit)) error {
+	shared := sharing{store: store, changed: store.Changed(), remote: remote}
 	return p.run(ctx, &writer{Pipeline: p, here: here, shared: shared})
 }
 

@@ -272,11 +272,11 @@ func (s *schedule) appendReady(list []*entry) []*entry {
 
 // upcoming returns events that are decided and will be written next, if their decisions hold:
 // those in the lanes of the entries whose turn has come, and of those that are ready.
-func (s *schedule) upcoming(turns []*entry, limit int) (events []*host.Event) {
+func (s *schedule) upcoming(due []*entry, limit int) (events []*host.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen := make(map[*lane]struct{}, len(turns)+len(s.ready))
-	for _, list := range [][]*entry{turns, s.ready} {
+	seen := make(map[*lane]struct{}, len(due)+len(s.ready))
+	for _, list := range [][]*entry{due, s.ready} {
 		for _, e := range list {
 			if _, twice := seen[e.lane]; twice {
 				continue

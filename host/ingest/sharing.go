@@ -7,11 +7,11 @@ import (
 // sharing is what the writer knows of a store that other processes write too. Its zero value
 // is that of a store that they do not.
 type sharing struct {
-	store     Shared
-	changed   <-chan struct{}
-	elsewhere func(host.Commit)
-	current   bool // what others had committed when the turns began is known
-	behind    bool // it could not be read
+	store   Shared
+	changed <-chan struct{}
+	remote  func(host.Commit)
+	current bool // what others had committed when the turns began is known
+	behind  bool // it could not be read
 }
 
 // begin opens the transaction of a batch, after what others have committed.
@@ -113,7 +113,7 @@ func (w *writer) noteOthers(c host.Commit) {
 	}
 	w.quotas.committed(c.Held, nil)
 	// The others learn of it before a decision can be of this version.
-	w.notify(func() { w.shared.elsewhere(c) })
+	w.notify(func() { w.shared.remote(c) })
 	if c.Plugins != 0 {
 		h.switchPlugins()
 	}

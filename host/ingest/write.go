@@ -103,7 +103,7 @@ func (w *writer) pause() (wait time.Duration, commit bool) {
 // written, and not long; and not while others wait for the end of the transaction.
 func (w *writer) openTime() time.Duration {
 	switch {
-	case w.young() > 0:
+	case w.underway() > 0:
 		return w.commitTime
 	case w.batch.tx != nil && w.written > 0.5 && w.shared.store == nil && w.schedule.busy():
 		return min(w.commitTime, maxOpen)
@@ -141,8 +141,8 @@ func (w *writer) takeTurns() {
 // entry of the lane if that is decided.
 func (w *writer) applyNext(e *entry) *entry {
 	stale := !e.deferred && w.staleOrFail(e)
-	w.judged(e, stale)
-	if (stale || e.deferred) && !w.contend(e, stale) {
+	w.recordOutcome(e, stale)
+	if (stale || e.deferred) && !w.requeue(e, stale) {
 		return nil
 	}
 	w.apply(e)

@@ -7,7 +7,6 @@ import (
 
 	"talon/host/plugin/folder"
 	"talon/host/plugin/guest"
-	"talon/host/plugin/sidecar"
 )
 
 // apply makes findings come true, and drops what is not in the folder any more.
@@ -43,16 +42,18 @@ func (r *Registry) apply(findings []*candidate, entries []folder.Entry, problems
 	}
 }
 
-// slot returns the slot of a name, a new one if it has none. REQUIRES: changing.
-func (r *Registry) slot(name string) *slot {
-	if r.slots[name] == nil {
-		r.slots[name] = new(slot)
-		if r.history != nil {
-			r.slots[name].record, _ = r.history.Record(name)
-			r.slots[name].restore()
+// install makes an active set of what the slots run, and puts it in the place of the
+// current one. REQUIRES: changing.
+func (r *Registry) install() {
+	var generations []*generation
+	for name, s := range r.slots {
+		if s.running != nil {
+			generations = append(generations, s.running)
+		} else if reason := r.missing(name, s); reason != "" {
+			generations = append(generations, r.absent(name, s))
 		}
 	}
-	return r.slots[name]
+	r.activate(r.assemble(generations))
 }
 
 // applyOne reports whether the active set is another now. REQUIRES: changing and
@@ -109,82 +110,6 @@ func (r *Registry) applyOne(f *candidate) bool {
 		r.o.Log.Info("plugin is off", "plugin", f.name, "left_out", s.leftOut)
 	}
 	return changed
-}
-
-// promote keeps a generation for the next start. Without it, it runs all the
-// same.
-func (r *Registry) promote(f *candidate, s *slot) {
-	g := f.generation
-	g.number = s.record.Last + 1
-	s.record.Last = g.number
-	if r.history == nil {
-		return
-	}
-	record, err := r.history.Promote(f.name, folder.Generation{
-		Wasm:       g.key.sha256(),
-		Version:    g.version(),
-		Sidecar:    f.source.sidecar,
-		HasSidecar: f.source.sidecar != nil,
-		Signature:  f.source.signature,
-		Since:      g.since,
-	}, f.source.wasm)
-	if err != nil {
-		r.o.Log.Error("a plugin runs, but is not kept: a restart depends on what lies in the folder", "plugin", f.name, "err", err)
-		return
-	}
-	s.record = record
-	g.number = record.Current.Number
-}
-
-// refuse notes why what lies in the folder does not run.
-func (r *Registry) refuse(f *candidate, s *slot) {
-	s.refused = &refused{at: r.o.Now(), reason: oneLine(f.err)}
-	kept := &folder.Refused{Reason: s.refused.reason, At: s.refused.at}
-	if f.source != nil {
-		s.refused.key = f.source.key
-		kept.Wasm, kept.Sidecar = f.source.key.sha256(), f.source.key.sidecarSHA256()
-	}
-	if f.source != nil && s.running == nil {
-		if file, err := sidecar.Parse(f.source.sidecar); err == nil {
-			s.readRequired(file)
-		}
-	}
-	r.metrics.change(f.name, "refused")
-	attrs := []any{"plugin", f.name, "reason", s.refused.reason}
-	if s.running != nil {
-		attrs = append(attrs, "running", s.running.number)
-	}
-	r.o.Log.Warn("plugin refused, what ran before goes on", attrs...)
-	if r.history != nil {
-		if err := r.history.Refuse(f.name, kept); err != nil {
-			r.o.Log.Warn("a refused plugin is not remembered", "plugin", f.name, "err", err)
-		}
-	}
-}
-
-// clearQuarantine forgets that something was refused.
-func (r *Registry) clearQuarantine(name string, s *slot) {
-	if s.refused == nil && s.record.Refused == nil {
-		return
-	}
-	s.refused, s.record.Refused = nil, nil
-	if r.history != nil {
-		if err := r.history.Refuse(name, nil); err != nil {
-			r.o.Log.Warn("a refused plugin is remembered", "plugin", name, "err", err)
-		}
-	}
-}
-
-// deactivate says on the history that nothing runs under a name.
-func (r *Registry) deactivate(name string, s *slot) {
-	if r.history == nil || s.record.Current == nil {
-		return
-	}
-	if err := r.history.Deactivate(name); err != nil {
-		r.o.Log.Warn("a plugin that does not run any more is remembered as running", "plugin", name, "err", err)
-		return
-	}
-	s.record, _ = r.history.Record(name)
 }
 
 // remove drops a name whose module is not in the folder any more. What it

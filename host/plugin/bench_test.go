@@ -86,7 +86,7 @@ func BenchmarkJournal(b *testing.B) {
 	const entries = 100_000
 	j := newJournal(entries)
 	d := traceOf(host.ID{}, 0)
-	d.chain, d.asked, d.answers = &chain{names: []string{"limits", "open"}}, 2, make([]answer, 2)
+	d.chain, d.asked, d.answers = []string{"limits", "open"}, 2, make([]answer, 2)
 	d.ruling = host.Ruling{Action: host.Accept, Rule: "open", Module: "open"}
 	random := rand.NewChaCha8([32]byte{})
 	ids := make([]host.ID, 4*entries)

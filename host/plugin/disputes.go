@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"sync"
-	"time"
-
-	"talon/host"
 )
 
 const (
@@ -39,13 +36,12 @@ func (v actionRule) String() string {
 	return v.action + " " + v.rule
 }
 
-func actionRuleOf(r host.Ruling) actionRule { return actionRule{r.Action.String(), r.Rule} }
-
-// add notes that a plugin in shadow mode disagrees with a decision.
-func (d *disputes) add(o *answer, t *trace) {
-	pair := dispute{actionRuleOf(o.ruling), actionRuleOf(t.ruling).String()}
-	if t.by != nil {
-		pair.chain = t.by.name + " " + pair.chain
+// add notes that a plugin in shadow mode disagrees with a decision. One that is about no event is
+// only counted.
+func (d *disputes) add(seen Disagreement) {
+	pair := dispute{actionRule{seen.Shadow.Action, seen.Shadow.Rule}, actionRule{seen.Chain.Action, seen.Chain.Rule}.String()}
+	if seen.Chain.Plugin != "" {
+		pair.chain = seen.Chain.Plugin + " " + pair.chain
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,12 +53,8 @@ func (d *disputes) add(o *answer, t *trace) {
 		pair = dispute{actionRule{pair.shadow.action, "other"}, "other"}
 	}
 	d.counts[pair]++
-	if t.item == nil {
+	if seen.Event == "" {
 		return
-	}
-	seen := Disagreement{
-		Event: t.item.Event.ID.String(), At: time.Unix(t.now, 0), Plugin: o.by.name,
-		Shadow: o.said(), Chain: saidBy(t.by, t.ruling, t.fuel),
 	}
 	if len(d.kept) < maxDisagreements {
 		d.kept = append(d.kept, seen)

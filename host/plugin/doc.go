@@ -11,7 +11,7 @@
 // the next active set.
 //
 // A side-car without a module can name a program of the operator's instead
-// (processes.go), if programs are allowed: it answers [Registry.Admit] alone.
+// (processes.go, strfry.go), if programs are allowed: it answers [Registry.Admit] alone.
 //
 // Somebody may record what is decided ([Registry.Record]).
 //

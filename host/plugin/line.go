@@ -9,15 +9,22 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
+// liner makes lines of traces.
+type liner struct {
+	plugin  string       // whose answers are in the lines; empty: those of the chain
+	service host.Service // how the relay is reached, as plugins have it
+	mask    *mask
+}
+
 // line returns the line of a decision, nil for none: the recording is about a plugin that was
 // not asked, or no line can say what was asked. It reports false if the decision read more than
 // a line may hold.
-func (s *recording) line(t *trace) (_ *manifest.Decision, fits bool) {
+func (s *liner) line(t *trace) (_ *manifest.Decision, fits bool) {
 	l := &manifest.Decision{Function: t.function.String(), Now: t.now}
 	if !s.addQuestion(l, t.question) || !s.addAnswer(l, t) {
 		return nil, true
 	}
-	n := newNotes(s.o.Plugin, t)
+	n := newNotes(s.plugin, t)
 	if n.full() {
 		return l, false
 	}
@@ -39,7 +46,7 @@ func (s *recording) line(t *trace) (_ *manifest.Decision, fits bool) {
 }
 
 // addQuestion adds what was asked. It reports false if no line can say that.
-func (s *recording) addQuestion(l *manifest.Decision, q *question) bool {
+func (s *liner) addQuestion(l *manifest.Decision, q *question) bool {
 	l.Service = manifest.VectorService{Domain: s.service.Domain, PRs: s.service.PRs, Operator: s.service.Operator}
 	switch {
 	case q.item != nil:
@@ -73,18 +80,18 @@ func (s *recording) addQuestion(l *manifest.Decision, q *question) bool {
 
 // addAnswer adds what was answered: by the chain, or by the plugin that the recording is about.
 // It reports false if that was not asked.
-func (s *recording) addAnswer(l *manifest.Decision, t *trace) bool {
+func (s *liner) addAnswer(l *manifest.Decision, t *trace) bool {
 	r := t.ruling
-	if s.o.Plugin == "" {
+	if s.plugin == "" {
 		names, asked := t.names()
 		l.Chain, l.Asked = append([]string{}, names...), asked
 	} else {
-		i := slices.IndexFunc(t.answers, func(a answer) bool { return a.plugin.name == s.o.Plugin })
+		i := slices.IndexFunc(t.answers, func(a answer) bool { return a.plugin.name == s.plugin })
 		if i < 0 {
 			return false
 		}
 		r = t.answers[i].ruling
-		r.Module = s.o.Plugin
+		r.Module = s.plugin
 	}
 	l.Want, l.By = manifest.VectorWant{Action: r.Action.String(), Rule: r.Rule, Reason: r.Reason}, r.Module
 	return true

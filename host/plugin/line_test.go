@@ -80,7 +80,7 @@ type take struct {
 
 // begin begins a decision, nil if the sample takes no part in it.
 func begin(s *recording) *take {
-	x := &take{recording: s, trace: trace{question: &question{facts: host.NewFactReader(nil, nil, nil), source: "client", now: now}, chain: &chain{}}}
+	x := &take{recording: s, trace: trace{question: &question{facts: host.NewFactReader(nil, nil, nil), source: "client", now: now}}}
 	if !s.begin(x.facts) {
 		return nil
 	}

@@ -2,18 +2,12 @@ package plugin
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
 
 	"talon/host"
 )
-
-// ErrRecording says that another recording is under way.
-var ErrRecording = errors.New("another recording is under way, try again later")
 
 // Bounds of a recording, whatever is asked for.
 const (
@@ -49,53 +43,6 @@ type Recorded struct {
 	Ended string `json:"ended"`
 }
 
-// Record passes lines of decisions to write as they are taken, until the time is up,
-// there are enough, or ctx ends; at first none, when it has begun. Each is a vector with
-// the verdict that was given, as talon plugin test, run and replay read them. No decision waits for write.
-func (r *Registry) Record(ctx context.Context, o Recording, write func(lines []byte) error) (Recorded, error) {
-	if o.Plugin != "" {
-		r.inspecting.Lock()
-		known := r.slots[o.Plugin] != nil
-		r.inspecting.Unlock()
-		if !known {
-			return Recorded{}, fmt.Errorf("%w: %.80q", ErrUnknown, o.Plugin)
-		}
-	}
-	o.Max = min(o.Max, MaxRecordLines)
-	s := newSample(o, maxRecordBytes, r.o.Service)
-	if !r.recording.CompareAndSwap(nil, s) {
-		return Recorded{}, ErrRecording
-	}
-	stop := func() {
-		if r.recording.CompareAndSwap(s, nil) {
-			s.close()
-		}
-	}
-	defer stop()
-	timed, cancel := context.WithTimeout(ctx, min(o.For, MaxRecordTime))
-	defer cancel()
-	// What has been taken is fetched, also when the time is up.
-	defer context.AfterFunc(timed, stop)()
-	var lines []byte
-	for {
-		if err := write(lines); err != nil {
-			return Recorded{}, fmt.Errorf("write the recording: %w", err)
-		}
-		if lines = s.next(); len(lines) == 0 {
-			break
-		}
-	}
-	result := s.result()
-	switch {
-	case result.Ended != "":
-	case ctx.Err() != nil:
-		result.Ended = "stopped"
-	default:
-		result.Ended = "time"
-	}
-	return result, nil
-}
-
 // recording is the lines of a recording. Its methods may be called by many goroutines.
 //
 // It is asked before a decision whether it takes part (begin). After the decision it makes a
@@ -108,9 +55,8 @@ func (r *Registry) Record(ctx context.Context, o Recording, write func(lines []b
 //  4. What is to be redacted is in no line, also not among the facts.
 type recording struct {
 	o        Recording
-	maxBytes int64        // of all lines
-	service  host.Service // how the relay is reached, as plugins have it
-	mask     *mask
+	maxBytes int64 // of all lines
+	lines    liner
 	wake     chan struct{} // holds a value if there is something for next
 
 	mu     sync.Mutex // guards the fields below
@@ -122,7 +68,7 @@ type recording struct {
 
 func newSample(o Recording, maxBytes int64, service host.Service) *recording {
 	return &recording{
-		o: o, maxBytes: maxBytes, service: service, mask: newMask(o.Redact), wake: make(chan struct{}, 1), counts: Recorded{Functions: map[string]int{}},
+		o: o, maxBytes: maxBytes, lines: liner{o.Plugin, service, newMask(o.Redact)}, wake: make(chan struct{}, 1), counts: Recorded{Functions: map[string]int{}},
 	}
 }
 
@@ -147,7 +93,7 @@ func (s *recording) begin(facts *host.FactReader) bool {
 
 // add appends the line of a decision.
 func (s *recording) add(t *trace) {
-	l, fits := s.line(t)
+	l, fits := s.lines.line(t)
 	switch {
 	case l == nil:
 	case !fits:

@@ -247,7 +247,7 @@ func BenchmarkRecord(b *testing.B) {
 
 // traceOf is the trace of a decision about an event of a client.
 func traceOf(event host.ID, at int64) *trace {
-	return &trace{question: &question{item: &host.Item{Event: &host.Event{ID: event}}, source: "client", now: at}, chain: &chain{}}
+	return &trace{question: &question{item: &host.Item{Event: &host.Event{ID: event}}, source: "client", now: at}}
 }
 
 // TestJournalShares checks that equal decisions take the room of one, and that entries of
@@ -258,7 +258,7 @@ func TestJournalShares(t *testing.T) {
 		binary.LittleEndian.PutUint64(id[:], uint64(n))
 		return id
 	}
-	chains := []*chain{{names: []string{"open"}}, {names: []string{"lists", "open"}}}
+	chains := [][]string{{"open"}, {"lists", "open"}}
 	ask := func(n int) *trace {
 		q := traceOf(id(n), 1000)
 		q.fuel, q.chain, q.asked, q.ruling = int64(n), chains[0], 1, host.Ruling{Action: host.Accept, Module: "open"}
@@ -298,7 +298,7 @@ func TestJournalShares(t *testing.T) {
 			shadows = 1
 		}
 		if !ok || why.Source != want.source || why.Ruling.Reason != want.ruling.Reason || why.Ruling.Plugin != want.ruling.Module ||
-			why.Ruling.Fuel != want.fuel || fmt.Sprint(why.Asked) != fmt.Sprint(want.chain.names) || len(why.Shadow) != shadows {
+			why.Ruling.Fuel != want.fuel || fmt.Sprint(why.Asked) != fmt.Sprint(want.chain) || len(why.Shadow) != shadows {
 			t.Errorf("event %d: %+v", n, why)
 		}
 	}

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"time"
 
 	"talon/host"
 )
@@ -9,28 +10,19 @@ import (
 // askShadows asks the plugins in shadow mode whose turn came, after the decision. Their answers
 // have no effect. It notes them in the trace, and where they disagree.
 func askShadows(ctx context.Context, t *trace) {
-	if t.shadows == 0 {
+	if len(t.shadows) == 0 {
 		return
 	}
 	// A read of a shadow must not make the decision depend on it.
 	t.shadowFacts = t.facts.Fork()
-	asked := 0
-	for i := range t.chain.links {
-		l := &t.chain.links[i]
-		if !l.shadow {
-			continue
-		}
-		if asked == t.shadows {
-			return
-		}
-		asked++
-		o := answer{plugin: l.generation, by: l.generation}
-		if l.ask(ctx, t.question, t.shadowFacts, &o) != nil {
-			o.ruling = host.Ruling{Action: host.Pass, Rule: "failed", Module: l.name}
+	for _, g := range t.shadows {
+		o := answer{plugin: g, by: g}
+		if g.ask(ctx, t.question, t.shadowFacts, &o) != nil {
+			o.ruling = host.Ruling{Action: host.Pass, Rule: "failed", Module: g.name}
 		}
 		t.answers = append(t.answers, o)
 		if o.disagrees(t) {
-			l.counters.disputes.add(&o, t)
+			g.counters.disputes.add(o.disagreement(t))
 		}
 	}
 }
@@ -39,4 +31,13 @@ func askShadows(ctx context.Context, t *trace) {
 // event. Two refusals differ only in their words.
 func (o *answer) disagrees(with *trace) bool {
 	return o.ruling.Action != host.Pass && o.ruling.Action != with.ruling.Action
+}
+
+// disagreement returns how an opinion differs from a decision, for the operator.
+func (o *answer) disagreement(with *trace) Disagreement {
+	d := Disagreement{At: time.Unix(with.now, 0), Plugin: o.by.name, Shadow: o.said(), Chain: saidBy(with.by, with.ruling, with.fuel)}
+	if with.item != nil {
+		d.Event = with.item.Event.ID.String()
+	}
+	return d
 }

@@ -10,15 +10,15 @@ import (
 // they read. Journal, disputes and recordings read it after the decision.
 type trace struct {
 	*question
-	chain *chain
 
 	ruling host.Ruling
 	by     *generation // that decided; nil if none had an opinion
 	fuel   int64       // that it spent
 
-	asked   int      // of the plugins that enforce
-	hosts   []string // those that were asked after another had accepted
-	shadows int      // plugins in shadow mode whose turn came
+	chain   []string      // the plugins that enforce, in order
+	asked   int           // how many of the first were asked
+	hosts   []string      // those that were asked after another had accepted
+	shadows []*generation // in shadow mode, whose turn came
 
 	answers     []answer         // of all that were asked, in order; those in shadow mode last
 	shadowFacts *host.FactReader // through which these read; nil if none was asked
@@ -43,16 +43,17 @@ func (t *trace) opinions() []answer { return t.answers[t.asked+len(t.hosts):] }
 // Where some were passed over, it leaves out those that were not asked.
 func (t *trace) names() (list []string, asked int) {
 	if len(t.hosts) == 0 {
-		return t.chain.names, t.asked
+		return t.chain, t.asked
 	}
-	list = slices.Concat(t.chain.names[:t.asked], t.hosts)
+	list = slices.Concat(t.chain[:t.asked], t.hosts)
 	return list, len(list)
 }
 
 // reset makes the trace one of nothing, which keeps only its memory.
 func (t *trace) reset() {
 	clear(t.answers)
-	*t = trace{answers: t.answers[:0]}
+	clear(t.shadows)
+	*t = trace{answers: t.answers[:0], shadows: t.shadows[:0]}
 }
 
 func (a *answer) said() Said { return saidBy(a.by, a.ruling, a.fuel) }

@@ -39,5 +39,5 @@ var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, writ
 
 func getBuffer() *buffer { return buffers.Get().(*buffer) }
 
-// small buffers hold messages that did not come in one piece.
+// smallBuffers hold messages that did not come in one piece.
 var smallBuffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, 4<<10)} }}

@@ -275,7 +275,7 @@ func (x *index) remove(s *subscription) {
 	x.removeLocked(s)
 }
 
-// REQUIRES: x.mu.
+// removeLocked takes a subscription out. REQUIRES: x.mu.
 func (x *index) removeLocked(s *subscription) {
 	x.subs--
 	for i := range s.watches {

@@ -62,7 +62,7 @@ func (a *reassembly) remove(c *conn) {
 // largest returns the connection with the most bytes, of the network with the most.
 // Connections that are not counted by network are each by itself. REQUIRES: mu, and
 // there is one.
-func (a *reassembly) largest() (limit *conn) {
+func (a *reassembly) largest() (heaviest *conn) {
 	networks := make(map[netip.Prefix]int)
 	of := func(c *conn) int {
 		if c.slot.IsValid() {
@@ -76,11 +76,11 @@ func (a *reassembly) largest() (limit *conn) {
 		}
 	}
 	for c, n := range a.held {
-		if limit == nil || of(c) > of(limit) || of(c) == of(limit) && n > a.held[limit] {
-			limit = c
+		if heaviest == nil || of(c) > of(heaviest) || of(c) == of(heaviest) && n > a.held[heaviest] {
+			heaviest = c
 		}
 	}
-	return limit
+	return heaviest
 }
 
 func (a *reassembly) bytes() float64 {

@@ -128,7 +128,7 @@ func (ss *snapshots) forget(s *snapshot) {
 	ss.forgetLocked(s)
 }
 
-// REQUIRES: ss.mu.
+// forgetLocked takes the snapshot out of the cache. REQUIRES: ss.mu.
 func (ss *snapshots) forgetLocked(s *snapshot) {
 	if s.cached {
 		s.cached, s.later = false, nil

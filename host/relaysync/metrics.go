@@ -22,6 +22,8 @@ type metrics struct {
 	gaps      *prometheus.CounterVec
 	tracked   prometheus.Gauge
 	up        prometheus.Gauge
+	complete  prometheus.Gauge
+	whole     *prometheus.GaugeVec // whether a relay is complete
 	dead      prometheus.Gauge
 
 	dropped *prometheus.CounterVec
@@ -66,6 +68,8 @@ func newMetrics(prefix string, labels int) *metrics {
 		gaps:      counters("gap_events_total", "Events that live sync missed and catching up found.", "relay"),
 		tracked:   gauge("relays_tracked_total", "Relays that are wanted."),
 		up:        gauge("relays_connected_total", "Relays that are connected."),
+		complete:  gauge("relays_complete_total", "Relays that are connected and complete: talon sync status shows what is open at the others."),
+		whole:     gauges("relay_complete", "Whether a relay is complete: 1, or 0 if something is open there or it is not connected.", "relay"),
 		dead:      gauge("relays_dead_total", "Relays that are dead."),
 		dropped:   counters("dropped_total", "Things that relays sent and that were passed over, by reason.", "reason"),
 		refused:   counters("actions_refused_total", "Actions of the strategy that were not carried out, by reason.", "reason"),
@@ -75,10 +79,10 @@ func newMetrics(prefix string, labels int) *metrics {
 		}),
 		waiting:  gauge("retry_events", "Refused events that are decided again when what they name arrives."),
 		retried:  counter("retries_total", "Refused events that were decided again."),
-		polls:    counter("polls_total", "Historics for what is new, where a relay allows too few subscriptions for all."),
+		polls:    counter("polls_total", "Fetches of new events that have no subscription: the relay or sync-subscriptions leaves no room for one."),
 		received: counter("received_bytes_total", "Bytes that relays sent in frames."),
 	}
-	m.reconnections = counters("reconnections_total", "Connections to a relay after one that was lost, by how long it was away: short, or long for more than 15 minutes.", "absence")
+	m.reconnections = counters("reconnections_total", "Connections to a relay after one that was lost, by what the strategy does then: short, it continues from where the relay was lost; long, it fetches everything again. With a strategy that does not report it, long is more than 15 minutes.", "absence")
 	for _, absence := range absences {
 		m.reconnections.WithLabelValues(absence)
 	}
@@ -116,6 +120,7 @@ func (m *metrics) forget(relay string) {
 	}
 	delete(m.labelled, relay)
 	m.connected.DeleteLabelValues(relay)
+	m.whole.DeleteLabelValues(relay)
 	m.attempts.DeletePartialMatch(prometheus.Labels{"relay": relay})
 	m.status.DeleteLabelValues(relay)
 	m.failures.DeleteLabelValues(relay)
@@ -142,11 +147,16 @@ func (m *metrics) measure(e loop.MetricChange) {
 			m.status.WithLabelValues(label).Set(float64(e.State.Status))
 			m.failures.WithLabelValues(label).Set(float64(e.State.Failures))
 		}
+	case loop.MeasuredComplete:
+		if label != otherRelay {
+			m.whole.WithLabelValues(label).Set(float64(e.Value))
+		}
 	case loop.MeasuredConnected:
 		if label != otherRelay {
 			m.connected.WithLabelValues(label).Set(float64(e.Value))
 			if e.Value == 1 {
 				m.gaps.WithLabelValues(label)
+				m.whole.WithLabelValues(label).Add(0)
 			}
 		}
 	}
@@ -170,6 +180,7 @@ func (v *Sync) count() {
 	m.waiting.Set(float64(now.Retrying))
 	m.tracked.Set(float64(now.Tracked))
 	m.up.Set(float64(now.Connected))
+	m.complete.Set(float64(now.Complete))
 	m.dead.Set(float64(now.Dead))
 }
 
@@ -177,7 +188,7 @@ func (v *Sync) count() {
 func (v *Sync) Collectors() []prometheus.Collector {
 	m := v.metrics
 	return []prometheus.Collector{
-		m.connected, m.attempts, m.status, m.failures, m.events, m.gaps, m.tracked, m.up, m.dead,
+		m.connected, m.attempts, m.status, m.failures, m.events, m.gaps, m.tracked, m.up, m.complete, m.whole, m.dead,
 		m.dropped, m.refused, m.faults, m.steps, m.waiting, m.retried, m.polls, m.reconnections, m.received,
 	}
 }

@@ -19,7 +19,7 @@ type Snapshot struct {
 	Connections    int `json:"connections"`     // that are up
 	MaxConnections int `json:"max_connections"` // at the same time
 	Tracked        int `json:"tracked"`         // relays that are wanted
-	Complete       int `json:"complete"`        // of these, relays from which everything that was asked for is here
+	Complete       int `json:"complete"`        // of these, relays at which nothing is open
 	Repositories   int `json:"repositories"`
 
 	Relays []RelaySnapshot `json:"relays"`
@@ -60,10 +60,20 @@ type RelaySnapshot struct {
 
 	Connected    time.Time `json:"connected,omitzero"`    // begin of the latest connection
 	Disconnected time.Time `json:"disconnected,omitzero"` // end of the latest connection that ended
-	Complete     time.Time `json:"complete,omitzero"`     // since when nothing has been pending
+	Complete     time.Time `json:"complete,omitzero"`     // since when nothing has been open
+	Open         []Open    `json:"open,omitempty"`        // why it is connected and not complete
+	NextCheck    time.Time `json:"next_check,omitzero"`   // when the strategy compares everything again
 	Partial      bool      `json:"partial,omitempty"`     // a fetch of this connection did not bring all; the strategy may have asked again
 	Bytes        int64     `json:"bytes"`                 // received since the server started
 	Repositories int       `json:"repositories"`          // that list it
+}
+
+// Open is a reason why a relay is not complete.
+type Open struct {
+	What  string    `json:"what"`           // of the names of [loop.Incomplete]
+	Count int       `json:"count"`          // 1 for what is not counted
+	Since time.Time `json:"since"`          // when it began
+	Until time.Time `json:"until,omitzero"` // of a rest
 }
 
 // Uncovered is what has no subscription at a relay, because the relay has no room for it. It is
@@ -249,6 +259,14 @@ func (v *Sync) relayStatus(r *loop.RelayStatus) RelaySnapshot {
 			Negentropy: supportNames[caps.Negentropy], Subscriptions: caps.MaxSubscriptions, Filters: caps.MaxFilters,
 			Values: caps.MaxValues, Limit: caps.MaxLimit, Message: caps.MaxMessage, Auth: caps.AuthRequired,
 		},
+	}
+	st.NextCheck = moment(r.NextCheck)
+	for _, open := range r.Open {
+		o := Open{What: open.Why.String(), Count: open.Count, Since: moment(open.Since)}
+		if open.Why == loop.IncompleteRest {
+			o.Until = moment(r.RestUntil)
+		}
+		st.Open = append(st.Open, o)
 	}
 	if r.UncoveredSince != 0 {
 		st.Uncovered = &Uncovered{r.UncoveredRepositories, r.UncoveredRoots, moment(r.UncoveredSince)}

@@ -35,18 +35,19 @@ func TestStatus(t *testing.T) {
 	r := newRemote(t, nil)
 	r.add(notes(t, 3)...)
 	gone := newRemote(t, func(r *remote) { r.handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}) })
+	repo := announce(t, alice, "demo", epoch, r.url, gone.url)
+	address, _ := repo.Address()
+	about := abi.Filter{Tags: []abi.TagFilter{{Name: "a", Values: []string{address.String()}}}}
 	w := start(t, func(v *abi.StepView) []abi.StepAction {
 		switch v.Kind {
 		case abi.InputInit:
 			return []abi.StepAction{connectTo(r.url), connectTo(gone.url)}
 		case abi.InputRelayConnected:
-			return []abi.StepAction{live(r.url, "live", kinds(7), kinds(8)), fetch(r.url, "past", abi.MethodREQ, kinds(1))}
+			return []abi.StepAction{live(r.url, "live", kinds(7), about), fetch(r.url, "past", abi.MethodREQ, kinds(1))}
 		}
 		return nil
 	}, nil)
-	repo := announce(t, alice, "demo", epoch, r.url, gone.url)
 	w.put(repo)
-	address, _ := repo.Address()
 	testkit.Eventually(t, "everything is here", func() bool { return !one(t, w, r.url).Complete.IsZero() })
 	testkit.Eventually(t, "the other one failed", func() bool { return one(t, w, gone.url).Failures == 1 })
 	testkit.Eventually(t, "the repository is followed", func() bool { return snapshot(t, w, Query{}).Repositories == 1 })

@@ -68,7 +68,7 @@ func Hunted(e *host.Event, synced bool) (gitfetch.Event, bool) {
 }
 
 // Waiting calls yield for each event in purgatory that waits for git data
-// (gitfetch.Forge).
+// (gitfetch.Repos).
 func (f *Reconciler) Waiting(ctx context.Context, yield func(gitfetch.Event) error) error {
 	return f.cfg.Store.EachHeld(ctx, func(h host.HeldEvent) error {
 		e, err := wire.ParseEvent(h.JSON)
@@ -84,7 +84,7 @@ func (f *Reconciler) Waiting(ctx context.Context, yield func(gitfetch.Event) err
 }
 
 // Wanted returns what the repositories of an identifier lack, and where it may be
-// (gitfetch.Forge).
+// (gitfetch.Repos).
 func (f *Reconciler) Wanted(ctx context.Context, identifier string) ([]gitfetch.Want, error) {
 	list, err := f.announcements(ctx, identifier)
 	if err != nil {
@@ -271,7 +271,7 @@ func missing(ctx context.Context, repo *gitrepo.Repo, s *grasp.State) ([]string,
 }
 
 // Arrived reconciles a repository after objects have come into it, and then those that
-// share them (gitfetch.Forge).
+// share them (gitfetch.Repos).
 func (f *Reconciler) Arrived(ctx context.Context, identifier string, into gitfetch.Repository) error {
 	repo, ok := into.(*gitrepo.Repo)
 	if !ok {

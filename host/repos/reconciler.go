@@ -77,9 +77,9 @@ type Placeholders interface {
 	Placeholders(ctx context.Context, yield func(repo string, id host.ID, since int64) error) error // oldest first
 }
 
-// Pipeline commits the arrival of git data.
+// Pipeline commits releases of held events whose git data is complete.
 type Pipeline interface {
-	SubmitRelease(ctx context.Context, a *host.ReleaseRequest) error
+	SubmitRelease(ctx context.Context, r *host.ReleaseRequest) error
 }
 
 // Policy decides about pushes that GRASP's own rules allow.
@@ -136,7 +136,7 @@ type Reconciler struct {
 	metrics *metrics
 	panics  *contain.Guard // around the round of a job, and the work on one repository
 
-	// inFlightReleases are the events that an arrival of a job's own releases: what follows from
+	// inFlightReleases are the events that a release request of a job's own releases: what follows from
 	// them, the job has done.
 	inFlightReleases sync.Map // host.ID → place
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 )
 
 // The log is copied back into the database in two parts. The bulk is copied by a
@@ -20,6 +21,7 @@ import (
 // checkpointer copies the log on a connection of its own.
 type checkpointer struct {
 	conn    *conn
+	readers *atomic.Int64 // snapshots, which keep the log from starting over for as long as they are open
 	log     *slog.Logger
 	metrics *measures
 	copying sync.Mutex // held by who copies: SQLite would turn a second one away
@@ -53,12 +55,12 @@ func (cp *checkpointer) stop() error {
 	return cp.conn.close()
 }
 
-func startCheckpointer(path string, log *slog.Logger, m *measures) (*checkpointer, error) {
+func startCheckpointer(path string, snapshots *atomic.Int64, log *slog.Logger, m *measures) (*checkpointer, error) {
 	c, err := dial(path, "rw", "busy_timeout = 5000", "synchronous = FULL", "wal_autocheckpoint = 0")
 	if err != nil {
 		return nil, err
 	}
-	cp := &checkpointer{conn: c, log: log, metrics: m, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	cp := &checkpointer{conn: c, readers: snapshots, log: log, metrics: m, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	go cp.run()
 	return cp, nil
 }
@@ -73,13 +75,18 @@ func (w *writer) maybeCheckpoint(cp *checkpointer) error {
 	length, _ := row[1].(int64)
 	copied, _ := row[2].(int64)
 	if length < w.tune.maxWAL {
-		w.patience = w.tune.maxWAL
+		w.checkpointLimit = w.tune.maxWAL
 	}
 	switch left := length - copied; {
-	case length > w.patience:
+	case length > w.checkpointLimit && cp.readers.Load() > 0:
+		// A backup ends by itself. The log is copied as far as it has read.
+		if left > w.tune.finishWAL {
+			cp.notify()
+		}
+	case length > w.checkpointLimit:
 		// A reader that takes minutes, such as a check by another process, must not
 		// make each commit wait.
-		w.patience = length + w.tune.maxWAL
+		w.checkpointLimit = length + w.tune.maxWAL
 		cp.copying.Lock()
 		defer cp.copying.Unlock()
 		return w.conn.checkpoint("RESTART")

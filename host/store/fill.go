@@ -35,20 +35,20 @@ func indexMaintainers(c *conn) error {
 		return nil
 	}
 	for last := []byte{}; ; {
-		var places [][]byte
+		var sortKeys [][]byte
 		const sql = `SELECT place FROM posting WHERE key = ? AND kind = ? AND place > ? ORDER BY place LIMIT ?`
 		err := c.each(context.Background(), sql, list(keyKind, int64(host.KindAnnouncement), last, int64(fetchRows)), func(row []driver.Value) error {
 			at, _ := row[0].([]byte)
-			places = append(places, bytes.Clone(at))
+			sortKeys = append(sortKeys, bytes.Clone(at))
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		if len(places) == 0 {
+		if len(sortKeys) == 0 {
 			break
 		}
-		for _, last = range places {
+		for _, last = range sortKeys {
 			seq := parseSortKey(last).seq
 			row, err := c.first(`SELECT json FROM event WHERE seq = ?`, seq)
 			if err != nil {
@@ -117,12 +117,12 @@ func indexIDs(c *conn) error {
 	}
 	const sql = `SELECT place FROM posting WHERE key = ? AND kind = 0`
 	err = c.each(context.Background(), sql, list(keyTime), func(r []driver.Value) error {
-		place, _ := r[0].([]byte)
-		if len(place) != longSortKey {
+		sortKey, _ := r[0].([]byte)
+		if len(sortKey) != longSortKey {
 			return errSortKeys
 		}
-		at := parseSortKey(place)
-		if part = append(part, row{keys.id(idOf(place)), at.at, at.seq}); len(part) == idPart {
+		at := parseSortKey(sortKey)
+		if part = append(part, row{keys.id(idOf(sortKey)), at.at, at.seq}); len(part) == idPart {
 			return flush()
 		}
 		return nil

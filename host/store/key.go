@@ -82,9 +82,9 @@ func (p posting) compare(q posting) int {
 // whom it lists as maintainers.
 func (k *keyring) postings(rows []posting, e *host.Event, seq int64) []posting {
 	kind := int64(e.Kind)
-	places := appendSortKey(make([]byte, 0, longSortKey+shortSortKey), e.CreatedAt, e.ID[:], seq)
-	long := places[:longSortKey]
-	short := appendSortKey(places, e.CreatedAt, e.ID[:8], seq)[longSortKey:]
+	both := appendSortKey(make([]byte, 0, longSortKey+shortSortKey), e.CreatedAt, e.ID[:], seq)
+	long := both[:longSortKey]
+	short := appendSortKey(both, e.CreatedAt, e.ID[:8], seq)[longSortKey:]
 	rows = append(rows, posting{keyTime, 0, long}, posting{keyKind, kind, long}, posting{k.author(e.PubKey), kind, long})
 	semantics.Tags(e, func(name byte, value string) {
 		rows = append(rows, posting{k.key(name, value), kind, short})

@@ -192,15 +192,15 @@ func ofKind(list []memRow, kind int64) []memRow {
 
 // sortKeys appends the sort keys of a key and a kind between above and under, both excluded, in
 // the order of the table, limit at most: of events with row numbers after from, up to to.
-// Row numbers of which the event may be gone are appended to unsure.
-func (t *memtable) sortKeys(b, key []byte, kind int64, above, under []byte, from, to int64, limit int, unsure []int64) ([]byte, []int64) {
+// Row numbers of which the event may be gone are appended to unverified.
+func (t *memtable) sortKeys(b, key []byte, kind int64, above, under []byte, from, to int64, limit int, unverified []int64) ([]byte, []int64) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	k := t.key(key)
 	list := ofKind(k.rows, kind)
-	var place [longSortKey]byte
+	var sortKey [longSortKey]byte
 	end, _ := slices.BinarySearchFunc(list, above, func(r memRow, above []byte) int {
-		if bytes.Compare(t.events[r.event].appendSortKey(place[:0], k.width), above) > 0 {
+		if bytes.Compare(t.events[r.event].appendSortKey(sortKey[:0], k.width), above) > 0 {
 			return -1 // it comes later in the table, so earlier here
 		}
 		return 1
@@ -213,14 +213,14 @@ func (t *memtable) sortKeys(b, key []byte, kind int64, above, under []byte, from
 		start := len(b)
 		b = e.appendSortKey(b, k.width)
 		if bytes.Compare(b[start:], under) >= 0 {
-			return b[:start], unsure
+			return b[:start], unverified
 		}
 		if _, ok := t.removed[e.seq]; ok {
-			unsure = append(unsure, e.seq)
+			unverified = append(unverified, e.seq)
 		}
 		limit--
 	}
-	return b, unsure
+	return b, unverified
 }
 
 // shard appends the rows whose keys begin with a byte, of events with row numbers after

@@ -53,12 +53,12 @@ func (s *Store) loadMerge(c *conn) error {
 		return err
 	}
 	s.recent.Store(&[]*memtable{t})
-	s.lendRecent()
+	s.accountMemtables()
 	return nil
 }
 
-// lendRecent has the memtables count as a part of the cache of texts.
-func (s *Store) lendRecent() {
+// accountMemtables counts the memtables as a part of the cache of texts.
+func (s *Store) accountMemtables() {
 	n := int64(0)
 	for _, t := range *s.recent.Load() {
 		n += t.bytes()
@@ -119,7 +119,7 @@ func (s *Store) active() *memtable {
 // events of the transaction, so that a merge ends before the next one is due.
 func (tx *Tx) mergeRows() error {
 	m, was := &tx.w.merge, tx.w.merge
-	tx.s.lendRecent()
+	tx.s.accountMemtables()
 	if m.target == m.indexed && tx.s.active().len() >= tx.w.tune.mergeFrom {
 		// The rows of this transaction are in the memtable already.
 		m.target = tx.w.seq
@@ -208,10 +208,10 @@ func (r *reader) recentOf(m merge, t Total) ([]*memtable, error) {
 // between above and under, both excluded, and whether there may be more behind the last
 // that was looked at.
 func (v *snapshot) recentSortKeys(key []byte, kind int64, above, under []byte, limit, width int) (packed []byte, last []byte, more bool, err error) {
-	var unsure []int64
+	var unverified []int64
 	for _, t := range v.recent {
 		before := len(packed)
-		packed, unsure = t.sortKeys(packed, key, kind, above, under, v.merged.through(key), v.seq, limit, unsure)
+		packed, unverified = t.sortKeys(packed, key, kind, above, under, v.merged.through(key), v.seq, limit, unverified)
 		more = more || (len(packed)-before)/width == limit
 		if before > 0 && len(packed) > before {
 			packed = mergeSortKeys(packed[:before], packed[before:], width)
@@ -223,8 +223,8 @@ func (v *snapshot) recentSortKeys(key []byte, kind int64, above, under []byte, l
 	if len(packed) > 0 {
 		last = packed[len(packed)-width:]
 	}
-	if len(unsure) > 0 {
-		packed, err = v.sure(packed, unsure, width)
+	if len(unverified) > 0 {
+		packed, err = v.verified(packed, unverified, width)
 	}
 	return packed, last, more, err
 }
@@ -242,14 +242,14 @@ func mergeSortKeys(a, b []byte, width int) []byte {
 	return append(append(out, a...), b...)
 }
 
-// sure leaves out the sort keys of events that the snapshot does not have.
-func (v *snapshot) sure(packed []byte, unsure []int64, width int) ([]byte, error) {
-	gone := make(map[int64]bool, len(unsure))
-	for _, seq := range unsure {
+// verified leaves out the sort keys of events that the snapshot does not have.
+func (v *snapshot) verified(packed []byte, unverified []int64, width int) ([]byte, error) {
+	gone := make(map[int64]bool, len(unverified))
+	for _, seq := range unverified {
 		gone[seq] = true
 	}
 	const sql = `SELECT e.seq FROM json_each(?) r CROSS JOIN event e ON e.seq = r.value`
-	err := v.each(context.Background(), sql, list(jsonInts(unsure)), func(row []driver.Value) error {
+	err := v.each(context.Background(), sql, list(jsonInts(unverified)), func(row []driver.Value) error {
 		delete(gone, row[0].(int64))
 		return nil
 	})
@@ -286,10 +286,10 @@ func (v *snapshot) recentSpans(p *plan, yield func(key []byte, kind int64, rows 
 
 // recentHas reports whether a row is in memory and not in the table.
 func (v *snapshot) recentHas(r posting) (bool, error) {
-	place := parseSortKey(r.sortKey)
-	packed, _, _, err := v.recentSortKeys(r.key, r.kind, above(place.at), under(place.at), 1<<20, len(r.sortKey))
+	sortKey := parseSortKey(r.sortKey)
+	packed, _, _, err := v.recentSortKeys(r.key, r.kind, above(sortKey.at), under(sortKey.at), 1<<20, len(r.sortKey))
 	for ; err == nil && len(packed) > 0; packed = packed[len(r.sortKey):] {
-		if parseSortKey(packed[:len(r.sortKey)]) == place {
+		if parseSortKey(packed[:len(r.sortKey)]) == sortKey {
 			return true, nil
 		}
 	}

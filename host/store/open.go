@@ -89,6 +89,7 @@ type Store struct {
 	heldDue    atomic.Int64 // when something in purgatory is due, noExpiry if never
 
 	placeholders atomic.Int64 // rows in table placeholder, those being added too
+	snapshots    atomic.Int64 // those that are open
 }
 
 // Total has the totals of the database.
@@ -113,7 +114,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return nil, explain(filepath.Dir(file), err)
 	}
-	s := &Store{path: file, log: opts.Log, tune: opts.tune, queue: newTurns(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
+	s := &Store{path: file, log: opts.Log, tune: opts.tune, queue: newReadQueue(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
 	s.panics = contain.New(contain.Store, opts.Log)
 	s.metrics = newMetrics(s)
 	if s.lock, err = lock(file); err != nil {
@@ -161,7 +162,7 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 	if _, err := os.Stat(file); err != nil {
 		return nil, explain(file, err)
 	}
-	s := &Store{path: file, log: opts.Log, tune: opts.tune, queue: newTurns(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
+	s := &Store{path: file, log: opts.Log, tune: opts.tune, queue: newReadQueue(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
 	s.panics = contain.New(contain.Store, opts.Log)
 	s.metrics = newMetrics(s)
 	// A log that a crash left must be replayed, for which SQLite needs to write
@@ -170,7 +171,7 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 	if c := code(err); c == sqlite3.ErrCantOpen || c == sqlite3.ErrReadonly || c == sqlite3.ErrPerm {
 		err = errors.Join(s.closeReaders())
 		if err == nil {
-			s.queue = newTurns(opts.Readers)
+			s.queue = newReadQueue(opts.Readers)
 			err = s.openReaders(ctx, opts, "ro")
 		}
 	}
@@ -249,7 +250,7 @@ func (s *Store) openWriter(ctx context.Context, opts Options) error {
 		return err
 	}
 	s.placeholders.Store(rows)
-	s.checkpoint, err = startCheckpointer(s.path, s.log, s.metrics)
+	s.checkpoint, err = startCheckpointer(s.path, &s.snapshots, s.log, s.metrics)
 	return err
 }
 

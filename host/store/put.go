@@ -142,7 +142,7 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, tombstones bool) (seq in
 // postingRows is the most index rows that one statement inserts.
 const postingRows = 12
 
-// insertPostings[n] inserts n rows into posting.
+// insertPostings has the statement that inserts n rows into posting at index n.
 var insertPostings = func() (sql [postingRows + 1]string) {
 	for n := 1; n <= postingRows; n++ {
 		sql[n] = "INSERT INTO posting VALUES (?, ?, ?)" + strings.Repeat(", (?, ?, ?)", n-1)

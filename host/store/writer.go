@@ -25,7 +25,7 @@ type writer struct {
 	mergeDebt int   // what is to be merged of it
 	stale     bool  // what is kept in memory does not agree with the database: see [Store.reload]
 
-	patience int64 // length of the log from which on the writer waits for readers
+	checkpointLimit int64 // length of the log from which on the writer waits for readers
 
 	// heldKinds has every kind that is in purgatory, and may have more: an event of
 	// another kind has nothing to look for there.

@@ -66,35 +66,35 @@ func New(ctx context.Context, m Module, servers string, log *slog.Logger, failed
 	return &Client{ctx: context.WithoutCancel(ctx), module: m, servers: servers, log: log, failed: failed}
 }
 
-// Delay asks when to begin. Careful answers if the module does not; likewise below.
-func (c *Client) Delay(q *abi.DelayRequest, careful func() abi.DelayAnswer) abi.DelayAnswer {
+// Delay asks when to begin. The fallback answers if the module does not; likewise below.
+func (c *Client) Delay(q *abi.DelayRequest, fallback func() abi.DelayAnswer) abi.DelayAnswer {
 	c.request = abi.AppendDelayRequest(c.request[:0], q)
-	return ask(c, Delay, q.Now, abi.DecodeDelayAnswer, careful)
+	return ask(c, Delay, q.Now, abi.DecodeDelayAnswer, fallback)
 }
 
 // Admit asks whether to begin a request or a connection now.
-func (c *Client) Admit(q *abi.ThrottleAdmitRequest, careful func() abi.ThrottleAdmitAnswer) abi.ThrottleAdmitAnswer {
+func (c *Client) Admit(q *abi.ThrottleAdmitRequest, fallback func() abi.ThrottleAdmitAnswer) abi.ThrottleAdmitAnswer {
 	c.request = abi.AppendThrottleAdmitRequest(c.request[:0], q)
-	return ask(c, Admit, q.Now, abi.DecodeThrottleAdmitAnswer, careful)
+	return ask(c, Admit, q.Now, abi.DecodeThrottleAdmitAnswer, fallback)
 }
 
 // After says how a request or a connection ended, and asks when the next may begin.
-func (c *Client) After(q *abi.AfterRequest, careful func() abi.AfterAnswer) abi.AfterAnswer {
+func (c *Client) After(q *abi.AfterRequest, fallback func() abi.AfterAnswer) abi.AfterAnswer {
 	c.request = abi.AppendAfterRequest(c.request[:0], q)
-	return ask(c, After, q.Now, abi.DecodeAfterAnswer, careful)
+	return ask(c, After, q.Now, abi.DecodeAfterAnswer, fallback)
 }
 
 // Pick asks which of those that wait is next.
-func (c *Client) Pick(q *abi.PickRequest, careful func() abi.PickAnswer) abi.PickAnswer {
+func (c *Client) Pick(q *abi.PickRequest, fallback func() abi.PickAnswer) abi.PickAnswer {
 	c.request = abi.AppendPickRequest(c.request[:0], q)
 	decode := func(b []byte) (abi.PickAnswer, error) { return abi.DecodePickAnswer(b, len(q.Waiting)) }
-	return ask(c, Pick, q.Now, decode, careful)
+	return ask(c, Pick, q.Now, decode, fallback)
 }
 
 // ask asks the module. An answer that makes no sense is a failure.
-func ask[A any](c *Client, q Function, now int64, decode func([]byte) (A, error), careful func() A) A {
+func ask[A any](c *Client, q Function, now int64, decode func([]byte) (A, error), fallback func() A) A {
 	if c.module == nil {
-		return careful()
+		return fallback()
 	}
 	b, err := c.module.Ask(c.ctx, q, c.request, now/1000)
 	if absent := errors.Is(err, ErrNoModule); absent != c.absent {
@@ -106,7 +106,7 @@ func ask[A any](c *Client, q Function, now int64, decode func([]byte) (A, error)
 		}
 	}
 	if c.absent {
-		return careful()
+		return fallback()
 	}
 	if err == nil {
 		var a A
@@ -120,7 +120,7 @@ func ask[A any](c *Client, q Function, now int64, decode func([]byte) (A, error)
 		c.logged = now
 		c.log.Warn("the throttle does not answer about "+c.servers+": being careful", "question", q, "err", err)
 	}
-	return careful()
+	return fallback()
 }
 
 // Disk keeps records of servers by their names; a nil one is forgotten. Save is durable

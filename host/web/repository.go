@@ -125,7 +125,7 @@ func (h *Handler) repository(repo grasp.Repo) page {
 				v.Refs = append(v.Refs, l)
 			}
 		}
-		return http.StatusOK, "repository", v, h.read.fill(ctx, v, repo, a.maintainers)
+		return http.StatusOK, "repository", v, h.read.loadRepository(ctx, v, repo, a.maintainers)
 	}
 }
 
@@ -165,8 +165,8 @@ func (h *Handler) announcedAs(a *announced, at repoURL) *repository {
 
 func momentOf(s grasp.Stamp) moment { return at(s.CreatedAt) }
 
-// fill adds what other events say of a repository.
-func (r reader) fill(ctx context.Context, v *repository, repo grasp.Repo, maintainers []grasp.PubKey) error {
+// loadRepository adds what other events say of a repository.
+func (r reader) loadRepository(ctx context.Context, v *repository, repo grasp.Repo, maintainers []grasp.PubKey) error {
 	state, err := r.state(ctx, repo, maintainers)
 	if err != nil {
 		return err

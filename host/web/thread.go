@@ -262,7 +262,7 @@ func statusText(root *root) string {
 }
 
 // list makes threads ready for a page.
-func (t *threads) list(title string, people map[host.PubKey]person, relay string) list {
+func (t *threads) list(title string, profiles map[host.PubKey]person, relay string) list {
 	open, closed := t.split()
 	l := list{
 		Title:       title,
@@ -275,7 +275,7 @@ func (t *threads) list(title string, people map[host.PubKey]person, relay string
 			item := thread{
 				Title:  root.title,
 				Status: statusText(root),
-				Author: people[root.PubKey],
+				Author: profiles[root.PubKey],
 				At:     at(root.CreatedAt),
 				Commit: shortID(root.commit),
 				Web:    template.URL(client + nip19.EncodeNevent(root.ID, root.PubKey, uint16(root.Kind), relay)),

@@ -99,10 +99,10 @@ func (g *golang) actions(t *schema.Type) string {
 	return order
 }
 
-// within reports whether a message is a field of the one with a mark.
-func (g *golang) within(t *schema.Type, mark string) bool {
+// within reports whether a message is a field of the one with this label.
+func (g *golang) within(t *schema.Type, label string) bool {
 	for _, other := range g.Types {
-		if !other.Marks.Has("go", mark) && (mark != "actions" || g.actions(other) == "") {
+		if !other.Marks.Has("go", label) && (label != "actions" || g.actions(other) == "") {
 			continue
 		}
 		for _, f := range other.Fields {

@@ -67,7 +67,7 @@ func rustFiles(f *schema.File, files map[string]string) {
 
 func (r *rust) p(form string, args ...any) { fmt.Fprintf(r, form+"\n", args...) }
 
-// name is that of a type or a field.
+// rustName returns the name of a type or a field.
 func rustName(m schema.Marks, name string) string {
 	if other, ok := m.Get("rust", "name"); ok {
 		return other

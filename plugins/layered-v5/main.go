@@ -67,7 +67,7 @@ func (s *layered) Fresh(p *layers.Peer, purpose uint32) {
 	s.After(p, layers.Daily, s.daily+s.Random(s.over))
 	s.Stop(p, layers.Delay)
 	p.Forget()
-	p.Checked = s.Now()
+	p.Checked, p.NextCheck = s.Now(), 0
 	p.Open(layers.Announcements, live)
 	p.Fetch(layers.Announcements, s.past(purpose))
 	s.add(p, p.Plan(), purpose)
@@ -95,6 +95,7 @@ func (s *layered) Resume(p *layers.Peer, since int64) {
 			return
 		}
 		s.After(p, layers.Delay, wait)
+		p.NextCheck = s.Now() + wait
 	}
 	s.again(p, layers.Fetching{Method: s.catchup, Since: since, Purpose: strategy.PurposeReconnect})
 }

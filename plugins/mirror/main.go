@@ -111,6 +111,7 @@ func (s *mirror) met(r *relay) {
 		return
 	}
 	r.absent = r.absent || r.compared > 0
+	p.Unchecked = true
 	r.up, r.metAt, r.brought = true, s.Now(), false
 	r.heardAt, r.twice = s.Now(), 0
 	s.After(p, layers.Daily, s.daily+s.Random(s.over))

@@ -399,6 +399,7 @@ func (s *mirror) complete(r *relay) {
 		r.stage = narrow
 		s.change(r)
 	}
+	defer s.report(r)
 	switch {
 	case r.paged():
 		// Pages bring again what is here: to listen costs less.
@@ -422,6 +423,14 @@ func (s *mirror) complete(r *relay) {
 		least, longest := s.visits(r.cost)
 		r.interval = min(max(2*r.interval, least), longest)
 	}
+}
+
+// report reports that everything was compared, and when that is due again.
+func (s *mirror) report(r *relay) {
+	p := r.peer
+	p.Unchecked, p.NextCheck = false, r.next()
+	p.OldDates = r.absent && r.paged() // a comparison finds them
+	p.Report()
 }
 
 const (

@@ -99,22 +99,22 @@ func (r *rate) Admit(in policy.Input) policy.Verdict {
 	class := kinds.ClassOf(event.Kind())
 	if ofClass := &r.addressClasses[class]; !r.addressEvents.off() || !ofClass.off() {
 		if network, ok := networkOf(in.Address()); ok {
-			if v, ok := r.addressEvents.take(in.Facts, network[:]); !ok {
+			if v, ok := r.addressEvents.consume(in.Facts, network[:]); !ok {
 				return v
 			}
-			if v, ok := ofClass.take(in.Facts, network[:]); !ok {
+			if v, ok := ofClass.consume(in.Facts, network[:]); !ok {
 				return v
 			}
 		}
 	}
-	if v, ok := r.authorEvents.take(in.Facts, author[:]); !ok {
+	if v, ok := r.authorEvents.consume(in.Facts, author[:]); !ok {
 		return v
 	}
-	if v, ok := r.authorClasses[class].take(in.Facts, author[:]); !ok {
+	if v, ok := r.authorClasses[class].consume(in.Facts, author[:]); !ok {
 		return v
 	}
 	if !r.authorBytes.off() && class != kinds.Ephemeral {
-		return r.authorBytes.take(in.Facts, author, sizeOf(event))
+		return r.authorBytes.consume(in.Facts, author, sizeOf(event))
 	}
 	return policy.Pass()
 }
@@ -131,7 +131,7 @@ func (r *rate) Query(in policy.QueryInput) policy.Verdict {
 	if !ok {
 		return policy.Pass()
 	}
-	v, _ := r.addressQueries.take(in.Facts, network[:])
+	v, _ := r.addressQueries.consume(in.Facts, network[:])
 	return v
 }
 
@@ -219,9 +219,9 @@ func (l *limits) off() bool {
 
 func (l *limit) off() bool { return l.burst == 0 }
 
-// take takes a token from the bucket of whom it is about. It returns false and a
+// consume takes a token from the bucket of whom it is about. It returns false and a
 // refusal if there is none.
-func (l *limit) take(facts policy.Facts, whom []byte) (policy.Verdict, bool) {
+func (l *limit) consume(facts policy.Facts, whom []byte) (policy.Verdict, bool) {
 	if l.off() {
 		return policy.Pass(), true
 	}
@@ -282,9 +282,9 @@ func newQuota(limit int64) quota {
 
 func (q *quota) off() bool { return q.max == 0 }
 
-// take counts size bytes of an author. An event that does not fit is not counted:
+// consume counts size bytes of an author. An event that does not fit is not counted:
 // a smaller one may.
-func (q *quota) take(facts policy.Facts, author policy.PubKey, size int64) policy.Verdict {
+func (q *quota) consume(facts policy.Facts, author policy.PubKey, size int64) policy.Verdict {
 	now := facts.Now()
 	if today := now / day; today != q.today {
 		q.today, q.prefix = today, "bytes:"+strconv.FormatInt(today, 10)+":"

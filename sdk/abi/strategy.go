@@ -123,7 +123,7 @@ func (d *actionDecoder) action(a *StepAction, b []byte) string {
 	r := reader{rest: b}
 	for r.next() {
 		field := uint32(r.key >> 3)
-		if !r.is(field, wireBytes) || field < DoConnect || field > DoUncovered {
+		if !r.is(field, wireBytes) || field < DoConnect || field > DoProgress {
 			continue
 		}
 		if a.Do != 0 {
@@ -184,7 +184,7 @@ func check(a *StepAction) string {
 	switch {
 	case a.Do != DoSetTimer && a.Relay == "":
 		return "no relay"
-	case a.Do != DoConnect && a.Do != DoDisconnect && a.Do != DoUncovered && !isActionID(a.ID):
+	case hasID(a.Do) && !isActionID(a.ID):
 		return "id is not 1 to 64 bytes from ! to ~"
 	case (a.Do == DoSubscribe || a.Do == DoHistoric) && len(a.Filters) == 0:
 		return "no filter"
@@ -192,10 +192,15 @@ func check(a *StepAction) string {
 		return "method " + decimal(int(a.Method)) + " is not one that this host knows"
 	case a.Purpose > PurposeDaily:
 		return "purpose " + decimal(int(a.Purpose)) + " is not one that this host knows"
-	case a.At < 0:
+	case a.At < 0, a.NextCheck < 0:
 		return "a time before 1970"
 	}
 	return ""
+}
+
+// hasID reports whether actions of a kind have an id.
+func hasID(do uint32) bool {
+	return do == DoSubscribe || do == DoUnsubscribe || do == DoHistoric || do == DoSetTimer
 }
 
 func isActionID(s string) bool {

@@ -1043,6 +1043,7 @@ const (
 	DoHistoric    = 5
 	DoSetTimer    = 6
 	DoUncovered   = 7
+	DoProgress    = 8
 )
 
 var doNames = [...]string{
@@ -1053,12 +1054,13 @@ var doNames = [...]string{
 	DoHistoric:    "historic",
 	DoSetTimer:    "timer",
 	DoUncovered:   "uncovered",
+	DoProgress:    "progress",
 }
 
 // StepAction is the message StepAction. Which of the fields count depends on Do.
 type StepAction struct {
 	Do           uint32   // DoConnect and so on
-	Relay        string   // DoConnect, DoDisconnect, DoSubscribe, DoUnsubscribe, DoHistoric, DoUncovered
+	Relay        string   // DoConnect, DoDisconnect, DoSubscribe, DoUnsubscribe, DoHistoric, DoUncovered, DoProgress
 	ID           string   // DoSubscribe, DoUnsubscribe, DoHistoric, DoSetTimer
 	Reason       string   // DoConnect, DoDisconnect
 	Priority     uint32   // DoConnect
@@ -1072,6 +1074,11 @@ type StepAction struct {
 	At           int64    // DoSetTimer
 	Repositories uint32   // DoUncovered
 	Roots        uint32   // DoUncovered
+	Past         bool     // DoProgress
+	Closed       bool     // DoProgress
+	OldDates     bool     // DoProgress
+	Anew         bool     // DoProgress
+	NextCheck    int64    // DoProgress
 }
 
 // Limits of what an action says.
@@ -1101,6 +1108,8 @@ func AppendAction(b []byte, a *StepAction) []byte {
 		b = appendSetTimer(b, a)
 	case DoUncovered:
 		b = appendUncovered(b, a)
+	case DoProgress:
+		b = appendProgress(b, a)
 	}
 	return seal(seal(b, inner), at)
 }
@@ -1155,6 +1164,16 @@ func appendUncovered(b []byte, a *StepAction) []byte {
 	b = appendNonEmpty(b, 1, a.Relay)
 	b = appendUint(b, 2, uint64(a.Repositories))
 	b = appendUint(b, 3, uint64(a.Roots))
+	return b
+}
+
+func appendProgress(b []byte, a *StepAction) []byte {
+	b = appendNonEmpty(b, 1, a.Relay)
+	b = appendBool(b, 2, a.Past)
+	b = appendBool(b, 3, a.Closed)
+	b = appendBool(b, 4, a.OldDates)
+	b = appendBool(b, 5, a.Anew)
+	b = appendUint(b, 6, uint64(a.NextCheck))
 	return b
 }
 
@@ -1214,6 +1233,18 @@ func (d *actionDecoder) body(a *StepAction, b []byte) string {
 			a.Repositories = uint32(min(r.num, 1<<32-1))
 		case DoUncovered<<32 | 3<<3 | wireVarint:
 			a.Roots = uint32(min(r.num, 1<<32-1))
+		case DoProgress<<32 | 1<<3 | wireBytes:
+			what = copyText(&a.Relay, "relay", r.data, MaxActionRelay)
+		case DoProgress<<32 | 2<<3 | wireVarint:
+			a.Past = r.num != 0
+		case DoProgress<<32 | 3<<3 | wireVarint:
+			a.Closed = r.num != 0
+		case DoProgress<<32 | 4<<3 | wireVarint:
+			a.OldDates = r.num != 0
+		case DoProgress<<32 | 5<<3 | wireVarint:
+			a.Anew = r.num != 0
+		case DoProgress<<32 | 6<<3 | wireVarint:
+			a.NextCheck = int64(r.num)
 		}
 		if what != "" {
 			return what

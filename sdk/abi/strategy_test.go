@@ -193,6 +193,7 @@ func sampleActions() []StepAction {
 		{Do: DoSetTimer, ID: "t", At: 7},
 		{Do: DoSetTimer, ID: "t"},
 		{Do: DoUncovered, Relay: "wss://a", Repositories: 1, Roots: 2},
+		{Do: DoProgress, Relay: "wss://a", Past: true, Closed: true, OldDates: true, Anew: true, NextCheck: 1700000000000},
 	}
 }
 
@@ -203,7 +204,7 @@ func appendActions(actions ...StepAction) (b []byte) {
 	return b
 }
 
-var someLimits = ActionLimits{Actions: 8, Filters: 2, Values: 10, AllValues: 25}
+var someLimits = ActionLimits{Actions: 9, Filters: 2, Values: 10, AllValues: 25}
 
 func TestActionsRoundTrip(t *testing.T) {
 	want := sampleActions()
@@ -224,7 +225,7 @@ func TestWrongActionsAreNamed(t *testing.T) {
 		want    string
 		actions []StepAction
 	}{
-		{"action 8: an answer has at most 8 actions", slices.Repeat([]StepAction{connect}, 9)},
+		{"action 9: an answer has at most 9 actions", slices.Repeat([]StepAction{connect}, 10)},
 		{"action 1: connect: no relay", []StepAction{connect, {Do: DoConnect}}},
 		{"action 0: disconnect: no relay", []StepAction{{Do: DoDisconnect}}},
 		{"action 0: connect: relay has 513 bytes; the limit is 512", []StepAction{{Do: DoConnect, Relay: strings.Repeat("x", 513)}}},
@@ -234,6 +235,8 @@ func TestWrongActionsAreNamed(t *testing.T) {
 		{"action 0: unsubscribe: id is not 1 to 64 bytes from ! to ~", []StepAction{{Do: DoUnsubscribe, Relay: "r", ID: "a b"}}},
 		{"action 0: unsubscribe: id has 65 bytes; the limit is 64", []StepAction{{Do: DoUnsubscribe, Relay: "r", ID: long}}},
 		{"action 0: uncovered: no relay", []StepAction{{Do: DoUncovered, Roots: 1}}},
+		{"action 0: progress: no relay", []StepAction{{Do: DoProgress, Past: true}}},
+		{"action 0: progress: a time before 1970", []StepAction{{Do: DoProgress, Relay: "wss://a", NextCheck: -1}}},
 		{"action 0: timer: id has 65 bytes; the limit is 64", []StepAction{{Do: DoSetTimer, ID: long}}},
 		{"action 0: timer: a time before 1970", []StepAction{{Do: DoSetTimer, ID: "t", At: -1}}},
 		{"action 0: subscribe: no filter", []StepAction{{Do: DoSubscribe, Relay: "r", ID: "s"}}},

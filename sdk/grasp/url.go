@@ -22,10 +22,10 @@ var odd = func() (t [256]bool) {
 	return t
 }()
 
-// isOdd reports whether s has such a byte.
+// hasUnsafeRunes reports whether s has such a byte.
 //
 //go:noinline
-func isOdd(s string) (found bool) {
+func hasUnsafeRunes(s string) (found bool) {
 	for i := range len(s) {
 		found = found || odd[s[i]]
 	}
@@ -158,7 +158,7 @@ func (s Service) locate(url, scheme string) (path string, exact, ok bool) {
 	rest := url[colon+len("://"):]
 	authority := before(before(before(rest, '/'), '?'), '#')
 	rest = rest[len(authority):]
-	if !s.at(authority, port) || isOdd(rest) {
+	if !s.at(authority, port) || hasUnsafeRunes(rest) {
 		return "", false, false
 	}
 	path = before(before(rest, '?'), '#')

@@ -330,6 +330,23 @@ func (o *Actions) Uncovered(relay string, repositories, roots uint32) {
 	o.add(abi.StepAction{Do: abi.DoUncovered, Relay: relay, Repositories: repositories, Roots: roots})
 }
 
+// Progress is how far a strategy has come with a relay.
+type Progress struct {
+	Past      bool  // not all that is wanted of what the relay has stored is fetched
+	Closed    bool  // the relay closed a subscription that is to be opened again
+	OldDates  bool  // events with old dates that came there during an absence are not fetched
+	Anew      bool  // the absence was too long to continue: all is fetched again
+	NextCheck int64 // unix milliseconds: when all is compared again; 0: not known
+}
+
+// Progress reports how far the strategy has come with a relay. It replaces the report before,
+// and ends with the connection.
+func (o *Actions) Progress(relay string, p Progress) {
+	o.add(abi.StepAction{
+		Do: abi.DoProgress, Relay: relay, Past: p.Past, Closed: p.Closed, OldDates: p.OldDates, Anew: p.Anew, NextCheck: max(p.NextCheck, 0),
+	})
+}
+
 func (o *Actions) add(a abi.StepAction) {
 	o.action = a // kept here, so that taking its address allocates nothing
 	o.b = abi.AppendAction(o.b, &o.action)

@@ -214,7 +214,7 @@ type writer struct {
 func (w *writer) last() *nostr.Event { return w.posts[len(w.posts)-1].event }
 
 // put signs an event and gives it to some of the repository's relays.
-func (w *writer) put(who user, kind int, content string, at int64, ours bool, tags ...nostr.Tag) {
+func (w *writer) put(who user, kind int, content string, at int64, withTalon bool, tags ...nostr.Tag) {
 	e, err := who.sign(kind, at, content, tags...)
 	if err != nil {
 		w.err = err
@@ -230,7 +230,7 @@ func (w *writer) put(who user, kind int, content string, at int64, ours bool, ta
 	if err != nil && w.err == nil {
 		w.err = err
 	}
-	w.posts = append(w.posts, script{e, parsed, some, ours})
+	w.posts = append(w.posts, script{e, parsed, some, withTalon})
 }
 
 // everywhere gives announcements and states to the relays that are asked first too.
@@ -245,9 +245,9 @@ func (w *writer) everywhere() {
 }
 
 // announce announces a repository, which lists Talon or does not.
-func (w *writer) announce(who user, id string, relays, clones []int, ours bool) {
+func (w *writer) announce(who user, id string, relays, clones []int, withTalon bool) {
 	clone, list := nostr.Tag{"clone"}, nostr.Tag{"relays"}
-	if ours {
+	if withTalon {
 		clone = append(clone, "http://"+w.net.cfg.Talon+"/"+path(who, id))
 		list = append(list, "ws://"+w.net.cfg.Talon)
 	}
@@ -258,10 +258,10 @@ func (w *writer) announce(who user, id string, relays, clones []int, ours bool) 
 		list = append(list, w.net.Relays[k].URL)
 	}
 	tags := []nostr.Tag{{"d", id}, {"name", "The repository " + id}, {"description", "It was made by talon devnet."}, clone, list}
-	if ours && w.r.keeper != who {
+	if withTalon && w.r.keeper != who {
 		tags = append(tags, nostr.Tag{"maintainers", w.r.keeper.public})
 	}
-	w.put(who, 30617, "", w.r.at(), ours, tags...)
+	w.put(who, 30617, "", w.r.at(), withTalon, tags...)
 }
 
 func (w *writer) root(who user, kind int, tags ...nostr.Tag) {
@@ -316,20 +316,20 @@ func runGit(ctx context.Context, stdin string, args ...string) (string, error) {
 type stream struct{ b strings.Builder }
 
 // commit adds one commit to a ref, with a file of its own; from is a mark, or 0.
-func (s *stream) commit(ref string, mark, from int, text string) {
-	fmt.Fprintf(&s.b, "commit %s\nmark :%d\n", ref, mark)
+func (s *stream) commit(ref string, number, from int, text string) {
+	fmt.Fprintf(&s.b, "commit %s\nmark :%d\n", ref, number)
 	for _, who := range []string{"author", "committer"} {
-		fmt.Fprintf(&s.b, "%s Devnet <devnet@example.com> %d +0000\n", who, epoch+int64(mark))
+		fmt.Fprintf(&s.b, "%s Devnet <devnet@example.com> %d +0000\n", who, epoch+int64(number))
 	}
 	fmt.Fprintf(&s.b, "data %d\n%s\n", len(text), text)
 	if from > 0 {
 		fmt.Fprintf(&s.b, "from :%d\n", from)
 	}
-	fmt.Fprintf(&s.b, "M 100644 inline file-%d\ndata %d\n%s\n\n", mark, len(text), text)
+	fmt.Fprintf(&s.b, "M 100644 inline file-%d\ndata %d\n%s\n\n", number, len(text), text)
 }
 
-func (s *stream) ref(name string, mark int) {
-	fmt.Fprintf(&s.b, "reset %s\nfrom :%d\n\n", name, mark)
+func (s *stream) ref(name string, number int) {
+	fmt.Fprintf(&s.b, "reset %s\nfrom :%d\n\n", name, number)
 }
 
 // user is somebody with a key.

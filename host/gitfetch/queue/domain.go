@@ -14,13 +14,13 @@ type domain struct {
 	requests uint64
 	last     Last
 
-	queue     []*waiting // who waits and is not being served, who was served longest ago first
-	closed    bool       // no room: until wake, or until a request ends
-	wake      int64      // when to look again
-	heapIndex int        // in wakes; -1 if it is not there
-	stalled   bool       // it is among the stalled
-	crowded   bool       // it is among the crowded
-	kept      bool       // there is a record of it
+	queue          []*waiting // who waits and is not being served, who was served longest ago first
+	closed         bool       // no room: until wake, or until a request ends
+	wake           int64      // when to look again
+	heapIndex      int        // in wakes; -1 if it is not there
+	waitingForRoom bool       // it is among the stalled
+	atCapacity     bool       // it is among the crowded
+	kept           bool       // there is a record of it
 }
 
 // domain returns the record of a domain, nil if there are too many that are busy.
@@ -39,9 +39,9 @@ func (q *Queue) domain(now int64, name string) *domain {
 // forgetDomains makes room for others: those that failed are remembered longer, and
 // those that rest longest.
 func (q *Queue) forgetDomains(now int64) bool {
-	for worth := range 3 {
+	for rank := range 3 {
 		for name, d := range q.domains {
-			if d.inFlight == 0 && len(d.queue) == 0 && d.heapIndex < 0 && !d.stalled && d.worth(now) <= worth &&
+			if d.inFlight == 0 && len(d.queue) == 0 && d.heapIndex < 0 && !d.waitingForRoom && d.evictionRank(now) <= rank &&
 				(len(d.Starts) == 0 || d.Starts[len(d.Starts)-1] <= now-minute) {
 				delete(q.domains, name)
 				if delete(q.changed, name); d.kept {
@@ -56,8 +56,8 @@ func (q *Queue) forgetDomains(now int64) bool {
 	return false
 }
 
-// worth is how much is lost with what is known of the domain.
-func (d *domain) worth(now int64) int {
+// evictionRank is how much is lost with what is known of the domain.
+func (d *domain) evictionRank(now int64) int {
 	switch {
 	case d.NotBefore > now:
 		return 2
@@ -119,30 +119,30 @@ func (w *waiting) back(url string) {
 	w.domain.queue = slices.Insert(w.domain.queue, 0, w)
 }
 
-// crowdedRest is how long a domain whose address has no room waits at most. A request
+// capacityRest is how long a domain whose address has no room waits at most. A request
 // that ends may have made room before.
-const crowdedRest = 30 * second
+const capacityRest = 30 * second
 
 // awaitAnyRequest has a domain wait until a request ends, to whichever domain: the queue knows
 // names, not addresses.
 func (q *Queue) awaitAnyRequest(now int64, d *domain) {
 	d.closed = true
-	d.wake = now + crowdedRest
+	d.wake = now + capacityRest
 	q.wakes.Push(d)
-	if !d.crowded {
-		d.crowded = true
-		q.crowded = append(q.crowded, d)
+	if !d.atCapacity {
+		d.atCapacity = true
+		q.atCapacity = append(q.atCapacity, d)
 	}
 }
 
-// uncrowd serves the domain that has waited longest for room at its address.
-func (q *Queue) uncrowd(now int64) {
-	if len(q.crowded) == 0 {
+// useAddress serves the domain that has waited longest for room at its address.
+func (q *Queue) useAddress(now int64) {
+	if len(q.atCapacity) == 0 {
 		return
 	}
-	d := q.crowded[0]
-	q.crowded = slices.Delete(q.crowded, 0, 1)
-	d.crowded = false
+	d := q.atCapacity[0]
+	q.atCapacity = slices.Delete(q.atCapacity, 0, 1)
+	d.atCapacity = false
 	if d.closed && d.heapIndex >= 0 {
 		d.closed = false
 		q.unwake(d)
@@ -162,9 +162,9 @@ func (w *waiting) dequeue() {
 func (q *Queue) serve(now int64, d *domain) {
 	for len(d.queue) > 0 {
 		if q.inFlight >= q.clamps.All {
-			if !d.stalled {
-				d.stalled = true
-				q.stalled = append(q.stalled, stalled{domain: d})
+			if !d.waitingForRoom {
+				d.waitingForRoom = true
+				q.waitingForRoom = append(q.waitingForRoom, waitingForRoom{domain: d})
 			}
 			return
 		}

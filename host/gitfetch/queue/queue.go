@@ -57,15 +57,15 @@ type Queue struct {
 	wakes    heap.Heap[*domain] // those that are to be looked at at a time
 	changed  map[string]bool    // domains of which Changed has something to say
 
-	flights  map[Ticket]*flight
-	last     Ticket
-	inFlight int
-	rounds   int
-	stopping int       // requests that are to end early
-	crowded  []*domain // whose addresses have no room; first come, first served
-	stalled  []stalled // what goes on when there is room under Clamps.All; first come, first served
-	checks   []*repo   // that are to be checked
-	checking int       // that are being checked
+	flights        map[Ticket]*flight
+	last           Ticket
+	inFlight       int
+	rounds         int
+	stopping       int              // requests that are to end early
+	atCapacity     []*domain        // whose addresses have no room; first come, first served
+	waitingForRoom []waitingForRoom // what goes on when there is room under Clamps.All; first come, first served
+	checks         []*repo          // that are to be checked
+	checking       int              // that are being checked
 
 	todo   []Work
 	ended  []Ended
@@ -368,7 +368,7 @@ func (q *Queue) Work(now int64) []Work {
 // wait for their place: else a few servers that send slowly would end the hunt for
 // everybody.
 func (q *Queue) stopLong(now int64) {
-	for q.stopping < len(q.stalled) {
+	for q.stopping < len(q.waitingForRoom) {
 		t, f := q.longest()
 		if f == nil || f.start+q.clamps.Patience > now {
 			return
@@ -400,7 +400,7 @@ func (q *Queue) Due() (at int64, ok bool) {
 	if q.wakes.Len() > 0 && (!ok || q.wakes.Top().wake < at) {
 		at, ok = q.wakes.Top().wake, true
 	}
-	if q.stopping < len(q.stalled) {
+	if q.stopping < len(q.waitingForRoom) {
 		if _, f := q.longest(); f != nil && (!ok || f.start+q.clamps.Patience < at) {
 			at, ok = f.start+q.clamps.Patience, true
 		}
@@ -430,19 +430,19 @@ func (f *flight) missing(missing int) uint32 {
 	return uint32(max(missing, 0))
 }
 
-// stalled is what waits for room under Clamps.All: one of the two.
-type stalled struct {
+// waitingForRoom is a repository or a domain that waits for room under Clamps.All.
+type waitingForRoom struct {
 	repo   *repo
 	domain *domain
 }
 
-// unstall lets go on what has waited longest for room.
-func (q *Queue) unstall(now int64) {
-	for len(q.stalled) > 0 && q.inFlight < q.clamps.All {
-		next := q.stalled[0]
-		q.stalled = slices.Delete(q.stalled, 0, 1)
+// useRoom serves those that have waited longest for room under Clamps.All.
+func (q *Queue) useRoom(now int64) {
+	for len(q.waitingForRoom) > 0 && q.inFlight < q.clamps.All {
+		next := q.waitingForRoom[0]
+		q.waitingForRoom = slices.Delete(q.waitingForRoom, 0, 1)
 		if next.domain != nil {
-			next.domain.stalled = false
+			next.domain.waitingForRoom = false
 			q.serve(now, next.domain)
 		} else if next.repo.round != nil {
 			q.step(now, next.repo)

@@ -13,7 +13,7 @@ import (
 // them.
 func nothingLeft(t *testing.T, q *Queue) {
 	t.Helper()
-	if q.stopping != 0 || len(q.stalled) != 0 || len(q.repos) != 0 || q.timeline.Len() != 0 || len(q.flights) != 0 || q.inFlight != 0 || q.rounds != 0 || q.checking != 0 ||
+	if q.stopping != 0 || len(q.waitingForRoom) != 0 || len(q.repos) != 0 || q.timeline.Len() != 0 || len(q.flights) != 0 || q.inFlight != 0 || q.rounds != 0 || q.checking != 0 ||
 		len(q.checks) != 0 {
 		t.Errorf("%d searches, %d planned, %d under way, %d requests, %d rounds are left",
 			len(q.repos), q.timeline.Len(), len(q.flights), q.inFlight, q.rounds)
@@ -551,7 +551,7 @@ func TestCrowdedByOthers(t *testing.T) {
 			case Look:
 				q.Looked(now, w.Ticket, Plan{Missing: 1, URLs: []URL{{"https://d/x", "d"}}})
 			case Fetch:
-				if now-last > crowdedRest {
+				if now-last > capacityRest {
 					t.Errorf("the domain rests for %d s", (now-last)/second)
 				}
 				tries, last = tries+1, now

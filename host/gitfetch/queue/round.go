@@ -75,7 +75,7 @@ func (q *Queue) step(now int64, r *repo) {
 			continue
 		}
 		if q.inFlight >= q.clamps.All {
-			q.stalled = append(q.stalled, stalled{repo: r})
+			q.waitingForRoom = append(q.waitingForRoom, waitingForRoom{repo: r})
 			return
 		}
 		d := q.domain(now, u.Domain)
@@ -215,11 +215,11 @@ func (q *Queue) Done(now int64, t Ticket, result Result) {
 	if result.Crowded {
 		q.awaitAnyRequest(now, d)
 	} else {
-		q.uncrowd(now)
+		q.useAddress(now)
 	}
 	// Whoever has waited comes before the round.
 	q.serve(now, d)
-	q.unstall(now)
+	q.useRoom(now)
 	if f.round != nil && !r.gone && r.round == f.round {
 		if result.Crowded {
 			f.round.putOff(f.url)

@@ -39,10 +39,10 @@ const (
 	expireEvery = 10 * time.Second
 )
 
-// Pipeline is what events and arrivals go to.
+// Pipeline is what events and release requests go to.
 type Pipeline interface {
 	Submit(ctx context.Context, it *host.Item) error
-	SubmitRelease(ctx context.Context, a *host.ReleaseRequest) error
+	SubmitRelease(ctx context.Context, r *host.ReleaseRequest) error
 }
 
 // Queue is a pipeline in front of another. It keeps events that are to be tried again.
@@ -106,11 +106,11 @@ func (q *Queue) Submit(ctx context.Context, it *host.Item) error {
 	return q.next.Submit(ctx, &watched)
 }
 
-// SubmitRelease hands an arrival on. It blocks and returns as the pipeline does.
-func (q *Queue) SubmitRelease(ctx context.Context, a *host.ReleaseRequest) error {
-	watched := *a
+// SubmitRelease passes a release request on. It blocks and returns as the pipeline does.
+func (q *Queue) SubmitRelease(ctx context.Context, r *host.ReleaseRequest) error {
+	watched := *r
 	watched.Done = func(released []host.Released, err error) {
-		defer a.Done(released, err) // also after a panic here
+		defer r.Done(released, err) // also after a panic here
 		q.acceptReleased(released)
 	}
 	return q.next.SubmitRelease(ctx, &watched)

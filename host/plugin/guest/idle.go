@@ -71,7 +71,7 @@ func (m *Module) recallIdle(o *Options) bool {
 	return true
 }
 
-// maxIdle keeps what the module has said, if it asked the host for nothing before: then it
+// keepIdle keeps what the module has said, if it asked the host for nothing before: then it
 // says the same again.
 func (m *Module) keepIdle() {
 	if m.code == nil || m.asked {

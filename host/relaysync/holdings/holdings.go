@@ -207,8 +207,8 @@ func (s *Set) knownOf(list []condition) (n int) {
 	return n
 }
 
-// A set is written as a version, the number of conditions, these, ascending, and the prefixes,
-// ascending.
+// version begins an encoded set. The number of conditions, the conditions and the prefixes
+// follow, both ascending.
 const version = 2
 
 const conditionBytes = 4

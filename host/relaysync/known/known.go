@@ -239,8 +239,8 @@ func (k *Set) NotRefused(list []host.ID, now int64) (rest []host.ID) {
 	return rest
 }
 
-// Refusals are written in pages of pageSize numbers in a row, so that new ones are
-// written without the rest.
+// pageSize is how many refusals with consecutive numbers one page holds. New refusals are
+// written without the other pages.
 const pageSize = 1024
 
 // page returns the page of a refusal.
@@ -339,10 +339,10 @@ func (k *Set) Arrived(e *host.Event, now int64) {
 		return
 	}
 	marks, ids := k.hash.Answers(e)
-	for _, mark := range marks {
-		at, _ := slices.BinarySearchFunc(k.restored, mark, func(w waiting, mark uint32) int { return cmp.Compare(w.symbol, mark) })
+	for _, symbol := range marks {
+		at, _ := slices.BinarySearchFunc(k.restored, symbol, func(w waiting, symbol uint32) int { return cmp.Compare(w.symbol, symbol) })
 		for _, w := range k.restored[at:] {
-			if w.symbol != mark {
+			if w.symbol != symbol {
 				break
 			}
 			k.forgetRestored(w.id)

@@ -56,9 +56,13 @@ func (s *Loop) act(a *abi.StepAction) {
 		if r := s.relays[u]; r != nil && r.up {
 			s.setUncovered(r, a.Repositories, a.Roots)
 		}
+	case abi.DoProgress:
+		if r := s.relays[u]; r != nil && r.up {
+			s.setProgress(r, a)
+		}
 	case abi.DoUnsubscribe:
 		if r := s.relays[u]; r != nil && r.up {
-			delete(r.subs, a.ID)
+			r.forgetSub(a.ID)
 			delete(r.hists, a.ID)
 			s.progress(r)
 			s.perform(Execute{r.conn, session.Unsubscribe{ID: a.ID}})
@@ -192,7 +196,10 @@ func (s *Loop) subscribe(a *abi.StepAction, u string) {
 		sub.Filters = append(sub.Filters, f)
 	}
 	delete(r.hists, a.ID)
-	r.subs[a.ID] = &subRecord{serial: s.serial, filters: keep(a.Filters), count: len(a.Filters), live: a.Live, purpose: sub.Purpose}
+	r.forgetSub(a.ID)
+	record := &subRecord{serial: s.serial, filters: keep(a.Filters), count: len(a.Filters), live: a.Live, purpose: sub.Purpose}
+	record.repos, record.wide = s.heardBy(a.Filters)
+	r.subs[a.ID] = record
 	s.progress(r)
 	s.perform(Execute{r.conn, sub})
 }
@@ -220,7 +227,7 @@ func (s *Loop) backfill(a *abi.StepAction, u string) {
 		s.polled(r)
 	}
 	s.serial++
-	delete(r.subs, a.ID)
+	r.forgetSub(a.ID)
 	record := &histRecord{serial: s.serial, method: a.Method, purpose: a.Purpose}
 	if small := keep(a.Filters); small != nil {
 		record.filter = small[0]

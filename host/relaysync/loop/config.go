@@ -234,6 +234,7 @@ type Measured uint8
 const (
 	MeasuredAttempt   Measured = iota // Value 1: it succeeded
 	MeasuredConnected                 // Value 1: it is
+	MeasuredComplete                  // Value 1: it is
 	MeasuredState
 	MeasuredGap       // events that live sync had missed
 	MeasuredForgotten // the record of the relay was deleted
@@ -253,10 +254,10 @@ type Stats struct {
 	Faults        uint64           // calls of the strategy that failed
 	Retries       uint64           // refused events that were decided again
 	Retrying      int              // refused events that are kept for that
-	Reconnections [2]uint64        // connections after one that was lost: after a short absence, after a long one
+	Reconnections [2]uint64        // connections after one that was lost: the strategy continues, or fetches all again
 	Polls         uint64           // historics for what is new, in place of a subscription
 
-	Tracked, Connected, Dead int // relays
+	Tracked, Connected, Complete, Dead int // relays
 }
 
 // Refusal is the reason why an action is not carried out.

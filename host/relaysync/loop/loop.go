@@ -63,6 +63,8 @@ type Loop struct {
 	budget   float64     // answers and timers that may go to the strategy now
 	spent    int64       // when that was last counted
 	retries  *retry.Set
+	listed   listed
+	reports  bool     // the strategy reports progress
 	missing  missing  // what relays lack, for the log
 	activity activity // what root events are talked about
 	trying   int      // events that are being decided again
@@ -93,7 +95,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		budget:  float64(cfg.Limits.Answers),
 		retries: retry.New(cfg.Limits.Retry),
 		changed: make(map[string]bool),
-		missing: newMissing(), schedule: newTimers(),
+		missing: newMissing(), schedule: newTimers(), listed: newListed(),
 	}
 	for _, address := range cfg.Bootstrap {
 		u, ok := Normalise(address)
@@ -137,7 +139,7 @@ func (s *Loop) Effects() []Effect {
 // Stats returns the counters.
 func (s *Loop) Stats() Stats {
 	s.stats.Retrying = s.retries.Len()
-	s.stats.Tracked, s.stats.Connected, s.stats.Dead = s.counts.tracked, s.counts.connected, s.counts.dead
+	s.stats.Tracked, s.stats.Connected, s.stats.Complete, s.stats.Dead = s.counts.tracked, s.counts.connected, s.counts.complete, s.counts.dead
 	return s.stats
 }
 
@@ -149,7 +151,10 @@ func (s *Loop) Position() uint64 { return s.retries.Position() }
 // it is. The loop tells the rest. It is called by the strategy's Call.
 func (s *Loop) Init() []byte {
 	s.timers = newTimers()
-	s.answers = nil
+	s.answers, s.reports = nil, false
+	for _, r := range s.relays {
+		r.reported, r.reports = report{}, false
+	}
 	roots, err := s.readRepositories()
 	if err != nil {
 		s.log(session.Error, "read the repositories for the strategy", "err", err)

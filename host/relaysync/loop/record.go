@@ -109,11 +109,14 @@ type RelayStatus struct {
 	DisconnectedAt int64
 
 	Subscriptions int
-	Filters       int   // of these
-	Pending       int   // subscriptions and historics whose past is not all here
-	CompleteSince int64 // since when nothing is
-	Partial       bool  // a historic of this connection was not complete
-	Received      int64 // bytes, of connections that ended
+	Filters       int          // of these
+	Pending       int          // subscriptions and historics whose past is not all here
+	CompleteSince int64        // since when nothing is open; 0: something is
+	Open          []OpenReason // why it is not complete
+	RestUntil     int64        // nothing new is asked for before; 0: it does not rest
+	NextCheck     int64        // when the strategy compares all again; 0: not known
+	Partial       bool         // a historic of this connection was not complete
+	Received      int64        // bytes, of connections that ended
 
 	// The relay has no room for subscriptions to these.
 	UncoveredRepositories, UncoveredRoots uint32
@@ -139,10 +142,25 @@ func (r *relay) status() RelayStatus {
 	for _, sub := range r.subs {
 		st.Filters += sub.count
 	}
+	if r.up {
+		st.RestUntil, st.NextCheck = r.restUntil, r.reported.nextCheck
+	}
+	for why, at := range r.open {
+		if at.count > 0 {
+			st.Open = append(st.Open, OpenReason{Incomplete(why), at.count, at.since})
+		}
+	}
 	if u := &r.uncovered; u.any() {
 		st.UncoveredRepositories, st.UncoveredRoots, st.UncoveredSince = u.repositories, u.roots, u.since
 	}
 	return st
+}
+
+// OpenReason is a reason why a relay is not complete.
+type OpenReason struct {
+	Why   Incomplete
+	Count int   // 1 for what is not counted
+	Since int64 // unix milliseconds
 }
 
 // RepositoryStatus is a repository that is ours.

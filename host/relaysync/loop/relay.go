@@ -39,10 +39,18 @@ type relay struct {
 	compareAgain   bool  // the operator has everything compared with the next connection
 	received       int64 // bytes of connections that ended
 	uncovered      uncovered
-	completeSince  int64 // since when nothing is pending; 0: something is
+	open           [Reasons]reason // why it is not complete
+	completeSince  int64           // since when nothing is open; 0: something is
+	reported       report          // by the strategy, of this connection
+	reports        bool            // the strategy has told something of this connection
+	back           bool            // the connection comes after one that was lost, and is not counted
+	away           int64           // how long it was lost then
+	restUntil      int64           // nothing new is asked for before
 
 	subs  map[string]*subRecord
 	hists map[string]*histRecord
+	heard map[uint64]int32 // open subscriptions for each repository
+	wide  int              // of them, those to everything
 
 	counted counts // in those of the loop
 	queued  bool   // in the loop's list of relays that are to be dialed
@@ -70,6 +78,8 @@ type subRecord struct {
 	live    bool
 	eose    bool
 	purpose uint32
+	repos   []uint64 // hashes of the repositories that it asks for
+	wide    bool     // it asks for everything
 }
 
 type histRecord struct {
@@ -91,17 +101,6 @@ func (r *relay) pending() int {
 		}
 	}
 	return n
-}
-
-// progress notes since when nothing is pending.
-func (s *Loop) progress(r *relay) {
-	switch {
-	case r.pending() > 0 || len(r.subs) == 0 && !r.productive || r.uncovered.any():
-		r.completeSince = 0
-	case r.completeSince == 0:
-		r.completeSince = s.clock
-		r.uncovered.since = 0
-	}
 }
 
 // relay returns the record of a relay, a new one if there is none, nil if there are too
@@ -155,13 +154,10 @@ func (s *Loop) Up(now int64, url string, conn ConnID, o Opened) {
 	s.perform(MetricChange{What: MeasuredConnected, Relay: url, Value: 1})
 	s.log(session.Info, "connected to a relay", "relay", url)
 	if r.lost {
-		long := 0
-		if s.clock-r.disconnectedAt > shortAbsence {
-			long = 1
-		}
-		s.stats.Reconnections[long]++
+		s.reconnected(r)
 		r.lost = false
 	}
+	s.progress(r)
 	last, at := r.lastConnected, r.disconnectedAt
 	r.lastConnected = s.clock
 	s.changed[url] = true
@@ -242,9 +238,6 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 	})
 }
 
-// shortAbsence is how long what is known of a relay counts, as the source document has it.
-const shortAbsence = 15 * minute
-
 // minWait is between two attempts, whatever the throttle says.
 const minWait = 250
 
@@ -255,10 +248,17 @@ func (s *Loop) isDown(r *relay) {
 		s.changed[r.url] = true
 		s.perform(MetricChange{What: MeasuredConnected, Relay: r.url})
 	}
-	r.conn, r.up, r.completeSince = 0, false, 0
+	if r.back {
+		r.back = false
+		s.countReconnection(r.away > shortAbsence)
+	}
+	r.conn, r.up, r.restUntil, r.reported, r.reports = 0, false, 0, report{}, false
 	r.uncovered.repositories, r.uncovered.roots = 0, 0
 	clear(r.subs)
 	clear(r.hists)
+	clear(r.heard)
+	r.wide = 0
+	s.progress(r)
 	s.update(r)
 }
 
@@ -285,13 +285,14 @@ func (s *Loop) setState(r *relay, st State) {
 }
 
 // counts are numbers of relays.
-type counts struct{ used, dialing, tracked, connected, dead int }
+type counts struct{ used, dialing, tracked, connected, complete, dead int }
 
 func (c *counts) add(o counts, sign int) {
 	c.used += sign * o.used
 	c.dialing += sign * o.dialing
 	c.tracked += sign * o.tracked
 	c.connected += sign * o.connected
+	c.complete += sign * o.complete
 	c.dead += sign * o.dead
 }
 
@@ -306,6 +307,7 @@ func (r *relay) counts() (c counts) {
 	set(&c.dialing, r.conn != 0 && !r.up)
 	set(&c.tracked, r.kept())
 	set(&c.connected, r.up)
+	set(&c.complete, r.completeSince != 0)
 	set(&c.dead, r.state.Status == StatusDead)
 	return c
 }
@@ -315,7 +317,7 @@ func (r *relay) counts() (c counts) {
 const provenTime = 30_000
 
 // update counts a relay again, and schedules what is to be done for it: an attempt, or
-// proof that it works. Whatever changes a field that counts or that moves the schedule
+// proof that it works, or the end of its rest. Whatever changes a field that counts or that moves the schedule
 // calls it. So a turn costs what has changed, however many relays there are.
 func (s *Loop) update(r *relay) {
 	s.counts.add(r.counted, -1)
@@ -329,8 +331,13 @@ func (s *Loop) update(r *relay) {
 	switch {
 	case r.conn == 0 && r.kept():
 		at = max(r.retryAt, 1)
-	case r.up && r.productive && !r.proven:
-		at = r.since + provenTime
+	case r.up:
+		if r.productive && !r.proven {
+			at = r.since + provenTime
+		}
+		if r.restUntil > 0 && (at == 0 || r.restUntil < at) {
+			at = r.restUntil
+		}
 	}
 	s.schedule.set(r.url, at)
 }
@@ -352,9 +359,7 @@ func (s *Loop) dialAll() {
 		switch {
 		case r == nil:
 		case r.up:
-			r.proven = true
-			works := ConnResult{Outcome: OutcomeOK, Productive: true, Duration: s.clock - r.since}
-			s.setState(r, s.deps.Health.Report(r.url, works, s.clock))
+			s.passed(r)
 		default:
 			at, _ := slices.BinarySearchFunc(s.due, r, inOrder)
 			s.due, r.queued = slices.Insert(s.due, at, r), true
@@ -374,6 +379,20 @@ func (s *Loop) dialAll() {
 		}
 		s.dial(r)
 	}
+}
+
+// passed does what is due of a connected relay.
+func (s *Loop) passed(r *relay) {
+	if r.productive && !r.proven && s.clock >= r.since+provenTime {
+		r.proven = true
+		works := ConnResult{Outcome: OutcomeOK, Productive: true, Duration: s.clock - r.since}
+		s.setState(r, s.deps.Health.Report(r.url, works, s.clock))
+	}
+	if r.restUntil != 0 && s.clock >= r.restUntil {
+		r.restUntil = 0
+		s.progress(r)
+	}
+	s.update(r)
 }
 
 // inOrder says which of two relays is dialed first.

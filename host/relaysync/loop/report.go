@@ -16,7 +16,10 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 	switch in := report.(type) {
 	case *session.Eose:
 		if sub := r.subs[in.Input.ID]; sub != nil && sub.serial == in.Serial {
-			sub.eose = true
+			if !sub.eose {
+				sub.eose = true
+				r.countHeard(sub, 1)
+			}
 			s.onProductive(r)
 			s.gap(r, sub.purpose, in.Gap)
 			s.progress(r)
@@ -25,7 +28,7 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 	case *session.Closed:
 		// News of something that was replaced by another with the same id is no news.
 		if sub := r.subs[in.Input.ID]; sub != nil && sub.serial == in.Serial {
-			delete(r.subs, in.Input.ID)
+			r.forgetSub(in.Input.ID)
 			s.log(session.Debug, "subscription closed by the relay", "relay", r.url, "reason", in.Input.Reason)
 			s.progress(r)
 			s.step(&in.Input)
@@ -77,12 +80,12 @@ func (s *Loop) limit(r *relay, reason string) {
 	st := s.deps.Health.Report(r.url, ConnResult{Outcome: OutcomeRateLimited, Reason: reason}, s.clock)
 	s.setState(r, st)
 	s.log(session.Warn, "a relay says that it is asked too much", "relay", r.url, "reason", reason, "again_in", Duration(st.Wait))
-	s.perform(Execute{r.conn, session.CoolDown{Until: s.clock + st.Wait}})
+	s.rest(r, st.Wait)
 }
 
 // refused keeps an event for another try.
-func (s *Loop) refused(relay string, e *host.Event, mark uint64) {
-	s.retries.Add(e, relay, mark, s.clock/1000)
+func (s *Loop) refused(relay string, e *host.Event, position uint64) {
+	s.retries.Add(e, relay, position, s.clock/1000)
 }
 
 // maxTrying is how many events are decided again concurrently.

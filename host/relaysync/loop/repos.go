@@ -74,6 +74,7 @@ func (s *Loop) readRepositories() (_ map[string]*rootsOf, err error) {
 	if failed != nil {
 		return nil, failed
 	}
+	s.relistAll()
 	roots := make(map[string]*rootsOf, len(s.repos))
 	talked, err := s.latestActivity()
 	if err != nil {
@@ -393,6 +394,7 @@ func (s *Loop) announced(n *Change) {
 		return
 	}
 	now := s.repos[name]
+	s.relist(name, was, now)
 	if was != nil {
 		s.unname(was)
 	}
@@ -460,10 +462,11 @@ func (s *Loop) tellRoots(a host.Address) {
 	}
 }
 
-// readAgain tells which repositories are ours no more, and everything of those that tell says:
-// it gets what the loop knew of one, nil if that is nothing, and what it knows now. Of a root
+// readAgain reads the repositories again and reports the difference to the strategy. It sends
+// repositories that are no longer hosted, and the whole of each repository that report selects.
+// report gets what the loop knew of a repository (nil: nothing) and what it knows now. Of a root
 // event only the id and the repository are right.
-func (s *Loop) readAgain(tell func(was, now *repo) bool) {
+func (s *Loop) readAgain(report func(was, now *repo) bool) {
 	was := s.repos
 	roots, err := s.readRepositories()
 	if err != nil {
@@ -479,7 +482,7 @@ func (s *Loop) readAgain(tell func(was, now *repo) bool) {
 	for _, name := range sortedKeys(repos) {
 		r := repos[name]
 		a, ok := host.ParseAddress(name)
-		if !ok || !tell(was[name], r) {
+		if !ok || !report(was[name], r) {
 			continue
 		}
 		s.step(&abi.LocalEvent{

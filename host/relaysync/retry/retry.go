@@ -105,8 +105,8 @@ func (s *Set) Len() int { return len(s.entries) }
 func (s *Set) Bytes() int { return s.bytes }
 
 // Add adds a refused event. It is due immediately if something that it needs has arrived
-// since the mark.
-func (s *Set) Add(e *host.Event, source string, mark uint64, now int64) {
+// since the position.
+func (s *Set) Add(e *host.Event, source string, position uint64, now int64) {
 	x := s.entries[e.ID]
 	switch {
 	case x == nil:
@@ -134,7 +134,7 @@ func (s *Set) Add(e *host.Event, source string, mark uint64, now int64) {
 		return
 	}
 	for _, k := range x.keys {
-		if s.recent.arrivedAfter(k, mark) {
+		if s.recent.arrivedAfter(k, position) {
 			s.schedule(x)
 			return
 		}
@@ -424,7 +424,7 @@ func (r *recent) add(k key) {
 	r.last[k] = r.count
 }
 
-// arrivedAfter reports whether a key arrived after the mark, as far as is known.
-func (r *recent) arrivedAfter(k key, mark uint64) bool {
-	return r.last[k] > mark || mark < r.complete
+// arrivedAfter reports whether a key arrived after the position, as far as is known.
+func (r *recent) arrivedAfter(k key, position uint64) bool {
+	return r.last[k] > position || position < r.complete
 }

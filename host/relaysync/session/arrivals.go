@@ -161,7 +161,7 @@ func (s *Session) drain(r *request) {
 	if len(d.byID) > maxDrainingIDs {
 		d.remove(d.order[0])
 	}
-	s.check(s.now + s.limits.AnswerTime)
+	s.checkNoLater(s.now + s.limits.AnswerTime)
 }
 
 // evictOldest returns the request of which least is to be expected: the first to be closed of
@@ -239,9 +239,9 @@ func (s *Session) forgetDrained() {
 			d.remove(r)
 		case s.now >= silent:
 			d.strip(r) // its answer may still wait for its turn
-			s.check(by)
+			s.checkNoLater(by)
 		default:
-			s.check(silent)
+			s.checkNoLater(silent)
 		}
 	}
 }

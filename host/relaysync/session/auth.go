@@ -54,7 +54,7 @@ func (s *Session) mustProve(id string) bool {
 	if !a.waits(id) {
 		a.blocked = append(a.blocked, id)
 	}
-	s.check(a.since + authTime + 1)
+	s.checkNoLater(a.since + authTime + 1)
 	s.prove()
 	return true
 }
@@ -83,7 +83,7 @@ func (s *Session) prove() {
 		return
 	}
 	a.state, a.event, a.since = authSent, e.ID, s.now
-	s.check(s.now + authTime + 1)
+	s.checkNoLater(s.now + authTime + 1)
 	s.send(append(e.AppendJSON([]byte(`["AUTH",`)), ']'))
 }
 
@@ -128,6 +128,6 @@ func (a *auth) timeOut(s *Session) {
 	case s.now-a.since > authTime:
 		s.unproven("the relay wants a proof of the key and does not answer it")
 	default:
-		s.check(a.since + authTime + 1)
+		s.checkNoLater(a.since + authTime + 1)
 	}
 }

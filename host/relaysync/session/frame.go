@@ -296,9 +296,9 @@ func (s *Session) alive() bool {
 			v.pinged = true
 			s.perform(Ping{})
 		}
-		s.check(v.heard + l.PingAfter + l.PongTime + 1)
+		s.checkNoLater(v.heard + l.PingAfter + l.PongTime + 1)
 	default:
-		s.check(v.heard + l.PingAfter + 1)
+		s.checkNoLater(v.heard + l.PingAfter + 1)
 	}
 	return true
 }

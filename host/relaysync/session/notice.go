@@ -143,7 +143,7 @@ func (s *Session) attribute(class uint32, text string, before *request) {
 		s.draining.maybeLost(s.now)
 		if r := s.unanswered(); r != nil && r.lost == 0 {
 			r.lost = s.now
-			s.check(s.now + lostTime)
+			s.checkNoLater(s.now + lostTime)
 		}
 	case what == refusedReq || class == abi.ClassUnsupported && s.strays == 0:
 		if r := s.unanswered(); r != nil {
@@ -164,7 +164,7 @@ func (s *Session) resendLost(r *request) {
 	switch by := max(r.lost+lostTime, s.pace.cooldownUntil); {
 	case r.filters == nil || r.refusals >= maxRefusals:
 	case s.now < by:
-		s.check(by)
+		s.checkNoLater(by)
 	default:
 		r.lost = 0
 		r.refusals++

@@ -116,7 +116,7 @@ func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
 func (n *reconciliation) send(s *Session, text []byte) {
 	n.heard = s.now
 	n.fetch.result.sent += int64(len(text))
-	s.check(n.heard + n.patience(s) + 1)
+	s.checkNoLater(n.heard + n.patience(s) + 1)
 	s.send(text)
 }
 
@@ -255,7 +255,7 @@ func (n *reconciliation) timeOut(s *Session) {
 	by := n.heard + n.patience(s)
 	switch {
 	case s.now <= by:
-		s.check(by + 1)
+		s.checkNoLater(by + 1)
 	case s.caps.Negentropy == abi.SupportYes && n.repeats == 0 && (s.compares || s.lastAnswered < n.number):
 		n.repeat(s)
 	default:
@@ -353,7 +353,7 @@ func (s *Session) ReadDone(now int64, ticket uint64, texts [][]byte) {
 		s.pushes[e.ID] = p
 		p.inFlight++
 		p.heard = s.now
-		s.check(s.now + s.limits.AnswerTime + 1)
+		s.checkNoLater(s.now + s.limits.AnswerTime + 1)
 		s.send(append(append([]byte(`["EVENT",`), text...), ']'))
 	}
 	p.more(s, p.by)
@@ -380,7 +380,7 @@ func (p *push) timeOut(s *Session, n *reconciliation) {
 	case s.now-p.heard > s.limits.AnswerTime:
 		n.fetch.finish(s)
 	default:
-		s.check(p.heard + s.limits.AnswerTime + 1)
+		s.checkNoLater(p.heard + s.limits.AnswerTime + 1)
 	}
 }
 

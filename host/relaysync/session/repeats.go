@@ -43,7 +43,7 @@ func (s *Session) repeated(bytes int) {
 	p := &s.repeats
 	if p.events == 0 {
 		p.due = max(p.due, s.now+1000)
-		s.check(p.due)
+		s.checkNoLater(p.due)
 	}
 	p.events++
 	p.bytes += int64(bytes)
@@ -55,7 +55,7 @@ func (s *Session) reportRepeats() {
 	switch {
 	case p.events == 0:
 	case s.now < p.due:
-		s.check(p.due)
+		s.checkNoLater(p.due)
 	default:
 		s.notify(&Repeats{abi.Repeats{Relay: s.relay, Events: p.events, Bytes: p.bytes}})
 		p.events, p.bytes, p.due = 0, 0, s.now+repeatsEvery

@@ -95,7 +95,7 @@ func (s *Session) resend(r *request) {
 	text := wire.AppendReq(nil, r.id, r.filters...)
 	r.bytes = len(text)
 	r.sent, r.heard = s.now, s.now
-	s.check(s.now + s.limits.AnswerTime/4)
+	s.checkNoLater(s.now + s.limits.AnswerTime/4)
 	s.send(text)
 }
 
@@ -181,7 +181,7 @@ func (r *request) timeOut(s *Session) {
 	case s.now-r.sent > l.PageTime:
 		s.fail(r, abi.ClassTooMuch, "the answer has no end")
 	default:
-		s.check(min(r.heard+l.AnswerTime, r.sent+l.PageTime) + 1)
+		s.checkNoLater(min(r.heard+l.AnswerTime, r.sent+l.PageTime) + 1)
 	}
 }
 
@@ -196,7 +196,7 @@ func (s *Session) probe(r *request) {
 		wait /= 4
 	}
 	if s.now-r.sent <= wait {
-		s.check(r.sent + wait + 1)
+		s.checkNoLater(r.sent + wait + 1)
 		return
 	}
 	switch {

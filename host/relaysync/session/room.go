@@ -72,7 +72,7 @@ func (s *Session) fillSlots() {
 	for i := 0; i < len(o.waiting) && !s.clogged(); {
 		r := o.waiting[i]
 		if !o.has(r, int(s.caps.MaxSubscriptions), int(s.caps.MaxValues)) {
-			s.check(r.asked + s.nextSlotCheck(r))
+			s.checkNoLater(r.asked + s.nextSlotCheck(r))
 			i++
 			continue
 		}
@@ -94,7 +94,7 @@ func (s *Session) nextSlotCheck(r *request) int64 {
 func (s *Session) giveUpSlot() {
 	for _, r := range slices.Clone(s.slots.waiting) {
 		if by := r.asked + s.nextSlotCheck(r); s.now < by {
-			s.check(by)
+			s.checkNoLater(by)
 		} else if !r.closed {
 			s.fail(r, abi.ClassLimit, "the relay has no room for more subscriptions")
 		}
@@ -135,7 +135,7 @@ func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 	}
 	r.asked = s.now
 	s.slots.waiting = slices.Insert(s.slots.waiting, 0, r)
-	s.check(s.now + s.nextSlotCheck(r))
+	s.checkNoLater(s.now + s.nextSlotCheck(r))
 }
 
 // fullTime is how long a relay is left alone that has no room for a single request.
@@ -154,15 +154,15 @@ func (s *Session) learnValues(limit int) {
 // learnLimit records a limit of the relay. If that is far less than the strategy knew when
 // the connection was made, or no more than what stays open, so that nothing can be fetched,
 // the session begins again: the strategy then asks for less.
-func (s *Session) learnLimit(known *uint32, told uint32, limit, lasting int) {
+func (s *Session) learnLimit(known *uint32, reported uint32, limit, lasting int) {
 	if *known != 0 && limit >= int(*known) {
 		return
 	}
 	*known = uint32(limit)
 	s.learnt()
-	if s.restartAt == 0 && (told == 0 || 4*limit <= 3*int(told) || lasting >= limit) {
+	if s.restartAt == 0 && (reported == 0 || 4*limit <= 3*int(reported) || lasting >= limit) {
 		s.restartAt = s.now + restartTime
-		s.check(s.restartAt)
+		s.checkNoLater(s.restartAt)
 	}
 }
 

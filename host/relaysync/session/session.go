@@ -76,15 +76,15 @@ func (c *Config) setDefaults() {
 
 // Session is one connection to a relay. See the package documentation.
 type Session struct {
-	cfg     Config
-	relay   string
-	limits  *Limits
-	caps    abi.Capabilities
-	now     int64
-	effects []Effect
-	spare   []Effect // those of the last call of Effects
-	stats   Stats
-	ended   bool
+	cfg           Config
+	relay         string
+	limits        *Limits
+	caps          abi.Capabilities
+	now           int64
+	effects       []Effect
+	reusedEffects []Effect // those of the last call of Effects
+	stats         Stats
+	ended         bool
 
 	serial   int                 // wire ids given
 	requests map[string]*request // that are open, by wire id
@@ -163,9 +163,9 @@ func New(cfg Config, now int64) *Session {
 // Effects returns the effects since the last call, in order. The slice is valid until the
 // next call; inputs may be given before.
 func (s *Session) Effects() []Effect {
-	clear(s.spare)
-	s.effects, s.spare = s.spare[:0], s.effects
-	return s.spare
+	clear(s.reusedEffects)
+	s.effects, s.reusedEffects = s.reusedEffects[:0], s.effects
+	return s.reusedEffects
 }
 
 // Stats returns the counters.
@@ -292,8 +292,8 @@ func (s *Session) wireID(kind byte) string {
 	return fmt.Sprintf("%c%d", kind, s.serial)
 }
 
-// check has time-outs looked at by a time.
-func (s *Session) check(by int64) { s.checkAt = min(s.checkAt, by) }
+// checkNoLater has the session look at its time-outs at that time, or before.
+func (s *Session) checkNoLater(by int64) { s.checkAt = min(s.checkAt, by) }
 
 // timeOut ends what the relay does not answer, and says when to look again.
 func (s *Session) timeOut() {
@@ -306,7 +306,7 @@ func (s *Session) timeOut() {
 		return
 	}
 	if s.restartAt != 0 {
-		s.check(s.restartAt)
+		s.checkNoLater(s.restartAt)
 	}
 	s.reportRepeats()
 	s.auth.timeOut(s)

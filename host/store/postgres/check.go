@@ -162,7 +162,7 @@ func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error
 // row compares a row with its text.
 func (c *checker) row(name string, r *row, e *host.Event, t tables) {
 	expires := expiry(e)
-	same := bytes.Equal(r.id, e.ID[:]) && bytes.Equal(r.pubkey, e.PubKey[:]) && bytes.Equal(r.sortKey, placeOf(e)) && r.createdAt == e.CreatedAt &&
+	same := bytes.Equal(r.id, e.ID[:]) && bytes.Equal(r.pubkey, e.PubKey[:]) && bytes.Equal(r.sortKey, sortKeyOf(e)) && r.createdAt == e.CreatedAt &&
 		r.kind == int32(e.Kind) && bytes.Equal(r.address, c.keys.address(e)) && (r.expires == nil) == (expires == nil) && (expires == nil || *r.expires == *expires)
 	if !same {
 		c.problem("%s %d (%s): its row does not agree with its text", name, r.seq, e.ID)

@@ -174,7 +174,7 @@ func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) er
 	_, err := tx.row(`
 		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason, cause, parent)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING seq`,
-		[]any{e.ID[:], e.PubKey[:], placeOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason), int16(h.Cause), h.Parent}, &seq)
+		[]any{e.ID[:], e.PubKey[:], sortKeyOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason), int16(h.Cause), h.Parent}, &seq)
 	if err != nil {
 		return err
 	}

@@ -180,7 +180,7 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, _ bool) (seq int64, err 
 	f := &tx.fresh
 	f.seq, f.createdAt = append(f.seq, seq), append(f.createdAt, e.CreatedAt)
 	f.id, f.pubkey = append(f.id, e.ID[:]), append(f.pubkey, e.PubKey[:])
-	f.sortKey, f.key = append(f.sortKey, placeOf(e)), append(f.key, k.AddressKey)
+	f.sortKey, f.key = append(f.sortKey, sortKeyOf(e)), append(f.key, k.AddressKey)
 	f.json, f.kind = append(f.json, e.JSON), append(f.kind, int32(e.Kind))
 	f.expires = append(f.expires, expires)
 	tx.tags.add(&tx.s.keys, e, seq)

@@ -384,11 +384,11 @@ func (s *Store) Scan(ctx context.Context, f host.Filter, limit int, now int64, y
 		if err := rows.Scan(&b, nil); err != nil {
 			return err
 		}
-		if len(b) != placeSize {
+		if len(b) != sortKeySize {
 			return errors.New("index rows are damaged: run `talon check`")
 		}
 		n++
-		yield(parsePlace(b))
+		yield(parseSortKey(b))
 		return nil
 	})
 	return seq, n, err

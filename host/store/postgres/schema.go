@@ -35,9 +35,9 @@ var present = layout{steps, []int{1, 2, 2}}
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
 
-// A released step is never changed, only followed by another. To remove something takes two
-// releases: the first does not use it any more, the second removes it and names the first as
-// the oldest that can work with that.
+// steps lead from each schema to the next. A released step never changes, and another step
+// follows it. Two releases remove something: the first no longer uses it. The second removes it,
+// and names the first as the oldest release that can work with the result.
 //
 // Column place sorts like an answer, newest first, ties by lowest id: it is created_at,
 // all bits inverted, and the id. Columns created_at, expires, since and due are unix
@@ -398,9 +398,9 @@ type tagRows struct {
 
 // add appends the rows of an event.
 func (r *tagRows) add(k *keyring, e *host.Event, seq int64) {
-	place, expires := placeOf(e), expiry(e)
+	sortKey, expires := sortKeyOf(e), expiry(e)
 	one := func(key []byte) {
-		r.key, r.sortKey = append(r.key, key), append(r.sortKey, place)
+		r.key, r.sortKey = append(r.key, key), append(r.sortKey, sortKey)
 		r.kind, r.seq, r.expires = append(r.kind, int32(e.Kind)), append(r.seq, seq), append(r.expires, expires)
 	}
 	semantics.Tags(e, func(name byte, value string) { one(k.key(name, value)) })
@@ -415,25 +415,26 @@ func expiry(e *host.Event) *int64 {
 	return nil
 }
 
-const placeSize = 40
+const sortKeySize = 40
 
-func placeOf(e *host.Event) []byte {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, placeSize), ^uint64(e.CreatedAt))
+// sortKeyOf returns the sort key of an event, which is in the column place.
+func sortKeyOf(e *host.Event) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, sortKeySize), ^uint64(e.CreatedAt))
 	return append(b, e.ID[:]...)
 }
 
-// parsePlace returns what a place is made of.
-func parsePlace(b []byte) (createdAt int64, id host.ID) {
+// parseSortKey returns the date and the id of a sort key.
+func parseSortKey(b []byte) (createdAt int64, id host.ID) {
 	return int64(^binary.BigEndian.Uint64(b)), host.ID(b[8:])
 }
 
-// above sorts before every place at or before newest, and after all others.
+// above sorts before every sort key at or before newest, and after all others.
 func above(newest int64) []byte {
 	return binary.BigEndian.AppendUint64(nil, ^uint64(max(newest, 0)))
 }
 
-// under sorts after every place at or after oldest, and before all others.
+// under sorts after every sort key at or after oldest, and before all others.
 func under(oldest int64) []byte {
 	b := binary.BigEndian.AppendUint64(nil, ^uint64(max(oldest, 0)))
-	return append(b, bytes.Repeat([]byte{math.MaxUint8}, placeSize)...)
+	return append(b, bytes.Repeat([]byte{math.MaxUint8}, sortKeySize)...)
 }

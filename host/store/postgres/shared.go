@@ -48,8 +48,8 @@ type totals struct {
 	plugins               int64
 }
 
-// The log is read together with total, in one statement: neither has what the other does
-// not. $1 is what is known, $2 how many bytes at most.
+// catchUp reads the log together with total, in one statement, so that both are of the same
+// moment. $1 is what is known, $2 how many bytes at most.
 const catchUp = `
 	SELECT t.commits, t.token, t.seq, t.events, t.bytes, t.held, t.held_bytes, t.removed, t.expires, t.due, t.plugins, l.n, l.writer, l.before, l.token, l.changes
 	FROM total t LEFT JOIN LATERAL (

@@ -144,8 +144,8 @@ func wantState(t testing.TB, s Store, want ...host.StateEntry) {
 	}
 }
 
-// What is known of relays survives a restart, one sort beside the other, and what is
-// forgotten is gone.
+// testRelays checks that records of relays survive a restart, each sort under its own name, and
+// that a deleted record is gone.
 func testRelays(t *testing.T, x Engine) {
 	dir := x.New(t)
 	s := reopen(t, x, dir)

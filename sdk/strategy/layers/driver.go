@@ -474,6 +474,7 @@ func (d *Driver) connected(c abi.RelayConnected) {
 		d.start(p, strategy.PurposeDaily)
 	case known && (d.set.Within == 0 || d.budget.now-ended <= d.set.Within || p.visitor):
 		p.started = true
+		p.resumes(d.set.Method)
 		d.strategy.Resume(p, d.since(p.covered))
 	case known:
 		d.start(p, strategy.PurposeReconnect)
@@ -484,7 +485,7 @@ func (d *Driver) connected(c abi.RelayConnected) {
 
 // start begins again with a relay.
 func (d *Driver) start(p *Peer, purpose uint32) {
-	p.started, p.again = true, false
+	p.started, p.again, p.everything, p.anew = true, false, true, purpose == strategy.PurposeReconnect
 	d.strategy.Fresh(p, purpose)
 }
 

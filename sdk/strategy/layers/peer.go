@@ -33,6 +33,12 @@ type Peer struct {
 	// Due says that something is still to be asked for: a visit is not over.
 	Due bool
 
+	// A flow that changes one of the next three fields calls [Peer.Report].
+
+	Unchecked bool  // all is still to be compared since the relay was connected to
+	OldDates  bool  // events with old dates that came there during an absence are not fetched
+	NextCheck int64 // unix milliseconds: when all is compared again; 0: with the daily sync
+
 	driver    *Driver
 	number    uint32 // in the index
 	wanted    bool   // the host was asked to connect
@@ -56,23 +62,26 @@ type Peer struct {
 	covered   int64 // unix milliseconds: until then, live and catch-up have brought all of Confirmed
 	ended     int64 // unix milliseconds: end of the latest connection
 
-	next     uint32 // number in the next id
-	groups   uint32 // subscriptions of one chunk each so far
-	turns    uint64 // openings and jobs so far
-	openings []*opening
-	jobs     []*job
-	batches  []*batch
-	subs     []*sub
-	asks     []ask
-	lost     []*opening
-	closing  []string  // ids to be closed immediately
-	stale    []string  // ids of the strategy before, to be closed when ours are open
-	gap      bool      // subscriptions were closed before those in their place were open
-	missed   *job      // to be fetched when what is to be opened is
-	unheard  Content   // there is no subscription for it: what is new is polled
-	polled   int64     // unix milliseconds: until then, polls have brought all of it
-	reported [2]uint32 // repositories and root events that the strategy reported to have no subscription
-	fetchAt  int64     // unix milliseconds: no further batch before
+	next       uint32 // number in the next id
+	groups     uint32 // subscriptions of one chunk each so far
+	turns      uint64 // openings and jobs so far
+	openings   []*opening
+	jobs       []*job
+	batches    []*batch
+	subs       []*sub
+	asks       []ask
+	lost       []*opening
+	closing    []string          // ids to be closed immediately
+	stale      []string          // ids of the strategy before, to be closed when ours are open
+	gap        bool              // subscriptions were closed before those in their place were open
+	missed     *job              // to be fetched when what is to be opened is
+	unheard    Content           // there is no subscription for it: what is new is polled
+	polled     int64             // unix milliseconds: until then, polls have brought all of it
+	reported   [2]uint32         // repositories and root events that the strategy reported to have no subscription
+	progress   strategy.Progress // that was reported
+	anew       bool              // all is fetched again, since the absence was too long to continue
+	everything bool              // all was asked for since the relay was away, whatever its dates
+	fetchAt    int64             // unix milliseconds: no further batch before
 }
 
 // opening is a subscription that is to be opened, or several.
@@ -258,7 +267,7 @@ func (p *Peer) Plan() Items {
 // what is opened next stands.
 func (p *Peer) Forget() {
 	p.Clear()
-	p.Confirmed, p.Announced, p.covered, p.missed = Items{}, false, 0, nil
+	p.Confirmed, p.Announced, p.covered, p.missed, p.everything = Items{}, false, 0, nil, true
 	p.unheard, p.Later = Content{}, Items{}
 }
 
@@ -381,6 +390,7 @@ func (p *Peer) Fetch(c Content, how Fetching) {
 
 func (p *Peer) opens(o *opening) {
 	p.turns++
+	p.everything = p.everything || o.Purpose == strategy.PurposeDaily && o.Since == 0
 	o.turn = p.turns
 	p.openings = append(p.openings, o)
 	p.unsettled = p.unsettled || o.Track
@@ -389,6 +399,7 @@ func (p *Peer) opens(o *opening) {
 
 func (p *Peer) fetches(j *job) {
 	p.turns++
+	p.everything = p.everything || j.Purpose == strategy.PurposeDaily && j.Since == 0
 	j.turn = p.turns
 	p.jobs = append(p.jobs, j)
 	p.unsettled = p.unsettled || j.Track
@@ -478,7 +489,8 @@ func (p *Peer) disconnected(now int64) {
 	p.connected, p.started, p.taken, p.dirty, p.gap, p.Phase = false, false, false, false, false, 0
 	p.unsettled, p.fetchAt = false, 0
 	p.openings, p.jobs, p.batches, p.subs, p.asks, p.lost = nil, nil, nil, nil, nil, nil
-	p.closing, p.stale, p.missed, p.reported = nil, nil, nil, [2]uint32{}
+	p.closing, p.stale, p.missed, p.reported, p.progress = nil, nil, nil, [2]uint32{}, strategy.Progress{}
+	p.Unchecked, p.anew = false, false
 	p.Later, p.Due = Items{}, false
 }
 

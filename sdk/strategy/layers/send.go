@@ -14,7 +14,7 @@ func (p *Peer) work(t *stepBudget) bool {
 	if !p.connected {
 		return true
 	}
-	done := p.close(t) && p.open(t) && p.retire(t) && p.fetch(t, p.turns+1) && p.report(t)
+	done := p.close(t) && p.open(t) && p.retire(t) && p.fetch(t, p.turns+1) && p.report(t) && p.reportProgress(t)
 	p.setTimer(t)
 	return done
 }
@@ -339,11 +339,11 @@ func (p *Peer) eose(e abi.Eose) {
 		}
 		p.fetches(j)
 	}
-	p.settle(b)
+	p.finishBatch(b)
 }
 
-// settle ends a batch. What is not on its way elsewhere is confirmed.
-func (p *Peer) settle(b *batch) {
+// finishBatch ends a batch. What is not on its way elsewhere is confirmed.
+func (p *Peer) finishBatch(b *batch) {
 	p.batches = deleteFunc(p.batches, func(o *batch) bool { return o == b })
 	p.driver.ready(p)
 	if !b.fetch.Track {
@@ -439,7 +439,7 @@ func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
 	case h.Complete:
 		b.todo &^= part
 		if b.todo == 0 {
-			p.settle(b)
+			p.finishBatch(b)
 		}
 		return
 	case h.Class == strategy.ClassTooMuch && a.narrow < maxNarrow:
@@ -450,7 +450,7 @@ func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
 		}
 		p.fetches(&job{content: b.content.clone(), Fetching: b.fetch, which: part, until: b.until[a.part]})
 		if b.todo &^= part; b.todo == 0 {
-			p.settle(b)
+			p.finishBatch(b)
 		}
 		return
 	case h.Class == strategy.ClassUnsupported && a.method == strategy.MethodAuto:

@@ -46,6 +46,9 @@ func (t *Timers) has(key uint64) bool {
 	return ok
 }
 
+// when returns a point in time, 0 if it is not set.
+func (t *Timers) when(key uint64) int64 { return t.at[key] }
+
 // Stop forgets a point in time.
 func (t *Timers) Stop(key uint64) { delete(t.at, key) }
 

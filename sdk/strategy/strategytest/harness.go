@@ -212,6 +212,7 @@ func (f host) Log(_ strategy.Level, text string) {
 //	timer batch 1700000005000
 //	timer batch off
 //	uncovered wss://r repositories 1 roots 300
+//	progress wss://r past closed old-dates restart next 1700000005000
 func Line(a *abi.StepAction) string { return style{}.line(a) }
 
 // style says how actions are written.
@@ -247,6 +248,8 @@ func (s style) line(a *abi.StepAction) string {
 		word("timer %s %d", a.ID, a.At)
 	case abi.DoUncovered:
 		word("uncovered %s repositories %d roots %d", a.Relay, a.Repositories, a.Roots)
+	case abi.DoProgress:
+		word("progress %s%s", a.Relay, s.progress(a))
 	}
 	if a.Purpose != abi.PurposeLive {
 		word(" %s", [...]string{"", "startup", "reconnect", "daily"}[a.Purpose])
@@ -272,6 +275,27 @@ func (s style) line(a *abi.StepAction) string {
 		word(" {%s%s}", names, s.filter(&a.Filters[i]))
 	}
 	return b.String()
+}
+
+// progress writes what a Progress says of a relay.
+func (s style) progress(a *abi.StepAction) string {
+	text := ""
+	for _, flag := range []struct {
+		set  bool
+		name string
+	}{{a.Past, "past"}, {a.Closed, "closed"}, {a.OldDates, "old-dates"}, {a.Anew, "restart"}} {
+		if flag.set {
+			text += " " + flag.name
+		}
+	}
+	switch {
+	case a.NextCheck == 0:
+	case s.story:
+		text += " next " + elapsed(a.NextCheck-s.start)
+	default:
+		text += fmt.Sprintf(" next %d", a.NextCheck)
+	}
+	return text
 }
 
 // sameButTagName reports whether filters differ in the name of their only tag, and in

@@ -53,12 +53,13 @@ var rewrite = flag.Bool("rewrite", false, "write what strategies say into their 
 //	closed URL ID CLASS
 //	done URL ID [req] [incomplete CLASS] [need N] [new N] [kept N] [have N] [sent N] [oldest TIME]
 //	                            a historic ended; by negentropy unless req
+//	progress URL                the latest progress of a relay is written
 //	after LENGTH                time passes, timers fire; each that does something is shown: at TIME
 //
 // A TIME counts from the beginning of the story, such as 1h30m or -5m. An ID has at
 // most four digits; 1..120 are that many ids, as 30617:aa:r1..120 are addresses. The id
 // all, of eose or done, stands for each that is still to be answered, until there is
-// none. Timers are not shown, only what comes of them. Filters that differ only in the
+// none. Timers are not shown, only what comes of them. Progress is shown where a line asks for it. Filters that differ only in the
 // name of a tag are written as one.
 func Stories(t *testing.T, pattern, manifestText string, make func() strategy.Strategy) {
 	stories(t, pattern, func(t testing.TB, config map[string]any) *Harness { return New(t, manifestText, make(), config) })
@@ -98,7 +99,7 @@ func stories(t *testing.T, pattern string, configured func(t testing.TB, config 
 // runStory runs a story and returns it with the answers that the strategy gives.
 func runStory(t *testing.T, text string, configured func(t testing.TB, config map[string]any) *Harness) string {
 	t.Helper()
-	teller := &teller{t: t, configured: configured, config: map[string]any{}, init: &abi.StepInit{Seed: 1}, asked: map[string][]string{}}
+	teller := &teller{t: t, configured: configured, config: map[string]any{}, init: &abi.StepInit{Seed: 1}, asked: map[string][]string{}, progress: map[string]string{}}
 	var out strings.Builder
 	answers := false
 	for _, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
@@ -147,6 +148,7 @@ type teller struct {
 	h          *Harness
 	said       []string
 	asked      map[string][]string // ids that await an eose, or are running, by the relay
+	progress   map[string]string   // the latest, as a line, by the relay
 }
 
 // step takes an input, and what follows from it immediately.
@@ -177,6 +179,9 @@ func (s *teller) say(actions []abi.StepAction) {
 		a := &actions[i]
 		switch a.Do {
 		case abi.DoSetTimer:
+			continue
+		case abi.DoProgress:
+			s.progress[a.Relay] = style{story: true, start: Start}.line(a)
 			continue
 		case abi.DoSubscribe, abi.DoHistoric:
 			s.answered(a.Relay, a.ID)

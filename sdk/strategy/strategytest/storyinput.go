@@ -51,6 +51,8 @@ func (s *teller) input(line string) {
 			a.Roots, a.Latest = append(a.Roots, w.id(id)), append(a.Latest, uint32(s.now()/1000))
 		}
 		s.step(a)
+	case "progress":
+		s.said = append(s.said, s.progress[w.next()])
 	case "gone":
 		s.step(&abi.RepoGone{Repository: w.next()})
 	case "connected":

@@ -373,22 +373,22 @@ type compared struct {
 }
 
 // compareSets compares what is here with what the relay has.
-func compareSets(ours, theirs *negentropy.Set, alike bool) (c compared) {
+func compareSets(local, remote *negentropy.Set, tied bool) (c compared) {
 	const (
 		frame  = 30       // bytes of a message beside what it says in hex
 		relays = 60_000   // bytes that a relay says at once
 		here   = 30 << 10 // that we say
 	)
-	client, err := negentropy.NewClient(ours, negentropy.ClientLimits{Frame: here, IDs: 1 + ours.Len() + theirs.Len(), Rounds: 1 << 20})
+	client, err := negentropy.NewClient(local, negentropy.ClientLimits{Frame: here, IDs: 1 + local.Len() + remote.Len(), Rounds: 1 << 20})
 	if err != nil {
 		panic(err) // the limits are wrong
 	}
-	server, err := negentropy.NewServer(theirs, relays)
+	server, err := negentropy.NewServer(remote, relays)
 	if err != nil {
 		panic(err)
 	}
 	initiate := client.Initiate
-	if alike {
+	if tied {
 		initiate = client.InitiateAlike
 	}
 	msg, err := initiate()

@@ -14,20 +14,20 @@ import (
 	"talon/host/relay"
 )
 
-// entrance is the HTTP servers of the daemon. They serve from the moment at which the
+// listeners is the HTTP servers of the daemon. They serve from the moment at which the
 // addresses are taken: until what they serve is ready, which takes a minute where modules
 // are compiled, they answer clients with "retry later".
-type entrance struct {
-	listeners []net.Listener
-	servers   []*http.Server
-	handlers  []*ready
-	ended     []chan error // of each server, nil after an orderly end; then closed
+type listeners struct {
+	sockets  []net.Listener
+	servers  []*http.Server
+	handlers []*ready
+	ended    []chan error // of each server, nil after an orderly end; then closed
 }
 
-// enter serves on the listeners, within the limit of connections.
-func (d *Daemon) enter(listeners []net.Listener) *entrance {
-	e := &entrance{listeners: listeners}
-	for _, l := range listeners {
+// startListeners serves on the sockets, within the limit of connections.
+func (d *Daemon) startListeners(sockets []net.Listener) *listeners {
+	e := &listeners{sockets: sockets}
+	for _, l := range sockets {
 		h, ended := &ready{}, make(chan error, 1)
 		s := d.server(h)
 		e.handlers, e.servers, e.ended = append(e.handlers, h), append(e.servers, s), append(e.ended, ended)
@@ -46,7 +46,7 @@ func (d *Daemon) enter(listeners []net.Listener) *entrance {
 }
 
 // open lets clients in, each server to its handler.
-func (e *entrance) open(handlers ...http.Handler) {
+func (e *listeners) open(handlers ...http.Handler) {
 	for i, h := range handlers {
 		e.handlers[i].handler.Store(&h)
 	}
@@ -54,11 +54,11 @@ func (e *entrance) open(handlers ...http.Handler) {
 
 // close ends all servers without a drain, where the daemon does not come to serve. Servers
 // that have ended are left alone.
-func (e *entrance) close() {
+func (e *listeners) close() {
 	for i, s := range e.servers {
 		_ = s.Close()
 		<-e.ended[i]
-		_ = e.listeners[i].Close() // Serve may not have begun
+		_ = e.sockets[i].Close() // Serve may not have begun
 	}
 }
 

@@ -122,7 +122,7 @@ type readTurn struct {
 	ready chan struct{}         // closed when it has got the right to read; nil if nobody waits
 }
 
-func newTurns(n int) *readQueue {
+func newReadQueue(n int) *readQueue {
 	all := connectionsPerTurn * n
 	q := &readQueue{now: time.Now, keep: idleConnection, slice: turnSlice, base: expected, slots: n, connections: all, free: n, closed: all, reserved: n}
 	for class := range q.waiting {

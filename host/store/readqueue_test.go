@@ -23,7 +23,7 @@ type queue struct {
 }
 
 func newQueue(t testing.TB, n int) *queue {
-	q := &queue{t: t, readQueue: newTurns(n), at: time.Unix(0, 0)}
+	q := &queue{t: t, readQueue: newReadQueue(n), at: time.Unix(0, 0)}
 	q.base = time.Hour // all work
 	q.now = func() time.Time { return q.at }
 	return q

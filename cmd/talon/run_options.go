@@ -12,8 +12,8 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// workbench are the options of the commands that run modules without a relay.
-type workbench struct {
+// runOptions are the options of the commands that run modules without a relay.
+type runOptions struct {
 	sidecar string
 	facts   string
 	now     int64
@@ -23,13 +23,13 @@ type workbench struct {
 	stdin   io.Reader               // nil: nothing was read of it
 }
 
-func (b *workbench) flags(cmd *cobra.Command) {
+func (b *runOptions) flags(cmd *cobra.Command) {
 	b.cmd = cmd
 	cmd.Flags().StringVar(&b.sidecar, "sidecar", "", "the settings and sets, as in a relay's folder (default NAME.toml beside NAME.wasm): a `file`")
 	cmd.Flags().StringVar(&b.facts, "facts", "", "what the relay has stored, one event a line: a `file`")
 }
 
-func (b *workbench) clockFlag(cmd *cobra.Command) {
+func (b *runOptions) clockFlag(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&b.now, "now", 0, "the time of each decision, in unix `seconds` (default that of the event)")
 }
 
@@ -38,7 +38,7 @@ writes to a plugin. FILE.jsonl may be "-", standard input. MODULE is a .wasm fil
 the folder in which you are.`
 
 // find finds a module, and what that finds when it runs.
-func (b *workbench) find(path string) (*author.Source, author.Options, error) {
+func (b *runOptions) find(path string) (*author.Source, author.Options, error) {
 	source, err := author.Find(b.cmd.Context(), path, b.sidecar, b.cmd.ErrOrStderr())
 	if err != nil {
 		return nil, author.Options{}, err
@@ -47,7 +47,7 @@ func (b *workbench) find(path string) (*author.Source, author.Options, error) {
 	return source, o, err
 }
 
-func (b *workbench) options() (o author.Options, err error) {
+func (b *runOptions) options() (o author.Options, err error) {
 	o.Log = moduleLog(b.cmd.ErrOrStderr())
 	o.Service = b.service
 	if b.facts == "" {
@@ -61,7 +61,7 @@ func (b *workbench) options() (o author.Options, err error) {
 }
 
 // runner starts a module.
-func (b *workbench) runner(path string) (*author.Runner, error) {
+func (b *runOptions) runner(path string) (*author.Runner, error) {
 	source, o, err := b.find(path)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (b *workbench) runner(path string) (*author.Runner, error) {
 }
 
 // questions calls f for each line of a file.
-func (b *workbench) questions(file string, f func(*author.Case) error) error {
+func (b *runOptions) questions(file string, f func(*author.Case) error) error {
 	if b.now < 0 {
 		return fmt.Errorf("now is %d: want unix seconds", b.now)
 	}
@@ -92,7 +92,7 @@ func (b *workbench) questions(file string, f func(*author.Case) error) error {
 
 // meet finds out how the relay is reached that the lines of a file are of: the first
 // one says it, if they are a recording. It comes before the modules.
-func (b *workbench) meet(file string) error {
+func (b *runOptions) meet(file string) error {
 	return b.open(file, func(r io.Reader) error {
 		var rest io.Reader
 		if b.service, rest = author.ServiceOf(r); file == "-" {
@@ -102,7 +102,7 @@ func (b *workbench) meet(file string) error {
 	})
 }
 
-func (b *workbench) open(file string, f func(io.Reader) error) error {
+func (b *runOptions) open(file string, f func(io.Reader) error) error {
 	switch {
 	case file == "-" && b.stdin != nil:
 		return f(b.stdin)

@@ -54,13 +54,13 @@ type egressProxy struct {
 	sessions map[string]*session
 }
 
-// openGate starts a gate. Only who knows the secret of a session gets anything.
-func openGate(a Addresses, g *guard, l Limits, log *slog.Logger, panics *contain.Guard) (*egressProxy, error) {
+// openEgressProxy starts a proxy. Only who knows the secret of a session gets anything.
+func openEgressProxy(a Addresses, g *guard, l Limits, log *slog.Logger, panics *contain.Guard) (*egressProxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen for git: %w", err)
 	}
-	e := newGate(a, g.dial, l)
+	e := newEgressProxy(a, g.dial, l)
 	e.listener = listener
 	e.server = &http.Server{
 		Handler: panics.Handler(e), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
@@ -70,8 +70,8 @@ func openGate(a Addresses, g *guard, l Limits, log *slog.Logger, panics *contain
 	return e, nil
 }
 
-// newGate returns a gate that nobody can reach yet.
-func newGate(a Addresses, dial func(ctx context.Context, network, address string) (net.Conn, error), l Limits) *egressProxy {
+// newEgressProxy returns a proxy that nobody can reach yet.
+func newEgressProxy(a Addresses, dial func(ctx context.Context, network, address string) (net.Conn, error), l Limits) *egressProxy {
 	return &egressProxy{addresses: a, limits: l, transport: newTransport(dial, l), sessions: make(map[string]*session)}
 }
 

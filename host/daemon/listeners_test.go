@@ -48,7 +48,7 @@ func TestStarting(t *testing.T) {
 		}
 		listeners = append(listeners, l)
 	}
-	e := d.enter(listeners)
+	e := d.startListeners(listeners)
 	t.Cleanup(e.close)
 	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="}}
 	for _, l := range listeners {

@@ -1,0 +1,237 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"talon/host"
+	"talon/host/plugin/folder"
+	"talon/sdk/abi/manifest"
+)
+
+// askEvery is how often the database is asked without a reason.
+const askEvery = 5 * time.Second
+
+// startShared loads what all nodes run. If they run nothing yet, that is what lies in the
+// folder here.
+func (r *Registry) startShared(ctx context.Context) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	h := r.shared
+	for {
+		current, _, err := h.nodes.Plugins(ctx)
+		if err != nil {
+			return err
+		}
+		if current.Number == 0 {
+			if err := r.proposeFirst(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		r.o.Log.Info("loading the modules of all nodes …", "generation", current.Number, "follows_folder", r.o.Watch)
+		h.mu.Lock()
+		h.wanted = current.Number
+		h.mu.Unlock()
+		r.prepareNext(ctx, current)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		h.mu.Lock()
+		r.activateShared()
+		h.mu.Unlock()
+		r.applySlots()
+		if err := r.notCurrent(); err != nil {
+			r.o.Log.Error("this server decides nothing before it can run what the others run", "err", err)
+		}
+		return nil
+	}
+}
+
+// proposeFirst proposes what lies in the folder. It returns nil as well if another node was
+// faster. REQUIRES: changing.
+func (r *Registry) proposeFirst(ctx context.Context) error {
+	entries, _, err := r.scan()
+	if err != nil {
+		return fmt.Errorf("read the folder of plugins: %w", err)
+	}
+	r.o.Log.Info(fmt.Sprintf("loading %d modules …", modules(entries)), "dir", r.o.Dir)
+	findings := r.inspectAll(ctx, entries)
+	defer abandon(findings)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := r.checkPolicy(findings); err != nil {
+		return err
+	}
+	c := r.newChange()
+	var wrong []error
+	decides := false
+	for _, f := range findings {
+		if f.err != nil {
+			wrong = append(wrong, fmt.Errorf("plugin %s: %w", f.name, f.err))
+			continue
+		}
+		g := f.generation
+		decides = decides || !g.off && !g.leftOut && !g.shadow() && g.serves(manifest.WorldPolicy)
+		c.put(f.source, g.version())
+	}
+	if wrong != nil {
+		return errors.Join(wrong...)
+	}
+	if !decides {
+		return r.errNoPolicy()
+	}
+	_, err = r.shared.propose(ctx, c)
+	if current, _, readErr := r.shared.nodes.Plugins(ctx); err != nil && readErr == nil && current.Number > 0 {
+		return nil
+	}
+	return err
+}
+
+// followOthers prepares what is proposed, and what decides already, until ctx ends.
+func (r *Registry) followOthers(ctx context.Context) error {
+	h := r.shared
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-h.nodes.PluginsChanged():
+		case <-h.wake:
+		case <-tick.C:
+		}
+		if err := r.panics.Run(func() error { return r.consult(ctx) }); err != nil && ctx.Err() == nil {
+			r.o.Log.Warn("read what plugins all nodes run", "err", err)
+		}
+	}
+}
+
+// consult does once what followOthers does.
+func (r *Registry) consult(ctx context.Context) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	h := r.shared
+	r.applySlots()
+	current, next, err := h.nodes.Plugins(ctx)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	late := current.Number > h.running
+	h.mu.Unlock()
+	problem := ""
+	switch {
+	case late:
+		// It decides already, or does as soon as the next transaction begins. A node that
+		// cannot run it decides nothing, and so does not keep the others from what is next.
+		r.prepareNext(ctx, current)
+		h.mu.Lock()
+		r.activateShared()
+		late = h.behind.Load()
+		h.mu.Unlock()
+		r.applySlots()
+	case next.Number > h.asked:
+		problem = r.prepareNext(ctx, next)
+	case next.Number == 0:
+		r.discard()
+	}
+	if ctx.Err() != nil || next.Number <= h.asked || late != h.behind.Load() {
+		return ctx.Err()
+	}
+	if err := h.nodes.Answer(ctx, next.Number, problem); err != nil {
+		return err
+	}
+	h.asked = next.Number
+	return nil
+}
+
+// prepareNext prepares a generation, unless it is, in the place of another. It returns why
+// this server cannot run it. REQUIRES: changing.
+func (r *Registry) prepareNext(ctx context.Context, set host.PluginSet) (problem string) {
+	h := r.shared
+	h.mu.Lock()
+	have := h.next != nil && h.next.number == set.Number
+	h.mu.Unlock()
+	if have {
+		return ""
+	}
+	r.discard()
+	p, err := r.prepare(ctx, set)
+	if err != nil {
+		problem = oneLine(err)
+		r.o.Log.Warn("plugins of all nodes cannot run here", "generation", set.Number, "proposed_by", set.Node, "reason", problem)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next = p
+	if set.Number == h.wanted {
+		h.problem = problem
+	}
+	return problem
+}
+
+// discard closes what was prepared and does not run.
+func (r *Registry) discard() {
+	h := r.shared
+	h.mu.Lock()
+	p := h.next
+	h.next = nil
+	h.mu.Unlock()
+	if p != nil {
+		p.set.release()
+	}
+}
+
+// prepare loads and tests what is new of a generation. REQUIRES: changing.
+func (r *Registry) prepare(ctx context.Context, set host.PluginSet) (_ *prepared, err error) {
+	records, err := folder.ParseRecords(set.Records)
+	if err != nil {
+		return nil, err
+	}
+	p := &prepared{number: set.Number, records: map[string]folder.Record{}}
+	defer func() {
+		if err != nil {
+			abandon(p.candidates)
+		}
+	}()
+	var runs []*generation
+	for i := range records {
+		record := &records[i]
+		p.records[record.Name] = *record
+		now := record.Current
+		if now == nil {
+			continue
+		}
+		if s := r.slots[record.Name]; s != nil && s.applied == keyOf(now) {
+			if s.running != nil {
+				runs = append(runs, s.running)
+			}
+			continue
+		}
+		f := &candidate{name: record.Name, record: record}
+		if f.source, err = r.sourceOf(ctx, record.Name, now); err == nil {
+			f.generation, err = r.build(ctx, f.source)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("plugin %s: %w", record.Name, err)
+		}
+		p.candidates = append(p.candidates, f)
+		g := f.generation
+		g.number = now.Number
+		g.position = r.placeOf(f.name, g.position)
+		if !g.off {
+			runs = append(runs, g)
+		}
+	}
+	for _, name := range r.o.Policy {
+		if p.records[name].Current == nil {
+			return nil, fmt.Errorf("option policy names %s, and there is no plugin of this name", name)
+		}
+	}
+	p.set = r.assemble(runs)
+	return p, nil
+}

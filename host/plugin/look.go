@@ -1,0 +1,170 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"talon/host/plugin/folder"
+	"talon/host/plugin/sidecar"
+)
+
+// scan returns what lies in the folder and can be plugins. REQUIRES: changing.
+func (r *Registry) scan() ([]folder.Entry, []folder.Problem, error) {
+	entries, problems, err := folder.Scan(r.o.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, problems = r.programs(entries, problems)
+	return entries, problems, nil
+}
+
+// programs returns the entries that can be plugins: those with a module, and those
+// whose side-car names a program. What was said against the latter goes.
+// REQUIRES: changing.
+func (r *Registry) programs(entries []folder.Entry, problems []folder.Problem) ([]folder.Entry, []folder.Problem) {
+	var list []folder.Entry
+	alone := make(map[string]bool) // files that need no module
+	for _, e := range entries {
+		if e.Wasm == nil {
+			if !r.isProgram(e) {
+				continue
+			}
+			alone[filepath.Base(e.Sidecar.Path)] = true
+		}
+		list = append(list, e)
+	}
+	if len(alone) == 0 {
+		return list, problems
+	}
+	var rest []folder.Problem
+	for _, p := range problems {
+		if !alone[p.Name] {
+			rest = append(rest, p)
+		}
+	}
+	return list, rest
+}
+
+// isProgram reports whether a side-car without a module names a program. What cannot
+// be read goes on being what it was.
+func (r *Registry) isProgram(e folder.Entry) bool {
+	text, err := folder.Read(e.Sidecar, maxSidecar)
+	if err == nil {
+		var file *sidecar.File
+		if file, err = sidecar.Parse(text); err == nil {
+			return file.Program != nil
+		}
+	}
+	s := r.slots[e.Name]
+	return s != nil && s.program()
+}
+
+func modules(entries []folder.Entry) (n int) {
+	for _, e := range entries {
+		if e.Wasm != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// inspectAll looks at the entries that have changed. While the relay serves, it
+// takes one processor at most.
+func (r *Registry) inspectAll(ctx context.Context, entries []folder.Entry) []*candidate {
+	var g errgroup.Group
+	g.SetLimit(1)
+	if len(r.current.Load().generations) == 0 {
+		g.SetLimit(runtime.GOMAXPROCS(0))
+	}
+	var mu sync.Mutex
+	var findings []*candidate
+	for _, e := range entries {
+		s := r.slots[e.Name]
+		if s != nil && s.seen == seenOf(e) {
+			continue
+		}
+		g.Go(func() error {
+			var f *candidate
+			err := r.panics.Run(func() error {
+				f = r.inspect(ctx, e, s)
+				return nil
+			})
+			if err != nil {
+				f = &candidate{name: e.Name, seen: seenOf(e), err: err}
+			}
+			if f != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				findings = append(findings, f)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	slices.SortFunc(findings, func(a, b *candidate) int { return strings.Compare(a.name, b.name) })
+	return findings
+}
+
+// inspect reads an entry and tries to make a generation of it. It returns nil while
+// the files are still being written.
+func (r *Registry) inspect(ctx context.Context, e folder.Entry, s *slot) *candidate {
+	f := &candidate{name: e.Name, seen: seenOf(e)}
+	var wasm, text []byte
+	var err error
+	if e.Wasm != nil {
+		wasm, err = folder.Read(e.Wasm, maxModule)
+	}
+	if err == nil && e.Sidecar != nil {
+		if text, err = folder.Read(e.Sidecar, maxSidecar); text == nil {
+			text = []byte{}
+		}
+	}
+	var signature []byte
+	if err == nil {
+		signature, err = r.signatureOf(e, text)
+	}
+	if errors.Is(err, folder.ErrChanged) {
+		return nil
+	}
+	if err != nil {
+		f.err = err
+		return f
+	}
+	f.source = newSource(e.Name, wasm, text).sign(signature)
+	if err := r.checkReplacing(e, s, f.source); errors.Is(err, folder.ErrChanged) {
+		return nil
+	} else if err != nil {
+		f.source.key.barred = true
+		f.err = err
+		f.same = s.refused != nil && s.refused.key == f.source.key && s.refused.reason == oneLine(err)
+		return f
+	}
+	if s != nil {
+		runs := s.applied == f.source.key
+		if runs || s.refused != nil && s.refused.key == f.source.key {
+			f.same = true
+			if !runs {
+				f.err = errors.New(s.refused.reason)
+			}
+			return f
+		}
+	}
+	f.generation, f.err = r.build(ctx, f.source)
+	return f
+}
+
+// signatureOf reads the signature of an entry, if it must have one; nil if there is
+// none.
+func (r *Registry) signatureOf(e folder.Entry, text []byte) ([]byte, error) {
+	if e.Wasm == nil || e.Signature == nil || !r.mustBeSigned(text) {
+		return nil, nil
+	}
+	return folder.Read(e.Signature, MaxSignature)
+}

@@ -1,0 +1,83 @@
+package plugin
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"talon/host"
+	"talon/host/plugin/folder"
+)
+
+// Several servers can run the same plugins: all change them at one point of the order in
+// which they commit events, or none does. What runs is then a list of records, one for each
+// name, that is kept in the database. A change is a proposal: every node loads and tests it,
+// and says whether it can. When all can, the database says that it decides, which each node
+// learns before it commits anything after that.
+
+// Nodes are the servers that run the same plugins.
+type Nodes interface {
+	// Plugins returns the generation that decides, and the one that is proposed.
+	Plugins(ctx context.Context) (current, next host.PluginSet, err error)
+
+	// PluginModule returns the module with a SHA-256.
+	PluginModule(ctx context.Context, sha string) ([]byte, error)
+
+	// Propose returns when the generation decides, with its number, or with an error when it
+	// does not: [ErrRefused] if a node cannot run it. modules are those that may be new, keep
+	// those that are wanted from then on, by their SHA-256.
+	Propose(ctx context.Context, base int64, records []byte, modules map[string][]byte, keep []string) (n int64, err error)
+
+	// Answer tells the node that proposes why this one cannot run a generation; an empty
+	// problem says that it can.
+	Answer(ctx context.Context, n int64, problem string) error
+
+	// PluginsChanged receives after Plugins may return something else.
+	PluginsChanged() <-chan struct{}
+}
+
+// shared is what a registry knows of the generations of all nodes.
+type shared struct {
+	nodes Nodes
+	wake  chan struct{} // there is something to do for followOthers
+
+	records map[string]folder.Record // of the generation in the slots; guarded by Registry.changing
+	placed  int64                    // its number; likewise
+	asked   int64                    // the last proposal that was answered; likewise
+
+	behind atomic.Bool // another generation decides than the one that runs here
+
+	mu       sync.Mutex    // guards what follows
+	running  int64         // number of the generation that runs here
+	wanted   int64         // that decides
+	problem  string        // why it does not run here
+	next     *prepared     // nil: none
+	switched []*prepared   // that run, and are not in the slots yet
+	changed  chan struct{} // closed when there are other slots
+}
+
+// prepared is a generation of all plugins that has passed every check here.
+type prepared struct {
+	number     int64
+	records    map[string]folder.Record
+	candidates []*candidate // what is new of it
+	set        *activeSet
+}
+
+func newShared(nodes Nodes) *shared {
+	if nodes == nil {
+		return nil
+	}
+	return &shared{nodes: nodes, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+func (h *shared) module(ctx context.Context, sha string) ([]byte, error) {
+	wasm, err := h.nodes.PluginModule(ctx, sha)
+	if sum := sha256.Sum256(wasm); err == nil && hex.EncodeToString(sum[:]) != sha {
+		err = fmt.Errorf("module %s is damaged in the database", sha)
+	}
+	return wasm, err
+}
