@@ -21,9 +21,9 @@ func TestBounds(t *testing.T) {
 		cfg.Memory, cfg.GitFetches, cfg.GitPushes = 1<<30, 4, 4 // others depend on the machine
 	})
 	rows := slices.Concat(p.relay.Bounds(), p.pages.Bounds(), p.git.Bounds(), p.hunter.part().Bounds(), p.sync.part().Bounds(), p.reconciler.Bounds())
-	conns := p.conns.Bounds()[0]
-	conns.Total, conns.Network = 20_000, bound.Share(20_000) // fewer if the process may open few files
-	rows = append([]bound.Spec{conns}, rows...)
+	conns := p.conns.Bounds()
+	conns[0].Total, conns[0].Network = 20_000, bound.Share(20_000) // fewer if the process may open few files
+	rows = append(conns, rows...)
 	var b strings.Builder
 	b.WriteString(boundsHead)
 	number := func(n int64) string {

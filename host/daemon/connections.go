@@ -28,8 +28,9 @@ const (
 // connections limits the TCP connections of the server, so that strangers cannot use up the
 // file descriptors that the store and git need.
 type connections struct {
-	pot     *bound.Pot
-	proxies []netip.Prefix
+	pot      *bound.Pot
+	starting *bound.Pot // requests that wait for the daemon to be ready
+	proxies  []netip.Prefix
 
 	open             prometheus.Gauge
 	refused, yielded prometheus.Counter
@@ -51,7 +52,7 @@ func newConnections(websockets int, proxies []netip.Prefix, log *slog.Logger) *c
 		}
 	}
 	return &connections{
-		proxies: proxies,
+		proxies: proxies, starting: newStarting(),
 		pot: bound.NewPot(bound.Spec{
 			Name: "TCP connections", Unit: "connections", Total: int64(total),
 			Yields: "the network that holds most loses the connection that was idle longest",
@@ -67,8 +68,8 @@ func (c *connections) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.open, c.refused, c.yielded}
 }
 
-// Bounds returns the limit for the table of bounds.
-func (c *connections) Bounds() []bound.Spec { return []bound.Spec{c.pot.Spec()} }
+// Bounds returns the limits for the table of bounds.
+func (c *connections) Bounds() []bound.Spec { return []bound.Spec{c.pot.Spec(), c.starting.Spec()} }
 
 // limit returns a listener that accepts within the limit.
 func (c *connections) limit(l net.Listener) net.Listener { return limitedListener{l, c} }

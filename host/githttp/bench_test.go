@@ -65,7 +65,7 @@ func BenchmarkTransfer(b *testing.B) {
 // BenchmarkLazyFetch clones a generated repository whole and without blobs, checks out its
 // branch, and then has git fetch single blobs of its history. Eight strangers have forks in the
 // same store, each with a commit of its own. TALON_GIT_OBJECTS is the number of objects (10,000).
-// The store has a bitmap in the second run.
+// The store has a bitmap in the second run. The figures are the fastest.
 func BenchmarkLazyFetch(b *testing.B) {
 	dir := generate(b, setting(b, "TALON_GIT_OBJECTS", 10_000), 200)
 	blobs := strings.Fields(git(b, dir, "log", "--format=", "--raw", "--no-abbrev", "-n", "2000", "main"))
@@ -124,7 +124,7 @@ func BenchmarkLazyFetch(b *testing.B) {
 			}
 			for step, what := range []string{"clone", "partial-clone", "checkout", "blob"} {
 				slices.Sort(took[step])
-				b.ReportMetric(float64(took[step][len(took[step])/2].Microseconds())/1000, what+"-ms")
+				b.ReportMetric(float64(took[step][0].Microseconds())/1000, what+"-ms")
 			}
 			b.ReportMetric(0, "ns/op")
 		})
