@@ -20,7 +20,7 @@ func TestBounds(t *testing.T) {
 	p := assembledParts(t, func(cfg *config.Config) {
 		cfg.Memory, cfg.GitFetches, cfg.GitPushes = 1<<30, 4, 4 // others depend on the machine
 	})
-	rows := slices.Concat(p.relay.Bounds(), p.pages.Bounds(), p.git.Bounds(), p.hunter.part().Bounds(), p.sync.part().Bounds(), p.reconciler.Bounds())
+	rows := slices.Concat(p.relay.Bounds(), p.core.Pipeline.Bounds(), p.ingest.Bounds(), p.pages.Bounds(), p.git.Bounds(), p.hunter.part().Bounds(), p.sync.part().Bounds(), p.reconciler.Bounds())
 	conns := p.conns.Bounds()
 	conns[0].Total, conns[0].Network = 20_000, bound.Share(20_000) // fewer if the process may open few files
 	rows = append(conns, rows...)
@@ -60,8 +60,8 @@ A limit that strangers can fill blocks everybody else. So each limit that client
 and a rule that says who gives way.
 
 - A network counts twice: as an IPv4 address or an IPv6 /64, and as its /24 or /48.
-- Loopback and connections of a trusted proxy count towards the total only. At the total they give way as one network
-  does. A client behind a proxy on this machine that you do not trust (option
+- Loopback and connections of a trusted proxy count towards the total only. At the total of TCP
+  connections they give way as one network does. A client behind a proxy on this machine that you do not trust (option
   ` + "`trust-proxy`" + `) counts as one address with all others behind it.
 - Nobody waits for a place that others hold: at the total, the one named in the last column gives way at once.
 

@@ -102,15 +102,30 @@ func Find(ctx context.Context, program string, options Options) (*Git, error) {
 	g := &Git{program: path, options: options, config: config(options)}
 	g.settings = slices.Concat(g.config, imposed, [][2]string{trusted})
 	g.env = environment(g.settings, options)
-	out, err := g.run(ctx, "/", nil, "version")
+	out, err := g.run(ctx, "/", nil, "version", "--build-options")
 	if err != nil {
 		return nil, fmt.Errorf("ask git for its version: %w", err)
 	}
-	version := strings.TrimSpace(strings.TrimPrefix(string(out), "git version "))
+	first, build, _ := strings.Cut(string(out), "\n")
+	version := strings.TrimSpace(strings.TrimPrefix(first, "git version "))
 	if !isRecent(version) {
 		return nil, fmt.Errorf("%s is version %.40q; install git 2.39 or later", path, version)
 	}
+	if code := sha1Code(build); code != "" && code != "SHA1_DC" {
+		return nil, fmt.Errorf("%s computes SHA-1 by %.40q, which does not detect collisions; install a git that is built with SHA1_DC, as it is by default", path, code)
+	}
 	return g, nil
+}
+
+// sha1Code returns the code by which a git computes SHA-1, "" if its build options do not say
+// so: before git 2.50 they do not.
+func sha1Code(build string) string {
+	for line := range strings.Lines(build) {
+		if code, ok := strings.CutPrefix(line, "SHA-1: "); ok {
+			return strings.TrimSpace(code)
+		}
+	}
+	return ""
 }
 
 // Program returns the path of the git program. It does not depend on the working folder.

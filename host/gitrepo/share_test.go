@@ -193,6 +193,63 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// TestForkAfterDeletion shows that a fork keeps all that it refers to when the repository goes in
+// which the objects came: it is cloned, repacked and collected as before. A fork of another
+// identifier has its objects itself.
+func TestForkAfterDeletion(t *testing.T) {
+	root := newRoot(t)
+	origin, fork, other := newRepo(t, root, alice, "x", SHA1), newRepo(t, root, bob, "x", SHA1), newRepo(t, root, bob, "y", SHA1)
+	dir, first, second := work(t, SHA1)
+	git(t, dir, "push", "-q", origin.Dir(), "main", "v1")
+	locked(t, origin, func() {
+		if err := origin.Share(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	locked(t, fork, func() {
+		if err := fork.UpdateRefs(t.Context(), []host.RefUpdate{{Ref: "refs/heads/main", New: second}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	git(t, dir, "push", "-q", other.Dir(), first+":refs/heads/main")
+	locked(t, other, func() {
+		if err := other.Copy(t.Context(), origin, second); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.UpdateRefs(t.Context(), []host.RefUpdate{{Ref: "refs/heads/two", New: second}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	pool, _, err := fork.shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked(t, origin, func() {
+		if err := origin.Remove(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	files, err := filepath.Glob(filepath.Join(pool.dir, "objects", "pack", "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the shared store has the files %v, %v", files, err)
+	}
+	old := time.Now().Add(-24 * time.Hour)
+	for _, file := range files {
+		if err := os.Chtimes(file, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := root.Collect(t.Context(), "x", SHA1, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*Repo{fork, other} {
+		fsck(t, r)
+		into := filepath.Join(t.TempDir(), "clone")
+		git(t, dir, "clone", "-q", "--no-local", r.Dir(), into)
+		git(t, into, "cat-file", "-e", second+"^{tree}")
+	}
+}
+
 // A pull request of another root or identifier is copied, with what is new alone.
 func TestCopy(t *testing.T) {
 	root := newRoot(t)

@@ -10,6 +10,14 @@ import (
 // maxSlowNetwork bounds, of the decisions that maxSlow bounds, those of one network.
 const maxSlowNetwork = maxSlow / 4
 
+// Bounds returns the rows of the table of bounds.
+func (p *Pipeline) Bounds() []bound.Spec {
+	return []bound.Spec{{
+		Name: "decisions under way that are slow", Unit: "decisions", Total: maxSlow, Network: maxSlowNetwork,
+		Yields: "nobody; networks take turns",
+	}}
+}
+
 // account is what the decisions of one network or one neighbourhood have used. All lanes of
 // a network together get the time of one lane, however many connections the network opens,
 // and so do all networks of a neighbourhood. Loopback has no account.

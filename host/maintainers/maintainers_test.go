@@ -196,3 +196,44 @@ func TestFaults(t *testing.T) {
 		t.Errorf("from the maintainer up: %v, %v", list, err)
 	}
 }
+
+// TestLongChain has 1,000 announcements of which each lists the next, and in one case the last one
+// the first. A walk up or down reads a bounded part of them, and the rules follow all.
+func TestLongChain(t *testing.T) {
+	const chain = 1000
+	for _, closed := range []bool{false, true} {
+		r := new(relay)
+		for i := range chain {
+			var next []int
+			if i+1 < chain || closed {
+				next = []int{(i + 1) % chain}
+			}
+			r.held = append(r.held, announces(i, int64(i+1), next...))
+		}
+		if n := len(owners(t, r, chain-1)); n == 0 || n > maxOwners {
+			t.Errorf("closed %v: %d owners of the last one's work were found, want some and at most %d", closed, n, maxOwners)
+		}
+		if n := r.read; n > 8*maxOwners {
+			t.Errorf("closed %v: %d announcements were read for the owners", closed, n)
+		}
+		r.read = 0
+		below, err := Below(t.Context(), r, "repo", key(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(below); n == 0 || n > 2*maxBelow || r.read > 4*maxBelow {
+			t.Errorf("closed %v: %d announcements were found from the first one down, and %d read", closed, n, r.read)
+		}
+		var all []*grasp.Announcement
+		for _, e := range r.held {
+			a, err := e.Announcement()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, a)
+		}
+		if n := len(grasp.NewGraph(all).Maintainers(key(0))); n != chain {
+			t.Errorf("closed %v: the first one's repository has %d maintainers, want %d", closed, n, chain)
+		}
+	}
+}

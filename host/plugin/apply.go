@@ -9,20 +9,30 @@ import (
 	"talon/host/plugin/guest"
 )
 
-// apply makes findings come true, and drops what is not in the folder any more.
-// REQUIRES: changing.
-func (r *Registry) apply(findings []*candidate, entries []folder.Entry, problems []folder.Problem) {
-	r.inspecting.Lock()
-	changed := false
-	for _, f := range findings {
-		changed = r.applyOne(f) || changed
+// apply switches to what is wanted and built: the slots say what runs, and the next active set
+// is made of them. What changed together begins to decide together. REQUIRES: changing.
+func (r *Registry) apply(w *wanted) {
+	if r.updateSlots(w) {
+		r.install()
+		r.afterChange(w.candidates)
 	}
-	present := make(map[string]bool, len(entries))
-	for _, e := range entries {
-		present[e.Name] = true
+}
+
+// updateSlots reports whether the active set is another now. REQUIRES: changing.
+func (r *Registry) updateSlots(w *wanted) (changed bool) {
+	r.inspecting.Lock()
+	defer r.inspecting.Unlock()
+	for _, f := range w.candidates {
+		changed = r.applyOne(f) || changed
+		if w.folder == nil {
+			delete(r.problems, f.name)
+		}
+	}
+	if w.folder == nil {
+		return changed
 	}
 	for name, s := range r.slots {
-		if present[name] {
+		if w.folder.has(name) {
 			s.gone = false
 			continue
 		}
@@ -34,12 +44,8 @@ func (r *Registry) apply(findings []*candidate, entries []folder.Entry, problems
 		}
 		r.remove(name, s)
 	}
-	r.setProblems(problems)
-	r.inspecting.Unlock()
-	if changed {
-		r.install()
-		r.afterChange(findings)
-	}
+	r.setProblems(w.folder.problems)
+	return changed
 }
 
 // install makes an active set of what the slots run, and puts it in the place of the

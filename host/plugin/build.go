@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sets"
@@ -15,29 +18,29 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// errExec says why a program does not run.
-var errExec = errors.New("the side-car names a program (exec), and programs are off: talon serve --allow-exec true lets the folder of plugins start them, with all the rights of the relay")
-
-// startProgram makes the generation one of a program, of which nothing runs before it
-// is asked.
-func (r *Registry) startProgram(g *generation, s *source) (err error) {
-	switch {
-	case s.wasm != nil:
-		return errors.New("the side-car names a program (exec), and there is a module: want one of the two")
-	case !r.o.AllowExec:
-		return errExec
-	case len(r.o.Signers) > 0:
-		return errors.New("the side-car names a program (exec), which nobody can sign, and --plugin-signers lets only signed modules run")
+// buildAll builds the candidates that are to run and do not. While the relay serves, it takes one
+// processor at most. REQUIRES: changing.
+func (r *Registry) buildAll(ctx context.Context, list []*candidate) {
+	var g errgroup.Group
+	g.SetLimit(1)
+	if len(r.current.Load().generations) == 0 {
+		g.SetLimit(runtime.GOMAXPROCS(0))
 	}
-	p := g.file.Program
-	g.program, err = newProcessPool(programOptions{
-		Name: g.name, Path: p.Path, Timeout: time.Duration(p.TimeoutMS) * time.Millisecond, Processes: p.Processes, Log: r.o.Log, Clock: r.o.Now,
-	})
-	g.position = programPlace
-	if g.file.Place != nil {
-		g.position = *g.file.Place
+	for _, f := range list {
+		if f.err != nil || f.same {
+			continue
+		}
+		g.Go(func() error {
+			if err := r.panics.Run(func() error {
+				f.generation, f.err = r.build(ctx, f.source)
+				return nil
+			}); err != nil {
+				f.generation, f.err = nil, err
+			}
+			return nil
+		})
 	}
-	return err
+	_ = g.Wait()
 }
 
 // build makes a generation: every step that can refuse it. The error is one
@@ -104,6 +107,31 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 	}
 	return g, nil
 }
+
+// startProgram makes the generation one of a program, of which nothing runs before it
+// is asked.
+func (r *Registry) startProgram(g *generation, s *source) (err error) {
+	switch {
+	case s.wasm != nil:
+		return errors.New("the side-car names a program (exec), and there is a module: want one of the two")
+	case !r.o.AllowExec:
+		return errExec
+	case len(r.o.Signers) > 0:
+		return errors.New("the side-car names a program (exec), which nobody can sign, and --plugin-signers lets only signed modules run")
+	}
+	p := g.file.Program
+	g.program, err = newProcessPool(programOptions{
+		Name: g.name, Path: p.Path, Timeout: time.Duration(p.TimeoutMS) * time.Millisecond, Processes: p.Processes, Log: r.o.Log, Clock: r.o.Now,
+	})
+	g.position = programPlace
+	if g.file.Place != nil {
+		g.position = *g.file.Place
+	}
+	return err
+}
+
+// errExec says why a program does not run.
+var errExec = errors.New("the side-car names a program (exec), and programs are off: talon serve --allow-exec true lets the folder of plugins start them, with all the rights of the relay")
 
 func (r *Registry) guestOptions(g *generation) guest.Options {
 	return guest.Options{

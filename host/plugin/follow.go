@@ -2,93 +2,68 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"talon/host"
 	"talon/host/plugin/folder"
-	"talon/sdk/abi/manifest"
 )
 
 // askEvery is how often the database is asked without a reason.
 const askEvery = 5 * time.Second
 
-// startShared loads what all nodes run. If they run nothing yet, that is what lies in the
+// startShared loads what all nodes run. If they run nothing yet, it proposes what lies in the
 // folder here.
 func (r *Registry) startShared(ctx context.Context) error {
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	h := r.shared
 	for {
-		current, _, err := h.nodes.Plugins(ctx)
+		current, _, err := r.shared.nodes.Plugins(ctx)
 		if err != nil {
 			return err
 		}
-		if current.Number == 0 {
-			if err := r.proposeFirst(ctx); err != nil {
-				return err
-			}
-			continue
+		if current.Number > 0 {
+			return r.startFrom(ctx, current)
 		}
-		r.o.Log.Info("loading the modules of all nodes …", "generation", current.Number, "follows_folder", r.o.Watch)
-		h.mu.Lock()
-		h.wanted = current.Number
-		h.mu.Unlock()
-		r.prepareNext(ctx, current)
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if err := r.proposeFirst(ctx); err != nil {
+			return err
 		}
-		h.mu.Lock()
-		r.activateShared()
-		h.mu.Unlock()
-		r.applySlots()
-		if err := r.notCurrent(); err != nil {
-			r.o.Log.Error("this server decides nothing before it can run what the others run", "err", err)
-		}
-		return nil
 	}
 }
 
 // proposeFirst proposes what lies in the folder. It returns nil as well if another node was
-// faster. REQUIRES: changing.
+// faster.
 func (r *Registry) proposeFirst(ctx context.Context) error {
-	entries, _, err := r.scan()
-	if err != nil {
-		return fmt.Errorf("read the folder of plugins: %w", err)
-	}
-	r.o.Log.Info(fmt.Sprintf("loading %d modules …", modules(entries)), "dir", r.o.Dir)
-	findings := r.inspectAll(ctx, entries)
-	defer abandon(findings)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err := r.checkPolicy(findings); err != nil {
+	p, err := r.changeHere(ctx, r.wantFirst)
+	if p == nil {
 		return err
 	}
-	c := r.newChange()
-	var wrong []error
-	decides := false
-	for _, f := range findings {
-		if f.err != nil {
-			wrong = append(wrong, fmt.Errorf("plugin %s: %w", f.name, f.err))
-			continue
-		}
-		g := f.generation
-		decides = decides || !g.off && !g.leftOut && !g.shadow() && g.serves(manifest.WorldPolicy)
-		c.put(f.source, g.version())
-	}
-	if wrong != nil {
-		return errors.Join(wrong...)
-	}
-	if !decides {
-		return r.errNoPolicy()
-	}
-	_, err = r.shared.propose(ctx, c)
+	_, err = r.shared.propose(ctx, p)
 	if current, _, readErr := r.shared.nodes.Plugins(ctx); err != nil && readErr == nil && current.Number > 0 {
 		return nil
 	}
 	return err
+}
+
+// startFrom loads the generation that all nodes run.
+func (r *Registry) startFrom(ctx context.Context, current host.PluginSet) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	h := r.shared
+	r.o.Log.Info("loading the modules of all nodes …", "generation", current.Number, "follows_folder", r.o.Watch)
+	h.mu.Lock()
+	h.wanted = current.Number
+	h.mu.Unlock()
+	r.prepareNext(ctx, current)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	h.mu.Lock()
+	r.activateShared()
+	h.mu.Unlock()
+	r.applySlots()
+	if err := r.notCurrent(); err != nil {
+		r.o.Log.Error("this server decides nothing before it can run what the others run", "err", err)
+	}
+	return nil
 }
 
 // followOthers prepares what is proposed, and what decides already, until ctx ends.
@@ -213,23 +188,24 @@ func (r *Registry) prepare(ctx context.Context, set host.PluginSet) (_ *prepared
 			continue
 		}
 		f := &candidate{name: record.Name, record: record}
-		if f.source, err = r.sourceOf(ctx, record.Name, now); err == nil {
-			f.generation, err = r.build(ctx, f.source)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("plugin %s: %w", record.Name, err)
-		}
+		f.source, f.err = r.sourceOf(ctx, record.Name, now)
 		p.candidates = append(p.candidates, f)
-		g := f.generation
-		g.number = now.Number
-		g.position = r.placeOf(f.name, g.position)
-		if !g.off {
-			runs = append(runs, g)
-		}
 	}
 	for _, name := range r.o.Policy {
 		if p.records[name].Current == nil {
 			return nil, fmt.Errorf("option policy names %s, and there is no plugin of this name", name)
+		}
+	}
+	r.buildAll(ctx, p.candidates)
+	for _, f := range p.candidates {
+		if f.err != nil {
+			return nil, fmt.Errorf("plugin %s: %w", f.name, f.err)
+		}
+		g := f.generation
+		g.number = f.record.Current.Number
+		g.position = r.placeOf(f.name, g.position)
+		if !g.off {
+			runs = append(runs, g)
 		}
 	}
 	p.set = r.assemble(runs)

@@ -99,6 +99,11 @@ func (g *generation) serves(world string) bool {
 // shadow reports whether what it says has no effect.
 func (g *generation) shadow() bool { return g.file.Mode == sidecar.Shadow }
 
+// decides reports whether it is a policy that enforces.
+func (g *generation) decides() bool {
+	return !g.off && !g.leftOut && !g.shadow() && g.serves(manifest.WorldPolicy)
+}
+
 // close releases the module or the program, which nobody calls any more.
 func (g *generation) close() error {
 	if g.program != nil {

@@ -13,46 +13,79 @@ import (
 	"talon/host/plugin/sidecar"
 )
 
-// change is another generation of the plugins of all nodes in the making.
-type change struct {
+// proposal is another generation of the plugins of all nodes in the making.
+type proposal struct {
 	base    int64
 	now     time.Time
 	records map[string]folder.Record
 	modules map[string][]byte
 	size    int // names that are others
+
+	fresh  []*candidate // that are in it
+	folder bool         // it is what lies in the folder
 }
 
-// newChange begins a change of what runs. REQUIRES: changing.
-func (r *Registry) newChange() *change {
-	h := r.shared
-	c := &change{base: h.placed, now: r.o.Now(), records: map[string]folder.Record{}, modules: map[string][]byte{}}
-	maps.Copy(c.records, h.records)
-	return c
+// newProposal makes a proposal of what is wanted and built, nil if that is what runs. What was
+// refused is no part of it, and is noted here. REQUIRES: changing.
+func (r *Registry) newProposal(w *wanted) *proposal {
+	p := &proposal{
+		base: r.shared.placed, now: r.o.Now(), records: maps.Clone(r.shared.records), modules: map[string][]byte{}, folder: w.folder != nil,
+	}
+	if p.records == nil {
+		p.records = map[string]folder.Record{}
+	}
+	r.inspecting.Lock()
+	defer r.inspecting.Unlock()
+	for _, f := range w.candidates {
+		if f.err != nil || f.same {
+			r.applyOne(f)
+			continue
+		}
+		p.put(f.source, f.generation.version())
+		p.fresh = append(p.fresh, f)
+	}
+	if p.folder {
+		r.setProblems(w.folder.problems)
+		for name, record := range p.records {
+			if record.Current == nil || w.folder.has(name) {
+				continue
+			}
+			if file, err := sidecar.Parse(record.Current.Sidecar); err == nil && file.Required && file.Mode == sidecar.Enforce {
+				r.o.Log.Error("a policy that is required is not in the folder any more: it goes on on all nodes; talon plugin mode NAME off ends it", "plugin", name)
+				continue
+			}
+			p.remove(name)
+		}
+	}
+	if p.size == 0 {
+		return nil
+	}
+	return p
 }
 
 // put makes a source run.
-func (c *change) put(s *source, version string) {
-	record := c.records[s.name]
+func (p *proposal) put(s *source, version string) {
+	record := p.records[s.name]
 	record.Name = s.name
-	c.records[s.name] = record.With(folder.Generation{
-		Wasm: s.key.sha256(), Version: version, Sidecar: s.sidecar, HasSidecar: s.sidecar != nil, Signature: s.signature, Since: c.now,
+	p.records[s.name] = record.With(folder.Generation{
+		Wasm: s.key.sha256(), Version: version, Sidecar: s.sidecar, HasSidecar: s.sidecar != nil, Signature: s.signature, Since: p.now,
 	})
-	c.modules[s.key.sha256()] = append([]byte{}, s.wasm...)
-	c.size++
+	p.modules[s.key.sha256()] = append([]byte{}, s.wasm...)
+	p.size++
 }
 
 // remove makes nothing run under a name.
-func (c *change) remove(name string) {
-	c.records[name] = c.records[name].Without(c.now)
-	c.size++
+func (p *proposal) remove(name string) {
+	p.records[name] = p.records[name].Without(p.now)
+	p.size++
 }
 
-// propose has all nodes load a change, and returns its number when it decides.
-func (h *shared) propose(ctx context.Context, c *change) (int64, error) {
+// propose has all nodes load a proposal, and returns its number when it decides.
+func (h *shared) propose(ctx context.Context, p *proposal) (int64, error) {
 	var list []folder.Record
 	var keep []string
-	for _, name := range slices.Sorted(maps.Keys(c.records)) {
-		record := c.records[name]
+	for _, name := range slices.Sorted(maps.Keys(p.records)) {
+		record := p.records[name]
 		list = append(list, record)
 		if record.Current != nil {
 			keep = append(keep, record.Current.Wasm)
@@ -65,16 +98,13 @@ func (h *shared) propose(ctx context.Context, c *change) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return h.nodes.Propose(ctx, c.base, text, c.modules, keep)
+	return h.nodes.Propose(ctx, p.base, text, p.modules, keep)
 }
 
-// propose returns when a change is in the slots here, or an error if it does not come to
-// that. REQUIRES: changing, which is not held meanwhile.
-func (r *Registry) propose(ctx context.Context, c *change) error {
+// propose returns when a proposal runs here, or an error if it does not come to that.
+func (r *Registry) propose(ctx context.Context, p *proposal) error {
 	h := r.shared
-	r.changing.Unlock()
-	defer r.changing.Lock()
-	n, err := h.propose(ctx, c)
+	n, err := h.propose(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -83,7 +113,7 @@ func (r *Registry) propose(ctx context.Context, c *change) error {
 		changed, done := h.changed, h.running >= n && len(h.switched) == 0
 		h.mu.Unlock()
 		if done {
-			return nil // what has the slots has the lock that comes next
+			return nil
 		}
 		select {
 		case <-changed:
@@ -93,54 +123,17 @@ func (r *Registry) propose(ctx context.Context, c *change) error {
 	}
 }
 
-// proposeFolder proposes what has changed in the folder, and reports whether it is to be
-// tried again. REQUIRES: changing.
-func (r *Registry) proposeFolder(ctx context.Context) (again bool) {
-	entries, problems, err := r.scan()
-	if err != nil {
-		r.o.Log.Error("the folder of plugins cannot be read, what runs goes on", "dir", r.o.Dir, "err", err)
-		return false
-	}
-	findings := r.inspectAll(ctx, entries)
-	defer abandon(findings)
-	if ctx.Err() != nil {
-		return false
-	}
-	c := r.newChange()
-	var fresh []*candidate
-	r.inspecting.Lock()
-	r.setProblems(problems)
-	for _, f := range findings {
-		switch {
-		case f.err != nil || f.same:
-			r.applyOne(f)
-		default:
-			c.put(f.source, f.generation.version())
-			fresh = append(fresh, f)
-		}
-	}
-	for name, record := range c.records {
-		if record.Current == nil || slices.ContainsFunc(entries, func(e folder.Entry) bool { return e.Name == name }) {
-			continue
-		}
-		if file, err := sidecar.Parse(record.Current.Sidecar); err == nil && file.Required && file.Mode == sidecar.Enforce {
-			r.o.Log.Error("a policy that is required is not in the folder any more: it goes on on all nodes; talon plugin mode NAME off ends it", "plugin", name)
-			continue
-		}
-		c.remove(name)
-	}
-	r.inspecting.Unlock()
-	if c.size == 0 {
-		return false
-	}
-	err = r.propose(ctx, c)
-	if err != nil && !errors.Is(err, ErrRefused) {
-		r.o.Log.Warn("propose what lies in the folder of plugins", "err", err)
-		return true
+// noteProposal notes the result of a proposal. The slots are in line with it afterwards: what
+// updates them has the lock until they are.
+func (r *Registry) noteProposal(p *proposal, err error) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	if !p.folder || err != nil && !errors.Is(err, ErrRefused) {
+		return
 	}
 	r.inspecting.Lock()
 	defer r.inspecting.Unlock()
-	for _, f := range fresh {
+	for _, f := range p.fresh {
 		if err == nil {
 			r.slot(f.name).seen = f.seen
 			continue
@@ -148,5 +141,4 @@ func (r *Registry) proposeFolder(ctx context.Context) (again bool) {
 		f.err = err
 		r.applyOne(f)
 	}
-	return false
 }

@@ -9,6 +9,78 @@ import (
 	"talon/host/plugin/folder"
 )
 
+// start loads the folder for the first time.
+func (r *Registry) start(ctx context.Context) error {
+	if err := r.change(ctx, r.wantFirst); err != nil {
+		return err
+	}
+	if r.current.Load().decides() {
+		return nil
+	}
+	return r.errNoPolicy()
+}
+
+// wantFirst wants what lies in the folder, where nothing runs yet. REQUIRES: changing.
+func (r *Registry) wantFirst(context.Context) (*wanted, error) {
+	if r.history != nil && r.shared == nil {
+		for _, name := range r.history.Names() {
+			record, _ := r.history.Record(name)
+			r.slots[name] = &slot{record: record}
+			r.slots[name].restore()
+		}
+	}
+	there, err := r.scan()
+	if err != nil {
+		return nil, fmt.Errorf("read the folder of plugins: %w", err)
+	}
+	// Where they have to be compiled it can take a minute, in which nothing else is logged.
+	r.o.Log.Info(fmt.Sprintf("loading %d modules …", there.modules()), "dir", r.o.Dir)
+	w := r.inspectFolder(there)
+	w.check = func(ctx context.Context) error { return r.checkFirst(ctx, w) }
+	return w, nil
+}
+
+// checkFirst refuses to start with a plugin that does not load. Where it was refused before,
+// the last good generation takes its place, or nothing. REQUIRES: changing.
+func (r *Registry) checkFirst(ctx context.Context, w *wanted) error {
+	if err := r.checkPolicy(w.candidates); err != nil {
+		return err
+	}
+	decides := false
+	var unknown []error
+	var ready []*candidate
+	for _, f := range w.candidates {
+		ready = append(ready, f)
+		if f.err == nil {
+			decides = decides || f.generation.decides()
+			continue
+		}
+		if r.shared == nil {
+			record := r.slot(f.name).record
+			if record.Current != nil {
+				last := r.lastGood(ctx, f.name, record.Current)
+				if last.err == nil {
+					ready = append(ready, last)
+					continue
+				}
+				r.o.Log.Error("the last good generation of a plugin does not load", "plugin", f.name, "err", last.err)
+			}
+			if before := record.Refused; before != nil && f.source != nil && before.Wasm == f.source.key.sha256() && before.Sidecar == f.source.key.sidecarSHA256() {
+				continue
+			}
+		}
+		unknown = append(unknown, fmt.Errorf("plugin %s: %w", f.name, f.err))
+	}
+	w.candidates = ready
+	if len(unknown) > 0 {
+		return errors.Join(unknown...)
+	}
+	if r.shared != nil && !decides {
+		return r.errNoPolicy()
+	}
+	return nil
+}
+
 // lastGood loads what ran before under a name.
 func (r *Registry) lastGood(ctx context.Context, name string, g *folder.Generation) *candidate {
 	f := &candidate{name: name, last: true}
@@ -18,88 +90,28 @@ func (r *Registry) lastGood(ctx context.Context, name string, g *folder.Generati
 	return f
 }
 
-// start loads the folder for the first time.
-func (r *Registry) start(ctx context.Context) error {
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	if r.history != nil {
-		for _, name := range r.history.Names() {
-			record, _ := r.history.Record(name)
-			r.slots[name] = &slot{record: record}
-			r.slots[name].restore()
+// reconcile brings what runs to what lies in the folder. Where nodes share their plugins, it
+// tries again until they have decided about that.
+func (r *Registry) reconcile(ctx context.Context) {
+	for {
+		err := r.change(ctx, r.wantFolder)
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrRefused) {
+			return
+		}
+		r.o.Log.Warn("propose what lies in the folder of plugins", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
 		}
 	}
-	entries, problems, err := r.scan()
-	if err != nil {
-		return fmt.Errorf("read the folder of plugins: %w", err)
-	}
-	// Where they have to be compiled it can take a minute, in which nothing else is logged.
-	r.o.Log.Info(fmt.Sprintf("loading %d modules …", modules(entries)), "dir", r.o.Dir)
-	findings := r.inspectAll(ctx, entries)
-	if ctx.Err() != nil {
-		abandon(findings)
-		return ctx.Err()
-	}
-	if err := r.checkPolicy(findings); err != nil {
-		abandon(findings)
-		return err
-	}
-	var unknown []error
-	var ready []*candidate
-	for _, f := range findings {
-		ready = append(ready, f)
-		if f.err == nil {
-			continue
-		}
-		record := r.slot(f.name).record
-		if record.Current != nil {
-			if last := r.lastGood(ctx, f.name, record.Current); last.err == nil {
-				ready = append(ready, last)
-				continue
-			} else {
-				r.o.Log.Error("the last good generation of a plugin does not load", "plugin", f.name, "err", last.err)
-			}
-		}
-		if before := record.Refused; before == nil || f.source == nil || before.Wasm != f.source.key.sha256() || before.Sidecar != f.source.key.sidecarSHA256() {
-			unknown = append(unknown, fmt.Errorf("plugin %s: %w", f.name, f.err))
-		}
-	}
-	if len(unknown) > 0 {
-		abandon(ready)
-		return errors.Join(unknown...)
-	}
-	r.apply(ready, entries, problems)
-	if r.current.Load().decides() {
-		return nil
-	}
-	return r.errNoPolicy()
 }
 
-// reconcile brings what runs to what lies in the folder. What changed together
-// begins to decide together.
-func (r *Registry) reconcile(ctx context.Context) {
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	if r.shared != nil {
-		for r.proposeFolder(ctx) && ctx.Err() == nil {
-			r.changing.Unlock()
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
-			r.changing.Lock()
-		}
-		return
-	}
-	entries, problems, err := r.scan()
+// wantFolder wants what lies in the folder now. REQUIRES: changing.
+func (r *Registry) wantFolder(context.Context) (*wanted, error) {
+	there, err := r.scan()
 	if err != nil {
 		r.o.Log.Error("the folder of plugins cannot be read, what runs goes on", "dir", r.o.Dir, "err", err)
-		return
+		return nil, nil
 	}
-	findings := r.inspectAll(ctx, entries)
-	if ctx.Err() != nil {
-		abandon(findings)
-		return
-	}
-	r.apply(findings, entries, problems)
+	return r.inspectFolder(there), nil
 }

@@ -1,12 +1,20 @@
 package plugin
 
 import (
+	"errors"
 	"strings"
 	"time"
 
 	"talon/host/plugin/folder"
 	"talon/host/plugin/sidecar"
 )
+
+// ErrUnknown says that there is no plugin of a name.
+var ErrUnknown = errors.New("there is no plugin of this name")
+
+// ErrRefused is in every error that says what is wrong with a plugin, rather
+// than with the host.
+var ErrRefused = errors.New("refused")
 
 // slot is a name: what lies in the folder under it, and what runs.
 type slot struct {

@@ -49,7 +49,7 @@ func newPots(l *Limits, now func() time.Time) pots {
 // Bounds returns the limits that all clients share, for the table of bounds.
 func (r *Relay) Bounds() []bound.Spec {
 	p := &r.pots
-	return []bound.Spec{p.conns.Spec(), p.subs.Spec(), p.values.Spec(), p.sessions.Spec(), p.records.Spec(), p.live.Spec()}
+	return []bound.Spec{p.conns.Spec(), p.subs.Spec(), p.values.Spec(), p.sessions.Spec(), p.records.Spec(), p.live.Spec(), r.reassembly.spec}
 }
 
 // parts are what a connection holds of the pots.

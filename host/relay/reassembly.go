@@ -3,6 +3,8 @@ package relay
 import (
 	"net/netip"
 	"sync"
+
+	"talon/host/bound"
 )
 
 // freePartial is what every connection may hold of a message that is not complete,
@@ -14,7 +16,7 @@ const freePartial = readSize
 // network that holds the most, the one with the most. So whoever fills it makes room
 // for others, and a client alone in its network is safe from those of another.
 type reassembly struct {
-	limit int
+	spec bound.Spec // of the table of bounds; its total is Limits.PartialBytes
 
 	mu    sync.Mutex // guards the fields below
 	total int
@@ -38,7 +40,7 @@ func (a *reassembly) record(c *conn, bytes int) (victims []*conn) {
 	defer a.mu.Unlock()
 	a.total += bytes - a.held[c]
 	a.held[c] = bytes
-	for a.total > a.limit && len(a.held) > 0 {
+	for int64(a.total) > a.spec.Total && len(a.held) > 0 {
 		victim := a.largest()
 		a.remove(victim) // it is closed in a moment, and must not be found again
 		victims = append(victims, victim)
@@ -90,5 +92,8 @@ func (a *reassembly) bytes() float64 {
 }
 
 func newReassembly(limit int) *reassembly {
-	return &reassembly{limit: limit, held: make(map[*conn]int)}
+	return &reassembly{held: make(map[*conn]int), spec: bound.Spec{
+		Name: "long messages that are not complete", Unit: "bytes", Total: int64(limit),
+		Yields: "the connection that holds most, of the network that holds most",
+	}}
 }

@@ -58,14 +58,20 @@ func (l *line) dial() (Conn, loop.Opened, error) {
 	v := l.sync
 	opened := loop.Opened{Capabilities: l.request.Capabilities}
 	begun := time.Now()
-	ctx, cancel := context.WithTimeout(l.ctx, v.cfg.Limits.ConnectTime)
+	limit := v.cfg.Limits.ConnectTime
+	if within := time.Duration(l.request.Within) * time.Millisecond; within > 0 {
+		limit = min(limit, within)
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
 	dialer := v.dialer
 	if l.request.Stranger {
 		dialer = v.charged
 	}
 	if l.request.Inform {
-		info, err := dialer.Inform(ctx, l.relay)
+		asking, cancel := context.WithTimeout(ctx, limit/2)
+		info, err := dialer.Inform(asking, l.relay)
+		cancel()
 		switch {
 		case errors.Is(err, netguard.ErrForbidden), postponed(err) > 0:
 			return nil, opened, err

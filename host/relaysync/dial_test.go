@@ -1,9 +1,12 @@
 package relaysync
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"testing"
+	"time"
 
 	"talon/host/netguard"
 	"talon/host/relayclient"
@@ -38,5 +41,37 @@ func TestClassify(t *testing.T) {
 	}
 	if got := Classify(errRestart, true); !got.Restart || got.Class != abi.ClassLost {
 		t.Errorf("a restart: %+v", got)
+	}
+}
+
+// silent is a dialer whose relays never answer. It notes how long it may wait.
+type silent struct{ inform, dial time.Duration }
+
+func within(ctx context.Context) time.Duration {
+	by, _ := ctx.Deadline()
+	return time.Until(by).Round(time.Second)
+}
+
+func (d *silent) Inform(ctx context.Context, _ string) (*Information, error) {
+	d.inform = within(ctx)
+	return nil, errors.New("no answer")
+}
+
+func (d *silent) Dial(ctx context.Context, _ string) (Conn, error) {
+	d.dial = within(ctx)
+	return nil, errors.New("no answer")
+}
+
+// An attempt lasts as long as the loop says. Half of it is for the relay's document.
+func TestDialWithin(t *testing.T) {
+	for limit, want := range map[int64]time.Duration{0: 200 * time.Second, 4000: 40 * time.Second} {
+		d := new(silent)
+		v := &Sync{dialer: d}
+		v.cfg.Limits.ConnectTime = 200 * time.Second
+		v.cfg.Log = slog.New(slog.DiscardHandler)
+		l := newLine(t.Context(), v, loop.Dial{Relay: "wss://relay.example.com", Inform: true, Within: 10 * limit})
+		if _, _, err := l.dial(); err == nil || d.dial != want || d.inform != want/2 {
+			t.Errorf("%v, %v for the document, %v in all; want %v", err, d.inform, d.dial, want)
+		}
 	}
 }

@@ -24,6 +24,9 @@ type task struct {
 	removed bool
 
 	newObjects bool // objects have come
+	urgent     bool // a push waits for the round
+
+	overtake <-chan struct{} // of the job: closed when a push waits for it
 
 	// authors are maintainers whose events changed: of a task for an identifier.
 	authors map[grasp.PubKey]struct{}
@@ -34,6 +37,7 @@ func (t *task) merge(other task) {
 	t.all = t.all || other.all
 	t.removed = t.removed || other.removed
 	t.newObjects = t.newObjects || other.newObjects
+	t.urgent = t.urgent || other.urgent
 	mergeSet(&t.ids, other.ids)
 	mergeSet(&t.removedPulls, other.removedPulls)
 	mergeSet(&t.authors, other.authors)
@@ -97,6 +101,9 @@ type job struct {
 	next task
 	due  bool          // another round is asked for
 	done chan struct{} // closed when the rounds that were asked for so far have ended
+
+	overtake   chan struct{} // closed when a push waits for a round
+	overtaking bool          // it is closed
 }
 
 // enqueue asks for a round of a key's job. It does not block. The channel is closed when
@@ -111,13 +118,17 @@ func (js *jobs) enqueue(key any, t task) <-chan struct{} {
 	}
 	j := js.pending[key]
 	if j == nil {
-		j = new(job)
+		j = &job{overtake: make(chan struct{})}
 		if js.pending == nil {
 			js.pending = make(map[any]*job)
 		}
 		js.pending[key] = j
 		js.running.Add(1)
 		js.start(key, j)
+	}
+	if t.urgent && !j.overtaking {
+		j.overtaking = true
+		close(j.overtake)
 	}
 	if j.due {
 		j.next.merge(t)
@@ -138,6 +149,10 @@ func (js *jobs) dequeue(key any, j *job) (t task, done chan struct{}, ok bool) {
 		return task{}, nil, false
 	}
 	j.due = false
+	if j.overtaking && !j.next.urgent {
+		j.overtake, j.overtaking = make(chan struct{}), false
+	}
+	j.next.overtake = j.overtake
 	return j.next, j.done, true
 }
 

@@ -364,7 +364,7 @@ func (f *Reconciler) PushDone(ctx context.Context, push *githttp.Push) {
 	if push.Changed && push.Repo.NeedsRepack() {
 		f.jobs.enqueue(repacking(p), task{})
 	}
-	done := f.jobs.enqueue(p, task{ids: pushedPulls(push), newObjects: push.Changed})
+	done := f.jobs.enqueue(p, task{ids: pushedPulls(push), newObjects: push.Changed, urgent: true})
 	select {
 	case <-done:
 	case <-ctx.Done():

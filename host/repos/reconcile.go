@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"talon/host"
 	"talon/host/gitrepo"
@@ -20,18 +22,15 @@ func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
 	if err != nil {
 		return nil // no repository can have the name
 	}
-	unlock, err := repo.Lock(ctx)
+	unlock, release, err := f.lockInSlot(ctx, repo, t.overtake)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	select {
-	case f.slots <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	defer release()
 	w := &run{f: f, location: p, repo: repo, task: t}
 	err = w.reconcile(ctx)
+	release()
 	unlock()
 	// Complete events are released also if something else failed.
 	if len(w.release) > 0 {
@@ -43,9 +42,54 @@ func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
 	return err
 }
 
-// reconcile does the round, in the slot that it gives back.
+// lockTime is how long a job waits for the lock of its repository in a slot.
+const lockTime = 100 * time.Millisecond
+
+// lockInSlot takes a slot and then the lock of a repository. A job does not wait for a slot with
+// the lock, which a push may need, nor long for the lock in a slot, which other jobs need.
+func (f *Reconciler) lockInSlot(ctx context.Context, repo *gitrepo.Repo, overtake <-chan struct{}) (unlock, release func(), err error) {
+	for {
+		if release, err = f.slot(ctx, overtake); err != nil {
+			return nil, nil, err
+		}
+		soon, cancel := context.WithTimeout(ctx, lockTime)
+		unlock, err = repo.Lock(soon)
+		late := soon.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil {
+			return unlock, release, nil
+		}
+		release()
+		if !late {
+			return nil, nil, err
+		}
+		if unlock, err = repo.Lock(ctx); err != nil {
+			return nil, nil, err
+		}
+		unlock()
+	}
+}
+
+// slot returns a slot of the jobs, or a place outside of them if a push waits for the job: there
+// are few pushes, and what strangers announce must not delay them.
+func (f *Reconciler) slot(ctx context.Context, overtake <-chan struct{}) (release func(), err error) {
+	select {
+	case <-overtake:
+		return func() {}, nil
+	default:
+	}
+	select {
+	case f.slots <- struct{}{}:
+		return sync.OnceFunc(func() { <-f.slots }), nil
+	case <-overtake:
+		return func() {}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// reconcile does the round.
 func (w *run) reconcile(ctx context.Context) error {
-	defer func() { <-w.f.slots }()
 	if w.location.prs {
 		return w.reconcilePRs(ctx)
 	}

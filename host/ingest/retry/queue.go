@@ -11,7 +11,8 @@
 //  1. An event that is submitted again takes the way of every other: it is verified,
 //     all policies decide about it, on facts as they are by then, in a lane of its own.
 //  2. What is remembered is bounded, by number and bytes, of each client's network and of
-//     all; and in time by its first refusal, however often it is refused again.
+//     all; and in time by its first refusal, however often it is refused again. When there is
+//     no room, the oldest event of the network with the most gives way.
 //  3. An accepted event of an author has what is remembered of that author submitted
 //     again once.
 //
@@ -20,18 +21,18 @@ package retry
 
 import (
 	"context"
-	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/bound"
 )
 
 const (
 	maxBytes   = 8 << 10 // of one event
-	maxNetwork = 20      // events of clients of one network
+	maxNetwork = 50      // events of clients of one network
 	maxEvents  = 2000
 
 	// expireEvery is how often what is too old is removed. It is never submitted, but
@@ -51,8 +52,7 @@ type Queue struct {
 
 	mu       sync.Mutex // guards the fields below
 	authors  map[host.PubKey][]*entry
-	networks map[netip.Prefix]int // entries of each; clients that are not counted have none
-	len      int
+	places   *bound.Pot               // of entries
 	accepted map[host.PubKey]struct{} // authors with entries, one of whose events was accepted
 	wake     chan struct{}            // says that there are some; holds one token
 
@@ -62,11 +62,11 @@ type Queue struct {
 
 // entry is a refused event.
 type entry struct {
-	event   *host.Event
-	source  host.Source
-	authed  []host.PubKey
-	network netip.Prefix
-	until   time.Time
+	event  *host.Event
+	source host.Source
+	authed []host.PubKey
+	until  time.Time
+	place  *bound.Hold
 }
 
 // New returns a queue in front of a pipeline. Run submits what it keeps.
@@ -74,22 +74,26 @@ func New(next Pipeline) *Queue {
 	q := &Queue{
 		next:     next,
 		authors:  make(map[host.PubKey][]*entry),
-		networks: make(map[netip.Prefix]int),
 		accepted: make(map[host.PubKey]struct{}),
 		wake:     make(chan struct{}, 1),
+		places: bound.NewPot(bound.Spec{
+			Name: "refused events that are decided once more", Unit: "events", Total: maxEvents, Network: maxNetwork,
+			Yields: "the oldest event of the network that has most; its sender may send it again",
+		}),
 	}
 	q.waiting = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "talon_retry_events", Help: "Refused events that are decided about once more when another of their author is accepted.",
 	}, func() float64 {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return float64(q.len)
+		return float64(q.places.Used())
 	})
 	q.outcome = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "talon_retried_total", Help: "Events that were refused and then decided about once more, by what came of it.",
 	}, []string{"outcome"})
 	return q
 }
+
+// Bounds returns the rows of the table of bounds.
+func (q *Queue) Bounds() []bound.Spec { return []bound.Spec{q.places.Spec()} }
 
 // Collectors returns the metrics.
 func (q *Queue) Collectors() []prometheus.Collector {
@@ -140,7 +144,7 @@ func (q *Queue) decided(it *host.Item, v host.Verdict, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if retried {
-		q.add(&entry{it.Event, *it.Source, it.Authed, host.NetworkOf(it.Source.Addr), time.Now().Add(v.Retry)})
+		q.add(&entry{event: it.Event, source: *it.Source, authed: it.Authed, until: time.Now().Add(v.Retry)})
 		return
 	}
 	q.accept(it.Event.PubKey)
@@ -176,14 +180,11 @@ func (q *Queue) add(e *entry) {
 		q.remove(old)
 		break
 	}
-	counted := e.network.IsValid()
-	if q.len >= maxEvents || counted && q.networks[e.network] >= maxNetwork {
+	place, err := q.places.Acquire(bound.Holder{Addr: e.source.Addr}, 1, func() { q.remove(e) })
+	if err != nil {
 		return
 	}
-	q.len++
-	if counted {
-		q.networks[e.network]++
-	}
+	e.place = place
 	q.authors[event.PubKey] = append(q.authors[event.PubKey], e)
 }
 
@@ -195,12 +196,7 @@ func (q *Queue) remove(e *entry) {
 		if other != e {
 			continue
 		}
-		q.len--
-		if e.network.IsValid() {
-			if q.networks[e.network]--; q.networks[e.network] == 0 {
-				delete(q.networks, e.network)
-			}
-		}
+		e.place.Release()
 		if len(list) == 1 {
 			delete(q.authors, author)
 			return

@@ -81,8 +81,8 @@ func start(t *testing.T, f *fake) *relay {
 		for _, list := range r.authors {
 			n += len(list)
 		}
-		if n != r.len {
-			t.Errorf("counts %d events, has %d", r.len, n)
+		if n != int(r.places.Used()) {
+			t.Errorf("counts %d events, has %d", int(r.places.Used()), n)
 		}
 	})
 	return r
@@ -120,8 +120,8 @@ func (r *relay) has(n int) {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.len != n {
-		r.t.Errorf("remembers %d events, want %d", r.len, n)
+	if int(r.places.Used()) != n {
+		r.t.Errorf("remembers %d events, want %d", int(r.places.Used()), n)
 	}
 }
 
@@ -261,7 +261,7 @@ func TestNotRemembered(t *testing.T) {
 			r.send(test.event)
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			if r.len != 0 {
+			if int(r.places.Used()) != 0 {
 				t.Errorf("%s: remembered", test.name)
 			}
 		})
@@ -280,18 +280,22 @@ func TestBounds(t *testing.T) {
 		}
 		flood(maxNetwork + 5)
 		r.has(maxNetwork)
-		for i := 0; r.len < maxEvents; i++ {
-			r.source.Addr = netip.AddrFrom4([4]byte{198, 51, byte(i >> 8), byte(i)})
+		for i := 0; r.places.Used() < maxEvents; i++ {
+			r.source.Addr = netip.AddrFrom4([4]byte{198, byte(i >> 8), byte(i), 1})
 			flood(maxNetwork)
 		}
+		// A newcomer's event takes the place of the oldest of the heaviest network.
 		r.source.Addr = netip.MustParseAddr("203.0.113.1")
-		flood(3)
+		newcomer := note(host.PubKey{1, 2, 3}, 0, 1)
+		r.send(newcomer)
 		r.has(maxEvents)
+		r.mu.Lock()
+		if len(r.authors[newcomer.PubKey]) != 1 {
+			t.Error("a newcomer's event is not remembered, for strangers have all places")
+		}
+		r.mu.Unlock()
 		time.Sleep(time.Minute + expireEvery)
 		synctest.Wait()
 		r.has(0)
-		if len(r.networks) != 0 {
-			t.Errorf("%d networks are counted that have nothing", len(r.networks))
-		}
 	})
 }

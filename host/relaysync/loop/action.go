@@ -261,8 +261,11 @@ func (s *Loop) setUncovered(r *relay, repositories, roots uint32) {
 		r.uncovered = uncovered{}
 	case was.since == 0:
 		r.uncovered.since = s.clock
-		s.log(session.Warn, "a relay has no room for subscriptions to everything: the rest is fetched from time to time",
-			"relay", r.url, "repositories", repositories, "roots", roots, "subscriptions", len(r.subs),
+		message := "a relay has no room for subscriptions to everything: the rest is fetched from time to time"
+		if r.caps.MaxSubscriptions == 0 && r.caps.MaxValues == 0 {
+			message = "sync-subscriptions leaves no room for subscriptions to everything at a relay: the rest is fetched from time to time"
+		}
+		s.log(session.Warn, message, "relay", r.url, "repositories", repositories, "roots", roots, "subscriptions", len(r.subs),
 			"max_subscriptions", r.caps.MaxSubscriptions, "max_values", r.caps.MaxValues)
 	}
 	s.progress(r)

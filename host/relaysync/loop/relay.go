@@ -45,6 +45,7 @@ type relay struct {
 	reports        bool            // the strategy has told something of this connection
 	back           bool            // the connection comes after one that was lost, and is not counted
 	away           int64           // how long it was lost then
+	took           int64           // the latest attempt that succeeded, at least 1; 0: none did
 	restUntil      int64           // nothing new is asked for before
 
 	subs  map[string]*subRecord
@@ -144,7 +145,7 @@ func (s *Loop) Up(now int64, url string, conn ConnID, o Opened) {
 		return
 	}
 	r.up, r.since, r.productive, r.proven, r.partial, r.completeSince = true, s.clock, false, false, false, 0
-	r.caps = o.Capabilities
+	r.caps, r.took = o.Capabilities, max(o.Duration, 1)
 	if o.Informed {
 		r.informed = s.clock
 		s.says(r, o.Version)
@@ -436,5 +437,22 @@ func (s *Loop) dial(r *relay) {
 	r.conn, r.visitless = ConnID(s.serial), false
 	r.last.Duration = 0
 	s.update(r)
-	s.perform(Dial{Conn: r.conn, Relay: r.url, Capabilities: r.caps, Inform: !known, Stranger: s.stranger(r), learnt: r.learnt})
+	s.perform(Dial{Conn: r.conn, Relay: r.url, Capabilities: r.caps, Inform: !known, Stranger: s.stranger(r), learnt: r.learnt, Within: AttemptTime(r.state.Failing, r.took)})
+}
+
+// Bounds of the attempts to find a relay again that was connected to.
+const (
+	shortAttempt = 4000        // ms at least: the system sends the first packet three times in it
+	shortFor     = 10 * minute // of an absence
+)
+
+// AttemptTime returns how long an attempt to find a relay again may last, in milliseconds; 0:
+// as long as any. failing is how long the relay has failed. took is how long the latest attempt
+// lasted that succeeded; 0: none did. An attempt that began before the relay was back may get no
+// answer at all, so it must end soon.
+func AttemptTime(failing, took int64) int64 {
+	if took == 0 || failing >= shortFor {
+		return 0
+	}
+	return max(shortAttempt, 3*took)
 }

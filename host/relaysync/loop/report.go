@@ -260,22 +260,31 @@ func (s *Loop) learnt(r *relay, caps abi.Capabilities) {
 	l := &r.learnt
 	if caps.MaxSubscriptions != r.caps.MaxSubscriptions {
 		l.Subscriptions, l.At = caps.MaxSubscriptions, s.clock
-		s.log(session.Info, "a relay takes fewer subscriptions than it says", "relay", r.url, "subscriptions", caps.MaxSubscriptions)
+		s.log(session.Info, showed(r.caps.MaxSubscriptions, "a relay takes fewer subscriptions than it says", "a relay limits the number of subscriptions and does not say so"), "relay", r.url, "subscriptions", caps.MaxSubscriptions)
 	}
 	if caps.MaxValues != r.caps.MaxValues {
 		l.Values, l.At = caps.MaxValues, s.clock
-		s.log(session.Info, "a relay takes fewer values in its subscriptions than it says", "relay", r.url, "values", caps.MaxValues)
+		s.log(session.Info, showed(r.caps.MaxValues, "a relay takes fewer values in its subscriptions than it says", "a relay limits the values of subscriptions and does not say so"), "relay", r.url, "values", caps.MaxValues)
 	}
 	if caps.MaxFilters != r.caps.MaxFilters {
 		l.Filters, l.At = caps.MaxFilters, s.clock
-		s.log(session.Info, "a relay takes fewer filters in a request than it says", "relay", r.url, "filters", caps.MaxFilters)
+		s.log(session.Info, showed(r.caps.MaxFilters, "a relay takes fewer filters in a request than it says", "a relay limits the filters of a request and does not say so"), "relay", r.url, "filters", caps.MaxFilters)
 	}
 	if caps.MaxMessage != r.caps.MaxMessage {
 		l.Message, l.At = caps.MaxMessage, s.clock
-		s.log(session.Info, "a relay takes shorter messages than it says", "relay", r.url, "bytes", caps.MaxMessage)
+		s.log(session.Info, showed(r.caps.MaxMessage, "a relay takes shorter messages than it says", "a relay limits the size of messages and does not say so"), "relay", r.url, "bytes", caps.MaxMessage)
 	}
 	r.caps = caps
 	s.changed[r.url] = true
+}
+
+// showed returns what the log says of a limit that a relay has shown: it had stated another one, or
+// none.
+func showed(stated uint32, another, none string) string {
+	if stated == 0 {
+		return none
+	}
+	return another
 }
 
 // onEnded looks at the end of a connection: a relay may have no other answer to a message

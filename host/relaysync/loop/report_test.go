@@ -80,6 +80,26 @@ func TestReconnections(t *testing.T) {
 	want("after one that we ended", 1, 1)
 }
 
+// An attempt to find a relay again is short, unless the relay is slow or was away for long.
+func TestAttemptTime(t *testing.T) {
+	for _, tt := range []struct{ failing, took, want int64 }{
+		{0, 0, 0}, {5000, 0, 0}, {0, 50, 4000}, {9 * minute, 1300, 4000}, {9 * minute, 3000, 9000}, {10 * minute, 50, 0},
+	} {
+		if got := AttemptTime(tt.failing, tt.took); got != tt.want {
+			t.Errorf("failing for %d ms, connected in %d ms before: %d, want %d", tt.failing, tt.took, got, tt.want)
+		}
+	}
+	o := openLoop(t)
+	o.Down(o.now, openedRelay, o.conn, Ended{Result: ConnResult{Outcome: OutcomeDisconnected}})
+	o.now += 1000
+	o.Turn(o.now)
+	for _, e := range o.Effects() {
+		if d, ok := e.(Dial); ok && d.Within != 4000 {
+			t.Errorf("the attempt after a connection lasts %d ms", d.Within)
+		}
+	}
+}
+
 // A relay that lacks much is one line an hour, with what was found since the last one.
 func TestMissingAtRelays(t *testing.T) {
 	m, s := newMissing(), new(Loop)

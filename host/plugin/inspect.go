@@ -1,28 +1,23 @@
 package plugin
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"talon/host/plugin/folder"
 	"talon/host/plugin/sidecar"
 )
 
 // scan returns what lies in the folder and can be plugins. REQUIRES: changing.
-func (r *Registry) scan() ([]folder.Entry, []folder.Problem, error) {
+func (r *Registry) scan() (*folderState, error) {
 	entries, problems, err := folder.Scan(r.o.Dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	entries, problems = r.programs(entries, problems)
-	return entries, problems, nil
+	return &folderState{entries, problems}, nil
 }
 
 // programs returns the entries that can be plugins: those with a module, and those
@@ -66,55 +61,32 @@ func (r *Registry) isProgram(e folder.Entry) bool {
 	return s != nil && s.program()
 }
 
-func modules(entries []folder.Entry) (n int) {
-	for _, e := range entries {
-		if e.Wasm != nil {
-			n++
-		}
-	}
-	return n
-}
-
-// inspectAll looks at the entries that have changed. While the relay serves, it
-// takes one processor at most.
-func (r *Registry) inspectAll(ctx context.Context, entries []folder.Entry) []*candidate {
-	var g errgroup.Group
-	g.SetLimit(1)
-	if len(r.current.Load().generations) == 0 {
-		g.SetLimit(runtime.GOMAXPROCS(0))
-	}
-	var mu sync.Mutex
-	var findings []*candidate
-	for _, e := range entries {
+// inspectFolder reads the entries that have changed.
+func (r *Registry) inspectFolder(f *folderState) *wanted {
+	w := &wanted{folder: f}
+	for _, e := range f.entries {
 		s := r.slots[e.Name]
 		if s != nil && s.seen == seenOf(e) {
 			continue
 		}
-		g.Go(func() error {
-			var f *candidate
-			err := r.panics.Run(func() error {
-				f = r.inspect(ctx, e, s)
-				return nil
-			})
-			if err != nil {
-				f = &candidate{name: e.Name, seen: seenOf(e), err: err}
-			}
-			if f != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				findings = append(findings, f)
-			}
+		var found *candidate
+		err := r.panics.Run(func() error {
+			found = r.inspect(e, s)
 			return nil
 		})
+		if err != nil {
+			found = &candidate{name: e.Name, seen: seenOf(e), err: err}
+		}
+		if found != nil {
+			w.candidates = append(w.candidates, found)
+		}
 	}
-	_ = g.Wait()
-	slices.SortFunc(findings, func(a, b *candidate) int { return strings.Compare(a.name, b.name) })
-	return findings
+	slices.SortFunc(w.candidates, func(a, b *candidate) int { return strings.Compare(a.name, b.name) })
+	return w
 }
 
-// inspect reads an entry and tries to make a generation of it. It returns nil while
-// the files are still being written.
-func (r *Registry) inspect(ctx context.Context, e folder.Entry, s *slot) *candidate {
+// inspect reads an entry. It returns nil while the files are still being written.
+func (r *Registry) inspect(e folder.Entry, s *slot) *candidate {
 	f := &candidate{name: e.Name, seen: seenOf(e)}
 	var wasm, text []byte
 	var err error
@@ -156,7 +128,6 @@ func (r *Registry) inspect(ctx context.Context, e folder.Entry, s *slot) *candid
 			return f
 		}
 	}
-	f.generation, f.err = r.build(ctx, f.source)
 	return f
 }
 
