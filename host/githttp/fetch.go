@@ -61,8 +61,8 @@ func (h *Handler) serveRefs(w http.ResponseWriter, r *http.Request, parts []stri
 	}
 
 	version := protocolOf(r)
-	if service == gitrepo.ReceivePack {
-		version = min(version, 1) // there is no push in version 2
+	if service == gitrepo.ReceivePack && version == 2 {
+		version = 0 // there is no push in version 2, and git answers as if nothing was asked for
 	}
 	if version == 2 {
 		opening = nil // version 2 speaks for itself

@@ -38,8 +38,9 @@
 //  10. A fetch gets what the repository's own refs point to or reach, in every version of the
 //     protocol, and nothing else of the objects that repositories share.
 //
-// Pushes of shallow clones are taken if nothing is missing here. Push options, push
-// certificates and version 2 of reports are not offered.
+// Pushes of shallow clones are taken if nothing is missing here. Push options are taken and
+// have no effect, and the answer says so. Push certificates and version 2 of reports are
+// not offered.
 //
 // With [Config].Plain, git receive-pack answers pushes: 2, 3, 4 and 6 are then as git has
 // them, and of 7 what git says.
@@ -104,6 +105,7 @@ type Push struct {
 
 	Changed bool             // for PushDone: the refs are as the push says, or may be after a failure
 	inPlace []host.RefUpdate // those that changed nothing
+	Removes []string         // set by Confirm: refs that go with the push though it does not name them
 	Note    string           // of Confirm and PushDone: message to the client with its success; empty for none
 }
 
@@ -263,8 +265,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	parts, end, ok := split(h.cfg.Prefix, r.URL.EscapedPath())
-	if !ok {
+	switch {
+	case !ok:
 		h.cfg.NotFound.ServeHTTP(w, r)
+		return
+	case end == lfs:
+		noLFS(w)
 		return
 	}
 	began := time.Now()
@@ -398,6 +404,7 @@ const (
 	infoRefs endpoint = iota
 	uploadPack
 	receivePack
+	lfs // anything of Git LFS
 )
 
 // maxParts bounds the depth of a path.
@@ -409,6 +416,10 @@ func split(prefix, escaped string) (parts []string, end endpoint, ok bool) {
 	rest, ok := strings.CutPrefix(escaped, prefix)
 	if !ok {
 		return nil, 0, false
+	}
+	if i := strings.Index(rest+"/", lfsPath); i >= 0 {
+		parts, ok = Decode(rest[:i])
+		return parts, lfs, ok
 	}
 	switch {
 	case strings.HasSuffix(rest, "/info/refs"):

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"talon/host"
@@ -42,7 +43,7 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 	defer cancel()
 	c, push, err := h.openPush(ctx, r, parts, in)
 	if err == nil {
-		err = h.receive(ctx, w, out, in, c, push)
+		err = c.explainShallow(h.receive(ctx, w, out, in, c, push))
 	}
 	if err == nil {
 		h.start(w, out)
@@ -107,6 +108,21 @@ func (h *Handler) openPush(ctx context.Context, r *http.Request, parts []string,
 		err = h.pushes.Authorize(ctx, push)
 	}
 	return c, push, err
+}
+
+// explainShallow says of a push from a shallow clone that it needs the rest of the history. Its
+// first words are git's own.
+func (c *commands) explainShallow(err error) error {
+	if !c.shallow {
+		return err
+	}
+	refused, refusal := (*gitrepo.Refused)(nil), (*Refusal)(nil)
+	missing := errors.As(err, &refused) && refused.Missing ||
+		errors.As(err, &refusal) && strings.HasPrefix(refusal.Reason, gitrepo.NotReceived)
+	if !missing {
+		return err
+	}
+	return &Refusal{Reason: "shallow update not allowed: this server does not have the history before your shallow clone begins. Run git fetch --unshallow, then push again"}
 }
 
 // ofNothing is the answer to a push without commands. Clients send one to try the address,

@@ -116,7 +116,7 @@ func (b *batch) write(e *entry) {
 			out, b.err = b.tx.Put(event, now)
 		}
 		if b.err == nil {
-			a.verdict = host.Verdict{Code: out.Code, Reason: out.Reason}
+			a.verdict = host.Verdict{Code: out.Code, Reason: withNote(out, e.note)}
 			b.changed(out.Removed)
 			b.changedHeld(out.Held)
 			if out.Code == host.Stored {
@@ -132,6 +132,18 @@ func (b *batch) write(e *entry) {
 		}
 	}
 	b.answers = append(b.answers, a)
+}
+
+// withNote returns the reason of an outcome with the note about an event that was taken.
+func withNote(out host.Outcome, note string) string {
+	switch {
+	case note == "":
+	case out.Code == host.Stored:
+		return "note: " + note
+	case out.Code == host.Held:
+		return out.Reason + "; " + note
+	}
+	return out.Reason
 }
 
 // storedHeld notes held events that are stored now.

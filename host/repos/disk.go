@@ -294,6 +294,9 @@ func (f *Reconciler) locationOfPath(parts []string) (location, bool) {
 	if prs {
 		parts = parts[1:]
 	}
+	if len(parts) == 2 && !strings.HasSuffix(parts[1], ".git") {
+		parts = []string{parts[0], parts[1] + ".git"} // as people copy it from a browser
+	}
 	name, err := gitrepo.ParsePath(parts)
 	if err != nil {
 		return location{}, false

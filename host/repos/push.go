@@ -139,7 +139,7 @@ func (f *Reconciler) Confirm(ctx context.Context, push *githttp.Push) error {
 		}
 		return err
 	}
-	push.Note = partNote(c.rest)
+	push.Note, push.Removes = partNote(c.rest), c.removes
 	if c.place.prs {
 		// Another push that failed may have taken it away.
 		if err := makePRs(ctx, push); err != nil {
@@ -153,12 +153,13 @@ func isRefusal(err error) bool { return errors.As(err, new(*githttp.Refusal)) }
 
 // checked is what GRASP's rules say of a push.
 type checked struct {
-	place location
-	ask   *host.Push     // the question to the policies, also with a refusal; nil with other errors
-	waits []host.Address // the announcement whose time begins again, if there is one
-	rest  []string       // what the state of the push still lacks after it
-	refs  gitrepo.Refs   // of the repository
-	held  bool           // the announcement of the repository is in purgatory
+	place   location
+	ask     *host.Push     // the question to the policies, also with a refusal; nil with other errors
+	waits   []host.Address // the announcement whose time begins again, if there is one
+	rest    []string       // what the state of the push still lacks after it
+	removes []string       // refs that the state of the push does not have, and that the push does not name
+	refs    gitrepo.Refs   // of the repository
+	held    bool           // the announcement of the repository is in purgatory
 }
 
 // checkUpdates asks GRASP's rules about a push.
@@ -190,7 +191,24 @@ func (f *Reconciler) checkUpdates(ctx context.Context, push *githttp.Push) (chec
 		return checked{place: p, ask: c.ask}, refusal(&answer)
 	}
 	c.rest = answer.Rest
+	if answer.State != nil {
+		c.removes = unnamedRemovals(answer.State, c.refs, push.Updates)
+	}
 	return c, nil
+}
+
+// unnamedRemovals returns the heads and tags that a state removes and a push does not name.
+func unnamedRemovals(s *grasp.State, refs gitrepo.Refs, updates []host.RefUpdate) (list []string) {
+	named := make(map[string]bool, len(updates))
+	for _, u := range updates {
+		named[u.Ref] = true
+	}
+	for _, ref := range refs.List {
+		if !named[ref.Name] && !strings.HasPrefix(ref.Name, nostrRefs) && s.Object(ref.Name) == "" {
+			list = append(list, ref.Name)
+		}
+	}
+	return list
 }
 
 // tipOf returns a pull request, and whether its event is here.
@@ -257,12 +275,23 @@ func partNote(rest []string) string {
 	if len(rest) == 0 {
 		return ""
 	}
-	more := ""
-	if len(rest) > maxRest {
-		more = fmt.Sprintf(" and %d more", len(rest)-maxRest)
-		rest = rest[:maxRest]
+	return "accepted as a part: the state event takes effect when the rest of it is pushed: " + listRefs(rest)
+}
+
+// removalNote says to a client that its push removed refs that it did not name.
+func removalNote(removed []string) string {
+	if len(removed) == 0 {
+		return ""
 	}
-	return "accepted as a part: the state event takes effect when the rest of it is pushed: " + strings.Join(rest, " ") + more
+	return "warning: the state event does not have these refs, so they are removed: " + listRefs(removed)
+}
+
+// listRefs names the first of some refs.
+func listRefs(refs []string) string {
+	if len(refs) <= maxRest {
+		return strings.Join(refs, " ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(refs[:maxRest], " "), len(refs)-maxRest)
 }
 
 // tips returns a function for the rules, which know no errors, and one for the error
@@ -375,4 +404,23 @@ func (f *Reconciler) PushDone(ctx context.Context, push *githttp.Push) {
 			push.Note = partNote(c.rest)
 		}
 	}
+	if len(push.Removes) > 0 && push.Changed && push.Note == "" {
+		if refs, err := push.Repo.Refs(ctx); err == nil {
+			push.Note = removalNote(absent(push.Removes, refs))
+		}
+	}
+}
+
+// absent returns the names that no ref has.
+func absent(names []string, refs gitrepo.Refs) (list []string) {
+	there := make(map[string]bool, len(refs.List))
+	for _, ref := range refs.List {
+		there[ref.Name] = true
+	}
+	for _, name := range names {
+		if !there[name] {
+			list = append(list, name)
+		}
+	}
+	return list
 }

@@ -1,6 +1,7 @@
 package repos
 
 import (
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -570,6 +571,51 @@ func TestPullRequestByOtherWays(t *testing.T) {
 		if got != commit {
 			t.Errorf("its ref is at %q, want %s", got, commit)
 		}
+	}
+}
+
+// TestPathWithoutSuffix: people copy the URL of a page, which needs no .git. Fetch and push work
+// there, with git and with libgit2. A name that ends in .git is never another repository's.
+func TestPathWithoutSuffix(t *testing.T) {
+	w, work, one := newWork(t)
+	w.sent(w.announce(alice, "demo"), host.Held)
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	url := strings.TrimSuffix(w.url(alice, "demo"), ".git")
+	work.git("push", url, "main")
+	if out := work.git("ls-remote", url, "refs/heads/main"); !strings.HasPrefix(out, one) {
+		t.Errorf("ls-remote says %q", out)
+	}
+	copied := filepath.Join(t.TempDir(), "copy")
+	work.git("clone", "-q", url, copied)
+	if out := testkit.Git(t, copied, "rev-parse", "HEAD"); out != one {
+		t.Errorf("the clone is at %s, want %s", out, one)
+	}
+	if out, err := work.try("ls-remote", url+".git.git"); err == nil {
+		t.Errorf("another name: %s", out)
+	}
+	if out, err := work.try("ls-remote", url+"/more"); err == nil {
+		t.Errorf("a path below: %s", out)
+	}
+	python := "/usr/bin/python3"
+	if exec.Command(python, "-c", "import pygit2").Run() != nil {
+		t.Skip("skipped: libgit2 for Python is not installed (Debian: apt install python3-pygit2)")
+	}
+	two := work.commit("two")
+	w.sent(w.state(alice, "demo", "refs/heads/main", two), host.Held)
+	const script = `
+import pygit2, sys
+url, dir, into = sys.argv[1:]
+r = pygit2.clone_repository(url, into)
+assert str(r.head.target) == sys.stdin.readline().strip(), r.head.target
+pygit2.Repository(dir).remotes.create("here", url).push(["refs/heads/main"])
+r.remotes["origin"].fetch()
+print(r.references["refs/remotes/origin/main"].target)
+`
+	cmd := exec.CommandContext(t.Context(), python, "-c", script, url, work.dir, filepath.Join(t.TempDir(), "libgit2"))
+	cmd.Stdin = strings.NewReader(one + "\n")
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.TrimSpace(string(out)) != two {
+		t.Errorf("libgit2: %v\n%s", err, out)
 	}
 }
 
