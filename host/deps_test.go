@@ -99,7 +99,7 @@ var allowed = map[string]string{
 	"host/relaysync/health":     "host/relaysync/loop host/throttle sdk/abi",
 	"host/relaysync/retry":      "host internal/heap sdk/grasp",
 	"host/relayclient":          "host host/inflate host/negentropy host/wire",
-	"host/admin":                "host host/backup host/contain host/gitfetch host/plugin host/plugin/sidecar host/relaysync",
+	"host/admin":                "host host/backup host/config host/contain host/gitfetch host/plugin host/plugin/sidecar host/relaysync",
 	"host/cluster":              "",
 	"host/config":               "sdk/grasp sdk/nip19",
 	"host/daemon":               "*",

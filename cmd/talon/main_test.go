@@ -291,7 +291,7 @@ func start(t testing.TB, data string, args ...string) *process {
 func startAs(t testing.TB, cmd *exec.Cmd, data string) *process {
 	t.Helper()
 	cmd.Dir = filepath.Dir(data)
-	cmd.Env = environ()
+	cmd.Env = append(environ(), cmd.Env...)
 	s, err := launch(cmd)
 	if err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 			return nil, err
 		}
 		o.Git = c.Disk
-		c.Space = diskspace.New(dataFolders(cfg), diskspace.Min{Bytes: cfg.MinFree, Percent: cfg.MinFreePercent}, log)
+		c.Space = diskspace.New(dataFolders(cfg), minFree(cfg), log)
 	}
 	if c.Plugins, err = plugin.Open(ctx, o); err != nil {
 		return nil, fmt.Errorf("load the plugins: %w", err)

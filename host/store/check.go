@@ -27,7 +27,7 @@ func (s *Store) Check(ctx context.Context, verify func(*host.Event) error, repor
 		return 0, fmt.Errorf("check events: %w", err)
 	}
 	defer s.release(r)
-	err = r.snapshot(math.MinInt64, func(v *snapshot) error {
+	err = r.beginSnapshot(math.MinInt64, func(v *snapshot) error {
 		c := &checker{snapshot: v, verify: verify, report: report}
 		err := c.run(ctx)
 		checked = c.events
