@@ -145,7 +145,7 @@ func TestQuotaOfNetwork(t *testing.T) {
 
 // What is counted is what there is, whatever becomes of it.
 func TestQuotaCounts(t *testing.T) {
-	q := newQuotas(Quota{ByAuthor: 1})
+	q := newQuotas(Quota{ByAuthor: 1}, nil)
 	e, other := repoEvent(1, grasp.KindAnnouncement, 1, "a", ""), repoEvent(1, grasp.KindAnnouncement, 1, "b", "")
 	network := netip.MustParsePrefix("192.0.2.1/32")
 	for _, step := range []struct {
