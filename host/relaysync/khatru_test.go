@@ -25,7 +25,7 @@ import (
 // TestKhatru: the real khatru with three of its stores, over the loopback interface, and events on
 // exactly one relay each: a first sync, new events, events with old dates, a deletion, an outage of
 // each relay and a restart of Talon. Nothing is missing after one check, nobody is barred, and live
-// events come within 5 seconds (p99). It takes 2 minutes for each strategy, and needs the module proxy.
+// events come within 5 seconds (p99). It takes about a minute for each strategy, and needs the module proxy.
 func TestKhatru(t *testing.T) {
 	if os.Getenv("TALON_TEST_DEVNET") == "" {
 		t.Skip("it takes minutes, and builds khatru: set TALON_TEST_DEVNET=1")
@@ -111,7 +111,7 @@ func (w *khatruWorld) publish(relay int, e *host.Event) {
 	w.at[e.ID] = fmt.Sprintf("kind %d of %s, %d s old", e.Kind, w.relays[relay].store, time.Now().Unix()-e.CreatedAt)
 }
 
-// comment says something about an issue, so many seconds ago.
+// comment returns a comment on an issue, dated that number of seconds back.
 func (w *khatruWorld) comment(ago int64) *host.Event {
 	w.texts++
 	id := w.issues[w.random.IntN(len(w.issues))].ID.String()
