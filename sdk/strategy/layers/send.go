@@ -393,6 +393,9 @@ func (p *Peer) closed(c abi.Closed, now int64) {
 	s := p.subs[i]
 	p.subs = slices.Delete(p.subs, i, i+1)
 	if s.old {
+		// Those in its place may not be open yet.
+		p.gap = true
+		p.driver.ready(p)
 		return
 	}
 	o := &opening{content: s.content.clone(), Opening: s.open, which: s.which, tries: s.tries + 1, at: now, class: c.Class}
