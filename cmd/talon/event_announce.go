@@ -57,7 +57,7 @@ In a git repository it adds the first commit, by which others know the repositor
 	f.StringVar(&what.dir, "git", ".", "the `folder` of the local repository, if there is one")
 	printFlag(cmd, &show)
 	cmd.RunE = func(cmd *cobra.Command, addresses []string) error {
-		_, author, err := who.identity()
+		key, author, err := who.identity()
 		if err != nil {
 			return err
 		}
@@ -76,11 +76,8 @@ In a git repository it adds the first commit, by which others know the repositor
 			if err := how.check(addresses); err != nil {
 				return err
 			}
-			if err := who.retryLater(e, nil); err != nil {
-				return err
-			}
 		}
-		if err := signAndSendOrPrint(cmd, &who, &how, e, addresses, show); err != nil || show {
+		if err := what.send(cmd, &who, &how, e, addresses, &key, show); err != nil || show {
 			return err
 		}
 		for _, s := range what.server {
@@ -97,15 +94,27 @@ func printFlag(cmd *cobra.Command, show *bool) {
 	cmd.Flags().BoolVar(show, "print", false, "print the signed event and send it nowhere")
 }
 
-func signAndSendOrPrint(cmd *cobra.Command, who *signing, how *sending, e *host.Event, addresses []string, show bool) error {
-	if show {
-		if _, err := who.sign(e); err != nil {
+// send signs the announcement and sends it, or prints it. A relay may have a newer one that it
+// does not serve yet: then the announcement gets a later time, for it replaces all of that one.
+func (a *announcing) send(cmd *cobra.Command, who *signing, how *sending, e *host.Event, addresses []string, key *secretKey, show bool) error {
+	const attempts = 5
+	e.CreatedAt = who.time()
+	for n := 1; ; n++ {
+		if err := key.sign(e); err != nil {
 			return err
 		}
-		return printEvent(cmd, e)
+		if show {
+			return printEvent(cmd, e)
+		}
+		_, older, err := sendVersion(cmd, how, e, addresses, key)
+		switch {
+		case err != nil || !older:
+			return err
+		case n == attempts || cmd.Flags().Changed("created-at"):
+			return errOlder
+		}
+		e.CreatedAt++
 	}
-	_, err := sendVersion(cmd, who, how, e, addresses)
-	return err
 }
 
 // event returns the announcement, not signed. What was asked for wrongly is an error

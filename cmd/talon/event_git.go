@@ -55,6 +55,25 @@ func readRefs(ctx context.Context, dir string) (localRefs, error) {
 	return local, err
 }
 
+// remoteRefs returns the refs of the repository at an address, objects by name.
+func (p *pushing) remoteRefs(ctx context.Context, address string) (map[string]string, error) {
+	list, err := runGit(ctx, p.dir, "ls-remote", "--refs", "--", address)
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]string{}
+	for line := range strings.Lines(list) {
+		object, ref, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		there[ref] = object
+	}
+	return there, nil
+}
+
+// isStateRef reports whether a state says where a ref of this name is.
+func isStateRef(ref string) bool {
+	return strings.HasPrefix(ref, "refs/heads/") || strings.HasPrefix(ref, "refs/tags/")
+}
+
 // readHead returns the branch that HEAD names, "" if it is detached.
 func readHead(ctx context.Context, dir string) (string, error) {
 	head, err := runGit(ctx, dir, "symbolic-ref", "--quiet", "HEAD")

@@ -177,14 +177,32 @@ func newTargets(cmd *cobra.Command, s *sending, addresses []string, key *secretK
 func (t *target) ask(ctx context.Context, call func(ctx context.Context, c *relayclient.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	if t.conn == nil {
-		c, err := relayclient.Dial(ctx, t.address, t.opts)
-		if err != nil {
-			return t.why(err)
-		}
-		t.conn = c
+	if err := t.connect(ctx); err != nil {
+		return t.why(err)
 	}
 	return t.why(call(ctx, t.conn))
+}
+
+// follow makes one call that lasts until the context ends. Only the connection must come within
+// the timeout.
+func (t *target) follow(ctx context.Context, call func(ctx context.Context, c *relayclient.Conn) error) error {
+	connecting, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	if err := t.connect(connecting); err != nil {
+		return t.why(err)
+	}
+	return call(ctx, t.conn)
+}
+
+func (t *target) connect(ctx context.Context) error {
+	if t.conn != nil {
+		return nil
+	}
+	c, err := relayclient.Dial(ctx, t.address, t.opts)
+	if err == nil {
+		t.conn = c
+	}
+	return err
 }
 
 // publish sends an event and waits for the answer.

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,6 +23,7 @@ type pushing struct {
 	git       []string // git's own options, as they were given
 
 	helper remoteHelper
+	hooked bool // the hook was asked
 }
 
 // gitPushFlags are the options that go to git push as they are.
@@ -78,132 +78,6 @@ The remote must be a repository of a GRASP server, http(s)://HOST/NPUB/IDENTIFIE
 	return cmd
 }
 
-func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []string) error {
-	key, author, err := who.identity()
-	if err != nil {
-		return err
-	}
-	p.helper = newRemoteHelper(cmd.Context(), p.dir, args)
-	defer p.helper.close()
-	intent, err := p.ask(cmd.Context(), args)
-	if err != nil {
-		return err
-	}
-	addresses := append(slices.Clone(intent.relays), p.relays...)
-	if err := how.check(addresses); err != nil {
-		return err
-	}
-	now, err := readServed(cmd, how, addresses, &key, intent.repo)
-	if err != nil {
-		return err
-	}
-	if err := now.checkAuthor(author, intent.repo); err != nil {
-		return err
-	}
-	plan := newPlan(now.state)
-	intent.apply(plan.next)
-	if err := plan.check(); err != nil {
-		return err
-	}
-	local, err := readHead(cmd.Context(), p.dir)
-	if err != nil {
-		return err
-	}
-	if err := plan.setHead(p.head, local); err != nil {
-		return err
-	}
-	plan.write(cmd.ErrOrStderr())
-	if plan.changed() {
-		e, err := plan.event(intent.repo.Identifier)
-		if err != nil {
-			return err
-		}
-		if err := who.retryLater(e, now.state); err != nil {
-			return err
-		}
-		if p.dryRun {
-			return nil
-		}
-		held, err := sendVersion(cmd, who, how, e, addresses)
-		if err != nil {
-			return err
-		}
-		if !held && intent.removes() {
-			// The server removes what is to go by itself, and git push knows no way to
-			// remove what is not there.
-			fmt.Fprintln(cmd.ErrOrStderr(), nothingLeft)
-			return nil
-		}
-	}
-	if p.dryRun || !intent.moves {
-		return nil
-	}
-	return p.push(cmd, args, intent, how.timeout)
-}
-
-// push pushes. The hook has been asked before the state was signed.
-//
-// A server that has all that the state names removes what is to go by itself, and git push
-// fails where it finds that gone.
-func (p *pushing) push(cmd *cobra.Command, args []string, intent *pushIntent, timeout time.Duration) error {
-	git := p.process(cmd.Context(), args, "--no-verify")
-	git.Stdin, git.Stdout, git.Stderr = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	said := &bounded{max: 64 << 10}
-	if intent.removes() {
-		git.Stderr = said
-	}
-	err := git.Run()
-	if err != nil && intent.removes() {
-		ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-		defer cancel()
-		if p.isInLine(ctx, intent) {
-			fmt.Fprintln(cmd.ErrOrStderr(), nothingLeft)
-			return nil
-		}
-	}
-	_, _ = said.kept.WriteTo(cmd.ErrOrStderr())
-	if err != nil {
-		return fmt.Errorf("the state was sent, and git did not push: %w", err)
-	}
-	return nil
-}
-
-const nothingLeft = "the server has all that the state names, and brings its branches and tags in line: nothing is left to push"
-
-// isInLine reports whether the repository becomes what the push was to make of it. It waits
-// for a server that has begun.
-func (p *pushing) isInLine(ctx context.Context, intent *pushIntent) bool {
-	for {
-		missing, begun := 0, false
-		for _, address := range intent.addresses {
-			list, err := runGit(ctx, p.dir, "ls-remote", "--refs", "--", address)
-			if err != nil {
-				return false
-			}
-			there := map[string]string{}
-			for line := range strings.Lines(list) {
-				object, ref, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
-				there[ref] = object
-			}
-			for ref, object := range intent.refs {
-				if there[ref] != object {
-					missing++
-				} else if object == "" {
-					begun = true
-				}
-			}
-		}
-		if missing == 0 || !begun {
-			return missing == 0
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-}
-
 // process is git push with arguments, and more options.
 func (p *pushing) process(ctx context.Context, args []string, more ...string) *exec.Cmd {
 	git := gitProcess(ctx, p.dir, slices.Concat(p.helper.settings, []string{"push"}, more, p.git, []string{"--"}, args)...)
@@ -242,9 +116,14 @@ func (i *pushIntent) removes() bool {
 	return false
 }
 
-// ask asks git what it would push, and runs its hook pre-push.
+// ask asks git what it would push, and runs its hook pre-push the first time.
 func (p *pushing) ask(ctx context.Context, args []string) (*pushIntent, error) {
-	git := p.process(ctx, args, "--dry-run", "--porcelain")
+	options := []string{"--dry-run", "--porcelain"}
+	if p.hooked {
+		options = append(options, "--no-verify")
+	}
+	p.hooked = true
+	git := p.process(ctx, args, options...)
 	out, errOut := &bounded{max: refsBytes}, &bounded{max: 64 << 10}
 	git.Stdout, git.Stderr = out, errOut
 	err := git.Run()
@@ -316,8 +195,10 @@ func parsePush(out string) (*pushIntent, error) {
 		from, to := names[:colon], names[colon+1:]
 		i.moves = i.moves || flag != "="
 		switch {
-		case !strings.HasPrefix(to, "refs/heads/") && !strings.HasPrefix(to, "refs/tags/"):
-			return nil, fmt.Errorf("a state says nothing of %q: push it with git push", to)
+		case strings.HasPrefix(to, "refs/nostr/"):
+			return nil, fmt.Errorf("%q needs no state: push it with git push", to)
+		case !isStateRef(to):
+			return nil, fmt.Errorf("a repository of a GRASP server has branches and tags, and %q is neither: leave it out of the push", to)
 		case flag == "!":
 			return nil, fmt.Errorf("git would not push %s, so nothing was signed: %s", plain(to), plain(rest))
 		case flag == "-" || from == "":
@@ -337,7 +218,11 @@ func (i *pushIntent) remote(address string) error {
 		return wrong
 	}
 	scheme, ok := map[string]string{"http": "ws", "https": "wss"}[u.Scheme]
-	path, err := grasp.ParsePath(strings.TrimSuffix(u.EscapedPath(), "/"))
+	escaped := strings.TrimSuffix(u.EscapedPath(), "/")
+	if !strings.HasSuffix(escaped, ".git") {
+		escaped += ".git" // servers take both
+	}
+	path, err := grasp.ParsePath(escaped)
 	if !ok || err != nil || path.Rest != "" {
 		return wrong
 	}

@@ -167,6 +167,7 @@ type served struct {
 	announced   bool           // the owner's announcement is there
 	maintainers []grasp.PubKey // the owner first
 	state       *grasp.State   // the one in effect, nil if there is none
+	latest      int64          // time of the newest state of a maintainer, with refs or without
 }
 
 // Bounds of what relays are asked about one repository.
@@ -182,12 +183,38 @@ const (
 func readServed(cmd *cobra.Command, how *sending, addresses []string, key *secretKey, repo grasp.Repo) (*served, error) {
 	a := newAsker(cmd, how, addresses, key)
 	defer a.close()
+	s, err := a.maintainers(cmd.Context(), repo)
+	if err != nil {
+		return nil, err
+	}
+	states, err := a.states(cmd.Context(), repo.Identifier, s.maintainers)
+	if err != nil {
+		return nil, err
+	}
+	s.setState(states)
+	return s, nil
+}
+
+// setState notes the newest state of the maintainers, and the time of the newest that says
+// nothing of refs.
+func (s *served) setState(states []*grasp.State) {
+	s.state = grasp.Latest(states, s.maintainers)
+	s.latest = 0
+	for _, st := range states {
+		if slices.Contains(s.maintainers, st.PubKey) {
+			s.latest = max(s.latest, st.CreatedAt)
+		}
+	}
+}
+
+// maintainers asks who maintains a repository.
+func (a asker) maintainers(ctx context.Context, repo grasp.Repo) (*served, error) {
 	s := &served{}
 	var announcements []*grasp.Announcement
 	asked := map[grasp.PubKey]bool{}
 	next := []grasp.PubKey{repo.PubKey}
 	for range maintainDepth {
-		events, err := a.events(cmd.Context(), grasp.KindAnnouncement, repo.Identifier, next)
+		events, err := a.events(ctx, grasp.KindAnnouncement, repo.Identifier, next)
 		if err != nil {
 			return nil, err
 		}
@@ -214,18 +241,18 @@ func readServed(cmd *cobra.Command, how *sending, addresses []string, key *secre
 	if !s.announced {
 		s.maintainers = []grasp.PubKey{repo.PubKey}
 	}
-	events, err := a.events(cmd.Context(), grasp.KindState, repo.Identifier, s.maintainers)
-	if err != nil {
-		return nil, err
-	}
-	var states []*grasp.State
+	return s, nil
+}
+
+// states asks for the states that some authors signed.
+func (a asker) states(ctx context.Context, identifier string, authors []grasp.PubKey) (states []*grasp.State, err error) {
+	events, err := a.events(ctx, grasp.KindState, identifier, authors)
 	for _, e := range events {
 		if st, err := e.State(); err == nil {
 			states = append(states, st)
 		}
 	}
-	s.state = grasp.Latest(states, s.maintainers)
-	return s, nil
+	return states, err
 }
 
 // readOwners returns the npubs of those whose announcement of an identifier lists a
@@ -282,16 +309,7 @@ func (a asker) events(ctx context.Context, kind host.Kind, identifier string, au
 }
 
 func (t *target) events(ctx context.Context, kind host.Kind, identifier string, authors []grasp.PubKey) (list []*host.Event, err error) {
-	const maximum = 500 // of one query, which has at most one event an author
-	filter := map[string]any{"kinds": []int{int(kind)}, "#d": []string{identifier}, "limit": maximum}
-	if len(authors) > 0 {
-		var keys []string
-		for _, key := range authors {
-			keys = append(keys, host.PubKey(key).String())
-		}
-		filter["authors"] = keys
-	}
-	text, err := json.Marshal(filter)
+	text, err := json.Marshal(repoFilter(kind, identifier, authors))
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +320,7 @@ func (t *target) events(ctx context.Context, kind host.Kind, identifier string, 
 	sent := 0
 	err = t.ask(ctx, func(ctx context.Context, c *relayclient.Conn) error {
 		return c.Query(ctx, text, func(e *host.Event) bool {
-			if sent++; sent > maximum {
+			if sent++; sent > maxAnswer {
 				return false
 			}
 			if parsed.Matches(e) && schnorr.Verify(e) == nil {
@@ -311,8 +329,24 @@ func (t *target) events(ctx context.Context, kind host.Kind, identifier string, 
 			return true
 		})
 	})
-	if err == nil && sent > maximum {
+	if err == nil && sent > maxAnswer {
 		err = errors.New("it sends more than it was asked for")
 	}
 	return list, err
+}
+
+// maxAnswer bounds the events of one answer about a repository. It has at most one an author.
+const maxAnswer = 500
+
+// repoFilter asks for the events of a kind and an identifier, of some authors or of anybody.
+func repoFilter(kind host.Kind, identifier string, authors []grasp.PubKey) map[string]any {
+	filter := map[string]any{"kinds": []int{int(kind)}, "#d": []string{identifier}, "limit": maxAnswer}
+	if len(authors) > 0 {
+		var keys []string
+		for _, key := range authors {
+			keys = append(keys, host.PubKey(key).String())
+		}
+		filter["authors"] = keys
+	}
+	return filter
 }

@@ -77,34 +77,65 @@ func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, add
 	if err != nil {
 		return err
 	}
+	var refused int64 // time of a state for which a relay has a newer one
+	for n := 1; ; n++ {
+		e, err := what.event(cmd, who, how, addresses, &key, author, &local, refused)
+		if err != nil {
+			return err
+		}
+		if err := key.sign(e); err != nil {
+			return err
+		}
+		if show {
+			return printEvent(cmd, e)
+		}
+		_, older, err := sendVersion(cmd, how, e, addresses, &key)
+		switch {
+		case err != nil || !older:
+			return err
+		case n == maxStates || cmd.Flags().Changed("created-at"):
+			return errOlder
+		}
+		// What changed meanwhile must not be lost.
+		refused = e.CreatedAt
+		fmt.Fprintln(cmd.ErrOrStderr(), "a relay has a newer state: the state is made again")
+		if err := pause(cmd.Context(), n); err != nil {
+			return err
+		}
+	}
+}
+
+// maxStates is how often one command signs a state while others sign some as well.
+const maxStates = 5
+
+// event returns the state of the local refs over the one in effect, not signed.
+func (s *stating) event(cmd *cobra.Command, who *signing, how *sending, addresses []string, key *secretKey, author host.PubKey, local *localRefs, refused int64) (*host.Event, error) {
 	now := &served{}
 	if len(addresses) > 0 {
-		if now, err = what.served(cmd, how, addresses, &key, author); err != nil {
-			return err
+		var err error
+		if now, err = s.served(cmd, how, addresses, key, author); err != nil {
+			return nil, err
 		}
 	}
-	plan, err := planState(now.state, local.refs, what.prune)
+	plan, err := planState(now.state, local.refs, s.prune)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := plan.setHead(what.head, local.head); err != nil {
-		return err
+	if err := plan.setHead(s.head, local.head); err != nil {
+		return nil, err
 	}
 	plan.write(cmd.ErrOrStderr())
-	lost := plan.lost(cmd.Context(), what.dir)
-	if len(lost) > 0 && !what.yes {
+	lost := plan.lost(cmd.Context(), s.dir)
+	if len(lost) > 0 && !s.yes {
 		if err := confirm(cmd, fmt.Sprintf("Removed or moved back: %s. Sign this?", strings.Join(shorten(lost), ", "))); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	e, err := plan.event(what.identifier)
+	e, err := plan.event(s.identifier)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := who.retryLater(e, now.state); err != nil {
-		return err
-	}
-	return signAndSendOrPrint(cmd, who, how, e, addresses, show)
+	return e, who.setTime(e, max(now.latest, refused))
 }
 
 // served returns what relays serve of the repository that the options name.
@@ -159,48 +190,38 @@ func checkState(e *host.Event) error {
 	return nil
 }
 
-// retryLater gives a state a time after that of the state in effect: of two in one second
-// the one with the lower id would count.
-func (s *signing) retryLater(e *host.Event, inEffect *grasp.State) error {
+// setTime gives an event its time. That is after the newest version that is known: of two in one
+// second the one with the lower id would count.
+func (s *signing) setTime(e *host.Event, newest int64) error {
 	e.CreatedAt = s.time()
-	if inEffect == nil || e.CreatedAt > inEffect.CreatedAt {
+	if e.CreatedAt > newest {
 		return nil
 	}
 	if s.cmd.Flags().Changed("created-at") {
-		return fmt.Errorf("the value of option created-at must be more than %d, the time of the state in effect", inEffect.CreatedAt)
+		return fmt.Errorf("the value of option created-at must be more than %d, the time of the newest version", newest)
 	}
-	e.CreatedAt = inEffect.CreatedAt + 1
+	e.CreatedAt = newest + 1
 	return nil
 }
 
-// sendVersion signs a state or an announcement and sends it. A relay may have a newer one that it does not
-// serve yet, of the same second perhaps: then the state gets a later time. It returns
-// whether a relay holds the state until its data arrives.
-func sendVersion(cmd *cobra.Command, who *signing, how *sending, e *host.Event, addresses []string) (held bool, err error) {
-	const attempts = 5
-	for n := 1; ; n++ {
-		key, err := who.sign(e)
-		if err != nil {
-			return false, err
-		}
-		p := newPublisher(cmd, how, addresses, &key)
-		answers := p.send(cmd.Context(), e)
-		older := false
-		for _, a := range answers {
-			older = older || a.err == nil && supersededBy(a.Reason)
-			held = held || a.err == nil && strings.HasPrefix(a.Reason, "purgatory:")
-		}
-		if older && n < attempts && !who.cmd.Flags().Changed("created-at") {
-			_ = p.close()
-			e.CreatedAt++
-			continue
-		}
-		err = errors.Join(p.write(e, answers), p.close())
-		if err == nil && older {
-			err = errors.New("a relay has a newer version than this one, which it may not serve yet: wait until its data is there, or sign with a later --created-at")
-		}
-		return held, err
+// errOlder says that a state or an announcement did not replace what is there.
+var errOlder = errors.New("a relay has a newer version than this one, which it may not serve yet: wait until its data is there, or sign with a later --created-at")
+
+// sendVersion sends a signed state or announcement. It returns whether a relay holds it until its
+// data arrives. Older says that a relay has a newer version, which may not be served yet; then
+// the answers are not shown.
+func sendVersion(cmd *cobra.Command, how *sending, e *host.Event, addresses []string, key *secretKey) (held, older bool, err error) {
+	p := newPublisher(cmd, how, addresses, key)
+	answers := p.send(cmd.Context(), e)
+	for _, a := range answers {
+		older = older || a.err == nil && supersededBy(a.Reason)
+		held = held || a.err == nil && strings.HasPrefix(a.Reason, "purgatory:")
 	}
+	if older {
+		_ = p.close()
+		return false, true, nil
+	}
+	return held, false, errors.Join(p.write(e, answers), p.close())
 }
 
 // supersededBy reports whether a relay's reason says that it has a newer version.

@@ -234,7 +234,7 @@ func ownPlaceRefusals(st *story) {
 	work.push(prs, one+":"+nostrRef+pr.ID)
 	st.wantServed(pr, true)
 	// No other way leads to a place.
-	for _, path := range []string{"/prs/" + contributor.npub() + "/..git", "/prs/" + contributor.npub() + "/x%2fdemo.git", "/prs/x/demo.git", "/prs/demo.git", "/prs/" + contributor.npub() + "/demo"} {
+	for _, path := range []string{"/prs/" + contributor.npub() + "/..git", "/prs/" + contributor.npub() + "/x%2fdemo.git", "/prs/x/demo.git", "/prs/demo.git", "/prs/" + contributor.npub() + "/demo/x"} {
 		st.wantStatus(http.StatusNotFound, "GET", path+"/info/refs?service=git-upload-pack")
 	}
 }

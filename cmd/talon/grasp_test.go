@@ -352,7 +352,6 @@ func traversal(st *story) {
 		"/" + npub + "/demo.git%0a" + upload,
 		"/" + npub + "/demo%2egit%2finfo%2frefs?service=git-upload-pack",
 		"/" + npub + "/..git" + upload, "/" + npub + "/...git" + upload, "/" + npub + "/.git" + upload,
-		"/" + npub + "/demo" + upload,
 		"/" + npub + "/demo.GIT" + upload,
 		"/" + strings.ToUpper(npub) + "/demo.git" + upload,
 		"/" + npub[:len(npub)-1] + "q/demo.git" + upload,

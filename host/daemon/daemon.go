@@ -49,6 +49,7 @@ type Daemon struct {
 	http, git, hunt, sync, admin, parts *contain.Guard
 
 	draining atomic.Bool // it is about to stop
+	reload   reloading
 }
 
 // New returns a daemon. It does nothing until Run.
@@ -155,6 +156,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
 	}
+	d.conns.users.Store(core.Users)
 	if p.reconciler, err = d.openReconciler(ctx, core, p.ingest); err != nil {
 		return nil, err
 	}
@@ -179,6 +181,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		Store:  core.Store,
 		Verify: schnorr.Verify,
 		Policy: core.Plugins,
+		Holder: core.Users.Holder,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the relay: %w", err)
@@ -210,6 +213,7 @@ func (p *parts) followers() []follower {
 	list := []follower{
 		{publish: p.relay.Publish},
 		{publish: p.pages.Publish, follow: p.pages.Follow},
+		{publish: p.core.Users.Publish, follow: p.core.Users.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
 	if p.hunter != nil {
@@ -267,7 +271,8 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	// these brought in.
 	bring, stopBringing := startGroup(failed, g, d.parts)
 	bring(p.ingest.Run)
-	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Panics: d.admin}
+	bring(p.core.Users.Run)
+	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Reload: d.Reload, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter
 		bring(p.hunter.Run)
@@ -283,6 +288,8 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	run(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
 	run(func() error { return runScavenger(failed) })
 	run(func() error { return p.core.Space.Run(failed) })
+	run(func() error { return runWatchdog(failed, d.log) })
+	d.reload.watchSpace(p.core.Space)
 	if operators != nil {
 		// A change that is under way must not meet closed plugins.
 		run(func() error { return admin.Serve(failed, operators, api, d.log) })
@@ -297,10 +304,12 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	front.open(handlers...)
 	p.core.Node.SetState(cluster.Ready)
 	d.log.Info("serving", "addr", "ws://"+front.sockets[0].Addr().String(), "data", d.cfg.Data, "version", d.version)
+	notifyReady(d.log)
 
 	g.Go(func() error {
 		<-failed.Done()
 		d.log.Info("stopping")
+		notifyStopping(d.log)
 		// 1. No new connections.
 		closing, cancel := context.WithTimeout(lasting, d.cfg.Shutdown+time.Second)
 		defer cancel()

@@ -28,7 +28,9 @@
 //  6. Nothing is lost with the process: what waits is rebuilt from the events that
 //     are held, and what is known of domains is kept. That a request begins is kept
 //     before it does: no restart, and no crash, gives a domain more than its limits.
-//  7. The throttle module is asked under the queue's lock, and is bounded by its
+//  7. A server that only held events name gets few requests: each counts for those who name
+//     it, and each connection for the address.
+//  8. The throttle module is asked under the queue's lock, and is bounded by its
 //     fuel; who tells of an event waits for neither. Where it fails, [queue.DefaultBackoff]
 //     answers.
 package gitfetch
@@ -181,6 +183,9 @@ func (h *Hunter) NoLongerHeld(e Event, released bool) {
 	how := queue.Forgotten
 	if released {
 		how = queue.Complete
+		if h.strangers != nil {
+			h.strangers.stored.Store(true)
+		}
 	}
 	h.pendingMu.Lock()
 	if have, ok := h.released[e.Repository.D]; ok {

@@ -187,7 +187,11 @@ func TestPushesThatAreNone(t *testing.T) {
 		"too many":            {many.String() + "0000", "may have 50 commands"},
 		"too long":            {long.String() + "0000", "may have 16384 bytes"},
 		"long capabilities":   {command(zero, id, "refs/heads/x\x00"+strings.Repeat("a ", 3000)) + "0000", "too long"},
-		"push options":        {command(zero, id, "refs/heads/x\x00push-options") + "0000", "push options"},
+		"push options":        {command(zero, id, "refs/heads/x\x00push-options") + "0000", "the options of the push are cut off"},
+		"half an option":      {command(zero, id, "refs/heads/x\x00push-options") + "00000020ci", "the options of the push are cut off"},
+		"no option":           {command(zero, id, "refs/heads/x\x00push-options") + "00000001", "no pkt-line"},
+		"many options":        {command(zero, id, "refs/heads/x\x00push-options") + "0000" + strings.Repeat("0005a", 101) + "0000", "may have 100 options"},
+		"long options":        {command(zero, id, "refs/heads/x\x00push-options") + "0000" + strings.Repeat("2004"+strings.Repeat("a", 8192), 3) + "0000", "may have 100 options"},
 		"a long name":         {command(zero, id, "refs/heads/"+strings.Repeat("a", 300)) + "0000", "not the full name"},
 		"a delimiter for end": {command(zero, id, "refs/heads/x") + "0001", "no pkt-line"},
 	} {
@@ -260,14 +264,15 @@ func TestRefusalsAreReports(t *testing.T) {
 		body, says string
 		limits     func(*Limits)
 	}{
-		"too many commands":      {first + second + many.String() + "0000", "a push may have 50 commands", nil},
-		"too long commands":      {first + second + long.String() + "0000", "the commands of a push may have 16384 bytes", nil},
-		"no ref":                 {first + second + string(gitrepo.AppendPkt(nil, zero, " ", id, " main")) + "0000", `"main" is not the full name of a ref`, nil},
-		"twice":                  {first + second + string(gitrepo.AppendPkt(nil, id, " ", zero, " refs/heads/b")) + "0000", `names "refs/heads/b" twice`, nil},
-		"no command":             {first + second + string(gitrepo.AppendPkt(nil, "please")) + "0000", "not understood", nil},
-		"cut off":                {first + second, "cut off", nil},
-		"no pkt-line":            {first + second + "zzzz", "no pkt-line", nil},
-		"push options":           {string(gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status push-options side-band-64k")) + second + "0000", "push options are not taken", nil},
+		"too many commands": {first + second + many.String() + "0000", "a push may have 50 commands", nil},
+		"too long commands": {first + second + long.String() + "0000", "the commands of a push may have 16384 bytes", nil},
+		"no ref":            {first + second + string(gitrepo.AppendPkt(nil, zero, " ", id, " main")) + "0000", `"main" is not the full name of a ref`, nil},
+		"twice":             {first + second + string(gitrepo.AppendPkt(nil, id, " ", zero, " refs/heads/b")) + "0000", `names "refs/heads/b" twice`, nil},
+		"no command":        {first + second + string(gitrepo.AppendPkt(nil, "please")) + "0000", "not understood", nil},
+		"cut off":           {first + second, "cut off", nil},
+		"no pkt-line":       {first + second + "zzzz", "no pkt-line", nil},
+		"many push options": {string(gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status push-options side-band-64k")) + second + "0000" +
+			strings.Repeat("0005a", 101) + "0000", "a push may have 100 options", nil},
 		"no pack":                {first + second + "0000" + "GIF89a; no pack at all", "is no pack", nil},
 		"half a pack":            {first + second + "0000" + "PACK\x00\x00\x00\x02\x00\x00\x00\x05", "early EOF", nil},
 		"larger than it may be":  {first + second + "0000PACK" + strings.Repeat("x", 1<<20), "larger than this server takes", func(l *Limits) { l.PushBytes = 1 << 20 }},

@@ -1,8 +1,12 @@
 package githttp
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -141,8 +145,12 @@ func testClientOptions(t *testing.T, version int) {
 	}
 	g(dir, "push", "-q", "--force-with-lease=main:"+g(dir, "rev-parse", "main~2"), url, "main")
 
-	if out, err := try(dir, "push", "-o", "ci.skip", url, "main:refs/heads/o"); err == nil || !strings.Contains(out, "push options") {
+	if out, err := try(dir, "push", "-o", "ci.skip", "-o", "title=\x1b[2Jone two", url, "main:refs/heads/o"); err != nil ||
+		!strings.Contains(out, "remote: push options have no effect here: ci.skip title= [2Jone two") {
 		t.Errorf("a push with options: %v\n%s", err, out)
+	}
+	if out, err := try(dir, "-c", "push.pushOption=x", "push", url, ":refs/heads/o"); err != nil || !strings.Contains(out, "push options have no effect here: x") {
+		t.Errorf("a deletion with options: %v\n%s", err, out)
 	}
 	if out, err := try(dir, "push", "--signed=yes", url, "main:refs/heads/s"); err == nil {
 		t.Errorf("a signed push: %s", out)
@@ -398,4 +406,83 @@ func TestManyRefs(t *testing.T) {
 	if answer := s.post(string(push) + flushPkt); strings.Count(answer, "ok refs/tags/") != 10_000 {
 		t.Errorf("the answer to a push of 10,000 commands is %.200q", answer)
 	}
+}
+
+// A push from a shallow clone of elsewhere lacks its history: the client hears that, in git's words
+// and with what to do. With the history here, a shallow clone can push.
+func TestPushOfShallowClone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	_, url := s.repo("x", gitrepo.SHA1)
+	dir := work(t, gitrepo.SHA1)
+	shallow := filepath.Join(t.TempDir(), "shallow")
+	git(t, ".", "clone", "-q", "--depth=1", "file://"+dir, shallow)
+	out, err := tryGit(t.Context(), shallow, "push", url, "main")
+	if err == nil || !strings.Contains(out, "shallow update not allowed") || !strings.Contains(out, "git fetch --unshallow") {
+		t.Errorf("a first push from a shallow clone: %v\n%s", err, out)
+	}
+	git(t, shallow, "fetch", "-q", "--unshallow")
+	git(t, shallow, "push", "-q", url, "main")
+}
+
+// The list of refs for a push is in version 0 for a client that asks for version 2, as git has it:
+// there is no push in version 2. For one that asks for version 1 it begins with the version.
+func TestPushDiscoveryVersion(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	_, url := s.repo("x", gitrepo.SHA1)
+	none := strings.Repeat("0", 40)
+	for version, want := range map[string]string{"": none + " capabilities^{}", "version=1": "version 1\n", "version=2": none + " capabilities^{}"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/info/refs?service=git-receive-pack", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Git-Protocol", version)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		const title = "001f# service=git-receive-pack\n0000"
+		if rest, ok := strings.CutPrefix(string(text), title); err != nil || !ok || !strings.HasPrefix(rest[min(4, len(rest)):], want) {
+			t.Errorf("%q: %v %.120q, want %q", version, err, text, want)
+		}
+	}
+}
+
+// TestLFS: git-lfs shows its user why objects are not taken, and asks for no locks. Another URL in
+// the repository's own file goes before.
+func TestLFS(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, nil)
+	_, url := s.repo("x", gitrepo.SHA1)
+	for _, path := range []string{"/info/lfs/objects/batch", "/info/lfs/locks/verify", "/info/lfs/objects/" + strings.Repeat("a", 64)} {
+		resp, err := http.Post(url+path, "application/vnd.git-lfs+json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer struct{ Message string }
+		err = json.NewDecoder(resp.Body).Decode(&answer)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusNotImplemented || !strings.Contains(answer.Message, "keeps no LFS objects") || !strings.Contains(answer.Message, "lfs.url") {
+			t.Errorf("%s: %s, %v %q", path, resp.Status, err, answer.Message)
+		}
+	}
+	if _, err := exec.LookPath("git-lfs"); err != nil {
+		t.Skip("skipped: git-lfs is not installed (Debian: apt install git-lfs)")
+	}
+	dir := work(t, gitrepo.SHA1)
+	git(t, dir, "lfs", "install", "--local")
+	git(t, dir, "lfs", "track", "*.bin")
+	if err := os.WriteFile(filepath.Join(dir, "a.bin"), []byte("large"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	git(t, dir, "add", "-A")
+	git(t, dir, "commit", "-q", "-m", "a file of LFS")
+	out, err := tryGit(t.Context(), dir, "push", url, "main")
+	if err == nil || !strings.Contains(out, "This server keeps no LFS objects. Set lfs.url") || strings.Contains(out, "<html") || strings.Contains(out, "locking") {
+		t.Errorf("a push with LFS: %v\n%s", err, out)
+	}
+	git(t, dir, "-c", "lfs.url=file://"+t.TempDir(), "push", "-q", "--no-verify", url, "main")
 }

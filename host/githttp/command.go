@@ -27,6 +27,11 @@ type commands struct {
 	sideband int  // the longest pkt-line of its side band; 0 for none
 	quiet    bool // it does not want to know how far the work is
 
+	withOptions bool // push options follow the commands
+	options     []string
+
+	shallow bool // the client does not have all of the history that it pushes
+
 	begun bool // the first command was read, which has the capabilities
 }
 
@@ -43,9 +48,9 @@ func wrong(format string, args ...any) *protocolError {
 	return &protocolError{Refusal{Reason: fmt.Sprintf(format, args...), Refs: make(map[string]string)}}
 }
 
-// readCommands reads the commands of a push: pkt-lines up to a flush packet. What
-// is wrong with them is a protocolError; any other error is of the reader. After a
-// command that is wrong it reads the others, so that the client hears of all.
+// readCommands reads the commands of a push: pkt-lines up to a flush packet, and the push
+// options behind them. What is wrong with them is a protocolError; any other error is of the
+// reader. After a command that is wrong it reads the others, so that the client hears of all.
 func readCommands(r io.Reader, l *Limits) (*commands, error) {
 	c := new(commands)
 	seen := map[string]bool{}
@@ -69,6 +74,8 @@ func readCommands(r io.Reader, l *Limits) (*commands, error) {
 			return c, first
 		case payload == nil && len(c.updates) == 0:
 			return c, wrong("the push changes no ref")
+		case payload == nil && c.withOptions:
+			return c, c.readOptions(r, l)
 		case payload == nil:
 			return c, nil
 		}
@@ -85,6 +92,30 @@ func readCommands(r io.Reader, l *Limits) (*commands, error) {
 	}
 }
 
+// maxOptions bounds the push options of one push.
+const maxOptions = 100
+
+// readOptions reads the push options: pkt-lines up to a flush packet.
+func (c *commands) readOptions(r io.Reader, l *Limits) error {
+	for left := l.CommandBytes - len(c.raw); ; {
+		raw, payload, err := readPkt(r, nil)
+		left -= len(raw)
+		switch {
+		case err == errPkt:
+			return wrong("this is no push: %v", err)
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return wrong("the options of the push are cut off")
+		case err != nil:
+			return err
+		case payload == nil:
+			return nil
+		case left < 0 || len(c.options) == maxOptions:
+			return wrong("a push may have %d options, and with its commands %d bytes: push with fewer options", maxOptions, l.CommandBytes)
+		}
+		c.options = append(c.options, strings.TrimSuffix(string(payload), "\n"))
+	}
+}
+
 // add reads a command.
 func (c *commands) add(payload []byte, seen map[string]bool) *protocolError {
 	line := payload
@@ -97,6 +128,7 @@ func (c *commands) add(payload []byte, seen map[string]bool) *protocolError {
 	}
 	text := strings.TrimSuffix(string(line), "\n")
 	if id, ok := strings.CutPrefix(text, "shallow "); ok && !c.begun && gitrepo.IsID(id) {
+		c.shallow = true
 		return refused
 	}
 	c.begun = true
@@ -138,7 +170,6 @@ func (c *commands) capabilities(list string) *protocolError {
 	if len(list) > maxCapabilities {
 		return wrong("the capabilities of the client are too long")
 	}
-	var refused *protocolError
 	for _, word := range strings.Fields(list) {
 		switch word {
 		case "report-status", "report-status-v2":
@@ -150,10 +181,10 @@ func (c *commands) capabilities(list string) *protocolError {
 		case "quiet":
 			c.quiet = true
 		case "push-options":
-			refused = wrong("push options are not taken here")
+			c.withOptions = true
 		}
 	}
-	return refused
+	return nil
 }
 
 // servePlainPush has git receive-pack answer a push, in its own words. A client that goes
@@ -284,6 +315,9 @@ func (c *commands) appendSuccess(buf []byte, push *Push) []byte {
 	}
 	if push.Note != "" {
 		buf = c.appendMessage(buf, push.Note)
+	}
+	if len(c.options) > 0 {
+		buf = c.appendMessage(buf, "push options have no effect here: "+strings.Join(c.options, " "))
 	}
 	if !c.report {
 		if c.sideband > 0 {

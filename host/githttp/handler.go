@@ -27,8 +27,9 @@
 //  9. A path is split first, and then percent-decoded, once. A part that then has a
 //     slash, is empty, or is . or .. is found nowhere.
 //
-// Pushes of shallow clones are taken if nothing is missing here. Push options, push
-// certificates and version 2 of reports are not offered.
+// Pushes of shallow clones are taken if nothing is missing here. Push options are taken and
+// have no effect, and the answer says so. Push certificates and version 2 of reports are
+// not offered.
 //
 // With [Config].Plain, git receive-pack answers pushes: 2, 3, 4 and 6 are then as git has
 // them, and of 7 what git says.
@@ -93,6 +94,7 @@ type Push struct {
 
 	Changed bool             // for PushDone: the refs are as the push says, or may be after a failure
 	inPlace []host.RefUpdate // those that changed nothing
+	Removes []string         // set by Confirm: refs that go with the push though it does not name them
 	Note    string           // of Confirm and PushDone: message to the client with its success; empty for none
 }
 
@@ -109,9 +111,9 @@ type Pushes interface {
 	// may have changed.
 	Confirm(ctx context.Context, p *Push) error
 
-	// PushDone is called once for each push that Authorize allowed and whose repository
-	// is there, when it has ended, for better or worse: after the lock was given back
-	// and before the client knows. Its context does not end when the client goes away.
+	// PushDone is called once for each push that Authorize allowed, when it has ended, for
+	// better or worse: after the lock was given back and before the client knows. Its context
+	// does not end when the client goes away.
 	PushDone(ctx context.Context, p *Push)
 }
 
@@ -131,6 +133,10 @@ type Config struct {
 
 	// Client returns who sent a request; nil takes the address of the connection.
 	Client func(*http.Request) host.Client
+
+	// Holder returns who a client is to the limits that all share, by its address and the
+	// keys that it has proven. Nil knows nobody.
+	Holder func(addr netip.Addr, proven []host.PubKey) bound.Holder
 
 	// Panics is around the goroutines of a request; it may be nil. The caller contains what
 	// ServeHTTP itself panics with.
@@ -200,11 +206,11 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 	return &Handler{
 		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(cfg.Scheduler), keepalive: 5 * time.Second,
 		bodies: bound.NewPot(bound.Spec{
-			Name: "requests, commands and lists of refs in memory", Unit: "bytes", Total: l.BodyBytes,
+			Name: "requests, commands and lists of refs in memory", Unit: "bytes", Total: l.BodyBytes, Known: bound.KnownPart(l.BodyBytes),
 			Yields: "the stalest of the heaviest network ends",
 		}),
 		opening: bound.NewPot(bound.Spec{
-			Name: "pushes that are not authorised yet", Unit: "pushes", Total: int64(l.Opening),
+			Name: "pushes that are not authorised yet", Unit: "pushes", Total: int64(l.Opening), Known: bound.KnownPart(int64(l.Opening)),
 			Yields: "the stalest of the heaviest network ends",
 		}),
 		cpu: bound.NewRate(bound.Spec{
@@ -247,8 +253,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	parts, end, ok := split(h.cfg.Prefix, r.URL.EscapedPath())
-	if !ok {
+	switch {
+	case !ok:
 		h.cfg.NotFound.ServeHTTP(w, r)
+		return
+	case end == lfs:
+		noLFS(w)
 		return
 	}
 	began := time.Now()
@@ -293,12 +303,17 @@ func (h *Handler) retryLater(w http.ResponseWriter) {
 const retryTime = 30 * time.Second
 
 // holder returns who takes a part of the bounds for a client.
-func holder(c host.Client) bound.Holder { return bound.Holder{Addr: c.Addr} }
+func (h *Handler) holder(c host.Client) bound.Holder {
+	if h.cfg.Holder != nil {
+		return h.cfg.Holder(c.Addr, c.Authed)
+	}
+	return bound.Holder{Addr: c.Addr}
+}
 
 // startTask waits for a slot of a class. It answers the request if there is none. The task
 // must be ended.
 func (h *Handler) startTask(ctx context.Context, w http.ResponseWriter, r *http.Request, class gitrepo.Class) (t *gitrepo.Task, got result, ok bool) {
-	t, err := h.cfg.Scheduler.Reserve(ctx, class, holder(h.cfg.Client(r)))
+	t, err := h.cfg.Scheduler.Reserve(ctx, class, h.holder(h.cfg.Client(r)))
 	if err != nil {
 		return nil, h.unavailable(w), false
 	}
@@ -382,6 +397,7 @@ const (
 	infoRefs endpoint = iota
 	uploadPack
 	receivePack
+	lfs // anything of Git LFS
 )
 
 // maxParts bounds the depth of a path.
@@ -393,6 +409,10 @@ func split(prefix, escaped string) (parts []string, end endpoint, ok bool) {
 	rest, ok := strings.CutPrefix(escaped, prefix)
 	if !ok {
 		return nil, 0, false
+	}
+	if i := strings.Index(rest+"/", lfsPath); i >= 0 {
+		parts, ok = Decode(rest[:i])
+		return parts, lfs, ok
 	}
 	switch {
 	case strings.HasSuffix(rest, "/info/refs"):

@@ -81,9 +81,10 @@ type said struct {
 	fetches [2][]byte  // all of upload-pack's first words in version 2
 }
 
-// pushCan is what a push can be here, but for the format. Without push options, and
-// without reports of refs that became others.
-const pushCan = "report-status delete-refs side-band-64k quiet atomic ofs-delta"
+// pushCan is what a push can be here, but for the format. Without reports of refs that became
+// others. Push options have no effect. They are offered because git makes no push with options
+// to a server that does not take them.
+const pushCan = "report-status delete-refs side-band-64k quiet atomic ofs-delta push-options"
 
 // fetchCan is what a fetch can be here in versions 0 and 1, but for the format and HEAD:
 // what git 2.39 says where there are refs.

@@ -20,9 +20,14 @@ import (
 type Refused struct {
 	Reason string
 	Refs   map[string]string // reasons of single refs
+
+	Missing bool // the push refers to objects that it does not bring and that are not here
 }
 
 func (r *Refused) Error() string { return r.Reason }
+
+// NotReceived begins git's reason for a pack with an object that refers to one that is nowhere.
+const NotReceived = "did not receive expected object"
 
 // Incoming is a push on its way. What it brings is in a quarantine. Its user calls Index if
 // the push has a pack with objects, Check, and then, under the lock, ApplyRefs; Remove is the
@@ -235,7 +240,7 @@ func (q *Incoming) checkConnectivity(ctx context.Context) error {
 		return &Refused{Reason: tooMuchWork}
 	}
 	if code := exitCode(err); code == 1 || code == 128 {
-		return &Refused{Reason: "missing necessary objects"}
+		return &Refused{Reason: "missing necessary objects", Missing: true}
 	}
 	if err != nil {
 		return fmt.Errorf("walk the objects of a push: %w", err)

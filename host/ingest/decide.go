@@ -11,6 +11,7 @@ import (
 type decision struct {
 	verdict *host.Verdict     // set if the item ends without being written
 	hold    *host.HoldOptions // set if the item goes into purgatory
+	note    string            // for the sender of what is stored or held
 	err     error             // the host failed
 	reads   host.Reads        // what the decision rests on
 	waited  string            // the module that it waited for longest
@@ -21,7 +22,8 @@ type decision struct {
 //  1. verify: the protocol's rules, the id and the signature;
 //  2. refuseEarly: purgatory has room, if the event may have to wait there;
 //  3. Policy.Admit: the modules;
-//  4. hold: how the event waits, if a module holds it.
+//  4. hold: how the event waits, if a module holds it;
+//  5. stateNote: what the answer says of the refs of a state.
 //
 // All of them read facts through one reader, which notes the reads: the decision holds as
 // long as the facts do. decide is called again for an entry whose facts have changed. It
@@ -71,5 +73,8 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		e.verdict = &host.Verdict{Code: host.AuthRequired, Reason: ruling.Reason}
 	default:
 		e.verdict = &host.Verdict{Code: host.Rejected, Reason: ruling.Reason, Retry: ruling.Retry}
+	}
+	if e.verdict == nil && e.err == nil {
+		e.note, e.err = stateNote(ctx, e.item, facts)
 	}
 }

@@ -108,10 +108,8 @@ func (c *Conn) Query(ctx context.Context, filter []byte, yield func(e *host.Even
 
 // ask makes one subscription and returns why the relay closed it, "" if it did not.
 func (c *Conn) ask(ctx context.Context, filter []byte, yield func(e *host.Event) bool) (string, error) {
-	c.subs++
-	sub := "q" + strconv.Itoa(c.subs)
-	req := append([]byte(`["REQ","`+sub+`",`), filter...)
-	if err := c.send(ctx, append(req, ']')); err != nil {
+	sub, err := c.request(ctx, filter)
+	if err != nil {
 		return "", err
 	}
 	for more := true; more; {
@@ -132,6 +130,61 @@ func (c *Conn) ask(ctx context.Context, filter []byte, yield func(e *host.Event)
 		}
 	}
 	return "", c.send(ctx, []byte(`["CLOSE","`+sub+`"]`))
+}
+
+// Follow asks for the events that filters match (JSON, NIP-01, a comma between two), and calls
+// yield with each, also with those that come later. It calls live once, when the relay has sent
+// what it has stored. It returns an error when the context or the connection ends, or when the
+// relay closes the subscription. What the relay sends is not checked.
+func (c *Conn) Follow(ctx context.Context, filters []byte, yield func(e *host.Event), live func()) error {
+	defer c.bound(ctx)()
+	reason, err := c.follow(ctx, filters, yield, live)
+	if err == nil && c.mustProve(false, reason) {
+		if err := c.prove(ctx); err != nil {
+			return err
+		}
+		reason, err = c.follow(ctx, filters, yield, live)
+	}
+	if err == nil {
+		err = errors.New("the relay ends the subscription: " + reason)
+	}
+	return err
+}
+
+// follow makes one subscription and returns why the relay closed it.
+func (c *Conn) follow(ctx context.Context, filters []byte, yield func(e *host.Event), live func()) (string, error) {
+	sub, err := c.request(ctx, filters)
+	if err != nil {
+		return "", err
+	}
+	for {
+		a, err := c.next(ctx)
+		if err != nil {
+			return "", err
+		}
+		if a.SubID != sub {
+			continue
+		}
+		switch a.Verb {
+		case wire.AnswerEvent:
+			yield(a.Event)
+		case wire.AnswerEOSE:
+			if live != nil {
+				live()
+				live = nil
+			}
+		case wire.AnswerClosed:
+			return nonEmpty(a.Text), nil
+		}
+	}
+}
+
+// request sends a REQ and returns its subscription.
+func (c *Conn) request(ctx context.Context, filters []byte) (sub string, err error) {
+	c.subs++
+	sub = "q" + strconv.Itoa(c.subs)
+	req := append([]byte(`["REQ","`+sub+`",`), filters...)
+	return sub, c.send(ctx, append(req, ']'))
 }
 
 // authRequired is how a relay says that it wants to know who asks (NIP-42).

@@ -441,3 +441,54 @@ func FuzzHandshake(f *testing.F) {
 		}
 	})
 }
+
+// A client that follows gets what is stored, and what comes later until it ends. A relay that
+// asks who it is gets its proof.
+func TestFollow(t *testing.T) {
+	one, two, proof := event(t, 1), event(t, 2), event(t, 3)
+	later := make(chan struct{})
+	c := connect(t, listen(t, func(f *fake) {
+		f.want(`["REQ","q1",{"kinds":[1]},{"kinds":[2]}]`)
+		f.say(`["AUTH","challenge"]`)
+		f.say(`["CLOSED","q1","auth-required: who are you"]`)
+		f.want(`["AUTH",`)
+		f.say(`["OK","%s",true,""]`, proof.ID)
+		f.want(`["REQ","q2",`)
+		f.say(`["EVENT","q1",%s]`, two.JSON) // of another subscription
+		f.say(`["EVENT","q2",%s]`, one.JSON)
+		f.say(`["EOSE","q2"]`)
+		<-later
+		f.say(`["EOSE","q2"]`)
+		f.say(`["EVENT","q2",%s]`, two.JSON)
+		f.gone()
+	}), Options{Prove: func(_, _ string) (*host.Event, error) { return proof, nil }})
+	ctx, stop := context.WithCancel(soon(t))
+	defer stop()
+	var got []string
+	err := c.Follow(ctx, []byte(`{"kinds":[1]},{"kinds":[2]}`), func(e *host.Event) {
+		got = append(got, e.ID.String()[:2])
+		if e.ID == two.ID {
+			stop()
+		}
+	}, func() {
+		got = append(got, "live")
+		close(later)
+	})
+	if !errors.Is(err, context.Canceled) || !slices.Equal(got, []string{"01", "live", "02"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A relay that closes the subscription says why, before and after it was live.
+func TestFollowClosed(t *testing.T) {
+	c := connect(t, listen(t, func(f *fake) {
+		f.want(`["REQ","q1",`)
+		f.say(`["EOSE","q1"]`)
+		f.say(`["CLOSED","q1","error: shutting down"]`)
+		f.gone()
+	}), Options{})
+	err := c.Follow(soon(t), []byte(`{}`), func(*host.Event) {}, func() {})
+	if err == nil || !strings.Contains(err.Error(), "ends the subscription: error: shutting down") {
+		t.Error(err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"talon/host"
@@ -18,7 +19,7 @@ import (
 
 // Authorize decides about a push (githttp.Pushes), by GRASP's own rules and by the
 // policies. If both refuse, the reason is the policy's: GRASP's reason would ask somebody
-// who may not push to publish a state first. A repository under /prs/ is made with the
+// who may not push to publish a state first. A repository without a folder is made with the
 // first push to it.
 func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 	c, err := f.checkUpdates(ctx, push)
@@ -37,14 +38,15 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 		}
 		return err
 	}
-	if c.place.prs {
+	f.pushing.add(c.place, 1)
+	if c.place.prs || c.held {
 		unlock, err := push.Repo.Lock(ctx)
-		if err != nil {
-			return err
+		if err == nil {
+			err = f.makeForPush(ctx, push)
+			unlock()
 		}
-		err = makePRs(ctx, push)
-		unlock()
 		if err != nil {
+			f.pushing.add(c.place, -1)
 			return err
 		}
 	}
@@ -52,12 +54,40 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 		return nil
 	}
 	// The push may take longer than what is left of the announcement's time.
-	return f.cfg.Pipeline.SubmitRelease(ctx, &host.ReleaseRequest{
+	err = f.cfg.Pipeline.SubmitRelease(ctx, &host.ReleaseRequest{
 		Plan: func(context.Context, host.RepoFacts, int64) (host.Release, error) {
 			return host.Release{ExtendDeadline: c.waits}, nil
 		},
 		Done: func([]host.Released, error) {},
 	})
+	if err != nil {
+		f.pushing.add(c.place, -1)
+	}
+	return err
+}
+
+// pushing counts the pushes that are authorised and have not ended, by repository. A job leaves
+// an empty folder alone while one is under way.
+type pushing struct {
+	mu     sync.Mutex // guards counts
+	counts map[location]int
+}
+
+func (p *pushing) add(at location, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.counts == nil {
+		p.counts = make(map[location]int)
+	}
+	if p.counts[at] += n; p.counts[at] == 0 {
+		delete(p.counts, at)
+	}
+}
+
+func (p *pushing) any(at location) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts[at] > 0
 }
 
 // unknownPulls refuses refs for events that are not here from those who have pushed many, and
@@ -139,10 +169,10 @@ func (f *Reconciler) Confirm(ctx context.Context, push *githttp.Push) error {
 		}
 		return err
 	}
-	push.Note = partNote(c.rest)
-	if c.place.prs {
+	push.Note, push.Removes = partNote(c.rest), c.removes
+	if c.place.prs || c.held {
 		// Another push that failed may have taken it away.
-		if err := makePRs(ctx, push); err != nil {
+		if err := f.makeForPush(ctx, push); err != nil {
 			return err
 		}
 	}
@@ -153,12 +183,13 @@ func isRefusal(err error) bool { return errors.As(err, new(*githttp.Refusal)) }
 
 // checked is what GRASP's rules say of a push.
 type checked struct {
-	place location
-	ask   *host.Push     // the question to the policies, also with a refusal; nil with other errors
-	waits []host.Address // the announcement whose time begins again, if there is one
-	rest  []string       // what the state of the push still lacks after it
-	refs  gitrepo.Refs   // of the repository
-	held  bool           // the announcement of the repository is in purgatory
+	place   location
+	ask     *host.Push     // the question to the policies, also with a refusal; nil with other errors
+	waits   []host.Address // the announcement whose time begins again, if there is one
+	rest    []string       // what the state of the push still lacks after it
+	removes []string       // refs that the state of the push does not have, and that the push does not name
+	refs    gitrepo.Refs   // of the repository
+	held    bool           // the announcement of the repository is in purgatory
 }
 
 // checkUpdates asks GRASP's rules about a push.
@@ -190,7 +221,24 @@ func (f *Reconciler) checkUpdates(ctx context.Context, push *githttp.Push) (chec
 		return checked{place: p, ask: c.ask}, refusal(&answer)
 	}
 	c.rest = answer.Rest
+	if answer.State != nil {
+		c.removes = unnamedRemovals(answer.State, c.refs, push.Updates)
+	}
 	return c, nil
+}
+
+// unnamedRemovals returns the heads and tags that a state removes and a push does not name.
+func unnamedRemovals(s *grasp.State, refs gitrepo.Refs, updates []host.RefUpdate) (list []string) {
+	named := make(map[string]bool, len(updates))
+	for _, u := range updates {
+		named[u.Ref] = true
+	}
+	for _, ref := range refs.List {
+		if !named[ref.Name] && !strings.HasPrefix(ref.Name, nostrRefs) && s.Object(ref.Name) == "" {
+			list = append(list, ref.Name)
+		}
+	}
+	return list
 }
 
 // tipOf returns a pull request, and whether its event is here.
@@ -236,6 +284,12 @@ func (f *Reconciler) checkAnnounced(
 		return grasp.Answer{}, err
 	}
 	refs, err := push.Repo.Refs(ctx)
+	if mine.Held && errors.Is(err, gitrepo.ErrNotFound) {
+		var waits bool
+		if waits, err = f.disk.waits(ctx, c.place.address()); err == nil && !waits {
+			err = gitrepo.ErrNotFound
+		}
+	}
 	if err != nil {
 		return grasp.Answer{}, err
 	}
@@ -257,12 +311,23 @@ func partNote(rest []string) string {
 	if len(rest) == 0 {
 		return ""
 	}
-	more := ""
-	if len(rest) > maxRest {
-		more = fmt.Sprintf(" and %d more", len(rest)-maxRest)
-		rest = rest[:maxRest]
+	return "accepted as a part: the state event takes effect when the rest of it is pushed: " + listRefs(rest)
+}
+
+// removalNote says to a client that its push removed refs that it did not name.
+func removalNote(removed []string) string {
+	if len(removed) == 0 {
+		return ""
 	}
-	return "accepted as a part: the state event takes effect when the rest of it is pushed: " + strings.Join(rest, " ") + more
+	return "warning: the state event does not have these refs, so they are removed: " + listRefs(removed)
+}
+
+// listRefs names the first of some refs.
+func listRefs(refs []string) string {
+	if len(refs) <= maxRest {
+		return strings.Join(refs, " ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(refs[:maxRest], " "), len(refs)-maxRest)
 }
 
 // tips returns a function for the rules, which know no errors, and one for the error
@@ -319,8 +384,13 @@ func (f *Reconciler) askPolicy(ctx context.Context, push *githttp.Push, ask *hos
 	return &githttp.Refusal{Reason: unauthorised + reason}
 }
 
-// makePRs makes a repository under /prs/. REQUIRES: the lock.
-func makePRs(ctx context.Context, push *githttp.Push) error {
+// makeForPush makes a repository that has no folder yet. REQUIRES: the lock.
+func (f *Reconciler) makeForPush(ctx context.Context, push *githttp.Push) error {
+	there, err := push.Repo.Exists()
+	if there || err != nil {
+		return err
+	}
+	f.metrics.made.Inc()
 	format := gitrepo.SHA1
 	if len(push.Updates[0].New) == sha256Digits {
 		format = gitrepo.SHA256
@@ -361,6 +431,7 @@ func (f *Reconciler) PushDone(ctx context.Context, push *githttp.Push) {
 	if !ok {
 		return
 	}
+	f.pushing.add(p, -1)
 	if push.Changed && push.Repo.NeedsRepack() {
 		f.jobs.enqueue(repacking(p), task{})
 	}
@@ -375,4 +446,23 @@ func (f *Reconciler) PushDone(ctx context.Context, push *githttp.Push) {
 			push.Note = partNote(c.rest)
 		}
 	}
+	if len(push.Removes) > 0 && push.Changed && push.Note == "" {
+		if refs, err := push.Repo.Refs(ctx); err == nil {
+			push.Note = removalNote(absent(push.Removes, refs))
+		}
+	}
+}
+
+// absent returns the names that no ref has.
+func absent(names []string, refs gitrepo.Refs) (list []string) {
+	there := make(map[string]bool, len(refs.List))
+	for _, ref := range refs.List {
+		there[ref.Name] = true
+	}
+	for _, name := range names {
+		if !there[name] {
+			list = append(list, name)
+		}
+	}
+	return list
 }

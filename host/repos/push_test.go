@@ -49,7 +49,8 @@ func TestStateDeletedDuringPush(t *testing.T) {
 		t.Errorf("the push: %v %s", err, out)
 	}
 	w.waitIdle()
-	w.wantRefs(at, "HEAD=refs/heads/master")
+	w.wantRefs(at, "absent") // the folder goes with the push that it was made for
+	w.wantHere(at, true)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
 }
@@ -97,4 +98,36 @@ func TestPlaceGoesDuringPush(t *testing.T) {
 	w.sent(pr, host.Held)
 	w.waitIdle()
 	w.wantServed(pr, true)
+}
+
+// TestStateRemoves: who sends a state from an older one than that in effect hears what it
+// removes, with the answer to the event and with the one to the push.
+func TestStateRemoves(t *testing.T) {
+	w, work, one := newWork(t)
+	w.sent(w.announce(alice, "demo"), host.Held)
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main")
+	two, three := work.commit("two"), work.commit("three")
+	w.sent(w.state(alice, "demo", "refs/heads/main", one, "refs/heads/theirs", two), host.Held)
+	work.git("push", w.url(alice, "demo"), two+":refs/heads/theirs")
+
+	v := w.send(w.state(alice, "demo", "refs/heads/main", one, "refs/heads/mine", three))
+	if want := host.ReasonHeld + "; it removes refs/heads/theirs"; v.Reason != want {
+		t.Errorf("the state is answered %q, want %q", v.Reason, want)
+	}
+	const warning = "remote: warning: the state event does not have these refs, so they are removed: refs/heads/theirs"
+	out, err := work.try("push", w.url(alice, "demo"), three+":refs/heads/mine")
+	if err != nil || !strings.Contains(out, warning) {
+		t.Errorf("the push: %v\n%s", err, out)
+	}
+	w.wantRefs(demo(alice), "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/heads/mine="+three)
+
+	// A removal that the push names needs no warning.
+	w.sent(w.state(alice, "demo", "refs/heads/main", two), host.Held)
+	w.waitIdle()
+	four := work.commit("four")
+	w.sent(w.state(alice, "demo", "refs/heads/main", four), host.Held)
+	if out, err := work.try("push", w.url(alice, "demo"), "main"); err != nil || strings.Contains(out, "warning") {
+		t.Errorf("the push: %v\n%s", err, out)
+	}
 }

@@ -72,6 +72,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+	if h.serveGoGet(w, r) {
+		return
+	}
 	build := h.route(r)
 	switch {
 	case build == nil:
