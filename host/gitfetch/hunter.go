@@ -236,7 +236,7 @@ func (h *Hunter) add(e Event) {
 	now := h.now()
 	_, known := h.queue.Repository(e.Repository.D)
 	taken := h.queue.Add(now, queue.Event{
-		Key: e.Repository.D, Name: e.Repository.String(), Origin: origin, Kind: uint32(e.Kind),
+		Key: e.Repository.D, Name: e.Repository.String(), Origin: origin, Kind: uint32(e.Kind), Since: e.Since * 1000,
 	})
 	s, _ := h.queue.Repository(e.Repository.D)
 	switch {
@@ -606,6 +606,7 @@ type Event struct {
 	Repository host.Address // that it is about; its identifier names the search
 	Kind       host.Kind
 	Origin     Origin
+	Since      int64 // unix seconds: it has waited since then; 0: since now
 }
 
 // Origin is the source of an event.
@@ -613,7 +614,7 @@ type Origin uint8
 
 const (
 	FromUser Origin = iota // a client: a push is expected
-	FromSync               // another relay, or it was held when the server started
+	FromSync               // another relay
 )
 
 // Limits bound one request to a git server, which is one fetch.
