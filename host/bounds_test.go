@@ -218,7 +218,8 @@ func TestBoundsInOnePlace(t *testing.T) {
 	}
 	byClient := []string{"netip.Addr", "netip.Prefix", "netip.AddrPort", "host.PubKey", "grasp.PubKey", "PubKey"}
 	eachSource(t, func(pkg string, fset *token.FileSet, file *ast.File) {
-		if pkg == "bound" {
+		// Package users is the set of known people that the bounds ask. Its constants bound it.
+		if pkg == "bound" || file.Name.Name == "users" {
 			return
 		}
 		structs(file, func(_ string, s *ast.StructType) {

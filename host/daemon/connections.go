@@ -7,11 +7,13 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host/bound"
+	"talon/host/users"
 )
 
 const (
@@ -28,6 +30,8 @@ const (
 // connections limits the TCP connections of the server, so that strangers cannot use up the
 // file descriptors that the store and git need.
 type connections struct {
+	users atomic.Pointer[users.Set] // nil until the database is open, and clients get an answer
+
 	pot     *bound.Pot
 	proxies []netip.Prefix
 
@@ -53,7 +57,7 @@ func newConnections(websockets int, proxies []netip.Prefix, log *slog.Logger) *c
 	return &connections{
 		proxies: proxies,
 		pot: bound.NewPot(bound.Spec{
-			Name: "TCP connections", Unit: "connections", Total: int64(total),
+			Name: "TCP connections", Unit: "connections", Total: int64(total), Known: bound.KnownPart(int64(total)),
 			Yields:         "the network that holds most loses the connection that was idle longest",
 			AnonymousYield: true, // a trusted proxy has a connection for each client
 		}),
@@ -113,7 +117,7 @@ func (c *connections) holder(from net.Addr) bound.Holder {
 	if slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return bound.Holder{}
 	}
-	return bound.Holder{Addr: addr}
+	return c.users.Load().Holder(addr, nil)
 }
 
 // limitedConn is a connection that has a place.

@@ -160,6 +160,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
 	}
+	d.conns.users.Store(core.Users)
 	if p.reconciler, err = d.openReconciler(ctx, core, p.ingest); err != nil {
 		return nil, err
 	}
@@ -184,6 +185,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		Store:  core.Store,
 		Verify: schnorr.Verify,
 		Policy: core.Plugins,
+		Holder: core.Users.Holder,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the relay: %w", err)
@@ -219,6 +221,7 @@ func (p *parts) followers() []follower {
 	list := []follower{
 		{publish: p.relay.Publish},
 		{publish: p.pages.Publish, follow: p.pages.Follow},
+		{publish: p.core.Users.Publish, follow: p.core.Users.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
 	if p.hunter != nil {
@@ -276,6 +279,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	// these brought in.
 	bring, stopBringing := startGroup(failed, g, d.parts)
 	bring(p.ingest.Run)
+	bring(p.core.Users.Run)
 	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Reload: d.Reload, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter

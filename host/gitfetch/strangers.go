@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"talon/host"
@@ -28,6 +29,8 @@ type strangers struct {
 	repos  Repos
 	now    func() time.Time
 
+	stored atomic.Bool // something was stored that waited for git data: there may be other servers
+
 	mu      sync.Mutex // guards the fields below; it is held while the announcements are read
 	domains map[string]bool
 	read    time.Time // when the announcements were read last
@@ -38,7 +41,8 @@ const (
 	// serversEvery is how often the servers of stored announcements are read, at most; if that
 	// takes long, it is done less often.
 	serversEvery = 10 * time.Minute
-	serversPart  = 100 // of the time, one in this number may be spent with that
+	serversSoon  = 15 * time.Second // instead, after an event was stored that waited
+	serversPart  = 100              // of the time, one in this number may be spent with that
 
 	// maxServers bounds how many servers are known. Others are strangers'.
 	maxServers = 100_000
@@ -81,10 +85,14 @@ func (s *strangers) knows(ctx context.Context, a Addresses, domain string) (bool
 	if s.domains[domain] {
 		return true, nil
 	}
-	began := s.now()
-	if !s.read.IsZero() && began.Sub(s.read).Abs() < max(serversEvery, serversPart*s.took) {
+	began, every := s.now(), serversEvery
+	if s.stored.Load() {
+		every = serversSoon
+	}
+	if !s.read.IsZero() && began.Sub(s.read).Abs() < max(every, serversPart*s.took) {
 		return false, nil
 	}
+	s.stored.Store(false)
 	err := s.repos.Servers(ctx, func(url string) {
 		if u, err := a.ParseURL(url); err == nil {
 			s.add(u.Domain)

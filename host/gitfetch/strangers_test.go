@@ -104,6 +104,15 @@ func TestKnownServers(t *testing.T) {
 	if by("https://new.example/x.git") != nil || f.reads != 2 {
 		t.Errorf("the server of a new announcement is a stranger's; they were read %d times, want twice", f.reads)
 	}
+	f.servers = append(f.servers, "https://released.example/x.git")
+	now = now.Add(serversSoon)
+	if by("https://released.example/x.git") == nil {
+		t.Error("the announcements were read again although nothing was stored")
+	}
+	h.NoLongerHeld(synced("x"), true)
+	if by("https://released.example/x.git") != nil || f.reads != 3 {
+		t.Errorf("the server of an announcement that was just stored is a stranger's; they were read %d times, want 3 times", f.reads)
+	}
 	// Another event of the repository, stored, names the same URL in another form.
 	list, err := h.namers(t.Context(), []Want{
 		{URLs: []string{"https://both.example/x"}, Strangers: map[string][]Namer{"https://both.example/x": {{Event: host.ID{1}}}}},

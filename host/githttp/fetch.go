@@ -113,7 +113,7 @@ func (h *Handler) locate(
 // memory.
 func (h *Handler) writeWhole(w http.ResponseWriter, r *http.Request, out *answer, contentType string, text []byte) result {
 	size := min(int64(len(text)), h.bodies.Spec().Network)
-	hold, err := h.bodies.Displace(holder(h.cfg.Client(r)), size, out.cutOff)
+	hold, err := h.bodies.Displace(h.holder(h.cfg.Client(r)), size, out.cutOff)
 	if err != nil {
 		return h.unavailable(w)
 	}
@@ -208,7 +208,7 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 	if !ok {
 		return got
 	}
-	request, err := h.readRequest(in, holder(h.cfg.Client(r)), cancel)
+	request, err := h.readRequest(in, h.holder(h.cfg.Client(r)), cancel)
 	if err != nil && errors.Is(context.Cause(ctx), gitrepo.ErrDisplaced) {
 		err = gitrepo.ErrDisplaced
 	}

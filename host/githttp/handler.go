@@ -111,9 +111,9 @@ type Pushes interface {
 	// may have changed.
 	Confirm(ctx context.Context, p *Push) error
 
-	// PushDone is called once for each push that Authorize allowed and whose repository
-	// is there, when it has ended, for better or worse: after the lock was given back
-	// and before the client knows. Its context does not end when the client goes away.
+	// PushDone is called once for each push that Authorize allowed, when it has ended, for
+	// better or worse: after the lock was given back and before the client knows. Its context
+	// does not end when the client goes away.
 	PushDone(ctx context.Context, p *Push)
 }
 
@@ -133,6 +133,10 @@ type Config struct {
 
 	// Client returns who sent a request; nil takes the address of the connection.
 	Client func(*http.Request) host.Client
+
+	// Holder returns who a client is to the limits that all share, by its address and the
+	// keys that it has proven. Nil knows nobody.
+	Holder func(addr netip.Addr, proven []host.PubKey) bound.Holder
 
 	// Panics is around the goroutines of a request; it may be nil. The caller contains what
 	// ServeHTTP itself panics with.
@@ -202,11 +206,11 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 	return &Handler{
 		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(cfg.Scheduler), keepalive: 5 * time.Second,
 		bodies: bound.NewPot(bound.Spec{
-			Name: "requests, commands and lists of refs in memory", Unit: "bytes", Total: l.BodyBytes,
+			Name: "requests, commands and lists of refs in memory", Unit: "bytes", Total: l.BodyBytes, Known: bound.KnownPart(l.BodyBytes),
 			Yields: "the stalest of the heaviest network ends",
 		}),
 		opening: bound.NewPot(bound.Spec{
-			Name: "pushes that are not authorised yet", Unit: "pushes", Total: int64(l.Opening),
+			Name: "pushes that are not authorised yet", Unit: "pushes", Total: int64(l.Opening), Known: bound.KnownPart(int64(l.Opening)),
 			Yields: "the stalest of the heaviest network ends",
 		}),
 		cpu: bound.NewRate(bound.Spec{
@@ -299,12 +303,17 @@ func (h *Handler) retryLater(w http.ResponseWriter) {
 const retryTime = 30 * time.Second
 
 // holder returns who takes a part of the bounds for a client.
-func holder(c host.Client) bound.Holder { return bound.Holder{Addr: c.Addr} }
+func (h *Handler) holder(c host.Client) bound.Holder {
+	if h.cfg.Holder != nil {
+		return h.cfg.Holder(c.Addr, c.Authed)
+	}
+	return bound.Holder{Addr: c.Addr}
+}
 
 // startTask waits for a slot of a class. It answers the request if there is none. The task
 // must be ended.
 func (h *Handler) startTask(ctx context.Context, w http.ResponseWriter, r *http.Request, class gitrepo.Class) (t *gitrepo.Task, got result, ok bool) {
-	t, err := h.cfg.Scheduler.Reserve(ctx, class, holder(h.cfg.Client(r)))
+	t, err := h.cfg.Scheduler.Reserve(ctx, class, h.holder(h.cfg.Client(r)))
 	if err != nil {
 		return nil, h.unavailable(w), false
 	}

@@ -127,7 +127,7 @@ func NewScheduler(o ScheduleOptions) (*Scheduler, error) {
 	for name, l := range o.Classes {
 		c := &class{name: Class(name), limits: l, narrow: make(map[netip.Prefix]*usage), wide: make(map[netip.Prefix]*usage)}
 		c.places = bound.NewPot(bound.Spec{
-			Name: "git tasks of the class " + c.name.String(), Unit: "tasks", Total: int64(l.Slots + l.Queue),
+			Name: "git tasks of the class " + c.name.String(), Unit: "tasks", Total: int64(l.Slots + l.Queue), Known: bound.KnownPart(int64(l.Slots + l.Queue)),
 			Yields: "the stalest of the heaviest network ends",
 		})
 		c.maxStarted = int(bound.Share(int64(l.Slots)) + bound.Share(int64(o.Paused)))

@@ -11,7 +11,7 @@ import (
 func junk() []Attack {
 	return []Attack{{
 		Name: "junk-announcements", Text: "announcements of repositories that are never pushed, from four addresses",
-		Count: 20_000, Unit: "announcements", Prepare: prepareJunk,
+		Count: 20_000, Unit: "announcements", Flags: []string{"--known", "{maintainer}"}, Prepare: prepareJunk,
 	}}
 }
 
