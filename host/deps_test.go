@@ -65,7 +65,7 @@ var allowed = map[string]string{
 	"host/purgatory":            "host host/bound host/store/semantics host/wire",
 	"host/maintainers":          "host host/wire sdk/grasp",
 	"host/users":                "host host/bound host/maintainers sdk/grasp",
-	"host/gitrepo":              "host host/bound internal/smallfile sdk/nip19",
+	"host/gitrepo":              "host host/bound internal/recent internal/smallfile sdk/nip19",
 	"host/githttp":              "host host/bound host/contain host/gitrepo",
 	"host/repos":                "host host/bound host/contain host/gitfetch host/githttp host/gitrepo host/maintainers host/purgatory host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/gitremote":    "",

@@ -80,7 +80,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	front := d.startListeners(listeners)
+	front := d.startListeners(listeners, startPatience)
 	defer front.close() // where it does not come to serve; else they are closed by then
 	// 3. The other nodes, which must know of this one before it touches what they share.
 	node, err := d.join(ctx, listeners[0].Addr())
