@@ -41,7 +41,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -70,10 +69,9 @@ type Config struct {
 	Now       func() time.Time
 	Prefix    string // of metrics; empty: talon
 
-	// Origin returns the address of the client that sent a held event; zero if none did, or
-	// that is not known. With nil, servers that only held events name have no limits of their
-	// own.
-	Origin func(event host.ID) netip.Addr
+	// Namer says who sent a held event by an author. With nil, servers that only held events
+	// name have no limits of their own.
+	Namer func(event host.ID, author host.PubKey) bound.Namer
 
 	Panics *contain.Guard // around each piece of work; may be nil
 
