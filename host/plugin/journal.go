@@ -41,9 +41,9 @@ type entry struct {
 type decision struct {
 	source   string
 	ruling   host.Ruling
-	number   int64    // of the generation that decided; 0: none did
-	asked    []string // shared by all entries of an active set
-	opinions []Opinion   // nil for most
+	number   int64     // of the generation that decided; 0: none did
+	asked    []string  // shared by all entries of an active set
+	opinions []Opinion // nil for most
 }
 
 func (d *decision) equal(other *decision) bool {

@@ -104,8 +104,8 @@ type Disagreement struct {
 	Event  string    `json:"event"` // id
 	At     time.Time `json:"at"`
 	Plugin string    `json:"plugin"`
-	Shadow Opinion      `json:"shadow"`
-	Chain  Opinion      `json:"chain"`
+	Shadow Opinion   `json:"shadow"`
+	Chain  Opinion   `json:"chain"`
 }
 
 // Opinion is what one plugin decided.
@@ -123,7 +123,7 @@ type Why struct {
 	Event  string    `json:"event"`
 	At     time.Time `json:"at"`
 	Source string    `json:"source"` // client, import or sync
-	Ruling Opinion      `json:"ruling"`
+	Ruling Opinion   `json:"ruling"`
 
 	// Asked are the plugins that were asked, in order, the one that decided last.
 	Asked []string `json:"asked"`

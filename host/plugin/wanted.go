@@ -46,7 +46,7 @@ type candidate struct {
 	generation *generation // nil if it is not built, or was refused
 	err        error       // why, as one sentence
 	same       bool        // it runs already, or it was refused before
-	isFallback       bool        // it is the last good generation, in the place of what was refused
+	isFallback bool        // it is the last good generation, in the place of what was refused
 
 	record *folder.Record // that all nodes have agreed on; nil where this server is alone
 }
