@@ -85,6 +85,7 @@ devnet: tools ## sync and the hunt in larger networks than make test has, and st
 	@mkdir -p bin
 	@TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestMatrix -v -timeout 30m ./host/relaysync >bin/matrix.txt || { cat bin/matrix.txt; exit 1; }
 	@sed -n '/^ *strategy  *relay/,/^--- /p' bin/matrix.txt
+	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestKhatru -v ./host/relaysync
 
 cluster: build ## three Talons as one relay on PostgreSQL, behind a proxy, on loopback, until ^C
 	@scripts/cluster

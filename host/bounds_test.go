@@ -39,6 +39,7 @@ wire.Limits
 	SubID, Filters, Values: of one message
 githttp.Limits
 	CPU = processor time of pushes
+	Walk = processor time to check what fetches want
 	Disk = disk of pushes
 	Thin = completion of thin packs by network
 	BodyBytes = requests, commands and lists of refs in memory

@@ -23,9 +23,9 @@ func TestBounds(t *testing.T) {
 		cfg.Memory, cfg.GitFetches, cfg.GitPushes = 1<<30, 4, 4 // others depend on the machine
 	})
 	rows := slices.Concat(p.relay.Bounds(), p.core.Pipeline.Bounds(), p.ingest.Bounds(), p.pages.Bounds(), p.git.Bounds(), p.hunter.part().Bounds(), p.sync.part().Bounds(), p.reconciler.Bounds())
-	conns := p.conns.Bounds()[0]
-	conns.Total, conns.Network, conns.Known = 20_000, bound.Share(20_000), bound.KnownPart(20_000) // fewer if the process may open few files
-	rows = append([]bound.Spec{conns}, rows...)
+	conns := p.conns.Bounds()
+	conns[0].Total, conns[0].Network, conns[0].Known = 20_000, bound.Share(20_000), bound.KnownPart(20_000) // fewer if the process may open few files
+	rows = append(conns, rows...)
 	var held semantics.HeldLimits
 	held.SetDefaults()
 	rows = append(rows, purgatory.Bounds(&held)...)

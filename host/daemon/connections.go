@@ -32,8 +32,9 @@ const (
 type connections struct {
 	users atomic.Pointer[users.Set] // nil until the database is open, and clients get an answer
 
-	pot     *bound.Pot
-	proxies []netip.Prefix
+	pot      *bound.Pot
+	starting *bound.Pot // requests that wait for the daemon to be ready
+	proxies  []netip.Prefix
 
 	open             prometheus.Gauge
 	refused, yielded prometheus.Counter
@@ -55,7 +56,7 @@ func newConnections(websockets int, proxies []netip.Prefix, log *slog.Logger) *c
 		}
 	}
 	return &connections{
-		proxies: proxies,
+		proxies: proxies, starting: newStarting(),
 		pot: bound.NewPot(bound.Spec{
 			Name: "TCP connections", Unit: "connections", Total: int64(total), Known: bound.KnownPart(int64(total)),
 			Yields:         "the network that holds most loses the connection that was idle longest",
@@ -72,8 +73,8 @@ func (c *connections) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.open, c.refused, c.yielded}
 }
 
-// Bounds returns the limit for the table of bounds.
-func (c *connections) Bounds() []bound.Spec { return []bound.Spec{c.pot.Spec()} }
+// Bounds returns the limits for the table of bounds.
+func (c *connections) Bounds() []bound.Spec { return []bound.Spec{c.pot.Spec(), c.starting.Spec()} }
 
 // limit returns a listener that accepts within the limit.
 func (c *connections) limit(l net.Listener) net.Listener { return limitedListener{l, c} }

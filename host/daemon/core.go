@@ -235,6 +235,12 @@ func (p committed) remote(c host.Commit) {
 	}
 }
 
+// namer says who sent a held event by an author, for the limits of what such events name.
+func (c *Core) namer(event host.ID, author host.PubKey) bound.Namer {
+	from := c.Pipeline.Origin(event)
+	return bound.Namer{Addr: from, Author: string(author[:]), Known: c.Users.Knows(author, from)}
+}
+
 // Close releases what OpenCore opened. Run must have returned.
 func (c *Core) Close(ctx context.Context) error {
 	var err error

@@ -41,7 +41,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -70,10 +69,9 @@ type Config struct {
 	Now       func() time.Time
 	Prefix    string // of metrics; empty: talon
 
-	// Origin returns the address of the client that sent a held event; zero if none did, or
-	// that is not known. With nil, servers that only held events name have no limits of their
-	// own.
-	Origin func(event host.ID) netip.Addr
+	// Namer says who sent a held event by an author. With nil, servers that only held events
+	// name have no limits of their own.
+	Namer func(event host.ID, author host.PubKey) bound.Namer
 
 	Panics *contain.Guard // around each piece of work; may be nil
 
@@ -238,7 +236,7 @@ func (h *Hunter) add(e Event) {
 	now := h.now()
 	_, known := h.queue.Repository(e.Repository.D)
 	taken := h.queue.Add(now, queue.Event{
-		Key: e.Repository.D, Name: e.Repository.String(), Origin: origin, Kind: uint32(e.Kind),
+		Key: e.Repository.D, Name: e.Repository.String(), Origin: origin, Kind: uint32(e.Kind), Since: e.Since * 1000,
 	})
 	s, _ := h.queue.Repository(e.Repository.D)
 	switch {
@@ -608,6 +606,7 @@ type Event struct {
 	Repository host.Address // that it is about; its identifier names the search
 	Kind       host.Kind
 	Origin     Origin
+	Since      int64 // unix seconds: it has waited since then; 0: since now
 }
 
 // Origin is the source of an event.
@@ -615,7 +614,7 @@ type Origin uint8
 
 const (
 	FromUser Origin = iota // a client: a push is expected
-	FromSync               // another relay, or it was held when the server started
+	FromSync               // another relay
 )
 
 // Limits bound one request to a git server, which is one fetch.

@@ -25,7 +25,7 @@ type Namer struct {
 // asked for, has no such limit.
 type strangers struct {
 	visits *bound.Visits
-	origin func(event host.ID) netip.Addr
+	who    func(event host.ID, author host.PubKey) bound.Namer
 	repos  Repos
 	now    func() time.Time
 
@@ -48,17 +48,15 @@ const (
 	maxServers = 100_000
 )
 
-// newStrangers returns nil if the origin of held events is not known at all.
+// newStrangers returns nil if nobody says who sent an event.
 func newStrangers(cfg *Config) *strangers {
-	if cfg.Origin == nil {
+	if cfg.Namer == nil {
 		return nil
 	}
-	return &strangers{visits: bound.NewVisits("git servers", cfg.Now), origin: cfg.Origin, repos: cfg.Repos, now: cfg.Now, domains: make(map[string]bool)}
+	return &strangers{visits: bound.NewVisits("git servers", cfg.Now), who: cfg.Namer, repos: cfg.Repos, now: cfg.Now, domains: make(map[string]bool)}
 }
 
-func (s *strangers) namer(n Namer) bound.Namer {
-	return bound.Namer{Addr: s.origin(n.Event), Author: string(n.Author[:])}
-}
+func (s *strangers) namer(n Namer) bound.Namer { return s.who(n.Event, n.Author) }
 
 // left returns how many visits some of the namers have left.
 func (s *strangers) left(by []Namer) (left int64) {

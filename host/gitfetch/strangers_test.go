@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/gitfetch/queue"
 	"talon/internal/testkit"
 )
@@ -28,11 +29,13 @@ func (f *forge) byStranger(identifier string, event byte) {
 
 // origins gives each event the /24 of its first byte.
 func origins(c *Config) {
-	c.Origin = func(event host.ID) netip.Addr { return netip.AddrFrom4([4]byte{198, 18, event[0], 1}) }
+	c.Namer = func(event host.ID, author host.PubKey) bound.Namer {
+		return bound.Namer{Addr: netip.AddrFrom4([4]byte{198, 18, event[0], 1}), Author: string(author[:])}
+	}
 }
 
 // TestStrangersServers has held events name 60 URLs of a victim. The search asks for as many as one
-// network has visits, however often its rounds come. An honest event is served meanwhile.
+// network has visits, however often its rounds come. An honest event is served at the same time.
 func TestStrangersServers(t *testing.T) {
 	victim, f := newRemote(t), newForge(t)
 	const most = 16 // bound.Visits of a network in an hour

@@ -513,7 +513,7 @@ func TestBounds(t *testing.T) {
 		}
 		seen[row.Name] = true
 	}
-	if want := 1 + 2*int(gitrepo.Classes) + 7; len(seen) != want {
+	if want := 1 + 2*int(gitrepo.Classes) + 9; len(seen) != want {
 		t.Errorf("%d rows, want %d", len(seen), want)
 	}
 }

@@ -6,26 +6,37 @@
 // Invariants:
 //
 //  1. Bodies are streamed both ways: memory does not depend on a pack's size.
+//
 //  2. The commands of a push are parsed, bounded and checked before git sees a byte.
 //     A push of no commands is no push.
+//
 //  3. Nobody holds the lock of a repository while a client sends or takes something. A
 //     push is authorised, comes into a quarantine and is checked without the lock; under
 //     it, it is confirmed, moved and its refs change, and then nobody is waited for.
+//
 //  4. The refs of a push change all or not at all, and not if one of them is no longer
 //     what the client says that it was, unless it is what the push makes of it.
+//
 //  5. Nothing waits for a client for ever: it must move 64 KiB in [Limits].Stall, and
 //     end in Limits.Whole. Waiting lines are bounded, and each network has a share of
 //     them. A request gets a place only when it is here: all of a fetch, and the commands of
 //     a push that is authorised. A request that waits for its client gives its slot to others
 //     who wait ([gitrepo.Scheduler]). Git may work on for Limits.GitTime.
+//
 //  6. A client that goes away ends the git process that worked for it, and nothing stays
 //     of its push, unless all of that is here: then it is finished.
+//
 //  7. What is refused is said in git's protocol with HTTP status 200, for git shows
 //     its user nothing else: of a push in its report, with a line for each ref, in the
 //     side band that the client reads.
+//
 //  8. Each answer, whatever it is, lets any web page read it (CORS).
+//
 //  9. A path is split first, and then percent-decoded, once. A part that then has a
 //     slash, is empty, or is . or .. is found nowhere.
+//
+//  10. A fetch gets what the repository's own refs point to or reach, in every version of the
+//     protocol, and nothing else of the objects that repositories share.
 //
 // Pushes of shallow clones are taken if nothing is missing here. Push options are taken and
 // have no effect, and the answer says so. Push certificates and version 2 of reports are
@@ -185,6 +196,7 @@ type Handler struct {
 	opening   *bound.Pot // pushes that are not authorised yet
 	metrics   *metrics
 	cpu       *bound.Rate // milliseconds of git, for pushes
+	walks     *bound.Rate // milliseconds of git, to check what fetches want
 	disk      *disk
 	keepalive time.Duration // after which a client that waits hears something
 }
@@ -217,13 +229,17 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 			Name: "processor time of pushes", Unit: "milliseconds an hour", Network: l.CPU.Milliseconds(),
 			Yields: "the network that is over its share waits",
 		}, time.Now),
+		walks: bound.NewRate(bound.Spec{
+			Name: "processor time to check what fetches want", Unit: "milliseconds an hour", Network: l.Walk.Milliseconds(),
+			Yields: "the network that is over its share waits; the tips of refs need no check",
+		}, time.Now),
 		disk: newDisk(&l),
 	}, nil
 }
 
 // Bounds returns the rows of the table of bounds, with those of the scheduler.
 func (h *Handler) Bounds() []bound.Spec {
-	rows := append(h.cfg.Scheduler.Bounds(), h.bodies.Spec(), h.opening.Spec(), h.cpu.Spec())
+	rows := append(h.cfg.Scheduler.Bounds(), h.bodies.Spec(), h.opening.Spec(), h.cpu.Spec(), h.walks.Spec())
 	return append(rows, h.disk.bounds()...)
 }
 

@@ -76,10 +76,12 @@ func (f *Reconciler) Waiting(ctx context.Context, yield func(gitfetch.Event) err
 		if err != nil {
 			return fmt.Errorf("an event that is here does not parse: %w", err)
 		}
-		event, ok := Hunted(e, true)
+		// Who sent it is not kept. After the time in which a push is expected, that does not matter.
+		event, ok := Hunted(e, false)
 		if !ok {
 			return nil
 		}
+		event.Since = h.Since
 		return yield(event)
 	})
 }

@@ -14,7 +14,7 @@
 // proven the key.
 //
 // The set survives a restart: since when a repository has been served, and which networks are
-// whose, are rows in the store. Who maintains a repository is read from its announcements.
+// whose, are rows in the store. Its announcements say who maintains a repository.
 //
 // Invariants:
 //
