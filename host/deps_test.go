@@ -104,6 +104,7 @@ var allowed = map[string]string{
 	"host/cluster":              "",
 	"host/config":               "sdk/grasp sdk/nip19",
 	"host/daemon":               "*",
+	"host/daemon/monitoring":    "",
 	"sdk/abi":                   "",
 	"sdk/abi/manifest":          "sdk/abi",
 	"sdk/nip19":                 "",

@@ -50,8 +50,8 @@ type FactAnswer struct {
 // maxFactAnswers bounds the answers that a reader keeps.
 const maxFactAnswers = 20_000
 
-// Turn is the place of a goroutine among the few that decide. A decision that waits gives up
-// its turn meanwhile, and another goroutine decides.
+// Turn is the place of a goroutine among the few that decide. A decision gives up its turn
+// while it waits, and another goroutine decides.
 type Turn interface {
 	// Wait runs f, which may block on behalf of a module, empty for the host. It returns how
 	// long f took, and how long the goroutine then waited for its turn.
@@ -122,8 +122,8 @@ func (r *FactReader) count(waited, parked time.Duration) {
 	}
 }
 
-// Parked returns how long the decision has waited for its turn after its waits.
-func (r *FactReader) Parked() time.Duration { return r.parked }
+// QueueTime returns how long the decision has waited for its turn after its waits.
+func (r *FactReader) QueueTime() time.Duration { return r.parked }
 
 // Waited returns the module for which the decision has waited longest, empty for the host.
 func (r *FactReader) Waited() string { return r.waited }

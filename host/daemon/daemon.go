@@ -147,11 +147,15 @@ type parts struct {
 	ticks      *ticks
 	sync       *syncRole // nil if nothing is synced
 	backups    *backups
+	database   reachability
 	guards     []*contain.Guard
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
 	p = &parts{core: core, conns: d.conns, ingest: retry.New(core.Pipeline), guards: []*contain.Guard{d.http, d.git, d.admin, d.parts}}
+	if db, ok := core.Store.(pg); ok {
+		p.database.ping = db.Ping
+	}
 	p.registry = newRegistry(d.version, d.cfg.MetricsPrefix, core.Node.Name())
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
@@ -191,7 +195,11 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 
 // health says what is wrong with the server.
 func (p *parts) health() condition {
-	return condition{wrong: p.core.Plugins.Health(), full: p.core.Space.Full()}
+	wrong := p.core.Plugins.Health()
+	if away := p.database.away(); away != "" {
+		wrong = append(wrong, away)
+	}
+	return condition{wrong: wrong, full: p.core.Space.Full()}
 }
 
 func (p *parts) collectors() []prometheus.Collector {
