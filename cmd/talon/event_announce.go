@@ -61,6 +61,7 @@ In a git repository it adds the first commit, by which others know the repositor
 		if err != nil {
 			return err
 		}
+		defer key.close()
 		if !cmd.Flags().Changed("earliest-unique-commit") {
 			what.unique = earliestCommit(cmd.Context(), what.dir)
 		}
@@ -77,7 +78,7 @@ In a git repository it adds the first commit, by which others know the repositor
 				return err
 			}
 		}
-		if err := what.send(cmd, &who, &how, e, addresses, &key, show); err != nil || show {
+		if err := what.send(cmd, &who, &how, e, addresses, key, show); err != nil || show {
 			return err
 		}
 		for _, s := range what.server {
@@ -96,7 +97,7 @@ func printFlag(cmd *cobra.Command, show *bool) {
 
 // send signs the announcement and sends it, or prints it. A relay may have a newer one that it
 // does not serve yet: then the announcement gets a later time, for it replaces all of that one.
-func (a *announcing) send(cmd *cobra.Command, who *signing, how *sending, e *host.Event, addresses []string, key *secretKey, show bool) error {
+func (a *announcing) send(cmd *cobra.Command, who *signing, how *sending, e *host.Event, addresses []string, key signer, show bool) error {
 	const attempts = 5
 	e.CreatedAt = who.time()
 	for n := 1; ; n++ {
