@@ -174,6 +174,10 @@ const (
 // ErrAway says that the database cannot be reached for now: the same may be tried again.
 var ErrAway = errors.New("the database cannot be reached")
 
+// ErrFull says that nothing is written because the disk is nearly full: the same may be tried
+// again when there is room.
+var ErrFull = errors.New("the server's disk is full")
+
 // Facts is what a policy may read of the relay while it decides. A [FactReader] notes what
 // was read, so that the decision can be made again if a fact changes before the commit.
 type Facts interface {

@@ -72,8 +72,8 @@ func (p *Pot) Used() int64 {
 // Acquire then calls evict once, from the goroutine of the one who needs it, without a lock.
 // The amount counts as free from then on. evict must not block.
 //
-// Holders without a network count as one network here. Nothing tells them apart, so a new one
-// also displaces the idlest of them, if they hold most.
+// In a pot with Spec.AnonymousYield, holders without a network count as one network here. Nothing tells
+// them apart, so a new one also displaces the idlest of them, if they hold most.
 func (p *Pot) Acquire(by Holder, amount int64, evict func()) (*Hold, error) {
 	return p.take(by, amount, evict, p.makeRoom)
 }
@@ -119,7 +119,7 @@ func (p *Pot) makeRoom(h *Hold, more int64) (evicted []*Hold, err error) {
 		return nil, ErrShare
 	}
 	minWeight := p.weight(h) + more + 1
-	if !h.narrow.IsValid() {
+	if !h.narrow.IsValid() && p.spec.AnonymousYield {
 		minWeight = 1
 	}
 	return p.evictWhileFull(more, minWeight)
@@ -253,7 +253,8 @@ func (p *Pot) add(h *Hold) {
 
 // offer has h give way to others, if it may. REQUIRES: mu.
 func (p *Pot) offer(h *Hold) {
-	if h.evict != nil && !h.kept && !h.known && h.amount > 0 && h.place < 0 {
+	mayYield := h.narrow.IsValid() || p.spec.AnonymousYield
+	if h.evict != nil && mayYield && !h.kept && !h.known && h.amount > 0 && h.place < 0 {
 		h.seen = h.active.Load()
 		p.narrow[h.narrow].holds.Push(h)
 	}

@@ -163,7 +163,7 @@ func TestGrowAndDisplace(t *testing.T) {
 // TestPotWithoutNetwork shows that holders without a network are one network when the pot is
 // full: they displace the idlest of their own, and strangers with a network displace them.
 func TestPotWithoutNetwork(t *testing.T) {
-	p := newTestPot(8, 0)
+	p := NewPot(Spec{Name: "test", Unit: "holds", Total: 8, Yields: "the idlest of the heaviest network", AnonymousYield: true})
 	var evicted []int
 	var holds []*Hold
 	take := func(addr string) {
@@ -283,4 +283,19 @@ func FuzzPot(f *testing.F) {
 			t.Fatalf("%d networks are counted, and %d held, when all is released", len(p.narrow)+len(p.wide), p.Used())
 		}
 	})
+}
+
+// TestPotAnonymous shows that holders without a network give way to nobody in other pots.
+func TestPotAnonymous(t *testing.T) {
+	p := newTestPot(8, 0)
+	for range 8 {
+		if _, err := p.Acquire(Holder{}, 1, func() { t.Error("a holder without a network gives way") }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, by := range []Holder{{}, {Addr: netip.MustParseAddr("10.0.0.1")}} {
+		if _, err := p.Acquire(by, 1, func() {}); !errors.Is(err, ErrFull) {
+			t.Errorf("%v: got %v, want %v", by, err, ErrFull)
+		}
+	}
 }

@@ -10,13 +10,14 @@ import (
 
 // Spec describes one limit. It is the limit's row in the table of bounds.
 type Spec struct {
-	Name    string // what is limited, such as "git requests that run"
-	Unit    string // of Total, such as "requests" or "bytes an hour"
-	Total   int64  // the most of all networks together; 0 for no total (a Rate)
-	Network int64  // the most of one network, and of one neighbourhood
-	Key     int64  // the most of one author or owner (a KeyRate); 0 where keys do not count
-	Known   int64  // the part of Total that only known people use
-	Yields  string // who gives way when the total is reached
+	Name           string // what is limited, such as "git requests that run"
+	Unit           string // of Total, such as "requests" or "bytes an hour"
+	Total          int64  // the most of all networks together; 0 for no total (a Rate)
+	Network        int64  // the most of one network, and of one neighbourhood
+	Key            int64  // the most of one author or owner (a KeyRate); 0 where keys do not count
+	Known          int64  // the part of Total that only known people use
+	Yields         string // who gives way when the total is reached
+	AnonymousYield bool   // holders without a network give way as one network does; else they give way to nobody
 }
 
 // eighth is the part of a limit that one network gets.

@@ -76,6 +76,8 @@ type Config struct {
 	Node           string // empty: host name and port
 	PluginsNode    string // empty: none
 	GitData        string // as it was written; see [Config.GitFolder]
+	MinFree        int64
+	MinFreePercent float64
 	Drain          time.Duration
 	Standby        bool
 	Store          string // as it was written; see [Config.Postgres]
@@ -202,6 +204,7 @@ func (c *Config) options() []*option {
 		opt("data", Always|Operating, "data", text(&c.Data, required), "`folder` of the database and caches"),
 		opt("store", Always, "", text(&c.Store, nil), "`database` of the events: empty means a file in the data folder; postgres://USER@HOST/DATABASE, or the path of a file that has such a line, means PostgreSQL 15 or later"),
 		opt("git-data", Always, "", text(&c.GitData, nil), "`folder` of the repositories and of the relay's own key, which all nodes of a relay share; empty means the data folder"),
+		opt("min-free", Serving, "256MiB", minFree(&c.MinFree, &c.MinFreePercent), "`space`, such as 1GiB, 5% or both with a comma, that must be free on the disks of the data: with less, writes and pushes are refused, and reads go on; 0 means no bound"),
 		opt("log-format", Always, "text", enum(&c.LogFormat, "text", "json"), "how log lines are written: `text` or json"),
 		opt("log-level", Always, "info", enum(&c.LogLevel, "debug", "info", "warn", "error"), "least `level` that is logged: debug, info, warn or error"),
 

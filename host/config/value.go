@@ -314,3 +314,37 @@ func prefixes(p *[]netip.Prefix) value {
 		return prefix.Masked(), nil
 	}, netip.Prefix.String)
 }
+
+// minFree is a size, a part of the disk, or both with a comma between them.
+func minFree(bytes *int64, percent *float64) value {
+	wrong := errors.New("a size and a percentage of at most 90, such as 1GiB or 1GiB,5%")
+	return value{
+		set: func(s string) error {
+			var n int64
+			var part float64
+			for text := range strings.SplitSeq(s, ",") {
+				text = strings.TrimSpace(text)
+				if digits, is := strings.CutSuffix(text, "%"); is {
+					var err error
+					if part, err = strconv.ParseFloat(digits, 64); err != nil || !(part >= 0 && part <= 90) {
+						return wrong
+					}
+					continue
+				}
+				if orZero(&n, size(&n, 1, 1<<50)).set(text) != nil {
+					return wrong
+				}
+			}
+			*bytes, *percent = n, part
+			return nil
+		},
+		get: func() string {
+			text := formatSize(*bytes)
+			if *percent > 0 {
+				text += "," + strconv.FormatFloat(*percent, 'f', -1, 64) + "%"
+			}
+			return text
+		},
+		kind: "space",
+	}
+}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
+	"talon/host"
 	"talon/host/admin"
 	"talon/host/backup"
 	"talon/host/config"
@@ -17,6 +19,7 @@ import (
 type backups struct {
 	source  backup.Source
 	history *backup.History
+	full    func() bool // whether the disk of the data is nearly full; nil if nobody looks
 	log     *slog.Logger
 }
 
@@ -52,6 +55,11 @@ func (b *backups) Backup(ctx context.Context, ask admin.Backup, progress func(ba
 	if !filepath.IsAbs(ask.To) {
 		return backup.Summary{}, fmt.Errorf("make a backup: the folder %.200q is wrong: want an absolute path", ask.To)
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if b.full != nil {
+		go b.endIfFull(ctx, cancel)
+	}
 	b.log.Info("backup begins", "to", ask.To, "incremental", ask.Incremental)
 	sum, err := backup.Run(ctx, b.source, filepath.Clean(ask.To), ask.Incremental, progress)
 	if err == nil {
@@ -64,6 +72,21 @@ func (b *backups) Backup(ctx context.Context, ask admin.Backup, progress func(ba
 	}
 	b.log.Info("backup made", "to", ask.To, "seconds", sum.Seconds, "bytes", sum.Bytes, "written", sum.Written)
 	return sum, nil
+}
+
+// endIfFull ends a backup that needs more room than there is: while it copies the database, the
+// log of the database grows.
+func (b *backups) endIfFull(ctx context.Context, end context.CancelCauseFunc) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+			if b.full() {
+				end(host.ErrFull)
+			}
+		}
+	}
 }
 
 // Backup makes a backup of the data of a server that does not run.

@@ -60,8 +60,8 @@ A limit that strangers can fill blocks everybody else. So each limit that client
 and a rule that says who gives way.
 
 - A network counts twice: as an IPv4 address or an IPv6 /64, and as its /24 or /48.
-- Loopback and connections of a trusted proxy count towards the total only. At the total they give way as one network
-  does. A client behind a proxy on this machine that you do not trust (option
+- Loopback and connections of a trusted proxy count towards the total only. At the total of TCP
+  connections they give way as one network does. A client behind a proxy on this machine that you do not trust (option
   ` + "`trust-proxy`" + `) counts as one address with all others behind it.
 - Nobody waits for a place that others hold: at the total, the one named in the last column gives way at once.
 

@@ -54,7 +54,8 @@ func newConnections(websockets int, proxies []netip.Prefix, log *slog.Logger) *c
 		proxies: proxies,
 		pot: bound.NewPot(bound.Spec{
 			Name: "TCP connections", Unit: "connections", Total: int64(total),
-			Yields: "the network that holds most loses the connection that was idle longest",
+			Yields:         "the network that holds most loses the connection that was idle longest",
+			AnonymousYield: true, // a trusted proxy has a connection for each client
 		}),
 		open:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "talon_http_connections", Help: "Open TCP connections, websockets included."}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "talon_http_connections_refused_total", Help: "TCP connections that were closed at once: their network had its share, or all places were taken."}),

@@ -77,7 +77,7 @@ func TestConnectionsYield(t *testing.T) {
 func TestProxyConnectionsYield(t *testing.T) {
 	proxy := netip.MustParseAddr("192.0.2.7")
 	c := newConnections(8, []netip.Prefix{netip.PrefixFrom(proxy, 32)}, slog.New(slog.DiscardHandler))
-	c.pot = bound.NewPot(bound.Spec{Name: "test", Unit: "connections", Total: 16, Yields: "the idlest"})
+	c.pot = bound.NewPot(bound.Spec{Name: "test", Unit: "connections", Total: 16, Yields: "the idlest", AnonymousYield: true})
 	var closed []int
 	take := func(n int, from string) *bound.Hold {
 		hold, err := c.pot.Acquire(c.holder(&net.TCPAddr{IP: net.ParseIP(from), Port: 1}), 1, func() { closed = append(closed, n) })

@@ -139,7 +139,7 @@ func TestPanicInGit(t *testing.T) {
 		_, _ = io.WriteString(w, "page")
 	})
 	s := httptest.NewUnstartedServer(nil)
-	s.Config = d.server(d.front(git, pages, registry, func() []string { return nil }))
+	s.Config = d.server(d.front(git, pages, registry, func() condition { return condition{} }))
 	s.Start()
 	get := func(path string) (int, string) {
 		resp, err := http.Get(s.URL + path)

@@ -17,6 +17,7 @@ import (
 	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/contain"
+	"talon/host/diskspace"
 	"talon/host/ingest"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
@@ -34,6 +35,7 @@ type Core struct {
 	Pipeline *ingest.Pipeline
 	Disk     *repos.Disk      // nil unless it serves
 	Node     *cluster.Cluster // nil if no other may work on the same database and repositories
+	Space    *diskspace.Watch // nil unless it serves
 
 	notify *contain.Guard // around each part that gets a commit
 }
@@ -88,6 +90,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 			return nil, err
 		}
 		o.Git = c.Disk
+		c.Space = diskspace.New(dataFolders(cfg), diskspace.Min{Bytes: cfg.MinFree, Percent: cfg.MinFreePercent}, log)
 	}
 	if c.Plugins, err = plugin.Open(ctx, o); err != nil {
 		return nil, fmt.Errorf("load the plugins: %w", err)
@@ -96,7 +99,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 	held.SetDefaults()
 	c.Pipeline = ingest.New(ingest.Config{
 		Verify: schnorr.Verify,
-		Policy: c.Plugins,
+		Policy: roomy{c.Plugins, c.Space},
 		Store:  db,
 		Facts:  facts{db},
 		Held:   db,
@@ -112,6 +115,28 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		Batch:   cfg.Batch,
 	})
 	return c, nil
+}
+
+// dataFolders are the folders whose disks must have room.
+func dataFolders(cfg *config.Config) []diskspace.Folder {
+	list := []diskspace.Folder{{Name: "data", Path: cfg.Data}}
+	if cfg.GitFolder() != cfg.Data {
+		list = append(list, diskspace.Folder{Name: "git", Path: cfg.GitFolder()})
+	}
+	return list
+}
+
+// roomy asks the policy only about events for which the disk has room. Ephemeral events need none.
+type roomy struct {
+	ingest.Policy
+	space *diskspace.Watch // nil: there is always room
+}
+
+func (p roomy) Admit(ctx context.Context, it *host.Item, facts *host.FactReader, now int64) (host.Ruling, error) {
+	if p.space != nil && p.space.Full() && it.Event.Kind.Class() != host.Ephemeral {
+		return host.Ruling{}, host.ErrFull
+	}
+	return p.Policy.Admit(ctx, it, facts, now)
 }
 
 // Run decides about events and stores them until ctx ends and all submitted events are
@@ -205,6 +230,9 @@ func (c *Core) Close(ctx context.Context) error {
 // Collectors returns the metrics of all parts.
 func (c *Core) Collectors() []prometheus.Collector {
 	list := append(c.Store.Collectors(), c.notify.Collector())
+	if c.Space != nil {
+		list = append(list, c.Space.Collectors()...)
+	}
 	list = append(list, c.Plugins.Collectors()...)
 	return append(list, c.Pipeline.Collectors()...)
 }

@@ -170,8 +170,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.backups, err = openBackups(d.cfg, core.Store, core.Disk, d.version, d.log); err != nil {
 		return nil, err
 	}
+	p.backups.full = core.Space.Full
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, core.Plugins.Health), describe(d.cfg, core.Plugins), p.key.PubKey())
+	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, p.health), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
 	p.relay, err = relay.New(rc, relay.Deps{
 		Ingest: p.ingest,
@@ -183,6 +184,11 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		return nil, fmt.Errorf("set up the relay: %w", err)
 	}
 	return p, nil
+}
+
+// health says what is wrong with the server.
+func (p *parts) health() condition {
+	return condition{wrong: p.core.Plugins.Health(), full: p.core.Space.Full()}
 }
 
 func (p *parts) collectors() []prometheus.Collector {
@@ -276,6 +282,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	}
 	run(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
 	run(func() error { return runScavenger(failed) })
+	run(func() error { return p.core.Space.Run(failed) })
 	if operators != nil {
 		// A change that is under way must not meet closed plugins.
 		run(func() error { return admin.Serve(failed, operators, api, d.log) })
@@ -285,7 +292,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	}
 	handlers := []http.Handler{p.relay}
 	if d.cfg.MetricsListen != "" {
-		handlers = append(handlers, d.operators(p.registry, p.core.Plugins.Health))
+		handlers = append(handlers, d.operators(p.registry, p.health))
 	}
 	front.open(handlers...)
 	p.core.Node.SetState(cluster.Ready)

@@ -76,6 +76,7 @@ func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *repos.R
 			Prefix:    d.cfg.MetricsPrefix,
 			Origin:    core.Pipeline.Origin,
 			Panics:    d.hunt,
+			Full:      core.Space.Full,
 		})}, nil
 	})
 	if err != nil {

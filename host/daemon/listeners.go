@@ -93,10 +93,10 @@ func starting(w http.ResponseWriter, r *http.Request) {
 
 // front serves what is neither a websocket nor NIP-11 on the relay's own address: git, health,
 // metrics for this machine, and pages.
-func (d *Daemon) front(git *githttp.Handler, pages http.Handler, shown *registry, health func() []string) http.Handler {
+func (d *Daemon) front(git *githttp.Handler, pages http.Handler, shown *registry, now func() condition) http.Handler {
 	operators := http.NewServeMux()
 	operators.Handle("GET /metrics", hereOnly(shown.Handler()))
-	operators.HandleFunc("GET /healthz", d.healthz(health))
+	operators.HandleFunc("GET /healthz", d.healthz(now))
 	gitOrAnswer := d.git.Handler(git)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A mux would clean the paths of repositories.
@@ -113,28 +113,39 @@ func (d *Daemon) front(git *githttp.Handler, pages http.Handler, shown *registry
 }
 
 // operators serves metrics and health on an address of their own.
-func (d *Daemon) operators(shown *registry, health func() []string) *http.ServeMux {
+func (d *Daemon) operators(shown *registry, now func() condition) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", shown.Handler())
-	mux.HandleFunc("GET /healthz", d.healthz(health))
+	mux.HandleFunc("GET /healthz", d.healthz(now))
 	return mux
 }
 
-// healthz says whether the server is well.
-func (d *Daemon) healthz(health func() []string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
+// condition is how a server is.
+type condition struct {
+	wrong []string // a load balancer takes the server out
+	full  bool     // nothing can be written; reads and clones go on
+}
+
+// healthz says whether the server is well: 503 if clients must go elsewhere. A full disk is no
+// reason for that, since reads go on; with ?write in the URL it is.
+func (d *Daemon) healthz(inspect func() condition) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if d.draining.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, "draining\n")
-			return
+		now := inspect()
+		lines, status := now.wrong, http.StatusServiceUnavailable
+		switch {
+		case d.draining.Load():
+			lines = []string{"draining"}
+		case len(now.wrong) > 0:
+		case now.full && r.URL.Query().Has("write"):
+			lines = []string{"degraded: disk"}
+		case now.full:
+			lines, status = []string{"degraded: disk"}, http.StatusOK
+		default:
+			lines, status = []string{"ok"}, http.StatusOK
 		}
-		if wrong := health(); len(wrong) > 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, strings.Join(wrong, "\n")+"\n")
-			return
-		}
-		_, _ = io.WriteString(w, "ok\n")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, strings.Join(lines, "\n")+"\n")
 	}
 }
 

@@ -137,6 +137,7 @@ func (d *Daemon) openGit(core *Core, f *repos.Reconciler, pages http.Handler) (*
 		Scheduler: core.Disk.Announced.Scheduler(),
 		Client:    d.client,
 		Panics:    d.git,
+		Full:      core.Space.Full,
 		NotFound:  pages,
 	}, f, f)
 }

@@ -74,6 +74,8 @@ type Config struct {
 	Origin func(event host.ID) netip.Addr
 
 	Panics *contain.Guard // around each piece of work; may be nil
+
+	Full func() bool // reports whether the disk has no room for what is fetched; nil says that it has
 }
 
 func (c *Config) setDefaults() {
@@ -350,12 +352,24 @@ func (h *Hunter) lastChanges() map[string]*queue.Record {
 	return h.queue.Changed()
 }
 
+// fullEvery is how often the hunt looks whether a full disk has room again.
+const fullEvery = time.Second
+
 // hunt does what the queue wants until ctx ends, or a piece of work panics whose end the queue
 // does not know.
 func (h *Hunter) hunt(ctx context.Context, g *egressProxy, running *sync.WaitGroup, failed chan error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
+		if h.cfg.Full != nil && h.cfg.Full() {
+			select {
+			case <-ctx.Done():
+			case err := <-failed:
+				return err
+			case <-time.After(fullEvery):
+			}
+			continue
+		}
 		t := h.takeTurn(ctx, g)
 		unsaved := !h.keep(ctx, t.changed) || t.unsaved
 		h.report(t.now, t.ended, t.paused)

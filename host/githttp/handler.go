@@ -138,6 +138,9 @@ type Config struct {
 	// ServeHTTP itself panics with.
 	Panics *contain.Guard
 
+	// Full reports whether the disk has no room for pushes; nil says that it has.
+	Full func() bool
+
 	// NotFound answers requests that are not for git, or for no repository. CORS
 	// headers are set already. Nil answers with a line of text.
 	NotFound http.Handler
@@ -146,6 +149,9 @@ type Config struct {
 func (c *Config) setDefaults() {
 	if c.Client == nil {
 		c.Client = clientOf
+	}
+	if c.Full == nil {
+		c.Full = func() bool { return false }
 	}
 	if c.NotFound == nil {
 		c.NotFound = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

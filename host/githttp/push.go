@@ -212,6 +212,9 @@ func (h *Handler) receive(
 	if wait := h.cpu.Wait(push.Client.Addr); wait > 0 && c.bringsPack() {
 		return &Refusal{Reason: fmt.Sprintf("pushes from your address have taken all the time that git works for it: try again in %v", wait.Round(time.Minute))}
 	}
+	if h.cfg.Full() {
+		return &Refusal{Reason: "the server's disk is full: try again later"}
+	}
 	task, err := h.cfg.Scheduler.Reserve(ctx, gitrepo.ClassPush, holder(push.Client))
 	if err != nil {
 		return err

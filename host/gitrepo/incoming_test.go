@@ -224,7 +224,7 @@ func TestRefusedPushes(t *testing.T) {
 		"it has moved":        {whole, updates("new", zero, second, "main", second, second), "has moved"},
 		"below a ref":         {whole, updates("new", zero, second, "main/x", zero, second), "conflicts with refs/heads/main"},
 		"above a ref":         {whole, updates("new", zero, second, "b", zero, second), "conflicts with refs/heads/b/c"},
-		"both are new":        {whole, updates("new/x", zero, second, "new", zero, second), "cannot be beside"},
+		"both are new":        {whole, updates("new/x", zero, second, "new", zero, second), "conflicts with refs/heads/new/x"},
 		"it is no commit":     {whole, updates("new", zero, second, "blob", zero, blob), "non-commit object"},
 		"nothing is deleted":  {whole, updates("d", first, zero, "d/blob", zero, blob), "non-commit object"},
 		"of the other format": {whole, updates("new", strings.Repeat("0", 64), strings.Repeat("ab", 32)), "by sha1"},

@@ -259,11 +259,21 @@ func (w *writer) answer(a answer) {
 			return
 		}
 		w.metrics.answered(a)
-		if a.err != nil {
-			w.cfg.Log.Error("store event", "event", a.entry.item.Event.ID, "kind", a.entry.item.Event.Kind, "err", a.err)
-		}
+		w.logFailure(a)
 		a.entry.item.Done(a.verdict, a.err)
 	})
+}
+
+// logFailure logs an event that could not be stored. While the database is away that is every
+// event, so a wave of them is one line. A full disk has a line of its own.
+func (w *writer) logFailure(a answer) {
+	if a.err == nil || errors.Is(a.err, host.ErrFull) {
+		return
+	}
+	if n := w.unstored.Count(w.cfg.Now()); n > 0 {
+		e := a.entry.item.Event
+		w.cfg.Log.Error("store event", "event", e.ID, "kind", e.Kind, "err", a.err, "events", n)
+	}
 }
 
 // rollback rolls back after a failure.

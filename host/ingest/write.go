@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/internal/wave"
 )
 
 const (
@@ -36,6 +37,7 @@ type writer struct {
 	ready      []*entry      // decided and first in their lanes
 	batch      *batch        // that is open; nil if none is
 	failures   uint64        // batches that could not be committed
+	unstored   wave.Wave     // events that could not be stored
 	commitTime time.Duration // moving average
 	written    float64       // moving average: the share of events that needed a commit
 	tick       <-chan time.Time

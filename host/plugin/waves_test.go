@@ -97,7 +97,7 @@ func TestBusyMachineIsNotBlamed(t *testing.T) {
 			t.Errorf("when it is over: %+v, %v", r, err)
 		}
 	}
-	w.later(waveTime + time.Second)
+	w.later(time.Minute + time.Second)
 	wave(3)
 	if lines := strings.Count(log.String(), "level=WARN"); lines != 2 || !strings.Contains(log.String(), "decisions=67\n") {
 		t.Errorf("%d lines after another wave, want two:\n%s", lines, log)

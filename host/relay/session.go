@@ -156,6 +156,9 @@ func (c *conn) answer(e *host.Event, size int, v host.Verdict, err error) {
 		if errors.Is(err, host.ErrAway) {
 			v.Reason = databaseAway
 		}
+		if errors.Is(err, host.ErrFull) {
+			v.Reason = "error: the server's disk is full, try again later"
+		}
 		m.okError.Inc()
 	} else {
 		m.ok[v.Code].Inc()

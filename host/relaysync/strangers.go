@@ -53,6 +53,10 @@ func (s *strangers) Admit(id host.ID, author host.PubKey, evict func()) (release
 	if s.visits.Wait(by) > 0 {
 		return nil, false
 	}
+	// Relays of synced announcements do not displace one another: nobody tells which matter.
+	if network, _ := bound.Networks(by.Addr); !network.IsValid() && s.relays.Used() >= s.relays.Spec().Total {
+		return nil, false
+	}
 	hold, err := s.relays.Acquire(bound.Holder{Addr: by.Addr}, 1, evict)
 	if err != nil {
 		return nil, false

@@ -39,8 +39,14 @@ func TestStrangersShares(t *testing.T) {
 	if !admit(100, 1) || displaced != 1 {
 		t.Errorf("a newcomer's relay took the place of %d others, want 1", displaced)
 	}
-	if _, ok := s.Admit(host.ID{99}, host.PubKey{99}, nil); !ok {
-		t.Error("a relay of a synced announcement gets no place")
+	if _, ok := s.Admit(host.ID{99}, host.PubKey{99}, nil); ok {
+		t.Error("a relay of a synced announcement displaces another")
+	}
+	s = newStrangers(connections, func(host.ID) netip.Addr { return netip.Addr{} }, func() time.Time { return now })
+	for n := range byte(40) {
+		if _, ok := s.Admit(host.ID{n}, host.PubKey{n}, func() { t.Error("a synced announcement's relay was displaced") }); ok != (n < 32) {
+			t.Errorf("relay %d of synced announcements: %v, want those of half the connections", n, ok)
+		}
 	}
 }
 

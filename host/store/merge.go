@@ -115,12 +115,18 @@ func (s *Store) active() *memtable {
 	return all[len(all)-1]
 }
 
-// mergeRows moves rows of the memtables to the table: a share that follows from the number of
-// events of the transaction, so that a merge ends before the next one is due.
+// mergeRows moves rows of the memtables to the table: a share that follows from the number and
+// size of the events of the transaction, so that a merge ends before the next one is due.
 func (tx *Tx) mergeRows() error {
-	m, was := &tx.w.merge, tx.w.merge
+	m, was, tune := &tx.w.merge, tx.w.merge, tx.w.tune
 	tx.s.accountMemtables()
-	if m.target == m.indexed && tx.s.active().len() >= tx.w.tune.mergeFrom {
+	work, full := tx.work, false
+	if tune.mergeBytes > 0 {
+		// As many events of the usual size as take that much.
+		work += int(tx.indexed * int64(tune.mergeFrom) / tune.mergeBytes)
+		full = tx.s.active().bytes() >= tune.mergeBytes
+	}
+	if m.target == m.indexed && (full || tx.s.active().len() >= tune.mergeFrom) {
 		// The rows of this transaction are in the memtable already.
 		m.target = tx.w.seq
 		all := append(slices.Clone(*tx.s.recent.Load()), newMemtable())
@@ -130,8 +136,8 @@ func (tx *Tx) mergeRows() error {
 	if m.target == m.indexed {
 		return nil
 	}
-	for tx.w.mergeDebt += 2 * memShards * tx.work; tx.w.mergeDebt >= tx.w.tune.mergeFrom && m.next < memShards; m.next++ {
-		tx.w.mergeDebt -= tx.w.tune.mergeFrom
+	for tx.w.mergeDebt += 2 * memShards * work; tx.w.mergeDebt >= tune.mergeFrom && m.next < memShards; m.next++ {
+		tx.w.mergeDebt -= tune.mergeFrom
 		if err := tx.mergeShard(m.next); err != nil {
 			return err
 		}

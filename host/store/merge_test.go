@@ -141,6 +141,51 @@ func compareIndexes(t *testing.T, s *Store, rnd *rand.Rand) {
 	}
 }
 
+// TestMergeBySize puts few events with thousands of tags each. Their rows are merged long before
+// there are as many events as usual, so that memory stays bounded, and are found afterwards.
+func TestMergeBySize(t *testing.T) {
+	tune := defaultTuning
+	tune.mergeBytes = 1 << 20
+	s := openWith(t, t.TempDir(), Options{Readers: 1, tune: &tune})
+	const events, tags = 80, 1000 // 80 KB of rows each
+	maxUsed := int64(0)
+	for n := range events {
+		e := fake(n, 0, 1, int64(n), host.Tag{"t", fmt.Sprint("event-", n)})
+		for i := range tags {
+			e.Tags = append(e.Tags, host.Tag{"t", fmt.Sprintf("%d-%d", n, i)})
+		}
+		e.JSON = e.AppendJSON(nil)
+		tx, err := s.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Put(e, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		used := int64(0)
+		for _, table := range *s.recent.Load() {
+			used += table.bytes()
+		}
+		maxUsed = max(maxUsed, used)
+	}
+	if maxUsed > 3*tune.mergeBytes {
+		t.Errorf("index rows took up to %d bytes of memory, want at most about twice %d", maxUsed, tune.mergeBytes)
+	}
+	if s.writer.merge.indexed == 0 {
+		t.Error("nothing was merged")
+	}
+	for _, n := range []int{0, events / 2, events - 1} {
+		f := host.Filter{Tags: []host.TagFilter{{Name: 't', Values: []string{fmt.Sprint("event-", n)}}}, Limit: 10}
+		found, err := s.Select(t.Context(), []host.Filter{f}, 0)
+		if err != nil || len(found.Rows) != 1 {
+			t.Errorf("event %d: %d found, %v", n, len(found.Rows), err)
+		}
+	}
+}
+
 // TestMemtableBytes compares what a memtable says that it takes with what it takes, of
 // events that have few keys in common, and of such that have many.
 func TestMemtableBytes(t *testing.T) {

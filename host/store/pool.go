@@ -236,8 +236,10 @@ type tuning struct {
 	minChunk, maxChunk, fullChunk int
 
 	// mergeFrom is how many events have their rows in memory before these are merged into
-	// the table.
-	mergeFrom int
+	// the table, and mergeBytes how much memory the rows take at most: an event may have
+	// thousands of tags. 0 bytes is no bound.
+	mergeFrom  int
+	mergeBytes int64
 
 	// Pages of the log, 4 KiB each. From startWAL on it is copied, beside the
 	// writer while more than finishWAL are left, which is a large commit or two.
@@ -273,6 +275,7 @@ var defaultTuning = tuning{
 	maxChunk:     4096,
 	fullChunk:    128,
 	mergeFrom:    16_384,
+	mergeBytes:   32 << 20,
 	startWAL:     8_000,
 	finishWAL:    4_000,
 	maxWAL:       64_000,

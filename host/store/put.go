@@ -126,10 +126,13 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, tombstones bool) (seq in
 		tx.expiryChanged = true
 	}
 	tx.w.rows = tx.s.keys.postings(tx.w.rows[:0], e, seq)
+	tx.indexed += memEventBytes
 	for _, p := range tx.w.rows {
 		if len(p.key) != keySize {
 			tx.w.pending = append(tx.w.pending, p)
+			continue
 		}
+		tx.indexed += memKeyBytes + memRowBytes
 	}
 	tx.s.active().add(e, seq, tx.w.rows)
 	tx.work++

@@ -47,6 +47,7 @@ type Tx struct {
 	w             *writer
 	total         Total
 	work          int   // events put or removed
+	indexed       int64 // bytes that the rows of put events take in a memtable, at most
 	removed       int64 // events removed
 	expiryChanged bool  // table expiry changed
 	holdChanged   bool  // when something in purgatory is due changed

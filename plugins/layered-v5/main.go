@@ -144,7 +144,7 @@ func (s *layered) Timer(p *layers.Peer, kind layers.Kind) {
 // until it is here: if the connection ends before, the next one begins with nothing.
 func (s *layered) fetchAll(p *layers.Peer) {
 	items := p.Confirmed
-	p.Confirmed, p.Announced, p.Checked = layers.Items{}, false, s.Now()
-	p.Fetch(layers.Announcements, s.past(strategy.PurposeReconnect))
-	p.Fetch(layers.Of(items), s.past(strategy.PurposeReconnect))
+	p.Confirmed, p.Announced, p.Checked, p.NextCheck = layers.Items{}, false, s.Now(), 0
+	p.Fetch(layers.Announcements, s.past(strategy.PurposeDaily))
+	p.Fetch(layers.Of(items), s.past(strategy.PurposeDaily))
 }

@@ -569,6 +569,7 @@ type HistoricDone struct {
 	MinCreatedAt int64  // unix seconds, of all that were fetched
 	Kept         uint32 // of the new events, those that were stored or held
 	Sent         int64  // bytes, of the messages that asked
+	OtherLetter  uint32
 }
 
 // Notice is a NOTICE of a relay.
@@ -893,6 +894,7 @@ func (m *HistoricDone) appendInput(b []byte) []byte {
 	b = appendUint(b, 12, uint64(m.MinCreatedAt))
 	b = appendUint(b, 13, uint64(m.Kept))
 	b = appendUint(b, 14, uint64(m.Sent))
+	b = appendUint(b, 15, uint64(m.OtherLetter))
 	return seal(b, at)
 }
 
@@ -929,6 +931,8 @@ func (v *StepView) HistoricDone() HistoricDone {
 			m.Kept = uint32(min(r.num, 1<<32-1))
 		case 14<<3 | wireVarint:
 			m.Sent = int64(r.num)
+		case 15<<3 | wireVarint:
+			m.OtherLetter = uint32(min(r.num, 1<<32-1))
 		}
 	}
 	return m

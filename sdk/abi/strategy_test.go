@@ -43,7 +43,7 @@ var sampleInputs = []Input{
 	&RelayDisconnected{"wss://a", ClassLost, "bye", true, 3, 4},
 	&Eose{"wss://a", "s", 1, 2, -3},
 	&Closed{"wss://a", "s", ClassLimit, "no"},
-	&HistoricDone{"wss://a", "h", MethodNegentropy, true, ClassForbidden, "x", 1, 2, 3, 1 << 40, 5, 6, 7, 8},
+	&HistoricDone{"wss://a", "h", MethodNegentropy, true, ClassForbidden, "x", 1, 2, 3, 1 << 40, 5, 6, 7, 8, 9},
 	&Notice{"wss://a", ClassRateLimited, "slow down"},
 	&TimerFired{"t", 7},
 	&RootActivity{Roots: [][32]byte{key32(1), key32(2)}, Latest: []uint32{7, 8}},

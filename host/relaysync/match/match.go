@@ -142,6 +142,12 @@ func (m *Matcher) Matches(d *Digest) bool { return m.match(d, (*tagMatcher).matc
 // that way.
 func (m *Matcher) MatchesByValues(d *Digest) bool { return m.match(d, (*tagMatcher).matchesValue) }
 
+// MatchesByOtherLetter reports whether an event matches by values, and under no letter of
+// the filter, in either case. An honest relay sends it only if it ignores all letters.
+func (m *Matcher) MatchesByOtherLetter(d *Digest) bool {
+	return m.MatchesByValues(d) && !m.match(d, (*tagMatcher).matchesFolded)
+}
+
 func (m *Matcher) match(d *Digest, tag func(*tagMatcher, *Digest) bool) bool {
 	if m.since != nil && d.CreatedAt < *m.since || m.until != nil && d.CreatedAt > *m.until {
 		return false
@@ -182,6 +188,13 @@ func (t *tagMatcher) matches(d *Digest) bool {
 
 func (t *tagMatcher) matchesValue(d *Digest) bool {
 	return slices.ContainsFunc(d.tags, func(tag tagMark) bool { return has(t.values, tag.value) })
+}
+
+func (t *tagMatcher) matchesFolded(d *Digest) bool {
+	const upper = 'a' - 'A'
+	return slices.ContainsFunc(d.tags, func(tag tagMark) bool {
+		return slices.ContainsFunc(t.names[:t.count], func(name byte) bool { return name|upper == tag.name|upper }) && has(t.values, tag.value)
+	})
 }
 
 func has(list []symbol, v symbol) bool {

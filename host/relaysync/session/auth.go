@@ -99,6 +99,7 @@ func (s *Session) proven(ok bool, reason string) {
 	a.blocked = nil
 	for _, id := range blocked {
 		if r := s.requests[id]; r != nil {
+			r.mayMiss(r.began)
 			s.resend(r)
 		} else if n := s.negs[id]; n != nil {
 			n.reopen(s)

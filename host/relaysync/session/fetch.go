@@ -26,6 +26,7 @@ type fetch struct {
 // result is what a fetch reports.
 type result struct {
 	events, fresh, kept, rounds int
+	otherLetter                 int // events that match only under another letter of the tag
 	bytes, sent                 int64
 	oldest                      int64
 	first                       host.ID
@@ -133,6 +134,7 @@ func (r *result) lack(class uint32, reason string) {
 // add counts what a request brought.
 func (r *result) add(req *request) {
 	r.events += req.events
+	r.otherLetter += req.otherLetter
 	r.fresh += req.fresh
 	r.bytes += req.received
 	r.sent += int64(req.bytes)
@@ -189,7 +191,7 @@ func (h *fetch) finish(s *Session) {
 		Input: abi.HistoricDone{
 			Relay: s.relay, ID: h.cmd.ID, Method: method, Complete: !r.partial, Class: r.class, Reason: r.reason,
 			Have: uint32(r.lacking), Need: uint32(r.events), New: uint32(r.fresh), Bytes: r.bytes, Rounds: uint32(r.rounds),
-			MinCreatedAt: r.oldest, Kept: uint32(r.kept), Sent: r.sent,
+			MinCreatedAt: r.oldest, Kept: uint32(r.kept), Sent: r.sent, OtherLetter: uint32(r.otherLetter),
 		},
 		Gap: GapOf(h.cmd.Purpose, r.kept, r.first), Missing: r.missing,
 	})

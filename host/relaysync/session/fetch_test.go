@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/relaymodel"
 	"talon/host/wire"
 	"talon/sdk/abi"
 )
@@ -334,4 +335,34 @@ func TestClosedAfterEvents(t *testing.T) {
 	g.answer()
 	g.turn()
 	g.want("reports", g.reports(), "done auto method=1 complete=true class=0 have=0 need=20 new=20")
+}
+
+// A fetch counts the events that only a relay that ignores the letters of tags sends: no
+// event that an honest relay may send for its filter, whoever wrote it.
+func TestOtherLetter(t *testing.T) {
+	const value = "30617:ab:lib"
+	list := []*host.Event{
+		alice.Event(1621, epoch, "a", host.Tag{"a", value}),
+		alice.Event(1111, epoch-1, "A", host.Tag{"A", value}),
+		alice.Event(1111, epoch-2, "both", host.Tag{"a", value}, host.Tag{"q", value}),
+		alice.Event(1111, epoch-3, "case", host.Tag{"a", value}, host.Tag{"Q", value}),
+	}
+	for _, ignores := range []bool{true, false} {
+		g := newRig(t, nil)
+		g.serve(list, func(p *relaymodel.Profile) { p.Answer.AnyLetter = ignores })
+		g.do(&Fetch{ID: "f", Filter: host.Filter{Tags: []host.TagFilter{{Name: 'q', Values: []string{value}}}, Limit: -1}, Method: abi.MethodREQ})
+		var done *Done
+		for _, r := range g.told {
+			if d, ok := r.(*Done); ok {
+				done = d
+			}
+		}
+		need, other := uint32(1), uint32(0)
+		if ignores {
+			need, other = 4, 2
+		}
+		if done == nil || done.Input.New != need || other == 0 != (done.Input.OtherLetter == 0) {
+			t.Errorf("ignores letters %v: it reports %+v, want %d new events, %d of them by another letter", ignores, done, need, other)
+		}
+	}
 }

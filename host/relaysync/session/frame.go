@@ -97,6 +97,9 @@ func (s *Session) event(id string, e *host.Event, size int) {
 		r.stored = true
 		defer s.completeIfDue(r)
 	}
+	if fit == fitsByValues && len(r.matchers) == 1 && r.matchers[0].MatchesByOtherLetter(&d) {
+		r.otherLetter++
+	}
 	r.events++
 	r.received += int64(size)
 	if r.oldest == 0 || e.CreatedAt < r.oldest {

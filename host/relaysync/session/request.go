@@ -19,28 +19,32 @@ type request struct {
 	lasting  bool // it stays open after EOSE
 	live     bool // nothing stored is asked for
 
-	values   int   // of its filters, as relays count them
-	bytes    int   // of the message
-	began    int64 // when a live one was first made: the strategy counts on it from then on
-	asked    int64 // when it was made
-	sent     int64 // 0: it waits for room
-	heard    int64 // when the relay last said something about it
-	lost     int64 // when the relay said that it takes no more for now; 0: it did not
-	refusals int   // for want of room, or because it may be lost
-	probed   bool  // a live one was sent again, in another form
+	values   int           // of its filters, as relays count them
+	bytes    int           // of the message
+	began    int64         // when a live one was first made: the strategy counts on it from then on
+	asked    int64         // when it was made
+	sent     int64         // 0: it waits for room
+	heard    int64         // when the relay last said something about it
+	lost     int64         // when the relay said that it takes no more for now; 0: it did not
+	refusals int           // for want of room, or because it may be lost
+	probed   bool          // a live one was sent again, in another form
+	missed   int64         // since when a live one may have missed events; 0: it has not
+	again    []host.Filter // of one that may have missed some
+	fetching int           // requests for what it has missed
 
-	events   int   // that came and were asked for
-	fresh    int   // of them, those that were not known here
-	kept     int   // of those, what was stored or held
-	received int64 // bytes of their messages
-	oldest   int64 // created_at
-	inFlight int   // events that came before EOSE and are not answered yet
-	eose     bool  // it came
-	stored   bool  // everything stored has come
-	settled  bool  // and everything before it was answered
-	closed   bool  // by the relay or by us
-	failed   bool  // the host could not decide about an event
-	first    host.ID
+	events      int   // that came and were asked for
+	otherLetter int   // of them, those that match only under another letter of the tag
+	fresh       int   // of them, those that were not known here
+	kept        int   // of those, what was stored or held
+	received    int64 // bytes of their messages
+	oldest      int64 // created_at
+	inFlight    int   // events that came before EOSE and are not answered yet
+	eose        bool  // it came
+	stored      bool  // everything stored has come
+	settled     bool  // and everything before it was answered
+	closed      bool  // by the relay or by us
+	failed      bool  // the host could not decide about an event
+	first       host.ID
 }
 
 // owner is whoever made a request.
@@ -65,6 +69,9 @@ func (s *Session) ask(r *request) {
 	}
 	s.slots.waiting = append(s.slots.waiting, r)
 	s.fillSlots()
+	if r.sent == 0 && !r.closed && !s.clogged() {
+		r.mayMiss(r.began) // those that are behind it may be sent before
+	}
 }
 
 // sendRequest sends a request, under a new id.
@@ -159,7 +166,10 @@ func (s *Session) fail(r *request, class uint32, reason string) {
 
 // completeIfDue calls complete when the time for it has come.
 func (s *Session) completeIfDue(r *request) {
-	if r.stored && r.inFlight == 0 && !r.settled && !r.closed {
+	if r.stored && !r.closed {
+		s.fetchMissed(r)
+	}
+	if r.stored && r.inFlight == 0 && r.fetching == 0 && !r.settled && !r.closed {
 		r.settled = true
 		r.owner.complete(s, r)
 		r.purpose = abi.PurposeLive
@@ -202,13 +212,10 @@ func (s *Session) probe(r *request) {
 	switch {
 	case !r.probed:
 		r.probed = true
-		if s.liveAnswered {
-			s.askAgain(r) // it, or its answer, was lost
-			return
+		if !s.liveAnswered { // else it, or its answer, was lost
+			s.liveLimit = 1
 		}
-		s.liveLimit = 1
-		s.withdraw(r)
-		s.ask(r)
+		s.askAgain(r)
 	case s.eoses == 0:
 		r.filters = nil
 		r.stored = true
@@ -217,34 +224,6 @@ func (s *Session) probe(r *request) {
 		s.fail(r, abi.ClassError, "the subscription is not answered")
 	}
 }
-
-// askAgain sends a request again that may be lost. What a live one may have missed is asked for
-// apart: with a since in itself, new events with old dates would not come.
-func (s *Session) askAgain(r *request) {
-	s.withdraw(r)
-	s.ask(r)
-	if !r.live {
-		return
-	}
-	since := r.began/1000 - missedMargin
-	gap := &request{owner: missed{}, purpose: abi.PurposeReconnect, matchers: r.matchers}
-	for _, f := range r.filters {
-		f.Since, f.Limit = &since, -1
-		gap.filters = append(gap.filters, f)
-	}
-	s.ask(gap)
-}
-
-// missedMargin is how many seconds before a live request events are asked for that it may have
-// missed: some are late.
-const missedMargin = 900
-
-// missed owns a request for events that a live one may have missed.
-type missed struct{}
-
-func (missed) saw(*request, *match.Digest) bool           { return true }
-func (missed) complete(s *Session, r *request)            { s.closeRequest(r) }
-func (missed) refused(*Session, *request, uint32, string) {}
 
 // fit is how well an event fits the filters of a request.
 type fit uint8
@@ -270,6 +249,7 @@ func (r *request) fit(d *match.Digest) fit {
 type subscription struct {
 	cmd     *Subscribe // without its filters when it is open
 	request *request   // nil until it is opened
+	missed  int64      // since when what it takes the place of has ended; 0: it is open
 	gone    bool
 }
 
@@ -319,6 +299,9 @@ func (sub *subscription) open(s *Session) {
 		owner: sub, began: s.now, purpose: cmd.Purpose, filters: cmd.Filters, matchers: s.cfg.Hash.Matchers(cmd.Filters), live: cmd.Live, lasting: true,
 	}
 	cmd.Filters = nil
+	if sub.missed != 0 {
+		sub.request.mayMiss(sub.missed)
+	}
 	s.ask(sub.request)
 }
 
@@ -333,6 +316,9 @@ func (sub *subscription) complete(s *Session, r *request) {
 }
 
 func (sub *subscription) refused(s *Session, _ *request, class uint32, reason string) {
+	if sub.gone {
+		s.heldLost()
+	}
 	if s.subs[sub.cmd.ID] == sub {
 		delete(s.subs, sub.cmd.ID)
 	}

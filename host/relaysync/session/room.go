@@ -111,6 +111,7 @@ func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 	}
 	if sub, ok := r.owner.(*subscription); ok && sub.gone {
 		r.closed = true // it was about to be closed
+		s.heldLost()
 		return
 	}
 	if limit <= 0 {
@@ -134,6 +135,7 @@ func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 		return
 	}
 	r.asked = s.now
+	r.mayMiss(r.began)
 	s.slots.waiting = slices.Insert(s.slots.waiting, 0, r)
 	s.checkNoLater(s.now + s.nextSlotCheck(r))
 }

@@ -245,6 +245,7 @@ const (
 	liveID = "live-" // only what is new
 	reqID  = "req-"  // what is stored, then what is new
 	pastID = "past-" // a historic
+	onceID = "once-" // what is stored, then it is closed
 )
 
 // id is the id of a subscription or historic.

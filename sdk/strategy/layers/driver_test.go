@@ -2,6 +2,7 @@ package layers_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -323,4 +324,63 @@ func TestNoVisits(t *testing.T) {
 	if w.visit["wss://1"] != 1 || w.visit["wss://2"] != 1 || w.visit["wss://3"] != 0 {
 		t.Errorf("connections: %v", w.visit)
 	}
+}
+
+// A relay closes a subscription while those in its place are not all open: what comes until then
+// is fetched.
+func TestClosedWhileReplaced(t *testing.T) {
+	h := strategytest.New(t, manifest, &flow{set: layers.Settings{
+		Kinds: []uint32{30617, 1621}, Values: 10, Margin: 900, Within: strategy.Hour, Check: strategy.Minute,
+	}}, nil)
+	const relay = "wss://a"
+	few := strategytest.Limits
+	few.Actions = 2 // of one step
+	open, since := map[string]bool{}, 0
+	take := func(actions []abi.StepAction) (closed bool) {
+		for _, a := range actions {
+			switch a.Do {
+			case abi.DoSubscribe:
+				open[a.ID] = true
+			case abi.DoUnsubscribe:
+				closed = closed || open[a.ID]
+				delete(open, a.ID)
+			case abi.DoHistoric:
+				if at := a.Filters[0].Since; a.Purpose == abi.PurposeReconnect && at != nil && *at == h.Now/1000-900 {
+					since++
+				}
+			}
+		}
+		return closed
+	}
+	announce := func(n int) []abi.StepAction {
+		return h.Step(&abi.LocalEvent{
+			Kind: 30617, ID: [32]byte{1}, Repositories: []string{fmt.Sprintf("30617:ab:%d", n)}, Relays: []string{relay}, Level: abi.SyncLevelFull,
+		})
+	}
+	take(h.Step(&abi.StepInit{Limits: few}))
+	take(announce(0))
+	take(h.Pass(0))
+	take(h.Step(&abi.RelayConnected{Relay: relay}))
+	for n := 1; n < 10; n++ {
+		take(h.Pass(1000))
+		for id := range open {
+			take(h.Step(&abi.Eose{Relay: relay, ID: id}))
+		}
+		before := maps.Clone(open)
+		if take(announce(n)); len(before) < 4 {
+			continue
+		}
+		// All is opened again, in several steps.
+		for id := range before {
+			if id != "live-0" {
+				take(h.Step(&abi.Closed{Relay: relay, ID: id, Class: abi.ClassError}))
+			}
+		}
+		take(h.Pass(0))
+		if since == 0 {
+			t.Error("what came until the others were open is not fetched")
+		}
+		return
+	}
+	t.Error("nothing is opened again")
 }

@@ -130,6 +130,7 @@ type job struct {
 	turn  uint64 // its place among openings and jobs
 	which parts
 	until int64 // unix seconds; 0: no condition
+	apart bool  // as of the batches that it becomes
 }
 
 // batch is one chunk on its way. All its parts have to arrive.
@@ -140,6 +141,8 @@ type batch struct {
 	fetch      Fetching
 	dated      bool  // its since counts, even where the relay compares
 	stored     bool  // comes with a subscription: its EOSE is awaited
+	apart      bool  // its filters are asked for one by one, at the same time
+	narrow     uint  // of the peer, when the chunk was cut
 	retryAt    int64 // unix milliseconds
 	tries      uint
 }
@@ -162,14 +165,14 @@ type sub struct {
 	narrow   uint // of the peer, when it was opened
 }
 
-// ask is a running historic.
+// ask is a running historic, or a subscription that brings all parts of a batch together.
 type ask struct {
 	id     uint32
 	batch  *batch
 	part   int
+	joint  parts // of a subscription: those that it asks for
 	method uint32
 	whole  bool // compared without its since
-	narrow uint // of the peer, when it was asked
 }
 
 // Connected reports whether the connection is up.
@@ -276,7 +279,7 @@ func (p *Peer) Forget() {
 func (p *Peer) Clear() {
 	p.missed = p.unfinished()
 	for _, a := range p.asks {
-		p.closing = append(p.closing, id(pastID, a.id))
+		p.closing = append(p.closing, a.name())
 	}
 	for _, s := range p.subs {
 		s.old, s.batch = true, nil
@@ -344,7 +347,7 @@ func (p *Peer) End() {
 		if a.batch.fetch.Track {
 			return false
 		}
-		p.closing = append(p.closing, id(pastID, a.id))
+		p.closing = append(p.closing, a.name())
 		return true
 	})
 	p.driver.ready(p)

@@ -225,7 +225,7 @@ func (p *Peer) fetch(t *stepBudget, before uint64) bool {
 		if c.empty() {
 			continue
 		}
-		b := &batch{content: c, todo: c.parts(j.which), fetch: j.Fetching, until: [3]int64{j.until, j.until, j.until}}
+		b := &batch{content: c, todo: c.parts(j.which), fetch: j.Fetching, until: [3]int64{j.until, j.until, j.until}, apart: j.apart, narrow: p.narrow}
 		p.batches = append(p.batches, b)
 		if j.Apart > 0 {
 			p.fetchAt = t.now + j.Apart
@@ -266,6 +266,16 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 	w := &p.driver.writer
 	w.reset()
 	w.add(&p.driver.Index, b.content, which, since, b.until)
+	if method == strategy.MethodREQ && p.joins(b, which) {
+		return p.askJointly(t, b, which)
+	}
+	if first := b.first(); first != 0 && (method == strategy.MethodREQ || p.Caps.Negentropy == strategy.SupportUnknown) {
+		if which &= first; which == 0 {
+			return true
+		}
+		w.reset()
+		w.add(&p.driver.Index, b.content, which, since, b.until)
+	}
 	filters := w.filters
 	for i := range filters {
 		filters[i].Limit = b.fetch.Limit
@@ -281,7 +291,7 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 			return false
 		}
 		t.left -= w.count/len(w.filters) + workDo
-		a := ask{id: p.next, batch: b, part: part, method: method, whole: whole, narrow: p.narrow}
+		a := ask{id: p.next, batch: b, part: part, method: method, whole: whole}
 		p.next++
 		p.asks = append(p.asks, a)
 		b.busy |= 1 << part
@@ -320,6 +330,9 @@ func (p *Peer) setTimer(t *stepBudget) {
 
 // eose notes that what is stored has arrived for a subscription.
 func (p *Peer) eose(e abi.Eose) {
+	if p.jointEnded(e) {
+		return
+	}
 	n, ok := number(e.ID)
 	i := slices.IndexFunc(p.subs, func(s *sub) bool { return s.id == n })
 	if !ok || i < 0 || p.subs[i].batch == nil || p.subs[i].name() != e.ID {
@@ -333,7 +346,7 @@ func (p *Peer) eose(e abi.Eose) {
 		// The relay may have more than it returns in one answer. Where several
 		// filters were answered together, nobody knows which of them is cut, and
 		// how far back it went.
-		j := &job{content: b.content.clone(), Fetching: b.fetch, which: s.which}
+		j := &job{content: b.content.clone(), Fetching: b.fetch, which: s.which, apart: true}
 		if s.filters == 1 {
 			j.until = e.MinCreatedAt
 		}
@@ -368,6 +381,9 @@ const (
 // closed notes that the relay ended a subscription: it is opened again after a
 // while.
 func (p *Peer) closed(c abi.Closed, now int64) {
+	if p.jointRefused(c, now) {
+		return
+	}
 	n, ok := number(c.ID)
 	i := slices.IndexFunc(p.subs, func(s *sub) bool { return s.id == n })
 	if !ok || i < 0 || p.subs[i].name() != c.ID {
@@ -377,6 +393,9 @@ func (p *Peer) closed(c abi.Closed, now int64) {
 	s := p.subs[i]
 	p.subs = slices.Delete(p.subs, i, i+1)
 	if s.old {
+		// Those in its place may not be open yet.
+		p.gap = true
+		p.driver.ready(p)
 		return
 	}
 	o := &opening{content: s.content.clone(), Opening: s.open, which: s.which, tries: s.tries + 1, at: now, class: c.Class}
@@ -435,20 +454,24 @@ func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
 	if a.method == strategy.MethodAuto && (h.Method == strategy.MethodREQ && h.Complete || h.Class == strategy.ClassUnsupported) {
 		p.Caps.Negentropy = strategy.SupportNo
 	}
+	b.apart = b.apart || !h.Complete
 	switch {
 	case h.Complete:
 		b.todo &^= part
+		if h.OtherLetter > 0 && b.busy == 0 && b.sameUntil() {
+			b.todo = 0 // the relay ignores the letter: this was the answer to all of them
+		}
 		if b.todo == 0 {
 			p.finishBatch(b)
 		}
 		return
-	case h.Class == strategy.ClassTooMuch && a.narrow < maxNarrow:
+	case h.Class == strategy.ClassTooMuch && b.narrow < maxNarrow:
 		// Cut again: the chunk is too large for the relay. A historic has one
 		// filter: fewer of them in a message do not help.
-		if p.narrow == a.narrow {
+		if p.narrow == b.narrow {
 			p.narrow = max(p.narrow, oneFilter) + 1
 		}
-		p.fetches(&job{content: b.content.clone(), Fetching: b.fetch, which: part, until: b.until[a.part]})
+		p.fetches(&job{content: b.content.clone(), Fetching: b.fetch, which: part, until: b.until[a.part], apart: b.apart})
 		if b.todo &^= part; b.todo == 0 {
 			p.finishBatch(b)
 		}

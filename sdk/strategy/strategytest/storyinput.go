@@ -93,6 +93,7 @@ func (s *teller) input(line string) {
 			"kept":       func() { d.Kept = uint32(w.number()) },
 			"have":       func() { d.Have = uint32(w.number()) },
 			"sent":       func() { d.Sent = w.number() },
+			"letter":     func() { d.OtherLetter = uint32(w.number()) },
 			"oldest":     func() { d.MinCreatedAt = (Start + w.time()) / 1000 },
 		}, nil)
 		s.each(d.Relay, d.ID, func(id string) { d.ID = id; s.step(&d) })

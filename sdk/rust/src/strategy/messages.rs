@@ -366,6 +366,9 @@ message! {
         kept: u32 = 13,
         /// Bytes, of the messages that asked.
         sent: i64 = 14,
+        /// Events that came and match only under another letter of the tag: such a relay
+        /// answers a filter for one letter with all.
+        other_letter: u32 = 15,
     }
 }
 

@@ -1,0 +1,126 @@
+package session
+
+import (
+	"talon/host"
+	"talon/host/relaysync/match"
+	"talon/sdk/abi"
+)
+
+// A live request brings what is new from the moment in which the relay reads it. The strategy counts
+// on it from the moment in which it was ordered. There are events of the time between if
+//   - the relay has no room for it, by a limit that is known or by a refusal
+//   - the relay lost the message, or passes over a live request in this form
+//   - the relay wants a proof of our key first
+//   - what it takes the place of ended before it was sent
+//
+// When the relay has answered it, a request of its own fetches what it may have missed. Until that is
+// here, the subscription is not reported to be open.
+
+// mayMiss notes that a live request may have missed events since a time.
+func (r *request) mayMiss(since int64) {
+	if r.live && (r.missed == 0 || since < r.missed) {
+		r.missed, r.again = since, r.filters
+	}
+}
+
+// heldLost notes that a subscription has ended that was open for those that wait to be opened.
+func (s *Session) heldLost() {
+	for _, t := range s.pace.opening {
+		if t.open != nil && !t.open.gone && t.open.missed == 0 {
+			t.open.missed = s.now
+		}
+	}
+}
+
+// askAgain sends a request again that may be lost.
+func (s *Session) askAgain(r *request) {
+	r.mayMiss(r.began)
+	s.withdraw(r)
+	s.ask(r)
+}
+
+// missedMargin is how many seconds before a live request events are asked for that it may have
+// missed: some are late.
+const missedMargin = 900
+
+// missed owns a request for events that a live one may have missed.
+type missed struct {
+	live    *request
+	filters []host.Filter
+	tries   int
+	awaited bool // else the relay ends no answer
+}
+
+// maxMissedTries is how often they are asked for.
+const maxMissedTries = 3
+
+// fetchMissed asks for what a live request may have missed, apart: with a since in itself, new
+// events with old dates would not come.
+func (s *Session) fetchMissed(r *request) {
+	if r.missed == 0 {
+		return
+	}
+	since := r.missed/1000 - missedMargin
+	m := &missed{live: r, awaited: s.eoses > 0}
+	for _, f := range r.again {
+		f.Since, f.Limit = &since, s.limits.Page
+		if limit := int(s.caps.MaxLimit); limit > 0 {
+			f.Limit = min(f.Limit, limit)
+		}
+		m.filters = append(m.filters, f)
+	}
+	r.missed, r.again = 0, nil
+	if m.awaited {
+		r.fetching++
+	}
+	m.ask(s)
+}
+
+func (m *missed) ask(s *Session) {
+	m.tries++
+	filters := append([]host.Filter(nil), m.filters...)
+	s.ask(&request{owner: m, purpose: abi.PurposeReconnect, matchers: m.live.matchers, filters: filters})
+}
+
+func (*missed) saw(*request, *match.Digest) bool { return true }
+
+func (m *missed) complete(s *Session, r *request) {
+	s.closeRequest(r)
+	switch limit := m.filters[0].Limit; {
+	case r.failed, r.events >= limit, s.caps.MaxLimit == 0 && r.events >= unstatedLimit:
+		m.give(s)
+	default:
+		m.end(s)
+	}
+}
+
+// unstatedLimit is how many events an answer has that may have been cut by a relay that states no
+// limit.
+const unstatedLimit = 100
+
+func (m *missed) refused(s *Session, _ *request, class uint32, _ string) {
+	if !m.awaited {
+		return // what came is all that can be known
+	}
+	if class != abi.ClassTooMuch && m.tries < maxMissedTries && !m.live.closed {
+		m.ask(s)
+		return
+	}
+	m.give(s)
+}
+
+// give ends the live request: the strategy opens it again, and fetches page by page what it may have
+// missed.
+func (m *missed) give(s *Session) {
+	if !m.live.closed {
+		s.fail(m.live, abi.ClassError, "what the subscription may have missed was not fetched")
+	}
+}
+
+// end notes that what the live request may have missed is here.
+func (m *missed) end(s *Session) {
+	if m.awaited {
+		m.live.fetching--
+		s.completeIfDue(m.live)
+	}
+}

@@ -1,0 +1,154 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"talon/sdk/abi"
+)
+
+// wantMissed fails the test unless the relay is asked once for what a live request missed since a
+// time, and answers it.
+func (g *rig) wantMissed(id string, since int64) {
+	g.t.Helper()
+	g.want("what it may have missed", g.take(), fmt.Sprintf(`"REQ" %q`, id))
+	if want, got := fmt.Sprintf(`"since":%d`, since/1000-missedMargin), g.all[len(g.all)-1]; !strings.Contains(got, want) || strings.Contains(got, `"limit":0`) {
+		g.t.Errorf("it asks with %s, want %s", got, want)
+	}
+	g.want("reports before that is here", g.reports())
+}
+
+// Whenever a relay has fewer live requests than the strategy counts on, what came meanwhile is
+// fetched, and only then the subscription is said to be open.
+func TestMissed(t *testing.T) {
+	for name, run := range map[string]func(t *testing.T){
+		"it waits for room": func(t *testing.T) {
+			g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 3} })
+			g.do(live("a", kinds(1)))
+			g.say(`["EOSE","s1"]`)
+			began := g.now
+			g.do(live("b", kinds(2)))
+			g.pass(20_000)
+			g.do(Unsubscribe{ID: "a"})
+			g.take()
+			g.reports()
+			g.say(`["EOSE","s2"]`)
+			g.wantMissed("s3", began)
+			g.say(`["EOSE","s3"]`)
+			g.want("reports", g.reports(), "eose b events=0 new=0")
+		},
+		"the relay refuses it for a while": func(t *testing.T) {
+			g := newRig(t, nil)
+			g.do(live("a", kinds(1)))
+			g.say(`["EOSE","s1"]`)
+			began := g.now
+			g.do(live("b", kinds(2)))
+			g.say(`["CLOSED","s2","error: too many subscriptions, at most 3"]`)
+			g.pass(1000)
+			g.do(Unsubscribe{ID: "a"})
+			g.take()
+			g.reports()
+			g.say(`["EOSE","s3"]`)
+			g.wantMissed("s4", began)
+			g.say(`["EOSE","s4"]`)
+			g.want("reports", g.reports(), "eose b events=0 new=0")
+		},
+		"the relay passes over a REQ for nothing stored": func(t *testing.T) {
+			g := newRig(t, nil)
+			began := g.now
+			g.do(live("a", kinds(1)))
+			g.pass(limits.AnswerTime + 10)
+			g.take()
+			g.say(`["EOSE","s2"]`)
+			g.wantMissed("s3", began)
+			g.event("s3", notes(1)[0])
+			g.say(`["EOSE","s3"]`)
+			if g.want("reports", g.reports(), "eose a events=0 new=0"); len(g.stored) != 1 {
+				t.Error("what was missed is not here")
+			}
+		},
+		"the relay wants a proof of the key": func(t *testing.T) {
+			g := newRig(t, nil)
+			began := g.now
+			g.do(live("a", kinds(1)))
+			g.say(`["CLOSED","s1","auth-required: who are you"]`)
+			g.pass(5000)
+			g.say(`["AUTH","challenge"]`)
+			g.take()
+			g.say(`["OK","%s",true,""]`, g.auth.event)
+			g.want("messages", g.take(), `"REQ" "s1"`)
+			g.say(`["EOSE","s1"]`)
+			g.wantMissed("s2", began)
+		},
+		"what it takes the place of is closed in a rest": func(t *testing.T) {
+			g := newRig(t, nil)
+			g.do(live("a", kinds(1)))
+			g.say(`["EOSE","s1"]`)
+			g.do(CoolDown{g.now + 60_000})
+			g.do(live("new", kinds(1)))
+			g.do(Unsubscribe{ID: "a"})
+			g.pass(10_000)
+			began := g.now
+			g.say(`["CLOSED","s1","error: restarting"]`)
+			g.pass(51_000)
+			g.take()
+			g.reports()
+			g.say(`["EOSE","s2"]`)
+			g.wantMissed("s3", began)
+			g.say(`["EOSE","s3"]`)
+			g.want("reports", g.reports(), "eose new events=0 new=0")
+		},
+	} {
+		t.Run(name, run)
+	}
+}
+
+// missing is a rig with a live request of which something was missed, and is asked for.
+func missing(t *testing.T) *rig {
+	g := newRig(t, nil)
+	g.do(live("a", kinds(1)))
+	g.say(`["NOTICE","rate limited"]`)
+	g.pass(lostTime + 10)
+	g.say(`["EOSE","s2"]`)
+	g.take()
+	g.reports()
+	return g
+}
+
+// What a live request missed is asked for again if the relay refuses that. If that does not help, or
+// the answer may be cut, the strategy opens the subscription again, and fetches.
+func TestMissedRefused(t *testing.T) {
+	closed := fmt.Sprintf("closed a class=%d", abi.ClassError)
+	g := missing(t)
+	g.say(`["CLOSED","s3","rate-limited: slow down"]`)
+	g.do(CoolDown{g.now + 60_000})
+	g.pass(59_000)
+	g.want("messages in the rest", g.take())
+	g.pass(2000)
+	g.want("messages after it", g.take(), `"REQ" "s4"`)
+	g.say(`["EOSE","s4"]`)
+	g.want("reports", g.reports(), "limited", "eose a events=0 new=0")
+
+	g = missing(t)
+	for i := range maxMissedTries {
+		g.say(`["CLOSED","s%d","error: not now"]`, i+3)
+	}
+	g.want("reports when it is refused again and again", g.reports(), closed)
+
+	g = missing(t)
+	for _, e := range notes(unstatedLimit) {
+		g.event("s3", e)
+	}
+	g.say(`["EOSE","s3"]`)
+	g.want("reports when the answer may be cut", g.reports(), closed)
+
+	g = missing(t)
+	g.do(Unsubscribe{ID: "a"})
+	g.say(`["CLOSED","s3","error: not now"]`)
+	g.pass(limits.AnswerTime)
+	g.want("reports of one that is not wanted any more", g.reports())
+	if n := len(g.requests); n > 0 {
+		t.Errorf("%d requests stay open", n)
+	}
+}

@@ -1,0 +1,111 @@
+package layers
+
+import (
+	"math/bits"
+	"slices"
+
+	"talon/sdk/abi"
+	"talon/sdk/strategy"
+)
+
+// A relay without NIP-77 sends an event once for each fetch that matches it: a comment comes by
+// e and by E. One REQ for all filters of a chunk brings it once, where the relay does not
+// repeat events within an answer. That needs a limit that the relay states. An answer with
+// fewer events is complete; else the filters are fetched one by one, page by page.
+//
+// Other relays ignore the letter of a tag (khatru with badger), and send everything for each
+// filter. There the filter for q comes first. It has few events at other relays. If the host
+// reports events that only another letter explains, that answer was the one to all filters.
+
+// lastPart is the part for q, which comes first.
+const lastPart parts = 1 << 2
+
+// first returns the part to be fetched before the others, 0 if there is none.
+func (b *batch) first() parts {
+	if b.apart || b.content.All || b.content.Announcements || b.todo&lastPart == 0 || b.todo == lastPart {
+		return 0
+	}
+	return lastPart
+}
+
+// sameUntil reports whether all parts are fetched from the same date back.
+func (b *batch) sameUntil() bool { return b.until[0] == b.until[2] && b.until[1] == b.until[2] }
+
+// joins reports whether one REQ fetches these parts of a batch.
+func (p *Peer) joins(b *batch, which parts) bool {
+	limits := &p.driver.budget.limits
+	return p.Caps.MaxLimit > 0 && p.Caps.MaxValues == 0 && !b.apart && b.busy == 0 && bits.OnesCount8(uint8(which)) > 1 &&
+		b.fetch.Limit == 0 && p.shape().filters >= 3 && len(p.subs)+len(p.stale)+len(p.asks) < int(limits.Subscriptions)
+}
+
+// askJointly opens a subscription with the filters that are written, until what is stored has
+// come.
+func (p *Peer) askJointly(t *stepBudget, b *batch, which parts) bool {
+	w := &p.driver.writer
+	if !t.room(1, w.size+len(p.URL)) {
+		return false
+	}
+	t.left -= w.count + workDo
+	a := ask{id: p.next, batch: b, joint: which, method: strategy.MethodREQ}
+	p.next++
+	p.asks = append(p.asks, a)
+	b.busy |= which
+	t.out.Subscribe(strategy.Subscription{Relay: p.URL, ID: a.name(), Filters: w.filters, Purpose: b.fetch.Purpose})
+	return true
+}
+
+// name returns the id of the historic or subscription.
+func (a *ask) name() string {
+	if a.joint != 0 {
+		return id(onceID, a.id)
+	}
+	return id(pastID, a.id)
+}
+
+// takeJoint removes and returns the ask behind a subscription, if it is one for several parts.
+func (p *Peer) takeJoint(id string) (a ask, ok bool) {
+	i := slices.IndexFunc(p.asks, func(a ask) bool { return a.joint != 0 && a.name() == id })
+	if i < 0 {
+		return ask{}, false
+	}
+	a = p.asks[i]
+	p.asks = slices.Delete(p.asks, i, i+1)
+	a.batch.busy &^= a.joint
+	p.driver.ready(p)
+	return a, true
+}
+
+// jointEnded takes the end of what is stored. It reports whether the subscription was one
+// for several parts.
+func (p *Peer) jointEnded(e abi.Eose) bool {
+	a, ok := p.takeJoint(e.ID)
+	if !ok {
+		return false
+	}
+	p.closing = append(p.closing, a.name())
+	b := a.batch
+	p.driver.fetched(p, b.content, abi.HistoricDone{Complete: e.Events < p.Caps.MaxLimit, Need: e.Events, New: e.New, Kept: e.New, MinCreatedAt: e.MinCreatedAt})
+	if e.Events >= p.Caps.MaxLimit {
+		b.apart = true // nobody knows which of the filters is cut
+		return true
+	}
+	if b.todo &^= a.joint; b.todo == 0 {
+		p.finishBatch(b)
+	}
+	return true
+}
+
+// jointRefused takes the end of a subscription that the relay refused. It reports whether that
+// was one for several parts.
+func (p *Peer) jointRefused(c abi.Closed, now int64) bool {
+	a, ok := p.takeJoint(c.ID)
+	if !ok {
+		return false
+	}
+	b := a.batch
+	if b.apart = true; c.Class == strategy.ClassRateLimited || c.Class == strategy.ClassLimit {
+		b.tries++
+		b.retryAt = max(b.retryAt, now+backoff(b.tries, c.Class))
+	}
+	return true
+}
