@@ -36,7 +36,9 @@ func eventAnnounceCommand() *cobra.Command {
 --server names a GRASP server, one that is both relay and git server: its clone URL, http(s)://HOST/NPUB/IDENTIFIER.git, and its relay URL go into the
 announcement, and the announcement goes to it. A new announcement with the same identifier replaces the old one, all of it.
 
-In a git repository it adds the first commit, by which others know the repository from one of the same name.`,
+In a git repository it adds the first commit, by which others know the repository from one of the same name.
+
+On standard output are the answers, a line for each, and then the URL of the repository at each server.`,
 		Example: `  talon event announce --key alice.key --name 'My demo' --server ws://localhost:7777
   talon event announce --key alice.key --name demo --maintainer npub1… --server wss://one.example --server wss://two.example
   talon event announce --key alice.key --name demo --clone https://git.example/demo.git --relay wss://relay.example wss://relay.example`,
@@ -83,7 +85,7 @@ In a git repository it adds the first commit, by which others know the repositor
 		}
 		for _, s := range what.server {
 			if u, err := serverClone(s, author, e.D()); err == nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "the repository's URL is %s\n", u)
+				fmt.Fprintln(cmd.OutOrStdout(), u)
 			}
 		}
 		return nil

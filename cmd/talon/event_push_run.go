@@ -49,7 +49,7 @@ func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []str
 		return err
 	}
 	defer r.key.close()
-	p.helper = newRemoteHelper(cmd.Context(), p.dir, args)
+	p.helper = newRemoteHelper(cmd.Context(), p.dir, args, slices.Contains(p.git, "--prune"))
 	defer p.helper.close()
 	defer func() {
 		if r.states != nil {

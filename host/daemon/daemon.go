@@ -296,7 +296,8 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	}
 	front.open(handlers...)
 	p.core.Node.SetState(cluster.Ready)
-	d.log.Info("serving", "addr", "ws://"+front.sockets[0].Addr().String(), "data", d.cfg.Data, "version", d.version)
+	at := front.sockets[0].Addr().String()
+	d.log.Info("serving", "addr", "ws://"+at, "http", "http://"+at, "data", d.cfg.Data, "version", d.version)
 
 	g.Go(func() error {
 		<-failed.Done()
