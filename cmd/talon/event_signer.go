@@ -18,8 +18,8 @@ type signer interface {
 	// public returns the public key of the author.
 	public() (host.PubKey, error)
 
-	// sign completes an event: its author, id, signature and JSON. What it returns has passed the
-	// checks that a relay makes.
+	// sign completes an event: its author, id, signature and JSON. A completed event has
+	// passed the checks that a relay makes.
 	sign(e *host.Event) error
 
 	close()

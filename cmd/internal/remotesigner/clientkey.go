@@ -16,7 +16,7 @@ import (
 
 // clientKey returns the key by which a signer knows this client, in hex. It makes one the first
 // time. Each signer gets another one, so that two of them cannot tell that they serve one person.
-// Who has it can ask the signer for signatures, so its file is the owner's alone.
+// Anybody who has it can ask the signer for signatures, so only the owner may read its file.
 func clientKey(folder, signer string) (key string, isNew bool, err error) {
 	sum := sha256.Sum256([]byte(signer))
 	path := filepath.Join(folder, hex.EncodeToString(sum[:8])+".key")
