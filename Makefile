@@ -76,7 +76,7 @@ check-quick: tools ## format, vet, staticcheck and tests of the packages that di
 e2e: build ## the real binary with clients that are not ours (nostr-tools, ngit, those of git)
 	scripts/e2e
 
-scale: tools ## tests that cost more than make test has time for: large inputs, many rounds
+scale: tools ## tests that cost more than make test has time for: large inputs, many rounds, a release used from outside
 	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 $(PACKAGES)
 
 devnet: tools ## sync and the hunt in larger networks than make test has, and strategies beside relays as they are, minutes
@@ -85,6 +85,7 @@ devnet: tools ## sync and the hunt in larger networks than make test has, and st
 	@mkdir -p bin
 	@TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestMatrix -v -timeout 30m ./host/relaysync >bin/matrix.txt || { cat bin/matrix.txt; exit 1; }
 	@sed -n '/^ *strategy  *relay/,/^--- /p' bin/matrix.txt
+	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestKhatru -v ./host/relaysync
 
 cluster: build ## three Talons as one relay on PostgreSQL, behind a proxy, on loopback, until ^C
 	@scripts/cluster
@@ -96,7 +97,7 @@ seeds: tools ## the invariants of sync in the networks of make test, with 2,000 
 	TALON_TEST_SEEDS=$${TALON_TEST_SEEDS:-2000} $(GO) test -vet=off -count=1 -run TestInvariants -timeout 6h ./cmd/internal/lab/engine
 
 guides: tools ## every page for authors of modules, followed literally up to a running relay
-	TALON_TEST_GUIDES=1 $(GO) test -count=1 -timeout 30m -run 'TestTutorials|TestGuides' ./cmd/talon ./examples ./internal/modproxy
+	TALON_TEST_GUIDES=1 $(GO) test -count=1 -timeout 30m -run 'TestTutorials|TestGuides' ./cmd/talon ./examples
 
 fuzz: tools ## every fuzz target for a minute
 	@scripts/fuzz 60s

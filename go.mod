@@ -8,6 +8,7 @@ replace talon/sdk => ./sdk
 require (
 	github.com/BurntSushi/toml v1.6.0
 	github.com/btcsuite/btcd/btcec/v2 v2.3.4
+	github.com/coreos/go-systemd/v22 v22.5.0
 	github.com/fiatjaf/eventstore v0.16.2
 	github.com/fiatjaf/khatru v0.19.1
 	github.com/fsnotify/fsnotify v1.9.0

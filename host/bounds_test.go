@@ -39,6 +39,7 @@ wire.Limits
 	SubID, Filters, Values: of one message
 githttp.Limits
 	CPU = processor time of pushes
+	Walk = processor time to check what fetches want
 	Disk = disk of pushes
 	Thin = completion of thin packs by network
 	BodyBytes = requests, commands and lists of refs in memory
@@ -218,7 +219,8 @@ func TestBoundsInOnePlace(t *testing.T) {
 	}
 	byClient := []string{"netip.Addr", "netip.Prefix", "netip.AddrPort", "host.PubKey", "grasp.PubKey", "PubKey"}
 	eachSource(t, func(pkg string, fset *token.FileSet, file *ast.File) {
-		if pkg == "bound" {
+		// Package users is the set of known people that the bounds ask. Its constants bound it.
+		if pkg == "bound" || file.Name.Name == "users" {
 			return
 		}
 		structs(file, func(_ string, s *ast.StructType) {

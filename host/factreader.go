@@ -50,8 +50,8 @@ type FactAnswer struct {
 // maxFactAnswers bounds the answers that a reader keeps.
 const maxFactAnswers = 20_000
 
-// Turn is the place of a goroutine among the few that decide. A decision that waits gives up
-// its turn meanwhile, and another goroutine decides.
+// Turn is the place of a goroutine among the few that decide. A decision gives up its turn
+// while it waits, and another goroutine decides.
 type Turn interface {
 	// Wait runs f, which may block on behalf of a module, empty for the host. It returns how
 	// long f took, and how long the goroutine then waited for its turn.

@@ -152,6 +152,12 @@ type HoldOptions struct {
 	// Parent is the id or the address of a held event on which this one depends: it is
 	// held no longer than that, and is released with it. Empty: it waits for git data.
 	Parent string
+
+	// Network is the key of the neighbourhood or the relay that the event came from, for the
+	// shares of purgatory: see package purgatory. Empty: no share counts it.
+	Network string
+
+	Known bool // the event may use the part of purgatory that known people have
 }
 
 // HeldStatus is the outcome of an event in purgatory.

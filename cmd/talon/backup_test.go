@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nbd-wtf/go-nostr"
 )
@@ -44,7 +45,7 @@ func TestBackup(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			default:
+			case <-time.After(time.Millisecond):
 			}
 			e := signAs(t, "writer", nostr.Event{Kind: 1621, CreatedAt: nostr.Now(), Content: fmt.Sprint(n), Tags: nostr.Tags{{"a", "30617:" + owner.hex() + ":" + busy.id}, {"subject", "x"}}})
 			if ok := c.publish(t, e); !ok.ok {
@@ -63,7 +64,7 @@ func TestBackup(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			default:
+			case <-time.After(20 * time.Millisecond): // a push takes a processor: the backup needs it, too
 			}
 			id := fmt.Sprintf("busy%d", n)
 			commit := work.commit(id)

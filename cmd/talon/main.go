@@ -46,7 +46,7 @@ func root() *cobra.Command {
 		Short:         "A nostr relay whose every choice is a WebAssembly module",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-	}, serveCommand(), importCommand(), exportCommand(), copyCommand(), backupCommand(), restoreCommand(), checkCommand(), clusterCommand(), pluginCommand(), eventCommand(),
+	}, serveCommand(), importCommand(), exportCommand(), copyCommand(), backupCommand(), restoreCommand(), reloadCommand(), checkCommand(), clusterCommand(), pluginCommand(), eventCommand(),
 		gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand(), prepareCommand())
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	wrapHelp(cmd)
@@ -73,13 +73,20 @@ func load(cmd *cobra.Command, loader *config.Loader) (*config.Config, *slog.Logg
 		return nil, nil, err
 	}
 	cfg.Compiler = compileWith
-	return cfg, logger(cmd.ErrOrStderr(), cfg), nil
+	return cfg, logger(cmd.ErrOrStderr(), cfg, levelOf(cfg)), nil
 }
 
-func logger(w io.Writer, cfg *config.Config) *slog.Logger {
+// levelOf returns the level of the log. It may be changed later.
+func levelOf(cfg *config.Config) *slog.LevelVar {
 	var level slog.Level
 	// The configuration has checked the name.
 	_ = level.UnmarshalText([]byte(cfg.LogLevel))
+	out := new(slog.LevelVar)
+	out.Set(level)
+	return out
+}
+
+func logger(w io.Writer, cfg *config.Config, level *slog.LevelVar) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if cfg.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
@@ -97,17 +104,68 @@ func group(cmd *cobra.Command, id, title string, commands ...*cobra.Command) {
 }
 
 func serveCommand() *cobra.Command {
-	return configured(&cobra.Command{
+	var check bool
+	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the relay",
-		Long: `Run the relay until it gets SIGINT or SIGTERM.
+		Long: `Run the relay until it gets SIGINT or SIGTERM. With SIGHUP it reads its configuration again, as after talon reload.
 
 Options are taken from defaults, then the configuration file, then the environment, then flags; later ones win.
 Every NAME.wasm in the folder --plugins is a plugin, and NAME.toml beside it says how it runs; both may change while the relay runs.
 With --policy rate,lists,grasp only these policies decide, in this order.
 With talon plugin an operator sees and changes what runs.`,
 		Args: cobra.NoArgs,
-	}, config.Always|config.Deciding|config.Serving, func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, _ []string) error {
-		return daemon.New(cfg, version(), log).Run(cmd.Context())
-	})
+	}
+	loader := config.Flags(cmd.Flags(), config.Always|config.Deciding|config.Serving)
+	cmd.Flags().BoolVar(&check, "check-config", false, "check the configuration and exit")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := loader.Load(os.LookupEnv)
+		if err != nil {
+			return err
+		}
+		if check {
+			return checkConfig(cmd, cfg)
+		}
+		cfg.Compiler = compileWith
+		level := levelOf(cfg)
+		d := daemon.New(cfg, version(), logger(cmd.ErrOrStderr(), cfg, level))
+		d.Reloads(func() (*config.Config, error) { return loader.Reload(os.LookupEnv) }, level)
+		ctx, stop := context.WithCancel(cmd.Context())
+		defer stop()
+		go reloadOnSignal(ctx, d)
+		return d.Run(ctx)
+	}
+	return cmd
+}
+
+// checkConfig reports whether a server could start with a configuration, as far as options say.
+func checkConfig(cmd *cobra.Command, cfg *config.Config) error {
+	if _, err := cfg.Postgres(); err != nil {
+		return err
+	}
+	if info, err := os.Stat(cfg.Plugins); err != nil || !info.IsDir() {
+		return fmt.Errorf("the value %q of option plugins is wrong: there is no such folder", cfg.Plugins)
+	}
+	from := "defaults, environment and flags"
+	if cfg.File != "" {
+		from = cfg.File
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "the configuration is valid: %s\n", from)
+	return nil
+}
+
+// reloadOnSignal reads the configuration again at each SIGHUP. Without a handler that signal ends
+// the process.
+func reloadOnSignal(ctx context.Context, d *daemon.Daemon) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangup:
+			_, _ = d.Reload() // it logs what comes of it
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -137,10 +138,34 @@ func newData(t testing.TB) string {
 func ownData(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	if err := os.CopyFS(filepath.Join(dir, machineCode), os.DirFS(compiled(t))); err != nil {
+	if err := linkTree(compiled(t), filepath.Join(dir, machineCode)); err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// linkTree makes a folder with hard links to the files of another. Files that are replaced, as
+// all machine code is, differ from then on.
+func linkTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // another test's server has replaced it
+		}
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return os.MkdirAll(filepath.Join(to, below), 0o755)
+		}
+		if err = os.Link(path, filepath.Join(to, below)); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
 }
 
 // linkCompiled makes a data folder that has the machine code of a folder.
@@ -291,7 +316,7 @@ func start(t testing.TB, data string, args ...string) *process {
 func startAs(t testing.TB, cmd *exec.Cmd, data string) *process {
 	t.Helper()
 	cmd.Dir = filepath.Dir(data)
-	cmd.Env = environ()
+	cmd.Env = append(environ(), cmd.Env...)
 	s, err := launch(cmd)
 	if err != nil {
 		t.Fatal(err)

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/config"
 	"talon/host/contain"
 	"talon/host/plugin"
 	"talon/host/plugin/sidecar"
@@ -101,6 +102,7 @@ type API struct {
 	Sync    Sync  // nil if no relay is followed
 	Nodes   Nodes // nil if this process is the only one of the relay
 	Backups Backups
+	Reload  func() ([]config.Change, error) // reads the configuration again
 
 	Panics *contain.Guard // around each request; may be nil
 }
@@ -154,6 +156,7 @@ func (h *handler) routes() http.Handler {
 	mux.HandleFunc("POST "+pathMode, h.change("mode", h.mode))
 	mux.HandleFunc("GET "+pathRecord, h.record)
 	mux.HandleFunc("POST "+pathBackup, h.backup)
+	mux.HandleFunc("POST "+pathReload, answerBy(h.reload))
 	for _, r := range h.ofRoles() {
 		mux.HandleFunc(r.pattern, h.whereRole(r))
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"talon/host"
 	"talon/internal/heap"
 )
 
@@ -19,6 +20,7 @@ type Pot struct {
 	strangers int64 // of used, outside the part for known people
 	narrow    map[netip.Prefix]*account
 	wide      map[netip.Prefix]*account
+	keys      map[host.PubKey]int64 // what each key holds in the part for known people
 }
 
 // account is what one prefix holds. Holders without a network share the account of the zero
@@ -36,6 +38,7 @@ type Hold struct {
 	narrow, wide netip.Prefix
 	amount       int64
 	known        bool // it is in the part for known people
+	key          host.PubKey
 	evict        func()
 	place        int   // in account.holds; -1 if it cannot be evicted now
 	seen         int64 // active, when its place in account.holds was found
@@ -52,7 +55,9 @@ func NewPot(spec Spec) *Pot {
 	if err := spec.check(); err != nil {
 		panic(err)
 	}
-	return &Pot{spec: spec, narrow: make(map[netip.Prefix]*account), wide: make(map[netip.Prefix]*account)}
+	return &Pot{
+		spec: spec, narrow: make(map[netip.Prefix]*account), wide: make(map[netip.Prefix]*account), keys: make(map[host.PubKey]int64),
+	}
 }
 
 // Spec returns the row of the pot in the table of bounds.
@@ -87,7 +92,7 @@ func (p *Pot) Displace(by Holder, amount int64, evict func()) (*Hold, error) {
 
 // take acquires an amount. It finds room for a stranger with a function that REQUIRES: mu.
 func (p *Pot) take(by Holder, amount int64, evict func(), room func(h *Hold, more int64) ([]*Hold, error)) (*Hold, error) {
-	h := &Hold{pot: p, amount: amount, evict: evict, place: -1}
+	h := &Hold{pot: p, amount: amount, evict: evict, key: by.Key, place: -1}
 	h.narrow, h.wide = Networks(by.Addr)
 	h.Touch()
 	evicted, err := p.acquire(h, by.Known, room)
@@ -173,13 +178,16 @@ func (p *Pot) weight(h *Hold) int64 {
 
 // fitsKnown reports whether this amount more of h fits in the part for known people. REQUIRES: mu.
 func (p *Pot) fitsKnown(h *Hold, more int64) bool {
-	if p.used-p.strangers+more > p.spec.Known {
+	if p.spec.Known == 0 || p.used-p.strangers+more > p.spec.Known {
+		return false
+	}
+	share := Share(p.spec.Known)
+	if h.key != (host.PubKey{}) && p.keys[h.key]+more > share {
 		return false
 	}
 	if !h.narrow.IsValid() {
 		return true
 	}
-	share := Share(p.spec.Known)
 	for _, a := range []*account{p.narrow[h.narrow], p.wide[h.wide]} {
 		if a != nil && a.known+more > share {
 			return false
@@ -241,13 +249,9 @@ func (a *account) idlest() *Hold {
 // add counts h. REQUIRES: mu.
 func (p *Pot) add(h *Hold) {
 	p.used += h.amount
-	if !h.known {
-		p.strangers += h.amount
-	}
-	for _, a := range []*account{open(p.narrow, h.narrow), open(p.wide, h.wide)} {
-		a.number++
-		a.count(h, h.amount)
-	}
+	open(p.narrow, h.narrow).number++
+	open(p.wide, h.wide).number++
+	p.count(h, h.amount)
 	p.offer(h)
 }
 
@@ -279,6 +283,20 @@ func open(accounts map[netip.Prefix]*account, prefix netip.Prefix) *account {
 	return a
 }
 
+// count counts an amount of h in its part, its network and its neighbourhood. REQUIRES: mu.
+func (p *Pot) count(h *Hold, amount int64) {
+	switch {
+	case !h.known:
+		p.strangers += amount
+	case h.key != (host.PubKey{}):
+		if p.keys[h.key] += amount; p.keys[h.key] == 0 {
+			delete(p.keys, h.key)
+		}
+	}
+	p.narrow[h.narrow].count(h, amount)
+	p.wide[h.wide].count(h, amount)
+}
+
 func (a *account) count(h *Hold, amount int64) {
 	if h.known {
 		a.known += amount
@@ -294,15 +312,12 @@ func (p *Pot) remove(h *Hold) {
 	}
 	h.released = true
 	p.used -= h.amount
-	if !h.known {
-		p.strangers -= h.amount
-	}
+	p.count(h, -h.amount)
 	p.withhold(h)
-	narrow, wide := p.narrow[h.narrow], p.wide[h.wide]
-	if narrow.count(h, -h.amount); narrow.close() {
+	if p.narrow[h.narrow].close() {
 		delete(p.narrow, h.narrow)
 	}
-	if wide.count(h, -h.amount); wide.close() {
+	if p.wide[h.wide].close() {
 		delete(p.wide, h.wide)
 	}
 }
@@ -352,6 +367,26 @@ func (h *Hold) Keep() bool {
 	return !h.released
 }
 
+// Recognise moves the hold to the part for known people if the holder is known now, and the
+// hold fits there. It gives way to nobody then.
+func (h *Hold) Recognise(by Holder) {
+	p := h.pot
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !by.Known || h.known || h.released {
+		return
+	}
+	h.key = by.Key
+	if !p.fitsKnown(h, h.amount) {
+		h.key = host.PubKey{}
+		return
+	}
+	p.withhold(h)
+	p.count(h, -h.amount)
+	h.known = true
+	p.count(h, h.amount)
+}
+
 // Grow changes the amount by n, which may be negative but for the amount itself. It fails, and
 // has others give way, as [Pot.Acquire] does.
 func (h *Hold) Grow(n int64) error { return h.growBy(n, h.pot.makeRoom) }
@@ -378,9 +413,17 @@ func (h *Hold) grow(n int64, room func(h *Hold, more int64) ([]*Hold, error)) (e
 	switch {
 	case h.released:
 		return nil, ErrFull
+	case n > 0 && h.known && p.fitsKnown(h, n):
 	case n > 0 && h.known:
-		if !p.fitsKnown(h, n) {
-			return nil, ErrFull
+		// The whole of it becomes a stranger's.
+		p.count(h, -h.amount)
+		h.known = false
+		if evicted, err = room(h, h.amount+n); err != nil {
+			h.known = true
+		}
+		p.count(h, h.amount)
+		if err != nil {
+			return evicted, err
 		}
 	case n > 0:
 		p.withhold(h) // it must not give way for itself
@@ -391,11 +434,7 @@ func (h *Hold) grow(n int64, room func(h *Hold, more int64) ([]*Hold, error)) (e
 	}
 	h.amount += n
 	p.used += n
-	if !h.known {
-		p.strangers += n
-	}
-	p.narrow[h.narrow].count(h, n)
-	p.wide[h.wide].count(h, n)
+	p.count(h, n)
 	if h.amount == 0 {
 		p.withhold(h)
 	} else {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+
+	"talon/host"
 )
 
 func newTestPot(total, known int64) *Pot {
@@ -160,6 +162,42 @@ func TestGrowAndDisplace(t *testing.T) {
 	}
 }
 
+// A client that proves the key of a known person moves to their part, and gives way no more.
+// When it needs more than that part gives it, it is a stranger again.
+func TestRecognise(t *testing.T) {
+	p := newTestPot(32, 16)
+	evicted := 0
+	addr := netip.MustParseAddr("10.0.0.1")
+	h, err := p.Acquire(Holder{Addr: addr}, 1, func() { evicted++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := Holder{Addr: addr, Known: true, Key: host.PubKey{1}}
+	h.Recognise(Holder{Addr: addr})
+	if h.known {
+		t.Error("a stranger is known")
+	}
+	h.Recognise(me)
+	if !h.known || p.strangers != 0 || p.keys[me.Key] != 1 {
+		t.Errorf("known: %v, %d held by strangers, %d by the key", h.known, p.strangers, p.keys[me.Key])
+	}
+	if err := h.Grow(1); err != nil || !h.known {
+		t.Errorf("the second of two: %v, known: %v", err, h.known)
+	}
+	if err := h.Grow(1); err != nil || h.known || p.strangers != 3 || len(p.keys) != 0 {
+		t.Errorf("the third of two: %v, known: %v, %d held by strangers", err, h.known, p.strangers)
+	}
+	other, err := p.Acquire(me, 2, nil)
+	if err != nil || !other.known {
+		t.Errorf("the part is free again: %v", err)
+	}
+	h.Release()
+	other.Release()
+	if p.Used() != 0 || evicted != 0 {
+		t.Errorf("%d are held, %d gave way", p.Used(), evicted)
+	}
+}
+
 // TestPotWithoutNetwork shows that holders without a network are one network when the pot is
 // full: they displace the idlest of their own, and strangers with a network displace them.
 func TestPotWithoutNetwork(t *testing.T) {
@@ -226,11 +264,13 @@ func FuzzPot(f *testing.F) {
 				if op&4 > 0 {
 					take = p.Displace
 				}
-				h, err := take(Holder{Addr: addr, Known: op&1 > 0}, int64(op&2)+1, func() { it.evicted = true })
+				h, err := take(Holder{Addr: addr, Known: op&1 > 0, Key: host.PubKey{op & 9}}, int64(op&2)+1, func() { it.evicted = true })
 				if err == nil {
 					it.h = h
 					all = append(all, it)
 				}
+			case op < 140:
+				all[int(arg)%len(all)].h.Recognise(Holder{Known: op&1 > 0, Key: host.PubKey{op & 2}})
 			case op < 150:
 				all[int(arg)%len(all)].h.Touch()
 			case op < 160:
@@ -253,18 +293,32 @@ func FuzzPot(f *testing.F) {
 				all = append(all[:n], all[n+1:]...)
 			}
 			var used, strangers int64
-			by := map[netip.Prefix]int64{}
+			by, knownBy, keys := map[netip.Prefix]int64{}, map[netip.Prefix]int64{}, map[host.PubKey]int64{}
 			for _, it := range all {
 				if it.evicted {
 					continue
 				}
 				used += it.h.amount
+				_, wide := Networks(it.addr)
 				if it.h.known {
+					knownBy[wide] += it.h.amount
+					keys[it.h.key] += it.h.amount
 					continue
 				}
 				strangers += it.h.amount
-				if narrow, wide := Networks(it.addr); narrow.IsValid() {
-					by[wide] += it.h.amount
+				by[wide] += it.h.amount
+			}
+			delete(by, netip.Prefix{})
+			delete(knownBy, netip.Prefix{})
+			delete(keys, host.PubKey{})
+			for key, n := range keys {
+				if n > Share(known) {
+					t.Fatalf("the known key %v holds %d, may hold %d", key, n, Share(known))
+				}
+			}
+			for prefix, n := range knownBy {
+				if n > Share(known) {
+					t.Fatalf("known people of %v hold %d, may hold %d", prefix, n, Share(known))
 				}
 			}
 			if used != p.Used() || used > total || strangers > total-known {
@@ -279,8 +333,8 @@ func FuzzPot(f *testing.F) {
 		for _, it := range all {
 			it.h.Release()
 		}
-		if len(p.narrow)+len(p.wide) > 0 || p.Used() != 0 {
-			t.Fatalf("%d networks are counted, and %d held, when all is released", len(p.narrow)+len(p.wide), p.Used())
+		if len(p.narrow)+len(p.wide)+len(p.keys) > 0 || p.Used() != 0 {
+			t.Fatalf("%d networks and keys are counted, and %d held, when all is released", len(p.narrow)+len(p.wide)+len(p.keys), p.Used())
 		}
 	})
 }

@@ -23,6 +23,15 @@ type Spec struct {
 // eighth is the part of a limit that one network gets.
 const eighth = 8
 
+// KnownPart returns the part of a total that only known people use: an eighth. It is none of a
+// total so small that a network of theirs would get less than two.
+func KnownPart(total int64) int64 {
+	if total < 2*eighth*eighth {
+		return 0
+	}
+	return total / eighth
+}
+
 // Share returns the part of a total that one network may hold: an eighth, and at least one.
 func Share(total int64) int64 { return max(1, total/eighth) }
 
@@ -38,8 +47,9 @@ func (s *Spec) check() error {
 
 // Holder is somebody who takes a part of a limit.
 type Holder struct {
-	Addr  netip.Addr // of the client; zero and loopback count towards the total only
-	Known bool       // may use the part for known people
+	Addr  netip.Addr  // of the client; zero and loopback count towards the total only
+	Known bool        // may use the part for known people
+	Key   host.PubKey // that it has proven, of a known person; zero if its network is known only
 }
 
 // Networks returns the prefixes that count an address: its network and its neighbourhood.

@@ -13,7 +13,7 @@ func TestVisitsOfNamers(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	v := NewVisits("relays", func() time.Time { return now })
 	spend := func(by func(i int) Namer) (n int) {
-		for i := range 4 * visitsTotal {
+		for i := range visitsTotal {
 			if v.Reserve(by(i)) == 0 {
 				n++
 			}
@@ -33,6 +33,16 @@ func TestVisitsOfNamers(t *testing.T) {
 	if n := spend(func(i int) Namer { return Namer{Author: fmt.Sprint("synced ", i)} }); n != visitsUnnamed {
 		t.Errorf("events without a network have %d visits, want %d", n, visitsUnnamed)
 	}
+	for i := range 200 { // strangers of many networks take all that is left to them
+		spend(func(int) Namer {
+			return Namer{Addr: netip.AddrFrom4([4]byte{10, byte(i), 0, 1}), Author: fmt.Sprint("many ", i)}
+		})
+	}
+	if n := spend(func(int) Namer { return Namer{Author: "known", Known: true} }); n != int(Share(KnownPart(visitsTotal))) {
+		t.Errorf("somebody known has %d visits when strangers took theirs, want %d", n, Share(KnownPart(visitsTotal)))
+	}
+	now = now.Add(time.Hour / 10)
+	spend(network)
 	newcomer := Namer{Addr: netip.MustParseAddr("203.0.113.9"), Author: "new"}
 	if left := v.Left(newcomer); left != visitsNetwork {
 		t.Errorf("a newcomer has %d visits left, want %d", left, visitsNetwork)

@@ -26,13 +26,9 @@ type Loader struct {
 
 // Flags adds the options of the scope to the flags, each with its default.
 func Flags(flags *pflag.FlagSet, scope Scope) *Loader {
-	c := &Config{}
-	l := &Loader{config: c, options: c.options(), flags: flags}
+	l := newLoader(flags)
 	flags.StringVar(&l.file, "config", "", "TOML `file` with these options by name; "+DefaultFile+" if that exists [TALON_CONFIG]")
 	for _, o := range l.options {
-		if err := o.value.set(o.preset); err != nil {
-			panic("default of option " + o.name + ": want " + err.Error())
-		}
 		if o.scope&scope != 0 {
 			flags.Var(flag{o}, o.name, o.usage())
 			// The usage says it, also where pflag would think it not worth saying.
@@ -40,6 +36,31 @@ func Flags(flags *pflag.FlagSet, scope Scope) *Loader {
 		}
 	}
 	return l
+}
+
+// newLoader returns a loader whose options have their defaults.
+func newLoader(flags *pflag.FlagSet) *Loader {
+	c := &Config{}
+	l := &Loader{config: c, options: c.options(), flags: flags}
+	for _, o := range l.options {
+		if err := o.value.set(o.preset); err != nil {
+			panic("default of option " + o.name + ": want " + err.Error())
+		}
+	}
+	return l
+}
+
+// Reload reads file and environment again, with the flags of Load. It returns another
+// configuration.
+func (l *Loader) Reload(lookupEnv func(string) (string, bool)) (*Config, error) {
+	again := newLoader(l.flags)
+	again.file = l.file
+	c, err := again.Load(lookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	c.Compiler = l.config.Compiler
+	return c, nil
 }
 
 // Load returns the configuration. The flags must have been parsed.

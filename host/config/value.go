@@ -279,15 +279,20 @@ func pubkey(p *string) value {
 	})
 }
 
-// signers is a list of public keys.
-func signers(p *[][32]byte) value {
-	v := list(p, "string", func(_ [][32]byte, item string) ([32]byte, error) {
+// pubkeys is a list of public keys.
+func pubkeys(p *[][32]byte) value {
+	return list(p, "string", func(_ [][32]byte, item string) ([32]byte, error) {
 		key, err := nip19.ParsePubKey(item)
 		if err != nil {
 			return key, errors.New("npubs, or keys of 64 lower-case hex characters, with commas between them")
 		}
 		return key, nil
 	}, func(key [32]byte) string { return nip19.EncodeNpub(key) })
+}
+
+// signers is a list of public keys that is not empty if it is given.
+func signers(p *[][32]byte) value {
+	v := pubkeys(p)
 	set := v.set
 	v.set = func(s string) error {
 		if err := set(s); err != nil {

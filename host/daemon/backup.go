@@ -99,7 +99,7 @@ func Backup(ctx context.Context, cfg *config.Config, version string, log *slog.L
 		return sum, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	disk, err := openDisk(ctx, cfg, nil)
+	disk, err := openDisk(ctx, cfg, db, nil)
 	if err != nil {
 		return sum, err
 	}

@@ -7,11 +7,13 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host/bound"
+	"talon/host/users"
 )
 
 const (
@@ -28,8 +30,11 @@ const (
 // connections limits the TCP connections of the server, so that strangers cannot use up the
 // file descriptors that the store and git need.
 type connections struct {
-	pot     *bound.Pot
-	proxies []netip.Prefix
+	users atomic.Pointer[users.Set] // nil until the database is open, and clients get an answer
+
+	pot      *bound.Pot
+	starting *bound.Pot // requests that wait for the daemon to be ready
+	proxies  []netip.Prefix
 
 	open             prometheus.Gauge
 	refused, yielded prometheus.Counter
@@ -51,9 +56,9 @@ func newConnections(websockets int, proxies []netip.Prefix, log *slog.Logger) *c
 		}
 	}
 	return &connections{
-		proxies: proxies,
+		proxies: proxies, starting: newStarting(),
 		pot: bound.NewPot(bound.Spec{
-			Name: "TCP connections", Unit: "connections", Total: int64(total),
+			Name: "TCP connections", Unit: "connections", Total: int64(total), Known: bound.KnownPart(int64(total)),
 			Yields:         "the network that holds most loses the connection that was idle longest",
 			AnonymousYield: true, // a trusted proxy has a connection for each client
 		}),
@@ -68,8 +73,8 @@ func (c *connections) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.open, c.refused, c.yielded}
 }
 
-// Bounds returns the limit for the table of bounds.
-func (c *connections) Bounds() []bound.Spec { return []bound.Spec{c.pot.Spec()} }
+// Bounds returns the limits for the table of bounds.
+func (c *connections) Bounds() []bound.Spec { return []bound.Spec{c.pot.Spec(), c.starting.Spec()} }
 
 // limit returns a listener that accepts within the limit.
 func (c *connections) limit(l net.Listener) net.Listener { return limitedListener{l, c} }
@@ -113,7 +118,7 @@ func (c *connections) holder(from net.Addr) bound.Holder {
 	if slices.ContainsFunc(c.proxies, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return bound.Holder{}
 	}
-	return bound.Holder{Addr: addr}
+	return c.users.Load().Holder(addr, nil)
 }
 
 // limitedConn is a connection that has a place.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/contain"
@@ -24,6 +25,7 @@ import (
 	"talon/host/repos"
 	"talon/host/schnorr"
 	"talon/host/store/semantics"
+	"talon/host/users"
 	"talon/sdk/abi/manifest"
 )
 
@@ -35,6 +37,7 @@ type Core struct {
 	Pipeline *ingest.Pipeline
 	Disk     *repos.Disk      // nil unless it serves
 	Node     *cluster.Cluster // nil if no other may work on the same database and repositories
+	Users    *users.Set       // nil unless it serves
 	Space    *diskspace.Watch // nil unless it serves
 
 	notify *contain.Guard // around each part that gets a commit
@@ -86,11 +89,15 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 			o.Nodes = &pluginNodes{Store: db.Store, node: node}
 			o.Watch = cfg.PluginsNode == node.Name()
 		}
-		if c.Disk, err = openDisk(ctx, cfg, node); err != nil {
+		if c.Disk, err = openDisk(ctx, cfg, db, node); err != nil {
 			return nil, err
 		}
 		o.Git = c.Disk
-		c.Space = diskspace.New(dataFolders(cfg), diskspace.Min{Bytes: cfg.MinFree, Percent: cfg.MinFreePercent}, log)
+		c.Users = users.New(users.Config{Store: facts{db}, Here: c.Disk.Here, Named: named(cfg), Log: log, Now: time.Now})
+		if err := c.Users.Load(ctx); err != nil {
+			return nil, err
+		}
+		c.Space = diskspace.New(dataFolders(cfg), minFree(cfg), log)
 	}
 	if c.Plugins, err = plugin.Open(ctx, o); err != nil {
 		return nil, fmt.Errorf("load the plugins: %w", err)
@@ -106,8 +113,9 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		Log:    log,
 		Now:    time.Now,
 
-		// A quarter of purgatory is what one network may fill.
-		Quota:    ingest.Quota{ByAuthor: held.ByAuthor, ByNetwork: held.Events / 4},
+		Users: c.Users,
+
+		Quota:    ingest.Quota{ByAuthor: held.ByAuthor, ByNetwork: bound.Share(held.Events)},
 		EachHeld: db.EachHeld,
 
 		Workers: cmp.Or(cfg.Workers, runtime.GOMAXPROCS(0)),
@@ -115,6 +123,18 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		Batch:   cfg.Batch,
 	})
 	return c, nil
+}
+
+// named returns the people whom the operator names: themselves, and the option known.
+func named(cfg *config.Config) (list []host.PubKey) {
+	var operator host.PubKey
+	if host.ParseHex(operator[:], cfg.PubKey) {
+		list = append(list, operator)
+	}
+	for _, key := range cfg.Known {
+		list = append(list, key)
+	}
+	return list
 }
 
 // dataFolders are the folders whose disks must have room.
@@ -213,6 +233,12 @@ func (p committed) remote(c host.Commit) {
 	if len(c.Removed)+len(c.Held) > 0 {
 		p.Follow(c.Removed, c.Held)
 	}
+}
+
+// namer says who sent a held event by an author, for the limits of what such events name.
+func (c *Core) namer(event host.ID, author host.PubKey) bound.Namer {
+	from := c.Pipeline.Origin(event)
+	return bound.Namer{Addr: from, Author: string(author[:]), Known: c.Users.Knows(author, from)}
 }
 
 // Close releases what OpenCore opened. Run must have returned.

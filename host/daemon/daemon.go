@@ -49,6 +49,7 @@ type Daemon struct {
 	http, git, hunt, sync, admin, parts *contain.Guard
 
 	draining atomic.Bool // it is about to stop
+	reload   reloading
 }
 
 // New returns a daemon. It does nothing until Run.
@@ -79,7 +80,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	front := d.startListeners(listeners)
+	front := d.startListeners(listeners, startPatience)
 	defer front.close() // where it does not come to serve; else they are closed by then
 	// 3. The other nodes, which must know of this one before it touches what they share.
 	node, err := d.join(ctx, listeners[0].Addr())
@@ -146,15 +147,20 @@ type parts struct {
 	ticks      *ticks
 	sync       *syncRole // nil if nothing is synced
 	backups    *backups
+	database   reachability
 	guards     []*contain.Guard
 }
 
 func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error) {
 	p = &parts{core: core, conns: d.conns, ingest: retry.New(core.Pipeline), guards: []*contain.Guard{d.http, d.git, d.admin, d.parts}}
+	if db, ok := core.Store.(pg); ok {
+		p.database.ping = db.Ping
+	}
 	p.registry = newRegistry(d.version, d.cfg.MetricsPrefix, core.Node.Name())
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
 	}
+	d.conns.users.Store(core.Users)
 	if p.reconciler, err = d.openReconciler(ctx, core, p.ingest); err != nil {
 		return nil, err
 	}
@@ -179,6 +185,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		Store:  core.Store,
 		Verify: schnorr.Verify,
 		Policy: core.Plugins,
+		Holder: core.Users.Holder,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the relay: %w", err)
@@ -188,7 +195,11 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 
 // health says what is wrong with the server.
 func (p *parts) health() condition {
-	return condition{wrong: p.core.Plugins.Health(), full: p.core.Space.Full()}
+	wrong := p.core.Plugins.Health()
+	if away := p.database.away(); away != "" {
+		wrong = append(wrong, away)
+	}
+	return condition{wrong: wrong, full: p.core.Space.Full()}
 }
 
 func (p *parts) collectors() []prometheus.Collector {
@@ -210,6 +221,7 @@ func (p *parts) followers() []follower {
 	list := []follower{
 		{publish: p.relay.Publish},
 		{publish: p.pages.Publish, follow: p.pages.Follow},
+		{publish: p.core.Users.Publish, follow: p.core.Users.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
 	if p.hunter != nil {
@@ -267,7 +279,8 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	// these brought in.
 	bring, stopBringing := startGroup(failed, g, d.parts)
 	bring(p.ingest.Run)
-	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Panics: d.admin}
+	bring(p.core.Users.Run)
+	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Reload: d.Reload, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter
 		bring(p.hunter.Run)
@@ -283,6 +296,8 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	run(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
 	run(func() error { return runScavenger(failed) })
 	run(func() error { return p.core.Space.Run(failed) })
+	run(func() error { return runWatchdog(failed, d.log) })
+	d.reload.watchSpace(p.core.Space)
 	if operators != nil {
 		// A change that is under way must not meet closed plugins.
 		run(func() error { return admin.Serve(failed, operators, api, d.log) })
@@ -298,10 +313,12 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	p.core.Node.SetState(cluster.Ready)
 	at := front.sockets[0].Addr().String()
 	d.log.Info("serving", "addr", "ws://"+at, "http", "http://"+at, "data", d.cfg.Data, "version", d.version)
+	notifyReady(d.log)
 
 	g.Go(func() error {
 		<-failed.Done()
 		d.log.Info("stopping")
+		notifyStopping(d.log)
 		// 1. No new connections.
 		closing, cancel := context.WithTimeout(lasting, d.cfg.Shutdown+time.Second)
 		defer cancel()

@@ -74,7 +74,7 @@ func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *repos.R
 			Log:       d.log,
 			Now:       time.Now,
 			Prefix:    d.cfg.MetricsPrefix,
-			Origin:    core.Pipeline.Origin,
+			Namer:     core.namer,
 			Panics:    d.hunt,
 			Full:      core.Space.Full,
 		})}, nil

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"talon/host/githttp"
@@ -15,8 +14,8 @@ import (
 )
 
 // listeners is the HTTP servers of the daemon. They serve from the moment at which the
-// addresses are taken: until what they serve is ready, which takes a minute where modules
-// are compiled, they answer clients with "retry later".
+// addresses are taken. Until the daemon is ready, which takes a minute where modules are compiled,
+// requests wait, and are then asked to come again.
 type listeners struct {
 	sockets  []net.Listener
 	servers  []*http.Server
@@ -24,11 +23,12 @@ type listeners struct {
 	ended    []chan error // of each server, nil after an orderly end; then closed
 }
 
-// startListeners serves on the sockets, within the limit of connections.
-func (d *Daemon) startListeners(sockets []net.Listener) *listeners {
+// startListeners serves on the sockets, within the limit of connections. Requests wait with
+// patience until the listeners open.
+func (d *Daemon) startListeners(sockets []net.Listener, patience time.Duration) *listeners {
 	e := &listeners{sockets: sockets}
 	for _, l := range sockets {
-		h, ended := &ready{}, make(chan error, 1)
+		h, ended := &ready{opened: make(chan struct{}), waiting: d.conns.starting, proxies: d.cfg.Proxies, patience: patience}, make(chan error, 1)
 		s := d.server(h)
 		e.handlers, e.servers, e.ended = append(e.handlers, h), append(e.servers, s), append(e.ended, ended)
 		go func() {
@@ -48,7 +48,7 @@ func (d *Daemon) startListeners(sockets []net.Listener) *listeners {
 // open lets clients in, each server to its handler.
 func (e *listeners) open(handlers ...http.Handler) {
 	for i, h := range handlers {
-		e.handlers[i].handler.Store(&h)
+		e.handlers[i].open(h)
 	}
 }
 
@@ -60,35 +60,6 @@ func (e *listeners) close() {
 		<-e.ended[i]
 		_ = e.sockets[i].Close() // Serve may not have begun
 	}
-}
-
-// ready is a handler that there may not be yet.
-type ready struct{ handler atomic.Pointer[http.Handler] }
-
-func (h *ready) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if handler := h.handler.Load(); handler != nil {
-		(*handler).ServeHTTP(w, r)
-		return
-	}
-	starting(w, r)
-}
-
-// retryAfter is the Retry-After of answers while the daemon starts, in seconds.
-const retryAfter = "5"
-
-// starting answers every request until the daemon is ready: websockets, git and pages.
-func starting(w http.ResponseWriter, r *http.Request) {
-	githttp.CORS(w.Header())
-	w.Header().Set("Connection", "close")
-	if r.Method == http.MethodOptions {
-		w.WriteHeader(http.StatusNoContent)
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Retry-After", retryAfter)
-	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = io.WriteString(w, "starting\n")
 }
 
 // front serves what is neither a websocket nor NIP-11 on the relay's own address: git, health,

@@ -6,13 +6,19 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"talon/host/bound"
 	"talon/host/config"
 	"talon/host/contain"
+	"talon/host/githttp"
+	"talon/internal/testkit"
 )
 
 // ask sends a request and returns the answer, with its body as a string.
@@ -35,8 +41,8 @@ func ask(t *testing.T, method, url string, header http.Header) (*http.Response, 
 	return resp, string(body)
 }
 
-// From the moment at which the addresses are taken until the daemon is ready, everybody
-// gets status 503: who looks at the health, websockets, git, pages.
+// From the moment at which the addresses are taken until the daemon is ready, requests wait, and
+// then get status 503: websockets, git, pages. Requests for the health do not wait.
 func TestStarting(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	d := &Daemon{cfg: &config.Config{}, log: log, conns: newConnections(8, nil, log), http: contain.New(contain.HTTP, log)}
@@ -48,7 +54,7 @@ func TestStarting(t *testing.T) {
 		}
 		listeners = append(listeners, l)
 	}
-	e := d.startListeners(listeners)
+	e := d.startListeners(listeners, time.Millisecond)
 	t.Cleanup(e.close)
 	upgrade := http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"AAAAAAAAAAAAAAAAAAAAAA=="}}
 	for _, l := range listeners {
@@ -80,6 +86,55 @@ func TestStarting(t *testing.T) {
 			t.Errorf("after it has opened: %s %q, want %q", resp.Status, body, want)
 		}
 	}
+}
+
+// Requests that wait when the daemon becomes ready are served. Each network has a share of those
+// that wait.
+func TestStartingWaits(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	proxies := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	d := &Daemon{cfg: &config.Config{Proxies: proxies}, log: log, conns: newConnections(8, proxies, log), http: contain.New(contain.HTTP, log)}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := d.startListeners([]net.Listener{l}, time.Hour)
+	t.Cleanup(e.close)
+	url := "http://" + l.Addr().String()
+	from := func(addr string) http.Header { return http.Header{"X-Forwarded-For": {addr}} }
+	if resp, _ := ask(t, "GET", url+"/healthz", from("192.0.2.1")); resp.StatusCode != 503 {
+		t.Errorf("while it starts, the health is %s", resp.Status)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		if resp, body := ask(t, "GET", url, from("198.51.100.1")); resp.StatusCode != 200 || body != "here" {
+			t.Errorf("who waits gets %s %q", resp.Status, body)
+		}
+	})
+	all.Go(func() {
+		if out, err := testkit.TryGit(t.Context(), ".", "-c", "http.extraHeader=X-Forwarded-For: 198.51.100.2", "ls-remote", url+"/npub1x/demo.git"); err != nil {
+			t.Errorf("git that waits says %v %s", err, out)
+		}
+	})
+	// The heaviest network fills its share, and no more.
+	for range bound.Share(maxStarting) {
+		if _, err := d.conns.starting.Acquire(bound.Holder{Addr: netip.MustParseAddr("192.0.2.1")}, 1, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if resp, _ := ask(t, "GET", url, from("192.0.2.1")); resp.StatusCode != 503 {
+		t.Errorf("a network that has its share gets %s", resp.Status)
+	}
+	testkit.Eventually(t, "the first two wait", func() bool { return d.conns.starting.Used() == bound.Share(maxStarting)+2 })
+	e.open(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if githttp.IsGit("/", r) {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			_, _ = io.WriteString(w, "001e# service=git-upload-pack\n00000000") // a repository without refs
+			return
+		}
+		_, _ = io.WriteString(w, "here")
+	}))
+	all.Wait()
 }
 
 // Talon's own metrics are shown under the operator's prefix, whether the package that

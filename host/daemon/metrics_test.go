@@ -135,17 +135,12 @@ func described(t *testing.T, c prometheus.Collector) (lines []string) {
 		}
 		types[m.Desc().String()] = typeOf(&value)
 	}
-	descriptions := make(chan *prometheus.Desc)
-	go func() {
-		c.Describe(descriptions)
-		close(descriptions)
-	}()
-	for d := range descriptions {
-		parts := description.FindStringSubmatch(d.String())
+	for _, d := range descriptionsOf(c) {
+		parts := description.FindStringSubmatch(d)
 		if parts == nil {
 			t.Fatalf("a description of another form: %s", d)
 		}
-		kind := cmp.Or(types[d.String()], "unknown")
+		kind := cmp.Or(types[d], "unknown")
 		switch c.(type) {
 		case *prometheus.CounterVec:
 			kind = "counter"
@@ -157,6 +152,19 @@ func described(t *testing.T, c prometheus.Collector) (lines []string) {
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s{%s} %s %s", parts[1], parts[3], kind, parts[2])))
 	}
 	return lines
+}
+
+// descriptionsOf returns the descriptions of the metrics that a collector may have.
+func descriptionsOf(c prometheus.Collector) (list []string) {
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		c.Describe(descriptions)
+		close(descriptions)
+	}()
+	for d := range descriptions {
+		list = append(list, d.String())
+	}
+	return list
 }
 
 func typeOf(m *dto.Metric) string {

@@ -72,7 +72,7 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 	}
 }
 
-func openDisk(ctx context.Context, cfg *config.Config, node *cluster.Cluster) (*repos.Disk, error) {
+func openDisk(ctx context.Context, cfg *config.Config, db Store, node *cluster.Cluster) (*repos.Disk, error) {
 	o := gitrepo.DefaultOptions
 	o.MaxInput = cfg.PackSize
 	o.DefaultBranch = cfg.GitBranch
@@ -95,7 +95,7 @@ func openDisk(ctx context.Context, cfg *config.Config, node *cluster.Cluster) (*
 	if node != nil {
 		nodes = gitNodes{node}
 	}
-	return repos.OpenDisk(ctx, git, cfg.GitFolder(), cfg.PRs, nodes)
+	return repos.OpenDisk(ctx, git, cfg.GitFolder(), cfg.PRs, db, nodes)
 }
 
 // openReconciler sets up what keeps repositories and events in line.
@@ -136,6 +136,7 @@ func (d *Daemon) openGit(core *Core, f *repos.Reconciler, pages http.Handler) (*
 		Log:       d.log,
 		Scheduler: core.Disk.Announced.Scheduler(),
 		Client:    d.client,
+		Holder:    core.Users.Holder,
 		Panics:    d.git,
 		Full:      core.Space.Full,
 		NotFound:  pages,

@@ -20,6 +20,7 @@ import (
 	"talon/host/repos"
 	"talon/host/store"
 	"talon/host/store/postgres"
+	"talon/host/users"
 )
 
 // Store is a database as the parts of Talon need it, each by its own interface. All
@@ -63,8 +64,10 @@ const (
 	knownGit      = "git"
 )
 
+// What is known of people is kept in the same way, under [users.About].
+
 // Knowledge lists all sorts of it, for talon copy.
-var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit}
+var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit, users.About}
 
 // OpenStore opens the database for writing.
 func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {

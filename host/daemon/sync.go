@@ -123,7 +123,7 @@ func (d *Daemon) makeSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Refused:  knownRelays{core.Store, knownRefused},
 		Policies: func() string { return rulesOf(d.version, d.cfg.Service(), core.Plugins.List()) },
 		Hosted:   core.hosted(ctx, service),
-		Origin:   core.Pipeline.Origin,
+		Namer:    core.namer,
 		Verify:   schnorr.Verify,
 		Sign:     key.Sign,
 	})

@@ -31,7 +31,7 @@ type Folder struct{ Name, Path string }
 // Watch knows whether there is room to write.
 type Watch struct {
 	folders []Folder
-	min     Min
+	min     atomic.Pointer[Min]
 	log     *slog.Logger
 	space   func(path string) (free, size int64, err error)
 
@@ -47,14 +47,18 @@ func New(folders []Folder, limit Min, log *slog.Logger) *Watch {
 
 func newWatch(folders []Folder, limit Min, log *slog.Logger, space func(string) (free, size int64, err error)) *Watch {
 	w := &Watch{
-		folders: folders, min: limit, log: log, space: space,
+		folders: folders, log: log, space: space,
 		free:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "talon_disk_free_bytes", Help: "Free space of the file system of a folder."}, []string{"folder"}),
 		required: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "talon_disk_min_free_bytes", Help: "Free space below which writes and pushes are refused (option min-free)."}, []string{"folder"}),
 		low:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "talon_disk_full", Help: "1 while writes and pushes are refused because the disk is nearly full."}),
 	}
+	w.min.Store(&limit)
 	w.check()
 	return w
 }
+
+// SetMin changes the bound while the watch runs.
+func (w *Watch) SetMin(limit Min) { w.min.Store(&limit) }
 
 // every is the time between two looks. At 1 GB/s, the default bound holds that long.
 const every = 250 * time.Millisecond
@@ -87,7 +91,7 @@ func (w *Watch) check() {
 		if err != nil {
 			continue // the folder may come later; a disk that fails is not full
 		}
-		room := w.min.room(size)
+		room := w.min.Load().room(size)
 		w.free.WithLabelValues(f.Name).Set(float64(free))
 		w.required.WithLabelValues(f.Name).Set(float64(room))
 		if was {

@@ -28,7 +28,9 @@
 //  6. Nothing is lost with the process: what waits is rebuilt from the events that
 //     are held, and what is known of domains is kept. That a request begins is kept
 //     before it does: no restart, and no crash, gives a domain more than its limits.
-//  7. The throttle module is asked under the queue's lock, and is bounded by its
+//  7. A server that only held events name gets few requests: each counts for those who name
+//     it, and each connection for the address.
+//  8. The throttle module is asked under the queue's lock, and is bounded by its
 //     fuel; who tells of an event waits for neither. Where it fails, [queue.DefaultBackoff]
 //     answers.
 package gitfetch
@@ -39,7 +41,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -68,10 +69,9 @@ type Config struct {
 	Now       func() time.Time
 	Prefix    string // of metrics; empty: talon
 
-	// Origin returns the address of the client that sent a held event; zero if none did, or
-	// that is not known. With nil, servers that only held events name have no limits of their
-	// own.
-	Origin func(event host.ID) netip.Addr
+	// Namer says who sent a held event by an author. With nil, servers that only held events
+	// name have no limits of their own.
+	Namer func(event host.ID, author host.PubKey) bound.Namer
 
 	Panics *contain.Guard // around each piece of work; may be nil
 
@@ -181,6 +181,9 @@ func (h *Hunter) NoLongerHeld(e Event, released bool) {
 	how := queue.Forgotten
 	if released {
 		how = queue.Complete
+		if h.strangers != nil {
+			h.strangers.stored.Store(true)
+		}
 	}
 	h.pendingMu.Lock()
 	if have, ok := h.released[e.Repository.D]; ok {
@@ -233,7 +236,7 @@ func (h *Hunter) add(e Event) {
 	now := h.now()
 	_, known := h.queue.Repository(e.Repository.D)
 	taken := h.queue.Add(now, queue.Event{
-		Key: e.Repository.D, Name: e.Repository.String(), Origin: origin, Kind: uint32(e.Kind),
+		Key: e.Repository.D, Name: e.Repository.String(), Origin: origin, Kind: uint32(e.Kind), Since: e.Since * 1000,
 	})
 	s, _ := h.queue.Repository(e.Repository.D)
 	switch {
@@ -603,6 +606,7 @@ type Event struct {
 	Repository host.Address // that it is about; its identifier names the search
 	Kind       host.Kind
 	Origin     Origin
+	Since      int64 // unix seconds: it has waited since then; 0: since now
 }
 
 // Origin is the source of an event.
@@ -610,7 +614,7 @@ type Origin uint8
 
 const (
 	FromUser Origin = iota // a client: a push is expected
-	FromSync               // another relay, or it was held when the server started
+	FromSync               // another relay
 )
 
 // Limits bound one request to a git server, which is one fetch.

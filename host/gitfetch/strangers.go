@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"talon/host"
@@ -24,9 +25,11 @@ type Namer struct {
 // asked for, has no such limit.
 type strangers struct {
 	visits *bound.Visits
-	origin func(event host.ID) netip.Addr
+	who    func(event host.ID, author host.PubKey) bound.Namer
 	repos  Repos
 	now    func() time.Time
+
+	stored atomic.Bool // something was stored that waited for git data: there may be other servers
 
 	mu      sync.Mutex // guards the fields below; it is held while the announcements are read
 	domains map[string]bool
@@ -38,23 +41,22 @@ const (
 	// serversEvery is how often the servers of stored announcements are read, at most; if that
 	// takes long, it is done less often.
 	serversEvery = 10 * time.Minute
-	serversPart  = 100 // of the time, one in this number may be spent with that
+	serversSoon  = 15 * time.Second // instead, after an event was stored that waited
+	serversPart  = 100              // of the time, one in this number may be spent with that
 
 	// maxServers bounds how many servers are known. Others are strangers'.
 	maxServers = 100_000
 )
 
-// newStrangers returns nil if the origin of held events is not known at all.
+// newStrangers returns nil if nobody says who sent an event.
 func newStrangers(cfg *Config) *strangers {
-	if cfg.Origin == nil {
+	if cfg.Namer == nil {
 		return nil
 	}
-	return &strangers{visits: bound.NewVisits("git servers", cfg.Now), origin: cfg.Origin, repos: cfg.Repos, now: cfg.Now, domains: make(map[string]bool)}
+	return &strangers{visits: bound.NewVisits("git servers", cfg.Now), who: cfg.Namer, repos: cfg.Repos, now: cfg.Now, domains: make(map[string]bool)}
 }
 
-func (s *strangers) namer(n Namer) bound.Namer {
-	return bound.Namer{Addr: s.origin(n.Event), Author: string(n.Author[:])}
-}
+func (s *strangers) namer(n Namer) bound.Namer { return s.who(n.Event, n.Author) }
 
 // left returns how many visits some of the namers have left.
 func (s *strangers) left(by []Namer) (left int64) {
@@ -81,10 +83,14 @@ func (s *strangers) knows(ctx context.Context, a Addresses, domain string) (bool
 	if s.domains[domain] {
 		return true, nil
 	}
-	began := s.now()
-	if !s.read.IsZero() && began.Sub(s.read).Abs() < max(serversEvery, serversPart*s.took) {
+	began, every := s.now(), serversEvery
+	if s.stored.Load() {
+		every = serversSoon
+	}
+	if !s.read.IsZero() && began.Sub(s.read).Abs() < max(every, serversPart*s.took) {
 		return false, nil
 	}
+	s.stored.Store(false)
 	err := s.repos.Servers(ctx, func(url string) {
 		if u, err := a.ParseURL(url); err == nil {
 			s.add(u.Domain)

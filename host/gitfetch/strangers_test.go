@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/gitfetch/queue"
 	"talon/internal/testkit"
 )
@@ -28,11 +29,13 @@ func (f *forge) byStranger(identifier string, event byte) {
 
 // origins gives each event the /24 of its first byte.
 func origins(c *Config) {
-	c.Origin = func(event host.ID) netip.Addr { return netip.AddrFrom4([4]byte{198, 18, event[0], 1}) }
+	c.Namer = func(event host.ID, author host.PubKey) bound.Namer {
+		return bound.Namer{Addr: netip.AddrFrom4([4]byte{198, 18, event[0], 1}), Author: string(author[:])}
+	}
 }
 
 // TestStrangersServers has held events name 60 URLs of a victim. The search asks for as many as one
-// network has visits, however often its rounds come. An honest event is served meanwhile.
+// network has visits, however often its rounds come. An honest event is served at the same time.
 func TestStrangersServers(t *testing.T) {
 	victim, f := newRemote(t), newForge(t)
 	const most = 16 // bound.Visits of a network in an hour
@@ -103,6 +106,15 @@ func TestKnownServers(t *testing.T) {
 	now = now.Add(serversEvery)
 	if by("https://new.example/x.git") != nil || f.reads != 2 {
 		t.Errorf("the server of a new announcement is a stranger's; they were read %d times, want twice", f.reads)
+	}
+	f.servers = append(f.servers, "https://released.example/x.git")
+	now = now.Add(serversSoon)
+	if by("https://released.example/x.git") == nil {
+		t.Error("the announcements were read again although nothing was stored")
+	}
+	h.NoLongerHeld(synced("x"), true)
+	if by("https://released.example/x.git") != nil || f.reads != 3 {
+		t.Errorf("the server of an announcement that was just stored is a stranger's; they were read %d times, want 3 times", f.reads)
 	}
 	// Another event of the repository, stored, names the same URL in another form.
 	list, err := h.namers(t.Context(), []Want{

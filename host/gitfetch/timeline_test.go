@@ -137,7 +137,7 @@ func startService(t *testing.T, throttle throttle.Module) *service {
 	data := t.TempDir()
 	s.store, err = store.Open(t.Context(), data, store.Options{Readers: 2, Log: log})
 	s.must(err)
-	s.disk, err = repos.OpenDisk(t.Context(), git, data, true, nil)
+	s.disk, err = repos.OpenDisk(t.Context(), git, data, true, s.store, nil)
 	s.must(err)
 	facts := storeFacts{s.store, s.clock.now}
 	s.pipeline = ingest.New(ingest.Config{

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
+	"talon/sdk/nip19"
 )
 
 // BenchmarkTransfer clones and pushes a generated repository, here and over git
@@ -58,6 +60,75 @@ func BenchmarkTransfer(b *testing.B) {
 		b.ReportMetric(100*(took[0][step][0].Seconds()/took[1][step][0].Seconds()-1), what+"-%")
 	}
 	b.ReportMetric(float64(peak())/(1<<10), "MB")
+}
+
+// BenchmarkLazyFetch clones a generated repository whole and without blobs, checks out its
+// branch, and then has git fetch single blobs of its history. Eight strangers have forks in the
+// same store, each with a commit of its own. TALON_GIT_OBJECTS is the number of objects (10,000).
+// The store has a bitmap in the second run. The figures are the fastest.
+func BenchmarkLazyFetch(b *testing.B) {
+	dir := generate(b, setting(b, "TALON_GIT_OBJECTS", 10_000), 200)
+	blobs := strings.Fields(git(b, dir, "log", "--format=", "--raw", "--no-abbrev", "-n", "2000", "main"))
+	for _, bitmap := range []bool{false, true} {
+		b.Run(fmt.Sprintf("bitmap=%t", bitmap), func(b *testing.B) {
+			s := newSite(b, nil)
+			_, hers := s.repo("x", gitrepo.SHA1)
+			git(b, dir, "push", "-q", hers, "main")
+			for i := range 8 {
+				name, err := gitrepo.ParseName(nip19.EncodeNpub(testkit.NewSigner(byte(10+i)).PubKey), "x")
+				if err != nil {
+					b.Fatal(err)
+				}
+				fork := s.root.Repo(name)
+				unlock, err := fork.Lock(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := fork.Init(b.Context(), gitrepo.SHA1); err != nil {
+					b.Fatal(err)
+				}
+				unlock()
+				commit := git(b, dir, "commit-tree", "-p", "main", "-m", fmt.Sprint(i), "main^{tree}")
+				git(b, dir, "push", "-q", s.url+"/"+name.Npub()+"/x.git", commit+":refs/heads/main")
+			}
+			if bitmap {
+				if err := s.root.Collect(b.Context(), "x", gitrepo.SHA1, time.Hour); err != nil {
+					b.Fatal(err)
+				}
+			}
+			const steps = 4
+			var took [steps][]time.Duration
+			next := 0
+			for b.Loop() {
+				at := time.Now()
+				lap := func(step int, n int) {
+					took[step] = append(took[step], time.Since(at)/time.Duration(n))
+					at = time.Now()
+				}
+				git(b, ".", "clone", "-q", "--bare", hers, filepath.Join(b.TempDir(), "whole"))
+				lap(0, 1)
+				clone := filepath.Join(b.TempDir(), "partial")
+				git(b, ".", "clone", "-q", "--no-checkout", "--filter=blob:none", hers, clone)
+				lap(1, 1)
+				git(b, clone, "checkout", "-q", "main")
+				lap(2, 1)
+				const single = 20
+				for range single {
+					for !gitrepo.IsID(blobs[next]) || gitrepo.IsZero(blobs[next]) {
+						next = (next + 1) % len(blobs)
+					}
+					git(b, clone, "cat-file", "blob", blobs[next])
+					next = (next + 60) % len(blobs)
+				}
+				lap(3, single)
+			}
+			for step, what := range []string{"clone", "partial-clone", "checkout", "blob"} {
+				slices.Sort(took[step])
+				b.ReportMetric(float64(took[step][0].Microseconds())/1000, what+"-ms")
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }
 
 // newBackend serves a folder by git http-backend behind a plain Go proxy.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/gitrepo"
 	"talon/internal/testkit"
 )
@@ -382,7 +383,7 @@ func TestBusyNetworkGivesWay(t *testing.T) {
 		t.Errorf("%d gits are there, want the busy one, which goes on", n)
 	}
 	// It is stopped while the slot is of another network.
-	task, err := options.Scheduler.Reserve(t.Context(), gitrepo.ClassFetch, holder(host.Client{Addr: netip.MustParseAddr(bystander)}))
+	task, err := options.Scheduler.Reserve(t.Context(), gitrepo.ClassFetch, bound.Holder{Addr: netip.MustParseAddr(bystander)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -422,7 +423,7 @@ func TestDisplacedFetchHearsWhy(t *testing.T) {
 		if n == 0 {
 			addr = attacker // which then has the most places
 		}
-		task, err := options.Scheduler.Reserve(t.Context(), gitrepo.ClassFetch, holder(host.Client{Addr: netip.MustParseAddr(addr)}))
+		task, err := options.Scheduler.Reserve(t.Context(), gitrepo.ClassFetch, bound.Holder{Addr: netip.MustParseAddr(addr)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -512,7 +513,7 @@ func TestBounds(t *testing.T) {
 		}
 		seen[row.Name] = true
 	}
-	if want := 1 + 2*int(gitrepo.Classes) + 7; len(seen) != want {
+	if want := 1 + 2*int(gitrepo.Classes) + 9; len(seen) != want {
 		t.Errorf("%d rows, want %d", len(seen), want)
 	}
 }

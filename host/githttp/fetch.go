@@ -4,11 +4,13 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"talon/host/gitrepo"
 )
@@ -113,7 +115,7 @@ func (h *Handler) locate(
 // memory.
 func (h *Handler) writeWhole(w http.ResponseWriter, r *http.Request, out *answer, contentType string, text []byte) result {
 	size := min(int64(len(text)), h.bodies.Spec().Network)
-	hold, err := h.bodies.Displace(holder(h.cfg.Client(r)), size, out.cutOff)
+	hold, err := h.bodies.Displace(h.holder(h.cfg.Client(r)), size, out.cutOff)
 	if err != nil {
 		return h.unavailable(w)
 	}
@@ -208,7 +210,7 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 	if !ok {
 		return got
 	}
-	request, err := h.readRequest(in, holder(h.cfg.Client(r)), cancel)
+	request, err := h.readRequest(in, h.holder(h.cfg.Client(r)), cancel)
 	if err != nil && errors.Is(context.Cause(ctx), gitrepo.ErrDisplaced) {
 		err = gitrepo.ErrDisplaced
 	}
@@ -227,11 +229,18 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 			return h.writeWhole(w, r, out, contentType, text)
 		}
 	}
+	wants, err := repo.Wants(ctx, request.reader())
+	if err != nil {
+		return h.refuseWants(w, r, out, contentType, err)
+	}
 	task, got, ok := h.startTask(ctx, w, r, class)
 	if !ok {
 		return got
 	}
 	defer task.End()
+	if err := h.walk(r, task, wants); err != nil {
+		return h.refuseWants(w, r, out, contentType, err)
+	}
 	p, err := repo.Upload(task.Context(), protocolOf(r))
 	if err != nil {
 		return h.failed(w, r, err)
@@ -242,6 +251,37 @@ func (h *Handler) serveFetch(w http.ResponseWriter, r *http.Request, parts []str
 		}
 	}()
 	return h.relay(task, cancel, w, r, p, contentType, nil, out, verbFetch)
+}
+
+// walk checks the wants of a fetch that need git for it. The processor time counts for the network.
+func (h *Handler) walk(r *http.Request, task *gitrepo.Task, wants *gitrepo.Wants) error {
+	if !wants.Open() {
+		return nil
+	}
+	client := h.cfg.Client(r).Addr
+	if wait := h.walks.Wait(client); wait > 0 {
+		return &Refusal{Reason: fmt.Sprintf("git has looked long for single objects that your address asked for: try again in %v", max(wait.Round(time.Minute), time.Minute))}
+	}
+	took, err := wants.Walk(task)
+	h.walks.Charge(client, took.Seconds()*1000)
+	return err
+}
+
+// refuseWants answers a fetch whose wants are refused, or could not be checked.
+func (h *Handler) refuseWants(w http.ResponseWriter, r *http.Request, out *answer, contentType string, err error) result {
+	notOurs, refusal := new(gitrepo.NotOurs), new(Refusal)
+	switch {
+	case errors.As(err, &notOurs), errors.As(err, &refusal):
+		h.cfg.Log.Info("a git request was refused", "path", r.URL.Path, "err", err)
+		head(w, contentType)
+		_, _ = out.Write(appendError(nil, err.Error()))
+		return resultRefused
+	case r.Context().Err() != nil:
+		return resultCutOff
+	case errors.Is(err, gitrepo.ErrDisplaced), errors.Is(err, gitrepo.ErrBusy):
+		return h.unavailable(w)
+	}
+	return h.failed(w, r, err)
 }
 
 // accept checks the method and type of a request with a body, and opens that.

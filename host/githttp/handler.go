@@ -6,26 +6,37 @@
 // Invariants:
 //
 //  1. Bodies are streamed both ways: memory does not depend on a pack's size.
+//
 //  2. The commands of a push are parsed, bounded and checked before git sees a byte.
 //     A push of no commands is no push.
+//
 //  3. Nobody holds the lock of a repository while a client sends or takes something. A
 //     push is authorised, comes into a quarantine and is checked without the lock; under
 //     it, it is confirmed, moved and its refs change, and then nobody is waited for.
+//
 //  4. The refs of a push change all or not at all, and not if one of them is no longer
 //     what the client says that it was, unless it is what the push makes of it.
+//
 //  5. Nothing waits for a client for ever: it must move 64 KiB in [Limits].Stall, and
 //     end in Limits.Whole. Waiting lines are bounded, and each network has a share of
 //     them. A request gets a place only when it is here: all of a fetch, and the commands of
 //     a push that is authorised. A request that waits for its client gives its slot to others
 //     who wait ([gitrepo.Scheduler]). Git may work on for Limits.GitTime.
+//
 //  6. A client that goes away ends the git process that worked for it, and nothing stays
 //     of its push, unless all of that is here: then it is finished.
+//
 //  7. What is refused is said in git's protocol with HTTP status 200, for git shows
 //     its user nothing else: of a push in its report, with a line for each ref, in the
 //     side band that the client reads.
+//
 //  8. Each answer, whatever it is, lets any web page read it (CORS).
+//
 //  9. A path is split first, and then percent-decoded, once. A part that then has a
 //     slash, is empty, or is . or .. is found nowhere.
+//
+//  10. A fetch gets what the repository's own refs point to or reach, in every version of the
+//     protocol, and nothing else of the objects that repositories share.
 //
 // Pushes of shallow clones are taken if nothing is missing here. Push options are taken and
 // have no effect, and the answer says so. Push certificates and version 2 of reports are
@@ -111,9 +122,9 @@ type Pushes interface {
 	// may have changed.
 	Confirm(ctx context.Context, p *Push) error
 
-	// PushDone is called once for each push that Authorize allowed and whose repository
-	// is there, when it has ended, for better or worse: after the lock was given back
-	// and before the client knows. Its context does not end when the client goes away.
+	// PushDone is called once for each push that Authorize allowed, when it has ended, for
+	// better or worse: after the lock was given back and before the client knows. Its context
+	// does not end when the client goes away.
 	PushDone(ctx context.Context, p *Push)
 }
 
@@ -133,6 +144,10 @@ type Config struct {
 
 	// Client returns who sent a request; nil takes the address of the connection.
 	Client func(*http.Request) host.Client
+
+	// Holder returns who a client is to the limits that all share, by its address and the
+	// keys that it has proven. Nil knows nobody.
+	Holder func(addr netip.Addr, proven []host.PubKey) bound.Holder
 
 	// Panics is around the goroutines of a request; it may be nil. The caller contains what
 	// ServeHTTP itself panics with.
@@ -181,6 +196,7 @@ type Handler struct {
 	opening   *bound.Pot // pushes that are not authorised yet
 	metrics   *metrics
 	cpu       *bound.Rate // milliseconds of git, for pushes
+	walks     *bound.Rate // milliseconds of git, to check what fetches want
 	disk      *disk
 	keepalive time.Duration // after which a client that waits hears something
 }
@@ -202,16 +218,20 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 	return &Handler{
 		cfg: cfg, limits: l, repos: repos, pushes: pushes, metrics: newMetrics(cfg.Scheduler), keepalive: 5 * time.Second,
 		bodies: bound.NewPot(bound.Spec{
-			Name: "requests, commands and lists of refs in memory", Unit: "bytes", Total: l.BodyBytes,
+			Name: "requests, commands and lists of refs in memory", Unit: "bytes", Total: l.BodyBytes, Known: bound.KnownPart(l.BodyBytes),
 			Yields: "the stalest of the heaviest network ends",
 		}),
 		opening: bound.NewPot(bound.Spec{
-			Name: "pushes that are not authorised yet", Unit: "pushes", Total: int64(l.Opening),
+			Name: "pushes that are not authorised yet", Unit: "pushes", Total: int64(l.Opening), Known: bound.KnownPart(int64(l.Opening)),
 			Yields: "the stalest of the heaviest network ends",
 		}),
 		cpu: bound.NewRate(bound.Spec{
 			Name: "processor time of pushes", Unit: "milliseconds an hour", Network: l.CPU.Milliseconds(),
 			Yields: "the network that is over its share waits",
+		}, time.Now),
+		walks: bound.NewRate(bound.Spec{
+			Name: "processor time to check what fetches want", Unit: "milliseconds an hour", Network: l.Walk.Milliseconds(),
+			Yields: "the network that is over its share waits; the tips of refs need no check",
 		}, time.Now),
 		disk: newDisk(&l),
 	}, nil
@@ -219,7 +239,7 @@ func New(cfg Config, repos Repositories, pushes Pushes) (*Handler, error) {
 
 // Bounds returns the rows of the table of bounds, with those of the scheduler.
 func (h *Handler) Bounds() []bound.Spec {
-	rows := append(h.cfg.Scheduler.Bounds(), h.bodies.Spec(), h.opening.Spec(), h.cpu.Spec())
+	rows := append(h.cfg.Scheduler.Bounds(), h.bodies.Spec(), h.opening.Spec(), h.cpu.Spec(), h.walks.Spec())
 	return append(rows, h.disk.bounds()...)
 }
 
@@ -299,12 +319,17 @@ func (h *Handler) retryLater(w http.ResponseWriter) {
 const retryTime = 30 * time.Second
 
 // holder returns who takes a part of the bounds for a client.
-func holder(c host.Client) bound.Holder { return bound.Holder{Addr: c.Addr} }
+func (h *Handler) holder(c host.Client) bound.Holder {
+	if h.cfg.Holder != nil {
+		return h.cfg.Holder(c.Addr, c.Authed)
+	}
+	return bound.Holder{Addr: c.Addr}
+}
 
 // startTask waits for a slot of a class. It answers the request if there is none. The task
 // must be ended.
 func (h *Handler) startTask(ctx context.Context, w http.ResponseWriter, r *http.Request, class gitrepo.Class) (t *gitrepo.Task, got result, ok bool) {
-	t, err := h.cfg.Scheduler.Reserve(ctx, class, holder(h.cfg.Client(r)))
+	t, err := h.cfg.Scheduler.Reserve(ctx, class, h.holder(h.cfg.Client(r)))
 	if err != nil {
 		return nil, h.unavailable(w), false
 	}

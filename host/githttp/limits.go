@@ -12,7 +12,7 @@ import (
 // minProgress is how many bytes a client must move in Limits.Stall.
 const minProgress = 64 << 10
 
-// Limits bound what clients can use of a server. All but CPU, Disk and Thin must be positive.
+// Limits bound what clients can use of a server. All but CPU, Walk, Disk and Thin must be positive.
 type Limits struct {
 	Stall time.Duration // in which a client must send or take 64 KiB
 	Whole time.Duration // of one request
@@ -25,6 +25,10 @@ type Limits struct {
 	// CPU is the processor time that git may work in an hour for pushes of one network;
 	// 0 for no bound. A push begins as long as something is left of it.
 	CPU time.Duration
+
+	// Walk is the processor time that git may work in an hour to check what the fetches of one
+	// network want, beyond the tips of refs; 0 for no bound.
+	Walk time.Duration
 
 	// Disk is the bytes that pushes of one network may add to the disk in an hour; 0 for no
 	// bound. A push begins as long as something is left of it.
@@ -63,7 +67,8 @@ var DefaultLimits = Limits{
 
 	GitTime: time.Minute,
 
-	CPU: 10 * time.Minute,
+	CPU:  10 * time.Minute,
+	Walk: 10 * time.Minute,
 
 	Disk:      8 << 30,
 	Thin:      1 << 30,

@@ -79,12 +79,12 @@ func (h *Handler) servePush(w http.ResponseWriter, r *http.Request, parts []stri
 // place among those that strangers can fill: it must hurry, and the stalest gives way.
 func (h *Handler) openPush(ctx context.Context, r *http.Request, parts []string, in *body) (*commands, *Push, error) {
 	push := &Push{Client: h.cfg.Client(r), Parts: parts, Bytes: max(0, r.ContentLength)}
-	place, err := h.opening.Displace(holder(push.Client), 1, in.interrupt)
+	place, err := h.opening.Displace(h.holder(push.Client), 1, in.interrupt)
 	if err != nil {
 		return new(commands), nil, fmt.Errorf("%w: %w", gitrepo.ErrBusy, err)
 	}
 	defer place.Release()
-	memory := h.newMemory(holder(push.Client), in.interrupt)
+	memory := h.newMemory(h.holder(push.Client), in.interrupt)
 	defer memory.release()
 	in.limitTime(h.limits.OpeningTime)
 	c, err := readCommands(&growing{body: in, memory: memory}, &h.limits)
@@ -209,13 +209,19 @@ func (h *Handler) explain(r *http.Request, err error) (*Refusal, result) {
 func (h *Handler) receive(
 	ctx context.Context, w http.ResponseWriter, out *answer, in *body, c *commands, push *Push,
 ) error {
+	began := false
+	defer func() {
+		if !began {
+			h.pushes.PushDone(context.WithoutCancel(ctx), push)
+		}
+	}()
 	if wait := h.cpu.Wait(push.Client.Addr); wait > 0 && c.bringsPack() {
 		return &Refusal{Reason: fmt.Sprintf("pushes from your address have taken all the time that git works for it: try again in %v", wait.Round(time.Minute))}
 	}
 	if h.cfg.Full() {
 		return &Refusal{Reason: "the server's disk is full: try again later"}
 	}
-	task, err := h.cfg.Scheduler.Reserve(ctx, gitrepo.ClassPush, holder(push.Client))
+	task, err := h.cfg.Scheduler.Reserve(ctx, gitrepo.ClassPush, h.holder(push.Client))
 	if err != nil {
 		return err
 	}
@@ -237,6 +243,7 @@ func (h *Handler) receive(
 	in.feeding = make(chan struct{})
 	v := h.startProgress(w, out, c, in.feeding)
 	defer v.stop()
+	began = true
 	defer h.pushes.PushDone(context.WithoutCancel(ctx), push)
 	if !c.bringsPack() {
 		close(in.feeding)

@@ -1,6 +1,7 @@
 package githttp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -146,6 +147,15 @@ func (q *request) text() string {
 		b.Write(piece)
 	}
 	return b.String()
+}
+
+// reader reads the request from its beginning.
+func (q *request) reader() io.Reader {
+	pieces := make([]io.Reader, len(q.pieces))
+	for i, piece := range q.pieces {
+		pieces[i] = bytes.NewReader(piece)
+	}
+	return io.MultiReader(pieces...)
 }
 
 // feed gives git the request, and its memory back.

@@ -139,7 +139,14 @@ func (r *Repo) newFetchQuarantine(ctx context.Context, format Format, from Sourc
 // tips are the objects that refs name, here and in some repositories of the same
 // identifier: what they reach is here.
 func (q *fetchQuarantine) tips(ctx context.Context) ([]string, error) {
-	from := []*Repo{q.repo}
+	var from []*Repo
+	there, err := q.repo.Exists()
+	if err != nil {
+		return nil, err
+	}
+	if there || q.repo.planned == nil {
+		from = append(from, q.repo)
+	}
 	if q.store != nil {
 		members, err := q.store.members()
 		if err != nil {
@@ -154,7 +161,7 @@ func (q *fetchQuarantine) tips(ctx context.Context) ([]string, error) {
 	var tips []string
 	for i, repo := range from {
 		refs, err := repo.Refs(ctx)
-		if i > 0 && errors.Is(err, ErrNotFound) {
+		if (i > 0 || q.repo.planned != nil) && errors.Is(err, ErrNotFound) {
 			continue // it has gone meanwhile
 		}
 		if err != nil {
@@ -165,7 +172,10 @@ func (q *fetchQuarantine) tips(ctx context.Context) ([]string, error) {
 		}
 	}
 	tips = slices.Compact(slices.Sorted(slices.Values(tips)))
-	return q.repo.present(ctx, tips)
+	if len(tips) == 0 {
+		return nil, nil
+	}
+	return from[0].present(ctx, tips)
 }
 
 // has reports whether an object is among sorted ones. A server may name a million.
@@ -382,7 +392,7 @@ func (q *fetchQuarantine) migrate(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if err := q.repo.mustExist(); err != nil {
+	if err := q.repo.makePlanned(ctx); err != nil {
 		return err
 	}
 	if err := movePacks(filepath.Join(q.dir, "objects", "pack"), filepath.Join(q.repo.dir, "objects", "pack")); err != nil {

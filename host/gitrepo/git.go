@@ -108,7 +108,7 @@ func Find(ctx context.Context, program string, options Options) (*Git, error) {
 	}
 	first, build, _ := strings.Cut(string(out), "\n")
 	version := strings.TrimSpace(strings.TrimPrefix(first, "git version "))
-	if !recent(version) {
+	if !isRecent(version) {
 		return nil, fmt.Errorf("%s is version %.40q; install git 2.39 or later", path, version)
 	}
 	if code := sha1Code(build); code != "" && code != "SHA1_DC" {
@@ -131,8 +131,8 @@ func sha1Code(build string) string {
 // Program returns the path of the git program. It does not depend on the working folder.
 func (g *Git) Program() string { return g.program }
 
-// recent reports whether a version such as 2.39.5 or 2.45.1.windows.1 is new enough.
-func recent(version string) bool {
+// isRecent reports whether a version such as 2.39.5 or 2.45.1.windows.1 is new enough.
+func isRecent(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	a, err := strconv.Atoi(major)

@@ -206,6 +206,7 @@ type Root struct {
 	said      said
 	gcEpoch   atomic.Uint64 // counts how often objects may have gone
 	redundant redundant
+	reach     *reachedSets
 	removing  gate // keeps the removal of objects and repositories apart from snapshots
 }
 
@@ -246,7 +247,8 @@ func OpenShared(git *Git, dir string, nodes Nodes) (*Root, error) {
 		return nil, err
 	}
 	return &Root{
-		git: git, dir: dir, trash: trash, batches: new(batches), locks: locks{nodes: nodes, dir: dir, trash: trash},
+		git: git, dir: dir, trash: trash, batches: new(batches), reach: newReachedSets(),
+		locks: locks{nodes: nodes, dir: dir, trash: trash},
 	}, nil
 }
 

@@ -202,8 +202,11 @@ func (r *Repo) hasNative(ids []string) (found []bool, ok bool) {
 	if err != nil || !borrows {
 		return nil, false
 	}
-	size := idLength(s.format) / 2
-	dirs := []string{filepath.Join(r.dir, "objects"), filepath.Join(s.dir, "objects")}
+	return lookNative([]string{filepath.Join(r.dir, "objects"), filepath.Join(s.dir, "objects")}, idLength(s.format)/2, ids)
+}
+
+// lookNative is hasNative in folders of objects whose names have size bytes.
+func lookNative(dirs []string, size int, ids []string) (found []bool, ok bool) {
 	found = make([]bool, len(ids))
 	var looked []string
 	for range maxLooks {

@@ -115,8 +115,8 @@ func TestVersions(t *testing.T) {
 	for version, want := range map[string]bool{
 		"2.39.5": true, "2.39": true, "2.45.1.windows.1": true, "3.0.0-rc1": true, "2.38.9": false, "1.99.0": false, "": false, "git": false,
 	} {
-		if recent(version) != want {
-			t.Errorf("recent(%q) = %t", version, !want)
+		if isRecent(version) != want {
+			t.Errorf("isRecent(%q) = %t", version, !want)
 		}
 	}
 	if _, err := Find(t.Context(), filepath.Join(t.TempDir(), "absent"), DefaultOptions); err == nil || !strings.Contains(err.Error(), "install git") {

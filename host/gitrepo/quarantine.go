@@ -39,9 +39,17 @@ func (q *quarantine) make(format Format, prefix string) (err error) {
 		if err != nil {
 			return err
 		}
+		if _, planned, err := r.plannedStore(); err != nil || planned {
+			if err != nil {
+				return err
+			}
+			borrow = "" // git complains about folders that are not there
+		}
 		if borrows { // also when the repository goes
 			q.store = store
-			borrow += filepath.Join(store.dir, "objects") + "\n"
+			if isBare(store.dir) {
+				borrow += filepath.Join(store.dir, "objects") + "\n"
+			}
 		}
 	} else {
 		if strings.Contains(objects, "\n") {

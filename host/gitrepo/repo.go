@@ -79,6 +79,8 @@ type Repo struct {
 
 	root *Root // nil in a Folder
 	name Name
+
+	planned *Format // see Planned; nil for others
 }
 
 // Name returns the repository's name; zero in a Folder.

@@ -87,6 +87,7 @@ var ErrDisplaced = errors.New("the request stood still while others waited")
 type Scheduler struct {
 	options ScheduleOptions
 	paused  *bound.Pot
+	lists   *bound.Pot // bytes of the lists that Wants.Walk makes
 
 	mu        sync.Mutex // guards the fields below, and those of tasks
 	classes   [Classes]*class
@@ -123,11 +124,14 @@ func NewScheduler(o ScheduleOptions) (*Scheduler, error) {
 	s := &Scheduler{options: o, paused: bound.NewPot(bound.Spec{
 		Name: "paused git processes", Unit: "processes", Total: int64(o.Paused),
 		Yields: "the stalest of the heaviest network ends",
+	}), lists: bound.NewPot(bound.Spec{
+		Name: "lists of objects that refs reach, while git makes them", Unit: "bytes", Total: listBytes,
+		Yields: "a list that finds no room is not made, and git looks again for each request",
 	})}
 	for name, l := range o.Classes {
 		c := &class{name: Class(name), limits: l, narrow: make(map[netip.Prefix]*usage), wide: make(map[netip.Prefix]*usage)}
 		c.places = bound.NewPot(bound.Spec{
-			Name: "git tasks of the class " + c.name.String(), Unit: "tasks", Total: int64(l.Slots + l.Queue),
+			Name: "git tasks of the class " + c.name.String(), Unit: "tasks", Total: int64(l.Slots + l.Queue), Known: bound.KnownPart(int64(l.Slots + l.Queue)),
 			Yields: "the stalest of the heaviest network ends",
 		})
 		c.maxStarted = int(bound.Share(int64(l.Slots)) + bound.Share(int64(o.Paused)))
@@ -138,7 +142,7 @@ func NewScheduler(o ScheduleOptions) (*Scheduler, error) {
 
 // Bounds returns the rows of the table of bounds.
 func (s *Scheduler) Bounds() []bound.Spec {
-	rows := []bound.Spec{s.paused.Spec()}
+	rows := []bound.Spec{s.paused.Spec(), s.lists.Spec()}
 	for _, c := range s.classes {
 		rows = append(rows, c.places.Spec(), bound.Spec{
 			Name: "git processes of the class " + c.name.String() + " that work", Unit: "processes",

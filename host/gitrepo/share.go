@@ -40,7 +40,7 @@ func (r *Repo) shared() (*store, bool, error) {
 	}
 	text, err := os.ReadFile(filepath.Join(r.dir, "objects", "info", "alternates"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+		return r.plannedStore()
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("find shared objects: %w", err)

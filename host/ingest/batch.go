@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"talon/host"
+	"talon/host/purgatory"
 )
 
 // batch is one commit in the making, and the answers that wait for it.
@@ -25,6 +27,7 @@ type batch struct {
 	removed   []*host.Event
 	held      []host.HeldChange
 	networks  map[host.ID]netip.Prefix // that sent what was held
+	brought   []*host.Item             // first copies of events from clients
 }
 
 type answer struct {
@@ -111,7 +114,9 @@ func (b *batch) write(e *entry) {
 		event, now := e.item.Event, b.w.cfg.Now().Unix()
 		var out host.Outcome
 		if e.hold != nil {
-			out, b.err = b.tx.Hold(event, *e.hold, now)
+			h := *e.hold
+			h.Network, h.Known = purgatory.NetworkOf(e.item.Source), b.w.cfg.knows(e.item)
+			out, b.err = b.tx.Hold(event, h, now)
 		} else {
 			out, b.err = b.tx.Put(event, now)
 		}
@@ -123,6 +128,9 @@ func (b *batch) write(e *entry) {
 				b.stored(event, out.Seq)
 			}
 			b.storedHeld(out.Released)
+			if e.item.Source.Origin == host.FromClient && isFirst(event, &out) {
+				b.brought = append(b.brought, e.item)
+			}
 			if network := networkOf(e.item.Source); e.hold != nil && network.IsValid() {
 				if b.networks == nil {
 					b.networks = make(map[host.ID]netip.Prefix)
@@ -132,6 +140,13 @@ func (b *batch) write(e *entry) {
 		}
 	}
 	b.answers = append(b.answers, a)
+}
+
+// isFirst reports whether an outcome is that of the first accepted copy of an event.
+func isFirst(e *host.Event, out *host.Outcome) bool {
+	return out.Code == host.Stored || out.Code == host.Held && slices.ContainsFunc(out.Held, func(c host.HeldChange) bool {
+		return c.Status == host.StatusHeld && c.Event.ID == e.ID
+	})
 }
 
 // withNote returns the reason of an outcome with the note about an event that was taken.
@@ -196,6 +211,13 @@ func (b *batch) finish() {
 		w.history.commit()
 		w.version.Store(w.history.version)
 	})
+	if users := w.cfg.Users; users != nil {
+		w.notify(func() {
+			for _, it := range b.brought {
+				users.Brought(it.Event, it.Source.Addr, slices.Contains(it.Authed, it.Event.PubKey))
+			}
+		})
+	}
 	if w.here == nil {
 		return
 	}

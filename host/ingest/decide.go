@@ -6,8 +6,8 @@ import (
 	"talon/host"
 )
 
-// decision is what was decided about an entry. Its zero value is that the event is to be
-// stored.
+// decision is what was decided about an entry. The zero value stores
+// the event.
 type decision struct {
 	verdict *host.Verdict     // set if the item ends without being written
 	hold    *host.HoldOptions // set if the item goes into purgatory

@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,6 +110,16 @@ type Follower interface {
 	Follow(removed []*host.Event, held []host.HeldChange)
 }
 
+// Users is the set of known people (package users).
+type Users interface {
+	// Knows reports whether an event may use the part for known people.
+	Knows(author host.PubKey, addr netip.Addr) bool
+
+	// Brought notes that a client has brought the first accepted copy of an event. Proven
+	// says that it has proven the author's key. It does not wait.
+	Brought(e *host.Event, addr netip.Addr, proven bool)
+}
+
 // Config holds what a pipeline needs. All fields are required unless it says
 // otherwise.
 type Config struct {
@@ -118,6 +129,9 @@ type Config struct {
 	Facts  host.Facts     // committed state
 	Held   host.HeldFacts // and of purgatory; nil if there is none: what a policy would hold is refused
 	Quota  Quota          // optional
+
+	// Users knows who may use the part for known people; nil knows nobody.
+	Users Users
 
 	// EachHeld calls yield for every event in purgatory; nil if there is none when the
 	// pipeline starts.
@@ -172,11 +186,16 @@ type entry struct {
 	notify     chan struct{} // closed when it is decided; nil if nobody waits
 }
 
+// knows reports whether an item may use the part for known people.
+func (c *Config) knows(it *host.Item) bool {
+	return c.Users != nil && c.Users.Knows(it.Event.PubKey, it.Source.Addr)
+}
+
 // New returns a pipeline. It does nothing until Run.
 func New(cfg Config) *Pipeline {
 	m := newMetrics()
 	return &Pipeline{
-		cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m), recent: newRecentIDs(recentIDs), quotas: newQuotas(cfg.Quota),
+		cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m), recent: newRecentIDs(recentIDs), quotas: newQuotas(cfg.Quota, cfg.knows),
 		deciding: contain.New(contain.Decision, cfg.Log), writing: contain.New(contain.Writer, cfg.Log),
 	}
 }

@@ -22,6 +22,7 @@ type Quota struct {
 // give way to others, so they are not counted among those that wait.
 type quotas struct {
 	limits Quota
+	knows  func(*host.Item) bool // may use the part for known people
 
 	mu       sync.RWMutex // guards the fields below
 	events   map[host.ID]heldEvent
@@ -40,9 +41,9 @@ type authorHeld struct {
 	announced        map[string]int // announcements, by their identifiers
 }
 
-func newQuotas(limit Quota) *quotas {
+func newQuotas(limit Quota, knows func(*host.Item) bool) *quotas {
 	return &quotas{
-		limits: limit, events: make(map[host.ID]heldEvent), authors: make(map[host.PubKey]*authorHeld),
+		limits: limit, knows: knows, events: make(map[host.ID]heldEvent), authors: make(map[host.PubKey]*authorHeld),
 		networks: make(map[netip.Prefix]int64),
 	}
 }
@@ -204,7 +205,7 @@ func (q *quotas) reached(it *host.Item, v *view) (l limit, waiting int64) {
 	if q.limits.ByAuthor > 0 && a.dormant == 0 && a.waiting >= q.limits.ByAuthor {
 		return ofAuthor, a.waiting
 	}
-	if n := q.networks[networkOf(it.Source)]; q.limits.ByNetwork > 0 && n >= q.limits.ByNetwork {
+	if n := q.networks[networkOf(it.Source)]; q.limits.ByNetwork > 0 && n >= q.limits.ByNetwork && !q.knows(it) {
 		return ofNetwork, n
 	}
 	return noLimit, 0

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -21,6 +23,7 @@ import (
 type quotaRig struct {
 	*rig
 	db    *store.Store
+	users users
 	asked atomic.Int64
 }
 
@@ -35,9 +38,50 @@ func startQuota(t *testing.T, db *store.Store, q Quota) *quotaRig {
 		return host.Ruling{Action: host.Accept}
 	}, func(c *Config) {
 		c.Store, c.Facts, c.Held = realStore{db}, testkit.Facts{Store: db, Now: 1}, db
-		c.Quota, c.EachHeld = q, db.EachHeld
+		c.Quota, c.EachHeld, c.Users = q, db.EachHeld, &r.users
 	})
 	return r
+}
+
+// users is a set of known people: one author. It notes who brought which event first.
+type users struct {
+	known   host.PubKey
+	mu      sync.Mutex // guards brought
+	brought []string
+}
+
+func (u *users) Knows(author host.PubKey, _ netip.Addr) bool {
+	return u.known != (host.PubKey{}) && author == u.known
+}
+
+func (u *users) Brought(e *host.Event, addr netip.Addr, proven bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.brought = append(u.brought, fmt.Sprint(e.Content, " ", addr, " ", proven))
+}
+
+// TestKnownPeople: a known author is held although its network has its share. The first accepted
+// copy that a client brings is noted, stored or held; copies, refusals and sync are not.
+func TestKnownPeople(t *testing.T) {
+	r := startQuota(t, openStore(t), Quota{ByNetwork: 1})
+	r.users.known = host.PubKey{9}
+	home := &host.Source{Addr: netip.MustParseAddr("192.0.2.1")}
+	first := repoEvent(9, grasp.KindAnnouncement, 100, "b", "hold known")
+	plain := repoEvent(9, 1, 100, "", "plain")
+	r.answers(t, home,
+		quotaStep{repoEvent(1, grasp.KindAnnouncement, 100, "a", "hold stranger"), "held", true},
+		quotaStep{repoEvent(2, grasp.KindAnnouncement, 100, "c", "hold refused"), "rejected rate-limited: ", false},
+		quotaStep{first, "held", true},
+		quotaStep{first, "held", true},
+		quotaStep{plain, "stored", true},
+		quotaStep{plain, "duplicate", false},
+	)
+	r.answers(t, &host.Source{Origin: host.FromSync}, quotaStep{repoEvent(9, 1, 101, "", "synced"), "stored", true})
+	r.stop()
+	want := []string{"hold stranger 192.0.2.1 false", "hold known 192.0.2.1 false", "plain 192.0.2.1 false"}
+	if !slices.Equal(r.users.brought, want) {
+		t.Errorf("brought: %q, want %q", r.users.brought, want)
+	}
 }
 
 // repoEvent makes an event of an author about a repository.
@@ -145,7 +189,7 @@ func TestQuotaOfNetwork(t *testing.T) {
 
 // What is counted is what there is, whatever becomes of it.
 func TestQuotaCounts(t *testing.T) {
-	q := newQuotas(Quota{ByAuthor: 1})
+	q := newQuotas(Quota{ByAuthor: 1}, nil)
 	e, other := repoEvent(1, grasp.KindAnnouncement, 1, "a", ""), repoEvent(1, grasp.KindAnnouncement, 1, "b", "")
 	network := netip.MustParsePrefix("192.0.2.1/32")
 	for _, step := range []struct {

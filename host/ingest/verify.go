@@ -15,7 +15,7 @@ import (
 // no signature check.
 func (p *Pipeline) verify(e *entry, facts *host.FactReader, now int64) *host.Verdict {
 	it := e.item
-	// What is stored may be deleted before the turn of this copy. The id is only what the
+	// A stored event may be deleted before the turn of this copy. The id is only what the
 	// sender claims: if it is not the hash of this event, another event is stored.
 	if !e.atTurn && p.recent.has(it.Event.ID) && it.Event.CheckID() == nil {
 		facts.Stored = append(facts.Stored, host.Filter{IDs: []host.ID{it.Event.ID}})

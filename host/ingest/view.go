@@ -10,8 +10,8 @@ import (
 )
 
 // view is what has been committed, with changes of the open batch on top: the facts
-// as they will be if that batch is committed. What it reads may be newer than the
-// changes, which may have been committed meanwhile. It is a [host.RepoFacts].
+// as they will be if that batch is committed. Its reads may be newer than the
+// changes, since the batch may be committed by then. It is a [host.RepoFacts].
 type view struct {
 	stored host.Facts
 	held   host.HeldFacts

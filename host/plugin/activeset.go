@@ -11,7 +11,7 @@ import (
 
 // activeSet is what decides at one moment: the plugins of every policy function in
 // their order. It never changes. A decision is taken by one active set from
-// beginning to end, however often plugins are swapped meanwhile.
+// beginning to end. Swaps do not change that.
 type activeSet struct {
 	refs  atomic.Int64 // calls under way, and one for being the current active set
 	ended func(*activeSet)

@@ -10,7 +10,7 @@ import (
 )
 
 // apply switches to what is wanted and built: the slots say what runs, and the next active set
-// is made of them. What changed together begins to decide together. REQUIRES: changing.
+// is made of them. Plugins that changed together begin to decide together. REQUIRES: changing.
 func (r *Registry) apply(w *wanted) {
 	if r.updateSlots(w) {
 		r.install()

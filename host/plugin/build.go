@@ -18,7 +18,7 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// buildAll builds the candidates that are to run and do not. While the relay serves, it takes one
+// buildAll builds the candidates that do not run yet. While the relay serves, it takes one
 // processor at most. REQUIRES: changing.
 func (r *Registry) buildAll(ctx context.Context, list []*candidate) {
 	var g errgroup.Group

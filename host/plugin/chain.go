@@ -78,8 +78,8 @@ func (c *chain) decide(ctx context.Context, q *question, t *trace) error {
 	return nil
 }
 
-// instead sets the answer of a plugin that could not decide. Those for whom it failed before
-// are refused, whatever the side-car says.
+// instead sets the answer of a plugin that could not decide. A source for which
+// it failed before is refused, also if the side-car fails open.
 func (c *chain) instead(ctx context.Context, f error, q *question, a *answer) error {
 	g := a.plugin
 	onFailure := g.file.Failure(manifest.WorldPolicy)

@@ -5,7 +5,7 @@ import "context"
 // change brings what runs to what is wanted. Every change of plugins takes this way: of the
 // folder, by a command, and back to an earlier generation.
 //
-//  1. Wanted: want says which sources are to run.
+//  1. Wanted: want says which sources run from now on.
 //  2. Built: each of these becomes a generation that has passed every check ([Registry.buildAll]).
 //  3. Switched: the next active set decides ([Registry.apply]). Servers that share plugins
 //     agree first: each builds what is proposed ([Registry.consult]). Once all can run it,
@@ -22,8 +22,8 @@ func (r *Registry) change(ctx context.Context, want func(context.Context) (*want
 	return err
 }
 
-// changeHere makes a change on a server that is alone. On others it returns what is to be
-// proposed, nil for nothing.
+// changeHere makes a change on a server that is alone. On others it returns a
+// proposal for all nodes, nil for none.
 func (r *Registry) changeHere(ctx context.Context, want func(context.Context) (*wanted, error)) (*proposal, error) {
 	r.changing.Lock()
 	defer r.changing.Unlock()

@@ -12,7 +12,7 @@ import (
 // Swap puts a module into the folder under a name, with the side-car that is
 // there, and makes it run. If it fails a check, the error says which, and
 // nothing changes. A signature of the module, as [VerifySignature] reads it, goes into
-// the folder with it; without one, that which lies there counts.
+// the folder with it. Without one, the signature in the folder counts.
 func (r *Registry) Swap(ctx context.Context, name string, wasm, signature []byte) (Status, error) {
 	if err := folder.CheckName(name); err != nil {
 		return Status{}, fmt.Errorf("%w: %w", ErrRefused, err)
@@ -76,8 +76,8 @@ func (r *Registry) SetMode(ctx context.Context, name string, mode sidecar.Mode) 
 	})
 }
 
-// Rollback returns to an earlier generation: 1 is the one that ran before what
-// lies in the folder now, so the one that still runs if that was refused. The
+// Rollback returns to an earlier generation: 1 is the one that ran before the
+// files of the folder. If these were refused, it still runs. The
 // files of the folder become what they were then.
 func (r *Registry) Rollback(ctx context.Context, name string, steps int) (Status, error) {
 	return r.command(ctx, name, func() (*source, func() error, error) {
@@ -102,7 +102,7 @@ func (r *Registry) Rollback(ctx context.Context, name string, steps int) (Status
 }
 
 // command changes one plugin. want returns its source, and what writes the files of the folder;
-// it is called with changing held. A source that does not pass is no candidate of later looks:
+// it is called with changing held. If the source does not pass,
 // nothing changes.
 func (r *Registry) command(ctx context.Context, name string, want func() (*source, func() error, error)) (Status, error) {
 	err := r.change(ctx, func(context.Context) (*wanted, error) {
@@ -126,7 +126,7 @@ func (r *Registry) command(ctx context.Context, name string, want func() (*sourc
 				if err := write(); err != nil {
 					return fmt.Errorf("write into the folder of plugins: %w", err)
 				}
-				// What was seen stays as it was, so that the next look finds what runs.
+				// The files count as seen before, so that the next look finds what runs.
 				f.seen = r.slot(name).seen
 				return nil
 			},

@@ -6,9 +6,9 @@
 // sentence: read the side-car (package sidecar), check the pin, and the signature if
 // there must be one ([VerifySignature]), load the module (package guest: manifest, audit,
 // metering, compiler, configuration), run its self-test by compiler and interpreter.
-// What was refused is in quarantine, and what ran before goes on. What passed goes
-// onto the history (package folder), where a restart and a rollback find it, and into
-// the next active set.
+// A refused generation is in quarantine, and the one before it keeps running. A generation
+// that passed goes into the history (package folder), where a restart and a rollback find
+// it, and into the next active set.
 //
 // A side-car without a module can name a program of the operator's instead
 // (processes.go, strfry.go), if programs are allowed: it answers [Registry.Admit] alone.

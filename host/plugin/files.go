@@ -47,7 +47,7 @@ func (r *Registry) readSidecar(name string) ([]byte, error) {
 	return append([]byte{}, text...), nil
 }
 
-// readSignature returns the signature that lies beside a module, if it must have one;
+// readSignature returns the signature of a module from the folder, if it must have one;
 // nil if there is none.
 func (r *Registry) readSignature(name string, text []byte) ([]byte, error) {
 	if !r.mustBeSigned(text) {

@@ -12,8 +12,8 @@ import (
 // askEvery is how often the database is asked without a reason.
 const askEvery = 5 * time.Second
 
-// startShared loads what all nodes run. If they run nothing yet, it proposes what lies in the
-// folder here.
+// startShared loads what all nodes run. If they run nothing yet, it proposes the plugins of
+// the folder here.
 func (r *Registry) startShared(ctx context.Context) error {
 	for {
 		current, _, err := r.shared.nodes.Plugins(ctx)
@@ -29,7 +29,7 @@ func (r *Registry) startShared(ctx context.Context) error {
 	}
 }
 
-// proposeFirst proposes what lies in the folder. It returns nil as well if another node was
+// proposeFirst proposes the plugins of the folder. It returns nil as well if another node was
 // faster.
 func (r *Registry) proposeFirst(ctx context.Context) error {
 	p, err := r.changeHere(ctx, r.wantFirst)

@@ -51,7 +51,7 @@ func (r *Registry) promote(f *candidate, s *slot) {
 	g.number = record.Current.Number
 }
 
-// refuse notes why what lies in the folder does not run.
+// refuse notes why the files of the folder do not run.
 func (r *Registry) refuse(f *candidate, s *slot) {
 	s.refused = &refused{at: r.o.Now(), reason: oneLine(f.err)}
 	kept := &folder.Refused{Reason: s.refused.reason, At: s.refused.at}

@@ -33,7 +33,7 @@ func TestFIFOInLiveFolder(t *testing.T) {
 }
 
 // TestChangingFileInLiveFolder has a module and its side-car change while the registry looks at
-// them, again and again. What ran keeps running; what is whole in the end runs then.
+// them, again and again. The module that ran keeps running, until both files are whole again.
 func TestChangingFileInLiveFolder(t *testing.T) {
 	w := openWorld(t)
 	first, second := rejecting("a").wasm(t), rejecting("b").wasm(t)

@@ -10,7 +10,7 @@ import (
 	"talon/host/plugin/sidecar"
 )
 
-// scan returns what lies in the folder and can be plugins. REQUIRES: changing.
+// scan returns the files of the folder that can be plugins. REQUIRES: changing.
 func (r *Registry) scan() (*folderState, error) {
 	entries, problems, err := folder.Scan(r.o.Dir)
 	if err != nil {
@@ -21,7 +21,7 @@ func (r *Registry) scan() (*folderState, error) {
 }
 
 // programs returns the entries that can be plugins: those with a module, and those
-// whose side-car names a program. What was said against the latter goes.
+// whose side-car names a program. A problem of the latter is none any more.
 // REQUIRES: changing.
 func (r *Registry) programs(entries []folder.Entry, problems []folder.Problem) ([]folder.Entry, []folder.Problem) {
 	var list []folder.Entry
@@ -47,8 +47,8 @@ func (r *Registry) programs(entries []folder.Entry, problems []folder.Problem) (
 	return list, rest
 }
 
-// isProgram reports whether a side-car without a module names a program. What cannot
-// be read goes on being what it was.
+// isProgram reports whether a side-car without a module names a program. A side-car
+// that cannot be read counts as what it was.
 func (r *Registry) isProgram(e folder.Entry) bool {
 	text, err := folder.Read(e.Sidecar, maxSidecar)
 	if err == nil {

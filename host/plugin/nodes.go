@@ -13,8 +13,8 @@ import (
 )
 
 // Several servers can run the same plugins: all change them at one point of the order in
-// which they commit events, or none does. What runs is then a list of records, one for each
-// name, that is kept in the database. A change is a proposal: every node loads and tests it,
+// which they commit events, or none does. The plugins that run are then a list of records in the
+// database, one for each name. A change is a proposal: every node loads and tests it,
 // and says whether it can. When all can, the database says that it decides, which each node
 // learns before it commits anything after that.
 
@@ -26,9 +26,9 @@ type Nodes interface {
 	// PluginModule returns the module with a SHA-256.
 	PluginModule(ctx context.Context, sha string) ([]byte, error)
 
-	// Propose returns when the generation decides, with its number, or with an error when it
-	// does not: [ErrRefused] if a node cannot run it. modules are those that may be new, keep
-	// those that are wanted from then on, by their SHA-256.
+	// Propose returns when the generation decides, with its number. It returns an error when
+	// the generation does not: [ErrRefused] if a node cannot run it. The modules may be new.
+	// Those to keep from then on are named by their SHA-256.
 	Propose(ctx context.Context, base int64, records []byte, modules map[string][]byte, keep []string) (n int64, err error)
 
 	// Answer tells the node that proposes why this one cannot run a generation; an empty

@@ -125,7 +125,7 @@ func (n *notes) contained(name, member string, yes bool) {
 		n.sets = map[string][]string{}
 	}
 	if !there {
-		// That it is there, and does not have this member, is an answer too.
+		// The set exists and does not have this member: an answer too.
 		list = []string{}
 	}
 	if yes {

@@ -59,9 +59,9 @@ type Options struct {
 	// Watch follows changes of the folder in Run.
 	Watch bool
 
-	// Nodes are the servers that run the same plugins. What the folder has is then a
-	// proposal to all of them if Watch is set, and else only if nothing runs yet. Nil: there
-	// are no others.
+	// Nodes are the servers that run the same plugins. The folder is then a proposal
+	// to all of them if Watch is set, and else only if nothing runs yet. Nil: there are no
+	// others.
 	Nodes Nodes
 
 	Log *slog.Logger

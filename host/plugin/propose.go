@@ -25,8 +25,8 @@ type proposal struct {
 	folder bool         // it is what lies in the folder
 }
 
-// newProposal makes a proposal of what is wanted and built, nil if that is what runs. What was
-// refused is no part of it, and is noted here. REQUIRES: changing.
+// newProposal makes a proposal of what is wanted and built, nil if that is what runs. A refused
+// candidate is no part of it, and is noted here. REQUIRES: changing.
 func (r *Registry) newProposal(w *wanted) *proposal {
 	p := &proposal{
 		base: r.shared.placed, now: r.o.Now(), records: maps.Clone(r.shared.records), modules: map[string][]byte{}, folder: w.folder != nil,

@@ -50,7 +50,7 @@ func (q *question) ofRepository() bool {
 	return false
 }
 
-// causes returns who is to blame if a plugin fails at the question.
+// causes returns the sources that a failure at the question counts against.
 func (q *question) causes() (c causes) {
 	switch {
 	case q.item != nil:

@@ -20,7 +20,7 @@ func (r *Registry) start(ctx context.Context) error {
 	return r.errNoPolicy()
 }
 
-// wantFirst wants what lies in the folder, where nothing runs yet. REQUIRES: changing.
+// wantFirst wants the plugins of the folder, when nothing runs yet. REQUIRES: changing.
 func (r *Registry) wantFirst(context.Context) (*wanted, error) {
 	if r.history != nil && r.shared == nil {
 		for _, name := range r.history.Names() {
@@ -90,7 +90,7 @@ func (r *Registry) lastGood(ctx context.Context, name string, g *folder.Generati
 	return f
 }
 
-// reconcile brings what runs to what lies in the folder. Where nodes share their plugins, it
+// reconcile runs the plugins of the folder. Where nodes share their plugins, it
 // tries again until they have decided about that.
 func (r *Registry) reconcile(ctx context.Context) {
 	for {
@@ -106,7 +106,7 @@ func (r *Registry) reconcile(ctx context.Context) {
 	}
 }
 
-// wantFolder wants what lies in the folder now. REQUIRES: changing.
+// wantFolder wants the plugins of the folder. REQUIRES: changing.
 func (r *Registry) wantFolder(context.Context) (*wanted, error) {
 	there, err := r.scan()
 	if err != nil {

@@ -52,7 +52,7 @@ type Recorded struct {
 //     bounded queue is dropped and counted.
 //  2. Lines, bytes and the size of one line are bounded, whatever is asked for.
 //  3. A line holds nothing that the decision still changes.
-//  4. What is to be redacted is in no line, also not among the facts.
+//  4. No line holds a redacted text, also not among the facts.
 type recording struct {
 	o        Recording
 	maxBytes int64 // of all lines

@@ -35,8 +35,7 @@ type Registry struct {
 	bundling sync.Mutex  // held while the fallback is loaded
 	fallback *generation // nil until a side-car asks for it; read with changing held
 
-	// Who holds changing and inspecting may change the fields below; who holds one of
-	// them may read them.
+	// Both changing and inspecting guard the fields below: writers hold both, readers one.
 	inspecting sync.Mutex
 	slots      map[string]*slot
 	problems   map[string]string // of names that cannot be plugins
@@ -46,7 +45,7 @@ type Registry struct {
 	closing  sync.WaitGroup // active sets and generations that are being closed
 }
 
-// watcher holds a generation beside the active set.
+// watcher holds a generation besides the active set.
 type watcher interface {
 	notify() // the active set is another
 	close()  // the registry ends

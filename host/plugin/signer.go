@@ -21,9 +21,9 @@ func (r *Registry) mustBeSigned(text []byte) bool {
 	return err == nil && len(file.Signers) > 0
 }
 
-// checkSigner returns who signed the module, as an npub; nothing if nobody must. Who it
-// is must be among the signers of the side-car and of the options, where these name
-// any: a side-car cannot widen what the operator chose at the start.
+// checkSigner returns who signed the module, as an npub; nothing if nobody must. The signer
+// must be among the signers of the side-car and among those of the options, if these name
+// any. A side-car cannot widen the operator's choice at the start.
 func (r *Registry) checkSigner(file *sidecar.File, s *source) (string, error) {
 	if s.bundled || len(file.Signers) == 0 && len(r.o.Signers) == 0 {
 		return "", nil
@@ -51,12 +51,11 @@ func (r *Registry) checkSigner(file *sidecar.File, s *source) (string, error) {
 	return signer, nil
 }
 
-// Where only signed modules run, whoever writes into the folder must not bring back what
-// was mended, nor weaken a policy that is required. What the operator says by a command
-// is taken as it is.
+// If only signed modules run, a writer of the folder must not bring back a fault, nor weaken a
+// required policy. A command of the operator may.
 
-// checkReplacing says why what lies in the folder may not take the place of what runs
-// under its name, or ran last.
+// checkReplacing returns why the files of the folder may not replace the plugin that runs under
+// their name, or ran last.
 func (r *Registry) checkReplacing(e folder.Entry, s *slot, src *source) error {
 	if len(r.o.Signers) == 0 || s == nil || s.record.Current == nil {
 		return nil

@@ -16,7 +16,7 @@ var ErrUnknown = errors.New("there is no plugin of this name")
 // than with the host.
 var ErrRefused = errors.New("refused")
 
-// slot is a name: what lies in the folder under it, and what runs.
+// slot is a name: its files in the folder, and the generation that runs.
 type slot struct {
 	seen    seen
 	applied key         // of the source that counts now

@@ -36,7 +36,7 @@ func newSource(name string, wasm, sidecar []byte) *source {
 	}}
 }
 
-// sign gives a source the signature that lies beside it, nil if none does.
+// sign gives a source its signature, nil if it has none.
 func (s *source) sign(signature []byte) *source {
 	s.signature = signature
 	if signature != nil {

@@ -73,7 +73,7 @@ func (r *Registry) applySlots() {
 }
 
 // updateFolder makes the files of a plugin in the folder what now runs, if they are what ran
-// before. If they are something else, that is what the operator has put there meanwhile.
+// before. If they are something else, the operator has put them there since.
 // REQUIRES: changing and inspecting.
 func (r *Registry) updateFolder(f *candidate) {
 	before := r.slot(f.name).record.Current

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// older reports whether a version comes before another: numbers with dots between them,
-// and what is marked by a hyphen, such as 1.2.0-rc1, before the same without. What has
-// another form is not compared.
+// older reports whether a version comes before another: numbers with dots between them. A
+// mark after a hyphen, such as in 1.2.0-rc1, comes before the same without. Versions of
+// another form are not compared.
 func older(version, than string) bool {
 	a, aMark, aOK := parseVersion(version)
 	b, bMark, bOK := parseVersion(than)

@@ -7,7 +7,7 @@ import (
 	"talon/host/plugin/folder"
 )
 
-// wanted is what is to run from a change on.
+// wanted is what a change makes run.
 type wanted struct {
 	candidates []*candidate // for each name that changes, or whose files cannot run
 	folder     *folderState // what lies in the folder; nil: the change is about the candidates alone

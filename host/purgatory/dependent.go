@@ -69,7 +69,7 @@ func followParent(rows Rows, r *Row, now int64) error {
 // removeDependents removes what depends on a parent that has gone, or has become dormant.
 func removeDependents(rows Rows, parent *Row, changes *[]host.HeldChange) error {
 	e := parent.Event()
-	if e == nil || parent.Cause == CauseParent {
+	if e == nil {
 		return nil // what depends on a damaged row goes by its own time
 	}
 	list, err := rows.Dependents(rows.KeyOf(e))

@@ -39,7 +39,10 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 			return out, err
 		}
 	}
-	row := &Row{Since: now, Reason: h.Reason}
+	row := &Row{Since: now, Reason: h.Reason, Known: h.Known}
+	if h.Network != "" {
+		row.Network = []byte(h.Network)
+	}
 	if h.Parent != "" {
 		ok, err := depend(rows, row, h.Parent, now)
 		if err != nil {

@@ -5,6 +5,8 @@
 //
 //	hold.go         which event is held, and which is refused
 //	room.go         how much is held, and what gives way
+//	weight.go       how much each author and each network has
+//	bounds.go       the rows of purgatory in the table of bounds
 //	term.go         how long an event is held, and its phases
 //	restart.go      when the time of an announcement starts again
 //	gone.go         which announcements are not taken from sync again
@@ -73,21 +75,33 @@ type Rows interface {
 	// KeyOf returns the key under which rows depend on an event: of its address, or its id.
 	KeyOf(e *host.Event) []byte
 
-	// HeldParent returns the first row that has this key, nil for none.
+	// HeldParent returns the first row that has this key and depends on nothing, nil for none.
 	HeldParent(key []byte) (*Row, error)
 
 	// Dependents returns the rows that depend on this key, in the order in which they came.
 	Dependents(key []byte) ([]*Row, error)
 
-	// CountDependents returns how many rows depend on this key, and on any.
-	CountDependents(key []byte) (n, all int64, err error)
+	// CountDependents returns how many rows depend on this key, and how many of them came from
+	// a network.
+	CountDependents(key, network []byte) (all, ofNetwork int64, err error)
 
-	// FirstDependent returns the row that depends on any key and is due first, nil for none.
-	// It leaves one row out.
+	// Weight returns how many rows a class has under a key, and the bytes of their JSON.
+	Weight(c Class, key []byte) (w Weight, err error)
+
+	// Heaviest returns the key of a class that has most events, or most bytes, and what it
+	// has. Of several it is the highest key. It is nil for an empty class.
+	Heaviest(c Class, byBytes bool) (key []byte, w Weight, err error)
+
+	// NewestOf returns the row that came last under a key of a class, nil for none. It leaves
+	// one row out.
+	NewestOf(c Class, key []byte, except int64) (*Row, error)
+
+	// FirstDependent returns the row of a stranger that depends on any key and is due first,
+	// nil for none. It leaves one row out.
 	FirstDependent(except int64) (*Row, error)
 
 	// FirstDormant returns the dormant row that is due first, nil for none. It looks at
-	// rows of the author, or of everybody for nil, and leaves one row out.
+	// rows of the author, or of all strangers for nil, and leaves one row out.
 	FirstDormant(author *host.PubKey, except int64) (*Row, error)
 
 	// InsertHeld adds the row of an event with its index rows.
@@ -136,6 +150,9 @@ type Row struct {
 
 	Cause  Cause
 	Parent []byte // the key of what it depends on, for CauseParent
+
+	Network []byte // the key of where it came from, nil for none: see NetworkOf
+	Known   bool   // it is in the part for known people
 
 	event  *host.Event
 	parsed bool

@@ -94,10 +94,7 @@ func releaseRow(rows Rows, r *Row, now int64, out *host.ReleaseOutcome) error {
 	out.Removed = append(out.Removed, put.Removed...)
 	out.Held = append(out.Held, host.HeldChange{Event: e, Status: status})
 	out.Held = append(out.Held, put.Held...)
-	switch {
-	case r.Cause == CauseParent:
-		return nil
-	case status == host.StatusDeleted, status == host.StatusExpired:
+	if status == host.StatusDeleted || status == host.StatusExpired {
 		return removeDependents(rows, r, &out.Held)
 	}
 	more, err := releaseDependents(rows, e, now)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/negentropy"
 	"talon/host/wire"
 )
@@ -64,6 +65,10 @@ type Deps struct {
 
 	// Verify checks an event's id and signature, for AUTH.
 	Verify func(*host.Event) error
+
+	// Holder returns who a client is to the limits that all share, by its address and the
+	// keys that it has proven. Nil knows nobody.
+	Holder func(addr netip.Addr, proven []host.PubKey) bound.Holder
 }
 
 // Config configures a relay.

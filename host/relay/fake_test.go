@@ -21,6 +21,7 @@ import (
 	"github.com/gobwas/ws"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/inflate"
 	"talon/internal/testkit"
 )
@@ -233,6 +234,7 @@ type world struct {
 	store  *fakeStore
 	ingest *fakeIngest
 	policy Policy // nil but for tests of it
+	holder func(netip.Addr, []host.PubKey) bound.Holder
 	server *httptest.Server
 	linger time.Duration
 	stop   func() // ends Run and waits for it
@@ -268,7 +270,7 @@ func newWorld(t testing.TB, options ...option) *world {
 		set(&cfg, w)
 	}
 	verify := func(e *host.Event) error { return e.CheckID() }
-	relay, err := New(cfg, Deps{Ingest: w.ingest, Store: w.store, Policy: w.policy, Verify: verify})
+	relay, err := New(cfg, Deps{Ingest: w.ingest, Store: w.store, Policy: w.policy, Verify: verify, Holder: w.holder})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,12 +33,12 @@ func newPots(l *Limits, now func() time.Time) pots {
 	const loses = "the network that holds most loses the connection that was idle longest"
 	const ends = "the network that holds most loses the session that was idle longest"
 	return pots{
-		conns:    bound.NewPot(bound.Spec{Name: "websockets", Unit: "connections", Total: int64(l.Connections), Yields: loses}),
-		subs:     bound.NewPot(bound.Spec{Name: "subscriptions", Unit: "subscriptions", Total: int64(l.SubscriptionsTotal), Yields: loses}),
-		values:   bound.NewPot(bound.Spec{Name: "values of subscriptions", Unit: "values", Total: int64(l.ValuesTotal), Yields: loses}),
-		sessions: bound.NewPot(bound.Spec{Name: "negentropy sessions", Unit: "sessions", Total: int64(l.NegSessionsTotal), Yields: ends}),
+		conns:    bound.NewPot(bound.Spec{Name: "websockets", Unit: "connections", Total: int64(l.Connections), Known: bound.KnownPart(int64(l.Connections)), Yields: loses}),
+		subs:     bound.NewPot(bound.Spec{Name: "subscriptions", Unit: "subscriptions", Total: int64(l.SubscriptionsTotal), Known: bound.KnownPart(int64(l.SubscriptionsTotal)), Yields: loses}),
+		values:   bound.NewPot(bound.Spec{Name: "values of subscriptions", Unit: "values", Total: int64(l.ValuesTotal), Known: bound.KnownPart(int64(l.ValuesTotal)), Yields: loses}),
+		sessions: bound.NewPot(bound.Spec{Name: "negentropy sessions", Unit: "sessions", Total: int64(l.NegSessionsTotal), Known: bound.KnownPart(int64(l.NegSessionsTotal)), Yields: ends}),
 		records: bound.NewPot(bound.Spec{
-			Name: "records of negentropy sessions", Unit: "records", Total: recordsFactor * int64(l.NegRecordsTotal), Network: int64(l.NegRecordsTotal), Yields: ends,
+			Name: "records of negentropy sessions", Unit: "records", Total: recordsFactor * int64(l.NegRecordsTotal), Known: bound.KnownPart(recordsFactor * int64(l.NegRecordsTotal)), Network: int64(l.NegRecordsTotal), Yields: ends,
 		}),
 		live: bound.NewFlow(bound.Spec{
 			Name: "live events", Unit: "bytes a second", Network: l.LiveBytes, Yields: "the network that had its share waits",
@@ -66,8 +66,24 @@ func (p *parts) release() {
 	}
 }
 
-// holder says who a connection is to the pots.
-func (c *conn) holder() bound.Holder { return bound.Holder{Addr: c.source.Addr} }
+// holder says who a connection is to the pots. REQUIRES: the reader of the connection, or it is
+// not open yet.
+func (c *conn) holder() bound.Holder {
+	if known := c.relay.deps.Holder; known != nil {
+		return known(c.source.Addr, c.authed)
+	}
+	return bound.Holder{Addr: c.source.Addr}
+}
+
+// recognise has the parts of a connection be those of a known person, once it has proven a key.
+func (c *conn) recognise() {
+	by := c.holder()
+	for _, h := range []*bound.Hold{c.parts.conn, c.parts.subs, c.parts.values} {
+		if h != nil {
+			h.Recognise(by)
+		}
+	}
+}
 
 // takeParts takes what a connection holds of the pots from its beginning.
 func (r *Relay) takeParts(c *conn) refusal {

@@ -3,9 +3,11 @@ package relay
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"testing"
 
 	"talon/host"
+	"talon/host/bound"
 )
 
 // crowd connects two clients from each of eight neighbourhoods, each of which asks once.
@@ -93,4 +95,31 @@ func TestRecordsYield(t *testing.T) {
 	newcomer.expect(`["AUTH","…"]`)
 	newcomer.ask(`["NEG-OPEN","n",{"kinds":[0,1]},"6100000200"]`, `["NEG-MSG","n","…"]`)
 	heavy.expect(`["NEG-ERR","n0","blocked: others need …"]`)
+}
+
+// TestKnownPeople shows that a client that proves the key of a known person has room when
+// strangers have taken all that they may, and keeps it.
+func TestKnownPeople(t *testing.T) {
+	w := newWorld(t, behindProxy, limit(func(l *Limits) { l.SubscriptionsTotal = 128 }), func(_ *Config, w *world) {
+		w.holder = func(addr netip.Addr, proven []host.PubKey) bound.Holder {
+			return bound.Holder{Addr: addr, Known: len(proven) > 0}
+		}
+	})
+	for n := range 8 { // each of a neighbourhood of its own, with 14 of the 112 that strangers have
+		c := w.connect(http.Header{"X-Forwarded-For": {fmt.Sprintf("198.51.%d.1", n)}})
+		c.expect(`["AUTH","…"]`)
+		for k := range 14 {
+			c.ask(fmt.Sprintf(`["REQ","%d",{"kinds":[%d]}]`, k, k), fmt.Sprintf(`["EOSE","%d"]`, k))
+		}
+	}
+	known := w.connect(http.Header{"X-Forwarded-For": {"203.0.113.1"}})
+	known.auth = known.list()[1].(string)
+	e := known.authEvent(w, 1)
+	known.ask(authMessage(e), okMessage(e, `true,""`))
+	for k := range 2 {
+		known.ask(fmt.Sprintf(`["REQ","%d",{"kinds":[%d]}]`, k, k), fmt.Sprintf(`["EOSE","%d"]`, k))
+	}
+	if n := w.relay.pots.subs.Used(); n != 114 {
+		t.Errorf("%d subscriptions are counted, want 114: nobody gave way", n)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/contain"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/retry"
@@ -101,10 +102,9 @@ type Deps struct {
 	// is held is always kept.
 	Hosted func(a *grasp.Announcement) (bool, error)
 
-	// Origin returns the address of the client that sent a held event; zero if none did, or
-	// that is not known. With nil, relays that only held announcements name have no limits
-	// of their own.
-	Origin func(id host.ID) netip.Addr
+	// Namer says who sent a held announcement by an author. With nil, relays that only held
+	// announcements name have no limits of their own.
+	Namer func(announcement host.ID, author host.PubKey) bound.Namer
 
 	// Verify checks an id and a signature, of events that were refused.
 	Verify func(*host.Event) error

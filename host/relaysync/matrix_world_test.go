@@ -123,7 +123,8 @@ var matrixSaid = sync.OnceValue(func() *matrixEvents {
 type matrixWorld struct {
 	t         *testing.T
 	warnings  *matrixWarnings
-	network   *testkit.Network
+	network   *testkit.Network // nil: the real one
+	first     string           // the bootstrap relay
 	relays    []*server.Server
 	honest    []bool // by relay: what it has can be had from it
 	expected  map[host.ID]bool
@@ -141,7 +142,7 @@ type matrixWorld struct {
 }
 
 func newMatrixWorld(t *testing.T, modules, code string, profiles []*relaymodel.Profile) *matrixWorld {
-	w := &matrixWorld{t: t, warnings: newMatrixWarnings(t), network: testkit.NewNetwork(), expected: map[host.ID]bool{}, here: relaysynctest.NewStore(0, schnorr.Verify)}
+	w := &matrixWorld{t: t, warnings: newMatrixWarnings(t), network: testkit.NewNetwork(), first: matrixURL(0), expected: map[host.ID]bool{}, here: relaysynctest.NewStore(0, schnorr.Verify)}
 	w.here.SetPolicy(w.here.About("wss://" + ownDomain))
 	registry, err := plugin.Open(context.Background(), plugin.Options{
 		Dir: modules, CacheDir: code, Facts: w.here, Held: w.here, Limits: guest.Limits{Fuel: 1e10, Memory: 256 << 20}, Log: slog.New(w.warnings),
@@ -187,7 +188,7 @@ func (w *matrixWorld) say(list []matrixEvent) {
 func (w *matrixWorld) begin() {
 	w.strategy.restart()
 	s, err := relaysync.New(relaysync.Config{
-		Own: []string{ownDomain}, Bootstrap: []string{matrixURL(0)}, AllowPrivate: true, Limits: relaysync.DefaultLimits, Seed: 1, Log: slog.New(w.warnings), Now: time.Now,
+		Own: []string{ownDomain}, Bootstrap: []string{w.first}, AllowPrivate: true, Limits: relaysync.DefaultLimits, Seed: 1, Log: slog.New(w.warnings), Now: time.Now,
 	}, relaysync.Deps{
 		Strategy: w.strategy, Ingest: w.here, Facts: w.here, Local: w.here, Health: w.health, Memory: &w.known, Holdings: &w.beliefs, Verify: schnorr.Verify,
 		Sign:   func(e *host.Event) error { testkit.NewSigner(42).Sign(e); return nil },
@@ -196,7 +197,9 @@ func (w *matrixWorld) begin() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s.ConnectBy(w.network.Dial)
+	if w.network != nil {
+		s.ConnectBy(w.network.Dial)
+	}
 	w.strategy.sync = s
 	w.here.SetFollower(s)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -12,27 +12,28 @@ import (
 	"talon/host/relaysync/loop"
 )
 
-// strangers limits what announcements without git data have sync do (loop.Strangers). How many
-// relays they bring has a share for each network; so has how often these are visited.
+// strangers limits what announcements without git data have sync do (loop.Strangers). Each network
+// has a share of the relays that they bring, and of the visits to these.
 type strangers struct {
 	relays *bound.Pot
 	visits *bound.Visits
-	origin func(id host.ID) netip.Addr
+	namer  func(announcement host.ID, author host.PubKey) bound.Namer
 }
 
-// newStrangers returns nil if the origin of held events is not known at all.
-func newStrangers(connections int, origin func(id host.ID) netip.Addr, now func() time.Time) *strangers {
-	if origin == nil {
+// newStrangers returns nil if nobody says who sent an announcement.
+func newStrangers(connections int, namer func(announcement host.ID, author host.PubKey) bound.Namer, now func() time.Time) *strangers {
+	if namer == nil {
 		return nil
 	}
+	total := int64(max(1, connections/2))
 	return &strangers{
 		relays: bound.NewPot(bound.Spec{
 			// As many again remain for the relays of repositories that are served.
-			Name: "relays that only held announcements name", Unit: "relays", Total: int64(max(1, connections/2)),
+			Name: "relays that only held announcements name", Unit: "relays", Total: total, Known: bound.KnownPart(total),
 			Yields: "the network that holds most loses the relay that was named first",
 		}),
 		visits: bound.NewVisits("relays", now),
-		origin: origin,
+		namer:  namer,
 	}
 }
 
@@ -44,20 +45,16 @@ func (v *Sync) Bounds() []bound.Spec {
 	return append([]bound.Spec{v.strangers.relays.Spec()}, v.strangers.visits.Bounds()...)
 }
 
-func (s *strangers) namer(id host.ID, author host.PubKey) bound.Namer {
-	return bound.Namer{Addr: s.origin(id), Author: string(author[:])}
-}
-
 func (s *strangers) Admit(id host.ID, author host.PubKey, evict func()) (release func(), ok bool) {
 	by := s.namer(id, author)
 	if s.visits.Wait(by) > 0 {
 		return nil, false
 	}
 	// Relays of synced announcements do not displace one another: nobody tells which matter.
-	if network, _ := bound.Networks(by.Addr); !network.IsValid() && s.relays.Used() >= s.relays.Spec().Total {
+	if network, _ := bound.Networks(by.Addr); !network.IsValid() && !by.Known && s.relays.Used() >= s.relays.Spec().Total {
 		return nil, false
 	}
-	hold, err := s.relays.Acquire(bound.Holder{Addr: by.Addr}, 1, evict)
+	hold, err := s.relays.Acquire(bound.Holder{Addr: by.Addr, Known: by.Known}, 1, evict)
 	if err != nil {
 		return nil, false
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/netguard"
 	"talon/host/relaysync/loop"
 	"talon/internal/testkit"
@@ -21,7 +22,9 @@ func TestStrangersShares(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	const connections = 64 // 32 places, 4 for one network
 	origins := map[host.ID]netip.Addr{}
-	s := newStrangers(connections, func(id host.ID) netip.Addr { return origins[id] }, func() time.Time { return now })
+	s := newStrangers(connections, func(id host.ID, author host.PubKey) bound.Namer {
+		return bound.Namer{Addr: origins[id], Author: string(author[:])}
+	}, func() time.Time { return now })
 	var displaced int
 	admit := func(network, n byte) bool {
 		id := host.ID{network, n}
@@ -42,7 +45,7 @@ func TestStrangersShares(t *testing.T) {
 	if _, ok := s.Admit(host.ID{99}, host.PubKey{99}, nil); ok {
 		t.Error("a relay of a synced announcement displaces another")
 	}
-	s = newStrangers(connections, func(host.ID) netip.Addr { return netip.Addr{} }, func() time.Time { return now })
+	s = newStrangers(connections, synced, func() time.Time { return now })
 	for n := range byte(40) {
 		if _, ok := s.Admit(host.ID{n}, host.PubKey{n}, func() { t.Error("a synced announcement's relay was displaced") }); ok != (n < 32) {
 			t.Errorf("relay %d of synced announcements: %v, want those of half the connections", n, ok)
@@ -50,11 +53,14 @@ func TestStrangersShares(t *testing.T) {
 	}
 }
 
+// synced is the namer of announcements that came from relays.
+func synced(_ host.ID, author host.PubKey) bound.Namer { return bound.Namer{Author: string(author[:])} }
+
 // TestStrangersAddress shows that any number of names of one address are dialed as often as the
 // address may be, and that a relay that has to wait is reported so.
 func TestStrangersAddress(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	s := newStrangers(100, func(host.ID) netip.Addr { return netip.Addr{} }, func() time.Time { return now })
+	s := newStrangers(100, synced, func() time.Time { return now })
 	guard := s.guard(netguard.Guard{Private: true})
 	dials := 0
 	var last error
@@ -78,7 +84,7 @@ func TestStrangersDial(t *testing.T) {
 	r := newRemote(t, nil)
 	var s *Sync
 	w := start(t, func(*abi.StepView) []abi.StepAction { return nil }, func(cfg *Config, deps *Deps) {
-		deps.Origin = func(host.ID) netip.Addr { return netip.Addr{} }
+		deps.Namer = synced
 	})
 	s = w.sync
 	dialed := make(chan string, 2)

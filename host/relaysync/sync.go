@@ -132,7 +132,7 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 	v.refusals = refusals{keep: keep, policies: deps.Policies, known: v.known, now: func() int64 { return cfg.Now().Unix() }}
 	v.charged = v.dialer
 	loopDeps := loop.Deps{Strategy: called{v}, Facts: read{v}, Health: deps.Health, Hosted: deps.Hosted}
-	if v.strangers = newStrangers(cfg.Limits.Connections, deps.Origin, cfg.Now); v.strangers != nil {
+	if v.strangers = newStrangers(cfg.Limits.Connections, deps.Namer, cfg.Now); v.strangers != nil {
 		loopDeps.Strangers = v.strangers
 	}
 	if v.dialer == nil {

@@ -21,7 +21,7 @@ func TestPanicInJob(t *testing.T) {
 	for round := range 3 {
 		// There is no store, so that the search for maintainers panics.
 		bad := f.jobs.enqueue(identifier("demo"), task{authors: setOf(grasp.PubKey{})})
-		good := f.jobs.enqueue(identifier("other"), task{})
+		good := f.jobs.enqueue("other", task{})
 		testkit.Receive(t, "the end of the round that panics", bad)
 		testkit.Receive(t, "the end of another", good)
 		if n := testutil.ToFloat64(f.panics.Collector()); int(n) != round+1 {

@@ -21,8 +21,16 @@ import (
 type Disk struct {
 	Announced *gitrepo.Root
 	PRs       *gitrepo.Root // under /prs/; nil: there are none
-	none      *gitrepo.Root // has the empty one
-	empty     *gitrepo.Repo // what is under /prs/ where nothing was pushed
+
+	purgatory Purgatory
+	none      *gitrepo.Root    // has the empty ones
+	empty     [2]*gitrepo.Repo // by format: the answer where nothing was pushed
+}
+
+// Purgatory says which announcements wait for git data.
+type Purgatory interface {
+	HeldBy(ctx context.Context, f host.Filter) ([][]byte, error)
+	HeldEvent(ctx context.Context, id host.ID) (e host.HeldEvent, ok bool, err error)
 }
 
 // location is a repository, be it there or not.
@@ -49,41 +57,66 @@ func (p location) address() host.Address {
 // OpenDisk opens the repositories in a data folder, and makes the folders that are
 // absent. Without prs there is nothing under /prs/. Nodes are nil if nobody else has the
 // folder open.
-func OpenDisk(ctx context.Context, git *gitrepo.Git, data string, prs bool, nodes gitrepo.Nodes) (d *Disk, err error) {
-	d = new(Disk)
+func OpenDisk(ctx context.Context, git *gitrepo.Git, data string, prs bool, purgatory Purgatory, nodes gitrepo.Nodes) (d *Disk, err error) {
+	d = &Disk{purgatory: purgatory}
 	defer func() {
 		if err != nil {
 			d.Close()
 		}
 	}()
-	if d.Announced, err = gitrepo.OpenShared(git, filepath.Join(data, "git"), nodes); err != nil || !prs {
+	if d.Announced, err = gitrepo.OpenShared(git, filepath.Join(data, "git"), nodes); err != nil {
 		return d, err
 	}
-	if d.PRs, err = gitrepo.OpenShared(git, filepath.Join(data, "git-prs"), nodes); err != nil {
-		return d, err
+	if prs {
+		if d.PRs, err = gitrepo.OpenShared(git, filepath.Join(data, "git-prs"), nodes); err != nil {
+			return d, err
+		}
 	}
 	return d, d.makeEmpty(ctx, git, filepath.Join(data, "git-empty"), nodes)
 }
 
-// makeEmpty makes the repository that is shown where nothing was pushed (GRASP-06).
-// It has a folder of its own, so that no path leads to it.
+// makeEmpty makes the repositories that are shown where nothing was pushed: of announcements
+// that wait for git data, and under /prs/ (GRASP-06). They have a folder of their own, so that
+// no path leads to them.
 func (d *Disk) makeEmpty(ctx context.Context, git *gitrepo.Git, dir string, nodes gitrepo.Nodes) error {
 	root, err := gitrepo.OpenShared(git, dir, nodes)
 	if err != nil {
 		return err
 	}
 	d.none = root
-	name, err := gitrepo.ParseName(nip19.EncodeNpub([32]byte{}), "empty")
-	if err != nil {
-		return fmt.Errorf("name the empty repository: %w", err)
+	for format, identifier := range map[gitrepo.Format]string{gitrepo.SHA1: "empty", gitrepo.SHA256: "empty-sha256"} {
+		name, err := gitrepo.ParseName(nip19.EncodeNpub([32]byte{}), identifier)
+		if err != nil {
+			return fmt.Errorf("name an empty repository: %w", err)
+		}
+		repo := root.Repo(name)
+		unlock, err := repo.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		err = repo.Init(ctx, format)
+		unlock()
+		if err != nil {
+			return err
+		}
+		d.empty[format] = repo
 	}
-	d.empty = root.Repo(name)
-	unlock, err := d.empty.Lock(ctx)
-	if err != nil {
-		return err
+	return nil
+}
+
+// waits reports whether the announcement of a repository is held and waits for git data. Such a
+// repository has no folder until its first push is authorised, or a hunt has found data. It is
+// empty until then.
+func (d *Disk) waits(ctx context.Context, a host.Address) (bool, error) {
+	var id host.ID
+	found := false
+	filter := host.Filter{Tags: []host.TagFilter{{Name: host.AddressOf, Values: []string{a.String()}}}, Limit: 1, Header: true}
+	err := maintainers.Read(ctx, d.purgatory.HeldBy, filter, func(e *host.Event) { id, found = e.ID, true })
+	if err != nil || !found {
+		return false, err
 	}
-	defer unlock()
-	return d.empty.Init(ctx, gitrepo.SHA1)
+	e, ok, err := d.purgatory.HeldEvent(ctx, id)
+	return ok && !e.Dormant && !e.Dependent, err
 }
 
 // Close ends the git processes for look-ups.
@@ -138,9 +171,10 @@ func parseLocation(s string) (location, bool) {
 
 // Has answers policies: it reports whether the repository of an announcement has an
 // object, or, with the suffix ofCommit, a commit. An empty object asks whether the
-// repository exists.
+// repository exists. That of a held announcement exists while the announcement waits for git
+// data.
 func (d *Disk) Has(ctx context.Context, a host.Address, object string) (bool, error) {
-	repo, err := d.announced(a)
+	repo, err := d.announced(ctx, a)
 	if repo == nil || err != nil {
 		return false, err
 	}
@@ -166,7 +200,7 @@ const ofCommit = "^{commit}"
 
 // Ref returns the object that a ref of the repository of an announcement names.
 func (d *Disk) Ref(ctx context.Context, a host.Address, ref string) (object string, ok bool, err error) {
-	repo, err := d.announced(a)
+	repo, err := d.announced(ctx, a)
 	if repo == nil || err != nil {
 		return "", false, err
 	}
@@ -178,15 +212,15 @@ func (d *Disk) Ref(ctx context.Context, a host.Address, ref string) (object stri
 }
 
 // Here reports whether the repository of an announcement exists.
-func (d *Disk) Here(_ context.Context, a host.Address) (bool, error) {
-	repo, err := d.announced(a)
+func (d *Disk) Here(ctx context.Context, a host.Address) (bool, error) {
+	repo, err := d.announced(ctx, a)
 	return repo != nil, err
 }
 
 // Refs returns the refs of the repository of an announcement by name, the ref that
 // HEAD names, which need not exist, and whether there is the repository.
 func (d *Disk) Refs(ctx context.Context, a host.Address) (refs []grasp.Ref, head string, here bool, err error) {
-	repo, err := d.announced(a)
+	repo, err := d.announced(ctx, a)
 	if repo == nil || err != nil {
 		return nil, "", false, err
 	}
@@ -197,8 +231,9 @@ func (d *Disk) Refs(ctx context.Context, a host.Address) (refs []grasp.Ref, head
 	return tracked(all), all.HEAD, err == nil, err
 }
 
-// announced returns the repository of an announcement, nil if there is none.
-func (d *Disk) announced(a host.Address) (*gitrepo.Repo, error) {
+// announced returns the repository of an announcement, nil if there is none. It returns an
+// empty one for an announcement that waits for git data and has no folder.
+func (d *Disk) announced(ctx context.Context, a host.Address) (*gitrepo.Repo, error) {
 	if a.Kind != grasp.KindAnnouncement || strings.TrimSpace(a.D) == "" {
 		return nil, nil
 	}
@@ -207,20 +242,24 @@ func (d *Disk) announced(a host.Address) (*gitrepo.Repo, error) {
 		return nil, nil // no repository can have the name
 	}
 	there, err := repo.Exists()
-	if err != nil || !there {
+	if err != nil {
 		return nil, err
 	}
-	return repo, nil
+	if there {
+		return repo, nil
+	}
+	waits, err := d.waits(ctx, a)
+	if err != nil || !waits {
+		return nil, err
+	}
+	return d.empty[gitrepo.SHA1], nil
 }
 
-// How long a request waits for jobs of its repository: to be made, or to be brought
-// up to date.
-const (
-	makeTime   = 10 * time.Second
-	updateTime = 250 * time.Millisecond
-)
+// updateTime is how long a request waits for the jobs of its repository.
+const updateTime = 250 * time.Millisecond
 
-// Find returns the repository of a path (githttp.Repositories).
+// Find returns the repository of a path (githttp.Repositories). One that waits for git data and
+// has no folder is empty for readers. For a push, it is the place that Authorize makes.
 func (f *Reconciler) Find(ctx context.Context, parts []string, use githttp.Use) (*gitrepo.Repo, error) {
 	p, ok := f.locationOfPath(parts)
 	if !ok {
@@ -230,61 +269,59 @@ func (f *Reconciler) Find(ctx context.Context, parts []string, use githttp.Use) 
 	if err != nil {
 		return nil, gitrepo.ErrNotFound
 	}
-	there, err := repo.Exists()
-	if err != nil {
-		return nil, err
-	}
-	wait := makeTime
-	if there {
-		wait = updateTime
-	}
-	f.jobs.waitIdle(ctx, identifier(p.Identifier), wait)
-	f.jobs.waitIdle(ctx, p, wait)
-	if there, err = repo.Exists(); err != nil || there {
+	f.waitUpdated(ctx, p)
+	if there, err := repo.Exists(); err != nil || there {
 		return repo, err
 	}
-	if !p.prs && f.cfg.Nodes != nil {
-		if there, err = f.makeHere(ctx, p, repo); err != nil || there {
-			return repo, err
+	format := gitrepo.SHA1
+	if !p.prs {
+		waits, err := f.disk.waits(ctx, p.address())
+		if err != nil {
+			return nil, err
+		}
+		if !waits {
+			return nil, gitrepo.ErrNotFound
+		}
+		if format, err = f.plannedFormat(ctx, p); err != nil {
+			return nil, err
 		}
 	}
-	if !p.prs {
-		return nil, gitrepo.ErrNotFound
-	}
 	if use == githttp.PushTo {
-		return repo, nil // Authorize makes it
+		return repo, nil
 	}
-	return f.disk.empty, nil
+	return f.disk.empty[format], nil
 }
 
-// makeHere makes a repository whose announcement came to another node a moment ago.
-func (f *Reconciler) makeHere(ctx context.Context, p location, repo *gitrepo.Repo) (bool, error) {
+// waitUpdated waits a moment for the jobs that a repository is waiting for.
+func (f *Reconciler) waitUpdated(ctx context.Context, p location) {
+	ctx, cancel := context.WithTimeout(ctx, updateTime)
+	defer cancel()
+	f.jobs.waitIdle(ctx, identifier(p.Identifier))
+	f.jobs.waitIdle(ctx, p)
+}
+
+// plannedFormat returns the format that a repository without a folder will have: that of the
+// newest state of its maintainers.
+func (f *Reconciler) plannedFormat(ctx context.Context, p location) (gitrepo.Format, error) {
 	list, err := maintainers.Below(ctx, f.cfg.Store, p.Identifier, p.PubKey)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	if mine := own(list, p.PubKey); mine == nil || !mine.Held {
-		return false, nil
-	}
-	f.jobs.enqueue(p, task{})
-	f.jobs.waitIdle(ctx, p, makeTime)
-	return repo.Exists()
+	states, err := f.trackedStates(ctx, p.Identifier, graph(list).Maintainers(p.PubKey))
+	format, _ := formatOf(states)
+	return format, err
 }
 
-// Here reports whether the repository of an announcement exists. It waits for the job
-// that makes it.
+// Here reports whether the repository of an announcement exists: see [Disk.Has].
 func (f *Reconciler) Here(ctx context.Context, a host.Address) (bool, error) {
-	here, err := f.disk.Here(ctx, a)
-	if here || err != nil {
-		return here, err
-	}
-	f.jobs.waitIdle(ctx, location{Repo: grasp.Repo{PubKey: a.PubKey, Identifier: a.D}}, updateTime)
 	return f.disk.Here(ctx, a)
 }
 
 // Refs returns the refs of the repository of an announcement: see Disk.Refs.
 func (f *Reconciler) Refs(ctx context.Context, a host.Address) (refs []grasp.Ref, head string, here bool, err error) {
-	f.jobs.waitIdle(ctx, location{Repo: grasp.Repo{PubKey: a.PubKey, Identifier: a.D}}, updateTime)
+	waiting, cancel := context.WithTimeout(ctx, updateTime)
+	f.jobs.waitIdle(waiting, location{Repo: grasp.Repo{PubKey: a.PubKey, Identifier: a.D}})
+	cancel()
 	return f.disk.Refs(ctx, a)
 }
 

@@ -121,7 +121,7 @@ func (w *world) start() {
 	w.must(err)
 	w.store, err = store.Open(ctx, w.data, store.Options{Readers: 2, Log: log})
 	w.must(err)
-	w.disk, err = OpenDisk(ctx, git, w.data, true, nil)
+	w.disk, err = OpenDisk(ctx, git, w.data, true, w.store, nil)
 	w.must(err)
 	w.policy = &holdsRepos{disk: w.disk}
 	w.pipeline = ingest.New(ingest.Config{
@@ -302,6 +302,32 @@ func (w *world) refs(p location) string {
 		lines = append(lines, ref.Name+"="+ref.ID)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// here reports whether a repository answers requests.
+func (w *world) here(p location) bool {
+	w.t.Helper()
+	here, err := w.disk.Here(w.t.Context(), p.address())
+	w.must(err)
+	return here
+}
+
+func (w *world) wantHere(p location, want bool) {
+	w.t.Helper()
+	if got := w.here(p); got != want {
+		w.t.Errorf("%v is here: %v, want %v", p, got, want)
+	}
+}
+
+// folder makes the folder of a repository.
+func (w *world) folder(p location) {
+	w.t.Helper()
+	repo, err := w.disk.repo(p)
+	w.must(err)
+	unlock, err := repo.Lock(w.t.Context())
+	w.must(err)
+	defer unlock()
+	w.must(repo.Init(w.t.Context(), gitrepo.SHA1))
 }
 
 func (w *world) wantRefs(p location, want ...string) {

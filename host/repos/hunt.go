@@ -2,6 +2,7 @@ package repos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -75,10 +76,12 @@ func (f *Reconciler) Waiting(ctx context.Context, yield func(gitfetch.Event) err
 		if err != nil {
 			return fmt.Errorf("an event that is here does not parse: %w", err)
 		}
-		event, ok := Hunted(e, true)
+		// Who sent it is not kept. After the time in which a push is expected, that does not matter.
+		event, ok := Hunted(e, false)
 		if !ok {
 			return nil
 		}
+		event.Since = h.Since
 		return yield(event)
 	})
 }
@@ -107,17 +110,26 @@ func (f *Reconciler) Wanted(ctx context.Context, identifier string) ([]gitfetch.
 		if err != nil {
 			return nil, err
 		}
-		if !there && a.Held {
-			// It is about to be made.
+		if !there {
+			if !a.Held {
+				continue
+			}
+			waits, err := f.disk.waits(ctx, p.address())
+			if err != nil {
+				return nil, err
+			}
+			if !waits {
+				continue
+			}
+			// Shared objects may be all that it needs.
 			if err := f.await(ctx, f.jobs.enqueue(p, task{})); err != nil {
 				return nil, err
 			}
-			if there, err = repo.Exists(); err != nil {
+			format, err := f.plannedFormat(ctx, p)
+			if err != nil {
 				return nil, err
 			}
-		}
-		if !there {
-			continue
+			repo = repo.Planned(format)
 		}
 		more, err := f.wantedBy(ctx, p, repo, list, g.Maintainers(a.PubKey))
 		if err != nil {
@@ -163,7 +175,7 @@ func (f *Reconciler) wantedBy(
 	}
 	for _, pr := range pulls {
 		there, err := repo.Connected(ctx, pr.Commit)
-		if err != nil {
+		if err != nil && !errors.Is(err, gitrepo.ErrNotFound) {
 			return nil, err
 		}
 		if !there {
@@ -251,7 +263,11 @@ func missing(ctx context.Context, repo *gitrepo.Repo, s *grasp.State) ([]string,
 	for _, ref := range s.Refs {
 		all = append(all, ref.Object)
 	}
-	if whole, err := repo.Connected(ctx, all...); whole || err != nil {
+	whole, err := repo.Connected(ctx, all...)
+	if errors.Is(err, gitrepo.ErrNotFound) {
+		return all, nil // it has no folder yet
+	}
+	if whole || err != nil {
 		return nil, err
 	}
 	found, err := repo.Has(ctx, all...)

@@ -33,7 +33,8 @@ func TestHunted(t *testing.T) {
 
 	var waiting []gitfetch.Event
 	w.must(w.reconciler.Waiting(t.Context(), func(e gitfetch.Event) error { waiting = append(waiting, e); return nil }))
-	if len(waiting) != 2 || waiting[0].Repository.D != "demo" || waiting[0].Kind != grasp.KindState || waiting[1].Kind != grasp.KindPullRequest {
+	if len(waiting) != 2 || waiting[0].Repository.D != "demo" || waiting[0].Kind != grasp.KindState || waiting[1].Kind != grasp.KindPullRequest ||
+		waiting[0].Origin != gitfetch.FromUser || waiting[0].Since == 0 {
 		t.Errorf("waiting is %+v", waiting)
 	}
 	wants, err := w.reconciler.Wanted(t.Context(), "demo")

@@ -156,9 +156,8 @@ func (js *jobs) dequeue(key any, j *job) (t task, done chan struct{}, ok bool) {
 	return j.next, j.done, true
 }
 
-// waitIdle waits until the rounds that were asked for before have ended, for so long
-// at most.
-func (js *jobs) waitIdle(ctx context.Context, key any, limit time.Duration) {
+// waitIdle waits until the rounds that were asked for before have ended, or ctx ends.
+func (js *jobs) waitIdle(ctx context.Context, key any) {
 	js.mu.Lock()
 	j := js.pending[key]
 	var done chan struct{}
@@ -169,12 +168,9 @@ func (js *jobs) waitIdle(ctx context.Context, key any, limit time.Duration) {
 	if done == nil {
 		return
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-done:
 	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 
@@ -331,6 +327,9 @@ func (f *Reconciler) followRemaining(ctx context.Context, of withdrawn) error {
 // fanOut asks for the jobs of all repositories of an identifier that some authors
 // maintain.
 func (f *Reconciler) fanOut(ctx context.Context, identifier string, t task) error {
+	if !f.disk.Announced.Shares(identifier) {
+		return nil // none of them has a folder, and none has objects to make one for
+	}
 	for author := range t.authors {
 		// Whom the author counts as a maintainer too is found however many others name it.
 		list, err := maintainers.Below(ctx, f.cfg.Store, identifier, author)

@@ -350,7 +350,7 @@ func (w *run) reconcilePRs(ctx context.Context) error {
 		}
 	}
 	left -= len(c.updates)
-	if err := c.apply(ctx); err != nil || left > 0 {
+	if err := c.apply(ctx); err != nil || left > 0 || w.f.pushing.any(w.location) {
 		return err
 	}
 	if err := w.repo.Remove(ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"talon/host"
@@ -18,7 +19,7 @@ import (
 
 // Authorize decides about a push (githttp.Pushes), by GRASP's own rules and by the
 // policies. If both refuse, the reason is the policy's: GRASP's reason would ask somebody
-// who may not push to publish a state first. A repository under /prs/ is made with the
+// who may not push to publish a state first. A repository without a folder is made with the
 // first push to it.
 func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 	c, err := f.checkUpdates(ctx, push)
@@ -37,14 +38,15 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 		}
 		return err
 	}
-	if c.place.prs {
+	f.pushing.add(c.place, 1)
+	if c.place.prs || c.held {
 		unlock, err := push.Repo.Lock(ctx)
-		if err != nil {
-			return err
+		if err == nil {
+			err = f.makeForPush(ctx, push)
+			unlock()
 		}
-		err = makePRs(ctx, push)
-		unlock()
 		if err != nil {
+			f.pushing.add(c.place, -1)
 			return err
 		}
 	}
@@ -52,12 +54,40 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 		return nil
 	}
 	// The push may take longer than what is left of the announcement's time.
-	return f.cfg.Pipeline.SubmitRelease(ctx, &host.ReleaseRequest{
+	err = f.cfg.Pipeline.SubmitRelease(ctx, &host.ReleaseRequest{
 		Plan: func(context.Context, host.RepoFacts, int64) (host.Release, error) {
 			return host.Release{ExtendDeadline: c.waits}, nil
 		},
 		Done: func([]host.Released, error) {},
 	})
+	if err != nil {
+		f.pushing.add(c.place, -1)
+	}
+	return err
+}
+
+// pushing counts the pushes that are authorised and have not ended, by repository. A job leaves
+// an empty folder alone while one is under way.
+type pushing struct {
+	mu     sync.Mutex // guards counts
+	counts map[location]int
+}
+
+func (p *pushing) add(at location, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.counts == nil {
+		p.counts = make(map[location]int)
+	}
+	if p.counts[at] += n; p.counts[at] == 0 {
+		delete(p.counts, at)
+	}
+}
+
+func (p *pushing) any(at location) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts[at] > 0
 }
 
 // unknownPulls refuses refs for events that are not here from those who have pushed many, and
@@ -140,9 +170,9 @@ func (f *Reconciler) Confirm(ctx context.Context, push *githttp.Push) error {
 		return err
 	}
 	push.Note, push.Removes = partNote(c.rest), c.removes
-	if c.place.prs {
+	if c.place.prs || c.held {
 		// Another push that failed may have taken it away.
-		if err := makePRs(ctx, push); err != nil {
+		if err := f.makeForPush(ctx, push); err != nil {
 			return err
 		}
 	}
@@ -254,6 +284,12 @@ func (f *Reconciler) checkAnnounced(
 		return grasp.Answer{}, err
 	}
 	refs, err := push.Repo.Refs(ctx)
+	if mine.Held && errors.Is(err, gitrepo.ErrNotFound) {
+		var waits bool
+		if waits, err = f.disk.waits(ctx, c.place.address()); err == nil && !waits {
+			err = gitrepo.ErrNotFound
+		}
+	}
 	if err != nil {
 		return grasp.Answer{}, err
 	}
@@ -348,8 +384,13 @@ func (f *Reconciler) askPolicy(ctx context.Context, push *githttp.Push, ask *hos
 	return &githttp.Refusal{Reason: unauthorised + reason}
 }
 
-// makePRs makes a repository under /prs/. REQUIRES: the lock.
-func makePRs(ctx context.Context, push *githttp.Push) error {
+// makeForPush makes a repository that has no folder yet. REQUIRES: the lock.
+func (f *Reconciler) makeForPush(ctx context.Context, push *githttp.Push) error {
+	there, err := push.Repo.Exists()
+	if there || err != nil {
+		return err
+	}
+	f.metrics.made.Inc()
 	format := gitrepo.SHA1
 	if len(push.Updates[0].New) == sha256Digits {
 		format = gitrepo.SHA256
@@ -390,6 +431,7 @@ func (f *Reconciler) PushDone(ctx context.Context, push *githttp.Push) {
 	if !ok {
 		return
 	}
+	f.pushing.add(p, -1)
 	if push.Changed && push.Repo.NeedsRepack() {
 		f.jobs.enqueue(repacking(p), task{})
 	}

@@ -49,7 +49,8 @@ func TestStateDeletedDuringPush(t *testing.T) {
 		t.Errorf("the push: %v %s", err, out)
 	}
 	w.waitIdle()
-	w.wantRefs(at, "HEAD=refs/heads/master")
+	w.wantRefs(at, "absent") // the folder goes with the push that it was made for
+	w.wantHere(at, true)
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
 }

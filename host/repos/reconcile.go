@@ -22,6 +22,9 @@ func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
 	if err != nil {
 		return nil // no repository can have the name
 	}
+	if idle, err := f.hasNoGit(p, repo); idle || err != nil {
+		return err
+	}
 	unlock, release, err := f.lockInSlot(ctx, repo, t.overtake)
 	if err != nil {
 		return err
@@ -40,6 +43,16 @@ func (f *Reconciler) reconcile(ctx context.Context, p location, t task) error {
 		f.jobs.enqueue(key, next)
 	}
 	return err
+}
+
+// hasNoGit reports whether a repository has no folder, and no repository of its identifier has
+// objects. Then a job has nothing to do.
+func (f *Reconciler) hasNoGit(p location, repo *gitrepo.Repo) (bool, error) {
+	there, err := repo.Exists()
+	if there || err != nil || p.prs {
+		return !there && p.prs, err
+	}
+	return !f.disk.Announced.Shares(p.Identifier) && (f.disk.PRs == nil || !f.disk.PRs.Shares(p.Identifier)), nil
 }
 
 // lockTime is how long a job waits for the lock of its repository in a slot.
@@ -166,13 +179,12 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 		if !waits {
 			return nil // it only tells who maintains what others have
 		}
-		if err := w.repo.Init(ctx, gitrepo.SHA1); err != nil {
+		if made, err := w.makeOfShared(ctx, graph(list).Maintainers(w.location.PubKey)); !made || err != nil {
 			return err
 		}
-		f.metrics.made.Inc()
-		w.task.all = true // pull requests may be here already
 	}
 	if w.task.newObjects {
+		w.task.all = w.task.all || waits // pull requests may have come before the folder
 		if err := w.repo.Share(ctx); err != nil {
 			return err
 		}
@@ -194,7 +206,80 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 			w.release = append(w.release, mine.ID)
 		}
 	}
-	return w.pullRequests(ctx)
+	if err := w.pullRequests(ctx); err != nil || !waits {
+		return err
+	}
+	return w.removeUnused(ctx)
+}
+
+// makeOfShared makes the folder of a repository that waits for git data, if data is here: other
+// repositories of the identifier have the objects of a state, or a pull request for it was
+// pushed under /prs/.
+func (w *run) makeOfShared(ctx context.Context, maintainers []grasp.PubKey) (made bool, err error) {
+	format, found, err := w.findShared(ctx, maintainers)
+	if err != nil || !found {
+		return false, err
+	}
+	if err := w.repo.Init(ctx, format); err != nil {
+		return false, err
+	}
+	w.f.metrics.made.Inc()
+	w.task.all = true // for the pull requests
+	return true, nil
+}
+
+// findShared returns the format of data for a repository that has no folder.
+func (w *run) findShared(ctx context.Context, maintainers []grasp.PubKey) (format gitrepo.Format, found bool, err error) {
+	states, err := w.f.trackedStates(ctx, w.location.Identifier, maintainers)
+	if err != nil {
+		return 0, false, err
+	}
+	for i := range states[:min(len(states), maxChecks)] {
+		s := &states[i]
+		format, _ := formatOf(states[i:])
+		var objects []string
+		for _, ref := range s.Refs {
+			objects = append(objects, ref.Object)
+		}
+		if len(s.Faults) == 0 && len(objects) > 0 && w.repo.MayHave(format, objects...) {
+			return format, true, nil
+		}
+	}
+	if w.f.disk.PRs == nil || !w.f.disk.PRs.Shares(w.location.Identifier) {
+		return 0, false, nil
+	}
+	pulls, err := w.f.pulls(ctx, w.location.Repo)
+	for _, p := range pulls {
+		from, ok := p.PRsRepo(w.f.cfg.Service)
+		if !ok {
+			continue
+		}
+		repo, err := w.f.disk.repo(location{Repo: from, prs: true})
+		if err != nil {
+			continue // no repository can have the name
+		}
+		format := gitrepo.SHA1
+		if len(p.Commit) == sha256Digits {
+			format = gitrepo.SHA256
+		}
+		if repo.MayHave(format, p.Commit) {
+			return format, true, nil
+		}
+	}
+	return 0, false, err
+}
+
+// removeUnused removes the folder of a repository that waits for git data and has none: its
+// push failed, or an older Talon made it.
+func (w *run) removeUnused(ctx context.Context) error {
+	if len(w.refs.List) > 0 || len(w.release) > 0 || w.f.pushing.any(w.location) || w.f.cfg.Nodes != nil {
+		return nil // another node may have a push under way
+	}
+	has, err := w.repo.HasObjects()
+	if has || err != nil {
+		return err
+	}
+	return w.repo.Remove(ctx)
 }
 
 // mayRelease reports whether a state releases the announcement of the place: a held
@@ -242,19 +327,10 @@ func (w *run) removeOrphan(ctx context.Context) error {
 // returns it, nil if there is none or its data is not here. Held states whose data is
 // here are to be released.
 func (w *run) reconcileRefs(ctx context.Context, maintainers []grasp.PubKey, waits bool) (*grasp.Candidate, error) {
-	states, err := w.f.states(ctx, w.location.Identifier, maintainers)
+	states, err := w.f.trackedStates(ctx, w.location.Identifier, maintainers)
 	if err != nil {
 		return nil, err
 	}
-	states = slices.DeleteFunc(states, func(c grasp.Candidate) bool {
-		return !c.Tracks() || !slices.Contains(maintainers, c.PubKey)
-	})
-	slices.SortFunc(states, func(a, b grasp.Candidate) int {
-		if a.Newer(&b.Stamp) {
-			return -1
-		}
-		return 1
-	})
 	if err := w.chooseFormat(ctx, states); err != nil {
 		return nil, err
 	}
@@ -307,12 +383,9 @@ const maxChecks = 32
 // chooseFormat replaces an empty repository if the newest state names objects by the
 // other hash.
 func (w *run) chooseFormat(ctx context.Context, states []grasp.Candidate) error {
-	if len(w.refs.List) > 0 || len(states) == 0 || len(states[0].Refs) == 0 {
+	want, known := formatOf(states)
+	if len(w.refs.List) > 0 || !known {
 		return nil
-	}
-	want := gitrepo.SHA1
-	if len(states[0].Refs[0].Object) == sha256Digits {
-		want = gitrepo.SHA256
 	}
 	have, err := w.repo.Format(ctx)
 	if err != nil || have == want {
@@ -325,6 +398,18 @@ func (w *run) chooseFormat(ctx context.Context, states []grasp.Candidate) error 
 }
 
 const sha256Digits = 64
+
+// formatOf returns the hash by which the first of some states names its objects, and whether it
+// names any.
+func formatOf(states []grasp.Candidate) (format gitrepo.Format, known bool) {
+	if len(states) == 0 || len(states[0].Refs) == 0 {
+		return gitrepo.SHA1, false
+	}
+	if len(states[0].Refs[0].Object) == sha256Digits {
+		return gitrepo.SHA256, true
+	}
+	return gitrepo.SHA1, true
+}
 
 // isComplete reports whether all that a state names is here, whole.
 func (w *run) isComplete(ctx context.Context, s *grasp.State) (bool, error) {

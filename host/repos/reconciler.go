@@ -9,7 +9,7 @@
 // leave half done, and no second way to do anything.
 //
 // A repository is here for each announcement that a policy has held (GRASP-01), from
-// then until the announcement goes. Beside them are the repositories under /prs/,
+// then until the announcement goes. It has a folder from its first git data on. Beside them are the repositories under /prs/,
 // which exist as long as they have a ref (GRASP-06).
 //
 // Invariants:
@@ -24,7 +24,9 @@
 //     newest one that remains. If none remains, they stay.
 //  4. An announcement is released by a state of its own maintainers whose data is in
 //     its own repository, and never because somebody else's repository got data.
-//  5. A request for a repository waits for the job that makes it.
+//  5. A repository whose announcement waits for git data is empty, and has no folder. An
+//     authorised push, a hunt that found data, or shared objects of a state make the folder.
+//     A request for a repository waits for its jobs a moment.
 //  6. What is removed for good is what an event said: an announcement deleted, expired
 //     or never filled. A repository that no event explains is left alone.
 //
@@ -132,6 +134,7 @@ type Reconciler struct {
 	slots   chan struct{} // holds a value for each job that works
 	repacks chan struct{} // holds a value while a repack works
 	waiting placeholders
+	pushing pushing
 	pulled  *bound.Rate // refs for events that are not here
 	metrics *metrics
 	panics  *contain.Guard // around the round of a job, and the work on one repository
@@ -370,4 +373,22 @@ func (f *Reconciler) states(ctx context.Context, identifier string, authors []gr
 		return nil, fmt.Errorf("look for states: %w", err)
 	}
 	return list, nil
+}
+
+// trackedStates returns the states of maintainers that name refs, the newest first.
+func (f *Reconciler) trackedStates(ctx context.Context, identifier string, maintainers []grasp.PubKey) ([]grasp.Candidate, error) {
+	states, err := f.states(ctx, identifier, maintainers)
+	if err != nil {
+		return nil, err
+	}
+	states = slices.DeleteFunc(states, func(c grasp.Candidate) bool {
+		return !c.Tracks() || !slices.Contains(maintainers, c.PubKey)
+	})
+	slices.SortFunc(states, func(a, b grasp.Candidate) int {
+		if a.Newer(&b.Stamp) {
+			return -1
+		}
+		return 1
+	})
+	return states, nil
 }

@@ -235,12 +235,13 @@ func TestTimePasses(t *testing.T) {
 	w, work, one := newWork(t)
 	at := demo(alice)
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
-	w.waitIdle()
-	w.wantRefs(at, "HEAD=refs/heads/master")
+	w.wantHere(at, true)
 	w.clock.Add(31 * 60)
-	w.until("the repository goes", func() bool { return w.refs(at) == "absent" })
-	w.waitIdle()
+	w.until("the repository goes", func() bool { return !w.here(at) })
 	w.wantHeld(announcement, true)
+	if out, err := work.try("ls-remote", w.url(alice, "demo")); err == nil || !strings.Contains(out, "not found") {
+		t.Errorf("a dormant repository answers %v\n%s", err, out)
+	}
 
 	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	work.git("push", w.url(alice, "demo"), "main")
@@ -262,7 +263,7 @@ func TestServedBeforeItsRepository(t *testing.T) {
 	w.wantRefs(at, "absent")
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
 	w.waitIdle()
-	w.wantRefs(at, "HEAD=refs/heads/master")
+	w.folder(at) // of an older Talon, or of a push that failed
 	w.wantServed(plain, true)
 	w.clock.Add(31 * 60)
 	w.until("the repository goes", func() bool { return w.refs(at) == "absent" })
@@ -406,6 +407,7 @@ func TestCrash(t *testing.T) {
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
 	state := w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
 	w.waitIdle()
+	w.folder(at)
 	w.halt()
 	repo, err := w.disk.repo(at)
 	w.must(err)
@@ -429,6 +431,7 @@ func TestCrashOfMaintainer(t *testing.T) {
 				w.sent(w.announce(eve, "demo"), host.Held)
 			}
 			w.waitIdle()
+			w.folder(at)
 			w.halt()
 			repo, err := w.disk.repo(at)
 			w.must(err)
@@ -452,12 +455,13 @@ func TestCrashWithoutState(t *testing.T) {
 	at := demo(alice)
 	announcement := w.sent(w.announce(alice, "demo"), host.Held)
 	w.waitIdle()
+	w.folder(at)
 	w.halt()
 	repo, err := w.disk.repo(at)
 	w.must(err)
 	work.git("push", repo.Dir(), "main")
 	w.start()
-	w.until("the refs go", func() bool { return w.refs(at) == "HEAD=refs/heads/master" })
+	w.until("the refs go", func() bool { return !strings.Contains(w.refs(at), "main=") })
 	w.waitIdle()
 	w.wantServed(announcement, false)
 }
@@ -571,6 +575,80 @@ func TestPullRequestByOtherWays(t *testing.T) {
 		if got != commit {
 			t.Errorf("its ref is at %q, want %s", got, commit)
 		}
+	}
+}
+
+// TestWaitingWithoutFolder: a repository that waits for its first push answers as an empty one
+// and has no folder, also for SHA-256. A push that fails leaves none, and a restart takes away
+// one that an older Talon made.
+func TestWaitingWithoutFolder(t *testing.T) {
+	w, work, one := newWork(t)
+	at := demo(alice)
+	folders := func() (list []string) {
+		t.Helper()
+		for _, pattern := range []string{"npub*", ".shared/*/*"} {
+			found, err := filepath.Glob(filepath.Join(w.data, "git", pattern))
+			w.must(err)
+			list = append(list, found...)
+		}
+		return list
+	}
+	announcement := w.sent(w.announce(alice, "demo"), host.Held)
+	for _, version := range []string{"0", "1", "2"} {
+		if out := work.git("-c", "protocol.version="+version, "ls-remote", w.url(alice, "demo")); out != "" {
+			t.Errorf("version %s: an empty repository has %s", version, out)
+		}
+		fresh := filepath.Join(t.TempDir(), "clone")
+		work.git("-c", "protocol.version="+version, "clone", "-q", w.url(alice, "demo"), fresh)
+		if out, err := work.try("-c", "protocol.version="+version, "-C", fresh, "fetch", w.url(alice, "demo"), one); err == nil {
+			t.Errorf("version %s: an object of an empty repository was fetched: %s", version, out)
+		}
+	}
+	if out, err := work.try("push", w.url(alice, "demo"), "main"); err == nil {
+		t.Errorf("a push without a state landed: %s", out)
+	}
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	if out, err := work.try("push", w.url(alice, "demo"), "main:refs/heads/other"); err == nil {
+		t.Errorf("a push of another branch landed: %s", out)
+	}
+	w.waitIdle()
+	if list := folders(); len(list) > 0 {
+		t.Errorf("a repository that waits for its first push has the folders %q", list)
+	}
+	w.folder(at)
+	w.restart()
+	w.waitIdle()
+	if list := folders(); len(list) > 0 {
+		t.Errorf("after a restart there are %q", list)
+	}
+	work.git("push", w.url(alice, "demo"), "main")
+	w.wantServed(announcement, true)
+
+	// The format is that of the newest state.
+	large := w.workspace("--object-format=sha256")
+	two := large.commit("two")
+	w.sent(w.announce(bob, "large"), host.Held)
+	w.sent(w.state(bob, "large", "refs/heads/main", two), host.Held)
+	large.git("ls-remote", w.url(bob, "large"))
+	large.git("push", w.url(bob, "large"), "main")
+	w.wantRefs(location{Repo: repoOf(bob, "large")}, "HEAD=refs/heads/main", "refs/heads/main="+two)
+}
+
+// TestNoQueueOfJobs: a repository whose jobs wait behind those of others answers at once.
+func TestNoQueueOfJobs(t *testing.T) {
+	w := newWorld(t)
+	work := w.workspace()
+	for range cap(w.reconciler.slots) {
+		w.reconciler.slots <- struct{}{}
+	}
+	w.sent(w.announce(alice, "demo"), host.Held)
+	began := time.Now()
+	work.git("ls-remote", w.url(alice, "demo"))
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("ls-remote took %v", took)
+	}
+	for range cap(w.reconciler.slots) {
+		<-w.reconciler.slots
 	}
 }
 

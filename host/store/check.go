@@ -27,7 +27,7 @@ func (s *Store) Check(ctx context.Context, verify func(*host.Event) error, repor
 		return 0, fmt.Errorf("check events: %w", err)
 	}
 	defer s.release(r)
-	err = r.snapshot(math.MinInt64, func(v *snapshot) error {
+	err = r.beginSnapshot(math.MinInt64, func(v *snapshot) error {
 		c := &checker{snapshot: v, verify: verify, report: report}
 		err := c.run(ctx)
 		checked = c.events
@@ -305,7 +305,7 @@ func (c *checker) checkHeld(ctx context.Context) error {
 		}
 		var part [][]driver.Value
 		const sql = `
-			SELECT number, json, id, pubkey, created_at, kind, address, since, due, dormant, cause
+			SELECT number, json, id, pubkey, created_at, kind, address, since, due, dormant, cause, parent
 			FROM held WHERE number > ? ORDER BY number LIMIT ?`
 		err := c.each(context.Background(), sql, list(last, int64(fetchRows)), func(row []driver.Value) error {
 			part = append(part, append([]driver.Value(nil), row...))
@@ -351,10 +351,37 @@ func (c *checker) checkHeld(ctx context.Context) error {
 		c.problem("totals: %d held events of %d bytes noted, %d of %d held", t.Held, t.HeldBytes, held, size)
 	}
 	n, err := c.number(ctx, `SELECT count(*) FROM held_posting`)
-	if err != nil || n == postings {
+	if err != nil {
 		return err
 	}
-	c.problem("index of held events: %d rows, the events call for %d", n, postings)
+	if n != postings {
+		c.problem("index of held events: %d rows, the events call for %d", n, postings)
+	}
+	return c.checkWeights(ctx)
+}
+
+// weights are what table held_weight must have.
+const weights = `
+	SELECT 0 + 8 * known AS class, x'' AS key, count(*) AS events, sum(length(json)) AS bytes FROM held GROUP BY known
+	UNION ALL SELECT 1 + 8 * known, pubkey, count(*), sum(length(json)) FROM held GROUP BY known, pubkey
+	UNION ALL SELECT 2 + 8 * known, network, count(*), sum(length(json)) FROM held WHERE network IS NOT NULL GROUP BY known, network
+	UNION ALL SELECT 3 + 8 * known, x'', count(*), sum(length(json)) FROM held WHERE parent IS NOT NULL GROUP BY known
+	UNION ALL SELECT 4 + 8 * known, network, count(*), sum(length(json)) FROM held WHERE parent IS NOT NULL AND network IS NOT NULL GROUP BY known, network`
+
+// checkWeights compares the weights of authors and networks with the held events.
+func (c *checker) checkWeights(ctx context.Context) error {
+	for _, test := range []struct{ sql, what string }{
+		{`SELECT class, key FROM (SELECT * FROM (` + weights + `) EXCEPT SELECT class, key, events, bytes FROM held_weight)`, "is not what the held events call for"},
+		{`SELECT class, key FROM (SELECT class, key, events, bytes FROM held_weight EXCEPT SELECT * FROM (` + weights + `))`, "is noted, and the held events call for another"},
+	} {
+		err := c.each(ctx, test.sql, nil, func(row []driver.Value) error {
+			c.problem("purgatory: the weight of class %v under key %x %s", row[0], row[1], test.what)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -380,6 +407,19 @@ func (c *checker) checkHeldRow(e *host.Event, row []driver.Value) error {
 	}
 	if err := c.verify(e); err != nil {
 		c.problem("held event %d (%s): %v", number, e.ID, err)
+	}
+	if parent, ok := row[11].([]byte); ok {
+		column := "address"
+		if len(parent) == len(host.ID{}) {
+			column = "id"
+		}
+		found, err := c.first(`SELECT 1 FROM held WHERE `+column+` = ? LIMIT 1`, parent)
+		if err != nil {
+			return err
+		}
+		if found == nil {
+			c.problem("held event %d (%s): the held event on which it depends is not here", number, e.ID)
+		}
 	}
 	for _, test := range []struct {
 		sql  string

@@ -65,41 +65,6 @@ func startCheckpointer(path string, snapshots *atomic.Int64, log *slog.Logger, m
 	return cp, nil
 }
 
-// maybeCheckpoint keeps the log bounded. REQUIRES: no transaction is open on w. Its errors
-// are not the writer's: what is committed is committed.
-func (w *writer) maybeCheckpoint(cp *checkpointer) error {
-	row, err := w.conn.first(`PRAGMA wal_checkpoint(NOOP)`)
-	if err != nil || row == nil {
-		return err
-	}
-	length, _ := row[1].(int64)
-	copied, _ := row[2].(int64)
-	if length < w.tune.maxWAL {
-		w.checkpointLimit = w.tune.maxWAL
-	}
-	switch left := length - copied; {
-	case length > w.checkpointLimit && cp.readers.Load() > 0:
-		// A backup ends by itself. The log is copied as far as it has read.
-		if left > w.tune.finishWAL {
-			cp.notify()
-		}
-	case length > w.checkpointLimit:
-		// A reader that takes minutes, such as a check by another process, must not
-		// make each commit wait.
-		w.checkpointLimit = length + w.tune.maxWAL
-		cp.copying.Lock()
-		defer cp.copying.Unlock()
-		return w.conn.checkpoint("RESTART")
-	case length <= w.tune.startWAL || left == 0:
-	case left > w.tune.finishWAL:
-		cp.notify()
-	case cp.copying.TryLock():
-		defer cp.copying.Unlock()
-		return w.conn.checkpoint("PASSIVE")
-	}
-	return nil
-}
-
 var errCheckpointBusy = errors.New("readers hold the log")
 
 func (c *conn) checkpoint(mode string) error {

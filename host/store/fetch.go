@@ -14,21 +14,6 @@ import (
 	"talon/host/store/metrics"
 )
 
-const (
-	fetchRows  = 256
-	fetchBytes = 1 << 20
-
-	// shortText is up to how many bytes a packed text comes out of SQLite together with
-	// others.
-	shortText = fetchBytes / fetchRows / 2
-)
-
-// text is the JSON of a row.
-type text struct {
-	seq  int64
-	json []byte
-}
-
 // Fetch calls yield with the JSON of each row in the given order. Rows that have gone
 // since Select are left out, unless their text is remembered. yield may wait: no reader is
 // held meanwhile. It must not change the text, and if it keeps it for long, copies it, since

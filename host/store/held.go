@@ -78,7 +78,7 @@ func (r rows) HeldByAuthor(author host.PubKey) (int64, error) {
 }
 
 // selectHeld reads the columns of a [purgatory.Row].
-const selectHeld = `SELECT number, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent FROM held `
+const selectHeld = `SELECT number, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known FROM held `
 
 func heldRow(row []driver.Value) *purgatory.Row {
 	r := new(purgatory.Row)
@@ -98,6 +98,8 @@ func heldRow(row []driver.Value) *purgatory.Row {
 	cause, _ := row[10].(int64)
 	r.Cause = purgatory.Cause(cause)
 	r.Parent, _ = row[11].([]byte)
+	r.Network, _ = row[12].([]byte)
+	r.Known = row[13] == int64(1)
 	return r
 }
 
@@ -162,12 +164,12 @@ func (r rows) KeyOf(e *host.Event) []byte {
 	return e.ID[:]
 }
 
-// HeldParent returns the first row that has this key, nil for none.
+// HeldParent returns the first row that has this key and depends on nothing, nil for none.
 func (r rows) HeldParent(key []byte) (*purgatory.Row, error) {
 	if len(key) == len(host.ID{}) {
-		return r.firstHeld(selectHeld+`WHERE id = ?`, key)
+		return r.firstHeld(selectHeld+`WHERE id = ? AND parent IS NULL`, key)
 	}
-	return r.firstHeld(selectHeld+`INDEXED BY held_address WHERE address = ? LIMIT 1`, key)
+	return r.firstHeld(selectHeld+`INDEXED BY held_address WHERE address = ? AND parent IS NULL LIMIT 1`, key)
 }
 
 // Dependents returns the rows that depend on this key, in the order in which they came.
@@ -175,42 +177,79 @@ func (r rows) Dependents(key []byte) ([]*purgatory.Row, error) {
 	return r.held(nil, selectHeld+`INDEXED BY held_parent WHERE parent = ? ORDER BY number`, key)
 }
 
-// CountDependents returns how many rows depend on this key, and on any.
-func (r rows) CountDependents(key []byte) (n, all int64, err error) {
-	row, err := r.tx.w.conn.first(`
-		SELECT (SELECT count(*) FROM held INDEXED BY held_parent WHERE parent = ?),
-			(SELECT count(*) FROM held INDEXED BY held_dependent WHERE parent IS NOT NULL)`, key)
+// CountDependents returns how many rows depend on this key, and how many of them came from a
+// network.
+func (r rows) CountDependents(key, network []byte) (all, ofNetwork int64, err error) {
+	row, err := r.tx.w.conn.first(`SELECT count(*), count(*) FILTER (WHERE network = ?2) FROM held INDEXED BY held_parent WHERE parent = ?1`, key, blob(network))
 	if err != nil {
 		return 0, 0, err
 	}
-	n, _ = row[0].(int64)
-	all, _ = row[1].(int64)
-	return n, all, nil
+	all, _ = row[0].(int64)
+	ofNetwork, _ = row[1].(int64)
+	return all, ofNetwork, nil
 }
 
-// FirstDependent returns the row that depends on any key and is due first, nil for none.
-// It leaves one row out.
+// Weight returns how many rows a class has under a key, and the bytes of their JSON.
+func (r rows) Weight(c purgatory.Class, key []byte) (w purgatory.Weight, err error) {
+	row, err := r.tx.w.conn.first(`SELECT events, bytes FROM held_weight WHERE class = ? AND key = ?`, int64(c), key)
+	if row != nil {
+		w.Events, _ = row[0].(int64)
+		w.Bytes, _ = row[1].(int64)
+	}
+	return w, err
+}
+
+// Heaviest returns the key of a class that has most events, or most bytes, and what it has.
+func (r rows) Heaviest(c purgatory.Class, byBytes bool) (key []byte, w purgatory.Weight, err error) {
+	sql := `SELECT key, events, bytes FROM held_weight INDEXED BY held_weight_events WHERE class = ? ORDER BY events DESC, key DESC LIMIT 1`
+	if byBytes {
+		sql = `SELECT key, events, bytes FROM held_weight INDEXED BY held_weight_bytes WHERE class = ? ORDER BY bytes DESC, key DESC LIMIT 1`
+	}
+	row, err := r.tx.w.conn.first(sql, int64(c))
+	if row != nil {
+		key, _ = row[0].([]byte)
+		w.Events, _ = row[1].(int64)
+		w.Bytes, _ = row[2].(int64)
+	}
+	return key, w, err
+}
+
+// NewestOf returns the row that came last under a key of a class, nil for none. It leaves one
+// row out.
+func (r rows) NewestOf(c purgatory.Class, key []byte, except int64) (*purgatory.Row, error) {
+	where := `INDEXED BY held_network WHERE network = ?1`
+	switch c &^ purgatory.KnownPart {
+	case purgatory.OfAuthor:
+		where = `INDEXED BY held_author WHERE pubkey = ?1`
+	case purgatory.OfDependentsNetwork:
+		where += ` AND parent IS NOT NULL`
+	}
+	return r.firstHeld(selectHeld+where+` AND known = ?2 AND number <> ?3 ORDER BY number DESC LIMIT 1`, key, bit(c >= purgatory.KnownPart), except)
+}
+
+// FirstDependent returns the row of a stranger that depends on any key and is due first, nil for
+// none. It leaves one row out.
 func (r rows) FirstDependent(except int64) (*purgatory.Row, error) {
-	return r.firstHeld(selectHeld+`INDEXED BY held_dependent WHERE parent IS NOT NULL AND number <> ? ORDER BY due LIMIT 1`, except)
+	return r.firstHeld(selectHeld+`INDEXED BY held_dependent WHERE parent IS NOT NULL AND known = 0 AND number <> ? ORDER BY due LIMIT 1`, except)
 }
 
 // FirstDormant returns the dormant row that is due first, nil for none. It looks at rows of the
-// author, or of everybody for nil, and leaves one row out.
+// author, or of all strangers for nil, and leaves one row out.
 func (r rows) FirstDormant(author *host.PubKey, except int64) (*purgatory.Row, error) {
 	if author != nil {
 		const sql = selectHeld + `INDEXED BY held_author WHERE pubkey = ? AND dormant = 1 AND number <> ? ORDER BY due LIMIT 1`
 		return r.firstHeld(sql, author[:], except)
 	}
-	return r.firstHeld(selectHeld+`INDEXED BY held_due WHERE dormant = 1 AND number <> ? ORDER BY due LIMIT 1`, except)
+	return r.firstHeld(selectHeld+`INDEXED BY held_due WHERE dormant = 1 AND known = 0 AND number <> ? ORDER BY due LIMIT 1`, except)
 }
 
 // InsertHeld adds the row of an event with its index rows.
 func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) error {
 	tx, c := r.tx, r.tx.w.conn
 	row, err := c.first(`
-		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
-		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), blob(k.AddressKey), h.Since, h.Due, bit(h.Dormant), h.Reason, e.JSON, int64(h.Cause), blob(h.Parent))
+		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
+		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), blob(k.AddressKey), h.Since, h.Due, bit(h.Dormant), h.Reason, e.JSON, int64(h.Cause), blob(h.Parent), blob(h.Network), bit(h.Known))
 	if err != nil {
 		return err
 	}

@@ -8,15 +8,6 @@ import (
 	"talon/host/store/metrics"
 )
 
-// measures are the metrics of all engines and those that only SQLite's has.
-type measures struct {
-	*metrics.Metrics
-	waiting  prometheus.Gauge
-	waited   [readClasses]prometheus.Observer
-	paused   prometheus.Counter
-	failures prometheus.Counter
-}
-
 func newMetrics(s *Store) *measures {
 	wait := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "talon_store_reader_wait_seconds", Help: "Time that reads waited for their turn, each time that they had to.", Buckets: metrics.Quick,

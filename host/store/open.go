@@ -8,12 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -53,49 +50,6 @@ func (o *Options) setDefaults() {
 	o.tune = cmp.Or(o.tune, &defaultTuning)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 }
-
-// Store is an open database. Its methods may be called by many goroutines.
-type Store struct {
-	path    string
-	log     *slog.Logger
-	keys    keyring
-	metrics *measures
-	lock    *os.File // nil if read-only
-
-	panics *contain.Guard // around what changes the database, and what is remembered of it
-
-	writing sync.Mutex // held by the open Tx; guards writer
-	writer  *writer    // nil if read-only
-
-	queue      *readQueue
-	dialReader func() (*conn, error) // opens a reading connection beyond the first
-	tune       *tuning
-	densities  [256][2]density // by the name of a tag or nameAuthor
-	checkpoint *checkpointer   // nil if read-only
-	closed     chan struct{}
-
-	recent       atomic.Pointer[[]*memtable] // the last takes what is put; nil if read-only
-	following    sync.Mutex                  // guards what follows, which is for a store that is read-only
-	followed     []*memtable
-	followedAt   Total
-	followedFrom int64
-
-	eventCache   *textcache.Cache
-	total        atomic.Pointer[Total] // as of the last commit; never nil
-	expiry       atomic.Int64          // earliest in table expiry, noExpiry if it is empty
-	removedTotal atomic.Int64          // events removed since Open
-
-	heldLimits HeldLimits
-	heldDue    atomic.Int64 // when something in purgatory is due, noExpiry if never
-
-	placeholders atomic.Int64 // rows in table placeholder, those being added too
-	snapshots    atomic.Int64 // those that are open
-}
-
-// Total has the totals of the database.
-type Total = semantics.Total
-
-const noExpiry = math.MaxInt64
 
 // furtherCache is the bytes of pages that each reading connection keeps which is there
 // only because reads wait for each other.

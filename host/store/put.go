@@ -5,18 +5,12 @@ import (
 	"database/sql/driver"
 	"encoding/binary"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"talon/host"
 	"talon/host/purgatory"
 	"talon/host/store/metrics"
 	"talon/host/store/semantics"
 )
-
-// ErrEphemeral says that an event given to Put is ephemeral and is not stored.
-var ErrEphemeral = semantics.ErrEphemeral
 
 // Put stores the event, or returns why it does not: see [semantics.Put]. The events that it
 // replaces or deletes, held events included, are in the outcome. The outcome holds once Commit
@@ -26,29 +20,6 @@ var ErrEphemeral = semantics.ErrEphemeral
 func (tx *Tx) Put(e *host.Event, now int64) (host.Outcome, error) {
 	return tx.one("put event", e, func() (host.Outcome, error) { return purgatory.Put(rows{tx}, e, now) })
 }
-
-// one runs a function that puts or holds an event.
-func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (host.Outcome, error) {
-	if err := tx.ready(); err != nil {
-		return host.Outcome{}, fmt.Errorf("%s: %w", what, err)
-	}
-	if e.Kind.Class() == host.Ephemeral {
-		return host.Outcome{}, fmt.Errorf("%s: %w", what, ErrEphemeral)
-	}
-	began := time.Now()
-	out, err := contained(tx, f)
-	if err != nil {
-		tx.failed = err
-		tx.s.metrics.PutErrors.Inc()
-		return host.Outcome{}, fmt.Errorf("%s %s: %w", what, e.ID, err)
-	}
-	tx.s.metrics.Put[out.Code].Observe(time.Since(began).Seconds())
-	return out, nil
-}
-
-// rows are the stored and held events of an open transaction, as packages semantics and
-// purgatory read and write them. The rules are there.
-type rows struct{ tx *Tx }
 
 // Known returns what the database has that decides about an event. The result holds until the
 // next call. Unless all is set, it leaves open what Insert finds out of an event without an
@@ -140,43 +111,6 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, tombstones bool) (seq in
 	tx.total.Bytes += int64(len(e.JSON))
 	tx.fresh = append(tx.fresh, text{seq, e.JSON})
 	return seq, nil
-}
-
-// postingRows is the most index rows that one statement inserts.
-const postingRows = 12
-
-// insertPostings has the statement that inserts n rows into posting at index n.
-var insertPostings = func() (sql [postingRows + 1]string) {
-	for n := 1; n <= postingRows; n++ {
-		sql[n] = "INSERT INTO posting VALUES (?, ?, ?)" + strings.Repeat(", (?, ?, ?)", n-1)
-	}
-	return sql
-}()
-
-// index writes the index rows of the events put since the last time that are not for the
-// memtable.
-func (tx *Tx) index() error {
-	rows := tx.w.pending
-	tx.w.pending = rows[:0]
-	slices.SortFunc(rows, posting.compare)
-	return tx.insertPostings(rows)
-}
-
-// insertPostings inserts rows, which are in their order in the table: neighbours then share
-// the way down to their page.
-func (tx *Tx) insertPostings(rows []posting) error {
-	var args [3 * postingRows]driver.Value
-	for len(rows) > 0 {
-		n := min(len(rows), postingRows)
-		for i, r := range rows[:n] {
-			args[3*i], args[3*i+1], args[3*i+2] = r.key, r.kind, r.sortKey
-		}
-		if err := tx.w.conn.exec(insertPostings[n], args[:3*n]...); err != nil {
-			return err
-		}
-		rows = rows[n:]
-	}
-	return nil
 }
 
 func (tx *Tx) sweep(now int64, limit int) ([]*host.Event, error) {

@@ -1,22 +1,5 @@
 package store
 
-import "talon/host/contain"
-
-// contained runs a part of a transaction. A panic there becomes an error, and the transaction is
-// broken as after any other.
-//
-// A panic may leave what the writer keeps in memory half changed: memtables, totals, the cache of
-// texts. All of it follows from the database, so it is read again from there before the next
-// transaction begins. Rows that the transaction has written itself are rolled back.
-func contained[T any](tx *Tx, f func() (T, error)) (out T, err error) {
-	err = tx.s.panics.Run(func() (err error) {
-		out, err = f()
-		return err
-	})
-	tx.panicked = tx.panicked || contain.Panicked(err)
-	return out, err
-}
-
 // recover reloads what is kept in memory, or leaves that to the next Begin. REQUIRES: s.writing, and
 // no transaction is open in the database.
 func (s *Store) recover() {

@@ -170,6 +170,53 @@ ALTER TABLE held ADD COLUMN cause INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE held ADD COLUMN parent BLOB; -- key of the address, or id, of another held event
 CREATE INDEX held_parent ON held (parent) WHERE parent IS NOT NULL;
 CREATE INDEX held_dependent ON held (due) WHERE parent IS NOT NULL;
+`, `
+-- Where held events came from, and how much of purgatory each author and each network has: see
+-- package purgatory. The triggers keep table held_weight in line with table held.
+ALTER TABLE held ADD COLUMN network BLOB;                       -- NULL: no share counts it
+ALTER TABLE held ADD COLUMN known INTEGER NOT NULL DEFAULT 0;   -- 1: in the part for known people
+CREATE INDEX held_network ON held (network, number) WHERE network IS NOT NULL;
+
+CREATE TABLE held_weight (
+	class  INTEGER NOT NULL,
+	key    BLOB    NOT NULL,
+	events INTEGER NOT NULL,
+	bytes  INTEGER NOT NULL, -- of their json
+	PRIMARY KEY (class, key)
+) WITHOUT ROWID;
+CREATE INDEX held_weight_events ON held_weight (class, events);
+CREATE INDEX held_weight_bytes ON held_weight (class, bytes);
+INSERT INTO held_weight SELECT 0, x'', count(*), sum(length(json)) FROM held HAVING count(*) > 0;
+INSERT INTO held_weight SELECT 1, pubkey, count(*), sum(length(json)) FROM held GROUP BY pubkey;
+INSERT INTO held_weight SELECT 3, x'', count(*), sum(length(json)) FROM held WHERE parent IS NOT NULL HAVING count(*) > 0;
+
+CREATE TRIGGER held_weigh AFTER INSERT ON held BEGIN
+	INSERT INTO held_weight SELECT w.class + 8 * new.known, w.key, 1, length(new.json) FROM (
+		SELECT 0 AS class, x'' AS key
+		UNION ALL SELECT 1, new.pubkey
+		UNION ALL SELECT 2, new.network
+		UNION ALL SELECT 3, iif(new.parent IS NULL, NULL, x'')
+		UNION ALL SELECT 4, iif(new.parent IS NULL, NULL, new.network)
+	) w WHERE w.key IS NOT NULL
+	ON CONFLICT (class, key) DO UPDATE SET events = events + 1, bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER held_unweigh AFTER DELETE ON held BEGIN
+	UPDATE held_weight SET events = events - 1, bytes = bytes - length(old.json)
+		WHERE class = 8 * old.known AND key = x'';
+	UPDATE held_weight SET events = events - 1, bytes = bytes - length(old.json)
+		WHERE class = 1 + 8 * old.known AND key = old.pubkey;
+	UPDATE held_weight SET events = events - 1, bytes = bytes - length(old.json)
+		WHERE class = 2 + 8 * old.known AND key = old.network;
+	UPDATE held_weight SET events = events - 1, bytes = bytes - length(old.json)
+		WHERE class = 3 + 8 * old.known AND key = x'' AND old.parent IS NOT NULL;
+	UPDATE held_weight SET events = events - 1, bytes = bytes - length(old.json)
+		WHERE class = 4 + 8 * old.known AND key = old.network AND old.parent IS NOT NULL;
+	DELETE FROM held_weight WHERE class = 8 * old.known AND key = x'' AND events = 0;
+	DELETE FROM held_weight WHERE class = 1 + 8 * old.known AND key = old.pubkey AND events = 0;
+	DELETE FROM held_weight WHERE class = 2 + 8 * old.known AND key = old.network AND events = 0;
+	DELETE FROM held_weight WHERE class = 3 + 8 * old.known AND key = x'' AND events = 0;
+	DELETE FROM held_weight WHERE class = 4 + 8 * old.known AND key = old.network AND events = 0;
+END;
 `}
 
 // applicationID marks SQLite files as ours ("Taln").

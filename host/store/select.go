@@ -50,7 +50,7 @@ func (s *Store) Select(ctx context.Context, filters []host.Filter, now int64) (s
 // top returns the first limit matches of the filter in the order of answers, all
 // if limit is negative.
 func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]sortKey, error) {
-	p, err := v.plan(f)
+	p, err := v.choosePlan(f)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]sortKe
 			}
 		}
 	}
-	return v.merge(ctx, p, limit, found)
+	return v.mergeSpans(ctx, p, limit, found)
 }
 
 func (s *Store) density(p *plan) *density {
@@ -212,11 +212,11 @@ func (v *snapshot) selected(ctx context.Context, p *plan, packed []byte, found [
 	return found, nil
 }
 
-// merge adds the first limit matches of the spans to those that were found elsewhere,
+// mergeSpans adds the first limit matches of the spans to those that were found elsewhere,
 // and returns the first limit of all. It reads a piece of every span. The last of the
 // best that are known then bounds what can still be in the answer, and where a span may
 // have more within that bound, it is read on: all such spans by one statement.
-func (v *snapshot) merge(ctx context.Context, p *plan, limit int, found []sortKey) ([]sortKey, error) {
+func (v *snapshot) mergeSpans(ctx context.Context, p *plan, limit int, found []sortKey) ([]sortKey, error) {
 	// One more than is wanted shows whether the last sort key is shared.
 	size := min(limit, v.tune.maxChunk-1) + 1
 	if spans := len(p.keys) * max(len(p.kinds), 1); spans > 1 {

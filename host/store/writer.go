@@ -6,57 +6,41 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/store/semantics"
 )
 
-// writer is what changes the database. The holder of Store.writing owns it.
-type writer struct {
-	conn    *conn
-	seq     int64     // the last given; goes on growing when a transaction is rolled back
-	rows    []posting // reused by each event that is removed
-	packed  []byte    // reused by each event that is put
-	pending []posting // of the open transaction, not written yet
-	tune    *tuning
-
-	known   semantics.Known   // what Put and Hold reuse for each event
-	version semantics.Version // that it refers to
-
-	merge     merge // as in the open transaction
-	mergeDebt int   // what is to be merged of it
-	stale     bool  // what is kept in memory does not agree with the database: see [Store.reload]
-
-	checkpointLimit int64 // length of the log from which on the writer waits for readers
-
-	// heldKinds has every kind that is in purgatory, and may have more: an event of
-	// another kind has nothing to look for there.
-	heldKinds map[host.Kind]struct{}
-}
-
-// ErrReadOnly says that the store was opened with OpenReadOnly.
-var ErrReadOnly = semantics.ErrReadOnly
-
-var errDone = errors.New("transaction has ended")
-
-// Tx is the one open transaction. Nothing of it is visible to readers before
-// Commit. It is for one goroutine, and ends with Commit or Rollback.
-//
-// After an error of any other method the transaction is broken: only Rollback is
-// left. The store stays usable.
-type Tx struct {
-	s             *Store
-	w             *writer
-	total         Total
-	work          int   // events put or removed
-	indexed       int64 // bytes that the rows of put events take in a memtable, at most
-	removed       int64 // events removed
-	expiryChanged bool  // table expiry changed
-	holdChanged   bool  // when something in purgatory is due changed
-	failed        error // the first error
-	done          bool
-	panicked      bool // what the writer keeps in memory may be half changed
-
-	fresh        []text // what Commit makes visible
-	mergedBefore merge  // as it was before
+// maybeCheckpoint keeps the log bounded. REQUIRES: no transaction is open on w. Its errors
+// are not the writer's: what is committed is committed.
+func (w *writer) maybeCheckpoint(cp *checkpointer) error {
+	row, err := w.conn.first(`PRAGMA wal_checkpoint(NOOP)`)
+	if err != nil || row == nil {
+		return err
+	}
+	length, _ := row[1].(int64)
+	copied, _ := row[2].(int64)
+	if length < w.tune.maxWAL {
+		w.checkpointLimit = w.tune.maxWAL
+	}
+	switch left := length - copied; {
+	case length > w.checkpointLimit && cp.readers.Load() > 0:
+		// A backup ends by itself. The log is copied as far as it has read.
+		if left > w.tune.finishWAL {
+			cp.notify()
+		}
+	case length > w.checkpointLimit:
+		// A reader that takes minutes, such as a check by another process, must not
+		// make each commit wait.
+		w.checkpointLimit = length + w.tune.maxWAL
+		cp.copying.Lock()
+		defer cp.copying.Unlock()
+		return w.conn.checkpoint("RESTART")
+	case length <= w.tune.startWAL || left == 0:
+	case left > w.tune.finishWAL:
+		cp.notify()
+	case cp.copying.TryLock():
+		defer cp.copying.Unlock()
+		return w.conn.checkpoint("PASSIVE")
+	}
+	return nil
 }
 
 // Begin starts a transaction. It waits until the one before has ended.
@@ -184,20 +168,6 @@ func (tx *Tx) Rollback() error {
 		tx.s.recover()
 	}
 	return nil
-}
-
-func (tx *Tx) close() {
-	tx.w.pending = tx.w.pending[:0]
-	tx.done = true
-	tx.s.writing.Unlock()
-}
-
-// ready returns why the transaction cannot go on.
-func (tx *Tx) ready() error {
-	if tx.done {
-		return errDone
-	}
-	return tx.failed
 }
 
 // Sweep removes events that have expired by now (NIP-40), at most limit, and

@@ -92,11 +92,11 @@ func released(t *testing.T) (c *copied, tag string) {
 	return c, tag
 }
 
-// TestGuidesRelease publishes a release in a folder and uses it from outside: go install gives
+// TestReleaseFromOutside publishes a release in a folder and uses it from outside: go install gives
 // the program, a module imports the SDK, and talon plugin new requires it.
-func TestGuidesRelease(t *testing.T) {
-	if os.Getenv("TALON_TEST_GUIDES") == "" {
-		t.Skip("it compiles Talon under another path: make guides")
+func TestReleaseFromOutside(t *testing.T) {
+	if os.Getenv("TALON_TEST_SCALE") == "" {
+		t.Skip("it compiles Talon under another path: make scale")
 	}
 	c, tag := released(t)
 	proxy := t.TempDir()

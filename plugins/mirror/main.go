@@ -62,7 +62,7 @@ func (s *mirror) Configure(cfg strategy.Config) error {
 		return err
 	}
 	set.Window, set.Eager = cfg.Int("batch_seconds")*strategy.Second, true
-	set.Method = strategy.MethodAuto
+	set.Method, set.Apart = strategy.MethodAuto, true
 	s.Driver.Configure(s, set)
 	return nil
 }

@@ -338,7 +338,7 @@ func (it *RelayStateIter) Relay() RelayStateView {
 type KnownRepository struct {
 	Address string // 30617:pubkey:d
 	Level   uint32
-	Relays  []string   // of its announcement, normalised, without our own
+	Relays  []string
 	Roots   [][32]byte // ids of its root events (1617 1618 1619 1621), 32 bytes each, one after the other
 	Active  []uint32   // of each of these, in unix seconds, the latest activity that is known
 }
@@ -374,7 +374,7 @@ type KnownRepositoryView struct {
 	roots []byte
 }
 
-// Relays iterates over the relays: of its announcement, normalised, without our own.
+// Relays iterates over the relays: of its announcement, normalised, without our own; of a held one those that may be contacted now.
 func (v *KnownRepositoryView) Relays() BytesIter { return fields(v.b, 3) }
 
 // NumRoots is the number of roots.
@@ -487,8 +487,8 @@ type LocalEvent struct {
 	Kind         uint32
 	CreatedAt    int64    // unix seconds
 	Repositories []string // known repositories that it announces or tags, 30617:pubkey:d
-	Relays       []string // 30617, 10317: all that it lists now, normalised, without our own
-	Level        uint32   // 30617: of the repository
+	Relays       []string
+	Level        uint32 // 30617: of the repository
 	Origin       uint32
 	Relay        string // that it came from, for ORIGIN_SYNC
 }
@@ -509,7 +509,7 @@ type LocalEventView struct {
 // Repositories iterates over the repositories: known repositories that it announces or tags, 30617:pubkey:d.
 func (v *LocalEventView) Repositories() BytesIter { return fields(v.b, 5) }
 
-// Relays iterates over the relays: 30617, 10317: all that it lists now, normalised, without our own.
+// Relays iterates over the relays: 30617, 10317: all that it lists now, normalised, without our own; of a held 30617 those that may be contacted now.
 func (v *LocalEventView) Relays() BytesIter { return fields(v.b, 6) }
 
 // RepoGone is a repository that Talon stopped following. It was deleted or it expired, or

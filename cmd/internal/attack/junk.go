@@ -10,13 +10,13 @@ import (
 // junk fills purgatory.
 func junk() []Attack {
 	return []Attack{{
-		Name: "junk-announcements", Text: "announcements of repositories that are never pushed, from four addresses",
-		Count: 20_000, Unit: "announcements", Prepare: prepareJunk,
+		Name: "junk-announcements", Text: "announcements of repositories that are never pushed, from sixteen networks",
+		Count: 20_000, Unit: "announcements", Flags: []string{"--known", "{maintainer}"}, Prepare: prepareJunk,
 	}}
 }
 
 const (
-	junkAddresses = 4
+	junkAddresses = 16
 	junkEach      = 20 // announcements of one author
 )
 

@@ -4,8 +4,8 @@
 // Of each repository on disk it asks whether an announcement explains it, whether
 // HEAD, heads and tags are those of the newest state of the maintainers, whether
 // each ref under refs/nostr/ is the commit of its event or waits for that, and
-// whether what the refs reach is there. It also finds announcements whose repository
-// is absent, and what a killed process left.
+// whether what the refs reach is there. It also finds what a killed process left. A held
+// announcement needs no repository: it gets one with its first git data.
 //
 // Invariants:
 //
@@ -173,7 +173,6 @@ func inspect(ctx context.Context, cfg *Config, only map[string]bool) ([]Problem,
 			return nil, 0, err
 		}
 	}
-	l.absent()
 	return l.list, l.count, nil
 }
 
@@ -192,8 +191,6 @@ const (
 // standing is how an announcement stands that is in purgatory.
 type standing struct {
 	dormant bool // its repository has gone, or is to
-	there   bool // it has a repository
-	repo    grasp.Repo
 }
 
 // readHeld reads what one look needs of everything that waits.
@@ -205,7 +202,7 @@ func (l *looker) readHeld(ctx context.Context) error {
 			return nil // the check of events says so
 		}
 		if a, err := e.Announcement(); err == nil {
-			l.held[key(a.Repo(), false)] = standing{dormant: h.Dormant, repo: a.Repo()}
+			l.held[key(a.Repo(), false)] = standing{dormant: h.Dormant}
 		}
 		return nil
 	})

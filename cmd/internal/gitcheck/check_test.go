@@ -94,8 +94,6 @@ func TestFinds(t *testing.T) {
 		{"dormant", func(w *world, dir string) {
 			w.change(func(tx *store.Tx) error { _, err := tx.SweepHeld(now+1800, 100); return err })
 		}, "new.git: its announcement has waited in vain"},
-		{"repository of what waits gone", func(w *world, dir string) { w.remove(w.dir(w.alice, "new")) },
-			"repository of 30617:ALICE:new: its announcement is held, and there is no repository"},
 		{"pull request elsewhere", func(w *world, dir string) {
 			w.run(dir, "update-ref", "refs/nostr/"+w.pr.ID.String(), w.two)
 		}, "refs/nostr/PR is at TWO, and its event has ONE"},

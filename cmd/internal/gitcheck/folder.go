@@ -55,10 +55,6 @@ func (l *looker) folder(ctx context.Context, dir string, prs bool) error {
 			return context.Cause(ctx)
 		}
 		l.count++
-		if held, ok := l.held[key(p.Repo, prs)]; ok && !prs {
-			held.there = true
-			l.held[key(p.Repo, prs)] = held
-		}
 		if l.wanted(p.where) {
 			if err := l.repository(ctx, opened, &p); err != nil {
 				return err

@@ -149,6 +149,7 @@ func (w *world) fill() {
 		w.repo(w.alice, d, false)
 		w.hold(w.announcement(w.alice, d))
 	}
+	w.hold(w.announcement(w.alice, "without a folder"))
 
 	other := w.repo(w.bob, "elsewhere", true)
 	w.commit(other, "one", "")

@@ -245,12 +245,3 @@ func (l *looker) objects(ctx context.Context, where, dir string, verify func(con
 	}
 	return nil
 }
-
-// absent finds held announcements without a repository.
-func (l *looker) absent() {
-	for _, at := range slices.Sorted(maps.Keys(l.held)) {
-		if s := l.held[at]; !s.dormant && !s.there {
-			l.problem("of "+s.repo.Address(), true, "its announcement is held, and there is no repository")
-		}
-	}
-}

@@ -116,6 +116,7 @@ type Event struct {
 	Name   string // the address of its repository, for the throttle
 	Origin uint32 // as in package abi
 	Kind   uint32
+	Since  int64 // unix milliseconds: it has waited since then; 0: since now
 }
 
 // Outcome is the outcome of a search.
@@ -197,12 +198,16 @@ func (q *Queue) Add(now int64, e Event) bool {
 		request.Planned = r.next
 	}
 	a := q.throttle.Delay(&request)
-	next := now + min(max(a.Delay, 0), q.clamps.MaxDelay)
+	since := now
+	if e.Since > 0 {
+		since = min(e.Since, now)
+	}
+	next := max(now, since+min(max(a.Delay, 0), q.clamps.MaxDelay))
 	expiry := q.clamps.Expiry
 	if a.Expiry > 0 {
 		expiry = min(a.Expiry, q.clamps.MaxExpiry)
 	}
-	q.plan(now, e, next, now+expiry)
+	q.plan(since, e, next, since+expiry)
 	return true
 }
 
@@ -216,10 +221,10 @@ func (q *Queue) FetchNow(now int64, key, name string) bool {
 	return true
 }
 
-func (q *Queue) plan(now int64, e Event, next, expires int64) {
+func (q *Queue) plan(since int64, e Event, next, expires int64) {
 	r := q.repos[e.Key]
 	if r == nil {
-		r = &repo{key: e.Key, name: e.Name, since: now, next: next, expires: expires}
+		r = &repo{key: e.Key, name: e.Name, since: since, next: next, expires: expires}
 		q.repos[e.Key] = r
 		q.timeline.Push(r)
 		return

@@ -565,3 +565,22 @@ func TestCrowdedByOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestSince: what has waited before a restart waits the rest of its time, and expires when it would
+// have without one.
+func TestSince(t *testing.T) {
+	const minute = 60_000
+	for i, tt := range []struct {
+		ago, next, expires int64
+		origin             uint32
+	}{
+		{0, 3 * minute, 30 * minute, abi.OriginClient}, {minute, 2 * minute, 29 * minute, abi.OriginClient},
+		{10 * minute, 0, 20 * minute, abi.OriginClient}, {minute, 0, 29 * minute, abi.OriginSync}, {-minute, 3 * minute, 30 * minute, abi.OriginClient},
+	} {
+		w := newWorld(byTheBook(), DefaultClamps)
+		w.q.Add(began, Event{Key: "a", Name: "a", Origin: tt.origin, Since: began - tt.ago})
+		if r, ok := w.q.Repository("a"); !ok || r.Next-began != tt.next || r.Expires-began != tt.expires {
+			t.Errorf("%d: %+v, want the next round in %d ms and the end in %d", i, r, tt.next, tt.expires)
+		}
+	}
+}

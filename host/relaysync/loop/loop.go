@@ -29,6 +29,8 @@
 //     and connection has a serial number.
 //  4. An event that was refused is decided again when what it needs arrives (package
 //     retry).
+//  5. The strategy hears of few relays that only held announcements name, and these are
+//     visited a few times only ([Strangers]).
 package loop
 
 import (

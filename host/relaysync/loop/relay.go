@@ -33,6 +33,7 @@ type relay struct {
 	disconnectedAt int64
 	lost           bool  // the latest connection ended, and not because we ended it
 	polled         bool  // the log says that not everything there has a subscription
+	paged          bool  // the log says that it does not compare
 	productive     bool  // the connection has brought something
 	proven         bool  // and was up for long enough: failures before it are forgotten
 	partial        bool  // a historic of this connection was not complete

@@ -39,6 +39,9 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 			if in.Input.Complete {
 				s.onProductive(r)
 			}
+			if h.method == abi.MethodAuto && in.Input.Method == abi.MethodREQ {
+				s.withoutNegentropy(r)
+			}
 			r.partial = r.partial || !in.Input.Complete
 			s.gap(r, h.purpose, in.Gap)
 			if in.Missing != nil && in.Input.Have > 0 {
@@ -59,6 +62,14 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 		s.limit(r, in.Reason)
 	case *session.Learnt:
 		s.learnt(r, in.Capabilities)
+	}
+}
+
+// withoutNegentropy logs once for a relay that what was to be compared is read page by page.
+func (s *Loop) withoutNegentropy(r *relay) {
+	if !r.paged {
+		r.paged = true
+		s.log(session.Warn, "a relay does not compare (NIP-77): stored events are read page by page, those that are here too", "relay", r.url)
 	}
 }
 

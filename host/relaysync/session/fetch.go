@@ -306,7 +306,11 @@ func (p *page) complete(s *Session, r *request) {
 		h.result.lack(abi.ClassError, "the relay reports an error and sends nothing")
 	}
 	ps.total += p.unseen
+	limit := h.cmd.Filter.Limit
 	switch {
+	case limit >= 0 && ps.total >= limit:
+		h.finish(s) // no more is asked for, however many there are of that second
+		return
 	case p.dense:
 		p.parts(s)
 		if len(ps.dense) == 0 {

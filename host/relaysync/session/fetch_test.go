@@ -366,3 +366,20 @@ func TestOtherLetter(t *testing.T) {
 		}
 	}
 }
+
+// A fetch of a number of the newest events is complete when these are here, although the second of the
+// oldest has more.
+func TestNewestOfOneSecond(t *testing.T) {
+	var list []*host.Event
+	for i := range 10 {
+		list = append(list, alice.Event(1, epoch-5, fmt.Sprint("same second ", i)))
+	}
+	g := newRig(t, nil)
+	g.serve(list, func(*relaymodel.Profile) {})
+	f := kinds(1)
+	f.Limit = 8
+	g.do(&Fetch{ID: "f", Filter: f, Method: abi.MethodREQ})
+	if got := strings.Join(g.reports(), " "); !strings.Contains(got, "complete=true") || len(g.stored) != 8 {
+		t.Errorf("%q, %d events are here", got, len(g.stored))
+	}
+}

@@ -207,6 +207,7 @@ func (c *checker) conflicts(ctx context.Context) error {
 		{`SELECT h.id FROM held h JOIN deleted_address d ON d.key = h.address WHERE h.created_at <= d.until`, "held, but its author deleted its address"},
 		{`SELECT h.id FROM held h JOIN event e ON e.address = h.address WHERE e.place < h.place`, "held, but a newer version is stored"},
 		{`SELECT h.id FROM held h JOIN held o ON o.address = h.address AND o.seq <> h.seq WHERE h.kind = 30617`, "held beside another version of the announcement"},
+		{`SELECT h.id FROM held h WHERE h.parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM held p WHERE p.address = h.parent OR p.id = h.parent)`, "held, and the held event on which it depends is not here"},
 	} {
 		rows, err := c.tx.Query(ctx, rule.sql)
 		if err != nil {
@@ -220,5 +221,29 @@ func (c *checker) conflicts(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return c.weights(ctx)
+}
+
+// weights compares the weights of authors and networks with the held events.
+func (c *checker) weights(ctx context.Context) error {
+	const weights = `
+		WITH h AS (SELECT *, CASE WHEN known THEN 8 ELSE 0 END AS part, octet_length(json)::bigint AS size FROM held), w AS (
+			SELECT 0 + part AS class, ''::bytea AS key, count(*) AS events, sum(size)::bigint AS bytes FROM h GROUP BY part
+			UNION ALL SELECT 1 + part, pubkey, count(*), sum(size)::bigint FROM h GROUP BY part, pubkey
+			UNION ALL SELECT 2 + part, network, count(*), sum(size)::bigint FROM h WHERE network IS NOT NULL GROUP BY part, network
+			UNION ALL SELECT 3 + part, '', count(*), sum(size)::bigint FROM h WHERE parent IS NOT NULL GROUP BY part
+			UNION ALL SELECT 4 + part, network, count(*), sum(size)::bigint FROM h WHERE parent IS NOT NULL AND network IS NOT NULL GROUP BY part, network
+		), n AS (SELECT class::int, key, events, bytes FROM held_weight)
+		SELECT class, key FROM ((SELECT * FROM w EXCEPT SELECT * FROM n) UNION ALL (SELECT * FROM n EXCEPT SELECT * FROM w)) x`
+	rows, err := c.tx.Query(ctx, weights)
+	if err != nil {
+		return err
+	}
+	var class int32
+	var key []byte
+	_, err = pgx.ForEachRow(rows, []any{&class, &key}, func() error {
+		c.problem("purgatory: the weight of class %d under key %x is not what the held events call for", class, key)
+		return nil
+	})
+	return err
 }

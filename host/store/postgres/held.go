@@ -79,7 +79,7 @@ func (r rows) HeldByAuthor(author host.PubKey) (n int64, err error) {
 func (r rows) held(where string, args ...any) ([]*purgatory.Row, error) {
 	ctx, cancel := call()
 	defer cancel()
-	const columns = `SELECT seq, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent FROM held WHERE `
+	const columns = `SELECT seq, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known FROM held WHERE `
 	found, err := r.tx.s.conn.Query(ctx, columns+where, args...)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (r rows) held(where string, args ...any) ([]*purgatory.Row, error) {
 		var id, pubkey, reason []byte
 		var kind int32
 		var cause int16
-		err := row.Scan(&h.Number, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON, &h.Since, &h.Due, &h.Dormant, &reason, &cause, &h.Parent)
+		err := row.Scan(&h.Number, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON, &h.Since, &h.Due, &h.Dormant, &reason, &cause, &h.Parent, &h.Network, &h.Known)
 		copy(h.ID[:], id)
 		copy(h.PubKey[:], pubkey)
 		h.Kind, h.Reason, h.Cause = host.Kind(kind), string(reason), purgatory.Cause(cause)
@@ -132,12 +132,12 @@ func (r rows) KeyOf(e *host.Event) []byte {
 	return e.ID[:]
 }
 
-// HeldParent returns the first row that has this key, nil for none.
+// HeldParent returns the first row that has this key and depends on nothing, nil for none.
 func (r rows) HeldParent(key []byte) (*purgatory.Row, error) {
 	if len(key) == len(host.ID{}) {
-		return r.firstHeld(`id = $1`, key)
+		return r.firstHeld(`id = $1 AND parent IS NULL`, key)
 	}
-	return r.firstHeld(`address = $1 ORDER BY seq LIMIT 1`, key)
+	return r.firstHeld(`address = $1 AND parent IS NULL ORDER BY seq LIMIT 1`, key)
 }
 
 // Dependents returns the rows that depend on this key, in the order in which they came.
@@ -145,26 +145,56 @@ func (r rows) Dependents(key []byte) ([]*purgatory.Row, error) {
 	return r.held(`parent = $1 ORDER BY seq`, key)
 }
 
-// CountDependents returns how many rows depend on this key, and on any.
-func (r rows) CountDependents(key []byte) (n, all int64, err error) {
-	const sql = `SELECT (SELECT count(*) FROM held WHERE parent = $1), (SELECT count(*) FROM held WHERE parent IS NOT NULL)`
-	_, err = r.tx.row(sql, []any{key}, &n, &all)
-	return n, all, err
+// CountDependents returns how many rows depend on this key, and how many of them came from a
+// network.
+func (r rows) CountDependents(key, network []byte) (all, ofNetwork int64, err error) {
+	const sql = `SELECT count(*), count(*) FILTER (WHERE network = $2) FROM held WHERE parent = $1`
+	_, err = r.tx.row(sql, []any{key, network}, &all, &ofNetwork)
+	return all, ofNetwork, err
 }
 
-// FirstDependent returns the row that depends on any key and is due first, nil for none.
-// It leaves one row out.
+// Weight returns how many rows a class has under a key, and the bytes of their JSON.
+func (r rows) Weight(c purgatory.Class, key []byte) (w purgatory.Weight, err error) {
+	_, err = r.tx.row(`SELECT events, bytes FROM held_weight WHERE class = $1 AND key = $2`, []any{int16(c), key}, &w.Events, &w.Bytes)
+	return w, err
+}
+
+// Heaviest returns the key of a class that has most events, or most bytes, and what it has.
+func (r rows) Heaviest(c purgatory.Class, byBytes bool) (key []byte, w purgatory.Weight, err error) {
+	column := "events"
+	if byBytes {
+		column = "bytes"
+	}
+	_, err = r.tx.row(`SELECT key, events, bytes FROM held_weight WHERE class = $1 ORDER BY class DESC, `+column+` DESC, key DESC LIMIT 1`, []any{int16(c)}, &key, &w.Events, &w.Bytes)
+	return key, w, err
+}
+
+// NewestOf returns the row that came last under a key of a class, nil for none. It leaves one
+// row out.
+func (r rows) NewestOf(c purgatory.Class, key []byte, except int64) (*purgatory.Row, error) {
+	where := `network = $1`
+	switch c &^ purgatory.KnownPart {
+	case purgatory.OfAuthor:
+		where = `pubkey = $1`
+	case purgatory.OfDependentsNetwork:
+		where += ` AND parent IS NOT NULL`
+	}
+	return r.firstHeld(where+` AND known = $2 AND seq <> $3 ORDER BY seq DESC LIMIT 1`, key, c >= purgatory.KnownPart, except)
+}
+
+// FirstDependent returns the row of a stranger that depends on any key and is due first, nil for
+// none. It leaves one row out.
 func (r rows) FirstDependent(except int64) (*purgatory.Row, error) {
-	return r.firstHeld(`parent IS NOT NULL AND seq <> $1 ORDER BY due, seq LIMIT 1`, except)
+	return r.firstHeld(`parent IS NOT NULL AND NOT known AND seq <> $1 ORDER BY due, seq LIMIT 1`, except)
 }
 
 // FirstDormant returns the dormant row that is due first, nil for none. It looks at rows of the
-// author, or of everybody for nil, and leaves one row out.
+// author, or of all strangers for nil, and leaves one row out.
 func (r rows) FirstDormant(author *host.PubKey, except int64) (*purgatory.Row, error) {
 	if author != nil {
 		return r.firstHeld(`dormant AND pubkey = $1 AND seq <> $2 ORDER BY due, seq LIMIT 1`, author[:], except)
 	}
-	return r.firstHeld(`dormant AND seq <> $1 ORDER BY due, seq LIMIT 1`, except)
+	return r.firstHeld(`dormant AND NOT known AND seq <> $1 ORDER BY due, seq LIMIT 1`, except)
 }
 
 // InsertHeld adds the row of an event with its index rows.
@@ -172,9 +202,9 @@ func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) er
 	tx := r.tx
 	var seq int64
 	_, err := tx.row(`
-		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason, cause, parent)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING seq`,
-		[]any{e.ID[:], e.PubKey[:], sortKeyOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason), int16(h.Cause), h.Parent}, &seq)
+		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason, cause, parent, network, known)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) RETURNING seq`,
+		[]any{e.ID[:], e.PubKey[:], sortKeyOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason), int16(h.Cause), h.Parent, h.Network, h.Known}, &seq)
 	if err != nil {
 		return err
 	}

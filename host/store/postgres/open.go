@@ -414,6 +414,14 @@ func (s *Store) RemovedTotal() int64 { return s.removedTotal.Load() }
 // Total returns what the database holds as of the last commit.
 func (s *Store) Total() semantics.Total { return *s.total.Load() }
 
+// Ping reports whether the database can be reached.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.pool.Ping(ctx); err != nil {
+		return fmt.Errorf("reach the database: %w", cause(err))
+	}
+	return nil
+}
+
 // Close waits for the open transaction and for reads.
 func (s *Store) Close() error {
 	s.writing.Lock()

@@ -30,7 +30,7 @@ type layout struct {
 }
 
 // present is what this program knows.
-var present = layout{steps, []int{1, 2, 2}}
+var present = layout{steps, []int{1, 2, 2, 2}}
 
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
@@ -218,6 +218,52 @@ ALTER TABLE held
 	ADD COLUMN parent bytea; -- key of the address, or id, of another held event
 CREATE INDEX held_parent ON held (parent) WHERE parent IS NOT NULL;
 CREATE INDEX held_dependent ON held (due, seq) WHERE parent IS NOT NULL;
+`, `
+-- Where held events came from, and how much of purgatory each author and each network has: see
+-- package purgatory. The trigger keeps table held_weight in line with table held, also for
+-- programs that do not know of it.
+ALTER TABLE held
+	ADD COLUMN network bytea, -- NULL: no share counts it
+	ADD COLUMN known   boolean NOT NULL DEFAULT false; -- in the part for known people
+CREATE INDEX held_network ON held (network, seq) WHERE network IS NOT NULL;
+
+CREATE TABLE held_weight (
+	class  smallint NOT NULL,
+	key    bytea    NOT NULL,
+	events bigint   NOT NULL,
+	bytes  bigint   NOT NULL, -- of their json
+	PRIMARY KEY (class, key)
+) WITH (fillfactor = 50);
+CREATE INDEX held_weight_events ON held_weight (class, events, key);
+CREATE INDEX held_weight_bytes ON held_weight (class, bytes, key);
+INSERT INTO held_weight SELECT 0, '', count(*), sum(octet_length(json)) FROM held HAVING count(*) > 0;
+INSERT INTO held_weight SELECT 1, pubkey, count(*), sum(octet_length(json)) FROM held GROUP BY pubkey;
+INSERT INTO held_weight SELECT 3, '', count(*), sum(octet_length(json)) FROM held WHERE parent IS NOT NULL HAVING count(*) > 0;
+
+CREATE FUNCTION held_weigh() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+	h held%ROWTYPE;
+	n bigint := 1;
+BEGIN
+	IF TG_OP = 'DELETE' THEN
+		h := OLD;
+		n := -1;
+	ELSE
+		h := NEW;
+	END IF;
+	INSERT INTO held_weight AS w
+		SELECT (x.class + CASE WHEN h.known THEN 8 ELSE 0 END)::smallint, x.key, n, n * octet_length(h.json) FROM (VALUES
+			(0, ''::bytea), (1, h.pubkey), (2, h.network),
+			(3, CASE WHEN h.parent IS NOT NULL THEN ''::bytea END),
+			(4, CASE WHEN h.parent IS NOT NULL THEN h.network END)
+		) x (class, key) WHERE x.key IS NOT NULL
+		ON CONFLICT (class, key) DO UPDATE SET events = w.events + excluded.events, bytes = w.bytes + excluded.bytes;
+	IF n < 0 THEN
+		DELETE FROM held_weight WHERE events = 0 AND class IN (0, 1, 2, 3, 4, 8, 9, 10, 11, 12) AND key IN ('', h.pubkey, h.network);
+	END IF;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER held_weigh AFTER INSERT OR DELETE ON held FOR EACH ROW EXECUTE FUNCTION held_weigh();
 `}
 
 // prepare makes sure that there is a table meta in the schema that the connection's

@@ -19,6 +19,7 @@ const (
 	ReasonExpired = "invalid: event has expired"
 	ReasonGone    = "blocked: this announcement waited for its git data in vain: its author may send it again"
 	ReasonFull    = "rate-limited: too many events wait for their git data here: try again later"
+	ReasonNetwork = "rate-limited: too many events from your network wait for their git data here: try again later"
 
 	ReasonNoParent   = "blocked: the event that this one depends on is not held here any more: send it again"
 	ReasonParentFull = "rate-limited: too many events wait together with the one that this event depends on: try again when that is served"

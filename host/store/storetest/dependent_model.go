@@ -20,6 +20,16 @@ func (m *heldModel) reference(parent string) *modelHeld {
 	return nil
 }
 
+// parentOf returns the first held event that a reference names and that depends on nothing.
+func (m *heldModel) parentOf(name string) *modelHeld {
+	for _, h := range m.held {
+		if name != "" && h.parent == "" && reference(h.Event) == name {
+			return h
+		}
+	}
+	return nil
+}
+
 func waits(p *modelHeld, now int64) bool { return !p.dormant && p.phase(now) == purgatory.Waiting }
 
 // depend makes a row depend on what a reference names, or on what that depends on.
@@ -29,7 +39,7 @@ func (m *heldModel) depend(row *modelHeld, parent string, now int64) bool {
 		return false
 	}
 	row.parent = cmp.Or(p.parent, reference(p.Event))
-	p = m.reference(row.parent)
+	p = m.parentOf(row.parent)
 	return p != nil && waits(p, now)
 }
 
@@ -42,23 +52,10 @@ func (m *heldModel) dependents(parent string) (list []*modelHeld) {
 	return list
 }
 
-func (m *heldModel) parentFull(parent string) bool {
-	all := 0
-	for _, h := range m.held {
-		if h.parent != "" {
-			all++
-		}
-	}
-	return int64(len(m.dependents(parent))) >= m.limits.ByParent || int64(all) >= m.limits.Dependents
-}
-
 // dropDependents drops what depends on an event that has gone, or has become dormant.
 func (m *heldModel) dropDependents(fates *[]string, parent *modelHeld) {
 	name := reference(parent.Event)
-	if parent.parent != "" {
-		return
-	}
-	if other := m.reference(name); other != nil && other.ID != parent.ID {
+	if other := m.parentOf(name); other != nil && other.ID != parent.ID {
 		return
 	}
 	list := m.dependents(name)
@@ -97,11 +94,9 @@ func (m *heldModel) releaseRow(h *modelHeld, now int64) (events, fates []string)
 	events = append(events, m.released...)
 	note(&fates, h.Event, status)
 	fates = append(fates, more...)
-	switch {
-	case h.parent != "":
-	case status == host.StatusExpired:
+	if status == host.StatusExpired {
 		m.dropDependents(&fates, h)
-	default:
+	} else {
 		list, more := m.releaseDependents(h.Event, now)
 		events, fates = append(events, list...), append(fates, more...)
 	}

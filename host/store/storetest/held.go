@@ -437,7 +437,7 @@ func testHeldBounds(t *testing.T, x Engine) {
 		}
 	})
 	t.Run("bytes", func(t *testing.T) {
-		s := limited(t, semantics.HeldLimits{Bytes: 3*size + size/2})
+		s := limited(t, semantics.HeldLimits{Bytes: 14 * size / 3}) // of which strangers have three quarters
 		codes, reason := fill(t, s, now, 1, 10, 14)
 		want(t, codes, "hhhr", reason, "rate-limited: ")
 		big := Event(20, 1, 30617, 2, d(10), host.Tag{"x", strings.Repeat("x", int(size))})
@@ -455,7 +455,7 @@ func testHeldBounds(t *testing.T, x Engine) {
 		Check(t, s)
 	})
 	t.Run("dependents", func(t *testing.T) {
-		s := limited(t, semantics.HeldLimits{Events: 8, ByParent: 2, Dependents: 3})
+		s := limited(t, semantics.HeldLimits{Events: 10, ByParent: 2, Dependents: 3})
 		fill(t, s, now, 1, 10, 12)
 		with := func(n, parent int) string {
 			h := awaitingGit
@@ -480,6 +480,57 @@ func testHeldBounds(t *testing.T, x Engine) {
 		want(t, codes, "hhhhhhr", reason, "rate-limited: ")
 		if got := with(56, 10); !strings.HasPrefix(got, "rejected "+semantics.ReasonFull) {
 			t.Errorf("one that depends on another pushes something out: %s", got)
+		}
+	})
+	t.Run("networks", func(t *testing.T) {
+		s := limited(t, semantics.HeldLimits{Events: 32, ByAuthor: 100})
+		n := 0
+		hold := func(network string, author byte, known bool) (out host.Outcome) {
+			n++
+			h := awaitingGit
+			h.Network, h.Known = network, known
+			out = Hold(t, s, now, h, Event(100+n, author, 30617, 1, d(n)))
+			Check(t, s)
+			return out
+		}
+		// Six networks fill what strangers have, 24 of 32. None of them gets more than four.
+		for i := range 6 {
+			network := "n" + string(rune('a'+i))
+			for range 4 {
+				if out := hold(network, byte(10+i), false); out.Code != host.Held {
+					t.Fatalf("%s: %+v", network, out)
+				}
+			}
+			if out := hold(network, byte(10+i), false); out.Code != host.Rejected || out.Reason != semantics.ReasonNetwork {
+				t.Errorf("the fifth of %s: %+v", network, out)
+			}
+		}
+		// A newcomer takes the place of the newest event of a full network, until all have the same.
+		gaveWay := 0
+		for range 3 {
+			out := hold("newcomer", 50, false)
+			if out.Code != host.Held || len(out.Held) != 2 || out.Held[0].Status != host.StatusExpired || out.Held[0].Event.PubKey[0] < 10 || out.Held[0].Event.PubKey[0] > 15 {
+				t.Fatalf("a newcomer: %+v", out)
+			}
+			gaveWay++
+		}
+		if out := hold("newcomer", 50, false); out.Code != host.Rejected || out.Reason != semantics.ReasonFull {
+			t.Errorf("a newcomer with as much as others: %+v", out)
+		}
+		// Known people have eight places: each author and each network one. Then they are strangers.
+		if out := hold("na", 60, true); out.Code != host.Held || len(out.Held) != 1 {
+			t.Errorf("a known author from a full network: %+v", out)
+		}
+		if out := hold("na", 61, true); out.Code != host.Rejected || out.Reason != semantics.ReasonNetwork {
+			t.Errorf("another from there: %+v", out)
+		}
+		if out := hold("home", 60, true); out.Code != host.Held || len(out.Held) != 2 {
+			t.Errorf("the same author from elsewhere: %+v", out)
+		}
+		for i := range 7 {
+			if out := hold("", byte(70+i), true); out.Code != host.Held || len(out.Held) != 1 {
+				t.Errorf("known author %d: %+v", i, out)
+			}
 		}
 	})
 	t.Run("a giant pushes out few", func(t *testing.T) {

@@ -30,6 +30,8 @@ type modelHeld struct {
 	dormant bool
 	reason  string
 	parent  string // the reference of what it depends on, "" for nothing
+	network string
+	known   bool
 }
 
 func (h *modelHeld) cause() purgatory.Cause {
@@ -182,7 +184,7 @@ func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Co
 	if old != nil && old.Before(e) {
 		return host.Replaced, semantics.ReasonNewer, fates
 	}
-	row := &modelHeld{Event: e, since: now, reason: hd.Reason}
+	row := &modelHeld{Event: e, since: now, reason: hd.Reason, network: hd.Network, known: hd.Known}
 	if hd.Parent != "" && !m.depend(row, hd.Parent, now) {
 		return host.Rejected, semantics.ReasonNoParent, fates
 	}
@@ -199,49 +201,8 @@ func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Co
 	return host.Held, hd.Reason, fates
 }
 
-func (m *heldModel) room(fates *[]string, e, old *modelHeld) string {
-	count := func(cond func(*modelHeld) bool) (n, size int64) {
-		for _, h := range m.held {
-			if h != old && cond(h) {
-				n++
-				size += int64(len(h.JSON))
-			}
-		}
-		return n, size
-	}
-	evict := func(cond func(*modelHeld) bool) bool {
-		var first *modelHeld
-		for _, h := range m.held {
-			if h != old && cond(h) && (first == nil || h.due() < first.due()) {
-				first = h
-			}
-		}
-		m.drop(fates, host.StatusExpired, func(h *modelHeld) bool { return h == first })
-		return first != nil
-	}
-	own := func(h *modelHeld) bool { return h.PubKey == e.PubKey }
-	dormant := func(h *modelHeld) bool { return h.dormant }
-	if n, _ := count(own); old == nil && n >= m.limits.ByAuthor && !evict(func(h *modelHeld) bool { return own(h) && h.dormant }) {
-		return "restricted"
-	}
-	all := func(*modelHeld) bool { return true }
-	depends := func(h *modelHeld) bool { return h.parent != "" }
-	if e.parent != "" && m.parentFull(e.parent) {
-		return semantics.ReasonParentFull
-	}
-	for {
-		n, size := count(all)
-		if n < m.limits.Events && size+int64(len(e.JSON)) <= m.limits.Bytes {
-			return ""
-		}
-		if e.parent != "" || !evict(depends) && !evict(dormant) {
-			return semantics.ReasonFull
-		}
-	}
-}
-
 func (m *heldModel) age(fates *[]string, h *modelHeld, now int64) {
-	if p := m.reference(h.parent); h.due() <= now && p != nil && waits(p, now) {
+	if p := m.parentOf(h.parent); h.due() <= now && p != nil && waits(p, now) {
 		h.since = max(h.since, p.since)
 	}
 	switch phase := h.phase(now); {
@@ -367,7 +328,7 @@ func testHeldModel(t *testing.T, x Engine) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			dir := x.New(t)
-			opts := Options{Held: semantics.HeldLimits{Events: 12, ByAuthor: 5, Bytes: 5000, Dependents: 6, ByParent: 3}}
+			opts := Options{Held: semantics.HeldLimits{Events: 16, ByAuthor: 5, Bytes: 6000, Dependents: 6, ByParent: 3}}
 			if seed%3 == 0 {
 				opts.Held = semantics.HeldLimits{Events: 1000, ByAuthor: 1000, Bytes: 1 << 20, Dependents: 1000, ByParent: 1000}
 			}
@@ -405,6 +366,7 @@ func compareHolds(t *testing.T, s Store, m *heldModel, w *world, now *int64) {
 		default:
 			e := w.heldEvent(*now)
 			h := host.HoldOptions{Reason: fmt.Sprint("purgatory: ", e.Kind), Synced: w.IntN(3) == 0, ExtendDeadline: w.restarts()}
+			h.Network, h.Known = pick(w, "", "na", "na", "nb", "nc", "nd", "ne", "ra"), w.IntN(4) == 0
 			if len(m.held) > 0 && w.IntN(3) == 0 {
 				h.Parent = reference(pick(w, m.held...).Event)
 			}

@@ -170,6 +170,35 @@ impl<'b> Actions<'b> {
             wire::put_number(b, 3, roots.into());
         });
     }
+
+    /// Reports how far the strategy has come with a relay. It replaces the report before, and
+    /// ends with the connection.
+    pub fn progress(&mut self, relay: &str, p: &Progress) {
+        self.add(8, |b| {
+            wire::put_text(b, 1, relay);
+            wire::put_some(b, 2, p.past.into());
+            wire::put_some(b, 3, p.closed.into());
+            wire::put_some(b, 4, p.old_dates.into());
+            wire::put_some(b, 5, p.anew.into());
+            wire::put_some(b, 6, p.next_check.max(0) as u64);
+        });
+    }
+}
+
+/// How far a strategy has come with a relay. The host does not call the relay complete while
+/// `past`, `closed` or `old_dates` is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Not all that is wanted of what the relay has stored is fetched.
+    pub past: bool,
+    /// The relay closed a subscription that is to be opened again.
+    pub closed: bool,
+    /// Events with old dates that came there during an absence are not fetched.
+    pub old_dates: bool,
+    /// The absence was too long to continue: all is fetched again.
+    pub anew: bool,
+    /// Unix milliseconds: when all is compared again; 0: not known.
+    pub next_check: i64,
 }
 
 /// What [`Actions::subscribe`] opens.

@@ -69,6 +69,7 @@ type Settings struct {
 	Connections int      // at most; 0: as many as the host allows
 	Page        uint32   // events of a page of REQ; 0: the host chooses
 	Method      uint32   // of what the driver fetches of itself: what was missed of what is confirmed
+	Apart       bool     // the comparison of root events by E comes before those by e and q: that lists fewer ids, and takes one answer longer
 	Push        bool     // also send what a relay lacks, after negentropy
 	Margin      int64    // seconds that since lies before what is known to be here
 	Within      int64    // milliseconds of absence after which Fresh takes the place of Resume; 0: never

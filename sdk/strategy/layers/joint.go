@@ -17,15 +17,29 @@ import (
 // filter. There the filter for q comes first. It has few events at other relays. If the host
 // reports events that only another letter explains, that answer was the one to all filters.
 
-// lastPart is the part for q, which comes first.
-const lastPart parts = 1 << 2
+//
+// A comparison lists the ids that Talon lacks, and a comment would be in the lists of e and E.
+// With [Settings.Apart] the one by E comes first. Then the events that it found are here.
+
+// Parts that come before the others.
+const (
+	upperPart parts = 1 << 1 // E
+	quotePart parts = 1 << 2 // q
+)
 
 // first returns the part to be fetched before the others, 0 if there is none.
-func (b *batch) first() parts {
-	if b.apart || b.content.All || b.content.Announcements || b.todo&lastPart == 0 || b.todo == lastPart {
+func (p *Peer) first(b *batch, method uint32) parts {
+	part := upperPart
+	switch {
+	case method == strategy.MethodREQ || p.Caps.Negentropy == strategy.SupportUnknown:
+		part = quotePart
+	case !p.driver.set.Apart || b.content.Items.Roots.Empty():
 		return 0
 	}
-	return lastPart
+	if b.apart || b.content.All || b.content.Announcements || b.todo&part == 0 || b.todo == part {
+		return 0
+	}
+	return part
 }
 
 // sameUntil reports whether all parts are fetched from the same date back.

@@ -269,7 +269,7 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 	if method == strategy.MethodREQ && p.joins(b, which) {
 		return p.askJointly(t, b, which)
 	}
-	if first := b.first(); first != 0 && (method == strategy.MethodREQ || p.Caps.Negentropy == strategy.SupportUnknown) {
+	if first := p.first(b, method); first != 0 {
 		if which &= first; which == 0 {
 			return true
 		}

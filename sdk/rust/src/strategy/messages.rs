@@ -188,7 +188,8 @@ message! {
 }
 
 impl<'a> Repository<'a> {
-    /// Of its announcement, normalised, without our own.
+    /// Of its announcement, normalised, without our own; of a held one those that may be
+    /// contacted now.
     pub fn relays(&self) -> impl Iterator<Item = &'a str> {
         wire::values(self.raw, 3).map(wire::text)
     }
@@ -268,7 +269,8 @@ impl<'a> LocalEvent<'a> {
         wire::values(self.raw, 5).map(wire::text)
     }
 
-    /// 30617, 10317: all that it lists now, normalised, without our own.
+    /// 30617, 10317: all that it lists now, normalised, without our own; of a held 30617
+    /// those that may be contacted now.
     pub fn relays(&self) -> impl Iterator<Item = &'a str> {
         wire::values(self.raw, 6).map(wire::text)
     }

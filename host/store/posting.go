@@ -1,0 +1,47 @@
+package store
+
+import (
+	"bytes"
+	"cmp"
+
+	"talon/host"
+	"talon/host/store/semantics"
+)
+
+// posting is a row of table posting.
+type posting struct {
+	key     []byte
+	kind    int64
+	sortKey []byte
+}
+
+func (p posting) compare(q posting) int {
+	return cmp.Or(bytes.Compare(p.key, q.key), cmp.Compare(p.kind, q.kind), bytes.Compare(p.sortKey, q.sortKey))
+}
+
+// postings appends the rows that an event has, each once: time, kind, author, the
+// first value of each single-letter tag (NIP-01), and of a repository announcement
+// whom it lists as maintainers.
+func (k *keyring) postings(rows []posting, e *host.Event, seq int64) []posting {
+	kind := int64(e.Kind)
+	both := appendSortKey(make([]byte, 0, longSortKey+shortSortKey), e.CreatedAt, e.ID[:], seq)
+	long := both[:longSortKey]
+	short := appendSortKey(both, e.CreatedAt, e.ID[:8], seq)[longSortKey:]
+	rows = append(rows, posting{keyTime, 0, long}, posting{keyKind, kind, long}, posting{k.author(e.PubKey), kind, long})
+	semantics.Tags(e, func(name byte, value string) {
+		rows = append(rows, posting{k.key(name, value), kind, short})
+	})
+	return k.maintainerPostings(rows, e, seq)
+}
+
+// maintainerPostings appends a row for each maintainer that an announcement lists.
+func (k *keyring) maintainerPostings(rows []posting, e *host.Event, seq int64) []posting {
+	if e.Kind != host.KindAnnouncement {
+		return rows
+	}
+	short := appendSortKey(make([]byte, 0, shortSortKey), e.CreatedAt, e.ID[:8], seq)
+	semantics.Maintained(e, func(value string) {
+		rows = append(rows, posting{k.key(host.MaintainerOf, value), int64(e.Kind), short})
+	})
+	return rows
+}

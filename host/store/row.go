@@ -1,0 +1,30 @@
+package store
+
+import (
+	"talon/host"
+	"talon/host/wire"
+)
+
+const (
+	fetchRows  = 256
+	fetchBytes = 1 << 20
+
+	// shortText is up to how many bytes a packed text comes out of SQLite together with
+	// others.
+	shortText = fetchBytes / fetchRows / 2
+)
+
+// text is the JSON of a row.
+type text struct {
+	seq  int64
+	json []byte
+}
+
+// parseRow reads the event of a row of table event.
+func parseRow(packed []byte) (*host.Event, error) {
+	text, err := unpack(nil, packed)
+	if err != nil {
+		return nil, err
+	}
+	return wire.ParseEvent(text)
+}
