@@ -122,8 +122,8 @@ func (r *FactReader) count(waited, parked time.Duration) {
 	}
 }
 
-// Parked returns how long the decision has waited for its turn after its waits.
-func (r *FactReader) Parked() time.Duration { return r.parked }
+// QueueTime returns how long the decision has waited for its turn after its waits.
+func (r *FactReader) QueueTime() time.Duration { return r.parked }
 
 // Waited returns the module for which the decision has waited longest, empty for the host.
 func (r *FactReader) Waited() string { return r.waited }

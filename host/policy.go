@@ -224,11 +224,11 @@ type Waiter interface {
 	Wait(f func())
 }
 
-// Parked is an optional interface of a [Waiter].
-type Parked interface {
-	// Parked returns how long the decision has waited for a worker after its waits in
+// QueueTimer is an optional interface of a [Waiter].
+type QueueTimer interface {
+	// QueueTime returns how long the decision has waited for a worker after its waits in
 	// Wait had ended. That time counts against no budget.
-	Parked() time.Duration
+	QueueTime() time.Duration
 }
 
 // StateEntry is one thing that a module remembers. Key and value are bytes of

@@ -115,7 +115,7 @@ func sets(s *plugin.Status) []plugin.Set {
 }
 
 // saidText is an opinion in a few words.
-func saidText(s *plugin.Said) string {
+func saidText(s *plugin.Opinion) string {
 	text := plain(s.Action)
 	if s.Rule != "" {
 		text += " " + plain(s.Rule)

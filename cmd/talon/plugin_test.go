@@ -99,14 +99,14 @@ var (
 
 	disagreements = []plugin.Disagreement{{
 		Event: noteID, At: now.Add(-90 * time.Second), Plugin: "strict",
-		Shadow: plugin.Said{Plugin: "strict", Generation: 1, Action: "reject", Rule: "too-long", Reason: "blocked: too long"},
-		Chain:  plugin.Said{Plugin: "open", Generation: 4, Action: "accept", Rule: "ok"},
+		Shadow: plugin.Opinion{Plugin: "strict", Generation: 1, Action: "reject", Rule: "too-long", Reason: "blocked: too long"},
+		Chain:  plugin.Opinion{Plugin: "open", Generation: 4, Action: "accept", Rule: "ok"},
 	}}
 
 	decision = plugin.Why{
 		At: now.Add(-time.Hour), Source: "client", Asked: []string{"lists", "open"},
-		Ruling: plugin.Said{Plugin: "open", Generation: 4, Action: "reject", Rule: "too-big", Reason: "invalid: too big", Fuel: 812},
-		Shadow: []plugin.Said{{Plugin: "strict", Generation: 1, Action: "pass", Fuel: 99}},
+		Ruling: plugin.Opinion{Plugin: "open", Generation: 4, Action: "reject", Rule: "too-big", Reason: "invalid: too big", Fuel: 812},
+		Shadow: []plugin.Opinion{{Plugin: "strict", Generation: 1, Action: "pass", Fuel: 99}},
 	}
 )
 
@@ -242,7 +242,7 @@ in shadow  pass (strict, generation 1), fuel 99
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", &out, want)
 	}
-	why.Ruling = plugin.Said{Action: "reject"}
+	why.Ruling = plugin.Opinion{Action: "reject"}
 	out.Reset()
 	if err := writeWhy(&out, &why, now); err != nil || !strings.Contains(out.String(), "ruling     reject (no plugin had an opinion)\n") {
 		t.Errorf("got\n%s%v", &out, err)

@@ -79,7 +79,7 @@ func writeDisagreements(w io.Writer, list []plugin.Disagreement, now time.Time) 
 	return t.w.Flush()
 }
 
-func withReason(s *plugin.Said) string {
+func withReason(s *plugin.Opinion) string {
 	if s.Reason == "" {
 		return saidText(s)
 	}

@@ -132,7 +132,7 @@ func testWants(t *testing.T, format gitrepo.Format, bitmap bool) {
 	}
 	check("after the stranger's repository was removed")
 
-	// What a new ref reaches is there at once, and what no ref reaches any more is not.
+	// A new ref makes all that it reaches available at once. Its deletion takes that back.
 	git(t, dir, "push", "-q", s.url+hers, "evil")
 	if got := s.wanted(2, hers, theirs["a blob"]); !strings.Contains(got, "PACK") {
 		t.Errorf("after a push of it, a blob gets %.100q", got)

@@ -81,7 +81,7 @@ func (s *reachedSets) get(key tipsKey) *reached {
 func (s *reached) cost() int { return hashBytes*len(s.hashes) + sha256.Size }
 
 // begin returns what tips reach, or a channel that closes when another request has listed that.
-// It returns neither if the caller is to make the list, and to call end.
+// It returns neither if the caller must make the list, and call end.
 func (s *reachedSets) begin(key tipsKey) (*reached, <-chan struct{}) {
 	if set := s.get(key); set != nil {
 		return set, nil

@@ -66,7 +66,7 @@ func (r *Registry) install() {
 // inspecting.
 func (r *Registry) applyOne(f *candidate) bool {
 	s := r.slot(f.name)
-	if !f.last {
+	if !f.isFallback {
 		s.seen = f.seen
 	}
 	switch {
@@ -81,7 +81,7 @@ func (r *Registry) applyOne(f *candidate) bool {
 		return r.missing(f.name, s) != before
 	}
 	g := f.generation
-	if !f.last {
+	if !f.isFallback {
 		r.clearQuarantine(f.name, s)
 	}
 	g.since = r.o.Now()
@@ -156,8 +156,8 @@ func (r *Registry) setProblems(problems []folder.Problem) {
 }
 
 // afterChange does what follows from a new active set.
-func (r *Registry) afterChange(findings []*candidate) {
-	for _, f := range findings {
+func (r *Registry) afterChange(candidates []*candidate) {
+	for _, f := range candidates {
 		if f.generation == nil || f.generation.module == nil || f.generation.sets == nil {
 			continue
 		}

@@ -34,9 +34,9 @@ func (r *Registry) placeOf(name string, own int) int {
 }
 
 // checkPolicy checks that what the operator chose is there.
-func (r *Registry) checkPolicy(findings []*candidate) error {
+func (r *Registry) checkPolicy(candidates []*candidate) error {
 	var policies []string
-	for _, f := range findings {
+	for _, f := range candidates {
 		if g := f.generation; g != nil && (g.leftOut || !g.off && g.serves(manifest.WorldPolicy)) {
 			policies = append(policies, f.name)
 		}
@@ -45,11 +45,11 @@ func (r *Registry) checkPolicy(findings []*candidate) error {
 		if slices.Contains(policies, name) {
 			continue
 		}
-		at := slices.IndexFunc(findings, func(f *candidate) bool { return f.name == name })
+		at := slices.IndexFunc(candidates, func(f *candidate) bool { return f.name == name })
 		switch {
 		case at < 0:
 			return fmt.Errorf("option policy names %s, and there is no %[1]s.wasm in %s: the policies there are %s", name, r.o.Dir, listed(policies))
-		case findings[at].generation != nil && !findings[at].generation.off:
+		case candidates[at].generation != nil && !candidates[at].generation.off:
 			return fmt.Errorf("option policy names %s, which is no policy: leave it out, it runs all the same; the policies in %s are %s", name, r.o.Dir, listed(policies))
 		}
 	}

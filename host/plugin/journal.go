@@ -41,9 +41,9 @@ type entry struct {
 type decision struct {
 	source   string
 	ruling   host.Ruling
-	number   int64    // of the generation that decided; 0: none did
-	asked    []string // shared by all entries of an active set
-	opinions []Said   // nil for most
+	number   int64     // of the generation that decided; 0: none did
+	asked    []string  // shared by all entries of an active set
+	opinions []Opinion // nil for most
 }
 
 func (d *decision) equal(other *decision) bool {
@@ -146,7 +146,7 @@ func (j *journal) find(event host.ID, now time.Time) (Why, bool) {
 		Event:  event.String(),
 		At:     time.Unix(e.at, 0),
 		Source: e.source,
-		Ruling: Said{
+		Ruling: Opinion{
 			Plugin: e.ruling.Module, Generation: e.number, Action: e.ruling.Action.String(),
 			Rule: e.ruling.Rule, Reason: e.ruling.Reason, Fuel: e.fuel,
 		},

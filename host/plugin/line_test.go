@@ -69,7 +69,7 @@ func note(id byte, content string) *host.Item {
 
 func sampleOf(o Recording, maxBytes int64) *recording {
 	o.Max = cmp.Or(o.Max, 100)
-	return newSample(o, cmp.Or(maxBytes, 1<<30), host.Service{Domain: "relay.test", PRs: true, Operator: [32]byte{7}})
+	return newRecording(o, cmp.Or(maxBytes, 1<<30), host.Service{Domain: "relay.test", PRs: true, Operator: [32]byte{7}})
 }
 
 // take is a decision that a sample records.

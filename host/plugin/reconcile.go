@@ -83,7 +83,7 @@ func (r *Registry) checkFirst(ctx context.Context, w *wanted) error {
 
 // lastGood loads what ran before under a name.
 func (r *Registry) lastGood(ctx context.Context, name string, g *folder.Generation) *candidate {
-	f := &candidate{name: name, last: true}
+	f := &candidate{name: name, isFallback: true}
 	if f.source, f.err = r.sourceOf(ctx, name, g); f.err == nil {
 		f.generation, f.err = r.build(ctx, f.source)
 	}

@@ -22,7 +22,7 @@ func (r *Registry) Record(ctx context.Context, o Recording, write func(lines []b
 		}
 	}
 	o.Max = min(o.Max, MaxRecordLines)
-	s := newSample(o, maxRecordBytes, r.o.Service)
+	s := newRecording(o, maxRecordBytes, r.o.Service)
 	if !r.recording.CompareAndSwap(nil, s) {
 		return Recorded{}, ErrRecording
 	}

@@ -65,7 +65,7 @@ type recording struct {
 	counts Recorded // so far; Ended says what the sample is full of: count or bytes
 }
 
-func newSample(o Recording, maxBytes int64, service host.Service) *recording {
+func newRecording(o Recording, maxBytes int64, service host.Service) *recording {
 	return &recording{
 		o: o, maxBytes: maxBytes, lines: liner{o.Plugin, service, newMask(o.Redact)}, wake: make(chan struct{}, 1), counts: Recorded{Functions: map[string]int{}},
 	}

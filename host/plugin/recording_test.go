@@ -225,7 +225,7 @@ func BenchmarkRecord(b *testing.B) {
 			}
 			defer func() { _ = r.Close(context.Background()) }()
 			if recording {
-				s := newSample(Recording{Max: math.MaxInt}, math.MaxInt64, host.Service{})
+				s := newRecording(Recording{Max: math.MaxInt}, math.MaxInt64, host.Service{})
 				r.recording.Store(s)
 				defer s.close()
 				go func() {

@@ -104,12 +104,12 @@ type Disagreement struct {
 	Event  string    `json:"event"` // id
 	At     time.Time `json:"at"`
 	Plugin string    `json:"plugin"`
-	Shadow Said      `json:"shadow"`
-	Chain  Said      `json:"chain"`
+	Shadow Opinion   `json:"shadow"`
+	Chain  Opinion   `json:"chain"`
 }
 
-// Said is one opinion.
-type Said struct {
+// Opinion is what one plugin decided.
+type Opinion struct {
 	Plugin     string `json:"plugin"`
 	Generation int64  `json:"generation"`
 	Action     string `json:"action"`
@@ -123,11 +123,11 @@ type Why struct {
 	Event  string    `json:"event"`
 	At     time.Time `json:"at"`
 	Source string    `json:"source"` // client, import or sync
-	Ruling Said      `json:"ruling"`
+	Ruling Opinion   `json:"ruling"`
 
 	// Asked are the plugins that were asked, in order, the one that decided last.
 	Asked []string `json:"asked"`
 
 	// Shadow are the opinions of plugins in shadow mode.
-	Shadow []Said `json:"shadow,omitempty"`
+	Shadow []Opinion `json:"shadow,omitempty"`
 }

@@ -56,11 +56,11 @@ func (t *trace) reset() {
 	*t = trace{answers: t.answers[:0], shadows: t.shadows[:0]}
 }
 
-func (a *answer) said() Said { return saidBy(a.by, a.ruling, a.fuel) }
+func (a *answer) said() Opinion { return saidBy(a.by, a.ruling, a.fuel) }
 
 // saidBy is a ruling as an operator sees it; by is nil if no plugin gave it.
-func saidBy(by *generation, ruling host.Ruling, fuel int64) Said {
-	s := Said{Action: ruling.Action.String(), Rule: ruling.Rule, Reason: ruling.Reason, Fuel: fuel}
+func saidBy(by *generation, ruling host.Ruling, fuel int64) Opinion {
+	s := Opinion{Action: ruling.Action.String(), Rule: ruling.Rule, Reason: ruling.Reason, Fuel: fuel}
 	if by != nil {
 		s.Plugin, s.Generation = by.name, by.number
 	}

@@ -46,14 +46,14 @@ type candidate struct {
 	generation *generation // nil if it is not built, or was refused
 	err        error       // why, as one sentence
 	same       bool        // it runs already, or it was refused before
-	last       bool        // it is the last good generation, in the place of what was refused
+	isFallback bool        // it is the last good generation, in the place of what was refused
 
 	record *folder.Record // that all nodes have agreed on; nil where this server is alone
 }
 
 // abandon closes what was loaded in vain.
-func abandon(findings []*candidate) {
-	for _, f := range findings {
+func abandon(candidates []*candidate) {
+	for _, f := range candidates {
 		if f.generation != nil {
 			_ = f.generation.close()
 			f.generation = nil

@@ -75,7 +75,9 @@ func TestCheckFindsHeld(t *testing.T) {
 		{"deleted", `INSERT INTO deleted_id SELECT id, pubkey FROM held WHERE number = 2`, "deleted by its author"},
 		{"address deleted", `INSERT INTO deleted_address SELECT address, created_at FROM held WHERE number = 1`, "deleted its address"},
 		{"newer one stored", `INSERT INTO address SELECT address, 50, created_at + 1, x'11' FROM held WHERE number = 1`, "a newer version is stored"},
-		{"two announcements", `INSERT INTO held SELECT 50, x'11', pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent FROM held WHERE number = 1`, "beside another version"},
+		{"weight", `UPDATE held_weight SET events = 7 WHERE class = 1`, "the weight of class 1"},
+		{"parent missing", `UPDATE held SET parent = x'01', cause = 1 WHERE number = 1`, "on which it depends is not here"},
+		{"two announcements", `INSERT INTO held SELECT 50, x'11', pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known FROM held WHERE number = 1`, "beside another version"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := Open(context.Background(), t.TempDir(), Options{})

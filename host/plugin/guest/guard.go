@@ -17,7 +17,7 @@ type guard struct {
 
 // read runs f with a context that ends when nothing is left, and adds up its time. It
 // returns errTime if f failed because of that. A late answer counts as an answer. The time
-// in which the decision waits for a worker does not count, if the facts are [host.Parked].
+// in which the decision waits for a worker does not count, if the facts are a [host.QueueTimer].
 func (g *guard) read(ctx context.Context, facts host.Facts, f func(context.Context) error) error {
 	if g.limit == 0 {
 		return f(ctx)
@@ -27,16 +27,16 @@ func (g *guard) read(ctx context.Context, facts host.Facts, f func(context.Conte
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, g.limit-g.spent, errTime)
 	defer cancel()
-	parked, _ := facts.(host.Parked)
+	parked, _ := facts.(host.QueueTimer)
 	var before time.Duration
 	if parked != nil {
-		before = parked.Parked()
+		before = parked.QueueTime()
 	}
 	began := time.Now()
 	err := f(bounded)
 	took := time.Since(began)
 	if parked != nil {
-		took -= min(parked.Parked()-before, took)
+		took -= min(parked.QueueTime()-before, took)
 	}
 	g.spent += took
 	if err != nil && context.Cause(bounded) == errTime {

@@ -117,7 +117,7 @@ func (f *parkedFacts) Get(ctx context.Context, id host.ID) ([]byte, error) {
 	return f.fakeFacts.Get(ctx, id)
 }
 
-func (f *parkedFacts) Parked() time.Duration { return time.Duration(f.waits) * f.parked }
+func (f *parkedFacts) QueueTime() time.Duration { return time.Duration(f.waits) * f.parked }
 
 // stuckFacts hang until their caller ends.
 type stuckFacts struct{ host.Facts }
@@ -140,4 +140,4 @@ func (f *stuckAndParked) Get(ctx context.Context, id host.ID) ([]byte, error) {
 	return text, err
 }
 
-func (f *stuckAndParked) Parked() time.Duration { return f.parked }
+func (f *stuckAndParked) QueueTime() time.Duration { return f.parked }

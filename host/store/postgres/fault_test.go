@@ -238,6 +238,7 @@ func TestCheckFinds(t *testing.T) {
 		}
 	}
 	var repair strings.Builder
+	repair.WriteString(`TRUNCATE held_weight;`) // the trigger fills it with the rows of held
 	for _, table := range []string{"event", "tag", "total", "deleted_id", "deleted_address", "held", "held_tag"} {
 		exec(t, fmt.Sprintf(`CREATE TABLE sound_%s AS TABLE %[1]s`, table))
 		fmt.Fprintf(&repair, `TRUNCATE %s; INSERT INTO %[1]s OVERRIDING SYSTEM VALUE TABLE sound_%[1]s;`, table)
@@ -256,6 +257,9 @@ func TestCheckFinds(t *testing.T) {
 		{"placeholders", `UPDATE total SET placeholders = 17`, "17 placeholders"},
 		{"deleted", `INSERT INTO deleted_id SELECT id, pubkey FROM event WHERE seq = 1`, "stored, but deleted"},
 		{"address deleted", `INSERT INTO deleted_address SELECT address, created_at FROM event WHERE seq = 2`, "deleted its address"},
+		{"weight", `UPDATE held_weight SET events = 7 WHERE class = 1`, "the weight of class 1"},
+		{"weight missing", `DELETE FROM held_weight`, "the weight of class 0"},
+		{"parent missing", `UPDATE held SET parent = '\x01', cause = 1`, "on which it depends is not here"},
 		{"due", `UPDATE held SET due = 7`, "due at 7"},
 		{"dormant", `UPDATE held SET dormant = true`, "which is wrong"},
 		{"held tag missing", `DELETE FROM held_tag`, "held event 1: not in the index"},

@@ -173,6 +173,7 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 			sub.old, sub.replaced = true, true
 		}
 	}
+	p.takeLost(items)
 	if first || o.which != allParts {
 		p.polls(Of(Items{Roots: items.Roots}))
 	} else {
@@ -194,6 +195,24 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 		p.fetchGap(repos)
 	}
 	return true
+}
+
+// takeLost has no subscription to items opened again that the relay closed, and fetches what was
+// missed: another one, or a poll, takes its place. A relay may close one of several letters.
+func (p *Peer) takeLost(items Items) {
+	for _, o := range p.lost {
+		again := o.content.Items.common(items).Clone()
+		if again.Empty() {
+			continue
+		}
+		o.content.Items.RemoveItems(again)
+		missed := Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track}
+		if o.Live {
+			missed = Fetching{Method: p.driver.set.Method, Since: p.driver.since(o.at), Purpose: strategy.PurposeReconnect}
+		}
+		p.fetches(&job{content: Of(again), which: o.which, Fetching: missed})
+	}
+	p.lost = deleteFunc(p.lost, func(o *opening) bool { return o.content.empty() })
 }
 
 // fetchGap fetches what may come between the end of a subscription and the begin of the next.

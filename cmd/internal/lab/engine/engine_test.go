@@ -137,6 +137,19 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
+// A relay that takes one filter in a subscription closes that for one letter of root events,
+// and then these give way to others. No second subscription asks for the same (seed 15).
+func TestLettersGiveWay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles modules")
+	}
+	strategy, polite := open(t, manifest.WorldStrategy, "mirror")[0], open(t, manifest.WorldThrottle, "polite")[0]
+	r := run(t, engine.Config{World: world.Draw(builtin(t, "limits"), 15), Level: result.Wire, Strategy: strategy, Throttle: polite})
+	if r.End.How != result.Finished || len(r.Findings) > 0 {
+		t.Errorf("%s %s, %+v", r.End.How, r.End.Reason, r.Findings)
+	}
+}
+
 // Equal seeds make equal bytes, at both levels; another seed makes others.
 func TestRepeats(t *testing.T) {
 	if testing.Short() {
