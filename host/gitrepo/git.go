@@ -161,7 +161,7 @@ func config(o Options) [][2]string {
 		{"transfer.unpackLimit", "1"},
 		{"receive.unpackLimit", "1"},
 		{"fetch.unpackLimit", "1"},
-		{"receive.advertisePushOptions", "false"},
+		{"receive.advertisePushOptions", "true"},
 		{"receive.updateServerInfo", "false"},
 		{"receive.denyDeleteCurrent", "ignore"}, // the authoriser decides
 		{"receive.denyDeletes", "false"},
