@@ -54,8 +54,14 @@ The same seed makes the same keys, events and git objects. All is in memory or i
   talon devnet --talon 127.0.0.1:7334 --rate 5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.serveArgs = args
-			if len(args) > 0 && !o.serve {
+			switch dash := cmd.ArgsLenAtDash(); {
+			case len(args) > 0 && dash != 0:
+				return fmt.Errorf("%.100q is no option: flags of talon serve follow --", args[0])
+			case len(args) > 0 && !o.serve:
 				return errors.New("flags of talon serve were given without --serve")
+			}
+			if err := o.checkServeArgs(); err != nil {
+				return err
 			}
 			if err := o.partners(cmd.Flags().Changed); err != nil {
 				return err
@@ -131,6 +137,7 @@ func (o *devnetRun) run(cmd *cobra.Command) (err error) {
 	var served <-chan error
 	var said claims
 	if o.serve {
+		fmt.Fprintf(out, "data of Talon, until the end: %s\n", filepath.Join(dir, "data"))
 		said.server = admin.Dial(filepath.Join(dir, "data", "admin", "talon.sock"))
 		ended, stop, err := o.startTalon(ctx, n, filepath.Join(dir, "data"), cmd.ErrOrStderr())
 		if err != nil {

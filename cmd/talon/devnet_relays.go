@@ -75,6 +75,24 @@ func readProfile(name string) (*relaymodel.Profile, error) {
 	return p, nil
 }
 
+// checkServeArgs refuses flags of talon serve that the network sets itself.
+func (o *devnetRun) checkServeArgs() error {
+	for _, arg := range o.serveArgs {
+		if !strings.HasPrefix(arg, "-") {
+			continue // the value of a flag
+		}
+		switch name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "="); {
+		case name == "data":
+			return errors.New("--data cannot follow --: the data of this Talon is in a new folder, which is printed")
+		case name == "listen":
+			return errors.New("--listen cannot follow --: say with --talon where this Talon listens")
+		case name == "plugins" && o.plugins != "":
+			return errors.New("--plugins is there twice: before and after --")
+		}
+	}
+	return nil
+}
+
 // partners refuses options that do nothing without others.
 func (o *devnetRun) partners(given func(option string) bool) error {
 	c := &o.net

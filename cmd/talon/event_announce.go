@@ -36,7 +36,9 @@ func eventAnnounceCommand() *cobra.Command {
 --server names a GRASP server, one that is both relay and git server: its clone URL, http(s)://HOST/NPUB/IDENTIFIER.git, and its relay URL go into the
 announcement, and the announcement goes to it. A new announcement with the same identifier replaces the old one, all of it.
 
-In a git repository it adds the first commit, by which others know the repository from one of the same name.`,
+In a git repository it adds the first commit, by which others know the repository from one of the same name.
+
+On standard output are the answers, a line for each, and then the URL of the repository at each server.`,
 		Example: `  talon event announce --key alice.key --name 'My demo' --server ws://localhost:7777
   talon event announce --key alice.key --name demo --maintainer npub1… --server wss://one.example --server wss://two.example
   talon event announce --key alice.key --name demo --clone https://git.example/demo.git --relay wss://relay.example wss://relay.example`,
@@ -61,6 +63,7 @@ In a git repository it adds the first commit, by which others know the repositor
 		if err != nil {
 			return err
 		}
+		defer key.close()
 		if !cmd.Flags().Changed("earliest-unique-commit") {
 			what.unique = earliestCommit(cmd.Context(), what.dir)
 		}
@@ -77,12 +80,12 @@ In a git repository it adds the first commit, by which others know the repositor
 				return err
 			}
 		}
-		if err := what.send(cmd, &who, &how, e, addresses, &key, show); err != nil || show {
+		if err := what.send(cmd, &who, &how, e, addresses, key, show); err != nil || show {
 			return err
 		}
 		for _, s := range what.server {
 			if u, err := serverClone(s, author, e.D()); err == nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "the repository's URL is %s\n", u)
+				fmt.Fprintln(cmd.OutOrStdout(), u)
 			}
 		}
 		return nil
@@ -96,7 +99,7 @@ func printFlag(cmd *cobra.Command, show *bool) {
 
 // send signs the announcement and sends it, or prints it. A relay may have a newer one that it
 // does not serve yet: then the announcement gets a later time, for it replaces all of that one.
-func (a *announcing) send(cmd *cobra.Command, who *signing, how *sending, e *host.Event, addresses []string, key *secretKey, show bool) error {
+func (a *announcing) send(cmd *cobra.Command, who *signing, how *sending, e *host.Event, addresses []string, key signer, show bool) error {
 	const attempts = 5
 	e.CreatedAt = who.time()
 	for n := 1; ; n++ {

@@ -187,8 +187,9 @@ func eventCommand() *cobra.Command {
 		Short: "Sign events with a key file, publish and query them",
 		Long: `Sign events with a key file, publish them to relays, and ask relays for events.
 
-The secret key stands in a file that only you can read. It is never an argument, for others can see those, and no command but
-key writes it anywhere. --key says which file; without it, the environment variable TALON_KEY_FILE does.`,
+The secret key is in a file that only you can read. It is never an argument, for others can see those, and no command but
+key writes it anywhere. --key says which file; without it, the environment variable TALON_KEY_FILE does. --signer, or the
+variable TALON_SIGNER, names a remote signer instead, which keeps the key (NIP-46).`,
 		Example: `  talon event key --out alice.key
   export TALON_KEY_FILE=alice.key
   talon event publish --content 'hello' ws://localhost:7777
@@ -247,7 +248,12 @@ func eventSignCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := who.sign(e); err != nil {
+		key, err := who.open()
+		if err != nil {
+			return err
+		}
+		defer key.close()
+		if err := who.sign(key, e); err != nil {
 			return err
 		}
 		return printEvent(cmd, e)

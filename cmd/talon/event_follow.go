@@ -37,7 +37,7 @@ type stateFollower struct {
 
 // followStates asks the relays for the states of some maintainers, and goes on to listen. It
 // returns when each relay has sent what it has. A relay that does not answer is an error.
-func followStates(cmd *cobra.Command, how *sending, addresses []string, key *secretKey, identifier string, maintainers []grasp.PubKey) (*stateFollower, error) {
+func followStates(cmd *cobra.Command, how *sending, addresses []string, key signer, identifier string, maintainers []grasp.PubKey) (*stateFollower, error) {
 	var filters [][]byte
 	for part := range slices.Chunk(maintainers, maxAuthors) {
 		text, err := json.Marshal(repoFilter(grasp.KindState, identifier, part))
@@ -64,14 +64,18 @@ func followStates(cmd *cobra.Command, how *sending, addresses []string, key *sec
 			}
 		})
 	}
-	timeout := time.NewTimer(how.timeout)
+	limit := how.timeout
+	if _, remote := key.(remoteSigner); remote {
+		limit += signTime // a relay may ask who it is
+	}
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	for range targets {
 		var err error
 		select {
 		case err = <-answers:
 		case <-timeout.C:
-			err = fmt.Errorf("ask the relays what they have of the repository: no answer within %v", how.timeout)
+			err = fmt.Errorf("ask the relays what they have of the repository: no answer within %v", limit)
 		}
 		if err != nil {
 			f.close()

@@ -203,8 +203,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// manyRefs is the number of local branches and tags from which git's own pushes over HTTP
-// take noticeable time, which grows with their square.
+// manyRefs is the number of refs from which git's own pushes over HTTP take noticeable time, which
+// grows with their square. How many a server has is not asked: with --prune, the helper does no
+// harm where they are few.
 const manyRefs = 1000
 
 // remoteHelper is what has git push by package gitremote. The zero value leaves git as it is.
@@ -213,13 +214,15 @@ type remoteHelper struct {
 	settings []string // options of git
 }
 
-// newRemoteHelper returns the helper for a push with arguments from a repository of many
-// branches and tags. Where it cannot stand in for git's own, because of settings that only
-// git knows or of names that no option can hold, it leaves git as it is.
-func newRemoteHelper(ctx context.Context, repository string, args []string) remoteHelper {
+// newRemoteHelper returns the helper for a push with arguments that may name many refs: those of a
+// repository of many branches and tags, or with --prune those of the server. It cannot stand in for
+// git's own where settings are that only git knows, or names that no option can hold. Then it
+// leaves git as it is.
+func newRemoteHelper(ctx context.Context, repository string, args []string, prunes bool) remoteHelper {
 	var h remoteHelper
 	list, err := runGit(ctx, repository, "for-each-ref", "--count="+strconv.Itoa(manyRefs+1), "--format=x", "refs/heads", "refs/tags")
-	if err != nil || strings.Count(list, "\n") <= manyRefs || ownHTTP(ctx, repository) {
+	few := strings.Count(list, "\n") <= manyRefs && !prunes && len(args) <= manyRefs
+	if err != nil || few || ownHTTP(ctx, repository) {
 		return h
 	}
 	names := args[:min(1, len(args))]

@@ -11,7 +11,6 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -33,7 +32,7 @@ type secretKey [32]byte
 // Format prints a placeholder with any verb, so that a key is never printed by mistake.
 func (secretKey) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, "(secret key)") }
 
-var errNoKeyFile = errors.New("no key file: say with --key or " + keyFileVar + " which one signs; talon event key makes one")
+var errNoKeyFile = errors.New("no key file: say with --key or " + keyFileVar + " which one signs, or with --signer who does; talon event key makes one")
 
 // keyFlag adds the option --key.
 func keyFlag(cmd *cobra.Command, path *string) {
@@ -59,15 +58,6 @@ func loadKey(flag string) (secretKey, error) {
 		return secretKey{}, fmt.Errorf("--key and %s take the path of a key file, never a key: treat this key as known to others", keyFileVar)
 	}
 	return readKeyFile(path)
-}
-
-// loadKeyIfNamed is loadKey where no key is needed: nil if none is named.
-func loadKeyIfNamed(flag string) (*secretKey, error) {
-	if keyFile(flag) == "" {
-		return nil, nil
-	}
-	key, err := loadKey(flag)
-	return &key, err
 }
 
 // readKeyFile reads a key from a file that nobody else can read. No error quotes
@@ -164,26 +154,30 @@ func writeKeyFile(path string, key secretKey) (err error) {
 }
 
 func eventKeyCommand() *cobra.Command {
-	var out, show string
+	var out string
+	var who signing
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Make a secret key file, and print its public key",
 		Long: `Make a secret key in a file that only you can read, and print its public key (npub).
 
-A file that exists is never overwritten. With --key it makes nothing, and prints the npub of that key file.`,
+A file that exists is never overwritten. With --key or --signer it makes nothing, and prints the npub of that key.`,
 		Example: `  talon event key --out alice.key
   talon event key --key alice.key`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().StringVar(&out, "out", "", "make this `file` (environment: "+keyFileVar+"; default nostr.key)")
-	cmd.Flags().StringVar(&show, "key", "", "print the npub of this key `file`")
-	cmd.MarkFlagsMutuallyExclusive("out", "key")
+	cmd.Flags().StringVar(&who.keyFile, "key", "", "print the npub of this key `file`")
+	signerFlag(cmd, &who.signer)
+	cmd.MarkFlagsMutuallyExclusive("out", "key", "signer")
+	who.cmd = cmd
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if show != "" {
-			key, err := loadKey(show)
+		if who.keyFile != "" || who.signer != "" {
+			key, err := who.open()
 			if err != nil {
 				return err
 			}
+			defer key.close()
 			return printNpub(cmd, key)
 		}
 		if out = keyFile(out); out == "" {
@@ -200,13 +194,16 @@ A file that exists is never overwritten. With --key it makes nothing, and prints
 	return cmd
 }
 
-func printNpub(cmd *cobra.Command, key secretKey) error {
+func printNpub(cmd *cobra.Command, key signer) error {
 	pub, err := key.public()
 	if err == nil {
 		fmt.Fprintln(cmd.OutOrStdout(), nip19.EncodeNpub(pub))
 	}
 	return err
 }
+
+// close does nothing: a key file is read whole.
+func (secretKey) close() {}
 
 // public returns the public key.
 func (k secretKey) public() (host.PubKey, error) { return schnorr.PublicKey(k) }
@@ -248,57 +245,4 @@ func checkText(e *host.Event) error {
 		return errors.New("created_at must not be negative")
 	}
 	return nil
-}
-
-// prover answers the challenges of relays with the key (NIP-42).
-func (k secretKey) prover(relay, challenge string) (*host.Event, error) {
-	e := &host.Event{
-		Kind:      host.KindAuth,
-		CreatedAt: time.Now().Unix(),
-		Tags:      host.Tags{{"relay", relay}, {"challenge", challenge}},
-	}
-	return e, k.sign(e)
-}
-
-// signing are the options of every command that signs.
-type signing struct {
-	keyFile   string
-	createdAt int64
-	cmd       *cobra.Command
-}
-
-func (s *signing) flags(cmd *cobra.Command) {
-	s.cmd = cmd
-	keyFlag(cmd, &s.keyFile)
-	cmd.Flags().Int64Var(&s.createdAt, "created-at", 0, "the event's time, in unix `seconds` (default now)")
-}
-
-// identity reads the key file, and warns if it lies where others may get it.
-func (s *signing) identity() (key secretKey, author host.PubKey, err error) {
-	if key, err = loadKey(s.keyFile); err != nil {
-		return key, author, err
-	}
-	warnKeyInRepository(s.cmd, s.keyFile)
-	author, err = key.public()
-	return key, author, err
-}
-
-// sign completes an event with the key file and the time that were asked for.
-func (s *signing) sign(e *host.Event) (secretKey, error) {
-	key, err := loadKey(s.keyFile)
-	if err != nil {
-		return key, err
-	}
-	if e.CreatedAt == 0 || s.cmd.Flags().Changed("created-at") {
-		e.CreatedAt = s.time()
-	}
-	return key, key.sign(e)
-}
-
-// time is the event's time that was asked for, or now.
-func (s *signing) time() int64 {
-	if s.cmd.Flags().Changed("created-at") {
-		return s.createdAt
-	}
-	return time.Now().Unix()
 }

@@ -55,11 +55,15 @@ unless all were accepted. When a relay asks who it is (auth-required), the same 
 		if err != nil {
 			return err
 		}
-		key, err := who.sign(e)
+		key, err := who.open()
 		if err != nil {
 			return err
 		}
-		p := newPublisher(cmd, &how, addresses, &key)
+		defer key.close()
+		if err := who.sign(key, e); err != nil {
+			return err
+		}
+		p := newPublisher(cmd, &how, addresses, key)
 		return errors.Join(p.publish(cmd.Context(), e), p.close())
 	}
 	return cmd
@@ -76,9 +80,12 @@ func relayArgs(_ *cobra.Command, args []string) error {
 // publishLines publishes the events of standard input. A key is only needed where
 // a relay asks for one.
 func publishLines(cmd *cobra.Command, who *signing, how *sending, addresses []string) error {
-	key, err := loadKeyIfNamed(who.keyFile)
+	key, err := who.openIfNamed()
 	if err != nil {
 		return err
+	}
+	if key != nil {
+		defer key.close()
 	}
 	p := newPublisher(cmd, how, addresses, key)
 	err = eachSigned(cmd.Context(), cmd.InOrStdin(), func(e *host.Event) error { return p.publish(cmd.Context(), e) })
@@ -149,6 +156,7 @@ func (s *sending) check(addresses []string) error {
 type target struct {
 	address string
 	timeout time.Duration
+	timer   *time.Timer // of the call under way
 	opts    relayclient.Options
 	conn    *relayclient.Conn
 	err     error // why there is no connection any more
@@ -162,25 +170,52 @@ type relayAnswer struct {
 
 // newTargets returns the relays that are named, each once. A key, if there is one, answers
 // their challenges.
-func newTargets(cmd *cobra.Command, s *sending, addresses []string, key *secretKey) (list []*target) {
+func newTargets(cmd *cobra.Command, s *sending, addresses []string, key signer) (list []*target) {
 	named := map[string]bool{}
 	for _, a := range addresses {
 		if !named[a] {
 			named[a] = true
-			list = append(list, &target{address: a, timeout: s.timeout, opts: clientOptions(cmd, a, key)})
+			list = append(list, newTarget(cmd, s, a, key))
 		}
 	}
 	return list
 }
 
+// newTarget returns a relay. The time that a signer takes to answer the relay's challenge does not
+// count for the relay.
+func newTarget(cmd *cobra.Command, s *sending, address string, key signer) *target {
+	t := &target{address: address, timeout: s.timeout, opts: clientOptions(cmd, address, key)}
+	if prove := t.opts.Prove; prove != nil {
+		t.opts.Prove = func(relay, challenge string) (*host.Event, error) {
+			if t.timer != nil && t.timer.Stop() {
+				defer t.timer.Reset(t.timeout)
+			}
+			return prove(relay, challenge)
+		}
+	}
+	return t
+}
+
+// errNoAnswer ends a call whose time is over.
+var errNoAnswer = errors.New("the relay does not answer")
+
 // ask makes one call to the relay, within the timeout.
 func (t *target) ask(ctx context.Context, call func(ctx context.Context, c *relayclient.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
-	defer cancel()
-	if err := t.connect(ctx); err != nil {
-		return t.why(err)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t.timer = time.AfterFunc(t.timeout, func() { cancel(errNoAnswer) })
+	defer func() {
+		t.timer.Stop()
+		t.timer = nil
+	}()
+	err := t.connect(ctx)
+	if err == nil {
+		err = call(ctx, t.conn)
 	}
-	return t.why(call(ctx, t.conn))
+	if err != nil && context.Cause(ctx) == errNoAnswer {
+		err = context.DeadlineExceeded
+	}
+	return t.why(err)
 }
 
 // follow makes one call that lasts until the context ends. Only the connection must come within
@@ -239,14 +274,14 @@ type publisher struct {
 	failed  int
 }
 
-func newPublisher(cmd *cobra.Command, s *sending, addresses []string, key *secretKey) *publisher {
+func newPublisher(cmd *cobra.Command, s *sending, addresses []string, key signer) *publisher {
 	return &publisher{targets: newTargets(cmd, s, addresses, key), out: cmd.OutOrStdout()}
 }
 
 // maxNotice bounds how many notices of a relay are shown.
 const maxNotice = 10
 
-func clientOptions(cmd *cobra.Command, address string, key *secretKey) relayclient.Options {
+func clientOptions(cmd *cobra.Command, address string, key signer) relayclient.Options {
 	left := maxNotice
 	opts := relayclient.Options{Notice: func(text string) {
 		if left--; left >= 0 {
@@ -255,7 +290,7 @@ func clientOptions(cmd *cobra.Command, address string, key *secretKey) relayclie
 		}
 	}}
 	if key != nil {
-		opts.Prove = key.prover
+		opts.Prove = prover(key)
 	}
 	return opts
 }

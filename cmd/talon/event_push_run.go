@@ -29,7 +29,7 @@ type pushRun struct {
 	who    *signing
 	how    *sending
 	args   []string // of git
-	key    secretKey
+	key    signer
 	author host.PubKey
 
 	intent    *pushIntent
@@ -48,7 +48,8 @@ func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []str
 	if r.key, r.author, err = who.identity(); err != nil {
 		return err
 	}
-	p.helper = newRemoteHelper(cmd.Context(), p.dir, args)
+	defer r.key.close()
+	p.helper = newRemoteHelper(cmd.Context(), p.dir, args, slices.Contains(p.git, "--prune"))
 	defer p.helper.close()
 	defer func() {
 		if r.states != nil {
@@ -124,7 +125,7 @@ func (r *pushRun) once() (lacks []string, err error) {
 		if err := r.sign(plan); err != nil || r.dryRun {
 			return nil, err
 		}
-		held, older, err := sendVersion(r.cmd, r.how, r.signed, r.addresses, &r.key)
+		held, older, err := sendVersion(r.cmd, r.how, r.signed, r.addresses, r.key)
 		switch {
 		case err != nil:
 			return nil, err
@@ -159,13 +160,13 @@ func (r *pushRun) read() error {
 	if err := r.how.check(r.addresses); err != nil {
 		return err
 	}
-	a := newAsker(r.cmd, r.how, r.addresses, &r.key)
+	a := newAsker(r.cmd, r.how, r.addresses, r.key)
 	defer a.close()
 	var err error
 	if r.served, err = a.maintainers(r.cmd.Context(), r.intent.repo); err != nil {
 		return err
 	}
-	r.states, err = followStates(r.cmd, r.how, r.addresses, &r.key, r.intent.repo.Identifier, r.served.maintainers)
+	r.states, err = followStates(r.cmd, r.how, r.addresses, r.key, r.intent.repo.Identifier, r.served.maintainers)
 	if err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (r *pushRun) read() error {
 
 // readStates asks for the states again.
 func (r *pushRun) readStates() error {
-	a := newAsker(r.cmd, r.how, r.addresses, &r.key)
+	a := newAsker(r.cmd, r.how, r.addresses, r.key)
 	defer a.close()
 	states, err := a.states(r.cmd.Context(), r.intent.repo.Identifier, r.served.maintainers)
 	if err != nil {

@@ -111,7 +111,7 @@ func TestEventPush(t *testing.T) {
 	t.Parallel()
 	s := startGrasp(t, data, pluginFolder(t, "grasp"))
 	for name, test := range map[string]func(*testing.T, *process){
-		"eight clients": pushesMeet, "a slow client": pushOfSlowClient, "a state without refs": pushAfterUntracked,
+		"eight clients": pushesMeet, "a slow client": pushOfSlowClient, "a state without refs": pushAfterUntracked, "a slow state": slowState,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -204,5 +204,36 @@ func pushAfterUntracked(t *testing.T, s *process) {
 	}
 	if out, err := alice.push(s.web()+path, "HEAD:refs/notes/x"); err == nil || strings.Contains(err.Error(), "git push") {
 		t.Errorf("a push of notes: %v\n%s", err, out)
+	}
+}
+
+// Between what talon event state reads and what it sends, somebody pushes a branch. The state is
+// older than that push, so it is made again, with the branch.
+func slowState(t *testing.T, s *process) {
+	alice, path := hosted(t, s, "slow-state")
+	late := lateServer(t, strings.TrimPrefix(s.url, "ws://"), 2*time.Second)
+	slow, fast := alice.clone(s.web()+path, "slow"), alice.clone(s.web()+path, "fast")
+	mustGit(t, slow.dir, "branch", "slow")
+	mustGit(t, slow.dir, "reset", "-q", "--hard", "origin/main")
+	var out string
+	var failed error
+	var running sync.WaitGroup
+	running.Go(func() {
+		out, failed = slow.event("state", "--key", slow.key, "--git", slow.dir, "--timeout", "1m", "--identifier", "slow-state", "ws"+strings.TrimPrefix(late, "http"))
+	})
+	time.Sleep(3 * time.Second)
+	if text, err := fast.push("origin", "HEAD:refs/heads/fast"); err != nil {
+		t.Errorf("the fast push: %v\n%s", err, text)
+	}
+	running.Wait()
+	if failed != nil {
+		t.Fatalf("the slow state: %v\n%s", failed, out)
+	}
+	mustGit(t, slow.dir, "push", "-q", "origin", "slow")
+	refs := mustGit(t, ".", "ls-remote", "--heads", s.web()+path)
+	for _, ref := range []string{"refs/heads/main", "refs/heads/fast", "refs/heads/slow"} {
+		if !strings.Contains(refs, ref) {
+			t.Errorf("%s is not there:\n%s\n%s", ref, refs, out)
+		}
 	}
 }

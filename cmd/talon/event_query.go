@@ -23,7 +23,7 @@ import (
 const maxQuery = 1_000_000
 
 func eventQueryCommand() *cobra.Command {
-	var file string
+	var who signing
 	var how sending
 	var limit int
 	cmd := &cobra.Command{
@@ -42,7 +42,7 @@ does not match, or whose signature is wrong, is not printed. A key is only neede
 			return cobra.MaximumNArgs(2)(cmd, args)
 		},
 	}
-	keyFlag(cmd, &file)
+	who.keyFlags(cmd)
 	how.flags(cmd)
 	cmd.Flags().IntVar(&limit, "limit", 500, "at most so many events; the filter's own limit counts if it is lower")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -60,11 +60,14 @@ does not match, or whose signature is wrong, is not printed. A key is only neede
 		if err != nil {
 			return fmt.Errorf("the filter is wrong: %w", err)
 		}
-		key, err := loadKeyIfNamed(file)
+		key, err := who.openIfNamed()
 		if err != nil {
 			return err
 		}
-		return q.run(cmd, &target{address: args[0], timeout: how.timeout, opts: clientOptions(cmd, args[0], key)})
+		if key != nil {
+			defer key.close()
+		}
+		return q.run(cmd, newTarget(cmd, &how, args[0], key))
 	}
 	return cmd
 }
@@ -180,7 +183,7 @@ const (
 // readServed asks relays for the announcements of a repository's maintainers and for
 // the newest state that one of them signed. Each relay must answer: a state that is
 // made without what one of them knows would take it away.
-func readServed(cmd *cobra.Command, how *sending, addresses []string, key *secretKey, repo grasp.Repo) (*served, error) {
+func readServed(cmd *cobra.Command, how *sending, addresses []string, key signer, repo grasp.Repo) (*served, error) {
 	a := newAsker(cmd, how, addresses, key)
 	defer a.close()
 	s, err := a.maintainers(cmd.Context(), repo)
@@ -257,7 +260,7 @@ func (a asker) states(ctx context.Context, identifier string, authors []grasp.Pu
 
 // readOwners returns the npubs of those whose announcement of an identifier lists a
 // maintainer.
-func readOwners(cmd *cobra.Command, how *sending, addresses []string, key *secretKey, identifier string, maintainer grasp.PubKey) ([]string, error) {
+func readOwners(cmd *cobra.Command, how *sending, addresses []string, key signer, identifier string, maintainer grasp.PubKey) ([]string, error) {
 	a := newAsker(cmd, how, addresses, key)
 	defer a.close()
 	events, err := a.events(cmd.Context(), grasp.KindAnnouncement, identifier, nil)
@@ -280,7 +283,7 @@ func readOwners(cmd *cobra.Command, how *sending, addresses []string, key *secre
 // asker asks relays for events, over one connection each.
 type asker []*target
 
-func newAsker(cmd *cobra.Command, how *sending, addresses []string, key *secretKey) asker {
+func newAsker(cmd *cobra.Command, how *sending, addresses []string, key signer) asker {
 	return newTargets(cmd, how, slices.Sorted(slices.Values(addresses)), key)
 }
 

@@ -77,9 +77,10 @@ func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, add
 	if err != nil {
 		return err
 	}
+	defer key.close()
 	var refused int64 // time of a state for which a relay has a newer one
 	for n := 1; ; n++ {
-		e, err := what.event(cmd, who, how, addresses, &key, author, &local, refused)
+		e, err := what.event(cmd, who, how, addresses, key, author, &local, refused)
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,7 @@ func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, add
 		if show {
 			return printEvent(cmd, e)
 		}
-		_, older, err := sendVersion(cmd, how, e, addresses, &key)
+		_, older, err := sendVersion(cmd, how, e, addresses, key)
 		switch {
 		case err != nil || !older:
 			return err
@@ -109,7 +110,7 @@ func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, add
 const maxStates = 5
 
 // event returns the state of the local refs over the one in effect, not signed.
-func (s *stating) event(cmd *cobra.Command, who *signing, how *sending, addresses []string, key *secretKey, author host.PubKey, local *localRefs, refused int64) (*host.Event, error) {
+func (s *stating) event(cmd *cobra.Command, who *signing, how *sending, addresses []string, key signer, author host.PubKey, local *localRefs, refused int64) (*host.Event, error) {
 	now := &served{}
 	if len(addresses) > 0 {
 		var err error
@@ -139,7 +140,7 @@ func (s *stating) event(cmd *cobra.Command, who *signing, how *sending, addresse
 }
 
 // served returns what relays serve of the repository that the options name.
-func (s *stating) served(cmd *cobra.Command, how *sending, addresses []string, key *secretKey, author host.PubKey) (_ *served, err error) {
+func (s *stating) served(cmd *cobra.Command, how *sending, addresses []string, key signer, author host.PubKey) (_ *served, err error) {
 	repo := grasp.Repo{PubKey: author, Identifier: s.identifier}
 	if s.owner != "" {
 		if repo.PubKey, err = nip19.ParsePubKey(strings.TrimPrefix(s.owner, "nostr:")); err != nil {
@@ -210,7 +211,7 @@ var errOlder = errors.New("a relay has a newer version than this one, which it m
 // sendVersion sends a signed state or announcement. It returns whether a relay holds it until its
 // data arrives. Older says that a relay has a newer version, which may not be served yet; then
 // the answers are not shown.
-func sendVersion(cmd *cobra.Command, how *sending, e *host.Event, addresses []string, key *secretKey) (held, older bool, err error) {
+func sendVersion(cmd *cobra.Command, how *sending, e *host.Event, addresses []string, key signer) (held, older bool, err error) {
 	p := newPublisher(cmd, how, addresses, key)
 	answers := p.send(cmd.Context(), e)
 	for _, a := range answers {

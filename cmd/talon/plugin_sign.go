@@ -37,7 +37,12 @@ A side-car is signed by its hash alone: a relay with --plugin-signers asks for t
 		if err != nil {
 			return quoted(err)
 		}
-		if _, err := who.sign(e); err != nil {
+		key, err := who.open()
+		if err != nil {
+			return err
+		}
+		defer key.close()
+		if err := who.sign(key, e); err != nil {
 			return err
 		}
 		if out == "-" {

@@ -18,7 +18,8 @@ import (
 
 func syncCommand() *cobra.Command {
 	var s syncing
-	var keyPath, filter, dir, from, to string
+	var who signing
+	var filter, dir, from, to string
 	cmd := &cobra.Command{
 		Use:   "sync [URL]",
 		Short: "Bring the database, or a relay, in line with another relay",
@@ -39,7 +40,7 @@ A server that runs follows relays by itself: sync status shows how that goes.`,
 	}
 	loader := config.Flags(cmd.Flags(), config.Always|config.Deciding)
 	cmd.AddCommand(syncStatusCommand(), syncNowCommand(), syncUnbarCommand())
-	keyFlag(cmd, &keyPath)
+	who.keyFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&filter, "filter", "{}", "which events: a `filter` of NIP-01; keys and ids may be npub, note and nevent")
 	f.StringVar(&dir, "dir", "", "the `direction`: down, up or both (default down; with --from and --to it is from one to the other, or both)")
@@ -74,13 +75,16 @@ A server that runs follows relays by itself: sync status shows how that goes.`,
 			return errors.New("the filter is wrong: with a limit, two relays would mean different events")
 		}
 		s.filter = q.filter
-		key, err := loadKeyIfNamed(keyPath)
+		key, err := who.openIfNamed()
 		if err != nil {
 			return err
 		}
+		if key != nil {
+			defer key.close()
+		}
 		s.out, s.progress = cmd.OutOrStdout(), newProgress(cmd.ErrOrStderr())
 		relay := func(address string) *relaySide {
-			return &relaySide{target{address: address, timeout: s.timeout, opts: clientOptions(cmd, address, key)}}
+			return &relaySide{newTarget(cmd, &sending{timeout: s.timeout}, address, key)}
 		}
 		if between {
 			return s.run(cmd.Context(), relay(from), relay(to))

@@ -111,7 +111,7 @@ func (l *localSide) store(ctx context.Context, events []*host.Event, t *copied) 
 const maxItems = 20_000_000
 
 // relaySide is a relay.
-type relaySide struct{ target }
+type relaySide struct{ *target }
 
 func (r *relaySide) name() string { return r.address }
 

@@ -59,7 +59,7 @@ func TestSyncReadsFullSeconds(t *testing.T) {
 				}
 				s.Add(signer.Event(1, int64(at), "other"))
 			}
-			r := &relaySide{target{
+			r := &relaySide{&target{
 				address: "ws" + strings.TrimPrefix(h.URL, "http"), timeout: time.Hour,
 				opts: relayclient.Options{MessageBytes: 1 << 20},
 			}}

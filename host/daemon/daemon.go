@@ -311,7 +311,8 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	}
 	front.open(handlers...)
 	p.core.Node.SetState(cluster.Ready)
-	d.log.Info("serving", "addr", "ws://"+front.sockets[0].Addr().String(), "data", d.cfg.Data, "version", d.version)
+	at := front.sockets[0].Addr().String()
+	d.log.Info("serving", "addr", "ws://"+at, "http", "http://"+at, "data", d.cfg.Data, "version", d.version)
 	notifyReady(d.log)
 
 	g.Go(func() error {

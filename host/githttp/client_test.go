@@ -1,10 +1,14 @@
 package githttp
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -485,4 +489,52 @@ func TestLFS(t *testing.T) {
 		t.Errorf("a push with LFS: %v\n%s", err, out)
 	}
 	git(t, dir, "-c", "lfs.url=file://"+t.TempDir(), "push", "-q", "--no-verify", url, "main")
+}
+
+// lostRepositories finds a repository only after its client has gone.
+type lostRepositories struct{ asked chan struct{} }
+
+func (l lostRepositories) Find(ctx context.Context, _ []string, _ Use) (*gitrepo.Repo, error) {
+	l.asked <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A client that gives up is not an error in the log.
+func TestClientGivesUp(t *testing.T) {
+	var log bytes.Buffer
+	repos := lostRepositories{make(chan struct{})}
+	handler, err := New(Config{Prefix: "/", Limits: DefaultLimits, Log: slog.New(slog.NewTextHandler(&log, nil))}, repos, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	for _, request := range []struct{ method, path, media string }{
+		{http.MethodGet, "/x/demo.git/info/refs?service=git-upload-pack", ""},
+		{http.MethodPost, "/x/demo.git/git-upload-pack", "application/x-git-upload-pack-request"},
+	} {
+		ctx, giveUp := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, request.method, server.URL+request.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", request.media)
+		ended := make(chan error)
+		go func() {
+			resp, err := http.DefaultClient.Do(req)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			ended <- err
+		}()
+		<-repos.asked
+		giveUp()
+		if err := <-ended; err == nil {
+			t.Errorf("%s: an answer to nobody", request.path)
+		}
+	}
+	server.Close() // it waits for the requests
+	if strings.Contains(log.String(), "ERROR") {
+		t.Errorf("the log has\n%s", log.String())
+	}
 }

@@ -390,8 +390,13 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, err error) resu
 	return h.internal(w, r, err)
 }
 
-// internal answers a request that failed by no fault of the client.
+// internal answers a request that failed by no fault of the client. A client that has gone away
+// is no failure, and hears nothing.
 func (h *Handler) internal(w http.ResponseWriter, r *http.Request, err error) result {
+	if r.Context().Err() != nil {
+		h.cfg.Log.Debug("a client went away", "path", r.URL.Path, "err", err)
+		return resultCutOff
+	}
 	h.fail(r, err)
 	if errors.Is(err, host.ErrAway) {
 		h.retryLater(w)

@@ -104,6 +104,9 @@ func (n *notes) use(capability string) {
 	}
 }
 
+// maxLine is the bytes that one line of a recording may have.
+const maxLine = 1 << 20
+
 // maxSets and maxMembers bound what is noted of sets: as many as a vector may name, and
 // more members than a sensible policy asks about.
 const (

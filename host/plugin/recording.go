@@ -15,7 +15,6 @@ const (
 	MaxRecordLines = 100_000
 	maxRecordBytes = 256 << 20
 
-	maxLine    = 1 << 20 // bytes of one line
 	maxWaiting = 8 << 20 // bytes of lines that nobody has fetched
 )
 
