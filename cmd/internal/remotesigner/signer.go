@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/nbd-wtf/go-nostr"
-	"github.com/nbd-wtf/go-nostr/nip46"
 
 	"talon/host"
 	"talon/host/relayclient"
@@ -54,7 +53,7 @@ type Options struct {
 // Signer signs by asking.
 type Signer struct {
 	opts   Options
-	bunker *nip46.BunkerClient
+	client *client
 	relays []string
 	author host.PubKey
 	ctx    context.Context // of all requests
@@ -114,9 +113,15 @@ func Open(ctx context.Context, bunkerURL string, opts Options) (_ *Signer, err e
 	if err := reach(s.ctx, pool, a.relays); err != nil {
 		return nil, err
 	}
-	s.bunker = nip46.NewBunker(s.ctx, client, a.signer, a.relays, pool, func(page string) {
+	s.client, err = newClient(pool, a.relays, client, a.signer, func(page string) {
 		opts.Say("the signer asks you to open this page: " + page)
 	})
+	if err == nil {
+		err = s.client.listen(s.ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if err := listening(s.ctx, pool); err != nil {
 		return nil, err
 	}
@@ -185,7 +190,7 @@ func listening(ctx context.Context, pool *nostr.SimplePool) error {
 // whose makes the signer know this client, and returns the key that it has.
 func (s *Signer) whose(isNew bool, a address) (author host.PubKey, err error) {
 	ask := func(ctx context.Context) error {
-		text, err := s.bunker.GetPublicKey(ctx)
+		text, err := s.client.call(ctx, "get_public_key")
 		if err == nil && !host.ParseHex(author[:], text) {
 			err = fmt.Errorf("the signer names %.80q, which is no public key", text)
 		}
@@ -200,7 +205,7 @@ func (s *Signer) whose(isNew bool, a address) (author host.PubKey, err error) {
 	}
 	// A signer that knows this client may take the secret no second time, and answers all the same.
 	refused := s.request("connect", func(ctx context.Context) error {
-		_, err := s.bunker.RPC(ctx, "connect", []string{a.signer, a.secret})
+		_, err := s.client.call(ctx, "connect", a.signer, a.secret)
 		return err
 	})
 	if err := s.request("get_public_key", ask); err != nil {
@@ -247,8 +252,15 @@ func (s *Signer) Sign(e *host.Event) error {
 	for _, tag := range e.Tags {
 		draft.Tags = append(draft.Tags, nostr.Tag(tag))
 	}
-	answer := draft
-	if err := s.request("sign_event", func(ctx context.Context) error { return s.bunker.SignEvent(ctx, &answer) }); err != nil {
+	var answer nostr.Event
+	err := s.request("sign_event", func(ctx context.Context) error {
+		text, err := s.client.call(ctx, "sign_event", draft.String())
+		if err == nil {
+			err = answer.UnmarshalJSON([]byte(text))
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if !same(&draft, &answer) {

@@ -8,7 +8,6 @@ import (
 
 // A live request brings what is new from the moment in which the relay reads it. The strategy counts
 // on it from the moment in which it was ordered. There are events of the time between if
-//   - the relay has no room for it, by a limit that is known or by a refusal
 //   - the relay lost the message, or passes over a live request in this form
 //   - the relay wants a proof of our key first
 //   - what it takes the place of ended before it was sent

@@ -23,37 +23,6 @@ func (g *rig) wantMissed(id string, since int64) {
 // fetched, and only then the subscription is said to be open.
 func TestMissed(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T){
-		"it waits for room": func(t *testing.T) {
-			g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 3} })
-			g.do(live("a", kinds(1)))
-			g.say(`["EOSE","s1"]`)
-			began := g.now
-			g.do(live("b", kinds(2)))
-			g.pass(20_000)
-			g.do(Unsubscribe{ID: "a"})
-			g.take()
-			g.reports()
-			g.say(`["EOSE","s2"]`)
-			g.wantMissed("s3", began)
-			g.say(`["EOSE","s3"]`)
-			g.want("reports", g.reports(), "eose b events=0 new=0")
-		},
-		"the relay refuses it for a while": func(t *testing.T) {
-			g := newRig(t, nil)
-			g.do(live("a", kinds(1)))
-			g.say(`["EOSE","s1"]`)
-			began := g.now
-			g.do(live("b", kinds(2)))
-			g.say(`["CLOSED","s2","error: too many subscriptions, at most 3"]`)
-			g.pass(1000)
-			g.do(Unsubscribe{ID: "a"})
-			g.take()
-			g.reports()
-			g.say(`["EOSE","s3"]`)
-			g.wantMissed("s4", began)
-			g.say(`["EOSE","s4"]`)
-			g.want("reports", g.reports(), "eose b events=0 new=0")
-		},
 		"the relay passes over a REQ for nothing stored": func(t *testing.T) {
 			g := newRig(t, nil)
 			began := g.now

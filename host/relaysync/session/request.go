@@ -69,9 +69,6 @@ func (s *Session) ask(r *request) {
 	}
 	s.slots.waiting = append(s.slots.waiting, r)
 	s.fillSlots()
-	if r.sent == 0 && !r.closed && !s.clogged() {
-		r.mayMiss(r.began) // those that are behind it may be sent before
-	}
 }
 
 // sendRequest sends a request, under a new id.

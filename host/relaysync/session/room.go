@@ -135,7 +135,6 @@ func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 		return
 	}
 	r.asked = s.now
-	r.mayMiss(r.began)
 	s.slots.waiting = slices.Insert(s.slots.waiting, 0, r)
 	s.checkNoLater(s.now + s.nextSlotCheck(r))
 }

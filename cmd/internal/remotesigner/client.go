@@ -1,0 +1,126 @@
+package remotesigner
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nbd-wtf/go-nostr"
+	"github.com/nbd-wtf/go-nostr/nip44"
+	"github.com/nbd-wtf/go-nostr/nip46"
+)
+
+// client makes requests of a signer over go-nostr's relays. go-nostr's own client may miss that a
+// relay took a request, and then ends the process when the answer comes.
+type client struct {
+	pool   *nostr.SimplePool
+	relays []string
+	secret string // its own key, in hex
+	signer string // the signer's public key, in hex
+	shared [32]byte
+	page   func(url string) // gets a page that the signer wants opened
+
+	mu      sync.Mutex // guards waiting
+	waiting map[string]chan nip46.Response
+}
+
+func newClient(pool *nostr.SimplePool, relays []string, secret, signer string, page func(url string)) (*client, error) {
+	shared, err := nip44.GenerateConversationKey(signer, secret)
+	if err != nil {
+		return nil, fmt.Errorf("agree on a key with the signer: %w", err)
+	}
+	return &client{
+		pool: pool, relays: relays, secret: secret, signer: signer, shared: shared, page: page, waiting: map[string]chan nip46.Response{},
+	}, nil
+}
+
+// listen takes the signer's answers until the context ends.
+func (c *client) listen(ctx context.Context) error {
+	own, err := nostr.GetPublicKey(c.secret)
+	if err != nil {
+		return err
+	}
+	now := nostr.Now()
+	events := c.pool.SubscribeMany(ctx, c.relays, nostr.Filter{
+		Kinds: []int{nostr.KindNostrConnect}, Tags: nostr.TagMap{"p": {own}}, Since: &now, LimitZero: true,
+	})
+	go func() {
+		for e := range events {
+			c.take(e.Event)
+		}
+	}()
+	return nil
+}
+
+// take gives an answer to the request that waits for it. Others are dropped.
+func (c *client) take(e *nostr.Event) {
+	if e.Kind != nostr.KindNostrConnect || e.PubKey != c.signer {
+		return
+	}
+	text, err := nip44.Decrypt(e.Content, c.shared)
+	if err != nil {
+		return
+	}
+	var answer nip46.Response
+	if json.Unmarshal([]byte(text), &answer) != nil {
+		return
+	}
+	c.mu.Lock()
+	waits := c.waiting[answer.ID]
+	if waits != nil && answer.Result != "auth_url" {
+		delete(c.waiting, answer.ID)
+	}
+	c.mu.Unlock()
+	switch {
+	case waits == nil:
+	case answer.Result == "auth_url":
+		c.page(answer.Error)
+	default:
+		waits <- answer // it has room, and gets one answer
+	}
+}
+
+// call makes one request and waits for its answer.
+func (c *client) call(ctx context.Context, method string, params ...string) (string, error) {
+	id := rand.Text()
+	text, err := json.Marshal(nip46.Request{ID: id, Method: method, Params: params})
+	if err != nil {
+		return "", err
+	}
+	content, err := nip44.Encrypt(string(text), c.shared)
+	if err != nil {
+		return "", fmt.Errorf("encrypt the request: %w", err)
+	}
+	e := nostr.Event{Kind: nostr.KindNostrConnect, CreatedAt: nostr.Now(), Tags: nostr.Tags{{"p", c.signer}}, Content: content}
+	if err := e.Sign(c.secret); err != nil {
+		return "", fmt.Errorf("sign the request: %w", err)
+	}
+	answer := make(chan nip46.Response, 1)
+	c.mu.Lock()
+	c.waiting[id] = answer
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.waiting, id)
+	}()
+	for _, url := range c.relays {
+		go func() {
+			if relay, err := c.pool.EnsureRelay(url); err == nil {
+				_ = relay.Publish(ctx, e) // no answer comes if no relay took it
+			}
+		}()
+	}
+	select {
+	case a := <-answer:
+		if a.Error != "" {
+			return "", errors.New(a.Error)
+		}
+		return a.Result, nil
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
