@@ -1,17 +1,17 @@
-// Package maintainers follows the lists of maintainers of repository announcements, stored
-// and held: from an author up to the owners whom it works for, and from an owner down to
-// those who work for it (NIP-34, GRASP-01).
+// Package maintainers follows the lists of maintainers in repository announcements, stored and
+// held. It walks from an author up to the owners who count the author as a maintainer. It also
+// walks from an owner down to the owner's maintainers (NIP-34, GRASP-01).
 //
 // Invariants:
 //
-//  1. What strangers announce under the same identifier costs nothing: each step is a
-//     lookup by address or by maintainer, none by identifier.
-//  2. A walk ends, also where maintainers list each other, and reads a bounded number of
+//  1. Announcements by strangers under the same identifier cost nothing: each step is a
+//     lookup by address or by maintainer. No step looks up an identifier.
+//  2. A walk ends, also if maintainers list each other. It reads a bounded number of
 //     announcements.
-//  3. Of two announcements by one author the newer counts.
+//  3. If an author has two announcements, the newer counts.
 //
-// It keeps nothing and decides nothing: what a maintainer may do is for package grasp of
-// the SDK to say. [Read] and [ReadAll] are how others read events about repositories, too.
+// The package keeps no state and decides nothing: package grasp of the SDK says which rights a
+// maintainer has. Other packages also read events about repositories with [Read] and [ReadAll].
 package maintainers
 
 import (
@@ -49,8 +49,8 @@ func Read(ctx context.Context, ask Query, f host.Filter, yield func(e *host.Even
 	return nil
 }
 
-// ReadAll calls yield with each event that matches, held or stored. What is released in
-// between comes twice, not never.
+// ReadAll calls yield with each event that matches, held or stored. It reads held events first,
+// so an event that is released during the call comes twice. It never misses one.
 func ReadAll(ctx context.Context, facts Facts, f host.Filter, yield func(e *host.Event, held bool)) error {
 	err := Read(ctx, facts.HeldBy, f, func(e *host.Event) { yield(e, true) })
 	if err != nil {
@@ -72,11 +72,11 @@ type Owner struct {
 	Held   bool // the announcement that says so waits in purgatory
 }
 
-// Owners returns the owners of all recursive maintainer sets that an author is in: the
-// author, if it announces the identifier, who lists it, who lists one of those, and so
-// on. It reads no announcement that does not lead to the author, and of those nothing but
-// who signed them. Where there are more than it reads, those that are served come first,
-// then the newest.
+// Owners returns the owners of all recursive maintainer sets that contain an author. These are
+// the author, if it announces the identifier, the authors who list it, those who list one of
+// them, and so on. It reads only announcements that lead to the author, and of each only the
+// signer. If there are more than its bounds allow, it prefers those that are served, then the
+// newest.
 func Owners(ctx context.Context, facts Facts, identifier string, author grasp.PubKey) ([]Owner, error) {
 	w := walkUp{facts: facts, identifier: identifier}
 	own := []grasp.PubKey{author}
@@ -166,9 +166,9 @@ type Announced struct {
 	Held bool
 }
 
-// Below returns the announcements that say who maintains an owner's repository, stored
-// and held: the owner's, those of whom it lists, and so on. What strangers announce
-// under the identifier is not read.
+// Below returns the announcements that say who maintains an owner's repository, stored and held:
+// the owner's, those of the maintainers whom it lists, and so on. It does not read announcements
+// by strangers under the same identifier.
 func Below(ctx context.Context, facts Facts, identifier string, owner grasp.PubKey) (list []Announced, err error) {
 	known := map[grasp.PubKey]bool{owner: true}
 	for next := []grasp.PubKey{owner}; len(next) > 0; {

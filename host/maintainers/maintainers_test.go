@@ -181,8 +181,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A store that fails, and an event that is damaged, are an error, and not that nobody
-// maintains anything.
+// TestFaults: a store that fails and an event that is damaged give an error, not an empty list.
 func TestFaults(t *testing.T) {
 	failing := &relay{stored: []*host.Event{announces(1, 1, 2)}, fails: errors.New("the disk is gone")}
 	damaged := &relay{stored: []*host.Event{announces(1, 1, 2)}}
