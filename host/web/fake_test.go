@@ -191,9 +191,9 @@ func (w *world) request(method, path string, change ...func(*http.Request)) *doc
 	return d
 }
 
-// parse reads a page. It is written so that an XML parser that knows HTML's void
-// elements reads it as a browser does; what a text of a stranger opens or closes
-// makes it fail, or makes elements that the tests do not know.
+// parse reads a page. Pages are written so that an XML parser that knows HTML's void elements
+// reads them as a browser does. If a stranger's text opens or closes an element, parse fails, or
+// the tests find an element that they do not know.
 func (d *doc) parse(t *testing.T) {
 	t.Helper()
 	p := xml.NewDecoder(bytes.NewReader(d.Body.Bytes()))
@@ -236,7 +236,7 @@ func (d *doc) parse(t *testing.T) {
 	d.text = strings.Join(strings.Fields(text.String()), " ")
 }
 
-// gap is what a person sees between an element and the text beside it.
+// gap is the space that a person sees between an element and the text next to it.
 func gap(element string) string {
 	switch element {
 	case "dt", "dd", "span", "br", "li", "div":

@@ -1,22 +1,22 @@
-// Package web serves pages for browsers: what this service is, a page for each
-// repository, what is not here. They are made on the server, need no script, and load
-// nothing from anywhere.
+// Package web serves pages for browsers: what this service is, a page for each repository, and a
+// page for paths that are not here. The server makes them. They need no script, and load nothing
+// from other servers.
 //
-// It reads events and refs, and changes nothing. The rules that say who maintains a
-// repository and what is open are those of package sdk/grasp.
+// It reads events and refs, and changes nothing. Package sdk/grasp has the rules that say who
+// maintains a repository and what is open.
 //
 // Invariants:
 //
-//  1. Every text of an event is hostile: it is escaped, bounded, and freed of what
-//     changes the order or look of the text around it.
+//  1. Every text of an event is hostile. It is escaped and bounded, without characters that
+//     change the order or look of the text around it.
 //  2. A text becomes a link only if it is an http, an https or a nostr URL.
-//  3. What waits in purgatory is not shown. Of a repository that waits, the page says
-//     only what its URL says. Held announcements count for who maintains a
+//  3. Pages do not show events in purgatory. The page of a repository that waits has only
+//     the content of its URL. Held announcements count for who maintains a
 //     repository, as they do for a push.
-//  4. A page costs a bounded number of bounded reads, whatever is stored. Nobody's
-//     events can push those of a maintainer out of what is read.
-//  5. Few pages are made concurrently, and networks take turns. A page is shown again for some
-//     seconds, but not after a change of anything that it was made from.
+//  4. A page costs a bounded number of bounded reads, whatever is stored. Events by strangers
+//     cannot push those of a maintainer out of these reads.
+//  5. Few pages are made concurrently, and networks take turns. The handler serves a page again
+//     for some seconds, but not after a change of anything that the page depends on.
 //  6. No answer says why the server failed: its log does.
 package web
 
@@ -273,9 +273,9 @@ func (p serviceURLs) nostr(r grasp.Repo) string {
 	return "nostr://" + npub + "/" + p.service.Host + "/" + identifier
 }
 
-// scheme returns how the client reached the service: as it did, or as a trusted proxy
-// says that it did. Nobody's word is needed for a name without a port: what has no
-// certificate is not reached there for long.
+// scheme returns how the client reached the service: by TLS of this process, or as a trusted
+// proxy says. Without either, it assumes https for port 443, and for a public name without a
+// port: such a service needs a certificate, or clients would soon fail to reach it.
 func (h *Handler) scheme(r *http.Request) string {
 	if r.TLS != nil {
 		return "https"

@@ -136,7 +136,7 @@ func TestHostileIdentifiers(t *testing.T) {
 	}
 }
 
-// What stands on a page as an argument of a shell is that argument.
+// TestArgument: a shell reads each argument that a page shows as exactly that text.
 func TestArgument(t *testing.T) {
 	for identifier, want := range map[string]string{
 		"nest": "nest", "my-nest_1.0": "my-nest_1.0", "a b": "'a b'", "$(id)": "'$(id)'", "a'b": `'a'\''b'`, "日本": "'日本'", "-rf": "-rf", "a;b": "'a;b'",

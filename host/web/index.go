@@ -91,8 +91,8 @@ func (h *Handler) index(ctx context.Context, r *http.Request) (int, string, any,
 	return http.StatusOK, "landing", &l, err
 }
 
-// newest lists the repositories that are here, the newest announcement first, from a
-// time on. What it returns beside them is the query of the next page.
+// newest lists the repositories that are here, from a time on, the newest announcement first. It
+// also returns the query of the next page.
 func (h *Handler) newest(ctx context.Context, until *int64) (list []listed, next string, err error) {
 	var keys []host.PubKey
 	var failed error

@@ -24,13 +24,12 @@ const (
 // reader reads events for pages.
 type reader struct{ facts host.RepoFacts }
 
-// each calls yield with the stored events that match, newest first, until it has yielded
-// most events or yield returns false. More reports whether there may be others. The
-// event, and whatever is cut out of it, holds on to its whole text: what is to stay must
-// be copied.
+// each calls yield with the stored events that match, newest first, until it has yielded limit
+// events or yield returns false. More reports whether there may be others. The event, and every
+// part cut out of it, keeps its whole text in memory: copy the parts that should stay.
 //
-// It reads a chunk at a time. Of events of one second there may be more than a chunk;
-// then the rest of that second is left out.
+// It reads a chunk at a time. If more than a chunk of events have the same second, it leaves out
+// the rest of that second.
 func (r reader) each(ctx context.Context, f host.Filter, limit int, yield func(e *host.Event) bool) (more bool, err error) {
 	seen := make(map[host.ID]bool)
 	for rounds := 2*limit/chunk + 4; rounds > 0; rounds-- {

@@ -19,7 +19,7 @@ import (
 	"talon/sdk/nip19"
 )
 
-// How much of a text is shown, in characters.
+// Bounds of the text that a page shows, in characters.
 const (
 	maxName    = 80
 	maxTitle   = 140
@@ -98,7 +98,7 @@ func hasLook(s string) bool {
 	return strings.ContainsFunc(s, unicode.IsGraphic) && strings.TrimSpace(s) != ""
 }
 
-// identifier returns an identifier for the eye: never nothing, whatever it is made of.
+// identifier returns an identifier as a page shows it. The result is always visible.
 func identifier(s string) string {
 	if shown := line(s, maxName); hasLook(shown) && utf8.ValidString(s) {
 		return shown
@@ -164,8 +164,8 @@ type moment struct {
 	Machine string // RFC 3339
 }
 
-// at turns unix seconds into a moment. What is beyond the calendar is said to be so:
-// anybody may sign any number.
+// at turns unix seconds into a moment. Anybody may sign any number, so it names a time outside
+// the calendar as impossible.
 func at(seconds int64) moment {
 	const year9999 = 253402300799
 	if seconds < 0 || seconds > year9999 {
@@ -283,8 +283,8 @@ var (
 	}
 )
 
-// person is an author as pages show one. Anybody may take any name: the key stands
-// beside it, always.
+// person is an author as pages show one. Anybody may take any name, so a page always shows the
+// key next to it.
 type person struct {
 	Name string // "" if none is known
 	Npub string

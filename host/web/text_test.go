@@ -33,7 +33,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// What has no look of its own is written so that it has one.
+// TestIdentifierText: an identifier that nobody could see is written in a visible form.
 func TestIdentifierText(t *testing.T) {
 	for in, want := range map[string]string{
 		"nest": "nest", "a:b": "a:b", "🦉": "🦉", "\u200b": `"\u200b"`, " ": `" "`, "\u3164": `"\u3164"`,

@@ -61,11 +61,10 @@ func (r reader) threads(ctx context.Context, kind host.Kind, about host.TagFilte
 	return t, err
 }
 
-// about calls yield with stored events of the kinds that name one of the roots in a
-// tag, by its author or by one of the others who are given. If there are too many, it
-// reads the newest of each root alone, by its own author and those others, so that
-// nobody's flood hides what is said of somebody else's; it may yield an event more
-// than once.
+// about calls yield with stored events of the kinds that name one of the roots in a tag. Their
+// author is the author of a root, or one of the others. If there are too many, it reads the
+// newest of each root alone, by its own author and those others. So a flood under one root hides
+// nothing under another. It may yield an event more than once.
 func (r reader) about(ctx context.Context, roots []*root, tag byte, others []host.PubKey, kinds []host.Kind, yield func(e *host.Event)) error {
 	const maximum, maxEach = 4 * chunk, 8
 	if len(roots) == 0 {

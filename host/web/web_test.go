@@ -270,7 +270,7 @@ func TestPRsPage(t *testing.T) {
 	newWorld(t).get("/prs/npub1/nest.git").status(t, 404)
 }
 
-// Whatever is no page is answered with 404, for every method: git asks with POST.
+// TestNotFound: every path without a page gets 404, for every method, since git asks with POST.
 func TestNotFound(t *testing.T) {
 	w := newWorld(t)
 	w.host(w.publish(announce("owl", "nest")))
